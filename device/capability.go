@@ -1,0 +1,182 @@
+package device
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// PinFlags ask for properties of page-locked host memory. Backends for which
+// a property means nothing ignore it.
+type PinFlags uint32
+
+const (
+	// PinMapped makes the memory readable and writable by kernels at the
+	// address that [Pinner.Mapped] returns (zero-copy).
+	PinMapped PinFlags = 1 << iota
+	// PinPortable makes the memory count as pinned in every context of the
+	// process, not only for this device.
+	PinPortable
+	// PinWriteCombined makes memory that the host should only write, in
+	// order: host reads of it are very slow. Only [HostAllocator.AllocHost]
+	// takes it.
+	PinWriteCombined
+)
+
+// Pinner is a device that page-locks host memory, so that copies need no
+// staging and run asynchronously.
+type Pinner interface {
+	// Pin page-locks b, which must start and end on a page boundary, lie
+	// outside the Go heap and not be pinned already. It fails with
+	// [ErrPinLimit] when the system does not allow that much locked memory.
+	Pin(b []byte, flags PinFlags) error
+
+	// Unpin undoes Pin of the same b. Queued copies must be done.
+	Unpin(b []byte) error
+
+	// Pinned reports whether the first and the last byte of b are pinned for
+	// this device, by whomever.
+	Pinned(b []byte) bool
+
+	// Mapped returns the address by which the device reaches pinned memory.
+	Mapped(b []byte) (Ptr, error)
+
+	// CanMap reports whether Mapped can work on this device.
+	CanMap() bool
+}
+
+// HostAllocator is a device whose driver allocates pinned host memory itself:
+// slower than [Pinner] on memory of one's own, but the only way to
+// write-combined memory.
+type HostAllocator interface {
+	AllocHost(n int64, flags PinFlags) ([]byte, error)
+	FreeHost(b []byte) error
+}
+
+// Manager is a device with managed (unified) memory, which migrates between
+// host and device by page faults or by request.
+type Manager interface {
+	// CanManage reports whether the device supports managed memory.
+	CanManage() bool
+
+	// AllocManaged allocates n bytes that host (as a slice) and device (at
+	// the address) see at the same place. [Device.Free] frees it. Keep the
+	// sum below the device's memory.
+	AllocManaged(n int64) (Ptr, []byte, error)
+
+	// Prefetch queues the migration of n bytes at p to the device, or with
+	// toHost to the host.
+	Prefetch(s Stream, p Ptr, n int64, toHost bool) error
+}
+
+// Chunk is physical device memory without an address. Zero is none.
+type Chunk uint64
+
+// Mapper is a device whose address space and physical memory are managed
+// apart, so that a segment can grow, shrink and be stitched together from
+// chunks without copying. Sizes and offsets are multiples of Granularity.
+type Mapper interface {
+	// CanReserve reports whether the device supports virtual memory.
+	CanReserve() bool
+
+	// Granularity is the unit of all sizes and offsets here, in bytes.
+	Granularity() (int64, error)
+
+	// Reserve reserves n bytes of address space without memory behind them.
+	Reserve(n int64) (Ptr, error)
+
+	// Unreserve gives back all of a reservation; nothing may be mapped in it.
+	Unreserve(p Ptr, n int64) error
+
+	// CreateChunk allocates n bytes of physical memory.
+	CreateChunk(n int64) (Chunk, error)
+
+	// ReleaseChunk frees a chunk once no mapping uses it any more.
+	ReleaseChunk(c Chunk) error
+
+	// Map puts the n bytes of c at p, readable and writable by the device.
+	Map(p Ptr, c Chunk, n int64) error
+
+	// Unmap removes the mappings in n bytes at p. Queued work that uses them
+	// must be done.
+	Unmap(p Ptr, n int64) error
+}
+
+// Launcher is a device that runs compiled kernels.
+type Launcher interface {
+	// LoadModule loads a module: for CUDA, PTX text or a cubin.
+	LoadModule(image []byte) (Module, error)
+}
+
+// Module is a loaded set of kernels.
+type Module interface {
+	// Kernel finds a kernel by its unmangled name.
+	Kernel(name string) (Kernel, error)
+	// Close unloads the module; no launch of its kernels may be queued.
+	Close() error
+}
+
+// Kernel is a device function that can be launched.
+type Kernel interface {
+	// Launch queues the kernel on s with args as its parameters. The types
+	// and order in args must be those of the kernel: the device cannot check
+	// them.
+	Launch(s Stream, grid Grid, args *Args) error
+}
+
+// Grid is the shape of a launch: blocks of threads, and bytes of dynamic
+// shared memory for each block.
+type Grid struct {
+	BlocksX, BlocksY, BlocksZ int // zero counts as one
+	Threads                   int // a block, in one dimension
+	SharedBytes               int
+}
+
+// Args collects the parameters of a kernel, each at the offset that C gives
+// it in a parameter list. The zero value is empty; methods return the
+// receiver so that calls chain.
+type Args struct {
+	buf [256]byte
+	n   int
+}
+
+// Bytes is the parameter block so far.
+func (a *Args) Bytes() []byte { return a.buf[:a.n] }
+
+// Reset empties a for another launch.
+func (a *Args) Reset() *Args { a.n = 0; return a }
+
+// Ptr appends a device pointer.
+func (a *Args) Ptr(p Ptr) *Args { return a.Int64(int64(p)) }
+
+// Int64 appends a 64-bit integer of either sign.
+func (a *Args) Int64(v int64) *Args {
+	a.n = (a.n + 7) &^ 7
+	binary.LittleEndian.PutUint64(a.buf[a.n:], uint64(v))
+	a.n += 8
+	return a
+}
+
+// Int32 appends a 32-bit integer of either sign.
+func (a *Args) Int32(v int32) *Args { return a.uint32(uint32(v)) }
+
+// Float32 appends a float.
+func (a *Args) Float32(v float32) *Args { return a.uint32(math.Float32bits(v)) }
+
+func (a *Args) uint32(v uint32) *Args {
+	a.n = (a.n + 3) &^ 3
+	binary.LittleEndian.PutUint32(a.buf[a.n:], v)
+	a.n += 4
+	return a
+}
+
+// Caller is a device whose kernels are Go functions: the host backend.
+type Caller interface {
+	// Call queues fn on s. An error or panic of fn is the stream's error at
+	// the next synchronisation.
+	Call(s Stream, fn func() error) error
+
+	// Bytes is device memory as a slice, valid until it is freed and to be
+	// used only inside a function that Call runs. It fails with [ErrPointer]
+	// when the range is not inside one live allocation.
+	Bytes(p Ptr, n int64) ([]byte, error)
+}

@@ -1,0 +1,23 @@
+package device
+
+import "errors"
+
+// Errors that callers can tell apart with [errors.Is]. What a function
+// returns wraps them with the numbers that explain them.
+var (
+	// ErrOutOfMemory: the device has not that much memory left.
+	ErrOutOfMemory = errors.New("out of device memory")
+	// ErrPinLimit: the system does not allow that much page-locked memory.
+	ErrPinLimit = errors.New("page-locked memory limit reached")
+	// ErrClosed: the device, stream, event or module was closed.
+	ErrClosed = errors.New("used after close")
+	// ErrNotSupported: this device cannot do that.
+	ErrNotSupported = errors.New("not supported by this device")
+	// ErrPointer: not the address of live device memory.
+	ErrPointer = errors.New("not live device memory")
+	// ErrArgument: an argument that no device could accept.
+	ErrArgument = errors.New("bad argument")
+	// ErrUnavailable: there is no such device on this machine, or it cannot
+	// be used (no driver, a driver too old, no memory left for a context).
+	ErrUnavailable = errors.New("device unavailable")
+)
