@@ -107,10 +107,12 @@ const (
 // Event is a mark in a stream. All its methods are safe for concurrent use.
 type Event interface {
 	// Done reports whether the newest mark is passed, without waiting. It is
-	// true for an event that was never recorded.
+	// true for an event that was never recorded. An error is that of the
+	// work before the mark.
 	Done() (bool, error)
 
-	// Synchronize waits until the newest mark is passed.
+	// Synchronize waits until the newest mark is passed and reports the first
+	// error of the work before it.
 	Synchronize() error
 
 	// Since returns the time on the device between the newest mark of start

@@ -31,8 +31,8 @@
 // # Errors
 //
 // Bad arguments fail at once. Work that fails on the device after it was
-// queued reports at the next synchronisation of its stream or of the device.
-// Callers can handle [ErrOutOfMemory], [ErrClosed], [ErrNotSupported],
+// queued reports at the next synchronisation of its stream, of an event
+// recorded behind it, or of the device. Callers can handle [ErrOutOfMemory], [ErrClosed], [ErrNotSupported],
 // [ErrPointer], [ErrArgument] and [ErrUnavailable] with [errors.Is]; the text
 // around them carries the numbers, and for a driver the call, name and code.
 //

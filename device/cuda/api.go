@@ -1,0 +1,145 @@
+package cuda
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/internal/dl"
+)
+
+// api is the part of the driver that Pinion calls. Names are the driver's
+// without "cu" and version suffix.
+var api struct {
+	initialise, driverGetVersion, getErrorName, getErrorString dl.Func
+
+	deviceGetCount, deviceGet, deviceGetName, deviceGetUUID, deviceGetAttribute dl.Func
+	deviceTotalMem, deviceGetPCIBusID                                           dl.Func
+	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent, ctxSynchronize          dl.Func
+
+	memGetInfo, memAlloc, memFree                                    dl.Func
+	memHostAlloc, memFreeHost, memHostRegister, memHostUnregister    dl.Func
+	memHostGetDevicePointer, pointerGetAttribute                     dl.Func
+	memcpyHtoDAsync, memcpyDtoHAsync, memcpyDtoDAsync, memsetD8Async dl.Func
+	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent  dl.Func
+	eventCreate, eventDestroy, eventRecord, eventQuery               dl.Func
+	eventSynchronize, eventElapsedTime                               dl.Func
+	moduleLoadData, moduleUnload, moduleGetFunction, launchKernel    dl.Func
+	memAllocManaged, memPrefetchAsync                                dl.Func
+	memAddressReserve, memAddressFree, memCreate, memRelease         dl.Func
+	memMap, memUnmap, memSetAccess, memGetAllocationGranularity      dl.Func
+}
+
+// symbols says where each function comes from. Optional ones belong to
+// capabilities that a device then does not report.
+var symbols = []dl.Symbol{
+	{Name: "cuInit", Func: &api.initialise},
+	{Name: "cuDriverGetVersion", Func: &api.driverGetVersion},
+	{Name: "cuGetErrorName", Func: &api.getErrorName},
+	{Name: "cuGetErrorString", Func: &api.getErrorString},
+
+	{Name: "cuDeviceGetCount", Func: &api.deviceGetCount},
+	{Name: "cuDeviceGet", Func: &api.deviceGet},
+	{Name: "cuDeviceGetName", Func: &api.deviceGetName},
+	{Name: "cuDeviceGetUuid_v2", Func: &api.deviceGetUUID, Optional: true},
+	{Name: "cuDeviceGetAttribute", Func: &api.deviceGetAttribute},
+	{Name: "cuDeviceTotalMem_v2", Func: &api.deviceTotalMem},
+	{Name: "cuDeviceGetPCIBusId", Func: &api.deviceGetPCIBusID},
+	{Name: "cuDevicePrimaryCtxRetain", Func: &api.primaryCtxRetain},
+	{Name: "cuDevicePrimaryCtxRelease_v2", Func: &api.primaryCtxRelease},
+	{Name: "cuCtxSetCurrent", Func: &api.ctxSetCurrent},
+	{Name: "cuCtxSynchronize", Func: &api.ctxSynchronize},
+
+	{Name: "cuMemGetInfo_v2", Func: &api.memGetInfo},
+	{Name: "cuMemAlloc_v2", Func: &api.memAlloc},
+	{Name: "cuMemFree_v2", Func: &api.memFree},
+	{Name: "cuMemHostAlloc", Func: &api.memHostAlloc},
+	{Name: "cuMemFreeHost", Func: &api.memFreeHost},
+	{Name: "cuMemHostRegister_v2", Func: &api.memHostRegister},
+	{Name: "cuMemHostUnregister", Func: &api.memHostUnregister},
+	{Name: "cuMemHostGetDevicePointer_v2", Func: &api.memHostGetDevicePointer},
+	{Name: "cuPointerGetAttribute", Func: &api.pointerGetAttribute},
+	{Name: "cuMemcpyHtoDAsync_v2", Func: &api.memcpyHtoDAsync},
+	{Name: "cuMemcpyDtoHAsync_v2", Func: &api.memcpyDtoHAsync},
+	{Name: "cuMemcpyDtoDAsync_v2", Func: &api.memcpyDtoDAsync},
+	{Name: "cuMemsetD8Async", Func: &api.memsetD8Async},
+
+	{Name: "cuStreamCreate", Func: &api.streamCreate},
+	{Name: "cuStreamDestroy_v2", Func: &api.streamDestroy},
+	{Name: "cuStreamSynchronize", Func: &api.streamSynchronize},
+	{Name: "cuStreamWaitEvent", Func: &api.streamWaitEvent},
+	{Name: "cuEventCreate", Func: &api.eventCreate},
+	{Name: "cuEventDestroy_v2", Func: &api.eventDestroy},
+	{Name: "cuEventRecord", Func: &api.eventRecord},
+	{Name: "cuEventQuery", Func: &api.eventQuery},
+	{Name: "cuEventSynchronize", Func: &api.eventSynchronize},
+	{Name: "cuEventElapsedTime", Func: &api.eventElapsedTime},
+
+	{Name: "cuModuleLoadData", Func: &api.moduleLoadData},
+	{Name: "cuModuleUnload", Func: &api.moduleUnload},
+	{Name: "cuModuleGetFunction", Func: &api.moduleGetFunction},
+	{Name: "cuLaunchKernel", Func: &api.launchKernel},
+
+	{Name: "cuMemAllocManaged", Func: &api.memAllocManaged, Optional: true},
+	{Name: "cuMemPrefetchAsync_v2", Func: &api.memPrefetchAsync, Optional: true},
+
+	{Name: "cuMemAddressReserve", Func: &api.memAddressReserve, Optional: true},
+	{Name: "cuMemAddressFree", Func: &api.memAddressFree, Optional: true},
+	{Name: "cuMemCreate", Func: &api.memCreate, Optional: true},
+	{Name: "cuMemRelease", Func: &api.memRelease, Optional: true},
+	{Name: "cuMemMap", Func: &api.memMap, Optional: true},
+	{Name: "cuMemUnmap", Func: &api.memUnmap, Optional: true},
+	{Name: "cuMemSetAccess", Func: &api.memSetAccess, Optional: true},
+	{Name: "cuMemGetAllocationGranularity", Func: &api.memGetAllocationGranularity, Optional: true},
+}
+
+var library = dl.Library{
+	Name: "cuda",
+	Files: map[string][]string{
+		"linux":   {"libcuda.so.1", "libcuda.so"},
+		"windows": {"nvcuda.dll"},
+	}[runtime.GOOS],
+	Symbols: symbols,
+}
+
+// words are scratch for results that the driver writes through a pointer: kept
+// in a pool, a call that asks for one allocates nothing.
+var words = sync.Pool{New: func() any { return new([2]uint64) }}
+
+// Values of the driver's enumerations and flags. abi/abi.c prints them, and
+// the sizes and offsets that this package relies on, from the vendor's header;
+// abi_test.go compares.
+const (
+	resultInvalidValue       = 1
+	resultOutOfMemory        = 2
+	resultNoDevice           = 100
+	resultUnsupportedPTX     = 222
+	resultNotReady           = 600
+	resultAlreadyRegistered  = 712
+	resultNotSupported       = 801
+	attrMultiprocessors      = 16
+	attrCanMapHostMemory     = 19
+	attrAsyncEngines         = 40
+	attrComputeMajor         = 75
+	attrComputeMinor         = 76
+	attrManagedMemory        = 83
+	attrVirtualMemory        = 102
+	pointerMemoryType        = 2
+	memoryTypeHost           = 1
+	hostAllocPortable        = 1
+	hostAllocDeviceMap       = 2
+	hostAllocWriteCombined   = 4
+	hostRegisterPortable     = 1
+	hostRegisterDeviceMap    = 2
+	streamNonBlocking        = 1
+	eventBlockingSync        = 1
+	eventDisableTiming       = 2
+	memAttachGlobal          = 1
+	allocationPinned         = 1
+	locationDevice           = 1
+	locationHost             = 2
+	accessReadWrite          = 3
+	granularityMinimum       = 0
+	launchParamBufferPointer = 1
+	launchParamBufferSize    = 2
+	launchParamEnd           = 0
+)

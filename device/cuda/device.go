@@ -1,0 +1,147 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// enter makes the device's context current on this thread and holds the
+// device open. Every successful enter needs a leave.
+func (d *Device) enter() error {
+	d.mu.RLock()
+	if d.closed {
+		d.mu.RUnlock()
+		return errClosed
+	}
+	runtime.LockOSThread()
+	if r := api.ctxSetCurrent.Call(d.context); r != 0 {
+		d.leave()
+		return check("cuCtxSetCurrent", r)
+	}
+	return nil
+}
+
+func (d *Device) leave() {
+	runtime.UnlockOSThread()
+	d.mu.RUnlock()
+}
+
+// Info implements [device.Device].
+func (d *Device) Info() device.Info { return d.info }
+
+// Memory implements [device.Device].
+func (d *Device) Memory() (device.Memory, error) {
+	if err := d.enter(); err != nil {
+		return device.Memory{}, err
+	}
+	defer d.leave()
+	return memory()
+}
+
+// memory asks for the memory of the current context.
+func memory() (device.Memory, error) {
+	var free, total uint64
+	err := check("cuMemGetInfo", api.memGetInfo.Call(
+		uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total))))
+	return device.Memory{TotalBytes: int64(total), FreeBytes: int64(free)}, err
+}
+
+// Alloc implements [device.Device].
+func (d *Device) Alloc(n int64) (device.Ptr, error) {
+	if n <= 0 {
+		return 0, fmt.Errorf("cuda: %w: allocation of %d bytes", device.ErrArgument, n)
+	}
+	if err := d.enter(); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	var p uint64
+	if err := check("cuMemAlloc", api.memAlloc.Call(uintptr(unsafe.Pointer(&p)), uintptr(n))); err != nil {
+		return 0, explain(err, n)
+	}
+	d.owned.Lock()
+	d.live.Insert(p, n)
+	d.owned.Unlock()
+	return device.Ptr(p), nil
+}
+
+// explain adds the numbers to an out-of-memory error of the current context.
+func explain(err error, asked int64) error {
+	m, infoErr := memory()
+	if infoErr != nil || !errors.Is(err, device.ErrOutOfMemory) {
+		return fmt.Errorf("cuda: asked for %d bytes: %w", asked, err)
+	}
+	return fmt.Errorf("cuda: %w: asked for %d bytes, %d of %d are free: %w",
+		device.ErrOutOfMemory, asked, m.FreeBytes, m.TotalBytes, err)
+}
+
+// Free implements [device.Device].
+func (d *Device) Free(p device.Ptr) error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	d.owned.Lock()
+	_, ok := d.live.Remove(uint64(p))
+	d.owned.Unlock()
+	if !ok {
+		return fmt.Errorf("cuda: free: %w: %#x is not the start of an allocation", device.ErrPointer, uint64(p))
+	}
+	// The driver waits too, in practice; it does not promise to. A failure
+	// here is that of some queued work and belongs to whoever waits for it.
+	api.ctxSynchronize.Call()
+	return check("cuMemFree", api.memFree.Call(uintptr(p)))
+}
+
+// Synchronize implements [device.Device].
+func (d *Device) Synchronize() error {
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	return check("cuCtxSynchronize", api.ctxSynchronize.Call())
+}
+
+// Close implements [device.Device].
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := check("cuCtxSetCurrent", api.ctxSetCurrent.Call(d.context)); err != nil {
+		return err
+	}
+	// Only this device's streams are waited for: others in the process may
+	// use the same context.
+	var errs []error
+	for s := range d.streams {
+		errs = append(errs,
+			check("cuStreamSynchronize", api.streamSynchronize.Call(s.handle)),
+			check("cuStreamDestroy", api.streamDestroy.Call(s.handle)))
+	}
+	for e := range d.events {
+		errs = append(errs, check("cuEventDestroy", api.eventDestroy.Call(e.handle)))
+	}
+	for _, span := range d.registered.All() {
+		errs = append(errs, check("cuMemHostUnregister", api.memHostUnregister.Call(uintptr(span.Start))))
+	}
+	for p := range d.hostAllocs {
+		errs = append(errs, check("cuMemFreeHost", api.memFreeHost.Call(p)))
+	}
+	for _, span := range d.live.All() {
+		errs = append(errs, check("cuMemFree", api.memFree.Call(uintptr(span.Start))))
+	}
+	api.ctxSetCurrent.Call(0)
+	errs = append(errs, check("cuDevicePrimaryCtxRelease", api.primaryCtxRelease.Call(uintptr(d.handle))))
+	return errors.Join(errs...)
+}
+
+var _ device.Device = (*Device)(nil)

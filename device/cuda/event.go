@@ -1,0 +1,129 @@
+package cuda
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+type event struct {
+	dev      *Device
+	handle   uintptr
+	flags    device.EventFlags
+	recorded atomic.Bool
+	gate     gate
+}
+
+// NewEvent implements [device.Device].
+func (d *Device) NewEvent(flags device.EventFlags) (device.Event, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	var driverFlags uintptr
+	if flags&device.EventNoTiming != 0 {
+		driverFlags |= eventDisableTiming
+	}
+	if flags&device.EventBlockingSync != 0 {
+		driverFlags |= eventBlockingSync
+	}
+	e := &event{dev: d, flags: flags}
+	if err := check("cuEventCreate",
+		api.eventCreate.Call(uintptr(unsafe.Pointer(&e.handle)), driverFlags)); err != nil {
+		return nil, err
+	}
+	d.owned.Lock()
+	d.events[e] = struct{}{}
+	d.owned.Unlock()
+	return e, nil
+}
+
+func (e *event) enter() error {
+	if err := e.dev.enter(); err != nil {
+		return err
+	}
+	if !e.gate.enter() {
+		e.dev.leave()
+		return errClosed
+	}
+	return nil
+}
+
+func (e *event) leave() {
+	e.gate.leave()
+	e.dev.leave()
+}
+
+func (e *event) Done() (bool, error) {
+	if err := e.enter(); err != nil {
+		return false, err
+	}
+	defer e.leave()
+	switch r := api.eventQuery.Call(e.handle); r {
+	case 0:
+		return true, nil
+	case resultNotReady:
+		return false, nil
+	default:
+		return true, check("cuEventQuery", r)
+	}
+}
+
+func (e *event) Synchronize() error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.leave()
+	if r := api.eventSynchronize.Call(e.handle); r != 0 {
+		return check("cuEventSynchronize", r)
+	}
+	return nil
+}
+
+func (e *event) Since(from device.Event) (time.Duration, error) {
+	start, ok := from.(*event)
+	if !ok || start.dev != e.dev {
+		return 0, fmt.Errorf("cuda: %w: the events belong to different devices", device.ErrArgument)
+	}
+	if err := e.enter(); err != nil {
+		return 0, err
+	}
+	defer e.leave()
+	if start != e {
+		if !start.gate.enter() {
+			return 0, errClosed
+		}
+		defer start.gate.leave()
+	}
+	for _, ev := range []*event{start, e} {
+		if ev.flags&device.EventNoTiming != 0 {
+			return 0, fmt.Errorf("cuda: %w: the event was made without timing", device.ErrArgument)
+		}
+		if !ev.recorded.Load() || api.eventQuery.Call(ev.handle) == resultNotReady {
+			return 0, fmt.Errorf("cuda: %w: the event is not passed yet", device.ErrArgument)
+		}
+	}
+	var milliseconds float32
+	if err := check("cuEventElapsedTime", api.eventElapsedTime.Call(
+		uintptr(unsafe.Pointer(&milliseconds)), start.handle, e.handle)); err != nil {
+		return 0, err
+	}
+	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), nil
+}
+
+func (e *event) Close() error {
+	if err := e.dev.enter(); err != nil {
+		return nil // closed with its device
+	}
+	defer e.dev.leave()
+	if !e.gate.close() {
+		return nil
+	}
+	e.dev.owned.Lock()
+	delete(e.dev.events, e)
+	e.dev.owned.Unlock()
+	return check("cuEventDestroy", api.eventDestroy.Call(e.handle))
+}

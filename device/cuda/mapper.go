@@ -1,0 +1,127 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// allocationProp is CUmemAllocationProp.
+type allocationProp struct {
+	kind        int32
+	handleTypes int32
+	location    location
+	win32       uintptr
+	flags       [8]byte
+}
+
+// accessDesc is CUmemAccessDesc.
+type accessDesc struct {
+	location location
+	flags    int32
+}
+
+func (d *Device) prop() allocationProp {
+	return allocationProp{kind: allocationPinned, location: location{locationDevice, d.handle}}
+}
+
+// enterMapper is enter for calls that need virtual memory.
+func (d *Device) enterMapper() error {
+	if !d.canReserve {
+		return fmt.Errorf("cuda: virtual memory: %w", device.ErrNotSupported)
+	}
+	return d.enter()
+}
+
+// CanReserve implements [device.Mapper].
+func (d *Device) CanReserve() bool { return d.canReserve }
+
+// Granularity implements [device.Mapper].
+func (d *Device) Granularity() (int64, error) {
+	if err := d.enterMapper(); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	var n uint64
+	prop := d.prop()
+	err := check("cuMemGetAllocationGranularity", api.memGetAllocationGranularity.Call(
+		uintptr(unsafe.Pointer(&n)), uintptr(unsafe.Pointer(&prop)), granularityMinimum))
+	return int64(n), err
+}
+
+// Reserve implements [device.Mapper].
+func (d *Device) Reserve(n int64) (device.Ptr, error) {
+	if err := d.enterMapper(); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	var p uint64
+	if err := check("cuMemAddressReserve", api.memAddressReserve.Call(
+		uintptr(unsafe.Pointer(&p)), uintptr(n), 0, 0, 0)); err != nil {
+		return 0, fmt.Errorf("cuda: reserve %d bytes of address space: %w", n, err)
+	}
+	return device.Ptr(p), nil
+}
+
+// Unreserve implements [device.Mapper].
+func (d *Device) Unreserve(p device.Ptr, n int64) error {
+	if err := d.enterMapper(); err != nil {
+		return err
+	}
+	defer d.leave()
+	return check("cuMemAddressFree", api.memAddressFree.Call(uintptr(p), uintptr(n)))
+}
+
+// CreateChunk implements [device.Mapper].
+func (d *Device) CreateChunk(n int64) (device.Chunk, error) {
+	if err := d.enterMapper(); err != nil {
+		return 0, err
+	}
+	defer d.leave()
+	var c uint64
+	prop := d.prop()
+	if err := check("cuMemCreate", api.memCreate.Call(
+		uintptr(unsafe.Pointer(&c)), uintptr(n), uintptr(unsafe.Pointer(&prop)), 0)); err != nil {
+		return 0, explain(err, n)
+	}
+	return device.Chunk(c), nil
+}
+
+// ReleaseChunk implements [device.Mapper].
+func (d *Device) ReleaseChunk(c device.Chunk) error {
+	if err := d.enterMapper(); err != nil {
+		return err
+	}
+	defer d.leave()
+	return check("cuMemRelease", api.memRelease.Call(uintptr(c)))
+}
+
+// Map implements [device.Mapper].
+func (d *Device) Map(p device.Ptr, c device.Chunk, n int64) error {
+	if err := d.enterMapper(); err != nil {
+		return err
+	}
+	defer d.leave()
+	if err := check("cuMemMap", api.memMap.Call(uintptr(p), uintptr(n), 0, uintptr(c), 0)); err != nil {
+		return fmt.Errorf("cuda: map %d bytes at %#x: %w", n, uint64(p), err)
+	}
+	access := accessDesc{location: location{locationDevice, d.handle}, flags: accessReadWrite}
+	if err := check("cuMemSetAccess", api.memSetAccess.Call(
+		uintptr(p), uintptr(n), uintptr(unsafe.Pointer(&access)), 1)); err != nil {
+		api.memUnmap.Call(uintptr(p), uintptr(n))
+		return fmt.Errorf("cuda: map %d bytes at %#x: %w", n, uint64(p), err)
+	}
+	return nil
+}
+
+// Unmap implements [device.Mapper].
+func (d *Device) Unmap(p device.Ptr, n int64) error {
+	if err := d.enterMapper(); err != nil {
+		return err
+	}
+	defer d.leave()
+	return check("cuMemUnmap", api.memUnmap.Call(uintptr(p), uintptr(n)))
+}
+
+var _ device.Mapper = (*Device)(nil)

@@ -1,0 +1,61 @@
+package cuda
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/dl"
+)
+
+// nvml is the part of the management library that tells about the PCIe link.
+var nvml struct {
+	initialise, deviceByBusID            dl.Func
+	currGen, currWidth, maxGen, maxWidth dl.Func
+}
+
+// openNVML loads and initialises NVML once; without it the link is unknown.
+var openNVML = sync.OnceValue(func() bool {
+	_, err := dl.Open(dl.Library{
+		Name: "nvml",
+		Files: map[string][]string{
+			"linux":   {"libnvidia-ml.so.1"},
+			"windows": {"nvml.dll"},
+		}[runtime.GOOS],
+		Symbols: []dl.Symbol{
+			{Name: "nvmlInit_v2", Func: &nvml.initialise},
+			{Name: "nvmlDeviceGetHandleByPciBusId_v2", Func: &nvml.deviceByBusID},
+			{Name: "nvmlDeviceGetCurrPcieLinkGeneration", Func: &nvml.currGen},
+			{Name: "nvmlDeviceGetCurrPcieLinkWidth", Func: &nvml.currWidth},
+			{Name: "nvmlDeviceGetMaxPcieLinkGeneration", Func: &nvml.maxGen},
+			{Name: "nvmlDeviceGetMaxPcieLinkWidth", Func: &nvml.maxWidth},
+		},
+	})
+	return err == nil && nvml.initialise.Call() == 0
+})
+
+func pcieLink(busID string) device.Link {
+	if !openNVML() {
+		return device.Link{}
+	}
+	var handle uintptr
+	if nvml.deviceByBusID.Call(uintptr(unsafe.Pointer(dl.CString(busID))), uintptr(unsafe.Pointer(&handle))) != 0 {
+		return device.Link{}
+	}
+	get := func(f dl.Func) int {
+		var v uint32
+		if f.Call(handle, uintptr(unsafe.Pointer(&v))) != 0 {
+			return 0
+		}
+		return int(v)
+	}
+	link := device.Link{
+		Kind: "PCIe", Gen: get(nvml.currGen), Width: get(nvml.currWidth),
+		MaxGen: get(nvml.maxGen), MaxWidth: get(nvml.maxWidth),
+	}
+	if link.MaxGen == 0 || link.MaxWidth == 0 {
+		return device.Link{}
+	}
+	return link
+}

@@ -1,0 +1,220 @@
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/dl"
+	"github.com/pinion-gpu/pinion/internal/spans"
+)
+
+// minDriver is the oldest driver API that is accepted: 11.2 is the first with
+// everything Pinion relies on, and it reads the kernels' PTX.
+const minDriver = 11020
+
+func init() {
+	device.Register(device.Backend{Name: "cuda", Rank: 10, Open: openSpec, List: list})
+}
+
+// driver loads and initialises the driver once for the process and returns
+// its API version, such as 13000.
+var driver = sync.OnceValues(func() (int, error) {
+	file, err := dl.Open(library)
+	if err != nil {
+		return 0, fmt.Errorf("cuda: %w: no usable NVIDIA driver: %v", device.ErrUnavailable, err)
+	}
+	var version int32
+	if err := check("cuDriverGetVersion", api.driverGetVersion.Call(uintptr(unsafe.Pointer(&version)))); err != nil {
+		return 0, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
+	}
+	if version < minDriver {
+		return 0, fmt.Errorf("cuda: %w: the driver (%s) is for CUDA %s; %s or newer is needed",
+			device.ErrUnavailable, file, versionString(int(version)), versionString(minDriver))
+	}
+	if err := check("cuInit", api.initialise.Call(0)); err != nil {
+		if is(err, resultNoDevice) {
+			return 0, errNoGPU
+		}
+		return 0, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
+	}
+	return int(version), nil
+})
+
+var errNoGPU = fmt.Errorf("cuda: %w: the driver is installed, but there is no GPU", device.ErrUnavailable)
+
+func versionString(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+func count() (int, error) {
+	if _, err := driver(); err != nil {
+		return 0, err
+	}
+	var n int32
+	if err := check("cuDeviceGetCount", api.deviceGetCount.Call(uintptr(unsafe.Pointer(&n)))); err != nil {
+		return 0, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
+	}
+	if n == 0 {
+		return 0, errNoGPU
+	}
+	return int(n), nil
+}
+
+func list() ([]string, error) {
+	n, err := count()
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "cuda:" + strconv.Itoa(i)
+	}
+	return names, nil
+}
+
+func openSpec(spec string) (device.Device, error) {
+	index := 0
+	if spec != "" {
+		var err error
+		if index, err = strconv.Atoi(spec); err != nil || index < 0 {
+			return nil, fmt.Errorf("cuda: %w: %q is not the number of a GPU", device.ErrUnavailable, spec)
+		}
+	}
+	return Open(index)
+}
+
+// Open opens the GPU with that index among those the driver shows (see
+// CUDA_VISIBLE_DEVICES). The same GPU may be opened more than once: each
+// [Device] then accounts for its own memory.
+func Open(index int) (*Device, error) {
+	n, err := count()
+	if err != nil {
+		return nil, err
+	}
+	if index < 0 || index >= n {
+		return nil, fmt.Errorf("cuda: %w: cuda:%d does not exist; the driver shows %d GPU(s)",
+			device.ErrUnavailable, index, n)
+	}
+	d := &Device{streams: map[*stream]struct{}{}, events: map[*event]struct{}{}, hostAllocs: map[uintptr]struct{}{}}
+	if err := check("cuDeviceGet", api.deviceGet.Call(uintptr(unsafe.Pointer(&d.handle)), uintptr(index))); err != nil {
+		return nil, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
+	}
+	if err := check("cuDevicePrimaryCtxRetain",
+		api.primaryCtxRetain.Call(uintptr(unsafe.Pointer(&d.context)), uintptr(d.handle))); err != nil {
+		reason := ""
+		if is(err, resultOutOfMemory) {
+			reason = "not enough free GPU memory for a context: "
+		}
+		return nil, fmt.Errorf("cuda: %w: cuda:%d: %s%w", device.ErrUnavailable, index, reason, err)
+	}
+	if err := d.describe(index); err != nil {
+		api.primaryCtxRelease.Call(uintptr(d.handle))
+		return nil, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
+	}
+	return d, nil
+}
+
+// describe fills in d.info.
+func (d *Device) describe(index int) error {
+	version, _ := driver()
+	d.info = device.Info{
+		ID:              "cuda:" + strconv.Itoa(index),
+		Backend:         "cuda",
+		DriverVersion:   versionString(version),
+		Multiprocessors: d.attribute(attrMultiprocessors),
+		CopyEngines:     d.attribute(attrAsyncEngines),
+		ComputeCapability: [2]int{
+			d.attribute(attrComputeMajor), d.attribute(attrComputeMinor),
+		},
+	}
+	d.canMap = d.attribute(attrCanMapHostMemory) != 0
+	d.canManage = d.attribute(attrManagedMemory) != 0 && api.memAllocManaged.Ok() && api.memPrefetchAsync.Ok()
+	d.canReserve = d.attribute(attrVirtualMemory) != 0
+	for _, f := range []dl.Func{api.memAddressReserve, api.memAddressFree, api.memCreate, api.memRelease,
+		api.memMap, api.memUnmap, api.memSetAccess, api.memGetAllocationGranularity} {
+		d.canReserve = d.canReserve && f.Ok()
+	}
+
+	text := make([]byte, 256)
+	if err := check("cuDeviceGetName", api.deviceGetName.Call(
+		uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)), uintptr(d.handle))); err != nil {
+		return err
+	}
+	d.info.Name = cut(text)
+	var total uint64
+	if err := check("cuDeviceTotalMem", api.deviceTotalMem.Call(
+		uintptr(unsafe.Pointer(&total)), uintptr(d.handle))); err != nil {
+		return err
+	}
+	d.info.TotalBytes = int64(total)
+	var uuid [16]byte
+	if api.deviceGetUUID.Ok() && api.deviceGetUUID.Call(uintptr(unsafe.Pointer(&uuid)), uintptr(d.handle)) == 0 {
+		d.info.UUID = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
+	}
+	d.info.NUMANode = -1
+	if api.deviceGetPCIBusID.Call(uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)), uintptr(d.handle)) == 0 {
+		d.info.PCIBusID = cut(text)
+		d.info.Link = pcieLink(d.info.PCIBusID)
+		d.info.NUMANode = numaNode(d.info.PCIBusID)
+	}
+	return nil
+}
+
+// attribute returns a device attribute, or 0 when the driver does not know it.
+func (d *Device) attribute(attr uintptr) int {
+	var v int32
+	if api.deviceGetAttribute.Call(uintptr(unsafe.Pointer(&v)), attr, uintptr(d.handle)) != 0 {
+		return 0
+	}
+	return int(v)
+}
+
+// cut ends text at its terminating zero.
+func cut(text []byte) string {
+	s, _, _ := strings.Cut(string(text), "\x00")
+	return s
+}
+
+// numaNode asks the kernel for the node of a PCI device; -1 is unknown.
+func numaNode(busID string) int {
+	if runtime.GOOS != "linux" {
+		return -1
+	}
+	text, err := os.ReadFile("/sys/bus/pci/devices/" + strings.ToLower(busID) + "/numa_node")
+	if err != nil {
+		return -1
+	}
+	node, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return -1
+	}
+	return node
+}
+
+// Device is an NVIDIA GPU.
+type Device struct {
+	handle  int32
+	context uintptr
+	info    device.Info
+
+	canMap, canManage, canReserve bool
+
+	// mu is held for reading during calls that use the context or memory and
+	// for writing in Close, so that nothing is called on what is gone.
+	mu     sync.RWMutex
+	closed bool
+
+	// owned guards what belongs to the device and has to be given back.
+	owned      sync.Mutex
+	live       spans.Set // device and managed memory
+	registered spans.Set // host memory pinned by Pin
+	hostAllocs map[uintptr]struct{}
+	streams    map[*stream]struct{}
+	events     map[*event]struct{}
+}
+
+var errClosed = fmt.Errorf("cuda: %w", device.ErrClosed)

@@ -1,0 +1,190 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// stream is a driver stream. It never synchronises with the legacy default
+// stream.
+type stream struct {
+	dev    *Device
+	handle uintptr
+	gate   gate
+}
+
+// NewStream implements [device.Device].
+func (d *Device) NewStream() (device.Stream, error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	s := &stream{dev: d}
+	if err := check("cuStreamCreate",
+		api.streamCreate.Call(uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking)); err != nil {
+		return nil, err
+	}
+	d.owned.Lock()
+	d.streams[s] = struct{}{}
+	d.owned.Unlock()
+	return s, nil
+}
+
+func (s *stream) Device() device.Device { return s.dev }
+
+// enter holds the stream and its device open for a call.
+func (s *stream) enter() error {
+	if err := s.dev.enter(); err != nil {
+		return err
+	}
+	if !s.gate.enter() {
+		s.dev.leave()
+		return errClosed
+	}
+	return nil
+}
+
+func (s *stream) leave() {
+	s.gate.leave()
+	s.dev.leave()
+}
+
+func (s *stream) CopyH2D(dst device.Ptr, src []byte) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if len(src) == 0 {
+		return nil
+	}
+	if r := api.memcpyHtoDAsync.Call(uintptr(dst),
+		uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), s.handle); r != 0 {
+		return copyError(check("cuMemcpyHtoDAsync", r), dst, int64(len(src)))
+	}
+	return nil
+}
+
+func (s *stream) CopyD2H(dst []byte, src device.Ptr) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if len(dst) == 0 {
+		return nil
+	}
+	if r := api.memcpyDtoHAsync.Call(uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
+		uintptr(src), uintptr(len(dst)), s.handle); r != 0 {
+		return copyError(check("cuMemcpyDtoHAsync", r), src, int64(len(dst)))
+	}
+	return nil
+}
+
+func (s *stream) CopyD2D(dst, src device.Ptr, n int64) error {
+	if n < 0 {
+		return fmt.Errorf("cuda: %w: %d bytes", device.ErrArgument, n)
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if n == 0 {
+		return nil
+	}
+	if r := api.memcpyDtoDAsync.Call(uintptr(dst), uintptr(src), uintptr(n), s.handle); r != 0 {
+		return copyError(check("cuMemcpyDtoDAsync", r), dst, n)
+	}
+	return nil
+}
+
+func (s *stream) Memset(dst device.Ptr, value byte, n int64) error {
+	if n < 0 {
+		return fmt.Errorf("cuda: %w: %d bytes", device.ErrArgument, n)
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if n == 0 {
+		return nil
+	}
+	if r := api.memsetD8Async.Call(uintptr(dst), uintptr(value), uintptr(n), s.handle); r != 0 {
+		return copyError(check("cuMemsetD8Async", r), dst, n)
+	}
+	return nil
+}
+
+// copyError says which memory a copy failed on. The driver calls an address
+// that it does not know an invalid value.
+func copyError(err error, p device.Ptr, n int64) error {
+	if is(err, resultInvalidValue) {
+		return fmt.Errorf("cuda: %w: %d bytes at %#x: %w", device.ErrPointer, n, uint64(p), err)
+	}
+	return fmt.Errorf("cuda: %d bytes at %#x: %w", n, uint64(p), err)
+}
+
+func (s *stream) Record(ev device.Event) error {
+	return s.withEvent(ev, func(e *event) error {
+		e.recorded.Store(true)
+		if r := api.eventRecord.Call(e.handle, s.handle); r != 0 {
+			return check("cuEventRecord", r)
+		}
+		return nil
+	})
+}
+
+func (s *stream) Wait(ev device.Event) error {
+	return s.withEvent(ev, func(e *event) error {
+		if r := api.streamWaitEvent.Call(s.handle, e.handle, 0); r != 0 {
+			return check("cuStreamWaitEvent", r)
+		}
+		return nil
+	})
+}
+
+// withEvent calls fn with the stream and the event held open.
+func (s *stream) withEvent(ev device.Event, fn func(*event) error) error {
+	e, ok := ev.(*event)
+	if !ok || e.dev != s.dev {
+		return fmt.Errorf("cuda: %w: the event belongs to another device", device.ErrArgument)
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if !e.gate.enter() {
+		return errClosed
+	}
+	defer e.gate.leave()
+	return fn(e)
+}
+
+func (s *stream) Synchronize() error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if r := api.streamSynchronize.Call(s.handle); r != 0 {
+		return check("cuStreamSynchronize", r)
+	}
+	return nil
+}
+
+func (s *stream) Close() error {
+	if err := s.dev.enter(); err != nil {
+		return nil // closed with its device
+	}
+	defer s.dev.leave()
+	if !s.gate.close() {
+		return nil
+	}
+	s.dev.owned.Lock()
+	delete(s.dev.streams, s)
+	s.dev.owned.Unlock()
+	err := check("cuStreamSynchronize", api.streamSynchronize.Call(s.handle))
+	if destroyErr := check("cuStreamDestroy", api.streamDestroy.Call(s.handle)); err == nil {
+		err = destroyErr
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// Call implements [device.Caller].
+func (d *Device) Call(s device.Stream, fn func() error) error {
+	hs, err := d.ownStream(s)
+	if err != nil {
+		return err
+	}
+	d.mu.RLock() // as in submit: nothing is queued behind a Close
+	defer d.mu.RUnlock()
+	if d.closed.Load() {
+		return errClosed
+	}
+	return hs.push(op{kind: opCall, fn: fn})
+}
+
+// Bytes implements [device.Caller].
+func (d *Device) Bytes(p device.Ptr, n int64) ([]byte, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed.Load() {
+		return nil, errClosed
+	}
+	return d.resolve(p, n)
+}
+
+// ownStream checks that s can be used on d.
+func (d *Device) ownStream(s device.Stream) (*stream, error) {
+	hs, ok := s.(*stream)
+	if !ok || hs.dev != d {
+		return nil, fmt.Errorf("host: %w: the stream belongs to another device", device.ErrArgument)
+	}
+	return hs, d.open()
+}
+
+var _ device.Caller = (*Device)(nil)

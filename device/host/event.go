@@ -1,0 +1,150 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// event counts its marks. A mark may be passed after a newer one when the
+// event was recorded in two streams, so the marks still to come are kept, not
+// only the newest that is passed.
+type event struct {
+	dev   *Device
+	flags device.EventFlags
+
+	mu     sync.Mutex
+	passed sync.Cond
+	last   uint64   // newest mark; 0 before the first
+	coming []uint64 // marks that are recorded and not passed
+	at     time.Time
+	err    error
+	closed bool
+}
+
+// NewEvent implements [device.Device].
+func (d *Device) NewEvent(flags device.EventFlags) (device.Event, error) {
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	e := &event{dev: d, flags: flags}
+	e.passed.L = &e.mu
+	return e, nil
+}
+
+// begin makes a new mark.
+func (e *event) begin() (uint64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return 0, errClosed
+	}
+	e.last++
+	e.coming = append(e.coming, e.last)
+	return e.last, nil
+}
+
+// newest returns the newest mark.
+func (e *event) newest() (uint64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return 0, errClosed
+	}
+	return e.last, nil
+}
+
+// pass passes a mark behind work that ended with err.
+func (e *event) pass(mark uint64, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i := slices.Index(e.coming, mark)
+	e.coming = slices.Delete(e.coming, i, i+1)
+	if mark == e.last {
+		e.at, e.err = time.Now(), err
+	}
+	e.passed.Broadcast()
+}
+
+// await waits until a mark is passed.
+func (e *event) await(mark uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for slices.Contains(e.coming, mark) {
+		e.passed.Wait()
+	}
+}
+
+// usable fails when the event or its device is closed. The caller holds mu.
+func (e *event) usable() error {
+	if e.closed {
+		return errClosed
+	}
+	return e.dev.open()
+}
+
+func (e *event) Done() (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(); err != nil {
+		return false, err
+	}
+	if slices.Contains(e.coming, e.last) {
+		return false, nil
+	}
+	return true, e.err
+}
+
+func (e *event) Synchronize() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(); err != nil {
+		return err
+	}
+	for mark := e.last; slices.Contains(e.coming, mark); {
+		e.passed.Wait()
+	}
+	return e.err
+}
+
+func (e *event) Since(start device.Event) (time.Duration, error) {
+	s, ok := start.(*event)
+	if !ok || s.dev != e.dev {
+		return 0, fmt.Errorf("host: %w: the events belong to different devices", device.ErrArgument)
+	}
+	from, err := s.time()
+	if err != nil {
+		return 0, err
+	}
+	to, err := e.time()
+	if err != nil {
+		return 0, err
+	}
+	return to.Sub(from), nil
+}
+
+// time is when the newest mark was passed.
+func (e *event) time() (time.Time, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.usable(); err != nil {
+		return time.Time{}, err
+	}
+	if e.flags&device.EventNoTiming != 0 {
+		return time.Time{}, fmt.Errorf("host: %w: the event was made without timing", device.ErrArgument)
+	}
+	if e.last == 0 || slices.Contains(e.coming, e.last) {
+		return time.Time{}, fmt.Errorf("host: %w: the event is not passed yet", device.ErrArgument)
+	}
+	return e.at, nil
+}
+
+func (e *event) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	return nil
+}

@@ -1,0 +1,208 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/spans"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
+)
+
+// Device is a device on ordinary memory.
+type Device struct {
+	capacity int64
+	name     string
+
+	// mu is held for reading while an operation looks up its memory and is
+	// queued, and for writing where memory or the list of streams changes:
+	// what Free removes under the lock, no later operation can have looked up.
+	mu      sync.RWMutex
+	closed  atomic.Bool // set under mu; read without it where locks would nest
+	live    spans.Set   // device memory
+	used    int64       // bytes of live, in pages
+	pinned  spans.Set   // page-locked host memory
+	streams map[*stream]struct{}
+}
+
+// Open makes a device with that many bytes of memory. Zero means half of what
+// this process may still use by its cgroup and the machine. Memory is taken
+// from the system when it is first written.
+func Open(capacity int64) (*Device, error) {
+	if capacity < 0 {
+		return nil, fmt.Errorf("host: %w: capacity %d bytes", device.ErrArgument, capacity)
+	}
+	id := "host"
+	if capacity == 0 {
+		capacity = sysmem.Available() / 2
+	} else {
+		id = fmt.Sprintf("host:%d", capacity)
+	}
+	return &Device{capacity: capacity, name: id, streams: map[*stream]struct{}{}}, nil
+}
+
+// Info implements [device.Device].
+func (d *Device) Info() device.Info {
+	return device.Info{
+		ID:              d.name,
+		Backend:         "host",
+		Name:            fmt.Sprintf("host memory (%s/%s, %d CPUs)", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+		TotalBytes:      d.capacity,
+		Multiprocessors: runtime.GOMAXPROCS(0),
+		CopyEngines:     runtime.GOMAXPROCS(0),
+		NUMANode:        -1,
+	}
+}
+
+// Memory implements [device.Device].
+func (d *Device) Memory() (device.Memory, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed.Load() {
+		return device.Memory{}, errClosed
+	}
+	return device.Memory{TotalBytes: d.capacity, FreeBytes: d.capacity - d.used}, nil
+}
+
+// Alloc implements [device.Device]. Memory comes in whole pages.
+func (d *Device) Alloc(n int64) (device.Ptr, error) {
+	if n <= 0 {
+		return 0, fmt.Errorf("host: %w: allocation of %d bytes", device.ErrArgument, n)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return 0, errClosed
+	}
+	if n > d.capacity-d.used || pagemem.RoundUp(n) > d.capacity-d.used {
+		return 0, fmt.Errorf("host: %w: asked for %d bytes, %d of %d are free",
+			device.ErrOutOfMemory, n, d.capacity-d.used, d.capacity)
+	}
+	b, err := pagemem.Map(n)
+	if err != nil {
+		return 0, fmt.Errorf("host: %w: asked for %d bytes, %d of %d are free, but the system refused: %v",
+			device.ErrOutOfMemory, n, d.capacity-d.used, d.capacity, err)
+	}
+	pagemem.Huge(b)
+	p := address(b)
+	d.live.Insert(uint64(p), int64(len(b)))
+	d.used += int64(len(b))
+	return p, nil
+}
+
+// Free implements [device.Device].
+func (d *Device) Free(p device.Ptr) error {
+	d.mu.Lock()
+	if d.closed.Load() {
+		d.mu.Unlock()
+		return errClosed
+	}
+	n, ok := d.live.Remove(uint64(p))
+	streams := d.snapshot()
+	d.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("host: free: %w: %#x is not the start of an allocation", device.ErrPointer, uint64(p))
+	}
+	for _, s := range streams {
+		s.drain()
+	}
+	if err := pagemem.Unmap(memory(p, n)); err != nil {
+		return fmt.Errorf("host: free %d bytes: %w", n, err)
+	}
+	d.mu.Lock()
+	d.used -= n
+	d.mu.Unlock()
+	return nil
+}
+
+// Synchronize implements [device.Device].
+func (d *Device) Synchronize() error {
+	d.mu.RLock()
+	closed, streams := d.closed.Load(), d.snapshot()
+	d.mu.RUnlock()
+	if closed {
+		return errClosed
+	}
+	var errs []error
+	for _, s := range streams {
+		s.drain()
+		errs = append(errs, s.takeError())
+	}
+	return errors.Join(errs...)
+}
+
+// Close implements [device.Device]. It reports the errors of work that nobody
+// waited for.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closed.Load() {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed.Store(true)
+	streams := d.snapshot()
+	d.mu.Unlock()
+
+	var errs []error
+	for _, s := range streams {
+		s.drain()
+		errs = append(errs, s.takeError())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, span := range d.pinned.All() {
+		errs = append(errs, pagemem.Unlock(memory(device.Ptr(span.Start), span.Bytes)))
+	}
+	for _, span := range d.live.All() {
+		errs = append(errs, pagemem.Unmap(memory(device.Ptr(span.Start), span.Bytes)))
+	}
+	d.pinned, d.live, d.used, d.streams = spans.Set{}, spans.Set{}, 0, nil
+	return errors.Join(errs...)
+}
+
+// snapshot lists the open streams. The caller holds mu.
+func (d *Device) snapshot() []*stream {
+	list := make([]*stream, 0, len(d.streams))
+	for s := range d.streams {
+		list = append(list, s)
+	}
+	return list
+}
+
+// resolve returns n bytes of device memory, or of pinned memory, at p. The
+// caller holds mu.
+func (d *Device) resolve(p device.Ptr, n int64) ([]byte, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("host: %w: %d bytes", device.ErrArgument, n)
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	if _, ok := d.live.Find(uint64(p), n); ok {
+		return memory(p, n), nil
+	}
+	if _, ok := d.pinned.Find(uint64(p), n); ok {
+		return memory(p, n), nil
+	}
+	return nil, fmt.Errorf("host: %w: %d bytes at %#x", device.ErrPointer, n, uint64(p))
+}
+
+// memory views n bytes of mapped memory. The address comes from a mapping
+// outside the Go heap, so the collector has no part in it.
+func memory(p device.Ptr, n int64) []byte {
+	address := uintptr(p)
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&address))), n)
+}
+
+func address(b []byte) device.Ptr {
+	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+var errClosed = fmt.Errorf("host: %w", device.ErrClosed)
+
+var _ device.Device = (*Device)(nil)

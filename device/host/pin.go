@@ -1,0 +1,116 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+)
+
+// Pin implements [device.Pinner] by locking the pages in memory. The flags
+// ask for nothing that ordinary memory does not have already.
+func (d *Device) Pin(b []byte, _ device.PinFlags) error {
+	page := pagemem.PageSize()
+	if len(b) == 0 || int64(address(b))%page != 0 || int64(len(b))%page != 0 {
+		return fmt.Errorf("host: pin: %w: %d bytes at %#x are not whole pages of %d bytes",
+			device.ErrArgument, len(b), uint64(address(b)), page)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return errClosed
+	}
+	if !d.pinned.Insert(uint64(address(b)), int64(len(b))) {
+		return fmt.Errorf("host: pin: %w: %d bytes at %#x are pinned already, in part at least",
+			device.ErrArgument, len(b), uint64(address(b)))
+	}
+	if err := pagemem.Lock(b); err != nil {
+		d.pinned.Remove(uint64(address(b)))
+		limit := "no limit is set"
+		if n, unlimited := pagemem.LockLimit(); !unlimited {
+			limit = fmt.Sprintf("the limit for the process is %d (ulimit -l)", n)
+		}
+		return fmt.Errorf("host: pin: %w: %d bytes asked, %d pinned by this device, %s: %v",
+			device.ErrPinLimit, len(b), d.pinnedBytes(), limit, err)
+	}
+	return nil
+}
+
+func (d *Device) pinnedBytes() int64 {
+	var n int64
+	for _, span := range d.pinned.All() {
+		n += span.Bytes
+	}
+	return n
+}
+
+// Unpin implements [device.Pinner].
+func (d *Device) Unpin(b []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return errClosed
+	}
+	start := uint64(address(b))
+	if span, ok := d.pinned.Find(start, int64(len(b))); !ok || span.Start != start || span.Bytes != int64(len(b)) {
+		return fmt.Errorf("host: unpin: %w: %d bytes at %#x were not pinned as one",
+			device.ErrArgument, len(b), start)
+	}
+	d.pinned.Remove(start)
+	return pagemem.Unlock(b)
+}
+
+// Pinned implements [device.Pinner].
+func (d *Device) Pinned(b []byte) bool {
+	if len(b) == 0 {
+		return false
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	_, first := d.pinned.Find(uint64(address(b)), 1)
+	_, last := d.pinned.Find(uint64(address(b))+uint64(len(b))-1, 1)
+	return first && last
+}
+
+// Mapped implements [device.Pinner]: host memory is device memory here.
+func (d *Device) Mapped(b []byte) (device.Ptr, error) {
+	if !d.Pinned(b) {
+		return 0, fmt.Errorf("host: mapped: %w: %d bytes that are not pinned", device.ErrArgument, len(b))
+	}
+	return address(b), nil
+}
+
+// CanMap implements [device.Pinner].
+func (d *Device) CanMap() bool { return true }
+
+// CanManage implements [device.Manager].
+func (d *Device) CanManage() bool { return true }
+
+// AllocManaged implements [device.Manager]: there is one memory here, so
+// nothing ever migrates.
+func (d *Device) AllocManaged(n int64) (device.Ptr, []byte, error) {
+	p, err := d.Alloc(n)
+	if err != nil {
+		return 0, nil, err
+	}
+	return p, memory(p, n), nil
+}
+
+// Prefetch implements [device.Manager].
+func (d *Device) Prefetch(s device.Stream, p device.Ptr, n int64, _ bool) error {
+	hs, err := d.ownStream(s)
+	if err != nil {
+		return err
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if _, err := d.resolve(p, n); err != nil {
+		return err
+	}
+	return hs.push(op{kind: opSet})
+}
+
+var (
+	_ device.Pinner  = (*Device)(nil)
+	_ device.Manager = (*Device)(nil)
+)
