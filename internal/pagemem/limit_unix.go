@@ -1,0 +1,5 @@
+//go:build unix && !linux && !darwin
+
+package pagemem
+
+func lockLimit() (bytes int64, unlimited bool) { return rlimit() }

@@ -1,0 +1,128 @@
+package kernels_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/kernels"
+)
+
+func TestBadArguments(t *testing.T) {
+	f := open(t)
+	buf := f.result(4096, 0)
+	defer buf.free()
+	p, q := buf.p, buf.p.Add(2048)
+
+	normalize := func(change func(*kernels.Normalize)) error {
+		n := kernels.Normalize{Dst: p, DType: dtype.F32, Src: q, N: 1, C: 3, H: 4, W: 4,
+			Mean: []float64{0, 0, 0}, Std: []float64{1, 1, 1}}
+		change(&n)
+		return f.set.Normalize(f.stream, n)
+	}
+	gather := func(change func(*kernels.Blocks)) error {
+		b := kernels.Blocks{Dst: p, Src: q, Index: p.Add(1024), N: 4, Total: 4, BlockBytes: 64}
+		change(&b)
+		if err := f.set.Gather(f.stream, b); !errors.Is(err, device.ErrArgument) {
+			return err
+		}
+		return f.set.Scatter(f.stream, b)
+	}
+	type N = kernels.Normalize
+	type B = kernels.Blocks
+	for name, err := range map[string]error{
+		"no stream":             f.set.Fill(nil, p, 1, 0, 1),
+		"normalize: dtype":      normalize(func(n *N) { n.DType = dtype.I32 }),
+		"normalize: zero dtype": normalize(func(n *N) { n.DType = 0 }),
+		"normalize: 0 channels": normalize(func(n *N) { n.C = 0 }),
+		"normalize: 5 channels": normalize(func(n *N) { n.C = 5 }),
+		"normalize: N":          normalize(func(n *N) { n.N = -1 }),
+		"normalize: H":          normalize(func(n *N) { n.H = -1 }),
+		"normalize: W":          normalize(func(n *N) { n.W = -1 }),
+		"normalize: huge":       normalize(func(n *N) { n.N, n.H, n.W = math.MaxInt32, math.MaxInt32, math.MaxInt32 }),
+		"normalize: Dst zero":   normalize(func(n *N) { n.Dst = 0 }),
+		"normalize: Src zero":   normalize(func(n *N) { n.Src = 0 }),
+		"normalize: Dst odd":    normalize(func(n *N) { n.Dst++ }),
+		"normalize: overlap":    normalize(func(n *N) { n.Src = n.Dst + 100 }),
+		"normalize: wraps":      normalize(func(n *N) { n.Src = math.MaxUint64 - 3 }),
+		"normalize: short mean": normalize(func(n *N) { n.Mean = n.Mean[:2] }),
+		"normalize: u8 mean":    normalize(func(n *N) { n.DType = dtype.U8 }),
+		"normalize: NaN mean":   normalize(func(n *N) { n.Mean[1] = math.NaN() }),
+		"normalize: inf mean":   normalize(func(n *N) { n.Mean[1] = math.Inf(1) }),
+		"normalize: std 0":      normalize(func(n *N) { n.Std[2] = 0 }),
+		"normalize: std < 0":    normalize(func(n *N) { n.Std[2] = -1 }),
+		"normalize: std NaN":    normalize(func(n *N) { n.Std[2] = math.NaN() }),
+		"normalize: std inf":    normalize(func(n *N) { n.Std[2] = math.Inf(1) }),
+		"normalize: std tiny":   normalize(func(n *N) { n.Std[2] = 1e-300 }),
+
+		"cast: dtype":    f.set.Cast(f.stream, p, dtype.I64, q, dtype.F32, 1),
+		"cast: no dtype": f.set.Cast(f.stream, p, dtype.F32, q, 0, 1),
+		"cast: n":        f.set.Cast(f.stream, p, dtype.F32, q, dtype.U8, -1),
+		"cast: huge":     f.set.Cast(f.stream, p, dtype.F32, q, dtype.U8, math.MaxInt64),
+		"cast: zero dst": f.set.Cast(f.stream, 0, dtype.F32, q, dtype.U8, 1),
+		"cast: zero src": f.set.Cast(f.stream, p, dtype.F32, 0, dtype.U8, 1),
+		"cast: odd src":  f.set.Cast(f.stream, p, dtype.U8, q+2, dtype.F32, 1),
+		"cast: overlap":  f.set.Cast(f.stream, p, dtype.U8, p, dtype.F32, 1),
+
+		"fill: size": f.set.Fill(f.stream, p, 3, 0, 1),
+		"fill: n":    f.set.Fill(f.stream, p, 4, 0, -1),
+		"fill: huge": f.set.Fill(f.stream, p, 8, 0, 1<<60),
+		"fill: zero": f.set.Fill(f.stream, 0, 4, 0, 1),
+		"fill: odd":  f.set.Fill(f.stream, p+2, 4, 0, 1),
+
+		"blocks: N":          gather(func(b *B) { b.N = -1 }),
+		"blocks: Total":      gather(func(b *B) { b.Total = -1 }),
+		"blocks: BlockBytes": gather(func(b *B) { b.BlockBytes = 0 }),
+		"blocks: huge":       gather(func(b *B) { b.Total = math.MaxInt64 / 2 }),
+		"blocks: Dst zero":   gather(func(b *B) { b.Dst = 0 }),
+		"blocks: Src zero":   gather(func(b *B) { b.Src = 0 }),
+		"blocks: Index zero": gather(func(b *B) { b.Index = 0 }),
+		"blocks: Index odd":  gather(func(b *B) { b.Index += 4 }),
+		"blocks: overlap":    gather(func(b *B) { b.Src = b.Dst + 255 }),
+		"blocks: in place":   gather(func(b *B) { b.Index = b.Dst }),
+	} {
+		if !errors.Is(err, device.ErrArgument) {
+			t.Errorf("%s: %v, want ErrArgument", name, err)
+		}
+	}
+	for i, x := range buf.download() {
+		if x != poison {
+			t.Fatalf("a refused call wrote byte %d", i)
+		}
+	}
+}
+
+func TestNothingToDo(t *testing.T) {
+	f := open(t)
+	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.F16, N: 0, C: 3, H: 224, W: 224}))
+	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.U8, N: 8, C: 1, H: 0, W: math.MaxInt}))
+	must(t, f.set.Cast(f.stream, 0, dtype.F32, 0, dtype.U8, 0))
+	must(t, f.set.Fill(f.stream, 0, 4, 1, 0))
+	must(t, f.set.Gather(f.stream, kernels.Blocks{BlockBytes: 16}))
+	buf := f.result(256, 0)
+	defer buf.free()
+	must(t, f.set.Gather(f.stream, kernels.Blocks{Dst: buf.p, Src: buf.p + 16, Index: buf.p + 192, N: 4, BlockBytes: 16}))
+	must(t, f.set.Scatter(f.stream, kernels.Blocks{BlockBytes: 16}))
+	must(t, f.stream.Synchronize())
+}
+
+func TestClose(t *testing.T) {
+	f := open(t)
+	must(t, f.set.Close())
+	must(t, f.set.Close())
+	if err := f.set.Fill(f.stream, 0, 1, 0, 0); !errors.Is(err, device.ErrClosed) {
+		t.Errorf("Fill after Close: %v, want ErrClosed", err)
+	}
+}
+
+// plain hides what a device can do beyond the Device interface.
+type plain struct{ device.Device }
+
+func TestLoadNeedsKernels(t *testing.T) {
+	f := open(t)
+	if _, err := kernels.Load(plain{f.dev}); !errors.Is(err, device.ErrNotSupported) {
+		t.Errorf("Load: %v, want ErrNotSupported", err)
+	}
+}

@@ -1,0 +1,226 @@
+package kernels
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+//go:embed kernels.cu
+var source string
+
+// launcher is a device that only notes what is launched.
+type launcher struct {
+	device.Device
+	missing  string // kernel that its modules lack
+	closed   int    // modules
+	launches []launched
+}
+
+type launched struct {
+	name     string
+	grid     device.Grid
+	argBytes int
+}
+
+type stream struct{ device.Stream }
+
+func (l *launcher) Synchronize() error                         { return nil }
+func (l *launcher) LoadModule(_ []byte) (device.Module, error) { return l, nil }
+func (l *launcher) Close() error                               { l.closed++; return nil }
+func (l *launcher) Kernel(name string) (k device.Kernel, e error) {
+	if name == l.missing {
+		return nil, errors.New("no such kernel")
+	}
+	return kernel{l, name}, nil
+}
+
+type kernel struct {
+	l    *launcher
+	name string
+}
+
+func (k kernel) Launch(_ device.Stream, grid device.Grid, args *device.Args) error {
+	k.l.launches = append(k.l.launches, launched{k.name, grid, len(args.Bytes())})
+	return nil
+}
+
+func withPTX(t *testing.T, text string) {
+	old := ptx
+	ptx = []byte(text)
+	t.Cleanup(func() { ptx = old })
+}
+
+func TestLoadWithoutDeviceCode(t *testing.T) {
+	withPTX(t, "")
+	_, err := Load(&launcher{})
+	if !errors.Is(err, device.ErrNotSupported) || !strings.Contains(err.Error(), "kernels.ptx is empty") {
+		t.Errorf("Load: %v", err)
+	}
+}
+
+func TestLoadMissingKernel(t *testing.T) {
+	withPTX(t, "some")
+	l := &launcher{missing: "gather_4"}
+	if _, err := Load(l); err == nil || !strings.Contains(err.Error(), "gather_4") || l.closed != 1 {
+		t.Errorf("Load: %v, %d modules closed, want an error that names gather_4, and 1", err, l.closed)
+	}
+}
+
+func TestCloseUnloads(t *testing.T) {
+	withPTX(t, "some")
+	l := &launcher{}
+	set, err := Load(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(set.Close(), set.Close()); err != nil || l.closed != 1 {
+		t.Errorf("Close: %v, %d modules closed", err, l.closed)
+	}
+}
+
+// TestLaunches checks which kernel and which grid a call gets.
+func TestLaunches(t *testing.T) {
+	withPTX(t, "some")
+	l := &launcher{}
+	set, err := Load(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	normalize := func(dt dtype.DType, n, c, h, w int, dst, src device.Ptr) error {
+		return set.Normalize(stream{}, Normalize{Dst: dst, DType: dt, Src: src, N: n, C: c, H: h, W: w})
+	}
+	gather := func(dst, src device.Ptr, n, blockBytes int64) error {
+		return set.Gather(stream{}, Blocks{Dst: dst, Src: src, Index: 1 << 40, N: n, Total: 10, BlockBytes: blockBytes})
+	}
+	const dst, src = 1 << 20, 1 << 50
+	for _, c := range []struct {
+		err  error
+		want string // name, blocks in x and y
+	}{
+		{normalize(dtype.F32, 2, 3, 224, 224, dst, src), "normalize3_f32 49x2"},
+		{normalize(dtype.F32, 2, 3, 224, 224, dst, src+4), "normalize3_f32 49x2"},
+		{normalize(dtype.F32, 2, 3, 224, 224, dst, src+2), "normalize_f32 196x2"},
+		{normalize(dtype.F32, 2, 3, 224, 224, dst+4, src), "normalize_f32 196x2"},
+		{normalize(dtype.F32, 2, 3, 3, 3, dst, src), "normalize_f32 1x2"},
+		{normalize(dtype.F32, 2, 4, 224, 224, dst, src), "normalize_f32 196x2"},
+		{normalize(dtype.F16, 1, 3, 2, 4, dst, src+8), "normalize3_f16 1x1"},
+		{normalize(dtype.F16, 1, 3, 2, 4, dst, src+4), "normalize_f16 1x1"},
+		{normalize(dtype.BF16, 1, 3, 2, 2, dst, src), "normalize_bf16 1x1"},
+		{normalize(dtype.BF16, 70000, 3, 64, 64, dst, src), "normalize3_bf16 2x65535"},
+		{normalize(dtype.U8, 1, 3, 4, 4, dst, src+16), "normalize3_u8 1x1"},
+		{normalize(dtype.U8, 1, 3, 4, 4, dst, src+8), "normalize_u8 1x1"},
+		{set.Cast(stream{}, dst, dtype.F16, src, dtype.F32, 257), "cast_f16 2x1"},
+		{set.Cast(stream{}, dst, dtype.F16, src, dtype.F32, 1<<45), "cast_f16 1073741824x1"},
+		{set.Fill(stream{}, dst, 4, 0, 1024), "fill 1x1"},
+		{set.Fill(stream{}, dst, 4, 0, 1025), "fill 2x1"},
+		{gather(dst, src, 10, 16<<10), "gather_16 10x1"},
+		{gather(dst, src, 10, 16<<10+16), "gather_16 11x1"},
+		{gather(dst, src+8, 10, 4096), "gather_4 10x1"},
+		{gather(dst+1, src, 10, 1024), "gather_1 10x1"},
+		{gather(dst, src, 1, 30), "gather_1 1x1"},
+	} {
+		if c.err != nil {
+			t.Errorf("%s: %v", c.want, c.err)
+			continue
+		}
+		g := l.launches[0]
+		l.launches = l.launches[1:]
+		if got := fmt.Sprintf("%s %dx%d", g.name, g.grid.BlocksX, max(g.grid.BlocksY, 1)); got != c.want || g.grid.Threads != 256 {
+			t.Errorf("%s of %d threads, want %s", got, g.grid.Threads, c.want)
+		}
+	}
+}
+
+func TestSourceHasEveryKernel(t *testing.T) {
+	for _, name := range names() {
+		if found := regexp.MustCompile(`(?m)^([A-Z0-9]+\(|extern "C" __global__ void )`+name+`\b`).FindAllString(source, -1); len(found) != 1 {
+			t.Errorf("kernels.cu defines %s %d times", name, len(found))
+		}
+	}
+}
+
+var entryPattern = regexp.MustCompile(`(?s)\.visible \.entry (\w+)\((.*?)\)(.*?)\n}`)
+
+// TestPTX checks the compiled code against what the launches assume of it.
+func TestPTX(t *testing.T) {
+	if len(ptx) == 0 {
+		t.Skip("kernels.ptx is empty")
+	}
+	text := string(ptx)
+	for _, line := range []string{"\n.version 7.0\n", "\n.target sm_75\n", "\n.address_size 64\n"} {
+		if !strings.Contains("\n"+text, line) {
+			t.Errorf("no line %q", strings.TrimSpace(line))
+		}
+	}
+	params := launchedParams(t)
+	var entries []string
+	for _, m := range entryPattern.FindAllStringSubmatch(text, -1) {
+		name, body := m[1], m[3]
+		entries = append(entries, name)
+		if got := paramBytes(m[2]); got != params[name] {
+			t.Errorf("%s takes %d bytes of parameters, and is launched with %d", name, got, params[name])
+		}
+		if strings.HasPrefix(name, "normalize") && strings.Contains(body, "fma.") {
+			t.Errorf("%s fuses product and sum", name)
+		}
+		if strings.Contains(body, ".local") {
+			t.Errorf("%s uses local memory", name)
+		}
+	}
+	want := names()
+	slices.Sort(entries)
+	slices.Sort(want)
+	if !slices.Equal(entries, want) {
+		t.Errorf("entries %v, want %v", entries, want)
+	}
+}
+
+// launchedParams launches every kernel and returns its bytes of parameters.
+func launchedParams(t *testing.T) map[string]int {
+	l := &launcher{}
+	set, err := Load(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dst, src, index = 1 << 20, 1 << 50, 1 << 40
+	var errs []error
+	for c := 3; c <= 4; c++ {
+		for _, dt := range normalizeTypes {
+			errs = append(errs, set.Normalize(stream{}, Normalize{Dst: dst, DType: dt, Src: src, N: 1, C: c, H: 4, W: 4}))
+		}
+	}
+	for i, to := range castTypes {
+		errs = append(errs, set.Cast(stream{}, dst, to, src, castTypes[(i+1)%len(castTypes)], 1))
+	}
+	errs = append(errs, set.Fill(stream{}, dst, 1, 0, 1))
+	for _, unit := range moveUnits {
+		b := Blocks{Dst: dst, Src: src, Index: index, N: 1, Total: 1, BlockBytes: unit}
+		errs = append(errs, set.Gather(stream{}, b), set.Scatter(stream{}, b))
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	params := map[string]int{}
+	for _, g := range l.launches {
+		params[g.name] = g.argBytes
+	}
+	return params
+}
+
+// paramBytes adds up a list of parameters, each aligned to its size.
+func paramBytes(list string) int {
+	n := 0
+	for _, m := range regexp.MustCompile(`\.param \.[a-z](\d+)`).FindAllStringSubmatch(list, -1) {
+		size := map[string]int{"8": 1, "16": 2, "32": 4, "64": 8}[m[1]]
+		n = (n+size-1)/size*size + size
+	}
+	return n
+}

@@ -1,0 +1,144 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+// Normalize names the operands of [Set.Normalize].
+type Normalize struct {
+	// Dst has room for N x C x H x W elements of DType.
+	Dst device.Ptr
+	// DType is F32, F16, BF16, or U8 for the bytes as they are.
+	DType dtype.DType
+	// Src has N x H x W x C bytes: pixels with their channels side by side.
+	Src device.Ptr
+
+	N int // images, 0 or more
+	C int // channels, 1 to 4
+	H int // height in pixels, 0 or more
+	W int // width in pixels, 0 or more
+
+	// Mean and Std have one value a channel, where a byte counts from 0 to 1.
+	// Values are finite and Std is above zero. Empty means 0 and 1, and has
+	// to be empty for U8.
+	Mean, Std []float64
+}
+
+var normalizeTypes = []dtype.DType{dtype.U8, dtype.F16, dtype.BF16, dtype.F32}
+
+// Normalize queues the conversion of images from bytes in NHWC order to
+// elements in NCHW order, with
+//
+//	dst[n,c,h,w] = (src[n,h,w,c]/255 - Mean[c]) / Std[c]
+//
+// computed in float32 as src*scale + bias, where scale = 1/(255*Std[c]) and
+// bias = -Mean[c]/Std[c] are rounded once from float64 and product and sum
+// round apart; for F16 and BF16 the sum is rounded once more. With U8 the
+// bytes change places only.
+//
+// Three channels are fastest when Dst and Src are multiples of 16 and an image
+// has a multiple of 16 / size-of-DType pixels.
+func (k *Set) Normalize(s device.Stream, p Normalize) error {
+	j, err := p.check()
+	if err != nil {
+		return fmt.Errorf("kernels: normalize: %w", err)
+	}
+	if j.images == 0 || j.pixels == 0 {
+		return k.enqueue(s, nil)
+	}
+	return k.enqueue(s, j)
+}
+
+type normalizeJob struct {
+	dst, src       device.Ptr
+	dt             dtype.DType
+	images, pixels int64 // pixels of one image
+	channels       int
+	scale, bias    [4]float32
+}
+
+func (p Normalize) check() (*normalizeJob, error) {
+	switch {
+	case !slices.Contains(normalizeTypes, p.DType):
+		return nil, fmt.Errorf("%w: to %v; it goes to %v", device.ErrArgument, p.DType, normalizeTypes)
+	case p.C < 1 || p.C > 4:
+		return nil, fmt.Errorf("%w: %d channels; 1 to 4 are possible", device.ErrArgument, p.C)
+	case p.N < 0 || p.H < 0 || p.W < 0:
+		return nil, fmt.Errorf("%w: %d images of %d x %d pixels", device.ErrArgument, p.N, p.H, p.W)
+	}
+	j := &normalizeJob{dst: p.Dst, src: p.Src, dt: p.DType, images: int64(p.N), channels: p.C}
+	if err := p.affine(j); err != nil {
+		return nil, err
+	}
+	size := int64(p.DType.Size())
+	dstBytes, err := product("N, C, H, W and the element's size", int64(p.N), int64(p.C), int64(p.H), int64(p.W), size)
+	if err != nil {
+		return nil, err
+	}
+	if dstBytes > 0 {
+		j.pixels = int64(p.H) * int64(p.W)
+	}
+	return j, checkOperands(
+		operand{"Dst", p.Dst, dstBytes, size},
+		operand{"Src", p.Src, dstBytes / size, 1})
+}
+
+// affine works out scale and bias.
+func (p Normalize) affine(j *normalizeJob) error {
+	for _, list := range [][]float64{p.Mean, p.Std} {
+		if len(list) != 0 && (len(list) != p.C || p.DType == dtype.U8) {
+			return fmt.Errorf("%w: Mean and Std have %d and %d values for %d channels of %v",
+				device.ErrArgument, len(p.Mean), len(p.Std), p.C, p.DType)
+		}
+	}
+	for c := range p.C {
+		if p.DType == dtype.U8 {
+			j.scale[c] = 1
+			continue
+		}
+		mean, std := 0.0, 1.0
+		if len(p.Mean) != 0 {
+			mean = p.Mean[c]
+		}
+		if len(p.Std) != 0 {
+			std = p.Std[c]
+		}
+		j.scale[c] = float32(1 / (255 * std))
+		j.bias[c] = float32(-mean / std)
+		if !(std > 0) || !finite(std) || !finite(mean) || !finite(float64(j.scale[c])) || !finite(float64(j.bias[c])) {
+			return fmt.Errorf("%w: channel %d: mean %g, standard deviation %g", device.ErrArgument, c, mean, std)
+		}
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+func (j *normalizeJob) launch(k *Set, s device.Stream) error {
+	const mostBlocksY = 65535 // CUDA's limit; images stride by it
+	var args device.Args
+	args.Ptr(j.dst).Ptr(j.src).Int64(j.images).Int64(j.pixels)
+
+	name, channels, each := "normalize_"+j.dt.String(), 4, int64(1)
+	if group := int64(16 / j.dt.Size()); j.channels == 3 && j.pixels%group == 0 && j.dst%16 == 0 && int64(j.src)%group == 0 {
+		name, channels, each = "normalize3_"+j.dt.String(), 3, group
+	} else {
+		args.Int32(int32(j.channels))
+	}
+	for _, v := range j.scale[:channels] {
+		args.Float32(v)
+	}
+	for _, v := range j.bias[:channels] {
+		args.Float32(v)
+	}
+	return k.kernels[name].Launch(s, device.Grid{
+		BlocksX: blocksFor(j.pixels/each, threads),
+		BlocksY: int(min(j.images, mostBlocksY)),
+		Threads: threads,
+	}, &args)
+}
