@@ -14,6 +14,7 @@ type Info struct {
 	CopyEngines       int // copies that can run beside each other and beside kernels
 	PCIBusID          string
 	Link              Link
+	Integrated        bool   // device memory is host memory: there is no link, and staging cannot pay
 	DriverVersion     string // version of the CUDA driver API, such as "13.0"
 	NUMANode          int    // of the device's root port; -1 where it is unknown or there is one node
 }

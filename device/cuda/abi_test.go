@@ -34,6 +34,7 @@ func TestABI(t *testing.T) {
 		"resultAlreadyRegistered":  resultAlreadyRegistered,
 		"resultNotSupported":       resultNotSupported,
 		"attrMultiprocessors":      attrMultiprocessors,
+		"attrIntegrated":           attrIntegrated,
 		"attrCanMapHostMemory":     attrCanMapHostMemory,
 		"attrAsyncEngines":         attrAsyncEngines,
 		"attrComputeMajor":         attrComputeMajor,

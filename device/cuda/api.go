@@ -117,6 +117,7 @@ const (
 	resultAlreadyRegistered  = 712
 	resultNotSupported       = 801
 	attrMultiprocessors      = 16
+	attrIntegrated           = 18
 	attrCanMapHostMemory     = 19
 	attrAsyncEngines         = 40
 	attrComputeMajor         = 75

@@ -139,6 +139,15 @@ func (d *Device) Close() error {
 	for _, span := range d.live.All() {
 		errs = append(errs, check("cuMemFree", api.memFree.Call(uintptr(span.Start))))
 	}
+	for _, span := range d.mapped.All() {
+		errs = append(errs, check("cuMemUnmap", api.memUnmap.Call(uintptr(span.Start), uintptr(span.Bytes))))
+	}
+	for c := range d.chunks {
+		errs = append(errs, check("cuMemRelease", api.memRelease.Call(uintptr(c))))
+	}
+	for _, span := range d.reserved.All() {
+		errs = append(errs, check("cuMemAddressFree", api.memAddressFree.Call(uintptr(span.Start), uintptr(span.Bytes))))
+	}
 	api.ctxSetCurrent.Call(0)
 	errs = append(errs, check("cuDevicePrimaryCtxRelease", api.primaryCtxRelease.Call(uintptr(d.handle))))
 	return errors.Join(errs...)

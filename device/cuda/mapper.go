@@ -34,6 +34,14 @@ func (d *Device) enterMapper() error {
 	return d.enter()
 }
 
+// enterSized is enterMapper for calls with a size.
+func (d *Device) enterSized(call string, n int64) error {
+	if n <= 0 {
+		return fmt.Errorf("cuda: %s: %w: %d bytes", call, device.ErrArgument, n)
+	}
+	return d.enterMapper()
+}
+
 // CanReserve implements [device.Mapper].
 func (d *Device) CanReserve() bool { return d.canReserve }
 
@@ -52,7 +60,7 @@ func (d *Device) Granularity() (int64, error) {
 
 // Reserve implements [device.Mapper].
 func (d *Device) Reserve(n int64) (device.Ptr, error) {
-	if err := d.enterMapper(); err != nil {
+	if err := d.enterSized("reserve", n); err != nil {
 		return 0, err
 	}
 	defer d.leave()
@@ -61,21 +69,30 @@ func (d *Device) Reserve(n int64) (device.Ptr, error) {
 		uintptr(unsafe.Pointer(&p)), uintptr(n), 0, 0, 0)); err != nil {
 		return 0, fmt.Errorf("cuda: reserve %d bytes of address space: %w", n, err)
 	}
+	d.owned.Lock()
+	d.reserved.Insert(p, n)
+	d.owned.Unlock()
 	return device.Ptr(p), nil
 }
 
 // Unreserve implements [device.Mapper].
 func (d *Device) Unreserve(p device.Ptr, n int64) error {
-	if err := d.enterMapper(); err != nil {
+	if err := d.enterSized("unreserve", n); err != nil {
 		return err
 	}
 	defer d.leave()
-	return check("cuMemAddressFree", api.memAddressFree.Call(uintptr(p), uintptr(n)))
+	if err := check("cuMemAddressFree", api.memAddressFree.Call(uintptr(p), uintptr(n))); err != nil {
+		return err
+	}
+	d.owned.Lock()
+	d.reserved.Remove(uint64(p))
+	d.owned.Unlock()
+	return nil
 }
 
 // CreateChunk implements [device.Mapper].
 func (d *Device) CreateChunk(n int64) (device.Chunk, error) {
-	if err := d.enterMapper(); err != nil {
+	if err := d.enterSized("create chunk", n); err != nil {
 		return 0, err
 	}
 	defer d.leave()
@@ -85,6 +102,9 @@ func (d *Device) CreateChunk(n int64) (device.Chunk, error) {
 		uintptr(unsafe.Pointer(&c)), uintptr(n), uintptr(unsafe.Pointer(&prop)), 0)); err != nil {
 		return 0, explain(err, n)
 	}
+	d.owned.Lock()
+	d.chunks[c] = struct{}{}
+	d.owned.Unlock()
 	return device.Chunk(c), nil
 }
 
@@ -94,12 +114,18 @@ func (d *Device) ReleaseChunk(c device.Chunk) error {
 		return err
 	}
 	defer d.leave()
-	return check("cuMemRelease", api.memRelease.Call(uintptr(c)))
+	if err := check("cuMemRelease", api.memRelease.Call(uintptr(c))); err != nil {
+		return err
+	}
+	d.owned.Lock()
+	delete(d.chunks, uint64(c))
+	d.owned.Unlock()
+	return nil
 }
 
 // Map implements [device.Mapper].
 func (d *Device) Map(p device.Ptr, c device.Chunk, n int64) error {
-	if err := d.enterMapper(); err != nil {
+	if err := d.enterSized("map", n); err != nil {
 		return err
 	}
 	defer d.leave()
@@ -112,16 +138,29 @@ func (d *Device) Map(p device.Ptr, c device.Chunk, n int64) error {
 		api.memUnmap.Call(uintptr(p), uintptr(n))
 		return fmt.Errorf("cuda: map %d bytes at %#x: %w", n, uint64(p), err)
 	}
+	d.owned.Lock()
+	d.mapped.Insert(uint64(p), n)
+	d.owned.Unlock()
 	return nil
 }
 
 // Unmap implements [device.Mapper].
 func (d *Device) Unmap(p device.Ptr, n int64) error {
-	if err := d.enterMapper(); err != nil {
+	if err := d.enterSized("unmap", n); err != nil {
 		return err
 	}
 	defer d.leave()
-	return check("cuMemUnmap", api.memUnmap.Call(uintptr(p), uintptr(n)))
+	if err := check("cuMemUnmap", api.memUnmap.Call(uintptr(p), uintptr(n))); err != nil {
+		return err
+	}
+	d.owned.Lock()
+	defer d.owned.Unlock()
+	for _, span := range d.mapped.All() { // one call may remove several mappings
+		if span.Start >= uint64(p) && span.Start < uint64(p)+uint64(n) {
+			d.mapped.Remove(span.Start)
+		}
+	}
+	return nil
 }
 
 var _ device.Mapper = (*Device)(nil)

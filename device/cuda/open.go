@@ -99,7 +99,12 @@ func Open(index int) (*Device, error) {
 		return nil, fmt.Errorf("cuda: %w: cuda:%d does not exist; the driver shows %d GPU(s)",
 			device.ErrUnavailable, index, n)
 	}
-	d := &Device{streams: map[*stream]struct{}{}, events: map[*event]struct{}{}, hostAllocs: map[uintptr]struct{}{}}
+	d := &Device{
+		hostAllocs: map[uintptr]struct{}{},
+		chunks:     map[uint64]struct{}{},
+		streams:    map[*stream]struct{}{},
+		events:     map[*event]struct{}{},
+	}
 	if err := check("cuDeviceGet", api.deviceGet.Call(uintptr(unsafe.Pointer(&d.handle)), uintptr(index))); err != nil {
 		return nil, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
 	}
@@ -127,6 +132,7 @@ func (d *Device) describe(index int) error {
 		DriverVersion:   versionString(version),
 		Multiprocessors: d.attribute(attrMultiprocessors),
 		CopyEngines:     d.attribute(attrAsyncEngines),
+		Integrated:      d.attribute(attrIntegrated) != 0,
 		ComputeCapability: [2]int{
 			d.attribute(attrComputeMajor), d.attribute(attrComputeMinor),
 		},
@@ -213,6 +219,9 @@ type Device struct {
 	live       spans.Set // device and managed memory
 	registered spans.Set // host memory pinned by Pin
 	hostAllocs map[uintptr]struct{}
+	reserved   spans.Set           // address space of the Mapper
+	mapped     spans.Set           // mappings in it
+	chunks     map[uint64]struct{} // physical memory of the Mapper
 	streams    map[*stream]struct{}
 	events     map[*event]struct{}
 }

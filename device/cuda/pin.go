@@ -81,6 +81,15 @@ func (d *Device) Unpin(b []byte) error {
 // Pinned implements [device.Pinner]. What others in the process have pinned
 // counts too, so memory that Pin did not make is looked up in the driver.
 func (d *Device) Pinned(b []byte) bool {
+	if err := d.enter(); err != nil {
+		return false
+	}
+	defer d.leave()
+	return d.isPinned(b)
+}
+
+// isPinned is Pinned on a thread that has entered.
+func (d *Device) isPinned(b []byte) bool {
 	if len(b) == 0 {
 		return false
 	}
@@ -88,14 +97,7 @@ func (d *Device) Pinned(b []byte) bool {
 	d.owned.Lock()
 	_, ours := d.registered.Find(start, int64(len(b)))
 	d.owned.Unlock()
-	if ours {
-		return true
-	}
-	if err := d.enter(); err != nil {
-		return false
-	}
-	defer d.leave()
-	return isHost(start) && isHost(start+uint64(len(b))-1)
+	return ours || isHost(start) && isHost(start+uint64(len(b))-1)
 }
 
 // isHost reports whether the driver knows the address as host memory, which
@@ -110,13 +112,13 @@ func isHost(address uint64) bool {
 
 // Mapped implements [device.Pinner].
 func (d *Device) Mapped(b []byte) (device.Ptr, error) {
-	if !d.Pinned(b) {
-		return 0, fmt.Errorf("cuda: mapped: %w: %d bytes that are not pinned", device.ErrArgument, len(b))
-	}
 	if err := d.enter(); err != nil {
 		return 0, err
 	}
 	defer d.leave()
+	if !d.isPinned(b) {
+		return 0, fmt.Errorf("cuda: mapped: %w: %d bytes that are not pinned", device.ErrArgument, len(b))
+	}
 	var p uint64
 	err := check("cuMemHostGetDevicePointer", api.memHostGetDevicePointer.Call(
 		uintptr(unsafe.Pointer(&p)), uintptr(unsafe.Pointer(unsafe.SliceData(b))), 0))

@@ -56,6 +56,7 @@ func (d *Device) Info() device.Info {
 		Multiprocessors: runtime.GOMAXPROCS(0),
 		CopyEngines:     runtime.GOMAXPROCS(0),
 		NUMANode:        -1,
+		Integrated:      true,
 	}
 }
 
@@ -97,18 +98,19 @@ func (d *Device) Alloc(n int64) (device.Ptr, error) {
 
 // Free implements [device.Device].
 func (d *Device) Free(p device.Ptr) error {
-	d.mu.Lock()
-	if d.closed.Load() {
-		d.mu.Unlock()
-		return errClosed
+	// Queued functions may still look the memory up, so it stays known until
+	// they ran. What others queued meanwhile is waited for once it cannot be
+	// looked up any more.
+	if _, err := d.drain(); err != nil {
+		return err
 	}
+	d.mu.Lock()
 	n, ok := d.live.Remove(uint64(p))
-	streams := d.snapshot()
 	d.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("host: free: %w: %#x is not the start of an allocation", device.ErrPointer, uint64(p))
 	}
-	for _, s := range streams {
+	for _, s := range d.snapshot() {
 		s.drain()
 	}
 	if err := pagemem.Unmap(memory(p, n)); err != nil {
@@ -120,17 +122,24 @@ func (d *Device) Free(p device.Ptr) error {
 	return nil
 }
 
-// Synchronize implements [device.Device].
-func (d *Device) Synchronize() error {
-	d.mu.RLock()
-	closed, streams := d.closed.Load(), d.snapshot()
-	d.mu.RUnlock()
-	if closed {
-		return errClosed
+// drain waits for what is queued on the streams that are open now, and
+// returns them.
+func (d *Device) drain() ([]*stream, error) {
+	if err := d.open(); err != nil {
+		return nil, err
 	}
-	var errs []error
+	streams := d.snapshot()
 	for _, s := range streams {
 		s.drain()
+	}
+	return streams, nil
+}
+
+// Synchronize implements [device.Device].
+func (d *Device) Synchronize() error {
+	streams, err := d.drain()
+	errs := []error{err}
+	for _, s := range streams {
 		errs = append(errs, s.takeError())
 	}
 	return errors.Join(errs...)
@@ -145,8 +154,8 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed.Store(true)
-	streams := d.snapshot()
 	d.mu.Unlock()
+	streams := d.snapshot()
 
 	var errs []error
 	for _, s := range streams {
@@ -165,8 +174,10 @@ func (d *Device) Close() error {
 	return errors.Join(errs...)
 }
 
-// snapshot lists the open streams. The caller holds mu.
+// snapshot lists the open streams.
 func (d *Device) snapshot() []*stream {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	list := make([]*stream, 0, len(d.streams))
 	for s := range d.streams {
 		list = append(list, s)

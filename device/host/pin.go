@@ -74,6 +74,9 @@ func (d *Device) Pinned(b []byte) bool {
 
 // Mapped implements [device.Pinner]: host memory is device memory here.
 func (d *Device) Mapped(b []byte) (device.Ptr, error) {
+	if err := d.open(); err != nil {
+		return 0, err
+	}
 	if !d.Pinned(b) {
 		return 0, fmt.Errorf("host: mapped: %w: %d bytes that are not pinned", device.ErrArgument, len(b))
 	}

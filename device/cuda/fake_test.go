@@ -1,0 +1,168 @@
+package cuda_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/cuda"
+)
+
+// buildFake compiles the stand-in for the CUDA driver in testdata/fakecuda.
+func buildFake(t *testing.T, flags ...string) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the stand-in for the CUDA driver is for Linux")
+	}
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler (cc) to build the stand-in for the CUDA driver")
+	}
+	file := filepath.Join(t.TempDir(), "libfakecuda.so")
+	sources, err := filepath.Glob("testdata/fakecuda/*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-shared", "-fPIC", "-pthread", "-O1", "-Wall", "-Werror", "-o", file}, flags...)
+	if text, err := exec.Command(cc, append(args, sources...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cc, err, text)
+	}
+	return file
+}
+
+// inChild runs one test of this binary in a process of its own, because a
+// process loads the driver once.
+func inChild(t *testing.T, test string, environment ...string) {
+	t.Helper()
+	child := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=120s")
+	child.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // or it sleeps for a second
+	child.Env = append(child.Env, environment...)
+	text, err := child.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if !strings.Contains(string(text), "--- PASS: "+test) {
+		t.Fatalf("%s did not run:\n%s", test, text)
+	}
+}
+
+func TestFake(t *testing.T) {
+	inChild(t, "TestConformance", "PINION_DEVICE=cuda:0", "PINION_LIB_CUDA="+buildFake(t), "PINION_LIB_NVML=off")
+}
+
+// TestUnavailable opens devices that do not work: each gives one sentence that
+// says why, and "auto" goes on to the host with that reason.
+func TestUnavailable(t *testing.T) {
+	fake := buildFake(t)
+	maimed := buildFake(t, "-DFAKECUDA_WITHOUT_MEMALLOC")
+	for _, c := range []struct {
+		name    string
+		device  string
+		driver  string
+		setting string
+		want    string
+	}{
+		{"no driver", "cuda:0", "/nonexistent/libcuda.so.1", "", "driver"},
+		{"switched off", "cuda:0", "off", "", "PINION_LIB_CUDA"},
+		{"symbol missing", "cuda:0", maimed, "", "cuMemAlloc_v2"},
+		{"too old", "cuda:0", fake, "FAKECUDA_VERSION=9000", "9.0"},
+		{"no GPU", "cuda:0", fake, "FAKECUDA_DEVICES=0", "no GPU"},
+		{"no GPU by name", "cuda", fake, "FAKECUDA_FAIL=cuInit=100", "no GPU"},
+		{"driver broken", "cuda:0", fake, "FAKECUDA_FAIL=cuInit=999", "cuInit: CUDA_ERROR_UNKNOWN (999)"},
+		{"unknown code", "cuda:0", fake, "FAKECUDA_FAIL=cuInit=12345", "12345"},
+		{"GPU full", "cuda:0", fake, "FAKECUDA_FAIL=cuDevicePrimaryCtxRetain=2", "memory"},
+		{"name unreadable", "cuda:0", fake, "FAKECUDA_FAIL=cuDeviceGetName=101", "cuDeviceGetName"},
+		{"no such index", "cuda:7", fake, "", "cuda:7"},
+		{"one too far", "cuda:2", fake, "FAKECUDA_DEVICES=2", "cuda:2"},
+		{"negative index", "cuda:-1", fake, "", "-1"},
+		{"not an index", "cuda:x", fake, "", `"x"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inChild(t, "TestUnavailableChild", "PINION_LIB_CUDA="+c.driver, c.setting,
+				"UNAVAILABLE_DEVICE="+c.device, "UNAVAILABLE_WANT="+c.want)
+		})
+	}
+}
+
+func TestUnavailableChild(t *testing.T) {
+	name, want := os.Getenv("UNAVAILABLE_DEVICE"), os.Getenv("UNAVAILABLE_WANT")
+	if name == "" {
+		t.Skip("a part of TestUnavailable")
+	}
+	_, err := device.Open(name)
+	if !errors.Is(err, device.ErrUnavailable) {
+		t.Fatalf("%v, want %q", err, device.ErrUnavailable)
+	}
+	if text := err.Error(); !strings.Contains(text, want) || strings.Contains(text, "\n") || len(text) > 250 {
+		t.Errorf("%q, want one sentence with %q", text, want)
+	}
+	t.Log(err)
+
+	best, passed, bestErr := device.Best()
+	if bestErr != nil {
+		t.Fatal(bestErr)
+	}
+	defer best.Close()
+	if strings.HasPrefix(name, "cuda:") && name != "cuda:0" {
+		// The first GPU is there, only the one asked for is not.
+		if kind := best.Info().Backend; kind != "cuda" || passed != nil {
+			t.Errorf("auto opens %q, passing over %v", kind, passed)
+		}
+		return
+	}
+	if kind := best.Info().Backend; kind != "host" {
+		t.Errorf("auto opens %q, want the host", kind)
+	}
+	if passed == nil || passed.Error() != err.Error() || !errors.Is(passed, device.ErrUnavailable) {
+		t.Errorf("auto passed over %v, want %v", passed, err)
+	}
+}
+
+// TestDriverErrors checks that a driver's error carries the call, its name and
+// its code, and fits the sentinels.
+func TestDriverErrors(t *testing.T) {
+	inChild(t, "TestDriverErrorsChild", "PINION_LIB_CUDA="+buildFake(t),
+		"FAKECUDA_FAIL=cuMemAlloc_v2=2,cuStreamSynchronize=700,cuMemAllocManaged=801")
+}
+
+func TestDriverErrorsChild(t *testing.T) {
+	if !strings.Contains(os.Getenv("FAKECUDA_FAIL"), "cuStreamSynchronize=700") {
+		t.Skip("a part of TestDriverErrors")
+	}
+	dev, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, outOfMemory := dev.Alloc(4096)
+	_, _, unsupported := dev.AllocManaged(4096)
+	for _, c := range []struct {
+		err  error
+		call string
+		code int
+		is   error
+	}{
+		{outOfMemory, "cuMemAlloc", 2, device.ErrOutOfMemory},
+		{unsupported, "cuMemAllocManaged", 801, device.ErrNotSupported},
+		{s.Synchronize(), "cuStreamSynchronize", 700, nil},
+	} {
+		var e *cuda.Error
+		if !errors.As(c.err, &e) || e.Call != c.call || e.Code != c.code {
+			t.Errorf("%v, want code %d of %s", c.err, c.code, c.call)
+		}
+		if c.is != nil && !errors.Is(c.err, c.is) {
+			t.Errorf("%v is not %q", c.err, c.is)
+		}
+	}
+	if text := outOfMemory.Error(); !strings.Contains(text, "4096") || !strings.Contains(text, "CUDA_ERROR_OUT_OF_MEMORY") {
+		t.Errorf("%q lacks the numbers or the driver's name for it", text)
+	}
+}

@@ -1,0 +1,1044 @@
+/* A stand-in for the CUDA driver on ordinary memory, for tests of package cuda
+ * on machines without a GPU. It behaves as the driver does where the tests
+ * look: a thread needs a current context, streams run beside each other (one
+ * thread each) and in order, copies of pageable memory block, freeing waits,
+ * device memory ends somewhere. Kernels are not there.
+ *
+ *   cc -shared -fPIC -pthread -o libfakecuda.so fakecuda.c
+ *
+ * Linux only; gcc or clang. The environment chooses what is simulated:
+ *
+ *   FAKECUDA_DEVICES  number of GPUs, at most 4 (1)
+ *   FAKECUDA_MEMORY   memory of each in bytes (256 MiB)
+ *   FAKECUDA_VERSION  version of the driver API (13000)
+ *   FAKECUDA_FAIL     calls that fail, and how: "cuInit=999,cuMemAlloc_v2=2"
+ *
+ * -DFAKECUDA_WITHOUT_MEMALLOC leaves out a function that a driver must have.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef int result;
+typedef uint64_t address;
+
+enum {
+	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3,
+	NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_HANDLE = 400,
+	NOT_READY = 600, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801,
+	UNKNOWN = 999,
+};
+
+static const struct { result code; const char *name, *text; } errors[] = {
+	{OK, "CUDA_SUCCESS", "no error"},
+	{INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+	{OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+	{NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+	{NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+	{INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+	{INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+	{ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+		"part or all of the requested memory range is already mapped"},
+	{NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+		"pointer does not correspond to a registered memory region"},
+	{NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+	{UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+/* One lock guards everything and one condition says that something changed:
+ * a test waits for few things at a time. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+static int lock(void) { return pthread_mutex_lock(&mutex); }
+static void unlock(int *held) { (void)held; pthread_mutex_unlock(&mutex); }
+#define LOCKED int held __attribute__((cleanup(unlock), unused)) = lock()
+
+enum { MAX_DEVICES = 4, GRANULARITY = 2 << 20 };
+
+/* A device is its primary context too. */
+struct device {
+	int retained;
+	uint64_t used;
+};
+
+static struct device devices[MAX_DEVICES];
+static int initialised;
+static __thread struct device *current;
+
+static uint64_t setting(const char *name, uint64_t otherwise) {
+	const char *s = getenv(name);
+	return s ? strtoull(s, NULL, 10) : otherwise;
+}
+
+static int device_count(void) {
+	uint64_t n = setting("FAKECUDA_DEVICES", 1);
+	return n < MAX_DEVICES ? (int)n : MAX_DEVICES;
+}
+
+static uint64_t capacity(void) { return setting("FAKECUDA_MEMORY", 256 << 20); }
+
+/* injected returns the failure that FAKECUDA_FAIL asks of a call. */
+static result injected(const char *call) {
+	const char *s = getenv("FAKECUDA_FAIL");
+	size_t n = strlen(call);
+	for (; s; s = strchr(s, ',') ? strchr(s, ',') + 1 : NULL)
+		if (!strncmp(s, call, n) && s[n] == '=')
+			return atoi(s + n + 1);
+	return OK;
+}
+
+enum needs { NOTHING, INIT, CONTEXT };
+
+static result enter(const char *call, enum needs needs) {
+	result r = injected(call);
+	if (r)
+		return r;
+	LOCKED;
+	if (needs >= INIT && !initialised)
+		return NOT_INITIALIZED;
+	if (needs >= CONTEXT && (!current || !current->retained))
+		return INVALID_CONTEXT;
+	return OK;
+}
+
+#define NEED(needs) do { result r_ = enter(__func__, needs); if (r_) return r_; } while (0)
+
+/* Memory: every range that the driver knows. Reservations and the mappings in
+ * them overlap, all else does not. */
+
+enum kind { DEVICE = 1, MANAGED = 2, HOST = 4, REGISTERED = 8, RESERVED = 16, MAPPED = 32 };
+enum { PINNED = HOST | REGISTERED, REACHABLE = DEVICE | MANAGED | PINNED | MAPPED };
+
+struct chunk {
+	struct chunk *next;
+	struct device *device;
+	int file, mappings, released;
+	uint64_t bytes;
+};
+
+struct range {
+	struct range *next;
+	enum kind kind;
+	address start;
+	uint64_t bytes;
+	struct device *device;
+	struct chunk *chunk; /* of a mapping */
+	int accessible;      /* a mapping that cuMemSetAccess opened */
+};
+
+static struct range *ranges;
+static struct chunk *chunks;
+
+static struct range *add_range(enum kind kind, address start, uint64_t bytes) {
+	struct range *r = calloc(1, sizeof *r);
+	*r = (struct range){.next = ranges, .kind = kind, .start = start, .bytes = bytes, .device = current};
+	return ranges = r;
+}
+
+static void drop_range(struct range *gone) {
+	struct range **at = &ranges;
+	while (*at != gone)
+		at = &(*at)->next;
+	*at = gone->next;
+	free(gone);
+}
+
+/* find returns the range of one of the kinds that holds the address. */
+static struct range *find(address p, int kinds) {
+	for (struct range *r = ranges; r; r = r->next)
+		if (r->kind & kinds && p >= r->start && p - r->start < r->bytes)
+			return r;
+	return NULL;
+}
+
+static struct range *find_start(address p, int kinds) {
+	struct range *r = find(p, kinds);
+	return r && r->start == p ? r : NULL;
+}
+
+static int overlaps(address p, uint64_t n, int kinds) {
+	for (struct range *r = ranges; r; r = r->next)
+		if (r->kind & kinds && p < r->start + r->bytes && r->start < p + n)
+			return 1;
+	return 0;
+}
+
+/* covered says whether all bytes may be touched by the device. */
+static int covered(address p, uint64_t n, int kinds) {
+	while (n > 0) {
+		struct range *r = find(p, kinds);
+		if (!r || (r->kind == MAPPED && !r->accessible))
+			return 0;
+		uint64_t here = r->start + r->bytes - p;
+		if (here >= n)
+			return 1;
+		p += here;
+		n -= here;
+	}
+	return 1;
+}
+
+static uint64_t rounded(uint64_t n) { return (n + 511) & ~511ull; }
+
+/* charge takes n bytes of the current device's memory. */
+static result charge(uint64_t n) {
+	uint64_t left = capacity() - current->used;
+	if (n > left || rounded(n) > left)
+		return OUT_OF_MEMORY;
+	current->used += rounded(n);
+	return OK;
+}
+
+/* Streams: a queue and a thread each. */
+
+struct mark {
+	int uses, passed;
+	struct timespec at;
+};
+
+struct event {
+	struct event *next;
+	unsigned flags;
+	struct mark *newest;
+};
+
+struct op {
+	struct op *next;
+	enum { COPY, SET, RECORD, WAIT } kind;
+	uint64_t ticket; /* place in the order of all operations */
+	void *dst;
+	const void *src;
+	void *staged; /* copy of pageable memory */
+	uint64_t bytes;
+	unsigned char value;
+	struct mark *mark;
+};
+
+struct stream {
+	struct stream *next;
+	struct device *device;
+	struct op *head, *tail; /* head stays until it is done */
+	int destroyed;
+};
+
+static struct stream *streams;
+static struct event *events;
+static uint64_t tickets;
+
+static void unuse(struct mark *m) {
+	if (m && --m->uses == 0)
+		free(m);
+}
+
+/* execute runs an operation; the lock is held. Now and then it dawdles, so
+ * that work which relies on luck instead of order fails. */
+static void execute(struct op *op) {
+	switch (op->kind) {
+	case WAIT:
+		while (!op->mark->passed)
+			pthread_cond_wait(&changed, &mutex);
+		break;
+	case RECORD:
+		clock_gettime(CLOCK_MONOTONIC, &op->mark->at);
+		op->mark->passed = 1;
+		break;
+	default:
+		pthread_mutex_unlock(&mutex);
+		if (op->ticket % 16 == 0)
+			usleep(100);
+		if (op->kind == COPY)
+			memcpy(op->dst, op->src, op->bytes);
+		else
+			memset(op->dst, op->value, op->bytes);
+		pthread_mutex_lock(&mutex);
+	}
+	unuse(op->mark);
+	free(op->staged);
+}
+
+static void *work(void *arg) {
+	struct stream *s = arg;
+	LOCKED;
+	for (;;) {
+		while (!s->head && !s->destroyed)
+			pthread_cond_wait(&changed, &mutex);
+		struct op *op = s->head;
+		if (!op)
+			break;
+		execute(op);
+		if (!(s->head = op->next))
+			s->tail = NULL;
+		free(op);
+		pthread_cond_broadcast(&changed);
+	}
+	struct stream **at = &streams;
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	free(s);
+	pthread_cond_broadcast(&changed);
+	return NULL;
+}
+
+/* live returns the stream when the handle is that of one. The default streams
+ * are not: nothing here should use them. */
+static struct stream *live(void *handle) {
+	for (struct stream *s = streams; s; s = s->next)
+		if (s == handle && !s->destroyed)
+			return s;
+	return NULL;
+}
+
+static struct event *live_event(void *handle) {
+	for (struct event *e = events; e; e = e->next)
+		if (e == handle)
+			return e;
+	return NULL;
+}
+
+static struct op *queue(struct stream *s, struct op op) {
+	struct op *o = malloc(sizeof *o);
+	*o = op;
+	o->ticket = ++tickets;
+	if (s->tail)
+		s->tail->next = o;
+	else
+		s->head = o;
+	s->tail = o;
+	pthread_cond_broadcast(&changed);
+	return o;
+}
+
+/* drain waits until what is queued now is done: on one stream, or on all of a
+ * device. */
+static void drain(struct stream *one, struct device *device) {
+	uint64_t upto = tickets;
+	for (;;) {
+		int busy = 0;
+		for (struct stream *s = streams; s; s = s->next)
+			if ((s == one || s->device == device) && s->head && s->head->ticket <= upto)
+				busy = 1;
+		if (!busy)
+			return;
+		pthread_cond_wait(&changed, &mutex);
+	}
+}
+
+/* Initialisation, devices, contexts */
+
+result cuInit(unsigned flags) {
+	NEED(NOTHING);
+	if (flags)
+		return INVALID_VALUE;
+	if (device_count() == 0)
+		return NO_DEVICE;
+	LOCKED;
+	initialised = 1;
+	return OK;
+}
+
+result cuDriverGetVersion(int *version) {
+	NEED(NOTHING);
+	*version = (int)setting("FAKECUDA_VERSION", 13000);
+	return OK;
+}
+
+static result error_text(result code, const char **text, int name) {
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+		if (errors[i].code == code) {
+			*text = name ? errors[i].name : errors[i].text;
+			return OK;
+		}
+	*text = NULL;
+	return INVALID_VALUE;
+}
+
+result cuGetErrorName(result code, const char **name) { return error_text(code, name, 1); }
+result cuGetErrorString(result code, const char **text) { return error_text(code, text, 0); }
+
+result cuDeviceGetCount(int *n) {
+	NEED(INIT);
+	*n = device_count();
+	return OK;
+}
+
+static int bad_device(int device) { return device < 0 || device >= device_count(); }
+
+result cuDeviceGet(int *device, int ordinal) {
+	NEED(INIT);
+	if (bad_device(ordinal))
+		return INVALID_DEVICE;
+	*device = ordinal;
+	return OK;
+}
+
+result cuDeviceGetName(char *name, int n, int device) {
+	NEED(INIT);
+	if (bad_device(device))
+		return INVALID_DEVICE;
+	snprintf(name, n, "Fake GPU %d", device);
+	return OK;
+}
+
+result cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+	NEED(INIT);
+	if (bad_device(device))
+		return INVALID_DEVICE;
+	memset(uuid, 0xFA, 15);
+	uuid[15] = (unsigned char)device;
+	return OK;
+}
+
+result cuDeviceGetAttribute(int *value, int attribute, int device) {
+	NEED(INIT);
+	if (bad_device(device))
+		return INVALID_DEVICE;
+	switch (attribute) {
+	case 16: *value = 4; break;  /* multiprocessors */
+	case 40: *value = 2; break;  /* copy engines */
+	case 75: *value = 9; break;  /* compute capability */
+	case 19:                     /* can map host memory */
+	case 41:                     /* unified addressing */
+	case 83:                     /* managed memory */
+	case 89:                     /* concurrent managed access */
+	case 102: *value = 1; break; /* virtual memory */
+	default: *value = 0;
+	}
+	return OK;
+}
+
+result cuDeviceTotalMem_v2(size_t *bytes, int device) {
+	NEED(INIT);
+	if (bad_device(device))
+		return INVALID_DEVICE;
+	*bytes = capacity();
+	return OK;
+}
+
+result cuDeviceGetPCIBusId(char *id, int n, int device) {
+	NEED(INIT);
+	if (bad_device(device))
+		return INVALID_DEVICE;
+	snprintf(id, n, "FA4E:%02X:00.0", device + 1);
+	return OK;
+}
+
+result cuDevicePrimaryCtxRetain(struct device **context, int device) {
+	NEED(INIT);
+	if (bad_device(device))
+		return INVALID_DEVICE;
+	LOCKED;
+	*context = &devices[device];
+	devices[device].retained++;
+	return OK;
+}
+
+/* leftovers counts what still lives on a device, and names it. */
+static int leftovers(struct device *d) {
+	int memory = 0, physical = 0, queues = 0, marks = 0;
+	for (struct range *r = ranges; r; r = r->next)
+		memory += r->device == d;
+	for (struct chunk *c = chunks; c; c = c->next)
+		physical += c->device == d;
+	for (struct stream *s = streams; s; s = s->next)
+		queues += s->device == d && !s->destroyed;
+	for (struct event *e = events; e; e = e->next)
+		marks++;
+	if (memory + physical + queues + marks)
+		fprintf(stderr, "fakecuda: context released with %d memory ranges, %d chunks, %d streams, %d events left\n",
+			memory, physical, queues, marks);
+	return memory + physical + queues + marks;
+}
+
+/* The driver destroys what is left in a context with its last user. A process
+ * may have other users, so what a backend leaves is a leak, and here the last
+ * release fails. */
+result cuDevicePrimaryCtxRelease_v2(int device) {
+	NEED(INIT);
+	if (bad_device(device))
+		return INVALID_DEVICE;
+	LOCKED;
+	struct device *d = &devices[device];
+	if (!d->retained)
+		return INVALID_CONTEXT;
+	if (--d->retained)
+		return OK;
+	drain(NULL, d);
+	return leftovers(d) ? UNKNOWN : OK;
+}
+
+result cuCtxSetCurrent(struct device *context) {
+	NEED(INIT);
+	LOCKED;
+	if (context && (context < devices || context >= devices + MAX_DEVICES || !context->retained))
+		return INVALID_CONTEXT;
+	current = context;
+	return OK;
+}
+
+result cuCtxGetCurrent(struct device **context) {
+	NEED(INIT);
+	*context = current;
+	return OK;
+}
+
+result cuCtxSynchronize(void) {
+	NEED(CONTEXT);
+	LOCKED;
+	drain(NULL, current);
+	return OK;
+}
+
+/* Memory */
+
+result cuMemGetInfo_v2(size_t *unused, size_t *total) {
+	NEED(CONTEXT);
+	LOCKED;
+	*total = capacity();
+	*unused = *total - current->used;
+	return OK;
+}
+
+static result allocate(address *p, size_t n, enum kind kind) {
+	void *memory;
+	if (n == 0)
+		return INVALID_VALUE;
+	LOCKED;
+	result r = charge(n);
+	if (r)
+		return r;
+	if (posix_memalign(&memory, 512, rounded(n))) {
+		current->used -= rounded(n);
+		return OUT_OF_MEMORY;
+	}
+	memset(memory, 0xCD, n < 65536 ? n : 65536); /* undefined is not zero */
+	*p = (address)memory;
+	add_range(kind, *p, n);
+	return OK;
+}
+
+#ifndef FAKECUDA_WITHOUT_MEMALLOC
+result cuMemAlloc_v2(address *p, size_t n) {
+	NEED(CONTEXT);
+	return allocate(p, n, DEVICE);
+}
+#endif
+
+result cuMemAllocManaged(address *p, size_t n, unsigned flags) {
+	NEED(CONTEXT);
+	return flags == 1 ? allocate(p, n, MANAGED) : INVALID_VALUE;
+}
+
+result cuMemFree_v2(address p) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct range *r = find_start(p, DEVICE | MANAGED);
+	if (!r)
+		return INVALID_VALUE;
+	struct device *d = r->device;
+	uint64_t n = r->bytes;
+	drop_range(r); /* first, so that nobody queues more work on it */
+	drain(NULL, d);
+	d->used -= rounded(n);
+	free((void *)p);
+	return OK;
+}
+
+result cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+	NEED(CONTEXT);
+	if (n == 0 || flags > 7)
+		return INVALID_VALUE;
+	if (n > (size_t)1 << 40 || posix_memalign(p, 4096, n))
+		return OUT_OF_MEMORY;
+	LOCKED;
+	add_range(HOST, (address)*p, n);
+	return OK;
+}
+
+/* forget ends the pinning of host memory when no copy uses it any more. */
+static result forget(void *p, enum kind kind, result unknown) {
+	struct range *r = find_start((address)p, kind);
+	if (!r)
+		return unknown;
+	struct device *d = r->device;
+	drop_range(r);
+	drain(NULL, d);
+	return OK;
+}
+
+result cuMemFreeHost(void *p) {
+	NEED(CONTEXT);
+	LOCKED;
+	result r = forget(p, HOST, INVALID_VALUE);
+	if (!r)
+		free(p);
+	return r;
+}
+
+result cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
+	NEED(CONTEXT);
+	if (!p || n == 0 || flags > 15)
+		return INVALID_VALUE;
+	LOCKED;
+	if (overlaps((address)p, n, PINNED))
+		return ALREADY_REGISTERED;
+	add_range(REGISTERED, (address)p, n);
+	return OK;
+}
+
+result cuMemHostUnregister(void *p) {
+	NEED(CONTEXT);
+	LOCKED;
+	return forget(p, REGISTERED, NOT_REGISTERED);
+}
+
+result cuMemHostGetDevicePointer_v2(address *p, void *host, unsigned flags) {
+	NEED(CONTEXT);
+	LOCKED;
+	if (flags || !find((address)host, PINNED))
+		return INVALID_VALUE;
+	*p = (address)host;
+	return OK;
+}
+
+result cuPointerGetAttribute(void *value, int attribute, address p) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct range *r = find(p, REACHABLE);
+	if (!r)
+		return INVALID_VALUE;
+	if (attribute != 2) /* memory type: 1 host, 2 device */
+		return NOT_SUPPORTED;
+	*(unsigned *)value = r->kind & PINNED ? 1 : 2;
+	return OK;
+}
+
+/* Copies */
+
+result cuMemcpyHtoDAsync_v2(address dst, const void *src, size_t n, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (!src || !covered(dst, n, REACHABLE))
+		return INVALID_VALUE;
+	struct op op = {.kind = COPY, .dst = (void *)dst, .src = src, .bytes = n};
+	if (!covered((address)src, n, PINNED | MANAGED))
+		op.src = op.staged = memcpy(malloc(n), src, n);
+	queue(s, op);
+	return OK;
+}
+
+result cuMemcpyDtoHAsync_v2(void *dst, address src, size_t n, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (!dst || !covered(src, n, REACHABLE))
+		return INVALID_VALUE;
+	queue(s, (struct op){.kind = COPY, .dst = dst, .src = (void *)src, .bytes = n});
+	if (!covered((address)dst, n, PINNED | MANAGED))
+		drain(s, NULL);
+	return OK;
+}
+
+result cuMemcpyDtoDAsync_v2(address dst, address src, size_t n, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (!covered(dst, n, REACHABLE) || !covered(src, n, REACHABLE))
+		return INVALID_VALUE;
+	queue(s, (struct op){.kind = COPY, .dst = (void *)dst, .src = (void *)src, .bytes = n});
+	return OK;
+}
+
+result cuMemsetD8Async(address dst, unsigned char value, size_t n, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (!covered(dst, n, REACHABLE))
+		return INVALID_VALUE;
+	queue(s, (struct op){.kind = SET, .dst = (void *)dst, .value = value, .bytes = n});
+	return OK;
+}
+
+struct location { int kind, id; };
+
+result cuMemPrefetchAsync_v2(address p, size_t n, struct location to, unsigned flags, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	int known = to.kind == 1 ? !bad_device(to.id) : to.kind == 2;
+	if (flags || n == 0 || !known || !covered(p, n, MANAGED))
+		return INVALID_VALUE;
+	queue(s, (struct op){.kind = SET, .dst = (void *)p});
+	return OK;
+}
+
+/* Streams and events */
+
+result cuStreamCreate(struct stream **stream, unsigned flags) {
+	NEED(CONTEXT);
+	if (flags > 1)
+		return INVALID_VALUE;
+	struct stream *s = calloc(1, sizeof *s);
+	s->device = current;
+	pthread_attr_t detached;
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	LOCKED;
+	pthread_t thread;
+	if (pthread_create(&thread, &detached, work, s)) {
+		free(s);
+		return OUT_OF_MEMORY;
+	}
+	s->next = streams;
+	*stream = streams = s;
+	return OK;
+}
+
+/* Work that is queued still runs; the thread clears away. */
+result cuStreamDestroy_v2(void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	s->destroyed = 1;
+	pthread_cond_broadcast(&changed);
+	return OK;
+}
+
+result cuStreamSynchronize(void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	drain(s, NULL);
+	return OK;
+}
+
+result cuStreamQuery(void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	return s->head ? NOT_READY : OK;
+}
+
+result cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	struct event *e = live_event(event);
+	if (!s || !e)
+		return INVALID_HANDLE;
+	if (flags)
+		return INVALID_VALUE;
+	if (e->newest) {
+		e->newest->uses++;
+		queue(s, (struct op){.kind = WAIT, .mark = e->newest});
+	}
+	return OK;
+}
+
+enum { BLOCKING_SYNC = 1, DISABLE_TIMING = 2 };
+
+result cuEventCreate(struct event **event, unsigned flags) {
+	NEED(CONTEXT);
+	if (flags > (BLOCKING_SYNC | DISABLE_TIMING))
+		return INVALID_VALUE;
+	LOCKED;
+	struct event *e = calloc(1, sizeof *e);
+	*e = (struct event){.next = events, .flags = flags};
+	*event = events = e;
+	return OK;
+}
+
+result cuEventDestroy_v2(void *event) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct event *e = live_event(event);
+	if (!e)
+		return INVALID_HANDLE;
+	struct event **at = &events;
+	while (*at != e)
+		at = &(*at)->next;
+	*at = e->next;
+	unuse(e->newest);
+	free(e);
+	return OK;
+}
+
+result cuEventRecord(void *event, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	struct event *e = live_event(event);
+	if (!s || !e)
+		return INVALID_HANDLE;
+	struct mark *m = calloc(1, sizeof *m);
+	m->uses = 2; /* the event and the operation */
+	unuse(e->newest);
+	e->newest = m;
+	queue(s, (struct op){.kind = RECORD, .mark = m});
+	return OK;
+}
+
+result cuEventQuery(void *event) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct event *e = live_event(event);
+	if (!e)
+		return INVALID_HANDLE;
+	return e->newest && !e->newest->passed ? NOT_READY : OK;
+}
+
+result cuEventSynchronize(void *event) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct event *e = live_event(event);
+	if (!e)
+		return INVALID_HANDLE;
+	struct mark *m = e->newest;
+	if (!m)
+		return OK;
+	m->uses++;
+	while (!m->passed)
+		pthread_cond_wait(&changed, &mutex);
+	unuse(m);
+	return OK;
+}
+
+result cuEventElapsedTime(float *milliseconds, void *start, void *end) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct event *a = live_event(start), *b = live_event(end);
+	if (!a || !b || (a->flags | b->flags) & DISABLE_TIMING || !a->newest || !b->newest)
+		return INVALID_HANDLE;
+	if (!a->newest->passed || !b->newest->passed)
+		return NOT_READY;
+	struct timespec from = a->newest->at, to = b->newest->at;
+	*milliseconds = (float)((double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6);
+	return OK;
+}
+
+/* Virtual memory: reservations are inaccessible mappings, chunks are files in
+ * memory. */
+
+struct properties {
+	int kind, handles;
+	struct location location;
+	void *windows;
+	unsigned char flags[8];
+};
+
+struct access {
+	struct location location;
+	int flags;
+};
+
+static int whole(uint64_t n) { return n > 0 && n % GRANULARITY == 0; }
+
+static int bad_properties(const struct properties *p) {
+	return p->kind != 1 || p->handles || p->location.kind != 1 || bad_device(p->location.id);
+}
+
+result cuMemGetAllocationGranularity(size_t *n, const struct properties *properties, int option) {
+	NEED(INIT);
+	if (bad_properties(properties) || option < 0 || option > 1)
+		return INVALID_VALUE;
+	*n = GRANULARITY;
+	return OK;
+}
+
+static int inaccessible(address p, uint64_t n) {
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+	return mmap((void *)p, n, PROT_NONE, flags, -1, 0) == MAP_FAILED;
+}
+
+result cuMemAddressReserve(address *p, size_t n, size_t alignment, address at, unsigned long long flags) {
+	NEED(CONTEXT);
+	if (!whole(n) || alignment || at || flags)
+		return INVALID_VALUE;
+	void *memory = mmap(NULL, n + GRANULARITY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
+		return OUT_OF_MEMORY;
+	address start = ((address)memory + GRANULARITY - 1) & ~(address)(GRANULARITY - 1);
+	uint64_t before = start - (address)memory;
+	if (before)
+		munmap(memory, before);
+	munmap((void *)(start + n), GRANULARITY - before);
+	LOCKED;
+	add_range(RESERVED, start, n);
+	*p = start;
+	return OK;
+}
+
+result cuMemAddressFree(address p, size_t n) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct range *r = find_start(p, RESERVED);
+	if (!r || r->bytes != n || overlaps(p, n, MAPPED))
+		return INVALID_VALUE;
+	drop_range(r);
+	munmap((void *)p, n);
+	return OK;
+}
+
+result cuMemCreate(struct chunk **chunk, size_t n, const struct properties *properties, unsigned long long flags) {
+	NEED(CONTEXT);
+	if (!whole(n) || bad_properties(properties) || flags)
+		return INVALID_VALUE;
+	LOCKED;
+	result r = charge(n);
+	if (r)
+		return r;
+	int file = memfd_create("fakecuda", MFD_CLOEXEC);
+	if (file < 0 || ftruncate(file, (off_t)n)) {
+		current->used -= n;
+		return OUT_OF_MEMORY;
+	}
+	struct chunk *c = calloc(1, sizeof *c);
+	*c = (struct chunk){.next = chunks, .device = current, .file = file, .bytes = n};
+	*chunk = chunks = c;
+	return OK;
+}
+
+/* clear_away frees a chunk that has neither a handle nor a mapping. */
+static void clear_away(struct chunk *c) {
+	if (!c->released || c->mappings)
+		return;
+	struct chunk **at = &chunks;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	c->device->used -= c->bytes;
+	close(c->file);
+	free(c);
+}
+
+static struct chunk *live_chunk(void *handle) {
+	for (struct chunk *c = chunks; c; c = c->next)
+		if (c == handle && !c->released)
+			return c;
+	return NULL;
+}
+
+result cuMemRelease(void *chunk) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct chunk *c = live_chunk(chunk);
+	if (!c)
+		return INVALID_VALUE;
+	c->released = 1;
+	clear_away(c);
+	return OK;
+}
+
+result cuMemMap(address p, size_t n, size_t offset, void *chunk, unsigned long long flags) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct chunk *c = live_chunk(chunk);
+	struct range *r = find(p, RESERVED);
+	if (!c || !r || offset || flags || p % GRANULARITY || n == 0)
+		return INVALID_VALUE;
+	if (n != c->bytes) /* a part of a chunk, or a size that is not whole */
+		return NOT_SUPPORTED;
+	if (r->start + r->bytes - p < n || overlaps(p, n, MAPPED))
+		return INVALID_VALUE;
+	if (mmap((void *)p, n, PROT_NONE, MAP_SHARED | MAP_FIXED, c->file, 0) == MAP_FAILED)
+		return OUT_OF_MEMORY;
+	c->mappings++;
+	add_range(MAPPED, p, n)->chunk = c;
+	return OK;
+}
+
+/* The driver takes away what is mapped in the range, and finds no fault with
+ * a size that is not whole or with a range where nothing is mapped. */
+result cuMemUnmap(address p, size_t n) {
+	NEED(CONTEXT);
+	if (n < GRANULARITY)
+		return INVALID_VALUE;
+	LOCKED;
+	struct range *r = find(p, RESERVED);
+	if (!r)
+		return INVALID_VALUE;
+	address end = r->start + r->bytes;
+	if (n < end - p)
+		end = p + n;
+	for (; p < end; p += GRANULARITY) {
+		r = find_start(p, MAPPED);
+		if (!r || r->bytes > end - p)
+			continue;
+		inaccessible(p, r->bytes);
+		r->chunk->mappings--;
+		clear_away(r->chunk);
+		drop_range(r);
+	}
+	return OK;
+}
+
+/* mappings_fill says whether whole mappings make up the range exactly. */
+static int mappings_fill(address p, uint64_t n) {
+	while (n > 0) {
+		struct range *r = find_start(p, MAPPED);
+		if (!r || r->bytes > n)
+			return 0;
+		p += r->bytes;
+		n -= r->bytes;
+	}
+	return 1;
+}
+
+result cuMemSetAccess(address p, size_t n, const struct access *access, size_t count) {
+	NEED(CONTEXT);
+	LOCKED;
+	if (count != 1 || access->location.kind != 1 || bad_device(access->location.id) || access->flags != 3 ||
+		!whole(n) || !mappings_fill(p, n))
+		return INVALID_VALUE;
+	if (mprotect((void *)p, n, PROT_READ | PROT_WRITE))
+		return OUT_OF_MEMORY;
+	for (address end = p + n; p < end;) {
+		struct range *r = find_start(p, MAPPED);
+		r->accessible = 1;
+		p += r->bytes;
+	}
+	return OK;
+}
+
+/* Kernels: none */
+
+result cuModuleLoadData(void **module, const void *image) { (void)module; (void)image; NEED(CONTEXT); return NOT_SUPPORTED; }
+result cuModuleUnload(void *module) { (void)module; NEED(CONTEXT); return NOT_SUPPORTED; }
+result cuModuleGetFunction(void **function, void *module, const char *name) {
+	(void)function; (void)module; (void)name;
+	NEED(CONTEXT);
+	return NOT_SUPPORTED;
+}
+result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+	unsigned shared, void *stream, void **params, void **extra) {
+	(void)function; (void)gx; (void)gy; (void)gz; (void)bx; (void)by; (void)bz;
+	(void)shared; (void)stream; (void)params; (void)extra;
+	NEED(CONTEXT);
+	return NOT_SUPPORTED;
+}

@@ -1,0 +1,141 @@
+package devicetest
+
+import "github.com/pinion-gpu/pinion/device"
+
+// use is one call on something that may be closed.
+type use struct {
+	what string
+	call func() error
+}
+
+func (f *fixture) allClosed(of string, uses []use) {
+	f.Helper()
+	for _, u := range uses {
+		f.fails(u.what+" of a closed "+of, u.call(), device.ErrClosed)
+	}
+}
+
+func streamUses(s device.Stream, e device.Event, p device.Ptr) []use {
+	b := make([]byte, 16)
+	return []use{
+		{"CopyH2D", func() error { return s.CopyH2D(p, b) }},
+		{"CopyD2H", func() error { return s.CopyD2H(b, p) }},
+		{"CopyD2D", func() error { return s.CopyD2D(p.Add(16), p, 16) }},
+		{"Memset", func() error { return s.Memset(p, 0, 16) }},
+		{"Record", func() error { return s.Record(e) }},
+		{"Wait", func() error { return s.Wait(e) }},
+		{"Synchronize", s.Synchronize},
+	}
+}
+
+func eventUses(e, live device.Event, s device.Stream) []use {
+	return []use{
+		{"Done", func() error { _, err := e.Done(); return err }},
+		{"Synchronize", e.Synchronize},
+		{"Since", func() error { _, err := e.Since(live); return err }},
+		{"Since (as the start)", func() error { _, err := live.Since(e); return err }},
+		{"Record", func() error { return s.Record(e) }},
+		{"Wait", func() error { return s.Wait(e) }},
+	}
+}
+
+// deviceUses are the calls on the device and on its capabilities. b is page
+// memory.
+func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []use {
+	uses := []use{
+		{"Memory", func() error { _, err := dev.Memory(); return err }},
+		{"Alloc", func() error { _, err := dev.Alloc(16); return err }},
+		{"Free", func() error { return dev.Free(p) }},
+		{"NewStream", func() error { _, err := dev.NewStream(); return err }},
+		{"NewEvent", func() error { _, err := dev.NewEvent(0); return err }},
+		{"Synchronize", dev.Synchronize},
+	}
+	if c, ok := dev.(device.Caller); ok {
+		uses = append(uses,
+			use{"Call", func() error { return c.Call(s, func() error { return nil }) }},
+			use{"Bytes", func() error { _, err := c.Bytes(p, 1); return err }})
+	}
+	if c, ok := dev.(device.Pinner); ok {
+		uses = append(uses,
+			use{"Pin", func() error { return c.Pin(b, 0) }},
+			use{"Unpin", func() error { return c.Unpin(b) }},
+			use{"Mapped", func() error { _, err := c.Mapped(b); return err }})
+	}
+	if c, ok := dev.(device.HostAllocator); ok {
+		uses = append(uses,
+			use{"AllocHost", func() error { _, err := c.AllocHost(4096, 0); return err }},
+			use{"FreeHost", func() error { return c.FreeHost(b) }})
+	}
+	if c, ok := dev.(device.Manager); ok {
+		uses = append(uses,
+			use{"AllocManaged", func() error { _, _, err := c.AllocManaged(4096); return err }},
+			use{"Prefetch", func() error { return c.Prefetch(s, p, 1, false) }})
+	}
+	if c, ok := dev.(device.Mapper); ok {
+		uses = append(uses,
+			use{"Reserve", func() error { _, err := c.Reserve(64 << 20); return err }},
+			use{"Unreserve", func() error { return c.Unreserve(p, 64<<20) }},
+			use{"CreateChunk", func() error { _, err := c.CreateChunk(64 << 20); return err }},
+			use{"ReleaseChunk", func() error { return c.ReleaseChunk(1) }},
+			use{"Map", func() error { return c.Map(p, 1, 64<<20) }},
+			use{"Unmap", func() error { return c.Unmap(p, 64<<20) }})
+	}
+	if c, ok := dev.(device.Launcher); ok {
+		uses = append(uses, use{"LoadModule", func() error { _, err := c.LoadModule([]byte{0}); return err }})
+	}
+	return uses
+}
+
+func testClosedStream(f *fixture) {
+	s, other := f.stream(), f.stream()
+	e, p := f.event(0), f.alloc(64)
+	f.ok(s.Memset(p, 1, 64))
+	f.ok(s.Close())
+	f.ok(s.Close())
+	f.allClosed("stream", streamUses(s, e, p))
+	if c, ok := f.dev.(device.Caller); ok {
+		f.fails("Call on a closed stream", c.Call(s, func() error { return nil }), device.ErrClosed)
+	}
+	if s.Device() != f.dev {
+		f.Error("a closed stream forgot its device")
+	}
+	f.ok(other.Memset(p, 2, 64))
+	f.ok(other.Synchronize())
+}
+
+func testClosedEvent(f *fixture) {
+	s := f.stream()
+	e, live := f.event(0), f.event(0)
+	f.ok(s.Record(e))
+	f.ok(s.Record(live))
+	f.ok(s.Synchronize())
+	f.ok(e.Close())
+	f.ok(e.Close())
+	f.allClosed("event", eventUses(e, live, s))
+	f.ok(s.Synchronize())
+}
+
+func testClosedDevice(f *fixture) {
+	b := f.pages(4096)
+	s, closed := f.stream(), f.stream()
+	e, live := f.event(0), f.event(0)
+	p := f.alloc(64)
+	info := f.dev.Info()
+	f.ok(closed.Close())
+	f.ok(s.Record(e))
+	f.ok(s.Record(live))
+	f.ok(f.dev.Close())
+	f.ok(f.dev.Close())
+	f.allClosed("device", deviceUses(f.dev, s, p, b))
+	f.allClosed("device, stream", streamUses(s, e, p))
+	f.allClosed("device, event", eventUses(e, live, s))
+	if now := f.dev.Info(); now != info {
+		f.Errorf("Info of a closed device is %+v, was %+v", now, info)
+	}
+	if p, ok := f.dev.(device.Pinner); ok && p.Pinned(b) {
+		f.Error("memory is pinned for a closed device")
+	}
+	f.ok(s.Close())
+	f.ok(closed.Close())
+	f.ok(e.Close())
+}

@@ -1,0 +1,103 @@
+package devicetest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	_ "github.com/pinion-gpu/pinion/device/all"
+)
+
+// Open opens the device that the environment variable PINION_DEVICE names, or
+// "host" without it, and closes it when the test ends. The test fails when
+// there is no such device.
+func Open(t testing.TB) device.Device {
+	t.Helper()
+	name := os.Getenv("PINION_DEVICE")
+	if name == "" {
+		name = "host"
+	}
+	dev, err := device.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Errorf("closing %s: %v", name, err)
+		}
+	})
+	return dev
+}
+
+// Run checks that the devices that open gives keep the contract of package
+// device. Each call of open must give a device of its own; the suite closes
+// it. A device of at most 1 GiB is also filled to the brim and has its free
+// bytes counted, which would be rude on one that others use.
+func Run(t *testing.T, open func(t testing.TB) device.Device) {
+	// What devices share (CUDA's primary context) lives as long as one of
+	// them is open. Keeping one open spares every test making it anew.
+	keep := open(t)
+	t.Cleanup(func() {
+		if err := keep.Close(); err != nil {
+			t.Errorf("close of the last device: %v", err)
+		}
+	})
+
+	for _, c := range []struct {
+		name string
+		run  func(*fixture)
+	}{
+		{"info", testInfo},
+		{"no-goroutines-left", testGoroutines},
+
+		{"alloc", testAlloc},
+		{"alloc-arguments", testAllocArguments},
+		{"out-of-memory", testOutOfMemory},
+		{"exhaustion", testExhaustion},
+		{"free-bytes", testFreeBytes},
+		{"free-bad-pointer", testFreeBadPointer},
+		{"free-while-queued", testFreeWhileQueued},
+
+		{"copy-pageable", testCopyPageable},
+		{"copy-pinned", testCopyPinned},
+		{"copy-arguments", testCopyArguments},
+		{"copy-outside-allocation", testCopyOutside},
+		{"memset", testMemset},
+		{"random-operations", testRandomOperations},
+
+		{"stream-order", testStreamOrder},
+		{"stream-independence", testStreamIndependence},
+		{"stream-close-waits", testStreamClose},
+		{"wait-across-streams", testWaitAcross},
+		{"wait-newest-mark", testWaitNewestMark},
+		{"event-unrecorded", testEventUnrecorded},
+		{"event-synchronize", testEventSynchronize},
+		{"event-two-streams", testEventTwoStreams},
+		{"event-since", testEventSince},
+		{"event-since-errors", testEventSinceErrors},
+		{"event-closed-under-work", testEventClosedUnderWork},
+		{"event-arguments", testEventArguments},
+		{"wait-context", testWaitContext},
+
+		{"closed-stream", testClosedStream},
+		{"closed-event", testClosedEvent},
+		{"closed-device", testClosedDevice},
+		{"close-frees", testCloseFrees},
+		{"close-in-flight", testCloseInFlight},
+		{"close-waits", testCloseWaits},
+		{"close-while-queueing", testCloseWhileQueueing},
+		{"many-goroutines", testManyGoroutines},
+
+		{"call-order", testCallOrder},
+		{"call-errors", testCallErrors},
+		{"call-bytes", testCallBytes},
+		{"pin", testPin},
+		{"pin-mapped", testPinMapped},
+		{"alloc-host", testAllocHost},
+		{"managed", testManaged},
+		{"virtual-memory", testVirtualMemory},
+		{"virtual-memory-errors", testVirtualMemoryErrors},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(newFixture(t, open)) })
+	}
+}

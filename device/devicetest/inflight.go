@@ -1,0 +1,182 @@
+package devicetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// Close of a device finishes what is queued, and leaves host memory alone
+// afterwards.
+func testCloseInFlight(f *fixture) {
+	const n = 1 << 20
+	s, behind := f.stream(), f.stream()
+	e := f.event(device.EventNoTiming)
+	p, q := f.alloc(n), f.alloc(n)
+	want := unique(n, 1)
+	f.upload(p, want)
+	for range 16 {
+		f.ok(s.Memset(q, 0, n))
+		f.ok(s.CopyD2D(q, p, n))
+	}
+	f.ok(s.Record(e))
+	f.ok(behind.Wait(e))
+	targets := [][]byte{make([]byte, n)}
+	if pinner, ok := f.dev.(device.Pinner); ok {
+		b := f.pages(n)
+		if pinner.Pin(b, 0) == nil {
+			targets = append(targets, b) // behind the other, which may block
+		}
+	}
+	for _, b := range targets {
+		f.ok(behind.CopyD2H(b, q))
+	}
+	f.within("Close with work in flight", f.dev.Close)
+	for _, b := range targets {
+		if !bytes.Equal(b, want) {
+			f.Error("Close dropped queued work")
+		}
+		clear(b) // with -race, a write from the device after Close is a race
+	}
+}
+
+// Close of a device waits for a stream that stands still.
+func testCloseWaits(f *fixture) {
+	a, b := f.stream(), f.stream()
+	e := f.event(0)
+	release := f.hold(a)
+	ran := false
+	f.ok(a.Record(e))
+	f.ok(b.Wait(e))
+	f.ok(f.caller().Call(b, func() error { ran = true; return nil }))
+	closed := async(f.dev.Close)
+	release()
+	f.arrives("Close", closed)
+	if !ran {
+		f.Error("Close dropped queued work")
+	}
+}
+
+// Close of a device under the hands of those who queue: they see ErrClosed and
+// nothing else, and their memory is theirs again.
+func testCloseWhileQueueing(f *fixture) {
+	const workers, n = 4, 1 << 14
+	var working sync.WaitGroup
+	var done []<-chan error
+	buffers := make([][]byte, workers)
+	working.Add(workers)
+	for i := range workers {
+		s, e, p := f.stream(), f.event(0), f.alloc(n)
+		buffers[i] = make([]byte, n)
+		started := sync.OnceFunc(working.Done)
+		done = append(done, async(func() error {
+			defer started()
+			for round := 0; ; round++ {
+				err := s.CopyH2D(p, buffers[i])
+				for _, queue := range []func() error{
+					func() error { return s.CopyD2H(buffers[i], p) },
+					func() error { return s.Record(e) },
+					func() error { return s.Wait(e) },
+				} {
+					if err == nil {
+						err = queue()
+					}
+				}
+				if err == nil && round%4 == 3 {
+					started()
+					err = s.Synchronize()
+				}
+				if errors.Is(err, device.ErrClosed) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+			}
+		}))
+	}
+	working.Wait()
+	f.within("Close", f.dev.Close)
+	for _, d := range done {
+		f.arrives("queueing on a device that is closed", d)
+	}
+	for _, b := range buffers {
+		clear(b) // with -race, a write from the device after Close is a race
+	}
+}
+
+// Many goroutines allocate, copy and free on one device, some on streams of
+// their own and some on a shared one.
+func testManyGoroutines(f *fixture) {
+	const workers, rounds = 8, 20
+	shared := f.stream()
+	var done []<-chan error
+	for i := range workers {
+		done = append(done, async(func() error {
+			s := shared
+			if i%2 == 0 {
+				var err error
+				if s, err = f.dev.NewStream(); err != nil {
+					return err
+				}
+				defer s.Close()
+			}
+			r := rand.New(rand.NewPCG(uint64(i), 2))
+			for range rounds {
+				if err := roundTrip(f.dev, s, unique(1+r.Int64N(1<<17), byte(r.Uint32()))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	for _, d := range done {
+		f.arrives("a goroutine among many", d)
+	}
+}
+
+// roundTrip takes want to the device, to another place there and back.
+func roundTrip(dev device.Device, s device.Stream, want []byte) error {
+	n := int64(len(want))
+	p, err := dev.Alloc(n)
+	if err != nil {
+		return err
+	}
+	q, err := dev.Alloc(n)
+	if err != nil {
+		return err
+	}
+	e, err := dev.NewEvent(device.EventNoTiming)
+	if err != nil {
+		return err
+	}
+	got := make([]byte, n)
+	err = errors.Join(s.CopyH2D(p, want), s.CopyD2D(q, p, n), dev.Free(p),
+		s.CopyD2H(got, q), s.Record(e), e.Synchronize(), e.Close(), dev.Free(q))
+	if err == nil && !bytes.Equal(got, want) {
+		err = fmt.Errorf("%d bytes came back different", n)
+	}
+	return err
+}
+
+// A device leaves no goroutines behind, whatever was left open. (The fixture
+// looks for them after every test; this one leaves everything open.)
+func testGoroutines(f *fixture) {
+	for range 3 {
+		dev := f.open()
+		for range 4 {
+			s, err := dev.NewStream()
+			f.ok(err)
+			e, err := dev.NewEvent(0)
+			f.ok(err)
+			p, err := dev.Alloc(1 << 16)
+			f.ok(err)
+			f.ok(s.CopyH2D(p, make([]byte, 1<<16)))
+			f.ok(s.Record(e))
+		}
+		f.ok(dev.Close())
+	}
+}
