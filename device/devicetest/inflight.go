@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -44,16 +45,29 @@ func testCloseInFlight(f *fixture) {
 	}
 }
 
-// Close of a device waits for a stream that stands still.
+// Close of a device waits for a stream that stands still, and functions that
+// run meanwhile still reach their memory.
 func testCloseWaits(f *fixture) {
+	c := f.caller()
 	a, b := f.stream(), f.stream()
-	e := f.event(0)
+	e, p := f.event(0), f.alloc(64)
 	release := f.hold(a)
 	ran := false
 	f.ok(a.Record(e))
 	f.ok(b.Wait(e))
-	f.ok(f.caller().Call(b, func() error { ran = true; return nil }))
+	f.ok(c.Call(b, func() error {
+		ran = true
+		_, err := c.Bytes(p, 64)
+		return err
+	}))
 	closed := async(f.dev.Close)
+	// Let Close begin, as far as that can be seen from here.
+	for range 20 {
+		if _, err := f.dev.Memory(); err != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	release()
 	f.arrives("Close", closed)
 	if !ran {
@@ -79,6 +93,7 @@ func testCloseWhileQueueing(f *fixture) {
 				err := s.CopyH2D(p, buffers[i])
 				for _, queue := range []func() error{
 					func() error { return s.CopyD2H(buffers[i], p) },
+					func() error { return allocAndFree(f.dev) },
 					func() error { return s.Record(e) },
 					func() error { return s.Wait(e) },
 				} {
@@ -106,6 +121,14 @@ func testCloseWhileQueueing(f *fixture) {
 	for _, b := range buffers {
 		clear(b) // with -race, a write from the device after Close is a race
 	}
+}
+
+func allocAndFree(dev device.Device) error {
+	p, err := dev.Alloc(256)
+	if err != nil {
+		return err
+	}
+	return dev.Free(p)
 }
 
 // Many goroutines allocate, copy and free on one device, some on streams of

@@ -108,13 +108,13 @@ func testVirtualMemoryErrors(f *fixture) {
 			f.Errorf("%d bytes free before and %d after a chunk of %d", before, now, unit)
 		}
 	}
-	for _, n := range []int64{0, -unit, unit - 1, unit + 1, math.MinInt64} {
+	badSizes := []int64{0, -unit, unit - 1, unit + 1, math.MinInt64}
+	for _, n := range badSizes {
 		_, err := m.Reserve(n)
 		f.fails("Reserve of a bad size", err, device.ErrArgument)
 		_, err = m.CreateChunk(n)
 		f.fails("CreateChunk of a bad size", err, device.ErrArgument)
 		f.fails("Map of a bad size", m.Map(p.Add(unit), chunk, n), device.ErrArgument)
-		f.fails("Unmap of a bad size", m.Unmap(p, n), device.ErrArgument)
 	}
 	_, err = m.CreateChunk(beyond)
 	f.fails("CreateChunk of more than all", err, device.ErrOutOfMemory)
@@ -125,6 +125,9 @@ func testVirtualMemoryErrors(f *fixture) {
 	f.fails("Unmap of what is not mapped", m.Unmap(p.Add(unit), unit), nil)
 	f.fails("Unreserve of another address", m.Unreserve(p.Add(unit), unit), nil)
 	f.fails("ReleaseChunk of none", m.ReleaseChunk(0), nil)
+	for _, n := range badSizes {
+		f.fails("Unmap of a bad size", m.Unmap(p, n), device.ErrArgument)
+	}
 	f.upload(p, unique(unit, 1)) // still mapped
 	f.ok(m.Unmap(p, unit))
 	f.ok(m.ReleaseChunk(chunk))

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/feed"
+	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// samplePhotos is how many photos the sample folder has: enough for some
+// seconds of work on two processors.
+const samplePhotos = 1024
+
+// feedFlags are the flags of pinion feed.
+type feedFlags struct {
+	device                                   *string
+	batch, size, workers, prefetch, epochs   int
+	seed                                     uint64
+	shuffle, dropLast, noPin, checksum, json bool
+	dtype, onError                           string
+	pinBudget                                size
+}
+
+func newFeed() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "feed [DIR | FILE.npy]",
+		Short: "Feed a dataset to a device and report how fast it went",
+		Long: `Feed a dataset to a device, batch by batch, and report how fast it went.
+
+DIR is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder; they
+are decoded, scaled so that the shorter side is --size, cut to the centre
+square and normalised on the device. FILE.npy is an array whose first axis
+counts the samples. Without either, a sample folder of photos is made in your
+cache directory and used.
+
+Batches are released as soon as they arrive, so the rate is the most that the
+pipeline gives; the share of time "waited for data" is what a device with
+nothing else to do would have stood idle.`,
+		Example: `  pinion feed
+  pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
+  pinion feed features.npy --device host:2GiB --json
+  pinion feed ~/photos --on-error skip --checksum`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return badUsage(cmd, "one folder or file is fed at a time, but %d were given", len(args))
+			}
+			return nil
+		},
+	}
+	var f feedFlags
+	f.device = deviceFlag(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&f.batch, "batch", 64, "samples in a batch")
+	flags.IntVar(&f.size, "size", 224, "side of the square that photos become, in pixels")
+	flags.IntVar(&f.workers, "workers", 0, "goroutines that read and decode (default: one a processor)")
+	flags.IntVar(&f.prefetch, "prefetch", 0, "batches read ahead (default 4)")
+	flags.IntVar(&f.epochs, "epochs", 1, "passes over the dataset")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of --shuffle")
+	flags.BoolVar(&f.shuffle, "shuffle", false, "visit the samples of each epoch in random order")
+	flags.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
+	flags.StringVar(&f.dtype, "dtype", "", "element type on the device: f32, f16, bf16 or u8 (default: f32 for photos, a file's own)")
+	flags.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable")
+	flags.Var(&f.pinBudget, "pin-budget", "most bytes of pinned memory (default: a quarter of what is free)")
+	flags.StringVar(&f.onError, "on-error", "fail", "when a sample cannot be read: fail, or skip it and count it")
+	flags.BoolVar(&f.checksum, "checksum", false, "read every batch back from the device and hash the batches in order")
+	flags.BoolVar(&f.json, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runFeed(cmd, &f, args) }
+	return cmd
+}
+
+// options checks the flags and makes the loader's options of them.
+func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
+	o := loader.Options{
+		Batch: f.batch, Workers: f.workers, Prefetch: f.prefetch, Epochs: f.epochs,
+		Seed: f.seed, Shuffle: f.shuffle, DropLast: f.dropLast, PinBudget: int64(f.pinBudget),
+	}
+	for _, v := range []struct {
+		name  string
+		value int
+	}{{"batch", f.batch}, {"size", f.size}, {"workers", f.workers}, {"prefetch", f.prefetch}, {"epochs", f.epochs}} {
+		if v.value < 1 && cmd.Flags().Changed(v.name) {
+			return o, badUsage(cmd, "--%s is %d, but must be at least 1", v.name, v.value)
+		}
+	}
+	switch f.dtype {
+	case "":
+	case "f32", "f16", "bf16", "u8":
+		o.DType, _ = dtype.Parse(f.dtype)
+	default:
+		return o, badUsage(cmd, "--dtype is %q, but must be f32, f16, bf16 or u8", f.dtype)
+	}
+	switch f.onError {
+	case "fail":
+	case "skip":
+		o.OnError = loader.Skip
+	default:
+		return o, badUsage(cmd, "--on-error is %q, but must be fail or skip", f.onError)
+	}
+	if f.noPin {
+		o.Pin = loader.PinNever
+	}
+	return o, nil
+}
+
+func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
+	options, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	line := newProgress(cmd)
+	defer line.clear()
+	path, err := feedPath(cmd, args, line)
+	if err != nil {
+		return err
+	}
+	ds, err := dataset.Open(path, dataset.Options{Image: dataset.ImageOptions{Size: f.size}})
+	if err != nil {
+		return err
+	}
+	if closer, ok := ds.(io.Closer); ok {
+		defer func() { err = errors.Join(err, closer.Close()) }()
+	}
+
+	start := time.Now()
+	dev, err := openDevice(cmd, *f.device)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	opened := time.Since(start)
+
+	skipped := skipReporter{w: cmd.ErrOrStderr(), line: line}
+	options.OnSkip = skipped.add
+	total := ds.Len() * f.epochs
+	report, err := feed.Run(cmd.Context(), dev, ds, feed.Options{
+		Loader:   options,
+		Checksum: f.checksum,
+		Progress: func(s loader.Stats) { line.show(int(s.Samples+s.Errors), total, "feeding "+dev.Info().ID) },
+	})
+	line.clear()
+	skipped.finish()
+	if err != nil {
+		return err
+	}
+	out := newFeedOutput(dev, ds, path, report, opened)
+	if f.json {
+		return printJSON(cmd, out)
+	}
+	out.print(cmd.OutOrStdout())
+	return nil
+}
+
+// feedPath is what to feed: the argument, or the sample photos, which are made
+// if they are not there.
+func feedPath(cmd *cobra.Command, args []string, line *progress) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place for sample photos; name a folder of your own: %w", err)
+	}
+	dir := filepath.Join(cache, "pinion", fmt.Sprintf("sample-photos-%d", samplePhotos))
+	_, statErr := os.Stat(dir)
+	if err := samplephotos.Make(cmd.Context(), dir, samplePhotos, func(done, total int) {
+		line.show(done, total, "making sample photos")
+	}); err != nil {
+		return "", err
+	}
+	line.clear()
+	made := "made before"
+	if statErr != nil {
+		made = "just made"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "No folder given: using %d sample photos, %s, in %s\n", samplePhotos, made, dir)
+	return dir, nil
+}
+
+// skipReporter names the first samples that are left out.
+type skipReporter struct {
+	w    io.Writer
+	line *progress
+	n    int
+}
+
+const namedSkips = 10
+
+func (s *skipReporter) add(err error) {
+	s.n++
+	if s.n <= namedSkips {
+		s.line.clear()
+		fmt.Fprintf(s.w, "skipped: %v\n", err)
+	}
+}
+
+func (s *skipReporter) finish() {
+	if s.n > namedSkips {
+		fmt.Fprintf(s.w, "skipped: %d more\n", s.n-namedSkips)
+	}
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// deviceFlag adds --device to cmd.
+func deviceFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("device", "auto",
+		`device: "cuda:0", "host", "host:4GiB" (with a capacity), or "auto" for the best there is`)
+}
+
+// openDevice opens a device by name and says, once, what auto passed over.
+func openDevice(cmd *cobra.Command, name string) (device.Device, error) {
+	if name != "auto" {
+		return device.Open(name)
+	}
+	dev, passed, err := device.Best()
+	if err == nil && passed != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Using %s. %v\n", dev.Info().ID, passed)
+	}
+	return dev, err
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/feed"
+)
+
+// feedOutput is the JSON document of pinion feed.
+type feedOutput struct {
+	provenance
+	Device             string     `json:"device"`
+	Name               string     `json:"name"`
+	Dataset            string     `json:"dataset"`
+	JPEGDecoder        string     `json:"jpeg_decoder,omitempty"`
+	BatchShape         []int      `json:"batch_shape"`
+	DType              string     `json:"dtype"`
+	Samples            int64      `json:"samples"`
+	Batches            int64      `json:"batches"`
+	Errors             int64      `json:"errors"`
+	InitSeconds        float64    `json:"initialisation_seconds"`
+	Seconds            float64    `json:"seconds"`
+	SamplesPerS        float64    `json:"samples_per_s"`
+	BytesToDevice      int64      `json:"bytes_to_device"`
+	GBPerS             float64    `json:"to_device_gb_per_s"`
+	DeviceWaitFraction float64    `json:"device_wait_fraction"`
+	Workers            int        `json:"workers"`
+	Slabs              int        `json:"slabs"`
+	DeviceBuffers      int        `json:"device_buffers"`
+	HostBytes          int64      `json:"host_bytes"`
+	DeviceBytes        int64      `json:"device_bytes"`
+	Pinned             bool       `json:"pinned"`
+	PageableReason     string     `json:"pageable_reason,omitempty"`
+	Stages             []stageRow `json:"stages"`
+	Epochs             []epochRow `json:"epochs"`
+	Checksum           string     `json:"checksum,omitempty"`
+}
+
+type stageRow struct {
+	Stage            string  `json:"stage"`
+	Where            string  `json:"where"`
+	Seconds          float64 `json:"seconds"`
+	SecondsPerSample float64 `json:"seconds_per_sample"`
+	Share            float64 `json:"share"` // of the time that the workers, or the device, had
+}
+
+type epochRow struct {
+	Samples         int64   `json:"samples"`
+	Seconds         float64 `json:"seconds"`
+	SamplesPerS     float64 `json:"samples_per_s"`
+	DeviceFreeBytes int64   `json:"device_free_bytes"`
+	HostBytes       int64   `json:"host_bytes"`
+	HeapBytes       int64   `json:"heap_bytes"`
+}
+
+func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.Report, opened time.Duration) *feedOutput {
+	info := dev.Info()
+	out := &feedOutput{
+		provenance: newProvenance(),
+		Device:     info.ID, Name: info.Name, Dataset: path,
+		BatchShape: r.Shape, DType: r.DType.String(),
+		Samples: r.Samples, Batches: r.Batches, Errors: r.Errors,
+		InitSeconds:        (opened + r.Prepared).Seconds(),
+		Seconds:            r.Elapsed.Seconds(),
+		SamplesPerS:        float64(r.Samples) / r.Elapsed.Seconds(),
+		BytesToDevice:      r.BytesToDevice,
+		GBPerS:             float64(r.BytesToDevice) / r.Elapsed.Seconds() / 1e9,
+		DeviceWaitFraction: r.DeviceWaitFraction(),
+		Workers:            r.Workers,
+		Slabs:              r.Slabs,
+		DeviceBuffers:      r.DeviceBuffers,
+		HostBytes:          r.HostBytes,
+		DeviceBytes:        r.DeviceBytes,
+		Pinned:             r.Pinned,
+		PageableReason:     r.PageableWhy,
+		Checksum:           r.Checksum,
+		Stages:             []stageRow{},
+		Epochs:             []epochRow{},
+	}
+	if _, ok := ds.(*dataset.ImageFolder); ok {
+		out.JPEGDecoder = imaging.JPEGDecoder()
+	}
+	for _, s := range r.Stages {
+		lanes := 1
+		if s.Where == "worker" {
+			lanes = r.Workers
+		}
+		out.Stages = append(out.Stages, stageRow{
+			Stage: s.Name, Where: s.Where, Seconds: s.Time.Seconds(),
+			SecondsPerSample: s.Time.Seconds() / float64(max(r.Samples, 1)),
+			Share:            s.Time.Seconds() / r.Elapsed.Seconds() / float64(lanes),
+		})
+	}
+	for _, e := range r.Epochs {
+		out.Epochs = append(out.Epochs, epochRow{e.Samples, e.Elapsed.Seconds(),
+			float64(e.Samples) / e.Elapsed.Seconds(), e.DeviceFreeBytes, e.HostBytes, e.HeapBytes})
+	}
+	return out
+}
+
+// stageNames says in words what a stage is.
+var stageNames = map[string]string{
+	"read":      "read files",
+	"decode":    "decode",
+	"resize":    "resize",
+	"idle":      "idle (nothing to fill)",
+	"h2d":       "copy to device",
+	"transform": "transform on device",
+}
+
+func (o *feedOutput) print(w io.Writer) {
+	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(o.BatchShape), " ", "x"), "[]")
+	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
+	fmt.Fprintf(w, "%d samples in %d batches of %s %s, %.3g s\n\n", o.Samples, o.Batches, shape, o.DType, o.Seconds)
+
+	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",
+		o.SamplesPerS, o.GBPerS, percent(o.DeviceWaitFraction))
+	if o.Errors > 0 {
+		fmt.Fprintf(w, "  %d samples could not be read and were left out\n", o.Errors)
+	}
+	memory := "pinned"
+	if !o.Pinned {
+		memory = "pageable: " + o.PageableReason
+	}
+	fmt.Fprintf(w, "  %d workers; %d slabs of host memory, %s (%s); %d device buffers, %s\n",
+		o.Workers, o.Slabs, gib(o.HostBytes), memory, o.DeviceBuffers, gib(o.DeviceBytes))
+	if o.JPEGDecoder != "" {
+		fmt.Fprintf(w, "  JPEG by %s\n", o.JPEGDecoder)
+	}
+	if o.Checksum != "" {
+		fmt.Fprintf(w, "  checksum %s\n", o.Checksum)
+	}
+
+	t := newTable("STAGE", "WHERE", ">TOTAL", ">PER SAMPLE", ">BUSY")
+	for _, s := range o.Stages {
+		where := s.Where
+		if where == "worker" {
+			where = fmt.Sprintf("%d workers", o.Workers)
+		}
+		t.add(stageNames[s.Stage], where, seconds(s.Seconds), seconds(s.SecondsPerSample), percent(s.Share))
+	}
+	fmt.Fprintln(w)
+	t.print(w)
+}

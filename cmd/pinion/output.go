@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+)
+
+// printJSON writes one document to standard output.
+func printJSON(cmd *cobra.Command, v any) error {
+	e := json.NewEncoder(cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// provenance says where and when a result was measured, by which code.
+type provenance struct {
+	MeasuredAt string `json:"measured_at"`
+	Commit     string `json:"commit"`
+	Platform   string `json:"platform"`
+	CPUs       int    `json:"cpus"`
+}
+
+func newProvenance() provenance {
+	p := provenance{
+		MeasuredAt: time.Now().UTC().Format(time.RFC3339),
+		Commit:     "unknown",
+		Platform:   runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version(),
+		CPUs:       runtime.NumCPU(),
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				p.Commit = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				p.Commit += " with changes"
+			}
+		}
+	}
+	return p
+}
+
+// table lines up rows of cells. Columns whose heading starts with ">" are
+// aligned to the right, without it.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+func newTable(head ...string) *table { return &table{head: head} }
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) print(w io.Writer) {
+	right := make([]bool, len(t.head))
+	width := make([]int, len(t.head))
+	head := make([]string, len(t.head))
+	for i, h := range t.head {
+		head[i], right[i] = strings.CutPrefix(h, ">")
+	}
+	all := append([][]string{head}, t.rows...)
+	for _, row := range all {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range all {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+			if right[i] {
+				line.WriteString(pad + cell)
+			} else {
+				line.WriteString(cell + pad)
+			}
+			line.WriteString("  ")
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// gib prints bytes as people read memory.
+func gib(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// gb prints a rate that is in units of 10^9 bytes a second.
+func gb(perSecond float64) string { return fmt.Sprintf("%.2f", perSecond) }
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// duration prints a time with three significant digits.
+func duration(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.3g s", d.Seconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%.3g ms", float64(d)/1e6)
+	default:
+		return fmt.Sprintf("%.3g µs", float64(d)/1e3)
+	}
+}
+
+// size is a flag for a number of bytes, such as 1GiB.
+type size int64
+
+func (s *size) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return strings.ReplaceAll(gib(int64(*s)), " ", "")
+}
+
+func (s *size) Type() string { return "size" }
+
+func (s *size) Set(text string) error {
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n == 0 || n > math.MaxInt64 {
+		return fmt.Errorf("%q is not a size such as 64MiB or 1GiB", text)
+	}
+	*s = size(n)
+	return nil
+}

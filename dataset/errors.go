@@ -1,0 +1,24 @@
+package dataset
+
+import (
+	"errors"
+
+	"github.com/pinion-gpu/pinion/imaging"
+)
+
+// Errors that callers can tell apart with [errors.Is]. What a function
+// returns wraps them with the path and the numbers that explain them. Those
+// that images have as well are the same values as in package imaging.
+var (
+	// ErrEmpty: there are no samples, or samples of no bytes.
+	ErrEmpty = errors.New("dataset is empty")
+	// ErrFormat: not a dataset or sample of a kind that is read here.
+	ErrFormat = imaging.ErrFormat
+	// ErrTooLarge: a sample beyond a limit of the options.
+	ErrTooLarge = imaging.ErrTooLarge
+	// ErrDamaged: a file is cut short, corrupt, or changed while it was read.
+	ErrDamaged = imaging.ErrDamaged
+	// ErrArgument: a sample number or a destination's length that the dataset
+	// does not have, or an impossible option.
+	ErrArgument = imaging.ErrArgument
+)

@@ -1,0 +1,252 @@
+package dataset
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+const (
+	npyMagic = "\x93NUMPY"
+	// maxNPYHeader is far more than the longest header of an array of plain
+	// numbers needs.
+	maxNPYHeader = 64 << 10
+	maxNPYDims   = 64 // NumPy's own limit
+)
+
+// npyHeader is the header of a .npy file:
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+type npyHeader struct {
+	dtype dtype.DType
+	shape []int // at least one axis, all positive
+	bytes int64 // of the header; elements follow
+}
+
+var npyTypes = map[string]dtype.DType{
+	"b1": dtype.U8, "u1": dtype.U8, "i1": dtype.I8, "i2": dtype.I16, "i4": dtype.I32,
+	"i8": dtype.I64, "f2": dtype.F16, "f4": dtype.F32, "f8": dtype.F64,
+}
+
+func readNPYHeader(r io.ReaderAt) (npyHeader, error) {
+	var head [12]byte
+	n, err := r.ReadAt(head[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return npyHeader{}, err
+	}
+	if !strings.HasPrefix(string(head[:n]), npyMagic) {
+		return npyHeader{}, fmt.Errorf("%w: not a NumPy file: begins with %q", ErrFormat, head[:min(n, len(npyMagic))])
+	}
+	// Magic, two bytes of version, length of the text: 2 bytes or 4.
+	version := head[6]
+	textAt, textBytes := int64(10), int64(binary.LittleEndian.Uint16(head[8:]))
+	if version >= 2 {
+		textAt, textBytes = 12, int64(binary.LittleEndian.Uint32(head[8:]))
+	}
+	switch {
+	case int64(n) < textAt:
+		return npyHeader{}, fmt.Errorf("%w: the NumPy header ends after %d bytes", ErrDamaged, n)
+	case version < 1 || version > 3:
+		return npyHeader{}, fmt.Errorf("%w: NumPy file version %d.%d, want 1 to 3", ErrFormat, version, head[7])
+	case textBytes > maxNPYHeader:
+		return npyHeader{}, fmt.Errorf("%w: a NumPy header of %d bytes, the limit is %d", ErrDamaged, textBytes, maxNPYHeader)
+	}
+	text := make([]byte, textBytes)
+	if n, err := r.ReadAt(text, textAt); n < len(text) {
+		if !errors.Is(err, io.EOF) {
+			return npyHeader{}, err
+		}
+		return npyHeader{}, fmt.Errorf("%w: the NumPy header has %d bytes, the file %d of them", ErrDamaged, textBytes, n)
+	}
+	h, err := parseNPYHeader(string(text))
+	h.bytes = textAt + textBytes
+	return h, err
+}
+
+// checkSize compares the size of the file with what the header promises.
+func (h npyHeader) checkSize(file int64) error {
+	want := h.bytes + int64(h.dtype.Size())*elements(h.shape)
+	if file != want {
+		return fmt.Errorf("%w: the file has %d bytes, its header (%s) promises %d", ErrDamaged, file, Spec{h.shape, h.dtype}, want)
+	}
+	return nil
+}
+
+func elements(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// parseNPYHeader reads the text: a Python dictionary with exactly the keys
+// descr, fortran_order and shape.
+func parseNPYHeader(text string) (h npyHeader, err error) {
+	p := literal{rest: text}
+	seen := map[string]bool{}
+	p.want("{")
+	for p.err == nil && !p.take("}") {
+		key := p.str()
+		p.want(":")
+		if seen[key] {
+			p.fail("key %q twice", key)
+		}
+		seen[key] = true
+		switch key {
+		case "descr":
+			h.dtype, err = p.descr()
+		case "fortran_order":
+			if p.boolean() {
+				err = fmt.Errorf("%w: a NumPy array in Fortran order; save it with numpy.ascontiguousarray", ErrFormat)
+			}
+		case "shape":
+			h.shape = p.tuple()
+		default:
+			p.fail("unknown key %q", key)
+		}
+		if p.err == nil && err != nil {
+			return npyHeader{}, err
+		}
+		if !p.take(",") {
+			p.want("}")
+			break
+		}
+	}
+	if p.space(); p.err == nil && p.rest != "" {
+		p.fail("%d bytes after the dictionary", len(p.rest))
+	}
+	if p.err == nil && len(seen) != 3 {
+		p.fail("only %d of the keys descr, fortran_order, shape", len(seen))
+	}
+	if p.err != nil {
+		return npyHeader{}, p.err
+	}
+	return h, checkNPYShape(h)
+}
+
+func checkNPYShape(h npyHeader) error {
+	if len(h.shape) == 0 {
+		return fmt.Errorf("%w: a NumPy scalar; want an array whose first axis counts samples", ErrFormat)
+	}
+	left := int64(math.MaxInt64/2) / int64(h.dtype.Size()) // room for the header
+	for i, d := range h.shape {
+		if d == 0 {
+			return fmt.Errorf("%w: a NumPy array of shape %v", ErrEmpty, h.shape)
+		}
+		if left /= int64(d); left == 0 {
+			return fmt.Errorf("%w: a NumPy array of shape %v and type %v", ErrTooLarge, h.shape, h.dtype)
+		}
+		if i > 0 && elements(h.shape[1:i+1]) > math.MaxInt/int64(h.dtype.Size()) {
+			return fmt.Errorf("%w: NumPy samples of shape %v and type %v", ErrTooLarge, h.shape[1:], h.dtype)
+		}
+	}
+	return nil
+}
+
+// literal reads the few Python literals of a header. The first error stays.
+type literal struct {
+	rest string
+	err  error
+}
+
+func (p *literal) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%w: NumPy header: %s", ErrDamaged, fmt.Sprintf(format, args...))
+	}
+}
+
+func (p *literal) space() { p.rest = strings.TrimLeft(p.rest, " \t\r\n") }
+
+func (p *literal) take(token string) bool {
+	p.space()
+	rest, ok := strings.CutPrefix(p.rest, token)
+	p.rest = rest
+	return ok
+}
+
+func (p *literal) want(token string) {
+	if !p.take(token) {
+		p.fail("%q expected before %.20q", token, p.rest)
+	}
+}
+
+// str reads 'text' or "text"; nothing that needs an escape occurs.
+func (p *literal) str() string {
+	quote := "'"
+	if !p.take(quote) {
+		quote = `"`
+		p.want(quote)
+	}
+	s, rest, ok := strings.Cut(p.rest, quote)
+	if !ok || strings.ContainsAny(s, "\\\n") {
+		p.fail("string expected before %.20q", p.rest)
+		return ""
+	}
+	p.rest = rest
+	return s
+}
+
+func (p *literal) boolean() bool {
+	if p.take("True") {
+		return true
+	}
+	p.want("False")
+	return false
+}
+
+// tuple reads (), (1,), (1, 2) or (1, 2,). Python 2 wrote 1L for 1.
+func (p *literal) tuple() []int {
+	var t []int
+	p.want("(")
+	for p.err == nil && !p.take(")") {
+		p.space()
+		end := strings.IndexFunc(p.rest, func(r rune) bool { return r < '0' || r > '9' })
+		v, err := strconv.Atoi(p.rest[:max(end, 0)])
+		if err != nil || len(t) == maxNPYDims {
+			p.fail("bad shape before %.20q", p.rest)
+			return nil
+		}
+		t = append(t, v)
+		p.rest = strings.TrimPrefix(p.rest[end:], "L")
+		if !p.take(",") {
+			p.want(")")
+			if len(t) == 1 {
+				p.fail("shape (%d) without a comma is no tuple", v)
+			}
+			break
+		}
+	}
+	return t
+}
+
+// descr reads the element type. A list describes a structure.
+func (p *literal) descr() (dtype.DType, error) {
+	p.space()
+	if strings.HasPrefix(p.rest, "[") || strings.HasPrefix(p.rest, "(") {
+		return 0, fmt.Errorf("%w: a NumPy array of structures: %.40q", ErrFormat, p.rest)
+	}
+	s := p.str()
+	if s == "" {
+		p.fail("no element type")
+		return 0, nil
+	}
+	order, code := s[0], s[1:]
+	t, ok := npyTypes[code]
+	switch {
+	case strings.HasPrefix(code, "O"):
+		return 0, fmt.Errorf("%w: a NumPy array of Python objects (%q)", ErrFormat, s)
+	case !ok || !strings.ContainsRune("<>|", rune(order)):
+		return 0, fmt.Errorf("%w: a NumPy array of type %q; want bool, uint8, int8 to int64 or float16 to float64", ErrFormat, s)
+	case order == '>' && t.Size() > 1:
+		return 0, fmt.Errorf("%w: a big-endian NumPy array (%q); save it with .astype(%q)", ErrFormat, s, "<"+code)
+	case order == '|' && t.Size() > 1:
+		p.fail("type %q has no byte order", s)
+	}
+	return t, nil
+}

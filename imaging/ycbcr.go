@@ -1,0 +1,119 @@
+package imaging
+
+import "image"
+
+// ycbcrRows converts the planes that a Go decoder leaves. Chroma samples are
+// repeated over the pixels they cover, where libjpeg-turbo interpolates them:
+// colours at edges differ a little from its, brightness does not.
+type ycbcrRows struct {
+	*image.YCbCr
+	shiftX, shiftY int // log2 of pixels per chroma sample
+	studio         bool
+}
+
+func newYCbCrRows(m *image.YCbCr, f format) rows {
+	// A WebP has the range of video (luma 16 to 235), which image.YCbCr does
+	// not tell.
+	r := &ycbcrRows{YCbCr: m, studio: f == formatWebP}
+	switch m.SubsampleRatio {
+	case image.YCbCrSubsampleRatio444:
+	case image.YCbCrSubsampleRatio422:
+		r.shiftX = 1
+	case image.YCbCrSubsampleRatio420:
+		r.shiftX, r.shiftY = 1, 1
+	case image.YCbCrSubsampleRatio440:
+		r.shiftY = 1
+	case image.YCbCrSubsampleRatio411:
+		r.shiftX = 2
+	case image.YCbCrSubsampleRatio410:
+		r.shiftX, r.shiftY = 2, 1
+	default:
+		return nil
+	}
+	return r
+}
+
+func (m *ycbcrRows) row(y, x0, x1 int, dst []byte) []byte {
+	luma := m.Y[y*m.YStride+x0:][:x1-x0]
+	chroma := (y >> m.shiftY) * m.CStride
+	cb, cr := m.Cb[chroma:], m.Cr[chroma:]
+	switch {
+	case m.studio:
+		for i, v := range luma {
+			c := (x0 + i) >> m.shiftX
+			studioRGB((*[3]byte)(dst[3*i:]), int32(v), int32(cb[c]), int32(cr[c]))
+		}
+		return dst
+	case m.shiftX != 1:
+		for i, v := range luma {
+			c := (x0 + i) >> m.shiftX
+			add((*[3]byte)(dst[3*i:]), v, offsets(cb[c], cr[c]))
+		}
+		return dst
+	}
+
+	// Two pixels share a chroma sample; x0 may lie between two that do.
+	out := dst
+	if x0&1 == 1 {
+		add((*[3]byte)(out), luma[0], offsets(cb[x0>>1], cr[x0>>1]))
+		luma, out, x0 = luma[1:], out[3:], x0+1
+	}
+	pairs := (len(luma) + 1) / 2
+	cb, cr = cb[x0>>1:][:pairs], cr[x0>>1:][:pairs]
+	for i := range len(luma) / 2 {
+		o := offsets(cb[i], cr[i])
+		two, v := (*[6]byte)(out[6*i:]), (*[2]byte)(luma[2*i:])
+		add((*[3]byte)(two[:3]), v[0], o)
+		add((*[3]byte)(two[3:]), v[1], o)
+	}
+	if i := len(luma) - 1; i&1 == 0 {
+		add((*[3]byte)(out[3*i:]), luma[i], offsets(cb[pairs-1], cr[pairs-1]))
+	}
+	return dst
+}
+
+// offset is what chroma adds to luma.
+type offset struct{ r, g, b int32 }
+
+// offsets converts chroma as JFIF defines it, rounded as libjpeg does:
+// R = Y + 1.402 Cr, G = Y - 0.34414 Cb - 0.71414 Cr, B = Y + 1.772 Cb.
+func offsets(cb, cr byte) offset {
+	const (
+		crR, cbG, crG, cbB = 91881, 22554, 46802, 116130 // times 1<<16
+		round              = 1 << 15
+	)
+	u, v := int32(cb)-128, int32(cr)-128
+	return offset{
+		r: (crR*v + round) >> 16,
+		g: (round - cbG*u - crG*v) >> 16,
+		b: (cbB*u + round) >> 16,
+	}
+}
+
+func add(out *[3]byte, luma byte, o offset) {
+	y := int32(luma)
+	out[0] = saturated[uint32(y+o.r)%1024]
+	out[1] = saturated[uint32(y+o.g)%1024]
+	out[2] = saturated[uint32(y+o.b)%1024]
+}
+
+// saturated clips values from -512 to 511 to a byte; the index is the value
+// modulo 1024, which needs no bounds check.
+var saturated = func() (t [1024]byte) {
+	for v := range 512 {
+		t[v] = byte(min(v, 255))
+	}
+	return t
+}()
+
+// studioRGB converts video-range YCbCr (ITU-R BT.601) with the coefficients
+// and rounding of libwebp: 14 fraction bits, 8 of them dropped before the sum.
+func studioRGB(out *[3]byte, y, cb, cr int32) {
+	luma := y * 19077 >> 8
+	r := luma + cr*26149>>8 - 14234
+	g := luma - cb*6419>>8 - cr*13320>>8 + 8708
+	b := luma + cb*33050>>8 - 17685
+	out[0] = byte(max(0, min(255, r>>6)))
+	out[1] = byte(max(0, min(255, g>>6)))
+	out[2] = byte(max(0, min(255, b>>6)))
+}

@@ -1,0 +1,145 @@
+package samplephotos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// marker is a hidden file in a complete folder. Its text says what is there.
+const marker = ".pinion-sample-photos"
+
+func markerText(n int) string { return fmt.Sprintf("version 1, %d photos\n", n) }
+
+// Photo returns photo number, counted from 1, as a JPEG.
+func Photo(number int) ([]byte, error) {
+	if number < 1 {
+		return nil, fmt.Errorf("sample photo %d: want 1 or more", number)
+	}
+	var buf bytes.Buffer
+	err := newPainter().write(&buf, number)
+	return buf.Bytes(), err
+}
+
+// Make makes dir a folder of n photos, using every CPU. They are written to a
+// folder beside it that is renamed when it is complete, so an interrupted run
+// leaves no dir. If dir already is such a folder of n photos, Make returns at
+// once; if it is anything else but an empty folder, Make fails with
+// [fs.ErrExist] and changes nothing.
+//
+// progress, unless nil, is called after each photo, one call at a time, with
+// done counting up to total.
+func Make(ctx context.Context, dir string, n int, progress func(done, total int)) error {
+	if n < 1 {
+		return fmt.Errorf("sample photos: %d photos: want 1 or more", n)
+	}
+	dir = filepath.Clean(dir)
+	complete, err := check(dir, n)
+	if complete || err != nil {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	part, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".part-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(part) // nothing is left of it after the rename
+	if err := fill(ctx, part, n, progress); err != nil {
+		return err
+	}
+	// MkdirTemp keeps others out; the folder should be as open as any.
+	if err := os.Chmod(part, 0o755); err != nil {
+		return err
+	}
+	// An empty folder has to go first where rename does not replace it.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		complete, checkErr := check(dir, n)
+		if complete {
+			return nil // another process was faster
+		}
+		return errors.Join(err, checkErr)
+	}
+	return os.Rename(part, dir)
+}
+
+// check tells whether dir is a complete folder of n photos. It fails if dir
+// is in the way of one.
+func check(dir string, n int) (complete bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, marker))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("sample photos: %s: %w and holds something else", dir, fs.ErrExist)
+	case err != nil:
+		return false, err
+	case string(text) != markerText(n):
+		return false, fmt.Errorf("sample photos: %s: %w with %q, want %q", dir, fs.ErrExist, text, markerText(n))
+	}
+	return true, nil
+}
+
+// fill writes the photos and, last, the marker.
+func fill(ctx context.Context, dir string, n int, progress func(done, total int)) error {
+	for _, s := range sceneries[:min(n, len(sceneries))] {
+		if err := os.Mkdir(filepath.Join(dir, s.name), 0o755); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		workers sync.WaitGroup
+		next    atomic.Int64
+		mu      sync.Mutex // guards done and calls of progress
+		done    int
+	)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			p := newPainter()
+			var buf bytes.Buffer
+			for ctx.Err() == nil {
+				number := int(next.Add(1))
+				if number > n {
+					return
+				}
+				buf.Reset()
+				err := p.write(&buf, number)
+				if err == nil {
+					name := fmt.Sprintf("photo-%05d.jpg", number)
+					err = os.WriteFile(filepath.Join(dir, class(number), name), buf.Bytes(), 0o644)
+				}
+				if err != nil {
+					cancel(err)
+					return
+				}
+				mu.Lock()
+				done++
+				if progress != nil {
+					progress(done, n)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return os.WriteFile(filepath.Join(dir, marker), []byte(markerText(n)), 0o644)
+}

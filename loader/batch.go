@@ -1,0 +1,77 @@
+package loader
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+// Batch is a batch in device memory. It belongs to the caller until Release.
+type Batch struct {
+	Data  device.Ptr  // the samples, packed one behind the other
+	DType dtype.DType // of their elements
+	Shape []int       // the number of samples first, then a sample's shape on the device
+	Bytes int64       // size of Data
+
+	Labels  []int32 // class of each sample; -1 where there is none
+	Indexes []int   // number of each sample in the dataset
+
+	Epoch  int // counts from 0
+	Number int // of the batch within its epoch, from 0
+
+	loader   *Loader
+	buffer   *deviceBuffer
+	released atomic.Bool
+}
+
+// Release gives the batch's memory back. It is reused once the work queued so
+// far on the given streams is done; without streams, the caller's work on it
+// must be done already. A second Release fails with [ErrReleased]. After the
+// loader's Close it does nothing.
+func (b *Batch) Release(after ...device.Stream) error {
+	if b.released.Swap(true) {
+		return ErrReleased
+	}
+	return b.loader.release(b.buffer, after)
+}
+
+// deviceBuffer is the device memory of one batch and the events around it.
+type deviceBuffer struct {
+	raw    device.Ptr // as copied from the host; equal to data when nothing is transformed
+	data   device.Ptr
+	marks  [3]device.Event // before the copy, after it, and after the transform
+	used   []device.Event  // recorded by Release; the first inUse are waited for
+	inUse  int
+	queued int64 // bytes of the copy that marks are around
+}
+
+// release records where the caller's work ends and offers the buffer again.
+func (l *Loader) release(d *deviceBuffer, after []device.Stream) error {
+	l.closing.RLock()
+	defer l.closing.RUnlock()
+	if l.closed {
+		return nil
+	}
+	var errs []error
+	for _, s := range after {
+		if d.inUse == len(d.used) {
+			e, err := l.dev.NewEvent(device.EventNoTiming)
+			if err != nil {
+				// Without an event only waiting is safe.
+				errs = append(errs, err, s.Synchronize())
+				continue
+			}
+			d.used = append(d.used, e)
+		}
+		if err := s.Record(d.used[d.inUse]); err != nil {
+			errs = append(errs, err, l.dev.Synchronize())
+			continue
+		}
+		d.inUse++
+	}
+	l.held.Add(-1)
+	l.buffers <- d // never blocks: there is room for every buffer
+	return errors.Join(errs...)
+}

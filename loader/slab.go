@@ -1,0 +1,92 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/pinned"
+)
+
+// slab is the host memory of one batch.
+type slab struct {
+	bytes  []byte
+	buffer *pinned.Buffer // nil when the memory is pageable
+}
+
+// slabs is the loader's host memory.
+type slabs struct {
+	all    []*slab
+	pool   *pinned.Pool // nil when nothing is pinned
+	pinned bool
+	reason string // why nothing is pinned
+}
+
+// makeSlabs makes up to want slabs of n bytes each, at least one.
+func makeSlabs(dev device.Device, want int, n int64, pin Pinning, budget int64) (*slabs, error) {
+	if pin == PinAlways || pin == PinAuto && !dev.Info().Integrated {
+		s, err := pinnedSlabs(dev, want, n, budget)
+		if err == nil {
+			return s, nil
+		}
+		if pin == PinAlways || !errors.Is(err, device.ErrPinLimit) && !errors.Is(err, device.ErrNotSupported) {
+			return nil, err
+		}
+		return pageableSlabs(want, n, err.Error())
+	}
+	reason := "as asked"
+	if pin == PinAuto {
+		reason = "the device shares the host's memory"
+	}
+	return pageableSlabs(want, n, reason)
+}
+
+func pinnedSlabs(dev device.Device, want int, n, budget int64) (*slabs, error) {
+	pool, err := pinned.NewPool(dev, pinned.Options{Name: "loader slabs", Budget: budget})
+	if err != nil {
+		return nil, err
+	}
+	s := &slabs{pool: pool, pinned: true}
+	for range want {
+		b, err := pool.Alloc(n)
+		if err != nil && len(s.all) > 0 && (errors.Is(err, pinned.ErrBudget) || errors.Is(err, device.ErrPinLimit)) {
+			break // less prefetch than wished for
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("loader: a slab for one batch: %w", err), s.close())
+		}
+		s.all = append(s.all, &slab{bytes: b.Bytes(), buffer: b})
+	}
+	return s, nil
+}
+
+func pageableSlabs(want int, n int64, reason string) (*slabs, error) {
+	s := &slabs{reason: reason}
+	for range want {
+		b, err := pagemem.Map(n)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("loader: a slab of %d bytes for one batch: %w", n, err), s.close())
+		}
+		pagemem.Huge(b)
+		s.all = append(s.all, &slab{bytes: b[:n]})
+	}
+	return s, nil
+}
+
+// close frees the slabs, of which none may be in use.
+func (s *slabs) close() error {
+	var errs []error
+	for _, b := range s.all {
+		if b.buffer != nil {
+			errs = append(errs, b.buffer.Free())
+		} else {
+			errs = append(errs, pagemem.Unmap(b.bytes[:cap(b.bytes)]))
+		}
+	}
+	s.all = nil
+	if s.pool != nil {
+		errs = append(errs, s.pool.Close())
+	}
+	return errors.Join(errs...)
+}

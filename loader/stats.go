@@ -1,0 +1,104 @@
+package loader
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+)
+
+// Stats counts what a loader has done so far.
+type Stats struct {
+	Samples       int64 // delivered by Next
+	Batches       int64
+	Errors        int64 // samples left out
+	BytesToDevice int64 // copied over the link, for the batches delivered
+
+	// DeviceWait is the time Next was waited in: what a device that does
+	// nothing else would have stood idle for want of data.
+	DeviceWait time.Duration
+
+	// Stages is the time spent in each stage, in the order of the pipeline.
+	Stages []Stage
+
+	Workers       int
+	Slabs         int    // batches of host memory
+	DeviceBuffers int    // batches of device memory
+	HostBytes     int64  // of the slabs
+	DeviceBytes   int64  // of the device buffers
+	Pinned        bool   // whether the slabs are page-locked
+	PageableWhy   string // why not
+}
+
+// Stage is one stage of the pipeline. Stages run beside each other, and those
+// of workers in each worker, so times do not add up to the time that passed.
+type Stage struct {
+	Name  string        // "read", "decode", "resize", "idle", "h2d", "transform"
+	Where string        // "worker" or "device"
+	Time  time.Duration // over all workers
+}
+
+type counters struct {
+	samples, batches, errors, bytes  atomic.Int64
+	deviceWait, workerWait           atomic.Int64 // nanoseconds
+	readTime, decodeTime, resizeTime atomic.Int64
+	copyTime, transformTime          atomic.Int64
+}
+
+// read adds what a worker did for one sample, and empties it.
+func (c *counters) read(t *dataset.Timing) {
+	c.readTime.Add(int64(t.Read))
+	c.decodeTime.Add(int64(t.Decode))
+	c.resizeTime.Add(int64(t.Resize))
+	*t = dataset.Timing{}
+}
+
+// arrived counts a batch that is complete on the device.
+func (c *counters) arrived(b *Batch) {
+	c.samples.Add(int64(b.Shape[0]))
+	c.batches.Add(1)
+	c.bytes.Add(b.buffer.queued)
+	m := &b.buffer.marks
+	if d, err := m[1].Since(m[0]); err == nil {
+		c.copyTime.Add(int64(d))
+	}
+	if d, err := m[2].Since(m[1]); err == nil {
+		c.transformTime.Add(int64(d))
+	}
+}
+
+// Stats reports what the loader has done. It may be called at any time from
+// any goroutine.
+func (l *Loader) Stats() Stats {
+	c := &l.counters
+	slab := l.slabBytes()
+	buffer := l.batchBytes()
+	if l.form.queue != nil {
+		buffer += slab
+	}
+	stage := func(name, where string, nanoseconds *atomic.Int64) Stage {
+		return Stage{name, where, time.Duration(nanoseconds.Load())}
+	}
+	return Stats{
+		Samples:       c.samples.Load(),
+		Batches:       c.batches.Load(),
+		Errors:        c.errors.Load(),
+		BytesToDevice: c.bytes.Load(),
+		DeviceWait:    time.Duration(c.deviceWait.Load()),
+		Stages: []Stage{
+			stage("read", "worker", &c.readTime),
+			stage("decode", "worker", &c.decodeTime),
+			stage("resize", "worker", &c.resizeTime),
+			stage("idle", "worker", &c.workerWait),
+			stage("h2d", "device", &c.copyTime),
+			stage("transform", "device", &c.transformTime),
+		},
+		Workers:       l.options.Workers,
+		Slabs:         cap(l.free),
+		DeviceBuffers: cap(l.buffers),
+		HostBytes:     int64(cap(l.free)) * slab,
+		DeviceBytes:   int64(cap(l.buffers)) * buffer,
+		Pinned:        l.slabs.pinned,
+		PageableWhy:   l.slabs.reason,
+	}
+}
