@@ -2,6 +2,7 @@ package device
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 )
 
@@ -133,26 +134,38 @@ type Grid struct {
 
 // Args collects the parameters of a kernel, each at the offset that C gives
 // it in a parameter list. The zero value is empty; methods return the
-// receiver so that calls chain.
+// receiver so that calls chain. There is room for [MaxArgs] bytes.
 type Args struct {
-	buf [256]byte
-	n   int
+	buf  [MaxArgs]byte
+	n    int
+	over bool
+}
+
+// MaxArgs is the most bytes of parameters that a kernel can have.
+const MaxArgs = 256
+
+// Err reports parameters that did not fit.
+func (a *Args) Err() error {
+	if a.over {
+		return fmt.Errorf("%w: the parameters of the kernel take more than %d bytes", ErrArgument, MaxArgs)
+	}
+	return nil
 }
 
 // Bytes is the parameter block so far.
 func (a *Args) Bytes() []byte { return a.buf[:a.n] }
 
 // Reset empties a for another launch.
-func (a *Args) Reset() *Args { a.n = 0; return a }
+func (a *Args) Reset() *Args { a.n, a.over = 0, false; return a }
 
 // Ptr appends a device pointer.
 func (a *Args) Ptr(p Ptr) *Args { return a.Int64(int64(p)) }
 
 // Int64 appends a 64-bit integer of either sign.
 func (a *Args) Int64(v int64) *Args {
-	a.n = (a.n + 7) &^ 7
-	binary.LittleEndian.PutUint64(a.buf[a.n:], uint64(v))
-	a.n += 8
+	if b := a.extend(8); b != nil {
+		binary.LittleEndian.PutUint64(b, uint64(v))
+	}
 	return a
 }
 
@@ -163,10 +176,22 @@ func (a *Args) Int32(v int32) *Args { return a.uint32(uint32(v)) }
 func (a *Args) Float32(v float32) *Args { return a.uint32(math.Float32bits(v)) }
 
 func (a *Args) uint32(v uint32) *Args {
-	a.n = (a.n + 3) &^ 3
-	binary.LittleEndian.PutUint32(a.buf[a.n:], v)
-	a.n += 4
+	if b := a.extend(4); b != nil {
+		binary.LittleEndian.PutUint32(b, v)
+	}
 	return a
+}
+
+// extend makes room for a parameter of that size at a multiple of its size;
+// nil is no room.
+func (a *Args) extend(size int) []byte {
+	at := (a.n + size - 1) &^ (size - 1)
+	if at+size > len(a.buf) {
+		a.over = true
+		return nil
+	}
+	a.n = at + size
+	return a.buf[at:a.n]
 }
 
 // Caller is a device whose kernels are Go functions: the host backend.

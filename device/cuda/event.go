@@ -88,15 +88,23 @@ func (e *event) Since(from device.Event) (time.Duration, error) {
 	if !ok || start.dev != e.dev {
 		return 0, fmt.Errorf("cuda: %w: the events belong to different devices", device.ErrArgument)
 	}
-	if err := e.enter(); err != nil {
+	if err := e.dev.enter(); err != nil {
 		return 0, err
 	}
-	defer e.leave()
-	if start != e {
-		if !start.gate.enter() {
+	defer e.dev.leave()
+	first, second := start, e
+	if first.handle > second.handle {
+		first, second = second, first // one order of locks for all callers
+	}
+	if !first.gate.enter() {
+		return 0, errClosed
+	}
+	defer first.gate.leave()
+	if second != first {
+		if !second.gate.enter() {
 			return 0, errClosed
 		}
-		defer start.gate.leave()
+		defer second.gate.leave()
 	}
 	for _, ev := range []*event{start, e} {
 		if ev.flags&device.EventNoTiming != 0 {

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/spans"
 )
 
 // allocationProp is CUmemAllocationProp.
@@ -103,7 +104,7 @@ func (d *Device) CreateChunk(n int64) (device.Chunk, error) {
 		return 0, explain(err, n)
 	}
 	d.owned.Lock()
-	d.chunks[c] = struct{}{}
+	d.chunks[c] = n
 	d.owned.Unlock()
 	return device.Chunk(c), nil
 }
@@ -129,6 +130,12 @@ func (d *Device) Map(p device.Ptr, c device.Chunk, n int64) error {
 		return err
 	}
 	defer d.leave()
+	d.owned.Lock()
+	size := d.chunks[uint64(c)]
+	d.owned.Unlock()
+	if size != n {
+		return fmt.Errorf("cuda: map: %w: %d bytes of a chunk of %d", device.ErrArgument, n, size)
+	}
 	if err := check("cuMemMap", api.memMap.Call(uintptr(p), uintptr(n), 0, uintptr(c), 0)); err != nil {
 		return fmt.Errorf("cuda: map %d bytes at %#x: %w", n, uint64(p), err)
 	}
@@ -150,16 +157,30 @@ func (d *Device) Unmap(p device.Ptr, n int64) error {
 		return err
 	}
 	defer d.leave()
+	// The driver removes what it finds; a caller that is wrong about what is
+	// mapped should hear of it.
+	var inside []spans.Span
+	var bytes int64
+	d.owned.Lock()
+	for _, span := range d.mapped.All() {
+		if span.Start >= uint64(p) && span.Start+uint64(span.Bytes) <= uint64(p)+uint64(n) {
+			inside = append(inside, span)
+			bytes += span.Bytes
+		}
+	}
+	d.owned.Unlock()
+	if bytes != n {
+		return fmt.Errorf("cuda: unmap: %w: %d bytes at %#x, of which %d are whole mappings",
+			device.ErrArgument, n, uint64(p), bytes)
+	}
 	if err := check("cuMemUnmap", api.memUnmap.Call(uintptr(p), uintptr(n))); err != nil {
 		return err
 	}
 	d.owned.Lock()
-	defer d.owned.Unlock()
-	for _, span := range d.mapped.All() { // one call may remove several mappings
-		if span.Start >= uint64(p) && span.Start < uint64(p)+uint64(n) {
-			d.mapped.Remove(span.Start)
-		}
+	for _, span := range inside {
+		d.mapped.Remove(span.Start)
 	}
+	d.owned.Unlock()
 	return nil
 }
 

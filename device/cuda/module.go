@@ -76,12 +76,15 @@ func (m *module) Close() error {
 type launch struct {
 	extra [5]uintptr
 	size  uintptr
-	args  [256]byte
+	args  [device.MaxArgs]byte
 }
 
 var launches = sync.Pool{New: func() any { return new(launch) }}
 
 func (k *kernel) Launch(s device.Stream, grid device.Grid, args *device.Args) error {
+	if err := args.Err(); err != nil {
+		return fmt.Errorf("cuda: launch %s: %w", k.name, err)
+	}
 	cs, err := k.module.dev.enterStream(s)
 	if err != nil {
 		return err

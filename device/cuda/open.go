@@ -101,7 +101,7 @@ func Open(index int) (*Device, error) {
 	}
 	d := &Device{
 		hostAllocs: map[uintptr]struct{}{},
-		chunks:     map[uint64]struct{}{},
+		chunks:     map[uint64]int64{},
 		streams:    map[*stream]struct{}{},
 		events:     map[*event]struct{}{},
 	}
@@ -219,9 +219,9 @@ type Device struct {
 	live       spans.Set // device and managed memory
 	registered spans.Set // host memory pinned by Pin
 	hostAllocs map[uintptr]struct{}
-	reserved   spans.Set           // address space of the Mapper
-	mapped     spans.Set           // mappings in it
-	chunks     map[uint64]struct{} // physical memory of the Mapper
+	reserved   spans.Set        // address space of the Mapper
+	mapped     spans.Set        // mappings in it
+	chunks     map[uint64]int64 // physical memory of the Mapper, and its size
 	streams    map[*stream]struct{}
 	events     map[*event]struct{}
 }

@@ -24,7 +24,7 @@ func (d *Device) Call(s device.Stream, fn func() error) error {
 func (d *Device) Bytes(p device.Ptr, n int64) ([]byte, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	if d.closed.Load() {
+	if d.gone { // a function that Close waits for may still ask
 		return nil, errClosed
 	}
 	return d.resolve(p, n)

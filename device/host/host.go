@@ -24,6 +24,7 @@ type Device struct {
 	// what Free removes under the lock, no later operation can have looked up.
 	mu      sync.RWMutex
 	closed  atomic.Bool // set under mu; read without it where locks would nest
+	gone    bool        // closed, and what was queued before has run
 	live    spans.Set   // device memory
 	used    int64       // bytes of live, in pages
 	pinned  spans.Set   // page-locked host memory
@@ -105,6 +106,10 @@ func (d *Device) Free(p device.Ptr) error {
 		return err
 	}
 	d.mu.Lock()
+	if d.closed.Load() {
+		d.mu.Unlock()
+		return errClosed
+	}
 	n, ok := d.live.Remove(uint64(p))
 	d.mu.Unlock()
 	if !ok {
@@ -164,6 +169,7 @@ func (d *Device) Close() error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.gone = true
 	for _, span := range d.pinned.All() {
 		errs = append(errs, pagemem.Unlock(memory(device.Ptr(span.Start), span.Bytes)))
 	}

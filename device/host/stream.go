@@ -154,8 +154,11 @@ func (s *stream) push(o op) error {
 }
 
 func (s *stream) append(o op) {
-	if s.head == len(s.queue) {
-		s.queue, s.head = s.queue[:0], 0
+	if s.head > len(s.queue)/2 || s.head == len(s.queue) {
+		// Move up, so that a stream that is never idle does not grow.
+		n := copy(s.queue, s.queue[s.head:])
+		clear(s.queue[n:])
+		s.queue, s.head = s.queue[:n], 0
 	}
 	s.queue = append(s.queue, o)
 	s.queued++
