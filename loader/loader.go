@@ -12,7 +12,6 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/transfer"
 )
 
 // Loader feeds the batches of a dataset to a device.
@@ -24,7 +23,6 @@ type Loader struct {
 	form    *transform
 
 	slabs   *slabs
-	engine  *transfer.Engine // copies slabs that stream copies would be slow for; else nil
 	copies  device.Stream
 	compute device.Stream
 
@@ -115,12 +113,7 @@ func (l *Loader) prepare() (err error) {
 		}
 		l.made = append(l.made, d)
 	}
-	if l.slabs, err = makeSlabs(l.dev, l.options.Prefetch+1, l.slabBytes(), l.options.Pin, l.options.PinBudget); err != nil {
-		return err
-	}
-	if !l.slabs.pinned && !l.dev.Info().Integrated {
-		l.engine, err = transfer.New(l.dev, transfer.Options{})
-	}
+	l.slabs, err = makeSlabs(l.dev, l.options.Prefetch+1, l.slabBytes(), l.options.Pin, l.options.PinBudget)
 	return err
 }
 
@@ -325,7 +318,6 @@ func (l *Loader) send(j *job, n int) error {
 }
 
 // queue queues the copy of host to d and what turns it into the batch's data.
-// Where the copy could not be queued asynchronously it is done on return.
 func (l *Loader) queue(d *deviceBuffer, host []byte, n int) error {
 	// What the caller of the last batch in this buffer queued comes first.
 	last := l.copies
@@ -333,13 +325,7 @@ func (l *Loader) queue(d *deviceBuffer, host []byte, n int) error {
 		last = l.compute
 	}
 	for _, e := range d.used[:d.inUse] {
-		var err error
-		if l.engine != nil && last == l.copies {
-			err = e.Synchronize() // the engine's copies are on other streams
-		} else {
-			err = last.Wait(e)
-		}
-		if err != nil {
+		if err := last.Wait(e); err != nil {
 			return err
 		}
 	}
@@ -348,11 +334,7 @@ func (l *Loader) queue(d *deviceBuffer, host []byte, n int) error {
 	if err := l.copies.Record(d.marks[0]); err != nil {
 		return err
 	}
-	if l.engine != nil {
-		if err := l.engine.H2D(l.ctx, d.raw, host); err != nil {
-			return err
-		}
-	} else if err := l.copies.CopyH2D(d.raw, host); err != nil {
+	if err := l.copies.CopyH2D(d.raw, host); err != nil {
 		return err
 	}
 	if err := l.copies.Record(d.marks[1]); err != nil {
@@ -466,9 +448,6 @@ func (l *Loader) giveBack() error {
 	}
 	for _, d := range l.made {
 		errs = append(errs, l.freeBuffer(d))
-	}
-	if l.engine != nil {
-		errs = append(errs, l.engine.Close())
 	}
 	if l.form != nil {
 		errs = append(errs, l.form.close())

@@ -15,7 +15,8 @@
 // chunks through a small ring of pinned slots on a stream of their own, so
 // that the processor's copying and the link's overlap. Small copies take the
 // driver's plain copy whatever their memory is: there the call itself is what
-// costs. On a device that shares the host's memory every copy is plain.
+// costs. On a device that shares the host's memory every copy is plain, and so it
+// is where the system does not let the rings be page-locked.
 //
 // # Order
 //

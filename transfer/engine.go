@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/pinned"
@@ -60,7 +61,7 @@ type Engine struct {
 	dev     device.Device
 	pinner  device.Pinner // nil where nothing can be pinned
 	options Options
-	plain   bool // staging cannot pay on this device
+	plain   atomic.Bool // nothing is staged: it cannot pay on this device, or its memory cannot be pinned
 
 	lanes  lanes
 	stager stager
@@ -78,9 +79,9 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		dev:     dev,
 		pinner:  pinner,
 		options: options,
-		plain:   !ok || dev.Info().Integrated,
 		lanes:   lanes{dev: dev},
 	}
+	e.plain.Store(!ok || dev.Info().Integrated)
 	e.stager.engine = e
 	e.stager.work.L = &e.stager.mu
 	return e, nil
@@ -115,14 +116,18 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 		return err
 	}
 	if e.staged(c.Host) {
-		return e.stager.copy(ctx, c)
+		err := e.stager.copy(ctx, c)
+		if !errors.Is(err, device.ErrPinLimit) {
+			return err
+		}
+		e.plain.Store(true) // slower, but it works
 	}
 	return e.lanes.copy(ctx, c)
 }
 
 // staged reports whether a copy of b goes through the copiers.
 func (e *Engine) staged(b []byte) bool {
-	return !e.plain && int64(len(b)) > e.options.StageAbove && !e.pinner.Pinned(b)
+	return !e.plain.Load() && int64(len(b)) > e.options.StageAbove && !e.pinner.Pinned(b)
 }
 
 // Close waits for copies under way, stops the copiers and gives their memory

@@ -32,7 +32,8 @@ func newBenchLink() *cobra.Command {
 first:
 
   pageable  ordinary memory, copied by the backend itself
-  staged    ordinary memory, through Pinion's copiers and pinned rings
+  staged    ordinary memory, through Pinion's copiers and pinned rings (on a
+            device that shares the host's memory: copied plainly)
   pinned    page-locked memory, straight to the copy engine
   mapped    page-locked memory, read and written by a kernel
 

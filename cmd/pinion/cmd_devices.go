@@ -146,6 +146,6 @@ func (list *deviceList) print(w io.Writer) {
 	}
 	t.print(w)
 	for _, u := range list.Unavailable {
-		fmt.Fprintf(w, "\nNo %s: %s\n", u.Backend, u.Reason)
+		fmt.Fprintf(w, "\nNot available: %s\n", u.Reason)
 	}
 }

@@ -21,7 +21,7 @@ func openDevice(cmd *cobra.Command, name string) (device.Device, error) {
 	}
 	dev, passed, err := device.Best()
 	if err == nil && passed != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Using %s. %v\n", dev.Info().ID, passed)
+		fmt.Fprintf(cmd.ErrOrStderr(), "Using the %s backend: %v\n", dev.Info().Backend, passed)
 	}
 	return dev, err
 }

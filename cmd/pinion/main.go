@@ -23,9 +23,8 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	os.Exit(report(err))
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(report(newRoot().ExecuteContext(ctx)))
 }
 
 // report prints what went wrong and returns the exit code for it.

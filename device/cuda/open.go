@@ -27,7 +27,7 @@ func init() {
 var driver = sync.OnceValues(func() (int, error) {
 	file, err := dl.Open(library)
 	if err != nil {
-		return 0, fmt.Errorf("cuda: %w: no usable NVIDIA driver: %v", device.ErrUnavailable, err)
+		return 0, fmt.Errorf("cuda: %w: no NVIDIA driver: %v", device.ErrUnavailable, err)
 	}
 	var version int32
 	if err := check("cuDriverGetVersion", api.driverGetVersion.Call(uintptr(unsafe.Pointer(&version)))); err != nil {

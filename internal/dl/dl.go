@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"unsafe"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // ErrNotFound: the library, or a symbol it must have, is not there.
-var ErrNotFound = errors.New("not found")
+var ErrNotFound = errors.New("library not found")
 
 // Library says where to find a library and what is needed of it.
 type Library struct {
@@ -53,16 +54,16 @@ func Open(lib Library) (string, error) {
 	switch override := os.Getenv(variable); override {
 	case "":
 	case "off":
-		return "", fmt.Errorf("%s: %w: switched off by %s", lib.Name, ErrNotFound, variable)
+		return "", fmt.Errorf("%w: switched off by %s", ErrNotFound, variable)
 	default:
 		files = []string{override}
 	}
 	if len(files) == 0 {
-		return "", fmt.Errorf("%s: %w: the library does not exist for this system", lib.Name, ErrNotFound)
+		return "", fmt.Errorf("%w: %s does not exist for %s", ErrNotFound, lib.Name, runtime.GOOS)
 	}
 	handle, file, err := load(files)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %v", lib.Name, ErrNotFound, err)
+		return "", fmt.Errorf("%w: %v", ErrNotFound, err)
 	}
 	var missing []string
 	for _, s := range lib.Symbols {
@@ -76,7 +77,7 @@ func Open(lib Library) (string, error) {
 		for _, s := range lib.Symbols {
 			*s.Func = 0
 		}
-		return "", fmt.Errorf("%s: %w: %s lacks %s", lib.Name, ErrNotFound, file, strings.Join(missing, ", "))
+		return "", fmt.Errorf("%w: %s lacks %s", ErrNotFound, file, strings.Join(missing, ", "))
 	}
 	return file, nil
 }

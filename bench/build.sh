@@ -1,0 +1,13 @@
+#!/bin/bash
+# Builds what bench/h200.sh runs, without cgo, into .build/: the command and
+# the test binaries of the packages that touch a device.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CGO_ENABLED=0
+mkdir -p .build
+rm -f .build/*.test
+go build -o .build/pinion ./cmd/pinion
+for package in device/cuda kernels pinned transfer loader; do
+	go test -c -o ".build/${package//\//.}.test" "./$package"
+done
+ls -l .build

@@ -1,0 +1,70 @@
+package dl_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/dl"
+)
+
+const noFile = "libpinion-does-not-exist.so.0"
+
+// Libraries that cannot be opened give one sentence that says why.
+func TestOpenFails(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		files    []string
+		override string
+		want     []string // parts of the text
+	}{
+		{"no file for this system", nil, "", []string{"sample", "does not exist for this system"}},
+		{"missing file", []string{noFile}, "", []string{"sample", noFile}},
+		{"missing files", []string{noFile, noFile + ".1"}, "", []string{"sample", noFile}},
+		{"switched off", []string{noFile}, "off", []string{"sample", "PINION_LIB_SAMPLE"}},
+		{"switched off, no file", nil, "off", []string{"sample", "PINION_LIB_SAMPLE"}},
+		{"override is missing", []string{"kernel32.dll", "libc.so.6"}, noFile, []string{"sample", noFile}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("PINION_LIB_SAMPLE", c.override)
+			var f dl.Func
+			file, err := dl.Open(dl.Library{Name: "sample", Files: c.files, Symbols: []dl.Symbol{{Name: "getpid", Func: &f}}})
+			if !errors.Is(err, dl.ErrNotFound) {
+				t.Fatalf("file %q, error %v, want %q", file, err, dl.ErrNotFound)
+			}
+			if file != "" || f.Ok() {
+				t.Errorf("failed, but returned file %q and function %#x", file, f)
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not name %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q is more than a line", err)
+			}
+		})
+	}
+}
+
+// A C string ends with a zero, and what is behind the zero is not part of it.
+func TestCString(t *testing.T) {
+	for _, s := range []string{"", "a", "länger", strings.Repeat("x", 5000)} {
+		p := dl.CString(s)
+		if got := bytesAt(p, len(s)+1); string(got) != s+"\x00" {
+			t.Errorf("CString(%.10q) is % x", s, got)
+		}
+	}
+}
+
+func TestGoStringOfNull(t *testing.T) {
+	if s := dl.GoString(0); s != "" {
+		t.Errorf("GoString(0) = %q", s)
+	}
+}
+
+func TestFuncOk(t *testing.T) {
+	if dl.Func(0).Ok() || !dl.Func(1).Ok() {
+		t.Error("Ok is not whether the address is other than zero")
+	}
+}
