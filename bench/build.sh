@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 mkdir -p .build
 rm -f .build/*.test
-go build -o .build/pinion ./cmd/pinion
+go build -buildvcs=true -o .build/pinion ./cmd/pinion
 for package in device/cuda kernels pinned transfer loader; do
 	go test -c -o ".build/${package//\//.}.test" "./$package"
 done

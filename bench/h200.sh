@@ -19,6 +19,7 @@ trap 'rm -rf "$photos"' EXIT
 step() { echo "== $*"; }
 
 step correctness
+shopt -s nullglob
 for test in .build/*.test; do
 	name=$(basename "$test" .test)
 	(cd "${name//.//}" && PINION_DEVICE=cuda:0 "../$( [[ $name == *.* ]] && echo ../)$test" >"/tmp/$name.log" 2>&1) && echo "ok   $name" || {
@@ -29,6 +30,7 @@ for test in .build/*.test; do
 done
 
 step link
+$pinion devices --json >"$out/devices.json"
 nvcc -O2 -o /tmp/cuda_link bench/peers/cuda_link.cu
 /tmp/cuda_link >"$out/cpp-link.json"
 $pinion bench link --device cuda:0 --copiers 12 --repeats 9 --json >"$out/link.json"

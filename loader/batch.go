@@ -2,6 +2,7 @@ package loader
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -27,8 +28,8 @@ type Batch struct {
 }
 
 // Release gives the batch's memory back. It is reused once the work queued so
-// far on the given streams is done; without streams, the caller's work on it
-// must be done already. A second Release fails with [ErrReleased]. After the
+// far on the given streams is done (for a stream of another device, Release
+// waits); without streams, the caller's work on it must be done already. A second Release fails with [ErrReleased]. After the
 // loader's Close it does nothing.
 func (b *Batch) Release(after ...device.Stream) error {
 	if b.released.Swap(true) {
@@ -56,22 +57,33 @@ func (l *Loader) release(d *deviceBuffer, after []device.Stream) error {
 	}
 	var errs []error
 	for _, s := range after {
-		if d.inUse == len(d.used) {
-			e, err := l.dev.NewEvent(device.EventNoTiming)
-			if err != nil {
-				// Without an event only waiting is safe.
-				errs = append(errs, err, s.Synchronize())
-				continue
-			}
-			d.used = append(d.used, e)
-		}
-		if err := s.Record(d.used[d.inUse]); err != nil {
-			errs = append(errs, err, l.dev.Synchronize())
+		if s == nil {
+			errs = append(errs, fmt.Errorf("loader: release: %w: no stream", device.ErrArgument))
 			continue
 		}
-		d.inUse++
+		if l.mark(d, s) != nil {
+			// A stream that cannot be waited for on the device (of another
+			// device, say) is waited for here.
+			errs = append(errs, s.Synchronize())
+		}
 	}
 	l.held.Add(-1)
 	l.buffers <- d // never blocks: there is room for every buffer
 	return errors.Join(errs...)
+}
+
+// mark records an event of d behind the work of s.
+func (l *Loader) mark(d *deviceBuffer, s device.Stream) error {
+	if d.inUse == len(d.used) {
+		e, err := l.dev.NewEvent(device.EventNoTiming)
+		if err != nil {
+			return err
+		}
+		d.used = append(d.used, e)
+	}
+	if err := s.Record(d.used[d.inUse]); err != nil {
+		return err
+	}
+	d.inUse++
+	return nil
 }

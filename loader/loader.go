@@ -19,6 +19,7 @@ type Loader struct {
 	dev     device.Device
 	ds      dataset.Dataset
 	options Options
+	full    int          // samples of a full batch; options.Batch is less for a smaller dataset
 	spec    dataset.Spec // of a sample as read
 	form    *transform
 
@@ -50,6 +51,7 @@ type Loader struct {
 type job struct {
 	epoch, number int
 	indexes       []int
+	labels        []int32 // of each sample
 	slab          *slab
 	errs          []error // of each sample
 	left          atomic.Int64
@@ -80,11 +82,19 @@ func New(dev device.Device, ds dataset.Dataset, options Options) (*Loader, error
 	if n <= 0 || sample <= 0 {
 		return nil, fmt.Errorf("loader: %w: the dataset has %d samples of %d bytes", device.ErrArgument, n, sample)
 	}
-	options.Batch = min(options.Batch, n)
+	full := options.Batch
+	options.Batch = min(full, n)
 	if int64(options.Batch) > math.MaxInt64/sample/8 {
 		return nil, fmt.Errorf("loader: %w: a batch of %d samples of %d bytes", device.ErrArgument, options.Batch, sample)
 	}
-	l := &Loader{dev: dev, ds: ds, options: options, spec: spec}
+	// No more of anything than there are batches for it.
+	batches := (n + options.Batch - 1) / options.Batch
+	if batches < math.MaxInt/options.Epochs {
+		batches *= options.Epochs
+	}
+	options.Prefetch = min(options.Prefetch, batches)
+	options.DeviceBuffers = min(options.DeviceBuffers, batches)
+	l := &Loader{dev: dev, ds: ds, options: options, full: full, spec: spec}
 	if err := l.prepare(); err != nil {
 		return nil, errors.Join(err, l.giveBack())
 	}
@@ -113,8 +123,14 @@ func (l *Loader) prepare() (err error) {
 		}
 		l.made = append(l.made, d)
 	}
-	l.slabs, err = makeSlabs(l.dev, l.options.Prefetch+1, l.slabBytes(), l.options.Pin, l.options.PinBudget)
-	return err
+	if l.slabs, err = makeSlabs(l.dev, l.options.Prefetch+1, l.slabBytes(), l.options.Pin, l.options.PinBudget); err != nil {
+		return err
+	}
+	// More workers than places to fill would have nothing to do.
+	if places := len(l.slabs.all); l.options.Workers/places >= l.options.Batch {
+		l.options.Workers = places * l.options.Batch
+	}
+	return nil
 }
 
 // slabBytes is the size of a full batch as read.
@@ -197,10 +213,14 @@ func (l *Loader) schedule() {
 		list := order(l.ds.Len(), l.options.Shuffle, l.options.Seed, epoch)
 		for number := 0; len(list) > 0; number++ {
 			n := min(l.options.Batch, len(list))
-			if n < l.options.Batch && l.options.DropLast {
+			if n < l.full && l.options.DropLast {
 				break
 			}
-			j := &job{epoch: epoch, number: number, indexes: list[:n:n], errs: make([]error, n), ready: make(chan struct{})}
+			j := &job{
+				epoch: epoch, number: number,
+				indexes: list[:n:n], labels: make([]int32, n), errs: make([]error, n),
+				ready: make(chan struct{}),
+			}
 			j.left.Store(int64(n))
 			list = list[n:]
 			var ok bool
@@ -230,32 +250,35 @@ func receive[T any](ctx context.Context, c <-chan T) (v T, ok bool) {
 	}
 }
 
-// upload queues complete slabs to the device, in order.
+// upload queues complete slabs to the device, in order, and notes why it could
+// not go on.
 func (l *Loader) upload() {
 	defer close(l.ready)
 	defer close(l.copied)
+	if err := l.uploadAll(); err != nil && l.ctx.Err() == nil {
+		l.failure = err
+		l.stop()
+	}
+}
+
+func (l *Loader) uploadAll() (err error) {
+	defer recoverAs(&err, "while batches were queued")
 	for {
 		j, ok := receive(l.ctx, l.ordered)
 		if !ok {
-			return
+			return nil
 		}
 		if receive(l.ctx, j.ready); l.ctx.Err() != nil {
-			return
+			return nil
 		}
 		n, err := l.settle(j)
-		if err == nil && n == 0 {
-			l.free <- j.slab
-			continue
-		}
-		if err == nil {
-			err = l.send(j, n)
-		}
 		if err != nil {
-			if l.ctx.Err() == nil {
-				l.failure = err
-				l.stop()
-			}
-			return
+			return err
+		}
+		if n == 0 {
+			l.free <- j.slab
+		} else if err := l.send(j, n); err != nil {
+			return err
 		}
 	}
 }
@@ -267,7 +290,7 @@ func (l *Loader) settle(j *job) (int, error) {
 	n := 0
 	for slot, err := range j.errs {
 		if err != nil {
-			if l.options.OnError == Fail {
+			if l.options.OnError == Fail || errors.Is(err, errNoReader) {
 				return 0, err
 			}
 			l.counters.errors.Add(1)
@@ -278,11 +301,11 @@ func (l *Loader) settle(j *job) (int, error) {
 		}
 		if n != slot {
 			copy(j.slab.bytes[n*bytes:(n+1)*bytes], j.slab.bytes[slot*bytes:])
-			j.indexes[n] = j.indexes[slot]
+			j.indexes[n], j.labels[n] = j.indexes[slot], j.labels[slot]
 		}
 		n++
 	}
-	j.indexes = j.indexes[:n]
+	j.indexes, j.labels = j.indexes[:n], j.labels[:n]
 	return n, nil
 }
 
@@ -302,14 +325,11 @@ func (l *Loader) send(j *job, n int) error {
 		Shape:   append([]int{n}, l.form.shape...),
 		Bytes:   int64(n) * l.form.sampleBytes,
 		Indexes: j.indexes,
-		Labels:  make([]int32, n),
+		Labels:  j.labels,
 		Epoch:   j.epoch,
 		Number:  j.number,
 		loader:  l,
 		buffer:  d,
-	}
-	for i, index := range j.indexes {
-		b.Labels[i] = l.ds.Label(index)
 	}
 	// Neither blocks: there is room for every slab and every buffer.
 	l.copied <- passage{j.slab, d.marks[1]}

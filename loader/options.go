@@ -49,7 +49,7 @@ type Options struct {
 	Batch int
 
 	// Workers is the number of goroutines that read, decode and resize.
-	// Default: GOMAXPROCS.
+	// Default: GOMAXPROCS. More than can have a sample to read are not started.
 	Workers int
 
 	// Prefetch is the number of batches that are read ahead of the one on

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/pinned"
 )
 
@@ -63,6 +64,9 @@ func pinnedSlabs(dev device.Device, want int, n, budget int64) (*slabs, error) {
 
 func pageableSlabs(want int, n int64, reason string) (*slabs, error) {
 	s := &slabs{reason: reason}
+	if room := sysmem.Available() / 2; room > 0 {
+		want = int(min(int64(want), max(room/n, 1))) // less prefetch than wished for
+	}
 	for range want {
 		b, err := pagemem.Map(n)
 		if err != nil {

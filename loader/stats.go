@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // Stats counts what a loader has done so far.
@@ -20,6 +21,9 @@ type Stats struct {
 
 	// Stages is the time spent in each stage, in the order of the pipeline.
 	Stages []Stage
+
+	Shape []int       // of a full batch on the device
+	DType dtype.DType // of its elements
 
 	Workers       int
 	Slabs         int    // batches of host memory
@@ -93,6 +97,8 @@ func (l *Loader) Stats() Stats {
 			stage("h2d", "device", &c.copyTime),
 			stage("transform", "device", &c.transformTime),
 		},
+		Shape:         append([]int{l.options.Batch}, l.form.shape...),
+		DType:         l.options.DType,
 		Workers:       l.options.Workers,
 		Slabs:         cap(l.free),
 		DeviceBuffers: cap(l.buffers),

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -42,11 +43,9 @@ func newTransform(dev device.Device, spec dataset.Spec, o Options) (*transform, 
 	if t.kernels, err = kernels.Load(dev); err != nil {
 		return nil, fmt.Errorf("loader: %w", err)
 	}
-	if !isImage(spec) {
-		// Whether the kernel exists shows now, not with the first batch.
-		if err := t.probe(dev); err != nil {
-			return nil, fmt.Errorf("loader: %v samples as %v: %w", spec.DType, o.DType, err)
-		}
+	// What the kernel does not accept shows now, not with the first batch.
+	if err := t.probe(dev); err != nil {
+		return nil, errors.Join(fmt.Errorf("loader: %v samples as %v: %w", spec.DType, o.DType, err), t.kernels.Close())
 	}
 	return t, nil
 }

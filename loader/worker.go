@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -8,12 +9,13 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 )
 
+// errNoReader: a worker could not start. It is no sample's fault.
+var errNoReader = errors.New("no reader")
+
 // read is a worker: it reads samples into their places until there are none.
 func (l *Loader) read() {
-	reader, openErr := l.ds.NewReader()
-	if openErr != nil {
-		openErr = fmt.Errorf("loader: no reader: %w", openErr)
-	} else {
+	reader, openErr := l.openReader()
+	if openErr == nil {
 		defer reader.Close() // a reader only reads: nothing can be lost
 	}
 	var timing dataset.Timing
@@ -36,17 +38,43 @@ func (l *Loader) read() {
 	}
 }
 
-// readSample reads one sample. A panic of the dataset's becomes an error.
+func (l *Loader) openReader() (reader dataset.Reader, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("loader: %w: %w", errNoReader, err)
+		}
+	}()
+	defer recoverAs(&err, "in NewReader")
+	return l.ds.NewReader()
+}
+
+// readSample reads one sample and its label.
 func (l *Loader) readSample(reader dataset.Reader, t task, timing *dataset.Timing) (err error) {
 	index := t.job.indexes[t.slot]
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("loader: sample %d (%s): panic: %v\n%s", index, l.ds.Name(index), p, debug.Stack())
+		if err != nil {
+			err = fmt.Errorf("loader: sample %d: %w", index, err)
 		}
 	}()
+	name := "its name"
+	defer func() {
+		if errors.Is(err, errPanic) {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+	defer recoverAs(&err, "in the dataset")
+	name = l.ds.Name(index)
+	t.job.labels[t.slot] = l.ds.Label(index)
 	n := l.spec.Bytes()
-	if err := reader.Read(index, t.job.slab.bytes[t.slot*n:(t.slot+1)*n:(t.slot+1)*n], timing); err != nil {
-		return fmt.Errorf("loader: sample %d: %w", index, err)
+	return reader.Read(index, t.job.slab.bytes[t.slot*n:(t.slot+1)*n:(t.slot+1)*n], timing)
+}
+
+// errPanic: code of the dataset or of a callback panicked.
+var errPanic = errors.New("panic")
+
+// recoverAs makes an error of a panic. Use it with defer.
+func recoverAs(err *error, where string) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w %s: %v\n%s", errPanic, where, p, debug.Stack())
 	}
-	return nil
 }

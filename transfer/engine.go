@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 
@@ -39,6 +40,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Copiers < 0 || o.Slots < 0 || o.SlotBytes < 0 || o.StageAbove < 0 {
 		return o, fmt.Errorf("transfer: %w: negative option: %d copiers, %d slots of %d bytes, staging above %d bytes",
 			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes, o.StageAbove)
+	}
+	const most = 1 << 16 // of copiers or slots: far beyond use, and their product is a number
+	if o.Copiers > most || o.Slots > most || o.SlotBytes > math.MaxInt64/most/most {
+		return o, fmt.Errorf("transfer: %w: %d copiers with %d slots of %d bytes",
+			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes)
 	}
 	if o.Copiers == 0 {
 		o.Copiers = min(runtime.GOMAXPROCS(0), 12)

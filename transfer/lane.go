@@ -31,18 +31,22 @@ type lane struct {
 // it within milliseconds.
 const partBytes = 64 << 20
 
-func (l *lanes) copy(ctx context.Context, c Copy) error {
+func (l *lanes) copy(ctx context.Context, c Copy) (err error) {
 	ln, err := l.get()
 	if err != nil {
 		return err
 	}
-	defer l.leave(ln)
+	done := false
+	defer func() {
+		if !done { // an error, or Progress panicked
+			// Whatever was queued must have let go of the caller's memory.
+			err = errors.Join(err, ln.stream.Synchronize())
+		}
+		l.leave(ln)
+	}()
 	err = ln.copy(ctx, c)
-	if err != nil {
-		// Whatever was queued must have let go of the caller's memory.
-		return errors.Join(err, ln.stream.Synchronize())
-	}
-	return nil
+	done = err == nil
+	return err
 }
 
 func (ln *lane) copy(ctx context.Context, c Copy) error {

@@ -60,37 +60,44 @@ func (s *stager) copy(ctx context.Context, c Copy) error {
 	defer s.active.Done()
 
 	t := tasks.Get().(*task)
-	defer tasks.Put(t)
 	options := s.engine.options
 	t.copy, t.next, t.left, t.failed = c, 0, total, nil
 	// Enough chunks for every copier, in whole pages and within a slot.
-	t.chunk = min(max(total/int64(options.Copiers), minChunk)+4095&^4095, options.SlotBytes)
+	t.chunk = min(pagemem.RoundUp(max(total/int64(options.Copiers), minChunk)), options.SlotBytes)
 	s.add(t, int((total+t.chunk-1)/t.chunk))
 
+	done := false
+	defer func() {
+		if !done { // Progress panicked: nothing may touch the caller's memory
+			s.abandon(t, errClosed)
+			<-t.done
+		}
+		t.copy = Copy{} // let go of the caller's memory
+		select {
+		case <-t.tick:
+		default:
+		}
+		tasks.Put(t)
+	}()
 	var stop error
 	cancelled := ctx.Done()
 	for {
 		select {
 		case <-t.done:
-			err := t.failed
-			t.copy = Copy{} // let go of the caller's memory
-			select {
-			case <-t.tick:
-			default:
-			}
+			done = true
 			if stop != nil {
 				return stop
 			}
-			if err == nil {
+			if t.failed == nil {
 				c.report(total)
 			}
-			return err
+			return t.failed
 		case <-t.tick:
 			s.mu.Lock()
-			done := total - t.left
+			copied := total - t.left
 			s.mu.Unlock()
-			if done < total && stop == nil {
-				c.report(done)
+			if copied < total && stop == nil {
+				c.report(copied)
 			}
 		case <-cancelled:
 			cancelled = nil

@@ -117,19 +117,22 @@ var stageNames = map[string]string{
 func (o *feedOutput) print(w io.Writer) {
 	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(o.BatchShape), " ", "x"), "[]")
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
-	fmt.Fprintf(w, "%d samples in %d batches of %s %s, %.3g s\n\n", o.Samples, o.Batches, shape, o.DType, o.Seconds)
+	fmt.Fprintf(w, "%s in %s of %s %s, %s\n\n", counted(o.Samples, "sample", "samples"),
+		counted(o.Batches, "batch", "batches"), shape, o.DType, seconds(o.Seconds))
 
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",
 		o.SamplesPerS, o.GBPerS, percent(o.DeviceWaitFraction))
 	if o.Errors > 0 {
-		fmt.Fprintf(w, "  %d samples could not be read and were left out\n", o.Errors)
+		fmt.Fprintf(w, "  left out %s that could not be read\n", counted(o.Errors, "sample", "samples"))
 	}
 	memory := "pinned"
 	if !o.Pinned {
 		memory = "pageable: " + o.PageableReason
 	}
-	fmt.Fprintf(w, "  %d workers; %d slabs of host memory, %s (%s); %d device buffers, %s\n",
-		o.Workers, o.Slabs, gib(o.HostBytes), memory, o.DeviceBuffers, gib(o.DeviceBytes))
+	workers := counted(int64(o.Workers), "worker", "workers")
+	fmt.Fprintf(w, "  %s; %s of host memory, %s (%s); %s, %s\n",
+		workers, counted(int64(o.Slabs), "slab", "slabs"), gib(o.HostBytes), memory,
+		counted(int64(o.DeviceBuffers), "device buffer", "device buffers"), gib(o.DeviceBytes))
 	if o.JPEGDecoder != "" {
 		fmt.Fprintf(w, "  JPEG by %s\n", o.JPEGDecoder)
 	}
@@ -141,7 +144,7 @@ func (o *feedOutput) print(w io.Writer) {
 	for _, s := range o.Stages {
 		where := s.Where
 		if where == "worker" {
-			where = fmt.Sprintf("%d workers", o.Workers)
+			where = workers
 		}
 		t.add(stageNames[s.Stage], where, seconds(s.Seconds), seconds(s.SecondsPerSample), percent(s.Share))
 	}

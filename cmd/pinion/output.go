@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -99,14 +100,32 @@ func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 // duration prints a time with three significant digits.
 func duration(d time.Duration) string {
+	value, unit := float64(d)/1e3, "µs"
 	switch {
-	case d >= time.Second:
-		return fmt.Sprintf("%.3g s", d.Seconds())
-	case d >= time.Millisecond:
-		return fmt.Sprintf("%.3g ms", float64(d)/1e6)
-	default:
-		return fmt.Sprintf("%.3g µs", float64(d)/1e3)
+	case value >= 999.5e3:
+		value, unit = value/1e6, "s"
+	case value >= 999.5:
+		value, unit = value/1e3, "ms"
 	}
+	return digits(value) + " " + unit
+}
+
+// digits prints a number with three significant digits, more where they stand
+// before the point.
+func digits(v float64) string {
+	decimals := 2
+	for limit := 9.995; v >= limit && decimals > 0; limit *= 10 {
+		decimals--
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64)
+}
+
+// counted prints a number of things: "1 batch", "2 batches".
+func counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // size is a flag for a number of bytes, such as 1GiB.

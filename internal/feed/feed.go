@@ -15,7 +15,6 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -38,9 +37,7 @@ type Report struct {
 	Prepared time.Duration // making the loader: memory, pinning, kernels
 	Elapsed  time.Duration // from then until the last batch was used
 	Epochs   []Epoch
-	Shape    []int       // of a full batch on the device
-	DType    dtype.DType // of its elements
-	Checksum string      // "sha256:…"; empty unless asked for
+	Checksum string // "sha256:…"; empty unless asked for
 }
 
 // Epoch is one pass and what was held when it ended.
@@ -113,9 +110,6 @@ func (r *run) all(ctx context.Context, progress func(loader.Stats)) error {
 				return err
 			}
 			r.epoch = b.Epoch
-		}
-		if r.report.Shape == nil {
-			r.report.Shape, r.report.DType = b.Shape, b.DType
 		}
 		r.samples += int64(b.Shape[0])
 		if err := r.use(ctx, b); err != nil {

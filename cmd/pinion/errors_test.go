@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Whatever is wrong: the exit code says whose fault it is, standard error says
+// in one message what, by name, and standard output stays empty.
+func TestErrors(t *testing.T) {
+	good := photos(t, 3)
+	dir := t.TempDir()
+	folder := func(name string, data []byte) string {
+		return filepath.Dir(writeFile(t, dir, strings.ReplaceAll(name, ".", "-")+"/"+name, data))
+	}
+	empty := t.TempDir()
+	textOnly := folder("notes.txt", []byte("no image"))
+	zeroJPEG, zeroPNG := folder("zero.jpg", nil), folder("zero.png", nil)
+	shortJPEG, shortPNG := folder("short.jpg", jpegOf(t, 1)[:500]), folder("short.png", pngOf(t, 1)[:90])
+	headOnly := folder("head.jpg", jpegOf(t, 1)[:4])
+	textJPEG := folder("text.jpg", []byte("I am text, whatever my name says."))
+	bigJPEG, bigPNG := folder("big.jpg", hugeJPEG(t)), folder("big.png", hugePNG(t))
+	const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3)}"
+	array := func(name string, data []byte) string { return writeFile(t, dir, name, data) }
+	goodArray := array("good.npy", npy(header, 12))
+	wrongArray := array("wrong.npy", npy("{'descr': '<f4', 'shape': (4, 3)}", 12))
+	shortArray := array("short.npy", npy(header, 11))
+	headArray := array("head.npy", npy(header, 0)[:40])
+	objectArray := array("object.npy", npy("{'descr': '|O', 'fortran_order': False, 'shape': (4,)}", 4))
+	hugeArray := array("huge.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8)}", 4))
+	noArray := array("none.npy", []byte("nothing of the kind"))
+
+	for _, c := range []struct {
+		args string // a path with blanks would not do
+		code int
+		say  []string
+	}{
+		{"feed " + empty, 1, []string{empty, "empty"}},
+		{"feed " + textOnly, 1, []string{textOnly, "no images"}},
+		{"feed " + filepath.Join(dir, "missing"), 1, []string{"missing"}},
+		{"feed " + os.DevNull, 1, []string{os.DevNull}},
+		{"feed " + zeroJPEG, 1, []string{"zero.jpg"}},
+		{"feed " + zeroPNG, 1, []string{"zero.png"}},
+		{"feed " + shortJPEG, 1, []string{"short.jpg", "damaged"}},
+		{"feed " + shortPNG, 1, []string{"short.png", "damaged"}},
+		{"feed " + headOnly, 1, []string{"head.jpg"}},
+		{"feed " + textJPEG, 1, []string{"text.jpg", "neither JPEG"}},
+		{"feed " + bigJPEG, 1, []string{"big.jpg", "60000x60000"}},
+		{"feed " + bigPNG, 1, []string{"big.png", "60000x60000"}},
+		{"feed " + wrongArray, 1, []string{"wrong.npy", "fortran_order"}},
+		{"feed " + shortArray, 1, []string{"short.npy"}},
+		{"feed " + headArray, 1, []string{"head.npy"}},
+		{"feed " + objectArray, 1, []string{"object.npy"}},
+		{"feed " + hugeArray, 1, []string{"huge.npy"}},
+		{"feed " + noArray, 1, []string{"none.npy"}},
+
+		{"feed --batch 0 " + good, 2, []string{"--batch", "0"}},
+		{"feed --batch -3 " + good, 2, []string{"--batch", "-3"}},
+		{"feed --batch many " + good, 2, []string{"--batch", "many"}},
+		{"feed --workers -1 " + good, 2, []string{"--workers", "-1"}},
+		{"feed --workers 0 " + good, 2, []string{"--workers", "0"}},
+		{"feed --prefetch -1 " + good, 2, []string{"--prefetch", "-1"}},
+		{"feed --epochs 0 " + good, 2, []string{"--epochs", "0"}},
+		{"feed --size 0 " + good, 2, []string{"--size", "0"}},
+		{"feed --size 70000 " + good, 1, []string{"70000", "65535"}},
+		{"feed --seed -1 " + good, 2, []string{"--seed", "-1"}},
+		{"feed --dtype f64 " + good, 2, []string{"--dtype", "f64"}},
+		{"feed --on-error maybe " + good, 2, []string{"--on-error", "maybe"}},
+		{"feed --pin-budget lots " + good, 2, []string{"--pin-budget", "lots"}},
+		{"feed --pin-budget -1MiB " + good, 2, []string{"--pin-budget", "-1MiB"}},
+		{"feed --frobnicate " + good, 2, []string{"--frobnicate"}},
+		{"feed " + good + " " + dir, 2, []string{"2"}},
+		{"nosuch", 2, []string{"nosuch"}},
+		{"bench nosuch", 2, []string{"nosuch"}},
+		{"--nosuch", 2, []string{"--nosuch"}},
+		{"devices cuda:0", 2, []string{"cuda:0"}},
+		{"devices --nosuch", 2, []string{"--nosuch"}},
+
+		{"feed --device cuda:0 " + good, 1, []string{"cuda", "unavailable"}},
+		{"feed --device nosuch " + good, 1, []string{"nosuch", "host"}},
+		{"feed --device host:lots " + good, 1, []string{"lots"}},
+		{"feed --device host:1MiB " + good, 1, []string{"out of device memory", "3 samples", "1048576"}},
+		{"feed --device host:8 " + goodArray, 1, []string{"out of device memory"}},
+
+		{"bench link --size 1 --device host", 1, []string{"size 1"}},
+		{"bench link --size 0 --device host", 2, []string{"--size"}},
+		{"bench link --size big --device host", 2, []string{"--size", "big"}},
+		{"bench link --repeats 0 --device host", 2, []string{"--repeats", "0"}},
+		{"bench link --copiers -1 --device host", 2, []string{"--copiers", "-1"}},
+		{"bench link --device host:1MiB", 1, []string{"--size", "out of device memory"}},
+		{"bench link --device cuda:0", 1, []string{"cuda", "unavailable"}},
+		{"bench link there", 2, []string{"there"}},
+	} {
+		for _, args := range []string{c.args, c.args + " --json"} {
+			if strings.HasSuffix(args, "nosuch --json") {
+				continue // there is no such flag either, which is what it says first
+			}
+			var r result
+			bytes := allocated(func() { r = pinion(t, strings.Fields(args)...) })
+			checkMessage(t, args, r, c.code, c.say)
+			// The largest sound picture here is of 40 x 30 pixels.
+			if bytes > 64<<20 {
+				t.Errorf("%q took %d MiB", args, bytes>>20)
+			}
+		}
+	}
+}
+
+// checkMessage wants that exit code and one message with all of say.
+func checkMessage(t testing.TB, what string, r result, code int, say []string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("%q: exit code %d, want %d: %s", what, r.code, code, r.stderr)
+	}
+	if r.stdout != "" {
+		t.Errorf("%q: on standard output: %.200q", what, r.stdout)
+	}
+	messages := 0
+	for line := range strings.Lines(r.stderr) {
+		switch {
+		case strings.HasPrefix(line, "pinion: "):
+			messages++
+			for _, part := range say {
+				if !strings.Contains(line, part) {
+					t.Errorf("%q: %q is missing in: %s", what, part, line)
+				}
+			}
+		case strings.HasPrefix(line, "See \"pinion") && code == exitUsage:
+		case strings.HasPrefix(line, "Using the host backend: "):
+		default:
+			t.Errorf("%q: also says: %s", what, line)
+		}
+	}
+	if messages != 1 {
+		t.Errorf("%q: %d messages, want one: %s", what, messages, r.stderr)
+	}
+	if code == exitUsage && !strings.Contains(r.stderr, "--help\".\n") {
+		t.Errorf("%q: it is not told where help is: %s", what, r.stderr)
+	}
+}
+
+// A folder that may not be read is named.
+func TestUnreadableFolder(t *testing.T) {
+	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
+		t.Skip("permissions bind neither root nor, as they are set here, Windows")
+	}
+	dir := photos(t, 2)
+	ok(t, os.Chmod(filepath.Join(dir, "odd"), 0))
+	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "odd"), 0o755) })
+	checkMessage(t, "an unreadable folder", pinion(t, "feed", dir), 1, []string{"odd", "permission denied"})
+}
+
+// Numbers beyond all use are an error or are cut to what is of use. They run
+// in a process of their own, since they have brought it down.
+func TestHugeNumbers(t *testing.T) {
+	file := writeFile(t, t.TempDir(), "a.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3)}", 12))
+	for _, flag := range []string{"--batch", "--workers", "--prefetch"} {
+		r := process(t, nil, "feed", file, "--device", "host:1GiB", flag, "9223372036854775807")
+		if r.code != exitDone && (r.code > exitUsage || strings.Contains(r.stderr, "goroutine ")) {
+			t.Errorf("%s: exit code %d: %.300s", flag, r.code, r.stderr)
+		}
+	}
+}
+
+// Damaged files are left out, counted and named, up to a point.
+func TestSkipDamaged(t *testing.T) {
+	for _, bad := range []int{1, 4, namedSkips, namedSkips + 3} {
+		dir := photos(t, 5)
+		for i := range bad {
+			name := fmt.Sprintf("odd/bad-%02d.jpg", i)
+			writeFile(t, dir, name, [][]byte{nil, jpegOf(t, 1)[:300], []byte("text"), hugeJPEG(t)}[i%4])
+		}
+		r := pinion(t, "feed", dir, "--on-error", "skip", "--batch", "2", "--device", "host", "--json", "--workers", "3")
+		if r.code != exitDone {
+			t.Fatalf("exit code %d: %s", r.code, r.stderr)
+		}
+		doc := parse(t, r.stdout, feedKeys)
+		if doc["errors"] != float64(bad) || doc["samples"] != 5. {
+			t.Errorf("%v errors and %v samples, want %d and 5", doc["errors"], doc["samples"], bad)
+		}
+		lines := strings.Count(r.stderr, "skipped: ")
+		if want := min(bad, namedSkips+1); lines != want {
+			t.Errorf("%d bad files, %d lines about them, want %d:\n%s", bad, lines, want, r.stderr)
+		}
+		for i := range min(bad, namedSkips) {
+			if name := fmt.Sprintf("bad-%02d.jpg", i); strings.Count(r.stderr, name) != 1 {
+				t.Errorf("%s is not named once:\n%s", name, r.stderr)
+			}
+		}
+		if more := fmt.Sprintf("skipped: %d more", bad-namedSkips); bad > namedSkips && !strings.Contains(r.stderr, more) {
+			t.Errorf("%q is missing:\n%s", more, r.stderr)
+		}
+	}
+}
+
+// A folder in which nothing can be read still gives a report that makes sense.
+func TestSkipEverything(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "a.jpg", nil)
+	writeFile(t, dir, "b.jpg", []byte("text"))
+	r := pinion(t, "feed", dir, "--on-error", "skip", "--device", "host", "--json", "--dtype", "f16", "--size", "16")
+	switch r.code {
+	case exitDone:
+		doc := parse(t, r.stdout, feedKeys)
+		if doc["errors"] != 2. || doc["samples"] != 0. || doc["dtype"] != "f16" || fmt.Sprint(doc["batch_shape"]) != "[2 3 16 16]" {
+			t.Errorf("%v errors, %v samples, batches of %v %v", doc["errors"], doc["samples"], doc["batch_shape"], doc["dtype"])
+		}
+	case exitFailed: // to say that there was nothing to feed is as good
+	default:
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}

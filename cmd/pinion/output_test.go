@@ -1,0 +1,282 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+var feedKeys = []string{"measured_at", "commit", "platform", "cpus", "device", "name", "dataset", "batch_shape", "dtype",
+	"samples", "batches", "errors", "initialisation_seconds", "seconds", "samples_per_s", "bytes_to_device",
+	"to_device_gb_per_s", "device_wait_fraction", "workers", "slabs", "device_buffers", "host_bytes", "device_bytes",
+	"pinned", "stages", "epochs"}
+
+func TestFeedJSON(t *testing.T) {
+	dir := photos(t, 5)
+	args := []string{"feed", dir, "--device", "host:1GiB", "--json", "--batch", "2", "--size", "16", "--epochs", "2", "--checksum", "--dtype", "bf16"}
+	doc := document(t, append([]string{"checksum", "jpeg_decoder", "pageable_reason"}, feedKeys...), args...)
+	for key, want := range map[string]any{
+		"device": "host:1073741824", "dataset": dir, "dtype": "bf16", "samples": 10., "batches": 6., "errors": 0.,
+		"bytes_to_device": 10. * 16 * 16 * 3, "pinned": false,
+	} {
+		if doc[key] != want {
+			t.Errorf("%s is %v, want %v", key, doc[key], want)
+		}
+	}
+	if _, err := time.Parse(time.RFC3339, doc["measured_at"].(string)); err != nil {
+		t.Error(err)
+	}
+	if f := doc["device_wait_fraction"].(float64); f < 0 || f > 1 {
+		t.Errorf("the device waited %g of the time", f)
+	}
+	if s := doc["seconds"].(float64); s <= 0 || math.Abs(doc["samples_per_s"].(float64)*s-10) > 1e-6 {
+		t.Errorf("10 samples in %g s are %v a second", s, doc["samples_per_s"])
+	}
+	stages := doc["stages"].([]any)
+	var names []string
+	for _, s := range stages {
+		row := s.(map[string]any)
+		names = append(names, row["stage"].(string))
+		for _, key := range []string{"where", "seconds", "seconds_per_sample", "share"} {
+			if _, there := row[key]; !there {
+				t.Errorf("stage %v has no %q", row["stage"], key)
+			}
+		}
+		if _, there := stageNames[row["stage"].(string)]; !there {
+			t.Errorf("stage %v has no words for people", row["stage"])
+		}
+	}
+	if !slices.Equal(names, []string{"read", "decode", "resize", "idle", "h2d", "transform"}) {
+		t.Errorf("stages %q", names)
+	}
+	epochs := doc["epochs"].([]any)
+	if len(epochs) != 2 {
+		t.Fatalf("%d epochs", len(epochs))
+	}
+	for _, e := range epochs {
+		row := e.(map[string]any)
+		for _, key := range []string{"samples", "seconds", "samples_per_s", "device_free_bytes", "host_bytes", "heap_bytes"} {
+			if row[key].(float64) <= 0 {
+				t.Errorf("%s of an epoch is %v", key, row[key])
+			}
+		}
+	}
+
+	// The checksum is that of the bytes: the same with other settings, and
+	// another with other bytes.
+	sum := doc["checksum"].(string)
+	if !strings.HasPrefix(sum, "sha256:") || len(sum) != 7+64 {
+		t.Errorf("checksum %q", sum)
+	}
+	for _, more := range [][]string{{"--workers", "1"}, {"--workers", "5", "--prefetch", "1"}, {"--no-pin"}, {"--pin-budget", "1MiB"}, {"--batch", "5"}} {
+		if again := document(t, nil, append(args, more...)...)["checksum"]; again != sum {
+			t.Errorf("%q: checksum %v, was %s", more, again, sum)
+		}
+	}
+	for _, more := range [][]string{{"--shuffle"}, {"--shuffle", "--seed", "1"}, {"--drop-last"}, {"--dtype", "f16"}, {"--size", "17"}} {
+		if again := document(t, nil, append(args, more...)...)["checksum"]; again == sum {
+			t.Errorf("%q: the checksum is still %s", more, sum)
+		}
+	}
+}
+
+// An array has no decoder, and keeps its type unless told otherwise.
+func TestFeedArray(t *testing.T) {
+	file := writeFile(t, t.TempDir(), "a.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (9, 2, 3)}", 54))
+	doc := document(t, feedKeys, "feed", file, "--device", "host", "--json", "--batch", "4")
+	if _, there := doc["jpeg_decoder"]; there || doc["dtype"] != "f32" || doc["samples"] != 9. || doc["bytes_to_device"] != 9.*24 {
+		t.Errorf("%v", doc)
+	}
+	if doc := document(t, nil, "feed", file, "--device", "host", "--json", "--dtype", "f16", "--batch", "9", "--drop-last"); doc["dtype"] != "f16" || doc["samples"] != 9. {
+		t.Errorf("%v", doc)
+	}
+	r := pinion(t, "feed", file, "--device", "host", "--batch", "9")
+	for _, want := range []string{"9 samples in 1 batch of 9x2x3 f32", "STAGE"} {
+		if r.code != exitDone || !strings.Contains(r.stdout, want) {
+			t.Errorf("exit code %d, %q is missing in\n%s%s", r.code, want, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestDevicesJSON(t *testing.T) {
+	doc := document(t, []string{"devices", "unavailable"}, "devices", "--json")
+	found := false
+	for _, d := range doc["devices"].([]any) {
+		row := d.(map[string]any)
+		for _, key := range []string{"id", "backend", "name", "memory_total_bytes", "memory_free_bytes", "copy_engines", "multiprocessors", "numa_node", "capabilities"} {
+			if _, there := row[key]; !there {
+				t.Errorf("device %v has no %q", row["id"], key)
+			}
+		}
+		found = found || row["backend"] == "host"
+	}
+	if !found {
+		t.Error("the host backend is not listed")
+	}
+	for _, u := range doc["unavailable"].([]any) {
+		row := u.(map[string]any)
+		if row["backend"] != "cuda" || !strings.Contains(row["reason"].(string), "PINION_LIB_CUDA") {
+			t.Errorf("unavailable: %v", row)
+		}
+	}
+	if len(doc["unavailable"].([]any)) != 1 {
+		t.Errorf("%v, want one backend that is switched off", doc["unavailable"])
+	}
+	if r := pinion(t, "devices"); r.code != exitDone || !strings.HasPrefix(r.stdout, "DEVICE") || !strings.Contains(r.stdout, "Not available: cuda") {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+func TestBenchLinkJSON(t *testing.T) {
+	args := []string{"bench", "link", "--device", "host:16MiB", "--size", "64KiB", "--repeats", "2"}
+	doc := document(t, []string{"measured_at", "commit", "platform", "cpus", "device", "name", "size_bytes", "repeats",
+		"initialisation_seconds", "bulk", "small_copies", "pin_cost", "not_available"}, append(args, "--json")...)
+	if doc["size_bytes"] != 65536. || doc["repeats"] != 2. || doc["device"] != "host:16777216" {
+		t.Errorf("%v", doc)
+	}
+	paths := map[string]bool{}
+	for _, b := range doc["bulk"].([]any) {
+		row := b.(map[string]any)
+		paths[row["path"].(string)+" "+row["direction"].(string)] = true
+		least, median, most := row["min_gb_per_s"].(float64), row["gb_per_s"].(float64), row["max_gb_per_s"].(float64)
+		if least <= 0 || median < least || most < median {
+			t.Errorf("%v", row)
+		}
+	}
+	for _, want := range []string{"pageable h2d", "pageable d2h", "staged h2d", "staged d2h"} {
+		if !paths[want] {
+			t.Errorf("%s is not measured", want)
+		}
+	}
+	r := pinion(t, args...)
+	if r.code != exitDone || !strings.Contains(r.stdout, "PATH") || !strings.Contains(r.stdout, "open the device (once)") {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+func TestTable(t *testing.T) {
+	table := newTable("PATH", ">GB/s", "NOTE")
+	table.add("host to device", "1.50", "")
+	table.add("µ", "100.00", "ünï")
+	table.add("short row")
+	var b strings.Builder
+	table.print(&b)
+	const want = `PATH              GB/s  NOTE
+host to device    1.50
+µ               100.00  ünï
+short row
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	newTable("A", ">B").print(&b)
+	if b.String() != "A  B\n" {
+		t.Errorf("an empty table is %q", b.String())
+	}
+}
+
+// What people read, word for word.
+func TestFeedText(t *testing.T) {
+	out := &feedOutput{
+		Device: "cuda:0", Name: "Fast GPU", JPEGDecoder: "libjpeg-turbo", BatchShape: []int{64, 3, 224, 224}, DType: "bf16",
+		Samples: 12800, Batches: 200, Errors: 3, Seconds: 6.4, SamplesPerS: 2000, GBPerS: 0.301, DeviceWaitFraction: 0.123,
+		Workers: 16, Slabs: 5, DeviceBuffers: 3, HostBytes: 48 << 20, DeviceBytes: 144 << 20, Pinned: true, Checksum: "sha256:00",
+		Stages: []stageRow{
+			{"read", "worker", 0.5, 39e-6, 0.005},
+			{"decode", "worker", 12, 938e-6, 0.117},
+			{"h2d", "device", 0.04, 3.1e-6, 0.00625},
+		},
+	}
+	var b strings.Builder
+	out.print(&b)
+	const want = `cuda:0  Fast GPU
+12800 samples in 200 batches of 64x3x224x224 bf16, 6.40 s
+
+  2000 samples/s, 0.301 GB/s to the device; it waited for data 12.3 % of the time
+  left out 3 samples that could not be read
+  16 workers; 5 slabs of host memory, 48 MiB (pinned); 3 device buffers, 144 MiB
+  JPEG by libjpeg-turbo
+  checksum sha256:00
+
+STAGE           WHERE         TOTAL  PER SAMPLE    BUSY
+read files      16 workers   500 ms     39.0 µs   0.5 %
+decode          16 workers   12.0 s      938 µs  11.7 %
+copy to device  device      40.0 ms     3.10 µs   0.6 %
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for want, got := range map[string]string{
+		"1.0 GiB": gib(1 << 30), "0 B": gib(-1), "12.35": gb(12.345678), "12.3 %": percent(0.1234),
+		"1.50 s": duration(1500 * time.Millisecond), "1.50 ms": duration(1500 * time.Microsecond),
+		"1.50 µs": duration(1500), "0.00 µs": duration(0), "2.50 ms": seconds(0.0025),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	var s size
+	for text, want := range map[string]size{"64MiB": 64 << 20, "1gib": 1 << 30, "1 KB": 1000, "7": 7} {
+		if err := s.Set(text); err != nil || s != want {
+			t.Errorf("size %q: %d, %v", text, s, err)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "lots", "1XiB", "9223372036854775808", "16EiB"} {
+		s = 5
+		if err := s.Set(text); err == nil || s != 5 {
+			t.Errorf("size %q: %d, no error", text, s)
+		}
+	}
+	if s = 1 << 30; s.String() != "1.0GiB" {
+		t.Errorf("%q", s.String())
+	}
+}
+
+// Every command has an example of itself in its help.
+func TestHelp(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		r := pinion(t, append(strings.Fields(path)[1:], "--help")...)
+		if r.code != exitDone || r.stderr != "" {
+			t.Errorf("%s --help: exit code %d: %s", path, r.code, r.stderr)
+		}
+		if !strings.Contains(r.stdout, "Examples:\n"+cmd.Example) || !strings.Contains(cmd.Example, "  "+path) {
+			t.Errorf("%s --help has no example of itself:\n%s", path, r.stdout)
+		}
+		if cmd.Short == "" || !strings.Contains(r.stdout, "--help") {
+			t.Errorf("%s --help:\n%s", path, r.stdout)
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot())
+
+	for _, args := range [][]string{nil, {"help"}, {"bench"}, {"help", "feed"}} {
+		if r := pinion(t, args...); r.code != exitDone || !strings.Contains(r.stdout, "Examples:") {
+			t.Errorf("%q: exit code %d:\n%s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// The commands that the help of the root shows are there.
+func TestRootExample(t *testing.T) {
+	root := newRoot()
+	for line := range strings.Lines(root.Example) {
+		line, _, _ = strings.Cut(line, "#")
+		args := strings.Fields(line)[1:]
+		cmd, _, err := root.Find(args)
+		if err != nil || cmd == root {
+			t.Errorf("%q finds %s, %v", line, cmd.Name(), err)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+// Package docs holds the documentation: guide.md for users, architecture.md
+// for readers of the code, benchmarks.md with what was measured, and
+// dependencies.md. Its tests keep the text true: the example in README.md
+// compiles and runs, and links lead somewhere.
+package docs
+
+//go:generate go run ../internal/benchdoc -root ..

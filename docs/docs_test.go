@@ -1,0 +1,125 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+func feed(ctx context.Context, dir string) error {
+	dev, err := device.Open("auto") // a GPU, or the host where there is none
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	photos, err := dataset.Open(dir, dataset.Options{})
+	if err != nil {
+		return err
+	}
+	ld, err := loader.New(dev, photos, loader.Options{Batch: 64, Shuffle: true, DType: dtype.BF16})
+	if err != nil {
+		return err
+	}
+	defer ld.Close()
+	for {
+		b, err := ld.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println(b.Shape, b.DType) // b.Data is device memory: work on it here
+		if err := b.Release(); err != nil {
+			return err
+		}
+	}
+}
+
+// Example is the program of README.md on a folder of sample photos.
+func Example() {
+	dir, err := os.MkdirTemp("", "pinion-docs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := samplephotos.Make(context.Background(), filepath.Join(dir, "photos"), 8, nil); err != nil {
+		log.Fatal(err)
+	}
+	if err := feed(context.Background(), filepath.Join(dir, "photos")); err != nil {
+		log.Fatal(err)
+	}
+	// Output: [8 3 224 224] bf16
+}
+
+// TestReadmeExample: the function in README.md is the one above.
+func TestReadmeExample(t *testing.T) {
+	source := read(t, "docs_test.go")
+	_, function, _ := strings.Cut(source, "\nfunc feed(")
+	function, _, ok := strings.Cut("func feed("+function, "\n}\n")
+	if !ok || !strings.Contains(read(t, "../README.md"), "\n"+function+"\n}\n") {
+		t.Error("README.md does not contain the function feed of this file as it is")
+	}
+}
+
+// TestLinks: every relative link in the documents leads to a file or folder.
+func TestLinks(t *testing.T) {
+	var documents []string
+	for _, pattern := range []string{"../*.md", "*.md", "../bench/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, found...)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	links := 0
+	for _, document := range documents {
+		for _, match := range link.FindAllStringSubmatch(read(t, document), -1) {
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(document), match[1])); err != nil {
+				t.Errorf("%s: %v", document, err)
+			}
+		}
+	}
+	if links == 0 {
+		t.Errorf("no links in %v", documents)
+	}
+}
+
+// TestDependencies: dependencies.md lists every module of go.mod with its
+// version.
+func TestDependencies(t *testing.T) {
+	modules := regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`).FindAllStringSubmatch(read(t, "../go.mod"), -1)
+	if len(modules) == 0 {
+		t.Fatal("no modules in go.mod")
+	}
+	text := read(t, "dependencies.md")
+	for _, m := range modules {
+		if !strings.Contains(text, "| `"+m[1]+"` | "+m[2]+" |") {
+			t.Errorf("dependencies.md does not list %s %s", m[1], m[2])
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,68 @@
+// Command benchdoc writes the measured tables of the documentation: those of
+// docs/benchmarks.md and the one in README.md. Every figure comes from a file
+// in bench/results; nothing is computed but the median over epochs, and what was
+// not measured has no row.
+//
+//	go run ./internal/benchdoc          # write
+//	go run ./internal/benchdoc -check   # fail if something is out of date
+//
+// A run is a folder, bench/results/<date>-<machine>/, whose files are told
+// apart by content: documents of `pinion bench link --json`, `pinion feed
+// --json` and `pinion devices --json`, and files of peers. bench/README.md
+// describes the last and how a run is made.
+//
+// Text between the lines <!-- results --> and <!-- /results --> is replaced;
+// everything else in those documents is written by hand and stays.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	root := flag.String("root", ".", "folder of the module")
+	check := flag.Bool("check", false, "write nothing; fail if a document is out of date")
+	flag.Parse()
+	if err := update(*root, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "benchdoc:", err)
+		os.Exit(1)
+	}
+}
+
+// update writes the documents below root, or with check compares them.
+func update(root string, check bool) error {
+	runs, err := loadRuns(filepath.Join(root, "bench", "results"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range []struct{ path, text string }{
+		{"README.md", comparison(runs)},
+		{filepath.Join("docs", "benchmarks.md"), report(runs)},
+	} {
+		errs = append(errs, replaceFile(filepath.Join(root, d.path), d.text, check))
+	}
+	return errors.Join(errs...)
+}
+
+// replaceFile puts text between the markers of a document.
+func replaceFile(path, text string, check bool) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	document, err := replace(string(old), text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case document == string(old):
+		return nil
+	case check:
+		return fmt.Errorf("%s is out of date; go generate ./docs writes it", path)
+	}
+	return os.WriteFile(path, []byte(document), 0o644)
+}

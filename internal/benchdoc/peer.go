@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// peerFile is a result of another program, measured by a script in bench. See
+// bench/README.md for the form.
+type peerFile struct {
+	file string
+
+	Peer       string    `json:"peer"` // name and version
+	What       string    `json:"what"` // "link" or "loader"
+	Machine    string    `json:"machine"`
+	MeasuredAt string    `json:"measured_at"`
+	Rows       []peerRow `json:"rows"`
+}
+
+type peerRow struct {
+	Name  string   `json:"name"`
+	Value float64  `json:"value"`
+	Unit  string   `json:"unit"`
+	Min   *float64 `json:"min"`
+	Max   *float64 `json:"max"`
+}
+
+// secondsPer is the length of the units of time that a row may have.
+var secondsPer = map[string]float64{"s": 1, "ms": 1e-3, "µs": 1e-6, "us": 1e-6}
+
+func (f *peerFile) check() error {
+	var errs []error
+	if f.What != "link" && f.What != "loader" {
+		errs = append(errs, fmt.Errorf(`"what" is %q, not link or loader`, f.What))
+	}
+	for _, r := range f.Rows {
+		if r.Name == "" || r.Unit == "" {
+			errs = append(errs, fmt.Errorf("a row with name %q and unit %q", r.Name, r.Unit))
+		}
+		errs = append(errs, checkSpread(r.Name, r.Value, optional(r.Min), optional(r.Max)))
+	}
+	return errors.Join(errs...)
+}
+
+func optional(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
+}
+
+// text prints a value in the row's unit; times in the unit that suits them.
+func (r *peerRow) text(v float64) string {
+	if unit, ok := secondsPer[r.Unit]; ok {
+		return duration(v * unit)
+	}
+	return number(v) + " " + plain(r.Unit)
+}
+
+// optionalText prints a value that may not have been measured.
+func (r *peerRow) optionalText(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return r.text(*v)
+}
+
+func (f *peerFile) write(w *strings.Builder) {
+	fmt.Fprintf(w, "\n### %s: %s, %s\n\n", f.file, plain(f.Peer), peerTitles[f.What])
+	fmt.Fprintf(w, "%s. %s.\n", plain(f.Machine), plain(f.MeasuredAt))
+	t := newTable("", ">median", ">min", ">max")
+	for _, r := range f.Rows {
+		t.add(plain(r.Name), r.text(r.Value), r.optionalText(r.Min), r.optionalText(r.Max))
+	}
+	t.write(w)
+}
+
+var peerTitles = map[string]string{"link": "copies", "loader": "photos into device memory"}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+const nothing = "\nNo run has been recorded yet.\n\n"
+
+// report is docs/benchmarks.md: every run with all its tables.
+func report(runs []*run) string {
+	if len(runs) == 0 {
+		return nothing
+	}
+	var w strings.Builder
+	for _, r := range runs {
+		fmt.Fprintf(&w, "\n## %s\n", plain(r.name))
+		for _, f := range r.devices {
+			f.write(&w)
+		}
+		for _, f := range r.links {
+			f.write(&w)
+		}
+		writeFeeds(&w, r.feeds)
+		for _, f := range r.peers {
+			f.write(&w)
+		}
+	}
+	w.WriteByte('\n')
+	return w.String()
+}

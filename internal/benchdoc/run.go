@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// run is one folder of results. Files are in the order of their names.
+type run struct {
+	name    string
+	devices []*devicesFile
+	links   []*linkFile
+	feeds   []*feedFile
+	peers   []*peerFile
+}
+
+// provenance is what every document of pinion says about its origin.
+type provenance struct {
+	file string // name without ".json"
+
+	MeasuredAt string `json:"measured_at"`
+	Commit     string `json:"commit"`
+	Platform   string `json:"platform"`
+	CPUs       int    `json:"cpus"`
+}
+
+// origin says on what and by which code something was measured.
+func (p *provenance) origin() string {
+	commit, changes, _ := strings.Cut(p.Commit, " ")
+	if len(commit) > 12 {
+		commit = commit[:12]
+	}
+	if changes != "" {
+		commit += " " + changes
+	}
+	return plain(fmt.Sprintf("%d CPUs, %s, commit %s", p.CPUs, p.Platform, commit))
+}
+
+// loadRuns reads the folders of dir, the newest by name first. Without dir
+// there are none.
+func loadRuns(dir string) ([]*run, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var runs []*run
+	for _, e := range slices.Backward(entries) {
+		if !e.IsDir() {
+			continue
+		}
+		r, err := loadRun(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+func loadRun(dir string) (*run, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	// By name without the extension: "link" comes before "link-again".
+	slices.SortFunc(files, func(a, b string) int { return strings.Compare(stem(a), stem(b)) })
+	r := &run{name: filepath.Base(dir)}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.add(stem(path), data); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return r, nil
+}
+
+func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), ".json") }
+
+// add takes in one file. A file that is of no known kind is an error: a
+// result must not get lost without a word.
+func (r *run) add(name string, data []byte) error {
+	var kind struct {
+		Peer    string          `json:"peer"`
+		Bulk    json.RawMessage `json:"bulk"`
+		Stages  json.RawMessage `json:"stages"`
+		Devices json.RawMessage `json:"devices"`
+	}
+	if err := json.Unmarshal(data, &kind); err != nil {
+		return err
+	}
+	switch {
+	case kind.Peer != "":
+		return load(data, &r.peers, func(f *peerFile) error { f.file = name; return f.check() })
+	case kind.Bulk != nil:
+		return load(data, &r.links, func(f *linkFile) error { f.file = name; return f.check() })
+	case kind.Stages != nil:
+		return load(data, &r.feeds, func(f *feedFile) error { f.file = name; return f.check() })
+	case kind.Devices != nil:
+		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
+	}
+	return errors.New("no known kind of result: neither of pinion bench link, feed or devices, nor of a peer")
+}
+
+// load decodes one file into a new element of list.
+func load[T any](data []byte, list *[]*T, finish func(*T) error) error {
+	f := new(T)
+	if err := json.Unmarshal(data, f); err != nil {
+		return err
+	}
+	*list = append(*list, f)
+	return finish(f)
+}
+
+// checkSpread checks that a median is one. Extremes that are not known are
+// zero.
+func checkSpread(what string, value, least, most float64) error {
+	if value <= 0 || least != 0 && least > value || most != 0 && most < value {
+		return fmt.Errorf("%s: %g is not a median between %g and %g", what, value, least, most)
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package linkbench_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/linkbench"
+)
+
+var ctx = context.Background()
+
+// Every path of a device that can do everything has its row, with figures that
+// can be. (Whether a test's process may page-lock is up to the system.)
+func TestRun(t *testing.T) {
+	dev := devicetest.Open(t)
+	all := []string{"pageable h2d", "pageable d2h", "staged h2d", "staged d2h",
+		"pinned h2d", "pinned d2h", "mapped h2d", "mapped d2h", "pinned both"}
+	for _, size := range []int64{16 << 10, 64 << 10, 100_001, 1<<20 + 4096} {
+		for _, repeats := range []int{1, 2, 3} {
+			t.Run(fmt.Sprintf("%d bytes, %d repeats", size, repeats), func(t *testing.T) {
+				r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: size, Repeats: repeats, Copiers: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Size != size || r.Repeats != repeats {
+					t.Errorf("report of %d bytes, %d repeats", r.Size, r.Repeats)
+				}
+				check(t, r)
+				if pinningRefused(r) {
+					t.Skipf("the system does not let the test pin memory: %v", r.Skipped)
+				}
+				if got := append(rows(r), skipped(r)...); !sameSet(got, all) {
+					t.Errorf("rows and skipped paths %q, want %q", got, all)
+				}
+				if len(r.Small) != 4 || len(r.Pin) == 0 {
+					t.Errorf("%d rows of small copies, %d of pinning", len(r.Small), len(r.Pin))
+				}
+			})
+		}
+	}
+}
+
+// A device that cannot pin has the rest of the paths, and a reason.
+func TestRunWithoutPinning(t *testing.T) {
+	dev := struct{ device.Device }{devicetest.Open(t)}
+	r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: 64 << 10, Repeats: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, r)
+	for _, row := range r.Bulk {
+		if row.Path == "pinned" || row.Path == "mapped" {
+			t.Errorf("a row for %s %s", row.Path, row.Direction)
+		}
+	}
+	for _, want := range []string{"pageable h2d", "pageable d2h"} {
+		if !slices.Contains(rows(r), want) {
+			t.Errorf("rows %q, want one for %s", rows(r), want)
+		}
+	}
+	for _, path := range []string{"pinned", "mapped"} {
+		i := slices.IndexFunc(r.Skipped, func(s linkbench.Skipped) bool { return s.Path == path })
+		if i < 0 || !errors.Is(r.Skipped[i].Why, device.ErrNotSupported) {
+			t.Errorf("skipped %v, want %s because of %q", r.Skipped, path, device.ErrNotSupported)
+		}
+	}
+	if len(r.Small) != 2 || len(r.Pin) != 0 {
+		t.Errorf("%d rows of small copies, %d of pinning", len(r.Small), len(r.Pin))
+	}
+}
+
+// Where the system refuses to pin, the report says so and has the rest; what
+// was pinned before is given back.
+func TestRunAtThePinLimit(t *testing.T) {
+	inner := devicetest.Open(t)
+	pinner, ok := inner.(device.Pinner)
+	if !ok {
+		t.Skip("the device pins no memory")
+	}
+	for _, allowed := range []int{0, 1} {
+		t.Run(fmt.Sprint(allowed), func(t *testing.T) {
+			dev := &limited{Device: inner, Pinner: pinner, allowed: allowed}
+			r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: 64 << 10, Repeats: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, r)
+			if !pinningRefused(r) || slices.Contains(rows(r), "pinned h2d") || !slices.Contains(rows(r), "pageable h2d") {
+				t.Errorf("rows %q, skipped %v", rows(r), r.Skipped)
+			}
+			if dev.pinned != 0 {
+				t.Errorf("%d segments are still pinned", dev.pinned)
+			}
+		})
+	}
+}
+
+// limited is a device that pins only so many times.
+type limited struct {
+	device.Device
+	device.Pinner
+	allowed, pinned int
+}
+
+func (d *limited) Pin(b []byte, flags device.PinFlags) error {
+	if d.pinned == d.allowed {
+		return device.ErrPinLimit
+	}
+	err := d.Pinner.Pin(b, flags)
+	if err == nil {
+		d.pinned++
+	}
+	return err
+}
+
+func (d *limited) Unpin(b []byte) error {
+	d.pinned--
+	return d.Pinner.Unpin(b)
+}
+
+// A device that brings other bytes than were sent is found out.
+func TestWrongBytes(t *testing.T) {
+	for _, toHost := range []bool{false, true} {
+		dev := &garbling{Device: devicetest.Open(t), toHost: toHost}
+		if r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: 64 << 10, Repeats: 1}); err == nil {
+			t.Errorf("to host %t: a report about copies that bring the wrong bytes: %q", toHost, rows(r))
+		}
+	}
+}
+
+// garbling is a device that drops the last byte of copies in one direction.
+type garbling struct {
+	device.Device
+	toHost bool
+}
+
+func (d *garbling) NewStream() (device.Stream, error) {
+	s, err := d.Device.NewStream()
+	return garblingStream{s, d.toHost}, err
+}
+
+type garblingStream struct {
+	device.Stream
+	toHost bool
+}
+
+func (s garblingStream) CopyH2D(dst device.Ptr, src []byte) error {
+	if !s.toHost && len(src) > 0 {
+		src = src[:len(src)-1]
+	}
+	return s.Stream.CopyH2D(dst, src)
+}
+
+func (s garblingStream) CopyD2H(dst []byte, src device.Ptr) error {
+	if s.toHost && len(dst) > 0 {
+		dst = dst[:len(dst)-1]
+	}
+	return s.Stream.CopyD2H(dst, src)
+}
+
+func TestOptionsOutOfRange(t *testing.T) {
+	dev := devicetest.Open(t)
+	for _, o := range []linkbench.Options{
+		{Size: -1}, {Size: 1}, {Size: 16<<10 - 1}, {Size: math.MinInt64},
+		{Repeats: -1}, {Copiers: -1},
+	} {
+		o.Progress = func(int, int, string) { t.Errorf("%+v: began", o) }
+		if r, err := linkbench.Run(ctx, dev, o); r != nil || !errors.Is(err, device.ErrArgument) {
+			t.Errorf("size %d, repeats %d, copiers %d: %v, want %q", o.Size, o.Repeats, o.Copiers, err, device.ErrArgument)
+		}
+	}
+}
+
+func TestTooLargeForDevice(t *testing.T) {
+	dev := devicetest.Open(t)
+	before, err := dev.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := before.TotalBytes/2 + 1<<20 // the first of the two buffers fits
+	if r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: size}); r != nil || !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("size %d of %d: %v, want %q", size, before.TotalBytes, err, device.ErrOutOfMemory)
+	}
+	if after, err := dev.Memory(); err != nil || after.TotalBytes-after.FreeBytes > before.TotalBytes-before.FreeBytes+16<<20 {
+		t.Errorf("%d bytes free before, %d after (%v)", before.FreeBytes, after.FreeBytes, err)
+	}
+}
+
+// A context that ends at any step ends the run there, and gives everything
+// back.
+func TestCancel(t *testing.T) {
+	dev := devicetest.Open(t)
+	options := linkbench.Options{Size: 64 << 10, Repeats: 2, Copiers: 1}
+	steps := 0
+	options.Progress = func(step, of int, what string) {
+		steps++
+		if step < 0 || step >= of || what == "" {
+			t.Errorf("step %d of %d, %q", step, of, what)
+		}
+	}
+	if _, err := linkbench.Run(ctx, dev, options); err != nil {
+		t.Fatal(err)
+	}
+	if steps < 10 {
+		t.Fatalf("%d steps", steps)
+	}
+	before, err := dev.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stride := 1
+	if dev.Info().Backend != "host" {
+		stride = steps / 5 // each run loads kernels, which takes its time there
+	}
+	for at := 1; at <= steps; at += stride {
+		ctx, cancel := context.WithCancel(ctx)
+		step := 0
+		options.Progress = func(int, int, string) {
+			if step++; step == at {
+				cancel()
+			}
+		}
+		r, err := linkbench.Run(ctx, dev, options)
+		cancel()
+		if r != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled at step %d of %d: %v", at, steps, err)
+		}
+		if step != at && at > 1 { // the first is before anything could be stopped
+			t.Errorf("cancelled at step %d, went on to %d", at, step)
+		}
+	}
+	if dev.Info().Backend == "host" { // others may share the device
+		if after, err := dev.Memory(); err != nil || after.FreeBytes != before.FreeBytes {
+			t.Errorf("%d bytes free before, %d after (%v)", before.FreeBytes, after.FreeBytes, err)
+		}
+	}
+}
+
+// check looks for figures that cannot be.
+func check(t *testing.T, r *linkbench.Report) {
+	t.Helper()
+	best := map[string]int{}
+	for _, row := range r.Bulk {
+		if !(row.Least > 0 && row.Least <= row.Median && row.Median <= row.Most) || math.IsInf(row.Most, 0) {
+			t.Errorf("%+v: not ordered", row)
+		}
+		if !(row.OfBest > 0 && row.OfBest <= 1) {
+			t.Errorf("%+v: not a share of the best", row)
+		}
+		if row.OfBest == 1 {
+			best[row.Direction]++
+		}
+	}
+	for _, direction := range []string{"h2d", "d2h"} {
+		if best[direction] == 0 {
+			t.Errorf("no best path %s in %+v", direction, r.Bulk)
+		}
+	}
+	for _, row := range append(slices.Clone(r.Small), r.Pin...) {
+		if row.What == "" || row.Least < 0 || row.Least > row.Median || row.Median > row.Most || row.Most > time.Hour {
+			t.Errorf("%+v: not ordered", row)
+		}
+	}
+	for _, s := range r.Skipped {
+		if s.Path == "" || s.Why == nil {
+			t.Errorf("skipped %+v", s)
+		}
+	}
+}
+
+func pinningRefused(r *linkbench.Report) bool {
+	return slices.ContainsFunc(r.Skipped, func(s linkbench.Skipped) bool { return errors.Is(s.Why, device.ErrPinLimit) })
+}
+
+func rows(r *linkbench.Report) (list []string) {
+	for _, row := range r.Bulk {
+		list = append(list, row.Path+" "+row.Direction)
+	}
+	return list
+}
+
+// skipped lists the rows that skipped paths would have.
+func skipped(r *linkbench.Report) (list []string) {
+	for _, s := range r.Skipped {
+		if s.Path == "pinned, both at once" {
+			list = append(list, "pinned both")
+			continue
+		}
+		list = append(list, s.Path+" h2d", s.Path+" d2h")
+	}
+	return list
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}

@@ -1,0 +1,183 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// Close after any number of batches, some of them held, ends everything.
+func TestCloseInTheMiddle(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for taken := range 8 {
+		ds := unsteady(images(40, 4, 4, 3))
+		ld, err := loader.New(dev, ds, loader.Options{Batch: 3, DeviceBuffers: 4, Workers: 3, Epochs: 1000})
+		ok(t, err)
+		var held []*loader.Batch
+		for range taken {
+			b, err := next(t, ld)
+			ok(t, err)
+			if held = append(held, b); len(held) == 4 {
+				ok(t, held[0].Release())
+				held = held[1:]
+			}
+		}
+		within(t, "Close", ld.Close)
+		within(t, "a second Close", ld.Close)
+		for _, b := range held {
+			ok(t, b.Release())
+			fails(t, "a second Release", b.Release(), loader.ErrReleased)
+		}
+		_, err = next(t, ld)
+		fails(t, "Next", err, device.ErrClosed)
+		if n := ds.readers.Load(); n != 0 {
+			t.Errorf("%d readers are still open", n)
+		}
+		if s := ld.Stats(); s.Batches != int64(taken) {
+			t.Errorf("%d batches counted after Close, want %d", s.Batches, taken)
+		}
+	}
+}
+
+// Close waits for workers that are in the middle of a sample, since they write
+// into the slabs.
+func TestCloseWhileReading(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(20, dtype.U8, 100)
+	gate, reading := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	ds.before = func(int) { once.Do(func() { close(reading) }); <-gate }
+	ld, err := loader.New(dev, ds, loader.Options{Batch: 2, Workers: 3})
+	ok(t, err)
+	<-reading
+	done := make(chan error, 1)
+	go func() { done <- ld.Close() }()
+	select {
+	case <-done:
+		t.Error("Close returned while workers read")
+	case <-time.After(5 * time.Millisecond):
+	}
+	close(gate)
+	within(t, "Close", func() error { return <-done })
+	if n := ds.readers.Load(); n != 0 {
+		t.Errorf("%d readers are still open", n)
+	}
+}
+
+// A Next that waits is woken by Close.
+func TestCloseWakesNext(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(20, dtype.U8, 100)
+	gate := make(chan struct{})
+	ds.before = func(int) { <-gate }
+	ld, err := loader.New(dev, ds, loader.Options{Batch: 2})
+	ok(t, err)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := ld.Next(context.Background())
+		waiting <- err
+	}()
+	time.AfterFunc(2*time.Millisecond, func() { close(gate) })
+	within(t, "Close", ld.Close)
+	within(t, "Next", func() error {
+		if err := <-waiting; err != nil && !errors.Is(err, device.ErrClosed) {
+			return fmt.Errorf("%w, want %w", err, device.ErrClosed)
+		}
+		return nil
+	})
+}
+
+// Close, Release and Stats at once, from several goroutines.
+func TestCloseConcurrently(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for range 20 {
+		ld, err := loader.New(dev, unsteady(images(40, 4, 4, 3)), loader.Options{Batch: 3, Epochs: 1000})
+		ok(t, err)
+		b, err := next(t, ld)
+		ok(t, err)
+		c, err := next(t, ld)
+		ok(t, err)
+		var all sync.WaitGroup
+		for _, fn := range []func() error{ld.Close, ld.Close, func() error { return b.Release() }, func() error { return c.Release() },
+			func() error { ld.Stats(); return nil }} {
+			all.Go(func() {
+				if err := fn(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		within(t, "everything", func() error { all.Wait(); return nil })
+	}
+}
+
+// A device that was closed first is told as an error, at most, and nothing
+// hangs.
+func TestCloseAfterDevice(t *testing.T) {
+	for _, pin := range []loader.Pinning{loader.PinNever, loader.PinAlways} {
+		dev, err := host.Open(16 << 20)
+		ok(t, err)
+		leavesNothing(t, dev)
+		ld, err := loader.New(dev, images(40, 4, 4, 3), loader.Options{Batch: 3, Epochs: 1000, Pin: pin, PinBudget: 64 << 10})
+		if pinLimited(err) {
+			ok(t, dev.Close())
+			continue
+		}
+		ok(t, err)
+		b, err := next(t, ld)
+		ok(t, err)
+		ok(t, dev.Close())
+		for {
+			_, err = next(t, ld) // some may have been complete already
+			if err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, device.ErrClosed) && !errors.Is(err, loader.ErrHeld) {
+			t.Errorf("Next: %v", err)
+		}
+		_ = b.Release()
+		within(t, "Close", func() error {
+			if err := ld.Close(); err != nil && !errors.Is(err, device.ErrClosed) {
+				return err
+			}
+			return nil
+		})
+		ok(t, ld.Close())
+	}
+}
+
+// Whatever of the dataset's methods panics: the process goes on, the loader
+// says what happened.
+func TestPanicElsewhere(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	dev := devicetest.Open(t)
+	for _, ds := range []*fake{
+		{n: 6, spec: table(6, dtype.F32, 3).spec, panicOpen: true},
+		{n: 6, spec: table(6, dtype.F32, 3).spec, panicLabel: true},
+	} {
+		ld, err := loader.New(dev, ds, loader.Options{Batch: 2})
+		if err == nil {
+			_, err = next(t, ld)
+			within(t, "Close", ld.Close)
+		}
+		if err == nil || err == io.EOF {
+			t.Errorf("open %t, label %t: %v", ds.panicOpen, ds.panicLabel, err)
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package loader_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// hang is how long something may take before a test calls it stuck.
+const hang = 20 * time.Second
+
+// fake is a dataset of made-up samples.
+type fake struct {
+	n    int
+	spec dataset.Spec
+
+	before     func(i int) // runs before sample i is read
+	fail       map[int]bool
+	panics     map[int]bool
+	noReader   error
+	panicOpen  bool
+	panicLabel bool
+
+	readers atomic.Int64 // open now
+	reads   atomic.Int64
+}
+
+// images, table and so on are datasets of n samples.
+func images(n, h, w, c int) *fake {
+	return &fake{n: n, spec: dataset.Spec{Shape: []int{h, w, c}, DType: dtype.U8}}
+}
+
+func table(n int, t dtype.DType, shape ...int) *fake {
+	return &fake{n: n, spec: dataset.Spec{Shape: shape, DType: t}}
+}
+
+var errSample = errors.New("cannot read this one")
+
+func (f *fake) Len() int           { return f.n }
+func (f *fake) Spec() dataset.Spec { return f.spec }
+func (f *fake) Name(i int) string  { return fmt.Sprintf("fake-%03d", i) }
+
+func (f *fake) Label(i int) int32 {
+	if f.panicLabel {
+		panic("no label today")
+	}
+	return int32(i%7) - 1
+}
+
+func (f *fake) NewReader() (dataset.Reader, error) {
+	if f.panicOpen {
+		panic("no reader today")
+	}
+	if f.noReader != nil {
+		return nil, f.noReader
+	}
+	f.readers.Add(1)
+	return fakeReader{f}, nil
+}
+
+type fakeReader struct{ f *fake }
+
+func (r fakeReader) Read(i int, dst []byte, t *dataset.Timing) error {
+	f := r.f
+	f.reads.Add(1)
+	if f.before != nil {
+		f.before(i)
+	}
+	if f.panics[i] {
+		panic(fmt.Sprintf("reader lost its head over %d", i))
+	}
+	if f.fail[i] {
+		for k := range dst {
+			dst[k] = 0xEE // what is left of a failed read must not get through
+		}
+		return fmt.Errorf("%s: %w", f.Name(i), errSample)
+	}
+	copy(dst, f.sample(i))
+	if t != nil {
+		t.Read += time.Nanosecond
+	}
+	return nil
+}
+
+func (r fakeReader) Close() error {
+	r.f.readers.Add(-1)
+	return nil
+}
+
+// sample is what sample i holds: for floats finite values of every size.
+func (f *fake) sample(i int) []byte {
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
+	b := make([]byte, f.spec.Bytes())
+	source := rand.NewChaCha8(seed)
+	switch rng := rand.New(source); f.spec.DType {
+	case dtype.F32:
+		for k := 0; k < len(b); k += 4 {
+			x := rng.NormFloat64() * math.Pow(10, float64(rng.IntN(16)-8))
+			binary.LittleEndian.PutUint32(b[k:], math.Float32bits(float32(x)))
+		}
+	case dtype.F64:
+		for k := 0; k < len(b); k += 8 {
+			binary.LittleEndian.PutUint64(b[k:], math.Float64bits(rng.NormFloat64()))
+		}
+	default:
+		source.Read(b)
+	}
+	return b
+}
+
+// photos is a folder of n small photos, in four classes.
+func photos(t testing.TB, n, size int) dataset.Dataset {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range n {
+		jpeg, err := samplephotos.Photo(i + 1)
+		ok(t, err)
+		class := filepath.Join(dir, fmt.Sprintf("class-%d", i%4))
+		ok(t, os.MkdirAll(class, 0o755))
+		ok(t, os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
+	}
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Size: size})
+	ok(t, err)
+	return ds
+}
+
+// got is a batch as it was delivered, with its bytes read back.
+type got struct {
+	epoch, number int
+	shape         []int
+	dtype         dtype.DType
+	indexes       []int
+	labels        []int32
+	data          []byte
+}
+
+// use is what consumers do with batches in these tests: read them back.
+func use(t testing.TB, s device.Stream, b *loader.Batch) got {
+	t.Helper()
+	g := got{b.Epoch, b.Number, slices.Clone(b.Shape), b.DType, slices.Clone(b.Indexes), slices.Clone(b.Labels), make([]byte, b.Bytes)}
+	ok(t, s.CopyD2H(g.data, b.Data))
+	ok(t, s.Synchronize())
+	return g
+}
+
+// drain takes all batches that are still to come, and the error at the end.
+func drain(t testing.TB, dev device.Device, ld *loader.Loader) ([]got, error) {
+	t.Helper()
+	s := stream(t, dev)
+	defer s.Close()
+	var list []got
+	for {
+		b, err := next(t, ld)
+		if err == io.EOF {
+			return list, nil
+		}
+		if err != nil {
+			return list, err
+		}
+		list = append(list, use(t, s, b))
+		ok(t, b.Release(s))
+	}
+}
+
+// next is Next, which must not hang.
+func next(t testing.TB, ld *loader.Loader) (*loader.Batch, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	b, err := ld.Next(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		fatalStacks(t, "Next is stuck")
+	}
+	return b, err
+}
+
+// start makes a loader that the end of the test closes, if nothing has by then.
+func start(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Options) *loader.Loader {
+	t.Helper()
+	ld, err := loader.New(dev, ds, o)
+	ok(t, err)
+	t.Cleanup(func() { within(t, "Close", ld.Close) })
+	return ld
+}
+
+// run feeds all of ds.
+func run(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Options) ([]got, error) {
+	t.Helper()
+	ld, err := loader.New(dev, ds, o)
+	ok(t, err)
+	list, err := drain(t, dev, ld)
+	within(t, "Close", ld.Close)
+	return list, err
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fails(t testing.TB, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v, want %q", what, err, target)
+	}
+}
+
+// within ends the test when fn fails or does not return.
+func within(t testing.TB, what string, fn func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- fn() }()
+	select {
+	case err := <-done:
+		ok(t, err)
+	case <-time.After(hang):
+		fatalStacks(t, what+" is stuck")
+	}
+}
+
+func fatalStacks(t testing.TB, what string) {
+	t.Helper()
+	stacks := make([]byte, 1<<16)
+	t.Fatalf("%s:\n%s", what, stacks[:runtime.Stack(stacks, true)])
+}
+
+// leavesNothing checks at the end of the test that no goroutines are left and
+// that the device has as much free memory as now. Call it first.
+func leavesNothing(t testing.TB, dev device.Device) {
+	t.Helper()
+	goroutines, memory := runtime.NumGoroutine(), freeBytes(t, dev)
+	t.Cleanup(func() {
+		// A goroutine that is done may still be on its way out.
+		for deadline := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				stacks := make([]byte, 1<<16)
+				t.Errorf("%d goroutines before, %d now:\n%s", goroutines, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+				return
+			}
+		}
+		if now := freeBytes(t, dev); now != memory && now != closed {
+			t.Errorf("%d bytes of device memory free before, %d now", memory, now)
+		}
+	})
+}
+
+const closed = -1
+
+// freeBytes is the free memory of a device that nobody else uses, 0 of others,
+// or closed.
+func freeBytes(t testing.TB, dev device.Device) int64 {
+	t.Helper()
+	if dev.Info().Backend != "host" {
+		return 0
+	}
+	memory, err := dev.Memory()
+	if errors.Is(err, device.ErrClosed) {
+		return closed
+	}
+	ok(t, err)
+	return memory.FreeBytes
+}
+
+// stream makes a stream that the end of the test closes, behind what is
+// registered to be done at the end from now on.
+func stream(t testing.TB, dev device.Device) device.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	ok(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// open opens a device that the end of the test closes.
+func open(t testing.TB, name string) device.Device {
+	t.Helper()
+	dev, err := device.Open(name)
+	ok(t, err)
+	t.Cleanup(func() { ok(t, dev.Close()) })
+	return dev
+}
+
+// pinLimited reports whether a device cannot be asked to pin here.
+func pinLimited(err error) bool {
+	return errors.Is(err, device.ErrPinLimit) || errors.Is(err, device.ErrNotSupported)
+}

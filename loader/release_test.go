@@ -1,0 +1,217 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// Next says so when the caller has every buffer; a batch given back, in any
+// order, is enough to go on. Held batches keep their content.
+func TestHeld(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(40, 4, 4, 3)
+	ref := newReference(t, ds)
+	o := loader.Options{Batch: 4, DeviceBuffers: 3}
+	want := ref.batches(o, ref.inOrder(1))
+	ld := start(t, dev, ds, o)
+	s := stream(t, dev)
+
+	var held []*loader.Batch
+	for i := 0; ; i++ {
+		for len(held) < 3 {
+			b, err := next(t, ld)
+			if err == io.EOF {
+				break
+			}
+			ok(t, err)
+			held = append(held, b)
+		}
+		if len(held) < 3 {
+			break
+		}
+		_, err := next(t, ld)
+		fails(t, "Next with all buffers held", err, loader.ErrHeld)
+		out := i % 3
+		ok(t, held[out].Release())
+		fails(t, "a second Release", held[out].Release(), loader.ErrReleased)
+		held = append(held[:out], held[out+1:]...)
+		for _, b := range held {
+			compare(t, "a held batch", []got{use(t, s, b)}, want[b.Number:b.Number+1])
+		}
+	}
+	if len(held) != 2 || held[1].Number != len(want)-1 {
+		t.Errorf("%d batches are held at the end, the last is number %d of %d", len(held), held[1].Number, len(want))
+	}
+}
+
+// hold keeps s from going on until release is called.
+func hold(t testing.TB, dev device.Device, s device.Stream) (release func()) {
+	t.Helper()
+	caller, isCaller := dev.(device.Caller)
+	if !isCaller {
+		t.Skip("the device runs no Go functions in its streams")
+	}
+	gate := make(chan struct{})
+	release = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(release)
+	ok(t, caller.Call(s, func() error { <-gate; return nil }))
+	return release
+}
+
+// Work that was queued before Release sees the batch, however late it runs;
+// and what arrives while a context ends is there for the next call of Next.
+func TestReleaseAfter(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for _, ds := range []*fake{images(12, 8, 8, 3), table(12, dtype.F32, 5), table(12, dtype.I16, 9)} {
+		for _, streams := range []int{1, 3} {
+			o := loader.Options{Batch: 4, DeviceBuffers: 1, DType: dtype.F32}
+			ref := newReference(t, ds)
+			want := ref.batches(o, ref.inOrder(1))
+			ld := start(t, dev, ds, o)
+			b, err := next(t, ld)
+			ok(t, err)
+
+			var after []device.Stream
+			var open []func()
+			var back [][]byte
+			for i := range streams {
+				s := stream(t, dev)
+				after = append(after, s)
+				open = append(open, hold(t, dev, s))
+				back = append(back, make([]byte, b.Bytes))
+				ok(t, s.CopyD2H(back[i], b.Data))
+			}
+			ok(t, b.Release(after...))
+			for i := range streams {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+				if b, err := ld.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("Next while work on the last batch is queued: %v, %v", b, err)
+				}
+				cancel()
+				open[i]()
+				ok(t, after[i].Synchronize())
+			}
+			for i := range streams {
+				if !bytes.Equal(back[i], want[0].data) {
+					t.Errorf("%v: the batch was overwritten before stream %d was done with it", ds.spec, i)
+				}
+			}
+			list, err := drain(t, dev, ld)
+			ok(t, err)
+			compare(t, "the batches behind", list, want[1:])
+			within(t, "Close", ld.Close)
+		}
+	}
+}
+
+// A batch can be released after streams that are closed, or none: it is an
+// error, but neither a panic nor the loss of the buffer. One of another device
+// is only waited for.
+func TestReleaseAfterBadStream(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	other := open(t, "host:1MiB")
+	foreign := stream(t, other)
+	closed := stream(t, dev)
+	ok(t, closed.Close())
+	ds := table(12, dtype.F32, 5)
+	ref := newReference(t, ds)
+	o := loader.Options{Batch: 2, DeviceBuffers: 1}
+	ld := start(t, dev, ds, o)
+	for _, s := range []device.Stream{closed, foreign, nil} {
+		b, err := next(t, ld)
+		ok(t, err)
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("Release after stream %v: panic: %v", s, p)
+				}
+			}()
+			if err := b.Release(s); (err == nil) != (s == foreign) {
+				t.Errorf("Release after stream %v: %v", s, err)
+			}
+		}()
+	}
+	if t.Failed() {
+		return
+	}
+	list, err := drain(t, dev, ld)
+	ok(t, err)
+	compare(t, "the batches behind", list, ref.batches(o, ref.inOrder(1))[3:])
+}
+
+// While Release waits for another device's work, the buffer is not reused.
+func TestReleaseAfterAnotherDevice(t *testing.T) {
+	dev, other := open(t, "host:1MiB"), open(t, "host:1MiB")
+	leavesNothing(t, dev)
+	foreign := stream(t, other)
+	ds := table(4, dtype.F32, 5)
+	ld := start(t, dev, ds, loader.Options{Batch: 2, DeviceBuffers: 1})
+	b, err := next(t, ld)
+	ok(t, err)
+
+	release := hold(t, other, foreign)
+	done := make(chan struct{})
+	ok(t, other.(device.Caller).Call(foreign, func() error { close(done); return nil }))
+	time.AfterFunc(20*time.Millisecond, release)
+	_ = b.Release(foreign)
+	select {
+	case <-done:
+	default:
+		t.Error("Release neither ordered the buffer behind the stream nor waited for it")
+	}
+}
+
+// A context that ends cuts Next short; nothing is lost by it.
+func TestNextCancelled(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(30, 4, 4, 1)
+	gate := make(chan struct{})
+	ds.before = func(int) { <-gate }
+	ref := func() *reference { close(gate); return newReference(t, ds) }
+	o := loader.Options{Batch: 3, Workers: 2}
+	ld := start(t, dev, ds, o)
+
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := ld.Next(ended)
+	fails(t, "Next with a context that has ended", err, context.Canceled)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		_, err := ld.Next(ctx)
+		fails(t, "Next while nothing is read", err, context.DeadlineExceeded)
+		cancel()
+	}
+	r := ref()
+	s := stream(t, dev)
+	var list []got
+	for {
+		// Short enough to end now and then in the middle.
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Microsecond)
+		b, err := ld.Next(ctx)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			continue
+		}
+		if err == io.EOF {
+			break
+		}
+		ok(t, err)
+		list = append(list, use(t, s, b))
+		ok(t, b.Release())
+	}
+	compare(t, "all batches", list, r.batches(o, r.inOrder(1)))
+}

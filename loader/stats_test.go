@@ -1,0 +1,40 @@
+package loader_test
+
+import (
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// The stages are always the same, in the order of the pipeline, and no time is
+// below zero.
+func TestStages(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(40, 8, 8, 3)
+	ld := start(t, dev, ds, loader.Options{Batch: 4})
+	before := ld.Stats()
+	_, err := drain(t, dev, ld)
+	ok(t, err)
+	after := ld.Stats()
+	want := []loader.Stage{{Name: "read", Where: "worker"}, {Name: "decode", Where: "worker"}, {Name: "resize", Where: "worker"},
+		{Name: "idle", Where: "worker"}, {Name: "h2d", Where: "device"}, {Name: "transform", Where: "device"}}
+	if len(after.Stages) != len(want) {
+		t.Fatalf("%+v", after.Stages)
+	}
+	for i, s := range after.Stages {
+		if s.Name != want[i].Name || s.Where != want[i].Where || s.Time < before.Stages[i].Time || s.Time < 0 {
+			t.Errorf("stage %d: %+v, before %+v", i, s, before.Stages[i])
+		}
+	}
+	if read := after.Stages[0].Time.Nanoseconds(); read != ds.reads.Load() {
+		t.Errorf("%d reads of a nanosecond each count as %d ns", ds.reads.Load(), read)
+	}
+	if after.Samples != 40 || after.Batches != 10 || after.BytesToDevice != 40*8*8*3 || after.DeviceWait <= 0 {
+		t.Errorf("%+v", after)
+	}
+	if before.Samples != 0 || before.Batches != 0 || before.BytesToDevice != 0 || before.DeviceWait != 0 {
+		t.Errorf("counted before the first batch was taken: %+v", before)
+	}
+}

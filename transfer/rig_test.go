@@ -1,0 +1,150 @@
+package transfer_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// rig is a device that says it lies behind a link, whatever it is, so that
+// pageable memory is staged. It counts what is taken from it, and a test can
+// watch its copies, hold them up and let calls fail.
+type rig struct {
+	device.Device
+	device.Pinner
+
+	pinned atomic.Int64         // bytes
+	opened atomic.Int64         // streams and events
+	copied atomic.Pointer[hook] // called before each copy is queued
+	make   atomic.Pointer[func() error]
+	pin    atomic.Pointer[func() error]
+}
+
+// hook is told of a copy. Its error is that of the copy, which then is not
+// queued.
+type hook func(host []byte, p device.Ptr, toHost bool) error
+
+func (r *rig) onCopy(h hook)         { r.copied.Store(&h) }
+func (r *rig) onMake(f func() error) { r.make.Store(&f) } // of streams and events
+func (r *rig) onPin(f func() error)  { r.pin.Store(&f) }
+
+// nowhere is where no device has memory. The rig itself refuses it: on others
+// a stray address may hit a neighbour or worse.
+const nowhere = device.Ptr(1 << 60)
+
+func (r *rig) copy(host []byte, p device.Ptr, toHost bool) error {
+	if h := r.copied.Load(); h != nil {
+		if err := (*h)(host, p, toHost); err != nil {
+			return err
+		}
+	}
+	if p >= nowhere {
+		return fmt.Errorf("rig: %w: %#x", device.ErrPointer, uint64(p))
+	}
+	return nil
+}
+
+func (r *rig) Info() device.Info {
+	info := r.Device.Info()
+	info.Integrated = false
+	return info
+}
+
+func (r *rig) Pin(b []byte, flags device.PinFlags) error {
+	if f := r.pin.Load(); f != nil {
+		if err := (*f)(); err != nil {
+			return err
+		}
+	}
+	err := r.Pinner.Pin(b, flags)
+	if err == nil {
+		r.pinned.Add(int64(len(b)))
+	}
+	return err
+}
+
+func (r *rig) Unpin(b []byte) error {
+	r.pinned.Add(-int64(len(b)))
+	return r.Pinner.Unpin(b)
+}
+
+func (r *rig) made(err error) error {
+	if f := r.make.Load(); err == nil && f != nil {
+		err = (*f)()
+	}
+	if err == nil {
+		r.opened.Add(1)
+	}
+	return err
+}
+
+func (r *rig) NewStream() (device.Stream, error) {
+	s, err := r.Device.NewStream()
+	if err := r.made(err); err != nil {
+		return nil, err
+	}
+	return &stream{Stream: s, rig: r}, nil
+}
+
+func (r *rig) NewEvent(flags device.EventFlags) (device.Event, error) {
+	e, err := r.Device.NewEvent(flags)
+	if err := r.made(err); err != nil {
+		return nil, err
+	}
+	return &event{Event: e, rig: r}, nil
+}
+
+type stream struct {
+	device.Stream
+	rig    *rig
+	closed atomic.Bool
+}
+
+func (s *stream) CopyH2D(dst device.Ptr, src []byte) error {
+	if err := s.rig.copy(src, dst, false); err != nil {
+		return err
+	}
+	return s.Stream.CopyH2D(dst, src)
+}
+
+func (s *stream) CopyD2H(dst []byte, src device.Ptr) error {
+	if err := s.rig.copy(dst, src, true); err != nil {
+		return err
+	}
+	return s.Stream.CopyD2H(dst, src)
+}
+
+func (s *stream) Record(e device.Event) error { return s.Stream.Record(bare(e)) }
+func (s *stream) Wait(e device.Event) error   { return s.Stream.Wait(bare(e)) }
+
+func (s *stream) Close() error {
+	if s.closed.CompareAndSwap(false, true) {
+		s.rig.opened.Add(-1)
+	}
+	return s.Stream.Close()
+}
+
+type event struct {
+	device.Event
+	rig    *rig
+	closed atomic.Bool
+}
+
+// bare is e as the device knows it.
+func bare(e device.Event) device.Event {
+	if e, ok := e.(*event); ok {
+		return e.Event
+	}
+	return e
+}
+
+func (e *event) Since(start device.Event) (time.Duration, error) { return e.Event.Since(bare(start)) }
+
+func (e *event) Close() error {
+	if e.closed.CompareAndSwap(false, true) {
+		e.rig.opened.Add(-1)
+	}
+	return e.Event.Close()
+}
