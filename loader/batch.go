@@ -42,7 +42,7 @@ func (b *Batch) Release(after ...device.Stream) error {
 type deviceBuffer struct {
 	raw    device.Ptr // as copied from the host; equal to data when nothing is transformed
 	data   device.Ptr
-	marks  [3]device.Event // before the copy, after it, and after the transform
+	marks  [4]device.Event // around the copy, and around the transform
 	used   []device.Event  // recorded by Release; the first inUse are waited for
 	inUse  int
 	queued int64 // bytes of the copy that marks are around

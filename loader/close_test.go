@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +48,25 @@ func TestCloseInTheMiddle(t *testing.T) {
 		if s := ld.Stats(); s.Batches != int64(taken) {
 			t.Errorf("%d batches counted after Close, want %d", s.Batches, taken)
 		}
+	}
+}
+
+// Close ends a loader that has no batches to make, for ever.
+func TestCloseWithoutBatches(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	bad := table(5, dtype.U8, 3)
+	bad.fail = map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}
+	for _, c := range []struct {
+		ds *fake
+		o  loader.Options
+	}{
+		{table(5, dtype.U8, 3), loader.Options{Batch: 6, DropLast: true, Epochs: math.MaxInt}},
+		{bad, loader.Options{OnError: loader.Skip, Epochs: math.MaxInt}},
+	} {
+		ld, err := loader.New(dev, c.ds, c.o)
+		ok(t, err)
+		within(t, "Close", ld.Close)
 	}
 }
 

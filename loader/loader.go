@@ -93,7 +93,7 @@ func New(dev device.Device, ds dataset.Dataset, options Options) (*Loader, error
 		batches *= options.Epochs
 	}
 	options.Prefetch = min(options.Prefetch, batches)
-	options.DeviceBuffers = min(options.DeviceBuffers, batches)
+	options.DeviceBuffers = min(options.DeviceBuffers-1, batches) + 1 // who holds all can still see the end
 	l := &Loader{dev: dev, ds: ds, options: options, full: full, spec: spec}
 	if err := l.prepare(); err != nil {
 		return nil, errors.Join(err, l.giveBack())
@@ -210,6 +210,9 @@ func (l *Loader) schedule() {
 	defer close(l.ordered)
 	defer close(l.work)
 	for epoch := range l.options.Epochs {
+		if l.ctx.Err() != nil || l.options.DropLast && l.ds.Len() < l.full {
+			return
+		}
 		list := order(l.ds.Len(), l.options.Shuffle, l.options.Seed, epoch)
 		for number := 0; len(list) > 0; number++ {
 			n := min(l.options.Batch, len(list))
@@ -364,11 +367,14 @@ func (l *Loader) queue(d *deviceBuffer, host []byte, n int) error {
 		if err := l.compute.Wait(d.marks[1]); err != nil {
 			return err
 		}
+		if err := l.compute.Record(d.marks[2]); err != nil {
+			return err
+		}
 		if err := l.form.queue(l.compute, d.data, d.raw, n); err != nil {
 			return err
 		}
 	}
-	return last.Record(d.marks[2])
+	return last.Record(d.marks[3])
 }
 
 // recycle returns slabs to the workers when their copies are done.
@@ -412,7 +418,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 		}
 	}
 	b := l.arriving
-	if err := device.Wait(ctx, b.buffer.marks[2]); err != nil {
+	if err := device.Wait(ctx, b.buffer.marks[3]); err != nil {
 		return nil, err
 	}
 	l.arriving = nil

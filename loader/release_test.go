@@ -55,6 +55,24 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// A caller with room for more batches than there are may hold all of them and
+// sees the end.
+func TestHoldEverything(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for _, n := range []int{4, 8, 12} {
+		ld := start(t, dev, images(n, 4, 4, 3), loader.Options{Batch: 4, DeviceBuffers: 4})
+		for range n / 4 {
+			_, err := next(t, ld)
+			ok(t, err)
+		}
+		if _, err := next(t, ld); err != io.EOF {
+			t.Errorf("%d of %d batches, all held with 4 buffers: %v, want io.EOF", n/4, n/4, err)
+		}
+		within(t, "Close", ld.Close)
+	}
+}
+
 // hold keeps s from going on until release is called.
 func hold(t testing.TB, dev device.Device, s device.Stream) (release func()) {
 	t.Helper()

@@ -31,7 +31,8 @@ func makeSlabs(dev device.Device, want int, n int64, pin Pinning, budget int64) 
 		if err == nil {
 			return s, nil
 		}
-		if pin == PinAlways || !errors.Is(err, device.ErrPinLimit) && !errors.Is(err, device.ErrNotSupported) {
+		byDefault := budget == 0 && errors.Is(err, pinned.ErrBudget)
+		if pin == PinAlways || !byDefault && !errors.Is(err, device.ErrPinLimit) && !errors.Is(err, device.ErrNotSupported) {
 			return nil, err
 		}
 		return pageableSlabs(want, n, err.Error())
@@ -43,8 +44,16 @@ func makeSlabs(dev device.Device, want int, n int64, pin Pinning, budget int64) 
 	return pageableSlabs(want, n, reason)
 }
 
+// sharedSegment is the size of the segments in which a pool puts small slabs
+// together.
+const sharedSegment = 8 << 20
+
 func pinnedSlabs(dev device.Device, want int, n, budget int64) (*slabs, error) {
-	pool, err := pinned.NewPool(dev, pinned.Options{Name: "loader slabs", Budget: budget})
+	options := pinned.Options{Name: "loader slabs", Budget: budget}
+	if all := int64(want) * pagemem.RoundUp(n); n < sharedSegment && all < sharedSegment {
+		options.SegmentBytes = all // no more than is needed
+	}
+	pool, err := pinned.NewPool(dev, options)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +78,9 @@ func pageableSlabs(want int, n int64, reason string) (*slabs, error) {
 	}
 	for range want {
 		b, err := pagemem.Map(n)
+		if err != nil && len(s.all) > 0 {
+			break
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("loader: a slab of %d bytes for one batch: %w", n, err), s.close())
 		}

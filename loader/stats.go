@@ -66,7 +66,10 @@ func (c *counters) arrived(b *Batch) {
 	if d, err := m[1].Since(m[0]); err == nil {
 		c.copyTime.Add(int64(d))
 	}
-	if d, err := m[2].Since(m[1]); err == nil {
+	if b.loader.form.queue == nil {
+		return
+	}
+	if d, err := m[3].Since(m[2]); err == nil {
 		c.transformTime.Add(int64(d))
 	}
 }

@@ -25,7 +25,6 @@ type fakeDevice struct {
 	unpinErr  error
 	eventErr  error // of NewEvent
 	syncErr   error
-	closed    bool
 	events    int // open ones
 	marks     []*fakeMark
 	maxPinned int64

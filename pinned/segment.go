@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 )
 
@@ -117,7 +118,8 @@ func (p *Pool) drop(s *segment) error {
 	case s.driver:
 		err = p.hostAllocator.FreeHost(s.mem)
 	case s.pinned:
-		if err = p.pinner.Unpin(s.mem); err == nil {
+		// A closed device has finished its work and pins nothing any more.
+		if err = p.pinner.Unpin(s.mem); err == nil || errors.Is(err, device.ErrClosed) {
 			err = pagemem.Unmap(s.mem)
 		}
 	default:

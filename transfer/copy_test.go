@@ -149,7 +149,11 @@ func TestPath(t *testing.T) {
 	} {
 		for _, toHost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, to host %t", c.name, toHost), func(t *testing.T) {
-				e, err := transfer.New(c.dev, small)
+				options := small
+				if c.dev.Info().Integrated {
+					options.StageAbove = 0 // the default, which is everything
+				}
+				e, err := transfer.New(c.dev, options)
 				f.ok(err)
 				before := f.dev.pinned.Load()
 				var other atomic.Bool // memory other than the caller's was named

@@ -32,11 +32,12 @@ type Options struct {
 
 	// StageAbove is the size in bytes up to which pageable memory is left to
 	// the driver's plain copy: below it, waking the copiers costs more than
-	// they gain. Default: 1 MiB.
+	// they gain. Default: 1 MiB; on a device that shares the host's memory
+	// everything is, since staging could gain nothing.
 	StageAbove int64
 }
 
-func (o Options) withDefaults() (Options, error) {
+func (o Options) withDefaults(info device.Info) (Options, error) {
 	if o.Copiers < 0 || o.Slots < 0 || o.SlotBytes < 0 || o.StageAbove < 0 {
 		return o, fmt.Errorf("transfer: %w: negative option: %d copiers, %d slots of %d bytes, staging above %d bytes",
 			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes, o.StageAbove)
@@ -55,7 +56,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.SlotBytes == 0 {
 		o.SlotBytes = 2 << 20
 	}
-	if o.StageAbove == 0 {
+	switch {
+	case o.StageAbove > 0:
+	case info.Integrated:
+		o.StageAbove = math.MaxInt64
+	default:
 		o.StageAbove = 1 << 20
 	}
 	return o, nil
@@ -67,7 +72,7 @@ type Engine struct {
 	dev     device.Device
 	pinner  device.Pinner // nil where nothing can be pinned
 	options Options
-	plain   atomic.Bool // nothing is staged: it cannot pay on this device, or its memory cannot be pinned
+	plain   atomic.Bool // nothing is staged, because nothing can be pinned
 
 	lanes  lanes
 	stager stager
@@ -76,7 +81,7 @@ type Engine struct {
 // New makes an engine for dev. Nothing is allocated on the device or pinned
 // until a copy needs it.
 func New(dev device.Device, options Options) (*Engine, error) {
-	options, err := options.withDefaults()
+	options, err := options.withDefaults(dev.Info())
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +92,7 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		options: options,
 		lanes:   lanes{dev: dev},
 	}
-	e.plain.Store(!ok || dev.Info().Integrated)
+	e.plain.Store(!ok)
 	e.stager.engine = e
 	e.stager.work.L = &e.stager.mu
 	return e, nil

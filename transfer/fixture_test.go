@@ -143,13 +143,7 @@ func (f *fixture) alloc(n int64) device.Ptr {
 	return p
 }
 
-// upload and download copy without the engine.
-func (f *fixture) upload(p device.Ptr, b []byte) {
-	f.Helper()
-	f.ok(f.stream.CopyH2D(p, b))
-	f.ok(f.stream.Synchronize())
-}
-
+// download copies without the engine.
 func (f *fixture) download(b []byte, p device.Ptr) []byte {
 	f.Helper()
 	f.ok(f.stream.CopyD2H(b, p))

@@ -94,9 +94,9 @@ func (s *stager) copy(ctx context.Context, c Copy) error {
 			return t.failed
 		case <-t.tick:
 			s.mu.Lock()
-			copied := total - t.left
+			copied, failed := total-t.left, t.failed
 			s.mu.Unlock()
-			if copied < total && stop == nil {
+			if failed == nil && copied < total {
 				c.report(copied)
 			}
 		case <-cancelled:
@@ -142,7 +142,7 @@ func (s *stager) start() error {
 	var made []*copier
 	for range options.Copiers {
 		c, err := newCopier(s, pool)
-		if err != nil && len(made) > 0 && errors.Is(err, pinned.ErrBudget) {
+		if len(made) > 0 && (errors.Is(err, pinned.ErrBudget) || errors.Is(err, device.ErrPinLimit)) {
 			break // fewer copiers than wished for: slower, but it works
 		}
 		if err != nil {

@@ -32,8 +32,7 @@ func newBenchLink() *cobra.Command {
 first:
 
   pageable  ordinary memory, copied by the backend itself
-  staged    ordinary memory, through Pinion's copiers and pinned rings (on a
-            device that shares the host's memory: copied plainly)
+  staged    ordinary memory, through Pinion's copiers and pinned rings
   pinned    page-locked memory, straight to the copy engine
   mapped    page-locked memory, read and written by a kernel
 
@@ -55,6 +54,9 @@ about copies.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if *repeats < 1 || *copiers < 0 {
 			return badUsage(cmd, "--repeats is %d and --copiers is %d: at least 1 and 0 are needed", *repeats, *copiers)
+		}
+		if bytes < linkbench.MinSize {
+			return badUsage(cmd, "--size is %d bytes, but must be at least %d", int64(bytes), linkbench.MinSize)
 		}
 		start := time.Now()
 		dev, err := openDevice(cmd, *name)

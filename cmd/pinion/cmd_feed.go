@@ -21,6 +21,9 @@ import (
 // seconds of work on two processors.
 const samplePhotos = 1024
 
+// maxSize is the largest side that JPEG, and so a sample, can have.
+const maxSize = 65535
+
 // feedFlags are the flags of pinion feed.
 type feedFlags struct {
 	device                                   *string
@@ -91,6 +94,9 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 		if v.value < 1 && cmd.Flags().Changed(v.name) {
 			return o, badUsage(cmd, "--%s is %d, but must be at least 1", v.name, v.value)
 		}
+	}
+	if f.size > maxSize {
+		return o, badUsage(cmd, "--size is %d, but must be at most %d", f.size, maxSize)
 	}
 	switch f.dtype {
 	case "":

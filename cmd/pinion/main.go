@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,6 +80,17 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return badUsage(cmd, "%w", err) })
+	root.SetHelpCommand(&cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Explain a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return badUsage(root, "there is no command %q", strings.Join(append([]string{"pinion"}, args...), " "))
+			}
+			return about.Help()
+		},
+	})
 	root.AddCommand(newDevices(), newBench(), newFeed())
 	return root
 }

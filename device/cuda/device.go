@@ -18,7 +18,7 @@ func (d *Device) enter() error {
 		return errClosed
 	}
 	runtime.LockOSThread()
-	if r := api.ctxSetCurrent.Call(d.context); r != 0 {
+	if r := api.ctxSetCurrent.Call4(d.context, 0, 0, 0); r != 0 {
 		d.leave()
 		return check("cuCtxSetCurrent", r)
 	}
@@ -116,7 +116,7 @@ func (d *Device) Close() error {
 	d.closed = true
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := check("cuCtxSetCurrent", api.ctxSetCurrent.Call(d.context)); err != nil {
+	if err := check("cuCtxSetCurrent", api.ctxSetCurrent.Call4(d.context, 0, 0, 0)); err != nil {
 		return err
 	}
 	// Only this device's streams are waited for: others in the process may

@@ -62,7 +62,7 @@ func (e *event) Done() (bool, error) {
 		return false, err
 	}
 	defer e.leave()
-	switch r := api.eventQuery.Call(e.handle); r {
+	switch r := api.eventQuery.Call4(e.handle, 0, 0, 0); r {
 	case 0:
 		return true, nil
 	case resultNotReady:
@@ -77,7 +77,7 @@ func (e *event) Synchronize() error {
 		return err
 	}
 	defer e.leave()
-	if r := api.eventSynchronize.Call(e.handle); r != 0 {
+	if r := api.eventSynchronize.Call4(e.handle, 0, 0, 0); r != 0 {
 		return check("cuEventSynchronize", r)
 	}
 	return nil

@@ -106,7 +106,7 @@ func isHost(address uint64) bool {
 	word := words.Get().(*[2]uint64)
 	defer words.Put(word)
 	word[0] = 0
-	r := api.pointerGetAttribute.Call(uintptr(unsafe.Pointer(word)), pointerMemoryType, uintptr(address))
+	r := api.pointerGetAttribute.Call4(uintptr(unsafe.Pointer(word)), pointerMemoryType, uintptr(address), 0)
 	return r == 0 && uint32(word[0]) == memoryTypeHost
 }
 

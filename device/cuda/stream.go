@@ -59,7 +59,7 @@ func (s *stream) CopyH2D(dst device.Ptr, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
-	if r := api.memcpyHtoDAsync.Call(uintptr(dst),
+	if r := api.memcpyHtoDAsync.Call4(uintptr(dst),
 		uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), s.handle); r != 0 {
 		return copyError(check("cuMemcpyHtoDAsync", r), dst, int64(len(src)))
 	}
@@ -74,7 +74,7 @@ func (s *stream) CopyD2H(dst []byte, src device.Ptr) error {
 	if len(dst) == 0 {
 		return nil
 	}
-	if r := api.memcpyDtoHAsync.Call(uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
+	if r := api.memcpyDtoHAsync.Call4(uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
 		uintptr(src), uintptr(len(dst)), s.handle); r != 0 {
 		return copyError(check("cuMemcpyDtoHAsync", r), src, int64(len(dst)))
 	}
@@ -92,7 +92,7 @@ func (s *stream) CopyD2D(dst, src device.Ptr, n int64) error {
 	if n == 0 {
 		return nil
 	}
-	if r := api.memcpyDtoDAsync.Call(uintptr(dst), uintptr(src), uintptr(n), s.handle); r != 0 {
+	if r := api.memcpyDtoDAsync.Call4(uintptr(dst), uintptr(src), uintptr(n), s.handle); r != 0 {
 		return copyError(check("cuMemcpyDtoDAsync", r), dst, n)
 	}
 	return nil
@@ -109,7 +109,7 @@ func (s *stream) Memset(dst device.Ptr, value byte, n int64) error {
 	if n == 0 {
 		return nil
 	}
-	if r := api.memsetD8Async.Call(uintptr(dst), uintptr(value), uintptr(n), s.handle); r != 0 {
+	if r := api.memsetD8Async.Call4(uintptr(dst), uintptr(value), uintptr(n), s.handle); r != 0 {
 		return copyError(check("cuMemsetD8Async", r), dst, n)
 	}
 	return nil
@@ -127,7 +127,7 @@ func copyError(err error, p device.Ptr, n int64) error {
 func (s *stream) Record(ev device.Event) error {
 	return s.withEvent(ev, func(e *event) error {
 		e.recorded.Store(true)
-		if r := api.eventRecord.Call(e.handle, s.handle); r != 0 {
+		if r := api.eventRecord.Call4(e.handle, s.handle, 0, 0); r != 0 {
 			return check("cuEventRecord", r)
 		}
 		return nil
@@ -136,7 +136,7 @@ func (s *stream) Record(ev device.Event) error {
 
 func (s *stream) Wait(ev device.Event) error {
 	return s.withEvent(ev, func(e *event) error {
-		if r := api.streamWaitEvent.Call(s.handle, e.handle, 0); r != 0 {
+		if r := api.streamWaitEvent.Call4(s.handle, e.handle, 0, 0); r != 0 {
 			return check("cuStreamWaitEvent", r)
 		}
 		return nil
@@ -165,7 +165,7 @@ func (s *stream) Synchronize() error {
 		return err
 	}
 	defer s.leave()
-	if r := api.streamSynchronize.Call(s.handle); r != 0 {
+	if r := api.streamSynchronize.Call4(s.handle, 0, 0, 0); r != 0 {
 		return check("cuStreamSynchronize", r)
 	}
 	return nil

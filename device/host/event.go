@@ -101,11 +101,11 @@ func (e *event) Done() (bool, error) {
 func (e *event) Synchronize() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.usable(); err != nil {
-		return err
-	}
 	for mark := e.last; slices.Contains(e.coming, mark); {
 		e.passed.Wait()
+	}
+	if err := e.usable(); err != nil {
+		return err
 	}
 	return e.err
 }

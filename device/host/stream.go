@@ -20,6 +20,7 @@ type stream struct {
 	queued  uint64 // operations accepted so far
 	ran     uint64 // operations finished so far
 	running bool
+	start   func() // run, as a value made once
 	closed  bool
 	err     error // first error since the last synchronisation
 }
@@ -53,6 +54,7 @@ func (d *Device) NewStream() (device.Stream, error) {
 	}
 	s := &stream{dev: d}
 	s.done.L = &s.mu
+	s.start = s.run
 	d.streams[s] = struct{}{}
 	return s, nil
 }
@@ -164,7 +166,7 @@ func (s *stream) append(o op) {
 	s.queued++
 	if !s.running {
 		s.running = true
-		go s.run()
+		go s.start()
 	}
 }
 
@@ -245,16 +247,13 @@ func (s *stream) takeError() error {
 }
 
 func (s *stream) Synchronize() error {
-	if err := s.dev.open(); err != nil {
-		return err
-	}
+	s.drain() // also when all is being closed: the caller wants its memory back
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	if closed {
+	if closed || s.dev.closed.Load() {
 		return errClosed
 	}
-	s.drain()
 	return s.takeError()
 }
 

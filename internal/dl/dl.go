@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -33,13 +34,29 @@ type Func uintptr
 
 // Call calls the function with integer and pointer arguments (at most 32; no
 // floats, and structures only as they travel in registers) and returns its
-// integer result. Calling a missing function panics; see [Func.Ok].
+// integer result. It allocates the list of arguments; see [Func.Call4]. Calling
+// a missing function panics; see [Func.Ok].
 //
 //go:uintptrescapes
 func (f Func) Call(args ...uintptr) uintptr {
 	r, _, _ := purego.SyscallN(uintptr(f), args...)
 	return r
 }
+
+// Call4 is Call for up to four arguments, the others zero, that allocates
+// nothing.
+//
+//go:uintptrescapes
+func (f Func) Call4(a, b, c, d uintptr) uintptr {
+	args := argLists.Get().(*[4]uintptr)
+	*args = [4]uintptr{a, b, c, d}
+	r, _, _ := purego.SyscallN(uintptr(f), args[:]...)
+	argLists.Put(args)
+	return r
+}
+
+// argLists holds lists of arguments: purego's is on the heap.
+var argLists = sync.Pool{New: func() any { return new([4]uintptr) }}
 
 // Ok reports whether the library has the function.
 func (f Func) Ok() bool { return f != 0 }
@@ -49,6 +66,9 @@ func (f Func) Ok() bool { return f != 0 }
 // missing, and then leaves every function zero. The library stays loaded for
 // the life of the process. It returns the file that was loaded.
 func Open(lib Library) (string, error) {
+	for _, s := range lib.Symbols {
+		*s.Func = 0
+	}
 	files := lib.Files
 	variable := "PINION_LIB_" + strings.ToUpper(lib.Name)
 	switch override := os.Getenv(variable); override {

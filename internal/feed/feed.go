@@ -75,7 +75,7 @@ func Run(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) 
 	r.report.Prepared = start.Sub(begin)
 	r.epochStart = start
 	err = r.all(ctx, o.Progress)
-	r.report.Elapsed = time.Since(start)
+	r.report.Elapsed = since(start)
 	r.report.Stats = ld.Stats()
 	if r.sum != nil && err == nil {
 		r.report.Checksum = "sha256:" + hex.EncodeToString(r.sum.Sum(nil))
@@ -149,7 +149,7 @@ func (r *run) endEpoch() error {
 	runtime.ReadMemStats(&heap)
 	r.report.Epochs = append(r.report.Epochs, Epoch{
 		Samples:         r.samples,
-		Elapsed:         time.Since(r.epochStart),
+		Elapsed:         since(r.epochStart),
 		DeviceFreeBytes: memory.FreeBytes,
 		HostBytes:       r.loader.Stats().HostBytes,
 		HeapBytes:       int64(heap.HeapAlloc),
@@ -157,3 +157,6 @@ func (r *run) endEpoch() error {
 	r.samples, r.epochStart = 0, time.Now()
 	return nil
 }
+
+// since is the time since start, never zero, so that rates are finite.
+func since(start time.Time) time.Duration { return max(time.Since(start), 1) }

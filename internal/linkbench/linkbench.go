@@ -55,6 +55,9 @@ type Skipped struct {
 	Why  error
 }
 
+// MinSize is the smallest Options.Size, in bytes: one block of the mapped path.
+const MinSize = blockBytes
+
 const (
 	smallBytes  = 4096
 	smallRounds = 200 // copies timed as one repeat
@@ -93,8 +96,8 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	if o.Size == 0 {
 		o.Size = 1 << 30
 	}
-	if o.Size < blockBytes {
-		return nil, fmt.Errorf("%w: size %d: the smallest that says anything is %d bytes", device.ErrArgument, o.Size, blockBytes)
+	if o.Size < MinSize {
+		return nil, fmt.Errorf("%w: size %d: the smallest that says anything is %d bytes", device.ErrArgument, o.Size, MinSize)
 	}
 	if o.Repeats == 0 {
 		o.Repeats = 7
@@ -150,7 +153,7 @@ func (b *bench) prepare(report *Report) (err error) {
 	seed[0] = 7
 	rand.NewChaCha8(seed).Read(b.pageable)
 
-	if b.engine, err = transfer.New(b.dev, transfer.Options{Copiers: b.o.Copiers}); err != nil {
+	if b.engine, err = transfer.New(b.dev, transfer.Options{Copiers: b.o.Copiers, StageAbove: 1}); err != nil {
 		return err
 	}
 	b.later(b.engine.Close)
