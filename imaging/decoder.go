@@ -81,6 +81,12 @@ func (d *Decoder) Decode(m *Image, data []byte) error {
 // DecodeResized decodes an image as [Decoder.Decode] does and resizes it into
 // dst, HWC RGB bytes, exactly [Geometry.Bytes] of them; see [Resizer.Resize].
 // It fails with [ErrArgument] too. After an error dst's content is undefined.
+//
+// The result is that of Decode, then Resize, but for pictures that a Go
+// decoder leaves as YCbCr with subsampled chroma: JPEGs without libturbojpeg,
+// lossy WebP. Their planes are resized before they become RGB, with chroma
+// interpolated, which is faster and closer to Pillow where colours meet; see
+// the package's page.
 func (d *Decoder) DecodeResized(dst, data []byte, g Geometry) error {
 	if err := checkTarget(dst, g); err != nil {
 		return err
@@ -89,7 +95,11 @@ func (d *Decoder) DecodeResized(dst, data []byte, g Geometry) error {
 	src, err := d.decode(&d.image, data)
 	decoded := time.Now()
 	if err == nil {
-		d.resizer.resize(dst, src.rows, src.width, src.height, g)
+		if planes, ok := src.rows.(*ycbcrRows); ok && planes.coarse() {
+			d.resizer.resizeYCbCr(dst, planes, src.width, src.height, g)
+		} else {
+			d.resizer.resize(dst, src, g)
+		}
 	}
 	d.decodeTime, d.resizeTime = decoded.Sub(start), time.Since(decoded)
 	if cap(d.image.Pix) > keepBytes {
@@ -99,8 +109,8 @@ func (d *Decoder) DecodeResized(dst, data []byte, g Geometry) error {
 }
 
 // Elapsed tells how the last [Decoder.DecodeResized] spent its time. Where a
-// Go decoder did the work, conversion to RGB counts as resize, since only the
-// rows and columns that are needed are converted.
+// Go decoder did the work, conversion to RGB counts as resize, since only
+// what is needed is converted.
 func (d *Decoder) Elapsed() (decode, resize time.Duration) {
 	return d.decodeTime, d.resizeTime
 }

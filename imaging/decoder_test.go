@@ -34,6 +34,7 @@ func encodePNG(t testing.TB, m image.Image) []byte {
 }
 
 // TestDecodeResized: the crop that is computed alone is the crop of the whole.
+// TestPlanes tests what is resized as YCbCr.
 func TestDecodeResized(t *testing.T) {
 	decoders(t, func(t *testing.T, newDecoder func(Options) *Decoder) {
 		d := newDecoder(Options{})
@@ -42,8 +43,15 @@ func TestDecodeResized(t *testing.T) {
 		for _, c := range loadGolden(t).Files {
 			files = append(files, readFile(t, c.Name))
 		}
+		exact := 0
 		for i, data := range files {
 			var m Image
+			if src, err := d.decode(&m, data); err != nil {
+				t.Fatal(err)
+			} else if planes, ok := src.rows.(*ycbcrRows); ok && planes.coarse() {
+				continue
+			}
+			exact++
 			if err := d.Decode(&m, data); err != nil {
 				t.Fatal(err)
 			}
@@ -59,6 +67,9 @@ func TestDecodeResized(t *testing.T) {
 					t.Errorf("file %d, %v: differs from decoding, then resizing", i, g)
 				}
 			}
+		}
+		if exact < 8 {
+			t.Errorf("%d files were compared", exact)
 		}
 		if decode, resize := d.Elapsed(); decode <= 0 || resize <= 0 {
 			t.Errorf("took %v and %v", decode, resize)
@@ -293,6 +304,29 @@ func TestFilterCacheIsBounded(t *testing.T) {
 	}
 	if n := len(r.filters.recent); n != maxFilters {
 		t.Errorf("%d filters are kept", n)
+	}
+}
+
+// TestFiltersOfAPictureStayTogether: getting one filter must not recompute
+// the last few, which are still in use.
+func TestFiltersOfAPictureStayTogether(t *testing.T) {
+	var c filters
+	for size := 1; size <= maxFilters; size++ {
+		c.get(axis{in: size, out: 5, n: 5})
+	}
+	rng := rand.New(rand.NewPCG(11, 12))
+	for range 2000 {
+		var got [4]*filter
+		var want [4]axis
+		for i := range got {
+			want[i] = axis{in: 1 + rng.IntN(2*maxFilters), out: 5, n: 5}
+			got[i] = c.get(want[i])
+		}
+		for i := range got {
+			if got[i].axis != want[i] {
+				t.Fatalf("filter %d of %+v became that of %+v", i, want[i], got[i].axis)
+			}
+		}
 	}
 }
 

@@ -23,10 +23,10 @@
 // checked before memory is allocated.
 //
 // With libjpeg-turbo the bytes are those that Pillow decodes. image/jpeg
-// differs in the last bits, and at edges of colour, since chroma is repeated
-// and not interpolated; so does lossy WebP. PNG and lossless WebP are exact.
-// Transparency is dropped as by Pillow's convert("RGB"), and EXIF rotation is
-// not applied.
+// differs in the last bits, and at edges of colour, since [Decoder.Decode]
+// then repeats chroma and does not interpolate it; so does lossy WebP. PNG
+// and lossless WebP are exact. Transparency is dropped as by Pillow's
+// convert("RGB"), and EXIF rotation is not applied.
 //
 // # Resizing
 //
@@ -34,7 +34,19 @@
 // the same bytes, which a network trained with torchvision transforms
 // expects. A [Geometry] says what becomes of the size: [CenterCrop] or
 // [Stretch]. A crop is resized alone: rows and columns outside are not even
-// converted from YCbCr.
+// converted to RGB. Processors with AVX2 do several pixels at a time, with
+// the same bytes; the build tag noasm leaves that out.
+//
+// [Decoder.DecodeResized] takes a shortcut where a Go decoder leaves planes
+// of YCbCr with subsampled chroma: it resizes luma and chroma separately,
+// straight from the resolution that each is stored in, and converts the small
+// result. Chroma is interpolated between the centres of its samples, as
+// libjpeg-turbo does. A photo of 500x375 cropped to 224x224 then differs from
+// Pillow's by 0.25 steps of a byte in the mean, nearly always by 0 or 1, and
+// by more than 2 in 0.1 % of its bytes: beside pixels that are clipped to 0
+// or 255. Decoding first differs by 0.15, but by more than 2 in 0.8 %, along
+// edges of colour. At a fifth of the size and below it would be the closer
+// one in all (0.06 against 0.4).
 //
 // # Memory
 //

@@ -45,14 +45,10 @@ func (g Geometry) check() error {
 	return nil
 }
 
-// axis is one direction of a resize: in samples become out, of which those
-// from first to first+n are wanted.
-type axis struct{ in, out, first, n int }
-
 // axes returns both directions for an image of width x height.
 func (g Geometry) axes(width, height int) (x, y axis) {
 	if !g.crop {
-		return axis{width, g.width, 0, g.width}, axis{height, g.height, 0, g.height}
+		return axis{in: width, out: g.width, n: g.width}, axis{in: height, out: g.height, n: g.height}
 	}
 	outW, outH := g.width, g.height
 	if width < height {
@@ -60,8 +56,8 @@ func (g Geometry) axes(width, height int) (x, y axis) {
 	} else {
 		outW = longSide(g.height, width, height)
 	}
-	return axis{width, outW, cropOffset(outW, g.width), g.width},
-		axis{height, outH, cropOffset(outH, g.height), g.height}
+	return axis{in: width, out: outW, first: cropOffset(outW, g.width), n: g.width},
+		axis{in: height, out: outH, first: cropOffset(outH, g.height), n: g.height}
 }
 
 // longSide is int(size*long/short) as Python computes it.

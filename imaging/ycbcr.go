@@ -2,19 +2,34 @@ package imaging
 
 import "image"
 
-// ycbcrRows converts the planes that a Go decoder leaves. Chroma samples are
-// repeated over the pixels they cover, where libjpeg-turbo interpolates them:
-// colours at edges differ a little from its, brightness does not.
+// ycbcrRows is the planes Y, Cb and Cr that a Go decoder leaves. Its rows are
+// RGB at full size and repeat chroma samples over the pixels they are for,
+// where libjpeg-turbo interpolates them: colours at edges differ a little
+// from its, brightness does not. A resize takes the planes themselves if
+// chroma is coarser than luma.
 type ycbcrRows struct {
-	*image.YCbCr
+	planes         [3]planeRows
 	shiftX, shiftY int // log2 of pixels per chroma sample
 	studio         bool
 }
 
+// planeRows is one plane: its rows are of single bytes.
+type planeRows struct {
+	pix    []byte
+	stride int
+}
+
+func (p *planeRows) row(y, x0, x1 int, _ []byte) []byte {
+	return p.pix[y*p.stride+x0 : y*p.stride+x1]
+}
+
 func newYCbCrRows(m *image.YCbCr, f format) rows {
-	// A WebP has the range of video (luma 16 to 235), which image.YCbCr does
-	// not tell.
-	r := &ycbcrRows{YCbCr: m, studio: f == formatWebP}
+	r := &ycbcrRows{
+		planes: [3]planeRows{{m.Y, m.YStride}, {m.Cb, m.CStride}, {m.Cr, m.CStride}},
+		// A WebP has the range of video (luma 16 to 235), which image.YCbCr
+		// does not tell.
+		studio: f == formatWebP,
+	}
 	switch m.SubsampleRatio {
 	case image.YCbCrSubsampleRatio444:
 	case image.YCbCrSubsampleRatio422:
@@ -33,21 +48,24 @@ func newYCbCrRows(m *image.YCbCr, f format) rows {
 	return r
 }
 
+// coarse reports whether there is less chroma than luma. Where there is not,
+// resizing planes would save too little.
+func (m *ycbcrRows) coarse() bool { return m.shiftX > 0 || m.shiftY > 0 }
+
 func (m *ycbcrRows) row(y, x0, x1 int, dst []byte) []byte {
-	luma := m.Y[y*m.YStride+x0:][:x1-x0]
-	chroma := (y >> m.shiftY) * m.CStride
-	cb, cr := m.Cb[chroma:], m.Cr[chroma:]
-	switch {
-	case m.studio:
+	c0, c1 := x0>>m.shiftX, (x1-1)>>m.shiftX+1
+	luma := m.planes[0].row(y, x0, x1, nil)
+	cb := m.planes[1].row(y>>m.shiftY, c0, c1, nil)
+	cr := m.planes[2].row(y>>m.shiftY, c0, c1, nil)
+	if m.studio || m.shiftX != 1 {
 		for i, v := range luma {
-			c := (x0 + i) >> m.shiftX
-			studioRGB((*[3]byte)(dst[3*i:]), int32(v), int32(cb[c]), int32(cr[c]))
-		}
-		return dst
-	case m.shiftX != 1:
-		for i, v := range luma {
-			c := (x0 + i) >> m.shiftX
-			add((*[3]byte)(dst[3*i:]), v, offsets(cb[c], cr[c]))
+			c := (x0+i)>>m.shiftX - c0
+			out := (*[3]byte)(dst[3*i:])
+			if m.studio {
+				studioRGB(out, v, cb[c], cr[c])
+			} else {
+				add(out, v, offsets(cb[c], cr[c]))
+			}
 		}
 		return dst
 	}
@@ -55,11 +73,11 @@ func (m *ycbcrRows) row(y, x0, x1 int, dst []byte) []byte {
 	// Two pixels share a chroma sample; x0 may lie between two that do.
 	out := dst
 	if x0&1 == 1 {
-		add((*[3]byte)(out), luma[0], offsets(cb[x0>>1], cr[x0>>1]))
-		luma, out, x0 = luma[1:], out[3:], x0+1
+		add((*[3]byte)(out), luma[0], offsets(cb[0], cr[0]))
+		luma, out, cb, cr = luma[1:], out[3:], cb[1:], cr[1:]
 	}
 	pairs := (len(luma) + 1) / 2
-	cb, cr = cb[x0>>1:][:pairs], cr[x0>>1:][:pairs]
+	cb, cr = cb[:pairs], cr[:pairs]
 	for i := range len(luma) / 2 {
 		o := offsets(cb[i], cr[i])
 		two, v := (*[6]byte)(out[6*i:]), (*[2]byte)(luma[2*i:])
@@ -70,6 +88,20 @@ func (m *ycbcrRows) row(y, x0, x1 int, dst []byte) []byte {
 		add((*[3]byte)(out[3*i:]), luma[i], offsets(cb[pairs-1], cr[pairs-1]))
 	}
 	return dst
+}
+
+// toRGB converts a row whose three components are of one resolution.
+func toRGB(dst, luma, cb, cr []byte, studio bool) {
+	cb, cr = cb[:len(luma)], cr[:len(luma)]
+	if studio {
+		for i, v := range luma {
+			studioRGB((*[3]byte)(dst[3*i:]), v, cb[i], cr[i])
+		}
+		return
+	}
+	for i, v := range luma {
+		add((*[3]byte)(dst[3*i:]), v, offsets(cb[i], cr[i]))
+	}
 }
 
 // offset is what chroma adds to luma.
@@ -108,11 +140,11 @@ var saturated = func() (t [1024]byte) {
 
 // studioRGB converts video-range YCbCr (ITU-R BT.601) with the coefficients
 // and rounding of libwebp: 14 fraction bits, 8 of them dropped before the sum.
-func studioRGB(out *[3]byte, y, cb, cr int32) {
-	luma := y * 19077 >> 8
-	r := luma + cr*26149>>8 - 14234
-	g := luma - cb*6419>>8 - cr*13320>>8 + 8708
-	b := luma + cb*33050>>8 - 17685
+func studioRGB(out *[3]byte, y, cb, cr byte) {
+	luma, u, v := int32(y)*19077>>8, int32(cb), int32(cr)
+	r := luma + v*26149>>8 - 14234
+	g := luma - u*6419>>8 - v*13320>>8 + 8708
+	b := luma + u*33050>>8 - 17685
 	out[0] = byte(max(0, min(255, r>>6)))
 	out[1] = byte(max(0, min(255, g>>6)))
 	out[2] = byte(max(0, min(255, b>>6)))
