@@ -2,7 +2,9 @@ package imaging
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -12,7 +14,8 @@ type Options struct {
 	// fail with [ErrTooLarge] before memory for them is allocated. A decoder
 	// takes 3 bytes for each pixel of a JPEG with libturbojpeg (twice that
 	// again while a progressive one is decoded) and up to 8 in other formats.
-	// Default 100 million.
+	// Pictures of more than 20 million pixels are decoded one at a time, in the
+	// whole process. Default 100 million.
 	MaxPixels int
 }
 
@@ -30,6 +33,7 @@ const (
 type Decoder struct {
 	maxPixels int
 	closed    bool
+	alone     bool // holds huge
 	turbo     turboHandle
 	image     Image // decoded by libturbojpeg, before resizing
 	reader    bytes.Reader
@@ -63,6 +67,7 @@ func (d *Decoder) Close() {
 // with [ErrFormat], [ErrTooLarge] or [ErrDamaged], and then m's content is
 // undefined.
 func (d *Decoder) Decode(m *Image, data []byte) error {
+	defer d.settle()
 	src, err := d.decode(m, data)
 	if err != nil {
 		return err
@@ -91,6 +96,7 @@ func (d *Decoder) DecodeResized(dst, data []byte, g Geometry) error {
 	if err := checkTarget(dst, g); err != nil {
 		return err
 	}
+	defer d.settle()
 	start := time.Now()
 	src, err := d.decode(&d.image, data)
 	decoded := time.Now()
@@ -136,7 +142,11 @@ func (d *Decoder) decode(m *Image, data []byte) (picture, error) {
 			return picture{}, err
 		}
 		if able {
-			return d.decodeTurbo(m, data)
+			src, err := d.decodeTurbo(m, data)
+			if !errors.Is(err, errDoubtful) {
+				return src, err
+			}
+			// image/jpeg reads past harmless oddities and fails on damage.
 		}
 	}
 	return d.decodeGo(f, data)
@@ -162,6 +172,24 @@ func (d *Decoder) checkSize(f format, width, height int) error {
 		return fmt.Errorf("%w: %s of %dx%d pixels, sides may have %d", ErrTooLarge, f, width, height, maxSide)
 	case int64(width)*int64(height) > int64(d.maxPixels):
 		return fmt.Errorf("%w: %s of %dx%d = %d pixels, the limit is %d", ErrTooLarge, f, width, height, int64(width)*int64(height), d.maxPixels)
+	case width*height > hugePixels && !d.alone:
+		huge.Lock()
+		d.alone = true
 	}
 	return nil
+}
+
+// huge is held by the decoder that has a picture of more than hugePixels in
+// memory: such a picture takes up to 8 bytes a pixel, and one for every worker
+// could be more than the machine has.
+var huge sync.Mutex
+
+const hugePixels = 20_000_000
+
+// settle ends what checkSize began, when the picture is done with.
+func (d *Decoder) settle() {
+	if d.alone {
+		d.alone = false
+		huge.Unlock()
+	}
 }

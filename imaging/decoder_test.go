@@ -7,8 +7,10 @@ import (
 	"hash/crc32"
 	"image"
 	"image/color"
+	"image/jpeg"
 	"image/png"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -388,4 +390,48 @@ func FuzzResize(f *testing.F) {
 			t.Errorf("%dx%d to %v differs from the reference", src.Width, src.Height, g)
 		}
 	})
+}
+
+// Extra bytes before a marker are an oddity that libjpeg warns of, not damage:
+// the picture is whole. One that is cut short is damaged with either decoder.
+func TestOddJPEG(t *testing.T) {
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 40, 30)), nil); err != nil {
+		t.Fatal(err)
+	}
+	whole := b.Bytes()
+	end := len(whole) - 2 // where the last marker starts
+	odd := slices.Concat(whole[:end], []byte{1, 2, 3, 4}, whole[end:])
+	d := NewDecoder(Options{})
+	defer d.Close()
+	var m Image
+	if err := d.Decode(&m, odd); err != nil || m.Width != 40 || m.Height != 30 {
+		t.Errorf("extra bytes: %dx%d, %v", m.Width, m.Height, err)
+	}
+	if err := d.Decode(&m, whole[:len(whole)/2]); !errors.Is(err, ErrDamaged) {
+		t.Errorf("half of a file: %v", err)
+	}
+}
+
+// Pictures that take turns decoding give their turn back.
+func TestHugeTurns(t *testing.T) {
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewPaletted(image.Rect(0, 0, 5000, 4001), color.Palette{color.Black})); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]byte, 8*8*3)
+	for range 2 {
+		d := NewDecoder(Options{})
+		if err := d.DecodeResized(out, b.Bytes(), CenterCrop(8)); err != nil {
+			t.Error(err)
+		}
+		if err := d.DecodeResized(out, b.Bytes()[:b.Len()-20], CenterCrop(8)); err == nil {
+			t.Error("a picture that is cut short has no error")
+		}
+		d.Close()
+	}
+	if !huge.TryLock() {
+		t.Fatal("the turn was not given back")
+	}
+	huge.Unlock()
 }

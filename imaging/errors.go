@@ -7,12 +7,12 @@ import "errors"
 var (
 	// ErrFormat: not a JPEG, PNG or WebP image, or a variety of one that no
 	// decoder here reads (an animated WebP, an arithmetic-coded JPEG).
-	ErrFormat = errors.New("image format not supported")
+	ErrFormat = errors.New("format not supported")
 	// ErrTooLarge: more pixels than [Options.MaxPixels], or a side longer
 	// than 65535.
-	ErrTooLarge = errors.New("image too large")
+	ErrTooLarge = errors.New("too large")
 	// ErrDamaged: the image is cut short or its data is corrupt.
-	ErrDamaged = errors.New("image damaged")
+	ErrDamaged = errors.New("damaged")
 	// ErrArgument: a destination of the wrong length, an impossible geometry
 	// or image.
 	ErrArgument = errors.New("bad argument")

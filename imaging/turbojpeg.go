@@ -1,6 +1,7 @@
 package imaging
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -31,6 +32,18 @@ const (
 
 // turbo loads the library once; nil when it is not there.
 var turbo = sync.OnceValue(func() *turboAPI {
+	a, err := openTurbo()
+	if err != nil {
+		noTurbo = err
+		return nil
+	}
+	return a
+})
+
+// noTurbo says why turbo is nil.
+var noTurbo error
+
+func openTurbo() (*turboAPI, error) {
 	files := []string{"libturbojpeg.so.0", "libturbojpeg.so"}
 	switch runtime.GOOS {
 	case "darwin":
@@ -58,24 +71,24 @@ var turbo = sync.OnceValue(func() *turboAPI {
 		},
 	})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	version := "2.x"
 	if a.init3.Ok() {
 		version = "3.x"
 	}
 	a.name = fmt.Sprintf("libturbojpeg %s (%s)", version, file)
-	return &a
-})
+	return &a, nil
+}
 
 // JPEGDecoder names the JPEG decoder that this process uses: "libturbojpeg
-// 2.x (file)", or "image/jpeg" when that library is not installed or is
-// switched off by PINION_LIB_TURBOJPEG=off.
+// 2.x (file)", or "image/jpeg (slower than libturbojpeg, which …)" with the
+// reason why that library is not used.
 func JPEGDecoder() string {
 	if a := turbo(); a != nil {
 		return a.name
 	}
-	return "image/jpeg"
+	return fmt.Sprintf("image/jpeg (slower than libturbojpeg, which was not loaded: %v)", noTurbo)
 }
 
 // turboHandle is one decompressor. It lies in the heap as part of a Decoder,
@@ -116,13 +129,14 @@ func (t *turboHandle) header(data []byte) (able bool, err error) {
 		uintptr(unsafe.Pointer(&t.width)), uintptr(unsafe.Pointer(&t.height)),
 		uintptr(unsafe.Pointer(&t.subsampling)), uintptr(unsafe.Pointer(&t.colorspace)))
 	if int32(rc) != 0 {
-		if int32(t.api.getErrorCode.Call(t.handle)) == tjErrorFatal {
-			return false, nil
-		}
-		return false, t.failure("header")
+		return false, nil
 	}
 	return t.colorspace != tjColorspaceCMYK && t.colorspace != tjColorspaceYCCK, nil
 }
+
+// errDoubtful: libturbojpeg warned. A harmless oddity, such as extra bytes
+// before a marker, and a picture cut short are the same to it.
+var errDoubtful = errors.New("doubtful JPEG")
 
 // decode writes the picture whose header was read.
 func (t *turboHandle) decode(dst, data []byte) error {
@@ -131,12 +145,12 @@ func (t *turboHandle) decode(dst, data []byte) error {
 		uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
 		uintptr(t.width), 0, uintptr(t.height),
 		tjPixelFormatRGB, tjFlagStopOnWarning|tjFlagLimitScans)
-	if int32(rc) != 0 {
-		return t.failure(fmt.Sprintf("%dx%d", t.width, t.height))
+	switch {
+	case int32(rc) == 0:
+		return nil
+	case int32(t.api.getErrorCode.Call(t.handle)) != tjErrorFatal:
+		return errDoubtful
 	}
-	return nil
-}
-
-func (t *turboHandle) failure(what string) error {
-	return fmt.Errorf("%w: JPEG %s: %s", ErrDamaged, what, dl.GoString(t.api.getErrorStr2.Call(t.handle)))
+	return fmt.Errorf("%w: JPEG %dx%d: %s", ErrDamaged, t.width, t.height,
+		dl.GoString(t.api.getErrorStr2.Call(t.handle)))
 }

@@ -79,8 +79,7 @@ about copies.`,
 		if *asJSON {
 			return printJSON(cmd, out)
 		}
-		out.print(cmd.OutOrStdout())
-		return nil
+		return printText(cmd, out.print)
 	}
 	return cmd
 }

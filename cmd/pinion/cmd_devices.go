@@ -30,8 +30,7 @@ what each can do. A backend that cannot be used here is named with the reason.`,
 		if *asJSON {
 			return printJSON(cmd, list)
 		}
-		list.print(cmd.OutOrStdout())
-		return nil
+		return printText(cmd, list.print)
 	}
 	return cmd
 }

@@ -43,8 +43,9 @@ func newFeed() *cobra.Command {
 DIR is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder; they
 are decoded, scaled so that the shorter side is --size, cut to the centre
 square and normalised on the device. FILE.npy is an array whose first axis
-counts the samples. Without either, a sample folder of photos is made in your
-cache directory and used.
+counts the samples; bytes of shape N x H x W x 1 to 4 are taken as images and
+normalised too. Without either, a sample folder of photos is made in your cache
+directory and used.
 
 Batches are released as soon as they arrive, so the rate is the most that the
 pipeline gives; the share of time "waited for data" is what a device with
@@ -71,7 +72,7 @@ nothing else to do would have stood idle.`,
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of --shuffle")
 	flags.BoolVar(&f.shuffle, "shuffle", false, "visit the samples of each epoch in random order")
 	flags.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
-	flags.StringVar(&f.dtype, "dtype", "", "element type on the device: f32, f16, bf16 or u8 (default: f32 for photos, a file's own)")
+	flags.StringVar(&f.dtype, "dtype", "", "element type on the device: f32, f16, bf16 or u8 (default: f32 for photos and for u8 arrays of HxWx1..4, else the file's own)")
 	flags.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable")
 	flags.Var(&f.pinBudget, "pin-budget", "most bytes of pinned memory (default: a quarter of what is free)")
 	flags.StringVar(&f.onError, "on-error", "fail", "when a sample cannot be read: fail, or skip it and count it")
@@ -145,7 +146,7 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	opened := time.Since(start)
 
-	skipped := skipReporter{w: cmd.ErrOrStderr(), line: line}
+	skipped := skipReporter{line: line}
 	options.OnSkip = skipped.add
 	total := ds.Len() * f.epochs
 	report, err := feed.Run(cmd.Context(), dev, ds, feed.Options{
@@ -158,12 +159,23 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if report.Samples == 0 {
+		return nothingFed(ds, &options, report)
+	}
 	out := newFeedOutput(dev, ds, path, report, opened)
 	if f.json {
 		return printJSON(cmd, out)
 	}
-	out.print(cmd.OutOrStdout())
-	return nil
+	return printText(cmd, out.print)
+}
+
+// nothingFed says why no sample arrived.
+func nothingFed(ds dataset.Dataset, o *loader.Options, r *feed.Report) error {
+	if r.Errors > 0 {
+		return fmt.Errorf("nothing was fed: none of the samples could be read, %d were left out", r.Errors)
+	}
+	return fmt.Errorf("nothing was fed: %d samples make no full batch of %d; take a smaller --batch, or leave out --drop-last",
+		ds.Len(), o.Batch)
 }
 
 // feedPath is what to feed: the argument, or the sample photos, which are made
@@ -181,20 +193,19 @@ func feedPath(cmd *cobra.Command, args []string, line *progress) (string, error)
 	if err := samplephotos.Make(cmd.Context(), dir, samplePhotos, func(done, total int) {
 		line.show(done, total, "making sample photos")
 	}); err != nil {
-		return "", err
+		return "", fmt.Errorf("the sample photos (56 MB) could not be made in %s; name a folder of your own, or another place by XDG_CACHE_HOME: %w", dir, err)
 	}
 	line.clear()
 	made := "made before"
 	if statErr != nil {
 		made = "just made"
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "No folder given: using %d sample photos, %s, in %s\n", samplePhotos, made, dir)
+	line.message("No folder given: using %d sample photos, %s, in %s", samplePhotos, made, dir)
 	return dir, nil
 }
 
 // skipReporter names the first samples that are left out.
 type skipReporter struct {
-	w    io.Writer
 	line *progress
 	n    int
 }
@@ -204,13 +215,12 @@ const namedSkips = 10
 func (s *skipReporter) add(err error) {
 	s.n++
 	if s.n <= namedSkips {
-		s.line.clear()
-		fmt.Fprintf(s.w, "skipped: %v\n", err)
+		s.line.message("skipped: %v", err)
 	}
 }
 
 func (s *skipReporter) finish() {
 	if s.n > namedSkips {
-		fmt.Fprintf(s.w, "skipped: %d more\n", s.n-namedSkips)
+		s.line.message("skipped: %d more", s.n-namedSkips)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,11 @@ func deviceFlag(cmd *cobra.Command) *string {
 // openDevice opens a device by name and says, once, what auto passed over.
 func openDevice(cmd *cobra.Command, name string) (device.Device, error) {
 	if name != "auto" {
-		return device.Open(name)
+		dev, err := device.Open(name)
+		if errors.Is(err, device.ErrArgument) {
+			return nil, badUsage(cmd, "--device %q: %w", name, err)
+		}
+		return dev, err
 	}
 	dev, passed, err := device.Best()
 	if err == nil && passed != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
 	os.Exit(report(newRoot().ExecuteContext(ctx)))
 }
@@ -63,8 +64,9 @@ func badUsage(cmd *cobra.Command, format string, args ...any) error {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "pinion",
-		Short: "Keep GPUs fed, and let work larger than GPU memory run",
+		Use:     "pinion",
+		Short:   "Keep GPUs fed",
+		Version: newProvenance().version(),
 		Long: `Pinion feeds datasets to a GPU and measures what its link to the host can do.
 Without a GPU every command works on the host backend.
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,15 @@ func printJSON(cmd *cobra.Command, v any) error {
 	e := json.NewEncoder(cmd.OutOrStdout())
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// printText writes what print prints to standard output, at once, so that a
+// full disk or a closed pipe is an error.
+func printText(cmd *cobra.Command, print func(io.Writer)) error {
+	var text bytes.Buffer
+	print(&text)
+	_, err := cmd.OutOrStdout().Write(text.Bytes())
+	return err
 }
 
 // provenance says where and when a result was measured, by which code.
@@ -50,6 +60,9 @@ func newProvenance() provenance {
 	}
 	return p
 }
+
+// version is the commit and the toolchain, for --version.
+func (p provenance) version() string { return p.Commit + " " + p.Platform }
 
 // table lines up rows of cells. Columns whose heading starts with ">" are
 // aligned to the right, without it.

@@ -1,36 +1,45 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"sync"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
-// progress is a bar on standard error, where that is a terminal. Elsewhere it
-// shows nothing.
+// progress is a bar on standard error, where that is a terminal. Elsewhere
+// only its messages are seen. It is safe for concurrent use.
 type progress struct {
-	bar *progressbar.ProgressBar
+	mu  sync.Mutex
+	w   io.Writer
+	bar *progressbar.ProgressBar // nil where there is no terminal
 }
 
 func newProgress(cmd *cobra.Command) *progress {
-	f, ok := cmd.ErrOrStderr().(*os.File)
+	p := &progress{w: cmd.ErrOrStderr()}
+	f, ok := p.w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return &progress{}
+		return p
 	}
-	return &progress{progressbar.NewOptions(-1,
+	p.bar = progressbar.NewOptions(-1,
 		progressbar.OptionSetWriter(f),
 		progressbar.OptionClearOnFinish(),
 		progressbar.OptionThrottle(100_000_000),
 		progressbar.OptionShowCount(),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionSetWidth(24),
-	)}
+	)
+	return p
 }
 
 // show shows that done of total is done, with a word on what is going on.
 func (p *progress) show(done, total int, what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bar == nil {
 		return
 	}
@@ -41,8 +50,22 @@ func (p *progress) show(done, total int, what string) {
 	_ = p.bar.Set(done)
 }
 
+// message prints a line of its own, above the bar.
+func (p *progress) message(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wipe()
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
 // clear takes the bar off the screen.
 func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wipe()
+}
+
+func (p *progress) wipe() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}

@@ -43,6 +43,10 @@ func Open(capacity int64) (*Device, error) {
 		capacity = sysmem.Available() / 2
 	} else {
 		id = fmt.Sprintf("host:%d", capacity)
+		if available := sysmem.Available(); available > 0 && capacity > available {
+			return nil, fmt.Errorf("host: %w: a capacity of %d bytes, but the process may use only %d more",
+				device.ErrArgument, capacity, available)
+		}
 	}
 	return &Device{capacity: capacity, name: id, streams: map[*stream]struct{}{}}, nil
 }

@@ -15,6 +15,12 @@ import (
 // ErrNotFound: the library, or a symbol it must have, is not there.
 var ErrNotFound = errors.New("library not found")
 
+// notFound is an ErrNotFound whose text is only the reason.
+type notFound struct{ reason string }
+
+func (e *notFound) Error() string        { return e.reason }
+func (e *notFound) Is(target error) bool { return target == ErrNotFound }
+
 // Library says where to find a library and what is needed of it.
 type Library struct {
 	Name    string   // for messages and the environment variable
@@ -74,16 +80,16 @@ func Open(lib Library) (string, error) {
 	switch override := os.Getenv(variable); override {
 	case "":
 	case "off":
-		return "", fmt.Errorf("%w: switched off by %s", ErrNotFound, variable)
+		return "", &notFound{"switched off by " + variable}
 	default:
 		files = []string{override}
 	}
 	if len(files) == 0 {
-		return "", fmt.Errorf("%w: %s does not exist for %s", ErrNotFound, lib.Name, runtime.GOOS)
+		return "", &notFound{lib.Name + " does not exist for " + runtime.GOOS}
 	}
 	handle, file, err := load(files)
 	if err != nil {
-		return "", fmt.Errorf("%w: %v", ErrNotFound, err)
+		return "", &notFound{err.Error()}
 	}
 	var missing []string
 	for _, s := range lib.Symbols {
@@ -97,7 +103,13 @@ func Open(lib Library) (string, error) {
 		for _, s := range lib.Symbols {
 			*s.Func = 0
 		}
-		return "", fmt.Errorf("%w: %s lacks %s", ErrNotFound, file, strings.Join(missing, ", "))
+		const named = 3
+		more := ""
+		if len(missing) > named {
+			more = fmt.Sprintf(" and %d more", len(missing)-named)
+			missing = missing[:named]
+		}
+		return "", &notFound{fmt.Sprintf("%s lacks %s%s", file, strings.Join(missing, ", "), more)}
 	}
 	return file, nil
 }
