@@ -58,8 +58,8 @@ type Stream interface {
 
 	// CopyH2D queues a copy of src to device memory at dst. From pinned
 	// memory the copy is asynchronous; from pageable memory the backend may
-	// block until it has read src. Either way src must not change until the
-	// copy is done.
+	// block until it has read src. Either way src must not change, nor become
+	// garbage, until the copy is done.
 	CopyH2D(dst Ptr, src []byte) error
 
 	// CopyD2H queues a copy of len(dst) bytes of device memory at src into
@@ -107,8 +107,9 @@ const (
 // Event is a mark in a stream. All its methods are safe for concurrent use.
 type Event interface {
 	// Done reports whether the newest mark is passed, without waiting. It is
-	// true for an event that was never recorded. An error is that of the
-	// work before the mark.
+	// true for an event that was never recorded. An error beside true is that
+	// of the work before the mark, which is over; beside false it says why
+	// the question has no answer.
 	Done() (bool, error)
 
 	// Synchronize waits until the newest mark is passed and reports the first

@@ -32,6 +32,11 @@ type Batch struct {
 // waits); without streams, the caller's work on it must be done already. A second Release fails with [ErrReleased]. After the
 // loader's Close it does nothing.
 func (b *Batch) Release(after ...device.Stream) error {
+	for _, s := range after {
+		if s == nil {
+			return fmt.Errorf("loader: release: %w: no stream", device.ErrArgument)
+		}
+	}
 	if b.released.Swap(true) {
 		return ErrReleased
 	}
@@ -57,19 +62,53 @@ func (l *Loader) release(d *deviceBuffer, after []device.Stream) error {
 	}
 	var errs []error
 	for _, s := range after {
-		if s == nil {
-			errs = append(errs, fmt.Errorf("loader: release: %w: no stream", device.ErrArgument))
+		if l.mark(d, s) == nil {
 			continue
 		}
-		if l.mark(d, s) != nil {
-			// A stream that cannot be waited for on the device (of another
-			// device, say) is waited for here.
-			errs = append(errs, s.Synchronize())
+		// A stream that cannot be waited for on the device (of another device,
+		// say) is waited for here. A closed one has finished its work.
+		if err := s.Synchronize(); err != nil && !errors.Is(err, device.ErrClosed) {
+			errs = append(errs, fmt.Errorf("loader: release: the end of the work on the batch cannot be known, so its memory stays with the caller: %w", err))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	l.held.Add(-1)
 	l.buffers <- d // never blocks: there is room for every buffer
-	return errors.Join(errs...)
+	return nil
+}
+
+// takeBuffer returns a free buffer, if there is a choice one that nobody's work
+// holds any more: the streams of the loader wait for what is used, and what
+// waits behind that waits too.
+func (l *Loader) takeBuffer() (*deviceBuffer, bool) {
+	first, ok := receive(l.ctx, l.buffers)
+	if !ok || first.idle() {
+		return first, ok
+	}
+	for range len(l.buffers) {
+		select {
+		case d := <-l.buffers:
+			if d.idle() {
+				l.buffers <- first
+				return d, true
+			}
+			l.buffers <- d
+		default:
+		}
+	}
+	return first, true
+}
+
+// idle reports whether the work of the last caller is done.
+func (d *deviceBuffer) idle() bool {
+	for _, e := range d.used[:d.inUse] {
+		if done, _ := e.Done(); !done {
+			return false
+		}
+	}
+	return true
 }
 
 // mark records an event of d behind the work of s.

@@ -18,6 +18,7 @@ import (
 type Loader struct {
 	dev     device.Device
 	ds      dataset.Dataset
+	samples int // of the dataset
 	options Options
 	full    int          // samples of a full batch; options.Batch is less for a smaller dataset
 	spec    dataset.Spec // of a sample as read
@@ -43,6 +44,7 @@ type Loader struct {
 
 	closing sync.RWMutex // held for reading in Release
 	closed  bool
+	gone    chan struct{} // closed when Close is through
 
 	counters counters
 }
@@ -73,6 +75,9 @@ type passage struct {
 // New makes a loader and starts to read. The dataset and the device must stay
 // open until Close.
 func New(dev device.Device, ds dataset.Dataset, options Options) (*Loader, error) {
+	if dev == nil || ds == nil {
+		return nil, fmt.Errorf("loader: %w: no device or no dataset", device.ErrArgument)
+	}
 	spec := ds.Spec()
 	options, err := options.withDefaults(spec)
 	if err != nil {
@@ -91,10 +96,12 @@ func New(dev device.Device, ds dataset.Dataset, options Options) (*Loader, error
 	batches := (n + options.Batch - 1) / options.Batch
 	if batches < math.MaxInt/options.Epochs {
 		batches *= options.Epochs
+	} else {
+		batches = math.MaxInt - 1
 	}
 	options.Prefetch = min(options.Prefetch, batches)
 	options.DeviceBuffers = min(options.DeviceBuffers-1, batches) + 1 // who holds all can still see the end
-	l := &Loader{dev: dev, ds: ds, options: options, full: full, spec: spec}
+	l := &Loader{dev: dev, ds: ds, samples: n, options: options, full: full, spec: spec, gone: make(chan struct{})}
 	if err := l.prepare(); err != nil {
 		return nil, errors.Join(err, l.giveBack())
 	}
@@ -210,10 +217,10 @@ func (l *Loader) schedule() {
 	defer close(l.ordered)
 	defer close(l.work)
 	for epoch := range l.options.Epochs {
-		if l.ctx.Err() != nil || l.options.DropLast && l.ds.Len() < l.full {
+		if l.ctx.Err() != nil || l.options.DropLast && l.samples < l.full {
 			return
 		}
-		list := order(l.ds.Len(), l.options.Shuffle, l.options.Seed, epoch)
+		list := order(l.samples, l.options.Shuffle, l.options.Seed, epoch)
 		for number := 0; len(list) > 0; number++ {
 			n := min(l.options.Batch, len(list))
 			if n < l.full && l.options.DropLast {
@@ -314,7 +321,7 @@ func (l *Loader) settle(j *job) (int, error) {
 
 // send queues the n samples of j to the device and offers them as a batch.
 func (l *Loader) send(j *job, n int) error {
-	d, ok := receive(l.ctx, l.buffers)
+	d, ok := l.takeBuffer()
 	if !ok {
 		return l.ctx.Err()
 	}
@@ -402,7 +409,12 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 		return nil, errClosed
 	}
 	if held := l.held.Load(); held == int64(len(l.made)) {
-		return nil, fmt.Errorf("loader: %w: %d of %d", ErrHeld, held, len(l.made))
+		select {
+		case <-l.ready: // nothing can be in it, so it is closed
+			return nil, l.end()
+		default:
+			return nil, fmt.Errorf("loader: %w: %d of %d", ErrHeld, held, len(l.made))
+		}
 	}
 	start := time.Now()
 	defer func() { l.counters.deviceWait.Add(int64(time.Since(start))) }()
@@ -450,15 +462,19 @@ func (l *Loader) ended() bool {
 var errClosed = fmt.Errorf("loader: %w", device.ErrClosed)
 
 // Close stops the workers, waits for what is queued on the device and frees
-// the loader's memory, batches that were not released included. A second
-// Close does nothing.
+// the loader's memory, batches that were not released included. It returns
+// when the samples that are being read are finished. A second Close only waits
+// for the first.
 func (l *Loader) Close() error {
 	l.closing.Lock()
-	defer l.closing.Unlock()
-	if l.closed {
+	again := l.closed
+	l.closed = true
+	l.closing.Unlock()
+	if again {
+		<-l.gone
 		return nil
 	}
-	l.closed = true
+	defer close(l.gone)
 	l.stop()
 	l.running.Wait()
 	return l.giveBack()

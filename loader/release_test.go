@@ -40,8 +40,10 @@ func TestHeld(t *testing.T) {
 		if len(held) < 3 {
 			break
 		}
-		_, err := next(t, ld)
-		fails(t, "Next with all buffers held", err, loader.ErrHeld)
+		// The last three may be all that is left, and then that is what it says.
+		if _, err := next(t, ld); err != io.EOF || held[2].Number != len(want)-1 {
+			fails(t, "Next with all buffers held", err, loader.ErrHeld)
+		}
 		out := i % 3
 		ok(t, held[out].Release())
 		fails(t, "a second Release", held[out].Release(), loader.ErrReleased)
@@ -134,9 +136,9 @@ func TestReleaseAfter(t *testing.T) {
 	}
 }
 
-// A batch can be released after streams that are closed, or none: it is an
-// error, but neither a panic nor the loss of the buffer. One of another device
-// is only waited for.
+// A batch can be released after streams that are closed, whose work is over,
+// or of another device, which are waited for. No stream is an error, and the
+// batch stays the caller's.
 func TestReleaseAfterBadStream(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
@@ -157,8 +159,12 @@ func TestReleaseAfterBadStream(t *testing.T) {
 					t.Errorf("Release after stream %v: panic: %v", s, p)
 				}
 			}()
-			if err := b.Release(s); (err == nil) != (s == foreign) {
-				t.Errorf("Release after stream %v: %v", s, err)
+			switch err := b.Release(s); {
+			case s == nil:
+				fails(t, "no stream", err, device.ErrArgument)
+				ok(t, b.Release())
+			default:
+				ok(t, err)
 			}
 		}()
 	}

@@ -16,7 +16,11 @@ var errNoReader = errors.New("no reader")
 func (l *Loader) read() {
 	reader, openErr := l.openReader()
 	if openErr == nil {
-		defer reader.Close() // a reader only reads: nothing can be lost
+		defer func() {
+			var err error // a reader only reads: nothing can be lost
+			defer recoverAs(&err, "in Close of a reader")
+			err = reader.Close()
+		}()
 	}
 	var timing dataset.Timing
 	for {

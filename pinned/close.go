@@ -56,7 +56,12 @@ func (p *Pool) settle() error {
 	failed := make([]error, len(waiting))
 	for i, b := range waiting {
 		for _, m := range b.marks {
-			failed[i] = errors.Join(failed[i], m.event.Synchronize())
+			if e := m.event.Synchronize(); e != nil {
+				// Work that failed is over: only what cannot be known is lost.
+				if done, _ := m.event.Done(); !done {
+					failed[i] = errors.Join(failed[i], e)
+				}
+			}
 		}
 	}
 	p.mu.Lock()

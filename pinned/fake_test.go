@@ -137,6 +137,7 @@ type fakeStream struct {
 }
 
 func (s *fakeStream) Device() device.Device { return s.dev }
+func (s *fakeStream) Synchronize() error    { return s.dev.Synchronize() }
 
 func (s *fakeStream) Record(e device.Event) error {
 	if s.recordErr != nil {

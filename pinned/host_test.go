@@ -282,3 +282,41 @@ func BenchmarkPinGiB(b *testing.B) {
 		})
 	}
 }
+
+// Work that failed is over: its buffer is free again, and the error is kept.
+func TestFreeAfterFailedWork(t *testing.T) {
+	dev, err := device.Open("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close() // which tells the error that only events told
+	const n = 1 << 20
+	p := newPool(t, dev, pinned.Options{Budget: n, SegmentBytes: n})
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := errors.New("bad kernel")
+	if err := dev.(device.Caller).Call(s, func() error { return bad }); err != nil {
+		t.Fatal(err)
+	}
+	e, err := dev.NewEvent(device.EventNoTiming)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // each takes the whole budget
+		b, err := p.Alloc(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(b.Free(s), s.Record(e)); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Synchronize(); !errors.Is(err, bad) {
+			t.Fatalf("the event says %v", err)
+		}
+	}
+	if got := p.Stats(); got.EventError != bad.Error() || got.LostBytes != 0 {
+		t.Errorf("%+v", got)
+	}
+}

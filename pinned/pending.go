@@ -37,8 +37,8 @@ func (p *Pool) retire(b *block, after []device.Stream) error {
 	return err
 }
 
-// record puts a mark on each stream, or waits for the stream's device where
-// that fails. It unlocks the pool for the time of that.
+// record puts a mark on each stream, or waits for the stream where that
+// fails. It unlocks the pool for the time of that.
 func (p *Pool) record(b *block, after []device.Stream) error {
 	for _, s := range after {
 		m := mark{own: s.Device() == p.dev}
@@ -64,7 +64,8 @@ func (p *Pool) record(b *block, after []device.Stream) error {
 			m.event = nil
 		}
 		waits++
-		if e := s.Device().Synchronize(); e != nil {
+		// A closed stream has finished its work.
+		if e := s.Synchronize(); e != nil && !errors.Is(e, device.ErrClosed) {
 			err = errors.Join(err, fmt.Errorf(
 				"pinned: free: the end of the work on %s cannot be known, so the memory is lost: %w; then %w",
 				bytesText(b.size), cause, e))
@@ -110,15 +111,15 @@ func (p *Pool) poll() int {
 	return released
 }
 
-// passed drops the marks of b that are passed and reports whether all are. A
-// mark that cannot be asked counts as not passed.
+// passed drops the marks of b that are passed and reports whether all are.
+// Work that failed is over too; a mark that cannot be asked is not passed.
 func (p *Pool) passed(b *block) bool {
 	for i := len(b.marks) - 1; i >= 0; i-- {
 		done, err := b.marks[i].event.Done()
 		if err != nil {
 			p.eventErr = err
 		}
-		if err != nil || !done {
+		if !done {
 			continue
 		}
 		p.keep(b.marks[i])

@@ -81,6 +81,9 @@ type Engine struct {
 // New makes an engine for dev. Nothing is allocated on the device or pinned
 // until a copy needs it.
 func New(dev device.Device, options Options) (*Engine, error) {
+	if dev == nil {
+		return nil, fmt.Errorf("transfer: %w: no device", device.ErrArgument)
+	}
 	options, err := options.withDefaults(dev.Info())
 	if err != nil {
 		return nil, err

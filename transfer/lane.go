@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -40,8 +41,11 @@ func (l *lanes) copy(ctx context.Context, c Copy) (err error) {
 	defer func() {
 		if !done { // an error, or Progress panicked
 			// Whatever was queued must have let go of the caller's memory.
-			err = errors.Join(err, ln.stream.Synchronize())
+			if syncErr := ln.stream.Synchronize(); syncErr != nil {
+				err = errors.Join(err, syncErr)
+			}
 		}
+		runtime.KeepAlive(c.Host) // the driver may read it to the end
 		l.leave(ln)
 	}()
 	err = ln.copy(ctx, c)

@@ -30,6 +30,8 @@ func TestABI(t *testing.T) {
 		"resultOutOfMemory":        resultOutOfMemory,
 		"resultNoDevice":           resultNoDevice,
 		"resultUnsupportedPTX":     resultUnsupportedPTX,
+		"resultOperatingSystem":    resultOperatingSystem,
+		"resultNotPermitted":       resultNotPermitted,
 		"resultNotReady":           resultNotReady,
 		"resultAlreadyRegistered":  resultAlreadyRegistered,
 		"resultNotSupported":       resultNotSupported,

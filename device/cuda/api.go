@@ -113,6 +113,8 @@ const (
 	resultOutOfMemory        = 2
 	resultNoDevice           = 100
 	resultUnsupportedPTX     = 222
+	resultOperatingSystem    = 304
+	resultNotPermitted       = 800
 	resultNotReady           = 600
 	resultAlreadyRegistered  = 712
 	resultNotSupported       = 801

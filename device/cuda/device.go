@@ -116,12 +116,9 @@ func (d *Device) Close() error {
 	d.closed = true
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := check("cuCtxSetCurrent", api.ctxSetCurrent.Call4(d.context, 0, 0, 0)); err != nil {
-		return err
-	}
 	// Only this device's streams are waited for: others in the process may
 	// use the same context.
-	var errs []error
+	errs := []error{check("cuCtxSetCurrent", api.ctxSetCurrent.Call4(d.context, 0, 0, 0))}
 	for s := range d.streams {
 		errs = append(errs,
 			check("cuStreamSynchronize", api.streamSynchronize.Call(s.handle)),
@@ -129,6 +126,9 @@ func (d *Device) Close() error {
 	}
 	for e := range d.events {
 		errs = append(errs, check("cuEventDestroy", api.eventDestroy.Call(e.handle)))
+	}
+	for m := range d.modules {
+		errs = append(errs, check("cuModuleUnload", api.moduleUnload.Call(m.handle)))
 	}
 	for _, span := range d.registered.All() {
 		errs = append(errs, check("cuMemHostUnregister", api.memHostUnregister.Call(uintptr(span.Start))))

@@ -68,7 +68,7 @@ func (e *event) Done() (bool, error) {
 	case resultNotReady:
 		return false, nil
 	default:
-		return true, check("cuEventQuery", r)
+		return false, check("cuEventQuery", r)
 	}
 }
 
@@ -124,14 +124,13 @@ func (e *event) Since(from device.Event) (time.Duration, error) {
 
 func (e *event) Close() error {
 	if err := e.dev.enter(); err != nil {
-		return nil // closed with its device
+		return closedWith(err)
 	}
 	defer e.dev.leave()
-	if !e.gate.close() {
-		return nil
-	}
-	e.dev.owned.Lock()
-	delete(e.dev.events, e)
-	e.dev.owned.Unlock()
-	return check("cuEventDestroy", api.eventDestroy.Call(e.handle))
+	return e.gate.close(func() error {
+		e.dev.owned.Lock()
+		delete(e.dev.events, e)
+		e.dev.owned.Unlock()
+		return check("cuEventDestroy", api.eventDestroy.Call(e.handle))
+	})
 }

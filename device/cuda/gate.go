@@ -20,12 +20,15 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.mu.RUnlock() }
 
-// close waits for the calls inside and lets in no more. It reports whether
-// this call closed the gate.
-func (g *gate) close() bool {
+// close waits for the calls inside, runs destroy and lets in no more, so that
+// whoever finds the gate shut knows that the handle's work is over. Only the
+// first close does anything.
+func (g *gate) close(destroy func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was := g.shut
+	if g.shut {
+		return nil
+	}
 	g.shut = true
-	return !was
+	return destroy()
 }

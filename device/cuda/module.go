@@ -40,6 +40,9 @@ func (d *Device) LoadModule(image []byte) (device.Module, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cuda: load module: %w", err)
 	}
+	d.owned.Lock()
+	d.modules[m] = struct{}{}
+	d.owned.Unlock()
 	return m, nil
 }
 
@@ -62,13 +65,15 @@ func (m *module) Kernel(name string) (device.Kernel, error) {
 
 func (m *module) Close() error {
 	if err := m.dev.enter(); err != nil {
-		return nil // gone with the device's context
+		return closedWith(err)
 	}
 	defer m.dev.leave()
-	if !m.gate.close() {
-		return nil
-	}
-	return check("cuModuleUnload", api.moduleUnload.Call(m.handle))
+	return m.gate.close(func() error {
+		m.dev.owned.Lock()
+		delete(m.dev.modules, m)
+		m.dev.owned.Unlock()
+		return check("cuModuleUnload", api.moduleUnload.Call(m.handle))
+	})
 }
 
 // launch is the parameter block of one cuLaunchKernel, which names its own
@@ -82,6 +87,9 @@ type launch struct {
 var launches = sync.Pool{New: func() any { return new(launch) }}
 
 func (k *kernel) Launch(s device.Stream, grid device.Grid, args *device.Args) error {
+	if args == nil {
+		args = new(device.Args) // a kernel without parameters
+	}
 	if err := args.Err(); err != nil {
 		return fmt.Errorf("cuda: launch %s: %w", k.name, err)
 	}

@@ -104,6 +104,7 @@ func Open(index int) (*Device, error) {
 		chunks:     map[uint64]int64{},
 		streams:    map[*stream]struct{}{},
 		events:     map[*event]struct{}{},
+		modules:    map[*module]struct{}{},
 	}
 	if err := check("cuDeviceGet", api.deviceGet.Call(uintptr(unsafe.Pointer(&d.handle)), uintptr(index))); err != nil {
 		return nil, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
@@ -224,6 +225,7 @@ type Device struct {
 	chunks     map[uint64]int64 // physical memory of the Mapper, and its size
 	streams    map[*stream]struct{}
 	events     map[*event]struct{}
+	modules    map[*module]struct{}
 }
 
 var errClosed = fmt.Errorf("cuda: %w", device.ErrClosed)

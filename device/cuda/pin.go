@@ -41,13 +41,24 @@ func (d *Device) Pin(b []byte, flags device.PinFlags) error {
 	default:
 		d.owned.Lock()
 		defer d.owned.Unlock()
-		return fmt.Errorf("cuda: pin: %w: %d bytes asked, %d pinned by this device: %w",
-			device.ErrPinLimit, len(b), d.pinnedBytes(), err)
+		return fmt.Errorf("cuda: pin: %d bytes asked, %d pinned by this device: %w",
+			len(b), d.pinnedBytes(), pinError(err))
 	}
 	d.owned.Lock()
 	d.registered.Insert(uint64(hostAddress(b)), int64(len(b)))
 	d.owned.Unlock()
 	return nil
+}
+
+// pinError tells a refusal of the system from other failures. The driver's
+// "out of memory" is about host memory here, so its error is only quoted.
+func pinError(err error) error {
+	for _, code := range []int{resultOutOfMemory, resultOperatingSystem, resultNotPermitted} {
+		if is(err, code) {
+			return fmt.Errorf("%w: %v", device.ErrPinLimit, err)
+		}
+	}
+	return err
 }
 
 // pinnedBytes is what Pin has registered. The caller holds owned.
@@ -150,7 +161,7 @@ func (d *Device) AllocHost(n int64, flags device.PinFlags) ([]byte, error) {
 	var p uintptr
 	if err := check("cuMemHostAlloc", api.memHostAlloc.Call(
 		uintptr(unsafe.Pointer(&p)), uintptr(n), driverFlags)); err != nil {
-		return nil, fmt.Errorf("cuda: %w: %d bytes asked: %w", device.ErrPinLimit, n, err)
+		return nil, fmt.Errorf("cuda: pinned allocation of %d bytes: %w", n, pinError(err))
 	}
 	d.owned.Lock()
 	d.hostAllocs[p] = struct{}{}

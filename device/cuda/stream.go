@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -173,18 +174,24 @@ func (s *stream) Synchronize() error {
 
 func (s *stream) Close() error {
 	if err := s.dev.enter(); err != nil {
-		return nil // closed with its device
+		return closedWith(err)
 	}
 	defer s.dev.leave()
-	if !s.gate.close() {
+	return s.gate.close(func() error {
+		s.dev.owned.Lock()
+		delete(s.dev.streams, s)
+		s.dev.owned.Unlock()
+		return errors.Join(
+			check("cuStreamSynchronize", api.streamSynchronize.Call4(s.handle, 0, 0, 0)),
+			check("cuStreamDestroy", api.streamDestroy.Call(s.handle)))
+	})
+}
+
+// closedWith is what closing a part of a device returns when the device cannot
+// be entered: nothing, where the part was closed with it.
+func closedWith(err error) error {
+	if errors.Is(err, device.ErrClosed) {
 		return nil
-	}
-	s.dev.owned.Lock()
-	delete(s.dev.streams, s)
-	s.dev.owned.Unlock()
-	err := check("cuStreamSynchronize", api.streamSynchronize.Call(s.handle))
-	if destroyErr := check("cuStreamDestroy", api.streamDestroy.Call(s.handle)); err == nil {
-		err = destroyErr
 	}
 	return err
 }

@@ -40,7 +40,9 @@ func Open(capacity int64) (*Device, error) {
 	}
 	id := "host"
 	if capacity == 0 {
-		capacity = sysmem.Available() / 2
+		if capacity = sysmem.Available() / 2; capacity == 0 {
+			capacity = 1 << 30 // the system does not tell
+		}
 	} else {
 		id = fmt.Sprintf("host:%d", capacity)
 		if available := sysmem.Available(); available > 0 && capacity > available {

@@ -16,15 +16,20 @@ func (d *Device) Pin(b []byte, _ device.PinFlags) error {
 			device.ErrArgument, len(b), uint64(address(b)), page)
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.closed.Load() {
+		d.mu.Unlock()
 		return errClosed
 	}
-	if !d.pinned.Insert(uint64(address(b)), int64(len(b))) {
+	added := d.pinned.Insert(uint64(address(b)), int64(len(b)))
+	d.mu.Unlock()
+	if !added {
 		return fmt.Errorf("host: pin: %w: %d bytes at %#x are pinned already, in part at least",
 			device.ErrArgument, len(b), uint64(address(b)))
 	}
+	// Locking may take long, and nothing else has to wait for it.
 	if err := pagemem.Lock(b); err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		d.pinned.Remove(uint64(address(b)))
 		limit := "no limit is set"
 		if n, unlimited := pagemem.LockLimit(); !unlimited {
@@ -48,7 +53,7 @@ func (d *Device) pinnedBytes() int64 {
 func (d *Device) Unpin(b []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
+	if d.gone { // not closed: what Close still waits for is pinned
 		return errClosed
 	}
 	start := uint64(address(b))

@@ -2,6 +2,7 @@ package linkbench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,9 +14,10 @@ import (
 
 // sample is something that is timed once in every repeat.
 type sample struct {
-	what  string
-	run   func() (time.Duration, error)
-	times []time.Duration
+	what    string
+	run     func() (time.Duration, error)
+	times   []time.Duration
+	skipped error // why it could not be run; the rest goes on without it
 }
 
 // measure checks every path, then times all of them in turn.
@@ -46,7 +48,14 @@ func (b *bench) measure(ctx context.Context, report *Report) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			if s.skipped != nil {
+				continue
+			}
 			d, err := s.run()
+			if errors.Is(err, device.ErrPinLimit) {
+				s.skipped = err
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.what, err)
 			}
@@ -67,6 +76,10 @@ func (b *bench) measure(ctx context.Context, report *Report) error {
 		report.Bulk[i].OfBest = report.Bulk[i].Median / best[report.Bulk[i].Direction]
 	}
 	for i, s := range samples[bulk:] {
+		if s.skipped != nil {
+			report.Skipped = append(report.Skipped, Skipped{s.what, s.skipped})
+			continue
+		}
 		median, least, most := s.spread()
 		row := Timing{s.what, median, least, most}
 		if bulk+i < small {
@@ -151,10 +164,10 @@ func (b *bench) pinByPool() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer pool.Close()
 	buffer, err := pool.Alloc(b.o.Size)
 	if err != nil {
-		return 0, err
+		return 0, errors.Join(err, pool.Close())
 	}
-	return time.Since(start), buffer.Free()
+	took := time.Since(start)
+	return took, errors.Join(buffer.Free(), pool.Close())
 }

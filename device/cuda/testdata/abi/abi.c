@@ -13,6 +13,8 @@ int main(void) {
 	VALUE("resultOutOfMemory", CUDA_ERROR_OUT_OF_MEMORY);
 	VALUE("resultNoDevice", CUDA_ERROR_NO_DEVICE);
 	VALUE("resultUnsupportedPTX", CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+	VALUE("resultOperatingSystem", CUDA_ERROR_OPERATING_SYSTEM);
+	VALUE("resultNotPermitted", CUDA_ERROR_NOT_PERMITTED);
 	VALUE("resultNotReady", CUDA_ERROR_NOT_READY);
 	VALUE("resultAlreadyRegistered", CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	VALUE("resultNotSupported", CUDA_ERROR_NOT_SUPPORTED);
