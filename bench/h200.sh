@@ -11,7 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: bench/h200.sh OUT}
 mkdir -p "$out"
-pinion=.build/pinion
+pinion=$PWD/.build/pinion
+out=$(realpath "$out")
 [ -d .deps ] && export LD_LIBRARY_PATH="$PWD/.deps:${LD_LIBRARY_PATH:-}"
 photos=$(mktemp -d)
 trap 'rm -rf "$photos"' EXIT
@@ -54,7 +55,7 @@ step feed
 feed() { # NAME FLAGS…
 	local name=$1
 	shift
-	$pinion feed "$sample" --device cuda:0 --json "$@" >"$out/feed-$name.json"
+	(cd "$sample/.." && $pinion feed "$(basename "$sample")" --device cuda:0 --json "$@") >"$out/feed-$name.json"
 }
 feed f32 --workers 16 --epochs 4
 feed f16 --workers 16 --epochs 4 --dtype f16
@@ -63,7 +64,7 @@ PINION_LIB_TURBOJPEG=off feed f32-go-decoder --workers 16 --epochs 2
 feed 50-epochs --workers 16 --epochs 50 --dtype f16
 feed checksum-1 --workers 16 --shuffle --seed 5 --checksum
 feed checksum-2 --workers 3 --prefetch 1 --no-pin --shuffle --seed 5 --checksum
-$pinion feed "$sample" --device host --workers 16 --shuffle --seed 5 --checksum --json >"$out/feed-checksum-host.json"
+feed checksum-host --device host --workers 16 --shuffle --seed 5 --checksum
 PYTHONPATH=bench/peers python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader.json"
 
 step summary

@@ -15,11 +15,12 @@ CGO_ENABLED=0 go build -o .build/plaingo ./bench/peers/plaingo
 workers=$(nproc)
 .build/pinion feed --device host --json >/dev/null # makes the sample photos
 photos=$(ls -d "${XDG_CACHE_HOME:-$HOME/.cache}"/pinion/sample-photos-* | head -1)
-feed=(.build/pinion feed "$photos" --device host --workers "$workers" --epochs 6 --json)
+pinion=$PWD/.build/pinion
+feed=("$pinion" feed "$(basename "$photos")" --device host --workers "$workers" --epochs 6 --json)
 for turn in 1 2; do
 	.build/plaingo "$photos" "$workers" >"$out/host-plaingo.json"
-	"${feed[@]}" >"$out/host-feed.json"
-	PINION_LIB_TURBOJPEG=off "${feed[@]}" >"$out/host-feed-go-decoder.json"
+	(cd "$photos/.." && "${feed[@]}") >"$out/host-feed.json"
+	(cd "$photos/.." && PINION_LIB_TURBOJPEG=off "${feed[@]}") >"$out/host-feed-go-decoder.json"
 done
 .build/pinion bench link --device host --size 256MiB --json >"$out/host-link.json"
 python3 - "$out" <<'PY'
