@@ -49,7 +49,12 @@ type Pinner interface {
 // slower than [Pinner] on memory of one's own, but the only way to
 // write-combined memory.
 type HostAllocator interface {
+	// AllocHost allocates n > 0 bytes of pinned memory. It fails with
+	// [ErrPinLimit] when the system does not allow that much.
 	AllocHost(n int64, flags PinFlags) ([]byte, error)
+
+	// FreeHost frees the memory that AllocHost returned. Queued copies must
+	// be done.
 	FreeHost(b []byte) error
 }
 
@@ -197,7 +202,8 @@ func (a *Args) extend(size int) []byte {
 // Caller is a device whose kernels are Go functions: the host backend.
 type Caller interface {
 	// Call queues fn on s. An error or panic of fn is the stream's error at
-	// the next synchronisation.
+	// the next synchronisation. fn must not wait for its own stream, nor free
+	// device memory, which waits for all of them.
 	Call(s Stream, fn func() error) error
 
 	// Bytes is device memory as a slice, valid until it is freed and to be

@@ -16,9 +16,6 @@ type Set struct {
 	sorted []Span // by Start
 }
 
-// Len is the number of spans.
-func (s *Set) Len() int { return len(s.sorted) }
-
 // All returns the spans in ascending order. The slice is a copy.
 func (s *Set) All() []Span { return slices.Clone(s.sorted) }
 

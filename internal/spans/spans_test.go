@@ -48,8 +48,8 @@ func TestRandom(t *testing.T) {
 				t.Fatalf("Find(%d, %d) = %v, %v, want %v", start, n, span, got, want)
 			}
 		}
-		if set.Len() != len(length) {
-			t.Fatalf("Len = %d, want %d", set.Len(), len(length))
+		if len(set.All()) != len(length) {
+			t.Fatalf("%d spans, want %d", len(set.All()), len(length))
 		}
 	}
 }
