@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/internal/linkbench"
 )
 
 func newBench() *cobra.Command {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )

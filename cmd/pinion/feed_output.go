@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
-	"github.com/pinion-gpu/pinion/internal/feed"
 )
 
 // feedOutput is the JSON document of pinion feed.

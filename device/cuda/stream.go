@@ -53,53 +53,33 @@ func (s *stream) leave() {
 }
 
 func (s *stream) CopyH2D(dst device.Ptr, src []byte) error {
-	if err := s.enter(); err != nil {
-		return err
-	}
-	defer s.leave()
-	if len(src) == 0 {
-		return nil
-	}
-	if r := api.memcpyHtoDAsync.Call4(uintptr(dst),
-		uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), s.handle); r != 0 {
-		return copyError(check("cuMemcpyHtoDAsync", r), dst, int64(len(src)))
-	}
-	return nil
+	return s.queue("cuMemcpyHtoDAsync", dst, int64(len(src)), func() uintptr {
+		return api.memcpyHtoDAsync.Call4(uintptr(dst),
+			uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), s.handle)
+	})
 }
 
 func (s *stream) CopyD2H(dst []byte, src device.Ptr) error {
-	if err := s.enter(); err != nil {
-		return err
-	}
-	defer s.leave()
-	if len(dst) == 0 {
-		return nil
-	}
-	if r := api.memcpyDtoHAsync.Call4(uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
-		uintptr(src), uintptr(len(dst)), s.handle); r != 0 {
-		return copyError(check("cuMemcpyDtoHAsync", r), src, int64(len(dst)))
-	}
-	return nil
+	return s.queue("cuMemcpyDtoHAsync", src, int64(len(dst)), func() uintptr {
+		return api.memcpyDtoHAsync.Call4(uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
+			uintptr(src), uintptr(len(dst)), s.handle)
+	})
 }
 
 func (s *stream) CopyD2D(dst, src device.Ptr, n int64) error {
-	if n < 0 {
-		return fmt.Errorf("cuda: %w: %d bytes", device.ErrArgument, n)
-	}
-	if err := s.enter(); err != nil {
-		return err
-	}
-	defer s.leave()
-	if n == 0 {
-		return nil
-	}
-	if r := api.memcpyDtoDAsync.Call4(uintptr(dst), uintptr(src), uintptr(n), s.handle); r != 0 {
-		return copyError(check("cuMemcpyDtoDAsync", r), dst, n)
-	}
-	return nil
+	return s.queue("cuMemcpyDtoDAsync", dst, n, func() uintptr {
+		return api.memcpyDtoDAsync.Call4(uintptr(dst), uintptr(src), uintptr(n), s.handle)
+	})
 }
 
 func (s *stream) Memset(dst device.Ptr, value byte, n int64) error {
+	return s.queue("cuMemsetD8Async", dst, n, func() uintptr {
+		return api.memsetD8Async.Call4(uintptr(dst), uintptr(value), uintptr(n), s.handle)
+	})
+}
+
+// queue calls a driver function that queues work on n bytes at p.
+func (s *stream) queue(name string, p device.Ptr, n int64, call func() uintptr) error {
 	if n < 0 {
 		return fmt.Errorf("cuda: %w: %d bytes", device.ErrArgument, n)
 	}
@@ -110,8 +90,8 @@ func (s *stream) Memset(dst device.Ptr, value byte, n int64) error {
 	if n == 0 {
 		return nil
 	}
-	if r := api.memsetD8Async.Call4(uintptr(dst), uintptr(value), uintptr(n), s.handle); r != 0 {
-		return copyError(check("cuMemsetD8Async", r), dst, n)
+	if r := call(); r != 0 {
+		return copyError(check(name, r), p, n)
 	}
 	return nil
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
-	"github.com/pinion-gpu/pinion/internal/linkbench"
 )
 
 var ctx = context.Background()
