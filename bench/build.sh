@@ -7,7 +7,7 @@ export CGO_ENABLED=0
 mkdir -p .build
 rm -f .build/*.test
 go build -buildvcs=true -o .build/pinion ./cmd/pinion
-for package in device/cuda kernels pinned transfer loader; do
+for package in device/cuda kernels pinned transfer loader cmd/pinion/internal/linkbench; do
 	go test -c -o ".build/${package//\//.}.test" "./$package"
 done
 ls -l .build

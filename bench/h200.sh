@@ -23,7 +23,7 @@ step correctness
 shopt -s nullglob
 for test in .build/*.test; do
 	name=$(basename "$test" .test)
-	(cd "${name//.//}" && PINION_DEVICE=cuda:0 "../$( [[ $name == *.* ]] && echo ../)$test" >"/tmp/$name.log" 2>&1) && echo "ok   $name" || {
+	(cd "${name//.//}" && PINION_DEVICE=cuda:0 "$OLDPWD/$test" >"/tmp/$name.log" 2>&1) && echo "ok   $name" || {
 		echo "FAIL $name"
 		tail -40 "/tmp/$name.log"
 		exit 1
