@@ -160,9 +160,6 @@ func (a *Args) Err() error {
 // Bytes is the parameter block so far.
 func (a *Args) Bytes() []byte { return a.buf[:a.n] }
 
-// Reset empties a for another launch.
-func (a *Args) Reset() *Args { a.n, a.over = 0, false; return a }
-
 // Ptr appends a device pointer.
 func (a *Args) Ptr(p Ptr) *Args { return a.Int64(int64(p)) }
 

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/pinned"
 )
 
@@ -55,24 +55,6 @@ func Example() {
 	// Output: 0 0 true
 }
 
-// open opens the device that the tests run on.
-func open(t testing.TB) device.Device {
-	name := os.Getenv("PINION_DEVICE")
-	if name == "" {
-		name = "host"
-	}
-	dev, err := device.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return dev
-}
-
 // newPool makes a pool on a real device. Where locking is not allowed the
 // memory is pageable, and the rest holds all the same.
 func newPool(t testing.TB, dev device.Device, o pinned.Options) *pinned.Pool {
@@ -90,7 +72,7 @@ func newPool(t testing.TB, dev device.Device, o pinned.Options) *pinned.Pool {
 }
 
 func TestDevice(t *testing.T) {
-	dev := open(t)
+	dev := devicetest.Open(t)
 	pool := newPool(t, dev, pinned.Options{Budget: 64 << 20, Flags: device.PinMapped | device.PinPortable})
 	for _, n := range []int64{1, 5000, 3 << 20, 9<<20 + 1} {
 		buf, err := pool.Alloc(n)
@@ -120,7 +102,7 @@ func TestDevice(t *testing.T) {
 // Buffers go round through copies in both directions, faster than the device
 // is done with them, and everything arrives.
 func TestRoundTrips(t *testing.T) {
-	dev := open(t)
+	dev := devicetest.Open(t)
 	pool := newPool(t, dev, pinned.Options{Budget: 8 << 20, SegmentBytes: 1 << 20})
 	up, err := dev.NewStream()
 	if err != nil {
@@ -188,7 +170,7 @@ func TestRoundTrips(t *testing.T) {
 }
 
 func BenchmarkAllocFree(b *testing.B) {
-	pool := newPool(b, open(b), pinned.Options{Budget: 64 << 20})
+	pool := newPool(b, devicetest.Open(b), pinned.Options{Budget: 64 << 20})
 	// Neighbours in use keep blocks apart, as in real life.
 	var others []*pinned.Buffer
 	for range 64 {
@@ -221,7 +203,7 @@ func BenchmarkAllocFree(b *testing.B) {
 }
 
 func BenchmarkAllocFreeAfterStream(b *testing.B) {
-	dev := open(b)
+	dev := devicetest.Open(b)
 	pool := newPool(b, dev, pinned.Options{Budget: 1 << 30})
 	stream, err := dev.NewStream()
 	if err != nil {
@@ -240,7 +222,7 @@ func BenchmarkAllocFreeAfterStream(b *testing.B) {
 }
 
 func BenchmarkAllocFreeParallel(b *testing.B) {
-	pool := newPool(b, open(b), pinned.Options{Budget: 64 << 20})
+	pool := newPool(b, devicetest.Open(b), pinned.Options{Budget: 64 << 20})
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -260,7 +242,7 @@ func BenchmarkAllocFreeParallel(b *testing.B) {
 func BenchmarkPinGiB(b *testing.B) {
 	for _, workers := range []int{1, 2, 4, 8, 16} {
 		b.Run(fmt.Sprint("workers=", workers), func(b *testing.B) {
-			pool := newPool(b, open(b), pinned.Options{Budget: 1 << 30, PrefaultWorkers: workers, ShrinkAfter: -1})
+			pool := newPool(b, devicetest.Open(b), pinned.Options{Budget: 1 << 30, PrefaultWorkers: workers, ShrinkAfter: -1})
 			b.SetBytes(1 << 30)
 			for b.Loop() {
 				buf, err := pool.Alloc(1 << 30)

@@ -128,7 +128,8 @@ func newLinkRow(l device.Link) *linkRow {
 }
 
 func (l *linkRow) String() string {
-	return fmt.Sprintf("%s %d.0 x%d, %.0f GB/s", l.Kind, l.MaxGeneration, l.MaxWidth, l.WireGBPerS)
+	link := device.Link{Kind: l.Kind, MaxGen: l.MaxGeneration, MaxWidth: l.MaxWidth}
+	return fmt.Sprintf("%s, %.0f GB/s", link, l.WireGBPerS)
 }
 
 func (list *deviceList) print(w io.Writer) {

@@ -32,8 +32,9 @@ type Device struct {
 }
 
 // Open makes a device with that many bytes of memory. Zero means half of what
-// this process may still use by its cgroup and the machine. Memory is taken
-// from the system when it is first written.
+// this process may still use by its cgroup and the machine; asking for more
+// than all of that fails with [device.ErrArgument]. Memory is taken from the
+// system when it is first written.
 func Open(capacity int64) (*Device, error) {
 	if capacity < 0 {
 		return nil, fmt.Errorf("host: %w: capacity %d bytes", device.ErrArgument, capacity)
