@@ -107,6 +107,59 @@ type Mapper interface {
 	Unmap(p Ptr, n int64) error
 }
 
+// Span is one copy of many: Bytes bytes from Src to Dst, which are addresses
+// of device memory or of mapped pinned memory ([Pinner.Mapped]).
+type Span struct {
+	Dst, Src Ptr
+	Bytes    int64
+}
+
+// BatchCopier is a device whose driver takes many copies in one call.
+type BatchCopier interface {
+	// CanCopyBatch reports whether the driver has the call.
+	CanCopyBatch() bool
+
+	// CopyBatch queues all copies, which may run in any order and beside each
+	// other: no destination may overlap another or a source. The slice may be
+	// used again when CopyBatch returns.
+	CopyBatch(s Stream, spans []Span) error
+}
+
+// Box is a copy of Planes x Rows rows of RowBytes bytes each, between two
+// places with strides of their own: a slice of a tensor. Addresses are as in
+// [Span]. Strides are in bytes, from the start of a row, or of a plane, to
+// that of the next.
+type Box struct {
+	Dst, Src                       Ptr
+	RowBytes, Rows, Planes         int64
+	DstRowStride, SrcRowStride     int64 // at least RowBytes
+	DstPlaneStride, SrcPlaneStride int64 // at least Rows x the row stride
+}
+
+// BoxCopier is a device whose driver copies strided boxes.
+type BoxCopier interface {
+	// CanCopyBox reports whether the driver can copy a box of this shape: it
+	// has limits on strides, and planes must be whole numbers of rows apart.
+	CanCopyBox(b Box) bool
+
+	// CopyBox queues the copy.
+	CopyBox(s Stream, b Box) error
+}
+
+// PeerCopier is a device that copies between its memory and that of another
+// device of its backend.
+type PeerCopier interface {
+	// PeerAccess reports whether bytes go straight between the two devices,
+	// over NVLink or PCIe, and not through host memory. It makes the access
+	// possible on first use.
+	PeerAccess(other Device) bool
+
+	// CopyPeer queues, on a stream of this device, a copy of n bytes at src
+	// in the memory of from to dst in this device's memory. It fails with
+	// [ErrNotSupported] when from belongs to another backend.
+	CopyPeer(s Stream, dst Ptr, from Device, src Ptr, n int64) error
+}
+
 // Launcher is a device that runs compiled kernels.
 type Launcher interface {
 	// LoadModule loads a module: for CUDA, PTX text or a cubin.
