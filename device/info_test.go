@@ -42,6 +42,7 @@ type (
 	pins   struct{ Pinner }
 	maps   struct{ Mapper }
 	manage struct{ Manager }
+	batch  struct{ BatchCopier }
 
 	capable struct {
 		plain
@@ -49,15 +50,19 @@ type (
 		HostAllocator
 		manage
 		maps
+		batch
+		BoxCopier
+		PeerCopier
 		Launcher
 		Caller
 		can bool
 	}
 )
 
-func (c capable) CanMap() bool     { return c.can }
-func (c capable) CanManage() bool  { return c.can }
-func (c capable) CanReserve() bool { return c.can }
+func (c capable) CanMap() bool       { return c.can }
+func (c capable) CanManage() bool    { return c.can }
+func (c capable) CanReserve() bool   { return c.can }
+func (c capable) CanCopyBatch() bool { return c.can }
 
 func TestCapabilities(t *testing.T) {
 	for _, c := range []struct {
@@ -65,9 +70,10 @@ func TestCapabilities(t *testing.T) {
 		want []string
 	}{
 		{plain{}, nil},
-		{capable{can: false}, []string{"pinned", "write-combined", "kernels", "go-kernels"}},
+		{capable{can: false}, []string{
+			"pinned", "write-combined", "box", "peer", "kernels", "go-kernels"}},
 		{capable{can: true}, []string{
-			"pinned", "mapped", "write-combined", "managed", "virtual-memory", "kernels", "go-kernels"}},
+			"pinned", "mapped", "write-combined", "managed", "virtual-memory", "batch", "box", "peer", "kernels", "go-kernels"}},
 	} {
 		if got := Capabilities(c.dev); !slices.Equal(got, c.want) {
 			t.Errorf("%v, want %v", got, c.want)

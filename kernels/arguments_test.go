@@ -30,8 +30,14 @@ func TestBadArguments(t *testing.T) {
 		}
 		return f.set.Scatter(f.stream, b)
 	}
+	spans := func(change func(*kernels.SpanList)) error {
+		l := kernels.SpanList{Entries: p, N: 1, Units: 4, Unit: 4}
+		change(&l)
+		return f.set.CopySpans(f.stream, l)
+	}
 	type N = kernels.Normalize
 	type B = kernels.Blocks
+	type S = kernels.SpanList
 	for name, err := range map[string]error{
 		"no stream":             f.set.Fill(nil, p, 1, 0, 1),
 		"normalize: dtype":      normalize(func(n *N) { n.DType = dtype.I32 }),
@@ -82,6 +88,17 @@ func TestBadArguments(t *testing.T) {
 		"blocks: Index odd":  gather(func(b *B) { b.Index += 4 }),
 		"blocks: overlap":    gather(func(b *B) { b.Src = b.Dst + 255 }),
 		"blocks: in place":   gather(func(b *B) { b.Index = b.Dst }),
+
+		"spans: N":            spans(func(l *S) { l.N = -1 }),
+		"spans: Units":        spans(func(l *S) { l.Units = -1 }),
+		"spans: Unit":         spans(func(l *S) { l.Unit = 8 }),
+		"spans: no Unit":      spans(func(l *S) { l.Unit = 0 }),
+		"spans: Blocks":       spans(func(l *S) { l.Blocks = -1 }),
+		"spans: Entries zero": spans(func(l *S) { l.Entries = 0 }),
+		"spans: Entries odd":  spans(func(l *S) { l.Entries += 4 }),
+		"spans: huge N":       spans(func(l *S) { l.N = math.MaxInt64 / 20 }),
+		"spans: huge Units":   spans(func(l *S) { l.Units = math.MaxInt64 / 3 }),
+		"spans: wraps":        spans(func(l *S) { l.Entries = math.MaxUint64 - 15 }),
 	} {
 		if !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%s: %v, want ErrArgument", name, err)
@@ -105,6 +122,9 @@ func TestNothingToDo(t *testing.T) {
 	defer buf.free()
 	must(t, f.set.Gather(f.stream, kernels.Blocks{Dst: buf.p, Src: buf.p + 16, Index: buf.p + 192, N: 4, BlockBytes: 16}))
 	must(t, f.set.Scatter(f.stream, kernels.Blocks{BlockBytes: 16}))
+	must(t, f.set.CopySpans(f.stream, kernels.SpanList{Unit: 16}))
+	must(t, f.set.CopySpans(f.stream, kernels.SpanList{N: 7, Unit: 16}))
+	must(t, f.set.CopySpans(f.stream, kernels.SpanList{Units: 7, Unit: 16}))
 	must(t, f.stream.Synchronize())
 }
 

@@ -21,6 +21,8 @@
 //   - [Set.Fill] repeats an element.
 //   - [Set.Gather] and [Set.Scatter] move blocks from and to places that an
 //     index names.
+//   - [Set.CopySpans] makes many copies of any length, which a list in memory
+//     of the device names.
 //
 // # Order and memory
 //

@@ -318,3 +318,107 @@ MOVE(gather_1, u8, false)
 MOVE(scatter_16, uint4, true)
 MOVE(scatter_4, u32, true)
 MOVE(scatter_1, u8, true)
+
+// ---- CopySpans: copies of any length ----
+
+struct span {
+    u64 dst, src;
+    i64 end; // units of all spans up to and with this one
+};
+
+// The first of the n spans from at on that ends behind unit, if the last does.
+// The lanes of a warp search together: each round is one read of memory and
+// leaves a part in 32.
+static __device__ __forceinline__ i64 find_span(const span *list, i64 at, i64 n, i64 unit) {
+    const i64 lane = threadIdx.x % 32;
+    while (n > 1) {
+        const i64 part = (n + 31) / 32;
+        const i64 last = (lane + 1) * part - 1; // of the lane's part
+        const bool before = last < n - 1 && list[at + last].end <= unit;
+        const i64 skip = __popc(__ballot_sync(0xffffffffu, before)) * part;
+        at += skip;
+        n = part < n - skip ? part : n - skip;
+    }
+    return at;
+}
+
+// Warp 0 finds the first span of a tile and warp 1 the last, both from span
+// low on. No tile begins at total.
+static __device__ __forceinline__ void find_spans(i64 (&found)[2], const span *list, i64 low, i64 n,
+                                                  i64 start, i64 tile, i64 total) {
+    const int warp = threadIdx.x / 32;
+    if (warp < 2 && start < total) {
+        const i64 unit = warp == 0 ? start : start + tile < total ? start + tile - 1 : total - 1;
+        const i64 at = find_span(list, low, n - low, unit);
+        if (threadIdx.x % 32 == 0) {
+            found[warp] = at;
+        }
+    }
+}
+
+// All spans are one row of units, which thread blocks take in tiles. A thread
+// moves K units of a tile, a thread block apart, and its loads are all issued
+// before its first store, as in move_blocks; so units behind the end stand for
+// the last one. While the loads are on their way, the block searches the spans
+// of its next tile. It has two warps at least.
+template <class T, int K>
+static __device__ __forceinline__ void copy_spans(const span *list, i64 n, i64 total) {
+    __shared__ i64 found[2][2]; // the first and the last span of this tile and of the next, in turns
+    const i64 tile = (i64)blockDim.x * K;
+    const i64 step = gridDim.x * tile;
+    i64 start = blockIdx.x * tile;
+    find_spans(found[0], list, 0, n, start, tile, total);
+    for (int turn = 0; start < total; start += step, turn ^= 1) {
+        __syncthreads();
+        const i64 low = found[turn][0], high = found[turn][1];
+        i64 unit[K], at[K];
+        bool ok[K];
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            unit[k] = start + (i64)k * blockDim.x + threadIdx.x;
+            ok[k] = unit[k] < total;
+            unit[k] = ok[k] ? unit[k] : total - 1;
+            at[k] = low;
+        }
+        // Halves of what is left, the same for all, so that the reads of a
+        // step go out together.
+        for (i64 left = high - low + 1; left > 1;) {
+            const i64 half = left / 2;
+#pragma unroll
+            for (int k = 0; k < K; k++) {
+                at[k] += list[at[k] + half - 1].end <= unit[k] ? half : 0;
+            }
+            left -= half;
+        }
+        const T *from[K];
+        T *to[K];
+        T v[K];
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            const span *s = list + at[k];
+            unit[k] -= at[k] > 0 ? s[-1].end : 0;
+            from[k] = (const T *)s->src + unit[k];
+            to[k] = (T *)s->dst + unit[k];
+        }
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            assign(v[k], *from[k]);
+        }
+        find_spans(found[turn ^ 1], list, high, n, start + step, tile, total);
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            if (ok[k]) {
+                assign(*to[k], v[k]);
+            }
+        }
+    }
+}
+
+#define SPANS(name, T, K)                                                       \
+    extern "C" __global__ void name(const span *list, i64 n, i64 total) {       \
+        copy_spans<T, K>(list, n, total);                                       \
+    }
+
+SPANS(copy_spans_16, uint4, 4)
+SPANS(copy_spans_4, u32, 4)
+SPANS(copy_spans_1, u8, 4)

@@ -26,6 +26,9 @@ func names() []string {
 	for _, unit := range moveUnits {
 		list = append(list, fmt.Sprintf("gather_%d", unit), fmt.Sprintf("scatter_%d", unit))
 	}
+	for _, u := range spanUnits {
+		list = append(list, spansKernel(u.bytes))
+	}
 	return list
 }
 

@@ -100,6 +100,9 @@ func TestLaunches(t *testing.T) {
 	gather := func(dst, src device.Ptr, n, blockBytes int64) error {
 		return set.Gather(stream{}, Blocks{Dst: dst, Src: src, Index: 1 << 40, N: n, Total: 10, BlockBytes: blockBytes})
 	}
+	spans := func(unit, units int64, blocks int) error {
+		return set.CopySpans(stream{}, SpanList{Entries: 1 << 40, N: 3, Units: units, Unit: unit, Blocks: blocks})
+	}
 	const dst, src = 1 << 20, 1 << 50
 	for _, c := range []struct {
 		err  error
@@ -126,6 +129,10 @@ func TestLaunches(t *testing.T) {
 		{gather(dst, src+8, 10, 4096), "gather_4 10x1"},
 		{gather(dst+1, src, 10, 1024), "gather_1 10x1"},
 		{gather(dst, src, 1, 30), "gather_1 1x1"},
+		{spans(16, 1024*7, 0), "copy_spans_16 7x1"},
+		{spans(16, 1024*7+1, 0), "copy_spans_16 8x1"},
+		{spans(4, 1<<45, 24), "copy_spans_4 24x1"},
+		{spans(1, 1, 24), "copy_spans_1 1x1"},
 	} {
 		if c.err != nil {
 			t.Errorf("%s: %v", c.want, c.err)
@@ -143,6 +150,17 @@ func TestSourceHasEveryKernel(t *testing.T) {
 	for _, name := range names() {
 		if found := regexp.MustCompile(`(?m)^([A-Z0-9]+\(|extern "C" __global__ void )`+name+`\b`).FindAllString(source, -1); len(found) != 1 {
 			t.Errorf("kernels.cu defines %s %d times", name, len(found))
+		}
+	}
+}
+
+// TestSpansPerThread: grids are made for what kernels.cu moves at a time.
+func TestSpansPerThread(t *testing.T) {
+	for _, u := range spanUnits {
+		want := fmt.Sprintf(", %d)", u.perThread)
+		line := regexp.MustCompile(`(?m)^SPANS\(` + spansKernel(u.bytes) + `,.*$`).FindString(source)
+		if !strings.HasSuffix(line, want) {
+			t.Errorf("kernels.cu has %q, want %q at its end", line, want)
 		}
 	}
 }
@@ -204,6 +222,9 @@ func launchedParams(t *testing.T) map[string]int {
 	for _, unit := range moveUnits {
 		b := Blocks{Dst: dst, Src: src, Index: index, N: 1, Total: 1, BlockBytes: unit}
 		errs = append(errs, set.Gather(stream{}, b), set.Scatter(stream{}, b))
+	}
+	for _, u := range spanUnits {
+		errs = append(errs, set.CopySpans(stream{}, SpanList{Entries: index, N: 1, Units: 1, Unit: u.bytes}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)

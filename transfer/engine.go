@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/pinned"
 )
 
@@ -19,9 +21,9 @@ type Options struct {
 	// engine's own with that budget.
 	Pool *pinned.Pool
 
-	// Copiers is the number of goroutines that stage pageable memory. One
-	// moves about 8 GB/s; 8 to 16 fill a PCIe 5 link. Default: GOMAXPROCS, at
-	// most 12.
+	// Copiers is the most goroutines that stage pageable memory, the caller's
+	// own included. One moves about 8 GB/s; 8 to 16 fill a PCIe 5 link.
+	// Default: GOMAXPROCS, at most 12.
 	Copiers int
 
 	// Slots is the number of pinned slots in each copier's ring. Default: 4.
@@ -31,19 +33,24 @@ type Options struct {
 	SlotBytes int64
 
 	// StageAbove is the size in bytes up to which pageable memory is left to
-	// the driver's plain copy: below it, waking the copiers costs more than
-	// they gain. Default: 1 MiB; on a device that shares the host's memory
-	// everything is, since staging could gain nothing.
+	// the driver's plain copy: below it, staging costs more than it gains. A
+	// value here turns the model off for pageable copies. Default: as the
+	// model says, and 1 MiB where there is none; on a device that shares the
+	// host's memory everything is left to it, since staging could gain
+	// nothing.
 	StageAbove int64
+
+	// Model is what the engine chooses paths by. Default: the one that
+	// LoadModel finds for the device, if any.
+	Model *Model
 }
 
-func (o Options) withDefaults(info device.Info) (Options, error) {
+func (o Options) withDefaults() (Options, error) {
 	if o.Copiers < 0 || o.Slots < 0 || o.SlotBytes < 0 || o.StageAbove < 0 {
 		return o, fmt.Errorf("transfer: %w: negative option: %d copiers, %d slots of %d bytes, staging above %d bytes",
 			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes, o.StageAbove)
 	}
-	const most = 1 << 16 // of copiers or slots: far beyond use, and their product is a number
-	if o.Copiers > most || o.Slots > most || o.SlotBytes > math.MaxInt64/most/most {
+	if o.Copiers > maxCopiers || o.Slots > maxCopiers || o.SlotBytes > math.MaxInt64/maxCopiers/maxCopiers {
 		return o, fmt.Errorf("transfer: %w: %d copiers with %d slots of %d bytes",
 			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes)
 	}
@@ -54,17 +61,16 @@ func (o Options) withDefaults(info device.Info) (Options, error) {
 		o.Slots = 4
 	}
 	if o.SlotBytes == 0 {
-		o.SlotBytes = 2 << 20
-	}
-	switch {
-	case o.StageAbove > 0:
-	case info.Integrated:
-		o.StageAbove = math.MaxInt64
-	default:
-		o.StageAbove = 1 << 20
+		o.SlotBytes = defaultSlotBytes
 	}
 	return o, nil
 }
+
+const (
+	defaultSlotBytes  = 2 << 20
+	defaultStageAbove = 1 << 20
+	maxCopiers        = 1 << 16 // far beyond use, and its square is a number
+)
 
 // Engine copies between host memory and one device. Its methods are safe for
 // concurrent use.
@@ -73,9 +79,17 @@ type Engine struct {
 	pinner  device.Pinner // nil where nothing can be pinned
 	options Options
 	plain   atomic.Bool // nothing is staged, because nothing can be pinned
+	choices *choices    // nil: StageAbove decides
 
 	lanes  lanes
 	stager stager
+
+	set struct { // the device's kernels, loaded when they are first needed
+		sync.Mutex
+		loaded *kernels.Set
+		err    error
+		closed bool
+	}
 }
 
 // New makes an engine for dev. Nothing is allocated on the device or pinned
@@ -84,7 +98,7 @@ func New(dev device.Device, options Options) (*Engine, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("transfer: %w: no device", device.ErrArgument)
 	}
-	options, err := options.withDefaults(dev.Info())
+	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +108,22 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		pinner:  pinner,
 		options: options,
 		lanes:   lanes{dev: dev},
+	}
+	info := dev.Info()
+	switch {
+	case options.StageAbove > 0: // the caller decides
+	case info.Integrated:
+		ok = false // nothing is staged
+	default:
+		e.options.StageAbove = defaultStageAbove
+		if e.options.Model == nil {
+			// Without a model, or with one that cannot be read, the engine works
+			// by rules of thumb.
+			e.options.Model, _ = LoadModel(dev)
+		}
+		if m := e.options.Model; m != nil && len(m.Paths) > 0 {
+			e.choices = m.choose(options.Copiers)
+		}
 	}
 	e.plain.Store(!ok)
 	e.stager.engine = e
@@ -129,8 +159,9 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if e.staged(c.Host) {
-		err := e.stager.copy(ctx, c)
+	p := e.plan(int64(len(c.Host)), c.ToHost)
+	if p.copiers > 0 && !e.pinner.Pinned(c.Host) {
+		err := e.stager.copy(ctx, c, p)
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
@@ -139,16 +170,11 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 	return e.lanes.copy(ctx, c)
 }
 
-// staged reports whether a copy of b goes through the copiers.
-func (e *Engine) staged(b []byte) bool {
-	return !e.plain.Load() && int64(len(b)) > e.options.StageAbove && !e.pinner.Pinned(b)
-}
-
 // Close waits for copies under way, stops the copiers and gives their memory
 // back. Copies fail with [device.ErrClosed] afterwards; a second Close does
 // nothing.
 func (e *Engine) Close() error {
-	return errors.Join(e.stager.close(), e.lanes.close())
+	return errors.Join(e.stager.close(), e.lanes.close(), e.closeKernels())
 }
 
 var errClosed = fmt.Errorf("transfer: %w", device.ErrClosed)

@@ -25,6 +25,8 @@ type lanes struct {
 type lane struct {
 	stream device.Stream
 	events [2]device.Event
+
+	lists *lists // nil until a kernel copies rows
 }
 
 // partBytes is how much of a straight copy is queued at once: large enough
@@ -160,7 +162,7 @@ func (l *lanes) close() error {
 	}
 	var errs []error
 	for _, ln := range l.idle {
-		errs = append(errs, ln.close())
+		errs = append(errs, ln.close(), ln.lists.close(l.dev))
 	}
 	l.idle = nil
 	return errors.Join(errs...)

@@ -20,10 +20,12 @@ var abi []byte
 // those of the vendor's header.
 func TestABI(t *testing.T) {
 	var (
-		d    Device
-		l    location
-		prop allocationProp
-		acc  accessDesc
+		d     Device
+		l     location
+		prop  allocationProp
+		acc   accessDesc
+		attrs memcpyAttributes
+		box   memcpy3D
 	)
 	bound := map[string]uintptr{
 		"resultInvalidValue":       resultInvalidValue,
@@ -33,8 +35,10 @@ func TestABI(t *testing.T) {
 		"resultOperatingSystem":    resultOperatingSystem,
 		"resultNotPermitted":       resultNotPermitted,
 		"resultNotReady":           resultNotReady,
+		"resultPeerAccessEnabled":  resultPeerAccessEnabled,
 		"resultAlreadyRegistered":  resultAlreadyRegistered,
 		"resultNotSupported":       resultNotSupported,
+		"attrMaxPitch":             attrMaxPitch,
 		"attrMultiprocessors":      attrMultiprocessors,
 		"attrIntegrated":           attrIntegrated,
 		"attrCanMapHostMemory":     attrCanMapHostMemory,
@@ -45,6 +49,8 @@ func TestABI(t *testing.T) {
 		"attrVirtualMemory":        attrVirtualMemory,
 		"pointerMemoryType":        pointerMemoryType,
 		"memoryTypeHost":           memoryTypeHost,
+		"memoryTypeUnified":        memoryTypeUnified,
+		"srcAccessOrderStream":     srcAccessOrderStream,
 		"hostAllocPortable":        hostAllocPortable,
 		"hostAllocDeviceMap":       hostAllocDeviceMap,
 		"hostAllocWriteCombined":   hostAllocWriteCombined,
@@ -63,22 +69,51 @@ func TestABI(t *testing.T) {
 		"launchParamBufferSize":    launchParamBufferSize,
 		"launchParamEnd":           launchParamEnd,
 
-		"sizeof(Device.handle)":                unsafe.Sizeof(d.handle),
-		"sizeof(Device.context)":               unsafe.Sizeof(d.context),
-		"sizeof(device.Ptr)":                   unsafe.Sizeof(device.Ptr(0)),
-		"sizeof(device.Chunk)":                 unsafe.Sizeof(device.Chunk(0)),
-		"sizeof(location)":                     unsafe.Sizeof(l),
-		"offsetof(location.kind)":              unsafe.Offsetof(l.kind),
-		"offsetof(location.id)":                unsafe.Offsetof(l.id),
-		"sizeof(allocationProp)":               unsafe.Sizeof(prop),
-		"offsetof(allocationProp.kind)":        unsafe.Offsetof(prop.kind),
-		"offsetof(allocationProp.handleTypes)": unsafe.Offsetof(prop.handleTypes),
-		"offsetof(allocationProp.location)":    unsafe.Offsetof(prop.location),
-		"offsetof(allocationProp.win32)":       unsafe.Offsetof(prop.win32),
-		"offsetof(allocationProp.flags)":       unsafe.Offsetof(prop.flags),
-		"sizeof(accessDesc)":                   unsafe.Sizeof(acc),
-		"offsetof(accessDesc.location)":        unsafe.Offsetof(acc.location),
-		"offsetof(accessDesc.flags)":           unsafe.Offsetof(acc.flags),
+		"sizeof(Device.handle)":                     unsafe.Sizeof(d.handle),
+		"sizeof(Device.context)":                    unsafe.Sizeof(d.context),
+		"sizeof(device.Ptr)":                        unsafe.Sizeof(device.Ptr(0)),
+		"sizeof(device.Chunk)":                      unsafe.Sizeof(device.Chunk(0)),
+		"sizeof(location)":                          unsafe.Sizeof(l),
+		"offsetof(location.kind)":                   unsafe.Offsetof(l.kind),
+		"offsetof(location.id)":                     unsafe.Offsetof(l.id),
+		"sizeof(allocationProp)":                    unsafe.Sizeof(prop),
+		"offsetof(allocationProp.kind)":             unsafe.Offsetof(prop.kind),
+		"offsetof(allocationProp.handleTypes)":      unsafe.Offsetof(prop.handleTypes),
+		"offsetof(allocationProp.location)":         unsafe.Offsetof(prop.location),
+		"offsetof(allocationProp.win32)":            unsafe.Offsetof(prop.win32),
+		"offsetof(allocationProp.flags)":            unsafe.Offsetof(prop.flags),
+		"sizeof(accessDesc)":                        unsafe.Sizeof(acc),
+		"offsetof(accessDesc.location)":             unsafe.Offsetof(acc.location),
+		"offsetof(accessDesc.flags)":                unsafe.Offsetof(acc.flags),
+		"sizeof(memcpyAttributes)":                  unsafe.Sizeof(attrs),
+		"offsetof(memcpyAttributes.srcAccessOrder)": unsafe.Offsetof(attrs.srcAccessOrder),
+		"offsetof(memcpyAttributes.srcLocation)":    unsafe.Offsetof(attrs.srcLocation),
+		"offsetof(memcpyAttributes.dstLocation)":    unsafe.Offsetof(attrs.dstLocation),
+		"offsetof(memcpyAttributes.flags)":          unsafe.Offsetof(attrs.flags),
+		"sizeof(memcpy3D)":                          unsafe.Sizeof(box),
+		"offsetof(memcpy3D.src.x)":                  unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.x),
+		"offsetof(memcpy3D.src.y)":                  unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.y),
+		"offsetof(memcpy3D.src.z)":                  unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.z),
+		"offsetof(memcpy3D.src.level)":              unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.level),
+		"offsetof(memcpy3D.src.memoryType)":         unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.memoryType),
+		"offsetof(memcpy3D.src.host)":               unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.host),
+		"offsetof(memcpy3D.src.device)":             unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.device),
+		"offsetof(memcpy3D.src.array)":              unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.array),
+		"offsetof(memcpy3D.src.pitch)":              unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.pitch),
+		"offsetof(memcpy3D.src.height)":             unsafe.Offsetof(box.src) + unsafe.Offsetof(box.src.height),
+		"offsetof(memcpy3D.dst.x)":                  unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.x),
+		"offsetof(memcpy3D.dst.y)":                  unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.y),
+		"offsetof(memcpy3D.dst.z)":                  unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.z),
+		"offsetof(memcpy3D.dst.level)":              unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.level),
+		"offsetof(memcpy3D.dst.memoryType)":         unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.memoryType),
+		"offsetof(memcpy3D.dst.host)":               unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.host),
+		"offsetof(memcpy3D.dst.device)":             unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.device),
+		"offsetof(memcpy3D.dst.array)":              unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.array),
+		"offsetof(memcpy3D.dst.pitch)":              unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.pitch),
+		"offsetof(memcpy3D.dst.height)":             unsafe.Offsetof(box.dst) + unsafe.Offsetof(box.dst.height),
+		"offsetof(memcpy3D.width)":                  unsafe.Offsetof(box.width),
+		"offsetof(memcpy3D.rows)":                   unsafe.Offsetof(box.rows),
+		"offsetof(memcpy3D.planes)":                 unsafe.Offsetof(box.planes),
 	}
 	lines := bufio.NewScanner(bytes.NewReader(abi))
 	for lines.Scan() {

@@ -20,6 +20,9 @@ var api struct {
 	memHostAlloc, memFreeHost, memHostRegister, memHostUnregister    dl.Func
 	memHostGetDevicePointer, pointerGetAttribute                     dl.Func
 	memcpyHtoDAsync, memcpyDtoHAsync, memcpyDtoDAsync, memsetD8Async dl.Func
+	memcpy3DAsync, memcpyPeerAsync                                   dl.Func
+	memcpyBatchAsync, memcpyBatchAsync12                             dl.Func // of CUDA 13, and with the parameters of CUDA 12
+	deviceCanAccessPeer, ctxEnablePeerAccess                         dl.Func
 	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent  dl.Func
 	eventCreate, eventDestroy, eventRecord, eventQuery               dl.Func
 	eventSynchronize, eventElapsedTime                               dl.Func
@@ -62,6 +65,12 @@ var symbols = []dl.Symbol{
 	{Name: "cuMemcpyDtoHAsync_v2", Func: &api.memcpyDtoHAsync},
 	{Name: "cuMemcpyDtoDAsync_v2", Func: &api.memcpyDtoDAsync},
 	{Name: "cuMemsetD8Async", Func: &api.memsetD8Async},
+	{Name: "cuMemcpy3DAsync_v2", Func: &api.memcpy3DAsync},
+	{Name: "cuMemcpyBatchAsync_v2", Func: &api.memcpyBatchAsync, Optional: true},
+	{Name: "cuMemcpyBatchAsync", Func: &api.memcpyBatchAsync12, Optional: true},
+	{Name: "cuMemcpyPeerAsync", Func: &api.memcpyPeerAsync},
+	{Name: "cuDeviceCanAccessPeer", Func: &api.deviceCanAccessPeer},
+	{Name: "cuCtxEnablePeerAccess", Func: &api.ctxEnablePeerAccess},
 
 	{Name: "cuStreamCreate", Func: &api.streamCreate},
 	{Name: "cuStreamDestroy_v2", Func: &api.streamDestroy},
@@ -116,8 +125,10 @@ const (
 	resultOperatingSystem    = 304
 	resultNotPermitted       = 800
 	resultNotReady           = 600
+	resultPeerAccessEnabled  = 704
 	resultAlreadyRegistered  = 712
 	resultNotSupported       = 801
+	attrMaxPitch             = 11
 	attrMultiprocessors      = 16
 	attrIntegrated           = 18
 	attrCanMapHostMemory     = 19
@@ -128,6 +139,8 @@ const (
 	attrVirtualMemory        = 102
 	pointerMemoryType        = 2
 	memoryTypeHost           = 1
+	memoryTypeUnified        = 4
+	srcAccessOrderStream     = 1
 	hostAllocPortable        = 1
 	hostAllocDeviceMap       = 2
 	hostAllocWriteCombined   = 4

@@ -12,15 +12,31 @@ import (
 // enter makes the device's context current on this thread and holds the
 // device open. Every successful enter needs a leave.
 func (d *Device) enter() error {
+	if err := d.hold(); err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	if err := d.setCurrent(); err != nil {
+		d.leave()
+		return err
+	}
+	return nil
+}
+
+// setCurrent makes the device's context current on this thread.
+func (d *Device) setCurrent() error {
+	if r := api.ctxSetCurrent.Call4(d.context, 0, 0, 0); r != 0 {
+		return check("cuCtxSetCurrent", r)
+	}
+	return nil
+}
+
+// hold holds the device open until mu is unlocked.
+func (d *Device) hold() error {
 	d.mu.RLock()
 	if d.closed {
 		d.mu.RUnlock()
 		return errClosed
-	}
-	runtime.LockOSThread()
-	if r := api.ctxSetCurrent.Call4(d.context, 0, 0, 0); r != 0 {
-		d.leave()
-		return check("cuCtxSetCurrent", r)
 	}
 	return nil
 }
@@ -118,11 +134,9 @@ func (d *Device) Close() error {
 	defer runtime.UnlockOSThread()
 	// Only this device's streams are waited for: others in the process may
 	// use the same context.
-	errs := []error{check("cuCtxSetCurrent", api.ctxSetCurrent.Call4(d.context, 0, 0, 0))}
+	errs := []error{d.setCurrent()}
 	for s := range d.streams {
-		errs = append(errs,
-			check("cuStreamSynchronize", api.streamSynchronize.Call(s.handle)),
-			check("cuStreamDestroy", api.streamDestroy.Call(s.handle)))
+		errs = append(errs, s.destroy())
 	}
 	for e := range d.events {
 		errs = append(errs, check("cuEventDestroy", api.eventDestroy.Call(e.handle)))

@@ -10,5 +10,9 @@
 // the goroutine to its thread and sets the context first; that costs about
 // 0.1 µs.
 //
+// A copy from another GPU runs on a stream of the GPU that it writes to. A
+// stream of the other one waits for it, so that whatever waits for that GPU,
+// and above all freeing the source, waits for the copy too.
+//
 // NVML, where it is installed, adds the PCIe link to [device.Info].
 package cuda

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,53 @@ func inChild(t *testing.T, test string, environment ...string) {
 
 func TestFake(t *testing.T) {
 	inChild(t, "TestConformance", "PINION_DEVICE=cuda:0", "PINION_LIB_CUDA="+buildFake(t), "PINION_LIB_NVML=off")
+}
+
+// TestFakeBatch does batches with the call of CUDA 12, and looks at a driver
+// that has neither.
+func TestFakeBatch(t *testing.T) {
+	old := buildFake(t, "-DFAKECUDA_WITHOUT_BATCH_13")
+	for _, test := range []string{"batch", "batch-order", "batch-goroutines", "batch-arguments"} {
+		t.Run(test, func(t *testing.T) {
+			inChild(t, "TestConformance/"+test, "PINION_DEVICE=cuda:0", "PINION_LIB_CUDA="+old, "PINION_LIB_NVML=off")
+		})
+	}
+	t.Run("absent", func(t *testing.T) {
+		older := buildFake(t, "-DFAKECUDA_WITHOUT_BATCH_13", "-DFAKECUDA_WITHOUT_BATCH_12")
+		inChild(t, "TestFakeBatchAbsentChild", "PINION_LIB_CUDA="+older, "WITHOUT_BATCH=1", "PINION_LIB_NVML=off")
+	})
+}
+
+func TestFakeBatchAbsentChild(t *testing.T) {
+	if os.Getenv("WITHOUT_BATCH") == "" {
+		t.Skip("a part of TestFakeBatch")
+	}
+	dev, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dev.CanCopyBatch() || slices.Contains(device.Capabilities(dev), "batch") {
+		t.Error("a driver without the call can copy batches")
+	}
+	if err := dev.CopyBatch(s, nil); !errors.Is(err, device.ErrNotSupported) {
+		t.Errorf("%v, want %q", err, device.ErrNotSupported)
+	}
+}
+
+// TestFakePeers copies between two GPUs, with peer access and without.
+func TestFakePeers(t *testing.T) {
+	fake := buildFake(t)
+	for name, setting := range map[string]string{"access": "FAKECUDA_PEERS=1", "no access": "FAKECUDA_PEERS=0"} {
+		t.Run(name, func(t *testing.T) {
+			inChild(t, "TestPeers", "PINION_DEVICE=cuda:0", "PINION_LIB_CUDA="+fake, "PINION_LIB_NVML=off",
+				"FAKECUDA_DEVICES=2", setting)
+		})
+	}
 }
 
 // TestUnavailable opens devices that do not work: each gives one sentence that

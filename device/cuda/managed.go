@@ -65,9 +65,11 @@ func (d *Device) Prefetch(s device.Stream, p device.Ptr, n int64, toHost bool) e
 func (d *Device) enterStream(s device.Stream) (*stream, error) {
 	cs, ok := s.(*stream)
 	if !ok || cs.dev != d {
-		return nil, fmt.Errorf("cuda: %w: the stream belongs to another device", device.ErrArgument)
+		return nil, errOtherStream
 	}
 	return cs, cs.enter()
 }
+
+var errOtherStream = fmt.Errorf("cuda: %w: the stream belongs to another device", device.ErrArgument)
 
 var _ device.Manager = (*Device)(nil)

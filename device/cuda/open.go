@@ -105,6 +105,8 @@ func Open(index int) (*Device, error) {
 		streams:    map[*stream]struct{}{},
 		events:     map[*event]struct{}{},
 		modules:    map[*module]struct{}{},
+		peers:      map[uint64]bool{},
+		serial:     opened.Add(1),
 	}
 	if err := check("cuDeviceGet", api.deviceGet.Call(uintptr(unsafe.Pointer(&d.handle)), uintptr(index))); err != nil {
 		return nil, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
@@ -138,6 +140,7 @@ func (d *Device) describe(index int) error {
 			d.attribute(attrComputeMajor), d.attribute(attrComputeMinor),
 		},
 	}
+	d.maxPitch = int64(d.attribute(attrMaxPitch))
 	d.canMap = d.attribute(attrCanMapHostMemory) != 0
 	d.canManage = d.attribute(attrManagedMemory) != 0 && api.memAllocManaged.Ok() && api.memPrefetchAsync.Ok()
 	d.canReserve = d.attribute(attrVirtualMemory) != 0
@@ -209,6 +212,8 @@ type Device struct {
 	info    device.Info
 
 	canMap, canManage, canReserve bool
+	maxPitch                      int64  // of a box, in bytes
+	serial                        uint64 // place in the order in which devices were opened
 
 	// mu is held for reading during calls that use the context or memory and
 	// for writing in Close, so that nothing is called on what is gone.
@@ -226,6 +231,8 @@ type Device struct {
 	streams    map[*stream]struct{}
 	events     map[*event]struct{}
 	modules    map[*module]struct{}
+	peers      map[uint64]bool // by serial: whether this device reaches that one's memory
+	guard      *stream         // one of streams, that waits for what other devices copy from this one; made when needed
 }
 
 var errClosed = fmt.Errorf("cuda: %w", device.ErrClosed)

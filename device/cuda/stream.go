@@ -13,6 +13,7 @@ import (
 type stream struct {
 	dev    *Device
 	handle uintptr
+	mark   uintptr // event behind the newest copy from another device; made when needed
 	gate   gate
 }
 
@@ -22,14 +23,23 @@ func (d *Device) NewStream() (device.Stream, error) {
 		return nil, err
 	}
 	defer d.leave()
+	d.owned.Lock()
+	defer d.owned.Unlock()
+	s, err := d.newStream()
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// newStream is NewStream on a thread that has entered and holds owned.
+func (d *Device) newStream() (*stream, error) {
 	s := &stream{dev: d}
 	if err := check("cuStreamCreate",
 		api.streamCreate.Call(uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking)); err != nil {
 		return nil, err
 	}
-	d.owned.Lock()
 	d.streams[s] = struct{}{}
-	d.owned.Unlock()
 	return s, nil
 }
 
@@ -96,13 +106,19 @@ func (s *stream) queue(name string, p device.Ptr, n int64, call func() uintptr) 
 	return nil
 }
 
-// copyError says which memory a copy failed on. The driver calls an address
-// that it does not know an invalid value.
+// copyError says which memory a copy failed on.
 func copyError(err error, p device.Ptr, n int64) error {
+	return fmt.Errorf("cuda: %d bytes at %#x: %w", n, uint64(p), pointerError(err))
+}
+
+// pointerError tells a bad address from other failures of a copy with good
+// arguments: the driver calls an address that it does not know an invalid
+// value.
+func pointerError(err error) error {
 	if is(err, resultInvalidValue) {
-		return fmt.Errorf("cuda: %w: %d bytes at %#x: %w", device.ErrPointer, n, uint64(p), err)
+		return fmt.Errorf("%w: %w", device.ErrPointer, err)
 	}
-	return fmt.Errorf("cuda: %d bytes at %#x: %w", n, uint64(p), err)
+	return err
 }
 
 func (s *stream) Record(ev device.Event) error {
@@ -161,10 +177,20 @@ func (s *stream) Close() error {
 		s.dev.owned.Lock()
 		delete(s.dev.streams, s)
 		s.dev.owned.Unlock()
-		return errors.Join(
-			check("cuStreamSynchronize", api.streamSynchronize.Call4(s.handle, 0, 0, 0)),
-			check("cuStreamDestroy", api.streamDestroy.Call(s.handle)))
+		return s.destroy()
 	})
+}
+
+// destroy waits for the stream and gives it back.
+func (s *stream) destroy() error {
+	errs := []error{
+		check("cuStreamSynchronize", api.streamSynchronize.Call4(s.handle, 0, 0, 0)),
+		check("cuStreamDestroy", api.streamDestroy.Call(s.handle)),
+	}
+	if s.mark != 0 {
+		errs = append(errs, check("cuEventDestroy", api.eventDestroy.Call(s.mark)))
+	}
+	return errors.Join(errs...)
 }
 
 // closedWith is what closing a part of a device returns when the device cannot

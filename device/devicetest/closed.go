@@ -71,6 +71,24 @@ func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []us
 			use{"AllocManaged", func() error { _, _, err := c.AllocManaged(4096); return err }},
 			use{"Prefetch", func() error { return c.Prefetch(s, p, 1, false) }})
 	}
+	if c, ok := dev.(device.BatchCopier); ok && c.CanCopyBatch() {
+		spans := []device.Span{{Dst: p, Src: p.Add(16), Bytes: 16}}
+		uses = append(uses,
+			use{"CopyBatch", func() error { return c.CopyBatch(s, spans) }},
+			use{"CopyBatch of nothing", func() error { return c.CopyBatch(s, nil) }})
+	}
+	if c, ok := dev.(device.BoxCopier); ok {
+		box := device.Box{
+			Dst: p, Src: p.Add(32), RowBytes: 4, Rows: 2, Planes: 2,
+			DstRowStride: 8, SrcRowStride: 8, DstPlaneStride: 16, SrcPlaneStride: 16,
+		}
+		uses = append(uses,
+			use{"CopyBox", func() error { return c.CopyBox(s, box) }},
+			use{"CopyBox of nothing", func() error { return c.CopyBox(s, device.Box{}) }})
+	}
+	if c, ok := dev.(device.PeerCopier); ok {
+		uses = append(uses, use{"CopyPeer", func() error { return c.CopyPeer(s, p, dev, p.Add(16), 16) }})
+	}
 	if c, ok := dev.(device.Mapper); ok {
 		uses = append(uses,
 			use{"Reserve", func() error { _, err := c.Reserve(64 << 20); return err }},

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -34,19 +35,8 @@ func Open(t testing.TB) device.Device {
 // it. A device of at most 1 GiB is also filled to the brim and has its free
 // bytes counted, which would be rude on one that others use.
 func Run(t *testing.T, open func(t testing.TB) device.Device) {
-	// What devices share (CUDA's primary context) lives as long as one of
-	// them is open. Keeping one open spares every test making it anew.
-	keep := open(t)
-	t.Cleanup(func() {
-		if err := keep.Close(); err != nil {
-			t.Errorf("close of the last device: %v", err)
-		}
-	})
-
-	for _, c := range []struct {
-		name string
-		run  func(*fixture)
-	}{
+	keepOpen(t, open)
+	for _, c := range slices.Concat([]conformanceTest{
 		{"info", testInfo},
 		{"no-goroutines-left", testGoroutines},
 
@@ -94,10 +84,35 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 		{"pin", testPin},
 		{"pin-mapped", testPinMapped},
 		{"alloc-host", testAllocHost},
+		{"batch", testBatch},
+		{"batch-order", testBatchOrder},
+		{"batch-goroutines", testBatchGoroutines},
+		{"batch-arguments", testBatchArguments},
+		{"box", testBox},
+		{"box-order", testBoxOrder},
+		{"box-arguments", testBoxArguments},
 		{"managed", testManaged},
 		{"virtual-memory", testVirtualMemory},
 		{"virtual-memory-errors", testVirtualMemoryErrors},
-	} {
+	}, peerTests) {
 		t.Run(c.name, func(t *testing.T) { c.run(newFixture(t, open)) })
 	}
+}
+
+// conformanceTest checks one promise on a device of its own.
+type conformanceTest struct {
+	name string
+	run  func(*fixture)
+}
+
+// keepOpen keeps a device open to the end of t. What devices share (CUDA's
+// primary context) lives as long as one of them is open, and so is not made
+// anew by every test.
+func keepOpen(t *testing.T, open func(t testing.TB) device.Device) {
+	keep := open(t)
+	t.Cleanup(func() {
+		if err := keep.Close(); err != nil {
+			t.Errorf("close of the last device: %v", err)
+		}
+	})
 }

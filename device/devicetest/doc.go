@@ -10,6 +10,8 @@
 // to stand still use [device.Caller]; elsewhere the same test runs with busy
 // streams, where it checks the content only.
 //
+// [RunPeers] checks copies between two devices that differ, such as two GPUs.
+//
 // # A device for other tests
 //
 // Packages above device test on whatever [Open] gives them: the host backend,

@@ -22,16 +22,25 @@ const small = 1 << 30
 // fixture is one test with its device.
 type fixture struct {
 	*testing.T
-	dev    device.Device
-	open   func() device.Device
-	mapped [][]byte
+	dev       device.Device
+	open      func() device.Device
+	openOther func() device.Device // a peer
+	mapped    [][]byte
 }
 
 func newFixture(t *testing.T, open func(testing.TB) device.Device) *fixture {
 	f := &fixture{T: t}
 	f.leavesNoGoroutines()
 	t.Cleanup(f.unmap) // before open: device.Close still needs the memory
-	f.open = func() device.Device {
+	f.open = opener(t, open)
+	f.openOther = f.open
+	f.dev = f.open()
+	return f
+}
+
+// opener makes devices that are closed at the end of the test.
+func opener(t *testing.T, open func(testing.TB) device.Device) func() device.Device {
+	return func() device.Device {
 		t.Helper()
 		dev := open(t)
 		t.Cleanup(func() {
@@ -41,8 +50,6 @@ func newFixture(t *testing.T, open func(testing.TB) device.Device) *fixture {
 		})
 		return dev
 	}
-	f.dev = f.open()
-	return f
 }
 
 // leavesNoGoroutines checks at the end of the test, when what was opened after

@@ -8,14 +8,11 @@ import (
 
 // Call implements [device.Caller].
 func (d *Device) Call(s device.Stream, fn func() error) error {
+	d.mu.RLock() // as in submit: nothing is queued behind a Close
+	defer d.mu.RUnlock()
 	hs, err := d.ownStream(s)
 	if err != nil {
 		return err
-	}
-	d.mu.RLock() // as in submit: nothing is queued behind a Close
-	defer d.mu.RUnlock()
-	if d.closed.Load() {
-		return errClosed
 	}
 	return hs.push(op{kind: opCall, fn: fn})
 }
@@ -30,7 +27,8 @@ func (d *Device) Bytes(p device.Ptr, n int64) ([]byte, error) {
 	return d.resolve(p, n)
 }
 
-// ownStream checks that s can be used on d.
+// ownStream checks that s can be used on d. While the caller holds mu, d stays
+// open.
 func (d *Device) ownStream(s device.Stream) (*stream, error) {
 	hs, ok := s.(*stream)
 	if !ok || hs.dev != d {

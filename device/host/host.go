@@ -29,6 +29,9 @@ type Device struct {
 	used    int64       // bytes of live, in pages
 	pinned  spans.Set   // page-locked host memory
 	streams map[*stream]struct{}
+
+	serial uint64  // place in the order in which devices were opened
+	guard  *stream // one of streams, that waits for what other devices copy from this one
 }
 
 // Open makes a device with that many bytes of memory. Zero means half of what
@@ -51,7 +54,9 @@ func Open(capacity int64) (*Device, error) {
 				device.ErrArgument, capacity, available)
 		}
 	}
-	return &Device{capacity: capacity, name: id, streams: map[*stream]struct{}{}}, nil
+	d := &Device{capacity: capacity, name: id, streams: map[*stream]struct{}{}, serial: opened.Add(1)}
+	d.guard = d.newStream()
+	return d, nil
 }
 
 // Info implements [device.Device].

@@ -106,12 +106,12 @@ func (d *Device) AllocManaged(n int64) (device.Ptr, []byte, error) {
 
 // Prefetch implements [device.Manager].
 func (d *Device) Prefetch(s device.Stream, p device.Ptr, n int64, _ bool) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	hs, err := d.ownStream(s)
 	if err != nil {
 		return err
 	}
-	d.mu.RLock()
-	defer d.mu.RUnlock()
 	if _, err := d.resolve(p, n); err != nil {
 		return err
 	}

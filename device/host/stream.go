@@ -52,11 +52,16 @@ func (d *Device) NewStream() (device.Stream, error) {
 	if d.closed.Load() {
 		return nil, errClosed
 	}
+	return d.newStream(), nil
+}
+
+// newStream is NewStream for callers that have the device to themselves.
+func (d *Device) newStream() *stream {
 	s := &stream{dev: d}
 	s.done.L = &s.mu
 	s.start = s.run
 	d.streams[s] = struct{}{}
-	return s, nil
+	return s
 }
 
 func (s *stream) Device() device.Device { return s.dev }

@@ -11,6 +11,9 @@
 //	err = pagemem.Populate(b, 0)
 //	err = pagemem.Lock(b)
 //
+// Where the pages should be on one NUMA node, numa.Bind says so before they
+// are faulted in.
+//
 // Memory stays mapped until [Unmap]; a slice kept for longer is a dangling
 // pointer, and using it kills the process.
 //

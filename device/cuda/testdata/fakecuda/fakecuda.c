@@ -12,8 +12,10 @@
  *   FAKECUDA_MEMORY   memory of each in bytes (256 MiB)
  *   FAKECUDA_VERSION  version of the driver API (13000)
  *   FAKECUDA_FAIL     calls that fail, and how: "cuInit=999,cuMemAlloc_v2=2"
+ *   FAKECUDA_PEERS    whether GPUs reach each other's memory, 0 or 1 (1)
  *
- * -DFAKECUDA_WITHOUT_MEMALLOC leaves out a function that a driver must have.
+ * -DFAKECUDA_WITHOUT_MEMALLOC leaves out a function that a driver must have,
+ * -DFAKECUDA_WITHOUT_BATCH_13 and _12 leave out those that it may lack.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -31,7 +33,7 @@ typedef uint64_t address;
 enum {
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3,
 	NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_HANDLE = 400,
-	NOT_READY = 600, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801,
+	NOT_READY = 600, PEER_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801,
 	UNKNOWN = 999,
 };
 
@@ -45,6 +47,7 @@ static const struct { result code; const char *name, *text; } errors[] = {
 	{INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
 	{INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
 	{NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+	{PEER_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
 	{ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
 		"part or all of the requested memory range is already mapped"},
 	{NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
@@ -67,12 +70,17 @@ enum { MAX_DEVICES = 4, GRANULARITY = 2 << 20 };
 /* A device is its primary context too. */
 struct device {
 	int retained;
+	unsigned reaches; /* bits of the devices with peer access */
 	uint64_t used;
 };
 
 static struct device devices[MAX_DEVICES];
 static int initialised;
 static __thread struct device *current;
+
+static int bad_context(struct device *d) {
+	return d < devices || d >= devices + MAX_DEVICES || !d->retained;
+}
 
 static uint64_t setting(const char *name, uint64_t otherwise) {
 	const char *s = getenv(name);
@@ -207,13 +215,30 @@ struct mark {
 
 struct event {
 	struct event *next;
+	struct device *device;
 	unsigned flags;
 	struct mark *newest;
 };
 
+/* One half of a three-dimensional copy, and the whole. */
+struct side {
+	size_t x, y, z, level;
+	int memory_type;
+	const void *host;
+	address device;
+	void *array, *context;
+	size_t pitch, height;
+};
+
+struct copy3d {
+	struct side src, dst;
+	size_t width, rows, planes;
+};
+
 struct op {
 	struct op *next;
-	enum { COPY, SET, RECORD, WAIT } kind;
+	enum { COPY, COPY_3D, SET, RECORD, WAIT } kind;
+	struct copy3d box;
 	uint64_t ticket; /* place in the order of all operations */
 	void *dst;
 	const void *src;
@@ -239,6 +264,16 @@ static void unuse(struct mark *m) {
 		free(m);
 }
 
+static address row(const struct side *s, size_t z, size_t y) {
+	return s->device + (z * s->height + y) * s->pitch;
+}
+
+static void copy_rows(const struct copy3d *c) {
+	for (size_t z = 0; z < c->planes; z++)
+		for (size_t y = 0; y < c->rows; y++)
+			memcpy((void *)row(&c->dst, z, y), (void *)row(&c->src, z, y), c->width);
+}
+
 /* execute runs an operation; the lock is held. Now and then it dawdles, so
  * that work which relies on luck instead of order fails. */
 static void execute(struct op *op) {
@@ -257,6 +292,8 @@ static void execute(struct op *op) {
 			usleep(100);
 		if (op->kind == COPY)
 			memcpy(op->dst, op->src, op->bytes);
+		else if (op->kind == COPY_3D)
+			copy_rows(&op->box);
 		else
 			memset(op->dst, op->value, op->bytes);
 		pthread_mutex_lock(&mutex);
@@ -403,6 +440,7 @@ result cuDeviceGetAttribute(int *value, int attribute, int device) {
 	if (bad_device(device))
 		return INVALID_DEVICE;
 	switch (attribute) {
+	case 11: *value = 0x7FFFFFFF; break; /* widest pitch */
 	case 16: *value = 4; break;  /* multiprocessors */
 	case 40: *value = 2; break;  /* copy engines */
 	case 75: *value = 9; break;  /* compute capability */
@@ -452,7 +490,7 @@ static int leftovers(struct device *d) {
 	for (struct stream *s = streams; s; s = s->next)
 		queues += s->device == d && !s->destroyed;
 	for (struct event *e = events; e; e = e->next)
-		marks++;
+		marks += e->device == d;
 	if (memory + physical + queues + marks)
 		fprintf(stderr, "fakecuda: context released with %d memory ranges, %d chunks, %d streams, %d events left\n",
 			memory, physical, queues, marks);
@@ -473,13 +511,16 @@ result cuDevicePrimaryCtxRelease_v2(int device) {
 	if (--d->retained)
 		return OK;
 	drain(NULL, d);
+	d->reaches = 0;
+	for (int i = 0; i < MAX_DEVICES; i++)
+		devices[i].reaches &= ~(1u << device);
 	return leftovers(d) ? UNKNOWN : OK;
 }
 
 result cuCtxSetCurrent(struct device *context) {
 	NEED(INIT);
 	LOCKED;
-	if (context && (context < devices || context >= devices + MAX_DEVICES || !context->retained))
+	if (context && bad_context(context))
 		return INVALID_CONTEXT;
 	current = context;
 	return OK;
@@ -665,6 +706,123 @@ result cuMemcpyDtoDAsync_v2(address dst, address src, size_t n, void *stream) {
 	return OK;
 }
 
+static int in_order(const struct side *s, const struct copy3d *c) {
+	return !s->x && !s->y && !s->z && !s->level && s->memory_type == 4 && /* unified */
+		s->pitch >= c->width && s->pitch <= 0x7FFFFFFF && s->height >= c->rows;
+}
+
+static int rows_covered(const struct side *s, const struct copy3d *c) {
+	for (size_t z = 0; z < c->planes; z++)
+		for (size_t y = 0; y < c->rows; y++)
+			if (!covered(row(s, z, y), c->width, REACHABLE))
+				return 0;
+	return 1;
+}
+
+result cuMemcpy3DAsync_v2(const struct copy3d *c, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (!in_order(&c->src, c) || !in_order(&c->dst, c) || !rows_covered(&c->src, c) || !rows_covered(&c->dst, c))
+		return INVALID_VALUE;
+	queue(s, (struct op){.kind = COPY_3D, .box = *c});
+	return OK;
+}
+
+struct location { int kind, id; };
+
+struct attributes {
+	int order;
+	struct location src, dst;
+	unsigned flags;
+};
+
+/* copy_batch queues the last copy first: a batch has no order. */
+__attribute__((unused))
+static result copy_batch(const address *dsts, const address *srcs, const size_t *sizes, size_t count,
+	const struct attributes *a, const size_t *indices, size_t kinds, size_t *failed, void *stream) {
+	LOCKED;
+	*failed = SIZE_MAX;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (count == 0 || kinds != 1 || indices[0] != 0 || a->order != 1 || a->flags || a->src.kind || a->src.id || a->dst.kind || a->dst.id)
+		return INVALID_VALUE;
+	for (size_t i = 0; i < count; i++)
+		if (sizes[i] == 0 || !covered(dsts[i], sizes[i], REACHABLE) || !covered(srcs[i], sizes[i], REACHABLE)) {
+			*failed = i;
+			return INVALID_VALUE;
+		}
+	while (count-- > 0)
+		queue(s, (struct op){.kind = COPY, .dst = (void *)dsts[count], .src = (void *)srcs[count], .bytes = sizes[count]});
+	return OK;
+}
+
+#ifndef FAKECUDA_WITHOUT_BATCH_13
+result cuMemcpyBatchAsync_v2(const address *dsts, const address *srcs, const size_t *sizes, size_t count,
+	const struct attributes *a, const size_t *indices, size_t kinds, void *stream) {
+	size_t failed;
+	NEED(CONTEXT);
+	return copy_batch(dsts, srcs, sizes, count, a, indices, kinds, &failed, stream);
+}
+#endif
+
+#ifndef FAKECUDA_WITHOUT_BATCH_12
+result cuMemcpyBatchAsync(const address *dsts, const address *srcs, const size_t *sizes, size_t count,
+	const struct attributes *a, const size_t *indices, size_t kinds, size_t *failed, void *stream) {
+	NEED(CONTEXT);
+	return copy_batch(dsts, srcs, sizes, count, a, indices, kinds, failed, stream);
+}
+#endif
+
+/* Peers */
+
+static int reachable(int from, int to) { return from != to && setting("FAKECUDA_PEERS", 1); }
+
+result cuDeviceCanAccessPeer(int *can, int device, int peer) {
+	NEED(INIT);
+	if (bad_device(device) || bad_device(peer))
+		return INVALID_DEVICE;
+	*can = reachable(device, peer);
+	return OK;
+}
+
+result cuCtxEnablePeerAccess(struct device *peer, unsigned flags) {
+	NEED(CONTEXT);
+	LOCKED;
+	if (bad_context(peer) || !reachable(current - devices, peer - devices))
+		return INVALID_DEVICE;
+	if (flags)
+		return INVALID_VALUE;
+	unsigned bit = 1u << (peer - devices);
+	if (current->reaches & bit)
+		return PEER_ENABLED;
+	current->reaches |= bit;
+	return OK;
+}
+
+/* on says whether all bytes are memory of that device. */
+static int on(struct device *d, address p, uint64_t n) {
+	struct range *r = find(p, DEVICE | MANAGED | MAPPED);
+	return r && r->device == d && covered(p, n, DEVICE | MANAGED | MAPPED);
+}
+
+result cuMemcpyPeerAsync(address dst, struct device *to, address src, struct device *from, size_t n, struct stream *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s || s->device != current)
+		return INVALID_HANDLE;
+	if (bad_context(to) || bad_context(from))
+		return INVALID_CONTEXT;
+	if (!on(to, dst, n) || !on(from, src, n))
+		return INVALID_VALUE;
+	queue(s, (struct op){.kind = COPY, .dst = (void *)dst, .src = (void *)src, .bytes = n});
+	return OK;
+}
+
 result cuMemsetD8Async(address dst, unsigned char value, size_t n, void *stream) {
 	NEED(CONTEXT);
 	LOCKED;
@@ -676,8 +834,6 @@ result cuMemsetD8Async(address dst, unsigned char value, size_t n, void *stream)
 	queue(s, (struct op){.kind = SET, .dst = (void *)dst, .value = value, .bytes = n});
 	return OK;
 }
-
-struct location { int kind, id; };
 
 result cuMemPrefetchAsync_v2(address p, size_t n, struct location to, unsigned flags, void *stream) {
 	NEED(CONTEXT);
@@ -769,7 +925,7 @@ result cuEventCreate(struct event **event, unsigned flags) {
 		return INVALID_VALUE;
 	LOCKED;
 	struct event *e = calloc(1, sizeof *e);
-	*e = (struct event){.next = events, .flags = flags};
+	*e = (struct event){.next = events, .device = current, .flags = flags};
 	*event = events = e;
 	return OK;
 }
@@ -794,7 +950,7 @@ result cuEventRecord(void *event, void *stream) {
 	LOCKED;
 	struct stream *s = live(stream);
 	struct event *e = live_event(event);
-	if (!s || !e)
+	if (!s || !e || s->device != e->device)
 		return INVALID_HANDLE;
 	struct mark *m = calloc(1, sizeof *m);
 	m->uses = 2; /* the event and the operation */

@@ -1,0 +1,262 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/pinned"
+)
+
+// CalibrateOptions tune a calibration. The zero value suits most machines.
+type CalibrateOptions struct {
+	// MaxBytes is the largest copy. Default: 256 MiB, or less where device or
+	// host have less than four times that free.
+	MaxBytes int64
+
+	// Repeats of each measurement, of which the median counts. Default: 5.
+	Repeats int
+
+	// Progress, if set, is called before each step.
+	Progress func(step, steps int, what string)
+}
+
+// calibrationSizes are powers of four from 16 KiB: a curve needs few points.
+const firstCalibrationSize = 16 << 10
+
+// Calibrate measures what the paths of dev cost. Repeats are interleaved: one
+// of each path after the other, so that a machine that drifts drifts for all
+// of them. It takes a second or two and up to half a GiB of host memory, and
+// the device should have nothing else to do. A device that shares the host's
+// memory has no paths to choose from; it fails with [device.ErrNotSupported].
+func Calibrate(ctx context.Context, dev device.Device, o CalibrateOptions) (m *Model, err error) {
+	pinner, ok := dev.(device.Pinner)
+	if info := dev.Info(); info.Integrated || !ok {
+		return nil, fmt.Errorf("transfer: %w: %s has no link to calibrate", device.ErrNotSupported, info.ID)
+	}
+	if o.MaxBytes < 0 || o.Repeats < 0 {
+		return nil, fmt.Errorf("transfer: %w: calibrate with %d bytes, %d repeats", device.ErrArgument, o.MaxBytes, o.Repeats)
+	}
+	if o.Repeats == 0 {
+		o.Repeats = 5
+	}
+	c := &calibration{dev: dev, o: o}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.prepare(pinner); err != nil {
+		return nil, err
+	}
+	m = &Model{Version: modelVersion, Machine: machineOf(dev), MeasuredAt: time.Now().UTC().Truncate(time.Second)}
+	if err := c.paths(ctx, m); err != nil {
+		return nil, err
+	}
+	if err := c.batches(ctx, m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// ModelOf returns the model of dev as [LoadModel] finds it, or calibrates and
+// saves it. measured tells which. A model that cannot be saved is returned
+// with the error.
+func ModelOf(ctx context.Context, dev device.Device, o CalibrateOptions) (m *Model, measured bool, err error) {
+	if m, err = LoadModel(dev); err == nil {
+		return m, false, nil
+	}
+	if m, err = Calibrate(ctx, dev, o); err != nil {
+		return nil, false, err
+	}
+	_, err = m.Save(dev)
+	return m, true, err
+}
+
+// calibration holds the memory of one run.
+type calibration struct {
+	dev      device.Device
+	o        CalibrateOptions
+	engine   *Engine
+	pageable []byte
+	pinned   *pinned.Buffer
+	device   device.Ptr
+	undo     []func() error
+}
+
+func (c *calibration) close() error {
+	var errs []error
+	for _, undo := range slices.Backward(c.undo) {
+		errs = append(errs, undo())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *calibration) prepare(pinner device.Pinner) error {
+	memory, err := c.dev.Memory()
+	if err != nil {
+		return err
+	}
+	if c.o.MaxBytes == 0 {
+		c.o.MaxBytes = min(256<<20, memory.FreeBytes/4)
+	}
+	c.o.MaxBytes = max(c.o.MaxBytes, 4*firstCalibrationSize)
+	// Its choices are never asked: every copy is told what to do.
+	if c.engine, err = New(c.dev, Options{StageAbove: 1}); err != nil {
+		return err
+	}
+	c.undo = append(c.undo, c.engine.Close)
+	if c.device, err = c.dev.Alloc(c.o.MaxBytes); err != nil {
+		return err
+	}
+	c.undo = append(c.undo, func() error { return c.dev.Free(c.device) })
+	if c.pageable, err = pagemem.Map(c.o.MaxBytes); err != nil {
+		return err
+	}
+	c.undo = append(c.undo, func() error { return pagemem.Unmap(c.pageable) })
+	if err := pagemem.Populate(c.pageable, 0); err != nil {
+		return err
+	}
+	pool, err := pinned.NewPool(c.dev, pinned.Options{Budget: pagemem.RoundUp(c.o.MaxBytes), Flags: device.PinMapped})
+	if err != nil {
+		return err
+	}
+	c.undo = append(c.undo, pool.Close)
+	c.pinned, err = pool.Alloc(c.o.MaxBytes)
+	if errors.Is(err, device.ErrPinLimit) || errors.Is(err, pinned.ErrBudget) {
+		return fmt.Errorf("transfer: calibrate: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	c.undo = append(c.undo, func() error { return c.pinned.Free() })
+	return nil
+}
+
+// trial is one path at one size.
+type trial struct {
+	path  *PathModel
+	bytes int64
+	run   func(ctx context.Context) error
+	times []float64
+}
+
+// paths measures copies of pageable memory by all plans, and of pinned memory.
+func (c *calibration) paths(ctx context.Context, m *Model) error {
+	var trials []*trial
+	most := c.engine.options.Copiers
+	for _, toHost := range []bool{false, true} {
+		plain := &PathModel{Path: "plain", ToHost: toHost}
+		straight := &PathModel{Path: "pinned", ToHost: toHost}
+		var staged []*PathModel
+		for _, copiers := range copierCounts(most) {
+			for _, chunks := range []int{1, 4} {
+				for _, past := range []bool{false, true} {
+					staged = append(staged, &PathModel{Path: "staged", ToHost: toHost, Copiers: copiers, Chunks: chunks, PastCaches: past})
+				}
+			}
+		}
+		for n := int64(firstCalibrationSize); n <= c.o.MaxBytes; n *= 4 {
+			copy := Copy{Host: c.pageable[:n], Device: c.device, ToHost: toHost}
+			trials = append(trials, &trial{path: plain, bytes: n, run: func(ctx context.Context) error {
+				return c.engine.lanes.copy(ctx, copy)
+			}})
+			fast := Copy{Host: c.pinned.Bytes()[:n], Device: c.device, ToHost: toHost}
+			trials = append(trials, &trial{path: straight, bytes: n, run: func(ctx context.Context) error {
+				return c.engine.lanes.copy(ctx, fast)
+			}})
+			var tried []plan
+			for _, p := range staged {
+				pl := choice{p.Copiers, p.Chunks, p.PastCaches}.plan(n, c.engine.options.SlotBytes)
+				if slices.Contains(tried, pl) || p.Copiers > 1 && int64(p.Copiers/2)*pl.chunk >= n {
+					continue // the same, or most of the copiers would have nothing to do
+				}
+				tried = append(tried, pl)
+				trials = append(trials, &trial{path: p, bytes: n, run: func(ctx context.Context) error {
+					return c.engine.stager.copy(ctx, copy, pl)
+				}})
+			}
+		}
+	}
+	if err := c.run(ctx, trials); err != nil {
+		return err
+	}
+	var seen []*PathModel
+	for _, t := range trials {
+		if !slices.Contains(seen, t.path) {
+			seen = append(seen, t.path)
+		}
+		t.path.Curve = append(t.path.Curve, Point{t.bytes, median(t.times)})
+	}
+	slices.SortStableFunc(seen, func(a, b *PathModel) int { return a.Copiers - b.Copiers })
+	for _, p := range seen {
+		if p.Path == "pinned" {
+			m.Pinned = append(m.Pinned, *p)
+		} else {
+			m.Paths = append(m.Paths, *p)
+		}
+	}
+	return nil
+}
+
+// copierCounts lists the numbers of copiers worth trying, up to most.
+func copierCounts(most int) []int {
+	var list []int
+	for _, n := range []int{1, 2, 4, 8, 12, 16, 24, 32} {
+		if n < most {
+			list = append(list, n)
+		}
+	}
+	return append(list, most)
+}
+
+// sampleSeconds is how long one repeat of a measurement takes at least: short
+// copies are repeated for as long.
+const sampleSeconds = 200e-6
+
+// run times all trials in turn.
+func (c *calibration) run(ctx context.Context, trials []*trial) error {
+	for repeat := range c.o.Repeats + 1 { // the first warms up and counts rounds
+		for i, t := range trials {
+			if c.o.Progress != nil {
+				c.o.Progress(repeat*len(trials)+i, (c.o.Repeats+1)*len(trials), t.path.Path+" "+bytesText(t.bytes))
+			}
+			if err := t.time(ctx); err != nil {
+				return fmt.Errorf("transfer: calibrate: %s, %s: %w", t.path.Path, bytesText(t.bytes), err)
+			}
+		}
+	}
+	for _, t := range trials {
+		t.times = t.times[1:]
+	}
+	return nil
+}
+
+// time runs one repeat. The rounds of the one before say how many fit.
+func (t *trial) time(ctx context.Context) error {
+	rounds := 1
+	if n := len(t.times); n > 0 {
+		rounds = min(max(int(sampleSeconds/t.times[n-1]), 1), 64)
+	}
+	start := time.Now()
+	for range rounds {
+		if err := t.run(ctx); err != nil {
+			return err
+		}
+	}
+	t.times = append(t.times, time.Since(start).Seconds()/float64(rounds))
+	return nil
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+func bytesText(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}

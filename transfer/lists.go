@@ -1,0 +1,85 @@
+package transfer
+
+import (
+	"errors"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/pinned"
+)
+
+// lists is what describes rows to kernels: two lists, one for the part under
+// way and one for the next.
+type lists struct {
+	pool   *pinned.Pool
+	host   *pinned.Buffer
+	device device.Ptr
+	stream device.Stream
+	ready  device.Event
+}
+
+const listBytes = partRows * entryBytes
+
+func newLists(dev device.Device) (l *lists, err error) {
+	l = &lists{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close(dev))
+			l = nil
+		}
+	}()
+	if l.pool, err = pinned.NewPool(dev, pinned.Options{
+		Name: "lists", Budget: pagemem.RoundUp(2 * listBytes), SegmentBytes: 2 * listBytes, AllowPageable: true,
+	}); err != nil {
+		return l, err
+	}
+	if l.host, err = l.pool.Alloc(2 * listBytes); err != nil {
+		return l, err
+	}
+	if l.device, err = dev.Alloc(2 * listBytes); err != nil {
+		return l, err
+	}
+	if l.stream, err = dev.NewStream(); err != nil {
+		return l, err
+	}
+	l.ready, err = dev.NewEvent(device.EventNoTiming)
+	return l, err
+}
+
+// close gives back what there is.
+func (l *lists) close(dev device.Device) error {
+	if l == nil {
+		return nil
+	}
+	var errs []error
+	if l.stream != nil {
+		errs = append(errs, l.stream.Close())
+	}
+	if l.ready != nil {
+		errs = append(errs, l.ready.Close())
+	}
+	if l.host != nil {
+		errs = append(errs, l.host.Free())
+	}
+	if l.pool != nil {
+		errs = append(errs, l.pool.Close())
+	}
+	if l.device != 0 {
+		errs = append(errs, dev.Free(l.device))
+	}
+	return errors.Join(errs...)
+}
+
+// send queues the n bytes of list number i on their way to the device, makes
+// s wait for them and returns where they will be.
+func (l *lists) send(s device.Stream, i, n int) (device.Ptr, error) {
+	at := l.device.Add(int64(i) * listBytes)
+	// On a stream of its own, beside the kernel of the part before.
+	if err := l.stream.CopyH2D(at, l.host.Bytes()[i*listBytes:][:n]); err != nil {
+		return 0, err
+	}
+	if err := l.stream.Record(l.ready); err != nil {
+		return 0, err
+	}
+	return at, s.Wait(l.ready)
+}

@@ -1,0 +1,190 @@
+package transfer
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/cpuname"
+)
+
+// modelVersion changes when the paths or their meaning do: older files are
+// then measured anew.
+const modelVersion = 1
+
+// Model is what the paths of one machine and device cost, as [Calibrate]
+// measured them. An [Engine] chooses by it.
+type Model struct {
+	Version    int       `json:"version"`
+	Machine    Machine   `json:"machine"`
+	MeasuredAt time.Time `json:"measured_at"`
+
+	// Paths are the ways of copying pageable memory, for each direction.
+	Paths []PathModel `json:"paths"`
+
+	// Pinned are the straight copies of pinned memory, for each direction.
+	Pinned []PathModel `json:"pinned"`
+
+	// Batches are the ways of copying many blocks of pinned memory.
+	Batches []BatchModel `json:"batches"`
+}
+
+// PathModel is the cost of one way of copying in one direction.
+type PathModel struct {
+	Path    string `json:"path"` // "plain": the backend's own copy; "staged"; "pinned"
+	ToHost  bool   `json:"to_host"`
+	Copiers int    `json:"copiers,omitempty"` // of a staged copy
+	Chunks  int    `json:"chunks,omitempty"`  // that each of them gets, where the slots are large enough
+
+	// PastCaches: the processor writes with non-temporal stores.
+	PastCaches bool `json:"past_caches,omitempty"`
+
+	Curve Curve `json:"curve"`
+}
+
+// Machine is what a model is good for: on any other it is stale.
+type Machine struct {
+	Device        string `json:"device"` // the vendor's name
+	UUID          string `json:"uuid,omitempty"`
+	DriverVersion string `json:"driver_version,omitempty"`
+	Link          string `json:"link,omitempty"`
+	Processor     string `json:"processor"`
+	Processors    int    `json:"processors"` // that this process may use at once
+	Platform      string `json:"platform"`
+	SlotBytes     int64  `json:"slot_bytes"`
+}
+
+// ErrNoModel: there is no model for this machine and device, or the file that
+// should hold it does not.
+var ErrNoModel = errors.New("no model of the link")
+
+func machineOf(dev device.Device) Machine {
+	info := dev.Info()
+	return Machine{
+		Device: info.Name, UUID: info.UUID, DriverVersion: info.DriverVersion, Link: info.Link.String(),
+		Processor: cpuname.Name(), Processors: runtime.GOMAXPROCS(0),
+		Platform:  runtime.GOOS + "/" + runtime.GOARCH,
+		SlotBytes: defaultSlotBytes,
+	}
+}
+
+// ModelFile returns the path of the file that keeps the model of dev, in the
+// user's cache directory.
+func ModelFile(dev device.Device) (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("transfer: %w: %w", ErrNoModel, err)
+	}
+	info := dev.Info()
+	sum := sha256.Sum256([]byte(info.Backend + "\x00" + info.Name + "\x00" + info.UUID))
+	return filepath.Join(dir, "pinion", fmt.Sprintf("link-%x.json", sum[:6])), nil
+}
+
+// LoadModel reads the model of dev from the user's cache directory. It fails
+// with [ErrNoModel] when there is none, or when the file is damaged or was
+// measured on another machine, driver or version: it is then to be measured
+// anew.
+func LoadModel(dev device.Device) (*Model, error) {
+	path, err := ModelFile(dev)
+	if err != nil {
+		return nil, err
+	}
+	const most = 1 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("transfer: %w of %s: %s does not exist", ErrNoModel, dev.Info().ID, path)
+		}
+		return nil, fmt.Errorf("transfer: %w of %s: %w", ErrNoModel, dev.Info().ID, err)
+	}
+	defer f.Close()
+	data := make([]byte, most+1)
+	n, err := io.ReadFull(f, data)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil && n > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
+	var m *Model
+	if err == nil {
+		m, err = parseModel(data[:n])
+	}
+	if err == nil && m.Machine != machineOf(dev) {
+		err = fmt.Errorf("stale: it was measured on %+v, this is %+v", m.Machine, machineOf(dev))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("transfer: %w of %s: %s: %w", ErrNoModel, dev.Info().ID, path, err)
+	}
+	return m, nil
+}
+
+// parseModel reads a model and checks that nothing in it could mislead an
+// engine.
+func parseModel(data []byte) (*Model, error) {
+	var m Model
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if m.Version != modelVersion {
+		return nil, fmt.Errorf("version %d, not %d", m.Version, modelVersion)
+	}
+	for _, paths := range [][]PathModel{m.Paths, m.Pinned} {
+		for _, p := range paths {
+			if p.Copiers < 0 || p.Chunks < 0 || p.Copiers > maxCopiers || p.Chunks > maxCopiers {
+				return nil, fmt.Errorf("path %s with %d copiers, %d chunks each", p.Path, p.Copiers, p.Chunks)
+			}
+			var last int64
+			for _, at := range p.Curve {
+				if at.Bytes <= last || !(at.Seconds > 0) || math.IsInf(at.Seconds, 0) {
+					return nil, fmt.Errorf("path %s: %d bytes in %v s after %d bytes", p.Path, at.Bytes, at.Seconds, last)
+				}
+				last = at.Bytes
+			}
+		}
+	}
+	for _, b := range m.Batches {
+		if !(b.CallSeconds >= 0 && b.BlockSeconds >= 0 && b.ByteSeconds >= 0) {
+			return nil, fmt.Errorf("batch path %s: %+v", b.Path, b)
+		}
+	}
+	return &m, nil
+}
+
+// Save writes the model where [LoadModel] of the same device finds it. The
+// file is complete or not there at all.
+func (m *Model) Save(dev device.Device) (path string, err error) {
+	path, err = ModelFile(dev)
+	if err != nil {
+		return "", err
+	}
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".link-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(append(data, '\n'))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return path, nil
+}

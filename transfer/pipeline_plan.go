@@ -1,0 +1,230 @@
+package transfer
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// pipelinePlan is a checked [Pipeline], with its defaults.
+type pipelinePlan struct {
+	items                   int64
+	itemBytes, outItemBytes int64 // outItemBytes is 0 without Out
+	chunkItems              int64
+	chunks                  int
+	buffers                 int
+
+	inSlot, outSlot int64 // device bytes of one buffer; outSlot is 0 without one
+	deviceBytes     int64 // of all buffers
+}
+
+// Sizes of a chunk in bytes, and what is assumed until it is measured.
+const (
+	leastChunkBytes = 1 << 20
+	mostChunkBytes  = 256 << 20
+	mostBuffers     = 16
+
+	chunkOverhead = 20 * time.Microsecond // what a chunk costs beyond its bytes
+	unknownLink   = 10e9                  // bytes a second
+	linkShare     = 0.85                  // of the wire that copies reach
+)
+
+// chunkBytesFor is the size of chunk with which total bytes pass fastest
+// through that many stages (2 or more) that overlap.
+//
+// Cut into n chunks, a chunk takes total/(n*rate) + overhead in each stage, and
+// the last leaves the last stage after n+stages-1 such steps. The derivative
+// by n of
+//
+//	(n + stages-1) * (total/(n*rate) + overhead)
+//
+// is zero at n = sqrt((stages-1) * total / (rate*overhead)), that is, at chunks
+// of sqrt(total * rate * overhead / (stages-1)) bytes.
+func chunkBytesFor(total int64, stages int, overhead time.Duration, bytesPerSecond float64) int64 {
+	c := math.Sqrt(float64(total) * bytesPerSecond * overhead.Seconds() / float64(stages-1))
+	return int64(min(max(c, leastChunkBytes), mostChunkBytes))
+}
+
+// plan checks p and fills in what it leaves open.
+func (p *Pipeline) plan(dev device.Device) (pipelinePlan, error) {
+	plan, err := p.items()
+	if err != nil || plan.items == 0 {
+		return plan, err
+	}
+	plan.buffers = p.Buffers
+	if plan.buffers == 0 {
+		plan.buffers = 3
+	}
+	if p.ChunkBytes > 0 {
+		plan.chunkItems = min(p.ChunkBytes/plan.itemBytes, plan.items)
+	} else {
+		memory, err := dev.Memory()
+		if err != nil {
+			return plan, err
+		}
+		if err := plan.choose(p.InPlace, dev.Info(), memory); err != nil {
+			return plan, err
+		}
+	}
+	plan.chunks = int((plan.items-1)/plan.chunkItems + 1)
+	plan.buffers = min(plan.buffers, plan.chunks)
+	if !plan.size(p.InPlace) {
+		return plan, fmt.Errorf("transfer: pipeline: %w: %d buffers of %d items of %d and %d bytes",
+			device.ErrArgument, plan.buffers, plan.chunkItems, plan.itemBytes, plan.outItemBytes)
+	}
+	return plan, nil
+}
+
+// items checks what can be checked without a device.
+func (p *Pipeline) items() (plan pipelinePlan, err error) {
+	bad := func(format string, args ...any) (pipelinePlan, error) {
+		return plan, fmt.Errorf("transfer: pipeline: %w: "+format, append([]any{device.ErrArgument}, args...)...)
+	}
+	switch {
+	case p.In == nil:
+		return bad("no In")
+	case p.Compute == nil:
+		return bad("no Compute")
+	case p.ItemBytes < 0 || p.OutItemBytes < 0 || p.ChunkBytes < 0:
+		return bad("negative size: items of %d and %d bytes, chunks of %d", p.ItemBytes, p.OutItemBytes, p.ChunkBytes)
+	case p.Buffers < 0 || p.Buffers > mostBuffers:
+		return bad("%d buffers; 1 to %d are possible", p.Buffers, mostBuffers)
+	case p.Out == nil && p.OutItemBytes > 0:
+		return bad("items of %d bytes for no Out", p.OutItemBytes)
+	case p.Out == nil && p.InPlace:
+		return bad("InPlace without Out")
+	}
+	plan.itemBytes = max(p.ItemBytes, 1)
+	size := p.In.Size()
+	switch {
+	case size < 0 || size%plan.itemBytes != 0:
+		return bad("In has %d bytes, which are no whole items of %d", size, plan.itemBytes)
+	case p.ChunkBytes%plan.itemBytes != 0:
+		return bad("chunks of %d bytes are no whole items of %d", p.ChunkBytes, plan.itemBytes)
+	}
+	plan.items = size / plan.itemBytes
+	if p.Out == nil {
+		return plan, nil
+	}
+	plan.outItemBytes = p.OutItemBytes
+	if plan.outItemBytes == 0 {
+		plan.outItemBytes = plan.itemBytes
+	}
+	want, ok := product(plan.items, plan.outItemBytes)
+	switch {
+	case p.InPlace && plan.outItemBytes != plan.itemBytes:
+		return bad("InPlace with items of %d bytes that become %d", plan.itemBytes, plan.outItemBytes)
+	case !ok:
+		return bad("%d items of %d bytes for Out are more than 63 bits count", plan.items, plan.outItemBytes)
+	case p.Out.Size() != want:
+		return bad("Out has %d bytes, want %d: %d items of %d", p.Out.Size(), want, plan.items, plan.outItemBytes)
+	}
+	in, inBytes := p.In.(Bytes)
+	out, outBytes := p.Out.(Bytes)
+	// In one array with items of one size, a chunk's results replace its own
+	// data, which were read long before.
+	if inBytes && outBytes && overlapping(in, out) &&
+		(unsafe.SliceData(in) != unsafe.SliceData(out) || plan.itemBytes != plan.outItemBytes) {
+		return bad("In (%d bytes) and Out (%d) overlap in host memory", len(in), len(out))
+	}
+	return plan, nil
+}
+
+// choose sets chunkItems, for a number of buffers.
+func (plan *pipelinePlan) choose(inPlace bool, info device.Info, memory device.Memory) error {
+	rate, stages := info.Link.BytesPerSecond()*linkShare, 2
+	if rate == 0 {
+		rate = unknownLink
+	}
+	if plan.outItemBytes > 0 {
+		stages = 3
+	}
+	larger := max(plan.itemBytes, plan.outItemBytes)
+	total, ok := product(plan.items, larger)
+	if !ok {
+		total = math.MaxInt64
+	}
+	each := plan.itemBytes // device bytes of an item in one buffer, of each direction
+	if !inPlace {
+		each += plan.outItemBytes
+	}
+	if each < plan.itemBytes {
+		each = math.MaxInt64
+	}
+	least := min(max(leastChunkBytes/larger, 1), plan.items)
+	fits := memory.FreeBytes / 2 / int64(plan.buffers) / each
+	n := min(max(chunkBytesFor(total, stages, chunkOverhead, rate)/larger, 1), max(fits, least), plan.items)
+	if need := float64(n) * float64(each) * float64(plan.buffers); need > float64(memory.FreeBytes) {
+		return fmt.Errorf("transfer: pipeline: %w: the smallest chunk, %d items of %d bytes in and %d out, takes %.0f bytes in %d buffers; %d of %d are free",
+			device.ErrOutOfMemory, n, plan.itemBytes, plan.outItemBytes, need, plan.buffers, memory.FreeBytes, memory.TotalBytes)
+	}
+	// Chunks of one size, at offsets that disks like where that is possible.
+	n = (plan.items-1)/((plan.items-1)/n+1) + 1
+	const sector = 4096
+	if whole := sector / gcd(sector, plan.itemBytes); n > 16*whole {
+		n -= n % whole
+	}
+	plan.chunkItems = n
+	return nil
+}
+
+// size sets the sizes of the buffers. It reports false when they overflow.
+func (plan *pipelinePlan) size(inPlace bool) bool {
+	const align = 256 // as device allocations have it
+	slot := func(itemBytes int64) (int64, bool) {
+		n, ok := product(plan.chunkItems, itemBytes)
+		return (n + align - 1) &^ (align - 1), ok && n <= math.MaxInt64-align
+	}
+	in, inOK := slot(plan.itemBytes)
+	out, outOK := slot(plan.outItemBytes)
+	if inPlace {
+		out = 0
+	}
+	plan.inSlot, plan.outSlot = in, out
+	if !inOK || !outOK || in > math.MaxInt64-out {
+		return false
+	}
+	var ok bool
+	plan.deviceBytes, ok = product(in+out, int64(plan.buffers))
+	return ok
+}
+
+// chunk is the chunk of that index, without addresses. outOffset is where its
+// results go in Out.
+func (plan *pipelinePlan) chunk(index int) (c Chunk, outOffset int64) {
+	first := int64(index) * plan.chunkItems
+	items := min(plan.chunkItems, plan.items-first)
+	return Chunk{
+		Index:    index,
+		Offset:   first * plan.itemBytes,
+		InBytes:  items * plan.itemBytes,
+		OutBytes: items * plan.outItemBytes,
+	}, first * plan.outItemBytes
+}
+
+// product multiplies sizes that are not negative. It reports false when the
+// product is more than 63 bits.
+func product(a, b int64) (int64, bool) {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	return int64(low), high == 0 && low <= math.MaxInt64
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// overlapping reports whether a and b share a byte.
+func overlapping(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	first, second := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return first < second+uintptr(len(b)) && second < first+uintptr(len(a))
+}

@@ -1,0 +1,120 @@
+package transfer
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+)
+
+// plan is how a copy of pageable memory is carried out.
+type plan struct {
+	copiers    int   // that work on it, the caller included; 0: a plain copy
+	chunk      int64 // bytes of a chunk, at most: whole pages, within a slot
+	pastCaches bool  // how the processor copies
+}
+
+// minChunk is the smallest chunk worth a copier's while: copying it takes
+// several times as long as queueing it.
+const minChunk = 128 << 10
+
+// choice is a plan for all sizes of a range.
+type choice struct {
+	copiers, chunks int // chunks that each copier gets, where the slots are large enough
+	pastCaches      bool
+}
+
+// plan cuts n bytes.
+func (c choice) plan(n, slot int64) plan {
+	if c.copiers == 0 {
+		return plan{}
+	}
+	chunk := pagemem.RoundUp(max(n/int64(c.copiers*max(c.chunks, 1)), minChunk))
+	return plan{c.copiers, min(chunk, slot), c.pastCaches}
+}
+
+// usual is the choice where there is no model. Copies past the caches are
+// better on the way to the host, and on the way to the device while chunks are
+// small: the copy engine is slow to read what is dirty in some core's cache.
+func usual(n int64, copiers int, toHost bool, slot int64) choice {
+	return choice{copiers, 1, toHost || n < 2*int64(copiers)*slot}
+}
+
+// choices are what a model says, by size in steps of a quarter of an octave.
+type choices [2][4 * 64]choice // [to host][step]
+
+// step returns the index of the range that holds n >= 0 bytes.
+func step(n int64) int {
+	if n < 4 {
+		return int(n) & 3
+	}
+	e := bits.Len64(uint64(n)) - 1
+	return 4*e + int(n>>(e-2))&3
+}
+
+// stepMiddle returns a size in the middle of the range.
+func stepMiddle(i int) int64 {
+	e := i / 4
+	if e < 3 {
+		return int64(i)
+	}
+	quarter := int64(1) << (e - 2)
+	return int64(1)<<e + int64(i%4)*quarter + quarter/2
+}
+
+// worthwhile is how much faster a path must be to be chosen over one that
+// takes fewer copiers: processors have other work, too.
+const worthwhile = 0.985
+
+// choose fills in the best choice for every size, with at most that many
+// copiers.
+func (m *Model) choose(copiers int) *choices {
+	var c choices
+	for direction := range c {
+		toHost := direction == 1
+		for i := range c[direction] {
+			n := stepMiddle(i)
+			if i/4 >= 62 {
+				n = math.MaxInt64 / 2
+			}
+			best := math.Inf(1)
+			// Paths are in ascending order of copiers.
+			for _, p := range m.Paths {
+				if p.ToHost != toHost || p.Copiers > copiers || len(p.Curve) == 0 {
+					continue
+				}
+				if n < p.Curve[0].Bytes/2 && p.Copiers > 0 {
+					continue // it was never tried on copies as small as that
+				}
+				if t := p.Curve.At(n); t < best*worthwhile {
+					best = t
+					c[direction][i] = choice{p.Copiers, p.Chunks, p.PastCaches}
+				}
+			}
+		}
+	}
+	return &c
+}
+
+// plan decides how n bytes of pageable memory are copied.
+func (e *Engine) plan(n int64, toHost bool) plan {
+	switch {
+	case e.plain.Load():
+		return plan{}
+	case e.choices != nil:
+		direction := 0
+		if toHost {
+			direction = 1
+		}
+		return e.choices[direction][step(n)].plan(n, e.options.SlotBytes)
+	case n <= e.options.StageAbove:
+		return plan{}
+	}
+	return e.stagedPlan(n, toHost)
+}
+
+// stagedPlan is the plan for n bytes that have to be staged, where no path is
+// measured.
+func (e *Engine) stagedPlan(n int64, toHost bool) plan {
+	return usual(n, e.options.Copiers, toHost, e.options.SlotBytes).plan(n, e.options.SlotBytes)
+}

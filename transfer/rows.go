@@ -1,0 +1,341 @@
+package transfer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/kernels"
+)
+
+// rowsJob is a batch or a box on its way.
+type rowsJob struct {
+	dst, src Memory
+	rows     rows
+	path     BatchPath
+	progress func(done, total int64)
+}
+
+func (j *rowsJob) report(done int64) {
+	if j.progress != nil {
+		j.progress(done, j.rows.total())
+	}
+}
+
+// host returns the side that is host memory, or nil.
+func (j *rowsJob) host() []byte {
+	if j.dst.onHost {
+		return j.dst.host
+	}
+	return j.src.host
+}
+
+// moveRows carries out j.
+func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
+	d, err := directionOf(j.dst, j.src)
+	if err != nil {
+		return err
+	}
+	n := j.rows.count()
+	switch {
+	case n == 0:
+		return nil
+	case n == 1 && d != deviceToDevice:
+		k := j.rows.at(0)
+		c := Copy{ToHost: d == deviceToHost, Progress: j.progress}
+		if c.ToHost {
+			c.Host, c.Device = j.dst.host[k.Dst:k.Dst+k.Bytes], j.src.device.Add(k.Src)
+		} else {
+			c.Host, c.Device = j.src.host[k.Src:k.Src+k.Bytes], j.dst.device.Add(k.Dst)
+		}
+		return e.Do(ctx, c)
+	}
+	if d != deviceToDevice && !(e.pinner != nil && e.pinner.Pinned(j.host())) {
+		if e.plain.Load() {
+			return e.lanes.rows(ctx, e, j, d, BatchLoop)
+		}
+		err := e.stager.rows(ctx, e, j, d)
+		if !errors.Is(err, device.ErrPinLimit) {
+			return err
+		}
+		e.plain.Store(true)
+		return e.lanes.rows(ctx, e, j, d, BatchLoop)
+	}
+	path, err := e.rowsPath(j, d)
+	if err != nil {
+		return fmt.Errorf("transfer: %w", err)
+	}
+	return e.lanes.rows(ctx, e, j, d, path)
+}
+
+// reach makes addresses of both sides that the device can use.
+func (e *Engine) reach(m Memory) (device.Ptr, error) {
+	if !m.onHost {
+		return m.device, nil
+	}
+	return e.pinner.Mapped(m.host)
+}
+
+// rowsPath decides how rows of pinned memory are copied.
+func (e *Engine) rowsPath(j rowsJob, d direction) (BatchPath, error) {
+	can := func(p BatchPath) error {
+		mapped := d == deviceToDevice || e.pinner.CanMap()
+		switch p {
+		case BatchLoop:
+			return nil
+		case BatchKernel:
+			_, err := e.kernels()
+			if err == nil && !mapped {
+				err = fmt.Errorf("%w: the device cannot map host memory", device.ErrNotSupported)
+			}
+			return err
+		case BatchDriver:
+			if b, ok := e.dev.(device.BatchCopier); ok && b.CanCopyBatch() && mapped {
+				return nil
+			}
+		case BatchBox:
+			if _, ok := j.rows.(*boxRows); !ok {
+				return fmt.Errorf("%w: path %q is for boxes", device.ErrArgument, p)
+			}
+			if b, ok := e.dev.(device.BoxCopier); ok && mapped && b.CanCopyBox(j.box(0, 0)) {
+				return nil
+			}
+		default:
+			return fmt.Errorf("%w: there is no path %q", device.ErrArgument, p)
+		}
+		return fmt.Errorf("%w: %s has no path %q for this copy", device.ErrNotSupported, e.dev.Info().ID, p)
+	}
+	if j.path != BatchAuto {
+		return j.path, can(j.path)
+	}
+	for _, p := range e.rowsRanking(d, j.rows) {
+		if can(p) == nil {
+			return p, nil
+		}
+	}
+	return BatchLoop, nil
+}
+
+// box is the rows as the driver wants them, for sides at these addresses.
+func (j *rowsJob) box(dst, src device.Ptr) device.Box {
+	r := j.rows.(*boxRows)
+	return device.Box{
+		Dst: dst.Add(r.dst), Src: src.Add(r.src), RowBytes: r.bytes, Rows: r.rows, Planes: r.planes,
+		DstRowStride: r.dstRow, SrcRowStride: r.srcRow, DstPlaneStride: r.dstPlane, SrcPlaneStride: r.srcPlane,
+	}
+}
+
+// kernels loads the device's kernels once.
+func (e *Engine) kernels() (*kernels.Set, error) {
+	e.set.Lock()
+	defer e.set.Unlock()
+	if e.set.loaded == nil && e.set.err == nil {
+		if e.set.closed {
+			return nil, errClosed
+		}
+		e.set.loaded, e.set.err = kernels.Load(e.dev)
+	}
+	return e.set.loaded, e.set.err
+}
+
+func (e *Engine) closeKernels() error {
+	e.set.Lock()
+	defer e.set.Unlock()
+	e.set.closed = true
+	if e.set.loaded == nil {
+		return nil
+	}
+	set := e.set.loaded
+	e.set.loaded = nil
+	e.set.err = errClosed
+	return set.Close()
+}
+
+// Rows are queued in parts, so that a cancelled context stops them within
+// milliseconds and one part is described while another is copied.
+const (
+	firstRows    = 1024 // of the first part: the sooner the device begins, the better
+	partRows     = 4096
+	partRowBytes = 256 << 20
+	entryBytes   = 24 // of a kernels.SpanEntry
+)
+
+// linkBlocks is how many thread blocks a kernel uses that copies over the
+// link: enough bytes in flight to fill it, and most multiprocessors left to
+// others.
+const linkBlocks = 64
+
+// rows copies j by a path that uses one stream.
+func (l *lanes) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) (err error) {
+	ln, err := l.get()
+	if err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done { // an error, or progress panicked
+			if syncErr := ln.stream.Synchronize(); syncErr != nil {
+				err = errors.Join(err, syncErr)
+			}
+		}
+		runtime.KeepAlive(j.host()) // the driver may use host memory to the end
+		l.leave(ln)
+	}()
+	m, err := ln.mover(e, &j, d, path)
+	if err != nil {
+		return err
+	}
+	err = ln.parts(ctx, &j, m)
+	done = err == nil
+	return err
+}
+
+// mover queues the rows [from, to) of a job; part tells the parts apart whose
+// descriptions may be in use at once.
+type mover func(part, from, to int) error
+
+// parts moves all rows, two parts at a time.
+func (ln *lane) parts(ctx context.Context, j *rowsJob, move mover) error {
+	var bytes [2]int64
+	var done int64
+	wait := func(part int) error {
+		if bytes[part%2] == 0 {
+			return nil
+		}
+		err := ln.events[part%2].Synchronize()
+		done += bytes[part%2]
+		bytes[part%2] = 0
+		return err
+	}
+	n, total := j.rows.count(), j.rows.total()
+	part := 0
+	for from := 0; from < n; part++ {
+		if err := wait(part); err != nil {
+			return err
+		}
+		if done > 0 {
+			j.report(done)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		to, most := from, partRows
+		if part < 2 {
+			most = firstRows << part
+		}
+		for to < n && to-from < most && bytes[part%2] < partRowBytes {
+			bytes[part%2] += j.rows.at(to).Bytes
+			to++
+		}
+		if err := move(part%2, from, to); err != nil {
+			return err
+		}
+		if err := ln.stream.Record(ln.events[part%2]); err != nil {
+			return err
+		}
+		from = to
+	}
+	if err := errors.Join(wait(part), wait(part+1)); err != nil {
+		return err
+	}
+	j.report(total)
+	return nil
+}
+
+// mover returns what queues rows by path.
+func (ln *lane) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover, error) {
+	if path == BatchLoop {
+		return func(_, from, to int) error {
+			for i := from; i < to; i++ {
+				if err := ln.row(j, d, j.rows.at(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil
+	}
+	dst, err := e.reach(j.dst)
+	if err != nil {
+		return nil, err
+	}
+	src, err := e.reach(j.src)
+	if err != nil {
+		return nil, err
+	}
+	switch path {
+	case BatchDriver:
+		copier := e.dev.(device.BatchCopier)
+		var spans []device.Span
+		return func(_, from, to int) error {
+			spans = spans[:0]
+			for i := from; i < to; i++ {
+				k := j.rows.at(i)
+				spans = append(spans, device.Span{Dst: dst.Add(k.Dst), Src: src.Add(k.Src), Bytes: k.Bytes})
+			}
+			return copier.CopyBatch(ln.stream, spans)
+		}, nil
+	case BatchBox:
+		copier := e.dev.(device.BoxCopier)
+		return func(_, from, to int) error {
+			if from > 0 {
+				return nil // the first call copied all
+			}
+			return copier.CopyBox(ln.stream, j.box(dst, src))
+		}, nil
+	}
+	set, err := e.kernels()
+	if err != nil {
+		return nil, err
+	}
+	if ln.lists == nil {
+		if ln.lists, err = newLists(e.dev); err != nil {
+			return nil, err
+		}
+	}
+	unit := j.rows.unit()
+	for unit > 1 && uint64(dst|src)%uint64(unit) != 0 {
+		unit /= 4
+	}
+	blocks := linkBlocks
+	if d == deviceToDevice {
+		blocks = 0
+	}
+	return func(part, from, to int) error {
+		list := ln.lists.host.Bytes()[part*listBytes:][:(to-from)*entryBytes]
+		units := int64(0)
+		for i, at := from, list; i < to; i, at = i+1, at[entryBytes:] {
+			k := j.rows.at(i)
+			units += k.Bytes / unit
+			putEntry(at, dst.Add(k.Dst), src.Add(k.Src), units)
+		}
+		entries, err := ln.lists.send(ln.stream, part, len(list))
+		if err != nil {
+			return err
+		}
+		return set.CopySpans(ln.stream, kernels.SpanList{
+			Entries: entries, N: int64(to - from), Units: units, Unit: unit, Blocks: blocks,
+		})
+	}, nil
+}
+
+// putEntry writes a kernels.SpanEntry.
+func putEntry(b []byte, dst, src device.Ptr, end int64) {
+	_ = b[entryBytes-1]
+	binary.LittleEndian.PutUint64(b, uint64(dst))
+	binary.LittleEndian.PutUint64(b[8:], uint64(src))
+	binary.LittleEndian.PutUint64(b[16:], uint64(end))
+}
+
+// row queues one copy.
+func (ln *lane) row(j *rowsJob, d direction, k Block) error {
+	switch d {
+	case hostToDevice:
+		return ln.stream.CopyH2D(j.dst.device.Add(k.Dst), j.src.host[k.Src:k.Src+k.Bytes])
+	case deviceToHost:
+		return ln.stream.CopyD2H(j.dst.host[k.Dst:k.Dst+k.Bytes], j.src.device.Add(k.Src))
+	}
+	return ln.stream.CopyD2D(j.dst.device.Add(k.Dst), j.src.device.Add(k.Src), k.Bytes)
+}
