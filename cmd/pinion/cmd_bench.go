@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,11 +12,50 @@ import (
 
 func newBench() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "bench",
-		Short:   "Measure what this machine can do",
-		Example: `  pinion bench link --size 256MiB`,
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "bench",
+		Short: "Measure what this machine can do",
+		Long: `Measure what this machine can do. With --report the paths between host and
+device memory are measured over all sizes, and written as one HTML page to read
+and to share: rates, times, the limit of the link and what follows from them.`,
+		Example: `  pinion bench --report link.html
+  pinion bench link --size 256MiB`,
+		Args: noArgs,
+	}
+	file := cmd.Flags().String("report", "", "write an HTML page about the link to this file")
+	flags := addBenchFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("report") {
+			for _, name := range benchFlagNames {
+				if cmd.Flags().Changed(name) {
+					return badUsage(cmd, "--%s needs --report, or a command such as bench link", name)
+				}
+			}
+			return cmd.Help()
+		}
+		if *file == "" {
+			return badUsage(cmd, "--report needs the name of a file")
+		}
+		if err := flags.check(cmd); err != nil {
+			return err
+		}
+		page, err := newPendingFile(*file)
+		if err != nil {
+			return err
+		}
+		run, err := flags.measure(cmd, linkbench.Options{Curves: true})
+		if err != nil {
+			return errors.Join(err, page.discard())
+		}
+		if err := page.commit(run.writeReport); err != nil {
+			return err
+		}
+		out := newLinkOutput(run)
+		out.Report = *file
+		if flags.json {
+			return printJSON(cmd, out)
+		}
+		out.hideCurves()
+		return printText(cmd, out.print)
 	}
 	cmd.AddCommand(newBenchLink())
 	return cmd
@@ -39,44 +76,34 @@ first:
 The paths are timed in turn, one repeat of each after the other; the median of
 the repeats is printed with the slowest and the fastest. Opening the device is
 a row of its own: a benchmark that times it with the first copy says nothing
-about copies.`,
+about copies.
+
+With --curves every path is measured over sizes from 1 KiB to --size too, and
+beside them
+
+  chosen    ordinary memory, by the path that Pinion chooses for the size`,
 		Example: `  pinion bench link
   pinion bench link --device cuda:0 --size 4GiB --repeats 15
+  pinion bench link --curves
   pinion bench link --json > link.json`,
 		Args: noArgs,
 	}
-	name := deviceFlag(cmd)
-	bytes := size(1 << 30)
-	cmd.Flags().Var(&bytes, "size", "bytes of a bulk copy")
-	repeats := cmd.Flags().Int("repeats", 7, "timed repeats of each path")
+	flags := addBenchFlags(cmd)
 	copiers := cmd.Flags().Int("copiers", 0, "goroutines of the staged path (default: one a processor, at most 12)")
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if *repeats < 1 || *copiers < 0 {
-			return badUsage(cmd, "--repeats is %d and --copiers is %d: at least 1 and 0 are needed", *repeats, *copiers)
+	curves := cmd.Flags().Bool("curves", false, "measure every path over sizes from 1 KiB too")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *copiers < 0 {
+			return badUsage(cmd, "--copiers is %d, but must be at least 0", *copiers)
 		}
-		if bytes < linkbench.MinSize {
-			return badUsage(cmd, "--size is %d bytes, but must be at least %d", int64(bytes), linkbench.MinSize)
+		if err := flags.check(cmd); err != nil {
+			return err
 		}
-		start := time.Now()
-		dev, err := openDevice(cmd, *name)
+		run, err := flags.measure(cmd, linkbench.Options{Copiers: *copiers, Curves: *curves})
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, dev.Close()) }()
-		opened := time.Since(start)
-
-		line := newProgress(cmd)
-		report, err := linkbench.Run(cmd.Context(), dev, linkbench.Options{
-			Size: int64(bytes), Repeats: *repeats, Copiers: *copiers,
-			Progress: line.show,
-		})
-		line.clear()
-		if err != nil {
-			return err
-		}
-		out := newLinkOutput(dev, report, opened)
-		if *asJSON {
+		out := newLinkOutput(run)
+		if flags.json {
 			return printJSON(cmd, out)
 		}
 		return printText(cmd, out.print)
@@ -84,94 +111,55 @@ about copies.`,
 	return cmd
 }
 
-type linkOutput struct {
+// benchFlags are those of every measurement of the link.
+type benchFlags struct {
+	device  *string
+	size    size
+	repeats int
+	json    bool
+}
+
+var benchFlagNames = []string{"device", "size", "repeats", "json"}
+
+func addBenchFlags(cmd *cobra.Command) *benchFlags {
+	f := &benchFlags{device: deviceFlag(cmd), size: 1 << 30}
+	cmd.Flags().Var(&f.size, "size", "bytes of the largest copy")
+	cmd.Flags().IntVar(&f.repeats, "repeats", 7, "timed repeats of each path")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON document")
+	return f
+}
+
+func (f *benchFlags) check(cmd *cobra.Command) error {
+	if f.repeats < 1 {
+		return badUsage(cmd, "--repeats is %d, but must be at least 1", f.repeats)
+	}
+	if f.size < linkbench.MinSize {
+		return badUsage(cmd, "--size is %d bytes, but must be at least %d", int64(f.size), linkbench.MinSize)
+	}
+	return nil
+}
+
+// linkRun is a measurement and what it was made on.
+type linkRun struct {
 	provenance
-	Device       string       `json:"device"`
-	Name         string       `json:"name"`
-	Link         *linkRow     `json:"link,omitempty"`
-	SizeBytes    int64        `json:"size_bytes"`
-	Repeats      int          `json:"repeats"`
-	InitSeconds  float64      `json:"initialisation_seconds"`
-	Bulk         []bulkRow    `json:"bulk"`
-	SmallCopies  []timingRow  `json:"small_copies"`
-	PinCost      []timingRow  `json:"pin_cost"`
-	NotAvailable []skippedRow `json:"not_available"`
+	info   device.Info
+	opened time.Duration
+	*linkbench.Report
 }
 
-type bulkRow struct {
-	Path          string  `json:"path"`
-	Direction     string  `json:"direction"`
-	GBPerS        float64 `json:"gb_per_s"`
-	MinGBPerS     float64 `json:"min_gb_per_s"`
-	MaxGBPerS     float64 `json:"max_gb_per_s"`
-	PercentOfBest float64 `json:"percent_of_best"`
+// measure opens the device and measures it with the flags' options added to o.
+func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *linkRun, err error) {
+	start := time.Now()
+	dev, err := openDevice(cmd, *f.device)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	run = &linkRun{provenance: newProvenance(), info: dev.Info(), opened: time.Since(start)}
+
+	line := newProgress(cmd)
+	o.Size, o.Repeats, o.Progress = int64(f.size), f.repeats, line.show
+	run.Report, err = linkbench.Run(cmd.Context(), dev, o)
+	line.clear()
+	return run, err
 }
-
-type timingRow struct {
-	What       string  `json:"what"`
-	Seconds    float64 `json:"seconds"`
-	MinSeconds float64 `json:"min_seconds"`
-	MaxSeconds float64 `json:"max_seconds"`
-}
-
-type skippedRow struct {
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
-}
-
-func newLinkOutput(dev device.Device, r *linkbench.Report, opened time.Duration) *linkOutput {
-	info := dev.Info()
-	out := &linkOutput{
-		provenance: newProvenance(),
-		Device:     info.ID, Name: info.Name, Link: newLinkRow(info.Link),
-		SizeBytes: r.Size, Repeats: r.Repeats, InitSeconds: opened.Seconds(),
-		Bulk: []bulkRow{}, SmallCopies: timingRows(r.Small), PinCost: timingRows(r.Pin), NotAvailable: []skippedRow{},
-	}
-	for _, b := range r.Bulk {
-		out.Bulk = append(out.Bulk, bulkRow{b.Path, b.Direction, b.Median / 1e9, b.Least / 1e9, b.Most / 1e9, 100 * b.OfBest})
-	}
-	for _, s := range r.Skipped {
-		out.NotAvailable = append(out.NotAvailable, skippedRow{s.Path, s.Why.Error()})
-	}
-	return out
-}
-
-func timingRows(list []linkbench.Timing) []timingRow {
-	rows := []timingRow{}
-	for _, t := range list {
-		rows = append(rows, timingRow{t.What, t.Median.Seconds(), t.Least.Seconds(), t.Most.Seconds()})
-	}
-	return rows
-}
-
-func (o *linkOutput) print(w io.Writer) {
-	fmt.Fprintf(w, "%s  %s", o.Device, o.Name)
-	if o.Link != nil {
-		fmt.Fprintf(w, "  %s", o.Link)
-	}
-	fmt.Fprintf(w, "\n%s a copy, median of %d interleaved repeats\n\n", gib(o.SizeBytes), o.Repeats)
-
-	t := newTable("PATH", "DIRECTION", ">GB/s", ">MIN", ">MAX", ">OF BEST")
-	for _, b := range o.Bulk {
-		t.add(b.Path, directions[b.Direction], gb(b.GBPerS), gb(b.MinGBPerS), gb(b.MaxGBPerS), fmt.Sprintf("%.0f %%", b.PercentOfBest))
-	}
-	t.print(w)
-
-	t = newTable("TIME", ">MEDIAN", ">MIN", ">MAX")
-	t.add("open the device (once)", seconds(o.InitSeconds), "", "")
-	for _, r := range o.SmallCopies {
-		t.add(r.What+", waited for", seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
-	}
-	for _, r := range o.PinCost {
-		t.add(fmt.Sprintf("pin %s: %s", gib(o.SizeBytes), r.What), seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
-	}
-	fmt.Fprintln(w)
-	t.print(w)
-	for _, s := range o.NotAvailable {
-		fmt.Fprintf(w, "\nNot available: %s: %s\n", s.Path, s.Reason)
-	}
-}
-
-var directions = map[string]string{"h2d": "host to device", "d2h": "device to host", "both": "both at once"}
-
-func seconds(s float64) string { return duration(time.Duration(s * 1e9)) }

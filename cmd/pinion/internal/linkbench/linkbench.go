@@ -1,7 +1,6 @@
 package linkbench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +17,14 @@ import (
 
 // Options tune a run. The zero value works.
 type Options struct {
-	Size    int64 // bytes of a bulk copy; default 1 GiB
+	Size    int64 // bytes of a bulk copy, the largest there is; default 1 GiB
 	Repeats int   // timed repeats of each path; default 7
 	Copiers int   // of the staged path; default that of package transfer
+	Curves  bool  // measure every path over sizes from 1 KiB to Size too
+
+	// CurveTime is about how long the curves may take: sizes that would take
+	// longer have fewer repeats, 3 at least. Default: 18 s.
+	CurveTime time.Duration
 
 	// Progress, if set, is called before each step.
 	Progress func(step, steps int, what string)
@@ -33,6 +37,8 @@ type Report struct {
 	Bulk    []Bulk
 	Small   []Timing // copies of 4 KiB, with the wait for them
 	Pin     []Timing // making Size bytes of pinned memory
+	Curves  []Curve  // empty without Options.Curves
+	Choice  []Choice // likewise
 	Skipped []Skipped
 }
 
@@ -64,14 +70,6 @@ const (
 	blockBytes  = 16 << 10
 )
 
-// path is one way of moving Size bytes.
-type path struct {
-	name, direction string
-	bytes           int64 // moved by run
-	run             func() error
-	verify          func() error // runs once, checks the bytes
-}
-
 // bench holds the memory of a run.
 type bench struct {
 	dev      device.Device
@@ -83,15 +81,17 @@ type bench struct {
 	up, down *pinned.Buffer
 	a, b     device.Ptr
 	index    device.Ptr
-	engine   *transfer.Engine
+	engine   *transfer.Engine // stages everything
+	chooser  *transfer.Engine // as it comes; nil unless there are curves
 	kernels  *kernels.Set
 	undo     []func() error
 }
 
 // Run measures dev.
 func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err error) {
-	if o.Size < 0 || o.Repeats < 0 || o.Copiers < 0 {
-		return nil, fmt.Errorf("%w: size %d, repeats %d, copiers %d", device.ErrArgument, o.Size, o.Repeats, o.Copiers)
+	if o.Size < 0 || o.Repeats < 0 || o.Copiers < 0 || o.CurveTime < 0 {
+		return nil, fmt.Errorf("%w: size %d, repeats %d, copiers %d, %v for curves",
+			device.ErrArgument, o.Size, o.Repeats, o.Copiers, o.CurveTime)
 	}
 	if o.Size == 0 {
 		o.Size = 1 << 30
@@ -102,6 +102,9 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	if o.Repeats == 0 {
 		o.Repeats = 7
 	}
+	if o.CurveTime == 0 {
+		o.CurveTime = 18 * time.Second
+	}
 	b := &bench{dev: dev, o: o}
 	defer func() { err = errors.Join(err, b.close()) }()
 	report = &Report{Size: o.Size, Repeats: o.Repeats}
@@ -110,6 +113,11 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	}
 	if err := b.measure(ctx, report); err != nil {
 		return nil, err
+	}
+	if o.Curves {
+		if err := b.sweep(ctx, report); err != nil {
+			return nil, err
+		}
 	}
 	return report, nil
 }
@@ -157,6 +165,12 @@ func (b *bench) prepare(report *Report) (err error) {
 		return err
 	}
 	b.later(b.engine.Close)
+	if b.o.Curves {
+		if b.chooser, err = transfer.New(b.dev, transfer.Options{}); err != nil {
+			return err
+		}
+		b.later(b.chooser.Close)
+	}
 	return b.preparePinned(report)
 }
 
@@ -167,6 +181,9 @@ func (b *bench) preparePinned(report *Report) error {
 		for _, p := range paths {
 			report.Skipped = append(report.Skipped, Skipped{p, why})
 		}
+	}
+	if _, ok := b.dev.(device.Pinner); !ok {
+		skip(device.ErrNotSupported, "staged")
 	}
 	pool, err := pinned.NewPool(b.dev, pinned.Options{
 		Budget: 2 * pagemem.RoundUp(b.o.Size), SegmentBytes: pagemem.RoundUp(b.o.Size), Flags: device.PinMapped,
@@ -207,107 +224,4 @@ func (b *bench) preparePinned(report *Report) error {
 	}
 	b.later(func() error { return b.dev.Free(b.index) })
 	return b.engine.H2D(context.Background(), b.index, index)
-}
-
-// paths lists what this machine has.
-func (b *bench) paths(ctx context.Context) ([]path, error) {
-	stream := func(queue func(device.Stream) error) func() error {
-		return func() error {
-			if err := queue(b.stream); err != nil {
-				return err
-			}
-			return b.stream.Synchronize()
-		}
-	}
-	// Each path up starts from a device buffer of zeros; each path down reads
-	// what a plain copy put there.
-	arrived := func() error {
-		if err := b.engine.D2H(ctx, b.back, b.a); err != nil {
-			return err
-		}
-		return b.same(b.back)
-	}
-	list := []path{
-		{"pageable", "h2d", b.o.Size, stream(func(s device.Stream) error { return s.CopyH2D(b.a, b.pageable) }), arrived},
-		{"pageable", "d2h", b.o.Size, stream(func(s device.Stream) error { return s.CopyD2H(b.back, b.a) }),
-			func() error { return b.same(b.back) }},
-		{"staged", "h2d", b.o.Size, func() error { return b.engine.H2D(ctx, b.a, b.pageable) }, arrived},
-		{"staged", "d2h", b.o.Size, func() error { return b.engine.D2H(ctx, b.back, b.a) },
-			func() error { return b.same(b.back) }},
-	}
-	if b.up == nil {
-		return list, nil
-	}
-	up, down := b.up.Bytes(), b.down.Bytes()
-	landed := func() error { return b.same(down) }
-	list = append(list,
-		path{"pinned", "h2d", b.o.Size, stream(func(s device.Stream) error { return s.CopyH2D(b.a, up) }), arrived},
-		path{"pinned", "d2h", b.o.Size, stream(func(s device.Stream) error { return s.CopyD2H(down, b.a) }), landed})
-	if b.kernels != nil {
-		mappedUp, err := b.up.Mapped()
-		if err != nil {
-			return nil, err
-		}
-		mappedDown, err := b.down.Mapped()
-		if err != nil {
-			return nil, err
-		}
-		blocks := b.o.Size / blockBytes
-		move := kernels.Blocks{Index: b.index, N: blocks, Total: blocks, BlockBytes: blockBytes}
-		n := blocks * blockBytes
-		list = append(list,
-			path{"mapped", "h2d", n, stream(func(s device.Stream) error {
-				m := move
-				m.Dst, m.Src = b.a, mappedUp
-				return b.kernels.Gather(s, m)
-			}), nil},
-			path{"mapped", "d2h", n, stream(func(s device.Stream) error {
-				m := move
-				m.Dst, m.Src = mappedDown, b.a
-				return b.kernels.Scatter(s, m)
-			}), func() error { return b.sameUpTo(down, n) }})
-		list[len(list)-2].verify = func() error {
-			if err := b.engine.D2H(ctx, b.back, b.a); err != nil {
-				return err
-			}
-			return b.sameUpTo(b.back, n)
-		}
-	}
-	list = append(list, path{"pinned", "both", 2 * b.o.Size, func() error {
-		return errors.Join(
-			b.stream.CopyH2D(b.b, up), b.reverse.CopyD2H(down, b.a),
-			b.stream.Synchronize(), b.reverse.Synchronize())
-	}, landed})
-	return list, nil
-}
-
-func (b *bench) same(got []byte) error { return b.sameUpTo(got, b.o.Size) }
-
-func (b *bench) sameUpTo(got []byte, n int64) error {
-	if !bytes.Equal(got[:n], b.pageable[:n]) {
-		return errors.New("the bytes that arrived are not those that were sent")
-	}
-	return nil
-}
-
-// check runs a path once with its destinations wiped, and compares.
-func (b *bench) check(p path) error {
-	clear(b.back)
-	if b.down != nil {
-		clear(b.down.Bytes())
-	}
-	if p.direction == "h2d" {
-		if err := b.stream.Memset(b.a, 0, b.o.Size); err != nil {
-			return err
-		}
-	} else if err := b.stream.CopyH2D(b.a, b.pageable); err != nil {
-		return err
-	}
-	if err := b.stream.Synchronize(); err != nil {
-		return err
-	}
-	if err := p.run(); err != nil {
-		return err
-	}
-	return p.verify()
 }

@@ -56,7 +56,7 @@ func TestRunWithoutPinning(t *testing.T) {
 	}
 	check(t, r)
 	for _, row := range r.Bulk {
-		if row.Path == "pinned" || row.Path == "mapped" {
+		if row.Path != "pageable" {
 			t.Errorf("a row for %s %s", row.Path, row.Direction)
 		}
 	}
@@ -65,7 +65,7 @@ func TestRunWithoutPinning(t *testing.T) {
 			t.Errorf("rows %q, want one for %s", rows(r), want)
 		}
 	}
-	for _, path := range []string{"pinned", "mapped"} {
+	for _, path := range []string{"staged", "pinned", "mapped"} {
 		i := slices.IndexFunc(r.Skipped, func(s linkbench.Skipped) bool { return s.Path == path })
 		if i < 0 || !errors.Is(r.Skipped[i].Why, device.ErrNotSupported) {
 			t.Errorf("skipped %v, want %s because of %q", r.Skipped, path, device.ErrNotSupported)
@@ -169,7 +169,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 	dev := devicetest.Open(t)
 	for _, o := range []linkbench.Options{
 		{Size: -1}, {Size: 1}, {Size: 16<<10 - 1}, {Size: math.MinInt64},
-		{Repeats: -1}, {Copiers: -1},
+		{Repeats: -1}, {Copiers: -1}, {CurveTime: -1},
 	} {
 		o.Progress = func(int, int, string) { t.Errorf("%+v: began", o) }
 		if r, err := linkbench.Run(ctx, dev, o); r != nil || !errors.Is(err, device.ErrArgument) {
@@ -197,7 +197,7 @@ func TestTooLargeForDevice(t *testing.T) {
 // back.
 func TestCancel(t *testing.T) {
 	dev := devicetest.Open(t)
-	options := linkbench.Options{Size: 64 << 10, Repeats: 2, Copiers: 1}
+	options := linkbench.Options{Size: 64 << 10, Repeats: 2, Copiers: 1, Curves: true}
 	steps := 0
 	options.Progress = func(step, of int, what string) {
 		steps++

@@ -22,9 +22,12 @@ type sample struct {
 
 // measure checks every path, then times all of them in turn.
 func (b *bench) measure(ctx context.Context, report *Report) error {
-	paths, err := b.paths(ctx)
+	paths, err := b.paths(ctx, b.o.Size)
 	if err != nil {
 		return err
+	}
+	if b.up != nil {
+		paths = append(paths, b.bothWays(b.o.Size))
 	}
 	var samples []*sample
 	for i, p := range paths {
@@ -32,7 +35,7 @@ func (b *bench) measure(ctx context.Context, report *Report) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := b.check(p); err != nil {
+		if err := b.check(p, b.o.Size); err != nil {
 			return fmt.Errorf("%s %s: %w", p.name, p.direction, err)
 		}
 		samples = append(samples, &sample{what: p.name + " " + p.direction, run: timed(p.run)})
@@ -66,7 +69,7 @@ func (b *bench) measure(ctx context.Context, report *Report) error {
 	best := map[string]float64{}
 	for i, s := range samples[:bulk] {
 		p := paths[i]
-		median, least, most := s.spread()
+		median, least, most := spread(s.times)
 		row := Bulk{Path: p.name, Direction: p.direction,
 			Median: rate(p.bytes, median), Least: rate(p.bytes, most), Most: rate(p.bytes, least)}
 		best[p.direction] = max(best[p.direction], row.Median)
@@ -80,7 +83,7 @@ func (b *bench) measure(ctx context.Context, report *Report) error {
 			report.Skipped = append(report.Skipped, Skipped{s.what, s.skipped})
 			continue
 		}
-		median, least, most := s.spread()
+		median, least, most := spread(s.times)
 		row := Timing{s.what, median, least, most}
 		if bulk+i < small {
 			report.Small = append(report.Small, row)
@@ -101,8 +104,8 @@ func timed(run func() error) func() (time.Duration, error) {
 	}
 }
 
-func (s *sample) spread() (median, least, most time.Duration) {
-	sorted := slices.Sorted(slices.Values(s.times))
+func spread(times []time.Duration) (median, least, most time.Duration) {
+	sorted := slices.Sorted(slices.Values(times))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]
 }

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+)
+
+// The page is written, and standard output says where beside the short table.
+func TestBenchReport(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "link.html")
+	args := []string{"bench", "--report", file, "--device", "host:16MiB", "--size", "64KiB", "--repeats", "1"}
+	r := pinion(t, args...)
+	for _, want := range []string{"PATH", "pageable", "open the device (once)", "Report: " + file} {
+		if r.code != exitDone || !strings.Contains(r.stdout, want) {
+			t.Errorf("exit code %d, %q is missing in\n%s%s", r.code, want, r.stdout, r.stderr)
+		}
+	}
+	if strings.Contains(r.stdout, "CHOSEN") {
+		t.Errorf("the curves are printed too:\n%s", r.stdout)
+	}
+	first, err := os.ReadFile(file)
+	ok(t, err)
+	for _, want := range []string{"<!doctype html>", "</html>", "<svg", "64 KiB"} {
+		if !strings.Contains(string(first), want) {
+			t.Errorf("%q is missing in the page", want)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o644 {
+		t.Errorf("%v, %v: others could not read the report", info.Mode(), err)
+	}
+
+	// Again, over the first one, as JSON.
+	doc := document(t, []string{"bulk", "curves", "choice", "report"}, append(args, "--json")...)
+	if doc["report"] != file {
+		t.Errorf("the report is %v", doc["report"])
+	}
+	onlyFile(t, dir, "link.html")
+}
+
+// onlyFile wants nothing but that file in a folder; "" is nothing at all.
+func onlyFile(t *testing.T, dir, name string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	ok(t, err)
+	var names []string
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	if got := strings.Join(names, " "); got != name {
+		t.Errorf("the folder has %q, want %q", got, name)
+	}
+}
+
+// A run that fails leaves the old page as it was and nothing beside it.
+func TestBenchReportFails(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, dir, "link.html", []byte("old"))
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, r := range []result{
+		pinion(t, "bench", "--report", file, "--device", "host:1MiB", "--size", "16MiB"),
+		pinion(t, "bench", "--report", file, "--device", "cuda:0"),
+		pinionWith(t, cancelled, "bench", "--report", file, "--device", "host", "--size", "64KiB"),
+	} {
+		if r.code != exitFailed || r.stdout != "" || r.stderr == "" {
+			t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+		if text, err := os.ReadFile(file); err != nil || string(text) != "old" {
+			t.Errorf("the old report is %q, %v", text, err)
+		}
+		onlyFile(t, dir, "link.html")
+	}
+}
+
+func TestBenchReportUsage(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "link.html")
+	for _, c := range []struct {
+		args string
+		code int
+		say  []string
+	}{
+		{"bench --json", 2, []string{"--json", "--report"}},
+		{"bench --size 1GiB", 2, []string{"--size", "--report"}},
+		{"bench --device host", 2, []string{"--device", "--report"}},
+		{"bench --repeats 3", 2, []string{"--repeats", "--report"}},
+		{"bench --report=", 2, []string{"--report"}},
+		{"bench --report " + file + " --size 1", 2, []string{"--size", "16384"}},
+		{"bench --report " + file + " --repeats 0", 2, []string{"--repeats", "0"}},
+		{"bench --report " + file + " --device host:lots", 2, []string{"--device", "lots"}},
+		{"bench --report " + filepath.Join(dir, "no", "link.html") + " --device host", 1, []string{"no"}},
+		{"bench --report " + dir + " --device host", 1, []string{"ordinary file"}},
+	} {
+		checkMessage(t, c.args, pinion(t, strings.Fields(c.args)...), c.code, c.say)
+		onlyFile(t, dir, "")
+	}
+}
+
+// A writer that fails leaves nothing.
+func TestPendingFile(t *testing.T) {
+	dir := t.TempDir()
+	f, err := newPendingFile(filepath.Join(dir, "a"))
+	ok(t, err)
+	broken := errors.New("broken")
+	if err := f.commit(func(w io.Writer) error { io.WriteString(w, "half"); return broken }); !errors.Is(err, broken) {
+		t.Errorf("%v, want %v", err, broken)
+	}
+	onlyFile(t, dir, "")
+}
+
+func TestBenchCurvesJSON(t *testing.T) {
+	doc := document(t, []string{"bulk", "curves", "choice"}, "bench", "link", "--curves", "--device", "host:16MiB", "--size", "64KiB", "--repeats", "2", "--json")
+	seen := map[string]int{}
+	for _, c := range doc["curves"].([]any) {
+		row := c.(map[string]any)
+		seen[row["path"].(string)+" "+row["direction"].(string)]++
+		for _, key := range []string{"seconds", "gb_per_s"} {
+			least, median, most := row["min_"+key].(float64), row[key].(float64), row["max_"+key].(float64)
+			if least <= 0 || median < least || most < median {
+				t.Errorf("%s: %v", key, row)
+			}
+		}
+		if rate := row["bytes"].(float64) / row["seconds"].(float64) / 1e9; rate > 1.001*row["gb_per_s"].(float64) || rate < 0.999*row["gb_per_s"].(float64) {
+			t.Errorf("%v: the rate is %g", row, rate)
+		}
+	}
+	for _, path := range []string{"pageable", "staged", "chosen"} {
+		for _, direction := range []string{"h2d", "d2h"} {
+			if seen[path+" "+direction] != 4 {
+				t.Errorf("%d rows for %s %s, want one for each of 4 sizes", seen[path+" "+direction], path, direction)
+			}
+		}
+	}
+	for _, c := range doc["choice"].([]any) {
+		row := c.(map[string]any)
+		if best := row["best_path"]; best != "pageable" && best != "staged" || row["ratio"].(float64) <= 0 || row["best_seconds"].(float64) <= 0 || row["chosen_seconds"].(float64) <= 0 {
+			t.Errorf("%v", row)
+		}
+	}
+	if without := document(t, nil, "bench", "link", "--device", "host:16MiB", "--size", "64KiB", "--repeats", "1", "--json"); without["curves"] != nil || without["choice"] != nil {
+		t.Error("curves that nobody asked for")
+	}
+}
+
+// What people read, word for word.
+func TestCurvesText(t *testing.T) {
+	point := linkbench.Point{Bytes: 1 << 10, Median: 8 * 1024, Least: 1024, Most: 16 * 1024}
+	large := linkbench.Point{Bytes: 1 << 30, Median: 1 << 24, Least: 1 << 23, Most: 1 << 25}
+	out := newLinkOutput(&linkRun{Report: &linkbench.Report{
+		Size: 1 << 30, Repeats: 7,
+		Curves: []linkbench.Curve{
+			{Path: "pageable", Direction: "h2d", Points: []linkbench.Point{point, large}},
+			{Path: "pinned", Direction: "h2d", Points: []linkbench.Point{large}},
+			{Path: "chosen", Direction: "d2h", Points: []linkbench.Point{point}},
+		},
+		Choice: []linkbench.Choice{{Bytes: 1 << 10, Direction: "h2d", Ratio: 1.044}, {Bytes: 1 << 30, Direction: "h2d", Ratio: 2}},
+	}})
+	var b strings.Builder
+	out.print(&b)
+	const want = `
+GB/s, host to device
+   SIZE  PAGEABLE  PINNED  CHOSEN / BEST
+1.0 KiB      0.12                   1.04
+1.0 GiB      64.0    64.0           2.00
+
+GB/s, device to host
+   SIZE  CHOSEN  CHOSEN / BEST
+1.0 KiB    0.12
+`
+	if !strings.HasSuffix(b.String(), want) {
+		t.Errorf("got\n%s\nwant at the end\n%s", b.String(), want)
+	}
+}
