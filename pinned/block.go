@@ -2,7 +2,7 @@ package pinned
 
 // block is a run of pages in a segment, either in use or free.
 type block struct {
-	seg        *segment
+	seg        *poolSegment
 	addr       uintptr
 	size       int64
 	free       bool

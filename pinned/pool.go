@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
 )
@@ -41,6 +42,12 @@ type Options struct {
 	// is impossible or fails. Default: fail.
 	AllowPageable bool
 
+	// AnyNode leaves it to the system on which NUMA node the memory is.
+	// Default: memory of the node that the device hangs on is preferred, where
+	// the machine has several nodes and the device's is known, so that copies
+	// do not cross sockets. It is never a reason to fail.
+	AnyNode bool
+
 	// ShrinkAfter is how long a segment stays wholly free before it goes back
 	// to the system. Default one minute; negative: never.
 	ShrinkAfter time.Duration
@@ -69,13 +76,14 @@ type Pool struct {
 	budget          int64
 	segmentBytes    int64
 	allowPageable   bool
+	node            int // that segments are placed on; -1: wherever
 	shrinkAfter     time.Duration
 	prefaultWorkers int
 
 	mu       sync.Mutex
 	changed  sync.Cond // busy, releasing or growingShared went down
 	closed   bool
-	segments map[*segment]struct{}
+	segments map[*poolSegment]struct{}
 	free     [2]tree // free blocks, by class of their segment
 	spare    *block  // block structs to use again, linked by next
 
@@ -123,11 +131,15 @@ func NewPool(dev device.Device, o Options) (*Pool, error) {
 		budget:          o.Budget,
 		segmentBytes:    pagemem.RoundUp(o.SegmentBytes),
 		allowPageable:   o.AllowPageable,
+		node:            -1,
 		shrinkAfter:     o.ShrinkAfter,
 		prefaultWorkers: o.PrefaultWorkers,
-		segments:        make(map[*segment]struct{}),
+		segments:        make(map[*poolSegment]struct{}),
 	}
 	p.changed.L = &p.mu
+	if node := dev.Info().NUMANode; !o.AnyNode && numa.Known(node) {
+		p.node = node
+	}
 	p.pinner, _ = dev.(device.Pinner)
 	if p.flags&device.PinWriteCombined != 0 {
 		if p.hostAllocator, _ = dev.(device.HostAllocator); p.hostAllocator == nil {
@@ -192,7 +204,7 @@ func (p *Pool) acquire(size int64) (*block, error) {
 			}
 			seg, err := p.grow(segmentSize, c)
 			if err == nil && p.closed {
-				_, err = p.giveBack([]*segment{seg})
+				_, err = p.giveBack([]*poolSegment{seg})
 				return nil, errors.Join(p.closedError(), err)
 			}
 			if err == nil {

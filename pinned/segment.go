@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 )
 
@@ -18,23 +19,24 @@ const (
 	own                 // made for one large request
 )
 
-// segment is memory that was mapped and pinned in one piece.
-type segment struct {
+// poolSegment is memory of a pool that was mapped and pinned in one piece.
+type poolSegment struct {
 	mem       []byte
 	class     class
 	pinned    bool
 	driver    bool   // made by the device's HostAllocator
+	placeErr  error  // why it is not placed on the pool's node
 	first     *block // at the lowest address
 	used      int64  // bytes of blocks that are not free
 	idleSince time.Time
 }
 
-func (s *segment) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.mem))) }
-func (s *segment) size() int64   { return int64(len(s.mem)) }
+func (s *poolSegment) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.mem))) }
+func (s *poolSegment) size() int64   { return int64(len(s.mem)) }
 
 // grow makes a segment of size bytes and adds it, as one free block, to the
 // pool. It unlocks the pool for the time of that; the budget must have room.
-func (p *Pool) grow(size int64, c class) (*segment, error) {
+func (p *Pool) grow(size int64, c class) (*poolSegment, error) {
 	p.transit += size
 	p.busy++
 	if c == shared {
@@ -59,6 +61,9 @@ func (p *Pool) grow(size int64, c class) (*segment, error) {
 	if err != nil {
 		p.pageableReason = p.pinError(size, err).Error()
 	}
+	if seg.placeErr != nil {
+		p.numaErr = seg.placeErr
+	}
 	seg.class = c
 	seg.first = p.newBlock()
 	*seg.first = block{
@@ -72,12 +77,15 @@ func (p *Pool) grow(size int64, c class) (*segment, error) {
 
 // makeSegment maps and pins memory. With AllowPageable, it gives both a
 // segment and an error when only pinning failed.
-func (p *Pool) makeSegment(size int64) (*segment, error) {
+func (p *Pool) makeSegment(size int64) (*poolSegment, error) {
 	var pinErr error
 	if p.hostAllocator != nil {
+		// The driver takes pages near the thread that asks.
+		leave, placeErr := numa.Enter(p.node)
 		mem, err := p.hostAllocator.AllocHost(size, p.flags)
+		leave()
 		if err == nil {
-			return &segment{mem: mem, pinned: true, driver: true}, nil
+			return &poolSegment{mem: mem, pinned: true, driver: true, placeErr: placeErr}, nil
 		}
 		if !p.allowPageable {
 			return nil, err
@@ -89,16 +97,17 @@ func (p *Pool) makeSegment(size int64) (*segment, error) {
 		return nil, err
 	}
 	pagemem.Huge(mem)
+	placeErr := numa.Bind(mem, p.node)
 	if err := pagemem.Populate(mem, p.prefaultWorkers); err != nil {
 		return nil, errors.Join(err, pagemem.Unmap(mem))
 	}
 	if pinErr == nil {
 		if pinErr = p.pin(mem); pinErr == nil {
-			return &segment{mem: mem, pinned: true}, nil
+			return &poolSegment{mem: mem, pinned: true, placeErr: placeErr}, nil
 		}
 	}
 	if p.allowPageable {
-		return &segment{mem: mem}, pinErr
+		return &poolSegment{mem: mem, placeErr: placeErr}, pinErr
 	}
 	return nil, errors.Join(pinErr, pagemem.Unmap(mem))
 }
@@ -112,7 +121,7 @@ func (p *Pool) pin(mem []byte) error {
 
 // drop gives a segment's memory back to the system. When that fails, the
 // memory stays mapped: the device may still hold it.
-func (p *Pool) drop(s *segment) error {
+func (p *Pool) drop(s *poolSegment) error {
 	var err error
 	switch {
 	case s.driver:

@@ -20,14 +20,14 @@ func (p *Pool) Trim() (freed int64, err error) {
 }
 
 // idleSegments lists the segments that are wholly free, longest idle first.
-func (p *Pool) idleSegments() []*segment {
-	var idle []*segment
+func (p *Pool) idleSegments() []*poolSegment {
+	var idle []*poolSegment
 	for s := range p.segments {
 		if s.used == 0 {
 			idle = append(idle, s)
 		}
 	}
-	slices.SortFunc(idle, func(a, b *segment) int { return a.idleSince.Compare(b.idleSince) })
+	slices.SortFunc(idle, func(a, b *poolSegment) int { return a.idleSince.Compare(b.idleSince) })
 	return idle
 }
 
@@ -47,7 +47,7 @@ func (p *Pool) makeRoom(need int64) (freed int64, err error) {
 
 // giveBack gives idle segments back to the system. It unlocks the pool for the
 // time of that.
-func (p *Pool) giveBack(segments []*segment) (freed int64, err error) {
+func (p *Pool) giveBack(segments []*poolSegment) (freed int64, err error) {
 	if len(segments) == 0 {
 		return 0, nil
 	}
@@ -62,7 +62,7 @@ func (p *Pool) giveBack(segments []*segment) (freed int64, err error) {
 	p.releasing++
 	p.mu.Unlock()
 
-	var stuck []*segment
+	var stuck []*poolSegment
 	for _, s := range segments {
 		if e := p.drop(s); e != nil {
 			err = errors.Join(err, e)
@@ -85,7 +85,7 @@ func (p *Pool) giveBack(segments []*segment) (freed int64, err error) {
 	return freed, err
 }
 
-func (p *Pool) list(s *segment) {
+func (p *Pool) list(s *poolSegment) {
 	p.segments[s] = struct{}{}
 	p.reserved += s.size()
 	if !s.pinned {
@@ -94,7 +94,7 @@ func (p *Pool) list(s *segment) {
 	p.peakReserved = max(p.peakReserved, p.reserved)
 }
 
-func (p *Pool) unlist(s *segment) {
+func (p *Pool) unlist(s *poolSegment) {
 	delete(p.segments, s)
 	p.reserved -= s.size()
 	if !s.pinned {
@@ -103,7 +103,7 @@ func (p *Pool) unlist(s *segment) {
 }
 
 // idle notes that a segment has become wholly free.
-func (p *Pool) idle(s *segment) {
+func (p *Pool) idle(s *poolSegment) {
 	if p.shrinkAfter < 0 {
 		return
 	}

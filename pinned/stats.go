@@ -21,6 +21,7 @@ type counters struct {
 	pageableReason string
 	lostReason     error
 	eventErr       error
+	numaErr        error
 }
 
 // Stats is the state of a [Pool] at one moment. Reserved bytes are the sum of
@@ -28,6 +29,8 @@ type counters struct {
 type Stats struct {
 	Name   string // of Options
 	Device string // that the memory is pinned for
+
+	NUMANode int // on which segments are placed while it has room; -1: none in particular
 
 	BudgetBytes   int64 // the most that may be reserved
 	ReservedBytes int64 // in segments
@@ -56,6 +59,7 @@ type Stats struct {
 	PageableReason string // why the newest pageable segment could not be pinned
 	LostReason     string // of the newest loss
 	EventError     string // newest error of asking whether pending work is done
+	NUMAError      string // why the newest segment that NUMANode did not get was refused
 }
 
 // Stats returns the pool's state, after taking back pending buffers whose
@@ -67,6 +71,7 @@ func (p *Pool) Stats() Stats {
 	return Stats{
 		Name:              p.name,
 		Device:            p.dev.Info().ID,
+		NUMANode:          p.node,
 		BudgetBytes:       p.budget,
 		ReservedBytes:     p.reserved,
 		PageableBytes:     p.pageable,
@@ -89,6 +94,7 @@ func (p *Pool) Stats() Stats {
 		PageableReason:    p.pageableReason,
 		LostReason:        errorText(p.lostReason),
 		EventError:        errorText(p.eventErr),
+		NUMAError:         errorText(p.numaErr),
 	}
 }
 
@@ -107,7 +113,11 @@ func (s Stats) String() string {
 	if s.Name != "" {
 		title += " of " + s.Name
 	}
-	fmt.Fprintf(&t, "%s on %s\n", title, s.Device)
+	title += " on " + s.Device
+	if s.NUMANode >= 0 {
+		title += fmt.Sprintf(", NUMA node %d", s.NUMANode)
+	}
+	fmt.Fprintln(&t, title)
 	fmt.Fprintf(&t, "%-14s%12s%12s\n", "", "now", "peak")
 	row := func(name string, now int64, peak ...int64) {
 		fmt.Fprintf(&t, "%-14s%12s", name, bytesText(now))
@@ -142,6 +152,9 @@ func (s Stats) String() string {
 	}
 	if s.EventError != "" {
 		fmt.Fprintf(&t, "%-14s%s\n", "event error", s.EventError)
+	}
+	if s.NUMAError != "" {
+		fmt.Fprintf(&t, "%-14s%s\n", "NUMA error", s.NUMAError)
 	}
 	return t.String()
 }

@@ -11,14 +11,14 @@ func TestStatsString(t *testing.T) {
 		want  string
 	}{
 		{Stats{
-			Name: "loader", Device: "cuda:0",
+			Name: "loader", Device: "cuda:0", NUMANode: 1,
 			BudgetBytes: 4 << 30, ReservedBytes: 1536 * mib, PeakReservedBytes: 2 << 30,
 			ActiveBytes: 1024 * mib, PeakActiveBytes: 1600 * mib,
 			PendingBytes: 12 << 10, PeakPendingBytes: 256 * mib,
 			FreeBytes: 512*mib - 12<<10, RequestedBytes: 1023*mib + 512<<10,
 			Segments: 9, Buffers: 40, PendingBuffers: 2,
 			Allocs: 123456, Reuses: 123440, SegmentAllocs: 16, PinTime: 87654321 * time.Nanosecond,
-		}, `pinned memory of loader on cuda:0
+		}, `pinned memory of loader on cuda:0, NUMA node 1
                        now        peak
 budget            4.00 GiB
 reserved          1.50 GiB    2.00 GiB
@@ -31,7 +31,7 @@ buffers                 40  and 2 pending
 allocs              123456  100.0 % reused, 16 segments made in 87.654ms
 `},
 		{Stats{
-			Device:      "host",
+			Device: "host", NUMANode: -1, NUMAError: "operation not permitted",
 			BudgetBytes: 1 << 30, ReservedBytes: 24 * mib, PeakReservedBytes: 24 * mib,
 			ActiveBytes: 8 * mib, PeakActiveBytes: 24 * mib, FreeBytes: 12 * mib,
 			LostBytes: 4 * mib, LostReason: "stream broken",
@@ -53,6 +53,7 @@ buffers                  1  and 0 pending
 allocs                   3  0.0 % reused, 3 segments made in 1ms
 waits                    1  frees that waited for the device
 event error   used after close
+NUMA error    operation not permitted
 `},
 	} {
 		if got := c.stats.String(); got != c.want {

@@ -1,0 +1,30 @@
+//go:build !linux
+
+package directio
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+)
+
+func readNoWait(*os.File, []byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func preadOnce(*os.File, []byte, int64) (int, error)  { return 0, errors.ErrUnsupported }
+func pwriteOnce(*os.File, []byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+
+func refused(error) bool { return false }
+
+func openDirect(*os.File, bool) (*os.File, error) {
+	return nil, fmt.Errorf("there is no O_DIRECT on %s", runtime.GOOS)
+}
+
+func checkAccess(*os.File, bool) error { return nil }
+
+// cacheMap is nothing here.
+type cacheMap struct{}
+
+func mapCache(*os.File, int64) *cacheMap { return nil }
+
+func (*cacheMap) resident(_, _ int64) bool { return false }
+func (*cacheMap) close() error             { return nil }

@@ -1,0 +1,28 @@
+// Package directio reads and writes pieces of files the fastest way: what is
+// in the page cache from there, at the speed of memory, and the rest past it,
+// by O_DIRECT, which costs no second copy and does not push out what others
+// have in the cache.
+//
+//	f, err := directio.Open(file, directio.Options{})
+//	defer f.Close()                         // file stays the caller's
+//	data, err := f.Read(slot, offset, n)    // a part of slot
+//
+// Reads by O_DIRECT need aligned memory, offsets and lengths. [File.Read]
+// therefore takes memory with some room, reads the aligned range around the
+// piece, and returns where in the memory the piece is. Memory from package
+// pagemem of whole pages, and pieces that end at multiples of its size, always
+// fit.
+//
+// # What is in the cache
+//
+// A read with RWF_NOWAIT takes what is there and stops. But on a miss the
+// kernel begins to read ahead, beside the read by O_DIRECT that follows. So
+// while pieces are missing, mincore is asked first. (It answers only who owns
+// the file or may write it. For others a read of one page does, which makes
+// the kernel read little more than that page.)
+//
+// # Fallbacks
+//
+// File systems without O_DIRECT, or without RWF_NOWAIT, and systems other than
+// Linux, are read and written through the page cache. [File.Notes] tells.
+package directio
