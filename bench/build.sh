@@ -1,12 +1,13 @@
 #!/bin/bash
-# Builds what bench/h200.sh runs, without cgo, into .build/: the command and
-# the test binaries of the packages that touch a device.
+# Builds what bench/h200.sh runs, without cgo, into .build/: the command,
+# bench/moves and the test binaries of the packages that touch a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 mkdir -p .build
 rm -f .build/*.test
 go build -buildvcs=true -o .build/pinion ./cmd/pinion
+go build -buildvcs=true -o .build/moves ./bench/moves
 for package in device/cuda kernels pinned transfer loader cmd/pinion/internal/linkbench; do
 	go test -c -o ".build/${package//\//.}.test" "./$package"
 done

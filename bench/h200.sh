@@ -1,71 +1,119 @@
 #!/bin/bash
 # Measures Pinion and its peers on a GPU host, side by side:
 #
-#   bench/build.sh && bench/h200.sh OUT
+#   bench/build.sh && bench/h200.sh OUT [PART …]
+#
+# Parts, in this order, all of them by default: check (the conformance and
+# kernel suites), link, moves, photos. Each can run alone, into the same folder.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
-# only the CUDA toolkit and PyTorch for the peers. It checks correctness first
-# (the conformance and kernel suites), then measures, and writes one JSON file
-# for each measurement to the folder OUT.
+# only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
+# first thing that fails, and writes one JSON file for each measurement to the
+# folder OUT. DISK is a folder, on the disk to be measured, with 5 GiB of room
+# (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=${1:?usage: bench/h200.sh OUT}
-mkdir -p "$out"
-pinion=$PWD/.build/pinion
-out=$(realpath "$out")
-[ -d .deps ] && export LD_LIBRARY_PATH="$PWD/.deps:${LD_LIBRARY_PATH:-}"
-photos=$(mktemp -d)
-trap 'rm -rf "$photos"' EXIT
-
-step() { echo "== $*"; }
-
-step correctness
-shopt -s nullglob
-for test in .build/*.test; do
-	name=$(basename "$test" .test)
-	(cd "${name//.//}" && PINION_DEVICE=cuda:0 "$OLDPWD/$test" >"/tmp/$name.log" 2>&1) && echo "ok   $name" || {
-		echo "FAIL $name"
-		tail -40 "/tmp/$name.log"
-		exit 1
-	}
+usage="usage: bench/h200.sh OUT [check] [link] [moves] [photos]"
+out=${1:?$usage}
+shift
+parts=" ${*:-check link moves photos} "
+for part in $parts; do
+	case $part in check | link | moves | photos) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
+mkdir -p "$out"
+out=$(realpath "$out")
+build=$PWD/.build
+pinion=$build/pinion
+disk=${DISK:-$build}
+[ -d .deps ] && export LD_LIBRARY_PATH="$PWD/.deps:${LD_LIBRARY_PATH:-}"
+export PYTHONPATH=bench/peers
+tmp=$(mktemp -d)
+random=$disk/random.bin
+trap 'rm -rf "$tmp" "$random"' EXIT
 
-step link
-$pinion devices --json >"$out/devices.json"
-nvcc -O2 -o /tmp/cuda_link bench/peers/cuda_link.cu
-/tmp/cuda_link >"$out/cpp-link.json"
-$pinion bench link --device cuda:0 --copiers 12 --repeats 9 --json >"$out/link.json"
-PYTHONPATH=bench/peers python3 bench/peers/torch_link.py >"$out/torch-link.json"
-/tmp/cuda_link >"$out/cpp-link-again.json"
+part() { [[ $parts == *" $1 "* ]]; }
+step() { echo "== $* (${SECONDS} s)"; }
 
-step photos
-# The sample photos, eight times over: enough for a loader to reach its pace.
-XDG_CACHE_HOME=$photos $pinion feed --device cuda:0 --json >/dev/null 2>&1
-sample=$(ls -d "$photos"/pinion/sample-photos-*)
-for i in 1 2 3 4 5 6 7; do
-	for class in "$sample"/*/; do
-		for f in "$class"*.jpg; do
-			case $f in */copy*) continue ;; esac
-			ln "$f" "$class/copy$i-$(basename "$f")"
+if part check; then
+	step check
+	shopt -s nullglob
+	for test in "$build"/*.test; do
+		name=$(basename "$test" .test)
+		(cd "${name//.//}" && PINION_DEVICE=cuda:0 "$test" >"$tmp/$name.log" 2>&1) && echo "ok   $name" || {
+			echo "FAIL $name"
+			tail -40 "$tmp/$name.log"
+			exit 1
+		}
+	done
+fi
+
+if part link; then
+	step link
+	$pinion devices --json >"$out/devices.json"
+	nvcc -O2 -o "$tmp/cuda_link" bench/peers/cuda_link.cu
+	"$tmp/cuda_link" >"$out/cpp-link.json"
+	$pinion bench link --device cuda:0 --copiers 12 --repeats 9 --json >"$out/link.json"
+	python3 bench/peers/torch_link.py >"$out/torch-link.json"
+	"$tmp/cuda_link" >"$out/cpp-link-again.json"
+fi
+
+if part moves; then
+	step moves
+	nvcc -O2 -o "$tmp/cuda_moves" bench/peers/cuda_moves.cu -lcuda
+	cc -O2 -pthread -o "$tmp/direct_read" bench/peers/direct_read.c
+	# 4 GiB that no disk can compress and no copy gets right by accident.
+	python3 - "$random" <<-'PY'
+		import os, sys
+		import numpy
+		source = numpy.random.Generator(numpy.random.SFC64(7))
+		with open(sys.argv[1], "wb") as f:
+		    for _ in range(64):
+		        source.integers(0, 1 << 64, 8 << 20, dtype=numpy.uint64).tofile(f)
+		    f.flush()
+		    os.fsync(f.fileno())
+	PY
+	step "moves: peers"
+	"$tmp/cuda_moves" "$random" >"$out/cpp-moves.json"
+	python3 bench/peers/torch_moves.py "$random" >"$out/torch-moves.json"
+	"$tmp/direct_read" "$random" 12 >"$out/direct-read.json"
+	step "moves: Pinion"
+	"$build/moves" --device cuda:0 --copiers 16 --file "$random" >"$out/moves.json"
+	step "moves: peers again"
+	"$tmp/direct_read" "$random" 12 >"$out/direct-read-again.json"
+	"$tmp/cuda_moves" "$random" >"$out/cpp-moves-again.json"
+	rm "$random"
+fi
+
+if part photos; then
+	step photos
+	# The sample photos, eight times over: enough for a loader to reach its pace.
+	XDG_CACHE_HOME=$tmp $pinion feed --device cuda:0 --json >/dev/null 2>&1
+	sample=$(ls -d "$tmp"/pinion/sample-photos-*)
+	for i in 1 2 3 4 5 6 7; do
+		for class in "$sample"/*/; do
+			for f in "$class"*.jpg; do
+				case $f in */copy*) continue ;; esac
+				ln "$f" "$class/copy$i-$(basename "$f")"
+			done
 		done
 	done
-done
 
-step feed
-feed() { # NAME FLAGS…
-	local name=$1
-	shift
-	(cd "$sample/.." && $pinion feed "$(basename "$sample")" --device cuda:0 --json "$@") >"$out/feed-$name.json"
-}
-feed f32 --workers 16 --epochs 4
-feed f16 --workers 16 --epochs 4 --dtype f16
-feed f32-no-pin --workers 16 --epochs 4 --no-pin
-PINION_LIB_TURBOJPEG=off feed f32-go-decoder --workers 16 --epochs 2
-feed 50-epochs --workers 16 --epochs 50 --dtype f16
-feed checksum-1 --workers 16 --shuffle --seed 5 --checksum
-feed checksum-2 --workers 3 --prefetch 1 --no-pin --shuffle --seed 5 --checksum
-feed checksum-host --device host --workers 16 --shuffle --seed 5 --checksum
-PYTHONPATH=bench/peers python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader.json"
+	step feed
+	feed() { # NAME FLAGS…
+		local name=$1
+		shift
+		(cd "$sample/.." && $pinion feed "$(basename "$sample")" --device cuda:0 --json "$@") >"$out/feed-$name.json"
+	}
+	feed f32 --workers 16 --epochs 4
+	feed f16 --workers 16 --epochs 4 --dtype f16
+	feed f32-no-pin --workers 16 --epochs 4 --no-pin
+	PINION_LIB_TURBOJPEG=off feed f32-go-decoder --workers 16 --epochs 2
+	feed 50-epochs --workers 16 --epochs 50 --dtype f16
+	feed checksum-1 --workers 16 --shuffle --seed 5 --checksum
+	feed checksum-2 --workers 3 --prefetch 1 --no-pin --shuffle --seed 5 --checksum
+	feed checksum-host --device host --workers 16 --shuffle --seed 5 --checksum
+	python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader.json"
+fi
 
 step summary
 python3 bench/summary.py "$out"

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
 )
 
 // PinFlags ask for properties of page-locked host memory. Backends for which
@@ -107,6 +108,17 @@ type Mapper interface {
 	Unmap(p Ptr, n int64) error
 }
 
+// RangeChecker is a device that knows where its memory lies. A kernel that is
+// given a wrong address may make the device unusable, so those who launch one
+// on an address that came from elsewhere ask first.
+type RangeChecker interface {
+	// CheckRange fails with [ErrPointer] when not all of the n bytes at p are
+	// memory of this device, whoever in the process allocated it, or pinned
+	// memory that is mapped for it. Copies need no check: they fail by
+	// themselves.
+	CheckRange(p Ptr, n int64) error
+}
+
 // Span is one copy of many: Bytes bytes from Src to Dst, which are addresses
 // of device memory or of mapped pinned memory ([Pinner.Mapped]).
 type Span struct {
@@ -144,6 +156,34 @@ type BoxCopier interface {
 
 	// CopyBox queues the copy.
 	CopyBox(s Stream, b Box) error
+}
+
+// FileMover is a device whose driver moves bytes between files and the device:
+// for CUDA, cuFile.
+type FileMover interface {
+	// MovesStraight returns nil when the bytes of f go between the disk and
+	// the device without passing through host memory. Its error,
+	// [ErrNotSupported], says in a sentence why they do not.
+	MovesStraight(f *os.File) error
+
+	// MoveFile prepares f, which stays the caller's and must stay open until
+	// the result is closed. It works wherever the driver's library is, if
+	// need be through host memory.
+	MoveFile(f *os.File) (File, error)
+}
+
+// File is a file that a [FileMover] moves bytes of. Its methods are safe for
+// concurrent use; they return when the bytes are there.
+type File interface {
+	// ReadTo reads n bytes at offset to device memory at dst. It returns how
+	// many it read, which at the end of the file is fewer.
+	ReadTo(dst Ptr, n, offset int64) (int64, error)
+
+	// WriteFrom writes n bytes of device memory at src to offset.
+	WriteFrom(src Ptr, n, offset int64) (int64, error)
+
+	// Close lets go of the file. No call may be under way.
+	Close() error
 }
 
 // PeerCopier is a device that copies between its memory and that of another

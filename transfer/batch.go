@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -75,6 +76,8 @@ type rows interface {
 	count() int
 	total() int64 // bytes of all
 	at(i int) Block
+	// index prepares find.
+	index()
 	// find returns the row that holds the byte at that offset of all rows
 	// packed one behind the other, and the offset at which it starts.
 	find(offset int64) (i int, start int64)
@@ -86,8 +89,9 @@ type rows interface {
 // neighbours merged.
 type blockList struct {
 	blocks  []Block
-	ends    []int64 // packed offset of the end of each
+	ends    []int64 // packed offset of the end of each, once asked for
 	scratch []Block
+	sum     int64 // bytes of all
 	or      int64 // of all offsets and sizes
 }
 
@@ -98,25 +102,27 @@ func (l *blockList) fill(b Batch) error {
 	if _, err := directionOf(b.Dst, b.Src); err != nil {
 		return err
 	}
-	l.blocks, l.ends, l.or = append(l.blocks[:0], b.Blocks...), l.ends[:0], 0
 	sorted := true
 	var last int64 = -1
-	for i, k := range l.blocks {
+	for i := range b.Blocks {
+		k := &b.Blocks[i]
 		if k.Bytes <= 0 || k.Dst < 0 || k.Src < 0 || k.Dst > b.Dst.bytes-k.Bytes || k.Src > b.Src.bytes-k.Bytes {
 			return fmt.Errorf("%w: block %d copies %d bytes from offset %d of %s to offset %d of %s",
 				device.ErrArgument, i, k.Bytes, k.Src, b.Src, k.Dst, b.Dst)
 		}
-		if k.Dst < last {
-			sorted = false
-		}
+		sorted = sorted && k.Dst > last
 		last = k.Dst
 	}
-	if !sorted {
-		l.sort(false)
+	if sorted {
+		l.blocks = append(l.blocks[:0], b.Blocks...)
+	} else {
+		l.sort(b.Blocks, false)
 	}
-	if i := overlap(l.blocks); i >= 0 {
-		return fmt.Errorf("%w: two blocks of %d and %d bytes overlap in the destination, at offsets %d and %d",
-			device.ErrArgument, l.blocks[i-1].Bytes, l.blocks[i].Bytes, l.blocks[i-1].Dst, l.blocks[i].Dst)
+	for i := 1; i < len(l.blocks); i++ {
+		if p, k := &l.blocks[i-1], &l.blocks[i]; k.Dst < p.Dst+p.Bytes {
+			return fmt.Errorf("%w: two blocks of %d and %d bytes overlap in the destination, at offsets %d and %d",
+				device.ErrArgument, p.Bytes, k.Bytes, p.Dst, k.Dst)
+		}
 	}
 	if err := l.crossed(b); err != nil {
 		return err
@@ -132,9 +138,8 @@ func (l *blockList) crossed(b Batch) error {
 		b.Dst.device.Add(b.Dst.bytes) <= b.Src.device || b.Src.device.Add(b.Src.bytes) <= b.Dst.device {
 		return nil
 	}
-	sources := append([]Block(nil), l.blocks...)
-	by := blockList{blocks: sources}
-	by.sort(true)
+	var by blockList
+	by.sort(l.blocks, true)
 	// Walk both lists by address; destinations are disjoint, sources may not
 	// be, so the furthest end of a source so far is what counts.
 	var reach device.Ptr
@@ -156,46 +161,29 @@ func (l *blockList) crossed(b Batch) error {
 	return nil
 }
 
-// overlap returns the index of a block whose destination begins before that of
-// the block before it ends, or -1.
-func overlap(blocks []Block) int {
-	for i := 1; i < len(blocks); i++ {
-		if blocks[i].Dst < blocks[i-1].Dst+blocks[i-1].Bytes {
-			return i
-		}
-	}
-	return -1
-}
-
 // merge joins neighbours and sums up.
 func (l *blockList) merge() {
-	merged := l.blocks[:0]
+	l.ends, l.sum, l.or = l.ends[:0], 0, 0
+	n := 0
 	for _, k := range l.blocks {
-		if n := len(merged); n > 0 {
-			if p := &merged[n-1]; p.Dst+p.Bytes == k.Dst && p.Src+p.Bytes == k.Src {
+		l.sum += k.Bytes
+		l.or |= k.Dst | k.Src | k.Bytes
+		if n > 0 {
+			if p := &l.blocks[n-1]; p.Dst+p.Bytes == k.Dst && p.Src+p.Bytes == k.Src {
 				p.Bytes += k.Bytes
 				continue
 			}
 		}
-		merged = append(merged, k)
+		l.blocks[n] = k
+		n++
 	}
-	l.blocks = merged
-	var end int64
-	for _, k := range merged {
-		end += k.Bytes
-		l.ends = append(l.ends, end)
-		l.or |= k.Dst | k.Src | k.Bytes
-	}
+	l.blocks = l.blocks[:n]
 }
 
-// sort orders the blocks by destination or source: by digits, since comparing
-// is what would cost most of a batch of small blocks.
-func (l *blockList) sort(bySource bool) {
+// sort puts blocks in order of destination or source: by digits, since
+// comparing is what would cost most of a batch of small blocks.
+func (l *blockList) sort(blocks []Block, bySource bool) {
 	const width, digits = 11, 1 << 11
-	if cap(l.scratch) < len(l.blocks) {
-		l.scratch = make([]Block, len(l.blocks))
-	}
-	from, to := l.blocks, l.scratch[:len(l.blocks)]
 	key := func(k *Block) int64 {
 		if bySource {
 			return k.Src
@@ -203,11 +191,15 @@ func (l *blockList) sort(bySource bool) {
 		return k.Dst
 	}
 	var some, all int64 = 0, -1 // bits that some keys have, and that all have
-	for i := range from {
-		some |= key(&from[i])
-		all &= key(&from[i])
+	for i := range blocks {
+		k := key(&blocks[i])
+		some |= k
+		all &= k
 	}
 	differ := some &^ all
+	l.blocks = slices.Grow(l.blocks[:0], len(blocks))[:len(blocks)]
+	l.scratch = slices.Grow(l.scratch[:0], len(blocks))[:len(blocks)]
+	from := blocks
 	for shift := 0; shift < 63 && differ>>shift != 0; shift += width {
 		if shift += bits.TrailingZeros64(uint64(differ >> shift)); shift >= 63 {
 			break
@@ -221,25 +213,34 @@ func (l *blockList) sort(bySource bool) {
 			count[d] = sum
 			sum += n
 		}
+		to := l.scratch
 		for i := range from {
-			d := key(&from[i]) >> shift & (digits - 1)
-			to[count[d]] = from[i]
-			count[d]++
+			k := &from[i]
+			d := &count[key(k)>>shift&(digits-1)]
+			to[*d] = *k
+			*d++
 		}
-		from, to = to, from
+		l.blocks, l.scratch = to, l.blocks
+		from = to
 	}
-	l.blocks, l.scratch = from, to
+	if differ == 0 {
+		copy(l.blocks, blocks)
+	}
 }
 
 func (l *blockList) count() int     { return len(l.blocks) }
 func (l *blockList) at(i int) Block { return l.blocks[i] }
 func (l *blockList) unit() int64    { return unitOf(l.or) }
 
-func (l *blockList) total() int64 {
-	if n := len(l.ends); n > 0 {
-		return l.ends[n-1]
+func (l *blockList) total() int64 { return l.sum }
+
+// index makes what find needs.
+func (l *blockList) index() {
+	end := int64(0)
+	for _, k := range l.blocks {
+		end += k.Bytes
+		l.ends = append(l.ends, end)
 	}
-	return 0
 }
 
 func (l *blockList) find(offset int64) (i int, start int64) {

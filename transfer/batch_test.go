@@ -22,6 +22,7 @@ type linked struct {
 	device.Caller
 	device.BatchCopier
 	device.BoxCopier
+	device.RangeChecker
 }
 
 func (l *linked) Info() device.Info {
@@ -38,7 +39,7 @@ func openLinked(t testing.TB) device.Device {
 	if !ok {
 		return dev
 	}
-	return &linked{dev, dev.(device.Pinner), caller, dev.(device.BatchCopier), dev.(device.BoxCopier)}
+	return &linked{dev, dev.(device.Pinner), caller, dev.(device.BatchCopier), dev.(device.BoxCopier), dev.(device.RangeChecker)}
 }
 
 // sides is memory for batches, with room for a copy of it.
@@ -321,6 +322,48 @@ func TestBatchArguments(t *testing.T) {
 	}
 	if got := s.download(s.a); !bytes.Equal(got, want) {
 		t.Error("a batch that was refused changed the destination")
+	}
+}
+
+// A range that is not all memory of the device is found out before a kernel
+// could touch it.
+func TestBatchForeignMemory(t *testing.T) {
+	s := openSides(t, 4096, transfer.Options{StageAbove: 1})
+	if _, ok := s.dev.(device.RangeChecker); !ok {
+		t.Skip("the device does not know its memory")
+	}
+	other := devicetest.Open(t)
+	foreign, err := other.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freed, err := s.dev.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.dev.Free(freed); err != nil {
+		t.Fatal(err)
+	}
+	// So many that the staged path would use a kernel.
+	var blocks []transfer.Block
+	for i := range int64(16) {
+		blocks = append(blocks, transfer.Block{Dst: 128 * i, Src: 64 * i, Bytes: 32})
+	}
+	places := map[string]device.Ptr{"freed": freed, "nowhere": nowhere}
+	if s.dev.Info().UUID == "" || s.dev.Info().UUID != other.Info().UUID {
+		places["of another device"] = foreign
+	}
+	for name, p := range places {
+		for _, host := range [][]byte{s.pinned[0], make([]byte, 4096)} {
+			err := s.engine.Batch(ctx, transfer.Batch{Dst: transfer.Device(p, 4096), Src: transfer.Host(host), Blocks: blocks})
+			if !errors.Is(err, device.ErrPointer) {
+				t.Errorf("to %s memory: %v, want %q", name, err, device.ErrPointer)
+			}
+			err = s.engine.Batch(ctx, transfer.Batch{Dst: transfer.Host(host), Src: transfer.Device(p, 4096), Blocks: blocks})
+			if !errors.Is(err, device.ErrPointer) {
+				t.Errorf("from %s memory: %v, want %q", name, err, device.ErrPointer)
+			}
+		}
 	}
 }
 

@@ -122,47 +122,44 @@ func (c *calibration) batches(ctx context.Context, m *Model) error {
 }
 
 // fit3 finds the three coefficients, none below zero, for which the relative
-// errors of x·c against y have the least squares. A coefficient that would be
-// negative is held at zero and the others are fitted again.
+// errors of x·c against y have the least squares: the best of all choices of
+// which coefficients are zero. What x leaves open is zero, too.
 func fit3(x [][3]float64, y []float64) (a, b, c float64) {
-	use := [3]bool{true, true, true}
-	for {
-		// Normal equations of the columns in use, solved by elimination.
+	var best [3]float64
+	least := math.Inf(1)
+	for use := range 1 << 3 {
+		// Normal equations of the columns in use.
 		var m [3][4]float64
-		for i := range x {
-			w := 1 / (y[i] * y[i])
-			for r := range 3 {
+		for r := range 3 {
+			if use>>r&1 == 0 {
+				m[r][r] = 1
+				continue
+			}
+			for i := range x {
+				w := 1 / (y[i] * y[i])
 				for k := range 3 {
-					m[r][k] += w * x[i][r] * x[i][k]
+					if use>>k&1 == 1 {
+						m[r][k] += w * x[i][r] * x[i][k]
+					}
 				}
 				m[r][3] += w * x[i][r] * y[i]
 			}
 		}
-		for r := range 3 {
-			if !use[r] {
-				m[r] = [4]float64{}
-				for k := range 3 {
-					m[k][r] = 0
-				}
-				m[r][r] = 1
-			}
-		}
 		v := solve3(m)
-		worst := -1
-		for r := range 3 {
-			if use[r] && !(v[r] >= 0) && (worst < 0 || v[r] < v[worst]) {
-				worst = r
-			}
+		sum := 0.0
+		for i := range x {
+			e := (x[i][0]*v[0]+x[i][1]*v[1]+x[i][2]*v[2])/y[i] - 1
+			sum += e * e
 		}
-		if worst < 0 {
-			return v[0], v[1], v[2]
+		if v[0] >= 0 && v[1] >= 0 && v[2] >= 0 && sum < least { // false for what is no number
+			best, least = v, sum
 		}
-		use[worst] = false
 	}
+	return best[0], best[1], best[2]
 }
 
 // solve3 solves three linear equations by Gauss's elimination with pivots;
-// what is singular gives NaN.
+// what is singular gives NaN or infinity.
 func solve3(m [3][4]float64) (v [3]float64) {
 	for c := range 3 {
 		p := c

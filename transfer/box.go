@@ -155,6 +155,8 @@ func (r *boxRows) at(i int) Block {
 	}
 }
 
+func (r *boxRows) index() {}
+
 func (r *boxRows) find(offset int64) (i int, start int64) {
 	at := offset / r.bytes
 	return int(at), at * r.bytes

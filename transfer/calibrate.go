@@ -25,8 +25,12 @@ type CalibrateOptions struct {
 	Progress func(step, steps int, what string)
 }
 
-// calibrationSizes are powers of four from 16 KiB: a curve needs few points.
-const firstCalibrationSize = 16 << 10
+// Sizes are powers of four: a curve needs few points. On the smallest the
+// paths differ by less than they vary.
+const (
+	firstCalibrationSize = 16 << 10
+	firstStaged          = 64 << 10
+)
 
 // Calibrate measures what the paths of dev cost. Repeats are interleaved: one
 // of each path after the other, so that a machine that drifts drifts for all
@@ -79,6 +83,7 @@ type calibration struct {
 	o        CalibrateOptions
 	engine   *Engine
 	pageable []byte
+	at       int64 // offset in pageable of the next copy
 	pinned   *pinned.Buffer
 	device   device.Ptr
 	undo     []func() error
@@ -133,6 +138,17 @@ func (c *calibration) prepare(pinner device.Pinner) error {
 	return nil
 }
 
+// cold is a copy of n bytes of pageable memory that was not used a moment
+// before: data that is to be copied rarely lies in a near cache.
+func (c *calibration) cold(n int64, toHost bool) Copy {
+	if c.at+n > int64(len(c.pageable)) {
+		c.at = 0
+	}
+	host := c.pageable[c.at:][:n]
+	c.at += n
+	return Copy{Host: host, Device: c.device, ToHost: toHost}
+}
+
 // trial is one path at one size.
 type trial struct {
 	path  *PathModel
@@ -150,30 +166,25 @@ func (c *calibration) paths(ctx context.Context, m *Model) error {
 		straight := &PathModel{Path: "pinned", ToHost: toHost}
 		var staged []*PathModel
 		for _, copiers := range copierCounts(most) {
-			for _, chunks := range []int{1, 4} {
-				for _, past := range []bool{false, true} {
-					staged = append(staged, &PathModel{Path: "staged", ToHost: toHost, Copiers: copiers, Chunks: chunks, PastCaches: past})
-				}
+			for _, past := range []bool{false, true} {
+				staged = append(staged, &PathModel{Path: "staged", ToHost: toHost, Copiers: copiers, PastCaches: past})
 			}
 		}
 		for n := int64(firstCalibrationSize); n <= c.o.MaxBytes; n *= 4 {
-			copy := Copy{Host: c.pageable[:n], Device: c.device, ToHost: toHost}
 			trials = append(trials, &trial{path: plain, bytes: n, run: func(ctx context.Context) error {
-				return c.engine.lanes.copy(ctx, copy)
+				return c.engine.lanes.copy(ctx, c.cold(n, toHost))
 			}})
 			fast := Copy{Host: c.pinned.Bytes()[:n], Device: c.device, ToHost: toHost}
 			trials = append(trials, &trial{path: straight, bytes: n, run: func(ctx context.Context) error {
 				return c.engine.lanes.copy(ctx, fast)
 			}})
-			var tried []plan
 			for _, p := range staged {
-				pl := choice{p.Copiers, p.Chunks, p.PastCaches}.plan(n, c.engine.options.SlotBytes)
-				if slices.Contains(tried, pl) || p.Copiers > 1 && int64(p.Copiers/2)*pl.chunk >= n {
-					continue // the same, or most of the copiers would have nothing to do
+				pl := choice{p.Copiers, p.PastCaches}.plan(n, c.engine.options.SlotBytes)
+				if n < firstStaged || int64(p.Copiers-1)*pl.least >= n {
+					continue // some of the copiers would have nothing to do
 				}
-				tried = append(tried, pl)
 				trials = append(trials, &trial{path: p, bytes: n, run: func(ctx context.Context) error {
-					return c.engine.stager.copy(ctx, copy, pl)
+					return c.engine.stager.copy(ctx, c.cold(n, toHost), pl)
 				}})
 			}
 		}
@@ -234,6 +245,9 @@ func (c *calibration) run(ctx context.Context, trials []*trial) error {
 
 // time runs one repeat. The rounds of the one before say how many fit.
 func (t *trial) time(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err // short copies do not look
+	}
 	rounds := 1
 	if n := len(t.times); n > 0 {
 		rounds = min(max(int(sampleSeconds/t.times[n-1]), 1), 64)
@@ -244,7 +258,9 @@ func (t *trial) time(ctx context.Context) error {
 			return err
 		}
 	}
-	t.times = append(t.times, time.Since(start).Seconds()/float64(rounds))
+	// A coarse clock may see no time pass.
+	elapsed := max(time.Since(start), time.Nanosecond)
+	t.times = append(t.times, elapsed.Seconds()/float64(rounds))
 	return nil
 }
 

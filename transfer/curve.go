@@ -38,7 +38,13 @@ func (c Curve) At(n int64) float64 {
 	})
 	i = min(max(i, 1), len(c)-1)
 	a, b := c[i-1], c[i]
-	slope := max((b.Seconds-a.Seconds)/float64(b.Bytes-a.Bytes), 0)
+	slope := (b.Seconds - a.Seconds) / float64(b.Bytes-a.Bytes)
+	switch {
+	case n > b.Bytes: // more bytes never take less time, whatever the noise
+		return b.Seconds + max(slope, 0)*float64(n-b.Bytes)
+	case n < a.Bytes:
+		slope = max(slope, 0)
+	}
 	return max(a.Seconds+slope*float64(n-a.Bytes), 0)
 }
 
@@ -57,11 +63,11 @@ func (c Curve) Fit() (latency time.Duration, bytesPerSecond float64) {
 		sxy += w * x * p.Seconds
 	}
 	det := s*sxx - sx*sx
-	if len(c) < 2 || det <= 0 {
+	if len(c) < 2 || !(det > 0) { // not a number, if a point has no time
 		return 0, 0
 	}
 	a, b := (sy*sxx-sx*sxy)/det, (s*sxy-sx*sy)/det
-	if b <= 0 {
+	if !(b > 0) {
 		return 0, 0
 	}
 	return time.Duration(max(a, 0) * 1e9), 1 / b

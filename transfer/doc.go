@@ -1,30 +1,59 @@
-// Package transfer copies byte slices to and from a device at the speed of
-// the link, wherever the bytes lie.
+// Package transfer moves bytes between host memory, files and devices at the
+// speed of the link, wherever the bytes lie.
 //
 //	engine, err := transfer.New(dev, transfer.Options{})
 //	defer engine.Close()
 //	err = engine.H2D(ctx, ptr, data)   // host to device
 //	err = engine.D2H(ctx, data, ptr)   // and back
 //
+// A call returns when it is done, or when it failed or its context ended; in
+// every case nothing touches the caller's memory any more. Any number of
+// goroutines may use an engine at once.
+//
 // # Paths
 //
 // Pinned memory (from package pinned, or page-locked by anybody else in the
 // process) goes straight to the copy engine. Pageable memory, which is what
 // make([]byte, n) gives, would take the driver's own staging at a fraction of
-// the link's speed; it goes through copiers instead: goroutines that each move
-// chunks through a small ring of pinned slots on a stream of their own, so
-// that the processor's copying and the link's overlap. Small copies take the
-// driver's plain copy whatever their memory is: there the call itself is what
-// costs. On a device that shares the host's memory every copy is plain, and so it
-// is where the system does not let the rings be page-locked.
+// the link's speed; it goes through copiers instead: the goroutine that asks,
+// and helpers, each moving chunks through a small ring of pinned slots on a
+// stream of its own, so that the processors' copying and the link's overlap.
+// Small copies take the driver's plain copy whatever their memory is: there
+// the call itself is what costs. On a device that shares the host's memory
+// every copy is plain, and so it is where the system does not let the rings be
+// page-locked.
 //
-// # Order
+// Which size is small, how many copiers pay and how they should write depends
+// on the machine. [Calibrate] measures it in a few seconds as a [Model], which
+// is kept in the user's cache directory ("pinion bench link --calibrate" does
+// it); an engine takes the model of its device from there and works by rules
+// of thumb where there is none.
 //
-// A copy returns when it is done, or when it failed or its context ended; in
-// every case nothing touches the slice any more. Any number of goroutines may
-// copy at once; copies in both directions share the copiers and use both
-// directions of the link.
+// # Many at once
 //
-// A copy on one's own stream, asynchronous and ordered with kernels, needs no
-// engine: use [device.Stream.CopyH2D] with a buffer of package pinned.
+// [Engine.Batch] takes many (destination, source, length) triples, such as the
+// pages of a KV cache, and [Engine.Box] strided copies, such as the slice of a
+// tensor. Between pinned memory and the device one kernel moves all blocks at
+// the speed of the link, whatever their size. Pageable memory is packed into
+// the slots.
+//
+// # Files
+//
+// [Engine.ReadFile] and [Engine.WriteFile] move files the same way: what is in
+// the page cache at memory speed, the rest by direct reads from the disk.
+//
+// # Larger than the device
+//
+// [Engine.Run] streams an array or a file through the device in chunks, copy
+// in, compute, copy out at once; see [Pipeline].
+//
+// # Between devices
+//
+// [Engine.Peer] copies from another device, straight where the two reach each
+// other and through pinned memory where they do not.
+//
+// # One's own stream
+//
+// A copy that is asynchronous and ordered with kernels needs no engine: use
+// [device.Stream.CopyH2D] with a buffer of package pinned.
 package transfer

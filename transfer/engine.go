@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -40,22 +39,33 @@ type Options struct {
 	// nothing.
 	StageAbove int64
 
+	// FileWorkers is the most goroutines that read files past the page cache,
+	// or write files, the callers' own included. They are apart from the
+	// Copiers, which a slow disk would hold up, and have pinned slots of their
+	// own: FileWorkers x Slots x SlotBytes beyond Pool, taken when they are
+	// first needed. Two or three large reads at once keep a disk busy; more
+	// make many disks slower, but a striped volume may want them. Default: 3.
+	FileWorkers int
+
 	// Model is what the engine chooses paths by. Default: the one that
 	// LoadModel finds for the device, if any.
 	Model *Model
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Copiers < 0 || o.Slots < 0 || o.SlotBytes < 0 || o.StageAbove < 0 {
-		return o, fmt.Errorf("transfer: %w: negative option: %d copiers, %d slots of %d bytes, staging above %d bytes",
-			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes, o.StageAbove)
+	if o.Copiers < 0 || o.FileWorkers < 0 || o.Slots < 0 || o.SlotBytes < 0 || o.StageAbove < 0 {
+		return o, fmt.Errorf("transfer: %w: negative option: %d copiers, %d file workers, %d slots of %d bytes, staging above %d bytes",
+			device.ErrArgument, o.Copiers, o.FileWorkers, o.Slots, o.SlotBytes, o.StageAbove)
 	}
-	if o.Copiers > maxCopiers || o.Slots > maxCopiers || o.SlotBytes > math.MaxInt64/maxCopiers/maxCopiers {
+	if o.Copiers > maxCopiers || o.FileWorkers > maxCopiers || o.Slots > maxCopiers || o.SlotBytes > math.MaxInt64/maxCopiers/maxCopiers {
 		return o, fmt.Errorf("transfer: %w: %d copiers with %d slots of %d bytes",
 			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes)
 	}
 	if o.Copiers == 0 {
-		o.Copiers = min(runtime.GOMAXPROCS(0), 12)
+		o.Copiers = defaultCopiers()
+	}
+	if o.FileWorkers == 0 {
+		o.FileWorkers = 3
 	}
 	if o.Slots == 0 {
 		o.Slots = 4
@@ -81,8 +91,10 @@ type Engine struct {
 	plain   atomic.Bool // nothing is staged, because nothing can be pinned
 	choices *choices    // nil: StageAbove decides
 
-	lanes  lanes
-	stager stager
+	lanes   lanes
+	stager  stager
+	files   stager // for files whose speed is the disk's
+	bridges bridges
 
 	set struct { // the device's kernels, loaded when they are first needed
 		sync.Mutex
@@ -101,6 +113,11 @@ func New(dev device.Device, options Options) (*Engine, error) {
 	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if options.Model != nil {
+		if err := options.Model.check(); err != nil {
+			return nil, fmt.Errorf("transfer: %w: the model: %w", device.ErrArgument, err)
+		}
 	}
 	pinner, ok := dev.(device.Pinner)
 	e := &Engine{
@@ -126,8 +143,11 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		}
 	}
 	e.plain.Store(!ok)
-	e.stager.engine = e
+	e.stager.engine, e.stager.options = e, e.options
 	e.stager.work.L = &e.stager.mu
+	e.files.engine, e.files.options, e.files.pageable = e, e.options, true
+	e.files.options.Copiers, e.files.options.Pool = options.FileWorkers, nil
+	e.files.work.L = &e.files.mu
 	return e, nil
 }
 
@@ -174,7 +194,7 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 // back. Copies fail with [device.ErrClosed] afterwards; a second Close does
 // nothing.
 func (e *Engine) Close() error {
-	return errors.Join(e.stager.close(), e.lanes.close(), e.closeKernels())
+	return errors.Join(e.stager.close(), e.files.close(), e.lanes.close(), e.bridges.close(), e.closeKernels())
 }
 
 var errClosed = fmt.Errorf("transfer: %w", device.ErrClosed)

@@ -43,7 +43,6 @@ type PathModel struct {
 	Path    string `json:"path"` // "plain": the backend's own copy; "staged"; "pinned"
 	ToHost  bool   `json:"to_host"`
 	Copiers int    `json:"copiers,omitempty"` // of a staged copy
-	Chunks  int    `json:"chunks,omitempty"`  // that each of them gets, where the slots are large enough
 
 	// PastCaches: the processor writes with non-temporal stores.
 	PastCaches bool `json:"past_caches,omitempty"`
@@ -107,17 +106,13 @@ func LoadModel(dev device.Device) (*Model, error) {
 		return nil, fmt.Errorf("transfer: %w of %s: %w", ErrNoModel, dev.Info().ID, err)
 	}
 	defer f.Close()
-	data := make([]byte, most+1)
-	n, err := io.ReadFull(f, data)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = nil
-	}
-	if err == nil && n > most {
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && len(data) > most {
 		err = fmt.Errorf("more than %d bytes", most)
 	}
 	var m *Model
 	if err == nil {
-		m, err = parseModel(data[:n])
+		m, err = parseModel(data)
 	}
 	if err == nil && m.Machine != machineOf(dev) {
 		err = fmt.Errorf("stale: it was measured on %+v, this is %+v", m.Machine, machineOf(dev))
@@ -128,8 +123,7 @@ func LoadModel(dev device.Device) (*Model, error) {
 	return m, nil
 }
 
-// parseModel reads a model and checks that nothing in it could mislead an
-// engine.
+// parseModel reads a model and checks it.
 func parseModel(data []byte) (*Model, error) {
 	var m Model
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -138,26 +132,36 @@ func parseModel(data []byte) (*Model, error) {
 	if m.Version != modelVersion {
 		return nil, fmt.Errorf("version %d, not %d", m.Version, modelVersion)
 	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// check looks for what no measurement gives and an engine could stumble over.
+func (m *Model) check() error {
 	for _, paths := range [][]PathModel{m.Paths, m.Pinned} {
 		for _, p := range paths {
-			if p.Copiers < 0 || p.Chunks < 0 || p.Copiers > maxCopiers || p.Chunks > maxCopiers {
-				return nil, fmt.Errorf("path %s with %d copiers, %d chunks each", p.Path, p.Copiers, p.Chunks)
+			if p.Copiers < 0 || p.Copiers > maxCopiers {
+				return fmt.Errorf("path %s with %d copiers", p.Path, p.Copiers)
 			}
 			var last int64
 			for _, at := range p.Curve {
 				if at.Bytes <= last || !(at.Seconds > 0) || math.IsInf(at.Seconds, 0) {
-					return nil, fmt.Errorf("path %s: %d bytes in %v s after %d bytes", p.Path, at.Bytes, at.Seconds, last)
+					return fmt.Errorf("path %s: %d bytes in %v s after %d bytes", p.Path, at.Bytes, at.Seconds, last)
 				}
 				last = at.Bytes
 			}
 		}
 	}
 	for _, b := range m.Batches {
-		if !(b.CallSeconds >= 0 && b.BlockSeconds >= 0 && b.ByteSeconds >= 0) {
-			return nil, fmt.Errorf("batch path %s: %+v", b.Path, b)
+		for _, seconds := range []float64{b.CallSeconds, b.BlockSeconds, b.ByteSeconds} {
+			if !(seconds >= 0) || math.IsInf(seconds, 0) {
+				return fmt.Errorf("batch path %s: %+v", b.Path, b)
+			}
 		}
 	}
-	return &m, nil
+	return nil
 }
 
 // Save writes the model where [LoadModel] of the same device finds it. The

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/ntcopy"
@@ -24,21 +25,27 @@ type packed struct {
 
 // rows moves j through the copiers.
 func (s *stager) rows(ctx context.Context, e *Engine, j rowsJob, d direction) error {
+	j.rows.index()
 	p := &packed{engine: e, job: &j, toHost: d == deviceToHost, unit: j.rows.unit()}
-	deviceSide := j.dst.device
+	onDevice := j.dst
 	if p.toHost {
-		deviceSide = j.src.device
+		onDevice = j.src
 	}
-	for p.unit > 1 && uint64(deviceSide)%uint64(p.unit) != 0 {
+	for p.unit > 1 && uint64(onDevice.device)%uint64(p.unit) != 0 {
 		p.unit /= 4
 	}
 	if e.pinner.CanMap() && j.rows.count() > 1 {
 		p.kernels, _ = e.kernels()
 	}
+	if p.kernels != nil {
+		if _, err := e.reach(onDevice); err != nil {
+			return fmt.Errorf("transfer: %w", err)
+		}
+	}
 	// Rows are described behind the data. A slot has the same room for every
 	// chunk: what the most rows that a chunk could hold need.
 	slot := e.options.SlotBytes
-	smallest := j.rows.total()
+	smallest := min(j.rows.total(), slot)
 	for i := range j.rows.count() {
 		smallest = min(smallest, j.rows.at(i).Bytes)
 	}

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"os"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -47,7 +48,38 @@ func (b Bytes) WriteFrom(ctx context.Context, e *Engine, src device.Ptr, offset,
 	return e.Do(ctx, Copy{Host: b[offset : offset+n], Device: src, ToHost: true, Progress: progress})
 }
 
+// FileRange is a part of an open file as the [Source] or [Sink] of a
+// [Pipeline]. The file stays the caller's; see [FileCopy]. As a sink it is
+// written in place, and may be larger or smaller before.
+type FileRange struct {
+	File   *os.File
+	Offset int64 // of the range in the file
+	Bytes  int64
+	Path   FilePath // default: [FileAuto]
+}
+
+// Size implements [Source] and [Sink].
+func (f FileRange) Size() int64 { return f.Bytes }
+
+// ReadTo implements [Source].
+func (f FileRange) ReadTo(ctx context.Context, e *Engine, dst device.Ptr, offset, n int64, progress func(done, total int64)) error {
+	_, err := e.ReadFile(ctx, f.part(dst, offset, n, progress))
+	return err
+}
+
+// WriteFrom implements [Sink].
+func (f FileRange) WriteFrom(ctx context.Context, e *Engine, src device.Ptr, offset, n int64, progress func(done, total int64)) error {
+	_, err := e.WriteFile(ctx, f.part(src, offset, n, progress))
+	return err
+}
+
+func (f FileRange) part(p device.Ptr, offset, n int64, progress func(done, total int64)) FileCopy {
+	return FileCopy{File: f.File, Offset: f.Offset + offset, Device: p, Bytes: n, Path: f.Path, Progress: progress}
+}
+
 var (
 	_ Source = Bytes(nil)
 	_ Sink   = Bytes(nil)
+	_ Source = FileRange{}
+	_ Sink   = FileRange{}
 )

@@ -9,35 +9,33 @@ import (
 
 // plan is how a copy of pageable memory is carried out.
 type plan struct {
-	copiers    int   // that work on it, the caller included; 0: a plain copy
-	chunk      int64 // bytes of a chunk, at most: whole pages, within a slot
-	pastCaches bool  // how the processor copies
+	choice
+	least, chunk int64 // bytes of a chunk: about what the first ones have, and the largest
 }
 
-// minChunk is the smallest chunk worth a copier's while: copying it takes
-// several times as long as queueing it.
-const minChunk = 128 << 10
-
-// choice is a plan for all sizes of a range.
+// choice is a way of copying.
 type choice struct {
-	copiers, chunks int // chunks that each copier gets, where the slots are large enough
-	pastCaches      bool
+	copiers    int  // that work on it, the caller included; 0: a plain copy
+	pastCaches bool // the processor writes with non-temporal stores
 }
+
+// Copying a smaller chunk would take less time than queueing it does.
+const (
+	minChunk  = 128 << 10
+	goodChunk = 256 << 10
+)
 
 // plan cuts n bytes.
 func (c choice) plan(n, slot int64) plan {
-	if c.copiers == 0 {
-		return plan{}
-	}
-	chunk := pagemem.RoundUp(max(n/int64(c.copiers*max(c.chunks, 1)), minChunk))
-	return plan{c.copiers, min(chunk, slot), c.pastCaches}
+	least := min(max(n/16, minChunk), goodChunk)
+	return plan{c, pagemem.RoundUp(min(least, slot)), slot}
 }
 
 // usual is the choice where there is no model. Copies past the caches are
 // better on the way to the host, and on the way to the device while chunks are
 // small: the copy engine is slow to read what is dirty in some core's cache.
 func usual(n int64, copiers int, toHost bool, slot int64) choice {
-	return choice{copiers, 1, toHost || n < 2*int64(copiers)*slot}
+	return choice{copiers, toHost || n < 2*int64(copiers)*slot}
 }
 
 // choices are what a model says, by size in steps of a quarter of an octave.
@@ -55,7 +53,7 @@ func step(n int64) int {
 // stepMiddle returns a size in the middle of the range.
 func stepMiddle(i int) int64 {
 	e := i / 4
-	if e < 3 {
+	if e < 2 {
 		return int64(i)
 	}
 	quarter := int64(1) << (e - 2)
@@ -88,7 +86,7 @@ func (m *Model) choose(copiers int) *choices {
 				}
 				if t := p.Curve.At(n); t < best*worthwhile {
 					best = t
-					c[direction][i] = choice{p.Copiers, p.Chunks, p.PastCaches}
+					c[direction][i] = choice{p.Copiers, p.PastCaches}
 				}
 			}
 		}
@@ -99,7 +97,7 @@ func (m *Model) choose(copiers int) *choices {
 // plan decides how n bytes of pageable memory are copied.
 func (e *Engine) plan(n int64, toHost bool) plan {
 	switch {
-	case e.plain.Load():
+	case n == 0 || e.plain.Load():
 		return plan{}
 	case e.choices != nil:
 		direction := 0

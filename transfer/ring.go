@@ -100,6 +100,9 @@ func (r *ring) land(s *stager) {
 	err := sl.event.Synchronize()
 	if err == nil {
 		err = t.cargo.store(sl.staged, sl.offset)
+	} else {
+		// The stream would go on reporting this error, to other tasks too.
+		_ = r.stream.Synchronize()
 	}
 	s.completed(t, int64(len(sl.staged)), err)
 }

@@ -71,9 +71,12 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 	return e.lanes.rows(ctx, e, j, d, path)
 }
 
-// reach makes addresses of both sides that the device can use.
+// reach makes an address of m that kernels of the device can use.
 func (e *Engine) reach(m Memory) (device.Ptr, error) {
 	if !m.onHost {
+		if c, ok := e.dev.(device.RangeChecker); ok {
+			return m.device, c.CheckRange(m.device, m.bytes)
+		}
 		return m.device, nil
 	}
 	return e.pinner.Mapped(m.host)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/pinned"
 )
@@ -20,7 +21,9 @@ import (
 // them. Helpers take chunks from all tasks in turn, so moves that run at once
 // share the processors and both directions of the link.
 type stager struct {
-	engine *Engine
+	engine   *Engine
+	options  Options // of the engine; Copiers and Pool may be others
+	pageable bool    // slots that cannot be pinned will do
 
 	mu      sync.Mutex
 	work    sync.Cond    // signalled when there are chunks to take, and rings to take them with
@@ -42,8 +45,10 @@ type task struct {
 	cargo    cargo
 	memory   memoryCargo // the cargo, where that is a plain copy
 	total    int64
-	chunk    int64
-	phase    int64 // chunks end where phase plus offset is a multiple of chunk
+	phase    int64 // chunks end where phase plus offset is a multiple of cutAlign
+	copiers  int64
+	least    int64 // bytes of a chunk, of which the first and the last may have fewer
+	most     int64
 	progress func(done, total int64)
 
 	// Guarded by stager.mu.
@@ -77,7 +82,8 @@ func (s *stager) move(ctx context.Context, t *task, p plan) error {
 		return err
 	}
 	defer s.active.Done()
-	t.chunk = min(p.chunk, s.engine.options.SlotBytes)
+	t.copiers, t.most = int64(p.copiers), min(p.chunk, s.options.SlotBytes)
+	t.least = min(p.least, t.most)
 	t.next, t.left, t.failed = 0, t.total, nil
 	r := s.add(t, p.copiers)
 
@@ -179,14 +185,14 @@ func (s *stager) begin() error {
 
 // start makes the rings and the helpers. The caller holds mu.
 func (s *stager) start() error {
-	options := s.engine.options
+	options := s.options
 	pool := options.Pool
 	if pool == nil {
 		var err error
 		pool, err = pinned.NewPool(s.engine.dev, pinned.Options{
 			Budget:       int64(options.Copiers) * int64(options.Slots) * pagemem.RoundUp(options.SlotBytes),
 			SegmentBytes: int64(options.Slots) * pagemem.RoundUp(options.SlotBytes),
-			Flags:        device.PinMapped,
+			Flags:        device.PinMapped, AllowPageable: s.pageable,
 		})
 		if err != nil {
 			return err
@@ -203,8 +209,9 @@ func (s *stager) start() error {
 		}
 		s.rings = append(s.rings, r)
 	}
-	// A task is worked on by the goroutine that asked for it, too.
-	for range len(s.rings) - 1 {
+	// As many as rings, though callers copy too: a task that found no ring free
+	// depends on helpers.
+	for range s.rings {
 		s.helpers.Go(s.help)
 	}
 	return nil
@@ -227,19 +234,22 @@ func (s *stager) giveBack() error {
 
 // add offers t to the copiers and wakes as many of them as make the given
 // number, as far as there are chunks for them. It returns the ring that the
-// caller is to use, if one is free.
+// caller is to use, if one is free. A caller with progress gets none: progress
+// may take its time, or copy, and a ring held meanwhile could be the last one.
 func (s *stager) add(t *task, copiers int) *ring {
 	s.mu.Lock()
 	s.tasks = append(s.tasks, t)
 	s.waiting.Store(int32(len(s.tasks)))
-	r := s.freeRing()
+	var r *ring
+	if t.progress == nil {
+		r = s.freeRing()
+	}
 	s.mu.Unlock()
-	chunks := int((t.phase + t.total + t.chunk - 1) / t.chunk)
-	wake := min(copiers, chunks)
+	wake := int(min(int64(copiers), (t.total+t.least-1)/t.least))
 	if r != nil {
 		wake--
 	}
-	if wake >= s.engine.options.Copiers-1 {
+	if wake >= s.options.Copiers-1 {
 		s.work.Broadcast()
 		return r
 	}
@@ -280,6 +290,10 @@ func (s *stager) release(r *ring) {
 
 // help takes chunks until the stager closes.
 func (s *stager) help() {
+	// Near the device's root port the link is faster. Where that is refused, or
+	// there is one node, any processor does.
+	leave, _ := numa.Enter(s.engine.dev.Info().NUMANode)
+	defer leave()
 	for {
 		r := s.join()
 		if r == nil {
@@ -384,13 +398,24 @@ func (s *stager) takeFrom(t *task) (offset, n int64) {
 	return offset, n
 }
 
-// cut takes the next chunk.
+// cut takes the next chunk. The first and the last ones are small: no copier
+// waits long for its first or for the last of the others, and in between the
+// cost of a chunk hardly counts. Chunks begin on whole pages of what is moved.
 func (t *task) cut() (offset, n int64) {
 	offset = t.next
-	n = min(t.chunk-(t.phase+offset)%t.chunk, t.total-offset)
+	n = max(min(offset, t.total-offset)/t.copiers, t.least)
+	n = min(n, t.most)
+	if over := (t.phase + offset + n) % cutAlign; over < n {
+		n -= over // else a slot is smaller than a page
+	}
+	n = min(n, t.total-offset)
 	t.next += n
 	return offset, n
 }
+
+// cutAlign is what chunks are aligned to, in the space that phase begins in:
+// the most that direct reads of files ask for.
+const cutAlign = 4096
 
 // completed counts n bytes of t as finished.
 func (s *stager) completed(t *task, n int64, err error) {

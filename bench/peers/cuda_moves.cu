@@ -1,7 +1,7 @@
-// Measures scattered copies, queued copies and files with the raw CUDA calls,
-// as a reference for `pinion bench moves`:
+// Measures scattered and strided copies, queued copies, ordinary memory and
+// files with the raw CUDA calls, as a reference for bench/moves:
 //
-//   nvcc -O2 -o /tmp/cuda_moves cuda_moves.cu && /tmp/cuda_moves FILE > cpp-moves.json
+//   nvcc -O2 -o /tmp/cuda_moves cuda_moves.cu -lcuda && /tmp/cuda_moves FILE > cpp-moves.json
 //
 // FILE is read through the page cache; it should be in there. Bytes are checked
 // first; the samples are timed in turn, one repeat of each after the other; the
@@ -23,6 +23,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #define CHECK(call)                                                    \
@@ -46,6 +47,8 @@ struct Row {
 	double scale;  // value = scale / seconds, or scale * seconds for a time
 	bool rate;
 	std::function<double()> seconds;
+	std::function<void()> wipe;   // clears where the bytes go
+	std::function<bool()> right;  // whether they are there
 	std::vector<double> times;
 };
 
@@ -56,109 +59,190 @@ __global__ void gather(char *dst, const char *src, const size_t *to, const size_
 	for (size_t i = threadIdx.x; i < bytes / 16; i += blockDim.x) d[i] = s[i];
 }
 
+static double timed(std::function<void()> run) {
+	double start = now();
+	run();
+	return now() - start;
+}
+
 int main(int argc, char **argv) {
-	char *host, *dev, *mapped;
-	cudaStream_t s;
-	CHECK(cudaHostAlloc(&host, arena, cudaHostAllocMapped));
-	CHECK(cudaMalloc(&dev, arena));
-	CHECK(cudaHostGetDevicePointer((void **)&mapped, host, 0));
+	// up and from hold the same random bytes; down and to take what is copied.
+	char *up, *down, *to, *from, *mapped_up, *mapped_down;
+	cudaStream_t s, r;
+	CHECK(cudaHostAlloc(&up, arena, cudaHostAllocMapped));
+	CHECK(cudaHostAlloc(&down, arena, cudaHostAllocMapped));
+	CHECK(cudaHostGetDevicePointer((void **)&mapped_up, up, 0));
+	CHECK(cudaHostGetDevicePointer((void **)&mapped_down, down, 0));
+	CHECK(cudaMalloc(&to, arena));
+	CHECK(cudaMalloc(&from, arena));
 	CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	CHECK(cudaStreamCreateWithFlags(&r, cudaStreamNonBlocking));
+	char *ordinary = (char *)malloc(arena), *back = (char *)malloc(arena);
 	std::mt19937_64 random(7);
-	for (size_t i = 0; i < arena; i += 8) *(uint64_t *)(host + i) = random();
-	CHECK(cudaMemcpy(dev, host, arena, cudaMemcpyHostToDevice));
+	for (size_t i = 0; i < arena; i += 8) *(uint64_t *)(up + i) = random();
+	memcpy(ordinary, up, arena);
+	memset(back, 0, arena);
+	CHECK(cudaMemcpy(from, up, arena, cudaMemcpyHostToDevice));
+
+	auto wipe_to = [=] {
+		CHECK(cudaMemset(to, 0, arena));
+		CHECK(cudaDeviceSynchronize());
+	};
+	auto wipe_down = [=] { memset(down, 0, arena); };
+	auto wipe_back = [=] { memset(back, 0, arena); };
+	auto fetch = [=] { CHECK(cudaMemcpy(down, to, arena, cudaMemcpyDeviceToHost)); };
 
 	std::vector<Row> rows;
 	for (size_t bytes : {size_t(16) << 10, size_t(64) << 10, size_t(256) << 10}) {
 		size_t n = (size_t(256) << 20) / bytes, places = arena / bytes;
-		std::vector<size_t> to(places), from(places);
-		std::iota(to.begin(), to.end(), 0);
-		std::iota(from.begin(), from.end(), 0);
-		std::shuffle(to.begin(), to.end(), random);
-		std::shuffle(from.begin(), from.end(), random);
-		to.resize(n), from.resize(n);
-		for (auto &v : to) v *= bytes;
-		for (auto &v : from) v *= bytes;
+		std::vector<size_t> tos(places), froms(places);
+		std::iota(tos.begin(), tos.end(), 0);
+		std::iota(froms.begin(), froms.end(), 0);
+		std::shuffle(tos.begin(), tos.end(), random);
+		std::shuffle(froms.begin(), froms.end(), random);
+		tos.resize(n), froms.resize(n);
+		for (auto &v : tos) v *= bytes;
+		for (auto &v : froms) v *= bytes;
 		size_t *dto, *dfrom;
 		CHECK(cudaMalloc(&dto, n * 8));
 		CHECK(cudaMalloc(&dfrom, n * 8));
-		CHECK(cudaMemcpy(dto, to.data(), n * 8, cudaMemcpyHostToDevice));
-		CHECK(cudaMemcpy(dfrom, from.data(), n * 8, cudaMemcpyHostToDevice));
-		for (bool up : {true, false}) {
-			std::string what = std::to_string(bytes >> 10) + " KiB " + (up ? "h2d" : "d2h");
-			char *d = up ? dev : host, *f = up ? host : dev;
+		CHECK(cudaMemcpy(dto, tos.data(), n * 8, cudaMemcpyHostToDevice));
+		CHECK(cudaMemcpy(dfrom, froms.data(), n * 8, cudaMemcpyHostToDevice));
+		auto right = [=] {
+			for (size_t i = 0; i < n; i++)
+				if (memcmp(down + tos[i], up + froms[i], bytes)) return false;
+			return true;
+		};
+		for (std::string direction : {"h2d", "d2h", "d2d"}) {
+			std::string what = "scattered " + std::to_string(bytes >> 10) + " KiB " + direction;
+			bool out = direction == "d2h", in = direction == "h2d";
+			char *d = out ? down : to, *f = in ? up : from;
+			cudaMemcpyKind kind = in ? cudaMemcpyHostToDevice : out ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice;
 			double gb = n * bytes / 1e9;
-			rows.push_back({"scattered " + what + ", loop", "GB/s", gb, true, [=] {
-				double start = now();
-				for (size_t i = 0; i < n; i++)
-					CHECK(cudaMemcpyAsync(d + to[i], f + from[i], bytes, up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, s));
-				CHECK(cudaStreamSynchronize(s));
-				return now() - start;
-			}});
-			rows.push_back({"scattered " + what + ", batch call", "GB/s", gb, true, [=] {
+			std::function<void()> wipe = wipe_to;
+			std::function<bool()> check = [=] { return fetch(), right(); };
+			if (out) wipe = wipe_down, check = right;
+			rows.push_back({what + ", loop", "GB/s", gb, true, [=] {
+				return timed([&] {
+					for (size_t i = 0; i < n; i++) CHECK(cudaMemcpyAsync(d + tos[i], f + froms[i], bytes, kind, s));
+					CHECK(cudaStreamSynchronize(s));
+				});
+			}, wipe, check});
+			rows.push_back({what + ", batch call", "GB/s", gb, true, [=] {
 				std::vector<CUdeviceptr> ds(n), fs(n);
 				std::vector<size_t> sizes(n, bytes);
-				for (size_t i = 0; i < n; i++) ds[i] = (CUdeviceptr)(d + to[i]), fs[i] = (CUdeviceptr)(f + from[i]);
+				for (size_t i = 0; i < n; i++) ds[i] = (CUdeviceptr)(d + tos[i]), fs[i] = (CUdeviceptr)(f + froms[i]);
 				CUmemcpyAttributes attr = {};
 				attr.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
 				size_t index = 0;
-				double start = now();
-				CHECK(cuMemcpyBatchAsync(ds.data(), fs.data(), sizes.data(), n, &attr, &index, 1, (CUstream)s));
-				CHECK(cudaStreamSynchronize(s));
-				return now() - start;
-			}});
-			char *kd = up ? dev : mapped, *kf = up ? mapped : dev;
-			rows.push_back({"scattered " + what + ", kernel", "GB/s", gb, true, [=] {
-				double start = now();
-				gather<<<n, 256, 0, s>>>(kd, kf, dto, dfrom, bytes);
-				CHECK(cudaGetLastError());
-				CHECK(cudaStreamSynchronize(s));
-				return now() - start;
-			}});
+				return timed([&] {
+					CHECK(cuMemcpyBatchAsync(ds.data(), fs.data(), sizes.data(), n, &attr, &index, 1, (CUstream)s));
+					CHECK(cudaStreamSynchronize(s));
+				});
+			}, wipe, check});
+			char *kd = out ? mapped_down : to, *kf = in ? mapped_up : from;
+			rows.push_back({what + ", kernel", "GB/s", gb, true, [=] {
+				return timed([&] {
+					gather<<<n, 256, 0, s>>>(kd, kf, dto, dfrom, bytes);
+					CHECK(cudaGetLastError());
+					CHECK(cudaStreamSynchronize(s));
+				});
+			}, wipe, check});
 		}
+	}
+	{
+		const size_t row = 16 << 10, n = (size_t(256) << 20) / row, apart = arena / n;
+		rows.push_back({"strided rows 16 KiB h2d, cudaMemcpy2DAsync", "GB/s", n * row / 1e9, true, [=] {
+			return timed([&] {
+				CHECK(cudaMemcpy2DAsync(to, row, up, apart, row, n, cudaMemcpyHostToDevice, s));
+				CHECK(cudaStreamSynchronize(s));
+			});
+		}, wipe_to, [=] {
+			fetch();
+			for (size_t i = 0; i < n; i++)
+				if (memcmp(down + i * row, up + i * apart, row)) return false;
+			return true;
+		}});
 	}
 	const int rounds = 256;
 	rows.push_back({"4 KiB pinned h2d, queued", "us", 1e6, false, [=] {
-		double start = now();
-		for (int i = 0; i < rounds; i++) CHECK(cudaMemcpyAsync(dev, host, 4096, cudaMemcpyHostToDevice, s));
-		double t = (now() - start) / rounds;
+		double t = timed([&] {
+			for (int i = 0; i < rounds; i++) CHECK(cudaMemcpyAsync(to, up, 4096, cudaMemcpyHostToDevice, s));
+		});
 		CHECK(cudaStreamSynchronize(s));
-		return t;
-	}});
+		return t / rounds;
+	}, wipe_to, [=] { return fetch(), memcmp(down, up, 4096) == 0; }});
+
+	// The calls return when ordinary memory is read or written, so that both
+	// directions at once take two threads.
+	auto ordinary_up = [=] {
+		CHECK(cudaMemcpyAsync(to, ordinary, arena, cudaMemcpyHostToDevice, s));
+		CHECK(cudaStreamSynchronize(s));
+	};
+	auto ordinary_down = [=] {
+		CHECK(cudaMemcpyAsync(back, from, arena, cudaMemcpyDeviceToHost, r));
+		CHECK(cudaStreamSynchronize(r));
+	};
+	auto arrived = [=] { return fetch(), memcmp(down, up, arena) == 0; };
+	auto returned = [=] { return memcmp(back, up, arena) == 0; };
+	rows.push_back({"pageable h2d", "GB/s", arena / 1e9, true, [=] { return timed(ordinary_up); }, wipe_to, arrived});
+	rows.push_back({"pageable d2h", "GB/s", arena / 1e9, true, [=] { return timed(ordinary_down); }, wipe_back, returned});
+	rows.push_back({"pageable both, two threads", "GB/s", 2 * arena / 1e9, true, [=] {
+		return timed([&] {
+			std::thread other(ordinary_down);
+			ordinary_up();
+			other.join();
+		});
+	}, [=] { wipe_to(), wipe_back(); }, [=] { return arrived() && returned(); }});
+
 	if (argc > 1) {
 		int fd = open(argv[1], O_RDONLY);
 		struct stat st;
-		if (fd < 0 || fstat(fd, &st) != 0) {
+		if (fd < 0 || fstat(fd, &st) != 0 || st.st_size == 0) {
 			perror(argv[1]);
 			return 1;
 		}
 		size_t size = std::min(size_t(st.st_size), arena);
 		char *map = (char *)mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-		rows.push_back({"file h2d, driver on mmap", "GB/s", size / 1e9, true, [=] {
-			double start = now();
-			CHECK(cudaMemcpyAsync(dev, map, size, cudaMemcpyHostToDevice, s));
-			CHECK(cudaStreamSynchronize(s));
-			return now() - start;
-		}});
-		rows.push_back({"file h2d, read and copy, 2 slots", "GB/s", size / 1e9, true, [=] {
-			// What people write by hand: one thread, two pinned slots.
+		if (map == MAP_FAILED) {
+			perror(argv[1]);
+			return 1;
+		}
+		auto right = [=] { return fetch(), memcmp(down, map, size) == 0; };
+		rows.push_back({"file in page cache h2d, driver on mmap", "GB/s", size / 1e9, true, [=] {
+			return timed([&] {
+				CHECK(cudaMemcpyAsync(to, map, size, cudaMemcpyHostToDevice, s));
+				CHECK(cudaStreamSynchronize(s));
+			});
+		}, wipe_to, right});
+		rows.push_back({"file in page cache h2d, read and copy, 2 slots", "GB/s", size / 1e9, true, [=] {
+			// What people write by hand: one thread, two pinned slots, for which
+			// down serves here.
 			const size_t slot = 16 << 20;
 			cudaEvent_t done[2];
 			for (auto &event : done) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-			double start = now();
-			for (size_t at = 0, k = 0; at < size; at += slot, k++) {
-				size_t n = std::min(slot, size - at);
-				CHECK(cudaEventSynchronize(done[k % 2]));
-				if (pread(fd, host + (k % 2) * slot, n, at) != (ssize_t)n) exit(1);
-				CHECK(cudaMemcpyAsync(dev + at, host + (k % 2) * slot, n, cudaMemcpyHostToDevice, s));
-				CHECK(cudaEventRecord(done[k % 2], s));
-			}
-			CHECK(cudaStreamSynchronize(s));
-			double t = now() - start;
+			double t = timed([&] {
+				for (size_t at = 0, k = 0; at < size; at += slot, k++) {
+					size_t n = std::min(slot, size - at);
+					CHECK(cudaEventSynchronize(done[k % 2]));
+					if (pread(fd, down + (k % 2) * slot, n, at) != (ssize_t)n) exit(1);
+					CHECK(cudaMemcpyAsync(to + at, down + (k % 2) * slot, n, cudaMemcpyHostToDevice, s));
+					CHECK(cudaEventRecord(done[k % 2], s));
+				}
+				CHECK(cudaStreamSynchronize(s));
+			});
 			for (auto &event : done) CHECK(cudaEventDestroy(event));
 			return t;
-		}});
+		}, wipe_to, right});
 	}
-	for (auto &row : rows) row.seconds();
+	for (auto &row : rows) {
+		row.wipe();
+		row.seconds();  // warms up, too
+		if (!row.right()) {
+			fprintf(stderr, "%s: the bytes that arrived are not those that were sent\n", row.name.c_str());
+			return 1;
+		}
+	}
 	for (int i = 0; i < repeats; i++)
 		for (auto &row : rows) row.times.push_back(row.seconds());
 

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
 	char date[32];
 	time_t t = time(NULL);
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
-	printf("{\n  \"peer\": \"O_DIRECT reads, %d threads\",\n  \"what\": \"disk\",\n  \"machine\": \"%s %s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n"
-	       "  \"rows\": [\n    {\"name\": \"disk read, O_DIRECT\", \"value\": %.4g, \"unit\": \"GB/s\", \"min\": %.4g, \"max\": %.4g}\n  ]\n}\n",
+	printf("{\n  \"peer\": \"O_DIRECT reads, %d threads\",\n  \"what\": \"moves\",\n  \"machine\": \"%s %s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n"
+	       "  \"rows\": [\n    {\"name\": \"disk h2d, O_DIRECT reads without a copy\", \"value\": %.4g, \"unit\": \"GB/s\", \"min\": %.4g, \"max\": %.4g}\n  ]\n}\n",
 	       threads, u.sysname, u.release, date, repeats, v[repeats / 2], v[0], v[repeats - 1]);
 }

@@ -81,15 +81,23 @@ about copies.
 With --curves every path is measured over sizes from 1 KiB to --size too, and
 beside them
 
-  chosen    ordinary memory, by the path that Pinion chooses for the size`,
+  chosen    ordinary memory, by the path that Pinion chooses for the size
+
+The choice follows a model of this machine: what each path costs over the size
+of a copy. --calibrate measures it, prints it with the choice for each size, and
+keeps it in the user's cache directory, from where package transfer takes it.
+--curves and --report measure it where there is none. One of another machine,
+driver or version is not used.`,
 		Example: `  pinion bench link
   pinion bench link --device cuda:0 --size 4GiB --repeats 15
   pinion bench link --curves
+  pinion bench link --calibrate
   pinion bench link --json > link.json`,
 		Args: noArgs,
 	}
 	flags := addBenchFlags(cmd)
 	copiers := cmd.Flags().Int("copiers", 0, "goroutines of the staged path (default: one a processor, at most 12)")
+	calibrate := cmd.Flags().Bool("calibrate", false, "measure and keep the model that paths are chosen by")
 	curves := cmd.Flags().Bool("curves", false, "measure every path over sizes from 1 KiB too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *copiers < 0 {
@@ -97,6 +105,14 @@ beside them
 		}
 		if err := flags.check(cmd); err != nil {
 			return err
+		}
+		if *calibrate {
+			for _, name := range []string{"size", "repeats", "copiers", "curves"} {
+				if cmd.Flags().Changed(name) {
+					return badUsage(cmd, "--calibrate takes no --%s", name)
+				}
+			}
+			return flags.calibrate(cmd)
 		}
 		run, err := flags.measure(cmd, linkbench.Options{Copiers: *copiers, Curves: *curves})
 		if err != nil {
@@ -158,6 +174,12 @@ func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *link
 	run = &linkRun{provenance: newProvenance(), info: dev.Info(), opened: time.Since(start)}
 
 	line := newProgress(cmd)
+	if o.Curves {
+		if err := ensureModel(cmd, dev, line.show); err != nil {
+			line.clear()
+			return nil, err
+		}
+	}
 	o.Size, o.Repeats, o.Progress = int64(f.size), f.repeats, line.show
 	run.Report, err = linkbench.Run(cmd.Context(), dev, o)
 	line.clear()

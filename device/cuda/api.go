@@ -138,6 +138,9 @@ const (
 	attrManagedMemory        = 83
 	attrVirtualMemory        = 102
 	pointerMemoryType        = 2
+	pointerDeviceOrdinal     = 9
+	pointerRangeStart        = 11
+	pointerRangeSize         = 12
 	memoryTypeHost           = 1
 	memoryTypeUnified        = 4
 	srcAccessOrderStream     = 1

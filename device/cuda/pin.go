@@ -114,11 +114,8 @@ func (d *Device) isPinned(b []byte) bool {
 // isHost reports whether the driver knows the address as host memory, which
 // it does only when it is pinned.
 func isHost(address uint64) bool {
-	word := words.Get().(*[2]uint64)
-	defer words.Put(word)
-	word[0] = 0
-	r := api.pointerGetAttribute.Call4(uintptr(unsafe.Pointer(word)), pointerMemoryType, uintptr(address), 0)
-	return r == 0 && uint32(word[0]) == memoryTypeHost
+	kind, ok := pointerAttribute(address, pointerMemoryType)
+	return ok && uint32(kind) == memoryTypeHost
 }
 
 // Mapped implements [device.Pinner].

@@ -92,6 +92,7 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 		{"box-order", testBoxOrder},
 		{"box-arguments", testBoxArguments},
 		{"managed", testManaged},
+		{"range", testRange},
 		{"virtual-memory", testVirtualMemory},
 		{"virtual-memory-errors", testVirtualMemoryErrors},
 	}, peerTests) {

@@ -200,7 +200,7 @@ func (s *stream) run() {
 func (o *op) run(before error) error {
 	switch o.kind {
 	case opCopy:
-		copy(o.dst, o.src)
+		return copyFaulting(o.dst, o.src)
 	case opSet:
 		fill(o.dst, o.value)
 	case opRecord:
@@ -210,6 +210,24 @@ func (o *op) run(before error) error {
 	case opCall:
 		return protect(o.fn)
 	}
+	return nil
+}
+
+// copyFaulting copies, and makes an error of a fault: host memory may be the
+// mapping of a file that has become shorter, or whose disk fails.
+func copyFaulting(dst, src []byte) (err error) {
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(before)
+		switch p := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			err = fmt.Errorf("host: copy of %d bytes: memory fault at %#x", len(dst), p.Addr())
+		default:
+			panic(p)
+		}
+	}()
+	copy(dst, src)
 	return nil
 }
 

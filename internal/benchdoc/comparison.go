@@ -99,6 +99,9 @@ func (r *run) columns() []*column {
 	}
 	var peers []*column
 	for _, f := range r.peers {
+		if f.What == moves {
+			continue // compared in the table of Pinion's own moves
+		}
 		name := f.Peer
 		if i := strings.LastIndex(name, ", "); i >= 0 {
 			name = name[:i]

@@ -8,8 +8,8 @@
 //
 // A run is a folder, bench/results/<date>-<machine>/, whose files are told
 // apart by content: documents of `pinion bench link --json`, `pinion feed
-// --json` and `pinion devices --json`, and files of peers. bench/README.md
-// describes the last and how a run is made.
+// --json` and `pinion devices --json`, of bench/moves, and files of peers.
+// bench/README.md describes the last two and how a run is made.
 //
 // Text between the lines <!-- results --> and <!-- /results --> is replaced;
 // everything else in those documents is written by hand and stays.

@@ -12,7 +12,7 @@ type peerFile struct {
 	file string
 
 	Peer       string    `json:"peer"` // name and version
-	What       string    `json:"what"` // "link" or "loader"
+	What       string    `json:"what"` // "link", "moves" or "loader"
 	Machine    string    `json:"machine"`
 	MeasuredAt string    `json:"measured_at"`
 	Rows       []peerRow `json:"rows"`
@@ -31,16 +31,23 @@ var secondsPer = map[string]float64{"s": 1, "ms": 1e-3, "µs": 1e-6, "us": 1e-6}
 
 func (f *peerFile) check() error {
 	var errs []error
-	if f.What != "link" && f.What != "loader" {
-		errs = append(errs, fmt.Errorf(`"what" is %q, not link or loader`, f.What))
+	if peerTitles[f.What] == "" {
+		errs = append(errs, fmt.Errorf(`"what" is %q, not link, moves or loader`, f.What))
 	}
 	for _, r := range f.Rows {
-		if r.Name == "" || r.Unit == "" {
-			errs = append(errs, fmt.Errorf("a row with name %q and unit %q", r.Name, r.Unit))
-		}
-		errs = append(errs, checkSpread(r.Name, r.Value, optional(r.Min), optional(r.Max)))
+		errs = append(errs, r.check())
 	}
 	return errors.Join(errs...)
+}
+
+func (r *peerRow) check() error {
+	if r.Name == "" || r.Unit == "" {
+		return fmt.Errorf("a row with name %q and unit %q", r.Name, r.Unit)
+	}
+	if counted := r.Unit == "%" || r.Unit == "allocs"; counted && r.Value == 0 && optional(r.Min) == 0 {
+		return nil // nothing is a figure, too
+	}
+	return checkSpread(r.Name, r.Value, optional(r.Min), optional(r.Max))
 }
 
 func optional(v *float64) float64 {
@@ -54,6 +61,9 @@ func optional(v *float64) float64 {
 func (r *peerRow) text(v float64) string {
 	if unit, ok := secondsPer[r.Unit]; ok {
 		return duration(v * unit)
+	}
+	if v == 0 {
+		return "0 " + plain(r.Unit)
 	}
 	return number(v) + " " + plain(r.Unit)
 }
@@ -76,4 +86,4 @@ func (f *peerFile) write(w *strings.Builder) {
 	t.write(w)
 }
 
-var peerTitles = map[string]string{"link": "copies", "loader": "photos into device memory"}
+var peerTitles = map[string]string{"link": "copies", moves: "moving bytes", "loader": "photos into device memory"}

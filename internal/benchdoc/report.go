@@ -21,6 +21,9 @@ func report(runs []*run) string {
 		for _, f := range r.links {
 			f.write(&w)
 		}
+		for _, f := range r.moves {
+			f.write(&w, r.peers)
+		}
 		writeFeeds(&w, r.feeds)
 		for _, f := range r.peers {
 			f.write(&w)

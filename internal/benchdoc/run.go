@@ -16,6 +16,7 @@ type run struct {
 	name    string
 	devices []*devicesFile
 	links   []*linkFile
+	moves   []*movesFile
 	feeds   []*feedFile
 	peers   []*peerFile
 }
@@ -93,6 +94,8 @@ func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), "
 func (r *run) add(name string, data []byte) error {
 	var kind struct {
 		Peer    string          `json:"peer"`
+		What    string          `json:"what"`
+		Commit  string          `json:"commit"` // of Pinion; peers have none
 		Bulk    json.RawMessage `json:"bulk"`
 		Stages  json.RawMessage `json:"stages"`
 		Devices json.RawMessage `json:"devices"`
@@ -101,6 +104,8 @@ func (r *run) add(name string, data []byte) error {
 		return err
 	}
 	switch {
+	case kind.What == moves && kind.Commit != "":
+		return load(data, &r.moves, func(f *movesFile) error { f.file = name; return f.check() })
 	case kind.Peer != "":
 		return load(data, &r.peers, func(f *peerFile) error { f.file = name; return f.check() })
 	case kind.Bulk != nil:
@@ -110,7 +115,7 @@ func (r *run) add(name string, data []byte) error {
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, feed or devices, nor of a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, feed or devices, nor of bench/moves or a peer")
 }
 
 // load decodes one file into a new element of list.

@@ -231,7 +231,7 @@ func (f *File) Write(b []byte, offset int64) error {
 		for whole := len(b) &^ (Align - 1); done < whole && done%Align == 0; {
 			n, err := pwriteOnce(f.direct, b[done:whole], offset+int64(done))
 			if err != nil {
-				return fmt.Errorf("write of %d bytes at offset %d past the page cache: %d written: %w", len(b), offset, done, err)
+				return f.explainWrite(err, offset, len(b), done)
 			}
 			done += n
 		}
@@ -243,7 +243,7 @@ func (f *File) Write(b []byte, offset int64) error {
 	n, err := f.file.WriteAt(b[done:], offset+int64(done))
 	f.cachedBytes.Add(int64(n))
 	if err != nil {
-		return fmt.Errorf("write of %d bytes at offset %d: %d written: %w", len(b), offset, done+n, err)
+		return f.explainWrite(err, offset, len(b), done+n)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (f *File) Write(b []byte, offset int64) error {
 func (f *File) directly() *os.File {
 	f.opened.Do(func() {
 		var err error
-		if f.direct, err = openDirect(f.file, f.write); err != nil {
+		if f.direct, err = OpenDirect(f.file); err != nil {
 			f.giveUp(err)
 		}
 	})
@@ -276,6 +276,12 @@ func (f *File) explain(err error, offset, n, got int64) error {
 			io.ErrUnexpectedEOF, n, offset, offset+got, f.size)
 	}
 	return fmt.Errorf("read of %d bytes at offset %d: %w", n, offset, err)
+}
+
+// explainWrite adds the numbers to the error of a write.
+func (f *File) explainWrite(err error, offset int64, n, done int) error {
+	err = fmt.Errorf("write of %d bytes at offset %d: %d written: %w", n, offset, done, err)
+	return withFree(f.file, err)
 }
 
 // aligned reports whether b begins at a multiple of Align.

@@ -66,12 +66,8 @@ func pwriteOnce(f *os.File, b []byte, offset int64) (n int, err error) {
 // way.
 func refused(err error) bool { return err == unix.EINVAL || err == unix.EOPNOTSUPP }
 
-// openDirect opens the file behind f again.
-func openDirect(f *os.File, write bool) (direct *os.File, err error) {
-	flags := os.O_RDONLY
-	if write {
-		flags = os.O_WRONLY
-	}
+// OpenDirect opens the file behind f again, for the same access and O_DIRECT.
+func OpenDirect(f *os.File) (direct *os.File, err error) {
 	err = control(f, func(fd int) error {
 		var st unix.Statx_t
 		if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st) == nil && st.Mask&unix.STATX_DIOALIGN != 0 {
@@ -79,8 +75,11 @@ func openDirect(f *os.File, write bool) (direct *os.File, err error) {
 				return fmt.Errorf("the file system does not support O_DIRECT on this file in units of %d bytes", Align)
 			}
 		}
-		direct, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), flags|unix.O_DIRECT, 0)
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		if err != nil {
+			return err
+		}
+		if direct, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), flags&unix.O_ACCMODE|unix.O_DIRECT, 0); err != nil {
 			return fmt.Errorf("O_DIRECT: %w", err)
 		}
 		return nil

@@ -15,11 +15,17 @@ func pwriteOnce(*os.File, []byte, int64) (int, error) { return 0, errors.ErrUnsu
 
 func refused(error) bool { return false }
 
-func openDirect(*os.File, bool) (*os.File, error) {
+// OpenDirect is for Linux.
+func OpenDirect(*os.File) (*os.File, error) {
 	return nil, fmt.Errorf("there is no O_DIRECT on %s", runtime.GOOS)
 }
 
 func checkAccess(*os.File, bool) error { return nil }
+
+// Reserve does nothing here.
+func Reserve(*os.File, int64) error { return nil }
+
+func withFree(_ *os.File, err error) error { return err }
 
 // cacheMap is nothing here.
 type cacheMap struct{}

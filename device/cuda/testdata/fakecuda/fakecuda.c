@@ -657,10 +657,21 @@ result cuPointerGetAttribute(void *value, int attribute, address p) {
 	struct range *r = find(p, REACHABLE);
 	if (!r)
 		return INVALID_VALUE;
-	if (attribute != 2) /* memory type: 1 host, 2 device */
-		return NOT_SUPPORTED;
-	*(unsigned *)value = r->kind & PINNED ? 1 : 2;
-	return OK;
+	switch (attribute) {
+	case 2: /* memory type: 1 host, 2 device */
+		*(unsigned *)value = r->kind & PINNED ? 1 : 2;
+		return OK;
+	case 9: /* device ordinal */
+		*(int *)value = (int)(r->device - devices);
+		return OK;
+	case 11: /* start of the range */
+		*(address *)value = r->start;
+		return OK;
+	case 12: /* size of the range */
+		*(size_t *)value = r->bytes;
+		return OK;
+	}
+	return NOT_SUPPORTED;
 }
 
 /* Copies */

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+// route is an engine and what it is made to do.
+type route struct {
+	name   string
+	engine *transfer.Engine
+	rounds int
+	times  []float64
+}
+
+// choices compares what the engine chooses for ordinary memory, over sizes
+// from 1 KiB on, with every path that it could have been forced to take. The
+// row is how much slower than the best path the worst choice is, in per cent.
+func (b *bench) choices(ctx context.Context, m *memory) error {
+	n := b.choice
+	p, err := m.device(n)
+	if err != nil {
+		return err
+	}
+	up, down, check := make([]byte, n), make([]byte, n), make([]byte, n)
+	fill(up, 8)
+	fill(down, 9)
+	routes, err := b.routes(m)
+	if err != nil {
+		return err
+	}
+	worst := 1.0
+	for bytes := int64(1 << 10); bytes <= n; bytes *= 4 {
+		for _, toHost := range []bool{false, true} {
+			c := transfer.Copy{Host: up[:bytes], Device: p}
+			if toHost {
+				c = transfer.Copy{Host: down[:bytes], Device: p, ToHost: true}
+			}
+			for _, r := range routes {
+				if err := r.check(ctx, m, c, up[:bytes], check[:bytes]); err != nil {
+					return fmt.Errorf("%s, %d bytes, to host %t: %w", r.name, bytes, toHost, err)
+				}
+			}
+			found, err := b.choose(ctx, routes, c)
+			if err != nil {
+				return err
+			}
+			b.Choice = append(b.Choice, found)
+			worst = max(worst, found.Chosen/found.BestTime)
+		}
+	}
+	figure := 100 * (worst - 1)
+	b.Rows = append(b.Rows, row{Name: "chosen path, slower than the best", Value: figure, Unit: "%", Min: figure, Max: figure})
+	return nil
+}
+
+// routes are the engine as it comes, and the paths that it could take.
+func (b *bench) routes(m *memory) ([]*route, error) {
+	var list []*route
+	add := func(name string, o transfer.Options) error {
+		engine, err := m.engine(o)
+		list = append(list, &route{name: name, engine: engine})
+		return err
+	}
+	rules := &transfer.Model{} // an empty one, not the one on the disk
+	err := errors.Join(
+		add("chosen", transfer.Options{Copiers: b.copiers, Model: b.model}),
+		add("plain", transfer.Options{StageAbove: math.MaxInt64, Model: rules}))
+	for _, k := range []int{1, 2, 4, 8, 12, 16} {
+		err = errors.Join(err, add(fmt.Sprintf("staged by %d", k), transfer.Options{StageAbove: 1, Copiers: k, Model: rules}))
+	}
+	return list, err
+}
+
+// check moves c once and compares: on the way to the device with what is then
+// there, on the way back with what was sent before.
+func (r *route) check(ctx context.Context, m *memory, c transfer.Copy, sent, got []byte) error {
+	if c.ToHost {
+		if err := m.upload(c.Device, sent); err != nil {
+			return err
+		}
+		blankOut(c.Host)
+		return errors.Join(r.engine.Do(ctx, c), same(c.Host, sent))
+	}
+	if err := m.wipe(c.Device, int64(len(sent))); err != nil {
+		return err
+	}
+	return errors.Join(r.engine.Do(ctx, c), m.download(got, c.Device), same(got, sent))
+}
+
+// choose times the routes in turn; the first of them is the engine's choice.
+func (b *bench) choose(ctx context.Context, routes []*route, c transfer.Copy) (choice, error) {
+	const (
+		sampleTime = 500 * time.Microsecond // short copies are timed many at once
+		mayFit     = 64 << 20               // in the processor's caches
+	)
+	repeats := 3 * b.Repeats
+	if len(c.Host) > mayFit {
+		repeats = b.Repeats
+	}
+	for _, r := range routes {
+		r.times, r.rounds = nil, 1
+		for ; r.rounds < 1<<10; r.rounds *= 2 {
+			if t, err := r.sample(ctx, c); err != nil {
+				return choice{}, err
+			} else if t*float64(r.rounds) >= sampleTime.Seconds() {
+				break
+			}
+		}
+	}
+	for repeat := range repeats {
+		for i := range routes {
+			r := routes[(i+repeat)%len(routes)] // none always comes behind the same
+			if len(c.Host) <= mayFit {
+				// What the route before left in the caches must not count.
+				if err := r.engine.Do(ctx, c); err != nil {
+					return choice{}, err
+				}
+			}
+			t, err := r.sample(ctx, c)
+			if err != nil {
+				return choice{}, err
+			}
+			r.times = append(r.times, t)
+		}
+	}
+	found := choice{Bytes: int64(len(c.Host)), Direction: "h2d", Chosen: median(routes[0].times), BestTime: math.Inf(1)}
+	if c.ToHost {
+		found.Direction = "d2h"
+	}
+	for _, r := range routes[1:] {
+		if t := median(r.times); t < found.BestTime {
+			found.BestTime, found.Best = t, r.name
+		}
+	}
+	return found, nil
+}
+
+// sample is the seconds of one copy, of as many as r.rounds.
+func (r *route) sample(ctx context.Context, c transfer.Copy) (float64, error) {
+	start := time.Now()
+	for range r.rounds {
+		if err := r.engine.Do(ctx, c); err != nil {
+			return 0, err
+		}
+	}
+	return max(time.Since(start), 1).Seconds() / float64(r.rounds), nil
+}

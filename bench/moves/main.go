@@ -1,0 +1,63 @@
+// Command moves measures what Pinion promises for moving bytes: scattered and
+// strided blocks, queued small copies, ordinary memory in both directions at
+// once, pipelines, files, and the path that an engine chooses for each size. It
+// prints a document in the form of the peers' (see bench/README.md), to be read
+// beside peers/cuda_moves.cu and peers/torch_moves.py.
+//
+//	go run ./bench/moves --device cuda:0 --copiers 16 --file FILE > moves.json
+//	go run ./bench/moves --device host --quick
+//
+// The bytes of every row are checked before it is timed. The rows of one group
+// are timed in turn, one repeat of each after the other; a row is the median of
+// its repeats with the least and the most. What a device or this machine cannot
+// do is listed as skipped.
+//
+// FILE should be larger than any cache of the disk, of bytes that do not
+// compress.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/pinion-gpu/pinion/device"
+	_ "github.com/pinion-gpu/pinion/device/all"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.device, "device", "auto", "device to measure")
+	flag.StringVar(&o.file, "file", "", "file to copy from; none leaves the file rows out")
+	flag.IntVar(&o.copiers, "copiers", 0, "goroutines that stage ordinary memory (default: the engine's)")
+	flag.BoolVar(&o.quick, "quick", false, "small sizes and one repeat, to see that everything works")
+	flag.BoolVar(&o.rules, "no-model", false, "choose paths by rules of thumb instead of a calibrated model")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "moves:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures and prints the document.
+func run(ctx context.Context, o options, w io.Writer) (err error) {
+	dev, err := device.Open(o.device)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	d, err := measure(ctx, dev, o)
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}

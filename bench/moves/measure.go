@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+type options struct {
+	device  string
+	file    string
+	copiers int
+	quick   bool
+	rules   bool // no model
+}
+
+// sizes are the bytes of what is moved.
+type sizes struct {
+	arena     int64 // that blocks are scattered over
+	blocks    int64 // all blocks of a batch
+	bulk      int64 // ordinary memory
+	pipeline  int64 // through a pipeline, in and out each
+	fileBytes int64 // of the file, at most
+	choice    int64 // the largest copy that a path is chosen for
+}
+
+var (
+	fullSizes  = sizes{arena: 1 << 30, blocks: 256 << 20, bulk: 1 << 30, pipeline: 2 << 30, fileBytes: 4 << 30, choice: 1 << 30}
+	quickSizes = sizes{arena: 4 << 20, blocks: 1 << 20, bulk: 8 << 20, pipeline: 16 << 20, fileBytes: 64 << 20, choice: 256 << 10}
+)
+
+// bench is a run.
+type bench struct {
+	options
+	sizes
+	*document
+	dev   device.Device
+	model *transfer.Model // nil: rules of thumb
+}
+
+// measure measures dev, one group of rows after the other. Each group takes its
+// memory and gives it back.
+func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
+	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev), dev: dev}
+	b.Repeats, b.Copiers = 7, o.copiers
+	if o.quick {
+		b.sizes, b.Repeats = quickSizes, 1
+	}
+	if err := b.calibrate(ctx); err != nil {
+		return nil, err
+	}
+	for _, group := range []struct {
+		name    string
+		measure func(context.Context, *memory) error
+	}{
+		{"scattered", b.scattered},
+		{"queued", b.queued},
+		{"pageable", b.pageable},
+		{"pipeline", b.pipelines},
+		{"file", b.files},
+		{"chosen path", b.choices},
+	} {
+		start := time.Now()
+		m, err := newMemory(dev)
+		if err != nil {
+			return nil, err
+		}
+		err = errors.Join(group.measure(ctx, m), m.close())
+		switch {
+		case impossible(err):
+			b.skip(group.name, err)
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", group.name, err)
+		}
+		debug.FreeOSMemory() // gigabytes of the group's ordinary memory
+		fmt.Fprintf(os.Stderr, "%-12s %5.1f s\n", group.name, time.Since(start).Seconds())
+	}
+	return b.document, nil
+}
+
+// calibrate finds or makes the model that engines choose by.
+func (b *bench) calibrate(ctx context.Context) error {
+	if b.rules {
+		b.model = &transfer.Model{} // an empty one, not the one on the disk
+		return nil
+	}
+	model, _, err := transfer.ModelOf(ctx, b.dev, transfer.CalibrateOptions{})
+	switch {
+	case model != nil: // also when it could not be saved
+		b.model, b.Calibrated = model, true
+	case !impossible(err):
+		return fmt.Errorf("calibrate: %w", err)
+	}
+	return nil
+}
+
+// engine makes the engine of a group.
+func (b *bench) engine(m *memory) (*transfer.Engine, error) {
+	return m.engine(transfer.Options{Copiers: b.copiers, Model: b.model})
+}

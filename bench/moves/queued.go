@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+// queued measures what it costs to queue a copy of 4 KiB, without the copy:
+// time, and allocations of the Go heap.
+func (b *bench) queued(ctx context.Context, m *memory) error {
+	const size, rounds = 4 << 10, 256
+	from, err := m.pinned(size * rounds)
+	if err != nil {
+		return err
+	}
+	to, err := m.device(size * rounds)
+	if err != nil {
+		return err
+	}
+	fill(from, 2)
+	queue := func() error {
+		for range rounds {
+			if err := m.stream.CopyH2D(to, from[:size]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	check := func() error {
+		for i := range int64(rounds) {
+			if err := m.stream.CopyH2D(to.Add(i*size), from[i*size:][:size]); err != nil {
+				return err
+			}
+		}
+		got := make([]byte, len(from))
+		if err := m.download(got, to); err != nil {
+			return err
+		}
+		return same(got, from)
+	}
+	const name = "4 KiB pinned h2d, queued"
+	return b.inTurn(ctx, []*sample{
+		{
+			row:   row{Name: name, Unit: "us"},
+			check: check,
+			run: func() (float64, error) {
+				start := time.Now()
+				err := queue()
+				took := time.Since(start)
+				if err == nil {
+					err = m.stream.Synchronize()
+				}
+				return took.Seconds() / rounds, err
+			},
+			figure: func(seconds float64) float64 { return seconds * 1e6 },
+		},
+		{
+			row:   row{Name: name + ": allocations", Unit: "allocs"},
+			check: check,
+			run: func() (float64, error) {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				err := queue()
+				runtime.ReadMemStats(&after)
+				if err == nil {
+					err = m.stream.Synchronize()
+				}
+				return float64(after.Mallocs-before.Mallocs) / rounds, err
+			},
+			figure: func(allocations float64) float64 { return allocations },
+		},
+	})
+}

@@ -1,0 +1,358 @@
+"""Measures through PyTorch what bench/moves measures of Pinion.
+
+    python3 torch_moves.py FILE > torch-moves.json
+
+FILE holds 1 GiB of random bytes or more and should be in the page cache; a
+tensor is saved beside it for torch.load, and removed. Bytes are checked before
+a row is timed. The rows of one group are timed in turn, one repeat of each
+after the other.
+"""
+
+import concurrent.futures
+import os
+import statistics
+import sys
+
+import numpy
+import torch
+
+import peer
+
+SIZE = 1 << 30  # of arenas, ordinary memory and files
+BLOCKS = 256 << 20  # bytes of all blocks of a batch
+PIPELINE = 1 << 30  # through a pipeline, in and out each
+CHUNK = 32 << 20
+REPEATS = 3
+
+
+def rate(n):
+    return lambda seconds: n / 1e9 / seconds
+
+
+def synchronized(run):
+    def wrapped():
+        run()
+        torch.cuda.synchronize()
+    return wrapped
+
+
+def sample(name, n, run):
+    run = synchronized(run)
+    return name, "GB/s", rate(n), lambda: peer.timed(run)
+
+
+def check(name, right):
+    if not right:
+        raise SystemExit(f"{name}: the bytes that arrived are not those that were sent")
+
+
+def pinned(n):
+    return torch.empty(n, dtype=torch.uint8, pin_memory=True)
+
+
+def scattered(data):
+    """Blocks between random places of two arenas, and a strided slice."""
+    up = pinned(SIZE)
+    up.copy_(data)
+    down = pinned(SIZE)
+    source = data.to("cuda")
+    target = torch.empty(SIZE, dtype=torch.uint8, device="cuda")
+    random = torch.Generator().manual_seed(7)
+    samples = []
+
+    def add(name, run, clear, result, want):
+        clear.zero_()
+        synchronized(run)()
+        check(name, torch.equal(result(), want))
+        samples.append(sample(name, BLOCKS, run))
+
+    for kib in (16, 64, 256):
+        size = kib << 10
+        places, n = SIZE // size, BLOCKS // size
+        view = lambda t, n=places, words=size // 8: t.view(torch.int64).view(n, words)  # bytes are slow to index
+        to = torch.randperm(places, generator=random)[:n]
+        origin = torch.randperm(places, generator=random)[:n]
+        to_dev, origin_dev = to.cuda(), origin.cuda()
+        ups, downs, ordinary = view(up), view(down), view(data)
+        sources, targets = view(source), view(target)
+        want, want_dev = ups[origin], sources[origin_dev]
+        staging = view(pinned(BLOCKS), n)
+        # Slices are made beforehand: only copies are timed.
+        pairs = {"h2d": [(targets[t], ups[o]) for t, o in zip(to.tolist(), origin.tolist())],
+                 "d2h": [(downs[t], sources[o]) for t, o in zip(to.tolist(), origin.tolist())]}
+
+        def loop(pairs):
+            def run():
+                for dst, src in pairs:
+                    dst.copy_(src, non_blocking=True)
+            return run
+
+        def gather_up(src, staging=staging, origin=origin, to_dev=to_dev, targets=targets):
+            def run():
+                torch.index_select(src, 0, origin, out=staging)
+                targets.index_copy_(0, to_dev, staging.to("cuda", non_blocking=True))
+            return run
+
+        def gather_up_pageable(origin=origin, to_dev=to_dev, targets=targets, ordinary=ordinary):
+            targets.index_copy_(0, to_dev, ordinary.index_select(0, origin).to("cuda"))
+
+        def scatter_down(staging=staging, origin_dev=origin_dev, to=to, sources=sources, downs=downs):
+            staging.copy_(sources.index_select(0, origin_dev), non_blocking=True)
+            torch.cuda.current_stream().synchronize()
+            downs.index_copy_(0, to, staging)
+
+        def inside(to_dev=to_dev, origin_dev=origin_dev, sources=sources, targets=targets):
+            targets.index_copy_(0, to_dev, sources.index_select(0, origin_dev))
+
+        arrived = lambda targets=targets, to_dev=to_dev: targets[to_dev]
+        returned = lambda downs=downs, to=to: downs[to]
+        name = f"scattered {kib} KiB "
+        add(name + "h2d, loop", loop(pairs["h2d"]), target, arrived, want_dev)
+        add(name + "h2d, index_select and copy", gather_up(ups), target, arrived, want_dev)
+        add(name + "d2h, loop", loop(pairs["d2h"]), down, returned, want)
+        add(name + "d2h, copy and index_copy_", scatter_down, down, returned, want)
+        add(name + "d2d, index_select", inside, target, arrived, want_dev)
+        add(name + "h2d, pageable, index_select and copy", gather_up_pageable, target, arrived, want_dev)
+
+    row = 16 << 10
+    rows = BLOCKS // row
+    slice_up = up.view(torch.int64).view(rows, -1)[:, :row // 8]
+    packed = target[:BLOCKS].view(torch.int64).view(rows, -1)
+    add("strided rows 16 KiB h2d, copy_ of a slice", lambda: packed.copy_(slice_up, non_blocking=True),
+        target, lambda: packed.cpu(), slice_up)
+    return peer.in_turn(samples, REPEATS)
+
+
+def queued():
+    """What it costs to queue a copy of 4 KiB, without the copy."""
+    rounds = 256
+    src, dst = pinned(4096), torch.empty(4096, dtype=torch.uint8, device="cuda")
+    src.fill_(7)
+
+    def queue():
+        for _ in range(rounds):
+            dst.copy_(src, non_blocking=True)
+
+    def seconds():
+        t = peer.timed(queue)
+        torch.cuda.synchronize()
+        return t / rounds
+
+    seconds()
+    check("queued", torch.equal(dst.cpu(), src))
+    return peer.in_turn([("4 KiB pinned h2d, queued", "us", lambda s: s * 1e6, seconds)], REPEATS)
+
+
+class Samples(torch.utils.data.Dataset):
+    """A tensor in memory, cut into samples."""
+
+    def __init__(self, data, n):
+        self.data = data.view(-1, n)
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, i):
+        return self.data[i]
+
+
+def pageable(data):
+    """Ordinary memory in each direction and in both, and through a DataLoader."""
+    source, target = data.to("cuda"), torch.empty(SIZE, dtype=torch.uint8, device="cuda")
+    back = torch.zeros(SIZE, dtype=torch.uint8)
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    threads = concurrent.futures.ThreadPoolExecutor(2)
+
+    def on(stream, dst, src):
+        with torch.cuda.stream(stream):
+            dst.copy_(src, non_blocking=True)
+            stream.synchronize()
+
+    def both():
+        jobs = [threads.submit(on, streams[0], target, data), threads.submit(on, streams[1], back, source)]
+        for job in jobs:
+            job.result()
+
+    samples = [
+        sample("pageable h2d", SIZE, lambda: target.copy_(data)),
+        sample("pageable d2h", SIZE, lambda: back.copy_(source)),
+        sample("pageable both, two threads", 2 * SIZE, both),
+    ]
+    target.zero_()
+    synchronized(both)()
+    check("pageable", torch.equal(target, source) and torch.equal(back, data))
+    rows = peer.in_turn(samples, REPEATS)
+
+    # 64 samples of 512 KiB are a batch of 32 MiB.
+    dataset = Samples(data, 512 << 10)
+    for workers in (0, 4):
+        loader = torch.utils.data.DataLoader(
+            dataset, batch_size=64, num_workers=workers, pin_memory=True,
+            **(dict(persistent_workers=True, prefetch_factor=2) if workers else {}))
+
+        def epoch(keep=None):
+            for i, batch in enumerate(loader):
+                batch = batch.to("cuda", non_blocking=True)
+                if keep is not None:
+                    keep.view(-1, batch.numel())[i].copy_(batch.view(-1))
+
+        name = f"pageable h2d, DataLoader, {workers} workers"
+        target.zero_()
+        epoch(target)  # starts the workers, too
+        check(name, torch.equal(target, source))
+        rows += peer.in_turn([sample(name, SIZE, epoch)], REPEATS)
+        del loader, epoch
+    threads.shutdown()
+    return rows
+
+
+def pipelines(data):
+    """Chunks through the device as people write it by hand, with computing
+    that takes as long as the slower copy; the per cent of the ideal time that
+    follows from what each stage takes alone."""
+    data = data[:PIPELINE]
+    n, chunks = CHUNK, PIPELINE // CHUNK
+    up = pinned(PIPELINE)
+    up.copy_(data)
+    down = pinned(PIPELINE)
+    back = torch.zeros(PIPELINE, dtype=torch.uint8)
+    part = lambda t, k: t[k * n:(k + 1) * n]
+    ins = [torch.empty(n, dtype=torch.uint8, device="cuda") for _ in range(3)]
+    outs = [torch.empty(n, dtype=torch.uint8, device="cuda") for _ in range(3)]
+    stage_in, stage_out = [pinned(n) for _ in range(2)], [pinned(n) for _ in range(2)]
+
+    def compute(dst, src, times):
+        """Adds 1; over and over, the last time over a part."""
+        left = max(int(times * n), n)
+        while left > 0:
+            m = min(left, n)
+            torch.add(src[:m], 1, out=dst[:m])
+            left -= n
+
+    def alone(run):
+        times = [peer.timed(synchronized(lambda: run(k % chunks))) for k in range(12)]
+        return statistics.median(times[2:])
+
+    def balance(copy_in, copy_out):
+        """How often to add, and the time of all chunks at best."""
+        in_s, out_s, times = alone(copy_in), alone(copy_out), 1.0
+        work = lambda _: compute(outs[0], ins[0], times)
+        for _ in range(3):
+            times = max(times, 1.0) * max(in_s, out_s) / alone(work)
+        stages = in_s, alone(work), out_s
+        free = [0.0, 0.0, 0.0]
+        for _ in range(chunks):
+            ready = 0.0
+            for i, t in enumerate(stages):
+                ready = max(ready, free[i]) + t
+                free[i] = ready
+        return times, free[2]
+
+    # Pinned memory: each chunk's copies and computing in the order of one
+    # stream, chunks on two or three streams in turn.
+    def in_pinned(k):
+        ins[0].copy_(part(up, k), non_blocking=True)
+
+    def out_pinned(k):
+        part(down, k).copy_(outs[0], non_blocking=True)
+
+    times_pinned, ideal_pinned = balance(in_pinned, out_pinned)
+    streams = [torch.cuda.Stream() for _ in range(3)]
+
+    def by_streams(count):
+        def run():
+            for k in range(chunks):
+                i = k % count
+                with torch.cuda.stream(streams[i]):
+                    ins[i].copy_(part(up, k), non_blocking=True)
+                    compute(outs[i], ins[i], times_pinned)
+                    part(down, k).copy_(outs[i], non_blocking=True)
+            torch.cuda.synchronize()
+        return run
+
+    # Ordinary memory: the host copies into and out of two pinned buffers each.
+    def in_pageable(k):
+        stage_in[0].copy_(part(data, k))
+        ins[0].copy_(stage_in[0], non_blocking=True)
+
+    def out_pageable(k):
+        stage_out[0].copy_(outs[0], non_blocking=True)
+        torch.cuda.synchronize()
+        part(back, k).copy_(stage_out[0])
+
+    times_pageable, ideal_pageable = balance(in_pageable, out_pageable)
+    read = [torch.cuda.Event() for _ in range(2)]
+    written = [torch.cuda.Event() for _ in range(2)]
+
+    def by_buffers():
+        def finish(k):
+            written[k % 2].synchronize()
+            part(back, k).copy_(stage_out[k % 2])
+
+        for k in range(chunks):
+            i = k % 2
+            read[i].synchronize()
+            stage_in[i].copy_(part(data, k))
+            if k >= 2:
+                finish(k - 2)
+            with torch.cuda.stream(streams[i]):
+                ins[i].copy_(stage_in[i], non_blocking=True)
+                read[i].record()
+                compute(outs[i], ins[i], times_pageable)
+                stage_out[i].copy_(outs[i], non_blocking=True)
+                written[i].record()
+        finish(chunks - 2)
+        finish(chunks - 1)
+
+    want = data + 1
+    samples = []
+    for name, run, result, ideal in (
+            ("pipeline, pinned, two streams", by_streams(2), down, ideal_pinned),
+            ("pipeline, pinned, three streams", by_streams(3), down, ideal_pinned),
+            ("pipeline, pageable, two pinned buffers", by_buffers, back, ideal_pageable)):
+        result.zero_()
+        run()
+        torch.cuda.synchronize()
+        check(name, torch.equal(result, want))
+        samples.append((name, "%", lambda s, ideal=ideal: 100 * ideal / s, lambda run=run: peer.timed(run)))
+    rows = peer.in_turn(samples, REPEATS)
+    for row, ideal in zip(rows, (ideal_pinned, ideal_pinned, ideal_pageable)):
+        row.update(chunk_bytes=n, gb_per_s=PIPELINE / 1e9 / ideal * row["value"] / 100)
+    return rows
+
+
+def files(path, data):
+    """A file in the page cache, and the same bytes saved as a tensor."""
+    saved = path + ".pt"
+    torch.save(data, saved)
+    sent = data.cuda()
+    samples = []
+
+    def add(name, load):
+        check(name, torch.equal(load(), sent))
+        samples.append(sample("file in page cache h2d, " + name, SIZE, load))
+
+    try:
+        add("fromfile and to", lambda: torch.from_numpy(numpy.fromfile(path, dtype=numpy.uint8, count=SIZE)).to("cuda"))
+        add("from_file and to", lambda: torch.from_file(path, size=SIZE, dtype=torch.uint8).to("cuda"))
+        add("torch.load", lambda: torch.load(saved, map_location="cuda", weights_only=True))
+        add("torch.load, mmap", lambda: torch.load(saved, map_location="cuda", weights_only=True, mmap=True))
+        return peer.in_turn(samples, REPEATS)
+    finally:
+        os.remove(saved)
+
+
+def main():
+    path = sys.argv[1]
+    data = torch.from_numpy(numpy.fromfile(path, dtype=numpy.uint8, count=SIZE))
+    if len(data) < SIZE:
+        raise SystemExit(f"{path} has {len(data)} bytes, not {SIZE}")
+    rows = []
+    for group in (lambda: scattered(data), queued, lambda: pageable(data), lambda: pipelines(data),
+                  lambda: files(path, data)):
+        rows += group()
+        torch.cuda.empty_cache()
+    peer.document("PyTorch " + torch.__version__, "moves", torch.cuda.get_device_name(), rows, repeats=REPEATS)
+
+
+main()

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+// calibrate measures the model of the link, keeps it and prints it.
+func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
+	dev, err := openDevice(cmd, *f.device)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	_, missing := transfer.LoadModel(dev)
+	line := newProgress(cmd)
+	start := time.Now()
+	m, err := transfer.Calibrate(cmd.Context(), dev, transfer.CalibrateOptions{Progress: line.show})
+	line.clear()
+	if err != nil {
+		return err
+	}
+	out := &calibrationOutput{provenance: newProvenance(), Device: dev.Info().ID, Seconds: time.Since(start).Seconds(), Model: m}
+	if missing != nil {
+		out.Replaced = missing.Error()
+	}
+	if out.File, err = m.Save(dev); err != nil {
+		return err
+	}
+	for n := int64(1 << 10); n <= 1<<30; n *= 4 {
+		for _, toHost := range []bool{false, true} {
+			out.Choices = append(out.Choices, choiceOutput{n, directionText(toHost), m.Choice(n, toHost)})
+		}
+	}
+	if f.json {
+		return printJSON(cmd, out)
+	}
+	return printText(cmd, out.print)
+}
+
+// ensureModel measures the model of dev where there is none, so that what is
+// measured afterwards is what a calibrated engine does.
+func ensureModel(cmd *cobra.Command, dev device.Device, progress func(step, steps int, what string)) error {
+	_, _, err := transfer.ModelOf(cmd.Context(), dev, transfer.CalibrateOptions{Progress: progress})
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil // an engine works without
+}
+
+type calibrationOutput struct {
+	provenance
+	Device   string          `json:"device"`
+	File     string          `json:"file"`
+	Replaced string          `json:"why_there_was_no_model,omitempty"`
+	Seconds  float64         `json:"calibration_seconds"`
+	Model    *transfer.Model `json:"model"`
+	Choices  []choiceOutput  `json:"choices"`
+}
+
+type choiceOutput struct {
+	Bytes     int64  `json:"bytes"`
+	Direction string `json:"direction"`
+	transfer.Choice
+}
+
+func directionText(toHost bool) string {
+	if toHost {
+		return "d2h"
+	}
+	return "h2d"
+}
+
+func (o *calibrationOutput) print(w io.Writer) {
+	fmt.Fprintf(w, "%s  %s  %s\n\n", o.Device, o.Model.Machine.Device, o.Model.Machine.Link)
+	fmt.Fprintln(w, "Pageable memory, the path for each size:")
+	t := newTable(">SIZE", "DIRECTION", "PATH", ">COPIERS", "STORES", ">TIME", ">GB/s")
+	for _, c := range o.Choices {
+		copiers, stores := "", ""
+		if c.Copiers > 0 {
+			copiers, stores = fmt.Sprint(c.Copiers), "ordinary"
+			if c.PastCaches {
+				stores = "past caches"
+			}
+		}
+		t.add(gib(c.Bytes), directions[c.Direction], c.Path, copiers, stores,
+			seconds(c.Seconds), gb(float64(c.Bytes)/c.Seconds/1e9))
+	}
+	t.print(w)
+
+	fmt.Fprintln(w, "\nOne copy, as latency + bytes / rate:")
+	t = newTable("PATH", "DIRECTION", ">LATENCY", ">GB/s")
+	for _, p := range append(append([]transfer.PathModel{}, o.Model.Pinned...), o.Model.Paths...) {
+		if p.Copiers > 1 {
+			continue // one line for all sizes says little of them
+		}
+		name := p.Path
+		switch {
+		case name == "plain":
+			name = "pageable, plain"
+		case p.Copiers == 1 && !p.PastCaches:
+			continue
+		case p.Copiers == 1:
+			name = "pageable, 1 copier"
+		}
+		latency, rate := p.Curve.Fit()
+		t.add(name, directions[directionText(p.ToHost)], duration(latency), gb(rate/1e9))
+	}
+	t.print(w)
+
+	fmt.Fprintln(w, "\nBlocks of pinned or device memory, as call + blocks x time + bytes / rate:")
+	t = newTable("PATH", "DIRECTION", ">CALL", ">A BLOCK", ">GB/s")
+	for _, b := range o.Model.Batches {
+		rate := "-"
+		if b.ByteSeconds > 0 {
+			rate = gb(1 / b.ByteSeconds / 1e9)
+		}
+		t.add(string(b.Path), b.Direction, seconds(b.CallSeconds), seconds(b.BlockSeconds), rate)
+	}
+	t.print(w)
+	fmt.Fprintf(w, "\nMeasured in %s, kept in %s\n", seconds(o.Seconds), o.File)
+}

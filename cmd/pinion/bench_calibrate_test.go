@@ -1,0 +1,60 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+func TestCalibrationPrint(t *testing.T) {
+	curve := func(latency, rate float64) (c transfer.Curve) {
+		for n := int64(16 << 10); n <= 256<<20; n *= 4 {
+			c = append(c, transfer.Point{Bytes: n, Seconds: latency + float64(n)/rate})
+		}
+		return c
+	}
+	m := &transfer.Model{
+		Machine: transfer.Machine{Device: "Test GPU", Link: "PCIe 5.0 x16"},
+		Paths: []transfer.PathModel{
+			{Path: "plain", Curve: curve(10e-6, 8e9)},
+			{Path: "plain", ToHost: true, Curve: curve(10e-6, 12e9)},
+			{Path: "staged", Copiers: 1, PastCaches: true, Curve: curve(12e-6, 9e9)},
+		},
+		Pinned:  []transfer.PathModel{{Path: "pinned", Curve: curve(8e-6, 55e9)}},
+		Batches: []transfer.BatchModel{{Path: "kernel", Direction: "h2d", CallSeconds: 50e-6, BlockSeconds: 2e-9, ByteSeconds: 1 / 51e9}},
+	}
+	out := &calibrationOutput{Device: "cuda:0", File: "/cache/link.json", Seconds: 3, Model: m}
+	for _, n := range []int64{1 << 10, 64 << 20} {
+		for _, toHost := range []bool{false, true} {
+			out.Choices = append(out.Choices, choiceOutput{n, directionText(toHost), m.Choice(n, toHost)})
+		}
+	}
+	var text strings.Builder
+	out.print(&text)
+	const want = `cuda:0  Test GPU  PCIe 5.0 x16
+
+Pageable memory, the path for each size:
+   SIZE  DIRECTION       PATH    COPIERS  STORES          TIME   GB/s
+1.0 KiB  host to device  plain                         10.1 µs   0.10
+1.0 KiB  device to host  plain                         10.1 µs   0.10
+ 64 MiB  host to device  staged        1  past caches  7.47 ms   8.99
+ 64 MiB  device to host  plain                         5.60 ms  11.98
+
+One copy, as latency + bytes / rate:
+PATH                DIRECTION       LATENCY   GB/s
+pinned              host to device  8.00 µs  55.00
+pageable, plain     host to device  10.0 µs   8.00
+pageable, plain     device to host  10.0 µs  12.00
+pageable, 1 copier  host to device  12.0 µs   9.00
+
+Blocks of pinned or device memory, as call + blocks x time + bytes / rate:
+PATH    DIRECTION     CALL  A BLOCK   GB/s
+kernel  h2d        50.0 µs  0.00 µs  51.00
+
+Measured in 3.00 s, kept in /cache/link.json
+`
+	if got := text.String(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}

@@ -1,0 +1,50 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// CheckRange implements [device.RangeChecker] by asking the driver, so that
+// what others in the process allocated counts too. Memory that lies in several
+// mappings is asked for one after the other.
+func (d *Device) CheckRange(p device.Ptr, n int64) error {
+	if n < 0 || uint64(p)+uint64(n) < uint64(p) {
+		return fmt.Errorf("cuda: %w: %d bytes at %#x", device.ErrArgument, n, uint64(p))
+	}
+	if err := d.enter(); err != nil {
+		return err
+	}
+	defer d.leave()
+	for at, left := uint64(p), uint64(n); left > 0; {
+		start, ok1 := pointerAttribute(at, pointerRangeStart)
+		size, ok2 := pointerAttribute(at, pointerRangeSize)
+		if !ok1 || !ok2 || at < start || at-start >= size {
+			return fmt.Errorf("cuda: %w: of %d bytes at %#x the last %d are not live device memory",
+				device.ErrPointer, n, uint64(p), left)
+		}
+		// Pinned memory has a device too, that of the context that pinned it.
+		if owner, ok := pointerAttribute(at, pointerDeviceOrdinal); !ok ||
+			int32(owner) != d.handle && !isHost(at) {
+			return fmt.Errorf("cuda: %w: %d bytes at %#x belong to device %d, this is %d",
+				device.ErrPointer, n, uint64(p), int32(owner), d.handle)
+		}
+		here := min(size-(at-start), left)
+		at, left = at+here, left-here
+	}
+	return nil
+}
+
+// pointerAttribute asks the driver about an address, on a thread that has
+// entered.
+func pointerAttribute(address uint64, attribute uintptr) (value uint64, ok bool) {
+	word := words.Get().(*[2]uint64)
+	defer words.Put(word)
+	word[0] = 0
+	r := api.pointerGetAttribute.Call4(uintptr(unsafe.Pointer(word)), attribute, uintptr(address), 0)
+	return word[0], r == 0
+}
+
+var _ device.RangeChecker = (*Device)(nil)

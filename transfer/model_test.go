@@ -1,0 +1,361 @@
+package transfer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// emptyCache gives the test a cache directory of its own.
+func emptyCache(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", dir) // Linux
+	t.Setenv("HOME", dir)           // macOS
+	t.Setenv("LocalAppData", dir)   // Windows
+	return dir
+}
+
+// measured is a model for dev with something in every field.
+func measured(dev device.Device) *Model {
+	m := randomModel(rand.New(rand.NewPCG(7, 8)), 0.1)
+	m.Machine = machineOf(dev)
+	m.MeasuredAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m.Pinned = []PathModel{{Path: "pinned", Curve: line(5e-6, 50e9, 16<<10, 1<<20)}}
+	m.Batches = []BatchModel{{BatchKernel, "h2d", 1e-5, 1e-9, 2e-11}, {BatchLoop, "d2d", 0, 2e-6, 0}}
+	return m
+}
+
+func TestModelRoundTrip(t *testing.T) {
+	emptyCache(t)
+	dev := openNamed(t, func(i *device.Info) {
+		i.Name, i.UUID, i.DriverVersion = `a "device" <&> \ Ω`, "GPU-1", "13.0"
+		i.Link = device.Link{Kind: "PCIe", MaxGen: 5, MaxWidth: 16}
+	})
+	want := measured(dev)
+	path, err := want.Save(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if expected, err := ModelFile(dev); err != nil || path != expected {
+		t.Errorf("saved in %s, want %s (%v)", path, expected, err)
+	}
+	got, err := LoadModel(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("loaded %+v, saved %+v", got, want)
+	}
+	e, err := New(dev, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if e.choices == nil || !reflect.DeepEqual(e.options.Model, want) {
+		t.Error("a new engine does not work by the model")
+	}
+	// The next one replaces it, and leaves nothing else.
+	want.MeasuredAt = want.MeasuredAt.Add(time.Hour)
+	if _, err := want.Save(dev); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := LoadModel(dev); err != nil || !got.MeasuredAt.Equal(want.MeasuredAt) {
+		t.Errorf("measured at %v (%v), want %v", got, err, want.MeasuredAt)
+	}
+	files, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(files) != 1 {
+		t.Errorf("%v in the directory (%v)", files, err)
+	}
+}
+
+// refused checks that dev has no model, for a reason that names what is wrong,
+// and that an engine works by rules of thumb.
+func refused(t *testing.T, dev device.Device, reason string) {
+	t.Helper()
+	m, err := LoadModel(dev)
+	if m != nil || !errors.Is(err, ErrNoModel) {
+		t.Fatalf("%v, want %q", err, ErrNoModel)
+	}
+	if !strings.Contains(err.Error(), reason) {
+		t.Errorf("%q does not say %q", err, reason)
+	}
+	e, err := New(dev, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if e.choices != nil || e.options.Model != nil || e.plan(defaultStageAbove+1, false).copiers == 0 || e.plan(defaultStageAbove, true).copiers != 0 {
+		t.Error("the engine does not work by rules of thumb")
+	}
+}
+
+func TestModelFileRefused(t *testing.T) {
+	base := openNamed(t, nil)
+	path := func(p PathModel) func(*Model) { return func(m *Model) { m.Paths = append(m.Paths, p) } }
+	for _, c := range []struct {
+		name   string
+		change func(*Model)
+		write  func(good []byte) []byte
+		reason string
+	}{
+		{name: "empty", write: func([]byte) []byte { return nil }, reason: "unexpected end"},
+		{name: "truncated", write: func(b []byte) []byte { return b[:len(b)/2] }, reason: "unexpected end"},
+		{name: "without its last byte", write: func(b []byte) []byte { return bytes.TrimSpace(b)[:len(bytes.TrimSpace(b))-1] }, reason: "unexpected end"},
+		{name: "two in one", write: func(b []byte) []byte { return append(b, b...) }, reason: "after top-level value"},
+		{name: "huge", write: func(b []byte) []byte { return append(b, bytes.Repeat([]byte{' '}, 1<<20)...) }, reason: "more than 1048576 bytes"},
+		{name: "null", write: func([]byte) []byte { return []byte("null") }, reason: "version 0"},
+		{name: "not JSON", write: func([]byte) []byte { return []byte("\x00\xff") }, reason: "invalid character"},
+		{name: "another document", write: func([]byte) []byte { return []byte(`{"paths": 3}`) }, reason: "paths"},
+		{name: "beyond a float", write: func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"seconds": `), []byte(`"seconds": 1e999, "s": `), 1)
+		}, reason: "1e999"},
+		{name: "older version", change: func(m *Model) { m.Version-- }, reason: fmt.Sprintf("version %d, not %d", modelVersion-1, modelVersion)},
+		{name: "newer version", change: func(m *Model) { m.Version++ }, reason: fmt.Sprintf("version %d, not %d", modelVersion+1, modelVersion)},
+		{name: "negative copiers", change: path(PathModel{Path: "staged", Copiers: -1}), reason: "-1 copiers"},
+		{name: "hostile copiers", change: path(PathModel{Path: "staged", Copiers: math.MaxInt}), reason: "copiers"},
+		{name: "no bytes", change: path(PathModel{Path: "staged", Curve: Curve{{0, 1}}}), reason: "0 bytes"},
+		{name: "negative bytes", change: path(PathModel{Path: "staged", Curve: Curve{{-5, 1}}}), reason: "-5 bytes"},
+		{name: "no time", change: path(PathModel{Path: "staged", Curve: Curve{{5, 0}}}), reason: "in 0 s"},
+		{name: "negative time", change: path(PathModel{Path: "staged", Curve: Curve{{5, -1}}}), reason: "in -1 s"},
+		{name: "unsorted", change: path(PathModel{Path: "staged", Curve: Curve{{5, 1}, {4, 1}}}), reason: "4 bytes"},
+		{name: "the same size twice", change: path(PathModel{Path: "staged", Curve: Curve{{5, 1}, {5, 2}}}), reason: "after 5 bytes"},
+		{name: "pinned, unsorted", change: func(m *Model) { m.Pinned[0].Curve = Curve{{5, 1}, {4, 1}} }, reason: "path pinned"},
+		{name: "negative call", change: func(m *Model) { m.Batches[0].CallSeconds = -1 }, reason: "batch path kernel"},
+		{name: "negative block", change: func(m *Model) { m.Batches[0].BlockSeconds = -1 }, reason: "batch path kernel"},
+		{name: "negative byte", change: func(m *Model) { m.Batches[1].ByteSeconds = -1e-300 }, reason: "batch path loop"},
+		{name: "another device", change: func(m *Model) { m.Machine.Device = "other" }, reason: "stale"},
+		{name: "another UUID", change: func(m *Model) { m.Machine.UUID = "other" }, reason: "stale"},
+		{name: "another driver", change: func(m *Model) { m.Machine.DriverVersion = "1" }, reason: "stale"},
+		{name: "another link", change: func(m *Model) { m.Machine.Link = "PCIe 1.0 x1" }, reason: "stale"},
+		{name: "another processor", change: func(m *Model) { m.Machine.Processor = "Z80" }, reason: "stale"},
+		{name: "another number of processors", change: func(m *Model) { m.Machine.Processors++ }, reason: "stale"},
+		{name: "another platform", change: func(m *Model) { m.Machine.Platform = "plan9/mips" }, reason: "stale"},
+		{name: "other slots", change: func(m *Model) { m.Machine.SlotBytes *= 2 }, reason: "stale"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			emptyCache(t)
+			m := measured(base)
+			if c.change != nil {
+				c.change(m)
+			}
+			path, err := m.Save(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.write != nil {
+				good, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, c.write(good), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused(t, base, c.reason)
+		})
+	}
+	// Every field of Machine has had its turn.
+	if n := reflect.TypeFor[Machine]().NumField(); n != 8 {
+		t.Errorf("Machine has %d fields: test the others", n)
+	}
+}
+
+func TestModelFileMissing(t *testing.T) {
+	dir := emptyCache(t)
+	dev := openNamed(t, nil)
+	refused(t, dev, "does not exist")
+	path, err := ModelFile(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A directory where the file should be.
+	if err := os.MkdirAll(filepath.Join(path, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dev, path)
+	if _, err := measured(dev).Save(dev); err == nil {
+		t.Error("saved over a directory")
+	}
+	if files, _ := os.ReadDir(filepath.Dir(path)); len(files) != 1 {
+		t.Errorf("a save that failed left %v", files)
+	}
+	// No cache directory at all.
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
+		t.Setenv(name, "")
+	}
+	refused(t, dev, "no model")
+	if _, err := measured(dev).Save(dev); !errors.Is(err, ErrNoModel) {
+		t.Errorf("saved nowhere: %v", err)
+	}
+	// A file where the directory should be.
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
+		t.Setenv(name, file)
+	}
+	refused(t, dev, file)
+	if _, err := measured(dev).Save(dev); err == nil {
+		t.Error("saved below a file")
+	}
+}
+
+func TestModelReadOnlyCache(t *testing.T) {
+	dir := emptyCache(t)
+	dev := openNamed(t, nil)
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir, 0o700) })
+	if os.WriteFile(filepath.Join(dir, "probe"), nil, 0o600) == nil {
+		t.Skip("nothing is read-only for this user")
+	}
+	if _, err := measured(dev).Save(dev); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("saved in a read-only directory: %v", err)
+	}
+	refused(t, dev, "does not exist")
+}
+
+// Devices do not share a file.
+func TestModelFileOfEachDevice(t *testing.T) {
+	emptyCache(t)
+	seen := map[string]string{}
+	for _, name := range []string{"a", "b"} {
+		for _, uuid := range []string{"", "a", "GPU-1"} {
+			path, err := ModelFile(openNamed(t, func(i *device.Info) { i.Name, i.UUID = name, uuid }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other := seen[path]; other != "" {
+				t.Errorf("%s and %s share %s", other, name+"/"+uuid, path)
+			}
+			seen[path] = name + "/" + uuid
+		}
+	}
+}
+
+// Several that save and load at once never see half a file.
+func TestModelSaveConcurrently(t *testing.T) {
+	emptyCache(t)
+	dev := openNamed(t, nil)
+	first := measured(dev)
+	path, err := first.Save(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 4 {
+		m := measured(dev)
+		m.Batches = append(m.Batches, make([]BatchModel, i*100)...)
+		all.Go(func() {
+			for range 20 {
+				if _, err := m.Save(dev); err != nil {
+					t.Error(err)
+				}
+				if _, err := LoadModel(dev); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("left %v (%v)", files, err)
+	}
+}
+
+// A model that the caller made up is checked as one from a file is.
+func TestOptionsModel(t *testing.T) {
+	emptyCache(t)
+	dev := openNamed(t, nil)
+	for _, m := range []*Model{
+		{Paths: []PathModel{{Copiers: -1}}},
+		{Paths: []PathModel{{Copiers: math.MaxInt, Curve: Curve{{1, 1}}}}},
+		{Paths: []PathModel{{Curve: Curve{{0, 1}}}}},
+		{Paths: []PathModel{{Curve: Curve{{1, math.NaN()}}}}},
+		{Paths: []PathModel{{Curve: Curve{{1, math.Inf(1)}}}}},
+		{Batches: []BatchModel{{CallSeconds: math.NaN()}}},
+		{Batches: []BatchModel{{BlockSeconds: math.Inf(1)}}},
+	} {
+		e, err := New(dev, Options{Model: m})
+		if e != nil || !errors.Is(err, device.ErrArgument) {
+			t.Errorf("%+v: %v, want %q", m, err, device.ErrArgument)
+		}
+	}
+}
+
+// A model that parses misleads nobody: whatever it says, plans keep to what an
+// engine allows, and ranking blocks gives known paths.
+func FuzzParseModel(f *testing.F) {
+	good, err := json.Marshal(&Model{Version: modelVersion, Paths: []PathModel{
+		{Path: "plain", Curve: Curve{{16384, 1e-5}, {65536, 2e-5}}},
+		{Path: "staged", Copiers: 8, PastCaches: true, ToHost: true, Curve: Curve{{1, 1e-300}, {math.MaxInt64, 1e300}}},
+	}, Batches: []BatchModel{{BatchKernel, "h2d", 1e-5, 1e-9, 2e-11}, {BatchBox, "d2h", 1e308, 1e308, 1e308}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	for _, s := range []string{``, `null`, `{}`, `{"version":1}`, `{"version":1,"paths":[{}]}`,
+		`{"version":1,"paths":[{"copiers":65536,"curve":[{"bytes":1,"seconds":5e-324}]}]}`,
+		`{"version":1,"paths":[{"copiers":1,"curve":[{"bytes":1,"seconds":1e308},{"bytes":2,"seconds":1e-308},{"bytes":3,"seconds":1e308}]}]}`,
+		`{"version":1,"batches":[{"path":"nonsense","direction":"h2d"},{"direction":"d2d"},{"direction":"sideways"}]}`,
+	} {
+		f.Add([]byte(strings.Replace(s, `"version":1`, fmt.Sprintf(`"version":%d`, modelVersion), 1)))
+	}
+	sizes := []int64{0, 1, 4096, 16 << 10, 1 << 20, 5<<20 + 1, 1 << 30, 1 << 47, math.MaxInt64}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parseModel(data)
+		if err != nil {
+			return
+		}
+		for _, copiers := range []int{1, 12, maxCopiers} {
+			for _, slot := range []int64{1, 8 << 10, defaultSlotBytes} {
+				e := &Engine{choices: m.choose(copiers)}
+				e.options = Options{Copiers: copiers, SlotBytes: slot, StageAbove: defaultStageAbove, Model: m}
+				for _, n := range sizes {
+					for _, toHost := range []bool{false, true} {
+						p := e.plan(n, toHost)
+						if p.copiers < 0 || p.copiers > copiers || p.copiers > 0 && (n == 0 || p.chunk <= 0 || p.chunk > slot) {
+							t.Fatalf("%d bytes, %d copiers, slots of %d: %+v", n, copiers, slot, p)
+						}
+					}
+				}
+			}
+		}
+		e := &Engine{options: Options{Model: m}}
+		for _, d := range []direction{hostToDevice, deviceToHost, deviceToDevice} {
+			for _, rows := range []rows{
+				&boxRows{bytes: 1 << 40, rows: 2, planes: 1 << 20},
+				&blockList{blocks: make([]Block, 2), ends: []int64{1, 2}},
+			} {
+				if len(e.rowsRanking(d, rows)) == 0 {
+					t.Fatalf("no path for %s", d)
+				}
+			}
+		}
+		for _, paths := range [][]PathModel{m.Paths, m.Pinned} {
+			for _, p := range paths {
+				if latency, rate := p.Curve.Fit(); math.IsNaN(rate) || rate < 0 || latency < 0 {
+					t.Fatalf("%v: %v, %v bytes/s", p.Curve, latency, rate)
+				}
+			}
+		}
+		if _, err := json.Marshal(m); err != nil {
+			t.Fatal(fmt.Errorf("it cannot be saved: %w", err))
+		}
+	})
+}

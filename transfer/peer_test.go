@@ -1,0 +1,133 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+// Between two devices of one backend, straight and staged, and between
+// backends.
+func TestPeer(t *testing.T) {
+	to, from := devicetest.Open(t), devicetest.Open(t)
+	host, err := device.Open("host:256MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	e, err := transfer.New(to, transfer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const most = 20<<20 + 5
+	for _, c := range []struct {
+		name   string
+		from   device.Device
+		staged bool
+	}{{"straight", from, false}, {"staged", from, true}, {"other backend", host, false}, {"the device itself", to, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			src, err := c.from.Alloc(most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dst, err := to.Alloc(most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			up, down := streamOf(t, c.from), streamOf(t, to)
+			for _, n := range []int64{0, 1, 1000, 4 << 20, 4<<20 + 1, most} {
+				want, got := unique(n, byte(n)), make([]byte, n+1)
+				if err := errors.Join(up.CopyH2D(src, want), up.Synchronize(), down.Memset(dst, guardValue, most), down.Synchronize()); err != nil {
+					t.Fatal(err)
+				}
+				var last int64 = -1
+				err := e.Peer(ctx, transfer.PeerCopy{Dst: dst, From: c.from, Src: src, Bytes: n, Staged: c.staged,
+					Progress: func(done, total int64) {
+						if done < last || total != n {
+							t.Errorf("%d of %d after %d", done, total, last)
+						}
+						last = done
+					}})
+				if errors.Is(err, device.ErrPinLimit) {
+					t.Skip(err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n > 0 && last != n {
+					t.Errorf("%d bytes reported of %d", last, n)
+				}
+				if n == most {
+					got = got[:n]
+				}
+				if err := errors.Join(down.CopyD2H(got, dst), down.Synchronize()); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(got[:n], want) || n < most && got[n] != guardValue {
+					t.Fatalf("%d bytes: wrong content", n)
+				}
+			}
+			ctx, cancel := context.WithCancel(ctx)
+			err = e.Peer(ctx, transfer.PeerCopy{Dst: dst, From: c.from, Src: src, Bytes: most, Staged: true,
+				Progress: func(int64, int64) { cancel() }})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled midway: %v", err)
+			}
+		})
+	}
+	if e.PeerAccess(host) && to.Info().Backend != "host" || e.PeerAccess(nil) {
+		t.Error("access to where there is none")
+	}
+}
+
+func TestPeerArguments(t *testing.T) {
+	to, from := devicetest.Open(t), devicetest.Open(t)
+	e, err := transfer.New(to, transfer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := to.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []transfer.PeerCopy{
+		{Dst: p, Src: p, Bytes: 16},
+		{Dst: p, From: from, Src: p, Bytes: -1},
+		{Dst: p, From: from, Src: math.MaxUint64, Bytes: 16},
+		{Dst: math.MaxUint64, From: from, Src: p, Bytes: 16},
+	} {
+		if err := e.Peer(ctx, c); !errors.Is(err, device.ErrArgument) {
+			t.Errorf("copy %d: %v", i, err)
+		}
+	}
+	if err := e.Peer(ctx, transfer.PeerCopy{Dst: p, From: from, Src: 0, Bytes: 16}); !errors.Is(err, device.ErrPointer) {
+		t.Errorf("from nowhere: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Peer(ctx, transfer.PeerCopy{Dst: p, From: to, Src: p, Bytes: 16}); !errors.Is(err, device.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func streamOf(t *testing.T, dev device.Device) device.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
