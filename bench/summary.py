@@ -73,7 +73,7 @@ def moves():
     goals = targets(peers)
     names = [r["name"] for r in ours["rows"]]
     missed = []
-    print(f'{"moves":40}{"Pinion":>9} {"min":>8} {"max":>8}  target')
+    print(f'{"moves":50}{"Pinion":>9} {"min":>8} {"max":>8}  target')
     for row in ours["rows"]:
         name, value = row["name"], row["value"]
         mark = ""
@@ -84,12 +84,13 @@ def moves():
             if not met:
                 missed.append(name)
         path = f'  ({row["path"]})' if "path" in row else ""
-        print(f'{name:40}{value:9.4g} {row["min"]:8.4g} {row["max"]:8.4g}  {row["unit"]:6} {mark}{path}')
+        print(f'{name:50}{value:9.4g} {row["min"]:8.4g} {row["max"]:8.4g}  {row["unit"]:6} {mark}{path}')
         for file, rows in peers.items():
             for r in rows:
                 own, way = variant(r["name"], names)
                 if own == name:
-                    print(f'{"    " + file + (": " + way if way else ""):40}{r["value"]:9.4g} {r["min"]:8.4g} {r["max"]:8.4g}')
+                    spread = "".join(f" {r[k]:8.4g}" for k in ("min", "max") if k in r)
+                    print(f'{"    " + file + (": " + way if way else ""):50}{r["value"]:9.4g}{spread}')
     for c in ours["choice"]:
         slower = 100 * (c["chosen_seconds"] / c["best_seconds"] - 1)
         print(f'{c["bytes"]:>12} {c["direction"]}: chosen {c["chosen_seconds"]:.4g} s, {c["best"]} {c["best_seconds"]:.4g} s, '

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/directio"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -109,16 +110,16 @@ func BenchmarkDisk(b *testing.B) {
 				b.Skip(err)
 			}
 			defer direct.Close()
-			slots := make([][]byte, threads)
-			for i := range slots {
-				slots[i] = f.pages(piece)
-				fill(slots[i], 1)
-			}
+			// In huge pages, as slots are: the disk gets fewer, larger requests.
+			memory := f.pages(int64(threads) * piece)
+			pagemem.Huge(memory)
+			fill(memory, 1)
 			b.SetBytes(n)
 			for b.Loop() {
 				var next atomic.Int64
 				var all sync.WaitGroup
-				for _, slot := range slots {
+				for i := range threads {
+					slot := memory[i*piece:][:piece]
 					all.Go(func() {
 						for at := next.Add(piece) - piece; at < n; at = next.Add(piece) - piece {
 							if _, err := direct.Read(slot, at, min(piece, n-at)); err != nil {

@@ -69,7 +69,7 @@ func (m *movedFile) WriteFrom(src device.Ptr, n, offset int64) (int64, error) {
 func (m *movedFile) Close() error { m.open.Add(-1); return nil }
 
 func TestFileMover(t *testing.T) {
-	const n = 50<<20 + 12345
+	const n = 33 << 20 // three parts
 	f := open(t)
 	m := &mover{rig: f.dev, stream: f.stream}
 	e, err := transfer.New(m, transfer.Options{SlotBytes: 64 << 10, FileWorkers: 4})

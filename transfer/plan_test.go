@@ -194,13 +194,12 @@ func TestChooseIsNearTheBest(t *testing.T) {
 			}
 			for range 100 {
 				n := firstCalibrationSize + r.Int64N(1<<(15+r.IntN(13)))
-				best, got := math.Inf(1), c[direction][step(n)]
-				if first := firstOf(m, toHost, got); n < first/2 {
+				chosen := c[direction][step(n)]
+				if n < firstOf(m, toHost, chosen)/2 {
 					continue // the middle of the step is allowed, this size is below
 				}
-				best, seconds := bestOf(t, m, n, toHost, allowed, got)
-				if seconds > 1.16*best {
-					t.Fatalf("%d bytes, to host %t: %+v takes %v s, the best %v", n, toHost, got, seconds, best)
+				if best, got := bestOf(t, m, n, toHost, allowed, chosen); got > 1.15*best {
+					t.Fatalf("%d bytes, to host %t: %+v takes %v s, the best %v", n, toHost, chosen, got, best)
 				}
 			}
 		}
@@ -294,5 +293,34 @@ func TestEnginePlan(t *testing.T) {
 				t.Errorf("%+v, want %d copiers", p, c.want)
 			}
 		})
+	}
+}
+
+// What a model says it would do is what an engine with default options does,
+// in the time that the path's curve promises.
+func TestModelChoice(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 20 {
+		m := randomModel(r, 0)
+		e, err := New(openNamed(t, nil), Options{Model: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		for range 50 {
+			n, toHost := 1+r.Int64N(1<<(1+r.IntN(40))), r.IntN(2) == 0
+			got, p := m.Choice(n, toHost), e.plan(n, toHost)
+			if got.Copiers != p.copiers || got.PastCaches != p.pastCaches || (got.Path == "staged") != (p.copiers > 0) {
+				t.Fatalf("%d bytes, to host %t: %+v, the engine does %+v", n, toHost, got, p.choice)
+			}
+			for _, path := range m.Paths {
+				if path.ToHost == toHost && path.Copiers == got.Copiers && path.PastCaches == got.PastCaches && path.Curve.At(n) != got.Seconds {
+					t.Fatalf("%d bytes, to host %t: %+v, the curve says %v s", n, toHost, got, path.Curve.At(n))
+				}
+			}
+		}
+	}
+	if c := (&Model{}).Choice(-1, true); c != (Choice{Path: "plain"}) {
+		t.Errorf("no model, no bytes: %+v", c)
 	}
 }

@@ -100,12 +100,12 @@ func TestAllCopiersJoin(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range rounds {
 		var inside atomic.Int64
-		all := make(chan struct{})
+		wait, open := f.gate()
 		f.dev.onCopy(func([]byte, device.Ptr, bool) error {
 			if inside.Add(1) == copiers {
-				close(all)
+				open()
 			}
-			<-all
+			wait()
 			return nil
 		})
 		c := transfer.Copy{Host: host, Device: p, ToHost: round%2 == 0}
@@ -118,7 +118,7 @@ func TestAllCopiersJoin(t *testing.T) {
 			f.ok(err)
 		case <-time.After(hang):
 			t.Errorf("round %d: %d copiers of %d joined", round, inside.Load(), copiers)
-			close(all) // let it end
+			open() // let it end
 			f.ok(f.arrives("the copy", done))
 			return
 		}

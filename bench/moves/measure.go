@@ -31,8 +31,9 @@ type sizes struct {
 }
 
 var (
-	fullSizes  = sizes{arena: 1 << 30, blocks: 256 << 20, bulk: 1 << 30, pipeline: 2 << 30, fileBytes: 4 << 30, choice: 1 << 30}
-	quickSizes = sizes{arena: 4 << 20, blocks: 1 << 20, bulk: 8 << 20, pipeline: 16 << 20, fileBytes: 64 << 20, choice: 256 << 10}
+	fullSizes = sizes{arena: 1 << 30, blocks: 256 << 20, bulk: 1 << 30, pipeline: 2 << 30, fileBytes: 4 << 30, choice: 1 << 30}
+	// Little enough to be pinned where hardly anything may be.
+	quickSizes = sizes{arena: 2 << 20, blocks: 512 << 10, bulk: 8 << 20, pipeline: 2 << 20, fileBytes: 64 << 20, choice: 256 << 10}
 )
 
 // bench is a run.

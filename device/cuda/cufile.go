@@ -29,11 +29,11 @@ const (
 // fileDescr is CUfileDescr_t.
 type fileDescr struct {
 	kind   int32
+	_      int32
 	handle struct { // a union with a pointer
 		fd int32
 		_  int32
 	}
-	_   int32
 	ops uintptr
 }
 

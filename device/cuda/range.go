@@ -19,9 +19,8 @@ func (d *Device) CheckRange(p device.Ptr, n int64) error {
 	}
 	defer d.leave()
 	for at, left := uint64(p), uint64(n); left > 0; {
-		start, ok1 := pointerAttribute(at, pointerRangeStart)
-		size, ok2 := pointerAttribute(at, pointerRangeSize)
-		if !ok1 || !ok2 || at < start || at-start >= size {
+		start, size, ok := d.rangeAt(at)
+		if !ok || at < start || at-start >= size {
 			return fmt.Errorf("cuda: %w: of %d bytes at %#x the last %d are not live device memory",
 				device.ErrPointer, n, uint64(p), left)
 		}
@@ -35,6 +34,22 @@ func (d *Device) CheckRange(p device.Ptr, n int64) error {
 		at, left = at+here, left-here
 	}
 	return nil
+}
+
+// rangeAt returns the range of memory that holds an address. Of address space
+// that the Mapper reserved the driver knows as one range, mapped or not; there
+// the device's own books tell.
+func (d *Device) rangeAt(address uint64) (start, size uint64, ok bool) {
+	d.owned.Lock()
+	_, reserved := d.reserved.Find(address, 1)
+	mapping, mapped := d.mapped.Find(address, 1)
+	d.owned.Unlock()
+	if reserved {
+		return mapping.Start, uint64(mapping.Bytes), mapped
+	}
+	start, ok1 := pointerAttribute(address, pointerRangeStart)
+	size, ok2 := pointerAttribute(address, pointerRangeSize)
+	return start, size, ok1 && ok2
 }
 
 // pointerAttribute asks the driver about an address, on a thread that has
