@@ -9,16 +9,18 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/pinned"
 )
 
 // CalibrateOptions tune a calibration. The zero value suits most machines.
 type CalibrateOptions struct {
-	// MaxBytes is the largest copy. Default: 256 MiB, or less where device or
-	// host have less than four times that free.
+	// MaxBytes is the largest copy. Default: 256 MiB, or less where the device
+	// or this process may not have four times that.
 	MaxBytes int64
 
-	// Repeats of each measurement, of which the median counts. Default: 5.
+	// Repeats of each measurement, of which the median counts; copies of 64
+	// MiB and more, which vary less, take half of them. Default: 9.
 	Repeats int
 
 	// Progress, if set, is called before each step.
@@ -29,7 +31,7 @@ type CalibrateOptions struct {
 // paths differ by less than they vary.
 const (
 	firstCalibrationSize = 16 << 10
-	firstStaged          = 64 << 10
+	firstStaged          = 256 << 10
 )
 
 // Calibrate measures what the paths of dev cost. Repeats are interleaved: one
@@ -38,7 +40,7 @@ const (
 // the device should have nothing else to do. A device that shares the host's
 // memory has no paths to choose from; it fails with [device.ErrNotSupported].
 func Calibrate(ctx context.Context, dev device.Device, o CalibrateOptions) (m *Model, err error) {
-	pinner, ok := dev.(device.Pinner)
+	_, ok := dev.(device.Pinner)
 	if info := dev.Info(); info.Integrated || !ok {
 		return nil, fmt.Errorf("transfer: %w: %s has no link to calibrate", device.ErrNotSupported, info.ID)
 	}
@@ -46,11 +48,11 @@ func Calibrate(ctx context.Context, dev device.Device, o CalibrateOptions) (m *M
 		return nil, fmt.Errorf("transfer: %w: calibrate with %d bytes, %d repeats", device.ErrArgument, o.MaxBytes, o.Repeats)
 	}
 	if o.Repeats == 0 {
-		o.Repeats = 5
+		o.Repeats = 9
 	}
 	c := &calibration{dev: dev, o: o}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := c.prepare(pinner); err != nil {
+	if err := c.prepare(); err != nil {
 		return nil, err
 	}
 	m = &Model{Version: modelVersion, Machine: machineOf(dev), MeasuredAt: time.Now().UTC().Truncate(time.Second)}
@@ -97,13 +99,16 @@ func (c *calibration) close() error {
 	return errors.Join(errs...)
 }
 
-func (c *calibration) prepare(pinner device.Pinner) error {
+func (c *calibration) prepare() error {
 	memory, err := c.dev.Memory()
 	if err != nil {
 		return err
 	}
 	if c.o.MaxBytes == 0 {
 		c.o.MaxBytes = min(256<<20, memory.FreeBytes/4)
+		if available := sysmem.Available(); available > 0 {
+			c.o.MaxBytes = min(c.o.MaxBytes, available/4)
+		}
 	}
 	c.o.MaxBytes = max(c.o.MaxBytes, 4*firstCalibrationSize)
 	// Its choices are never asked: every copy is told what to do.
@@ -229,6 +234,9 @@ const sampleSeconds = 200e-6
 func (c *calibration) run(ctx context.Context, trials []*trial) error {
 	for repeat := range c.o.Repeats + 1 { // the first warms up and counts rounds
 		for i, t := range trials {
+			if t.bytes >= 64<<20 && repeat > (c.o.Repeats+1)/2 {
+				continue
+			}
 			if c.o.Progress != nil {
 				c.o.Progress(repeat*len(trials)+i, (c.o.Repeats+1)*len(trials), t.path.Path+" "+bytesText(t.bytes))
 			}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -17,6 +18,18 @@ type Point struct {
 // neighbouring measurements. (One line for all sizes misses by tens of per
 // cent in the middle, where caches and the number of chunks change the rate.)
 type Curve []Point // in ascending order of Bytes
+
+// check looks for what no measurement gives.
+func (c Curve) check() error {
+	var last int64
+	for _, p := range c {
+		if p.Bytes <= last || !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) {
+			return fmt.Errorf("%d bytes in %v s after %d bytes", p.Bytes, p.Seconds, last)
+		}
+		last = p.Bytes
+	}
+	return nil
+}
 
 // At returns the time that n bytes take. Outside the measured sizes the
 // nearest line goes on. It is infinite for a curve without points.

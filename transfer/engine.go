@@ -127,20 +127,19 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		lanes:   lanes{dev: dev},
 	}
 	info := dev.Info()
-	switch {
+	if m := &e.options.Model; *m == nil && !info.Integrated {
+		// Without a model, or with one that cannot be read, the engine works by
+		// rules of thumb.
+		*m, _ = LoadModel(dev)
+	}
+	switch m := e.options.Model; {
 	case options.StageAbove > 0: // the caller decides
 	case info.Integrated:
 		ok = false // nothing is staged
+	case m != nil && len(m.Paths) > 0:
+		e.choices = m.choose(options.Copiers)
 	default:
 		e.options.StageAbove = defaultStageAbove
-		if e.options.Model == nil {
-			// Without a model, or with one that cannot be read, the engine works
-			// by rules of thumb.
-			e.options.Model, _ = LoadModel(dev)
-		}
-		if m := e.options.Model; m != nil && len(m.Paths) > 0 {
-			e.choices = m.choose(options.Copiers)
-		}
 	}
 	e.plain.Store(!ok)
 	e.stager.engine, e.stager.options = e, e.options

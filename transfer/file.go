@@ -41,8 +41,9 @@ type FilePath string
 // The ways between a file and the device.
 const (
 	// FileAuto reads what is in the page cache from there and the rest past
-	// it, with cuFile where that goes straight into the device, and writes
-	// through the page cache.
+	// it, with cuFile where that goes straight into the device. It writes
+	// through the page cache, which is quick as long as nobody waits for the
+	// disk, and with Sync past it.
 	FileAuto FilePath = ""
 
 	// FileCached reads or writes through the page cache.

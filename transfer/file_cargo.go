@@ -26,7 +26,14 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 	case FileDirect:
 		path = directio.Direct
 	}
+	if c.Path == FileAuto && write && c.Sync {
+		path = directio.Direct
+	}
 	f, err := directio.Open(c.File, directio.Options{Path: path, Write: write})
+	if errors.Is(err, errors.ErrUnsupported) && c.Path == FileAuto {
+		r.note(err)
+		f, err = directio.Open(c.File, directio.Options{Write: write})
+	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("path %q: %w: %w", c.Path, device.ErrNotSupported, err)
 	}

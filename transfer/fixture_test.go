@@ -19,8 +19,15 @@ import (
 )
 
 // TestMain keeps a device open: what the devices of the tests share (CUDA's
-// primary context) is then not made anew for each.
+// primary context) is then not made anew for each. No test looks for a model
+// in the user's own cache.
 func TestMain(m *testing.M) {
+	cache, err := os.MkdirTemp("", "pinion-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(cache)
+	os.Setenv("XDG_CACHE_HOME", cache)
 	if name := os.Getenv("PINION_DEVICE"); name != "" {
 		if dev, err := device.Open(name); err == nil {
 			defer dev.Close()

@@ -145,20 +145,17 @@ func (m *Model) check() error {
 			if p.Copiers < 0 || p.Copiers > maxCopiers {
 				return fmt.Errorf("path %s with %d copiers", p.Path, p.Copiers)
 			}
-			var last int64
-			for _, at := range p.Curve {
-				if at.Bytes <= last || !(at.Seconds > 0) || math.IsInf(at.Seconds, 0) {
-					return fmt.Errorf("path %s: %d bytes in %v s after %d bytes", p.Path, at.Bytes, at.Seconds, last)
-				}
-				last = at.Bytes
+			if err := p.Curve.check(); err != nil {
+				return fmt.Errorf("path %s: %w", p.Path, err)
 			}
 		}
 	}
 	for _, b := range m.Batches {
-		for _, seconds := range []float64{b.CallSeconds, b.BlockSeconds, b.ByteSeconds} {
-			if !(seconds >= 0) || math.IsInf(seconds, 0) {
-				return fmt.Errorf("batch path %s: %+v", b.Path, b)
-			}
+		if !(b.CallSeconds >= 0) || math.IsInf(b.CallSeconds, 0) {
+			return fmt.Errorf("batch path %s: a call in %v s", b.Path, b.CallSeconds)
+		}
+		if err := b.Block.check(); err != nil {
+			return fmt.Errorf("batch path %s: %w", b.Path, err)
 		}
 	}
 	return nil

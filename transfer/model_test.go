@@ -34,7 +34,9 @@ func measured(dev device.Device) *Model {
 	m.Machine = machineOf(dev)
 	m.MeasuredAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m.Pinned = []PathModel{{Path: "pinned", Curve: line(5e-6, 50e9, 16<<10, 1<<20)}}
-	m.Batches = []BatchModel{{BatchKernel, "h2d", 1e-5, 1e-9, 2e-11}, {BatchLoop, "d2d", 0, 2e-6, 0}}
+	m.Batches = []BatchModel{
+		{BatchKernel, "h2d", 1e-5, line(1e-9, 50e9, 4<<10, 1<<20)}, {BatchLoop, "d2d", 0, line(2e-6, 1e12, 4<<10, 1<<20)},
+	}
 	return m
 }
 
@@ -134,8 +136,8 @@ func TestModelFileRefused(t *testing.T) {
 		{name: "the same size twice", change: path(PathModel{Path: "staged", Curve: Curve{{5, 1}, {5, 2}}}), reason: "after 5 bytes"},
 		{name: "pinned, unsorted", change: func(m *Model) { m.Pinned[0].Curve = Curve{{5, 1}, {4, 1}} }, reason: "path pinned"},
 		{name: "negative call", change: func(m *Model) { m.Batches[0].CallSeconds = -1 }, reason: "batch path kernel"},
-		{name: "negative block", change: func(m *Model) { m.Batches[0].BlockSeconds = -1 }, reason: "batch path kernel"},
-		{name: "negative byte", change: func(m *Model) { m.Batches[1].ByteSeconds = -1e-300 }, reason: "batch path loop"},
+		{name: "negative block", change: func(m *Model) { m.Batches[0].Block[1].Seconds = -1 }, reason: "batch path kernel"},
+		{name: "blocks, unsorted", change: func(m *Model) { m.Batches[1].Block = Curve{{5, 1}, {4, 1}} }, reason: "batch path loop"},
 		{name: "another device", change: func(m *Model) { m.Machine.Device = "other" }, reason: "stale"},
 		{name: "another UUID", change: func(m *Model) { m.Machine.UUID = "other" }, reason: "stale"},
 		{name: "another driver", change: func(m *Model) { m.Machine.DriverVersion = "1" }, reason: "stale"},
@@ -289,7 +291,7 @@ func TestOptionsModel(t *testing.T) {
 		{Paths: []PathModel{{Curve: Curve{{1, math.NaN()}}}}},
 		{Paths: []PathModel{{Curve: Curve{{1, math.Inf(1)}}}}},
 		{Batches: []BatchModel{{CallSeconds: math.NaN()}}},
-		{Batches: []BatchModel{{BlockSeconds: math.Inf(1)}}},
+		{Batches: []BatchModel{{Block: Curve{{1, math.Inf(1)}}}}},
 	} {
 		e, err := New(dev, Options{Model: m})
 		if e != nil || !errors.Is(err, device.ErrArgument) {
@@ -304,7 +306,7 @@ func FuzzParseModel(f *testing.F) {
 	good, err := json.Marshal(&Model{Version: modelVersion, Paths: []PathModel{
 		{Path: "plain", Curve: Curve{{16384, 1e-5}, {65536, 2e-5}}},
 		{Path: "staged", Copiers: 8, PastCaches: true, ToHost: true, Curve: Curve{{1, 1e-300}, {math.MaxInt64, 1e300}}},
-	}, Batches: []BatchModel{{BatchKernel, "h2d", 1e-5, 1e-9, 2e-11}, {BatchBox, "d2h", 1e308, 1e308, 1e308}}})
+	}, Batches: []BatchModel{{BatchKernel, "h2d", 1e-5, Curve{{4096, 1e-7}}}, {BatchBox, "d2h", 1e308, Curve{{1, 1e308}, {2, 1e-300}}}}})
 	if err != nil {
 		f.Fatal(err)
 	}

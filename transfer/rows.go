@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/kernels"
@@ -39,9 +40,13 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 	if err != nil {
 		return err
 	}
+	if j.path != BatchAuto && !slices.Contains(preferred, j.path) {
+		return fmt.Errorf("transfer: %w: there is no path %q", device.ErrArgument, j.path)
+	}
 	n := j.rows.count()
 	switch {
 	case n == 0:
+		j.report(0)
 		return nil
 	case n == 1 && d != deviceToDevice:
 		k := j.rows.at(0)
@@ -106,8 +111,6 @@ func (e *Engine) rowsPath(j rowsJob, d direction) (BatchPath, error) {
 			if b, ok := e.dev.(device.BoxCopier); ok && mapped && b.CanCopyBox(j.box(0, 0)) {
 				return nil
 			}
-		default:
-			return fmt.Errorf("%w: there is no path %q", device.ErrArgument, p)
 		}
 		return fmt.Errorf("%w: %s has no path %q for this copy", device.ErrNotSupported, e.dev.Info().ID, p)
 	}

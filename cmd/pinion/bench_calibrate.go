@@ -116,14 +116,14 @@ func (o *calibrationOutput) print(w io.Writer) {
 	}
 	t.print(w)
 
-	fmt.Fprintln(w, "\nBlocks of pinned or device memory, as call + blocks x time + bytes / rate:")
-	t = newTable("PATH", "DIRECTION", ">CALL", ">A BLOCK", ">GB/s")
+	fmt.Fprintln(w, "\nBlocks of pinned or device memory: GB/s by the size of a block, many at once")
+	t = newTable("PATH", "DIRECTION", ">CALL", ">4 KiB", ">16 KiB", ">64 KiB", ">256 KiB", ">1 MiB")
 	for _, b := range o.Model.Batches {
-		rate := "-"
-		if b.ByteSeconds > 0 {
-			rate = gb(1 / b.ByteSeconds / 1e9)
+		row := []string{string(b.Path), directions[b.Direction], seconds(b.CallSeconds)}
+		for n := int64(4 << 10); n <= 1<<20; n *= 4 {
+			row = append(row, digits(float64(n)/b.Block.At(n)/1e9))
 		}
-		t.add(string(b.Path), b.Direction, seconds(b.CallSeconds), seconds(b.BlockSeconds), rate)
+		t.add(row...)
 	}
 	t.print(w)
 	fmt.Fprintf(w, "\nMeasured in %s, kept in %s\n", seconds(o.Seconds), o.File)

@@ -22,7 +22,7 @@ func TestCalibrationPrint(t *testing.T) {
 			{Path: "staged", Copiers: 1, PastCaches: true, Curve: curve(12e-6, 9e9)},
 		},
 		Pinned:  []transfer.PathModel{{Path: "pinned", Curve: curve(8e-6, 55e9)}},
-		Batches: []transfer.BatchModel{{Path: "kernel", Direction: "h2d", CallSeconds: 50e-6, BlockSeconds: 2e-9, ByteSeconds: 1 / 51e9}},
+		Batches: []transfer.BatchModel{{Path: "kernel", Direction: "h2d", CallSeconds: 50e-6, Block: curve(2e-9, 51e9)}},
 	}
 	out := &calibrationOutput{Device: "cuda:0", File: "/cache/link.json", Seconds: 3, Model: m}
 	for _, n := range []int64{1 << 10, 64 << 20} {
@@ -48,9 +48,9 @@ pageable, plain     host to device  10.0 µs   8.00
 pageable, plain     device to host  10.0 µs  12.00
 pageable, 1 copier  host to device  12.0 µs   9.00
 
-Blocks of pinned or device memory, as call + blocks x time + bytes / rate:
-PATH    DIRECTION     CALL  A BLOCK   GB/s
-kernel  h2d        50.0 µs  0.00 µs  51.00
+Blocks of pinned or device memory: GB/s by the size of a block, many at once
+PATH    DIRECTION          CALL  4 KiB  16 KiB  64 KiB  256 KiB  1 MiB
+kernel  host to device  50.0 µs   49.8    50.7    50.9     51.0   51.0
 
 Measured in 3.00 s, kept in /cache/link.json
 `

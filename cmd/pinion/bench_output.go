@@ -186,6 +186,6 @@ func (o *linkOutput) printCurves(w io.Writer, direction string) {
 	t.print(w)
 }
 
-var directions = map[string]string{"h2d": "host to device", "d2h": "device to host", "both": "both at once"}
+var directions = map[string]string{"h2d": "host to device", "d2h": "device to host", "both": "both at once", "d2d": "inside the device"}
 
 func seconds(s float64) string { return duration(time.Duration(s * 1e9)) }

@@ -12,24 +12,39 @@ import (
 // where the file system can do that beforehand. It fails with the numbers when
 // there is not enough.
 func Reserve(f *os.File, n int64) error {
-	err := control(f, func(fd int) error {
-		_, err := again(func() (int, error) { return 0, unix.Fallocate(fd, 0, 0, n) })
-		return err
-	})
-	if err == nil || errors.Is(err, errors.ErrUnsupported) || err == unix.EINVAL {
+	reserve := func(n int64) error {
+		return control(f, func(fd int) error {
+			_, err := again(func() (int, error) { return 0, unix.Fallocate(fd, 0, 0, n) })
+			return err
+		})
+	}
+	err := reserve(1)
+	if errors.Is(err, errors.ErrUnsupported) || err == unix.EINVAL {
 		return nil
 	}
-	return withFree(f, fmt.Errorf("reserve %d bytes: %w", n, err))
+	if free, ok := free(f); err == nil && ok && free < n {
+		err = unix.ENOSPC // a reservation that fails would fill the disk first
+	}
+	if err == nil {
+		err = reserve(n)
+	}
+	if err != nil {
+		return withFree(f, fmt.Errorf("reserve %d bytes: %w", n, err))
+	}
+	return nil
+}
+
+// free returns how many bytes the file system of f has room for.
+func free(f *os.File) (int64, bool) {
+	var fs unix.Statfs_t
+	err := control(f, func(fd int) error { return unix.Fstatfs(fd, &fs) })
+	return int64(fs.Bavail) * int64(fs.Bsize), err == nil && fs.Blocks > 0
 }
 
 // withFree adds to the error of a full disk how full it is.
 func withFree(f *os.File, err error) error {
-	if !errors.Is(err, unix.ENOSPC) {
-		return err
+	if free, ok := free(f); ok && errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("%w: %d bytes are free", err, free)
 	}
-	var fs unix.Statfs_t
-	if control(f, func(fd int) error { return unix.Fstatfs(fd, &fs) }) != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %d bytes are free", err, int64(fs.Bavail)*fs.Bsize)
+	return err
 }
