@@ -24,8 +24,8 @@ type Batch struct {
 	Dst, Src Memory
 
 	// Blocks are the copies, in any order. None may reach outside its range,
-	// and no destination may overlap another or a source. Blocks that are
-	// neighbours on both sides are merged.
+	// and no destination may overlap another or a source. Blocks that follow
+	// each other here and on both sides are merged. The slice is only read.
 	Blocks []Block
 
 	// Path is how blocks of pinned memory, or inside the device, are copied.
@@ -61,7 +61,10 @@ func (e *Engine) Batch(ctx context.Context, b Batch) error {
 		return err
 	}
 	list := blockLists.Get().(*blockList)
-	defer blockLists.Put(list)
+	defer func() {
+		list.blocks = nil // let go of the caller's
+		blockLists.Put(list)
+	}()
 	if err := list.fill(b); err != nil {
 		return fmt.Errorf("transfer: batch: %w", err)
 	}
@@ -85,50 +88,96 @@ type rows interface {
 	unit() int64
 }
 
-// blockList is the blocks of a batch in the order of their destinations, with
-// neighbours merged.
+// blockList is the blocks of a batch with neighbours merged.
 type blockList struct {
-	blocks  []Block
+	blocks  []Block // may be the caller's, which is only read
 	ends    []int64 // packed offset of the end of each, once asked for
-	scratch []Block
-	sum     int64 // bytes of all
-	or      int64 // of all offsets and sizes
+	sum     int64   // bytes of all
+	or      int64   // of all offsets and sizes
+	storage [2][]Block
+	taken   []uint64 // bits of the destination
 }
 
 var blockLists = sync.Pool{New: func() any { return new(blockList) }}
 
-// fill checks, sorts and merges the blocks of b.
+// fill checks and merges the blocks of b. With tens of thousands of small
+// blocks this takes a good part of the time that copying them does, so it goes
+// through them as seldom as it can.
 func (l *blockList) fill(b Batch) error {
 	if _, err := directionOf(b.Dst, b.Src); err != nil {
 		return err
 	}
-	sorted := true
-	var last int64 = -1
+	l.blocks, l.ends, l.sum, l.or = b.Blocks, l.ends[:0], 0, 0
+	sorted, neighbours := true, false
+	var last Block
+	var dst, size int64 // bits of all destinations and of all sizes
 	for i := range b.Blocks {
-		k := &b.Blocks[i]
+		k := b.Blocks[i]
 		if k.Bytes <= 0 || k.Dst < 0 || k.Src < 0 || k.Dst > b.Dst.bytes-k.Bytes || k.Src > b.Src.bytes-k.Bytes {
 			return fmt.Errorf("%w: block %d copies %d bytes from offset %d of %s to offset %d of %s",
 				device.ErrArgument, i, k.Bytes, k.Src, b.Src, k.Dst, b.Dst)
 		}
-		sorted = sorted && k.Dst > last
-		last = k.Dst
-	}
-	if sorted {
-		l.blocks = append(l.blocks[:0], b.Blocks...)
-	} else {
-		l.sort(b.Blocks, false)
-	}
-	for i := 1; i < len(l.blocks); i++ {
-		if p, k := &l.blocks[i-1], &l.blocks[i]; k.Dst < p.Dst+p.Bytes {
-			return fmt.Errorf("%w: two blocks of %d and %d bytes overlap in the destination, at offsets %d and %d",
-				device.ErrArgument, p.Bytes, k.Bytes, p.Dst, k.Dst)
+		if end := last.Dst + last.Bytes; k.Dst < end {
+			sorted = false
+		} else if k.Dst == end && k.Src == last.Src+last.Bytes && i > 0 {
+			neighbours = true
 		}
+		dst |= k.Dst
+		size |= k.Bytes
+		l.or |= k.Src
+		last = k
+	}
+	l.or |= dst | size
+	if !sorted && !l.disjoint(dst|size, b.Dst.bytes) {
+		l.sort(false)
+		for i := 1; i < len(l.blocks); i++ {
+			if p, k := &l.blocks[i-1], &l.blocks[i]; k.Dst < p.Dst+p.Bytes {
+				return fmt.Errorf("%w: two blocks of %d and %d bytes overlap in the destination, at offsets %d and %d",
+					device.ErrArgument, p.Bytes, k.Bytes, p.Dst, k.Dst)
+			}
+		}
+		neighbours = true
 	}
 	if err := l.crossed(b); err != nil {
 		return err
 	}
-	l.merge()
+	if neighbours {
+		l.merge()
+	} else {
+		for i := range l.blocks {
+			l.sum += l.blocks[i].Bytes
+		}
+	}
 	return nil
+}
+
+// disjoint reports whether it is certain that no destinations overlap, from a
+// bit for each piece of the destination that has the size of the largest power
+// of two that divides everything: for blocks of one size, one bit a block. It
+// gives up where that would be too many bits.
+func (l *blockList) disjoint(or, total int64) bool {
+	shift := bits.TrailingZeros64(uint64(or))
+	words := total>>shift/64 + 1
+	if words > int64(len(l.blocks)) {
+		return false
+	}
+	l.taken = slices.Grow(l.taken[:0], int(words))[:words]
+	clear(l.taken)
+	for i := range l.blocks {
+		k := &l.blocks[i]
+		for at, end := k.Dst>>shift, (k.Dst+k.Bytes)>>shift; at < end; {
+			// As many bits as lie in one word.
+			n := min(end-at, 64-at%64)
+			mask := ^uint64(0) >> (64 - n) << (at % 64)
+			w := &l.taken[at/64]
+			if *w&mask != 0 {
+				return false
+			}
+			*w |= mask
+			at += n
+		}
+	}
+	return true
 }
 
 // crossed looks for a destination that overlaps a source, where both are on
@@ -138,8 +187,9 @@ func (l *blockList) crossed(b Batch) error {
 		b.Dst.device.Add(b.Dst.bytes) <= b.Src.device || b.Src.device.Add(b.Src.bytes) <= b.Dst.device {
 		return nil
 	}
-	var by blockList
-	by.sort(l.blocks, true)
+	l.sort(false)
+	by := blockList{blocks: l.blocks}
+	by.sort(true)
 	// Walk both lists by address; destinations are disjoint, sources may not
 	// be, so the furthest end of a source so far is what counts.
 	var reach device.Ptr
@@ -163,26 +213,23 @@ func (l *blockList) crossed(b Batch) error {
 
 // merge joins neighbours and sums up.
 func (l *blockList) merge() {
-	l.ends, l.sum, l.or = l.ends[:0], 0, 0
-	n := 0
+	merged := l.storage[0][:0]
 	for _, k := range l.blocks {
 		l.sum += k.Bytes
-		l.or |= k.Dst | k.Src | k.Bytes
-		if n > 0 {
-			if p := &l.blocks[n-1]; p.Dst+p.Bytes == k.Dst && p.Src+p.Bytes == k.Src {
+		if n := len(merged); n > 0 {
+			if p := &merged[n-1]; p.Dst+p.Bytes == k.Dst && p.Src+p.Bytes == k.Src {
 				p.Bytes += k.Bytes
 				continue
 			}
 		}
-		l.blocks[n] = k
-		n++
+		merged = append(merged, k)
 	}
-	l.blocks = l.blocks[:n]
+	l.blocks, l.storage[0] = merged, merged
 }
 
-// sort puts blocks in order of destination or source: by digits, since
-// comparing is what would cost most of a batch of small blocks.
-func (l *blockList) sort(blocks []Block, bySource bool) {
+// sort puts the blocks in order of destination or source: by digits, since
+// comparing costs more. They are in storage[0] afterwards.
+func (l *blockList) sort(bySource bool) {
 	const width, digits = 11, 1 << 11
 	key := func(k *Block) int64 {
 		if bySource {
@@ -191,40 +238,35 @@ func (l *blockList) sort(blocks []Block, bySource bool) {
 		return k.Dst
 	}
 	var some, all int64 = 0, -1 // bits that some keys have, and that all have
-	for i := range blocks {
-		k := key(&blocks[i])
+	for i := range l.blocks {
+		k := key(&l.blocks[i])
 		some |= k
 		all &= k
 	}
 	differ := some &^ all
-	l.blocks = slices.Grow(l.blocks[:0], len(blocks))[:len(blocks)]
-	l.scratch = slices.Grow(l.scratch[:0], len(blocks))[:len(blocks)]
-	from := blocks
 	for shift := 0; shift < 63 && differ>>shift != 0; shift += width {
 		if shift += bits.TrailingZeros64(uint64(differ >> shift)); shift >= 63 {
 			break
 		}
 		var count [digits]int32
-		for i := range from {
-			count[key(&from[i])>>shift&(digits-1)]++
+		for i := range l.blocks {
+			count[key(&l.blocks[i])>>shift&(digits-1)]++
 		}
 		sum := int32(0)
 		for d, n := range count {
 			count[d] = sum
 			sum += n
 		}
-		to := l.scratch
-		for i := range from {
-			k := &from[i]
+		// To the storage that the blocks are not in.
+		l.storage[0], l.storage[1] = l.storage[1], l.storage[0]
+		to := slices.Grow(l.storage[0][:0], len(l.blocks))[:len(l.blocks)]
+		for i := range l.blocks {
+			k := &l.blocks[i]
 			d := &count[key(k)>>shift&(digits-1)]
 			to[*d] = *k
 			*d++
 		}
-		l.blocks, l.scratch = to, l.blocks
-		from = to
-	}
-	if differ == 0 {
-		copy(l.blocks, blocks)
+		l.blocks, l.storage[0] = to, to
 	}
 }
 
