@@ -57,7 +57,7 @@ and to share: rates, times, the limit of the link and what follows from them.`,
 		out.hideCurves()
 		return printText(cmd, out.print)
 	}
-	cmd.AddCommand(newBenchLink())
+	cmd.AddCommand(newBenchLink(), newBenchProcesses())
 	return cmd
 }
 

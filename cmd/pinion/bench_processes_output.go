@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
+)
+
+type processesOutput struct {
+	provenance
+	Device       string       `json:"device"`
+	Name         string       `json:"name"`
+	Link         *linkRow     `json:"link,omitempty"`
+	SharesMemory bool         `json:"shares_host_memory"`
+	SizeBytes    int64        `json:"size_bytes"`
+	Processes    int          `json:"processes"`
+	Repeats      int          `json:"repeats"`
+	InitSeconds  float64      `json:"initialisation_seconds"` // in the parent
+	Times        []timingRow  `json:"times"`
+	Copies       []sharingRow `json:"copies"`
+	Puzzles      *puzzlesRow  `json:"puzzles,omitempty"` // where there is something to see
+	NotAvailable []skippedRow `json:"not_available"`
+}
+
+// rateRange is a median rate with the least and the most.
+type rateRange struct {
+	GBPerS    float64 `json:"gb_per_s"`
+	MinGBPerS float64 `json:"min_gb_per_s"`
+	MaxGBPerS float64 `json:"max_gb_per_s"`
+}
+
+// sharingRow is one kind of host memory in one direction. Per cents of private
+// pinned memory are of the process that is furthest behind, and missing where
+// that was not measured.
+type sharingRow struct {
+	Memory            string           `json:"memory"`
+	Direction         string           `json:"direction"`
+	FirstSeconds      float64          `json:"first_seconds"`
+	MinFirstSeconds   float64          `json:"min_first_seconds"`
+	MaxFirstSeconds   float64          `json:"max_first_seconds"`
+	Alone             rateRange        `json:"alone"`
+	Together          rateRange        `json:"together"`
+	TotalGBPerS       float64          `json:"together_total_gb_per_s"`
+	OverlapPercent    float64          `json:"overlap_percent"`
+	AloneOfPrivate    float64          `json:"alone_percent_of_private_pinned,omitempty"`
+	TogetherOfPrivate float64          `json:"together_percent_of_private_pinned,omitempty"`
+	Processes         []sharingProcess `json:"processes"`
+}
+
+type sharingProcess struct {
+	Process           int       `json:"process"`
+	Alone             rateRange `json:"alone"`
+	Together          rateRange `json:"together"`
+	AloneOfPrivate    float64   `json:"alone_percent_of_private_pinned,omitempty"`
+	TogetherOfPrivate float64   `json:"together_percent_of_private_pinned,omitempty"`
+}
+
+// puzzlesRow is what the puzzles about pinned memory are explained by. Copies
+// are from host to device, by one process alone.
+type puzzlesRow struct {
+	OpenSeconds          float64 `json:"open_seconds"`
+	FirstPageableSeconds float64 `json:"first_pageable_seconds"`
+	PageableSeconds      float64 `json:"steady_pageable_seconds"`
+	PinnedSeconds        float64 `json:"steady_private_pinned_seconds"`
+	NaiveRatio           float64 `json:"naive_ratio"`  // (open + first pageable) over steady pinned
+	SteadyRatio          float64 `json:"steady_ratio"` // steady pageable over steady pinned
+
+	PageableGBPerS   float64 `json:"pageable_gb_per_s"`
+	PinnedGBPerS     float64 `json:"private_pinned_gb_per_s"`
+	SerialisedGBPerS float64 `json:"serialised_pinned_gb_per_s,omitempty"`
+
+	// Of private pinned memory, the lower of the two directions.
+	SharedAlone    float64 `json:"shared_alone_percent_of_private_pinned,omitempty"`
+	SharedTogether float64 `json:"shared_together_percent_of_private_pinned,omitempty"`
+}
+
+func newProcessesOutput(r *processesRun) *processesOutput {
+	out := &processesOutput{
+		provenance: r.provenance,
+		Device:     r.info.ID, Name: r.info.Name, Link: newLinkRow(r.info.Link), SharesMemory: r.info.Integrated,
+		SizeBytes: r.Size, Processes: r.Procs, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
+		Times: []timingRow{}, Copies: []sharingRow{}, NotAvailable: []skippedRow{},
+	}
+	for _, t := range r.Times {
+		out.Times = append(out.Times, timingRow{t.What, t.Median.Seconds(), t.Least.Seconds(), t.Most.Seconds()})
+	}
+	for _, s := range r.Skipped {
+		out.NotAvailable = append(out.NotAvailable, skippedRow{s.Path, s.Why.Error()})
+	}
+	rates := func(t procbench.Times) rateRange {
+		gb := float64(r.Size) / 1e9
+		return rateRange{gb / t.Median.Seconds(), gb / t.Most.Seconds(), gb / t.Least.Seconds()}
+	}
+	for _, c := range r.Rows {
+		row := sharingRow{
+			Memory: c.Path, Direction: c.Direction,
+			FirstSeconds: c.First.Median.Seconds(), MinFirstSeconds: c.First.Least.Seconds(), MaxFirstSeconds: c.First.Most.Seconds(),
+			Alone: rates(c.Alone), Together: rates(c.Together), TotalGBPerS: c.Total / 1e9, OverlapPercent: 100 * c.Overlap,
+			AloneOfPrivate: 100 * c.AloneOfPrivate, TogetherOfPrivate: 100 * c.TogetherOfPrivate,
+		}
+		for i, p := range c.Processes {
+			row.Processes = append(row.Processes, sharingProcess{i + 1, rates(p.Alone), rates(p.Together),
+				100 * p.AloneOfPrivate, 100 * p.TogetherOfPrivate})
+		}
+		out.Copies = append(out.Copies, row)
+	}
+	if !r.info.Integrated {
+		out.Puzzles = newPuzzles(r.Report)
+	}
+	return out
+}
+
+// newPuzzles is nil where the rows that the puzzles are about are missing.
+func newPuzzles(r *procbench.Report) *puzzlesRow {
+	open, pageable, pinned := r.Time(procbench.OpenDevice), r.Row(procbench.Pageable, "h2d"), r.Row(procbench.Private, "h2d")
+	if open == nil || pageable == nil || pinned == nil {
+		return nil
+	}
+	p := &puzzlesRow{
+		OpenSeconds: open.Median.Seconds(), FirstPageableSeconds: pageable.First.Median.Seconds(),
+		PageableSeconds: pageable.Alone.Median.Seconds(), PinnedSeconds: pinned.Alone.Median.Seconds(),
+	}
+	p.NaiveRatio = (p.OpenSeconds + p.FirstPageableSeconds) / p.PinnedSeconds
+	p.SteadyRatio = p.PageableSeconds / p.PinnedSeconds
+	gb := float64(r.Size) / 1e9
+	p.PageableGBPerS, p.PinnedGBPerS = gb/p.PageableSeconds, gb/p.PinnedSeconds
+	if row := r.Row(procbench.Serialised, "h2d"); row != nil {
+		p.SerialisedGBPerS = gb / row.Alone.Median.Seconds()
+	}
+	if up, down := r.Row(procbench.Shared, "h2d"), r.Row(procbench.Shared, "d2h"); up != nil && down != nil {
+		p.SharedAlone = 100 * min(up.AloneOfPrivate, down.AloneOfPrivate)
+		p.SharedTogether = 100 * min(up.TogetherOfPrivate, down.TogetherOfPrivate)
+	}
+	return p
+}
+
+func (o *processesOutput) print(w io.Writer) {
+	fmt.Fprintf(w, "%s  %s", o.Device, o.Name)
+	if o.Link != nil {
+		fmt.Fprintf(w, "  %s", o.Link)
+	}
+	fmt.Fprintf(w, "\n%s a copy by %s, median of %d interleaved repeats\n", gib(o.SizeBytes),
+		counted(int64(o.Processes), "process", "processes"), o.Repeats)
+	fmt.Fprint(w, "GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned\n\n")
+	o.printCopies(w)
+	fmt.Fprintln(w)
+	o.printTimes(w)
+	for _, s := range o.NotAvailable {
+		fmt.Fprintf(w, "\nNot available: %s: %s\n", s.Path, s.Reason)
+	}
+	fmt.Fprintln(w)
+	o.warn(w)
+	o.explain(w)
+}
+
+// warn says where together was not together.
+func (o *processesOutput) warn(w io.Writer) {
+	if len(o.Copies) == 0 {
+		return
+	}
+	worst := slices.MinFunc(o.Copies, func(a, b sharingRow) int { return cmp.Compare(a.OverlapPercent, b.OverlapPercent) })
+	if worst.OverlapPercent < 90 {
+		fmt.Fprintf(w, "Take the figures together with care: for %.0f %% of the time of a copy only, all processes were copying (%s, %s). Larger copies or fewer processes overlap more.\n",
+			worst.OverlapPercent, worst.Memory, copyWords[worst.Direction])
+	}
+}
+
+func (o *processesOutput) printCopies(w io.Writer) {
+	t := newTable("HOST MEMORY", "COPY", ">FIRST COPY", ">ALONE", ">TOGETHER", ">IN ALL", ">SPREAD", ">% ALONE", ">% TOGETHER")
+	share := func(p float64) string {
+		if p == 0 {
+			return "-"
+		}
+		return percent(p / 100)
+	}
+	for _, c := range o.Copies {
+		t.add(c.Memory, copyWords[c.Direction], seconds(c.FirstSeconds), gb(c.Alone.GBPerS), gb(c.Together.GBPerS), gb(c.TotalGBPerS),
+			fmt.Sprintf("%.0f %%", 100*max(c.Alone.spread(), c.Together.spread())), share(c.AloneOfPrivate), share(c.TogetherOfPrivate))
+	}
+	t.print(w)
+}
+
+var copyWords = map[string]string{"h2d": "H2D", "d2h": "D2H"}
+
+// spread is how far apart the least and the most are, in terms of the median.
+func (r rateRange) spread() float64 { return (r.MaxGBPerS - r.MinGBPerS) / r.GBPerS }
+
+func (o *processesOutput) printTimes(w io.Writer) {
+	t := newTable("TIME", ">MEDIAN", ">MIN", ">MAX")
+	t.add("open the device, in this process (once)", seconds(o.InitSeconds), "", "")
+	for _, r := range o.Times {
+		what := r.What
+		switch what {
+		case procbench.OpenDevice:
+			what += ", in a new process"
+		case procbench.MapShared, procbench.PinShared:
+			what += fmt.Sprintf(", %d x %s", o.Processes, gib(o.SizeBytes))
+		default:
+			what += ", " + gib(o.SizeBytes)
+		}
+		t.add(what, seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
+	}
+	t.print(w)
+}
+
+// explain says in words what the figures mean for the puzzles.
+func (o *processesOutput) explain(w io.Writer) {
+	p := o.Puzzles
+	switch {
+	case o.SharesMemory:
+		fmt.Fprintln(w, "Nothing can be seen here of what pinned memory gains: this device shares the host's memory, there is no link to copy over.")
+		return
+	case p == nil:
+		fmt.Fprintln(w, "What pinned memory gains cannot be shown: there is none here.")
+		return
+	}
+	fmt.Fprintf(w, "Why a simple test shows pinned memory %s times as fast: it timed the first use. Opening the device (%s) and the first pageable copy (%s) take that many times a steady pinned copy (%s). Steady copies compared, pinned is %s times as fast.\n",
+		digits(p.NaiveRatio), seconds(p.OpenSeconds), seconds(p.FirstPageableSeconds), seconds(p.PinnedSeconds), digits(p.SteadyRatio))
+	if p.SerialisedGBPerS > 0 {
+		fmt.Fprintf(w, "Why a pinned buffer is no faster in another process: it arrives pageable. There it copies at %s GB/s, ordinary memory at %s and private pinned memory at %s.\n",
+			gb(p.SerialisedGBPerS), gb(p.PageableGBPerS), gb(p.PinnedGBPerS))
+	}
+	if p.SharedAlone > 0 {
+		fmt.Fprintf(w, "What to do instead: a shared segment that each process pins. In the process that is furthest behind it reaches %s of private pinned memory alone and %s together.\n",
+			percent(p.SharedAlone/100), percent(p.SharedTogether/100))
+	}
+}

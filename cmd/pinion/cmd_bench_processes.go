@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
+	"github.com/pinion-gpu/pinion/device"
+)
+
+func newBenchProcesses() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "processes",
+		Short: "Measure pinned memory in several processes",
+		Long: `Measure what pinned memory does between processes, by processes of their own
+that copy from and to the same device:
+
+  pageable           ordinary memory, copied by the backend itself
+  private pinned     page-locked by the process that copies it
+  serialised pinned  page-locked by this process, and sent to the other as
+                     bytes: what pickling a pinned tensor to a worker does
+  shared pinned      one segment that every process maps and page-locks itself
+
+Paths with "staged" go through Pinion's copiers and pinned rings instead.
+
+New processes measure their first copy, one at a time. Opening the device is a
+row of its own, and so is page-locking. Then every process copies alone, in
+turn, and all of them together, over and over; the median of the repeats is
+printed, and of the processes the one that is furthest behind is compared with
+private pinned memory in the same condition. All bytes are checked.
+
+Two puzzles follow from the figures, and are explained with them: why a simple
+test shows pinned memory many times faster than it is, and why a pinned buffer
+that is handed to another process is no faster than ordinary memory.
+
+Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
+		Example: `  pinion bench processes
+  pinion bench processes --procs 4 --device cuda:0 --size 1GiB
+  pinion bench processes --json > processes.json`,
+		Args: noArgs,
+	}
+	name := deviceFlag(cmd)
+	procs := cmd.Flags().Int("procs", 2, "processes that copy, at most 16")
+	repeats := cmd.Flags().Int("repeats", 7, "timed repeats of each copy")
+	bytes := size(256 << 20)
+	cmd.Flags().Var(&bytes, "size", "bytes of a copy")
+	json := cmd.Flags().Bool("json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *procs < 1 || *procs > procbench.MaxProcs {
+			return badUsage(cmd, "--procs is %d, but must be from 1 to %d", *procs, procbench.MaxProcs)
+		}
+		if *repeats < 1 {
+			return badUsage(cmd, "--repeats is %d, but must be at least 1", *repeats)
+		}
+		if bytes < procbench.MinSize {
+			return badUsage(cmd, "--size is %d bytes, but must be at least %d", int64(bytes), procbench.MinSize)
+		}
+		run, err := measureProcesses(cmd, *name, procbench.Options{Procs: *procs, Size: int64(bytes), Repeats: *repeats})
+		if err != nil {
+			return err
+		}
+		out := newProcessesOutput(run)
+		if *json {
+			return printJSON(cmd, out)
+		}
+		return printText(cmd, out.print)
+	}
+	cmd.AddCommand(newBenchProcessesChild())
+	return cmd
+}
+
+// newBenchProcessesChild is what the processes run.
+func newBenchProcessesChild() *cobra.Command {
+	return &cobra.Command{
+		Use:     "child",
+		Short:   "Copy for the bench that started this process",
+		Long:    `Copy for the bench that started this process. It is not for people to start.`,
+		Example: `  pinion bench processes child    # as bench processes starts it`,
+		Hidden:  true,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return procbench.Child(cmd.Context()) },
+	}
+}
+
+// processesRun is a measurement and what it was made on.
+type processesRun struct {
+	provenance
+	info   device.Info
+	opened time.Duration // the device, in this process
+	*procbench.Report
+}
+
+func measureProcesses(cmd *cobra.Command, name string, o procbench.Options) (run *processesRun, err error) {
+	start := time.Now()
+	dev, err := openDevice(cmd, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	run = &processesRun{provenance: newProvenance(), info: dev.Info(), opened: time.Since(start)}
+
+	line := newProgress(cmd)
+	o.Args = []string{"bench", "processes", "child"}
+	o.Progress = line.show
+	run.Report, err = procbench.Run(cmd.Context(), dev, o)
+	line.clear()
+	return run, err
+}
