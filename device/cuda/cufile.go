@@ -21,9 +21,12 @@ var cufile struct {
 
 // Values of the library's enumerations. abi/cufile.c prints them.
 const (
-	fileHandleFD   = 1
-	fileNVMeBit    = 4 // of fileProps.nvfs.statusFlags
-	filePeerToPeer = 4 // of fileProps.features, a bit
+	fileHandleFD = 1
+
+	// Bits of fileProps.nvfs.statusFlags: NVMe drives through nvidia-fs, and by
+	// PCI peer-to-peer without it.
+	fileNVMeBit    = 4
+	fileNVMeP2PBit = 11
 )
 
 // fileDescr is CUfileDescr_t.
@@ -44,7 +47,7 @@ type fileProps struct {
 		pollBytes, maxBytes       uint64
 		statusFlags, controlFlags uint32
 	}
-	features                          uint32
+	_                                 uint32
 	deviceCache, bufferCache, pinned  uint32
 	batchBytes, batchTimeoutMilliSecs uint32
 }
@@ -119,7 +122,7 @@ func (d *Device) MovesStraight(f *os.File) error {
 	switch {
 	case err != nil:
 		return err
-	case props.features&(1<<filePeerToPeer) != 0, module && props.nvfs.statusFlags&(1<<fileNVMeBit) != 0:
+	case props.nvfs.statusFlags&(1<<fileNVMeP2PBit) != 0, module && props.nvfs.statusFlags&(1<<fileNVMeBit) != 0:
 		return nil
 	}
 	return no("the library does not support NVMe drives here")

@@ -23,7 +23,7 @@ func TestCuFileABI(t *testing.T) {
 	bound := map[string]uintptr{
 		"fileHandleFD":   fileHandleFD,
 		"fileNVMeBit":    fileNVMeBit,
-		"filePeerToPeer": filePeerToPeer,
+		"fileNVMeP2PBit": fileNVMeP2PBit,
 
 		// As checkFile takes it apart.
 		"sizeof(result)":          8,
@@ -39,7 +39,6 @@ func TestCuFileABI(t *testing.T) {
 		"sizeof(fileProps)":                    unsafe.Sizeof(props),
 		"offsetof(fileProps.nvfs)":             unsafe.Offsetof(props.nvfs),
 		"offsetof(fileProps.nvfs.statusFlags)": unsafe.Offsetof(props.nvfs) + unsafe.Offsetof(props.nvfs.statusFlags),
-		"offsetof(fileProps.features)":         unsafe.Offsetof(props.features),
 	}
 	lines := bufio.NewScanner(bytes.NewReader(cuFileABI))
 	for lines.Scan() {

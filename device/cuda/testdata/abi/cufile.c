@@ -12,7 +12,7 @@
 int main(void) {
 	VALUE("fileHandleFD", CU_FILE_HANDLE_TYPE_OPAQUE_FD);
 	VALUE("fileNVMeBit", CU_FILE_NVME_SUPPORTED);
-	VALUE("filePeerToPeer", CU_FILE_P2P_SUPPORTED);
+	VALUE("fileNVMeP2PBit", CU_FILE_NVME_P2P_SUPPORTED);
 	VALUE("sizeof(result)", sizeof(CUfileError_t));
 	VALUE("offsetof(result.code)", offsetof(CUfileError_t, err));
 	VALUE("offsetof(result.driver)", offsetof(CUfileError_t, cu_err));
@@ -25,6 +25,5 @@ int main(void) {
 	VALUE("sizeof(fileProps)", sizeof(CUfileDrvProps_t));
 	VALUE("offsetof(fileProps.nvfs)", offsetof(CUfileDrvProps_t, nvfs));
 	VALUE("offsetof(fileProps.nvfs.statusFlags)", offsetof(CUfileDrvProps_t, nvfs.dstatusflags));
-	VALUE("offsetof(fileProps.features)", offsetof(CUfileDrvProps_t, fflags));
 	return 0;
 }
