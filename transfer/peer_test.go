@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"os"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -15,7 +17,7 @@ import (
 // Between two devices of one backend, straight and staged, and between
 // backends.
 func TestPeer(t *testing.T) {
-	to, from := devicetest.Open(t), devicetest.Open(t)
+	to, from := devicetest.Open(t), openPeer(t)
 	host, err := device.Open("host:256MiB")
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +121,49 @@ func TestPeerArguments(t *testing.T) {
 	}
 	if err := e.Peer(ctx, transfer.PeerCopy{Dst: p, From: to, Src: p, Bytes: 16}); !errors.Is(err, device.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// openPeer opens another device beside the one that devicetest opens: the
+// second GPU where there is one, and otherwise the same again.
+func openPeer(t testing.TB) device.Device {
+	t.Helper()
+	if os.Getenv("PINION_DEVICE") == "cuda:0" {
+		if dev, err := device.Open("cuda:1"); err == nil {
+			t.Cleanup(func() { dev.Close() })
+			return dev
+		}
+	}
+	return devicetest.Open(t)
+}
+
+// A GiB from one device to another.
+func BenchmarkPeer(b *testing.B) {
+	to, from := devicetest.Open(b), openPeer(b)
+	e, err := transfer.New(to, transfer.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	const n = 1 << 30
+	dst, err := to.Alloc(n)
+	if err != nil {
+		b.Skip(err)
+	}
+	src, err := from.Alloc(n)
+	if err != nil {
+		b.Skip(err)
+	}
+	b.Logf("%s to %s, straight: %t", from.Info().ID, to.Info().ID, e.PeerAccess(from))
+	for _, staged := range []bool{false, true} {
+		b.Run(fmt.Sprintf("staged=%t", staged), func(b *testing.B) {
+			b.SetBytes(n)
+			for b.Loop() {
+				if err := e.Peer(ctx, transfer.PeerCopy{Dst: dst, From: from, Src: src, Bytes: n, Staged: staged}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
