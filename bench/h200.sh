@@ -3,22 +3,23 @@
 #
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
-# Parts, in this order, all of them by default: check (the conformance and
-# kernel suites), link, moves, photos. Each can run alone, into the same folder.
+# Parts, in this order, all but peers by default: check (the conformance and
+# kernel suites), link, moves, peers (for two GPUs), processes, photos. Each can
+# run alone, into the same folder.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
 # only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
 # first thing that fails, and writes one JSON file for each measurement to the
-# folder OUT. DISK is a folder, on the disk to be measured, with 5 GiB of room
+# folder OUT. DISK is a folder, on the disk to be measured, with 7 GiB of room
 # (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage="usage: bench/h200.sh OUT [check] [link] [moves] [photos]"
+usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [processes] [photos]"
 out=${1:?$usage}
 shift
-parts=" ${*:-check link moves photos} "
+parts=" ${*:-check link moves processes photos} "
 for part in $parts; do
-	case $part in check | link | moves | photos) ;; *) echo "$usage" >&2 && exit 2 ;; esac
+	case $part in check | link | moves | peers | processes | photos) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -34,16 +35,21 @@ trap 'rm -rf "$tmp" "$random"' EXIT
 part() { [[ $parts == *" $1 "* ]]; }
 step() { echo "== $* (${SECONDS} s)"; }
 
+check() { # NAME of the test binary
+	(cd "${1//.//}" && PINION_DEVICE=cuda:0 "$build/$1.test" >"$tmp/$1.log" 2>&1) && echo "ok   $1" || {
+		echo "FAIL $1"
+		tail -40 "$tmp/$1.log"
+		exit 1
+	}
+}
+
+cuda_moves() { [ -x "$tmp/cuda_moves" ] || nvcc -O2 -o "$tmp/cuda_moves" bench/peers/cuda_moves.cu -lcuda; }
+
 if part check; then
 	step check
 	shopt -s nullglob
 	for test in "$build"/*.test; do
-		name=$(basename "$test" .test)
-		(cd "${name//.//}" && PINION_DEVICE=cuda:0 "$test" >"$tmp/$name.log" 2>&1) && echo "ok   $name" || {
-			echo "FAIL $name"
-			tail -40 "$tmp/$name.log"
-			exit 1
-		}
+		check "$(basename "$test" .test)"
 	done
 fi
 
@@ -52,14 +58,14 @@ if part link; then
 	$pinion devices --json >"$out/devices.json"
 	nvcc -O2 -o "$tmp/cuda_link" bench/peers/cuda_link.cu
 	"$tmp/cuda_link" >"$out/cpp-link.json"
-	$pinion bench link --device cuda:0 --copiers 12 --repeats 9 --json >"$out/link.json"
+	XDG_CACHE_HOME=$tmp $pinion bench link --device cuda:0 --curves --repeats 9 --copiers 12 --json >"$out/link-curves.json"
 	python3 bench/peers/torch_link.py >"$out/torch-link.json"
 	"$tmp/cuda_link" >"$out/cpp-link-again.json"
 fi
 
 if part moves; then
 	step moves
-	nvcc -O2 -o "$tmp/cuda_moves" bench/peers/cuda_moves.cu -lcuda
+	cuda_moves
 	cc -O2 -pthread -o "$tmp/direct_read" bench/peers/direct_read.c
 	# 4 GiB that no disk can compress and no copy gets right by accident.
 	python3 - "$random" <<-'PY'
@@ -73,7 +79,7 @@ if part moves; then
 		    os.fsync(f.fileno())
 	PY
 	direct() { # FILE
-		"$tmp/direct_read" "$random" 12 >"$1" || {
+		"$tmp/direct_read" "$random" 1,2,4,8,12,16 >"$1" || {
 			echo "$disk has no O_DIRECT"
 			rm "$1"
 		}
@@ -88,6 +94,33 @@ if part moves; then
 	direct "$out/direct-read-again.json"
 	"$tmp/cuda_moves" "$random" >"$out/cpp-moves-again.json"
 	rm "$random"
+
+	step "moves: queued"
+	# The time of the call depends on the core: both on the same one, in turn.
+	last=$(($(nproc) - 1))
+	core=$((last < 3 ? last : 3))
+	pin=()
+	command -v taskset >/dev/null && pin=(taskset -c $core)
+	for i in 1 2 3; do
+		"${pin[@]}" "$tmp/cuda_moves" --queued >"$out/queued-cpp-$i.json"
+		"${pin[@]}" "$build/moves" --device cuda:0 --only queued >"$out/queued-$i.json"
+	done
+fi
+
+if part peers; then
+	step peers
+	check device.cuda
+	check transfer
+	cuda_moves
+	"$tmp/cuda_moves" --peer >"$out/cpp-peer.json"
+	"$build/moves" --device cuda:0 --only peer >"$out/peer.json"
+	"$tmp/cuda_moves" --peer >"$out/cpp-peer-again.json"
+fi
+
+if part processes; then
+	step processes
+	$pinion bench processes --device cuda:0 --procs 2 --json >"$out/processes.json"
+	python3 bench/peers/torch_processes.py >"$out/torch-processes.json"
 fi
 
 if part photos; then

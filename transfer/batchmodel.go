@@ -67,6 +67,10 @@ func (e *Engine) rowsRanking(d direction, r rows) []BatchPath {
 	return paths
 }
 
+// spread is how far apart blocks are measured, in blocks. The driver's strided
+// copies are slower the further rows are apart.
+const spread = 4
+
 // batches measures the ways of copying blocks between pinned memory, or
 // device memory, and the device.
 func (c *calibration) batches(ctx context.Context, m *Model) error {
@@ -85,7 +89,7 @@ func (c *calibration) batches(ctx context.Context, m *Model) error {
 			k := &cost{model: BatchModel{Path: path, Direction: d.String()}}
 			try := func(bytes, blocks int64) (*trial, error) {
 				box := Box{Dst: Device(c.device, half), Src: Device(c.device.Add(half), half),
-					RowBytes: bytes, Rows: blocks, DstRowStride: 2 * bytes, SrcRowStride: 2 * bytes, Path: path}
+					RowBytes: bytes, Rows: blocks, DstRowStride: spread * bytes, SrcRowStride: spread * bytes, Path: path}
 				switch d {
 				case hostToDevice:
 					box.Src = Host(c.pinned.Bytes()[:half])
@@ -98,7 +102,7 @@ func (c *calibration) batches(ctx context.Context, m *Model) error {
 			}
 			var err error
 			for bytes := int64(4 << 10); bytes <= 1<<20 && err == nil; bytes *= 4 {
-				blocks := min(half/bytes/2, 2048, 64<<20/bytes)
+				blocks := min(half/bytes/spread, 2048, 64<<20/bytes)
 				if blocks < 2 {
 					break
 				}

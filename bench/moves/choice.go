@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -30,7 +31,7 @@ func (b *bench) choices(ctx context.Context, m *memory) error {
 	if err != nil {
 		return err
 	}
-	up, down, check := make([]byte, n), make([]byte, n), make([]byte, n)
+	up, down, check := make([]byte, n), make([]byte, n), make([]byte, n) // down: where checked copies land
 	fill(up, 8)
 	fill(down, 9)
 	routes, err := b.routes(m)
@@ -49,7 +50,7 @@ func (b *bench) choices(ctx context.Context, m *memory) error {
 					return fmt.Errorf("%s, %d bytes, to host %t: %w", r.name, bytes, toHost, err)
 				}
 			}
-			found, err := b.choose(ctx, routes, c)
+			found, err := b.choose(ctx, routes, cold(up, p, bytes, toHost))
 			if err != nil {
 				return err
 			}
@@ -96,38 +97,48 @@ func (r *route) check(ctx context.Context, m *memory, c transfer.Copy, sent, got
 	return errors.Join(r.engine.Do(ctx, c), m.download(got, c.Device), same(got, sent))
 }
 
+// cold returns copies of that many bytes of host, one after the other: what a
+// program copies rarely lies in a near cache.
+func cold(host []byte, p device.Ptr, bytes int64, toHost bool) func() transfer.Copy {
+	at := int64(0)
+	return func() transfer.Copy {
+		if at+bytes > int64(len(host)) {
+			at = 0
+		}
+		at += bytes
+		return transfer.Copy{Host: host[at-bytes : at], Device: p, ToHost: toHost}
+	}
+}
+
 // choose finds the fastest route that is forced, and then times it again beside
 // the engine's choice, which is the first of the routes: the fastest of many
 // owes a part of its first time to luck.
-func (b *bench) choose(ctx context.Context, routes []*route, c transfer.Copy) (choice, error) {
-	found := choice{Bytes: int64(len(c.Host)), Direction: "h2d"}
-	if c.ToHost {
+func (b *bench) choose(ctx context.Context, routes []*route, next func() transfer.Copy) (choice, error) {
+	found := choice{Bytes: int64(len(next().Host)), Direction: "h2d"}
+	if next().ToHost {
 		found.Direction = "d2h"
 	}
-	if err := b.race(ctx, routes[1:], c); err != nil {
+	if err := b.race(ctx, routes[1:], next); err != nil {
 		return found, err
 	}
 	best := slices.MinFunc(routes[1:], func(x, y *route) int { return cmp.Compare(median(x.times), median(y.times)) })
-	err := b.race(ctx, []*route{routes[0], best}, c)
+	err := b.race(ctx, []*route{routes[0], best}, next)
 	found.Best, found.Chosen, found.BestTime = best.name, median(routes[0].times), median(best.times)
 	return found, err
 }
 
 // race times routes in turn, in another order each time: what one leaves behind
 // in the caches must not always meet the same.
-func (b *bench) race(ctx context.Context, routes []*route, c transfer.Copy) error {
-	const (
-		sampleTime = time.Millisecond // short copies are timed many at once
-		mayFit     = 64 << 20         // in the processor's caches
-	)
+func (b *bench) race(ctx context.Context, routes []*route, next func() transfer.Copy) error {
+	const sampleTime = time.Millisecond // short copies are timed many at once
 	repeats := 3 * b.Repeats
-	if len(c.Host) > mayFit {
+	if len(next().Host) > 64<<20 {
 		repeats = b.Repeats
 	}
 	for _, r := range routes {
 		r.times, r.rounds = nil, 1
 		for ; r.rounds < 1<<12; r.rounds *= 2 {
-			if t, err := r.sample(ctx, c); err != nil {
+			if t, err := r.sample(ctx, next); err != nil {
 				return err
 			} else if t*float64(r.rounds) >= sampleTime.Seconds() {
 				break
@@ -139,12 +150,7 @@ func (b *bench) race(ctx context.Context, routes []*route, c transfer.Copy) erro
 	for range repeats {
 		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, r := range order {
-			if len(c.Host) <= mayFit { // warms up
-				if err := r.engine.Do(ctx, c); err != nil {
-					return err
-				}
-			}
-			t, err := r.sample(ctx, c)
+			t, err := r.sample(ctx, next)
 			if err != nil {
 				return err
 			}
@@ -155,10 +161,10 @@ func (b *bench) race(ctx context.Context, routes []*route, c transfer.Copy) erro
 }
 
 // sample is the seconds of one copy, of as many as r.rounds.
-func (r *route) sample(ctx context.Context, c transfer.Copy) (float64, error) {
+func (r *route) sample(ctx context.Context, next func() transfer.Copy) (float64, error) {
 	start := time.Now()
 	for range r.rounds {
-		if err := r.engine.Do(ctx, c); err != nil {
+		if err := r.engine.Do(ctx, next()); err != nil {
 			return 0, err
 		}
 	}

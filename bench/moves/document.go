@@ -33,7 +33,7 @@ type row struct {
 	Min   float64 `json:"min"`
 	Max   float64 `json:"max"`
 
-	Path         string   `json:"path,omitempty"`  // that the bytes of a file took
+	Path         string   `json:"path,omitempty"`  // that the bytes took
 	Notes        []string `json:"notes,omitempty"` // why it was not a faster one
 	ChunkBytes   int64    `json:"chunk_bytes,omitempty"`
 	GBPerS       float64  `json:"gb_per_s,omitempty"`      // of a row in per cent

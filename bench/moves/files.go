@@ -14,13 +14,15 @@ import (
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
-// files measures a file that goes to the device: from the page cache, and from
-// the disk when its pages have been dropped.
+// files measures a file that goes to the device, from the page cache and from
+// the disk when its pages have been dropped, and device memory that becomes a
+// new file beside it.
 func (b *bench) files(ctx context.Context, m *memory) error {
-	const cached, disk = "file in page cache h2d", "disk h2d"
+	const cached, disk, written = "file in page cache h2d", "disk h2d", "file write d2h"
 	if b.file == "" {
-		b.skip(cached, errors.New("no --file"))
-		b.skip(disk, errors.New("no --file"))
+		for _, name := range []string{cached, disk, written} {
+			b.skip(name, errors.New("no --file"))
+		}
 		return nil
 	}
 	file, err := os.Open(b.file)
@@ -73,7 +75,53 @@ func (b *bench) files(ctx context.Context, m *memory) error {
 	if err := b.inTurn(ctx, []*sample{reading(cached, func() error { return nil })}); err != nil {
 		return err
 	}
-	return b.inTurn(ctx, []*sample{reading(disk, func() error { return dropPages(file) })})
+	if err := b.inTurn(ctx, []*sample{reading(disk, func() error { return dropPages(file) })}); err != nil {
+		return err
+	}
+	return b.inTurn(ctx, []*sample{writing(ctx, m, engine, file, to, min(n, b.fileWrite), written)})
+}
+
+// writing makes the row of a new file beside source, whose first n bytes it
+// takes by way of the device memory at.
+func writing(ctx context.Context, m *memory, engine *transfer.Engine, source *os.File, at device.Ptr, n int64, name string) *sample {
+	path := source.Name() + ".written"
+	m.later(func() error { return removed(path) })
+	var last transfer.FileReport
+	write := func() (seconds float64, err error) {
+		if err := removed(path); err != nil { // and what is not yet on the disk of it
+			return 0, err
+		}
+		start := time.Now()
+		last, err = engine.CreateFile(ctx, path, transfer.FileCopy{Device: at, Bytes: n})
+		return time.Since(start).Seconds(), err
+	}
+	return &sample{
+		row: row{Name: name, Unit: "GB/s"},
+		check: func() error {
+			if _, err := engine.ReadFile(ctx, transfer.FileCopy{File: source, Device: at, Bytes: n}); err != nil {
+				return err
+			}
+			if _, err := write(); err != nil {
+				return err
+			}
+			got, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			return errors.Join(fileArrived(m, at, got, n), got.Close())
+		},
+		run:    write,
+		figure: rate(n),
+		finish: func(r *row) { r.Path, r.Notes = pathText(last), last.Notes },
+	}
+}
+
+// removed removes a file that may not be there.
+func removed(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // fileArrived compares device memory with the file.

@@ -1,10 +1,11 @@
 // Command moves measures what Pinion promises for moving bytes: scattered and
-// strided blocks, queued small copies, ordinary memory in both directions at
-// once, pipelines, files, and the path that an engine chooses for each size. It
-// prints a document in the form of the peers' (see bench/README.md), to be read
+// strided blocks, ordinary memory in both directions at once, pipelines, files,
+// copies to another device, and the path that an engine chooses for each size;
+// and, when asked, queued small copies. It prints a document in the form of the peers' (see bench/README.md), to be read
 // beside peers/cuda_moves.cu and peers/torch_moves.py.
 //
 //	go run ./bench/moves --device cuda:0 --copiers 16 --file FILE > moves.json
+//	go run ./bench/moves --device cuda:0 --only queued > queued.json
 //	go run ./bench/moves --device host --quick
 //
 // The bytes of every row are checked before it is timed. The rows of one group
@@ -34,6 +35,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.device, "device", "auto", "device to measure")
 	flag.StringVar(&o.file, "file", "", "file to copy from; none leaves the file rows out")
+	flag.StringVar(&o.only, "only", "", "measure only the groups of rows whose names begin so (queued is measured only then)")
 	flag.IntVar(&o.copiers, "copiers", 0, "goroutines that stage ordinary memory (default: the engine's)")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes and one repeat, to see that everything works")
 	flag.BoolVar(&o.rules, "no-model", false, "choose paths by rules of thumb instead of a calibrated model")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -15,6 +17,7 @@ import (
 type options struct {
 	device  string
 	file    string
+	only    string // beginning of the names of groups
 	copiers int
 	quick   bool
 	rules   bool // no model
@@ -27,13 +30,14 @@ type sizes struct {
 	bulk      int64 // ordinary memory
 	pipeline  int64 // through a pipeline, in and out each
 	fileBytes int64 // of the file, at most
+	fileWrite int64 // of the file that is written, at most
 	choice    int64 // the largest copy that a path is chosen for
 }
 
 var (
-	fullSizes = sizes{arena: 1 << 30, blocks: 256 << 20, bulk: 1 << 30, pipeline: 2 << 30, fileBytes: 4 << 30, choice: 1 << 30}
+	fullSizes = sizes{arena: 1 << 30, blocks: 256 << 20, bulk: 1 << 30, pipeline: 2 << 30, fileBytes: 4 << 30, fileWrite: 2 << 30, choice: 1 << 30}
 	// Little enough to be pinned where hardly anything may be.
-	quickSizes = sizes{arena: 2 << 20, blocks: 512 << 10, bulk: 8 << 20, pipeline: 2 << 20, fileBytes: 64 << 20, choice: 256 << 10}
+	quickSizes = sizes{arena: 2 << 20, blocks: 512 << 10, bulk: 8 << 20, pipeline: 2 << 20, fileBytes: 64 << 20, fileWrite: 4 << 20, choice: 256 << 10}
 )
 
 // bench is a run.
@@ -53,20 +57,16 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 	if o.quick {
 		b.sizes, b.Repeats = quickSizes, 1
 	}
-	if err := b.calibrate(ctx); err != nil {
+	groups, err := b.groups()
+	if err != nil {
 		return nil, err
 	}
-	for _, group := range []struct {
-		name    string
-		measure func(context.Context, *memory) error
-	}{
-		{"scattered", b.scattered},
-		{"queued", b.queued},
-		{"pageable", b.pageable},
-		{"pipeline", b.pipelines},
-		{"file", b.files},
-		{"chosen path", b.choices},
-	} {
+	if slices.ContainsFunc(groups, func(g group) bool { return g.chooses }) {
+		if err := b.calibrate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, group := range groups {
 		start := time.Now()
 		m, err := newMemory(dev)
 		if err != nil {
@@ -83,6 +83,38 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 		fmt.Fprintf(os.Stderr, "%-12s %5.1f s\n", group.name, time.Since(start).Seconds())
 	}
 	return b.document, nil
+}
+
+// group is rows that are measured together.
+type group struct {
+	name    string
+	measure func(context.Context, *memory) error
+	chooses bool // paths, by the model of the link
+	asked   bool // only measured when asked for
+}
+
+// groups are those that o.only asks for.
+func (b *bench) groups() (chosen []group, err error) {
+	var names []string
+	for _, g := range []group{
+		{name: "scattered", measure: b.scattered, chooses: true},
+		// On one core, the same as the peer's: see h200.sh.
+		{name: "queued", measure: b.queued, asked: true},
+		{name: "pageable", measure: b.pageable, chooses: true},
+		{name: "pipeline", measure: b.pipelines, chooses: true},
+		{name: "file", measure: b.files, chooses: true},
+		{name: "peer", measure: b.peer},
+		{name: "chosen path", measure: b.choices, chooses: true},
+	} {
+		names = append(names, g.name)
+		if strings.HasPrefix(g.name, b.only) && (b.only != "" || !g.asked) {
+			chosen = append(chosen, g)
+		}
+	}
+	if chosen == nil {
+		return nil, fmt.Errorf("no group of rows begins with %q; there are: %s", b.only, strings.Join(names, ", "))
+	}
+	return chosen, nil
 }
 
 // calibrate finds or makes the model that engines choose by.

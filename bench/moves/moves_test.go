@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -47,19 +49,80 @@ func TestQuick(t *testing.T) {
 	}
 	for _, name := range []string{
 		"scattered 16 KiB d2d", "scattered 256 KiB d2h, pageable", "strided rows 16 KiB h2d", "scattered 64 KiB h2d",
-		"4 KiB pinned h2d, queued", "4 KiB pinned h2d, queued: allocations",
-		"pageable both", "pipeline, pinned", "pipeline, pageable",
-		"file in page cache h2d", "disk h2d", "chosen path, slower than the best",
+		"pageable both", "pipeline in, pinned", "pipeline in, pageable",
+		"pipeline in and out, pinned", "pipeline in and out, pageable",
+		"file in page cache h2d", "disk h2d", "file write d2h", "chosen path, slower than the best",
 	} {
 		if !have[name] {
 			t.Errorf("no row %q", name)
 		}
+	}
+	if have["4 KiB pinned h2d, queued"] {
+		t.Error("queued copies were measured without being asked for")
+	}
+	if left, err := filepath.Glob(file + "?*"); err != nil || left != nil {
+		t.Errorf("%v is left, %v", left, err)
 	}
 	if want := 2 * 5; len(d.Choice) != want { // 1 KiB to 256 KiB, both directions
 		t.Errorf("%d sizes and directions, want %d", len(d.Choice), want)
 	}
 	if d.Peer != "Pinion" || d.What != "moves" || d.Machine == "" || d.Commit == "" {
 		t.Errorf("%+v", d)
+	}
+}
+
+// TestOnly: groups can be measured apart, and queued copies only so.
+func TestOnly(t *testing.T) {
+	for _, c := range []struct{ only, what, rows string }{
+		{"queued", "queued", "4 KiB pinned h2d, queued; 4 KiB pinned h2d, queued: allocations"},
+		{"page", "moves", "pageable h2d; pageable d2h; pageable both"},
+		{"peer", "moves", ""}, // there is no second device
+	} {
+		var out bytes.Buffer
+		if err := run(context.Background(), options{device: "host", quick: true, only: c.only}, &out); err != nil {
+			t.Fatal(err)
+		}
+		var d document
+		if err := json.Unmarshal(out.Bytes(), &d); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range d.Rows {
+			names = append(names, r.Name)
+		}
+		if got := strings.Join(names, "; "); got != c.rows || d.What != c.what {
+			t.Errorf("--only %s: %q of %q, want %q of %q; skipped %+v", c.only, got, d.What, c.rows, c.what, d.Skipped)
+		}
+	}
+	var out bytes.Buffer
+	if err := run(context.Background(), options{device: "host", quick: true, only: "queued copies"}, &out); err == nil || !strings.Contains(err.Error(), "scattered, queued") {
+		t.Errorf("%v, want one that names the groups", err)
+	}
+}
+
+// TestPeer: with a second device there are two rows, of checked bytes.
+func TestPeer(t *testing.T) {
+	dev, err := device.Open("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	other, err := device.Open("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	b := &bench{sizes: quickSizes, document: newDocument(dev), dev: dev}
+	b.Repeats = 1
+	m, err := newMemory(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.peerCopies(context.Background(), m, other), m.close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Rows) != 2 || b.Rows[0].Path != "straight" || b.Rows[1].Path != "through host memory" {
+		t.Errorf("%+v, skipped %+v", b.Rows, b.Skipped)
 	}
 }
 
@@ -103,18 +166,24 @@ func TestClampedRight(t *testing.T) {
 
 func TestIdealTime(t *testing.T) {
 	for _, c := range []struct {
-		alone        [3]time.Duration
+		times        stageTimes
 		chunk, total int64
 		want         time.Duration
 	}{
-		{[3]time.Duration{5, 7, 3}, 10, 10, 15},      // one chunk: nothing overlaps
-		{[3]time.Duration{5, 5, 5}, 10, 30, 25},      // fill, three chunks, drain
-		{[3]time.Duration{10, 20, 10}, 10, 40, 100},  // computing is the longest
-		{[3]time.Duration{20, 10, 20}, 10, 15, 60},   // 20+10+20, and half a chunk behind
-		{[3]time.Duration{100, 50, 10}, 10, 20, 260}, // copies in are the longest
+		{stageTimes{5, 7, 3, 0}, 10, 10, 15},       // one chunk: nothing overlaps
+		{stageTimes{5, 5, 5, 0}, 10, 30, 25},       // fill, three chunks, drain
+		{stageTimes{10, 20, 10, 0}, 10, 40, 100},   // computing is the longest
+		{stageTimes{20, 10, 20, 0}, 10, 15, 60},    // 20+10+20, and half a chunk behind
+		{stageTimes{100, 50, 10, 0}, 10, 20, 260},  // copies in are the longest
+		{stageTimes{10, 10, 0, 0}, 10, 40, 50},     // nothing goes out
+		{stageTimes{10, 10, 10, 15}, 10, 20, 40},   // two chunks: copies never meet
+		{stageTimes{10, 10, 10, 15}, 10, 30, 55},   // in and out share the link once,
+		{stageTimes{10, 10, 10, 15}, 10, 100, 160}, // or from the third chunk to the last but two
+		{stageTimes{10, 30, 10, 15}, 10, 100, 320}, // computing hides that
+		{stageTimes{10, 10, 10, 5}, 10, 100, 120},  // a time that cannot be
 	} {
-		if got := idealTime(c.alone, c.chunk, c.total); got != c.want {
-			t.Errorf("%v, chunks of %d, %d bytes: %d, want %d", c.alone, c.chunk, c.total, got, c.want)
+		if got := c.times.ideal(c.chunk, c.total); got != c.want {
+			t.Errorf("%v, chunks of %d, %d bytes: %d, want %d", c.times, c.chunk, c.total, got, c.want)
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -13,11 +11,10 @@ import (
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
-// pipelines measures data that stream through the device, with computing that
-// takes as long as the slower of the two copies: the case in which overlap
-// gains most and is hardest. A row is the per cent of the ideal time, which
-// follows from what each stage takes for one chunk alone, in which nothing
-// disturbs it.
+// pipelines measures data that stream through the device, into it only and in
+// and out, with computing that takes as long as the slower copy: the case in
+// which overlap gains most and is hardest. A row is the per cent of the ideal
+// time, see stageTimes.
 func (b *bench) pipelines(ctx context.Context, m *memory) error {
 	set, err := kernels.Load(b.dev)
 	if err != nil {
@@ -28,29 +25,42 @@ func (b *bench) pipelines(ctx context.Context, m *memory) error {
 	if err != nil {
 		return err
 	}
+	result, err := m.device(b.pipeline)
+	if err != nil {
+		return err
+	}
 	var samples []*sample
 	for _, memory := range []struct {
-		name string
-		take func(int64) ([]byte, error)
-	}{{"pinned", m.pinned}, {"pageable", m.pageable}} {
-		name := "pipeline, " + memory.name
+		name  string
+		take  func(int64) ([]byte, error)
+		chunk int64
+	}{
+		{"pinned", m.pinned, 0},
+		// Copiers have little to share in a chunk of the default size.
+		{"pageable", m.pageable, b.pipeline / 16},
+	} {
 		in, err := memory.take(b.pipeline)
 		var out []byte
 		if err == nil {
 			out, err = memory.take(b.pipeline)
 		}
-		if err != nil {
-			b.skip(name, err)
-			continue
-		}
 		fill(in, 5)
 		fill(out, 6) // faults its pages in
-		s, err := pipelineSample(ctx, m, &stream{engine: engine, kernels: set, in: in, out: out})
-		if err != nil {
-			return err
+		for _, t := range []*stream{
+			{name: "pipeline in, " + memory.name, in: in, result: result},
+			{name: "pipeline in and out, " + memory.name, in: in, out: out},
+		} {
+			if err != nil {
+				b.skip(t.name, err)
+				continue
+			}
+			t.engine, t.kernels, t.chunk = engine, set, memory.chunk
+			list, err := t.samples(ctx, m)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			samples = append(samples, list...)
 		}
-		s.row.Name = name
-		samples = append(samples, s)
 	}
 	return b.inTurn(ctx, samples)
 }
@@ -58,16 +68,23 @@ func (b *bench) pipelines(ctx context.Context, m *memory) error {
 // stream is one array on its way through the device: casts of int8 to uint8,
 // over and over.
 type stream struct {
+	name    string
 	engine  *transfer.Engine
 	kernels *kernels.Set
 	in, out []byte
-	casts   float64 // of each byte; the part of the last that is none runs over a part of the chunk
+	result  device.Ptr // without out, takes what is computed
+	chunk   int64      // bytes; 0: as the engine chooses
+	casts   float64    // of each byte; the part of the last that is none runs over a part of the chunk
 }
 
 // compute queues the casts of a chunk.
 func (t *stream) compute(s device.Stream, c transfer.Chunk) error {
+	to := c.Out
+	if t.out == nil {
+		to = t.result.Add(c.Offset)
+	}
 	for left := max(int64(t.casts*float64(c.InBytes)), c.InBytes); left > 0; left -= c.InBytes {
-		if err := t.kernels.Cast(s, c.Out, dtype.U8, c.In, dtype.I8, min(left, c.InBytes)); err != nil {
+		if err := t.kernels.Cast(s, to, dtype.U8, c.In, dtype.I8, min(left, c.InBytes)); err != nil {
 			return err
 		}
 	}
@@ -75,96 +92,72 @@ func (t *stream) compute(s device.Stream, c transfer.Chunk) error {
 }
 
 func (t *stream) run(ctx context.Context) (transfer.PipelineReport, error) {
-	return t.engine.Run(ctx, transfer.Pipeline{In: transfer.Bytes(t.in), Out: transfer.Bytes(t.out), Compute: t.compute})
+	p := transfer.Pipeline{In: transfer.Bytes(t.in), Compute: t.compute, ChunkBytes: t.chunk}
+	if t.out != nil {
+		p.Out = transfer.Bytes(t.out)
+	}
+	return t.engine.Run(ctx, p)
 }
 
-// pipelineSample balances t's computing with its copies and prepares its row.
-func pipelineSample(ctx context.Context, m *memory, t *stream) (*sample, error) {
+// check runs t and looks at what it computed.
+func (t *stream) check(ctx context.Context, m *memory) error {
+	got, total := t.out, int64(len(t.in))
+	if got != nil {
+		blankOut(got)
+	} else if err := m.wipe(t.result, total); err != nil {
+		return err
+	}
+	if _, err := t.run(ctx); err != nil {
+		return err
+	}
+	if got == nil {
+		got = make([]byte, total)
+		if err := m.download(got, t.result); err != nil {
+			return err
+		}
+	}
+	return clampedRight(got, t.in)
+}
+
+// samples balances t's computing with its copies and prepares its row, and for
+// copies both ways a second row: the same runs against stages that are not
+// disturbed by copies the other way.
+func (t *stream) samples(ctx context.Context, m *memory) ([]*sample, error) {
 	warm, err := t.run(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n := warm.ChunkBytes
-	from, err := m.device(n)
+	chunk, total := warm.ChunkBytes, int64(len(t.in))
+	times, err := t.balance(ctx, m, chunk)
 	if err != nil {
 		return nil, err
 	}
-	to, err := m.device(n)
-	if err != nil {
-		return nil, err
-	}
-	stages := [3]func(at int64) error{
-		func(at int64) error { return t.engine.H2D(ctx, from, t.in[at:at+n]) },
-		func(int64) error {
-			return errors.Join(t.compute(m.stream, transfer.Chunk{In: from, InBytes: n, Out: to, OutBytes: n}), m.stream.Synchronize())
-		},
-		func(at int64) error { return t.engine.D2H(ctx, t.out[at:at+n], to) },
-	}
-	total := int64(len(t.in))
-	var alone [3]time.Duration
-	for range 3 { // the later rounds correct for what a launch costs
-		for i, stage := range stages {
-			if alone[i], err = timeAlone(stage, n, total); err != nil {
-				return nil, err
-			}
-		}
-		t.casts = max(t.casts, 1) * float64(max(alone[0], alone[2])) / float64(alone[1])
-	}
-	if alone[1], err = timeAlone(stages[1], n, total); err != nil {
-		return nil, err
-	}
-	ideal := idealTime(alone, n, total).Seconds()
+	var last float64
 	var setups []float64
-	return &sample{
-		row: row{Unit: "%", ChunkBytes: n},
-		check: func() error {
-			blankOut(t.out)
-			_, err := t.run(ctx)
-			return errors.Join(err, clampedRight(t.out, t.in))
-		},
-		run: func() (float64, error) {
-			report, err := t.run(ctx)
-			setups = append(setups, report.Setup.Seconds())
-			return report.Wall.Seconds(), err
-		},
-		figure: func(wall float64) float64 { return 100 * ideal / wall },
-		finish: func(r *row) {
-			r.SetupSeconds = median(setups)
-			r.GBPerS = float64(total) / 1e9 / ideal * r.Value / 100
-		},
-	}, nil
-}
-
-// timeAlone is the median time of a stage, of those that are warm. Each time is
-// of another chunk: a chunk that is in the processor's caches is faster.
-func timeAlone(stage func(at int64) error, chunk, total int64) (time.Duration, error) {
-	var times []time.Duration
-	for i := range int64(12) {
-		start := time.Now()
-		if err := stage(i % (total / chunk) * chunk); err != nil {
-			return 0, err
-		}
-		times = append(times, max(time.Since(start), 1))
-	}
-	times = times[2:]
-	slices.Sort(times)
-	return times[len(times)/2], nil
-}
-
-// idealTime is when the last stage is done with all bytes if each chunk enters
-// a stage the moment that it has left the one before and the chunk ahead of it
-// has left the stage. alone are the times of a full chunk.
-func idealTime(alone [3]time.Duration, chunk, total int64) time.Duration {
-	var free [3]float64 // when a stage is done with the chunks so far
-	for at := int64(0); at < total; at += chunk {
-		share := float64(min(chunk, total-at)) / float64(chunk)
-		ready := 0.0
-		for i, t := range alone {
-			ready = max(ready, free[i]) + share*float64(t)
-			free[i] = ready
+	against := func(suffix string, times stageTimes, run func() (float64, error)) *sample {
+		ideal := times.ideal(chunk, total).Seconds()
+		return &sample{
+			row:    row{Name: t.name + suffix, Unit: "%", ChunkBytes: chunk},
+			check:  func() error { return t.check(ctx, m) },
+			run:    run,
+			figure: func(wall float64) float64 { return 100 * ideal / wall },
+			finish: func(r *row) {
+				r.SetupSeconds = median(setups)
+				r.GBPerS = float64(total) / 1e9 / ideal * r.Value / 100
+			},
 		}
 	}
-	return time.Duration(free[2])
+	list := []*sample{against("", times, func() (float64, error) {
+		report, err := t.run(ctx)
+		last = report.Wall.Seconds()
+		setups = append(setups, report.Setup.Seconds())
+		return last, err
+	})}
+	if t.out != nil {
+		times.both = 0
+		list = append(list, against(", of stages alone", times, func() (float64, error) { return last, nil }))
+	}
+	return list, nil
 }
 
 // clampedRight checks that got is sent with negative int8 made zero.

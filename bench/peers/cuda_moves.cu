@@ -1,7 +1,10 @@
-// Measures scattered and strided copies, queued copies, ordinary memory and
-// files with the raw CUDA calls, as a reference for bench/moves:
+// Measures scattered and strided copies, ordinary memory, files and copies to
+// another device with the raw CUDA calls, as a reference for bench/moves:
 //
 //   nvcc -O2 -o /tmp/cuda_moves cuda_moves.cu -lcuda && /tmp/cuda_moves FILE > cpp-moves.json
+//
+// With --queued instead of FILE only queued copies are measured, with --peer
+// only those to another device.
 //
 // FILE is read through the page cache; it should be in there. Bytes are checked
 // first; the samples are timed in turn, one repeat of each after the other; the
@@ -65,7 +68,112 @@ static double timed(std::function<void()> run) {
 	return now() - start;
 }
 
+// What it costs to queue a copy of 4 KiB, without the copy.
+static Row queued() {
+	const int size = 4096, rounds = 256;
+	char *from, *to;
+	cudaStream_t s;
+	CHECK(cudaHostAlloc(&from, size, cudaHostAllocMapped));
+	CHECK(cudaMalloc(&to, size));
+	CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	for (int i = 0; i < size; i++) from[i] = i % 251;
+	return {"4 KiB pinned h2d, queued", "us", 1e6, false, [=] {
+		double t = timed([&] {
+			for (int i = 0; i < rounds; i++) CHECK(cudaMemcpyAsync(to, from, size, cudaMemcpyHostToDevice, s));
+		});
+		CHECK(cudaStreamSynchronize(s));
+		return t / rounds;
+	}, [=] {
+		CHECK(cudaMemset(to, 0, size));
+		CHECK(cudaDeviceSynchronize());
+	}, [=] {
+		std::vector<char> got(size);
+		CHECK(cudaMemcpy(got.data(), to, size, cudaMemcpyDeviceToHost));
+		return memcmp(got.data(), from, size) == 0;
+	}};
+}
+
+static bool has_peer() {
+	int n = 0;
+	CHECK(cudaGetDeviceCount(&n));
+	return n > 1;
+}
+
+// From device 0 to device 1, with access to each other where they can have it.
+static Row peer() {
+	char *from, *to;
+	cudaStream_t s;
+	for (int i = 1; i >= 0; i--) {  // device 0 stays the current one
+		int can = 0;
+		CHECK(cudaSetDevice(i));
+		CHECK(cudaDeviceCanAccessPeer(&can, i, 1 - i));
+		if (can) CHECK(cudaDeviceEnablePeerAccess(1 - i, 0));
+		CHECK(cudaMalloc(i ? &to : &from, arena));
+	}
+	CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	char *sent = (char *)malloc(arena), *got = (char *)malloc(arena);
+	std::mt19937_64 random(8);
+	for (size_t i = 0; i < arena; i += 8) *(uint64_t *)(sent + i) = random();
+	CHECK(cudaMemcpy(from, sent, arena, cudaMemcpyHostToDevice));
+	return {"peer copy, cudaMemcpyPeerAsync", "GB/s", arena / 1e9, true, [=] {
+		return timed([&] {
+			CHECK(cudaMemcpyPeerAsync(to, 1, from, 0, arena, s));
+			CHECK(cudaStreamSynchronize(s));
+		});
+	}, [=] {
+		CHECK(cudaSetDevice(1));
+		CHECK(cudaMemset(to, 0, arena));
+		CHECK(cudaDeviceSynchronize());
+		CHECK(cudaSetDevice(0));
+	}, [=] {
+		CHECK(cudaMemcpy(got, to, arena, cudaMemcpyDeviceToHost));
+		return memcmp(got, sent, arena) == 0;
+	}};
+}
+
+// Checks the rows, times them in turn, and prints what is about them.
+static int measure(const char *what, std::vector<Row> rows) {
+	for (auto &row : rows) {
+		row.wipe();
+		row.seconds();  // warms up, too
+		if (!row.right()) {
+			fprintf(stderr, "%s: the bytes that arrived are not those that were sent\n", row.name.c_str());
+			return 1;
+		}
+	}
+	for (int i = 0; i < repeats; i++)
+		for (auto &row : rows) row.times.push_back(row.seconds());
+
+	cudaDeviceProp prop;
+	CHECK(cudaGetDeviceProperties(&prop, 0));
+	int version;
+	CHECK(cudaRuntimeGetVersion(&version));
+	char date[32];
+	time_t t = time(nullptr);
+	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
+	printf("{\n  \"peer\": \"C++, CUDA %d.%d\",\n  \"what\": \"%s\",\n  \"machine\": \"%s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
+	       version / 1000, version % 1000 / 10, what, prop.name, date, repeats);
+	for (size_t i = 0; i < rows.size(); i++) {
+		Row &row = rows[i];
+		std::sort(row.times.begin(), row.times.end());
+		auto value = [&](double seconds) { return row.rate ? row.scale / seconds : row.scale * seconds; };
+		double least = value(row.times.front()), most = value(row.times.back());
+		printf("    {\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"min\": %.4g, \"max\": %.4g}%s\n",
+		       row.name.c_str(), value(row.times[repeats / 2]), row.unit.c_str(),
+		       std::min(least, most), std::max(least, most), i + 1 < rows.size() ? "," : "");
+	}
+	printf("  ]\n}\n");
+	return 0;
+}
+
 int main(int argc, char **argv) {
+	if (argc > 1 && !strcmp(argv[1], "--queued")) return measure("queued", {queued()});
+	if (argc > 1 && !strcmp(argv[1], "--peer")) {
+		if (has_peer()) return measure("moves", {peer()});
+		fprintf(stderr, "there is no second device\n");
+		return 1;
+	}
+
 	// up and from hold the same random bytes; down and to take what is copied.
 	char *up, *down, *to, *from, *mapped_up, *mapped_down;
 	cudaStream_t s, r;
@@ -164,15 +272,6 @@ int main(int argc, char **argv) {
 			return true;
 		}});
 	}
-	const int rounds = 256;
-	rows.push_back({"4 KiB pinned h2d, queued", "us", 1e6, false, [=] {
-		double t = timed([&] {
-			for (int i = 0; i < rounds; i++) CHECK(cudaMemcpyAsync(to, up, 4096, cudaMemcpyHostToDevice, s));
-		});
-		CHECK(cudaStreamSynchronize(s));
-		return t / rounds;
-	}, wipe_to, [=] { return fetch(), memcmp(down, up, 4096) == 0; }});
-
 	// The calls return when ordinary memory is read or written, so that both
 	// directions at once take two threads.
 	auto ordinary_up = [=] {
@@ -235,34 +334,6 @@ int main(int argc, char **argv) {
 			return t;
 		}, wipe_to, right});
 	}
-	for (auto &row : rows) {
-		row.wipe();
-		row.seconds();  // warms up, too
-		if (!row.right()) {
-			fprintf(stderr, "%s: the bytes that arrived are not those that were sent\n", row.name.c_str());
-			return 1;
-		}
-	}
-	for (int i = 0; i < repeats; i++)
-		for (auto &row : rows) row.times.push_back(row.seconds());
-
-	cudaDeviceProp prop;
-	CHECK(cudaGetDeviceProperties(&prop, 0));
-	int version;
-	CHECK(cudaRuntimeGetVersion(&version));
-	char date[32];
-	time_t t = time(nullptr);
-	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
-	printf("{\n  \"peer\": \"C++, CUDA %d.%d\",\n  \"what\": \"moves\",\n  \"machine\": \"%s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
-	       version / 1000, version % 1000 / 10, prop.name, date, repeats);
-	for (size_t i = 0; i < rows.size(); i++) {
-		Row &row = rows[i];
-		std::sort(row.times.begin(), row.times.end());
-		auto value = [&](double seconds) { return row.rate ? row.scale / seconds : row.scale * seconds; };
-		double least = value(row.times.front()), most = value(row.times.back());
-		printf("    {\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"min\": %.4g, \"max\": %.4g}%s\n",
-		       row.name.c_str(), value(row.times[repeats / 2]), row.unit.c_str(),
-		       std::min(least, most), std::max(least, most), i + 1 < rows.size() ? "," : "");
-	}
-	printf("  ]\n}\n");
+	if (has_peer()) rows.push_back(peer());
+	return measure("moves", rows);
 }

@@ -206,20 +206,38 @@ def pageable(data):
     return rows
 
 
+def ideal(chunks, copy_in, compute, copy_out=0.0, both=0.0):
+    """The time of all chunks if the stages, each of these seconds a chunk,
+    overlapped perfectly. Copies in and out at once share the link: both is
+    what a chunk of each takes then, or 0 as if they were alone."""
+    free = [0.0, 0.0, 0.0]
+    for k in range(chunks):
+        stages = (max(copy_in, both) if k >= 2 else copy_in, compute,
+                  max(copy_out, both) if k < chunks - 2 else copy_out)
+        ready = 0.0
+        for i, t in enumerate(stages):
+            ready = max(ready, free[i]) + t
+            free[i] = ready
+    return free[2]
+
+
 def pipelines(data):
-    """Chunks through the device as people write it by hand, with computing
-    that takes as long as the slower copy; the per cent of the ideal time that
-    follows from what each stage takes alone."""
+    """Chunks through the device as people write it by hand, into it only and
+    in and out, with computing that takes as long as the slower copy; the per
+    cent of the ideal time that follows from what the stages take."""
     data = data[:PIPELINE]
     n, chunks = CHUNK, PIPELINE // CHUNK
     up = pinned(PIPELINE)
     up.copy_(data)
     down = pinned(PIPELINE)
     back = torch.zeros(PIPELINE, dtype=torch.uint8)
+    computed = torch.empty(PIPELINE, dtype=torch.uint8, device="cuda")
     part = lambda t, k: t[k * n:(k + 1) * n]
     ins = [torch.empty(n, dtype=torch.uint8, device="cuda") for _ in range(3)]
     outs = [torch.empty(n, dtype=torch.uint8, device="cuda") for _ in range(3)]
     stage_in, stage_out = [pinned(n) for _ in range(2)], [pinned(n) for _ in range(2)]
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    threads = concurrent.futures.ThreadPoolExecutor(2)
 
     def compute(dst, src, times):
         """Adds 1; over and over, the last time over a part."""
@@ -233,20 +251,32 @@ def pipelines(data):
         times = [peer.timed(synchronized(lambda: run(k % chunks))) for k in range(12)]
         return statistics.median(times[2:])
 
-    def balance(copy_in, copy_out):
-        """How often to add, and the time of all chunks at best."""
-        in_s, out_s, times = alone(copy_in), alone(copy_out), 1.0
+    def together(copy_in, copy_out):
+        """Of several chunks in a row, on a thread and a stream each."""
+        row = 4
+
+        def several(copy, stream, first):
+            with torch.cuda.stream(stream):
+                for k in range(first, first + row):
+                    copy(k % chunks)
+                    stream.synchronize()
+
+        def run(first):
+            jobs = [threads.submit(several, copy, stream, first)
+                    for copy, stream in ((copy_in, streams[0]), (copy_out, streams[1]))]
+            for job in jobs:
+                job.result()
+
+        times = [peer.timed(lambda: run(k * row)) / row for k in range(6)]
+        return statistics.median(times[1:])
+
+    def balance(copy_in, copy_out=None):
+        """How often to add, and what the stages take."""
+        in_s, out_s, times = alone(copy_in), alone(copy_out) if copy_out else 0.0, 1.0
         work = lambda _: compute(outs[0], ins[0], times)
         for _ in range(3):
             times = max(times, 1.0) * max(in_s, out_s) / alone(work)
-        stages = in_s, alone(work), out_s
-        free = [0.0, 0.0, 0.0]
-        for _ in range(chunks):
-            ready = 0.0
-            for i, t in enumerate(stages):
-                ready = max(ready, free[i]) + t
-                free[i] = ready
-        return times, free[2]
+        return times, (in_s, alone(work), out_s), together(copy_in, copy_out) if copy_out else 0.0
 
     # Pinned memory: each chunk's copies and computing in the order of one
     # stream, chunks on two or three streams in turn.
@@ -256,17 +286,15 @@ def pipelines(data):
     def out_pinned(k):
         part(down, k).copy_(outs[0], non_blocking=True)
 
-    times_pinned, ideal_pinned = balance(in_pinned, out_pinned)
-    streams = [torch.cuda.Stream() for _ in range(3)]
-
-    def by_streams(count):
-        def run():
+    def by_streams(count, out):
+        def run(times):
             for k in range(chunks):
                 i = k % count
                 with torch.cuda.stream(streams[i]):
                     ins[i].copy_(part(up, k), non_blocking=True)
-                    compute(outs[i], ins[i], times_pinned)
-                    part(down, k).copy_(outs[i], non_blocking=True)
+                    compute(outs[i] if out else part(computed, k), ins[i], times)
+                    if out:
+                        part(down, k).copy_(outs[i], non_blocking=True)
             torch.cuda.synchronize()
         return run
 
@@ -277,47 +305,65 @@ def pipelines(data):
 
     def out_pageable(k):
         stage_out[0].copy_(outs[0], non_blocking=True)
-        torch.cuda.synchronize()
+        torch.cuda.current_stream().synchronize()
         part(back, k).copy_(stage_out[0])
 
-    times_pageable, ideal_pageable = balance(in_pageable, out_pageable)
     read = [torch.cuda.Event() for _ in range(2)]
     written = [torch.cuda.Event() for _ in range(2)]
 
-    def by_buffers():
+    def by_buffers(out):
         def finish(k):
             written[k % 2].synchronize()
             part(back, k).copy_(stage_out[k % 2])
 
-        for k in range(chunks):
-            i = k % 2
-            read[i].synchronize()
-            stage_in[i].copy_(part(data, k))
-            if k >= 2:
-                finish(k - 2)
-            with torch.cuda.stream(streams[i]):
-                ins[i].copy_(stage_in[i], non_blocking=True)
-                read[i].record()
-                compute(outs[i], ins[i], times_pageable)
-                stage_out[i].copy_(outs[i], non_blocking=True)
-                written[i].record()
-        finish(chunks - 2)
-        finish(chunks - 1)
+        def run(times):
+            for k in range(chunks):
+                i = k % 2
+                read[i].synchronize()
+                stage_in[i].copy_(part(data, k))
+                if out and k >= 2:
+                    finish(k - 2)
+                with torch.cuda.stream(streams[i]):
+                    ins[i].copy_(stage_in[i], non_blocking=True)
+                    read[i].record()
+                    compute(outs[i] if out else part(computed, k), ins[i], times)
+                    if out:
+                        stage_out[i].copy_(outs[i], non_blocking=True)
+                        written[i].record()
+            if out:
+                finish(chunks - 2)
+                finish(chunks - 1)
+            torch.cuda.synchronize()
+        return run
 
     want = data + 1
-    samples = []
-    for name, run, result, ideal in (
-            ("pipeline, pinned, two streams", by_streams(2), down, ideal_pinned),
-            ("pipeline, pinned, three streams", by_streams(3), down, ideal_pinned),
-            ("pipeline, pageable, two pinned buffers", by_buffers, back, ideal_pageable)):
-        result.zero_()
-        run()
-        torch.cuda.synchronize()
-        check(name, torch.equal(result, want))
-        samples.append((name, "%", lambda s, ideal=ideal: 100 * ideal / s, lambda run=run: peer.timed(run)))
-    rows = peer.in_turn(samples, REPEATS)
-    for row, ideal in zip(rows, (ideal_pinned, ideal_pinned, ideal_pageable)):
-        row.update(chunk_bytes=n, gb_per_s=PIPELINE / 1e9 / ideal * row["value"] / 100)
+    samples, ideals = [], []
+    for name, copies, ways in (
+            ("pipeline in, pinned", (in_pinned,),
+             [(f"{word} streams", computed, by_streams(count, False)) for word, count in (("two", 2), ("three", 3))]),
+            ("pipeline in and out, pinned", (in_pinned, out_pinned),
+             [(f"{word} streams", down, by_streams(count, True)) for word, count in (("two", 2), ("three", 3))]),
+            ("pipeline in, pageable", (in_pageable,), [("two pinned buffers", computed, by_buffers(False))]),
+            ("pipeline in and out, pageable", (in_pageable, out_pageable),
+             [("two pinned buffers", back, by_buffers(True))])):
+        times, stages, both = balance(*copies)
+        for way, result, run in ways:
+            result.zero_()
+            run(times)
+            check(f"{name}, {way}", torch.equal(result.cpu(), want))
+            samples.append((name, "s", lambda s: s, lambda run=run, times=times: peer.timed(lambda: run(times))))
+            against = {f"{name}, {way}": ideal(chunks, *stages, both)}
+            if both:
+                against[f"{name}, of stages alone, {way}"] = ideal(chunks, *stages)
+            ideals.append(against)
+    threads.shutdown()
+    rows = []
+    for seconds, against in zip(peer.in_turn(samples, REPEATS), ideals):
+        for name, least in against.items():
+            rows.append(dict(
+                name=name, value=100 * least / seconds["value"], unit="%",
+                min=100 * least / seconds["max"], max=100 * least / seconds["min"],
+                chunk_bytes=n, gb_per_s=PIPELINE / 1e9 / seconds["value"]))
     return rows
 
 

@@ -95,12 +95,16 @@ func TestBadResults(t *testing.T) {
 		{"median below min", strings.Replace(link, `"min_gb_per_s": 1`, `"min_gb_per_s": 2`, 1), "pinned h2d: 1 is not a median between 2 and 1"},
 		{"no rate", strings.Replace(link, `"gb_per_s": 1`, `"gb_per_s": 0`, 1), "pinned h2d: 0 is not"},
 		{"no samples", `{"stages": [], "samples_per_s": 1, "batch_shape": [1]}`, "0 samples"},
-		{"peer of what", `{"peer": "A", "what": "speed"}`, `"speed", not link, moves or loader`},
+		{"peer of what", `{"peer": "A", "what": "speed"}`, `"speed", not link, moves, loader or processes`},
 		{"peer of nothing a second", `{"peer": "A", "what": "moves", "rows": [{"name": "x", "unit": "GB/s", "value": 0}]}`, "x: 0 is not"},
 		{"less than nothing", `{"peer": "Pinion", "what": "moves", "commit": "1", "rows": [{"name": "x", "unit": "%", "value": -1}]}`, "x: -1 is not"},
 		{"choice without a time", `{"peer": "Pinion", "what": "moves", "commit": "1", "choice": [{"bytes": 1, "direction": "h2d", "chosen_seconds": 1}]}`, "is no comparison"},
 		{"choice of no direction", `{"peer": "Pinion", "what": "moves", "commit": "1", "choice": [{"bytes": 1, "chosen_seconds": 1, "best_seconds": 1}]}`, "is no comparison"},
 		{"peer without unit", `{"peer": "A", "what": "link", "rows": [{"name": "x", "value": 1}]}`, `unit ""`},
+		{"curve of nothing", strings.Replace(link, `"bulk"`, `"curves": [{"path": "pinned", "direction": "h2d", "bytes": 1024}], "bulk"`, 1), "pinned h2d, 1024 bytes: 0 is not"},
+		{"queued in no time", `{"peer": "A", "what": "queued", "rows": [{"name": "x", "unit": "us", "value": 0}]}`, "x: 0 is not"},
+		{"processes with no rate", `{"copies": [{"memory": "pageable", "direction": "h2d", "alone": {"gb_per_s": 1}, "together": {"gb_per_s": 0}}]}`, "pageable h2d, together: 0 is not"},
+		{"processes of no direction", `{"copies": [{"memory": "pageable", "direction": "up", "alone": {"gb_per_s": 1}, "together": {"gb_per_s": 1}}]}`, "no direction"},
 		{"peer above max", `{"peer": "A", "what": "link", "rows": [{"name": "x", "unit": "s", "value": 3, "max": 2}]}`, "x: 3 is not"},
 	} {
 		root := copyRoot(t)

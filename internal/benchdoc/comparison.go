@@ -7,7 +7,7 @@ import (
 )
 
 // quantity is a row of the README's table. A peer's value is its row of that
-// name; Pinion's is found in link.json and the feed files. Files whose names
+// name; Pinion's is found in link-curves.json, or link.json, and the feed files. Files whose names
 // begin with "host-" are of runs on the host alone.
 type quantity struct {
 	title string
@@ -66,7 +66,8 @@ func (r *run) comparison() string {
 			t.add(row...)
 		}
 	}
-	if len(t.rows) == 0 {
+	headlines := r.headlines()
+	if len(t.rows)+len(headlines.rows) == 0 {
 		return ""
 	}
 	where := ""
@@ -77,8 +78,33 @@ func (r *run) comparison() string {
 	fmt.Fprintf(&w, "\n%sRun %s; medians. Spread, settings and commit are in [docs/benchmarks.md](docs/benchmarks.md).\n",
 		plain(where), plain(r.name))
 	t.write(&w)
+	headlines.write(&w)
 	w.WriteByte('\n')
 	return w.String()
+}
+
+// headlines are some rows of moves.json, each beside the best of the peers'.
+func (r *run) headlines() *table {
+	t := newTable("", ">Pinion", ">best peer", "by")
+	for _, f := range r.moves {
+		if f.file != moves {
+			continue
+		}
+		for _, h := range []struct{ name, title string }{
+			{"scattered 16 KiB h2d", "blocks of 16 KiB from scattered places in pinned memory to the device"},
+			{"pageable both", "ordinary memory, both directions at once"},
+			{"file in page cache h2d", "file in the page cache to the device"},
+			{"disk h2d", "file on the disk to the device"},
+		} {
+			for _, row := range f.Rows {
+				if row.Name == h.name {
+					value, by := f.bestPeer(row, r.peers)
+					t.add(h.title, row.text(row.Value), value, by)
+				}
+			}
+		}
+	}
+	return t
 }
 
 // column is the values of one program by quantity.
@@ -99,8 +125,8 @@ func (r *run) columns() []*column {
 	}
 	var peers []*column
 	for _, f := range r.peers {
-		if f.What == moves {
-			continue // compared in the table of Pinion's own moves
+		if f.What == moves || f.What == processes {
+			continue // they have tables of their own
 		}
 		name := f.Peer
 		if i := strings.LastIndex(name, ", "); i >= 0 {
@@ -142,11 +168,13 @@ func (c *column) offer(q quantity, row peerRow) {
 	}
 }
 
-// link is the run's link.json, or nil.
+// link is the run's link-curves.json or link.json, or nil.
 func (r *run) link() *linkFile {
-	for _, f := range r.links {
-		if f.file == "link" {
-			return f
+	for _, name := range []string{"link-curves", "link"} {
+		for _, f := range r.links {
+			if f.file == name {
+				return f
+			}
 		}
 	}
 	return nil
@@ -182,7 +210,7 @@ func (r *run) own(q quantity) (v float64, ok bool) {
 }
 
 // ownImages is the best rate of photos into float32, which is what the peers
-// make: on the device of link.json, or in the files about the host.
+// make: on the device of the link, or in the files about the host.
 func (r *run) ownImages(host bool) (v float64, ok bool) {
 	for _, f := range r.feeds {
 		comparable := f.photos() && f.DType == "f32" && aboutHost(f.file) == host

@@ -23,8 +23,9 @@ type linkFile struct {
 		Max       float64 `json:"max_gb_per_s"`
 		OfBest    float64 `json:"percent_of_best"`
 	} `json:"bulk"`
-	Small   []timing `json:"small_copies"`
-	Pin     []timing `json:"pin_cost"`
+	Curves  []curvePoint `json:"curves"` // with --curves
+	Small   []timing     `json:"small_copies"`
+	Pin     []timing     `json:"pin_cost"`
 	Missing []struct {
 		Path   string `json:"path"`
 		Reason string `json:"reason"`
@@ -55,6 +56,9 @@ func (f *linkFile) check() error {
 	for _, b := range f.Bulk {
 		errs = append(errs, checkSpread(b.Path+" "+b.Direction, b.GBPerS, b.Min, b.Max))
 	}
+	for _, p := range f.Curves {
+		errs = append(errs, checkSpread(fmt.Sprintf("%s %s, %d bytes", p.Path, p.Direction, p.Bytes), p.GBPerS, p.Min, p.Max))
+	}
 	for _, t := range append(f.Small[:len(f.Small):len(f.Small)], f.Pin...) {
 		errs = append(errs, checkSpread(t.What, t.Seconds, t.Min, t.Max))
 	}
@@ -80,6 +84,7 @@ func (f *linkFile) write(w *strings.Builder) {
 		t.add(plain(b.Path), directions[b.Direction], number(b.GBPerS), number(b.Min), number(b.Max), fmt.Sprintf("%.0f %%", b.OfBest))
 	}
 	t.write(w)
+	writeCurves(w, f.Curves)
 
 	t = newTable("time", ">median", ">min", ">max")
 	t.add("open the device (once)", duration(f.Init), "", "")

@@ -7,8 +7,9 @@
 //	go run ./internal/benchdoc -check   # fail if something is out of date
 //
 // A run is a folder, bench/results/<date>-<machine>/, whose files are told
-// apart by content: documents of `pinion bench link --json`, `pinion feed
-// --json` and `pinion devices --json`, of bench/moves, and files of peers.
+// apart by content: documents of `pinion bench link --json`, `pinion bench
+// processes --json`, `pinion feed --json` and `pinion devices --json`, of
+// bench/moves, and files of peers.
 // bench/README.md describes the last two and how a run is made.
 //
 // Text between the lines <!-- results --> and <!-- /results --> is replaced;

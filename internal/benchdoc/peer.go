@@ -12,7 +12,7 @@ type peerFile struct {
 	file string
 
 	Peer       string    `json:"peer"` // name and version
-	What       string    `json:"what"` // "link", "moves" or "loader"
+	What       string    `json:"what"` // "link", "moves", "loader" or "processes"
 	Machine    string    `json:"machine"`
 	MeasuredAt string    `json:"measured_at"`
 	Rows       []peerRow `json:"rows"`
@@ -32,7 +32,7 @@ var secondsPer = map[string]float64{"s": 1, "ms": 1e-3, "µs": 1e-6, "us": 1e-6}
 func (f *peerFile) check() error {
 	var errs []error
 	if peerTitles[f.What] == "" {
-		errs = append(errs, fmt.Errorf(`"what" is %q, not link, moves or loader`, f.What))
+		errs = append(errs, fmt.Errorf(`"what" is %q, not link, moves, loader or processes`, f.What))
 	}
 	for _, r := range f.Rows {
 		errs = append(errs, r.check())
@@ -86,4 +86,4 @@ func (f *peerFile) write(w *strings.Builder) {
 	t.write(w)
 }
 
-var peerTitles = map[string]string{"link": "copies", moves: "moving bytes", "loader": "photos into device memory"}
+var peerTitles = map[string]string{"link": "copies", moves: "moving bytes", "loader": "photos into device memory", processes: "pinned memory in several processes"}

@@ -24,6 +24,10 @@ func report(runs []*run) string {
 		for _, f := range r.moves {
 			f.write(&w, r.peers)
 		}
+		writeQueued(&w, r.queued)
+		for _, f := range r.processes {
+			f.write(&w)
+		}
 		writeFeeds(&w, r.feeds)
 		for _, f := range r.peers {
 			f.write(&w)

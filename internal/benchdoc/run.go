@@ -13,12 +13,14 @@ import (
 
 // run is one folder of results. Files are in the order of their names.
 type run struct {
-	name    string
-	devices []*devicesFile
-	links   []*linkFile
-	moves   []*movesFile
-	feeds   []*feedFile
-	peers   []*peerFile
+	name      string
+	devices   []*devicesFile
+	links     []*linkFile
+	moves     []*movesFile
+	queued    []*queuedFile
+	processes []*processesFile
+	feeds     []*feedFile
+	peers     []*peerFile
 }
 
 // provenance is what every document of pinion says about its origin.
@@ -97,6 +99,7 @@ func (r *run) add(name string, data []byte) error {
 		What    string          `json:"what"`
 		Commit  string          `json:"commit"` // of Pinion; peers have none
 		Bulk    json.RawMessage `json:"bulk"`
+		Copies  json.RawMessage `json:"copies"`
 		Stages  json.RawMessage `json:"stages"`
 		Devices json.RawMessage `json:"devices"`
 	}
@@ -104,18 +107,22 @@ func (r *run) add(name string, data []byte) error {
 		return err
 	}
 	switch {
+	case kind.What == queued:
+		return load(data, &r.queued, func(f *queuedFile) error { f.file = name; return f.check() })
 	case kind.What == moves && kind.Commit != "":
 		return load(data, &r.moves, func(f *movesFile) error { f.file = name; return f.check() })
 	case kind.Peer != "":
 		return load(data, &r.peers, func(f *peerFile) error { f.file = name; return f.check() })
 	case kind.Bulk != nil:
 		return load(data, &r.links, func(f *linkFile) error { f.file = name; return f.check() })
+	case kind.Copies != nil:
+		return load(data, &r.processes, func(f *processesFile) error { f.file = name; return f.check() })
 	case kind.Stages != nil:
 		return load(data, &r.feeds, func(f *feedFile) error { f.file = name; return f.check() })
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, feed or devices, nor of bench/moves or a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed or devices, nor of bench/moves or a peer")
 }
 
 // load decodes one file into a new element of list.

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+// peer measures copies to another device of the same backend. Where there is
+// none, there is no row.
+func (b *bench) peer(ctx context.Context, m *memory) error {
+	name := secondDevice(b.dev.Info().ID)
+	if name == "" {
+		return nil
+	}
+	other, err := device.Open(name)
+	if err != nil {
+		return err
+	}
+	m.later(other.Close)
+	return b.peerCopies(ctx, m, other)
+}
+
+// secondDevice names a device beside that of id, or is empty.
+func secondDevice(id string) string {
+	kind, _, _ := strings.Cut(id, ":")
+	for _, backend := range device.Backends() {
+		if backend.Name != kind {
+			continue
+		}
+		names, _ := backend.List() // it has one, which is open
+		for _, name := range names {
+			if name != id {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// peerCopies measures copies from the device of b to other: as the engine does
+// them, and staged through host memory.
+func (b *bench) peerCopies(ctx context.Context, m *memory, other device.Device) error {
+	there, err := newMemory(other)
+	if err != nil {
+		return err
+	}
+	m.later(there.close)
+	from, err := m.device(b.bulk)
+	if err != nil {
+		return err
+	}
+	to, err := there.device(b.bulk)
+	if err != nil {
+		return err
+	}
+	engine, err := there.engine(transfer.Options{})
+	if err != nil {
+		return err
+	}
+	sent, got := make([]byte, b.bulk), make([]byte, b.bulk)
+	fill(sent, 10)
+	if err := m.upload(from, sent); err != nil {
+		return err
+	}
+	copied := func(name string, staged bool) *sample {
+		way := "straight"
+		if staged || !engine.PeerAccess(b.dev) {
+			way = "through host memory"
+		}
+		move := func() error {
+			return engine.Peer(ctx, transfer.PeerCopy{Dst: to, From: b.dev, Src: from, Bytes: b.bulk, Staged: staged})
+		}
+		return &sample{
+			row: row{Name: name, Unit: "GB/s", Path: way},
+			check: func() error {
+				return errors.Join(there.wipe(to, b.bulk), move(), there.download(got, to), same(got, sent))
+			},
+			run:    timed(move),
+			figure: rate(b.bulk),
+		}
+	}
+	return b.inTurn(ctx, []*sample{copied("peer copy", false), copied("peer copy, staged", true)})
+}

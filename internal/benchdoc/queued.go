@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// queued is what files about queued small copies are about: those of bench/moves
+// and its peers that ran on one core, in turn.
+const queued = "queued"
+
+// queuedFile is one such run, of Pinion if it has a commit.
+type queuedFile struct {
+	provenance
+	Peer    string    `json:"peer"`
+	Machine string    `json:"machine"`
+	Rows    []peerRow `json:"rows"`
+}
+
+func (f *queuedFile) check() error {
+	var errs []error
+	for _, r := range f.Rows {
+		errs = append(errs, r.check())
+	}
+	return errors.Join(errs...)
+}
+
+// writeQueued writes all files of a run as one table: for each row and program
+// the median of its runs' medians, with the least and the most of all.
+func writeQueued(w *strings.Builder, files []*queuedFile) {
+	if len(files) == 0 {
+		return
+	}
+	type key struct{ row, program string }
+	var keys []key
+	var names []string
+	rows := map[key][]peerRow{}
+	origin := ""
+	for _, f := range files {
+		names = append(names, f.file)
+		if f.Commit != "" {
+			origin = " " + f.origin() + "."
+		}
+		for _, r := range f.Rows {
+			k := key{r.Name, f.Peer}
+			if rows[k] == nil {
+				keys = append(keys, k)
+			}
+			rows[k] = append(rows[k], r)
+		}
+	}
+	fmt.Fprintf(w, "\n### %s: small copies, queued\n\n", strings.Join(names, ", "))
+	fmt.Fprintf(w, "%s. All on one core, in turn.%s From %s on.\n", plain(files[0].Machine), origin, plain(files[0].MeasuredAt))
+	t := newTable("", "by", ">runs", ">median", ">min", ">max")
+	for _, k := range keys {
+		var medians, least, most []float64
+		for _, r := range rows[k] {
+			medians = append(medians, r.Value)
+			least, most = append(least, r.least()), append(most, r.most())
+		}
+		slices.Sort(medians)
+		n := len(medians)
+		r := rows[k][0]
+		t.add(plain(k.row), plain(k.program), fmt.Sprint(n), r.text((medians[(n-1)/2]+medians[n/2])/2),
+			r.text(slices.Min(least)), r.text(slices.Max(most)))
+	}
+	t.write(w)
+}
+
+// least is the row's least value, as far as it is known.
+func (r *peerRow) least() float64 {
+	if r.Min != nil {
+		return *r.Min
+	}
+	return r.Value
+}
+
+// most is the row's greatest value, as far as it is known.
+func (r *peerRow) most() float64 {
+	if r.Max != nil {
+		return *r.Max
+	}
+	return r.Value
+}
