@@ -32,17 +32,21 @@
 //
 // Bad arguments fail at once. Work that fails on the device after it was
 // queued reports at the next synchronisation of its stream, of an event
-// recorded behind it, or of the device. Callers can handle [ErrOutOfMemory], [ErrClosed], [ErrNotSupported],
-// [ErrPointer], [ErrArgument] and [ErrUnavailable] with [errors.Is]; the text
-// around them carries the numbers, and for a driver the call, name and code.
+// recorded behind it, or of the device. Callers can handle [ErrOutOfMemory],
+// [ErrPinLimit], [ErrClosed], [ErrNotSupported], [ErrPointer], [ErrArgument]
+// and [ErrUnavailable] with [errors.Is]; the text around them carries the
+// numbers, and for a driver the call, name and code.
 //
 // # Capabilities
 //
 // What not every backend can do is a small interface of its own, found by a
 // type assertion: [Pinner] (page-locked memory), [HostAllocator] (pinned
 // memory made by the driver), [Manager] (managed memory), [Mapper] (virtual
-// memory), [Launcher] (device kernels) and [Caller] (Go functions in stream
-// order). [Capabilities] names what a device has.
+// memory), [BatchCopier] (many copies in one call), [BoxCopier] (strided
+// copies), [PeerCopier] (copies from another device), [FileMover] (files
+// straight to the device), [RangeChecker] (is this the device's memory?),
+// [Launcher] (device kernels) and [Caller] (Go functions in stream order).
+// [Capabilities] names what a device has, for people to read.
 //
 // # Ownership
 //

@@ -27,8 +27,9 @@ func (b BatchModel) Seconds(blocks, bytes int64) float64 {
 // is the steadiest.
 var preferred = []BatchPath{BatchKernel, BatchBox, BatchDriver, BatchLoop}
 
-// aboutTheSame is how much slower than the fastest a preferred path may be.
-const aboutTheSame = 1.03
+// aboutTheSame is how much slower than the fastest a preferred path may be:
+// measured at other times the order may be another.
+const aboutTheSame = 1.08
 
 // rowsRanking lists the paths for rows of pinned memory, the best first.
 func (e *Engine) rowsRanking(d direction, r rows) []BatchPath {

@@ -31,7 +31,7 @@ type CalibrateOptions struct {
 // paths differ by less than they vary.
 const (
 	firstCalibrationSize = 16 << 10
-	firstStaged          = 256 << 10
+	firstStaged          = 64 << 10
 )
 
 // Calibrate measures what the paths of dev cost. Repeats are interleaved: one
@@ -228,7 +228,7 @@ func copierCounts(most int) []int {
 
 // sampleSeconds is how long one repeat of a measurement takes at least: short
 // copies are repeated for as long.
-const sampleSeconds = 200e-6
+const sampleSeconds = 1e-3
 
 // run times all trials in turn.
 func (c *calibration) run(ctx context.Context, trials []*trial) error {

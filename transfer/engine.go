@@ -43,8 +43,8 @@ type Options struct {
 	// or write files, the callers' own included. They are apart from the
 	// Copiers, which a slow disk would hold up, and have pinned slots of their
 	// own: FileWorkers x Slots x SlotBytes beyond Pool, taken when they are
-	// first needed. Two or three large reads at once keep a disk busy; more
-	// make many disks slower, but a striped volume may want them. Default: 3.
+	// first needed. A few large reads at once keep a disk busy; a striped volume
+	// may want more. Default: 6.
 	FileWorkers int
 
 	// Model is what the engine chooses paths by. Default: the one that
@@ -65,7 +65,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Copiers = defaultCopiers()
 	}
 	if o.FileWorkers == 0 {
-		o.FileWorkers = 3
+		o.FileWorkers = 6
 	}
 	if o.Slots == 0 {
 		o.Slots = 4

@@ -74,7 +74,8 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 		Example: `  pinion feed                    # feed a sample folder of photos
   pinion feed ~/photos --batch 128
   pinion devices
-  pinion bench link`,
+  pinion bench link
+  pinion bench --report link.html`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,

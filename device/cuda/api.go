@@ -121,6 +121,9 @@ const (
 	resultInvalidValue       = 1
 	resultOutOfMemory        = 2
 	resultNoDevice           = 100
+	resultInvalidContext     = 201
+	resultInvalidHandle      = 400
+	resultContextDestroyed   = 709
 	resultUnsupportedPTX     = 222
 	resultOperatingSystem    = 304
 	resultNotPermitted       = 800

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -44,6 +45,29 @@ func (d *Device) hold() error {
 func (d *Device) leave() {
 	runtime.UnlockOSThread()
 	d.mu.RUnlock()
+}
+
+// severalDevices says that threads may have the context of another device.
+var severalDevices atomic.Bool
+
+// call makes a driver call that is told its context by a stream or an event.
+// The thread still needs some context, which it has from an earlier call in
+// nearly every case, so one is set only when the driver misses it: setting it
+// costs a tenth of what queueing a copy does.
+func (d *Device) call(fn func() uintptr) uintptr {
+	if !severalDevices.Load() {
+		switch r := fn(); r {
+		case resultInvalidContext, resultContextDestroyed, resultInvalidHandle:
+		default:
+			return r
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if r := api.ctxSetCurrent.Call4(d.context, 0, 0, 0); r != 0 {
+		return r
+	}
+	return fn()
 }
 
 // Info implements [device.Device].

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -119,12 +120,18 @@ func Open(index int) (*Device, error) {
 		}
 		return nil, fmt.Errorf("cuda: %w: cuda:%d: %s%w", device.ErrUnavailable, index, reason, err)
 	}
+	if last := lastDevice.Swap(int64(index) + 1); last != 0 && last != int64(index)+1 {
+		severalDevices.Store(true)
+	}
 	if err := d.describe(index); err != nil {
 		api.primaryCtxRelease.Call(uintptr(d.handle))
 		return nil, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
 	}
 	return d, nil
 }
+
+// lastDevice is the index, plus one, of the device that was opened last.
+var lastDevice atomic.Int64
 
 // describe fills in d.info.
 func (d *Device) describe(index int) error {

@@ -62,6 +62,23 @@ func (s *stream) leave() {
 	s.dev.leave()
 }
 
+// hold is enter for [Device.call].
+func (s *stream) hold() error {
+	if err := s.dev.hold(); err != nil {
+		return err
+	}
+	if !s.gate.enter() {
+		s.dev.mu.RUnlock()
+		return errClosed
+	}
+	return nil
+}
+
+func (s *stream) release() {
+	s.gate.leave()
+	s.dev.mu.RUnlock()
+}
+
 func (s *stream) CopyH2D(dst device.Ptr, src []byte) error {
 	return s.queue("cuMemcpyHtoDAsync", dst, int64(len(src)), func() uintptr {
 		return api.memcpyHtoDAsync.Call4(uintptr(dst),
@@ -93,14 +110,14 @@ func (s *stream) queue(name string, p device.Ptr, n int64, call func() uintptr) 
 	if n < 0 {
 		return fmt.Errorf("cuda: %w: %d bytes", device.ErrArgument, n)
 	}
-	if err := s.enter(); err != nil {
+	if err := s.hold(); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.release()
 	if n == 0 {
 		return nil
 	}
-	if r := call(); r != 0 {
+	if r := s.dev.call(call); r != 0 {
 		return copyError(check(name, r), p, n)
 	}
 	return nil
@@ -124,7 +141,8 @@ func pointerError(err error) error {
 func (s *stream) Record(ev device.Event) error {
 	return s.withEvent(ev, func(e *event) error {
 		e.recorded.Store(true)
-		if r := api.eventRecord.Call4(e.handle, s.handle, 0, 0); r != 0 {
+		r := s.dev.call(func() uintptr { return api.eventRecord.Call4(e.handle, s.handle, 0, 0) })
+		if r != 0 {
 			return check("cuEventRecord", r)
 		}
 		return nil
@@ -133,7 +151,8 @@ func (s *stream) Record(ev device.Event) error {
 
 func (s *stream) Wait(ev device.Event) error {
 	return s.withEvent(ev, func(e *event) error {
-		if r := api.streamWaitEvent.Call4(s.handle, e.handle, 0, 0); r != 0 {
+		r := s.dev.call(func() uintptr { return api.streamWaitEvent.Call4(s.handle, e.handle, 0, 0) })
+		if r != 0 {
 			return check("cuStreamWaitEvent", r)
 		}
 		return nil
@@ -146,10 +165,10 @@ func (s *stream) withEvent(ev device.Event, fn func(*event) error) error {
 	if !ok || e.dev != s.dev {
 		return fmt.Errorf("cuda: %w: the event belongs to another device", device.ErrArgument)
 	}
-	if err := s.enter(); err != nil {
+	if err := s.hold(); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.release()
 	if !e.gate.enter() {
 		return errClosed
 	}

@@ -12,6 +12,9 @@ int main(void) {
 	VALUE("resultInvalidValue", CUDA_ERROR_INVALID_VALUE);
 	VALUE("resultOutOfMemory", CUDA_ERROR_OUT_OF_MEMORY);
 	VALUE("resultNoDevice", CUDA_ERROR_NO_DEVICE);
+	VALUE("resultInvalidContext", CUDA_ERROR_INVALID_CONTEXT);
+	VALUE("resultInvalidHandle", CUDA_ERROR_INVALID_HANDLE);
+	VALUE("resultContextDestroyed", CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	VALUE("resultUnsupportedPTX", CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
 	VALUE("resultOperatingSystem", CUDA_ERROR_OPERATING_SYSTEM);
 	VALUE("resultNotPermitted", CUDA_ERROR_NOT_PERMITTED);
