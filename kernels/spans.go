@@ -140,11 +140,11 @@ func (j spansJob) copyEntry(c device.Caller, e SpanEntry, begin int64) error {
 	size := (e.End - begin) * j.Unit
 	dst, err := c.Bytes(e.Dst, size)
 	if err != nil {
-		return fmt.Errorf("Dst: %w", err)
+		return fmt.Errorf("destination: %w", err)
 	}
 	src, err := c.Bytes(e.Src, size)
 	if err != nil {
-		return fmt.Errorf("Src: %w", err)
+		return fmt.Errorf("source: %w", err)
 	}
 	copy(dst, src)
 	return nil

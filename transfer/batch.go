@@ -29,7 +29,8 @@ type Batch struct {
 	Blocks []Block
 
 	// Path is how blocks of pinned memory, or inside the device, are copied.
-	// Default: what the model says is fastest.
+	// Default: what the model says is fastest. One block that goes to or from
+	// the host is an ordinary copy, whatever is said here.
 	Path BatchPath
 
 	// Progress, if set, is called with the bytes copied so far, from the

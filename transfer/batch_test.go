@@ -434,5 +434,59 @@ func TestBatchClosed(t *testing.T) {
 			t.Errorf("%s: %v", route.name, err)
 		}
 	}
-	_ = fmt.Sprint()
+}
+
+// The device may be closed first: it takes its memory back by itself.
+func TestCloseAfterDevice(t *testing.T) {
+	dev := openLinked(t)
+	e, err := transfer.New(dev, transfer.Options{StageAbove: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := dev.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := transfer.Batch{Dst: transfer.Device(p, 2048), Src: transfer.Device(p.Add(2048), 2048),
+		Blocks: []transfer.Block{{Dst: 0, Src: 0, Bytes: 16}, {Dst: 64, Src: 64, Bytes: 16}}}
+	if err := errors.Join(e.Batch(ctx, b), e.H2D(ctx, p, make([]byte, 4096))); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(dev.Close(), e.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A batch needs device memory for its kernel, or does without the kernel.
+func TestBatchOnFullDevice(t *testing.T) {
+	const n = 256 << 10
+	dev, err := device.Open(fmt.Sprintf("host:%d", n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	e, err := transfer.New(dev, transfer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	p, err := dev.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := unique(n, 3), make([]byte, n)
+	b := transfer.Batch{Dst: transfer.Device(p, n), Src: transfer.Device(p, n),
+		Blocks: []transfer.Block{{Dst: 0, Src: 1000, Bytes: 100}, {Dst: 500, Src: 2000, Bytes: 100}}}
+	if err := errors.Join(e.H2D(ctx, p, want), e.Batch(ctx, b), e.D2H(ctx, got, p)); err != nil {
+		t.Fatal(err)
+	}
+	copy(want, want[1000:1100])
+	copy(want[500:], want[2000:2100])
+	if !bytes.Equal(got, want) {
+		t.Error("wrong content")
+	}
+	b.Path = transfer.BatchKernel
+	if err := e.Batch(ctx, b); !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("by the kernel: %v", err)
+	}
 }

@@ -28,7 +28,9 @@ type Box struct {
 	Progress func(done, total int64)
 }
 
-// Box carries out a strided copy as [Engine.Batch] does one of blocks.
+// Box carries out a strided copy as [Engine.Batch] does one of blocks. Inside
+// the device, the two sides must lie apart or be different columns of one
+// matrix: rows that alternate in memory have the same stride on both sides.
 func (e *Engine) Box(ctx context.Context, b Box) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -94,14 +96,25 @@ func (b Box) rows() (boxRows, error) {
 				device.ErrArgument, r.bytes, *side.row, *side.plane)
 		}
 	}
+	r.join()
 	if !b.Dst.onHost && !b.Src.onHost {
 		dst, src := b.Dst.device.Add(r.dst), b.Src.device.Add(r.src)
-		if dst < src.Add(r.end(r.srcRow, r.srcPlane)) && src < dst.Add(r.end(r.dstRow, r.dstPlane)) {
+		if dst < src.Add(r.end(r.srcRow, r.srcPlane)) && src < dst.Add(r.end(r.dstRow, r.dstPlane)) && !r.columns(dst, src) {
 			return r, fmt.Errorf("%w: the boxes at %#x and %#x overlap", device.ErrArgument, uint64(dst), uint64(src))
 		}
 	}
-	r.join()
 	return r, nil
+}
+
+// columns reports whether the rows of the two sides are different columns of
+// one matrix, so that they share no byte though they alternate in memory.
+func (r *boxRows) columns(dst, src device.Ptr) bool {
+	width := r.dstRow
+	if r.rows == 1 || width != r.srcRow || r.planes > 1 && (r.dstPlane%width != 0 || r.srcPlane%width != 0) {
+		return false
+	}
+	apart := int64(max(dst, src)-min(dst, src)) % width
+	return apart >= r.bytes && apart <= width-r.bytes
 }
 
 // end is the extent of the box, in bytes.

@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -52,17 +53,36 @@ func (l *bridges) get(to, from device.Device) (*bridge, error) {
 			return b, nil
 		}
 	}
+	gone := l.gone()
 	l.mu.Unlock()
 	b := &bridge{from: from, to: to}
-	var err error
-	if b.out, err = from.NewStream(); err == nil {
+	err := gone.close()
+	if err == nil {
+		b.out, err = from.NewStream()
+	}
+	if err == nil {
 		b.in, err = to.NewStream()
 	}
 	if err != nil {
+		err = errors.Join(err, b.close())
 		l.busy.Done()
-		return nil, errors.Join(err, b.close())
+		return nil, err
 	}
 	return b, nil
+}
+
+// gone takes the bridges out of idle whose other device was closed: nobody
+// will ask for them again. The caller holds mu.
+func (l *bridges) gone() *bridges {
+	var gone bridges
+	l.idle = slices.DeleteFunc(l.idle, func(b *bridge) bool {
+		closed := errors.Is(b.out.Synchronize(), device.ErrClosed)
+		if closed {
+			gone.idle = append(gone.idle, b)
+		}
+		return closed
+	})
+	return &gone
 }
 
 func (l *bridges) put(b *bridge) {
@@ -121,6 +141,9 @@ const straightBytes = int64(256 << 20)
 
 // straight copies between devices that reach each other.
 func (b *bridge) straight(ctx context.Context, to device.PeerCopier, c PeerCopy) error {
+	if c.Bytes == 0 {
+		c.report(0)
+	}
 	for at := int64(0); at < c.Bytes; {
 		n := min(straightBytes, c.Bytes-at)
 		if err := to.CopyPeer(b.in, c.Dst.Add(at), c.From, c.Src.Add(at), n); err != nil {

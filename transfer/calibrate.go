@@ -19,8 +19,9 @@ type CalibrateOptions struct {
 	// or this process may not have four times that.
 	MaxBytes int64
 
-	// Repeats of each measurement, of which the median counts; copies of 64
-	// MiB and more, which vary less, take half of them. Default: 9.
+	// Repeats of each measurement, of which the median counts. Copies of up to
+	// 4 MiB, which vary most, take three times as many, and those of 64 MiB
+	// and more half as many. Default: 9.
 	Repeats int
 
 	// Progress, if set, is called before each step.
@@ -232,14 +233,19 @@ const sampleSeconds = 1e-3
 
 // run times all trials in turn.
 func (c *calibration) run(ctx context.Context, trials []*trial) error {
-	for repeat := range c.o.Repeats + 1 { // the first warms up and counts rounds
-		for i, t := range trials {
-			if t.bytes >= 64<<20 && repeat > (c.o.Repeats+1)/2 {
+	step, steps := 0, 0
+	for _, t := range trials {
+		steps += t.repeats(c.o.Repeats) + 1
+	}
+	for repeat := range 3*c.o.Repeats + 1 { // the first warms up and counts rounds
+		for _, t := range trials {
+			if repeat > t.repeats(c.o.Repeats) {
 				continue
 			}
 			if c.o.Progress != nil {
-				c.o.Progress(repeat*len(trials)+i, (c.o.Repeats+1)*len(trials), t.path.Path+" "+bytesText(t.bytes))
+				c.o.Progress(step, steps, t.path.Path+" "+bytesText(t.bytes))
 			}
+			step++
 			if err := t.time(ctx); err != nil {
 				return fmt.Errorf("transfer: calibrate: %s, %s: %w", t.path.Path, bytesText(t.bytes), err)
 			}
@@ -249,6 +255,17 @@ func (c *calibration) run(ctx context.Context, trials []*trial) error {
 		t.times = t.times[1:]
 	}
 	return nil
+}
+
+// repeats is how often t is timed when n is what was asked for.
+func (t *trial) repeats(n int) int {
+	switch {
+	case t.bytes <= 4<<20:
+		return 3 * n
+	case t.bytes >= 64<<20:
+		return (n + 1) / 2
+	}
+	return n
 }
 
 // time runs one repeat. The rounds of the one before say how many fit.

@@ -41,10 +41,11 @@ type Options struct {
 
 	// FileWorkers is the most goroutines that read files past the page cache,
 	// or write files, the callers' own included. They are apart from the
-	// Copiers, which a slow disk would hold up, and have pinned slots of their
-	// own: FileWorkers x Slots x SlotBytes beyond Pool, taken when they are
-	// first needed. A few large reads at once keep a disk busy; a striped volume
-	// may want more. Default: 6.
+	// Copiers, which a slow disk would hold up, and have one pinned slot each,
+	// FileWorkers x SlotBytes beyond Pool, taken when they are first needed. (A
+	// disk that the processor copies for is faster into memory that it has just
+	// used: with four slots each, reads took 10 % longer on an H200 machine.)
+	// Default: 8.
 	FileWorkers int
 
 	// Model is what the engine chooses paths by. Default: the one that
@@ -65,7 +66,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Copiers = defaultCopiers()
 	}
 	if o.FileWorkers == 0 {
-		o.FileWorkers = 6
+		o.FileWorkers = 8
 	}
 	if o.Slots == 0 {
 		o.Slots = 4
@@ -145,7 +146,7 @@ func New(dev device.Device, options Options) (*Engine, error) {
 	e.stager.engine, e.stager.options = e, e.options
 	e.stager.work.L = &e.stager.mu
 	e.files.engine, e.files.options, e.files.pageable = e, e.options, true
-	e.files.options.Copiers, e.files.options.Pool = options.FileWorkers, nil
+	e.files.options.Copiers, e.files.options.Slots, e.files.options.Pool = options.FileWorkers, 1, nil
 	e.files.work.L = &e.files.mu
 	return e, nil
 }

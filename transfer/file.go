@@ -41,9 +41,10 @@ type FilePath string
 // The ways between a file and the device.
 const (
 	// FileAuto reads what is in the page cache from there and the rest past
-	// it, with cuFile where that goes straight into the device. It writes
-	// through the page cache, which is quick as long as nobody waits for the
-	// disk, and with Sync past it.
+	// it. It writes through the page cache, which is quick as long as nobody
+	// waits for the disk, and with Sync past it. What is not read from the
+	// page cache takes cuFile where that goes straight between the disk and
+	// the device.
 	FileAuto FilePath = ""
 
 	// FileCached reads or writes through the page cache.

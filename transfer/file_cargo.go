@@ -14,7 +14,7 @@ import (
 var errShort = io.ErrUnexpectedEOF
 
 // routeFile chooses the way of a checked copy and takes it.
-func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *FileReport) error {
+func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *FileReport) (err error) {
 	path := directio.Auto
 	switch c.Path {
 	case FileCuFile:
@@ -40,23 +40,30 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 	if err != nil {
 		return err
 	}
+	defer func() { // also when Progress panics
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+	}()
 	cached := !write && f.Resident(c.Offset, c.Bytes)
 	if mover, ok := e.dev.(device.FileMover); ok && c.Path == FileAuto && !cached {
 		err := mover.MovesStraight(c.File)
 		if err == nil {
-			return errors.Join(f.Close(), e.cuFile(ctx, c, write, r))
+			if err = e.cuFile(ctx, c, write, r); !errors.Is(err, errNotMoved) {
+				return err
+			}
 		}
 		r.note(err)
 	}
 	if _, inGo := e.dev.(device.Caller); inGo && e.dev.Info().Integrated && cached && c.Path == FileAuto {
 		// One copy, in Go, where a page that is gone is an error. Elsewhere
 		// it would kill the process.
-		return errors.Join(f.Close(), e.readMapped(ctx, c, r))
+		return e.readMapped(ctx, c, r)
 	}
 	err = e.stageFile(ctx, &fileCargo{file: f, copy: c, toFile: write}, cached)
 	r.CachedBytes, r.DirectBytes = f.Counts()
 	r.Notes = append(r.Notes, f.Notes()...)
-	return errors.Join(err, f.Close())
+	return err
 }
 
 // stageFile moves a file through pinned slots: with the copiers what is read

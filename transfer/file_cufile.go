@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,9 @@ import (
 // cuFileBytes is how much of a file one call moves: cuFile cuts it into
 // requests of up to 16 MiB itself.
 const cuFileBytes = 16 << 20
+
+// errNotMoved: the driver does not take the file; nothing was moved.
+var errNotMoved = errors.New("cuFile refused the file")
 
 // cuFile lets the device's driver move c.
 func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileReport) (err error) {
@@ -32,7 +36,7 @@ func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileRep
 	}
 	moved, err := mover.MoveFile(file)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNotMoved, err)
 	}
 	defer func() {
 		if closeErr := moved.Close(); err == nil {

@@ -20,6 +20,7 @@ type mover struct {
 	*rig
 	stream   device.Stream
 	straight error
+	refused  error // of files
 	fail     atomic.Bool
 	open     atomic.Int64
 }
@@ -27,6 +28,9 @@ type mover struct {
 func (m *mover) MovesStraight(*os.File) error { return m.straight }
 
 func (m *mover) MoveFile(f *os.File) (device.File, error) {
+	if m.refused != nil {
+		return nil, m.refused
+	}
 	m.open.Add(1)
 	return &movedFile{m, f.Name()}, nil
 }
@@ -99,6 +103,25 @@ func TestFileMover(t *testing.T) {
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want[7:]) {
 		t.Errorf("wrong content, %v", err)
 	}
+	// A file that the library refuses all the same goes another way, unless
+	// this one was asked for.
+	m.refused = errMover
+	report, err = e.ReadFile(ctx, transfer.FileCopy{File: file, Offset: 7, Device: p, Bytes: 100_000})
+	f.ok(err)
+	if report.CuFileBytes != 0 || report.CachedBytes == 0 && len(report.Notes) == 0 {
+		t.Errorf("refused: %+v", report)
+	}
+	report, err = e.CreateFile(ctx, out, transfer.FileCopy{Device: p, Bytes: 100_000})
+	f.ok(err)
+	if report.CuFileBytes != 0 || len(report.Notes) == 0 || !strings.Contains(report.Notes[0], errMover.Error()) {
+		t.Errorf("refused: %+v", report)
+	}
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want[7:][:100_000]) {
+		t.Errorf("wrong content, %v", err)
+	}
+	_, err = e.ReadFile(ctx, c)
+	f.fails("refused", err, errMover)
+	m.refused = nil
 	// A note where it is not.
 	m.straight = fmt.Errorf("%w: no disk for it", device.ErrNotSupported)
 	report, err = e.CreateFile(ctx, out, transfer.FileCopy{Device: p, Bytes: 100_000})

@@ -65,7 +65,10 @@ func (l *lists) close(dev device.Device) error {
 		errs = append(errs, l.pool.Close())
 	}
 	if l.device != 0 {
-		errs = append(errs, dev.Free(l.device))
+		// A closed device has freed it already.
+		if err := dev.Free(l.device); !errors.Is(err, device.ErrClosed) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

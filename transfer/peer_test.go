@@ -67,7 +67,7 @@ func TestPeer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if n > 0 && last != n {
+				if last != n {
 					t.Errorf("%d bytes reported of %d", last, n)
 				}
 				if n == most {
@@ -90,6 +90,30 @@ func TestPeer(t *testing.T) {
 	}
 	if e.PeerAccess(host) && to.Info().Backend != "host" || e.PeerAccess(nil) {
 		t.Error("access to where there is none")
+	}
+}
+
+// What was made for a device that is closed by now is given back when another
+// one comes.
+func TestPeersThatGo(t *testing.T) {
+	f := open(t)
+	f.needsPinned(32 << 20)
+	e := f.engine(transfer.Options{})
+	const n = 1000
+	p := f.alloc(n)
+	var first [2]int64
+	for i := range 4 {
+		from, err := device.Open("host:1MiB")
+		f.ok(err)
+		src, err := from.Alloc(n)
+		f.ok(err)
+		f.ok(e.Peer(ctx, transfer.PeerCopy{Dst: p, From: from, Src: src, Bytes: n, Staged: true}))
+		f.ok(from.Close())
+		if taken := [2]int64{f.dev.pinned.Load(), f.dev.opened.Load()}; i == 0 {
+			first = taken
+		} else if taken != first {
+			t.Errorf("bytes pinned, streams and events open: %d after device %d, %d after the first", taken, i, first)
+		}
 	}
 }
 

@@ -76,6 +76,7 @@ func (m *Model) choose(copiers int) *choices {
 				n = math.MaxInt64 / 2
 			}
 			best := math.Inf(1)
+			var most int64 // that was measured
 			// Paths are in ascending order of copiers.
 			for _, p := range m.Paths {
 				if p.ToHost != toHost || p.Copiers > copiers || len(p.Curve) == 0 {
@@ -84,10 +85,16 @@ func (m *Model) choose(copiers int) *choices {
 				if n < p.Curve[0].Bytes/2 && p.Copiers > 0 {
 					continue // it was never tried on copies as small as that
 				}
+				most = max(most, p.Curve[len(p.Curve)-1].Bytes)
 				if t := p.Curve.At(n); t < best*worthwhile {
 					best = t
 					c[direction][i] = choice{p.Copiers, p.PastCaches}
 				}
+			}
+			// Beyond what was measured, which may have fitted into the caches,
+			// the rule of thumb says how to write.
+			if k := &c[direction][i]; k.copiers > 0 && n > 2*most {
+				k.pastCaches = usual(n, k.copiers, toHost, defaultSlotBytes).pastCaches
 			}
 		}
 	}

@@ -46,8 +46,7 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 	n := j.rows.count()
 	switch {
 	case n == 0:
-		j.report(0)
-		return nil
+		return e.Do(ctx, Copy{Progress: j.progress})
 	case n == 1 && d != deviceToDevice:
 		k := j.rows.at(0)
 		c := Copy{ToHost: d == deviceToHost, Progress: j.progress}
@@ -142,7 +141,11 @@ func (e *Engine) kernels() (*kernels.Set, error) {
 		if e.set.closed {
 			return nil, errClosed
 		}
-		e.set.loaded, e.set.err = kernels.Load(e.dev)
+		set, err := kernels.Load(e.dev)
+		if errors.Is(err, device.ErrOutOfMemory) {
+			return nil, err // there may be room another time
+		}
+		e.set.loaded, e.set.err = set, err
 	}
 	return e.set.loaded, e.set.err
 }
@@ -191,6 +194,9 @@ func (l *lanes) rows(ctx context.Context, e *Engine, j rowsJob, d direction, pat
 		l.leave(ln)
 	}()
 	m, err := ln.mover(e, &j, d, path)
+	if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
+		m, err = ln.mover(e, &j, d, BatchLoop) // slower, but it works
+	}
 	if err != nil {
 		return err
 	}

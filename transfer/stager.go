@@ -30,6 +30,7 @@ type stager struct {
 	tasks   []*task      // tasks with chunks that nobody took yet
 	waiting atomic.Int32 // len(tasks), to look at without mu
 	turn    int          // index in tasks of the next to take from
+	lone    int          // how many of tasks are
 	rings   []*ring      // those that nobody uses
 	started bool
 	closed  bool         // no new tasks
@@ -55,6 +56,7 @@ type task struct {
 	next   int64 // offset of the first byte that nobody took
 	left   int64 // bytes not finished yet; taken and untaken
 	failed error
+	lone   bool // the caller has no ring: helpers do it all
 
 	done chan struct{} // receives one value when left reaches zero
 	tick chan struct{} // holds a value when left has changed and progress wants to know
@@ -64,7 +66,7 @@ var tasks = sync.Pool{New: func() any {
 	return &task{done: make(chan struct{}, 1), tick: make(chan struct{}, 1)}
 }}
 
-// copy moves c in chunks of that size, by that many copiers.
+// copy moves c as p says.
 func (s *stager) copy(ctx context.Context, c Copy, p plan) error {
 	t := tasks.Get().(*task)
 	t.memory = memoryCargo{c, p.pastCaches}
@@ -236,14 +238,19 @@ func (s *stager) giveBack() error {
 // number, as far as there are chunks for them. It returns the ring that the
 // caller is to use, if one is free. A caller with progress gets none: progress
 // may take its time, or copy, and a ring held meanwhile could be the last one.
+// While lone tasks wait, the last one is for helpers: callers that copy in a
+// row are quicker than a helper wakes, and would keep it from them for ever.
 func (s *stager) add(t *task, copiers int) *ring {
 	s.mu.Lock()
-	s.tasks = append(s.tasks, t)
-	s.waiting.Store(int32(len(s.tasks)))
 	var r *ring
-	if t.progress == nil {
+	if t.progress == nil && (s.lone == 0 || len(s.rings) > 1) {
 		r = s.freeRing()
 	}
+	if t.lone = r == nil; t.lone {
+		s.lone++
+	}
+	s.tasks = append(s.tasks, t)
+	s.waiting.Store(int32(len(s.tasks)))
 	s.mu.Unlock()
 	wake := int(min(int64(copiers), (t.total+t.least-1)/t.least))
 	if r != nil {
@@ -356,6 +363,9 @@ func (s *stager) abandon(t *task, err error) {
 
 // remove takes tasks[i] off the list. The caller holds mu.
 func (s *stager) remove(i int) {
+	if s.tasks[i].lone {
+		s.lone--
+	}
 	last := len(s.tasks) - 1
 	copy(s.tasks[i:], s.tasks[i+1:])
 	s.tasks[last] = nil

@@ -233,6 +233,9 @@ func (f *File) Write(b []byte, offset int64) error {
 			if err != nil {
 				return f.explainWrite(err, offset, len(b), done)
 			}
+			if n == 0 {
+				break // the way through the page cache says why
+			}
 			done += n
 		}
 		f.directBytes.Add(int64(done))

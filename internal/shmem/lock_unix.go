@@ -37,7 +37,9 @@ func Lock(f *os.File) (unlock func(), err error) {
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) || waited >= patience {
 			break
 		}
+		locks.Unlock() // others have other files to lock
 		time.Sleep(wait)
+		locks.Lock()
 	}
 	holder := unix.Flock_t{Type: unix.F_WRLCK}
 	if record(f, unix.F_GETLK, &holder) == nil && holder.Type != unix.F_UNLCK {

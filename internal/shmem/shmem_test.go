@@ -309,6 +309,26 @@ func TestLockOfAnother(t *testing.T) {
 	if _, err := fmt.Fscan(out, &said); err != nil || said != "held" {
 		t.Errorf("%q, %v", said, err)
 	}
+	// Meanwhile other files can be locked.
+	other := temp(t, 8)
+	patience = 500 * time.Millisecond
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := Lock(f)
+		waiting <- err
+	}()
+	time.Sleep(5 * time.Millisecond) // for it to begin
+	unlockOther, err := Lock(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlockOther()
+	select {
+	case err := <-waiting:
+		t.Errorf("the lock of one file kept the lock of another waiting, until %v", err)
+	default:
+		<-waiting
+	}
 	patience = 5 * time.Millisecond
 	_, err = Lock(f)
 	if want := fmt.Sprintf("process %d has held it", child.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
