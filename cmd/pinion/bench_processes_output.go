@@ -144,7 +144,7 @@ func (o *processesOutput) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n%s a copy by %s, median of %d interleaved repeats\n", gib(o.SizeBytes),
 		counted(int64(o.Processes), "process", "processes"), o.Repeats)
-	fmt.Fprint(w, "GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned\n\n")
+	fmt.Fprint(w, "GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned.\nSPREAD is from the slowest to the fastest copy of any process, alone or together, in per cent of the median.\n\n")
 	o.printCopies(w)
 	fmt.Fprintln(w)
 	o.printTimes(w)
@@ -163,7 +163,7 @@ func (o *processesOutput) warn(w io.Writer) {
 	}
 	worst := slices.MinFunc(o.Copies, func(a, b sharingRow) int { return cmp.Compare(a.OverlapPercent, b.OverlapPercent) })
 	if worst.OverlapPercent < 90 {
-		fmt.Fprintf(w, "Take the figures together with care: for %.0f %% of the time of a copy only, all processes were copying (%s, %s). Larger copies or fewer processes overlap more.\n",
+		fmt.Fprintf(w, "Take the figures together with care: all processes were copying for only %.0f %% of the time of a copy (%s, %s). Larger copies or fewer processes overlap more.\n",
 			worst.OverlapPercent, worst.Memory, copyWords[worst.Direction])
 	}
 }

@@ -18,7 +18,8 @@ func newBench() *cobra.Command {
 device memory are measured over all sizes, and written as one HTML page to read
 and to share: rates, times, the limit of the link and what follows from them.`,
 		Example: `  pinion bench --report link.html
-  pinion bench link --size 256MiB`,
+  pinion bench link --size 256MiB
+  pinion bench processes`,
 		Args: noArgs,
 	}
 	file := cmd.Flags().String("report", "", "write an HTML page about the link to this file")
@@ -65,7 +66,7 @@ func newBenchLink() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "link",
 		Short: "Measure the paths between host and device memory",
-		Long: `Measure the paths between host and device memory, with correct bytes checked
+		Long: `Measure the paths between host and device memory, each checked for correct bytes
 first:
 
   pageable  ordinary memory, copied by the backend itself
@@ -78,16 +79,22 @@ the repeats is printed with the slowest and the fastest. Opening the device is
 a row of its own: a benchmark that times it with the first copy says nothing
 about copies.
 
+Rates are in GB/s, 10^9 bytes a second; OF BEST is the share of the fastest path
+in that direction.
+
 With --curves every path is measured over sizes from 1 KiB to --size too, and
 beside them
 
   chosen    ordinary memory, by the path that Pinion chooses for the size
 
+CHOSEN / BEST is its time over that of the better of pageable and staged.
+
 The choice follows a model of this machine: what each path costs over the size
 of a copy. --calibrate measures it, prints it with the choice for each size, and
-keeps it in the user's cache directory, from where package transfer takes it.
---curves and --report measure it where there is none. One of another machine,
-driver or version is not used.`,
+keeps it in the user's cache directory, from where package transfer takes it; of
+the other flags it takes --device and --json. --curves and bench --report
+measure it where there is none. A model of another machine, driver or version is
+not used.`,
 		Example: `  pinion bench link
   pinion bench link --device cuda:0 --size 4GiB --repeats 15
   pinion bench link --curves

@@ -157,7 +157,8 @@ func processesText(r *processesRun) string {
 func TestProcessesText(t *testing.T) {
 	const want = `cuda:0  Fast GPU  PCIe 5.0 x16, 63 GB/s
 238 MiB a copy by 2 processes, median of 7 interleaved repeats
-GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned
+GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned.
+SPREAD is from the slowest to the fastest copy of any process, alone or together, in per cent of the median.
 
 HOST MEMORY        COPY  FIRST COPY  ALONE  TOGETHER  IN ALL  SPREAD  % ALONE  % TOGETHER
 pageable           H2D      45.0 ms  10.00      6.25   12.50     4 %   20.0 %      25.0 %
@@ -218,7 +219,7 @@ func TestProcessesTextLess(t *testing.T) {
 		"no pinned":    {without(procbench.Private, procbench.Serialised, procbench.Shared), []string{none, "Not available: shared pinned: page-locked"}, []string{naive, arrives, instead}},
 		"no segment":   {without(procbench.Shared), []string{naive, arrives}, []string{instead, none}},
 		"not sent":     {without(procbench.Serialised), []string{naive, instead}, []string{arrives, none}},
-		"not together": {apart, []string{naive, "for 42 % of the time", "(pageable, D2H)"}, []string{none}},
+		"not together": {apart, []string{naive, "for only 42 % of the time", "(pageable, D2H)"}, []string{none}},
 		"all":          {fixedProcesses(), []string{naive, arrives, instead}, []string{none, "with care", "Not available"}},
 	} {
 		text := processesText(c.run)

@@ -57,11 +57,11 @@ func slowLink(r *Report) (advice, bool) {
 func usePinion(r *Report) (advice, bool) {
 	chosen, ok := r.largest("chosen", "h2d")
 	plain, also := r.at("pageable", "h2d", chosen.Bytes)
-	if !ok || !also || float64(plain.Median) < 1.1*float64(chosen.Median) {
+	if !ok || !also || r.Device.Integrated || float64(plain.Median) < 1.1*float64(chosen.Median) {
 		return advice{}, false
 	}
 	return advice{"Copy large pageable memory through Pinion.",
-		fmt.Sprintf("%s to the device takes %s instead of %s with the driver’s own copy: %s times faster, with no pinned memory of your own.",
+		fmt.Sprintf("%s to the device takes %s instead of %s with the driver’s own copy: %s times as fast, with no pinned memory of your own.",
 			bytesText(chosen.Bytes), durationText(chosen.Median), durationText(plain.Median),
 			times(float64(plain.Median)/float64(chosen.Median)))}, true
 }
@@ -179,7 +179,7 @@ func poolNotDriver(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	return advice{"Take pinned memory from a pool.",
-		fmt.Sprintf("The driver’s allocation of %s takes %s; Pinion’s pool makes it in %s, %s times faster, and uses it again.",
+		fmt.Sprintf("The driver’s allocation of %s takes %s; Pinion’s pool makes it in %s, %s times as fast, and uses it again.",
 			bytesText(r.Bench.Size), durationText(driver.Median), durationText(pool.Median),
 			times(float64(driver.Median)/float64(pool.Median)))}, true
 }
@@ -231,7 +231,7 @@ func choiceHeld(r *Report) (advice, bool) {
 			worst = c
 		}
 	}
-	if all == 0 {
+	if all == 0 || r.Device.Integrated { // there all choices are the plain copy
 		return advice{}, false
 	}
 	if missed == 0 {

@@ -73,9 +73,10 @@ func TestRules(t *testing.T) {
 		{"nothing to compare with", slowLink, Report{Device: host, Bench: rates(bulk("pinned", "h2d", 5, 5, 5))}, ""},
 
 		{"staging pays", usePinion, Report{Bench: curves(curveOf("chosen", at{gib: 20 * time.Millisecond}), curveOf("pageable", at{gib: 150 * time.Millisecond}))},
-			"1 GiB to the device takes 20.0 ms instead of 150 ms with the driver’s own copy: 7.5 times faster"},
+			"1 GiB to the device takes 20.0 ms instead of 150 ms with the driver’s own copy: 7.5 times as fast"},
 		{"staging does not pay", usePinion, Report{Bench: curves(curveOf("chosen", at{gib: 148 * time.Millisecond}), curveOf("pageable", at{gib: 150 * time.Millisecond}))}, ""},
 		{"no such copies", usePinion, Report{}, ""},
+		{"no staging here", usePinion, Report{Device: host, Bench: curves(curveOf("chosen", at{gib: 20 * time.Millisecond}), curveOf("pageable", at{gib: 150 * time.Millisecond}))}, ""},
 
 		{"pinning pays", pinOften, Report{Bench: pinning(47*time.Millisecond, curveOf("pinned", at{gib: 19 * time.Millisecond}), curveOf("chosen", at{gib: 22 * time.Millisecond}))},
 			"Pin memory that is copied 16 times or more. Pinning 1 GiB costs 47.0 ms once and saves 3.00 ms a copy"},
@@ -105,7 +106,7 @@ func TestRules(t *testing.T) {
 		{"one engine", bothAtOnce, Report{Device: gpu, Bench: rates(bulk("pinned", "h2d", 50, 50, 50), bulk("pinned", "d2h", 52, 52, 52), bulk("pinned", "both", 54, 54, 54))}, "Do not count on both directions at once."},
 		{"no link to share", bothAtOnce, Report{Device: host, Bench: rates(bulk("pinned", "h2d", 5, 5, 5), bulk("pinned", "d2h", 5, 5, 5), bulk("pinned", "both", 10, 10, 10))}, ""},
 
-		{"the driver is slow", poolNotDriver, Report{Bench: pins(50*time.Millisecond, 500*time.Millisecond)}, "allocation of 1 GiB takes 500 ms; Pinion’s pool makes it in 50.0 ms, 10 times faster"},
+		{"the driver is slow", poolNotDriver, Report{Bench: pins(50*time.Millisecond, 500*time.Millisecond)}, "allocation of 1 GiB takes 500 ms; Pinion’s pool makes it in 50.0 ms, 10 times as fast"},
 		{"the driver is as fast", poolNotDriver, Report{Bench: pins(50*time.Millisecond, 55*time.Millisecond)}, ""},
 		{"no pins", poolNotDriver, Report{}, ""},
 
@@ -118,6 +119,7 @@ func TestRules(t *testing.T) {
 		{"a context without pinning", firstCopy, Report{Opened: time.Second, Bench: rates(bulk("pageable", "h2d", 7, 7, 7))}, "7.00 GB"},
 		{"nothing to open", firstCopy, Report{Opened: time.Millisecond, Bench: rates(bulk("pinned", "h2d", 50, 50, 50))}, ""},
 
+		{"no choice here", choiceHeld, Report{Device: host, Bench: choice(1, 1.5)}, ""},
 		{"good choices", choiceHeld, Report{Bench: choice(0.98, 1.04, 1)}, "At all 3 sizes and directions its choice for pageable memory was within 5 %, or a microsecond, of the better of plain and staged."},
 		{"a call slower", choiceHeld, Report{Bench: choice(0.9, 1.09)}, "At all 2 sizes"},
 		{"a bad choice", choiceHeld, Report{Bench: choice(1, 1.5, 1.2)}, "missed at 2 of 3 sizes and directions. There it was more than 5 %, and a microsecond, slower than the better of plain and staged. The worst: 2 KiB to the host took 15.0 µs, staged would have taken 10.0 µs"},

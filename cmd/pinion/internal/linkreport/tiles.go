@@ -45,7 +45,7 @@ func (r *Report) tiles() (list []tile) {
 	plainUp, plainDown, plain := both("pageable")
 	if pinion {
 		note := ""
-		if plain && up > 1.1*plainUp.Median {
+		if plain && up > 1.1*plainUp.Median && !r.Device.Integrated {
 			note = fmt.Sprintf("%s and %s times the plain copy", times(up/plainUp.Median), times(down/plainDown.Median))
 		}
 		add("Pageable memory, by Pinion", note, rates(up, down)...)
