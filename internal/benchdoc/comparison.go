@@ -30,17 +30,21 @@ var quantities = []quantity{
 	{title: "JPEG photos into float32 batches without a GPU, best setting", unit: images, host: true},
 }
 
-// comparison is the README's table: Pinion and its peers in the newest run on
-// a device other than the host, or else in the newest with such results.
+// comparison is the README's tables: Pinion and its peers in the newest run on
+// a device other than the host, or else in the newest with such results. What
+// that run did not measure comes from the newest before it that did.
 func comparison(runs []*run) string {
 	for _, accelerated := range []bool{true, false} {
+		known := map[string]bool{} // by title
+		text := ""
 		for _, r := range runs {
 			if link := r.link(); accelerated && (link == nil || onHost(link.Device)) {
 				continue
 			}
-			if text := r.comparison(); text != "" {
-				return text
-			}
+			text += r.comparison(known)
+		}
+		if text != "" {
+			return text + "\n"
 		}
 	}
 	return nothing
@@ -48,7 +52,8 @@ func comparison(runs []*run) string {
 
 func onHost(device string) bool { return strings.HasPrefix(device, "host") }
 
-func (r *run) comparison() string {
+// comparison is the tables of what is not known yet, which it then is.
+func (r *run) comparison(known map[string]bool) string {
 	columns := r.columns()
 	head := []string{""}
 	for _, c := range columns {
@@ -56,17 +61,18 @@ func (r *run) comparison() string {
 	}
 	t := newTable(head...)
 	for _, q := range quantities {
-		row, known := []string{q.title}, false
+		row, measured := []string{q.title}, false
 		for _, c := range columns {
 			v, ok := c.values[q]
-			known = known || ok
+			measured = measured || ok
 			row = append(row, q.text(v, ok))
 		}
-		if known {
+		if measured && !known[q.title] {
 			t.add(row...)
+			known[q.title] = true
 		}
 	}
-	headlines := r.headlines()
+	headlines := r.headlines(known)
 	if len(t.rows)+len(headlines.rows) == 0 {
 		return ""
 	}
@@ -79,12 +85,11 @@ func (r *run) comparison() string {
 		plain(where), plain(r.name))
 	t.write(&w)
 	headlines.write(&w)
-	w.WriteByte('\n')
 	return w.String()
 }
 
 // headlines are some rows of moves.json, each beside the best of the peers'.
-func (r *run) headlines() *table {
+func (r *run) headlines(known map[string]bool) *table {
 	t := newTable("", ">Pinion", ">best peer", "by")
 	for _, f := range r.moves {
 		if f.file != moves {
@@ -97,9 +102,10 @@ func (r *run) headlines() *table {
 			{"disk h2d", "file on the disk to the device"},
 		} {
 			for _, row := range f.Rows {
-				if row.Name == h.name {
+				if row.Name == h.name && !known[h.title] {
 					value, by := f.bestPeer(row, r.peers)
 					t.add(h.title, row.text(row.Value), value, by)
+					known[h.title] = true
 				}
 			}
 		}
