@@ -34,7 +34,11 @@ func newPendingFile(path string) (*pendingFile, error) {
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return nil, err
+		var inner *os.PathError
+		if errors.As(err, &inner) {
+			err = inner.Err // it names the temporary file
+		}
+		return nil, fmt.Errorf("%s cannot be written: %w", path, err)
 	}
 	return &pendingFile{temp, path}, nil
 }

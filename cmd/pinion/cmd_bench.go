@@ -107,8 +107,9 @@ not used.`,
 	calibrate := cmd.Flags().Bool("calibrate", false, "measure and keep the model that paths are chosen by")
 	curves := cmd.Flags().Bool("curves", false, "measure every path over sizes from 1 KiB too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *copiers < 0 {
-			return badUsage(cmd, "--copiers is %d, but must be at least 0", *copiers)
+		const most = 256 // far beyond use: each pins 8 MiB
+		if *copiers < 0 || *copiers > most {
+			return badUsage(cmd, "--copiers is %d, but must be from 0 to %d", *copiers, most)
 		}
 		if err := flags.check(cmd); err != nil {
 			return err

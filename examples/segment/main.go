@@ -38,6 +38,27 @@ func main() {
 	}
 }
 
+// listen makes the socket. One that a killed process left behind, on which
+// nobody answers, is replaced.
+func listen(socket string) (*net.UnixListener, error) {
+	address := &net.UnixAddr{Name: socket, Net: "unix"}
+	server, err := net.ListenUnix("unix", address)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return server, err
+	}
+	conn, dialErr := net.DialUnix("unix", nil, address)
+	if dialErr == nil {
+		return nil, errors.Join(fmt.Errorf("somebody serves on %s already", socket), conn.Close())
+	}
+	if !errors.Is(dialErr, syscall.ECONNREFUSED) {
+		return nil, err
+	}
+	if err := os.Remove(socket); err != nil {
+		return nil, err
+	}
+	return net.ListenUnix("unix", address)
+}
+
 // run serves a segment until ctx ends.
 func run(ctx context.Context, out io.Writer, name string, size int64, socket, path string) (err error) {
 	dev, err := device.Open(name)
@@ -65,7 +86,7 @@ func run(ctx context.Context, out io.Writer, name string, size int64, socket, pa
 	fmt.Fprintf(out, "%d bytes, generation %016x, crc32 %08x\n%s\n",
 		seg.Len(), seg.Generation(), crc32.ChecksumIEEE(seg.Bytes()), state)
 
-	server, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	server, err := listen(socket)
 	if err != nil {
 		return err
 	}

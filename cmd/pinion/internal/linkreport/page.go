@@ -145,16 +145,16 @@ func (r *Report) finding() string {
 		text = append(text, sentence+".")
 	}
 	up, _, pinion := r.pinion()
-	plain, ok := r.bulk("pageable", "h2d")
+	plain, _, ok := r.rates("pageable", "pageable")
 	by := "by the driver’s own copy"
 	if r.Device.Integrated {
 		by = "by a plain copy"
 	}
 	switch {
 	case ok && pinion:
-		text = append(text, fmt.Sprintf("Pageable memory: %s GB/s through Pinion, %s %s.", gb(up), gb(plain.Median), by))
+		text = append(text, fmt.Sprintf("Pageable memory: %s GB/s through Pinion, %s %s.", gb(up), gb(plain), by))
 	case ok:
-		text = append(text, fmt.Sprintf("Pageable memory: %s GB/s %s.", gb(plain.Median), by))
+		text = append(text, fmt.Sprintf("Pageable memory: %s GB/s %s.", gb(plain), by))
 	}
 	return strings.Join(text, " ")
 }

@@ -42,11 +42,11 @@ func (r *Report) tiles() (list []tile) {
 		add("Pinned memory", ofLimit(up.Median, down.Median), rates(up.Median, down.Median)...)
 	}
 	up, down, pinion := r.pinion()
-	plainUp, plainDown, plain := both("pageable")
+	plainUp, plainDown, plain := r.rates("pageable", "pageable")
 	if pinion {
 		note := ""
-		if plain && up > 1.1*plainUp.Median && !r.Device.Integrated {
-			note = fmt.Sprintf("%s and %s times the plain copy", times(up/plainUp.Median), times(down/plainDown.Median))
+		if plain && up > 1.1*plainUp && !r.Device.Integrated {
+			note = fmt.Sprintf("%s and %s times the plain copy", times(up/plainUp), times(down/plainDown))
 		}
 		add("Pageable memory, by Pinion", note, rates(up, down)...)
 	}
@@ -55,7 +55,7 @@ func (r *Report) tiles() (list []tile) {
 		if r.Device.Integrated {
 			name, note = "Pageable memory, plain copy", "the device shares the host’s memory"
 		}
-		add(name, note, rates(plainUp.Median, plainDown.Median)...)
+		add(name, note, rates(plainUp, plainDown)...)
 	}
 	if b, ok := r.bulk("pinned", "both"); ok {
 		note := ""
@@ -97,12 +97,16 @@ func (r *Report) tiles() (list []tile) {
 
 // pinion is the rate of pageable memory through Pinion, in bytes a second: by
 // the path that it chose, or where no curves were measured the staged one.
-func (r *Report) pinion() (up, down float64, ok bool) {
+func (r *Report) pinion() (up, down float64, ok bool) { return r.rates("chosen", "staged") }
+
+// rates are those of the largest copy of a curve, or where there is none of a
+// bulk path. Figures that are compared come from the same measurement.
+func (r *Report) rates(curve, bulk string) (up, down float64, ok bool) {
 	rate := func(direction string) float64 {
-		if p, ok := r.largest("chosen", direction); ok {
+		if p, ok := r.largest(curve, direction); ok {
 			return perSecond(p.Bytes, p.Median)
 		}
-		b, _ := r.bulk("staged", direction)
+		b, _ := r.bulk(bulk, direction)
 		return b.Median
 	}
 	up, down = rate("h2d"), rate("d2h")
