@@ -22,13 +22,27 @@ func (m *Model) Choice(n int64, toHost bool) Choice {
 	if c.copiers > 0 {
 		choice = Choice{Path: "staged", Copiers: c.copiers, PastCaches: c.pastCaches}
 	}
-	for _, path := range m.Paths {
-		if path.ToHost == toHost && path.Copiers == c.copiers && (c.copiers == 0 ||
-			path.PastCaches == c.pastCaches) {
-			choice.Seconds = path.Curve.At(n)
+	choice.Seconds = m.seconds(c, n, toHost)
+	return choice
+}
+
+// seconds is what n bytes take when they are copied like that. Beyond what was
+// measured a choice may name stores that have no curve; the copiers' other one
+// then answers.
+func (m *Model) seconds(c choice, n int64, toHost bool) float64 {
+	seconds := 0.0
+	for _, p := range m.Paths {
+		if p.ToHost != toHost || p.Copiers != c.copiers || len(p.Curve) == 0 {
+			continue
+		}
+		if exact := p.PastCaches == c.pastCaches; exact || seconds == 0 {
+			seconds = p.Curve.At(n)
+			if exact {
+				break
+			}
 		}
 	}
-	return choice
+	return seconds
 }
 
 func defaultCopiers() int { return min(runtime.GOMAXPROCS(0), 12) }

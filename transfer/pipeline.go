@@ -50,10 +50,10 @@ type Pipeline struct {
 
 	// ChunkBytes is the size of a chunk, in bytes of In; a multiple of
 	// ItemBytes. The last chunk may be smaller. Default: what balances the
-	// cost of a chunk against the first copy in and the last copy out, which
-	// nothing hides: between 1 and 256 MiB of the larger of In and Out, one
-	// item at least, and in half of the device's free memory if 1 MiB fits
-	// there.
+	// cost of a chunk, as the model of the link has it, against the first copy
+	// in and the last copy out, which nothing hides: between 1 and 256 MiB of
+	// the larger of In and Out, one item at least, and in half of the device's
+	// free memory if 1 MiB fits there.
 	ChunkBytes int64
 
 	// Buffers is the number of chunks that device memory is taken for, In and
@@ -101,7 +101,7 @@ func (e *Engine) Run(ctx context.Context, p Pipeline) (report PipelineReport, er
 	if err := e.H2D(ctx, 0, nil); err != nil {
 		return report, err
 	}
-	plan, err := p.plan(e.dev)
+	plan, err := p.plan(e.dev, e.chunkSeconds(p.In))
 	if err != nil || plan.chunks == 0 {
 		return report, err
 	}

@@ -34,23 +34,59 @@ const (
 )
 
 // chunkBytesFor is the size of chunk with which total bytes pass fastest
-// through that many stages (2 or more) that overlap.
+// through that many stages (2 or more) that overlap, when a chunk of n bytes
+// takes seconds(n) in each.
 //
-// Cut into n chunks, a chunk takes total/(n*rate) + overhead in each stage, and
-// the last leaves the last stage after n+stages-1 such steps. The derivative
-// by n of
-//
-//	(n + stages-1) * (total/(n*rate) + overhead)
-//
-// is zero at n = sqrt((stages-1) * total / (rate*overhead)), that is, at chunks
-// of sqrt(total * rate * overhead / (stages-1)) bytes.
-func chunkBytesFor(total int64, stages int, overhead time.Duration, bytesPerSecond float64) int64 {
-	c := math.Sqrt(float64(total) * bytesPerSecond * overhead.Seconds() / float64(stages-1))
-	return int64(min(max(c, leastChunkBytes), mostChunkBytes))
+// The last of k chunks leaves the last stage after k+stages-1 steps of
+// seconds(total/k): small chunks cost their overhead more often, and of large
+// ones the first and the last overlap with nothing. (With a latency and a
+// rate, the least is at sqrt(total * rate * latency / (stages-1)) bytes.)
+func chunkBytesFor(total int64, stages int, seconds func(n int64) float64) int64 {
+	const perOctave = 16
+	best, least := int64(leastChunkBytes), math.Inf(1)
+	for k := 0; best < mostChunkBytes; k++ {
+		c := min(int64(leastChunkBytes*math.Pow(2, float64(k)/perOctave)), mostChunkBytes)
+		chunks := max(float64(total)/float64(c), 1)
+		if t := (chunks + float64(stages-1)) * seconds(c); t < least {
+			best, least = c, t
+		}
+		if c == mostChunkBytes {
+			break
+		}
+	}
+	return best
 }
 
-// plan checks p and fills in what it leaves open.
-func (p *Pipeline) plan(dev device.Device) (pipelinePlan, error) {
+// chunkSeconds returns what a chunk of In takes to come in: by the model of the
+// link, or by what is assumed of one.
+func (e *Engine) chunkSeconds(in Source) func(n int64) float64 {
+	b, ok := in.(Bytes)
+	pinned := ok && e.pinner != nil && e.pinner.Pinned(b)
+	if m := e.options.Model; m != nil {
+		for _, p := range m.Pinned {
+			if pinned && !p.ToHost && len(p.Curve) > 1 {
+				return p.Curve.At
+			}
+		}
+		if !pinned && e.choices != nil {
+			return func(n int64) float64 { return m.seconds(e.choices[hostToDevice][step(n)], n, false) }
+		}
+	}
+	return assumedSeconds(e.dev.Info().Link)
+}
+
+// assumedSeconds is a guess.
+func assumedSeconds(link device.Link) func(n int64) float64 {
+	rate := link.BytesPerSecond() * linkShare
+	if rate == 0 {
+		rate = unknownLink
+	}
+	return func(n int64) float64 { return chunkOverhead.Seconds() + float64(n)/rate }
+}
+
+// plan checks p and fills in what it leaves open. A chunk of n bytes takes
+// seconds(n) to come in.
+func (p *Pipeline) plan(dev device.Device, seconds func(n int64) float64) (pipelinePlan, error) {
 	plan, err := p.items()
 	if err != nil || plan.items == 0 {
 		return plan, err
@@ -66,7 +102,7 @@ func (p *Pipeline) plan(dev device.Device) (pipelinePlan, error) {
 		if err != nil {
 			return plan, err
 		}
-		if err := plan.choose(p.InPlace, dev.Info(), memory); err != nil {
+		if err := plan.choose(p.InPlace, seconds, memory); err != nil {
 			return plan, err
 		}
 	}
@@ -135,11 +171,8 @@ func (p *Pipeline) items() (plan pipelinePlan, err error) {
 }
 
 // choose sets chunkItems, for a number of buffers.
-func (plan *pipelinePlan) choose(inPlace bool, info device.Info, memory device.Memory) error {
-	rate, stages := info.Link.BytesPerSecond()*linkShare, 2
-	if rate == 0 {
-		rate = unknownLink
-	}
+func (plan *pipelinePlan) choose(inPlace bool, seconds func(n int64) float64, memory device.Memory) error {
+	stages := 2
 	if plan.outItemBytes > 0 {
 		stages = 3
 	}
@@ -157,7 +190,7 @@ func (plan *pipelinePlan) choose(inPlace bool, info device.Info, memory device.M
 	}
 	least := min(max(leastChunkBytes/larger, 1), plan.items)
 	fits := memory.FreeBytes / 2 / int64(plan.buffers) / each
-	n := min(max(chunkBytesFor(total, stages, chunkOverhead, rate)/larger, 1), max(fits, least), plan.items)
+	n := min(max(chunkBytesFor(total, stages, seconds)/larger, 1), max(fits, least), plan.items)
 	if need := float64(n) * float64(each) * float64(plan.buffers); need > float64(memory.FreeBytes) {
 		return fmt.Errorf("transfer: pipeline: %w: the smallest chunk, %d items of %d bytes in and %d out, takes %.0f bytes in %d buffers; %d of %d are free",
 			device.ErrOutOfMemory, n, plan.itemBytes, plan.outItemBytes, need, plan.buffers, memory.FreeBytes, memory.TotalBytes)

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -17,12 +16,12 @@ func TestChunkBytesFor(t *testing.T) {
 	for _, total := range []int64{100 << 20, 1 << 30, 50 << 30} {
 		for _, stages := range []int{2, 3} {
 			for _, rate := range []float64{5e9, 50e9} {
-				const overhead = 20 * time.Microsecond
+				seconds := func(n int64) float64 { return 20e-6 + float64(n)/rate }
 				timeWith := func(chunk int64) float64 {
 					n := float64(total) / float64(chunk)
-					return (n + float64(stages-1)) * (float64(chunk)/rate + overhead.Seconds())
+					return (n + float64(stages-1)) * seconds(chunk)
 				}
-				got := chunkBytesFor(total, stages, overhead, rate)
+				got := chunkBytesFor(total, stages, seconds)
 				for _, other := range []float64{0.1, 0.5, 0.9, 1.1, 2, 10} {
 					if timeWith(int64(float64(got)*other)) < timeWith(got) {
 						t.Errorf("%d bytes, %d stages, %g bytes/s: chunks of %.1f times %d bytes are faster",
@@ -35,9 +34,34 @@ func TestChunkBytesFor(t *testing.T) {
 	for _, c := range []struct{ total, want int64 }{
 		{0, leastChunkBytes}, {1, leastChunkBytes}, {1 << 20, leastChunkBytes}, {math.MaxInt64, mostChunkBytes},
 	} {
-		if got := chunkBytesFor(c.total, 3, time.Millisecond/50, 10e9); got != c.want {
+		if got := chunkBytesFor(c.total, 3, assumedSeconds(device.Link{})); got != c.want {
 			t.Errorf("%d bytes: %d, want %d", c.total, got, c.want)
 		}
+	}
+}
+
+// Where there is a model, it says what a chunk takes.
+func TestChunkSeconds(t *testing.T) {
+	line := func(latency, rate float64) Curve {
+		return Curve{{1 << 20, latency + float64(1<<20)/rate}, {256 << 20, latency + float64(256<<20)/rate}}
+	}
+	m := &Model{
+		Paths: []PathModel{
+			{Path: "plain", Curve: line(1e-5, 8e9)},
+			{Path: "plain", ToHost: true, Curve: line(1e-5, 1e9)},
+			{Path: "staged", Copiers: 4, Curve: line(1e-3, 40e9)}, // pays for large chunks
+		},
+		Pinned: []PathModel{{Path: "pinned", Curve: line(1e-5, 50e9)}},
+	}
+	e := &Engine{options: Options{Model: m}, choices: m.choose(4)}
+	seconds := e.chunkSeconds(sized(1))
+	for n, want := range map[int64]float64{2 << 20: 1e-5 + float64(2<<20)/8e9, 128 << 20: 1e-3 + float64(128<<20)/40e9} {
+		if got := seconds(n); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%d bytes: %v s, want %v", n, got, want)
+		}
+	}
+	if without, with := chunkBytesFor(2<<30, 2, assumedSeconds(device.Link{})), chunkBytesFor(2<<30, 2, seconds); with < 2*without {
+		t.Errorf("chunks of %d bytes by the model, %d without: large ones pay", with, without)
 	}
 }
 
@@ -88,7 +112,7 @@ func TestPlanRandom(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			p.ChunkBytes = p.ItemBytes * size(items+1)
 		}
-		plan, err := p.plan(planned)
+		plan, err := p.plan(planned, assumedSeconds(planned.link))
 		if err != nil {
 			t.Fatalf("%+v: %v", p, err)
 		}
@@ -140,7 +164,7 @@ func TestPlanDefaultChunk(t *testing.T) {
 		{"an item that is larger", Pipeline{In: sized(3000 * MiB), ItemBytes: 300 * MiB}, 4 << 30, 300 * MiB, 300 * MiB},
 	} {
 		c.p.Compute = nothing
-		plan, err := c.p.plan(planned{free: c.free, link: link})
+		plan, err := c.p.plan(planned{free: c.free, link: link}, assumedSeconds(link))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -155,7 +179,7 @@ func TestPlanDefaultChunk(t *testing.T) {
 func TestPlanSectors(t *testing.T) {
 	for _, item := range []int64{1, 2, 12, 100, 4096} {
 		p := Pipeline{In: sized(1e9 / item * item), ItemBytes: item, Compute: nothing}
-		plan, err := p.plan(planned{free: 1 << 30})
+		plan, err := p.plan(planned{free: 1 << 30}, assumedSeconds(device.Link{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +229,7 @@ func TestPlanRefuses(t *testing.T) {
 		if c.p.In != nil && c.name != "no Compute" {
 			c.p.Compute = nothing
 		}
-		_, err := c.p.plan(planned{free: 3_000_000})
+		_, err := c.p.plan(planned{free: 3_000_000}, assumedSeconds(device.Link{}))
 		if !errors.Is(err, c.is) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.is)
 			continue
@@ -229,7 +253,7 @@ func TestPlanAllows(t *testing.T) {
 		{In: Bytes(array), ChunkBytes: math.MaxInt64, Buffers: 16},
 	} {
 		p.Compute = nothing
-		if _, err := p.plan(planned{free: 1 << 20}); err != nil {
+		if _, err := p.plan(planned{free: 1 << 20}, assumedSeconds(device.Link{})); err != nil {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
