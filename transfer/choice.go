@@ -12,12 +12,7 @@ type Choice struct {
 
 // Choice returns what an engine with default options does with n bytes.
 func (m *Model) Choice(n int64, toHost bool) Choice {
-	copiers := defaultCopiers()
-	direction := 0
-	if toHost {
-		direction = 1
-	}
-	c := m.choose(copiers)[direction][step(max(n, 0))]
+	c := m.choose(defaultCopiers()).at(max(n, 0), toHost)
 	choice := Choice{Path: "plain"}
 	if c.copiers > 0 {
 		choice = Choice{Path: "staged", Copiers: c.copiers, PastCaches: c.pastCaches}

@@ -34,23 +34,28 @@ type lane struct {
 // it within milliseconds.
 const partBytes = 64 << 20
 
-func (l *lanes) copy(ctx context.Context, c Copy) (err error) {
+func (l *lanes) copy(ctx context.Context, c Copy) error {
+	return l.use(c.Host, func(ln *lane) error { return ln.copy(ctx, c) })
+}
+
+// use runs fn with a lane of its own. When it returns, nothing that fn queued
+// uses host any more.
+func (l *lanes) use(host []byte, fn func(*lane) error) (err error) {
 	ln, err := l.get()
 	if err != nil {
 		return err
 	}
 	done := false
 	defer func() {
-		if !done { // an error, or Progress panicked
-			// Whatever was queued must have let go of the caller's memory.
+		if !done { // an error, or progress panicked
 			if syncErr := ln.stream.Synchronize(); syncErr != nil {
 				err = errors.Join(err, syncErr)
 			}
 		}
-		runtime.KeepAlive(c.Host) // the driver may read it to the end
+		runtime.KeepAlive(host) // the driver may use it to the end
 		l.leave(ln)
 	}()
-	err = ln.copy(ctx, c)
+	err = fn(ln)
 	done = err == nil
 	return err
 }

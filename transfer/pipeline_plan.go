@@ -69,7 +69,7 @@ func (e *Engine) chunkSeconds(in Source) func(n int64) float64 {
 			}
 		}
 		if !pinned && e.choices != nil {
-			return func(n int64) float64 { return m.seconds(e.choices[hostToDevice][step(n)], n, false) }
+			return func(n int64) float64 { return m.seconds(e.choices.at(n, false), n, false) }
 		}
 	}
 	return assumedSeconds(e.dev.Info().Link)

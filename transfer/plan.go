@@ -41,6 +41,14 @@ func usual(n int64, copiers int, toHost bool, slot int64) choice {
 // choices are what a model says, by size in steps of a quarter of an octave.
 type choices [2][4 * 64]choice // [to host][step]
 
+// at returns the choice for n >= 0 bytes.
+func (c *choices) at(n int64, toHost bool) choice {
+	if toHost {
+		return c[1][step(n)]
+	}
+	return c[0][step(n)]
+}
+
 // step returns the index of the range that holds n >= 0 bytes.
 func step(n int64) int {
 	if n < 4 {
@@ -107,11 +115,7 @@ func (e *Engine) plan(n int64, toHost bool) plan {
 	case n == 0 || e.plain.Load():
 		return plan{}
 	case e.choices != nil:
-		direction := 0
-		if toHost {
-			direction = 1
-		}
-		return e.choices[direction][step(n)].plan(n, e.options.SlotBytes)
+		return e.choices.at(n, toHost).plan(n, e.options.SlotBytes)
 	case n <= e.options.StageAbove:
 		return plan{}
 	}

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
+	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/kernels"
@@ -94,10 +94,10 @@ func (e *Engine) rowsPath(j rowsJob, d direction) (BatchPath, error) {
 		case BatchLoop:
 			return nil
 		case BatchKernel:
-			_, err := e.kernels()
-			if err == nil && !mapped {
-				err = fmt.Errorf("%w: the device cannot map host memory", device.ErrNotSupported)
+			if !mapped {
+				return fmt.Errorf("%w: the device cannot map host memory", device.ErrNotSupported)
 			}
+			_, err := e.kernels()
 			return err
 		case BatchDriver:
 			if b, ok := e.dev.(device.BatchCopier); ok && b.CanCopyBatch() && mapped {
@@ -172,37 +172,25 @@ const (
 	entryBytes   = 24 // of a kernels.SpanEntry
 )
 
+var _ [entryBytes]byte = [unsafe.Sizeof(kernels.SpanEntry{})]byte{} // the same size
+
 // linkBlocks is how many thread blocks a kernel uses that copies over the
 // link: enough bytes in flight to fill it, and most multiprocessors left to
 // others.
 const linkBlocks = 64
 
 // rows copies j by a path that uses one stream.
-func (l *lanes) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) (err error) {
-	ln, err := l.get()
-	if err != nil {
-		return err
-	}
-	done := false
-	defer func() {
-		if !done { // an error, or progress panicked
-			if syncErr := ln.stream.Synchronize(); syncErr != nil {
-				err = errors.Join(err, syncErr)
-			}
+func (l *lanes) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) error {
+	return l.use(j.host(), func(ln *lane) error {
+		m, err := ln.mover(e, &j, d, path)
+		if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
+			m, err = ln.mover(e, &j, d, BatchLoop) // slower, but it works
 		}
-		runtime.KeepAlive(j.host()) // the driver may use host memory to the end
-		l.leave(ln)
-	}()
-	m, err := ln.mover(e, &j, d, path)
-	if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
-		m, err = ln.mover(e, &j, d, BatchLoop) // slower, but it works
-	}
-	if err != nil {
-		return err
-	}
-	err = ln.parts(ctx, &j, m)
-	done = err == nil
-	return err
+		if err != nil {
+			return err
+		}
+		return ln.parts(ctx, &j, m)
+	})
 }
 
 // mover queues the rows [from, to) of a job; part tells the parts apart whose

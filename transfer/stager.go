@@ -93,7 +93,6 @@ func (s *stager) move(ctx context.Context, t *task, p plan) error {
 	defer func() {
 		if !done { // progress panicked: nothing may touch the caller's memory
 			s.abandon(t, errClosed)
-			s.release(r)
 			<-t.done
 		}
 		select {
@@ -102,17 +101,12 @@ func (s *stager) move(ctx context.Context, t *task, p plan) error {
 		}
 	}()
 	w := watch{stager: s, task: t, ctx: ctx, cancelled: ctx.Done()}
-	if r != nil {
+	if r != nil { // and so no progress to report
 		for offset, n := s.takeFrom(t); n > 0; offset, n = s.takeFrom(t) {
 			r.launch(s, t, offset, n)
 			w.poll()
 		}
-		for r.flying > 0 {
-			r.land(s)
-			w.poll()
-		}
 		s.release(r)
-		r = nil
 	}
 	for {
 		select {
@@ -142,11 +136,9 @@ type watch struct {
 	stop      error           // the context's error
 }
 
-// poll looks without waiting.
+// poll looks at the context without waiting.
 func (w *watch) poll() {
 	select {
-	case <-w.task.tick:
-		w.report()
 	case <-w.cancelled:
 		w.cancel()
 	default:
