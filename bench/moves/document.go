@@ -1,22 +1,16 @@
 package main
 
 import (
-	"runtime"
-	"runtime/debug"
-	"time"
-
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 // document is what is printed: the form of a peer's file, with more keys.
 type document struct {
-	Peer       string    `json:"peer"`
-	What       string    `json:"what"`
-	Machine    string    `json:"machine"`
-	MeasuredAt string    `json:"measured_at"`
-	Commit     string    `json:"commit"`
-	Platform   string    `json:"platform"`
-	CPUs       int       `json:"cpus"`
+	Peer    string `json:"peer"`
+	What    string `json:"what"`
+	Machine string `json:"machine"`
+	provenance.Record
 	Repeats    int       `json:"repeats"`
 	Copiers    int       `json:"copiers,omitempty"` // that were asked for
 	Calibrated bool      `json:"calibrated"`        // paths were chosen by a model of this link
@@ -57,27 +51,13 @@ type skipped struct {
 }
 
 func newDocument(dev device.Device) *document {
-	d := &document{
-		Peer:       "Pinion",
-		What:       "moves",
-		Machine:    dev.Info().Name,
-		MeasuredAt: time.Now().UTC().Format(time.RFC3339),
-		Commit:     "unknown",
-		Platform:   runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version(),
-		CPUs:       runtime.NumCPU(),
-		Rows:       []row{},
-		Choice:     []choice{},
-		Skipped:    []skipped{},
+	return &document{
+		Peer:    "Pinion",
+		What:    "moves",
+		Machine: dev.Info().Name,
+		Record:  provenance.Now(),
+		Rows:    []row{},
+		Choice:  []choice{},
+		Skipped: []skipped{},
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				d.Commit = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true":
-				d.Commit += " with changes"
-			}
-		}
-	}
-	return d
 }

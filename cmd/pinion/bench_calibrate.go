@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -28,7 +29,7 @@ func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	out := &calibrationOutput{provenance: newProvenance(), Device: dev.Info().ID, Seconds: time.Since(start).Seconds(), Model: m}
+	out := &calibrationOutput{Record: provenance.Now(), Device: dev.Info().ID, Seconds: time.Since(start).Seconds(), Model: m}
 	if missing != nil {
 		out.Replaced = missing.Error()
 	}
@@ -57,7 +58,7 @@ func ensureModel(cmd *cobra.Command, dev device.Device, progress func(step, step
 }
 
 type calibrationOutput struct {
-	provenance
+	provenance.Record
 	Device   string          `json:"device"`
 	File     string          `json:"file"`
 	Replaced string          `json:"why_there_was_no_model,omitempty"`

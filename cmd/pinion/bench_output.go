@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 type linkOutput struct {
-	provenance
+	provenance.Record
 	Device       string       `json:"device"`
 	Name         string       `json:"name"`
 	Link         *linkRow     `json:"link,omitempty"`
@@ -75,8 +76,8 @@ type choiceRow struct {
 func newLinkOutput(r *linkRun) *linkOutput {
 	info := r.info
 	out := &linkOutput{
-		provenance: r.provenance,
-		Device:     info.ID, Name: info.Name, Link: newLinkRow(info.Link),
+		Record: r.Record,
+		Device: info.ID, Name: info.Name, Link: newLinkRow(info.Link),
 		SizeBytes: r.Size, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
 		Bulk: []bulkRow{}, SmallCopies: timingRows(r.Small), PinCost: timingRows(r.Pin), NotAvailable: []skippedRow{},
 	}

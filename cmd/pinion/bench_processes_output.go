@@ -7,10 +7,11 @@ import (
 	"slices"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 type processesOutput struct {
-	provenance
+	provenance.Record
 	Device       string       `json:"device"`
 	Name         string       `json:"name"`
 	Link         *linkRow     `json:"link,omitempty"`
@@ -79,8 +80,8 @@ type puzzlesRow struct {
 
 func newProcessesOutput(r *processesRun) *processesOutput {
 	out := &processesOutput{
-		provenance: r.provenance,
-		Device:     r.info.ID, Name: r.info.Name, Link: newLinkRow(r.info.Link), SharesMemory: r.info.Integrated,
+		Record: r.Record,
+		Device: r.info.ID, Name: r.info.Name, Link: newLinkRow(r.info.Link), SharesMemory: r.info.Integrated,
 		SizeBytes: r.Size, Processes: r.Procs, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
 		Times: []timingRow{}, Copies: []sharingRow{}, NotAvailable: []skippedRow{},
 	}

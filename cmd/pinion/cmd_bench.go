@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 func newBench() *cobra.Command {
@@ -165,7 +166,7 @@ func (f *benchFlags) check(cmd *cobra.Command) error {
 
 // linkRun is a measurement and what it was made on.
 type linkRun struct {
-	provenance
+	provenance.Record
 	info   device.Info
 	opened time.Duration
 	*linkbench.Report
@@ -179,7 +180,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *link
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	run = &linkRun{provenance: newProvenance(), info: dev.Info(), opened: time.Since(start)}
+	run = &linkRun{Record: provenance.Now(), info: dev.Info(), opened: time.Since(start)}
 
 	line := newProgress(cmd)
 	if o.Curves {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 func newBenchProcesses() *cobra.Command {
@@ -86,7 +87,7 @@ func newBenchProcessesChild() *cobra.Command {
 
 // processesRun is a measurement and what it was made on.
 type processesRun struct {
-	provenance
+	provenance.Record
 	info   device.Info
 	opened time.Duration // the device, in this process
 	*procbench.Report
@@ -99,7 +100,7 @@ func measureProcesses(cmd *cobra.Command, name string, o procbench.Options) (run
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	run = &processesRun{provenance: newProvenance(), info: dev.Info(), opened: time.Since(start)}
+	run = &processesRun{Record: provenance.Now(), info: dev.Info(), opened: time.Since(start)}
 
 	line := newProgress(cmd)
 	o.Args = []string{"bench", "processes", "child"}

@@ -10,11 +10,12 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 // feedOutput is the JSON document of pinion feed.
 type feedOutput struct {
-	provenance
+	provenance.Record
 	Device             string     `json:"device"`
 	Name               string     `json:"name"`
 	Dataset            string     `json:"dataset"`
@@ -62,8 +63,8 @@ type epochRow struct {
 func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.Report, opened time.Duration) *feedOutput {
 	info := dev.Info()
 	out := &feedOutput{
-		provenance: newProvenance(),
-		Device:     info.ID, Name: info.Name, Dataset: path,
+		Record: provenance.Now(),
+		Device: info.ID, Name: info.Name, Dataset: path,
 		BatchShape: r.Shape, DType: r.DType.String(),
 		Samples: r.Samples, Batches: r.Batches, Errors: r.Errors,
 		InitSeconds:        (opened + r.Prepared).Seconds(),

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 // Exit codes.
@@ -66,7 +67,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "pinion",
 		Short:   "Keep GPUs fed",
-		Version: newProvenance().version(),
+		Version: provenance.Now().Version(),
 		Long: `Pinion feeds datasets to a GPU and measures what its link to the host can do.
 Without a GPU every command works on the host backend.
 

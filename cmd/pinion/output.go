@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -32,37 +30,6 @@ func printText(cmd *cobra.Command, print func(io.Writer)) error {
 	_, err := cmd.OutOrStdout().Write(text.Bytes())
 	return err
 }
-
-// provenance says where and when a result was measured, by which code.
-type provenance struct {
-	MeasuredAt string `json:"measured_at"`
-	Commit     string `json:"commit"`
-	Platform   string `json:"platform"`
-	CPUs       int    `json:"cpus"`
-}
-
-func newProvenance() provenance {
-	p := provenance{
-		MeasuredAt: time.Now().UTC().Format(time.RFC3339),
-		Commit:     "unknown",
-		Platform:   runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version(),
-		CPUs:       runtime.NumCPU(),
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				p.Commit = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true":
-				p.Commit += " with changes"
-			}
-		}
-	}
-	return p
-}
-
-// version is the commit and the toolchain, for --version.
-func (p provenance) version() string { return p.Commit + " " + p.Platform }
 
 // table lines up rows of cells. Columns whose heading starts with ">" are
 // aligned to the right, without it.
