@@ -78,21 +78,23 @@ if part moves; then
 		    f.flush()
 		    os.fsync(f.fileno())
 	PY
-	direct() { # FILE
-		"$tmp/direct_read" "$random" 1,2,4,8,12,16 >"$1" || {
-			echo "$disk has no O_DIRECT"
-			rm "$1"
-		}
-	}
 	step "moves: peers"
 	"$tmp/cuda_moves" "$random" >"$out/cpp-moves.json"
 	python3 bench/peers/torch_moves.py "$random" >"$out/torch-moves.json"
-	direct "$out/direct-read.json"
 	step "moves: Pinion"
 	XDG_CACHE_HOME=$tmp "$build/moves" --device cuda:0 --copiers 16 --file "$random" >"$out/moves.json"
 	step "moves: peers again"
-	direct "$out/direct-read-again.json"
 	"$tmp/cuda_moves" "$random" >"$out/cpp-moves-again.json"
+
+	step "moves: disk"
+	for i in 1 2 3; do
+		"$tmp/direct_read" "$random" 4,8,16 >"$out/disk-c-$i.json" || {
+			echo "$disk has no O_DIRECT"
+			rm "$out/disk-c-$i.json"
+			break
+		}
+		XDG_CACHE_HOME=$tmp "$build/moves" --device cuda:0 --only disk --file "$random" >"$out/disk-$i.json"
+	done
 	rm "$random"
 
 	step "moves: queued"
@@ -101,7 +103,7 @@ if part moves; then
 	core=$((last < 3 ? last : 3))
 	pin=()
 	command -v taskset >/dev/null && pin=(taskset -c $core)
-	for i in 1 2 3; do
+	for i in 1 2 3 4 5 6 7; do
 		"${pin[@]}" "$tmp/cuda_moves" --queued >"$out/queued-cpp-$i.json"
 		"${pin[@]}" "$build/moves" --device cuda:0 --only queued >"$out/queued-$i.json"
 	done

@@ -86,7 +86,8 @@ type calibration struct {
 	o        CalibrateOptions
 	engine   *Engine
 	pageable []byte
-	at       int64 // offset in pageable of the next copy
+	at       int64 // offset in pageable of the next copy of cold bytes
+	cold     bool  // the last copy was one
 	pinned   *pinned.Buffer
 	device   device.Ptr
 	undo     []func() error
@@ -144,15 +145,19 @@ func (c *calibration) prepare() error {
 	return nil
 }
 
-// cold is a copy of n bytes of pageable memory that was not used a moment
-// before: data that is to be copied rarely lies in a near cache.
-func (c *calibration) cold(n int64, toHost bool) Copy {
-	if c.at+n > int64(len(c.pageable)) {
-		c.at = 0
+// next is a copy of n bytes of pageable memory: by turns of bytes that were
+// copied a moment before, and may lie in a near cache, and of others. They
+// differ by as much as the paths do, and programs have both.
+func (c *calibration) next(n int64, toHost bool) Copy {
+	var at int64
+	if c.cold = !c.cold; c.cold {
+		if c.at+n > int64(len(c.pageable)) {
+			c.at = 0
+		}
+		at = c.at
+		c.at += n
 	}
-	host := c.pageable[c.at:][:n]
-	c.at += n
-	return Copy{Host: host, Device: c.device, ToHost: toHost}
+	return Copy{Host: c.pageable[at:][:n], Device: c.device, ToHost: toHost}
 }
 
 // trial is one path at one size.
@@ -178,7 +183,7 @@ func (c *calibration) paths(ctx context.Context, m *Model) error {
 		}
 		for n := int64(firstCalibrationSize); n <= c.o.MaxBytes; n *= 4 {
 			trials = append(trials, &trial{path: plain, bytes: n, run: func(ctx context.Context) error {
-				return c.engine.lanes.copy(ctx, c.cold(n, toHost))
+				return c.engine.lanes.copy(ctx, c.next(n, toHost))
 			}})
 			fast := Copy{Host: c.pinned.Bytes()[:n], Device: c.device, ToHost: toHost}
 			trials = append(trials, &trial{path: straight, bytes: n, run: func(ctx context.Context) error {
@@ -190,7 +195,7 @@ func (c *calibration) paths(ctx context.Context, m *Model) error {
 					continue // some of the copiers would have nothing to do
 				}
 				trials = append(trials, &trial{path: p, bytes: n, run: func(ctx context.Context) error {
-					return c.engine.stager.copy(ctx, c.cold(n, toHost), pl)
+					return c.engine.stager.copy(ctx, c.next(n, toHost), pl)
 				}})
 			}
 		}
@@ -276,6 +281,7 @@ func (t *trial) time(ctx context.Context) error {
 	rounds := 1
 	if n := len(t.times); n > 0 {
 		rounds = min(max(int(sampleSeconds/t.times[n-1]), 1), 64)
+		rounds += rounds & 1 // as many cold copies as others
 	}
 	start := time.Now()
 	for range rounds {

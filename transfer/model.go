@@ -19,7 +19,7 @@ import (
 
 // modelVersion changes when the paths or their meaning do: older files are
 // then measured anew.
-const modelVersion = 1
+const modelVersion = 2
 
 // Model is what the paths of one machine and device cost, as [Calibrate]
 // measured them. An [Engine] chooses by it.

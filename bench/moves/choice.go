@@ -50,7 +50,7 @@ func (b *bench) choices(ctx context.Context, m *memory) error {
 					return fmt.Errorf("%s, %d bytes, to host %t: %w", r.name, bytes, toHost, err)
 				}
 			}
-			found, err := b.choose(ctx, routes, cold(up, p, bytes, toHost))
+			found, err := b.choose(ctx, routes, turns(up, p, bytes, toHost))
 			if err != nil {
 				return err
 			}
@@ -97,17 +97,21 @@ func (r *route) check(ctx context.Context, m *memory, c transfer.Copy, sent, got
 	return errors.Join(r.engine.Do(ctx, c), m.download(got, c.Device), same(got, sent))
 }
 
-// cold returns copies of that many bytes of host, one after the other: what a
-// program copies rarely lies in a near cache.
-func cold(host []byte, p device.Ptr, bytes int64, toHost bool) func() transfer.Copy {
-	at := int64(0)
+// turns returns copies of that many bytes of host: by turns of bytes that were
+// copied a moment before, and may lie in a near cache, and of others.
+func turns(host []byte, p device.Ptr, bytes int64, toHost bool) func() transfer.Copy {
+	at, cold := int64(0), false
 	host = host[:max(bytes, min(int64(len(host)), 256<<20))] // as calibration has it
 	return func() transfer.Copy {
-		if at+bytes > int64(len(host)) {
-			at = 0
+		c := transfer.Copy{Host: host[:bytes], Device: p, ToHost: toHost}
+		if cold = !cold; cold {
+			if at+bytes > int64(len(host)) {
+				at = 0
+			}
+			c.Host = host[at:][:bytes]
+			at += bytes
 		}
-		at += bytes
-		return transfer.Copy{Host: host[at-bytes : at], Device: p, ToHost: toHost}
+		return c
 	}
 }
 

@@ -14,91 +14,110 @@ import (
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
-// files measures a file that goes to the device, from the page cache and from
-// the disk when its pages have been dropped, and device memory that becomes a
-// new file beside it.
+// files measures a file that goes from the page cache to the device, and device
+// memory that becomes a new file beside it.
 func (b *bench) files(ctx context.Context, m *memory) error {
-	const cached, disk, written = "file in page cache h2d", "disk h2d", "file write d2h"
-	if b.file == "" {
-		for _, name := range []string{cached, disk, written} {
-			b.skip(name, errors.New("no --file"))
-		}
-		return nil
-	}
-	file, err := os.Open(b.file)
+	f, err := b.openFile(m)
 	if err != nil {
 		return err
-	}
-	m.later(file.Close)
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	n := min(info.Size(), b.fileBytes)
-	to, err := m.device(n)
-	if err != nil {
-		return err
-	}
-	engine, err := b.engine(m)
-	if err != nil {
-		return err
-	}
-	// arrived also leaves the file in the page cache.
-	arrived := func() error { return fileArrived(m, to, file, n) }
-	reading := func(name string, before func() error) *sample {
-		var last transfer.FileReport
-		read := func() (seconds float64, err error) {
-			if err := before(); err != nil {
-				return 0, err
-			}
-			start := time.Now()
-			last, err = engine.ReadFile(ctx, transfer.FileCopy{File: file, Device: to, Bytes: n})
-			return time.Since(start).Seconds(), err
-		}
-		return &sample{
-			row: row{Name: name, Unit: "GB/s"},
-			check: func() error {
-				if err := m.wipe(to, n); err != nil {
-					return err
-				}
-				if _, err := read(); err != nil {
-					return err
-				}
-				return arrived()
-			},
-			run:    read,
-			figure: rate(n),
-			finish: func(r *row) { r.Path, r.Notes = pathText(last), last.Notes },
-		}
 	}
 	// Not in turn: what the one leaves in the cache is what the other is about.
-	if err := b.inTurn(ctx, []*sample{reading(cached, func() error { return nil })}); err != nil {
+	if err := b.inTurn(ctx, []*sample{f.reading(ctx, "file in page cache h2d", func() error { return nil })}); err != nil {
 		return err
 	}
-	if err := b.inTurn(ctx, []*sample{reading(disk, func() error { return dropPages(file) })}); err != nil {
-		return err
-	}
-	return b.inTurn(ctx, []*sample{writing(ctx, m, engine, file, to, min(n, b.fileWrite), written)})
+	return b.inTurn(ctx, []*sample{f.writing(ctx, "file write d2h", min(f.bytes, b.fileWrite))})
 }
 
-// writing makes the row of a new file beside source, whose first n bytes it
-// takes by way of the device memory at.
-func writing(ctx context.Context, m *memory, engine *transfer.Engine, source *os.File, at device.Ptr, n int64, name string) *sample {
-	path := source.Name() + ".written"
-	m.later(func() error { return removed(path) })
+// disk measures a file that goes from the disk to the device. A disk drifts, so
+// that the row makes a document of its own, taken in turn with that of plain
+// reads.
+func (b *bench) disk(ctx context.Context, m *memory) error {
+	b.What = "disk"
+	b.Repeats = min(b.Repeats, 3)
+	f, err := b.openFile(m)
+	if err != nil {
+		return err
+	}
+	return b.inTurn(ctx, []*sample{f.reading(ctx, "disk h2d", func() error { return dropPages(f.file) })})
+}
+
+// fileRows is a file and the device memory that it is read to.
+type fileRows struct {
+	m      *memory
+	engine *transfer.Engine
+	file   *os.File
+	at     device.Ptr
+	bytes  int64
+}
+
+func (b *bench) openFile(m *memory) (*fileRows, error) {
+	if b.file == "" {
+		return nil, fmt.Errorf("%w: no --file", errors.ErrUnsupported)
+	}
+	f := &fileRows{m: m}
+	var err error
+	if f.file, err = os.Open(b.file); err != nil {
+		return nil, err
+	}
+	m.later(f.file.Close)
+	info, err := f.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	f.bytes = min(info.Size(), b.fileBytes)
+	if f.at, err = m.device(f.bytes); err != nil {
+		return nil, err
+	}
+	f.engine, err = b.engine(m)
+	return f, err
+}
+
+// reading makes the row of the whole file, which before prepares.
+func (f *fileRows) reading(ctx context.Context, name string, before func() error) *sample {
+	var last transfer.FileReport
+	read := func() (seconds float64, err error) {
+		if err := before(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		last, err = f.engine.ReadFile(ctx, transfer.FileCopy{File: f.file, Device: f.at, Bytes: f.bytes})
+		return time.Since(start).Seconds(), err
+	}
+	return &sample{
+		row: row{Name: name, Unit: "GB/s"},
+		check: func() error {
+			if err := f.m.wipe(f.at, f.bytes); err != nil {
+				return err
+			}
+			if _, err := read(); err != nil {
+				return err
+			}
+			return f.arrived(f.file, f.bytes) // which leaves the file in the page cache
+		},
+		run:    read,
+		figure: rate(f.bytes),
+		finish: func(r *row) { r.Path, r.Notes = pathText(last), last.Notes },
+	}
+}
+
+// writing makes the row of a new file beside f, whose first n bytes it takes by
+// way of the device.
+func (f *fileRows) writing(ctx context.Context, name string, n int64) *sample {
+	path := f.file.Name() + ".written"
+	f.m.later(func() error { return removed(path) })
 	var last transfer.FileReport
 	write := func() (seconds float64, err error) {
 		if err := removed(path); err != nil { // and what is not yet on the disk of it
 			return 0, err
 		}
 		start := time.Now()
-		last, err = engine.CreateFile(ctx, path, transfer.FileCopy{Device: at, Bytes: n})
+		last, err = f.engine.CreateFile(ctx, path, transfer.FileCopy{Device: f.at, Bytes: n})
 		return time.Since(start).Seconds(), err
 	}
 	return &sample{
 		row: row{Name: name, Unit: "GB/s"},
 		check: func() error {
-			if _, err := engine.ReadFile(ctx, transfer.FileCopy{File: source, Device: at, Bytes: n}); err != nil {
+			if _, err := f.engine.ReadFile(ctx, transfer.FileCopy{File: f.file, Device: f.at, Bytes: n}); err != nil {
 				return err
 			}
 			if _, err := write(); err != nil {
@@ -108,7 +127,7 @@ func writing(ctx context.Context, m *memory, engine *transfer.Engine, source *os
 			if err != nil {
 				return err
 			}
-			return errors.Join(fileArrived(m, at, got, n), got.Close())
+			return errors.Join(f.arrived(got, n), got.Close())
 		},
 		run:    write,
 		figure: rate(n),
@@ -124,12 +143,12 @@ func removed(path string) error {
 	return nil
 }
 
-// fileArrived compares device memory with the file.
-func fileArrived(m *memory, at device.Ptr, file *os.File, n int64) error {
+// arrived compares device memory with n bytes of file.
+func (f *fileRows) arrived(file *os.File, n int64) error {
 	got, want := make([]byte, min(n, partBytes)), make([]byte, min(n, partBytes))
 	for offset := int64(0); offset < n; offset += partBytes {
 		size := min(n-offset, partBytes)
-		if err := m.download(got[:size], at.Add(offset)); err != nil {
+		if err := f.m.download(got[:size], f.at.Add(offset)); err != nil {
 			return err
 		}
 		if _, err := file.ReadAt(want[:size], offset); err != nil {

@@ -103,6 +103,8 @@ func (b *bench) groups() (chosen []group, err error) {
 		{name: "pageable", measure: b.pageable, chooses: true},
 		{name: "pipeline", measure: b.pipelines, chooses: true},
 		{name: "file", measure: b.files, chooses: true},
+		// In turn with a peer, too.
+		{name: "disk", measure: b.disk, chooses: true, asked: true},
 		{name: "peer", measure: b.peer},
 		{name: "chosen path", measure: b.choices, chooses: true},
 	} {

@@ -3,7 +3,7 @@
 // own, and nothing else. Each number of threads is a row; they are timed in
 // turn, on one part of the file after the other.
 //
-//   cc -O2 -pthread -o /tmp/direct_read direct_read.c && /tmp/direct_read FILE 1,2,4,8,12,16 > direct-read.json
+//   cc -O2 -pthread -o /tmp/direct_read direct_read.c && /tmp/direct_read FILE 4,8,16 > disk.json
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
 	char date[32];
 	time_t t = time(NULL);
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
-	printf("{\n  \"peer\": \"C\",\n  \"what\": \"moves\",\n  \"machine\": \"%s %s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
+	printf("{\n  \"peer\": \"C\",\n  \"what\": \"disk\",\n  \"machine\": \"%s %s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
 	       u.sysname, u.release, date, repeats);
 	for (int i = 0; i < rows; i++) {
 		double a = v[i][0], b = v[i][repeats - 1];

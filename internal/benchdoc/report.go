@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -24,7 +26,9 @@ func report(runs []*run) string {
 		for _, f := range r.moves {
 			f.write(&w, r.peers)
 		}
-		writeQueued(&w, r.queued)
+		for _, kind := range slices.Sorted(maps.Keys(r.turns)) {
+			writeTurns(&w, kind, r.turns[kind])
+		}
 		for _, f := range r.processes {
 			f.write(&w)
 		}

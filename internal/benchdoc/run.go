@@ -17,7 +17,7 @@ type run struct {
 	devices   []*devicesFile
 	links     []*linkFile
 	moves     []*movesFile
-	queued    []*queuedFile
+	turns     map[string][]*turnFile // by what they are about
 	processes []*processesFile
 	feeds     []*feedFile
 	peers     []*peerFile
@@ -76,7 +76,7 @@ func loadRun(dir string) (*run, error) {
 	}
 	// By name without the extension: "link" comes before "link-again".
 	slices.SortFunc(files, func(a, b string) int { return strings.Compare(stem(a), stem(b)) })
-	r := &run{name: filepath.Base(dir)}
+	r := &run{name: filepath.Base(dir), turns: map[string][]*turnFile{}}
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -107,8 +107,11 @@ func (r *run) add(name string, data []byte) error {
 		return err
 	}
 	switch {
-	case kind.What == queued:
-		return load(data, &r.queued, func(f *queuedFile) error { f.file = name; return f.check() })
+	case turnKinds[kind.What].title != "":
+		files := r.turns[kind.What]
+		err := load(data, &files, func(f *turnFile) error { f.file = name; return f.check() })
+		r.turns[kind.What] = files
+		return err
 	case kind.What == moves && kind.Commit != "":
 		return load(data, &r.moves, func(f *movesFile) error { f.file = name; return f.check() })
 	case kind.Peer != "":

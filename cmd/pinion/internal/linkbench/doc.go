@@ -10,7 +10,8 @@
 // With Options.Curves every path is measured again over sizes from 1 KiB to
 // Options.Size, and so is the path that an engine of package transfer chooses
 // by itself for pageable memory. A copy of 1 KiB takes microseconds, so small
-// copies are timed many at once, behind one that is not timed. Report.Choice
-// sets the engine's choice beside the better one of the paths that it could
-// have taken.
+// copies are timed many at once, behind one that is not timed. Half of the
+// copies of pageable memory are of bytes that were copied a moment before, the
+// others of bytes that no cache has: programs have both. Report.Choice sets the
+// engine's choice beside the better one of the paths that it could have taken.
 package linkbench

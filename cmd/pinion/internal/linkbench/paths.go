@@ -21,7 +21,7 @@ type path struct {
 // starts from a device buffer of zeros; each path down reads what a plain copy
 // put there.
 func (b *bench) paths(ctx context.Context, n int64) ([]path, error) {
-	src, back := b.pageable[:n], b.back[:n]
+	src, dst, back := turns(b.pageable, n), turns(b.back, n), b.back[:n]
 	arrived := func() error {
 		if err := b.engine.D2H(ctx, back, b.a); err != nil {
 			return err
@@ -30,13 +30,13 @@ func (b *bench) paths(ctx context.Context, n int64) ([]path, error) {
 	}
 	returned := func() error { return b.same(back) }
 	list := []path{
-		{"pageable", "h2d", n, b.waited(func(s device.Stream) error { return s.CopyH2D(b.a, src) }), arrived},
-		{"pageable", "d2h", n, b.waited(func(s device.Stream) error { return s.CopyD2H(back, b.a) }), returned},
+		{"pageable", "h2d", n, b.waited(func(s device.Stream) error { return s.CopyH2D(b.a, src()) }), arrived},
+		{"pageable", "d2h", n, b.waited(func(s device.Stream) error { return s.CopyD2H(dst(), b.a) }), returned},
 	}
 	if _, ok := b.dev.(device.Pinner); ok {
 		list = append(list,
-			path{"staged", "h2d", n, func() error { return b.engine.H2D(ctx, b.a, src) }, arrived},
-			path{"staged", "d2h", n, func() error { return b.engine.D2H(ctx, back, b.a) }, returned})
+			path{"staged", "h2d", n, func() error { return b.engine.H2D(ctx, b.a, src()) }, arrived},
+			path{"staged", "d2h", n, func() error { return b.engine.D2H(ctx, dst(), b.a) }, returned})
 	}
 	if b.up == nil {
 		return list, nil
@@ -96,17 +96,34 @@ func (b *bench) bothWays(n int64) path {
 
 // chosenPaths are copies of pageable memory by an engine that chooses.
 func (b *bench) chosenPaths(ctx context.Context, n int64) []path {
-	src, back := b.pageable[:n], b.back[:n]
+	src, dst, back := turns(b.pageable, n), turns(b.back, n), b.back[:n]
 	return []path{
-		{"chosen", "h2d", n, func() error { return b.chooser.H2D(ctx, b.a, src) },
+		{"chosen", "h2d", n, func() error { return b.chooser.H2D(ctx, b.a, src()) },
 			func() error {
 				if err := b.engine.D2H(ctx, back, b.a); err != nil {
 					return err
 				}
 				return b.same(back)
 			}},
-		{"chosen", "d2h", n, func() error { return b.chooser.D2H(ctx, back, b.a) },
+		{"chosen", "d2h", n, func() error { return b.chooser.D2H(ctx, dst(), b.a) },
 			func() error { return b.same(back) }},
+	}
+}
+
+// turns returns n bytes of memory at a time: by turns the first ones, which may
+// lie in a near cache, and others, which hardly do. The first time it is the
+// first ones.
+func turns(memory []byte, n int64) func() []byte {
+	at, cold := int64(0), true
+	memory = memory[:max(n, min(int64(len(memory)), 256<<20))] // more than any cache
+	return func() []byte {
+		if cold = !cold; !cold {
+			return memory[:n]
+		}
+		if at += n; at+n > int64(len(memory)) {
+			at = 0
+		}
+		return memory[at:][:n]
 	}
 }
 

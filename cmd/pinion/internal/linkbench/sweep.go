@@ -3,6 +3,8 @@ package linkbench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -108,11 +110,15 @@ func (b *bench) sweepSize(ctx context.Context, n int64, share time.Duration, ste
 		}
 		list = append(list, t)
 	}
+	order := slices.Clone(list)
+	random := rand.New(rand.NewPCG(7, 7))
 	for repeat := range b.o.Repeats {
+		// What one path leaves behind in the caches must not always meet the same.
+		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		if repeat >= leastRepeats && time.Since(begin) > share {
 			break
 		}
-		for _, t := range list {
+		for _, t := range order {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}

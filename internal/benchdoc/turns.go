@@ -7,19 +7,22 @@ import (
 	"strings"
 )
 
-// queued is what files about queued small copies are about: those of bench/moves
-// and its peers that ran on one core, in turn.
-const queued = "queued"
+// turnKinds are what files of short runs that took turns are about, Pinion's and
+// its peers', because the machine drifts: its title, and how they ran.
+var turnKinds = map[string]struct{ title, how string }{
+	"queued": {"small copies, queued", "All on one core, in turn"},
+	"disk":   {"a file from the disk", "In turn"},
+}
 
-// queuedFile is one such run, of Pinion if it has a commit.
-type queuedFile struct {
+// turnFile is one such run, of Pinion if it has a commit.
+type turnFile struct {
 	provenance
 	Peer    string    `json:"peer"`
 	Machine string    `json:"machine"`
 	Rows    []peerRow `json:"rows"`
 }
 
-func (f *queuedFile) check() error {
+func (f *turnFile) check() error {
 	var errs []error
 	for _, r := range f.Rows {
 		errs = append(errs, r.check())
@@ -27,21 +30,19 @@ func (f *queuedFile) check() error {
 	return errors.Join(errs...)
 }
 
-// writeQueued writes all files of a run as one table: for each row and program
-// the median of its runs' medians, with the least and the most of all.
-func writeQueued(w *strings.Builder, files []*queuedFile) {
-	if len(files) == 0 {
-		return
-	}
+// writeTurns writes all files of a run of one kind as one table: for each row
+// and program the median of its runs' medians, with the least and the most of
+// all.
+func writeTurns(w *strings.Builder, kind string, files []*turnFile) {
 	type key struct{ row, program string }
 	var keys []key
 	var names []string
 	rows := map[key][]peerRow{}
-	origin := ""
+	machine, origin := files[0].Machine, ""
 	for _, f := range files {
 		names = append(names, f.file)
 		if f.Commit != "" {
-			origin = " " + f.origin() + "."
+			machine, origin = f.Machine, " "+f.origin()+"."
 		}
 		for _, r := range f.Rows {
 			k := key{r.Name, f.Peer}
@@ -51,8 +52,8 @@ func writeQueued(w *strings.Builder, files []*queuedFile) {
 			rows[k] = append(rows[k], r)
 		}
 	}
-	fmt.Fprintf(w, "\n### %s: small copies, queued\n\n", strings.Join(names, ", "))
-	fmt.Fprintf(w, "%s. All on one core, in turn.%s From %s on.\n", plain(files[0].Machine), origin, plain(files[0].MeasuredAt))
+	fmt.Fprintf(w, "\n### %s: %s\n\n", strings.Join(names, ", "), turnKinds[kind].title)
+	fmt.Fprintf(w, "%s. %s.%s From %s on.\n", plain(machine), turnKinds[kind].how, origin, plain(files[0].MeasuredAt))
 	t := newTable("", "by", ">runs", ">median", ">min", ">max")
 	for _, k := range keys {
 		var medians, least, most []float64
