@@ -144,8 +144,10 @@ func New(dev device.Device, options Options) (*Engine, error) {
 	}
 	e.plain.Store(!ok)
 	e.stager.engine, e.stager.options = e, e.options
+	e.stager.work.L = &e.stager.mu
 	e.files.engine, e.files.options, e.files.pageable = e, e.options, true
 	e.files.options.Copiers, e.files.options.Slots, e.files.options.Pool = options.FileWorkers, 1, nil
+	e.files.work.L = &e.files.mu
 	return e, nil
 }
 

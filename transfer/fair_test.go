@@ -6,6 +6,7 @@ import "testing"
 // one: those who copy in a row would never let helpers have it.
 func TestLastRingIsForHelpers(t *testing.T) {
 	s := &stager{options: Options{Copiers: 3}}
+	s.work.L = &s.mu
 	free := func(n int) {
 		for s.rings = nil; len(s.rings) < n; {
 			s.rings = append(s.rings, &ring{})

@@ -26,7 +26,7 @@ type stager struct {
 	pageable bool    // slots that cannot be pinned will do
 
 	mu      sync.Mutex
-	idle    []*helper    // who sleep, the last to have gone to sleep at the end
+	work    sync.Cond    // signalled when there are chunks to take, and rings to take them with
 	tasks   []*task      // tasks with chunks that nobody took yet
 	waiting atomic.Int32 // len(tasks), to look at without mu
 	turn    int          // index in tasks of the next to take from
@@ -206,7 +206,7 @@ func (s *stager) start() error {
 	// As many as rings, though callers copy too: a task that found no ring free
 	// depends on helpers.
 	for range s.rings {
-		s.helpers.Go(func() { s.help(&helper{wake: make(chan struct{}, 1)}) })
+		s.helpers.Go(s.help)
 	}
 	return nil
 }
@@ -248,30 +248,14 @@ func (s *stager) add(t *task, copiers int) *ring {
 	if r != nil {
 		wake--
 	}
-	s.wake(wake)
-	return r
-}
-
-// helper is a goroutine that copies for others.
-type helper struct {
-	wake chan struct{} // receives one value when it is taken off idle
-}
-
-// wake wakes up to n helpers: those who went to sleep last, whose threads may
-// not have yet.
-func (s *stager) wake(n int) {
-	for range n {
-		s.mu.Lock()
-		last := len(s.idle) - 1
-		if last < 0 {
-			s.mu.Unlock()
-			return
-		}
-		h := s.idle[last]
-		s.idle = s.idle[:last]
-		s.mu.Unlock()
-		h.wake <- struct{}{}
+	if wake >= s.options.Copiers-1 {
+		s.work.Broadcast()
+		return r
 	}
+	for range wake {
+		s.work.Signal()
+	}
+	return r
 }
 
 // freeRing takes a ring that nobody uses, or nil. The caller holds mu.
@@ -299,18 +283,18 @@ func (s *stager) release(r *ring) {
 	waiting := len(s.tasks) > 0 // perhaps for this ring
 	s.mu.Unlock()
 	if waiting {
-		s.wake(1)
+		s.work.Signal()
 	}
 }
 
 // help takes chunks until the stager closes.
-func (s *stager) help(h *helper) {
+func (s *stager) help() {
 	// Near the device's root port the link is faster. Where that is refused, or
 	// there is one node, any processor does.
 	leave, _ := numa.Enter(s.engine.dev.Info().NUMANode)
 	defer leave()
 	for {
-		r := s.join(h)
+		r := s.join()
 		if r == nil {
 			return
 		}
@@ -343,7 +327,7 @@ const lingerFor = 50 * time.Microsecond
 
 // join waits for chunks and a ring to take them with; nil means that the
 // helper can end.
-func (s *stager) join(h *helper) *ring {
+func (s *stager) join() *ring {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -355,10 +339,7 @@ func (s *stager) join(h *helper) *ring {
 		if s.stopped {
 			return nil
 		}
-		s.idle = append(s.idle, h)
-		s.mu.Unlock()
-		<-h.wake
-		s.mu.Lock()
+		s.work.Wait()
 	}
 }
 
@@ -472,7 +453,7 @@ func (s *stager) close() error {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
-	s.wake(maxCopiers) // all of them
+	s.work.Broadcast()
 	s.helpers.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
