@@ -10,31 +10,27 @@ import (
 )
 
 // stageTimes are what the stages of a pipeline take for a full chunk, each
-// measured when nothing else goes on; out is 0 when nothing goes out. Stages
-// that go on at once share the link and the device's memory, in any program, so
-// their time is measured too.
+// measured when nothing else goes on. Copies in and out at once share the link,
+// in any program, so their time is measured too.
 type stageTimes struct {
 	in, compute, out time.Duration // alone
-	together         time.Duration // all stages at once, each of a chunk of its own; 0: as if they were alone
+	both             time.Duration // one chunk in and one out, at once; 0: as if they were alone
 }
 
 // ideal is when the last stage is done with all bytes if each chunk enters a
 // stage the moment that it has left the one before and the chunk ahead of it
-// has left the stage. A chunk is in a stage beside others in all other stages
-// when there are enough before it and behind it.
+// has left the stage. A chunk comes in beside one that goes out from the third
+// on, and goes out beside one that comes in up to the last but two.
 func (t stageTimes) ideal(chunk, total int64) time.Duration {
 	var free [3]float64 // when a stage is done with the chunks so far
 	chunks := (total + chunk - 1) / chunk
-	last := int64(1) // the stage that is the last
-	if t.out > 0 {
-		last = 2
-	}
 	for k := range chunks {
 		stages := [3]time.Duration{t.in, t.compute, t.out}
-		for i := range last + 1 {
-			if before, behind := last-i, i; k >= before && k < chunks-behind {
-				stages[i] = max(stages[i], t.together)
-			}
+		if k >= 2 {
+			stages[0] = max(t.in, t.both)
+		}
+		if k < chunks-2 {
+			stages[2] = max(t.out, t.both)
 		}
 		share := float64(min(chunk, total-k*chunk)) / float64(chunk)
 		ready := 0.0
@@ -78,14 +74,10 @@ func (t *stream) balance(ctx context.Context, m *memory, chunk int64) (times sta
 		}
 		t.casts = max(t.casts, 1) * float64(max(times.in, times.out)) / float64(times.compute)
 	}
-	if times.compute, err = timeAlone(compute, chunk, chunks); err != nil {
+	if times.compute, err = timeAlone(compute, chunk, chunks); err != nil || t.out == nil {
 		return times, err
 	}
-	stages := []func(int64) error{in, compute}
-	if t.out != nil {
-		stages = append(stages, out)
-	}
-	times.together, err = timeTogether(stages, chunk, chunks)
+	times.both, err = timeTogether(in, out, chunk, chunks)
 	return times, err
 }
 
@@ -103,10 +95,10 @@ func timeAlone(stage func(at int64) error, chunk, chunks int64) (time.Duration, 
 	return middle(times[2:]), nil
 }
 
-// timeTogether is the time for a chunk of each of several stages that go on at
+// timeTogether is the time for a chunk of each of two copies that go on at
 // once. It is that of several chunks in a row, so that it does not count when
-// one starts or ends a little after the others.
-func timeTogether(stages []func(at int64) error, chunk, chunks int64) (time.Duration, error) {
+// one copy starts or ends a little after the other.
+func timeTogether(in, out func(at int64) error, chunk, chunks int64) (time.Duration, error) {
 	const rounds, row = 6, 4
 	var times []time.Duration
 	for i := range int64(rounds) {
@@ -118,16 +110,10 @@ func timeTogether(stages []func(at int64) error, chunk, chunks int64) (time.Dura
 			}
 			return nil
 		}
-		done := make(chan error, len(stages))
+		done := make(chan error, 1)
 		start := time.Now()
-		for _, stage := range stages {
-			go func() { done <- several(stage) }()
-		}
-		var err error
-		for range stages {
-			err = errors.Join(err, <-done)
-		}
-		if err != nil {
+		go func() { done <- several(out) }()
+		if err := errors.Join(several(in), <-done); err != nil {
 			return 0, err
 		}
 		times = append(times, max(time.Since(start)/row, 1))
