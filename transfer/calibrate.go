@@ -316,6 +316,7 @@ func (t *trial) time(ctx context.Context) error {
 		rounds = min(max(int(sampleSeconds/t.last), 1), 64)
 		rounds += rounds & 1 // as many cold copies as others
 	}
+	time.Sleep(2 * lingerFor) // else helpers that the trial before woke would help with this one
 	start := time.Now()
 	for range rounds {
 		if err := t.run(ctx); err != nil {
