@@ -80,32 +80,88 @@ type Chunk uint64
 
 // Mapper is a device whose address space and physical memory are managed
 // apart, so that a segment can grow, shrink and be stitched together from
-// chunks without copying. Sizes and offsets are multiples of Granularity.
+// chunks without copying. Sizes and offsets are multiples of Granularity;
+// others fail with [ErrArgument].
+//
+// What is mapped is device memory like any other: work and [RangeChecker] take
+// ranges that lie in several neighbouring mappings as one, and a range of
+// which a part is not mapped fails with [ErrPointer] when it is queued. What
+// is neither unmapped, released nor unreserved is left to [Device.Close].
 type Mapper interface {
-	// CanReserve reports whether the device supports virtual memory.
+	// CanReserve reports whether the device supports virtual memory. All else
+	// here fails with [ErrNotSupported] where it does not.
 	CanReserve() bool
 
-	// Granularity is the unit of all sizes and offsets here, in bytes.
+	// Granularity is the unit of all sizes and offsets here, in bytes, a power
+	// of two.
 	Granularity() (int64, error)
 
-	// Reserve reserves n bytes of address space without memory behind them.
+	// Reserve reserves n bytes of address space without memory behind them,
+	// which may be more than the device has memory.
 	Reserve(n int64) (Ptr, error)
 
 	// Unreserve gives back all of a reservation; nothing may be mapped in it.
+	// Queued work must be done that used what was.
 	Unreserve(p Ptr, n int64) error
 
-	// CreateChunk allocates n bytes of physical memory.
+	// CreateChunk allocates n bytes of physical memory, whose content is
+	// undefined. It counts as allocated until it is released and no mapping
+	// uses it any more. It fails with [ErrOutOfMemory] when n bytes are not to
+	// be had.
 	CreateChunk(n int64) (Chunk, error)
 
-	// ReleaseChunk frees a chunk once no mapping uses it any more.
+	// ReleaseChunk gives up a chunk, which cannot be mapped again. Mappings
+	// keep its memory.
 	ReleaseChunk(c Chunk) error
 
-	// Map puts the n bytes of c at p, readable and writable by the device.
-	Map(p Ptr, c Chunk, n int64) error
+	// Map puts chunks of n bytes each, one behind the other, at p, readable
+	// and writable by the device. The content of a chunk comes with it. The
+	// room must lie in one reservation, and nothing may be mapped there. It is
+	// all or nothing: after an error none of them is mapped. The slice may be
+	// used again when Map returns. No chunks are no work.
+	Map(p Ptr, chunks []Chunk, n int64) error
 
-	// Unmap removes the mappings in n bytes at p. Queued work that uses them
-	// must be done.
+	// Unmap removes the mappings in n bytes at p, which must be whole chunks
+	// without a gap, mapped by one call of Map or by several. Queued work that
+	// uses them must be done: Unmap need not wait for it, and work that still
+	// comes fails, or meets what is mapped there by then.
 	Unmap(p Ptr, n int64) error
+}
+
+// StreamAllocator is a device whose driver allocates and frees in the order of
+// a stream, from a pool of memory that it keeps for this device. Neither waits
+// for the host where the pool has room. Without it, allocate with
+// [Device.Alloc] and free behind a synchronisation.
+type StreamAllocator interface {
+	// CanAllocAsync reports whether the driver has such a pool. All else here
+	// fails with [ErrNotSupported] where it does not.
+	CanAllocAsync() bool
+
+	// AllocAsync allocates n > 0 bytes, aligned to 256 bytes at least, for
+	// work that is queued on s from now on. Another stream may use them once
+	// it waits for an event that was recorded on s after this call. The
+	// content is undefined. What was freed earlier on s is used again without
+	// waiting for it where the driver can; on the host it may wait. It fails
+	// with [ErrOutOfMemory] when n bytes are not to be had.
+	AllocAsync(s Stream, n int64) (Ptr, error)
+
+	// FreeAsync frees what AllocAsync gave, once the work that is queued on s
+	// so far is done. Work of other streams that uses it must be ordered
+	// before by events, and nothing that is queued later may use it. It fails
+	// with [ErrPointer] for any other address, one that is freed already
+	// included. [Device.Free] frees such memory too, and waits.
+	FreeAsync(s Stream, p Ptr) error
+
+	// SetReleaseThreshold sets how many bytes the pool keeps for later
+	// allocations, free ones included, when a stream, an event or the device
+	// is waited for: what it has above that and is free goes back to the
+	// device. It is 0 at first, which makes a loop that synchronises allocate
+	// anew each time. A device whose pool keeps nothing ignores it.
+	SetReleaseThreshold(n int64) error
+
+	// TrimPool gives free memory of the pool back to the device until the pool
+	// has no more than keep bytes, or none that is free.
+	TrimPool(keep int64) error
 }
 
 // RangeChecker is a device that knows where its memory lies. A kernel that is
@@ -293,11 +349,12 @@ func (a *Args) extend(size int) []byte {
 type Caller interface {
 	// Call queues fn on s. An error or panic of fn is the stream's error at
 	// the next synchronisation. fn must not wait for its own stream, nor free
-	// device memory, which waits for all of them.
+	// device memory or unreserve addresses, which wait for all of them.
 	Call(s Stream, fn func() error) error
 
-	// Bytes is device memory as a slice, valid until it is freed and to be
-	// used only inside a function that Call runs. It fails with [ErrPointer]
-	// when the range is not inside one live allocation.
+	// Bytes is device memory as a slice, valid until it is freed or unmapped
+	// and to be used only inside a function that Call runs. It fails with
+	// [ErrPointer] when the range is not inside one live allocation, nor all
+	// mapped by a [Mapper].
 	Bytes(p Ptr, n int64) ([]byte, error)
 }

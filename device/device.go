@@ -27,8 +27,8 @@ type Device interface {
 	// had.
 	Alloc(n int64) (Ptr, error)
 
-	// Free returns memory that Alloc (or [Manager.AllocManaged]) gave. Work
-	// that is already queued finishes first: Free waits for it. An address
+	// Free returns memory that Alloc (or [Manager.AllocManaged], or
+	// [StreamAllocator.AllocAsync]) gave. Work that is already queued finishes first: Free waits for it. An address
 	// that is not the start of a live allocation, a freed one included, fails
 	// with [ErrPointer].
 	Free(p Ptr) error

@@ -42,11 +42,12 @@
 // What not every backend can do is a small interface of its own, found by a
 // type assertion: [Pinner] (page-locked memory), [HostAllocator] (pinned
 // memory made by the driver), [Manager] (managed memory), [Mapper] (virtual
-// memory), [BatchCopier] (many copies in one call), [BoxCopier] (strided
-// copies), [PeerCopier] (copies from another device), [FileMover] (files
-// straight to the device), [RangeChecker] (is this the device's memory?),
-// [Launcher] (device kernels) and [Caller] (Go functions in stream order).
-// [Capabilities] names what a device has, for people to read.
+// memory), [StreamAllocator] (allocation in stream order), [BatchCopier] (many
+// copies in one call), [BoxCopier] (strided copies), [PeerCopier] (copies from
+// another device), [FileMover] (files straight to the device), [RangeChecker]
+// (is this the device's memory?), [Launcher] (device kernels) and [Caller] (Go
+// functions in stream order). [Capabilities] names what a device has, for
+// people to read.
 //
 // # Ownership
 //

@@ -70,6 +70,8 @@ func Capabilities(dev Device) []string {
 	add(ok && manager.CanManage(), "managed")
 	mapper, ok := dev.(Mapper)
 	add(ok && mapper.CanReserve(), "virtual-memory")
+	allocator, ok := dev.(StreamAllocator)
+	add(ok && allocator.CanAllocAsync(), "stream-ordered-allocation")
 	batcher, ok := dev.(BatchCopier)
 	add(ok && batcher.CanCopyBatch(), "batch")
 	_, ok = dev.(BoxCopier)

@@ -23,6 +23,7 @@ func TestABI(t *testing.T) {
 		d     Device
 		l     location
 		prop  allocationProp
+		pool  poolProps
 		acc   accessDesc
 		attrs memcpyAttributes
 		box   memcpy3D
@@ -50,6 +51,7 @@ func TestABI(t *testing.T) {
 		"attrComputeMinor":         attrComputeMinor,
 		"attrManagedMemory":        attrManagedMemory,
 		"attrVirtualMemory":        attrVirtualMemory,
+		"attrMemoryPools":          attrMemoryPools,
 		"pointerMemoryType":        pointerMemoryType,
 		"pointerDeviceOrdinal":     pointerDeviceOrdinal,
 		"pointerRangeStart":        pointerRangeStart,
@@ -71,6 +73,7 @@ func TestABI(t *testing.T) {
 		"locationHost":             locationHost,
 		"accessReadWrite":          accessReadWrite,
 		"granularityMinimum":       granularityMinimum,
+		"poolReleaseThreshold":     poolReleaseThreshold,
 		"launchParamBufferPointer": launchParamBufferPointer,
 		"launchParamBufferSize":    launchParamBufferSize,
 		"launchParamEnd":           launchParamEnd,
@@ -88,6 +91,13 @@ func TestABI(t *testing.T) {
 		"offsetof(allocationProp.location)":         unsafe.Offsetof(prop.location),
 		"offsetof(allocationProp.win32)":            unsafe.Offsetof(prop.win32),
 		"offsetof(allocationProp.flags)":            unsafe.Offsetof(prop.flags),
+		"sizeof(poolProps)":                         unsafe.Sizeof(pool),
+		"offsetof(poolProps.kind)":                  unsafe.Offsetof(pool.kind),
+		"offsetof(poolProps.handleTypes)":           unsafe.Offsetof(pool.handleTypes),
+		"offsetof(poolProps.location)":              unsafe.Offsetof(pool.location),
+		"offsetof(poolProps.win32)":                 unsafe.Offsetof(pool.win32),
+		"offsetof(poolProps.maxBytes)":              unsafe.Offsetof(pool.maxBytes),
+		"sizeof(Device.pool)":                       unsafe.Sizeof(d.pool),
 		"sizeof(accessDesc)":                        unsafe.Sizeof(acc),
 		"offsetof(accessDesc.location)":             unsafe.Offsetof(acc.location),
 		"offsetof(accessDesc.flags)":                unsafe.Offsetof(acc.flags),

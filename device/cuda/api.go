@@ -30,6 +30,8 @@ var api struct {
 	memAllocManaged, memPrefetchAsync                                dl.Func
 	memAddressReserve, memAddressFree, memCreate, memRelease         dl.Func
 	memMap, memUnmap, memSetAccess, memGetAllocationGranularity      dl.Func
+	memPoolCreate, memPoolDestroy, memPoolSetAttribute               dl.Func
+	memPoolTrimTo, memAllocFromPoolAsync, memFreeAsync               dl.Func
 }
 
 // symbols says where each function comes from. Optional ones belong to
@@ -99,6 +101,13 @@ var symbols = []dl.Symbol{
 	{Name: "cuMemUnmap", Func: &api.memUnmap, Optional: true},
 	{Name: "cuMemSetAccess", Func: &api.memSetAccess, Optional: true},
 	{Name: "cuMemGetAllocationGranularity", Func: &api.memGetAllocationGranularity, Optional: true},
+
+	{Name: "cuMemPoolCreate", Func: &api.memPoolCreate, Optional: true},
+	{Name: "cuMemPoolDestroy", Func: &api.memPoolDestroy, Optional: true},
+	{Name: "cuMemPoolSetAttribute", Func: &api.memPoolSetAttribute, Optional: true},
+	{Name: "cuMemPoolTrimTo", Func: &api.memPoolTrimTo, Optional: true},
+	{Name: "cuMemAllocFromPoolAsync", Func: &api.memAllocFromPoolAsync, Optional: true},
+	{Name: "cuMemFreeAsync", Func: &api.memFreeAsync, Optional: true},
 }
 
 var library = dl.Library{
@@ -140,6 +149,7 @@ const (
 	attrComputeMinor         = 76
 	attrManagedMemory        = 83
 	attrVirtualMemory        = 102
+	attrMemoryPools          = 115
 	pointerMemoryType        = 2
 	pointerDeviceOrdinal     = 9
 	pointerRangeStart        = 11
@@ -161,6 +171,7 @@ const (
 	locationHost             = 2
 	accessReadWrite          = 3
 	granularityMinimum       = 0
+	poolReleaseThreshold     = 4
 	launchParamBufferPointer = 1
 	launchParamBufferSize    = 2
 	launchParamEnd           = 0

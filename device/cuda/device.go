@@ -127,6 +127,7 @@ func (d *Device) Free(p device.Ptr) error {
 	defer d.leave()
 	d.owned.Lock()
 	_, ok := d.live.Remove(uint64(p))
+	delete(d.async, uint64(p))
 	d.owned.Unlock()
 	if !ok {
 		return fmt.Errorf("cuda: free: %w: %#x is not the start of an allocation", device.ErrPointer, uint64(p))
@@ -176,6 +177,9 @@ func (d *Device) Close() error {
 	}
 	for _, span := range d.live.All() {
 		errs = append(errs, check("cuMemFree", api.memFree.Call(uintptr(span.Start))))
+	}
+	if d.pool != 0 {
+		errs = append(errs, check("cuMemPoolDestroy", api.memPoolDestroy.Call(d.pool)))
 	}
 	for _, span := range d.mapped.All() {
 		errs = append(errs, check("cuMemUnmap", api.memUnmap.Call(uintptr(span.Start), uintptr(span.Bytes))))

@@ -2,10 +2,11 @@ package cuda
 
 import (
 	"fmt"
+	"math"
+	"sync"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/internal/spans"
 )
 
 // allocationProp is CUmemAllocationProp.
@@ -125,29 +126,74 @@ func (d *Device) ReleaseChunk(c device.Chunk) error {
 }
 
 // Map implements [device.Mapper].
-func (d *Device) Map(p device.Ptr, c device.Chunk, n int64) error {
-	if err := d.enterSized("map", n); err != nil {
+func (d *Device) Map(p device.Ptr, chunks []device.Chunk, n int64) error {
+	if n <= 0 || int64(len(chunks)) > math.MaxInt64/n {
+		return fmt.Errorf("cuda: map: %w: %d chunks of %d bytes", device.ErrArgument, len(chunks), n)
+	}
+	if err := d.enterMapper(); err != nil {
 		return err
 	}
 	defer d.leave()
+	if len(chunks) == 0 {
+		return nil
+	}
+	if err := d.checkChunks(chunks, n); err != nil {
+		return err
+	}
+	for i, c := range chunks {
+		if err := mapChunk(p.Add(int64(i)*n), c, n); err != nil {
+			unmap(p, int64(i)*n)
+			return fmt.Errorf("cuda: map chunk %d of %d, %d bytes each, at %#x: %w", i, len(chunks), n, uint64(p), err)
+		}
+	}
+	all := int64(len(chunks)) * n
+	if r := api.memSetAccess.Call4(uintptr(p), uintptr(all), uintptr(unsafe.Pointer(&d.access)), 1); r != 0 {
+		unmap(p, all)
+		return fmt.Errorf("cuda: map %d bytes at %#x: %w", all, uint64(p), check("cuMemSetAccess", r))
+	}
 	d.owned.Lock()
-	size := d.chunks[uint64(c)]
+	for i := range chunks {
+		d.mapped.Insert(uint64(p)+uint64(i)*uint64(n), n)
+	}
 	d.owned.Unlock()
-	if size != n {
-		return fmt.Errorf("cuda: map: %w: %d bytes of a chunk of %d", device.ErrArgument, n, size)
-	}
-	if err := check("cuMemMap", api.memMap.Call(uintptr(p), uintptr(n), 0, uintptr(c), 0)); err != nil {
-		return fmt.Errorf("cuda: map %d bytes at %#x: %w", n, uint64(p), err)
-	}
-	access := accessDesc{location: location{locationDevice, d.handle}, flags: accessReadWrite}
-	if err := check("cuMemSetAccess", api.memSetAccess.Call(
-		uintptr(p), uintptr(n), uintptr(unsafe.Pointer(&access)), 1)); err != nil {
-		api.memUnmap.Call(uintptr(p), uintptr(n))
-		return fmt.Errorf("cuda: map %d bytes at %#x: %w", n, uint64(p), err)
-	}
+	return nil
+}
+
+// checkChunks fails unless all chunks are this device's and have n bytes.
+func (d *Device) checkChunks(chunks []device.Chunk, n int64) error {
 	d.owned.Lock()
-	d.mapped.Insert(uint64(p), n)
-	d.owned.Unlock()
+	defer d.owned.Unlock()
+	for i, c := range chunks {
+		if size := d.chunks[uint64(c)]; size != n {
+			return fmt.Errorf("cuda: map: %w: %d bytes of chunk %d of %d, which has %d",
+				device.ErrArgument, n, i, len(chunks), size)
+		}
+	}
+	return nil
+}
+
+// mapArguments are lists of five arguments, kept so that mapping allocates
+// nothing.
+var mapArguments = sync.Pool{New: func() any { return new([5]uintptr) }}
+
+func mapChunk(p device.Ptr, c device.Chunk, n int64) error {
+	args := mapArguments.Get().(*[5]uintptr)
+	defer mapArguments.Put(args)
+	*args = [5]uintptr{uintptr(p), uintptr(n), 0, uintptr(c), 0}
+	if r := api.memMap.Call(args[:]...); r != 0 {
+		return check("cuMemMap", r)
+	}
+	return nil
+}
+
+// unmap removes all mappings in a range of nothing or of whole mappings.
+func unmap(p device.Ptr, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	if r := api.memUnmap.Call4(uintptr(p), uintptr(n), 0, 0); r != 0 {
+		return check("cuMemUnmap", r)
+	}
 	return nil
 }
 
@@ -159,28 +205,16 @@ func (d *Device) Unmap(p device.Ptr, n int64) error {
 	defer d.leave()
 	// The driver removes what it finds; a caller that is wrong about what is
 	// mapped should hear of it.
-	var inside []spans.Span
-	var bytes int64
 	d.owned.Lock()
-	for _, span := range d.mapped.All() {
-		if span.Start >= uint64(p) && span.Start+uint64(span.Bytes) <= uint64(p)+uint64(n) {
-			inside = append(inside, span)
-			bytes += span.Bytes
-		}
+	defer d.owned.Unlock()
+	if !d.mapped.Tiles(uint64(p), n) {
+		return fmt.Errorf("cuda: unmap: %w: %d bytes at %#x are not whole mappings without a gap",
+			device.ErrArgument, n, uint64(p))
 	}
-	d.owned.Unlock()
-	if bytes != n {
-		return fmt.Errorf("cuda: unmap: %w: %d bytes at %#x, of which %d are whole mappings",
-			device.ErrArgument, n, uint64(p), bytes)
-	}
-	if err := check("cuMemUnmap", api.memUnmap.Call(uintptr(p), uintptr(n))); err != nil {
+	if err := unmap(p, n); err != nil {
 		return err
 	}
-	d.owned.Lock()
-	for _, span := range inside {
-		d.mapped.Remove(span.Start)
-	}
-	d.owned.Unlock()
+	d.mapped.RemoveIn(uint64(p), n)
 	return nil
 }
 

@@ -103,6 +103,7 @@ func Open(index int) (*Device, error) {
 	d := &Device{
 		hostAllocs: map[uintptr]struct{}{},
 		chunks:     map[uint64]int64{},
+		async:      map[uint64]struct{}{},
 		streams:    map[*stream]struct{}{},
 		events:     map[*event]struct{}{},
 		modules:    map[*module]struct{}{},
@@ -112,6 +113,7 @@ func Open(index int) (*Device, error) {
 	if err := check("cuDeviceGet", api.deviceGet.Call(uintptr(unsafe.Pointer(&d.handle)), uintptr(index))); err != nil {
 		return nil, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)
 	}
+	d.access = accessDesc{location: location{locationDevice, d.handle}, flags: accessReadWrite}
 	if err := check("cuDevicePrimaryCtxRetain",
 		api.primaryCtxRetain.Call(uintptr(unsafe.Pointer(&d.context)), uintptr(d.handle))); err != nil {
 		reason := ""
@@ -154,6 +156,11 @@ func (d *Device) describe(index int) error {
 	for _, f := range []dl.Func{api.memAddressReserve, api.memAddressFree, api.memCreate, api.memRelease,
 		api.memMap, api.memUnmap, api.memSetAccess, api.memGetAllocationGranularity} {
 		d.canReserve = d.canReserve && f.Ok()
+	}
+	d.canAllocAsync = d.attribute(attrMemoryPools) != 0
+	for _, f := range []dl.Func{api.memPoolCreate, api.memPoolDestroy, api.memPoolSetAttribute, api.memPoolTrimTo,
+		api.memAllocFromPoolAsync, api.memFreeAsync} {
+		d.canAllocAsync = d.canAllocAsync && f.Ok()
 	}
 
 	text := make([]byte, 256)
@@ -218,9 +225,10 @@ type Device struct {
 	context uintptr
 	info    device.Info
 
-	canMap, canManage, canReserve bool
-	maxPitch                      int64  // of a box, in bytes
-	serial                        uint64 // place in the order in which devices were opened
+	canMap, canManage, canReserve, canAllocAsync bool
+
+	maxPitch int64  // of a box, in bytes
+	serial   uint64 // place in the order in which devices were opened
 
 	// mu is held for reading during calls that use the context or memory and
 	// for writing in Close, so that nothing is called on what is gone.
@@ -229,12 +237,15 @@ type Device struct {
 
 	// owned guards what belongs to the device and has to be given back.
 	owned      sync.Mutex
-	live       spans.Set // device and managed memory
-	registered spans.Set // host memory pinned by Pin
+	live       spans.Set           // device and managed memory
+	async      map[uint64]struct{} // what of it came from pool
+	pool       uintptr             // the driver's, for AllocAsync; made when needed
+	registered spans.Set           // host memory pinned by Pin
 	hostAllocs map[uintptr]struct{}
 	reserved   spans.Set        // address space of the Mapper
 	mapped     spans.Set        // mappings in it
 	chunks     map[uint64]int64 // physical memory of the Mapper, and its size
+	access     accessDesc       // of the Mapper's mappings: for this device; never changes
 	streams    map[*stream]struct{}
 	events     map[*event]struct{}
 	modules    map[*module]struct{}

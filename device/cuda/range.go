@@ -36,14 +36,19 @@ func (d *Device) CheckRange(p device.Ptr, n int64) error {
 	return nil
 }
 
-// rangeAt returns the range of memory that holds an address. Of address space
-// that the Mapper reserved the driver knows as one range, mapped or not; there
-// the device's own books tell.
+// rangeAt returns the range of memory that holds an address. What the device
+// allocated it knows without the driver. Of address space that the Mapper
+// reserved the driver knows as one range, mapped or not; there the device's own
+// books tell.
 func (d *Device) rangeAt(address uint64) (start, size uint64, ok bool) {
 	d.owned.Lock()
 	_, reserved := d.reserved.Find(address, 1)
 	mapping, mapped := d.mapped.Find(address, 1)
+	allocation, allocated := d.live.Find(address, 1)
 	d.owned.Unlock()
+	if allocated {
+		return allocation.Start, uint64(allocation.Bytes), true
+	}
 	if reserved {
 		return mapping.Start, uint64(mapping.Bytes), mapped
 	}

@@ -89,14 +89,21 @@ func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []us
 	if c, ok := dev.(device.PeerCopier); ok {
 		uses = append(uses, use{"CopyPeer", func() error { return c.CopyPeer(s, p, dev, p.Add(16), 16) }})
 	}
-	if c, ok := dev.(device.Mapper); ok {
+	if c, ok := dev.(device.Mapper); ok && c.CanReserve() {
 		uses = append(uses,
 			use{"Reserve", func() error { _, err := c.Reserve(64 << 20); return err }},
 			use{"Unreserve", func() error { return c.Unreserve(p, 64<<20) }},
 			use{"CreateChunk", func() error { _, err := c.CreateChunk(64 << 20); return err }},
 			use{"ReleaseChunk", func() error { return c.ReleaseChunk(1) }},
-			use{"Map", func() error { return c.Map(p, 1, 64<<20) }},
+			use{"Map", func() error { return c.Map(p, []device.Chunk{1}, 64<<20) }},
 			use{"Unmap", func() error { return c.Unmap(p, 64<<20) }})
+	}
+	if c, ok := dev.(device.StreamAllocator); ok && c.CanAllocAsync() {
+		uses = append(uses,
+			use{"AllocAsync", func() error { _, err := c.AllocAsync(s, 16); return err }},
+			use{"FreeAsync", func() error { return c.FreeAsync(s, p) }},
+			use{"SetReleaseThreshold", func() error { return c.SetReleaseThreshold(0) }},
+			use{"TrimPool", func() error { return c.TrimPool(0) }})
 	}
 	if c, ok := dev.(device.Launcher); ok {
 		uses = append(uses, use{"LoadModule", func() error { _, err := c.LoadModule([]byte{0}); return err }})

@@ -95,6 +95,18 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 		{"range", testRange},
 		{"virtual-memory", testVirtualMemory},
 		{"virtual-memory-errors", testVirtualMemoryErrors},
+		{"virtual-memory-many", testVirtualMemoryMany},
+		{"virtual-memory-all-or-nothing", testVirtualMemoryAllOrNothing},
+		{"virtual-memory-capacity", testVirtualMemoryCapacity},
+		{"virtual-memory-random", testVirtualMemoryRandom},
+		{"virtual-memory-unmap-queued", testVirtualMemoryUnmapQueued},
+		{"async", testAsync},
+		{"async-reuse", testAsyncReuse},
+		{"async-free-waits", testAsyncFreeWaits},
+		{"async-memory", testAsyncMemory},
+		{"async-arguments", testAsyncArguments},
+		{"async-close", testAsyncClose},
+		{"async-goroutines", testAsyncGoroutines},
 	}, peerTests) {
 		t.Run(c.name, func(t *testing.T) { c.run(newFixture(t, open)) })
 	}

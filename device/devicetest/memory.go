@@ -218,7 +218,7 @@ func testCloseFrees(f *fixture) {
 		f.ok(err)
 		_, err = m.CreateChunk(unit)
 		f.ok(err)
-		f.ok(m.Map(p, mapped, unit))
+		f.ok(m.Map(p, []device.Chunk{mapped}, unit))
 	}
 	s, err := second.NewStream()
 	f.ok(err)

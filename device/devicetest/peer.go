@@ -130,7 +130,7 @@ func (f *fixture) chunk() (p device.Ptr, n int64) {
 	f.ok(err)
 	c, err := m.CreateChunk(n)
 	f.ok(err)
-	f.ok(m.Map(p, c, n))
+	f.ok(m.Map(p, []device.Chunk{c}, n))
 	return p, n
 }
 

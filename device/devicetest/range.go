@@ -48,7 +48,7 @@ func testRange(f *fixture) {
 		for i := range int64(2) {
 			chunk, err := m.CreateChunk(size)
 			f.ok(err)
-			f.ok(m.Map(at.Add(i*size), chunk, size))
+			f.ok(m.Map(at.Add(i*size), []device.Chunk{chunk}, size))
 		}
 		f.ok(c.CheckRange(at, 2*size))
 		f.fails("reserved and not mapped", c.CheckRange(at, 2*size+1), device.ErrPointer)

@@ -3,6 +3,9 @@ package devicetest
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -28,6 +31,37 @@ func (f *fixture) mapper() (m device.Mapper, unit int64) {
 	return m, unit
 }
 
+// chunks makes that many chunks of n bytes each.
+func (f *fixture) chunks(m device.Mapper, count int, n int64) []device.Chunk {
+	f.Helper()
+	list := make([]device.Chunk, count)
+	for i := range list {
+		var err error
+		list[i], err = m.CreateChunk(n)
+		f.ok(err)
+	}
+	return list
+}
+
+// unreachable checks that a range that is not all mapped can be neither copied
+// nor asked for.
+func (f *fixture) unreachable(what string, p device.Ptr, n int64) {
+	f.Helper()
+	s := f.stream()
+	host := make([]byte, n)
+	f.fails("CopyH2D to "+what, s.CopyH2D(p, host), device.ErrPointer)
+	f.fails("CopyD2H from "+what, s.CopyD2H(host, p), device.ErrPointer)
+	f.fails("Memset of "+what, s.Memset(p, 1, n), device.ErrPointer)
+	if c, ok := f.dev.(device.RangeChecker); ok {
+		f.fails("CheckRange of "+what, c.CheckRange(p, n), device.ErrPointer)
+	}
+	if c, ok := f.dev.(device.Caller); ok {
+		_, err := c.Bytes(p, n)
+		f.fails("Bytes of "+what, err, device.ErrPointer)
+	}
+	f.ok(s.Close())
+}
+
 // Chunks are mapped at both ends of a reservation, written, taken away, mapped
 // side by side elsewhere, and keep their content.
 func testVirtualMemory(f *fixture) {
@@ -39,8 +73,8 @@ func testVirtualMemory(f *fixture) {
 	f.ok(err)
 	second, err := m.CreateChunk(2 * unit)
 	f.ok(err)
-	f.ok(m.Map(low, first, unit))
-	f.ok(m.Map(low.Add(2*unit), second, 2*unit))
+	f.ok(m.Map(low, []device.Chunk{first}, unit))
+	f.ok(m.Map(low.Add(2*unit), []device.Chunk{second}, 2*unit))
 
 	want := unique(3*unit, 1)
 	f.ok(s.CopyH2D(low, want[:unit]))
@@ -56,8 +90,8 @@ func testVirtualMemory(f *fixture) {
 	stitched, err := m.Reserve(8 * unit)
 	f.ok(err)
 	at := stitched.Add(5 * unit)
-	f.ok(m.Map(at, first, unit))
-	f.ok(m.Map(at.Add(unit), second, 2*unit))
+	f.ok(m.Map(at, []device.Chunk{first}, unit))
+	f.ok(m.Map(at.Add(unit), []device.Chunk{second}, 2*unit))
 	f.ok(m.ReleaseChunk(first)) // the mapping keeps it
 	if !bytes.Equal(f.download(at, 3*unit), want) {
 		f.Error("chunks lost their content on the way to another address")
@@ -84,7 +118,7 @@ func testVirtualMemory(f *fixture) {
 	f.ok(err)
 	chunk, err := m.CreateChunk(unit)
 	f.ok(err)
-	f.ok(m.Map(left, chunk, unit))
+	f.ok(m.Map(left, []device.Chunk{chunk}, unit))
 }
 
 func testVirtualMemoryErrors(f *fixture) {
@@ -102,7 +136,7 @@ func testVirtualMemoryErrors(f *fixture) {
 	f.ok(err)
 	chunk, err := m.CreateChunk(unit)
 	f.ok(err)
-	f.ok(m.Map(p, chunk, unit))
+	f.ok(m.Map(p, []device.Chunk{chunk}, unit))
 	if total <= small {
 		if now := free(); now > before-unit {
 			f.Errorf("%d bytes free before and %d after a chunk of %d", before, now, unit)
@@ -114,14 +148,14 @@ func testVirtualMemoryErrors(f *fixture) {
 		f.fails("Reserve of a bad size", err, device.ErrArgument)
 		_, err = m.CreateChunk(n)
 		f.fails("CreateChunk of a bad size", err, device.ErrArgument)
-		f.fails("Map of a bad size", m.Map(p.Add(unit), chunk, n), device.ErrArgument)
+		f.fails("Map of a bad size", m.Map(p.Add(unit), []device.Chunk{chunk}, n), device.ErrArgument)
 	}
 	_, err = m.CreateChunk(beyond)
 	f.fails("CreateChunk of more than all", err, device.ErrOutOfMemory)
-	f.fails("Map over a mapping", m.Map(p, chunk, unit), nil)
-	f.fails("Map at an odd address", m.Map(p.Add(unit+256), chunk, unit), nil)
-	f.fails("Map of no chunk", m.Map(p.Add(unit), 0, unit), nil)
-	f.fails("Map outside a reservation", m.Map(0, chunk, unit), nil)
+	f.fails("Map over a mapping", m.Map(p, []device.Chunk{chunk}, unit), nil)
+	f.fails("Map at an odd address", m.Map(p.Add(unit+256), []device.Chunk{chunk}, unit), nil)
+	f.fails("Map of no chunk", m.Map(p.Add(unit), []device.Chunk{0}, unit), nil)
+	f.fails("Map outside a reservation", m.Map(0, []device.Chunk{chunk}, unit), nil)
 	f.fails("Unmap of what is not mapped", m.Unmap(p.Add(unit), unit), nil)
 	f.fails("Unreserve of another address", m.Unreserve(p.Add(unit), unit), nil)
 	f.fails("ReleaseChunk of none", m.ReleaseChunk(0), nil)
@@ -138,5 +172,333 @@ func testVirtualMemoryErrors(f *fixture) {
 		if now := free(); now != before {
 			f.Errorf("%d bytes free before and %d after all", before, now)
 		}
+	}
+}
+
+// Several chunks are mapped by one call, taken out in other pieces than they
+// came in, and mapped again in another order: the content stays with the
+// chunk.
+func testVirtualMemoryMany(f *fixture) {
+	m, unit := f.mapper()
+	const count = 6
+	p, err := m.Reserve(2 * count * unit)
+	f.ok(err)
+	chunks := f.chunks(m, count, unit)
+	handed := slices.Clone(chunks)
+	f.ok(m.Map(p, handed[:4], unit))
+	f.ok(m.Map(p.Add(4*unit), handed[4:], unit))
+	clear(handed) // the slice is the caller's again
+	f.ok(m.Map(p.Add(count*unit), nil, unit))
+
+	want := unique(count*unit, 1)
+	f.upload(p, want)
+	if !bytes.Equal(f.download(p.Add(unit-1), 4*unit+2), want[unit-1:5*unit+1]) {
+		f.Fatal("the chunks of two calls are not one range")
+	}
+	mem := f.alloc(2 * unit)
+	s := f.stream()
+	if b, ok := f.dev.(device.BatchCopier); ok && b.CanCopyBatch() {
+		f.ok(b.CopyBatch(s, []device.Span{{Dst: mem, Src: p.Add(unit / 2), Bytes: unit}, {Dst: mem.Add(unit), Src: p.Add(2*unit + 1), Bytes: unit}}))
+		f.ok(s.Synchronize())
+		if !bytes.Equal(f.download(mem, 2*unit), slices.Concat(want[unit/2:][:unit], want[2*unit+1:][:unit])) {
+			f.Error("a batch across chunks brought the wrong content")
+		}
+	}
+	if c, ok := f.dev.(device.BoxCopier); ok {
+		box := device.Box{
+			Dst: mem, Src: p.Add(16), RowBytes: 1000, Rows: count, Planes: 1,
+			DstRowStride: 1000, SrcRowStride: unit - 16, DstPlaneStride: count * 1000, SrcPlaneStride: count * (unit - 16),
+		}
+		if c.CanCopyBox(box) {
+			f.ok(c.CopyBox(s, box))
+			f.ok(s.Synchronize())
+			got := f.download(mem, count*1000)
+			for i := range int64(count) {
+				if !bytes.Equal(got[i*1000:][:1000], want[16+i*(unit-16):][:1000]) {
+					f.Errorf("row %d of a box across chunks has the wrong content", i)
+				}
+			}
+		}
+	}
+	if c, ok := f.dev.(device.Caller); ok {
+		b, err := c.Bytes(p, count*unit)
+		f.ok(err)
+		f.ok(c.Call(s, func() error { b[2*unit]++; return nil }))
+		f.ok(s.Synchronize())
+		want[2*unit]++
+	}
+
+	// From the middle, over the border between the two calls.
+	f.ok(m.Unmap(p.Add(3*unit), 2*unit))
+	f.unreachable("a hole", p.Add(3*unit), unit)
+	f.unreachable("a range with a hole", p, count*unit)
+	f.unreachable("a range that ends in a hole", p.Add(2*unit), unit+1)
+	f.unreachable("a range that starts in a hole", p.Add(5*unit-1), unit)
+	f.fails("Unmap over a hole", m.Unmap(p, count*unit), device.ErrArgument)
+	f.fails("Unmap of half a chunk", m.Unmap(p, unit/2), device.ErrArgument)
+	f.fails("Unmap from half a chunk", m.Unmap(p.Add(unit/2), unit), device.ErrArgument)
+	if !bytes.Equal(f.download(p, 3*unit), want[:3*unit]) || !bytes.Equal(f.download(p.Add(5*unit), unit), want[5*unit:]) {
+		f.Error("what stayed mapped has changed")
+	}
+	f.ok(m.Map(p.Add(3*unit), chunks[3:5], unit))
+	if !bytes.Equal(f.download(p, count*unit), want) {
+		f.Error("the content did not come back into the hole")
+	}
+	f.ok(m.Unmap(p, count*unit)) // what three calls mapped
+	f.unreachable("what is unmapped", p, count*unit)
+
+	order := []int{5, 0, 1, 3, 4, 2}
+	mixed := make([]device.Chunk, count)
+	var mixedWant []byte
+	for i, from := range order {
+		mixed[i] = chunks[from]
+		mixedWant = append(mixedWant, want[int64(from)*unit:][:unit]...)
+	}
+	at := p.Add(5 * unit)
+	f.ok(m.Map(at, mixed, unit))
+	for _, c := range chunks {
+		f.ok(m.ReleaseChunk(c))
+	}
+	f.fails("Map of a released chunk", m.Map(p, chunks[:1], unit), nil)
+	if !bytes.Equal(f.download(at, count*unit), mixedWant) {
+		f.Error("chunks lost their content in another order")
+	}
+	f.fails("Unreserve of what is mapped", m.Unreserve(p, 2*count*unit), nil)
+	f.ok(m.Unmap(at, count*unit))
+	f.ok(m.Unreserve(p, 2*count*unit))
+}
+
+// Map maps all chunks or none.
+func testVirtualMemoryAllOrNothing(f *fixture) {
+	m, unit := f.mapper()
+	p, err := m.Reserve(4 * unit)
+	f.ok(err)
+	chunks := f.chunks(m, 4, unit)
+	double := f.chunks(m, 1, 2*unit)[0]
+	f.ok(m.Map(p.Add(2*unit), chunks[3:], unit))
+	want := unique(unit, 1)
+	f.upload(p.Add(2*unit), want)
+	for _, c := range []struct {
+		what   string
+		chunks []device.Chunk
+		at     int64
+		n      int64
+	}{
+		{"into a mapping", chunks[:3], 0, unit},
+		{"past the end of the reservation", chunks[:2], 3 * unit, unit},
+		{"with a chunk of another size", []device.Chunk{chunks[0], double}, 0, unit},
+		{"with no chunk among them", []device.Chunk{chunks[0], 0}, 0, unit},
+		{"of half of each chunk", chunks[:2], 0, unit / 2},
+		{"of more than the address space", chunks, 0, math.MaxInt64/4 + 1},
+	} {
+		f.fails("Map "+c.what, m.Map(p.Add(c.at), c.chunks, c.n), nil)
+		f.unreachable("what a failed Map began with ("+c.what+")", p, unit)
+		f.unreachable("what a failed Map began with ("+c.what+")", p.Add(3*unit), unit)
+	}
+	if !bytes.Equal(f.download(p.Add(2*unit), unit), want) {
+		f.Error("a failed Map changed what was mapped")
+	}
+	f.ok(m.Map(p, chunks[:2], unit)) // the chunks are none the worse
+	f.upload(p, unique(2*unit, 2))
+	f.ok(m.Unmap(p, 3*unit))
+	f.ok(m.Map(p.Add(unit), []device.Chunk{double}, 2*unit))
+	f.upload(p.Add(unit), unique(2*unit, 3))
+	f.fails("Unmap of half a chunk", m.Unmap(p.Add(unit), unit), device.ErrArgument)
+	f.ok(m.Unmap(p.Add(unit), 2*unit))
+}
+
+// Chunks and allocations share the device's memory, which is there again when
+// they are gone.
+func testVirtualMemoryCapacity(f *fixture) {
+	m, unit := f.mapper()
+	total := f.smallDevice()
+	free := func() int64 {
+		f.Helper()
+		memory, err := f.dev.Memory()
+		f.ok(err)
+		return memory.FreeBytes
+	}
+	before := free()
+	n := max(total/16/unit, 1) * unit
+	mem := f.alloc(total / 4)
+	for range 2 {
+		var chunks []device.Chunk
+		for {
+			c, err := m.CreateChunk(n)
+			if err != nil {
+				f.fails("CreateChunk when full", err, device.ErrOutOfMemory)
+				if !aSize.MatchString(err.Error()) {
+					f.Errorf("no sizes in %q", err)
+				}
+				break
+			}
+			if chunks = append(chunks, c); int64(len(chunks))*n > total-total/4 {
+				f.Fatalf("%d chunks of %d bytes beside %d on a device of %d", len(chunks), n, total/4, total)
+			}
+		}
+		if len(chunks) < 6 {
+			f.Errorf("full after %d chunks of a sixteenth", len(chunks))
+		}
+		_, err := f.dev.Alloc(2 * n)
+		f.fails("Alloc when chunks fill the device", err, device.ErrOutOfMemory)
+		full := free()
+		p, err := m.Reserve(n)
+		f.ok(err)
+		f.ok(m.Map(p, chunks[:1], n))
+		f.ok(m.ReleaseChunk(chunks[0]))
+		if now := free(); now != full {
+			f.Errorf("%d bytes free, %d after a chunk was released that is mapped", full, now)
+		}
+		f.ok(m.Unmap(p, n))
+		if now := free(); now < full+n {
+			f.Errorf("%d bytes free, %d after a chunk of %d was released and unmapped", full, now, n)
+		}
+		f.ok(m.Unreserve(p, n))
+		for _, c := range chunks[1:] {
+			f.ok(m.ReleaseChunk(c))
+		}
+	}
+	f.ok(f.dev.Free(mem))
+	if now := free(); now != before {
+		f.Errorf("%d bytes free before and %d after all", before, now)
+	}
+}
+
+// Chunks are mapped, moved, written and taken away at random, and compared
+// with a model after every step.
+func testVirtualMemoryRandom(f *fixture) {
+	m, unit := f.mapper()
+	const places, most, piece = 12, 8, 64
+	type piecewise struct {
+		handle  device.Chunk
+		content byte
+		at      int // its place; -1 is none
+	}
+	p, err := m.Reserve(places * unit)
+	f.ok(err)
+	var chunks []*piecewise
+	var here [places]*piecewise
+	s := f.stream()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for step := range 300 {
+		switch at := rng.IntN(places); rng.IntN(4) {
+		case 0: // a new chunk, or one less
+			if len(chunks) < most {
+				chunks = append(chunks, &piecewise{handle: f.chunks(m, 1, unit)[0], at: -1})
+			} else if i := rng.IntN(most); chunks[i].at < 0 {
+				f.ok(m.ReleaseChunk(chunks[i].handle))
+				chunks = slices.Delete(chunks, i, i+1)
+			}
+		case 1, 2: // some of those without a place, side by side
+			var list []*piecewise
+			var handles []device.Chunk
+			for _, i := range rng.Perm(len(chunks)) {
+				if c := chunks[i]; c.at < 0 && len(list) < 3 {
+					list, handles = append(list, c), append(handles, c.handle)
+				}
+			}
+			fits := at+len(list) <= places
+			for i := range list {
+				fits = fits && here[at+i] == nil
+			}
+			err := m.Map(p.Add(int64(at)*unit), handles, unit)
+			if fits != (err == nil) && len(list) > 0 {
+				f.Fatalf("step %d: Map of %d chunks at place %d: %v", step, len(list), at, err)
+			}
+			for i, c := range list {
+				if !fits {
+					break
+				}
+				here[at+i], c.at = c, at+i
+				if c.content == 0 || rng.IntN(3) == 0 {
+					c.content = byte(1 + rng.IntN(255))
+					f.ok(s.Memset(p.Add(int64(c.at+1)*unit-piece), c.content, piece))
+				}
+			}
+		case 3: // a few places, mapped or not
+			n := 1 + rng.IntN(min(4, places-at))
+			whole := !slices.Contains(here[at:at+n], nil)
+			f.ok(s.Synchronize())
+			err := m.Unmap(p.Add(int64(at)*unit), int64(n)*unit)
+			if whole != (err == nil) {
+				f.Fatalf("step %d: Unmap of %d places from %d: %v", step, n, at, err)
+			}
+			for i := at; i < at+n && whole; i++ {
+				here[i].at, here[i] = -1, nil
+			}
+		}
+		got := make([]byte, piece)
+		for i, c := range here {
+			at := p.Add(int64(i+1)*unit - piece)
+			err := s.CopyD2H(got, at)
+			if c == nil {
+				f.fails("CopyD2H from a place without a chunk", err, device.ErrPointer)
+				continue
+			}
+			f.ok(err)
+			f.ok(s.Synchronize())
+			if !bytes.Equal(got, bytes.Repeat([]byte{c.content}, piece)) {
+				f.Fatalf("step %d: place %d has %d, want %d", step, i, got[0], c.content)
+			}
+		}
+	}
+}
+
+// Work that is queued when its memory is unmapped is an error of the stream or
+// done before, and neither the end of the process nor of the device.
+func testVirtualMemoryUnmapQueued(f *fixture) {
+	f.caller() // elsewhere it may be the end of the device
+	m, unit := f.mapper()
+	p, err := m.Reserve(2 * unit)
+	f.ok(err)
+	chunks := f.chunks(m, 2, unit)
+	for what, queue := range map[string]func(s device.Stream) error{
+		"CopyH2D": func(s device.Stream) error { return s.CopyH2D(p, make([]byte, 2*unit)) },
+		"CopyD2H": func(s device.Stream) error { return s.CopyD2H(make([]byte, 2*unit), p) },
+		"CopyD2D": func(s device.Stream) error { return s.CopyD2D(p, p.Add(unit), unit) },
+		"Memset":  func(s device.Stream) error { return s.Memset(p, 1, 2*unit) },
+		"CopyBatch": func(s device.Stream) error {
+			return f.dev.(device.BatchCopier).CopyBatch(s, []device.Span{{Dst: p, Src: p.Add(unit), Bytes: unit}})
+		},
+		"CopyPeer": func(s device.Stream) error {
+			return f.dev.(device.PeerCopier).CopyPeer(s, p, f.dev, p.Add(unit), unit)
+		},
+		"Call": func(s device.Stream) error {
+			b, err := f.dev.(device.Caller).Bytes(p, 2*unit)
+			if err != nil {
+				return err
+			}
+			return f.dev.(device.Caller).Call(s, func() error { clear(b); return nil })
+		},
+	} {
+		f.ok(m.Map(p, chunks, unit))
+		s := f.stream()
+		release := f.hold(s)
+		f.ok(queue(s))
+		unmapped := async(func() error { return m.Unmap(p, 2*unit) })
+		select { // it may wait for the stream, or not
+		case err := <-unmapped:
+			f.ok(err)
+			release()
+			f.fails(what+" of memory that was unmapped", s.Synchronize(), nil)
+		case <-time.After(20 * time.Millisecond):
+			release()
+			f.arrives("Unmap", unmapped)
+			f.ok(s.Synchronize())
+		}
+		f.ok(s.Close())
+	}
+	f.ok(m.Map(p, chunks, unit)) // the device is none the worse
+	f.upload(p, unique(2*unit, 1))
+
+	// An executing operation, as luck has it.
+	s := f.stream()
+	for range 20 {
+		for range 4 {
+			f.ok(s.Memset(p, 1, 2*unit))
+		}
+		f.ok(m.Unmap(p, 2*unit))
+		s.Synchronize()
+		f.ok(m.Map(p, chunks, unit))
 	}
 }

@@ -24,7 +24,7 @@ func (d *Device) Bytes(p device.Ptr, n int64) ([]byte, error) {
 	if d.gone { // a function that Close waits for may still ask
 		return nil, errClosed
 	}
-	return d.resolve(p, n)
+	return d.find(p, n)
 }
 
 // ownStream checks that s can be used on d. While the caller holds mu, d stays

@@ -9,6 +9,16 @@
 //
 //	dev, err := host.Open(4 << 30)
 //
+// Memory is taken from the system when it is first written, so a device may
+// have a larger capacity than the machine, to replay what a large GPU would
+// do. On Linux address space and physical memory are managed apart
+// ([device.Mapper]): chunks are pieces of one memory file (a memfd).
+//
+// Work that meets memory which was unmapped under it fails, as does a copy
+// from the mapping of a file that became shorter: a fault in the goroutine of
+// a stream is the stream's error. A function that Call runs has no such help
+// in goroutines that it starts itself.
+//
 // A stream needs no goroutine while it has no work, so an idle device costs
 // nothing.
 package host

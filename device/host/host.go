@@ -23,24 +23,36 @@ type Device struct {
 	// queued, and for writing where memory or the list of streams changes:
 	// what Free removes under the lock, no later operation can have looked up.
 	mu      sync.RWMutex
-	closed  atomic.Bool // set under mu; read without it where locks would nest
-	gone    bool        // closed, and what was queued before has run
-	live    spans.Set   // device memory
-	used    int64       // bytes of live, in pages
-	pinned  spans.Set   // page-locked host memory
+	closed  atomic.Bool            // set under mu; read without it where locks would nest
+	gone    bool                   // closed, and what was queued before has run
+	live    spans.Set              // device memory
+	async   map[device.Ptr]*stream // what of it AllocAsync gave; not nil: freed there by what is queued
+	used    int64                  // bytes of live, in pages, and of chunks
+	virtual virtual                // device memory of the Mapper
+	pinned  spans.Set              // page-locked host memory
 	streams map[*stream]struct{}
 
 	serial uint64  // place in the order in which devices were opened
 	guard  *stream // one of streams, that waits for what other devices copy from this one
 }
 
+// mostBytes is the largest capacity: half of the addresses that a process has
+// on amd64 and arm64.
+const mostBytes = 64 << 40
+
 // Open makes a device with that many bytes of memory. Zero means half of what
-// this process may still use by its cgroup and the machine; asking for more
-// than all of that fails with [device.ErrArgument]. Memory is taken from the
-// system when it is first written.
+// this process may still use by its cgroup and the machine.
+//
+// Memory is taken from the system when it is first written, so a capacity may
+// be larger than the machine's memory: what a large GPU would do can be
+// replayed on a small machine as long as little of it is written. Writing more
+// than there is makes the system kill the process, as writing too much memory
+// of any kind does. A capacity of more than 64 TiB, for which there are not
+// enough addresses, fails with [device.ErrArgument].
 func Open(capacity int64) (*Device, error) {
-	if capacity < 0 {
-		return nil, fmt.Errorf("host: %w: capacity %d bytes", device.ErrArgument, capacity)
+	if capacity < 0 || capacity > mostBytes {
+		return nil, fmt.Errorf("host: %w: a capacity of %d bytes, but a process may use only %d",
+			device.ErrArgument, capacity, int64(mostBytes))
 	}
 	id := "host"
 	if capacity == 0 {
@@ -49,12 +61,14 @@ func Open(capacity int64) (*Device, error) {
 		}
 	} else {
 		id = fmt.Sprintf("host:%d", capacity)
-		if available := sysmem.Available(); available > 0 && capacity > available {
-			return nil, fmt.Errorf("host: %w: a capacity of %d bytes, but the process may use only %d more",
-				device.ErrArgument, capacity, available)
-		}
 	}
-	d := &Device{capacity: capacity, name: id, streams: map[*stream]struct{}{}, serial: opened.Add(1)}
+	d := &Device{
+		capacity: capacity,
+		name:     id,
+		async:    map[device.Ptr]*stream{},
+		streams:  map[*stream]struct{}{},
+		serial:   opened.Add(1),
+	}
 	d.guard = d.newStream()
 	return d, nil
 }
@@ -85,17 +99,21 @@ func (d *Device) Memory() (device.Memory, error) {
 
 // Alloc implements [device.Device]. Memory comes in whole pages.
 func (d *Device) Alloc(n int64) (device.Ptr, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.alloc(n)
+}
+
+// alloc is Alloc for a caller that holds mu.
+func (d *Device) alloc(n int64) (device.Ptr, error) {
 	if n <= 0 {
 		return 0, fmt.Errorf("host: %w: allocation of %d bytes", device.ErrArgument, n)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return 0, errClosed
+	if err := d.open(); err != nil {
+		return 0, err
 	}
 	if n > d.capacity-d.used || pagemem.RoundUp(n) > d.capacity-d.used {
-		return 0, fmt.Errorf("host: %w: asked for %d bytes, %d of %d are free",
-			device.ErrOutOfMemory, n, d.capacity-d.used, d.capacity)
+		return 0, d.full(n)
 	}
 	b, err := pagemem.Map(n)
 	if err != nil {
@@ -107,6 +125,12 @@ func (d *Device) Alloc(n int64) (device.Ptr, error) {
 	d.live.Insert(uint64(p), int64(len(b)))
 	d.used += int64(len(b))
 	return p, nil
+}
+
+// full is the error when n bytes are more than are free.
+func (d *Device) full(n int64) error {
+	return fmt.Errorf("host: %w: asked for %d bytes, %d of %d are free",
+		device.ErrOutOfMemory, n, d.capacity-d.used, d.capacity)
 }
 
 // Free implements [device.Device].
@@ -122,7 +146,12 @@ func (d *Device) Free(p device.Ptr) error {
 		d.mu.Unlock()
 		return errClosed
 	}
-	n, ok := d.live.Remove(uint64(p))
+	var n int64
+	ok := d.async[p] == nil
+	if ok {
+		n, ok = d.live.Remove(uint64(p))
+		delete(d.async, p)
+	}
 	d.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("host: free: %w: %#x is not the start of an allocation", device.ErrPointer, uint64(p))
@@ -188,6 +217,7 @@ func (d *Device) Close() error {
 	for _, span := range d.live.All() {
 		errs = append(errs, pagemem.Unmap(memory(device.Ptr(span.Start), span.Bytes)))
 	}
+	errs = append(errs, d.virtual.close()...)
 	d.pinned, d.live, d.used, d.streams = spans.Set{}, spans.Set{}, 0, nil
 	return errors.Join(errs...)
 }
@@ -203,9 +233,17 @@ func (d *Device) snapshot() []*stream {
 	return list
 }
 
-// resolve returns n bytes of device memory, or of pinned memory, at p. The
-// caller holds mu.
+// resolve returns n bytes of device memory, or of pinned memory, at p, for
+// work that is queued now. The caller holds mu.
 func (d *Device) resolve(p device.Ptr, n int64) ([]byte, error) {
+	if span, ok := d.live.Find(uint64(p), n); ok && n > 0 && d.async[device.Ptr(span.Start)] != nil {
+		return nil, fmt.Errorf("host: %w: %d bytes at %#x, which earlier work frees", device.ErrPointer, n, uint64(p))
+	}
+	return d.find(p, n)
+}
+
+// find is resolve for work that was queued earlier.
+func (d *Device) find(p device.Ptr, n int64) ([]byte, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("host: %w: %d bytes", device.ErrArgument, n)
 	}
@@ -215,7 +253,7 @@ func (d *Device) resolve(p device.Ptr, n int64) ([]byte, error) {
 	if _, ok := d.live.Find(uint64(p), n); ok {
 		return memory(p, n), nil
 	}
-	if _, ok := d.pinned.Find(uint64(p), n); ok {
+	if _, ok := d.pinned.Find(uint64(p), n); ok || d.virtual.mapped.Covers(uint64(p), n) {
 		return memory(p, n), nil
 	}
 	return nil, fmt.Errorf("host: %w: %d bytes at %#x", device.ErrPointer, n, uint64(p))

@@ -54,8 +54,8 @@ func (d *Device) CopyPeer(s device.Stream, dst device.Ptr, from device.Device, s
 	}
 	done := make(chan struct{})
 	if err := hs.push(op{kind: opCall, fn: func() error {
+		defer close(done)
 		copy(to, bytes)
-		close(done)
 		return nil
 	}}); err != nil {
 		return err

@@ -160,6 +160,16 @@ func (s *stream) push(o op) error {
 	return nil
 }
 
+// usable fails when the stream is closed.
+func (s *stream) usable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	return nil
+}
+
 func (s *stream) append(o op) {
 	if s.head > len(s.queue)/2 || s.head == len(s.queue) {
 		// Move up, so that a stream that is never idle does not grow.
@@ -175,8 +185,12 @@ func (s *stream) append(o op) {
 	}
 }
 
-// run works the queue off and ends.
+// run works the queue off and ends. A fault of an operation is a panic of this
+// goroutine, of which the operation makes an error: memory may have been
+// unmapped under it, and host memory may be the mapping of a file that has
+// become shorter.
 func (s *stream) run() {
+	debug.SetPanicOnFault(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.head < len(s.queue) {
@@ -199,10 +213,8 @@ func (s *stream) run() {
 // run executes the operation. A mark carries the error of the work before it.
 func (o *op) run(before error) error {
 	switch o.kind {
-	case opCopy:
-		return copyFaulting(o.dst, o.src)
-	case opSet:
-		fill(o.dst, o.value)
+	case opCopy, opSet:
+		return o.touch()
 	case opRecord:
 		o.event.pass(o.mark, before)
 	case opWait:
@@ -213,22 +225,31 @@ func (o *op) run(before error) error {
 	return nil
 }
 
-// copyFaulting copies, and makes an error of a fault: host memory may be the
-// mapping of a file that has become shorter, or whose disk fails.
-func copyFaulting(dst, src []byte) (err error) {
-	before := debug.SetPanicOnFault(true)
+// touch does the operations that need nothing but memory.
+func (o *op) touch() (err error) {
 	defer func() {
-		debug.SetPanicOnFault(before)
-		switch p := recover().(type) {
-		case nil:
-		case interface{ Addr() uintptr }:
-			err = fmt.Errorf("host: copy of %d bytes: memory fault at %#x", len(dst), p.Addr())
-		default:
-			panic(p)
+		if p := recover(); p != nil {
+			err = fault(p)
+		}
+		if err != nil {
+			err = fmt.Errorf("host: %d bytes at %#x: %w", len(o.dst), uint64(address(o.dst)), err)
 		}
 	}()
-	copy(dst, src)
+	if o.kind == opCopy {
+		copy(o.dst, o.src)
+	} else {
+		fill(o.dst, o.value)
+	}
 	return nil
+}
+
+// fault makes an error of the panic that a fault is. Another panic goes on.
+func fault(p any) error {
+	at, ok := p.(interface{ Addr() uintptr })
+	if !ok {
+		panic(p)
+	}
+	return fmt.Errorf("memory fault at %#x: unmapped, or the mapping of a file that is shorter", at.Addr())
 }
 
 func fill(b []byte, value byte) {
@@ -241,7 +262,7 @@ func fill(b []byte, value byte) {
 	}
 }
 
-// protect runs fn and makes an error of a panic.
+// protect runs fn and makes an error of a panic, which a fault is too.
 func protect(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

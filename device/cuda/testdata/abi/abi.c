@@ -31,6 +31,7 @@ int main(void) {
 	VALUE("attrComputeMinor", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 	VALUE("attrManagedMemory", CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
 	VALUE("attrVirtualMemory", CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+	VALUE("attrMemoryPools", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
 	VALUE("pointerMemoryType", CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 	VALUE("pointerDeviceOrdinal", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 	VALUE("pointerRangeStart", CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
@@ -52,6 +53,7 @@ int main(void) {
 	VALUE("locationHost", CU_MEM_LOCATION_TYPE_HOST);
 	VALUE("accessReadWrite", CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	VALUE("granularityMinimum", CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	VALUE("poolReleaseThreshold", CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
 	VALUE("launchParamBufferPointer", (size_t)CU_LAUNCH_PARAM_BUFFER_POINTER);
 	VALUE("launchParamBufferSize", (size_t)CU_LAUNCH_PARAM_BUFFER_SIZE);
 	VALUE("launchParamEnd", (size_t)CU_LAUNCH_PARAM_END);
@@ -69,6 +71,13 @@ int main(void) {
 	VALUE("offsetof(allocationProp.location)", offsetof(CUmemAllocationProp, location));
 	VALUE("offsetof(allocationProp.win32)", offsetof(CUmemAllocationProp, win32HandleMetaData));
 	VALUE("offsetof(allocationProp.flags)", offsetof(CUmemAllocationProp, allocFlags));
+	VALUE("sizeof(poolProps)", sizeof(CUmemPoolProps));
+	VALUE("offsetof(poolProps.kind)", offsetof(CUmemPoolProps, allocType));
+	VALUE("offsetof(poolProps.handleTypes)", offsetof(CUmemPoolProps, handleTypes));
+	VALUE("offsetof(poolProps.location)", offsetof(CUmemPoolProps, location));
+	VALUE("offsetof(poolProps.win32)", offsetof(CUmemPoolProps, win32SecurityAttributes));
+	VALUE("offsetof(poolProps.maxBytes)", offsetof(CUmemPoolProps, maxSize));
+	VALUE("sizeof(Device.pool)", sizeof(CUmemoryPool));
 	VALUE("sizeof(accessDesc)", sizeof(CUmemAccessDesc));
 	VALUE("offsetof(accessDesc.location)", offsetof(CUmemAccessDesc, location));
 	VALUE("offsetof(accessDesc.flags)", offsetof(CUmemAccessDesc, flags));

@@ -133,6 +133,14 @@ struct chunk {
 	uint64_t bytes;
 };
 
+/* Memory that is freed in the order of a stream stays charged to the device,
+ * as idle memory of its pool, until somebody synchronises. */
+struct pool {
+	struct pool *next;
+	struct device *device;
+	uint64_t idle, threshold;
+};
+
 struct range {
 	struct range *next;
 	enum kind kind;
@@ -140,11 +148,14 @@ struct range {
 	uint64_t bytes;
 	struct device *device;
 	struct chunk *chunk; /* of a mapping */
+	struct pool *pool;   /* that the memory came from */
+	int freed;           /* in the order of a stream, which did not come to it yet */
 	int accessible;      /* a mapping that cuMemSetAccess opened */
 };
 
 static struct range *ranges;
 static struct chunk *chunks;
+static struct pool *pools;
 
 static struct range *add_range(enum kind kind, address start, uint64_t bytes) {
 	struct range *r = calloc(1, sizeof *r);
@@ -163,7 +174,7 @@ static void drop_range(struct range *gone) {
 /* find returns the range of one of the kinds that holds the address. */
 static struct range *find(address p, int kinds) {
 	for (struct range *r = ranges; r; r = r->next)
-		if (r->kind & kinds && p >= r->start && p - r->start < r->bytes)
+		if (r->kind & kinds && !r->freed && p >= r->start && p - r->start < r->bytes)
 			return r;
 	return NULL;
 }
@@ -196,6 +207,15 @@ static int covered(address p, uint64_t n, int kinds) {
 }
 
 static uint64_t rounded(uint64_t n) { return (n + 511) & ~511ull; }
+
+/* trim gives idle memory of a device's pools back above their thresholds. */
+static void trim(struct device *d) {
+	for (struct pool *p = pools; p; p = p->next)
+		if (p->device == d && p->idle > p->threshold) {
+			d->used -= p->idle - p->threshold;
+			p->idle = p->threshold;
+		}
+}
 
 /* charge takes n bytes of the current device's memory. */
 static result charge(uint64_t n) {
@@ -237,7 +257,7 @@ struct copy3d {
 
 struct op {
 	struct op *next;
-	enum { COPY, COPY_3D, SET, RECORD, WAIT } kind;
+	enum { COPY, COPY_3D, SET, RECORD, WAIT, FREE } kind;
 	struct copy3d box;
 	uint64_t ticket; /* place in the order of all operations */
 	void *dst;
@@ -246,6 +266,7 @@ struct op {
 	uint64_t bytes;
 	unsigned char value;
 	struct mark *mark;
+	struct range *freed;
 };
 
 struct stream {
@@ -274,6 +295,14 @@ static void copy_rows(const struct copy3d *c) {
 			memcpy((void *)row(&c->dst, z, y), (void *)row(&c->src, z, y), c->width);
 }
 
+/* free_range frees memory of a pool. */
+static void free_range(struct range *r) {
+	r->pool->idle += rounded(r->bytes);
+	memset((void *)r->start, 0xDD, r->bytes); /* whoever reads it now should notice */
+	free((void *)r->start);
+	drop_range(r);
+}
+
 /* execute runs an operation; the lock is held. Now and then it dawdles, so
  * that work which relies on luck instead of order fails. */
 static void execute(struct op *op) {
@@ -281,6 +310,9 @@ static void execute(struct op *op) {
 	case WAIT:
 		while (!op->mark->passed)
 			pthread_cond_wait(&changed, &mutex);
+		break;
+	case FREE:
+		free_range(op->freed);
 		break;
 	case RECORD:
 		clock_gettime(CLOCK_MONOTONIC, &op->mark->at);
@@ -448,7 +480,8 @@ result cuDeviceGetAttribute(int *value, int attribute, int device) {
 	case 41:                     /* unified addressing */
 	case 83:                     /* managed memory */
 	case 89:                     /* concurrent managed access */
-	case 102: *value = 1; break; /* virtual memory */
+	case 102:                    /* virtual memory */
+	case 115: *value = 1; break; /* memory pools */
 	default: *value = 0;
 	}
 	return OK;
@@ -482,7 +515,7 @@ result cuDevicePrimaryCtxRetain(struct device **context, int device) {
 
 /* leftovers counts what still lives on a device, and names it. */
 static int leftovers(struct device *d) {
-	int memory = 0, physical = 0, queues = 0, marks = 0;
+	int memory = 0, physical = 0, queues = 0, marks = 0, kept = 0;
 	for (struct range *r = ranges; r; r = r->next)
 		memory += r->device == d;
 	for (struct chunk *c = chunks; c; c = c->next)
@@ -491,10 +524,12 @@ static int leftovers(struct device *d) {
 		queues += s->device == d && !s->destroyed;
 	for (struct event *e = events; e; e = e->next)
 		marks += e->device == d;
-	if (memory + physical + queues + marks)
-		fprintf(stderr, "fakecuda: context released with %d memory ranges, %d chunks, %d streams, %d events left\n",
-			memory, physical, queues, marks);
-	return memory + physical + queues + marks;
+	for (struct pool *p = pools; p; p = p->next)
+		kept += p->device == d;
+	if (memory + physical + queues + marks + kept)
+		fprintf(stderr, "fakecuda: context released with %d memory ranges, %d chunks, %d streams, %d events, %d pools left\n",
+			memory, physical, queues, marks, kept);
+	return memory + physical + queues + marks + kept;
 }
 
 /* The driver destroys what is left in a context with its last user. A process
@@ -536,6 +571,7 @@ result cuCtxSynchronize(void) {
 	NEED(CONTEXT);
 	LOCKED;
 	drain(NULL, current);
+	trim(current);
 	return OK;
 }
 
@@ -587,9 +623,14 @@ result cuMemFree_v2(address p) {
 		return INVALID_VALUE;
 	struct device *d = r->device;
 	uint64_t n = r->bytes;
+	struct pool *pool = r->pool;
 	drop_range(r); /* first, so that nobody queues more work on it */
-	drain(NULL, d);
-	d->used -= rounded(n);
+	if (!pool) /* for memory of a pool it does not wait */
+		drain(NULL, d);
+	if (pool)
+		pool->idle += rounded(n);
+	else
+		d->used -= rounded(n);
 	free((void *)p);
 	return OK;
 }
@@ -900,6 +941,7 @@ result cuStreamSynchronize(void *stream) {
 	if (!s)
 		return INVALID_HANDLE;
 	drain(s, NULL);
+	trim(s->device);
 	return OK;
 }
 
@@ -1190,6 +1232,136 @@ result cuMemSetAccess(address p, size_t n, const struct access *access, size_t c
 		r->accessible = 1;
 		p += r->bytes;
 	}
+	return OK;
+}
+
+/* Allocation in the order of streams */
+
+struct pool_properties {
+	int kind, handles;
+	struct location location;
+	void *windows;
+	size_t most;
+	unsigned char reserved[56];
+};
+
+result cuMemPoolCreate(struct pool **pool, const struct pool_properties *p) {
+	NEED(CONTEXT);
+	if (p->kind != 1 || p->handles || p->location.kind != 1 || bad_device(p->location.id) || p->windows || p->most)
+		return INVALID_VALUE;
+	for (size_t i = 0; i < sizeof p->reserved; i++)
+		if (p->reserved[i])
+			return INVALID_VALUE;
+	LOCKED;
+	*pool = calloc(1, sizeof **pool);
+	**pool = (struct pool){.next = pools, .device = &devices[p->location.id]};
+	pools = *pool;
+	return OK;
+}
+
+static struct pool *live_pool(void *handle) {
+	for (struct pool *p = pools; p; p = p->next)
+		if (p == handle)
+			return p;
+	return NULL;
+}
+
+/* A pool lives on in the driver until its memory is freed; a backend that
+ * leaves some has a leak. */
+result cuMemPoolDestroy(void *pool) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct pool *p = live_pool(pool);
+	if (!p)
+		return INVALID_VALUE;
+	for (struct range *r = ranges; r; r = r->next)
+		if (r->pool == p)
+			return UNKNOWN;
+	p->device->used -= p->idle;
+	struct pool **at = &pools;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	free(p);
+	return OK;
+}
+
+result cuMemPoolSetAttribute(void *pool, int attribute, const uint64_t *value) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct pool *p = live_pool(pool);
+	if (!p || attribute != 4)
+		return INVALID_VALUE;
+	p->threshold = *value;
+	return OK;
+}
+
+result cuMemPoolTrimTo(void *pool, size_t keep) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct pool *p = live_pool(pool);
+	if (!p)
+		return INVALID_VALUE;
+	uint64_t all = p->idle;
+	for (struct range *r = ranges; r; r = r->next)
+		if (r->pool == p)
+			all += rounded(r->bytes);
+	uint64_t back = all > keep ? all - keep : 0;
+	back = back < p->idle ? back : p->idle;
+	p->idle -= back;
+	p->device->used -= back;
+	return OK;
+}
+
+/* idle memory of the pool has no addresses here: any of it fits. */
+static result pool_charge(struct pool *p, uint64_t n) {
+	uint64_t idle = p->idle < n ? p->idle : n;
+	if (n > capacity() || (n > idle && charge(n - idle)))
+		return OUT_OF_MEMORY;
+	p->idle -= idle;
+	return OK;
+}
+
+result cuMemAllocFromPoolAsync(address *at, size_t n, void *pool, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	struct pool *p = live_pool(pool);
+	if (!s || !p || s->device != p->device)
+		return INVALID_HANDLE;
+	if (n == 0)
+		return INVALID_VALUE;
+	if (n > capacity())
+		return OUT_OF_MEMORY;
+	void *memory;
+	result r = pool_charge(p, rounded(n));
+	if (r) {
+		drain(s, NULL); /* what it frees can be used */
+		r = pool_charge(p, rounded(n));
+	}
+	if (r)
+		return r;
+	if (posix_memalign(&memory, 512, rounded(n))) {
+		p->idle += rounded(n);
+		return OUT_OF_MEMORY;
+	}
+	*at = (address)memory;
+	add_range(DEVICE, *at, n)->pool = p;
+	queue(s, (struct op){.kind = SET, .dst = memory, .value = 0xCD, .bytes = n < 65536 ? n : 65536});
+	return OK;
+}
+
+result cuMemFreeAsync(address p, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	struct range *r = find_start(p, DEVICE);
+	if (!r || !r->pool)
+		return INVALID_VALUE;
+	r->freed = 1;
+	queue(s, (struct op){.kind = FREE, .freed = r});
 	return OK;
 }
 
