@@ -31,6 +31,7 @@ type stager struct {
 	waiting atomic.Int32 // len(tasks), to look at without mu
 	turn    int          // index in tasks of the next to take from
 	lone    int          // how many of tasks are
+	made    int          // rings
 	rings   []*ring      // those that nobody uses
 	started bool
 	closed  bool         // no new tasks
@@ -203,6 +204,7 @@ func (s *stager) start() error {
 		}
 		s.rings = append(s.rings, r)
 	}
+	s.made = len(s.rings)
 	// As many as rings, though callers copy too: a task that found no ring free
 	// depends on helpers.
 	for range s.rings {
@@ -331,7 +333,7 @@ func (s *stager) join() *ring {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if len(s.tasks) > 0 {
+		if s.room() {
 			if r := s.freeRing(); r != nil {
 				return r
 			}
@@ -341,6 +343,18 @@ func (s *stager) join() *ring {
 		}
 		s.work.Wait()
 	}
+}
+
+// room reports whether the tasks want more copiers than there are: one more is
+// not always faster. The caller holds mu.
+func (s *stager) room() bool {
+	busy := s.made - len(s.rings)
+	for _, t := range s.tasks {
+		if busy -= int(t.copiers); busy < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // abandon gives up what nobody took of t yet.
