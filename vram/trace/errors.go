@@ -1,0 +1,18 @@
+package trace
+
+import "errors"
+
+// Errors that callers can tell apart with [errors.Is]. What a function returns
+// wraps them with the line, what is wrong with it, and its text.
+var (
+	// ErrFormat: not a trace of a format that is read here.
+	ErrFormat = errors.New("not an allocation trace")
+	// ErrMalformed: a line or entry that is damaged, or that makes no sense
+	// behind the ones before it: a free of what is not live, an allocation of
+	// what is, or of no bytes.
+	ErrMalformed = errors.New("malformed trace")
+	// ErrTooLarge: a snapshot beyond Options.MaxSnapshotBytes.
+	ErrTooLarge = errors.New("snapshot too large")
+	// ErrArgument: an impossible option, or a device that the snapshot lacks.
+	ErrArgument = errors.New("invalid argument")
+)
