@@ -105,7 +105,7 @@ if part moves; then
 	command -v taskset >/dev/null && pin=(taskset -c $core)
 	for i in 1 2 3 4 5 6 7; do
 		"${pin[@]}" "$tmp/cuda_moves" --queued >"$out/queued-cpp-$i.json"
-		"${pin[@]}" "$build/moves" --device cuda:0 --only queued >"$out/queued-$i.json"
+		"$build/moves" --device cuda:0 --only queued --core $core >"$out/queued-$i.json"
 	done
 fi
 

@@ -29,6 +29,7 @@ type stager struct {
 	work    sync.Cond    // signalled when there are chunks to take, and rings to take them with
 	tasks   []*task      // tasks with chunks that nobody took yet
 	waiting atomic.Int32 // len(tasks), to look at without mu
+	awake   atomic.Int32 // helpers that linger: they come by themselves
 	turn    int          // index in tasks of the next to take from
 	lone    int          // how many of tasks are
 	made    int          // rings
@@ -229,7 +230,8 @@ func (s *stager) giveBack() error {
 }
 
 // add offers t to the copiers and wakes as many of them as make the given
-// number, as far as there are chunks for them. It returns the ring that the
+// number, as far as there are chunks for them. Those who linger look for tasks
+// before they sleep; to wake others instead costs more than it gains. It returns the ring that the
 // caller is to use, if one is free. A caller with progress gets none: progress
 // may take its time, or copy, and a ring held meanwhile could be the last one.
 // While lone tasks wait, the last one is for helpers: callers that copy in a
@@ -246,7 +248,7 @@ func (s *stager) add(t *task, copiers int) *ring {
 	s.tasks = append(s.tasks, t)
 	s.waiting.Store(int32(len(s.tasks)))
 	s.mu.Unlock()
-	wake := int(min(int64(copiers), (t.total+t.least-1)/t.least))
+	wake := int(min(int64(copiers), (t.total+t.least-1)/t.least)) - int(s.awake.Load())
 	if r != nil {
 		wake--
 	}
@@ -318,6 +320,8 @@ func (s *stager) help() {
 // linger keeps a helper awake for a little while after its work: waking it
 // from sleep takes as long as copying a MiB, and copies come in rows.
 func (s *stager) linger() {
+	s.awake.Add(1)
+	defer s.awake.Add(-1)
 	for start := time.Now(); s.waiting.Load() == 0 && time.Since(start) < lingerFor; {
 		runtime.Gosched()
 	}

@@ -37,6 +37,7 @@ func main() {
 	flag.StringVar(&o.file, "file", "", "file to copy from; none leaves the file rows out")
 	flag.StringVar(&o.only, "only", "", "measure only the groups of rows whose names begin so (queued and disk are measured only then)")
 	flag.IntVar(&o.copiers, "copiers", 0, "goroutines that stage ordinary memory (default: the engine's)")
+	flag.IntVar(&o.core, "core", -1, "core that queues small copies, Linux only (default: any)")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes and one repeat, to see that everything works")
 	flag.BoolVar(&o.rules, "no-model", false, "choose paths by rules of thumb instead of a calibrated model")
 	flag.Parse()

@@ -19,6 +19,7 @@ type options struct {
 	file    string
 	only    string // beginning of the names of groups
 	copiers int
+	core    int // for queued copies; below 0: any
 	quick   bool
 	rules   bool // no model
 }

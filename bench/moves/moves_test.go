@@ -25,7 +25,7 @@ func TestQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run(context.Background(), options{device: "host", quick: true, file: file}, &out); err != nil {
+	if err := run(context.Background(), options{device: "host", quick: true, core: -1, file: file}, &out); err != nil {
 		t.Fatal(err)
 	}
 	var d document
@@ -79,7 +79,7 @@ func TestOnly(t *testing.T) {
 		{"peer", "moves", ""}, // there is no second device
 	} {
 		var out bytes.Buffer
-		if err := run(context.Background(), options{device: "host", quick: true, only: c.only}, &out); err != nil {
+		if err := run(context.Background(), options{device: "host", quick: true, core: -1, only: c.only}, &out); err != nil {
 			t.Fatal(err)
 		}
 		var d document
@@ -95,7 +95,7 @@ func TestOnly(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := run(context.Background(), options{device: "host", quick: true, only: "queued copies"}, &out); err == nil || !strings.Contains(err.Error(), "scattered, queued") {
+	if err := run(context.Background(), options{device: "host", quick: true, core: -1, only: "queued copies"}, &out); err == nil || !strings.Contains(err.Error(), "scattered, queued") {
 		t.Errorf("%v, want one that names the groups", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out bytes.Buffer
-	if err := run(ctx, options{device: "host", quick: true}, &out); err == nil || out.Len() > 0 {
+	if err := run(ctx, options{device: "host", quick: true, core: -1}, &out); err == nil || out.Len() > 0 {
 		t.Errorf("%v, printed %q", err, &out)
 	}
 }

@@ -12,6 +12,11 @@ import (
 func (b *bench) queued(ctx context.Context, m *memory) error {
 	const size, rounds = 4 << 10, 256
 	b.What = "queued"
+	if b.core >= 0 {
+		if err := stayOn(b.core); err != nil {
+			return err
+		}
+	}
 	from, err := m.pinned(size * rounds)
 	if err != nil {
 		return err
