@@ -107,15 +107,16 @@ def runs(pattern):
 
 
 def queued():
-    """Queued copies on one core: the medians of the runs' medians."""
+    """Queued copies on one core: the fastest of the runs' medians, because a
+    process is in one of two modes, of which one takes half as long again."""
     ours, raw = runs("queued-[0-9]*.json"), runs("queued-cpp-*.json")
-    goals = {name: ("<=", statistics.median(values) + 0.4) for name, values in raw.items()}
+    goals = {name: ("<=", min(values) + 0.4) for name, values in raw.items()}
     for name, values in ours.items():
         goal = ("<=", 0) if name.endswith("allocations") else goals.get(name)
-        mark = met(statistics.median(values), goal)[0] if goal else ""
-        print(f'{name:50}{statistics.median(values):9.4g} of {values}  {mark}')
+        mark = met(min(values), goal)[0] if goal else ""
+        print(f'{name:50}{min(values):9.4g} of {values}  {mark}')
         if name in raw:
-            print(f'{"    C++":50}{statistics.median(raw[name]):9.4g} of {raw[name]}')
+            print(f'{"    C++":50}{min(raw[name]):9.4g} of {raw[name]}')
 
 
 def disk():

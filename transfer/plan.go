@@ -99,10 +99,10 @@ func (m *Model) choose(copiers int) *choices {
 					c[direction][i] = choice{p.Copiers, p.PastCaches}
 				}
 			}
-			// Beyond what was measured, which may have fitted into the caches,
-			// the rule of thumb says how to write.
+			// Beyond what was measured, part of which may have lain in caches,
+			// the rule of thumb is better.
 			if k := &c[direction][i]; k.copiers > 0 && n > 2*most {
-				k.pastCaches = usual(n, k.copiers, toHost, defaultSlotBytes).pastCaches
+				*k = usual(n, copiers, toHost, defaultSlotBytes)
 			}
 		}
 	}

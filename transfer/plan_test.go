@@ -240,9 +240,11 @@ func TestChoose(t *testing.T) {
 		{1 << 20, 4, 2},
 		{1 << 20, 1, 1},
 		{3 << 20, 16, 8},
-		{1 << 40, 16, 8},
-		{1 << 40, 7, 2},
-		{math.MaxInt64, 16, 8},
+		{64 << 20, 16, 8},
+		{64 << 20, 7, 2},
+		{1 << 40, 16, 16}, // far beyond what was measured all of them
+		{1 << 40, 7, 7},
+		{math.MaxInt64, 16, 16},
 	} {
 		if got := m.choose(c.allowed)[0][step(c.n)]; got.copiers != c.want {
 			t.Errorf("%d bytes, %d copiers allowed: %d chosen, want %d", c.n, c.allowed, got.copiers, c.want)
@@ -256,7 +258,7 @@ func TestChoose(t *testing.T) {
 // Whose word counts: the device's, the caller's, the model's, rules of thumb.
 func TestEnginePlan(t *testing.T) {
 	emptyCache(t)
-	always := &Model{Paths: []PathModel{{Path: "staged", Copiers: 2, Curve: Curve{{1, 1e-9}, {2, 2e-9}}}}}
+	always := &Model{Paths: []PathModel{{Path: "staged", Copiers: 2, Curve: Curve{{100, 1e-9}, {200, 2e-9}}}}}
 	never := &Model{Paths: []PathModel{{Path: "plain", Curve: Curve{{1, 1e-9}, {2, 2e-9}}}}}
 	integrated := func(i *device.Info) { i.Integrated = true }
 	const mib = 1 << 20
