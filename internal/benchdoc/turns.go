@@ -40,7 +40,9 @@ func writeTurns(w *strings.Builder, kind string, files []*turnFile) {
 	rows := map[key][]peerRow{}
 	machine, origin := files[0].Machine, ""
 	for _, f := range files {
-		names = append(names, f.file)
+		if name := strings.TrimRight(f.file, "-0123456789"); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 		if f.Commit != "" {
 			machine, origin = f.Machine, " "+f.origin()+"."
 		}
