@@ -38,7 +38,7 @@ const (
 
 // Calibrate measures what the paths of dev cost. Repeats are interleaved: one
 // of each path after the other, so that a machine that drifts drifts for all
-// of them. It takes some seconds and up to half a GiB of host memory, and
+// of them. It takes about fifteen seconds and up to half a GiB of host memory, and
 // the device should have nothing else to do. A device that shares the host's
 // memory has no paths to choose from; it fails with [device.ErrNotSupported].
 func Calibrate(ctx context.Context, dev device.Device, o CalibrateOptions) (m *Model, err error) {
