@@ -1,0 +1,103 @@
+package vram
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// async is the driver's own pool in place of the heaps. Pool.mu guards it.
+type async struct {
+	driver device.StreamAllocator
+	stream device.Stream // for blocks without one
+	first  *block        // live ones, by next
+}
+
+func newAsync(dev device.Device) (*async, error) {
+	driver, ok := dev.(device.StreamAllocator)
+	if !ok || !driver.CanAllocAsync() {
+		return nil, fmt.Errorf("vram: the driver's pool: %w: %s has none", device.ErrNotSupported, dev.Info().ID)
+	}
+	// As package vram does: what was freed is kept.
+	if err := driver.SetReleaseThreshold(math.MaxInt64); err != nil {
+		return nil, err
+	}
+	stream, err := dev.NewStream()
+	return &async{driver: driver, stream: stream}, err
+}
+
+func (a *async) alloc(p *Pool, size, n int64, use Use, o *owner) (*block, error) {
+	if budget := p.options.Budget; budget > 0 && p.reserved.current.Load()+size > budget {
+		return nil, p.outOfMemoryLocked(n, use, errBudget)
+	}
+	stream := a.stream
+	if o != nil {
+		stream = o.stream
+	}
+	ptr, err := a.driver.AllocAsync(stream, size)
+	if err == nil && o == nil {
+		err = stream.Synchronize() // for whichever stream is to use it
+	}
+	if short(err) {
+		return nil, p.outOfMemoryLocked(n, use, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.calls.Create++
+	p.reserved.add(size)
+	b := p.newBlock()
+	b.ptr, b.bytes, b.kind, b.owner = ptr, size, taken, o
+	if b.prev, b.next = nil, a.first; a.first != nil {
+		a.first.prev = b
+	}
+	a.first = b
+	return b, nil
+}
+
+func (a *async) free(p *Pool, b *block) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stream := a.stream
+	if b.owner != nil {
+		stream = b.owner.stream
+	}
+	for _, u := range b.users { // the free is in the order of one stream
+		e, err := p.event()
+		if err == nil {
+			if err = u.stream.Record(e); err == nil {
+				err = stream.Wait(e)
+			}
+			p.events = append(p.events, e)
+		}
+		if err != nil {
+			u.stream.Synchronize()
+		}
+	}
+	b.users = nil
+	if b.prev != nil {
+		b.prev.next = b.next
+	} else {
+		a.first = b.next
+	}
+	if b.next != nil {
+		b.next.prev = b.prev
+	}
+	p.calls.Release++
+	p.reserved.add(-b.bytes)
+	err := a.driver.FreeAsync(stream, b.ptr)
+	p.retire(b)
+	return err
+}
+
+func (a *async) trim() error { return a.driver.TrimPool(0) }
+
+func (a *async) close(p *Pool) error {
+	var errs []error
+	for b := a.first; b != nil; b = b.next {
+		errs = append(errs, p.dev.Free(b.ptr))
+	}
+	return errors.Join(append(errs, a.driver.TrimPool(0), a.stream.Close())...)
+}

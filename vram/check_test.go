@@ -1,0 +1,117 @@
+package vram
+
+import (
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// verify checks what must be true of a pool at any moment.
+func (p *Pool) verify(t testing.TB) {
+	t.Helper()
+	p.still(func() {
+		var taken_, free_, mapped, pending_ int64
+		for i, h := range p.heaps {
+			if h.backing == nil {
+				continue
+			}
+			inSets := map[*block]bool{}
+			collect := func(set *freeSet, k kind, o *owner) {
+				for _, b := range set.blocks(nil) {
+					if b.kind != k || k == free && b.owner != o || inSets[b] {
+						t.Errorf("%#x of kind %d in the set of kind %d", uint64(b.ptr), b.kind, k)
+					}
+					inSets[b] = true
+				}
+			}
+			collect(&h.idle, free, nil)
+			collect(&h.holes, hole, nil)
+			p.owners.Range(func(_, x any) bool {
+				collect(&x.(*owner).free[i], free, x.(*owner))
+				return true
+			})
+			var whole, freeBytes int64
+			c, _ := h.backing.(*chunked)
+			for _, r := range h.regions {
+				at := r.ptr
+				var last *block
+				for b := r.first; b != nil; b = b.next {
+					if b.ptr != at || b.prev != last || b.bytes <= 0 || b.bytes%unit != 0 || b.region != r {
+						t.Fatalf("block of %d bytes at %#x, want one at %#x", b.bytes, uint64(b.ptr), uint64(at))
+					}
+					if last != nil && last.kind == b.kind && (b.kind == hole || b.kind == free && last.owner == b.owner) {
+						t.Errorf("two neighbours of kind %d at %#x", b.kind, uint64(b.ptr))
+					}
+					if (b.kind == free || b.kind == hole) != inSets[b] {
+						t.Errorf("%#x of kind %d: in a set %t", uint64(b.ptr), b.kind, inSets[b])
+					}
+					delete(inSets, b)
+					switch b.kind {
+					case taken:
+						taken_ += b.bytes
+						if !b.live() {
+							t.Errorf("%#x is neither live nor free", uint64(b.ptr))
+						}
+					case pending:
+						pending_ += b.bytes
+					case free:
+						free_ += b.bytes
+						freeBytes += b.bytes
+						if c != nil && b.owner == nil {
+							_, n := c.span(b)
+							whole += n / c.size
+						}
+					}
+					if c != nil {
+						p.verifyPages(t, c, b)
+					}
+					at, last = b.end(), b
+				}
+				if at != r.ptr.Add(r.bytes) {
+					t.Errorf("region ends at %#x, want %#x", uint64(at), uint64(r.ptr.Add(r.bytes)))
+				}
+				for _, page := range r.pages {
+					if page != 0 {
+						mapped += c.size
+					}
+				}
+				if r.pages == nil {
+					mapped += r.bytes
+				}
+			}
+			if len(inSets) > 0 {
+				t.Errorf("%d blocks in sets, but in no region", len(inSets))
+			}
+			if h.bytes != freeBytes {
+				t.Errorf("free bytes %d, want %d", h.bytes, freeBytes)
+			}
+			if c != nil {
+				if c.whole != whole {
+					t.Errorf("%d whole chunks, want %d", c.whole, whole)
+				}
+				mapped += c.loose()
+				free_ += c.loose()
+			}
+		}
+		s := p.stats()
+		if s.Reserved.Current != mapped || s.Allocated.Current != taken_ || s.Free != free_ || s.Active.Current != taken_+pending_ {
+			t.Errorf("reserved %d, allocated %d, free %d, active %d; want %d, %d, %d, %d", s.Reserved.Current, s.Allocated.Current,
+				s.Free, s.Active.Current, mapped, taken_, free_, taken_+pending_)
+		}
+		if s.Stuck < 0 || s.Stuck > s.Free || s.LargestFree > s.Free {
+			t.Errorf("%d of %d bytes stuck, %d in one piece", s.Stuck, s.Free, s.LargestFree)
+		}
+	})
+}
+
+// verifyPages checks that a block has memory behind all of it, or none.
+func (p *Pool) verifyPages(t testing.TB, c *chunked, b *block) {
+	t.Helper()
+	first := int64(b.ptr-b.region.ptr) / c.size
+	last := (int64(b.end()-b.region.ptr) + c.size - 1) / c.size
+	for i := first; i < last; i++ {
+		if (b.region.pages[i] == device.Chunk(0)) != (b.kind == hole) {
+			t.Errorf("block of kind %d at %#x: chunk %d there is %d", b.kind, uint64(b.ptr), i, b.region.pages[i])
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package vram
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// EventKind is what happened.
+type EventKind uint8
+
+const (
+	EventAlloc       EventKind = iota // a block became live
+	EventFree                         // the user freed it
+	EventReady                        // the streams that used it are done with it; only after a free that had to wait
+	EventMap                          // chunks, or a segment, were mapped at Address
+	EventUnmap                        // and unmapped
+	EventOutOfMemory                  // an allocation of Bytes failed; Address is the free memory then
+)
+
+// Event is an entry of the history.
+type Event struct {
+	Kind    EventKind
+	Purpose Purpose
+	Stream  int32         // number of the stream, by first use; 0 is no stream
+	Time    time.Duration // since the pool was made
+	Address device.Ptr
+	Bytes   int64  // of the block, rounded, or of what was mapped
+	Asked   int64  // bytes that were asked for; 0 where nobody asked
+	Name    string // as the allocation has it
+	Stack   Stack  // of the allocation, if it was recorded
+}
+
+// Stack is a call stack as program counters, for runtime.CallersFrames.
+type Stack []uintptr
+
+// history is a ring of events.
+type history struct {
+	mu     sync.Mutex
+	ring   []Event
+	events int64 // that there ever were
+}
+
+func newHistory(n int) *history { return &history{ring: make([]Event, n)} }
+
+// log adds an event, if the pool keeps any. An event takes 80 bytes.
+func (p *Pool) log(e Event) {
+	h := p.history
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	e.Time = time.Since(p.start) // with the lock, so that events are in order
+	h.ring[h.events%int64(len(h.ring))] = e
+	h.events++
+	h.mu.Unlock()
+}
+
+// list returns the events that are left, by time, and how many are not.
+func (h *history) list() (events []Event, dropped int64) {
+	if h == nil {
+		return nil, 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := min(h.events, int64(len(h.ring)))
+	events = make([]Event, 0, n)
+	for i := h.events - n; i < h.events; i++ {
+		events = append(events, h.ring[i%int64(len(h.ring))])
+	}
+	return events, h.events - n
+}
+
+// Caller returns the innermost frame; ok is false for an empty stack.
+func (s Stack) Caller() (frame runtime.Frame, ok bool) {
+	if len(s) == 0 {
+		return frame, false
+	}
+	frame, _ = runtime.CallersFrames(s).Next()
+	return frame, true
+}
+
+// maxStack is the most frames of a call stack.
+const maxStack = 32
+
+// witness remembers what the options ask for of an allocation. The lock of the
+// shard is held.
+func (p *Pool) witness(b *block) {
+	b.since = time.Since(p.start)
+	b.stack = nil
+	mode := p.options.Stacks
+	if mode == StacksAll || mode == StacksSampled && (b.bytes >= 1<<20 || rand.Uint32()%64 == 0) {
+		var pcs [maxStack]uintptr
+		n := runtime.Callers(3, pcs[:]) // without itself and Alloc
+		b.stack = slices.Clone(pcs[:n])
+	}
+	p.log(Event{Kind: EventAlloc, Purpose: b.purpose, Stream: b.owner.number(), Address: b.ptr, Bytes: b.bytes, Asked: b.requested, Name: b.name, Stack: b.stack})
+}
+
+// BlockState is what a block is at.
+type BlockState uint8
+
+const (
+	BlockLive    BlockState = iota
+	BlockPending            // freed, still in use by a stream
+	BlockFree
+)
+
+// Snapshot is all that a pool knows at one moment: for tools that draw it.
+type Snapshot struct {
+	Device   string // ID of the device
+	Time     time.Time
+	Start    time.Time // of the pool: events count from there
+	Stats    Stats
+	Segments []Segment // by address
+	Events   []Event   // by time, the newest that the ring holds
+	Dropped  int64     // events that were overwritten
+}
+
+// Segment is a range of addresses with memory behind it.
+type Segment struct {
+	Address device.Ptr
+	Bytes   int64
+	Small   bool        // it holds small blocks
+	Blocks  []BlockInfo // by address, without gaps
+}
+
+// BlockInfo describes a block.
+type BlockInfo struct {
+	Address   device.Ptr
+	Bytes     int64 // rounded
+	Requested int64 // live blocks
+	State     BlockState
+	Stream    int32
+	Purpose   Purpose
+	Name      string
+	Since     time.Duration // when it became live, since the pool was made; 0 without History and Stacks
+	Stack     Stack
+}

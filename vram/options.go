@@ -1,0 +1,100 @@
+package vram
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// Source is where a pool's memory comes from.
+type Source uint8
+
+const (
+	// SourceAuto is SourceChunks where the device has virtual memory, and
+	// SourceSegments elsewhere.
+	SourceAuto Source = iota
+	// SourceChunks maps physical chunks into reserved address space: what is
+	// free in one place can be put behind another address.
+	SourceChunks
+	// SourceSegments takes ordinary allocations of the device and cuts them
+	// up. A segment goes back when nothing in it is live.
+	SourceSegments
+	// SourceDriver gives every call to the driver's own stream-ordered pool
+	// ([device.StreamAllocator]): to compare. Accounts and reports are the
+	// same; Reserved counts what is live.
+	SourceDriver
+)
+
+// StackMode says which allocations record the call stack that made them.
+type StackMode uint8
+
+const (
+	StacksNone    StackMode = iota
+	StacksSampled           // one in 64 of the small ones, and all of a MiB and more
+	StacksAll
+)
+
+// Options tune a pool. The zero value suits most programs.
+type Options struct {
+	// Budget is the most bytes that the pool may have from the device.
+	// Default: 0, as much as the device has.
+	Budget int64
+
+	// Soft is how many reserved bytes the pool tries to stay below: above it,
+	// memory that is pending is waited for and reclaimers are called before
+	// more is taken. Range: 0 to Budget. Default: 0, none.
+	Soft int64
+
+	// Limits are the most bytes that live blocks of a purpose may take.
+	Limits map[Purpose]int64
+
+	// Source is where memory comes from. Default: SourceAuto.
+	Source Source
+
+	// ChunkBytes is the size of a physical chunk, a power of two and a
+	// multiple of the device's granularity. Small chunks waste less at the
+	// ends of blocks; each costs a driver call when it is mapped, 36 µs on an
+	// H200 whatever its size. Default: 1/8192 of the budget or of the device's
+	// memory, from the granularity up to 32 MiB.
+	ChunkBytes int64
+
+	// History is how many events the pool remembers. Default: 0, none.
+	History int
+
+	// Stacks says which allocations remember their call stack, for leak
+	// reports, top holders and the history. Default: StacksNone.
+	Stacks StackMode
+}
+
+// maxChunkBytes is the largest chunk that is chosen by default.
+const maxChunkBytes = 32 << 20
+
+func (o *Options) check() error {
+	if o.Budget < 0 || o.Soft < 0 || o.ChunkBytes < 0 || o.History < 0 || o.Source > SourceDriver || o.Stacks > StacksAll {
+		return fmt.Errorf("vram: %w: budget %d, soft limit %d, chunks of %d bytes, history of %d events, source %d, stacks %d",
+			device.ErrArgument, o.Budget, o.Soft, o.ChunkBytes, o.History, o.Source, o.Stacks)
+	}
+	if o.Budget > 0 && o.Soft > o.Budget {
+		return fmt.Errorf("vram: %w: the soft limit of %d bytes is above the budget of %d", device.ErrArgument, o.Soft, o.Budget)
+	}
+	for p, n := range o.Limits {
+		if p >= purposes || n <= 0 {
+			return fmt.Errorf("vram: %w: limit of %d bytes for %v", device.ErrArgument, n, p)
+		}
+	}
+	return nil
+}
+
+// chunkBytes is the size of chunks on a device with that granularity and
+// memory for the pool.
+func (o *Options) chunkBytes(granularity, capacity int64) (int64, error) {
+	if n := o.ChunkBytes; n > 0 {
+		if n&(n-1) != 0 || n%granularity != 0 {
+			return 0, fmt.Errorf("vram: %w: chunks of %d bytes: want a power of two and a multiple of %d", device.ErrArgument, n, granularity)
+		}
+		return n, nil
+	}
+	n := int64(1) << (bits.Len64(uint64(max(capacity/8192, 1))) - 1)
+	return max(min(n, maxChunkBytes), granularity), nil
+}

@@ -1,0 +1,176 @@
+package vram
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// owner is a stream that uses memory. What is freed on it can be used there
+// again at once; elsewhere only when the work that was queued before the free is
+// done. To know that without an event for each free, frees carry a number, and
+// an event that is recorded later stands for all numbers up to its own.
+type owner struct {
+	stream device.Stream
+	id     int32         // from 1 on, by first use
+	seq    atomic.Uint64 // number of the frees from now on
+
+	// Guarded by Pool.mu.
+	free   [heaps]freeSet
+	marks  []mark // by number
+	done   uint64 // frees up to this number are over
+	marked uint64 // and up to this number a mark stands for them
+	oldest uint64 // of the numbers in free, or less
+	newest uint64 // of those that were ever in free
+}
+
+// mark is an event that stands for frees.
+type mark struct {
+	seq   uint64
+	event device.Event
+}
+
+// hash tells owners apart in a shard. No owner is one, too.
+func (o *owner) hash() uint64 {
+	if o == nil {
+		return 0
+	}
+	return uint64(o.id) * 0xff51afd7ed558ccd
+}
+
+// number is how the history and snapshots call o.
+func (o *owner) number() int32 {
+	if o == nil {
+		return 0
+	}
+	return o.id
+}
+
+// now is what a free on o carries.
+func (o *owner) now() uint64 {
+	if o == nil {
+		return 0
+	}
+	return o.seq.Load()
+}
+
+// owner returns the owner for a stream; nil for none. The lock of s is held.
+func (p *Pool) owner(s *shard, stream device.Stream) *owner {
+	if stream == nil {
+		return nil
+	}
+	if s.stream == stream {
+		return s.owner
+	}
+	x, there := p.owners.Load(stream)
+	if !there {
+		o := &owner{stream: stream, id: p.ownerIDs.Add(1)}
+		o.seq.Store(1)
+		x, _ = p.owners.LoadOrStore(stream, o)
+	}
+	s.stream, s.owner = stream, x.(*owner)
+	return s.owner
+}
+
+// mark records an event behind all frees of o so far, unless there are none that
+// no mark stands for. Pool.mu is held.
+func (p *Pool) mark(o *owner) {
+	if o.newest <= o.marked {
+		return
+	}
+	e, err := p.event()
+	if err != nil {
+		return // the memory waits for the next mark
+	}
+	// First the number: a free that still carries it came before the event.
+	seq := o.seq.Add(1) - 1
+	switch err := o.stream.Record(e); {
+	case err == nil:
+		o.marked = seq
+		o.marks = append(o.marks, mark{seq, e})
+	case errors.Is(err, device.ErrClosed): // which waited for its work
+		o.marked, o.done = seq, seq
+		p.owners.Delete(o.stream)
+		fallthrough
+	default:
+		p.events = append(p.events, e)
+	}
+}
+
+// settle makes what o's passed marks stand for free for everybody, and reports
+// whether there was any. Pool.mu is held.
+func (p *Pool) settle(o *owner) bool {
+	passed := 0
+	for _, m := range o.marks {
+		if done, _ := m.event.Done(); !done { // an error beside true is that of the user's work, which is over
+			break
+		}
+		o.done = m.seq
+		passed++
+		p.events = append(p.events, m.event)
+	}
+	o.marks = slices.Delete(o.marks, 0, passed)
+	if o.oldest > o.done {
+		return false
+	}
+	o.oldest = math.MaxUint64
+	any := false
+	for i, h := range p.heaps {
+		for _, b := range o.free[i].blocks(nil) {
+			switch {
+			case b.kind != free || b.owner != o: // it was merged
+			case b.seq <= o.done:
+				h.unset(b)
+				b.owner, b.seq = nil, 0
+				h.give(b)
+				any = true
+			default:
+				o.oldest = min(o.oldest, b.seq)
+			}
+		}
+	}
+	return any
+}
+
+// event takes an event that nobody uses. Pool.mu is held.
+func (p *Pool) event() (device.Event, error) {
+	if n := len(p.events); n > 0 {
+		e := p.events[n-1]
+		p.events = p.events[:n-1]
+		return e, nil
+	}
+	return p.dev.NewEvent(device.EventNoTiming)
+}
+
+// shortly is how long an allocation that would have to take more memory looks
+// whether freed memory becomes idle: far less than taking more would take.
+const shortly = 50 * time.Microsecond
+
+// poll looks which freed memory nobody uses any more, and reports whether there
+// was any. Pool.mu is held.
+func (p *Pool) poll() bool {
+	found := p.settleWaiting()
+	var busy []*owner
+	p.owners.Range(func(_, x any) bool {
+		o := x.(*owner)
+		p.mark(o)
+		found = p.settle(o) || found
+		if len(o.marks) > 0 {
+			busy = append(busy, o)
+		}
+		return true
+	})
+	for start := time.Now(); len(busy) > 0 && time.Since(start) < shortly; {
+		runtime.Gosched()
+		busy = slices.DeleteFunc(busy, func(o *owner) bool {
+			found = p.settle(o) || found
+			return len(o.marks) == 0
+		})
+	}
+	return found
+}

@@ -1,0 +1,402 @@
+package vram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// Pool is an allocator of device memory. All its methods are safe for
+// concurrent use.
+type Pool struct {
+	dev     device.Device
+	options Options
+	source  Source
+	chunk   int64 // bytes of a large chunk; 0: there are none
+	start   time.Time
+
+	shards    shards
+	publishAt int64    // a shard publishes what is this far from what it published last
+	owners    sync.Map // device.Stream -> *owner
+	ownerIDs  atomic.Int32
+	closed    atomic.Bool
+
+	live     tally[level]
+	limited  [purposes]limit
+	reserved balance
+	waiting  balance // bytes that are pending
+	active   level   // only its peak: of live and pending bytes
+	retries  atomic.Int64
+	failed   atomic.Int64 // allocations
+	history  *history     // nil: none
+	async    *async       // nil: the heaps are the pool
+
+	mu         sync.Mutex
+	heaps      [heaps]*heap
+	pending    []*leaving
+	events     []device.Event // that nobody uses
+	spare      *block         // structs that nobody uses, by kept
+	calls      DriverCalls
+	reclaimers []*reclaimer
+}
+
+// limit is the most that a purpose may have; 0: no limit.
+type limit struct {
+	most int64
+	used atomic.Int64
+}
+
+// Use says what an allocation is for.
+type Use struct {
+	// Stream is the stream whose queued work uses the memory. When the block
+	// is freed, that stream can have the memory again at once, others when
+	// its work is done. Nil: whoever frees the block promises that no queued
+	// work uses it any more.
+	Stream device.Stream
+
+	Purpose Purpose
+
+	// Name says more than the purpose, such as a layer; reports show it.
+	Name string
+}
+
+// New makes a pool on dev, which it does not own. It takes no memory yet.
+func New(dev device.Device, o Options) (*Pool, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	memory, err := dev.Memory()
+	if err != nil {
+		return nil, fmt.Errorf("vram: %w", err)
+	}
+	p := &Pool{dev: dev, options: o, source: o.Source, start: time.Now()}
+	capacity := memory.TotalBytes
+	if o.Budget > 0 {
+		capacity = min(capacity, o.Budget)
+	}
+	p.publishAt = max(1<<20, capacity/1024)
+	for purpose, n := range o.Limits {
+		p.limited[purpose].most = n
+	}
+	if o.History > 0 {
+		p.history = newHistory(o.History)
+	}
+	for i := range p.heaps {
+		p.heaps[i] = &heap{pool: p, index: i}
+	}
+	mapper, _ := dev.(device.Mapper)
+	if p.source == SourceAuto {
+		p.source = SourceSegments
+		if mapper != nil && mapper.CanReserve() {
+			p.source = SourceChunks
+		}
+	}
+	switch p.source {
+	case SourceChunks:
+		err = p.useChunks(mapper, capacity)
+	case SourceSegments:
+		for _, h := range p.heaps {
+			h.backing = &segmented{h}
+		}
+	case SourceDriver:
+		p.async, err = newAsync(dev)
+	}
+	if err != nil {
+		return nil, err
+	}
+	siblings.add(p)
+	return p, nil
+}
+
+func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
+	if mapper == nil || !mapper.CanReserve() {
+		return fmt.Errorf("vram: chunks: %w: %s has no virtual memory", device.ErrNotSupported, p.dev.Info().ID)
+	}
+	small, err := mapper.Granularity()
+	if err != nil {
+		return fmt.Errorf("vram: %w", err)
+	}
+	if p.chunk, err = p.options.chunkBytes(small, capacity); err != nil {
+		return err
+	}
+	sizes := [heaps]int64{smallHeap: small, largeHeap: p.chunk}
+	for i, h := range p.heaps {
+		size := sizes[i]
+		// Address space costs nothing but the table of its chunks. With room
+		// to spare, a hole that is large enough is never far.
+		h.backing = &chunked{heap: h, mapper: mapper, size: size, room: 2 * (capacity + size - 1) &^ (size - 1)}
+	}
+	return nil
+}
+
+// Alloc returns n > 0 bytes of device memory, aligned to 512 bytes. The content
+// is undefined. Only when memory is short it waits, for memory that is freed
+// but still in use, and calls reclaimers; ctx ends that. It fails with an
+// [*OutOfMemoryError].
+func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
+	if n <= 0 || n > math.MaxInt64/4 || use.Purpose >= purposes {
+		return Block{}, fmt.Errorf("vram: %w: %d bytes for %v", device.ErrArgument, n, use.Purpose)
+	}
+	size := (n + guard + unit - 1) &^ (unit - 1)
+	s := p.shards.here()
+	s.mu.Lock()
+	if p.closed.Load() { // with the lock, so that Close sees what this takes
+		s.mu.Unlock()
+		p.shards.near.Put(s)
+		return Block{}, ErrClosed
+	}
+	o := p.owner(s, use.Stream)
+	b := s.get(size, o)
+	if b == nil || p.limited[use.Purpose].most > 0 {
+		s.mu.Unlock()
+		var err error
+		if b, err = p.find(ctx, b, size, n, use, o); err != nil {
+			p.shards.near.Put(s)
+			return Block{}, err
+		}
+		s.mu.Lock()
+		if p.closed.Load() { // and the memory is gone
+			s.mu.Unlock()
+			p.shards.near.Put(s)
+			return Block{}, ErrClosed
+		}
+	}
+	b.requested, b.purpose, b.name = n, use.Purpose, use.Name
+	p.count(s, b, true)
+	if p.history != nil || p.options.Stacks != StacksNone {
+		p.witness(b)
+	}
+	handle := b.handOut(n)
+	s.mu.Unlock()
+	p.shards.near.Put(s)
+	if guard > 0 {
+		p.fence(b)
+	}
+	return handle, nil
+}
+
+// Free gives the block back, in the order of its stream: work that was queued
+// there before may still use it. It fails with [ErrFreed] if that was done
+// before, and with [ErrForeign] for the zero block.
+func (h Block) Free() error {
+	b := h.b
+	if b == nil {
+		return fmt.Errorf("vram: free: %w", ErrForeign)
+	}
+	p := b.pool
+	if guard > 0 {
+		if err := p.inspect(h); err != nil {
+			return err
+		}
+	}
+	s := p.shards.here()
+	s.mu.Lock()
+	// What has gone by now is of this life: nobody else writes to b until it is
+	// taken.
+	if !b.take(h.life) {
+		s.mu.Unlock()
+		p.shards.near.Put(s)
+		if p.closed.Load() {
+			return fmt.Errorf("vram: free %#x: %w", uint64(h.ptr), ErrClosed)
+		}
+		return fmt.Errorf("vram: free %#x: %w", uint64(h.ptr), ErrFreed)
+	}
+	p.count(s, b, false)
+	if p.history != nil {
+		p.log(Event{Kind: EventFree, Purpose: b.purpose, Stream: b.owner.number(), Address: b.ptr, Bytes: b.bytes, Asked: b.requested, Name: b.name, Stack: b.stack})
+	}
+	b.seq = b.owner.now()
+	var evicted *block
+	switch {
+	case p.async != nil:
+		s.mu.Unlock()
+		p.shards.near.Put(s)
+		return p.async.free(p, b)
+	case b.users != nil:
+		s.mu.Unlock()
+		p.shards.near.Put(s)
+		p.leave(b)
+		return nil
+	default:
+		evicted = s.put(b)
+	}
+	s.mu.Unlock()
+	p.shards.near.Put(s)
+	if evicted != nil {
+		p.mu.Lock()
+		p.giveAll(evicted)
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// count keeps the accounts of a block that comes, or goes. The lock of s is
+// held.
+func (p *Pool) count(s *shard, b *block, comes bool) {
+	l, u := &s.live, &s.live.purposes[b.purpose]
+	if comes {
+		l.blocks.add(1)
+		l.requested.add(b.requested)
+		l.allocated.add(b.bytes)
+		u.requested.add(b.requested)
+		u.allocated.add(b.bytes)
+	} else {
+		l.blocks.sub(1)
+		l.requested.sub(b.requested)
+		l.allocated.sub(b.bytes)
+		u.requested.sub(b.requested)
+		u.allocated.sub(b.bytes)
+		if k := &p.limited[b.purpose]; k.most > 0 {
+			k.used.Add(-b.bytes)
+		}
+	}
+	if d := l.allocated.in - l.allocated.out - l.allocated.told; d >= p.publishAt || d <= -p.publishAt {
+		p.publish(s)
+	}
+}
+
+// giveAll makes a list of kept blocks free. Pool.mu is held.
+func (p *Pool) giveAll(list *block) {
+	for b := list; b != nil; {
+		next := b.kept
+		b.kept = nil
+		p.heapOf(b.bytes).give(b)
+		b = next
+	}
+}
+
+// heapOf returns the heap of blocks of so many bytes, rounded.
+func (p *Pool) heapOf(bytes int64) *heap {
+	if bytes <= largestSmall {
+		return p.heaps[smallHeap]
+	}
+	return p.heaps[largeHeap]
+}
+
+// flush makes free what shards keep. Pool.mu is held.
+func (p *Pool) flush() {
+	for _, s := range p.shards.list() {
+		p.giveAll(s.drain())
+	}
+}
+
+// newBlock returns a block struct. Pool.mu is held.
+func (p *Pool) newBlock() *block {
+	b := p.spare
+	if b == nil {
+		return &block{pool: p}
+	}
+	p.spare, b.kept = b.kept, nil
+	return b
+}
+
+// retire keeps the struct for a new block. Pool.mu is held.
+func (p *Pool) retire(b *block) {
+	b.kind, b.region, b.owner, b.prev, b.next = taken, nil, nil, nil, nil
+	b.kept, p.spare = p.spare, b
+}
+
+// RecordStream says that work on s uses the block too: once it is freed, it is
+// used again only when the work that is queued on s by then is done as well. It
+// fails with [ErrFreed] for a block that is not live.
+func (h Block) RecordStream(s device.Stream) error {
+	b := h.b
+	if b == nil {
+		return fmt.Errorf("vram: record stream: %w", ErrForeign)
+	}
+	if s == nil {
+		return fmt.Errorf("vram: record stream: %w: no stream", device.ErrArgument)
+	}
+	p := b.pool
+	shard := p.shards.here()
+	shard.mu.Lock()
+	o := p.owner(shard, s)
+	shard.mu.Unlock()
+	p.shards.near.Put(shard)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.life.Load() != h.life {
+		return fmt.Errorf("vram: record stream: %#x: %w", uint64(h.ptr), ErrFreed)
+	}
+	for _, u := range b.users {
+		if u == o {
+			return nil
+		}
+	}
+	if o != b.owner {
+		b.users = append(b.users, o)
+	}
+	return nil
+}
+
+// Trim gives idle memory back to the device, and returns how many bytes.
+func (p *Pool) Trim() (int64, error) {
+	if p.closed.Load() {
+		return 0, ErrClosed
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flush()
+	p.poll()
+	return p.trim(nil)
+}
+
+// trim gives back what is idle in all heaps but one. Pool.mu is held.
+func (p *Pool) trim(but *heap) (freed int64, err error) {
+	if p.async != nil {
+		return 0, p.async.trim()
+	}
+	for _, h := range p.heaps {
+		if h != but && err == nil {
+			var n int64
+			n, err = h.backing.trim()
+			freed += n
+		}
+	}
+	return freed, err
+}
+
+// Reserved is how many bytes the pool has from the device.
+func (p *Pool) Reserved() int64 { return p.reserved.current.Load() }
+
+// Close waits for the device's work and gives all memory back, also that of
+// live blocks: a [*LeakError] lists them. A second Close does nothing.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed.Swap(true) {
+		return nil
+	}
+	siblings.remove(p)
+	leaks := p.leaks() // and they end: nobody can free them any more
+	errs := []error{leaks.err(), p.dev.Synchronize()}
+	if p.async != nil {
+		errs = append(errs, p.async.close(p))
+	} else {
+		for _, h := range p.heaps {
+			errs = append(errs, h.backing.close())
+		}
+	}
+	p.owners.Range(func(_, x any) bool {
+		for _, m := range x.(*owner).marks {
+			errs = append(errs, m.event.Close())
+		}
+		return true
+	})
+	for _, l := range p.pending {
+		for _, e := range l.events {
+			errs = append(errs, e.Close())
+		}
+	}
+	for _, e := range p.events {
+		errs = append(errs, e.Close())
+	}
+	p.reserved.add(-p.reserved.current.Load())
+	return errors.Join(errs...)
+}

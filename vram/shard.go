@@ -1,0 +1,114 @@
+package vram
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// shard keeps freed blocks for the next allocation of the same size on the same
+// stream, and counts. A processor keeps to one shard as long as it can (that is
+// what sync.Pool is for; nothing is lost when it forgets), so goroutines that
+// run at once rarely meet in one.
+type shard struct {
+	mu    sync.Mutex
+	lines [shardLines]line
+	live  tally[gauge]
+
+	stream device.Stream // that was seen last
+	owner  *owner
+
+	_ [64]byte // the next shard is in another cache line
+}
+
+// line is the blocks of one size and owner.
+type line struct {
+	bytes int64
+	owner *owner
+	first *block
+	count int
+}
+
+const (
+	shardLines = 128
+	lineBlocks = 64 // the most in a line
+)
+
+// at returns the line that blocks of that size and owner may be in.
+func (s *shard) at(bytes int64, o *owner) *line {
+	h := uint64(bytes/unit)*0x9e3779b97f4a7c15 + o.hash()
+	return &s.lines[h>>32%shardLines]
+}
+
+// get takes a block of exactly that size, or nil.
+func (s *shard) get(bytes int64, o *owner) *block {
+	l := s.at(bytes, o)
+	b := l.first
+	if b == nil || l.bytes != bytes || l.owner != o {
+		return nil
+	}
+	l.first, b.kept = b.kept, nil
+	l.count--
+	return b
+}
+
+// put keeps b. What it returns, a list, has no room.
+func (s *shard) put(b *block) (evicted *block) {
+	l := s.at(b.bytes, b.owner)
+	if l.first != nil && (l.bytes != b.bytes || l.owner != b.owner || l.count == lineBlocks) {
+		evicted = l.first
+		l.first, l.count = nil, 0
+	}
+	b.kept = l.first
+	*l = line{b.bytes, b.owner, b, l.count + 1}
+	return evicted
+}
+
+// drain takes all that the shard keeps, as a list.
+func (s *shard) drain() (list *block) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.lines {
+		l := &s.lines[i]
+		for b := l.first; b != nil; {
+			next := b.kept
+			b.kept, list = list, b
+			b = next
+		}
+		*l = line{}
+	}
+	s.stream, s.owner = nil, nil
+	return list
+}
+
+// shards are those of a pool.
+type shards struct {
+	near sync.Pool // of *shard, by processor
+	mu   sync.Mutex
+	all  []*shard
+	next int
+}
+
+// here returns the shard of this processor, which goes back with near.Put.
+func (s *shards) here() *shard {
+	if x := s.near.Get(); x != nil {
+		return x.(*shard)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) < 2*runtime.GOMAXPROCS(0) {
+		s.all = append(s.all, new(shard))
+		return s.all[len(s.all)-1]
+	}
+	// One that was forgotten, or that somebody uses: then they share it.
+	s.next = (s.next + 1) % len(s.all)
+	return s.all[s.next]
+}
+
+// list returns all shards that there are.
+func (s *shards) list() []*shard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[:len(s.all):len(s.all)]
+}
