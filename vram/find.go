@@ -61,7 +61,7 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 	if b = h.fit(size, o); b != nil {
 		return b, nil
 	}
-	if p.poll() {
+	if p.poll(p.patience(size)) {
 		if b = h.fit(size, o); b != nil {
 			return b, nil
 		}
@@ -85,7 +85,7 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 			return true
 		}
 		p.flush()
-		p.poll()
+		p.poll(p.patience(0))
 		if b = h.fit(size, o); b == nil {
 			b, err = h.backing.grow(size, o, most)
 		} else {

@@ -55,8 +55,8 @@ type Options struct {
 	// ChunkBytes is the size of a physical chunk, a power of two and a
 	// multiple of the device's granularity. Small chunks waste less at the
 	// ends of blocks; each costs a driver call when it is mapped, 36 µs on an
-	// H200 whatever its size. Default: 1/8192 of the budget or of the device's
-	// memory, from the granularity up to 32 MiB.
+	// H200 whatever its size. Default: 1/16384 of the budget or of the device's
+	// memory, from the granularity up to 8 MiB.
 	ChunkBytes int64
 
 	// History is how many events the pool remembers. Default: 0, none.
@@ -68,7 +68,7 @@ type Options struct {
 }
 
 // maxChunkBytes is the largest chunk that is chosen by default.
-const maxChunkBytes = 32 << 20
+const maxChunkBytes = 8 << 20
 
 func (o *Options) check() error {
 	if o.Budget < 0 || o.Soft < 0 || o.ChunkBytes < 0 || o.History < 0 || o.Source > SourceDriver || o.Stacks > StacksAll {
@@ -95,6 +95,6 @@ func (o *Options) chunkBytes(granularity, capacity int64) (int64, error) {
 		}
 		return n, nil
 	}
-	n := int64(1) << (bits.Len64(uint64(max(capacity/8192, 1))) - 1)
+	n := int64(1) << (bits.Len64(uint64(max(capacity/16384, 1))) - 1)
 	return max(min(n, maxChunkBytes), granularity), nil
 }

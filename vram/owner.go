@@ -147,13 +147,21 @@ func (p *Pool) event() (device.Event, error) {
 	return p.dev.NewEvent(device.EventNoTiming)
 }
 
-// shortly is how long an allocation that would have to take more memory looks
-// whether freed memory becomes idle: far less than taking more would take.
-const shortly = 50 * time.Microsecond
+// patience is how long an allocation of n bytes that would have to take more
+// memory looks whether freed memory becomes idle: less than it takes to get as
+// much from the device (36 µs a chunk on an H200), so that a device which is
+// about to be done is worth the wait, and one that is far behind costs little.
+func (p *Pool) patience(n int64) time.Duration {
+	const least, most, each = 50 * time.Microsecond, 5 * time.Millisecond, 20 * time.Microsecond
+	if p.chunk == 0 {
+		return least
+	}
+	return min(least+time.Duration(n/p.chunk)*each, most)
+}
 
-// poll looks which freed memory nobody uses any more, and reports whether there
-// was any. Pool.mu is held.
-func (p *Pool) poll() bool {
+// poll looks, for as long as that takes or at most so long, which freed memory
+// nobody uses any more, and reports whether there was any. Pool.mu is held.
+func (p *Pool) poll(patience time.Duration) bool {
 	found := p.settleWaiting()
 	var busy []*owner
 	p.owners.Range(func(_, x any) bool {
@@ -165,7 +173,7 @@ func (p *Pool) poll() bool {
 		}
 		return true
 	})
-	for start := time.Now(); len(busy) > 0 && time.Since(start) < shortly; {
+	for start := time.Now(); len(busy) > 0 && time.Since(start) < patience; {
 		runtime.Gosched()
 		busy = slices.DeleteFunc(busy, func(o *owner) bool {
 			found = p.settle(o) || found

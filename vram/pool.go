@@ -343,7 +343,7 @@ func (p *Pool) Trim() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flush()
-	p.poll()
+	p.poll(p.patience(0))
 	return p.trim(nil)
 }
 

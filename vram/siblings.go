@@ -40,7 +40,7 @@ func (f *family) trim(p *Pool) {
 		if x != p && x.mu.TryLock() {
 			if !x.closed.Load() && x.async == nil {
 				x.flush()
-				x.poll()
+				x.poll(0)
 				x.trim(nil) // what it cannot give back p does without
 			}
 			x.mu.Unlock()

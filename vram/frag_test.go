@@ -1,0 +1,148 @@
+package vram
+
+import (
+	"errors"
+	"flag"
+	"iter"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/trace"
+)
+
+var seeds = flag.Int("seeds", 2, "how many traces of each kind fragmentation is measured on")
+
+
+// replayed is what a trace did to a pool.
+type replayed struct {
+	ratio   float64 // peak reserved over peak live bytes
+	failed  float64 // live bytes, with those asked for, over the budget, at the earliest failure; 0: none
+	reserve []int64 // reserved bytes when nothing was live
+}
+
+// replay runs a trace through p. Blocks have no stream, so that it does not
+// depend on time what is free.
+func replay(t testing.TB, p *Pool, events iter.Seq[trace.Event]) (r replayed) {
+	live := map[uint64]Block{}
+	var bytes, peak, reserved int64
+	for e := range events {
+		if e.Op == trace.Alloc {
+			b, err := p.Alloc(ctx, e.Bytes, Use{})
+			if errors.Is(err, device.ErrOutOfMemory) && p.options.Budget > 0 {
+				if f := float64(bytes+e.Bytes) / float64(p.options.Budget); r.failed == 0 || f < r.failed {
+					r.failed = f
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			live[e.ID] = b
+			bytes += e.Bytes
+			peak, reserved = max(peak, bytes), max(reserved, p.Reserved())
+		} else if b, there := live[e.ID]; there {
+			bytes -= b.Bytes()
+			if err := b.Free(); err != nil {
+				t.Fatal(err)
+			}
+			if delete(live, e.ID); len(live) == 0 {
+				r.reserve = append(r.reserve, p.Reserved())
+			}
+		}
+	}
+	for _, b := range live {
+		b.Free()
+	}
+	r.ratio = float64(reserved) / float64(peak)
+	return r
+}
+
+// TestFragmentation replays traces on a device of 141 GiB, of which no byte is
+// touched: the pool reserves little more than what is live.
+func TestFragmentation(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		most  float64
+		trace func(seed uint64) (iter.Seq[trace.Event], error)
+	}{
+		{"1,000 of up to 4 GiB", 1.15, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 1000, Max: 4 * gib, Live: 16 * gib, Seed: s})
+		}},
+		{"10,000 of up to 1 GiB", 1.15, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 10000, Max: gib, Live: 16 * gib, Seed: s})
+		}},
+		{"growing batch", 1.05, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Growing(trace.GrowingOptions{Seed: s})
+		}},
+		{"steps", 1.15, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Steps(trace.StepsOptions{Seed: s}) }},
+		{"streams", 1.15, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Streams(trace.StreamsOptions{Seed: s}) }},
+		{"cycles", 1.15, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Cycles(trace.CyclesOptions{Seed: s}) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			worst := 0.0
+			for seed := range *seeds {
+				events, err := c.trace(uint64(seed))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := newPool(t, openHost(t, "host:141GiB"), Options{})
+				r := replay(t, p, events)
+				worst = max(worst, r.ratio)
+				if c.name == "cycles" {
+					// The cycles need the same; a pool that fragments grows.
+					if first, last := r.reserve[0], r.reserve[len(r.reserve)-1]; float64(last) > 1.03*float64(first) {
+						t.Errorf("seed %d: %d bytes reserved after the first of %d cycles, %d after the last", seed, first, len(r.reserve), last)
+					}
+				}
+			}
+			t.Logf("reserved at most %.3f of what was live, over %d seeds", worst, *seeds)
+			if worst > c.most {
+				t.Errorf("want %.2f at most", c.most)
+			}
+		})
+	}
+}
+
+// TestFull replays traces whose live bytes come near the budget: the pool only
+// fails where hardly anything is left.
+func TestFull(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options trace.RandomOptions
+	}{
+		{"1,000 of up to 4 GiB", trace.RandomOptions{Count: 1000, Max: 4 * gib, Live: 17 * gib}},
+		{"10,000 of up to 1 GiB", trace.RandomOptions{Count: 3000, Max: gib, Live: 17 * gib}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			earliest := 2.0
+			for seed := range *seeds {
+				c.options.Seed = uint64(seed)
+				events, err := trace.Random(c.options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := newPool(t, openHost(t, "host:16GiB"), Options{Budget: 16 * gib})
+				if r := replay(t, p, events); r.failed > 0 {
+					earliest = min(earliest, r.failed)
+				}
+			}
+			t.Logf("the earliest failure was at %.4f of the budget, over %d seeds", earliest, *seeds)
+			if earliest < 0.97 || earliest == 2 {
+				t.Errorf("want at least 0.97, and one")
+			}
+		})
+	}
+}
+
+func openHost(t testing.TB, name string) device.Device {
+	t.Helper()
+	dev, err := device.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	if m, ok := dev.(device.Mapper); !ok || !m.CanReserve() {
+		t.Skip("no virtual memory here")
+	}
+	return dev
+}
