@@ -53,11 +53,12 @@ var severalDevices atomic.Bool
 // call makes a driver call that is told its context by a stream or an event.
 // The thread still needs some context, which it has from an earlier call in
 // nearly every case, so one is set only when the driver misses it: setting it
-// costs a tenth of what queueing a copy does.
+// costs a tenth of what queueing a copy does. What it misses it says in many
+// ways: to copy mapped chunks without a context is an invalid value.
 func (d *Device) call(fn func() uintptr) uintptr {
 	if !severalDevices.Load() {
 		switch r := fn(); r {
-		case resultInvalidContext, resultContextDestroyed, resultInvalidHandle:
+		case resultInvalidValue, resultInvalidContext, resultContextDestroyed, resultInvalidHandle:
 		default:
 			return r
 		}

@@ -100,6 +100,7 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 		{"virtual-memory-capacity", testVirtualMemoryCapacity},
 		{"virtual-memory-random", testVirtualMemoryRandom},
 		{"virtual-memory-unmap-queued", testVirtualMemoryUnmapQueued},
+		{"virtual-memory-threads", testVirtualMemoryThreads},
 		{"async", testAsync},
 		{"async-reuse", testAsyncReuse},
 		{"async-free-waits", testAsyncFreeWaits},

@@ -2,8 +2,10 @@ package devicetest
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 
@@ -501,4 +503,39 @@ func testVirtualMemoryUnmapQueued(f *fixture) {
 		s.Synchronize()
 		f.ok(m.Map(p, chunks, unit))
 	}
+}
+
+// testVirtualMemoryThreads copies mapped chunks from threads that never called
+// the device before.
+func testVirtualMemoryThreads(f *fixture) {
+	m, unit := f.mapper()
+	p, err := m.Reserve(unit)
+	f.ok(err)
+	chunk, err := m.CreateChunk(unit)
+	f.ok(err)
+	f.ok(m.Map(p, []device.Chunk{chunk}, unit))
+	s := f.stream()
+	mem := f.alloc(4096)
+	for i := range byte(8) {
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with this
+			in, out := bytes.Repeat([]byte{i}, 4096), make([]byte, 4096)
+			var err error
+			if i%2 == 0 { // whichever call is the thread's first
+				err = s.CopyH2D(p, in)
+			} else {
+				err = s.Memset(p, i, 4096)
+			}
+			err = errors.Join(err, s.CopyD2D(mem, p, 4096), s.CopyD2H(out, p), s.Synchronize())
+			if err == nil && !bytes.Equal(in, out) {
+				err = errors.New("wrong bytes arrived")
+			}
+			done <- err
+		}()
+		f.ok(<-done)
+	}
+	f.ok(m.Unmap(p, unit))
+	f.ok(m.ReleaseChunk(chunk))
+	f.ok(m.Unreserve(p, unit))
 }

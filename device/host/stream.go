@@ -118,6 +118,10 @@ func (s *stream) Record(e device.Event) error {
 	if err != nil {
 		return err
 	}
+	if !s.running && s.head == len(s.queue) {
+		ev.pass(mark, s.err) // nothing is before it
+		return nil
+	}
 	s.append(op{kind: opRecord, event: ev, mark: mark})
 	return nil
 }
