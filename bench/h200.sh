@@ -3,9 +3,9 @@
 #
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
-# Parts, in this order, all but peers by default: check (the conformance and
-# kernel suites), link, moves, peers (for two GPUs), processes, photos. Each can
-# run alone, into the same folder.
+# Parts, in this order, all but peers and hold by default: check (the
+# conformance and kernel suites), link, moves, peers (for two GPUs), hold,
+# processes, photos. Each can run alone, into the same folder.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
 # only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
@@ -14,12 +14,12 @@
 # (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [processes] [photos]"
+usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [processes] [photos]"
 out=${1:?$usage}
 shift
 parts=" ${*:-check link moves processes photos} "
 for part in $parts; do
-	case $part in check | link | moves | peers | processes | photos) ;; *) echo "$usage" >&2 && exit 2 ;; esac
+	case $part in check | link | moves | peers | hold | processes | photos) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -117,6 +117,38 @@ if part peers; then
 	"$tmp/cuda_moves" --peer >"$out/cpp-peer.json"
 	"$build/moves" --device cuda:0 --only peer >"$out/peer.json"
 	"$tmp/cuda_moves" --peer >"$out/cpp-peer-again.json"
+fi
+
+if part hold; then
+	step hold
+	check vram
+	step "hold: loops, PyTorch"
+	python3 bench/peers/torch_loop.py >"$out/torch-loop.json"
+	step "hold: loops, Pinion"
+	"$build/loop" --device cuda:0 >"$out/loop.json"
+	step "hold: loops, PyTorch again"
+	python3 bench/peers/torch_loop.py >"$out/torch-loop-again.json"
+
+	step "hold: traces"
+	generate() { $pinion replay --generate "${@:2}" --seed 1 >"$tmp/$1.jsonl"; } # NAME GENERATOR FLAGS…
+	generate random-1000 random --count 1000 --max 4GiB --live 16GiB
+	generate random-10000 random --count 10000 --max 1GiB --live 16GiB
+	generate growing growing
+	generate cycles cycles
+	for trace in random-1000 random-10000 growing cycles; do
+		for allocator in pinion plain driver; do
+			$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --allocator $allocator --json >"$out/replay-$trace-$allocator.json"
+		done
+		# Once more with so little that 97 % of it is live at the peak. By
+		# itself the pool would take chunks of 2 MiB then: of the random traces,
+		# that takes millions of driver calls, and minutes.
+		chunk=()
+		case $trace in random-*) chunk=(--chunk 16MiB) ;; esac
+		capacity=$(python3 -c 'import json, sys; print(int(json.load(sys.stdin)["peak_trace_bytes"] / 0.97))' <"$out/replay-$trace-pinion.json")
+		$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --capacity "$capacity" "${chunk[@]}" --json >"$out/replay-$trace-pinion-full.json"
+	done
+	step "hold: traces, PyTorch"
+	python3 bench/peers/torch_alloc.py "$tmp"/{random-1000,random-10000,growing,cycles}.jsonl >"$out/torch-replay.json"
 fi
 
 if part processes; then

@@ -129,6 +129,62 @@ def disk():
         print(f'{name:60}{statistics.median(values):9.4g} of {values}  {met(statistics.median(values), (">=", 0.95 * best))[0]}')
 
 
+def hold():
+    """Memory for a while, by Pinion's pool, the driver and the peers, and what has to be reached."""
+    files = {n: d for n in ("loop", "torch-loop", "torch-loop-again") if (d := load(n + ".json"))}
+    ours = files.get("loop")
+    if not ours:
+        return
+    rows = {}  # by name, Pinion's program first
+    for file, d in files.items():
+        for r in d["rows"]:
+            rows.setdefault(r["name"], []).append((r["by"] if d is ours else f'{file}: {r["by"]}', r))
+    one = {n: r["value"] for n, own in rows.items() for by, r in own if by == "Pinion"}
+    for name, group in rows.items():
+        print(name)
+        for by, r in group:
+            slower = r.get("slower_percent")
+            goal, value = None, r["value"]
+            if by == "Pinion":
+                if name == "loop of 100: 400 MB":
+                    goal, value = ("<=", 2), slower
+                elif name == "alloc and free 4 KiB":
+                    goal = ("<=", 150)
+                elif "goroutines" in name:
+                    goal = ("<=", one[name.split(",")[0]])
+                elif name.endswith(": allocations"):
+                    goal, value = ("<=", 0), round(value, 2)  # the runtime's own come in between
+                elif "holes" in name:
+                    goal = ("<=", 1000)
+            spread = "".join(f" {r.get(k, r['value']):11.4g}" for k in ("value", "min", "max"))
+            print(f'    {by:52}{spread}  {r["unit"]:6}'
+                  + (f" {slower:+.1f} %" if slower is not None else "") + (" " + met(value, goal)[0] if goal else ""))
+    for s in ours["skipped"]:
+        print(f'skipped: {s["name"]} by {s["by"]}: {s["why"]}')
+
+
+def replays():
+    """Traces on allocators: what is reserved for what is live."""
+    most = {"random-1000": 1.15, "random-10000": 1.15, "growing": 1.05, "cycles": 1.03}
+    found = []
+    for path in sorted(folder.glob("replay-*.json")):
+        d = json.loads(path.read_text())
+        found.append((path.stem.removeprefix("replay-"), d))
+    for d in (load("torch-replay.json") or {"replays": []})["replays"]:
+        found.append((f'{d["trace"]}-torch {d["allocator"]}' + ("-full" if d["peak_trace_bytes"] > 0.9 * d["capacity_bytes"] else ""), d))
+    for name, d in sorted(found, key=lambda f: f[0]):
+        ratio = d["peak_reserved_bytes"] / d["peak_live_bytes"]
+        mark = ""
+        if name.endswith("-pinion") and (goal := most.get(name.removesuffix("-pinion"))):
+            mark = met(ratio, ("<=", goal))[0]
+        elif name.endswith("-pinion-full"):
+            mark = "out of memory " + met(d["ooms"], ("<=", 0))[0]
+        fails = f' from {100 * d["least_oom_bytes"] / d["capacity_bytes"]:.1f} % on' if d["ooms"] else ""
+        print(f'{name:44}live {d["peak_live_bytes"] / 2**30:7.2f} GiB, reserved {d["peak_reserved_bytes"] / 2**30:7.2f}, '
+              f'ratio {ratio:.3f}, {d["ooms"]} ooms{fails}, {d["driver_calls"]} calls, alloc p50 {d["alloc_ns_p50"]:.0f} ns, '
+              f'p99 {d["alloc_ns_p99"]:.0f}  {mark}')
+
+
 def processes():
     """Shared pinned memory against private pinned memory, in each process."""
     ours = load("processes.json")
@@ -170,5 +226,7 @@ moves("moves", ("cpp-moves", "cpp-moves-again", "torch-moves"), targets)
 disk()
 queued()
 moves("peer", ("cpp-peer", "cpp-peer-again"), lambda peers: {})
+hold()
+replays()
 processes()
 feeds()

@@ -20,9 +20,18 @@ type replayed struct {
 	reserve []int64 // reserved bytes when nothing was live
 }
 
-// replay runs a trace through p. Blocks have no stream, so that it does not
+// replay runs a trace through a pool. Blocks have no stream, so that it does not
 // depend on time what is free.
-func replay(t testing.TB, p *Pool, events iter.Seq[trace.Event]) (r replayed) {
+func replay(t testing.TB, name string, o Options, events iter.Seq[trace.Event]) (r replayed) {
+	p, err := New(openHost(t, name), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	live := map[uint64]Block{}
 	var bytes, peak, reserved int64
 	for e := range events {
@@ -85,8 +94,7 @@ func TestFragmentation(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := newPool(t, openHost(t, "host:141GiB"), Options{})
-				r := replay(t, p, events)
+				r := replay(t, "host:141GiB", Options{}, events)
 				worst = max(worst, r.ratio)
 				if c.name == "cycles" {
 					// The cycles need the same; a pool that fragments grows.
@@ -121,8 +129,7 @@ func TestFull(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := newPool(t, openHost(t, "host:16GiB"), Options{Budget: 16 * gib})
-				if r := replay(t, p, events); r.failed > 0 {
+				if r := replay(t, "host:16GiB", Options{Budget: 16 * gib}, events); r.failed > 0 {
 					earliest = min(earliest, r.failed)
 				}
 			}

@@ -105,6 +105,11 @@ func TestBadResults(t *testing.T) {
 		{"queued in no time", `{"peer": "A", "what": "queued", "rows": [{"name": "x", "unit": "us", "value": 0}]}`, "x: 0 is not"},
 		{"processes with no rate", `{"copies": [{"memory": "pageable", "direction": "h2d", "alone": {"gb_per_s": 1}, "together": {"gb_per_s": 0}}]}`, "pageable h2d, together: 0 is not"},
 		{"processes of no direction", `{"copies": [{"memory": "pageable", "direction": "up", "alone": {"gb_per_s": 1}, "together": {"gb_per_s": 1}}]}`, "no direction"},
+		{"memory by nobody", `{"peer": "A", "what": "hold", "rows": [{"name": "x", "unit": "ms", "value": 1}]}`, "x: nobody gave"},
+		{"loop in no time", `{"peer": "A", "what": "hold", "rows": [{"name": "x", "by": "y", "unit": "ms", "value": 0}]}`, "x: 0 is not"},
+		{"replay of no trace", `{"allocator": "pinion", "capacity_bytes": 9, "events": 1, "peak_live_bytes": 1, "peak_reserved_bytes": 1}`, `trace "" on allocator "pinion"`},
+		{"replay with less than what is live", `{"trace": "t", "allocator": "pinion", "capacity_bytes": 9, "events": 1, "peak_live_bytes": 2, "peak_reserved_bytes": 1}`, "is no replay"},
+		{"peer's replay of nothing", `{"peer": "A", "what": "replay", "replays": [{"trace": "t", "allocator": "a", "capacity_bytes": 9, "peak_live_bytes": 1, "peak_reserved_bytes": 1}]}`, "is no replay"},
 		{"peer above max", `{"peer": "A", "what": "link", "rows": [{"name": "x", "unit": "s", "value": 3, "max": 2}]}`, "x: 3 is not"},
 	} {
 		root := copyRoot(t)

@@ -1,16 +1,16 @@
 // Command benchdoc writes the measured tables of the documentation: those of
 // docs/benchmarks.md and the one in README.md. Every figure comes from a file
-// in bench/results; nothing is computed but the median over epochs, and what was
-// not measured has no row.
+// in bench/results; nothing is computed but medians over epochs and files,
+// and quotients, and what was not measured has no row.
 //
 //	go run ./internal/benchdoc          # write
 //	go run ./internal/benchdoc -check   # fail if something is out of date
 //
 // A run is a folder, bench/results/<date>-<machine>/, whose files are told
 // apart by content: documents of `pinion bench link --json`, `pinion bench
-// processes --json`, `pinion feed --json` and `pinion devices --json`, of
-// bench/moves, and files of peers.
-// bench/README.md describes the last two and how a run is made.
+// processes --json`, `pinion feed --json`, `pinion devices --json` and `pinion
+// replay --json`, of bench/moves and bench/loop, and files of peers.
+// bench/README.md describes the last three and how a run is made.
 //
 // Text between the lines <!-- results --> and <!-- /results --> is replaced;
 // everything else in those documents is written by hand and stays.

@@ -29,6 +29,8 @@ func report(runs []*run) string {
 		for _, kind := range slices.Sorted(maps.Keys(r.turns)) {
 			writeTurns(&w, kind, r.turns[kind])
 		}
+		writeHold(&w, r.hold)
+		writeReplays(&w, r.replays)
 		for _, f := range r.processes {
 			f.write(&w)
 		}

@@ -18,6 +18,8 @@ type run struct {
 	links     []*linkFile
 	moves     []*movesFile
 	turns     map[string][]*turnFile // by what they are about
+	hold      []*holdFile
+	replays   []*replayFile
 	processes []*processesFile
 	feeds     []*feedFile
 	peers     []*peerFile
@@ -95,13 +97,14 @@ func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), "
 // result must not get lost without a word.
 func (r *run) add(name string, data []byte) error {
 	var kind struct {
-		Peer    string          `json:"peer"`
-		What    string          `json:"what"`
-		Commit  string          `json:"commit"` // of Pinion; peers have none
-		Bulk    json.RawMessage `json:"bulk"`
-		Copies  json.RawMessage `json:"copies"`
-		Stages  json.RawMessage `json:"stages"`
-		Devices json.RawMessage `json:"devices"`
+		Peer     string          `json:"peer"`
+		What     string          `json:"what"`
+		Commit   string          `json:"commit"` // of Pinion; peers have none
+		Bulk     json.RawMessage `json:"bulk"`
+		Copies   json.RawMessage `json:"copies"`
+		Stages   json.RawMessage `json:"stages"`
+		Devices  json.RawMessage `json:"devices"`
+		Reserved json.RawMessage `json:"peak_reserved_bytes"`
 	}
 	if err := json.Unmarshal(data, &kind); err != nil {
 		return err
@@ -112,6 +115,10 @@ func (r *run) add(name string, data []byte) error {
 		err := load(data, &files, func(f *turnFile) error { f.file = name; return f.check() })
 		r.turns[kind.What] = files
 		return err
+	case kind.What == hold:
+		return load(data, &r.hold, func(f *holdFile) error { f.file = name; return f.check() })
+	case kind.What == replays || kind.Reserved != nil:
+		return load(data, &r.replays, func(f *replayFile) error { f.file = name; return f.check() })
 	case kind.What == moves && kind.Commit != "":
 		return load(data, &r.moves, func(f *movesFile) error { f.file = name; return f.check() })
 	case kind.Peer != "":
@@ -125,7 +132,7 @@ func (r *run) add(name string, data []byte) error {
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed or devices, nor of bench/moves or a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed, devices or replay, nor of bench/moves, bench/loop or a peer")
 }
 
 // load decodes one file into a new element of list.

@@ -63,10 +63,8 @@ func writeTurns(w *strings.Builder, kind string, files []*turnFile) {
 			medians = append(medians, r.Value)
 			least, most = append(least, r.least()), append(most, r.most())
 		}
-		slices.Sort(medians)
-		n := len(medians)
 		r := rows[k][0]
-		t.add(plain(k.row), plain(k.program), fmt.Sprint(n), r.text((medians[(n-1)/2]+medians[n/2])/2),
+		t.add(plain(k.row), plain(k.program), fmt.Sprint(len(medians)), r.text(median(medians)),
 			r.text(slices.Min(least)), r.text(slices.Max(most)))
 	}
 	t.write(w)

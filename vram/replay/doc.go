@@ -1,4 +1,4 @@
-// Package replay runs an allocation trace ([vram/trace]) on an allocator and
+// Package replay runs an allocation trace (package vram/trace) on an allocator and
 // measures what the allocator needed for it.
 //
 //	dev, err := device.Open("host:80GiB")
@@ -34,6 +34,4 @@
 // the clock takes (the median of many empty measurements, taken before each
 // run). They are kept in a histogram of fixed size: below 64 ns they are exact
 // to the nanosecond of the clock, above within 1.6 %.
-//
-// [vram/trace]: https://pkg.go.dev/github.com/pinion-gpu/pinion/vram/trace
 package replay

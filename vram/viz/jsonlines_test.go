@@ -118,13 +118,13 @@ func TestJSONKeys(t *testing.T) {
 						DroppedEvents int64 `json:"dropped_events"`
 						Events        int
 					}
-					Op, Address      string
-					BeforeHistory    bool        `json:"before_history"`
-					Rounded          int64       `json:"rounded_bytes"`
-					Free             int64       `json:"free_bytes"`
-					Failed           bool        `json:"failed"`
-					Pool             []poolEvent `json:"pool_events"`
-					After            []poolEvent `json:"pool_events_after"`
+					Op, Address   string
+					BeforeHistory bool        `json:"before_history"`
+					Rounded       int64       `json:"rounded_bytes"`
+					Free          int64       `json:"free_bytes"`
+					Failed        bool        `json:"failed"`
+					Pool          []poolEvent `json:"pool_events"`
+					After         []poolEvent `json:"pool_events_after"`
 				}
 				if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 					t.Fatalf("%v: %s", err, lines.Bytes())

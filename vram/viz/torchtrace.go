@@ -88,7 +88,7 @@ func (t *torch) fates(s vram.Snapshot) []fate {
 			}
 		}
 	}
-	ready := map[device.Ptr]bool{} // pending blocks whose EventReady is in the trace
+	ready := map[device.Ptr]bool{} // addresses with an EventReady in the trace
 	t.pending = map[device.Ptr]vram.Event{}
 	out := make([]fate, len(s.Events))
 	for i := len(s.Events) - 1; i >= 0; i-- {
@@ -108,10 +108,9 @@ func (t *torch) fates(s vram.Snapshot) []fate {
 			case now == vram.BlockLive:
 				out[i] = impossible
 				continue
-			case !ready[e.Address]:
+			case !ready[e.Address]: // pending at the end
 				t.pending[e.Address] = e
 			}
-			delete(ready, e.Address)
 			state[e.Address] = vram.BlockLive
 		case vram.EventReady:
 			if taken {

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+// way is how a program gets memory for a while, for the work of one stream.
+type way struct {
+	by     string
+	stream device.Stream
+
+	// prepare comes before each run and is not timed: it brings about the
+	// state that the way is in after a while.
+	prepare func() error
+
+	// alloc gives n bytes, the slot-th of those that are live.
+	alloc func(slot int, n int64) (lease, error)
+	free  func(lease) error
+
+	// pairs allocates and frees n bytes, over and over: without the calls
+	// through alloc and free, so that nothing else is timed.
+	pairs func(n int64, count int) error
+}
+
+// lease is memory that a way gave.
+type lease struct {
+	ptr   device.Ptr
+	block vram.Block // of a pool
+}
+
+// The ways' names.
+const (
+	byBuffer = "preallocated"
+	byDriver = "driver"
+	byAsync  = "driver, stream-ordered"
+	byKept   = "driver, stream-ordered, nothing released"
+	byPinion = "Pinion"
+)
+
+// preallocated takes memory for slots of these sizes once, for all runs.
+func (b *bench) preallocated(m *memory, slots []int64) (*way, error) {
+	var leases []lease
+	for _, n := range slots {
+		p, err := m.device(n)
+		if err != nil {
+			return nil, err
+		}
+		leases = append(leases, lease{ptr: p})
+	}
+	return &way{
+		by:      byBuffer,
+		stream:  m.stream,
+		prepare: func() error { return nil },
+		alloc:   func(slot int, n int64) (lease, error) { return leases[slot], nil },
+		free:    func(lease) error { return nil },
+	}, nil
+}
+
+// driver allocates by [device.Device.Alloc].
+func (b *bench) driver(s device.Stream) *way {
+	return &way{
+		by:      byDriver,
+		stream:  s,
+		prepare: func() error { return nil },
+		alloc: func(_ int, n int64) (lease, error) {
+			p, err := b.dev.Alloc(n)
+			return lease{ptr: p}, err
+		},
+		free: func(l lease) error { return b.dev.Free(l.ptr) },
+		pairs: func(n int64, count int) error {
+			for range count {
+				p, err := b.dev.Alloc(n)
+				if err != nil {
+					return err
+				}
+				if err := b.dev.Free(p); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// async allocates by [device.StreamAllocator], whose pool keeps what is free
+// for good, or as it is at first only until the next synchronisation. What is
+// kept is there before a run: bytes, if that is not 0.
+func (b *bench) async(s device.Stream, keeps bool, bytes int64) *way {
+	a, ok := b.dev.(device.StreamAllocator)
+	if !ok || !a.CanAllocAsync() {
+		a = nil
+	}
+	w := &way{by: byAsync, stream: s}
+	threshold := int64(0)
+	if keeps {
+		w.by, threshold = byKept, math.MaxInt64
+	}
+	w.prepare = func() error {
+		if a == nil {
+			return fmt.Errorf("%w: allocation in stream order", device.ErrNotSupported)
+		}
+		if err := a.SetReleaseThreshold(threshold); err != nil {
+			return err
+		}
+		if keeps && bytes > 0 {
+			p, err := a.AllocAsync(s, bytes)
+			if err != nil {
+				return err
+			}
+			if err := a.FreeAsync(s, p); err != nil {
+				return err
+			}
+		}
+		return s.Synchronize()
+	}
+	w.alloc = func(_ int, n int64) (lease, error) {
+		p, err := a.AllocAsync(s, n)
+		return lease{ptr: p}, err
+	}
+	w.free = func(l lease) error { return a.FreeAsync(s, l.ptr) }
+	w.pairs = func(n int64, count int) error {
+		for range count {
+			p, err := a.AllocAsync(s, n)
+			if err != nil {
+				return err
+			}
+			if err := a.FreeAsync(s, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return w
+}
+
+// release sets the driver's pool back to what it is at first.
+func (b *bench) release() error {
+	if a, ok := b.dev.(device.StreamAllocator); ok && a.CanAllocAsync() {
+		if err := a.SetReleaseThreshold(0); err != nil {
+			return err
+		}
+		return a.TrimPool(0)
+	}
+	return nil
+}
+
+// newPool makes a pool for a group of rows.
+func (b *bench) newPool(m *memory) (*vram.Pool, error) {
+	pool, err := vram.New(b.dev, vram.Options{})
+	if err == nil {
+		m.later(pool.Close)
+	}
+	return pool, err
+}
+
+// pinion allocates from a pool of package vram.
+func (b *bench) pinion(ctx context.Context, pool *vram.Pool, s device.Stream) *way {
+	use := vram.Use{Stream: s, Purpose: vram.Activations}
+	return &way{
+		by:      byPinion,
+		stream:  s,
+		prepare: func() error { return nil },
+		alloc: func(_ int, n int64) (lease, error) {
+			block, err := pool.Alloc(ctx, n, use)
+			return lease{block.Ptr(), block}, err
+		},
+		free: func(l lease) error { return l.block.Free() },
+		pairs: func(n int64, count int) error {
+			for range count {
+				block, err := pool.Alloc(ctx, n, use)
+				if err != nil {
+					return err
+				}
+				if err := block.Free(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+var replayKeys = []string{"events", "peak_live_bytes", "peak_reserved_bytes", "fragmentation", "ooms", "driver_calls",
+	"alloc_ns_p50", "alloc_ns_p99", "free_ns_p50", "measured_at", "commit", "platform", "cpus", "device", "name", "trace",
+	"format", "allocator", "capacity_bytes", "retries", "peak_trace_bytes", "least_oom_bytes", "least_oom_share",
+	"failed_in_trace", "failed_granted", "seconds"}
+
+const smallTrace = `{"op":"alloc","id":1,"bytes":1048576,"stream":0,"purpose":"weights"}
+{"op":"alloc","id":2,"bytes":3145728,"stream":1}
+{"op":"free","id":1}
+{"op":"alloc","id":3,"bytes":2097152,"stream":0}
+{"op":"free","id":2}
+`
+
+// What people read, word for word.
+func TestReplayText(t *testing.T) {
+	share := 0.9812
+	out := &replayOutput{
+		Device: "cuda:0", Name: "Fast GPU", Trace: "run.pickle", Format: "pytorch snapshot", Allocator: "pinion",
+		CapacityBytes: 16 << 30, ChunkBytes: 2 << 20, Seconds: 1.5,
+		Events: 20000, PeakLiveBytes: 15 << 30, PeakReservedBytes: 16 << 30, Fragmentation: 16. / 15, OOMs: 3, DriverCalls: 8123,
+		AllocP50: 121, AllocP99: 48200, FreeP50: 88, PeakTraceBytes: 17 << 30, LeastOOMBytes: 157 << 30 / 10, LeastOOMShare: &share,
+		FailedInTrace: 2, FailedGranted: 1,
+	}
+	var b strings.Builder
+	out.print(&b)
+	const want = `cuda:0  Fast GPU
+run.pickle (pytorch snapshot) on pinion with 16.0 GiB in chunks of 2.00 MiB, 1.50 s
+
+EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS  DRIVER CALLS  ALLOC P50  ALLOC P99  FREE P50
+ 20000   15.0 GiB       16.0 GiB          1.067     3          8123     121 ns    48.2 µs     88 ns
+
+Out of memory 3 times. The least that was too much, live and asked for: 15.7 GiB, 98.1 % of the capacity.
+
+The trace needs 17.0 GiB at its peak: more than the capacity. See --capacity.
+
+2 allocations had failed when the trace was recorded; 1 succeeded here.
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// A whole run, but for what a run cannot repeat.
+func TestReplayRunText(t *testing.T) {
+	file := writeFile(t, t.TempDir(), "small.jsonl", []byte(smallTrace))
+	r := pinion(t, "replay", file, "--device", "host:1GiB", "--allocator", "plain")
+	got := regexp.MustCompile(` *\d[\d.]* (ns|µs|ms|s)\b`).ReplaceAllString(strings.ReplaceAll(r.stdout, file, "FILE"), " TIME")
+	got = regexp.MustCompile(`( +[A-Z]+ P\d\d)+\n`).ReplaceAllString(got, "\n") // their columns are as wide as the times
+	got = regexp.MustCompile(` +\n`).ReplaceAllString(got, "\n")
+	_, got, _ = strings.Cut(got, "\n") // the machine
+	const want = `FILE (json lines) on plain with 1.00 GiB, TIME
+
+EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS  DRIVER CALLS
+     5   5.00 MiB       5.00 MiB          1.000     0             5 TIME TIME TIME
+
+Reserved counts what is live: what the driver rounds up or keeps is not seen.
+`
+	if r.code != exitDone || got != want {
+		t.Errorf("exit code %d, got\n%s\nwant\n%s%s", r.code, got, want, r.stderr)
+	}
+}
+
+func TestReplayJSON(t *testing.T) {
+	file := writeFile(t, t.TempDir(), "small.jsonl", []byte(smallTrace))
+	for allocator, calls := range map[string]float64{"pinion": 2, "plain": 5, "driver": 5} {
+		doc := document(t, replayKeys, "replay", file, "--device", "host", "--allocator", allocator, "--json")
+		for key, want := range map[string]any{
+			"device": fmt.Sprintf("host:%d", int64(hostCapacity)), "capacity_bytes": float64(hostCapacity), "trace": file,
+			"format": "json lines", "allocator": allocator, "events": 5., "peak_live_bytes": 5242880., "peak_trace_bytes": 5242880.,
+			"ooms": 0., "least_oom_share": nil,
+		} {
+			if doc[key] != want {
+				t.Errorf("%s: %s is %v, want %v", allocator, key, doc[key], want)
+			}
+		}
+		reserved := doc["peak_reserved_bytes"].(float64)
+		if f := doc["fragmentation"].(float64); reserved < 5242880 || f != reserved/5242880 {
+			t.Errorf("%s: %g bytes reserved, fragmentation %g", allocator, reserved, f)
+		}
+		if got := doc["driver_calls"].(float64); got < calls {
+			t.Errorf("%s: %g driver calls, want %g at least", allocator, got, calls)
+		}
+		if _, there := doc["chunk_bytes"]; there != (allocator == "pinion" && runtime.GOOS == "linux") {
+			t.Errorf("%s: chunks of %v bytes", allocator, doc["chunk_bytes"])
+		}
+	}
+	if runtime.GOOS == "linux" {
+		doc := document(t, nil, "replay", file, "--device", "host", "--chunk", "8MiB", "--capacity", "64MiB", "--json")
+		if doc["chunk_bytes"] != 8388608. || doc["capacity_bytes"] != 67108864. || doc["device"] != "host:67108864" {
+			t.Errorf("%v", doc)
+		}
+	}
+}
+
+// Too little memory is a result.
+func TestReplayOutOfMemory(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "random.jsonl")
+	if r := pinion(t, "replay", "--generate", "random", "--count", "300", "--max", "8MiB", "--live", "64MiB", "-o", file); r.code != exitDone {
+		t.Fatal(r.stderr)
+	}
+	for _, allocator := range []string{"pinion", "plain", "driver"} {
+		args := []string{"replay", file, "--device", "host", "--capacity", "32MiB", "--allocator", allocator}
+		doc := document(t, replayKeys, append(args, "--json")...)
+		if doc["ooms"].(float64) < 10 || doc["peak_live_bytes"].(float64) > 32<<20 || doc["peak_trace_bytes"].(float64) <= 48<<20 {
+			t.Errorf("%s: %v", allocator, doc)
+		}
+		if share := doc["least_oom_share"].(float64); share != doc["least_oom_bytes"].(float64)/(32<<20) || share < 0.5 {
+			t.Errorf("%s: out of memory at %g of the capacity", allocator, share)
+		}
+		r := pinion(t, args...)
+		for _, want := range []string{"Out of memory", "% of the capacity", "See --capacity"} {
+			if r.code != exitDone || !strings.Contains(r.stdout, want) {
+				t.Errorf("exit code %d, %q is missing in\n%s%s", r.code, want, r.stdout, r.stderr)
+			}
+		}
+	}
+}
+
+// What every generator writes is replayed to its end. Standard output and a
+// file have the same bytes, and another seed has others.
+func TestReplayGenerate(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "trace.jsonl")
+	for name, args := range map[string]string{
+		"random":  "--count 200 --max 64MiB --live 1GiB",
+		"streams": "--count 200 --streams 3 --min 1KiB --max 16MiB --live 256MiB",
+		"steps":   "--steps 1 --batch 2",
+		"growing": "--steps 2 --from 1 --to 2",
+		"cycles":  "--cycles 3 --bytes 1GiB --min 1MiB --max 64MiB",
+	} {
+		args := append([]string{"replay", "--generate", name}, strings.Fields(args)...)
+		out := pinion(t, args...)
+		if r := pinion(t, append(args, "-o", file)...); r.code != exitDone || r.stdout != "" || r.stderr != "" {
+			t.Fatalf("%s: exit code %d: %s%s", name, r.code, r.stdout, r.stderr)
+		}
+		text, err := os.ReadFile(file)
+		ok(t, err)
+		if out.code != exitDone || out.stdout != string(text) {
+			t.Errorf("%s: standard output is not the file", name)
+		}
+		if other := pinion(t, append(args, "--seed", "7")...); other.stdout == out.stdout || other.code != exitDone {
+			t.Errorf("%s: another seed gives the same", name)
+		}
+		doc := document(t, replayKeys, "replay", file, "--device", "host", "--json")
+		if events := strings.Count(out.stdout, "\n"); doc["events"] != float64(events) || events < 100 || doc["ooms"] != 0. {
+			t.Errorf("%s: %v of %d events, %v times out of memory", name, doc["events"], events, doc["ooms"])
+		}
+		onlyFile(t, dir, "trace.jsonl")
+	}
+}
+
+// "-" is standard input, also of the automatic device.
+func TestReplayStdin(t *testing.T) {
+	run := func(stdin string, args ...string) (stdout string, err error) {
+		var out strings.Builder
+		root := newRoot()
+		root.SetArgs(append([]string{"replay", "-"}, args...))
+		root.SetIn(strings.NewReader(stdin))
+		root.SetOut(&out)
+		root.SetErr(io.Discard)
+		err = root.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	text, err := run(smallTrace, "--json")
+	ok(t, err)
+	if doc := parse(t, text, replayKeys); doc["trace"] != "standard input" || doc["events"] != 5. || doc["capacity_bytes"] != float64(hostCapacity) {
+		t.Errorf("%v", doc)
+	}
+	text, err = run(smallTrace + "{\n")
+	if err == nil || !strings.Contains(err.Error(), "standard input: ") || !strings.Contains(err.Error(), "line 6") || text != "" {
+		t.Errorf("%v, and %q", err, text)
+	}
+}
+
+func TestReplayErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string { return writeFile(t, dir, name, []byte(text)) }
+	good := file("good.jsonl", smallTrace)
+	unparsable := file("unparsable.jsonl", smallTrace+"{\"op\":\"alloc\",\n")
+	notLive := file("notlive.jsonl", smallTrace+`{"op":"free","id":1}`+"\n")
+	csv := file("bad.csv", "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x10,12,0\n1,0,allocate,0x20,lots,0\n")
+	pickle := file("bad.pickle", "\x80\x04half")
+	other := file("other.txt", "This is no trace at all.\n")
+	for _, c := range []struct {
+		args string
+		code int
+		say  []string
+	}{
+		{"replay " + unparsable, 1, []string{unparsable, "line 6"}},
+		{"replay " + notLive, 1, []string{notLive, "line 6", "not live"}},
+		{"replay " + csv, 1, []string{csv, "line 3", "lots"}},
+		{"replay " + pickle, 1, []string{pickle}},
+		{"replay " + other, 1, []string{other, "not an allocation trace"}},
+		{"replay " + filepath.Join(dir, "missing"), 1, []string{"missing"}},
+		{"replay " + dir, 1, []string{dir}},
+		{"replay", 2, []string{"trace", "--generate"}},
+		{"replay " + good + " " + csv, 2, []string{"2"}},
+		{"replay --frobnicate " + good, 2, []string{"--frobnicate"}},
+		{"replay --allocator torch " + good, 2, []string{"--allocator", "torch", "pinion"}},
+		{"replay --capacity lots " + good, 2, []string{"--capacity", "lots"}},
+		{"replay --capacity 900TiB --device host " + good, 2, []string{"may use only"}},
+		{"replay --capacity 1GiB --device host:1GiB " + good, 2, []string{"--capacity", "host:1GiB"}},
+		{"replay --chunk 0 " + good, 2, []string{"--chunk"}},
+		{"replay --chunk 4MiB --allocator plain " + good, 2, []string{"--chunk", "plain"}},
+		{"replay --device cuda:0 " + good, 1, []string{"cuda", "unavailable"}},
+		{"replay --device host:lots " + good, 2, []string{"--device", "lots"}},
+		{"replay --count 3 " + good, 2, []string{"--count", "--generate"}},
+		{"replay -o x " + good, 2, []string{"--output", "--generate"}},
+
+		{"replay --generate steps " + good, 2, []string{good}},
+		{"replay --generate nosuch", 2, []string{"nosuch", "random"}},
+		{"replay --generate random --device host", 2, []string{"--device"}},
+		{"replay --generate random --json", 2, []string{"--json"}},
+		{"replay --generate random --steps 3", 2, []string{"--steps", "random"}},
+		{"replay --generate steps --max 1GiB", 2, []string{"--max", "steps"}},
+		{"replay --generate random --count 0", 2, []string{"--count", "0"}},
+		{"replay --generate random --seed -1", 2, []string{"--seed"}},
+		{"replay --generate random --max 2GiB --live 1GiB", 2, []string{"Live"}},
+		{"replay --generate random -o " + dir, 1, []string{dir, "ordinary file"}},
+		{"replay --generate random -o " + filepath.Join(dir, "no", "file"), 1, []string{"no"}},
+		{"replay --generate random --output=", 2, []string{"--output"}},
+	} {
+		checkMessage(t, c.args, pinion(t, strings.Fields(c.args)...), c.code, c.say)
+	}
+	if runtime.GOOS == "linux" {
+		for _, chunk := range []string{"3MiB", "4096"} {
+			checkMessage(t, chunk, pinion(t, "replay", good, "--chunk", chunk), 2, []string{"--chunk", "power of two"})
+		}
+	}
+}
+
+// An interrupted command leaves nothing, on the device or in the folder.
+func TestReplayCancelled(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, dir, "small.jsonl", []byte(smallTrace))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, args := range [][]string{{"replay", file, "--device", "host"}, {"replay", "--generate", "random", "-o", filepath.Join(dir, "new")}} {
+		r := pinionWith(t, ctx, args...)
+		if r.code != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, "interrupted") {
+			t.Errorf("%q: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
+		}
+		onlyFile(t, dir, "small.jsonl")
+	}
+}
+
+func TestReplayUnits(t *testing.T) {
+	for want, got := range map[string]string{
+		"0 B": amount(0), "999 B": amount(999), "0.98 KiB": amount(1000), "1.00 KiB": amount(1024), "1.50 GiB": amount(3 << 29),
+		"0.98 GiB": amount(1000 << 20), "8.00 EiB": amount(1<<63 - 1), "0 ns": nanoseconds(0), "999 ns": nanoseconds(999),
+		"1.00 µs": nanoseconds(1000), "2.50 ms": nanoseconds(2.5e6),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package viz
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/vram"
+	"github.com/pinion-gpu/pinion/vram/trace"
+)
+
+// TestPool writes snapshots of a pool at work, in each format, and checks them
+// by the rules.
+func TestPool(t *testing.T) {
+	for name, o := range map[string]vram.Options{
+		"chunks":     {Source: vram.SourceChunks, Budget: 64 << 20, ChunkBytes: 2 << 20, History: 1 << 20, Stacks: vram.StacksSampled},
+		"short ring": {Source: vram.SourceChunks, Budget: 64 << 20, ChunkBytes: 2 << 20, History: 100},
+		"segments":   {Source: vram.SourceSegments, Budget: 64 << 20, History: 300, Stacks: vram.StacksAll},
+		"no history": {Source: vram.SourceChunks, Budget: 64 << 20},
+	} {
+		t.Run(name, func(t *testing.T) { work(t, o) })
+	}
+}
+
+func work(t *testing.T, o vram.Options) {
+	dev, err := host.Open(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	pool, err := vram.New(dev, o)
+	if errors.Is(err, device.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	streams := make([]device.Stream, 3)
+	for i := range streams[1:] {
+		if streams[i+1], err = dev.NewStream(); err != nil {
+			t.Fatal(err)
+		}
+		defer streams[i+1].Close()
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var live []vram.Block
+	for i := range 2000 {
+		switch k := r.IntN(100); {
+		case k < 50 || len(live) == 0:
+			n := 1 + r.Int64N(1<<(5+r.IntN(20)))
+			b, err := pool.Alloc(t.Context(), n, vram.Use{Stream: streams[r.IntN(3)], Purpose: vram.Purpose(r.IntN(9)), Name: "x"})
+			if err == nil {
+				live = append(live, b)
+			} else if !errors.Is(err, device.ErrOutOfMemory) {
+				t.Fatal(err)
+			}
+		case k < 99:
+			i := r.IntN(len(live))
+			if k < 60 {
+				if err := live[i].RecordStream(streams[1+r.IntN(2)]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := live[i].Free(); err != nil {
+				t.Fatal(err)
+			}
+			live[i] = live[len(live)-1]
+			live = live[:len(live)-1]
+		default:
+			if _, err := pool.Trim(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%100 != 99 {
+			continue
+		}
+		s := pool.Snapshot()
+		openPage(t, torchBytes(t, s)).check()
+		for _, data := range [][]byte{torchBytes(t, s), jsonBytes(t, s)} {
+			reader, err := trace.NewReader(bytes.NewReader(data), trace.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range reader.All() {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var chrome bytes.Buffer
+		var file chromeFile
+		if err := errors.Join(WriteChrome(&chrome, s), json.Unmarshal(chrome.Bytes(), &file)); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range file.TraceEvents {
+			if n, _ := e.Args["bytes"].(float64); n < 0 {
+				t.Fatalf("%+v", e)
+			}
+		}
+	}
+	for _, b := range live {
+		if err := b.Free(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkWriteTorch writes a history of 100,000 events.
+func BenchmarkWriteTorch(b *testing.B) {
+	m := newModel(1)
+	for len(m.events) < 100_000 {
+		m.step()
+	}
+	s := m.snapshot(1 << 20)
+	var out bytes.Buffer
+	b.ReportAllocs()
+	for b.Loop() {
+		out.Reset()
+		if err := WriteTorch(&out, s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(out.Len())/float64(len(s.Events)), "file-bytes/event")
+}
