@@ -48,6 +48,7 @@ func (a *async) alloc(p *Pool, size, n int64, use Use, o *owner) (*block, error)
 	}
 	p.calls.Create++
 	p.reserved.add(size)
+	p.log(Event{Kind: EventMap, Address: ptr, Bytes: size})
 	b := p.newBlock()
 	b.ptr, b.bytes, b.kind, b.owner = ptr, size, taken, o
 	if b.prev, b.next = nil, a.first; a.first != nil {
@@ -87,6 +88,7 @@ func (a *async) free(p *Pool, b *block) error {
 	}
 	p.calls.Release++
 	p.reserved.add(-b.bytes)
+	p.log(Event{Kind: EventUnmap, Address: b.ptr, Bytes: b.bytes})
 	err := a.driver.FreeAsync(stream, b.ptr)
 	p.retire(b)
 	return err

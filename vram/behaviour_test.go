@@ -41,6 +41,7 @@ func TestBadOptions(t *testing.T) {
 	for _, o := range []Options{
 		{Budget: -1}, {Soft: -1}, {Budget: 1 << 20, Soft: 2 << 20}, {ChunkBytes: -1}, {ChunkBytes: 3 << 20}, {ChunkBytes: 1},
 		{History: -1}, {Source: 9}, {Stacks: 9}, {Limits: map[Purpose]int64{Weights: 0}}, {Limits: map[Purpose]int64{99: 1}},
+		{SoftLimits: map[Purpose]int64{Batch: -1}}, {Limits: map[Purpose]int64{Batch: 1}, SoftLimits: map[Purpose]int64{Batch: 2}},
 	} {
 		if p, err := New(dev, o); !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%+v: %v, %v", o, p, err)
@@ -277,6 +278,64 @@ func TestLimit(t *testing.T) {
 	must(t, b.Free())
 	if s := p.Stats().Purposes[KVCache]; s.Limit != 1<<20 || s.Allocated.Current != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestSoftLimit: above it reclaimers are called, and what is asked for is had.
+func TestSoftLimit(t *testing.T) {
+	exact(t)
+	p := newPool(t, devicetest.Open(t), Options{
+		Limits: map[Purpose]int64{KVCache: 3 << 20}, SoftLimits: map[Purpose]int64{KVCache: 1 << 20, Batch: 1 << 20},
+	})
+	var pages []Block
+	called := 0
+	p.OnShort(func(context.Context, int64) (int64, error) {
+		if called++; called != 3 || len(pages) == 0 {
+			return 0, nil
+		}
+		b := pages[0]
+		pages = pages[1:]
+		return b.Bytes(), b.Free()
+	})
+	for i := range 3 {
+		pages = append(pages, alloc(t, p, 1<<20, Use{Purpose: KVCache}))
+		if called != i {
+			t.Errorf("%d calls after %d MiB", called, i+1)
+		}
+	}
+	pages = append(pages, alloc(t, p, 1<<20, Use{Purpose: KVCache})) // the third call makes room for it
+	if _, err := p.Alloc(ctx, 1, Use{Purpose: KVCache}); !errors.Is(err, ErrLimit) || called != 4 {
+		t.Errorf("%v after %d calls", err, called)
+	}
+	pages = append(pages, alloc(t, p, 4<<20, Use{Purpose: Batch}))
+	for _, b := range pages {
+		must(t, b.Free())
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for _, source := range []Source{SourceChunks, SourceDriver} {
+		p := newPool(t, devicetest.Open(t), Options{Source: source})
+		a, b := alloc(t, p, 1000, Use{}), alloc(t, p, 3<<20, Use{})
+		for _, c := range []struct {
+			at   device.Ptr
+			want Block
+		}{{a.Ptr(), a}, {a.Ptr() + 999, a}, {b.Ptr() + 1<<20, b}, {1, Block{}}, {0, Block{}}} {
+			got, err := p.Lookup(c.at)
+			if got != c.want || (err != nil) != (c.want == Block{}) || err != nil && !errors.Is(err, ErrForeign) {
+				t.Errorf("%#x: %+v, %v", uint64(c.at), got, err)
+			}
+		}
+		x, err := p.Lookup(a.Ptr())
+		must(t, err)
+		must(t, x.Free())
+		if _, err := p.Lookup(a.Ptr()); !errors.Is(err, ErrForeign) {
+			t.Error(err)
+		}
+		if err := a.Free(); !errors.Is(err, ErrFreed) {
+			t.Error(err)
+		}
+		must(t, b.Free())
 	}
 }
 

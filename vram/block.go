@@ -25,6 +25,11 @@ func (b Block) Bytes() int64 { return b.requested }
 // unit is what sizes are rounded to, and what blocks are aligned to.
 const unit = 512
 
+// blockBytes is what a block of n bytes takes.
+func blockBytes(n int64) int64 { return roundUp(n + guard) }
+
+func roundUp(n int64) int64 { return (n + unit - 1) &^ (unit - 1) }
+
 // kind is what the central structures know of a block.
 type kind uint8
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pinion-gpu/pinion/device"
 )
 
 // still calls f while no block comes or goes, and nothing changes in the heaps.
@@ -162,9 +164,29 @@ func (b *block) info() BlockInfo {
 		i.State = BlockPending
 	case b.kind == taken && b.live():
 		i.State = BlockLive
+	}
+	if i.State != BlockFree {
 		i.Requested, i.Purpose, i.Name, i.Since, i.Stack = b.requested, b.purpose, b.name, b.since, b.stack
 	}
 	return i
+}
+
+// Lookup returns the live block that an address lies in. It fails with
+// [ErrForeign] when there is none. It is for debugging: it stops the pool and
+// looks at every block.
+func (p *Pool) Lookup(at device.Ptr) (Block, error) {
+	found := Block{}
+	p.still(func() {
+		p.each(func(b *block) {
+			if at >= b.ptr && at < b.end() {
+				found = Block{b, b.life.Load(), b.ptr, b.requested}
+			}
+		})
+	})
+	if found.b == nil {
+		return found, fmt.Errorf("vram: %#x: %w", uint64(at), ErrForeign)
+	}
+	return found, nil
 }
 
 // LeakError lists what was live when the pool was closed.
@@ -254,6 +276,6 @@ func (p *Pool) outOfMemoryLocked(n int64, use Use, cause error) error {
 	slices.SortStableFunc(e.Holders, func(a, b Holder) int { return cmp.Compare(b.Allocated, a.Allocated) })
 	e.Holders = e.Holders[:min(len(e.Holders), 10)]
 	e.Advice = e.advise()
-	p.log(Event{Kind: EventOutOfMemory, Purpose: use.Purpose, Bytes: e.Stats.Free, Asked: n, Name: use.Name})
+	p.log(Event{Kind: EventOutOfMemory, Purpose: use.Purpose, Address: device.Ptr(e.Memory.FreeBytes), Bytes: blockBytes(n), Asked: n, Name: use.Name})
 	return e
 }

@@ -13,14 +13,16 @@ import (
 // find gets a block of size bytes for o when the shard had none; b, if it had
 // one after all, only needs the purpose's leave.
 func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *owner) (*block, error) {
-	if k := &p.limited[use.Purpose]; k.most > 0 && k.used.Add(size) > k.most {
-		k.used.Add(-size)
-		if b != nil {
-			p.mu.Lock()
-			p.giveAll(b)
-			p.mu.Unlock()
+	limit := &p.limited[use.Purpose]
+	if limit.set() {
+		if err := p.reserve(ctx, limit, size, n, use); err != nil {
+			if b != nil {
+				p.mu.Lock()
+				p.giveAll(b)
+				p.mu.Unlock()
+			}
+			return nil, err
 		}
-		return nil, p.outOfMemory(n, use, fmt.Errorf("%v may have %d bytes: %w", use.Purpose, k.most, ErrLimit))
 	}
 	if b != nil {
 		return b, nil
@@ -35,12 +37,40 @@ func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *ow
 		}
 	}
 	b, err := p.search(ctx, size, n, use, o)
-	if err != nil {
-		if k := &p.limited[use.Purpose]; k.most > 0 {
-			k.used.Add(-size)
-		}
+	if err != nil && limit.set() {
+		limit.used.Add(-size)
 	}
 	return b, err
+}
+
+// reserve counts size bytes against the limits of a purpose. Above the soft one
+// reclaimers are called; above the other it fails.
+func (p *Pool) reserve(ctx context.Context, l *limit, size, n int64, use Use) error {
+	used := l.used.Add(size)
+	if l.over(used) {
+		p.mu.Lock()
+		list := slices.Clone(p.reclaimers)
+		p.mu.Unlock()
+		for _, r := range list {
+			if _, err := r.call(ctx, size); err != nil {
+				l.used.Add(-size)
+				return fmt.Errorf("vram: %d bytes of %v: reclaim: %w", n, use.Purpose, err)
+			}
+			if used = l.used.Load(); !l.over(used) {
+				return nil
+			}
+		}
+	}
+	if l.most > 0 && used > l.most {
+		l.used.Add(-size)
+		return p.outOfMemory(n, use, fmt.Errorf("%v may have %d bytes: %w", use.Purpose, l.most, ErrLimit))
+	}
+	return nil
+}
+
+// over reports whether a purpose that uses so much should give some back.
+func (l *limit) over(used int64) bool {
+	return l.soft > 0 && used > l.soft || l.most > 0 && used > l.most
 }
 
 // search looks for size bytes, from the cheapest way to the last resort.

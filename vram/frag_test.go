@@ -12,7 +12,6 @@ import (
 
 var seeds = flag.Int("seeds", 2, "how many traces of each kind fragmentation is measured on")
 
-
 // replayed is what a trace did to a pool.
 type replayed struct {
 	ratio   float64 // peak reserved over peak live bytes

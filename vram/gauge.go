@@ -11,10 +11,13 @@ type gauge struct {
 
 func (g *gauge) add(n int64) {
 	g.in += n
-	g.high = max(g.high, g.in-g.out-g.told)
+	g.high = max(g.high, g.untold())
 }
 
 func (g *gauge) sub(n int64) { g.out += n }
+
+// untold is what the pool does not know of.
+func (g *gauge) untold() int64 { return g.in - g.out - g.told }
 
 // level is an amount of the whole pool, without what shards have not told.
 type level struct {
@@ -24,7 +27,7 @@ type level struct {
 // hear takes in what g has not told. With one shard peaks are exact; with
 // several they may be off by what the others have not told.
 func (l *level) hear(g *gauge) {
-	d := g.in - g.out - g.told
+	d := g.untold()
 	l.raise(l.current.Add(d) - d + g.high)
 	g.told += d
 	g.high = 0
@@ -41,20 +44,33 @@ type tally[T any] struct {
 	purposes                     [purposes]struct{ requested, allocated T }
 }
 
-// publish tells the pool of what s counted. The lock of s is held.
+// tell tells the pool of what s counted, if that is much: of what is allocated,
+// and less often of all else, which costs several times as much where shards
+// meet. The lock of s is held.
+func (p *Pool) tell(s *shard) {
+	if d := s.live.allocated.untold(); d < p.tellAt && d > -p.tellAt {
+		return
+	}
+	p.live.allocated.hear(&s.live.allocated)
+	if p.waiting.current.Load() > 0 {
+		p.raiseActive()
+	}
+	if d := s.live.requested.untold(); d >= 8*p.tellAt || d <= -8*p.tellAt {
+		p.publish(s)
+	}
+}
+
+// publish tells the pool of all that s counted. The lock of s is held.
 func (p *Pool) publish(s *shard) {
 	p.live.requested.hear(&s.live.requested)
 	p.live.allocated.hear(&s.live.allocated)
 	p.live.blocks.hear(&s.live.blocks)
 	for i := range s.live.purposes {
 		from, to := &s.live.purposes[i], &p.live.purposes[i]
-		if from.allocated.high > 0 || from.allocated.in-from.allocated.out != from.allocated.told {
+		if from.allocated.high > 0 || from.allocated.untold() != 0 {
 			to.requested.hear(&from.requested)
 			to.allocated.hear(&from.allocated)
 		}
-	}
-	if p.waiting.current.Load() > 0 {
-		p.raiseActive()
 	}
 }
 

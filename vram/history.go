@@ -19,7 +19,7 @@ const (
 	EventReady                        // the streams that used it are done with it; only after a free that had to wait
 	EventMap                          // chunks, or a segment, were mapped at Address
 	EventUnmap                        // and unmapped
-	EventOutOfMemory                  // an allocation of Bytes failed; Address is the free memory then
+	EventOutOfMemory                  // an allocation of Bytes failed; Address is how many bytes the device had free
 )
 
 // Event is an entry of the history.
@@ -90,7 +90,6 @@ const maxStack = 32
 // witness remembers what the options ask for of an allocation. The lock of the
 // shard is held.
 func (p *Pool) witness(b *block) {
-	b.since = time.Since(p.start)
 	b.stack = nil
 	mode := p.options.Stacks
 	if mode == StacksAll || mode == StacksSampled && (b.bytes >= 1<<20 || rand.Uint32()%64 == 0) {
@@ -133,11 +132,11 @@ type Segment struct {
 type BlockInfo struct {
 	Address   device.Ptr
 	Bytes     int64 // rounded
-	Requested int64 // live blocks
+	Requested int64 // of blocks that are not free
 	State     BlockState
 	Stream    int32
 	Purpose   Purpose
 	Name      string
-	Since     time.Duration // when it became live, since the pool was made; 0 without History and Stacks
+	Since     time.Duration // when it became live, since the pool was made
 	Stack     Stack
 }

@@ -47,7 +47,13 @@ type Options struct {
 	Soft int64
 
 	// Limits are the most bytes that live blocks of a purpose may take.
+	// Default: none.
 	Limits map[Purpose]int64
+
+	// SoftLimits are how many bytes live blocks of a purpose may take before
+	// reclaimers are called, who may free some; what is asked for is had all
+	// the same. Range: below the purpose's limit. Default: none.
+	SoftLimits map[Purpose]int64
 
 	// Source is where memory comes from. Default: SourceAuto.
 	Source Source
@@ -81,6 +87,11 @@ func (o *Options) check() error {
 	for p, n := range o.Limits {
 		if p >= purposes || n <= 0 {
 			return fmt.Errorf("vram: %w: limit of %d bytes for %v", device.ErrArgument, n, p)
+		}
+	}
+	for p, n := range o.SoftLimits {
+		if most := o.Limits[p]; p >= purposes || n <= 0 || most > 0 && n > most {
+			return fmt.Errorf("vram: %w: soft limit of %d bytes for %v, limit %d", device.ErrArgument, n, p, most)
 		}
 	}
 	return nil

@@ -21,11 +21,11 @@ type Pool struct {
 	chunk   int64 // bytes of a large chunk; 0: there are none
 	start   time.Time
 
-	shards    shards
-	publishAt int64    // a shard publishes what is this far from what it published last
-	owners    sync.Map // device.Stream -> *owner
-	ownerIDs  atomic.Int32
-	closed    atomic.Bool
+	shards   shards
+	tellAt   int64    // a shard tells of what has changed by so many bytes
+	owners   sync.Map // device.Stream -> *owner
+	ownerIDs atomic.Int32
+	closed   atomic.Bool
 
 	live     tally[level]
 	limited  [purposes]limit
@@ -46,11 +46,13 @@ type Pool struct {
 	reclaimers []*reclaimer
 }
 
-// limit is the most that a purpose may have; 0: no limit.
+// limit is what a purpose may have; 0: no limit.
 type limit struct {
-	most int64
-	used atomic.Int64
+	soft, most int64
+	used       atomic.Int64
 }
+
+func (l *limit) set() bool { return l.soft > 0 || l.most > 0 }
 
 // Use says what an allocation is for.
 type Use struct {
@@ -80,9 +82,12 @@ func New(dev device.Device, o Options) (*Pool, error) {
 	if o.Budget > 0 {
 		capacity = min(capacity, o.Budget)
 	}
-	p.publishAt = max(1<<20, capacity/1024)
+	p.tellAt = max(1<<20, capacity/1024)
 	for purpose, n := range o.Limits {
 		p.limited[purpose].most = n
+	}
+	for purpose, n := range o.SoftLimits {
+		p.limited[purpose].soft = n
 	}
 	if o.History > 0 {
 		p.history = newHistory(o.History)
@@ -143,7 +148,7 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	if n <= 0 || n > math.MaxInt64/4 || use.Purpose >= purposes {
 		return Block{}, fmt.Errorf("vram: %w: %d bytes for %v", device.ErrArgument, n, use.Purpose)
 	}
-	size := (n + guard + unit - 1) &^ (unit - 1)
+	size := blockBytes(n)
 	s := p.shards.here()
 	s.mu.Lock()
 	if p.closed.Load() { // with the lock, so that Close sees what this takes
@@ -153,7 +158,7 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	}
 	o := p.owner(s, use.Stream)
 	b := s.get(size, o)
-	if b == nil || p.limited[use.Purpose].most > 0 {
+	if b == nil || p.limited[use.Purpose].set() {
 		s.mu.Unlock()
 		var err error
 		if b, err = p.find(ctx, b, size, n, use, o); err != nil {
@@ -167,7 +172,7 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 			return Block{}, ErrClosed
 		}
 	}
-	b.requested, b.purpose, b.name = n, use.Purpose, use.Name
+	b.requested, b.purpose, b.name, b.since = n, use.Purpose, use.Name, time.Since(p.start)
 	p.count(s, b, true)
 	if p.history != nil || p.options.Stacks != StacksNone {
 		p.witness(b)
@@ -252,13 +257,11 @@ func (p *Pool) count(s *shard, b *block, comes bool) {
 		l.allocated.sub(b.bytes)
 		u.requested.sub(b.requested)
 		u.allocated.sub(b.bytes)
-		if k := &p.limited[b.purpose]; k.most > 0 {
+		if k := &p.limited[b.purpose]; k.set() {
 			k.used.Add(-b.bytes)
 		}
 	}
-	if d := l.allocated.in - l.allocated.out - l.allocated.told; d >= p.publishAt || d <= -p.publishAt {
-		p.publish(s)
-	}
+	p.tell(s)
 }
 
 // giveAll makes a list of kept blocks free. Pool.mu is held.

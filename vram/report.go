@@ -162,9 +162,6 @@ func (e *OutOfMemoryError) stuck(asked, room int64) string {
 		free, sizeText(s.Stuck), sizeText(s.ChunkBytes))
 }
 
-// roundUp is what n bytes take.
-func roundUp(n int64) int64 { return (n + unit - 1) &^ (unit - 1) }
-
 // adviseLimit is the advice where the limit of the purpose is the reason.
 func (e *OutOfMemoryError) adviseLimit() []string {
 	if e.Purpose >= purposes {

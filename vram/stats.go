@@ -2,7 +2,10 @@ package vram
 
 import "time"
 
-// Account follows an amount over time, in bytes or in blocks.
+// Account follows an amount over time, in bytes or in blocks. Current, Allocated
+// and Freed are exact. So is Peak while one processor allocates; for each other
+// one it may be off by 1/1024 of the pool's budget, or of the device's memory,
+// and for other accounts than those of all allocated bytes by 1/128.
 type Account struct {
 	Current   int64
 	Peak      int64 // of Current, since the pool was made or ResetPeaks
