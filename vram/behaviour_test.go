@@ -383,6 +383,17 @@ func TestStreamEnds(t *testing.T) {
 		must(t, b.Free())
 		must(t, s.Close())
 	}
+	// Nor what is freed after it was closed.
+	s, err := dev.NewStream()
+	must(t, err)
+	late := []Block{alloc(t, p, 16<<20, Use{Stream: s}), alloc(t, p, 16<<20, Use{Stream: s})}
+	must(t, s.Close())
+	must(t, late[0].Free())
+	_, err = p.Trim() // which sees that the stream is closed
+	must(t, err)
+	must(t, late[1].Free())
+	must(t, alloc(t, p, 48<<20, Use{}).Free())
+	p.verify(t)
 	owners := 0
 	p.owners.Range(func(any, any) bool { owners++; return true })
 	if owners > 2 {

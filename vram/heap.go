@@ -74,6 +74,9 @@ func (h *heap) put(b *block) {
 // none. Neighbours that are free for the same become one block with it.
 func (h *heap) give(b *block) *block {
 	b.kind = free
+	if b.owner != nil && b.owner.ended {
+		b.owner, b.seq = nil, 0
+	}
 	return h.merge(b)
 }
 

@@ -27,6 +27,7 @@ type owner struct {
 	marked uint64 // and up to this number a mark stands for them
 	oldest uint64 // of the numbers in free, or less
 	newest uint64 // of those that were ever in free
+	ended  bool   // the stream was closed: what is freed on it is idle
 }
 
 // mark is an event that stands for frees.
@@ -94,7 +95,7 @@ func (p *Pool) mark(o *owner) {
 		o.marked = seq
 		o.marks = append(o.marks, mark{seq, e})
 	case errors.Is(err, device.ErrClosed): // which waited for its work
-		o.marked, o.done = seq, seq
+		o.marked, o.done, o.ended = seq, seq, true
 		p.owners.Delete(o.stream)
 		fallthrough
 	default:
