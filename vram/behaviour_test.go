@@ -313,6 +313,23 @@ func TestSoftLimit(t *testing.T) {
 	}
 }
 
+// TestFailureKeepsNothing: what was made for an allocation that failed goes back.
+func TestFailureKeepsNothing(t *testing.T) {
+	for _, o := range []Options{{}, {Budget: 32 << 20}} {
+		p := newPool(t, openHost(t, "host:64MiB"), o)
+		b := alloc(t, p, 8<<20, Use{})
+		before := p.Reserved()
+		if _, err := p.Alloc(ctx, 60<<20, Use{}); !errors.Is(err, device.ErrOutOfMemory) {
+			t.Fatal(err)
+		}
+		if after := p.Reserved(); after != before {
+			t.Errorf("%+v: %d bytes reserved, %d before", o, after, before)
+		}
+		p.verify(t)
+		must(t, b.Free())
+	}
+}
+
 func TestLookup(t *testing.T) {
 	for _, source := range []Source{SourceChunks, SourceDriver} {
 		p := newPool(t, devicetest.Open(t), Options{Source: source})

@@ -125,16 +125,17 @@ func (c *chunked) reserve(n int64) (*block, error) {
 }
 
 // park makes sure that n chunks are parked: idle ones from elsewhere, and new
-// ones as far as there are not enough.
+// ones as far as there are not enough. It makes none unless all are to be had.
 func (c *chunked) park(n, most int64) error {
 	p := c.heap.pool
-	for int64(len(c.parked))+c.whole < n {
-		if p.reserved.current.Load()+c.size > most {
-			return errBudget
-		}
+	made := n - int64(len(c.parked)) - c.whole
+	if made > 0 && p.reserved.current.Load() > most-made*c.size {
+		return errBudget
+	}
+	for i := range made {
 		chunk, err := c.mapper.CreateChunk(c.size)
 		if err != nil {
-			return err
+			return errors.Join(err, c.release(i))
 		}
 		p.calls.Create++
 		p.reserved.add(c.size)
@@ -144,6 +145,21 @@ func (c *chunked) park(n, most int64) error {
 		if err := c.take(n - int64(len(c.parked))); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// release gives the last n of the parked chunks back.
+func (c *chunked) release(n int64) error {
+	p := c.heap.pool
+	for ; n > 0; n-- {
+		last := len(c.parked) - 1
+		if err := c.mapper.ReleaseChunk(c.parked[last]); err != nil {
+			return err
+		}
+		c.parked = c.parked[:last]
+		p.calls.Release++
+		p.reserved.add(-c.size)
 	}
 	return nil
 }
@@ -206,18 +222,8 @@ func (c *chunked) trim() (freed int64, err error) {
 			return 0, err
 		}
 	}
-	p := c.heap.pool
-	for len(c.parked) > 0 {
-		last := len(c.parked) - 1
-		if err := c.mapper.ReleaseChunk(c.parked[last]); err != nil {
-			return freed, err
-		}
-		c.parked = c.parked[:last]
-		p.calls.Release++
-		p.reserved.add(-c.size)
-		freed += c.size
-	}
-	return freed, nil
+	n := int64(len(c.parked))
+	return n * c.size, c.release(n)
 }
 
 // close gives back everything, whoever uses it.

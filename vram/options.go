@@ -60,9 +60,9 @@ type Options struct {
 
 	// ChunkBytes is the size of a physical chunk, a power of two and a
 	// multiple of the device's granularity. Small chunks waste less at the
-	// ends of blocks; each costs a driver call when it is mapped, 36 µs on an
-	// H200 whatever its size. Default: 1/16384 of the budget or of the device's
-	// memory, from the granularity up to 8 MiB.
+	// ends of blocks; each costs driver calls when it moves, 36 µs on an H200
+	// to be mapped and unmapped, whatever its size. Default: 1/16384 of the
+	// budget or of the device's memory, from the granularity up to 8 MiB.
 	ChunkBytes int64
 
 	// History is how many events the pool remembers. Default: 0, none.

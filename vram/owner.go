@@ -150,7 +150,7 @@ func (p *Pool) event() (device.Event, error) {
 
 // patience is how long an allocation of n bytes that would have to take more
 // memory looks whether freed memory becomes idle: less than it takes to get as
-// much from the device (36 µs a chunk on an H200), so that a device which is
+// much from the device (33 µs a chunk on an H200), so that a device which is
 // about to be done is worth the wait, and one that is far behind costs little.
 func (p *Pool) patience(n int64) time.Duration {
 	const least, most, each = 50 * time.Microsecond, 5 * time.Millisecond, 20 * time.Microsecond
