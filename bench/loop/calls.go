@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 )
 
 // goroutines is how many allocate at once, where it is not one.
@@ -13,8 +15,8 @@ const goroutines = 8
 
 // calls measures what it costs to allocate and free a block of a size that was
 // freed before, by one goroutine and by several, and allocations of the Go heap.
-func (b *bench) calls(ctx context.Context, m *memory) error {
-	m.later(b.release)
+func (b *bench) calls(ctx context.Context, m *harness.Memory) error {
+	m.Later(b.release)
 	pool, err := b.newPool(m)
 	if err != nil {
 		return err
@@ -24,7 +26,7 @@ func (b *bench) calls(ctx context.Context, m *memory) error {
 	shared := map[string][]*way{}
 	bys := []string{byDriver, byKept, byPinion}
 	for range goroutines {
-		s, err := m.newStream()
+		s, err := m.NewStream()
 		if err != nil {
 			return err
 		}
@@ -60,9 +62,9 @@ func (b *bench) calls(ctx context.Context, m *memory) error {
 // goroutine of its own: the time of all by the number of pairs.
 func (b *bench) pairs(name string, ways []*way, n int64) *sample {
 	count := 0
-	return &sample{
-		row: row{Name: name, By: ways[0].by, Unit: "ns"},
-		check: func() (err error) {
+	return &sample{Sample: harness.Sample{
+		Row: harness.Row{Name: name, By: ways[0].by, Unit: "ns"},
+		Check: func() (err error) {
 			for _, w := range ways {
 				if err := w.prepare(); err != nil {
 					return err
@@ -74,12 +76,12 @@ func (b *bench) pairs(name string, ways []*way, n int64) *sample {
 			count, err = b.enough(func(count int) error { return together(ways, n, count) })
 			return err
 		},
-		run: func() (float64, error) {
+		Run: func() (float64, error) {
 			start := time.Now()
 			err := together(ways, n, count)
-			return since(start, time.Nanosecond) / float64(count*len(ways)), err
+			return harness.Since(start, time.Nanosecond) / float64(count*len(ways)), err
 		},
-	}
+	}}
 }
 
 // enough finds how many calls are long enough to be timed.
@@ -118,15 +120,15 @@ func together(ways []*way, n int64, count int) error {
 // heap makes the row of allocations of the Go heap.
 func (b *bench) heap(name string, w *way, n int64) *sample {
 	const count = 1000
-	return &sample{
-		row:   row{Name: name, By: w.by, Unit: "allocs"},
-		check: w.prepare,
-		run: func() (float64, error) {
+	return &sample{Sample: harness.Sample{
+		Row:   harness.Row{Name: name, By: w.by, Unit: "allocs"},
+		Check: w.prepare,
+		Run: func() (float64, error) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			err := w.pairs(n, count)
 			runtime.ReadMemStats(&after)
 			return float64(after.Mallocs-before.Mallocs) / count, err
 		},
-	}
+	}}
 }

@@ -1,49 +1,51 @@
 package main
 
 import (
+	"context"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
-// document is what is printed: the form of a peer's file, with more keys.
+// document is what is printed.
 type document struct {
-	Peer    string `json:"peer"`
-	What    string `json:"what"`
-	Machine string `json:"machine"`
-	provenance.Record
-	Repeats int       `json:"repeats"`
-	Rows    []row     `json:"rows"`
-	Skipped []skipped `json:"skipped"`
+	harness.Head
+	Rows    []row             `json:"rows"`
+	Skipped []harness.Skipped `json:"skipped"`
 }
 
-// row is one figure: the median of its repeats.
+// row is one figure, by who gave the memory.
 type row struct {
-	Name  string  `json:"name"`
-	By    string  `json:"by"` // who gave the memory
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Min   float64 `json:"min"`
-	Max   float64 `json:"max"`
+	harness.Row
 
 	// Slower is how much longer than on preallocated memory it took, in per
 	// cent: the median over the repeats, each against the one beside it.
 	Slower *float64 `json:"slower_percent,omitempty"`
 }
 
-// skipped is a row that this device or machine cannot have.
-type skipped struct {
-	Name string `json:"name"`
-	By   string `json:"by"`
-	Why  string `json:"why"`
+func newDocument(dev device.Device, repeats int) *document {
+	return &document{
+		Head:    harness.NewHead(dev, "hold", repeats),
+		Rows:    []row{},
+		Skipped: []harness.Skipped{},
+	}
 }
 
-func newDocument(dev device.Device) *document {
-	return &document{
-		Peer:    "Pinion",
-		What:    "hold",
-		Machine: dev.Info().Name,
-		Record:  provenance.Now(),
-		Rows:    []row{},
-		Skipped: []skipped{},
+// inTurn measures samples and adds their rows.
+func (d *document) inTurn(ctx context.Context, samples []*sample) error {
+	var list []*harness.Sample
+	for _, s := range samples {
+		list = append(list, &s.Sample)
 	}
+	skipped, err := harness.InTurn(ctx, d.Repeats, list)
+	d.Skipped = append(d.Skipped, skipped...)
+	if err != nil {
+		return err
+	}
+	for _, s := range samples {
+		if s.Runs != nil {
+			d.Rows = append(d.Rows, row{s.Row, s.slower()})
+		}
+	}
+	return nil
 }

@@ -5,16 +5,17 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/vram"
 )
 
 // first measures the first block of a pool that has no memory yet, beside the
 // driver's allocation of the same size.
-func (b *bench) first(ctx context.Context, m *memory) error {
-	m.later(b.release)
+func (b *bench) first(ctx context.Context, m *harness.Memory) error {
+	m.Later(b.release)
 	name := "first alloc of " + binary(b.firstBytes)
 	var samples []*sample
-	for _, w := range []*way{b.driver(m.stream), b.async(m.stream, false, 0)} {
+	for _, w := range []*way{b.driver(m.Stream), b.async(m.Stream, false, 0)} {
 		samples = append(samples, b.firstOf(name, func() (*way, func() error, error) {
 			// Nothing is kept from one run to the next.
 			return w, func() error { return nil }, w.prepare()
@@ -25,7 +26,7 @@ func (b *bench) first(ctx context.Context, m *memory) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		return b.pinion(ctx, pool, m.stream), pool.Close, nil
+		return b.pinion(ctx, pool, m.Stream), pool.Close, nil
 	}, byPinion))
 	return b.inTurn(ctx, samples)
 }
@@ -39,16 +40,16 @@ func (b *bench) firstOf(name string, open func() (*way, func() error, error), by
 		}
 		return errors.Join(work(w), w.stream.Synchronize(), done())
 	}
-	return &sample{
-		row: row{Name: name, By: by, Unit: "ms"},
-		check: func() error {
+	return &sample{Sample: harness.Sample{
+		Row: harness.Row{Name: name, By: by, Unit: "ms"},
+		Check: func() error {
 			return within(func(w *way) error { return distinct([]*way{w}, []int64{b.firstBytes}) })
 		},
-		run: func() (ms float64, err error) {
+		Run: func() (ms float64, err error) {
 			err = within(func(w *way) error {
 				start := time.Now()
 				l, err := w.alloc(0, b.firstBytes)
-				ms = since(start, time.Millisecond)
+				ms = harness.Since(start, time.Millisecond)
 				if err != nil {
 					return err
 				}
@@ -56,5 +57,5 @@ func (b *bench) firstOf(name string, open func() (*way, func() error, error), by
 			})
 			return ms, err
 		},
-	}
+	}}
 }

@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 )
 
 // holes measures small blocks when a pool is full of holes that are too small
 // for them: blocks of 512 bytes, of which every other was freed.
-func (b *bench) holes(ctx context.Context, m *memory) error {
+func (b *bench) holes(ctx context.Context, m *harness.Memory) error {
 	pool, err := b.newPool(m)
 	if err != nil {
 		return err
 	}
-	w := b.pinion(ctx, pool, m.stream)
+	w := b.pinion(ctx, pool, m.Stream)
 	kept, err := b.perforate(w)
 	if err == nil {
 		name := fmt.Sprintf("alloc and free 1 KiB to 2 KiB beside %s holes of 512 B", humanize.Comma(int64(b.gaps)))
@@ -80,9 +82,9 @@ func (b *bench) beside(name string, w *way, batch int) *sample {
 		return nil
 	}
 	count := 0
-	return &sample{
-		row: row{Name: name, By: w.by, Unit: "ns"},
-		check: func() (err error) {
+	return &sample{Sample: harness.Sample{
+		Row: harness.Row{Name: name, By: w.by, Unit: "ns"},
+		Check: func() (err error) {
 			if err := distinct([]*way{w}, slices.Repeat(sizes, 40)); err != nil {
 				return err
 			}
@@ -90,10 +92,10 @@ func (b *bench) beside(name string, w *way, batch int) *sample {
 			count = (count + batch - 1) / batch * batch
 			return err
 		},
-		run: func() (float64, error) {
+		Run: func() (float64, error) {
 			start := time.Now()
 			err := calls(count)
-			return since(start, time.Nanosecond) / float64(count), err
+			return harness.Since(start, time.Nanosecond) / float64(count), err
 		},
-	}
+	}}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -127,12 +128,12 @@ func TestUnsoundMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	m, err := newMemory(dev)
+	m, err := harness.NewMemory(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
-	arena, err := m.device(1 << 20)
+	defer m.Close()
+	arena, err := m.Alloc(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestUnsoundMemory(t *testing.T) {
 	}{{size, true}, {size - 1, false}, {0, false}} {
 		w := &way{
 			by:     "test",
-			stream: m.stream,
+			stream: m.Stream,
 			alloc:  func(slot int, n int64) (lease, error) { return lease{ptr: arena.Add(int64(slot) * c.stride)}, nil },
 			free:   func(lease) error { return nil },
 		}
@@ -169,17 +170,17 @@ func TestLoopFrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	m, err := newMemory(dev)
+	m, err := harness.NewMemory(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	l := &loop{sizes: [][]int64{{64, 64}, {64, 64}}}
 	short := errors.New("short")
 	for fails := range 5 {
 		live, calls := map[device.Ptr]bool{}, 0
 		w := &way{
-			stream: m.stream,
+			stream: m.Stream,
 			alloc: func(_ int, n int64) (lease, error) {
 				if calls++; calls > fails {
 					return lease{}, short
@@ -212,12 +213,12 @@ func TestFilled(t *testing.T) {
 }
 
 func TestSlower(t *testing.T) {
-	reference := &sample{runs: []float64{10, 20, 100}}
-	s := &sample{runs: []float64{11, 19, 150}, against: reference}
+	reference := &sample{Sample: harness.Sample{Runs: []float64{10, 20, 100}}}
+	s := &sample{Sample: harness.Sample{Runs: []float64{11, 19, 150}}, against: reference}
 	if got := s.slower(); got == nil || *got < 9.99 || *got > 10.01 {
 		t.Errorf("%v, want the median of 10, -5 and 50 per cent", got)
 	}
-	reference.runs = nil // preallocated memory was not to be had
+	reference.Runs = nil // preallocated memory was not to be had
 	if got := s.slower(); got != nil {
 		t.Errorf("%v without a reference", *got)
 	}

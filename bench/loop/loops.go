@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -24,8 +25,8 @@ type loop struct {
 }
 
 // loops measures loops of tensors of one size, of several, and of small ones.
-func (b *bench) loops(ctx context.Context, m *memory) error {
-	m.later(b.release)
+func (b *bench) loops(ctx context.Context, m *harness.Memory) error {
+	m.Later(b.release)
 	for _, l := range b.patterns() {
 		if err := b.measureLoop(ctx, l); err != nil {
 			return err
@@ -69,11 +70,11 @@ func binary(n int64) string { return strings.Replace(humanize.IBytes(uint64(n)),
 
 // measureLoop measures l by all ways, with memory of its own.
 func (b *bench) measureLoop(ctx context.Context, l *loop) (err error) {
-	m, err := newMemory(b.dev)
+	m, err := harness.NewMemory(b.dev)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, m.close()) }()
+	defer func() { err = errors.Join(err, m.Close()) }()
 	slots := l.slots()
 	if len(slots) == 1 {
 		slots = append(slots, slots[0]) // two are live at once when they are checked
@@ -93,14 +94,14 @@ func (b *bench) measureLoop(ctx context.Context, l *loop) (err error) {
 	var samples []*sample
 	for _, w := range []*way{
 		buffers,
-		b.driver(m.stream),
-		b.async(m.stream, false, 0),
-		b.async(m.stream, true, together),
-		b.pinion(ctx, pool, m.stream),
+		b.driver(m.Stream),
+		b.async(m.Stream, false, 0),
+		b.async(m.Stream, true, together),
+		b.pinion(ctx, pool, m.Stream),
 	} {
-		s := &sample{
-			row: row{Name: l.name, By: w.by, Unit: "ms"},
-			check: func() error {
+		s := &sample{Sample: harness.Sample{
+			Row: harness.Row{Name: l.name, By: w.by, Unit: "ms"},
+			Check: func() error {
 				if err := w.prepare(); err != nil {
 					return err
 				}
@@ -109,15 +110,15 @@ func (b *bench) measureLoop(ctx context.Context, l *loop) (err error) {
 				}
 				return l.check(m, w)
 			},
-			run: func() (float64, error) {
+			Run: func() (float64, error) {
 				if err := w.prepare(); err != nil {
 					return 0, err
 				}
 				start := time.Now()
 				err := l.run(w, func(int, []lease) error { return nil })
-				return since(start, time.Millisecond), err
+				return harness.Since(start, time.Millisecond), err
 			},
-		}
+		}}
 		if len(samples) > 0 {
 			s.against = samples[0]
 		}
@@ -182,11 +183,11 @@ func (l *loop) value(iteration, slot int) byte { return mark(iteration*len(l.siz
 
 // check runs the loop, and has the first and last bytes of every tensor copied
 // away in the order of the stream, before it is freed.
-func (l *loop) check(m *memory, w *way) error {
+func (l *loop) check(m *harness.Memory, w *way) error {
 	const edge = 16
 	tensors := len(l.sizes[0])
 	n := int64(len(l.sizes) * tensors * 2 * edge)
-	record, err := m.dev.Alloc(n)
+	record, err := m.Dev.Alloc(n)
 	if err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (l *loop) check(m *memory, w *way) error {
 	if err == nil {
 		err = errors.Join(w.stream.CopyD2H(got, record), w.stream.Synchronize())
 	}
-	if err = errors.Join(err, m.dev.Free(record)); err != nil {
+	if err = errors.Join(err, m.Dev.Free(record)); err != nil {
 		return err
 	}
 	for i := range l.sizes {

@@ -16,14 +16,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
 )
@@ -43,17 +42,6 @@ func main() {
 }
 
 // run measures and prints the document.
-func run(ctx context.Context, o options, w io.Writer) (err error) {
-	dev, err := device.Open(o.device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	d, err := measure(ctx, dev, o)
-	if err != nil {
-		return err
-	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(d)
+func run(ctx context.Context, o options, w io.Writer) error {
+	return harness.Run(o.device, w, func(dev device.Device) (any, error) { return measure(ctx, dev, o) })
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -48,14 +49,13 @@ type bench struct {
 // measure measures dev, one group of rows after the other. Each group takes its
 // memory and gives it back.
 func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
-	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev), dev: dev}
-	b.Repeats = 7
+	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev, 7), dev: dev}
 	if o.quick {
 		b.sizes, b.Repeats = quickSizes, 1
 	}
 	groups := []struct {
 		name    string
-		measure func(context.Context, *memory) error
+		measure func(context.Context, *harness.Memory) error
 	}{
 		{"loops", b.loops},
 		{"calls", b.calls},
@@ -71,11 +71,11 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 		}
 		measured = true
 		start := time.Now()
-		m, err := newMemory(dev)
+		m, err := harness.NewMemory(dev)
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(g.measure(ctx, m), m.close()); err != nil {
+		if err := errors.Join(g.measure(ctx, m), m.Close()); err != nil {
 			return nil, fmt.Errorf("%s: %w", g.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%-6s %5.1f s\n", g.name, time.Since(start).Seconds())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/vram"
 )
@@ -43,10 +44,10 @@ const (
 )
 
 // preallocated takes memory for slots of these sizes once, for all runs.
-func (b *bench) preallocated(m *memory, slots []int64) (*way, error) {
+func (b *bench) preallocated(m *harness.Memory, slots []int64) (*way, error) {
 	var leases []lease
 	for _, n := range slots {
-		p, err := m.device(n)
+		p, err := m.Alloc(n)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +55,7 @@ func (b *bench) preallocated(m *memory, slots []int64) (*way, error) {
 	}
 	return &way{
 		by:      byBuffer,
-		stream:  m.stream,
+		stream:  m.Stream,
 		prepare: func() error { return nil },
 		alloc:   func(slot int, n int64) (lease, error) { return leases[slot], nil },
 		free:    func(lease) error { return nil },
@@ -150,10 +151,10 @@ func (b *bench) release() error {
 }
 
 // newPool makes a pool for a group of rows.
-func (b *bench) newPool(m *memory) (*vram.Pool, error) {
+func (b *bench) newPool(m *harness.Memory) (*vram.Pool, error) {
 	pool, err := vram.New(b.dev, vram.Options{})
 	if err == nil {
-		m.later(pool.Close)
+		m.Later(pool.Close)
 	}
 	return pool, err
 }

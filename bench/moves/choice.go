@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -31,7 +32,7 @@ const engines = 3
 // row is how much slower than the best path the worst choice is, in per cent.
 func (b *bench) choices(ctx context.Context, m *memory) error {
 	n := b.choice
-	p, err := m.device(n)
+	p, err := m.Alloc(n)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (b *bench) choices(ctx context.Context, m *memory) error {
 		}
 	}
 	figure := 100 * (worst - 1)
-	b.Rows = append(b.Rows, row{Name: "chosen path, slower than the best", Value: figure, Unit: "%", Min: figure, Max: figure})
+	b.Rows = append(b.Rows, row{Row: harness.Row{Name: "chosen path, slower than the best", Value: figure, Unit: "%", Min: figure, Max: figure}})
 	return nil
 }
 
@@ -137,9 +138,9 @@ func (b *bench) choose(ctx context.Context, routes []*route, next func() transfe
 	if err := b.race(ctx, routes[1:], next); err != nil {
 		return found, err
 	}
-	best := slices.MinFunc(routes[1:], func(x, y *route) int { return cmp.Compare(median(x.times), median(y.times)) })
+	best := slices.MinFunc(routes[1:], func(x, y *route) int { return cmp.Compare(harness.Median(x.times), harness.Median(y.times)) })
 	err := b.race(ctx, []*route{routes[0], best}, next)
-	found.Best, found.Chosen, found.BestTime = best.name, median(routes[0].times), median(best.times)
+	found.Best, found.Chosen, found.BestTime = best.name, harness.Median(routes[0].times), harness.Median(best.times)
 	return found, err
 }
 
@@ -185,5 +186,5 @@ func (r *route) sample(ctx context.Context, repeat int, next func() transfer.Cop
 			return 0, err
 		}
 	}
-	return max(time.Since(start), 1).Seconds() / float64(r.rounds), nil
+	return harness.Since(start, time.Second) / float64(r.rounds), nil
 }

@@ -1,32 +1,25 @@
 package main
 
 import (
+	"context"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
-// document is what is printed: the form of a peer's file, with more keys.
+// document is what is printed.
 type document struct {
-	Peer    string `json:"peer"`
-	What    string `json:"what"`
-	Machine string `json:"machine"`
-	provenance.Record
-	Repeats    int       `json:"repeats"`
-	Copiers    int       `json:"copiers,omitempty"` // that were asked for
-	Calibrated bool      `json:"calibrated"`        // paths were chosen by a model of this link
-	Rows       []row     `json:"rows"`
-	Choice     []choice  `json:"choice"`
-	Skipped    []skipped `json:"skipped"`
+	harness.Head
+	Copiers    int               `json:"copiers,omitempty"` // that were asked for
+	Calibrated bool              `json:"calibrated"`        // paths were chosen by a model of this link
+	Rows       []row             `json:"rows"`
+	Choice     []choice          `json:"choice"`
+	Skipped    []harness.Skipped `json:"skipped"`
 }
 
-// row is one figure: the median of its repeats.
+// row is one figure, and how it came about.
 type row struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Min   float64 `json:"min"`
-	Max   float64 `json:"max"`
-
+	harness.Row
 	Path         string   `json:"path,omitempty"`  // that the bytes took
 	Notes        []string `json:"notes,omitempty"` // why it was not a faster one
 	ChunkBytes   int64    `json:"chunk_bytes,omitempty"`
@@ -44,20 +37,39 @@ type choice struct {
 	Best      string  `json:"best"`
 }
 
-// skipped is a row that this device or machine cannot have.
-type skipped struct {
-	Name string `json:"name"`
-	Why  string `json:"why"`
-}
-
-func newDocument(dev device.Device) *document {
+func newDocument(dev device.Device, repeats int) *document {
 	return &document{
-		Peer:    "Pinion",
-		What:    "moves",
-		Machine: dev.Info().Name,
-		Record:  provenance.Now(),
+		Head:    harness.NewHead(dev, "moves", repeats),
 		Rows:    []row{},
 		Choice:  []choice{},
-		Skipped: []skipped{},
+		Skipped: []harness.Skipped{},
 	}
+}
+
+// inTurn measures samples and adds their rows.
+func (d *document) inTurn(ctx context.Context, samples []*sample) error {
+	var list []*harness.Sample
+	for _, s := range samples {
+		list = append(list, &s.Sample)
+	}
+	skipped, err := harness.InTurn(ctx, d.Repeats, list)
+	d.Skipped = append(d.Skipped, skipped...)
+	if err != nil {
+		return err
+	}
+	for _, s := range samples {
+		if s.Runs == nil {
+			continue
+		}
+		r := row{Row: s.Row}
+		if s.finish != nil {
+			s.finish(&r)
+		}
+		d.Rows = append(d.Rows, r)
+	}
+	return nil
+}
+
+func (d *document) skip(name string, why error) {
+	d.Skipped = append(d.Skipped, harness.Skipped{Name: name, Why: why.Error()})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -59,13 +60,13 @@ func (b *bench) openFile(m *memory) (*fileRows, error) {
 	if f.file, err = os.Open(b.file); err != nil {
 		return nil, err
 	}
-	m.later(f.file.Close)
+	m.Later(f.file.Close)
 	info, err := f.file.Stat()
 	if err != nil {
 		return nil, err
 	}
 	f.bytes = min(info.Size(), b.fileBytes)
-	if f.at, err = m.device(f.bytes); err != nil {
+	if f.at, err = m.Alloc(f.bytes); err != nil {
 		return nil, err
 	}
 	f.engine, err = b.engine(m)
@@ -84,18 +85,20 @@ func (f *fileRows) reading(ctx context.Context, name string, before func() error
 		return time.Since(start).Seconds(), err
 	}
 	return &sample{
-		row: row{Name: name, Unit: "GB/s"},
-		check: func() error {
-			if err := f.m.wipe(f.at, f.bytes); err != nil {
-				return err
-			}
-			if _, err := read(); err != nil {
-				return err
-			}
-			return f.arrived(f.file, f.bytes) // which leaves the file in the page cache
+		Sample: harness.Sample{
+			Row: harness.Row{Name: name, Unit: "GB/s"},
+			Check: func() error {
+				if err := f.m.wipe(f.at, f.bytes); err != nil {
+					return err
+				}
+				if _, err := read(); err != nil {
+					return err
+				}
+				return f.arrived(f.file, f.bytes) // which leaves the file in the page cache
+			},
+			Run:    read,
+			Figure: rate(f.bytes),
 		},
-		run:    read,
-		figure: rate(f.bytes),
 		finish: func(r *row) { r.Path, r.Notes = pathText(last), last.Notes },
 	}
 }
@@ -104,7 +107,7 @@ func (f *fileRows) reading(ctx context.Context, name string, before func() error
 // way of the device.
 func (f *fileRows) writing(ctx context.Context, name string, n int64) *sample {
 	path := f.file.Name() + ".written"
-	f.m.later(func() error { return removed(path) })
+	f.m.Later(func() error { return removed(path) })
 	var last transfer.FileReport
 	write := func() (seconds float64, err error) {
 		if err := removed(path); err != nil { // and what is not yet on the disk of it
@@ -115,22 +118,24 @@ func (f *fileRows) writing(ctx context.Context, name string, n int64) *sample {
 		return time.Since(start).Seconds(), err
 	}
 	return &sample{
-		row: row{Name: name, Unit: "GB/s"},
-		check: func() error {
-			if _, err := f.engine.ReadFile(ctx, transfer.FileCopy{File: f.file, Device: f.at, Bytes: n}); err != nil {
-				return err
-			}
-			if _, err := write(); err != nil {
-				return err
-			}
-			got, err := os.Open(path)
-			if err != nil {
-				return err
-			}
-			return errors.Join(f.arrived(got, n), got.Close())
+		Sample: harness.Sample{
+			Row: harness.Row{Name: name, Unit: "GB/s"},
+			Check: func() error {
+				if _, err := f.engine.ReadFile(ctx, transfer.FileCopy{File: f.file, Device: f.at, Bytes: n}); err != nil {
+					return err
+				}
+				if _, err := write(); err != nil {
+					return err
+				}
+				got, err := os.Open(path)
+				if err != nil {
+					return err
+				}
+				return errors.Join(f.arrived(got, n), got.Close())
+			},
+			Run:    write,
+			Figure: rate(n),
 		},
-		run:    write,
-		figure: rate(n),
 		finish: func(r *row) { r.Path, r.Notes = pathText(last), last.Notes },
 	}
 }

@@ -45,19 +45,19 @@ func (t stageTimes) ideal(chunk, total int64) time.Duration {
 // balance makes computing take as long as the slower copy, and returns what the
 // stages then take.
 func (t *stream) balance(ctx context.Context, m *memory, chunk int64) (times stageTimes, err error) {
-	from, err := m.device(chunk)
+	from, err := m.Alloc(chunk)
 	if err != nil {
 		return times, err
 	}
-	to, err := m.device(chunk)
+	to, err := m.Alloc(chunk)
 	if err != nil {
 		return times, err
 	}
 	in := func(at int64) error { return t.engine.H2D(ctx, from, t.in[at:at+chunk]) }
 	out := func(at int64) error { return t.engine.D2H(ctx, t.out[at:at+chunk], to) }
 	compute := func(int64) error {
-		err := t.compute(m.stream, transfer.Chunk{In: from, InBytes: chunk, Out: to, OutBytes: chunk})
-		return errors.Join(err, m.stream.Synchronize())
+		err := t.compute(m.Stream, transfer.Chunk{In: from, InBytes: chunk, Out: to, OutBytes: chunk})
+		return errors.Join(err, m.Stream.Synchronize())
 	}
 	chunks := int64(len(t.in)) / chunk
 	for range 3 { // the later rounds correct for what a launch costs

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -53,8 +54,8 @@ type bench struct {
 // measure measures dev, one group of rows after the other. Each group takes its
 // memory and gives it back.
 func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
-	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev), dev: dev}
-	b.Repeats, b.Copiers = 7, o.copiers
+	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev, 7), dev: dev}
+	b.Copiers = o.copiers
 	if o.quick {
 		b.sizes, b.Repeats = quickSizes, 1
 	}
@@ -73,9 +74,9 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 		if err != nil {
 			return nil, err
 		}
-		err = errors.Join(group.measure(ctx, m), m.close())
+		err = errors.Join(group.measure(ctx, m), m.Close())
 		switch {
-		case impossible(err):
+		case harness.Impossible(err):
 			b.skip(group.name, err)
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", group.name, err)
@@ -130,7 +131,7 @@ func (b *bench) calibrate(ctx context.Context) error {
 	switch {
 	case model != nil: // also when it could not be saved
 		b.model, b.Calibrated = model, true
-	case !impossible(err):
+	case !harness.Impossible(err):
 		return fmt.Errorf("calibrate: %w", err)
 	}
 	return nil

@@ -8,60 +8,36 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
-// memory is what a group of rows takes of the machine, given back at once.
-type memory struct {
-	dev    device.Device
-	stream device.Stream // for copies that are no part of what is measured
-	undo   []func() error
-}
+// memory is what a group of rows takes of the machine. Its stream is for copies
+// that are no part of what is measured.
+type memory struct{ *harness.Memory }
 
 func newMemory(dev device.Device) (*memory, error) {
-	s, err := dev.NewStream()
-	if err != nil {
-		return nil, err
-	}
-	return &memory{dev: dev, stream: s, undo: []func() error{s.Close}}, nil
-}
-
-func (m *memory) close() error {
-	errs := []error{m.dev.Synchronize()}
-	for _, undo := range slices.Backward(m.undo) {
-		errs = append(errs, undo())
-	}
-	return errors.Join(errs...)
-}
-
-func (m *memory) later(undo func() error) { m.undo = append(m.undo, undo) }
-
-// device takes n bytes on the device.
-func (m *memory) device(n int64) (device.Ptr, error) {
-	p, err := m.dev.Alloc(n)
-	if err == nil {
-		m.later(func() error { return m.dev.Free(p) })
-	}
-	return p, err
+	m, err := harness.NewMemory(dev)
+	return &memory{m}, err
 }
 
 // pinned takes n bytes of pinned memory.
 func (m *memory) pinned(n int64) ([]byte, error) {
-	pool, err := pinned.NewPool(m.dev, pinned.Options{
+	pool, err := pinned.NewPool(m.Dev, pinned.Options{
 		Budget: pagemem.RoundUp(n), SegmentBytes: pagemem.RoundUp(n), Flags: device.PinMapped,
 	})
 	if err != nil {
 		return nil, err
 	}
-	m.later(pool.Close)
+	m.Later(pool.Close)
 	buffer, err := pool.Alloc(n)
 	if err != nil {
 		return nil, err
 	}
-	m.later(func() error { return buffer.Free() })
+	m.Later(func() error { return buffer.Free() })
 	return buffer.Bytes(), nil
 }
 
@@ -69,26 +45,26 @@ func (m *memory) pinned(n int64) ([]byte, error) {
 func (m *memory) pageable(n int64) ([]byte, error) { return make([]byte, n), nil }
 
 func (m *memory) engine(o transfer.Options) (*transfer.Engine, error) {
-	e, err := transfer.New(m.dev, o)
+	e, err := transfer.New(m.Dev, o)
 	if err == nil {
-		m.later(e.Close)
+		m.Later(e.Close)
 	}
 	return e, err
 }
 
 // upload copies b to the device by the backend's own copy.
 func (m *memory) upload(p device.Ptr, b []byte) error {
-	return errors.Join(m.stream.CopyH2D(p, b), m.stream.Synchronize())
+	return errors.Join(m.Stream.CopyH2D(p, b), m.Stream.Synchronize())
 }
 
 // download copies device memory into b by the backend's own copy.
 func (m *memory) download(b []byte, p device.Ptr) error {
-	return errors.Join(m.stream.CopyD2H(b, p), m.stream.Synchronize())
+	return errors.Join(m.Stream.CopyD2H(b, p), m.Stream.Synchronize())
 }
 
 // wipe sets device memory to a value that no data are full of.
 func (m *memory) wipe(p device.Ptr, n int64) error {
-	return errors.Join(m.stream.Memset(p, blank, n), m.stream.Synchronize())
+	return errors.Join(m.Stream.Memset(p, blank, n), m.Stream.Synchronize())
 }
 
 const blank = 0x5a

@@ -112,13 +112,12 @@ func TestPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	b := &bench{sizes: quickSizes, document: newDocument(dev), dev: dev}
-	b.Repeats = 1
+	b := &bench{sizes: quickSizes, document: newDocument(dev, 1), dev: dev}
 	m, err := newMemory(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.peerCopies(context.Background(), m, other), m.close()); err != nil {
+	if err := errors.Join(b.peerCopies(context.Background(), m, other), m.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.Rows) != 2 || b.Rows[0].Path != "straight" || b.Rows[1].Path != "through host memory" {
@@ -184,17 +183,6 @@ func TestIdealTime(t *testing.T) {
 	} {
 		if got := c.times.ideal(c.chunk, c.total); got != c.want {
 			t.Errorf("%v, chunks of %d, %d bytes: %d, want %d", c.times, c.chunk, c.total, got, c.want)
-		}
-	}
-}
-
-func TestMedian(t *testing.T) {
-	for _, c := range []struct {
-		values []float64
-		want   float64
-	}{{[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 9}, 3}} {
-		if got := median(c.values); got != c.want {
-			t.Errorf("%v: %g, want %g", c.values, got, c.want)
 		}
 	}
 }

@@ -3,17 +3,19 @@ package main
 import (
 	"context"
 	"errors"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 )
 
 // pageable measures ordinary memory in each direction and in both at once,
 // through one engine.
 func (b *bench) pageable(ctx context.Context, m *memory) error {
 	n := b.bulk
-	to, err := m.device(n)
+	to, err := m.Alloc(n)
 	if err != nil {
 		return err
 	}
-	from, err := m.device(n)
+	from, err := m.Alloc(n)
 	if err != nil {
 		return err
 	}
@@ -37,9 +39,9 @@ func (b *bench) pageable(ctx context.Context, m *memory) error {
 		return errors.Join(h2d(), <-done)
 	}
 	checked := func(name string, bytes int64, move func() error, toDevice, toHost bool) *sample {
-		return &sample{
-			row: row{Name: name, Unit: "GB/s"},
-			check: func() error {
+		return &sample{Sample: harness.Sample{
+			Row: harness.Row{Name: name, Unit: "GB/s"},
+			Check: func() error {
 				blankOut(down)
 				if err := errors.Join(m.wipe(to, n), move()); err != nil {
 					return err
@@ -54,9 +56,9 @@ func (b *bench) pageable(ctx context.Context, m *memory) error {
 				}
 				return nil
 			},
-			run:    timed(move),
-			figure: rate(bytes),
-		}
+			Run:    timed(move),
+			Figure: rate(bytes),
+		}}
 	}
 	return b.inTurn(ctx, []*sample{
 		checked("pageable h2d", n, h2d, true, false),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -20,7 +21,7 @@ func (b *bench) peer(ctx context.Context, m *memory) error {
 	if err != nil {
 		return err
 	}
-	m.later(other.Close)
+	m.Later(other.Close)
 	return b.peerCopies(ctx, m, other)
 }
 
@@ -48,12 +49,12 @@ func (b *bench) peerCopies(ctx context.Context, m *memory, other device.Device) 
 	if err != nil {
 		return err
 	}
-	m.later(there.close)
-	from, err := m.device(b.bulk)
+	m.Later(there.Close)
+	from, err := m.Alloc(b.bulk)
 	if err != nil {
 		return err
 	}
-	to, err := there.device(b.bulk)
+	to, err := there.Alloc(b.bulk)
 	if err != nil {
 		return err
 	}
@@ -75,12 +76,15 @@ func (b *bench) peerCopies(ctx context.Context, m *memory, other device.Device) 
 			return engine.Peer(ctx, transfer.PeerCopy{Dst: to, From: b.dev, Src: from, Bytes: b.bulk, Staged: staged})
 		}
 		return &sample{
-			row: row{Name: name, Unit: "GB/s", Path: way},
-			check: func() error {
-				return errors.Join(there.wipe(to, b.bulk), move(), there.download(got, to), same(got, sent))
+			Sample: harness.Sample{
+				Row: harness.Row{Name: name, Unit: "GB/s"},
+				Check: func() error {
+					return errors.Join(there.wipe(to, b.bulk), move(), there.download(got, to), same(got, sent))
+				},
+				Run:    timed(move),
+				Figure: rate(b.bulk),
 			},
-			run:    timed(move),
-			figure: rate(b.bulk),
+			finish: func(r *row) { r.Path = way },
 		}
 	}
 	return b.inTurn(ctx, []*sample{copied("peer copy", false), copied("peer copy, staged", true)})

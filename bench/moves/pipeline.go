@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/kernels"
@@ -20,12 +21,12 @@ func (b *bench) pipelines(ctx context.Context, m *memory) error {
 	if err != nil {
 		return err
 	}
-	m.later(set.Close)
+	m.Later(set.Close)
 	engine, err := b.engine(m)
 	if err != nil {
 		return err
 	}
-	result, err := m.device(b.pipeline)
+	result, err := m.Alloc(b.pipeline)
 	if err != nil {
 		return err
 	}
@@ -137,12 +138,14 @@ func (t *stream) samples(ctx context.Context, m *memory) ([]*sample, error) {
 	against := func(suffix string, times stageTimes, run func() (float64, error)) *sample {
 		ideal := times.ideal(chunk, total).Seconds()
 		return &sample{
-			row:    row{Name: t.name + suffix, Unit: "%", ChunkBytes: chunk},
-			check:  func() error { return t.check(ctx, m) },
-			run:    run,
-			figure: func(wall float64) float64 { return 100 * ideal / wall },
+			Sample: harness.Sample{
+				Row:    harness.Row{Name: t.name + suffix, Unit: "%"},
+				Check:  func() error { return t.check(ctx, m) },
+				Run:    run,
+				Figure: func(wall float64) float64 { return 100 * ideal / wall },
+			},
 			finish: func(r *row) {
-				r.SetupSeconds = median(setups)
+				r.ChunkBytes, r.SetupSeconds = chunk, harness.Median(setups)
 				r.GBPerS = float64(total) / 1e9 / ideal * r.Value / 100
 			},
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 )
 
 // queued measures what it costs to queue a copy of 4 KiB, without the copy:
@@ -21,14 +23,14 @@ func (b *bench) queued(ctx context.Context, m *memory) error {
 	if err != nil {
 		return err
 	}
-	to, err := m.device(size * rounds)
+	to, err := m.Alloc(size * rounds)
 	if err != nil {
 		return err
 	}
 	fill(from, 2)
 	queue := func() error {
 		for range rounds {
-			if err := m.stream.CopyH2D(to, from[:size]); err != nil {
+			if err := m.Stream.CopyH2D(to, from[:size]); err != nil {
 				return err
 			}
 		}
@@ -36,7 +38,7 @@ func (b *bench) queued(ctx context.Context, m *memory) error {
 	}
 	check := func() error {
 		for i := range int64(rounds) {
-			if err := m.stream.CopyH2D(to.Add(i*size), from[i*size:][:size]); err != nil {
+			if err := m.Stream.CopyH2D(to.Add(i*size), from[i*size:][:size]); err != nil {
 				return err
 			}
 		}
@@ -48,34 +50,33 @@ func (b *bench) queued(ctx context.Context, m *memory) error {
 	}
 	const name = "4 KiB pinned h2d, queued"
 	return b.inTurn(ctx, []*sample{
-		{
-			row:   row{Name: name, Unit: "us"},
-			check: check,
-			run: func() (float64, error) {
+		{Sample: harness.Sample{
+			Row:   harness.Row{Name: name, Unit: "us"},
+			Check: check,
+			Run: func() (float64, error) {
 				start := time.Now()
 				err := queue()
 				took := time.Since(start)
 				if err == nil {
-					err = m.stream.Synchronize()
+					err = m.Stream.Synchronize()
 				}
 				return took.Seconds() / rounds, err
 			},
-			figure: func(seconds float64) float64 { return seconds * 1e6 },
-		},
-		{
-			row:   row{Name: name + ": allocations", Unit: "allocs"},
-			check: check,
-			run: func() (float64, error) {
+			Figure: func(seconds float64) float64 { return seconds * 1e6 },
+		}},
+		{Sample: harness.Sample{
+			Row:   harness.Row{Name: name + ": allocations", Unit: "allocs"},
+			Check: check,
+			Run: func() (float64, error) {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				err := queue()
 				runtime.ReadMemStats(&after)
 				if err == nil {
-					err = m.stream.Synchronize()
+					err = m.Stream.Synchronize()
 				}
 				return float64(after.Mallocs-before.Mallocs) / rounds, err
 			},
-			figure: func(allocations float64) float64 { return allocations },
-		},
+		}},
 	})
 }

@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
 // scattered measures blocks that are moved between random places of two
 // arenas, and rows of a strided slice.
 func (b *bench) scattered(ctx context.Context, m *memory) error {
-	to, err := m.device(b.arena)
+	to, err := m.Alloc(b.arena)
 	if err != nil {
 		return err
 	}
-	from, err := m.device(b.arena)
+	from, err := m.Alloc(b.arena)
 	if err != nil {
 		return err
 	}
@@ -42,9 +43,9 @@ func (b *bench) scattered(ctx context.Context, m *memory) error {
 	// add adds a sample that moves blocks between arenas; dst is what holds
 	// them then on the host, or nil for the device.
 	add := func(name string, dst []byte, blocks []transfer.Block, move func() error) {
-		samples = append(samples, &sample{
-			row: row{Name: name, Unit: "GB/s"},
-			check: func() error {
+		samples = append(samples, &sample{Sample: harness.Sample{
+			Row: harness.Row{Name: name, Unit: "GB/s"},
+			Check: func() error {
 				if dst != nil {
 					blankOut(dst)
 				} else if err := m.wipe(to, b.arena); err != nil {
@@ -62,9 +63,9 @@ func (b *bench) scattered(ctx context.Context, m *memory) error {
 				}
 				return scatteredRight(got, data, blocks)
 			},
-			run:    timed(move),
-			figure: rate(int64(len(blocks)) * blocks[0].Bytes),
-		})
+			Run:    timed(move),
+			Figure: rate(int64(len(blocks)) * blocks[0].Bytes),
+		}})
 	}
 	random := rand.New(rand.NewPCG(7, 7))
 	blocks := map[int64][]transfer.Block{}

@@ -1,0 +1,65 @@
+package harness
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/provenance"
+)
+
+// Head is how a document begins: in the form of a peer's file (see
+// bench/README.md), with more keys.
+type Head struct {
+	Peer    string `json:"peer"`
+	What    string `json:"what"` // the rows are about
+	Machine string `json:"machine"`
+	provenance.Record
+	Repeats int `json:"repeats"` // of each row
+}
+
+// NewHead is the head of a document about dev, of what is measured now.
+func NewHead(dev device.Device, what string, repeats int) Head {
+	return Head{
+		Peer:    "Pinion",
+		What:    what,
+		Machine: dev.Info().Name,
+		Record:  provenance.Now(),
+		Repeats: repeats,
+	}
+}
+
+// Row is one figure: the median of its repeats, with the least and the most.
+type Row struct {
+	Name  string  `json:"name"`
+	By    string  `json:"by,omitempty"` // who did it, where rows of one name are compared
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Min   float64 `json:"min"`
+	Max   float64 `json:"max"`
+}
+
+// Skipped is a row, or a group of rows, that this device or machine cannot have.
+type Skipped struct {
+	Name string `json:"name"`
+	By   string `json:"by,omitempty"` // as in Row
+	Why  string `json:"why"`
+}
+
+// Run opens the device of that name, has measure make a document about it, and
+// prints the document to w. After an error nothing is printed.
+func Run(name string, w io.Writer, measure func(device.Device) (any, error)) (err error) {
+	dev, err := device.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	d, err := measure(dev)
+	if err != nil {
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(d)
+}

@@ -1,0 +1,56 @@
+package harness
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// Memory is what a group of rows takes of a device, given back at once.
+type Memory struct {
+	Dev    device.Device
+	Stream device.Stream // the first one, for whatever needs no other
+	undo   []func() error
+}
+
+// NewMemory makes the memory of a group, with a stream.
+func NewMemory(dev device.Device) (*Memory, error) {
+	m := &Memory{Dev: dev}
+	var err error
+	if m.Stream, err = m.NewStream(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close waits for the device and gives everything back, the latest first. It
+// goes on after errors and returns all of them.
+func (m *Memory) Close() error {
+	errs := []error{m.Dev.Synchronize()}
+	for _, undo := range slices.Backward(m.undo) {
+		errs = append(errs, undo())
+	}
+	return errors.Join(errs...)
+}
+
+// Later has Close call undo.
+func (m *Memory) Later(undo func() error) { m.undo = append(m.undo, undo) }
+
+// NewStream makes a stream that lives until Close.
+func (m *Memory) NewStream() (device.Stream, error) {
+	s, err := m.Dev.NewStream()
+	if err == nil {
+		m.Later(s.Close)
+	}
+	return s, err
+}
+
+// Alloc takes n bytes of the device until Close.
+func (m *Memory) Alloc(n int64) (device.Ptr, error) {
+	p, err := m.Dev.Alloc(n)
+	if err == nil {
+		m.Later(func() error { return m.Dev.Free(p) })
+	}
+	return p, err
+}
