@@ -326,6 +326,10 @@ func TestFailureKeepsNothing(t *testing.T) {
 			t.Errorf("%+v: %d bytes reserved, %d before", o, after, before)
 		}
 		p.verify(t)
+		calls := p.Stats().Calls.Total()
+		if _, err := p.Alloc(ctx, 1<<40, Use{}); !errors.Is(err, device.ErrOutOfMemory) || p.Stats().Calls.Total() != calls {
+			t.Errorf("%v after %d calls", err, p.Stats().Calls.Total()-calls)
+		}
 		must(t, b.Free())
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -96,15 +95,18 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 			return b, nil
 		}
 	}
-	hard := p.options.Budget
-	if hard == 0 {
-		hard = math.MaxInt64
-	}
-	soft := hard
+	hard, soft := p.hard, p.hard
 	if p.options.Soft > 0 {
 		soft = p.options.Soft
 	}
-	if b, err = h.backing.grow(size, o, soft); !short(err) {
+	grow := func(most int64) (*block, error) {
+		b, err := h.backing.grow(size, o, most)
+		if errors.Is(err, errBudget) && p.options.Budget == 0 && most == hard {
+			err = device.ErrOutOfMemory
+		}
+		return b, err
+	}
+	if b, err = grow(soft); !short(err) {
 		return b, err
 	}
 	// Memory is short. What follows may let go of the lock, and what it gains
@@ -117,7 +119,7 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 		p.flush()
 		p.poll(p.patience(0))
 		if b = h.fit(size, o); b == nil {
-			b, err = h.backing.grow(size, o, most)
+			b, err = grow(most)
 		} else {
 			err = nil
 		}

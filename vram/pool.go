@@ -18,6 +18,7 @@ type Pool struct {
 	dev     device.Device
 	options Options
 	source  Source
+	hard    int64 // the most bytes that it may have: the budget, or all of the device
 	chunk   int64 // bytes of a large chunk; 0: there are none
 	start   time.Time
 
@@ -82,6 +83,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 	if o.Budget > 0 {
 		capacity = min(capacity, o.Budget)
 	}
+	p.hard = capacity
 	p.tellAt = max(1<<20, capacity/1024)
 	for purpose, n := range o.Limits {
 		p.limited[purpose].most = n

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,10 +28,12 @@ type replayFlags struct {
 	device          *string
 	allocator       string
 	capacity, chunk size
+	snapshot        string // file; "": none
+	history         int
 	json            bool
 }
 
-var replayFlagNames = []string{"device", "allocator", "capacity", "chunk", "json"}
+var replayFlagNames = []string{"device", "allocator", "capacity", "chunk", "snapshot", "history", "json"}
 
 func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
@@ -60,6 +64,14 @@ The host backend stands in for a GPU: with --capacity it has that much memory
 (80 GiB without), of which a replay touches none. On a GPU, --capacity is a
 budget.
 
+With --snapshot the pool writes what it holds at the end of the trace, and the
+newest --history events of how it came to that. Keeping them is part of the
+times that are measured. The name says for which tool the file is:
+
+  .pickle  PyTorch's page, https://pytorch.org/memory_viz
+  .json    https://ui.perfetto.dev and chrome://tracing
+  .jsonl   pinion replay
+
 With --generate a trace is made and written as JSON lines:
 
   random    allocations of 1 to --max bytes, as many live as fit into --live
@@ -69,15 +81,19 @@ With --generate a trace is made and written as JSON lines:
   cycles    --bytes in other pieces each cycle, freed at its end`,
 		Example: `  pinion replay run.pickle
   pinion replay trace.jsonl --capacity 24GiB --allocator plain --json
+  pinion replay run.pickle --snapshot pool.pickle
   pinion replay --generate random --count 10000 --max 1GiB --live 16GiB --seed 1 -o trace.jsonl
   pinion replay --generate steps | pinion replay - --device cuda:0`,
 	}
 	var f replayFlags
 	f.device = deviceFlag(cmd)
 	flags := cmd.Flags()
+	flags.SortFlags = false // those of a replay, then those of --generate
 	flags.StringVar(&f.allocator, "allocator", "pinion", "what to replay on: pinion, plain or driver")
 	flags.Var(&f.capacity, "capacity", "memory that the allocator may have (default: on the host 80GiB, else what the device has free)")
 	flags.Var(&f.chunk, "chunk", "bytes of a physical chunk of the pool, a power of two (default: chosen by the capacity)")
+	flags.StringVar(&f.snapshot, "snapshot", "", "`file` for what the pool holds at the end, and its history: *.pickle, *.json or *.jsonl")
+	flags.IntVar(&f.history, "history", 1_000_000, "events in the --snapshot")
 	flags.BoolVar(&f.json, "json", false, "print one JSON document")
 	g := addGenerateFlags(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -91,7 +107,7 @@ With --generate a trace is made and written as JSON lines:
 		case len(args) > 1:
 			return badUsage(cmd, "one trace is replayed at a time, but %d were given", len(args))
 		}
-		return f.check(cmd)
+		return f.check(cmd, args[0])
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if flags.Changed("generate") {
@@ -102,7 +118,7 @@ With --generate a trace is made and written as JSON lines:
 	return cmd
 }
 
-func (f *replayFlags) check(cmd *cobra.Command) error {
+func (f *replayFlags) check(cmd *cobra.Command, path string) error {
 	for _, name := range generateFlagNames {
 		if cmd.Flags().Changed(name) {
 			return badUsage(cmd, "--%s needs --generate", name)
@@ -120,7 +136,7 @@ func (f *replayFlags) check(cmd *cobra.Command) error {
 	if f.capacity != 0 && strings.HasPrefix(*f.device, "host:") {
 		return badUsage(cmd, "--device %s has a capacity already: leave out --capacity", *f.device)
 	}
-	return nil
+	return f.checkSnapshot(cmd, path)
 }
 
 func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
@@ -149,20 +165,28 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 	defer func() { err = errors.Join(err, allocator.Close()) }()
 
 	line := newProgress(cmd)
-	result, err := replay.Run(cmd.Context(), in.events(), allocator, replay.Options{
-		Progress: func(int64) {
-			if percent, known := in.percent(); known {
-				line.show(percent, 100, "replaying "+path)
-			}
-		},
-	})
+	options := replay.Options{Progress: func(events int64) { in.show(line, events) }}
+	pool, _ := allocator.(*replay.Pool)
+	var snapshot *snapshotFile
+	if f.snapshot != "" {
+		if snapshot, err = newSnapshotFile(f.snapshot); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, snapshot.close()) }()
+		options.AtEnd = func() error { return snapshot.write(cmd.Context(), pool.Pool().Snapshot()) }
+	}
+	result, err := replay.Run(cmd.Context(), in.events(), allocator, options)
 	line.clear()
 	if err != nil {
 		return err
 	}
 	out := newReplayOutput(dev, f.allocator, in, capacity, &result)
-	if pool, ok := allocator.(*replay.Pool); ok {
+	out.defaultCapacity = f.capacity == 0 && !strings.HasPrefix(*f.device, "host:") && dev.Info().Backend == "host"
+	if pool != nil {
 		out.ChunkBytes = pool.Pool().Stats().ChunkBytes
+	}
+	if snapshot != nil {
+		out.Snapshot = &snapshot.snapshotOutput
 	}
 	if f.json {
 		return printJSON(cmd, out)
@@ -197,7 +221,11 @@ func (f *replayFlags) newAllocator(cmd *cobra.Command, dev device.Device) (repla
 	case "driver":
 		return replay.NewAsync(dev, int64(f.capacity))
 	}
-	pool, err := replay.NewPool(dev, vram.Options{Budget: int64(f.capacity), ChunkBytes: int64(f.chunk)})
+	o := vram.Options{Budget: int64(f.capacity), ChunkBytes: int64(f.chunk)}
+	if f.snapshot != "" {
+		o.History = f.history
+	}
+	pool, err := replay.NewPool(dev, o)
 	if errors.Is(err, device.ErrArgument) && f.chunk != 0 {
 		return nil, badUsage(cmd, "--chunk: %w", err)
 	}
@@ -207,25 +235,30 @@ func (f *replayFlags) newAllocator(cmd *cobra.Command, dev device.Device) (repla
 // traceInput is a trace that is read, and how far that is.
 type traceInput struct {
 	*trace.Reader
+	ctx    context.Context
 	path   string
 	source io.Reader
+	file   *os.File // to be closed; nil: none
 	read   int64
 	size   int64 // 0: unknown
 }
 
 func openTrace(cmd *cobra.Command, path string) (*traceInput, error) {
-	in := &traceInput{path: path, source: cmd.InOrStdin()}
+	in := &traceInput{ctx: cmd.Context(), path: path}
 	if path == "-" {
 		in.path = "standard input"
+		in.source = &interruptible{ctx: in.ctx, r: cmd.InOrStdin()}
 	} else {
-		file, err := os.Open(path)
-		if err != nil {
+		var err error
+		if in.file, err = os.Open(path); err != nil {
 			return nil, err
 		}
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+		in.source = in.file
+		if info, err := in.file.Stat(); err == nil && info.IsDir() {
+			return nil, errors.Join(fmt.Errorf("%s is a folder, not a trace", path), in.Close())
+		} else if err == nil && info.Mode().IsRegular() {
 			in.size = info.Size()
 		}
-		in.source = file
 	}
 	var err error
 	if in.Reader, err = trace.NewReader(in, trace.Options{}); err != nil {
@@ -234,18 +267,29 @@ func openTrace(cmd *cobra.Command, path string) (*traceInput, error) {
 	return in, nil
 }
 
+// piece is the most that is read at once: what is read and not replayed yet
+// counts as progress.
+const piece = 64 << 10
+
 // Read gives the trace to its parser.
 func (in *traceInput) Read(p []byte) (int, error) {
-	n, err := in.source.Read(p)
+	if err := in.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := in.source.Read(p[:min(len(p), piece)])
 	in.read += int64(n)
 	return n, err
 }
 
-func (in *traceInput) percent() (percent int, known bool) {
-	if in.size == 0 {
-		return 0, false
+// show shows how far the replay is. A snapshot is read as a whole before it
+// starts.
+func (in *traceInput) show(line *progress, events int64) {
+	what := "replaying " + filepath.Base(in.path)
+	if in.size == 0 || in.Format() == trace.Snapshot {
+		line.show(int(events), -1, what)
+		return
 	}
-	return int(float64(in.read) / float64(in.size) * 100), true
+	line.show(int(float64(in.read)/float64(in.size)*100), 100, what)
 }
 
 // events are those of the trace; an error names it.
@@ -263,8 +307,33 @@ func (in *traceInput) events() iter.Seq2[trace.Event, error] {
 }
 
 func (in *traceInput) Close() error {
-	if file, ok := in.source.(*os.File); ok && file != os.Stdin {
-		return file.Close()
+	if in.file == nil {
+		return nil
 	}
-	return nil
+	return in.file.Close()
+}
+
+// interruptible reads from r until ctx is done. A read of standard input has no
+// other end: its goroutine is left behind then, with a buffer of its own, until
+// the process ends or the read does.
+type interruptible struct {
+	ctx    context.Context
+	r      io.Reader
+	buffer [piece]byte
+}
+
+func (i *interruptible) Read(p []byte) (int, error) {
+	var n int
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err = i.r.Read(i.buffer[:min(len(p), piece)])
+	}()
+	select {
+	case <-i.ctx.Done():
+		return 0, i.ctx.Err()
+	case <-done:
+		return copy(p, i.buffer[:n]), err
+	}
 }

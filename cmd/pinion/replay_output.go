@@ -1,13 +1,21 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/vram"
 	"github.com/pinion-gpu/pinion/vram/replay"
+	"github.com/pinion-gpu/pinion/vram/viz"
 )
 
 // replayOutput is the JSON document of pinion replay.
@@ -37,6 +45,17 @@ type replayOutput struct {
 	FailedInTrace     int64    `json:"failed_in_trace"`
 	FailedGranted     int64    `json:"failed_granted"`
 	Seconds           float64  `json:"seconds"`
+
+	Snapshot *snapshotOutput `json:"snapshot,omitempty"`
+
+	defaultCapacity bool // of the host
+}
+
+// snapshotOutput says what --snapshot wrote.
+type snapshotOutput struct {
+	File          string `json:"file"`
+	Events        int    `json:"events"`
+	DroppedEvents int64  `json:"dropped_events"` // older ones that the history has lost
 }
 
 func newReplayOutput(dev device.Device, allocator string, in *traceInput, capacity int64, r *replay.Result) *replayOutput {
@@ -59,25 +78,51 @@ func newReplayOutput(dev device.Device, allocator string, in *traceInput, capaci
 }
 
 func (o *replayOutput) print(w io.Writer) {
-	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
-	fmt.Fprintf(w, "%s (%s) on %s with %s", o.Trace, o.Format, o.Allocator, amount(o.CapacityBytes))
+	if !strings.HasPrefix(o.Device, "host:") { // whose capacity is said below
+		fmt.Fprintf(w, "%s  ", o.Device)
+	}
+	fmt.Fprintf(w, "%s\n%s (%s) on %s\n%s", o.Name, o.Trace, o.Format, o.Allocator, amount(o.CapacityBytes))
+	if o.defaultCapacity {
+		fmt.Fprint(w, " (default of the host, see --capacity)")
+	}
 	if o.ChunkBytes > 0 {
 		fmt.Fprintf(w, " in chunks of %s", amount(o.ChunkBytes))
 	}
 	fmt.Fprintf(w, ", %s\n\n", seconds(o.Seconds))
+	if o.Events > 0 {
+		o.printFigures(w)
+	} else {
+		fmt.Fprintln(w, "The trace has no events.")
+	}
+	if o.Snapshot != nil {
+		o.Snapshot.print(w)
+	}
+}
 
-	t := newTable(">EVENTS", ">PEAK LIVE", ">PEAK RESERVED", ">FRAGMENTATION", ">OOMS", ">DRIVER CALLS", ">ALLOC P50", ">ALLOC P99", ">FREE P50")
-	t.add(fmt.Sprint(o.Events), amount(o.PeakLiveBytes), amount(o.PeakReservedBytes), fmt.Sprintf("%.3f", o.Fragmentation),
-		fmt.Sprint(o.OOMs), fmt.Sprint(o.DriverCalls), nanoseconds(o.AllocP50), nanoseconds(o.AllocP99), nanoseconds(o.FreeP50))
-	t.print(w)
+// printFigures prints two tables, so that a line fits into 80 columns.
+func (o *replayOutput) printFigures(w io.Writer) {
+	memory := newTable(">EVENTS", ">PEAK LIVE", ">PEAK RESERVED", ">FRAGMENTATION", ">OOMS")
+	memory.add(fmt.Sprint(o.Events), amount(o.PeakLiveBytes), amount(o.PeakReservedBytes), ratio(o.Fragmentation), fmt.Sprint(o.OOMs))
+	memory.print(w)
+	fmt.Fprintln(w)
+	calls := newTable(">DRIVER CALLS", ">ALLOC P50", ">ALLOC P99", ">FREE P50")
+	calls.add(fmt.Sprint(o.DriverCalls), nanoseconds(o.AllocP50), nanoseconds(o.AllocP99), nanoseconds(o.FreeP50))
+	calls.print(w)
 
 	if o.OOMs > 0 {
-		fmt.Fprintf(w, "\nOut of memory %s. The least that was too much, live and asked for: %s",
+		fmt.Fprintf(w, "\nOut of memory %s. The least that was too much, live and asked for:\n%s",
 			counted(o.OOMs, "time", "times"), amount(o.LeastOOMBytes))
 		if o.LeastOOMShare != nil {
-			fmt.Fprintf(w, ", %s of the capacity", percent(*o.LeastOOMShare))
+			if share := *o.LeastOOMShare; share < 10 {
+				fmt.Fprintf(w, ", %s of the capacity", percent(share))
+			} else {
+				fmt.Fprintf(w, ", %s times the capacity", digits(share))
+			}
 		}
 		fmt.Fprintln(w, ".")
+	}
+	if o.ChunkBytes > o.CapacityBytes {
+		fmt.Fprintf(w, "\nOne chunk is %s: more than the capacity. See --chunk and --capacity.\n", amount(o.ChunkBytes))
 	}
 	if o.PeakTraceBytes > o.CapacityBytes {
 		fmt.Fprintf(w, "\nThe trace needs %s at its peak: more than the capacity. See --capacity.\n", amount(o.PeakTraceBytes))
@@ -89,6 +134,115 @@ func (o *replayOutput) print(w io.Writer) {
 	if o.Allocator != "pinion" {
 		fmt.Fprintln(w, "\nReserved counts what is live: what the driver rounds up or keeps is not seen.")
 	}
+}
+
+func (o *snapshotOutput) print(w io.Writer) {
+	fmt.Fprintf(w, "\n%s has the pool at the end of the trace and %s before.\n%s\n",
+		o.File, counted(int64(o.Events), "event", "events"), formOf(o.File).use)
+	if o.DroppedEvents > 0 {
+		fmt.Fprintf(w, "The oldest %s are left out. See --history.\n", counted(o.DroppedEvents, "event", "events"))
+	}
+}
+
+// snapshotForm is a form that --snapshot writes.
+type snapshotForm struct {
+	use   string // what a person does with it
+	write func(io.Writer, vram.Snapshot) error
+}
+
+// formOf is the form that a name asks for; nil: none.
+func formOf(name string) *snapshotForm {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".pickle":
+		return &snapshotForm{"Open it at https://pytorch.org/memory_viz.", viz.WriteTorch}
+	case ".json":
+		return &snapshotForm{"Open it at https://ui.perfetto.dev or chrome://tracing.", viz.WriteChrome}
+	case ".jsonl":
+		return &snapshotForm{"It is a trace, too: pinion replay takes it.", viz.WriteJSON}
+	}
+	return nil
+}
+
+// maxHistory keeps the ring below 1 GB.
+const maxHistory = 10_000_000
+
+// checkSnapshot checks --snapshot and --history.
+func (f *replayFlags) checkSnapshot(cmd *cobra.Command, trace string) error {
+	changed := cmd.Flags().Changed
+	if !changed("snapshot") {
+		if changed("history") {
+			return badUsage(cmd, "--history needs --snapshot")
+		}
+		return nil
+	}
+	if formOf(f.snapshot) == nil {
+		return badUsage(cmd, "--snapshot is %q, but must end in .pickle (for PyTorch's memory_viz), .json (for Perfetto) or .jsonl (for pinion replay)", f.snapshot)
+	}
+	if f.allocator != "pinion" {
+		return badUsage(cmd, "--snapshot is of --allocator pinion, not of %s", f.allocator)
+	}
+	if f.history < 1 || f.history > maxHistory {
+		return badUsage(cmd, "--history is %d, but must be 1 to %d", f.history, maxHistory)
+	}
+	if in, err := os.Stat(trace); err == nil && trace != "-" {
+		if out, err := os.Stat(f.snapshot); err == nil && os.SameFile(in, out) {
+			return badUsage(cmd, "--snapshot %s is the trace itself", f.snapshot)
+		}
+	}
+	return nil
+}
+
+// snapshotFile is the file of --snapshot.
+type snapshotFile struct {
+	snapshotOutput
+	pending *pendingFile // nil: it has been written, or has failed
+}
+
+func newSnapshotFile(path string) (*snapshotFile, error) {
+	pending, err := newPendingFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshotFile{snapshotOutput{File: path}, pending}, nil
+}
+
+func (f *snapshotFile) write(ctx context.Context, s vram.Snapshot) error {
+	f.Events, f.DroppedEvents = len(s.Events), s.Dropped
+	pending := f.pending
+	f.pending = nil
+	return pending.commit(func(w io.Writer) error { return formOf(f.File).write(writerUntil{ctx, w}, s) })
+}
+
+// close takes back what was not written to the end.
+func (f *snapshotFile) close() error {
+	if f.pending == nil {
+		return nil
+	}
+	return f.pending.discard()
+}
+
+// writerUntil fails once ctx is done.
+type writerUntil struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w writerUntil) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.w.Write(p)
+}
+
+// ratio prints a quotient that is 1 at best; 0: there is none.
+func ratio(v float64) string {
+	switch {
+	case v == 0:
+		return "-"
+	case v < 1000:
+		return fmt.Sprintf("%.3f", v)
+	}
+	return digits(v)
 }
 
 // amount prints bytes with three significant digits.
@@ -103,9 +257,13 @@ func amount(n int64) string {
 	return digits(value) + " " + units[0]
 }
 
-// nanoseconds prints a time whose nanoseconds matter while it is short.
+// nanoseconds prints a time whose nanoseconds matter while it is short; 0: there
+// is none.
 func nanoseconds(ns int64) string {
-	if ns < 1000 {
+	switch {
+	case ns == 0:
+		return "-"
+	case ns < 1000:
 		return fmt.Sprintf("%d ns", ns)
 	}
 	return duration(time.Duration(ns))

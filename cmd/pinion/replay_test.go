@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,20 +35,66 @@ func TestReplayText(t *testing.T) {
 		Events: 20000, PeakLiveBytes: 15 << 30, PeakReservedBytes: 16 << 30, Fragmentation: 16. / 15, OOMs: 3, DriverCalls: 8123,
 		AllocP50: 121, AllocP99: 48200, FreeP50: 88, PeakTraceBytes: 17 << 30, LeastOOMBytes: 157 << 30 / 10, LeastOOMShare: &share,
 		FailedInTrace: 2, FailedGranted: 1,
+		Snapshot: &snapshotOutput{"pool.pickle", 1000, 19000},
 	}
 	var b strings.Builder
 	out.print(&b)
 	const want = `cuda:0  Fast GPU
-run.pickle (pytorch snapshot) on pinion with 16.0 GiB in chunks of 2.00 MiB, 1.50 s
+run.pickle (pytorch snapshot) on pinion
+16.0 GiB in chunks of 2.00 MiB, 1.50 s
 
-EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS  DRIVER CALLS  ALLOC P50  ALLOC P99  FREE P50
- 20000   15.0 GiB       16.0 GiB          1.067     3          8123     121 ns    48.2 µs     88 ns
+EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS
+ 20000   15.0 GiB       16.0 GiB          1.067     3
 
-Out of memory 3 times. The least that was too much, live and asked for: 15.7 GiB, 98.1 % of the capacity.
+DRIVER CALLS  ALLOC P50  ALLOC P99  FREE P50
+        8123     121 ns    48.2 µs     88 ns
+
+Out of memory 3 times. The least that was too much, live and asked for:
+15.7 GiB, 98.1 % of the capacity.
 
 The trace needs 17.0 GiB at its peak: more than the capacity. See --capacity.
 
 2 allocations had failed when the trace was recorded; 1 succeeded here.
+
+pool.pickle has the pool at the end of the trace and 1000 events before.
+Open it at https://pytorch.org/memory_viz.
+The oldest 19000 events are left out. See --history.
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// Where nothing could be allocated, there is no time and no quotient.
+func TestReplayTextNothing(t *testing.T) {
+	share := 12.8
+	out := &replayOutput{
+		Device: "host:1048576", Name: "host memory", Trace: "t.csv", Format: "csv", Allocator: "pinion", CapacityBytes: 1 << 20, ChunkBytes: 2 << 20,
+		Events: 1, OOMs: 1, LeastOOMBytes: 128 << 17, LeastOOMShare: &share, defaultCapacity: true,
+	}
+	var b strings.Builder
+	out.print(&b)
+	out.Events = 0
+	out.print(&b)
+	const want = `host memory
+t.csv (csv) on pinion
+1.00 MiB (default of the host, see --capacity) in chunks of 2.00 MiB, 0.00 µs
+
+EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS
+     1        0 B            0 B              -     1
+
+DRIVER CALLS  ALLOC P50  ALLOC P99  FREE P50
+           0          -          -         -
+
+Out of memory 1 time. The least that was too much, live and asked for:
+16.0 MiB, 12.8 times the capacity.
+
+One chunk is 2.00 MiB: more than the capacity. See --chunk and --capacity.
+host memory
+t.csv (csv) on pinion
+1.00 MiB (default of the host, see --capacity) in chunks of 2.00 MiB, 0.00 µs
+
+The trace has no events.
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
@@ -59,12 +107,15 @@ func TestReplayRunText(t *testing.T) {
 	r := pinion(t, "replay", file, "--device", "host:1GiB", "--allocator", "plain")
 	got := regexp.MustCompile(` *\d[\d.]* (ns|µs|ms|s)\b`).ReplaceAllString(strings.ReplaceAll(r.stdout, file, "FILE"), " TIME")
 	got = regexp.MustCompile(`( +[A-Z]+ P\d\d)+\n`).ReplaceAllString(got, "\n") // their columns are as wide as the times
-	got = regexp.MustCompile(` +\n`).ReplaceAllString(got, "\n")
-	_, got, _ = strings.Cut(got, "\n") // the machine
-	const want = `FILE (json lines) on plain with 1.00 GiB, TIME
+	_, got, _ = strings.Cut(got, "\n")                                          // the machine
+	const want = `FILE (json lines) on plain
+1.00 GiB, TIME
 
-EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS  DRIVER CALLS
-     5   5.00 MiB       5.00 MiB          1.000     0             5 TIME TIME TIME
+EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS
+     5   5.00 MiB       5.00 MiB          1.000     0
+
+DRIVER CALLS
+           5 TIME TIME TIME
 
 Reserved counts what is live: what the driver rounds up or keeps is not seen.
 `
@@ -122,7 +173,7 @@ func TestReplayOutOfMemory(t *testing.T) {
 			t.Errorf("%s: out of memory at %g of the capacity", allocator, share)
 		}
 		r := pinion(t, args...)
-		for _, want := range []string{"Out of memory", "% of the capacity", "See --capacity"} {
+		for _, want := range []string{"Out of memory ", " of the capacity.", "See --capacity."} {
 			if r.code != exitDone || !strings.Contains(r.stdout, want) {
 				t.Errorf("exit code %d, %q is missing in\n%s%s", r.code, want, r.stdout, r.stderr)
 			}
@@ -206,7 +257,7 @@ func TestReplayErrors(t *testing.T) {
 		{"replay " + pickle, 1, []string{pickle}},
 		{"replay " + other, 1, []string{other, "not an allocation trace"}},
 		{"replay " + filepath.Join(dir, "missing"), 1, []string{"missing"}},
-		{"replay " + dir, 1, []string{dir}},
+		{"replay " + dir, 1, []string{dir, "folder"}},
 		{"replay", 2, []string{"trace", "--generate"}},
 		{"replay " + good + " " + csv, 2, []string{"2"}},
 		{"replay --frobnicate " + good, 2, []string{"--frobnicate"}},
@@ -219,6 +270,17 @@ func TestReplayErrors(t *testing.T) {
 		{"replay --device cuda:0 " + good, 1, []string{"cuda", "unavailable"}},
 		{"replay --device host:lots " + good, 2, []string{"--device", "lots"}},
 		{"replay --count 3 " + good, 2, []string{"--count", "--generate"}},
+		{"replay --snapshot pool.png " + good, 2, []string{"pool.png", ".pickle", ".json ", ".jsonl"}},
+		{"replay --snapshot pool " + good, 2, []string{"pool", ".pickle", ".json ", ".jsonl"}},
+		{"replay --snapshot= " + good, 2, []string{"--snapshot", ".pickle"}},
+		{"replay --snapshot pool.json --allocator plain " + good, 2, []string{"--snapshot", "plain"}},
+		{"replay --snapshot pool.json --allocator driver " + good, 2, []string{"--snapshot", "driver"}},
+		{"replay --snapshot " + good + " " + good, 2, []string{good, "the trace itself"}},
+		{"replay --snapshot " + filepath.Join(dir, "no", "pool.json") + " " + good, 1, []string{"pool.json cannot be written"}},
+		{"replay --snapshot pool.json --history 0 " + good, 2, []string{"--history", "0"}},
+		{"replay --snapshot pool.json --history 10000001 " + good, 2, []string{"--history", "10000001"}},
+		{"replay --history 5 " + good, 2, []string{"--history", "--snapshot"}},
+		{"replay --generate steps --snapshot pool.json", 2, []string{"--snapshot"}},
 		{"replay -o x " + good, 2, []string{"--output", "--generate"}},
 
 		{"replay --generate steps " + good, 2, []string{good}},
@@ -243,13 +305,126 @@ func TestReplayErrors(t *testing.T) {
 	}
 }
 
+// What --snapshot writes is what its readers know, and has what is live at the
+// end of the trace.
+func TestReplaySnapshot(t *testing.T) {
+	dir := t.TempDir()
+	small := writeFile(t, t.TempDir(), "small.jsonl", []byte(smallTrace))
+	for _, c := range []struct {
+		name   string
+		format string // as a trace; "": none
+		has    []string
+	}{
+		{"pool.pickle", "pytorch snapshot", []string{"device_traces", "weights", "active_allocated"}},
+		{"pool.PICKLE", "pytorch snapshot", nil},
+		{"pool.jsonl", "json lines", []string{`"purpose":"weights"`}},
+		{"pool.json", "", []string{`"traceEvents"`, `"allocated"`, `"weights"`}},
+	} {
+		file := filepath.Join(dir, c.name)
+		doc := document(t, append([]string{"snapshot"}, replayKeys...), "replay", small, "--device", "host:1GiB", "--snapshot", file, "--json")
+		said := doc["snapshot"].(map[string]any)
+		if said["file"] != file || said["events"].(float64) < 5 || said["dropped_events"] != 0. {
+			t.Errorf("%s: %v", c.name, said)
+		}
+		data, err := os.ReadFile(file)
+		ok(t, err)
+		for _, want := range c.has {
+			if !strings.Contains(string(data), want) {
+				t.Errorf("%s: no %s", c.name, want)
+			}
+		}
+		if c.format == "" {
+			parse(t, string(data), []string{"traceEvents"})
+			if got := lastAllocated(t, data); got < 2<<20 || got > 2<<20+512 { // more with the invariants tag
+				t.Errorf("%s ends with %d bytes", c.name, got)
+			}
+		} else {
+			again := document(t, nil, "replay", file, "--device", "host", "--json")
+			if again["format"] != c.format || again["events"] != 5. || again["peak_live_bytes"] != 5242880. {
+				t.Errorf("%s: %v", c.name, again)
+			}
+		}
+		onlyFile(t, dir, c.name)
+		ok(t, os.Remove(file))
+	}
+
+	// A short history says what it has lost, and keeps what is live.
+	file := filepath.Join(dir, "pool.jsonl")
+	r := pinion(t, "replay", small, "--device", "host:1GiB", "--snapshot", file, "--history", "1")
+	if r.code != exitDone || !strings.Contains(r.stdout, " and 1 event before.\n") || !strings.Contains(r.stdout, "See --history.") {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if again := document(t, nil, "replay", file, "--device", "host", "--json"); again["events"] != 3. {
+		t.Errorf("%v", again) // two were live before the last free
+	}
+}
+
+// lastAllocated is the newest value of the counter of allocated bytes.
+func lastAllocated(t *testing.T, data []byte) (n int64) {
+	var file struct {
+		TraceEvents []struct {
+			Name string
+			Args struct{ Bytes int64 }
+		}
+	}
+	ok(t, json.Unmarshal(data, &file))
+	for _, e := range file.TraceEvents {
+		if e.Name == "allocated" {
+			n = e.Args.Bytes
+		}
+	}
+	return n
+}
+
+// A replay that fails leaves an older snapshot as it was, and nothing beside it.
+func TestReplaySnapshotFails(t *testing.T) {
+	dir := t.TempDir()
+	old := writeFile(t, dir, "pool.json", []byte("old"))
+	bad := writeFile(t, t.TempDir(), "bad.jsonl", []byte(smallTrace+"{\n"))
+	if r := pinion(t, "replay", bad, "--device", "host", "--snapshot", old); r.code != exitFailed || r.stdout != "" {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	data, err := os.ReadFile(old)
+	ok(t, err)
+	if string(data) != "old" {
+		t.Errorf("it is %q", data)
+	}
+	onlyFile(t, dir, "pool.json")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (writerUntil{ctx, io.Discard}).Write([]byte("x")); !errors.Is(err, context.Canceled) {
+		t.Errorf("a write of an interrupted command: %v", err)
+	}
+}
+
+// A read of standard input that nobody answers ends with the command.
+func TestReplayStdinInterrupted(t *testing.T) {
+	in, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	root := newRoot()
+	root.SetArgs([]string{"replay", "-", "--device", "host"})
+	root.SetIn(in)
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	go func() {
+		io.WriteString(writer, smallTrace) // which returns when it has been read
+		cancel()
+	}()
+	if err := root.ExecuteContext(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	ok(t, writer.Close())
+}
+
 // An interrupted command leaves nothing, on the device or in the folder.
 func TestReplayCancelled(t *testing.T) {
 	dir := t.TempDir()
 	file := writeFile(t, dir, "small.jsonl", []byte(smallTrace))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for _, args := range [][]string{{"replay", file, "--device", "host"}, {"replay", "--generate", "random", "-o", filepath.Join(dir, "new")}} {
+	for _, args := range [][]string{{"replay", file, "--device", "host"},
+		{"replay", file, "--device", "host", "--snapshot", filepath.Join(dir, "pool.json")}, {"replay", "--generate", "random", "-o", filepath.Join(dir, "new")}} {
 		r := pinionWith(t, ctx, args...)
 		if r.code != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, "interrupted") {
 			t.Errorf("%q: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
@@ -261,8 +436,8 @@ func TestReplayCancelled(t *testing.T) {
 func TestReplayUnits(t *testing.T) {
 	for want, got := range map[string]string{
 		"0 B": amount(0), "999 B": amount(999), "0.98 KiB": amount(1000), "1.00 KiB": amount(1024), "1.50 GiB": amount(3 << 29),
-		"0.98 GiB": amount(1000 << 20), "8.00 EiB": amount(1<<63 - 1), "0 ns": nanoseconds(0), "999 ns": nanoseconds(999),
-		"1.00 µs": nanoseconds(1000), "2.50 ms": nanoseconds(2.5e6),
+		"0.98 GiB": amount(1000 << 20), "8.00 EiB": amount(1<<63 - 1), "-": nanoseconds(0), "1 ns": nanoseconds(1), "999 ns": nanoseconds(999),
+		"1.00 µs": nanoseconds(1000), "2.50 ms": nanoseconds(2.5e6), "1.000": ratio(1), "999.500": ratio(999.5), "20965889": ratio(20965889.375),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -22,6 +22,14 @@
 // on a small machine. Nor is any work queued: what a pool would wait for in the
 // real program is always done here.
 //
+// Options.AtEnd is called while what the trace leaves live is still there, for
+// example to write the history of the pool with package viz:
+//
+//	pool, err := replay.NewPool(dev, vram.Options{History: 1_000_000})
+//	…
+//	atEnd := func() error { return viz.WriteTorch(file, pool.Pool().Snapshot()) }
+//	result, err := replay.Run(ctx, reader.All(), pool, replay.Options{AtEnd: atEnd})
+//
 // # What is measured
 //
 // Live bytes are those that were asked for and granted. Reserved bytes are what

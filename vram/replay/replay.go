@@ -17,6 +17,11 @@ type Options struct {
 	// Progress is called now and then with the number of events so far.
 	// Default: none.
 	Progress func(events int64)
+
+	// AtEnd is called behind the last event, while what the trace leaves live
+	// still is: to look at the allocator. Its error is returned as it is.
+	// Default: none.
+	AtEnd func() error
 }
 
 // Result is what a replay measured.
@@ -63,7 +68,8 @@ const beyond = 1 << 60
 const pause = 256
 
 // Run replays the events on a, which stays the caller's to close. What the
-// trace leaves live is freed at the end, as it is when Run fails.
+// trace leaves live is freed at the end, as it is when Run fails; nothing of
+// that, or of Options.AtEnd, is in the result.
 //
 // An error of events is returned as it is. Others name the event, and wrap
 // what the allocator returned, the context's error, or [trace.ErrMalformed] for
@@ -73,6 +79,9 @@ func Run(ctx context.Context, events iter.Seq2[trace.Event, error], a Allocator,
 	err := r.run(ctx, events, o)
 	r.Elapsed = r.watch.now()
 	r.Counts = a.Counts()
+	if err == nil && o.AtEnd != nil {
+		err = o.AtEnd()
+	}
 	if err := errors.Join(err, r.freeRest()); err != nil {
 		return Result{}, err
 	}

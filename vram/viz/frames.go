@@ -17,7 +17,6 @@ type frames struct {
 
 	none     *pickle.List
 	reserved *pickle.List // of segments
-	pending  *pickle.List // of blocks that nothing is known of
 }
 
 type call struct {
@@ -36,7 +35,6 @@ func newFrames() *frames {
 		calls:    map[call]*pickle.Dict{},
 		none:     &pickle.List{},
 		reserved: &pickle.List{Items: []any{label("reserved memory")}},
-		pending:  &pickle.List{Items: []any{label("freed, still in use by a stream")}},
 	}
 }
 

@@ -188,12 +188,7 @@ func (m *model) snapshot(ring int) vram.Snapshot {
 	for _, g := range m.gaps(true) {
 		pieces = append(pieces, vram.BlockInfo{Address: g[0], Bytes: int64(g[1] - g[0]), State: vram.BlockFree})
 	}
-	for _, b := range m.blocks {
-		if b.State == vram.BlockPending { // the pool does not tell more of these
-			b = vram.BlockInfo{Address: b.Address, Bytes: b.Bytes, State: b.State, Stream: b.Stream}
-		}
-		pieces = append(pieces, b)
-	}
+	pieces = append(pieces, m.blocks...)
 	slices.SortFunc(pieces, func(a, b vram.BlockInfo) int { return int(int64(a.Address) - int64(b.Address)) })
 	for _, b := range pieces {
 		n := len(s.Segments)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/internal/pickle"
 	"github.com/pinion-gpu/pinion/vram"
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
@@ -17,10 +18,12 @@ import (
 // by the rules.
 func TestPool(t *testing.T) {
 	for name, o := range map[string]vram.Options{
-		"chunks":     {Source: vram.SourceChunks, Budget: 64 << 20, ChunkBytes: 2 << 20, History: 1 << 20, Stacks: vram.StacksSampled},
-		"short ring": {Source: vram.SourceChunks, Budget: 64 << 20, ChunkBytes: 2 << 20, History: 100},
-		"segments":   {Source: vram.SourceSegments, Budget: 64 << 20, History: 300, Stacks: vram.StacksAll},
-		"no history": {Source: vram.SourceChunks, Budget: 64 << 20},
+		"chunks":             {Source: vram.SourceChunks, Budget: 64 << 20, ChunkBytes: 2 << 20, History: 1 << 20, Stacks: vram.StacksSampled},
+		"short ring":         {Source: vram.SourceChunks, Budget: 64 << 20, ChunkBytes: 2 << 20, History: 100},
+		"segments":           {Source: vram.SourceSegments, Budget: 64 << 20, History: 300, Stacks: vram.StacksAll},
+		"no history":         {Source: vram.SourceChunks, Budget: 64 << 20},
+		"driver":             {Source: vram.SourceDriver, Budget: 64 << 20, History: 1 << 20, Stacks: vram.StacksSampled},
+		"driver, short ring": {Source: vram.SourceDriver, Budget: 64 << 20, History: 100},
 	} {
 		t.Run(name, func(t *testing.T) { work(t, o) })
 	}
@@ -106,6 +109,58 @@ func work(t *testing.T, o vram.Options) {
 	for _, b := range live {
 		if err := b.Free(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestPoolPending wants a block that was freed and is still in use to be shown
+// for what it was, also when the ring has lost its events.
+func TestPoolPending(t *testing.T) {
+	for _, history := range []int{0, 1, 100} {
+		dev, err := host.Open(64 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dev.Close()
+		pool, err := vram.New(dev, vram.Options{History: history})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		user, err := dev.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer user.Close()
+		block, err := pool.Alloc(t.Context(), 1000, vram.Use{Purpose: vram.Activations, Name: "layer 3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		busy := dev.Call(user, func() error { <-done; return nil })
+		err = errors.Join(busy, block.RecordStream(user), block.Free())
+		s := pool.Snapshot()
+		close(done)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := openPage(t, torchBytes(t, s))
+		p.check()
+		found := false
+		for _, segment := range p.segments {
+			for _, item := range get[*pickle.List](p, segment, "blocks").Items {
+				b := item.(*pickle.Dict)
+				if get[string](p, b, "state") != "active_pending_free" {
+					continue
+				}
+				found = true
+				if n, name, what := p.int(b, "requested_size"), get[string](p, b, "user_metadata"), p.frames(b); n != 1000 || name != "layer 3" || what != "activations: layer 3" {
+					t.Errorf("history of %d: %d bytes of %q, %q", history, n, name, what)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("history of %d: no block is pending", history)
 		}
 	}
 }

@@ -41,10 +41,7 @@ func WriteTorch(w io.Writer, s vram.Snapshot) error {
 }
 
 // torch makes the parts of a snapshot.
-type torch struct {
-	frames  *frames
-	pending map[device.Ptr]vram.Event // frees of blocks that are pending at the end
-}
+type torch struct{ frames *frames }
 
 // dict makes a dict of keys and values in turn.
 func dict(pairs ...any) *pickle.Dict {
@@ -83,25 +80,18 @@ func (t *torch) segment(s vram.Segment, number int, chunks bool) *pickle.Dict {
 	var allocated, active, requested int64
 	blocks := &pickle.List{Items: make([]any, 0, len(s.Blocks))}
 	for _, b := range s.Blocks {
-		state, size, frames, name := "inactive", int64(0), t.frames.none, ""
-		switch b.State {
-		case vram.BlockLive:
-			state, size, name = "active_allocated", b.Requested, b.Name
-			frames = t.frames.of(b.Purpose, b.Name, b.Stack)
-			allocated += b.Bytes
-		case vram.BlockPending:
-			state, size, frames = "active_pending_free", b.Bytes, t.frames.pending
-			if e, ok := t.pending[b.Address]; ok { // the block itself has forgotten
-				size, name = asked(e), e.Name
-				frames = t.frames.of(e.Purpose, e.Name, e.Stack)
-			}
-		}
+		state, size, frames := "inactive", int64(0), t.frames.none
 		if b.State != vram.BlockFree {
+			state, size, frames = "active_pending_free", b.Requested, t.frames.of(b.Purpose, b.Name, b.Stack)
 			active += b.Bytes
 			requested += size
 		}
+		if b.State == vram.BlockLive {
+			state = "active_allocated"
+			allocated += b.Bytes
+		}
 		block := dict("address", address(b.Address), "size", b.Bytes, "requested_size", size, "state", state, "frames", frames)
-		blocks.Items = append(blocks.Items, named(block, name))
+		blocks.Items = append(blocks.Items, named(block, b.Name))
 	}
 	kind := "large"
 	if s.Small {

@@ -353,7 +353,7 @@ func replayTorch(t *testing.T, data []byte, m *model, s vram.Snapshot) {
 		if b.State == vram.BlockLive {
 			want = append(want, b.Requested)
 		} else if !slices.ContainsFunc(s.Events, func(e vram.Event) bool { return e.Address == b.Address }) {
-			want = append(want, b.Bytes) // it holds its memory, and no event says that it was freed
+			want = append(want, b.Requested) // it holds its memory, and no event says that it was freed
 		}
 	}
 	slices.Sort(got)

@@ -21,7 +21,7 @@ func (t *torch) trace(s vram.Snapshot) *pickle.List {
 	if s.Stats.ChunkBytes > 0 { // segments grow and shrink
 		mapped, unmapped = "segment_map", "segment_unmap"
 	}
-	fates := t.fates(s)
+	fates := fatesOf(s)
 	out := &pickle.List{Items: make([]any, 0, len(s.Events)+1)}
 	for i, e := range s.Events {
 		micros := s.Start.Add(e.Time).UnixMicro()
@@ -76,10 +76,10 @@ const (
 	impossible      // it contradicts what came later
 )
 
-// fates goes through the events backwards, as the page does: from what is there
-// at the end. So events whose beginning the ring has lost cannot mislead it, and
-// the page never undoes what was not done. It collects t.pending.
-func (t *torch) fates(s vram.Snapshot) []fate {
+// fatesOf goes through the events backwards, as the page does: from what is
+// there at the end. So events whose beginning the ring has lost cannot mislead
+// it, and the page never undoes what was not done.
+func fatesOf(s vram.Snapshot) []fate {
 	state := map[device.Ptr]vram.BlockState{} // of what is not free
 	for _, segment := range s.Segments {
 		for _, b := range segment.Blocks {
@@ -88,8 +88,6 @@ func (t *torch) fates(s vram.Snapshot) []fate {
 			}
 		}
 	}
-	ready := map[device.Ptr]bool{} // addresses with an EventReady in the trace
-	t.pending = map[device.Ptr]vram.Event{}
 	out := make([]fate, len(s.Events))
 	for i := len(s.Events) - 1; i >= 0; i-- {
 		e := s.Events[i]
@@ -108,8 +106,6 @@ func (t *torch) fates(s vram.Snapshot) []fate {
 			case now == vram.BlockLive:
 				out[i] = impossible
 				continue
-			case !ready[e.Address]: // pending at the end
-				t.pending[e.Address] = e
 			}
 			state[e.Address] = vram.BlockLive
 		case vram.EventReady:
@@ -118,7 +114,6 @@ func (t *torch) fates(s vram.Snapshot) []fate {
 				continue
 			}
 			state[e.Address] = vram.BlockPending
-			ready[e.Address] = true
 		}
 	}
 	return out

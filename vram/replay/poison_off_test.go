@@ -1,0 +1,5 @@
+//go:build !invariants
+
+package replay_test
+
+const poisons = false
