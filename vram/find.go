@@ -101,7 +101,7 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 	}
 	grow := func(most int64) (*block, error) {
 		b, err := h.backing.grow(size, o, most)
-		if errors.Is(err, errBudget) && p.options.Budget == 0 && most == hard {
+		if errors.Is(err, errBudget) && most == hard && (p.options.Budget == 0 || p.options.Budget > hard) {
 			err = device.ErrOutOfMemory
 		}
 		return b, err
