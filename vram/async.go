@@ -11,7 +11,8 @@ import (
 // async is the driver's own pool in place of the heaps. Pool.mu guards it.
 type async struct {
 	driver device.StreamAllocator
-	stream device.Stream // for blocks without one
+	stream device.Stream // for blocks without one; it never waits
+	frees  device.Stream // for their frees, which may have to
 	first  *block        // live ones, by next
 }
 
@@ -24,8 +25,15 @@ func newAsync(dev device.Device) (*async, error) {
 	if err := driver.SetReleaseThreshold(math.MaxInt64); err != nil {
 		return nil, err
 	}
-	stream, err := dev.NewStream()
-	return &async{driver: driver, stream: stream}, err
+	a := &async{driver: driver}
+	var err error
+	if a.stream, err = dev.NewStream(); err != nil {
+		return nil, err
+	}
+	if a.frees, err = dev.NewStream(); err != nil {
+		return nil, errors.Join(err, a.stream.Close())
+	}
+	return a, nil
 }
 
 func (a *async) alloc(p *Pool, size, n int64, use Use, o *owner) (*block, error) {
@@ -61,7 +69,10 @@ func (a *async) alloc(p *Pool, size, n int64, use Use, o *owner) (*block, error)
 func (a *async) free(p *Pool, b *block) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	stream := a.stream
+	if p.closed.Load() {
+		return ErrClosed // Close freed it
+	}
+	stream := a.frees
 	if b.owner != nil {
 		stream = b.owner.stream
 	}
@@ -90,6 +101,9 @@ func (a *async) free(p *Pool, b *block) error {
 	p.reserved.add(-b.bytes)
 	p.log(Event{Kind: EventUnmap, Address: b.ptr, Bytes: b.bytes})
 	err := a.driver.FreeAsync(stream, b.ptr)
+	if errors.Is(err, device.ErrClosed) { // the stream's work is over
+		err = a.driver.FreeAsync(a.frees, b.ptr)
+	}
 	p.retire(b)
 	return err
 }
@@ -101,5 +115,5 @@ func (a *async) close(p *Pool) error {
 	for b := a.first; b != nil; b = b.next {
 		errs = append(errs, p.dev.Free(b.ptr))
 	}
-	return errors.Join(append(errs, a.driver.TrimPool(0), a.stream.Close())...)
+	return errors.Join(append(errs, a.driver.TrimPool(0), a.stream.Close(), a.frees.Close())...)
 }

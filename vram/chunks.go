@@ -48,6 +48,9 @@ func (c *chunked) loose() int64 { return int64(len(c.parked)) * c.size }
 // free block before it if o may use that.
 func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 	h := c.heap
+	if n > most {
+		return nil, errBudget
+	}
 	gap := h.holes.best(n)
 	if gap == nil {
 		var err error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -45,30 +46,28 @@ func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *ow
 // reserve counts size bytes against the limits of a purpose. Above the soft one
 // reclaimers are called; above the other it fails.
 func (p *Pool) reserve(ctx context.Context, l *limit, size, n int64, use Use) error {
-	used := l.used.Add(size)
-	if l.over(used) {
+	if l.over(size) {
 		p.mu.Lock()
 		list := slices.Clone(p.reclaimers)
 		p.mu.Unlock()
 		for _, r := range list {
 			if _, err := r.call(ctx, size); err != nil {
-				l.used.Add(-size)
 				return fmt.Errorf("vram: %d bytes of %v: reclaim: %w", n, use.Purpose, err)
 			}
-			if used = l.used.Load(); !l.over(used) {
-				return nil
+			if !l.over(size) {
+				break
 			}
 		}
 	}
-	if l.most > 0 && used > l.most {
-		l.used.Add(-size)
+	if !l.take(size) {
 		return p.outOfMemory(n, use, fmt.Errorf("%v may have %d bytes: %w", use.Purpose, l.most, ErrLimit))
 	}
 	return nil
 }
 
-// over reports whether a purpose that uses so much should give some back.
-func (l *limit) over(used int64) bool {
+// over reports whether a purpose that had n bytes more should give some back.
+func (l *limit) over(n int64) bool {
+	used := l.used.Load() + n
 	return l.soft > 0 && used > l.soft || l.most > 0 && used > l.most
 }
 
@@ -86,6 +85,7 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 	if b = h.fit(size, o); b != nil {
 		return b, nil
 	}
+	p.forget()
 	p.flush()
 	if b = h.fit(size, o); b != nil {
 		return b, nil
@@ -111,6 +111,10 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 	}
 	// Memory is short. What follows may let go of the lock, and what it gains
 	// others may take.
+	but := h // whose chunks grow takes by itself
+	if p.chunk == 0 {
+		but = nil
+	}
 	again := func(most int64) bool {
 		if p.closed.Load() {
 			err = ErrClosed
@@ -118,11 +122,20 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 		}
 		p.flush()
 		p.poll(p.patience(0))
-		if b = h.fit(size, o); b == nil {
-			b, err = grow(most)
-		} else {
+		if b = h.fit(size, o); b != nil {
 			err = nil
+			return true
 		}
+		if b, err = grow(most); !short(err) {
+			return true
+		}
+		if n, e := p.trim(but); e != nil {
+			err = e
+			return true
+		} else if n == 0 {
+			return false
+		}
+		b, err = grow(most)
 		return !short(err)
 	}
 	settled := func() (*block, error) {
@@ -131,7 +144,7 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 		}
 		return b, err
 	}
-	if _, e := p.trim(h); e != nil {
+	if _, e := p.trim(but); e != nil {
 		return nil, e
 	}
 	if !errors.Is(err, errBudget) {
@@ -140,15 +153,13 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 	if again(soft) {
 		return settled()
 	}
-	if waited, e := p.wait(ctx); e != nil {
+	if done, e := p.await(ctx, func() bool { return again(soft) }); e != nil {
 		return nil, e
-	} else if waited && again(soft) {
+	} else if done {
 		return settled()
 	}
 	for _, r := range slices.Clone(p.reclaimers) {
-		p.mu.Unlock()
-		freed, e := r.call(ctx, size)
-		p.mu.Lock()
+		freed, e := p.reclaim(ctx, r, size)
 		if e != nil {
 			return nil, fmt.Errorf("vram: %d bytes of %v: reclaim: %w", n, use.Purpose, e)
 		}
@@ -158,14 +169,17 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (b 
 		if again(soft) {
 			return settled()
 		}
-		if waited, e := p.wait(ctx); e != nil {
+		if done, e := p.await(ctx, func() bool { return again(soft) }); e != nil {
 			return nil, e
-		} else if waited && again(soft) {
+		} else if done {
 			return settled()
 		}
 	}
 	if soft < hard && again(hard) {
 		return settled()
+	}
+	if p.closed.Load() {
+		return nil, ErrClosed
 	}
 	return nil, p.outOfMemoryLocked(n, use, err)
 }
@@ -175,33 +189,51 @@ func short(err error) bool {
 	return errors.Is(err, errBudget) || errors.Is(err, device.ErrOutOfMemory)
 }
 
-// wait waits until what is freed is idle, and reports whether there was
-// anything to wait for. It lets go of Pool.mu meanwhile.
-func (p *Pool) wait(ctx context.Context) (waited bool, err error) {
-	var events []device.Event
-	p.owners.Range(func(_, x any) bool {
-		for _, m := range x.(*owner).marks {
-			events = append(events, m.event)
+// await calls try each time that something became idle, until it succeeds, there
+// is nothing left to wait for, or ctx is done. It lets go of Pool.mu meanwhile.
+func (p *Pool) await(ctx context.Context, try func() bool) (bool, error) {
+	const least, most = 20 * time.Microsecond, time.Millisecond
+	for pause, seen := least, p.settled; ; {
+		if err := ctx.Err(); err != nil {
+			return false, fmt.Errorf("vram: while memory was waited for: %w", err)
 		}
-		return true
+		if !p.busy() {
+			return false, nil
+		}
+		p.mu.Unlock()
+		time.Sleep(pause)
+		p.mu.Lock()
+		if p.closed.Load() {
+			return try(), nil
+		}
+		p.flush()
+		if p.poll(0); p.settled == seen {
+			pause = min(pause+pause/2, most)
+			continue
+		}
+		pause, seen = least, p.settled
+		if try() {
+			return true, nil
+		}
+	}
+}
+
+// busy reports whether freed memory is still in use.
+func (p *Pool) busy() bool {
+	busy := len(p.pending) > 0
+	p.owners.Range(func(_, x any) bool {
+		o := x.(*owner)
+		busy = busy || len(o.marks) > 0 && o.free[smallHeap].count+o.free[largeHeap].count > 0
+		return !busy
 	})
-	for _, l := range p.pending {
-		events = append(events, l.events...)
-	}
-	if len(events) == 0 {
-		return false, ctx.Err()
-	}
-	// Others may settle these marks meanwhile and record the events anew: then
-	// this waits a little longer than it had to.
+	return busy
+}
+
+// reclaim calls r without Pool.mu, which is held again also when r panics.
+func (p *Pool) reclaim(ctx context.Context, r *reclaimer, need int64) (int64, error) {
 	p.mu.Unlock()
 	defer p.mu.Lock()
-	for _, e := range events {
-		// The error of the user's work is the user's to see.
-		if device.Wait(ctx, e); ctx.Err() != nil {
-			return true, fmt.Errorf("vram: while memory was waited for: %w", ctx.Err())
-		}
-	}
-	return true, nil
+	return r.call(ctx, need)
 }
 
 // reclaimer is somebody who can free memory of the pool.

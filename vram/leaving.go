@@ -38,7 +38,10 @@ func (p *Pool) leave(b *block) {
 	p.waiting.add(b.bytes)
 	p.raiseActive()
 	p.pending = append(p.pending, l)
-	p.settleWaiting()
+	if len(l.events) == 0 || len(p.pending) >= p.settleAt { // often enough, however many there are
+		p.settleWaiting()
+		p.settleAt = 2*len(p.pending) + 16
+	}
 }
 
 // settleWaiting frees the blocks that nobody uses any more, and reports whether
@@ -63,5 +66,8 @@ func (p *Pool) settleWaiting() bool {
 		p.heapOf(b.bytes).give(b)
 		return true
 	})
+	if len(p.pending) < before {
+		p.settled++
+	}
 	return len(p.pending) < before
 }

@@ -2,6 +2,7 @@ package vram
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -61,21 +62,48 @@ func (o *owner) now() uint64 {
 }
 
 // owner returns the owner for a stream; nil for none. The lock of s is held.
-func (p *Pool) owner(s *shard, stream device.Stream) *owner {
+func (p *Pool) owner(s *shard, stream device.Stream) (*owner, error) {
 	if stream == nil {
-		return nil
+		return nil, nil
 	}
 	if s.stream == stream {
-		return s.owner
+		return s.owner, nil
 	}
 	x, there := p.owners.Load(stream)
 	if !there {
+		if theirs, ours := stream.Device().Info().ID, p.dev.Info().ID; theirs != ours {
+			return nil, fmt.Errorf("vram: %w: a stream of %s, the pool is on %s", device.ErrArgument, theirs, ours)
+		}
 		o := &owner{stream: stream, id: p.ownerIDs.Add(1)}
 		o.seq.Store(1)
 		x, _ = p.owners.LoadOrStore(stream, o)
 	}
 	s.stream, s.owner = stream, x.(*owner)
-	return s.owner
+	return s.owner, nil
+}
+
+// forget drops the owners whose streams were closed, now and then. Pool.mu is
+// held.
+func (p *Pool) forget() {
+	const often = 256 // new owners
+	if p.ownerIDs.Load() < p.forgotten+often {
+		return
+	}
+	p.forgotten = p.ownerIDs.Load()
+	p.owners.Range(func(_, x any) bool {
+		o := x.(*owner)
+		e, err := p.event()
+		if err != nil {
+			return false
+		}
+		if errors.Is(o.stream.Record(e), device.ErrClosed) {
+			o.newest = max(o.newest, o.marked+1) // so that mark looks at it, too
+			p.mark(o)
+			p.settle(o)
+		}
+		p.events = append(p.events, e)
+		return true
+	})
 }
 
 // mark records an event behind all frees of o so far, unless there are none that
@@ -105,13 +133,13 @@ func (p *Pool) mark(o *owner) {
 
 // settle makes what o's passed marks stand for free for everybody, and reports
 // whether there was any. Pool.mu is held.
-func (p *Pool) settle(o *owner) bool {
+func (p *Pool) settle(o *owner) (found bool) {
 	passed := 0
 	for _, m := range o.marks {
 		if done, _ := m.event.Done(); !done { // an error beside true is that of the user's work, which is over
 			break
 		}
-		o.done = m.seq
+		o.done = max(o.done, m.seq)
 		passed++
 		p.events = append(p.events, m.event)
 	}
@@ -120,7 +148,11 @@ func (p *Pool) settle(o *owner) bool {
 		return false
 	}
 	o.oldest = math.MaxUint64
-	any := false
+	defer func() {
+		if found {
+			p.settled++
+		}
+	}()
 	for i, h := range p.heaps {
 		for _, b := range o.free[i].blocks(nil) {
 			switch {
@@ -129,13 +161,13 @@ func (p *Pool) settle(o *owner) bool {
 				h.unset(b)
 				b.owner, b.seq = nil, 0
 				h.give(b)
-				any = true
+				found = true
 			default:
 				o.oldest = min(o.oldest, b.seq)
 			}
 		}
 	}
-	return any
+	return found
 }
 
 // event takes an event that nobody uses. Pool.mu is held.
@@ -167,6 +199,9 @@ func (p *Pool) poll(patience time.Duration) bool {
 	var busy []*owner
 	p.owners.Range(func(_, x any) bool {
 		o := x.(*owner)
+		if len(o.marks) == 0 && o.free[smallHeap].count+o.free[largeHeap].count == 0 {
+			return true
+		}
 		p.mark(o)
 		found = p.settle(o) || found
 		if len(o.marks) > 0 {

@@ -45,6 +45,9 @@ type Pool struct {
 	spare      *block         // structs that nobody uses, by kept
 	calls      DriverCalls
 	reclaimers []*reclaimer
+	settled    int64 // counts what became idle
+	settleAt   int   // pending blocks, when they are looked at next
+	forgotten  int32 // of ownerIDs, when closed streams were looked for last
 }
 
 // limit is what a purpose may have; 0: no limit.
@@ -54,6 +57,16 @@ type limit struct {
 }
 
 func (l *limit) set() bool { return l.soft > 0 || l.most > 0 }
+
+// take takes n bytes unless that is more than there may be.
+func (l *limit) take(n int64) bool {
+	for used := l.used.Load(); l.most == 0 || used+n <= l.most; used = l.used.Load() {
+		if l.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+	return false
+}
 
 // Use says what an allocation is for.
 type Use struct {
@@ -79,6 +92,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 		return nil, fmt.Errorf("vram: %w", err)
 	}
 	p := &Pool{dev: dev, options: o, source: o.Source, start: time.Now()}
+	p.shards.all = newShards()
 	capacity := memory.TotalBytes
 	if o.Budget > 0 {
 		capacity = min(capacity, o.Budget)
@@ -129,6 +143,7 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 	if err != nil {
 		return fmt.Errorf("vram: %w", err)
 	}
+	small = max(small, binned) // a block with a whole chunk in it is in the treap
 	if p.chunk, err = p.options.chunkBytes(small, capacity); err != nil {
 		return err
 	}
@@ -142,7 +157,8 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 	return nil
 }
 
-// Alloc returns n > 0 bytes of device memory, aligned to 512 bytes. The content
+// Alloc returns n > 0 bytes of device memory, aligned to 512 bytes, or as the
+// device aligns segments and the driver's pool. The content
 // is undefined. Only when memory is short it waits, for memory that is freed
 // but still in use, and calls reclaimers; ctx ends that. It fails with an
 // [*OutOfMemoryError].
@@ -158,11 +174,15 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 		p.shards.near.Put(s)
 		return Block{}, ErrClosed
 	}
-	o := p.owner(s, use.Stream)
+	o, err := p.owner(s, use.Stream)
+	if err != nil {
+		s.mu.Unlock()
+		p.shards.near.Put(s)
+		return Block{}, err
+	}
 	b := s.get(size, o)
 	if b == nil || p.limited[use.Purpose].set() {
 		s.mu.Unlock()
-		var err error
 		if b, err = p.find(ctx, b, size, n, use, o); err != nil {
 			p.shards.near.Put(s)
 			return Block{}, err
@@ -189,7 +209,8 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 }
 
 // Free gives the block back, in the order of its stream: work that was queued
-// there before may still use it. It fails with [ErrFreed] if that was done
+// there before may still use it. A function that a stream runs must not call it:
+// the pool may be waiting for that stream. It fails with [ErrFreed] if that was done
 // before, and with [ErrForeign] for the zero block.
 func (h Block) Free() error {
 	b := h.b
@@ -321,9 +342,12 @@ func (h Block) RecordStream(s device.Stream) error {
 	p := b.pool
 	shard := p.shards.here()
 	shard.mu.Lock()
-	o := p.owner(shard, s)
+	o, err := p.owner(shard, s)
 	shard.mu.Unlock()
 	p.shards.near.Put(shard)
+	if err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b.life.Load() != h.life {
@@ -342,11 +366,11 @@ func (h Block) RecordStream(s device.Stream) error {
 
 // Trim gives idle memory back to the device, and returns how many bytes.
 func (p *Pool) Trim() (int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.closed.Load() {
 		return 0, ErrClosed
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.flush()
 	p.poll(p.patience(0))
 	return p.trim(nil)

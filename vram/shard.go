@@ -3,6 +3,7 @@ package vram
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -82,12 +83,20 @@ func (s *shard) drain() (list *block) {
 	return list
 }
 
-// shards are those of a pool.
+// shards are those of a pool: all are made with it, so that whoever locks all
+// of them keeps everybody out.
 type shards struct {
 	near sync.Pool // of *shard, by processor
-	mu   sync.Mutex
 	all  []*shard
-	next int
+	next atomic.Uint32
+}
+
+func newShards() []*shard {
+	all := make([]*shard, 2*runtime.GOMAXPROCS(0))
+	for i := range all {
+		all[i] = new(shard)
+	}
+	return all
 }
 
 // here returns the shard of this processor, which goes back with near.Put.
@@ -95,20 +104,10 @@ func (s *shards) here() *shard {
 	if x := s.near.Get(); x != nil {
 		return x.(*shard)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.all) < 2*runtime.GOMAXPROCS(0) {
-		s.all = append(s.all, new(shard))
-		return s.all[len(s.all)-1]
-	}
-	// One that was forgotten, or that somebody uses: then they share it.
-	s.next = (s.next + 1) % len(s.all)
-	return s.all[s.next]
+	// One that nobody had yet, was forgotten, or that somebody uses: then they
+	// share it.
+	return s.all[int(s.next.Add(1))%len(s.all)]
 }
 
 // list returns all shards that there are.
-func (s *shards) list() []*shard {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all[:len(s.all):len(s.all)]
-}
+func (s *shards) list() []*shard { return s.all }

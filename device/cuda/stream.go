@@ -188,6 +188,7 @@ func (s *stream) Synchronize() error {
 }
 
 func (s *stream) Close() error {
+	s.Synchronize() // before the gate shuts: others who use the stream need not wait there
 	if err := s.dev.enter(); err != nil {
 		return closedWith(err)
 	}

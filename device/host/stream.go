@@ -311,9 +311,11 @@ func (s *stream) Close() error {
 		s.mu.Unlock()
 		return nil
 	}
+	for s.ran < s.queued { // whoever finds it closed knows that its work is over
+		s.done.Wait()
+	}
 	s.closed = true
 	s.mu.Unlock()
-	s.drain()
 	s.dev.mu.Lock()
 	delete(s.dev.streams, s)
 	s.dev.mu.Unlock()
