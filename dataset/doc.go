@@ -18,10 +18,29 @@
 // [NPY] is one NumPy array in a file; its first axis counts samples. Element
 // types and shape are the array's.
 //
+// [SafeTensors] is a tensor of a .safetensors file, with labels from another
+// one of it if there are any; the first axis counts samples.
+//
+// [CSV] is a file of rows of numbers, with labels from one of its columns. It
+// is read into memory once.
+//
+// [Raw] is a file of bare samples, whose shape and type the caller knows.
+// [Memory] is samples that are in host memory already.
+//
+// [Open] tells folders, NumPy files, safetensors and CSV apart by what is in
+// them.
+//
+// # Combining
+//
+// [Concat] puts datasets one behind the other, [Zip] side by side. [Subset]
+// picks samples by number, [RandomSplit] deals all of them out by a seed.
+// [Map] sends every sample through a function. They copy no samples, and keep
+// using the datasets that they are made of, which stay the caller's to close.
+//
 // # Errors
 //
 // Every error names the file, and the sample's element where there is one.
-// [ErrEmpty], [ErrFormat], [ErrTooLarge], [ErrDamaged] and [ErrArgument] can
-// be told apart with [errors.Is], beside those of package io/fs for files
+// [ErrEmpty], [ErrFormat], [ErrTooLarge], [ErrDamaged], [ErrArgument] and
+// [ErrPanic] can be told apart with [errors.Is], beside those of package io/fs for files
 // that vanish or may not be read.
 package dataset

@@ -21,4 +21,6 @@ var (
 	// ErrArgument: a sample number or a destination's length that the dataset
 	// does not have, or an impossible option.
 	ErrArgument = imaging.ErrArgument
+	// ErrPanic: a function that the caller gave has panicked.
+	ErrPanic = errors.New("panic")
 )

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +12,20 @@ import (
 type Options struct {
 	// Image says how the images of a folder are read.
 	Image ImageOptions
+	// Tensor says which tensors of a .safetensors file are read.
+	Tensor TensorOptions
+	// CSV says how a file of rows of numbers is read.
+	CSV CSVOptions
 }
 
+// sniffBytes is how much of a file [Open] looks at.
+const sniffBytes = 64 << 10
+
 // Open opens the dataset at path and tells its kind by what is there: a
-// folder is an [ImageFolder], a file that begins as one an [NPY]. Anything
-// else fails with [ErrFormat]. A result that is an [io.Closer] must be closed.
+// folder is an [ImageFolder], a file that begins as one an [NPY] or a
+// [SafeTensors], a text whose first or second row is all numbers a [CSV].
+// Anything else fails with [ErrFormat]. A result that is an [io.Closer] must
+// be closed.
 func Open(path string, opts Options) (Dataset, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -32,15 +42,21 @@ func Open(path string, opts Options) (Dataset, error) {
 		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, len(npyMagic))
+	head := make([]byte, min(sniffBytes, info.Size()))
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
 		return nil, err
 	}
-	if string(head[:n]) != npyMagic {
-		return nil, fmt.Errorf("%s: %w: neither a folder of images nor a NumPy file; %d bytes that begin with %q", path, ErrFormat, info.Size(), head[:n])
+	switch head = head[:n]; {
+	case bytes.HasPrefix(head, []byte(npyMagic)):
+		return OpenNPY(path)
+	case tensorsHead(head, info.Size()):
+		return OpenSafeTensors(path, opts.Tensor)
+	case csvHead(head, int64(n) == info.Size()):
+		return OpenCSV(path, opts.CSV)
 	}
-	return OpenNPY(path)
+	return nil, fmt.Errorf("%s: %w: neither a folder of images nor a NumPy or safetensors file nor rows of numbers; %d bytes that begin with %q",
+		path, ErrFormat, info.Size(), head[:min(n, 8)])
 }
 
 // checkRegular keeps away from pipes and devices, which could block for ever.

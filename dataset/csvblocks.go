@@ -1,0 +1,52 @@
+package dataset
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// maxCSVLine bounds the memory that a file without line ends takes.
+const maxCSVLine = 16 << 20
+
+// lineBlocks cuts a file into blocks of whole lines.
+type lineBlocks struct {
+	r     io.Reader
+	left  int64 // of the file's bytes
+	bytes int   // of one block, about
+	carry []byte
+	end   bool
+}
+
+// next returns the next block, in the memory of buf if it is enough, or
+// [io.EOF].
+func (b *lineBlocks) next(buf []byte) ([]byte, error) {
+	text := append(buf[:0], b.carry...)
+	b.carry = b.carry[:0]
+	for !b.end {
+		if len(text) > maxCSVLine {
+			return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrTooLarge, maxCSVLine)
+		}
+		at := len(text)
+		text = slices.Grow(text, b.bytes)[:at+b.bytes]
+		n, err := io.ReadFull(b.r, text[at:])
+		text = text[:at+n]
+		b.left -= int64(n)
+		b.end = err == io.EOF || err == io.ErrUnexpectedEOF
+		if err != nil && !b.end {
+			return nil, err
+		}
+		if b.left < 0 || b.end && b.left > 0 {
+			return nil, fmt.Errorf("%w: the file changed its size by %d bytes while it was read", ErrDamaged, -b.left)
+		}
+		if cut := bytes.LastIndexByte(text[at:], '\n') + 1; cut > 0 && !b.end {
+			b.carry = append(b.carry, text[at+cut:]...)
+			return text[:at+cut], nil
+		}
+	}
+	if len(text) == 0 {
+		return nil, io.EOF
+	}
+	return text, nil
+}

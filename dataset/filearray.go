@@ -1,0 +1,114 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+)
+
+// fileArray is samples back to back in a part of a file. They are read by
+// position, not mapped: that is as fast, and a file that shrinks gives an
+// error where a mapping would end the process.
+type fileArray struct {
+	name   string
+	file   *os.File
+	labels []int32 // nil: none
+	spec   Spec
+	n      int
+	start  int64 // of sample 0 in the file
+	sample int   // bytes
+}
+
+// openRegular opens a file unless it is a pipe or a device, and returns its
+// size.
+func openRegular(path string) (*os.File, int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := checkRegular(path, info); err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// Len implements [Dataset].
+func (d *fileArray) Len() int { return d.n }
+
+// Spec implements [Dataset].
+func (d *fileArray) Spec() Spec {
+	return Spec{Shape: slices.Clone(d.spec.Shape), DType: d.spec.DType}
+}
+
+// Name implements [Dataset]: the file's path and "[i]".
+func (d *fileArray) Name(i int) string { return fmt.Sprintf("%s[%d]", d.name, i) }
+
+// Label implements [Dataset].
+func (d *fileArray) Label(i int) int32 {
+	if d.labels == nil {
+		return -1
+	}
+	return d.labels[i]
+}
+
+// NewReader implements [Dataset]. Readers share the file and none of its
+// state.
+func (d *fileArray) NewReader() (Reader, error) { return &fileReader{array: d}, nil }
+
+// Close closes the file. Reads fail from then on with [fs.ErrClosed].
+func (d *fileArray) Close() error { return d.file.Close() }
+
+type fileReader struct {
+	array  *fileArray
+	closed bool
+}
+
+// Read implements [Reader].
+func (r *fileReader) Read(i int, dst []byte, t *Timing) error {
+	d := r.array
+	if err := checkRead(d, i, dst, d.sample); err != nil {
+		return err
+	}
+	if r.closed {
+		return fmt.Errorf("%s: %w", d.Name(i), fs.ErrClosed)
+	}
+	start := time.Now()
+	if err := readFull(d.file, dst, d.start+int64(i)*int64(d.sample)); err != nil {
+		return fmt.Errorf("%s: %w", d.Name(i), err)
+	}
+	if t != nil {
+		t.Read += time.Since(start)
+	}
+	return nil
+}
+
+// readFull fills dst from a position that was inside the file when it was
+// opened.
+func readFull(r io.ReaderAt, dst []byte, at int64) error {
+	n, err := r.ReadAt(dst, at)
+	if n == len(dst) {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: the file has shrunk: %d of %d bytes", ErrDamaged, n, len(dst))
+	}
+	return err
+}
+
+// Close implements [Reader].
+func (r *fileReader) Close() error {
+	r.closed = true
+	return nil
+}

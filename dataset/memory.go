@@ -1,0 +1,137 @@
+package dataset
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+// Memory is samples that are already in host memory, back to back.
+type Memory struct {
+	name   string
+	data   []byte
+	labels []int32 // nil: none
+	spec   Spec
+	sample int // bytes
+}
+
+// MemoryOptions configures [NewMemory]. The zero value works.
+type MemoryOptions struct {
+	// Labels holds the class of every sample. Default nil: all are -1.
+	Labels []int32
+	// Name stands for the data in messages. Default "memory".
+	Name string
+}
+
+// NewMemory makes a dataset of data, whose length is a multiple of the bytes
+// of one sample. The data and the labels are not copied: the caller leaves
+// them as they are while the dataset is in use.
+//
+// It fails with [ErrEmpty] when there is no data, or with [ErrArgument] for an
+// impossible spec and for lengths that do not agree.
+func NewMemory(data []byte, spec Spec, opts MemoryOptions) (*Memory, error) {
+	if opts.Name == "" {
+		opts.Name = "memory"
+	}
+	sample, err := checkSpec(spec)
+	switch {
+	case err != nil:
+	case len(data) == 0:
+		err = ErrEmpty
+	case len(data)%sample != 0:
+		err = fmt.Errorf("%w: %d bytes are no whole samples of %d (%v)", ErrArgument, len(data), sample, spec)
+	default:
+		err = checkLabels(opts.Labels, len(data)/sample)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", opts.Name, err)
+	}
+	spec.Shape = slices.Clone(spec.Shape)
+	return &Memory{opts.Name, data, opts.Labels, spec, sample}, nil
+}
+
+// Number is a Go type that an element type of package dtype stands for.
+type Number interface {
+	uint8 | int8 | int16 | int32 | int64 | float32 | float64
+}
+
+// NewMemoryOf is [NewMemory] for a slice of numbers. The shape is that of one
+// sample, nil for scalars; the element type is T.
+func NewMemoryOf[T Number](data []T, shape []int, opts MemoryOptions) (*Memory, error) {
+	var zero T
+	var d dtype.DType
+	switch any(zero).(type) {
+	case uint8:
+		d = dtype.U8
+	case int8:
+		d = dtype.I8
+	case int16:
+		d = dtype.I16
+	case int32:
+		d = dtype.I32
+	case int64:
+		d = dtype.I64
+	case float32:
+		d = dtype.F32
+	case float64:
+		d = dtype.F64
+	}
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*d.Size())
+	return NewMemory(bytes, Spec{Shape: shape, DType: d}, opts)
+}
+
+// Len implements [Dataset].
+func (d *Memory) Len() int { return len(d.data) / d.sample }
+
+// Spec implements [Dataset].
+func (d *Memory) Spec() Spec {
+	return Spec{Shape: slices.Clone(d.spec.Shape), DType: d.spec.DType}
+}
+
+// Name implements [Dataset]: "name[i]".
+func (d *Memory) Name(i int) string { return fmt.Sprintf("%s[%d]", d.name, i) }
+
+// Label implements [Dataset].
+func (d *Memory) Label(i int) int32 {
+	if d.labels == nil {
+		return -1
+	}
+	return d.labels[i]
+}
+
+// NewReader implements [Dataset].
+func (d *Memory) NewReader() (Reader, error) { return &memoryReader{memory: d}, nil }
+
+type memoryReader struct {
+	memory *Memory
+	closed bool
+}
+
+// Read implements [Reader].
+func (r *memoryReader) Read(i int, dst []byte, t *Timing) error {
+	d := r.memory
+	if err := checkRead(d, i, dst, d.sample); err != nil {
+		return err
+	}
+	if r.closed {
+		return fmt.Errorf("%s: %w", d.Name(i), fs.ErrClosed)
+	}
+	if t == nil {
+		copy(dst, d.data[i*d.sample:])
+		return nil
+	}
+	start := time.Now()
+	copy(dst, d.data[i*d.sample:])
+	t.Read += time.Since(start)
+	return nil
+}
+
+// Close implements [Reader].
+func (r *memoryReader) Close() error {
+	r.closed = true
+	return nil
+}

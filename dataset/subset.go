@@ -1,0 +1,68 @@
+package dataset
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Subset is some samples of a dataset, under new numbers.
+type Subset struct {
+	dataset Dataset
+	indices []int
+}
+
+// NewSubset makes a dataset whose sample i is sample indices[i] of d. Indices
+// may be in any order and occur more than once; they are copied. d stays the
+// caller's, who closes it when the subset is no longer in use. It fails with
+// [ErrEmpty] for no indices and with [ErrArgument] for one that d does not
+// have.
+func NewSubset(d Dataset, indices []int) (*Subset, error) {
+	if len(indices) == 0 {
+		return nil, fmt.Errorf("subset: %w: no indices", ErrEmpty)
+	}
+	n := d.Len()
+	for at, i := range indices {
+		if i < 0 || i >= n {
+			return nil, fmt.Errorf("subset: %w: index %d is sample %d of %d", ErrArgument, at, i, n)
+		}
+	}
+	return &Subset{d, slices.Clone(indices)}, nil
+}
+
+// Len implements [Dataset].
+func (d *Subset) Len() int { return len(d.indices) }
+
+// Spec implements [Dataset].
+func (d *Subset) Spec() Spec { return d.dataset.Spec() }
+
+// Name implements [Dataset]: the name in the whole dataset.
+func (d *Subset) Name(i int) string { return d.dataset.Name(d.indices[i]) }
+
+// Label implements [Dataset].
+func (d *Subset) Label(i int) int32 { return d.dataset.Label(d.indices[i]) }
+
+// NewReader implements [Dataset].
+func (d *Subset) NewReader() (Reader, error) {
+	r, err := d.dataset.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return &subsetReader{d, r, d.Spec().Bytes()}, nil
+}
+
+type subsetReader struct {
+	subset *Subset
+	reader Reader
+	bytes  int
+}
+
+// Read implements [Reader].
+func (r *subsetReader) Read(i int, dst []byte, t *Timing) error {
+	if err := checkRead(r.subset, i, dst, r.bytes); err != nil {
+		return err
+	}
+	return r.reader.Read(r.subset.indices[i], dst, t)
+}
+
+// Close implements [Reader].
+func (r *subsetReader) Close() error { return r.reader.Close() }

@@ -1,0 +1,92 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Zip is datasets of one length and one element type, side by side.
+type Zip struct {
+	parts []Dataset
+	spec  Spec
+	sizes []int // bytes of a sample of each part
+}
+
+// NewZip makes a dataset whose sample i is the samples i of all parts, one
+// behind the other as one row: parts of {2, 3} f32 and {4} f32 give {10} f32.
+// Name and label are those of the first part. The parts stay the caller's,
+// who closes them when the whole is no longer in use. It fails with
+// [ErrEmpty] for no parts and with [ErrArgument] for different lengths or
+// element types.
+func NewZip(parts ...Dataset) (*Zip, error) {
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("zip: %w: no parts", ErrEmpty)
+	}
+	d := &Zip{parts: slices.Clone(parts)}
+	first, bytes := parts[0].Spec().DType, 0
+	for i, p := range parts {
+		spec := p.Spec()
+		size, err := checkSpec(spec)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("zip: part %d: %w", i, err)
+		case p.Len() != parts[0].Len():
+			return nil, fmt.Errorf("zip: %w: part %d has %d samples, part 0 %d", ErrArgument, i, p.Len(), parts[0].Len())
+		case spec.DType != first:
+			return nil, fmt.Errorf("zip: %w: elements of part %d are %v, of part 0 %v", ErrArgument, i, spec.DType, first)
+		case size > math.MaxInt-bytes:
+			return nil, fmt.Errorf("zip: %w: samples of part %d have %d bytes, those before %d", ErrTooLarge, i, size, bytes)
+		}
+		bytes += size
+		d.sizes = append(d.sizes, size)
+	}
+	d.spec = Spec{Shape: []int{bytes / first.Size()}, DType: first}
+	return d, nil
+}
+
+// Len implements [Dataset].
+func (d *Zip) Len() int { return d.parts[0].Len() }
+
+// Spec implements [Dataset]: one axis, of all elements of the parts.
+func (d *Zip) Spec() Spec {
+	return Spec{Shape: slices.Clone(d.spec.Shape), DType: d.spec.DType}
+}
+
+// Name implements [Dataset]: that of the first part.
+func (d *Zip) Name(i int) string { return d.parts[0].Name(i) }
+
+// Label implements [Dataset]: that of the first part.
+func (d *Zip) Label(i int) int32 { return d.parts[0].Label(i) }
+
+// NewReader implements [Dataset].
+func (d *Zip) NewReader() (Reader, error) {
+	readers, err := openReaders(d.parts)
+	if err != nil {
+		return nil, err
+	}
+	return &zipReader{d, readers, d.spec.Bytes()}, nil
+}
+
+type zipReader struct {
+	zip     *Zip
+	readers readers
+	bytes   int
+}
+
+// Read implements [Reader].
+func (r *zipReader) Read(i int, dst []byte, t *Timing) error {
+	if err := checkRead(r.zip, i, dst, r.bytes); err != nil {
+		return err
+	}
+	for part, size := range r.zip.sizes {
+		if err := r.readers[part].Read(i, dst[:size:size], t); err != nil {
+			return err
+		}
+		dst = dst[size:]
+	}
+	return nil
+}
+
+// Close implements [Reader].
+func (r *zipReader) Close() error { return r.readers.Close() }
