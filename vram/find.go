@@ -27,7 +27,7 @@ func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *ow
 	if b != nil {
 		return b, nil
 	}
-	for _, s := range p.shards.list() { // a goroutine that moved to another processor, or whose blocks another frees
+	for _, s := range p.shards.seen() { // a goroutine that moved to another processor, or whose blocks another frees
 		if s.mu.TryLock() {
 			b = s.get(size, o)
 			s.mu.Unlock()

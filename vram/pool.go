@@ -307,7 +307,7 @@ func (p *Pool) heapOf(bytes int64) *heap {
 
 // flush makes free what shards keep. Pool.mu is held.
 func (p *Pool) flush() {
-	for _, s := range p.shards.list() {
+	for _, s := range p.shards.seen() {
 		p.giveAll(s.drain())
 	}
 }

@@ -106,8 +106,11 @@ func (s *shards) here() *shard {
 	}
 	// One that nobody had yet, was forgotten, or that somebody uses: then they
 	// share it.
-	return s.all[int(s.next.Add(1))%len(s.all)]
+	return s.all[int(s.next.Add(1)-1)%len(s.all)]
 }
+
+// seen returns the shards that somebody ever had: the others keep nothing.
+func (s *shards) seen() []*shard { return s.all[:min(int(s.next.Load()), len(s.all))] }
 
 // list returns all shards that there are.
 func (s *shards) list() []*shard { return s.all }
