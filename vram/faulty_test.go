@@ -13,7 +13,7 @@ type faulty struct {
 	device.Mapper
 	mapErr, unmapErr, relErr, eventErr error
 	createLeft                         int
-	events, closed                     int
+	events                             int
 	freeErr                            error
 }
 
@@ -37,7 +37,7 @@ func (f *faulty) ReleaseChunk(c device.Chunk) error {
 }
 func (f *faulty) CreateChunk(n int64) (device.Chunk, error) {
 	if f.createLeft--; f.createLeft < 0 {
-		return 0, boom
+		return 0, errBoom
 	}
 	return f.Mapper.CreateChunk(n)
 }
@@ -56,7 +56,7 @@ func (f *faulty) NewEvent(x device.EventFlags) (device.Event, error) {
 	return f.Device.NewEvent(x)
 }
 
-var boom = errors.New("boom")
+var errBoom = errors.New("boom")
 
 func newFaulty(t *testing.T, name string) *faulty {
 	dev := openHost(t, name)
@@ -86,16 +86,16 @@ func TestBooks(t *testing.T) {
 	}
 	live = append(live, alloc(t, p, 3*mb, use))
 	check("first")
-	f.mapErr = boom
+	f.mapErr = errBoom
 	_, err = p.Alloc(ctx, 5*mb, use)
-	if !errors.Is(err, boom) {
+	if !errors.Is(err, errBoom) {
 		t.Errorf("map: %v", err)
 	}
 	check("map")
 	f.mapErr = nil
 	f.createLeft = 1
 	_, err = p.Alloc(ctx, 9*mb, use)
-	if !errors.Is(err, boom) {
+	if !errors.Is(err, errBoom) {
 		t.Errorf("create: %v", err)
 	}
 	check("create")
@@ -104,21 +104,21 @@ func TestBooks(t *testing.T) {
 	must(t, live[0].Free())
 	live = live[1:]
 	must(t, s.Synchronize())
-	f.unmapErr = boom
+	f.unmapErr = errBoom
 	_, err = p.Trim()
-	if !errors.Is(err, boom) {
+	if !errors.Is(err, errBoom) {
 		t.Errorf("trim: %v", err)
 	}
 	check("unmap")
 	f.unmapErr = nil
-	f.relErr = boom
+	f.relErr = errBoom
 	_, err = p.Trim()
-	if !errors.Is(err, boom) {
+	if !errors.Is(err, errBoom) {
 		t.Errorf("release: %v", err)
 	}
 	check("release")
 	f.relErr = nil
-	f.eventErr = boom
+	f.eventErr = errBoom
 	must(t, live[0].Free())
 	live = nil
 	_, err = p.Trim() // without an event there is no telling whether it is idle
