@@ -395,6 +395,7 @@ func TestHeapsShare(t *testing.T) {
 
 // TestStreamEnds: the memory of a stream that was closed is not lost.
 func TestStreamEnds(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p := newPool(t, dev, Options{})
 	for range 100 {

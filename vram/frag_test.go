@@ -68,6 +68,7 @@ func replay(t testing.TB, name string, o Options, events iter.Seq[trace.Event]) 
 // TestFragmentation replays traces on a device of 141 GiB, of which no byte is
 // touched: the pool reserves little more than what is live.
 func TestFragmentation(t *testing.T) {
+	exact(t) // and untouched
 	for _, c := range []struct {
 		name  string
 		most  float64
@@ -113,6 +114,7 @@ func TestFragmentation(t *testing.T) {
 // TestFull replays traces whose live bytes come near the budget: the pool only
 // fails where hardly anything is left.
 func TestFull(t *testing.T) {
+	exact(t) // and untouched
 	for _, c := range []struct {
 		name    string
 		options trace.RandomOptions

@@ -29,6 +29,7 @@ const mb = 1 << 20
 
 // TestClosingStream: a stream that is being closed may still have work.
 func TestClosingStream(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Budget: 8 * mb, ChunkBytes: 2 * mb})
 	one, _ := dev.NewStream()
@@ -50,6 +51,7 @@ func TestClosingStream(t *testing.T) {
 
 // TestMarksOfClosedStream: marks that pass after a stream was closed change nothing.
 func TestMarksOfClosedStream(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Budget: 16 * mb, ChunkBytes: 2 * mb})
 	one, _ := dev.NewStream()
@@ -86,6 +88,7 @@ func TestSegmentsJoin(t *testing.T) {
 
 // TestOneStuckStream: memory of one stream is had while another is stuck.
 func TestOneStuckStream(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Budget: 18 * mb, ChunkBytes: 2 * mb})
 	stuck, quick, third := newStream(t, dev), newStream(t, dev), newStream(t, dev)
@@ -125,6 +128,7 @@ func TestTrimBehindClose(t *testing.T) {
 
 // TestDriverStreamClosed: what is freed after its stream was closed goes back to the driver's pool.
 func TestDriverStreamClosed(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Source: SourceDriver})
 	s, _ := dev.NewStream()
@@ -162,6 +166,7 @@ func TestDriverWithoutStream(t *testing.T) {
 
 // TestOtherHeapAfterWait: what becomes idle in one heap is there for the other.
 func TestOtherHeapAfterWait(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Budget: 8 * mb, ChunkBytes: 2 * mb})
 	one, other := newStream(t, dev), newStream(t, dev)
@@ -176,6 +181,7 @@ func TestOtherHeapAfterWait(t *testing.T) {
 
 // TestOtherHeapReclaimed: so is what a reclaimer frees.
 func TestOtherHeapReclaimed(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Budget: 8 * mb, ChunkBytes: 2 * mb})
 	b := alloc(t, p, 8*mb, Use{})
@@ -207,6 +213,7 @@ func TestStill(t *testing.T) {
 
 // TestTakenByAnother: what was waited for may go to another; then it waits on.
 func TestTakenByAnother(t *testing.T) {
+	exact(t)
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Budget: 4 * mb, ChunkBytes: 2 * mb})
 	s1, s2, s3 := newStream(t, dev), newStream(t, dev), newStream(t, dev)
