@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,24 +25,24 @@ func readAll(t testing.TB, d Dataset) (samples [][]byte, labels []int32) {
 	size := d.Spec().Bytes()
 	for i := range d.Len() {
 		dst := make([]byte, size)
-		if err := r.Read(i, dst, new(Timing)); err != nil {
+		if err := r.Read(t.Context(), Visit{Index: i, Timing: new(Timing)}, dst); err != nil {
 			t.Fatal(err)
 		}
 		samples, labels = append(samples, dst), append(labels, d.Label(i))
 	}
 	dst := make([]byte, size)
 	for _, i := range []int{-1, d.Len()} {
-		if err := r.Read(i, dst, nil); !errors.Is(err, ErrArgument) {
+		if err := r.Read(t.Context(), Visit{Index: i}, dst); !errors.Is(err, ErrArgument) {
 			t.Errorf("sample %d: %v", i, err)
 		}
 	}
-	if err := r.Read(0, dst[1:], nil); !errors.Is(err, ErrArgument) {
+	if err := r.Read(t.Context(), Visit{Index: 0}, dst[1:]); !errors.Is(err, ErrArgument) {
 		t.Errorf("short destination: %v", err)
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := r.Read(0, dst, nil); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), d.Name(0)) {
+	if err := r.Read(t.Context(), Visit{Index: 0}, dst); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), d.Name(0)) {
 		t.Errorf("after Close: %v", err)
 	}
 	return samples, labels
@@ -226,8 +227,8 @@ func TestZip(t *testing.T) {
 
 func TestMap(t *testing.T) {
 	wrong := errors.New("wrong")
-	d, err := NewMap(bytesOf(t, 0, 5), Spec{Shape: []int{2}, DType: dtype.U8}, func(i int, dst, src []byte) error {
-		switch i {
+	d, err := NewMap(bytesOf(t, 0, 5), Spec{Shape: []int{2}, DType: dtype.U8}, func(_ context.Context, v Visit, dst, src []byte) error {
+		switch v.Index {
 		case 3:
 			return wrong
 		case 4:
@@ -247,14 +248,14 @@ func TestMap(t *testing.T) {
 	r, _ := d.NewReader()
 	defer r.Close()
 	dst := make([]byte, 2)
-	wantError(t, "error", r.Read(3, dst, nil), wrong, "from0[3]: ")
-	err = r.Read(4, dst, nil)
+	wantError(t, "error", r.Read(t.Context(), Visit{Index: 3}, dst), wrong, "from0[3]: ")
+	err = r.Read(t.Context(), Visit{Index: 4}, dst)
 	wantError(t, "panic", err, ErrPanic, "from0[4]: panic in the function of a map: out of luck")
 	wantError(t, "stack", err, ErrPanic, "combine_test.go")
-	if err := r.Read(1, dst, nil); err != nil || dst[1] != 101 {
+	if err := r.Read(t.Context(), Visit{Index: 1}, dst); err != nil || dst[1] != 101 {
 		t.Errorf("after the panic: %v, %v", dst, err)
 	}
-	_, err = NewMap(d, Spec{}, func(int, []byte, []byte) error { return nil })
+	_, err = NewMap(d, Spec{}, func(context.Context, Visit, []byte, []byte) error { return nil })
 	wantError(t, "spec", err, ErrArgument, "type")
 	_, err = NewMap(d, d.Spec(), nil)
 	wantError(t, "function", err, ErrArgument, "no function")
@@ -293,7 +294,7 @@ func TestReadersAreClosed(t *testing.T) {
 	concat, _ := NewConcat(good, good, good)
 	zip, _ := NewZip(good, concatFirst(t, concat))
 	subset, _ := NewSubset(zip, []int{0})
-	mapped, _ := NewMap(subset, subset.Spec(), func(int, []byte, []byte) error { return nil })
+	mapped, _ := NewMap(subset, subset.Spec(), func(context.Context, Visit, []byte, []byte) error { return nil })
 	r, err := mapped.NewReader()
 	if err != nil || open != 4 {
 		t.Errorf("%d readers, %v", open, err)
@@ -306,7 +307,7 @@ func TestReadersAreClosed(t *testing.T) {
 	concat, _ = NewConcat(good, bad)
 	zip, _ = NewZip(good, bad)
 	subset, _ = NewSubset(bad, []int{0})
-	mapped, _ = NewMap(bad, bad.Spec(), func(int, []byte, []byte) error { return nil })
+	mapped, _ = NewMap(bad, bad.Spec(), func(context.Context, Visit, []byte, []byte) error { return nil })
 	for _, d := range []Dataset{concat, zip, subset, mapped} {
 		if _, err := d.NewReader(); !errors.Is(err, fs.ErrPermission) || open != 0 {
 			t.Errorf("%T: %v, %d readers left", d, err, open)

@@ -1,14 +1,17 @@
 package dataset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 )
 
-// Concat is datasets of one spec, one behind the other.
+// Concat is datasets of one spec, one behind the other. Where their samples
+// differ in length, their longest may be of different lengths too.
 type Concat struct {
 	parts []Dataset
+	spec  Spec
 	ends  []int // number behind the last sample of each part
 }
 
@@ -24,8 +27,15 @@ func NewConcat(parts ...Dataset) (*Concat, error) {
 	d := &Concat{parts: slices.Clone(parts)}
 	end := 0
 	for i, p := range parts {
-		if first, s := parts[0].Spec(), p.Spec(); s.DType != first.DType || !slices.Equal(s.Shape, first.Shape) {
-			return nil, fmt.Errorf("concat: %w: samples of part %d are %v, of part 0 %v", ErrArgument, i, s, first)
+		s := p.Spec()
+		if i == 0 {
+			d.spec = s.clone()
+		}
+		if !d.spec.alike(s) {
+			return nil, fmt.Errorf("concat: %w: samples of part %d are %v, of part 0 %v", ErrArgument, i, s, parts[0].Spec())
+		}
+		if s.Ragged {
+			d.spec.Shape[0] = max(d.spec.Shape[0], s.Shape[0])
 		}
 		end += p.Len()
 		d.ends = append(d.ends, end)
@@ -46,7 +56,13 @@ func (d *Concat) part(i int) (part, number int) {
 func (d *Concat) Len() int { return d.ends[len(d.ends)-1] }
 
 // Spec implements [Dataset].
-func (d *Concat) Spec() Spec { return d.parts[0].Spec() }
+func (d *Concat) Spec() Spec { return d.spec.clone() }
+
+// Length implements [Ragged].
+func (d *Concat) Length(i int) int {
+	part, number := d.part(i)
+	return Length(d.parts[part], number)
+}
 
 // Name implements [Dataset]: the name in its part.
 func (d *Concat) Name(i int) string {
@@ -66,22 +82,22 @@ func (d *Concat) NewReader() (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &concatReader{d, readers, d.Spec().Bytes()}, nil
+	return &concatReader{d, readers}, nil
 }
 
 type concatReader struct {
 	concat  *Concat
 	readers readers
-	bytes   int
 }
 
 // Read implements [Reader].
-func (r *concatReader) Read(i int, dst []byte, t *Timing) error {
-	if err := checkRead(r.concat, i, dst, r.bytes); err != nil {
+func (r *concatReader) Read(ctx context.Context, v Visit, dst []byte) error {
+	if err := checkIndex(r.concat, v.Index); err != nil {
 		return err
 	}
-	part, number := r.concat.part(i)
-	return r.readers[part].Read(number, dst, t)
+	var part int
+	part, v.Index = r.concat.part(v.Index)
+	return r.readers[part].Read(ctx, v, dst)
 }
 
 // Close implements [Reader].

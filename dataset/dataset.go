@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -25,21 +26,77 @@ type Dataset interface {
 
 // Reader reads samples of a dataset. It is not safe for concurrent use.
 type Reader interface {
-	// Read writes sample i into dst, whose length is the spec's Bytes. It
-	// adds the time of its stages to t, unless t is nil. After an error the
-	// content of dst is undefined; the reader stays usable.
-	Read(i int, dst []byte, t *Timing) error
+	// Read writes sample v.Index into dst, whose length is what [SampleBytes]
+	// says. Where the end of ctx can cut work short, it does. After an error
+	// the content of dst is undefined; the reader stays usable.
+	Read(ctx context.Context, v Visit, dst []byte) error
 	// Close frees the reader. Later reads fail with [fs.ErrClosed].
 	Close() error
+}
+
+// Visit is one visit of a sample.
+type Visit struct {
+	Index int // of the sample, from 0
+
+	// Key is what everything random about the sample is drawn from: crops,
+	// mirroring and the like. Equal keys give equal bytes. A loader makes it
+	// of its seed, the epoch and the index.
+	Key uint64
+
+	// Timing, unless it is nil, gets the time of the stages added.
+	Timing *Timing
 }
 
 // Spec is the form of one sample. Elements are dense, in row-major order.
 type Spec struct {
 	Shape []int // nil for a scalar
 	DType dtype.DType
+
+	// Ragged: samples differ in the length of axis 0, and Shape[0] is that of
+	// the longest. The dataset is a [Ragged] one.
+	Ragged bool
 }
 
-// Bytes returns the bytes of one sample.
+// Ragged is what a dataset is too whose samples differ in length.
+type Ragged interface {
+	// Length returns the length of axis 0 of sample i, from 0 on and at most
+	// the spec's Shape[0]. It reads no file.
+	Length(i int) int
+}
+
+// Length returns the length of axis 0 of sample i of d; 1 for a scalar.
+func Length(d Dataset, i int) int {
+	s := d.Spec()
+	switch {
+	case s.Ragged:
+		return d.(Ragged).Length(i)
+	case len(s.Shape) == 0:
+		return 1
+	}
+	return s.Shape[0]
+}
+
+// SampleBytes returns the bytes of sample i of d: the spec's, or less where
+// samples differ in length.
+func SampleBytes(d Dataset, i int) int {
+	s := d.Spec()
+	if s.Ragged {
+		return s.RowBytes() * d.(Ragged).Length(i)
+	}
+	return s.Bytes()
+}
+
+// RowBytes returns the bytes of one element of axis 0: of a point of a cloud,
+// say. A scalar is one row.
+func (s Spec) RowBytes() int {
+	n := s.DType.Size()
+	for _, d := range s.Shape[min(1, len(s.Shape)):] {
+		n *= d
+	}
+	return n
+}
+
+// Bytes returns the bytes of one sample, the longest if they differ.
 func (s Spec) Bytes() int {
 	n := s.DType.Size()
 	for _, d := range s.Shape {
@@ -48,7 +105,8 @@ func (s Spec) Bytes() int {
 	return n
 }
 
-// String returns "224x224x3 u8", or "scalar f32".
+// String returns "224x224x3 u8", "scalar f32", or "<=900x4 f32" where samples
+// differ in length.
 func (s Spec) String() string {
 	if len(s.Shape) == 0 {
 		return "scalar " + s.DType.String()
@@ -56,6 +114,9 @@ func (s Spec) String() string {
 	dims := make([]string, len(s.Shape))
 	for i, d := range s.Shape {
 		dims[i] = fmt.Sprint(d)
+	}
+	if s.Ragged {
+		dims[0] = "<=" + dims[0]
 	}
 	return strings.Join(dims, "x") + " " + s.DType.String()
 }
@@ -67,10 +128,34 @@ type Timing struct {
 	Resize time.Duration // resizing, and colour conversion where it is part of it
 }
 
-// checkRead checks the arguments of [Reader.Read].
+// start is the time now, if somebody wants to know.
+func (t *Timing) start() (now time.Time) {
+	if t != nil {
+		now = time.Now()
+	}
+	return now
+}
+
+// read adds the time since start to Read.
+func (t *Timing) read(start time.Time) {
+	if t != nil {
+		t.Read += time.Since(start)
+	}
+}
+
+// checkIndex checks the number of a sample.
+func checkIndex(d Dataset, i int) error {
+	if n := d.Len(); i < 0 || i >= n {
+		return fmt.Errorf("%w: sample %d of %d", ErrArgument, i, n)
+	}
+	return nil
+}
+
+// checkRead checks the arguments of [Reader.Read], where a sample has that
+// many bytes.
 func checkRead(d Dataset, i int, dst []byte, bytes int) error {
-	if i < 0 || i >= d.Len() {
-		return fmt.Errorf("%w: sample %d of %d", ErrArgument, i, d.Len())
+	if err := checkIndex(d, i); err != nil {
+		return err
 	}
 	if len(dst) != bytes {
 		return fmt.Errorf("%s: %w: a destination of %d bytes, a sample has %d", d.Name(i), ErrArgument, len(dst), bytes)

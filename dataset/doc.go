@@ -5,15 +5,16 @@
 //	r, err := ds.NewReader()                             // one per worker
 //	defer r.Close()
 //	sample := make([]byte, ds.Spec().Bytes())
-//	err = r.Read(17, sample, nil)
+//	err = r.Read(ctx, dataset.Visit{Index: 17}, sample)
 //
 // A [Dataset] is safe for concurrent use. A [Reader] belongs to one worker
 // and owns what decoding needs: buffers, a decoder, filters.
 //
 // # Kinds
 //
-// [ImageFolder] is a folder with one sub-folder per class, decoded and
-// resized as torchvision does: samples of {Size, Size, 3} u8.
+// [Images] is pictures, decoded and resized as torchvision does: samples of
+// {Size, Size, 3} u8. They come from [Files], such as a [Folder] with one
+// sub-folder per class.
 //
 // [NPY] is one NumPy array in a file; its first axis counts samples. Element
 // types and shape are the array's.

@@ -1,6 +1,7 @@
 package dataset_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -13,7 +14,7 @@ func ExampleRandomSplit() {
 	if err != nil {
 		panic(err)
 	}
-	doubled, err := dataset.NewMap(all, dataset.Spec{DType: dtype.U8}, func(i int, dst, src []byte) error {
+	doubled, err := dataset.NewMap(all, dataset.Spec{DType: dtype.U8}, func(_ context.Context, _ dataset.Visit, dst, src []byte) error {
 		dst[0] = 2 * src[0]
 		return nil
 	})
@@ -35,7 +36,7 @@ func ExampleRandomSplit() {
 		}
 		sample := make([]byte, part.Spec().Bytes())
 		for i := range part.Len() {
-			if err := r.Read(i, sample, nil); err != nil {
+			if err := r.Read(context.Background(), dataset.Visit{Index: i}, sample); err != nil {
 				panic(err)
 			}
 			fmt.Print(sample[0], " ")

@@ -34,7 +34,7 @@ func Example() {
 	defer r.Close()
 	sample := make([]byte, photos.Spec().Bytes())
 	for i := range photos.Len() {
-		if err := r.Read(i, sample, nil); err != nil {
+		if err := r.Read(context.Background(), dataset.Visit{Index: i}, sample); err != nil {
 			panic(err)
 		}
 		fmt.Println(filepath.Base(photos.Name(i)), photos.Label(i))

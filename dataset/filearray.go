@@ -1,26 +1,21 @@
 package dataset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"slices"
-	"time"
 )
 
 // fileArray is samples back to back in a part of a file. They are read by
 // position, not mapped: that is as fast, and a file that shrinks gives an
 // error where a mapping would end the process.
 type fileArray struct {
-	name   string
-	file   *os.File
-	labels []int32 // nil: none
-	spec   Spec
-	n      int
-	start  int64 // of sample 0 in the file
-	sample int   // bytes
+	array
+	file  *os.File
+	start int64 // of sample 0 in the file
 }
 
 // openRegular opens a file unless it is a pipe or a device, and returns its
@@ -44,25 +39,6 @@ func openRegular(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Len implements [Dataset].
-func (d *fileArray) Len() int { return d.n }
-
-// Spec implements [Dataset].
-func (d *fileArray) Spec() Spec {
-	return Spec{Shape: slices.Clone(d.spec.Shape), DType: d.spec.DType}
-}
-
-// Name implements [Dataset]: the file's path and "[i]".
-func (d *fileArray) Name(i int) string { return fmt.Sprintf("%s[%d]", d.name, i) }
-
-// Label implements [Dataset].
-func (d *fileArray) Label(i int) int32 {
-	if d.labels == nil {
-		return -1
-	}
-	return d.labels[i]
-}
-
 // NewReader implements [Dataset]. Readers share the file and none of its
 // state.
 func (d *fileArray) NewReader() (Reader, error) { return &fileReader{array: d}, nil }
@@ -76,21 +52,19 @@ type fileReader struct {
 }
 
 // Read implements [Reader].
-func (r *fileReader) Read(i int, dst []byte, t *Timing) error {
+func (r *fileReader) Read(_ context.Context, v Visit, dst []byte) error {
 	d := r.array
-	if err := checkRead(d, i, dst, d.sample); err != nil {
+	if err := checkRead(d, v.Index, dst, d.sample); err != nil {
 		return err
 	}
 	if r.closed {
-		return fmt.Errorf("%s: %w", d.Name(i), fs.ErrClosed)
+		return fmt.Errorf("%s: %w", d.Name(v.Index), fs.ErrClosed)
 	}
-	start := time.Now()
-	if err := readFull(d.file, dst, d.start+int64(i)*int64(d.sample)); err != nil {
-		return fmt.Errorf("%s: %w", d.Name(i), err)
+	start := v.Timing.start()
+	if err := readFull(d.file, dst, d.start+int64(v.Index)*int64(d.sample)); err != nil {
+		return fmt.Errorf("%s: %w", d.Name(v.Index), err)
 	}
-	if t != nil {
-		t.Read += time.Since(start)
-	}
+	v.Timing.read(start)
 	return nil
 }
 

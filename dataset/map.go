@@ -1,14 +1,16 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
-	"slices"
 )
 
-// MapFunc makes sample i of a [Map]: it reads src and writes all of dst. Both
-// are valid during the call only. Workers call it at the same time.
-type MapFunc func(i int, dst, src []byte) error
+// MapFunc makes sample v.Index of a [Map]: it reads src and writes all of dst.
+// Both are valid during the call only. What is random draws from v.Key, so
+// that the order of workers changes nothing. A function that may take long
+// returns when ctx ends. Workers call it at the same time.
+type MapFunc func(ctx context.Context, v Visit, dst, src []byte) error
 
 // Map is a dataset whose samples go through a function.
 type Map struct {
@@ -27,11 +29,13 @@ func NewMap(d Dataset, spec Spec, f MapFunc) (*Map, error) {
 	if _, err := checkSpec(spec); err != nil {
 		return nil, fmt.Errorf("map: %w", err)
 	}
+	if spec.Ragged {
+		return nil, fmt.Errorf("map: %w: samples of a map are of one shape, not %v", ErrArgument, spec)
+	}
 	if f == nil {
 		return nil, fmt.Errorf("map: %w: no function", ErrArgument)
 	}
-	spec.Shape = slices.Clone(spec.Shape)
-	return &Map{d, spec, f}, nil
+	return &Map{d, spec.clone(), f}, nil
 }
 
 // Len implements [Dataset].
@@ -39,7 +43,7 @@ func (d *Map) Len() int { return d.dataset.Len() }
 
 // Spec implements [Dataset].
 func (d *Map) Spec() Spec {
-	return Spec{Shape: slices.Clone(d.spec.Shape), DType: d.spec.DType}
+	return d.spec.clone()
 }
 
 // Name implements [Dataset].
@@ -65,27 +69,28 @@ type mapReader struct {
 }
 
 // Read implements [Reader].
-func (r *mapReader) Read(i int, dst []byte, t *Timing) error {
-	if err := checkRead(r.mapped, i, dst, r.bytes); err != nil {
+func (r *mapReader) Read(ctx context.Context, v Visit, dst []byte) error {
+	if err := checkRead(r.mapped, v.Index, dst, r.bytes); err != nil {
 		return err
 	}
-	if err := r.reader.Read(i, r.src, t); err != nil {
+	src := r.src[:SampleBytes(r.mapped.dataset, v.Index)]
+	if err := r.reader.Read(ctx, v, src); err != nil {
 		return err
 	}
-	if err := r.mapped.call(i, dst, r.src); err != nil {
-		return fmt.Errorf("%s: %w", r.mapped.Name(i), err)
+	if err := r.mapped.call(ctx, v, dst, src); err != nil {
+		return fmt.Errorf("%s: %w", r.mapped.Name(v.Index), err)
 	}
 	return nil
 }
 
 // call calls the function and makes an error of its panic.
-func (d *Map) call(i int, dst, src []byte) (err error) {
+func (d *Map) call(ctx context.Context, v Visit, dst, src []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w in the function of a map: %v\n%s", ErrPanic, p, debug.Stack())
 		}
 	}()
-	return d.f(i, dst[:len(dst):len(dst)], src)
+	return d.f(ctx, v, dst[:len(dst):len(dst)], src)
 }
 
 // Close implements [Reader].

@@ -1,10 +1,9 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
-	"slices"
-	"time"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -12,11 +11,8 @@ import (
 
 // Memory is samples that are already in host memory, back to back.
 type Memory struct {
-	name   string
-	data   []byte
-	labels []int32 // nil: none
-	spec   Spec
-	sample int // bytes
+	array
+	data []byte
 }
 
 // MemoryOptions configures [NewMemory]. The zero value works.
@@ -50,8 +46,7 @@ func NewMemory(data []byte, spec Spec, opts MemoryOptions) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", opts.Name, err)
 	}
-	spec.Shape = slices.Clone(spec.Shape)
-	return &Memory{opts.Name, data, opts.Labels, spec, sample}, nil
+	return &Memory{array{opts.Name, opts.Labels, spec.clone(), len(data) / sample, sample}, data}, nil
 }
 
 // Number is a Go type that an element type of package dtype stands for.
@@ -84,25 +79,6 @@ func NewMemoryOf[T Number](data []T, shape []int, opts MemoryOptions) (*Memory, 
 	return NewMemory(bytes, Spec{Shape: shape, DType: d}, opts)
 }
 
-// Len implements [Dataset].
-func (d *Memory) Len() int { return len(d.data) / d.sample }
-
-// Spec implements [Dataset].
-func (d *Memory) Spec() Spec {
-	return Spec{Shape: slices.Clone(d.spec.Shape), DType: d.spec.DType}
-}
-
-// Name implements [Dataset]: "name[i]".
-func (d *Memory) Name(i int) string { return fmt.Sprintf("%s[%d]", d.name, i) }
-
-// Label implements [Dataset].
-func (d *Memory) Label(i int) int32 {
-	if d.labels == nil {
-		return -1
-	}
-	return d.labels[i]
-}
-
 // NewReader implements [Dataset].
 func (d *Memory) NewReader() (Reader, error) { return &memoryReader{memory: d}, nil }
 
@@ -112,21 +88,17 @@ type memoryReader struct {
 }
 
 // Read implements [Reader].
-func (r *memoryReader) Read(i int, dst []byte, t *Timing) error {
+func (r *memoryReader) Read(_ context.Context, v Visit, dst []byte) error {
 	d := r.memory
-	if err := checkRead(d, i, dst, d.sample); err != nil {
+	if err := checkRead(d, v.Index, dst, d.sample); err != nil {
 		return err
 	}
 	if r.closed {
-		return fmt.Errorf("%s: %w", d.Name(i), fs.ErrClosed)
+		return fmt.Errorf("%s: %w", d.Name(v.Index), fs.ErrClosed)
 	}
-	if t == nil {
-		copy(dst, d.data[i*d.sample:])
-		return nil
-	}
-	start := time.Now()
-	copy(dst, d.data[i*d.sample:])
-	t.Read += time.Since(start)
+	start := v.Timing.start()
+	copy(dst, d.data[v.Index*d.sample:])
+	v.Timing.read(start)
 	return nil
 }
 

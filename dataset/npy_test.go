@@ -90,7 +90,7 @@ func TestNPY(t *testing.T) {
 				}
 				dst := make([]byte, spec.Bytes())
 				for _, i := range rng.Perm(d.Len()) {
-					if err := r.Read(i, dst, nil); err != nil {
+					if err := r.Read(t.Context(), Visit{Index: i}, dst); err != nil {
 						t.Fatal(err)
 					}
 					if !bytes.Equal(dst, data[i*len(dst):][:len(dst)]) {
@@ -203,7 +203,7 @@ func TestNPYReaders(t *testing.T) {
 			dst := make([]byte, size)
 			var timing Timing
 			for i := w; i < n; i += 4 {
-				if err := r.Read(i, dst, &timing); err != nil || dst[0] != byte(i) || dst[size-1] != byte(i) {
+				if err := r.Read(t.Context(), Visit{Index: i, Timing: &timing}, dst); err != nil || dst[0] != byte(i) || dst[size-1] != byte(i) {
 					t.Errorf("sample %d is %d: %v", i, dst[0], err)
 				}
 			}
@@ -217,32 +217,32 @@ func TestNPYReaders(t *testing.T) {
 	r, _ := d.NewReader()
 	dst := make([]byte, size)
 	for _, i := range []int{-1, n} {
-		if err := r.Read(i, dst, nil); !errors.Is(err, ErrArgument) {
+		if err := r.Read(t.Context(), Visit{Index: i}, dst); !errors.Is(err, ErrArgument) {
 			t.Errorf("sample %d: %v", i, err)
 		}
 	}
-	if err := r.Read(0, dst[1:], nil); !errors.Is(err, ErrArgument) {
+	if err := r.Read(t.Context(), Visit{Index: 0}, dst[1:]); !errors.Is(err, ErrArgument) {
 		t.Errorf("short destination: %v", err)
 	}
 	if runtime.GOOS != "windows" { // which does not cut a file that is open
 		if err := os.Truncate(path, 128+5*size+1); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Read(4, dst, nil); err != nil {
+		if err := r.Read(t.Context(), Visit{Index: 4}, dst); err != nil {
 			t.Error(err)
 		}
-		if err := r.Read(5, dst, nil); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path+"[5]") {
+		if err := r.Read(t.Context(), Visit{Index: 5}, dst); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path+"[5]") {
 			t.Errorf("shrunk file: %v", err)
 		}
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Read(0, dst, nil); !errors.Is(err, fs.ErrClosed) {
+	if err := r.Read(t.Context(), Visit{Index: 0}, dst); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("after the array's Close: %v", err)
 	}
 	r.Close()
-	if err := r.Read(0, dst, nil); !errors.Is(err, fs.ErrClosed) {
+	if err := r.Read(t.Context(), Visit{Index: 0}, dst); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -72,7 +72,7 @@ func readNPYHeader(r io.ReaderAt) (npyHeader, error) {
 func (h npyHeader) checkSize(file int64) error {
 	want := h.bytes + int64(h.dtype.Size())*elements(h.shape)
 	if file != want {
-		return fmt.Errorf("%w: the file has %d bytes, its header (%s) promises %d", ErrDamaged, file, Spec{h.shape, h.dtype}, want)
+		return fmt.Errorf("%w: the file has %d bytes, its header (%s) promises %d", ErrDamaged, file, Spec{Shape: h.shape, DType: h.dtype}, want)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type Options struct {
 const sniffBytes = 64 << 10
 
 // Open opens the dataset at path and tells its kind by what is there: a
-// folder is an [ImageFolder], a file that begins as one an [NPY] or a
+// folder is an [Images], a file that begins as one an [NPY] or a
 // [SafeTensors], a text whose first or second row is all numbers a [CSV].
 // Anything else fails with [ErrFormat]. A result that is an [io.Closer] must
 // be closed.

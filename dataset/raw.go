@@ -3,7 +3,6 @@ package dataset
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Raw is a file of bare samples, back to back, as numpy.ndarray.tofile or
@@ -52,6 +51,5 @@ func OpenRaw(path string, spec Spec, opts RawOptions) (*Raw, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	spec.Shape = slices.Clone(spec.Shape)
-	return &Raw{fileArray{path, f, opts.Labels, spec, int(n), opts.Offset, sample}}, nil
+	return &Raw{fileArray{array{path, opts.Labels, spec.clone(), int(n), sample}, f, opts.Offset}}, nil
 }

@@ -31,15 +31,15 @@ func TestRaw(t *testing.T) {
 		if err := os.Truncate(path, 8); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Read(0, dst, nil); err != nil || string(dst) != "ABC" {
+		if err := r.Read(t.Context(), Visit{Index: 0}, dst); err != nil || string(dst) != "ABC" {
 			t.Errorf("%s, %v", dst, err)
 		}
-		wantError(t, "shrunk", r.Read(1, dst, nil), ErrDamaged, "a.bin[1]: damaged: the file has shrunk: 1 of 3 bytes")
+		wantError(t, "shrunk", r.Read(t.Context(), Visit{Index: 1}, dst), ErrDamaged, "a.bin[1]: damaged: the file has shrunk: 1 of 3 bytes")
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	wantError(t, "closed file", r.Read(0, dst, nil), fs.ErrClosed, "a.bin[0]")
+	wantError(t, "closed file", r.Read(t.Context(), Visit{Index: 0}, dst), fs.ErrClosed, "a.bin[0]")
 
 	path = writeFile(t, filepath.Join(t.TempDir(), "b.bin"), make([]byte, 9))
 	for _, c := range []struct {

@@ -93,7 +93,7 @@ func newSafeTensors(path string, f *os.File, size int64, opts TensorOptions) (*S
 			return nil, fmt.Errorf("%.80q: %w", opts.Label, err)
 		}
 	}
-	a := fileArray{path + ":" + e.name, f, labels, spec, n, start + e.Offsets[0], spec.Bytes()}
+	a := fileArray{array{path + ":" + e.name, labels, spec, n, spec.Bytes()}, f, start + e.Offsets[0]}
 	return &SafeTensors{a, names}, nil
 }
 

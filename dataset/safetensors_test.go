@@ -63,10 +63,10 @@ func TestSafeTensors(t *testing.T) {
 		if err := os.Truncate(path, int64(8+len(header)+4)); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Read(0, dst, nil); err != nil {
+		if err := r.Read(t.Context(), Visit{Index: 0}, dst); err != nil {
 			t.Error(err)
 		}
-		wantError(t, "shrunk", r.Read(1, dst, nil), ErrDamaged, "x[1]: damaged: the file has shrunk: 1 of 3 bytes")
+		wantError(t, "shrunk", r.Read(t.Context(), Visit{Index: 1}, dst), ErrDamaged, "x[1]: damaged: the file has shrunk: 1 of 3 bytes")
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)

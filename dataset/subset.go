@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"slices"
 )
@@ -35,6 +36,9 @@ func (d *Subset) Len() int { return len(d.indices) }
 // Spec implements [Dataset].
 func (d *Subset) Spec() Spec { return d.dataset.Spec() }
 
+// Length implements [Ragged].
+func (d *Subset) Length(i int) int { return Length(d.dataset, d.indices[i]) }
+
 // Name implements [Dataset]: the name in the whole dataset.
 func (d *Subset) Name(i int) string { return d.dataset.Name(d.indices[i]) }
 
@@ -47,21 +51,21 @@ func (d *Subset) NewReader() (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &subsetReader{d, r, d.Spec().Bytes()}, nil
+	return &subsetReader{d, r}, nil
 }
 
 type subsetReader struct {
 	subset *Subset
 	reader Reader
-	bytes  int
 }
 
 // Read implements [Reader].
-func (r *subsetReader) Read(i int, dst []byte, t *Timing) error {
-	if err := checkRead(r.subset, i, dst, r.bytes); err != nil {
+func (r *subsetReader) Read(ctx context.Context, v Visit, dst []byte) error {
+	if err := checkIndex(r.subset, v.Index); err != nil {
 		return err
 	}
-	return r.reader.Read(r.subset.indices[i], dst, t)
+	v.Index = r.subset.indices[v.Index]
+	return r.reader.Read(ctx, v, dst)
 }
 
 // Close implements [Reader].

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -31,6 +32,8 @@ func NewZip(parts ...Dataset) (*Zip, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("zip: part %d: %w", i, err)
+		case spec.Ragged:
+			return nil, fmt.Errorf("zip: %w: samples of part %d differ in length (%v)", ErrArgument, i, spec)
 		case p.Len() != parts[0].Len():
 			return nil, fmt.Errorf("zip: %w: part %d has %d samples, part 0 %d", ErrArgument, i, p.Len(), parts[0].Len())
 		case spec.DType != first:
@@ -50,7 +53,7 @@ func (d *Zip) Len() int { return d.parts[0].Len() }
 
 // Spec implements [Dataset]: one axis, of all elements of the parts.
 func (d *Zip) Spec() Spec {
-	return Spec{Shape: slices.Clone(d.spec.Shape), DType: d.spec.DType}
+	return d.spec.clone()
 }
 
 // Name implements [Dataset]: that of the first part.
@@ -75,12 +78,12 @@ type zipReader struct {
 }
 
 // Read implements [Reader].
-func (r *zipReader) Read(i int, dst []byte, t *Timing) error {
-	if err := checkRead(r.zip, i, dst, r.bytes); err != nil {
+func (r *zipReader) Read(ctx context.Context, v Visit, dst []byte) error {
+	if err := checkRead(r.zip, v.Index, dst, r.bytes); err != nil {
 		return err
 	}
 	for part, size := range r.zip.sizes {
-		if err := r.readers[part].Read(i, dst[:size:size], t); err != nil {
+		if err := r.readers[part].Read(ctx, v, dst[:size:size]); err != nil {
 			return err
 		}
 		dst = dst[size:]

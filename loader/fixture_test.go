@@ -77,8 +77,8 @@ func (f *fake) NewReader() (dataset.Reader, error) {
 
 type fakeReader struct{ f *fake }
 
-func (r fakeReader) Read(i int, dst []byte, t *dataset.Timing) error {
-	f := r.f
+func (r fakeReader) Read(_ context.Context, v dataset.Visit, dst []byte) error {
+	f, i := r.f, v.Index
 	f.reads.Add(1)
 	if f.before != nil {
 		f.before(i)
@@ -93,8 +93,8 @@ func (r fakeReader) Read(i int, dst []byte, t *dataset.Timing) error {
 		return fmt.Errorf("%s: %w", f.Name(i), errSample)
 	}
 	copy(dst, f.sample(i))
-	if t != nil {
-		t.Read += time.Nanosecond
+	if v.Timing != nil {
+		v.Timing.Read += time.Nanosecond
 	}
 	return nil
 }

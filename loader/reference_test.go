@@ -35,7 +35,7 @@ func newReference(t testing.TB, ds dataset.Dataset) *reference {
 		if f, isFake := ds.(*fake); isFake && (f.fail[i] || f.panics[i]) {
 			b = nil
 		} else {
-			ok(t, reader.Read(i, b, nil))
+			ok(t, reader.Read(t.Context(), dataset.Visit{Index: i}, b))
 		}
 		r.samples = append(r.samples, b)
 		r.labels = append(r.labels, ds.Label(i))

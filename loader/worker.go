@@ -70,7 +70,7 @@ func (l *Loader) readSample(reader dataset.Reader, t task, timing *dataset.Timin
 	name = l.ds.Name(index)
 	t.job.labels[t.slot] = l.ds.Label(index)
 	n := l.spec.Bytes()
-	return reader.Read(index, t.job.slab.bytes[t.slot*n:(t.slot+1)*n:(t.slot+1)*n], timing)
+	return reader.Read(l.ctx, dataset.Visit{Index: index, Timing: timing}, t.job.slab.bytes[t.slot*n:(t.slot+1)*n:(t.slot+1)*n])
 }
 
 // errPanic: code of the dataset or of a callback panicked.

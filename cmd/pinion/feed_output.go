@@ -84,7 +84,7 @@ func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.R
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
 	}
-	if _, ok := ds.(*dataset.ImageFolder); ok {
+	if _, ok := ds.(*dataset.Images); ok {
 		out.JPEGDecoder = imaging.JPEGDecoder()
 	}
 	for _, s := range r.Stages {

@@ -68,7 +68,7 @@ func checksum(t testing.TB, ds dataset.Dataset, epochs int) string {
 	for range epochs {
 		for i := range ds.Len() {
 			pixels := make([]byte, ds.Spec().Bytes())
-			ok(t, r.Read(i, pixels, nil))
+			ok(t, r.Read(t.Context(), dataset.Visit{Index: i}, pixels))
 			var planes []byte
 			for c := range shape[2] {
 				for p := range shape[0] * shape[1] {

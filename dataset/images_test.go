@@ -226,7 +226,7 @@ func TestImageFolderRead(t *testing.T) {
 				defer r.Close()
 				dst := make([]byte, d.Spec().Bytes())
 				for i := w; i < 20; i += 3 {
-					if err := r.Read(i, dst, nil); err != nil {
+					if err := r.Read(t.Context(), Visit{Index: i}, dst); err != nil {
 						t.Error(err)
 					}
 					for _, v := range dst {
@@ -244,7 +244,7 @@ func TestImageFolderRead(t *testing.T) {
 		defer r.Close()
 		got, want := make([]byte, 3072), make([]byte, 3072)
 		var timing Timing
-		if err := r.Read(20, got, &timing); err != nil {
+		if err := r.Read(t.Context(), Visit{Index: 20, Timing: &timing}, got); err != nil {
 			t.Fatal(err)
 		}
 		if timing.Read <= 0 || timing.Decode <= 0 || timing.Resize <= 0 || timing.Read > time.Minute {
@@ -273,7 +273,11 @@ func TestImageFolderReadErrors(t *testing.T) {
 		"x/5.png": append(bytes.Clone(good), make([]byte, 2000)...),
 		"x/6.png": good, // will become a folder
 	})
-	d, err := OpenImageFolder(dir, ImageOptions{Size: 4, MaxFileBytes: 1500})
+	files, err := OpenFolder(dir, FolderOptions{MaxFileBytes: 1500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewImages(files, ImageOptions{Size: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +305,7 @@ func TestImageFolderReadErrors(t *testing.T) {
 		5: {ErrTooLarge, "the limit is 1500"},
 		6: {ErrFormat, "not a regular file"},
 	} {
-		err := r.Read(i, dst, nil)
+		err := r.Read(t.Context(), Visit{Index: i}, dst)
 		if i == 0 {
 			if err != nil {
 				t.Error(err)
@@ -311,22 +315,22 @@ func TestImageFolderReadErrors(t *testing.T) {
 		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), d.Name(i)) {
 			t.Errorf("sample %d: %v", i, err)
 		}
-		if err := r.Read(0, dst, nil); err != nil || dst[0] != 200 {
+		if err := r.Read(t.Context(), Visit{Index: 0}, dst); err != nil || dst[0] != 200 {
 			t.Errorf("after sample %d: %v", i, err)
 		}
 	}
 	for _, i := range []int{-1, 7} {
-		if err := r.Read(i, dst, nil); !errors.Is(err, ErrArgument) {
+		if err := r.Read(t.Context(), Visit{Index: i}, dst); !errors.Is(err, ErrArgument) {
 			t.Errorf("sample %d: %v", i, err)
 		}
 	}
-	if err := r.Read(0, dst[:5], nil); !errors.Is(err, ErrArgument) {
+	if err := r.Read(t.Context(), Visit{Index: 0}, dst[:5]); !errors.Is(err, ErrArgument) {
 		t.Errorf("short destination: %v", err)
 	}
 	if err := errors.Join(r.Close(), r.Close()); err != nil {
 		t.Error(err)
 	}
-	if err := r.Read(0, dst, nil); !errors.Is(err, fs.ErrClosed) {
+	if err := r.Read(t.Context(), Visit{Index: 0}, dst); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -342,7 +346,7 @@ func TestTooManyPixels(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err := r.Read(0, make([]byte, 48), nil); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "12x9") {
+	if err := r.Read(t.Context(), Visit{Index: 0}, make([]byte, 48)); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "12x9") {
 		t.Errorf("108 pixels: %v", err)
 	}
 }
@@ -400,7 +404,7 @@ func BenchmarkImageFolder(b *testing.B) {
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := r.Read(n%d.Len(), dst, &t); err != nil {
+		if err := r.Read(b.Context(), Visit{Index: n % d.Len(), Timing: &t}, dst); err != nil {
 			b.Fatal(err)
 		}
 		n++

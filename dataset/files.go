@@ -1,0 +1,47 @@
+package dataset
+
+import "context"
+
+// Files is encoded samples: files of any size, in a folder, in tar shards or
+// elsewhere. It is safe for concurrent use. [NewImages] makes a dataset of
+// pictures.
+type Files interface {
+	// Len returns the number of files, at least 1.
+	Len() int
+	// Name names file i in messages: its path, or "shard.tar/0017.jpg".
+	Name(i int) string
+	// Label returns the class of file i, or -1 where there is none.
+	Label(i int) int32
+	// NewFileReader makes a reader for one worker.
+	NewFileReader() (FileReader, error)
+}
+
+// FileReader reads files of [Files]. It is not safe for concurrent use.
+type FileReader interface {
+	// ReadFile returns the content of file i, in buf where its capacity is
+	// enough, and else in new memory. The result is the caller's. A file
+	// larger than the limit of the Files fails with [ErrTooLarge] before
+	// memory for it is allocated.
+	ReadFile(ctx context.Context, i int, buf []byte) ([]byte, error)
+	// Close frees the reader. Later reads fail with [fs.ErrClosed].
+	Close() error
+}
+
+// keepBytes is the largest file buffer that is used again.
+const keepBytes = 16 << 20
+
+// fileBuffer holds the content of the last file of a reader.
+type fileBuffer struct{ bytes []byte }
+
+// load reads file i.
+func (b *fileBuffer) load(ctx context.Context, r FileReader, i int) ([]byte, error) {
+	if cap(b.bytes) > keepBytes {
+		b.bytes = nil
+	}
+	content, err := r.ReadFile(ctx, i, b.bytes[:0])
+	if err != nil {
+		return nil, err
+	}
+	b.bytes = content
+	return content, nil
+}

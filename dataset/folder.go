@@ -1,0 +1,123 @@
+package dataset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// FolderOptions configures [OpenFolder]. The zero value works.
+type FolderOptions struct {
+	// MaxFileBytes is the largest file that is read, below 2 GiB. Default
+	// 256 MiB.
+	MaxFileBytes int64
+}
+
+const defaultMaxFileBytes = 256 << 20
+
+// Folder is the pictures of a folder: files that end in .jpg, .jpeg, .png or
+// .webp. The class of a file is the name of the sub-folder of the first level
+// that it is in, however deep; files beside those folders have the class "".
+type Folder struct {
+	dir   string
+	limit int64
+	folderList
+}
+
+// OpenFolder lists the pictures below dir; it opens none of them. Order is
+// that of the names, byte by byte, folder by folder, files beside the class
+// folders first, and the same on every machine. Names that begin with a dot
+// are skipped, and so are files with other extensions; case does not matter.
+// Links to files are followed, links to folders only where they are a class.
+//
+// It fails with [ErrEmpty] when there are no pictures, with [ErrFormat] when
+// dir is no folder, or with the error of the file system for the folder or
+// link that could not be read.
+func OpenFolder(dir string, opts FolderOptions) (*Folder, error) {
+	list, err := listFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	limit := min(cmp.Or(max(opts.MaxFileBytes, 0), defaultMaxFileBytes), math.MaxInt32-1)
+	return &Folder{dir, limit, list}, nil
+}
+
+// Classes returns the classes; a label is an index into them. They are the
+// sorted names of all sub-folders, with or without pictures, so that the
+// folders of a training set and of its smaller validation set agree. "" comes
+// first, if there are pictures outside of sub-folders.
+func (d *Folder) Classes() []string { return slices.Clone(d.classes) }
+
+// Len implements [Files].
+func (d *Folder) Len() int { return len(d.files) }
+
+// Name implements [Files]: the file's path.
+func (d *Folder) Name(i int) string { return filepath.Join(d.dir, d.files[i]) }
+
+// Label implements [Files].
+func (d *Folder) Label(i int) int32 { return d.labels[i] }
+
+// NewFileReader implements [Files].
+func (d *Folder) NewFileReader() (FileReader, error) { return &folderReader{folder: d}, nil }
+
+type folderReader struct {
+	folder *Folder
+	closed bool
+}
+
+// ReadFile implements [FileReader].
+func (r *folderReader) ReadFile(_ context.Context, i int, buf []byte) ([]byte, error) {
+	if i < 0 || i >= r.folder.Len() {
+		return nil, fmt.Errorf("%w: file %d of %d", ErrArgument, i, r.folder.Len())
+	}
+	path := r.folder.Name(i)
+	if r.closed {
+		return nil, fmt.Errorf("%s: %w", path, fs.ErrClosed)
+	}
+	return readFile(path, buf, r.folder.limit)
+}
+
+// Close implements [FileReader].
+func (r *folderReader) Close() error {
+	r.closed = true
+	return nil
+}
+
+// readFile reads a whole file, in buf if that is large enough.
+func readFile(path string, buf []byte, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRegular(path, info); err != nil {
+		return nil, err
+	}
+	size := info.Size()
+	if size > limit {
+		return nil, fmt.Errorf("%s: %w: a file of %d bytes, the limit is %d", path, ErrTooLarge, size, limit)
+	}
+	// One byte more shows whether the file grows.
+	need := int(size) + 1
+	if cap(buf) < need {
+		buf = make([]byte, need+need/4)
+	}
+	n, err := io.ReadFull(f, buf[:need])
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, err
+	}
+	if n != int(size) {
+		return nil, fmt.Errorf("%s: %w: it had %d bytes and changed while it was read", path, ErrDamaged, size)
+	}
+	return buf[:n], nil
+}
