@@ -3,6 +3,7 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -11,97 +12,125 @@ import (
 
 // Batch is a batch in device memory. It belongs to the caller until Release.
 type Batch struct {
-	Data  device.Ptr  // the samples, packed one behind the other
-	DType dtype.DType // of their elements
-	Shape []int       // the number of samples first, then a sample's shape on the device
-	Bytes int64       // size of Data
+	Device device.Device // whose memory it is in
+	Data   device.Ptr    // the samples, packed one behind the other
+	DType  dtype.DType   // of their elements
+	Shape  []int         // the number of samples first, then a sample's shape on the device
+	Bytes  int64         // size of Data
 
 	Labels  []int32 // class of each sample; -1 where there is none
 	Indexes []int   // number of each sample in the dataset
 
+	// Lengths is the length of axis 0 of each sample, where samples differ in
+	// it and are padded to Shape[1]; else nil.
+	Lengths []int32
+
+	// The same in device memory, an i32 a sample, and for each row of each
+	// sample a byte that is 1 for data and 0 for padding. 0 for what there is
+	// not.
+	DeviceLabels  device.Ptr
+	DeviceLengths device.Ptr
+	DeviceMask    device.Ptr
+
 	Epoch  int // counts from 0
 	Number int // of the batch within its epoch, from 0
 
-	loader   *Loader
-	buffer   *deviceBuffer
-	released atomic.Bool
+	n      int   // of the loader's batches in all
+	err    error // in place of everything above
+	buffer *deviceBuffer
+	refs   atomic.Int64
 }
 
-// Release gives the batch's memory back. It is reused once the work queued so
-// far on the given streams is done (for a stream of another device, Release
-// waits); without streams, the caller's work on it must be done already. A second Release fails with [ErrReleased]. After the
-// loader's Close it does nothing.
+// Retain adds a holder: the memory is given back when Release was called once
+// more than Retain. It fails with [ErrReleased] when it is given back already.
+func (b *Batch) Retain() error {
+	for {
+		n := b.refs.Load()
+		if n <= 0 {
+			return ErrReleased
+		}
+		if b.refs.CompareAndSwap(n, n+1) {
+			return nil
+		}
+	}
+}
+
+// Release ends the caller's hold; the last holder's gives the memory back. It
+// is reused once the work queued so far on the given streams is done (for a
+// stream of another device, Release waits); without streams, the caller's work
+// on it must be done already. One Release too many fails with [ErrReleased].
+// After the loader's Close it does nothing. Holders may call it at once.
 func (b *Batch) Release(after ...device.Stream) error {
 	for _, s := range after {
 		if s == nil {
 			return fmt.Errorf("loader: release: %w: no stream", device.ErrArgument)
 		}
 	}
-	if b.released.Swap(true) {
-		return ErrReleased
-	}
-	return b.loader.release(b.buffer, after)
+	return b.buffer.lane.loader.release(b, after)
 }
 
 // deviceBuffer is the device memory of one batch and the events around it.
 type deviceBuffer struct {
-	raw    device.Ptr // as copied from the host; equal to data when nothing is transformed
-	data   device.Ptr
+	lane   *lane
+	raw    device.Ptr      // as copied from the host: samples, then what goes with them
+	data   device.Ptr      // the samples; raw when nothing is transformed
 	marks  [4]device.Event // around the copy, and around the transform
-	used   []device.Event  // recorded by Release; the first inUse are waited for
-	inUse  int
-	queued int64 // bytes of the copy that marks are around
+	queued int64           // bytes of the copy that marks are around
+
+	mu    sync.Mutex
+	used  []device.Event // recorded by Release; the first inUse are waited for
+	inUse int
 }
 
 // release records where the caller's work ends and offers the buffer again.
-func (l *Loader) release(d *deviceBuffer, after []device.Stream) error {
+func (l *Loader) release(b *Batch, after []device.Stream) error {
 	l.closing.RLock()
 	defer l.closing.RUnlock()
-	if l.closed {
-		return nil
-	}
+	d := b.buffer
 	var errs []error
-	for _, s := range after {
-		if l.mark(d, s) == nil {
-			continue
-		}
-		// A stream that cannot be waited for on the device (of another device,
-		// say) is waited for here. A closed one has finished its work.
-		if err := s.Synchronize(); err != nil && !errors.Is(err, device.ErrClosed) {
-			errs = append(errs, fmt.Errorf("loader: release: the end of the work on the batch cannot be known, so its memory stays with the caller: %w", err))
+	if !l.closed && b.refs.Load() > 0 {
+		for _, s := range after {
+			if d.mark(s) == nil {
+				continue
+			}
+			// A stream that cannot be waited for on the device (of another
+			// device, say) is waited for here. A closed one has finished its
+			// work.
+			if err := s.Synchronize(); err != nil && !errors.Is(err, device.ErrClosed) {
+				errs = append(errs, fmt.Errorf("loader: release: the end of the work on the batch cannot be known, so its memory stays with the caller: %w", err))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
+		b.refs.Add(1) // for ever
+		_ = b.drop()
 		return err
 	}
-	l.held.Add(-1)
-	l.buffers <- d // never blocks: there is room for every buffer
+	switch left := b.drop(); {
+	case left < 0:
+		return ErrReleased
+	case left == 0 && !l.closed:
+		d.lane.held.Add(-1)
+		d.lane.buffers <- d // never blocks: there is room for every buffer
+	}
 	return nil
 }
 
-// takeBuffer returns a free buffer, if there is a choice one that nobody's work
-// holds any more: the streams of the loader wait for what is used, and what
-// waits behind that waits too.
-func (l *Loader) takeBuffer() (*deviceBuffer, bool) {
-	first, ok := receive(l.ctx, l.buffers)
-	if !ok || first.idle() {
-		return first, ok
-	}
-	for range len(l.buffers) {
-		select {
-		case d := <-l.buffers:
-			if d.idle() {
-				l.buffers <- first
-				return d, true
-			}
-			l.buffers <- d
-		default:
+// drop takes a holder off and returns how many are left, below 0 if there was
+// none.
+func (b *Batch) drop() int64 {
+	for {
+		n := b.refs.Load()
+		if n <= 0 {
+			return -1
+		}
+		if b.refs.CompareAndSwap(n, n-1) {
+			return n - 1
 		}
 	}
-	return first, true
 }
 
-// idle reports whether the work of the last caller is done.
+// idle reports whether the work of the last callers is done.
 func (d *deviceBuffer) idle() bool {
 	for _, e := range d.used[:d.inUse] {
 		if done, _ := e.Done(); !done {
@@ -111,10 +140,12 @@ func (d *deviceBuffer) idle() bool {
 	return true
 }
 
-// mark records an event of d behind the work of s.
-func (l *Loader) mark(d *deviceBuffer, s device.Stream) error {
+// mark records an event behind the work of s.
+func (d *deviceBuffer) mark(s device.Stream) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.inUse == len(d.used) {
-		e, err := l.dev.NewEvent(device.EventNoTiming)
+		e, err := d.lane.dev.NewEvent(device.EventNoTiming)
 		if err != nil {
 			return err
 		}

@@ -59,8 +59,8 @@ func TestSkip(t *testing.T) {
 	ref := newReference(t, ds)
 	for _, workers := range []int{1, 3} {
 		var told []string
-		o := loader.Options{Batch: 4, Workers: workers, OnError: loader.Skip, Epochs: 2, DType: dtype.BF16,
-			OnSkip: func(err error) { told = append(told, err.Error()) }}
+		o := loader.Options{Batch: 4, Workers: workers, Epochs: 2, DType: dtype.BF16,
+			Decide: func(err *loader.SampleError) loader.ErrorPolicy { told = append(told, err.Error()); return loader.Skip }}
 		ld := start(t, dev, ds, o)
 		list, err := drain(t, dev, ld)
 		ok(t, err)

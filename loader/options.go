@@ -1,32 +1,15 @@
 package loader
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
-)
-
-// Errors that callers can tell apart with [errors.Is].
-var (
-	// ErrHeld: Next was called while the caller holds every device buffer.
-	ErrHeld = errors.New("every device buffer is held by the caller")
-	// ErrReleased: a batch was released twice.
-	ErrReleased = errors.New("batch released already")
-)
-
-// ErrorPolicy says what happens when a sample cannot be read.
-type ErrorPolicy int
-
-const (
-	// Fail ends the loader with an error that names the sample.
-	Fail ErrorPolicy = iota
-	// Skip leaves the sample out: its batch is smaller, and it is counted.
-	Skip
+	"github.com/pinion-gpu/pinion/sampler"
 )
 
 // Pinning says whether slabs are page-locked.
@@ -34,8 +17,8 @@ type Pinning int
 
 const (
 	// PinAuto pins where it pays: not on a device that shares the host's
-	// memory, and not where the system allows no more locked memory. [Stats]
-	// says why not.
+	// memory, not for a few megabytes in all, and not where the system allows
+	// no more locked memory or has little left. [Stats] says why not.
 	PinAuto Pinning = iota
 	// PinAlways pins, or fails.
 	PinAlways
@@ -56,20 +39,52 @@ type Options struct {
 	// its way to the device. Default: 4.
 	Prefetch int
 
-	// DeviceBuffers is the number of batches in device memory: those the
-	// caller holds and those that are being filled. Default: 3.
+	// DeviceBuffers is the number of batches in the memory of each device:
+	// those the caller holds and those that are being filled. Default: 3.
 	DeviceBuffers int
 
 	// Epochs is the number of passes over the dataset. Default: 1.
 	Epochs int
 
 	// Shuffle visits the samples of each epoch in an order drawn from Seed
-	// and the epoch's number, instead of from first to last.
+	// and the epoch's number, instead of from first to last. Seed is also what
+	// everything random about samples is drawn from.
 	Shuffle bool
 	Seed    uint64
 
+	// Sampler is an order of samples of the caller's own, in place of Shuffle.
+	// Batches is batches of the caller's own; then Batch is the size of the
+	// largest. Indices count the dataset's samples, from 0.
+	Sampler sampler.Sampler
+	Batches sampler.BatchSampler
+
+	// Rank and World share every epoch between the processes of a job: this
+	// is one of World, numbered from 0. Positions Rank, Rank+World, … of the
+	// order are its part (of Batches, whole batches). Where World does not
+	// divide the order, it is padded from its start, or with DropLast, cut.
+	// With Batch divided by the number of ranks, all of them together visit
+	// the samples that one would, batch for batch. Default: one.
+	Rank, World int
+
 	// DropLast leaves out the last batch of an epoch when it is not full.
 	DropLast bool
+
+	// Unordered delivers the batches of an epoch as they are complete. Default
+	// false: in the order of the sampler, whichever worker is first. What is
+	// in a batch is the same either way.
+	Unordered bool
+
+	// Resume goes on where another loader was, see [State]. Epochs counts from
+	// the first one, not from there.
+	Resume *State
+
+	// Where samples differ in length (their spec is Ragged), they are padded
+	// with Pad to the longest of the batch, or to PadTo if that is set; those
+	// that are longer than PadTo cannot be read. Mask adds
+	// [Batch.DeviceMask].
+	Pad   float64
+	PadTo int
+	Mask  bool
 
 	// DType is the element type on the device. Images (bytes in HWC order
 	// with at most 4 channels) become F32, F16 or BF16 normalised by Mean and
@@ -83,9 +98,18 @@ type Options struct {
 	Mean, Std []float64
 
 	// OnError says what to do about a sample that cannot be read. Default:
-	// Fail. OnSkip, if set, is called for each sample left out, in order.
+	// Fail. Decide, if set, is asked for each of them instead, in the order of
+	// the batches, and for those tried in their place. It holds up the batches
+	// behind, and runs in a goroutine for each device.
 	OnError ErrorPolicy
-	OnSkip  func(err error)
+	Decide  func(err *SampleError) ErrorPolicy
+
+	// SampleTimeout is how long reading a sample may take, decoding and
+	// functions of a Map included; a sample that takes longer cannot be read,
+	// with [ErrTimeout]. The context of the read ends then. What does not heed
+	// that is left alone, with memory of its own; it may go on using the
+	// dataset. Samples are copied once more for it. Default: no limit.
+	SampleTimeout time.Duration
 
 	// Pin says whether host memory is page-locked. PinBudget is the most
 	// bytes that may be. Default: PinAuto, and package pinned's budget.
@@ -104,7 +128,8 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 		name string
 		n    int
 	}{{"Batch", o.Batch}, {"Workers", o.Workers}, {"Prefetch", o.Prefetch},
-		{"DeviceBuffers", o.DeviceBuffers}, {"Epochs", o.Epochs}} {
+		{"DeviceBuffers", o.DeviceBuffers}, {"Epochs", o.Epochs}, {"Rank", o.Rank}, {"World", o.World},
+		{"PadTo", o.PadTo}, {"SampleTimeout", int(o.SampleTimeout)}} {
 		if v.n < 0 {
 			return o, fmt.Errorf("loader: %w: %s is %d", device.ErrArgument, v.name, v.n)
 		}
@@ -114,6 +139,10 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 	setDefault(&o.Prefetch, 4)
 	setDefault(&o.DeviceBuffers, 3)
 	setDefault(&o.Epochs, 1)
+	setDefault(&o.World, 1)
+	if (o.PadTo > 0 || o.Pad != 0) && !spec.Ragged {
+		return o, fmt.Errorf("loader: %w: samples of one length (%v) are not padded", device.ErrArgument, spec)
+	}
 	image := isImage(spec)
 	if o.DType == 0 {
 		o.DType = spec.DType
@@ -144,5 +173,5 @@ func setDefault(field *int, value int) {
 
 // isImage reports whether samples are images: bytes in HWC order.
 func isImage(spec dataset.Spec) bool {
-	return spec.DType == dtype.U8 && len(spec.Shape) == 3 && spec.Shape[2] >= 1 && spec.Shape[2] <= 4
+	return spec.DType == dtype.U8 && !spec.Ragged && len(spec.Shape) == 3 && spec.Shape[2] >= 1 && spec.Shape[2] <= 4
 }

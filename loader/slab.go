@@ -24,9 +24,19 @@ type slabs struct {
 	reason string // why nothing is pinned
 }
 
-// makeSlabs makes up to want slabs of n bytes each, at least one.
-func makeSlabs(dev device.Device, want int, n int64, pin Pinning, budget int64) (*slabs, error) {
-	if pin == PinAlways || pin == PinAuto && !dev.Info().Integrated {
+// pinPays is how many bytes have to be copied for pinning to pay: it takes
+// tenths of a millisecond, in which the driver copies so many through its own
+// pinned memory.
+const pinPays = 4 << 20
+
+// makeSlabs makes up to want slabs of n bytes each, at least one, for all bytes
+// that are to be copied.
+func makeSlabs(dev device.Device, want int, n, all int64, pin Pinning, budget int64) (*slabs, error) {
+	reason := "as asked"
+	if pin == PinAuto {
+		reason = noUse(dev, all)
+	}
+	if pin == PinAlways || reason == "" {
 		s, err := pinnedSlabs(dev, want, n, budget)
 		if err == nil {
 			return s, nil
@@ -37,11 +47,18 @@ func makeSlabs(dev device.Device, want int, n int64, pin Pinning, budget int64) 
 		}
 		return pageableSlabs(want, n, err.Error())
 	}
-	reason := "as asked"
-	if pin == PinAuto {
-		reason = "the device shares the host's memory"
-	}
 	return pageableSlabs(want, n, reason)
+}
+
+// noUse says why pinning does not pay; "" if it does.
+func noUse(dev device.Device, all int64) string {
+	switch {
+	case dev.Info().Integrated:
+		return "the device shares the host's memory"
+	case all < pinPays:
+		return fmt.Sprintf("%d bytes in all are copied sooner than pinned", all)
+	}
+	return ""
 }
 
 // sharedSegment is the size of the segments in which a pool puts small slabs

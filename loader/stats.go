@@ -12,7 +12,8 @@ import (
 type Stats struct {
 	Samples       int64 // delivered by Next
 	Batches       int64
-	Errors        int64 // samples left out
+	Errors        int64 // samples that could not be read and were left out or replaced
+	Replaced      int64 // of those, the ones with another in their place
 	BytesToDevice int64 // copied over the link, for the batches delivered
 
 	// DeviceWait is the time Next was waited in: what a device that does
@@ -43,7 +44,8 @@ type Stage struct {
 }
 
 type counters struct {
-	samples, batches, errors, bytes  atomic.Int64
+	samples, batches, bytes          atomic.Int64
+	skipped, replaced                atomic.Int64
 	deviceWait, workerWait           atomic.Int64 // nanoseconds
 	readTime, decodeTime, resizeTime atomic.Int64
 	copyTime, transformTime          atomic.Int64
@@ -66,7 +68,7 @@ func (c *counters) arrived(b *Batch) {
 	if d, err := m[1].Since(m[0]); err == nil {
 		c.copyTime.Add(int64(d))
 	}
-	if b.loader.form.queue == nil {
+	if b.buffer.lane.form.queue == nil {
 		return
 	}
 	if d, err := m[3].Since(m[2]); err == nil {
@@ -78,18 +80,25 @@ func (c *counters) arrived(b *Batch) {
 // any goroutine.
 func (l *Loader) Stats() Stats {
 	c := &l.counters
-	slab := l.slabBytes()
-	buffer := l.batchBytes()
-	if l.form.queue != nil {
-		buffer += slab
+	slabs, buffers, deviceBytes := 0, 0, int64(0)
+	for _, n := range l.lanes {
+		slabs += cap(n.free)
+		buffers += cap(n.buffers)
+		each := l.slabBytes()
+		if n.form.queue != nil {
+			each += n.batchBytes()
+		}
+		deviceBytes += int64(cap(n.buffers)) * each
 	}
+	first := l.lanes[0]
 	stage := func(name, where string, nanoseconds *atomic.Int64) Stage {
 		return Stage{name, where, time.Duration(nanoseconds.Load())}
 	}
 	return Stats{
 		Samples:       c.samples.Load(),
 		Batches:       c.batches.Load(),
-		Errors:        c.errors.Load(),
+		Errors:        c.skipped.Load() + c.replaced.Load(),
+		Replaced:      c.replaced.Load(),
 		BytesToDevice: c.bytes.Load(),
 		DeviceWait:    time.Duration(c.deviceWait.Load()),
 		Stages: []Stage{
@@ -100,14 +109,14 @@ func (l *Loader) Stats() Stats {
 			stage("h2d", "device", &c.copyTime),
 			stage("transform", "device", &c.transformTime),
 		},
-		Shape:         append([]int{l.options.Batch}, l.form.shape...),
+		Shape:         first.form.batchShape(l.order.largest, l.rows),
 		DType:         l.options.DType,
 		Workers:       l.options.Workers,
-		Slabs:         cap(l.free),
-		DeviceBuffers: cap(l.buffers),
-		HostBytes:     int64(cap(l.free)) * slab,
-		DeviceBytes:   int64(cap(l.buffers)) * buffer,
-		Pinned:        l.slabs.pinned,
-		PageableWhy:   l.slabs.reason,
+		Slabs:         slabs,
+		DeviceBuffers: buffers,
+		HostBytes:     int64(slabs) * l.slabBytes(),
+		DeviceBytes:   deviceBytes,
+		Pinned:        first.slabs.pinned,
+		PageableWhy:   first.slabs.reason,
 	}
 }

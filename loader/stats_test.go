@@ -31,7 +31,7 @@ func TestStages(t *testing.T) {
 	if read := after.Stages[0].Time.Nanoseconds(); read != ds.reads.Load() {
 		t.Errorf("%d reads of a nanosecond each count as %d ns", ds.reads.Load(), read)
 	}
-	if after.Samples != 40 || after.Batches != 10 || after.BytesToDevice != 40*8*8*3 || after.DeviceWait <= 0 {
+	if after.Samples != 40 || after.Batches != 10 || after.BytesToDevice != int64(10*copied(ds.spec, 4)) || after.DeviceWait <= 0 {
 		t.Errorf("%+v", after)
 	}
 	if before.Samples != 0 || before.Batches != 0 || before.BytesToDevice != 0 || before.DeviceWait != 0 {

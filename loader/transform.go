@@ -11,30 +11,34 @@ import (
 
 // transform is what happens to a batch on the device.
 type transform struct {
-	shape       []int // of a sample afterwards
-	sampleBytes int64 // of a sample afterwards
+	spec        dataset.Spec
+	image       bool
+	rowBytes    int64 // of a row of a sample afterwards
+	sampleBytes int64 // of the longest sample afterwards
 
-	// queue queues the work on n samples; nil when the batch stays as it is.
-	queue   func(s device.Stream, dst, src device.Ptr, n int) error
+	// queue queues the work on n samples of rows each; nil when the batch
+	// stays as it is.
+	queue   func(s device.Stream, dst, src device.Ptr, n, rows int) error
 	kernels *kernels.Set
 }
 
-func newTransform(dev device.Device, spec dataset.Spec, o Options) (*transform, error) {
-	elements := int64(spec.Bytes() / spec.DType.Size())
-	t := &transform{shape: spec.Shape, sampleBytes: elements * int64(o.DType.Size())}
+func newTransform(dev device.Device, spec dataset.Spec, rows int, o Options) (*transform, error) {
+	t := &transform{spec: spec, image: isImage(spec)}
+	row := int64(spec.RowBytes() / spec.DType.Size()) // elements
+	t.rowBytes = row * int64(o.DType.Size())
+	t.sampleBytes = t.rowBytes * int64(rows)
 	switch {
-	case isImage(spec):
+	case t.image:
 		h, w, c := spec.Shape[0], spec.Shape[1], spec.Shape[2]
-		t.shape = []int{c, h, w}
-		t.queue = func(s device.Stream, dst, src device.Ptr, n int) error {
+		t.queue = func(s device.Stream, dst, src device.Ptr, n, _ int) error {
 			return t.kernels.Normalize(s, kernels.Normalize{
 				Dst: dst, DType: o.DType, Src: src,
 				N: n, C: c, H: h, W: w, Mean: o.Mean, Std: o.Std,
 			})
 		}
 	case spec.DType != o.DType:
-		t.queue = func(s device.Stream, dst, src device.Ptr, n int) error {
-			return t.kernels.Cast(s, dst, o.DType, src, spec.DType, int64(n)*elements)
+		t.queue = func(s device.Stream, dst, src device.Ptr, n, rows int) error {
+			return t.kernels.Cast(s, dst, o.DType, src, spec.DType, int64(n)*int64(rows)*row)
 		}
 	default:
 		return t, nil
@@ -50,6 +54,18 @@ func newTransform(dev device.Device, spec dataset.Spec, o Options) (*transform, 
 	return t, nil
 }
 
+// batchShape is the shape of n samples of rows each afterwards.
+func (t *transform) batchShape(n, rows int) []int {
+	s := t.spec.Shape
+	switch {
+	case t.image:
+		return []int{n, s[2], s[0], s[1]}
+	case t.spec.Ragged:
+		return append([]int{n, rows}, s[1:]...)
+	}
+	return append([]int{n}, s...)
+}
+
 // probe queues no work at all, which checks everything but the operands.
 func (t *transform) probe(dev device.Device) error {
 	s, err := dev.NewStream()
@@ -57,7 +73,7 @@ func (t *transform) probe(dev device.Device) error {
 		return err
 	}
 	defer s.Close()
-	return t.queue(s, 0, 0, 0)
+	return t.queue(s, 0, 0, 0, 0)
 }
 
 func (t *transform) close() error {

@@ -7,70 +7,125 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/sampler"
 )
 
-// errNoReader: a worker could not start. It is no sample's fault.
+// errNoReader: a reader could not be made. It is no sample's fault.
 var errNoReader = errors.New("no reader")
 
-// read is a worker: it reads samples into their places until there are none.
-func (l *Loader) read() {
-	reader, openErr := l.openReader()
-	if openErr == nil {
-		defer func() {
-			var err error // a reader only reads: nothing can be lost
-			defer recoverAs(&err, "in Close of a reader")
-			err = reader.Close()
-		}()
-	}
-	var timing dataset.Timing
+// reads reads samples into their places until there are none.
+func (l *Loader) reads() {
+	r := &reading{loader: l}
+	defer r.close()
+	idle := time.Now()
 	for {
-		idle := time.Now()
 		t, ok := receive(l.ctx, l.work)
-		l.counters.workerWait.Add(int64(time.Since(idle)))
 		if !ok {
+			l.counters.workerWait.Add(int64(time.Since(idle)))
 			return
 		}
-		err := openErr
-		if err == nil {
-			err = l.readSample(reader, t, &timing)
-		}
-		t.job.errs[t.slot] = err
-		l.counters.read(&timing)
-		if t.job.left.Add(-1) == 0 {
-			close(t.job.ready)
-		}
+		start := time.Now()
+		l.counters.workerWait.Add(int64(start.Sub(idle)))
+		r.run(t)
+		idle = time.Now()
+		l.learn(idle.Sub(start), t.to-t.from)
+		t.job.finish(t.to-t.from, l.options.Unordered)
 	}
 }
 
-func (l *Loader) openReader() (reader dataset.Reader, err error) {
+// reading is a reader of the dataset and what is around it. It belongs to one
+// goroutine.
+type reading struct {
+	loader *Loader
+	reader dataset.Reader // nil until the first sample
+	guard  *guard         // reads in place of reader where samples have a time limit
+	timing dataset.Timing
+}
+
+// timed is the number of samples of a task from which on the clock is read
+// once for all of them and not for each: those samples are small, and their
+// time is reading.
+const timed = 16
+
+// run reads the samples of a task.
+func (r *reading) run(t task) {
+	timing := &r.timing
+	start := time.Time{}
+	if t.to-t.from >= timed {
+		timing, start = nil, time.Now()
+	}
+	for slot := t.from; slot < t.to; slot++ {
+		if err := r.sample(t.job, slot, timing); err != nil {
+			t.job.fail(slot, err)
+		}
+	}
+	if timing == nil {
+		r.timing.Read = time.Since(start)
+	}
+	r.loader.counters.read(&r.timing)
+}
+
+// sample reads the sample of a slot, its label and the padding behind it.
+func (r *reading) sample(j *job, slot int, timing *dataset.Timing) (err error) {
+	l, index := r.loader, j.indexes[slot]
+	defer func() {
+		if err != nil && !errors.Is(err, errNoReader) {
+			err = l.sampleError(j, index, err)
+		}
+	}()
+	defer recoverAs(&err, "in the dataset")
+	if err := r.open(); err != nil {
+		return err
+	}
+	if j.lengths != nil && int(j.lengths[slot]) > j.rows {
+		return fmt.Errorf("%w: length %d, and there is room for %d", ErrTooLong, j.lengths[slot], j.rows)
+	}
+	j.labels[slot] = l.ds.Label(index)
+	sample, padding := j.place(slot, l.rowBytes)
+	v := dataset.Visit{Index: index, Key: sampler.Key(l.options.Seed, j.epoch, index), Timing: timing}
+	l.pad.fill(padding)
+	if r.guard != nil {
+		return r.guarded(v, sample)
+	}
+	return r.reader.Read(l.ctx, v, sample)
+}
+
+// open makes the reader, if there is none.
+func (r *reading) open() (err error) {
+	if r.reader != nil || r.guard != nil {
+		return nil
+	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("loader: %w: %w", errNoReader, err)
 		}
 	}()
 	defer recoverAs(&err, "in NewReader")
-	return l.ds.NewReader()
+	reader, err := r.loader.ds.NewReader()
+	if err != nil {
+		return err
+	}
+	if r.loader.options.SampleTimeout > 0 {
+		r.guard = newGuard(r.loader, reader)
+	} else {
+		r.reader = reader
+	}
+	return nil
 }
 
-// readSample reads one sample and its label.
-func (l *Loader) readSample(reader dataset.Reader, t task, timing *dataset.Timing) (err error) {
-	index := t.job.indexes[t.slot]
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("loader: sample %d: %w", index, err)
-		}
-	}()
-	name := "its name"
-	defer func() {
-		if errors.Is(err, errPanic) {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
-	}()
-	defer recoverAs(&err, "in the dataset")
-	name = l.ds.Name(index)
-	t.job.labels[t.slot] = l.ds.Label(index)
-	n := l.spec.Bytes()
-	return reader.Read(l.ctx, dataset.Visit{Index: index, Timing: timing}, t.job.slab.bytes[t.slot*n:(t.slot+1)*n:(t.slot+1)*n])
+func (r *reading) close() {
+	if r.guard != nil {
+		r.guard.leave()
+	}
+	if r.reader != nil {
+		closeReader(r.reader)
+	}
+}
+
+func closeReader(reader dataset.Reader) {
+	var err error // a reader only reads: nothing can be lost
+	defer recoverAs(&err, "in Close of a reader")
+	err = reader.Close()
 }
 
 // errPanic: code of the dataset or of a callback panicked.

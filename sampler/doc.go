@@ -52,6 +52,11 @@
 // a window of fixed size, deterministic too, but its state is its items: it
 // resumes by going through the stream again.
 //
+// # Randomness of samples
+//
+// [Key] gives 64 random bits to each visit of a sample, for crops, mirroring
+// and the like.
+//
 // # Errors and limits
 //
 // Constructors return [ErrArgument] with the number that is wrong. Methods do

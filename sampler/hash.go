@@ -13,6 +13,7 @@ const (
 	saltMembers
 	saltBatches
 	saltShuffle
+	saltKey
 )
 
 // mix is a bijection of 64 bits in which every bit of z sways every bit of the

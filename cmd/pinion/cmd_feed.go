@@ -147,7 +147,9 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	opened := time.Since(start)
 
 	skipped := skipReporter{line: line}
-	options.OnSkip = skipped.add
+	if options.OnError == loader.Skip {
+		options.Decide = skipped.add
+	}
 	total := ds.Len() * f.epochs
 	report, err := feed.Run(cmd.Context(), dev, ds, feed.Options{
 		Loader:   options,
@@ -212,11 +214,12 @@ type skipReporter struct {
 
 const namedSkips = 10
 
-func (s *skipReporter) add(err error) {
+func (s *skipReporter) add(err *loader.SampleError) loader.ErrorPolicy {
 	s.n++
 	if s.n <= namedSkips {
 		s.line.message("skipped: %v", err)
 	}
+	return loader.Skip
 }
 
 func (s *skipReporter) finish() {

@@ -21,7 +21,7 @@ func TestFeedJSON(t *testing.T) {
 	doc := document(t, append([]string{"checksum", "jpeg_decoder", "pageable_reason"}, feedKeys...), args...)
 	for key, want := range map[string]any{
 		"device": "host:1073741824", "dataset": dir, "dtype": "bf16", "samples": 10., "batches": 6., "errors": 0.,
-		"bytes_to_device": 10. * 16 * 16 * 3, "pinned": false,
+		"bytes_to_device": 10. * (16*16*3 + 4), "pinned": false,
 	} {
 		if doc[key] != want {
 			t.Errorf("%s is %v, want %v", key, doc[key], want)
@@ -88,7 +88,7 @@ func TestFeedJSON(t *testing.T) {
 func TestFeedArray(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "a.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (9, 2, 3)}", 54))
 	doc := document(t, feedKeys, "feed", file, "--device", "host", "--json", "--batch", "4")
-	if _, there := doc["jpeg_decoder"]; there || doc["dtype"] != "f32" || doc["samples"] != 9. || doc["bytes_to_device"] != 9.*24 {
+	if _, there := doc["jpeg_decoder"]; there || doc["dtype"] != "f32" || doc["samples"] != 9. || doc["bytes_to_device"] != 2.*(4*24+16)+32+4 {
 		t.Errorf("%v", doc)
 	}
 	if doc := document(t, nil, "feed", file, "--device", "host", "--json", "--dtype", "f16", "--batch", "9", "--drop-last"); doc["dtype"] != "f16" || doc["samples"] != 9. {

@@ -128,7 +128,7 @@ func TestReport(t *testing.T) {
 		Progress: func(s loader.Stats) { calls = append(calls, s) },
 	})
 	ok(t, err)
-	if report.Samples != 27 || report.Batches != 9 || report.Errors != 6 || report.BytesToDevice != 27*20*20*3 || report.Checksum != "" {
+	if report.Samples != 27 || report.Batches != 9 || report.Errors != 6 || report.BytesToDevice != 27*(20*20*3+4) || report.Checksum != "" {
 		t.Errorf("%+v", report)
 	}
 	if fmt.Sprint(report.Shape) != "[4 3 20 20]" || report.DType != dtype.BF16 {

@@ -1,0 +1,105 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+)
+
+// ErrTimeout: a sample took longer than [Options.SampleTimeout].
+var ErrTimeout = errors.New("sample timed out")
+
+// errStuck: too many reads never came back.
+var errStuck = errors.New("reads are stuck")
+
+// maxStuck is how many reads may be stuck at a time.
+const maxStuck = 64
+
+// guard reads samples in a goroutine of its own and into memory of its own, so
+// that a read that never comes back can be left alone: nothing of the loader
+// is touched by it any more.
+type guard struct {
+	loader *Loader
+	visits chan guarded
+	done   chan error
+	buffer []byte // the goroutine's during a visit
+	timing dataset.Timing
+	timer  *time.Timer
+}
+
+// guarded is a visit that a guard is asked for.
+type guarded struct {
+	ctx   context.Context
+	visit dataset.Visit
+	bytes int
+}
+
+func newGuard(l *Loader, reader dataset.Reader) *guard {
+	g := &guard{loader: l, visits: make(chan guarded), done: make(chan error, 1)}
+	go g.serve(reader)
+	return g
+}
+
+// serve reads until there are no more visits.
+func (g *guard) serve(reader dataset.Reader) {
+	defer closeReader(reader)
+	for v := range g.visits {
+		if cap(g.buffer) < v.bytes {
+			g.buffer = make([]byte, v.bytes)
+		}
+		g.buffer = g.buffer[:v.bytes]
+		g.done <- g.read(reader, v)
+	}
+}
+
+func (g *guard) read(reader dataset.Reader, v guarded) (err error) {
+	defer recoverAs(&err, "in the dataset")
+	return reader.Read(v.ctx, v.visit, g.buffer)
+}
+
+// leave lets the goroutine end, when it comes back from what it does.
+func (g *guard) leave() { close(g.visits) }
+
+// guarded reads a sample within the time limit. A guard that does not come
+// back in time is left alone, and the next sample gets a new one.
+func (r *reading) guarded(v dataset.Visit, dst []byte) error {
+	g, l := r.guard, r.loader
+	limit := l.options.SampleTimeout
+	ctx, cancel := context.WithTimeout(l.ctx, limit)
+	defer cancel()
+	timing := v.Timing
+	v.Timing = &g.timing
+	g.timing = dataset.Timing{}
+	g.visits <- guarded{ctx, v, len(dst)}
+	select {
+	case err := <-g.done:
+		if err != nil && ctx.Err() != nil && l.ctx.Err() == nil {
+			return fmt.Errorf("%w after %v: %w", ErrTimeout, limit, err)
+		}
+		if err != nil {
+			return err
+		}
+		copy(dst, g.buffer)
+		if timing != nil {
+			timing.Read += g.timing.Read
+			timing.Decode += g.timing.Decode
+			timing.Resize += g.timing.Resize
+		}
+		return nil
+	case <-ctx.Done():
+	}
+	r.guard = nil
+	stuck := l.stuck.Add(1)
+	go func() { // ends when the read does
+		<-g.done
+		l.stuck.Add(-1)
+	}()
+	g.leave()
+	if l.ctx.Err() == nil && stuck > maxStuck {
+		return fmt.Errorf("loader: %w: %d at a time did not return within %v; at last: %w", errStuck, stuck, limit, ErrTimeout)
+	}
+	return fmt.Errorf("%w after %v, and was left alone", ErrTimeout, limit)
+}

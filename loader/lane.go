@@ -1,0 +1,333 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// lane is what a loader has of one device.
+type lane struct {
+	loader  *Loader
+	dev     device.Device
+	form    *transform
+	slabs   *slabs
+	copies  device.Stream
+	compute device.Stream
+	made    []*deviceBuffer // every device buffer
+	held    atomic.Int64    // batches with the caller
+
+	free    chan *slab         // slabs that can be filled
+	jobs    chan *job          // batches to queue, in order; some are being read
+	copied  chan passage       // slabs on their way to the device, in order
+	buffers chan *deviceBuffer // device buffers that can be filled
+
+	reading reading // of samples that replace others
+
+	// Where batches come in any order: the epoch that is queued now, how many
+	// of its batches are to come, and batches of later ones.
+	epoch, left int
+	later       []*job
+}
+
+// passage is a slab whose copy ends at an event.
+type passage struct {
+	slab *slab
+	end  device.Event
+}
+
+// newLane takes what is needed of the device and of the host's memory beside
+// it. What was taken before an error is the lane's, to give back.
+func (l *Loader) newLane(dev device.Device) (n *lane, err error) {
+	n = &lane{loader: l, dev: dev, reading: reading{loader: l}, epoch: -1}
+	if n.form, err = newTransform(dev, l.spec, l.rows, l.options); err != nil {
+		return n, err
+	}
+	if n.copies, err = dev.NewStream(); err != nil {
+		return n, err
+	}
+	if n.compute, err = dev.NewStream(); err != nil {
+		return n, err
+	}
+	for range l.options.DeviceBuffers {
+		d, err := n.newBuffer()
+		if errors.Is(err, device.ErrOutOfMemory) && len(n.made) > 0 {
+			break // less overlap than wished for
+		}
+		if err != nil {
+			return n, fmt.Errorf("loader: device memory for one batch of %d samples: %w", l.order.largest, err)
+		}
+		n.made = append(n.made, d)
+	}
+	all := int64(math.MaxInt64)
+	if slab := l.slabBytes(); l.order.total < int(all/slab) {
+		all = slab * int64(l.order.total)
+	}
+	n.slabs, err = makeSlabs(dev, l.options.Prefetch+1, l.slabBytes(), all, l.options.Pin, l.options.PinBudget)
+	return n, err
+}
+
+func (n *lane) newBuffer() (*deviceBuffer, error) {
+	d := &deviceBuffer{lane: n}
+	err := func() (err error) {
+		if d.raw, err = n.dev.Alloc(n.loader.slabBytes()); err != nil {
+			return err
+		}
+		d.data = d.raw
+		if n.form.queue != nil {
+			if d.data, err = n.dev.Alloc(n.batchBytes()); err != nil {
+				return err
+			}
+		}
+		for i := range d.marks {
+			if d.marks[i], err = n.dev.NewEvent(device.EventBlockingSync); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		return nil, errors.Join(err, n.freeBuffer(d))
+	}
+	return d, nil
+}
+
+// batchBytes is the size of the samples of a full batch as delivered.
+func (n *lane) batchBytes() int64 { return int64(n.loader.order.largest) * n.form.sampleBytes }
+
+func (n *lane) freeBuffer(d *deviceBuffer) error {
+	var errs []error
+	if d.data != 0 && d.data != d.raw {
+		errs = append(errs, n.dev.Free(d.data))
+	}
+	if d.raw != 0 {
+		errs = append(errs, n.dev.Free(d.raw))
+	}
+	for _, e := range append(d.marks[:], d.used...) {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open makes the channels.
+func (n *lane) open() {
+	n.free = make(chan *slab, len(n.slabs.all))
+	for _, s := range n.slabs.all {
+		n.free <- s
+	}
+	n.buffers = make(chan *deviceBuffer, len(n.made))
+	for _, d := range n.made {
+		n.buffers <- d
+	}
+	n.jobs = make(chan *job, len(n.slabs.all))
+	n.copied = make(chan passage, len(n.slabs.all))
+}
+
+// upload queues complete slabs to the device, in order. An error takes the
+// place of the batch that it befell.
+func (n *lane) upload() {
+	defer close(n.copied)
+	defer n.reading.close()
+	l := n.loader
+	for {
+		j, ok := n.next()
+		if !ok {
+			return
+		}
+		if receive(l.ctx, j.ready); l.ctx.Err() != nil {
+			return
+		}
+		b, err := n.batch(j)
+		if err != nil {
+			b = &Batch{n: j.n, err: err}
+		}
+		if !l.offer(b) || err != nil {
+			return
+		}
+	}
+}
+
+// next returns the next job to queue. Where they come in any order, those of
+// an epoch still come before those of the next.
+func (n *lane) next() (*job, bool) {
+	for i, j := range n.later {
+		if j.epoch == n.epoch {
+			n.later = slices.Delete(n.later, i, i+1)
+			n.left--
+			return j, true
+		}
+	}
+	for {
+		j, ok := receive(n.loader.ctx, n.jobs)
+		if !ok || !n.loader.options.Unordered {
+			return j, ok
+		}
+		for n.left == 0 {
+			n.epoch++
+			n.left = n.share(n.epoch)
+		}
+		if j.epoch == n.epoch {
+			n.left--
+			return j, true
+		}
+		n.later = append(n.later, j)
+	}
+}
+
+// share is how many batches of an epoch are for this lane.
+func (n *lane) share(epoch int) (count int) {
+	l := n.loader
+	for b := epoch * l.order.perEpoch; b < (epoch+1)*l.order.perEpoch; b++ {
+		if b >= l.first && !l.skip[b] && l.lanes[b%len(l.lanes)] == n {
+			count++
+		}
+	}
+	return count
+}
+
+// batch queues what j has read to the device.
+func (n *lane) batch(j *job) (b *Batch, err error) {
+	defer recoverAs(&err, "while a batch was queued")
+	l := n.loader
+	if err := l.settle(j); err != nil {
+		return nil, err
+	}
+	b = &Batch{
+		Device:  n.dev,
+		DType:   l.options.DType,
+		Indexes: j.indexes,
+		Labels:  j.labels,
+		Lengths: j.lengths,
+		Epoch:   j.epoch,
+		Number:  j.number,
+		n:       j.n,
+	}
+	if len(j.indexes) == 0 {
+		n.free <- j.slab
+		return b, nil
+	}
+	d, ok := n.takeBuffer()
+	if !ok {
+		return nil, l.ctx.Err()
+	}
+	count := len(j.indexes)
+	samples := count * j.rows * l.rowBytes
+	tail := l.tailOf(samples, count, j.rows)
+	tail.write(j.slab.bytes, j)
+	if err := n.queue(d, j.slab.bytes[:tail.end], count, j.rows); err != nil {
+		return nil, err
+	}
+	b.Data = d.data
+	b.Shape = n.form.batchShape(count, j.rows)
+	b.Bytes = int64(count*j.rows) * n.form.rowBytes
+	b.DeviceLabels = d.raw + device.Ptr(tail.labels)
+	if j.lengths != nil {
+		b.DeviceLengths = d.raw + device.Ptr(tail.lengths)
+	}
+	if l.options.Mask {
+		b.DeviceMask = d.raw + device.Ptr(tail.mask)
+	}
+	b.buffer = d
+	b.refs.Store(1)
+	n.copied <- passage{j.slab, d.marks[1]} // never blocks: there is room for every slab
+	return b, nil
+}
+
+// queue queues the copy of host to d and what turns it into the batch's data.
+func (n *lane) queue(d *deviceBuffer, host []byte, samples, rows int) error {
+	// What the caller of the last batch in this buffer queued comes first.
+	last := n.copies
+	if n.form.queue != nil {
+		last = n.compute
+	}
+	// The tail of the raw bytes is the caller's too, so the copy waits.
+	for _, e := range d.used[:d.inUse] {
+		if err := n.copies.Wait(e); err != nil {
+			return err
+		}
+	}
+	d.inUse = 0
+	d.queued = int64(len(host))
+
+	if err := n.copies.Record(d.marks[0]); err != nil {
+		return err
+	}
+	if err := n.copies.CopyH2D(d.raw, host); err != nil {
+		return err
+	}
+	if err := n.copies.Record(d.marks[1]); err != nil {
+		return err
+	}
+	if n.form.queue != nil {
+		if err := n.compute.Wait(d.marks[1]); err != nil {
+			return err
+		}
+		if err := n.compute.Record(d.marks[2]); err != nil {
+			return err
+		}
+		if err := n.form.queue(n.compute, d.data, d.raw, samples, rows); err != nil {
+			return err
+		}
+	}
+	return last.Record(d.marks[3])
+}
+
+// recycle returns slabs to the workers when their copies are done.
+func (n *lane) recycle() {
+	for p := range n.copied {
+		if err := p.end.Synchronize(); err != nil {
+			// The error is the device's, and Next reports it. The slab must
+			// not be written while a copy may read it, so it stays away.
+			continue
+		}
+		n.free <- p.slab
+	}
+}
+
+// takeBuffer returns a free buffer, if there is a choice one that nobody's work
+// holds any more: the streams of the loader wait for what is used, and what
+// waits behind that waits too.
+func (n *lane) takeBuffer() (*deviceBuffer, bool) {
+	first, ok := receive(n.loader.ctx, n.buffers)
+	if !ok || first.idle() {
+		return first, ok
+	}
+	for range len(n.buffers) {
+		select {
+		case d := <-n.buffers:
+			if d.idle() {
+				n.buffers <- first
+				return d, true
+			}
+			n.buffers <- d
+		default:
+		}
+	}
+	return first, true
+}
+
+// close gives everything back. Nothing runs any more.
+func (n *lane) close() error {
+	var errs []error
+	for _, s := range []device.Stream{n.copies, n.compute} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	for _, d := range n.made {
+		errs = append(errs, n.freeBuffer(d))
+	}
+	if n.form != nil {
+		errs = append(errs, n.form.close())
+	}
+	if n.slabs != nil {
+		errs = append(errs, n.slabs.close())
+	}
+	return errors.Join(errs...)
+}

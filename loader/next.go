@@ -1,0 +1,178 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// Next returns the next batch, complete in device memory, and [io.EOF] after
+// the last one of all epochs. It waits until there is one or ctx ends; nothing
+// is lost then, and Next can be called again. It must not be called by two
+// goroutines at once. With every buffer of the device whose turn it is in the
+// caller's hands it fails with [ErrHeld]: release a batch first, or ask for
+// more DeviceBuffers.
+func (l *Loader) Next(ctx context.Context) (*Batch, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if l.ended() {
+		return nil, errClosed
+	}
+	start := time.Now()
+	defer func() { l.counters.deviceWait.Add(int64(time.Since(start))) }()
+	b, err := l.peek(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := device.Wait(ctx, b.buffer.marks[3]); err != nil {
+		return nil, err
+	}
+	l.arriving = nil
+	b.buffer.lane.held.Add(1)
+	l.counters.arrived(b)
+	l.delivered(b.n)
+	return b, nil
+}
+
+// All returns the batches that are still to come, of all epochs, for a range
+// loop. An error is the last pair. The loop's body releases the batches.
+func (l *Loader) All(ctx context.Context) iter.Seq2[*Batch, error] {
+	return l.until(ctx, func(*Batch) bool { return false })
+}
+
+// Epoch returns the rest of one epoch, that of the next batch, for a range
+// loop. An error is the last pair. The loop's body releases the batches. The
+// first batches of the epoch after it are on their way meanwhile.
+func (l *Loader) Epoch(ctx context.Context) iter.Seq2[*Batch, error] {
+	epoch := -1
+	return l.until(ctx, func(b *Batch) bool {
+		if epoch < 0 {
+			epoch = b.Epoch
+		}
+		return b.Epoch != epoch
+	})
+}
+
+// until returns the batches before the one that end is true for.
+func (l *Loader) until(ctx context.Context, end func(*Batch) bool) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		for {
+			b, err := l.peek(ctx)
+			if err == io.EOF || err == nil && end(b) {
+				return
+			}
+			if err == nil {
+				b, err = l.Next(ctx)
+			}
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// peek returns the batch that Next returns next, queued if not complete. Those
+// of which nothing could be read are passed over.
+func (l *Loader) peek(ctx context.Context) (*Batch, error) {
+	for l.arriving == nil {
+		if l.failure != nil {
+			return nil, l.failure
+		}
+		b, err := l.take(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case b.err != nil:
+			l.failure = b.err
+		case b.buffer == nil:
+			l.delivered(b.n)
+		default:
+			l.arriving = b
+		}
+	}
+	return l.arriving, nil
+}
+
+// take returns the batch whose turn it is. Others that come meanwhile are kept.
+func (l *Loader) take(ctx context.Context) (*Batch, error) {
+	for {
+		for n, b := range l.early {
+			if l.due(b) {
+				delete(l.early, n)
+				return b, nil
+			}
+		}
+		b, err := l.receive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if l.due(b) {
+			return b, nil
+		}
+		l.early[b.n] = b
+	}
+}
+
+// due reports whether it is the turn of b: as the next one in order, or as one
+// of the epoch.
+func (l *Loader) due(b *Batch) bool {
+	l.position.Lock()
+	defer l.position.Unlock()
+	if l.options.Unordered {
+		return b.n/l.order.perEpoch == l.done/l.order.perEpoch
+	}
+	return b.n == l.done
+}
+
+// receive waits for any batch.
+func (l *Loader) receive(ctx context.Context) (*Batch, error) {
+	select {
+	case b, ok := <-l.ready:
+		return l.received(b, ok)
+	default:
+	}
+	if err := l.held(); err != nil {
+		return nil, err
+	}
+	select {
+	case b, ok := <-l.ready:
+		return l.received(b, ok)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *Loader) received(b *Batch, ok bool) (*Batch, error) {
+	switch {
+	case ok:
+		return b, nil
+	case l.ended():
+		return nil, errClosed
+	}
+	return nil, io.EOF
+}
+
+// held fails when no batch can come before the caller releases one.
+func (l *Loader) held() error {
+	lanes := l.lanes
+	if !l.options.Unordered {
+		l.position.Lock()
+		turn := l.done % len(lanes)
+		l.position.Unlock()
+		lanes = lanes[turn : turn+1]
+	}
+	held, all := 0, 0
+	for _, n := range lanes {
+		held += int(n.held.Load())
+		all += len(n.made)
+	}
+	if held < all {
+		return nil
+	}
+	return fmt.Errorf("loader: %w: %d of %d", ErrHeld, held, all)
+}

@@ -1,0 +1,124 @@
+package loader
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"path"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/sampler"
+)
+
+// order is the batches of a loader: batch number n of epoch e is number
+// e*perEpoch+n in all.
+type order struct {
+	batches  sampler.BatchSampler // of this rank
+	perEpoch int
+	total    int // in all epochs
+	largest  int // samples in a batch, at most
+	global   int // samples of a full batch of all ranks
+	digest   string
+}
+
+// newOrder makes the order that o asks for.
+func newOrder(ds dataset.Dataset, o Options) (order, error) {
+	if o.Batches != nil && (o.Sampler != nil || o.Shuffle || o.DropLast) {
+		return order{}, fmt.Errorf("loader: %w: Batches comes with an order of its own, so without Sampler, Shuffle and DropLast", device.ErrArgument)
+	}
+	if o.Sampler != nil && o.Shuffle {
+		return order{}, fmt.Errorf("loader: %w: Sampler is an order already, so without Shuffle", device.ErrArgument)
+	}
+	r := order{largest: o.Batch, global: o.Batch * o.World}
+	var err error
+	if o.Batches != nil {
+		r.digest = digest(o.Batches.Len(), o.Batches.AppendAt)
+		r.batches, err = sampler.NewDistributedBatches(o.Batches, o.Rank, o.World, false)
+	} else {
+		r.batches, err = r.ofSamples(ds, o)
+	}
+	if err != nil {
+		return order{}, fmt.Errorf("loader: %w", err)
+	}
+	r.perEpoch = r.batches.Len()
+	r.total = saturated(r.perEpoch, o.Epochs)
+	return r, nil
+}
+
+// ofSamples cuts a rank's part of an order of samples into batches.
+func (r *order) ofSamples(ds dataset.Dataset, o Options) (sampler.BatchSampler, error) {
+	whole := o.Sampler
+	var err error
+	switch {
+	case whole != nil:
+	case o.Shuffle:
+		whole, err = sampler.NewRandom(ds.Len(), o.Seed)
+	default:
+		whole, err = sampler.NewSequential(ds.Len())
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.digest = digest(whole.Len(), func(dst []int, epoch, k int) []int { return append(dst, whole.At(epoch, k)) })
+	mine, err := sampler.NewDistributed(whole, o.Rank, o.World, o.DropLast)
+	if err != nil {
+		return nil, err
+	}
+	// No slab for more samples than an epoch has.
+	r.largest = min(r.largest, max(mine.Len(), 1))
+	return sampler.NewBatches(mine, o.Batch, o.DropLast)
+}
+
+// saturated is a*b, or the largest number that still can be counted to.
+func saturated(a, b int) int {
+	if a > 0 && b > (math.MaxInt-1)/a {
+		return math.MaxInt - 1
+	}
+	return a * b
+}
+
+// at returns epoch and number of the batch that is n-th in all.
+func (r *order) at(n int) (epoch, number int) { return n / r.perEpoch, n % r.perEpoch }
+
+// probes is how many places of an order, and of a dataset, a digest looks at.
+const probes = 64
+
+// probed calls look for up to that many numbers from 0 to n-1, evenly spread.
+func probed(n int, look func(k int)) {
+	for i := range min(n, probes) {
+		look(i * ((n-1)/min(n, probes) + 1) % n)
+	}
+}
+
+// digest tells orders apart: by their length and what is visited in places.
+func digest(n int, appendAt func(dst []int, epoch, k int) []int) string {
+	h := sha256.New()
+	put := func(v int) { _ = binary.Write(h, binary.LittleEndian, int64(v)) }
+	put(n)
+	var list []int
+	for _, epoch := range []int{0, 1, 2} {
+		probed(n, func(k int) {
+			list = appendAt(list[:0], epoch, k)
+			put(len(list))
+			for _, i := range list {
+				put(i)
+			}
+		})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// datasetDigest tells datasets apart: by their length, the form of samples,
+// and the names and labels of some. Of a name only the last element counts, so
+// that a dataset may move.
+func datasetDigest(ds dataset.Dataset) (text string, err error) {
+	defer recoverAs(&err, "in the dataset")
+	h := sha256.New()
+	n := ds.Len()
+	fmt.Fprintln(h, n, ds.Spec())
+	probed(n, func(i int) { fmt.Fprintln(h, path.Base(ds.Name(i)), ds.Label(i)) })
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}

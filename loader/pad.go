@@ -1,0 +1,74 @@
+package loader
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/float16"
+)
+
+// ErrTooLong: a sample is longer than there is room for.
+var ErrTooLong = errors.New("sample too long")
+
+// padding is the bytes of one element that short samples are padded with; nil
+// stands for zeros.
+type padding []byte
+
+// newPadding makes padding of a value.
+func newPadding(v float64, t dtype.DType) (padding, error) {
+	b := make([]byte, 8)
+	exact := v == math.Trunc(v) && math.Abs(v) <= 1<<53
+	in := func(low, high float64) bool { return exact && v >= low && v <= high }
+	ok := true
+	switch t {
+	case dtype.U8:
+		ok = in(0, math.MaxUint8)
+		b[0] = byte(v)
+	case dtype.I8:
+		ok = in(math.MinInt8, math.MaxInt8)
+		b[0] = byte(int8(v))
+	case dtype.I16:
+		ok = in(math.MinInt16, math.MaxInt16)
+		binary.LittleEndian.PutUint16(b, uint16(int16(v)))
+	case dtype.I32:
+		ok = in(math.MinInt32, math.MaxInt32)
+		binary.LittleEndian.PutUint32(b, uint32(int32(v)))
+	case dtype.I64:
+		ok = exact
+		binary.LittleEndian.PutUint64(b, uint64(int64(v)))
+	case dtype.F32:
+		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v)))
+	case dtype.F64:
+		binary.LittleEndian.PutUint64(b, math.Float64bits(v))
+	case dtype.F16:
+		binary.LittleEndian.PutUint16(b, float16.ToF16(float16.RoundToOdd(v)))
+	case dtype.BF16:
+		binary.LittleEndian.PutUint16(b, float16.ToBF16(float16.RoundToOdd(v)))
+	default:
+		ok = false
+	}
+	if !ok {
+		return nil, fmt.Errorf("loader: %w: Pad is %v, which is no %v", device.ErrArgument, v, t)
+	}
+	for _, x := range b {
+		if x != 0 {
+			return b[:t.Size()], nil
+		}
+	}
+	return nil, nil
+}
+
+// fill pads.
+func (p padding) fill(dst []byte) {
+	if p == nil {
+		clear(dst)
+		return
+	}
+	for n := copy(dst, p); n < len(dst); n *= 2 {
+		copy(dst[n:], dst[:n])
+	}
+}

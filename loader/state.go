@@ -1,0 +1,177 @@
+package loader
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// ErrState: a state that does not belong to this loader, or cannot be read.
+var ErrState = errors.New("state does not fit")
+
+// State is where a loader is: which batches Next has returned. A loader made
+// with it as [Options.Resume], of the same dataset and with the same order,
+// goes on behind them with the batches that would have come. Workers,
+// prefetch, pinning and devices may differ, and so may the number of ranks, if
+// Batch times World stays.
+//
+// It is a page of JSON at most, unless very many batches came out of order.
+type State struct {
+	Version int `json:"version"`
+
+	// The next batch: of this epoch, with this number.
+	Epoch int `json:"epoch"`
+	Batch int `json:"batch"`
+	// Ahead is the batches behind the next one that came before it, as
+	// distances from it, in ascending order. Only loaders that are Unordered
+	// have any.
+	Ahead []int `json:"ahead,omitempty"`
+
+	// What the state belongs to.
+	Samples      int    `json:"samples"`       // of the dataset
+	Spec         string `json:"spec"`          // of a sample
+	Dataset      string `json:"dataset"`       // digest of its length, spec and some names and labels
+	Order        string `json:"order"`         // digest of some of the order's indices
+	Seed         uint64 `json:"seed"`          //
+	GlobalBatch  int    `json:"global_batch"`  // Batch times World
+	EpochBatches int    `json:"epoch_batches"` // of a rank
+}
+
+const stateVersion = 1
+
+// State returns where the loader is. It may be called at any time from any
+// goroutine; a batch counts as soon as Next returns it.
+func (l *Loader) State() State {
+	l.position.Lock()
+	defer l.position.Unlock()
+	s := l.identity()
+	next := l.done
+	if l.order.perEpoch > 0 {
+		s.Epoch, s.Batch = l.order.at(next)
+	}
+	for n := range l.ahead {
+		s.Ahead = append(s.Ahead, n-next)
+	}
+	slices.Sort(s.Ahead)
+	return s
+}
+
+// identity is a state at the start.
+func (l *Loader) identity() State {
+	return State{
+		Version:      stateVersion,
+		Samples:      l.ds.Len(),
+		Spec:         l.spec.String(),
+		Dataset:      l.digest,
+		Order:        l.order.digest,
+		Seed:         l.options.Seed,
+		GlobalBatch:  l.order.global,
+		EpochBatches: l.order.perEpoch,
+	}
+}
+
+// resume puts the loader behind the batches of s.
+func (l *Loader) resume(s State) error {
+	want := l.identity()
+	differ := func(what string, saved, now any) error {
+		return fmt.Errorf("loader: %w: %s: %v in the state, %v now", ErrState, what, saved, now)
+	}
+	switch {
+	case s.Version != want.Version:
+		return differ("version", s.Version, want.Version)
+	case s.Samples != want.Samples:
+		return differ("samples of the dataset", s.Samples, want.Samples)
+	case s.Spec != want.Spec:
+		return differ("form of a sample", s.Spec, want.Spec)
+	case s.Dataset != want.Dataset:
+		return differ("names or labels of the dataset, by digest", s.Dataset, want.Dataset)
+	case s.Seed != want.Seed:
+		return differ("seed", s.Seed, want.Seed)
+	case s.GlobalBatch != want.GlobalBatch:
+		return differ("Batch times World", s.GlobalBatch, want.GlobalBatch)
+	case s.EpochBatches != want.EpochBatches:
+		return differ("batches of an epoch", s.EpochBatches, want.EpochBatches)
+	case s.Order != want.Order:
+		return differ("order of samples, by digest", s.Order, want.Order)
+	case s.Epoch < 0 || s.Batch < 0 || s.Batch >= max(s.EpochBatches, 1):
+		return fmt.Errorf("loader: %w: batch %d of epoch %d, with %d batches an epoch", ErrState, s.Batch, s.Epoch, s.EpochBatches)
+	}
+	at := saturated(s.Epoch, l.order.perEpoch) + s.Batch
+	last := 0
+	for _, a := range s.Ahead {
+		if a <= last || a >= l.order.total-at {
+			return fmt.Errorf("loader: %w: batches %v ahead of batch %d of epoch %d", ErrState, s.Ahead, s.Batch, s.Epoch)
+		}
+		l.ahead[at+a] = true
+		last = a
+	}
+	l.done = min(at, l.order.total)
+	return nil
+}
+
+// delivered notes that batch n is with the caller, or was empty.
+func (l *Loader) delivered(n int) {
+	l.position.Lock()
+	defer l.position.Unlock()
+	l.ahead[n] = true
+	for l.ahead[l.done] {
+		delete(l.ahead, l.done)
+		l.done++
+	}
+}
+
+// WriteFile writes the state as JSON, beside path and renamed, so that the
+// file is whole at any time.
+func (s State) WriteFile(path string) (err error) {
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(append(text, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// maxStateBytes bounds what is read as a state.
+const maxStateBytes = 1 << 20
+
+// ReadState reads what WriteFile wrote. It fails with [ErrState] for a file
+// of something else, or with the error of the file system.
+func ReadState(path string) (State, error) {
+	var s State
+	info, err := os.Stat(path)
+	if err != nil {
+		return s, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxStateBytes {
+		return s, fmt.Errorf("%s: %w: %v of %d bytes, a state is a file of at most %d", path, ErrState, info.Mode(), info.Size(), maxStateBytes)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("%s: %w: %w", path, ErrState, err)
+	}
+	if s.Version != stateVersion {
+		return s, fmt.Errorf("%s: %w: version %d, want %d", path, ErrState, s.Version, stateVersion)
+	}
+	return s, nil
+}
