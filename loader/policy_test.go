@@ -1,0 +1,319 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// keyed gives the key of the visit, big end first.
+type keyed struct{ *fake }
+
+func (d *keyed) NewReader() (dataset.Reader, error) { return keyReader{}, nil }
+
+type keyReader struct{}
+
+func (keyReader) Close() error { return nil }
+
+func (keyReader) Read(_ context.Context, v dataset.Visit, dst []byte) error {
+	for i := range 8 {
+		dst[i] = byte(v.Key >> (56 - 8*i))
+	}
+	return nil
+}
+
+// With Replace every batch is full, other samples are in the places of those
+// that cannot be read, and workers change nothing.
+func TestReplace(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(30, dtype.F32, 3)
+	ref := newReference(t, ds)
+	ds.fail, ds.panics = map[int]bool{}, map[int]bool{7: true}
+	for _, i := range []int{0, 3, 4, 5, 11, 29} {
+		ds.fail[i] = true
+	}
+	unsteady(ds)
+	var want []got
+	for _, workers := range []int{1, 2, 5} {
+		o := loader.Options{Batch: 4, Workers: workers, Epochs: 2, OnError: loader.Replace, Seed: 6}
+		ld := start(t, dev, ds, o)
+		list, err := drain(t, dev, ld)
+		ok(t, err)
+		s := ld.Stats()
+		within(t, "Close", ld.Close)
+		if want == nil {
+			var orders [][]int
+			for _, g := range list {
+				if g.epoch == len(orders) {
+					orders = append(orders, nil)
+				}
+				orders[g.epoch] = append(orders[g.epoch], g.indexes...)
+			}
+			want = ref.batches(o, orders)
+			bad := 0
+			for epoch, order := range orders {
+				for at, i := range order {
+					switch {
+					case ds.fail[i] || ds.panics[i]:
+						t.Errorf("sample %d is in a batch", i)
+					case ds.fail[at] || ds.panics[at]:
+						bad++
+					case i != at:
+						t.Errorf("epoch %d: sample %d in the place of %d", epoch, i, at)
+					}
+				}
+			}
+			if bad != 14 || slices.Equal(orders[0], orders[1]) {
+				t.Errorf("%d replaced; epochs %v", bad, orders)
+			}
+		}
+		compare(t, fmt.Sprintf("%d workers", workers), list, want)
+		if s.Errors != 14 || s.Replaced != 14 || s.Samples != 60 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// Where no sample can be read, replacing ends with an error.
+func TestReplaceNothing(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(5, dtype.U8, 3)
+	ds.fail = map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}
+	_, err := run(t, dev, ds, loader.Options{OnError: loader.Replace})
+	fails(t, "nothing can be read", err, errSample)
+	if err == nil || !strings.Contains(err.Error(), "in the place of sample 0") {
+		t.Error(err)
+	}
+}
+
+// Decide says for each sample what happens, in order, and gets all there is to
+// know. A panic in it ends the loader.
+func TestDecide(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := unsteady(table(20, dtype.F32, 3))
+	ds.fail = map[int]bool{2: true, 9: true, 14: true, 15: true}
+	var asked []string
+	decide := func(err *loader.SampleError) loader.ErrorPolicy {
+		asked = append(asked, fmt.Sprintf("%d %s %d %d %t", err.Index, err.Name, err.Epoch, err.Batch, errors.Is(err, errSample)))
+		switch err.Index {
+		case 9:
+			return loader.Skip
+		case 15:
+			return loader.Fail
+		}
+		return loader.Replace
+	}
+	ld := start(t, dev, ds, loader.Options{Batch: 5, Workers: 3, Decide: decide, Seed: 1})
+	list, err := drain(t, dev, ld)
+	fails(t, "the end", err, errSample)
+	if err == nil || !strings.Contains(err.Error(), "sample 15") {
+		t.Error(err)
+	}
+	if len(list) != 3 || len(list[0].indexes) != 5 || len(list[1].indexes) != 4 || len(list[2].indexes) != 5 {
+		t.Errorf("%d batches: %v", len(list), list)
+	}
+	if want := []string{"2 fake-002 0 0 true", "9 fake-009 0 1 true", "14 fake-014 0 2 true", "15 fake-015 0 3 true"}; !slices.Equal(asked, want) {
+		t.Errorf("asked about %q, want %q", asked, want)
+	}
+	within(t, "Close", ld.Close)
+	_, err = run(t, dev, ds, loader.Options{Decide: func(*loader.SampleError) loader.ErrorPolicy { panic("no idea") }})
+	if err == nil || !strings.Contains(err.Error(), "panic in Decide: no idea") {
+		t.Error(err)
+	}
+}
+
+// A sample beyond its time limit is one that cannot be read. A reader that
+// heeds the context goes on; one that does not is left alone, and harms
+// nothing when it comes back.
+func TestSampleTimeout(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for _, heeds := range []bool{true, false} {
+		ds := &slow{fake: table(20, dtype.F32, 3), heeds: heeds, gate: make(chan struct{})}
+		ref := newReference(t, ds.fake)
+		ref.samples[6], ref.samples[13] = nil, nil
+		o := loader.Options{Batch: 4, Workers: 2, Epochs: 2, OnError: loader.Skip, SampleTimeout: 30 * time.Millisecond}
+		ld := start(t, dev, ds, o)
+		list, err := drain(t, dev, ld)
+		ok(t, err)
+		compare(t, fmt.Sprintf("heeds %t", heeds), list, ref.batches(o, ref.inOrder(2)))
+		if s := ld.Stats(); s.Errors != 4 {
+			t.Errorf("%+v", s)
+		}
+		within(t, "Close", ld.Close)
+		ld = start(t, dev, ds, loader.Options{SampleTimeout: 10 * time.Millisecond})
+		_, err = drain(t, dev, ld)
+		fails(t, "too slow", err, loader.ErrTimeout)
+		if err == nil || !strings.Contains(err.Error(), "fake-006") || !strings.Contains(err.Error(), "10ms") {
+			t.Error(err)
+		}
+		within(t, "Close", ld.Close)
+		close(ds.gate)
+	}
+}
+
+// Where every read is stuck the loader ends, whatever the policy.
+func TestStuck(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := &slow{fake: table(200, dtype.F32, 3), gate: make(chan struct{}), all: true}
+	defer close(ds.gate)
+	ld := start(t, dev, ds, loader.Options{Batch: 10, Workers: 16, OnError: loader.Skip, SampleTimeout: time.Millisecond})
+	_, err := drain(t, dev, ld)
+	fails(t, "stuck", err, loader.ErrTimeout)
+	if err == nil || !strings.Contains(err.Error(), "at a time did not return") {
+		t.Error(err)
+	}
+	within(t, "Close", ld.Close)
+}
+
+// slow is stuck at samples 6 and 13, or at all of them, until gate is closed,
+// or the context ends if it heeds that.
+type slow struct {
+	*fake
+	heeds, all bool
+	gate       chan struct{}
+	stuck      atomic.Int64
+}
+
+func (d *slow) NewReader() (dataset.Reader, error) { return slowReader{d}, nil }
+
+type slowReader struct{ d *slow }
+
+func (slowReader) Close() error { return nil }
+
+func (r slowReader) Read(ctx context.Context, v dataset.Visit, dst []byte) error {
+	if r.d.all || v.Index == 6 || v.Index == 13 {
+		heeded := ctx.Done()
+		if !r.d.heeds {
+			heeded = nil
+		}
+		select {
+		case <-r.d.gate:
+			for i := range dst {
+				dst[i] = 0xEE // too late to be seen
+			}
+		case <-heeded:
+			return ctx.Err()
+		}
+	}
+	copy(dst, r.d.sample(v.Index))
+	return nil
+}
+
+// Batches go to several devices in turn, in order; each device's own errors
+// and limits stay its own.
+func TestSeveralDevices(t *testing.T) {
+	devices := []device.Device{open(t, "host:1MiB"), open(t, "host:2MiB"), open(t, "host:3MiB")}
+	leavesNothing(t, devices[1])
+	ds := unsteady(images(50, 4, 4, 3))
+	ds.fail = map[int]bool{8: true, 9: true, 10: true, 11: true, 30: true}
+	ref := newReference(t, ds)
+	o := loader.Options{Batch: 4, Epochs: 3, DType: dtype.U8, OnError: loader.Skip, Workers: 4}
+	want := ref.batches(o, ref.inOrder(3))
+	ld, err := loader.NewOn(devices, ds, o)
+	ok(t, err)
+	var list []got
+	for {
+		b, err := next(t, ld)
+		if err != nil {
+			break
+		}
+		at := (13*b.Epoch + b.Number) % 3
+		if b.Device != devices[at] {
+			t.Fatalf("batch %d of epoch %d is not on device %d", b.Number, b.Epoch, at)
+		}
+		s, err := b.Device.NewStream()
+		ok(t, err)
+		list = append(list, use(t, s, b))
+		ok(t, b.Release(s))
+		ok(t, s.Close())
+	}
+	compare(t, "three devices", list, want)
+	within(t, "Close", ld.Close)
+
+	_, err = loader.NewOn(nil, ds, o)
+	fails(t, "no devices", err, device.ErrArgument)
+	_, err = loader.NewOn([]device.Device{devices[0], nil}, ds, o)
+	fails(t, "a device that is nil", err, device.ErrArgument)
+}
+
+// A batch with two holders is given back by the last.
+func TestRetain(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(8, dtype.F32, 5)
+	ld := start(t, dev, ds, loader.Options{Batch: 2, DeviceBuffers: 1})
+	b, err := next(t, ld)
+	ok(t, err)
+	ok(t, b.Retain())
+	ok(t, b.Release())
+	_, err = next(t, ld)
+	fails(t, "Next while it is held", err, loader.ErrHeld)
+	ok(t, b.Release())
+	fails(t, "Release once more", b.Release(), loader.ErrReleased)
+	fails(t, "Retain what is given back", b.Retain(), loader.ErrReleased)
+	_, err = next(t, ld)
+	ok(t, err)
+}
+
+// Epoch ends with its epoch, also where all of the next cannot be read or the
+// epoch itself is empty; All ends with the last.
+func TestIterators(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(10, dtype.U8, 3)
+	ld := start(t, dev, ds, loader.Options{Batch: 4, Epochs: 4})
+	for epoch := range 2 {
+		var numbers []int
+		for b, err := range ld.Epoch(t.Context()) {
+			ok(t, err)
+			if b.Epoch != epoch {
+				t.Fatalf("epoch %d, want %d", b.Epoch, epoch)
+			}
+			numbers = append(numbers, b.Number)
+			ok(t, b.Release())
+		}
+		if !slices.Equal(numbers, []int{0, 1, 2}) {
+			t.Errorf("epoch %d has batches %v", epoch, numbers)
+		}
+	}
+	n := 0
+	for b, err := range ld.All(t.Context()) {
+		ok(t, err)
+		n++
+		ok(t, b.Release())
+		if n == 1 {
+			break // goes on below
+		}
+	}
+	for b, err := range ld.All(t.Context()) {
+		ok(t, err)
+		n++
+		ok(t, b.Release())
+	}
+	for range ld.Epoch(t.Context()) {
+		t.Error("a batch behind the end")
+	}
+	if n != 6 {
+		t.Errorf("%d batches, want 6", n)
+	}
+	within(t, "Close", ld.Close)
+	for _, err := range ld.All(t.Context()) {
+		fails(t, "All after Close", err, device.ErrClosed)
+	}
+}

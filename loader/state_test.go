@@ -1,0 +1,227 @@
+package loader_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/sampler"
+)
+
+// take takes the next n batches.
+func take(t testing.TB, ld *loader.Loader, n int) (list []got) {
+	t.Helper()
+	for range n {
+		b, err := next(t, ld)
+		ok(t, err)
+		list = append(list, got{epoch: b.Epoch, number: b.Number, indexes: b.Indexes})
+		ok(t, b.Release())
+	}
+	return list
+}
+
+// A run that stops anywhere and goes on in another loader, with other settings,
+// has the batches of one that did not stop.
+func TestResume(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := unsteady(images(23, 5, 4, 3))
+	base := loader.Options{Batch: 4, Epochs: 3, Shuffle: true, Seed: 11, DType: dtype.F16}
+	want, err := run(t, dev, ds, base)
+	ok(t, err)
+	for stop := range len(want) + 1 {
+		ld := start(t, dev, ds, base)
+		take(t, ld, stop)
+		file := filepath.Join(t.TempDir(), "state.json")
+		ok(t, ld.State().WriteFile(file))
+		within(t, "Close", ld.Close)
+
+		state, err := loader.ReadState(file)
+		ok(t, err)
+		o := base
+		o.Resume, o.Workers, o.Prefetch, o.DeviceBuffers = &state, 1+stop%4, 1+stop%3, 1+stop%2
+		list, err := run(t, dev, ds, o)
+		ok(t, err)
+		compare(t, fmt.Sprintf("behind %d batches", stop), list, want[stop:])
+	}
+}
+
+// At equal global batch a state is good for another number of ranks.
+func TestResumeWithOtherRanks(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(48, dtype.F32, 2)
+	base := loader.Options{Epochs: 2, Shuffle: true, Seed: 2}
+	one := base
+	one.Batch = 12
+	ld := start(t, dev, ds, one)
+	take(t, ld, 5)
+	state := ld.State()
+	want := take(t, ld, 3)
+	within(t, "Close", ld.Close)
+	for rank := range 3 {
+		o := base
+		o.Resume, o.Batch, o.Rank, o.World = &state, 4, rank, 3
+		ld := start(t, dev, ds, o)
+		for k, g := range take(t, ld, 3) {
+			for at, i := range g.indexes {
+				if want[k].indexes[3*at+rank] != i {
+					t.Errorf("rank %d, batch %d: %v, of %v", rank, k, g.indexes, want[k].indexes)
+				}
+			}
+		}
+		within(t, "Close", ld.Close)
+	}
+}
+
+// Batches that come in any order come once each, epoch by epoch, also over a
+// stop in the middle.
+func TestUnordered(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		ds := unsteady(table(40, dtype.F32, 3))
+		ref := newReference(t, ds)
+		o := loader.Options{Batch: 1 + rng.IntN(7), Workers: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(6), DeviceBuffers: 1 + rng.IntN(3),
+			Epochs: 3, Shuffle: true, Seed: seed, Unordered: true}
+		inOrder := o
+		inOrder.Unordered = false
+		all, err := run(t, dev, ds, inOrder)
+		ok(t, err)
+		wanted := map[string]got{}
+		for _, g := range ref.batches(o, ordersOf(t, all, ds.n)) {
+			wanted[fmt.Sprint(g.epoch, g.number)] = g
+		}
+		total := len(wanted)
+		epoch, stop := 0, rng.IntN(total+1)
+		s := stream(t, dev)
+		for count := 0; count < total; {
+			ld := start(t, dev, ds, o)
+			for {
+				b, err := next(t, ld)
+				if err == io.EOF {
+					break
+				}
+				ok(t, err)
+				g := use(t, s, b)
+				ok(t, b.Release(s))
+				name := fmt.Sprint(g.epoch, g.number)
+				want, there := wanted[name]
+				if !there || g.epoch < epoch {
+					t.Fatalf("seed %d: batch %s comes again, or behind epoch %d", seed, name, epoch)
+				}
+				compare(t, "batch "+name, []got{g}, []got{want})
+				delete(wanted, name)
+				epoch = g.epoch
+				if count++; count == stop {
+					break
+				}
+			}
+			state := ld.State()
+			o.Resume = &state
+			within(t, "Close", ld.Close)
+		}
+		if len(wanted) != 0 {
+			t.Errorf("seed %d: %d batches never came", seed, len(wanted))
+		}
+	}
+}
+
+// A state of something else is refused, and says what differs.
+func TestBadStates(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(40, dtype.F32, 3)
+	base := loader.Options{Batch: 4, Shuffle: true, Seed: 1, Epochs: 2}
+	ld := start(t, dev, ds, base)
+	take(t, ld, 3)
+	good := ld.State()
+	within(t, "Close", ld.Close)
+	other := made(sampler.NewRandom(40, 99))(t)
+	for _, c := range []struct {
+		part   string
+		ds     *fake
+		o      loader.Options
+		change func(s *loader.State)
+	}{
+		{part: "samples of the dataset: 40", ds: table(41, dtype.F32, 3)},
+		{part: "form of a sample: 3 f32", ds: table(40, dtype.F32, 4)},
+		{part: "seed: 1", o: loader.Options{Batch: 4, Shuffle: true, Seed: 2, Epochs: 2}},
+		{part: "Batch times World: 4 in the state, 8 now", o: loader.Options{Batch: 4, World: 2, Shuffle: true, Seed: 1}},
+		{part: "order of samples", o: loader.Options{Batch: 4, Seed: 1}},
+		{part: "order of samples", o: loader.Options{Batch: 4, Seed: 1, Sampler: other}},
+		{part: "version: 2", change: func(s *loader.State) { s.Version = 2 }},
+		{part: "names or labels", change: func(s *loader.State) { s.Dataset = "0123" }},
+		{part: "batches of an epoch", change: func(s *loader.State) { s.EpochBatches++ }},
+		{part: "batch 10 of epoch 0", change: func(s *loader.State) { s.Batch = 10 }},
+		{part: "batch -1", change: func(s *loader.State) { s.Batch = -1 }},
+		{part: "epoch -1", change: func(s *loader.State) { s.Epoch = -1 }},
+		{part: "ahead of", change: func(s *loader.State) { s.Ahead = []int{2, 1} }},
+		{part: "ahead of", change: func(s *loader.State) { s.Ahead = []int{1 << 40} }},
+	} {
+		state, o, ds := good, base, ds
+		if c.ds != nil {
+			ds = c.ds
+		}
+		if c.o.Batch != 0 {
+			o = c.o
+		}
+		if c.change != nil {
+			c.change(&state)
+		}
+		o.Resume = &state
+		ld, err := loader.New(dev, ds, o)
+		if err == nil {
+			within(t, "Close", ld.Close)
+		}
+		fails(t, c.part, err, loader.ErrState)
+		if err != nil && !strings.Contains(err.Error(), c.part) {
+			t.Errorf("%q is missing in: %v", c.part, err)
+		}
+	}
+}
+
+// What is no state file is told, and reading one is bounded.
+func TestBadStateFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"empty": "", "text": "hello", "half": `{"version": 1, "epoch"`, "old": `{"version": 0}`, "list": "[]",
+		"large": `{"version": 1, "ahead": [` + strings.Repeat("1,", 1<<20) + "1]}",
+	} {
+		file := filepath.Join(dir, name)
+		ok(t, os.WriteFile(file, []byte(text), 0o644))
+		_, err := loader.ReadState(file)
+		fails(t, name, err, loader.ErrState)
+	}
+	_, err := loader.ReadState(dir)
+	fails(t, "a folder", err, loader.ErrState)
+	_, err = loader.ReadState(filepath.Join(dir, "none"))
+	fails(t, "no file", err, os.ErrNotExist)
+	fails(t, "a place that is not there", loader.State{}.WriteFile(filepath.Join(dir, "none", "state")), os.ErrNotExist)
+}
+
+// A state is small, and text that people can read.
+func TestStateIsSmall(t *testing.T) {
+	dev := devicetest.Open(t)
+	ld := start(t, dev, table(100_000, dtype.U8, 3), loader.Options{Batch: 10, Shuffle: true})
+	take(t, ld, 20)
+	text, err := json.Marshal(ld.State())
+	ok(t, err)
+	if len(text) > 512 {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+	for _, part := range []string{`"epoch":0`, `"batch":20`, `"samples":100000`, `"spec":"3 u8"`} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is missing in %s", part, text)
+		}
+	}
+}
