@@ -59,6 +59,15 @@ func (l *Loader) State() State {
 	return s
 }
 
+// Progress returns how many batches Next has returned, or passed over because
+// nothing of them could be read, and how many there are in all epochs, with
+// those before the state that it resumed.
+func (l *Loader) Progress() (done, total int) {
+	l.position.Lock()
+	defer l.position.Unlock()
+	return l.done + len(l.ahead), l.order.total
+}
+
 // identity is a state at the start.
 func (l *Loader) identity() State {
 	return State{

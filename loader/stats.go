@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +28,11 @@ type Stats struct {
 	DType dtype.DType // of its elements
 
 	Workers       int
+	Devices       int
 	Slabs         int    // batches of host memory
 	DeviceBuffers int    // batches of device memory
+	Reading       int    // slabs that hold batches now: being read, waiting, on their way
+	Ready         int    // batches queued to devices now that Next has not returned
 	HostBytes     int64  // of the slabs
 	DeviceBytes   int64  // of the device buffers
 	Pinned        bool   // whether the slabs are page-locked
@@ -80,9 +84,10 @@ func (c *counters) arrived(b *Batch) {
 // any goroutine.
 func (l *Loader) Stats() Stats {
 	c := &l.counters
-	slabs, buffers, deviceBytes := 0, 0, int64(0)
+	slabs, free, buffers, deviceBytes := 0, 0, 0, int64(0)
 	for _, n := range l.lanes {
 		slabs += cap(n.free)
+		free += len(n.free)
 		buffers += cap(n.buffers)
 		each := l.slabBytes()
 		if n.form.queue != nil {
@@ -112,11 +117,58 @@ func (l *Loader) Stats() Stats {
 		Shape:         first.form.batchShape(l.order.largest, l.rows),
 		DType:         l.options.DType,
 		Workers:       l.options.Workers,
+		Devices:       len(l.lanes),
 		Slabs:         slabs,
+		Reading:       slabs - free,
+		Ready:         len(l.ready),
 		DeviceBuffers: buffers,
 		HostBytes:     int64(slabs) * l.slabBytes(),
 		DeviceBytes:   deviceBytes,
 		Pinned:        first.slabs.pinned,
 		PageableWhy:   first.slabs.reason,
 	}
+}
+
+// Sub returns s with what was counted, and the times that were taken, since an
+// earlier report of the same loader.
+func (s Stats) Sub(earlier Stats) Stats {
+	s.Samples -= earlier.Samples
+	s.Batches -= earlier.Batches
+	s.Errors -= earlier.Errors
+	s.Replaced -= earlier.Replaced
+	s.BytesToDevice -= earlier.BytesToDevice
+	s.DeviceWait -= earlier.DeviceWait
+	s.Stages = slices.Clone(s.Stages)
+	for i := range earlier.Stages {
+		s.Stages[i].Time -= earlier.Stages[i].Time
+	}
+	return s
+}
+
+// Limit names what held the pipeline up over a time: "device" where Next found
+// a batch there nearly always, so that the caller's own work is the limit; or
+// else the stage that was busy nearly all the time, of the workers' the one
+// that took most of it; or "latency" where nothing was, so that more workers
+// or more prefetch would help.
+func (s Stats) Limit(over time.Duration) string {
+	if over <= 0 || s.DeviceWait < over/20 {
+		return "device"
+	}
+	longest, busy := Stage{}, time.Duration(0)
+	for _, g := range s.Stages {
+		if g.Where == "device" {
+			if g.Time > over*time.Duration(s.Devices)*3/4 {
+				return g.Name
+			}
+		} else if g.Name != "idle" {
+			busy += g.Time
+			if g.Time > longest.Time {
+				longest = g
+			}
+		}
+	}
+	if busy > over*time.Duration(s.Workers)*3/4 {
+		return longest.Name
+	}
+	return "latency"
 }

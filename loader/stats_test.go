@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/loader"
@@ -36,5 +37,29 @@ func TestStages(t *testing.T) {
 	}
 	if before.Samples != 0 || before.Batches != 0 || before.BytesToDevice != 0 || before.DeviceWait != 0 {
 		t.Errorf("counted before the first batch was taken: %+v", before)
+	}
+}
+
+// What limits is told by who was busy.
+func TestLimit(t *testing.T) {
+	stats := func(read, decode, h2d, transform, wait time.Duration) loader.Stats {
+		return loader.Stats{Workers: 4, Devices: 1, DeviceWait: wait, Stages: []loader.Stage{
+			{Name: "read", Where: "worker", Time: read}, {Name: "decode", Where: "worker", Time: decode},
+			{Name: "idle", Where: "worker", Time: 40 * time.Second},
+			{Name: "h2d", Where: "device", Time: h2d}, {Name: "transform", Where: "device", Time: transform}}}
+	}
+	const s = time.Second
+	earlier := stats(s, s, s, s, s)
+	for want, now := range map[string]loader.Stats{
+		"device":    stats(5*s, 30*s, 9*s, s, s+s/3),
+		"decode":    stats(9*s, 30*s, 6*s, s, 5*s),
+		"read":      stats(29*s, 10*s, 6*s, s, 5*s),
+		"h2d":       stats(29*s, 10*s, 10*s, s, 5*s),
+		"transform": stats(s, s, s, 10*s, 5*s),
+		"latency":   stats(9*s, 10*s, 2*s, 2*s, 5*s),
+	} {
+		if got := now.Sub(earlier).Limit(10 * s); got != want {
+			t.Errorf("%q, want %q, of %+v", got, want, now)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,9 +29,13 @@ const maxSize = 65535
 type feedFlags struct {
 	device                                   *string
 	batch, size, workers, prefetch, epochs   int
+	rank, world, stopAfter                   int
 	seed                                     uint64
 	shuffle, dropLast, noPin, checksum, json bool
-	dtype, onError                           string
+	unordered                                bool
+	sampler, dtype, onError                  string
+	saveState, resume, digests               string
+	sampleTimeout                            time.Duration
 	pinBudget                                size
 }
 
@@ -47,13 +52,26 @@ counts the samples; bytes of shape N x H x W x 1 to 4 are taken as images and
 normalised too. Without either, a sample folder of photos is made in your cache
 directory and used.
 
+The order of samples depends on --sampler, --seed and the epoch alone:
+sequential, random (each sample once), replacement (drawn at random), balanced
+(drawn so that classes are equally likely), or length (batches of samples of
+similar length). --rank and --world take one process's part of it, by the rules
+of PyTorch's DistributedSampler.
+
+--save-state writes where the run is when it ends, also by an interrupt or
+--stop-after, and --resume goes on there with the batches that would have come.
+--digests writes a line of JSON for each batch: epoch, batch, samples, and the
+SHA-256 of its bytes as read back from the device.
+
 Batches are released as soon as they arrive, so the rate is the most that the
 pipeline gives; the share of time "waited for data" is what a device with
 nothing else to do would have stood idle.`,
 		Example: `  pinion feed
   pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
   pinion feed features.npy --device host:2GiB --json
-  pinion feed ~/photos --on-error skip --checksum`,
+  pinion feed ~/photos --on-error skip --checksum
+  pinion feed ~/photos --sampler random --rank 0 --world 4 --stop-after 100 --save-state state.json
+  pinion feed ~/photos --sampler random --rank 0 --world 4 --resume state.json --digests batches.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return badUsage(cmd, "one folder or file is fed at a time, but %d were given", len(args))
@@ -69,13 +87,22 @@ nothing else to do would have stood idle.`,
 	flags.IntVar(&f.workers, "workers", 0, "goroutines that read and decode (default: one a processor)")
 	flags.IntVar(&f.prefetch, "prefetch", 0, "batches read ahead (default 4)")
 	flags.IntVar(&f.epochs, "epochs", 1, "passes over the dataset")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of --shuffle")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything random about samples")
 	flags.BoolVar(&f.shuffle, "shuffle", false, "visit the samples of each epoch in random order")
 	flags.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
 	flags.StringVar(&f.dtype, "dtype", "", "element type on the device: f32, f16, bf16 or u8 (default: f32 for photos and for u8 arrays of HxWx1..4, else the file's own)")
 	flags.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable")
 	flags.Var(&f.pinBudget, "pin-budget", "most bytes of pinned memory (default: a quarter of what is free)")
-	flags.StringVar(&f.onError, "on-error", "fail", "when a sample cannot be read: fail, or skip it and count it")
+	flags.StringVar(&f.sampler, "sampler", "sequential", "order of samples: "+strings.Join(orders, ", "))
+	flags.IntVar(&f.rank, "rank", 0, "number of this process among --world")
+	flags.IntVar(&f.world, "world", 1, "processes that share every epoch")
+	flags.BoolVar(&f.unordered, "unordered", false, "take the batches of an epoch as they are complete")
+	flags.StringVar(&f.onError, "on-error", "fail", "when a sample cannot be read: fail, skip it, or replace it by another; both are counted")
+	flags.DurationVar(&f.sampleTimeout, "sample-timeout", 0, "longest time to read a sample, such as 10s (default: no limit)")
+	flags.IntVar(&f.stopAfter, "stop-after", 0, "stop behind this many batches (default: at the end)")
+	flags.StringVar(&f.saveState, "save-state", "", "`FILE` to write where the run is to, when it ends")
+	flags.StringVar(&f.resume, "resume", "", "`FILE` of a state to go on from")
+	flags.StringVar(&f.digests, "digests", "", "`FILE` to write a line of JSON for each batch to")
 	flags.BoolVar(&f.checksum, "checksum", false, "read every batch back from the device and hash the batches in order")
 	flags.BoolVar(&f.json, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runFeed(cmd, &f, args) }
@@ -86,7 +113,8 @@ nothing else to do would have stood idle.`,
 func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	o := loader.Options{
 		Batch: f.batch, Workers: f.workers, Prefetch: f.prefetch, Epochs: f.epochs,
-		Seed: f.seed, Shuffle: f.shuffle, DropLast: f.dropLast, PinBudget: int64(f.pinBudget),
+		Seed: f.seed, DropLast: f.dropLast, PinBudget: int64(f.pinBudget),
+		Unordered: f.unordered, SampleTimeout: f.sampleTimeout,
 	}
 	for _, v := range []struct {
 		name  string
@@ -95,6 +123,12 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 		if v.value < 1 && cmd.Flags().Changed(v.name) {
 			return o, badUsage(cmd, "--%s is %d, but must be at least 1", v.name, v.value)
 		}
+	}
+	if err := f.checkOrder(cmd); err != nil {
+		return o, err
+	}
+	if f.sampleTimeout < 0 {
+		return o, badUsage(cmd, "--sample-timeout is %v, but must not be negative", f.sampleTimeout)
 	}
 	if f.size > maxSize {
 		return o, badUsage(cmd, "--size is %d, but must be at most %d", f.size, maxSize)
@@ -110,8 +144,10 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	case "fail":
 	case "skip":
 		o.OnError = loader.Skip
+	case "replace":
+		o.OnError = loader.Replace
 	default:
-		return o, badUsage(cmd, "--on-error is %q, but must be fail or skip", f.onError)
+		return o, badUsage(cmd, "--on-error is %q, but must be fail, skip or replace", f.onError)
 	}
 	if f.noPin {
 		o.Pin = loader.PinNever
@@ -138,6 +174,13 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 		defer func() { err = errors.Join(err, closer.Close()) }()
 	}
 
+	if err := f.order(ds, &options); err != nil {
+		return err
+	}
+	if err := f.loadState(&options); err != nil {
+		return err
+	}
+
 	start := time.Now()
 	dev, err := openDevice(cmd, *f.device)
 	if err != nil {
@@ -146,22 +189,30 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	opened := time.Since(start)
 
-	skipped := skipReporter{line: line}
-	if options.OnError == loader.Skip {
-		options.Decide = skipped.add
+	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(line, dev.Info().ID).show}
+	if f.digests != "" {
+		lines, createErr := createLines(f.digests)
+		if createErr != nil {
+			return fmt.Errorf("there is no place for the digests: %w", createErr)
+		}
+		defer func() { err = errors.Join(err, lines.Close()) }()
+		run.Digests = lines
 	}
-	total := ds.Len() * f.epochs
-	report, err := feed.Run(cmd.Context(), dev, ds, feed.Options{
-		Loader:   options,
-		Checksum: f.checksum,
-		Progress: func(s loader.Stats) { line.show(int(s.Samples+s.Errors), total, "feeding "+dev.Info().ID) },
-	})
+	unread := unreadReporter{line: line, policy: options.OnError}
+	if options.OnError != loader.Fail {
+		options.Decide = unread.add
+	}
+	run.Loader = options
+	report, err := feed.Run(cmd.Context(), dev, ds, run)
 	line.clear()
-	skipped.finish()
+	unread.finish()
+	if report != nil {
+		err = errors.Join(err, f.keepState(line, report.State))
+	}
 	if err != nil {
 		return err
 	}
-	if report.Samples == 0 {
+	if report.Samples == 0 && options.Resume == nil {
 		return nothingFed(ds, &options, report)
 	}
 	out := newFeedOutput(dev, ds, path, report, opened)
@@ -206,24 +257,32 @@ func feedPath(cmd *cobra.Command, args []string, line *progress) (string, error)
 	return dir, nil
 }
 
-// skipReporter names the first samples that are left out.
-type skipReporter struct {
-	line *progress
-	n    int
+// unreadReporter names the first samples that could not be read.
+type unreadReporter struct {
+	line   *progress
+	policy loader.ErrorPolicy
+	n      int
 }
 
-const namedSkips = 10
+const namedUnread = 10
 
-func (s *skipReporter) add(err *loader.SampleError) loader.ErrorPolicy {
-	s.n++
-	if s.n <= namedSkips {
-		s.line.message("skipped: %v", err)
+func (u *unreadReporter) add(err *loader.SampleError) loader.ErrorPolicy {
+	u.n++
+	if u.n <= namedUnread {
+		u.line.message("%s: %v", u.verb(), err)
 	}
-	return loader.Skip
+	return u.policy
 }
 
-func (s *skipReporter) finish() {
-	if s.n > namedSkips {
-		s.line.message("skipped: %d more", s.n-namedSkips)
+func (u *unreadReporter) finish() {
+	if u.n > namedUnread {
+		u.line.message("%s: %d more", u.verb(), u.n-namedUnread)
 	}
+}
+
+func (u *unreadReporter) verb() string {
+	if u.policy == loader.Replace {
+		return "replaced"
+	}
+	return "skipped"
 }

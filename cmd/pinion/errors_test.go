@@ -72,6 +72,15 @@ func TestErrors(t *testing.T) {
 		{"feed --on-error maybe " + good, 2, []string{"--on-error", "maybe"}},
 		{"feed --pin-budget lots " + good, 2, []string{"--pin-budget", "lots"}},
 		{"feed --pin-budget -1MiB " + good, 2, []string{"--pin-budget", "-1MiB"}},
+		{"feed --sampler nosuch " + good, 2, []string{"--sampler", "nosuch", "balanced"}},
+		{"feed --shuffle --sampler length " + good, 2, []string{"--shuffle", "length"}},
+		{"feed --world 0 " + good, 2, []string{"--world", "0"}},
+		{"feed --rank 2 --world 2 " + good, 2, []string{"--rank is 2", "0 to 1"}},
+		{"feed --stop-after -1 " + good, 2, []string{"--stop-after", "-1"}},
+		{"feed --sample-timeout -1s " + good, 2, []string{"--sample-timeout", "-1s"}},
+		{"feed --sampler balanced " + goodArray, 1, []string{"balanced", "one class"}},
+		{"feed --resume " + goodArray + " " + good, 1, []string{goodArray, "state"}},
+		{"feed --digests " + filepath.Join(dir, "none", "d") + " " + good, 1, []string{"digests", "none"}},
 		{"feed --frobnicate " + good, 2, []string{"--frobnicate"}},
 		{"feed " + good + " " + dir, 2, []string{"2"}},
 		{"nosuch", 2, []string{"nosuch"}},
@@ -170,7 +179,7 @@ func TestHugeNumbers(t *testing.T) {
 
 // Damaged files are left out, counted and named, up to a point.
 func TestSkipDamaged(t *testing.T) {
-	for _, bad := range []int{1, 4, namedSkips, namedSkips + 3} {
+	for _, bad := range []int{1, 4, namedUnread, namedUnread + 3} {
 		dir := photos(t, 5)
 		for i := range bad {
 			name := fmt.Sprintf("odd/bad-%02d.jpg", i)
@@ -185,15 +194,15 @@ func TestSkipDamaged(t *testing.T) {
 			t.Errorf("%v errors and %v samples, want %d and 5", doc["errors"], doc["samples"], bad)
 		}
 		lines := strings.Count(r.stderr, "skipped: ")
-		if want := min(bad, namedSkips+1); lines != want {
+		if want := min(bad, namedUnread+1); lines != want {
 			t.Errorf("%d bad files, %d lines about them, want %d:\n%s", bad, lines, want, r.stderr)
 		}
-		for i := range min(bad, namedSkips) {
+		for i := range min(bad, namedUnread) {
 			if name := fmt.Sprintf("bad-%02d.jpg", i); strings.Count(r.stderr, name) != 1 {
 				t.Errorf("%s is not named once:\n%s", name, r.stderr)
 			}
 		}
-		if more := fmt.Sprintf("skipped: %d more", bad-namedSkips); bad > namedSkips && !strings.Contains(r.stderr, more) {
+		if more := fmt.Sprintf("skipped: %d more", bad-namedUnread); bad > namedUnread && !strings.Contains(r.stderr, more) {
 			t.Errorf("%q is missing:\n%s", more, r.stderr)
 		}
 	}

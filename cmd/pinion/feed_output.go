@@ -25,12 +25,14 @@ type feedOutput struct {
 	Samples            int64      `json:"samples"`
 	Batches            int64      `json:"batches"`
 	Errors             int64      `json:"errors"`
+	Replaced           int64      `json:"replaced"`
 	InitSeconds        float64    `json:"initialisation_seconds"`
 	Seconds            float64    `json:"seconds"`
 	SamplesPerS        float64    `json:"samples_per_s"`
 	BytesToDevice      int64      `json:"bytes_to_device"`
 	GBPerS             float64    `json:"to_device_gb_per_s"`
 	DeviceWaitFraction float64    `json:"device_wait_fraction"`
+	Limit              string     `json:"limit"` // "device", a stage's name, or "latency"
 	Workers            int        `json:"workers"`
 	Slabs              int        `json:"slabs"`
 	DeviceBuffers      int        `json:"device_buffers"`
@@ -66,13 +68,14 @@ func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.R
 		Record: provenance.Now(),
 		Device: info.ID, Name: info.Name, Dataset: path,
 		BatchShape: r.Shape, DType: r.DType.String(),
-		Samples: r.Samples, Batches: r.Batches, Errors: r.Errors,
+		Samples: r.Samples, Batches: r.Batches, Errors: r.Errors, Replaced: r.Replaced,
 		InitSeconds:        (opened + r.Prepared).Seconds(),
 		Seconds:            r.Elapsed.Seconds(),
 		SamplesPerS:        float64(r.Samples) / r.Elapsed.Seconds(),
 		BytesToDevice:      r.BytesToDevice,
 		GBPerS:             float64(r.BytesToDevice) / r.Elapsed.Seconds() / 1e9,
 		DeviceWaitFraction: r.DeviceWaitFraction(),
+		Limit:              r.Limit(r.Elapsed),
 		Workers:            r.Workers,
 		Slabs:              r.Slabs,
 		DeviceBuffers:      r.DeviceBuffers,
@@ -123,8 +126,9 @@ func (o *feedOutput) print(w io.Writer) {
 
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",
 		o.SamplesPerS, o.GBPerS, percent(o.DeviceWaitFraction))
+	fmt.Fprintf(w, "  held up by %s\n", limitNames[o.Limit])
 	if o.Errors > 0 {
-		fmt.Fprintf(w, "  left out %s that could not be read\n", counted(o.Errors, "sample", "samples"))
+		fmt.Fprintf(w, "  %s could not be read: %d left out, %d replaced\n", counted(o.Errors, "sample", "samples"), o.Errors-o.Replaced, o.Replaced)
 	}
 	memory := "pinned"
 	if !o.Pinned {

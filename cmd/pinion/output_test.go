@@ -11,7 +11,7 @@ import (
 )
 
 var feedKeys = []string{"measured_at", "commit", "platform", "cpus", "device", "name", "dataset", "batch_shape", "dtype",
-	"samples", "batches", "errors", "initialisation_seconds", "seconds", "samples_per_s", "bytes_to_device",
+	"samples", "batches", "errors", "replaced", "limit", "initialisation_seconds", "seconds", "samples_per_s", "bytes_to_device",
 	"to_device_gb_per_s", "device_wait_fraction", "workers", "slabs", "device_buffers", "host_bytes", "device_bytes",
 	"pinned", "stages", "epochs"}
 
@@ -185,7 +185,7 @@ func TestFeedText(t *testing.T) {
 	out := &feedOutput{
 		Device: "cuda:0", Name: "Fast GPU", JPEGDecoder: "libjpeg-turbo", BatchShape: []int{64, 3, 224, 224}, DType: "bf16",
 		Samples: 12800, Batches: 200, Errors: 3, Seconds: 6.4, SamplesPerS: 2000, GBPerS: 0.301, DeviceWaitFraction: 0.123,
-		Workers: 16, Slabs: 5, DeviceBuffers: 3, HostBytes: 48 << 20, DeviceBytes: 144 << 20, Pinned: true, Checksum: "sha256:00",
+		Workers: 16, Slabs: 5, DeviceBuffers: 3, HostBytes: 48 << 20, DeviceBytes: 144 << 20, Pinned: true, Checksum: "sha256:00", Replaced: 1, Limit: "decode",
 		Stages: []stageRow{
 			{"read", "worker", 0.5, 39e-6, 0.005},
 			{"decode", "worker", 12, 938e-6, 0.117},
@@ -198,7 +198,8 @@ func TestFeedText(t *testing.T) {
 12800 samples in 200 batches of 64x3x224x224 bf16, 6.40 s
 
   2000 samples/s, 0.301 GB/s to the device; it waited for data 12.3 % of the time
-  left out 3 samples that could not be read
+  held up by decoding
+  3 samples could not be read: 2 left out, 1 replaced
   16 workers; 5 slabs of host memory, 48 MiB (pinned); 3 device buffers, 144 MiB
   JPEG by libjpeg-turbo
   checksum sha256:00

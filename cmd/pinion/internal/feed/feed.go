@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"hash"
 	"io"
@@ -24,11 +25,25 @@ type Options struct {
 	Loader loader.Options
 
 	// Checksum reads every batch back from the device and hashes the batches
-	// in order.
+	// one behind the other. Digests, if set, gets a [Digest] of each of them,
+	// a line of JSON.
 	Checksum bool
+	Digests  io.Writer
 
-	// Progress, if set, is called after each batch.
-	Progress func(stats loader.Stats)
+	// StopAfter is the number of batches to stop behind; 0: none.
+	StopAfter int
+
+	// Progress, if set, is called after each batch, with the batches done and
+	// those of the whole run.
+	Progress func(stats loader.Stats, done, total int)
+}
+
+// Digest tells what a batch was.
+type Digest struct {
+	Epoch   int    `json:"epoch"`
+	Batch   int    `json:"batch"` // number within the epoch
+	Samples []int  `json:"samples"`
+	SHA256  string `json:"sha256"` // of the batch as read back from the device
 }
 
 // Report is how a run went.
@@ -38,6 +53,9 @@ type Report struct {
 	Elapsed  time.Duration // from then until the last batch was used
 	Epochs   []Epoch
 	Checksum string // "sha256:…"; empty unless asked for
+
+	// State is where the run is: behind the last batch that was used.
+	State loader.State
 }
 
 // Epoch is one pass and what was held when it ended.
@@ -63,9 +81,12 @@ func Run(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) 
 	}
 	defer func() { err = errors.Join(err, ld.Close()) }()
 
-	r := &run{dev: dev, loader: ld, report: &Report{}}
+	r := &run{Options: o, dev: dev, loader: ld, report: &Report{State: ld.State()}}
+	r.epoch = r.report.State.Epoch
 	if o.Checksum {
 		r.sum = sha256.New()
+	}
+	if o.Checksum || o.Digests != nil {
 		if r.engine, err = transfer.New(dev, transfer.Options{}); err != nil {
 			return nil, err
 		}
@@ -74,7 +95,7 @@ func Run(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) 
 	start := time.Now()
 	r.report.Prepared = start.Sub(begin)
 	r.epochStart = start
-	err = r.all(ctx, o.Progress)
+	err = r.all(ctx)
 	r.report.Elapsed = since(start)
 	r.report.Stats = ld.Stats()
 	if r.sum != nil && err == nil {
@@ -84,6 +105,7 @@ func Run(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) 
 }
 
 type run struct {
+	Options
 	dev        device.Device
 	loader     *loader.Loader
 	report     *Report
@@ -96,8 +118,8 @@ type run struct {
 	back   []byte
 }
 
-func (r *run) all(ctx context.Context, progress func(loader.Stats)) error {
-	for {
+func (r *run) all(ctx context.Context) error {
+	for n := 1; ; n++ {
 		b, err := r.loader.Next(ctx)
 		if err == io.EOF {
 			return r.endEpoch()
@@ -115,15 +137,20 @@ func (r *run) all(ctx context.Context, progress func(loader.Stats)) error {
 		if err := r.use(ctx, b); err != nil {
 			return err
 		}
-		if progress != nil {
-			progress(r.loader.Stats())
+		r.report.State = r.loader.State()
+		if r.Options.Progress != nil {
+			done, total := r.loader.Progress()
+			r.Options.Progress(r.loader.Stats(), done, total)
+		}
+		if n == r.StopAfter {
+			return r.endEpoch()
 		}
 	}
 }
 
 // use is what is done with a batch.
 func (r *run) use(ctx context.Context, b *loader.Batch) error {
-	if r.sum != nil {
+	if r.engine != nil {
 		if int64(cap(r.back)) < b.Bytes {
 			r.back = make([]byte, b.Bytes)
 		}
@@ -131,9 +158,28 @@ func (r *run) use(ctx context.Context, b *loader.Batch) error {
 		if err := r.engine.D2H(ctx, r.back, b.Data); err != nil {
 			return err
 		}
-		r.sum.Write(r.back)
+		if err := r.note(b); err != nil {
+			return err
+		}
 	}
 	return b.Release()
+}
+
+// note hashes a batch that was read back.
+func (r *run) note(b *loader.Batch) error {
+	if r.sum != nil {
+		r.sum.Write(r.back)
+	}
+	if r.Digests == nil {
+		return nil
+	}
+	sum := sha256.Sum256(r.back)
+	line, err := json.Marshal(Digest{b.Epoch, b.Number, b.Indexes, hex.EncodeToString(sum[:])})
+	if err != nil {
+		return err
+	}
+	_, err = r.Digests.Write(append(line, '\n'))
+	return err
 }
 
 // endEpoch notes an epoch that delivered samples.

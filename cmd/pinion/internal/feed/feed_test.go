@@ -125,7 +125,7 @@ func TestReport(t *testing.T) {
 	var calls []loader.Stats
 	report, err := Run(context.Background(), dev, ds, Options{
 		Loader:   loader.Options{Batch: 4, Workers: 2, Epochs: 3, DType: dtype.BF16, OnError: loader.Skip},
-		Progress: func(s loader.Stats) { calls = append(calls, s) },
+		Progress: func(s loader.Stats, _, _ int) { calls = append(calls, s) },
 	})
 	ok(t, err)
 	if report.Samples != 27 || report.Batches != 9 || report.Errors != 6 || report.BytesToDevice != 27*(20*20*3+4) || report.Checksum != "" {
@@ -178,7 +178,7 @@ func TestCancel(t *testing.T) {
 		report, err := Run(ctx, dev, ds, Options{
 			Loader:   loader.Options{Batch: 2, Epochs: 1 << 30},
 			Checksum: true,
-			Progress: func(loader.Stats) {
+			Progress: func(loader.Stats, int, int) {
 				if batches++; batches == after {
 					cancel()
 				}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/sampler"
+)
+
+// orders are the values of --sampler.
+var orders = []string{"sequential", "random", "replacement", "balanced", "length"}
+
+// checkOrder checks the flags that say in which order samples come.
+func (f *feedFlags) checkOrder(cmd *cobra.Command) error {
+	known := false
+	for _, name := range orders {
+		known = known || name == f.sampler
+	}
+	switch {
+	case !known:
+		return badUsage(cmd, "--sampler is %q, but must be one of %s", f.sampler, strings.Join(orders, ", "))
+	case f.shuffle && cmd.Flags().Changed("sampler") && f.sampler != "random":
+		return badUsage(cmd, "--shuffle means --sampler random, but --sampler is %s", f.sampler)
+	case f.world < 1:
+		return badUsage(cmd, "--world is %d, but must be at least 1", f.world)
+	case f.rank < 0 || f.rank >= f.world:
+		return badUsage(cmd, "--rank is %d, but must be 0 to %d with --world %d", f.rank, f.world-1, f.world)
+	case f.stopAfter < 0:
+		return badUsage(cmd, "--stop-after is %d, but must be at least 0", f.stopAfter)
+	}
+	return nil
+}
+
+// order sets the order of samples in o.
+func (f *feedFlags) order(ds dataset.Dataset, o *loader.Options) (err error) {
+	o.Rank, o.World = f.rank, f.world
+	switch f.sampler {
+	case "random":
+		o.Shuffle = true
+	case "replacement":
+		o.Sampler, err = sampler.NewRandomWithReplacement(ds.Len(), ds.Len(), f.seed)
+	case "balanced":
+		o.Sampler, err = balanced(ds, f.seed)
+	case "length":
+		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: f.batch, DropLast: f.dropLast, Seed: f.seed})
+		o.DropLast = false
+	default:
+		o.Shuffle = f.shuffle
+	}
+	return err
+}
+
+// balanced draws samples so that every class has the same chance.
+func balanced(ds dataset.Dataset, seed uint64) (sampler.Sampler, error) {
+	size := map[int32]int{}
+	for i := range ds.Len() {
+		size[ds.Label(i)]++
+	}
+	if len(size) == 1 {
+		return nil, fmt.Errorf("--sampler balanced: the samples are of one class only, or have none")
+	}
+	weights := make([]float64, ds.Len())
+	for i := range weights {
+		weights[i] = 1 / float64(size[ds.Label(i)])
+	}
+	return sampler.NewWeighted(weights, ds.Len(), seed)
+}
+
+// lengths is the length of every sample.
+func lengths(ds dataset.Dataset) []int {
+	list := make([]int, ds.Len())
+	for i := range list {
+		list[i] = dataset.Length(ds, i)
+	}
+	return list
+}

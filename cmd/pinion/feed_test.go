@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// digests runs feed on dir and returns what --digests wrote.
+func digests(t testing.TB, dir string, args ...string) []feed.Digest {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "digests.jsonl")
+	r := pinion(t, append([]string{"feed", dir, "--device", "host", "--size", "16", "--digests", file}, args...)...)
+	if r.code != exitDone {
+		t.Fatalf("%q: %s", args, r.stderr)
+	}
+	return readDigests(t, file)
+}
+
+func readDigests(t testing.TB, file string) (list []feed.Digest) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	ok(t, err)
+	for line := range strings.Lines(string(text)) {
+		var d feed.Digest
+		ok(t, json.Unmarshal([]byte(line), &d))
+		list = append(list, d)
+	}
+	return list
+}
+
+func sameDigests(t testing.TB, what string, have, want []feed.Digest) {
+	t.Helper()
+	if a, b := fmt.Sprint(have), fmt.Sprint(want); a != b {
+		t.Errorf("%s:\n%s, want\n%s", what, a, b)
+	}
+}
+
+// A run that was stopped and goes on has, to the byte, the batches of one that
+// was not, with other settings too.
+func TestFeedResume(t *testing.T) {
+	dir := photos(t, 9)
+	state := filepath.Join(t.TempDir(), "state.json")
+	order := []string{"--batch", "2", "--epochs", "3", "--sampler", "random", "--seed", "5", "--dtype", "f16"}
+	want := digests(t, dir, order...)
+	if len(want) != 15 {
+		t.Fatalf("%d batches: %v", len(want), want)
+	}
+	have := digests(t, dir, append(order, "--stop-after", "7", "--save-state", state)...)
+	more := append(order, "--resume", state, "--save-state", state)
+	have = append(have, digests(t, dir, append(more, "--stop-after", "3", "--workers", "1", "--prefetch", "1")...)...)
+	have = append(have, digests(t, dir, append(more, "--workers", "4", "--no-pin", "--sample-timeout", "10s")...)...)
+	sameDigests(t, "stopped twice", have, want)
+
+	r := pinion(t, append([]string{"feed", dir, "--device", "host", "--size", "16", "--resume", state}, order...)...)
+	if r.code != exitDone || !strings.Contains(r.stdout, "0 samples in 0 batches") {
+		t.Errorf("behind the end: %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	r = pinion(t, "feed", dir, "--device", "host", "--size", "16", "--batch", "3", "--resume", state)
+	if r.code != exitFailed || !strings.Contains(r.stderr, "in the state") {
+		t.Errorf("another batch: %d\n%s", r.code, r.stderr)
+	}
+}
+
+// Ranks have together what one process has, batch for batch.
+func TestFeedRanks(t *testing.T) {
+	dir := photos(t, 8)
+	one := digests(t, dir, "--batch", "4", "--shuffle", "--seed", "3")
+	var ranks [][]feed.Digest
+	for rank := range 2 {
+		ranks = append(ranks, digests(t, dir, "--batch", "2", "--shuffle", "--seed", "3", "--world", "2", "--rank", fmt.Sprint(rank)))
+	}
+	for k, d := range one {
+		have := []int{ranks[0][k].Samples[0], ranks[1][k].Samples[0], ranks[0][k].Samples[1], ranks[1][k].Samples[1]}
+		if !slices.Equal(have, d.Samples) {
+			t.Errorf("batch %d: %v, want %v", k, have, d.Samples)
+		}
+	}
+}
+
+// Every order there is gives batches, and the same ones again.
+func TestFeedSamplers(t *testing.T) {
+	dir := photos(t, 7)
+	seen := map[string]bool{}
+	for _, name := range orders {
+		list := digests(t, dir, "--sampler", name, "--batch", "3", "--seed", "2")
+		sameDigests(t, name, digests(t, dir, "--sampler", name, "--batch", "3", "--seed", "2", "--workers", "1"), list)
+		text := fmt.Sprint(list)
+		if seen[text] || len(list) != 3 {
+			t.Errorf("%s: %d batches, like those of another", name, len(list))
+		}
+		seen[text] = true
+	}
+}
+
+// Unreadable files are replaced where that is wanted.
+func TestFeedReplace(t *testing.T) {
+	dir := photos(t, 6)
+	writeFile(t, dir, "odd/a.jpg", []byte("no photo"))
+	r := pinion(t, "feed", dir, "--device", "host", "--size", "16", "--batch", "7", "--on-error", "replace", "--json")
+	var doc map[string]any
+	ok(t, json.Unmarshal([]byte(r.stdout), &doc))
+	if doc["samples"] != 7. || doc["replaced"] != 1. || doc["errors"] != 1. || !strings.Contains(r.stderr, "replaced: ") {
+		t.Errorf("%v\n%s", doc, r.stderr)
+	}
+}
+
+// An interrupt saves the state and the digests of what was done, and the run
+// can go on from there.
+func TestFeedInterrupted(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not interrupt single processes")
+	}
+	dir := photos(t, 5)
+	state, file := filepath.Join(t.TempDir(), "state.json"), filepath.Join(t.TempDir(), "digests.jsonl")
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	order := []string{"--batch", "2", "--size", "16", "--shuffle", "--epochs", "1000000000"}
+	args := append([]string{"feed", dir, "--device", "host", "--save-state", state, "--digests", file}, order...)
+	r := process(t, func(p *os.Process) {
+		time.Sleep(300 * time.Millisecond)
+		ok(t, p.Signal(os.Interrupt))
+	}, args...)
+	if ctx.Err() != nil || r.code != exitFailed || !strings.Contains(r.stderr, "interrupted") || !strings.Contains(r.stderr, "--resume "+state) {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	done := readDigests(t, file)
+	saved, err := loader.ReadState(state)
+	ok(t, err)
+	if n := 3*saved.Epoch + saved.Batch; n != len(done) || n == 0 {
+		t.Fatalf("%d batches done, the state is behind %d", len(done), n)
+	}
+	// Some of both, in one go.
+	n := min(len(done), 20)
+	want := digests(t, dir, "--batch", "2", "--shuffle", "--epochs", "1000000000", "--stop-after", fmt.Sprint(n))
+	sameDigests(t, "interrupted", done[:n], want)
+	next := digests(t, dir, "--batch", "2", "--shuffle", "--epochs", "1000000000", "--resume", state, "--stop-after", "2")
+	if next[0].Epoch != saved.Epoch || next[0].Batch != saved.Batch {
+		t.Errorf("goes on with %+v, the state is %+v", next[0], saved)
+	}
+}
