@@ -35,6 +35,10 @@ func TestBadArguments(t *testing.T) {
 		change(&l)
 		return f.set.CopySpans(f.stream, l)
 	}
+	table, err := kernels.NewResampleTable(8, 8)
+	must(t, err)
+	must(t, table.Add(kernels.Picture{Src: q, Pitch: 24, Width: 8, Height: 8,
+		X: kernels.Axis{Length: 8, Out: 8}, Y: kernels.Axis{Length: 8, Out: 8}}))
 	type N = kernels.Normalize
 	type B = kernels.Blocks
 	type S = kernels.SpanList
@@ -62,6 +66,24 @@ func TestBadArguments(t *testing.T) {
 		"normalize: std NaN":    normalize(func(n *N) { n.Std[2] = math.NaN() }),
 		"normalize: std inf":    normalize(func(n *N) { n.Std[2] = math.Inf(1) }),
 		"normalize: std tiny":   normalize(func(n *N) { n.Std[2] = 1e-300 }),
+
+		"normalize: Colours odd":           normalize(func(n *N) { n.Colours = p.Add(1028) }),
+		"normalize: Colours of 4 channels": normalize(func(n *N) { n.Colours, n.C, n.Mean, n.Std = p.Add(1024), 4, nil, nil }),
+		"normalize: Colours in Dst":        normalize(func(n *N) { n.Colours = n.Dst.Add(184) }),
+		"normalize: Colours in Src":        normalize(func(n *N) { n.Colours = n.Src.Add(40) }),
+		"normalize: Colours in Mix":        normalize(func(n *N) { n.Colours, n.Mix = p.Add(1024), p.Add(1052) }),
+		"normalize: Mix odd":               normalize(func(n *N) { n.Mix = p.Add(1026) }),
+		"normalize: Mix in Dst":            normalize(func(n *N) { n.Mix = n.Dst.Add(188) }),
+		"normalize: Mix wraps":             normalize(func(n *N) { n.Mix = math.MaxUint64 - 3 }),
+
+		"resample: no table":         f.set.Resample(f.stream, p, nil, p.Add(1024)),
+		"resample: dst zero":         f.set.Resample(f.stream, 0, table, p.Add(1024)),
+		"resample: table zero":       f.set.Resample(f.stream, p, table, 0),
+		"resample: table odd":        f.set.Resample(f.stream, p, table, p.Add(1028)),
+		"resample: dst in table":     f.set.Resample(f.stream, p, table, p.Add(184)),
+		"resample: dst in weights":   f.set.Resample(f.stream, p.Add(1024).Add(table.DeviceBytes()-1), table, p.Add(1024)),
+		"resample: dst in a picture": f.set.Resample(f.stream, q.Add(191), table, p.Add(1024)),
+		"resample: table in picture": f.set.Resample(f.stream, p, table, q.Add(184)),
 
 		"cast: dtype":    f.set.Cast(f.stream, p, dtype.I64, q, dtype.F32, 1),
 		"cast: no dtype": f.set.Cast(f.stream, p, dtype.F32, q, 0, 1),
@@ -115,6 +137,10 @@ func TestNothingToDo(t *testing.T) {
 	f := open(t)
 	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.F16, N: 0, C: 3, H: 224, W: 224}))
 	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.U8, N: 8, C: 1, H: 0, W: math.MaxInt}))
+	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.F16, N: 0, C: 3, H: 224, W: 224, Colours: 7, Mix: 7}))
+	table, err := kernels.NewResampleTable(224, 224)
+	must(t, err)
+	must(t, f.set.Resample(f.stream, 0, table, 0))
 	must(t, f.set.Cast(f.stream, 0, dtype.F32, 0, dtype.U8, 0))
 	must(t, f.set.Fill(f.stream, 0, 4, 1, 0))
 	must(t, f.set.Gather(f.stream, kernels.Blocks{BlockBytes: 16}))

@@ -1,5 +1,5 @@
 // Package kernels holds the functions that Pinion runs on a device, each
-// written twice: in CUDA (kernels.cu) for devices that launch kernels, and in
+// written twice: in CUDA (kernels.cu and what it includes) for devices that launch kernels, and in
 // Go for devices whose kernels are Go functions. The two give the same bytes
 // for the same arguments, bit for bit, so that what is tested on one holds on
 // the other.
@@ -15,8 +15,12 @@
 //
 // # The functions
 //
+//   - [Set.Resample] makes samples of one size from pictures of many: crop,
+//     antialiased resize, EXIF orientation, mirror. A [ResampleTable] says
+//     what becomes of each picture.
 //   - [Set.Normalize] turns images as bytes (NHWC) into planes of normalised
-//     floats (NCHW), or of the same bytes.
+//     floats (NCHW), or of the same bytes; on the way it can change the colours
+//     of each image ([Colour]) and mix images (mixup).
 //   - [Set.Cast] converts elements from one type to another.
 //   - [Set.Fill] repeats an element.
 //   - [Set.Gather] and [Set.Scatter] move blocks from and to places that an
@@ -36,6 +40,14 @@
 // No elements is no work: it is no error, and addresses may then be zero.
 // Arguments that no device could accept fail with [device.ErrArgument], and
 // nothing is queued.
+//
+// # Tables
+//
+// What differs from image to image lies in a table in memory of the device,
+// which the caller uploads on the same stream. The types and functions that
+// make tables check them, so a mistake is an error before anything runs.
+// Tables that were made in another way can at worst give other colours, but a
+// table of [Set.Resample] or [Set.CopySpans] holds addresses.
 //
 // # Rounding
 //

@@ -23,6 +23,10 @@ func open(t testing.TB) *fixture {
 	if name == "" {
 		name = "host"
 	}
+	return openDevice(t, name)
+}
+
+func openDevice(t testing.TB, name string) *fixture {
 	dev, err := device.Open(name)
 	must(t, err)
 	t.Cleanup(func() { must(t, dev.Close()) })
@@ -89,3 +93,26 @@ func (b buffer) download() []byte {
 }
 
 func (b buffer) free() { must(b.f, b.f.dev.Free(b.block)) }
+
+// timeOnDevice reports the time from the beginning of the queued work to its
+// end, by events.
+func (f *fixture) timeOnDevice(b *testing.B, work func() error) {
+	start, err := f.dev.NewEvent(0)
+	must(b, err)
+	end, err := f.dev.NewEvent(0)
+	must(b, err)
+	total, calls := 0.0, 0.0
+	for b.Loop() {
+		must(b, f.stream.Record(start))
+		must(b, work())
+		must(b, f.stream.Record(end))
+		must(b, f.stream.Synchronize())
+		took, err := end.Since(start)
+		must(b, err)
+		total += took.Seconds()
+		calls++
+	}
+	b.ReportMetric(total/calls*1e6, "device-µs/op")
+	must(b, start.Close())
+	must(b, end.Close())
+}

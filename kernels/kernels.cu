@@ -44,34 +44,39 @@ static __device__ __forceinline__ float round_to_odd(double x) {
 
 // ---- Normalize: uint8 NHWC to NCHW ----
 
-// An output type: bytes of an element, and its bits for byte x of a channel.
+// An output type: bytes of an element, its bits for a number, and those for
+// byte x of a channel.
 struct to_f32 {
     enum { size = 4 };
     typedef u32 word;
+    static __device__ __forceinline__ u32 rounded(float x) { return __float_as_uint(x); }
     static __device__ __forceinline__ u32 bits(u32 x, float scale, float bias) {
-        return __float_as_uint(__fadd_rn(__fmul_rn(__uint2float_rn(x), scale), bias));
+        return rounded(__fadd_rn(__fmul_rn(__uint2float_rn(x), scale), bias));
     }
 };
 
 struct to_f16 {
     enum { size = 2 };
     typedef u16 word;
+    static __device__ __forceinline__ u32 rounded(float x) { return f16_bits(x); }
     static __device__ __forceinline__ u32 bits(u32 x, float scale, float bias) {
-        return f16_bits(__fadd_rn(__fmul_rn(__uint2float_rn(x), scale), bias));
+        return rounded(__fadd_rn(__fmul_rn(__uint2float_rn(x), scale), bias));
     }
 };
 
 struct to_bf16 {
     enum { size = 2 };
     typedef u16 word;
+    static __device__ __forceinline__ u32 rounded(float x) { return bf16_bits(x); }
     static __device__ __forceinline__ u32 bits(u32 x, float scale, float bias) {
-        return bf16_bits(__fadd_rn(__fmul_rn(__uint2float_rn(x), scale), bias));
+        return rounded(__fadd_rn(__fmul_rn(__uint2float_rn(x), scale), bias));
     }
 };
 
 struct to_u8 {
     enum { size = 1 };
     typedef u8 word;
+    static __device__ __forceinline__ u32 rounded(float x) { return x > 0 ? x < 255 ? __float2uint_rn(x) : 255 : 0; }
     static __device__ __forceinline__ u32 bits(u32 x, float, float) { return x; }
 };
 
@@ -422,3 +427,6 @@ static __device__ __forceinline__ void copy_spans(const span *list, i64 n, i64 t
 SPANS(copy_spans_16, uint4, 4)
 SPANS(copy_spans_4, u32, 4)
 SPANS(copy_spans_1, u8, 4)
+
+#include "augment.cuh"
+#include "resample.cuh"

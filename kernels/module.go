@@ -16,9 +16,9 @@ var ptx []byte
 
 // names lists the kernels of the module, as launch functions ask for them.
 func names() []string {
-	list := []string{fillKernel}
+	list := []string{fillKernel, sumsKernel, weightsKernel, resampleKernel}
 	for _, t := range normalizeTypes {
-		list = append(list, "normalize_"+t.String(), "normalize3_"+t.String())
+		list = append(list, "normalize_"+t.String(), "normalize3_"+t.String(), "augment_"+t.String())
 	}
 	for _, t := range castTypes {
 		list = append(list, "cast_"+t.String())
@@ -54,8 +54,10 @@ func loadModule(dev device.Device, l device.Launcher) (*Set, error) {
 	return set, nil
 }
 
-// threads is the size of every thread block.
-const threads = 256
+const (
+	threads     = 256   // of every thread block
+	mostBlocksY = 65535 // CUDA's limit; images stride by it
+)
 
 // blocksFor gives the thread blocks that n units of work need, perBlock each.
 // Kernels stride by the whole grid, so a huge n may get fewer.

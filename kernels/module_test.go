@@ -8,13 +8,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
-//go:embed kernels.cu
-var source string
+var (
+	//go:embed kernels.cu
+	mainSource string
+	//go:embed augment.cuh
+	augmentSource string
+	//go:embed resample.cuh
+	resampleSource string
+
+	source = mainSource + augmentSource + resampleSource
+)
 
 // launcher is a device that only notes what is launched.
 type launcher struct {
@@ -31,6 +40,8 @@ type launched struct {
 }
 
 type stream struct{ device.Stream }
+
+func (stream) Memset(device.Ptr, byte, int64) error { return nil }
 
 func (l *launcher) Synchronize() error                         { return nil }
 func (l *launcher) LoadModule(_ []byte) (device.Module, error) { return l, nil }
@@ -103,6 +114,9 @@ func TestLaunches(t *testing.T) {
 	spans := func(unit, units int64, blocks int) error {
 		return set.CopySpans(stream{}, SpanList{Entries: 1 << 40, N: 3, Units: units, Unit: unit, Blocks: blocks})
 	}
+	augment := func(dt dtype.DType, n, c, h, w int, mix device.Ptr) error {
+		return set.Normalize(stream{}, Normalize{Dst: 1 << 20, DType: dt, Src: 1 << 50, Mix: mix, N: n, C: c, H: h, W: w})
+	}
 	const dst, src = 1 << 20, 1 << 50
 	for _, c := range []struct {
 		err  error
@@ -120,6 +134,9 @@ func TestLaunches(t *testing.T) {
 		{normalize(dtype.BF16, 70000, 3, 64, 64, dst, src), "normalize3_bf16 2x65535"},
 		{normalize(dtype.U8, 1, 3, 4, 4, dst, src+16), "normalize3_u8 1x1"},
 		{normalize(dtype.U8, 1, 3, 4, 4, dst, src+8), "normalize_u8 1x1"},
+		{augment(dtype.F32, 2, 3, 224, 224, 1<<60), "augment_f32 25x2"},
+		{augment(dtype.U8, 70000, 1, 3, 3, 1<<60), "augment_u8 1x65535"},
+		{augment(dtype.F16, 2, 3, 224, 224, 0), "normalize3_f16 25x2"},
 		{set.Cast(stream{}, dst, dtype.F16, src, dtype.F32, 257), "cast_f16 2x1"},
 		{set.Cast(stream{}, dst, dtype.F16, src, dtype.F32, 1<<45), "cast_f16 1073741824x1"},
 		{set.Fill(stream{}, dst, 4, 0, 1024), "fill 1x1"},
@@ -148,9 +165,62 @@ func TestLaunches(t *testing.T) {
 
 func TestSourceHasEveryKernel(t *testing.T) {
 	for _, name := range names() {
-		if found := regexp.MustCompile(`(?m)^([A-Z0-9]+\(|extern "C" __global__ void )`+name+`\b`).FindAllString(source, -1); len(found) != 1 {
+		if found := regexp.MustCompile(`(?m)^([A-Z0-9]+\(|extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?)`+name+`\b`).FindAllString(source, -1); len(found) != 1 {
 			t.Errorf("kernels.cu defines %s %d times", name, len(found))
 		}
+	}
+}
+
+// TestLaunchesInTurn checks calls that launch more than one kernel.
+func TestLaunchesInTurn(t *testing.T) {
+	withPTX(t, "some")
+	l := &launcher{}
+	set, err := Load(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := NewResampleTable(100, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := table.Add(onePicture(100, 64)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(
+		set.Resample(stream{}, 1<<20, table, 1<<40),
+		set.Normalize(stream{}, Normalize{Dst: 1 << 20, DType: dtype.F16, Src: 1 << 50, Colours: 1 << 40, N: 3, C: 3, H: 64, W: 64}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range l.launches {
+		got = append(got, fmt.Sprintf("%s %dx%d", g.name, g.grid.BlocksX, g.grid.BlocksY))
+	}
+	want := []string{"resample_weights 1x6", "resample 8x3", "colour_sums 2x3", "augment_f16 2x3"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// onePicture is stretched to a sample of that size.
+func onePicture(width, height int) Picture {
+	return Picture{Src: 1 << 50, Pitch: 30, Width: 10, Height: 10, X: Axis{Length: 10, Out: width}, Y: Axis{Length: 10, Out: height}}
+}
+
+// TestEntryBytes: the entries are as long as package and kernels take them to
+// be.
+func TestEntryBytes(t *testing.T) {
+	if n := unsafe.Sizeof(resampleEntry{}); n != resampleEntryBytes {
+		t.Errorf("a resampleEntry has %d bytes, want %d", n, resampleEntryBytes)
+	}
+	table, err := NewResampleTable(3, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Add(onePicture(3, 3)); err != nil || len(table.Bytes()) != resampleEntryBytes {
+		t.Errorf("a table of one picture has %d bytes, want %d: %v", len(table.Bytes()), resampleEntryBytes, err)
 	}
 }
 
@@ -162,6 +232,13 @@ func TestSpansPerThread(t *testing.T) {
 		if !strings.HasSuffix(line, want) {
 			t.Errorf("kernels.cu has %q, want %q at its end", line, want)
 		}
+	}
+}
+
+// TestResampleTile: grids are made for the tiles that resample.cuh makes.
+func TestResampleTile(t *testing.T) {
+	if want := fmt.Sprintf("SIDE = %d,", resampleTile); !strings.Contains(resampleSource, want) {
+		t.Errorf("resample.cuh has no %q", want)
 	}
 }
 
@@ -186,7 +263,7 @@ func TestPTX(t *testing.T) {
 		if got := paramBytes(m[2]); got != params[name] {
 			t.Errorf("%s takes %d bytes of parameters, and is launched with %d", name, got, params[name])
 		}
-		if strings.HasPrefix(name, "normalize") && strings.Contains(body, "fma.") {
+		if strings.Contains(body, "fma.") {
 			t.Errorf("%s fuses product and sum", name)
 		}
 		if strings.Contains(body, ".local") {
@@ -215,6 +292,14 @@ func launchedParams(t *testing.T) map[string]int {
 			errs = append(errs, set.Normalize(stream{}, Normalize{Dst: dst, DType: dt, Src: src, N: 1, C: c, H: 4, W: 4}))
 		}
 	}
+	for _, dt := range normalizeTypes {
+		errs = append(errs, set.Normalize(stream{}, Normalize{Dst: dst, DType: dt, Src: src, Colours: index, N: 1, C: 3, H: 4, W: 4}))
+	}
+	table, err := NewResampleTable(4, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs = append(errs, table.Add(onePicture(4, 4)), set.Resample(stream{}, dst, table, index))
 	for i, to := range castTypes {
 		errs = append(errs, set.Cast(stream{}, dst, to, src, castTypes[(i+1)%len(castTypes)], 1))
 	}

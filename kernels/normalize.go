@@ -27,6 +27,18 @@ type Normalize struct {
 	// Values are finite and Std is above zero. Empty means 0 and 1, and has
 	// to be empty for U8.
 	Mean, Std []float64
+
+	// Colours is zero or where a table of N entries lies that
+	// [AppendColours] made, [ColourBytes] each; a multiple of 8. The colours
+	// of the three channels (RGB) change before all else. A part of the table
+	// is overwritten, so calls at the same time need one each.
+	Colours device.Ptr
+
+	// Mix is zero or where N float32 lie that [AppendMix] made. Image i
+	// becomes mix[i] of itself and the rest of image (i + N/2) mod N, both
+	// with their colours changed and normalised, before the only rounding to
+	// DType (mixup).
+	Mix device.Ptr
 }
 
 var normalizeTypes = []dtype.DType{dtype.U8, dtype.F16, dtype.BF16, dtype.F32}
@@ -41,6 +53,10 @@ var normalizeTypes = []dtype.DType{dtype.U8, dtype.F16, dtype.BF16, dtype.F32}
 // round apart; for F16 and BF16 the sum is rounded once more. With U8 the
 // bytes change places only.
 //
+// With Colours or Mix the bytes are float32 from 0 to 255 until then, and with
+// U8 they are rounded to nearest. An image whose colours and mix change
+// nothing gets the bits that it gets without them.
+//
 // Three channels are fastest when Dst and Src are multiples of 16 and an image
 // has a multiple of 16 / size-of-DType pixels.
 func (k *Set) Normalize(s device.Stream, p Normalize) error {
@@ -50,6 +66,9 @@ func (k *Set) Normalize(s device.Stream, p Normalize) error {
 	}
 	if j.images == 0 || j.pixels == 0 {
 		return k.enqueue(s, nil)
+	}
+	if p.Colours != 0 || p.Mix != 0 {
+		return k.enqueue(s, &augmentJob{*j, p.Colours, p.Mix})
 	}
 	return k.enqueue(s, j)
 }
@@ -83,9 +102,15 @@ func (p Normalize) check() (*normalizeJob, error) {
 	if dstBytes > 0 {
 		j.pixels = int64(p.H) * int64(p.W)
 	}
-	return j, checkOperands(
-		operand{"Dst", p.Dst, dstBytes, size},
-		operand{"Src", p.Src, dstBytes / size, 1})
+	if p.Colours != 0 && p.C != 3 {
+		return nil, fmt.Errorf("%w: colours of %d channels; they are of 3", device.ErrArgument, p.C)
+	}
+	dst := operand{"Dst", p.Dst, dstBytes, size}
+	src := operand{"Src", p.Src, dstBytes / size, 1}
+	if dstBytes == 0 || p.Colours == 0 && p.Mix == 0 {
+		return j, checkOperands(dst, src)
+	}
+	return j, p.checkTables(dst, src)
 }
 
 // affine works out scale and bias.
@@ -120,7 +145,6 @@ func (p Normalize) affine(j *normalizeJob) error {
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func (j *normalizeJob) launch(k *Set, s device.Stream) error {
-	const mostBlocksY = 65535 // CUDA's limit; images stride by it
 	var args device.Args
 	args.Ptr(j.dst).Ptr(j.src).Int64(j.images).Int64(j.pixels)
 
