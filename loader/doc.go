@@ -1,40 +1,64 @@
 // Package loader turns a dataset into batches in device memory, ahead of the
 // program that uses them.
 //
-//	ld, err := loader.New(dev, photos, loader.Options{Batch: 64, Shuffle: true})
+//	ld, err := loader.New(dev, photos, loader.Options{Batch: 64, Shuffle: true, Epochs: 90})
 //	defer ld.Close()
-//	for {
-//		b, err := ld.Next(ctx)
-//		if err == io.EOF {
-//			break
+//	for range 90 {
+//		for b, err := range ld.Epoch(ctx) {
+//			if err != nil {
+//				return err
+//			}
+//			// … queue work on b.Data and b.DeviceLabels on stream, then:
+//			b.Release(stream)
 //		}
-//		// … queue work on b.Data on stream, then:
-//		b.Release(stream)
+//		// … the next epoch's first batches are there already
 //	}
+//
+// [Loader.Next] gives batches one by one, [Loader.All] all of them.
 //
 // # How a batch comes about
 //
 // Workers (goroutines) read samples straight into a slab: one batch of host
 // memory, pinned where that pays. When the last sample of a slab is there, it
-// is queued to the device in one asynchronous copy; images are sent as bytes
-// and become normalised floats in NCHW order there. Device buffers are doubled,
-// so one batch is copied and transformed while another is used; events on the
-// device, not the host, keep a buffer from being overwritten too early.
+// is queued to the device in one asynchronous copy, with labels behind the
+// samples; images are sent as bytes and become normalised floats in NCHW order
+// there. Device buffers are doubled, so one batch is copied and transformed
+// while another is used; events on the device, not the host, keep a buffer from
+// being overwritten too early.
 //
-// Batches come in the order of the sampler, whichever worker is first, so the
-// number of workers, the depth of prefetch and pinning change nothing but
-// speed.
+// [NewOn] deals batches out to several devices in turn.
+//
+// # Order
+//
+// Which samples a batch has, and what is random about them, depends on the
+// seed, the epoch, the index of each sample, and on nothing else: workers,
+// prefetch, pinning, devices and restarts change nothing, nor does the number
+// of ranks while Batch times World stays. Batches come in the order of the
+// sampler, whichever worker is first; with Unordered those of an epoch come as
+// they are complete, the same ones.
+//
+// [Loader.State] is where a loader is, a page of JSON. A loader that is made
+// with it as Resume goes on there at once: orders are functions (see package
+// sampler), so nothing is read or drawn again. A state of another dataset,
+// order or batch size fails with [ErrState].
+//
+// # Samples of different lengths
+//
+// A ragged dataset's samples are padded to the longest of their batch, or to
+// PadTo. [Batch.Lengths] and masks say what is data. Batches of package
+// sampler's ByLength keep padding small.
 //
 // # Memory
 //
 // The loader takes Prefetch+1 slabs of host memory and DeviceBuffers batches
-// of device memory (and as many of raw bytes, for images) when it is made, and
-// none after that: epochs may go on for ever. Where less memory is to be had
-// it works with fewer, down to one of each.
+// of device memory (and as many of raw bytes, for images) for each device when
+// it is made, and none after that: epochs may go on for ever. Where less
+// memory is to be had it works with fewer, down to one of each.
 //
 // # Errors
 //
-// A sample that cannot be read ends the loader with an error that names it,
-// after the batches before it; with [Skip] it is left out of its batch and
-// counted.
+// A sample that cannot be read, because a file is damaged, code of the dataset
+// panics or the time limit is over, is a [SampleError]. It ends the loader,
+// after the batches before it; or is left out ([Skip]), or replaced by another
+// ([Replace]), and counted; [Options].Decide chooses for each.
 package loader
