@@ -358,3 +358,18 @@ type Caller interface {
 	// mapped by a [Mapper].
 	Bytes(p Ptr, n int64) ([]byte, error)
 }
+
+// Native is a device whose vendor's libraries can work on its memory and
+// streams: for CUDA, nvJPEG and the like. Both functions run fn on a thread
+// where the device's context is current, return its error, and hold the device
+// open meanwhile. So fn must not call methods of the device, its streams or
+// its events, and must not wait for another goroutine that does.
+type Native interface {
+	// WithContext runs fn.
+	WithContext(fn func() error) error
+
+	// WithStream runs fn with the vendor's handle of s, for CUDA a CUstream,
+	// which is valid until fn returns. What fn queues there runs in the order
+	// of the stream.
+	WithStream(s Stream, fn func(handle uintptr) error) error
+}

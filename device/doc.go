@@ -45,9 +45,9 @@
 // memory), [StreamAllocator] (allocation in stream order), [BatchCopier] (many
 // copies in one call), [BoxCopier] (strided copies), [PeerCopier] (copies from
 // another device), [FileMover] (files straight to the device), [RangeChecker]
-// (is this the device's memory?), [Launcher] (device kernels) and [Caller] (Go
-// functions in stream order). [Capabilities] names what a device has, for
-// people to read.
+// (is this the device's memory?), [Launcher] (device kernels), [Caller] (Go
+// functions in stream order) and [Native] (libraries of the device's vendor).
+// [Capabilities] names what a device has, for people to read.
 //
 // # Ownership
 //

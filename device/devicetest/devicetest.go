@@ -93,6 +93,7 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 		{"box-arguments", testBoxArguments},
 		{"managed", testManaged},
 		{"range", testRange},
+		{"native", testNative},
 		{"virtual-memory", testVirtualMemory},
 		{"virtual-memory-errors", testVirtualMemoryErrors},
 		{"virtual-memory-many", testVirtualMemoryMany},
