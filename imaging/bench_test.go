@@ -35,7 +35,7 @@ func BenchmarkPhoto(b *testing.B) {
 	dst := make([]byte, g.Bytes())
 	var m Image
 	decode := func(d *Decoder, photo []byte) error { return d.Decode(&m, photo) }
-	resized := func(d *Decoder, photo []byte) error { return d.DecodeResized(dst, photo, g) }
+	resized := func(d *Decoder, photo []byte) error { return d.DecodeTransformed(dst, photo, g, 0) }
 	b.Run("turbojpeg/decode", func(b *testing.B) { withDecoder(b, true, decode) })
 	b.Run("turbojpeg/crop224", func(b *testing.B) { withDecoder(b, true, resized) })
 	b.Run("go/decode", func(b *testing.B) { withDecoder(b, false, decode) })

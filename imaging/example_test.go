@@ -29,7 +29,7 @@ func Example() {
 	defer d.Close()
 	g := imaging.CenterCrop(4)
 	dst := make([]byte, g.Bytes())
-	if err := d.DecodeResized(dst, file.Bytes(), g); err != nil {
+	if err := d.DecodeTransformed(dst, file.Bytes(), g, 0); err != nil {
 		panic(err)
 	}
 	fmt.Println(g)
@@ -37,7 +37,7 @@ func Example() {
 		fmt.Println(dst[3*x : 3*x+3])
 	}
 	// Output:
-	// center crop 4x4
+	// center:4
 	// [200 0 0]
 	// [176 0 12]
 	// [24 0 88]

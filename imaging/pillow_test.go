@@ -74,7 +74,7 @@ func TestResizeEqualsPillow(t *testing.T) {
 			g = Stretch(c.Stretch[0], c.Stretch[1])
 		}
 		dst := make([]byte, g.Bytes())
-		if err := r.Resize(dst, noise(c.Width, c.Height, c.Seed), g); err != nil {
+		if err := r.Resize(dst, noise(c.Width, c.Height, c.Seed), g.Plan(c.Width, c.Height, 0)); err != nil {
 			t.Fatal(err)
 		}
 		if sum(dst) != c.SHA256 {
