@@ -22,6 +22,9 @@ func horizontalRGB(dst, src [][]byte, t *table) {
 		halves := t.split()
 		horizontalRGBAVX2(&d, &s, &t.start[from], &halves[2*from*t.stride], t.lo, t.stride, to-from)
 	}
+	if to-from == t.N {
+		return
+	}
 	for i := range dst {
 		horizontalRGBOf(0, from, dst[i], src[i], t)
 		horizontalRGBOf(to, t.N, dst[i], src[i], t)

@@ -26,13 +26,32 @@ DATA unpacked<>+16(SB)/8, $0x0000000600000002
 DATA unpacked<>+24(SB)/8, $0x0000000700000003
 GLOBL unpacked<>(SB), RODATA|NOPTR, $32
 
-// TWO adds two taps of two rows to the sums of their weights' upper and lower
-// halves.
-#define TWO(samples, upper, lower, sumUpper, sumLower) \
-	VPMADDWD upper, samples, Y12         \
-	VPMADDWD lower, samples, Y13         \
-	VPADDD   Y12, sumUpper, sumUpper     \
-	VPADDD   Y13, sumLower, sumLower
+// SUM sets the sums of four rows to what two taps add: upper halves of rows 0
+// and 1 and of rows 2 and 3, lower halves of those, each lane a channel.
+#define SUM(samples, upper, lower, upper01, upper23, lower01, lower23) \
+	VPBROADCASTD upper, Y8          \
+	VPBROADCASTD lower, Y9          \
+	VPSHUFB      samples, Y4, Y6    \
+	VPSHUFB      samples, Y5, Y7    \
+	VPMADDWD     Y8, Y6, upper01    \
+	VPMADDWD     Y8, Y7, upper23    \
+	VPMADDWD     Y9, Y6, lower01    \
+	VPMADDWD     Y9, Y7, lower23
+
+// ADD adds two taps to the sums Y0 to Y3.
+#define ADD(samples, upper, lower) \
+	SUM(samples, upper, lower, Y12, Y13, Y6, Y7) \
+	VPADDD Y12, Y0, Y0              \
+	VPADDD Y13, Y1, Y1              \
+	VPADDD Y6, Y2, Y2               \
+	VPADDD Y7, Y3, Y3
+
+// LOAD loads four samples of four rows, 12 of the 16 bytes each.
+#define LOAD \
+	VMOVDQU     (SI)(AX*1), X4         \
+	VINSERTI128 $1, (BX)(AX*1), Y4, Y4 \
+	VMOVDQU     (CX)(AX*1), X5         \
+	VINSERTI128 $1, (DX)(AX*1), Y5, Y5
 
 // func horizontalRGBAVX2(dst, src *[rowsAtOnce]*byte, start *int32, halves *int16, lo, taps, n int)
 TEXT ·horizontalRGBAVX2(SB), NOSPLIT, $0-56
@@ -63,41 +82,30 @@ TEXT ·horizontalRGBAVX2(SB), NOSPLIT, $0-56
 	VPBROADCASTD   rounding<>(SB), Y14
 
 output:
-	// Y0 and Y1 are the upper sums of rows 0 and 1 and of rows 2 and 3, a
-	// lane per channel; Y2 and Y3 the lower ones.
 	MOVLQSX (R8), AX
 	LEAQ    (AX)(AX*2), AX
+	LOAD
+	SUM(Y10, 0(R9), 8(R9), Y0, Y1, Y2, Y3)
+	ADD(Y11, 4(R9), 12(R9))
+	ADDQ    $16, R9
 	MOVQ    R14, R15
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VMOVDQA Y14, Y2
-	VMOVDQA Y14, Y3
+	DECQ    R15
+	JZ      sums
 
 four:
-	// Four samples are 12 of the 16 bytes that are loaded.
-	VMOVDQU      (SI)(AX*1), X4
-	VINSERTI128  $1, (BX)(AX*1), Y4, Y4
-	VMOVDQU      (CX)(AX*1), X5
-	VINSERTI128  $1, (DX)(AX*1), Y5, Y5
-	VPBROADCASTD 0(R9), Y8
-	VPBROADCASTD 8(R9), Y9
-	VPSHUFB      Y10, Y4, Y6
-	VPSHUFB      Y10, Y5, Y7
-	TWO(Y6, Y8, Y9, Y0, Y2)
-	TWO(Y7, Y8, Y9, Y1, Y3)
-	VPBROADCASTD 4(R9), Y8
-	VPBROADCASTD 12(R9), Y9
-	VPSHUFB      Y11, Y4, Y6
-	VPSHUFB      Y11, Y5, Y7
-	TWO(Y6, Y8, Y9, Y0, Y2)
-	TWO(Y7, Y8, Y9, Y1, Y3)
-	ADDQ         $12, AX
-	ADDQ         $16, R9
-	DECQ         R15
-	JNZ          four
+	ADDQ $12, AX
+	LOAD
+	ADD(Y10, 0(R9), 8(R9))
+	ADD(Y11, 4(R9), 12(R9))
+	ADDQ $16, R9
+	DECQ R15
+	JNZ  four
 
+sums:
 	VPSLLD       $11, Y0, Y0
 	VPSLLD       $11, Y1, Y1
+	VPADDD       Y14, Y2, Y2
+	VPADDD       Y14, Y3, Y3
 	VPADDD       Y2, Y0, Y0
 	VPADDD       Y3, Y1, Y1
 	VPSRAD       $22, Y0, Y0

@@ -55,8 +55,12 @@ func (s *scaler) row(dst []byte, src rows, k int) {
 		s.take(src, n)
 		s.next += n
 	}
+	at := start % s.slots
 	for t := range s.lines {
-		s.lines[t] = s.slot(start + t)
+		s.lines[t] = s.ring[at*s.pitch:][:s.pitch]
+		if at++; at == s.slots {
+			at = 0
+		}
 	}
 	weight := y.weight[k*y.stride:][:y.taps]
 	if !s.transposed {
@@ -68,9 +72,6 @@ func (s *scaler) row(dst []byte, src rows, k int) {
 	s.horizontal([][]byte{dst}, [][]byte{line})
 }
 
-// slot is where the ring holds a row, with padding.
-func (s *scaler) slot(row int) []byte { return s.ring[row%s.slots*s.pitch:][:s.pitch] }
-
 // take brings n rows into the ring.
 func (s *scaler) take(src rows, n int) {
 	x := s.x
@@ -78,7 +79,7 @@ func (s *scaler) take(src rows, n int) {
 	var in, out [rowsAtOnce][]byte
 	for i := range n {
 		in[i] = src.row(s.next+i, x.lo, x.hi, s.scratch[i*padded(size):][:size])
-		out[i] = s.slot(s.next + i)
+		out[i] = s.ring[(s.next+i)%s.slots*s.pitch:][:s.pitch]
 		if s.transposed {
 			copy(out[i], in[i])
 		}

@@ -26,10 +26,10 @@ type table struct {
 	stride int // taps rounded up to four; the weights between are zero
 	start  []int32
 	weight []int32
-	lo, hi int // source samples used: lo <= i < hi
-	// From the starts of the outputs from <= i < to on, stride+2 samples exist,
-	// so that vector code may load more than it uses.
-	from, to int
+	// The source samples lo <= i < hi are needed. From the starts of the
+	// outputs from <= i < to on, stride+2 of them are there, so that vector code
+	// may load more than it uses.
+	lo, hi, from, to int
 	// halves is the weights as vector code takes them, once it has asked.
 	halves []int16
 
@@ -74,7 +74,8 @@ func (t *table) compute(a axis) {
 // bound sets what of the source, and from which outputs on, may be touched.
 func (t *table) bound() {
 	first, last := int(t.start[0]), int(t.start[t.N-1])
-	t.lo, t.hi = min(first, last), max(first, last)+t.taps
+	t.lo = min(first, last)
+	t.hi = min(max(first, last)+t.stride+2, t.samples())
 	t.from, t.to = 0, t.N
 	ahead := func(k int) bool { return int(t.start[k])+t.stride+2 <= t.hi }
 	for t.from < t.to && !ahead(t.from) {
