@@ -194,10 +194,11 @@ func TestOrientationsOfPlanes(t *testing.T) {
 		}
 		for o := Upright; o <= TurnedRight; o++ {
 			w, h := o.Size(width, height)
+			upRatio := ratio
 			if o.transposed() {
-				ratio = side
+				upRatio = side
 			}
-			up := image.NewYCbCr(image.Rect(0, 0, w, h), ratio)
+			up := image.NewYCbCr(image.Rect(0, 0, w, h), upRatio)
 			for y := range h {
 				for x := range w {
 					sx, sy := stored[o](x, y, width, height)
