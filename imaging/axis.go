@@ -88,13 +88,20 @@ func (a axis) grid() grid {
 	}
 }
 
-// span returns the pixels, counted from g.base on, under the filter of output
-// i, and where its centre lies.
-func (g grid) span(i int) (lo, hi int, center float64) {
+// span is the pixels lo <= i < hi, counted from g.base on, under the filter of
+// one output, and where its centre lies.
+type span struct {
+	lo, hi int
+	center float64
+}
+
+func (g grid) span(output int) span {
 	// Products get an explicit conversion so that no compiler joins them with
 	// an addition (FMA): the last bit must be that of every other machine.
-	center = g.origin + float64((float64(i)+0.5)*g.scale)
-	lo = max(int(center-g.support+0.5), 0)
-	hi = min(int(center+g.support+0.5), g.n)
-	return lo, hi, center
+	center := g.origin + float64((float64(output)+0.5)*g.scale)
+	return span{
+		lo:     max(int(center-g.support+0.5), 0),
+		hi:     min(int(center+g.support+0.5), g.n),
+		center: center,
+	}
 }

@@ -33,17 +33,21 @@ type table struct {
 	// halves is the weights as vector code takes them, once it has asked.
 	halves []int16
 
-	pixels, mixed []float64 // scratch: weights of one output
+	// Scratch: what lies under each output, and weights of one.
+	spans         []span
+	pixels, mixed []float64
 }
 
 // compute makes t the table of axis a, reusing its memory.
 func (t *table) compute(a axis) {
 	t.axis = a
 	g := a.grid()
+	t.spans = resized(t.spans, a.N)
 	t.taps = 1
-	for k := range a.N {
-		first, end := t.run(g, k)
-		lo, hi := a.window(first, end)
+	for k := range t.spans {
+		s := g.span(t.output(k))
+		t.spans[k] = s
+		lo, hi := a.window(t.run(g, s))
 		t.taps = max(t.taps, hi-lo)
 	}
 	t.stride = (t.taps + 3) &^ 3
@@ -52,16 +56,17 @@ func (t *table) compute(a axis) {
 	t.halves = t.halves[:0]
 	clear(t.weight)
 
-	for k := range a.N {
-		w := t.normalised(g, t.output(k))
+	last := a.samples() - t.taps
+	for k, s := range t.spans {
+		w := t.normalised(g, s)
 		if a.reversed {
 			slices.Reverse(w)
 		}
-		first, _ := t.run(g, k)
+		first, _ := t.run(g, s)
 		if a.shift > 0 {
 			w, first = t.interpolated(first)
 		}
-		start := min(first, a.samples()-t.taps)
+		start := min(first, last)
 		out := t.weight[k*t.stride+first-start:][:len(w)]
 		for j, v := range w {
 			out[j] = fixed(v)
@@ -94,24 +99,22 @@ func (t *table) output(k int) int {
 	return t.First + k
 }
 
-// run returns the stored pixels that output k is made of.
-func (t *table) run(g grid, k int) (first, end int) {
-	lo, hi, _ := g.span(t.output(k))
-	lo, hi = lo+g.base, hi+g.base
+// run returns the stored pixels of a span.
+func (t *table) run(g grid, s span) (first, end int) {
+	lo, hi := s.lo+g.base, s.hi+g.base
 	if t.reversed {
-		return t.axis.pixels() - hi, t.axis.pixels() - lo
+		pixels := t.axis.pixels()
+		return pixels - hi, pixels - lo
 	}
 	return lo, hi
 }
 
-// normalised returns the weights of the pixels under output i, which add up
-// to 1.
-func (t *table) normalised(g grid, i int) []float64 {
-	lo, hi, center := g.span(i)
-	t.pixels = resized(t.pixels, hi-lo)
+// normalised returns the weights of the pixels of a span, which add up to 1.
+func (t *table) normalised(g grid, s span) []float64 {
+	t.pixels = resized(t.pixels, s.hi-s.lo)
 	w, sum := t.pixels, 0.0
 	for j := range w {
-		w[j] = t.filter.at(float64((float64(lo+j) - center + 0.5) * g.inverse))
+		w[j] = t.filter.at(float64((float64(s.lo+j) - s.center + 0.5) * g.inverse))
 		sum += w[j]
 	}
 	if sum != 0 {
