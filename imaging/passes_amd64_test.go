@@ -26,6 +26,7 @@ func TestPortablePasses(t *testing.T) {
 	needAVX2(t)
 	withoutAVX2(t)
 	t.Run("pillow", TestResizeEqualsPillow)
+	t.Run("plans", TestPlansEqualPillow)
 	t.Run("reference", TestResizeMatchesReference)
 }
 
