@@ -4,8 +4,11 @@ package imaging
 
 import "golang.org/x/sys/cpu"
 
-// avx2 chooses the vector code; tests switch it off.
-var avx2 = cpu.X86.HasAVX2
+// These choose the vector code; tests switch it off. avx512 is for AVX2 as well.
+var (
+	avx2   = cpu.X86.HasAVX2
+	avx512 = avx2 && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VNNI
+)
 
 // horizontalRGB scales up to rowsAtOnce rows of RGB samples; src begin at
 // sample t.lo. Rows of dst have room for one byte beyond their end.
@@ -20,7 +23,11 @@ func horizontalRGB(dst, src [][]byte, t *table) {
 			s[i] = &src[row][:3*(t.hi-t.lo)][0]
 		}
 		halves := t.split()
-		horizontalRGBAVX2(&d, &s, &t.start[from], &halves[2*from*t.stride], t.lo, t.stride, to-from)
+		if avx512 {
+			horizontalRGBAVX512(&d, &s, &t.start[from], &halves[2*from*t.stride], t.lo, t.stride, to-from)
+		} else {
+			horizontalRGBAVX2(&d, &s, &t.start[from], &halves[2*from*t.stride], t.lo, t.stride, to-from)
+		}
 	}
 	if to-from == t.N {
 		return
@@ -61,14 +68,18 @@ func horizontalPlane(dst, src []byte, t *table) {
 	horizontalPlaneOf(to, t.N, dst, src, t)
 }
 
-// vertical writes the weighted sum of lines, which are as long as dst rounded
-// up to 8.
-func vertical(dst []byte, lines [][]byte, weight []int32) {
-	if !avx2 || len(dst) < 32 {
-		verticalWords(dst, lines, weight)
-		return
+// vertical writes output k of the table: the weighted sum of lines, which are
+// as long as dst rounded up to 8. Behind them there are some more that may be
+// read, up to t.stride in all.
+func vertical(dst []byte, lines [][]byte, t *table, k int) {
+	switch n := len(dst); {
+	case avx512 && n >= 64:
+		verticalAVX512(&dst[0], &lines[0], &t.split()[2*k*t.stride], t.taps, n)
+	case avx2 && n >= 32:
+		verticalAVX2(&dst[0], &lines[0], &t.weight[k*t.stride], t.taps, n)
+	default:
+		verticalWords(dst, lines[:t.taps], t.weight[k*t.stride:])
 	}
-	verticalAVX2(&dst[0], &lines[0], &weight[0], len(lines), len(dst))
 }
 
 // horizontalRGBAVX2 makes n >= 1 outputs in each of four rows. src is sample
@@ -85,7 +96,18 @@ func horizontalRGBAVX2(dst, src *[rowsAtOnce]*byte, start *int32, halves *int16,
 //go:noescape
 func horizontalPlaneAVX2(dst, src *byte, start *int32, weight *int32, lo, taps, n int)
 
+// horizontalRGBAVX512 is horizontalRGBAVX2.
+//
+//go:noescape
+func horizontalRGBAVX512(dst, src *[rowsAtOnce]*byte, start *int32, halves *int16, lo, taps, n int)
+
 // verticalAVX2 makes n >= 32 bytes of as many from each of taps >= 1 lines.
 //
 //go:noescape
 func verticalAVX2(dst *byte, lines *[]byte, weight *int32, taps, n int)
+
+// verticalAVX512 makes n >= 64 bytes of as many from each of taps >= 1 lines,
+// and reads one line more if taps is odd.
+//
+//go:noescape
+func verticalAVX512(dst *byte, lines *[]byte, halves *int16, taps, n int)

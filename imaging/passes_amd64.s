@@ -7,17 +7,17 @@
 // shifted right with its sign and packed with saturation, which is clip of
 // passes.go.
 
-DATA rounding<>+0(SB)/4, $0x200000
-GLOBL rounding<>(SB), RODATA|NOPTR, $4
+DATA ·rounding+0(SB)/4, $0x200000
+GLOBL ·rounding(SB), RODATA|NOPTR, $4
 
 // Byte shuffles that widen two of four RGB samples to words and put those of a
 // channel side by side.
-DATA samples01<>+0(SB)/8, $0x8004800180038000
-DATA samples01<>+8(SB)/8, $0x8080808080058002
-GLOBL samples01<>(SB), RODATA|NOPTR, $16
-DATA samples23<>+0(SB)/8, $0x800a800780098006
-DATA samples23<>+8(SB)/8, $0x80808080800b8008
-GLOBL samples23<>(SB), RODATA|NOPTR, $16
+DATA ·samples01+0(SB)/8, $0x8004800180038000
+DATA ·samples01+8(SB)/8, $0x8080808080058002
+GLOBL ·samples01(SB), RODATA|NOPTR, $16
+DATA ·samples23+0(SB)/8, $0x800a800780098006
+DATA ·samples23+8(SB)/8, $0x80808080800b8008
+GLOBL ·samples23(SB), RODATA|NOPTR, $16
 
 // The order of double words that undoes the packing within halves.
 DATA unpacked<>+0(SB)/8, $0x0000000400000000
@@ -77,9 +77,9 @@ TEXT ·horizontalRGBAVX2(SB), NOSPLIT, $0-56
 	SHRQ $2, R14
 	MOVQ n+48(FP), R13
 
-	VBROADCASTI128 samples01<>(SB), Y10
-	VBROADCASTI128 samples23<>(SB), Y11
-	VPBROADCASTD   rounding<>(SB), Y14
+	VBROADCASTI128 ·samples01(SB), Y10
+	VBROADCASTI128 ·samples23(SB), Y11
+	VPBROADCASTD   ·rounding(SB), Y14
 
 output:
 	MOVLQSX (R8), AX
@@ -141,7 +141,7 @@ TEXT ·horizontalPlaneAVX2(SB), NOSPLIT, $0-56
 	SHLQ $2, R10            // bytes of the weights of one output
 	LEAQ (R10)(R10*2), R12  // and of three
 
-	VPBROADCASTD rounding<>(SB), X14
+	VPBROADCASTD ·rounding(SB), X14
 
 four:
 	// The samples of four outputs begin at AX, BX, CX, DX.
@@ -209,7 +209,7 @@ TEXT ·verticalAVX2(SB), NOSPLIT, $0-40
 	SUBQ $32, R11 // where the last 32 bytes begin
 	XORQ CX, CX
 
-	VPBROADCASTD rounding<>(SB), Y14
+	VPBROADCASTD ·rounding(SB), Y14
 	VMOVDQU      unpacked<>(SB), Y15
 
 block:

@@ -8,26 +8,36 @@ import (
 	"testing"
 )
 
-// withoutAVX2 switches the vector code off until the test ends.
-func withoutAVX2(t *testing.T) {
-	before := avx2
-	avx2 = false
-	t.Cleanup(func() { avx2 = before })
-}
-
 func needAVX2(t testing.TB) {
 	if !avx2 {
 		t.Skip("no AVX2")
 	}
 }
 
-// TestPortablePasses: the other tests ran with AVX2.
-func TestPortablePasses(t *testing.T) {
+// extensions runs a test with each kind of vector code that this processor
+// has.
+func extensions(t *testing.T, test func(t *testing.T)) {
 	needAVX2(t)
-	withoutAVX2(t)
-	t.Run("pillow", TestResizeEqualsPillow)
-	t.Run("plans", TestPlansEqualPillow)
-	t.Run("reference", TestResizeMatchesReference)
+	if avx512 {
+		t.Run("avx512", test)
+		avx512 = false
+		defer func() { avx512 = true }()
+	}
+	t.Run("avx2", test)
+}
+
+// TestOtherPasses: the other tests ran with the widest vector code.
+func TestOtherPasses(t *testing.T) {
+	pass := func(t *testing.T) {
+		t.Run("pillow", TestResizeEqualsPillow)
+		t.Run("plans", TestPlansEqualPillow)
+		t.Run("reference", TestResizeMatchesReference)
+	}
+	extensions(t, pass)
+	wide, wider := avx2, avx512
+	avx2, avx512 = false, false
+	defer func() { avx2, avx512 = wide, wider }()
+	t.Run("portable", pass)
 }
 
 // memory gives n bytes for a test, and a check that nobody wrote beside them.
@@ -111,11 +121,18 @@ func compareVertical(t testing.TB, rng *rand.Rand, n, taps int, mem memory) {
 		}
 		rest -= weight[i]
 	}
-	lines, padded := make([][]byte, taps), make([][]byte, taps)
+	y := table{taps: taps, stride: (taps + 3) &^ 3}
+	k := rng.IntN(3) // the number of the output
+	y.weight = append(make([]int32, k*y.stride), weight...)
+	y.weight = append(y.weight, make([]int32, y.stride-taps)...)
+
+	lines, padded := make([][]byte, y.stride), make([][]byte, taps)
 	for i := range lines {
 		lines[i], _ = mem(t, n)
 		fill(rng, lines[i])
-		padded[i] = append(bytes.Clone(lines[i]), make([]byte, 8)...)
+		if i < taps {
+			padded[i] = append(bytes.Clone(lines[i]), make([]byte, 8)...)
+		}
 	}
 	if n < 32 { // left to the portable code, which reads up to 8
 		lines = padded
@@ -123,7 +140,7 @@ func compareVertical(t testing.TB, rng *rand.Rand, n, taps int, mem memory) {
 	want := make([]byte, n)
 	verticalWords(want, padded, weight)
 	got, check := mem(t, n)
-	vertical(got, lines, weight)
+	vertical(got, lines, &y, k)
 	if !bytes.Equal(got, want) {
 		t.Fatalf("%d bytes, %d lines: vector and portable code differ", n, taps)
 	}
@@ -145,12 +162,13 @@ func randomAxis(rng *rand.Rand, size, full int) axis {
 }
 
 func TestVectorPasses(t *testing.T) {
-	needAVX2(t)
-	rng := rand.New(rand.NewPCG(7, 8))
-	for range 1500 {
-		compareHorizontal(t, rng, randomAxis(rng, 1+rng.IntN(200), 120), amidGuards(rng))
-		compareVertical(t, rng, 1+rng.IntN(200), 1+rng.IntN(12), amidGuards(rng))
-	}
+	extensions(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(7, 8))
+		for range 1500 {
+			compareHorizontal(t, rng, randomAxis(rng, 1+rng.IntN(200), 120), amidGuards(rng))
+			compareVertical(t, rng, 1+rng.IntN(300), 1+rng.IntN(12), amidGuards(rng))
+		}
+	})
 }
 
 func FuzzVectorPasses(f *testing.F) {
@@ -160,7 +178,9 @@ func FuzzVectorPasses(f *testing.F) {
 	f.Fuzz(func(t *testing.T, size, full uint16, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		a := randomAxis(rng, max(1, int(size%2048)), max(1, int(full%1024)))
-		compareHorizontal(t, rng, a, amidGuards(rng))
-		compareVertical(t, rng, a.N, 1+int(size)%40, amidGuards(rng))
+		extensions(t, func(t *testing.T) {
+			compareHorizontal(t, rng, a, amidGuards(rng))
+			compareVertical(t, rng, a.N, 1+int(size)%40, amidGuards(rng))
+		})
 	})
 }

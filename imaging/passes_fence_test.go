@@ -62,24 +62,25 @@ func fenced[T int16 | int32](f *fence, s []T) []T {
 // TestVectorPassesStayInside: neither sources nor destination, weights nor
 // starts are touched beyond their ends.
 func TestVectorPassesStayInside(t *testing.T) {
-	needAVX2(t)
-	rng := rand.New(rand.NewPCG(9, 10))
-	f := newFence(t, 16)
-	for i := range 600 {
-		f.atEnd = i%2 == 0
-		a := randomAxis(rng, 1+rng.IntN(200), 120)
-		compareHorizontal(t, rng, a, f.memory)
-		compareVertical(t, rng, 32+rng.IntN(200), 1+rng.IntN(12), f.memory)
+	extensions(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(9, 10))
+		f := newFence(t, 24)
+		for i := range 600 {
+			f.atEnd = i%2 == 0
+			a := randomAxis(rng, 1+rng.IntN(200), 120)
+			compareHorizontal(t, rng, a, f.memory)
+			compareVertical(t, rng, 32+rng.IntN(200), 1+rng.IntN(12), f.memory)
 
-		var inside table
-		inside.compute(a)
-		if 4*len(inside.weight) > int(pagemem.PageSize()) {
-			continue
+			var inside table
+			inside.compute(a)
+			if 4*len(inside.weight) > int(pagemem.PageSize()) {
+				continue
+			}
+			inside.start, inside.weight = fenced(f, inside.start), fenced(f, inside.weight)
+			inside.halves = fenced(f, inside.split())
+			out, in := f.get(3*a.N+1), f.get(3*(inside.hi-inside.lo))
+			horizontalRGB([][]byte{out}, [][]byte{in}, &inside)
+			horizontalPlane(f.get(a.N), f.get(inside.hi-inside.lo), &inside)
 		}
-		inside.start, inside.weight = fenced(f, inside.start), fenced(f, inside.weight)
-		inside.halves = fenced(f, inside.split())
-		out, in := f.get(3*a.N+1), f.get(3*(inside.hi-inside.lo))
-		horizontalRGB([][]byte{out}, [][]byte{in}, &inside)
-		horizontalPlane(f.get(a.N), f.get(inside.hi-inside.lo), &inside)
-	}
+	})
 }

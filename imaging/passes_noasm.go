@@ -12,4 +12,6 @@ func horizontalRGB(dst, src [][]byte, t *table) {
 
 func horizontalPlane(dst, src []byte, t *table) { horizontalPlaneOf(0, t.N, dst, src, t) }
 
-func vertical(dst []byte, lines [][]byte, weight []int32) { verticalWords(dst, lines, weight) }
+func vertical(dst []byte, lines [][]byte, t *table, k int) {
+	verticalWords(dst, lines[:t.taps], t.weight[k*t.stride:])
+}

@@ -41,7 +41,7 @@ func (s *scaler) begin(channels int, x, y *table, transposed bool) {
 	s.slots = y.taps + rowsAtOnce - 1
 	s.ring = resized(s.ring, s.pitch*s.slots)
 	s.scratch = resized(s.scratch, rowsAtOnce*padded(channels*(x.hi-x.lo)))
-	s.lines = resized(s.lines, y.taps)
+	s.lines = resized(s.lines, y.stride)
 }
 
 // row writes output row k of src, whose samples lie one after the other. Rows
@@ -56,19 +56,18 @@ func (s *scaler) row(dst []byte, src rows, k int) {
 		s.next += n
 	}
 	at := start % s.slots
-	for t := range s.lines {
+	for t := range s.lines { // those beyond the taps have no weight
 		s.lines[t] = s.ring[at*s.pitch:][:s.pitch]
 		if at++; at == s.slots {
 			at = 0
 		}
 	}
-	weight := y.weight[k*y.stride:][:y.taps]
 	if !s.transposed {
-		vertical(dst, s.lines, weight)
+		vertical(dst, s.lines, y, k)
 		return
 	}
 	line := s.scratch[:s.channels*(s.x.hi-s.x.lo)]
-	vertical(line, s.lines, weight)
+	vertical(line, s.lines, y, k)
 	s.horizontal([][]byte{dst}, [][]byte{line})
 }
 
