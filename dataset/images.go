@@ -31,7 +31,7 @@ const defaultSize = 224
 type Images struct {
 	Files
 	opts     ImageOptions
-	geometry imaging.Geometry
+	geometry imaging.Transform
 }
 
 // NewImages makes a dataset of encoded pictures: JPEG, PNG or WebP. The files
@@ -120,7 +120,7 @@ func (r *imageReader) Read(ctx context.Context, v Visit, dst []byte) error {
 		return err
 	}
 	v.Timing.read(start)
-	if err := r.decoder.DecodeResized(dst, content, r.images.geometry); err != nil {
+	if err := r.decoder.DecodeTransformed(dst, content, r.images.geometry, v.Key); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if v.Timing != nil {

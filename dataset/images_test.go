@@ -256,7 +256,7 @@ func TestImageFolderRead(t *testing.T) {
 		}
 		decoder := imaging.NewDecoder(imaging.Options{})
 		defer decoder.Close()
-		if err := decoder.DecodeResized(want, photo, g); err != nil || !bytes.Equal(got, want) {
+		if err := decoder.DecodeTransformed(want, photo, g, 0); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("stretch %t: differs from package imaging: %v", stretch, err)
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	"golang.org/x/image/draw"
+
+	"github.com/pinion-gpu/pinion/internal/samplephotos"
 )
 
-// withDecoder runs a benchmark on a photo of 500x375 with one decoder.
+// withDecoder runs a benchmark on photos of 500x375 with one decoder.
 func withDecoder(b *testing.B, library bool, run func(d *Decoder, photo []byte) error) {
 	d := NewDecoder(Options{})
 	defer d.Close()
@@ -19,27 +21,51 @@ func withDecoder(b *testing.B, library bool, run func(d *Decoder, photo []byte) 
 	if !library {
 		d.turbo.api = nil
 	}
-	data := photo(b)
+	var photos [8][]byte
+	for i := range photos {
+		var err error
+		if photos[i], err = samplephotos.Photo(i + 1); err != nil {
+			b.Fatal(err)
+		}
+	}
 	b.ReportAllocs()
-	for b.Loop() {
-		if err := run(d, data); err != nil {
+	for n := 0; b.Loop(); n++ {
+		if err := run(d, photos[n%len(photos)]); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "images/s")
 }
 
-// BenchmarkPhoto measures what one core makes of a photo of 500x375.
+// BenchmarkPhoto measures what one core makes of photos of 500x375. Bare is
+// tjDecompress2 into RGB and nothing else.
 func BenchmarkPhoto(b *testing.B) {
-	g := CenterCrop(224)
-	dst := make([]byte, g.Bytes())
+	t := CenterCrop(224)
+	dst := make([]byte, t.Bytes())
 	var m Image
 	decode := func(d *Decoder, photo []byte) error { return d.Decode(&m, photo) }
-	resized := func(d *Decoder, photo []byte) error { return d.DecodeResized(dst, photo, g) }
+	transformed := func(t Transform) func(d *Decoder, photo []byte) error {
+		key := uint64(0)
+		return func(d *Decoder, photo []byte) error {
+			key++
+			return d.DecodeTransformed(dst, photo, t, key)
+		}
+	}
+	m.reshape(500, 375)
+	b.Run("turbojpeg/bare", func(b *testing.B) {
+		withDecoder(b, true, func(d *Decoder, photo []byte) error {
+			if err := d.turbo.open(); err != nil {
+				return err
+			}
+			return d.turbo.decode(m.Pix, photo, m.Width, m.Height)
+		})
+	})
 	b.Run("turbojpeg/decode", func(b *testing.B) { withDecoder(b, true, decode) })
-	b.Run("turbojpeg/crop224", func(b *testing.B) { withDecoder(b, true, resized) })
+	b.Run("turbojpeg/crop224", func(b *testing.B) { withDecoder(b, true, transformed(t)) })
+	b.Run("turbojpeg/rrc224", func(b *testing.B) { withDecoder(b, true, transformed(RandomResizedCrop(224).WithFlip(0.5))) })
+	b.Run("turbojpeg/bicubic224", func(b *testing.B) { withDecoder(b, true, transformed(t.WithFilter(Bicubic))) })
 	b.Run("go/decode", func(b *testing.B) { withDecoder(b, false, decode) })
-	b.Run("go/crop224", func(b *testing.B) { withDecoder(b, false, resized) })
+	b.Run("go/crop224", func(b *testing.B) { withDecoder(b, false, transformed(t)) })
 
 	// What a program does without this package: image/jpeg, x/image/draw.
 	b.Run("plain/crop224", func(b *testing.B) {

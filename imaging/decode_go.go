@@ -21,38 +21,44 @@ var codecs = map[format]struct {
 	formatWebP: {webp.DecodeConfig, webp.Decode},
 }
 
-func (d *Decoder) decodeGo(f format, data []byte) (p picture, err error) {
-	// Foreign bytes must not take the process down through a fault in
-	// somebody's decoder.
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %s: the decoder panicked: %v", ErrDamaged, f, r)
-		}
-	}()
+// sizeGo reads the size of a picture.
+func (d *Decoder) sizeGo(f format, data []byte) (width, height int, err error) {
+	defer recovered(f, &err)
 	defer d.reader.Reset(nil)
+	d.reader.Reset(data)
+	config, err := codecs[f].config(&d.reader)
+	if err != nil {
+		return 0, 0, codecError(f, err)
+	}
+	return config.Width, config.Height, nil
+}
 
-	codec := codecs[f]
+// decodeGo gives src, whose size was read, its rows.
+func (d *Decoder) decodeGo(src *picture, data []byte) (err error) {
+	f := src.format
+	defer recovered(f, &err)
+	defer d.reader.Reset(nil)
 	d.reader.Reset(data)
-	config, err := codec.config(&d.reader)
+	img, err := codecs[f].decode(&d.reader)
 	if err != nil {
-		return picture{}, codecError(f, err)
+		return codecError(f, err)
 	}
-	if err := d.checkSize(f, config.Width, config.Height); err != nil {
-		return picture{}, err
+	if b := img.Bounds(); b != image.Rect(0, 0, src.width, src.height) {
+		return fmt.Errorf("%w: %s of %v, its header says %dx%d", ErrDamaged, f, b, src.width, src.height)
 	}
-	d.reader.Reset(data)
-	img, err := codec.decode(&d.reader)
-	if err != nil {
-		return picture{}, codecError(f, err)
+	src.rows = rowsOf(img, f)
+	if src.rows == nil {
+		return fmt.Errorf("%w: %s decoded to %T", ErrFormat, f, img)
 	}
-	if b := img.Bounds(); b != image.Rect(0, 0, config.Width, config.Height) {
-		return picture{}, fmt.Errorf("%w: %s of %v, its header says %dx%d", ErrDamaged, f, b, config.Width, config.Height)
+	return nil
+}
+
+// recovered makes an error of a panic: foreign bytes must not take the process
+// down through a fault in somebody's decoder.
+func recovered(f format, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: %s: the decoder panicked: %v", ErrDamaged, f, r)
 	}
-	src := rowsOf(img, f)
-	if src == nil {
-		return picture{}, fmt.Errorf("%w: %s decoded to %T", ErrFormat, f, img)
-	}
-	return picture{src, config.Width, config.Height}, nil
 }
 
 func codecError(f format, err error) error {

@@ -35,9 +35,9 @@ func encodePNG(t testing.TB, m image.Image) []byte {
 	return buf.Bytes()
 }
 
-// TestDecodeResized: the crop that is computed alone is the crop of the whole.
+// TestDecodeTransformed: the crop that is computed alone is the crop of the whole.
 // TestPlanes tests what is resized as YCbCr.
-func TestDecodeResized(t *testing.T) {
+func TestDecodeTransformed(t *testing.T) {
 	decoders(t, func(t *testing.T, newDecoder func(Options) *Decoder) {
 		d := newDecoder(Options{})
 		var r Resizer
@@ -48,21 +48,26 @@ func TestDecodeResized(t *testing.T) {
 		exact := 0
 		for i, data := range files {
 			var m Image
-			if src, err := d.decode(&m, data); err != nil {
+			src, err := d.inspect(data)
+			if err == nil {
+				err = d.decode(&m, &src, data)
+			}
+			if err != nil {
 				t.Fatal(err)
-			} else if planes, ok := src.rows.(*ycbcrRows); ok && planes.coarse() {
+			}
+			if planes, ok := src.rows.(*ycbcrRows); ok && planes.coarse() {
 				continue
 			}
 			exact++
 			if err := d.Decode(&m, data); err != nil {
 				t.Fatal(err)
 			}
-			for _, g := range []Geometry{CenterCrop(1), CenterCrop(17), CenterCrop(29), CenterCrop(60), Stretch(9, 40), Stretch(37, 29)} {
+			for _, g := range []Transform{CenterCrop(1), CenterCrop(17), CenterCrop(29), CenterCrop(60), Stretch(9, 40), Stretch(37, 29)} {
 				got, want := make([]byte, g.Bytes()), make([]byte, g.Bytes())
-				if err := d.DecodeResized(got, data, g); err != nil {
+				if err := d.DecodeTransformed(got, data, g, 0); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.Resize(want, &m, g); err != nil {
+				if err := r.Resize(want, &m, g.Plan(m.Width, m.Height, 0)); err != nil {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(got, want) {
@@ -225,11 +230,11 @@ func TestDecodeErrors(t *testing.T) {
 			if err := d.Decode(&m, c.data); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("Decode %s: %v", c.name, err)
 			}
-			if err := d.DecodeResized(dst, c.data, g); !errors.Is(err, c.err) {
-				t.Errorf("DecodeResized %s: %v", c.name, err)
+			if err := d.DecodeTransformed(dst, c.data, g, 0); !errors.Is(err, c.err) {
+				t.Errorf("DecodeTransformed %s: %v", c.name, err)
 			}
 			// A failure leaves nothing behind.
-			if err := d.DecodeResized(dst, jpg, g); err != nil {
+			if err := d.DecodeTransformed(dst, jpg, g, 0); err != nil {
 				t.Fatalf("after %s: %v", c.name, err)
 			}
 		}
@@ -239,17 +244,17 @@ func TestDecodeErrors(t *testing.T) {
 func TestArguments(t *testing.T) {
 	d := NewDecoder(Options{})
 	jpg := photo(t)
-	for _, g := range []Geometry{{}, CenterCrop(0), CenterCrop(-1), Stretch(5, 0), Stretch(maxSide+1, 1)} {
-		if err := d.DecodeResized(nil, jpg, g); !errors.Is(err, ErrArgument) {
+	for _, g := range []Transform{{}, CenterCrop(0), CenterCrop(-1), Stretch(5, 0), Stretch(maxSide+1, 1)} {
+		if err := d.DecodeTransformed(nil, jpg, g, 0); !errors.Is(err, ErrArgument) {
 			t.Errorf("%v: %v", g, err)
 		}
 	}
-	if err := d.DecodeResized(make([]byte, 47), jpg, CenterCrop(4)); !errors.Is(err, ErrArgument) {
+	if err := d.DecodeTransformed(make([]byte, 47), jpg, CenterCrop(4), 0); !errors.Is(err, ErrArgument) {
 		t.Errorf("short destination: %v", err)
 	}
 	var r Resizer
 	for _, m := range []Image{{}, {Width: -1, Height: -1}, {Width: 2, Height: 2, Pix: make([]byte, 11)}} {
-		if err := r.Resize(make([]byte, 48), &m, CenterCrop(4)); !errors.Is(err, ErrArgument) {
+		if err := r.Resize(make([]byte, 48), &m, CenterCrop(4).Plan(m.Width, m.Height, 0)); !errors.Is(err, ErrArgument) {
 			t.Errorf("image of %dx%d: %v", m.Width, m.Height, err)
 		}
 	}
@@ -269,7 +274,7 @@ func TestNoAllocationsAfterWarmUp(t *testing.T) {
 	jpg, g := photo(t), CenterCrop(224)
 	dst := make([]byte, g.Bytes())
 	allocs := testing.AllocsPerRun(20, func() {
-		if err := d.DecodeResized(dst, jpg, g); err != nil {
+		if err := d.DecodeTransformed(dst, jpg, g, 0); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -283,7 +288,7 @@ func TestLargePictureIsNotKept(t *testing.T) {
 	d := NewDecoder(Options{})
 	defer d.Close()
 	d.image.reshape(6000, 5000)
-	if err := d.DecodeResized(make([]byte, 12), photo(t), CenterCrop(2)); err != nil {
+	if err := d.DecodeTransformed(make([]byte, 12), photo(t), CenterCrop(2), 0); err != nil {
 		t.Fatal(err)
 	}
 	if cap(d.image.Pix) > keepBytes {
@@ -291,42 +296,47 @@ func TestLargePictureIsNotKept(t *testing.T) {
 	}
 }
 
-func TestFilterCacheIsBounded(t *testing.T) {
+func TestTableCacheIsBounded(t *testing.T) {
 	var r Resizer
 	rng := rand.New(rand.NewPCG(5, 6))
 	dst := make([]byte, 3*5*5)
-	for size := 1; size < 3*maxFilters; size++ {
+	for size := 1; size < 3*maxTables; size++ {
 		src := randomImage(rng, size, 2)
-		if err := r.Resize(dst, src, Stretch(5, 5)); err != nil {
+		plan := Stretch(5, 5).Plan(size, 2, 0)
+		if err := r.Resize(dst, src, plan); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(dst, reference(src, Stretch(5, 5))) {
+		if !bytes.Equal(dst, reference(src, plan)) {
 			t.Fatalf("width %d differs from the reference", size)
 		}
 	}
-	if n := len(r.filters.recent); n != maxFilters {
-		t.Errorf("%d filters are kept", n)
+	if n := len(r.tables.recent); n != maxTables {
+		t.Errorf("%d tables are kept", n)
 	}
 }
 
-// TestFiltersOfAPictureStayTogether: getting one filter must not recompute
+func testAxis(size int) axis {
+	return axis{Axis: Axis{Length: size, Full: 5, N: 5}, size: size}
+}
+
+// TestTablesOfAPictureStayTogether: getting one table must not recompute
 // the last few, which are still in use.
-func TestFiltersOfAPictureStayTogether(t *testing.T) {
-	var c filters
-	for size := 1; size <= maxFilters; size++ {
-		c.get(axis{in: size, out: 5, n: 5})
+func TestTablesOfAPictureStayTogether(t *testing.T) {
+	var c tables
+	for size := 1; size <= maxTables; size++ {
+		c.get(testAxis(size))
 	}
 	rng := rand.New(rand.NewPCG(11, 12))
 	for range 2000 {
-		var got [4]*filter
+		var got [4]*table
 		var want [4]axis
 		for i := range got {
-			want[i] = axis{in: 1 + rng.IntN(2*maxFilters), out: 5, n: 5}
+			want[i] = testAxis(1 + rng.IntN(2*maxTables))
 			got[i] = c.get(want[i])
 		}
 		for i := range got {
 			if got[i].axis != want[i] {
-				t.Fatalf("filter %d of %+v became that of %+v", i, want[i], got[i].axis)
+				t.Fatalf("table %d of %+v became that of %+v", i, want[i], got[i].axis)
 			}
 		}
 	}
@@ -358,9 +368,9 @@ func FuzzDecode(f *testing.F) {
 			if err == nil && (m.Width*m.Height > limit || len(m.Pix) != m.Width*m.Height*3) {
 				t.Errorf("%dx%d, %d bytes", m.Width, m.Height, len(m.Pix))
 			}
-			resized := d.DecodeResized(dst, data, g)
+			resized := d.DecodeTransformed(dst, data, g, 0)
 			if (err == nil) != (resized == nil) {
-				t.Errorf("Decode: %v, DecodeResized: %v", err, resized)
+				t.Errorf("Decode: %v, DecodeTransformed: %v", err, resized)
 			}
 			if err != nil && !errors.Is(err, ErrFormat) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrDamaged) {
 				t.Errorf("unknown kind of error: %v", err)
@@ -373,21 +383,22 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzResize compares with the reference.
 func FuzzResize(f *testing.F) {
-	f.Add(uint8(50), uint8(37), uint8(22), uint8(22), true, uint64(1))
-	f.Add(uint8(1), uint8(200), uint8(3), uint8(90), false, uint64(2))
-	f.Fuzz(func(t *testing.T, width, height, outW, outH uint8, crop bool, seed uint64) {
-		src := randomImage(rand.New(rand.NewPCG(seed, 0)), max(1, int(width)), max(1, int(height)))
-		g := Stretch(max(1, int(outW)), max(1, int(outH)))
+	f.Add(uint8(50), uint8(37), uint8(22), true, uint64(1))
+	f.Add(uint8(1), uint8(200), uint8(90), false, uint64(2))
+	f.Fuzz(func(t *testing.T, width, height, size uint8, crop bool, seed uint64) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		src := randomImage(rng, max(1, int(width)), max(1, int(height)))
+		p := randomPlan(rng, src.Width, src.Height, max(1, int(size)))
 		if crop {
-			g = CenterCrop(max(1, int(outW)%64))
+			p = RandomResizedCrop(max(1, int(size)%64)).WithFilter(Filter(seed%2)).Plan(src.Width, src.Height, seed)
 		}
-		dst := make([]byte, g.Bytes())
+		dst := make([]byte, p.Bytes())
 		var r Resizer
-		if err := r.Resize(dst, src, g); err != nil {
+		if err := r.Resize(dst, src, p); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(dst, reference(src, g)) {
-			t.Errorf("%dx%d to %v differs from the reference", src.Width, src.Height, g)
+		if !bytes.Equal(dst, reference(src, p)) {
+			t.Errorf("%dx%d, %+v: differs from the reference", src.Width, src.Height, p)
 		}
 	})
 }
@@ -422,10 +433,10 @@ func TestHugeTurns(t *testing.T) {
 	out := make([]byte, 8*8*3)
 	for range 2 {
 		d := NewDecoder(Options{})
-		if err := d.DecodeResized(out, b.Bytes(), CenterCrop(8)); err != nil {
+		if err := d.DecodeTransformed(out, b.Bytes(), CenterCrop(8), 0); err != nil {
 			t.Error(err)
 		}
-		if err := d.DecodeResized(out, b.Bytes()[:b.Len()-20], CenterCrop(8)); err == nil {
+		if err := d.DecodeTransformed(out, b.Bytes()[:b.Len()-20], CenterCrop(8), 0); err == nil {
 			t.Error("a picture that is cut short has no error")
 		}
 		d.Close()

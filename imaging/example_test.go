@@ -27,19 +27,30 @@ func Example() {
 
 	d := imaging.NewDecoder(imaging.Options{})
 	defer d.Close()
-	g := imaging.CenterCrop(4)
-	dst := make([]byte, g.Bytes())
-	if err := d.DecodeResized(dst, file.Bytes(), g); err != nil {
+	t, err := imaging.ParseTransform("center:4,flip:1", 224)
+	if err != nil {
 		panic(err)
 	}
-	fmt.Println(g)
+	dst := make([]byte, t.Bytes())
+	if err := d.DecodeTransformed(dst, file.Bytes(), t, 0); err != nil {
+		panic(err)
+	}
+	fmt.Println(t)
 	for x := range 4 {
 		fmt.Println(dst[3*x : 3*x+3])
 	}
 	// Output:
-	// center crop 4x4
-	// [200 0 0]
-	// [176 0 12]
-	// [24 0 88]
+	// center:4,flip:1
 	// [0 0 100]
+	// [24 0 88]
+	// [176 0 12]
+	// [200 0 0]
+}
+
+func ExampleTransform_Plan() {
+	// The box of one sample in one visit, and the same box in any process.
+	t := imaging.RandomResizedCrop(224)
+	p := t.Plan(500, 375, 1)
+	fmt.Printf("%d x %d pixels at %d, %d\n", p.X.Length, p.Y.Length, p.X.Offset, p.Y.Offset)
+	// Output: 324 x 283 pixels at 139, 29
 }

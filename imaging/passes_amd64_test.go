@@ -8,25 +8,36 @@ import (
 	"testing"
 )
 
-// withoutAVX2 switches the vector code off until the test ends.
-func withoutAVX2(t *testing.T) {
-	before := avx2
-	avx2 = false
-	t.Cleanup(func() { avx2 = before })
-}
-
 func needAVX2(t testing.TB) {
 	if !avx2 {
 		t.Skip("no AVX2")
 	}
 }
 
-// TestPortablePasses: the other tests ran with AVX2.
-func TestPortablePasses(t *testing.T) {
+// extensions runs a test with each kind of vector code that this processor
+// has.
+func extensions(t *testing.T, test func(t *testing.T)) {
 	needAVX2(t)
-	withoutAVX2(t)
-	t.Run("pillow", TestResizeEqualsPillow)
-	t.Run("reference", TestResizeMatchesReference)
+	if avx512 {
+		t.Run("avx512", test)
+		avx512 = false
+		defer func() { avx512 = true }()
+	}
+	t.Run("avx2", test)
+}
+
+// TestOtherPasses: the other tests ran with the widest vector code.
+func TestOtherPasses(t *testing.T) {
+	pass := func(t *testing.T) {
+		t.Run("pillow", TestResizeEqualsPillow)
+		t.Run("plans", TestPlansEqualPillow)
+		t.Run("reference", TestResizeMatchesReference)
+	}
+	extensions(t, pass)
+	wide, wider := avx2, avx512
+	avx2, avx512 = false, false
+	defer func() { avx2, avx512 = wide, wider }()
+	t.Run("portable", pass)
 }
 
 // memory gives n bytes for a test, and a check that nobody wrote beside them.
@@ -58,49 +69,70 @@ func fill(rng *rand.Rand, b []byte) {
 	}
 }
 
-// compareHorizontal runs both versions of a horizontal pass.
+// compareHorizontal runs both versions of the horizontal passes.
 func compareHorizontal(t testing.TB, rng *rand.Rand, a axis, mem memory) {
 	t.Helper()
-	var f filter
+	var f table
 	f.compute(a)
-	for _, c := range []struct {
-		channels int
-		vector   func(dst, src []byte, f *filter)
-		portable func(first int, dst, src []byte, f *filter)
-	}{
-		{3, horizontalRGB, horizontalRGBFrom},
-		{1, horizontalPlane, horizontalPlaneFrom},
-	} {
-		src, _ := mem(t, c.channels*(f.hi-f.lo))
-		fill(rng, src)
-		want := make([]byte, c.channels*a.n)
-		c.portable(0, want, src, &f)
-		got, check := mem(t, len(want))
-		c.vector(got, src, &f)
-		if !bytes.Equal(got, want) {
-			t.Fatalf("%d channels, %+v: vector and portable code differ", c.channels, a)
-		}
-		check()
+	// One to four rows of RGB, which get a byte more than they need.
+	var got, src [][]byte
+	var checks []func()
+	for range 1 + rng.IntN(rowsAtOnce) {
+		in, _ := mem(t, 3*(f.hi-f.lo))
+		fill(rng, in)
+		out, check := mem(t, 3*a.N+1)
+		src, got, checks = append(src, in), append(got, out), append(checks, check)
 	}
+	horizontalRGB(got, src, &f)
+	want := make([]byte, 3*a.N)
+	for i := range got {
+		horizontalRGBOf(0, a.N, want, src[i], &f)
+		if !bytes.Equal(got[i][:3*a.N], want) {
+			t.Fatalf("row %d of %d, %+v: vector and portable code differ", i, len(got), a)
+		}
+		checks[i]()
+	}
+
+	in, _ := mem(t, f.hi-f.lo)
+	fill(rng, in)
+	horizontalPlaneOf(0, a.N, want, in, &f)
+	out, check := mem(t, a.N)
+	horizontalPlane(out, in, &f)
+	if !bytes.Equal(out, want[:a.N]) {
+		t.Fatalf("plane, %+v: vector and portable code differ", a)
+	}
+	check()
 }
 
 // compareVertical runs both versions of the vertical pass.
 func compareVertical(t testing.TB, rng *rand.Rand, n, taps int, mem memory) {
 	t.Helper()
-	weight := make([]uint32, taps)
-	rest := uint32(1<<weightBits + taps/2) // rounding errors may add up to that
-	for i := range weight {
-		weight[i] = rng.Uint32N(rest + 1)
+	// They add up to 1, and to 1.2 with negative ones in front.
+	weight := make([]int32, taps)
+	rest := int32(1<<weightBits + taps/2) // rounding errors may add up to that
+	if taps > 1 {
+		weight[0] = -rng.Int32N(rest / 10)
+		rest -= weight[0]
+	}
+	for i := min(1, taps-1); i < taps; i++ {
+		weight[i] = rng.Int32N(rest + 1)
 		if i == taps-1 {
 			weight[i] = rest
 		}
 		rest -= weight[i]
 	}
-	lines, padded := make([][]byte, taps), make([][]byte, taps)
+	y := table{taps: taps, stride: (taps + 3) &^ 3}
+	k := rng.IntN(3) // the number of the output
+	y.weight = append(make([]int32, k*y.stride), weight...)
+	y.weight = append(y.weight, make([]int32, y.stride-taps)...)
+
+	lines, padded := make([][]byte, y.stride), make([][]byte, taps)
 	for i := range lines {
 		lines[i], _ = mem(t, n)
 		fill(rng, lines[i])
-		padded[i] = append(bytes.Clone(lines[i]), make([]byte, 8)...)
+		if i < taps {
+			padded[i] = append(bytes.Clone(lines[i]), make([]byte, 8)...)
+		}
 	}
 	if n < 32 { // left to the portable code, which reads up to 8
 		lines = padded
@@ -108,39 +140,47 @@ func compareVertical(t testing.TB, rng *rand.Rand, n, taps int, mem memory) {
 	want := make([]byte, n)
 	verticalWords(want, padded, weight)
 	got, check := mem(t, n)
-	vertical(got, lines, weight)
+	vertical(got, lines, &y, k)
 	if !bytes.Equal(got, want) {
 		t.Fatalf("%d bytes, %d lines: vector and portable code differ", n, taps)
 	}
 	check()
 }
 
-func randomAxis(rng *rand.Rand) axis {
-	a := axis{in: 1 + rng.IntN(200), out: 1 + rng.IntN(120), shift: rng.IntN(3)}
-	a.first = rng.IntN(a.out)
-	a.n = 1 + rng.IntN(a.out-a.first)
+func randomAxis(rng *rand.Rand, size, full int) axis {
+	p := randomPlan(rng, size, 1, full)
+	a := axis{
+		Axis: p.X, filter: p.Filter, size: size,
+		reversed: rng.IntN(2) == 0, mirror: p.Mirror,
+	}
+	if rng.IntN(2) == 0 {
+		a.shift = rng.IntN(3)
+	} else {
+		a.shrink = rng.IntN(4)
+	}
 	return a
 }
 
 func TestVectorPasses(t *testing.T) {
-	needAVX2(t)
-	rng := rand.New(rand.NewPCG(7, 8))
-	for range 1500 {
-		compareHorizontal(t, rng, randomAxis(rng), amidGuards(rng))
-		compareVertical(t, rng, 1+rng.IntN(200), 1+rng.IntN(12), amidGuards(rng))
-	}
+	extensions(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(7, 8))
+		for range 1500 {
+			compareHorizontal(t, rng, randomAxis(rng, 1+rng.IntN(200), 120), amidGuards(rng))
+			compareVertical(t, rng, 1+rng.IntN(300), 1+rng.IntN(12), amidGuards(rng))
+		}
+	})
 }
 
 func FuzzVectorPasses(f *testing.F) {
 	needAVX2(f)
-	f.Add(uint16(500), uint16(299), uint16(37), uint16(224), uint8(0), uint64(1))
-	f.Add(uint16(375), uint16(224), uint16(0), uint16(224), uint8(1), uint64(2))
-	f.Fuzz(func(t *testing.T, in, out, first, n uint16, shift uint8, seed uint64) {
-		a := axis{in: max(1, int(in%2048)), out: max(1, int(out%1024)), shift: int(shift % 3)}
-		a.first = int(first) % a.out
-		a.n = 1 + int(n)%(a.out-a.first)
+	f.Add(uint16(500), uint16(299), uint64(1))
+	f.Add(uint16(375), uint16(224), uint64(2))
+	f.Fuzz(func(t *testing.T, size, full uint16, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		compareHorizontal(t, rng, a, amidGuards(rng))
-		compareVertical(t, rng, a.n, 1+int(in)%40, amidGuards(rng))
+		a := randomAxis(rng, max(1, int(size%2048)), max(1, int(full%1024)))
+		extensions(t, func(t *testing.T) {
+			compareHorizontal(t, rng, a, amidGuards(rng))
+			compareVertical(t, rng, a.N, 1+int(size)%40, amidGuards(rng))
+		})
 	})
 }

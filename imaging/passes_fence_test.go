@@ -51,9 +51,10 @@ func (f *fence) get(n int) []byte {
 
 func (f *fence) memory(_ testing.TB, n int) ([]byte, func()) { return f.get(n), func() {} }
 
-// words is a copy of s in fenced memory.
-func words[T int32 | uint32](f *fence, s []T) []T {
-	b := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(f.get(4*len(s))))), len(s))
+// fenced is a copy of s in fenced memory.
+func fenced[T int16 | int32](f *fence, s []T) []T {
+	size := int(unsafe.Sizeof(s[0]))
+	b := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(f.get(size*len(s))))), len(s))
 	copy(b, s)
 	return b
 }
@@ -61,22 +62,25 @@ func words[T int32 | uint32](f *fence, s []T) []T {
 // TestVectorPassesStayInside: neither sources nor destination, weights nor
 // starts are touched beyond their ends.
 func TestVectorPassesStayInside(t *testing.T) {
-	needAVX2(t)
-	rng := rand.New(rand.NewPCG(9, 10))
-	f := newFence(t, 16)
-	for i := range 600 {
-		f.atEnd = i%2 == 0
-		a := randomAxis(rng)
-		compareHorizontal(t, rng, a, f.memory)
-		compareVertical(t, rng, 32+rng.IntN(200), 1+rng.IntN(12), f.memory)
+	extensions(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(9, 10))
+		f := newFence(t, 24)
+		for i := range 600 {
+			f.atEnd = i%2 == 0
+			a := randomAxis(rng, 1+rng.IntN(200), 120)
+			compareHorizontal(t, rng, a, f.memory)
+			compareVertical(t, rng, 32+rng.IntN(200), 1+rng.IntN(12), f.memory)
 
-		var fenced filter
-		fenced.compute(a)
-		if 4*len(fenced.weight) > int(pagemem.PageSize()) {
-			continue
+			var inside table
+			inside.compute(a)
+			if 4*len(inside.weight) > int(pagemem.PageSize()) {
+				continue
+			}
+			inside.start, inside.weight = fenced(f, inside.start), fenced(f, inside.weight)
+			inside.halves = fenced(f, inside.split())
+			out, in := f.get(3*a.N+1), f.get(3*(inside.hi-inside.lo))
+			horizontalRGB([][]byte{out}, [][]byte{in}, &inside)
+			horizontalPlane(f.get(a.N), f.get(inside.hi-inside.lo), &inside)
 		}
-		fenced.start, fenced.weight = words(f, fenced.start), words(f, fenced.weight)
-		horizontalRGB(f.get(3*a.n), f.get(3*(fenced.hi-fenced.lo)), &fenced)
-		horizontalPlane(f.get(a.n), f.get(fenced.hi-fenced.lo), &fenced)
-	}
+	})
 }

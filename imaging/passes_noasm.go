@@ -4,7 +4,14 @@ package imaging
 
 // The passes where there is no vector code; see passes.go.
 
-func horizontalRGB(dst, src []byte, f *filter)   { horizontalRGBFrom(0, dst, src, f) }
-func horizontalPlane(dst, src []byte, f *filter) { horizontalPlaneFrom(0, dst, src, f) }
+func horizontalRGB(dst, src [][]byte, t *table) {
+	for i := range dst {
+		horizontalRGBOf(0, t.N, dst[i], src[i], t)
+	}
+}
 
-func vertical(dst []byte, lines [][]byte, weight []uint32) { verticalWords(dst, lines, weight) }
+func horizontalPlane(dst, src []byte, t *table) { horizontalPlaneOf(0, t.N, dst, src, t) }
+
+func vertical(dst []byte, lines [][]byte, t *table, k int) {
+	verticalWords(dst, lines[:t.taps], t.weight[k*t.stride:])
+}

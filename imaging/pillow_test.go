@@ -22,6 +22,20 @@ type golden struct {
 		Stretch       []int
 		SHA256        string
 	}
+	Plans []struct {
+		Width, Height int
+		Seed          uint32
+		Box, Keep     [4]int // x, y, width, height
+		Full          [2]int
+		Filter        string
+		Mirror        bool
+		SHA256        string
+	}
+	Oriented []struct {
+		Name   string
+		Crop   int
+		SHA256 string
+	}
 	Files []struct {
 		Name          string
 		Width, Height int
@@ -36,7 +50,7 @@ func loadGolden(t *testing.T) golden {
 	if err := json.Unmarshal(text, &g); err != nil {
 		t.Fatal(err)
 	}
-	if len(g.Resizes) == 0 || len(g.Files) == 0 {
+	if len(g.Resizes) == 0 || len(g.Plans) == 0 || len(g.Oriented) == 0 || len(g.Files) == 0 {
 		t.Fatal("no golden data")
 	}
 	return g
@@ -74,11 +88,47 @@ func TestResizeEqualsPillow(t *testing.T) {
 			g = Stretch(c.Stretch[0], c.Stretch[1])
 		}
 		dst := make([]byte, g.Bytes())
-		if err := r.Resize(dst, noise(c.Width, c.Height, c.Seed), g); err != nil {
+		if err := r.Resize(dst, noise(c.Width, c.Height, c.Seed), g.Plan(c.Width, c.Height, 0)); err != nil {
 			t.Fatal(err)
 		}
 		if sum(dst) != c.SHA256 {
 			t.Errorf("%dx%d to %v differs from Pillow", c.Width, c.Height, g)
+		}
+	}
+}
+
+func TestPlansEqualPillow(t *testing.T) {
+	var r Resizer
+	for _, c := range loadGolden(t).Plans {
+		p := Plan{
+			X:      Axis{c.Box[0], c.Box[2], c.Full[0], c.Keep[0], c.Keep[2]},
+			Y:      Axis{c.Box[1], c.Box[3], c.Full[1], c.Keep[1], c.Keep[3]},
+			Mirror: c.Mirror,
+		}
+		if c.Filter == "bicubic" {
+			p.Filter = Bicubic
+		}
+		dst := make([]byte, p.Bytes())
+		if err := r.Resize(dst, noise(c.Width, c.Height, c.Seed), p); err != nil {
+			t.Fatal(err)
+		}
+		if sum(dst) != c.SHA256 {
+			t.Errorf("%dx%d, %+v: differs from Pillow", c.Width, c.Height, p)
+		}
+	}
+}
+
+func TestOrientationsEqualPillow(t *testing.T) {
+	d := NewDecoder(Options{})
+	defer d.Close()
+	for _, c := range loadGolden(t).Oriented {
+		tr := CenterCrop(c.Crop)
+		dst := make([]byte, tr.Bytes())
+		if err := d.DecodeTransformed(dst, readFile(t, c.Name), tr, 0); err != nil {
+			t.Fatal(err)
+		}
+		if sum(dst) != c.SHA256 {
+			t.Errorf("%s: differs from Pillow", c.Name)
 		}
 	}
 }

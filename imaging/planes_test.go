@@ -42,18 +42,18 @@ func goDecoder(t *testing.T) *Decoder {
 }
 
 // both decodes a picture with Go: as planes, and first to RGB.
-func both(t *testing.T, d *Decoder, data []byte, g Geometry) (planes, first []byte) {
+func both(t *testing.T, d *Decoder, data []byte, g Transform) (planes, first []byte) {
 	t.Helper()
 	planes, first = make([]byte, g.Bytes()), make([]byte, g.Bytes())
 	var m Image
 	var r Resizer
-	if err := d.DecodeResized(planes, data, g); err != nil {
+	if err := d.DecodeTransformed(planes, data, g, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Decode(&m, data); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Resize(first, &m, g); err != nil {
+	if err := r.Resize(first, &m, g.Plan(m.Width, m.Height, 0)); err != nil {
 		t.Fatal(err)
 	}
 	return planes, first
@@ -75,9 +75,9 @@ func TestPlanesAgainstPillow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, g := range []Geometry{CenterCrop(17), CenterCrop(29), CenterCrop(60), Stretch(37, 29)} {
+		for _, g := range []Transform{CenterCrop(17), CenterCrop(29), CenterCrop(60), Stretch(37, 29)} {
 			want := make([]byte, g.Bytes())
-			r.resize(want, picture{rowsOf(pillow, formatPNG), c.Width, c.Height}, g)
+			r.resize(want, &picture{rows: rowsOf(pillow, formatPNG), width: c.Width, height: c.Height, orientation: Upright}, g.Plan(c.Width, c.Height, 0))
 			planes, first := both(t, d, readFile(t, c.Name), g)
 			got, before := compare(planes, want), compare(first, want)
 			t.Logf("%s, %v: mean %.2f, most %d; decoded first %.2f, %d", c.Name, g, got.mean, got.most, before.mean, before.most)
@@ -103,7 +103,7 @@ func TestPlanes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, g := range []Geometry{CenterCrop(64), CenterCrop(224), CenterCrop(500), Stretch(500, 375), Stretch(224, 300)} {
+		for _, g := range []Transform{CenterCrop(64), CenterCrop(224), CenterCrop(500), Stretch(500, 375), Stretch(224, 300)} {
 			planes, first := both(t, d, data, g)
 			if got := compare(planes, first); got.mean > 0.6 || got.above > 0.03 {
 				t.Errorf("photo %d, %v: differs from decoding first: %+v", number, g, got)
@@ -112,7 +112,7 @@ func TestPlanes(t *testing.T) {
 				continue
 			}
 			want := make([]byte, g.Bytes())
-			if err := library.DecodeResized(want, data, g); err != nil {
+			if err := library.DecodeTransformed(want, data, g, 0); err != nil {
 				t.Fatal(err)
 			}
 			got, before := compare(planes, want), compare(first, want)
@@ -150,18 +150,20 @@ func TestPlanesOfEverySampling(t *testing.T) {
 		fillPlane(src.planes[1], src.shiftX, src.shiftY, func(x, _ float64) float64 { return ramp(x) })
 		fillPlane(src.planes[2], src.shiftX, src.shiftY, func(_, y float64) float64 { return ramp(y) })
 
-		for _, g := range []Geometry{CenterCrop(20), CenterCrop(31), CenterCrop(90), Stretch(50, 17)} {
+		for _, g := range []Transform{CenterCrop(20), CenterCrop(31), CenterCrop(90), Stretch(50, 17)} {
 			var r Resizer
-			r.resizeYCbCr(make([]byte, g.Bytes()), src, width, height, g)
-			ax, ay := g.axes(width, height)
+			whole := picture{rows: src, width: width, height: height, orientation: Upright}
+			lay := whole.layout(g.Plan(width, height, 0))
+			r.resizeYCbCr(make([]byte, g.Bytes()), src, lay)
+			ax, ay := lay.x, lay.y
 			// Chroma is flat in its outer half samples; stay away from them.
 			inside := func(a axis, i int) (at float64, ok bool) {
-				scale := float64(a.in) / float64(a.out)
-				at = (float64(a.first+i) + 0.5) * scale
-				return at, at > 5+scale && at < float64(a.in)-7-scale
+				scale := float64(a.Length) / float64(a.Full)
+				at = (float64(a.First+i) + 0.5) * scale
+				return at, at > 5+scale && at < float64(a.Length)-7-scale
 			}
 			checked := 0
-			for i := range ax.n {
+			for i := range ax.N {
 				if at, ok := inside(ax, i); ok {
 					checked++
 					for c := range 2 {
@@ -172,16 +174,15 @@ func TestPlanesOfEverySampling(t *testing.T) {
 				}
 			}
 			// The last row is all that is left of Cr; ask for others too.
-			row := make([]byte, ax.n)
-			cx, cy := ax, ay
-			cx.shift, cy.shift = src.shiftX, src.shiftY
+			row := make([]byte, ax.N)
+			chroma := lay.coarser(src.shiftX, src.shiftY)
 			var s scaler
-			s.begin(1, r.filters.get(cx), r.filters.get(cy))
-			for i := range ay.n {
+			s.begin(1, r.tables.get(chroma.x), r.tables.get(chroma.y), false)
+			for i := range ay.N {
 				s.row(row, &src.planes[2], i)
 				if at, ok := inside(ay, i); ok {
 					checked++
-					if got := float64(row[ax.n/2]); math.Abs(got-ramp(at)) > 1.3 {
+					if got := float64(row[ax.N/2]); math.Abs(got-ramp(at)) > 1.3 {
 						t.Fatalf("%v, %v, row %d is %v, want %.1f", ratio, g, i, got, ramp(at))
 					}
 				}
@@ -198,21 +199,22 @@ func TestPlanesOfEverySampling(t *testing.T) {
 func TestChromaFilter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	for range 300 {
-		a := axis{in: 1 + rng.IntN(90), out: 1 + rng.IntN(90), shift: rng.IntN(3)}
-		a.n = a.out
+		a := axis{size: 1 + rng.IntN(90), shift: rng.IntN(3)}
+		a.Length, a.Full = a.size, 1+rng.IntN(90)
+		a.N = a.Full
 		pixels := a
 		pixels.shift = 0
-		var joined, plain filter
+		var joined, plain table
 		joined.compute(a)
 		plain.compute(pixels)
 
 		plane := make([]byte, a.samples())
 		fillRandom(rng, plane)
-		got := make([]byte, a.n)
+		got := make([]byte, a.N)
 		horizontalPlane(got, plane[joined.lo:joined.hi], &joined)
 
 		unit := float64(int(1) << a.shift)
-		full := make([]float64, a.in)
+		full := make([]float64, a.size)
 		for x := range full {
 			at := min(max((float64(x)+0.5)/unit-0.5, 0), float64(len(plane)-1))
 			below := int(at)
@@ -247,7 +249,8 @@ func TestPlanesDoNotAllocate(t *testing.T) {
 	g := CenterCrop(224)
 	dst := make([]byte, g.Bytes())
 	var r Resizer
-	if n := testing.AllocsPerRun(5, func() { r.resizeYCbCr(dst, src, 500, 375, g) }); n != 0 {
+	whole := &picture{rows: src, width: 500, height: 375, orientation: Upright}
+	if n := testing.AllocsPerRun(5, func() { r.resize(dst, whole, g.Plan(500, 375, 0)) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -7,33 +7,68 @@ import (
 	"testing"
 )
 
-// reference is Pillow's algorithm in its plainest form: both passes over the
-// whole picture, then the crop.
-func reference(src *Image, g Geometry) []byte {
-	ax, ay := g.axes(src.Width, src.Height)
-	pass := func(pix []byte, w, h int, a axis, horizontal bool) []byte {
+// heights are the filters as Pillow defines them, and half of their widths.
+var heights = map[Filter]struct {
+	support float64
+	at      func(x float64) float64
+}{
+	Bilinear: {1, func(x float64) float64 {
+		if x < 0 {
+			x = -x
+		}
+		if x < 1 {
+			return 1 - x
+		}
+		return 0
+	}},
+	Bicubic: {2, func(x float64) float64 {
+		const a = -0.5
+		if x < 0 {
+			x = -x
+		}
+		if x < 1 {
+			return float64(float64((float64((a+2)*x)-(a+3))*x)*x) + 1
+		}
+		if x < 2 {
+			return float64((float64((float64((x-5)*x)+8)*x) - 4) * a)
+		}
+		return 0
+	}},
+}
+
+// reference is Pillow's algorithm in its plainest form: the box is cut out,
+// both passes go over all of it, then the kept part is cut out and mirrored.
+func reference(src *Image, p Plan) []byte {
+	filter := heights[p.Filter]
+	pass := func(pix []byte, w, h int, a Axis, horizontal bool) []byte {
 		outW, outH := w, h
 		if horizontal {
-			outW = a.out
+			outW = a.Full
 		} else {
-			outH = a.out
+			outH = a.Full
 		}
 		out := make([]byte, outW*outH*3)
-		scale := float64(a.in) / float64(a.out)
-		support := math.Max(scale, 1)
-		for i := range a.out {
+		scale := float64(a.Length) / float64(a.Full)
+		widened := math.Max(scale, 1)
+		support := filter.support * widened
+		for i := range a.Full {
 			center := float64((float64(i) + 0.5) * scale)
 			lo := max(int(center-support+0.5), 0)
-			hi := min(int(center+support+0.5), a.in)
+			hi := min(int(center+support+0.5), a.Length)
 			weights := make([]float64, hi-lo)
 			sum := 0.0
 			for j := range weights {
-				weights[j] = math.Max(0, 1-math.Abs(float64((float64(lo+j)-center+0.5)*(1/support))))
+				weights[j] = filter.at(float64((float64(lo+j) - center + 0.5) * (1 / widened)))
 				sum += weights[j]
 			}
 			fixed := make([]int, hi-lo)
 			for j := range weights {
-				fixed[j] = int(0.5 + float64(weights[j]/sum*(1<<22)))
+				v := float64(weights[j] / sum * (1 << 22))
+				if v < 0 {
+					fixed[j] = int(-0.5 + v)
+				} else {
+					fixed[j] = int(0.5 + v)
+				}
 			}
 			across := outH
 			if !horizontal {
@@ -59,13 +94,37 @@ func reference(src *Image, g Geometry) []byte {
 		}
 		return out
 	}
-	pix := pass(src.Pix, src.Width, src.Height, ax, true)
-	pix = pass(pix, ax.out, src.Height, ay, false)
+	var box []byte
+	for y := p.Y.Offset; y < p.Y.Offset+p.Y.Length; y++ {
+		box = append(box, src.Pix[(y*src.Width+p.X.Offset)*3:][:3*p.X.Length]...)
+	}
+	pix := pass(box, p.X.Length, p.Y.Length, p.X, true)
+	pix = pass(pix, p.X.Full, p.Y.Length, p.Y, false)
 	var out []byte
-	for y := ay.first; y < ay.first+ay.n; y++ {
-		out = append(out, pix[(y*ax.out+ax.first)*3:][:ax.n*3]...)
+	for y := p.Y.First; y < p.Y.First+p.Y.N; y++ {
+		for x := range p.X.N {
+			if p.Mirror {
+				x = p.X.N - 1 - x
+			}
+			out = append(out, pix[(y*p.X.Full+p.X.First+x)*3:][:3]...)
+		}
 	}
 	return out
+}
+
+// randomPlan is any valid plan for a picture of width x height.
+func randomPlan(rng *rand.Rand, width, height, full int) Plan {
+	axis := func(size int) Axis {
+		a := Axis{Offset: rng.IntN(size), Full: 1 + rng.IntN(full)}
+		a.Length = 1 + rng.IntN(size-a.Offset)
+		if rng.IntN(8) == 0 {
+			a.Full = a.Length
+		}
+		a.First = rng.IntN(a.Full)
+		a.N = 1 + rng.IntN(a.Full-a.First)
+		return a
+	}
+	return Plan{X: axis(width), Y: axis(height), Mirror: rng.IntN(2) == 0, Filter: Filter(rng.IntN(2))}
 }
 
 func randomImage(rng *rand.Rand, width, height int) *Image {
@@ -84,18 +143,15 @@ func randomImage(rng *rand.Rand, width, height int) *Image {
 func TestResizeMatchesReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var r Resizer
-	for range 400 {
+	for range 600 {
 		src := randomImage(rng, 1+rng.IntN(60), 1+rng.IntN(60))
-		g := Stretch(1+rng.IntN(70), 1+rng.IntN(70))
-		if rng.IntN(2) == 0 {
-			g = CenterCrop(1 + rng.IntN(70))
-		}
-		dst := make([]byte, g.Bytes())
-		if err := r.Resize(dst, src, g); err != nil {
+		p := randomPlan(rng, src.Width, src.Height, 70)
+		dst := make([]byte, p.Bytes())
+		if err := r.Resize(dst, src, p); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(dst, reference(src, g)) {
-			t.Fatalf("%dx%d to %v differs from the reference", src.Width, src.Height, g)
+		if !bytes.Equal(dst, reference(src, p)) {
+			t.Fatalf("%dx%d, %+v: differs from the reference", src.Width, src.Height, p)
 		}
 	}
 }
@@ -104,20 +160,25 @@ func BenchmarkResize(b *testing.B) {
 	for _, c := range []struct {
 		name          string
 		width, height int
-		g             Geometry
+		t             Transform
 	}{
 		{"500x375/crop224", 500, 375, CenterCrop(224)},
 		{"500x375/stretch224", 500, 375, Stretch(224, 224)},
 		{"1920x1080/crop224", 1920, 1080, CenterCrop(224)},
 		{"160x120/crop224", 160, 120, CenterCrop(224)},
+		{"500x375/bicubic224", 500, 375, CenterCrop(224).WithFilter(Bicubic)},
+		{"500x375/flip224", 500, 375, CenterCrop(224).WithFlip(1)},
+		{"500x375/rrc224", 500, 375, RandomResizedCrop(224)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			src := randomImage(rand.New(rand.NewPCG(1, 3)), c.width, c.height)
-			dst := make([]byte, c.g.Bytes())
+			dst := make([]byte, c.t.Bytes())
 			var r Resizer
+			key := uint64(0)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := r.Resize(dst, src, c.g); err != nil {
+				key++
+				if err := r.Resize(dst, src, c.t.Plan(c.width, c.height, key)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -2,53 +2,105 @@ package imaging
 
 // scaler makes the rows of a resized picture one after the other. As in
 // Pillow the horizontal pass rounds to bytes, then the vertical pass works on
-// those. The passes alternate row by row, so that only the rows under one
-// vertical filter are held, and they stay in the cache.
+// those. The passes alternate, so that only the rows under one vertical filter
+// are held, and they stay in the cache.
+//
+// A transposed scaler does the vertical pass first: in a picture that is
+// stored lying on its side, that is the horizontal pass of the upright one.
 type scaler struct {
-	channels int // bytes per sample: 3 for RGB, 1 for a plane
-	x, y     *filter
+	channels   int // bytes per sample: 3 for RGB, 1 for a plane
+	x, y       *table
+	transposed bool
 
-	line  []byte   // one source row, when it must be converted
-	ring  []byte   // the last rows that were scaled horizontally
-	lines [][]byte // those rows of the ring that the next output row needs
-	next  int      // the first source row that the ring did not get
+	ring    []byte   // the last rows that the first pass took in
+	slots   int      // rows of the ring
+	pitch   int      // bytes from one to the next
+	lines   [][]byte // those rows of the ring that the next output row needs
+	scratch []byte   // some rows that must be converted, or one between passes
+	next    int      // the first source row that the ring did not get
 }
+
+// rowsAtOnce is how many rows the horizontal pass takes together: they share
+// the weights, which are a good part of its loads.
+const rowsAtOnce = 4
+
+// padding is what the passes may touch beyond the end of a row of the ring:
+// the portable vertical pass works on 8 bytes at a time, and the horizontal
+// pass of vector code writes a byte too many.
+func padded(n int) int { return (n + 8) &^ 7 }
 
 // begin makes s ready for the rows of another picture.
-func (s *scaler) begin(channels int, x, y *filter) {
-	s.channels, s.x, s.y, s.next = channels, x, y, 0
-	s.line = resized(s.line, channels*(x.hi-x.lo))
-	s.ring = resized(s.ring, s.pitch()*y.taps)
-	s.lines = resized(s.lines, y.taps)
+func (s *scaler) begin(channels int, x, y *table, transposed bool) {
+	s.channels, s.x, s.y, s.transposed = channels, x, y, transposed
+	s.next = 0
+	width := x.N
+	if transposed {
+		width = x.hi - x.lo
+	}
+	s.pitch = padded(channels * width)
+	s.slots = y.taps + rowsAtOnce - 1
+	s.ring = resized(s.ring, s.pitch*s.slots)
+	s.scratch = resized(s.scratch, rowsAtOnce*padded(channels*(x.hi-x.lo)))
+	s.lines = resized(s.lines, y.stride)
 }
 
-// pitch is the length of a row in the ring: the portable vertical pass works
-// on 8 bytes at a time.
-func (s *scaler) pitch() int { return (s.channels*s.x.n + 7) &^ 7 }
-
-// row writes output row i of src, whose samples lie one after the other. Rows
-// are asked for in order.
-func (s *scaler) row(dst []byte, src rows, i int) {
-	y, pitch := s.y, s.pitch()
-	start := int(y.start[i])
-	for s.next = max(s.next, start); s.next < start+y.taps; s.next++ {
-		line := src.row(s.next, s.x.lo, s.x.hi, s.line)
-		s.horizontal(s.ring[s.next%y.taps*pitch:][:s.channels*s.x.n], line)
+// row writes output row k of src, whose samples lie one after the other. Rows
+// are asked for in the order of the source. dst has padded capacity if s is
+// transposed.
+func (s *scaler) row(dst []byte, src rows, k int) {
+	y := s.y
+	start := int(y.start[k])
+	for s.next = max(s.next, start); s.next < start+y.taps; {
+		n := min(rowsAtOnce, y.hi-s.next)
+		s.take(src, n)
+		s.next += n
 	}
-	for t := range s.lines {
-		s.lines[t] = s.ring[(start+t)%y.taps*pitch:][:pitch]
+	at := start % s.slots
+	for t := range s.lines { // those beyond the taps have no weight
+		s.lines[t] = s.ring[at*s.pitch:][:s.pitch]
+		if at++; at == s.slots {
+			at = 0
+		}
 	}
-	vertical(dst, s.lines, y.weight[i*y.stride:][:y.taps])
+	if !s.transposed {
+		vertical(dst, s.lines, y, k)
+		return
+	}
+	line := s.scratch[:s.channels*(s.x.hi-s.x.lo)]
+	vertical(line, s.lines, y, k)
+	s.horizontal([][]byte{dst}, [][]byte{line})
 }
 
-// horizontal scales one row. src begins at source sample x.lo.
-func (s *scaler) horizontal(dst, src []byte) {
+// take brings n rows into the ring.
+func (s *scaler) take(src rows, n int) {
+	x := s.x
+	size := s.channels * (x.hi - x.lo)
+	var in, out [rowsAtOnce][]byte
+	for i := range n {
+		in[i] = src.row(s.next+i, x.lo, x.hi, s.scratch[i*padded(size):][:size])
+		out[i] = s.ring[(s.next+i)%s.slots*s.pitch:][:s.pitch]
+		if s.transposed {
+			copy(out[i], in[i])
+		}
+	}
+	if !s.transposed {
+		s.horizontal(out[:n], in[:n])
+	}
+}
+
+// horizontal scales up to rowsAtOnce rows. They begin at source sample x.lo.
+func (s *scaler) horizontal(dst, src [][]byte) {
+	n := s.channels * s.x.N
 	switch {
 	case s.x.identity():
-		copy(dst, src[s.channels*(s.x.first-s.x.lo):])
+		for i := range dst {
+			copy(dst[i][:n], src[i][s.channels*(s.x.Offset+s.x.First-s.x.lo):])
+		}
 	case s.channels == 3:
 		horizontalRGB(dst, src, s.x)
 	default:
-		horizontalPlane(dst, src, s.x)
+		for i := range dst {
+			horizontalPlane(dst[i][:n], src[i], s.x)
+		}
 	}
 }

@@ -138,12 +138,12 @@ func (t *turboHandle) header(data []byte) (able bool, err error) {
 // before a marker, and a picture cut short are the same to it.
 var errDoubtful = errors.New("doubtful JPEG")
 
-// decode writes the picture whose header was read.
-func (t *turboHandle) decode(dst, data []byte) error {
+// decode writes the picture whose header was read, at its size or shrunk.
+func (t *turboHandle) decode(dst, data []byte, width, height int) error {
 	rc := t.api.decompress2.Call(t.handle,
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
-		uintptr(t.width), 0, uintptr(t.height),
+		uintptr(width), 0, uintptr(height),
 		tjPixelFormatRGB, tjFlagStopOnWarning|tjFlagLimitScans)
 	switch {
 	case int32(rc) == 0:

@@ -1,7 +1,8 @@
 """Writes the golden data of pillow_test.go with Pillow: python3 pillow.py
 
-pillow.json holds SHA-256 sums of RGB bytes, for resizes of pictures that both
-sides make from the same generator and for the small files beside it. For
+pillow.json holds SHA-256 sums of RGB bytes, for resizes and plans (a crop, a
+resize, another crop, a mirror) of pictures that both sides make from the same
+generator, and for the small files beside it. For
 files whose decoders may differ in the last bits, NAME.png holds the pixels.
 """
 
@@ -9,7 +10,7 @@ import hashlib
 import json
 
 import PIL
-from PIL import Image
+from PIL import Image, ImageOps
 
 
 def noise(width, height, seed):
@@ -57,6 +58,46 @@ for seed, (w, h) in enumerate(sizes, 1):
         resized = image.resize((tw, th), Image.BILINEAR)
         resizes.append({"width": w, "height": h, "seed": seed, "stretch": [tw, th], "sha256": sha(resized)})
 
+filters = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+plans = []
+# width and height, box of x, y, width, height, full size, kept box of the same
+for seed, (w, h, box, full, keep) in enumerate(
+    [
+        (500, 375, (0, 0, 500, 375), (298, 224), (37, 0, 224, 224)),
+        (500, 375, (111, 42, 203, 199), (224, 224), (0, 0, 224, 224)),
+        (500, 375, (3, 5, 490, 366), (64, 64), (0, 0, 64, 64)),
+        (500, 375, (490, 365, 10, 10), (224, 224), (0, 0, 224, 224)),
+        (97, 89, (0, 17, 97, 60), (97, 30), (10, 3, 80, 20)),
+        (97, 89, (20, 20, 40, 40), (40, 40), (0, 0, 40, 40)),
+        (97, 89, (96, 88, 1, 1), (5, 7), (0, 0, 5, 7)),
+        (31, 64, (1, 1, 30, 62), (7, 200), (1, 50, 5, 100)),
+        (640, 3, (0, 0, 640, 3), (9, 9), (0, 0, 9, 9)),
+    ],
+    100,
+):
+    for name, filter in filters.items():
+        for mirror in (False, True):
+            x, y, bw, bh = box
+            image = noise(w, h, seed).crop((x, y, x + bw, y + bh)).resize(full, filter)
+            x, y, kw, kh = keep
+            image = image.crop((x, y, x + kw, y + kh))
+            if mirror:
+                image = image.transpose(Image.FLIP_LEFT_RIGHT)
+            plans.append(
+                {"width": w, "height": h, "seed": seed, "box": box, "full": full, "keep": keep,
+                 "filter": name, "mirror": mirror, "sha256": sha(image)}
+            )
+
+# Turned upright, then resized and cropped.
+oriented = []
+for orientation in range(1, 9):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    name = "oriented-%d.png" % orientation
+    noise(13, 9, orientation).save(name, exif=exif)
+    image = ImageOps.exif_transpose(Image.open(name))
+    oriented.append({"name": name, "crop": 7, "sha256": sha(center_crop(image, 7))})
+
 files = []
 rgb = smooth(37, 29)
 alpha = rgb.convert("L").point(lambda v: 255 - v)
@@ -89,7 +130,9 @@ for name, image, options in [
     if name.startswith("lossy") or name.endswith(".jpg"):
         decoded.save(name + ".png", optimize=True)
 
+sections = {"resizes": resizes, "plans": plans, "oriented": oriented, "files": files}
 with open("pillow.json", "w") as out:
-    entries = ",\n".join(json.dumps(e) for e in resizes)
-    decodes = ",\n".join(json.dumps(e) for e in files)
-    out.write('{"pillow": "%s",\n"resizes": [\n%s\n],\n"files": [\n%s\n]}\n' % (PIL.__version__, entries, decodes))
+    out.write('{"pillow": "%s"' % PIL.__version__)
+    for name, entries in sections.items():
+        out.write(',\n"%s": [\n%s\n]' % (name, ",\n".join(json.dumps(e) for e in entries)))
+    out.write("}\n")

@@ -1,0 +1,120 @@
+package imaging
+
+// Orientation says how the pixels of a file lie, by the numbers of EXIF.
+// Cameras store pictures as their sensor was held and leave turning them to
+// the reader.
+type Orientation uint8
+
+// The orientations, by what makes a picture upright.
+const (
+	Upright     Orientation = iota + 1 // nothing
+	Mirrored                           // mirror, left and right
+	UpsideDown                         // turn by 180 degrees
+	Flipped                            // mirror, top and bottom
+	Transposed                         // mirror along the diagonal from the top left
+	TurnedLeft                         // turn by 90 degrees, clockwise
+	Transversed                        // mirror along the diagonal from the top right
+	TurnedRight                        // turn by 90 degrees, counter-clockwise
+)
+
+// Size returns the size of the upright picture whose stored size is given, and
+// the other way round.
+func (o Orientation) Size(width, height int) (int, int) {
+	if o.transposed() {
+		return height, width
+	}
+	return width, height
+}
+
+// transposed: rows of the upright picture are stored as columns.
+func (o Orientation) transposed() bool { return o >= Transposed }
+
+// reversedX: the first column of the file is the last column, or row, of the
+// upright picture.
+func (o Orientation) reversedX() bool {
+	return o == Mirrored || o == UpsideDown || o == Transversed || o == TurnedRight
+}
+
+// reversedY is reversedX for the first row of the file.
+func (o Orientation) reversedY() bool {
+	return o == UpsideDown || o == Flipped || o == TurnedLeft || o == Transversed
+}
+
+// layout is a plan as it applies to the pixels of a file.
+type layout struct {
+	x, y       axis // along the file's rows, down its columns
+	transposed bool
+}
+
+// layout lays a plan for the upright picture on the stored one.
+func (src *picture) layout(p Plan) layout {
+	x := axis{Axis: p.X, mirror: p.Mirror}
+	y := axis{Axis: p.Y}
+	o := src.orientation
+	if o.transposed() {
+		x, y = y, x
+	}
+	x.reversed, y.reversed = o.reversedX(), o.reversedY()
+	x.size, y.size = src.width, src.height
+	for _, a := range []*axis{&x, &y} {
+		a.filter, a.shrink = p.Filter, src.shrink
+	}
+	return layout{x, y, o.transposed()}
+}
+
+// coarser is l for chroma that is stored coarser.
+func (l layout) coarser(shiftX, shiftY int) layout {
+	l.x.shift, l.y.shift = shiftX, shiftY
+	return l
+}
+
+// output is which output along the file's columns is made as number i: in the
+// order of the file's rows.
+func (l *layout) output(i int) int {
+	if l.y.descending() {
+		return l.y.N - 1 - i
+	}
+	return i
+}
+
+// put writes RGB output number k, which runs along the file's rows, into dst.
+func (l *layout) put(dst, row []byte, k int) {
+	if !l.transposed {
+		copy(dst[k*len(row):], row)
+		return
+	}
+	at, pitch := 3*k, 3*l.y.N
+	for len(row) >= 3 {
+		copy(dst[at:at+3], row[:3])
+		at, row = at+pitch, row[3:]
+	}
+}
+
+// upright copies the whole picture into m, turned.
+func (src *picture) upright(m *Image) {
+	m.reshape(src.orientation.Size(src.width, src.height))
+	o := src.orientation
+	// In pixels of m: where the file's first one goes, and how far the next
+	// one in its row and in its column lies from it.
+	first, right, down := 0, 1, m.Width
+	if o.transposed() {
+		right, down = down, right
+	}
+	if o.reversedX() {
+		first += right * (src.width - 1)
+		right = -right
+	}
+	if o.reversedY() {
+		first += down * (src.height - 1)
+		down = -down
+	}
+	scratch := make([]byte, 3*src.width)
+	for y := range src.height {
+		row := src.row(y, 0, src.width, scratch)
+		at := first + y*down
+		for x := range src.width {
+			copy(m.Pix[3*at:3*at+3], row[3*x:])
+			at += right
+		}
+	}
+}
