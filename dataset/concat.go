@@ -111,12 +111,15 @@ func openReaders(parts []Dataset) (readers, error) {
 	for _, p := range parts {
 		r, err := p.NewReader()
 		if err != nil {
-			return nil, errors.Join(err, list.Close())
+			return nil, joinClose(err, list)
 		}
 		list = append(list, r)
 	}
 	return list, nil
 }
+
+// joinClose closes the readers that were opened before an error.
+func joinClose(err error, l readers) error { return errors.Join(err, l.Close()) }
 
 func (l readers) Close() error {
 	var errs []error

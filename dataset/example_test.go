@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 )
 
@@ -21,7 +22,7 @@ func Example() {
 		panic(err)
 	}
 
-	photos, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Size: 64})
+	photos, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
 	if err != nil {
 		panic(err)
 	}

@@ -33,12 +33,12 @@ const keepBytes = 16 << 20
 // fileBuffer holds the content of the last file of a reader.
 type fileBuffer struct{ bytes []byte }
 
-// load reads file i.
-func (b *fileBuffer) load(ctx context.Context, r FileReader, i int) ([]byte, error) {
+// load reads the file of a sample.
+func (b *fileBuffer) load(ctx context.Context, r EncodedReader, v Visit) ([]byte, error) {
 	if cap(b.bytes) > keepBytes {
 		b.bytes = nil
 	}
-	content, err := r.ReadFile(ctx, i, b.bytes[:0])
+	content, err := r.ReadFile(ctx, v, b.bytes[:0])
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,9 @@
 package dataset
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -13,48 +11,39 @@ import (
 
 // ImageOptions says how pictures become samples. The zero value works.
 type ImageOptions struct {
-	// Size is the side of the square samples in pixels, 1 to 65535.
-	// Default 224.
-	Size int
-	// Stretch scales both sides to Size and so changes proportions. Default
-	// false: the shorter side is scaled to Size and the middle is kept, as
-	// torchvision's Resize(Size) and CenterCrop(Size) do.
-	Stretch bool
-	// MaxPixels is the largest picture that is decoded, see
-	// [imaging.Options.MaxPixels].
-	MaxPixels int
+	// Transform says what is taken of a picture and how it is scaled. Default:
+	// [imaging.CenterCrop] of 224, what torchvision's Resize(224) and
+	// CenterCrop(224) do. Its jitter of colours is for a device to apply, as
+	// package loader does.
+	Transform imaging.Transform
+	// Decode has the limits of decoding.
+	Decode imaging.Options
 }
 
 const defaultSize = 224
 
-// Images is pictures as samples: {Size, Size, 3} u8, HWC, RGB.
+// Images is pictures as samples: {height, width, 3} u8, HWC, RGB.
 type Images struct {
 	Files
-	opts     ImageOptions
-	geometry imaging.Transform
+	opts ImageOptions
 }
 
 // NewImages makes a dataset of encoded pictures: JPEG, PNG or WebP. The files
 // stay the caller's, who closes them when the dataset is no longer in use. It
-// fails with [ErrArgument] for an impossible size.
+// fails with [ErrArgument] for an impossible transform.
 func NewImages(files Files, opts ImageOptions) (*Images, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	geometry := imaging.CenterCrop(opts.Size)
-	if opts.Stretch {
-		geometry = imaging.Stretch(opts.Size, opts.Size)
-	}
-	return &Images{files, opts, geometry}, nil
+	return &Images{files, opts}, nil
 }
 
 func (o ImageOptions) withDefaults() (ImageOptions, error) {
-	o.Size = cmp.Or(o.Size, defaultSize)
-	if o.Size < 1 || o.Size > 65535 {
-		return o, fmt.Errorf("%w: image size %d, want 1 to 65535", ErrArgument, o.Size)
+	if o.Transform == (imaging.Transform{}) {
+		o.Transform = imaging.CenterCrop(defaultSize)
 	}
-	return o, nil
+	return o, o.Transform.Check()
 }
 
 // OpenImageFolder is [OpenFolder], then [NewImages].
@@ -78,50 +67,61 @@ func (d *Images) Classes() []string {
 	return nil
 }
 
-// Spec implements [Dataset]: {Size, Size, 3} u8.
+// Spec implements [Dataset]: {height, width, 3} u8.
 func (d *Images) Spec() Spec {
-	return Spec{Shape: []int{d.opts.Size, d.opts.Size, 3}, DType: dtype.U8}
+	width, height := d.opts.Transform.Size()
+	return Spec{Shape: []int{height, width, 3}, DType: dtype.U8}
 }
 
+// Transform implements [Encoded].
+func (d *Images) Transform() imaging.Transform { return d.opts.Transform }
+
 // NewReader implements [Dataset].
-func (d *Images) NewReader() (Reader, error) {
+func (d *Images) NewReader() (Reader, error) { return d.NewEncodedReader() }
+
+// NewEncodedReader implements [Encoded].
+func (d *Images) NewEncodedReader() (EncodedReader, error) {
 	files, err := d.NewFileReader()
 	if err != nil {
 		return nil, err
 	}
-	return &imageReader{
-		images:  d,
-		files:   files,
-		bytes:   d.geometry.Bytes(),
-		decoder: imaging.NewDecoder(imaging.Options{MaxPixels: d.opts.MaxPixels}),
-	}, nil
+	return &imageReader{images: d, files: files, decoder: imaging.NewDecoder(d.opts.Decode)}, nil
 }
 
 type imageReader struct {
 	images  *Images
 	files   FileReader
-	bytes   int
 	decoder *imaging.Decoder // nil after Close
 	buffer  fileBuffer
 }
 
 // Read implements [Reader].
 func (r *imageReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := checkRead(r.images, v.Index, dst, r.bytes); err != nil {
+	if err := checkRead(r.images, v.Index, dst, r.images.opts.Transform.Bytes()); err != nil {
 		return err
 	}
-	name := r.images.Name(v.Index)
-	if r.decoder == nil {
-		return fmt.Errorf("%s: %w", name, fs.ErrClosed)
-	}
-	start := time.Now()
-	content, err := r.buffer.load(ctx, r.files, v.Index)
+	content, err := r.buffer.load(ctx, r, v)
 	if err != nil {
 		return err
 	}
+	return r.Decode(v, content, dst)
+}
+
+// ReadFile implements [EncodedReader].
+func (r *imageReader) ReadFile(ctx context.Context, v Visit, buf []byte) ([]byte, error) {
+	if r.decoder == nil {
+		return nil, fmt.Errorf("%s: %w", r.images.Name(v.Index), fs.ErrClosed)
+	}
+	start := v.Timing.start()
+	content, err := r.files.ReadFile(ctx, v.Index, buf)
 	v.Timing.read(start)
-	if err := r.decoder.DecodeTransformed(dst, content, r.images.geometry, v.Key); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	return content, err
+}
+
+// Decode implements [EncodedReader].
+func (r *imageReader) Decode(v Visit, content, dst []byte) error {
+	if err := r.decoder.DecodeTransformed(dst, content, r.images.opts.Transform, v.Key); err != nil {
+		return fmt.Errorf("%s: %w", r.images.Name(v.Index), err)
 	}
 	if v.Timing != nil {
 		decode, resize := r.decoder.Elapsed()
@@ -129,6 +129,14 @@ func (r *imageReader) Read(ctx context.Context, v Visit, dst []byte) error {
 		v.Timing.Resize += resize
 	}
 	return nil
+}
+
+// Orientation implements [EncodedReader].
+func (r *imageReader) Orientation(content []byte) imaging.Orientation {
+	if r.images.opts.Decode.IgnoreOrientation {
+		return imaging.Upright
+	}
+	return imaging.OrientationOf(content)
 }
 
 // Close implements [Reader].

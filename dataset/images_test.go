@@ -173,7 +173,7 @@ func TestImageFolderOpenErrors(t *testing.T) {
 		{"file", file, ImageOptions{}, ErrFormat, "not a folder"},
 		{"empty", empty, ImageOptions{}, ErrEmpty, "no files; looked for .jpg, .jpeg, .png, .webp"},
 		{"no images", words, ImageOptions{}, ErrEmpty, "none of 3 files ends in .jpg, .jpeg, .png, .webp"},
-		{"size", words, ImageOptions{Size: -1}, ErrArgument, "size -1"},
+		{"size", words, ImageOptions{Transform: imaging.CenterCrop(-1)}, ErrArgument, "-1"},
 	}
 	for _, c := range tests {
 		_, err := OpenImageFolder(c.path, c.opts)
@@ -207,8 +207,10 @@ func TestImageFolderRead(t *testing.T) {
 		files[fmt.Sprintf("gray/%02d.png", i)] = plain(t, byte(i))
 	}
 	dir := folder(t, files)
-	for _, stretch := range []bool{false, true} {
-		d, err := OpenImageFolder(dir, ImageOptions{Size: 32, Stretch: stretch})
+	for _, transform := range []imaging.Transform{
+		imaging.CenterCrop(32), imaging.Stretch(32, 32), imaging.RandomResizedCrop(32).WithFlip(0.5),
+	} {
+		d, err := OpenImageFolder(dir, ImageOptions{Transform: transform})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,20 +246,16 @@ func TestImageFolderRead(t *testing.T) {
 		defer r.Close()
 		got, want := make([]byte, 3072), make([]byte, 3072)
 		var timing Timing
-		if err := r.Read(t.Context(), Visit{Index: 20, Timing: &timing}, got); err != nil {
+		if err := r.Read(t.Context(), Visit{Index: 20, Key: 77, Timing: &timing}, got); err != nil {
 			t.Fatal(err)
 		}
 		if timing.Read <= 0 || timing.Decode <= 0 || timing.Resize <= 0 || timing.Read > time.Minute {
 			t.Errorf("timing %+v", timing)
 		}
-		g := imaging.CenterCrop(32)
-		if stretch {
-			g = imaging.Stretch(32, 32)
-		}
 		decoder := imaging.NewDecoder(imaging.Options{})
 		defer decoder.Close()
-		if err := decoder.DecodeTransformed(want, photo, g, 0); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("stretch %t: differs from package imaging: %v", stretch, err)
+		if err := decoder.DecodeTransformed(want, photo, transform, 77); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%v: differs from package imaging: %v", transform, err)
 		}
 	}
 }
@@ -277,7 +275,7 @@ func TestImageFolderReadErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := NewImages(files, ImageOptions{Size: 4})
+	d, err := NewImages(files, ImageOptions{Transform: imaging.CenterCrop(4)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +335,7 @@ func TestImageFolderReadErrors(t *testing.T) {
 
 func TestTooManyPixels(t *testing.T) {
 	dir := folder(t, map[string][]byte{"x.png": nil})
-	d, err := OpenImageFolder(dir, ImageOptions{Size: 4, MaxPixels: 107})
+	d, err := OpenImageFolder(dir, ImageOptions{Transform: imaging.CenterCrop(4), Decode: imaging.Options{MaxPixels: 107}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +356,7 @@ func TestOpen(t *testing.T) {
 		"words":          []byte("words"),
 		"nothing":        {},
 	})
-	photos, err := Open(filepath.Join(dir, "photos"), Options{Image: ImageOptions{Size: 16}})
+	photos, err := Open(filepath.Join(dir, "photos"), Options{Image: ImageOptions{Transform: imaging.CenterCrop(16)}})
 	if err != nil || photos.Len() != 1 || photos.Spec().String() != "16x16x3 u8" {
 		t.Errorf("folder: %v, %v", photos, err)
 	}

@@ -234,19 +234,43 @@ func TestResampleBatches(t *testing.T) {
 	}
 }
 
-// TestResampleEqualsImaging: the device makes the bytes of the CPU.
+// TestResampleEqualsImaging: the device does what a plan of package imaging
+// says, to the same bytes, for pictures that are stored in any orientation.
 func TestResampleEqualsImaging(t *testing.T) {
 	f := open(t)
 	rng := rand.New(rand.NewPCG(9, 9))
 	var resizer imaging.Resizer
-	for _, c := range [][4]int{{500, 375, 224, 224}, {375, 500, 224, 224}, {100, 80, 224, 130}, {1280, 720, 96, 96}} {
-		p := noise(rng, c[0], c[1], 0).whole(c[2], c[3])
-		want := make([]byte, c[2]*c[3]*3)
-		must(t, resizer.Resize(want, &imaging.Image{Pix: p.pix, Width: c[0], Height: c[1]}, imaging.Stretch(c[2], c[3])))
-		if !bytes.Equal(f.resample([]stored{p}, c[2], c[3], 0), want) {
-			t.Errorf("%v differs from imaging", c)
+	for _, transform := range []imaging.Transform{
+		imaging.Stretch(30, 21), imaging.CenterCrop(24), imaging.CenterCrop(40).WithFilter(imaging.Bicubic),
+		imaging.RandomResizedCrop(32).WithFlip(0.5), imaging.RandomResizedCrop(17).WithFlip(0.5).WithFilter(imaging.Bicubic),
+	} {
+		width, height := transform.Size()
+		for range 20 {
+			p := noise(rng, 1+rng.IntN(120), 1+rng.IntN(120), rng.IntN(5))
+			p.Orientation = 1
+			plan := transform.Plan(p.Width, p.Height, rng.Uint64())
+			p.X, p.Y = axisOf(plan.X), axisOf(plan.Y)
+			p.Mirror, p.Filter = plan.Mirror, kernels.Filter(plan.Filter)
+			want := make([]byte, plan.Bytes())
+			must(t, resizer.Resize(want, p.packed(), plan))
+			if !bytes.Equal(f.resample([]stored{p}, width, height, 0), want) {
+				t.Errorf("%v of %d x %d differs from imaging", transform, p.Width, p.Height)
+			}
 		}
 	}
+}
+
+func axisOf(a imaging.Axis) kernels.Axis {
+	return kernels.Axis{Offset: a.Offset, Length: a.Length, Out: a.Full, First: a.First}
+}
+
+// packed is the picture without what lies between its rows.
+func (p stored) packed() *imaging.Image {
+	m := &imaging.Image{Width: p.Width, Height: p.Height}
+	for y := range p.Height {
+		m.Pix = append(m.Pix, p.pix[y*int(p.Pitch):][:3*p.Width]...)
+	}
+	return m
 }
 
 func TestResampleTable(t *testing.T) {

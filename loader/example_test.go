@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -26,7 +27,7 @@ func Example() {
 	if err := samplephotos.Make(ctx, dir, 10, nil); err != nil {
 		log.Fatal(err)
 	}
-	photos, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Size: 64})
+	photos, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
 	if err != nil {
 		log.Fatal(err)
 	}

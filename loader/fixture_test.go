@@ -19,6 +19,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -137,7 +138,7 @@ func photos(t testing.TB, n, size int) dataset.Dataset {
 		ok(t, os.MkdirAll(class, 0o755))
 		ok(t, os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
 	}
-	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Size: size})
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(size)})
 	ok(t, err)
 	return ds
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -166,7 +167,7 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	ds, err := dataset.Open(path, dataset.Options{Image: dataset.ImageOptions{Size: f.size}})
+	ds, err := dataset.Open(path, dataset.Options{Image: dataset.ImageOptions{Transform: imaging.CenterCrop(f.size)}})
 	if err != nil {
 		return err
 	}

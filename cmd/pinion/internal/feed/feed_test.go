@@ -16,6 +16,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -44,7 +45,7 @@ func photos(t testing.TB, n int, broken ...int) dataset.Dataset {
 		}
 		ok(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
 	}
-	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Size: 20})
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(20)})
 	ok(t, err)
 	return ds
 }
