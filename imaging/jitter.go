@@ -51,7 +51,8 @@ func (j Jitter) Draw(key uint64) Colour {
 	return c
 }
 
-func (j Jitter) check() error {
+// Check fails with [ErrArgument] for ranges that there cannot be.
+func (j Jitter) Check() error {
 	for _, x := range []float64{j.Brightness, j.Contrast, j.Saturation} {
 		if !(x >= 0 && x <= 100) {
 			return fmt.Errorf("%w: jitter %v: brightness, contrast and saturation are 0 to 100", ErrArgument, j)

@@ -129,7 +129,7 @@ func (t Transform) Check() error {
 	case t.filter > Bicubic:
 		return fmt.Errorf("%w: %v", ErrArgument, t.filter)
 	}
-	return t.jitter.check()
+	return t.jitter.Check()
 }
 
 // within is false for what is not a number, too.

@@ -212,15 +212,15 @@ func onePicture(width, height int) Picture {
 // TestEntryBytes: the entries are as long as package and kernels take them to
 // be.
 func TestEntryBytes(t *testing.T) {
-	if n := unsafe.Sizeof(resampleEntry{}); n != resampleEntryBytes {
-		t.Errorf("a resampleEntry has %d bytes, want %d", n, resampleEntryBytes)
+	if n := unsafe.Sizeof(resampleEntry{}); n != PictureBytes {
+		t.Errorf("a resampleEntry has %d bytes, want %d", n, PictureBytes)
 	}
 	table, err := NewResampleTable(3, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Add(onePicture(3, 3)); err != nil || len(table.Bytes()) != resampleEntryBytes {
-		t.Errorf("a table of one picture has %d bytes, want %d: %v", len(table.Bytes()), resampleEntryBytes, err)
+	if err := table.Add(onePicture(3, 3)); err != nil || len(table.Bytes()) != PictureBytes {
+		t.Errorf("a table of one picture has %d bytes, want %d: %v", len(table.Bytes()), PictureBytes, err)
 	}
 }
 

@@ -64,7 +64,7 @@ const (
 )
 
 func (j *resampleJob) launch(k *Set, s device.Stream) error {
-	weights := j.table.Add(j.images * resampleEntryBytes)
+	weights := j.table.Add(j.images * PictureBytes)
 	var args device.Args
 	args.Ptr(j.table).Ptr(weights).Int64(j.images).Int32(int32(j.width)).Int32(int32(j.height))
 	err := k.kernels[weightsKernel].Launch(s, device.Grid{

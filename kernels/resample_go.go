@@ -14,7 +14,7 @@ func (j *resampleJob) call(c device.Caller, s device.Stream) error {
 	if err != nil {
 		return err
 	}
-	table, err := c.Bytes(j.table, j.images*resampleEntryBytes)
+	table, err := c.Bytes(j.table, j.images*PictureBytes)
 	if err != nil {
 		return err
 	}

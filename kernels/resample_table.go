@@ -179,7 +179,8 @@ type resampleEntry struct {
 
 type resampleAxis struct{ in, out, first int32 }
 
-const resampleEntryBytes = 72
+// PictureBytes is the size of a [ResampleTable]'s bytes for one picture.
+const PictureBytes = 72
 
 // entry works out how a checked picture is read. Reading backwards or down
 // the columns is all that an orientation takes.

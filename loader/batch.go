@@ -32,6 +32,12 @@ type Batch struct {
 	DeviceLengths device.Ptr
 	DeviceMask    device.Ptr
 
+	// Mix is the weight of each sample in its mixture with its [Batch.Partner],
+	// where they are mixed; else nil. DeviceMix is the same in device memory,
+	// a f32 a sample.
+	Mix       []float32
+	DeviceMix device.Ptr
+
 	Epoch  int // counts from 0
 	Number int // of the batch within its epoch, from 0
 

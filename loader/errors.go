@@ -157,6 +157,9 @@ func (j *job) move(to, from, rowBytes int) {
 	stride := j.rows * rowBytes
 	copy(j.slab.bytes[to*stride:(to+1)*stride], j.slab.bytes[from*stride:])
 	j.indexes[to], j.labels[to] = j.indexes[from], j.labels[from]
+	if files := j.slab.files; files != nil {
+		files[to], files[from] = files[from], files[to]
+	}
 	if j.lengths != nil {
 		j.lengths[to] = j.lengths[from]
 	}

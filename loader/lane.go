@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -16,10 +17,13 @@ type lane struct {
 	dev     device.Device
 	form    *transform
 	slabs   *slabs
-	copies  device.Stream
-	compute device.Stream
+	copies  device.Stream   // of slabs, and nothing else
+	compute device.Stream   // of transforms
 	made    []*deviceBuffer // every device buffer
-	held    atomic.Int64    // batches with the caller
+
+	decoding    *decoding    // nil where workers decode
+	notDecoding string       // and why
+	held        atomic.Int64 // batches with the caller
 
 	free    chan *slab         // slabs that can be filled
 	jobs    chan *job          // batches to queue, in order; some are being read
@@ -40,8 +44,8 @@ type passage struct {
 	end  device.Event
 }
 
-// newLane takes what is needed of the device and of the host's memory beside
-// it. What was taken before an error is the lane's, to give back.
+// newLane prepares what a device does. What was taken before an error is the
+// lane's, to give back.
 func (l *Loader) newLane(dev device.Device) (n *lane, err error) {
 	n = &lane{loader: l, dev: dev, reading: reading{loader: l}, epoch: -1}
 	if n.form, err = newTransform(dev, l.spec, l.rows, l.options); err != nil {
@@ -53,13 +57,22 @@ func (l *Loader) newLane(dev device.Device) (n *lane, err error) {
 	if n.compute, err = dev.NewStream(); err != nil {
 		return n, err
 	}
+	if n.decoding, n.notDecoding, err = newDecoding(n); err != nil {
+		return n, err
+	}
+	return n, nil
+}
+
+// takeMemory takes buffers and slabs.
+func (n *lane) takeMemory() (err error) {
+	l := n.loader
 	for range l.options.DeviceBuffers {
 		d, err := n.newBuffer()
 		if errors.Is(err, device.ErrOutOfMemory) && len(n.made) > 0 {
 			break // less overlap than wished for
 		}
 		if err != nil {
-			return n, fmt.Errorf("loader: device memory for one batch of %d samples: %w", l.order.largest, err)
+			return fmt.Errorf("loader: device memory for one batch of %d samples: %w", l.order.largest, err)
 		}
 		n.made = append(n.made, d)
 	}
@@ -67,8 +80,13 @@ func (l *Loader) newLane(dev device.Device) (n *lane, err error) {
 	if slab := l.slabBytes(); l.order.total < int(all/slab) {
 		all = slab * int64(l.order.total)
 	}
-	n.slabs, err = makeSlabs(dev, l.options.Prefetch+1, l.slabBytes(), all, l.options.Pin, l.options.PinBudget)
-	return n, err
+	n.slabs, err = makeSlabs(n.dev, l.options.Prefetch+1, l.slabBytes(), all, l.options.Pin, l.options.PinBudget)
+	if err == nil && n.decoding != nil {
+		for _, s := range n.slabs.all {
+			s.files = make([]file, l.order.largest)
+		}
+	}
+	return err
 }
 
 func (n *lane) newBuffer() (*deviceBuffer, error) {
@@ -198,16 +216,7 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 	if err := l.settle(j); err != nil {
 		return nil, err
 	}
-	b = &Batch{
-		Device:  n.dev,
-		DType:   l.options.DType,
-		Indexes: j.indexes,
-		Labels:  j.labels,
-		Lengths: j.lengths,
-		Epoch:   j.epoch,
-		Number:  j.number,
-		n:       j.n,
-	}
+	b = &Batch{Device: n.dev, DType: l.options.DType, Epoch: j.epoch, Number: j.number, n: j.n}
 	if len(j.indexes) == 0 {
 		n.free <- j.slab
 		return b, nil
@@ -216,66 +225,126 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 	if !ok {
 		return nil, l.ctx.Err()
 	}
-	count := len(j.indexes)
-	samples := count * j.rows * l.rowBytes
-	tail := l.tailOf(samples, count, j.rows)
-	tail.write(j.slab.bytes, j)
-	if err := n.queue(d, j.slab.bytes[:tail.end], count, j.rows); err != nil {
+	if err := n.waitUsed(d); err != nil {
 		return nil, err
 	}
+	t, err := n.decode(d, j)
+	if err != nil {
+		return nil, err
+	}
+	if len(j.indexes) == 0 { // the device refused all, and so did the CPU
+		n.free <- j.slab
+		n.buffers <- d
+		return b, nil
+	}
+	if b.Mix, err = l.write(t, j); err != nil {
+		return nil, err
+	}
+	if err := n.queue(d, j, t); err != nil {
+		return nil, err
+	}
+	count := len(j.indexes)
+	b.Indexes, b.Labels, b.Lengths = j.indexes, j.labels, j.lengths
 	b.Data = d.data
 	b.Shape = n.form.batchShape(count, j.rows)
 	b.Bytes = int64(count*j.rows) * n.form.rowBytes
-	b.DeviceLabels = d.raw + device.Ptr(tail.labels)
+	b.DeviceLabels = d.raw + device.Ptr(t.labels)
 	if j.lengths != nil {
-		b.DeviceLengths = d.raw + device.Ptr(tail.lengths)
+		b.DeviceLengths = d.raw + device.Ptr(t.lengths)
 	}
 	if l.options.Mask {
-		b.DeviceMask = d.raw + device.Ptr(tail.mask)
+		b.DeviceMask = d.raw + device.Ptr(t.mask)
+	}
+	if b.Mix != nil {
+		b.DeviceMix = d.raw + device.Ptr(t.mix)
 	}
 	b.buffer = d
 	b.refs.Store(1)
-	n.copied <- passage{j.slab, d.marks[1]} // never blocks: there is room for every slab
+	end := d.marks[1]
+	if n.decoding != nil {
+		end = d.marks[3] // files and tables are in use until then
+	}
+	n.copied <- passage{j.slab, end} // never blocks: there is room for every slab
 	return b, nil
 }
 
-// queue queues the copy of host to d and what turns it into the batch's data.
-func (n *lane) queue(d *deviceBuffer, host []byte, samples, rows int) error {
-	// What the caller of the last batch in this buffer queued comes first.
-	last := n.copies
-	if n.form.queue != nil {
-		last = n.compute
+// waitUsed queues the wait for what callers of the last batch in d do.
+func (n *lane) waitUsed(d *deviceBuffer) error {
+	streams := []device.Stream{n.copies}
+	if n.form.queue != nil || n.decoding != nil {
+		streams = append(streams, n.compute)
 	}
-	// The tail of the raw bytes is the caller's too, so the copy waits.
-	for _, e := range d.used[:d.inUse] {
-		if err := n.copies.Wait(e); err != nil {
-			return err
+	for _, s := range streams {
+		for _, e := range d.used[:d.inUse] {
+			if err := s.Wait(e); err != nil {
+				return err
+			}
 		}
 	}
 	d.inUse = 0
-	d.queued = int64(len(host))
+	return nil
+}
 
+// decode queues the decoding of j's pictures into d, where the device does
+// that, and lays out what goes with the samples. What the device refuses is
+// read by the CPU, and may be left out of j.
+func (n *lane) decode(d *deviceBuffer, j *job) (t tail, err error) {
+	l := n.loader
+	for {
+		t = l.tailOf(len(j.indexes)*j.rows*l.rowBytes, len(j.indexes), j.rows)
+		if n.decoding == nil || len(j.indexes) == 0 {
+			return t, nil
+		}
+		start := time.Now()
+		err := n.decoding.queue(d, j, t)
+		l.counters.deviceDecode.Add(int64(time.Since(start)))
+		if !errors.Is(err, errRefused) {
+			return t, err
+		}
+		if err := l.settle(j); err != nil {
+			return t, err
+		}
+	}
+}
+
+// queue queues the copy of a slab to d and what turns it into the batch's
+// data.
+func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
+	from := 0
+	if n.decoding != nil {
+		from = t.labels // the samples are made on the device
+	}
+	host := j.slab.bytes[from:t.end]
+	d.queued = int64(len(host))
 	if err := n.copies.Record(d.marks[0]); err != nil {
 		return err
 	}
-	if err := n.copies.CopyH2D(d.raw, host); err != nil {
+	if err := n.copies.CopyH2D(d.raw+device.Ptr(from), host); err != nil {
 		return err
 	}
 	if err := n.copies.Record(d.marks[1]); err != nil {
 		return err
 	}
-	if n.form.queue != nil {
-		if err := n.compute.Wait(d.marks[1]); err != nil {
-			return err
-		}
-		if err := n.compute.Record(d.marks[2]); err != nil {
-			return err
-		}
-		if err := n.form.queue(n.compute, d.data, d.raw, samples, rows); err != nil {
-			return err
-		}
+	if n.form.queue == nil {
+		return n.copies.Record(d.marks[3])
 	}
-	return last.Record(d.marks[3])
+	if err := n.compute.Wait(d.marks[1]); err != nil {
+		return err
+	}
+	if err := n.compute.Record(d.marks[2]); err != nil {
+		return err
+	}
+	w := work{dst: d.data, src: d.raw, n: len(j.indexes), rows: j.rows}
+	if t.colours != 0 {
+		w.colours = d.raw + device.Ptr(t.colours)
+	}
+	if t.mix != 0 {
+		w.mix = d.raw + device.Ptr(t.mix)
+	}
+	if err := n.form.queue(n.compute, w); err != nil {
+		return err
+	}
+	return n.compute.Record(d.marks[3])
 }
 
 // recycle returns slabs to the workers when their copies are done.
@@ -319,6 +388,9 @@ func (n *lane) close() error {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
+	}
+	if n.decoding != nil {
+		errs = append(errs, n.decoding.close())
 	}
 	for _, d := range n.made {
 		errs = append(errs, n.freeBuffer(d))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/imaging"
 )
 
 // Loader feeds the batches of a dataset to devices.
@@ -24,7 +25,9 @@ type Loader struct {
 	rows     int          // of the longest sample
 	pad      padding
 	order    order
-	lanes    []*lane // one a device
+	lanes    []*lane         // one a device
+	encoded  dataset.Encoded // where devices may decode; else nil
+	jitter   imaging.Jitter
 
 	ctx     context.Context // ends when the loader closes
 	stop    context.CancelFunc
@@ -121,6 +124,9 @@ func (l *Loader) plan() (err error) {
 			return err
 		}
 	}
+	if err := l.planImages(); err != nil {
+		return err
+	}
 	l.first, l.skip = l.done, maps.Clone(l.ahead)
 	// No more of anything than there are batches for it.
 	l.options.Prefetch = min(l.options.Prefetch, max(l.order.total, 1))
@@ -129,13 +135,45 @@ func (l *Loader) plan() (err error) {
 	return nil
 }
 
+// planImages works out what is special about images.
+func (l *Loader) planImages() error {
+	encoded, ok := dataset.EncodedOf(l.ds)
+	l.jitter = l.options.Jitter
+	if ok && l.jitter == (imaging.Jitter{}) {
+		l.jitter = encoded.Transform().Jitter()
+	}
+	if ok && l.options.Decode != DecodeCPU && l.options.SampleTimeout == 0 {
+		l.encoded = encoded
+	}
+	colours := isImage(l.spec) && l.spec.Shape[2] == 3
+	switch {
+	case l.jitter != (imaging.Jitter{}) && !colours:
+		return fmt.Errorf("loader: %w: samples of %v have no colours to change", device.ErrArgument, l.spec)
+	case l.options.Mixup > 0 && !isImage(l.spec):
+		return fmt.Errorf("loader: %w: samples of %v are not mixed, only images are", device.ErrArgument, l.spec)
+	case !(l.options.Mixup >= 0 && l.options.Mixup <= maxMixup):
+		return fmt.Errorf("loader: %w: Mixup is %v, want 0 to %d", device.ErrArgument, l.options.Mixup, maxMixup)
+	}
+	return l.jitter.Check()
+}
+
 // prepare takes everything the loader needs from the devices and the host.
 func (l *Loader) prepare(devices []device.Device) error {
-	places := 0
+	decodes := false
 	for _, dev := range devices {
 		n, err := l.newLane(dev)
 		l.lanes = append(l.lanes, n)
 		if err != nil {
+			return err
+		}
+		decodes = decodes || n.decoding != nil
+	}
+	if !decodes {
+		l.encoded = nil
+	}
+	places := 0
+	for _, n := range l.lanes {
+		if err := n.takeMemory(); err != nil {
 			return err
 		}
 		places += len(n.slabs.all)

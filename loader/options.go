@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/sampler"
 )
 
@@ -96,6 +97,21 @@ type Options struct {
 	// from 0 to 1. Default: ImageNet's for 3 channels, else 0 and 1. Ignored
 	// for U8 and for samples that are no images.
 	Mean, Std []float64
+
+	// Decode says where pictures are decoded. Default: DecodeAuto.
+	Decode DecodePlace
+
+	// Jitter changes the colours of RGB images at random, on the device.
+	// Default: the jitter of the transform of a dataset of pictures.
+	Jitter imaging.Jitter
+
+	// Mixup is the alpha of mixup (Zhang et al., "mixup: Beyond Empirical Risk
+	// Minimization", ICLR 2018), 0 to 4: each image becomes lambda of itself
+	// and the rest of its [Batch.Partner], with a lambda of its own drawn from
+	// Beta(alpha, alpha); mix the labels by [Batch].Mix. Pairs stay together
+	// while half of Batch can be divided by the number of ranks. Default 0:
+	// none.
+	Mixup float64
 
 	// OnError says what to do about a sample that cannot be read. Default:
 	// Fail. Decide, if set, is asked for each of them instead, in the order of

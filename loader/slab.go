@@ -14,6 +14,7 @@ import (
 type slab struct {
 	bytes  []byte
 	buffer *pinned.Buffer // nil when the memory is pageable
+	files  []file         // of each slot, where the device decodes
 }
 
 // slabs is the loader's host memory.

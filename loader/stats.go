@@ -37,6 +37,8 @@ type Stats struct {
 	DeviceBytes   int64  // of the device buffers
 	Pinned        bool   // whether the slabs are page-locked
 	PageableWhy   string // why not
+	DecodeDevice  bool   // whether the device decodes pictures
+	DecodeWhy     string // why not, where there are pictures to decode
 }
 
 // Stage is one stage of the pipeline. Stages run beside each other, and those
@@ -53,6 +55,7 @@ type counters struct {
 	deviceWait, workerWait           atomic.Int64 // nanoseconds
 	readTime, decodeTime, resizeTime atomic.Int64
 	copyTime, transformTime          atomic.Int64
+	deviceDecode                     atomic.Int64
 }
 
 // read adds what a worker did for one sample, and empties it.
@@ -112,6 +115,7 @@ func (l *Loader) Stats() Stats {
 			stage("resize", "worker", &c.resizeTime),
 			stage("idle", "worker", &c.workerWait),
 			stage("h2d", "device", &c.copyTime),
+			stage("decode on device", "device", &c.deviceDecode),
 			stage("transform", "device", &c.transformTime),
 		},
 		Shape:         first.form.batchShape(l.order.largest, l.rows),
@@ -126,6 +130,8 @@ func (l *Loader) Stats() Stats {
 		DeviceBytes:   deviceBytes,
 		Pinned:        first.slabs.pinned,
 		PageableWhy:   first.slabs.reason,
+		DecodeDevice:  first.decoding != nil,
+		DecodeWhy:     first.notDecoding,
 	}
 }
 

@@ -20,7 +20,7 @@ func TestStages(t *testing.T) {
 	ok(t, err)
 	after := ld.Stats()
 	want := []loader.Stage{{Name: "read", Where: "worker"}, {Name: "decode", Where: "worker"}, {Name: "resize", Where: "worker"},
-		{Name: "idle", Where: "worker"}, {Name: "h2d", Where: "device"}, {Name: "transform", Where: "device"}}
+		{Name: "idle", Where: "worker"}, {Name: "h2d", Where: "device"}, {Name: "decode on device", Where: "device"}, {Name: "transform", Where: "device"}}
 	if len(after.Stages) != len(want) {
 		t.Fatalf("%+v", after.Stages)
 	}

@@ -1,6 +1,11 @@
 package loader
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/kernels"
+)
 
 // tail is where in a slab, and in the raw bytes of a device buffer, the things
 // lie that go with the samples of a batch, behind them.
@@ -8,9 +13,12 @@ type tail struct {
 	labels  int // an int32 a sample
 	lengths int // an int32 a sample, where samples differ in length
 	mask    int // a byte a row of each sample, if asked for
-	end     int
-	ragged  bool
-	masked  bool
+	colours int // what becomes of the colours of each sample, if anything
+	mix     int // a float32 a sample, if they are mixed
+	end     int // of what is copied
+
+	table int // what becomes of the pictures that the device decodes
+	all   int // the end of it
 }
 
 // tailAlign is the alignment of each part.
@@ -19,42 +27,78 @@ const tailAlign = 16
 // tailOf lays out what goes with count samples of rows each, which end at a
 // byte of the slab.
 func (l *Loader) tailOf(samples, count, rows int) tail {
-	t := tail{ragged: l.spec.Ragged, masked: l.options.Mask, end: samples}
+	t := tail{end: samples}
 	take := func(bytes int) (at int) {
 		at = (t.end + tailAlign - 1) &^ (tailAlign - 1)
 		t.end = at + bytes
 		return at
 	}
 	t.labels = take(4 * count)
-	if t.ragged {
+	if l.spec.Ragged {
 		t.lengths = take(4 * count)
 	}
-	if t.masked {
+	if l.options.Mask {
 		t.mask = take(count * rows)
 	}
+	if l.jitter != (imaging.Jitter{}) {
+		t.colours = take(count * kernels.ColourBytes)
+	}
+	if l.options.Mixup > 0 {
+		t.mix = take(4 * count)
+	}
+	end := t.end
+	if l.encoded != nil {
+		t.table = take(count * kernels.PictureBytes)
+	}
+	t.all, t.end = t.end, end
 	return t
 }
 
 // slabBytes is the size of a full batch as it is copied.
 func (l *Loader) slabBytes() int64 {
-	return int64(l.tailOf(l.order.largest*l.rows*l.rowBytes, l.order.largest, l.rows).end)
+	return int64(l.tailOf(l.order.largest*l.rows*l.rowBytes, l.order.largest, l.rows).all)
 }
 
-// write fills in what goes with the samples of j.
-func (t tail) write(slab []byte, j *job) {
+// write fills in what goes with the samples of j, and returns the weights of
+// their mixtures.
+func (l *Loader) write(t tail, j *job) (mix []float32, err error) {
+	slab := j.slab.bytes
 	putInts(slab[t.labels:], j.labels)
-	if t.ragged {
+	if j.lengths != nil {
 		putInts(slab[t.lengths:], j.lengths)
 	}
-	if !t.masked {
-		return
+	if l.options.Mask {
+		j.putMask(slab[t.mask:])
 	}
+	if t.colours != 0 {
+		colours := make([]kernels.Colour, len(j.indexes))
+		for slot, i := range j.indexes {
+			colours[slot] = kernels.Colour(l.jitter.Draw(l.key(j, i)))
+		}
+		if _, err := kernels.AppendColours(slab[t.colours:t.colours], colours...); err != nil {
+			return nil, err
+		}
+	}
+	if t.mix != 0 {
+		mix = make([]float32, len(j.indexes))
+		for slot, i := range j.indexes {
+			mix[slot] = drawMix(l.options.Mixup, l.key(j, i))
+		}
+		if _, err := kernels.AppendMix(slab[t.mix:t.mix], mix...); err != nil {
+			return nil, err
+		}
+	}
+	return mix, nil
+}
+
+// putMask writes a byte for each row of each sample.
+func (j *job) putMask(dst []byte) {
 	for slot := range j.indexes {
 		n := j.rows
 		if j.lengths != nil {
 			n = int(j.lengths[slot])
 		}
-		mask := slab[t.mask+slot*j.rows:][:j.rows]
+		mask := dst[slot*j.rows:][:j.rows]
 		for i := range n {
 			mask[i] = 1
 		}

@@ -16,10 +16,16 @@ type transform struct {
 	rowBytes    int64 // of a row of a sample afterwards
 	sampleBytes int64 // of the longest sample afterwards
 
-	// queue queues the work on n samples of rows each; nil when the batch
-	// stays as it is.
-	queue   func(s device.Stream, dst, src device.Ptr, n, rows int) error
+	// queue queues the work on a batch; nil when it stays as it is.
+	queue   func(s device.Stream, w work) error
 	kernels *kernels.Set
+}
+
+// work is the operands of a transform.
+type work struct {
+	dst, src     device.Ptr
+	n, rows      int        // samples, and rows of each
+	colours, mix device.Ptr // tables of what becomes of each image; or 0
 }
 
 func newTransform(dev device.Device, spec dataset.Spec, rows int, o Options) (*transform, error) {
@@ -30,15 +36,16 @@ func newTransform(dev device.Device, spec dataset.Spec, rows int, o Options) (*t
 	switch {
 	case t.image:
 		h, w, c := spec.Shape[0], spec.Shape[1], spec.Shape[2]
-		t.queue = func(s device.Stream, dst, src device.Ptr, n, _ int) error {
+		t.queue = func(s device.Stream, b work) error {
 			return t.kernels.Normalize(s, kernels.Normalize{
-				Dst: dst, DType: o.DType, Src: src,
-				N: n, C: c, H: h, W: w, Mean: o.Mean, Std: o.Std,
+				Dst: b.dst, DType: o.DType, Src: b.src,
+				N: b.n, C: c, H: h, W: w, Mean: o.Mean, Std: o.Std,
+				Colours: b.colours, Mix: b.mix,
 			})
 		}
 	case spec.DType != o.DType:
-		t.queue = func(s device.Stream, dst, src device.Ptr, n, rows int) error {
-			return t.kernels.Cast(s, dst, o.DType, src, spec.DType, int64(n)*int64(rows)*row)
+		t.queue = func(s device.Stream, b work) error {
+			return t.kernels.Cast(s, b.dst, o.DType, b.src, spec.DType, int64(b.n)*int64(b.rows)*row)
 		}
 	default:
 		return t, nil
@@ -73,7 +80,7 @@ func (t *transform) probe(dev device.Device) error {
 		return err
 	}
 	defer s.Close()
-	return t.queue(s, 0, 0, 0, 0)
+	return t.queue(s, work{})
 }
 
 func (t *transform) close() error {

@@ -40,6 +40,13 @@ type reading struct {
 	reader dataset.Reader // nil until the first sample
 	guard  *guard         // reads in place of reader where samples have a time limit
 	timing dataset.Timing
+
+	encoded dataset.EncodedReader // the reader, where a device decodes
+}
+
+// key is what everything random about the visit of a sample is drawn from.
+func (l *Loader) key(j *job, index int) uint64 {
+	return sampler.Key(l.options.Seed, j.epoch, index)
 }
 
 // timed is the number of samples of a task from which on the clock is read
@@ -82,8 +89,11 @@ func (r *reading) sample(j *job, slot int, timing *dataset.Timing) (err error) {
 	}
 	j.labels[slot] = l.ds.Label(index)
 	sample, padding := j.place(slot, l.rowBytes)
-	v := dataset.Visit{Index: index, Key: sampler.Key(l.options.Seed, j.epoch, index), Timing: timing}
+	v := dataset.Visit{Index: index, Key: l.key(j, index), Timing: timing}
 	l.pad.fill(padding)
+	if c := j.lane.decoding; c != nil {
+		return r.fetch(c, &j.slab.files[slot], v, sample)
+	}
 	if r.guard != nil {
 		return r.guarded(v, sample)
 	}
@@ -101,6 +111,14 @@ func (r *reading) open() (err error) {
 		}
 	}()
 	defer recoverAs(&err, "in NewReader")
+	if r.loader.encoded != nil {
+		r.encoded, err = r.loader.encoded.NewEncodedReader()
+		if err != nil {
+			return err
+		}
+		r.reader = r.encoded
+		return nil
+	}
 	reader, err := r.loader.ds.NewReader()
 	if err != nil {
 		return err

@@ -38,11 +38,12 @@ func (l *live) show(now loader.Stats, done, total int) {
 
 // limitNames says in words what holds a pipeline up.
 var limitNames = map[string]string{
-	"device":    "the device's own work",
-	"read":      "reading files",
-	"decode":    "decoding",
-	"resize":    "resizing",
-	"h2d":       "the link",
-	"transform": "the transform on the device",
-	"latency":   "latency (more workers or prefetch)",
+	"device":           "the device's own work",
+	"read":             "reading files",
+	"decode":           "decoding",
+	"resize":           "resizing",
+	"h2d":              "the link",
+	"decode on device": "decoding on the device",
+	"transform":        "the transform on the device",
+	"latency":          "latency (more workers or prefetch)",
 }

@@ -110,12 +110,13 @@ func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.R
 
 // stageNames says in words what a stage is.
 var stageNames = map[string]string{
-	"read":      "read files",
-	"decode":    "decode",
-	"resize":    "resize",
-	"idle":      "idle (nothing to fill)",
-	"h2d":       "copy to device",
-	"transform": "transform on device",
+	"read":             "read files",
+	"decode":           "decode",
+	"resize":           "resize",
+	"idle":             "idle (nothing to fill)",
+	"h2d":              "copy to device",
+	"decode on device": "decode on device",
+	"transform":        "transform on device",
 }
 
 func (o *feedOutput) print(w io.Writer) {

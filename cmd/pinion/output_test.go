@@ -50,7 +50,7 @@ func TestFeedJSON(t *testing.T) {
 			t.Errorf("stage %v has no words for people", row["stage"])
 		}
 	}
-	if !slices.Equal(names, []string{"read", "decode", "resize", "idle", "h2d", "transform"}) {
+	if !slices.Equal(names, []string{"read", "decode", "resize", "idle", "h2d", "decode on device", "transform"}) {
 		t.Errorf("stages %q", names)
 	}
 	epochs := doc["epochs"].([]any)

@@ -165,6 +165,9 @@ func (d *Decoder) Backend() string {
 	return "CUDA"
 }
 
+// Engines is the number of JPEG engines that decode, 0 for [CUDA].
+func (d *Decoder) Engines() int { return d.engines }
+
 // Close waits for the newest batch and gives back the library's memory. A
 // second Close does nothing.
 func (d *Decoder) Close() error {

@@ -14,6 +14,9 @@ type JPEG struct {
 	data []byte // of the caller; from the start marker to the end marker
 }
 
+// Bytes is the file, from the start marker to the end marker.
+func (j JPEG) Bytes() []byte { return j.data }
+
 // Header is what the segments in front of the first scan say.
 type Header struct {
 	Width, Height int // pixels, at least 1

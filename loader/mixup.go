@@ -1,0 +1,37 @@
+package loader
+
+import (
+	"math"
+
+	"github.com/pinion-gpu/pinion/sampler"
+)
+
+// mixSalt keeps what mixup draws apart from what transforms draw.
+const mixSalt = 0x6d69787570
+
+// maxMixup bounds alpha: beyond it the method takes too many tries, and the
+// mixture hardly changes.
+const maxMixup = 4
+
+// drawMix draws the weight of a sample in its mixture from Beta(alpha, alpha),
+// by Jöhnk's method ("Erzeugung von betaverteilten und gammaverteilten
+// Zufallszahlen", Metrika 1964).
+func drawMix(alpha float64, key uint64) float32 {
+	for try := 0; ; try++ {
+		x := math.Pow(unit(sampler.Key(key^mixSalt, try, 0)), 1/alpha)
+		y := math.Pow(unit(sampler.Key(key^mixSalt, try, 1)), 1/alpha)
+		if sum := x + y; sum > 0 && sum <= 1 {
+			return float32(x / sum)
+		}
+	}
+}
+
+// unit maps 64 random bits to 0 < u < 1.
+func unit(random uint64) float64 { return (float64(random>>12) + 0.5) / (1 << 52) }
+
+// Partner returns the sample of the batch that sample i is mixed with, see
+// [Options].Mixup.
+func (b *Batch) Partner(i int) int {
+	n := len(b.Indexes)
+	return (i + n/2) % n
+}
