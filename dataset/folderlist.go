@@ -3,6 +3,7 @@ package dataset
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,87 +12,79 @@ import (
 // imageExtensions are compared in lower case.
 var imageExtensions = []string{".jpg", ".jpeg", ".png", ".webp"}
 
-// folderList is what a walk through a folder of images finds.
-type folderList struct {
-	classes []string
-	files   []string // relative to the folder
-	labels  []int32  // index into classes, for each file
-}
-
-// lister walks through a folder.
-type lister struct {
-	dir string
-	folderList
-	others int // files that are no images
-}
-
-func listFolder(dir string) (folderList, error) {
+// listFolder lists the pictures below dir.
+func listFolder(dir string) (*folderIndex, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return folderList{}, err
+		return nil, err
 	}
 	if !info.IsDir() {
-		return folderList{}, fmt.Errorf("%s: %w: not a folder", dir, ErrFormat)
+		return nil, fmt.Errorf("%s: %w: not a folder", dir, ErrFormat)
 	}
-	l := &lister{dir: dir}
-	if err := l.top(); err != nil {
-		return folderList{}, err
+	top, classes, err := listTop(dir)
+	if err != nil {
+		return nil, err
 	}
-	if len(l.files) == 0 {
-		extensions := strings.Join(imageExtensions, ", ")
-		if l.others == 0 {
-			return folderList{}, fmt.Errorf("%s: %w: no files; looked for %s in it and its sub-folders", dir, ErrEmpty, extensions)
-		}
-		return folderList{}, fmt.Errorf("%s: %w: no images; none of %d files ends in %s", dir, ErrEmpty, l.others, extensions)
+	walk(top)
+	files, bytes, others := top.count()
+	x := &folderIndex{}
+	x.names.grow(files, bytes)
+	if err := x.addTop(top, classes); err != nil {
+		return nil, err
 	}
-	return l.folderList, nil
+	if files == 0 {
+		return nil, noImages(dir, others)
+	}
+	return x, nil
 }
 
-// top lists the images beside the class folders, then the class folders.
-func (l *lister) top() error {
-	entries, err := os.ReadDir(l.dir)
-	if err != nil {
-		return err
+func noImages(dir string, others int) error {
+	extensions := strings.Join(imageExtensions, ", ")
+	if others == 0 {
+		return fmt.Errorf("%s: %w: no files; looked for %s in it and its sub-folders", dir, ErrEmpty, extensions)
 	}
-	var folders []string
-	l.classes = []string{""}
+	return fmt.Errorf("%s: %w: no images; none of %d files ends in %s", dir, ErrEmpty, others, extensions)
+}
+
+// listTop lists dir itself: the files beside the class folders, and those
+// folders, of which nothing is known yet but their names.
+func listTop(dir string) (top *subtree, classes []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	top = &subtree{path: dir, failed: math.MaxInt}
+	top.grow(entries)
 	for _, e := range entries {
-		folder, err := l.isFolder(e)
+		folder, err := isClass(dir, e)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		if folder {
-			folders = append(folders, e.Name())
-		} else if err := l.entry("", e); err != nil {
-			return err
+			classes = append(classes, e.Name())
+		} else if err := top.file(e); err != nil {
+			return nil, nil, err
 		}
 	}
-	if len(l.files) == 0 {
-		l.classes = nil
+	for _, name := range classes {
+		top.folder(name)
 	}
-	for _, name := range folders {
-		l.classes = append(l.classes, name)
-		if err := l.walk(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return top, classes, nil
 }
 
-// isFolder reports whether an entry of the first level is a class. Links may
+// isClass reports whether an entry of the first level is a class. Links may
 // be, but not one to the folder itself or one that holds it: then the walk
 // would come by here again. Deeper down no link to a folder is followed, so
 // that there cannot be a loop.
-func (l *lister) isFolder(e fs.DirEntry) (bool, error) {
+func isClass(dir string, e fs.DirEntry) (bool, error) {
 	if hidden(e) || e.Type()&fs.ModeSymlink == 0 {
 		return !hidden(e) && e.IsDir(), nil
 	}
-	path := filepath.Join(l.dir, e.Name())
-	info, err := os.Stat(path)
+	info, err := os.Stat(filepath.Join(dir, e.Name()))
 	if err != nil || !info.IsDir() {
-		return false, nil // entry looks at it
+		return false, nil // file looks at it
 	}
-	loop, err := holds(info, l.dir)
+	loop, err := holds(info, dir)
 	return !loop, err
 }
 
@@ -116,55 +109,34 @@ func holds(folder fs.FileInfo, dir string) (bool, error) {
 	return false, err
 }
 
-func (l *lister) walk(folder string) error {
-	entries, err := os.ReadDir(filepath.Join(l.dir, folder))
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := l.entry(folder, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// entry lists a file of that folder, or walks into a folder of it.
-func (l *lister) entry(folder string, e fs.DirEntry) error {
+// file lists an entry that is no folder to walk into, if it is a picture.
+func (t *subtree) file(e fs.DirEntry) error {
 	if hidden(e) {
 		return nil
 	}
-	name := filepath.Join(folder, e.Name())
 	mode := e.Type()
-	if mode.IsDir() {
-		return l.walk(name)
-	}
-	if !isImage(name) {
-		l.others++
-		return nil
-	}
-	if mode&fs.ModeSymlink != 0 {
-		info, err := os.Stat(filepath.Join(l.dir, name))
+	image := isImage(e.Name())
+	if image && mode&fs.ModeSymlink != 0 {
+		info, err := os.Stat(filepath.Join(t.path, e.Name()))
 		if err != nil {
 			return err
 		}
 		mode = info.Mode()
 	}
-	if !mode.IsRegular() {
-		l.others++
+	if !image || !mode.IsRegular() {
+		t.others++
 		return nil
 	}
-	l.files = append(l.files, name)
-	l.labels = append(l.labels, int32(len(l.classes)-1))
+	t.files.add([]byte(e.Name()))
 	return nil
 }
 
 func hidden(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }
 
 func isImage(name string) bool {
-	ext := strings.ToLower(filepath.Ext(name))
+	ext := filepath.Ext(name)
 	for _, e := range imageExtensions {
-		if ext == e {
+		if strings.EqualFold(ext, e) {
 			return true
 		}
 	}

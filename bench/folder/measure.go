@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+const batch = 64
+
+// document is what is printed.
+type document struct {
+	harness.Head
+	Files   int               `json:"files"`
+	Folders int               `json:"folders"`
+	Rows    []harness.Row     `json:"rows"`
+	Skipped []harness.Skipped `json:"skipped"`
+}
+
+// measure lists once as a program would that has just started, and then for
+// time: repeats leave garbage and warm caches.
+func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
+	d := &document{
+		Head:    harness.NewHead(dev, "folder", o.repeats),
+		Rows:    []harness.Row{},
+		Skipped: []harness.Skipped{},
+	}
+	if err := d.once(ctx, dev, o.dir); err != nil {
+		return nil, err
+	}
+	list := &harness.Sample{
+		Row:   harness.Row{Name: "list", Unit: "s"},
+		Check: func() error { return nil }, // once has looked
+		Run: func() (float64, error) {
+			start := time.Now()
+			_, err := open(o.dir)
+			return harness.Since(start, time.Second), err
+		},
+	}
+	first := &harness.Sample{
+		Row:   harness.Row{Name: "list and first batch", Unit: "s"},
+		Check: func() error { return nil },
+		Run: func() (float64, error) {
+			start := time.Now()
+			photos, err := open(o.dir)
+			if err != nil {
+				return 0, err
+			}
+			return firstBatch(ctx, dev, photos, start)
+		},
+	}
+	skipped, err := harness.InTurn(ctx, o.repeats, []*harness.Sample{list, first})
+	d.Skipped = append(d.Skipped, skipped...)
+	for _, s := range []*harness.Sample{list, first} {
+		if s.Runs != nil {
+			d.Rows = append(d.Rows, s.Row)
+		}
+	}
+	return d, err
+}
+
+// once lists the folder and reads a batch, with the system's caches as they are
+// found.
+func (d *document) once(ctx context.Context, dev device.Device, dir string) error {
+	before, start := heapBytes(), time.Now()
+	photos, err := open(dir)
+	if err != nil {
+		return err
+	}
+	listing := harness.Since(start, time.Second)
+	list := heapBytes() - before
+	d.Files, d.Folders = photos.Len(), len(photos.Classes())
+	names := 0
+	for i := range photos.Len() {
+		names += len(photos.Name(i))
+	}
+	reading, err := firstBatch(ctx, dev, photos, time.Now())
+	if err != nil {
+		return err
+	}
+	d.figure("first list", listing, "s")
+	d.figure("first list and first batch", listing+reading, "s")
+	n := float64(photos.Len())
+	d.figure("list in memory", float64(list)/n, "bytes/file")
+	d.figure("paths", float64(names)/n, "bytes/file")
+	peak, err := peakBytes()
+	if err != nil {
+		d.Skipped = append(d.Skipped, harness.Skipped{Name: "peak memory", Why: err.Error()})
+		return nil
+	}
+	d.figure("peak memory", float64(peak)/(1<<20), "MiB")
+	return nil
+}
+
+// figure adds a row that needs no repeats.
+func (d *document) figure(name string, value float64, unit string) {
+	d.Rows = append(d.Rows, harness.Row{Name: name, Value: value, Unit: unit, Min: value, Max: value})
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	runtime.GC() // pools keep what they have for one
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// open lists the folder. Samples are as small as the pictures: what is measured
+// is files, not resizing.
+func open(dir string) (*dataset.Images, error) {
+	return dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(32)})
+}
+
+// firstBatch starts a loader, waits for its first batch and stops it. It returns
+// the time from start until the batch was there.
+func firstBatch(ctx context.Context, dev device.Device, photos *dataset.Images, start time.Time) (seconds float64, err error) {
+	l, err := loader.New(dev, photos, loader.Options{Batch: batch, Shuffle: true, Seed: 1})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	b, err := l.Next(ctx)
+	if err != nil {
+		return 0, err
+	}
+	seconds = harness.Since(start, time.Second)
+	if want := min(batch, photos.Len()); b.Shape[0] != want {
+		return 0, fmt.Errorf("a batch of %d samples, want %d", b.Shape[0], want)
+	}
+	return seconds, b.Release()
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// thumbnails is how many different pictures there are.
+const thumbnails = 64
+
+// makeTree makes dir a folder of that many small photos in class folders,
+// named as ImageNet's are. A run that is cut short leaves no dir.
+func makeTree(ctx context.Context, dir string, files, classes int) error {
+	part := dir + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return err
+	}
+	defer os.RemoveAll(part) // nothing is left of it after the rename
+	pictures, err := makeThumbnails()
+	if err != nil {
+		return err
+	}
+	var (
+		next    atomic.Int64
+		workers sync.WaitGroup
+		errs    = make(chan error, runtime.GOMAXPROCS(0))
+	)
+	for range cap(errs) {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				class := int(next.Add(1)) - 1
+				if class >= classes {
+					return
+				}
+				if err := makeClass(part, pictures, class, files*class/classes, files*(class+1)/classes); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- ctx.Err()
+		})
+	}
+	workers.Wait()
+	close(errs)
+	if err := <-errs; err != nil {
+		return err
+	}
+	return os.Rename(part, dir)
+}
+
+// makeClass makes one class folder with the files from first to before end.
+func makeClass(dir string, pictures [][]byte, class, first, end int) error {
+	name := fmt.Sprintf("n%08d", 1440764+class)
+	dir = filepath.Join(dir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for i := first; i < end; i++ {
+		path := filepath.Join(dir, fmt.Sprintf("%s_%d.JPEG", name, i))
+		if err := os.WriteFile(path, pictures[i%thumbnails], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeThumbnails encodes pictures of 32x32 pixels.
+func makeThumbnails() ([][]byte, error) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	pictures := make([][]byte, thumbnails)
+	for k := range pictures {
+		m := image.NewRGBA(image.Rect(0, 0, 32, 32))
+		for i := range m.Pix {
+			m.Pix[i] = byte(i/64*4+k) + byte(rng.IntN(16))
+		}
+		var b bytes.Buffer
+		if err := jpeg.Encode(&b, m, nil); err != nil {
+			return nil, err
+		}
+		pictures[k] = b.Bytes()
+	}
+	return pictures, nil
+}
