@@ -65,9 +65,10 @@ type scratch struct {
 	free       device.Event // recorded behind what reads it
 }
 
-const (
-	firstRoom = 64 << 20
-	mostRoom  = 1 << 30
+// Bytes of a scratch at first, and at most; tests have other ones.
+var (
+	firstRoom int64 = 64 << 20
+	mostRoom  int64 = 1 << 30
 )
 
 // newDecoding prepares a device for decoding, if that is wanted and possible;
@@ -89,11 +90,11 @@ func newDecoding(n *lane) (c *decoding, why string, err error) {
 
 func openDecoding(n *lane) (c *decoding, err error) {
 	l := n.loader
-	if l.encoded == nil {
-		return nil, fmt.Errorf("%w: the dataset gives no files of pictures", device.ErrArgument)
-	}
 	if l.options.SampleTimeout > 0 {
 		return nil, fmt.Errorf("%w: SampleTimeout is for decoding in workers", device.ErrArgument)
+	}
+	if l.encoded == nil {
+		return nil, fmt.Errorf("%w: the dataset gives no files of pictures", device.ErrArgument)
 	}
 	c = &decoding{lane: n, transform: l.encoded.Transform(), limit: mostRoom}
 	if c.decoder, err = openDecoder(n.dev); err != nil {

@@ -154,7 +154,10 @@ func (l *Loader) planImages() error {
 	case !(l.options.Mixup >= 0 && l.options.Mixup <= maxMixup):
 		return fmt.Errorf("loader: %w: Mixup is %v, want 0 to %d", device.ErrArgument, l.options.Mixup, maxMixup)
 	}
-	return l.jitter.Check()
+	if err := l.jitter.Check(); err != nil {
+		return fmt.Errorf("loader: %w: %w", device.ErrArgument, err)
+	}
+	return nil
 }
 
 // prepare takes everything the loader needs from the devices and the host.

@@ -35,6 +35,8 @@ type feedFlags struct {
 	shuffle, dropLast, noPin, checksum, json bool
 	unordered                                bool
 	sampler, dtype, onError                  string
+	transform, decode                        string
+	mixup                                    float64
 	saveState, resume, digests               string
 	sampleTimeout                            time.Duration
 	pinBudget                                size
@@ -48,7 +50,14 @@ func newFeed() *cobra.Command {
 
 DIR is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder; they
 are decoded, scaled so that the shorter side is --size, cut to the centre
-square and normalised on the device. FILE.npy is an array whose first axis
+square and normalised on the device. --transform does something else with them:
+
+  rrc:224,flip,jitter              a random part, mirrored or not, other colours
+  resize:256,crop:224              the middle, of the shorter side scaled to 256
+  stretch:128x96,bicubic           all of it, by another filter
+  rrc:224,scale:0.3,1,flip:0.2,jitter:0.4,0.4,0.4,0.1
+
+FILE.npy is an array whose first axis
 counts the samples; bytes of shape N x H x W x 1 to 4 are taken as images and
 normalised too. Without either, a sample folder of photos is made in your cache
 directory and used.
@@ -70,6 +79,7 @@ nothing else to do would have stood idle.`,
 		Example: `  pinion feed
   pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
   pinion feed features.npy --device host:2GiB --json
+  pinion feed ~/photos --transform rrc:224,flip,jitter --mixup 0.2 --decode gpu
   pinion feed ~/photos --on-error skip --checksum
   pinion feed ~/photos --sampler random --rank 0 --world 4 --stop-after 100 --save-state state.json
   pinion feed ~/photos --sampler random --rank 0 --world 4 --resume state.json --digests batches.jsonl`,
@@ -85,6 +95,9 @@ nothing else to do would have stood idle.`,
 	flags := cmd.Flags()
 	flags.IntVar(&f.batch, "batch", 64, "samples in a batch")
 	flags.IntVar(&f.size, "size", 224, "side of the square that photos become, in pixels")
+	flags.StringVar(&f.transform, "transform", "", "what becomes of photos, such as rrc:224,flip,jitter or resize:256,crop:224,bicubic (default: center:SIZE)")
+	flags.Float64Var(&f.mixup, "mixup", 0, "mix pairs of images by weights from Beta(`ALPHA`, ALPHA) (default: none)")
+	flags.StringVar(&f.decode, "decode", "auto", "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
 	flags.IntVar(&f.workers, "workers", 0, "goroutines that read and decode (default: one a processor)")
 	flags.IntVar(&f.prefetch, "prefetch", 0, "batches read ahead (default 4)")
 	flags.IntVar(&f.epochs, "epochs", 1, "passes over the dataset")
@@ -115,8 +128,14 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	o := loader.Options{
 		Batch: f.batch, Workers: f.workers, Prefetch: f.prefetch, Epochs: f.epochs,
 		Seed: f.seed, DropLast: f.dropLast, PinBudget: int64(f.pinBudget),
-		Unordered: f.unordered, SampleTimeout: f.sampleTimeout,
+		Unordered: f.unordered, SampleTimeout: f.sampleTimeout, Mixup: f.mixup,
 	}
+	places := map[string]loader.DecodePlace{"auto": loader.DecodeAuto, "cpu": loader.DecodeCPU, "gpu": loader.DecodeGPU}
+	place, known := places[f.decode]
+	if !known {
+		return o, badUsage(cmd, "--decode is %q, but must be auto, cpu or gpu", f.decode)
+	}
+	o.Decode = place
 	for _, v := range []struct {
 		name  string
 		value int
@@ -161,13 +180,17 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	transform, err := imaging.ParseTransform(f.transform, f.size)
+	if err != nil {
+		return badUsage(cmd, "--transform: %w", err)
+	}
 	line := newProgress(cmd)
 	defer line.clear()
 	path, err := feedPath(cmd, args, line)
 	if err != nil {
 		return err
 	}
-	ds, err := dataset.Open(path, dataset.Options{Image: dataset.ImageOptions{Transform: imaging.CenterCrop(f.size)}})
+	ds, err := dataset.Open(path, dataset.Options{Image: dataset.ImageOptions{Transform: transform}})
 	if err != nil {
 		return err
 	}

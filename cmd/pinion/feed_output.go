@@ -20,6 +20,8 @@ type feedOutput struct {
 	Name               string     `json:"name"`
 	Dataset            string     `json:"dataset"`
 	JPEGDecoder        string     `json:"jpeg_decoder,omitempty"`
+	DecodeDevice       bool       `json:"decode_on_device"`
+	DecodeReason       string     `json:"decode_reason,omitempty"` // why not
 	BatchShape         []int      `json:"batch_shape"`
 	DType              string     `json:"dtype"`
 	Samples            int64      `json:"samples"`
@@ -89,6 +91,7 @@ func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.R
 	}
 	if _, ok := ds.(*dataset.Images); ok {
 		out.JPEGDecoder = imaging.JPEGDecoder()
+		out.DecodeDevice, out.DecodeReason = r.DecodeDevice, r.DecodeWhy
 	}
 	for _, s := range r.Stages {
 		lanes := 1
@@ -119,6 +122,14 @@ var stageNames = map[string]string{
 	"transform":        "transform on device",
 }
 
+// decoder says what decodes JPEGs.
+func (o *feedOutput) decoder() string {
+	if o.DecodeDevice {
+		return "the device; what it does not take by " + o.JPEGDecoder
+	}
+	return o.JPEGDecoder
+}
+
 func (o *feedOutput) print(w io.Writer) {
 	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(o.BatchShape), " ", "x"), "[]")
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
@@ -140,7 +151,7 @@ func (o *feedOutput) print(w io.Writer) {
 		workers, counted(int64(o.Slabs), "slab", "slabs"), gib(o.HostBytes), memory,
 		counted(int64(o.DeviceBuffers), "device buffer", "device buffers"), gib(o.DeviceBytes))
 	if o.JPEGDecoder != "" {
-		fmt.Fprintf(w, "  JPEG by %s\n", o.JPEGDecoder)
+		fmt.Fprintf(w, "  JPEG by %s\n", o.decoder())
 	}
 	if o.Checksum != "" {
 		fmt.Fprintf(w, "  checksum %s\n", o.Checksum)

@@ -103,6 +103,26 @@ func TestFeedSamplers(t *testing.T) {
 	}
 }
 
+// Transforms change what batches hold, in the same way whatever the workers,
+// the batch and the ranks; equal seeds give equal batches.
+func TestFeedTransforms(t *testing.T) {
+	dir := photos(t, 6)
+	seen := map[string]string{}
+	for _, transform := range []string{"", "rrc:16", "rrc:16,flip", "rrc:16,flip,jitter", "stretch:16x16", "resize:20,crop:16", "bicubic"} {
+		args := []string{"--transform", transform, "--batch", "3", "--seed", "2", "--decode", "cpu"}
+		list := digests(t, dir, args...)
+		sameDigests(t, transform, digests(t, dir, append(args, "--workers", "1")...), list)
+		text := fmt.Sprint(list)
+		if other, there := seen[text]; there {
+			t.Errorf("%q gives what %q gives", transform, other)
+		}
+		seen[text] = transform
+	}
+	one := digests(t, dir, "--batch", "2", "--transform", "rrc:16,flip,jitter", "--mixup", "0.3")
+	two := digests(t, dir, "--batch", "2", "--transform", "rrc:16,flip,jitter", "--mixup", "0.3", "--prefetch", "1", "--workers", "3")
+	sameDigests(t, "mixup", two, one)
+}
+
 // Unreadable files are replaced where that is wanted.
 func TestFeedReplace(t *testing.T) {
 	dir := photos(t, 6)

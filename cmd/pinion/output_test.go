@@ -11,14 +11,14 @@ import (
 )
 
 var feedKeys = []string{"measured_at", "commit", "platform", "cpus", "device", "name", "dataset", "batch_shape", "dtype",
-	"samples", "batches", "errors", "replaced", "limit", "initialisation_seconds", "seconds", "samples_per_s", "bytes_to_device",
+	"samples", "batches", "errors", "replaced", "limit", "initialisation_seconds", "seconds", "decode_on_device", "samples_per_s", "bytes_to_device",
 	"to_device_gb_per_s", "device_wait_fraction", "workers", "slabs", "device_buffers", "host_bytes", "device_bytes",
 	"pinned", "stages", "epochs"}
 
 func TestFeedJSON(t *testing.T) {
 	dir := photos(t, 5)
 	args := []string{"feed", dir, "--device", "host:1GiB", "--json", "--batch", "2", "--size", "16", "--epochs", "2", "--checksum", "--dtype", "bf16"}
-	doc := document(t, append([]string{"checksum", "jpeg_decoder", "pageable_reason"}, feedKeys...), args...)
+	doc := document(t, append([]string{"checksum", "jpeg_decoder", "decode_reason", "pageable_reason"}, feedKeys...), args...)
 	for key, want := range map[string]any{
 		"device": "host:1073741824", "dataset": dir, "dtype": "bf16", "samples": 10., "batches": 6., "errors": 0.,
 		"bytes_to_device": 10. * (16*16*3 + 4), "pinned": false,

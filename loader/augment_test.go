@@ -1,0 +1,180 @@
+package loader_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/sampler"
+)
+
+// plain01 makes floats from 0 to 1 of images.
+func plain01(o loader.Options) loader.Options {
+	o.DType, o.Mean, o.Std = dtype.F32, []float64{0, 0, 0}, []float64{1, 1, 1}
+	return o
+}
+
+func floats(data []byte) []float64 {
+	list := make([]float64, len(data)/4)
+	for i := range list {
+		list[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])))
+	}
+	return list
+}
+
+// Colours change as the jitter draws for the visit, whatever the batch; here in
+// brightness alone, which is easy to work out.
+func TestJitter(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(11, 5, 4, 3)
+	jitter := imaging.Jitter{Brightness: 0.8}
+	for _, o := range []loader.Options{{Batch: 4, Epochs: 2}, {Batch: 11, Shuffle: true, Epochs: 2}, {Batch: 3, Mask: true}} {
+		o.Seed, o.Jitter = 21, jitter
+		list, err := run(t, dev, ds, plain01(o))
+		ok(t, err)
+		for _, g := range list {
+			have := floats(g.data)
+			for slot, i := range g.indexes {
+				factor := float64(jitter.Draw(sampler.Key(21, g.epoch, i)).Brightness)
+				sample := ds.sample(i)
+				for p := range 20 {
+					for c := range 3 {
+						want := min(1, factor*float64(sample[3*p+c])/255)
+						if x := have[60*slot+20*c+p]; math.Abs(x-want) > 1e-5 {
+							t.Fatalf("%+v: sample %d has %g, want %g", o, i, x, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// The jitter of a dataset's transform is the default.
+func TestJitterOfTransform(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	jitter := imaging.Jitter{Brightness: 0.3, Contrast: 0.4, Saturation: 0.5, Hue: 0.1}
+	ds := photos(t, 5, 12).(*dataset.Images)
+	with, err := dataset.NewImages(ds.Files, dataset.ImageOptions{Transform: imaging.CenterCrop(12).WithJitter(jitter)})
+	ok(t, err)
+	o := loader.Options{Batch: 5, Seed: 4, Decode: loader.DecodeCPU}
+	plain, err := run(t, dev, ds, o)
+	ok(t, err)
+	have, err := run(t, dev, with, o)
+	ok(t, err)
+	o.Jitter = jitter
+	want, err := run(t, dev, ds, o)
+	ok(t, err)
+	compare(t, "jitter of the transform", have, want)
+	if slices.Equal(have[0].data, plain[0].data) {
+		t.Error("the colours are as they were")
+	}
+}
+
+// Mixed images are what their weights say, weights depend on the visit alone,
+// and at equal global batch ranks mix the same pairs.
+func TestMixup(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(24, 3, 3, 3)
+	s := stream(t, dev)
+	weights := map[string]float32{}
+	partners := map[string]int{}
+	check := func(o loader.Options, pairs bool) {
+		t.Helper()
+		o.Epochs, o.Seed, o.Mixup, o.Shuffle = 2, 8, 0.4, true
+		ld := start(t, dev, ds, plain01(o))
+		for b, err := range ld.All(t.Context()) {
+			ok(t, err)
+			g := use(t, s, b)
+			have := floats(g.data)
+			var table []byte
+			for slot, i := range b.Indexes {
+				w := b.Mix[slot]
+				table = binary.LittleEndian.AppendUint32(table, math.Float32bits(w))
+				name := fmt.Sprint(b.Epoch, i)
+				if known, there := weights[name]; there && known != w || !(w >= 0 && w <= 1) {
+					t.Fatalf("%+v: sample %s has the weight %g, before %g", o, name, w, known)
+				}
+				weights[name] = w
+				partner := b.Indexes[b.Partner(slot)]
+				if known, there := partners[name]; pairs && there && known != partner {
+					t.Fatalf("%+v: sample %s is mixed with %d, before with %d", o, name, partner, known)
+				}
+				partners[name] = partner
+				x, y := ds.sample(i), ds.sample(partner)
+				for p := range 9 {
+					for c := range 3 {
+						want := (float64(w)*float64(x[3*p+c]) + (1-float64(w))*float64(y[3*p+c])) / 255
+						if v := have[27*slot+9*c+p]; math.Abs(v-want) > 1e-5 {
+							t.Fatalf("%+v: sample %s has %g, want %g", o, name, v, want)
+						}
+					}
+				}
+			}
+			same(t, s, "weights", b.DeviceMix, table)
+			ok(t, b.Release(s))
+		}
+		within(t, "Close", ld.Close)
+	}
+	check(loader.Options{Batch: 12}, true)
+	for _, world := range []int{2, 3, 6} {
+		for rank := range world {
+			check(loader.Options{Batch: 12 / world, World: world, Rank: rank}, true)
+		}
+	}
+	check(loader.Options{Batch: 5}, false)
+	if len(weights) != 48 {
+		t.Errorf("%d visits", len(weights))
+	}
+	mean, extreme := 0.0, 0
+	for _, w := range weights {
+		mean += float64(w) / 48
+		if w < 0.1 || w > 0.9 {
+			extreme++
+		}
+	}
+	if math.Abs(mean-0.5) > 0.2 || extreme < 10 { // Beta(0.4, 0.4) likes the ends
+		t.Errorf("the mean weight is %g, %d are extreme", mean, extreme)
+	}
+}
+
+// Samples without colours are not changed, and impossible ranges are told.
+func TestBadAugmentation(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	some := imaging.Jitter{Hue: 0.1}
+	for _, c := range []struct {
+		part string
+		ds   *fake
+		o    loader.Options
+	}{
+		{"no colours", table(4, dtype.F32, 3), loader.Options{Jitter: some}},
+		{"no colours", images(4, 3, 3, 1), loader.Options{Jitter: some}},
+		{"jitter", images(4, 3, 3, 3), loader.Options{Jitter: imaging.Jitter{Hue: 0.6}}},
+		{"only images", table(4, dtype.F32, 3), loader.Options{Mixup: 0.2}},
+		{"Mixup is -1", images(4, 3, 3, 3), loader.Options{Mixup: -1}},
+		{"Mixup is 5", images(4, 3, 3, 3), loader.Options{Mixup: 5}},
+		{"Mixup is NaN", images(4, 3, 3, 3), loader.Options{Mixup: math.NaN()}},
+	} {
+		ld, err := loader.New(dev, c.ds, c.o)
+		if err == nil {
+			within(t, "Close", ld.Close)
+		}
+		fails(t, c.part, err, device.ErrArgument)
+		if err != nil && !strings.Contains(err.Error(), c.part) {
+			t.Errorf("%q is missing in: %v", c.part, err)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package loader_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// mixedFolder is a folder of pictures of many sizes and kinds: photos, photos
+// that are stored turned, pictures of one colour, PNGs.
+func mixedFolder(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, content []byte) { ok(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) }
+	for i := range 6 {
+		photo, err := samplephotos.Photo(i + 1)
+		ok(t, err)
+		write(fmt.Sprintf("a%d.jpg", i), photo)
+	}
+	for i := range 4 {
+		m := image.NewRGBA(image.Rect(0, 0, 30+17*i, 90-11*i))
+		for k := range m.Pix {
+			m.Pix[k] = byte(k*k>>5 + 31*i)
+			if k%4 == 3 {
+				m.Pix[k] = 255
+			}
+		}
+		var file bytes.Buffer
+		ok(t, png.Encode(&file, m))
+		write(fmt.Sprintf("b%d.png", i), file.Bytes())
+		file.Reset()
+		ok(t, jpeg.Encode(&file, m, &jpeg.Options{Quality: 95}))
+		write(fmt.Sprintf("c%d.jpg", i), file.Bytes())
+		// APP1 with the orientation alone, behind the start marker.
+		exif := append([]byte{0xFF, 0xE1, 0, 34}, "Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01"...)
+		exif = append(exif, 0, byte(3+i), 0, 0, 0, 0, 0, 0)
+		write(fmt.Sprintf("d%d.jpg", i), append(append(file.Bytes()[:2:2], exif...), file.Bytes()[2:]...))
+	}
+	return dir
+}
+
+// needTurbo skips where another decoder of the CPU gives other bits.
+func needTurbo(t testing.TB) {
+	t.Helper()
+	if !strings.HasPrefix(imaging.JPEGDecoder(), "libturbojpeg") {
+		t.Skip("needs libturbojpeg: " + imaging.JPEGDecoder())
+	}
+}
+
+// Batches that the device decodes are those that workers decode: for every kind
+// of picture, with random crops, in one go and in groups, where the device
+// refuses some, in subsets, and after samples that cannot be read.
+func TestDecodeOnDevice(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	dir := mixedFolder(t)
+	for _, transform := range []imaging.Transform{
+		imaging.CenterCrop(32), imaging.RandomResizedCrop(24).WithFlip(0.5), imaging.Stretch(20, 30).WithFilter(imaging.Bicubic),
+	} {
+		all, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: transform})
+		ok(t, err)
+		odd, err := dataset.NewSubset(all, []int{17, 3, 9, 3, 12})
+		ok(t, err)
+		both, err := dataset.NewConcat(odd, all, odd)
+		ok(t, err)
+		for _, ds := range []dataset.Dataset{all, odd, both} {
+			for _, c := range []struct {
+				name        string
+				first, most int64
+				refuses     func(w, h int) bool
+			}{
+				{"at once", 64 << 20, 64 << 20, nil},
+				{"in groups", 1 << 20, 1 << 20, nil},
+				{"growing", 1 << 20, 64 << 20, nil},
+				{"no room for photos", 50 << 10, 50 << 10, nil},
+				{"some refused", 64 << 20, 64 << 20, func(w, _ int) bool { return w%2 == 0 }},
+				{"all refused", 2 << 20, 2 << 20, func(int, int) bool { return true }},
+			} {
+				what := fmt.Sprintf("%v, %d samples, %s", transform, ds.Len(), c.name)
+				o := loader.Options{Batch: 7, Epochs: 2, Shuffle: true, Seed: 3, Decode: loader.DecodeCPU, Workers: 3}
+				want, err := run(t, dev, ds, o)
+				ok(t, err)
+				s := &loader.StandIn{Engine: 7, Refuses: c.refuses}
+				loader.UseStandIn(t, s)
+				loader.SetRoom(t, c.first, c.most)
+				o.Decode = loader.DecodeAuto
+				ld := start(t, dev, ds, o)
+				list, err := drain(t, dev, ld)
+				ok(t, err)
+				compare(t, what, list, want)
+				if !ld.Stats().DecodeDevice || s.Decoded == 0 == (c.name != "all refused") {
+					t.Errorf("%s: %d pictures were decoded on the device; %+v", what, s.Decoded, ld.Stats())
+				}
+				within(t, "Close", ld.Close)
+				if !s.Closed {
+					t.Errorf("%s: the decoder is still open", what)
+				}
+			}
+		}
+	}
+}
+
+// Files that cannot be decoded by anyone are errors of their samples, also
+// those that only the device finds to be bad, and policies apply.
+func TestDecodeOnDeviceErrors(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	dir := mixedFolder(t)
+	photo, err := os.ReadFile(filepath.Join(dir, "a0.jpg"))
+	ok(t, err)
+	// Cut short; no picture; and in order but for the bits in the middle.
+	ok(t, os.WriteFile(filepath.Join(dir, "a1.jpg"), photo[:len(photo)/2], 0o644))
+	ok(t, os.WriteFile(filepath.Join(dir, "b1.png"), []byte("no picture"), 0o644))
+	broken := slices.Concat(photo[:len(photo)-3000], bytes.Repeat([]byte{0x55}, 2000), photo[len(photo)-1000:])
+	ok(t, os.WriteFile(filepath.Join(dir, "a2.jpg"), broken, 0o644))
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ok(t, err)
+	s := &loader.StandIn{Engine: 1, Refuses: func(w, _ int) bool { return w == 500 }}
+	loader.UseStandIn(t, s)
+	for _, place := range []loader.DecodePlace{loader.DecodeCPU, loader.DecodeGPU} {
+		ld := start(t, dev, ds, loader.Options{Batch: 3, OnError: loader.Skip, Decode: place})
+		list, err := drain(t, dev, ld)
+		ok(t, err)
+		left := 0
+		for _, g := range list {
+			left += len(g.indexes)
+			if slices.Contains(g.indexes, 1) || slices.Contains(g.indexes, 2) || slices.Contains(g.indexes, 7) {
+				t.Errorf("place %d: a batch of %v", place, g.indexes)
+			}
+		}
+		if stats := ld.Stats(); stats.Errors != 3 || left != ds.Len()-3 {
+			t.Errorf("place %d: %d samples, %+v", place, left, stats)
+		}
+		within(t, "Close", ld.Close)
+		_, err = run(t, dev, ds, loader.Options{Batch: 3, Decode: place})
+		fails(t, fmt.Sprintf("place %d", place), err, dataset.ErrDamaged)
+		if err == nil || !strings.Contains(err.Error(), "a1.jpg") {
+			t.Error(err)
+		}
+	}
+}
+
+// Where the device cannot decode, auto says why, and asking for it fails.
+func TestDecodeElsewhere(t *testing.T) {
+	dev := open(t, "host:64MiB")
+	leavesNothing(t, dev)
+	pictures := photos(t, 3, 16)
+	none := &loader.StandIn{}
+	for _, c := range []struct {
+		part string
+		ds   dataset.Dataset
+		o    loader.Options
+		use  *loader.StandIn
+	}{
+		{part: "is not a CUDA device", ds: pictures},
+		{part: "no JPEG engines", ds: pictures, use: none},
+		{part: "gives no files", ds: images(4, 3, 3, 3)},
+		{part: "SampleTimeout", ds: pictures, o: loader.Options{SampleTimeout: hang}},
+		{part: "as asked", ds: pictures, o: loader.Options{Decode: loader.DecodeCPU}},
+	} {
+		if c.use != nil {
+			loader.UseStandIn(t, c.use)
+		}
+		ld := start(t, dev, c.ds, c.o)
+		if s := ld.Stats(); s.DecodeDevice || !strings.Contains(s.DecodeWhy, c.part) {
+			t.Errorf("%q: %+v", c.part, s)
+		}
+		within(t, "Close", ld.Close)
+		if c.o.Decode == loader.DecodeCPU || c.use != nil {
+			continue
+		}
+		c.o.Decode = loader.DecodeGPU
+		ld, err := loader.New(dev, c.ds, c.o)
+		if err == nil {
+			within(t, "Close", ld.Close)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.part) {
+			t.Errorf("%q is missing in: %v", c.part, err)
+		}
+	}
+	if !none.Closed {
+		t.Error("the decoder that was not used is still open")
+	}
+}
+
+// With as little device memory as there can be, or a failing call anywhere, a
+// loader that decodes leaves nothing behind.
+func TestDecodeFailing(t *testing.T) {
+	needTurbo(t)
+	dev := newDiscrete(t, 64<<20)
+	leavesNothing(t, dev)
+	loader.UseStandIn(t, &loader.StandIn{Engine: 1})
+	loader.SetRoom(t, 1<<20, 1<<20)
+	ds := photos(t, 5, 16)
+	for at := 1; ; at++ {
+		dev.mu.Lock()
+		dev.calls, dev.failAt = 0, at
+		dev.mu.Unlock()
+		ld, err := loader.New(dev, ds, loader.Options{Batch: 2, Decode: loader.DecodeGPU, Pin: loader.PinAlways})
+		if err == nil {
+			_, err = drain(t, dev.Device, ld)
+			within(t, "Close", ld.Close)
+		}
+		if err == nil {
+			if at < 20 {
+				t.Errorf("%d calls only", at)
+			}
+			return
+		}
+		fails(t, fmt.Sprintf("call %d", at), err, errInjected)
+		if dev.bytes != 0 {
+			t.Fatalf("call %d: %d bytes are still pinned", at, dev.bytes)
+		}
+	}
+}
+
+var _ device.Device = (*discrete)(nil)

@@ -1,0 +1,87 @@
+package loader
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/imaging/nvjpeg"
+)
+
+// Stand-in is a decoder of a device that runs Go functions. It takes what the
+// engines of a GPU take.
+type StandIn struct {
+	dev     device.Device
+	Engine  int
+	Refuses func(width, height int) bool // whether the device finds a picture to be bad
+	Batches int                          // calls of Decode
+	Decoded int                          // pictures
+	Closed  bool
+}
+
+// UseStandIn lets the loaders that a test makes decode with s.
+func UseStandIn(t testing.TB, s *StandIn) {
+	before := openDecoder
+	openDecoder = func(dev device.Device) (jpegDecoder, error) {
+		s.dev, s.Closed = dev, false
+		return s, nil
+	}
+	t.Cleanup(func() { openDecoder = before })
+}
+
+// SetRoom bounds the memory for decoded pictures of a loader that has not
+// begun.
+func SetRoom(t testing.TB, first, most int64) {
+	a, b := firstRoom, mostRoom
+	firstRoom, mostRoom = first, most
+	t.Cleanup(func() { firstRoom, mostRoom = a, b })
+}
+
+func (s *StandIn) Engines() int { return s.Engine }
+
+func (s *StandIn) Close() error {
+	s.Closed = true
+	return nil
+}
+
+func (s *StandIn) Supports(h nvjpeg.Header) bool {
+	return !h.Progressive && h.Precision == 8 && (h.Components == 1 || h.Components == 3)
+}
+
+func (s *StandIn) Decode(stream device.Stream, pictures []nvjpeg.Picture) error {
+	s.Batches++
+	refused := &nvjpeg.RefusedError{}
+	for i, p := range pictures {
+		if s.Refuses != nil && s.Refuses(p.JPEG.Width, p.JPEG.Height) {
+			refused.Pictures = append(refused.Pictures, nvjpeg.Refusal{Index: i, Err: imaging.ErrDamaged})
+			continue
+		}
+		s.Decoded++
+		file := p.JPEG.Bytes()
+		err := s.dev.(device.Caller).Call(stream, func() error {
+			d := imaging.NewDecoder(imaging.Options{IgnoreOrientation: true})
+			defer d.Close()
+			var m imaging.Image
+			if err := d.Decode(&m, file); err != nil {
+				return err
+			}
+			if p.Pitch != 3*m.Width {
+				return fmt.Errorf("a pitch of %d for %d pixels", p.Pitch, m.Width)
+			}
+			to, err := s.dev.(device.Caller).Bytes(p.Dst, int64(len(m.Pix)))
+			if err != nil {
+				return err
+			}
+			copy(to, m.Pix)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(refused.Pictures) > 0 {
+		return refused
+	}
+	return nil
+}
