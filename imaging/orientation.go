@@ -90,10 +90,17 @@ func (l *layout) put(dst, row []byte, k int) {
 	}
 }
 
-// upright copies the whole picture into m, turned.
+// upright writes the whole picture, which lies elsewhere, into m, turned.
 func (src *picture) upright(m *Image) {
-	m.reshape(src.orientation.Size(src.width, src.height))
 	o := src.orientation
+	m.reshape(o.Size(src.width, src.height))
+	if o == Upright {
+		size := 3 * src.width
+		for y := range src.height {
+			src.row(y, 0, src.width, m.Pix[y*size:][:size])
+		}
+		return
+	}
 	// In pixels of m: where the file's first one goes, and how far the next
 	// one in its row and in its column lies from it.
 	first, right, down := 0, 1, m.Width
