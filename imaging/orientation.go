@@ -77,16 +77,24 @@ func (l *layout) output(i int) int {
 	return i
 }
 
-// put writes RGB output number k, which runs along the file's rows, into dst.
-func (l *layout) put(dst, row []byte, k int) {
-	if !l.transposed {
-		copy(dst[k*len(row):], row)
-		return
+// target is where the RGB pixels of output number i go: into their row of
+// dst, or into scratch if they are a column of it.
+func (l *layout) target(dst, scratch []byte, i int) []byte {
+	if l.transposed {
+		return scratch
 	}
-	at, pitch := 3*k, 3*l.y.N
-	for len(row) >= 3 {
-		copy(dst[at:at+3], row[:3])
-		at, row = at+pitch, row[3:]
+	size := 3 * l.x.N
+	return dst[l.output(i)*size:][:size]
+}
+
+// put writes the columns that are outputs number i and after to dst.
+func (l *layout) put(dst []byte, columns [][]byte, i int) {
+	pitch := 3 * l.y.N
+	for j, column := range columns {
+		for at := 3 * l.output(i+j); len(column) >= 3; at += pitch {
+			*(*[3]byte)(dst[at:]) = [3]byte(column)
+			column = column[3:]
+		}
 	}
 }
 
