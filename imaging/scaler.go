@@ -25,9 +25,9 @@ type scaler struct {
 // the weights, which are a good part of its loads.
 const rowsAtOnce = 4
 
-// padded is n and what the passes may touch beyond the end of a row of the ring:
-// the portable vertical pass works on 8 bytes at a time, and the horizontal
-// pass of vector code writes a byte too many.
+// padded is n bytes and what the passes may touch beyond them: the portable
+// vertical pass works on 8 bytes at a time, and the horizontal pass of vector
+// code writes a byte too many.
 func padded(n int) int { return (n + 8) &^ 7 }
 
 // begin makes s ready for the rows of another picture.
@@ -40,6 +40,9 @@ func (s *scaler) begin(channels int, x, y *table, transposed bool) {
 	}
 	s.pitch = padded(channels * width)
 	s.slots = y.taps + rowsAtOnce - 1
+	if cap(s.ring) > keepBytes { // after a huge picture that became tiny
+		s.ring = nil
+	}
 	s.ring = resized(s.ring, s.pitch*s.slots)
 	s.scratch = resized(s.scratch, rowsAtOnce*padded(channels*(x.hi-x.lo)))
 	s.lines = resized(s.lines, y.stride)
