@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"encoding/binary"
 	"image"
 	"image/jpeg"
 	"testing"
@@ -63,6 +64,10 @@ func BenchmarkPhoto(b *testing.B) {
 	b.Run("turbojpeg/decode", func(b *testing.B) { withDecoder(b, true, decode) })
 	b.Run("turbojpeg/crop224", func(b *testing.B) { withDecoder(b, true, transformed(t)) })
 	b.Run("turbojpeg/rrc224", func(b *testing.B) { withDecoder(b, true, transformed(RandomResizedCrop(224).WithFlip(0.5))) })
+	b.Run("turbojpeg/turned224", func(b *testing.B) {
+		crop, exif := transformed(t), tiff(binary.BigEndian, uint16(TurnedLeft))
+		withDecoder(b, true, func(d *Decoder, photo []byte) error { return crop(d, jpegWithEXIF(photo, exif)) })
+	})
 	b.Run("turbojpeg/bicubic224", func(b *testing.B) { withDecoder(b, true, transformed(t.WithFilter(Bicubic))) })
 	b.Run("go/decode", func(b *testing.B) { withDecoder(b, false, decode) })
 	b.Run("go/crop224", func(b *testing.B) { withDecoder(b, false, transformed(t)) })

@@ -13,7 +13,8 @@ type Options struct {
 	// MaxPixels is the largest width x height that is decoded; larger images
 	// fail with [ErrTooLarge] before memory for them is allocated. A decoder
 	// takes 3 bytes for each pixel of a JPEG with libturbojpeg (twice that
-	// again while a progressive one is decoded) and up to 8 in other formats.
+	// again while a progressive one is decoded) and up to 8 in other formats,
+	// and 3 more while it turns one upright.
 	// Pictures of more than 20 million pixels are decoded one at a time, in the
 	// whole process. Default 100 million.
 	MaxPixels int

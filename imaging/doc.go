@@ -65,8 +65,8 @@
 // [Bicubic], and gives the same bytes, which a network trained with
 // torchvision transforms expects. A crop is resized alone: rows and columns
 // outside are not even converted to RGB. A mirrored result costs nothing
-// more: the weights are mirrored. Processors with AVX2 do several pixels at a
-// time, with the same bytes; the build tag noasm leaves that out.
+// more: the weights are mirrored. Processors with AVX2 or AVX-512 do several
+// pixels at a time, with the same bytes; the build tag noasm leaves that out.
 //
 // [Decoder.DecodeTransformed] takes a shortcut where a Go decoder leaves
 // planes of YCbCr with subsampled chroma: it resizes luma and chroma

@@ -77,23 +77,38 @@ func (l *layout) output(i int) int {
 	return i
 }
 
-// put writes RGB output number k, which runs along the file's rows, into dst.
-func (l *layout) put(dst, row []byte, k int) {
-	if !l.transposed {
-		copy(dst[k*len(row):], row)
-		return
+// target is where the RGB pixels of output number i go: into their row of
+// dst, or into scratch if they are a column of it.
+func (l *layout) target(dst, scratch []byte, i int) []byte {
+	if l.transposed {
+		return scratch
 	}
-	at, pitch := 3*k, 3*l.y.N
-	for len(row) >= 3 {
-		copy(dst[at:at+3], row[:3])
-		at, row = at+pitch, row[3:]
+	size := 3 * l.x.N
+	return dst[l.output(i)*size:][:size]
+}
+
+// put writes the columns that are outputs number i and after to dst.
+func (l *layout) put(dst []byte, columns [][]byte, i int) {
+	pitch := 3 * l.y.N
+	for j, column := range columns {
+		for at := 3 * l.output(i+j); len(column) >= 3; at += pitch {
+			*(*[3]byte)(dst[at:]) = [3]byte(column)
+			column = column[3:]
+		}
 	}
 }
 
-// upright copies the whole picture into m, turned.
+// upright writes the whole picture, which lies elsewhere, into m, turned.
 func (src *picture) upright(m *Image) {
-	m.reshape(src.orientation.Size(src.width, src.height))
 	o := src.orientation
+	m.reshape(o.Size(src.width, src.height))
+	if o == Upright {
+		size := 3 * src.width
+		for y := range src.height {
+			src.row(y, 0, src.width, m.Pix[y*size:][:size])
+		}
+		return
+	}
 	// In pixels of m: where the file's first one goes, and how far the next
 	// one in its row and in its column lies from it.
 	first, right, down := 0, 1, m.Width

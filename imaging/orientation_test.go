@@ -56,12 +56,12 @@ func tiff(order binary.AppendByteOrder, o uint16) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
+// jpegWithEXIF puts the data where cameras do, but after another segment.
 func jpegWithEXIF(data, exif []byte) []byte {
 	body := append(bytes.Clone(exifName), exif...)
+	other := []byte{0xff, 0xe5, 0, 4, 1, 2}
 	segment := binary.BigEndian.AppendUint16([]byte{0xff, 0xe1}, uint16(len(body)+2))
-	// After the JFIF segment, as cameras do not and editors do.
-	at := 4 + int(binary.BigEndian.Uint16(data[4:])) - 2 + 2
-	return slices.Concat(data[:at], segment, body, data[at:])
+	return slices.Concat(data[:2], other, segment, body, data[2:])
 }
 
 func pngWithEXIF(data, exif []byte) []byte {
@@ -104,6 +104,11 @@ func TestOrientationOf(t *testing.T) {
 				}
 			}
 		}
+	}
+	filled := jpegWithEXIF(jpg, tiff(binary.BigEndian, 6))
+	filled = slices.Concat(filled[:2], []byte{0xff, 0xff}, filled[2:])
+	if got := OrientationOf(filled); got != TurnedLeft {
+		t.Errorf("JPEG with bytes that fill up: %d", got)
 	}
 	for name, data := range map[string][]byte{
 		"no EXIF":         jpg,

@@ -167,7 +167,7 @@ func TestPlanesOfEverySampling(t *testing.T) {
 				if at, ok := inside(ax, i); ok {
 					checked++
 					for c := range 2 {
-						if got := float64(r.colors[c][i]); math.Abs(got-ramp(at)) > 1.3 {
+						if got := float64(r.colors[c][0][i]); math.Abs(got-ramp(at)) > 1.3 {
 							t.Fatalf("%v, %v, plane %d, column %d is %v, want %.1f", ratio, g, c, i, got, ramp(at))
 						}
 					}

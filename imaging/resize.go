@@ -12,8 +12,9 @@ type Resizer struct {
 	tables tables
 	packed scaler
 	planes [3]scaler
-	colors [3][]byte // one output row of Y, Cb and Cr
-	line   []byte    // one output row of RGB
+	colors [3][rowsAtOnce][]byte // output rows of Y, Cb and Cr
+	lines  [rowsAtOnce][]byte    // output rows of RGB, when they become columns
+	out    [rowsAtOnce][]byte    // where the rows of a block go
 }
 
 // Resize does what a plan for an image of src's size says, into dst: HWC RGB
@@ -41,17 +42,7 @@ func (r *Resizer) resize(dst []byte, src *picture, p Plan) {
 		return
 	}
 	r.packed.begin(3, r.tables.get(l.x), r.tables.get(l.y), l.transposed)
-	r.line = resized(r.line, padded(3*l.x.N))
-	row := r.line[:3*l.x.N]
-	for i := range l.y.N {
-		k := l.output(i)
-		if l.transposed {
-			r.packed.row(row, src.rows, k)
-			l.put(dst, row, k)
-		} else {
-			r.packed.row(dst[k*len(row):][:len(row)], src.rows, k)
-		}
-	}
+	r.blocks(dst, &l, func(out [][]byte, i int) { r.packed.rows(out, src.rows, &l, i) })
 }
 
 // resizeYCbCr scales the planes of a picture, each from its own resolution,
@@ -64,15 +55,35 @@ func (r *Resizer) resizeYCbCr(dst []byte, src *ycbcrRows, l layout) {
 	r.planes[2].begin(1, x, y, l.transposed)
 	r.planes[0].begin(1, r.tables.get(l.x), r.tables.get(l.y), l.transposed)
 	for c := range r.colors {
-		r.colors[c] = resized(r.colors[c], padded(l.x.N))[:l.x.N]
-	}
-	r.line = resized(r.line, 3*l.x.N)
-	for i := range l.y.N {
-		k := l.output(i)
-		for c := range r.colors {
-			r.planes[c].row(r.colors[c], &src.planes[c], k)
+		for j := range r.colors[c] {
+			r.colors[c][j] = resized(r.colors[c][j], padded(l.x.N))[:l.x.N]
 		}
-		toRGB(r.line, r.colors[0], r.colors[1], r.colors[2], src.studio)
-		l.put(dst, r.line, k)
+	}
+	r.blocks(dst, &l, func(out [][]byte, i int) {
+		for c := range r.colors {
+			r.planes[c].rows(r.colors[c][:len(out)], &src.planes[c], &l, i)
+		}
+		for j := range out {
+			toRGB(out[j], r.colors[0][j], r.colors[1][j], r.colors[2][j], src.studio)
+		}
+	})
+}
+
+// blocks calls fill for up to rowsAtOnce outputs along the file's rows, number
+// i and after, until dst is full.
+func (r *Resizer) blocks(dst []byte, l *layout, fill func(out [][]byte, i int)) {
+	for j := range r.lines {
+		r.lines[j] = resized(r.lines[j], padded(3*l.x.N))[:3*l.x.N]
+	}
+	defer clear(r.out[:]) // the caller's memory is not kept
+	for i := 0; i < l.y.N; i += rowsAtOnce {
+		out := r.out[:min(rowsAtOnce, l.y.N-i)]
+		for j := range out {
+			out[j] = l.target(dst, r.lines[j], i+j)
+		}
+		fill(out, i)
+		if l.transposed {
+			l.put(dst, out, i)
+		}
 	}
 }

@@ -12,21 +12,22 @@ type scaler struct {
 	x, y       *table
 	transposed bool
 
-	ring    []byte   // the last rows that the first pass took in
-	slots   int      // rows of the ring
-	pitch   int      // bytes from one to the next
-	lines   [][]byte // those rows of the ring that the next output row needs
-	scratch []byte   // some rows that must be converted, or one between passes
-	next    int      // the first source row that the ring did not get
+	ring    []byte             // the last rows that the first pass took in
+	slots   int                // rows of the ring
+	pitch   int                // bytes from one to the next
+	lines   [][]byte           // those rows of the ring that the next output row needs
+	scratch []byte             // rows that must be converted
+	next    int                // the first source row that the ring did not get
+	between [rowsAtOnce][]byte // of a transposed scaler: rows between the passes
 }
 
 // rowsAtOnce is how many rows the horizontal pass takes together: they share
 // the weights, which are a good part of its loads.
 const rowsAtOnce = 4
 
-// padding is what the passes may touch beyond the end of a row of the ring:
-// the portable vertical pass works on 8 bytes at a time, and the horizontal
-// pass of vector code writes a byte too many.
+// padded is n bytes and what the passes may touch beyond them: the portable
+// vertical pass works on 8 bytes at a time, and the horizontal pass of vector
+// code writes a byte too many.
 func padded(n int) int { return (n + 8) &^ 7 }
 
 // begin makes s ready for the rows of another picture.
@@ -39,14 +40,37 @@ func (s *scaler) begin(channels int, x, y *table, transposed bool) {
 	}
 	s.pitch = padded(channels * width)
 	s.slots = y.taps + rowsAtOnce - 1
+	if cap(s.ring) > keepBytes { // after a huge picture that became tiny
+		s.ring = nil
+	}
 	s.ring = resized(s.ring, s.pitch*s.slots)
 	s.scratch = resized(s.scratch, rowsAtOnce*padded(channels*(x.hi-x.lo)))
 	s.lines = resized(s.lines, y.stride)
+	if transposed {
+		for i := range s.between {
+			s.between[i] = resized(s.between[i], channels*width)
+		}
+	}
 }
 
-// row writes output row k of src, whose samples lie one after the other. Rows
-// are asked for in the order of the source. dst has padded capacity if s is
-// transposed.
+// rows writes up to rowsAtOnce output rows of src, whose samples lie one after
+// the other: those that l makes as number i and after. All are asked for, in
+// that order. dst have padded capacity if s is transposed.
+func (s *scaler) rows(dst [][]byte, src rows, l *layout, i int) {
+	if !s.transposed {
+		for j, row := range dst {
+			s.row(row, src, l.output(i+j))
+		}
+		return
+	}
+	between := s.between[:len(dst)]
+	for j, row := range between {
+		s.row(row, src, l.output(i+j))
+	}
+	s.horizontal(dst, between)
+}
+
+// row writes output row k of the vertical pass.
 func (s *scaler) row(dst []byte, src rows, k int) {
 	y := s.y
 	start := int(y.start[k])
@@ -62,13 +86,7 @@ func (s *scaler) row(dst []byte, src rows, k int) {
 			at = 0
 		}
 	}
-	if !s.transposed {
-		vertical(dst, s.lines, y, k)
-		return
-	}
-	line := s.scratch[:s.channels*(s.x.hi-s.x.lo)]
-	vertical(line, s.lines, y, k)
-	s.horizontal([][]byte{dst}, [][]byte{line})
+	vertical(dst, s.lines, y, k)
 }
 
 // take brings n rows into the ring.
