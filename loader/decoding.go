@@ -54,6 +54,7 @@ type decoding struct {
 	table     *kernels.ResampleTable
 	pictures  []nvjpeg.Picture
 	which     []int // slots of the pictures
+	sent      int64 // bytes sent to the device for the batch: files, and samples that workers made
 }
 
 // scratch is device memory for decoded pictures and the table that says what
@@ -216,6 +217,7 @@ func (c *decoding) queue(d *deviceBuffer, j *job, t tail) error {
 		return err
 	}
 	refused := false
+	c.sent = 0
 	for from := 0; from < len(j.indexes); {
 		to, err := c.group(d, j, t, from)
 		if errors.Is(err, errRefused) {
@@ -294,6 +296,7 @@ func (c *decoding) group(d *deviceBuffer, j *job, t tail, from int) (to int, err
 func (c *decoding) place(j *job, slot int, at device.Ptr) error {
 	f := &j.slab.files[slot]
 	if f.onDevice {
+		c.sent += int64(len(f.content))
 		p := nvjpeg.Picture{JPEG: f.jpeg, Dst: at, Pitch: 3 * f.jpeg.Width}
 		c.pictures, c.which = append(c.pictures, p), append(c.which, slot)
 		return c.table.Add(kernels.Picture{
@@ -305,6 +308,7 @@ func (c *decoding) place(j *job, slot int, at device.Ptr) error {
 	}
 	width, height := c.transform.Size()
 	sample, _ := j.place(slot, c.lane.loader.rowBytes)
+	c.sent += int64(len(sample))
 	if err := c.stream.CopyH2D(at, sample); err != nil {
 		return err
 	}

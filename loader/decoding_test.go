@@ -52,6 +52,17 @@ func mixedFolder(t testing.TB) string {
 	return dir
 }
 
+// filesBytes is the size of a few of the files in a folder.
+func filesBytes(t testing.TB, dir string) (n int64) {
+	t.Helper()
+	for _, name := range []string{"a3.jpg", "b0.png", "c3.jpg"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		ok(t, err)
+		n += info.Size()
+	}
+	return n
+}
+
 // needTurbo skips where another decoder of the CPU gives other bits.
 func needTurbo(t testing.TB) {
 	t.Helper()
@@ -104,6 +115,9 @@ func TestDecodeOnDevice(t *testing.T) {
 				compare(t, what, list, want)
 				if !ld.Stats().DecodeDevice || s.Decoded == 0 == (c.name != "all refused") {
 					t.Errorf("%s: %d pictures were decoded on the device; %+v", what, s.Decoded, ld.Stats())
+				}
+				if sent := ld.Stats().BytesToDevice; c.refuses == nil && c.most > 1<<20 && sent < filesBytes(t, dir) {
+					t.Errorf("%s: %d bytes were sent", what, sent)
 				}
 				within(t, "Close", ld.Close)
 				if !s.Closed {

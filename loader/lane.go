@@ -316,6 +316,9 @@ func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
 	}
 	host := j.slab.bytes[from:t.end]
 	d.queued = int64(len(host))
+	if n.decoding != nil {
+		d.queued += n.decoding.sent
+	}
 	if err := n.copies.Record(d.marks[0]); err != nil {
 		return err
 	}
