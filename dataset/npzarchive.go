@@ -91,7 +91,8 @@ func (a npzArchive) open(name string, limit int64) (npzArray, error) {
 	return d, nil
 }
 
-// locate finds the bytes of a member.
+// locate finds the bytes of a member. Members that overlap do no harm: at most
+// two are read, each within the limit.
 func (d *npzArray) locate(m *zip.File, a npzArchive, limit int64) error {
 	packed, size := m.CompressedSize64, m.UncompressedSize64
 	start, err := m.DataOffset()
