@@ -145,7 +145,7 @@ func (r *pointReader) Read(ctx context.Context, v Visit, dst []byte) error {
 		v.Timing.read(start)
 		return err
 	}
-	content, err := r.buffer.load(ctx, r.files, v.Index)
+	content, err := r.buffer.load(func(buf []byte) ([]byte, error) { return r.files.ReadFile(ctx, v.Index, buf) })
 	if err != nil {
 		return err
 	}
