@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -85,32 +86,47 @@ const maxPointColumns = 1 << 16
 
 // measure returns the number of points of a file and their columns.
 func (d *PointClouds) measure(path string) (points, columns int, err error) {
-	f, size, err := openRegular(path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer f.Close()
-	switch {
+	if err := checkRegular(path, info); err != nil {
+		return 0, 0, err
+	}
+	size := info.Size()
+	switch columns = d.opts.Columns; {
 	case size > d.opts.MaxBytes:
 		err = fmt.Errorf("%w: a file of %d bytes, the limit is %d", ErrTooLarge, size, d.opts.MaxBytes)
 	case isPCD(path):
-		var h pcdHeader
-		if h, err = readPCDHeader(f, size); err == nil {
-			var picked []pcdColumn
-			picked, err = h.pick(d.opts.Fields)
-			points, columns = h.points, len(picked)
-		}
-		if bytes := int64(points) * int64(max(h.stride, 4*columns)); err == nil && bytes > d.opts.MaxBytes {
-			err = fmt.Errorf("%w: %d points of %d bytes, the limit is %d", ErrTooLarge, points, max(h.stride, 4*columns), d.opts.MaxBytes)
-		}
+		points, columns, err = d.measurePCD(path)
 	default:
-		columns = d.opts.Columns
 		points, err = kittiPoints(size, columns)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", path, err)
 	}
 	return points, columns, nil
+}
+
+func (d *PointClouds) measurePCD(path string) (points, columns int, err error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	h, err := readPCDHeader(f, size)
+	if err != nil {
+		return 0, 0, err
+	}
+	picked, err := h.pick(d.opts.Fields)
+	if err != nil {
+		return 0, 0, err
+	}
+	columns = len(picked)
+	if point := max(h.stride, 4*columns); int64(h.points)*int64(point) > d.opts.MaxBytes {
+		return 0, 0, fmt.Errorf("%w: %d points of %d bytes, the limit is %d", ErrTooLarge, h.points, point, d.opts.MaxBytes)
+	}
+	return h.points, columns, nil
 }
 
 // NewReader implements [Dataset].
