@@ -49,9 +49,10 @@ func openNPZ(t testing.TB, file []byte, opts NPZOptions) (*NPZ, error) {
 	return d, err
 }
 
-// The files in testdata are what numpy.savez and numpy.savez_compressed write
-// of x = [[1, 2], [3, 4], [5, 6]] float32 and y = [7, 8, 9] int64: members
-// with zip64 sizes.
+// The files in testdata were made by Python's zipfile in the way that
+// numpy.savez and numpy.savez_compressed use it (force_zip64, so that members
+// have zip64 sizes), of x = [[1, 2], [3, 4], [5, 6]] float32 and y = [7, 8, 9]
+// int64.
 func TestNPZ(t *testing.T) {
 	for _, name := range []string{"savez.npz", "savez_compressed.npz"} {
 		path := filepath.Join("testdata", "npz", name)
