@@ -143,8 +143,21 @@ func (t *Timing) read(start time.Time) {
 	}
 }
 
+// decode adds the time since start to Decode.
+func (t *Timing) decode(start time.Time) {
+	if t != nil {
+		t.Decode += time.Since(start)
+	}
+}
+
+// named is what messages about a sample need of its dataset.
+type named interface {
+	Len() int
+	Name(i int) string
+}
+
 // checkIndex checks the number of a sample.
-func checkIndex(d Dataset, i int) error {
+func checkIndex(d named, i int) error {
 	if n := d.Len(); i < 0 || i >= n {
 		return fmt.Errorf("%w: sample %d of %d", ErrArgument, i, n)
 	}
@@ -153,7 +166,7 @@ func checkIndex(d Dataset, i int) error {
 
 // checkRead checks the arguments of [Reader.Read], where a sample has that
 // many bytes.
-func checkRead(d Dataset, i int, dst []byte, bytes int) error {
+func checkRead(d named, i int, dst []byte, bytes int) error {
 	if err := checkIndex(d, i); err != nil {
 		return err
 	}

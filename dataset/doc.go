@@ -1,5 +1,5 @@
 // Package dataset reads what a loader feeds to a device: a fixed number of
-// samples of one shape, in any order, by many workers at once.
+// samples, in any order, by many workers at once.
 //
 //	ds, err := dataset.Open("photos", dataset.Options{}) // or "train.npy"
 //	r, err := ds.NewReader()                             // one per worker
@@ -17,7 +17,8 @@
 // sub-folder per class.
 //
 // [NPY] is one NumPy array in a file; its first axis counts samples. Element
-// types and shape are the array's.
+// types and shape are the array's. [NPZ] is an array of an archive of them,
+// with labels from another one if there are any.
 //
 // [SafeTensors] is a tensor of a .safetensors file, with labels from another
 // one of it if there are any; the first axis counts samples.
@@ -25,11 +26,27 @@
 // [CSV] is a file of rows of numbers, with labels from one of its columns. It
 // is read into memory once.
 //
+// [JSONLines] is a file of one JSON value a line, with samples and labels from
+// two of its fields. It is read into memory once.
+//
+// [PointClouds] is a folder of point clouds, as KITTI and nuScenes store them
+// or in PCD files: samples of {points, columns} f32.
+//
+// [Volumes] is a folder of NIfTI files, one volume each; [NIfTI] is one such
+// file, whose fourth axis counts samples. Samples are {Z, Y, X}.
+//
 // [Raw] is a file of bare samples, whose shape and type the caller knows.
 // [Memory] is samples that are in host memory already.
 //
-// [Open] tells folders, NumPy files, safetensors and CSV apart by what is in
-// them.
+// [Open] tells them apart by what is there, but for the last two.
+//
+// # Samples of different lengths
+//
+// Sentences and point clouds differ in the length of axis 0. Then the spec is
+// ragged: Shape[0] is the length of the longest, and [Length] and
+// [SampleBytes] tell those of a sample without reading it. [MemoryRagged],
+// [PointClouds], and if asked for [JSONLines] and [Volumes] are such datasets,
+// and parts and chains of them.
 //
 // # Combining
 //

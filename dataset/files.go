@@ -33,12 +33,12 @@ const keepBytes = 16 << 20
 // fileBuffer holds the content of the last file of a reader.
 type fileBuffer struct{ bytes []byte }
 
-// load reads the file of a sample.
-func (b *fileBuffer) load(ctx context.Context, r EncodedReader, v Visit) ([]byte, error) {
+// load reads a file into the buffer, or into new memory that it keeps.
+func (b *fileBuffer) load(read func(buf []byte) ([]byte, error)) ([]byte, error) {
 	if cap(b.bytes) > keepBytes {
 		b.bytes = nil
 	}
-	content, err := r.ReadFile(ctx, v, b.bytes[:0])
+	content, err := read(b.bytes[:0])
 	if err != nil {
 		return nil, err
 	}

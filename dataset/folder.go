@@ -16,19 +16,23 @@ type FolderOptions struct {
 	// MaxFileBytes is the largest file that is read, below 2 GiB. Default
 	// 256 MiB.
 	MaxFileBytes int64
+	// Extensions are the ends of the names of the files that are listed, with
+	// the dot and in lower case. Default those of pictures.
+	Extensions []string
 }
 
 const defaultMaxFileBytes = 256 << 20
 
-// Folder is the pictures of a folder: files that end in .jpg, .jpeg, .png or
-// .webp. The class of a file is the name of the sub-folder of the first level
-// that it is in, however deep; files beside those folders have the class "".
+// Folder is the files of a folder that end in .jpg, .jpeg, .png or .webp, or
+// in what the options say. The class of a file is the name of the sub-folder
+// of the first level that it is in, however deep; files beside those folders
+// have the class "".
 type Folder struct {
 	index *folderIndex
 	limit int64
 }
 
-// OpenFolder lists the pictures below dir; it opens none of them. Order is
+// OpenFolder lists the files below dir; it opens none of them. Order is
 // that of the names, byte by byte, folder by folder, files beside the class
 // folders first, and the same on every machine. Names that begin with a dot
 // are skipped, and so are files with other extensions; case does not matter.
@@ -37,11 +41,15 @@ type Folder struct {
 // Several folders are listed at a time. The list takes 8 bytes for a file beside
 // those of its name, and the path of each folder once.
 //
-// It fails with [ErrEmpty] when there are no pictures, with [ErrFormat] when
+// It fails with [ErrEmpty] when there are no such files, with [ErrFormat] when
 // dir is no folder, or with the error of the file system for the folder or
 // link that could not be read.
 func OpenFolder(dir string, opts FolderOptions) (*Folder, error) {
-	index, err := listFolder(dir)
+	extensions := opts.Extensions
+	if extensions == nil {
+		extensions = imageExtensions
+	}
+	index, err := listFolder(dir, extensions)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +58,9 @@ func OpenFolder(dir string, opts FolderOptions) (*Folder, error) {
 }
 
 // Classes returns the classes; a label is an index into them. They are the
-// sorted names of all sub-folders, with or without pictures, so that the
+// sorted names of all sub-folders, with or without files, so that the
 // folders of a training set and of its smaller validation set agree. "" comes
-// first, if there are pictures outside of sub-folders.
+// first, if there are files outside of sub-folders.
 func (d *Folder) Classes() []string { return slices.Clone(d.index.classes) }
 
 // Len implements [Files].

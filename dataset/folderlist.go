@@ -12,8 +12,8 @@ import (
 // imageExtensions are compared in lower case.
 var imageExtensions = []string{".jpg", ".jpeg", ".png", ".webp"}
 
-// listFolder lists the pictures below dir.
-func listFolder(dir string) (*folderIndex, error) {
+// listFolder lists the files below dir that have one of those extensions.
+func listFolder(dir string, extensions []string) (*folderIndex, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func listFolder(dir string) (*folderIndex, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s: %w: not a folder", dir, ErrFormat)
 	}
-	top, classes, err := listTop(dir)
+	top, classes, err := listTop(dir, extensions)
 	if err != nil {
 		return nil, err
 	}
@@ -33,27 +33,27 @@ func listFolder(dir string) (*folderIndex, error) {
 		return nil, err
 	}
 	if files == 0 {
-		return nil, noImages(dir, others)
+		return nil, noFiles(dir, extensions, others)
 	}
 	return x, nil
 }
 
-func noImages(dir string, others int) error {
-	extensions := strings.Join(imageExtensions, ", ")
+func noFiles(dir string, extensions []string, others int) error {
+	wanted := strings.Join(extensions, ", ")
 	if others == 0 {
-		return fmt.Errorf("%s: %w: no files; looked for %s in it and its sub-folders", dir, ErrEmpty, extensions)
+		return fmt.Errorf("%s: %w: no files; looked for %s in it and its sub-folders", dir, ErrEmpty, wanted)
 	}
-	return fmt.Errorf("%s: %w: no images; none of %d files ends in %s", dir, ErrEmpty, others, extensions)
+	return fmt.Errorf("%s: %w: none of %d files ends in %s", dir, ErrEmpty, others, wanted)
 }
 
 // listTop lists dir itself: the files beside the class folders, and those
 // folders, of which nothing is known yet but their names.
-func listTop(dir string) (top *subtree, classes []string, err error) {
+func listTop(dir string, extensions []string) (top *subtree, classes []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	top = &subtree{path: dir, failed: math.MaxInt}
+	top = &subtree{path: dir, extensions: extensions, failed: math.MaxInt}
 	top.grow(entries)
 	for _, e := range entries {
 		folder, err := isClass(dir, e)
@@ -109,21 +109,22 @@ func holds(folder fs.FileInfo, dir string) (bool, error) {
 	return false, err
 }
 
-// file lists an entry that is no folder to walk into, if it is a picture.
+// file lists an entry that is no folder to walk into, if it has one
+// of the extensions.
 func (t *subtree) file(e fs.DirEntry) error {
 	if hidden(e) {
 		return nil
 	}
 	mode := e.Type()
-	image := isImage(e.Name())
-	if image && mode&fs.ModeSymlink != 0 {
+	wanted := hasExtension(e.Name(), t.extensions)
+	if wanted && mode&fs.ModeSymlink != 0 {
 		info, err := os.Stat(filepath.Join(t.path, e.Name()))
 		if err != nil {
 			return err
 		}
 		mode = info.Mode()
 	}
-	if !image || !mode.IsRegular() {
+	if !wanted || !mode.IsRegular() {
 		t.others++
 		return nil
 	}
@@ -133,10 +134,10 @@ func (t *subtree) file(e fs.DirEntry) error {
 
 func hidden(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }
 
-func isImage(name string) bool {
-	ext := filepath.Ext(name)
-	for _, e := range imageExtensions {
-		if strings.EqualFold(ext, e) {
+// hasExtension compares the end of a name with extensions in lower case.
+func hasExtension(name string, extensions []string) bool {
+	for _, e := range extensions {
+		if at := len(name) - len(e); at >= 0 && strings.EqualFold(name[at:], e) {
 			return true
 		}
 	}

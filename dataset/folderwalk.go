@@ -16,12 +16,13 @@ const folderWalkers = 16
 
 // subtree is a folder and what is below it.
 type subtree struct {
-	path  string
-	files nameList // pictures, in order
+	path       string
+	extensions []string // of the files that are listed
+	files      nameList // in order
 	// folders are in order. Folder k comes before file places[k].
 	folders []*subtree
 	places  []int
-	others  int   // files that are no pictures
+	others  int   // files with other extensions
 	err     error // what ended the list; it comes after all that is in it
 
 	parent *subtree
@@ -31,7 +32,7 @@ type subtree struct {
 
 // folder adds the folder of that name, of which nothing else is known yet.
 func (t *subtree) folder(name string) *subtree {
-	sub := &subtree{path: filepath.Join(t.path, name), parent: t, number: len(t.folders), failed: math.MaxInt}
+	sub := &subtree{path: filepath.Join(t.path, name), extensions: t.extensions, parent: t, number: len(t.folders), failed: math.MaxInt}
 	t.folders = append(t.folders, sub)
 	t.places = append(t.places, t.files.len())
 	return sub
@@ -51,7 +52,7 @@ func (t *subtree) grow(entries []fs.DirEntry) {
 	t.files.grow(len(entries), bytes)
 }
 
-// count counts the pictures in t and below, the bytes of their names, and the
+// count counts the files in t and below, the bytes of their names, and the
 // other files.
 func (t *subtree) count() (files, bytes, others int) {
 	files, bytes, others = t.files.len(), len(t.files.bytes), t.others

@@ -100,7 +100,7 @@ func (r *imageReader) Read(ctx context.Context, v Visit, dst []byte) error {
 	if err := checkRead(r.images, v.Index, dst, r.images.opts.Transform.Bytes()); err != nil {
 		return err
 	}
-	content, err := r.buffer.load(ctx, r, v)
+	content, err := r.buffer.load(func(buf []byte) ([]byte, error) { return r.ReadFile(ctx, v, buf) })
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,12 @@ type Number interface {
 // NewMemoryOf is [NewMemory] for a slice of numbers. The shape is that of one
 // sample, nil for scalars; the element type is T.
 func NewMemoryOf[T Number](data []T, shape []int, opts MemoryOptions) (*Memory, error) {
+	bytes, d := viewBytes(data)
+	return NewMemory(bytes, Spec{Shape: shape, DType: d}, opts)
+}
+
+// viewBytes returns the memory of data and the type of its elements.
+func viewBytes[T Number](data []T) ([]byte, dtype.DType) {
 	var zero T
 	var d dtype.DType
 	switch any(zero).(type) {
@@ -75,29 +81,38 @@ func NewMemoryOf[T Number](data []T, shape []int, opts MemoryOptions) (*Memory, 
 	case float64:
 		d = dtype.F64
 	}
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*d.Size())
-	return NewMemory(bytes, Spec{Shape: shape, DType: d}, opts)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*d.Size()), d
 }
 
 // NewReader implements [Dataset].
 func (d *Memory) NewReader() (Reader, error) { return &memoryReader{memory: d}, nil }
 
+func (d *Memory) bytes(i int) []byte { return d.data[i*d.sample:][:d.sample] }
+
+// memoryReader reads what has all of its samples in memory.
 type memoryReader struct {
-	memory *Memory
+	memory interface {
+		Dataset
+		bytes(i int) []byte // of sample i
+	}
 	closed bool
 }
 
 // Read implements [Reader].
 func (r *memoryReader) Read(_ context.Context, v Visit, dst []byte) error {
 	d := r.memory
-	if err := checkRead(d, v.Index, dst, d.sample); err != nil {
+	if err := checkIndex(d, v.Index); err != nil {
+		return err
+	}
+	sample := d.bytes(v.Index)
+	if err := checkRead(d, v.Index, dst, len(sample)); err != nil {
 		return err
 	}
 	if r.closed {
 		return fmt.Errorf("%s: %w", d.Name(v.Index), fs.ErrClosed)
 	}
 	start := v.Timing.start()
-	copy(dst, d.data[v.Index*d.sample:])
+	copy(dst, sample)
 	v.Timing.read(start)
 	return nil
 }

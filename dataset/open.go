@@ -6,24 +6,78 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 )
 
 // Options configures [Open]. The zero value works.
 type Options struct {
 	// Image says how the images of a folder are read.
 	Image ImageOptions
+	// Points says how the point clouds of a folder are read.
+	Points PointOptions
+	// Volume says how NIfTI volumes are read.
+	Volume VolumeOptions
+	// NPZ says which arrays of a .npz file are read.
+	NPZ NPZOptions
 	// Tensor says which tensors of a .safetensors file are read.
 	Tensor TensorOptions
+	// JSON says how a file of JSON lines is read.
+	JSON JSONOptions
 	// CSV says how a file of rows of numbers is read.
 	CSV CSVOptions
+}
+
+type opener func(path string, opts Options) (Dataset, error)
+
+// folderKinds are the kinds of folders. What a folder holds first of them, it
+// is.
+var folderKinds = []struct {
+	name string
+	open opener
+}{
+	{"images (" + strings.Join(imageExtensions, ", ") + ")", func(path string, o Options) (Dataset, error) { return OpenImageFolder(path, o.Image) }},
+	{"points (" + strings.Join(pointExtensions, ", ") + ")", func(path string, o Options) (Dataset, error) { return OpenPointClouds(path, o.Points) }},
+	{"volumes (" + strings.Join(niftiExtensions, ", ") + ")", func(path string, o Options) (Dataset, error) { return OpenVolumes(path, o.Volume) }},
+}
+
+// fileKinds are the kinds of files, which are told apart by how they begin.
+var fileKinds = []struct {
+	name string
+	is   func(h fileHead) bool
+	open opener
+}{
+	{"NumPy array", begins(npyMagic), func(path string, _ Options) (Dataset, error) { return OpenNPY(path) }},
+	{"npz", begins(zipMagic, zipMagicEmpty), func(path string, o Options) (Dataset, error) { return OpenNPZ(path, o.NPZ) }},
+	{"NIfTI", func(h fileHead) bool { return niftiHead(h.bytes) }, func(path string, o Options) (Dataset, error) { return OpenNIfTI(path, o.Volume) }},
+	{"safetensors", func(h fileHead) bool { return tensorsHead(h.bytes, h.size) }, func(path string, o Options) (Dataset, error) { return OpenSafeTensors(path, o.Tensor) }},
+	{"JSON lines", func(h fileHead) bool { return jsonHead(h.bytes, h.whole()) }, func(path string, o Options) (Dataset, error) { return OpenJSONLines(path, o.JSON) }},
+	{"rows of numbers", func(h fileHead) bool { return csvHead(h.bytes, h.whole()) }, func(path string, o Options) (Dataset, error) { return OpenCSV(path, o.CSV) }},
+}
+
+// fileHead is how a file begins.
+type fileHead struct {
+	bytes []byte // at most sniffBytes
+	size  int64  // of the file
 }
 
 // sniffBytes is how much of a file [Open] looks at.
 const sniffBytes = 64 << 10
 
-// Open opens the dataset at path and tells its kind by what is there: a
-// folder is an [Images], a file that begins as one an [NPY] or a
-// [SafeTensors], a text whose first or second row is all numbers a [CSV].
+func (h fileHead) whole() bool { return int64(len(h.bytes)) == h.size }
+
+// begins makes a function that finds a file that begins with one of those.
+func begins(magic ...string) func(fileHead) bool {
+	return func(h fileHead) bool {
+		return slices.ContainsFunc(magic, func(m string) bool { return bytes.HasPrefix(h.bytes, []byte(m)) })
+	}
+}
+
+// Open opens the dataset at path and tells its kind by what is there. A folder
+// is an [Images], or where it has no images a [PointClouds] or a [Volumes], by
+// the names of its files. A file that begins as one is an [NPY], [NPZ],
+// [NIfTI] or [SafeTensors]; a text whose first line is a JSON object or array
+// is a [JSONLines], and one whose first or second row is all numbers a [CSV].
 // Anything else fails with [ErrFormat]. A result that is an [io.Closer] must
 // be closed.
 func Open(path string, opts Options) (Dataset, error) {
@@ -32,31 +86,47 @@ func Open(path string, opts Options) (Dataset, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		return OpenImageFolder(path, opts.Image)
+		return openFolder(path, opts)
 	}
-	if err := checkRegular(path, info); err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
+	head, err := readHead(path)
 	if err != nil {
 		return nil, err
 	}
+	var names []string
+	for _, k := range fileKinds {
+		if k.is(head) {
+			return k.open(path, opts)
+		}
+		names = append(names, k.name)
+	}
+	return nil, fmt.Errorf("%s: %w: neither a folder nor one of %s; %d bytes that begin with %q",
+		path, ErrFormat, strings.Join(names, ", "), head.size, head.bytes[:min(len(head.bytes), 8)])
+}
+
+func openFolder(dir string, opts Options) (Dataset, error) {
+	var names []string
+	for _, k := range folderKinds {
+		d, err := k.open(dir, opts)
+		if !errors.Is(err, ErrEmpty) {
+			return d, err
+		}
+		names = append(names, k.name)
+	}
+	return nil, fmt.Errorf("%s: %w: no %s in it and its sub-folders", dir, ErrEmpty, strings.Join(names, ", no "))
+}
+
+func readHead(path string) (fileHead, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return fileHead{}, err
+	}
 	defer f.Close()
-	head := make([]byte, min(sniffBytes, info.Size()))
+	head := make([]byte, min(sniffBytes, size))
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
-		return nil, err
+		return fileHead{}, err
 	}
-	switch head = head[:n]; {
-	case bytes.HasPrefix(head, []byte(npyMagic)):
-		return OpenNPY(path)
-	case tensorsHead(head, info.Size()):
-		return OpenSafeTensors(path, opts.Tensor)
-	case csvHead(head, int64(n) == info.Size()):
-		return OpenCSV(path, opts.CSV)
-	}
-	return nil, fmt.Errorf("%s: %w: neither a folder of images nor a NumPy or safetensors file nor rows of numbers; %d bytes that begin with %q",
-		path, ErrFormat, info.Size(), head[:min(n, 8)])
+	return fileHead{head[:n], size}, nil
 }
 
 // checkRegular keeps away from pipes and devices, which could block for ever.

@@ -1,14 +1,11 @@
 package dataset
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // SafeTensors is a tensor in a .safetensors file, and labels from another one
@@ -130,33 +127,11 @@ func (e tensorEntry) labels(f *os.File, start int64, n int) ([]int32, error) {
 	if have != n || spec.Bytes() != size {
 		return nil, fmt.Errorf("%w: labels of shape %d for %d samples", ErrArgument, e.Shape, n)
 	}
-	var value func(b []byte) int64
-	switch spec.DType {
-	case dtype.U8:
-		value = func(b []byte) int64 { return int64(b[0]) }
-	case dtype.I8:
-		value = func(b []byte) int64 { return int64(int8(b[0])) }
-	case dtype.I16:
-		value = func(b []byte) int64 { return int64(int16(binary.LittleEndian.Uint16(b))) }
-	case dtype.I32:
-		value = func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }
-	case dtype.I64:
-		value = func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }
-	default:
-		return nil, fmt.Errorf("%w: labels of type %v; want whole numbers", ErrFormat, spec.DType)
-	}
 	data := make([]byte, n*size)
 	if err := readFull(f, data, start+e.Offsets[0]); err != nil {
 		return nil, err
 	}
-	labels := make([]int32, n)
-	for i := range labels {
-		v := value(data[i*size:])
-		if labels[i] = int32(v); int64(labels[i]) != v {
-			return nil, fmt.Errorf("%w: label %d of sample %d does not fit 32 bits", ErrFormat, v, i)
-		}
-	}
-	return labels, nil
+	return wholeLabels(data, spec.DType)
 }
 
 // listed quotes the first names of a list for a message.

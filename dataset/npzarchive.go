@@ -1,0 +1,179 @@
+package dataset
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+const (
+	zipMagic      = "PK\x03\x04"
+	zipMagicEmpty = "PK\x05\x06"
+	// maxNPZDirectory bounds the memory that the list of a hostile archive
+	// takes: it is some 300,000 entries.
+	maxNPZDirectory = 16 << 20
+	// maxDeflateRatio is what DEFLATE can make of a byte, and some.
+	maxDeflateRatio = 1040
+)
+
+// npzArchive is the arrays of a .npz file by name.
+type npzArchive struct {
+	file    io.ReaderAt
+	size    int64
+	members map[string]*zip.File
+}
+
+// npzArray is an array of an archive: a part of the file, or in memory.
+type npzArray struct {
+	name   string
+	header npyHeader
+	io.ReaderAt
+	start int64  // in the file
+	data  []byte // decompressed, with the header; nil if it is in the file
+}
+
+// readNPZ reads the list of members.
+func readNPZ(file io.ReaderAt, size int64) (npzArchive, error) {
+	limited := &limitedReaderAt{file, maxNPZDirectory}
+	r, err := zip.NewReader(limited, size)
+	switch {
+	case errors.Is(err, zip.ErrFormat):
+		return npzArchive{}, fmt.Errorf("%w: no zip archive, or one that is cut short", ErrFormat)
+	case errors.Is(err, ErrTooLarge):
+		return npzArchive{}, err
+	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // nothing is written to any path
+		return npzArchive{}, fmt.Errorf("%w: zip archive: %w", ErrDamaged, err)
+	}
+	limited.left = math.MaxInt64 // from here on arrays are read
+	a := npzArchive{file, size, map[string]*zip.File{}}
+	for _, m := range r.File {
+		name, ok := strings.CutSuffix(m.Name, ".npy")
+		if !ok {
+			continue
+		}
+		if a.members[name] != nil {
+			return npzArchive{}, fmt.Errorf("%w: two arrays %.80q", ErrDamaged, name)
+		}
+		a.members[name] = m
+	}
+	if len(a.members) == 0 {
+		return npzArchive{}, fmt.Errorf("%w: a zip archive of %d files, none of them an array (.npy)", ErrFormat, len(r.File))
+	}
+	return a, nil
+}
+
+func (a npzArchive) names() []string { return slices.Sorted(maps.Keys(a.members)) }
+
+// open reads the header of an array, and all of it if it is compressed.
+func (a npzArchive) open(name string, limit int64) (npzArray, error) {
+	m := a.members[name]
+	if m == nil {
+		return npzArray{}, fmt.Errorf("%w: no array %.80q; there are %s", ErrArgument, name, listed(a.names()))
+	}
+	d := npzArray{name: name}
+	err := d.locate(m, a, limit)
+	if err == nil {
+		d.header, err = readNPYHeader(d)
+	}
+	if err == nil {
+		err = d.header.checkSize(int64(m.UncompressedSize64))
+	}
+	if err != nil {
+		return npzArray{}, fmt.Errorf("array %.80q: %w", name, err)
+	}
+	return d, nil
+}
+
+// locate finds the bytes of a member. Members that overlap do no harm: at most
+// two are read, each within the limit.
+func (d *npzArray) locate(m *zip.File, a npzArchive, limit int64) error {
+	packed, size := m.CompressedSize64, m.UncompressedSize64
+	start, err := m.DataOffset()
+	if err != nil {
+		return fmt.Errorf("%w: zip archive: %w", ErrDamaged, err)
+	}
+	if m.Flags&1 != 0 {
+		return fmt.Errorf("%w: an encrypted archive", ErrFormat)
+	}
+	if start > a.size || packed > uint64(a.size-start) {
+		return fmt.Errorf("%w: %d bytes from %d in a file of %d", ErrDamaged, packed, start, a.size)
+	}
+	switch m.Method {
+	case zip.Store:
+		if packed != size {
+			return fmt.Errorf("%w: an uncompressed member of %d bytes has %d", ErrDamaged, size, packed)
+		}
+		d.start = start
+		d.ReaderAt = io.NewSectionReader(a.file, start, int64(size))
+		return nil
+	case zip.Deflate:
+		if size > uint64(limit) || size > math.MaxInt {
+			return fmt.Errorf("%w: it decompresses to %d bytes, the limit is %d", ErrTooLarge, size, limit)
+		}
+		// Before memory for it is allocated.
+		if size/maxDeflateRatio > packed {
+			return fmt.Errorf("%w: %d bytes cannot decompress to %d", ErrDamaged, packed, size)
+		}
+		d.data, err = inflate(m, int(size))
+		d.ReaderAt = bytes.NewReader(d.data)
+		return err
+	}
+	return fmt.Errorf("%w: a member of compression method %d; want none or DEFLATE", ErrFormat, m.Method)
+}
+
+// inflate decompresses a member of exactly that size.
+func inflate(m *zip.File, size int) ([]byte, error) {
+	r, err := m.Open()
+	if err != nil {
+		return nil, fmt.Errorf("%w: zip archive: %w", ErrDamaged, err)
+	}
+	defer r.Close()
+	data := make([]byte, size)
+	n, err := io.ReadFull(r, data)
+	if err == nil { // the checksum is compared at the end
+		if _, err = io.ReadFull(r, make([]byte, 1)); err == io.EOF {
+			return data, nil
+		}
+		err = cmp.Or(err, errors.New("there is more"))
+	}
+	return nil, fmt.Errorf("%w: zip archive: after %d of %d bytes: %w", ErrDamaged, n, size, err)
+}
+
+// labels converts an array of n labels.
+func (d npzArray) labels(n int) ([]int32, error) {
+	h := d.header
+	if h.shape[0] != n || elements(h.shape) != int64(n) {
+		return nil, fmt.Errorf("array %.80q: %w: labels of shape %v for %d samples", d.name, ErrArgument, h.shape, n)
+	}
+	data := make([]byte, n*h.dtype.Size())
+	err := readFull(d, data, h.bytes)
+	var labels []int32
+	if err == nil {
+		labels, err = wholeLabels(data, h.dtype)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("array %.80q: %w", d.name, err)
+	}
+	return labels, nil
+}
+
+// limitedReaderAt fails after a number of bytes.
+type limitedReaderAt struct {
+	file io.ReaderAt
+	left int64
+}
+
+// ReadAt implements [io.ReaderAt].
+func (r *limitedReaderAt) ReadAt(b []byte, at int64) (int, error) {
+	if r.left -= int64(len(b)); r.left < 0 {
+		return 0, fmt.Errorf("%w: a zip directory of more than %d bytes", ErrTooLarge, maxNPZDirectory)
+	}
+	return r.file.ReadAt(b, at)
+}
