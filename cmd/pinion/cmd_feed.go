@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,28 +12,20 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/imaging"
-	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// samplePhotos is how many photos the sample folder has: enough for some
-// seconds of work on two processors.
-const samplePhotos = 1024
-
-// maxSize is the largest side that JPEG, and so a sample, can have.
-const maxSize = 65535
-
 // feedFlags are the flags of pinion feed.
 type feedFlags struct {
+	datasetFlags
 	device                                   *string
-	batch, size, workers, prefetch, epochs   int
+	batch, workers, prefetch, epochs         int
 	rank, world, stopAfter                   int
 	seed                                     uint64
 	shuffle, dropLast, noPin, checksum, json bool
 	unordered                                bool
 	sampler, dtype, onError                  string
-	transform, decode                        string
+	decode                                   string
 	mixup                                    float64
 	saveState, resume, digests               string
 	sampleTimeout                            time.Duration
@@ -44,23 +34,20 @@ type feedFlags struct {
 
 func newFeed() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "feed [DIR | FILE.npy]",
+		Use:   "feed [DATASET]",
 		Short: "Feed a dataset to a device and report how fast it went",
 		Long: `Feed a dataset to a device, batch by batch, and report how fast it went.
 
-DIR is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder; they
-are decoded, scaled so that the shorter side is --size, cut to the centre
-square and normalised on the device. --transform does something else with them:
+` + datasetHelp + `
+
+Photos are scaled so that the shorter side is --size and cut to the centre
+square; images become normalised floats on the device. --transform does
+something else with photos:
 
   rrc:224,flip,jitter              a random part, mirrored or not, other colours
   resize:256,crop:224              the middle, of the shorter side scaled to 256
   stretch:128x96,bicubic           all of it, by another filter
   rrc:224,scale:0.3,1,flip:0.2,jitter:0.4,0.4,0.4,0.1
-
-FILE.npy is an array whose first axis
-counts the samples; bytes of shape N x H x W x 1 to 4 are taken as images and
-normalised too. Without either, a sample folder of photos is made in your cache
-directory and used.
 
 The order of samples depends on --sampler, --seed and the epoch alone:
 sequential, random (each sample once), replacement (drawn at random), balanced
@@ -79,23 +66,19 @@ nothing else to do would have stood idle.`,
 		Example: `  pinion feed
   pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
   pinion feed features.npy --device host:2GiB --json
+  pinion feed tokens.jsonl --field tokens --label class
+  pinion feed images.bin --raw 256x256x3,u8 --shuffle
   pinion feed ~/photos --transform rrc:224,flip,jitter --mixup 0.2 --decode gpu
   pinion feed ~/photos --on-error skip --checksum
   pinion feed ~/photos --sampler random --rank 0 --world 4 --stop-after 100 --save-state state.json
   pinion feed ~/photos --sampler random --rank 0 --world 4 --resume state.json --digests batches.jsonl`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return badUsage(cmd, "one folder or file is fed at a time, but %d were given", len(args))
-			}
-			return nil
-		},
+		Args: datasetArgs,
 	}
 	var f feedFlags
 	f.device = deviceFlag(cmd)
+	f.register(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&f.batch, "batch", 64, "samples in a batch")
-	flags.IntVar(&f.size, "size", 224, "side of the square that photos become, in pixels")
-	flags.StringVar(&f.transform, "transform", "", "what becomes of photos, such as rrc:224,flip,jitter or resize:256,crop:224,bicubic (default: center:SIZE)")
 	flags.Float64Var(&f.mixup, "mixup", 0, "mix pairs of images by weights from Beta(`ALPHA`, ALPHA) (default: none)")
 	flags.StringVar(&f.decode, "decode", "auto", "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
 	flags.IntVar(&f.workers, "workers", 0, "goroutines that read and decode (default: one a processor)")
@@ -139,7 +122,7 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	for _, v := range []struct {
 		name  string
 		value int
-	}{{"batch", f.batch}, {"size", f.size}, {"workers", f.workers}, {"prefetch", f.prefetch}, {"epochs", f.epochs}} {
+	}{{"batch", f.batch}, {"workers", f.workers}, {"prefetch", f.prefetch}, {"epochs", f.epochs}} {
 		if v.value < 1 && cmd.Flags().Changed(v.name) {
 			return o, badUsage(cmd, "--%s is %d, but must be at least 1", v.name, v.value)
 		}
@@ -149,9 +132,6 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	}
 	if f.sampleTimeout < 0 {
 		return o, badUsage(cmd, "--sample-timeout is %v, but must not be negative", f.sampleTimeout)
-	}
-	if f.size > maxSize {
-		return o, badUsage(cmd, "--size is %d, but must be at most %d", f.size, maxSize)
 	}
 	switch f.dtype {
 	case "":
@@ -180,17 +160,9 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	transform, err := imaging.ParseTransform(f.transform, f.size)
-	if err != nil {
-		return badUsage(cmd, "--transform: %w", err)
-	}
 	line := newProgress(cmd)
 	defer line.clear()
-	path, err := feedPath(cmd, args, line)
-	if err != nil {
-		return err
-	}
-	ds, err := dataset.Open(path, dataset.Options{Image: dataset.ImageOptions{Transform: transform}})
+	ds, path, err := f.open(cmd, args, line)
 	if err != nil {
 		return err
 	}
@@ -253,32 +225,6 @@ func nothingFed(ds dataset.Dataset, o *loader.Options, r *feed.Report) error {
 	}
 	return fmt.Errorf("nothing was fed: %d samples make no full batch of %d; take a smaller --batch, or leave out --drop-last",
 		ds.Len(), o.Batch)
-}
-
-// feedPath is what to feed: the argument, or the sample photos, which are made
-// if they are not there.
-func feedPath(cmd *cobra.Command, args []string, line *progress) (string, error) {
-	if len(args) == 1 {
-		return args[0], nil
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("there is no place for sample photos; name a folder of your own: %w", err)
-	}
-	dir := filepath.Join(cache, "pinion", fmt.Sprintf("sample-photos-%d", samplePhotos))
-	_, statErr := os.Stat(dir)
-	if err := samplephotos.Make(cmd.Context(), dir, samplePhotos, func(done, total int) {
-		line.show(done, total, "making sample photos")
-	}); err != nil {
-		return "", fmt.Errorf("the sample photos (56 MB) could not be made in %s; name a folder of your own, or another place by XDG_CACHE_HOME: %w", dir, err)
-	}
-	line.clear()
-	made := "made before"
-	if statErr != nil {
-		made = "just made"
-	}
-	line.message("No folder given: using %d sample photos, %s, in %s", samplePhotos, made, dir)
-	return dir, nil
 }
 
 // unreadReporter names the first samples that could not be read.

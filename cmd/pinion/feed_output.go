@@ -159,6 +159,9 @@ func (o *feedOutput) print(w io.Writer) {
 
 	t := newTable("STAGE", "WHERE", ">TOTAL", ">PER SAMPLE", ">BUSY")
 	for _, s := range o.Stages {
+		if s.Seconds == 0 {
+			continue // no stage of this run
+		}
 		where := s.Where
 		if where == "worker" {
 			where = workers

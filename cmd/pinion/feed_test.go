@@ -169,3 +169,22 @@ func TestFeedInterrupted(t *testing.T) {
 		t.Errorf("goes on with %+v, the state is %+v", next[0], saved)
 	}
 }
+
+// Files of every kind are told by their content, and flags say what of them is
+// read.
+func TestFeedKinds(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name, text, flags, shape string
+	}{
+		{"a.csv", "x,y,class\n1,2,0\n3,4,1\n", "--label class", "2x2 f32"},
+		{"a.jsonl", `{"v": [1, 2, 3], "w": 7}` + "\n" + `{"v": [4, 5, 6], "w": 8}` + "\n", "--field v --label w", "2x3 f32"},
+		{"a.bin", "abcdefghijkl", "--raw 2x3,u8", "2x2x3 u8"},
+		{"b.bin", "abcdefghijkl", "--raw f32", "3 f32"},
+	} {
+		r := pinion(t, append([]string{"feed", writeFile(t, dir, c.name, []byte(c.text)), "--device", "host"}, strings.Fields(c.flags)...)...)
+		if r.code != exitDone || !strings.Contains(r.stdout, c.shape) {
+			t.Errorf("%s %s: %d\n%s%s, want %s", c.name, c.flags, r.code, r.stdout, r.stderr, c.shape)
+		}
+	}
+}

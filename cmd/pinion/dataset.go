@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/samplephotos"
+)
+
+// samplePhotos is how many photos the sample folder has: enough for some
+// seconds of work on two processors.
+const samplePhotos = 1024
+
+// maxSize is the largest side that JPEG, and so a sample, can have.
+const maxSize = 65535
+
+// datasetHelp says what datasets there are, in the help of commands that take
+// one.
+const datasetHelp = `DATASET is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder,
+which are decoded and transformed; a folder of point clouds (KITTI .bin, PCD) or
+volumes (NIfTI); or a file, told by its content: NumPy (.npy, .npz), safetensors,
+rows of numbers (CSV), JSON lines, NIfTI. The first axis of an array counts the
+samples; bytes of shape N x H x W x 1 to 4 are taken as images. With --raw it is
+a file of bare samples. Without DATASET, a sample folder of photos is made in
+your cache directory and used.`
+
+// datasetFlags say what is read, and how.
+type datasetFlags struct {
+	size                         int
+	transform, raw, field, label string
+}
+
+func (f *datasetFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&f.size, "size", 224, "side of the square that photos become, in pixels")
+	flags.StringVar(&f.transform, "transform", "", "what becomes of photos, such as rrc:224,flip,jitter or resize:256,crop:224,bicubic (default: center:SIZE)")
+	flags.StringVar(&f.raw, "raw", "", "`SHAPE,TYPE` of the samples of a file of nothing else, such as 256x256x3,u8")
+	flags.StringVar(&f.field, "field", "", "`NAME` of the array, tensor or JSON field that holds the samples (default: the only one)")
+	flags.StringVar(&f.label, "label", "", "`NAME` of the array, tensor, JSON field or column that holds the labels (default: none)")
+}
+
+// datasetArgs allows one dataset, or none.
+func datasetArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return badUsage(cmd, "one folder or file is read at a time, but %d were given", len(args))
+	}
+	return nil
+}
+
+// open opens what the arguments and flags say.
+func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (ds dataset.Dataset, path string, err error) {
+	if f.size < 1 && cmd.Flags().Changed("size") {
+		return nil, "", badUsage(cmd, "--size is %d, but must be at least 1", f.size)
+	}
+	if f.size > maxSize {
+		return nil, "", badUsage(cmd, "--size is %d, but must be at most %d", f.size, maxSize)
+	}
+	transform, err := imaging.ParseTransform(f.transform, f.size)
+	if err != nil {
+		return nil, "", badUsage(cmd, "--transform: %w", err)
+	}
+	var raw dataset.Spec
+	if f.raw != "" {
+		if raw, err = parseSpec(f.raw); err != nil {
+			return nil, "", badUsage(cmd, "--raw: %w", err)
+		}
+		if len(args) == 0 {
+			return nil, "", badUsage(cmd, "--raw is for a file, but none was named")
+		}
+	}
+	if path, err = datasetPath(cmd, args, line); err != nil {
+		return nil, "", err
+	}
+	if f.raw != "" {
+		ds, err = dataset.OpenRaw(path, raw, dataset.RawOptions{})
+		return ds, path, err
+	}
+	ds, err = dataset.Open(path, dataset.Options{
+		Image:  dataset.ImageOptions{Transform: transform},
+		NPZ:    dataset.NPZOptions{Array: f.field, Label: f.label},
+		Tensor: dataset.TensorOptions{Tensor: f.field, Label: f.label},
+		JSON:   dataset.JSONOptions{Field: f.field, Label: f.label},
+		CSV:    dataset.CSVOptions{Label: f.label},
+	})
+	return ds, path, err
+}
+
+// parseSpec reads the form of a sample: 256x256x3,u8, or a type alone for
+// scalars.
+func parseSpec(text string) (spec dataset.Spec, err error) {
+	shape, name, found := strings.Cut(text, ",")
+	if !found {
+		shape, name = "", shape
+	}
+	if spec.DType, err = dtype.Parse(name); err != nil {
+		return spec, err
+	}
+	if shape == "" {
+		return spec, nil
+	}
+	for _, side := range strings.Split(shape, "x") {
+		n, err := strconv.Atoi(side)
+		if err != nil || n < 1 {
+			return spec, fmt.Errorf("%q is not a shape such as 256x256x3", shape)
+		}
+		spec.Shape = append(spec.Shape, n)
+	}
+	return spec, nil
+}
+
+// datasetPath is what to read: the argument, or the sample photos, which are made
+// if they are not there.
+func datasetPath(cmd *cobra.Command, args []string, line *progress) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place for sample photos; name a folder of your own: %w", err)
+	}
+	dir := filepath.Join(cache, "pinion", fmt.Sprintf("sample-photos-%d", samplePhotos))
+	_, statErr := os.Stat(dir)
+	if err := samplephotos.Make(cmd.Context(), dir, samplePhotos, func(done, total int) {
+		line.show(done, total, "making sample photos")
+	}); err != nil {
+		return "", fmt.Errorf("the sample photos (56 MB) could not be made in %s; name a folder of your own, or another place by XDG_CACHE_HOME: %w", dir, err)
+	}
+	line.clear()
+	made := "made before"
+	if statErr != nil {
+		made = "just made"
+	}
+	line.message("No folder given: using %d sample photos, %s, in %s", samplePhotos, made, dir)
+	return dir, nil
+}
