@@ -33,6 +33,10 @@
 // epoch. Use Weighted to balance classes: give each sample the weight 1 divided
 // by the size of its class.
 //
+// [Blocks] is for samples that are cheap to read together, such as those of a
+// tar shard on a web server: it shuffles blocks of them, and samples within a
+// window of a few blocks.
+//
 // # Ranks
 //
 // [Distributed] takes one rank's part of an order, by the rules of PyTorch's

@@ -14,6 +14,8 @@ const (
 	saltBatches
 	saltShuffle
 	saltKey
+	saltBlocks
+	saltWithin
 )
 
 // mix is a bijection of 64 bits in which every bit of z sways every bit of the

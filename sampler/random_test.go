@@ -136,6 +136,7 @@ func TestOrdersStay(t *testing.T) {
 	large := must(NewRandom(1_000_000_000, 42))
 	replacement := must(NewRandomWithReplacement(100, 8, 42))
 	weighted := must(NewWeighted([]float64{1, 2, 3, 4}, 8, 42))
+	blocks := must(NewBlocks([]int{3, 4, 0, 2}, 2, 42))
 	byLength := must(NewByLength(lengthsFor(20), ByLengthOptions{Size: 2, Bucket: 3, Seed: 42}))
 	for _, c := range []struct {
 		name      string
@@ -146,6 +147,7 @@ func TestOrdersStay(t *testing.T) {
 		{"RandomWithReplacement", epochOf(replacement, 1), []int{43, 20, 45, 11, 85, 73, 31, 93}},
 		{"ByLength", byLength.AppendAt(byLength.AppendAt(nil, 1, 0), 1, 1), []int{16, 18, 12, 6}},
 		{"ShuffleBuffer", shuffled(8, 4, 42, 1), []int{1, 3, 0, 6, 7, 4, 5, 2}},
+		{"Blocks", epochOf(blocks, 1), []int{7, 8, 0, 1, 2, 6, 4, 3, 5}},
 		{"Weighted", epochOf(weighted, 1), []int{1, 2, 2, 3, 2, 0, 2, 3}},
 	} {
 		if !slices.Equal(c.got, c.want) {

@@ -41,6 +41,11 @@ func TestBadArguments(t *testing.T) {
 		{"Bucket is -2", second(NewByLength([]int{1}, ByLengthOptions{Bucket: -2}))},
 		{"index 4 in batch 2, but 4 lengths", second(PaddingOf(batches, make([]int, 4), 0))},
 		{"sampler is nil", second(PaddingOf(nil, nil, 0))},
+		{"the number of sizes is 0", second(NewBlocks(nil, 1, 1))},
+		{"group is 0", second(NewBlocks([]int{1}, 0, 1))},
+		{"size 1 of 2 is -4", second(NewBlocks([]int{1, -4}, 1, 1))},
+		{"all 2 sizes are 0", second(NewBlocks([]int{0, 0}, 1, 1))},
+		{"first 2 of 3 sizes are too many", second(NewBlocks([]int{1, math.MaxInt, 1}, 1, 1))},
 		{"size is 0", second(NewShuffleBuffer[int](0, 1, 1))},
 	} {
 		if !errors.Is(c.err, ErrArgument) || !strings.Contains(c.err.Error(), c.want) {
@@ -59,6 +64,7 @@ func samplers() map[string]Sampler {
 		"Random":                random,
 		"RandomWithReplacement": must(NewRandomWithReplacement(100, 70, 1)),
 		"Weighted":              must(NewWeighted([]float64{1, 2, 0, 3}, 70, 1)),
+		"Blocks":                must(NewBlocks([]int{30, 0, 25, 45}, 2, 1)),
 		"Distributed":           must(NewDistributed(random, 2, 7, false)),
 		"Distributed, empty":    must(NewDistributed(random, 2, 107, true)),
 	}
