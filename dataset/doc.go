@@ -38,15 +38,18 @@
 // [Raw] is a file of bare samples, whose shape and type the caller knows.
 // [Memory] is samples that are in host memory already.
 //
-// [Open] tells them apart by what is there, but for the last two.
+// [Tar] is files in tar shards, on disk or on a web server, of which [NewImages]
+// makes pictures and [NewArrays] arrays. [PackFolder] makes shards of a folder.
+//
+// [Open] tells them apart by what is there, but for [Raw] and [Memory].
 //
 // # Samples of different lengths
 //
 // Sentences and point clouds differ in the length of axis 0. Then the spec is
 // ragged: Shape[0] is the length of the longest, and [Length] and
 // [SampleBytes] tell those of a sample without reading it. [MemoryRagged],
-// [PointClouds], and if asked for [JSONLines] and [Volumes] are such datasets,
-// and parts and chains of them.
+// [PointClouds], [Arrays], and if asked for [JSONLines] and [Volumes] are such
+// datasets, and parts and chains of them.
 //
 // # Combining
 //
@@ -58,7 +61,7 @@
 // # Errors
 //
 // Every error names the file, and the sample's element where there is one.
-// [ErrEmpty], [ErrFormat], [ErrTooLarge], [ErrDamaged], [ErrArgument] and
-// [ErrPanic] can be told apart with [errors.Is], beside those of package io/fs for files
-// that vanish or may not be read.
+// [ErrEmpty], [ErrFormat], [ErrTooLarge], [ErrDamaged], [ErrArgument],
+// [ErrPanic] and [ErrUnavailable] can be told apart with [errors.Is], beside
+// those of package io/fs for files that vanish or may not be read.
 package dataset

@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 
+	"github.com/pinion-gpu/pinion/dataset/shard"
 	"github.com/pinion-gpu/pinion/imaging"
 )
 
@@ -11,7 +12,7 @@ import (
 // that images have as well are the same values as in package imaging.
 var (
 	// ErrEmpty: there are no samples, or samples of no bytes.
-	ErrEmpty = errors.New("dataset is empty")
+	ErrEmpty = shard.ErrEmpty
 	// ErrFormat: not a dataset or sample of a kind that is read here.
 	ErrFormat = imaging.ErrFormat
 	// ErrTooLarge: a sample beyond a limit of the options.
@@ -23,4 +24,6 @@ var (
 	ErrArgument = imaging.ErrArgument
 	// ErrPanic: a function that the caller gave has panicked.
 	ErrPanic = errors.New("panic")
+	// ErrUnavailable: a server failed or stalled, in every retry.
+	ErrUnavailable = shard.ErrUnavailable
 )

@@ -3,6 +3,7 @@ package dataset
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -25,7 +26,8 @@ const defaultSize = 224
 // Images is pictures as samples: {height, width, 3} u8, HWC, RGB.
 type Images struct {
 	Files
-	opts ImageOptions
+	opts  ImageOptions
+	owned io.Closer // nil: the files are the caller's
 }
 
 // NewImages makes a dataset of encoded pictures: JPEG, PNG or WebP. The files
@@ -36,7 +38,7 @@ func NewImages(files Files, opts ImageOptions) (*Images, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Images{files, opts}, nil
+	return &Images{Files: files, opts: opts}, nil
 }
 
 func (o ImageOptions) withDefaults() (ImageOptions, error) {
@@ -65,6 +67,14 @@ func (d *Images) Classes() []string {
 		return c.Classes()
 	}
 	return nil
+}
+
+// Close closes the files, if [Open] has opened them.
+func (d *Images) Close() error {
+	if d.owned == nil {
+		return nil
+	}
+	return d.owned.Close()
 }
 
 // Spec implements [Dataset]: {height, width, 3} u8.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset/shard"
 )
 
 // Options configures [Open]. The zero value works.
@@ -26,6 +28,8 @@ type Options struct {
 	JSON JSONOptions
 	// CSV says how a file of rows of numbers is read.
 	CSV CSVOptions
+	// Tar says how tar shards are read.
+	Tar TarOptions
 }
 
 type opener func(path string, opts Options) (Dataset, error)
@@ -50,6 +54,7 @@ var fileKinds = []struct {
 	{"NumPy array", begins(npyMagic), func(path string, _ Options) (Dataset, error) { return OpenNPY(path) }},
 	{"npz", begins(zipMagic, zipMagicEmpty), func(path string, o Options) (Dataset, error) { return OpenNPZ(path, o.NPZ) }},
 	{"NIfTI", func(h fileHead) bool { return niftiHead(h.bytes) }, func(path string, o Options) (Dataset, error) { return OpenNIfTI(path, o.Volume) }},
+	{"tar", func(h fileHead) bool { return tarHead(h.bytes) }, openTar},
 	{"safetensors", func(h fileHead) bool { return tensorsHead(h.bytes, h.size) }, func(path string, o Options) (Dataset, error) { return OpenSafeTensors(path, o.Tensor) }},
 	{"JSON lines", func(h fileHead) bool { return jsonHead(h.bytes, h.whole()) }, func(path string, o Options) (Dataset, error) { return OpenJSONLines(path, o.JSON) }},
 	{"rows of numbers", func(h fileHead) bool { return csvHead(h.bytes, h.whole()) }, func(path string, o Options) (Dataset, error) { return OpenCSV(path, o.CSV) }},
@@ -77,10 +82,15 @@ func begins(magic ...string) func(fileHead) bool {
 // is an [Images], or where it has no images a [PointClouds] or a [Volumes], by
 // the names of its files. A file that begins as one is an [NPY], [NPZ],
 // [NIfTI] or [SafeTensors]; a text whose first line is a JSON object or array
-// is a [JSONLines], and one whose first or second row is all numbers a [CSV].
+// is a [JSONLines], and one whose first or second row is all numbers a [CSV]. A
+// tar, a folder of .tar files, a pattern such as train-{000..127}.tar and a URL
+// of those are [Images] of the pictures in them, or else [Arrays].
 // Anything else fails with [ErrFormat]. A result that is an [io.Closer] must
 // be closed.
 func Open(path string, opts Options) (Dataset, error) {
+	if shard.Is(path) {
+		return openTar(path, opts)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err

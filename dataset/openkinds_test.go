@@ -59,6 +59,6 @@ func TestOpenTellsKinds(t *testing.T) {
 	wantError(t, "bad cloud", err, ErrDamaged, "a.bin: ")
 	for _, text := range []string{"{\n \"x\": [1]\n}\n", "hello", "{\"x\": [1}\n", "\x1f\x8b not compressed"} {
 		_, err = Open(writeFile(t, filepath.Join(t.TempDir(), "a"), []byte(text)), Options{})
-		wantError(t, text, err, ErrFormat, "neither a folder nor one of NumPy array, npz, NIfTI, safetensors, JSON lines, rows of numbers; ")
+		wantError(t, text, err, ErrFormat, "neither a folder nor one of NumPy array, npz, NIfTI, tar, safetensors, JSON lines, rows of numbers; ")
 	}
 }

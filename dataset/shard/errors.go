@@ -1,0 +1,30 @@
+package shard
+
+import (
+	"errors"
+
+	"github.com/pinion-gpu/pinion/imaging"
+)
+
+// Errors that callers can tell apart with [errors.Is]. What a function
+// returns wraps them with the shard, the place in it and the member. Most are
+// the same values as in package dataset. What a server does not have is an
+// [fs.ErrNotExist], what it does not hand out an [fs.ErrPermission].
+var (
+	// ErrEmpty: no shards, or no samples in them.
+	ErrEmpty = errors.New("dataset is empty")
+	// ErrFormat: not a tar, a compressed one, or one that holds what is not
+	// read here; a server that does not serve parts of files.
+	ErrFormat = imaging.ErrFormat
+	// ErrTooLarge: a member or an index beyond a limit.
+	ErrTooLarge = imaging.ErrTooLarge
+	// ErrDamaged: a shard is cut short, corrupt, or changed since it was
+	// opened, or a server sent something else than it announced.
+	ErrDamaged = imaging.ErrDamaged
+	// ErrArgument: a sample number that the set does not have, or an
+	// impossible option or location.
+	ErrArgument = imaging.ErrArgument
+	// ErrUnavailable: a server failed or stalled, and did so again in every
+	// retry.
+	ErrUnavailable = errors.New("not available")
+)

@@ -1,0 +1,214 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestServerFaults: what goes away is tried again, and the samples are right.
+func TestServerFaults(t *testing.T) {
+	answer := func(code int) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(code)
+		}
+	}
+	hijack := func(w http.ResponseWriter, text string) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			io.WriteString(conn, text)
+			conn.Close()
+		}
+	}
+	size := len(pack(t, numbered(0, 20)...))
+	part := func(r *http.Request) string {
+		return fmt.Sprintf("%s/%d", strings.Replace(r.Header.Get("Range"), "=", " ", 1), size)
+	}
+	for name, fault := range map[string]func(http.ResponseWriter, *http.Request){
+		"429": answer(429), "500": answer(500), "503": answer(503), "408": answer(408),
+		"drop":    func(w http.ResponseWriter, _ *http.Request) { hijack(w, "") },
+		"garbage": func(w http.ResponseWriter, _ *http.Request) { hijack(w, "\x00\x01 garbage\r\n\r\n") },
+		"short": func(w http.ResponseWriter, r *http.Request) {
+			hijack(w, "HTTP/1.1 206 Partial Content\r\nETag: \"1\"\r\nContent-Range: "+part(r)+"\r\nContent-Length: 4096\r\n\r\nabc")
+		},
+		"stall": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"stall in the body": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Content-Range", part(r))
+			w.WriteHeader(206)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv, want := oneShard(t, 20)
+			opts := options(t)
+			s := open(t, srv.URL+"/train.tar", opts) // the index is in the cache
+			s.Close()
+			opts.Cache = t.TempDir()
+			if strings.HasPrefix(name, "stall") {
+				opts.Timeout = 100 * time.Millisecond
+			}
+			srv.set(func() {
+				srv.fault = func(n int, w http.ResponseWriter, r *http.Request) bool {
+					bad := n%3 != 0 && !strings.HasSuffix(r.Header.Get("Range"), "=0-511") // two of three
+					if bad {
+						fault(w, r)
+					}
+					return bad
+				}
+			})
+			opts.Retries = 50
+			check(t, open(t, srv.URL+"/train.tar", opts), want)
+		})
+	}
+}
+
+// TestServerSlow: slower than the time-out in all, but never still for long.
+func TestServerSlow(t *testing.T) {
+	t.Parallel()
+	want := []entry{{name: "1.jpg", content: string(block(1, 5000))}}
+	srv := newServer(t, map[string][]byte{"train.tar": pack(t, want...)})
+	content := srv.files["train.tar"]
+	srv.set(func() {
+		srv.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+			var from, to int
+			fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to)
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(content)))
+			w.WriteHeader(206)
+			for part := content[from : to+1]; len(part) > 0; part = part[min(len(part), 256):] {
+				w.Write(part[:min(len(part), 256)])
+				w.(http.Flusher).Flush()
+				time.Sleep(100 * time.Millisecond)
+			}
+			return true
+		}
+	})
+	opts := options(t)
+	opts.Timeout, opts.Retries = time.Second, -1
+	check(t, open(t, srv.URL+"/train.tar", opts), want)
+}
+
+// TestServerErrors: what will not go away is an error at once, that says what
+// came.
+func TestServerErrors(t *testing.T) {
+	page := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "<html>please log in</html>")
+	}
+	part := func(contentRange, body string, header ...string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Content-Range", contentRange)
+			for i := 0; i < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(206)
+			w.(http.Flusher).Flush() // without Content-Length
+			io.WriteString(w, body)
+		}
+	}
+	status := func(code int) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	srv, want := oneShard(t, 20)
+	size := len(srv.files["train.tar"])
+	fits := fmt.Sprintf("bytes 0-4095/%d", size)
+	body := strings.Repeat("x", 4096)
+	for _, c := range []struct {
+		name  string
+		fault func(http.ResponseWriter, *http.Request)
+		err   error
+		text  string
+		tries int64
+	}{
+		{"404", status(404), fs.ErrNotExist, "404 Not Found", 1},
+		{"410", status(410), fs.ErrNotExist, "410 Gone", 1},
+		{"403", status(403), fs.ErrPermission, "403 Forbidden", 1},
+		{"401", status(401), fs.ErrPermission, "401 Unauthorized", 1},
+		{"400", status(400), ErrFormat, "400 Bad Request", 1},
+		{"416", status(416), ErrDamaged, "416", 1},
+		{"503 for ever", status(503), ErrUnavailable, "after 3 tries: the server answered 503", 3},
+		{"a page", page, ErrFormat, `range requests, type "text/html", that begins with "<html>please log in</html>"`, 1},
+		{"another range", part(fmt.Sprintf("bytes 1-4096/%d", size), body), ErrDamaged, `sent "bytes 1-4096/`, 1},
+		{"a shorter range", part(fmt.Sprintf("bytes 0-4094/%d", size), body[1:]), ErrDamaged, `sent "bytes 0-4094/`, 1},
+		{"no range", part("", body), ErrDamaged, `Content-Range ""`, 1},
+		{"a range of letters", part("bytes a-b/c", body), ErrDamaged, `Content-Range "bytes a-b/c"`, 1},
+		{"a range without size", part("bytes 0-4095/*", body), ErrDamaged, `0-4095/*`, 1},
+		{"a range beyond the size", part("bytes 0-4095/4095", body), ErrDamaged, "0-4095/4095", 1},
+		{"a range backwards", part("bytes 9-3/4095", body), ErrDamaged, "9-3/4095", 1},
+		{"more than the range", part(fits, body+"y"), ErrDamaged, "more than the 4096 bytes", 1},
+		{"less than the range", part(fits, body[1:]), ErrUnavailable, "ended after 4095 of 4096 bytes", 3},
+		{"encoded", part(fits, body, "Content-Encoding", "gzip"), ErrFormat, "encoded", 1},
+		{"another ETag", part(fits, body, "ETag", `"2"`), ErrDamaged, "it changed while it was read", 1},
+		{"another size", part("bytes 0-4095/99999", body), ErrDamaged, "and has 99999", 1},
+		{"other bytes", part(fits, body), ErrDamaged, "not the one that was indexed", 1},
+	} {
+		t.Run(name(c.name), func(t *testing.T) {
+			srv.set(func() { srv.fault = nil })
+			opts := options(t)
+			opts.Retries = 2
+			open(t, srv.URL+"/train.tar?signature=secret", opts).Close()
+			opts.NoCache = true // nothing of the shard; the index comes from beside it
+			x, err := scanned(t, srv.files["train.tar"], cls)
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv.set(func() { srv.files["train.tar.index"] = x.encode(cls.String()) })
+			s := open(t, srv.URL+"/train.tar?signature=secret", opts)
+			before := srv.requests.Load()
+			srv.set(func() {
+				srv.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+					if !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") {
+						<-r.Context().Done() // what is fetched ahead
+					} else {
+						c.fault(w, r)
+					}
+					return true
+				}
+			})
+			_, err = s.Read(t.Context(), 0, "jpg", nil)
+			if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), srv.URL+"/train.tar/c0/00000.jpg: ") {
+				t.Errorf("%v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the query of the URL is in the error: %v", err)
+			}
+			s.Close()
+			tries := srv.requests.Load() - before
+			if tries < c.tries || tries > c.tries+readAhead {
+				t.Errorf("%d requests, want %d and some for blocks ahead", tries, c.tries)
+			}
+		})
+	}
+	srv.set(func() { srv.fault = nil })
+	check(t, open(t, srv.URL+"/train.tar", options(t)), want)
+}
+
+// name is of a subtest.
+func name(s string) string { return strings.ReplaceAll(s, " ", "_") }
+
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-7": 0, "99999": maxRetryAfter, "soon": 0,
+		"Mon, 02 Jan 2006 15:04:05 GMT": 0, "Fri, 31 Dec 2100 23:59:59 GMT": maxRetryAfter,
+	} {
+		if d := retryAfter(value); d != want {
+			t.Errorf("%q: %v, want %v", value, d, want)
+		}
+	}
+	c := &client{firstPause: time.Second}
+	for try, most := range map[int]time.Duration{0: time.Second, 2: 4 * time.Second, 10: maxPause, 99: maxPause} {
+		if d := c.pause(try); d < most/2 || d > most {
+			t.Errorf("pause %d is %v, want %v to %v", try, d, most/2, most)
+		}
+	}
+}

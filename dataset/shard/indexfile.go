@@ -1,0 +1,143 @@
+package shard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// IndexSuffix is added to the name of a shard for that of the index beside it.
+const IndexSuffix = ".index"
+
+// An index file is, little-endian:
+//
+//	magic, with the version
+//	8 bytes     size of the shard
+//	8           members that are in no sample
+//	4 x 5       bytes of the key of the file, of all extensions, of all keys;
+//	            numbers of samples, of members
+//	            the key of the file
+//	            the extensions, each with a zero byte behind it
+//	            the keys of the samples, end to end
+//	12 each     samples: end of the key, first member, label
+//	16 each     members: size, block, checksum of the header
+//	2 each      extensions of the members
+//	4           CRC-32C of everything before
+//
+// The key says what it is the index of: the shard's identity and where its
+// labels come from.
+const indexMagic = "pinion shards 1\n"
+
+const (
+	indexHeadBytes = len(indexMagic) + 8 + 8 + 4*5
+	sampleBytes    = 12
+	memberBytes    = 16
+)
+
+// encode returns an index file. It is smaller than the shard, which has a
+// block for every member: what is larger is no index.
+func (x *index) encode(key string) []byte {
+	var extensions []byte
+	for _, e := range x.extensions {
+		extensions = append(append(extensions, e...), 0)
+	}
+	le := binary.LittleEndian
+	file := make([]byte, 0, indexHeadBytes+len(key)+len(extensions)+len(x.keys)+len(x.samples)*sampleBytes+len(x.members)*(memberBytes+2)+4)
+	file = append(file, indexMagic...)
+	file = le.AppendUint64(file, uint64(x.size))
+	file = le.AppendUint64(file, uint64(x.skipped))
+	for _, n := range []int{len(key), len(extensions), len(x.keys), len(x.samples), len(x.members)} {
+		file = le.AppendUint32(file, uint32(n))
+	}
+	file = append(file, key...)
+	file = append(file, extensions...)
+	file = append(file, x.keys...)
+	for _, s := range x.samples {
+		file = le.AppendUint32(file, s.keyEnd)
+		file = le.AppendUint32(file, s.first)
+		file = le.AppendUint32(file, uint32(s.label))
+	}
+	for _, m := range x.members {
+		file = le.AppendUint64(file, uint64(m.size))
+		file = le.AppendUint32(file, m.block)
+		file = le.AppendUint32(file, m.check)
+	}
+	for _, e := range x.extension {
+		file = le.AppendUint16(file, e)
+	}
+	return le.AppendUint32(file, crc32.Checksum(file, castagnoli))
+}
+
+// decodeIndex reads an index file with that key of a shard of that size.
+// Whatever the file says, the index is one that can be worked with.
+func decodeIndex(file []byte, key string, size int64) (*index, error) {
+	le := binary.LittleEndian
+	if len(file) < indexHeadBytes+4 || !bytes.HasPrefix(file, []byte(indexMagic)) {
+		return nil, fmt.Errorf("%w: not an index of this version", ErrFormat)
+	}
+	file, check := file[:len(file)-4], le.Uint32(file[len(file)-4:])
+	if crc32.Checksum(file, castagnoli) != check {
+		return nil, fmt.Errorf("%w: the checksum of an index is wrong", ErrDamaged)
+	}
+	rest := file[len(indexMagic):]
+	x := &index{size: int64(le.Uint64(rest)), skipped: int(le.Uint64(rest[8:]))}
+	var lengths [5]int
+	total := indexHeadBytes
+	for i, each := range []int{1, 1, 1, sampleBytes, memberBytes + 2} {
+		lengths[i] = int(le.Uint32(rest[16+4*i:]))
+		total += lengths[i] * each
+	}
+	if total != len(file) {
+		return nil, fmt.Errorf("%w: an index of %d bytes, its head says %d", ErrDamaged, len(file), total)
+	}
+	rest = file[indexHeadBytes:]
+	part := func(bytes int) []byte {
+		p := rest[:bytes]
+		rest = rest[bytes:]
+		return p
+	}
+	if is := string(part(lengths[0])); is != key || x.size != size {
+		return nil, fmt.Errorf("%w: the index of %q with %d bytes", ErrFormat, is, x.size)
+	}
+	for e := range bytes.Lines(bytes.ReplaceAll(part(lengths[1]), []byte{0}, []byte{'\n'})) {
+		x.extensions = append(x.extensions, string(e[:len(e)-1]))
+	}
+	x.keys = slices.Clone(part(lengths[2]))
+	x.samples = make([]sample, lengths[3])
+	for i := range x.samples {
+		p := part(sampleBytes)
+		x.samples[i] = sample{le.Uint32(p), le.Uint32(p[4:]), int32(le.Uint32(p[8:]))}
+	}
+	x.members = make([]member, lengths[4])
+	for i := range x.members {
+		p := part(memberBytes)
+		x.members[i] = member{int64(le.Uint64(p)), le.Uint32(p[8:]), le.Uint32(p[12:])}
+	}
+	x.extension = make([]uint16, lengths[4])
+	for i := range x.extension {
+		x.extension[i] = le.Uint16(part(2))
+	}
+	return x, x.check()
+}
+
+// check checks that the parts of an index fit together and into the shard.
+func (x *index) check() error {
+	keys, first := uint32(0), uint32(0)
+	for i, s := range x.samples {
+		if s.keyEnd <= keys || s.label < -1 || (i == 0) != (s.first == 0) || i > 0 && s.first <= first {
+			return fmt.Errorf("%w: sample %d of an index", ErrDamaged, i)
+		}
+		keys, first = s.keyEnd, s.first
+	}
+	if int(keys) != len(x.keys) || int(first) >= max(len(x.members), 1) || len(x.samples) == 0 && len(x.members) > 0 || x.skipped < 0 {
+		return fmt.Errorf("%w: %d samples of %d members with %d bytes of keys in an index", ErrDamaged, len(x.samples), len(x.members), len(x.keys))
+	}
+	for i, m := range x.members {
+		if m.size < 0 || m.block < 1 || m.size > x.size-m.offset() || int(x.extension[i]) >= len(x.extensions) {
+			return fmt.Errorf("%w: member %d of an index", ErrDamaged, i)
+		}
+	}
+	return nil
+}

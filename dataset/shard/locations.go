@@ -1,0 +1,169 @@
+package shard
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxShards bounds what a pattern stands for.
+const maxShards = 1 << 20
+
+// remoteLocation reports whether a location is a URL.
+func remoteLocation(location string) bool {
+	scheme, _, ok := strings.Cut(location, "://")
+	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+}
+
+// Is reports whether a location is one of tar shards by its form: a URL of
+// HTTP or HTTPS, a pattern with braces that is no file, a folder in which at
+// least half of what is not hidden is .tar files and their indexes, or a file
+// that is called as a tar is. [Open] looks at what is in them.
+func Is(location string) bool {
+	if remoteLocation(location) {
+		return true
+	}
+	info, err := os.Stat(location)
+	switch {
+	case err != nil:
+		list, err := expand(location)
+		return err == nil && list[0] != location && tarName(list[0])
+	case info.IsDir():
+		return folderOfShards(location)
+	}
+	return tarName(location)
+}
+
+func folderOfShards(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	tars, indexes, others := 0, 0, 0
+	for _, e := range entries {
+		switch name := strings.ToLower(e.Name()); {
+		case strings.HasPrefix(name, "."):
+		case strings.HasSuffix(name, ".tar") && !e.IsDir():
+			tars++
+		case strings.HasSuffix(name, ".tar"+IndexSuffix):
+			indexes++
+		default:
+			others++
+		}
+	}
+	return tars > 0 && tars+indexes >= others
+}
+
+// tarName reports whether a file is called as a tar is, compressed or not.
+func tarName(path string) bool {
+	name := strings.ToLower(filepath.Base(path))
+	for _, end := range []string{".tar", ".tgz", ".tar.gz", ".tar.zst", ".tar.xz", ".tar.bz2"} {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// locate returns the shards that a location stands for, in order.
+func locate(location string) ([]string, error) {
+	if remoteLocation(location) {
+		if _, err := url.Parse(location); err != nil {
+			return nil, fmt.Errorf("%w: not a URL: %w", ErrArgument, withoutURL(err))
+		}
+		return expand(location)
+	}
+	info, err := os.Stat(location)
+	if err != nil {
+		if list, bad := expand(location); bad != nil || list[0] != location {
+			return list, bad
+		}
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{location}, nil
+	}
+	list, err := listFolder(location)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s: %w: no .tar files in this folder", location, ErrEmpty)
+	}
+	return list, err
+}
+
+// listFolder lists the shards in a folder by name.
+func listFolder(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, e := range entries {
+		if strings.HasSuffix(strings.ToLower(e.Name()), ".tar") && !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+			list = append(list, filepath.Join(dir, e.Name()))
+		}
+	}
+	return list, nil
+}
+
+// expand returns what a pattern stands for, the leftmost braces varying
+// slowest: {000..127} is numbers of as many digits, {a,b} alternatives. Text
+// without braces stands for itself.
+func expand(pattern string) ([]string, error) {
+	before, rest, ok := strings.Cut(pattern, "{")
+	if !ok {
+		return []string{pattern}, nil
+	}
+	inside, after, ok := strings.Cut(rest, "}")
+	if !ok {
+		return nil, fmt.Errorf("%w: %q has { without }", ErrArgument, pattern)
+	}
+	choices := strings.Split(inside, ",")
+	if first, last, ok := strings.Cut(inside, ".."); ok {
+		var err error
+		if choices, err = numbers(first, last); err != nil {
+			return nil, fmt.Errorf("%w: %q: %w", ErrArgument, pattern, err)
+		}
+	}
+	tails, err := expand(after)
+	if err != nil {
+		return nil, err
+	}
+	if len(choices) > maxShards/len(tails) {
+		return nil, fmt.Errorf("%w: %q stands for %d times %d names, the limit is %d", ErrArgument, pattern, len(choices), len(tails), maxShards)
+	}
+	list := make([]string, 0, len(choices)*len(tails))
+	for _, c := range choices {
+		for _, tail := range tails {
+			list = append(list, before+c+tail)
+		}
+	}
+	return list, nil
+}
+
+// numbers returns first to last with leading zeros as they have.
+func numbers(first, last string) ([]string, error) {
+	from, err := strconv.ParseUint(first, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a number", first)
+	}
+	to, err := strconv.ParseUint(last, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a number", last)
+	}
+	if to < from || to-from >= maxShards {
+		return nil, fmt.Errorf("%d..%d: want a last number from the first on, and at most %d of them", from, to, maxShards)
+	}
+	width := 0
+	if slices.ContainsFunc([]string{first, last}, func(s string) bool { return len(s) > 1 && s[0] == '0' }) {
+		width = max(len(first), len(last))
+	}
+	var list []string
+	for n := from; n <= to; n++ {
+		list = append(list, fmt.Sprintf("%0*d", width, n))
+	}
+	return list, nil
+}

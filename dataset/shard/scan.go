@@ -1,0 +1,249 @@
+package shard
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// source is the bytes of one shard.
+type source interface {
+	// readAt fills p from a place inside the shard.
+	readAt(ctx context.Context, p []byte, at int64) error
+}
+
+// scan makes the index of a shard of that size. It reads headers and labels,
+// and skips everything else.
+func scan(ctx context.Context, src source, size int64, labels labelSource) (*index, error) {
+	s := &scanner{cursor: cursor{ctx: ctx, src: src, size: size}, labels: labels}
+	s.indexBuilder = indexBuilder{index: index{size: size}, numbers: map[string]uint16{}}
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	s.tar = tar.NewReader(&s.cursor)
+	for {
+		at := s.cursor.pos
+		h, err := s.tar.Next()
+		if err == io.EOF {
+			return s.end()
+		}
+		if err == nil || errors.Is(err, tar.ErrInsecurePath) { // s.member looks at paths
+			if err = s.member(h); err != nil {
+				err = fmt.Errorf("member %.200q, before byte %d: %w", h.Name, s.cursor.pos, err)
+			}
+		} else {
+			err = s.broken(max(at, s.contentEnd), err)
+		}
+		if err := cmp.Or(s.cursor.err, ctx.Err(), err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+type scanner struct {
+	indexBuilder
+	cursor     cursor
+	tar        *tar.Reader
+	labels     labelSource
+	contentEnd int64 // of the last member, with its padding
+	last       string
+}
+
+// compressed are the first bytes of what tars are often wrapped in.
+var compressed = []struct{ magic, name, remedy string }{
+	{"\x1f\x8b", "gzip", "gzip -d"},
+	{"\x28\xb5\x2f\xfd", "Zstandard", "zstd -d"},
+	{"BZh", "bzip2", "bzip2 -d"},
+	{"\xfd7zXZ\x00", "xz", "xz -d"},
+}
+
+// begin tells what is no tar at all.
+func (s *scanner) begin() error {
+	head := make([]byte, min(s.cursor.size, blockBytes))
+	if _, err := io.ReadFull(&s.cursor, head); err != nil {
+		return cmp.Or(s.cursor.err, err)
+	}
+	for _, c := range compressed {
+		if bytes.HasPrefix(head, []byte(c.magic)) {
+			return fmt.Errorf("%w: compressed with %s: samples cannot be read out of order; decompress it (%s)", ErrFormat, c.name, c.remedy)
+		}
+	}
+	s.cursor.pos = 0
+	if len(head) < blockBytes {
+		return notTar(s.cursor.size, head)
+	}
+	return nil
+}
+
+func notTar(size int64, head []byte) error {
+	return fmt.Errorf("%w: not a tar: %d bytes that begin with %q", ErrFormat, size, head[:min(len(head), 16)])
+}
+
+// broken explains an error of the tar reader near a place.
+func (s *scanner) broken(at int64, err error) error {
+	if at == 0 && errors.Is(err, tar.ErrHeader) {
+		head := make([]byte, 16)
+		s.cursor.pos = 0
+		if _, err := io.ReadFull(&s.cursor, head); err != nil {
+			return err
+		}
+		return notTar(s.cursor.size, head)
+	}
+	kind := ErrDamaged
+	if errors.Is(err, tar.ErrFieldTooLong) {
+		kind = ErrTooLarge
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the shard ends after %d bytes", s.cursor.size)
+	}
+	after := ""
+	if s.last != "" {
+		after = fmt.Sprintf(", after the member %.200q", s.last)
+	}
+	return fmt.Errorf("%w: no tar header at byte %d%s: %w", kind, at, after, err)
+}
+
+// member adds the member that the cursor is at the content of.
+func (s *scanner) member(h *tar.Header) error {
+	at := s.cursor.pos
+	s.last = h.Name
+	switch h.Typeflag {
+	case tar.TypeReg:
+	case tar.TypeDir, tar.TypeXGlobalHeader:
+		return nil
+	case tar.TypeLink, tar.TypeSymlink:
+		return fmt.Errorf("%w: a link to %.200q; pack the file itself (tar --dereference --hard-dereference)", ErrFormat, h.Linkname)
+	default:
+		return fmt.Errorf("%w: type %q; only regular files are read", ErrFormat, h.Typeflag)
+	}
+	for record := range h.PAXRecords {
+		if strings.HasPrefix(record, "GNU.sparse.") {
+			return fmt.Errorf("%w: a sparse file; pack it without holes", ErrFormat)
+		}
+	}
+	name := strings.TrimPrefix(h.Name, "./")
+	switch {
+	case len(name) > maxNameBytes:
+		return fmt.Errorf("%w: a name of %d bytes, the limit is %d", ErrTooLarge, len(name), maxNameBytes)
+	case strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), ".."):
+		return fmt.Errorf("%w: the path leads out of the archive", ErrFormat)
+	case h.Size > s.cursor.size-at:
+		return fmt.Errorf("%w: a member of %d bytes at byte %d, the shard ends at %d", ErrDamaged, h.Size, at, s.cursor.size)
+	case at/blockBytes > math.MaxUint32:
+		return fmt.Errorf("%w: beyond 2 TiB", ErrTooLarge)
+	}
+	s.contentEnd = at + (h.Size+blockBytes-1)/blockBytes*blockBytes
+	check, err := s.cursor.headerCheck()
+	if err != nil {
+		return err
+	}
+	ok, err := s.add(name, member{h.Size, uint32(at / blockBytes), check})
+	if !ok || err != nil {
+		return err
+	}
+	return s.label(h.Size)
+}
+
+// label reads the label, if the newest member is the one that holds it.
+func (s *scanner) label(size int64) error {
+	m := len(s.members) - 1
+	if !strings.EqualFold(s.extensions[s.extension[m]], s.labels.extension) {
+		return nil
+	}
+	if limit := s.labels.limit(); size > limit {
+		return fmt.Errorf("%w: a label of %d bytes, the limit is %d", ErrTooLarge, size, limit)
+	}
+	content, err := io.ReadAll(s.tar)
+	if err != nil {
+		return err
+	}
+	s.samples[len(s.samples)-1].label, err = s.labels.parse(content)
+	return err
+}
+
+// end checks what is behind the last member. A shard that was cut between two
+// members lacks the end mark, and one that others were appended to goes on.
+func (s *scanner) end() (*index, error) {
+	pos := s.cursor.pos
+	var mark [blockBytes]byte
+	if s.cursor.pos -= blockBytes; s.cursor.err == nil {
+		io.ReadFull(&s.cursor, mark[:])
+	}
+	if err := s.cursor.err; err != nil {
+		return nil, err
+	}
+	if pos < s.contentEnd+blockBytes || mark != [blockBytes]byte{} {
+		return nil, fmt.Errorf("%w: the shard ends at byte %d without an end mark: it is cut short", ErrDamaged, pos)
+	}
+	rest := make([]byte, min(s.cursor.size-pos, cursorBytes))
+	if _, err := io.ReadFull(&s.cursor, rest); err != nil {
+		return nil, cmp.Or(s.cursor.err, err)
+	}
+	if i := bytes.IndexFunc(rest, func(r rune) bool { return r != 0 }); i >= 0 {
+		return nil, fmt.Errorf("%w: the archive ends at byte %d and something else follows; tars cannot be appended to each other", ErrDamaged, pos)
+	}
+	return s.finish()
+}
+
+// cursorBytes are read at once: a header, and often a small member with the
+// next header. More would read content for nothing.
+const cursorBytes = 4096
+
+// cursor makes a stream of a source, in which seeking costs nothing.
+type cursor struct {
+	ctx       context.Context
+	src       source
+	size, pos int64
+	err       error // of the source
+	buffer    [cursorBytes]byte
+	at, end   int64 // where the buffer is from
+}
+
+// Read implements [io.Reader].
+func (c *cursor) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	if c.pos >= c.size {
+		return 0, io.EOF
+	}
+	if c.pos < c.at || c.pos >= c.end {
+		n := min(cursorBytes, c.size-c.pos)
+		if c.err = c.src.readAt(c.ctx, c.buffer[:n], c.pos); c.err != nil {
+			return 0, c.err
+		}
+		c.at, c.end = c.pos, c.pos+n
+	}
+	n := copy(p, c.buffer[c.pos-c.at:c.end-c.at])
+	c.pos += int64(n)
+	return n, nil
+}
+
+// Seek implements [io.Seeker], from the present position on.
+func (c *cursor) Seek(offset int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent || offset > math.MaxInt64-c.pos || offset < -c.pos {
+		return 0, fmt.Errorf("%w: seek to %d", ErrDamaged, offset)
+	}
+	c.pos += offset
+	return c.pos, nil
+}
+
+// headerCheck returns the checksum of the block before the position.
+func (c *cursor) headerCheck() (uint32, error) {
+	var header [blockBytes]byte
+	c.pos -= blockBytes
+	if _, err := io.ReadFull(c, header[:]); err != nil {
+		return 0, err
+	}
+	return crc32.Checksum(header[:], castagnoli), nil
+}

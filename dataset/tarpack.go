@@ -1,0 +1,73 @@
+package dataset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset/shard"
+)
+
+// PackFolder writes the pictures of a folder, as [OpenFolder] lists them, to
+// tar shards in the folder dir, which must not exist or be empty. They stay in
+// their order, and the label of each is the number of its class. A dot within a
+// file's name becomes "_", since the key of a sample has none. The same files
+// give the same bytes. Nothing appears in dir before all is written.
+//
+// It fails with [ErrArgument] where two pictures would be one sample: a.jpg and
+// a.png in one folder.
+func PackFolder(ctx context.Context, folder, dir string, opts shard.WriterOptions) (err error) {
+	f, err := OpenFolder(folder, FolderOptions{})
+	if err != nil {
+		return err
+	}
+	w, err := shard.NewWriter(dir, opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Discard()) }()
+	r, err := f.NewFileReader()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var buffer fileBuffer
+	packed := make(map[string]int, f.Len())
+	for i := range f.Len() {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		content, err := buffer.load(func(buf []byte) ([]byte, error) { return r.ReadFile(ctx, i, buf) })
+		if err != nil {
+			return err
+		}
+		key, extension, err := sampleName(folder, f.Name(i))
+		if err != nil {
+			return err
+		}
+		if other, ok := packed[key]; ok {
+			return fmt.Errorf("%s: %w: would be in one sample with %s: both have the key %q", f.Name(i), ErrArgument, f.Name(other), key)
+		}
+		packed[key] = i
+		label := strconv.AppendInt(nil, int64(f.Label(i)), 10)
+		if err := w.Write(key, shard.Part{Extension: extension, Content: content}, shard.Part{Extension: "cls", Content: label}); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// sampleName returns the key of a file of a folder in a shard, and its
+// extension.
+func sampleName(folder, file string) (key, extension string, err error) {
+	path, err := filepath.Rel(folder, file)
+	if err != nil {
+		return "", "", err
+	}
+	extension = filepath.Ext(path)
+	parent, base := filepath.Split(strings.TrimSuffix(path, extension))
+	return filepath.ToSlash(parent) + strings.ReplaceAll(base, ".", "_"), strings.ToLower(extension[1:]), nil
+}
