@@ -167,7 +167,7 @@ func TestOpenByContent(t *testing.T) {
 		"short":   {"\x02\x00\x00\x00\x00\x00\x00\x00{", ""},
 	} {
 		path := writeFile(t, filepath.Join(dir, name), []byte(c.text))
-		d, err := Open(path, Options{})
+		d, err := Open(t.Context(), path, Options{})
 		if c.want == "" {
 			wantError(t, name, err, ErrFormat, path)
 			continue

@@ -1,7 +1,7 @@
 // Package dataset reads what a loader feeds to a device: a fixed number of
 // samples, in any order, by many workers at once.
 //
-//	ds, err := dataset.Open("photos", dataset.Options{}) // or "train.npy"
+//	ds, err := dataset.Open(ctx, "photos", dataset.Options{}) // or "train.npy"
 //	r, err := ds.NewReader()                             // one per worker
 //	defer r.Close()
 //	sample := make([]byte, ds.Spec().Bytes())

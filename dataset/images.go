@@ -77,6 +77,15 @@ func (d *Images) Close() error {
 	return d.owned.Close()
 }
 
+// Shards returns the number of pictures in each of the shards that they come
+// from, for package sampler's Blocks; nil where there are none.
+func (d *Images) Shards() []int {
+	if s, ok := d.Files.(interface{ Shards() []int }); ok {
+		return s.Shards()
+	}
+	return nil
+}
+
 // Spec implements [Dataset]: {height, width, 3} u8.
 func (d *Images) Spec() Spec {
 	width, height := d.opts.Transform.Size()

@@ -356,11 +356,11 @@ func TestOpen(t *testing.T) {
 		"words":          []byte("words"),
 		"nothing":        {},
 	})
-	photos, err := Open(filepath.Join(dir, "photos"), Options{Image: ImageOptions{Transform: imaging.CenterCrop(16)}})
+	photos, err := Open(t.Context(), filepath.Join(dir, "photos"), Options{Image: ImageOptions{Transform: imaging.CenterCrop(16)}})
 	if err != nil || photos.Len() != 1 || photos.Spec().String() != "16x16x3 u8" {
 		t.Errorf("folder: %v, %v", photos, err)
 	}
-	array, err := Open(filepath.Join(dir, "array"), Options{})
+	array, err := Open(t.Context(), filepath.Join(dir, "array"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,11 +368,11 @@ func TestOpen(t *testing.T) {
 		t.Errorf("array: %v", array)
 	}
 	for name, text := range map[string]string{"words": `5 bytes that begin with "words"`, "nothing": "0 bytes"} {
-		if _, err := Open(filepath.Join(dir, name), Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), text) {
+		if _, err := Open(t.Context(), filepath.Join(dir, name), Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Open(filepath.Join(dir, "missing"), Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(t.Context(), filepath.Join(dir, "missing"), Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +33,7 @@ type Options struct {
 	Tar TarOptions
 }
 
-type opener func(path string, opts Options) (Dataset, error)
+type opener func(ctx context.Context, path string, opts Options) (Dataset, error)
 
 // folderKinds are the kinds of folders. What a folder holds first of them, it
 // is.
@@ -40,9 +41,13 @@ var folderKinds = []struct {
 	name string
 	open opener
 }{
-	{"images (" + strings.Join(imageExtensions, ", ") + ")", func(path string, o Options) (Dataset, error) { return OpenImageFolder(path, o.Image) }},
-	{"points (" + strings.Join(pointExtensions, ", ") + ")", func(path string, o Options) (Dataset, error) { return OpenPointClouds(path, o.Points) }},
-	{"volumes (" + strings.Join(niftiExtensions, ", ") + ")", func(path string, o Options) (Dataset, error) { return OpenVolumes(path, o.Volume) }},
+	{"images (" + strings.Join(imageExtensions, ", ") + ")", func(_ context.Context, path string, o Options) (Dataset, error) {
+		return OpenImageFolder(path, o.Image)
+	}},
+	{"points (" + strings.Join(pointExtensions, ", ") + ")", func(_ context.Context, path string, o Options) (Dataset, error) {
+		return OpenPointClouds(path, o.Points)
+	}},
+	{"volumes (" + strings.Join(niftiExtensions, ", ") + ")", func(_ context.Context, path string, o Options) (Dataset, error) { return OpenVolumes(path, o.Volume) }},
 }
 
 // fileKinds are the kinds of files, which are told apart by how they begin.
@@ -51,13 +56,15 @@ var fileKinds = []struct {
 	is   func(h fileHead) bool
 	open opener
 }{
-	{"NumPy array", begins(npyMagic), func(path string, _ Options) (Dataset, error) { return OpenNPY(path) }},
-	{"npz", begins(zipMagic, zipMagicEmpty), func(path string, o Options) (Dataset, error) { return OpenNPZ(path, o.NPZ) }},
-	{"NIfTI", func(h fileHead) bool { return niftiHead(h.bytes) }, func(path string, o Options) (Dataset, error) { return OpenNIfTI(path, o.Volume) }},
+	{"NumPy array", begins(npyMagic), func(_ context.Context, path string, _ Options) (Dataset, error) { return OpenNPY(path) }},
+	{"npz", begins(zipMagic, zipMagicEmpty), func(_ context.Context, path string, o Options) (Dataset, error) { return OpenNPZ(path, o.NPZ) }},
+	{"NIfTI", func(h fileHead) bool { return niftiHead(h.bytes) }, func(_ context.Context, path string, o Options) (Dataset, error) { return OpenNIfTI(path, o.Volume) }},
 	{"tar", func(h fileHead) bool { return tarHead(h.bytes) }, openTar},
-	{"safetensors", func(h fileHead) bool { return tensorsHead(h.bytes, h.size) }, func(path string, o Options) (Dataset, error) { return OpenSafeTensors(path, o.Tensor) }},
-	{"JSON lines", func(h fileHead) bool { return jsonHead(h.bytes, h.whole()) }, func(path string, o Options) (Dataset, error) { return OpenJSONLines(path, o.JSON) }},
-	{"rows of numbers", func(h fileHead) bool { return csvHead(h.bytes, h.whole()) }, func(path string, o Options) (Dataset, error) { return OpenCSV(path, o.CSV) }},
+	{"safetensors", func(h fileHead) bool { return tensorsHead(h.bytes, h.size) }, func(_ context.Context, path string, o Options) (Dataset, error) {
+		return OpenSafeTensors(path, o.Tensor)
+	}},
+	{"JSON lines", func(h fileHead) bool { return jsonHead(h.bytes, h.whole()) }, func(_ context.Context, path string, o Options) (Dataset, error) { return OpenJSONLines(path, o.JSON) }},
+	{"rows of numbers", func(h fileHead) bool { return csvHead(h.bytes, h.whole()) }, func(_ context.Context, path string, o Options) (Dataset, error) { return OpenCSV(path, o.CSV) }},
 }
 
 // fileHead is how a file begins.
@@ -85,18 +92,18 @@ func begins(magic ...string) func(fileHead) bool {
 // is a [JSONLines], and one whose first or second row is all numbers a [CSV]. A
 // tar, a folder of .tar files, a pattern such as train-{000..127}.tar and a URL
 // of those are [Images] of the pictures in them, or else [Arrays].
-// Anything else fails with [ErrFormat]. A result that is an [io.Closer] must
-// be closed.
-func Open(path string, opts Options) (Dataset, error) {
+// Anything else fails with [ErrFormat]. The end of ctx cuts the indexing of
+// shards short. A result that is an [io.Closer] must be closed.
+func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 	if shard.Is(path) {
-		return openTar(path, opts)
+		return openTar(ctx, path, opts)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
-		return openFolder(path, opts)
+		return openFolder(ctx, path, opts)
 	}
 	head, err := readHead(path)
 	if err != nil {
@@ -105,7 +112,7 @@ func Open(path string, opts Options) (Dataset, error) {
 	var names []string
 	for _, k := range fileKinds {
 		if k.is(head) {
-			return k.open(path, opts)
+			return k.open(ctx, path, opts)
 		}
 		names = append(names, k.name)
 	}
@@ -113,10 +120,10 @@ func Open(path string, opts Options) (Dataset, error) {
 		path, ErrFormat, strings.Join(names, ", "), head.size, head.bytes[:min(len(head.bytes), 8)])
 }
 
-func openFolder(dir string, opts Options) (Dataset, error) {
+func openFolder(ctx context.Context, dir string, opts Options) (Dataset, error) {
 	var names []string
 	for _, k := range folderKinds {
-		d, err := k.open(dir, opts)
+		d, err := k.open(ctx, dir, opts)
 		if !errors.Is(err, ErrEmpty) {
 			return d, err
 		}

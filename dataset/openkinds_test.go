@@ -26,7 +26,7 @@ func TestOpenTellsKinds(t *testing.T) {
 		{"a long line", []byte(long + long), "*dataset.JSONLines"},
 		{"rows", []byte("1,2\n"), "*dataset.CSV"},
 	} {
-		d, err := Open(writeFile(t, filepath.Join(t.TempDir(), "a"), c.file), Options{})
+		d, err := Open(t.Context(), writeFile(t, filepath.Join(t.TempDir(), "a"), c.file), Options{})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -48,17 +48,17 @@ func TestOpenTellsKinds(t *testing.T) {
 		{"clouds", map[string][]byte{"b.bin": cloud, "c.nii": volume, "readme": cloud}, "*dataset.PointClouds"},
 		{"volumes", map[string][]byte{"x/c.nii.gz": zipped(t, volume)}, "*dataset.Volumes"},
 	} {
-		d, err := Open(folder(t, c.files), Options{})
+		d, err := Open(t.Context(), folder(t, c.files), Options{})
 		if got := fmt.Sprintf("%T", d); err != nil || got != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.name, got, err, c.want)
 		}
 	}
-	_, err := Open(t.TempDir(), Options{})
+	_, err := Open(t.Context(), t.TempDir(), Options{})
 	wantError(t, "empty folder", err, ErrEmpty, "no images (.jpg, .jpeg, .png, .webp), no points (.bin, .pcd), no volumes (.nii, .nii.gz) in it")
-	_, err = Open(folder(t, map[string][]byte{"a.bin": make([]byte, 15)}), Options{})
+	_, err = Open(t.Context(), folder(t, map[string][]byte{"a.bin": make([]byte, 15)}), Options{})
 	wantError(t, "bad cloud", err, ErrDamaged, "a.bin: ")
 	for _, text := range []string{"{\n \"x\": [1]\n}\n", "hello", "{\"x\": [1}\n", "\x1f\x8b not compressed"} {
-		_, err = Open(writeFile(t, filepath.Join(t.TempDir(), "a"), []byte(text)), Options{})
+		_, err = Open(t.Context(), writeFile(t, filepath.Join(t.TempDir(), "a"), []byte(text)), Options{})
 		wantError(t, text, err, ErrFormat, "neither a folder nor one of NumPy array, npz, NIfTI, tar, safetensors, JSON lines, rows of numbers; ")
 	}
 }

@@ -100,8 +100,7 @@ func tarHead(head []byte) bool {
 }
 
 // openTar opens shards of pictures, or else of arrays.
-func openTar(location string, opts Options) (Dataset, error) {
-	ctx := context.Background()
+func openTar(ctx context.Context, location string, opts Options) (Dataset, error) {
 	set, err := shard.Open(ctx, location, opts.Tar.Shards)
 	if err != nil {
 		return nil, err

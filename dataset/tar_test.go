@@ -64,7 +64,7 @@ func TestOpenTar(t *testing.T) {
 	for location, want := range map[string]string{
 		"train": "a.tar/1.png 4 1, a.tar/3.png 5 3, b.tar/4.png -1 4", "anything": "1.png 4 1, 3.png 5 3", "train/{a,b}.tar": "a.tar/1.png 4 1, a.tar/3.png 5 3, b.tar/4.png -1 4",
 	} {
-		d, err := Open(filepath.Join(dir, location), opts)
+		d, err := Open(t.Context(), filepath.Join(dir, location), opts)
 		if err != nil {
 			t.Errorf("%s: %v", location, err)
 			continue
@@ -95,7 +95,7 @@ func TestOpenTar(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
-	d, err := Open(filepath.Join(dir, "arrays.tar"), opts)
+	d, err := Open(t.Context(), filepath.Join(dir, "arrays.tar"), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +111,12 @@ func TestOpenTar(t *testing.T) {
 		"missing.tar":   {fs.ErrNotExist, "missing.tar"},
 		"no-{0..2}.tar": {fs.ErrNotExist, "no-0.tar"},
 	} {
-		if _, err := Open(filepath.Join(dir, location), opts); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
+		if _, err := Open(t.Context(), filepath.Join(dir, location), opts); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v", location, err)
 		}
 	}
 	opts.Image.Transform = imaging.CenterCrop(-1)
-	if _, err := Open(filepath.Join(dir, "train"), opts); !errors.Is(err, ErrArgument) {
+	if _, err := Open(t.Context(), filepath.Join(dir, "train"), opts); !errors.Is(err, ErrArgument) {
 		t.Error(err)
 	}
 }
@@ -206,7 +206,7 @@ func TestArraysDiffer(t *testing.T) {
 		"another type":    {[]string{"1.npy", points(3), "2.npy", ints}, ErrFormat, "an array of 3x2 i32, want 3x2 f32 as"},
 	} {
 		path := writeFile(t, filepath.Join(t.TempDir(), "x.tar"), tarOf(t, c.members...))
-		d, err := Open(path, Options{Tar: noCache})
+		d, err := Open(t.Context(), path, Options{Tar: noCache})
 		if err == nil {
 			r, bad := d.NewReader()
 			if bad != nil {
@@ -248,7 +248,7 @@ func TestPackFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	shards := filepath.Join(t.TempDir(), "shards")
-	if err := PackFolder(t.Context(), dir, shards, shard.WriterOptions{}); err != nil {
+	if err := PackFolder(t.Context(), dir, shards, PackOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	packed, err := OpenTar(t.Context(), shards, noCache)
@@ -273,7 +273,7 @@ func TestPackFolder(t *testing.T) {
 	}
 	twice := folder(t, map[string][]byte{"a.jpg": nil, "a.png": nil})
 	out := filepath.Join(t.TempDir(), "out")
-	if err := PackFolder(t.Context(), twice, out, shard.WriterOptions{}); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "a.jpg") || !strings.Contains(err.Error(), "a.png") {
+	if err := PackFolder(t.Context(), twice, out, PackOptions{}); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "a.jpg") || !strings.Contains(err.Error(), "a.png") {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(out)); len(left) > 0 {

@@ -11,6 +11,14 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/shard"
 )
 
+// PackOptions configures [PackFolder]. The zero value works.
+type PackOptions struct {
+	// Shards says how shards are cut and named.
+	Shards shard.WriterOptions
+	// Progress, if set, is called behind each picture.
+	Progress func(done, total int)
+}
+
 // PackFolder writes the pictures of a folder, as [OpenFolder] lists them, to
 // tar shards in the folder dir, which must not exist or be empty. They stay in
 // their order, and the label of each is the number of its class. A dot within a
@@ -19,12 +27,12 @@ import (
 //
 // It fails with [ErrArgument] where two pictures would be one sample: a.jpg and
 // a.png in one folder.
-func PackFolder(ctx context.Context, folder, dir string, opts shard.WriterOptions) (err error) {
+func PackFolder(ctx context.Context, folder, dir string, opts PackOptions) (err error) {
 	f, err := OpenFolder(folder, FolderOptions{})
 	if err != nil {
 		return err
 	}
-	w, err := shard.NewWriter(dir, opts)
+	w, err := shard.NewWriter(dir, opts.Shards)
 	if err != nil {
 		return err
 	}
@@ -55,6 +63,9 @@ func PackFolder(ctx context.Context, folder, dir string, opts shard.WriterOption
 		label := strconv.AppendInt(nil, int64(f.Label(i)), 10)
 		if err := w.Write(key, shard.Part{Extension: extension, Content: content}, shard.Part{Extension: "cls", Content: label}); err != nil {
 			return err
+		}
+		if opts.Progress != nil {
+			opts.Progress(i+1, f.Len())
 		}
 	}
 	return w.Close()

@@ -25,7 +25,7 @@ func feed(ctx context.Context, dir string) error {
 		return err
 	}
 	defer dev.Close()
-	photos, err := dataset.Open(dir, dataset.Options{})
+	photos, err := dataset.Open(context.Background(), dir, dataset.Options{})
 	if err != nil {
 		return err
 	}

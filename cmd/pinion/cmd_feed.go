@@ -51,8 +51,9 @@ something else with photos:
 
 The order of samples depends on --sampler, --seed and the epoch alone:
 sequential, random (each sample once), replacement (drawn at random), balanced
-(drawn so that classes are equally likely), or length (batches of samples of
-similar length). --rank and --world take one process's part of it, by the rules
+(drawn so that classes are equally likely), length (batches of samples of
+similar length), or blocks (shards at random, the samples of a few of them
+mixed, so that each shard is fetched once). --rank and --world take one process's part of it, by the rules
 of PyTorch's DistributedSampler.
 
 --save-state writes where the run is when it ends, also by an interrupt or
@@ -67,6 +68,7 @@ nothing else to do would have stood idle.`,
   pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
   pinion feed features.npy --device host:2GiB --json
   pinion feed tokens.jsonl --field tokens --label class
+  pinion feed https://example.org/train-{000..127}.tar --sampler blocks
   pinion feed images.bin --raw 256x256x3,u8 --shuffle
   pinion feed ~/photos --transform rrc:224,flip,jitter --mixup 0.2 --decode gpu
   pinion feed ~/photos --on-error skip --checksum

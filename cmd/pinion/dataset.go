@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/shard"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
@@ -26,8 +27,10 @@ const maxSize = 65535
 // one.
 const datasetHelp = `DATASET is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder,
 which are decoded and transformed; a folder of point clouds (KITTI .bin, PCD) or
-volumes (NIfTI); or a file, told by its content: NumPy (.npy, .npz), safetensors,
-rows of numbers (CSV), JSON lines, NIfTI. The first axis of an array counts the
+volumes (NIfTI); tar shards (WebDataset): a file, a folder of them, a pattern
+such as train-{000..127}.tar, or an http(s) URL of those; or a file, told by its
+content: NumPy (.npy, .npz), safetensors, rows of numbers (CSV), JSON lines,
+NIfTI. The first axis of an array counts the
 samples; bytes of shape N x H x W x 1 to 4 are taken as images. With --raw it is
 a file of bare samples. Without DATASET, a sample folder of photos is made in
 your cache directory and used.`
@@ -83,12 +86,13 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 		ds, err = dataset.OpenRaw(path, raw, dataset.RawOptions{})
 		return ds, path, err
 	}
-	ds, err = dataset.Open(path, dataset.Options{
+	ds, err = dataset.Open(cmd.Context(), path, dataset.Options{
 		Image:  dataset.ImageOptions{Transform: transform},
 		NPZ:    dataset.NPZOptions{Array: f.field, Label: f.label},
 		Tensor: dataset.TensorOptions{Tensor: f.field, Label: f.label},
 		JSON:   dataset.JSONOptions{Field: f.field, Label: f.label},
 		CSV:    dataset.CSVOptions{Label: f.label},
+		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label}},
 	})
 	return ds, path, err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // orders are the values of --sampler.
-var orders = []string{"sequential", "random", "replacement", "balanced", "length"}
+var orders = []string{"sequential", "random", "replacement", "balanced", "length", "blocks"}
 
 // checkOrder checks the flags that say in which order samples come.
 func (f *feedFlags) checkOrder(cmd *cobra.Command) error {
@@ -48,6 +48,8 @@ func (f *feedFlags) order(ds dataset.Dataset, o *loader.Options) (err error) {
 	case "length":
 		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: f.batch, DropLast: f.dropLast, Seed: f.seed})
 		o.DropLast = false
+	case "blocks":
+		o.Sampler, err = blocks(ds, f.seed)
 	default:
 		o.Shuffle = f.shuffle
 	}
@@ -68,6 +70,18 @@ func balanced(ds dataset.Dataset, seed uint64) (sampler.Sampler, error) {
 		weights[i] = 1 / float64(size[ds.Label(i)])
 	}
 	return sampler.NewWeighted(weights, ds.Len(), seed)
+}
+
+// blockGroup is how many shards are mixed with each other.
+const blockGroup = 8
+
+// blocks visits shards in random order, and the samples of a few together.
+func blocks(ds dataset.Dataset, seed uint64) (sampler.Sampler, error) {
+	sharded, ok := ds.(interface{ Shards() []int })
+	if !ok || sharded.Shards() == nil {
+		return nil, fmt.Errorf("--sampler blocks: the samples are not in shards")
+	}
+	return sampler.NewBlocks(sharded.Shards(), blockGroup, seed)
 }
 
 // lengths is the length of every sample.

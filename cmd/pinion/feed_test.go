@@ -93,6 +93,9 @@ func TestFeedSamplers(t *testing.T) {
 	dir := photos(t, 7)
 	seen := map[string]bool{}
 	for _, name := range orders {
+		if name == "blocks" {
+			continue // for shards, see TestPack
+		}
 		list := digests(t, dir, "--sampler", name, "--batch", "3", "--seed", "2")
 		sameDigests(t, name, digests(t, dir, "--sampler", name, "--batch", "3", "--seed", "2", "--workers", "1"), list)
 		text := fmt.Sprint(list)
@@ -186,5 +189,31 @@ func TestFeedKinds(t *testing.T) {
 		if r.code != exitDone || !strings.Contains(r.stdout, c.shape) {
 			t.Errorf("%s %s: %d\n%s%s, want %s", c.name, c.flags, r.code, r.stdout, r.stderr, c.shape)
 		}
+	}
+}
+
+// What is packed is fed as the folder is: the same batches, also in an order of
+// blocks, whose samples come once each.
+func TestPack(t *testing.T) {
+	dir, out := photos(t, 9), filepath.Join(t.TempDir(), "shards")
+	r := pinion(t, "pack", dir, out, "--shard-size", "20KiB")
+	if r.code != exitDone || !strings.Contains(r.stdout, "9 photos in ") || r.stderr != "" {
+		t.Fatalf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	same := []string{"--batch", "4", "--decode", "cpu"}
+	sameDigests(t, "packed", digests(t, out, same...), digests(t, dir, same...))
+	var seen []int
+	for _, d := range digests(t, out, "--batch", "4", "--sampler", "blocks", "--seed", "3") {
+		seen = append(seen, d.Samples...)
+	}
+	slices.Sort(seen)
+	if !slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+		t.Errorf("blocks visit %v", seen)
+	}
+	if r := pinion(t, "pack", dir, out); r.code != exitFailed || !strings.Contains(r.stderr, out) {
+		t.Errorf("a folder that is not empty: %d\n%s", r.code, r.stderr)
+	}
+	if r := pinion(t, "pack", dir, out+"-2", "--json"); r.code != exitDone || !strings.Contains(r.stdout, `"samples": 9`) {
+		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

@@ -31,7 +31,7 @@ func packPhotos(t *testing.T) (folder, shards string) {
 	if err := samplephotos.Make(t.Context(), folder, photos, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := dataset.PackFolder(t.Context(), folder, shards, shard.WriterOptions{ShardBytes: 400 << 10}); err != nil {
+	if err := dataset.PackFolder(t.Context(), folder, shards, dataset.PackOptions{Shards: shard.WriterOptions{ShardBytes: 400 << 10}}); err != nil {
 		t.Fatal(err)
 	}
 	return folder, shards
