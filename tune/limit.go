@@ -1,0 +1,98 @@
+package tune
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Limit is what a pipeline cannot be faster than.
+type Limit struct {
+	// Name is "disk", "decode", "link", "device", or "overhead" where the
+	// loader's own work is most of what workers do. It is "device" when the
+	// transform on the device is the slowest stage, and when the device with
+	// its steps is: that is what one wants.
+	Name string `json:"name"`
+	// Busy is the share of the time that the limiting part is at work.
+	Busy float64 `json:"busy"`
+}
+
+// Names of limits.
+const (
+	LimitDisk     = "disk"
+	LimitDecode   = "decode"
+	LimitLink     = "link"
+	LimitDevice   = "device"
+	LimitOverhead = "overhead"
+)
+
+// StageLoad is a stage of the best setting.
+type StageLoad struct {
+	Name    string  `json:"stage"`
+	Where   string  `json:"where"`
+	Seconds float64 `json:"seconds_per_sample"`
+	Alone   float64 `json:"seconds_per_sample_one_worker"` // by the model; of the device the same
+	Most    float64 `json:"most_samples_per_s"`            // if there were no other stage
+	Busy    float64 `json:"busy"`                          // share of the time that the workers, or the device, had
+	Bytes   float64 `json:"bytes_per_s,omitempty"`         // over the link while it is at work
+}
+
+// loads are the stages of a measurement.
+func loads(m Measurement, set Setting, v *Variant) []StageLoad {
+	list := []StageLoad{}
+	for _, c := range m.costs(set.Workers) {
+		lanes := 1
+		if c.Where == worker {
+			lanes = set.Workers
+		}
+		seconds := c.at(set.Workers)
+		l := StageLoad{Name: c.Name, Where: c.Where, Seconds: seconds, Alone: seconds}
+		if seconds > 0 {
+			l.Most = float64(lanes) / seconds
+			l.Busy = m.PerSecond() / l.Most
+			if c.Name == link {
+				l.Bytes = float64(m.LinkBytes) / float64(m.Samples) / seconds
+			}
+		}
+		if v != nil {
+			if i := slices.IndexFunc(v.Stages, func(o StageCost) bool { return o.Name == c.Name }); i >= 0 {
+				l.Alone = v.Stages[i].at(1)
+			}
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// link is the stage in which batches cross it.
+const link = "h2d"
+
+// limit finds what is busiest: the workers together, the link, or the device.
+func limit(r *Result) Limit {
+	if r.Fed {
+		return Limit{LimitDevice, 1 - r.DeviceWait}
+	}
+	of := map[string]string{"read": LimitDisk, "decode": LimitDecode, "resize": LimitDecode, overhead: LimitOverhead}
+	inWorkers := map[string]float64{}
+	var workers float64
+	var list []Limit
+	for _, st := range r.Stages {
+		switch {
+		case st.Where == worker:
+			name := cmp.Or(of[st.Name], LimitDecode)
+			inWorkers[name] += st.Busy
+			workers += st.Busy
+		case st.Name == link:
+			list = append(list, Limit{LimitLink, st.Busy})
+		default:
+			list = append(list, Limit{LimitDevice, st.Busy})
+		}
+	}
+	most := LimitOverhead
+	for _, name := range []string{LimitDisk, LimitDecode, LimitOverhead} {
+		if inWorkers[name] > inWorkers[most] {
+			most = name
+		}
+	}
+	list = append(list, Limit{most, workers})
+	return slices.MaxFunc(list, func(a, b Limit) int { return cmp.Compare(a.Busy, b.Busy) })
+}

@@ -1,0 +1,196 @@
+package tune
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// tolerance is how much slower than the fastest a setting may be that is
+// chosen because it takes less memory or fewer threads.
+const tolerance = 0.03
+
+// mostWait is the share of the time that the device may wait and still count
+// as fed.
+const mostWait = 0.01
+
+// runner is a setting in races.
+type runner struct {
+	setting Setting
+	memory  Memory
+	out     bool // it turned out not to fit
+	laps    []lap
+	waits   []float64
+
+	// What is known of it: its samples a second, the standard error of their
+	// logarithm, and the share of the time that the device waited. Before a
+	// race they are predicted.
+	score, err, wait float64
+}
+
+// lap is one try.
+type lap struct {
+	at   int     // its number among the laps of all
+	rate float64 // the logarithm of the samples a second
+}
+
+// ran notes a try.
+func (r *runner) ran(at int, m *Measurement) {
+	const least = 1e-9 // for a logarithm
+	r.laps = append(r.laps, lap{at, math.Log(max(m.PerSecond(), least))})
+	r.waits = append(r.waits, m.waitFraction())
+}
+
+// cheaper orders settings by what they take: pinned bytes, then threads, then
+// host bytes.
+func cheaper(a, b *runner) int {
+	return cmp.Or(
+		cmp.Compare(a.memory.PinnedBytes, b.memory.PinnedBytes),
+		cmp.Compare(a.setting.Workers, b.setting.Workers),
+		cmp.Compare(a.memory.HostBytes, b.memory.HostBytes),
+		cmp.Compare(a.memory.DeviceBytes, b.memory.DeviceBytes),
+	)
+}
+
+// faster orders settings by their score.
+func faster(a, b *runner) int { return cmp.Compare(b.score, a.score) }
+
+// fed are those that keep the device busy, or all where none does or where
+// there is nothing to be kept busy.
+func fed(field []*runner, step bool) []*runner {
+	if !step {
+		return field
+	}
+	var list []*runner
+	for _, r := range field {
+		if r.wait < mostWait {
+			list = append(list, r)
+		}
+	}
+	if list == nil {
+		return field
+	}
+	return list
+}
+
+// ranked orders a field: first those that would do as well as the fastest,
+// from the cheapest on, then the others from the fastest on. The first is the
+// choice.
+func ranked(field []*runner, step bool) []*runner {
+	able := fed(field, step)
+	limit := (1 - tolerance) * slices.MinFunc(able, faster).score
+	var good, rest []*runner
+	for _, r := range field {
+		if r.score >= limit && slices.Contains(able, r) {
+			good = append(good, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	slices.SortStableFunc(good, cheaper)
+	slices.SortStableFunc(rest, faster)
+	return append(good, rest...)
+}
+
+// keep is what goes on to the next race: n of the field, taken by turns from
+// the front of the ranking and from the fastest, so that neither a cheap nor a
+// fast setting is lost because there are many of the other kind.
+func keep(field []*runner, n int, step bool) []*runner {
+	if len(field) <= n {
+		return field
+	}
+	byRank := ranked(field, step)
+	bySpeed := slices.Clone(field)
+	slices.SortStableFunc(bySpeed, faster)
+	var list []*runner
+	for i := 0; len(list) < n; i++ {
+		for _, r := range []*runner{byRank[i], bySpeed[i]} {
+			if len(list) < n && !slices.Contains(list, r) {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// judge works out what is known of all runners together. The logarithm of a
+// rate is taken as a value of the setting, plus a drift of the machine that
+// changes slowly from lap to lap, plus noise. Setting and drift are found by
+// turns, as what is left of the other: back-fitting, here with medians, which
+// a lap that something disturbed does not move.
+func judge(all []*runner, laps int) {
+	const passes = 20
+	drift := make([]float64, laps)
+	rest := make([]float64, laps) // of a lap, without its setting
+	for range passes {
+		for _, r := range all {
+			var values []float64
+			for _, l := range r.laps {
+				values = append(values, l.rate-drift[l.at])
+			}
+			r.score = median(values)
+			for _, l := range r.laps {
+				rest[l.at] = l.rate - r.score
+			}
+		}
+		for i := range drift {
+			drift[i] = median(rest[max(i-driftLaps, 0):min(i+driftLaps+1, laps)])
+		}
+		// Only differences between laps are drift.
+		middle := median(drift)
+		for i := range drift {
+			drift[i] -= middle
+		}
+	}
+	var squares float64
+	n := 0
+	for _, r := range all {
+		n += len(r.laps)
+		for _, l := range r.laps {
+			e := rest[l.at] - drift[l.at]
+			squares += e * e
+		}
+	}
+	sigma := math.Inf(1)
+	if free := n - len(all) - n/(2*driftLaps+1); free > 0 {
+		sigma = math.Sqrt(squares / float64(free))
+	}
+	for _, r := range all {
+		r.score, r.wait = math.Exp(r.score), median(r.waits)
+		r.err = 1.2533 * sigma / math.Sqrt(float64(len(r.laps))) // of a median
+	}
+}
+
+// driftLaps is how many laps before and after one tell how the machine drifts.
+const driftLaps = 4
+
+// clear reports whether more rounds could not change the choice for the
+// better: whatever the errors hide, none is more than 5 % faster, and what is
+// cheaper is too slow.
+func clear(field []*runner, step bool) bool {
+	const most = 0.05
+	choice, able := ranked(field, step)[0], fed(field, step)
+	best := slices.MinFunc(able, faster).score
+	for _, r := range able {
+		high := r.score * math.Exp(2*r.err)
+		switch {
+		case math.IsInf(high, 1):
+			return false
+		case r != choice && choice.score*math.Exp(-2*choice.err) < (1-most)*high:
+			return false
+		case cheaper(r, choice) < 0 && high > (1-tolerance)*best:
+			return false
+		}
+	}
+	return true
+}
+
+// careful lowers the scores by their errors, so that a setting of few laps is
+// not chosen for its luck.
+func careful(field []*runner) {
+	for _, r := range field {
+		if !math.IsInf(r.err, 1) {
+			r.score *= math.Exp(-r.err)
+		}
+	}
+}

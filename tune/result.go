@@ -1,0 +1,182 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Result is what a search found.
+type Result struct {
+	Best       Setting `json:"best"`
+	PerSecond  float64 `json:"samples_per_s"`
+	DeviceWait float64 `json:"device_wait_fraction"`
+	Memory
+
+	// Fed: the device is used as long as asked with each batch, and waits less
+	// than 1 % of the time. Step is how long that is.
+	Fed         bool    `json:"fed"`
+	StepSeconds float64 `json:"step_seconds,omitempty"`
+
+	Limit  Limit       `json:"limit"`
+	Stages []StageLoad `json:"stages"` // of the best setting
+
+	// Settings are all that were tried or refused, from the choice on: those
+	// of the last race as that ranks them, the others by their rate.
+	Settings []Row `json:"settings"`
+	Model    Model `json:"model"`
+	Grid     *Grid `json:"grid,omitempty"` // only of an exhaustive search
+
+	GridSize int       `json:"grid_size"` // settings there are
+	Trials   int       `json:"trials"`
+	Seconds  float64   `json:"seconds"` // that the trials took
+	At       time.Time `json:"tuned_at"`
+}
+
+// Row is what is known of one setting.
+type Row struct {
+	Setting
+	Memory
+	Predicted  float64 `json:"predicted_samples_per_s"`
+	Trials     int     `json:"trials"`
+	PerSecond  float64 `json:"samples_per_s"` // the median
+	Least      float64 `json:"min_samples_per_s"`
+	Most       float64 `json:"max_samples_per_s"`
+	DeviceWait float64 `json:"device_wait_fraction"`
+	Final      bool    `json:"final"`             // it was in the last race
+	Refused    string  `json:"refused,omitempty"` // why it does not fit
+}
+
+// Grid compares the choice with every other setting, measured beside it.
+type Grid struct {
+	Best      Setting `json:"best"`
+	PerSecond float64 `json:"samples_per_s"`        // of the best
+	Choice    float64 `json:"choice_samples_per_s"` // in the same rounds
+	Ratio     float64 `json:"ratio"`                // of the choice to the best
+	Rounds    int     `json:"rounds"`
+	Settings  int     `json:"settings"`
+	Seconds   float64 `json:"seconds"`
+}
+
+// result puts together what was found; the first of the last field is the
+// choice.
+func (s *search) result(field []*runner) *Result {
+	rows := s.rows(field)
+	best := rows[0]
+	merged := merge(s.trials[best.Setting].of(s.o.Step))
+	r := &Result{
+		Best: best.Setting, PerSecond: best.PerSecond, DeviceWait: best.DeviceWait, Memory: best.Memory,
+		Fed:      s.o.Step && best.DeviceWait < mostWait,
+		Settings: rows, Model: s.model,
+		GridSize: len(s.grid), Trials: s.tries(), Seconds: s.spent.Seconds(),
+		At: time.Now().UTC().Truncate(time.Second),
+	}
+	if s.o.Step && merged.Batches > 0 {
+		r.StepSeconds = merged.Step.Seconds() / float64(merged.Batches)
+	}
+	r.Stages = loads(merged, best.Setting, s.model.variant(best.Setting))
+	r.Limit = limit(r)
+	return r
+}
+
+// of are the measurements that count.
+func (r *record) of(step bool) []Measurement {
+	if step {
+		return r.stepped
+	}
+	return r.free
+}
+
+// rows lists what is known of all settings that were tried or refused.
+func (s *search) rows(field []*runner) (list []Row) {
+	var rest []Row
+	final := map[Setting]bool{}
+	for _, r := range ranked(field, s.o.Step) {
+		row := s.row(r.setting)
+		row.Final = true
+		list, final[r.setting] = append(list, row), true
+	}
+	for _, set := range s.grid {
+		if r := s.trials[set]; !final[set] && (r.refused != nil || len(r.of(s.o.Step)) > 0) {
+			rest = append(rest, s.row(set))
+		}
+	}
+	slices.SortStableFunc(rest, func(a, b Row) int {
+		switch {
+		case a.PerSecond > b.PerSecond:
+			return -1
+		case a.PerSecond < b.PerSecond:
+			return 1
+		}
+		return 0
+	})
+	return append(list, rest...)
+}
+
+func (s *search) row(set Setting) Row {
+	r := s.trials[set]
+	row := Row{Setting: set, Memory: r.memory, Trials: len(r.of(s.o.Step))}
+	row.Predicted = s.model.Rate(set)
+	if s.o.Step {
+		row.Predicted, _ = s.model.Stepped(set)
+	}
+	if r.refused != nil {
+		row.Refused = r.refused.Error()
+	}
+	if row.Trials == 0 {
+		return row
+	}
+	var rates, waits []float64
+	for _, m := range r.of(s.o.Step) {
+		rates, waits = append(rates, m.PerSecond()), append(waits, m.waitFraction())
+	}
+	row.PerSecond, row.Least, row.Most = median(rates), slices.Min(rates), slices.Max(rates)
+	row.DeviceWait = median(waits)
+	return row
+}
+
+// merge adds measurements of one setting up.
+func merge(list []Measurement) (sum Measurement) {
+	at := map[string]int{}
+	for _, m := range list {
+		sum.Took += m.Took
+		sum.Elapsed += m.Elapsed
+		sum.Samples += m.Samples
+		sum.Batches += m.Batches
+		sum.DeviceWait += m.DeviceWait
+		sum.Step += m.Step
+		sum.LinkBytes += m.LinkBytes
+		for _, st := range m.Stages {
+			i, there := at[st.Name]
+			if !there {
+				i, at[st.Name] = len(sum.Stages), len(sum.Stages)
+				sum.Stages = append(sum.Stages, Stage{Name: st.Name, Where: st.Where})
+			}
+			sum.Stages[i].Time += st.Time
+		}
+	}
+	return sum
+}
+
+// exhaust measures the whole grid beside the choice.
+func (s *search) exhaust(choice Setting) (*Grid, error) {
+	const rounds = 5
+	s.runners, s.laps = map[Setting]*runner{}, 0
+	var field []*runner
+	for _, set := range s.fits {
+		field = append(field, s.runner(set))
+	}
+	before := s.spent
+	for n := range rounds {
+		var err error
+		if field, err = s.round(field, fmt.Sprintf("all settings, round %d of %d", n+1, rounds)); err != nil {
+			return nil, err
+		}
+	}
+	judge(field, s.laps)
+	best, chosen := slices.MinFunc(fed(field, s.o.Step), faster), s.runner(choice)
+	return &Grid{
+		Best: best.setting, PerSecond: best.score, Choice: chosen.score, Ratio: chosen.score / best.score,
+		Rounds: rounds, Settings: len(field), Seconds: (s.spent - before).Seconds(),
+	}, nil
+}

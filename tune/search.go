@@ -1,0 +1,285 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// SearchOptions tune a [Search]. The zero value works.
+type SearchOptions struct {
+	// Budget is how long trials may take together. The trial that is under way
+	// when it is used up is finished. Default: 30 s.
+	Budget time.Duration
+
+	// Step: batches are used for as long as the device would, and the question
+	// is which setting keeps it from waiting.
+	Step bool
+
+	// Exhaustive measures all of the grid afterwards, beside the choice. It
+	// does not count in the budget, and takes long.
+	Exhaustive bool
+
+	// Seed orders the trials of a round.
+	Seed uint64
+
+	// Progress, if set, is called before each trial, with the time that trials
+	// took so far.
+	Progress func(spent, budget time.Duration, what string)
+}
+
+// Search finds the setting of the space to run p with: the cheapest in pinned
+// bytes, and then in threads, of those that are within 3 % of the fastest.
+// With Step it is the cheapest of those with which the device waits less than
+// 1 % of the time; where there is none, of those within 3 % of the fastest.
+//
+// It calibrates a [Model] by some short runs, leaves out what that finds slow,
+// and races the rest by successive halving: K. Jamieson and A. Talwalkar,
+// "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
+// 2016. It fails with [ErrDoesNotFit] when no setting does.
+func Search(ctx context.Context, p Pipeline, space Space, o SearchOptions) (*Result, error) {
+	if o.Budget < 0 {
+		return nil, fmt.Errorf("tune: %w: a budget of %v", ErrArgument, o.Budget)
+	}
+	if o.Budget == 0 {
+		o.Budget = 30 * time.Second
+	}
+	s := &search{ctx: ctx, p: p, space: space, o: o, trials: map[Setting]*record{}, runners: map[Setting]*runner{}}
+	s.run = min(max(o.Budget/100, 10*time.Millisecond), time.Second)
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	if err := s.calibrate(); err != nil {
+		return nil, err
+	}
+	field, err := s.compete()
+	if err != nil {
+		return nil, err
+	}
+	result := s.result(field)
+	if o.Exhaustive {
+		if result.Grid, err = s.exhaust(result.Best); err != nil {
+			return nil, err
+		}
+		result.Settings = s.rows(field)
+	}
+	return result, nil
+}
+
+// search is one run of [Search].
+type search struct {
+	ctx    context.Context
+	p      Pipeline
+	space  Space
+	o      SearchOptions
+	run    time.Duration // how long a trial measures
+	spent  time.Duration
+	grid   []Setting // as listed
+	fits   []Setting // what is left of it
+	trials map[Setting]*record
+	model  Model
+
+	runners map[Setting]*runner
+	laps    int // of the races so far
+	rounds  int
+}
+
+// record is all that is known of a setting.
+type record struct {
+	memory  Memory
+	refused error // why it does not fit
+	stepped []Measurement
+	free    []Measurement // without a step
+}
+
+// enter looks which settings fit.
+func (s *search) enter() error {
+	s.grid = s.space.Settings()
+	if len(s.grid) == 0 {
+		return fmt.Errorf("tune: %w: a space without settings", ErrArgument)
+	}
+	var first error
+	for _, set := range s.grid {
+		if set.Workers < 1 || set.Batch < 1 || set.Prefetch < 1 {
+			return fmt.Errorf("tune: %w: %v", ErrArgument, set)
+		}
+		r := &record{}
+		s.trials[set] = r
+		var err error
+		if r.memory, err = s.p.Need(set); errors.Is(err, ErrDoesNotFit) {
+			r.refused = err
+			if first == nil {
+				first = err
+			}
+			continue
+		} else if err != nil {
+			return fmt.Errorf("tune: %v: %w", set, err)
+		}
+		s.fits = append(s.fits, set)
+	}
+	if len(s.fits) == 0 {
+		return fmt.Errorf("tune: none of %d settings: %w", len(s.grid), first)
+	}
+	return nil
+}
+
+// try runs one trial. A setting that turns out not to fit is refused from then
+// on, and ok is false.
+func (s *search) try(set Setting, step bool, what string) (m Measurement, ok bool, err error) {
+	if err := s.ctx.Err(); err != nil {
+		return m, false, err
+	}
+	if s.o.Progress != nil {
+		s.o.Progress(min(s.spent, s.o.Budget), s.o.Budget, what+": "+set.String())
+	}
+	start := time.Now()
+	m, err = s.p.Try(s.ctx, set, Run{For: s.run, Step: step})
+	r := s.trials[set]
+	if errors.Is(err, ErrDoesNotFit) {
+		s.spent += time.Since(start)
+		r.refused = err
+		s.fits = slices.DeleteFunc(s.fits, func(f Setting) bool { return f == set })
+		if len(s.fits) == 0 {
+			return m, false, fmt.Errorf("tune: none of %d settings: %w", len(s.grid), err)
+		}
+		return m, false, nil
+	}
+	if err != nil {
+		return m, false, fmt.Errorf("tune: %v: %w", set, err)
+	}
+	s.spent += m.Took
+	if step {
+		r.stepped = append(r.stepped, m)
+	} else {
+		r.free = append(r.free, m)
+	}
+	return m, true, nil
+}
+
+// fewest is how many settings the last race has at most.
+const fewest = 4
+
+// compete races what the model finds plausible, and returns the last field.
+func (s *search) compete() (field []*runner, err error) {
+	if field, err = s.halve(s.plausible(), s.spent+(s.o.Budget-s.spent)/2); err != nil {
+		return nil, err
+	}
+	if field, err = s.climb(field); err != nil {
+		return nil, err
+	}
+	for !clear(field, s.o.Step) && s.spent < s.o.Budget {
+		if field, err = s.race(s.leaders(), s.spent+(s.o.Budget-s.spent)/2, "last race"); err != nil {
+			return nil, err
+		}
+	}
+	careful(field)
+	return field, nil
+}
+
+// halve races the field and goes on with the better half of it, in as many
+// races of the same length as it takes.
+func (s *search) halve(field []*runner, until time.Duration) (_ []*runner, err error) {
+	races := 1
+	for n := len(field); n > fewest; n = (n + 1) / 2 {
+		races++
+	}
+	for ; ; races-- {
+		field, err = s.race(field, s.spent+(until-s.spent)/time.Duration(races), "race")
+		if err != nil || races == 1 {
+			return field, err
+		}
+		field = keep(field, max((len(field)+1)/2, fewest), s.o.Step)
+	}
+}
+
+// climb races the neighbours of the leaders, which the model may have thought
+// too little of, until there are none that did not run yet or no time for them.
+func (s *search) climb(field []*runner) (_ []*runner, err error) {
+	const most = 6 // that join in one race
+	fits := func(set Setting) bool { return slices.Contains(s.fits, set) }
+	for {
+		next := s.leaders()
+		known := len(next)
+		for _, leader := range ranked(next, s.o.Step) {
+			for _, set := range s.space.neighbours(leader.setting, fits) {
+				r := s.runner(set)
+				if len(r.laps) == 0 && len(next) < known+most && !slices.Contains(next, r) {
+					next = append(next, r)
+				}
+			}
+		}
+		if len(next) == known || s.spent+time.Duration(len(next))*s.trialTime() > s.o.Budget {
+			return field, nil
+		}
+		if field, err = s.race(next, s.spent+(s.o.Budget-s.spent)/3, "race of neighbours"); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// leaders are the best of all that ran.
+func (s *search) leaders() []*runner { return keep(s.ran(), fewest, s.o.Step) }
+
+// runner is the setting in the races: what it ran before counts.
+func (s *search) runner(set Setting) *runner {
+	r := s.runners[set]
+	if r == nil {
+		r = &runner{setting: set, memory: s.trials[set].memory}
+		s.runners[set] = r
+	}
+	return r
+}
+
+// ran lists all that ran and did not drop out.
+func (s *search) ran() (list []*runner) {
+	for _, set := range s.grid {
+		if r := s.runners[set]; r != nil && len(r.laps) > 0 && !r.out {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// race runs rounds of the field until it is time or the choice is clear; one
+// round at least. What does not fit drops out.
+func (s *search) race(field []*runner, until time.Duration, what string) ([]*runner, error) {
+	for {
+		before := s.spent
+		var err error
+		if field, err = s.round(field, what); err != nil {
+			return nil, err
+		}
+		if len(field) == 0 { // but others are left, or the round had failed
+			for _, set := range s.fits {
+				field = append(field, s.runner(set))
+			}
+			continue
+		}
+		judge(s.ran(), s.laps)
+		// Half a round more than there is time for is none.
+		if took := s.spent - before; s.spent+took/2 >= until || clear(field, s.o.Step) {
+			return field, nil
+		}
+	}
+}
+
+// round tries every setting of the field once. It returns those that fit.
+func (s *search) round(field []*runner, what string) ([]*runner, error) {
+	order := rand.New(rand.NewPCG(s.o.Seed, uint64(s.rounds))).Perm(len(field))
+	s.rounds++
+	for _, i := range order {
+		r := field[i]
+		m, ok, err := s.try(r.setting, s.o.Step, what)
+		if err != nil {
+			return nil, err
+		}
+		if r.out = !ok; ok {
+			r.ran(s.laps, &m)
+			s.laps++
+		}
+	}
+	return slices.DeleteFunc(field, func(r *runner) bool { return r.out }), nil
+}

@@ -1,0 +1,238 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The choice is within 5 % of the best of the grid, whatever the pipeline.
+func TestNearTheOptimum(t *testing.T) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		t.Run(kind, func(t *testing.T) {
+			for seed := range uint64(300) {
+				f := newFake(kind, seed)
+				r := find(t, f, grid, SearchOptions{Seed: seed})
+				if share := f.rate(r.Best) / optimum(f, grid); share < 0.95 {
+					t.Errorf("seed %d: %v has %.3f of the best", seed, r.Best, share)
+				}
+				if r.Seconds > 33 || r.Trials != f.tries {
+					t.Errorf("seed %d: %d trials of %d took %.1f s of 30", seed, r.Trials, f.tries, r.Seconds)
+				}
+			}
+		})
+	}
+}
+
+// With a step the choice keeps the device fed, if any setting does, and else
+// is nearly as fast as any.
+func TestFedDevice(t *testing.T) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		t.Run(kind, func(t *testing.T) {
+			for seed := range uint64(100) {
+				f := newFake(kind, seed)
+				f.drift = 0.03
+				// From a device that most settings feed to one that none does.
+				f.step = 64 / (optimum(f, grid) * between(f.rng, 0.2, 1.2))
+				r := find(t, f, grid, SearchOptions{Seed: seed, Step: true})
+				rate, _ := f.stepped(r.Best)
+				if share := rate / optimum(f, grid); share < 0.95 {
+					t.Errorf("seed %d: %v has %.3f of the best", seed, r.Best, share)
+				}
+				if r.Fed != (r.DeviceWait < mostWait) || r.Fed && r.Limit.Name != LimitDevice {
+					t.Errorf("seed %d: fed %v, wait %.3f, limit %v", seed, r.Fed, r.DeviceWait, r.Limit)
+				}
+				if !(r.StepSeconds > 0.99*f.step && r.StepSeconds < 1.01*f.step) {
+					t.Errorf("seed %d: a step of %g s, want %g", seed, r.StepSeconds, f.step)
+				}
+			}
+		})
+	}
+}
+
+// Where everything is equally fast the cheapest is chosen: no pinned memory,
+// one worker, little read ahead.
+func TestCheapest(t *testing.T) {
+	f := newFake("disk", 1)
+	f.noise, f.drift = 0.002, 0
+	f.read, f.decode, f.extra, f.disk, f.transform = 1e-6, 0, 0, 0, 1e-3
+	r := find(t, f, grid, SearchOptions{})
+	if want := (Setting{Workers: 1, Batch: 64, Prefetch: 1}); r.Best != want || r.PinnedBytes != 0 {
+		t.Errorf("%v, want %v", r.Best, want)
+	}
+}
+
+// A device that few workers feed gets few.
+func TestFewWorkersForASlowDevice(t *testing.T) {
+	f := newFake("decode", 3)
+	f.drift, f.noise = 0, 0.003
+	two := f.rate(Setting{Workers: 2, Batch: 64, Prefetch: 4})
+	f.step = 64 / (0.9 * two)
+	r := find(t, f, grid, SearchOptions{Step: true})
+	if r.Best.Workers != 2 || r.Best.Pin || !r.Fed {
+		t.Errorf("%v, fed %v", r.Best, r.Fed)
+	}
+}
+
+// The batch size and the place of decoding are found too.
+func TestMoreAxes(t *testing.T) {
+	space := Space{Workers: []int{1, 4, 16}, Batch: []int{32, 64, 128, 256}, Prefetch: []int{2, 4}, Pin: []bool{true, false}, Decode: []string{"cpu", "gpu"}}
+	for seed := range uint64(100) {
+		f := newFake("per batch", seed)
+		if seed%2 == 0 {
+			f.odd = onlyIf(func(s Setting) bool { return s.Decode == "gpu" }, 0.3)
+		}
+		r := find(t, f, space, SearchOptions{Seed: seed})
+		if share := f.rate(r.Best) / optimum(f, space); share < 0.95 {
+			t.Errorf("seed %d: %v has %.3f of the best", seed, r.Best, share)
+		}
+		if len(r.Model.Variants) != 4 {
+			t.Errorf("%d variants", len(r.Model.Variants))
+		}
+	}
+}
+
+// What does not fit is refused and told, before or by its trial; the rest is
+// searched.
+func TestDoesNotFit(t *testing.T) {
+	for seed := range uint64(100) {
+		f := newFake("shallow", seed)
+		f.room.PinnedBytes = 4 * 64 * f.sample
+		f.short = map[Setting]bool{}
+		for _, s := range grid.Settings() {
+			if s.Prefetch == 8 || s.Workers == 32 && s.Prefetch > 1 || f.rng.IntN(8) == 0 {
+				f.short[s] = true
+			}
+		}
+		r := find(t, f, grid, SearchOptions{Seed: seed})
+		if share := f.rate(r.Best) / optimum(f, grid); share < 0.95 || f.short[r.Best] {
+			t.Errorf("seed %d: %v has %.3f of the best", seed, r.Best, share)
+		}
+		refused := 0
+		for _, row := range r.Settings {
+			if row.Refused != "" {
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Error("nothing was refused")
+		}
+	}
+}
+
+func TestNothingFits(t *testing.T) {
+	f := newFake("disk", 1)
+	f.room.DeviceBytes = 1
+	_, err := Search(context.Background(), f, grid, SearchOptions{})
+	var short *DoesNotFitError
+	if !errors.Is(err, ErrDoesNotFit) || !errors.As(err, &short) || short.FreeBytes != 1 || f.tries != 0 {
+		t.Errorf("%v after %d trials", err, f.tries)
+	}
+	f = newFake("disk", 1)
+	f.short = map[Setting]bool{}
+	for _, s := range grid.Settings() {
+		f.short[s] = true
+	}
+	if _, err := Search(context.Background(), f, grid, SearchOptions{}); !errors.Is(err, ErrDoesNotFit) {
+		t.Errorf("%v, want %v", err, ErrDoesNotFit)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	broken := errors.New("broken")
+	f := newFake("disk", 1)
+	f.fail = broken
+	if _, err := Search(context.Background(), f, grid, SearchOptions{}); !errors.Is(err, broken) || f.tries != 1 {
+		t.Errorf("%v after %d trials", err, f.tries)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f = newFake("disk", 1)
+	o := SearchOptions{Progress: func(spent, _ time.Duration, _ string) {
+		if f.tries == 7 {
+			cancel()
+		}
+	}}
+	if _, err := Search(ctx, f, grid, o); !errors.Is(err, context.Canceled) || f.tries > 8 {
+		t.Errorf("%v after %d trials", err, f.tries)
+	}
+	for _, c := range []struct {
+		space Space
+		o     SearchOptions
+	}{
+		{Space{}, SearchOptions{}},
+		{grid, SearchOptions{Budget: -1}},
+		{Space{Workers: []int{0}, Batch: []int{1}, Prefetch: []int{1}, Pin: []bool{false}}, SearchOptions{}},
+	} {
+		if _, err := Search(context.Background(), newFake("disk", 1), c.space, c.o); !errors.Is(err, ErrArgument) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// One setting needs no race to speak of, and a budget of nothing still gives
+// an answer.
+func TestSmall(t *testing.T) {
+	one := Space{Workers: []int{3}, Batch: []int{7}, Prefetch: []int{2}, Pin: []bool{false}}
+	if r := find(t, newFake("link", 1), one, SearchOptions{}); r.Best != (Setting{Workers: 3, Batch: 7, Prefetch: 2}) || r.GridSize != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := find(t, newFake("link", 1), grid, SearchOptions{Budget: 1}); r.PerSecond <= 0 || len(r.Settings) == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// An exhaustive search measures the whole grid, and says how the choice did.
+func TestExhaustive(t *testing.T) {
+	f := newFake("decode", 5)
+	r := find(t, f, grid, SearchOptions{Exhaustive: true})
+	if r.Grid == nil || r.Grid.Settings != 56 || len(r.Settings) != 56 {
+		t.Fatalf("%+v, %d rows", r.Grid, len(r.Settings))
+	}
+	truth := f.rate(r.Best) / f.rate(r.Grid.Best)
+	if d := r.Grid.Ratio - truth; d < -0.04 || d > 0.04 {
+		t.Errorf("a ratio of %.3f, in truth %.3f", r.Grid.Ratio, truth)
+	}
+	for _, row := range r.Settings {
+		if row.Trials < 5 {
+			t.Errorf("%v was tried %d times", row.Setting, row.Trials)
+		}
+	}
+}
+
+// A search is a function of its seed.
+func TestRepeatable(t *testing.T) {
+	a := find(t, newFake("shallow", 9), grid, SearchOptions{Seed: 4})
+	b := find(t, newFake("shallow", 9), grid, SearchOptions{Seed: 4})
+	if a.Best != b.Best || a.PerSecond != b.PerSecond || a.Trials != b.Trials {
+		t.Errorf("%v and %v", a.Best, b.Best)
+	}
+}
+
+// judge finds values and drift from laps of different settings.
+func TestJudge(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	truth := []float64{100, 103, 97, 150, 50}
+	var all []*runner
+	for range truth {
+		all = append(all, &runner{})
+	}
+	const laps = 200
+	for at := range laps {
+		i := rng.IntN(len(truth) - at/100) // the last drops out
+		slow := 1 - 0.3*float64(at)/laps
+		if at%37 == 5 {
+			slow /= 3 // something disturbs
+		}
+		all[i].ran(at, &Measurement{Samples: int64(1e6 * truth[i] * slow), Elapsed: 1e6 * time.Second})
+	}
+	judge(all, laps)
+	for i, r := range all {
+		if ratio := r.score / all[0].score / (truth[i] / truth[0]); ratio < 0.98 || ratio > 1.02 {
+			t.Errorf("setting %d is off by %.3f", i, ratio)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Setting is one way to run a pipeline.
+type Setting struct {
+	Workers  int    `json:"workers"`          // goroutines that read and decode
+	Batch    int    `json:"batch"`            // samples in a batch
+	Prefetch int    `json:"prefetch"`         // batches read ahead
+	Pin      bool   `json:"pin"`              // whether host memory is page-locked
+	Decode   string `json:"decode,omitempty"` // where samples are decoded; "" is the pipeline's own choice
+}
+
+// String returns "8 workers, batch 64, prefetch 4, pinned".
+func (s Setting) String() string {
+	workers, memory := "workers", "pageable"
+	if s.Workers == 1 {
+		workers = "worker"
+	}
+	if s.Pin {
+		memory = "pinned"
+	}
+	text := fmt.Sprintf("%d %s, batch %d, prefetch %d, %s", s.Workers, workers, s.Batch, s.Prefetch, memory)
+	if s.Decode != "" {
+		text += ", decoded on " + s.Decode
+	}
+	return text
+}
+
+// Space is a grid of settings: every combination of its values, which are in
+// ascending order where they are numbers. No value at all for Decode means "".
+type Space struct {
+	Workers  []int
+	Batch    []int
+	Prefetch []int
+	Pin      []bool
+	Decode   []string
+}
+
+// axes is the number of values of every axis, Decode last.
+func (s Space) axes() [5]int {
+	return [5]int{len(s.Workers), len(s.Batch), len(s.Prefetch), len(s.Pin), max(len(s.Decode), 1)}
+}
+
+// at is the setting at a place of the grid.
+func (s Space) at(place [5]int) Setting {
+	set := Setting{s.Workers[place[0]], s.Batch[place[1]], s.Prefetch[place[2]], s.Pin[place[3]], ""}
+	if len(s.Decode) > 0 {
+		set.Decode = s.Decode[place[4]]
+	}
+	return set
+}
+
+// place is where a setting lies in the grid.
+func (s Space) place(set Setting) [5]int {
+	return [5]int{slices.Index(s.Workers, set.Workers), slices.Index(s.Batch, set.Batch),
+		slices.Index(s.Prefetch, set.Prefetch), slices.Index(s.Pin, set.Pin), max(slices.Index(s.Decode, set.Decode), 0)}
+}
+
+// Settings lists the grid.
+func (s Space) Settings() (list []Setting) {
+	axes := s.axes()
+	if slices.Contains(axes[:], 0) {
+		return nil
+	}
+	for place := [5]int{}; ; {
+		list = append(list, s.at(place))
+		axis := len(axes) - 1
+		for ; axis >= 0; axis-- {
+			if place[axis]++; place[axis] < axes[axis] {
+				break
+			}
+			place[axis] = 0
+		}
+		if axis < 0 {
+			return list
+		}
+	}
+}
+
+// neighbours are the nearest settings along each axis of those that may be.
+func (s Space) neighbours(set Setting, may func(Setting) bool) (list []Setting) {
+	axes, here := s.axes(), s.place(set)
+	for axis := range axes {
+		for _, step := range []int{-1, 1} {
+			there := here
+			for there[axis] += step; there[axis] >= 0 && there[axis] < axes[axis]; there[axis] += step {
+				if next := s.at(there); may(next) {
+					list = append(list, next)
+					break
+				}
+			}
+		}
+	}
+	return list
+}
