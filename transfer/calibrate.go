@@ -57,7 +57,7 @@ func Calibrate(ctx context.Context, dev device.Device, o CalibrateOptions) (m *M
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
-	m = &Model{Version: modelVersion, Machine: machineOf(dev), MeasuredAt: time.Now().UTC().Truncate(time.Second)}
+	m = &Model{Version: modelVersion, Machine: MachineOf(dev), MeasuredAt: time.Now().UTC().Truncate(time.Second)}
 	if err := c.paths(ctx, m); err != nil {
 		return nil, err
 	}

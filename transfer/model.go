@@ -1,19 +1,16 @@
 package transfer
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/cachefile"
 	"github.com/pinion-gpu/pinion/internal/cpuname"
 )
 
@@ -66,7 +63,8 @@ type Machine struct {
 // should hold it does not.
 var ErrNoModel = errors.New("no model of the link")
 
-func machineOf(dev device.Device) Machine {
+// MachineOf describes this machine and dev.
+func MachineOf(dev device.Device) Machine {
 	info := dev.Info()
 	return Machine{
 		Device: info.Name, UUID: info.UUID, DriverVersion: info.DriverVersion, Link: info.Link.String(),
@@ -79,13 +77,12 @@ func machineOf(dev device.Device) Machine {
 // ModelFile returns the path of the file that keeps the model of dev, in the
 // user's cache directory.
 func ModelFile(dev device.Device) (string, error) {
-	dir, err := os.UserCacheDir()
+	info := dev.Info()
+	path, err := cachefile.Path("link", info.Backend, info.Name, info.UUID)
 	if err != nil {
 		return "", fmt.Errorf("transfer: %w: %w", ErrNoModel, err)
 	}
-	info := dev.Info()
-	sum := sha256.Sum256([]byte(info.Backend + "\x00" + info.Name + "\x00" + info.UUID))
-	return filepath.Join(dir, "pinion", fmt.Sprintf("link-%x.json", sum[:6])), nil
+	return path, nil
 }
 
 // LoadModel reads the model of dev from the user's cache directory. It fails
@@ -97,25 +94,16 @@ func LoadModel(dev device.Device) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	const most = 1 << 20
-	f, err := os.Open(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("transfer: %w of %s: %s does not exist", ErrNoModel, dev.Info().ID, path)
-		}
-		return nil, fmt.Errorf("transfer: %w of %s: %w", ErrNoModel, dev.Info().ID, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && len(data) > most {
-		err = fmt.Errorf("more than %d bytes", most)
+	data, err := cachefile.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("transfer: %w of %s: %s does not exist", ErrNoModel, dev.Info().ID, path)
 	}
 	var m *Model
 	if err == nil {
 		m, err = parseModel(data)
 	}
-	if err == nil && m.Machine != machineOf(dev) {
-		err = fmt.Errorf("stale: it was measured on %+v, this is %+v", m.Machine, machineOf(dev))
+	if err == nil && m.Machine != MachineOf(dev) {
+		err = fmt.Errorf("stale: it was measured on %+v, this is %+v", m.Machine, MachineOf(dev))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("transfer: %w of %s: %s: %w", ErrNoModel, dev.Info().ID, path, err)
@@ -164,28 +152,11 @@ func (m *Model) check() error {
 // Save writes the model where [LoadModel] of the same device finds it. The
 // file is complete or not there at all.
 func (m *Model) Save(dev device.Device) (path string, err error) {
-	path, err = ModelFile(dev)
-	if err != nil {
+	if path, err = ModelFile(dev); err != nil {
 		return "", err
 	}
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
+	if err := cachefile.Write(path, m); err != nil {
 		return "", err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".link-*")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return path, nil
 }

@@ -31,7 +31,7 @@ func emptyCache(t *testing.T) string {
 // measured is a model for dev with something in every field.
 func measured(dev device.Device) *Model {
 	m := randomModel(rand.New(rand.NewPCG(7, 8)), 0.1)
-	m.Machine = machineOf(dev)
+	m.Machine = MachineOf(dev)
 	m.MeasuredAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m.Pinned = []PathModel{{Path: "pinned", Curve: line(5e-6, 50e9, 16<<10, 1<<20)}}
 	m.Batches = []BatchModel{

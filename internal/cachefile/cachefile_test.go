@@ -1,0 +1,62 @@
+package cachefile
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPath(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	a, err := Path("link", "a", "b")
+	ok(t, err)
+	for _, key := range [][]string{{"a"}, {"ab"}, {"a", "b", ""}} {
+		b, err := Path("link", key...)
+		ok(t, err)
+		if a == b {
+			t.Errorf("%q has the file of another key", key)
+		}
+	}
+	if name := filepath.Base(a); !strings.HasPrefix(name, "link-") || filepath.Base(filepath.Dir(a)) != "pinion" {
+		t.Errorf("%s", a)
+	}
+}
+
+func TestWriteAndRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b.json")
+	if _, err := Read(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v, want %v", err, fs.ErrNotExist)
+	}
+	for _, v := range []int{1, 2} {
+		ok(t, Write(path, map[string]int{"v": v}))
+	}
+	data, err := Read(path)
+	ok(t, err)
+	if string(data) != "{\n  \"v\": 2\n}\n" {
+		t.Errorf("%q", data)
+	}
+	if err := Write(path, make(chan int)); err == nil {
+		t.Error("a channel became JSON")
+	}
+	// Nothing half written stays.
+	list, err := os.ReadDir(filepath.Dir(path))
+	ok(t, err)
+	if len(list) != 1 {
+		t.Errorf("%d files", len(list))
+	}
+	ok(t, os.WriteFile(path, bytes.Repeat([]byte(" "), mostBytes+1), 0o644))
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "1048576") {
+		t.Errorf("a file that is too large: %v", err)
+	}
+}
