@@ -1,0 +1,282 @@
+package tune
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/pinned"
+)
+
+// Options tune [Feed]. The zero value works.
+type Options struct {
+	// Space is the grid. Axes that are empty get a default: workers in powers
+	// of two up to twice the processors, with three quarters of them; prefetch
+	// 1, 2, 4 and 8; pinned and pageable memory where the device has a link,
+	// and as Loader.Pin says; the batch size of Loader.
+	Space Space
+
+	// Budget is how long trials may take together. Default: 30 s.
+	Budget time.Duration
+
+	// StepTime is how long the device uses a batch; Step instead does that
+	// work, and returns when the device is through with the batch. With either
+	// the question is whether the device waits for data. StepTime is slept,
+	// on the side of the consumer, where it stands for the device's work; it
+	// is that of one batch size, so Space may have only one.
+	StepTime time.Duration
+	Step     func(ctx context.Context, b *loader.Batch) error
+
+	// Exhaustive measures the whole grid afterwards.
+	Exhaustive bool
+
+	// Loader is everything else: element type, shuffling, transforms. What is
+	// searched for is ignored; Epochs too.
+	Loader loader.Options
+
+	// Seed of the search. Default: 0.
+	Seed uint64
+
+	// Progress, if set, is called before each trial.
+	Progress func(spent, budget time.Duration, what string)
+}
+
+// Feed finds the setting to feed ds to dev with, by running loaders for a
+// while. The device should have nothing else to do. Settings that need more
+// memory than there is are results, not errors; see [Row].
+func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
+	if dev == nil || ds == nil {
+		return nil, fmt.Errorf("tune: %w: no device or no dataset", ErrArgument)
+	}
+	if o.StepTime < 0 || o.StepTime > 0 && o.Step != nil {
+		return nil, fmt.Errorf("tune: %w: StepTime is %v, with a Step %v", ErrArgument, o.StepTime, o.Step != nil)
+	}
+	o.Space = o.space(dev)
+	if o.StepTime > 0 && len(o.Space.Batch) > 1 {
+		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", ErrArgument, o.StepTime, o.Space.Batch)
+	}
+	f := &feed{dev: dev, ds: ds, o: o}
+	if err := f.weigh(); err != nil {
+		return nil, err
+	}
+	return Search(ctx, f, o.Space, SearchOptions{
+		Budget: o.Budget, Step: f.steps(), Exhaustive: o.Exhaustive, Seed: o.Seed, Progress: o.Progress,
+	})
+}
+
+// space fills in the axes that are empty.
+func (o *Options) space(dev device.Device) Space {
+	s := o.Space
+	if s.Workers == nil {
+		s.Workers = workerCounts(runtime.GOMAXPROCS(0))
+	}
+	if s.Batch == nil {
+		s.Batch = []int{cmp.Or(o.Loader.Batch, 64)}
+	}
+	if s.Prefetch == nil {
+		s.Prefetch = []int{1, 2, 4, 8}
+	}
+	if s.Pin == nil {
+		_, can := dev.(device.Pinner)
+		switch {
+		case o.Loader.Pin == loader.PinAlways:
+			s.Pin = []bool{true}
+		case o.Loader.Pin == loader.PinNever, !can, dev.Info().Integrated:
+			s.Pin = []bool{false}
+		default:
+			s.Pin = []bool{true, false}
+		}
+	}
+	return s
+}
+
+// workerCounts lists the numbers of workers worth trying on that many
+// processors. Twice as many can pay where workers wait for files.
+func workerCounts(processors int) (list []int) {
+	for n := 1; n < processors; n *= 2 {
+		list = append(list, n)
+	}
+	list = append(list, max(processors*3/4, 1), processors, 2*processors)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// feed is the pipeline of a loader.
+type feed struct {
+	dev    device.Device
+	ds     dataset.Dataset
+	o      Options
+	tries  uint64
+	host   int64 // bytes of a sample in a slab
+	device int64 // bytes of a sample in all device buffers
+}
+
+// steps reports whether batches are used.
+func (f *feed) steps() bool { return f.o.StepTime > 0 || f.o.Step != nil }
+
+// weigh asks the loader what a sample takes.
+func (f *feed) weigh() error {
+	o := f.o.Loader
+	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = 1, 1, 1, loader.PinNever, math.MaxInt
+	ld, err := loader.New(f.dev, f.ds, o)
+	if err != nil {
+		return err
+	}
+	s := ld.Stats()
+	f.host = s.HostBytes / int64(s.Slabs)
+	f.device = s.DeviceBytes
+	return ld.Close()
+}
+
+// Need predicts the memory of a setting and compares it with what is free.
+func (f *feed) Need(s Setting) (Memory, error) {
+	batch := int64(min(s.Batch, f.ds.Len()))
+	m := Memory{HostBytes: int64(s.Prefetch+1) * batch * f.host, DeviceBytes: batch * f.device}
+	free, err := f.dev.Memory()
+	if err != nil {
+		return m, err
+	}
+	if m.DeviceBytes > free.FreeBytes {
+		return m, &DoesNotFitError{What: "device memory", AskedBytes: m.DeviceBytes, FreeBytes: free.FreeBytes}
+	}
+	available := sysmem.Available()
+	if s.Pin {
+		m.PinnedBytes = m.HostBytes
+		// The pool's own budget is a quarter of what is free.
+		if budget := cmp.Or(f.o.Loader.PinBudget, available/4); budget > 0 && m.PinnedBytes > budget {
+			return m, &DoesNotFitError{What: "pinned memory", AskedBytes: m.PinnedBytes, FreeBytes: budget}
+		}
+	} else if available > 0 && m.HostBytes > available/2 { // as much as the loader takes
+		return m, &DoesNotFitError{What: "host memory", AskedBytes: m.HostBytes, FreeBytes: available / 2}
+	}
+	return m, nil
+}
+
+// Try runs a loader with s.
+func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err error) {
+	start := time.Now()
+	o := f.o.Loader
+	o.Workers, o.Batch, o.Prefetch, o.Epochs = s.Workers, s.Batch, s.Prefetch, math.MaxInt
+	o.Pin = loader.PinNever
+	if s.Pin {
+		o.Pin = loader.PinAlways
+	}
+	// Other samples come first in each trial: else only the first of a large
+	// dataset would be read, and lie in the page cache.
+	o.Seed += f.tries
+	f.tries++
+	ld, err := loader.New(f.dev, f.ds, o)
+	if err != nil {
+		return m, f.short(s, err)
+	}
+	defer func() {
+		err = errors.Join(err, ld.Close())
+		m.Took = time.Since(start)
+	}()
+	if err := f.asAsked(s, ld.Stats()); err != nil {
+		return m, err
+	}
+	m, err = f.measure(ctx, ld, r)
+	if err == io.EOF {
+		err = fmt.Errorf("%w: %d samples make no batch of %d", ErrDoesNotFit, f.ds.Len(), s.Batch)
+	}
+	return m, f.short(s, err)
+}
+
+// short makes of an error for want of memory one that says how much.
+func (f *feed) short(s Setting, err error) error {
+	need, _ := f.Need(s)
+	switch {
+	case errors.Is(err, device.ErrOutOfMemory):
+		free, _ := f.dev.Memory()
+		return &DoesNotFitError{"device memory", need.DeviceBytes, free.FreeBytes, err}
+	case errors.Is(err, pinned.ErrBudget), errors.Is(err, device.ErrPinLimit):
+		return &DoesNotFitError{"pinned memory", need.PinnedBytes, cmp.Or(f.o.Loader.PinBudget, sysmem.Available()/4), err}
+	}
+	return err
+}
+
+// asAsked looks whether the loader made do with less than the setting.
+func (f *feed) asAsked(s Setting, got loader.Stats) error {
+	need, _ := f.Need(s)
+	switch {
+	case got.HostBytes < need.HostBytes:
+		return &DoesNotFitError{What: "host memory", AskedBytes: need.HostBytes, FreeBytes: got.HostBytes}
+	case got.DeviceBytes < need.DeviceBytes:
+		return &DoesNotFitError{What: "device memory", AskedBytes: need.DeviceBytes, FreeBytes: got.DeviceBytes}
+	}
+	return nil
+}
+
+// measure takes batches for a while. The first ones are left out: the pipeline
+// fills up.
+func (f *feed) measure(ctx context.Context, ld *loader.Loader, r Run) (m Measurement, err error) {
+	const warm = 4 // batches, or less where they take longer than a run
+	start := time.Now()
+	var begun time.Time
+	var before loader.Stats
+	for n := 1; ; n++ {
+		asked := time.Now()
+		b, err := ld.Next(ctx)
+		if err != nil {
+			return m, err
+		}
+		came := time.Now()
+		if before.Batches > 0 {
+			m.DeviceWait += came.Sub(asked)
+			if m.Elapsed = came.Sub(begun); m.Elapsed >= r.For {
+				m.count(before, ld.Stats())
+				return m, b.Release()
+			}
+		} else if n >= warm || came.Sub(start) > r.For {
+			before, begun = ld.Stats(), came
+		}
+		if err := f.use(ctx, b, r); err != nil {
+			return m, errors.Join(err, b.Release())
+		}
+		if before.Batches > 0 {
+			m.Step += time.Since(came)
+		}
+		if err := b.Release(); err != nil {
+			return m, err
+		}
+	}
+}
+
+// count fills in what was done between two looks at a loader.
+func (m *Measurement) count(before, after loader.Stats) {
+	m.Samples = after.Samples - before.Samples
+	m.Batches = after.Batches - before.Batches
+	m.LinkBytes = after.BytesToDevice - before.BytesToDevice
+	for i, st := range after.Stages {
+		m.Stages = append(m.Stages, Stage{st.Name, st.Where, st.Time - before.Stages[i].Time})
+	}
+}
+
+// use is what the device does with a batch.
+func (f *feed) use(ctx context.Context, b *loader.Batch, r Run) error {
+	switch {
+	case !r.Step:
+		return nil
+	case f.o.Step != nil:
+		return f.o.Step(ctx, b)
+	}
+	timer := time.NewTimer(f.o.StepTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

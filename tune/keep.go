@@ -1,0 +1,143 @@
+package tune
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/cachefile"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+// ErrNoResult: nothing was kept for this machine, device and dataset, or it
+// can no longer be used.
+var ErrNoResult = errors.New("no result kept")
+
+// keptVersion changes when results or their meaning do.
+const keptVersion = 1
+
+// kept is a result and what it is good for.
+type kept struct {
+	Version int     `json:"version"`
+	For     purpose `json:"for"`
+	Result  *Result `json:"result"`
+}
+
+// purpose is everything that a result depends on: with another one it is none.
+type purpose struct {
+	Machine transfer.Machine `json:"machine"`
+	Memory  int64            `json:"device_memory_bytes"`
+	Dataset identity         `json:"dataset"`
+	Space   Space            `json:"space"`
+	Step    float64          `json:"step_seconds"`
+	Loader  string           `json:"loader"`
+}
+
+// identity tells datasets apart without reading them.
+type identity struct {
+	Kind    string   `json:"kind"`
+	Samples int      `json:"samples"`
+	Spec    string   `json:"spec"`
+	Names   []string `json:"names"` // of some samples
+	Bytes   int64    `json:"bytes"` // of their files
+}
+
+// looked is how many samples are looked at to tell a dataset.
+const looked = 16
+
+func identify(ds dataset.Dataset) identity {
+	id := identity{Kind: fmt.Sprintf("%T", ds), Samples: ds.Len(), Spec: ds.Spec().String()}
+	n := min(looked, id.Samples)
+	for i := range n {
+		name := ds.Name(int(int64(i) * int64(id.Samples) / int64(n)))
+		id.Names = append(id.Names, name)
+		file := name
+		if at := strings.LastIndexByte(name, '['); at > 0 { // "file.npy[17]"
+			file = name[:at]
+		}
+		if info, err := os.Stat(file); err == nil {
+			id.Bytes += info.Size()
+		}
+	}
+	return id
+}
+
+// purposeOf is what a search with o is for.
+func purposeOf(dev device.Device, ds dataset.Dataset, o Options) purpose {
+	l := o.Loader
+	return purpose{
+		Machine: transfer.MachineOf(dev), Memory: dev.Info().TotalBytes, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
+		Loader: fmt.Sprintf("%v, mean %v, std %v, %d device buffers, pin budget %d, shuffle %v", l.DType, l.Mean, l.Std, l.DeviceBuffers, l.PinBudget, l.Shuffle),
+	}
+}
+
+// file is where the result for p is kept.
+func (p purpose) file() (path, text string, err error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return "", "", err
+	}
+	path, err = cachefile.Path("tune", string(data))
+	return path, string(data), err
+}
+
+// Load returns what [Feed] found with these options, as [Result.Keep] kept it
+// in the user's cache directory. It fails with [ErrNoResult] when there is
+// none for this machine, device, driver, dataset and options: a dataset is
+// told by its kind, size and spec, and by the names and file sizes of some
+// samples. Searches with a Step or an exhaustive one are never kept.
+func Load(dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
+	want := purposeOf(dev, ds, o)
+	path, text, err := want.file()
+	if err != nil {
+		return nil, fmt.Errorf("tune: %w: %w", ErrNoResult, err)
+	}
+	data, err := cachefile.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("tune: %w: %s does not exist", ErrNoResult, path)
+	}
+	var k kept
+	if err == nil {
+		err = json.Unmarshal(data, &k)
+	}
+	if err == nil {
+		err = k.check(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tune: %w: %s: %w", ErrNoResult, path, err)
+	}
+	return k.Result, nil
+}
+
+// check looks whether the file holds what it should.
+func (k *kept) check(want string) error {
+	have, err := json.Marshal(k.For)
+	switch {
+	case err != nil:
+		return err
+	case k.Version != keptVersion:
+		return fmt.Errorf("version %d, not %d", k.Version, keptVersion)
+	case string(have) != want:
+		return errors.New("it is for something else")
+	case k.Result == nil || k.Result.Best.Workers < 1 || k.Result.Best.Batch < 1 || len(k.Result.Settings) == 0:
+		return errors.New("it has no setting")
+	}
+	return nil
+}
+
+// Keep writes the result where [Load] finds it, and returns the file.
+func (r *Result) Keep(dev device.Device, ds dataset.Dataset, o Options) (path string, err error) {
+	if o.Step != nil || o.Exhaustive {
+		return "", fmt.Errorf("tune: %w: a result of a Step, or of the whole grid, is not kept", ErrArgument)
+	}
+	p := purposeOf(dev, ds, o)
+	if path, _, err = p.file(); err != nil {
+		return "", err
+	}
+	return path, cachefile.Write(path, kept{keptVersion, p, r})
+}
