@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 )
 
 // advice is what to do, and the numbers that say so.
@@ -36,7 +37,7 @@ func narrowLink(r *Report) (advice, bool) {
 	}
 	return advice{"Look at the slot.",
 		fmt.Sprintf("The link runs with %d lanes of %d, so copies can be no faster than %s of its limit: another card may share the lanes, or the card does not sit well.",
-			l.Width, l.MaxWidth, percent(float64(l.Width)/float64(l.MaxWidth)))}, true
+			l.Width, l.MaxWidth, page.Percent(float64(l.Width)/float64(l.MaxWidth)))}, true
 }
 
 // slowLink finds pinned copies far below what the link carries.
@@ -47,7 +48,7 @@ func slowLink(r *Report) (advice, bool) {
 		if ok && known && b.Median < 0.8*l.rate {
 			return advice{"Find out what slows the link.",
 				fmt.Sprintf("%s, pinned memory reaches %s GB/s, %s of the %s GB/s that the link can carry; 90 %% and more is usual. Look at the NUMA node of the process, the IOMMU, the host’s memory channels and other traffic.",
-					w.title, gb(b.Median), percent(b.Median/l.rate), gb(l.rate))}, true
+					w.title, gb(b.Median), page.Percent(b.Median/l.rate), gb(l.rate))}, true
 		}
 	}
 	return advice{}, false
@@ -62,7 +63,7 @@ func usePinion(r *Report) (advice, bool) {
 	}
 	return advice{"Copy large pageable memory through Pinion.",
 		fmt.Sprintf("%s to the device takes %s instead of %s with the driver’s own copy: %s times as fast, with no pinned memory of your own.",
-			bytesText(chosen.Bytes), durationText(chosen.Median), durationText(plain.Median),
+			page.Bytes(chosen.Bytes), page.DurationText(chosen.Median), page.DurationText(plain.Median),
 			times(float64(plain.Median)/float64(chosen.Median)))}, true
 }
 
@@ -75,17 +76,17 @@ func pinOften(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	saved := chosen.Median - pinned.Median
-	size := bytesText(pinned.Bytes)
+	size := page.Bytes(pinned.Bytes)
 	// Less than this is within the noise of a machine.
 	if float64(saved) < 0.03*float64(chosen.Median) {
 		return advice{"Do not pin memory for speed alone.",
 			fmt.Sprintf("Pinning %s costs %s, and a copy of it takes %s pinned, %s through Pinion as it is.",
-				size, durationText(pool.Median), durationText(pinned.Median), durationText(chosen.Median))}, true
+				size, page.DurationText(pool.Median), page.DurationText(pinned.Median), page.DurationText(chosen.Median))}, true
 	}
 	copies := int64(math.Ceil(float64(pool.Median) / float64(saved)))
 	return advice{fmt.Sprintf("Pin memory that is copied %s or more.", counted(copies)),
 		fmt.Sprintf("Pinning %s costs %s once and saves %s a copy (%s pinned, %s through Pinion from pageable memory).",
-			size, durationText(pool.Median), durationText(saved), durationText(pinned.Median), durationText(chosen.Median))}, true
+			size, page.DurationText(pool.Median), page.DurationText(saved), page.DurationText(pinned.Median), page.DurationText(chosen.Median))}, true
 }
 
 func counted(copies int64) string {
@@ -118,9 +119,9 @@ func smallCopies(r *Report) (advice, bool) {
 				return advice{}, false
 			}
 			first := points[0]
-			return advice{fmt.Sprintf("Merge copies below %s.", bytesText(p.Bytes)),
+			return advice{fmt.Sprintf("Merge copies below %s.", page.Bytes(p.Bytes)),
 				fmt.Sprintf("From %s on a copy of %s reaches half of the full rate or more (%s of %s GB/s to the device). One of %s takes %s, which is %s GB/s.",
-					bytesText(p.Bytes), name, gb(rate), gb(whole), bytesText(first.Bytes), durationText(first.Median),
+					page.Bytes(p.Bytes), name, gb(rate), gb(whole), page.Bytes(first.Bytes), page.DurationText(first.Median),
 					gb(perSecond(first.Bytes, first.Median)))}, true
 		}
 	}
@@ -151,8 +152,8 @@ func pathless(r *Report) (advice, bool) {
 	if upTo == 0 || r.Device.Integrated {
 		return advice{}, false
 	}
-	return advice{fmt.Sprintf("Up to %s do not think about the path.", bytesText(upTo)),
-		fmt.Sprintf("Pinned or pageable, plain or through Pinion: a copy takes %s at most, and the ways differ by a third at most. The call is what costs.", durationText(slowest))}, true
+	return advice{fmt.Sprintf("Up to %s do not think about the path.", page.Bytes(upTo)),
+		fmt.Sprintf("Pinned or pageable, plain or through Pinion: a copy takes %s at most, and the ways differ by a third at most. The call is what costs.", page.DurationText(slowest))}, true
 }
 
 // bothAtOnce says whether the two directions run beside each other.
@@ -180,7 +181,7 @@ func poolNotDriver(r *Report) (advice, bool) {
 	}
 	return advice{"Take pinned memory from a pool.",
 		fmt.Sprintf("The driver’s allocation of %s takes %s; Pinion’s pool makes it in %s, %s times as fast, and uses it again.",
-			bytesText(r.Bench.Size), durationText(driver.Median), durationText(pool.Median),
+			page.Bytes(r.Bench.Size), page.DurationText(driver.Median), page.DurationText(pool.Median),
 			times(float64(driver.Median)/float64(pool.Median)))}, true
 }
 
@@ -213,7 +214,7 @@ func firstCopy(r *Report) (advice, bool) {
 	}
 	return advice{"Do not time the first copy.",
 		fmt.Sprintf("Opening the device took %s: in that time %s GB could have been copied.",
-			durationText(r.Opened), digits(r.Opened.Seconds()*b.Median/1e9))}, true
+			page.DurationText(r.Opened), page.Digits(r.Opened.Seconds()*b.Median/1e9))}, true
 }
 
 // choiceHeld tells where Pinion's choice was not the best. A difference below
@@ -241,7 +242,7 @@ func choiceHeld(r *Report) (advice, bool) {
 	name := map[string]string{"h2d": "to the device", "d2h": "to the host"}[worst.Direction]
 	return advice{fmt.Sprintf("Pinion’s choice missed at %d of %d sizes and directions.", missed, all),
 		fmt.Sprintf("There it was more than 5 %%, and a microsecond, slower than the better of plain and staged. The worst: %s %s took %s, %s would have taken %s.",
-			bytesText(worst.Bytes), name, durationText(worst.Chosen), worst.BestPath, durationText(worst.Best))}, true
+			page.Bytes(worst.Bytes), name, page.DurationText(worst.Chosen), worst.BestPath, page.DurationText(worst.Best))}, true
 }
 
 // noisy finds large copies whose repeats differ much.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 )
 
 // pinRows are the ways to make pinned memory that were timed, named for
@@ -35,26 +36,26 @@ func (r *Report) pinCost() template.HTML {
 	var about strings.Builder
 	for _, t := range rows {
 		longest = max(longest, t.Most)
-		about.WriteString(t.What + ": " + durationText(t.Median) + ". ")
+		about.WriteString(t.What + ": " + page.DurationText(t.Median) + ". ")
 	}
-	title := "Time to make " + bytesText(r.Bench.Size) + " of pinned memory"
+	title := "Time to make " + page.Bytes(r.Bench.Size) + " of pinned memory"
 	draw := func(id, class string, w float64) template.HTML {
 		const row, bar = 58, 22
-		return figure(id, class, title, about.String(), w, float64(len(rows))*row, func(c *canvas) {
+		return page.Figure(id, class, title, about.String(), w, float64(len(rows))*row, func(c *page.Canvas) {
 			full := w - 90 // room for the value behind the longest bar
 			scale := func(d time.Duration) float64 { return full * float64(d) / float64(longest) }
 			for i, t := range rows {
 				y := float64(i) * row
-				c.text(0, y+15, "label", "start", t.What)
+				c.Text(0, y+15, "label", "start", t.What)
 				fill := "bar"
 				if i > 0 {
 					fill = "bar other"
 				}
-				c.rect(0, y+23, max(scale(t.Median), 1), bar, 3, fill)
-				c.line(scale(t.Least), y+23+bar/2, scale(t.Most), y+23+bar/2, "whisker")
-				c.line(scale(t.Least), y+29, scale(t.Least), y+39, "whisker")
-				c.line(scale(t.Most), y+29, scale(t.Most), y+39, "whisker")
-				c.text(scale(t.Most)+10, y+23+bar/2+5, "bar-value", "start", durationText(t.Median))
+				c.Rect(0, y+23, max(scale(t.Median), 1), bar, 3, fill)
+				c.Line(scale(t.Least), y+23+bar/2, scale(t.Most), y+23+bar/2, "whisker")
+				c.Line(scale(t.Least), y+29, scale(t.Least), y+39, "whisker")
+				c.Line(scale(t.Most), y+29, scale(t.Most), y+39, "whisker")
+				c.Text(scale(t.Most)+10, y+23+bar/2+5, "bar-value", "start", page.DurationText(t.Median))
 			}
 		})
 	}

@@ -1,12 +1,13 @@
 package linkreport
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 )
 
 //go:embed page.html.tmpl
@@ -15,38 +16,35 @@ var pageText string
 //go:embed style.css
 var styleText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = page.Parse(pageText)
 
-// page is what the template shows.
-type page struct {
-	Style       template.CSS
-	Title       string
-	Description string
-	Name        string
-	Facts       []string
-	Origin      []string
-	Finding     string
-	Shared      bool // the device shares the host's memory: there is no link
-	Tiles       []tile
-	Legend      []legendRow
-	Bandwidth   []graph
-	Advice      []advice
-	Latency     []graph
-	LatencyMax  string
-	PinCost     template.HTML
-	PinSize     string
-	Tables      []numbers
-	Missing     []missing
-	Repeats     int
-	LimitKnown  bool
+// view is what the template shows.
+type view struct {
+	page.Head
+	Name       string
+	Facts      []string
+	Origin     []string
+	Finding    string
+	Shared     bool // the device shares the host's memory: there is no link
+	Tiles      []page.Tile
+	Legend     []page.LegendRow
+	Bandwidth  []page.Graph
+	Advice     []advice
+	Latency    []page.Graph
+	LatencyMax string
+	PinCost    template.HTML
+	PinSize    string
+	Tables     []page.Table
+	Missing    []missing
+	Repeats    int
+	LimitKnown bool
 }
 
 type missing struct{ Path, Why string }
 
 // Render writes the page. It fails only where w does.
 func Render(w io.Writer, r *Report) error {
-	p := page{
-		Style:      template.CSS(styleText),
+	v := view{
 		Name:       orElse(r.Device.Name, "Device"),
 		Facts:      r.facts(),
 		Origin:     r.origin(),
@@ -57,28 +55,26 @@ func Render(w io.Writer, r *Report) error {
 		Bandwidth:  r.bandwidth(),
 		Advice:     r.advice(),
 		Latency:    r.latency(),
-		LatencyMax: bytesText(latencySizes),
+		LatencyMax: page.Bytes(latencySizes),
 		PinCost:    r.pinCost(),
-		PinSize:    bytesText(r.Bench.Size),
+		PinSize:    page.Bytes(r.Bench.Size),
 		Tables:     r.tables(),
 		Repeats:    r.Bench.Repeats,
 	}
-	_, p.LimitKnown = r.limit("h2d")
-	p.Title = p.Name + ": host-device link, measured by Pinion"
-	p.Description = orElse(p.Finding, "Copies between host and device memory, measured.")
+	_, v.LimitKnown = r.limit("h2d")
+	v.Head = page.Head{
+		Style:       page.Style(styleText),
+		Title:       v.Name + ": host-device link, measured by Pinion",
+		Description: orElse(v.Finding, "Copies between host and device memory, measured."),
+	}
 	for _, s := range r.Bench.Skipped {
 		why := "unknown"
 		if s.Why != nil {
 			why = s.Why.Error()
 		}
-		p.Missing = append(p.Missing, missing{s.Path, why})
+		v.Missing = append(v.Missing, missing{s.Path, why})
 	}
-	var text bytes.Buffer // so that a page is whole or not there
-	if err := pageTemplate.Execute(&text, p); err != nil {
-		return err
-	}
-	_, err := w.Write(text.Bytes())
-	return err
+	return page.Render(w, pageTemplate, v)
 }
 
 func orElse(text, other string) string {
@@ -140,7 +136,7 @@ func (r *Report) finding() string {
 	if b, ok := r.bulk("pinned", "h2d"); ok {
 		sentence := "Pinned memory reaches the device at " + gb(b.Median) + " GB/s"
 		if l, ok := r.limit("h2d"); ok {
-			sentence += ", " + percent(b.Median/l.rate) + " of what the link can carry"
+			sentence += ", " + page.Percent(b.Median/l.rate) + " of what the link can carry"
 		}
 		text = append(text, sentence+".")
 	}

@@ -1,25 +1,24 @@
 package linkreport
 
 import (
-	"encoding/xml"
 	"errors"
 	"io"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page/pagetest"
 	"github.com/pinion-gpu/pinion/device"
 )
 
 func TestFullPage(t *testing.T) {
 	r := full(t)
 	text := render(t, r)
-	checkPage(t, text)
+	pagetest.Check(t, text)
 	for _, want := range []string{
 		"NVIDIA H200", "PCIe 5.0 x16", "CUDA 13.0", "Invented CPU 9000, 16 CPUs", "commit d796587bbb70", "2026-11-20T23:34:04Z",
 		"32 GT/s × 16 lanes × 128/130 / 8 × 256/(256", "256 bytes are assumed", "limit of the link: 58.4 GB/s", "limit of the link: 57.6 GB/s",
@@ -49,7 +48,7 @@ func contains(page, text string) bool {
 
 func TestHostPage(t *testing.T) {
 	text := render(t, hostOnly())
-	checkPage(t, text)
+	pagetest.Check(t, text)
 	for _, want := range []string{"host memory", "shares the host", "no limit line", "1 CPU", "the limit of locked memory is 8 MiB", "plain copy"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page has no %q", want)
@@ -68,7 +67,7 @@ func TestUnknownLink(t *testing.T) {
 		r := full(t)
 		r.Device.Link = link
 		text := render(t, r)
-		checkPage(t, text)
+		pagetest.Check(t, text)
 		if strings.Contains(text, "limit of the link:") || !strings.Contains(text, "not known, so there is no limit line") {
 			t.Errorf("%+v: a limit", link)
 		}
@@ -93,7 +92,7 @@ func TestPartialPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := full(t)
 			cut(r)
-			checkPage(t, render(t, r))
+			pagetest.Check(t, render(t, r))
 		})
 	}
 }
@@ -149,7 +148,7 @@ func TestImpossibleFigures(t *testing.T) {
 			}
 		}
 		r.Opened, r.CPUs, r.MaxPayload = d, -1, -1
-		checkPage(t, render(t, r))
+		pagetest.Check(t, render(t, r))
 	}
 }
 
@@ -174,7 +173,7 @@ func TestHostileStrings(t *testing.T) {
 	r.Bench.Choice[0].BestPath, r.Bench.Choice[1].Direction = evil, evil
 	r.Bench.Skipped = []linkbench.Skipped{{Path: evil, Why: errors.New(evil)}}
 	text := render(t, r)
-	checkPage(t, text)
+	pagetest.Check(t, text)
 	if strings.Contains(text, "<script") || strings.Contains(text, "</title></style>") || strings.Contains(text, "<!--") {
 		t.Error("a string became markup")
 	}
@@ -192,94 +191,6 @@ func TestRenderError(t *testing.T) {
 	}
 }
 
-var (
-	svgPattern    = regexp.MustCompile(`(?s)<svg.*?</svg>`)
-	boxPattern    = regexp.MustCompile(`^<svg class="plot[^>]*viewBox="0 0 (\S+) (\S+)"`)
-	idPattern     = regexp.MustCompile(` id="([^"]*)"`)
-	labelPattern  = regexp.MustCompile(`aria-labelledby="([^"]*)"`)
-	remotePattern = regexp.MustCompile(`(?i)(?:\bsrc|href|action|data)\s*=\s*["']([^"']*)|url\(|@import`)
-	numberPattern = regexp.MustCompile(` (?:x|y|cx|cy|x1|x2|y1|y2|r|width|height)="([^"]*)"`)
-	pathPattern   = regexp.MustCompile(` d="([^"]*)"`)
-)
-
-// checkPage looks for what no page may have: markup that does not close,
-// requests to the network, numbers that are none, marks outside their figure,
-// names that are not there.
-func checkPage(t *testing.T, text string) {
-	t.Helper()
-	d := xml.NewDecoder(strings.NewReader(text))
-	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
-	for {
-		_, err := d.Token()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Errorf("the page is not well formed: %v", err)
-			break
-		}
-	}
-	for _, want := range []string{"<!doctype html>", "<title>", `<meta name="description" content="`, "</html>", "prefers-color-scheme: dark", "@media print"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page has no %s", want)
-		}
-	}
-	for _, m := range remotePattern.FindAllStringSubmatch(text, -1) {
-		if m[1] != "https://github.com/pinion-gpu/pinion" && m[1] != "data:," {
-			t.Errorf("the page asks for %q", m[0])
-		}
-	}
-	ids := map[string]bool{}
-	for _, m := range idPattern.FindAllStringSubmatch(text, -1) {
-		if ids[m[1]] {
-			t.Errorf("the id %q is there twice", m[1])
-		}
-		ids[m[1]] = true
-	}
-	for _, m := range labelPattern.FindAllStringSubmatch(text, -1) {
-		for _, id := range strings.Fields(m[1]) {
-			if !ids[id] {
-				t.Errorf("a figure is named by %q, which is not there", id)
-			}
-		}
-	}
-	for _, svg := range svgPattern.FindAllString(text, -1) {
-		checkFigure(t, svg)
-	}
-	// The words of a page are never those of a number that is none.
-	for _, none := range []string{"NaN", "Inf", "%!", "ZgotmplZ"} {
-		if strings.Contains(text, none) {
-			t.Errorf("the page has %q: %s", none, text[max(0, strings.Index(text, none)-80):][:120])
-		}
-	}
-}
-
-func checkFigure(t *testing.T, svg string) {
-	t.Helper()
-	if err := xml.Unmarshal([]byte(svg), new(struct{})); err != nil {
-		t.Errorf("a figure is not well formed: %v", err)
-	}
-	if strings.Contains(svg, "aria-hidden") {
-		return // a swatch
-	}
-	box := boxPattern.FindStringSubmatch(svg)
-	if box == nil || !strings.Contains(svg, `role="img"`) {
-		t.Fatalf("not a figure: %.200s", svg)
-	}
-	w, _ := strconv.ParseFloat(box[1], 64)
-	h, _ := strconv.ParseFloat(box[2], 64)
-	inside := func(text string) {
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || v < -1 || v > max(w, h)+1 {
-			t.Errorf("%q in a figure of %g x %g", text, w, h)
-		}
-	}
-	for _, m := range numberPattern.FindAllStringSubmatch(svg, -1) {
-		inside(m[1])
-	}
-	for _, m := range pathPattern.FindAllStringSubmatch(svg, -1) {
-		for _, v := range strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune("MLZ ", r) }) {
-			inside(v)
-		}
-	}
+func TestColours(t *testing.T) {
+	pagetest.Colours(t, string(page.Style(styleText)), new(Report).styles())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -106,26 +107,18 @@ type way struct{ id, title string }
 
 var ways = []way{{"h2d", "Host to device"}, {"d2h", "Device to host"}}
 
-// style is how a path is drawn and named.
-type style struct {
-	path  string
-	name  string // short, beside a line
-	about string
-	mark  string // shape of its points
-}
-
 // styles are in the order of legends and tables. Lines are drawn in it too:
 // Pinion's is broad and lies under those that it follows.
-func (r *Report) styles() []style {
+func (r *Report) styles() []page.Series {
 	plain := "pageable memory, the driver’s own copy"
 	if r.Device.Integrated {
 		plain = "pageable memory, a plain copy"
 	}
-	return []style{
-		{"chosen", "Pinion", "pageable memory, the path that Pinion chooses", "diamond"},
-		{"pinned", "pinned", "page-locked memory, straight to the copy engine", "circle"},
-		{"staged", "staged", "pageable memory, always through Pinion’s pinned rings", "square"},
-		{"mapped", "mapped", "page-locked memory, moved by a kernel in blocks of 16 KiB", "triangle"},
-		{"pageable", "pageable", plain, "cross"},
+	return []page.Series{
+		{ID: "chosen", Name: "Pinion", About: "pageable memory, the path that Pinion chooses", Mark: "diamond"},
+		{ID: "pinned", Name: "pinned", About: "page-locked memory, straight to the copy engine", Mark: "circle"},
+		{ID: "staged", Name: "staged", About: "pageable memory, always through Pinion’s pinned rings", Mark: "square"},
+		{ID: "mapped", Name: "mapped", About: "page-locked memory, moved by a kernel in blocks of 16 KiB", Mark: "triangle"},
+		{ID: "pageable", Name: "pageable", About: plain, Mark: "cross"},
 	}
 }

@@ -5,21 +5,12 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 )
 
-// numbers is a table; the first column names the rows.
-type numbers struct {
-	Title string
-	Head  []string
-	Rows  [][]cell
-}
-
-// cell is a number, with a second one under it.
-type cell struct{ Main, Sub string }
-
 // tables lists what was measured.
-func (r *Report) tables() (list []numbers) {
-	for _, t := range []numbers{r.bulkTable(), r.timeTable(), r.curveTable("h2d"), r.curveTable("d2h"), r.choiceTable()} {
+func (r *Report) tables() (list []page.Table) {
+	for _, t := range []page.Table{r.bulkTable(), r.timeTable(), r.curveTable("h2d"), r.curveTable("d2h"), r.choiceTable()} {
 		if len(t.Rows) > 0 {
 			list = append(list, t)
 		}
@@ -27,8 +18,8 @@ func (r *Report) tables() (list []numbers) {
 	return list
 }
 
-func (r *Report) bulkTable() numbers {
-	t := numbers{Title: "Copies of " + bytesText(r.Bench.Size) + ", GB/s", Head: []string{"Path", "Median", "Least", "Most", "Of the limit"}}
+func (r *Report) bulkTable() page.Table {
+	t := page.Table{Title: "Copies of " + page.Bytes(r.Bench.Size) + ", GB/s", Head: []string{"Path", "Median", "Least", "Most", "Of the limit"}}
 	names := map[string]string{"h2d": "to device", "d2h": "to host", "both": "both at once"}
 	for _, b := range r.Bench.Bulk {
 		b, ok := r.bulk(b.Path, b.Direction)
@@ -37,52 +28,52 @@ func (r *Report) bulkTable() numbers {
 		}
 		share := "–"
 		if l, ok := r.limit(b.Direction); ok && b.Direction != "both" {
-			share = percent(b.Median / l.rate)
+			share = page.Percent(b.Median / l.rate)
 		}
-		t.Rows = append(t.Rows, []cell{{b.Path, names[b.Direction]}, {gb(b.Median), ""}, {gb(b.Least), ""}, {gb(b.Most), ""}, {share, ""}})
+		t.Rows = append(t.Rows, []page.Cell{{Main: b.Path, Sub: names[b.Direction]}, {Main: gb(b.Median)}, {Main: gb(b.Least)}, {Main: gb(b.Most)}, {Main: share}})
 	}
 	return t
 }
 
-func (r *Report) timeTable() numbers {
-	t := numbers{Title: "Times", Head: []string{"What", "Median", "Least", "Most"}}
+func (r *Report) timeTable() page.Table {
+	t := page.Table{Title: "Times", Head: []string{"What", "Median", "Least", "Most"}}
 	add := func(rows []linkbench.Timing, name string) {
 		for _, row := range rows {
 			if row, ok := timing(rows, row.What); ok {
 				what := strings.NewReplacer("h2d", "to device", "d2h", "to host").Replace(row.What)
-				t.Rows = append(t.Rows, []cell{{name + what, ""}, {durationText(row.Median), ""}, {durationText(row.Least), ""}, {durationText(row.Most), ""}})
+				t.Rows = append(t.Rows, []page.Cell{{Main: name + what}, {Main: page.DurationText(row.Median)}, {Main: page.DurationText(row.Least)}, {Main: page.DurationText(row.Most)}})
 			}
 		}
 	}
 	if r.Opened > 0 {
-		t.Rows = append(t.Rows, []cell{{"open the device, once", ""}, {durationText(r.Opened), ""}, {"–", ""}, {"–", ""}})
+		t.Rows = append(t.Rows, []page.Cell{{Main: "open the device, once"}, {Main: page.DurationText(r.Opened)}, {Main: "–"}, {Main: "–"}})
 	}
 	add(r.Bench.Small, "")
-	add(r.pinRows(), "pin "+bytesText(r.Bench.Size)+": ")
+	add(r.pinRows(), "pin "+page.Bytes(r.Bench.Size)+": ")
 	return t
 }
 
 // curveTable has a row for each size and a column for each path.
-func (r *Report) curveTable(direction string) numbers {
-	t := numbers{Title: "To the device, by size: GB/s and time of a copy", Head: []string{"Size"}}
+func (r *Report) curveTable(direction string) page.Table {
+	t := page.Table{Title: "To the device, by size: GB/s and time of a copy", Head: []string{"Size"}}
 	if direction == "d2h" {
 		t.Title = "To the host, by size: GB/s and time of a copy"
 	}
 	var paths []string
 	for _, s := range r.styles() {
-		if len(r.curve(s.path, direction)) > 0 {
-			paths, t.Head = append(paths, s.path), append(t.Head, s.name)
+		if len(r.curve(s.ID, direction)) > 0 {
+			paths, t.Head = append(paths, s.ID), append(t.Head, s.Name)
 		}
 	}
 	if paths == nil {
 		return t
 	}
 	for _, size := range r.sizes() {
-		row := []cell{{bytesText(size), ""}}
+		row := []page.Cell{{Main: page.Bytes(size)}}
 		for _, path := range paths {
-			c := cell{"–", ""}
+			c := page.Cell{Main: "–"}
 			if p, ok := r.at(path, direction, size); ok {
-				c = cell{gb(perSecond(p.Bytes, p.Median)), durationText(p.Median)}
+				c = page.Cell{Main: gb(perSecond(p.Bytes, p.Median)), Sub: page.DurationText(p.Median)}
 			}
 			row = append(row, c)
 		}
@@ -91,12 +82,17 @@ func (r *Report) curveTable(direction string) numbers {
 	return t
 }
 
-func (r *Report) choiceTable() numbers {
-	t := numbers{Title: "Pinion’s choice for pageable memory", Head: []string{"Size", "Chosen", "Best", "Best path", "Chosen / best"}}
+func (r *Report) choiceTable() page.Table {
+	t := page.Table{Title: "Pinion’s choice for pageable memory", Head: []string{"Size", "Chosen", "Best", "Best path", "Chosen / best"}}
 	names := map[string]string{"h2d": "to device", "d2h": "to host"}
 	for _, c := range r.choices() {
-		t.Rows = append(t.Rows, []cell{{bytesText(c.Bytes), names[c.Direction]}, {durationText(c.Chosen), ""},
-			{durationText(c.Best), ""}, {c.BestPath, ""}, {fmt.Sprintf("%.2f", c.Ratio), ""}})
+		t.Rows = append(t.Rows, []page.Cell{
+			{Main: page.Bytes(c.Bytes), Sub: names[c.Direction]},
+			{Main: page.DurationText(c.Chosen)},
+			{Main: page.DurationText(c.Best)},
+			{Main: c.BestPath},
+			{Main: fmt.Sprintf("%.2f", c.Ratio)},
+		})
 	}
 	return t
 }

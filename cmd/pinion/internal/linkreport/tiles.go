@@ -5,25 +5,17 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 )
 
-// tile is a headline number, or two of a kind.
-type tile struct {
-	Name   string
-	Values []tileValue
-	Note   string
-}
-
-type tileValue struct{ Number, Unit, What string }
-
 // rates makes the values of a tile of both directions.
-func rates(h2d, d2h float64) []tileValue {
-	return []tileValue{{gb(h2d), "GB/s", "to device"}, {gb(d2h), "GB/s", "to host"}}
+func rates(h2d, d2h float64) []page.TileValue {
+	return []page.TileValue{{Number: gb(h2d), Unit: "GB/s", What: "to device"}, {Number: gb(d2h), Unit: "GB/s", What: "to host"}}
 }
 
-func (r *Report) tiles() (list []tile) {
-	add := func(name, note string, values ...tileValue) {
-		list = append(list, tile{name, values, note})
+func (r *Report) tiles() (list []page.Tile) {
+	add := func(name, note string, values ...page.TileValue) {
+		list = append(list, page.Tile{Name: name, Values: values, Note: note})
 	}
 	ofLimit := func(up, down float64) string {
 		a, ok := r.limit("h2d")
@@ -31,7 +23,7 @@ func (r *Report) tiles() (list []tile) {
 		if !ok {
 			return ""
 		}
-		return fmt.Sprintf("%s and %s of the link’s limit", percent(up/a.rate), percent(down/b.rate))
+		return fmt.Sprintf("%s and %s of the link’s limit", page.Percent(up/a.rate), page.Percent(down/b.rate))
 	}
 	both := func(path string) (up, down linkbench.Bulk, ok bool) {
 		up, ok = r.bulk(path, "h2d")
@@ -62,31 +54,31 @@ func (r *Report) tiles() (list []tile) {
 		if up, ok := r.bulk("pinned", "h2d"); ok {
 			note = fmt.Sprintf("%s times one direction", times(b.Median/up.Median))
 		}
-		add("Both directions at once", note, tileValue{gb(b.Median), "GB/s", "together"})
+		add("Both directions at once", note, page.TileValue{Number: gb(b.Median), Unit: "GB/s", What: "together"})
 	}
-	var small []tileValue
+	var small []page.TileValue
 	for _, kind := range []string{"pinned", "pageable"} {
 		if t, ok := timing(r.Bench.Small, "4 KiB "+kind+" h2d"); ok {
-			number, unit := duration(t.Median)
-			small = append(small, tileValue{number, unit, kind})
+			number, unit := page.Duration(t.Median)
+			small = append(small, page.TileValue{Number: number, Unit: unit, What: kind})
 		}
 	}
 	if small != nil {
 		add("A copy of 4 KiB to the device", "with the wait for it", small...)
 	}
-	var pin []tileValue
+	var pin []page.TileValue
 	for _, row := range [][2]string{{"pinned pool", "by Pinion"}, {"driver's allocation", "by the driver"}} {
 		if t, ok := timing(r.Bench.Pin, row[0]); ok {
-			number, unit := duration(t.Median)
-			pin = append(pin, tileValue{number, unit, row[1]})
+			number, unit := page.Duration(t.Median)
+			pin = append(pin, page.TileValue{Number: number, Unit: unit, What: row[1]})
 		}
 	}
 	if pin != nil {
-		add("Pinning "+bytesText(r.Bench.Size), "once, before it can be copied fast", pin...)
+		add("Pinning "+page.Bytes(r.Bench.Size), "once, before it can be copied fast", pin...)
 	}
 	if r.Opened > 0 {
-		number, unit := duration(r.Opened)
-		add("Opening the device", "once in a process; no part of any copy", tileValue{number, unit, ""})
+		number, unit := page.Duration(r.Opened)
+		add("Opening the device", "once in a process; no part of any copy", page.TileValue{Number: number, Unit: unit})
 	}
 	if a, ok := r.limit("h2d"); ok {
 		b, _ := r.limit("d2h")
