@@ -80,25 +80,25 @@ func (r *Result) scaling() string {
 
 // choice says what the choice is compared with.
 func (r *Result) choice() string {
-	able := slices.DeleteFunc(slices.Clone(r.Settings), func(row Row) bool { return row.Trials == 0 || r.Fed && row.DeviceWait >= mostWait })
-	best := slices.MaxFunc(able, func(a, b Row) int {
-		switch {
-		case !a.Final && b.Final, a.PerSecond < b.PerSecond && a.Final == b.Final:
-			return -1
+	best := Row{Setting: r.Best, PerSecond: r.PerSecond, Memory: r.Memory}
+	for _, row := range r.Settings {
+		if row.Final && row.PerSecond > best.PerSecond && (!r.Fed || row.DeviceWait < mostWait) {
+			best = row
 		}
-		return 1
-	})
-	if best.Setting == r.Best {
-		return fmt.Sprintf("No other setting was faster, of %d tried and %d there are.", len(r.tried()), r.GridSize)
 	}
-	return fmt.Sprintf("The fastest, %v, gives %.0f samples/s and takes %d bytes of pinned memory and %d threads, where the choice takes %d and %d.",
-		best.Setting, best.PerSecond, best.PinnedBytes, best.Workers, r.PinnedBytes, r.Best.Workers)
+	if best.Setting == r.Best {
+		return fmt.Sprintf("No setting of the last race was faster; %d of %d were tried.", len(r.tried()), r.GridSize)
+	}
+	return fmt.Sprintf("The fastest of the last race, %v, gave %.0f samples/s. It takes %s of pinned memory and %s of host memory in all, the choice %s and %s.",
+		best.Setting, best.PerSecond, mib(best.PinnedBytes), mib(best.HostBytes), mib(r.PinnedBytes), mib(r.HostBytes))
 }
 
 // tried are the settings that ran.
 func (r *Result) tried() []Row {
 	return slices.DeleteFunc(slices.Clone(r.Settings), func(row Row) bool { return row.Trials == 0 })
 }
+
+func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 

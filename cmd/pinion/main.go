@@ -95,7 +95,7 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 			return about.Help()
 		},
 	})
-	root.AddCommand(newDevices(), newBench(), newFeed(), newPack(), newReplay())
+	root.AddCommand(newDevices(), newBench(), newFeed(), newPack(), newTune(), newReplay())
 	return root
 }
 

@@ -2,8 +2,6 @@ package linkreport
 
 import (
 	"html/template"
-	"strings"
-	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
@@ -32,32 +30,12 @@ func (r *Report) pinCost() template.HTML {
 	if len(rows) == 0 {
 		return ""
 	}
-	var longest time.Duration
-	var about strings.Builder
-	for _, t := range rows {
-		longest = max(longest, t.Most)
-		about.WriteString(t.What + ": " + page.DurationText(t.Median) + ". ")
-	}
-	title := "Time to make " + page.Bytes(r.Bench.Size) + " of pinned memory"
-	draw := func(id, class string, w float64) template.HTML {
-		const row, bar = 58, 22
-		return page.Figure(id, class, title, about.String(), w, float64(len(rows))*row, func(c *page.Canvas) {
-			full := w - 90 // room for the value behind the longest bar
-			scale := func(d time.Duration) float64 { return full * float64(d) / float64(longest) }
-			for i, t := range rows {
-				y := float64(i) * row
-				c.Text(0, y+15, "label", "start", t.What)
-				fill := "bar"
-				if i > 0 {
-					fill = "bar other"
-				}
-				c.Rect(0, y+23, max(scale(t.Median), 1), bar, 3, fill)
-				c.Line(scale(t.Least), y+23+bar/2, scale(t.Most), y+23+bar/2, "whisker")
-				c.Line(scale(t.Least), y+29, scale(t.Least), y+39, "whisker")
-				c.Line(scale(t.Most), y+29, scale(t.Most), y+39, "whisker")
-				c.Text(scale(t.Most)+10, y+23+bar/2+5, "bar-value", "start", page.DurationText(t.Median))
-			}
+	b := page.Bars{ID: "pin", Title: "Time to make " + page.Bytes(r.Bench.Size) + " of pinned memory"}
+	for i, t := range rows {
+		b.Rows = append(b.Rows, page.Bar{
+			Name: t.What, Text: page.DurationText(t.Median), Other: i > 0,
+			Value: float64(t.Median), Low: float64(t.Least), High: float64(t.Most),
 		})
 	}
-	return draw("pin-w", "plot wide", 800) + draw("pin-n", "plot narrow", 320)
+	return b.Draw()
 }

@@ -1,0 +1,71 @@
+package tunereport
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/tune"
+)
+
+// series are the lines of the plots, in the order of the legend.
+var series = []page.Series{
+	{ID: "pinned", Name: "pinned", About: "measured: the best setting with so many workers and pinned memory", Mark: "circle"},
+	{ID: "pageable", Name: "pageable", About: "measured, with pageable memory", Mark: "square"},
+	{ID: "modelpinned", Name: "model", About: "what the model predicts, with pinned memory", Mark: "triangle"},
+	{ID: "modelpageable", Name: "model", About: "what the model predicts, with pageable memory", Mark: "cross"},
+}
+
+// plots draws rates over workers, and how long the device waits.
+func (r *Report) plots() (list []page.Graph) {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	rate := page.Plot{
+		ID: "rate", Title: "Samples a second over workers", YName: "samples/s", XName: "workers", Label: number, Short: number,
+		Value: func(v float64) string { return page.Digits(v) + "/s" },
+		Tick:  func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) },
+	}
+	wait := page.Plot{
+		ID: "wait", Title: "Time that the device waits, over workers", YName: "% of the time", XName: "workers", Label: number, Short: number,
+		Limit: 1, LimitText: "1 %: the device counts as fed",
+		Value: func(v float64) string { return page.Digits(v) + " %" },
+		Tick:  func(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) },
+	}
+	best := r.Result.Best
+	for i, pin := range []bool{true, false} {
+		measured, waits, model := page.Line{Series: series[i]}, page.Line{Series: series[i]}, page.Line{Series: series[2+i]}
+		rows := map[int]tune.Row{}     // the fastest that ran
+		predicted := map[int]float64{} // the most
+		for _, s := range r.Result.Settings {
+			if s.Pin != pin || s.Batch != best.Batch || s.Decode != best.Decode {
+				continue
+			}
+			predicted[s.Workers] = max(predicted[s.Workers], s.Predicted)
+			if old, there := rows[s.Workers]; rateOK(s.PerSecond) && rateOK(s.Least) && rateOK(s.Most) && (!there || s.PerSecond > old.PerSecond) {
+				rows[s.Workers] = s
+			}
+		}
+		for _, w := range slices.Sorted(maps.Keys(predicted)) {
+			if s, there := rows[w]; there {
+				measured.Points = append(measured.Points, page.Point{X: int64(w), Y: s.PerSecond, Low: s.Least, High: s.Most})
+				v := 100 * min(max(s.DeviceWait, 0), 1)
+				waits.Points = append(waits.Points, page.Point{X: int64(w), Y: v, Low: v, High: v})
+			}
+			if v := predicted[w]; rateOK(v) {
+				model.Points = append(model.Points, page.Point{X: int64(w), Y: v, Low: v, High: v})
+			}
+		}
+		rate.Add(model)
+		rate.Add(measured)
+		wait.Add(waits)
+	}
+	if svg := rate.Draw(800, 400); svg != "" {
+		list = append(list, page.Graph{Title: "Samples a second over workers", SVG: svg})
+	}
+	if r.Result.StepSeconds > 0 {
+		if svg := wait.Draw(800, 300); svg != "" {
+			list = append(list, page.Graph{Title: "Time that the device waits", SVG: svg})
+		}
+	}
+	return list
+}

@@ -1,0 +1,182 @@
+package tunereport
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/tune"
+)
+
+// Report is everything that the page tells.
+type Report struct {
+	Dataset  string // path
+	Samples  int
+	Spec     string // of a sample
+	Device   string // the vendor's name
+	Platform string // system, architecture, Go version
+	CPU      string // name of the processor; "" is unknown
+	CPUs     int
+	Commit   string // of the code that measured
+	Result   *tune.Result
+}
+
+//go:embed page.html.tmpl
+var pageText string
+
+//go:embed style.css
+var styleText string
+
+var pageTemplate = page.Parse(pageText)
+
+// view is what the template shows.
+type view struct {
+	page.Head
+	Name    string
+	Facts   []string
+	Origin  []string
+	Finding string
+	Tiles   []page.Tile
+	Go      string
+	PyTorch string
+	Why     []string
+	Legend  []page.LegendRow
+	Plots   []page.Graph
+	Stages  template.HTML
+	Tables  []page.Table
+	Result  *tune.Result
+}
+
+// Render writes the page. It fails only where w does.
+func Render(w io.Writer, r *Report) error {
+	why := r.Result.Why()
+	v := view{
+		Name:    filepath.Base(r.Dataset),
+		Facts:   r.facts(),
+		Origin:  r.origin(),
+		Finding: why[0],
+		Tiles:   r.tiles(),
+		Go:      r.Result.Best.Go(),
+		PyTorch: r.Result.Best.PyTorch(),
+		Why:     why[1:],
+		Stages:  r.stages(),
+		Plots:   r.plots(),
+		Tables:  r.tables(),
+		Result:  r.Result,
+	}
+	for _, s := range series {
+		v.Legend = append(v.Legend, s.Legend())
+	}
+	v.Head = page.Head{
+		Style:       page.Style(styleText),
+		Title:       v.Name + ": how to feed it, measured by Pinion",
+		Description: "The settings of a loader, found by measurement. " + v.Finding,
+	}
+	return page.Render(w, pageTemplate, v)
+}
+
+// facts name the machine and the dataset.
+func (r *Report) facts() (list []string) {
+	list = append(list, fmt.Sprintf("%d samples of %s", r.Samples, r.Spec), r.Device)
+	if r.CPU != "" {
+		list = append(list, fmt.Sprintf("%s, %d CPUs", r.CPU, r.CPUs))
+	}
+	return append(list, r.Platform)
+}
+
+// origin says when and by which code.
+func (r *Report) origin() (list []string) {
+	list = append(list, "measured "+r.Result.At.UTC().Format(time.RFC3339))
+	if r.Commit != "" {
+		commit, rest, _ := strings.Cut(r.Commit, " ")
+		list = append(list, strings.TrimSpace("commit "+commit[:min(len(commit), 12)]+" "+rest))
+	}
+	return list
+}
+
+func (r *Report) tiles() []page.Tile {
+	best := r.Result
+	one := func(name, number, unit, note string) page.Tile {
+		return page.Tile{Name: name, Values: []page.TileValue{{Number: number, Unit: unit}}, Note: note}
+	}
+	list := []page.Tile{
+		one("Rate", count(best.PerSecond), "samples/s", "the median of the best setting"),
+		one("Workers", fmt.Sprint(best.Best.Workers), "", fmt.Sprintf("prefetch %d batches of %d", best.Best.Prefetch, best.Best.Batch)),
+	}
+	memory, note := best.HostBytes, "of host memory, pageable"
+	if best.Best.Pin {
+		memory, note = best.PinnedBytes, "of host memory, pinned"
+	}
+	number, unit, _ := strings.Cut(page.Bytes(memory), " ")
+	list = append(list, one("Memory", number, unit, note))
+	if best.StepSeconds > 0 {
+		step := page.DurationText(time.Duration(best.StepSeconds * 1e9))
+		list = append(list, one("The device waits", page.Percent(best.DeviceWait), "", "of the time, with steps of "+step))
+	}
+	return append(list,
+		one("Limit", best.Limit.Name, "", page.Percent(best.Limit.Busy)+" busy"),
+		one("Search", fmt.Sprint(best.Trials), "trials", fmt.Sprintf("of %d settings, in %s", best.GridSize, page.DurationText(time.Duration(best.Seconds*1e9)))))
+}
+
+// stages draws what a sample costs in each stage.
+func (r *Report) stages() template.HTML {
+	b := page.Bars{ID: "stages", Title: "Time of a sample in each stage, with the best setting"}
+	for _, s := range r.Result.Stages {
+		if !(s.Seconds > 0) || math.IsInf(s.Seconds, 0) {
+			continue
+		}
+		b.Rows = append(b.Rows, page.Bar{
+			Name:  fmt.Sprintf("%s (%s), %s busy", s.Name, s.Where, page.Percent(s.Busy)),
+			Text:  page.DurationText(time.Duration(s.Seconds * 1e9)),
+			Value: s.Seconds, Other: s.Where != "worker",
+		})
+	}
+	return b.Draw()
+}
+
+// tables lists what was tried.
+func (r *Report) tables() []page.Table {
+	tried := page.Table{Title: "Settings, samples a second", Head: []string{"Setting", "Median", "Least", "Most", "Model", "Pinned", "Trials"}}
+	refused := page.Table{Title: "Settings that do not fit", Head: []string{"Setting", "Why"}}
+	if r.Result.StepSeconds > 0 {
+		tried.Head = append(tried.Head, "Device waits")
+	}
+	for _, s := range r.Result.Settings {
+		name := page.Cell{Main: s.Setting.String()}
+		if s.Setting == r.Result.Best {
+			name.Sub = "the choice"
+		}
+		if s.Refused != "" {
+			refused.Rows = append(refused.Rows, []page.Cell{name, {Main: s.Refused}})
+			continue
+		}
+		row := []page.Cell{name, {Main: count(s.PerSecond)}, {Main: count(s.Least)}, {Main: count(s.Most)},
+			{Main: count(s.Predicted)}, {Main: page.Bytes(s.PinnedBytes)}, {Main: fmt.Sprint(s.Trials)}}
+		if r.Result.StepSeconds > 0 {
+			row = append(row, page.Cell{Main: page.Percent(s.DeviceWait)})
+		}
+		tried.Rows = append(tried.Rows, row)
+	}
+	list := []page.Table{tried}
+	if refused.Rows != nil {
+		list = append(list, refused)
+	}
+	return list
+}
+
+// count prints a rate, or a dash for one that is not known.
+func count(v float64) string {
+	if !rateOK(v) {
+		return "–"
+	}
+	return page.Digits(v)
+}
+
+// rateOK tells rates that a pipeline may have, in samples a second.
+func rateOK(v float64) bool { return v > 0 && v < 1e15 }

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tunereport"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/cpuname"
+	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/tune"
+)
+
+// tuneOutput is the JSON document of pinion tune.
+type tuneOutput struct {
+	provenance.Record
+	Device     string  `json:"device"`
+	Name       string  `json:"name"`
+	Dataset    string  `json:"dataset"`
+	Samples    int     `json:"samples"`
+	Spec       string  `json:"spec"`
+	AgeSeconds float64 `json:"age_seconds"` // of a result that was kept; 0: it is new
+	NotKept    string  `json:"not_kept,omitempty"`
+	*tune.Result
+	Go      string   `json:"go"`
+	PyTorch string   `json:"pytorch"`
+	Why     []string `json:"why"`
+	Report  string   `json:"report,omitempty"`
+}
+
+func newTuneOutput(dev device.Device, ds dataset.Dataset, path string) *tuneOutput {
+	info := dev.Info()
+	return &tuneOutput{
+		Record: provenance.Now(), Device: info.ID, Name: info.Name,
+		Dataset: path, Samples: ds.Len(), Spec: ds.Spec().String(),
+	}
+}
+
+// writeReport writes the page.
+func (o *tuneOutput) writeReport(w io.Writer) error {
+	return tunereport.Render(w, &tunereport.Report{
+		Dataset: o.Dataset, Samples: o.Samples, Spec: o.Spec, Device: o.Name, Platform: o.Platform,
+		CPU: cpuname.Name(), CPUs: o.CPUs, Commit: o.Commit, Result: o.Result,
+	})
+}
+
+// mostRows is how many settings are listed; the page and JSON have all.
+const mostRows = 10
+
+func (o *tuneOutput) print(w io.Writer) {
+	r := o.Result
+	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
+	fmt.Fprintf(w, "%s: %d samples of %s\n", o.Dataset, o.Samples, o.Spec)
+	tried := 0
+	for _, s := range r.Settings {
+		if s.Trials > 0 {
+			tried++
+		}
+	}
+	fmt.Fprintf(w, "%s of %d of %d settings, %s", counted(int64(r.Trials), "trial", "trials"), tried, r.GridSize, seconds(r.Seconds))
+	if o.AgeSeconds > 0 {
+		fmt.Fprintf(w, "; kept from %s ago, --fresh measures anew", age(o.AgeSeconds))
+	}
+	fmt.Fprintf(w, "\n\nBest: %v\n", r.Best)
+	fmt.Fprintf(w, "  %.0f samples/s; %s pinned, %s of host memory, %s of device memory\n",
+		r.PerSecond, gib(r.PinnedBytes), gib(r.HostBytes), gib(r.DeviceBytes))
+	if r.StepSeconds > 0 {
+		fmt.Fprintf(w, "  with steps of %s the device waits %s of the time\n", seconds(r.StepSeconds), percent(r.DeviceWait))
+	}
+	if g := r.Grid; g != nil {
+		fmt.Fprintf(w, "  %s of the best of all %d settings (%v), measured in the same %d rounds\n", percent(g.Ratio), g.Settings, g.Best, g.Rounds)
+	}
+	fmt.Fprintf(w, "\nLimit: %s\n", r.Limit.Name)
+	for _, why := range r.Why() {
+		fmt.Fprintf(w, "  %s\n", why)
+	}
+	fmt.Fprintln(w)
+	o.printSettings(w)
+	fmt.Fprintf(w, "\nGo:       %s\nPyTorch:  %s\n", r.Best.Go(), r.Best.PyTorch())
+	if o.NotKept != "" {
+		fmt.Fprintf(w, "\nThe result could not be kept: %s\n", o.NotKept)
+	}
+	if o.Report != "" {
+		fmt.Fprintf(w, "\nReport: %s\n", o.Report)
+	}
+}
+
+func (o *tuneOutput) printSettings(w io.Writer) {
+	t := newTable(">WORKERS", ">BATCH", ">PREFETCH", "MEMORY", ">SAMPLES/S", ">MIN", ">MAX", ">MODEL", ">WAITS", ">PINNED", ">TRIALS")
+	rest, refused := 0, ""
+	for _, s := range o.Settings {
+		switch {
+		case s.Refused != "":
+			refused = s.Refused
+			continue
+		case len(t.rows) == mostRows:
+			rest++
+			continue
+		}
+		memory := "pageable"
+		if s.Pin {
+			memory = "pinned"
+		}
+		t.add(fmt.Sprint(s.Workers), fmt.Sprint(s.Batch), fmt.Sprint(s.Prefetch), memory, whole(s.PerSecond), whole(s.Least),
+			whole(s.Most), whole(s.Predicted), percent(s.DeviceWait), gib(s.PinnedBytes), fmt.Sprint(s.Trials))
+	}
+	t.print(w)
+	if rest > 0 {
+		fmt.Fprintf(w, "and %d more that were tried\n", rest)
+	}
+	if refused != "" {
+		n := 0
+		for _, s := range o.Settings {
+			if s.Refused != "" {
+				n++
+			}
+		}
+		fmt.Fprintf(w, "%s left out, such as: %s\n", counted(int64(n), "setting", "settings"), refused)
+	}
+}
+
+func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
+
+// age prints how old something is in its largest unit.
+func age(s float64) string {
+	d := time.Duration(s * 1e9)
+	switch {
+	case d < time.Minute:
+		return counted(int64(d/time.Second), "second", "seconds")
+	case d < time.Hour:
+		return counted(int64(d/time.Minute), "minute", "minutes")
+	case d < 24*time.Hour:
+		return counted(int64(d/time.Hour), "hour", "hours")
+	}
+	return counted(int64(d/(24*time.Hour)), "day", "days")
+}
