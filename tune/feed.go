@@ -65,6 +65,9 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 	if o.StepTime > 0 && len(o.Space.Batch) > 1 {
 		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", ErrArgument, o.StepTime, o.Space.Batch)
 	}
+	if o.Loader.Batches != nil || o.Loader.Resume != nil {
+		return nil, fmt.Errorf("tune: %w: batches of the caller's own, or a state to resume, leave nothing to try", ErrArgument)
+	}
 	f := &feed{dev: dev, ds: ds, o: o}
 	if err := f.weigh(); err != nil {
 		return nil, err
@@ -117,8 +120,9 @@ type feed struct {
 	ds     dataset.Dataset
 	o      Options
 	tries  uint64
-	host   int64 // bytes of a sample in a slab
+	host   int64 // bytes of a sample in a slab, with what goes with it
 	device int64 // bytes of a sample in all device buffers
+	depth  int   // device buffers
 }
 
 // steps reports whether batches are used.
@@ -126,15 +130,16 @@ func (f *feed) steps() bool { return f.o.StepTime > 0 || f.o.Step != nil }
 
 // weigh asks the loader what a sample takes.
 func (f *feed) weigh() error {
+	const batch = 16 // parts of a slab are aligned to so many bytes
 	o := f.o.Loader
-	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = 1, 1, 1, loader.PinNever, math.MaxInt
+	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = min(batch, f.ds.Len()), 1, 1, loader.PinNever, math.MaxInt
 	ld, err := loader.New(f.dev, f.ds, o)
 	if err != nil {
 		return err
 	}
 	s := ld.Stats()
-	f.host = s.HostBytes / int64(s.Slabs)
-	f.device = s.DeviceBytes
+	up := func(bytes int64, n int) int64 { return (bytes + int64(n) - 1) / int64(n) }
+	f.host, f.device, f.depth = up(s.HostBytes, s.Slabs*o.Batch), up(s.DeviceBytes, o.Batch), s.DeviceBuffers
 	return ld.Close()
 }
 
@@ -210,9 +215,9 @@ func (f *feed) short(s Setting, err error) error {
 func (f *feed) asAsked(s Setting, got loader.Stats) error {
 	need, _ := f.Need(s)
 	switch {
-	case got.HostBytes < need.HostBytes:
+	case got.Slabs <= s.Prefetch:
 		return &DoesNotFitError{What: "host memory", AskedBytes: need.HostBytes, FreeBytes: got.HostBytes}
-	case got.DeviceBytes < need.DeviceBytes:
+	case got.DeviceBuffers < f.depth:
 		return &DoesNotFitError{What: "device memory", AskedBytes: need.DeviceBytes, FreeBytes: got.DeviceBytes}
 	}
 	return nil
@@ -221,7 +226,7 @@ func (f *feed) asAsked(s Setting, got loader.Stats) error {
 // measure takes batches for a while. The first ones are left out: the pipeline
 // fills up.
 func (f *feed) measure(ctx context.Context, ld *loader.Loader, r Run) (m Measurement, err error) {
-	const warm = 4 // batches, or less where they take longer than a run
+	const warm = 2 // batches, or less where they take longer than a run
 	start := time.Now()
 	var begun time.Time
 	var before loader.Stats
@@ -255,11 +260,10 @@ func (f *feed) measure(ctx context.Context, ld *loader.Loader, r Run) (m Measure
 
 // count fills in what was done between two looks at a loader.
 func (m *Measurement) count(before, after loader.Stats) {
-	m.Samples = after.Samples - before.Samples
-	m.Batches = after.Batches - before.Batches
-	m.LinkBytes = after.BytesToDevice - before.BytesToDevice
-	for i, st := range after.Stages {
-		m.Stages = append(m.Stages, Stage{st.Name, st.Where, st.Time - before.Stages[i].Time})
+	done := after.Sub(before)
+	m.Samples, m.Batches, m.LinkBytes = done.Samples, done.Batches, done.BytesToDevice
+	for _, st := range done.Stages {
+		m.Stages = append(m.Stages, Stage(st))
 	}
 }
 

@@ -47,6 +47,9 @@ func rows(n int, slow time.Duration) *made {
 	return &made{n: n, spec: dataset.Spec{Shape: []int{64}, DType: dtype.F32}, slow: slow}
 }
 
+// rowBytes is what a sample of rows takes: its elements and a label.
+const rowBytes = 64*4 + 4
+
 // small is a quick search.
 func small() Options {
 	return Options{
@@ -64,7 +67,7 @@ func TestFeed(t *testing.T) {
 	if r.Best.Workers != 8 || r.Best.Pin || r.PinnedBytes != 0 || r.Limit.Name != LimitDisk || r.PerSecond < 100 {
 		t.Errorf("%+v", r)
 	}
-	if want := int64(r.Best.Prefetch+1) * 16 * 256; r.HostBytes != want || r.DeviceBytes != 3*16*256 {
+	if want := int64(r.Best.Prefetch+1) * 16 * rowBytes; r.HostBytes != want || r.DeviceBytes != 3*16*rowBytes {
 		t.Errorf("%+v, want %d bytes of host memory", r.Memory, want)
 	}
 	memory, err := dev.Memory()
@@ -113,7 +116,7 @@ func TestFeedMemory(t *testing.T) {
 	ok(t, err)
 	defer dev.Close()
 	o := small()
-	o.Space.Batch = []int{64, 1024, 2048} // of 256 bytes, three times in device memory
+	o.Space.Batch = []int{64, 1024, 2048} // of 260 bytes, three times in device memory
 	r, err := Feed(context.Background(), dev, rows(10000, 0), o)
 	ok(t, err)
 	refused := 0
@@ -122,7 +125,7 @@ func TestFeedMemory(t *testing.T) {
 			continue
 		}
 		refused++
-		if row.Batch != 2048 || !strings.Contains(row.Refused, "1572864 bytes of device memory asked") {
+		if row.Batch != 2048 || !strings.Contains(row.Refused, "1597440 bytes of device memory asked") {
 			t.Errorf("%v: %s", row.Setting, row.Refused)
 		}
 	}

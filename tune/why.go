@@ -80,17 +80,21 @@ func (r *Result) scaling() string {
 
 // choice says what the choice is compared with.
 func (r *Result) choice() string {
-	best := Row{Setting: r.Best, PerSecond: r.PerSecond, Memory: r.Memory}
+	const clearly = 1.005
+	best := Row{Setting: r.Best, PerSecond: clearly * r.PerSecond}
 	for _, row := range r.Settings {
 		if row.Final && row.PerSecond > best.PerSecond && (!r.Fed || row.DeviceWait < mostWait) {
 			best = row
 		}
 	}
 	if best.Setting == r.Best {
-		return fmt.Sprintf("No setting of the last race was faster; %d of %d were tried.", len(r.tried()), r.GridSize)
+		return fmt.Sprintf("No setting of the last race was clearly faster; %d of %d were tried.", len(r.tried()), r.GridSize)
 	}
-	return fmt.Sprintf("The fastest of the last race, %v, gave %.0f samples/s. It takes %s of pinned memory and %s of host memory in all, the choice %s and %s.",
-		best.Setting, best.PerSecond, mib(best.PinnedBytes), mib(best.HostBytes), mib(r.PinnedBytes), mib(r.HostBytes))
+	memory := fmt.Sprintf("%s of host memory, the choice %s", mib(best.HostBytes), mib(r.HostBytes))
+	if best.PinnedBytes != r.PinnedBytes {
+		memory = fmt.Sprintf("%s of pinned memory, the choice %s", mib(best.PinnedBytes), mib(r.PinnedBytes))
+	}
+	return fmt.Sprintf("The fastest of the last race, %v, gave %.0f samples/s. It takes %s.", best.Setting, best.PerSecond, memory)
 }
 
 // tried are the settings that ran.

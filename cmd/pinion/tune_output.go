@@ -88,12 +88,16 @@ func (o *tuneOutput) print(w io.Writer) {
 }
 
 func (o *tuneOutput) printSettings(w io.Writer) {
-	t := newTable(">WORKERS", ">BATCH", ">PREFETCH", "MEMORY", ">SAMPLES/S", ">MIN", ">MAX", ">MODEL", ">WAITS", ">PINNED", ">TRIALS")
-	rest, refused := 0, ""
+	head := []string{">WORKERS", ">BATCH", ">PREFETCH", "MEMORY", ">SAMPLES/S", ">MIN", ">MAX", ">MODEL", ">PINNED", ">TRIALS"}
+	if o.StepSeconds > 0 {
+		head = append(head, ">WAITS")
+	}
+	t := newTable(head...)
+	rest, refused, why := 0, 0, ""
 	for _, s := range o.Settings {
 		switch {
 		case s.Refused != "":
-			refused = s.Refused
+			refused, why = refused+1, s.Refused
 			continue
 		case len(t.rows) == mostRows:
 			rest++
@@ -103,21 +107,19 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 		if s.Pin {
 			memory = "pinned"
 		}
-		t.add(fmt.Sprint(s.Workers), fmt.Sprint(s.Batch), fmt.Sprint(s.Prefetch), memory, whole(s.PerSecond), whole(s.Least),
-			whole(s.Most), whole(s.Predicted), percent(s.DeviceWait), gib(s.PinnedBytes), fmt.Sprint(s.Trials))
+		row := []string{fmt.Sprint(s.Workers), fmt.Sprint(s.Batch), fmt.Sprint(s.Prefetch), memory, whole(s.PerSecond), whole(s.Least),
+			whole(s.Most), whole(s.Predicted), gib(s.PinnedBytes), fmt.Sprint(s.Trials)}
+		if o.StepSeconds > 0 {
+			row = append(row, percent(s.DeviceWait))
+		}
+		t.add(row...)
 	}
 	t.print(w)
 	if rest > 0 {
 		fmt.Fprintf(w, "and %d more that were tried\n", rest)
 	}
-	if refused != "" {
-		n := 0
-		for _, s := range o.Settings {
-			if s.Refused != "" {
-				n++
-			}
-		}
-		fmt.Fprintf(w, "%s left out, such as: %s\n", counted(int64(n), "setting", "settings"), refused)
+	if refused > 0 {
+		fmt.Fprintf(w, "%s left out, such as: %s\n", counted(int64(refused), "setting", "settings"), why)
 	}
 }
 

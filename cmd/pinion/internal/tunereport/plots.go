@@ -17,8 +17,8 @@ var series = []page.Series{
 	{ID: "modelpageable", Name: "model", About: "what the model predicts, with pageable memory", Mark: "cross"},
 }
 
-// plots draws rates over workers, and how long the device waits.
-func (r *Report) plots() (list []page.Graph) {
+// plots draws rates over workers, and how long the device waits, with a legend.
+func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	rate := page.Plot{
 		ID: "rate", Title: "Samples a second over workers", YName: "samples/s", XName: "workers", Label: number, Short: number,
@@ -59,6 +59,11 @@ func (r *Report) plots() (list []page.Graph) {
 		rate.Add(measured)
 		wait.Add(waits)
 	}
+	for _, s := range series {
+		if slices.ContainsFunc(rate.Lines, func(l page.Line) bool { return l.Series == s }) {
+			legend = append(legend, s.Legend())
+		}
+	}
 	if svg := rate.Draw(800, 400); svg != "" {
 		list = append(list, page.Graph{Title: "Samples a second over workers", SVG: svg})
 	}
@@ -67,5 +72,5 @@ func (r *Report) plots() (list []page.Graph) {
 			list = append(list, page.Graph{Title: "Time that the device waits", SVG: svg})
 		}
 	}
-	return list
+	return list, legend
 }

@@ -66,13 +66,10 @@ func Render(w io.Writer, r *Report) error {
 		PyTorch: r.Result.Best.PyTorch(),
 		Why:     why[1:],
 		Stages:  r.stages(),
-		Plots:   r.plots(),
 		Tables:  r.tables(),
 		Result:  r.Result,
 	}
-	for _, s := range series {
-		v.Legend = append(v.Legend, s.Legend())
-	}
+	v.Plots, v.Legend = r.plots()
 	v.Head = page.Head{
 		Style:       page.Style(styleText),
 		Title:       v.Name + ": how to feed it, measured by Pinion",

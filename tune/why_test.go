@@ -1,0 +1,77 @@
+package tune
+
+import (
+	"strings"
+	"testing"
+)
+
+// What limits a pipeline is found, and said with its numbers.
+func TestLimit(t *testing.T) {
+	for _, c := range []struct {
+		kind string
+		more func(*fake)
+		want string
+		say  string
+	}{
+		{"decode", nil, LimitDecode, "decoding on the device"},
+		{"disk", nil, LimitDisk, "faster disk"},
+		{"link", func(f *fake) { f.pageable, f.decode, f.extra, f.pinned = 9e-5, 1e-6, 0, 8e-5 }, LimitLink, "GB/s while it copies"},
+		{"transform", func(f *fake) { f.transform = 4e-3 }, LimitDevice, "transforming"},
+		{"disk", func(f *fake) { f.read, f.disk, f.decode, f.extra = 1e-5, 0, 1e-5, 3e-3 }, LimitOverhead, "own work"},
+		{"decode", func(f *fake) { f.odd = func(Setting) float64 { return 0.2 } }, LimitDecode, "Something outside"},
+	} {
+		f := newFake(c.kind, 1)
+		if c.more != nil {
+			c.more(f)
+		}
+		r := find(t, f, grid, SearchOptions{})
+		if text := strings.Join(r.Why(), "\n"); r.Limit.Name != c.want || !strings.Contains(text, c.say) {
+			t.Errorf("%s: %v, want %s and %q:\n%s", c.kind, r.Limit, c.want, c.say, text)
+		}
+	}
+}
+
+func TestWhy(t *testing.T) {
+	r := &Result{
+		Best: Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, PerSecond: 6000, Memory: Memory{PinnedBytes: 28901376, HostBytes: 28901376},
+		Limit: Limit{LimitDecode, 0.97}, GridSize: 56,
+		Stages: []StageLoad{
+			{Name: "decode", Where: worker, Seconds: 1.2e-3, Alone: 1e-3, Most: 6667, Busy: 0.9},
+			{Name: "resize", Where: worker},
+			{Name: link, Where: "device", Seconds: 3e-6, Alone: 3e-6, Most: 333333, Busy: 0.018, Bytes: 50.2e9},
+		},
+		Settings: []Row{
+			{Setting: Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, PerSecond: 6000, Final: true, Trials: 9},
+			{Setting: Setting{Workers: 16, Batch: 64, Prefetch: 8, Pin: true}, PerSecond: 6100, Final: true, Trials: 9, Memory: Memory{PinnedBytes: 86704128}},
+			{Setting: Setting{Workers: 32, Batch: 64, Prefetch: 8, Pin: true}, PerSecond: 7000, Trials: 1},
+		},
+		Model: Model{Variants: []Variant{{Pin: true, Stages: []StageCost{{"decode", worker, []Value{{1, 1e-3}, {16, 1.42857e-3}}}}}}},
+	}
+	const want = `Decoding limits: workers are busy 97.0 % of the time, most of it decoding. More processors, smaller images, or decoding on the device would help.
+decode: 1.2 ms a sample in each of 8 workers (1 ms with one), at most 6667 samples/s, 90.0 % of their time.
+h2d: 3 µs a sample, at most 333333 samples/s, 1.8 % of the time, 50.20 GB/s while it copies.
+8 workers do as much as 6.7 would without contention.
+The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, gave 6100 samples/s. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.`
+	if got := strings.Join(r.Why(), "\n"); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestLiterals(t *testing.T) {
+	for _, c := range []struct {
+		s           Setting
+		text        string
+		goes, torch string
+	}{
+		{Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, "8 workers, batch 64, prefetch 2, pinned",
+			"loader.Options{Batch: 64, Workers: 8, Prefetch: 2, Pin: loader.PinAlways}",
+			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_memory=True, prefetch_factor=2, persistent_workers=True)"},
+		{Setting{Workers: 1, Batch: 5, Prefetch: 8, Decode: "gpu"}, "1 worker, batch 5, prefetch 8, pageable, decoded on gpu",
+			"loader.Options{Batch: 5, Workers: 1, Prefetch: 8, Pin: loader.PinNever}",
+			"DataLoader(dataset, batch_size=5, shuffle=True, num_workers=1, pin_memory=False, prefetch_factor=8, persistent_workers=True)"},
+	} {
+		if c.s.String() != c.text || c.s.Go() != c.goes || c.s.PyTorch() != c.torch {
+			t.Errorf("%v\n%s\n%s", c.s, c.s.Go(), c.s.PyTorch())
+		}
+	}
+}
