@@ -62,6 +62,9 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 		return nil, fmt.Errorf("tune: %w: StepTime is %v, with a Step %v", ErrArgument, o.StepTime, o.Step != nil)
 	}
 	o.Space = o.space(dev)
+	if err := o.Space.check(); err != nil {
+		return nil, err
+	}
 	if o.StepTime > 0 && len(o.Space.Batch) > 1 {
 		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", ErrArgument, o.StepTime, o.Space.Batch)
 	}
@@ -132,7 +135,7 @@ func (f *feed) steps() bool { return f.o.StepTime > 0 || f.o.Step != nil }
 func (f *feed) weigh() error {
 	const batch = 16 // parts of a slab are aligned to so many bytes
 	o := f.o.Loader
-	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = min(batch, f.ds.Len()), 1, 1, loader.PinNever, math.MaxInt
+	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = min(batch, slices.Min(f.o.Space.Batch), f.ds.Len()), 1, 1, loader.PinNever, math.MaxInt
 	ld, err := loader.New(f.dev, f.ds, o)
 	if err != nil {
 		return err

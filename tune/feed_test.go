@@ -133,6 +133,7 @@ func TestFeedMemory(t *testing.T) {
 		t.Errorf("%d refused, %v chosen", refused, r.Best)
 	}
 	// So is memory that was free when it was predicted and is gone by then.
+	o.Space = o.space(dev)
 	f := &feed{dev: dev, ds: rows(10000, 0), o: o}
 	ok(t, f.weigh())
 	set := Setting{Workers: 1, Batch: 1024, Prefetch: 1}

@@ -18,7 +18,8 @@ func (s Setting) Go() string {
 // prefetch_factor counts batches for each worker, since a worker makes whole
 // batches; two is the least with which it need not stop when one is done.
 func (s Setting) PyTorch() string {
-	factor := max(2, (s.Prefetch+s.Workers-1)/s.Workers)
+	workers := max(s.Workers, 1)
+	factor := max(2, (s.Prefetch+workers-1)/workers)
 	pin := "False"
 	if s.Pin {
 		pin = "True"

@@ -97,15 +97,12 @@ type record struct {
 
 // enter looks which settings fit.
 func (s *search) enter() error {
-	s.grid = s.space.Settings()
-	if len(s.grid) == 0 {
-		return fmt.Errorf("tune: %w: a space without settings", ErrArgument)
+	if err := s.space.check(); err != nil {
+		return err
 	}
+	s.grid = s.space.Settings()
 	var first error
 	for _, set := range s.grid {
-		if set.Workers < 1 || set.Batch < 1 || set.Prefetch < 1 {
-			return fmt.Errorf("tune: %w: %v", ErrArgument, set)
-		}
 		r := &record{}
 		s.trials[set] = r
 		var err error

@@ -45,6 +45,19 @@ func (s Space) axes() [5]int {
 	return [5]int{len(s.Workers), len(s.Batch), len(s.Prefetch), len(s.Pin), max(len(s.Decode), 1)}
 }
 
+// check looks for axes without values, and for values that cannot be.
+func (s Space) check() error {
+	for _, axis := range [][]int{s.Workers, s.Batch, s.Prefetch} {
+		if len(axis) == 0 || !slices.IsSorted(axis) || axis[0] < 1 {
+			return fmt.Errorf("tune: %w: a space of %+v", ErrArgument, s)
+		}
+	}
+	if len(s.Pin) == 0 {
+		return fmt.Errorf("tune: %w: a space of %+v", ErrArgument, s)
+	}
+	return nil
+}
+
 // at is the setting at a place of the grid.
 func (s Space) at(place [5]int) Setting {
 	set := Setting{s.Workers[place[0]], s.Batch[place[1]], s.Prefetch[place[2]], s.Pin[place[3]], ""}
@@ -60,12 +73,9 @@ func (s Space) place(set Setting) [5]int {
 		slices.Index(s.Prefetch, set.Prefetch), slices.Index(s.Pin, set.Pin), max(slices.Index(s.Decode, set.Decode), 0)}
 }
 
-// Settings lists the grid.
+// Settings lists the grid. No axis but Decode may be empty.
 func (s Space) Settings() (list []Setting) {
 	axes := s.axes()
-	if slices.Contains(axes[:], 0) {
-		return nil
-	}
 	for place := [5]int{}; ; {
 		list = append(list, s.at(place))
 		axis := len(axes) - 1

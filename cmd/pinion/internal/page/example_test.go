@@ -1,0 +1,19 @@
+package page_test
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+)
+
+func ExampleRender() {
+	t := page.Parse("{{template \"legend\" .}}\n")
+	s := page.Series{ID: "pinned", Name: "pinned", About: "page-locked memory", Mark: "circle"}
+	row := s.Legend()
+	row.Mark = "" // an SVG
+	if err := page.Render(os.Stdout, t, []page.LegendRow{row}); err != nil {
+		fmt.Println(err)
+	}
+	// Output: <ul class="legend"><li><span><b>pinned</b> page-locked memory</span></li></ul>
+}

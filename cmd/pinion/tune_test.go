@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/tune"
+)
+
+// tuned is a result, invented.
+func tuned() *tuneOutput {
+	set := func(w, p int, pin bool) tune.Setting {
+		return tune.Setting{Workers: w, Batch: 64, Prefetch: p, Pin: pin}
+	}
+	o := &tuneOutput{Device: "cuda:0", Name: "Test GPU", Dataset: "/data/photos", Samples: 1024, Spec: "224x224x3 u8"}
+	o.Result = &tune.Result{
+		Best: set(8, 2, true), PerSecond: 6012.3, Memory: tune.Memory{PinnedBytes: 28901376, HostBytes: 28901376, DeviceBytes: 1 << 28},
+		Limit: tune.Limit{Name: tune.LimitDecode, Busy: 0.97}, GridSize: 56, Trials: 80, Seconds: 29.7,
+		Stages: []tune.StageLoad{{Name: "decode", Where: "worker", Seconds: 1.2e-3, Alone: 1e-3, Most: 6667, Busy: 0.9}},
+		Settings: []tune.Row{
+			{Setting: set(8, 2, true), Memory: tune.Memory{PinnedBytes: 28901376}, Predicted: 6100, Trials: 9, PerSecond: 6012.3, Least: 5900, Most: 6100, DeviceWait: 1, Final: true},
+			{Setting: set(16, 2, true), Memory: tune.Memory{PinnedBytes: 28901376}, Predicted: 6200, Trials: 9, PerSecond: 6011, Least: 5800, Most: 6150, DeviceWait: 1, Final: true},
+			{Setting: set(8, 8, false), Predicted: 3200, Trials: 1, PerSecond: 3100, Least: 3100, Most: 3100, DeviceWait: 1},
+			{Setting: set(8, 8, true), Refused: "does not fit: 86704128 bytes of pinned memory asked, 67108864 free"},
+		},
+	}
+	return o
+}
+
+func TestTunePrint(t *testing.T) {
+	print := func(o *tuneOutput) string {
+		var text strings.Builder
+		o.print(&text)
+		return text.String()
+	}
+	const want = `cuda:0  Test GPU
+/data/photos: 1024 samples of 224x224x3 u8
+80 trials of 3 of 56 settings, 29.7 s
+
+Best: 8 workers, batch 64, prefetch 2, pinned
+  6012 samples/s; 28 MiB pinned, 28 MiB of host memory, 256 MiB of device memory
+
+Limit: decode
+  Decoding limits: workers are busy 97.0 % of the time, most of it decoding. More processors, smaller images, or decoding on the device would help.
+  decode: 1.2 ms a sample in each of 8 workers (1 ms with one), at most 6667 samples/s, 90.0 % of their time.
+  No setting of the last race was clearly faster; 3 of 56 were tried.
+
+WORKERS  BATCH  PREFETCH  MEMORY    SAMPLES/S   MIN   MAX  MODEL  PINNED  TRIALS
+      8     64         2  pinned         6012  5900  6100   6100  28 MiB       9
+     16     64         2  pinned         6011  5800  6150   6200  28 MiB       9
+      8     64         8  pageable       3100  3100  3100   3200     0 B       1
+1 setting left out, such as: does not fit: 86704128 bytes of pinned memory asked, 67108864 free
+
+Go:       loader.Options{Batch: 64, Workers: 8, Prefetch: 2, Pin: loader.PinAlways}
+PyTorch:  DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_memory=True, prefetch_factor=2, persistent_workers=True)
+`
+	if got := print(tuned()); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+
+	// What else there may be to say.
+	o := tuned()
+	o.StepSeconds, o.DeviceWait, o.Fed, o.AgeSeconds, o.NotKept, o.Report = 0.02, 0.004, true, 7300, "a full disk", "tune.html"
+	o.Grid = &tune.Grid{Best: o.Settings[1].Setting, Ratio: 0.987, Settings: 56, Rounds: 5}
+	for range 12 {
+		o.Settings = append(o.Settings, o.Settings[2])
+	}
+	text := print(o)
+	for _, want := range []string{
+		"kept from 2 hours ago, --fresh measures anew", "with steps of 20.0 ms the device waits 0.4 % of the time",
+		"98.7 % of the best of all 56 settings (16 workers, batch 64, prefetch 2, pinned)", "and 5 more that were tried", "WAITS\n", "100.0 %\n",
+		"could not be kept: a full disk", "Report: tune.html", "Data come fast enough",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	for s, want := range map[float64]string{1: "1 second", 59: "59 seconds", 60: "1 minute", 7300: "2 hours", 90000: "1 day", 1e6: "11 days"} {
+		if got := age(s); got != want {
+			t.Errorf("%g s is %q, want %q", s, got, want)
+		}
+	}
+}
+
+// A result is kept, and the next run prints it; --fresh does not.
+func TestTune(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := photos(t, 20)
+	report := filepath.Join(t.TempDir(), "tune.html")
+	args := []string{"tune", dir, "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "100ms"}
+	keys := []string{"measured_at", "commit", "platform", "cpus", "device", "name", "dataset", "samples", "spec", "age_seconds", "best",
+		"samples_per_s", "device_wait_fraction", "pinned_bytes", "host_bytes", "device_bytes", "fed", "limit", "stages", "settings", "model",
+		"grid_size", "trials", "seconds", "tuned_at", "go", "pytorch", "why"}
+	first := document(t, append(keys, "report"), append(args, "--report", report)...)
+	if first["age_seconds"] != 0. || first["samples"] != 20. || first["samples_per_s"].(float64) <= 0 {
+		t.Errorf("%v", first)
+	}
+	best := first["best"].(map[string]any)
+	if best["batch"] != 4. || best["pin"] != false || best["workers"].(float64) < 1 {
+		t.Errorf("%v", best)
+	}
+	text, err := os.ReadFile(report)
+	ok(t, err)
+	if !strings.Contains(string(text), "</html>") {
+		t.Error("no page")
+	}
+	again := document(t, keys, args...)
+	if again["age_seconds"] == 0. || again["trials"] != first["trials"] || again["tuned_at"] != first["tuned_at"] {
+		t.Errorf("measured again: %v", again["age_seconds"])
+	}
+	for _, more := range [][]string{{"--fresh"}, {"--step-time", "1ms"}, {"--size", "17"}, {"--exhaustive"}} {
+		doc := document(t, keys, append(args, more...)...)
+		if doc["age_seconds"] != 0. {
+			t.Errorf("%q: not measured", more)
+		}
+		if grid, there := doc["grid"]; there != (more[0] == "--exhaustive") {
+			t.Errorf("%q: %v", more, grid)
+		}
+	}
+	args[4] = "--fresh" // in place of --json
+	if r := pinion(t, args...); r.code != exitDone || !strings.Contains(r.stdout, "PyTorch:") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What a search says is what its document says.
+func TestTuneDocument(t *testing.T) {
+	o := tuned()
+	o.At = time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
+	data, err := json.Marshal(o)
+	ok(t, err)
+	var again tuneOutput
+	ok(t, json.Unmarshal(data, &again))
+	if again.Best != o.Best || len(again.Settings) != 4 || again.Settings[0].Setting != o.Best || !again.At.Equal(o.At) {
+		t.Errorf("%s", data)
+	}
+}
+
+func TestTuneErrors(t *testing.T) {
+	good := photos(t, 3)
+	for _, c := range []struct {
+		args string
+		code int
+		say  string
+	}{
+		{"tune " + good + " " + good, 2, "2 were given"},
+		{"tune " + good + " --budget 0s", 2, "--budget"},
+		{"tune " + good + " --budget soon", 2, "--budget"},
+		{"tune " + good + " --step-time 0s", 2, "--step-time"},
+		{"tune " + good + " --step-time -1s", 2, "--step-time"},
+		{"tune " + good + " --batch 0", 2, "--batch"},
+		{"tune " + good + " --batch many", 2, "--batch"},
+		{"tune " + good + " --step-time 1ms --batch 2,4", 2, "--batch"},
+		{"tune " + good + " --size 0", 2, "--size"},
+		{"tune " + good + " --report=", 2, "--report"},
+		{"tune " + good + " --frobnicate", 2, "--frobnicate"},
+		{"tune " + filepath.Join(good, "missing"), 1, "missing"},
+		{"tune " + good + " --device host --report " + t.TempDir(), 1, "not an ordinary file"},
+		{"tune " + good + " --device host:64KiB --budget 50ms", 1, "out of device memory"},
+		{"tune --device nosuch " + good, 1, "nosuch"},
+	} {
+		r := pinion(t, strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.stderr, c.say) || r.stdout != "" {
+			t.Errorf("%s: exit code %d, %q", c.args, r.code, r.stderr)
+		}
+	}
+}
