@@ -53,7 +53,7 @@ type BatchProbe struct {
 // It fails with [ErrDoesNotFit] when not even the smallest batch fits.
 func BatchSize(ctx context.Context, dev device.Device, probe Probe, o BatchOptions) (*BatchResult, error) {
 	if dev == nil || probe == nil {
-		return nil, fmt.Errorf("tune: %w: no device or no probe", ErrArgument)
+		return nil, fmt.Errorf("tune: %w: no device or no probe", device.ErrArgument)
 	}
 	if o.Share == 0 {
 		o.Share = 0.8
@@ -65,7 +65,7 @@ func BatchSize(ctx context.Context, dev device.Device, probe Probe, o BatchOptio
 		o.Multiple = 1
 	}
 	if !(o.Share > 0 && o.Share <= 1) || o.Multiple < 1 || o.Max < o.Multiple {
-		return nil, fmt.Errorf("tune: %w: a share of %v, batches up to %d that are multiples of %d", ErrArgument, o.Share, o.Max, o.Multiple)
+		return nil, fmt.Errorf("tune: %w: a share of %v, batches up to %d that are multiples of %d", device.ErrArgument, o.Share, o.Max, o.Multiple)
 	}
 	memory, err := dev.Memory()
 	if err != nil {

@@ -160,7 +160,7 @@ func TestBatchSizeErrors(t *testing.T) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}
 	for _, o := range []BatchOptions{{Share: -1}, {Share: 1.1}, {Share: math.NaN()}, {Max: -1}, {Multiple: -1}, {Max: 3, Multiple: 4}} {
-		if _, err := BatchSize(ctx, dev, func(context.Context, int) (int64, error) { return 0, nil }, o); !errors.Is(err, ErrArgument) {
+		if _, err := BatchSize(ctx, dev, func(context.Context, int) (int64, error) { return 0, nil }, o); !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

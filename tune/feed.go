@@ -56,20 +56,20 @@ type Options struct {
 // memory than there is are results, not errors; see [Row].
 func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
 	if dev == nil || ds == nil {
-		return nil, fmt.Errorf("tune: %w: no device or no dataset", ErrArgument)
+		return nil, fmt.Errorf("tune: %w: no device or no dataset", device.ErrArgument)
 	}
 	if o.StepTime < 0 || o.StepTime > 0 && o.Step != nil {
-		return nil, fmt.Errorf("tune: %w: StepTime is %v, with a Step %v", ErrArgument, o.StepTime, o.Step != nil)
+		return nil, fmt.Errorf("tune: %w: StepTime is %v, with a Step %v", device.ErrArgument, o.StepTime, o.Step != nil)
 	}
 	o.Space = o.space(dev)
 	if err := o.Space.check(); err != nil {
 		return nil, err
 	}
 	if o.StepTime > 0 && len(o.Space.Batch) > 1 {
-		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", ErrArgument, o.StepTime, o.Space.Batch)
+		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", device.ErrArgument, o.StepTime, o.Space.Batch)
 	}
 	if o.Loader.Batches != nil || o.Loader.Resume != nil {
-		return nil, fmt.Errorf("tune: %w: batches of the caller's own, or a state to resume, leave nothing to try", ErrArgument)
+		return nil, fmt.Errorf("tune: %w: batches of the caller's own, or a state to resume, leave nothing to try", device.ErrArgument)
 	}
 	f := &feed{dev: dev, ds: ds, o: o}
 	if err := f.weigh(); err != nil {

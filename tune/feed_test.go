@@ -170,8 +170,8 @@ func TestFeedErrors(t *testing.T) {
 	o := small()
 	o.StepTime, o.Space.Batch = time.Millisecond, []int{8, 16}
 	for _, o := range []Options{o, {StepTime: -1}, {StepTime: 1, Step: func(context.Context, *loader.Batch) error { return nil }}} {
-		if _, err := Feed(context.Background(), dev, rows(100, 0), o); !errors.Is(err, ErrArgument) {
-			t.Errorf("%v, want %v", err, ErrArgument)
+		if _, err := Feed(context.Background(), dev, rows(100, 0), o); !errors.Is(err, device.ErrArgument) {
+			t.Errorf("%v, want %v", err, device.ErrArgument)
 		}
 	}
 }
@@ -218,8 +218,8 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	o.Exhaustive = true
-	if _, err := r.Keep(dev, ds, o); !errors.Is(err, ErrArgument) {
-		t.Errorf("%v, want %v", err, ErrArgument)
+	if _, err := r.Keep(dev, ds, o); !errors.Is(err, device.ErrArgument) {
+		t.Errorf("%v, want %v", err, device.ErrArgument)
 	}
 }
 

@@ -101,12 +101,12 @@ func Load(dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("tune: %w: %s does not exist", ErrNoResult, path)
 	}
-	var k kept
+	var k *kept
 	if err == nil {
-		err = json.Unmarshal(data, &k)
+		k, err = parseKept(data)
 	}
 	if err == nil {
-		err = k.check(text)
+		err = k.is(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tune: %w: %s: %w", ErrNoResult, path, err)
@@ -114,26 +114,34 @@ func Load(dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
 	return k.Result, nil
 }
 
-// check looks whether the file holds what it should.
-func (k *kept) check(want string) error {
-	have, err := json.Marshal(k.For)
-	switch {
-	case err != nil:
-		return err
-	case k.Version != keptVersion:
-		return fmt.Errorf("version %d, not %d", k.Version, keptVersion)
-	case string(have) != want:
-		return errors.New("it is for something else")
-	case k.Result == nil || k.Result.Best.Workers < 1 || k.Result.Best.Batch < 1 || len(k.Result.Settings) == 0:
-		return errors.New("it has no setting")
+// parseKept reads a file and checks it.
+func parseKept(data []byte) (*kept, error) {
+	var k kept
+	if err := json.Unmarshal(data, &k); err != nil {
+		return nil, err
 	}
-	return nil
+	switch {
+	case k.Version != keptVersion:
+		return nil, fmt.Errorf("version %d, not %d", k.Version, keptVersion)
+	case k.Result == nil || k.Result.Best.Workers < 1 || k.Result.Best.Batch < 1 || len(k.Result.Settings) == 0:
+		return nil, errors.New("it has no setting")
+	}
+	return &k, nil
+}
+
+// is fails where the file is for something else.
+func (k *kept) is(want string) error {
+	have, err := json.Marshal(k.For)
+	if err == nil && string(have) != want {
+		err = errors.New("it is for something else")
+	}
+	return err
 }
 
 // Keep writes the result where [Load] finds it, and returns the file.
 func (r *Result) Keep(dev device.Device, ds dataset.Dataset, o Options) (path string, err error) {
 	if o.Step != nil || o.Exhaustive {
-		return "", fmt.Errorf("tune: %w: a result of a Step, or of the whole grid, is not kept", ErrArgument)
+		return "", fmt.Errorf("tune: %w: a result of a Step, or of the whole grid, is not kept", device.ErrArgument)
 	}
 	p := purposeOf(dev, ds, o)
 	if path, _, err = p.file(); err != nil {

@@ -69,13 +69,8 @@ func (m *Measurement) waitFraction() float64 {
 	return m.DeviceWait.Seconds() / m.Elapsed.Seconds()
 }
 
-// Errors that callers can tell apart with [errors.Is].
-var (
-	// ErrDoesNotFit: a setting needs more memory than there is.
-	ErrDoesNotFit = errors.New("does not fit")
-	// ErrArgument: an option that cannot be meant.
-	ErrArgument = errors.New("bad argument")
-)
+// ErrDoesNotFit: a setting needs more memory than there is.
+var ErrDoesNotFit = errors.New("does not fit")
 
 // DoesNotFitError says which memory is short. It is an [ErrDoesNotFit].
 type DoesNotFitError struct {

@@ -164,10 +164,10 @@ func judge(all []*runner, laps int) {
 // driftLaps is how many laps before and after one tell how the machine drifts.
 const driftLaps = 4
 
-// clear reports whether more rounds could not change the choice for the
+// settled reports whether more rounds could not change the choice for the
 // better: whatever the errors hide, none is more than 5 % faster, and what is
 // cheaper is too slow.
-func clear(field []*runner, step bool) bool {
+func settled(field []*runner, step bool) bool {
 	const most = 0.05
 	choice, able := ranked(field, step)[0], fed(field, step)
 	best := slices.MinFunc(able, faster).score

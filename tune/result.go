@@ -2,6 +2,7 @@ package tune
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -17,6 +18,11 @@ type Result struct {
 	// than 1 % of the time. Step is how long that is.
 	Fed         bool    `json:"fed"`
 	StepSeconds float64 `json:"step_seconds,omitempty"`
+
+	// Settled: more trials could hardly change the choice. Error is the standard
+	// error of its rate, as a share of it; 0 is unknown.
+	Settled bool    `json:"settled"`
+	Error   float64 `json:"error_fraction"`
 
 	Limit  Limit       `json:"limit"`
 	Stages []StageLoad `json:"stages"` // of the best setting
@@ -67,12 +73,16 @@ func (s *search) result(field []*runner) *Result {
 	r := &Result{
 		Best: best.Setting, PerSecond: best.PerSecond, DeviceWait: best.DeviceWait, Memory: best.Memory,
 		Fed:      s.o.Step && best.DeviceWait < mostWait,
+		Settled:  s.settled,
 		Settings: rows, Model: s.model,
 		GridSize: len(s.grid), Trials: s.tries(), Seconds: s.spent.Seconds(),
 		At: time.Now().UTC().Truncate(time.Second),
 	}
 	if s.o.Step && merged.Batches > 0 {
 		r.StepSeconds = merged.Step.Seconds() / float64(merged.Batches)
+	}
+	if e := ranked(field, s.o.Step)[0].err; !math.IsInf(e, 1) {
+		r.Error = e
 	}
 	r.Stages = loads(merged, best.Setting, s.model.variant(best.Setting))
 	r.Limit = limit(r)

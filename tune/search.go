@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/pinion-gpu/pinion/device"
 )
 
 // SearchOptions tune a [Search]. The zero value works.
@@ -42,7 +44,7 @@ type SearchOptions struct {
 // 2016. It fails with [ErrDoesNotFit] when no setting does.
 func Search(ctx context.Context, p Pipeline, space Space, o SearchOptions) (*Result, error) {
 	if o.Budget < 0 {
-		return nil, fmt.Errorf("tune: %w: a budget of %v", ErrArgument, o.Budget)
+		return nil, fmt.Errorf("tune: %w: a budget of %v", device.ErrArgument, o.Budget)
 	}
 	if o.Budget == 0 {
 		o.Budget = 30 * time.Second
@@ -82,6 +84,7 @@ type search struct {
 	trials map[Setting]*record
 	model  Model
 
+	settled bool // more races could hardly change the choice
 	runners map[Setting]*runner
 	laps    int // of the races so far
 	rounds  int
@@ -167,11 +170,12 @@ func (s *search) compete() (field []*runner, err error) {
 	if field, err = s.climb(field); err != nil {
 		return nil, err
 	}
-	for !clear(field, s.o.Step) && s.spent < s.o.Budget {
+	for !settled(field, s.o.Step) && s.spent < s.o.Budget {
 		if field, err = s.race(s.leaders(), s.spent+(s.o.Budget-s.spent)/2, "last race"); err != nil {
 			return nil, err
 		}
 	}
+	s.settled = settled(field, s.o.Step)
 	careful(field)
 	return field, nil
 }
@@ -257,7 +261,7 @@ func (s *search) race(field []*runner, until time.Duration, what string) ([]*run
 		}
 		judge(s.ran(), s.laps)
 		// Half a round more than there is time for is none.
-		if took := s.spent - before; s.spent+took/2 >= until || clear(field, s.o.Step) {
+		if took := s.spent - before; s.spent+took/2 >= until || settled(field, s.o.Step) {
 			return field, nil
 		}
 	}

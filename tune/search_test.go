@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/pinion-gpu/pinion/device"
 )
 
 // The choice is within 5 % of the best of the grid, whatever the pipeline: in
@@ -70,6 +72,18 @@ func TestCheapest(t *testing.T) {
 	r := find(t, f, grid, SearchOptions{})
 	if want := (Setting{Workers: 1, Batch: 64, Prefetch: 1}); r.Best != want || r.PinnedBytes != 0 {
 		t.Errorf("%v, want %v", r.Best, want)
+	}
+}
+
+// A machine that is not steady is told from one that is.
+func TestSettled(t *testing.T) {
+	for noise, want := range map[float64]bool{0.001: true, 0.5: false} {
+		f := newFake("decode", 2)
+		f.drift, f.noise = 0, noise
+		r := find(t, f, grid, SearchOptions{})
+		if r.Settled != want || want && r.Seconds > 25 || (r.Error < 0.02) != want {
+			t.Errorf("noise %g: settled %v after %.1f s, with an error of %g", noise, r.Settled, r.Seconds, r.Error)
+		}
 	}
 }
 
@@ -174,7 +188,7 @@ func TestErrors(t *testing.T) {
 		{grid, SearchOptions{Budget: -1}},
 		{Space{Workers: []int{0}, Batch: []int{1}, Prefetch: []int{1}, Pin: []bool{false}}, SearchOptions{}},
 	} {
-		if _, err := Search(context.Background(), newFake("disk", 1), c.space, c.o); !errors.Is(err, ErrArgument) {
+		if _, err := Search(context.Background(), newFake("disk", 1), c.space, c.o); !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -3,6 +3,8 @@ package tune
 import (
 	"fmt"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/device"
 )
 
 // Setting is one way to run a pipeline.
@@ -49,11 +51,11 @@ func (s Space) axes() [5]int {
 func (s Space) check() error {
 	for _, axis := range [][]int{s.Workers, s.Batch, s.Prefetch} {
 		if len(axis) == 0 || !slices.IsSorted(axis) || axis[0] < 1 {
-			return fmt.Errorf("tune: %w: a space of %+v", ErrArgument, s)
+			return fmt.Errorf("tune: %w: a space of %+v", device.ErrArgument, s)
 		}
 	}
 	if len(s.Pin) == 0 {
-		return fmt.Errorf("tune: %w: a space of %+v", ErrArgument, s)
+		return fmt.Errorf("tune: %w: a space of %+v", device.ErrArgument, s)
 	}
 	return nil
 }

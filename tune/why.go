@@ -18,7 +18,11 @@ func (r *Result) Why() []string {
 	if s := r.scaling(); s != "" {
 		text = append(text, s)
 	}
-	return append(text, r.choice())
+	text = append(text, r.choice())
+	if !r.Settled {
+		text = append(text, fmt.Sprintf("Trials vary so much that the choice is not sure: the error of its rate is %s. Others may use the machine, or the budget is short.", percent(r.Error)))
+	}
+	return text
 }
 
 // verdict names the limit.

@@ -34,7 +34,7 @@ func TestLimit(t *testing.T) {
 func TestWhy(t *testing.T) {
 	r := &Result{
 		Best: Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, PerSecond: 6000, Memory: Memory{PinnedBytes: 28901376, HostBytes: 28901376},
-		Limit: Limit{LimitDecode, 0.97}, GridSize: 56,
+		Limit: Limit{LimitDecode, 0.97}, GridSize: 56, Error: 0.04,
 		Stages: []StageLoad{
 			{Name: "decode", Where: worker, Seconds: 1.2e-3, Alone: 1e-3, Most: 6667, Busy: 0.9},
 			{Name: "resize", Where: worker},
@@ -51,7 +51,8 @@ func TestWhy(t *testing.T) {
 decode: 1.2 ms a sample in each of 8 workers (1 ms with one), at most 6667 samples/s, 90.0 % of their time.
 h2d: 3 µs a sample, at most 333333 samples/s, 1.8 % of the time, 50.20 GB/s while it copies.
 8 workers do as much as 6.7 would without contention.
-The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, gave 6100 samples/s. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.`
+The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, gave 6100 samples/s. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.
+Trials vary so much that the choice is not sure: the error of its rate is 4.0 %. Others may use the machine, or the budget is short.`
 	if got := strings.Join(r.Why(), "\n"); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}

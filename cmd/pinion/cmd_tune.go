@@ -34,10 +34,10 @@ func newTune() *cobra.Command {
 read ahead, whether to pin host memory, and what limits the pipeline.
 
 A few short runs calibrate a model of the stages. What that does not find slow is
-run in turn, in trials that get longer for fewer settings. Of all that are within
-3 % of the fastest the one is chosen that takes the least pinned memory, and
-then the fewest threads. A setting that needs more memory than there is is left
-out, and listed with how much it asked for.
+run in turn, round by round, with more rounds for the better ones. Of all that are
+within 3 % of the fastest the one is chosen that takes the least pinned memory,
+and then the fewest threads. A setting that needs more memory than there is is
+left out, and listed with how much it asked for.
 
 With --step-time the question is another one: does a device wait that uses each
 batch for so long? The step is slept where the batch would be used. Of the

@@ -19,7 +19,7 @@ func tuned() *tuneOutput {
 	o := &tuneOutput{Device: "cuda:0", Name: "Test GPU", Dataset: "/data/photos", Samples: 1024, Spec: "224x224x3 u8"}
 	o.Result = &tune.Result{
 		Best: set(8, 2, true), PerSecond: 6012.3, Memory: tune.Memory{PinnedBytes: 28901376, HostBytes: 28901376, DeviceBytes: 1 << 28},
-		Limit: tune.Limit{Name: tune.LimitDecode, Busy: 0.97}, GridSize: 56, Trials: 80, Seconds: 29.7,
+		Limit: tune.Limit{Name: tune.LimitDecode, Busy: 0.97}, GridSize: 56, Trials: 80, Seconds: 29.7, Settled: true,
 		Stages: []tune.StageLoad{{Name: "decode", Where: "worker", Seconds: 1.2e-3, Alone: 1e-3, Most: 6667, Busy: 0.9}},
 		Settings: []tune.Row{
 			{Setting: set(8, 2, true), Memory: tune.Memory{PinnedBytes: 28901376}, Predicted: 6100, Trials: 9, PerSecond: 6012.3, Least: 5900, Most: 6100, DeviceWait: 1, Final: true},
