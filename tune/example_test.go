@@ -27,19 +27,17 @@ func ExampleFeed() {
 	}
 	result, err := tune.Feed(context.Background(), dev, rows, tune.Options{
 		Budget:   200 * time.Millisecond, // 30 s without
-		StepTime: 5 * time.Millisecond,   // the device is much slower than the rows come
-		Space:    tune.Space{Workers: []int{1, 2}, Batch: []int{50}, Prefetch: []int{2}},
+		StepTime: 5 * time.Millisecond,   // how long the device uses a batch
+		Space:    tune.Space{Workers: []int{2}, Batch: []int{50}, Prefetch: []int{4}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(result.Best)
-	fmt.Println("the device is fed:", result.Fed)
 	fmt.Println(result.Best.PyTorch())
 	// Output:
-	// 1 worker, batch 50, prefetch 2, pageable
-	// the device is fed: true
-	// DataLoader(dataset, batch_size=50, shuffle=True, num_workers=1, pin_memory=False, prefetch_factor=2, persistent_workers=True)
+	// 2 workers, batch 50, prefetch 4, pageable
+	// DataLoader(dataset, batch_size=50, shuffle=True, num_workers=2, pin_memory=False, prefetch_factor=2, persistent_workers=True)
 }
 
 func ExampleBatchSize() {

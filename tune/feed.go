@@ -23,7 +23,9 @@ type Options struct {
 	// Space is the grid. Axes that are empty get a default: workers in powers
 	// of two up to twice the processors, with three quarters of them; prefetch
 	// 1, 2, 4 and 8; pinned and pageable memory where the device has a link,
-	// and as Loader.Pin says; the batch size of Loader.
+	// and as Loader.Pin says; the batch size of Loader; decoding on "cpu" and
+	// "gpu" where the device can decode the dataset's pictures, and as
+	// Loader.Decode says.
 	Space Space
 
 	// Budget is how long trials may take together. Default: 30 s.
@@ -65,6 +67,11 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 	if err := o.Space.check(); err != nil {
 		return nil, err
 	}
+	for _, place := range o.Space.Decode {
+		if _, known := places[place]; !known {
+			return nil, fmt.Errorf("tune: %w: decoding on %q, want cpu or gpu", device.ErrArgument, place)
+		}
+	}
 	if o.StepTime > 0 && len(o.Space.Batch) > 1 {
 		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", device.ErrArgument, o.StepTime, o.Space.Batch)
 	}
@@ -72,10 +79,11 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 		return nil, fmt.Errorf("tune: %w: batches of the caller's own, or a state to resume, leave nothing to try", device.ErrArgument)
 	}
 	f := &feed{dev: dev, ds: ds, o: o}
+	f.findPlaces()
 	if err := f.weigh(); err != nil {
 		return nil, err
 	}
-	return Search(ctx, f, o.Space, SearchOptions{
+	return Search(ctx, f, f.o.Space, SearchOptions{
 		Budget: o.Budget, Step: f.steps(), Exhaustive: o.Exhaustive, Seed: o.Seed, Progress: o.Progress,
 	})
 }
@@ -131,6 +139,23 @@ type feed struct {
 // steps reports whether batches are used.
 func (f *feed) steps() bool { return f.o.StepTime > 0 || f.o.Step != nil }
 
+// places are the values of the axis of decoding.
+var places = map[string]loader.DecodePlace{"cpu": loader.DecodeCPU, "gpu": loader.DecodeGPU}
+
+// findPlaces fills in the axis of decoding, if it is empty: both places where
+// a loader can be made that decodes on the device, else what Loader says.
+func (f *feed) findPlaces() {
+	if _, pictures := dataset.EncodedOf(f.ds); !pictures || f.o.Space.Decode != nil || f.o.Loader.Decode != loader.DecodeAuto {
+		return
+	}
+	f.o.Space.Decode = []string{"cpu"}
+	o := f.o.Loader
+	o.Batch, o.Workers, o.Prefetch, o.DeviceBuffers, o.Pin, o.Decode = 1, 1, 1, 1, loader.PinNever, loader.DecodeGPU
+	if ld, err := loader.New(f.dev, f.ds, o); err == nil && ld.Close() == nil {
+		f.o.Space.Decode = []string{"cpu", "gpu"}
+	}
+}
+
 // weigh asks the loader what a sample takes.
 func (f *feed) weigh() error {
 	const batch = 16 // parts of a slab are aligned to so many bytes
@@ -178,6 +203,9 @@ func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 	o.Pin = loader.PinNever
 	if s.Pin {
 		o.Pin = loader.PinAlways
+	}
+	if place, known := places[s.Decode]; known {
+		o.Decode = place
 	}
 	// Other samples come first in each trial: else only the first of a large
 	// dataset would be read, and lie in the page cache.

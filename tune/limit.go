@@ -3,6 +3,7 @@ package tune
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Limit is what a pipeline cannot be faster than.
@@ -12,6 +13,8 @@ type Limit struct {
 	// transform on the device is the slowest stage, and when the device with
 	// its steps is: that is what one wants.
 	Name string `json:"name"`
+	// Where is "worker" or "device".
+	Where string `json:"where"`
 	// Busy is the share of the time that the limiting part is at work.
 	Busy float64 `json:"busy"`
 }
@@ -63,13 +66,16 @@ func loads(m Measurement, set Setting, v *Variant) []StageLoad {
 	return list
 }
 
+// onDevice is where the stages of the device are.
+const onDevice = "device"
+
 // link is the stage in which batches cross it.
 const link = "h2d"
 
 // limit finds what is busiest: the workers together, the link, or the device.
 func limit(r *Result) Limit {
 	if r.Fed {
-		return Limit{LimitDevice, 1 - r.DeviceWait}
+		return Limit{LimitDevice, onDevice, 1 - r.DeviceWait}
 	}
 	of := map[string]string{"read": LimitDisk, "decode": LimitDecode, "resize": LimitDecode, overhead: LimitOverhead}
 	inWorkers := map[string]float64{}
@@ -82,9 +88,11 @@ func limit(r *Result) Limit {
 			inWorkers[name] += st.Busy
 			workers += st.Busy
 		case st.Name == link:
-			list = append(list, Limit{LimitLink, st.Busy})
+			list = append(list, Limit{LimitLink, onDevice, st.Busy})
+		case strings.HasPrefix(st.Name, LimitDecode):
+			list = append(list, Limit{LimitDecode, onDevice, st.Busy})
 		default:
-			list = append(list, Limit{LimitDevice, st.Busy})
+			list = append(list, Limit{LimitDevice, onDevice, st.Busy})
 		}
 	}
 	most := LimitOverhead
@@ -93,6 +101,6 @@ func limit(r *Result) Limit {
 			most = name
 		}
 	}
-	list = append(list, Limit{most, workers})
+	list = append(list, Limit{most, worker, workers})
 	return slices.MaxFunc(list, func(a, b Limit) int { return cmp.Compare(a.Busy, b.Busy) })
 }

@@ -11,12 +11,20 @@ func (s Setting) Go() string {
 	if s.Pin {
 		pin = "loader.PinAlways"
 	}
-	return fmt.Sprintf("loader.Options{Batch: %d, Workers: %d, Prefetch: %d, Pin: %s}", s.Batch, s.Workers, s.Prefetch, pin)
+	decode := ""
+	switch s.Decode {
+	case "cpu":
+		decode = ", Decode: loader.DecodeCPU"
+	case "gpu":
+		decode = ", Decode: loader.DecodeGPU"
+	}
+	return fmt.Sprintf("loader.Options{Batch: %d, Workers: %d, Prefetch: %d, Pin: %s%s}", s.Batch, s.Workers, s.Prefetch, pin, decode)
 }
 
 // PyTorch returns the line that sets up a DataLoader most alike. There
 // prefetch_factor counts batches for each worker, since a worker makes whole
-// batches; two is the least with which it need not stop when one is done.
+// batches; two is the least with which it need not stop when one is done. Where
+// samples are decoded is not a matter of the DataLoader there.
 func (s Setting) PyTorch() string {
 	workers := max(s.Workers, 1)
 	factor := max(2, (s.Prefetch+workers-1)/workers)

@@ -38,6 +38,9 @@ func (r *Result) verdict() string {
 	case LimitDisk:
 		return "The disk limits: workers are busy " + busy + " of the time, most of it reading. A faster disk, fewer or smaller files, or samples that stay in memory would help."
 	case LimitDecode:
+		if r.Limit.Where == onDevice {
+			return "Decoding limits: the device is at it " + busy + " of the time. Smaller images would help, or workers that decode a part of them."
+		}
 		return "Decoding limits: workers are busy " + busy + " of the time, most of it decoding. More processors, smaller images, or decoding on the device would help."
 	case LimitLink:
 		return "The link limits: copies to the device take " + busy + " of the time. Fewer bytes a sample would help."

@@ -34,7 +34,7 @@ func TestLimit(t *testing.T) {
 func TestWhy(t *testing.T) {
 	r := &Result{
 		Best: Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, PerSecond: 6000, Memory: Memory{PinnedBytes: 28901376, HostBytes: 28901376},
-		Limit: Limit{LimitDecode, 0.97}, GridSize: 56, Error: 0.04,
+		Limit: Limit{LimitDecode, worker, 0.97}, GridSize: 56, Error: 0.04,
 		Stages: []StageLoad{
 			{Name: "decode", Where: worker, Seconds: 1.2e-3, Alone: 1e-3, Most: 6667, Busy: 0.9},
 			{Name: "resize", Where: worker},
@@ -68,7 +68,7 @@ func TestLiterals(t *testing.T) {
 			"loader.Options{Batch: 64, Workers: 8, Prefetch: 2, Pin: loader.PinAlways}",
 			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_memory=True, prefetch_factor=2, persistent_workers=True)"},
 		{Setting{Workers: 1, Batch: 5, Prefetch: 8, Decode: "gpu"}, "1 worker, batch 5, prefetch 8, pageable, decoded on gpu",
-			"loader.Options{Batch: 5, Workers: 1, Prefetch: 8, Pin: loader.PinNever}",
+			"loader.Options{Batch: 5, Workers: 1, Prefetch: 8, Pin: loader.PinNever, Decode: loader.DecodeGPU}",
 			"DataLoader(dataset, batch_size=5, shuffle=True, num_workers=1, pin_memory=False, prefetch_factor=8, persistent_workers=True)"},
 	} {
 		if c.s.String() != c.text || c.s.Go() != c.goes || c.s.PyTorch() != c.torch {

@@ -17,10 +17,10 @@ import (
 
 // tuneFlags are the flags of pinion tune.
 type tuneFlags struct {
+	datasetFlags
 	device                  *string
 	budget, step            time.Duration
 	batch                   []int
-	size                    int
 	seed                    uint64
 	fresh, exhaustive, json bool
 	report                  string
@@ -31,7 +31,10 @@ func newTune() *cobra.Command {
 		Use:   "tune [DATASET]",
 		Short: "Find the settings to feed a dataset to a device with",
 		Long: `Find by measurement how many workers to feed a dataset with, how many batches to
-read ahead, whether to pin host memory, and what limits the pipeline.
+read ahead, whether to pin host memory, where to decode photos, and what limits
+the pipeline.
+
+` + datasetHelp + `
 
 A few short runs calibrate a model of the stages. What that does not find slow is
 run in turn, round by round, with more rounds for the better ones. Of all that are
@@ -54,20 +57,15 @@ near to the best the choice is. It takes longer than the budget, and is not kept
   pinion tune ~/photos --step-time 20ms
   pinion tune features.npy --device cuda:0 --batch 128,256,512 --budget 60s
   pinion tune ~/photos --report tune.html`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return badUsage(cmd, "one dataset is tuned for at a time, but %d were given", len(args))
-			}
-			return nil
-		},
+		Args: datasetArgs,
 	}
 	var f tuneFlags
 	f.device = deviceFlag(cmd)
+	f.register(cmd)
 	flags := cmd.Flags()
 	flags.DurationVar(&f.budget, "budget", 30*time.Second, "how long trials may take together")
 	flags.DurationVar(&f.step, "step-time", 0, "how long the device uses a batch (default: not at all)")
 	flags.IntSliceVar(&f.batch, "batch", []int{64}, "samples in a batch, or sizes to choose from")
-	flags.IntVar(&f.size, "size", 224, "side of the square that photos become, in pixels")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of samples and trials")
 	flags.BoolVar(&f.fresh, "fresh", false, "measure anew, whatever was kept")
 	flags.BoolVar(&f.exhaustive, "exhaustive", false, "measure the whole grid too")
@@ -94,8 +92,6 @@ func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 		return o, badUsage(cmd, "--batch is %v, but must be at least 1", f.batch)
 	case f.step > 0 && len(o.Space.Batch) > 1:
 		return o, badUsage(cmd, "--step-time is that of one batch size, but --batch has %d", len(o.Space.Batch))
-	case f.size < 1 || f.size > maxSize:
-		return o, badUsage(cmd, "--size is %d, but must be from 1 to %d", f.size, maxSize)
 	case f.report == "" && cmd.Flags().Changed("report"):
 		return o, badUsage(cmd, "--report needs the name of a file")
 	}
@@ -109,11 +105,7 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) (err error) {
 	}
 	line := newProgress(cmd)
 	defer line.clear()
-	path, err := feedPath(cmd, args, line)
-	if err != nil {
-		return err
-	}
-	ds, err := dataset.Open(path, dataset.Options{Image: dataset.ImageOptions{Size: f.size}})
+	ds, path, err := f.open(cmd, args, line)
 	if err != nil {
 		return err
 	}

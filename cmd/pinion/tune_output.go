@@ -92,6 +92,9 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 	if o.StepSeconds > 0 {
 		head = append(head, ">WAITS")
 	}
+	if o.Best.Decode != "" {
+		head = append(head, "DECODE")
+	}
 	t := newTable(head...)
 	rest, refused, why := 0, 0, ""
 	for _, s := range o.Settings {
@@ -111,6 +114,9 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 			whole(s.Most), whole(s.Predicted), gib(s.PinnedBytes), fmt.Sprint(s.Trials)}
 		if o.StepSeconds > 0 {
 			row = append(row, percent(s.DeviceWait))
+		}
+		if o.Best.Decode != "" {
+			row = append(row, s.Decode)
 		}
 		t.add(row...)
 	}
