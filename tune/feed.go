@@ -143,12 +143,11 @@ func (f *feed) steps() bool { return f.o.StepTime > 0 || f.o.Step != nil }
 var places = map[string]loader.DecodePlace{"cpu": loader.DecodeCPU, "gpu": loader.DecodeGPU}
 
 // findPlaces fills in the axis of decoding, if it is empty: both places where
-// a loader can be made that decodes on the device, else what Loader says.
+// a loader can be made that decodes on the device, else none.
 func (f *feed) findPlaces() {
 	if _, pictures := dataset.EncodedOf(f.ds); !pictures || f.o.Space.Decode != nil || f.o.Loader.Decode != loader.DecodeAuto {
 		return
 	}
-	f.o.Space.Decode = []string{"cpu"}
 	o := f.o.Loader
 	o.Batch, o.Workers, o.Prefetch, o.DeviceBuffers, o.Pin, o.Decode = 1, 1, 1, 1, loader.PinNever, loader.DecodeGPU
 	if ld, err := loader.New(f.dev, f.ds, o); err == nil && ld.Close() == nil {

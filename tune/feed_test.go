@@ -201,6 +201,13 @@ func TestKeep(t *testing.T) {
 	if again.Best != r.Best || !again.At.Equal(r.At) || len(again.Settings) != len(r.Settings) || again.Model.Rate(r.Best) != r.Model.Rate(r.Best) {
 		t.Errorf("%+v is not %+v", again, r)
 	}
+	if same, err := device.Open("host"); err != nil {
+		t.Error(err)
+	} else if _, err := Load(same, ds, o); !errors.Is(err, ErrNoResult) {
+		t.Errorf("a device of another capacity: %v, want %v", err, ErrNoResult)
+	} else {
+		ok(t, same.Close())
+	}
 	other := small()
 	other.Loader.DType = dtype.F16
 	step := small()

@@ -31,7 +31,7 @@ type kept struct {
 // purpose is everything that a result depends on: with another one it is none.
 type purpose struct {
 	Machine transfer.Machine `json:"machine"`
-	Memory  int64            `json:"device_memory_bytes"`
+	Device  string           `json:"device"` // its capacity too, where that is asked for
 	Dataset identity         `json:"dataset"`
 	Space   Space            `json:"space"`
 	Step    float64          `json:"step_seconds"`
@@ -71,7 +71,7 @@ func identify(ds dataset.Dataset) identity {
 func purposeOf(dev device.Device, ds dataset.Dataset, o Options) purpose {
 	l := o.Loader
 	return purpose{
-		Machine: transfer.MachineOf(dev), Memory: dev.Info().TotalBytes, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
+		Machine: transfer.MachineOf(dev), Device: dev.Info().ID, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
 		Loader: fmt.Sprintf("%v, mean %v, std %v, %d device buffers, pin budget %d, shuffle %v", l.DType, l.Mean, l.Std, l.DeviceBuffers, l.PinBudget, l.Shuffle),
 	}
 }

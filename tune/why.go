@@ -79,7 +79,7 @@ func (r *Result) scaling() string {
 			many += c.at(r.Best.Workers)
 		}
 	}
-	if many <= 0 {
+	if many <= 0 || one > many { // more than there are is luck
 		return ""
 	}
 	return fmt.Sprintf("%d workers do as much as %.1f would without contention.", r.Best.Workers, float64(r.Best.Workers)*one/many)

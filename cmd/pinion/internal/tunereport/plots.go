@@ -23,7 +23,7 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	rate := page.Plot{
 		ID: "rate", Title: "Samples a second over workers", YName: "samples/s", XName: "workers", Label: number, Short: number,
 		Value: func(v float64) string { return page.Digits(v) + "/s" },
-		Tick:  func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) },
+		Tick:  tick,
 	}
 	wait := page.Plot{
 		ID: "wait", Title: "Time that the device waits, over workers", YName: "% of the time", XName: "workers", Label: number, Short: number,
@@ -73,4 +73,16 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 		}
 	}
 	return list, legend
+}
+
+// tick prints a round rate for an axis: "500", "4k", "2.5M".
+func tick(v float64) string {
+	unit := ""
+	for _, u := range []string{"k", "M", "G"} {
+		if v < 1e3 {
+			break
+		}
+		v, unit = v/1e3, u
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64) + unit
 }

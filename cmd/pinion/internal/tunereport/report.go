@@ -103,7 +103,7 @@ func (r *Report) tiles() []page.Tile {
 		return page.Tile{Name: name, Values: []page.TileValue{{Number: number, Unit: unit}}, Note: note}
 	}
 	list := []page.Tile{
-		one("Rate", count(best.PerSecond), "samples/s", "the median of the best setting"),
+		one("Rate", short(best.PerSecond), "samples/s", "the median of the best setting"),
 		one("Workers", fmt.Sprint(best.Best.Workers), "", fmt.Sprintf("prefetch %d batches of %d", best.Best.Prefetch, best.Best.Batch)),
 	}
 	memory, note := best.HostBytes, "of host memory, pageable"
@@ -173,6 +173,18 @@ func count(v float64) string {
 		return "–"
 	}
 	return page.Digits(v)
+}
+
+// short prints a rate where there is little room: "1234", "45.6k", "2.21M".
+func short(v float64) string {
+	unit := ""
+	for _, u := range []string{"k", "M", "G"} {
+		if !rateOK(v) || v < 9999.5 {
+			break
+		}
+		v, unit = v/1e3, u
+	}
+	return count(v) + unit
 }
 
 // rateOK tells rates that a pipeline may have, in samples a second.

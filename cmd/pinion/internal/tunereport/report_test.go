@@ -123,3 +123,14 @@ func TestRenderError(t *testing.T) {
 }
 
 func TestColours(t *testing.T) { pagetest.Colours(t, string(page.Style(styleText)), series) }
+
+func TestFormat(t *testing.T) {
+	for want, got := range map[string]string{
+		"9999": short(9999), "12.3k": short(12345), "2210k": short(2210361), "12.3M": short(12345678), "0.50": short(0.5), "–": short(0),
+		"500": tick(500), "4k": tick(4000), "2.5M": tick(2.5e6), "0": tick(0),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
