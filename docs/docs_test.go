@@ -25,7 +25,7 @@ func feed(ctx context.Context, dir string) error {
 		return err
 	}
 	defer dev.Close()
-	photos, err := dataset.Open(context.Background(), dir, dataset.Options{})
+	photos, err := dataset.Open(ctx, dir, dataset.Options{})
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,7 @@ func feed(ctx context.Context, dir string) error {
 		return err
 	}
 	defer ld.Close()
-	for {
-		b, err := ld.Next(ctx)
-		if err == io.EOF {
-			return nil
-		}
+	for b, err := range ld.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -47,6 +43,7 @@ func feed(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // Example is the program of README.md on a folder of sample photos.

@@ -40,11 +40,12 @@ type purpose struct {
 
 // identity tells datasets apart without reading them.
 type identity struct {
-	Kind    string   `json:"kind"`
-	Samples int      `json:"samples"`
-	Spec    string   `json:"spec"`
-	Names   []string `json:"names"` // of some samples
-	Bytes   int64    `json:"bytes"` // of their files
+	Kind      string   `json:"kind"`
+	Samples   int      `json:"samples"`
+	Spec      string   `json:"spec"`
+	Transform string   `json:"transform,omitempty"` // of pictures
+	Names     []string `json:"names"`               // of some samples
+	Bytes     int64    `json:"bytes"`               // of their files
 }
 
 // looked is how many samples are looked at to tell a dataset.
@@ -52,6 +53,9 @@ const looked = 16
 
 func identify(ds dataset.Dataset) identity {
 	id := identity{Kind: fmt.Sprintf("%T", ds), Samples: ds.Len(), Spec: ds.Spec().String()}
+	if pictures, ok := dataset.EncodedOf(ds); ok {
+		id.Transform = pictures.Transform().String()
+	}
 	n := min(looked, id.Samples)
 	for i := range n {
 		name := ds.Name(int(int64(i) * int64(id.Samples) / int64(n)))
@@ -72,7 +76,8 @@ func purposeOf(dev device.Device, ds dataset.Dataset, o Options) purpose {
 	l := o.Loader
 	return purpose{
 		Machine: transfer.MachineOf(dev), Device: dev.Info().ID, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
-		Loader: fmt.Sprintf("%v, mean %v, std %v, %d device buffers, pin budget %d, shuffle %v", l.DType, l.Mean, l.Std, l.DeviceBuffers, l.PinBudget, l.Shuffle),
+		Loader: fmt.Sprintf("%v, mean %v, std %v, %d device buffers, pin budget %d, shuffle %v, %+v, mixup %v, decode %d",
+			l.DType, l.Mean, l.Std, l.DeviceBuffers, l.PinBudget, l.Shuffle, l.Jitter, l.Mixup, l.Decode),
 	}
 }
 
