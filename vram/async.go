@@ -76,17 +76,20 @@ func (a *async) free(p *Pool, b *block) error {
 	if b.owner != nil {
 		stream = b.owner.stream
 	}
+	var unmarked []*owner
 	for _, u := range b.users { // the free is in the order of one stream
-		e, err := p.event()
+		e, err := p.record(u.stream)
 		if err == nil {
-			if err = u.stream.Record(e); err == nil {
-				err = stream.Wait(e)
-			}
+			err = stream.Wait(e)
 			p.events = append(p.events, e)
 		}
 		if err != nil {
-			u.stream.Synchronize()
+			unmarked = append(unmarked, u)
 		}
+	}
+	failed := p.finish(unmarked)
+	if p.closed.Load() {
+		return errors.Join(failed, ErrClosed)
 	}
 	b.users = nil
 	if b.prev != nil {
@@ -105,7 +108,7 @@ func (a *async) free(p *Pool, b *block) error {
 		err = a.driver.FreeAsync(a.frees, b.ptr)
 	}
 	p.retire(b)
-	return err
+	return errors.Join(failed, err)
 }
 
 func (a *async) trim() error { return a.driver.TrimPool(0) }

@@ -72,8 +72,8 @@ func (p *Pool) stats() Stats {
 		Age:         time.Since(p.start),
 	}
 	s.Active = s.Allocated
-	s.Active.Current += p.waiting.current.Load()
-	s.Active.Freed -= p.waiting.current.Load()
+	s.Active.Current += p.waiting.Load()
+	s.Active.Freed -= p.waiting.Load()
 	s.Active.Peak = max(p.active.peak.Load(), s.Active.Current, s.Allocated.Peak)
 	for i := range s.Purposes {
 		l := &p.live.purposes[i]

@@ -225,8 +225,9 @@ func (c *chunked) trim() (freed int64, err error) {
 			return 0, err
 		}
 	}
-	n := int64(len(c.parked))
-	return n * c.size, c.release(n)
+	before := c.loose()
+	err = c.release(int64(len(c.parked)))
+	return before - c.loose(), err
 }
 
 // close gives back everything, whoever uses it.

@@ -2,7 +2,9 @@ package vram
 
 import (
 	"errors"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -11,10 +13,12 @@ import (
 type faulty struct {
 	device.Device
 	device.Mapper
-	mapErr, unmapErr, relErr, eventErr error
-	createLeft                         int
-	events                             int
-	freeErr                            error
+	device.StreamAllocator
+	mapErr, unmapErr, eventErr          error
+	createLeft, releaseLeft, streamLeft int // how many succeed
+	events                              int
+	streams                             []device.Stream
+	freeErr                             error
 }
 
 func (f *faulty) Map(p device.Ptr, c []device.Chunk, n int64) error {
@@ -30,8 +34,8 @@ func (f *faulty) Unmap(p device.Ptr, n int64) error {
 	return f.Mapper.Unmap(p, n)
 }
 func (f *faulty) ReleaseChunk(c device.Chunk) error {
-	if f.relErr != nil {
-		return f.relErr
+	if f.releaseLeft--; f.releaseLeft < 0 {
+		return errBoom
 	}
 	return f.Mapper.ReleaseChunk(c)
 }
@@ -56,11 +60,22 @@ func (f *faulty) NewEvent(x device.EventFlags) (device.Event, error) {
 	return f.Device.NewEvent(x)
 }
 
+func (f *faulty) NewStream() (device.Stream, error) {
+	if f.streamLeft--; f.streamLeft < 0 {
+		return nil, errBoom
+	}
+	s, err := f.Device.NewStream()
+	f.streams = append(f.streams, s)
+	return s, err
+}
+
 var errBoom = errors.New("boom")
 
 func newFaulty(t *testing.T, name string) *faulty {
 	dev := openHost(t, name)
-	return &faulty{Device: dev, Mapper: dev.(device.Mapper), createLeft: 1 << 30}
+	const any = 1 << 30
+	return &faulty{Device: dev, Mapper: dev.(device.Mapper), StreamAllocator: dev.(device.StreamAllocator),
+		createLeft: any, releaseLeft: any, streamLeft: any}
 }
 
 // TestBooks: after a call of the device has failed, in the middle of whatever,
@@ -111,13 +126,13 @@ func TestBooks(t *testing.T) {
 	}
 	check("unmap")
 	f.unmapErr = nil
-	f.relErr = errBoom
+	f.releaseLeft = 0
 	_, err = p.Trim()
 	if !errors.Is(err, errBoom) {
 		t.Errorf("release: %v", err)
 	}
 	check("release")
-	f.relErr = nil
+	f.releaseLeft = 1 << 30
 	f.eventErr = errBoom
 	must(t, live[0].Free())
 	live = nil
@@ -129,6 +144,160 @@ func TestBooks(t *testing.T) {
 	must(t, err)
 	if p.Reserved() != 0 {
 		t.Errorf("reserved %d", p.Reserved())
+	}
+	must(t, p.Close())
+}
+
+// TestTrimPartly: what was given back before a call failed counts.
+func TestTrimPartly(t *testing.T) {
+	exact(t)
+	f := newFaulty(t, "host:64MiB")
+	p, err := New(f, Options{ChunkBytes: 2 * mb})
+	must(t, err)
+	must(t, alloc(t, p, 8*mb, Use{}).Free())
+	for left, want := range []int64{0, 2 * mb, 4 * mb} {
+		before := p.Reserved()
+		f.releaseLeft = left
+		freed, err := p.Trim()
+		if !errors.Is(err, errBoom) || freed != want || p.Reserved() != before-want {
+			t.Errorf("with %d releases: %d bytes freed of %d, %v", left, freed, before, err)
+		}
+	}
+	f.releaseLeft = 1 << 30
+	must(t, p.Close())
+}
+
+// TestNewFails: what New has made when it fails is closed.
+func TestNewFails(t *testing.T) {
+	for n := range 2 {
+		f := newFaulty(t, "host:64MiB")
+		f.streamLeft = n
+		if _, err := New(f, Options{Source: SourceDriver}); !errors.Is(err, errBoom) {
+			t.Errorf("after %d streams: %v", n, err)
+		}
+		for _, s := range f.streams {
+			if err := s.Synchronize(); !errors.Is(err, device.ErrClosed) {
+				t.Errorf("a stream was left open: %v", err)
+			}
+		}
+	}
+}
+
+// TestFreeWaits: where no event can be had, Free waits for the streams that use
+// the block, and tells what their work failed with. Meanwhile the pool goes on.
+func TestFreeWaits(t *testing.T) {
+	for _, source := range []Source{SourceChunks, SourceSegments, SourceDriver} {
+		exact(t)
+		f := newFaulty(t, "host:64MiB")
+		p, err := New(f, Options{Source: source})
+		must(t, err)
+		user := newStream(t, f.Device)
+		b := alloc(t, p, 4*mb, Use{})
+		must(t, b.RecordStream(user))
+		failed := errors.New("bad kernel")
+		release := make(chan struct{})
+		must(t, f.Device.(device.Caller).Call(user, func() error { <-release; return failed }))
+		f.eventErr = errBoom
+		freed := make(chan error, 1)
+		go func() { freed <- b.Free() }()
+		for b.b.live() {
+			runtime.Gosched()
+		}
+		for n := range int64(20) { // one of them at the latest meets a Free that waits
+			must(t, alloc(t, p, (n+1)*mb, Use{}).Free())
+			time.Sleep(time.Millisecond)
+		}
+		select {
+		case err := <-freed:
+			t.Fatalf("%v: Free did not wait: %v", source, err)
+		default:
+		}
+		if s := p.Stats(); source != SourceDriver && s.Active.Current != 4*mb {
+			t.Errorf("%v: %d bytes active while Free waits", source, s.Active.Current)
+		}
+		close(release)
+		if err := <-freed; !errors.Is(err, failed) {
+			t.Errorf("%v: %v, want the error of the work", source, err)
+		}
+		if s := p.Stats(); s.Active.Current != 0 {
+			t.Errorf("%v: %d bytes active at the end", source, s.Active.Current)
+		}
+		must(t, p.Close())
+	}
+}
+
+// TestFreeWaitsBehindClose: a Free that waits meets a closed pool.
+func TestFreeWaitsBehindClose(t *testing.T) {
+	for _, source := range []Source{SourceChunks, SourceDriver} {
+		f := newFaulty(t, "host:64MiB")
+		p, err := New(f, Options{Source: source})
+		must(t, err)
+		user := newStream(t, f.Device)
+		b := alloc(t, p, 4*mb, Use{})
+		must(t, b.RecordStream(user))
+		release := hold(t, f.Device, user)
+		f.eventErr = errBoom
+		done := make(chan error, 2)
+		go func() { done <- b.Free() }()
+		for b.b.live() {
+			runtime.Gosched()
+		}
+		time.Sleep(20 * time.Millisecond) // it waits, most likely
+		go func() { done <- p.Close() }()
+		time.AfterFunc(20*time.Millisecond, release)
+		for range 2 {
+			if err := <-done; err != nil && !errors.Is(err, ErrClosed) {
+				t.Errorf("%v: %v", source, err)
+			}
+		}
+		if m, err := f.Memory(); err != nil || m.FreeBytes != m.TotalBytes {
+			t.Errorf("%v: %+v after Close, %v", source, m, err)
+		}
+	}
+}
+
+// TestHeldStream: a stream that is held up, however often it is looked at, takes
+// few events, and all that was freed on it is had once it goes on.
+func TestHeldStream(t *testing.T) {
+	exact(t)
+	f := newFaulty(t, "host:64MiB")
+	p, err := New(f, Options{ChunkBytes: 2 * mb})
+	must(t, err)
+	one, other := newStream(t, f.Device), newStream(t, f.Device)
+	release := hold(t, f.Device, one)
+	for range 5 * maxMarks {
+		must(t, alloc(t, p, 8*mb, Use{Stream: one}).Free())
+		_, err := p.Trim()
+		must(t, err)
+	}
+	if f.events > maxMarks+1 {
+		t.Errorf("%d events", f.events)
+	}
+	time.AfterFunc(20*time.Millisecond, release)
+	must(t, alloc(t, p, 64*mb, Use{Stream: other}).Free()) // which waits for it
+	must(t, p.Close())
+}
+
+// TestHeldStreamCloses: also if the stream is closed then.
+func TestHeldStreamCloses(t *testing.T) {
+	exact(t)
+	f := newFaulty(t, "host:64MiB")
+	p, err := New(f, Options{ChunkBytes: 2 * mb})
+	must(t, err)
+	one, err := f.Device.NewStream()
+	must(t, err)
+	release := hold(t, f.Device, one)
+	for range 2 * maxMarks {
+		must(t, alloc(t, p, 8*mb, Use{Stream: one}).Free())
+		_, err := p.Trim()
+		must(t, err)
+	}
+	release()
+	must(t, one.Close())
+	_, err = p.Trim()
+	must(t, err)
+	if p.Reserved() != 0 {
+		t.Errorf("%d bytes reserved", p.Reserved())
 	}
 	must(t, p.Close())
 }

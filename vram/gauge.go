@@ -52,7 +52,7 @@ func (p *Pool) tell(s *shard) {
 		return
 	}
 	p.live.allocated.hear(&s.live.allocated)
-	if p.waiting.current.Load() > 0 {
+	if p.waiting.Load() > 0 {
 		p.raiseActive()
 	}
 	if d := s.live.requested.untold(); d >= 8*p.tellAt || d <= -8*p.tellAt {
@@ -75,7 +75,7 @@ func (p *Pool) publish(s *shard) {
 }
 
 func (p *Pool) raiseActive() {
-	p.active.raise(p.live.allocated.current.Load() + p.waiting.current.Load())
+	p.active.raise(p.live.allocated.current.Load() + p.waiting.Load())
 }
 
 // account adds up one gauge of all shards. Everything is still.

@@ -92,43 +92,52 @@ func (p *Pool) forget() {
 	p.forgotten = p.ownerIDs.Load()
 	p.owners.Range(func(_, x any) bool {
 		o := x.(*owner)
-		e, err := p.event()
-		if err != nil {
-			return false
-		}
-		if errors.Is(o.stream.Record(e), device.ErrClosed) {
+		switch e, err := p.record(o.stream); {
+		case err == nil:
+			p.events = append(p.events, e)
+		case errors.Is(err, device.ErrClosed):
 			o.newest = max(o.newest, o.marked+1) // so that mark looks at it, too
-			p.mark(o)
-			p.settle(o)
+			p.advance(o)
 		}
-		p.events = append(p.events, e)
 		return true
 	})
 }
 
-// mark records an event behind all frees of o so far, unless there are none that
-// no mark stands for. Pool.mu is held.
-func (p *Pool) mark(o *owner) {
-	if o.newest <= o.marked {
-		return
+// maxMarks is the most marks of a stream at a time. While one that is held up
+// for hours is looked at again and again, its marks would grow without end: each
+// takes an event and a place in its queue.
+const maxMarks = 64
+
+// advance marks what was freed on o, looks how far o is, and reports whether any
+// of its memory became free for everybody. Afterwards some mark stands for all
+// frees, or there are as many marks as there may be. Pool.mu is held.
+func (p *Pool) advance(o *owner) (found bool) {
+	for {
+		full := len(o.marks) == maxMarks
+		p.mark(o)
+		found = p.settle(o) || found
+		if !full || len(o.marks) == maxMarks {
+			return found
+		}
 	}
-	e, err := p.event()
-	if err != nil {
-		return // the memory waits for the next mark
+}
+
+// mark records an event behind all frees of o so far, unless there are none that
+// no mark stands for, or no room. Pool.mu is held.
+func (p *Pool) mark(o *owner) {
+	if o.newest <= o.marked || len(o.marks) == maxMarks {
+		return
 	}
 	// First the number: a free that still carries it came before the event.
 	seq := o.seq.Add(1) - 1
-	switch err := o.stream.Record(e); {
+	switch e, err := p.record(o.stream); {
 	case err == nil:
 		o.marked = seq
 		o.marks = append(o.marks, mark{seq, e})
 	case errors.Is(err, device.ErrClosed): // which waited for its work
 		o.marked, o.done, o.ended = seq, seq, true
 		p.owners.Delete(o.stream)
-		fallthrough
-	default:
-		p.events = append(p.events, e)
-	}
+	} // after any other error the memory waits for the next mark
 }
 
 // settle makes what o's passed marks stand for free for everybody, and reports
@@ -180,6 +189,19 @@ func (p *Pool) event() (device.Event, error) {
 	return p.dev.NewEvent(device.EventNoTiming)
 }
 
+// record takes an event that nobody uses and records it on s. Pool.mu is held.
+func (p *Pool) record(s device.Stream) (device.Event, error) {
+	e, err := p.event()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Record(e); err != nil {
+		p.events = append(p.events, e)
+		return nil, err
+	}
+	return e, nil
+}
+
 // patience is how long an allocation of n bytes that would have to take more
 // memory looks whether freed memory becomes idle: less than it takes to get as
 // much from the device (33 µs a chunk on an H200), so that a device which is
@@ -202,8 +224,7 @@ func (p *Pool) poll(patience time.Duration) bool {
 		if len(o.marks) == 0 && o.free[smallHeap].count+o.free[largeHeap].count == 0 {
 			return true
 		}
-		p.mark(o)
-		found = p.settle(o) || found
+		found = p.advance(o) || found
 		if len(o.marks) > 0 {
 			busy = append(busy, o)
 		}
@@ -212,7 +233,7 @@ func (p *Pool) poll(patience time.Duration) bool {
 	for start := time.Now(); len(busy) > 0 && time.Since(start) < patience; {
 		runtime.Gosched()
 		busy = slices.DeleteFunc(busy, func(o *owner) bool {
-			found = p.settle(o) || found
+			found = p.advance(o) || found
 			return len(o.marks) == 0
 		})
 	}

@@ -31,8 +31,8 @@ type Pool struct {
 	live     tally[level]
 	limited  [purposes]limit
 	reserved balance
-	waiting  balance // bytes that are pending
-	active   level   // only its peak: of live and pending bytes
+	waiting  atomic.Int64 // bytes that are pending
+	active   level        // only its peak: of live and pending bytes
 	retries  atomic.Int64
 	failed   atomic.Int64 // allocations
 	history  *history     // nil: none
@@ -111,7 +111,17 @@ func New(dev device.Device, o Options) (*Pool, error) {
 	for i := range p.heaps {
 		p.heaps[i] = &heap{pool: p, index: i}
 	}
-	mapper, _ := dev.(device.Mapper)
+	if err := p.useSource(capacity); err != nil {
+		return nil, err
+	}
+	siblings.add(p)
+	return p, nil
+}
+
+// useSource chooses where memory comes from. It is the last step of New that can
+// fail: only Close gives back what it takes from the device.
+func (p *Pool) useSource(capacity int64) (err error) {
+	mapper, _ := p.dev.(device.Mapper)
 	if p.source == SourceAuto {
 		p.source = SourceSegments
 		if mapper != nil && mapper.CanReserve() {
@@ -126,13 +136,9 @@ func New(dev device.Device, o Options) (*Pool, error) {
 			h.backing = &segmented{h}
 		}
 	case SourceDriver:
-		p.async, err = newAsync(dev)
+		p.async, err = newAsync(p.dev)
 	}
-	if err != nil {
-		return nil, err
-	}
-	siblings.add(p)
-	return p, nil
+	return err
 }
 
 func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
@@ -158,40 +164,35 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 }
 
 // Alloc returns n > 0 bytes of device memory, aligned to 512 bytes, or as the
-// device aligns segments and the driver's pool. The content
-// is undefined. Only when memory is short it waits, for memory that is freed
-// but still in use, and calls reclaimers; ctx ends that. It fails with an
-// [*OutOfMemoryError].
+// device aligns segments and the driver's pool. The content is undefined. Only
+// when memory is short it waits, for memory that is freed but still in use, and
+// calls reclaimers; ctx ends that. It fails with an [*OutOfMemoryError].
 func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	if n <= 0 || n > math.MaxInt64/4 || use.Purpose >= purposes {
 		return Block{}, fmt.Errorf("vram: %w: %d bytes for %v", device.ErrArgument, n, use.Purpose)
 	}
 	size := blockBytes(n)
-	s := p.shards.here()
-	s.mu.Lock()
+	s := p.shards.lock()
 	if p.closed.Load() { // with the lock, so that Close sees what this takes
-		s.mu.Unlock()
-		p.shards.near.Put(s)
+		p.shards.release(s)
 		return Block{}, ErrClosed
 	}
 	o, err := p.owner(s, use.Stream)
 	if err != nil {
-		s.mu.Unlock()
-		p.shards.near.Put(s)
+		p.shards.release(s)
 		return Block{}, err
 	}
 	b := s.get(size, o)
 	if b == nil || p.limited[use.Purpose].set() {
 		s.mu.Unlock()
-		if b, err = p.find(ctx, b, size, n, use, o); err != nil {
-			p.shards.near.Put(s)
-			return Block{}, err
-		}
+		b, err = p.find(ctx, b, size, n, use, o)
 		s.mu.Lock()
-		if p.closed.Load() { // and the memory is gone
-			s.mu.Unlock()
-			p.shards.near.Put(s)
-			return Block{}, ErrClosed
+		if err == nil && p.closed.Load() { // and the memory is gone
+			err = ErrClosed
+		}
+		if err != nil {
+			p.shards.release(s)
+			return Block{}, err
 		}
 	}
 	b.requested, b.purpose, b.name, b.since = n, use.Purpose, use.Name, time.Since(p.start)
@@ -200,8 +201,7 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 		p.witness(b)
 	}
 	handle := b.handOut(n)
-	s.mu.Unlock()
-	p.shards.near.Put(s)
+	p.shards.release(s)
 	if guard > 0 {
 		p.fence(b)
 	}
@@ -209,9 +209,13 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 }
 
 // Free gives the block back, in the order of its stream: work that was queued
-// there before may still use it. A function that a stream runs must not call it:
-// the pool may be waiting for that stream. It fails with [ErrFreed] if that was done
-// before, and with [ErrForeign] for the zero block.
+// there before may still use it. A function that a stream runs must not call
+// it: the pool may be waiting for that stream. It fails with [ErrFreed] if that
+// was done before, and with [ErrForeign] for the zero block.
+//
+// Where the device cannot mark the end of the work of a stream that was
+// recorded ([Block.RecordStream]), Free waits for that work. If the work has
+// failed its error is returned, and the block is free all the same.
 func (h Block) Free() error {
 	b := h.b
 	if b == nil {
@@ -223,17 +227,15 @@ func (h Block) Free() error {
 			return err
 		}
 	}
-	s := p.shards.here()
-	s.mu.Lock()
+	s := p.shards.lock()
 	// What has gone by now is of this life: nobody else writes to b until it is
 	// taken.
 	if !b.take(h.life) {
-		s.mu.Unlock()
-		p.shards.near.Put(s)
+		p.shards.release(s)
 		if p.closed.Load() {
-			return fmt.Errorf("vram: free %#x: %w", uint64(h.ptr), ErrClosed)
+			return h.failed("free", ErrClosed)
 		}
-		return fmt.Errorf("vram: free %#x: %w", uint64(h.ptr), ErrFreed)
+		return h.failed("free", ErrFreed)
 	}
 	p.count(s, b, false)
 	if p.history != nil {
@@ -241,27 +243,31 @@ func (h Block) Free() error {
 	}
 	b.seq = b.owner.now()
 	var evicted *block
-	switch {
-	case p.async != nil:
-		s.mu.Unlock()
-		p.shards.near.Put(s)
-		return p.async.free(p, b)
-	case b.users != nil:
-		s.mu.Unlock()
-		p.shards.near.Put(s)
-		p.leave(b)
-		return nil
-	default:
+	kept := p.async == nil && b.users == nil
+	if kept {
 		evicted = s.put(b)
 	}
-	s.mu.Unlock()
-	p.shards.near.Put(s)
-	if evicted != nil {
+	p.shards.release(s)
+	switch {
+	case evicted != nil:
 		p.mu.Lock()
 		p.giveAll(evicted)
 		p.mu.Unlock()
+	case kept:
+	case p.async != nil:
+		return h.failed("free", p.async.free(p, b))
+	default:
+		return h.failed("free", p.leave(b))
 	}
 	return nil
+}
+
+// failed is the error of what was done with the block; nil: none.
+func (h Block) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("vram: %s %#x: %w", what, uint64(h.ptr), err)
 }
 
 // count keeps the accounts of a block that comes, or goes. The lock of s is
@@ -340,18 +346,16 @@ func (h Block) RecordStream(s device.Stream) error {
 		return fmt.Errorf("vram: record stream: %w: no stream", device.ErrArgument)
 	}
 	p := b.pool
-	shard := p.shards.here()
-	shard.mu.Lock()
+	shard := p.shards.lock()
 	o, err := p.owner(shard, s)
-	shard.mu.Unlock()
-	p.shards.near.Put(shard)
+	p.shards.release(shard)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b.life.Load() != h.life {
-		return fmt.Errorf("vram: record stream: %#x: %w", uint64(h.ptr), ErrFreed)
+		return h.failed("record stream of", ErrFreed)
 	}
 	for _, u := range b.users {
 		if u == o {

@@ -88,7 +88,7 @@ func (s *shard) drain() (list *block) {
 type shards struct {
 	near sync.Pool // of *shard, by processor
 	all  []*shard
-	next atomic.Uint32
+	next atomic.Uint64 // how many were given out anew; it must not wrap, or seen would forget some
 }
 
 func newShards() []*shard {
@@ -99,18 +99,25 @@ func newShards() []*shard {
 	return all
 }
 
-// here returns the shard of this processor, which goes back with near.Put.
-func (s *shards) here() *shard {
-	if x := s.near.Get(); x != nil {
-		return x.(*shard)
+// lock returns the shard of this processor, locked; it goes back with release.
+func (s *shards) lock() *shard {
+	x, _ := s.near.Get().(*shard)
+	if x == nil {
+		// One that nobody had yet, was forgotten, or that somebody uses: then
+		// they share it.
+		x = s.all[(s.next.Add(1)-1)%uint64(len(s.all))]
 	}
-	// One that nobody had yet, was forgotten, or that somebody uses: then they
-	// share it.
-	return s.all[int(s.next.Add(1)-1)%len(s.all)]
+	x.mu.Lock()
+	return x
+}
+
+func (s *shards) release(x *shard) {
+	x.mu.Unlock()
+	s.near.Put(x)
 }
 
 // seen returns the shards that somebody ever had: the others keep nothing.
-func (s *shards) seen() []*shard { return s.all[:min(int(s.next.Load()), len(s.all))] }
+func (s *shards) seen() []*shard { return s.all[:min(s.next.Load(), uint64(len(s.all)))] }
 
 // list returns all shards that there are.
 func (s *shards) list() []*shard { return s.all }
