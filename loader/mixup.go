@@ -3,6 +3,7 @@ package loader
 import (
 	"math"
 
+	"github.com/pinion-gpu/pinion/internal/draw"
 	"github.com/pinion-gpu/pinion/sampler"
 )
 
@@ -18,16 +19,13 @@ const maxMixup = 4
 // Zufallszahlen", Metrika 1964).
 func drawMix(alpha float64, key uint64) float32 {
 	for try := 0; ; try++ {
-		x := math.Pow(unit(sampler.Key(key^mixSalt, try, 0)), 1/alpha)
-		y := math.Pow(unit(sampler.Key(key^mixSalt, try, 1)), 1/alpha)
+		x := math.Pow(draw.Open(sampler.Key(key^mixSalt, try, 0)), 1/alpha)
+		y := math.Pow(draw.Open(sampler.Key(key^mixSalt, try, 1)), 1/alpha)
 		if sum := x + y; sum > 0 && sum <= 1 {
 			return float32(x / sum)
 		}
 	}
 }
-
-// unit maps 64 random bits to 0 < u < 1.
-func unit(random uint64) float64 { return (float64(random>>12) + 0.5) / (1 << 52) }
 
 // Partner returns the sample of the batch that sample i is mixed with, see
 // [Options].Mixup.

@@ -3,6 +3,8 @@ package sampler
 import (
 	"slices"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 func TestBatchesAreChunksOfTheOrder(t *testing.T) {
@@ -34,7 +36,7 @@ func TestBatchesAreChunksOfTheOrder(t *testing.T) {
 func lengthsFor(n int) []int {
 	lengths := make([]int, n)
 	for i := range lengths {
-		x := int(below(hash(4, uint64(i)), 500))
+		x := int(draw.Below(draw.Hash(4, uint64(i)), 500))
 		lengths[i] = 1 + x*x/500
 	}
 	return lengths

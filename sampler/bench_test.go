@@ -3,6 +3,8 @@ package sampler
 import (
 	"fmt"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 func BenchmarkRandom(b *testing.B) {
@@ -44,7 +46,7 @@ func BenchmarkDistributed(b *testing.B) {
 func BenchmarkByLength(b *testing.B) {
 	lengths := make([]int, 1_000_000)
 	for i := range lengths {
-		lengths[i] = int(below(hash(1, uint64(i)), 512))
+		lengths[i] = int(draw.Below(draw.Hash(1, uint64(i)), 512))
 	}
 	s := must(NewByLength(lengths, ByLengthOptions{}))
 	b.ReportAllocs()

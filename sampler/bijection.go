@@ -1,6 +1,10 @@
 package sampler
 
-import "math"
+import (
+	"math"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
+)
 
 // How often one half of a number is changed by the other, in even counts. Few
 // numbers take more rounds until every permutation is as likely as any other:
@@ -45,11 +49,11 @@ func (b bijection) at(key, x uint64) uint64 {
 	for {
 		l, r := x%b.left, x/b.left
 		for i := uint64(0); i < b.rounds; i += 2 {
-			l += below(roundHash(key, i, r), b.left)
+			l += draw.Below(roundHash(key, i, r), b.left)
 			if l >= b.left {
 				l -= b.left
 			}
-			r += below(roundHash(key, i+1, l), b.right)
+			r += draw.Below(roundHash(key, i+1, l), b.right)
 			if r >= b.right {
 				r -= b.right
 			}
@@ -65,11 +69,11 @@ func (b bijection) inverse(key, y uint64) uint64 {
 	for {
 		l, r := y%b.left, y/b.left
 		for i := b.rounds; i > 0; i -= 2 {
-			r += b.right - below(roundHash(key, i-1, l), b.right)
+			r += b.right - draw.Below(roundHash(key, i-1, l), b.right)
 			if r >= b.right {
 				r -= b.right
 			}
-			l += b.left - below(roundHash(key, i-2, r), b.left)
+			l += b.left - draw.Below(roundHash(key, i-2, r), b.left)
 			if l >= b.left {
 				l -= b.left
 			}
@@ -81,9 +85,9 @@ func (b bijection) inverse(key, y uint64) uint64 {
 }
 
 // roundHash hashes half a number. Only the upper bits are good, which are
-// those that below uses. The round's key does not depend on half, so the
+// those that draw.Below uses. The round's key does not depend on half, so the
 // processor works it out while it waits for the round before.
 func roundHash(key, round, half uint64) uint64 {
-	h := (half ^ mix(key+round*golden)) * 0xff51afd7ed558ccd
+	h := (half ^ draw.Mix(key+round*draw.Golden)) * 0xff51afd7ed558ccd
 	return (h ^ h>>32) * 0xc4ceb9fe1a85ec53
 }

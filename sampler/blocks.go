@@ -5,6 +5,8 @@ import (
 	"math"
 	"sort"
 	"sync/atomic"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 // Blocks visits every sample once per epoch, those of a block near to each
@@ -66,8 +68,8 @@ func NewBlocks(sizes []int, group int, seed uint64) (*Blocks, error) {
 	return &Blocks{
 		starts: starts,
 		group:  min(group, len(sizes)),
-		order:  Random{hash(saltBlocks, seed), newBijection(len(sizes))},
-		within: hash(saltWithin, seed),
+		order:  Random{draw.Hash(saltBlocks, seed), newBijection(len(sizes))},
+		within: draw.Hash(saltWithin, seed),
 	}, nil
 }
 
@@ -86,7 +88,7 @@ func (s *Blocks) At(epoch, k int) int {
 		start = l.ends[first-1]
 	}
 	end := l.ends[min(first+s.group, len(l.ends))-1]
-	key := hash(hash(s.within, uint64(epoch)), uint64(first))
+	key := draw.Hash(draw.Hash(s.within, uint64(epoch)), uint64(first))
 	k = start + int(newBijection(end-start).at(key, uint64(k-start)))
 	place := placeOf(l.ends, k)
 	return s.starts[l.block[place]+1] - (l.ends[place] - k)

@@ -3,13 +3,15 @@ package sampler
 import (
 	"math"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 // blockSizes is n sizes from 0 to 9, not all of them 0.
 func blockSizes(n, seed int) []int {
 	sizes := make([]int, n)
 	for i := range sizes {
-		sizes[i] = int(below(hash(uint64(seed), uint64(i)), 10))
+		sizes[i] = int(draw.Below(draw.Hash(uint64(seed), uint64(i)), 10))
 	}
 	sizes[n-1]++
 	return sizes

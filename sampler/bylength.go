@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 // ByLengthOptions tune a [ByLength]. The zero value works.
@@ -70,8 +72,8 @@ func NewByLength(lengths []int, o ByLengthOptions) (*ByLength, error) {
 		size:    o.Size,
 		bucket:  o.Bucket,
 		buckets: max(1, len(lengths)/o.Size/o.Bucket),
-		members: hash(saltMembers, o.Seed),
-		batches: Random{hash(saltBatches, o.Seed), newBijection(batchesOf(len(lengths), o.Size, o.DropLast))},
+		members: draw.Hash(saltMembers, o.Seed),
+		batches: Random{draw.Hash(saltBatches, o.Seed), newBijection(batchesOf(len(lengths), o.Size, o.DropLast))},
 	}, nil
 }
 
@@ -91,7 +93,7 @@ func (b *ByLength) AppendAt(dst []int, epoch, k int) []int {
 		members = members[:b.bucket*b.size]
 	}
 	order := newBijection(len(members))
-	key := hash(hash(b.members, uint64(epoch)), uint64(bucket))
+	key := draw.Hash(draw.Hash(b.members, uint64(epoch)), uint64(bucket))
 	first := (batch - bucket*b.bucket) * b.size
 	for i := range min(b.size, len(members)-first) {
 		dst = append(dst, members[order.at(key, uint64(first+i))])

@@ -3,6 +3,8 @@ package sampler
 import (
 	"math"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 func TestRandomWithReplacementIsEven(t *testing.T) {
@@ -35,7 +37,7 @@ func TestAliasTable(t *testing.T) {
 	huge, tiny := math.MaxFloat64, math.SmallestNonzeroFloat64
 	many := make([]float64, 10_001)
 	for i := range many {
-		many[i] = math.Pow(float64(below(hash(1, uint64(i)), 1000)), 3) // some are 0
+		many[i] = math.Pow(float64(draw.Below(draw.Hash(1, uint64(i)), 1000)), 3) // some are 0
 	}
 	for _, weights := range [][]float64{
 		{1}, {1, 1}, {0, 1}, {1, 0}, {3, 0, 0, 0}, {1, 2, 3, 4}, {0.1, 0.1, 0.1, 0.7},

@@ -1,5 +1,7 @@
 package sampler
 
+import "github.com/pinion-gpu/pinion/internal/draw"
+
 // Random visits every sample once per epoch, in an order drawn from a seed and
 // the epoch's number. No order is stored: At computes one index in constant
 // time and memory.
@@ -14,7 +16,7 @@ func NewRandom(n int, seed uint64) (*Random, error) {
 	if err := atLeastOne("n", n); err != nil {
 		return nil, err
 	}
-	return &Random{hash(saltRandom, seed), newBijection(n)}, nil
+	return &Random{draw.Hash(saltRandom, seed), newBijection(n)}, nil
 }
 
 // Len is the number of samples.
@@ -25,7 +27,7 @@ func (s *Random) At(epoch, k int) int {
 	if !within(k, s.Len()) {
 		return -1
 	}
-	return int(s.order.at(hash(s.key, uint64(epoch)), uint64(k)))
+	return int(s.order.at(draw.Hash(s.key, uint64(epoch)), uint64(k)))
 }
 
 // Position returns when an index is visited: the k for which At gives index.
@@ -34,5 +36,5 @@ func (s *Random) Position(epoch, index int) int {
 	if !within(index, s.Len()) {
 		return -1
 	}
-	return int(s.order.inverse(hash(s.key, uint64(epoch)), uint64(index)))
+	return int(s.order.inverse(draw.Hash(s.key, uint64(epoch)), uint64(index)))
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 func TestRandomIsAPermutation(t *testing.T) {
@@ -38,7 +40,7 @@ func TestRandomOfManyHasAnInverse(t *testing.T) {
 		s := must(NewRandom(n, 5))
 		ks := []int{0, 1, 2, n / 2, n - 2, n - 1}
 		for i := range uint64(5000) {
-			ks = append(ks, int(below(hash(9, i), uint64(n))))
+			ks = append(ks, int(draw.Below(draw.Hash(9, i), uint64(n))))
 		}
 		for _, k := range ks {
 			i := s.At(7, k)

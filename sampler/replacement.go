@@ -1,5 +1,7 @@
 package sampler
 
+import "github.com/pinion-gpu/pinion/internal/draw"
+
 // RandomWithReplacement draws each index of an epoch from all samples, so some
 // come several times and some not at all.
 type RandomWithReplacement struct {
@@ -16,7 +18,7 @@ func NewRandomWithReplacement(n, draws int, seed uint64) (*RandomWithReplacement
 	if err := atLeastOne("draws", draws); err != nil {
 		return nil, err
 	}
-	return &RandomWithReplacement{n, draws, hash(saltReplacement, seed)}, nil
+	return &RandomWithReplacement{n, draws, draw.Hash(saltReplacement, seed)}, nil
 }
 
 // Len is the number of draws of an epoch.
@@ -27,5 +29,5 @@ func (s *RandomWithReplacement) At(epoch, k int) int {
 	if !within(k, s.draws) {
 		return -1
 	}
-	return int(below(hash(hash(s.key, uint64(epoch)), uint64(k)), uint64(s.n)))
+	return int(draw.Below(draw.Hash(draw.Hash(s.key, uint64(epoch)), uint64(k)), uint64(s.n)))
 }

@@ -1,5 +1,7 @@
 package sampler
 
+import "github.com/pinion-gpu/pinion/internal/draw"
+
 // ShuffleBuffer shuffles a stream of unknown length within a window. It holds
 // up to a fixed number of items; each further item takes the place of a random
 // one, which comes out. An item comes out at most size-1 places early, and any
@@ -26,7 +28,7 @@ func NewShuffleBuffer[T any](size int, seed uint64, epoch int) (*ShuffleBuffer[T
 	if err := atLeastOne("size", size); err != nil {
 		return nil, err
 	}
-	return &ShuffleBuffer[T]{size: size, key: hash(hash(saltShuffle, seed), uint64(epoch))}, nil
+	return &ShuffleBuffer[T]{size: size, key: draw.Hash(draw.Hash(saltShuffle, seed), uint64(epoch))}, nil
 }
 
 // Len is the number of items in the buffer.
@@ -59,5 +61,5 @@ func (b *ShuffleBuffer[T]) Pop() (out T, ok bool) {
 // draw returns a random slot.
 func (b *ShuffleBuffer[T]) draw() int {
 	b.drawn++
-	return int(below(hash(b.key, b.drawn), uint64(len(b.items))))
+	return int(draw.Below(draw.Hash(b.key, b.drawn), uint64(len(b.items))))
 }

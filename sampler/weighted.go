@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
 // Weighted draws each index of an epoch with a chance in proportion to its
@@ -50,7 +52,7 @@ func NewWeighted(weights []float64, draws int, seed uint64) (*Weighted, error) {
 	if weights[heaviest] == 0 {
 		return nil, fmt.Errorf("sampler: %w: all %d weights are 0", ErrArgument, len(weights))
 	}
-	return &Weighted{draws, hash(saltWeighted, seed), aliasTable(weights, heaviest)}, nil
+	return &Weighted{draws, draw.Hash(saltWeighted, seed), aliasTable(weights, heaviest)}, nil
 }
 
 // aliasTable returns the table of Vose's algorithm.
@@ -102,7 +104,7 @@ func (s *Weighted) At(epoch, k int) int {
 	if !within(k, s.draws) {
 		return -1
 	}
-	return s.pick(hash(hash(s.key, uint64(epoch)), uint64(k)))
+	return s.pick(draw.Hash(draw.Hash(s.key, uint64(epoch)), uint64(k)))
 }
 
 // pick returns the index that a random number stands for.
