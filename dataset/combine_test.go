@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -46,6 +47,24 @@ func readAll(t testing.TB, d Dataset) (samples [][]byte, labels []int32) {
 		t.Errorf("after Close: %v", err)
 	}
 	return samples, labels
+}
+
+// together calls read with n readers at once.
+func together(t testing.TB, d Dataset, n int, read func(worker int, r Reader)) {
+	t.Helper()
+	var workers sync.WaitGroup
+	for w := range n {
+		workers.Go(func() {
+			r, err := d.NewReader()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Close()
+			read(w, r)
+		})
+	}
+	workers.Wait()
 }
 
 // bytesOf is a dataset of samples of one byte: from, from+1, …, with ten

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -217,30 +216,20 @@ func TestImageFolderRead(t *testing.T) {
 		if s := d.Spec(); s.DType != dtype.U8 || !slices.Equal(s.Shape, []int{32, 32, 3}) || s.Bytes() != 3072 {
 			t.Fatalf("spec %v", s)
 		}
-		var workers sync.WaitGroup
-		for w := range 3 {
-			workers.Go(func() {
-				r, err := d.NewReader()
-				if err != nil {
+		together(t, d, 3, func(w int, r Reader) {
+			dst := make([]byte, d.Spec().Bytes())
+			for i := w; i < 20; i += 3 {
+				if err := r.Read(t.Context(), Visit{Index: i}, dst); err != nil {
 					t.Error(err)
-					return
 				}
-				defer r.Close()
-				dst := make([]byte, d.Spec().Bytes())
-				for i := w; i < 20; i += 3 {
-					if err := r.Read(t.Context(), Visit{Index: i}, dst); err != nil {
-						t.Error(err)
-					}
-					for _, v := range dst {
-						if v != byte(i) {
-							t.Errorf("sample %d is %d", i, v)
-							break
-						}
+				for _, v := range dst {
+					if v != byte(i) {
+						t.Errorf("sample %d is %d", i, v)
+						break
 					}
 				}
-			})
-		}
-		workers.Wait()
+			}
+		})
 
 		r, _ := d.NewReader()
 		defer r.Close()

@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -191,28 +190,18 @@ func TestNPYReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	var workers sync.WaitGroup
-	for w := range 4 {
-		workers.Go(func() {
-			r, err := d.NewReader()
-			if err != nil {
-				t.Error(err)
-				return
+	together(t, d, 4, func(w int, r Reader) {
+		dst := make([]byte, size)
+		var timing Timing
+		for i := w; i < n; i += 4 {
+			if err := r.Read(t.Context(), Visit{Index: i, Timing: &timing}, dst); err != nil || dst[0] != byte(i) || dst[size-1] != byte(i) {
+				t.Errorf("sample %d is %d: %v", i, dst[0], err)
 			}
-			defer r.Close()
-			dst := make([]byte, size)
-			var timing Timing
-			for i := w; i < n; i += 4 {
-				if err := r.Read(t.Context(), Visit{Index: i, Timing: &timing}, dst); err != nil || dst[0] != byte(i) || dst[size-1] != byte(i) {
-					t.Errorf("sample %d is %d: %v", i, dst[0], err)
-				}
-			}
-			if timing.Read <= 0 || timing.Decode != 0 {
-				t.Errorf("timing %+v", timing)
-			}
-		})
-	}
-	workers.Wait()
+		}
+		if timing.Read <= 0 || timing.Decode != 0 {
+			t.Errorf("timing %+v", timing)
+		}
+	})
 
 	r, _ := d.NewReader()
 	dst := make([]byte, size)

@@ -131,6 +131,10 @@ type outputTaps struct {
 // taps works out the weights of output i of those that are kept, as Pillow
 // does (precompute_coeffs and normalize_coeffs_8bpc of its Resample.c).
 // Conversions keep the compiler from fusing.
+//
+// Package imaging has these weights, too, but for more kinds of axes and laid
+// out for vector code. This is not shared: it follows resample.cuh line by line,
+// which it is compared with. Tests hold both to Pillow's results.
 func (a resampleAxis) taps(i int, f Filter) outputTaps {
 	scale := float64(a.in) / float64(a.out)
 	stretch := max(scale, 1)

@@ -164,14 +164,7 @@ func TestBadOptions(t *testing.T) {
 		{"deviation", rgb, loader.Options{Mean: []float64{0, 0, 0}, Std: []float64{1, 0, 1}}},
 		{"mean", rgb, loader.Options{Mean: []float64{0, math.NaN(), 0}}},
 	} {
-		ld, err := loader.New(dev, c.ds, c.o)
-		if err == nil {
-			within(t, "Close", ld.Close)
-		}
-		fails(t, c.name, err, device.ErrArgument)
-		if err != nil && !strings.Contains(err.Error(), c.name) {
-			t.Errorf("%q is missing in: %v", c.name, err)
-		}
+		refuses(t, dev, c.ds, c.o, device.ErrArgument, c.name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -224,6 +225,25 @@ func fails(t testing.TB, what string, err, target error) {
 	if !errors.Is(err, target) {
 		t.Errorf("%s: %v, want %q", what, err, target)
 	}
+}
+
+// says checks what an error is and that its text has a part.
+func says(t testing.TB, err, target error, part string) {
+	t.Helper()
+	fails(t, part, err, target)
+	if err != nil && !strings.Contains(err.Error(), part) {
+		t.Errorf("%q is missing in: %v", part, err)
+	}
+}
+
+// refuses checks that there can be no such loader.
+func refuses(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Options, target error, part string) {
+	t.Helper()
+	ld, err := loader.New(dev, ds, o)
+	if err == nil {
+		within(t, "Close", ld.Close)
+	}
+	says(t, err, target, part)
 }
 
 // within ends the test when fn fails or does not return.

@@ -126,17 +126,13 @@ func TestClosed(t *testing.T) {
 // TestStreamOrder: memory that was freed on a stream is used there again at
 // once, elsewhere only when its work is done.
 func TestStreamOrder(t *testing.T) {
+	exact(t)
 	dev := devicetest.Open(t)
-	caller, ok := dev.(device.Caller)
-	if !ok || guard > 0 { // which waits at each free
-		t.Skip("needs work that can be held up")
-	}
 	const n = 8 << 20
 	p := newPool(t, dev, Options{Source: SourceChunks})
 	one, other := newStream(t, dev), newStream(t, dev)
 	b := alloc(t, p, n, Use{Stream: one})
-	release := make(chan struct{})
-	must(t, caller.Call(one, func() error { <-release; return nil }))
+	release := hold(t, dev, one)
 	must(t, b.Free())
 	if again := alloc(t, p, n, Use{Stream: one}); again.Ptr() != b.Ptr() {
 		t.Errorf("%#x, not the freed %#x", uint64(again.Ptr()), uint64(b.Ptr()))
@@ -157,7 +153,7 @@ func TestStreamOrder(t *testing.T) {
 	} else {
 		must(t, x.Free())
 	}
-	close(release)
+	release()
 	must(t, dev.Synchronize())
 	_, err := p.Trim()
 	must(t, err)
@@ -172,18 +168,14 @@ func TestStreamOrder(t *testing.T) {
 // TestShort: when memory is short, what is pending is waited for, reclaimers are
 // called in order, and then there is an error that explains.
 func TestShort(t *testing.T) {
+	exact(t)
 	dev := devicetest.Open(t)
-	caller, ok := dev.(device.Caller)
-	if !ok || guard > 0 { // which waits at each free
-		t.Skip("needs work that can be held up")
-	}
 	const n = 8 << 20
 	p := newPool(t, dev, Options{Source: SourceChunks, Budget: 3 * n})
 	one, other := newStream(t, dev), newStream(t, dev)
 	held := alloc(t, p, n, Use{Purpose: Weights, Name: "head"})
 	spill := []Block{alloc(t, p, n, Use{}), alloc(t, p, n, Use{Stream: one})}
-	release := make(chan struct{})
-	must(t, caller.Call(one, func() error { <-release; return nil }))
+	release := hold(t, dev, one)
 	must(t, spill[1].Free())
 
 	// A context ends the wait.
@@ -192,7 +184,7 @@ func TestShort(t *testing.T) {
 	if _, err := p.Alloc(short, n, Use{Stream: other}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v, want the context's", err)
 	}
-	time.AfterFunc(20*time.Millisecond, func() { close(release) })
+	time.AfterFunc(20*time.Millisecond, release)
 	b := alloc(t, p, n, Use{Stream: other})
 
 	var calls []string

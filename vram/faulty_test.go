@@ -82,8 +82,7 @@ func newFaulty(t *testing.T, name string) *faulty {
 // the books are right and nothing is lost.
 func TestBooks(t *testing.T) {
 	f := newFaulty(t, "host:64MiB")
-	p, err := New(f, Options{ChunkBytes: 2 * mb, Limits: map[Purpose]int64{KVCache: 16 * mb}})
-	must(t, err)
+	p := newPool(t, f, Options{ChunkBytes: 2 * mb, Limits: map[Purpose]int64{KVCache: 16 * mb}})
 	s := newStream(t, f.Device)
 	var live []Block
 	use := Use{Purpose: KVCache, Stream: s}
@@ -102,7 +101,7 @@ func TestBooks(t *testing.T) {
 	live = append(live, alloc(t, p, 3*mb, use))
 	check("first")
 	f.mapErr = errBoom
-	_, err = p.Alloc(ctx, 5*mb, use)
+	_, err := p.Alloc(ctx, 5*mb, use)
 	if !errors.Is(err, errBoom) {
 		t.Errorf("map: %v", err)
 	}
@@ -152,8 +151,7 @@ func TestBooks(t *testing.T) {
 func TestTrimPartly(t *testing.T) {
 	exact(t)
 	f := newFaulty(t, "host:64MiB")
-	p, err := New(f, Options{ChunkBytes: 2 * mb})
-	must(t, err)
+	p := newPool(t, f, Options{ChunkBytes: 2 * mb})
 	must(t, alloc(t, p, 8*mb, Use{}).Free())
 	for left, want := range []int64{0, 2 * mb, 4 * mb} {
 		before := p.Reserved()
@@ -186,11 +184,10 @@ func TestNewFails(t *testing.T) {
 // TestFreeWaits: where no event can be had, Free waits for the streams that use
 // the block, and tells what their work failed with. Meanwhile the pool goes on.
 func TestFreeWaits(t *testing.T) {
+	exact(t)
 	for _, source := range []Source{SourceChunks, SourceSegments, SourceDriver} {
-		exact(t)
 		f := newFaulty(t, "host:64MiB")
-		p, err := New(f, Options{Source: source})
-		must(t, err)
+		p := newPool(t, f, Options{Source: source})
 		user := newStream(t, f.Device)
 		b := alloc(t, p, 4*mb, Use{})
 		must(t, b.RecordStream(user))
@@ -228,10 +225,10 @@ func TestFreeWaits(t *testing.T) {
 
 // TestFreeWaitsBehindClose: a Free that waits meets a closed pool.
 func TestFreeWaitsBehindClose(t *testing.T) {
+	exact(t)
 	for _, source := range []Source{SourceChunks, SourceDriver} {
 		f := newFaulty(t, "host:64MiB")
-		p, err := New(f, Options{Source: source})
-		must(t, err)
+		p := newPool(t, f, Options{Source: source})
 		user := newStream(t, f.Device)
 		b := alloc(t, p, 4*mb, Use{})
 		must(t, b.RecordStream(user))
@@ -261,8 +258,7 @@ func TestFreeWaitsBehindClose(t *testing.T) {
 func TestHeldStream(t *testing.T) {
 	exact(t)
 	f := newFaulty(t, "host:64MiB")
-	p, err := New(f, Options{ChunkBytes: 2 * mb})
-	must(t, err)
+	p := newPool(t, f, Options{ChunkBytes: 2 * mb})
 	one, other := newStream(t, f.Device), newStream(t, f.Device)
 	release := hold(t, f.Device, one)
 	for range 5 * maxMarks {
@@ -282,8 +278,7 @@ func TestHeldStream(t *testing.T) {
 func TestHeldStreamCloses(t *testing.T) {
 	exact(t)
 	f := newFaulty(t, "host:64MiB")
-	p, err := New(f, Options{ChunkBytes: 2 * mb})
-	must(t, err)
+	p := newPool(t, f, Options{ChunkBytes: 2 * mb})
 	one, err := f.Device.NewStream()
 	must(t, err)
 	release := hold(t, f.Device, one)

@@ -247,7 +247,7 @@ func openTrace(cmd *cobra.Command, path string) (*traceInput, error) {
 	in := &traceInput{ctx: cmd.Context(), path: path}
 	if path == "-" {
 		in.path = "standard input"
-		in.source = &interruptible{ctx: in.ctx, r: cmd.InOrStdin()}
+		in.source = &readerUntil{ctx: in.ctx, r: cmd.InOrStdin()}
 	} else {
 		var err error
 		if in.file, err = os.Open(path); err != nil {
@@ -311,29 +311,4 @@ func (in *traceInput) Close() error {
 		return nil
 	}
 	return in.file.Close()
-}
-
-// interruptible reads from r until ctx is done. A read of standard input has no
-// other end: its goroutine is left behind then, with a buffer of its own, until
-// the process ends or the read does.
-type interruptible struct {
-	ctx    context.Context
-	r      io.Reader
-	buffer [piece]byte
-}
-
-func (i *interruptible) Read(p []byte) (int, error) {
-	var n int
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		n, err = i.r.Read(i.buffer[:min(len(p), piece)])
-	}()
-	select {
-	case <-i.ctx.Done():
-		return 0, i.ctx.Err()
-	case <-done:
-		return copy(p, i.buffer[:n]), err
-	}
 }

@@ -221,19 +221,6 @@ func (f *snapshotFile) close() error {
 	return f.pending.discard()
 }
 
-// writerUntil fails once ctx is done.
-type writerUntil struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (w writerUntil) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.w.Write(p)
-}
-
 // ratio prints a quotient that is 1 at best; 0: there is none.
 func ratio(v float64) string {
 	switch {

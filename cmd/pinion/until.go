@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"io"
+)
+
+// readerUntil reads from r until ctx is done. A read of standard input has no
+// other end: its goroutine is left behind then, with a buffer of its own, until
+// the process ends or the read does.
+type readerUntil struct {
+	ctx    context.Context
+	r      io.Reader
+	buffer [64 << 10]byte
+}
+
+func (u *readerUntil) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err // a read that was left behind has the buffer
+	}
+	var n int
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err = u.r.Read(u.buffer[:min(len(p), len(u.buffer))])
+	}()
+	select {
+	case <-u.ctx.Done():
+		return 0, u.ctx.Err()
+	case <-done:
+		return copy(p, u.buffer[:n]), err
+	}
+}
+
+// writerUntil fails once ctx is done.
+type writerUntil struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (u writerUntil) Write(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.w.Write(p)
+}
