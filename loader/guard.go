@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
 )
@@ -27,7 +26,6 @@ type guard struct {
 	done   chan error
 	buffer []byte // the goroutine's during a visit
 	timing dataset.Timing
-	timer  *time.Timer
 }
 
 // guarded is a visit that a guard is asked for.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,7 +186,6 @@ type slow struct {
 	*fake
 	heeds, all bool
 	gate       chan struct{}
-	stuck      atomic.Int64
 }
 
 func (d *slow) NewReader() (dataset.Reader, error) { return slowReader{d}, nil }
