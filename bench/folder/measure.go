@@ -18,21 +18,15 @@ const batch = 64
 
 // document is what is printed.
 type document struct {
-	harness.Head
-	Files   int               `json:"files"`
-	Folders int               `json:"folders"`
-	Rows    []harness.Row     `json:"rows"`
-	Skipped []harness.Skipped `json:"skipped"`
+	harness.Document[harness.Row]
+	Files   int `json:"files"`
+	Folders int `json:"folders"`
 }
 
 // measure lists once as a program would that has just started, and then for
 // time: repeats leave garbage and warm caches.
 func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
-	d := &document{
-		Head:    harness.NewHead(dev, "folder", o.repeats),
-		Rows:    []harness.Row{},
-		Skipped: []harness.Skipped{},
-	}
+	d := &document{Document: harness.NewDocument[harness.Row](dev, "folder", o.repeats)}
 	if err := d.once(ctx, dev, o.dir); err != nil {
 		return nil, err
 	}
@@ -57,14 +51,7 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 			return firstBatch(ctx, dev, photos, start)
 		},
 	}
-	skipped, err := harness.InTurn(ctx, o.repeats, []*harness.Sample{list, first})
-	d.Skipped = append(d.Skipped, skipped...)
-	for _, s := range []*harness.Sample{list, first} {
-		if s.Runs != nil {
-			d.Rows = append(d.Rows, s.Row)
-		}
-	}
-	return d, err
+	return d, harness.Add(ctx, &d.Document, []*harness.Sample{list, first})
 }
 
 // once lists the folder and reads a batch, with the system's caches as they are
@@ -93,7 +80,7 @@ func (d *document) once(ctx context.Context, dev device.Device, dir string) erro
 	d.figure("paths", float64(names)/n, "bytes/file")
 	peak, err := peakBytes()
 	if err != nil {
-		d.Skipped = append(d.Skipped, harness.Skipped{Name: "peak memory", Why: err.Error()})
+		d.Skip("peak memory", err)
 		return nil
 	}
 	d.figure("peak memory", float64(peak)/(1<<20), "MiB")

@@ -40,6 +40,24 @@ type Row struct {
 	Max   float64 `json:"max"`
 }
 
+// Document is what a program prints: rows of type R, which embeds [Row] or is
+// one.
+type Document[R any] struct {
+	Head
+	Rows    []R       `json:"rows"`
+	Skipped []Skipped `json:"skipped"`
+}
+
+// NewDocument is a document without rows, with the head of [NewHead].
+func NewDocument[R any](dev device.Device, what string, repeats int) Document[R] {
+	return Document[R]{Head: NewHead(dev, what, repeats), Rows: []R{}, Skipped: []Skipped{}}
+}
+
+// Skip says that a row, or a group of rows, cannot be had here.
+func (d *Document[R]) Skip(name string, why error) {
+	d.Skipped = append(d.Skipped, Skipped{Name: name, Why: why.Error()})
+}
+
 // Skipped is a row, or a group of rows, that this device or machine cannot have.
 type Skipped struct {
 	Name string `json:"name"`
