@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
@@ -57,13 +56,13 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 // once lists the folder and reads a batch, with the system's caches as they are
 // found.
 func (d *document) once(ctx context.Context, dev device.Device, dir string) error {
-	before, start := heapBytes(), time.Now()
+	before, start := harness.HeapBytes(), time.Now()
 	photos, err := open(dir)
 	if err != nil {
 		return err
 	}
 	listing := harness.Since(start, time.Second)
-	list := heapBytes() - before
+	list := harness.HeapBytes() - before
 	d.Files, d.Folders = photos.Len(), len(photos.Classes())
 	names := 0
 	for i := range photos.Len() {
@@ -78,7 +77,7 @@ func (d *document) once(ctx context.Context, dev device.Device, dir string) erro
 	n := float64(photos.Len())
 	d.figure("list in memory", float64(list)/n, "bytes/file")
 	d.figure("paths", float64(names)/n, "bytes/file")
-	peak, err := peakBytes()
+	_, peak, err := harness.Resident()
 	if err != nil {
 		d.Skip("peak memory", err)
 		return nil
@@ -89,15 +88,7 @@ func (d *document) once(ctx context.Context, dev device.Device, dir string) erro
 
 // figure adds a row that needs no repeats.
 func (d *document) figure(name string, value float64, unit string) {
-	d.Rows = append(d.Rows, harness.Row{Name: name, Value: value, Unit: unit, Min: value, Max: value})
-}
-
-func heapBytes() int64 {
-	runtime.GC()
-	runtime.GC() // pools keep what they have for one
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	d.Rows = append(d.Rows, harness.NewRow(name, "", unit, []float64{value}))
 }
 
 // open lists the folder. Samples are as small as the pictures: what is measured

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -38,6 +39,11 @@ type Row struct {
 	Unit  string  `json:"unit"`
 	Min   float64 `json:"min"`
 	Max   float64 `json:"max"`
+}
+
+// NewRow is the row of these values, of which there is at least one.
+func NewRow(name, by, unit string, values []float64) Row {
+	return Row{Name: name, By: by, Unit: unit, Value: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
 }
 
 // Document is what a program prints: rows of type R, which embeds [Row] or is

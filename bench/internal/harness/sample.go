@@ -97,7 +97,7 @@ func InTurn(ctx context.Context, repeats int, samples []*Sample) (skipped []Skip
 				figures[i] = s.Figure(v)
 			}
 		}
-		s.Row.Value, s.Row.Min, s.Row.Max = Median(figures), slices.Min(figures), slices.Max(figures)
+		s.Row = NewRow(s.Row.Name, s.Row.By, s.Row.Unit, figures)
 	}
 	return skipped, nil
 }
