@@ -21,9 +21,23 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
+// painted is a folder of photos for all tests.
+var painted string
+
+func TestMain(m *testing.M) {
+	tmp, err := os.MkdirTemp("", "feeding-test-")
+	if err != nil {
+		panic(err)
+	}
+	painted = filepath.Join(tmp, "photos")
+	code := m.Run()
+	os.RemoveAll(tmp)
+	os.Exit(code)
+}
+
 // quick are the options for small sizes on the host backend.
 func quick(only string) options {
-	return options{Options: harness.Options{Device: "host", Quick: true, Only: only}}
+	return options{Options: harness.Options{Device: "host", Quick: true, Only: only}, photosDir: painted}
 }
 
 func measured(t *testing.T, o options) (d document, table string) {
@@ -50,6 +64,9 @@ func TestQuick(t *testing.T) {
 	rows := map[string]bool{}
 	for _, r := range d.Rows {
 		have[r.Name] = true
+		if strings.HasPrefix(r.Name, "epoch of") && (r.AtMost == nil || *r.AtMost != 3) {
+			t.Errorf("%+v has no target", r)
+		}
 		if key := r.Name + " by " + r.By; r.By == "" || rows[key] {
 			t.Errorf("%q is there twice, or by nobody", key)
 		} else {

@@ -33,7 +33,7 @@ STD = [255 * v for v in (0.229, 0.224, 0.225)]
 
 def crop(images):
     """The middle 224 x 224 of one image or of a batch, as floats up to 255."""
-    return functional.center_crop(functional.resize(images.to(torch.float32), 224, antialias=True), 224)
+    return functional.center_crop(functional.resize(images.to(torch.float32), [224], antialias=True), [224, 224])
 
 
 def one_by_one(images):
