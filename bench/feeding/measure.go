@@ -30,7 +30,7 @@ var (
 	fullSizes = sizes{photos: 4096, batch: 64, decodes: 256, samples: 10_000, length: 256, arrayBatch: 128, epochs: 50,
 		images: 12 << 10, batches: []int{64, 256}, step: 20 * time.Millisecond}
 	quickSizes = sizes{photos: 24, batch: 8, decodes: 4, samples: 500, length: 16, arrayBatch: 50, epochs: 5,
-		images: 64, batches: []int{4, 8}, step: time.Millisecond}
+		images: 32, batches: []int{2, 3}, step: time.Millisecond}
 )
 
 // bench is a run.
