@@ -149,7 +149,7 @@ def side_by_side(ours, peers, goal):
             print(f'    {by:52}{spread}  {r["unit"]:8}'
                   + (f" {slower:+.1f} %" if slower is not None else "") + (" " + met(*mark)[0] if mark else ""))
     for s in own["skipped"]:
-        print(f'skipped: {s["name"]} by {s.get("by", "Pinion")}: {s["why"]}')
+        print("skipped: " + " by ".join(s[k] for k in ("name", "by") if k in s) + ": " + s["why"])
 
 
 def hold_goal(name, row, rows):

@@ -289,7 +289,7 @@ func TestTable(t *testing.T) {
 	d.figure("rate", "me", "GB/s", 45.678, atLeast(40))
 	d.figure("rate", "someone else", "GB/s", 5, target{})
 	d.figure("time", "me", "ms", 3.5, atMost(3))
-	d.Skipped = []harness.Skipped{{Name: "more", By: "me", Why: "not here"}}
+	d.Skipped = []harness.Skipped{{Name: "more", By: "me", Why: "not here"}, {Name: "group", Why: "nor this"}}
 	var out strings.Builder
 	if err := writeTable(&out, d); err != nil {
 		t.Fatal(err)
@@ -300,6 +300,7 @@ func TestTable(t *testing.T) {
 time
     me  3.5  3.5  3.5  ms  <= 3 MISSED
 skipped: more by me: not here
+skipped: group: nor this
 `
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", &out, want)
