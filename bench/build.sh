@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds what bench/h200.sh runs, without cgo, into .build/: the command,
-# bench/moves, bench/loop and the test binaries of the packages that touch a
-# device.
+# bench/moves, bench/loop, bench/feeding and the test binaries of the packages
+# that touch a device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
@@ -10,6 +10,7 @@ rm -f .build/*.test
 go build -buildvcs=true -o .build/pinion ./cmd/pinion
 go build -buildvcs=true -o .build/moves ./bench/moves
 go build -buildvcs=true -o .build/loop ./bench/loop
+go build -buildvcs=true -o .build/feeding ./bench/feeding
 for package in device/cuda kernels pinned transfer vram loader cmd/pinion/internal/linkbench; do
 	go test -c -o ".build/${package//\//.}.test" "./$package"
 done

@@ -3,9 +3,9 @@
 #
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
-# Parts, in this order, all but peers and hold by default: check (the
+# Parts, in this order, all but peers, hold and feed by default: check (the
 # conformance and kernel suites), link, moves, peers (for two GPUs), hold,
-# processes, photos. Each can run alone, into the same folder.
+# processes, photos, feed. Each can run alone, into the same folder.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
 # only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
@@ -14,12 +14,12 @@
 # (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [processes] [photos]"
+usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [processes] [photos] [feed]"
 out=${1:?$usage}
 shift
 parts=" ${*:-check link moves processes photos} "
 for part in $parts; do
-	case $part in check | link | moves | peers | hold | processes | photos) ;; *) echo "$usage" >&2 && exit 2 ;; esac
+	case $part in check | link | moves | peers | hold | processes | photos | feed) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -30,7 +30,8 @@ disk=${DISK:-$build}
 export PYTHONPATH=bench/peers
 tmp=$(mktemp -d)
 random=$disk/random.bin
-trap 'rm -rf "$tmp" "$random"' EXIT
+images=$disk/images.raw
+trap 'rm -rf "$tmp" "$random" "$images"' EXIT
 
 part() { [[ $parts == *" $1 "* ]]; }
 step() { echo "== $* (${SECONDS} s)"; }
@@ -186,6 +187,17 @@ if part photos; then
 	feed checksum-2 --workers 3 --prefetch 1 --no-pin --shuffle --seed 5 --checksum
 	feed checksum-host --device host --workers 16 --shuffle --seed 5 --checksum
 	python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader.json"
+fi
+
+if part feed; then
+	step feed
+	photos=$tmp/photos
+	step "feed: Pinion"
+	"$build/feeding" --device cuda:0 --copiers 16 --photos "$photos" --images "$images" --json >"$out/feeding.json"
+	step "feed: PyTorch"
+	python3 bench/peers/torch_loader.py "$photos" 0 4 8 16 >"$out/torch-loader.json"
+	python3 bench/peers/torch_decode.py "$photos" 16 >"$out/torch-decode.json"
+	python3 bench/peers/torch_arrays.py "$images" 0 8 16 >"$out/torch-arrays.json"
 fi
 
 step summary

@@ -129,38 +129,54 @@ def disk():
         print(f'{name:60}{statistics.median(values):9.4g} of {values}  {met(statistics.median(values), (">=", 0.95 * best))[0]}')
 
 
-def hold():
-    """Memory for a while, by Pinion's pool, the driver and the peers, and what has to be reached."""
-    files = {n: d for n in ("loop", "torch-loop", "torch-loop-again") if (d := load(n + ".json"))}
-    ours = files.get("loop")
-    if not ours:
+def side_by_side(ours, peers, goal):
+    """Rows by name and by who did it, Pinion's first. goal(name, row, rows) is
+    what a row of Pinion's has to reach, and the figure that has to, or None;
+    rows are all of Pinion's."""
+    files = {n: d for n in (ours, *peers) if (d := load(n + ".json"))}
+    if ours not in files:
         return
-    rows = {}  # by name, Pinion's program first
+    own, groups = files[ours], {}
     for file, d in files.items():
         for r in d["rows"]:
-            rows.setdefault(r["name"], []).append((r["by"] if d is ours else f'{file}: {r["by"]}', r))
-    one = {n: r["value"] for n, own in rows.items() for by, r in own if by == "Pinion"}
-    for name, group in rows.items():
+            groups.setdefault(r["name"], []).append((r["by"] if d is own else f'{file}: {r["by"]}', r))
+    for name, group in groups.items():
         print(name)
         for by, r in group:
             slower = r.get("slower_percent")
-            goal, value = None, r["value"]
-            if by == "Pinion":
-                if name == "loop of 100: 400 MB":
-                    goal, value = ("<=", 2), slower
-                elif name == "alloc and free 4 KiB":
-                    goal = ("<=", 150)
-                elif "goroutines" in name:
-                    goal = ("<=", one[name.split(",")[0]])
-                elif name.endswith(": allocations"):
-                    goal, value = ("<=", 0), round(value, 2)  # the runtime's own come in between
-                elif "holes" in name:
-                    goal = ("<=", 1000)
+            mark = goal(name, r, own["rows"]) if r in own["rows"] else None
             spread = "".join(f" {r.get(k, r['value']):11.4g}" for k in ("value", "min", "max"))
-            print(f'    {by:52}{spread}  {r["unit"]:6}'
-                  + (f" {slower:+.1f} %" if slower is not None else "") + (" " + met(value, goal)[0] if goal else ""))
-    for s in ours["skipped"]:
-        print(f'skipped: {s["name"]} by {s["by"]}: {s["why"]}')
+            print(f'    {by:52}{spread}  {r["unit"]:8}'
+                  + (f" {slower:+.1f} %" if slower is not None else "") + (" " + met(*mark)[0] if mark else ""))
+    for s in own["skipped"]:
+        print("skipped: " + " by ".join(s[k] for k in ("name", "by") if k in s) + ": " + s["why"])
+
+
+def hold_goal(name, row, rows):
+    """Memory for a while."""
+    if row["by"] != "Pinion":
+        return None
+    value = row["value"]
+    if name == "loop of 100: 400 MB":
+        return row["slower_percent"], ("<=", 2)
+    if name == "alloc and free 4 KiB":
+        return value, ("<=", 150)
+    if "goroutines" in name:
+        one = next(r["value"] for r in rows if r["by"] == "Pinion" and r["name"] == name.split(",")[0])
+        return value, ("<=", one)
+    if name.endswith(": allocations"):
+        return round(value, 2), ("<=", 0)  # the runtime's own come in between
+    if "holes" in name:
+        return value, ("<=", 1000)
+    return None
+
+
+def feeding_goal(name, row, rows):
+    """Datasets into device memory: rows say themselves what they have to reach."""
+    for key, sign in (("at_least", ">="), ("at_most", "<=")):
+        if key in row:
+            return row["value"], (sign, row[key])
+    return None
 
 
 def replays():
@@ -218,7 +234,7 @@ def feeds():
     loader = load("torch-loader.json")
     if loader:
         for r in loader["rows"]:
-            print(f'{loader["peer"]}, {r["name"]}: {r["value"]:.0f} {r["unit"]} ({r["min"]:.0f}-{r["max"]:.0f})')
+            print(f'{loader["peer"]}, {r.get("by", r["name"])}: {r["value"]:.0f} {r["unit"]} ({r["min"]:.0f}-{r["max"]:.0f})')
 
 
 link()
@@ -226,7 +242,8 @@ moves("moves", ("cpp-moves", "cpp-moves-again", "torch-moves"), targets)
 disk()
 queued()
 moves("peer", ("cpp-peer", "cpp-peer-again"), lambda peers: {})
-hold()
+side_by_side("loop", ("torch-loop", "torch-loop-again"), hold_goal)
 replays()
 processes()
 feeds()
+side_by_side("feeding", ("torch-loader", "torch-decode", "torch-arrays"), feeding_goal)

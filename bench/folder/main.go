@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
@@ -45,12 +44,7 @@ func main() {
 	flag.IntVar(&o.classes, "classes", 1000, "number of class folders to make")
 	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each row")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "folder:", err)
-		os.Exit(1)
-	}
+	harness.Main("folder", func(ctx context.Context, w io.Writer) error { return run(ctx, o, w) })
 }
 
 // run makes the files if they are not there, measures and prints the document.

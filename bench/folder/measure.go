@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
@@ -18,21 +17,15 @@ const batch = 64
 
 // document is what is printed.
 type document struct {
-	harness.Head
-	Files   int               `json:"files"`
-	Folders int               `json:"folders"`
-	Rows    []harness.Row     `json:"rows"`
-	Skipped []harness.Skipped `json:"skipped"`
+	harness.Document[harness.Row]
+	Files   int `json:"files"`
+	Folders int `json:"folders"`
 }
 
 // measure lists once as a program would that has just started, and then for
 // time: repeats leave garbage and warm caches.
 func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
-	d := &document{
-		Head:    harness.NewHead(dev, "folder", o.repeats),
-		Rows:    []harness.Row{},
-		Skipped: []harness.Skipped{},
-	}
+	d := &document{Document: harness.NewDocument[harness.Row](dev, "folder", o.repeats)}
 	if err := d.once(ctx, dev, o.dir); err != nil {
 		return nil, err
 	}
@@ -57,26 +50,19 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 			return firstBatch(ctx, dev, photos, start)
 		},
 	}
-	skipped, err := harness.InTurn(ctx, o.repeats, []*harness.Sample{list, first})
-	d.Skipped = append(d.Skipped, skipped...)
-	for _, s := range []*harness.Sample{list, first} {
-		if s.Runs != nil {
-			d.Rows = append(d.Rows, s.Row)
-		}
-	}
-	return d, err
+	return d, harness.Add(ctx, &d.Document, []*harness.Sample{list, first})
 }
 
 // once lists the folder and reads a batch, with the system's caches as they are
 // found.
 func (d *document) once(ctx context.Context, dev device.Device, dir string) error {
-	before, start := heapBytes(), time.Now()
+	before, start := harness.HeapBytes(), time.Now()
 	photos, err := open(dir)
 	if err != nil {
 		return err
 	}
 	listing := harness.Since(start, time.Second)
-	list := heapBytes() - before
+	list := harness.HeapBytes() - before
 	d.Files, d.Folders = photos.Len(), len(photos.Classes())
 	names := 0
 	for i := range photos.Len() {
@@ -91,9 +77,9 @@ func (d *document) once(ctx context.Context, dev device.Device, dir string) erro
 	n := float64(photos.Len())
 	d.figure("list in memory", float64(list)/n, "bytes/file")
 	d.figure("paths", float64(names)/n, "bytes/file")
-	peak, err := peakBytes()
+	_, peak, err := harness.Resident()
 	if err != nil {
-		d.Skipped = append(d.Skipped, harness.Skipped{Name: "peak memory", Why: err.Error()})
+		d.Skip("peak memory", err)
 		return nil
 	}
 	d.figure("peak memory", float64(peak)/(1<<20), "MiB")
@@ -102,15 +88,7 @@ func (d *document) once(ctx context.Context, dev device.Device, dir string) erro
 
 // figure adds a row that needs no repeats.
 func (d *document) figure(name string, value float64, unit string) {
-	d.Rows = append(d.Rows, harness.Row{Name: name, Value: value, Unit: unit, Min: value, Max: value})
-}
-
-func heapBytes() int64 {
-	runtime.GC()
-	runtime.GC() // pools keep what they have for one
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	d.Rows = append(d.Rows, harness.NewRow(name, "", unit, []float64{value}))
 }
 
 // open lists the folder. Samples are as small as the pictures: what is measured

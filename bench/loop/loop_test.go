@@ -16,7 +16,7 @@ import (
 func measured(t *testing.T, only string) *document {
 	t.Helper()
 	var out bytes.Buffer
-	if err := run(context.Background(), options{device: "host", quick: true, only: only}, &out); err != nil {
+	if err := run(context.Background(), harness.Options{Device: "host", Quick: true, Only: only}, &out); err != nil {
 		t.Fatal(err)
 	}
 	d := new(document)
@@ -82,7 +82,7 @@ func TestOnly(t *testing.T) {
 		t.Errorf("%+v, skipped %+v", d.Rows, d.Skipped)
 	}
 	var out bytes.Buffer
-	err := run(context.Background(), options{device: "host", quick: true, only: "loops!"}, &out)
+	err := run(context.Background(), harness.Options{Device: "host", Quick: true, Only: "loops!"}, &out)
 	if err == nil || !strings.Contains(err.Error(), "loops, calls, holes, first") {
 		t.Errorf("%v, want one that names the groups", err)
 	}
@@ -92,7 +92,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out bytes.Buffer
-	if err := run(ctx, options{device: "host", quick: true}, &out); !errors.Is(err, context.Canceled) || out.Len() > 0 {
+	if err := run(ctx, harness.Options{Device: "host", Quick: true}, &out); !errors.Is(err, context.Canceled) || out.Len() > 0 {
 		t.Errorf("%v, printed %q", err, &out)
 	}
 }

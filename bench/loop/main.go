@@ -17,10 +17,7 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
@@ -28,20 +25,13 @@ import (
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.device, "device", "auto", "device to measure")
-	flag.StringVar(&o.only, "only", "", "measure only the groups of rows whose names begin so: loops, calls, holes, first")
-	flag.BoolVar(&o.quick, "quick", false, "small sizes and one repeat, to see that everything works")
+	var o harness.Options
+	o.Flags("loops, calls, holes, first")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "loop:", err)
-		os.Exit(1)
-	}
+	harness.Main("loop", func(ctx context.Context, w io.Writer) error { return run(ctx, o, w) })
 }
 
 // run measures and prints the document.
-func run(ctx context.Context, o options, w io.Writer) error {
-	return harness.Run(o.device, w, func(dev device.Device) (any, error) { return measure(ctx, dev, o) })
+func run(ctx context.Context, o harness.Options, w io.Writer) error {
+	return harness.Run(o.Device, w, func(dev device.Device) (any, error) { return measure(ctx, dev, o) })
 }

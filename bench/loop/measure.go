@@ -2,21 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 )
-
-type options struct {
-	device string
-	only   string // beginning of the names of groups
-	quick  bool
-}
 
 // sizes are how much of everything there is.
 type sizes struct {
@@ -40,48 +30,27 @@ var (
 
 // bench is a run.
 type bench struct {
-	options
 	sizes
-	*document
+	document
 	dev device.Device
 }
 
-// measure measures dev, one group of rows after the other. Each group takes its
-// memory and gives it back.
-func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
-	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev, 7), dev: dev}
-	if o.quick {
+// measure measures dev, one group of rows after the other.
+func measure(ctx context.Context, dev device.Device, o harness.Options) (*document, error) {
+	b := &bench{sizes: fullSizes, document: harness.NewDocument[row](dev, "hold", 7), dev: dev}
+	if o.Quick {
 		b.sizes, b.Repeats = quickSizes, 1
 	}
-	groups := []struct {
-		name    string
-		measure func(context.Context, *harness.Memory) error
-	}{
-		{"loops", b.loops},
-		{"calls", b.calls},
-		{"holes", b.holes},
-		{"first", b.first},
-	}
-	var names []string
-	measured := false
-	for _, g := range groups {
-		names = append(names, g.name)
-		if !strings.HasPrefix(g.name, o.only) {
-			continue
-		}
-		measured = true
-		start := time.Now()
-		m, err := harness.NewMemory(dev)
-		if err != nil {
-			return nil, err
-		}
-		if err := errors.Join(g.measure(ctx, m), m.Close()); err != nil {
-			return nil, fmt.Errorf("%s: %w", g.name, err)
-		}
-		fmt.Fprintf(os.Stderr, "%-6s %5.1f s\n", g.name, time.Since(start).Seconds())
-	}
-	if !measured {
-		return nil, fmt.Errorf("no group of rows begins with %q; there are: %s", o.only, strings.Join(names, ", "))
-	}
-	return b.document, nil
+	err := b.Measure(ctx, dev, o.Only, []harness.Group{
+		{Name: "loops", Measure: b.loops},
+		{Name: "calls", Measure: b.calls},
+		{Name: "holes", Measure: b.holes},
+		{Name: "first", Measure: b.first},
+	})
+	return &b.document, err
+}
+
+// inTurn measures samples and adds their rows.
+func (b *bench) inTurn(ctx context.Context, samples []*sample) error {
+	return harness.Add(ctx, &b.document, samples)
 }

@@ -8,6 +8,9 @@ type sample struct {
 	against *sample // preallocated memory, if that is of interest
 }
 
+// Result implements [harness.Measurable].
+func (s *sample) Result() row { return row{s.Row, s.slower()} }
+
 // slower compares each repeat with that of the other sample in the same turn.
 func (s *sample) slower() *float64 {
 	if s.against == nil || len(s.against.Runs) != len(s.Runs) {

@@ -9,12 +9,10 @@ import (
 
 // document is what is printed.
 type document struct {
-	harness.Head
-	Copiers    int               `json:"copiers,omitempty"` // that were asked for
-	Calibrated bool              `json:"calibrated"`        // paths were chosen by a model of this link
-	Rows       []row             `json:"rows"`
-	Choice     []choice          `json:"choice"`
-	Skipped    []harness.Skipped `json:"skipped"`
+	harness.Document[row]
+	Copiers    int      `json:"copiers,omitempty"` // that were asked for
+	Calibrated bool     `json:"calibrated"`        // paths were chosen by a model of this link
+	Choice     []choice `json:"choice"`
 }
 
 // row is one figure, and how it came about.
@@ -38,38 +36,10 @@ type choice struct {
 }
 
 func newDocument(dev device.Device, repeats int) *document {
-	return &document{
-		Head:    harness.NewHead(dev, "moves", repeats),
-		Rows:    []row{},
-		Choice:  []choice{},
-		Skipped: []harness.Skipped{},
-	}
+	return &document{Document: harness.NewDocument[row](dev, "moves", repeats), Choice: []choice{}}
 }
 
 // inTurn measures samples and adds their rows.
 func (d *document) inTurn(ctx context.Context, samples []*sample) error {
-	var list []*harness.Sample
-	for _, s := range samples {
-		list = append(list, &s.Sample)
-	}
-	skipped, err := harness.InTurn(ctx, d.Repeats, list)
-	d.Skipped = append(d.Skipped, skipped...)
-	if err != nil {
-		return err
-	}
-	for _, s := range samples {
-		if s.Runs == nil {
-			continue
-		}
-		r := row{Row: s.Row}
-		if s.finish != nil {
-			s.finish(&r)
-		}
-		d.Rows = append(d.Rows, r)
-	}
-	return nil
-}
-
-func (d *document) skip(name string, why error) {
-	d.Skipped = append(d.Skipped, harness.Skipped{Name: name, Why: why.Error()})
+	return harness.Add(ctx, &d.Document, samples)
 }

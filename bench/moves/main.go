@@ -1,8 +1,9 @@
 // Command moves measures what Pinion promises for moving bytes: scattered and
 // strided blocks, ordinary memory in both directions at once, pipelines, files,
 // copies to another device, and the path that an engine chooses for each size;
-// and, when asked, queued small copies. It prints a document in the form of the peers' (see bench/README.md), to be read
-// beside peers/cuda_moves.cu and peers/torch_moves.py.
+// and, when asked, queued small copies. It prints a document in the form of the
+// peers' (see bench/README.md), to be read beside peers/cuda_moves.cu and
+// peers/torch_moves.py.
 //
 //	go run ./bench/moves --device cuda:0 --copiers 16 --file FILE > moves.json
 //	go run ./bench/moves --device cuda:0 --only queued > queued.json
@@ -20,10 +21,7 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
@@ -32,23 +30,16 @@ import (
 
 func main() {
 	var o options
-	flag.StringVar(&o.device, "device", "auto", "device to measure")
+	o.Flags("scattered, pageable, pipeline, file, peer, chosen path; and only then queued, disk")
 	flag.StringVar(&o.file, "file", "", "file to copy from; none leaves the file rows out")
-	flag.StringVar(&o.only, "only", "", "measure only the groups of rows whose names begin so (queued and disk are measured only then)")
 	flag.IntVar(&o.copiers, "copiers", 0, "goroutines that stage ordinary memory (default: the engine's)")
 	flag.IntVar(&o.core, "core", -1, "core that queues small copies, Linux only (default: any)")
-	flag.BoolVar(&o.quick, "quick", false, "small sizes and one repeat, to see that everything works")
 	flag.BoolVar(&o.rules, "no-model", false, "choose paths by rules of thumb instead of a calibrated model")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "moves:", err)
-		os.Exit(1)
-	}
+	harness.Main("moves", func(ctx context.Context, w io.Writer) error { return run(ctx, o, w) })
 }
 
 // run measures and prints the document.
 func run(ctx context.Context, o options, w io.Writer) error {
-	return harness.Run(o.device, w, func(dev device.Device) (any, error) { return measure(ctx, dev, o) })
+	return harness.Run(o.Device, w, func(dev device.Device) (any, error) { return measure(ctx, dev, o) })
 }

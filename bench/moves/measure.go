@@ -2,13 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
@@ -16,12 +10,10 @@ import (
 )
 
 type options struct {
-	device  string
+	harness.Options
 	file    string
-	only    string // beginning of the names of groups
 	copiers int
-	core    int // for queued copies; below 0: any
-	quick   bool
+	core    int  // for queued copies; below 0: any
 	rules   bool // no model
 }
 
@@ -47,78 +39,52 @@ type bench struct {
 	options
 	sizes
 	*document
-	dev   device.Device
-	model *transfer.Model // nil: rules of thumb
+	dev device.Device
+
+	modelled bool            // it was tried
+	model    *transfer.Model // nil: rules of thumb
 }
 
-// measure measures dev, one group of rows after the other. Each group takes its
-// memory and gives it back.
+// measure measures dev, one group of rows after the other.
 func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
 	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev, 7), dev: dev}
 	b.Copiers = o.copiers
-	if o.quick {
+	if o.Quick {
 		b.sizes, b.Repeats = quickSizes, 1
 	}
-	groups, err := b.groups()
-	if err != nil {
-		return nil, err
-	}
-	if slices.ContainsFunc(groups, func(g group) bool { return g.chooses }) {
-		if err := b.calibrate(ctx); err != nil {
-			return nil, err
-		}
-	}
-	for _, group := range groups {
-		start := time.Now()
-		m, err := newMemory(dev)
-		if err != nil {
-			return nil, err
-		}
-		err = errors.Join(group.measure(ctx, m), m.Close())
-		switch {
-		case harness.Impossible(err):
-			b.skip(group.name, err)
-		case err != nil:
-			return nil, fmt.Errorf("%s: %w", group.name, err)
-		}
-		debug.FreeOSMemory() // gigabytes of the group's ordinary memory
-		fmt.Fprintf(os.Stderr, "%-12s %5.1f s\n", group.name, time.Since(start).Seconds())
-	}
-	return b.document, nil
-}
-
-// group is rows that are measured together.
-type group struct {
-	name    string
-	measure func(context.Context, *memory) error
-	chooses bool // paths, by the model of the link
-	asked   bool // only measured when asked for
-}
-
-// groups are those that o.only asks for.
-func (b *bench) groups() (chosen []group, err error) {
-	var names []string
-	for _, g := range []group{
-		{name: "scattered", measure: b.scattered, chooses: true},
+	err := b.Measure(ctx, dev, o.Only, []harness.Group{
+		{Name: "scattered", Measure: b.choosing(b.scattered)},
 		// On one core, the same as the peer's: see h200.sh.
-		{name: "queued", measure: b.queued, asked: true},
-		{name: "pageable", measure: b.pageable, chooses: true},
-		{name: "pipeline", measure: b.pipelines, chooses: true},
-		{name: "file", measure: b.files, chooses: true},
+		{Name: "queued", Measure: group(b.queued), Asked: true},
+		{Name: "pageable", Measure: b.choosing(b.pageable)},
+		{Name: "pipeline", Measure: b.choosing(b.pipelines)},
+		{Name: "file", Measure: b.choosing(b.files)},
 		// In turn with a peer, too.
-		{name: "disk", measure: b.disk, chooses: true, asked: true},
-		{name: "peer", measure: b.peer},
-		{name: "chosen path", measure: b.choices, chooses: true},
-	} {
-		names = append(names, g.name)
-		if strings.HasPrefix(g.name, b.only) && (b.only != "" || !g.asked) {
-			chosen = append(chosen, g)
+		{Name: "disk", Measure: b.choosing(b.disk), Asked: true},
+		{Name: "peer", Measure: group(b.peer)},
+		{Name: "chosen path", Measure: b.choosing(b.choices)},
+	})
+	return b.document, err
+}
+
+// group gives rows their memory.
+func group(measure func(context.Context, *memory) error) func(context.Context, *harness.Memory) error {
+	return func(ctx context.Context, m *harness.Memory) error { return measure(ctx, &memory{m}) }
+}
+
+// choosing is a group whose paths are chosen by the model of the link, which is
+// made for the first of them.
+func (b *bench) choosing(measure func(context.Context, *memory) error) func(context.Context, *harness.Memory) error {
+	calibrated := func(ctx context.Context, m *memory) error {
+		if !b.modelled {
+			b.modelled = true
+			if err := b.calibrate(ctx); err != nil {
+				return err
+			}
 		}
+		return measure(ctx, m)
 	}
-	if chosen == nil {
-		return nil, fmt.Errorf("no group of rows begins with %q; there are: %s", b.only, strings.Join(names, ", "))
-	}
-	return chosen, nil
+	return group(calibrated)
 }
 
 // calibrate finds or makes the model that engines choose by.

@@ -19,11 +19,6 @@ import (
 // that are no part of what is measured.
 type memory struct{ *harness.Memory }
 
-func newMemory(dev device.Device) (*memory, error) {
-	m, err := harness.NewMemory(dev)
-	return &memory{m}, err
-}
-
 // pinned takes n bytes of pinned memory.
 func (m *memory) pinned(n int64) ([]byte, error) {
 	pool, err := pinned.NewPool(m.Dev, pinned.Options{

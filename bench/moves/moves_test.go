@@ -11,9 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
 )
+
+// quick are the options for small sizes on the host backend.
+func quick(only string) harness.Options {
+	return harness.Options{Device: "host", Quick: true, Only: only}
+}
 
 // TestQuick runs everything small on the host backend: the document is what
 // readers of it expect, and nothing is skipped that the host can do.
@@ -25,7 +31,7 @@ func TestQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run(context.Background(), options{device: "host", quick: true, core: -1, file: file}, &out); err != nil {
+	if err := run(context.Background(), options{Options: quick(""), core: -1, file: file}, &out); err != nil {
 		t.Fatal(err)
 	}
 	var d document
@@ -79,7 +85,7 @@ func TestOnly(t *testing.T) {
 		{"peer", "moves", ""}, // there is no second device
 	} {
 		var out bytes.Buffer
-		if err := run(context.Background(), options{device: "host", quick: true, core: -1, only: c.only}, &out); err != nil {
+		if err := run(context.Background(), options{Options: quick(c.only), core: -1}, &out); err != nil {
 			t.Fatal(err)
 		}
 		var d document
@@ -95,7 +101,7 @@ func TestOnly(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := run(context.Background(), options{device: "host", quick: true, core: -1, only: "queued copies"}, &out); err == nil || !strings.Contains(err.Error(), "scattered, queued") {
+	if err := run(context.Background(), options{Options: quick("queued copies"), core: -1}, &out); err == nil || !strings.Contains(err.Error(), "scattered, queued") {
 		t.Errorf("%v, want one that names the groups", err)
 	}
 }
@@ -113,11 +119,11 @@ func TestPeer(t *testing.T) {
 	}
 	defer other.Close()
 	b := &bench{sizes: quickSizes, document: newDocument(dev, 1), dev: dev}
-	m, err := newMemory(dev)
+	m, err := harness.NewMemory(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.peerCopies(context.Background(), m, other), m.Close()); err != nil {
+	if err := errors.Join(b.peerCopies(context.Background(), &memory{m}, other), m.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(b.Rows) != 2 || b.Rows[0].Path != "straight" || b.Rows[1].Path != "through host memory" {
@@ -129,7 +135,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out bytes.Buffer
-	if err := run(ctx, options{device: "host", quick: true, core: -1}, &out); err == nil || out.Len() > 0 {
+	if err := run(ctx, options{Options: quick(""), core: -1}, &out); err == nil || out.Len() > 0 {
 		t.Errorf("%v, printed %q", err, &out)
 	}
 }

@@ -45,11 +45,12 @@ func secondDevice(id string) string {
 // peerCopies measures copies from the device of b to other: as the engine does
 // them, and staged through host memory.
 func (b *bench) peerCopies(ctx context.Context, m *memory, other device.Device) error {
-	there, err := newMemory(other)
+	memoryThere, err := harness.NewMemory(other)
 	if err != nil {
 		return err
 	}
-	m.Later(there.Close)
+	m.Later(memoryThere.Close)
+	there := &memory{memoryThere}
 	from, err := m.Alloc(b.bulk)
 	if err != nil {
 		return err

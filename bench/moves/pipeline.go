@@ -52,7 +52,7 @@ func (b *bench) pipelines(ctx context.Context, m *memory) error {
 			{name: "pipeline in and out, " + memory.name, in: in, out: out},
 		} {
 			if err != nil {
-				b.skip(t.name, err)
+				b.Skip(t.name, err)
 				continue
 			}
 			t.engine, t.kernels, t.chunk = engine, set, memory.chunk

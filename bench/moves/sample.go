@@ -12,6 +12,15 @@ type sample struct {
 	finish func(*row) // if set, completes the row
 }
 
+// Result implements [harness.Measurable].
+func (s *sample) Result() row {
+	r := row{Row: s.Row}
+	if s.finish != nil {
+		s.finish(&r)
+	}
+	return r
+}
+
 // rate makes GB/s of the seconds that n bytes took.
 func rate(n int64) func(float64) float64 {
 	return func(seconds float64) float64 { return float64(n) / 1e9 / seconds }

@@ -88,12 +88,12 @@ func (b *bench) scattered(ctx context.Context, m *memory) error {
 	}{{"", m.pinned}, {", pageable", m.pageable}} {
 		up, err := memory.take(b.arena)
 		if err != nil {
-			b.skip("scattered"+memory.name, err)
+			b.Skip("scattered"+memory.name, err)
 			continue
 		}
 		down, err := memory.take(b.arena)
 		if err != nil {
-			b.skip("scattered"+memory.name, err)
+			b.Skip("scattered"+memory.name, err)
 			continue
 		}
 		copy(up, data)

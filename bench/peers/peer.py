@@ -3,6 +3,7 @@
 import datetime
 import json
 import statistics
+import sys
 import time
 
 
@@ -30,6 +31,24 @@ def in_turn(samples, repeats):
         rows.append(dict(name=name, value=value(statistics.median(t)), unit=unit,
                          min=figures[0], max=figures[-1]))
     return rows
+
+
+def compare(name, unit, ways, repeats):
+    """Times ways to do name in turn, repeats times; of each, (by, figure), who
+    does it and what gives a figure in unit. The first run is a warm-up."""
+    for _, figure in ways:
+        figure()
+    figures = [[] for _ in ways]
+    for _ in range(repeats):
+        for values, (_, figure) in zip(figures, ways):
+            values.append(figure())
+    return [dict(name=name, by=by, value=statistics.median(v), unit=unit, min=min(v), max=max(v))
+            for (by, _), v in zip(ways, figures)]
+
+
+def step(what):
+    """Says on standard error what is measured next."""
+    print(what, file=sys.stderr, flush=True)
 
 
 def document(peer, what, machine, rows, **more):

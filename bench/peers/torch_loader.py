@@ -1,9 +1,11 @@
-"""Feeds a photo folder through PyTorch's DataLoader, as `pinion feed` does.
+"""Feeds a photo folder through PyTorch's DataLoader, as bench/feeding does.
 
     python3 torch_loader.py DIR [WORKERS ...] > torch-loader.json
 
-Photos become 224 x 224 float32 batches of 64, normalised, on the device. One
-epoch warms up (it starts the workers); the next three are timed.
+Shuffled photos become 224 x 224 float32 batches of 64, normalised, on the
+device, from pinned memory and from pageable. One epoch warms up (it starts the
+workers); the next three of each are timed in turn. An epoch has 256 photos for
+each worker, so that few workers do not take for ever.
 """
 
 import sys
@@ -16,19 +18,15 @@ import peer
 
 BATCH = 64
 EPOCHS = 3
+PHOTOS = 256  # of each worker in an epoch
 
 
-def measure(folder, workers, pin):
-    to_device = transforms.Compose([
-        transforms.Resize(224),
-        transforms.CenterCrop(224),
-        transforms.ToTensor(),
-        transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
-    ])
-    dataset = torchvision.datasets.ImageFolder(folder, to_device)
+def way(dataset, workers, pin):
+    photos = min(len(dataset), PHOTOS * max(workers, 1))
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=BATCH, num_workers=workers, pin_memory=pin,
-        persistent_workers=True, prefetch_factor=4)
+        sampler=torch.utils.data.RandomSampler(dataset, num_samples=photos),
+        persistent_workers=workers > 0, prefetch_factor=4 if workers > 0 else None)
 
     def epoch():
         n = 0
@@ -36,20 +34,28 @@ def measure(folder, workers, pin):
             images = images.to("cuda", non_blocking=True)
             n += len(images)
         torch.cuda.synchronize()
-        assert n == len(dataset)
+        assert n == photos
 
-    epoch()
-    rates = sorted(len(dataset) / peer.timed(epoch) for _ in range(EPOCHS))
-    name = f"{workers} workers, {'pinned' if pin else 'pageable'}"
-    return dict(name=name, value=rates[EPOCHS // 2], unit="images/s", min=rates[0], max=rates[-1])
+    by = f"DataLoader, {workers} workers, {'pinned' if pin else 'pageable'}"
+    return by, lambda: photos / peer.timed(epoch)
 
 
 def main():
     folder, counts = sys.argv[1], [int(w) for w in sys.argv[2:]] or [16]
     torch.zeros(1, device="cuda")  # the context is not part of any epoch
-    rows = [measure(folder, workers, pin) for workers in counts for pin in (True, False)]
-    peer.document(f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}", "loader",
-                  torch.cuda.get_device_name(), rows, epochs=EPOCHS, batch=BATCH)
+    dataset = torchvision.datasets.ImageFolder(folder, transforms.Compose([
+        transforms.Resize(224),
+        transforms.CenterCrop(224),
+        transforms.ToTensor(),
+        transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+    ]))
+    rows = []
+    for workers in counts:
+        peer.step(f"{workers} workers")
+        rows += peer.compare(f"photos to 224-px f32 batches of {BATCH}", "images/s",
+                             [way(dataset, workers, pin) for pin in (True, False)], EPOCHS)
+    peer.document(f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}", "feeding",
+                  torch.cuda.get_device_name(), rows, repeats=EPOCHS, batch=BATCH)
 
 
 main()

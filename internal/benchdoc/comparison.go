@@ -130,11 +130,8 @@ func (r *run) columns() []*column {
 		}
 	}
 	var peers []*column
-	for _, f := range r.peers {
-		if f.What == moves || f.What == processes {
-			continue // they have tables of their own
-		}
-		name := f.Peer
+	offer := func(peer, file string, rows []peerRow) {
+		name := peer
 		if i := strings.LastIndex(name, ", "); i >= 0 {
 			name = name[:i]
 		}
@@ -144,12 +141,22 @@ func (r *run) columns() []*column {
 			peers = append(peers, &column{name, map[quantity]float64{}})
 		}
 		for _, q := range quantities {
-			if q.host != aboutHost(f.file) {
+			if q.host != aboutHost(file) {
 				continue
 			}
-			for _, row := range f.Rows {
+			for _, row := range rows {
 				peers[i].offer(q, row)
 			}
+		}
+	}
+	for _, f := range r.peers {
+		if f.What != moves && f.What != processes { // they have tables of their own
+			offer(f.Peer, f.file, f.Rows)
+		}
+	}
+	for _, f := range r.compared[feeding] {
+		if f.Commit == "" {
+			offer(f.Peer, f.file, f.fedPhotos())
 		}
 	}
 	peers = slices.DeleteFunc(peers, func(c *column) bool { return len(c.values) == 0 })
@@ -228,7 +235,29 @@ func (r *run) ownImages(host bool) (v float64, ok bool) {
 			v = max(v, median)
 		}
 	}
+	for _, f := range r.compared[feeding] {
+		comparable := f.Commit != "" && aboutHost(f.file) == host
+		if link := r.link(); link != nil && !host {
+			comparable = comparable && f.Machine == link.Name
+		}
+		if comparable {
+			for _, row := range f.fedPhotos() {
+				v = max(v, row.Value)
+			}
+		}
+	}
 	return v, v > 0
+}
+
+// fedPhotos are the rows about photos into float32 batches, wherever they are
+// decoded.
+func (f *comparedFile) fedPhotos() (rows []peerRow) {
+	for _, r := range f.Rows {
+		if r.Unit == images && strings.HasPrefix(r.Name, "photos to 224-px f32 batches of 64") {
+			rows = append(rows, r.peerRow)
+		}
+	}
+	return rows
 }
 
 // text prints a value of q.

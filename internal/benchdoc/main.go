@@ -9,8 +9,8 @@
 // A run is a folder, bench/results/<date>-<machine>/, whose files are told
 // apart by content: documents of `pinion bench link --json`, `pinion bench
 // processes --json`, `pinion feed --json`, `pinion devices --json` and `pinion
-// replay --json`, of bench/moves and bench/loop, and files of peers.
-// bench/README.md describes the last three and how a run is made.
+// replay --json`, of bench/moves, bench/loop and bench/feeding, and files of
+// peers. bench/README.md describes the last four and how a run is made.
 //
 // Text between the lines <!-- results --> and <!-- /results --> is replaced;
 // everything else in those documents is written by hand and stays.

@@ -29,6 +29,9 @@ type peerRow struct {
 // secondsPer is the length of the units of time that a row may have.
 var secondsPer = map[string]float64{"s": 1, "ms": 1e-3, "µs": 1e-6, "us": 1e-6}
 
+// counted are the units of which there may be none.
+var counted = map[string]bool{"%": true, "allocs": true, "MiB": true, "goroutines": true}
+
 func (f *peerFile) check() error {
 	var errs []error
 	if peerTitles[f.What] == "" {
@@ -44,7 +47,7 @@ func (r *peerRow) check() error {
 	if r.Name == "" || r.Unit == "" {
 		return fmt.Errorf("a row with name %q and unit %q", r.Name, r.Unit)
 	}
-	if counted := r.Unit == "%" || r.Unit == "allocs"; counted && r.Value == 0 && optional(r.Min) == 0 {
+	if counted[r.Unit] && r.Value == 0 && optional(r.Min) == 0 {
 		return nil // nothing is a figure, too
 	}
 	return checkSpread(r.Name, r.Value, optional(r.Min), optional(r.Max))

@@ -29,11 +29,12 @@ func report(runs []*run) string {
 		for _, kind := range slices.Sorted(maps.Keys(r.turns)) {
 			writeTurns(&w, kind, r.turns[kind])
 		}
-		writeHold(&w, r.hold)
+		writeCompared(&w, hold, r.compared[hold])
 		writeReplays(&w, r.replays)
 		for _, f := range r.processes {
 			f.write(&w)
 		}
+		writeCompared(&w, feeding, r.compared[feeding])
 		writeFeeds(&w, r.feeds)
 		for _, f := range r.peers {
 			f.write(&w)

@@ -17,8 +17,8 @@ type run struct {
 	devices   []*devicesFile
 	links     []*linkFile
 	moves     []*movesFile
-	turns     map[string][]*turnFile // by what they are about
-	hold      []*holdFile
+	turns     map[string][]*turnFile     // by what they are about
+	compared  map[string][]*comparedFile // as turns
 	replays   []*replayFile
 	processes []*processesFile
 	feeds     []*feedFile
@@ -78,7 +78,7 @@ func loadRun(dir string) (*run, error) {
 	}
 	// By name without the extension: "link" comes before "link-again".
 	slices.SortFunc(files, func(a, b string) int { return strings.Compare(stem(a), stem(b)) })
-	r := &run{name: filepath.Base(dir), turns: map[string][]*turnFile{}}
+	r := &run{name: filepath.Base(dir), turns: map[string][]*turnFile{}, compared: map[string][]*comparedFile{}}
 	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -115,8 +115,11 @@ func (r *run) add(name string, data []byte) error {
 		err := load(data, &files, func(f *turnFile) error { f.file = name; return f.check() })
 		r.turns[kind.What] = files
 		return err
-	case kind.What == hold:
-		return load(data, &r.hold, func(f *holdFile) error { f.file = name; return f.check() })
+	case comparedKinds[kind.What].title != "":
+		files := r.compared[kind.What]
+		err := load(data, &files, func(f *comparedFile) error { f.file = name; return f.check() })
+		r.compared[kind.What] = files
+		return err
 	case kind.What == replays || kind.Reserved != nil:
 		return load(data, &r.replays, func(f *replayFile) error { f.file = name; return f.check() })
 	case kind.What == moves && kind.Commit != "":
@@ -132,7 +135,7 @@ func (r *run) add(name string, data []byte) error {
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed, devices or replay, nor of bench/moves, bench/loop or a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed, devices or replay, nor of bench/moves, bench/loop, bench/feeding or a peer")
 }
 
 // load decodes one file into a new element of list.

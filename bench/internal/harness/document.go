@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -38,6 +39,29 @@ type Row struct {
 	Unit  string  `json:"unit"`
 	Min   float64 `json:"min"`
 	Max   float64 `json:"max"`
+}
+
+// NewRow is the row of these values, of which there is at least one.
+func NewRow(name, by, unit string, values []float64) Row {
+	return Row{Name: name, By: by, Unit: unit, Value: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
+}
+
+// Document is what a program prints: rows of type R, which embeds [Row] or is
+// one.
+type Document[R any] struct {
+	Head
+	Rows    []R       `json:"rows"`
+	Skipped []Skipped `json:"skipped"`
+}
+
+// NewDocument is a document without rows, with the head of [NewHead].
+func NewDocument[R any](dev device.Device, what string, repeats int) Document[R] {
+	return Document[R]{Head: NewHead(dev, what, repeats), Rows: []R{}, Skipped: []Skipped{}}
+}
+
+// Skip says that a row, or a group of rows, cannot be had here.
+func (d *Document[R]) Skip(name string, why error) {
+	d.Skipped = append(d.Skipped, Skipped{Name: name, Why: why.Error()})
 }
 
 // Skipped is a row, or a group of rows, that this device or machine cannot have.

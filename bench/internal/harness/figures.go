@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"runtime"
 	"slices"
 	"time"
 )
@@ -17,4 +18,13 @@ func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// HeapBytes is what is live in the Go heap.
+func HeapBytes() int64 {
+	runtime.GC()
+	runtime.GC() // pools keep what they have for one
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

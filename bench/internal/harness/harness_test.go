@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,23 @@ func TestSince(t *testing.T) {
 	if got := harness.Since(time.Now().Add(-time.Minute), time.Second); got < 60 {
 		t.Errorf("%g s, want 60 or more", got)
 	}
+}
+
+// TestResident: memory that is in use is counted.
+func TestResident(t *testing.T) {
+	before, _, err := harness.Resident()
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	held := bytes.Repeat([]byte{1}, 64<<20)
+	now, peak, err := harness.Resident()
+	if err != nil || now < before+int64(len(held))/2 || peak < now {
+		t.Errorf("%d bytes, then %d and at most %d with %d more; %v", before, now, peak, len(held), err)
+	}
+	if heap := harness.HeapBytes(); heap < int64(len(held)) {
+		t.Errorf("a heap of %d bytes holds %d", heap, len(held))
+	}
+	runtime.KeepAlive(held)
 }
 
 func TestImpossible(t *testing.T) {

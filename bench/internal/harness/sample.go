@@ -19,6 +19,38 @@ type Sample struct {
 	Runs   []float64                 // what Run returned, repeat by repeat; InTurn sets it
 }
 
+// Measurable is a sample that makes a row of type R of itself, once it has
+// Runs. A program's own embeds a [Sample], which makes a [Row].
+type Measurable[R any] interface {
+	Result() R
+	base() *Sample
+}
+
+// Result is the row.
+func (s *Sample) Result() Row { return s.Row }
+
+func (s *Sample) base() *Sample { return s }
+
+// Add measures samples by [InTurn] and adds their rows to d, and what was
+// skipped.
+func Add[R any, S Measurable[R]](ctx context.Context, d *Document[R], samples []S) error {
+	var list []*Sample
+	for _, s := range samples {
+		list = append(list, s.base())
+	}
+	skipped, err := InTurn(ctx, d.Repeats, list)
+	d.Skipped = append(d.Skipped, skipped...)
+	if err != nil {
+		return err
+	}
+	for _, s := range samples {
+		if s.base().Runs != nil {
+			d.Rows = append(d.Rows, s.Result())
+		}
+	}
+	return nil
+}
+
 // settle is how long a driver is given to clear the device memory that the
 // sample before freed: 768 MiB held up the first copy of the next by 0.4 ms.
 const settle = 20 * time.Millisecond
@@ -65,7 +97,7 @@ func InTurn(ctx context.Context, repeats int, samples []*Sample) (skipped []Skip
 				figures[i] = s.Figure(v)
 			}
 		}
-		s.Row.Value, s.Row.Min, s.Row.Max = Median(figures), slices.Min(figures), slices.Max(figures)
+		s.Row = NewRow(s.Row.Name, s.Row.By, s.Row.Unit, figures)
 	}
 	return skipped, nil
 }

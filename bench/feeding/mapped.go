@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+var imageSpec = dataset.Spec{Shape: []int{256, 256, 3}, DType: dtype.U8}
+
+// mapped measures images of 256x256x3 bytes, in a file in the page cache and in
+// memory, over the link, beside the staged copy of the same bytes.
+func (b *bench) mapped(ctx context.Context, m *harness.Memory) error {
+	path, err := b.imageFile(ctx)
+	if err != nil {
+		return err
+	}
+	raw, err := dataset.OpenRaw(path, imageSpec, dataset.RawOptions{})
+	if err != nil {
+		return err
+	}
+	m.Later(raw.Close)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	memory, err := dataset.NewMemory(data, imageSpec, dataset.MemoryOptions{})
+	if err != nil {
+		return err
+	}
+	staged, err := b.staged(ctx, m, data)
+	if err != nil {
+		return err
+	}
+	samples := []*sample{staged}
+	for _, source := range []struct {
+		name string
+		ds   dataset.Dataset
+	}{{"a file", raw}, {"memory", memory}} {
+		for _, batch := range b.batches {
+			for _, d := range []dtype.DType{dtype.U8, dtype.F16} {
+				name := fmt.Sprintf("images in %s to %v batches of %d", source.name, d, batch)
+				samples = append(samples, b.imagesRow(ctx, m, name, source.ds, batch, d))
+			}
+		}
+	}
+	if err := b.inTurn(ctx, samples...); err != nil {
+		return err
+	}
+	for _, s := range samples[1:] {
+		b.share(s.Row.Name+", of the staged copy", s, staged, 1, atLeast(90))
+	}
+	return nil
+}
+
+// imagesRow is the row of images on their way over the link, as bytes.
+func (b *bench) imagesRow(ctx context.Context, m *harness.Memory, name string, ds dataset.Dataset, batch int, d dtype.DType) *sample {
+	f := feed{m: m, ds: ds, options: loader.Options{Batch: batch, Shuffle: true, DropLast: true, DType: d}}
+	timed := ds.Len() / batch
+	return &sample{Sample: harness.Sample{
+		Row:   harness.Row{Name: name, By: pinionBy(b.Workers), Unit: "GB/s"},
+		Check: func() error { return f.checkImages(ctx, exact(d)) },
+		Run: func() (float64, error) {
+			seconds, err := f.steady(ctx, 12, timed)
+			return float64(timed*batch*ds.Spec().Bytes()) / 1e9 / seconds, err
+		},
+	}}
+}
+
+// staged is the row of one copy of data to the device, by an engine.
+func (b *bench) staged(ctx context.Context, m *harness.Memory, data []byte) (*sample, error) {
+	engine, err := transfer.New(m.Dev, transfer.Options{Copiers: b.copiers})
+	if err != nil {
+		return nil, err
+	}
+	m.Later(engine.Close)
+	to, err := m.Alloc(int64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	by := "Pinion's engine"
+	if b.copiers > 0 {
+		by += ", " + count(b.copiers, "copier")
+	}
+	return &sample{Sample: harness.Sample{
+		Row: harness.Row{Name: "staged copy of ordinary memory", By: by, Unit: "GB/s"},
+		Check: func() error {
+			half := make([]byte, len(data)/2)
+			err := errors.Join(engine.H2D(ctx, to, data), m.Stream.CopyD2H(half, to.Add(int64(len(half)))), m.Stream.Synchronize())
+			if err == nil && string(half) != string(data[len(half):2*len(half)]) {
+				err = errors.New("what arrived is not what was sent")
+			}
+			return err
+		},
+		Run: func() (float64, error) {
+			start := time.Now()
+			err := engine.H2D(ctx, to, data)
+			return float64(len(data)) / 1e9 / harness.Since(start, time.Second), err
+		},
+	}}, nil
+}
+
+// imageFile makes the file of random images, if it is not there.
+func (b *bench) imageFile(ctx context.Context) (path string, err error) {
+	path = b.imagesFile
+	if path == "" {
+		path = filepath.Join(b.tmp, "images.raw")
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	fmt.Fprintf(os.Stderr, "writing %s\n", count(b.images, "image"))
+	part := path + ".part"
+	f, err := os.Create(part)
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(part) // not there any more after the rename
+	w := bufio.NewWriterSize(f, 1<<20)
+	source := rand.NewChaCha8([32]byte{1})
+	image := make([]byte, imageSpec.Bytes())
+	for range b.images {
+		source.Read(image)
+		if _, err = w.Write(image); err != nil || ctx.Err() != nil {
+			break
+		}
+	}
+	// What is written to the disk later would be measured too.
+	if err = errors.Join(err, ctx.Err(), w.Flush(), f.Sync(), f.Close()); err != nil {
+		return "", err
+	}
+	return path, os.Rename(part, path)
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// What files with several programs' ways of doing the same are about.
+const (
+	hold    = "hold"    // of bench/loop and its peers
+	feeding = "feeding" // of bench/feeding and its peers
+)
+
+// comparedKinds say of each what it is called, what a reader has to know, and
+// what its last column is.
+var comparedKinds = map[string]struct {
+	title, note, column string
+	last                func(rows []comparedRow) string
+}{
+	hold: {"memory for a while", "Loops are compared with preallocated memory of the same program.",
+		">slower than preallocated", slowerText},
+	feeding: {"feeding a device", "Rates are those of a full pipeline; a row in per cent of another compares the two repeat by repeat.",
+		"target", targetText},
+}
+
+// comparedFile is such a file: of Pinion if it has a commit.
+type comparedFile struct {
+	provenance
+	Peer    string        `json:"peer"`
+	Machine string        `json:"machine"`
+	Repeats int           `json:"repeats"`
+	Rows    []comparedRow `json:"rows"`
+	Skipped []struct {
+		Name string `json:"name"`
+		By   string `json:"by"`
+		Why  string `json:"why"`
+	} `json:"skipped"`
+}
+
+type comparedRow struct {
+	peerRow
+	By      string   `json:"by"`             // who did it, or gave the memory
+	Slower  *float64 `json:"slower_percent"` // than preallocated memory
+	AtLeast *float64 `json:"at_least"`       // what it has to reach
+	AtMost  *float64 `json:"at_most"`
+}
+
+func (f *comparedFile) check() error {
+	var errs []error
+	for _, r := range f.Rows {
+		errs = append(errs, r.check())
+		if r.By == "" {
+			errs = append(errs, fmt.Errorf("%s: by nobody", r.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// text prints a value in the row's unit; short times in nanoseconds.
+func (r *comparedRow) text(v float64) string {
+	if r.Unit == "ns" {
+		return nanoseconds(v)
+	}
+	return r.peerRow.text(v)
+}
+
+// slowerText is how much slower than preallocated memory a way is.
+func slowerText(rows []comparedRow) string {
+	var slower []float64
+	for _, r := range rows {
+		if r.Slower != nil {
+			slower = append(slower, *r.Slower)
+		}
+	}
+	if slower == nil {
+		return ""
+	}
+	return percent(median(slower) / 100)
+}
+
+// targetText is what a row has to reach, and whether it does.
+func targetText(rows []comparedRow) string {
+	var values []float64
+	for _, r := range rows {
+		values = append(values, r.Value)
+	}
+	r, v := rows[0], median(values)
+	var bound string
+	var reached bool
+	switch {
+	case r.AtLeast != nil:
+		bound, reached = "at least "+r.text(*r.AtLeast), v >= *r.AtLeast
+	case r.AtMost != nil:
+		bound, reached = "at most "+r.text(*r.AtMost), v <= *r.AtMost
+	default:
+		return ""
+	}
+	if reached {
+		return bound + ": reached"
+	}
+	return bound + ": missed"
+}
+
+// nanoseconds prints a time that is short, as a rule.
+func nanoseconds(ns float64) string {
+	if ns < 999.5 {
+		return number(ns) + " ns"
+	}
+	return duration(ns * 1e-9)
+}
+
+// program says who did what a row of f is about.
+func (f *comparedFile) program(r comparedRow) string {
+	if f.Commit != "" {
+		return r.By
+	}
+	return f.Peer + ": " + r.By
+}
+
+// writeCompared writes all files of a run of one kind as one table, the rows of
+// one name together: of several files of a program the median of the medians,
+// with the least and the most of all.
+func writeCompared(w *strings.Builder, kind string, files []*comparedFile) {
+	if len(files) == 0 {
+		return
+	}
+	// Pinion's first, whose names of rows lead.
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b *comparedFile) int { return pinionFirst(a.Commit, b.Commit) })
+	type key struct{ name, program string }
+	var names, stems []string
+	var keys []key
+	rows := map[key][]comparedRow{}
+	for _, f := range files {
+		stems = append(stems, f.file)
+		for _, r := range f.Rows {
+			k := key{r.Name, f.program(r)}
+			if !slices.Contains(names, r.Name) {
+				names = append(names, r.Name)
+			}
+			if rows[k] == nil {
+				keys = append(keys, k)
+			}
+			rows[k] = append(rows[k], r)
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b key) int {
+		return cmp.Compare(slices.Index(names, a.name), slices.Index(names, b.name))
+	})
+
+	first, about := files[0], comparedKinds[kind]
+	origin := ""
+	if first.Commit != "" {
+		origin = " " + first.origin() + "."
+	}
+	fmt.Fprintf(w, "\n### %s: %s\n\n", strings.Join(stems, ", "), about.title)
+	fmt.Fprintf(w, "%s. %d interleaved repeats.%s From %s on. %s\n",
+		plain(first.Machine), first.Repeats, origin, plain(first.MeasuredAt), about.note)
+	t := newTable("", "by", ">runs", ">median", ">min", ">max", about.column)
+	for _, k := range keys {
+		var medians, least, most []float64
+		for _, r := range rows[k] {
+			medians = append(medians, r.Value)
+			least, most = append(least, r.least()), append(most, r.most())
+		}
+		r := rows[k][0]
+		t.add(plain(k.name), plain(k.program), fmt.Sprint(len(medians)), r.text(median(medians)),
+			r.text(slices.Min(least)), r.text(slices.Max(most)), about.last(rows[k]))
+	}
+	t.write(w)
+	for _, f := range files {
+		for _, s := range f.Skipped {
+			by := ""
+			if s.By != "" {
+				by = " by " + s.By
+			}
+			fmt.Fprintf(w, "\nNot measured: %s: %s\n", plain(s.Name+by), plain(s.Why))
+		}
+	}
+}
+
+// pinionFirst orders files by their commits: peers have none.
+func pinionFirst(a, b string) int { return cmp.Compare(min(len(b), 1), min(len(a), 1)) }
+
+// median does not change the order of values.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
