@@ -3,7 +3,6 @@ package docs_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"path/filepath"
