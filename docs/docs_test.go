@@ -3,7 +3,6 @@ package docs_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -72,7 +71,8 @@ func TestReadmeExample(t *testing.T) {
 	}
 }
 
-// TestLinks: every relative link in the documents leads to a file or folder.
+// TestLinks: every relative link in the documents leads to a file or folder, and
+// to a heading where it names one.
 func TestLinks(t *testing.T) {
 	var documents []string
 	for _, pattern := range []string{"../*.md", "*.md", "../bench/*.md"} {
@@ -82,13 +82,19 @@ func TestLinks(t *testing.T) {
 		}
 		documents = append(documents, found...)
 	}
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	links := 0
 	for _, document := range documents {
 		for _, match := range link.FindAllStringSubmatch(read(t, document), -1) {
 			links++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(document), match[1])); err != nil {
+			target := filepath.Join(filepath.Dir(document), match[1])
+			if match[1] == "" {
+				target = document
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", document, err)
+			} else if match[2] != "" && !anchors(t, target)[match[2]] {
+				t.Errorf("%s: no heading for %s in %s", document, match[2], target)
 			}
 		}
 	}
@@ -110,6 +116,18 @@ func TestDependencies(t *testing.T) {
 			t.Errorf("dependencies.md does not list %s %s", m[1], m[2])
 		}
 	}
+}
+
+// anchors are those of the headings of a document, as GitHub makes them.
+func anchors(t *testing.T, path string) map[string]bool {
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	found := map[string]bool{}
+	for _, match := range heading.FindAllStringSubmatch(read(t, path), -1) {
+		text := dropped.ReplaceAllString(strings.ToLower(match[1]), "")
+		found["#"+strings.ReplaceAll(text, " ", "-")] = true
+	}
+	return found
 }
 
 func read(t *testing.T, path string) string {
