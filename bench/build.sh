@@ -11,7 +11,7 @@ go build -buildvcs=true -o .build/pinion ./cmd/pinion
 go build -buildvcs=true -o .build/moves ./bench/moves
 go build -buildvcs=true -o .build/loop ./bench/loop
 go build -buildvcs=true -o .build/feeding ./bench/feeding
-for package in device/cuda kernels pinned transfer vram loader cmd/pinion/internal/linkbench; do
+for package in device/cuda imaging/nvjpeg kernels pinned transfer vram loader cmd/pinion/internal/linkbench; do
 	go test -c -o ".build/${package//\//.}.test" "./$package"
 done
 ls -l .build
