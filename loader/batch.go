@@ -41,10 +41,12 @@ type Batch struct {
 	Epoch  int // counts from 0
 	Number int // of the batch within its epoch, from 0
 
-	n      int   // of the loader's batches in all
-	err    error // in place of everything above
-	buffer *deviceBuffer
-	refs   atomic.Int64
+	n        int           // of the loader's batches in all
+	err      error         // in place of everything above
+	complete chan struct{} // closed when the data is there, or never will be
+	late     error         // why it never will be
+	buffer   *deviceBuffer
+	refs     atomic.Int64
 }
 
 // Retain adds a holder: the memory is given back when Release was called once
@@ -80,8 +82,9 @@ type deviceBuffer struct {
 	lane   *lane
 	raw    device.Ptr      // as copied from the host: samples, then what goes with them
 	data   device.Ptr      // the samples; raw when nothing is transformed
-	marks  [4]device.Event // around the copy, and around the transform
-	queued int64           // bytes of the copy that marks are around
+	marks  [4]device.Event // around the copy, and around the transform; the first of each where timed
+	timed  int             // batches that the times between marks stand for; 0: not timed
+	queued int64           // bytes copied
 
 	mu    sync.Mutex
 	used  []device.Event // recorded by Release; the first inUse are waited for

@@ -1,12 +1,19 @@
 package loader_test
 
 import (
+	"flag"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/loader"
+)
+
+var (
+	benchPrefetch = flag.Int("prefetch", 0, "Prefetch of BenchmarkMemory")
+	benchBuffers  = flag.Int("buffers", 0, "DeviceBuffers of BenchmarkMemory")
+	benchWorkers  = flag.Int("workers", 0, "Workers of BenchmarkMemory")
 )
 
 // BenchmarkMemory is epochs of 10,000 shuffled samples of 256 f32 in batches
@@ -19,7 +26,10 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	ds, err := dataset.NewMemoryOf(data, []int{256}, dataset.MemoryOptions{})
 	ok(b, err)
-	ld, err := loader.New(dev, ds, loader.Options{Batch: 128, Shuffle: true, Epochs: b.N + 1})
+	ld, err := loader.New(dev, ds, loader.Options{
+		Batch: 128, Shuffle: true, Epochs: b.N + 1,
+		Workers: *benchWorkers, Prefetch: *benchPrefetch, DeviceBuffers: *benchBuffers,
+	})
 	ok(b, err)
 	defer ld.Close()
 	epoch := func() {

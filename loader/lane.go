@@ -27,10 +27,11 @@ type lane struct {
 
 	free    chan *slab         // slabs that can be filled
 	jobs    chan *job          // batches to queue, in order; some are being read
-	copied  chan passage       // slabs on their way to the device, in order
+	copied  chan passage       // batches on their way to the device, in order
 	buffers chan *deviceBuffer // device buffers that can be filled
 
 	reading reading // of samples that replace others
+	small   int     // copies that were too small to time each
 
 	// Where batches come in any order: the epoch that is queued now, how many
 	// of its batches are to come, and batches of later ones.
@@ -38,10 +39,12 @@ type lane struct {
 	later       []*job
 }
 
-// passage is a slab whose copy ends at an event.
+// passage is a batch on its way to the device, and the event behind which its
+// slab is free.
 type passage struct {
-	slab *slab
-	end  device.Event
+	batch *Batch
+	slab  *slab
+	end   device.Event
 }
 
 // newLane prepares what a device does. What was taken before an error is the
@@ -259,12 +262,13 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 		b.DeviceMix = d.raw + device.Ptr(t.mix)
 	}
 	b.buffer = d
+	b.complete = make(chan struct{})
 	b.refs.Store(1)
 	end := d.marks[1]
 	if n.decoding != nil {
 		end = d.marks[3] // files and tables are in use until then
 	}
-	n.copied <- passage{j.slab, end} // never blocks: there is room for every slab
+	n.copied <- passage{b, j.slab, end} // never blocks: there is room for every slab
 	return b, nil
 }
 
@@ -319,8 +323,11 @@ func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
 	if n.decoding != nil {
 		d.queued += n.decoding.sent
 	}
-	if err := n.copies.Record(d.marks[0]); err != nil {
-		return err
+	d.timed = n.timing(len(host))
+	if d.timed > 0 {
+		if err := n.copies.Record(d.marks[0]); err != nil {
+			return err
+		}
 	}
 	if err := n.copies.CopyH2D(d.raw+device.Ptr(from), host); err != nil {
 		return err
@@ -334,8 +341,10 @@ func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
 	if err := n.compute.Wait(d.marks[1]); err != nil {
 		return err
 	}
-	if err := n.compute.Record(d.marks[2]); err != nil {
-		return err
+	if d.timed > 0 {
+		if err := n.compute.Record(d.marks[2]); err != nil {
+			return err
+		}
 	}
 	w := work{dst: d.data, src: d.raw, n: len(j.indexes), rows: j.rows}
 	if t.colours != 0 {
@@ -350,16 +359,56 @@ func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
 	return n.compute.Record(d.marks[3])
 }
 
-// recycle returns slabs to the workers when their copies are done.
-func (n *lane) recycle() {
-	for p := range n.copied {
-		if err := p.end.Synchronize(); err != nil {
-			// The error is the device's, and Next reports it. The slab must
-			// not be written while a copy may read it, so it stays away.
-			continue
-		}
-		n.free <- p.slab
+// Copies below this size are timed now and then only: reading the clock of the
+// device takes longer than they do.
+const (
+	smallCopy  = 1 << 20
+	smallTimed = 16 // one of so many
+)
+
+// timing is how many batches the times of the next one stand for, 0 for none.
+func (n *lane) timing(bytes int) int {
+	if bytes >= smallCopy {
+		return 1
 	}
+	n.small++
+	if n.small%smallTimed == 1 {
+		return smallTimed
+	}
+	return 0
+}
+
+// finish waits for what is on its way to the device, in order: slabs go back to
+// the workers, and batches are complete.
+func (n *lane) finish() {
+	for p := range n.copied {
+		// Where the device fails, Next reports it. The slab must not be
+		// written while a copy may read it, so it stays away then.
+		err := await(p.end)
+		if err == nil {
+			n.free <- p.slab
+		}
+		d := p.batch.buffer
+		if p.end != d.marks[3] {
+			err = errors.Join(err, await(d.marks[3]))
+		}
+		if err == nil {
+			n.loader.counters.moved(d)
+		}
+		p.batch.late = err
+		close(p.batch.complete)
+	}
+}
+
+// await waits for an event: hot for as long as a small copy takes, then asleep.
+func await(e device.Event) error {
+	const hot = 20 * time.Microsecond
+	for start := time.Now(); time.Since(start) < hot; {
+		if done, err := e.Done(); done || err != nil {
+			return err
+		}
+	}
+	return e.Synchronize()
 }
 
 // takeBuffer returns a free buffer, if there is a choice one that nobody's work

@@ -207,7 +207,7 @@ func (l *Loader) start() {
 	}
 	for _, n := range l.lanes {
 		uploads.Go(n.upload)
-		l.running.Go(n.recycle)
+		l.running.Go(n.finish)
 	}
 	l.running.Go(func() {
 		reads.Wait()

@@ -6,8 +6,6 @@ import (
 	"io"
 	"iter"
 	"time"
-
-	"github.com/pinion-gpu/pinion/device"
 )
 
 // Next returns the next batch, complete in device memory, and [io.EOF] after
@@ -29,8 +27,17 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := device.Wait(ctx, b.buffer.marks[3]); err != nil {
-		return nil, err
+	select {
+	case <-b.complete:
+	default:
+		select {
+		case <-b.complete:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if b.late != nil {
+		return nil, b.late
 	}
 	l.arriving = nil
 	b.buffer.lane.held.Add(1)

@@ -66,20 +66,26 @@ func (c *counters) read(t *dataset.Timing) {
 	*t = dataset.Timing{}
 }
 
-// arrived counts a batch that is complete on the device.
+// arrived counts a batch that is with the caller.
 func (c *counters) arrived(b *Batch) {
 	c.samples.Add(int64(b.Shape[0]))
 	c.batches.Add(1)
 	c.bytes.Add(b.buffer.queued)
-	m := &b.buffer.marks
-	if d, err := m[1].Since(m[0]); err == nil {
-		c.copyTime.Add(int64(d))
-	}
-	if b.buffer.lane.form.queue == nil {
+}
+
+// moved counts the times of a batch that is complete on the device.
+func (c *counters) moved(d *deviceBuffer) {
+	if d.timed == 0 {
 		return
 	}
-	if d, err := m[3].Since(m[2]); err == nil {
-		c.transformTime.Add(int64(d))
+	if t, err := d.marks[1].Since(d.marks[0]); err == nil {
+		c.copyTime.Add(int64(d.timed) * int64(t))
+	}
+	if d.lane.form.queue == nil {
+		return
+	}
+	if t, err := d.marks[3].Since(d.marks[2]); err == nil {
+		c.transformTime.Add(int64(d.timed) * int64(t))
 	}
 }
 
