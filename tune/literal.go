@@ -23,8 +23,9 @@ func (s Setting) Go() string {
 
 // PyTorch returns the line that sets up a DataLoader most alike. There
 // prefetch_factor counts batches for each worker, since a worker makes whole
-// batches; two is the least with which it need not stop when one is done. Where
-// samples are decoded is not a matter of the DataLoader there.
+// batches; two is the least with which it need not stop when one is done. Its
+// workers decode, so for a setting that decodes on the device take
+// [Result.PyTorch].
 func (s Setting) PyTorch() string {
 	workers := max(s.Workers, 1)
 	factor := max(2, (s.Prefetch+workers-1)/workers)
@@ -36,4 +37,24 @@ func (s Setting) PyTorch() string {
 		fmt.Sprintf("DataLoader(dataset, batch_size=%d", s.Batch), "shuffle=True", fmt.Sprintf("num_workers=%d", s.Workers),
 		"pin_memory=" + pin, fmt.Sprintf("prefetch_factor=%d", factor), "persistent_workers=True)",
 	}, ", ")
+}
+
+// PyTorch returns the line for a DataLoader: of the best setting, or where that
+// decodes on the device, which a DataLoader does not, of the fastest that
+// decodes in workers.
+func (r *Result) PyTorch() string {
+	if r.Best.Decode != "gpu" {
+		return r.Best.PyTorch()
+	}
+	best, rate := r.Best, 0.0
+	for _, row := range r.Settings {
+		each := row.PerSecond
+		if row.Trials == 0 {
+			each = row.Predicted
+		}
+		if row.Decode != "gpu" && row.Refused == "" && each > rate {
+			best, rate = row.Setting, each
+		}
+	}
+	return best.PyTorch()
 }

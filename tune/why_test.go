@@ -76,3 +76,22 @@ func TestLiterals(t *testing.T) {
 		}
 	}
 }
+
+// A DataLoader's workers decode: its line is that of a setting in which workers
+// do.
+func TestPyTorchDecodes(t *testing.T) {
+	r := &Result{Best: Setting{Workers: 2, Batch: 64, Prefetch: 8, Decode: "gpu"}, Settings: []Row{
+		{Setting: Setting{Workers: 2, Batch: 64, Prefetch: 8, Decode: "gpu"}, Trials: 3, PerSecond: 40000},
+		{Setting: Setting{Workers: 8, Batch: 64, Prefetch: 4, Decode: "cpu"}, Trials: 3, PerSecond: 8000},
+		{Setting: Setting{Workers: 16, Batch: 64, Prefetch: 4, Pin: true, Decode: "cpu"}, Predicted: 15000},
+		{Setting: Setting{Workers: 32, Batch: 64, Prefetch: 4, Decode: "cpu"}, Predicted: 16000, Refused: "no room"},
+	}}
+	const want = "DataLoader(dataset, batch_size=64, shuffle=True, num_workers=16, pin_memory=True, prefetch_factor=2, persistent_workers=True)"
+	if line := r.PyTorch(); line != want {
+		t.Errorf("%s, want %s", line, want)
+	}
+	r.Best = r.Settings[1].Setting
+	if line := r.PyTorch(); line != r.Best.PyTorch() {
+		t.Error(line)
+	}
+}

@@ -142,7 +142,7 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) (err error) {
 		}
 		out.Report = f.report
 	}
-	out.Go, out.PyTorch, out.Why = out.Best.Go(), out.Best.PyTorch(), out.Result.Why()
+	out.Go, out.PyTorch, out.Why = out.Best.Go(), out.Result.PyTorch(), out.Result.Why()
 	if f.json {
 		return printJSON(cmd, out)
 	}

@@ -78,7 +78,7 @@ func (o *tuneOutput) print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	o.printSettings(w)
-	fmt.Fprintf(w, "\nGo:       %s\nPyTorch:  %s\n", r.Best.Go(), r.Best.PyTorch())
+	fmt.Fprintf(w, "\nGo:       %s\nPyTorch:  %s\n", r.Best.Go(), r.PyTorch())
 	if o.NotKept != "" {
 		fmt.Fprintf(w, "\nThe result could not be kept: %s\n", o.NotKept)
 	}

@@ -63,7 +63,7 @@ func Render(w io.Writer, r *Report) error {
 		Finding: why[0],
 		Tiles:   r.tiles(),
 		Go:      r.Result.Best.Go(),
-		PyTorch: r.Result.Best.PyTorch(),
+		PyTorch: r.Result.PyTorch(),
 		Why:     why[1:],
 		Stages:  r.stages(),
 		Tables:  r.tables(),
