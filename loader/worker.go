@@ -133,7 +133,7 @@ func (r *reading) open() (err error) {
 
 func (r *reading) close() {
 	if r.guard != nil {
-		r.guard.leave()
+		r.guard.close()
 	}
 	if r.reader != nil {
 		closeReader(r.reader)
