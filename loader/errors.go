@@ -122,7 +122,7 @@ func (l *Loader) settleSlot(j *job, slot int) (keep bool, err error) {
 // decide asks what is to be done about a sample. Fail comes as an error.
 func (l *Loader) decide(failed error) (policy ErrorPolicy, err error) {
 	var sample *SampleError
-	if !errors.As(failed, &sample) || errors.Is(failed, errStuck) {
+	if !errors.As(failed, &sample) || errors.Is(failed, errStuck) || l.ctx.Err() != nil {
 		return Fail, failed
 	}
 	policy = l.options.OnError

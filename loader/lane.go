@@ -280,6 +280,8 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 
 // waitUsed queues the wait for what callers of the last batch in d do.
 func (n *lane) waitUsed(d *deviceBuffer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	streams := []device.Stream{n.copies}
 	if n.form.queue != nil || n.decoding != nil {
 		streams = append(streams, n.compute)
