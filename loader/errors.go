@@ -142,7 +142,11 @@ func (l *Loader) replace(j *job, slot int, key uint64) {
 	j.indexes[slot] = int(sampler.Key(key, j.epoch, 0) % uint64(l.samples))
 	delete(j.errs, slot)
 	if l.spec.Ragged {
-		j.lengths[slot] = int32(dataset.Length(l.ds, j.indexes[slot]))
+		n := dataset.Length(l.ds, j.indexes[slot])
+		j.lengths[slot] = int32(n)
+		if l.options.PadTo == 0 && n > j.rows && n <= l.rows {
+			j.widen(n, l.rowBytes, l.pad)
+		}
 	}
 	if err := j.lane.reading.sample(j, slot, nil); err != nil {
 		j.errs[slot] = err
