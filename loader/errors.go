@@ -71,6 +71,7 @@ func nameOf(ds dataset.Dataset, index int) (name string) {
 
 // settle deals with the samples of j that could not be read, in order: the
 // loader fails, or they are replaced, or it closes the gaps that they leave.
+// No errors are left then.
 func (l *Loader) settle(j *job) error {
 	if len(j.errs) == 0 {
 		return nil
@@ -90,6 +91,7 @@ func (l *Loader) settle(j *job) error {
 	if j.lengths != nil {
 		j.lengths = j.lengths[:n]
 	}
+	clear(j.errs) // slots have other samples now
 	return nil
 }
 

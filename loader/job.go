@@ -22,6 +22,8 @@ type job struct {
 	left          atomic.Int64  // samples
 	ready         chan struct{} // closed when left is zero
 
+	refused bool // by the device, in part: what is still to be read, the CPU decodes
+
 	mu   sync.Mutex
 	errs map[int]error // by slot
 }

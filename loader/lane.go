@@ -313,6 +313,14 @@ func (n *lane) decode(d *deviceBuffer, j *job) (t tail, err error) {
 		if !errors.Is(err, errRefused) {
 			return t, err
 		}
+		// What was queued reads the slab and its files, and writes d.
+		if err := n.decoding.stream.Synchronize(); err != nil {
+			return t, err
+		}
+		if err := n.compute.Synchronize(); err != nil {
+			return t, err
+		}
+		j.refused = true
 		if err := l.settle(j); err != nil {
 			return t, err
 		}
