@@ -249,10 +249,9 @@ func (c *decoding) queue(d *deviceBuffer, j *job, t tail) error {
 
 // makeRoom grows the scratch for j, as far as it may.
 func (c *decoding) makeRoom(j *job) error {
-	var all, largest int64
+	var all int64
 	for slot := range j.indexes {
-		n := c.need(j, slot)
-		all, largest = all+n, max(largest, n)
+		all += c.need(j, slot)
 	}
 	limit := c.limit.Load()
 	if all <= c.room || c.room == limit {
@@ -261,9 +260,7 @@ func (c *decoding) makeRoom(j *job) error {
 	err := c.grow(min(limit, all+all/4))
 	if errors.Is(err, device.ErrOutOfMemory) {
 		err = nil
-		if largest > c.room {
-			c.limit.Store(c.room) // larger pictures are for the CPU from now on
-		}
+		c.limit.Store(c.room) // larger pictures are for the CPU from now on
 	}
 	return err
 }
