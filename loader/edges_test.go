@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -87,4 +88,18 @@ func TestReleaseTooOften(t *testing.T) {
 			t.Errorf("%v and %v, want one of them to fail", errs[0], errs[1])
 		}
 	}
+}
+
+// Any number of batches to read ahead is as many as memory may be pinned for.
+func TestPrefetchWithoutEnd(t *testing.T) {
+	ld, err := loader.New(open(t, "host:16MiB"), images(30, 2, 2, 1),
+		loader.Options{Prefetch: math.MaxInt, Epochs: math.MaxInt, Pin: loader.PinAlways, PinBudget: 1 << 20})
+	if pinLimited(err) {
+		t.Skip(err)
+	}
+	ok(t, err)
+	if s := ld.Stats(); s.HostBytes > 1<<20 {
+		t.Errorf("%d bytes are pinned", s.HostBytes)
+	}
+	within(t, "Close", ld.Close)
 }
