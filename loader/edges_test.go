@@ -73,9 +73,9 @@ func TestDecideAfterClose(t *testing.T) {
 // Of two holders where there is one, one gets an error, and nothing else happens.
 func TestReleaseTooOften(t *testing.T) {
 	dev := devicetest.Open(t)
-	ld := start(t, dev, table(400, dtype.U8, 3), loader.Options{Batch: 2})
+	ld := start(t, dev, table(6000, dtype.U8, 3), loader.Options{Batch: 2})
 	streams := []device.Stream{stream(t, dev), stream(t, dev)}
-	for range 200 {
+	for range 3000 {
 		b, err := next(t, ld)
 		ok(t, err)
 		var errs [2]error
