@@ -27,6 +27,9 @@ type EncodedReader interface {
 	// Orientation returns how a file's picture has to be turned before
 	// anything else is done to it.
 	Orientation(content []byte) imaging.Orientation
+	// MaxPixels returns the largest width x height of a picture that becomes a
+	// sample, for the file that was read last. Decode fails for larger ones.
+	MaxPixels() int
 	// Decode makes a sample of a file's content on the CPU, as Read does.
 	Decode(v Visit, content, dst []byte) error
 }
@@ -79,6 +82,8 @@ func (r *encodedSubsetReader) ReadFile(ctx context.Context, v Visit, buf []byte)
 func (r *encodedSubsetReader) Orientation(content []byte) imaging.Orientation {
 	return r.EncodedReader.Orientation(content)
 }
+
+func (r *encodedSubsetReader) MaxPixels() int { return r.EncodedReader.MaxPixels() }
 
 func (r *encodedSubsetReader) Decode(v Visit, content, dst []byte) error {
 	if err := checkIndex(r.subset, v.Index); err != nil {
@@ -147,6 +152,8 @@ func (r *encodedConcatReader) ReadFile(ctx context.Context, v Visit, buf []byte)
 func (r *encodedConcatReader) Orientation(content []byte) imaging.Orientation {
 	return r.encoded[r.last].Orientation(content)
 }
+
+func (r *encodedConcatReader) MaxPixels() int { return r.encoded[r.last].MaxPixels() }
 
 func (r *encodedConcatReader) Decode(v Visit, content, dst []byte) error {
 	part, v, err := r.at(v)

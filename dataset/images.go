@@ -158,6 +158,9 @@ func (r *imageReader) Orientation(content []byte) imaging.Orientation {
 	return imaging.OrientationOf(content)
 }
 
+// MaxPixels implements [EncodedReader].
+func (r *imageReader) MaxPixels() int { return r.decoder.MaxPixels() }
+
 // Close implements [Reader].
 func (r *imageReader) Close() error {
 	if r.decoder == nil {

@@ -68,6 +68,9 @@ func NewDecoder(opts Options) *Decoder {
 	return d
 }
 
+// MaxPixels returns the largest width x height that is decoded, see [Options].
+func (d *Decoder) MaxPixels() int { return d.maxPixels }
+
 // Close frees the decoder's memory, some of which the Go runtime does not
 // know. It may be called again.
 func (d *Decoder) Close() {

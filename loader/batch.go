@@ -86,7 +86,7 @@ type deviceBuffer struct {
 	timed  int             // batches that the times between marks stand for; 0: not timed
 	queued int64           // bytes copied
 
-	mu    sync.Mutex
+	mu    sync.Mutex     // against a Release too many
 	used  []device.Event // recorded by Release; the first inUse are waited for
 	inUse int
 }
@@ -141,6 +141,8 @@ func (b *Batch) drop() int64 {
 
 // idle reports whether the work of the last callers is done.
 func (d *deviceBuffer) idle() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, e := range d.used[:d.inUse] {
 		if done, _ := e.Done(); !done {
 			return false

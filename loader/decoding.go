@@ -3,6 +3,7 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
@@ -49,8 +50,8 @@ type decoding struct {
 	decoded   device.Event
 	scratch   [2]scratch // one is resampled while the other is filled
 	turn      int
-	room      int64 // bytes of each scratch
-	limit     int64 // and at most
+	room      int64        // bytes of each scratch
+	limit     atomic.Int64 // and at most
 	table     *kernels.ResampleTable
 	pictures  []nvjpeg.Picture
 	which     []int // slots of the pictures
@@ -97,7 +98,8 @@ func openDecoding(n *lane) (c *decoding, err error) {
 	if l.encoded == nil {
 		return nil, fmt.Errorf("%w: the dataset gives no files of pictures", device.ErrArgument)
 	}
-	c = &decoding{lane: n, transform: l.encoded.Transform(), limit: mostRoom}
+	c = &decoding{lane: n, transform: l.encoded.Transform()}
+	c.limit.Store(mostRoom)
 	if c.decoder, err = openDecoder(n.dev); err != nil {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func openDecoding(n *lane) (c *decoding, err error) {
 		return nil, errors.Join(fmt.Errorf("%w: the device has no JPEG engines", device.ErrNotSupported), c.close())
 	}
 	if memory, err := n.dev.Memory(); err == nil {
-		c.limit = min(c.limit, max(memory.TotalBytes/16, 1<<20))
+		c.limit.Store(min(mostRoom, max(memory.TotalBytes/16, 1<<20)))
 	}
 	if err := c.prepare(); err != nil {
 		return nil, errors.Join(err, c.close())
@@ -129,7 +131,11 @@ func (c *decoding) prepare() (err error) {
 	if c.table, err = kernels.NewResampleTable(c.transform.Size()); err != nil {
 		return err
 	}
-	return c.grow(min(firstRoom, c.limit))
+	// A sample that a worker made has to fit in any case.
+	if c.sampleRoom() > c.limit.Load() {
+		return fmt.Errorf("%w: samples of %d bytes, and memory for %d", device.ErrNotSupported, c.transform.Bytes(), c.limit.Load())
+	}
+	return c.grow(min(max(firstRoom, c.sampleRoom()), c.limit.Load()))
 }
 
 // grow makes room for so many bytes of decoded pictures, if there is memory.
@@ -173,7 +179,8 @@ type file struct {
 const keepFile = 4 << 20
 
 // fetch reads the file of a slot and leaves it to the device, if that takes it.
-func (r *reading) fetch(c *decoding, f *file, v dataset.Visit, sample []byte) error {
+func (r *reading) fetch(c *decoding, j *job, slot int, v dataset.Visit, sample []byte) error {
+	f := &j.slab.files[slot]
 	if cap(f.content) > keepFile {
 		f.content = nil
 	}
@@ -183,19 +190,26 @@ func (r *reading) fetch(c *decoding, f *file, v dataset.Visit, sample []byte) er
 		return err
 	}
 	f.content = content
-	if f.jpeg, err = nvjpeg.Parse(content); err == nil && c.takes(f.jpeg) {
+	if f.jpeg, err = nvjpeg.Parse(content); err == nil && !j.refused && c.takes(f.jpeg, r.encoded.MaxPixels()) {
 		f.orientation = r.encoded.Orientation(content)
 		width, height := f.orientation.Size(f.jpeg.Width, f.jpeg.Height)
 		f.plan = c.transform.Plan(width, height, v.Key)
-		f.onDevice = true
-		return nil
+		if f.onDevice = max(f.plan.X.Full, f.plan.Y.Full) <= maxScaled; f.onDevice {
+			return nil
+		}
 	}
 	return r.encoded.Decode(v, content, sample)
 }
 
-// takes reports whether the device decodes a picture.
-func (c *decoding) takes(j nvjpeg.JPEG) bool {
-	return c.decoder.Supports(j.Header) && pixelBytes(j) <= c.limit
+// maxScaled is the longest side that the device scales a picture to: a narrow
+// one whose middle is taken may have a longer one.
+const maxScaled = 65535
+
+// takes reports whether the device decodes a picture. The CPU fails for those
+// that are larger than the dataset allows.
+func (c *decoding) takes(j nvjpeg.JPEG, maxPixels int) bool {
+	return c.decoder.Supports(j.Header) && pixelBytes(j) <= c.limit.Load() &&
+		int64(j.Width)*int64(j.Height) <= int64(maxPixels)
 }
 
 // pixelAlign keeps the pictures in scratch apart.
@@ -235,20 +249,18 @@ func (c *decoding) queue(d *deviceBuffer, j *job, t tail) error {
 
 // makeRoom grows the scratch for j, as far as it may.
 func (c *decoding) makeRoom(j *job) error {
-	var all, largest int64
+	var all int64
 	for slot := range j.indexes {
-		n := c.need(j, slot)
-		all, largest = all+n, max(largest, n)
+		all += c.need(j, slot)
 	}
-	if all <= c.room || c.room == c.limit {
+	limit := c.limit.Load()
+	if all <= c.room || c.room == limit {
 		return nil
 	}
-	err := c.grow(min(c.limit, all+all/4))
+	err := c.grow(min(limit, all+all/4))
 	if errors.Is(err, device.ErrOutOfMemory) {
 		err = nil
-		if largest > c.room {
-			c.limit = c.room // larger pictures are for the CPU from now on
-		}
+		c.limit.Store(c.room) // larger pictures are for the CPU from now on
 	}
 	return err
 }
@@ -258,6 +270,11 @@ func (c *decoding) need(j *job, slot int) int64 {
 	if f := &j.slab.files[slot]; f.onDevice {
 		return pixelBytes(f.jpeg)
 	}
+	return c.sampleRoom()
+}
+
+// sampleRoom is the bytes of a sample in scratch.
+func (c *decoding) sampleRoom() int64 {
 	return (int64(c.transform.Bytes()) + pixelAlign - 1) &^ (pixelAlign - 1)
 }
 

@@ -71,6 +71,7 @@ func nameOf(ds dataset.Dataset, index int) (name string) {
 
 // settle deals with the samples of j that could not be read, in order: the
 // loader fails, or they are replaced, or it closes the gaps that they leave.
+// No errors are left then.
 func (l *Loader) settle(j *job) error {
 	if len(j.errs) == 0 {
 		return nil
@@ -90,6 +91,7 @@ func (l *Loader) settle(j *job) error {
 	if j.lengths != nil {
 		j.lengths = j.lengths[:n]
 	}
+	clear(j.errs) // slots have other samples now
 	return nil
 }
 
@@ -122,7 +124,7 @@ func (l *Loader) settleSlot(j *job, slot int) (keep bool, err error) {
 // decide asks what is to be done about a sample. Fail comes as an error.
 func (l *Loader) decide(failed error) (policy ErrorPolicy, err error) {
 	var sample *SampleError
-	if !errors.As(failed, &sample) || errors.Is(failed, errStuck) {
+	if !errors.As(failed, &sample) || errors.Is(failed, errStuck) || l.ctx.Err() != nil {
 		return Fail, failed
 	}
 	policy = l.options.OnError
@@ -142,7 +144,11 @@ func (l *Loader) replace(j *job, slot int, key uint64) {
 	j.indexes[slot] = int(sampler.Key(key, j.epoch, 0) % uint64(l.samples))
 	delete(j.errs, slot)
 	if l.spec.Ragged {
-		j.lengths[slot] = int32(dataset.Length(l.ds, j.indexes[slot]))
+		n := dataset.Length(l.ds, j.indexes[slot])
+		j.lengths[slot] = int32(n)
+		if l.options.PadTo == 0 && n > j.rows && n <= l.rows {
+			j.widen(n, l.rowBytes, l.pad)
+		}
 	}
 	if err := j.lane.reading.sample(j, slot, nil); err != nil {
 		j.errs[slot] = err

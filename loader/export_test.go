@@ -15,6 +15,7 @@ type StandIn struct {
 	dev     device.Device
 	Engine  int
 	Refuses func(width, height int) bool // whether the device finds a picture to be bad
+	Before  func()                       // runs on the device before a picture is decoded
 	Batches int                          // calls of Decode
 	Decoded int                          // pictures
 	Closed  bool
@@ -60,6 +61,9 @@ func (s *StandIn) Decode(stream device.Stream, pictures []nvjpeg.Picture) error 
 		s.Decoded++
 		file := p.JPEG.Bytes()
 		err := s.dev.(device.Caller).Call(stream, func() error {
+			if s.Before != nil {
+				s.Before()
+			}
 			d := imaging.NewDecoder(imaging.Options{IgnoreOrientation: true})
 			defer d.Close()
 			var m imaging.Image

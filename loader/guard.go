@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
 )
@@ -26,6 +27,7 @@ type guard struct {
 	done   chan error
 	buffer []byte // the goroutine's during a visit
 	timing dataset.Timing
+	ended  chan struct{} // closed when the goroutine is about to end
 }
 
 // guarded is a visit that a guard is asked for.
@@ -36,13 +38,14 @@ type guarded struct {
 }
 
 func newGuard(l *Loader, reader dataset.Reader) *guard {
-	g := &guard{loader: l, visits: make(chan guarded), done: make(chan error, 1)}
+	g := &guard{loader: l, visits: make(chan guarded), done: make(chan error, 1), ended: make(chan struct{})}
 	go g.serve(reader)
 	return g
 }
 
 // serve reads until there are no more visits.
 func (g *guard) serve(reader dataset.Reader) {
+	defer close(g.ended)
 	defer closeReader(reader)
 	for v := range g.visits {
 		if cap(g.buffer) < v.bytes {
@@ -56,6 +59,12 @@ func (g *guard) serve(reader dataset.Reader) {
 func (g *guard) read(reader dataset.Reader, v guarded) (err error) {
 	defer recoverAs(&err, "in the dataset")
 	return reader.Read(v.ctx, v.visit, g.buffer)
+}
+
+// close ends a goroutine that has nothing to do.
+func (g *guard) close() {
+	g.leave()
+	<-g.ended
 }
 
 // leave lets the goroutine end, when it comes back from what it does.
@@ -72,6 +81,9 @@ func (r *reading) guarded(v dataset.Visit, dst []byte) error {
 	v.Timing = &g.timing
 	g.timing = dataset.Timing{}
 	g.visits <- guarded{ctx, v, len(dst)}
+	// Not ctx, which Close ends: the dataset is in use until the read is over.
+	late := time.NewTimer(limit)
+	defer late.Stop()
 	select {
 	case err := <-g.done:
 		if err != nil && ctx.Err() != nil && l.ctx.Err() == nil {
@@ -87,7 +99,7 @@ func (r *reading) guarded(v dataset.Visit, dst []byte) error {
 			timing.Resize += g.timing.Resize
 		}
 		return nil
-	case <-ctx.Done():
+	case <-late.C:
 	}
 	r.guard = nil
 	stuck := l.stuck.Add(1)

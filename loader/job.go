@@ -22,6 +22,8 @@ type job struct {
 	left          atomic.Int64  // samples
 	ready         chan struct{} // closed when left is zero
 
+	refused bool // by the device, in part: what is still to be read, the CPU decodes
+
 	mu   sync.Mutex
 	errs map[int]error // by slot
 }
@@ -83,6 +85,18 @@ func (j *job) place(slot, rowBytes int) (sample, padding []byte) {
 	}
 	n := int(j.lengths[slot]) * rowBytes
 	return all[:n:n], all[n:]
+}
+
+// widen makes room for a sample of so many rows in every place, and pads those
+// that are there.
+func (j *job) widen(rows, rowBytes int, pad padding) {
+	before, after := j.rows*rowBytes, rows*rowBytes
+	for slot := len(j.indexes) - 1; slot >= 0; slot-- {
+		place := j.slab.bytes[slot*after:][:after]
+		copy(place, j.slab.bytes[slot*before:][:before])
+		pad.fill(place[before:])
+	}
+	j.rows = rows
 }
 
 // fail notes that the sample of a slot could not be read.

@@ -50,7 +50,7 @@ type passage struct {
 // newLane prepares what a device does. What was taken before an error is the
 // lane's, to give back.
 func (l *Loader) newLane(dev device.Device) (n *lane, err error) {
-	n = &lane{loader: l, dev: dev, reading: reading{loader: l}, epoch: -1}
+	n = &lane{loader: l, dev: dev, reading: reading{loader: l}}
 	if n.form, err = newTransform(dev, l.spec, l.rows, l.options); err != nil {
 		return n, err
 	}
@@ -147,6 +147,7 @@ func (n *lane) open() {
 		n.buffers <- d
 	}
 	n.jobs = make(chan *job, len(n.slabs.all))
+	n.epoch = n.loader.first/max(n.loader.order.perEpoch, 1) - 1 // the first is to begin
 	n.copied = make(chan passage, len(n.slabs.all))
 }
 
@@ -177,21 +178,26 @@ func (n *lane) upload() {
 // next returns the next job to queue. Where they come in any order, those of
 // an epoch still come before those of the next.
 func (n *lane) next() (*job, bool) {
-	for i, j := range n.later {
-		if j.epoch == n.epoch {
-			n.later = slices.Delete(n.later, i, i+1)
-			n.left--
-			return j, true
+	l := n.loader
+	if !l.options.Unordered {
+		return receive(l.ctx, n.jobs)
+	}
+	for n.left == 0 {
+		if n.epoch++; n.epoch*l.order.perEpoch >= l.order.total {
+			return nil, false
 		}
+		n.left = n.share(n.epoch)
+	}
+	if i := slices.IndexFunc(n.later, func(j *job) bool { return j.epoch == n.epoch }); i >= 0 {
+		j := n.later[i]
+		n.later = slices.Delete(n.later, i, i+1)
+		n.left--
+		return j, true
 	}
 	for {
-		j, ok := receive(n.loader.ctx, n.jobs)
-		if !ok || !n.loader.options.Unordered {
-			return j, ok
-		}
-		for n.left == 0 {
-			n.epoch++
-			n.left = n.share(n.epoch)
+		j, ok := receive(l.ctx, n.jobs)
+		if !ok {
+			return nil, false
 		}
 		if j.epoch == n.epoch {
 			n.left--
@@ -274,6 +280,8 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 
 // waitUsed queues the wait for what callers of the last batch in d do.
 func (n *lane) waitUsed(d *deviceBuffer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	streams := []device.Stream{n.copies}
 	if n.form.queue != nil || n.decoding != nil {
 		streams = append(streams, n.compute)
@@ -305,6 +313,14 @@ func (n *lane) decode(d *deviceBuffer, j *job) (t tail, err error) {
 		if !errors.Is(err, errRefused) {
 			return t, err
 		}
+		// What was queued reads the slab and its files, and writes d.
+		if err := n.decoding.stream.Synchronize(); err != nil {
+			return t, err
+		}
+		if err := n.compute.Synchronize(); err != nil {
+			return t, err
+		}
+		j.refused = true
 		if err := l.settle(j); err != nil {
 			return t, err
 		}

@@ -19,9 +19,12 @@ const maxMixup = 4
 // Zufallszahlen", Metrika 1964).
 func drawMix(alpha float64, key uint64) float32 {
 	for try := 0; ; try++ {
-		x := math.Pow(draw.Open(sampler.Key(key^mixSalt, try, 0)), 1/alpha)
-		y := math.Pow(draw.Open(sampler.Key(key^mixSalt, try, 1)), 1/alpha)
-		if sum := x + y; sum > 0 && sum <= 1 {
+		u, v := draw.Open(sampler.Key(key^mixSalt, try, 0)), draw.Open(sampler.Key(key^mixSalt, try, 1))
+		x, y := math.Pow(u, 1/alpha), math.Pow(v, 1/alpha)
+		switch sum := x + y; {
+		case sum == 0: // too small for numbers, but not for their quotient
+			return float32(1 / (1 + math.Exp((math.Log(v)-math.Log(u))/alpha)))
+		case sum <= 1:
 			return float32(x / sum)
 		}
 	}

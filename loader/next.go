@@ -164,21 +164,28 @@ func (l *Loader) received(b *Batch, ok bool) (*Batch, error) {
 	return nil, io.EOF
 }
 
-// held fails when no batch can come before the caller releases one.
+// held fails when no batch can come before the caller releases one: the caller
+// holds every buffer of each device that a batch whose turn it is may come to.
+// At the end there are none, and the end itself needs no buffer.
 func (l *Loader) held() error {
-	lanes := l.lanes
-	if !l.options.Unordered {
-		l.position.Lock()
-		turn := l.done % len(lanes)
-		l.position.Unlock()
-		lanes = lanes[turn : turn+1]
+	l.position.Lock()
+	defer l.position.Unlock()
+	end := min(l.done+1, l.order.total)
+	if l.options.Unordered && l.done < l.order.total {
+		end = l.done - l.done%l.order.perEpoch + l.order.perEpoch
 	}
 	held, all := 0, 0
-	for _, n := range lanes {
-		held += int(n.held.Load())
-		all += len(n.made)
+	for n := l.done; n < end; n++ {
+		if l.ahead[n] {
+			continue
+		}
+		lane := l.lanes[n%len(l.lanes)]
+		held, all = int(lane.held.Load()), len(lane.made)
+		if held < all {
+			return nil
+		}
 	}
-	if held < all {
+	if all == 0 {
 		return nil
 	}
 	return fmt.Errorf("loader: %w: %d of %d", ErrHeld, held, all)

@@ -25,15 +25,15 @@ type order struct {
 }
 
 // newOrder makes the order that o asks for.
-func newOrder(ds dataset.Dataset, o Options) (order, error) {
+func newOrder(ds dataset.Dataset, o Options) (r order, err error) {
+	defer recoverAs(&err, "in the sampler")
 	if o.Batches != nil && (o.Sampler != nil || o.Shuffle || o.DropLast) {
 		return order{}, fmt.Errorf("loader: %w: Batches comes with an order of its own, so without Sampler, Shuffle and DropLast", device.ErrArgument)
 	}
 	if o.Sampler != nil && o.Shuffle {
 		return order{}, fmt.Errorf("loader: %w: Sampler is an order already, so without Shuffle", device.ErrArgument)
 	}
-	r := order{largest: o.Batch, global: o.Batch * o.World}
-	var err error
+	r = order{largest: o.Batch, global: o.Batch * o.World}
 	if o.Batches != nil {
 		r.digest = digest(o.Batches.Len(), o.Batches.AppendAt)
 		r.batches, err = sampler.NewDistributedBatches(o.Batches, o.Rank, o.World, false)

@@ -68,8 +68,8 @@ const sharedSegment = 8 << 20
 
 func pinnedSlabs(dev device.Device, want int, n, budget int64) (*slabs, error) {
 	options := pinned.Options{Name: "loader slabs", Budget: budget}
-	if all := int64(want) * pagemem.RoundUp(n); n < sharedSegment && all < sharedSegment {
-		options.SegmentBytes = all // no more than is needed
+	if each := pagemem.RoundUp(n); int64(want) <= (sharedSegment-1)/each {
+		options.SegmentBytes = int64(want) * each // no more than is needed
 	}
 	pool, err := pinned.NewPool(dev, options)
 	if err != nil {

@@ -72,7 +72,7 @@ func (l *Loader) Progress() (done, total int) {
 func (l *Loader) identity() State {
 	return State{
 		Version:      stateVersion,
-		Samples:      l.ds.Len(),
+		Samples:      l.samples,
 		Spec:         l.spec.String(),
 		Dataset:      l.digest,
 		Order:        l.order.digest,
@@ -108,7 +108,8 @@ func (l *Loader) resume(s State) error {
 	case s.Epoch < 0 || s.Batch < 0 || s.Batch >= max(s.EpochBatches, 1):
 		return fmt.Errorf("loader: %w: batch %d of epoch %d, with %d batches an epoch", ErrState, s.Batch, s.Epoch, s.EpochBatches)
 	}
-	at := saturated(s.Epoch, l.order.perEpoch) + s.Batch
+	at := min(saturated(s.Epoch, l.order.perEpoch), l.order.total)
+	at += min(s.Batch, l.order.total-at)
 	last := 0
 	for _, a := range s.Ahead {
 		if a <= last || a >= l.order.total-at {
@@ -117,7 +118,7 @@ func (l *Loader) resume(s State) error {
 		l.ahead[at+a] = true
 		last = a
 	}
-	l.done = min(at, l.order.total)
+	l.done = at
 	return nil
 }
 

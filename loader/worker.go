@@ -92,7 +92,7 @@ func (r *reading) sample(j *job, slot int, timing *dataset.Timing) (err error) {
 	v := dataset.Visit{Index: index, Key: l.key(j, index), Timing: timing}
 	l.pad.fill(padding)
 	if c := j.lane.decoding; c != nil {
-		return r.fetch(c, &j.slab.files[slot], v, sample)
+		return r.fetch(c, j, slot, v, sample)
 	}
 	if r.guard != nil {
 		return r.guarded(v, sample)
@@ -133,7 +133,7 @@ func (r *reading) open() (err error) {
 
 func (r *reading) close() {
 	if r.guard != nil {
-		r.guard.leave()
+		r.guard.close()
 	}
 	if r.reader != nil {
 		closeReader(r.reader)

@@ -132,6 +132,9 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	if err := f.checkOrder(cmd); err != nil {
 		return o, err
 	}
+	if err := f.checkPlaces(cmd); err != nil {
+		return o, err
+	}
 	if f.sampleTimeout < 0 {
 		return o, badUsage(cmd, "--sample-timeout is %v, but must not be negative", f.sampleTimeout)
 	}
@@ -187,13 +190,14 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	opened := time.Since(start)
 
+	var report *feed.Report
 	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(line, dev.Info().ID).show}
 	if f.digests != "" {
 		lines, createErr := createLines(f.digests)
 		if createErr != nil {
 			return fmt.Errorf("there is no place for the digests: %w", createErr)
 		}
-		defer func() { err = errors.Join(err, lines.Close()) }()
+		defer func() { err = errors.Join(err, lines.close(report != nil)) }()
 		run.Digests = lines
 	}
 	unread := unreadReporter{line: line, policy: options.OnError}
@@ -201,7 +205,7 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 		options.Decide = unread.add
 	}
 	run.Loader = options
-	report, err := feed.Run(cmd.Context(), dev, ds, run)
+	report, err = feed.Run(cmd.Context(), dev, ds, run)
 	line.clear()
 	unread.finish()
 	if report != nil {

@@ -4,14 +4,15 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// resume reads the state that a run is to go on from.
+// loadState reads the state that a run is to go on from.
 func (f *feedFlags) loadState(o *loader.Options) error {
 	if f.resume == "" {
 		return nil
@@ -22,6 +23,30 @@ func (f *feedFlags) loadState(o *loader.Options) error {
 	}
 	o.Resume = &state
 	return nil
+}
+
+// checkPlaces fails where what is asked for could not be written, before the
+// run and not behind it.
+func (f *feedFlags) checkPlaces(cmd *cobra.Command) error {
+	if f.digests != "" && (f.digests == f.saveState || f.digests == f.resume) {
+		return badUsage(cmd, "--digests and the state are both to be %s", f.digests)
+	}
+	if f.saveState == "" {
+		return nil
+	}
+	if info, err := os.Stat(f.saveState); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("there is no place for the state: %s is no regular file", f.saveState)
+	}
+	file, err := createBeside(f.saveState)
+	if err != nil {
+		return fmt.Errorf("there is no place for the state: %w", err)
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// createBeside creates a file of another name in the folder of path.
+func createBeside(path string) (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 }
 
 // keepState saves where a run is, also where it was cut short, and says how to
@@ -38,23 +63,38 @@ func (f *feedFlags) keepState(line *progress, state loader.State) error {
 }
 
 // lineFile is a file of lines that is written beside its place and renamed, so
-// that what is there is never half of it.
+// that what is there is never half of it. A pipe or a device is written as it
+// is.
 type lineFile struct {
-	path string
+	path string // "" where nothing is renamed
 	file *os.File
 	*bufio.Writer
 }
 
 func createLines(path string) (*lineFile, error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &lineFile{"", file, bufio.NewWriter(file)}, nil
+	}
+	file, err := createBeside(path)
 	if err != nil {
 		return nil, err
 	}
 	return &lineFile{path, file, bufio.NewWriter(file)}, nil
 }
 
-// Close puts the file in its place.
-func (l *lineFile) Close() error {
+// close puts the file in its place, or leaves there what was, if it is not to
+// be kept.
+func (l *lineFile) close(keep bool) error {
+	if l.path == "" {
+		return errors.Join(l.Flush(), l.file.Close())
+	}
+	if !keep {
+		return errors.Join(l.file.Close(), os.Remove(l.file.Name()))
+	}
 	err := errors.Join(l.Flush(), l.file.Chmod(0o644), l.file.Close())
 	if err == nil {
 		err = os.Rename(l.file.Name(), l.path)
@@ -64,5 +104,3 @@ func (l *lineFile) Close() error {
 	}
 	return nil
 }
-
-var _ io.WriteCloser = (*lineFile)(nil)

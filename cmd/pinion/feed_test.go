@@ -217,3 +217,40 @@ func TestPack(t *testing.T) {
 		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
+
+// What cannot be written shows before the run, and a run that does not begin
+// leaves the digests of the one before.
+func TestFeedPlaces(t *testing.T) {
+	dir, files := photos(t, 5), t.TempDir()
+	at := func(name string) string { return filepath.Join(files, name) }
+	feed := func(args ...string) result {
+		return pinion(t, append([]string{"feed", dir, "--device", "host", "--size", "16", "--batch", "2"}, args...)...)
+	}
+	if r := feed("--digests", at("d"), "--save-state", at("s"), "--stop-after", "2"); r.code != exitDone {
+		t.Fatal(r.stderr)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--digests", at("d"), "--resume", at("s"), "--seed", "9"}, exitFailed, "seed"},
+		{[]string{"--digests", at("s"), "--resume", at("s")}, exitUsage, "--digests"},
+		{[]string{"--digests", at("x"), "--save-state", at("x")}, exitUsage, "--digests"},
+		{[]string{"--save-state", at("no/s")}, exitFailed, "no place for the state"},
+		{[]string{"--save-state", files}, exitFailed, "no regular file"},
+		{[]string{"--digests", files}, exitFailed, "no place for the digests"},
+	} {
+		if r := feed(c.args...); r.code != c.code || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
+			t.Errorf("%q: exit code %d, want %d: %s", c.args, r.code, c.code, r.stderr)
+		}
+	}
+	if n := len(readDigests(t, at("d"))); n != 2 {
+		t.Errorf("%d digests are left, want 2", n)
+	}
+	list, err := os.ReadDir(files)
+	ok(t, err)
+	if len(list) != 2 {
+		t.Errorf("%d files, want 2: %v", len(list), list)
+	}
+}

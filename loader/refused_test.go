@@ -1,0 +1,173 @@
+package loader_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// jpegFile writes a grey picture, and returns the file.
+func jpegFile(t testing.TB, dir, name string, w, h int) []byte {
+	t.Helper()
+	m := image.NewGray(image.Rect(0, 0, w, h))
+	for k := range m.Pix {
+		m.Pix[k] = byte(k*7 + w)
+	}
+	var file bytes.Buffer
+	ok(t, jpeg.Encode(&file, m, nil))
+	ok(t, os.WriteFile(filepath.Join(dir, name), file.Bytes(), 0o644))
+	return file.Bytes()
+}
+
+// damagedFile writes a picture that ends soon behind its header.
+func damagedFile(t testing.TB, dir, name string, w, h int) []byte {
+	t.Helper()
+	file := jpegFile(t, dir, name, w, h)
+	n := bytes.Index(file, []byte{0xFF, 0xDA}) + 70 // a part of the scan
+	file = append(file[:n:n], 0xFF, 0xD9)
+	ok(t, os.WriteFile(filepath.Join(dir, name), file, 0o644))
+	return file
+}
+
+// A sample that is left out takes no other with it, where the device refuses a
+// picture of its batch.
+func TestSkipThenRefused(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	dir := t.TempDir()
+	jpegFile(t, dir, "a.jpg", 40, 40)
+	ok(t, os.WriteFile(filepath.Join(dir, "b.jpg"), []byte("no picture"), 0o644))
+	jpegFile(t, dir, "c.jpg", 41, 40)
+	jpegFile(t, dir, "d.jpg", 42, 40)
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ok(t, err)
+	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
+	want, err := run(t, dev, ds, o)
+	ok(t, err)
+	s := &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 }}
+	loader.UseStandIn(t, s)
+	o.Decode = loader.DecodeGPU
+	ld := start(t, dev, ds, o)
+	list, err := drain(t, dev, ld)
+	ok(t, err)
+	compare(t, "skip", list, want)
+	if n := ld.Stats().Errors; n != 1 {
+		t.Errorf("%d errors, want 1", n)
+	}
+}
+
+// Where nothing can be decoded anywhere, replacing ends with an error.
+func TestReplaceRefused(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	dir := t.TempDir()
+	for i := range 4 {
+		damagedFile(t, dir, fmt.Sprintf("%d.jpg", i), 40, 40)
+	}
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ok(t, err)
+	o := loader.Options{Batch: 4, OnError: loader.Replace, Decode: loader.DecodeCPU}
+	_, want := run(t, dev, ds, o)
+	s := &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return true }}
+	loader.UseStandIn(t, s)
+	o.Decode = loader.DecodeGPU
+	_, err = run(t, dev, ds, o)
+	if want == nil || err == nil || err.Error() != want.Error() {
+		t.Errorf("%v, want %v", err, want)
+	}
+}
+
+// What the device still does about a batch when it refuses a picture does not
+// get into what is made of the rest.
+func TestLabelsAfterRefusal(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	dir := t.TempDir()
+	for i, w := range []int{40, 42, 41, 41} {
+		write := jpegFile
+		if w == 42 {
+			write = damagedFile
+		}
+		write(t, dir, fmt.Sprintf("%d.jpg", i), w, 40)
+	}
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ok(t, err)
+	loader.SetRoom(t, 6<<10, 6<<10)
+	loader.UseStandIn(t, &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 },
+		Before: func() { time.Sleep(5 * time.Millisecond) }})
+	ld := start(t, dev, ds, loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeGPU})
+	b, err := next(t, ld)
+	ok(t, err)
+	s := stream(t, dev)
+	labels := make([]byte, 12)
+	ok(t, s.CopyD2H(labels, b.DeviceLabels))
+	ok(t, s.Synchronize())
+	if want := make([]byte, 12); !bytes.Equal(labels, want) {
+		t.Errorf("labels % x, want % x", labels, want)
+	}
+}
+
+// Pictures that are scaled to more than the device makes are for the CPU.
+func TestDecodeNarrow(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	dir := t.TempDir()
+	jpegFile(t, dir, "a.jpg", 40, 40)
+	jpegFile(t, dir, "b.jpg", 6000, 1)
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ok(t, err)
+	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
+	want, err := run(t, dev, ds, o)
+	ok(t, err)
+	s := &loader.StandIn{Engine: 7}
+	loader.UseStandIn(t, s)
+	o.Decode = loader.DecodeGPU
+	list, err := run(t, dev, ds, o)
+	ok(t, err)
+	compare(t, "tall", list, want)
+}
+
+// What the dataset finds too large is so on the device too.
+func TestDecodeMaxPixels(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	dir := t.TempDir()
+	jpegFile(t, dir, "a.jpg", 40, 40)
+	jpegFile(t, dir, "b.jpg", 600, 600)
+	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16), Decode: imaging.Options{MaxPixels: 10000}})
+	ok(t, err)
+	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
+	want, err := run(t, dev, ds, o)
+	ok(t, err)
+	s := &loader.StandIn{Engine: 7}
+	loader.UseStandIn(t, s)
+	o.Decode = loader.DecodeGPU
+	list, err := run(t, dev, ds, o)
+	ok(t, err)
+	compare(t, "maxpixels", list, want)
+}
+
+// Where there is no room for a sample that a worker made, workers decode.
+func TestDecodeLargeSamples(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	ds, err := dataset.OpenImageFolder(mixedFolder(t), dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
+	ok(t, err)
+	loader.SetRoom(t, 1<<10, 1<<10)
+	loader.UseStandIn(t, &loader.StandIn{Engine: 7})
+	ld := start(t, dev, ds, loader.Options{Batch: 2})
+	list, err := drain(t, dev, ld)
+	ok(t, err)
+	if len(list) != 9 || ld.Stats().DecodeDevice {
+		t.Errorf("%d batches, want 9; %+v", len(list), ld.Stats())
+	}
+}
