@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -185,14 +186,17 @@ func (r *remote) sidecar(ctx context.Context) (content []byte, err error) {
 	u := *r.url
 	u.Path, u.RawPath = u.Path+IndexSuffix, ""
 	err = r.client.get(ctx, &u, byteRange{}, func(response *http.Response) error {
-		// A server may answer with a page of its own.
-		content = make([]byte, len(indexMagic))
-		if _, err := io.ReadFull(response.Body, content); err != nil || string(content) != indexMagic {
-			content = nil
+		content = nil
+		head := make([]byte, indexHeadBytes)
+		if _, err := io.ReadFull(response.Body, head); err != nil {
 			return err
 		}
-		rest, err := io.ReadAll(io.LimitReader(response.Body, r.size))
-		content = append(content, rest...)
+		_, size := indexLengths(head)
+		if !bytes.HasPrefix(head, []byte(indexMagic)) || size > min(r.size, maxIndexBytes) {
+			return nil // a server may answer with a page of its own
+		}
+		rest, err := io.ReadAll(io.LimitReader(response.Body, size-int64(len(head))))
+		content = append(head, rest...)
 		return err
 	})
 	var again transient

@@ -163,6 +163,43 @@ func TestServerWithoutRanges(t *testing.T) {
 	}
 }
 
+// TestIndexWithoutEnd: of an index that a server sends, no more is read than
+// its head announces, and nothing where that cannot be, whatever size the
+// server says the shard has.
+func TestIndexWithoutEnd(t *testing.T) {
+	for name, head := range map[string][]byte{
+		"of no members":   (&index{size: 1 << 50}).encode(cls.String())[:indexHeadBytes],
+		"larger than any": append([]byte(indexMagic), bytes.Repeat([]byte{0xff}, indexHeadBytes-len(indexMagic))...),
+	} {
+		var sent atomic.Int64
+		gone := make(chan struct{})
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, IndexSuffix) {
+				w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-511/%d", int64(1)<<50))
+				w.WriteHeader(http.StatusPartialContent)
+				w.Write(make([]byte, 512))
+				return
+			}
+			defer close(gone)
+			n, err := w.Write(head)
+			for chunk := make([]byte, 1<<16); err == nil && sent.Load() < 256<<20; {
+				sent.Add(int64(n))
+				n, err = w.Write(chunk)
+			}
+		}))
+		defer srv.Close()
+		opts := options(t)
+		opts.blockBytes, opts.Retries = 512, -1
+		if _, err := Open(t.Context(), srv.URL+"/x.tar", opts); err == nil {
+			t.Errorf("%s: a shard", name)
+		}
+		<-gone
+		if sent.Load() > 64<<20 { // what the network's buffers hold, and more
+			t.Errorf("%s: %d bytes of an index were read", name, sent.Load())
+		}
+	}
+}
+
 // TestServerWithoutVersions: nothing of such a shard is used again.
 func TestServerWithoutVersions(t *testing.T) {
 	srv, want := oneShard(t, 10)
