@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,6 +198,33 @@ func TestIndexWithoutEnd(t *testing.T) {
 		<-gone
 		if sent.Load() > 64<<20 { // what the network's buffers hold, and more
 			t.Errorf("%s: %d bytes of an index were read", name, sent.Load())
+		}
+	}
+}
+
+// TestSecrets: the password and the signature of a URL are in no file of the
+// cache, whatever the server tells versions apart by, and in no error.
+func TestSecrets(t *testing.T) {
+	srv, _ := oneShard(t, 3)
+	location := strings.Replace(srv.URL, "http://", "http://user:secret@", 1)
+	for _, tag := range []string{`"1"`, `W/"1"`} {
+		srv.set(func() { srv.tag = tag })
+		opts := options(t)
+		open(t, location+"/train.tar?signature=secret", opts).Close()
+		files, err := filepath.Glob(filepath.Join(opts.Cache, "*"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d files in the cache, %v", len(files), err)
+		}
+		for _, f := range files {
+			if content, err := os.ReadFile(f); err != nil || bytes.Contains(content, []byte("secret")) {
+				t.Errorf("%s holds the secret, or %v", f, err)
+			}
+		}
+	}
+	for _, bad := range []string{"{0..5.tar", "{5..0}.tar", "{a..b}.tar", "{0..99999}{0..99999}.tar", "missing.tar", "%zz"} {
+		_, err := Open(t.Context(), location+"/train-"+bad+"?signature=secret", options(t))
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(bad, "%") && !strings.Contains(err.Error(), srv.Listener.Addr().String()+"/train-"+bad) {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }

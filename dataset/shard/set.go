@@ -149,8 +149,10 @@ func (s *Set) openShard(ctx context.Context, i int, location string, client *cli
 // shard itself.
 func (s *Set) loadIndex(ctx context.Context, p place) (*index, error) {
 	labels := labelSource{s.opts.Label, s.opts.LabelField}
-	key := p.identity() + "\x00" + labels.String()
-	name := cacheName(key) + IndexSuffix
+	// The identity may hold a password or a signature, which do not belong in
+	// a file.
+	key := cacheName(p.identity() + "\x00" + labels.String())
+	name := key + IndexSuffix
 	if x, err := decodeIndex(s.cache.get(name), key, p.bytes()); err == nil {
 		return x, nil
 	}
