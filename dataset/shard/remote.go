@@ -67,11 +67,24 @@ func (r *remote) bytes() int64 { return r.size }
 func (r *remote) identity() string {
 	u := *r.url
 	if strings.HasPrefix(r.version, `ETag "`) {
-		// A signature is another one each time, and so strong a version tells
-		// files of one path apart.
-		u.RawQuery, u.User = "", nil
+		// So strong a version tells apart what one URL had at different times.
+		u.User = nil
+		if signed(u.Query()) {
+			u.RawQuery = "" // which is another one each time
+		}
 	}
 	return fmt.Sprint("url\x00", &u, "\x00", r.size, "\x00", r.version)
+}
+
+// signed reports whether a query is a signature, as object stores have it: then
+// the path says which file it is, and else the query may.
+func signed(query url.Values) bool {
+	for name := range query {
+		if name = strings.ToLower(name); name == "sig" || strings.HasSuffix(name, "signature") {
+			return true
+		}
+	}
+	return false
 }
 
 // version is what the server tells versions of a file apart by.

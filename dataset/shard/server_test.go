@@ -202,6 +202,22 @@ func TestIndexWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestQueries: two files whose URLs differ in the query are two, even where
+// size and ETag are the same.
+func TestQueries(t *testing.T) {
+	srv, _ := oneShard(t, 1)
+	of := func(id string) []byte { return pack(t, entry{name: "1.jpg", content: id}) }
+	inner := srv.Config.Handler
+	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		srv.set(func() { srv.files["get"] = of(r.URL.Query().Get("id")) })
+		inner.ServeHTTP(w, r)
+	})
+	opts := options(t)
+	for _, id := range []string{"a", "b", "a"} {
+		check(t, open(t, srv.URL+"/get?id="+id, opts), []entry{{name: "1.jpg", content: id}})
+	}
+}
+
 // TestSecrets: the password and the signature of a URL are in no file of the
 // cache, whatever the server tells versions apart by, and in no error.
 func TestSecrets(t *testing.T) {
