@@ -26,7 +26,7 @@ type source interface {
 // and skips everything else.
 func scan(ctx context.Context, src source, size int64, labels labelSource) (*index, error) {
 	s := &scanner{cursor: cursor{ctx: ctx, src: src, size: size}, labels: labels}
-	s.indexBuilder = indexBuilder{index: index{size: size}, numbers: map[string]uint16{}}
+	s.indexBuilder = newIndexBuilder(size)
 	if err := s.begin(); err != nil {
 		return nil, err
 	}

@@ -146,6 +146,7 @@ func TestScanRefuses(t *testing.T) {
 		{"another archive behind", append(bytes.Clone(good), good...), ErrDamaged, "cannot be appended"},
 		{"another archive behind a record", append(append(bytes.Clone(good), make([]byte, 20<<10-len(good))...), good...), ErrDamaged, "cannot be appended"},
 		{"one name twice", pack(t, entry{name: "1.jpg"}, entry{name: "1.JPG"}), ErrDamaged, "second member of that name"},
+		{"one name again in the next sample", pack(t, entry{name: "1.jpg"}, entry{name: "2.jpg"}, entry{name: "2.x"}, entry{name: "2.Jpg"}), ErrDamaged, "second member of that name"},
 		{"a key again", pack(t, entry{name: "1.jpg"}, entry{name: "2.jpg"}, entry{name: "1.cls", content: "1"}), ErrDamaged, `the key "1" comes again at byte 1024`},
 		{"a label of words", pack(t, entry{name: "1.cls", content: "cat"}), ErrFormat, `"1.cls", before byte`},
 		{"a label too large", pack(t, entry{name: "1.cls", content: "2147483648"}), ErrFormat, "2147483648"},
