@@ -50,3 +50,21 @@ func (b *lineBlocks) next(buf []byte) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// soonRoom is what is made room for at once. The size of a file is no proof of
+// what is in it: it may have holes.
+const soonRoom = 256 << 20
+
+// makeRoom returns data with room for more bytes, which a block of text became,
+// and for what the todo bytes that are left of the text will become if they are
+// like it, but at most for twice of what is there.
+func makeRoom(data []byte, more, text int, todo int64) []byte {
+	if cap(data)-len(data) >= more {
+		return data
+	}
+	all := 1.02 * float64(todo) * float64(more) / float64(text)
+	room := max(more, int(min(all, float64(max(soonRoom, len(data))))))
+	larger := make([]byte, len(data), len(data)+room) // [slices.Grow] would touch all of it
+	copy(larger, data)
+	return larger
+}

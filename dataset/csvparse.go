@@ -137,10 +137,7 @@ func (p *csvParser) parse(blocks []csvBlock, left int64) error {
 		if b.err != nil {
 			return fmt.Errorf(":%d: %w", p.line, b.err)
 		}
-		if len(p.data) == 0 && len(b.data) > 0 {
-			todo := int64(len(blocks)*len(b.text)) + left
-			p.data = make([]byte, 0, int(float64(todo)*1.02*float64(len(b.data))/float64(len(b.text))))
-		}
+		p.data = makeRoom(p.data, len(b.data), len(b.text), int64(len(blocks)*len(b.text))+left)
 		p.data = append(p.data, b.data...)
 		p.labels = append(p.labels, b.labels...)
 	}

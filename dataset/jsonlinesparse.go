@@ -115,8 +115,6 @@ func (p *jsonParser) add(b *jsonBlock, blocks int, left int64) error {
 	first := p.line + b.shapeAt
 	if b.shapeAt > 0 && p.shapeAt == 0 {
 		p.shape, p.shapeAt = b.shape, first
-		todo := float64(blocks*len(b.text)) + float64(left)
-		p.data = make([]byte, 0, int(1.02*todo*float64(len(b.data))/float64(len(b.text))))
 	}
 	if b.shapeAt > 0 && !p.opts.alike(p.shape, b.shape) {
 		return p.unlike(b.shape, first)
@@ -127,6 +125,7 @@ func (p *jsonParser) add(b *jsonBlock, blocks int, left int64) error {
 	if b.err != nil {
 		return fmt.Errorf(":%d: %w", p.line, b.err)
 	}
+	p.data = makeRoom(p.data, len(b.data), len(b.text), int64(blocks*len(b.text))+left)
 	p.data = append(p.data, b.data...)
 	p.labels = append(p.labels, b.labels...)
 	for _, n := range b.lengths {

@@ -152,12 +152,7 @@ func (d npzArray) labels(n int) ([]int32, error) {
 	if h.shape[0] != n || elements(h.shape) != int64(n) {
 		return nil, fmt.Errorf("array %.80q: %w: labels of shape %v for %d samples", d.name, ErrArgument, h.shape, n)
 	}
-	data := make([]byte, n*h.dtype.Size())
-	err := readFull(d, data, h.bytes)
-	var labels []int32
-	if err == nil {
-		labels, err = wholeLabels(data, h.dtype)
-	}
+	labels, err := readLabels(d, h.bytes, n, h.dtype)
 	if err != nil {
 		return nil, fmt.Errorf("array %.80q: %w", d.name, err)
 	}

@@ -123,15 +123,10 @@ func (e tensorEntry) labels(f *os.File, start int64, n int) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := spec.DType.Size()
-	if have != n || spec.Bytes() != size {
+	if have != n || spec.Bytes() != spec.DType.Size() {
 		return nil, fmt.Errorf("%w: labels of shape %d for %d samples", ErrArgument, e.Shape, n)
 	}
-	data := make([]byte, n*size)
-	if err := readFull(f, data, start+e.Offsets[0]); err != nil {
-		return nil, err
-	}
-	return wholeLabels(data, spec.DType)
+	return readLabels(f, start+e.Offsets[0], n, spec.DType)
 }
 
 // listed quotes the first names of a list for a message.

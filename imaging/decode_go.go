@@ -37,6 +37,11 @@ func (d *Decoder) sizeGo(f format, data []byte) (width, height int, err error) {
 func (d *Decoder) decodeGo(src *picture, data []byte) (err error) {
 	f := src.format
 	defer recovered(f, &err)
+	if f == formatJPEG {
+		if scans := scansOfJPEG(data); scans > maxScans {
+			return fmt.Errorf("%w: %s of %d scans, the limit is %d", ErrTooLarge, f, scans, maxScans)
+		}
+	}
 	defer d.reader.Reset(nil)
 	d.reader.Reset(data)
 	img, err := codecs[f].decode(&d.reader)

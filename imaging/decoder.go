@@ -13,8 +13,9 @@ type Options struct {
 	// MaxPixels is the largest width x height that is decoded; larger images
 	// fail with [ErrTooLarge] before memory for them is allocated. A decoder
 	// takes 3 bytes for each pixel of a JPEG with libturbojpeg (twice that
-	// again while a progressive one is decoded) and up to 8 in other formats,
-	// and 3 more while it turns one upright.
+	// again while a progressive one is decoded), up to 8 in other formats, and
+	// up to 24 for a progressive JPEG that libturbojpeg does not decode, such as
+	// one of CMYK; and 3 more while it turns one upright.
 	// Pictures of more than 20 million pixels are decoded one at a time, in the
 	// whole process. Default 100 million.
 	MaxPixels int
@@ -235,7 +236,7 @@ func (d *Decoder) checkSize(f format, width, height int) error {
 }
 
 // huge is held by the decoder that has a picture of more than hugePixels in
-// memory: such a picture takes up to 8 bytes a pixel, and one for every worker
+// memory: such a picture takes up to 24 bytes a pixel, and one for every worker
 // could be more than the machine has.
 var huge sync.Mutex
 

@@ -23,7 +23,10 @@ const pageBytes = 64 << 10
 
 const (
 	blockSuffix = ".block"
-	partPrefix  = "part-" // of files that are being written
+	// ownPrefix begins the names of all files of a cache. Others are left
+	// alone: users name folders that hold more, shards with their indexes even.
+	ownPrefix  = "pinion-cache-"
+	partPrefix = ownPrefix + "part-" // of files that are being written
 	// partAge is when such a file is one that a process left behind.
 	partAge = time.Hour
 	// useAge is how old the time of a file's last use may be.
@@ -62,7 +65,7 @@ func openCache(dir string, limit int64) (*cache, error) {
 // cacheName is the name of what belongs to a key.
 func cacheName(key string) string {
 	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:16])
+	return ownPrefix + hex.EncodeToString(sum[:16])
 }
 
 // get returns a file, nil if there is none.
@@ -209,16 +212,15 @@ func (c *cache) shrink(room int64) {
 	found, _ := os.ReadDir(c.dir) // what cannot be listed cannot be removed
 	for _, e := range found {
 		name := e.Name()
-		part := strings.HasPrefix(name, partPrefix)
-		if !part && !strings.HasSuffix(name, blockSuffix) && !strings.HasSuffix(name, IndexSuffix) {
-			continue // not ours
+		if !strings.HasPrefix(name, ownPrefix) || !e.Type().IsRegular() {
+			continue
 		}
 		info, err := e.Info()
 		if err != nil {
 			continue // another process was faster
 		}
 		path := filepath.Join(c.dir, name)
-		if part {
+		if strings.HasPrefix(name, partPrefix) {
 			if c.now().Sub(info.ModTime()) > partAge {
 				os.Remove(path)
 			}

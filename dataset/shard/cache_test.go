@@ -31,7 +31,7 @@ func block(number, bytes int) []byte {
 	return b
 }
 
-func blockName(number int) string { return fmt.Sprint("x-", number, blockSuffix) }
+func blockName(number int) string { return fmt.Sprint(ownPrefix, "x-", number, blockSuffix) }
 
 // cacheBytes returns the bytes of all files in a cache.
 func cacheBytes(t testing.TB, c *cache) (total int64) {
@@ -111,7 +111,7 @@ func TestCacheForgets(t *testing.T) {
 	c := newCache(t, t.TempDir(), limit)
 	now := time.Now()
 	c.now = func() time.Time { return now }
-	other := write(t, filepath.Join(c.dir, "notes.txt"), make([]byte, 5000))
+	others := []string{"notes.txt", "part-00000.parquet", "train-000.tar.index", "x.block"}
 	left := write(t, filepath.Join(c.dir, partPrefix+"left"), make([]byte, 50))
 	fresh := write(t, filepath.Join(c.dir, partPrefix+"fresh"), make([]byte, 50))
 	for path, age := range map[string]time.Duration{left: 2 * partAge, fresh: partAge / 2} {
@@ -119,6 +119,12 @@ func TestCacheForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range others {
+		if err := os.Chtimes(write(t, filepath.Join(c.dir, name), make([]byte, 5000)), now, now.Add(-1000*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.shrink(0)
 	for i := range 10 {
 		c.putBlock(blockName(i), block(i, size))
 		age := time.Duration(100-i) * time.Minute // 0 is the oldest
@@ -141,7 +147,11 @@ func TestCacheForgets(t *testing.T) {
 	if want := []int{0, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(have, want) && !slices.Equal(have, append([]int{0, 3}, want[len(want)-7:]...)) {
 		t.Errorf("left are %v, want %v", have, want)
 	}
-	for path, want := range map[string]bool{other: true, fresh: true, left: false} {
+	present := map[string]bool{fresh: true, left: false}
+	for _, name := range others {
+		present[filepath.Join(c.dir, name)] = true
+	}
+	for path, want := range present {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: %v", path, err)
 		}

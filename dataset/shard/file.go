@@ -68,7 +68,7 @@ func (f *file) readAt(_ context.Context, p []byte, at int64) error {
 // sidecar implements [place].
 func (f *file) sidecar(context.Context) ([]byte, error) {
 	path := f.path + IndexSuffix
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > f.size {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > min(f.size, maxIndexBytes) {
 		return nil, nil
 	}
 	content, err := os.ReadFile(path)

@@ -102,7 +102,13 @@ func (x *index) ranks(wanted []string) []int {
 // indexBuilder makes an index of members in the order of the shard.
 type indexBuilder struct {
 	index
-	numbers map[string]uint16 // of extensions
+	numbers map[string]uint16  // of extensions
+	newest  []*uint32          // of each extension: samples up to the newest that has it
+	folded  map[string]*uint32 // the same, for all that differ in case alone
+}
+
+func newIndexBuilder(size int64) indexBuilder {
+	return indexBuilder{index: index{size: size}, numbers: map[string]uint16{}, folded: map[string]*uint32{}}
 }
 
 // splitName cuts a name at the first dot of its last part, which is where
@@ -133,6 +139,11 @@ func (b *indexBuilder) add(name string, m member) (bool, error) {
 		number = uint16(len(b.extensions))
 		b.numbers[extension] = number
 		b.extensions = append(b.extensions, extension)
+		lower := strings.ToLower(extension)
+		if b.folded[lower] == nil {
+			b.folded[lower] = new(uint32)
+		}
+		b.newest = append(b.newest, b.folded[lower])
 	}
 	last := len(b.samples) - 1
 	switch {
@@ -141,9 +152,10 @@ func (b *indexBuilder) add(name string, m member) (bool, error) {
 	case last < 0 || string(b.key(last)) != key:
 		b.keys = append(b.keys, key...)
 		b.samples = append(b.samples, sample{uint32(len(b.keys)), uint32(len(b.members)), -1})
-	case b.find(last, extension) >= 0:
+	case int(*b.newest[number]) == len(b.samples):
 		return false, fmt.Errorf("%w: a second member of that name in the sample", ErrDamaged)
 	}
+	*b.newest[number] = uint32(len(b.samples))
 	b.members = append(b.members, m)
 	b.extension = append(b.extension, number)
 	return true, nil
@@ -152,8 +164,10 @@ func (b *indexBuilder) add(name string, m member) (bool, error) {
 // finish checks that no key comes again after other ones: its members would
 // be two samples, each of which lacks something.
 func (b *indexBuilder) finish() (*index, error) {
-	x := &b.index
-	// The index stays: without the room that it grew in.
+	x := new(index)
+	// The index stays: without the room that it grew in, and what else the
+	// builder holds.
+	*x = b.index
 	x.keys, x.members = slices.Clone(x.keys), slices.Clone(x.members)
 	x.samples, x.extension = slices.Clone(x.samples), slices.Clone(x.extension)
 	order := make([]uint32, len(x.samples))

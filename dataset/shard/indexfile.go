@@ -34,7 +34,23 @@ const (
 	indexHeadBytes = len(indexMagic) + 8 + 8 + 4*5
 	sampleBytes    = 12
 	memberBytes    = 16
+	indexSumBytes  = 4
+
+	// maxIndexBytes is more than the index of any shard within the bounds has.
+	maxIndexBytes = 2 << 30
 )
+
+// indexLengths reads the five lengths in the head of an index file, and
+// returns how long they say the file is.
+func indexLengths(head []byte) (lengths [5]int64, file int64) {
+	file = int64(indexHeadBytes + indexSumBytes)
+	at := len(indexMagic) + 8 + 8
+	for i, each := range []int64{1, 1, 1, sampleBytes, memberBytes + 2} {
+		lengths[i] = int64(binary.LittleEndian.Uint32(head[at+4*i:]))
+		file += lengths[i] * each
+	}
+	return lengths, file
+}
 
 // encode returns an index file. It is smaller than the shard, which has a
 // block for every member: what is larger is no index.
@@ -74,26 +90,21 @@ func (x *index) encode(key string) []byte {
 // Whatever the file says, the index is one that can be worked with.
 func decodeIndex(file []byte, key string, size int64) (*index, error) {
 	le := binary.LittleEndian
-	if len(file) < indexHeadBytes+4 || !bytes.HasPrefix(file, []byte(indexMagic)) {
+	if len(file) < indexHeadBytes+indexSumBytes || !bytes.HasPrefix(file, []byte(indexMagic)) {
 		return nil, fmt.Errorf("%w: not an index of this version", ErrFormat)
 	}
-	file, check := file[:len(file)-4], le.Uint32(file[len(file)-4:])
+	lengths, total := indexLengths(file)
+	if total != int64(len(file)) {
+		return nil, fmt.Errorf("%w: an index of %d bytes, its head says %d", ErrDamaged, len(file), total)
+	}
+	file, check := file[:len(file)-indexSumBytes], le.Uint32(file[len(file)-indexSumBytes:])
 	if crc32.Checksum(file, castagnoli) != check {
 		return nil, fmt.Errorf("%w: the checksum of an index is wrong", ErrDamaged)
 	}
 	rest := file[len(indexMagic):]
 	x := &index{size: int64(le.Uint64(rest)), skipped: int(le.Uint64(rest[8:]))}
-	var lengths [5]int
-	total := indexHeadBytes
-	for i, each := range []int{1, 1, 1, sampleBytes, memberBytes + 2} {
-		lengths[i] = int(le.Uint32(rest[16+4*i:]))
-		total += lengths[i] * each
-	}
-	if total != len(file) {
-		return nil, fmt.Errorf("%w: an index of %d bytes, its head says %d", ErrDamaged, len(file), total)
-	}
 	rest = file[indexHeadBytes:]
-	part := func(bytes int) []byte {
+	part := func(bytes int64) []byte {
 		p := rest[:bytes]
 		rest = rest[bytes:]
 		return p
@@ -101,8 +112,10 @@ func decodeIndex(file []byte, key string, size int64) (*index, error) {
 	if is := string(part(lengths[0])); is != key || x.size != size {
 		return nil, fmt.Errorf("%w: the index of %q with %d bytes", ErrFormat, is, x.size)
 	}
-	for e := range bytes.Lines(bytes.ReplaceAll(part(lengths[1]), []byte{0}, []byte{'\n'})) {
-		x.extensions = append(x.extensions, string(e[:len(e)-1]))
+	for extensions := part(lengths[1]); len(extensions) > 0; {
+		e, after, _ := bytes.Cut(extensions, []byte{0})
+		x.extensions = append(x.extensions, string(e))
+		extensions = after
 	}
 	x.keys = slices.Clone(part(lengths[2]))
 	x.samples = make([]sample, lengths[3])

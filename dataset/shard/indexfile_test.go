@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -22,6 +23,13 @@ func TestIndexFile(t *testing.T) {
 	}
 	if len(file) >= len(shard) {
 		t.Errorf("an index of %d bytes for a shard of %d", len(file), len(shard))
+	}
+	odd, err := scanned(t, pack(t, entry{name: "1.x\ny", content: "1"}, entry{name: "1.jpg", content: "2"}), cls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := decodeIndex(odd.encode(""), "", odd.size); err != nil || !slices.Equal(again.extensions, odd.extensions) {
+		t.Errorf("%v, with line ends in extensions: %v", again, err)
 	}
 	if _, err := decodeIndex(file, "other", x.size); !errors.Is(err, ErrFormat) {
 		t.Errorf("another key: %v", err)

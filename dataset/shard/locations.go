@@ -72,15 +72,24 @@ func tarName(path string) bool {
 // locate returns the shards that a location stands for, in order.
 func locate(location string) ([]string, error) {
 	if remoteLocation(location) {
-		if _, err := url.Parse(location); err != nil {
+		u, err := url.Parse(location)
+		if err != nil {
 			return nil, fmt.Errorf("%w: not a URL: %w", ErrArgument, withoutURL(err))
 		}
-		return expand(location)
+		list, err := expand(location)
+		if err != nil {
+			return nil, fmt.Errorf("%s%s: %w", u.Host, u.Path, err) // braces as they are
+		}
+		return list, nil
 	}
 	info, err := os.Stat(location)
 	if err != nil {
-		if list, bad := expand(location); bad != nil || list[0] != location {
-			return list, bad
+		list, bad := expand(location)
+		switch {
+		case bad != nil:
+			return nil, fmt.Errorf("%s: %w", location, bad)
+		case list[0] != location:
+			return list, nil
 		}
 		return nil, err
 	}
@@ -111,7 +120,8 @@ func listFolder(dir string) ([]string, error) {
 
 // expand returns what a pattern stands for, the leftmost braces varying
 // slowest: {000..127} is numbers of as many digits, {a,b} alternatives. Text
-// without braces stands for itself.
+// without braces stands for itself. Errors do not show the pattern: a URL may
+// hold a password or a signature.
 func expand(pattern string) ([]string, error) {
 	before, rest, ok := strings.Cut(pattern, "{")
 	if !ok {
@@ -119,13 +129,13 @@ func expand(pattern string) ([]string, error) {
 	}
 	inside, after, ok := strings.Cut(rest, "}")
 	if !ok {
-		return nil, fmt.Errorf("%w: %q has { without }", ErrArgument, pattern)
+		return nil, fmt.Errorf("%w: { without }", ErrArgument)
 	}
 	choices := strings.Split(inside, ",")
 	if first, last, ok := strings.Cut(inside, ".."); ok {
 		var err error
 		if choices, err = numbers(first, last); err != nil {
-			return nil, fmt.Errorf("%w: %q: %w", ErrArgument, pattern, err)
+			return nil, fmt.Errorf("%w: %w", ErrArgument, err)
 		}
 	}
 	tails, err := expand(after)
@@ -133,7 +143,7 @@ func expand(pattern string) ([]string, error) {
 		return nil, err
 	}
 	if len(choices) > maxShards/len(tails) {
-		return nil, fmt.Errorf("%w: %q stands for %d times %d names, the limit is %d", ErrArgument, pattern, len(choices), len(tails), maxShards)
+		return nil, fmt.Errorf("%w: braces that stand for %d times %d names, the limit is %d", ErrArgument, len(choices), len(tails), maxShards)
 	}
 	list := make([]string, 0, len(choices)*len(tails))
 	for _, c := range choices {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -66,11 +67,24 @@ func (r *remote) bytes() int64 { return r.size }
 func (r *remote) identity() string {
 	u := *r.url
 	if strings.HasPrefix(r.version, `ETag "`) {
-		// A signature is another one each time, and so strong a version tells
-		// files of one path apart.
-		u.RawQuery, u.User = "", nil
+		// So strong a version tells apart what one URL had at different times.
+		u.User = nil
+		if signed(u.Query()) {
+			u.RawQuery = "" // which is another one each time
+		}
 	}
 	return fmt.Sprint("url\x00", &u, "\x00", r.size, "\x00", r.version)
+}
+
+// signed reports whether a query is a signature, as object stores have it: then
+// the path says which file it is, and else the query may.
+func signed(query url.Values) bool {
+	for name := range query {
+		if name = strings.ToLower(name); name == "sig" || strings.HasSuffix(name, "signature") {
+			return true
+		}
+	}
+	return false
 }
 
 // version is what the server tells versions of a file apart by.
@@ -185,14 +199,17 @@ func (r *remote) sidecar(ctx context.Context) (content []byte, err error) {
 	u := *r.url
 	u.Path, u.RawPath = u.Path+IndexSuffix, ""
 	err = r.client.get(ctx, &u, byteRange{}, func(response *http.Response) error {
-		// A server may answer with a page of its own.
-		content = make([]byte, len(indexMagic))
-		if _, err := io.ReadFull(response.Body, content); err != nil || string(content) != indexMagic {
-			content = nil
+		content = nil
+		head := make([]byte, indexHeadBytes)
+		if _, err := io.ReadFull(response.Body, head); err != nil {
 			return err
 		}
-		rest, err := io.ReadAll(io.LimitReader(response.Body, r.size))
-		content = append(content, rest...)
+		_, size := indexLengths(head)
+		if !bytes.HasPrefix(head, []byte(indexMagic)) || size > min(r.size, maxIndexBytes) {
+			return nil // a server may answer with a page of its own
+		}
+		rest, err := io.ReadAll(io.LimitReader(response.Body, size-int64(len(head))))
+		content = append(head, rest...)
 		return err
 	})
 	var again transient

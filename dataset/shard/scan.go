@@ -26,7 +26,7 @@ type source interface {
 // and skips everything else.
 func scan(ctx context.Context, src source, size int64, labels labelSource) (*index, error) {
 	s := &scanner{cursor: cursor{ctx: ctx, src: src, size: size}, labels: labels}
-	s.indexBuilder = indexBuilder{index: index{size: size}, numbers: map[string]uint16{}}
+	s.indexBuilder = newIndexBuilder(size)
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
@@ -185,15 +185,21 @@ func (s *scanner) end() (*index, error) {
 	if pos < s.contentEnd+blockBytes || mark != [blockBytes]byte{} {
 		return nil, fmt.Errorf("%w: the shard ends at byte %d without an end mark: it is cut short", ErrDamaged, pos)
 	}
-	rest := make([]byte, min(s.cursor.size-pos, cursorBytes))
-	if _, err := io.ReadFull(&s.cursor, rest); err != nil {
-		return nil, cmp.Or(s.cursor.err, err)
-	}
-	if i := bytes.IndexFunc(rest, func(r rune) bool { return r != 0 }); i >= 0 {
-		return nil, fmt.Errorf("%w: the archive ends at byte %d and something else follows; tars cannot be appended to each other", ErrDamaged, pos)
+	for end := min(s.cursor.size, pos+maxRecordBytes); s.cursor.pos < end; {
+		n, err := io.ReadFull(&s.cursor, mark[:min(blockBytes, end-s.cursor.pos)])
+		if err != nil {
+			return nil, cmp.Or(s.cursor.err, err)
+		}
+		if slices.ContainsFunc(mark[:n], func(b byte) bool { return b != 0 }) {
+			return nil, fmt.Errorf("%w: the archive ends at byte %d and something else follows; tars cannot be appended to each other", ErrDamaged, pos)
+		}
 	}
 	return s.finish()
 }
+
+// maxRecordBytes is how far zeros are expected behind the end mark: tar fills a
+// record up, of 10 KiB if it is not told otherwise.
+const maxRecordBytes = 1 << 20
 
 // cursorBytes are read at once: a header, and often a small member with the
 // next header. More would read content for nothing.

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,6 +162,86 @@ func TestServerWithoutRanges(t *testing.T) {
 	defer srv.Close()
 	if _, err := Open(t.Context(), srv.URL+"/x.tar", options(t)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "must support range requests") {
 		t.Error(err)
+	}
+}
+
+// TestIndexWithoutEnd: of an index that a server sends, no more is read than
+// its head announces, and nothing where that cannot be, whatever size the
+// server says the shard has.
+func TestIndexWithoutEnd(t *testing.T) {
+	for name, head := range map[string][]byte{
+		"of no members":   (&index{size: 1 << 50}).encode(cls.String())[:indexHeadBytes],
+		"larger than any": append([]byte(indexMagic), bytes.Repeat([]byte{0xff}, indexHeadBytes-len(indexMagic))...),
+	} {
+		var sent atomic.Int64
+		gone := make(chan struct{})
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, IndexSuffix) {
+				w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-511/%d", int64(1)<<50))
+				w.WriteHeader(http.StatusPartialContent)
+				w.Write(make([]byte, 512))
+				return
+			}
+			defer close(gone)
+			n, err := w.Write(head)
+			for chunk := make([]byte, 1<<16); err == nil && sent.Load() < 256<<20; {
+				sent.Add(int64(n))
+				n, err = w.Write(chunk)
+			}
+		}))
+		defer srv.Close()
+		opts := options(t)
+		opts.blockBytes, opts.Retries = 512, -1
+		if _, err := Open(t.Context(), srv.URL+"/x.tar", opts); err == nil {
+			t.Errorf("%s: a shard", name)
+		}
+		<-gone
+		if sent.Load() > 64<<20 { // what the network's buffers hold, and more
+			t.Errorf("%s: %d bytes of an index were read", name, sent.Load())
+		}
+	}
+}
+
+// TestQueries: two files whose URLs differ in the query are two, even where
+// size and ETag are the same.
+func TestQueries(t *testing.T) {
+	srv, _ := oneShard(t, 1)
+	of := func(id string) []byte { return pack(t, entry{name: "1.jpg", content: id}) }
+	inner := srv.Config.Handler
+	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		srv.set(func() { srv.files["get"] = of(r.URL.Query().Get("id")) })
+		inner.ServeHTTP(w, r)
+	})
+	opts := options(t)
+	for _, id := range []string{"a", "b", "a"} {
+		check(t, open(t, srv.URL+"/get?id="+id, opts), []entry{{name: "1.jpg", content: id}})
+	}
+}
+
+// TestSecrets: the password and the signature of a URL are in no file of the
+// cache, whatever the server tells versions apart by, and in no error.
+func TestSecrets(t *testing.T) {
+	srv, _ := oneShard(t, 3)
+	location := strings.Replace(srv.URL, "http://", "http://user:secret@", 1)
+	for _, tag := range []string{`"1"`, `W/"1"`} {
+		srv.set(func() { srv.tag = tag })
+		opts := options(t)
+		open(t, location+"/train.tar?signature=secret", opts).Close()
+		files, err := filepath.Glob(filepath.Join(opts.Cache, "*"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d files in the cache, %v", len(files), err)
+		}
+		for _, f := range files {
+			if content, err := os.ReadFile(f); err != nil || bytes.Contains(content, []byte("secret")) {
+				t.Errorf("%s holds the secret, or %v", f, err)
+			}
+		}
+	}
+	for _, bad := range []string{"{0..5.tar", "{5..0}.tar", "{a..b}.tar", "{0..99999}{0..99999}.tar", "missing.tar", "%zz"} {
+		_, err := Open(t.Context(), location+"/train-"+bad+"?signature=secret", options(t))
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(bad, "%") && !strings.Contains(err.Error(), srv.Listener.Addr().String()+"/train-"+bad) {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }
 

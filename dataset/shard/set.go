@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -149,8 +150,10 @@ func (s *Set) openShard(ctx context.Context, i int, location string, client *cli
 // shard itself.
 func (s *Set) loadIndex(ctx context.Context, p place) (*index, error) {
 	labels := labelSource{s.opts.Label, s.opts.LabelField}
-	key := p.identity() + "\x00" + labels.String()
-	name := cacheName(key) + IndexSuffix
+	// The identity may hold a password or a signature, which do not belong in
+	// a file.
+	key := cacheName(p.identity() + "\x00" + labels.String())
+	name := key + IndexSuffix
 	if x, err := decodeIndex(s.cache.get(name), key, p.bytes()); err == nil {
 		return x, nil
 	}
@@ -255,6 +258,16 @@ func (s *Set) Extensions(i int) []string {
 	return list
 }
 
+// someExtensions shows the first extensions of sample i in messages.
+func (s *Set) someExtensions(i int) string {
+	const most = 16
+	list := s.Extensions(i)
+	if len(list) > most {
+		list = append(list[:most], fmt.Sprintf("and %d more", len(list)-most))
+	}
+	return strings.Join(list, ", ")
+}
+
 // Read returns the content of the member of sample i with that extension, in
 // buf where its capacity is enough, and else in new memory. The result is the
 // caller's. Without such a member it fails with [fs.ErrNotExist].
@@ -265,7 +278,7 @@ func (s *Set) Read(ctx context.Context, i int, extension string, buf []byte) ([]
 	d, k := s.at(i)
 	m := d.index.find(k, extension)
 	if m < 0 {
-		return nil, fmt.Errorf("%s: %w: no member with extension %q, but %q", s.Name(i), fs.ErrNotExist, extension, s.Extensions(i))
+		return nil, fmt.Errorf("%s: %w: no member with extension %q, but %s", s.Name(i), fs.ErrNotExist, extension, s.someExtensions(i))
 	}
 	return s.read(ctx, d, m, buf)
 }

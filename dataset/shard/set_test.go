@@ -77,6 +77,22 @@ func TestView(t *testing.T) {
 	}
 }
 
+// TestManyExtensions: of a sample with very many members an error shows some.
+func TestManyExtensions(t *testing.T) {
+	var list []entry
+	for i := range 2000 {
+		list = append(list, entry{name: fmt.Sprintf("1.%04d", i)})
+	}
+	s := open(t, write(t, filepath.Join(t.TempDir(), "x.tar"), pack(t, list...)), options(t))
+	_, err := s.View("jpg")
+	_, err2 := s.Read(t.Context(), 0, "jpg", nil)
+	for _, err := range []error{err, err2} {
+		if err == nil || !strings.Contains(err.Error(), "0014, 0015, and 1984 more") || strings.Contains(err.Error(), "0016") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestReadErrors(t *testing.T) {
 	dir, _ := writeShards(t, 1, 5)
 	opts := options(t)
@@ -94,7 +110,7 @@ func TestReadErrors(t *testing.T) {
 			t.Errorf("sample %d: %v", i, err)
 		}
 	}
-	if _, err := s.Read(t.Context(), 1, "gif", nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `["jpg" "cls"]`) {
+	if _, err := s.Read(t.Context(), 1, "gif", nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `extension "gif", but jpg, cls`) {
 		t.Error(err)
 	}
 	if _, err := s.Read(t.Context(), 1, "jpg", nil); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "the limit is 1") {

@@ -41,7 +41,7 @@ func (s *Set) View(extensions ...string) (*View, error) {
 	}
 	if v.Len() == 0 {
 		return nil, fmt.Errorf("%s: %w: none of %d samples has a member with extension %s; the first has %s",
-			s.Name(0), ErrEmpty, s.Len(), strings.Join(extensions, ", "), strings.Join(s.Extensions(0), ", "))
+			s.Name(0), ErrEmpty, s.Len(), strings.Join(extensions, ", "), s.someExtensions(0))
 	}
 	return v, nil
 }
