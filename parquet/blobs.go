@@ -1,0 +1,71 @@
+package parquet
+
+import (
+	"context"
+	"errors"
+
+	"github.com/apache/arrow-go/v18/parquet/file"
+
+	"github.com/pinion-gpu/pinion/dataset"
+)
+
+// errRoom: the blobs of a row group need more room than was kept for them.
+var errRoom = errors.New("not enough room")
+
+// decodeBlobs decodes a column of bytes within room bytes. Blobs larger than
+// limit are faults.
+func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows int, limit, room int64) (*block, error) {
+	c, err := openChunk(ctx, rg, col)
+	if err != nil {
+		return nil, err
+	}
+	b := &block{offsets: make([]int64, 1, rows+1), faults: faults{}}
+	room -= b.bytes()
+	// A dictionary makes large what is small in the file; then there is not
+	// enough room, and appending grows the memory within what there is then.
+	b.data = make([]byte, 0, min(blobBytes(rg, col), room))
+	for {
+		more, err := c.next()
+		if err != nil {
+			return nil, err
+		}
+		if n := len(b.offsets) - 1 + len(c.defs); n > rows || !more && n < rows {
+			return nil, short(c, n, rows)
+		}
+		if !more {
+			return b, nil
+		}
+		value := 0
+		for _, d := range c.defs {
+			row := len(b.offsets) - 1
+			if d != c.max {
+				err = b.faults.add(row, "%w: column %q is null", dataset.ErrFormat, c.name)
+			} else {
+				v := c.blobs[value]
+				value++
+				switch {
+				case int64(len(v)) > limit:
+					err = b.faults.add(row, "%w: %d bytes, the limit is %d", dataset.ErrTooLarge, len(v), limit)
+				case int64(len(v)) > room-int64(len(b.data)):
+					return nil, errRoom
+				default:
+					b.data = append(b.data, v...)
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
+			b.offsets = append(b.offsets, int64(len(b.data)))
+		}
+	}
+}
+
+// blobBytes is about how many bytes the blobs of a row group are together,
+// unless there is a dictionary.
+func blobBytes(rg *file.RowGroupReader, col column) int64 {
+	m, err := rg.MetaData().ColumnChunk(col.index)
+	if err != nil {
+		return 0
+	}
+	return max(m.TotalUncompressedSize(), 0)
+}

@@ -1,0 +1,24 @@
+package parquet
+
+import "encoding/json"
+
+// classes returns the names of the classes of a label that Hugging Face's
+// datasets write into the footer of a file; nil if there are none.
+func (s *source) classes(label string) []string {
+	text := s.footer.KeyValueMetadata().FindValue("huggingface")
+	if text == nil {
+		return nil
+	}
+	var meta struct {
+		Info struct {
+			Features map[string]json.RawMessage `json:"features"`
+		} `json:"info"`
+	}
+	var class struct {
+		Names []string `json:"names"`
+	}
+	if json.Unmarshal([]byte(*text), &meta) != nil || json.Unmarshal(meta.Info.Features[label], &class) != nil {
+		return nil
+	}
+	return class.Names
+}

@@ -1,0 +1,152 @@
+package parquet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+
+	"github.com/pinion-gpu/pinion/dataset"
+)
+
+// source is one file. It is open only while something of it is read, so that
+// there may be more shards than a process may have open files.
+type source struct {
+	path     string
+	size     int64
+	modified time.Time
+	footer   *metadata.FileMetaData
+	pages    int64 // bytes that pages may take
+
+	samples []column // what is read of it
+	label   []column // none or one
+}
+
+// expand returns the files that path stands for.
+func expand(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		return []string{path}, nil
+	}
+	pattern := path
+	if err == nil {
+		pattern = filepath.Join(literal(path), "*.parquet")
+	} else if !strings.ContainsAny(path, "*?[") {
+		return nil, err
+	}
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, dataset.ErrArgument, err)
+	}
+	paths = slices.DeleteFunc(paths, func(p string) bool { return strings.HasPrefix(filepath.Base(p), ".") })
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s: %w: no files %s", path, dataset.ErrEmpty, filepath.Base(pattern))
+	}
+	return paths, nil
+}
+
+// literal escapes what is special in a pattern. On Windows nothing can be, and
+// a folder with '[' in its name has to be given as a pattern.
+func literal(path string) string {
+	if os.PathSeparator == '\\' {
+		return path
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// openSource reads the footer of a file.
+func openSource(path string, pages int64) (*source, error) {
+	f, info, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s := &source{path: path, size: info.Size(), modified: info.ModTime(), pages: pages}
+	err = guard(func() (err error) {
+		s.footer, err = readFooter(f, s.size)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// openRegular opens a file unless it is a pipe or a device, which could block
+// for ever.
+func openRegular(path string) (*os.File, os.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s: %w: not a regular file but %v", path, dataset.ErrFormat, info.Mode())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// read calls f with a row group of the file.
+func (s *source) read(group int, f func(rg *file.RowGroupReader) error) error {
+	opened, info, err := openRegular(s.path)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	if info.Size() != s.size || !info.ModTime().Equal(s.modified) {
+		return fmt.Errorf("%s: %w: the file has changed since it was opened", s.path, dataset.ErrDamaged)
+	}
+	err = guard(func() error {
+		r, err := file.NewParquetReader(opened, file.WithReadProps(properties(s.pages)), file.WithMetadata(s.footer))
+		if err != nil {
+			return damaged(err)
+		}
+		return f(r.RowGroup(group))
+	})
+	if err != nil {
+		return fmt.Errorf("%s: row group %d: %w", s.path, group, err)
+	}
+	return nil
+}
+
+// check checks that a column of a row group is one that can be read, and lies
+// in the file.
+func (s *source) check(group int, c column) error {
+	err := guard(func() error {
+		m, err := s.footer.RowGroup(group).ColumnChunk(c.index)
+		if err != nil {
+			return damaged(err)
+		}
+		if m.CryptoMetadata() != nil {
+			return fmt.Errorf("%w: column %q is encrypted", dataset.ErrFormat, c.name)
+		}
+		if _, err := compress.GetCodec(m.Compression()); err != nil {
+			return fmt.Errorf("%w: column %q: %w", dataset.ErrFormat, c.name, err)
+		}
+		start, n := m.DataPageOffset(), m.TotalCompressedSize()
+		if m.HasDictionaryPage() && m.DictionaryPageOffset() > 0 {
+			start = min(start, m.DictionaryPageOffset())
+		}
+		if start < 0 || n < 0 || start > s.size || n > s.size-start {
+			return fmt.Errorf("%w: column %q is %d bytes from %d on, of a file of %d", dataset.ErrDamaged, c.name, n, start, s.size)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: row group %d: %w", s.path, group, err)
+	}
+	return nil
+}
