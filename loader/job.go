@@ -22,7 +22,8 @@ type job struct {
 	left          atomic.Int64  // samples
 	ready         chan struct{} // closed when left is zero
 
-	refused bool // by the device, in part: what is still to be read, the CPU decodes
+	err     error // why there is no such batch
+	refused bool  // by the device, in part: what is still to be read, the CPU decodes
 
 	mu   sync.Mutex
 	errs map[int]error // by slot
@@ -51,6 +52,13 @@ func (l *Loader) newJob(n int) (j *job, err error) {
 	j.labels = make([]int32, len(j.indexes))
 	j.left.Store(int64(len(j.indexes)))
 	return j, l.measure(j)
+}
+
+// failedJob stands for a batch that cannot be made.
+func failedJob(n, epoch int, err error) *job {
+	j := &job{n: n, epoch: epoch, err: err, ready: make(chan struct{})}
+	close(j.ready)
+	return j
 }
 
 // measure works out how long the samples of j are.

@@ -146,7 +146,7 @@ func (n *lane) open() {
 	for _, d := range n.made {
 		n.buffers <- d
 	}
-	n.jobs = make(chan *job, len(n.slabs.all))
+	n.jobs = make(chan *job, len(n.slabs.all)+1)
 	n.epoch = n.loader.first/max(n.loader.order.perEpoch, 1) - 1 // the first is to begin
 	n.copied = make(chan passage, len(n.slabs.all))
 }
@@ -222,6 +222,9 @@ func (n *lane) share(epoch int) (count int) {
 func (n *lane) batch(j *job) (b *Batch, err error) {
 	defer recoverAs(&err, "while a batch was queued")
 	l := n.loader
+	if j.err != nil {
+		return nil, j.err
+	}
 	if err := l.settle(j); err != nil {
 		return nil, err
 	}

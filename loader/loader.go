@@ -199,25 +199,23 @@ func (l *Loader) start() {
 	}
 	l.ready = make(chan *Batch, buffers)
 
-	var reads, uploads sync.WaitGroup
-	var failed *Batch
-	reads.Go(func() { failed = l.schedule() })
-	for range l.options.Workers {
-		reads.Go(l.reads)
-	}
+	var schedules, reads, uploads sync.WaitGroup
 	for _, n := range l.lanes {
+		schedules.Go(n.schedule)
 		uploads.Go(n.upload)
 		l.running.Go(n.finish)
 	}
+	for range l.options.Workers {
+		reads.Go(l.reads)
+	}
 	l.running.Go(func() {
+		schedules.Wait()
+		close(l.work)
 		reads.Wait()
 		for _, n := range l.lanes {
 			close(n.jobs)
 		}
 		uploads.Wait()
-		if failed != nil {
-			l.offer(failed)
-		}
 		close(l.ready)
 	})
 }

@@ -83,6 +83,9 @@ func saturated(a, b int) int {
 // at returns epoch and number of the batch that is n-th in all.
 func (r *order) at(n int) (epoch, number int) { return n / r.perEpoch, n % r.perEpoch }
 
+// epoch is that of batch n.
+func (r *order) epoch(n int) int { return n / r.perEpoch }
+
 // probes is how many places of an order, and of a dataset, a digest looks at.
 const probes = 64
 

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// schedule hands the samples of every batch to the workers, as slabs come
-// free. Epochs follow on each other without a pause.
-// A batch that cannot be made comes back as an error in its place.
-func (l *Loader) schedule() (failed *Batch) {
-	defer close(l.work)
-	for n := l.first; n < l.order.total; n++ {
-		if l.skip[n] {
+// schedule hands the samples of the lane's batches to the workers, as slabs
+// come free. Epochs follow on each other without a pause. It ends behind a
+// batch that cannot be made, which comes back as an error in its place.
+func (n *lane) schedule() {
+	l := n.loader
+	for b := l.first; b < l.order.total; b++ {
+		if l.lanes[b%len(l.lanes)] != n || l.skip[b] {
 			continue
 		}
-		j, err := l.newJob(n)
+		j, err := l.newJob(b)
 		if err != nil {
-			return &Batch{n: n, err: err}
+			n.jobs <- failedJob(b, l.order.epoch(b), err)
+			return
 		}
 		var ok bool
-		if j.slab, ok = receive(l.ctx, j.lane.free); !ok {
-			return nil
+		if j.slab, ok = receive(l.ctx, n.free); !ok {
+			return
 		}
 		if !l.options.Unordered {
-			j.lane.jobs <- j // never blocks: there is room for every slab
+			n.jobs <- j // never blocks: there is room for every slab, and an error
 		}
 		if !l.hand(j) {
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // hand gives the samples of j to the workers, in runs; false when the loader

@@ -1,10 +1,12 @@
 package loader_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
@@ -38,5 +40,24 @@ func TestUnorderedNextEpochIsReadFirst(t *testing.T) {
 	ok(t, err)
 	if len(list) != 4 {
 		t.Errorf("%d batches, want 4", len(list))
+	}
+}
+
+// One device whose only buffer the caller keeps does not stop the others.
+func TestUnorderedOneDeviceHeld(t *testing.T) {
+	a, b := open(t, "host:16MiB"), open(t, "host:16MiB")
+	ld, err := loader.NewOn([]device.Device{a, b}, table(20, dtype.U8, 3),
+		loader.Options{Batch: 1, Prefetch: 1, DeviceBuffers: 1, Unordered: true})
+	ok(t, err)
+	defer ld.Close()
+	for {
+		x, err := next(t, ld) // stuck after 1, 3 and 5
+		if errors.Is(err, loader.ErrHeld) {
+			break
+		}
+		ok(t, err)
+		if x.Device == b {
+			ok(t, x.Release())
+		}
 	}
 }
