@@ -43,6 +43,8 @@
 //
 // [Open] tells them apart by what is there, but for [Raw] and [Memory].
 //
+// Parquet is in a module of its own, github.com/pinion-gpu/pinion/parquet.
+//
 // # Samples of different lengths
 //
 // Sentences and point clouds differ in the length of axis 0. Then the spec is

@@ -12,18 +12,18 @@ import (
 // errRoom: the blobs of a row group need more room than was kept for them.
 var errRoom = errors.New("not enough room")
 
-// decodeBlobs decodes a column of bytes within room bytes. Blobs larger than
-// limit are faults.
-func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows int, limit, room int64) (*block, error) {
+// decodeBlobs decodes a column of bytes within room bytes, of which it takes
+// about size at once. Blobs larger than limit are faults.
+func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows int, limit, room, size int64) (*block, error) {
 	c, err := openChunk(ctx, rg, col)
 	if err != nil {
 		return nil, err
 	}
 	b := &block{offsets: make([]int64, 1, rows+1), faults: faults{}}
 	room -= b.bytes()
-	// A dictionary makes large what is small in the file; then there is not
-	// enough room, and appending grows the memory within what there is then.
-	b.data = make([]byte, 0, min(blobBytes(rg, col), room))
+	// A dictionary makes large what is small in the file: then there is not
+	// enough room, and with more of it appending grows the memory.
+	b.data = make([]byte, 0, min(size, room))
 	for {
 		more, err := c.next()
 		if err != nil {
@@ -58,14 +58,4 @@ func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows 
 			b.offsets = append(b.offsets, int64(len(b.data)))
 		}
 	}
-}
-
-// blobBytes is about how many bytes the blobs of a row group are together,
-// unless there is a dictionary.
-func blobBytes(rg *file.RowGroupReader, col column) int64 {
-	m, err := rg.MetaData().ColumnChunk(col.index)
-	if err != nil {
-		return 0
-	}
-	return max(m.TotalUncompressedSize(), 0)
 }

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	pq "github.com/apache/arrow-go/v18/parquet"
@@ -38,49 +39,60 @@ func openChunk(ctx context.Context, rg *file.RowGroupReader, col column) (*chunk
 	c := &chunk{column: col, ctx: ctx, defs: make([]int16, batch), reps: make([]int16, batch)}
 	switch r := r.(type) {
 	case *file.BooleanColumnChunkReader:
-		c.read = widen(c, &c.ints, r.ReadBatchInPage, func(b bool) int64 {
-			if b {
-				return 1
+		c.read = reads(c, &c.ints, r.ReadBatchInPage, func(dst []int64, src []bool) {
+			for i, v := range src {
+				dst[i] = 0
+				if v {
+					dst[i] = 1
+				}
 			}
-			return 0
 		})
 	case *file.Int32ColumnChunkReader:
+		c.read = reads(c, &c.ints, r.ReadBatchInPage, widen[int32, int64])
 		if col.number.unsigned {
-			c.read = widen(c, &c.ints, r.ReadBatchInPage, func(v int32) int64 { return int64(uint32(v)) })
-		} else {
-			c.read = widen(c, &c.ints, r.ReadBatchInPage, func(v int32) int64 { return int64(v) })
+			c.read = reads(c, &c.ints, r.ReadBatchInPage, func(dst []int64, src []int32) {
+				for i, v := range src {
+					dst[i] = int64(uint32(v))
+				}
+			})
 		}
 	case *file.Int64ColumnChunkReader:
-		c.read = widen(c, &c.ints, r.ReadBatchInPage, func(v int64) int64 { return v })
+		c.read = reads(c, &c.ints, r.ReadBatchInPage, widen[int64, int64])
 	case *file.Float32ColumnChunkReader:
-		c.read = widen(c, &c.floats, r.ReadBatchInPage, func(v float32) float64 { return float64(v) })
+		c.read = reads(c, &c.floats, r.ReadBatchInPage, widen[float32, float64])
 	case *file.Float64ColumnChunkReader:
-		c.read = widen(c, &c.floats, r.ReadBatchInPage, func(v float64) float64 { return v })
+		c.read = reads(c, &c.floats, r.ReadBatchInPage, widen[float64, float64])
 	case *file.FixedLenByteArrayColumnChunkReader:
-		c.read = widen(c, &c.floats, r.ReadBatchInPage, func(v pq.FixedLenByteArray) float64 {
-			return float64(float16.FromF16(uint16(v[0]) | uint16(v[1])<<8))
+		c.read = reads(c, &c.floats, r.ReadBatchInPage, func(dst []float64, src []pq.FixedLenByteArray) {
+			for i, v := range src {
+				dst[i] = float64(float16.FromF16(binary.LittleEndian.Uint16(v)))
+			}
 		})
 	case *file.ByteArrayColumnChunkReader:
-		c.read = widen(c, &c.blobs, r.ReadBatchInPage, func(v pq.ByteArray) pq.ByteArray { return v })
+		c.read = reads(c, &c.blobs, r.ReadBatchInPage, func(dst, src []pq.ByteArray) { copy(dst, src) })
 	default:
 		return nil, fmt.Errorf("column %q: %w: physical type %v", col.name, dataset.ErrFormat, r.Type())
 	}
 	return c, nil
 }
 
-// widen makes the function that reads a batch and widens it into dst.
-func widen[T, W any](c *chunk, dst *[]W, read func(int64, []T, []int16, []int16) (int64, int, error), to func(T) W) func() (int64, int, error) {
+// reads makes the function that reads a batch and widens it into dst.
+func reads[T, W any](c *chunk, dst *[]W, read func(int64, []T, []int16, []int16) (int64, int, error), widen func(dst []W, src []T)) func() (int64, int, error) {
 	raw, wide := make([]T, batch), make([]W, batch)
 	return func() (int64, int, error) {
 		levels, values, err := read(batch, raw, c.defs[:batch], c.reps[:batch])
 		if err != nil || values < 0 || values > batch {
 			return levels, values, err
 		}
-		for i, v := range raw[:values] {
-			wide[i] = to(v)
-		}
 		*dst = wide[:values]
+		widen(*dst, raw[:values])
 		return levels, values, nil
+	}
+}
+
+func widen[T int32 | int64 | float32 | float64, W int64 | float64](dst []W, src []T) {
+	for i, v := range src {
+		dst[i] = W(v)
 	}
 }
 

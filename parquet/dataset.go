@@ -74,11 +74,11 @@ type Dataset struct {
 // [dataset.ErrTooLarge] when a row group, or the labels or lengths of all, do
 // not fit in CacheBytes; with [dataset.ErrDamaged] for files that are corrupt
 // or cut short.
-func Open(path string, opts Options) (*Dataset, error) {
+func Open(ctx context.Context, path string, opts Options) (*Dataset, error) {
 	if opts.Length < 0 || opts.DType != 0 && !opts.DType.Valid() {
 		return nil, fmt.Errorf("%s: %w: lists of %d numbers, elements of type %v", path, dataset.ErrArgument, opts.Length, opts.DType)
 	}
-	t, err := openTable(path, opts.CacheBytes)
+	t, err := openTable(ctx, path, opts.CacheBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +89,11 @@ func Open(path string, opts Options) (*Dataset, error) {
 	if err := d.setElement(opts); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := d.setShape(opts.Length); err != nil {
+	if err := d.setShape(ctx, opts.Length); err != nil {
 		return nil, err
 	}
 	if opts.Label != "" {
-		if err := d.readLabels(); err != nil {
+		if err := d.readLabels(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -169,12 +169,12 @@ func (d *Dataset) setElement(opts Options) (err error) {
 }
 
 // setShape settles the shape of the samples and checks that they fit.
-func (d *Dataset) setShape(length int) error {
+func (d *Dataset) setShape(ctx context.Context, length int) error {
 	width, ragged := len(d.sources[0].samples), false
 	if d.lists {
 		width = length
 		if length == 0 {
-			if err := d.readLengths(); err != nil {
+			if err := d.readLengths(ctx); err != nil {
 				return err
 			}
 			width = int(slices.Max(d.lengths))
@@ -199,14 +199,15 @@ func (d *Dataset) setShape(length int) error {
 	return nil
 }
 
-func (d *Dataset) readLengths() (err error) {
-	d.lengths, err = d.index("lengths of lists", func(rg *file.RowGroupReader, g *group, into []int32) error {
-		return lengths(context.Background(), rg, g.source.samples[0], into)
+func (d *Dataset) readLengths(ctx context.Context) (err error) {
+	d.lengths, err = d.index(ctx, "lengths of lists", func(ctx context.Context, rg *file.RowGroupReader, g *group, into []int32) error {
+		return lengths(ctx, rg, g.source.samples[0], into)
 	})
 	return err
 }
 
-// groupBytes returns what a decoded row group takes.
+// groupBytes returns what a decoded row group takes: more than any cache has,
+// where that is too much to count.
 func (d *Dataset) groupBytes(g *group) int64 {
 	if !d.lists {
 		return int64(g.rows) * int64(d.spec.Bytes())
@@ -217,6 +218,9 @@ func (d *Dataset) groupBytes(g *group) int64 {
 		for _, n := range d.lengths[g.start:][:g.rows] {
 			numbers += int64(n)
 		}
+	}
+	if numbers > math.MaxInt64/16 {
+		return math.MaxInt64
 	}
 	return numbers*int64(d.element.dtype.Size()) + 8*int64(g.rows+1)
 }

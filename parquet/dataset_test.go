@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	pq "github.com/apache/arrow-go/v18/parquet"
@@ -88,7 +89,7 @@ func TestOpen(t *testing.T) {
 			Options{Columns: []string{"x.list.element.area"}}, "<=2 f32", "[[0.5 2] []]", "[-1 -1]"},
 	} {
 		path := write(t, temp(t, "a.parquet"), c.fields, [][]values{c.values})
-		d, err := Open(path, c.opts)
+		d, err := Open(context.Background(), path, c.opts)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -130,12 +131,13 @@ func TestOpenErrors(t *testing.T) {
 		{"no rows", schema.FieldList{required("a", f32)}, []values{{of: []float32{}}}, Options{}, dataset.ErrEmpty, "no rows"},
 		{"the cache", schema.FieldList{required("a", f32)}, []values{{of: []float32{1, 2}}}, Options{CacheBytes: 7}, dataset.ErrTooLarge, "8 bytes, the cache 7"},
 		{"the index", schema.FieldList{required("a", i32), intLeaf("b", i32, 8, true)}, []values{{of: []int32{1, 2}}, {of: []int32{1, 2}}}, Options{Label: "a", CacheBytes: 7}, dataset.ErrTooLarge, "labels of 2 rows take 8"},
+		{"a great length", schema.FieldList{listOf("x", f32)}, []values{lists([]float32{1}, []float32{1})}, Options{Length: math.MaxInt32}, dataset.ErrTooLarge, "the cache 1073741824"},
 		{"a negative length", schema.FieldList{required("a", f32)}, []values{{of: []float32{1}}}, Options{Length: -1}, dataset.ErrArgument, "-1"},
 		{"a type that is none", schema.FieldList{required("a", f32)}, []values{{of: []float32{1}}}, Options{DType: 99}, dataset.ErrArgument, "99"},
 		{"a negative cache", schema.FieldList{required("a", f32)}, []values{{of: []float32{1}}}, Options{CacheBytes: -1}, dataset.ErrArgument, "-1"},
 	} {
 		path := write(t, temp(t, "a.parquet"), c.fields, [][]values{c.values})
-		_, err := Open(path, c.opts)
+		_, err := Open(context.Background(), path, c.opts)
 		wantError(t, c.name, err, c.kind, path, c.says)
 	}
 }
@@ -169,7 +171,7 @@ func TestBadSamples(t *testing.T) {
 			[]values{lists([]float32{1, 2}, []float32{3}, []float32{4, 5, 6}, []float32{}, []float32{7, 8})}, Options{Length: 2}, []int{1, 2, 3}, dataset.ErrFormat, "want 2"},
 	} {
 		path := write(t, temp(t, "a.parquet"), c.fields, [][]values{c.values})
-		d, err := Open(path, c.opts)
+		d, err := Open(context.Background(), path, c.opts)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -191,7 +193,7 @@ func TestBadSamples(t *testing.T) {
 func TestManyFaults(t *testing.T) {
 	n := maxFaults + 1
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{optional("a", f32)}, [][]values{{{of: []float32{}, defs: make([]int16, n)}}})
-	d, err := Open(path, Options{})
+	d, err := Open(context.Background(), path, Options{})
 	must(t, err)
 	r, err := d.NewReader()
 	must(t, err)
@@ -203,7 +205,7 @@ func TestManyFaults(t *testing.T) {
 func TestModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	codecs := []compress.Compression{compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Gzip, compress.Codecs.Zstd, compress.Codecs.Brotli, compress.Codecs.Lz4Raw}
-	for round := range 40 {
+	for round := range 24 {
 		props := []pq.WriterProperty{
 			pq.WithCompression(codecs[round%len(codecs)]),
 			pq.WithDictionaryDefault(round%2 == 0),
@@ -257,7 +259,7 @@ func TestModel(t *testing.T) {
 			columns []string
 			want    [][]float64
 		}{{[]string{"a", "b"}, rows}, {[]string{"tokens"}, tokens}} {
-			d, err := Open(dir, Options{Columns: c.columns, Label: "y", Fill: &zero, CacheBytes: 128 << 10})
+			d, err := Open(context.Background(), dir, Options{Columns: c.columns, Label: "y", Fill: &zero, CacheBytes: 128 << 10})
 			if len(sizes) == 0 {
 				wantError(t, "no rows", err, dataset.ErrEmpty)
 				continue
@@ -297,7 +299,7 @@ func TestPaths(t *testing.T) {
 		if os.PathSeparator == '\\' && path != filepath.Join(dir, "test-0.parquet") {
 			continue // nothing can be escaped there
 		}
-		d, err := Open(path, Options{})
+		d, err := Open(context.Background(), path, Options{})
 		must(t, err)
 		if rows, _ := readRows(t, d); fmt.Sprint(rows) != want {
 			t.Errorf("%s: %v, want %s", path, rows, want)
@@ -306,11 +308,11 @@ func TestPaths(t *testing.T) {
 			t.Error(d.Name(d.Len() - 1))
 		}
 	}
-	_, err := Open(filepath.Join(t.TempDir(), "missing.parquet"), Options{})
+	_, err := Open(context.Background(), filepath.Join(t.TempDir(), "missing.parquet"), Options{})
 	wantError(t, "missing", err, fs.ErrNotExist)
-	_, err = Open(t.TempDir(), Options{})
+	_, err = Open(context.Background(), t.TempDir(), Options{})
 	wantError(t, "empty folder", err, dataset.ErrEmpty, "*.parquet")
-	_, err = Open("a[", Options{})
+	_, err = Open(context.Background(), "a[", Options{})
 	wantError(t, "bad pattern", err, dataset.ErrArgument)
 }
 
@@ -320,21 +322,21 @@ func TestShards(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "0.parquet"), schema.FieldList{required("a", i32), required("b", f32)}, [][]values{{{of: []int32{1}}, {of: []float32{2}}}})
 	write(t, filepath.Join(dir, "1.parquet"), schema.FieldList{required("b", f64), required("a", i32)}, [][]values{{{of: []float64{4}}, {of: []int32{3}}}})
-	d, err := Open(dir, Options{Columns: []string{"a", "b"}})
+	d, err := Open(context.Background(), dir, Options{Columns: []string{"a", "b"}})
 	must(t, err)
 	if rows, _ := readRows(t, d); fmt.Sprint(rows) != "[[1 2] [3 4]]" || d.Spec().DType != dtype.F64 {
 		t.Errorf("%v %v", d.Spec(), rows)
 	}
-	_, err = Open(dir, Options{})
+	_, err = Open(context.Background(), dir, Options{})
 	wantError(t, "order", err, dataset.ErrFormat, "1.parquet")
 	write(t, filepath.Join(dir, "2.parquet"), schema.FieldList{required("a", i32)}, [][]values{{{of: []int32{1}}}})
-	_, err = Open(dir, Options{Columns: []string{"a", "b"}})
+	_, err = Open(context.Background(), dir, Options{Columns: []string{"a", "b"}})
 	wantError(t, "missing", err, dataset.ErrArgument, "2.parquet", `no column "b"`)
 }
 
 func TestReader(t *testing.T) {
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", f32)}, [][]values{{{of: []float32{1}}}})
-	d, err := Open(path, Options{})
+	d, err := Open(context.Background(), path, Options{})
 	must(t, err)
 	r, err := d.NewReader()
 	must(t, err)
@@ -357,7 +359,7 @@ func TestReader(t *testing.T) {
 
 func TestChangedFile(t *testing.T) {
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", f32)}, [][]values{{{of: []float32{1}}}})
-	d, err := Open(path, Options{})
+	d, err := Open(context.Background(), path, Options{})
 	must(t, err)
 	must(t, os.Truncate(path, 20))
 	r, err := d.NewReader()
@@ -365,4 +367,52 @@ func TestChangedFile(t *testing.T) {
 	wantError(t, "changed", r.Read(context.Background(), dataset.Visit{}, make([]byte, 4)), dataset.ErrDamaged, path, "changed")
 	must(t, os.Remove(path))
 	wantError(t, "gone", r.Read(context.Background(), dataset.Visit{}, make([]byte, 4)), fs.ErrNotExist)
+}
+
+// TestReadersTogether: many readers of few cached row groups get what one gets.
+func TestReadersTogether(t *testing.T) {
+	var groups [][]values
+	next := float32(0)
+	for range 10 {
+		var a []float32
+		for range 1000 {
+			a = append(a, next)
+			next++
+		}
+		groups = append(groups, []values{{of: a}})
+	}
+	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", f32)}, groups)
+	d, err := Open(context.Background(), path, Options{CacheBytes: 12_000})
+	must(t, err)
+	var work sync.WaitGroup
+	for seed := range uint64(6) {
+		work.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			r, err := d.NewReader()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Close()
+			sample := make([]byte, 4)
+			for range 200 {
+				i := rng.IntN(d.Len())
+				if err := r.Read(context.Background(), dataset.Visit{Index: i}, sample); err != nil || numbers(sample, dtype.F32)[0] != float64(i) {
+					t.Errorf("sample %d: %v, %v", i, numbers(sample, dtype.F32), err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if d.cache.used > d.cache.max {
+		t.Errorf("%d bytes in a cache of %d", d.cache.used, d.cache.max)
+	}
+}
+
+func TestOpenCancelled(t *testing.T) {
+	path := write(t, temp(t, "a.parquet"), schema.FieldList{listOf("x", f32)}, [][]values{{lists([]float32{1})}})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := Open(ctx, path, Options{})
+	wantError(t, "cancelled", err, context.Canceled)
 }

@@ -1,7 +1,7 @@
 // Package parquet reads Parquet files as datasets: rows of numbers, lists of
 // numbers, and files such as pictures in columns of bytes.
 //
-//	ds, err := parquet.Open("data/train-*.parquet", parquet.Options{Label: "class"})
+//	ds, err := parquet.Open(ctx, "data/train-*.parquet", parquet.Options{Label: "class"})
 //	ld, err := loader.New(dev, ds, loader.Options{Batch: 256})
 //
 // It is a module of its own, so that who reads no Parquet does not carry what
@@ -20,7 +20,7 @@
 // [OpenFiles] makes [dataset.Files] of a column of bytes, also in a struct
 // {bytes, path} as the Hugging Face hub stores pictures:
 //
-//	files, err := parquet.OpenFiles("data/train-*.parquet", parquet.FileOptions{Label: "label"})
+//	files, err := parquet.OpenFiles(ctx, "data/train-*.parquet", parquet.FileOptions{Label: "label"})
 //	photos, err := dataset.NewImages(files, dataset.ImageOptions{})
 //
 // Text, decimals, dates and lists of lists are not read; make numbers of them

@@ -86,34 +86,40 @@ func putWhole(d dtype.DType, dst []byte, stride int, src []int64) int {
 // putFloats is putInts for floats. Rounding is no reason to stop, but there
 // are no parts of whole numbers, and no infinity of what is finite.
 func (e element) putFloats(dst []byte, stride int, src []float64) int {
-	for i, v := range src {
-		at := dst[i*stride:]
-		switch e.dtype {
-		case dtype.F64:
-			binary.LittleEndian.PutUint64(at, math.Float64bits(v))
-		case dtype.F32:
+	switch e.dtype {
+	case dtype.F64:
+		for i, v := range src {
+			binary.LittleEndian.PutUint64(dst[i*stride:], math.Float64bits(v))
+		}
+	case dtype.F32:
+		for i, v := range src {
 			f := float32(v)
-			if overflows(f, v) {
+			if f-f != 0 && overflows(f, v) { // an infinity or NaN
 				return i
 			}
-			binary.LittleEndian.PutUint32(at, math.Float32bits(f))
-		case dtype.F16:
-			h := float16.ToF16(float16.RoundToOdd(v))
-			if overflows(float16.FromF16(h), v) {
-				return i
-			}
-			binary.LittleEndian.PutUint16(at, h)
-		case dtype.BF16:
-			h := float16.ToBF16(float16.RoundToOdd(v))
-			if overflows(float16.FromBF16(h), v) {
-				return i
-			}
-			binary.LittleEndian.PutUint16(at, h)
-		default:
-			if v != math.Trunc(v) || v < -1<<63 || v >= 1<<63 || putWhole(e.dtype, at, stride, []int64{int64(v)}) == 0 {
+			binary.LittleEndian.PutUint32(dst[i*stride:], math.Float32bits(f))
+		}
+	case dtype.F16:
+		return putHalf(dst, stride, src, float16.ToF16, float16.FromF16)
+	case dtype.BF16:
+		return putHalf(dst, stride, src, float16.ToBF16, float16.FromBF16)
+	default:
+		for i, v := range src {
+			if v != math.Trunc(v) || v < -1<<63 || v >= 1<<63 || putWhole(e.dtype, dst[i*stride:], stride, []int64{int64(v)}) == 0 {
 				return i
 			}
 		}
+	}
+	return len(src)
+}
+
+func putHalf(dst []byte, stride int, src []float64, to func(float32) uint16, from func(uint16) float32) int {
+	for i, v := range src {
+		h := to(float16.RoundToOdd(v))
+		if overflows(from(h), v) {
+			return i
+		}
+		binary.LittleEndian.PutUint16(dst[i*stride:], h)
 	}
 	return len(src)
 }

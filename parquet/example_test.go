@@ -13,7 +13,7 @@ import (
 )
 
 func Example() {
-	ds, err := parquet.Open("testdata/parquet-go.parquet", parquet.Options{Columns: []string{"a"}, Label: "label"})
+	ds, err := parquet.Open(context.Background(), "testdata/parquet-go.parquet", parquet.Options{Columns: []string{"a"}, Label: "label"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func Example() {
 
 // The samples of a row group come near to each other.
 func ExampleDataset_RowGroups() {
-	ds, err := parquet.Open("testdata/parquet-go.parquet", parquet.Options{Columns: []string{"a"}})
+	ds, err := parquet.Open(context.Background(), "testdata/parquet-go.parquet", parquet.Options{Columns: []string{"a"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -40,8 +40,8 @@ type Files struct {
 
 // OpenFiles opens the Parquet files that path stands for, as [Open] does, and
 // with its errors.
-func OpenFiles(path string, opts FileOptions) (*Files, error) {
-	t, err := openTable(path, opts.CacheBytes)
+func OpenFiles(ctx context.Context, path string, opts FileOptions) (*Files, error) {
+	t, err := openTable(ctx, path, opts.CacheBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -50,15 +50,17 @@ func OpenFiles(path string, opts FileOptions) (*Files, error) {
 		return nil, err
 	}
 	for _, g := range d.groups {
-		err := g.source.read(g.index, func(rg *file.RowGroupReader) error {
-			return d.fits(g, blobBytes(rg, g.source.samples[0])+8*int64(g.rows+1))
-		})
+		size, err := g.source.bytes(g.index, g.source.samples[0])
 		if err != nil {
+			return nil, fmt.Errorf("%s: row group %d: %w", g.source.path, g.index, err)
+		}
+		g.size = size
+		if err := d.fits(g, size+8*int64(g.rows+1)); err != nil {
 			return nil, err
 		}
 	}
 	if opts.Label != "" {
-		if err := d.readLabels(); err != nil {
+		if err := d.readLabels(ctx); err != nil {
 			return nil, err
 		}
 		d.classes = d.sources[0].classes(opts.Label)
@@ -100,7 +102,7 @@ func (d *Files) block(ctx context.Context, g *group) (*block, error) {
 		need := g.need.Load()
 		b, err := d.cache.get(ctx, g, need, func() (b *block, err error) {
 			err = g.source.read(g.index, func(rg *file.RowGroupReader) error {
-				b, err = decodeBlobs(ctx, rg, g.source.samples[0], g.rows, d.limit, need)
+				b, err = decodeBlobs(ctx, rg, g.source.samples[0], g.rows, d.limit, need, g.size)
 				return err
 			})
 			if err == nil {

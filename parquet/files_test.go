@@ -53,7 +53,7 @@ func TestFiles(t *testing.T) {
 	content := [][]byte{[]byte("first"), nil, {}, bytes.Repeat([]byte("x"), 1000), []byte("last")}
 	path := writeMeta(t, temp(t, "a.parquet"), imageFields(),
 		[][]values{images(content[:3], []int64{0, 1, 1}), images(content[3:], []int64{0, -1})}, map[string]string{"huggingface": huggingface})
-	d, err := OpenFiles(path, FileOptions{Label: "label", MaxFileBytes: 999})
+	d, err := OpenFiles(context.Background(), path, FileOptions{Label: "label", MaxFileBytes: 999})
 	must(t, err)
 	if d.Len() != 5 || !slices.Equal(d.Classes(), []string{"cat", "dog"}) || !slices.Equal(d.RowGroups(), []int{3, 2}) {
 		t.Errorf("%d files, %q, %v", d.Len(), d.Classes(), d.RowGroups())
@@ -102,7 +102,7 @@ func TestOpenFilesErrors(t *testing.T) {
 		{"numbers", schema.FieldList{required("a", f32)}, []values{{of: []float32{1}}}, FileOptions{Column: "a"}, dataset.ErrFormat, "want bytes"},
 		{"the cache", schema.FieldList{required("a", pq.Types.ByteArray)}, []values{blobs}, FileOptions{CacheBytes: 10}, dataset.ErrTooLarge, "the cache 10"},
 	} {
-		_, err := OpenFiles(write(t, temp(t, "a.parquet"), c.fields, [][]values{c.values}), c.opts)
+		_, err := OpenFiles(context.Background(), write(t, temp(t, "a.parquet"), c.fields, [][]values{c.values}), c.opts)
 		wantError(t, c.name, err, c.kind, c.says)
 	}
 }
@@ -119,7 +119,7 @@ func TestDictionaryOfFiles(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Size() > 100_000 {
 		t.Fatalf("no dictionary: %v, %v", info, err)
 	}
-	d, err := OpenFiles(path, FileOptions{CacheBytes: 3 << 20})
+	d, err := OpenFiles(context.Background(), path, FileOptions{CacheBytes: 3 << 20})
 	must(t, err)
 	r, err := d.NewFileReader()
 	must(t, err)
@@ -131,7 +131,7 @@ func TestDictionaryOfFiles(t *testing.T) {
 			t.Fatalf("%d bytes in a cache of %d", d.cache.used, d.cache.max)
 		}
 	}
-	d, err = OpenFiles(path, FileOptions{CacheBytes: 900_000})
+	d, err = OpenFiles(context.Background(), path, FileOptions{CacheBytes: 900_000})
 	must(t, err)
 	r, err = d.NewFileReader()
 	must(t, err)
@@ -158,7 +158,7 @@ func TestFilesModel(t *testing.T) {
 			want = append(want, files...)
 		}
 		path := write(t, temp(t, "a.parquet"), imageFields(), groups, pq.WithDataPageSize(int64(1+rng.IntN(20_000))), pq.WithBatchSize(10), pq.WithDictionaryDefault(round%2 == 0))
-		d, err := OpenFiles(path, FileOptions{Column: "image", CacheBytes: 2 << 20})
+		d, err := OpenFiles(context.Background(), path, FileOptions{Column: "image", CacheBytes: 2 << 20})
 		must(t, err)
 		r, err := d.NewFileReader()
 		must(t, err)
@@ -186,7 +186,7 @@ func TestImages(t *testing.T) {
 		files, labels = append(files, content), append(labels, int64(folder.Label(i)))
 	}
 	path := write(t, filepath.Join(dir, "train.parquet"), imageFields(), [][]values{images(files[:4], labels[:4]), images(files[4:], labels[4:])})
-	packed, err := OpenFiles(path, FileOptions{Label: "label"})
+	packed, err := OpenFiles(context.Background(), path, FileOptions{Label: "label"})
 	must(t, err)
 	opts := dataset.ImageOptions{Transform: imaging.CenterCrop(32)}
 	a, err := dataset.NewImages(folder, opts)

@@ -43,7 +43,8 @@ func writeMeta(t testing.TB, path string, fields schema.FieldList, groups [][]va
 	w := file.NewParquetWriter(f, node("schema", pq.Repetitions.Required, nil, fields...),
 		file.WithWriterProps(pq.NewWriterProperties(props...)), file.WithWriteMetadata(kv))
 	for _, g := range groups {
-		rg := w.AppendRowGroup()
+		rg, err := w.AppendRowGroupChecked()
+		must(t, err)
 		for _, v := range g {
 			c, err := rg.NextColumn()
 			must(t, err)

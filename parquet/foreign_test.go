@@ -20,14 +20,14 @@ func TestOtherWriter(t *testing.T) {
 		{"x", "<=4 f64", "[[] [10] [20 21] [30 31 32] [40 41 42 43]]"},
 		{"old", "<=4 i32", "[[] [0] [0 1] [0 1 2] [0 1 2 3]]"},
 	} {
-		d, err := Open(path, Options{Columns: []string{c.column}, Label: "label", Fill: &fill})
+		d, err := Open(context.Background(), path, Options{Columns: []string{c.column}, Label: "label", Fill: &fill})
 		must(t, err)
 		rows, labels := readRows(t, d)
 		if d.Spec().String() != c.spec || fmt.Sprint(rows) != c.rows || fmt.Sprint(labels) != "[0 1 0 1 0]" {
 			t.Errorf("%s: %v, %v, labels %v", c.column, d.Spec(), rows, labels)
 		}
 	}
-	d, err := OpenFiles(path, FileOptions{})
+	d, err := OpenFiles(context.Background(), path, FileOptions{})
 	must(t, err)
 	r, err := d.NewFileReader()
 	must(t, err)

@@ -150,3 +150,17 @@ func (s *source) check(group int, c column) error {
 	}
 	return nil
 }
+
+// bytes is how many bytes a column of a row group is said to have, uncompressed
+// and without what a dictionary repeats.
+func (s *source) bytes(group int, c column) (n int64, err error) {
+	err = guard(func() error {
+		m, err := s.footer.RowGroup(group).ColumnChunk(c.index)
+		if err != nil {
+			return damaged(err)
+		}
+		n = max(m.TotalUncompressedSize(), 0)
+		return nil
+	})
+	return n, err
+}

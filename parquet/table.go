@@ -35,11 +35,12 @@ type group struct {
 	first  int // number of its first row in the file
 	start  int // number of its first row in the table
 	rows   int
+	size   int64        // bytes of its files, as the footer says; 0 for numbers
 	need   atomic.Int64 // bytes that it needs in the cache
 }
 
 // openTable reads the footers of the files that path stands for.
-func openTable(path string, cacheBytes int64) (*table, error) {
+func openTable(ctx context.Context, path string, cacheBytes int64) (*table, error) {
 	if cacheBytes < 0 {
 		return nil, fmt.Errorf("%s: %w: CacheBytes %d", path, dataset.ErrArgument, cacheBytes)
 	}
@@ -49,7 +50,7 @@ func openTable(path string, cacheBytes int64) (*table, error) {
 		return nil, err
 	}
 	t := &table{name: path, sources: make([]*source, len(paths)), cache: newCache(cacheBytes)}
-	err = inParallel(len(paths), func(i int) (err error) {
+	err = inParallel(ctx, len(paths), func(_ context.Context, i int) (err error) {
 		t.sources[i], err = openSource(paths[i], cacheBytes)
 		return err
 	})
@@ -121,32 +122,32 @@ func (t *table) choose(samples func(leaves []column) ([]column, error), label st
 
 // index makes room for a number for each row, and fills it row group by row
 // group.
-func (t *table) index(what string, read func(rg *file.RowGroupReader, g *group, into []int32) error) ([]int32, error) {
+func (t *table) index(ctx context.Context, what string, read func(ctx context.Context, rg *file.RowGroupReader, g *group, into []int32) error) ([]int32, error) {
 	if bytes := 4 * int64(t.rows); bytes > t.cache.max {
 		return nil, fmt.Errorf("%s: %w: %s of %d rows take %d bytes, CacheBytes allow %d",
 			t.name, dataset.ErrTooLarge, what, t.rows, bytes, t.cache.max)
 	}
 	numbers := make([]int32, t.rows)
-	err := inParallel(len(t.groups), func(i int) error {
+	err := inParallel(ctx, len(t.groups), func(ctx context.Context, i int) error {
 		g := t.groups[i]
 		return g.source.read(g.index, func(rg *file.RowGroupReader) error {
-			return read(rg, g, numbers[g.start:][:g.rows])
+			return read(ctx, rg, g, numbers[g.start:][:g.rows])
 		})
 	})
 	return numbers, err
 }
 
 // readLabels reads the column of labels.
-func (t *table) readLabels() (err error) {
-	t.labels, err = t.index("labels", func(rg *file.RowGroupReader, g *group, into []int32) error {
-		return labels(rg, g.source.label[0], g.first, into)
+func (t *table) readLabels(ctx context.Context) (err error) {
+	t.labels, err = t.index(ctx, "labels", func(ctx context.Context, rg *file.RowGroupReader, g *group, into []int32) error {
+		return labels(ctx, rg, g.source.label[0], g.first, into)
 	})
 	return err
 }
 
 // labels reads the labels of a row group. A null is no label: -1.
-func labels(rg *file.RowGroupReader, col column, first int, into []int32) error {
-	c, err := openChunk(context.Background(), rg, col)
+func labels(ctx context.Context, rg *file.RowGroupReader, col column, first int, into []int32) error {
+	c, err := openChunk(ctx, rg, col)
 	if err != nil {
 		return err
 	}
@@ -231,20 +232,15 @@ func (t *table) checkIndex(i int) error {
 
 // inParallel calls f for 0 to n-1, as many at a time as there are processors,
 // and returns the first error.
-func inParallel(n int, f func(i int) error) error {
-	var work errgroup.Group
+func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(runtime.GOMAXPROCS(0))
-	var failed atomic.Bool
 	for i := range n {
 		work.Go(func() error {
-			if failed.Load() {
-				return nil
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-			err := f(i)
-			if err != nil {
-				failed.Store(true)
-			}
-			return err
+			return f(ctx, i)
 		})
 	}
 	return work.Wait()
