@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,10 +26,10 @@ type State struct {
 	// The next batch: of this epoch, with this number.
 	Epoch int `json:"epoch"`
 	Batch int `json:"batch"`
-	// Ahead is the batches behind the next one that came before it, as
-	// distances from it, in ascending order. Only loaders that are Unordered
-	// have any.
-	Ahead []int `json:"ahead,omitempty"`
+	// Ahead is the batches of the epoch that came before the next one: from
+	// the first number of each pair to the second, which is not one of them.
+	// Only loaders that are Unordered have any.
+	Ahead [][2]int `json:"ahead,omitempty"`
 
 	// What the state belongs to.
 	Samples      int    `json:"samples"`       // of the dataset
@@ -52,10 +53,14 @@ func (l *Loader) State() State {
 	if l.order.perEpoch > 0 {
 		s.Epoch, s.Batch = l.order.at(next)
 	}
-	for n := range l.ahead {
-		s.Ahead = append(s.Ahead, n-next)
+	for _, n := range slices.Sorted(maps.Keys(l.ahead)) {
+		_, number := l.order.at(n)
+		if last := len(s.Ahead) - 1; last >= 0 && s.Ahead[last][1] == number {
+			s.Ahead[last][1]++
+		} else {
+			s.Ahead = append(s.Ahead, [2]int{number, number + 1})
+		}
 	}
-	slices.Sort(s.Ahead)
 	return s
 }
 
@@ -108,17 +113,21 @@ func (l *Loader) resume(s State) error {
 	case s.Epoch < 0 || s.Batch < 0 || s.Batch >= max(s.EpochBatches, 1):
 		return fmt.Errorf("loader: %w: batch %d of epoch %d, with %d batches an epoch", ErrState, s.Batch, s.Epoch, s.EpochBatches)
 	}
-	at := min(saturated(s.Epoch, l.order.perEpoch), l.order.total)
-	at += min(s.Batch, l.order.total-at)
-	last := 0
-	for _, a := range s.Ahead {
-		if a <= last || a >= l.order.total-at {
-			return fmt.Errorf("loader: %w: batches %v ahead of batch %d of epoch %d", ErrState, s.Ahead, s.Batch, s.Epoch)
-		}
-		l.ahead[at+a] = true
-		last = a
+	at := saturated(s.Epoch, l.order.perEpoch)
+	if at > l.order.total || s.Batch > l.order.total-at {
+		return fmt.Errorf("loader: %w: batch %d of epoch %d, behind the %d batches of all epochs", ErrState, s.Batch, s.Epoch, l.order.total)
 	}
-	l.done = at
+	last := s.Batch
+	for _, a := range s.Ahead {
+		if a[0] <= last || a[1] <= a[0] || a[1] > min(l.order.perEpoch, l.order.total-at) {
+			return fmt.Errorf("loader: %w: batches %v ahead of batch %d of epoch %d, with %d batches an epoch", ErrState, s.Ahead, s.Batch, s.Epoch, s.EpochBatches)
+		}
+		for n := a[0]; n < a[1]; n++ {
+			l.ahead[at+n] = true
+		}
+		last = a[1]
+	}
+	l.done = at + s.Batch
 	return nil
 }
 

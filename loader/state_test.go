@@ -165,8 +165,11 @@ func TestBadStates(t *testing.T) {
 		{part: "batch 10 of epoch 0", change: func(s *loader.State) { s.Batch = 10 }},
 		{part: "batch -1", change: func(s *loader.State) { s.Batch = -1 }},
 		{part: "epoch -1", change: func(s *loader.State) { s.Epoch = -1 }},
-		{part: "ahead of", change: func(s *loader.State) { s.Ahead = []int{2, 1} }},
-		{part: "ahead of", change: func(s *loader.State) { s.Ahead = []int{1 << 40} }},
+		{part: "ahead of", change: func(s *loader.State) { s.Ahead = [][2]int{{3, 4}} }},
+		{part: "behind the 20 batches", change: func(s *loader.State) { s.Epoch = 2; s.Batch = 1 }},
+		{part: "behind the 20 batches", change: func(s *loader.State) { s.Epoch = 1 << 62 }},
+		{part: "ahead of", change: func(s *loader.State) { s.Ahead = [][2]int{{8, 7}} }},
+		{part: "ahead of", change: func(s *loader.State) { s.Ahead = [][2]int{{5, 1 << 40}} }},
 	} {
 		state, o, ds := good, base, ds
 		if c.ds != nil {

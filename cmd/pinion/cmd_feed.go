@@ -192,8 +192,10 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 
 	var report *feed.Report
 	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(line, dev.Info().ID).show}
+	var lines *lineFile
 	if f.digests != "" {
-		lines, createErr := createLines(f.digests)
+		var createErr error
+		lines, createErr = createLines(f.digests)
 		if createErr != nil {
 			return fmt.Errorf("there is no place for the digests: %w", createErr)
 		}
@@ -209,6 +211,10 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	line.clear()
 	unread.finish()
 	if report != nil {
+		// The state is not to be ahead of the digests.
+		if flushErr := lines.flush(); flushErr != nil {
+			return errors.Join(err, flushErr)
+		}
 		err = errors.Join(err, f.keepState(line, report.State))
 	}
 	if err != nil {

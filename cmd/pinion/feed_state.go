@@ -86,6 +86,14 @@ func createLines(path string) (*lineFile, error) {
 	return &lineFile{path, file, bufio.NewWriter(file)}, nil
 }
 
+// flush writes what is buffered; there may be no file at all.
+func (l *lineFile) flush() error {
+	if l == nil {
+		return nil
+	}
+	return l.Flush()
+}
+
 // close puts the file in its place, or leaves there what was, if it is not to
 // be kept.
 func (l *lineFile) close(keep bool) error {
