@@ -403,13 +403,17 @@ func (n *lane) finish() {
 	for p := range n.copied {
 		// Where the device fails, Next reports it. The slab must not be
 		// written while a copy may read it, so it stays away then.
-		err := await(p.end)
+		hot := 20 * time.Microsecond
+		if p.batch.buffer.queued < smallCopy {
+			hot = 100 * time.Microsecond // the next one is not far
+		}
+		err := await(p.end, hot)
 		if err == nil {
 			n.free <- p.slab
 		}
 		d := p.batch.buffer
 		if p.end != d.marks[3] {
-			err = errors.Join(err, await(d.marks[3]))
+			err = errors.Join(err, await(d.marks[3], hot))
 		}
 		if err == nil {
 			n.loader.counters.moved(d)
@@ -419,9 +423,8 @@ func (n *lane) finish() {
 	}
 }
 
-// await waits for an event: hot for as long as a small copy takes, then asleep.
-func await(e device.Event) error {
-	const hot = 20 * time.Microsecond
+// await waits for an event: hot for some time, then asleep.
+func await(e device.Event, hot time.Duration) error {
 	for start := time.Now(); time.Since(start) < hot; {
 		if done, err := e.Done(); done || err != nil {
 			return err

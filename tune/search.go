@@ -13,8 +13,8 @@ import (
 
 // SearchOptions tune a [Search]. The zero value works.
 type SearchOptions struct {
-	// Budget is how long trials may take together. The trial that is under way
-	// when it is used up is finished. Default: 30 s.
+	// Budget is how long trials may take together. What is under way when it is
+	// used up is finished. Default: 30 s.
 	Budget time.Duration
 
 	// Step: batches are used for as long as the device would, and the question
@@ -170,7 +170,7 @@ func (s *search) compete() (field []*runner, err error) {
 	if field, err = s.climb(field); err != nil {
 		return nil, err
 	}
-	for !settled(field, s.o.Step) && s.spent < s.o.Budget {
+	for !settled(field, s.o.Step) && s.spent+fewest*s.trialTime() <= s.o.Budget {
 		if field, err = s.race(s.leaders(), s.spent+(s.o.Budget-s.spent)/2, "last race"); err != nil {
 			return nil, err
 		}
@@ -260,8 +260,8 @@ func (s *search) race(field []*runner, until time.Duration, what string) ([]*run
 			continue
 		}
 		judge(s.ran(), s.laps)
-		// Half a round more than there is time for is none.
-		if took := s.spent - before; s.spent+took/2 >= until || settled(field, s.o.Step) {
+		// A round that would end too late is none.
+		if took := s.spent - before; s.spent+took > until || settled(field, s.o.Step) {
 			return field, nil
 		}
 	}

@@ -32,7 +32,7 @@ func (r *Result) verdict() string {
 	case r.Fed:
 		return fmt.Sprintf("The device limits: it waits %s of the time with steps of %s. Data come fast enough.", percent(r.DeviceWait), seconds(r.StepSeconds))
 	case r.Limit.Busy < 0.5:
-		return fmt.Sprintf("Nothing is busy for most of the time; %s is the most, with %s. Something outside of these stages limits, or the machine is used by others.", r.Limit.Name, busy)
+		return fmt.Sprintf("No stage is busy for most of the time (the %s is at %s): handing small batches on takes longer than filling them, so larger batches would help; or others use the machine.", r.Limit.Name, busy)
 	}
 	switch r.Limit.Name {
 	case LimitDisk:

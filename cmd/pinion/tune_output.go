@@ -70,7 +70,7 @@ func (o *tuneOutput) print(w io.Writer) {
 		fmt.Fprintf(w, "  with steps of %s the device waits %s of the time\n", seconds(r.StepSeconds), percent(r.DeviceWait))
 	}
 	if g := r.Grid; g != nil {
-		fmt.Fprintf(w, "  %s of the best of all %d settings (%v), measured in the same %d rounds\n", percent(g.Ratio), g.Settings, g.Best, g.Rounds)
+		fmt.Fprintf(w, "  %s of the best of all %d settings (%v), measured beside it in %d rounds\n", percent(g.Ratio), g.Settings, g.Best, g.LastRounds)
 	}
 	fmt.Fprintf(w, "\nLimit: %s\n", r.Limit.Name)
 	for _, why := range r.Why() {
