@@ -18,7 +18,7 @@ func TestLimit(t *testing.T) {
 		{"link", func(f *fake) { f.pageable, f.decode, f.extra, f.pinned = 9e-5, 1e-6, 0, 8e-5 }, LimitLink, "GB/s while it copies"},
 		{"transform", func(f *fake) { f.transform = 4e-3 }, LimitDevice, "transforming"},
 		{"disk", func(f *fake) { f.read, f.disk, f.decode, f.extra = 1e-5, 0, 1e-5, 3e-3 }, LimitOverhead, "own work"},
-		{"decode", func(f *fake) { f.odd = func(Setting) float64 { return 0.2 } }, LimitDecode, "Something outside"},
+		{"decode", func(f *fake) { f.odd = func(Setting) float64 { return 0.2 } }, LimitDecode, "No stage is busy"},
 	} {
 		f := newFake(c.kind, 1)
 		if c.more != nil {
