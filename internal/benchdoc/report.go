@@ -36,6 +36,7 @@ func report(runs []*run) string {
 		}
 		writeCompared(&w, feeding, r.compared[feeding])
 		writeFeeds(&w, r.feeds)
+		writeTunes(&w, r.tunes)
 		for _, f := range r.peers {
 			f.write(&w)
 		}

@@ -22,6 +22,7 @@ type run struct {
 	replays   []*replayFile
 	processes []*processesFile
 	feeds     []*feedFile
+	tunes     []*tuneFile
 	peers     []*peerFile
 }
 
@@ -105,6 +106,7 @@ func (r *run) add(name string, data []byte) error {
 		Stages   json.RawMessage `json:"stages"`
 		Devices  json.RawMessage `json:"devices"`
 		Reserved json.RawMessage `json:"peak_reserved_bytes"`
+		Trials   json.RawMessage `json:"trials"`
 	}
 	if err := json.Unmarshal(data, &kind); err != nil {
 		return err
@@ -130,12 +132,14 @@ func (r *run) add(name string, data []byte) error {
 		return load(data, &r.links, func(f *linkFile) error { f.file = name; return f.check() })
 	case kind.Copies != nil:
 		return load(data, &r.processes, func(f *processesFile) error { f.file = name; return f.check() })
+	case kind.Trials != nil:
+		return load(data, &r.tunes, func(f *tuneFile) error { f.file = name; return f.check() })
 	case kind.Stages != nil:
 		return load(data, &r.feeds, func(f *feedFile) error { f.file = name; return f.check() })
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed, devices or replay, nor of bench/moves, bench/loop, bench/feeding or a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed, tune, devices or replay, nor of bench/moves, bench/loop, bench/feeding or a peer")
 }
 
 // load decodes one file into a new element of list.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// tuneFile is what `pinion tune --json` prints.
+type tuneFile struct {
+	provenance
+	Device  string      `json:"device"`
+	Name    string      `json:"name"`
+	Dataset string      `json:"dataset"`
+	Samples int64       `json:"samples"`
+	Spec    string      `json:"spec"`
+	Best    tuneSetting `json:"best"`
+	Rate    float64     `json:"samples_per_s"`
+	Settled bool        `json:"settled"`
+	Seconds float64     `json:"seconds"`
+	Trials  int         `json:"trials"`
+	Limit   struct {
+		Name string  `json:"name"`
+		Busy float64 `json:"busy"`
+	} `json:"limit"`
+	Grid *struct {
+		Best     tuneSetting `json:"best"`
+		Ratio    float64     `json:"ratio"`
+		Settings int         `json:"settings"`
+		Seconds  float64     `json:"seconds"`
+	} `json:"grid"`
+}
+
+type tuneSetting struct {
+	Workers  int    `json:"workers"`
+	Batch    int    `json:"batch"`
+	Prefetch int    `json:"prefetch"`
+	Pin      bool   `json:"pin"`
+	Decode   string `json:"decode"`
+}
+
+func (s tuneSetting) String() string {
+	text := fmt.Sprintf("%d workers, batch %d, prefetch %d, ", s.Workers, s.Batch, s.Prefetch)
+	if s.Pin {
+		text += "pinned"
+	} else {
+		text += "pageable"
+	}
+	if s.Decode != "" {
+		text += ", decoded on " + s.Decode
+	}
+	return text
+}
+
+func (f *tuneFile) check() error {
+	if f.Best.Workers <= 0 || f.Best.Batch <= 0 || f.Rate <= 0 || f.Seconds <= 0 || f.Samples <= 0 {
+		return fmt.Errorf("%v with %g samples/s of %d, in %g s, is no setting that was found", f.Best, f.Rate, f.Samples, f.Seconds)
+	}
+	if f.Grid != nil && (f.Grid.Ratio <= 0 || f.Grid.Settings <= 0) {
+		return fmt.Errorf("%g of the best of %d settings is no comparison", f.Grid.Ratio, f.Grid.Settings)
+	}
+	return nil
+}
+
+// writeTunes writes what searches found as one table.
+func writeTunes(w *strings.Builder, files []*tuneFile) {
+	if len(files) == 0 {
+		return
+	}
+	var stems []string
+	for _, f := range files {
+		stems = append(stems, f.file)
+	}
+	fmt.Fprintf(w, "\n### %s: settings found\n\n", strings.Join(stems, ", "))
+	fmt.Fprintf(w, "`pinion tune --exhaustive` on %s (%s). The choice is compared with the fastest of all settings, measured in turn.\n",
+		plain(files[0].Name), plain(files[0].Device))
+	t := newTable("dataset", "samples", "choice", ">samples/s", "limit", ">trials", ">seconds", ">of the best", "the best", "commit")
+	for _, f := range files {
+		ratio, best := "", ""
+		if f.Grid != nil {
+			ratio, best = fmt.Sprintf("%s of %d", percent(f.Grid.Ratio), f.Grid.Settings), f.Grid.Best.String()
+		}
+		t.add(plain(path.Base(f.Dataset)), fmt.Sprintf("%s of %s", number(float64(f.Samples)), plain(f.Spec)), f.Best.String(), number(f.Rate),
+			fmt.Sprintf("%s, %s busy", plain(f.Limit.Name), percent(f.Limit.Busy)), fmt.Sprint(f.Trials), fmt.Sprintf("%.1f", f.Seconds),
+			ratio, best, fmt.Sprintf("%.12s", f.Commit))
+	}
+	t.write(w)
+}
