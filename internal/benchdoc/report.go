@@ -35,6 +35,7 @@ func report(runs []*run) string {
 			f.write(&w)
 		}
 		writeCompared(&w, feeding, r.compared[feeding])
+		writeCompared(&w, folder, r.compared[folder])
 		writeFeeds(&w, r.feeds)
 		writeTunes(&w, r.tunes)
 		for _, f := range r.peers {
