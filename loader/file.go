@@ -1,0 +1,61 @@
+package loader
+
+import (
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/imaging/nvjpeg"
+)
+
+// file is the encoded picture of a slot.
+type file struct {
+	content     []byte
+	onDevice    bool // the device decodes it; else the slab has the sample
+	jpeg        nvjpeg.JPEG
+	orientation imaging.Orientation
+	plan        imaging.Plan
+	key         uint64
+}
+
+// keepFile is the largest buffer of a file that a slot keeps.
+const keepFile = 4 << 20
+
+// fetch reads the file of a slot and leaves it to the device, if that takes it.
+func (r *reading) fetch(c *decoding, j *job, slot int, v dataset.Visit, sample []byte) error {
+	f := &j.slab.files[slot]
+	if cap(f.content) > keepFile {
+		f.content = nil
+	}
+	f.onDevice, f.key = false, v.Key
+	content, err := r.encoded.ReadFile(r.loader.ctx, v, f.content[:0])
+	if err != nil {
+		return err
+	}
+	f.content = content
+	if f.jpeg, err = nvjpeg.Parse(content); err == nil && !j.refused && c.takes(f.jpeg, r.encoded.MaxPixels()) {
+		f.orientation = r.encoded.Orientation(content)
+		width, height := f.orientation.Size(f.jpeg.Width, f.jpeg.Height)
+		f.plan = c.transform.Plan(width, height, v.Key)
+		if f.onDevice = max(f.plan.X.Full, f.plan.Y.Full) <= maxScaled; f.onDevice {
+			return nil
+		}
+	}
+	return r.encoded.Decode(v, content, sample)
+}
+
+// maxScaled is the longest side that the device scales a picture to: a narrow
+// one whose middle is taken may have a longer one.
+const maxScaled = 65535
+
+// takes reports whether the device decodes a picture. The CPU fails for those
+// that are larger than the dataset allows.
+func (c *decoding) takes(j nvjpeg.JPEG, maxPixels int) bool {
+	return c.decoder.Supports(j.Header) && pixelBytes(j) <= c.limit.Load() &&
+		int64(j.Width)*int64(j.Height) <= int64(maxPixels)
+}
+
+// pixelAlign keeps the pictures in scratch apart.
+const pixelAlign = 256
+
+func pixelBytes(j nvjpeg.JPEG) int64 {
+	return (3*int64(j.Width)*int64(j.Height) + pixelAlign - 1) &^ (pixelAlign - 1)
+}
