@@ -36,7 +36,7 @@ func (r *Result) verdict() string {
 	}
 	switch r.Limit.Name {
 	case LimitDisk:
-		return "The disk limits: workers are busy " + busy + " of the time, most of it reading. A faster disk, fewer or smaller files, or samples that stay in memory would help."
+		return "Reading limits: workers are busy " + busy + " of the time, most of it with that. Larger batches, fewer or smaller files, or a faster disk would help."
 	case LimitDecode:
 		if r.Limit.Where == onDevice {
 			return "Decoding limits: the device is at it " + busy + " of the time. Smaller images would help, or workers that decode a part of them."
