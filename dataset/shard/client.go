@@ -95,6 +95,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// slowest is how many bytes have to come within the time-out: one now and then
+// would hold up a block for years.
+const slowest = 16 << 10
+
 // try makes one request.
 func (c *client) try(ctx context.Context, u *url.URL, r byteRange, accept func(*http.Response) error) error {
 	// The time in this queue is no stall of the server.
@@ -107,7 +111,7 @@ func (c *client) try(ctx context.Context, u *url.URL, r byteRange, accept func(*
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchdog := time.AfterFunc(c.timeout, func() {
-		cancel(fmt.Errorf("%w: no byte for %v", errStalled, c.timeout))
+		cancel(fmt.Errorf("%w: less than %d bytes in %v", errStalled, slowest, c.timeout))
 	})
 	defer watchdog.Stop()
 
@@ -206,12 +210,14 @@ type progress struct {
 	ctx   context.Context
 	body  io.ReadCloser
 	alive func()
+	since int // bytes since then
 }
 
 // Read implements [io.Reader].
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b)
-	if n > 0 {
+	if p.since += n; p.since >= slowest {
+		p.since = 0
 		p.alive()
 	}
 	if err != nil && err != io.EOF {

@@ -74,7 +74,7 @@ func TestServerFaults(t *testing.T) {
 // TestServerSlow: slower than the time-out in all, but never still for long.
 func TestServerSlow(t *testing.T) {
 	t.Parallel()
-	want := []entry{{name: "1.jpg", content: string(block(1, 5000))}}
+	want := []entry{{name: "1.jpg", content: string(block(1, 150_000))}}
 	srv := newServer(t, map[string][]byte{"train.tar": pack(t, want...)})
 	content := srv.files["train.tar"]
 	srv.set(func() {
@@ -84,8 +84,8 @@ func TestServerSlow(t *testing.T) {
 			w.Header().Set("ETag", `"1"`)
 			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(content)))
 			w.WriteHeader(206)
-			for part := content[from : to+1]; len(part) > 0; part = part[min(len(part), 256):] {
-				w.Write(part[:min(len(part), 256)])
+			for part := content[from : to+1]; len(part) > 0; part = part[min(len(part), 8<<10):] {
+				w.Write(part[:min(len(part), 8<<10)])
 				w.(http.Flusher).Flush()
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -95,6 +95,32 @@ func TestServerSlow(t *testing.T) {
 	opts := options(t)
 	opts.Timeout, opts.Retries = time.Second, -1
 	check(t, open(t, srv.URL+"/train.tar", opts), want)
+}
+
+// TestServerTrickles: a byte now and then is no progress.
+func TestServerTrickles(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t, map[string][]byte{"train.tar": pack(t, entry{name: "1.jpg", content: string(block(1, 150_000))})})
+	srv.set(func() {
+		srv.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("ETag", `"1"`)
+			asked, _ := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %s/%d", asked, len(srv.files["train.tar"])))
+			w.WriteHeader(206)
+			for r.Context().Err() == nil {
+				w.Write([]byte{0})
+				w.(http.Flusher).Flush()
+				time.Sleep(10 * time.Millisecond)
+			}
+			return true
+		}
+	})
+	opts := options(t)
+	opts.Timeout, opts.Retries = 200*time.Millisecond, -1
+	_, err := Open(t.Context(), srv.URL+"/train.tar", opts)
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "less than 16384 bytes in 200ms") {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestServerErrors: what will not go away is an error at once, that says what

@@ -36,7 +36,7 @@ type Options struct {
 	// in memory in any case, 64 MiB of them: enough to read in order.
 	NoCache bool
 
-	// Timeout is how long a server may send nothing at all. Slow is fine.
+	// Timeout is how long a server may take to answer, and then for 16 KiB.
 	// Default 30 s.
 	Timeout time.Duration
 	// Retries is how often a request that failed is made again, -1 for never.
