@@ -30,10 +30,9 @@ which are decoded and transformed; a folder of point clouds (KITTI .bin, PCD) or
 volumes (NIfTI); tar shards (WebDataset): a file, a folder of them, a pattern
 such as train-{000..127}.tar, or an http(s) URL of those; or a file, told by its
 content: NumPy (.npy, .npz), safetensors, rows of numbers (CSV), JSON lines,
-NIfTI. The first axis of an array counts the
-samples; bytes of shape N x H x W x 1 to 4 are taken as images. With --raw it is
-a file of bare samples. Without DATASET, a sample folder of photos is made in
-your cache directory and used.`
+NIfTI. The first axis of an array counts the samples; bytes of shape N x H x W x
+1 to 4 are taken as images. With --raw it is a file of bare samples. Without
+DATASET, a sample folder of photos is made in your cache directory and used.`
 
 // datasetFlags say what is read, and how.
 type datasetFlags struct {

@@ -68,12 +68,15 @@ func newRoot() *cobra.Command {
 		Use:     "pinion",
 		Short:   "Keep GPUs fed",
 		Version: provenance.Now().Version(),
-		Long: `Pinion feeds datasets to a GPU and measures what its link to the host can do.
+		Long: `Pinion feeds datasets to a GPU, finds the settings for it, and measures what the
+GPU's link to the host can do.
 Without a GPU every command works on the host backend.
 
 Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 		Example: `  pinion feed                    # feed a sample folder of photos
   pinion feed ~/photos --batch 128
+  pinion tune ~/photos --step-time 20ms
+  pinion pack ~/photos ~/shards
   pinion devices
   pinion bench link
   pinion bench --report link.html`,
