@@ -71,8 +71,9 @@ func BatchSize(ctx context.Context, dev device.Device, probe Probe, o BatchOptio
 	if err != nil {
 		return nil, err
 	}
+	const most = math.MaxInt / 16 // so that eight times a size is a number
 	s := &sizing{
-		probe: probe, unit: o.Multiple, high: o.Max/o.Multiple + 1,
+		probe: probe, unit: o.Multiple, high: min(o.Max/o.Multiple, most) + 1,
 		result: &BatchResult{LimitBytes: int64(o.Share * float64(memory.TotalBytes))},
 	}
 	for s.high-s.low > 1 {

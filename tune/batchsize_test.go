@@ -134,6 +134,30 @@ func TestBatchSizeLine(t *testing.T) {
 	}
 }
 
+// However large the largest is: few probes find the limit, or that there is none.
+func TestBatchSizeLargest(t *testing.T) {
+	for _, largest := range []int{math.MaxInt, math.MaxInt / 2, math.MaxInt / 16} {
+		for name, c := range map[string]struct {
+			bytes func(n int) int64
+			want  int
+		}{
+			"limited": {func(n int) int64 { return int64(n) << 20 }, 512},
+			"free":    {func(int) int64 { return 7 }, math.MaxInt / 16},
+		} {
+			probes := 0
+			res, err := BatchSize(context.Background(), open(t), func(_ context.Context, n int) (int64, error) {
+				if probes++; probes > 60 {
+					return 0, errors.New("too many probes")
+				}
+				return c.bytes(n), nil
+			}, BatchOptions{Share: 0.5, Max: largest})
+			if err != nil || res.Batch != c.want {
+				t.Errorf("%s, at most %d: %+v, %v, want %d", name, largest, res, err, c.want)
+			}
+		}
+	}
+}
+
 func TestBatchSizeErrors(t *testing.T) {
 	dev := open(t)
 	broken := errors.New("broken")
