@@ -187,6 +187,9 @@ func TestErrors(t *testing.T) {
 		{Space{}, SearchOptions{}},
 		{grid, SearchOptions{Budget: -1}},
 		{Space{Workers: []int{0}, Batch: []int{1}, Prefetch: []int{1}, Pin: []bool{false}}, SearchOptions{}},
+		{Space{Workers: []int{8, 8, 8, 8, 8, 8}, Batch: []int{1}, Prefetch: []int{1}, Pin: []bool{false}}, SearchOptions{}},
+		{Space{Workers: []int{8}, Batch: []int{1}, Prefetch: []int{1}, Pin: []bool{true, true, true, true, true, true}}, SearchOptions{}},
+		{Space{Workers: []int{8}, Batch: []int{1}, Prefetch: []int{1}, Pin: []bool{true}, Decode: []string{"cpu", "cpu"}}, SearchOptions{}},
 	} {
 		if _, err := Search(context.Background(), newFake("disk", 1), c.space, c.o); !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%+v: %v", c, err)

@@ -32,8 +32,9 @@ func (s Setting) String() string {
 	return text
 }
 
-// Space is a grid of settings: every combination of its values, which are in
-// ascending order where they are numbers. No value at all for Decode means "".
+// Space is a grid of settings: every combination of its values, none of which
+// comes twice on an axis, and which are in ascending order where they are
+// numbers. No value at all for Decode means "".
 type Space struct {
 	Workers  []int
 	Batch    []int
@@ -50,14 +51,24 @@ func (s Space) axes() [5]int {
 // check looks for axes without values, and for values that cannot be.
 func (s Space) check() error {
 	for _, axis := range [][]int{s.Workers, s.Batch, s.Prefetch} {
-		if len(axis) == 0 || !slices.IsSorted(axis) || axis[0] < 1 {
+		if len(axis) == 0 || !slices.IsSorted(axis) || axis[0] < 1 || repeats(axis) {
 			return fmt.Errorf("tune: %w: a space of %+v", device.ErrArgument, s)
 		}
 	}
-	if len(s.Pin) == 0 {
+	if len(s.Pin) == 0 || repeats(s.Pin) || repeats(s.Decode) {
 		return fmt.Errorf("tune: %w: a space of %+v", device.ErrArgument, s)
 	}
 	return nil
+}
+
+// repeats reports whether a value comes twice.
+func repeats[T comparable](axis []T) bool {
+	for i, v := range axis {
+		if slices.Contains(axis[:i], v) {
+			return true
+		}
+	}
+	return false
 }
 
 // at is the setting at a place of the grid.
