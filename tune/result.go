@@ -199,7 +199,11 @@ func (s *search) exhaust(choice Setting) (*Grid, error) {
 	if field, err = s.measure(field, last, "the fastest"); err != nil {
 		return nil, err
 	}
-	best, chosen := slices.MinFunc(fed(field, s.o.Step), faster), s.runner(choice)
+	chosen := s.runner(choice)
+	if chosen.out { // memory that was free during the search is gone
+		return nil, fmt.Errorf("tune: the choice beside the whole grid: %v: %w", choice, s.trials[choice].refused)
+	}
+	best := slices.MinFunc(fed(field, s.o.Step), faster)
 	return &Grid{
 		Best: best.setting, PerSecond: best.score, Choice: chosen.score, Ratio: chosen.score / best.score,
 		Rounds: rounds, LastRounds: last, Settings: settings, Seconds: (s.spent - before).Seconds(),

@@ -227,6 +227,39 @@ func TestExhaustive(t *testing.T) {
 	}
 }
 
+// shrinking is a pipeline on a device where others take the memory at some
+// trial: only one worker fits from then on.
+type shrinking struct {
+	*fake
+	at int
+}
+
+func (p shrinking) Try(ctx context.Context, s Setting, r Run) (Measurement, error) {
+	m, err := p.fake.Try(ctx, s, r)
+	if p.tries > p.at && s.Workers > 1 {
+		return Measurement{}, &DoesNotFitError{What: "device memory", AskedBytes: 2, FreeBytes: 1}
+	}
+	return m, err
+}
+
+// Whenever memory goes away, there is a result, or an error that says so.
+func TestMemoryGoesAway(t *testing.T) {
+	space := Space{Workers: []int{1, 8, 16}, Batch: []int{64}, Prefetch: []int{1, 2, 4}, Pin: []bool{true}}
+	late := 0
+	for at := range 150 {
+		r, err := Search(context.Background(), shrinking{newFake("decode", 1), at}, space, SearchOptions{Exhaustive: true})
+		switch {
+		case errors.Is(err, ErrDoesNotFit):
+			late++
+		case err != nil || r.Grid == nil:
+			t.Errorf("after trial %d: %v, %v", at, r, err)
+		}
+	}
+	if late == 0 {
+		t.Error("the choice always fitted")
+	}
+}
+
 // A search is a function of its seed.
 func TestRepeatable(t *testing.T) {
 	a := find(t, newFake("shallow", 9), grid, SearchOptions{Seed: 4})
