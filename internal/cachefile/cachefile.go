@@ -42,11 +42,15 @@ func Read(path string) ([]byte, error) {
 	return data, err
 }
 
-// Write writes v as JSON. The file is complete or not there at all.
+// Write writes v as JSON, if that is no more than [Read] reads. The file is
+// complete or not there at all.
 func Write(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
+	}
+	if len(data) >= mostBytes {
+		return fmt.Errorf("%s: %d bytes, at most %d can be kept", path, len(data)+1, mostBytes)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

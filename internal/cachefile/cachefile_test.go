@@ -49,6 +49,9 @@ func TestWriteAndRead(t *testing.T) {
 	if err := Write(path, make(chan int)); err == nil {
 		t.Error("a channel became JSON")
 	}
+	if err := Write(path, strings.Repeat("x", mostBytes-2)); err == nil || !strings.Contains(err.Error(), "1048577") {
+		t.Errorf("what could not be read: %v", err)
+	}
 	// Nothing half written stays.
 	list, err := os.ReadDir(filepath.Dir(path))
 	ok(t, err)
