@@ -15,6 +15,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/sampler"
 )
 
 // made is a dataset of made-up samples that take that long to read.
@@ -229,6 +230,41 @@ func TestKeep(t *testing.T) {
 	o.Exhaustive = true
 	if _, err := r.Keep(dev, ds, o); !errors.Is(err, device.ErrArgument) {
 		t.Errorf("%v, want %v", err, device.ErrArgument)
+	}
+}
+
+// Whatever changes how a loader works, or what is asked, is another search.
+func TestKeepOptions(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dev, ds := open(t), rows(1000, 0)
+	_, err := find(t, newFake("decode", 1), grid, SearchOptions{}).Keep(dev, ds, small())
+	ok(t, err)
+	order, err := sampler.NewSequential(1000)
+	ok(t, err)
+	for name, c := range map[string]struct {
+		change func(o *Options)
+		found  bool
+	}{
+		"the same":       {func(*Options) {}, true},
+		"other seed":     {func(o *Options) { o.Loader.Seed, o.Seed = 7, 7 }, true},
+		"ignored":        {func(o *Options) { o.Loader.Batch, o.Loader.Workers, o.Loader.Epochs = 3, 5, 9 }, true},
+		"step":           {func(o *Options) { o.Step = func(context.Context, *loader.Batch) error { return nil } }, false},
+		"exhaustive":     {func(o *Options) { o.Exhaustive = true }, false},
+		"sampler":        {func(o *Options) { o.Loader.Sampler = order }, false},
+		"drop last":      {func(o *Options) { o.Loader.DropLast = true }, false},
+		"unordered":      {func(o *Options) { o.Loader.Unordered = true }, false},
+		"world":          {func(o *Options) { o.Loader.World = 2 }, false},
+		"mask":           {func(o *Options) { o.Loader.Mask = true }, false},
+		"pad to":         {func(o *Options) { o.Loader.PadTo = 99 }, false},
+		"on error":       {func(o *Options) { o.Loader.OnError = loader.Skip }, false},
+		"sample timeout": {func(o *Options) { o.Loader.SampleTimeout = time.Second }, false},
+		"mean":           {func(o *Options) { o.Loader.Mean = []float64{0.5} }, false},
+	} {
+		o := small()
+		c.change(&o)
+		if _, err := Load(dev, ds, o); c.found && err != nil || !c.found && !errors.Is(err, ErrNoResult) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

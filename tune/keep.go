@@ -74,11 +74,23 @@ func identify(ds dataset.Dataset) identity {
 // purposeOf is what a search with o is for.
 func purposeOf(dev device.Device, ds dataset.Dataset, o Options) purpose {
 	l := o.Loader
+	// All that matters of these is in the space, or is nothing to keep by.
+	l.Batch, l.Workers, l.Prefetch, l.Pin, l.Epochs, l.Seed = 0, 0, 0, 0, 0, 0
+	l.Sampler, l.Batches, l.Resume, l.Decide = nil, nil, nil, nil
 	return purpose{
 		Machine: transfer.MachineOf(dev), Device: dev.Info().ID, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
-		Loader: fmt.Sprintf("%v, mean %v, std %v, %d device buffers, pin budget %d, shuffle %v, %+v, mixup %v, decode %d",
-			l.DType, l.Mean, l.Std, l.DeviceBuffers, l.PinBudget, l.Shuffle, l.Jitter, l.Mixup, l.Decode),
+		Loader: fmt.Sprintf("%+v", l),
 	}
+}
+
+// keepable fails for options that cannot be told from others: code of the
+// caller's own. An exhaustive search is for now, not for later.
+func (o *Options) keepable() error {
+	l := o.Loader
+	if o.Step != nil || o.Exhaustive || l.Sampler != nil || l.Batches != nil || l.Decide != nil {
+		return fmt.Errorf("%w: results of a Step, a Sampler or a Decide, or of the whole grid, are not kept", device.ErrArgument)
+	}
+	return nil
 }
 
 // file is where the result for p is kept.
@@ -95,8 +107,12 @@ func (p purpose) file() (path, text string, err error) {
 // in the user's cache directory. It fails with [ErrNoResult] when there is
 // none for this machine, device, driver, dataset and options: a dataset is
 // told by its kind, size and spec, and by the names and file sizes of some
-// samples. Searches with a Step or an exhaustive one are never kept.
+// samples. Searches with a Step, with a Sampler or a Decide of the loader, or
+// an exhaustive one are never kept.
 func Load(dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
+	if err := o.keepable(); err != nil {
+		return nil, fmt.Errorf("tune: %w: %w", ErrNoResult, err)
+	}
 	want := purposeOf(dev, ds, o)
 	path, text, err := want.file()
 	if err != nil {
@@ -145,8 +161,8 @@ func (k *kept) is(want string) error {
 
 // Keep writes the result where [Load] finds it, and returns the file.
 func (r *Result) Keep(dev device.Device, ds dataset.Dataset, o Options) (path string, err error) {
-	if o.Step != nil || o.Exhaustive {
-		return "", fmt.Errorf("tune: %w: a result of a Step, or of the whole grid, is not kept", device.ErrArgument)
+	if err := o.keepable(); err != nil {
+		return "", fmt.Errorf("tune: %w", err)
 	}
 	p := purposeOf(dev, ds, o)
 	if path, _, err = p.file(); err != nil {
