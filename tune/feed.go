@@ -173,7 +173,11 @@ func (f *feed) weigh() error {
 // Need predicts the memory of a setting and compares it with what is free.
 func (f *feed) Need(s Setting) (Memory, error) {
 	batch := int64(min(s.Batch, f.ds.Len()))
-	m := Memory{HostBytes: int64(s.Prefetch+1) * batch * f.host, DeviceBytes: batch * f.device}
+	if f.o.Loader.DropLast && f.o.Loader.Sampler == nil && s.Batch > f.ds.Len() {
+		return Memory{}, f.noBatch(s)
+	}
+	slabs := int64(min(s.Prefetch, math.MaxInt-1)) + 1
+	m := Memory{HostBytes: times(slabs, times(batch, f.host)), DeviceBytes: times(batch, f.device)}
 	free, err := f.dev.Memory()
 	if err != nil {
 		return m, err
@@ -223,9 +227,22 @@ func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 	}
 	m, err = f.measure(ctx, ld, r)
 	if err == io.EOF {
-		err = fmt.Errorf("%w: %d samples make no batch of %d", ErrDoesNotFit, f.ds.Len(), s.Batch)
+		err = f.noBatch(s)
 	}
 	return m, f.short(s, err)
+}
+
+// times is the product of two sizes, or the largest number there is.
+func times(a, b int64) int64 {
+	if a > 0 && b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// noBatch is the error of a batch that is larger than an epoch.
+func (f *feed) noBatch(s Setting) error {
+	return fmt.Errorf("%w: %d samples make no batch of %d", ErrDoesNotFit, f.ds.Len(), s.Batch)
 }
 
 // short makes of an error for want of memory one that says how much.

@@ -3,6 +3,7 @@ package tune
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -148,6 +149,36 @@ func TestFeedMemory(t *testing.T) {
 	defer dev.Free(p)
 	if _, err := f.Try(context.Background(), set, Run{For: time.Millisecond}); !errors.Is(err, ErrDoesNotFit) || !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("%v, want %v", err, ErrDoesNotFit)
+	}
+}
+
+// A batch larger than an epoch, or more read ahead than can be counted, is
+// refused for what it is.
+func TestFeedOddSpaces(t *testing.T) {
+	few, deep := small(), small()
+	few.Loader.DropLast, few.Space.Batch = true, []int{8, 64}
+	deep.Space.Prefetch = []int{1, math.MaxInt}
+	for say, c := range map[string]struct {
+		o   Options
+		odd func(Setting) bool
+	}{
+		"20 samples make no batch of 64":                 {few, func(s Setting) bool { return s.Batch == 64 }},
+		"9223372036854775807 bytes of host memory asked": {deep, func(s Setting) bool { return s.Prefetch == math.MaxInt }},
+	} {
+		r, err := Feed(context.Background(), open(t), rows(20, 0), c.o)
+		ok(t, err)
+		refused := 0
+		for _, row := range r.Settings {
+			if row.Refused != "" {
+				refused++
+			}
+			if odd := c.odd(row.Setting); odd != (row.Refused != "") || odd && !strings.Contains(row.Refused, say) {
+				t.Errorf("%v: %q, want %q", row.Setting, row.Refused, say)
+			}
+		}
+		if refused == 0 {
+			t.Errorf("none refused, want %q", say)
+		}
 	}
 }
 
