@@ -75,6 +75,9 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 	if o.StepTime > 0 && len(o.Space.Batch) > 1 {
 		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", device.ErrArgument, o.StepTime, o.Space.Batch)
 	}
+	if budget := cmp.Or(o.Budget, defaultBudget); o.StepTime > budget {
+		return nil, fmt.Errorf("tune: %w: a step of %v takes longer than the budget of %v", device.ErrArgument, o.StepTime, budget)
+	}
 	if o.Loader.Batches != nil || o.Loader.Resume != nil {
 		return nil, fmt.Errorf("tune: %w: batches of the caller's own, or a state to resume, leave nothing to try", device.ErrArgument)
 	}

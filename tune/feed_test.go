@@ -203,7 +203,7 @@ func TestFeedErrors(t *testing.T) {
 	}
 	o := small()
 	o.StepTime, o.Space.Batch = time.Millisecond, []int{8, 16}
-	for _, o := range []Options{o, {StepTime: -1}, {StepTime: 1, Step: func(context.Context, *loader.Batch) error { return nil }}} {
+	for _, o := range []Options{o, {StepTime: -1}, {StepTime: time.Hour}, {StepTime: 2 * time.Second, Budget: time.Second}, {StepTime: 1, Step: func(context.Context, *loader.Batch) error { return nil }}} {
 		if _, err := Feed(context.Background(), dev, rows(100, 0), o); !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%v, want %v", err, device.ErrArgument)
 		}

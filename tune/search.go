@@ -33,6 +33,8 @@ type SearchOptions struct {
 	Progress func(spent, budget time.Duration, what string)
 }
 
+const defaultBudget = 30 * time.Second
+
 // Search finds the setting of the space to run p with: the cheapest in pinned
 // bytes, and then in threads, of those that are within 3 % of the fastest.
 // With Step it is the cheapest of those with which the device waits less than
@@ -47,7 +49,7 @@ func Search(ctx context.Context, p Pipeline, space Space, o SearchOptions) (*Res
 		return nil, fmt.Errorf("tune: %w: a budget of %v", device.ErrArgument, o.Budget)
 	}
 	if o.Budget == 0 {
-		o.Budget = 30 * time.Second
+		o.Budget = defaultBudget
 	}
 	s := &search{ctx: ctx, p: p, space: space, o: o, trials: map[Setting]*record{}, runners: map[Setting]*runner{}}
 	s.run = min(max(o.Budget/100, 10*time.Millisecond), time.Second)

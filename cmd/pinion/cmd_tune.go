@@ -88,6 +88,8 @@ func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 		return o, badUsage(cmd, "--budget is %v, but must be more than nothing", f.budget)
 	case f.step < 0 || f.step == 0 && cmd.Flags().Changed("step-time"):
 		return o, badUsage(cmd, "--step-time is %v, but must be more than nothing", f.step)
+	case f.step > f.budget:
+		return o, badUsage(cmd, "--step-time is %v, but the --budget for all trials is %v", f.step, f.budget)
 	case len(f.batch) == 0 || f.batch[0] < 1:
 		return o, badUsage(cmd, "--batch is %v, but must be at least 1", f.batch)
 	case f.step > 0 && len(o.Space.Batch) > 1:

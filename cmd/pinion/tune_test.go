@@ -155,6 +155,7 @@ func TestTuneErrors(t *testing.T) {
 		{"tune " + good + " --budget soon", 2, "--budget"},
 		{"tune " + good + " --step-time 0s", 2, "--step-time"},
 		{"tune " + good + " --step-time -1s", 2, "--step-time"},
+		{"tune " + good + " --step-time 1h --budget 1s", 2, "--step-time"},
 		{"tune " + good + " --batch 0", 2, "--batch"},
 		{"tune " + good + " --batch many", 2, "--batch"},
 		{"tune " + good + " --step-time 1ms --batch 2,4", 2, "--batch"},
