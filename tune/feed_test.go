@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -310,5 +311,21 @@ func TestIdentify(t *testing.T) {
 	id := identify(ds)
 	if id.Samples != 10 || id.Bytes != 4000 || len(id.Names) != 10 {
 		t.Errorf("%+v", id)
+	}
+}
+
+// One name in two folders is two datasets.
+func TestIdentifyElsewhere(t *testing.T) {
+	var seen []identity
+	for range 2 {
+		t.Chdir(t.TempDir())
+		ok(t, os.WriteFile("a.bin", make([]byte, 400), 0o644))
+		ds, err := dataset.OpenRaw("a.bin", dataset.Spec{Shape: []int{10}, DType: dtype.F32}, dataset.RawOptions{})
+		ok(t, err)
+		seen = append(seen, identify(ds))
+		ok(t, ds.Close())
+	}
+	if reflect.DeepEqual(seen[0], seen[1]) {
+		t.Errorf("%+v twice", seen[0])
 	}
 }

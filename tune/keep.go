@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -59,14 +60,17 @@ func identify(ds dataset.Dataset) identity {
 	n := min(looked, id.Samples)
 	for i := range n {
 		name := ds.Name(int(int64(i) * int64(id.Samples) / int64(n)))
-		id.Names = append(id.Names, name)
 		file := name
 		if at := strings.LastIndexByte(name, '['); at > 0 { // "file.npy[17]"
 			file = name[:at]
 		}
 		if info, err := os.Stat(file); err == nil {
 			id.Bytes += info.Size()
+			if whole, err := filepath.Abs(name); err == nil {
+				name = whole // elsewhere the same name is another file
+			}
 		}
+		id.Names = append(id.Names, name)
 	}
 	return id
 }
