@@ -66,14 +66,13 @@ type Ragged interface {
 
 // Length returns the length of axis 0 of sample i of d; 1 for a scalar.
 func Length(d Dataset, i int) int {
-	s := d.Spec()
-	switch {
-	case s.Ragged:
-		return d.(Ragged).Length(i)
-	case len(s.Shape) == 0:
-		return 1
+	if r, ok := d.(Ragged); ok {
+		return r.Length(i)
 	}
-	return s.Shape[0]
+	if s := d.Spec(); len(s.Shape) > 0 {
+		return s.Shape[0]
+	}
+	return 1
 }
 
 // SampleBytes returns the bytes of sample i of d: the spec's, or less where

@@ -58,13 +58,19 @@ func (d *Map) NewReader() (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mapReader{d, r, make([]byte, d.dataset.Spec().Bytes()), d.spec.Bytes()}, nil
+	spec := d.dataset.Spec()
+	m := &mapReader{mapped: d, reader: r, src: make([]byte, spec.Bytes()), bytes: d.spec.Bytes()}
+	if spec.Ragged {
+		m.row = spec.RowBytes()
+	}
+	return m, nil
 }
 
 type mapReader struct {
 	mapped *Map
 	reader Reader
 	src    []byte
+	row    int // bytes of a row of src where samples differ in length; else 0
 	bytes  int
 }
 
@@ -73,7 +79,10 @@ func (r *mapReader) Read(ctx context.Context, v Visit, dst []byte) error {
 	if err := checkRead(r.mapped, v.Index, dst, r.bytes); err != nil {
 		return err
 	}
-	src := r.src[:SampleBytes(r.mapped.dataset, v.Index)]
+	src := r.src
+	if r.row > 0 {
+		src = src[:r.row*Length(r.mapped.dataset, v.Index)]
+	}
 	if err := r.reader.Read(ctx, v, src); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 type Loader struct {
 	ds       dataset.Dataset
 	digest   string // of ds
+	identity State  // at the start: what every state of the loader belongs to
 	samples  int    // of the dataset
 	options  Options
 	spec     dataset.Spec // of a sample as read
@@ -100,6 +101,9 @@ func (l *Loader) plan() (err error) {
 	if l.samples <= 0 || l.spec.Bytes() <= 0 {
 		return fmt.Errorf("loader: %w: the dataset has %d samples of %d bytes", device.ErrArgument, l.samples, l.spec.Bytes())
 	}
+	if _, ok := l.ds.(dataset.Ragged); l.spec.Ragged && !ok {
+		return fmt.Errorf("loader: %w: samples of %v differ in length, but the dataset does not tell how", device.ErrArgument, l.spec)
+	}
 	l.rows = 1
 	if len(l.spec.Shape) > 0 {
 		l.rows = l.spec.Shape[0]
@@ -119,6 +123,7 @@ func (l *Loader) plan() (err error) {
 	if l.digest, err = datasetDigest(l.ds); err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
+	l.identity = l.startState()
 	if s := l.options.Resume; s != nil {
 		if err := l.resume(*s); err != nil {
 			return err

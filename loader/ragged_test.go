@@ -213,3 +213,15 @@ func TestBadPad(t *testing.T) {
 		fails(t, fmt.Sprint(c), err, device.ErrArgument)
 	}
 }
+
+// A dataset that says its samples differ in length has to tell their lengths.
+func TestRaggedWithoutLengths(t *testing.T) {
+	dev := devicetest.Open(t)
+	ds := table(4, dtype.F32, 10, 2)
+	ds.spec.Ragged = true
+	_, err := loader.New(dev, ds, loader.Options{})
+	fails(t, "no lengths", err, device.ErrArgument)
+	if err == nil || !strings.Contains(err.Error(), "does not tell how") {
+		t.Error(err)
+	}
+}

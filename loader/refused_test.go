@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -116,6 +117,19 @@ func TestLabelsAfterRefusal(t *testing.T) {
 	}
 }
 
+// sameOnDevice wants the batches of the device to be those of the workers.
+func sameOnDevice(t testing.TB, dev device.Device, ds dataset.Dataset) {
+	t.Helper()
+	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
+	want, err := run(t, dev, ds, o)
+	ok(t, err)
+	loader.UseStandIn(t, &loader.StandIn{Engine: 7})
+	o.Decode = loader.DecodeGPU
+	list, err := run(t, dev, ds, o)
+	ok(t, err)
+	compare(t, "on the device", list, want)
+}
+
 // Pictures that are scaled to more than the device makes are for the CPU.
 func TestDecodeNarrow(t *testing.T) {
 	needTurbo(t)
@@ -125,15 +139,7 @@ func TestDecodeNarrow(t *testing.T) {
 	jpegFile(t, dir, "b.jpg", 6000, 1)
 	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
-	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
-	want, err := run(t, dev, ds, o)
-	ok(t, err)
-	s := &loader.StandIn{Engine: 7}
-	loader.UseStandIn(t, s)
-	o.Decode = loader.DecodeGPU
-	list, err := run(t, dev, ds, o)
-	ok(t, err)
-	compare(t, "tall", list, want)
+	sameOnDevice(t, dev, ds)
 }
 
 // What the dataset finds too large is so on the device too.
@@ -145,15 +151,7 @@ func TestDecodeMaxPixels(t *testing.T) {
 	jpegFile(t, dir, "b.jpg", 600, 600)
 	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16), Decode: imaging.Options{MaxPixels: 10000}})
 	ok(t, err)
-	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
-	want, err := run(t, dev, ds, o)
-	ok(t, err)
-	s := &loader.StandIn{Engine: 7}
-	loader.UseStandIn(t, s)
-	o.Decode = loader.DecodeGPU
-	list, err := run(t, dev, ds, o)
-	ok(t, err)
-	compare(t, "maxpixels", list, want)
+	sameOnDevice(t, dev, ds)
 }
 
 // Where there is no room for a sample that a worker made, workers decode.

@@ -48,7 +48,7 @@ const stateVersion = 1
 func (l *Loader) State() State {
 	l.position.Lock()
 	defer l.position.Unlock()
-	s := l.identity()
+	s := l.identity
 	next := l.done
 	if l.order.perEpoch > 0 {
 		s.Epoch, s.Batch = l.order.at(next)
@@ -73,8 +73,8 @@ func (l *Loader) Progress() (done, total int) {
 	return l.done + len(l.ahead), l.order.total
 }
 
-// identity is a state at the start.
-func (l *Loader) identity() State {
+// startState is a state at the start.
+func (l *Loader) startState() State {
 	return State{
 		Version:      stateVersion,
 		Samples:      l.samples,
@@ -89,7 +89,7 @@ func (l *Loader) identity() State {
 
 // resume puts the loader behind the batches of s.
 func (l *Loader) resume(s State) error {
-	want := l.identity()
+	want := l.identity
 	differ := func(what string, saved, now any) error {
 		return fmt.Errorf("loader: %w: %s: %v in the state, %v now", ErrState, what, saved, now)
 	}

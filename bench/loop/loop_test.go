@@ -121,18 +121,27 @@ func TestFullNames(t *testing.T) {
 	}
 }
 
-// TestUnsoundMemory: ways whose blocks overlap are found out, by both checks.
-func TestUnsoundMemory(t *testing.T) {
+// hostMemory is memory of the host backend, until the test ends.
+func hostMemory(t *testing.T) (device.Device, *harness.Memory) {
+	t.Helper()
 	dev, err := device.Open("host")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dev.Close()
 	m, err := harness.NewMemory(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	t.Cleanup(func() {
+		m.Close()
+		dev.Close()
+	})
+	return dev, m
+}
+
+// TestUnsoundMemory: ways whose blocks overlap are found out, by both checks.
+func TestUnsoundMemory(t *testing.T) {
+	_, m := hostMemory(t)
 	arena, err := m.Alloc(1 << 20)
 	if err != nil {
 		t.Fatal(err)
@@ -165,16 +174,7 @@ func TestUnsoundMemory(t *testing.T) {
 // TestLoopFrees: after an error in the middle of an iteration everything is
 // freed once.
 func TestLoopFrees(t *testing.T) {
-	dev, err := device.Open("host")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	m, err := harness.NewMemory(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	dev, m := hostMemory(t)
 	l := &loop{sizes: [][]int64{{64, 64}, {64, 64}}}
 	short := errors.New("short")
 	for fails := range 5 {

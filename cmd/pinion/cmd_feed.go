@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -171,9 +170,7 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if closer, ok := ds.(io.Closer); ok {
-		defer func() { err = errors.Join(err, closer.Close()) }()
-	}
+	defer func() { err = errors.Join(err, closeDataset(ds)) }()
 
 	if err := f.order(ds, &options); err != nil {
 		return err

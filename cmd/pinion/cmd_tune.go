@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"io"
 	"slices"
 	"time"
 
@@ -111,9 +110,7 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if closer, ok := ds.(io.Closer); ok {
-		defer func() { err = errors.Join(err, closer.Close()) }()
-	}
+	defer func() { err = errors.Join(err, closeDataset(ds)) }()
 	dev, err := openDevice(cmd, *f.device)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -94,6 +95,14 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label}},
 	})
 	return ds, path, err
+}
+
+// closeDataset closes a dataset that has to be closed.
+func closeDataset(ds dataset.Dataset) error {
+	if closer, ok := ds.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
 }
 
 // parseSpec reads the form of a sample: 256x256x3,u8, or a type alone for
