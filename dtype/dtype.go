@@ -13,6 +13,7 @@ type DType uint8
 const (
 	U8 DType = iota + 1
 	I8
+	U16
 	I16
 	I32
 	I64
@@ -31,6 +32,7 @@ var types = [...]struct {
 }{
 	U8:   {"u8", 1},
 	I8:   {"i8", 1},
+	U16:  {"u16", 2},
 	I16:  {"i16", 2},
 	I32:  {"i32", 4},
 	I64:  {"i64", 8},

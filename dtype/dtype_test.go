@@ -16,7 +16,7 @@ func ExampleParse() {
 
 func TestTypes(t *testing.T) {
 	sizes := map[dtype.DType]int{
-		dtype.U8: 1, dtype.I8: 1, dtype.I16: 2, dtype.I32: 4, dtype.I64: 8,
+		dtype.U8: 1, dtype.I8: 1, dtype.U16: 2, dtype.I16: 2, dtype.I32: 4, dtype.I64: 8,
 		dtype.F16: 2, dtype.BF16: 2, dtype.F32: 4, dtype.F64: 8,
 	}
 	names := map[string]bool{}
@@ -40,7 +40,7 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%v: valid %t, size %d", d, d.Valid(), d.Size())
 		}
 	}
-	for _, name := range []string{"", "float32", "F32", "u16"} {
+	for _, name := range []string{"", "float32", "F32", "u32"} {
 		if _, err := dtype.Parse(name); !errors.Is(err, dtype.ErrUnknown) {
 			t.Errorf("Parse(%q): %v", name, err)
 		}

@@ -21,16 +21,17 @@ var codecs = map[format]struct {
 	formatWebP: {webp.DecodeConfig, webp.Decode},
 }
 
-// sizeGo reads the size of a picture.
-func (d *Decoder) sizeGo(f format, data []byte) (width, height int, err error) {
-	defer recovered(f, &err)
+// inspectGo reads the size and the colours of a picture.
+func (d *Decoder) inspectGo(src *picture, data []byte) (err error) {
+	defer recovered(src.format, &err)
 	defer d.reader.Reset(nil)
 	d.reader.Reset(data)
-	config, err := codecs[f].config(&d.reader)
+	config, err := codecs[src.format].config(&d.reader)
 	if err != nil {
-		return 0, 0, codecError(f, err)
+		return codecError(src.format, err)
 	}
-	return config.Width, config.Height, nil
+	src.width, src.height, src.model = config.Width, config.Height, config.ColorModel
+	return nil
 }
 
 // decodeGo gives src, whose size was read, its rows.

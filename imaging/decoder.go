@@ -4,21 +4,49 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"sync"
+	"image/color"
 	"time"
+
+	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // Options configures a [Decoder]. The zero value works.
 type Options struct {
+	// DType is the type of a sample: U8, or U16 for all 16 bits of pictures
+	// that have them, little-endian. Pictures of 8 bits become 257 times as much
+	// then, so that white is 65535. Default U8, which keeps the high byte of 16
+	// bits.
+	DType dtype.DType
+	// Channels is 3 for red, green and blue, or 1 for grey, which colours become
+	// by the formula of Pillow's convert("L"), before anything is resized.
+	// Default 3.
+	Channels int
+	// Indexes takes the numbers that a PNG stores in the place of colours, one a
+	// pixel: the indexes of a palette, as in the masks of Pascal VOC, or the
+	// values of grey, those of 1, 2 and 4 bits too, which are not spread over 8.
+	// A transform resizes them by [Nearest], whatever its filter is. Other
+	// pictures fail with [ErrFormat], and so do those of 16 bits if DType is U8.
+	// Channels is 1 then, by default too. Default false.
+	Indexes bool
 	// MaxPixels is the largest width x height that is decoded; larger images
-	// fail with [ErrTooLarge] before memory for them is allocated. A decoder
-	// takes 3 bytes for each pixel of a JPEG with libturbojpeg (twice that
-	// again while a progressive one is decoded), up to 8 in other formats, and
-	// up to 24 for a progressive JPEG that libturbojpeg does not decode, such as
-	// one of CMYK; and 3 more while it turns one upright.
-	// Pictures of more than 20 million pixels are decoded one at a time, in the
-	// whole process. Default 100 million.
+	// fail with [ErrTooLarge] before memory for them is allocated. Default 100
+	// million.
 	MaxPixels int
+	// MaxBytes is the most host memory that decoding one image may take, its
+	// pixels included, by what its header says; images that take more fail with
+	// [ErrTooLarge] before any is allocated. Default 1 GiB.
+	//
+	// A pixel takes 3 bytes of a JPEG with libturbojpeg, and up to 6 more while
+	// a progressive one is decoded, or one whose colours come one after the
+	// other; up to 8 in other formats, twice that in an interlaced PNG; and up
+	// to 24 of a progressive JPEG that libturbojpeg does not decode, such as one
+	// of CMYK. [Decoder.Decode] adds those of the result for an image that has to
+	// be turned upright or was not RGB, or is not to be.
+	//
+	// Images that take more than 64 MiB wait for each other, so that they take
+	// no more than 1 GiB in the whole process; one that takes more than that by
+	// itself is decoded alone.
+	MaxBytes int64
 	// IgnoreOrientation leaves pictures as they are stored. Default false: they
 	// are turned upright, as Pillow's ImageOps.exif_transpose does, and crops
 	// are those of the upright picture.
@@ -33,6 +61,7 @@ type Options struct {
 
 const (
 	defaultMaxPixels = 100_000_000
+	defaultMaxBytes  = sharedBytes
 	// keepBytes is the largest picture buffer that a decoder keeps for the
 	// next image, so that one panorama does not cost every worker its memory
 	// for good.
@@ -44,33 +73,68 @@ const (
 // decodes it. Each worker has its own; it is not safe for concurrent use.
 type Decoder struct {
 	maxPixels                 int
+	maxBytes                  int64
+	pixel                     pixel
+	bad                       error // why pixels cannot be as asked for
 	ignoreOrientation, scaled bool
+	indexes                   bool
 	closed                    bool
-	alone                     bool // holds huge
+	reserved                  int64 // of large
 	turbo                     turboHandle
 	image                     Image // decoded by libturbojpeg, before resizing or turning
 	reader                    bytes.Reader
 	resizer                   Resizer
+	grey                      greyRows
+	deep                      deepRows
+	wide                      wideRows
 
 	decodeTime, resizeTime time.Duration
 }
 
-// NewDecoder makes a decoder. [Decoder.Close] frees it.
+// Check fails with [ErrArgument] for a DType or Channels that there cannot be.
+func (o Options) Check() error {
+	_, err := o.pixel()
+	return err
+}
+
+// pixel is what pixels are made of.
+func (o Options) pixel() (pixel, error) {
+	if o.Indexes && o.Channels > 1 {
+		return pixel{}, fmt.Errorf("%w: indexes are pixels of 1 channel, not of %d", ErrArgument, o.Channels)
+	}
+	if o.Indexes {
+		o.Channels = 1
+	}
+	return pixelOf(o.DType, o.Channels)
+}
+
+// NewDecoder makes a decoder. [Decoder.Close] frees it. Where [Options.Check]
+// fails, every decode does.
 func NewDecoder(opts Options) *Decoder {
 	d := &Decoder{
 		maxPixels:         opts.MaxPixels,
+		maxBytes:          opts.MaxBytes,
 		ignoreOrientation: opts.IgnoreOrientation,
 		scaled:            opts.ScaledDecode,
+		indexes:           opts.Indexes,
 		turbo:             turboHandle{api: turbo()},
 	}
+	d.pixel, d.bad = opts.pixel()
 	if d.maxPixels <= 0 {
 		d.maxPixels = defaultMaxPixels
+	}
+	if d.maxBytes <= 0 {
+		d.maxBytes = defaultMaxBytes
 	}
 	return d
 }
 
 // MaxPixels returns the largest width x height that is decoded, see [Options].
 func (d *Decoder) MaxPixels() int { return d.maxPixels }
+
+// Bytes returns the bytes of a sample that t makes: width x height x channels
+// x bytes of DType.
+func (d *Decoder) Bytes(t Transform) int { return t.width * t.height * d.pixel.bytes() }
 
 // Close frees the decoder's memory, some of which the Go runtime does not
 // know. It may be called again.
@@ -79,38 +143,47 @@ func (d *Decoder) Close() {
 		return
 	}
 	d.turbo.close()
-	*d = Decoder{closed: true}
+	*d = Decoder{closed: true, pixel: d.pixel}
 }
 
-// Decode decodes a JPEG, PNG or WebP into m and reuses m.Pix where it is
-// large enough. The format is told by content. Alpha is dropped, not blended,
-// as in Pillow, and the picture is turned upright as EXIF says, unless
-// [Options.IgnoreOrientation] is set. It fails with [ErrFormat], [ErrTooLarge]
-// or [ErrDamaged], and then m's content is undefined.
+// Decode decodes a JPEG, PNG or WebP into m, whose pixels become those of
+// [Options], and reuses m.Pix where it is large enough. The format is told by
+// content. Alpha is dropped, not blended, as in Pillow, and the picture is
+// turned upright as EXIF says, unless [Options.IgnoreOrientation] is set. It
+// fails with [ErrFormat], [ErrTooLarge] or [ErrDamaged], and then m's content is
+// undefined.
 func (d *Decoder) Decode(m *Image, data []byte) error {
 	defer d.settle()
 	src, err := d.inspect(data)
 	if err != nil {
 		return err
 	}
+	inPlace := src.turbo && src.orientation == Upright && src.pixel == (pixel{})
+	if !inPlace {
+		src.beside = src.pixels() * int64(src.pixel.bytes()) // m itself
+	}
+	if err := d.reserve(&src, data); err != nil {
+		return err
+	}
+	m.DType, m.Channels = d.pixel.dtype(), d.pixel.channels()
 	into := m
-	if src.orientation != Upright {
+	if !inPlace {
 		into = &d.image
 		defer d.trim()
 	}
 	if err := d.decode(into, &src, data); err != nil {
 		return err
 	}
-	if _, packed := src.rows.(*packedRows); !packed || into != m {
+	if _, packed := src.rows.(*packedRows); !packed || !inPlace {
 		src.upright(m)
 	}
 	return nil
 }
 
 // DecodeTransformed decodes an image as [Decoder.Decode] does and makes a
-// sample of it: dst is HWC RGB bytes, exactly [Transform.Bytes] of them. key
-// belongs to the visit of the sample, see [Transform.Plan]. It fails with
-// [ErrArgument] too. After an error dst's content is undefined.
+// sample of it: dst is HWC, exactly [Decoder.Bytes] of it. key belongs to the
+// visit of the sample, see [Transform.Plan]. It fails with [ErrArgument] too.
+// After an error dst's content is undefined.
 //
 // The result is that of Decode, then [Resizer.Resize], but for pictures that a
 // Go decoder leaves as YCbCr with subsampled chroma: JPEGs without
@@ -121,14 +194,20 @@ func (d *Decoder) DecodeTransformed(dst, data []byte, t Transform, key uint64) e
 	if err := t.Check(); err != nil {
 		return err
 	}
-	if len(dst) != t.Bytes() {
-		return fmt.Errorf("%w: a destination of %d bytes for %v, want %d", ErrArgument, len(dst), t, t.Bytes())
+	if len(dst) != d.Bytes(t) {
+		return fmt.Errorf("%w: a destination of %d bytes for %v, want %d", ErrArgument, len(dst), t, d.Bytes(t))
+	}
+	if d.indexes {
+		t = t.WithFilter(Nearest)
 	}
 	defer d.settle()
 	defer d.trim()
 	start := time.Now()
 	src, err := d.inspect(data)
 	if err != nil {
+		return err
+	}
+	if err := d.reserve(&src, data); err != nil {
 		return err
 	}
 	width, height := src.orientation.Size(src.width, src.height)
@@ -153,13 +232,16 @@ func (d *Decoder) Elapsed() (decode, resize time.Duration) {
 }
 
 // picture is an image in a file and then, decoded, rows that may still have to
-// be converted to RGB. Sizes are as it is stored.
+// be converted to its pixels. Sizes are as it is stored.
 type picture struct {
 	rows
+	pixel         pixel
 	format        format
 	turbo         bool // libturbojpeg decodes it
 	width, height int
-	shrink        int // log2 of how much smaller it is decoded
+	shrink        int         // log2 of how much smaller it is decoded
+	model         color.Model // where a Go decoder says it
+	beside        int64       // bytes of it in memory beside what decoding takes
 	orientation   Orientation
 }
 
@@ -168,8 +250,15 @@ func (d *Decoder) inspect(data []byte) (src picture, err error) {
 	if d.closed {
 		return src, ErrClosed
 	}
+	if d.bad != nil {
+		return src, d.bad
+	}
+	src.pixel = d.pixel
 	if src.format, err = sniff(data); err != nil {
 		return src, err
+	}
+	if d.indexes && src.format != formatPNG {
+		return src, fmt.Errorf("%w: indexes of a %s, want a PNG", ErrFormat, src.format)
 	}
 	src.orientation = Upright
 	if !d.ignoreOrientation {
@@ -182,16 +271,37 @@ func (d *Decoder) inspect(data []byte) (src picture, err error) {
 		src.width, src.height = int(d.turbo.width), int(d.turbo.height)
 	}
 	if !src.turbo {
-		if src.width, src.height, err = d.sizeGo(src.format, data); err != nil {
+		if err := d.inspectGo(&src, data); err != nil {
 			return src, err
 		}
 	}
 	return src, d.checkSize(src.format, src.width, src.height)
 }
 
-// decode gives src its rows: in m if libturbojpeg can decode it, else in new
-// memory.
+// decode gives src its rows. Those of a picture that libturbojpeg can decode
+// lie in m, an image of RGB, others in new memory.
 func (d *Decoder) decode(m *Image, src *picture, data []byte) error {
+	err := d.decodeRGB(m, src, data)
+	switch {
+	case err != nil:
+	case d.indexes:
+		return d.stored(src, data)
+	case src.pixel.deep:
+		d.deep.rows, d.deep.grey = src.rows, src.pixel.grey
+		src.rows = &d.deep
+	case src.pixel.grey:
+		if as, ok := src.rows.(*grayRows); ok { // grey bytes, as they are
+			src.rows = &planeRows{as.pix, as.stride}
+			return err
+		}
+		d.grey.rows = src.rows
+		src.rows = &d.grey
+	}
+	return err
+}
+
+// decodeRGB is decode for rows of RGB, or of 16 bits.
+func (d *Decoder) decodeRGB(m *Image, src *picture, data []byte) error {
 	if src.turbo {
 		width, height := shrunk(src.width, src.shrink), shrunk(src.height, src.shrink)
 		m.reshape(width, height)
@@ -201,20 +311,30 @@ func (d *Decoder) decode(m *Image, src *picture, data []byte) error {
 			return err
 		}
 		// image/jpeg reads past harmless oddities and fails on damage.
-		src.shrink = 0
-		width, height, err = d.sizeGo(src.format, data)
-		if err != nil {
+		width, height = src.width, src.height
+		if err := d.inspectGo(src, data); err != nil {
 			return err
 		}
 		if width != src.width || height != src.height {
-			return fmt.Errorf("%w: JPEG of %dx%d and of %dx%d pixels", ErrDamaged, src.width, src.height, width, height)
+			return fmt.Errorf("%w: JPEG of %dx%d and of %dx%d pixels", ErrDamaged, width, height, src.width, src.height)
+		}
+		src.turbo, src.shrink = false, 0
+		if cap(m.Pix) > keepBytes {
+			m.Pix = nil // not to be held while others are waited for
+		}
+		if m.Pix != nil || m != &d.image { // it has memory, or will have it for the result
+			src.beside += src.packedBytes()
+		}
+		if err := d.reserve(src, data); err != nil {
+			return err
 		}
 	}
 	return d.decodeGo(src, data)
 }
 
-// trim forgets a picture buffer that is too large to keep.
+// trim forgets the picture, but for a buffer that is not too large to keep.
 func (d *Decoder) trim() {
+	d.grey.rows, d.deep.rows, d.wide = nil, nil, wideRows{}
 	if cap(d.image.Pix) > keepBytes {
 		d.image = Image{}
 	}
@@ -228,24 +348,6 @@ func (d *Decoder) checkSize(f format, width, height int) error {
 		return fmt.Errorf("%w: %s of %dx%d pixels, sides may have %d", ErrTooLarge, f, width, height, maxSide)
 	case int64(width)*int64(height) > int64(d.maxPixels):
 		return fmt.Errorf("%w: %s of %dx%d = %d pixels, the limit is %d", ErrTooLarge, f, width, height, int64(width)*int64(height), d.maxPixels)
-	case width*height > hugePixels && !d.alone:
-		huge.Lock()
-		d.alone = true
 	}
 	return nil
-}
-
-// huge is held by the decoder that has a picture of more than hugePixels in
-// memory: such a picture takes up to 24 bytes a pixel, and one for every worker
-// could be more than the machine has.
-var huge sync.Mutex
-
-const hugePixels = 20_000_000
-
-// settle ends what checkSize began, when the picture is done with.
-func (d *Decoder) settle() {
-	if d.alone {
-		d.alone = false
-		huge.Unlock()
-	}
 }

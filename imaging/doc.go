@@ -8,9 +8,9 @@
 //	dst := make([]byte, t.Bytes()) // 224 x 224 x 3
 //	err = d.DecodeTransformed(dst, jpegBytes, t, key)
 //
-// A picture is rows of red, green and blue bytes without padding: HWC, uint8.
-// That is what travels to the device; normalised floats in NCHW are made
-// there.
+// A picture is rows of red, green and blue bytes without padding: HWC, uint8;
+// or if [Options] ask for it, samples of 16 bits, grey, or both. That is what
+// travels to the device; normalised floats in NCHW are made there.
 //
 // # Transforms
 //
@@ -42,11 +42,38 @@
 // and lossless WebP are exact. Transparency is dropped as by Pillow's
 // convert("RGB").
 //
-// Pictures of 16 bits, which PNG alone has here, keep the high byte of each
-// sample. Pillow does the same for those in colour or with transparency; of a
-// grey one its convert("RGB") makes white of everything above 255 of 65535,
-// which nobody wants. Who needs all 16 bits stores arrays: see package
-// dataset.
+// # 16 bits, and grey
+//
+// Depth maps, X-rays and pictures of microscopes and satellites have samples of
+// 16 bits, and often one channel. PNG alone has them here. With
+// [Options.DType] U16 their samples are exact; those of 8 bits become 257 times
+// as much, so that 65535 is what 255 was. With U8, the default, samples of 16
+// bits keep their high byte. Pillow does the same for those in colour or with
+// transparency; of a grey one its convert("RGB") makes white of everything
+// above 255 of 65535, which nobody wants.
+//
+// With [Options.Channels] 1 colours become grey before anything is resized, by
+// the formula of Pillow's convert("L"), which is that of ITU-R BT.601:
+//
+//	(19595*R + 38470*G + 7471*B + 32768) >> 16
+//
+// of samples of 8 bits, or of those of 16 if DType is U16. Grey stays what it
+// is, bit for bit.
+//
+// Samples of 16 bits are resized as in Pillow's mode I;16 since version 11.0:
+// sums of float64 with weights that are not rounded, each pass rounded to
+// nearest. Pillow has no RGB of 16 bits; here each channel is what it would be
+// alone. What bicubic makes of more than 65535 is 65535, where in Pillow the
+// low byte wraps round. This is portable code without assembly: it takes some
+// 10 (grey) to 25 times (RGB) as long as the vector code for bytes, but less
+// than decoding the PNG.
+//
+// # Masks
+//
+// The filter [Nearest] takes pixels as they are, for pictures whose values are
+// classes, and [Options.Indexes] the numbers that a PNG stores: the indexes of its
+// palette, or its grey. With the key of the visit, a mask gets the box and the
+// mirroring of its picture.
 //
 // # Orientation
 //
@@ -62,7 +89,7 @@
 // # Resizing
 //
 // A [Resizer] scales with Pillow's antialiased filters, [Bilinear] and
-// [Bicubic], and gives the same bytes, which a network trained with
+// [Bicubic], or by [Nearest], and gives the same bytes, which a network trained with
 // torchvision transforms expects. A crop is resized alone: rows and columns
 // outside are not even converted to RGB. A mirrored result costs nothing
 // more: the weights are mirrored. Processors with AVX2 or AVX-512 do several
@@ -92,5 +119,6 @@
 //
 // Decoders and resizers keep their buffers and tables of weights and belong to
 // one goroutine each. After the first images an image costs no allocation,
-// unless one of Go's decoders has to decode it.
+// unless one of Go's decoders has to decode it. [Options].MaxBytes bounds what
+// an image may take, and all large ones of a process share a limit.
 package imaging

@@ -8,8 +8,8 @@ var (
 	// ErrFormat: not a JPEG, PNG or WebP image, or a variety of one that no
 	// decoder here reads (an animated WebP, an arithmetic-coded JPEG).
 	ErrFormat = errors.New("format not supported")
-	// ErrTooLarge: more pixels than [Options.MaxPixels], or a side longer
-	// than 65535.
+	// ErrTooLarge: more pixels than [Options.MaxPixels], more memory than
+	// [Options.MaxBytes], or a side longer than 65535.
 	ErrTooLarge = errors.New("too large")
 	// ErrDamaged: the image is cut short or its data is corrupt.
 	ErrDamaged = errors.New("damaged")

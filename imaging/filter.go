@@ -5,22 +5,29 @@ import (
 	"math"
 )
 
-// Filter is a resampling filter. It is antialiased: where a picture shrinks,
-// the filter is as much wider as the picture becomes smaller.
+// Filter is a resampling filter. But for Nearest it is antialiased: where a
+// picture shrinks, the filter is as much wider as the picture becomes smaller.
 type Filter uint8
 
 const (
 	Bilinear Filter = iota // a triangle
 	Bicubic                // Keys' cubic with a = -0.5, which sharpens a little
+	// Nearest takes the one pixel under the centre of an output, so that no
+	// value comes out that was not there: for masks. It is Pillow's NEAREST,
+	// which is torchvision's InterpolationMode.NEAREST for pictures of Pillow;
+	// for tensors that is NEAREST_EXACT.
+	Nearest
 )
 
-// String returns "bilinear" or "bicubic".
+// String returns "bilinear", "bicubic" or "nearest".
 func (f Filter) String() string {
 	switch f {
 	case Bilinear:
 		return "bilinear"
 	case Bicubic:
 		return "bicubic"
+	case Nearest:
+		return "nearest"
 	}
 	return fmt.Sprintf("filter %d", uint8(f))
 }
@@ -37,8 +44,11 @@ func (f Filter) support() float64 {
 // are in Pillow's order, and no two of them may be joined (FMA).
 func (f Filter) at(x float64) float64 {
 	x = math.Abs(x)
-	if f == Bilinear {
+	switch f {
+	case Bilinear:
 		return max(0, 1-x)
+	case Nearest:
+		return 1 // there is one pixel
 	}
 	const a = -0.5
 	switch {

@@ -44,6 +44,7 @@ func (o Orientation) reversedY() bool {
 type layout struct {
 	x, y       axis // along the file's rows, down its columns
 	transposed bool
+	pixel      int // bytes of a pixel of the result
 }
 
 // layout lays a plan for the upright picture on the stored one.
@@ -59,7 +60,7 @@ func (src *picture) layout(p Plan) layout {
 	for _, a := range []*axis{&x, &y} {
 		a.filter, a.shrink = p.Filter, src.shrink
 	}
-	return layout{x, y, o.transposed()}
+	return layout{x, y, o.transposed(), src.pixel.bytes()}
 }
 
 // coarser is l for chroma that is stored coarser.
@@ -77,35 +78,43 @@ func (l *layout) output(i int) int {
 	return i
 }
 
-// target is where the RGB pixels of output number i go: into their row of
+// target is where the pixels of output number i go: into their row of
 // dst, or into scratch if they are a column of it.
 func (l *layout) target(dst, scratch []byte, i int) []byte {
 	if l.transposed {
 		return scratch
 	}
-	size := 3 * l.x.N
+	size := l.pixel * l.x.N
 	return dst[l.output(i)*size:][:size]
 }
 
 // put writes the columns that are outputs number i and after to dst.
 func (l *layout) put(dst []byte, columns [][]byte, i int) {
-	pitch := 3 * l.y.N
+	n := l.pixel
+	pitch := n * l.y.N
 	for j, column := range columns {
-		for at := 3 * l.output(i+j); len(column) >= 3; at += pitch {
-			*(*[3]byte)(dst[at:]) = [3]byte(column)
-			column = column[3:]
+		for at := n * l.output(i+j); len(column) >= n; at += pitch {
+			if n == 3 {
+				*(*[3]byte)(dst[at:]) = [3]byte(column)
+			} else {
+				copy(dst[at:], column[:n])
+			}
+			column = column[n:]
 		}
 	}
 }
 
-// upright writes the whole picture, which lies elsewhere, into m, turned.
+// upright writes the whole picture, which lies elsewhere, into m, which has
+// pixels like it, turned.
 func (src *picture) upright(m *Image) {
 	o := src.orientation
 	m.reshape(o.Size(src.width, src.height))
+	n := src.pixel.bytes()
+	size := n * src.width
 	if o == Upright {
-		size := 3 * src.width
 		for y := range src.height {
-			src.row(y, 0, src.width, m.Pix[y*size:][:size])
+			row := m.Pix[y*size:][:size]
+			copy(row, src.row(y, 0, src.width, row)) // planes have rows of their own
 		}
 		return
 	}
@@ -123,12 +132,12 @@ func (src *picture) upright(m *Image) {
 		first += down * (src.height - 1)
 		down = -down
 	}
-	scratch := make([]byte, 3*src.width)
+	scratch := make([]byte, size)
 	for y := range src.height {
 		row := src.row(y, 0, src.width, scratch)
 		at := first + y*down
 		for x := range src.width {
-			copy(m.Pix[3*at:3*at+3], row[3*x:])
+			copy(m.Pix[n*at:n*at+n], row[n*x:])
 			at += right
 		}
 	}

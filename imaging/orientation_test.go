@@ -146,7 +146,7 @@ func TestOrientations(t *testing.T) {
 		d, ignoring := newDecoder(Options{}), newDecoder(Options{IgnoreOrientation: true})
 		transforms := []Transform{
 			CenterCrop(17), CenterCrop(29), CenterCrop(60), Stretch(9, 40), Stretch(37, 29), Stretch(29, 37),
-			CenterCrop(20).WithFlip(1), RandomResizedCrop(16).WithFlip(0.5), RandomResizedCrop(40).WithFilter(Bicubic),
+			CenterCrop(20).WithFlip(1), RandomResizedCrop(16).WithFlip(0.5), RandomResizedCrop(40).WithFilter(Bicubic), RandomResizedCrop(30).WithFlip(0.5).WithFilter(Nearest),
 		}
 		for o := Upright; o <= TurnedRight; o++ {
 			exif := tiff(binary.LittleEndian, uint16(o))

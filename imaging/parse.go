@@ -11,7 +11,7 @@ import (
 const grammar = "want terms joined by commas: " +
 	"one of rrc:SIZE, center:SIZE, resize:SIDE,crop:SIZE, stretch:WIDTHxHEIGHT; " +
 	"with rrc also scale:LO,HI (parts of the area) and ratio:LO,HI (width by height); " +
-	"flip:PROBABILITY; bilinear or bicubic; jitter:BRIGHTNESS,CONTRAST,SATURATION,HUE"
+	"flip:PROBABILITY; bilinear, bicubic or nearest; jitter:BRIGHTNESS,CONTRAST,SATURATION,HUE"
 
 // ParseTransform reads a transform as users write it, such as
 // "rrc:224,flip,jitter" or "resize:256,crop:224,bicubic".
@@ -22,7 +22,8 @@ const grammar = "want terms joined by commas: " +
 //	rrc:SIZE                 RandomResizedCrop(SIZE)
 //	scale:LO,HI ratio:LO,HI  WithScale, WithRatio; after rrc
 //	flip:P                   WithFlip(P); P is 0.5 if left out
-//	bilinear, bicubic        WithFilter
+//	bilinear, bicubic, nearest
+//	                         WithFilter
 //	jitter:B,C,S,H           WithJitter; 0.4,0.4,0.4,0.1 if left out, 0 for
 //	                         each one missing at the end
 //
@@ -75,7 +76,7 @@ func parseTransform(s string, size int) (Transform, error) {
 		v := terms.numbers("jitter", 0, 4, 0.4, 0.4, 0.4, 0.1)
 		t = t.WithJitter(Jitter{Brightness: v[0], Contrast: v[1], Saturation: v[2], Hue: v[3]})
 	}
-	for f := Bilinear; f <= Bicubic; f++ {
+	for f := Bilinear; f <= Nearest; f++ {
 		if terms.has(f.String()) {
 			terms.numbers(f.String(), 0, 0)
 			t = t.WithFilter(f)

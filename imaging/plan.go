@@ -23,7 +23,7 @@ type Plan struct {
 	Filter Filter
 }
 
-// Bytes returns the bytes of the result: X.N x Y.N x 3.
+// Bytes returns the bytes of a result of RGB bytes: X.N x Y.N x 3.
 func (p Plan) Bytes() int { return p.X.N * p.Y.N * 3 }
 
 // Plan returns what t does to an upright picture of width x height. key is 64
@@ -112,8 +112,12 @@ func (b bounds) logUniform(random uint64) float64 {
 
 // shrink returns the log2, up to 3, of how much smaller a picture may be
 // decoded so that it still has margin times the pixels that p scales it to.
+// Nearest wants the pixels of the file.
 func (p Plan) shrink() int {
 	const margin = 2
+	if p.Filter == Nearest {
+		return 0
+	}
 	s := 3
 	for s > 0 && (p.X.Length < margin*p.X.Full<<s || p.Y.Length < margin*p.Y.Full<<s) {
 		s--
@@ -136,7 +140,7 @@ func (p Plan) check(width, height int) error {
 			return fmt.Errorf("%w: pixels %d to %d of a %s scaled to %d: want 1 to %d of them", ErrArgument, a.First, a.First+a.N, a.name, a.Full, maxSide)
 		}
 	}
-	if p.Filter > Bicubic {
+	if p.Filter > Nearest {
 		return fmt.Errorf("%w: %v", ErrArgument, p.Filter)
 	}
 	return nil

@@ -177,7 +177,7 @@ func TestPlanesOfEverySampling(t *testing.T) {
 			row := make([]byte, ax.N)
 			chroma := lay.coarser(src.shiftX, src.shiftY)
 			var s scaler
-			s.begin(1, r.tables.get(chroma.x), r.tables.get(chroma.y), false)
+			s.begin(pixel{grey: true}, r.tables.get(chroma.x), r.tables.get(chroma.y), false)
 			for i := range ay.N {
 				s.row(row, &src.planes[2], i)
 				if at, ok := inside(ay, i); ok {

@@ -2,9 +2,11 @@ package imaging
 
 import "fmt"
 
-// Resizer scales images with antialiased filters. Its results are Pillow's,
-// bit for bit: Image.crop(box) and Image.resize(size, BILINEAR or BICUBIC) on
-// an RGB image, and the transforms of torchvision that call them.
+// Resizer scales images, with antialiased filters or by the nearest pixel. Its
+// results are Pillow's, bit for bit: Image.crop(box) and Image.resize(size,
+// BILINEAR, BICUBIC or NEAREST) on an image of mode RGB, L or I;16, and the
+// transforms of torchvision that call them. See the package's page for what is
+// special about 16 bits.
 //
 // The zero value is ready. It keeps tables of weights and buffers from call to
 // call and is not safe for concurrent use.
@@ -13,13 +15,13 @@ type Resizer struct {
 	packed scaler
 	planes [3]scaler
 	colors [3][rowsAtOnce][]byte // output rows of Y, Cb and Cr
-	lines  [rowsAtOnce][]byte    // output rows of RGB, when they become columns
+	lines  [rowsAtOnce][]byte    // output rows of pixels, when they become columns
 	out    [rowsAtOnce][]byte    // where the rows of a block go
 }
 
-// Resize does what a plan for an image of src's size says, into dst: HWC RGB
-// bytes, exactly [Plan.Bytes] of them. dst must not overlap src. It computes
-// only what the plan keeps. It fails with [ErrArgument].
+// Resize does what a plan for an image of src's size says, into dst: X.N x Y.N
+// pixels like those of src. dst must not overlap src. It computes only what the
+// plan keeps. It fails with [ErrArgument].
 func (r *Resizer) Resize(dst []byte, src *Image, p Plan) error {
 	if err := src.check(); err != nil {
 		return err
@@ -27,10 +29,10 @@ func (r *Resizer) Resize(dst []byte, src *Image, p Plan) error {
 	if err := p.check(src.Width, src.Height); err != nil {
 		return err
 	}
-	if len(dst) != p.Bytes() {
-		return fmt.Errorf("%w: a destination of %d bytes for %dx%d, want %d", ErrArgument, len(dst), p.X.N, p.Y.N, p.Bytes())
+	if want := p.X.N * p.Y.N * src.pixel().bytes(); len(dst) != want {
+		return fmt.Errorf("%w: a destination of %d bytes for %dx%d, want %d", ErrArgument, len(dst), p.X.N, p.Y.N, want)
 	}
-	r.resize(dst, &picture{rows: (*packedRows)(src), width: src.Width, height: src.Height, orientation: Upright}, p)
+	r.resize(dst, &picture{rows: (*packedRows)(src), pixel: src.pixel(), width: src.Width, height: src.Height, orientation: Upright}, p)
 	return nil
 }
 
@@ -41,7 +43,7 @@ func (r *Resizer) resize(dst []byte, src *picture, p Plan) {
 		r.resizeYCbCr(dst, planes, l)
 		return
 	}
-	r.packed.begin(3, r.tables.get(l.x), r.tables.get(l.y), l.transposed)
+	r.packed.begin(src.pixel, r.tables.get(l.x), r.tables.get(l.y), l.transposed)
 	r.blocks(dst, &l, func(out [][]byte, i int) { r.packed.rows(out, src.rows, &l, i) })
 }
 
@@ -49,11 +51,12 @@ func (r *Resizer) resize(dst []byte, src *picture, p Plan) {
 // and converts to RGB what comes out: coarse chroma leaves less to resize, and
 // only the pixels of the result are converted.
 func (r *Resizer) resizeYCbCr(dst []byte, src *ycbcrRows, l layout) {
+	plane := pixel{grey: true}
 	chroma := l.coarser(src.shiftX, src.shiftY)
 	x, y := r.tables.get(chroma.x), r.tables.get(chroma.y)
-	r.planes[1].begin(1, x, y, l.transposed)
-	r.planes[2].begin(1, x, y, l.transposed)
-	r.planes[0].begin(1, r.tables.get(l.x), r.tables.get(l.y), l.transposed)
+	r.planes[1].begin(plane, x, y, l.transposed)
+	r.planes[2].begin(plane, x, y, l.transposed)
+	r.planes[0].begin(plane, r.tables.get(l.x), r.tables.get(l.y), l.transposed)
 	for c := range r.colors {
 		for j := range r.colors[c] {
 			r.colors[c][j] = resized(r.colors[c][j], padded(l.x.N))[:l.x.N]
@@ -73,7 +76,7 @@ func (r *Resizer) resizeYCbCr(dst []byte, src *ycbcrRows, l layout) {
 // i and after, until dst is full.
 func (r *Resizer) blocks(dst []byte, l *layout, fill func(out [][]byte, i int)) {
 	for j := range r.lines {
-		r.lines[j] = resized(r.lines[j], padded(3*l.x.N))[:3*l.x.N]
+		r.lines[j] = resized(r.lines[j], padded(l.pixel*l.x.N))[:l.pixel*l.x.N]
 	}
 	defer clear(r.out[:]) // the caller's memory is not kept
 	for i := 0; i < l.y.N; i += rowsAtOnce {

@@ -34,6 +34,21 @@ var heights = map[Filter]struct {
 		}
 		return 0
 	}},
+	Nearest: {0, func(float64) float64 { return 1 }},
+}
+
+// window is the pixels under output i of a filter, and its centre.
+func window(f Filter, i, length int, scale float64) (center float64, lo, hi int) {
+	if f == Nearest {
+		center = float64(scale * 0.5)
+		for range i {
+			center += scale
+		}
+		return center, int(center), int(center) + 1
+	}
+	center = float64((float64(i) + 0.5) * scale)
+	support := heights[f].support * math.Max(scale, 1)
+	return center, max(int(center-support+0.5), 0), min(int(center+support+0.5), length)
 }
 
 // reference is Pillow's algorithm in its plainest form: the box is cut out,
@@ -50,11 +65,8 @@ func reference(src *Image, p Plan) []byte {
 		out := make([]byte, outW*outH*3)
 		scale := float64(a.Length) / float64(a.Full)
 		widened := math.Max(scale, 1)
-		support := filter.support * widened
 		for i := range a.Full {
-			center := float64((float64(i) + 0.5) * scale)
-			lo := max(int(center-support+0.5), 0)
-			hi := min(int(center+support+0.5), a.Length)
+			center, lo, hi := window(p.Filter, i, a.Length, scale)
 			weights := make([]float64, hi-lo)
 			sum := 0.0
 			for j := range weights {
@@ -124,7 +136,7 @@ func randomPlan(rng *rand.Rand, width, height, full int) Plan {
 		a.N = 1 + rng.IntN(a.Full-a.First)
 		return a
 	}
-	return Plan{X: axis(width), Y: axis(height), Mirror: rng.IntN(2) == 0, Filter: Filter(rng.IntN(2))}
+	return Plan{X: axis(width), Y: axis(height), Mirror: rng.IntN(2) == 0, Filter: Filter(rng.IntN(3))}
 }
 
 func randomImage(rng *rand.Rand, width, height int) *Image {

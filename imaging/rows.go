@@ -5,19 +5,21 @@ import (
 	"image/color"
 )
 
-// rows is a decoded picture read row by row as RGB, so that a resize converts
-// only what it needs and no full-size RGB copy is made.
+// rows is a decoded picture read row by row, so that a resize converts only
+// what it needs and no full-size copy is made.
 type rows interface {
-	// row returns the pixels x0 <= x < x1 of row y: three bytes each. They
-	// lie in scratch, whose length is theirs. Only packedRows ignores scratch
-	// and returns a part of the picture.
+	// row returns the pixels x0 <= x < x1 of row y: three bytes each, RGB, if
+	// the picture's pixels are not others. They lie in scratch, whose length is
+	// theirs. Only packedRows and planeRows ignore scratch and return a part of
+	// the picture.
 	row(y, x0, x1 int, scratch []byte) []byte
 }
 
 type packedRows Image
 
 func (m *packedRows) row(y, x0, x1 int, _ []byte) []byte {
-	return m.Pix[(y*m.Width+x0)*3 : (y*m.Width+x1)*3]
+	n := (*Image)(m).pixel().bytes()
+	return m.Pix[(y*m.Width+x0)*n : (y*m.Width+x1)*n]
 }
 
 // rowsOf returns the rows of an image that a decoder made of that format, nil
@@ -31,7 +33,7 @@ func rowsOf(img image.Image, f format) rows {
 	case *image.Gray:
 		return &grayRows{m.Pix, m.Stride, 1}
 	case *image.Gray16:
-		return &grayRows{m.Pix, m.Stride, 2}
+		return &gray16Rows{grayRows{m.Pix, m.Stride, 2}}
 	case *image.RGBA: // opaque: only made for files without alpha
 		return &rgbaRows{m.Pix, m.Stride}
 	case *image.NRGBA:

@@ -1,14 +1,14 @@
 package imaging
 
 // scaler makes the rows of a resized picture one after the other. As in
-// Pillow the horizontal pass rounds to bytes, then the vertical pass works on
+// Pillow the horizontal pass rounds to samples, then the vertical pass works on
 // those. The passes alternate, so that only the rows under one vertical filter
 // are held, and they stay in the cache.
 //
 // A transposed scaler does the vertical pass first: in a picture that is
 // stored lying on its side, that is the horizontal pass of the upright one.
 type scaler struct {
-	channels   int // bytes per sample: 3 for RGB, 1 for a plane
+	pixel      pixel // grey for a plane, too
 	x, y       *table
 	transposed bool
 
@@ -19,6 +19,7 @@ type scaler struct {
 	scratch []byte             // rows that must be converted
 	next    int                // the first source row that the ring did not get
 	between [rowsAtOnce][]byte // of a transposed scaler: rows between the passes
+	floats  []float64          // of a deep scaler: a row of samples, or of sums
 }
 
 // rowsAtOnce is how many rows the horizontal pass takes together: they share
@@ -31,25 +32,28 @@ const rowsAtOnce = 4
 func padded(n int) int { return (n + 8) &^ 7 }
 
 // begin makes s ready for the rows of another picture.
-func (s *scaler) begin(channels int, x, y *table, transposed bool) {
-	s.channels, s.x, s.y, s.transposed = channels, x, y, transposed
+func (s *scaler) begin(p pixel, x, y *table, transposed bool) {
+	s.pixel, s.x, s.y, s.transposed = p, x, y, transposed
 	s.next = 0
 	width := x.N
 	if transposed {
 		width = x.hi - x.lo
 	}
-	s.pitch = padded(channels * width)
+	s.pitch = padded(p.bytes() * width)
 	s.slots = y.taps + rowsAtOnce - 1
 	if cap(s.ring) > keepBytes { // after a huge picture that became tiny
 		s.ring = nil
 	}
 	s.ring = resized(s.ring, s.pitch*s.slots)
-	s.scratch = resized(s.scratch, rowsAtOnce*padded(channels*(x.hi-x.lo)))
+	s.scratch = resized(s.scratch, rowsAtOnce*padded(p.bytes()*(x.hi-x.lo)))
 	s.lines = resized(s.lines, y.stride)
 	if transposed {
 		for i := range s.between {
-			s.between[i] = resized(s.between[i], channels*width)
+			s.between[i] = resized(s.between[i], p.bytes()*width)
 		}
+	}
+	if p.deep {
+		s.floats = resized(s.floats, p.channels()*max(x.N, x.hi-x.lo))
 	}
 }
 
@@ -86,13 +90,17 @@ func (s *scaler) row(dst []byte, src rows, k int) {
 			at = 0
 		}
 	}
+	if s.pixel.deep {
+		verticalDeep(dst, s.lines[:y.taps], y, k, s.floats)
+		return
+	}
 	vertical(dst, s.lines, y, k)
 }
 
 // take brings n rows into the ring.
 func (s *scaler) take(src rows, n int) {
 	x := s.x
-	size := s.channels * (x.hi - x.lo)
+	size := s.pixel.bytes() * (x.hi - x.lo)
 	var in, out [rowsAtOnce][]byte
 	for i := range n {
 		in[i] = src.row(s.next+i, x.lo, x.hi, s.scratch[i*padded(size):][:size])
@@ -108,13 +116,18 @@ func (s *scaler) take(src rows, n int) {
 
 // horizontal scales up to rowsAtOnce rows. They begin at source sample x.lo.
 func (s *scaler) horizontal(dst, src [][]byte) {
-	n := s.channels * s.x.N
+	size := s.pixel.bytes()
+	n := size * s.x.N
 	switch {
 	case s.x.identity():
 		for i := range dst {
-			copy(dst[i][:n], src[i][s.channels*(s.x.Offset+s.x.First-s.x.lo):])
+			copy(dst[i][:n], src[i][size*(s.x.Offset+s.x.First-s.x.lo):])
 		}
-	case s.channels == 3:
+	case s.pixel.deep:
+		for i := range dst {
+			horizontalDeep(dst[i], src[i], s.x, s.pixel.channels(), s.floats)
+		}
+	case !s.pixel.grey:
 		horizontalRGB(dst, src, s.x)
 	default:
 		for i := range dst {

@@ -32,6 +32,8 @@ type table struct {
 	lo, hi, from, to int
 	// halves is the weights as vector code takes them, once it has asked.
 	halves []int16
+	// unrounded is the weights before they are rounded, once exact has asked.
+	unrounded []float64
 
 	// Scratch: what lies under each output, and weights of one.
 	spans         []span
@@ -43,17 +45,22 @@ func (t *table) compute(a axis) {
 	t.axis = a
 	g := a.grid()
 	t.spans = resized(t.spans, a.N)
+	if a.filter == Nearest {
+		t.nearest(g)
+	} else {
+		for k := range t.spans {
+			t.spans[k] = g.span(t.output(k))
+		}
+	}
 	t.taps = 1
-	for k := range t.spans {
-		s := g.span(t.output(k))
-		t.spans[k] = s
+	for _, s := range t.spans {
 		lo, hi := a.window(t.run(g, s))
 		t.taps = max(t.taps, hi-lo)
 	}
 	t.stride = (t.taps + 3) &^ 3
 	t.start = resized(t.start, a.N)
 	t.weight = resized(t.weight, a.N*t.stride)
-	t.halves = t.halves[:0]
+	t.halves, t.unrounded = t.halves[:0], t.unrounded[:0]
 	clear(t.weight)
 
 	last := a.samples() - t.taps
@@ -88,6 +95,21 @@ func (t *table) bound() {
 	}
 	for t.from < t.to && !ahead(t.to-1) {
 		t.to--
+	}
+}
+
+// nearest sets the spans to the pixels under the centres of the outputs. A centre
+// is a step behind the one before it, added up in float64 from the first pixel of
+// the scaled box on, as by Pillow (ImagingScaleAffine in Geometry.c): where two
+// pixels meet, roundings decide.
+func (t *table) nearest(g grid) {
+	center := float64(g.scale * 0.5)
+	for i := range t.First + t.N {
+		if i >= t.First {
+			pixel := min(int(center), g.n-1)
+			t.spans[t.output(i-t.First)-t.First] = span{lo: pixel, hi: pixel + 1, center: center}
+		}
+		center += g.scale
 	}
 }
 

@@ -82,7 +82,9 @@ func (t Transform) WithFlip(p float64) Transform {
 	return t
 }
 
-// WithFilter sets the filter. Default Bilinear.
+// WithFilter sets the filter. Default Bilinear. A picture and its mask are
+// cropped and mirrored alike by two transforms that differ in the filter and in
+// the jitter of colours only, given pictures of one size and the same key.
 func (t Transform) WithFilter(f Filter) Transform {
 	t.filter = f
 	return t
@@ -98,11 +100,15 @@ func (t Transform) WithJitter(j Jitter) Transform {
 // Size returns width and height of the samples.
 func (t Transform) Size() (width, height int) { return t.width, t.height }
 
-// Bytes returns the bytes of a sample: width x height x 3.
+// Bytes returns the bytes of a sample of RGB bytes: width x height x 3. See
+// [Decoder.Bytes] for others.
 func (t Transform) Bytes() int { return t.width * t.height * 3 }
 
 // Jitter returns what WithJitter set.
 func (t Transform) Jitter() Jitter { return t.jitter }
+
+// Filter returns what WithFilter set.
+func (t Transform) Filter() Filter { return t.filter }
 
 // Random reports whether a sample depends on the key of the visit.
 func (t Transform) Random() bool {
@@ -126,7 +132,7 @@ func (t Transform) Check() error {
 		return fmt.Errorf("%w: %v: only a random resized crop has areas and ratios", ErrArgument, t)
 	case !(t.flip >= 0 && t.flip <= 1):
 		return fmt.Errorf("%w: %v: want a probability of 0 to 1", ErrArgument, t)
-	case t.filter > Bicubic:
+	case t.filter > Nearest:
 		return fmt.Errorf("%w: %v", ErrArgument, t.filter)
 	}
 	return t.jitter.Check()

@@ -26,6 +26,7 @@ func TestParseTransform(t *testing.T) {
 		{"rrc", RandomResizedCrop(96), "rrc:96"},
 		{"rrc:64,scale:0.2,1,ratio:0.5,2", RandomResizedCrop(64).WithScale(0.2, 1).WithRatio(0.5, 2), ""},
 		{"scale:.2,.9 , rrc:64", RandomResizedCrop(64).WithScale(0.2, 0.9), "rrc:64,scale:0.2,0.9"},
+		{"rrc:64,flip,nearest", RandomResizedCrop(64).WithFlip(0.5).WithFilter(Nearest), "rrc:64,flip:0.5,nearest"},
 		{"bicubic", CenterCrop(96).WithFilter(Bicubic), "center:96,bicubic"},
 		{"bilinear,flip:1", CenterCrop(96).WithFlip(1), "center:96,flip:1"},
 		{"jitter:0.3", CenterCrop(96).WithJitter(Jitter{Brightness: 0.3}), "center:96,jitter:0.3,0,0,0"},

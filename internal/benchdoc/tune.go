@@ -36,6 +36,8 @@ type tuneSetting struct {
 	Batch    int    `json:"batch"`
 	Prefetch int    `json:"prefetch"`
 	Pin      bool   `json:"pin"`
+	Copiers  int    `json:"copiers"`
+	Chunk    int64  `json:"chunk_bytes"`
 	Decode   string `json:"decode"`
 }
 
@@ -45,6 +47,9 @@ func (s tuneSetting) String() string {
 		text += "pinned"
 	} else {
 		text += "pageable"
+	}
+	if s.Copiers > 0 {
+		text += fmt.Sprintf(", %d copiers with chunks of %g MiB", s.Copiers, float64(s.Chunk)/(1<<20))
 	}
 	if s.Decode != "" {
 		text += ", decoded on " + s.Decode
