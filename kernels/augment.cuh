@@ -86,13 +86,23 @@ static __device__ __forceinline__ rgb change(rgb p, const colour &c, i32 operati
     return p;
 }
 
-static __device__ __forceinline__ rgb load_rgb(const u8 *src) {
-    return {__fdiv_rn(src[0], 255), __fdiv_rn(src[1], 255), __fdiv_rn(src[2], 255)};
+// The largest sample of a type, which counts as 1.
+template <class From>
+static __device__ __forceinline__ float largest() {
+    return (From)~0u;
+}
+
+template <class From>
+static __device__ __forceinline__ rgb load_rgb(const From *src) {
+    const float one = largest<From>();
+    return {__fdiv_rn(src[0], one), __fdiv_rn(src[1], one), __fdiv_rn(src[2], one)};
 }
 
 // The sum of the grey of an image as contrast finds it, with 24 fraction bits:
 // integers, so that their order does not matter. sums are zero before.
-extern "C" __global__ void colour_sums(u64 *sums, const u8 *src, const colour *colours, i64 images, i64 pixels) {
+template <class From>
+static __device__ __forceinline__ void sum_colours(u64 *sums, const From *src, const colour *colours,
+                                                   i64 images, i64 pixels) {
     for (i64 n = blockIdx.y; n < images; n += gridDim.y) {
         const colour c = colours[n];
         if (c.contrast == 1) {
@@ -116,6 +126,15 @@ extern "C" __global__ void colour_sums(u64 *sums, const u8 *src, const colour *c
     }
 }
 
+#define SUMS(name, From)                                                                                   \
+    extern "C" __global__ void name(u64 *sums, const From *src, const colour *colours,                     \
+                                    i64 images, i64 pixels) {                                              \
+        sum_colours(sums, src, colours, images, pixels);                                                   \
+    }
+
+SUMS(colour_sums, u8)
+SUMS(colour_sums_from_u16, u16)
+
 // What happens to the colours of one image.
 struct recolour {
     colour c;
@@ -131,23 +150,25 @@ static __device__ __forceinline__ recolour load_recolour(const colour *colours, 
     return by;
 }
 
-// Loads the three channels of a pixel, counted from 0 to 255, with their
-// colours changed.
-static __device__ __forceinline__ void load_recoloured(float (&v)[4], const u8 *src, const recolour &by) {
+// Loads the three channels of a pixel, counted from 0 to the largest sample,
+// with their colours changed.
+template <class From>
+static __device__ __forceinline__ void load_recoloured(float (&v)[4], const From *src, const recolour &by) {
     rgb p = load_rgb(src);
 #pragma unroll 1
     for (u32 order = by.c.order, k = 0; k < 4; k++, order >>= 8) {
         p = change(p, by.c, order & 0xff, by.mean);
     }
-    v[0] = __fmul_rn(p.r, 255);
-    v[1] = __fmul_rn(p.g, 255);
-    v[2] = __fmul_rn(p.b, 255);
+    const float one = largest<From>();
+    v[0] = __fmul_rn(p.r, one);
+    v[1] = __fmul_rn(p.g, one);
+    v[2] = __fmul_rn(p.b, one);
 }
 
 // Image n is mixed with the one half a batch on, lambda of it with the rest of
 // that. A lambda of 1, or none, is no mixing. A thread has a pixel at a time.
-template <class To>
-static __device__ __forceinline__ void augment(void *dst, const u8 *src, const colour *colours, const u64 *sums,
+template <class To, class From>
+static __device__ __forceinline__ void augment(void *dst, const From *src, const colour *colours, const u64 *sums,
                                                const float *mix, i64 images, i64 pixels, i32 channels,
                                                const float (&scale)[4], const float (&bias)[4]) {
     typedef typename To::word word;
@@ -162,7 +183,7 @@ static __device__ __forceinline__ void augment(void *dst, const u8 *src, const c
             recolour by = own;
 #pragma unroll 1
             for (i32 pass = 0; pass <= mixed; pass++) {
-                const u8 *in = src + ((pass ? partner : n) * pixels + i) * channels;
+                const From *in = src + ((pass ? partner : n) * pixels + i) * channels;
                 float v[4] = {0, 0, 0, 0};
                 if (colours != 0) {
                     load_recoloured(v, in, by);
@@ -191,8 +212,8 @@ static __device__ __forceinline__ void augment(void *dst, const u8 *src, const c
     }
 }
 
-#define AUGMENT(name, To)                                                                                  \
-    extern "C" __global__ void name(void *dst, const u8 *src, const colour *colours, const u64 *sums,      \
+#define AUGMENT(name, To, From)                                                                            \
+    extern "C" __global__ void name(void *dst, const From *src, const colour *colours, const u64 *sums,    \
                                     const float *mix, i64 images, i64 pixels, i32 channels,                \
                                     float s0, float s1, float s2, float s3,                                \
                                     float b0, float b1, float b2, float b3) {                              \
@@ -201,7 +222,11 @@ static __device__ __forceinline__ void augment(void *dst, const u8 *src, const c
         augment<To>(dst, src, colours, sums, mix, images, pixels, channels, scale, bias);                  \
     }
 
-AUGMENT(augment_u8, to_u8)
-AUGMENT(augment_f16, to_f16)
-AUGMENT(augment_bf16, to_bf16)
-AUGMENT(augment_f32, to_f32)
+AUGMENT(augment_u8, to_u8, u8)
+AUGMENT(augment_f16, to_f16, u8)
+AUGMENT(augment_bf16, to_bf16, u8)
+AUGMENT(augment_f32, to_f32, u8)
+AUGMENT(augment_u16_from_u16, to_u16, u16)
+AUGMENT(augment_f16_from_u16, to_f16, u16)
+AUGMENT(augment_bf16_from_u16, to_bf16, u16)
+AUGMENT(augment_f32_from_u16, to_f32, u16)

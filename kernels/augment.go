@@ -51,7 +51,7 @@ func (j *augmentJob) launch(k *Set, s device.Stream) error {
 		}
 		var args device.Args
 		args.Ptr(j.sums()).Ptr(j.src).Ptr(j.colours).Int64(j.images).Int64(j.pixels)
-		if err := k.kernels[sumsKernel].Launch(s, grid, &args); err != nil {
+		if err := k.kernels[j.kernel(sumsKernel)].Launch(s, grid, &args); err != nil {
 			return err
 		}
 	}
@@ -61,5 +61,5 @@ func (j *augmentJob) launch(k *Set, s device.Stream) error {
 	for _, v := range append(j.scale[:], j.bias[:]...) {
 		args.Float32(v)
 	}
-	return k.kernels["augment_"+j.dt.String()].Launch(s, grid, &args)
+	return k.kernels[j.kernel("augment_"+j.dt.String())].Launch(s, grid, &args)
 }

@@ -10,45 +10,60 @@ import (
 )
 
 func (j *augmentJob) call(c device.Caller, s device.Stream) error {
-	a := augmenter{augmentJob: j}
 	elements := j.images * j.pixels * int64(j.channels)
 	dst, err := c.Bytes(j.dst, elements*int64(j.dt.Size()))
 	if err != nil {
 		return err
 	}
-	if a.src, err = c.Bytes(j.src, elements); err != nil {
+	src, err := c.Bytes(j.src, elements*int64(j.from.Size()))
+	if err != nil {
 		return err
 	}
+	var colours, mix []byte
 	if j.colours != 0 {
-		if a.colours, err = c.Bytes(j.colours, j.images*ColourBytes); err != nil {
+		if colours, err = c.Bytes(j.colours, j.images*ColourBytes); err != nil {
 			return err
 		}
 	}
 	if j.mix != 0 {
-		if a.mix, err = c.Bytes(j.mix, j.images*4); err != nil {
+		if mix, err = c.Bytes(j.mix, j.images*4); err != nil {
 			return err
 		}
 	}
 	return c.Call(s, func() error {
-		switch j.dt {
-		case dtype.U8:
-			return augment(&a, dst, toByte)
-		case dtype.F16:
-			return augment(&a, dst, float16.ToF16)
-		case dtype.BF16:
-			return augment(&a, dst, float16.ToBF16)
+		if j.from == dtype.U16 {
+			return augmentFrom[uint16](j, dst, src, colours, mix)
 		}
-		return augment(&a, dst, math.Float32bits)
+		return augmentFrom[uint8](j, dst, src, colours, mix)
 	})
 }
 
 // augmenter holds what a job reads; colours and mix may be nil.
-type augmenter struct {
+type augmenter[S uint8 | uint16] struct {
 	*augmentJob
-	src, colours, mix []byte
+	src          []S
+	largest      float32 // sample
+	colours, mix []byte
 }
 
-func augment[T uint8 | uint16 | uint32](a *augmenter, dst []byte, bits func(float32) T) error {
+func augmentFrom[S uint8 | uint16](j *augmentJob, dst, src, colours, mix []byte) error {
+	samples, err := view[S](src)
+	if err != nil {
+		return err
+	}
+	a := &augmenter[S]{j, samples, float32(largest(j.from)), colours, mix}
+	switch j.dt {
+	case j.from:
+		return augment(a, dst, a.toSample)
+	case dtype.F16:
+		return augment(a, dst, float16.ToF16)
+	case dtype.BF16:
+		return augment(a, dst, float16.ToBF16)
+	}
+	return augment(a, dst, math.Float32bits)
+}
+
+func augment[S uint8 | uint16, T uint8 | uint16 | uint32](a *augmenter[S], dst []byte, bits func(float32) T) error {
 	out, err := view[T](dst)
 	if err != nil {
 		return err
@@ -78,18 +93,18 @@ func augment[T uint8 | uint16 | uint32](a *augmenter, dst []byte, bits func(floa
 }
 
 // pixel is pixel i of image n, with its colours changed and normalised.
-func (a *augmenter) pixel(n, i int, by *change) (v [4]float32) {
+func (a *augmenter[S]) pixel(n, i int, by *change) (v [4]float32) {
 	in := a.raw(n, i)
 	if by.none {
 		for c, x := range in {
 			v[c] = float32(x)
 		}
 	} else {
-		p := rgbOf(in)
+		p := a.rgb(in)
 		for _, operation := range by.Order {
 			p = by.apply(operation, p)
 		}
-		v = [4]float32{p.r * 255, p.g * 255, p.b * 255}
+		v = [4]float32{p.r * a.largest, p.g * a.largest, p.b * a.largest}
 	}
 	for c := range in {
 		v[c] = float32(v[c]*a.scale[c]) + a.bias[c]
@@ -97,12 +112,18 @@ func (a *augmenter) pixel(n, i int, by *change) (v [4]float32) {
 	return v
 }
 
-func (a *augmenter) raw(n, i int) []byte {
+// raw is the samples of pixel i of image n.
+func (a *augmenter[S]) raw(n, i int) []S {
 	return a.src[(n*int(a.pixels)+i)*a.channels:][:a.channels]
 }
 
+// rgb is samples as colours.
+func (a *augmenter[S]) rgb(v []S) rgb {
+	return rgb{float32(v[0]) / a.largest, float32(v[1]) / a.largest, float32(v[2]) / a.largest}
+}
+
 // lambda is that of image n; 1 is no mixing.
-func (a *augmenter) lambda(n int) float32 {
+func (a *augmenter[S]) lambda(n int) float32 {
 	if a.mix == nil {
 		return 1
 	}
@@ -120,7 +141,7 @@ type change struct {
 	none bool // there is no table
 }
 
-func (a *augmenter) change(n int) change {
+func (a *augmenter[S]) change(n int) change {
 	if a.colours == nil {
 		return change{none: true}
 	}
@@ -132,7 +153,7 @@ func (a *augmenter) change(n int) change {
 	}
 	sum := uint64(0)
 	for i := range int(a.pixels) {
-		p := rgbOf(a.raw(n, i))
+		p := a.rgb(a.raw(n, i))
 		for _, operation := range by.Order {
 			if operation == Contrast {
 				break
@@ -148,10 +169,6 @@ func (a *augmenter) change(n int) change {
 // rgb is a pixel of values from 0 to 1. Conversions in what follows keep the
 // compiler from fusing.
 type rgb struct{ r, g, b float32 }
-
-func rgbOf(v []byte) rgb {
-	return rgb{float32(v[0]) / 255, float32(v[1]) / 255, float32(v[2]) / 255}
-}
 
 func (p rgb) grey() float32 {
 	return float32(float32(0.2989*p.r)+float32(0.587*p.g)) + float32(0.114*p.b)
@@ -235,13 +252,13 @@ func clamp01(x float32) float32 {
 	return 0
 }
 
-// toByte rounds to nearest, ties to even.
-func toByte(x float32) uint8 {
+// toSample rounds to nearest, ties to even.
+func (a *augmenter[S]) toSample(x float32) S {
 	switch {
-	case x >= 255:
-		return 255
+	case x >= a.largest:
+		return S(a.largest)
 	case x > 0:
-		return uint8(math.RoundToEven(float64(x)))
+		return S(math.RoundToEven(float64(x)))
 	}
 	return 0
 }

@@ -18,7 +18,8 @@ import (
 // augment runs Normalize with the tables that are not nil.
 func (f *fixture) augment(p kernels.Normalize, pixels []byte, colours []kernels.Colour, mix []float32, offset int) []byte {
 	f.Helper()
-	src, dst := f.upload(pixels, offset), f.result(len(pixels)*p.DType.Size(), 8*offset)
+	size := sampleType(p).Size()
+	src, dst := f.upload(pixels, size*offset), f.result(len(pixels)/size*p.DType.Size(), 8*offset)
 	defer src.free()
 	defer dst.free()
 	p.Src, p.Dst = src.p, dst.p
@@ -75,10 +76,10 @@ func randomColour(rng *rand.Rand, order [4]uint8) kernels.Colour {
 // coloured is the definition in float64, on values from 0 to 1. The hue turns
 // by the distances of the channels from grey: for each channel, HSV says how
 // far it lies from the others around the circle.
-func coloured(pixels []byte, c kernels.Colour) []float64 {
-	v := make([]float64, len(pixels))
-	for i, x := range pixels {
-		v[i] = float64(x) / 255
+func coloured(pixels []byte, from dtype.DType, c kernels.Colour) []float64 {
+	v := make([]float64, len(pixels)/from.Size())
+	for i := range v {
+		v[i] = get(from, pixels, i) / largest[from]
 	}
 	grey := func(p []float64) float64 { return 0.2989*p[0] + 0.587*p[1] + 0.114*p[2] }
 	blend := func(ratio float32, other func(p []float64) float64) {
@@ -140,21 +141,22 @@ func TestColours(t *testing.T) {
 	if n := len(orders()); n != 24 {
 		t.Fatalf("%d orders", n)
 	}
-	for _, order := range orders() {
-		p := kernels.Normalize{DType: dtype.F32, N: 1 + rng.IntN(3), C: 3, H: 1 + rng.IntN(30), W: 1 + rng.IntN(30)}
+	for i, order := range append(orders(), orders()...) {
+		from := sampleTypes[i/24]
+		p := kernels.Normalize{DType: dtype.F32, SrcType: from, N: 1 + rng.IntN(3), C: 3, H: 1 + rng.IntN(30), W: 1 + rng.IntN(30)}
 		image := 3 * p.H * p.W
-		pixels := random(rng, p.N*image)
+		pixels := random(rng, p.N*image*from.Size())
 		colours := make([]kernels.Colour, p.N)
 		for n := range colours {
 			colours[n] = randomColour(rng, order)
 		}
 		got := f.augment(p, pixels, colours, nil, rng.IntN(20))
 		for n, c := range colours {
-			want := coloured(pixels[n*image:][:image], c)
+			want := coloured(pixels[n*image*from.Size():][:image*from.Size()], from, c)
 			for i, x := range want {
 				at := n*image + i%3*p.H*p.W + i/3
 				if y := get(dtype.F32, got, at); !(math.Abs(x-y) <= 4e-6) {
-					t.Fatalf("%+v: image %d, value %d is %g, want %g", c, n, i, y, x)
+					t.Fatalf("%v, %+v: image %d, value %d is %g, want %g", from, c, n, i, y, x)
 				}
 			}
 		}
@@ -163,21 +165,27 @@ func TestColours(t *testing.T) {
 
 // TestMix goes by the definition, with one rounding after the other.
 func TestMix(t *testing.T) {
+	for _, from := range sampleTypes {
+		t.Run(from.String(), func(t *testing.T) { testMix(t, from) })
+	}
+}
+
+func testMix(t *testing.T, from dtype.DType) {
 	f := open(t)
 	rng := rand.New(rand.NewPCG(13, 13))
 	f32 := layouts[dtype.F32].round
-	for _, dt := range normalizeTypes {
+	for _, dt := range normalizeTypes(from) {
 		for round := range 20 {
-			p := kernels.Normalize{DType: dt, N: 1 + rng.IntN(6), C: 1 + rng.IntN(4), H: 1 + rng.IntN(20), W: 1 + rng.IntN(20)}
+			p := kernels.Normalize{DType: dt, SrcType: from, N: 1 + rng.IntN(6), C: 1 + rng.IntN(4), H: 1 + rng.IntN(20), W: 1 + rng.IntN(20)}
 			if round == 0 { // more images than a grid is high
 				p.N, p.C, p.H, p.W = 70001, 1, 1, 1
 			}
-			if dt != dtype.U8 {
+			if dt != from {
 				for range p.C {
 					p.Mean, p.Std = append(p.Mean, rng.Float64()), append(p.Std, 0.1+rng.Float64())
 				}
 			}
-			pixels := random(rng, p.N*p.C*p.H*p.W)
+			pixels := random(rng, p.N*p.C*p.H*p.W*from.Size())
 			mix := make([]float32, p.N)
 			for i := range mix {
 				mix[i] = []float32{0, 1, 0.5, rng.Float32()}[rng.IntN(4)]
@@ -185,10 +193,11 @@ func TestMix(t *testing.T) {
 			floats := p
 			floats.DType = dtype.F32
 			plain := normalizeReference(floats, pixels)
-			if dt == dtype.U8 { // on the scale of bytes
+			if dt == from { // on the scale of samples
 				plain = plain[:0]
-				for _, x := range normalizeReference(p, pixels) {
-					plain = put(dtype.F32, plain, float64(x))
+				samples := normalizeReference(p, pixels)
+				for i := range len(samples) / dt.Size() {
+					plain = put(dtype.F32, plain, get(dt, samples, i))
 				}
 			}
 			var want []byte
@@ -213,14 +222,16 @@ func TestMix(t *testing.T) {
 func TestAugmentNothing(t *testing.T) {
 	f := open(t)
 	rng := rand.New(rand.NewPCG(14, 14))
-	for _, dt := range normalizeTypes {
-		p := kernels.Normalize{DType: dt, N: 2, C: 3, H: 16, W: 16, Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}}
-		if dt == dtype.U8 {
+	for i := range 8 {
+		from := sampleTypes[i/4]
+		dt := normalizeTypes(from)[i%4]
+		p := kernels.Normalize{DType: dt, SrcType: from, N: 2, C: 3, H: 128, W: 86, Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}}
+		if dt == from {
 			p.Mean, p.Std = nil, nil
 		}
-		pixels := random(rng, p.N*p.C*p.H*p.W)
-		for i := range 256 {
-			pixels[i] = byte(i) // all there are
+		pixels := random(rng, p.N*p.C*p.H*p.W*from.Size())
+		for i := range 1 << (8 * from.Size()) { // all there are
+			copy(pixels[i*from.Size():], put(from, nil, float64(i)))
 		}
 		same := kernels.Colour{Brightness: 1, Contrast: 1, Saturation: 1, Order: [4]uint8{3, 1, 0, 2}}
 		want := normalizeReference(p, pixels)
@@ -232,14 +243,15 @@ func TestAugmentNothing(t *testing.T) {
 
 // augmentBatch is a batch with colours in all orders and mixing; the last
 // images are black, white, and grey.
-func augmentBatch(rng *rand.Rand, dt dtype.DType, h, w int) (kernels.Normalize, []byte, []kernels.Colour, []float32) {
-	p := kernels.Normalize{DType: dt, N: 27, C: 3, H: h, W: w}
-	if dt != dtype.U8 {
+func augmentBatch(rng *rand.Rand, from, dt dtype.DType, h, w int) (kernels.Normalize, []byte, []kernels.Colour, []float32) {
+	p := kernels.Normalize{DType: dt, SrcType: from, N: 27, C: 3, H: h, W: w}
+	if dt != from {
 		p.Mean, p.Std = []float64{0.485, 0.456, 0.406}, []float64{0.229, 0.224, 0.225}
 	}
-	pixels := random(rng, p.N*3*h*w)
+	image := 3 * h * w * from.Size()
+	pixels := random(rng, p.N*image)
 	for n, grey := range []byte{0, 255, 77} {
-		copy(pixels[(24+n)*3*h*w:], bytes.Repeat([]byte{grey}, 3*h*w))
+		copy(pixels[(24+n)*image:], bytes.Repeat([]byte{grey}, image))
 	}
 	var colours []kernels.Colour
 	var mix []float32
@@ -255,10 +267,12 @@ func TestAugmentTwins(t *testing.T) {
 	f, twin := open(t), openDevice(t, "host")
 	rng := rand.New(rand.NewPCG(15, 15))
 	for _, size := range [][2]int{{1, 1}, {1, 7}, {16, 16}, {33, 31}, {100, 90}} {
-		for _, dt := range normalizeTypes {
-			p, pixels, colours, mix := augmentBatch(rng, dt, size[0], size[1])
+		for i := range 8 {
+			from := sampleTypes[i/4]
+			dt := normalizeTypes(from)[i%4]
+			p, pixels, colours, mix := augmentBatch(rng, from, dt, size[0], size[1])
 			want := twin.augment(p, pixels, colours, mix, 0)
-			compare(t, fmt.Sprintf("%v to %v", size, dt), dt, f.augment(p, pixels, colours, mix, rng.IntN(20)), want)
+			compare(t, fmt.Sprintf("%v from %v to %v", size, from, dt), dt, f.augment(p, pixels, colours, mix, rng.IntN(20)), want)
 		}
 	}
 }
@@ -267,14 +281,15 @@ func TestAugmentTwins(t *testing.T) {
 func TestAugmentStays(t *testing.T) {
 	f := open(t)
 	rng := rand.New(rand.NewPCG(16, 16))
-	sum := sha256.New()
-	for _, dt := range normalizeTypes {
-		p, pixels, colours, mix := augmentBatch(rng, dt, 12, 11)
-		sum.Write(f.augment(p, pixels, colours, mix, 0))
-	}
-	const want = "2623e60e07928030"
-	if got := fmt.Sprintf("%x", sum.Sum(nil)[:8]); got != want {
-		t.Errorf("%s, want %s", got, want)
+	for i, want := range []string{"2623e60e07928030", "1331edf1f2dde28b"} {
+		from, sum := sampleTypes[i], sha256.New()
+		for _, dt := range normalizeTypes(from) {
+			p, pixels, colours, mix := augmentBatch(rng, from, dt, 12, 11)
+			sum.Write(f.augment(p, pixels, colours, mix, 0))
+		}
+		if got := fmt.Sprintf("%x", sum.Sum(nil)[:8]); got != want {
+			t.Errorf("%v: %s, want %s", from, got, want)
+		}
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 
 // castTypes are the types whose values a float64 holds exactly, in the order
 // in which kernels.cu numbers them.
-var castTypes = []dtype.DType{dtype.U8, dtype.I8, dtype.I16, dtype.I32, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
+var castTypes = []dtype.DType{dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.I32, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
 
 // Cast queues the conversion of n elements of type from at src to elements of
-// type to at dst. The types are U8, I8, I16, I32, F16, BF16, F32 and F64. The
+// type to at dst. The types are U8, I8, U16, I16, I32, F16, BF16, F32 and F64. The
 // value is rounded once, to nearest with ties to even: floats beyond the
 // largest finite value become infinite, integers saturate, and a NaN becomes
 // the one that the package documents, or 0 in an integer. Between equal types

@@ -49,6 +49,8 @@ func newReader(t dtype.DType, src []byte) (reader, error) {
 		return readNumbers[uint8](src)
 	case dtype.I8:
 		return readNumbers[int8](src)
+	case dtype.U16:
+		return readNumbers[uint16](src)
 	case dtype.I16:
 		return readNumbers[int16](src)
 	case dtype.I32:
@@ -63,7 +65,7 @@ func newReader(t dtype.DType, src []byte) (reader, error) {
 	return readNumbers[float64](src)
 }
 
-func readNumbers[T uint8 | int8 | int16 | int32 | float32 | float64](src []byte) (reader, error) {
+func readNumbers[T uint8 | int8 | uint16 | int16 | int32 | float32 | float64](src []byte) (reader, error) {
 	from, err := view[T](src)
 	return func(values []float64, at int) {
 		for i, x := range from[at:][:len(values)] {
@@ -87,6 +89,8 @@ func newWriter(t dtype.DType, dst []byte) (writer, error) {
 		return writeIntegers[uint8](dst, 0, math.MaxUint8)
 	case dtype.I8:
 		return writeIntegers[int8](dst, math.MinInt8, math.MaxInt8)
+	case dtype.U16:
+		return writeIntegers[uint16](dst, 0, math.MaxUint16)
 	case dtype.I16:
 		return writeIntegers[int16](dst, math.MinInt16, math.MaxInt16)
 	case dtype.I32:
@@ -101,7 +105,7 @@ func newWriter(t dtype.DType, dst []byte) (writer, error) {
 	return writeFloats(dst, math.Float64frombits(0x7ff8000000000000))
 }
 
-func writeIntegers[T uint8 | int8 | int16 | int32](dst []byte, low, high float64) (writer, error) {
+func writeIntegers[T uint8 | int8 | uint16 | int16 | int32](dst []byte, low, high float64) (writer, error) {
 	to, err := view[T](dst)
 	return func(at int, values []float64) {
 		to := to[at:][:len(values)]

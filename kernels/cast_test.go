@@ -10,7 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
-var castTypes = []dtype.DType{dtype.U8, dtype.I8, dtype.I16, dtype.I32, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
+var castTypes = []dtype.DType{dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.I32, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
 
 func TestCast(t *testing.T) {
 	f := open(t)

@@ -18,9 +18,9 @@
 //   - [Set.Resample] makes samples of one size from pictures of many: crop,
 //     antialiased resize, EXIF orientation, mirror. A [ResampleTable] says
 //     what becomes of each picture.
-//   - [Set.Normalize] turns images as bytes (NHWC) into planes of normalised
-//     floats (NCHW), or of the same bytes; on the way it can change the colours
-//     of each image ([Colour]) and mix images (mixup).
+//   - [Set.Normalize] turns images as samples of 8 or 16 bits (NHWC) into planes
+//     of normalised floats (NCHW), or of the same samples; on the way it can
+//     change the colours of each image ([Colour]) and mix images (mixup).
 //   - [Set.Cast] converts elements from one type to another.
 //   - [Set.Fill] repeats an element.
 //   - [Set.Gather] and [Set.Scatter] move blocks from and to places that an

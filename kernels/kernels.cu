@@ -42,10 +42,10 @@ static __device__ __forceinline__ float round_to_odd(double x) {
     return toward_zero;
 }
 
-// ---- Normalize: uint8 NHWC to NCHW ----
+// ---- Normalize: uint8 or uint16 NHWC to NCHW ----
 
 // An output type: bytes of an element, its bits for a number, and those for
-// byte x of a channel.
+// sample x of a channel.
 struct to_f32 {
     enum { size = 4 };
     typedef u32 word;
@@ -80,9 +80,17 @@ struct to_u8 {
     static __device__ __forceinline__ u32 bits(u32 x, float, float) { return x; }
 };
 
+// For samples of 16 bits.
+struct to_u16 {
+    enum { size = 2 };
+    typedef u16 word;
+    static __device__ __forceinline__ u32 rounded(float x) { return x > 0 ? x < 65535 ? __float2uint_rn(x) : 65535 : 0; }
+    static __device__ __forceinline__ u32 bits(u32 x, float, float) { return x; }
+};
+
 // Any number of channels up to 4, any alignment: a thread has one pixel.
-template <class To>
-static __device__ __forceinline__ void normalize(void *dst, const u8 *src, i64 images, i64 pixels, i32 channels,
+template <class To, class From>
+static __device__ __forceinline__ void normalize(void *dst, const From *src, i64 images, i64 pixels, i32 channels,
                                                  float s0, float s1, float s2, float s3,
                                                  float b0, float b1, float b2, float b3) {
     typedef typename To::word word;
@@ -90,7 +98,7 @@ static __device__ __forceinline__ void normalize(void *dst, const u8 *src, i64 i
     const float bias[4] = {b0, b1, b2, b3};
     for (i64 n = blockIdx.y; n < images; n += gridDim.y) {
         for (i64 p = first(); p < pixels; p += stride()) {
-            const u8 *in = src + (n * pixels + p) * channels;
+            const From *in = src + (n * pixels + p) * channels;
             word *out = (word *)dst + n * channels * pixels + p;
 #pragma unroll
             for (int c = 0; c < 4; c++) {
@@ -132,8 +140,8 @@ static __device__ __forceinline__ void load_pixels(u32 (&in)[3 * P / 4], const u
     }
 }
 
-// 3 channels, P pixels a thread so that each channel is one store of 16
-// bytes. The host has checked that pixels is a multiple of P, dst aligned to
+// 3 channels of bytes, P pixels a thread so that each channel is one store of
+// 16 bytes. The host has checked that pixels is a multiple of P, dst aligned to
 // 16 bytes and src to P.
 template <class To>
 static __device__ __forceinline__ void normalize3(void *dst, const u8 *src, i64 images, i64 pixels,
@@ -162,8 +170,8 @@ static __device__ __forceinline__ void normalize3(void *dst, const u8 *src, i64 
     }
 }
 
-#define NORMALIZE(name, To)                                                                              \
-    extern "C" __global__ void name(void *dst, const u8 *src, i64 images, i64 pixels, i32 channels,      \
+#define NORMALIZE(name, To, From)                                                                        \
+    extern "C" __global__ void name(void *dst, const From *src, i64 images, i64 pixels, i32 channels,    \
                                     float s0, float s1, float s2, float s3,                              \
                                     float b0, float b1, float b2, float b3) {                            \
         normalize<To>(dst, src, images, pixels, channels, s0, s1, s2, s3, b0, b1, b2, b3);               \
@@ -175,10 +183,14 @@ static __device__ __forceinline__ void normalize3(void *dst, const u8 *src, i64 
         normalize3<To>(dst, src, images, pixels, s0, s1, s2, b0, b1, b2);                                \
     }
 
-NORMALIZE(normalize_u8, to_u8)
-NORMALIZE(normalize_f16, to_f16)
-NORMALIZE(normalize_bf16, to_bf16)
-NORMALIZE(normalize_f32, to_f32)
+NORMALIZE(normalize_u8, to_u8, u8)
+NORMALIZE(normalize_f16, to_f16, u8)
+NORMALIZE(normalize_bf16, to_bf16, u8)
+NORMALIZE(normalize_f32, to_f32, u8)
+NORMALIZE(normalize_u16_from_u16, to_u16, u16)
+NORMALIZE(normalize_f16_from_u16, to_f16, u16)
+NORMALIZE(normalize_bf16_from_u16, to_bf16, u16)
+NORMALIZE(normalize_f32_from_u16, to_f32, u16)
 NORMALIZE3(normalize3_u8, to_u8)
 NORMALIZE3(normalize3_f16, to_f16)
 NORMALIZE3(normalize3_bf16, to_bf16)
@@ -187,7 +199,7 @@ NORMALIZE3(normalize3_f32, to_f32)
 // ---- Cast: every source type is exact as a double ----
 
 // The numbers of the types, as cast.go gives them.
-enum { FROM_U8, FROM_I8, FROM_I16, FROM_I32, FROM_F16, FROM_BF16, FROM_F32, FROM_F64 };
+enum { FROM_U8, FROM_I8, FROM_U16, FROM_I16, FROM_I32, FROM_F16, FROM_BF16, FROM_F32, FROM_F64 };
 
 static __device__ __forceinline__ double load_exact(const void *src, i32 type, i64 i) {
     switch (type) {
@@ -195,6 +207,8 @@ static __device__ __forceinline__ double load_exact(const void *src, i32 type, i
         return ((const u8 *)src)[i];
     case FROM_I8:
         return ((const i8 *)src)[i];
+    case FROM_U16:
+        return ((const u16 *)src)[i];
     case FROM_I16:
         return ((const i16 *)src)[i];
     case FROM_I32:
@@ -226,6 +240,7 @@ static __device__ __forceinline__ i32 saturate(double x, i32 low, i32 high) {
 
 CAST(cast_u8, u8, 0, saturate(x, 0, 255))
 CAST(cast_i8, i8, 0, saturate(x, -128, 127))
+CAST(cast_u16, u16, 0, saturate(x, 0, 65535))
 CAST(cast_i16, i16, 0, saturate(x, -32768, 32767))
 CAST(cast_i32, i32, 0, saturate(x, -2147483647 - 1, 2147483647))
 CAST(cast_f16, u16, 0x7e00, f16_bits(round_to_odd(x)))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // The PTX says ISA 7.0, not what nvcc of CUDA 13.0 stamps on it: see ptx.sh.
@@ -16,9 +17,15 @@ var ptx []byte
 
 // names lists the kernels of the module, as launch functions ask for them.
 func names() []string {
-	list := []string{fillKernel, sumsKernel, weightsKernel, resampleKernel}
-	for _, t := range normalizeTypes {
-		list = append(list, "normalize_"+t.String(), "normalize3_"+t.String(), "augment_"+t.String())
+	list := []string{fillKernel, weightsKernel, resampleKernel}
+	for _, from := range sampleTypes {
+		list = append(list, kernelFrom(sumsKernel, from))
+		for _, t := range normalizeTypes(from) {
+			list = append(list, kernelFrom("normalize_"+t.String(), from), kernelFrom("augment_"+t.String(), from))
+		}
+	}
+	for _, t := range normalizeTypes(dtype.U8) {
+		list = append(list, "normalize3_"+t.String())
 	}
 	for _, t := range castTypes {
 		list = append(list, "cast_"+t.String())

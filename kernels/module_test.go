@@ -117,6 +117,9 @@ func TestLaunches(t *testing.T) {
 	augment := func(dt dtype.DType, n, c, h, w int, mix device.Ptr) error {
 		return set.Normalize(stream{}, Normalize{Dst: 1 << 20, DType: dt, Src: 1 << 50, Mix: mix, N: n, C: c, H: h, W: w})
 	}
+	deep := func(dt dtype.DType, c int, mix device.Ptr) error {
+		return set.Normalize(stream{}, Normalize{Dst: 1 << 20, DType: dt, Src: 1 << 50, SrcType: dtype.U16, Mix: mix, N: 2, C: c, H: 224, W: 224})
+	}
 	const dst, src = 1 << 20, 1 << 50
 	for _, c := range []struct {
 		err  error
@@ -134,6 +137,9 @@ func TestLaunches(t *testing.T) {
 		{normalize(dtype.BF16, 70000, 3, 64, 64, dst, src), "normalize3_bf16 2x65535"},
 		{normalize(dtype.U8, 1, 3, 4, 4, dst, src+16), "normalize3_u8 1x1"},
 		{normalize(dtype.U8, 1, 3, 4, 4, dst, src+8), "normalize_u8 1x1"},
+		{deep(dtype.F32, 3, 0), "normalize_f32_from_u16 196x2"},
+		{deep(dtype.U16, 1, 0), "normalize_u16_from_u16 196x2"},
+		{deep(dtype.BF16, 3, 1<<60), "augment_bf16_from_u16 25x2"},
 		{augment(dtype.F32, 2, 3, 224, 224, 1<<60), "augment_f32 25x2"},
 		{augment(dtype.U8, 70000, 1, 3, 3, 1<<60), "augment_u8 1x65535"},
 		{augment(dtype.F16, 2, 3, 224, 224, 0), "normalize3_f16 25x2"},
@@ -191,6 +197,7 @@ func TestLaunchesInTurn(t *testing.T) {
 	if err := errors.Join(
 		set.Resample(stream{}, 1<<20, table, 1<<40),
 		set.Normalize(stream{}, Normalize{Dst: 1 << 20, DType: dtype.F16, Src: 1 << 50, Colours: 1 << 40, N: 3, C: 3, H: 64, W: 64}),
+		set.Normalize(stream{}, Normalize{Dst: 1 << 20, DType: dtype.U16, Src: 1 << 50, SrcType: dtype.U16, Colours: 1 << 40, N: 3, C: 3, H: 64, W: 64}),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +205,8 @@ func TestLaunchesInTurn(t *testing.T) {
 	for _, g := range l.launches {
 		got = append(got, fmt.Sprintf("%s %dx%d", g.name, g.grid.BlocksX, g.grid.BlocksY))
 	}
-	want := []string{"resample_weights 1x6", "resample 8x3", "colour_sums 2x3", "augment_f16 2x3"}
+	want := []string{"resample_weights 1x6", "resample 8x3", "colour_sums 2x3", "augment_f16 2x3",
+		"colour_sums_from_u16 2x3", "augment_u16_from_u16 2x3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -287,13 +295,15 @@ func launchedParams(t *testing.T) map[string]int {
 	}
 	const dst, src, index = 1 << 20, 1 << 50, 1 << 40
 	var errs []error
-	for c := 3; c <= 4; c++ {
-		for _, dt := range normalizeTypes {
-			errs = append(errs, set.Normalize(stream{}, Normalize{Dst: dst, DType: dt, Src: src, N: 1, C: c, H: 4, W: 4}))
+	for _, from := range sampleTypes {
+		for _, dt := range normalizeTypes(from) {
+			n := Normalize{Dst: dst, DType: dt, Src: src, SrcType: from, N: 1, C: 4, H: 4, W: 4}
+			errs = append(errs, set.Normalize(stream{}, n))
+			n.C = 3
+			errs = append(errs, set.Normalize(stream{}, n))
+			n.Colours = index
+			errs = append(errs, set.Normalize(stream{}, n))
 		}
-	}
-	for _, dt := range normalizeTypes {
-		errs = append(errs, set.Normalize(stream{}, Normalize{Dst: dst, DType: dt, Src: src, Colours: index, N: 1, C: 3, H: 4, W: 4}))
 	}
 	table, err := NewResampleTable(4, 4)
 	if err != nil {

@@ -14,7 +14,7 @@ func (j *normalizeJob) call(c device.Caller, s device.Stream) error {
 	if err != nil {
 		return err
 	}
-	src, err := c.Bytes(j.src, elements)
+	src, err := c.Bytes(j.src, elements*int64(j.from.Size()))
 	if err != nil {
 		return err
 	}
@@ -22,6 +22,8 @@ func (j *normalizeJob) call(c device.Caller, s device.Stream) error {
 		switch j.dt {
 		case dtype.U8:
 			return normalize(j, dst, src, func(x float32) uint8 { return uint8(x) })
+		case dtype.U16:
+			return normalize(j, dst, src, func(x float32) uint16 { return uint16(x) })
 		case dtype.F16:
 			return normalize(j, dst, src, float16.ToF16)
 		case dtype.BF16:
@@ -31,12 +33,40 @@ func (j *normalizeJob) call(c device.Caller, s device.Stream) error {
 	})
 }
 
-// normalize looks results up: a channel has only 256.
 func normalize[T uint8 | uint16 | uint32](j *normalizeJob, dst, src []byte, bits func(float32) T) error {
 	out, err := view[T](dst)
 	if err != nil {
 		return err
 	}
+	if j.from == dtype.U8 {
+		normalizeBytes(j, out, src, bits)
+		return nil
+	}
+	in, err := view[uint16](src)
+	if err != nil {
+		return err
+	}
+	normalizeWords(j, out, in, bits)
+	return nil
+}
+
+// normalizeWords works every sample out.
+func normalizeWords[T uint8 | uint16 | uint32](j *normalizeJob, out []T, src []uint16, bits func(float32) T) {
+	plane := int(j.pixels)
+	image := plane * j.channels
+	for ; len(src) > 0; src, out = src[image:], out[image:] {
+		for c := range j.channels {
+			scale, bias := j.scale[c], j.bias[c]
+			for i := range plane {
+				// The conversion keeps the compiler from fusing.
+				out[c*plane+i] = bits(float32(float32(src[i*j.channels+c])*scale) + bias)
+			}
+		}
+	}
+}
+
+// normalizeBytes looks results up: a channel has only 256.
+func normalizeBytes[T uint8 | uint16 | uint32](j *normalizeJob, out []T, src []byte, bits func(float32) T) {
 	var tables [4][256]T
 	for c := range j.channels {
 		for x := range 256 {
@@ -55,7 +85,6 @@ func normalize[T uint8 | uint16 | uint32](j *normalizeJob, dst, src []byte, bits
 			onePlane(out[c*plane:][:plane], src[c:image], j.channels, &tables[c])
 		}
 	}
-	return nil
 }
 
 func planes3[T any](d0, d1, d2 []T, src []byte, tables *[4][256]T) {

@@ -10,7 +10,13 @@ import (
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
-var normalizeTypes = []dtype.DType{dtype.U8, dtype.F16, dtype.BF16, dtype.F32}
+// sampleTypes are the types that images come in, normalizeTypes what they
+// become.
+var sampleTypes = []dtype.DType{dtype.U8, dtype.U16}
+
+func normalizeTypes(from dtype.DType) []dtype.DType {
+	return []dtype.DType{from, dtype.F16, dtype.BF16, dtype.F32}
+}
 
 func TestNormalize(t *testing.T) {
 	f := open(t)
@@ -26,46 +32,74 @@ func TestNormalize(t *testing.T) {
 		shapes = append(shapes, shape{rng.IntN(4), 1 + rng.IntN(4), 1 + rng.IntN(40), 1 + rng.IntN(40), rng.IntN(20), 8 * rng.IntN(5)})
 	}
 	for _, s := range shapes {
-		for _, dt := range normalizeTypes {
-			p := kernels.Normalize{DType: dt, N: s.n, C: s.c, H: s.h, W: s.w}
-			if dt != dtype.U8 && rng.IntN(8) > 0 {
-				for range s.c {
-					p.Mean = append(p.Mean, rng.Float64())
-					p.Std = append(p.Std, 0.01+rng.Float64())
+		for _, from := range sampleTypes {
+			for _, dt := range normalizeTypes(from) {
+				p := kernels.Normalize{DType: dt, SrcType: from, N: s.n, C: s.c, H: s.h, W: s.w}
+				if dt != from && rng.IntN(8) > 0 {
+					for range s.c {
+						p.Mean = append(p.Mean, rng.Float64())
+						p.Std = append(p.Std, 0.01+rng.Float64())
+					}
 				}
+				pixels := randomSamples(rng, s.n*s.c*s.h*s.w, from)
+				src := f.upload(pixels, s.srcOffset*from.Size())
+				dst := f.result(s.n*s.c*s.h*s.w*dt.Size(), s.dstOffset)
+				p.Src, p.Dst = src.p, dst.p
+				if from == dtype.U8 && rng.IntN(2) == 0 {
+					p.SrcType = 0 // the default
+				}
+				must(t, f.set.Normalize(f.stream, p))
+				compare(t, fmt.Sprintf("%+v from %v to %v, mean %v, std %v", s, from, dt, p.Mean, p.Std), dt, dst.download(), normalizeReference(p, pixels))
+				if !bytes.Equal(src.download(), pixels) {
+					t.Fatalf("%+v: the source changed", s)
+				}
+				src.free()
+				dst.free()
 			}
-			pixels := make([]byte, s.n*s.c*s.h*s.w)
-			for i := range pixels {
-				pixels[i] = byte(rng.Uint32())
-			}
-			src := f.upload(pixels, s.srcOffset)
-			dst := f.result(len(pixels)*dt.Size(), s.dstOffset)
-			p.Src, p.Dst = src.p, dst.p
-			must(t, f.set.Normalize(f.stream, p))
-			compare(t, fmt.Sprintf("%+v to %v, mean %v, std %v", s, dt, p.Mean, p.Std), dt, dst.download(), normalizeReference(p, pixels))
-			if !bytes.Equal(src.download(), pixels) {
-				t.Fatalf("%+v: the source changed", s)
-			}
-			src.free()
-			dst.free()
 		}
 	}
 }
 
-// normalizeReference is the definition. Products of a byte and a float32 are
+// randomSamples are n samples of a type, the largest and the least among them.
+func randomSamples(rng *rand.Rand, n int, from dtype.DType) []byte {
+	pixels := make([]byte, n*from.Size())
+	for i := range pixels {
+		pixels[i] = byte(rng.Uint32())
+	}
+	for i := 0; i+2*from.Size() <= len(pixels); i += 64 {
+		for k := range from.Size() {
+			pixels[i+k], pixels[i+from.Size()+k] = 255, 0
+		}
+	}
+	return pixels
+}
+
+// sampleType is the type of p's samples.
+func sampleType(p kernels.Normalize) dtype.DType {
+	if p.SrcType == 0 {
+		return dtype.U8
+	}
+	return p.SrcType
+}
+
+// largest is the sample that counts as 1.
+var largest = map[dtype.DType]float64{dtype.U8: 255, dtype.U16: 65535}
+
+// normalizeReference is the definition. Products of a sample and a float32 are
 // exact in float64, and a sum of two float32 that is rounded to float64 first
 // is still rounded right to float32.
 func normalizeReference(p kernels.Normalize, src []byte) []byte {
 	var out []byte
+	from := sampleType(p)
 	for n := range p.N {
 		for c := range p.C {
-			scale, bias := float32(1/255.0), float32(0)
+			scale, bias := float32(1/largest[from]), float32(0)
 			if p.Mean != nil {
-				scale, bias = float32(1/(255*p.Std[c])), float32(-p.Mean[c]/p.Std[c])
+				scale, bias = float32(1/(largest[from]*p.Std[c])), float32(-p.Mean[c]/p.Std[c])
 			}
 			for i := range p.H * p.W {
-				x := float64(src[(n*p.H*p.W+i)*p.C+c])
-				if p.DType != dtype.U8 {
+				x := get(from, src, (n*p.H*p.W+i)*p.C+c)
+				if p.DType != from {
 					product := layouts[dtype.F32].round(x * float64(scale))
 					x = layouts[dtype.F32].round(product + float64(bias))
 				}
@@ -98,13 +132,19 @@ func compare(t *testing.T, what string, dt dtype.DType, got, want []byte) {
 
 // BenchmarkNormalize gives bytes written a second, of batches of 64 images.
 func BenchmarkNormalize(b *testing.B) {
+	for _, from := range sampleTypes {
+		b.Run(from.String(), func(b *testing.B) { benchmarkNormalize(b, from) })
+	}
+}
+
+func benchmarkNormalize(b *testing.B, from dtype.DType) {
 	f := open(b)
-	for _, dt := range normalizeTypes {
+	for _, dt := range normalizeTypes(from) {
 		for _, c := range []int{1, 3} {
 			b.Run(fmt.Sprintf("%v/channels=%d", dt, c), func(b *testing.B) {
-				p := kernels.Normalize{DType: dt, N: 64, C: c, H: 224, W: 224}
+				p := kernels.Normalize{DType: dt, SrcType: from, N: 64, C: c, H: 224, W: 224}
 				n := p.N * p.C * p.H * p.W
-				src, dst := f.upload(make([]byte, n), 0), f.result(n*dt.Size(), 0)
+				src, dst := f.upload(make([]byte, n*from.Size()), 0), f.result(n*dt.Size(), 0)
 				defer src.free()
 				defer dst.free()
 				p.Src, p.Dst = src.p, dst.p

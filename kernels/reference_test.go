@@ -81,6 +81,7 @@ func nearestEven(x float64) float64 {
 var integers = map[dtype.DType][2]float64{
 	dtype.U8:  {0, 255},
 	dtype.I8:  {-128, 127},
+	dtype.U16: {0, 65535},
 	dtype.I16: {-32768, 32767},
 	dtype.I32: {-2147483648, 2147483647},
 }
@@ -98,7 +99,7 @@ func get(t dtype.DType, b []byte, i int) float64 {
 	switch t {
 	case dtype.F64:
 		return math.Float64frombits(raw)
-	case dtype.U8:
+	case dtype.U8, dtype.U16:
 		return float64(raw)
 	}
 	return float64(int64(raw<<(64-8*size)) >> (64 - 8*size))

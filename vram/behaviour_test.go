@@ -128,6 +128,7 @@ func TestClosed(t *testing.T) {
 func TestStreamOrder(t *testing.T) {
 	exact(t)
 	dev := devicetest.Open(t)
+	canHold(t, dev)
 	const n = 8 << 20
 	p := newPool(t, dev, Options{Source: SourceChunks})
 	one, other := newStream(t, dev), newStream(t, dev)
@@ -170,6 +171,7 @@ func TestStreamOrder(t *testing.T) {
 func TestShort(t *testing.T) {
 	exact(t)
 	dev := devicetest.Open(t)
+	canHold(t, dev)
 	const n = 8 << 20
 	p := newPool(t, dev, Options{Source: SourceChunks, Budget: 3 * n})
 	one, other := newStream(t, dev), newStream(t, dev)
