@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -42,8 +43,8 @@ type CSV struct {
 // different lengths; with [ErrEmpty] when there are no rows or no columns
 // beside the label; with [ErrTooLarge] for a line of more than 16 MiB; with
 // [ErrArgument] for impossible options, with [ErrDamaged] for a file that
-// changes while it is read.
-func OpenCSV(path string, opts CSVOptions) (*CSV, error) {
+// changes while it is read, and with the cause of ctx when that ends before.
+func OpenCSV(ctx context.Context, path string, opts CSVOptions) (*CSV, error) {
 	if opts.DType == 0 {
 		opts.DType = dtype.F32
 	}
@@ -62,7 +63,7 @@ func OpenCSV(path string, opts CSVOptions) (*CSV, error) {
 	}
 	defer f.Close()
 	p := csvParser{opts: opts}
-	if err := p.read(&lineBlocks{r: f, left: size, bytes: 1 << 20}, runtime.GOMAXPROCS(0)); err != nil {
+	if err := p.read(ctx, &lineBlocks{r: f, left: size, bytes: 1 << 20}, runtime.GOMAXPROCS(0)); err != nil {
 		return nil, fmt.Errorf("%s%w", path, err)
 	}
 	spec := Spec{Shape: []int{p.form.width}, DType: opts.DType}

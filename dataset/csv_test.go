@@ -63,7 +63,7 @@ func TestCSV(t *testing.T) {
 		{"f64", "0.1,1.7976931348623157e308,nan,-Inf\n", CSVOptions{DType: dtype.F64}, "[[0.1 1.7976931348623157e+308 NaN -Inf]]", []int32{-1}, nil},
 	} {
 		path := writeFile(t, filepath.Join(t.TempDir(), "a.csv"), []byte(c.text))
-		d, err := OpenCSV(path, c.opts)
+		d, err := OpenCSV(t.Context(), path, c.opts)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -111,15 +111,15 @@ func TestCSVErrors(t *testing.T) {
 		{"long line", strings.Repeat("1", maxCSVLine+2<<20), CSVOptions{}, ErrTooLarge, "a line of more than"},
 	} {
 		path := writeFile(t, filepath.Join(t.TempDir(), "bad.csv"), []byte(c.text))
-		_, err := OpenCSV(path, c.opts)
+		_, err := OpenCSV(t.Context(), path, c.opts)
 		wantError(t, c.name, err, c.err, c.want)
 		wantError(t, c.name, err, c.err, path)
 	}
-	_, err := OpenCSV(filepath.Join(t.TempDir(), "none.csv"), CSVOptions{})
+	_, err := OpenCSV(t.Context(), filepath.Join(t.TempDir(), "none.csv"), CSVOptions{})
 	wantError(t, "missing file", err, fs.ErrNotExist, "none.csv")
 	for _, left := range []int64{3, 5} {
 		p := csvParser{opts: CSVOptions{DType: dtype.F32}}
-		err := p.read(&lineBlocks{r: strings.NewReader("1,2\n"), left: left, bytes: 8}, 1)
+		err := p.read(t.Context(), &lineBlocks{r: strings.NewReader("1,2\n"), left: left, bytes: 8}, 1)
 		wantError(t, "changed file", err, ErrDamaged, "changed its size")
 	}
 }
@@ -145,11 +145,11 @@ func TestCSVBlocks(t *testing.T) {
 	for _, size := range []int{1, 2, 7, 64, 1000, len(bad)} {
 		for _, workers := range []int{1, 3} {
 			p := csvParser{opts: CSVOptions{DType: dtype.F64}}
-			if err := p.read(&lineBlocks{r: strings.NewReader(good), left: int64(len(good)), bytes: size}, workers); err != nil || !bytes.Equal(p.data, want) {
+			if err := p.read(t.Context(), &lineBlocks{r: strings.NewReader(good), left: int64(len(good)), bytes: size}, workers); err != nil || !bytes.Equal(p.data, want) {
 				t.Errorf("blocks of %d, %d workers: %v", size, workers, err)
 			}
 			p = csvParser{opts: CSVOptions{DType: dtype.F64}}
-			err := p.read(&lineBlocks{r: strings.NewReader(bad), left: int64(len(bad)), bytes: size}, workers)
+			err := p.read(t.Context(), &lineBlocks{r: strings.NewReader(bad), left: int64(len(bad)), bytes: size}, workers)
 			wantError(t, fmt.Sprint("blocks of ", size), err, ErrFormat, fmt.Sprintf(":%d: format not supported", strings.Count(good, "\n")+1))
 		}
 	}
@@ -214,7 +214,7 @@ func FuzzCSV(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, label string) {
 		parse := func(text []byte, size, workers int, opts CSVOptions) (*csvParser, error) {
 			p := &csvParser{opts: opts}
-			return p, p.read(&lineBlocks{r: bytes.NewReader(text), left: int64(len(text)), bytes: size}, workers)
+			return p, p.read(t.Context(), &lineBlocks{r: bytes.NewReader(text), left: int64(len(text)), bytes: size}, workers)
 		}
 		text = text[:min(len(text), 4<<10)] // blocks of 5 bytes are slow
 		opts := CSVOptions{DType: dtype.F64, Label: label}
@@ -259,7 +259,7 @@ func BenchmarkCSV(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := OpenCSV(path, CSVOptions{Label: "-1"}); err != nil {
+				if _, err := OpenCSV(b.Context(), path, CSVOptions{Label: "-1"}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -20,11 +21,14 @@ type lineBlocks struct {
 }
 
 // next returns the next block, in the memory of buf if it is enough, or
-// [io.EOF].
-func (b *lineBlocks) next(buf []byte) ([]byte, error) {
+// [io.EOF], or the cause of ctx when that ended.
+func (b *lineBlocks) next(ctx context.Context, buf []byte) ([]byte, error) {
 	text := append(buf[:0], b.carry...)
 	b.carry = b.carry[:0]
 	for !b.end {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if len(text) > maxCSVLine {
 			return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrTooLarge, maxCSVLine)
 		}

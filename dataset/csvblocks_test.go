@@ -15,14 +15,14 @@ func TestHugeFile(t *testing.T) {
 		return &lineBlocks{r: strings.NewReader(strings.Repeat(line, 1000)), left: 1 << 46, bytes: 4096}
 	}
 	csv := csvParser{opts: CSVOptions{DType: dtype.F32}}
-	if err := csv.read(file("1,2,3\n"), 1); !errors.Is(err, ErrDamaged) {
+	if err := csv.read(t.Context(), file("1,2,3\n"), 1); !errors.Is(err, ErrDamaged) {
 		t.Errorf("CSV: %v", err)
 	}
 	if cap(csv.data) > 2*soonRoom {
 		t.Errorf("room for %d bytes", cap(csv.data))
 	}
 	lines := jsonParser{opts: JSONOptions{DType: dtype.F64}, offsets: []int64{0}}
-	if err := lines.read(file("[1,2,3]\n"), 1); !errors.Is(err, ErrDamaged) {
+	if err := lines.read(t.Context(), file("[1,2,3]\n"), 1); !errors.Is(err, ErrDamaged) {
 		t.Errorf("JSON lines: %v", err)
 	}
 }

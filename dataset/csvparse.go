@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -43,12 +44,12 @@ type csvBlock struct {
 }
 
 // read reads a file. The texts of errors begin with ": " or ":line: ".
-func (p *csvParser) read(file *lineBlocks, workers int) error {
+func (p *csvParser) read(ctx context.Context, file *lineBlocks, workers int) error {
 	blocks := make([]csvBlock, workers)
 	for end := false; !end; {
 		used := 0
 		for used < workers && !end {
-			text, err := file.next(blocks[used].text)
+			text, err := file.next(ctx, blocks[used].text)
 			if end = err == io.EOF; end {
 				break
 			}

@@ -13,8 +13,8 @@
 // # Kinds
 //
 // [Images] is pictures, decoded and resized as torchvision does: samples of
-// {Size, Size, 3} u8. They come from [Files], such as a [Folder] with one
-// sub-folder per class.
+// {Size, Size, 3} u8, or of one channel, of u16, or both. They come from
+// [Files], such as a [Folder] with one sub-folder per class.
 //
 // [NPY] is one NumPy array in a file; its first axis counts samples. Element
 // types and shape are the array's. [NPZ] is an array of an archive of them,
@@ -40,6 +40,9 @@
 //
 // [Tar] is files in tar shards, on disk or on a web server, of which [NewImages]
 // makes pictures and [NewArrays] arrays. [PackFolder] makes shards of a folder.
+//
+// [Match] puts files into the order of others that they go with by name: masks
+// into that of their photos.
 //
 // [Open] tells them apart by what is there, but for [Raw] and [Memory].
 //

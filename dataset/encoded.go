@@ -7,7 +7,8 @@ import (
 )
 
 // Encoded is what a dataset of pictures is too: it gives their files, so that
-// a device can decode them and do what the transform says. [EncodedOf] finds
+// a device can decode them and do what the transform says, where the spec is 3
+// channels of u8. [EncodedOf] finds
 // it, behind subsets and the like too.
 type Encoded interface {
 	Dataset

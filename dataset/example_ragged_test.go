@@ -51,7 +51,7 @@ func ExampleOpenJSONLines() {
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		panic(err)
 	}
-	sentences, err := dataset.OpenJSONLines(path, dataset.JSONOptions{
+	sentences, err := dataset.OpenJSONLines(context.Background(), path, dataset.JSONOptions{
 		Field: "input.tokens", Label: "class", DType: dtype.I64, Ragged: true,
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ func Example() {
 		panic(err)
 	}
 
-	photos, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
+	photos, err := dataset.OpenImageFolder(context.Background(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
 	if err != nil {
 		panic(err)
 	}

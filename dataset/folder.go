@@ -28,6 +28,7 @@ const defaultMaxFileBytes = 256 << 20
 // of the first level that it is in, however deep; files beside those folders
 // have the class "".
 type Folder struct {
+	root  string // what all paths begin with
 	index *folderIndex
 	limit int64
 }
@@ -42,19 +43,19 @@ type Folder struct {
 // those of its name, and the path of each folder once.
 //
 // It fails with [ErrEmpty] when there are no such files, with [ErrFormat] when
-// dir is no folder, or with the error of the file system for the folder or
-// link that could not be read.
-func OpenFolder(dir string, opts FolderOptions) (*Folder, error) {
+// dir is no folder, with the error of the file system for the folder or link
+// that could not be read, or with the cause of ctx when that ends before.
+func OpenFolder(ctx context.Context, dir string, opts FolderOptions) (*Folder, error) {
 	extensions := opts.Extensions
 	if extensions == nil {
 		extensions = imageExtensions
 	}
-	index, err := listFolder(dir, extensions)
+	index, err := listFolder(ctx, dir, extensions)
 	if err != nil {
 		return nil, err
 	}
 	limit := min(cmp.Or(max(opts.MaxFileBytes, 0), defaultMaxFileBytes), math.MaxInt32-1)
-	return &Folder{index, limit}, nil
+	return &Folder{(&subtree{path: dir}).prefix(), index, limit}, nil
 }
 
 // Classes returns the classes; a label is an index into them. They are the

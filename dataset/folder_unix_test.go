@@ -14,7 +14,7 @@ import (
 // for its writer.
 func TestFolderPipe(t *testing.T) {
 	dir := folder(t, map[string][]byte{"a/x.png": nil})
-	d, err := OpenFolder(dir, FolderOptions{})
+	d, err := OpenFolder(t.Context(), dir, FolderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestFolderPipe(t *testing.T) {
 	if _, err := r.ReadFile(t.Context(), 0, nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), d.Name(0)) {
 		t.Errorf("a pipe: %v", err)
 	}
-	if _, err := OpenFolder(dir, FolderOptions{}); !errors.Is(err, ErrEmpty) || !strings.Contains(err.Error(), "none of 1 files") {
+	if _, err := OpenFolder(t.Context(), dir, FolderOptions{}); !errors.Is(err, ErrEmpty) || !strings.Contains(err.Error(), "none of 1 files") {
 		t.Errorf("a folder with a pipe alone: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"math"
@@ -12,8 +13,9 @@ import (
 // imageExtensions are compared in lower case.
 var imageExtensions = []string{".jpg", ".jpeg", ".png", ".webp"}
 
-// listFolder lists the files below dir that have one of those extensions.
-func listFolder(dir string, extensions []string) (*folderIndex, error) {
+// listFolder lists the files below dir that have one of those extensions, unless
+// ctx ends before.
+func listFolder(ctx context.Context, dir string, extensions []string) (*folderIndex, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -21,11 +23,14 @@ func listFolder(dir string, extensions []string) (*folderIndex, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s: %w: not a folder", dir, ErrFormat)
 	}
-	top, classes, err := listTop(dir, extensions)
+	top, classes, err := listTop(ctx, dir, extensions)
 	if err != nil {
 		return nil, err
 	}
-	walk(top)
+	walk(ctx, top)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	files, bytes, others := top.count()
 	x := &folderIndex{}
 	x.names.grow(files, bytes)
@@ -48,14 +53,17 @@ func noFiles(dir string, extensions []string, others int) error {
 
 // listTop lists dir itself: the files beside the class folders, and those
 // folders, of which nothing is known yet but their names.
-func listTop(dir string, extensions []string) (top *subtree, classes []string, err error) {
-	entries, err := os.ReadDir(dir)
+func listTop(ctx context.Context, dir string, extensions []string) (top *subtree, classes []string, err error) {
+	entries, err := readDir(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	top = &subtree{path: dir, extensions: extensions, failed: math.MaxInt}
 	top.grow(entries)
 	for _, e := range entries {
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
 		folder, err := isClass(dir, e)
 		if err != nil {
 			return nil, nil, err

@@ -157,7 +157,7 @@ func TestFolderListModel(t *testing.T) {
 		}
 		f.fill(dir, 3)
 		want, wantErr := listPlainly(dir)
-		got, err := OpenFolder(dir, FolderOptions{})
+		got, err := OpenFolder(t.Context(), dir, FolderOptions{})
 		switch {
 		case wantErr != nil:
 			failures++
@@ -212,7 +212,7 @@ func TestFolderFirstError(t *testing.T) {
 	}
 	for range 20 {
 		var failed *fs.PathError
-		if _, err := OpenFolder(dir, FolderOptions{}); !errors.As(err, &failed) || failed.Path != first {
+		if _, err := OpenFolder(t.Context(), dir, FolderOptions{}); !errors.As(err, &failed) || failed.Path != first {
 			t.Fatalf("%v, want one about %s", err, first)
 		}
 	}
@@ -229,7 +229,7 @@ func TestFolderNeedless(t *testing.T) {
 			leaves = append(leaves, sub.folder(name))
 		}
 	}
-	w := &walker{}
+	w := &walker{ctx: t.Context()}
 	for _, c := range []struct{ fail, first int }{{7, 7}, {4, 4}, {8, 4}, {5, 4}, {0, 0}} {
 		w.fail(leaves[c.fail], fs.ErrPermission)
 		for i, leaf := range leaves {
@@ -251,7 +251,7 @@ func TestFolderPaths(t *testing.T) {
 		dir + "/": {dir + "/x.png", dir + "/a/y.png"},
 		dir:       {dir + "/x.png", dir + "/a/y.png"},
 	} {
-		d, err := OpenFolder(given, FolderOptions{})
+		d, err := OpenFolder(t.Context(), given, FolderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestFolderIndexMemory(t *testing.T) {
 			writeFile(t, filepath.Join(dir, fmt.Sprintf("class-%02d", c), fmt.Sprintf("%08d.png", i)), nil)
 		}
 	}
-	d, err := OpenFolder(dir, FolderOptions{})
+	d, err := OpenFolder(t.Context(), dir, FolderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func BenchmarkOpenFolder(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := OpenFolder(dir, FolderOptions{}); err != nil {
+		if _, err := OpenFolder(b.Context(), dir, FolderOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,10 +1,14 @@
 package dataset
 
 import (
+	"cmp"
+	"context"
+	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -65,15 +69,16 @@ func (t *subtree) count() (files, bytes, others int) {
 
 // walker lists folders, several at a time.
 type walker struct {
+	ctx     context.Context // of who waits for walk
 	slots   chan struct{}
 	running sync.WaitGroup
 	errors  sync.Mutex // for err and failed of every folder
 }
 
 // walk lists the folders of top and all below them, and returns when it is
-// done.
-func walk(top *subtree) {
-	w := &walker{slots: make(chan struct{}, folderWalkers-1)} // and the caller
+// done, or soon after the end of ctx.
+func walk(ctx context.Context, top *subtree) {
+	w := &walker{ctx: ctx, slots: make(chan struct{}, folderWalkers-1)} // and the caller
 	for _, t := range top.folders {
 		w.start(t)
 	}
@@ -98,13 +103,16 @@ func (w *walker) list(t *subtree) {
 	if w.needless(t) {
 		return
 	}
-	entries, err := os.ReadDir(t.path)
+	entries, err := readDir(w.ctx, t.path)
 	if err != nil {
 		w.fail(t, err)
 		return
 	}
 	t.grow(entries)
 	for _, e := range entries {
+		if w.ctx.Err() != nil {
+			return
+		}
 		if !hidden(e) && e.IsDir() {
 			w.start(t.folder(e.Name()))
 		} else if err := t.file(e); err != nil {
@@ -112,6 +120,33 @@ func (w *walker) list(t *subtree) {
 			return
 		}
 	}
+}
+
+// readDir is [os.ReadDir], which the end of ctx cuts short: a folder may have
+// millions of entries.
+func readDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const some = 4096
+	var entries []fs.DirEntry
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		more, err := f.ReadDir(some)
+		entries = append(entries, more...)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	return entries, nil
 }
 
 // fail ends the list of t, and lets the folders that come later know.

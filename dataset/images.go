@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,13 +18,16 @@ type ImageOptions struct {
 	// CenterCrop(224) do. Its jitter of colours is for a device to apply, as
 	// package loader does.
 	Transform imaging.Transform
-	// Decode has the limits of decoding.
+	// Decode says what samples are made of, by its DType and Channels, or by
+	// Indexes for masks, and has the limits of decoding. Default: 3 channels of
+	// U8. Others are decoded on the CPU only.
 	Decode imaging.Options
 }
 
 const defaultSize = 224
 
-// Images is pictures as samples: {height, width, 3} u8, HWC, RGB.
+// Images is pictures as samples: HWC, {height, width, 3} u8 of RGB, or of the
+// channels and type that the options ask for.
 type Images struct {
 	Files
 	opts  ImageOptions
@@ -32,7 +36,7 @@ type Images struct {
 
 // NewImages makes a dataset of encoded pictures: JPEG, PNG or WebP. The files
 // stay the caller's, who closes them when the dataset is no longer in use. It
-// fails with [ErrArgument] for an impossible transform.
+// fails with [ErrArgument] for an impossible transform, channels or type.
 func NewImages(files Files, opts ImageOptions) (*Images, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -45,15 +49,24 @@ func (o ImageOptions) withDefaults() (ImageOptions, error) {
 	if o.Transform == (imaging.Transform{}) {
 		o.Transform = imaging.CenterCrop(defaultSize)
 	}
-	return o, o.Transform.Check()
+	if o.Decode.DType == 0 {
+		o.Decode.DType = dtype.U8
+	}
+	if o.Decode.Channels == 0 {
+		o.Decode.Channels = 3
+		if o.Decode.Indexes {
+			o.Decode.Channels = 1
+		}
+	}
+	return o, errors.Join(o.Decode.Check(), o.Transform.Check())
 }
 
 // OpenImageFolder is [OpenFolder], then [NewImages].
-func OpenImageFolder(dir string, opts ImageOptions) (*Images, error) {
+func OpenImageFolder(ctx context.Context, dir string, opts ImageOptions) (*Images, error) {
 	if _, err := opts.withDefaults(); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	files, err := OpenFolder(dir, FolderOptions{})
+	files, err := OpenFolder(ctx, dir, FolderOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +99,10 @@ func (d *Images) Shards() []int {
 	return nil
 }
 
-// Spec implements [Dataset]: {height, width, 3} u8.
+// Spec implements [Dataset]: {height, width, channels}.
 func (d *Images) Spec() Spec {
 	width, height := d.opts.Transform.Size()
-	return Spec{Shape: []int{height, width, 3}, DType: dtype.U8}
+	return Spec{Shape: []int{height, width, d.opts.Decode.Channels}, DType: d.opts.Decode.DType}
 }
 
 // Transform implements [Encoded].
@@ -104,19 +117,20 @@ func (d *Images) NewEncodedReader() (EncodedReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &imageReader{images: d, files: files, decoder: imaging.NewDecoder(d.opts.Decode)}, nil
+	return &imageReader{images: d, files: files, bytes: d.Spec().Bytes(), decoder: imaging.NewDecoder(d.opts.Decode)}, nil
 }
 
 type imageReader struct {
 	images  *Images
 	files   FileReader
+	bytes   int              // of a sample
 	decoder *imaging.Decoder // nil after Close
 	buffer  fileBuffer
 }
 
 // Read implements [Reader].
 func (r *imageReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := checkRead(r.images, v.Index, dst, r.images.opts.Transform.Bytes()); err != nil {
+	if err := checkRead(r.images, v.Index, dst, r.bytes); err != nil {
 		return err
 	}
 	content, err := r.buffer.load(func(buf []byte) ([]byte, error) { return r.ReadFile(ctx, v, buf) })

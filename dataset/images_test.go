@@ -108,7 +108,7 @@ func TestImageFolderListing(t *testing.T) {
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			dir := folder(t, c.files)
-			d, err := OpenImageFolder(dir, ImageOptions{})
+			d, err := OpenImageFolder(t.Context(), dir, ImageOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestImageFolderLinks(t *testing.T) {
 	link(t, dir, through)
 	want := []string{"a/linked.png 0", "a/x.png 0", "b/sub/z.png 1", "b/y.png 1"}
 	for _, path := range []string{dir, through} {
-		d, err := OpenImageFolder(path, ImageOptions{})
+		d, err := OpenImageFolder(t.Context(), path, ImageOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestImageFolderLinks(t *testing.T) {
 	}
 	dangling := filepath.Join(dir, "a", "gone.jpg")
 	link(t, filepath.Join(dir, "nowhere"), dangling)
-	if _, err := OpenImageFolder(dir, ImageOptions{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dangling) {
+	if _, err := OpenImageFolder(t.Context(), dir, ImageOptions{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dangling) {
 		t.Errorf("dangling link: %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestImageFolderOpenErrors(t *testing.T) {
 		{"size", words, ImageOptions{Transform: imaging.CenterCrop(-1)}, ErrArgument, "-1"},
 	}
 	for _, c := range tests {
-		_, err := OpenImageFolder(c.path, c.opts)
+		_, err := OpenImageFolder(t.Context(), c.path, c.opts)
 		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), c.path) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -190,7 +190,7 @@ func TestImageFolderOpenErrors(t *testing.T) {
 		if _, err := os.ReadDir(locked); err == nil {
 			t.Skip("this user may read everything")
 		}
-		if _, err := OpenImageFolder(dir, ImageOptions{}); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), locked) {
+		if _, err := OpenImageFolder(t.Context(), dir, ImageOptions{}); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), locked) {
 			t.Errorf("unreadable: %v", err)
 		}
 	})
@@ -209,7 +209,7 @@ func TestImageFolderRead(t *testing.T) {
 	for _, transform := range []imaging.Transform{
 		imaging.CenterCrop(32), imaging.Stretch(32, 32), imaging.RandomResizedCrop(32).WithFlip(0.5),
 	} {
-		d, err := OpenImageFolder(dir, ImageOptions{Transform: transform})
+		d, err := OpenImageFolder(t.Context(), dir, ImageOptions{Transform: transform})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,6 +249,64 @@ func TestImageFolderRead(t *testing.T) {
 	}
 }
 
+// TestImagePixels: samples of other types and channels, alone and behind what
+// combines datasets.
+func TestImagePixels(t *testing.T) {
+	m := image.NewGray16(image.Rect(0, 0, 12, 9))
+	for i := range m.Pix {
+		m.Pix[i] = byte(31 * i)
+	}
+	var deep bytes.Buffer
+	if err := png.Encode(&deep, m); err != nil {
+		t.Fatal(err)
+	}
+	dir := folder(t, map[string][]byte{"a/0.png": deep.Bytes(), "b/1.png": plain(t, 200)})
+	transform := imaging.RandomResizedCrop(6).WithFlip(0.5)
+	specs := map[string]bool{}
+	for _, o := range []imaging.Options{{}, {Channels: 1}, {DType: dtype.U16}, {DType: dtype.U16, Channels: 1}} {
+		d, err := OpenImageFolder(t.Context(), dir, ImageOptions{Transform: transform, Decode: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := d.Spec()
+		specs[spec.String()] = true
+		both, err := NewConcat(d, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := both.NewReader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		decoder := imaging.NewDecoder(o)
+		defer decoder.Close()
+		for i, file := range [][]byte{deep.Bytes(), plain(t, 200)} {
+			got, want := make([]byte, spec.Bytes()), make([]byte, decoder.Bytes(transform))
+			if err := decoder.DecodeTransformed(want, file, transform, 5); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Read(t.Context(), Visit{Index: 2 + i, Key: 5}, got); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%v: sample %d is % x, want % x: %v", spec, i, got, want, err)
+			}
+		}
+		if err := r.Read(t.Context(), Visit{}, make([]byte, spec.Bytes()-1)); !errors.Is(err, ErrArgument) {
+			t.Errorf("%v: short destination: %v", spec, err)
+		}
+	}
+	for _, s := range []string{"6x6x3 u8", "6x6x1 u8", "6x6x3 u16", "6x6x1 u16"} {
+		if !specs[s] {
+			t.Errorf("no spec %s in %v", s, specs)
+		}
+	}
+	for _, o := range []imaging.Options{{Channels: 2}, {DType: dtype.F32}} {
+		_, err := OpenImageFolder(t.Context(), dir, ImageOptions{Decode: o})
+		wantError(t, fmt.Sprint(o), err, ErrArgument, "they are 1 or 3 of u8 or u16")
+		_, err = NewImages(nil, ImageOptions{Decode: o})
+		wantError(t, fmt.Sprint(o), err, ErrArgument, "they are 1 or 3 of u8 or u16")
+	}
+}
+
 func TestImageFolderReadErrors(t *testing.T) {
 	good := plain(t, 200)
 	dir := folder(t, map[string][]byte{
@@ -260,7 +318,7 @@ func TestImageFolderReadErrors(t *testing.T) {
 		"x/5.png": append(bytes.Clone(good), make([]byte, 2000)...),
 		"x/6.png": good, // will become a folder
 	})
-	files, err := OpenFolder(dir, FolderOptions{MaxFileBytes: 1500})
+	files, err := OpenFolder(t.Context(), dir, FolderOptions{MaxFileBytes: 1500})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +382,7 @@ func TestImageFolderReadErrors(t *testing.T) {
 
 func TestTooManyPixels(t *testing.T) {
 	dir := folder(t, map[string][]byte{"x.png": nil})
-	d, err := OpenImageFolder(dir, ImageOptions{Transform: imaging.CenterCrop(4), Decode: imaging.Options{MaxPixels: 107}})
+	d, err := OpenImageFolder(t.Context(), dir, ImageOptions{Transform: imaging.CenterCrop(4), Decode: imaging.Options{MaxPixels: 107}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +435,7 @@ func BenchmarkImageFolder(b *testing.B) {
 	if err := samplephotos.Make(b.Context(), dir, 32, nil); err != nil {
 		b.Fatal(err)
 	}
-	d, err := OpenImageFolder(dir, ImageOptions{})
+	d, err := OpenImageFolder(b.Context(), dir, ImageOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

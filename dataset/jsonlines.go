@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 
@@ -42,8 +43,8 @@ type JSONLines struct{ Dataset }
 // naming both; with [ErrEmpty] when there are no numbers; with [ErrTooLarge]
 // for a line of more than 16 MiB or more than 32 axes; with [ErrArgument] for
 // impossible options, with [ErrDamaged] for a file that changes while it is
-// read.
-func OpenJSONLines(path string, opts JSONOptions) (*JSONLines, error) {
+// read, and with the cause of ctx when that ends before.
+func OpenJSONLines(ctx context.Context, path string, opts JSONOptions) (*JSONLines, error) {
 	opts.DType = cmp.Or(opts.DType, dtype.F32)
 	switch opts.DType {
 	case dtype.F32, dtype.F64, dtype.I32, dtype.I64:
@@ -56,7 +57,7 @@ func OpenJSONLines(path string, opts JSONOptions) (*JSONLines, error) {
 	}
 	defer f.Close()
 	p := jsonParser{opts: opts, offsets: []int64{0}}
-	if err := p.read(&lineBlocks{r: f, left: size, bytes: 1 << 20}, runtime.GOMAXPROCS(0)); err != nil {
+	if err := p.read(ctx, &lineBlocks{r: f, left: size, bytes: 1 << 20}, runtime.GOMAXPROCS(0)); err != nil {
 		return nil, fmt.Errorf("%s%w", path, err)
 	}
 	spec, memory := Spec{Shape: p.shape, DType: opts.DType}, MemoryOptions{Labels: p.labels, Name: path}

@@ -19,7 +19,7 @@ import (
 
 func openJSON(t testing.TB, text string, opts JSONOptions) (*JSONLines, error) {
 	t.Helper()
-	return OpenJSONLines(writeFile(t, filepath.Join(t.TempDir(), "a.jsonl"), []byte(text)), opts)
+	return OpenJSONLines(t.Context(), writeFile(t, filepath.Join(t.TempDir(), "a.jsonl"), []byte(text)), opts)
 }
 
 func TestJSONLines(t *testing.T) {
@@ -179,7 +179,7 @@ func TestJSONLinesErrors(t *testing.T) {
 		wantError(t, fmt.Sprintf("%.40q", c.text), err, c.err, c.want)
 		wantError(t, fmt.Sprintf("%.40q", c.text), err, c.err, "a.jsonl")
 	}
-	_, err := OpenJSONLines(filepath.Join(t.TempDir(), "none"), JSONOptions{})
+	_, err := OpenJSONLines(t.Context(), filepath.Join(t.TempDir(), "none"), JSONOptions{})
 	wantError(t, "missing", err, fs.ErrNotExist, "none")
 }
 

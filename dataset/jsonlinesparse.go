@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,11 +41,11 @@ type jsonBlock struct {
 }
 
 // read reads a file. The texts of errors begin with ": " or ":line: ".
-func (p *jsonParser) read(file *lineBlocks, workers int) error {
+func (p *jsonParser) read(ctx context.Context, file *lineBlocks, workers int) error {
 	blocks := make([]jsonBlock, workers)
 	for used := workers; used == workers; {
 		for used = 0; used < workers; used++ {
-			text, err := file.next(blocks[used].text)
+			text, err := file.next(ctx, blocks[used].text)
 			if err == io.EOF {
 				break
 			}
@@ -57,7 +58,9 @@ func (p *jsonParser) read(file *lineBlocks, workers int) error {
 			}
 		}
 		// The errors are in the blocks: that of the first line counts.
-		inParallel(used, func(i int) error { blocks[i].parse(p); return nil })
+		if err := inParallel(ctx, used, func(i int) error { blocks[i].parse(p); return nil }); err != nil {
+			return fmt.Errorf(": %w", err)
+		}
 		for i := range blocks[:used] {
 			if err := p.add(&blocks[i], used, file.left); err != nil {
 				return err

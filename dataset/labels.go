@@ -41,6 +41,8 @@ func appendLabels(labels []int32, data []byte, d dtype.DType) ([]int32, error) {
 		value = func(b []byte) int64 { return int64(b[0]) }
 	case dtype.I8:
 		value = func(b []byte) int64 { return int64(int8(b[0])) }
+	case dtype.U16:
+		value = func(b []byte) int64 { return int64(binary.LittleEndian.Uint16(b)) }
 	case dtype.I16:
 		value = func(b []byte) int64 { return int64(int16(binary.LittleEndian.Uint16(b))) }
 	case dtype.I32:

@@ -51,7 +51,7 @@ func NewMemory(data []byte, spec Spec, opts MemoryOptions) (*Memory, error) {
 
 // Number is a Go type that an element type of package dtype stands for.
 type Number interface {
-	uint8 | int8 | int16 | int32 | int64 | float32 | float64
+	uint8 | int8 | uint16 | int16 | int32 | int64 | float32 | float64
 }
 
 // NewMemoryOf is [NewMemory] for a slice of numbers. The shape is that of one
@@ -70,6 +70,8 @@ func viewBytes[T Number](data []T) ([]byte, dtype.DType) {
 		d = dtype.U8
 	case int8:
 		d = dtype.I8
+	case uint16:
+		d = dtype.U16
 	case int16:
 		d = dtype.I16
 	case int32:

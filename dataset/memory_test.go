@@ -27,6 +27,7 @@ func TestMemory(t *testing.T) {
 	}{
 		{dtype.U8, func() (*Memory, error) { return NewMemoryOf([]uint8{1}, nil, MemoryOptions{}) }},
 		{dtype.I8, func() (*Memory, error) { return NewMemoryOf([]int8{1}, nil, MemoryOptions{}) }},
+		{dtype.U16, func() (*Memory, error) { return NewMemoryOf([]uint16{1}, nil, MemoryOptions{}) }},
 		{dtype.I16, func() (*Memory, error) { return NewMemoryOf([]int16{1}, nil, MemoryOptions{}) }},
 		{dtype.I32, func() (*Memory, error) { return NewMemoryOf([]int32{1}, nil, MemoryOptions{}) }},
 		{dtype.I64, func() (*Memory, error) { return NewMemoryOf([]int64{1}, nil, MemoryOptions{}) }},

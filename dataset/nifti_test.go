@@ -141,7 +141,7 @@ func TestNIfTITypes(t *testing.T) {
 // bothOpen opens a.nii and b.nii.gz of a folder, alone and as a folder.
 func bothOpen(t testing.TB, dir string, opts VolumeOptions) []Dataset {
 	t.Helper()
-	volumes, err := OpenVolumes(dir, opts)
+	volumes, err := OpenVolumes(t.Context(), dir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestVolumesOfLengths(t *testing.T) {
 	thin := counted
 	thin.dim, thin.voxels = []int64{6, 5, 1}, iota8(30)
 	dir := folder(t, map[string][]byte{"x/a.nii": counted.bytes(t), "y/b.nii": thin.bytes(t)})
-	d, err := OpenVolumes(dir, VolumeOptions{DType: dtype.U8})
+	d, err := OpenVolumes(t.Context(), dir, VolumeOptions{DType: dtype.U8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,10 +302,10 @@ func TestVolumesOfLengths(t *testing.T) {
 	wide := counted
 	wide.dim = []int64{5, 6, 4}
 	dir = folder(t, map[string][]byte{"x/a.nii": counted.bytes(t), "y/b.nii": wide.bytes(t)})
-	_, err = OpenVolumes(dir, VolumeOptions{})
+	_, err = OpenVolumes(t.Context(), dir, VolumeOptions{})
 	wantError(t, "shapes", err, ErrFormat, "b.nii: format not supported: a volume of shape [4 6 5], that of ")
 	wantError(t, "shapes", err, ErrFormat, "a.nii is [4 5 6]")
-	if d, err = OpenVolumes(dir, VolumeOptions{Size: []int{2, 2, 2}}); err != nil || d.Spec().String() != "2x2x2 f32" {
+	if d, err = OpenVolumes(t.Context(), dir, VolumeOptions{Size: []int{2, 2, 2}}); err != nil || d.Spec().String() != "2x2x2 f32" {
 		t.Error(err)
 	}
 }
@@ -367,7 +367,7 @@ func TestNIfTIErrors(t *testing.T) {
 	} {
 		for name, open := range map[string]func(dir string) error{
 			"file":   func(dir string) error { return errOf(OpenNIfTI(filepath.Join(dir, "a.nii"), c.opts)) },
-			"folder": func(dir string) error { return errOf(OpenVolumes(dir, c.opts)) },
+			"folder": func(dir string) error { return errOf(OpenVolumes(t.Context(), dir, c.opts)) },
 		} {
 			dir := folder(t, map[string][]byte{"a.nii": c.file})
 			err := open(dir)
@@ -380,7 +380,7 @@ func TestNIfTIErrors(t *testing.T) {
 		dir := folder(t, map[string][]byte{"a.nii.gz": file})
 		_, err := OpenNIfTI(filepath.Join(dir, "a.nii.gz"), VolumeOptions{})
 		wantError(t, "file", err, ErrDamaged, name)
-		d, err := OpenVolumes(dir, VolumeOptions{})
+		d, err := OpenVolumes(t.Context(), dir, VolumeOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +407,7 @@ func TestNIfTIErrors(t *testing.T) {
 	wantError(t, "all of a compressed file", err, ErrTooLarge, "8 volumes of [2 5 6], 480 bytes compressed in one file; the limit is 479 bytes")
 	_, err = OpenNIfTI(path+"x", VolumeOptions{})
 	wantError(t, "missing", err, fs.ErrNotExist, "a.nii.gzx")
-	_, err = OpenVolumes(t.TempDir(), VolumeOptions{})
+	_, err = OpenVolumes(t.Context(), t.TempDir(), VolumeOptions{})
 	wantError(t, "no files", err, ErrEmpty, "no files; looked for .nii, .nii.gz")
 }
 

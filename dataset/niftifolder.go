@@ -26,19 +26,19 @@ type Volumes struct {
 //
 // It fails with [ErrFormat] for volumes of different shapes, naming both,
 // and otherwise as [OpenNIfTI] and OpenFolder do. Errors name the file.
-func OpenVolumes(dir string, opts VolumeOptions) (*Volumes, error) {
+func OpenVolumes(ctx context.Context, dir string, opts VolumeOptions) (*Volumes, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	folder, err := OpenFolder(dir, FolderOptions{Extensions: niftiExtensions})
+	folder, err := OpenFolder(ctx, dir, FolderOptions{Extensions: niftiExtensions})
 	if err != nil {
 		return nil, err
 	}
 	d := &Volumes{opts: opts}
 	d.Folder, d.lengths = folder, make([]int32, folder.Len())
 	shapes := make([][]int, folder.Len())
-	err = inParallel(folder.Len(), func(i int) error {
+	err = inParallel(ctx, folder.Len(), func(i int) error {
 		f, err := d.open(i)
 		if err != nil {
 			return err

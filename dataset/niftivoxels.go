@@ -129,13 +129,13 @@ func (h niftiHeader) convert(dst, src []byte, to dtype.DType) {
 
 // elementsOf is memory of a reader, which begins where any type may, as
 // elements.
-func elementsOf[T Number | uint16](b []byte) []T {
+func elementsOf[T Number](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
 // scale applies the scaling of the header, in float64.
-func scale[T Number | uint16](dst []byte, src []T, h niftiHeader) {
+func scale[T Number](dst []byte, src []T, h niftiHeader) {
 	for i, v := range src {
 		// The conversion keeps the compiler from a fused multiply-add, so that
 		// all machines give the same bits.

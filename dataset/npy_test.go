@@ -62,7 +62,7 @@ func TestNPY(t *testing.T) {
 		descr string
 		want  dtype.DType
 	}{
-		{"|b1", dtype.U8}, {"|u1", dtype.U8}, {"|i1", dtype.I8}, {"<i2", dtype.I16}, {"<i4", dtype.I32},
+		{"|b1", dtype.U8}, {"|u1", dtype.U8}, {"|i1", dtype.I8}, {"<u2", dtype.U16}, {"<i2", dtype.I16}, {"<i4", dtype.I32},
 		{"<i8", dtype.I64}, {"<f2", dtype.F16}, {"<f4", dtype.F32}, {"<f8", dtype.F64}, {">u1", dtype.U8},
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -133,7 +133,7 @@ func TestNPYErrors(t *testing.T) {
 		{"structure", header(structure), ErrFormat, "structures"},
 		{"strings", header(npyHeaderText("<U8", 3)), ErrFormat, `type "<U8"`},
 		{"complex", header(npyHeaderText("<c8", 3)), ErrFormat, `type "<c8"`},
-		{"unsigned", header(npyHeaderText("<u2", 3)), ErrFormat, `type "<u2"`},
+		{"unsigned", header(npyHeaderText("<u4", 3)), ErrFormat, `type "<u4"`},
 		{"no byte order", header(npyHeaderText("|f4", 3)), ErrDamaged, "no byte order"},
 		{"scalar", header("{'descr': '<f4', 'fortran_order': False, 'shape': (), }"), ErrFormat, "scalar"},
 		{"no samples", header(npyHeaderText("<f4", 0, 2)), ErrEmpty, "[0 2]"},

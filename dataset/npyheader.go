@@ -29,7 +29,7 @@ type npyHeader struct {
 }
 
 var npyTypes = map[string]dtype.DType{
-	"b1": dtype.U8, "u1": dtype.U8, "i1": dtype.I8, "i2": dtype.I16, "i4": dtype.I32,
+	"b1": dtype.U8, "u1": dtype.U8, "i1": dtype.I8, "u2": dtype.U16, "i2": dtype.I16, "i4": dtype.I32,
 	"i8": dtype.I64, "f2": dtype.F16, "f4": dtype.F32, "f8": dtype.F64,
 }
 

@@ -41,13 +41,15 @@ var folderKinds = []struct {
 	name string
 	open opener
 }{
-	{"images (" + strings.Join(imageExtensions, ", ") + ")", func(_ context.Context, path string, o Options) (Dataset, error) {
-		return OpenImageFolder(path, o.Image)
+	{"images (" + strings.Join(imageExtensions, ", ") + ")", func(ctx context.Context, path string, o Options) (Dataset, error) {
+		return OpenImageFolder(ctx, path, o.Image)
 	}},
-	{"points (" + strings.Join(pointExtensions, ", ") + ")", func(_ context.Context, path string, o Options) (Dataset, error) {
-		return OpenPointClouds(path, o.Points)
+	{"points (" + strings.Join(pointExtensions, ", ") + ")", func(ctx context.Context, path string, o Options) (Dataset, error) {
+		return OpenPointClouds(ctx, path, o.Points)
 	}},
-	{"volumes (" + strings.Join(niftiExtensions, ", ") + ")", func(_ context.Context, path string, o Options) (Dataset, error) { return OpenVolumes(path, o.Volume) }},
+	{"volumes (" + strings.Join(niftiExtensions, ", ") + ")", func(ctx context.Context, path string, o Options) (Dataset, error) {
+		return OpenVolumes(ctx, path, o.Volume)
+	}},
 }
 
 // fileKinds are the kinds of files, which are told apart by how they begin.
@@ -63,8 +65,12 @@ var fileKinds = []struct {
 	{"safetensors", func(h fileHead) bool { return tensorsHead(h.bytes, h.size) }, func(_ context.Context, path string, o Options) (Dataset, error) {
 		return OpenSafeTensors(path, o.Tensor)
 	}},
-	{"JSON lines", func(h fileHead) bool { return jsonHead(h.bytes, h.whole()) }, func(_ context.Context, path string, o Options) (Dataset, error) { return OpenJSONLines(path, o.JSON) }},
-	{"rows of numbers", func(h fileHead) bool { return csvHead(h.bytes, h.whole()) }, func(_ context.Context, path string, o Options) (Dataset, error) { return OpenCSV(path, o.CSV) }},
+	{"JSON lines", func(h fileHead) bool { return jsonHead(h.bytes, h.whole()) }, func(ctx context.Context, path string, o Options) (Dataset, error) {
+		return OpenJSONLines(ctx, path, o.JSON)
+	}},
+	{"rows of numbers", func(h fileHead) bool { return csvHead(h.bytes, h.whole()) }, func(ctx context.Context, path string, o Options) (Dataset, error) {
+		return OpenCSV(ctx, path, o.CSV)
+	}},
 }
 
 // fileHead is how a file begins.
@@ -92,8 +98,8 @@ func begins(magic ...string) func(fileHead) bool {
 // is a [JSONLines], and one whose first or second row is all numbers a [CSV]. A
 // tar, a folder of .tar files, a pattern such as train-{000..127}.tar and a URL
 // of those are [Images] of the pictures in them, or else [Arrays].
-// Anything else fails with [ErrFormat]. The end of ctx cuts the indexing of
-// shards short. A result that is an [io.Closer] must be closed.
+// Anything else fails with [ErrFormat]. The end of ctx cuts short what takes
+// long: listing folders, indexing shards, reading text. A result that is an [io.Closer] must be closed.
 func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 	if shard.Is(path) {
 		return openTar(ctx, path, opts)

@@ -38,7 +38,7 @@ func packedAs(lzf []byte, size int) []byte {
 
 func openPCD(t testing.TB, file []byte, fields ...string) (*PointClouds, error) {
 	t.Helper()
-	return OpenPointClouds(folder(t, map[string][]byte{"a.pcd": file}), PointOptions{Fields: fields})
+	return OpenPointClouds(t.Context(), folder(t, map[string][]byte{"a.pcd": file}), PointOptions{Fields: fields})
 }
 
 // Two points with every type of number, in the three kinds of data.
@@ -125,7 +125,7 @@ func TestPCDHeaderSpelling(t *testing.T) {
 		t.Error(got)
 	}
 	empty := folder(t, map[string][]byte{"a.pcd": pcdFile("binary", "x y z", "4 4 4", "F F F", "1 1 1", 0, nil), "b.pcd": []byte(long)})
-	if d, err = OpenPointClouds(empty, PointOptions{}); err != nil || d.Length(0) != 0 || len(readAllRagged(t, d)[0]) != 0 {
+	if d, err = OpenPointClouds(t.Context(), empty, PointOptions{}); err != nil || d.Length(0) != 0 || len(readAllRagged(t, d)[0]) != 0 {
 		t.Errorf("an empty cloud: %v", err)
 	}
 }
@@ -207,9 +207,9 @@ func TestPCDErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, "changed", r.Read(t.Context(), Visit{}, make([]byte, 12)), ErrDamaged, "the file has changed: 2 points of 3 columns in 12 bytes")
-	_, err = OpenPointClouds(filepath.Dir(d.Name(0)), PointOptions{Fields: []string{}})
+	_, err = OpenPointClouds(t.Context(), filepath.Dir(d.Name(0)), PointOptions{Fields: []string{}})
 	wantError(t, "no fields", err, ErrArgument, "no fields")
-	_, err = OpenPointClouds(filepath.Dir(d.Name(0)), PointOptions{Fields: []string{"x"}, MaxBytes: 23})
+	_, err = OpenPointClouds(t.Context(), filepath.Dir(d.Name(0)), PointOptions{Fields: []string{"x"}, MaxBytes: 23})
 	wantError(t, "limit", err, ErrTooLarge, "the limit is 23")
 }
 

@@ -46,13 +46,13 @@ type PointClouds struct {
 // [ErrFormat] for clouds of different columns or a field that a file does not
 // have, [ErrTooLarge], [ErrArgument] for impossible options, and as
 // OpenFolder does. Errors name the file.
-func OpenPointClouds(dir string, opts PointOptions) (*PointClouds, error) {
+func OpenPointClouds(ctx context.Context, dir string, opts PointOptions) (*PointClouds, error) {
 	opts.Columns = cmp.Or(opts.Columns, 4)
 	opts.MaxBytes = min(cmp.Or(max(opts.MaxBytes, 0), defaultMaxFileBytes), math.MaxInt32-1)
 	if opts.Columns < 1 || opts.Columns > maxPointColumns {
 		return nil, fmt.Errorf("%s: %w: %d columns, want 1 to %d", dir, ErrArgument, opts.Columns, maxPointColumns)
 	}
-	folder, err := OpenFolder(dir, FolderOptions{MaxFileBytes: opts.MaxBytes, Extensions: pointExtensions})
+	folder, err := OpenFolder(ctx, dir, FolderOptions{MaxFileBytes: opts.MaxBytes, Extensions: pointExtensions})
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func OpenPointClouds(dir string, opts PointOptions) (*PointClouds, error) {
 	d := &PointClouds{opts: opts}
 	d.Folder, d.lengths = folder, make([]int32, folder.Len())
 	columns := make([]int32, folder.Len())
-	err = inParallel(folder.Len(), func(i int) error {
+	err = inParallel(ctx, folder.Len(), func(i int) error {
 		points, width, err := d.measure(folder.Name(i))
 		d.lengths[i], columns[i] = int32(points), int32(width)
 		return err

@@ -35,7 +35,7 @@ func TestKITTI(t *testing.T) {
 	}
 	files["a/readme.txt"] = []byte("no cloud")
 	dir := folder(t, files)
-	d, err := OpenPointClouds(dir, PointOptions{Columns: 5})
+	d, err := OpenPointClouds(t.Context(), dir, PointOptions{Columns: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,12 +52,12 @@ func TestKITTI(t *testing.T) {
 		}
 	}
 
-	_, err = OpenPointClouds(dir, PointOptions{})
+	_, err = OpenPointClouds(t.Context(), dir, PointOptions{})
 	wantError(t, "columns", err, ErrDamaged, filepath.Join(dir, "a", "0000.bin")+": damaged: 60 bytes are no whole points of 4 float32")
-	_, err = OpenPointClouds(dir, PointOptions{Columns: 5, MaxBytes: 19999})
+	_, err = OpenPointClouds(t.Context(), dir, PointOptions{Columns: 5, MaxBytes: 19999})
 	wantError(t, "limit", err, ErrTooLarge, "0002.bin: ")
 	for _, c := range []int{-1, maxPointColumns + 1} {
-		_, err = OpenPointClouds(dir, PointOptions{Columns: c})
+		_, err = OpenPointClouds(t.Context(), dir, PointOptions{Columns: c})
 		wantError(t, "columns", err, ErrArgument, "columns")
 	}
 	r, _ := d.NewReader()
@@ -76,17 +76,17 @@ func TestKITTI(t *testing.T) {
 }
 
 func TestPointCloudsErrors(t *testing.T) {
-	_, err := OpenPointClouds(folder(t, map[string][]byte{"a.png": nil}), PointOptions{})
+	_, err := OpenPointClouds(t.Context(), folder(t, map[string][]byte{"a.png": nil}), PointOptions{})
 	wantError(t, "none", err, ErrEmpty, "none of 1 files ends in .bin, .pcd")
-	_, err = OpenPointClouds(folder(t, map[string][]byte{"a.bin": {}}), PointOptions{})
+	_, err = OpenPointClouds(t.Context(), folder(t, map[string][]byte{"a.bin": {}}), PointOptions{})
 	wantError(t, "no points", err, ErrEmpty, "no points in 1 files")
-	_, err = OpenPointClouds(filepath.Join(t.TempDir(), "none"), PointOptions{})
+	_, err = OpenPointClouds(t.Context(), filepath.Join(t.TempDir(), "none"), PointOptions{})
 	wantError(t, "missing", err, fs.ErrNotExist, "none")
 	mixed := map[string][]byte{"a.bin": make([]byte, 16), "b.pcd": pcdFile("ascii", "x y z", "4 4 4", "F F F", "1 1 1", 1, []byte("1 2 3\n"))}
-	_, err = OpenPointClouds(folder(t, mixed), PointOptions{})
+	_, err = OpenPointClouds(t.Context(), folder(t, mixed), PointOptions{})
 	wantError(t, "columns", err, ErrFormat, "b.pcd: ")
 	wantError(t, "columns", err, ErrFormat, "points of 3 columns, those of ")
-	d, err := OpenPointClouds(folder(t, mixed), PointOptions{Columns: 4, Fields: []string{"x", "y", "z", "x"}})
+	d, err := OpenPointClouds(t.Context(), folder(t, mixed), PointOptions{Columns: 4, Fields: []string{"x", "y", "z", "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestPointCloudsErrors(t *testing.T) {
 		many[fmt.Sprintf("%03d.bin", i)] = make([]byte, 16*(1+i%3)+i/77)
 	}
 	for range 5 { // whichever goroutine is first, the first bad file is named
-		_, err = OpenPointClouds(folder(t, many), PointOptions{})
+		_, err = OpenPointClouds(t.Context(), folder(t, many), PointOptions{})
 		wantError(t, "first", err, ErrDamaged, "077.bin: ")
 	}
 }

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -36,8 +37,9 @@ func (d *raggedFiles) longest() int { return int(slices.Max(d.lengths)) }
 
 // inParallel calls f for 0 to n-1 from several goroutines, since opening many
 // files waits for the disk more than for the processor. It returns the error
-// of the lowest number, and calls f no more after it.
-func inParallel(n int, f func(i int) error) error {
+// of the lowest number, and calls f no more after it. The end of ctx ends it
+// too, with its cause.
+func inParallel(ctx context.Context, n int, f func(i int) error) error {
 	var workers sync.WaitGroup
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -47,7 +49,7 @@ func inParallel(n int, f func(i int) error) error {
 		workers.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
-				if i >= n {
+				if i >= n || ctx.Err() != nil {
 					return
 				}
 				if err := f(i); err != nil {
@@ -62,6 +64,9 @@ func inParallel(n int, f func(i int) error) error {
 		})
 	}
 	workers.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return failed
 }
 

@@ -28,7 +28,7 @@ type tensorEntry struct {
 }
 
 var tensorTypes = map[string]dtype.DType{
-	"BOOL": dtype.U8, "U8": dtype.U8, "I8": dtype.I8, "I16": dtype.I16, "I32": dtype.I32, "I64": dtype.I64,
+	"BOOL": dtype.U8, "U8": dtype.U8, "I8": dtype.I8, "U16": dtype.U16, "I16": dtype.I16, "I32": dtype.I32, "I64": dtype.I64,
 	"F16": dtype.F16, "BF16": dtype.BF16, "F32": dtype.F32, "F64": dtype.F64,
 }
 

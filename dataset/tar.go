@@ -20,7 +20,8 @@ type TarOptions struct {
 	Extensions []string
 }
 
-// Tar is files in tar shards, one of every sample: see package shard.
+// Tar is files in tar shards, one of every sample: see package shard. It has
+// the names of the classes where the shards do, as those of [PackFolder].
 type Tar struct {
 	*shard.View
 	set   *shard.Set

@@ -243,7 +243,7 @@ func TestArraysOfFilesWithoutSizes(t *testing.T) {
 
 func TestPackFolder(t *testing.T) {
 	dir := folder(t, map[string][]byte{"z.png": nil, "b/IMG.2020.PNG": plain(t, 9), "b/deep.er/1.jpg": nil, "a/2.webp": nil})
-	files, err := OpenFolder(dir, FolderOptions{})
+	files, err := OpenFolder(t.Context(), dir, FolderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +267,17 @@ func TestPackFolder(t *testing.T) {
 			t.Errorf("%s is not %s: %v", packed.Name(i), files.Name(i), err)
 		}
 		got = append(got, fmt.Sprint(strings.TrimPrefix(packed.Name(i), filepath.Join(shards, "shard-000000.tar")+"/"), " ", packed.Label(i)))
+	}
+	if names := packed.Classes(); !slices.Equal(names, files.Classes()) || !slices.Equal(names, []string{"", "a", "b"}) {
+		t.Errorf("packed are the classes %q, want %q", names, files.Classes())
+	}
+	d, err := Open(t.Context(), shards, Options{Tar: noCache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.(io.Closer).Close()
+	if names := d.(*Images).Classes(); !slices.Equal(names, files.Classes()) {
+		t.Errorf("images have the classes %q, want %q", names, files.Classes())
 	}
 	if want := []string{"z.png 0", "a/2.webp 1", "b/IMG_2020.png 2", "b/deep.er/1.jpg 2"}; !slices.Equal(got, want) {
 		t.Errorf("packed are %q, want %q", got, want)

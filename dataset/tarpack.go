@@ -13,7 +13,8 @@ import (
 
 // PackOptions configures [PackFolder]. The zero value works.
 type PackOptions struct {
-	// Shards says how shards are cut and named.
+	// Shards says how shards are cut and named. Its Classes are ignored: they
+	// are those of the folder.
 	Shards shard.WriterOptions
 	// Progress, if set, is called behind each picture.
 	Progress func(done, total int)
@@ -21,18 +22,22 @@ type PackOptions struct {
 
 // PackFolder writes the pictures of a folder, as [OpenFolder] lists them, to
 // tar shards in the folder dir, which must not exist or be empty. They stay in
-// their order, and the label of each is the number of its class. A dot within a
-// file's name becomes "_", since the key of a sample has none. The same files
-// give the same bytes. Nothing appears in dir before all is written.
+// their order, the label of each is the number of its class, and the shards
+// keep the names of the classes ([shard.View.Classes]). A dot within a file's
+// name becomes "_", since the key of a sample has none. The same files give the
+// same bytes. Nothing appears in dir before all is written.
 //
 // It fails with [ErrArgument] where two pictures would be one sample: a.jpg and
-// a.png in one folder.
+// a.png in one folder; and where the names of the classes take more than
+// [shard.WriterOptions] allows, with [ErrTooLarge] or ErrArgument.
 func PackFolder(ctx context.Context, folder, dir string, opts PackOptions) (err error) {
-	f, err := OpenFolder(folder, FolderOptions{})
+	f, err := OpenFolder(ctx, folder, FolderOptions{})
 	if err != nil {
 		return err
 	}
-	w, err := shard.NewWriter(dir, opts.Shards)
+	shards := opts.Shards
+	shards.Classes = f.Classes()
+	w, err := shard.NewWriter(dir, shards)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func TestFilesModel(t *testing.T) {
 func TestImages(t *testing.T) {
 	dir := t.TempDir()
 	must(t, samplephotos.Make(context.Background(), filepath.Join(dir, "photos"), 6, nil))
-	folder, err := dataset.OpenFolder(filepath.Join(dir, "photos"), dataset.FolderOptions{})
+	folder, err := dataset.OpenFolder(t.Context(), filepath.Join(dir, "photos"), dataset.FolderOptions{})
 	must(t, err)
 	fr, err := folder.NewFileReader()
 	must(t, err)

@@ -17,6 +17,12 @@
 // members jpg, cls and seg.png of the sample n01/0017. Its label is the number
 // in the member cls, or a field of a member that is JSON ([Options].LabelField).
 //
+// A member called __classes__, a JSON array of strings, names the classes that
+// the numbers in cls count from 0 ([Set.Classes]). [Writer] puts it first into
+// each shard, so that each is complete, and WebDataset's readers pass over names
+// of this kind. The index has it too, so the names of shards on a server cost
+// no request.
+//
 // Nothing is ever extracted. Links, devices, sparse files and paths that lead
 // out of the archive are refused all the same: who packs them packs something
 // else than samples. Folders are passed over, and so are names that make no

@@ -28,6 +28,7 @@ type index struct {
 	samples    []sample
 	members    []member
 	extension  []uint16 // of each member
+	classes    []byte   // content of the member that names them; nil: there is none, or the set took it
 }
 
 // sample is a run of members with one key.

@@ -16,22 +16,23 @@ const IndexSuffix = ".index"
 //	magic, with the version
 //	8 bytes     size of the shard
 //	8           members that are in no sample
-//	4 x 5       bytes of the key of the file, of all extensions, of all keys;
-//	            numbers of samples, of members
+//	4 x 6       bytes of the key of the file, of all extensions, of all keys;
+//	            numbers of samples, of members; bytes of the names of classes
 //	            the key of the file
 //	            the extensions, each with a zero byte behind it
 //	            the keys of the samples, end to end
 //	12 each     samples: end of the key, first member, label
 //	16 each     members: size, block, checksum of the header
 //	2 each      extensions of the members
+//	            the names of classes, as the shard has them
 //	4           CRC-32C of everything before
 //
 // The key says what it is the index of: the shard's identity and where its
 // labels come from.
-const indexMagic = "pinion shards 1\n"
+const indexMagic = "pinion shards 2\n"
 
 const (
-	indexHeadBytes = len(indexMagic) + 8 + 8 + 4*5
+	indexHeadBytes = len(indexMagic) + 8 + 8 + 4*6
 	sampleBytes    = 12
 	memberBytes    = 16
 	indexSumBytes  = 4
@@ -40,12 +41,12 @@ const (
 	maxIndexBytes = 2 << 30
 )
 
-// indexLengths reads the five lengths in the head of an index file, and
+// indexLengths reads the six lengths in the head of an index file, and
 // returns how long they say the file is.
-func indexLengths(head []byte) (lengths [5]int64, file int64) {
+func indexLengths(head []byte) (lengths [6]int64, file int64) {
 	file = int64(indexHeadBytes + indexSumBytes)
 	at := len(indexMagic) + 8 + 8
-	for i, each := range []int64{1, 1, 1, sampleBytes, memberBytes + 2} {
+	for i, each := range []int64{1, 1, 1, sampleBytes, memberBytes + 2, 1} {
 		lengths[i] = int64(binary.LittleEndian.Uint32(head[at+4*i:]))
 		file += lengths[i] * each
 	}
@@ -60,11 +61,11 @@ func (x *index) encode(key string) []byte {
 		extensions = append(append(extensions, e...), 0)
 	}
 	le := binary.LittleEndian
-	file := make([]byte, 0, indexHeadBytes+len(key)+len(extensions)+len(x.keys)+len(x.samples)*sampleBytes+len(x.members)*(memberBytes+2)+4)
+	file := make([]byte, 0, indexHeadBytes+len(key)+len(extensions)+len(x.keys)+len(x.samples)*sampleBytes+len(x.members)*(memberBytes+2)+len(x.classes)+indexSumBytes)
 	file = append(file, indexMagic...)
 	file = le.AppendUint64(file, uint64(x.size))
 	file = le.AppendUint64(file, uint64(x.skipped))
-	for _, n := range []int{len(key), len(extensions), len(x.keys), len(x.samples), len(x.members)} {
+	for _, n := range []int{len(key), len(extensions), len(x.keys), len(x.samples), len(x.members), len(x.classes)} {
 		file = le.AppendUint32(file, uint32(n))
 	}
 	file = append(file, key...)
@@ -83,6 +84,7 @@ func (x *index) encode(key string) []byte {
 	for _, e := range x.extension {
 		file = le.AppendUint16(file, e)
 	}
+	file = append(file, x.classes...)
 	return le.AppendUint32(file, crc32.Checksum(file, castagnoli))
 }
 
@@ -132,11 +134,17 @@ func decodeIndex(file []byte, key string, size int64) (*index, error) {
 	for i := range x.extension {
 		x.extension[i] = le.Uint16(part(2))
 	}
+	if classes := part(lengths[5]); len(classes) > 0 {
+		x.classes = slices.Clone(classes)
+	}
 	return x, x.check()
 }
 
 // check checks that the parts of an index fit together and into the shard.
 func (x *index) check() error {
+	if len(x.classes) > maxClassesBytes {
+		return fmt.Errorf("%w: %d bytes of names of classes in an index, the limit is %d", ErrDamaged, len(x.classes), maxClassesBytes)
+	}
 	keys, first := uint32(0), uint32(0)
 	for i, s := range x.samples {
 		if s.keyEnd <= keys || s.label < -1 || (i == 0) != (s.first == 0) || i > 0 && s.first <= first {

@@ -70,7 +70,7 @@ func samples(t *testing.T, d dataset.Dataset, order sampler.Sampler) []string {
 // and from a real server, whatever the cache holds.
 func TestPhotos(t *testing.T) {
 	folder, shards := packPhotos(t)
-	direct, err := dataset.OpenImageFolder(folder, imageOptions)
+	direct, err := dataset.OpenImageFolder(t.Context(), folder, imageOptions)
 	if err != nil {
 		t.Fatal(err)
 	}

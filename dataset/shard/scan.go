@@ -147,6 +147,10 @@ func (s *scanner) member(h *tar.Header) error {
 	if err != nil {
 		return err
 	}
+	if name == classesName && s.classes == nil && 0 < h.Size && h.Size <= maxClassesBytes {
+		s.classes, err = io.ReadAll(s.tar)
+		return err
+	}
 	ok, err := s.add(name, member{h.Size, uint32(at / blockBytes), check})
 	if !ok || err != nil {
 		return err

@@ -18,14 +18,15 @@ import (
 // Set is the samples of one or more shards, in the order of the shards. It is
 // safe for concurrent use.
 type Set struct {
-	opts   Options
-	shards []shard
-	starts []int // number of the first sample of each shard, and of all at the end
-	files  *files
-	blocks *blocks
-	cache  *cache
-	scans  chan struct{} // a slot for each shard whose index is made
-	closed atomic.Bool
+	opts    Options
+	shards  []shard
+	starts  []int    // number of the first sample of each shard, and of all at the end
+	classes []string // nil: none
+	files   *files
+	blocks  *blocks
+	cache   *cache
+	scans   chan struct{} // a slot for each shard whose index is made
+	closed  atomic.Bool
 
 	ownClient bool // its connections end with the set
 }
@@ -90,6 +91,7 @@ func Open(ctx context.Context, location string, opts Options) (*Set, error) {
 func (s *Set) open(ctx context.Context, list []string) error {
 	s.shards = make([]shard, len(list))
 	client := newRetryClient(s.opts)
+	var classes classList
 	workers := max(8, runtime.GOMAXPROCS(0)) // disks and networks answer several at once
 	s.scans = make(chan struct{}, workers)
 	if remoteLocation(list[0]) {
@@ -99,6 +101,10 @@ func (s *Set) open(ctx context.Context, list []string) error {
 	}
 	err := each(ctx, len(list), workers, func(ctx context.Context, i int) error {
 		err := s.openShard(ctx, i, list[i], client)
+		if x := s.shards[i].index; err == nil {
+			classes.add(x.classes)
+			x.classes = nil
+		}
 		var named *fs.PathError
 		if err == nil || errors.As(err, &named) {
 			return err
@@ -122,6 +128,7 @@ func (s *Set) open(ctx context.Context, list []string) error {
 	if s.Len() == 0 {
 		return fmt.Errorf("%s: %w: no samples in %d shards; %d members have names of another kind", s.shards[0].name, ErrEmpty, len(list), s.Skipped())
 	}
+	s.classes = s.commonClasses(&classes)
 	return nil
 }
 

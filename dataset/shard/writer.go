@@ -19,8 +19,13 @@ type WriterOptions struct {
 	// train-000001.tar and so on. Default "shard-".
 	Prefix string
 	// ShardBytes is the size that shards do not exceed, unless one sample
-	// does. Default 256 MiB.
+	// does with the names of the classes. Default 256 MiB.
 	ShardBytes int64
+	// Classes are the names of the classes, to which the numbers in the members
+	// cls are indexes. Each shard begins with them, in the member __classes__, a
+	// JSON array of strings: 16 MiB at most, and half of ShardBytes. Names that
+	// are not UTF-8 lose what is not. Default: none.
+	Classes []string
 }
 
 // Part is a member of a sample that is written.
@@ -34,6 +39,7 @@ type Part struct {
 type Writer struct {
 	dir, temp string
 	opts      WriterOptions
+	classes   []byte // content of the member; nil: none
 	shards    int
 	err       error // the first one stays
 
@@ -50,6 +56,10 @@ func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	if opts.ShardBytes < 0 || opts.Prefix != filepath.Base(opts.Prefix) || opts.Prefix[0] == '.' {
 		return nil, fmt.Errorf("%s: %w: shards of %d bytes with prefix %q", dir, ErrArgument, opts.ShardBytes, opts.Prefix)
 	}
+	classes, err := encodeClasses(opts.Classes, opts.ShardBytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	dir = filepath.Clean(dir)
 	switch entries, err := os.ReadDir(dir); {
 	case err == nil && len(entries) > 0:
@@ -64,7 +74,7 @@ func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{dir: dir, temp: temp, opts: opts}, nil
+	return &Writer{dir: dir, temp: temp, opts: opts, classes: classes}, nil
 }
 
 // Write adds a sample. The key is a path with slashes and no dot in its last
@@ -105,12 +115,7 @@ func (w *Writer) sample(key string, parts []Part) error {
 		}
 	}
 	for _, p := range parts {
-		// No time and no owner: equal samples make equal shards.
-		header := &tar.Header{Name: key + "." + p.Extension, Size: int64(len(p.Content)), Mode: 0o644, ModTime: time.Unix(0, 0)}
-		if err := w.tar.WriteHeader(header); err != nil {
-			return err
-		}
-		if _, err := w.tar.Write(p.Content); err != nil {
+		if err := w.member(key+"."+p.Extension, p.Content); err != nil {
 			return err
 		}
 	}
@@ -130,7 +135,21 @@ func (w *Writer) start() (err error) {
 	}
 	w.shards++
 	w.tar = tar.NewWriter(w.file)
-	return nil
+	if w.classes == nil {
+		return nil
+	}
+	return w.member(classesName, w.classes)
+}
+
+// member adds a member. It has no time and no owner: equal samples make equal
+// shards.
+func (w *Writer) member(name string, content []byte) error {
+	header := &tar.Header{Name: name, Size: int64(len(content)), Mode: 0o644, ModTime: time.Unix(0, 0)}
+	if err := w.tar.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := w.tar.Write(content)
+	return err
 }
 
 // finish ends a shard and writes its index, for the labels that [Open] takes
