@@ -32,6 +32,10 @@ type Batch struct {
 	DeviceLengths device.Ptr
 	DeviceMask    device.Ptr
 
+	// Targets is what goes with the samples, see [Options].Targets; nil where
+	// there is nothing.
+	Targets []Target
+
 	// Mix is the weight of each sample in its mixture with its [Batch.Partner],
 	// where they are mixed; else nil. DeviceMix is the same in device memory,
 	// a f32 a sample.
@@ -43,6 +47,8 @@ type Batch struct {
 
 	n        int           // of the loader's batches in all
 	err      error         // in place of everything above
+	leftOut  int           // samples, where none is left
+	why      error         // the first of them
 	complete chan struct{} // closed when the data is there, or never will be
 	late     error         // why it never will be
 	buffer   *deviceBuffer
@@ -84,6 +90,7 @@ type deviceBuffer struct {
 	data   device.Ptr      // the samples; raw when nothing is transformed
 	marks  [4]device.Event // around the copy, and around the transform; the first of each where timed
 	timed  int             // batches that the times between marks stand for; 0: not timed
+	staged bool            // the copy was done when it was queued, and timed there
 	queued int64           // bytes copied
 
 	mu    sync.Mutex     // against a Release too many

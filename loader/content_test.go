@@ -48,6 +48,14 @@ func TestContent(t *testing.T) {
 		{"grey with a mean", images(9, 7, 3, 1), []dtype.DType{dtype.F32}, loader.Options{Mean: half}},
 		{"grey with a deviation", images(9, 7, 3, 1), []dtype.DType{dtype.F32}, loader.Options{Std: half}},
 		{"rgba", images(6, 3, 5, 4), []dtype.DType{0, dtype.F16, dtype.U8}, loader.Options{}},
+		{"rgb of 16 bits", table(11, dtype.U16, 5, 6, 3), []dtype.DType{0, dtype.F32, dtype.F16, dtype.BF16, dtype.U16}, loader.Options{}},
+		{"rgb of 16 bits with its own mean", table(5, dtype.U16, 4, 4, 3), []dtype.DType{dtype.F16},
+			loader.Options{Mean: []float64{0.1, 0.2, 0.3}, Std: []float64{0.5, 1, 2}}},
+		{"grey of 16 bits", table(9, dtype.U16, 7, 3, 1), []dtype.DType{0, dtype.BF16, dtype.U16}, loader.Options{}},
+		{"grey of 16 bits with a mean", table(9, dtype.U16, 7, 3, 1), []dtype.DType{dtype.F32}, loader.Options{Mean: half, Std: half}},
+		{"four channels of 16 bits", table(6, dtype.U16, 3, 5, 4), []dtype.DType{0, dtype.F16, dtype.U16}, loader.Options{}},
+		{"five channels of 16 bits are no image", table(6, dtype.U16, 3, 3, 5), []dtype.DType{0, dtype.F32}, loader.Options{Mean: half, Std: half}},
+		{"cast from u16", table(10, dtype.U16, 9), []dtype.DType{0, dtype.F32, dtype.U8}, loader.Options{}},
 		{"five channels are no image", images(6, 3, 3, 5), []dtype.DType{0, dtype.F32}, loader.Options{Mean: half, Std: half}},
 		{"raw f32", table(10, dtype.F32, 3, 8), []dtype.DType{0, dtype.F32}, loader.Options{}},
 		{"raw i64", table(4, dtype.I64, 5), []dtype.DType{0, dtype.I64}, loader.Options{}},
@@ -200,7 +208,7 @@ func TestShuffle(t *testing.T) {
 	}
 }
 
-// Random options against the reference.
+// Random options and targets against the reference.
 func TestRandom(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
@@ -229,20 +237,20 @@ func TestRandom(t *testing.T) {
 			ok(t, err)
 			orders = ordersOf(t, list, n)
 		}
+		for range max(0, rng.IntN(6)-2) {
+			target := randomTarget(rng, n)
+			o.Targets = append(o.Targets, target)
+		}
 		bad := 0
 		if rng.IntN(2) == 0 {
-			ds.fail, ds.panics = map[int]bool{}, map[int]bool{}
-			for i := range n {
-				switch rng.IntN(6) {
-				case 0:
-					ds.fail[i] = true
-				case 1:
-					ds.panics[i] = true
+			bad = spoil(rng, ds)
+			for _, target := range o.Targets {
+				if rng.IntN(2) == 0 {
+					bad += spoil(rng, target.(*fake))
 				}
 			}
-			bad = len(ds.fail) + len(ds.panics)
 		}
-		ref := newReference(t, ds)
+		ref := newReference(t, ds, o.Targets...)
 		unsteady(ds)
 		what := fmt.Sprintf("seed %d: %d samples of %v, %d bad, %+v", seed, n, ds.spec, bad, o)
 		skipped := 0
@@ -251,6 +259,18 @@ func TestRandom(t *testing.T) {
 
 		ld := start(t, dev, ds, o)
 		list, err := drain(t, dev, ld)
+		for i := range list {
+			if bad > 0 {
+				list[i] = ref.narrow(t, list[i])
+			}
+		}
+		if empty := emptyEpoch(want, o, n); empty < o.Epochs {
+			fails(t, what, err, loader.ErrNoSamples)
+			want = slices.DeleteFunc(want, func(g got) bool { return g.epoch > empty })
+			compare(t, what, list, want)
+			within(t, "Close", ld.Close)
+			continue
+		}
 		ok(t, err)
 		compare(t, what, list, want)
 		s := ld.Stats()
@@ -258,7 +278,10 @@ func TestRandom(t *testing.T) {
 		samples, bytes := 0, 0
 		for _, g := range want {
 			samples += len(g.indexes)
-			bytes += copied(ds.spec, len(g.indexes))
+			bytes += copied(ds.spec, len(g.indexes), g.targets...)
+		}
+		if bad > 0 && len(o.Targets) > 0 { // gaps are copied along
+			bytes = int(max(s.BytesToDevice, int64(bytes)))
 		}
 		if s.Samples != int64(samples) || s.Batches != int64(len(want)) || s.Errors != int64(skipped) ||
 			s.BytesToDevice != int64(bytes) {
@@ -267,8 +290,66 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// copied is what goes over the link for n samples of one length: they, and
-// their labels behind them.
-func copied(spec dataset.Spec, n int) int { return (n*spec.Bytes()+15)&^15 + 4*n }
+// emptyEpoch is the first epoch of n samples that has batches, but none with
+// anything in it, or o.Epochs.
+func emptyEpoch(list []got, o loader.Options, n int) int {
+	if o.DropLast && n < o.Batch {
+		return o.Epochs
+	}
+	for epoch := range o.Epochs {
+		if !slices.ContainsFunc(list, func(g got) bool { return g.epoch == epoch }) {
+			return epoch
+		}
+	}
+	return o.Epochs
+}
+
+// randomTarget makes a target of any kind for n samples.
+func randomTarget(rng *rand.Rand, n int) *fake {
+	switch rng.IntN(4) {
+	case 0:
+		return images(n, 1+rng.IntN(9), 1+rng.IntN(9), 1)
+	case 1:
+		return table(n, dtype.I64)
+	case 2:
+		return table(n, dtype.I16, 1+rng.IntN(5))
+	}
+	longest, step := 1+rng.IntN(9), 1+rng.IntN(5)
+	return raggedTable(n, longest, func(i int) int { return i * step % (longest + 1) })
+}
+
+// spoil makes some samples fail or panic, and returns how many.
+func spoil(rng *rand.Rand, ds *fake) int {
+	ds.fail, ds.panics = map[int]bool{}, map[int]bool{}
+	for i := range ds.n {
+		switch rng.IntN(6) {
+		case 0:
+			ds.fail[i] = true
+		case 1:
+			ds.panics[i] = true
+		}
+	}
+	return len(ds.fail) + len(ds.panics)
+}
+
+// copied is what goes over the link for n samples of one length: they, what
+// goes with them and their labels, each part from a multiple of 16 on.
+func copied(spec dataset.Spec, n int, targets ...gotTarget) int {
+	bytes := n * spec.Bytes()
+	align := func() { bytes = (bytes + 15) &^ 15 }
+	lengths := 0
+	for _, target := range targets {
+		align()
+		bytes += len(target.data)
+		lengths += len(target.onDevice)
+	}
+	align()
+	bytes += 4 * n
+	if lengths > 0 {
+		align()
+		bytes += lengths
+	}
+	return bytes
+}
 
 var _ dataset.Dataset = (*fake)(nil)

@@ -115,7 +115,7 @@ func (c *decoding) place(j *job, slot int, at device.Ptr) error {
 		})
 	}
 	width, height := c.transform.Size()
-	sample, _ := j.place(slot, c.lane.loader.rowBytes)
+	sample := j.sample(slot)
 	c.sent += int64(len(sample))
 	if err := c.stream.CopyH2D(at, sample); err != nil {
 		return err
@@ -155,9 +155,9 @@ func (c *decoding) leave(j *job, slot int) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	sample, _ := j.place(slot, c.lane.loader.rowBytes)
+	sample := j.sample(slot)
 	v := dataset.Visit{Index: j.indexes[slot], Key: f.key}
-	if err := r.encoded.Decode(v, f.content, sample); err != nil {
+	if err := r.readers.encoded.Decode(v, f.content, sample); err != nil {
 		j.fail(slot, c.lane.loader.sampleError(j, v.Index, err))
 	}
 	return errRefused

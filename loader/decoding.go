@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/imaging/nvjpeg"
 	"github.com/pinion-gpu/pinion/kernels"
@@ -17,7 +18,8 @@ type DecodePlace int
 const (
 	// DecodeAuto decodes JPEGs on the device where it has engines for that
 	// (A100, H100, Ada and newer) and the dataset gives files
-	// ([dataset.EncodedOf]), and on the CPU elsewhere. [Stats] says why.
+	// ([dataset.EncodedOf]) of samples of 3 channels of U8, and on the CPU
+	// elsewhere. [Stats] says why.
 	DecodeAuto DecodePlace = iota
 	// DecodeCPU decodes in the workers. Damaged pictures are always noticed.
 	DecodeCPU
@@ -96,6 +98,12 @@ func openDecoding(n *lane) (c *decoding, err error) {
 	}
 	if l.encoded == nil {
 		return nil, fmt.Errorf("%w: the dataset gives no files of pictures", device.ErrArgument)
+	}
+	if s := l.spec; !isImage(s) || s.DType != dtype.U8 || s.Shape[2] != 3 {
+		return nil, fmt.Errorf("%w: a device decodes to 3 channels of u8, and the samples are %v", device.ErrNotSupported, s)
+	}
+	if f := l.encoded.Transform().Filter(); f == imaging.Nearest {
+		return nil, fmt.Errorf("%w: a device does not resize by the filter %v", device.ErrNotSupported, f)
 	}
 	c = &decoding{lane: n, transform: l.encoded.Transform()}
 	c.limit.Store(mostRoom)

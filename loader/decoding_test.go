@@ -82,7 +82,7 @@ func TestDecodeOnDevice(t *testing.T) {
 	for _, transform := range []imaging.Transform{
 		imaging.CenterCrop(32), imaging.RandomResizedCrop(24).WithFlip(0.5), imaging.Stretch(20, 30).WithFilter(imaging.Bicubic),
 	} {
-		all, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: transform})
+		all, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: transform})
 		ok(t, err)
 		odd, err := dataset.NewSubset(all, []int{17, 3, 9, 3, 12})
 		ok(t, err)
@@ -142,7 +142,7 @@ func TestDecodeOnDeviceErrors(t *testing.T) {
 	ok(t, os.WriteFile(filepath.Join(dir, "b1.png"), []byte("no picture"), 0o644))
 	broken := slices.Concat(photo[:len(photo)-3000], bytes.Repeat([]byte{0x55}, 2000), photo[len(photo)-1000:])
 	ok(t, os.WriteFile(filepath.Join(dir, "a2.jpg"), broken, 0o644))
-	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	s := &loader.StandIn{Engine: 1, Refuses: func(w, _ int) bool { return w == 500 }}
 	loader.UseStandIn(t, s)

@@ -21,8 +21,8 @@
 // Workers (goroutines) read samples straight into a slab: one batch of host
 // memory, pinned where that pays. When the last sample of a slab is there, it
 // is queued to the device in one asynchronous copy, with labels behind the
-// samples; images are sent as bytes and become normalised floats in NCHW order
-// there. Device buffers are doubled, so one batch is copied and transformed
+// samples; images are sent as bytes, or as samples of 16 bits, and become
+// normalised floats in NCHW order there. Device buffers are doubled, so one batch is copied and transformed
 // while another is used; events on the device, not the host, keep a buffer from
 // being overwritten too early.
 //
@@ -42,11 +42,19 @@
 // sampler), so nothing is read or drawn again. A state of another dataset,
 // order or batch size fails with [ErrState].
 //
+// # Targets
+//
+// [Options].Targets are datasets whose sample i goes with sample i of the
+// dataset: masks, boxes, rows of tokens. They are read with the same visit, so
+// that a mask is cropped and mirrored as its photo is, cross the link in the same
+// copy, and lie in [Batch].Targets as they were read, until the batch is released.
+//
 // # Samples of different lengths
 //
 // A ragged dataset's samples are padded to the longest of their batch, or to
-// PadTo. [Batch.Lengths] and masks say what is data. Batches of package
-// sampler's ByLength keep padding small.
+// PadTo; those of a target with zeros to the longest of the batch.
+// [Batch.Lengths] and masks say what is data. Batches of package sampler's
+// ByLength keep padding small.
 //
 // # Memory
 //
@@ -57,8 +65,9 @@
 //
 // # Errors
 //
-// A sample that cannot be read, because a file is damaged, code of the dataset
-// panics or the time limit is over, is a [SampleError]. It ends the loader,
+// A sample that cannot be read, or a target of it, because a file is damaged,
+// code of the dataset panics or the time limit is over, is a [SampleError]. It ends the loader,
 // after the batches before it; or is left out ([Skip]), or replaced by another
-// ([Replace]), and counted; [Options].Decide chooses for each.
+// ([Replace]), and counted; [Options].Decide chooses for each. An epoch of which
+// all is left out ends the loader with [ErrNoSamples].
 package loader

@@ -103,3 +103,18 @@ func TestPrefetchWithoutEnd(t *testing.T) {
 	}
 	within(t, "Close", ld.Close)
 }
+
+// By default fewer large batches are read ahead than small ones.
+func TestDefaultPrefetch(t *testing.T) {
+	dev := open(t, "host")
+	leavesNothing(t, dev)
+	for _, c := range []struct{ sampleBytes, slabs int }{{1 << 10, 5}, {10 << 20, 5}, {40 << 20, 4}, {100 << 20, 3}} {
+		ds := table(50, dtype.U8, c.sampleBytes)
+		ds.before = func(int) { time.Sleep(time.Millisecond) } // most of them are not made
+		ld := start(t, dev, ds, loader.Options{Batch: 1, DeviceBuffers: 1, Workers: 1})
+		if s := ld.Stats(); s.Slabs != c.slabs {
+			t.Errorf("%d slabs of %d bytes, want %d", s.Slabs, c.sampleBytes, c.slabs)
+		}
+		within(t, "Close", ld.Close)
+	}
+}

@@ -16,6 +16,8 @@ var (
 	ErrHeld = errors.New("every device buffer is held by the caller")
 	// ErrReleased: a batch was released more often than it was held.
 	ErrReleased = errors.New("batch released already")
+	// ErrNoSamples: every sample of an epoch was left out, see [Skip].
+	ErrNoSamples = errors.New("nothing can be read")
 )
 
 var errClosed = fmt.Errorf("loader: %w", device.ErrClosed)
@@ -26,7 +28,12 @@ type ErrorPolicy int
 const (
 	// Fail ends the loader with an error that names the sample.
 	Fail ErrorPolicy = iota
-	// Skip leaves the sample out: its batch is smaller.
+	// Skip leaves the sample out: its batch is smaller, and not delivered when
+	// nothing is left of it. An epoch of which nothing is left ends the loader
+	// at its end with [ErrNoSamples], which wraps the [SampleError] of the first
+	// that was left out. With ranks each judges its own part; what DropLast
+	// cuts off counts neither way. An epoch that Resume enters behind its first
+	// batch is not judged, for what came before is not known.
 	Skip
 	// Replace puts another sample in its place, drawn from the seed, the
 	// epoch and the index of the one that cannot be read.
@@ -35,8 +42,10 @@ const (
 
 // SampleError is a sample that could not be read. It wraps the reason.
 type SampleError struct {
-	Index int    // of the sample
-	Name  string // of the sample, as the dataset has it
+	Index int // of the sample
+	// Name of the sample, as the dataset has it, or of the target of it that was
+	// at fault.
+	Name  string
 	Epoch int
 	Batch int // number within the epoch
 	Err   error
@@ -56,7 +65,7 @@ func (e *SampleError) Unwrap() error { return e.Err }
 
 // sampleError says what was wrong with a sample.
 func (l *Loader) sampleError(j *job, index int, err error) error {
-	return &SampleError{index, nameOf(l.ds, index), j.epoch, j.number, err}
+	return &SampleError{index, nameOf(l.named(err), index), j.epoch, j.number, err}
 }
 
 // nameOf is the name of a sample, whatever the dataset does.
@@ -83,14 +92,11 @@ func (l *Loader) settle(j *job) error {
 			return err
 		}
 		if keep {
-			j.move(n, slot, l.rowBytes)
+			j.move(n, slot)
 			n++
 		}
 	}
-	j.indexes, j.labels = j.indexes[:n], j.labels[:n]
-	if j.lengths != nil {
-		j.lengths = j.lengths[:n]
-	}
+	j.cut(n)
 	clear(j.errs) // slots have other samples now
 	return nil
 }
@@ -108,6 +114,9 @@ func (l *Loader) settleSlot(j *job, slot int) (keep bool, err error) {
 		}
 		if policy == Skip {
 			l.counters.skipped.Add(1)
+			if j.leftOut++; j.leftOut == 1 {
+				j.why = j.errs[slot]
+			}
 			return false, nil
 		}
 		if try == maxReplacements {
@@ -143,30 +152,24 @@ func (l *Loader) decide(failed error) (policy ErrorPolicy, err error) {
 func (l *Loader) replace(j *job, slot int, key uint64) {
 	j.indexes[slot] = int(sampler.Key(key, j.epoch, 0) % uint64(l.samples))
 	delete(j.errs, slot)
-	if l.spec.Ragged {
-		n := dataset.Length(l.ds, j.indexes[slot])
-		j.lengths[slot] = int32(n)
-		if l.options.PadTo == 0 && n > j.rows && n <= l.rows {
-			j.widen(n, l.rowBytes, l.pad)
-		}
+	j.remeasure(slot, &j.block, l.options.PadTo == 0)
+	for k := range j.targets {
+		j.remeasure(slot, &j.targets[k], true)
 	}
 	if err := j.lane.reading.sample(j, slot, nil); err != nil {
 		j.errs[slot] = err
 	}
 }
 
-// move puts the sample of one slot into another.
-func (j *job) move(to, from, rowBytes int) {
-	if to == from {
+// remeasure takes in how long another sample in the slot is, and makes room for
+// it where that may be.
+func (j *job) remeasure(slot int, b *block, widens bool) {
+	if b.lengths == nil {
 		return
 	}
-	stride := j.rows * rowBytes
-	copy(j.slab.bytes[to*stride:(to+1)*stride], j.slab.bytes[from*stride:])
-	j.indexes[to], j.labels[to] = j.indexes[from], j.labels[from]
-	if files := j.slab.files; files != nil {
-		files[to], files[from] = files[from], files[to]
-	}
-	if j.lengths != nil {
-		j.lengths[to] = j.lengths[from]
+	n := dataset.Length(b.source.ds, j.indexes[slot])
+	b.lengths[slot] = int32(n)
+	if widens && n > b.rows && n <= b.source.rows {
+		j.widen(b, n)
 	}
 }

@@ -82,23 +82,6 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// Where nothing can be read the epochs are empty.
-func TestSkipEverything(t *testing.T) {
-	dev := devicetest.Open(t)
-	leavesNothing(t, dev)
-	ds := table(9, dtype.U8, 2)
-	ds.fail = map[int]bool{}
-	for i := range ds.n {
-		ds.fail[i] = true
-	}
-	ld := start(t, dev, ds, loader.Options{Batch: 2, OnError: loader.Skip, Epochs: 3})
-	list, err := drain(t, dev, ld)
-	ok(t, err)
-	if s := ld.Stats(); len(list) != 0 || s.Errors != 27 || s.Batches != 0 || s.BytesToDevice != 0 {
-		t.Errorf("%d batches, %+v", len(list), s)
-	}
-}
-
 // A panic of the dataset's code is an error that names the sample and tells
 // the panic.
 func TestPanic(t *testing.T) {

@@ -2,7 +2,11 @@ package loader_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"io"
 	"log"
 	"os"
@@ -27,7 +31,7 @@ func Example() {
 	if err := samplephotos.Make(ctx, dir, 10, nil); err != nil {
 		log.Fatal(err)
 	}
-	photos, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
+	photos, err := dataset.OpenImageFolder(context.Background(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,4 +68,82 @@ func Example() {
 	// batch 0 is [4 3 64 64] f16 of classes [0 0 0 1]
 	// batch 1 is [4 3 64 64] f16 of classes [1 1 2 2]
 	// batch 2 is [2 3 64 64] f16 of classes [3 3]
+}
+
+// Photos for segmentation: each with its mask, which is cropped and mirrored as
+// the photo is.
+func ExampleOptions_targets() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := paintMasked(dir, 4); err != nil {
+		log.Fatal(err)
+	}
+
+	augment := imaging.RandomResizedCrop(32).WithFlip(0.5).WithJitter(imaging.Jitter{Brightness: 0.4})
+	photos, err := dataset.OpenImageFolder(ctx, filepath.Join(dir, "photos"), dataset.ImageOptions{Transform: augment})
+	if err != nil {
+		log.Fatal(err)
+	}
+	files, err := dataset.OpenFolder(ctx, filepath.Join(dir, "masks"), dataset.FolderOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	matched, err := dataset.Match(photos.Files, files, nil) // by name, whatever else is there
+	if err != nil {
+		log.Fatal(err)
+	}
+	masks, err := dataset.NewImages(matched, dataset.ImageOptions{Transform: augment, Decode: imaging.Options{Indexes: true}})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	dev, err := device.Open("host")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	ld, err := loader.New(dev, photos, loader.Options{Batch: 4, DType: dtype.F16, Targets: []dataset.Dataset{masks}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ld.Close()
+	for b, err := range ld.All(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		mask := b.Targets[0] // mask.Data is device memory, as b.Data is
+		fmt.Println("photos", b.Shape, b.DType, "with masks", mask.Shape, mask.DType)
+		if err := b.Release(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// photos [4 3 32 32] f16 with masks [4 32 32 1] u8
+}
+
+// paintMasked paints n photos, and masks whose colours stand for two classes.
+func paintMasked(dir string, n int) error {
+	for _, kind := range []string{"photos", "masks"} {
+		if err := os.Mkdir(filepath.Join(dir, kind), 0o755); err != nil {
+			return err
+		}
+		for i := range n {
+			m := image.NewPaletted(image.Rect(0, 0, 80, 60), color.Palette{color.Black, color.RGBA{128, 0, 0, 255}})
+			for x := range 30 {
+				m.SetColorIndex(x, 20+i, 1)
+			}
+			f, err := os.Create(filepath.Join(dir, kind, fmt.Sprint(i, ".png")))
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(png.Encode(f, m), f.Close()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -39,6 +39,39 @@ func SetRoom(t testing.TB, first, most int64) {
 	t.Cleanup(func() { firstRoom, mostRoom = a, b })
 }
 
+// SetKeepFiles is what is kept of files by the loaders of a test.
+func SetKeepFiles(t testing.TB, n int) {
+	before := keepFiles
+	keepFiles = n
+	t.Cleanup(func() { keepFiles = before })
+}
+
+// FileBytes is what the buffers of files take of a loader that is at its end.
+func FileBytes(l *Loader) (bytes int) {
+	for _, n := range l.lanes {
+		for _, s := range n.slabs.all {
+			for _, f := range s.files {
+				bytes += cap(f.content)
+			}
+		}
+	}
+	return bytes
+}
+
+// TrimFiles trims a slab with buffers of that capacity and length, and returns
+// their capacities then.
+func TrimFiles(caps, lens []int, most int) (left []int) {
+	s := &slab{}
+	for i, n := range caps {
+		s.files = append(s.files, file{content: make([]byte, lens[i], n)})
+	}
+	s.trimFiles(most)
+	for _, f := range s.files {
+		left = append(left, cap(f.content))
+	}
+	return left
+}
+
 func (s *StandIn) Engines() int { return s.Engine }
 
 func (s *StandIn) Close() error {

@@ -30,8 +30,10 @@ const hang = 20 * time.Second
 
 // fake is a dataset of made-up samples.
 type fake struct {
-	n    int
-	spec dataset.Spec
+	n      int
+	spec   dataset.Spec
+	length func(i int) int // of axis 0, where samples differ in it
+	prefix string          // of names
 
 	before     func(i int) // runs before sample i is read
 	fail       map[int]bool
@@ -57,7 +59,19 @@ var errSample = errors.New("cannot read this one")
 
 func (f *fake) Len() int           { return f.n }
 func (f *fake) Spec() dataset.Spec { return f.spec }
-func (f *fake) Name(i int) string  { return fmt.Sprintf("fake-%03d", i) }
+func (f *fake) Name(i int) string  { return f.prefix + fmt.Sprintf("fake-%03d", i) }
+
+// Length makes every fake a [dataset.Ragged], as package dataset's parts and
+// chains are.
+func (f *fake) Length(i int) int {
+	switch {
+	case f.length != nil:
+		return f.length(i)
+	case len(f.spec.Shape) == 0:
+		return 1
+	}
+	return f.spec.Shape[0]
+}
 
 func (f *fake) Label(i int) int32 {
 	if f.panicLabel {
@@ -93,6 +107,9 @@ func (r fakeReader) Read(_ context.Context, v dataset.Visit, dst []byte) error {
 			dst[k] = 0xEE // what is left of a failed read must not get through
 		}
 		return fmt.Errorf("%s: %w", f.Name(i), errSample)
+	}
+	if want := dataset.SampleBytes(f, i); len(dst) != want {
+		return fmt.Errorf("%d bytes for sample %d, want %d", len(dst), i, want)
 	}
 	copy(dst, f.sample(i))
 	if v.Timing != nil {
@@ -139,7 +156,7 @@ func photos(t testing.TB, n, size int) dataset.Dataset {
 		ok(t, os.MkdirAll(class, 0o755))
 		ok(t, os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
 	}
-	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(size)})
+	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(size)})
 	ok(t, err)
 	return ds
 }
@@ -152,13 +169,31 @@ type got struct {
 	indexes       []int
 	labels        []int32
 	data          []byte
+	targets       []gotTarget
+}
+
+// gotTarget is a target of a batch, with its lengths on host and device.
+type gotTarget struct {
+	shape          []int
+	dtype          dtype.DType
+	lengths        []int32
+	data, onDevice []byte
 }
 
 // use is what consumers do with batches in these tests: read them back.
 func use(t testing.TB, s device.Stream, b *loader.Batch) got {
 	t.Helper()
-	g := got{b.Epoch, b.Number, slices.Clone(b.Shape), b.DType, slices.Clone(b.Indexes), slices.Clone(b.Labels), make([]byte, b.Bytes)}
+	g := got{b.Epoch, b.Number, slices.Clone(b.Shape), b.DType, slices.Clone(b.Indexes), slices.Clone(b.Labels), make([]byte, b.Bytes), nil}
 	ok(t, s.CopyD2H(g.data, b.Data))
+	for _, target := range b.Targets {
+		have := gotTarget{shape: slices.Clone(target.Shape), dtype: target.DType, lengths: slices.Clone(target.Lengths), data: make([]byte, target.Bytes)}
+		ok(t, s.CopyD2H(have.data, target.Data))
+		if target.DeviceLengths != 0 {
+			have.onDevice = make([]byte, 4*len(b.Indexes))
+			ok(t, s.CopyD2H(have.onDevice, target.DeviceLengths))
+		}
+		g.targets = append(g.targets, have)
+	}
 	ok(t, s.Synchronize())
 	return g
 }

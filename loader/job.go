@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -16,13 +15,16 @@ type job struct {
 	lane          *lane
 	indexes       []int
 	labels        []int32 // of each sample
-	lengths       []int32 // of each sample; nil when all are of one length
-	rows          int     // length of axis 0 of the longest
+	block                 // the samples
+	targets       []block // that go with them
+	places        int     // in each block: samples, before any was left out
 	slab          *slab
 	left          atomic.Int64  // samples
 	ready         chan struct{} // closed when left is zero
 
 	err     error // why there is no such batch
+	leftOut int   // samples that could not be read, so far
+	why     error // the first of them
 	refused bool  // by the device, in part: what is still to be read, the CPU decodes
 
 	mu   sync.Mutex
@@ -50,6 +52,7 @@ func (l *Loader) newJob(n int) (j *job, err error) {
 		}
 	}
 	j.labels = make([]int32, len(j.indexes))
+	j.places = len(j.indexes)
 	j.left.Store(int64(len(j.indexes)))
 	return j, l.measure(j)
 }
@@ -61,50 +64,86 @@ func failedJob(n, epoch int, err error) *job {
 	return j
 }
 
-// measure works out how long the samples of j are.
+// measure works out how long the samples of j and their targets are, and where
+// they go.
 func (l *Loader) measure(j *job) error {
-	if !l.spec.Ragged {
-		j.rows = l.rows
-		return nil
-	}
-	longest := l.spec.Shape[0]
-	j.lengths = make([]int32, len(j.indexes))
-	for slot, i := range j.indexes {
-		n := dataset.Length(l.ds, i)
-		if n < 0 || n > longest {
-			return fmt.Errorf("loader: %w: sample %d (%s) has length %d, the longest is said to have %d", device.ErrArgument, i, l.ds.Name(i), n, longest)
-		}
-		j.lengths[slot] = int32(n)
-		j.rows = max(j.rows, n)
+	j.block = block{source: &l.source}
+	if err := j.block.measure(j.indexes); err != nil {
+		return fmt.Errorf("loader: %w", err)
 	}
 	if l.options.PadTo > 0 {
 		j.rows = l.options.PadTo
 	}
+	if len(l.targets) == 0 {
+		return nil
+	}
+	j.targets = make([]block, len(l.targets))
+	for k := range j.targets {
+		j.targets[k].source = &l.targets[k]
+		if err := j.targets[k].measure(j.indexes); err != nil {
+			return fmt.Errorf("loader: target %d: %w", k, err)
+		}
+	}
+	targetsAt(j.places*j.stride(), j.places, j.targets)
 	return nil
 }
 
-// place is where the sample of a slot goes: its own bytes, and the padding
-// behind them.
-func (j *job) place(slot, rowBytes int) (sample, padding []byte) {
-	stride := j.rows * rowBytes
-	all := j.slab.bytes[slot*stride : (slot+1)*stride : (slot+1)*stride]
-	if j.lengths == nil {
-		return all, nil
-	}
-	n := int(j.lengths[slot]) * rowBytes
-	return all[:n:n], all[n:]
+// sample is where the sample of a slot goes.
+func (j *job) sample(slot int) []byte {
+	place, _ := j.place(j.slab.bytes, slot)
+	return place
 }
 
-// widen makes room for a sample of so many rows in every place, and pads those
-// that are there.
-func (j *job) widen(rows, rowBytes int, pad padding) {
-	before, after := j.rows*rowBytes, rows*rowBytes
-	for slot := len(j.indexes) - 1; slot >= 0; slot-- {
-		place := j.slab.bytes[slot*after:][:after]
-		copy(place, j.slab.bytes[slot*before:][:before])
-		pad.fill(place[before:])
+// end is where the samples and their targets end.
+func (j *job) end() int {
+	last := &j.block
+	if n := len(j.targets); n > 0 {
+		last = &j.targets[n-1]
 	}
-	j.rows = rows
+	return last.at + len(j.indexes)*last.stride()
+}
+
+// widen makes room for so many rows in every place of a block. The blocks
+// behind it make way.
+func (j *job) widen(b *block, rows int) {
+	was := make([]int, len(j.targets))
+	for k := range was {
+		was[k] = j.targets[k].at
+	}
+	before := b.rows
+	b.rows = rows
+	targetsAt(j.places*j.stride(), j.places, j.targets)
+	for k := len(was) - 1; k >= 0; k-- {
+		if t := &j.targets[k]; t.at != was[k] {
+			copy(j.slab.bytes[t.at:], j.slab.bytes[was[k]:][:j.places*t.stride()])
+		}
+	}
+	b.rows = before
+	b.widen(j.slab.bytes, len(j.indexes), rows)
+}
+
+// move puts the sample of one slot into another, with all that goes with it.
+func (j *job) move(to, from int) {
+	if to == from {
+		return
+	}
+	j.block.move(j.slab.bytes, to, from)
+	for k := range j.targets {
+		j.targets[k].move(j.slab.bytes, to, from)
+	}
+	j.indexes[to], j.labels[to] = j.indexes[from], j.labels[from]
+	if files := j.slab.files; files != nil {
+		files[to], files[from] = files[from], files[to]
+	}
+}
+
+// cut leaves the first n samples.
+func (j *job) cut(n int) {
+	j.indexes, j.labels = j.indexes[:n], j.labels[:n]
+	j.block.cut(n)
+	for k := range j.targets {
+		j.targets[k].cut(n)
+	}
 }
 
 // fail notes that the sample of a slot could not be read.

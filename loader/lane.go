@@ -15,6 +15,7 @@ type lane struct {
 	dev     device.Device
 	form    *transform
 	slabs   *slabs
+	staging *staging        // copies them where they are not pinned; nil: nothing does
 	copies  device.Stream   // of slabs, and nothing else
 	compute device.Stream   // of transforms
 	made    []*deviceBuffer // every device buffer
@@ -74,10 +75,15 @@ func (n *lane) takeMemory() (err error) {
 		all = slab * int64(l.order.total)
 	}
 	n.slabs, err = makeSlabs(n.dev, l.options.Prefetch+1, l.slabBytes(), all, l.options.Pin, l.options.PinBudget)
-	if err == nil && n.decoding != nil {
+	switch {
+	case err != nil:
+		return err
+	case n.decoding != nil:
 		for _, s := range n.slabs.all {
 			s.files = make([]file, l.order.largest)
 		}
+	case !n.slabs.pinned:
+		n.staging, err = newStaging(n.dev, l.options, l.slabBytes(), all)
 	}
 	return err
 }
@@ -152,6 +158,7 @@ func (n *lane) close() error {
 	if n.decoding != nil {
 		errs = append(errs, n.decoding.close())
 	}
+	errs = append(errs, n.staging.close())
 	for _, d := range n.made {
 		errs = append(errs, n.freeBuffer(d))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"sync"
 	"sync/atomic"
 
@@ -16,15 +15,12 @@ import (
 
 // Loader feeds the batches of a dataset to devices.
 type Loader struct {
-	ds       dataset.Dataset
-	digest   string // of ds
-	identity State  // at the start: what every state of the loader belongs to
-	samples  int    // of the dataset
+	source            // the dataset
+	targets  []source // what goes with its samples
+	digest   string   // of both
+	identity State    // at the start: what every state of the loader belongs to
+	samples  int      // of the dataset
 	options  Options
-	spec     dataset.Spec // of a sample as read
-	rowBytes int          // of a row as read
-	rows     int          // of the longest sample
-	pad      padding
 	order    order
 	lanes    []*lane         // one a device
 	encoded  dataset.Encoded // where devices may decode; else nil
@@ -33,7 +29,7 @@ type Loader struct {
 	ctx     context.Context // ends when the loader closes
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	work    chan task   // samples to read
+	desk    *desk       // samples to read
 	ready   chan *Batch // batches queued to the devices, in the order of each
 
 	// Next's own: batches of other devices that came before their turn, the
@@ -42,6 +38,7 @@ type Loader struct {
 	early    map[int]*Batch
 	arriving *Batch
 	failure  error
+	judge    judge
 
 	first    int          // the batch to begin with
 	skip     map[int]bool // batches behind it that are not wanted
@@ -77,13 +74,12 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 			return nil, fmt.Errorf("loader: %w: no device", device.ErrArgument)
 		}
 	}
-	spec := ds.Spec()
-	options, err := options.withDefaults(spec)
+	options, err := options.withDefaults(ds.Spec())
 	if err != nil {
 		return nil, err
 	}
 	l := &Loader{
-		ds: ds, samples: ds.Len(), spec: spec, rowBytes: spec.RowBytes(), options: options,
+		source: newSource(ds), samples: ds.Len(), options: options,
 		early: map[int]*Batch{}, ahead: map[int]bool{}, gone: make(chan struct{}),
 	}
 	if err := l.plan(); err != nil {
@@ -98,15 +94,11 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 
 // plan works out everything that needs no memory.
 func (l *Loader) plan() (err error) {
-	if l.samples <= 0 || l.spec.Bytes() <= 0 {
-		return fmt.Errorf("loader: %w: the dataset has %d samples of %d bytes", device.ErrArgument, l.samples, l.spec.Bytes())
+	if err := l.source.check(); err != nil {
+		return fmt.Errorf("loader: %w", err)
 	}
-	if _, ok := l.ds.(dataset.Ragged); l.spec.Ragged && !ok {
-		return fmt.Errorf("loader: %w: samples of %v differ in length, but the dataset does not tell how", device.ErrArgument, l.spec)
-	}
-	l.rows = 1
-	if len(l.spec.Shape) > 0 {
-		l.rows = l.spec.Shape[0]
+	if l.targets, err = newTargets(l.options.Targets, l.samples); err != nil {
+		return err
 	}
 	if l.options.PadTo > 0 {
 		l.rows = l.options.PadTo
@@ -117,10 +109,12 @@ func (l *Loader) plan() (err error) {
 	if l.order, err = newOrder(l.ds, l.options); err != nil {
 		return err
 	}
-	if l.rows > math.MaxInt/16/l.rowBytes/l.order.largest {
-		return fmt.Errorf("loader: %w: a batch of %d samples of %d bytes", device.ErrArgument, l.order.largest, l.rows*l.rowBytes)
+	for _, s := range append([]source{l.source}, l.targets...) {
+		if err := s.checkBatch(l.order.largest, 1+len(l.targets)); err != nil {
+			return fmt.Errorf("loader: %w", err)
+		}
 	}
-	if l.digest, err = datasetDigest(l.ds); err != nil {
+	if l.digest, err = l.datasetDigest(); err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
 	l.identity = l.startState()
@@ -133,6 +127,8 @@ func (l *Loader) plan() (err error) {
 		return err
 	}
 	l.first, l.skip = l.done, maps.Clone(l.ahead)
+	l.judge = l.newJudge()
+	setDefault(&l.options.Prefetch, int(max(2, min(4, prefetchBytes/l.slabBytes()))))
 	// No more of anything than there are batches for it.
 	l.options.Prefetch = min(l.options.Prefetch, max(l.order.total, 1))
 	// Who holds all batches can still see the end.
@@ -196,7 +192,7 @@ func (l *Loader) prepare(devices []device.Device) error {
 // start makes the channels and the goroutines.
 func (l *Loader) start() {
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.work = make(chan task, 2*l.options.Workers)
+	l.desk = newDesk()
 	buffers := 0
 	for _, n := range l.lanes {
 		n.open()
@@ -215,7 +211,7 @@ func (l *Loader) start() {
 	}
 	l.running.Go(func() {
 		schedules.Wait()
-		close(l.work)
+		l.desk.close()
 		reads.Wait()
 		for _, n := range l.lanes {
 			close(n.jobs)

@@ -84,11 +84,14 @@ func (l *Loader) until(ctx context.Context, end func(*Batch) bool) iter.Seq2[*Ba
 }
 
 // peek returns the batch that Next returns next, queued if not complete. Those
-// of which nothing could be read are passed over.
+// of which nothing could be read are passed over, but not whole epochs.
 func (l *Loader) peek(ctx context.Context) (*Batch, error) {
 	for l.arriving == nil {
 		if l.failure != nil {
 			return nil, l.failure
+		}
+		if err := ctx.Err(); err != nil { // there may be very many to pass over
+			return nil, err
 		}
 		b, err := l.take(ctx)
 		switch {
@@ -98,7 +101,9 @@ func (l *Loader) peek(ctx context.Context) (*Batch, error) {
 			l.failure = b.err
 		case b.buffer == nil:
 			l.delivered(b.n)
+			l.failure = l.empty(b)
 		default:
+			l.judge.sound(b.Epoch)
 			l.arriving = b
 		}
 	}

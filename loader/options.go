@@ -23,7 +23,8 @@ const (
 	PinAuto Pinning = iota
 	// PinAlways pins, or fails.
 	PinAlways
-	// PinNever leaves slabs pageable.
+	// PinNever leaves slabs pageable. They are copied through pinned chunks
+	// instead, see Copiers.
 	PinNever
 )
 
@@ -32,12 +33,23 @@ type Options struct {
 	// Batch is the number of samples in a batch. Default: 64.
 	Batch int
 
+	// Targets are datasets whose sample i goes with sample i of the dataset:
+	// masks, boxes, rows of tokens. They are as long as it is. A sample and its
+	// targets are read by one worker with the same [dataset.Visit], so that
+	// transforms which draw the same way crop and mirror them the same way.
+	// They arrive in [Batch.Targets] as they were read: not normalised, not
+	// mixed, HWC, in their own element type. Labels are those of the dataset. A
+	// target that cannot be read makes its sample one that cannot.
+	Targets []dataset.Dataset
+
 	// Workers is the number of goroutines that read, decode and resize.
 	// Default: GOMAXPROCS. More than can have a sample to read are not started.
+	// A batch that is read sooner than handed over is read without them.
 	Workers int
 
 	// Prefetch is the number of batches that are read ahead of the one on
-	// its way to the device. Default: 4.
+	// its way to the device. Default: 4, or as many as fit into 128 MiB, but
+	// at least 2: what does not stay in the processor's cache is slower to copy.
 	Prefetch int
 
 	// DeviceBuffers is the number of batches in the memory of each device:
@@ -82,20 +94,22 @@ type Options struct {
 	// Where samples differ in length (their spec is Ragged), they are padded
 	// with Pad to the longest of the batch, or to PadTo if that is set; those
 	// that are longer than PadTo cannot be read. Mask adds
-	// [Batch.DeviceMask].
+	// [Batch.DeviceMask]. Targets that differ in length are padded with zeros,
+	// to the longest of the batch.
 	Pad   float64
 	PadTo int
 	Mask  bool
 
-	// DType is the element type on the device. Images (bytes in HWC order
+	// DType is the element type on the device. Images (U8 or U16 in HWC order
 	// with at most 4 channels) become F32, F16 or BF16 normalised by Mean and
-	// Std, or stay U8; they come out as NCHW in every case. Other samples are
-	// cast. Default: F32 for images, else the dataset's own.
+	// Std, or stay as they are; they come out as NCHW in every case. Other
+	// samples are cast. Default: F32 for images, else the dataset's own.
 	DType dtype.DType
 
-	// Mean and Std normalise images, a value a channel, where a byte counts
-	// from 0 to 1. Default: ImageNet's for 3 channels, else 0 and 1. Ignored
-	// for U8 and for samples that are no images.
+	// Mean and Std normalise images, a value a channel, where a sample counts
+	// from 0 to 1, the largest of its type: 255 or 65535. Default: ImageNet's
+	// for 3 channels, else 0 and 1. Ignored for images that stay as they are,
+	// and for samples that are no images.
 	Mean, Std []float64
 
 	// Decode says where pictures are decoded. Default: DecodeAuto.
@@ -120,17 +134,29 @@ type Options struct {
 	OnError ErrorPolicy
 	Decide  func(err *SampleError) ErrorPolicy
 
-	// SampleTimeout is how long reading a sample may take, decoding and
-	// functions of a Map included; a sample that takes longer cannot be read,
-	// with [ErrTimeout]. The context of the read ends then. What does not heed
-	// that is left alone, with memory of its own; it may go on using the
-	// dataset. Samples are copied once more for it. Default: no limit.
+	// SampleTimeout is how long reading a sample with its targets may take,
+	// decoding and functions of a Map included; a sample that takes longer
+	// cannot be read, with [ErrTimeout]. The context of the read ends then. What
+	// does not heed that is left alone, with memory of its own; it may go on
+	// using the dataset. Samples are copied once more for it. Default: no limit.
 	SampleTimeout time.Duration
 
 	// Pin says whether host memory is page-locked. PinBudget is the most
-	// bytes that may be. Default: PinAuto, and package pinned's budget.
+	// bytes that may be for each device. Default: PinAuto, and package pinned's
+	// budget.
 	Pin       Pinning
 	PinBudget int64
+
+	// Copiers is the most goroutines that copy a slab which is not pinned, by
+	// way of pinned chunks of at most ChunkBytes and a slab, four for each of
+	// them (see package transfer). One moves some 8 GB/s, and takes that from the
+	// workers. Memory comes out of PinBudget; where that is too little for one
+	// copier, and for slabs that are too small to gain by it, the driver
+	// copies. Samples that the device decodes are no part of it. Default:
+	// GOMAXPROCS, at most 12, or as many as a calibrated model says; 2 MiB, so
+	// 8 MiB of pinned memory for each.
+	Copiers    int
+	ChunkBytes int64
 }
 
 var (
@@ -145,14 +171,14 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 		n    int
 	}{{"Batch", o.Batch}, {"Workers", o.Workers}, {"Prefetch", o.Prefetch},
 		{"DeviceBuffers", o.DeviceBuffers}, {"Epochs", o.Epochs}, {"Rank", o.Rank}, {"World", o.World},
-		{"PadTo", o.PadTo}, {"SampleTimeout", int(o.SampleTimeout)}} {
+		{"PadTo", o.PadTo}, {"SampleTimeout", int(o.SampleTimeout)},
+		{"PinBudget", int(o.PinBudget)}, {"Copiers", o.Copiers}, {"ChunkBytes", int(o.ChunkBytes)}} {
 		if v.n < 0 {
 			return o, fmt.Errorf("loader: %w: %s is %d", device.ErrArgument, v.name, v.n)
 		}
 	}
 	setDefault(&o.Batch, 64)
 	setDefault(&o.Workers, runtime.GOMAXPROCS(0))
-	setDefault(&o.Prefetch, 4)
 	setDefault(&o.DeviceBuffers, 3)
 	setDefault(&o.Epochs, 1)
 	setDefault(&o.World, 1)
@@ -169,11 +195,11 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 	if !image {
 		return o, nil
 	}
-	if !slices.Contains([]dtype.DType{dtype.U8, dtype.F32, dtype.F16, dtype.BF16}, o.DType) {
-		return o, fmt.Errorf("loader: %w: images cannot become %v", device.ErrArgument, o.DType)
+	if !slices.Contains([]dtype.DType{spec.DType, dtype.F32, dtype.F16, dtype.BF16}, o.DType) {
+		return o, fmt.Errorf("loader: %w: images of %v cannot become %v", device.ErrArgument, spec.DType, o.DType)
 	}
 	switch {
-	case o.DType == dtype.U8:
+	case o.DType == spec.DType:
 		o.Mean, o.Std = nil, nil
 	case o.Mean == nil && o.Std == nil && spec.Shape[2] == 3:
 		o.Mean, o.Std = imageNetMean, imageNetStd
@@ -187,7 +213,7 @@ func setDefault(field *int, value int) {
 	}
 }
 
-// isImage reports whether samples are images: bytes in HWC order.
+// isImage reports whether samples are images: U8 or U16 in HWC order.
 func isImage(spec dataset.Spec) bool {
-	return spec.DType == dtype.U8 && !spec.Ragged && len(spec.Shape) == 3 && spec.Shape[2] >= 1 && spec.Shape[2] <= 4
+	return (spec.DType == dtype.U8 || spec.DType == dtype.U16) && !spec.Ragged && len(spec.Shape) == 3 && spec.Shape[2] >= 1 && spec.Shape[2] <= 4
 }

@@ -114,14 +114,19 @@ func digest(n int, appendAt func(dst []int, epoch, k int) []int) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// datasetDigest tells datasets apart: by their length, the form of samples,
-// and the names and labels of some. Of a name only the last element counts, so
-// that a dataset may move.
-func datasetDigest(ds dataset.Dataset) (text string, err error) {
+// datasetDigest tells datasets apart, and their targets: by their length, the
+// form of samples, and the names and labels of some. Of a name only the last
+// element counts, so that a dataset may move.
+func (l *Loader) datasetDigest() (text string, err error) {
 	defer recoverAs(&err, "in the dataset")
 	h := sha256.New()
-	n := ds.Len()
-	fmt.Fprintln(h, n, ds.Spec())
-	probed(n, func(i int) { fmt.Fprintln(h, path.Base(ds.Name(i)), ds.Label(i)) })
+	put := func(s *source) {
+		fmt.Fprintln(h, l.samples, s.spec)
+		probed(l.samples, func(i int) { fmt.Fprintln(h, path.Base(s.ds.Name(i)), s.ds.Label(i)) })
+	}
+	put(&l.source)
+	for k := range l.targets {
+		put(&l.targets[k])
+	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }

@@ -31,6 +31,9 @@ func newPadding(v float64, t dtype.DType) (padding, error) {
 	case dtype.I8:
 		ok = in(math.MinInt8, math.MaxInt8)
 		b[0] = byte(int8(v))
+	case dtype.U16:
+		ok = in(0, math.MaxUint16)
+		binary.LittleEndian.PutUint16(b, uint16(v))
 	case dtype.I16:
 		ok = in(math.MinInt16, math.MaxInt16)
 		binary.LittleEndian.PutUint16(b, uint16(int16(v)))

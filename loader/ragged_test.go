@@ -2,7 +2,6 @@ package loader_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -17,32 +16,14 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// ragged is a dataset of n samples of i*i%11 rows of two f32 each.
-type ragged struct{ *fake }
+// newRagged makes n samples of i*i%11 rows of two f32 each.
+func newRagged(n int) *fake { return raggedTable(n, 10, func(i int) int { return i * i % 11 }) }
 
-func newRagged(n int) ragged {
-	f := table(n, dtype.F32, 10, 2)
-	f.spec.Ragged = true
-	return ragged{f}
-}
-
-func (ragged) Length(i int) int { return i * i % 11 }
-
-func (r ragged) NewReader() (dataset.Reader, error) { return raggedReader{r}, nil }
-
-type raggedReader struct{ r ragged }
-
-func (raggedReader) Close() error { return nil }
-
-func (d raggedReader) Read(_ context.Context, v dataset.Visit, dst []byte) error {
-	if want := dataset.SampleBytes(d.r, v.Index); len(dst) != want {
-		return fmt.Errorf("%d bytes for sample %d, want %d", len(dst), v.Index, want)
-	}
-	if d.r.fail[v.Index] {
-		return errSample
-	}
-	copy(dst, d.r.sample(v.Index))
-	return nil
+// raggedTable makes n samples of rows of two f32 each.
+func raggedTable(n, longest int, length func(i int) int) *fake {
+	f := table(n, dtype.F32, longest, 2)
+	f.spec.Ragged, f.length = true, length
+	return f
 }
 
 // Samples of different lengths are padded to the longest of their batch, and
@@ -197,6 +178,7 @@ func TestBadPad(t *testing.T) {
 		ok  bool
 	}{
 		{dtype.U8, 255, true}, {dtype.U8, 256, false}, {dtype.U8, -1, false}, {dtype.I8, -128, true}, {dtype.I8, 128, false},
+		{dtype.U16, 65535, true}, {dtype.U16, 65536, false}, {dtype.U16, -1, false},
 		{dtype.I16, 1 << 15, false}, {dtype.I32, math.MinInt32, true}, {dtype.I32, 0.5, false}, {dtype.I64, -100, true},
 		{dtype.I64, math.Inf(1), false}, {dtype.F32, math.Inf(-1), true}, {dtype.F16, 0.1, true}, {dtype.BF16, 3, true}, {dtype.F64, 0.1, true},
 	} {
@@ -219,7 +201,7 @@ func TestRaggedWithoutLengths(t *testing.T) {
 	dev := devicetest.Open(t)
 	ds := table(4, dtype.F32, 10, 2)
 	ds.spec.Ragged = true
-	_, err := loader.New(dev, ds, loader.Options{})
+	_, err := loader.New(dev, struct{ dataset.Dataset }{ds}, loader.Options{})
 	fails(t, "no lengths", err, device.ErrArgument)
 	if err == nil || !strings.Contains(err.Error(), "does not tell how") {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -20,18 +21,19 @@ import (
 // reference holds the samples of a dataset.
 type reference struct {
 	spec    dataset.Spec
-	samples [][]byte // nil where one cannot be read
+	samples [][]byte // nil where one, or a target of it, cannot be read
 	labels  []int32
+	targets []*reference
 }
 
-func newReference(t testing.TB, ds dataset.Dataset) *reference {
+func newReference(t testing.TB, ds dataset.Dataset, targets ...dataset.Dataset) *reference {
 	t.Helper()
 	r := &reference{spec: ds.Spec()}
 	reader, err := ds.NewReader()
 	ok(t, err)
 	defer reader.Close()
 	for i := range ds.Len() {
-		b := make([]byte, r.spec.Bytes())
+		b := make([]byte, dataset.SampleBytes(ds, i))
 		if f, isFake := ds.(*fake); isFake && (f.fail[i] || f.panics[i]) {
 			b = nil
 		} else {
@@ -40,7 +42,76 @@ func newReference(t testing.TB, ds dataset.Dataset) *reference {
 		r.samples = append(r.samples, b)
 		r.labels = append(r.labels, ds.Label(i))
 	}
+	for _, target := range targets {
+		r.targets = append(r.targets, newReference(t, target))
+		for i, b := range r.targets[len(r.targets)-1].samples {
+			if b == nil {
+				r.samples[i] = nil
+			}
+		}
+	}
 	return r
+}
+
+// lengths are those of axis 0 of some samples, where they differ in it, and the
+// longest.
+func (r *reference) lengths(indexes []int) (list []int32, longest int) {
+	if !r.spec.Ragged {
+		return nil, 0
+	}
+	for _, i := range indexes {
+		n := len(r.samples[i]) / r.spec.RowBytes()
+		list = append(list, int32(n))
+		longest = max(longest, n)
+	}
+	return list, longest
+}
+
+// narrow takes off padding up to the longest that is there: places are as long
+// as the longest sample of the batch, and that may have been left out.
+func (r *reference) narrow(t testing.TB, g got) got {
+	t.Helper()
+	trim := func(r *reference, shape []int, data []byte) []byte {
+		if !r.spec.Ragged {
+			return data
+		}
+		_, longest := r.lengths(g.indexes)
+		from, to := shape[1]*r.spec.RowBytes(), longest*r.spec.RowBytes()
+		short := []byte{}
+		for place := range slices.Chunk(data, max(from, 1)) {
+			if slices.ContainsFunc(place[to:], func(b byte) bool { return b != 0 }) {
+				t.Fatalf("batch %d (samples %v) has %x behind the longest", g.number, g.indexes, place[to:])
+			}
+			short = append(short, place[:to]...)
+		}
+		shape[1] = longest
+		return short
+	}
+	g.data = trim(r, g.shape, g.data)
+	g.targets = slices.Clone(g.targets)
+	for k, target := range r.targets {
+		g.targets[k].data = trim(target, g.targets[k].shape, g.targets[k].data)
+	}
+	return g
+}
+
+// target is what goes with some samples, as it is.
+func (r *reference) target(indexes []int) gotTarget {
+	g := gotTarget{dtype: r.spec.DType, shape: append([]int{len(indexes)}, r.spec.Shape...)}
+	size := r.spec.Bytes()
+	if r.spec.Ragged {
+		g.lengths, g.shape[1] = r.lengths(indexes)
+		size = g.shape[1] * r.spec.RowBytes()
+		for _, n := range g.lengths {
+			g.onDevice = binary.LittleEndian.AppendUint32(g.onDevice, uint32(n))
+		}
+	}
+	g.data = []byte{}
+	for _, i := range indexes {
+		g.data = append(g.data, r.samples[i]...)
+		g.data = append(g.data, make([]byte, size-len(r.samples[i]))...)
+	}
+	return g
 }
 
 // inOrder is the sampler without Shuffle.
@@ -78,7 +149,7 @@ func (r *reference) batches(o loader.Options, orders [][]int) []got {
 func (r *reference) batch(o loader.Options, epoch, number int, indexes []int) got {
 	g := got{epoch: epoch, number: number, dtype: o.DType, indexes: indexes}
 	shape := r.spec.Shape
-	image := r.spec.DType == dtype.U8 && len(shape) == 3 && shape[2] >= 1 && shape[2] <= 4
+	image := (r.spec.DType == dtype.U8 || r.spec.DType == dtype.U16) && len(shape) == 3 && shape[2] >= 1 && shape[2] <= 4
 	if image {
 		shape = []int{shape[2], shape[0], shape[1]}
 	}
@@ -89,11 +160,23 @@ func (r *reference) batch(o loader.Options, epoch, number int, indexes []int) go
 		}
 	}
 	g.shape = append([]int{len(indexes)}, shape...)
+	g.labels = r.labelsOf(indexes)
+	for _, target := range r.targets {
+		g.targets = append(g.targets, target.target(indexes))
+	}
+	if r.spec.Ragged {
+		_, g.shape[1] = r.lengths(indexes)
+		plain := r.target(indexes)
+		if g.dtype != r.spec.DType || o.Pad != 0 {
+			panic("no reference for padding but zeros as they are")
+		}
+		g.data = plain.data
+		return g
+	}
 	for _, i := range indexes {
-		g.labels = append(g.labels, r.labels[i])
 		switch {
 		case image:
-			g.data = appendImage(g.data, g.dtype, r.spec.Shape, r.samples[i], o.Mean, o.Std)
+			g.data = appendImage(g.data, g.dtype, r.spec, r.samples[i], o.Mean, o.Std)
 		case g.dtype == r.spec.DType:
 			g.data = append(g.data, r.samples[i]...)
 		default:
@@ -105,9 +188,17 @@ func (r *reference) batch(o loader.Options, epoch, number int, indexes []int) go
 	return g
 }
 
+func (r *reference) labelsOf(indexes []int) (list []int32) {
+	for _, i := range indexes {
+		list = append(list, r.labels[i])
+	}
+	return list
+}
+
 // appendImage is the formula in the documentation of kernels.Normalize.
-func appendImage(b []byte, to dtype.DType, hwc []int, pixels []byte, mean, std []float64) []byte {
-	h, w, channels := hwc[0], hwc[1], hwc[2]
+func appendImage(b []byte, to dtype.DType, spec dataset.Spec, pixels []byte, mean, std []float64) []byte {
+	h, w, channels := spec.Shape[0], spec.Shape[1], spec.Shape[2]
+	largest := map[dtype.DType]float64{dtype.U8: 255, dtype.U16: 65535}[spec.DType]
 	if mean == nil && std == nil && channels == 3 {
 		mean, std = []float64{0.485, 0.456, 0.406}, []float64{0.229, 0.224, 0.225}
 	}
@@ -119,11 +210,11 @@ func appendImage(b []byte, to dtype.DType, hwc []int, pixels []byte, mean, std [
 		if std != nil {
 			s = std[c]
 		}
-		scale, bias := float32(1/(255*s)), float32(-m/s)
+		scale, bias := float32(1/(largest*s)), float32(-m/s)
 		for i := range h * w {
-			x := float64(pixels[i*channels+c])
-			if to != dtype.U8 {
-				// A product of a byte and a float32 is exact in float64.
+			x := element(spec.DType, pixels[(i*channels+c)*spec.DType.Size():])
+			if to != spec.DType {
+				// A product of a sample and a float32 is exact in float64.
 				product := float32(x * float64(scale))
 				x = float64(float32(float64(product) + float64(bias)))
 			}
@@ -138,6 +229,8 @@ func element(t dtype.DType, b []byte) float64 {
 	switch t {
 	case dtype.U8:
 		return float64(b[0])
+	case dtype.U16:
+		return float64(binary.LittleEndian.Uint16(b))
 	case dtype.I16:
 		return float64(int16(binary.LittleEndian.Uint16(b)))
 	case dtype.F32:
@@ -153,6 +246,8 @@ func appendElement(b []byte, t dtype.DType, x float64) []byte {
 	switch t {
 	case dtype.U8:
 		return append(b, byte(max(0, min(255, math.RoundToEven(x)))))
+	case dtype.U16:
+		return binary.LittleEndian.AppendUint16(b, uint16(max(0, min(65535, math.RoundToEven(x)))))
 	case dtype.F32:
 		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
 	case dtype.F16:
@@ -223,6 +318,11 @@ func compare(t testing.TB, what string, have, want []got) {
 				at++
 			}
 			t.Fatalf("%s: batch %d (samples %v): byte %d of %d differs, of %d wanted", what, i, g.indexes, at, len(g.data), len(w.data))
+		}
+		for k := range max(len(g.targets), len(w.targets)) {
+			if len(g.targets) != len(w.targets) || !reflect.DeepEqual(g.targets[k], w.targets[k]) {
+				t.Fatalf("%s: batch %d (samples %v): target %d is %+v, want %+v", what, i, g.indexes, k, g.targets[k:], w.targets[k:])
+			}
 		}
 	}
 }

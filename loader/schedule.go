@@ -10,6 +10,8 @@ import (
 // batch that cannot be made, which comes back as an error in its place.
 func (n *lane) schedule() {
 	l := n.loader
+	own := &reading{loader: l}
+	defer own.close()
 	for b := l.first; b < l.order.total; b++ {
 		if l.lanes[b%len(l.lanes)] != n || l.skip[b] {
 			continue
@@ -23,32 +25,19 @@ func (n *lane) schedule() {
 		if j.slab, ok = receive(l.ctx, n.free); !ok {
 			return
 		}
+		j.slab.trimFiles(keepFiles / len(n.slabs.all))
 		if !l.options.Unordered {
 			n.jobs <- j // never blocks: there is room for every slab, and an error
 		}
-		if !l.hand(j) {
-			return
+		switch count := len(j.indexes); {
+		case count == 0:
+			j.finish(0, l.options.Unordered)
+		case l.quick(count):
+			own.do(task{j, 0, count})
+		default:
+			l.desk.put(j)
 		}
 	}
-}
-
-// hand gives the samples of j to the workers, in runs; false when the loader
-// ended.
-func (l *Loader) hand(j *job) bool {
-	n := len(j.indexes) // behind its last task a job may change
-	if n == 0 {
-		j.finish(0, l.options.Unordered)
-	}
-	for from := 0; from < n; {
-		to := min(from+l.run(), n)
-		select {
-		case l.work <- task{j, from, to}:
-		case <-l.ctx.Done():
-			return false
-		}
-		from = to
-	}
-	return true
 }
 
 // runTime is how long a worker should be busy with a task: long beside
@@ -62,6 +51,18 @@ func (l *Loader) run() int {
 		return 1
 	}
 	return int(max(1, runTime/each))
+}
+
+// quickTime is how long reading may take that is no work for a worker: to hand
+// it over takes as long.
+const quickTime = 20 * time.Microsecond
+
+// quick reports whether so many samples are read sooner than handed over. Where
+// batches come in any order, none are: a read that takes its time after all
+// would hold up the batches behind it, which need not wait for it.
+func (l *Loader) quick(samples int) bool {
+	each := l.sampleTime.Load()
+	return !l.options.Unordered && each > 0 && each*int64(samples) <= int64(quickTime)
 }
 
 // learn takes in how long the samples of a task took.

@@ -34,7 +34,7 @@ type State struct {
 	// What the state belongs to.
 	Samples      int    `json:"samples"`       // of the dataset
 	Spec         string `json:"spec"`          // of a sample
-	Dataset      string `json:"dataset"`       // digest of its length, spec and some names and labels
+	Dataset      string `json:"dataset"`       // digest of its length, spec and some names and labels, and those of targets
 	Order        string `json:"order"`         // digest of some of the order's indices
 	Seed         uint64 `json:"seed"`          //
 	GlobalBatch  int    `json:"global_batch"`  // Batch times World
@@ -101,7 +101,7 @@ func (l *Loader) resume(s State) error {
 	case s.Spec != want.Spec:
 		return differ("form of a sample", s.Spec, want.Spec)
 	case s.Dataset != want.Dataset:
-		return differ("names or labels of the dataset, by digest", s.Dataset, want.Dataset)
+		return differ("names or labels of the dataset, or its targets, by digest", s.Dataset, want.Dataset)
 	case s.Seed != want.Seed:
 		return differ("seed", s.Seed, want.Seed)
 	case s.GlobalBatch != want.GlobalBatch:

@@ -37,6 +37,7 @@ type Stats struct {
 	DeviceBytes   int64  // of the device buffers
 	Pinned        bool   // whether the slabs are page-locked
 	PageableWhy   string // why not
+	StagingBytes  int64  // pinned memory that slabs are copied through where they are not
 	DecodeDevice  bool   // whether the device decodes pictures
 	DecodeWhy     string // why not, where there are pictures to decode
 }
@@ -78,8 +79,10 @@ func (c *counters) moved(d *deviceBuffer) {
 	if d.timed == 0 {
 		return
 	}
-	if t, err := d.marks[1].Since(d.marks[0]); err == nil {
-		c.copyTime.Add(int64(d.timed) * int64(t))
+	if !d.staged {
+		if t, err := d.marks[1].Since(d.marks[0]); err == nil {
+			c.copyTime.Add(int64(d.timed) * int64(t))
+		}
 	}
 	if d.lane.form.queue == nil {
 		return
@@ -93,7 +96,7 @@ func (c *counters) moved(d *deviceBuffer) {
 // any goroutine.
 func (l *Loader) Stats() Stats {
 	c := &l.counters
-	slabs, free, buffers, deviceBytes := 0, 0, 0, int64(0)
+	slabs, free, buffers, deviceBytes, stagingBytes := 0, 0, 0, int64(0), int64(0)
 	for _, n := range l.lanes {
 		slabs += cap(n.free)
 		free += len(n.free)
@@ -103,6 +106,7 @@ func (l *Loader) Stats() Stats {
 			each += n.batchBytes()
 		}
 		deviceBytes += int64(cap(n.buffers)) * each
+		stagingBytes += n.staging.bytes()
 	}
 	first := l.lanes[0]
 	stage := func(name, where string, nanoseconds *atomic.Int64) Stage {
@@ -136,6 +140,7 @@ func (l *Loader) Stats() Stats {
 		DeviceBytes:   deviceBytes,
 		Pinned:        first.slabs.pinned,
 		PageableWhy:   first.slabs.reason,
+		StagingBytes:  stagingBytes,
 		DecodeDevice:  first.decoding != nil,
 		DecodeWhy:     first.notDecoding,
 	}

@@ -12,6 +12,7 @@ import (
 type tail struct {
 	labels  int // an int32 a sample
 	lengths int // an int32 a sample, where samples differ in length
+	longs   int // the same for each target whose samples do, one behind the other
 	mask    int // a byte a row of each sample, if asked for
 	colours int // what becomes of the colours of each sample, if anything
 	mix     int // a float32 a sample, if they are mixed
@@ -21,21 +22,26 @@ type tail struct {
 	all   int // the end of it
 }
 
-// tailAlign is the alignment of each part.
-const tailAlign = 16
+// partAlign is the alignment of each part of a slab.
+const partAlign = 16
 
-// tailOf lays out what goes with count samples of rows each, which end at a
-// byte of the slab.
+func aligned(at int) int { return (at + partAlign - 1) &^ (partAlign - 1) }
+
+// tailOf lays out what goes with count samples of rows each, which end with
+// their targets at a byte of the slab.
 func (l *Loader) tailOf(samples, count, rows int) tail {
 	t := tail{end: samples}
 	take := func(bytes int) (at int) {
-		at = (t.end + tailAlign - 1) &^ (tailAlign - 1)
+		at = aligned(t.end)
 		t.end = at + bytes
 		return at
 	}
 	t.labels = take(4 * count)
 	if l.spec.Ragged {
 		t.lengths = take(4 * count)
+	}
+	if n := l.raggedTargets(); n > 0 {
+		t.longs = take(4 * n * count)
 	}
 	if l.options.Mask {
 		t.mask = take(count * rows)
@@ -56,7 +62,12 @@ func (l *Loader) tailOf(samples, count, rows int) tail {
 
 // slabBytes is the size of a full batch as it is copied.
 func (l *Loader) slabBytes() int64 {
-	return int64(l.tailOf(l.order.largest*l.rows*l.rowBytes, l.order.largest, l.rows).all)
+	full := make([]block, len(l.targets))
+	for k := range full {
+		full[k] = block{source: &l.targets[k], rows: l.targets[k].rows}
+	}
+	n := l.order.largest
+	return int64(l.tailOf(targetsAt(n*l.rows*l.rowBytes, n, full), n, l.rows).all)
 }
 
 // write fills in what goes with the samples of j, and returns the weights of
@@ -66,6 +77,12 @@ func (l *Loader) write(t tail, j *job) (mix []float32, err error) {
 	putInts(slab[t.labels:], j.labels)
 	if j.lengths != nil {
 		putInts(slab[t.lengths:], j.lengths)
+	}
+	at := t.longs
+	for k := range j.targets {
+		lengths := j.targets[k].lengths
+		putInts(slab[at:], lengths)
+		at += 4 * len(lengths)
 	}
 	if l.options.Mask {
 		j.putMask(slab[t.mask:])

@@ -38,7 +38,7 @@ func newTransform(dev device.Device, spec dataset.Spec, rows int, o Options) (*t
 		h, w, c := spec.Shape[0], spec.Shape[1], spec.Shape[2]
 		t.queue = func(s device.Stream, b work) error {
 			return t.kernels.Normalize(s, kernels.Normalize{
-				Dst: b.dst, DType: o.DType, Src: b.src,
+				Dst: b.dst, DType: o.DType, Src: b.src, SrcType: spec.DType,
 				N: b.n, C: c, H: h, W: w, Mean: o.Mean, Std: o.Std,
 				Colours: b.colours, Mix: b.mix,
 			})

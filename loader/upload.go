@@ -88,7 +88,7 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 	b = &Batch{Device: n.dev, DType: l.options.DType, Epoch: j.epoch, Number: j.number, n: j.n}
 	if len(j.indexes) == 0 {
 		n.free <- j.slab
-		return b, nil
+		return j.nothing(), nil
 	}
 	d, ok := n.takeBuffer()
 	if !ok {
@@ -104,7 +104,7 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 	if len(j.indexes) == 0 { // the device refused all, and so did the CPU
 		n.free <- j.slab
 		n.buffers <- d
-		return b, nil
+		return j.nothing(), nil
 	}
 	if b.Mix, err = l.write(t, j); err != nil {
 		return nil, err
@@ -127,6 +127,7 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 	if b.Mix != nil {
 		b.DeviceMix = d.raw + device.Ptr(t.mix)
 	}
+	b.Targets = j.delivered(d, t)
 	b.buffer = d
 	b.complete = make(chan struct{})
 	b.refs.Store(1)
@@ -144,7 +145,7 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 func (n *lane) decode(d *deviceBuffer, j *job) (t tail, err error) {
 	l := n.loader
 	for {
-		t = l.tailOf(len(j.indexes)*j.rows*l.rowBytes, len(j.indexes), j.rows)
+		t = l.tailOf(j.end(), len(j.indexes), j.rows)
 		if n.decoding == nil || len(j.indexes) == 0 {
 			return t, nil
 		}
@@ -174,19 +175,16 @@ func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
 	from := 0
 	if n.decoding != nil {
 		from = t.labels // the samples are made on the device
+		if len(j.targets) > 0 {
+			from = j.targets[0].at
+		}
 	}
 	host := j.slab.bytes[from:t.end]
 	d.queued = int64(len(host))
 	if n.decoding != nil {
 		d.queued += n.decoding.sent
 	}
-	d.timed = n.timing(len(host))
-	if d.timed > 0 {
-		if err := n.copies.Record(d.marks[0]); err != nil {
-			return err
-		}
-	}
-	if err := n.copies.CopyH2D(d.raw+device.Ptr(from), host); err != nil {
+	if err := n.send(d, d.raw+device.Ptr(from), host); err != nil {
 		return err
 	}
 	if err := n.copies.Record(d.marks[1]); err != nil {
@@ -214,6 +212,30 @@ func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
 		return err
 	}
 	return n.compute.Record(d.marks[3])
+}
+
+// send queues the copy of host to dst, a part of d's raw memory; where it is
+// staged, the copy is done when send returns.
+func (n *lane) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
+	d.timed = n.timing(len(host))
+	d.staged = n.staging.takes(len(host))
+	if !d.staged {
+		if d.timed > 0 {
+			if err := n.copies.Record(d.marks[0]); err != nil {
+				return err
+			}
+		}
+		return n.copies.CopyH2D(dst, host)
+	}
+	// The last batch in d may be in use still: its labels and targets are,
+	// where its data lie elsewhere.
+	if err := n.copies.Synchronize(); err != nil {
+		return err
+	}
+	start := time.Now()
+	err := n.staging.copy(n.loader.ctx, dst, host)
+	n.loader.counters.copyTime.Add(int64(time.Since(start)))
+	return err
 }
 
 // takeBuffer returns a free buffer, if there is a choice one that nobody's work

@@ -17,31 +17,36 @@ var errNoReader = errors.New("no reader")
 func (l *Loader) reads() {
 	r := &reading{loader: l}
 	defer r.close()
+	own := newNap()
 	idle := time.Now()
 	for {
-		t, ok := receive(l.ctx, l.work)
-		if !ok {
+		t, ok := l.desk.take(l.run(), own)
+		if !ok || l.ctx.Err() != nil {
 			l.counters.workerWait.Add(int64(time.Since(idle)))
 			return
 		}
-		start := time.Now()
-		l.counters.workerWait.Add(int64(start.Sub(idle)))
-		r.run(t)
-		idle = time.Now()
-		l.learn(idle.Sub(start), t.to-t.from)
-		t.job.finish(t.to-t.from, l.options.Unordered)
+		l.counters.workerWait.Add(int64(time.Since(idle)))
+		idle = r.do(t)
 	}
 }
 
-// reading is a reader of the dataset and what is around it. It belongs to one
-// goroutine.
-type reading struct {
-	loader *Loader
-	reader dataset.Reader // nil until the first sample
-	guard  *guard         // reads in place of reader where samples have a time limit
-	timing dataset.Timing
+// do reads the samples of a task, and returns when it ended.
+func (r *reading) do(t task) (end time.Time) {
+	start, count := time.Now(), t.to-t.from
+	r.run(t)
+	end = time.Now()
+	r.loader.learn(end.Sub(start), count)
+	t.job.finish(count, r.loader.options.Unordered)
+	return end
+}
 
-	encoded dataset.EncodedReader // the reader, where a device decodes
+// reading is what a goroutine reads samples with.
+type reading struct {
+	loader  *Loader
+	readers *readers // nil until the first sample
+	guard   *guard   // reads in their place where samples have a time limit
+	places  [][]byte // of a sample, and of its targets
+	timing  dataset.Timing
 }
 
 // key is what everything random about the visit of a sample is drawn from.
@@ -72,7 +77,8 @@ func (r *reading) run(t task) {
 	r.loader.counters.read(&r.timing)
 }
 
-// sample reads the sample of a slot, its label and the padding behind it.
+// sample reads the sample of a slot and its targets, its label and the padding
+// behind them.
 func (r *reading) sample(j *job, slot int, timing *dataset.Timing) (err error) {
 	l, index := r.loader, j.indexes[slot]
 	defer func() {
@@ -84,49 +90,60 @@ func (r *reading) sample(j *job, slot int, timing *dataset.Timing) (err error) {
 	if err := r.open(); err != nil {
 		return err
 	}
-	if j.lengths != nil && int(j.lengths[slot]) > j.rows {
-		return fmt.Errorf("%w: length %d, and there is room for %d", ErrTooLong, j.lengths[slot], j.rows)
+	if err := r.take(j, slot); err != nil {
+		return err
 	}
 	j.labels[slot] = l.ds.Label(index)
-	sample, padding := j.place(slot, l.rowBytes)
 	v := dataset.Visit{Index: index, Key: l.key(j, index), Timing: timing}
-	l.pad.fill(padding)
-	if c := j.lane.decoding; c != nil {
-		return r.fetch(c, j, slot, v, sample)
-	}
-	if r.guard != nil {
-		return r.guarded(v, sample)
-	}
-	return r.reader.Read(l.ctx, v, sample)
-}
-
-// open makes the reader, if there is none.
-func (r *reading) open() (err error) {
-	if r.reader != nil || r.guard != nil {
-		return nil
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("loader: %w: %w", errNoReader, err)
-		}
-	}()
-	defer recoverAs(&err, "in NewReader")
-	if r.loader.encoded != nil {
-		r.encoded, err = r.loader.encoded.NewEncodedReader()
-		if err != nil {
+	switch c := j.lane.decoding; {
+	case c != nil:
+		if err := r.fetch(c, j, slot, v, r.places[0]); err != nil {
 			return err
 		}
-		r.reader = r.encoded
+		return r.readers.readTargets(l.ctx, v, r.places[1:])
+	case r.guard != nil:
+		return r.guarded(v, r.places)
+	}
+	return r.readers.read(l.ctx, v, r.places)
+}
+
+// take finds the places of a sample and its targets, and pads them.
+func (r *reading) take(j *job, slot int) error {
+	r.places = r.places[:0]
+	if err := r.add(j, slot, &j.block); err != nil {
+		return err
+	}
+	for k := range j.targets {
+		if err := r.add(j, slot, &j.targets[k]); err != nil {
+			return &targetError{k, err}
+		}
+	}
+	return nil
+}
+
+func (r *reading) add(j *job, slot int, b *block) error {
+	if b.lengths != nil && int(b.lengths[slot]) > b.rows {
+		return fmt.Errorf("%w: length %d, and there is room for %d", ErrTooLong, b.lengths[slot], b.rows)
+	}
+	place, padding := b.place(j.slab.bytes, slot)
+	b.source.pad.fill(padding)
+	r.places = append(r.places, place)
+	return nil
+}
+
+// open makes the readers, if there are none.
+func (r *reading) open() error {
+	if r.readers != nil || r.guard != nil {
 		return nil
 	}
-	reader, err := r.loader.ds.NewReader()
+	readers, err := r.loader.newReaders()
 	if err != nil {
 		return err
 	}
 	if r.loader.options.SampleTimeout > 0 {
-		r.guard = newGuard(r.loader, reader)
+		r.guard = newGuard(readers)
 	} else {
-		r.reader = reader
+		r.readers = readers
 	}
 	return nil
 }
@@ -135,15 +152,9 @@ func (r *reading) close() {
 	if r.guard != nil {
 		r.guard.close()
 	}
-	if r.reader != nil {
-		closeReader(r.reader)
+	if r.readers != nil {
+		r.readers.close()
 	}
-}
-
-func closeReader(reader dataset.Reader) {
-	var err error // a reader only reads: nothing can be lost
-	defer recoverAs(&err, "in Close of a reader")
-	err = reader.Close()
 }
 
 // errPanic: code of the dataset or of a callback panicked.

@@ -190,6 +190,10 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 	return e.lanes.copy(ctx, c)
 }
 
+// Stages reports whether a copy of n bytes of pageable memory goes through
+// copiers, as far as is known before the first one; else the driver copies.
+func (e *Engine) Stages(n int64, toHost bool) bool { return e.plan(n, toHost).copiers > 0 }
+
 // Close waits for copies under way, stops the copiers and gives their memory
 // back. Copies fail with [device.ErrClosed] afterwards; a second Close does
 // nothing.

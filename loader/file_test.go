@@ -1,0 +1,74 @@
+package loader_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// A few large files do not make every buffer large, and buffers of files like
+// each other are kept.
+func TestFilesKept(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	loader.UseStandIn(t, &loader.StandIn{Engine: 7})
+	dir := t.TempDir()
+	const files, epochs = 40, 30
+	for i := range files {
+		name := fmt.Sprintf("%02d.jpg", i)
+		file := jpegFile(t, dir, name, 40, 40)
+		if i == 0 { // comments make it large
+			comment := append([]byte{0xff, 0xfe, 0xff, 0xff}, make([]byte, 0xfffd)...)
+			file = append(append(bytes.Clone(file[:2]), bytes.Repeat(comment, 16)...), file[2:]...)
+			ok(t, os.WriteFile(filepath.Join(dir, name), file, 0o644))
+		}
+	}
+	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ok(t, err)
+	o := loader.Options{Batch: 4, Prefetch: 4, Epochs: epochs, Shuffle: true, Decode: loader.DecodeGPU}
+	kept := func() int {
+		ld := start(t, dev, ds, o)
+		list, err := drain(t, dev, ld)
+		ok(t, err)
+		if len(list) != epochs*files/o.Batch {
+			t.Errorf("%d batches", len(list))
+		}
+		return loader.FileBytes(ld)
+	}
+	// Of five slabs two at most have just had the large file.
+	loader.SetKeepFiles(t, 64<<10)
+	if n := kept(); n > 3<<20 {
+		t.Errorf("%d bytes are kept of files of at most 1 MiB", n)
+	}
+	loader.SetKeepFiles(t, 64<<20)
+	if n := kept(); n < 10<<20 {
+		t.Errorf("%d bytes are kept, less than may be", n)
+	}
+}
+
+// Where much is kept the largest buffers go, and no more than has to.
+func TestTrimFiles(t *testing.T) {
+	for _, c := range []struct {
+		caps, lens []int
+		most       int
+		want       []int
+	}{
+		{[]int{10, 20, 30}, []int{1, 1, 1}, 60, []int{10, 20, 30}},
+		{[]int{10, 20, 30}, []int{1, 1, 1}, 59, []int{0, 20, 10}},
+		{[]int{10, 20, 30}, []int{1, 1, 1}, 10, []int{0, 0, 10}},
+		{[]int{10, 20, 30}, []int{1, 1, 1}, 0, []int{0, 0, 0}},
+		{[]int{10, 20, 30}, []int{8, 12, 10}, 0, []int{10, 20, 30}}, // twice what there was
+		{[]int{10, 20, 30}, []int{8, 12, 9}, 0, []int{0, 20, 10}},
+		{nil, nil, 0, nil},
+	} {
+		if got := loader.TrimFiles(c.caps, c.lens, c.most); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package loader_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// maskedPhotos is n photos of different sizes and their masks, in other orders:
+// value is what both have at a place.
+func maskedPhotos(t testing.TB, n int, value func(x, y int) byte, o dataset.ImageOptions) (photos, masks *dataset.Images) {
+	t.Helper()
+	dir := t.TempDir()
+	palette := make(color.Palette, 256)
+	for i := range palette {
+		palette[i] = color.RGBA{byte(7 * i), byte(i >> 3), 99, 255} // not what the photo has
+	}
+	write := func(name string, m image.Image) {
+		var file bytes.Buffer
+		ok(t, png.Encode(&file, m))
+		ok(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		ok(t, os.WriteFile(name, file.Bytes(), 0o644))
+	}
+	for i := range n {
+		photo := image.NewRGBA(image.Rect(0, 0, 60+13*i, 90-5*i))
+		mask := image.NewPaletted(photo.Rect, palette)
+		for y := range photo.Rect.Dy() {
+			for x := range photo.Rect.Dx() {
+				v := value(x, y)
+				photo.Set(x, y, color.RGBA{v, v, v, 255})
+				mask.SetColorIndex(x, y, v)
+			}
+		}
+		write(filepath.Join(dir, "photos", "c", fmt.Sprint(i, ".png")), photo)
+		write(filepath.Join(dir, "masks", "c", fmt.Sprint(i, ".png")), mask)
+		write(filepath.Join(dir, "masks", "b", fmt.Sprint(i, ".png")), mask) // of no photo
+	}
+	photos, err := dataset.OpenImageFolder(t.Context(), filepath.Join(dir, "photos"), o)
+	ok(t, err)
+	all, err := dataset.OpenFolder(t.Context(), filepath.Join(dir, "masks"), dataset.FolderOptions{})
+	ok(t, err)
+	matched, err := dataset.Match(photos.Files, all, nil)
+	ok(t, err)
+	o.Decode = imaging.Options{Indexes: true}
+	masks, err = dataset.NewImages(matched, o)
+	ok(t, err)
+	return photos, masks
+}
+
+// A mask is cropped and mirrored as its photo is, in every epoch anew: where both
+// have the same numbers they do so afterwards, to the bit with the filter of
+// masks, and nearly with the one of photos and other colours besides.
+func TestMasksGoWithPhotos(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	slope := func(x, y int) byte { return byte(x) }
+	noise := func(x, y int) byte { return byte(x*x*7 + y*91 + x*y) }
+	for _, c := range []struct {
+		transform string
+		value     func(x, y int) byte
+		differ    int // at most
+	}{
+		{"rrc:24,flip,nearest", noise, 0},
+		{"center:24,flip,nearest", noise, 0},
+		{"rrc:24,flip", slope, 4},
+		{"rrc:24,flip,bicubic,jitter:0,0,0,0.1", slope, 4}, // grey has no hue
+	} {
+		transform, err := imaging.ParseTransform(c.transform, 0)
+		ok(t, err)
+		const n = 7
+		photos, masks := maskedPhotos(t, n, c.value, dataset.ImageOptions{Transform: transform})
+		ld := start(t, dev, photos, loader.Options{Batch: 3, Epochs: 3, Shuffle: true, DType: dtype.U8, Targets: []dataset.Dataset{masks}})
+		s := stream(t, dev)
+		seen := map[string]bool{}
+		for b, err := range ld.All(t.Context()) {
+			ok(t, err)
+			g := use(t, s, b)
+			ok(t, b.Release(s))
+			mask := g.targets[0]
+			if want := fmt.Sprint([]int{len(g.indexes), 24, 24, 1}); fmt.Sprint(mask.shape) != want || mask.dtype != dtype.U8 {
+				t.Fatalf("a mask of %v %v, want %s u8", mask.shape, mask.dtype, want)
+			}
+			const pixels = 24 * 24
+			for slot, i := range g.indexes {
+				red, index := g.data[slot*3*pixels:][:pixels], mask.data[slot*pixels:][:pixels]
+				for at := range red {
+					if d := int(red[at]) - int(index[at]); d > c.differ || -d > c.differ {
+						t.Fatalf("%s: sample %d, pixel %d: %d in the photo, %d in the mask", c.transform, i, at, red[at], index[at])
+					}
+				}
+				seen[string(index)] = true
+			}
+		}
+		if len(seen) < n+2 {
+			t.Errorf("%s: only %d masks: nothing was random", c.transform, len(seen))
+		}
+		within(t, "Close", ld.Close)
+	}
+}
+
+// A device does not resize as masks are: workers do.
+func TestNearestIsForWorkers(t *testing.T) {
+	dev := open(t, "host:64MiB")
+	leavesNothing(t, dev)
+	loader.UseStandIn(t, &loader.StandIn{Engine: 7})
+	photos, _ := maskedPhotos(t, 2, func(x, y int) byte { return 0 }, dataset.ImageOptions{Transform: imaging.CenterCrop(8).WithFilter(imaging.Nearest)})
+	refuses(t, dev, photos, loader.Options{Decode: loader.DecodeGPU}, device.ErrNotSupported, "filter nearest")
+	ld := start(t, dev, photos, loader.Options{})
+	if s := ld.Stats(); s.DecodeDevice || !strings.Contains(s.DecodeWhy, "filter nearest") {
+		t.Errorf("%t, %q", s.DecodeDevice, s.DecodeWhy)
+	}
+}
