@@ -1,30 +1,46 @@
 package tune
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 )
 
 // calibrate measures the model by a few runs: several numbers of workers for
-// each place of decoding, one run for each other kind of memory, and one at
-// each end of the other axes.
+// each place of decoding, and for staging, which shares the processors with
+// them; one run for each other kind of memory; and one at each end of the other
+// axes.
 func (s *search) calibrate() error {
-	decodes := s.space.Decode
-	if len(decodes) == 0 {
-		decodes = []string{""}
-	}
-	for _, decode := range decodes {
-		var ofWorkers []StageCost // which the kind of memory does not change
-		for _, pin := range s.space.Pin {
-			v, err := s.calibrateVariant(decode, pin, ofWorkers)
-			if err != nil {
-				return err
+	for decode := range max(len(s.space.Decode), 1) {
+		var ofWorkers []StageCost // which pinning does not change
+		for pin := range s.space.Pin {
+			for batch := range s.space.Batch {
+				base := s.base(batch, pin, decode)
+				if s.model.variant(base) != nil {
+					continue
+				}
+				known := ofWorkers
+				if base.staged() && !s.late() {
+					known = nil
+				}
+				v, err := s.calibrateVariant(base, known)
+				if err != nil {
+					return err
+				}
+				switch {
+				case v == nil:
+					continue // nothing of this kind fits
+				case v.Staged:
+					err = s.calibrateStaging(v)
+				default:
+					ofWorkers = slices.DeleteFunc(slices.Clone(v.Stages), func(c StageCost) bool { return c.Where != worker })
+				}
+				if err != nil {
+					return err
+				}
+				s.model.Variants = append(s.model.Variants, *v)
 			}
-			if v == nil {
-				continue // nothing of this kind fits
-			}
-			s.model.Variants = append(s.model.Variants, *v)
-			ofWorkers = slices.DeleteFunc(slices.Clone(v.Stages), func(c StageCost) bool { return c.Where != worker })
 		}
 	}
 	if err := s.calibratePrefetch(); err != nil {
@@ -33,18 +49,18 @@ func (s *search) calibrate() error {
 	return s.calibrateBatch()
 }
 
-// base is where the axes cross on which the model is calibrated.
-func (s *search) base(decode string, pin bool) Setting {
-	return Setting{
-		Workers: s.space.Workers[len(s.space.Workers)-1], Batch: s.space.Batch[0],
-		Prefetch: middle(s.space.Prefetch), Pin: pin, Decode: decode,
-	}
+// base is where the axes cross on which the model is calibrated, at a place of
+// those that are not.
+func (s *search) base(batch, pin, decode int) Setting {
+	sp := s.space
+	return sp.at(place{len(sp.Workers) - 1, batch, len(sp.Prefetch) / 2, pin, decode, len(sp.Copiers) / 2, len(sp.ChunkBytes) / 2})
 }
 
 // calibrateVariant measures the stages. Where those of the workers are not
-// known yet, it does with several numbers of them.
-func (s *search) calibrateVariant(decode string, pin bool, ofWorkers []StageCost) (*Variant, error) {
-	v := &Variant{Decode: decode, Pin: pin, Stages: slices.Clone(ofWorkers), Correction: 1}
+// known yet, it does with several numbers of them. It is nil where nothing
+// like base fits.
+func (s *search) calibrateVariant(base Setting, ofWorkers []StageCost) (*Variant, error) {
+	v := &Variant{Decode: base.Decode, Pin: base.Pin, Staged: base.staged(), Stages: slices.Clone(ofWorkers), Correction: 1}
 	counts := s.space.Workers
 	if n := len(counts) - 1; ofWorkers != nil {
 		counts = counts[n:]
@@ -52,9 +68,8 @@ func (s *search) calibrateVariant(decode string, pin bool, ofWorkers []StageCost
 		counts = slices.Compact([]int{counts[0], counts[n/3], counts[n*2/3], counts[n]})
 	}
 	var last Measurement
-	var lastAt Setting
 	for _, workers := range counts {
-		set := s.base(decode, pin)
+		set := base
 		set.Workers = workers
 		m, at, ok, err := s.calibrateAt(set)
 		if err != nil {
@@ -62,24 +77,33 @@ func (s *search) calibrateVariant(decode string, pin bool, ofWorkers []StageCost
 		}
 		if ok {
 			v.add(m.costs(workers), ofWorkers == nil)
-			last, lastAt = m, at
+			last, v.base = m, at
 		}
 	}
-	if lastAt == (Setting{}) {
+	if v.base == (Setting{}) {
 		return nil, nil
 	}
-	if rate := v.rate(lastAt); rate > 0 {
+	if rate := v.rate(v.base); rate > 0 {
 		v.Correction = last.PerSecond() / rate
 	}
 	return v, nil
 }
 
-// calibratePrefetch corrects the model at the ends of that axis.
+// late reports whether trials take so long that calibration has had its share
+// of the budget. What is not measured then is left to the races.
+func (s *search) late() bool { return s.spent > s.o.Budget/3 }
+
+// calibratePrefetch corrects the model at the ends of that axis, with the most
+// workers, which shallow prefetch costs most. Fewer are then predicted slower
+// than they are. Races and neighbours make up for that: see "shallow for many" among
+// the pipelines of the tests.
 func (s *search) calibratePrefetch() error {
+	if len(s.model.Variants) == 0 {
+		return nil
+	}
 	var list []Value
-	axis := s.space.Prefetch
-	for _, n := range slices.Compact([]int{axis[0], middle(axis), axis[len(axis)-1]}) {
-		set := s.crossing()
+	for _, n := range ends(s.space.Prefetch) {
+		set := s.model.Variants[0].base
 		set.Prefetch = n
 		m, at, ok, err := s.calibrateAt(set)
 		if err != nil {
@@ -94,21 +118,26 @@ func (s *search) calibratePrefetch() error {
 }
 
 // calibrateBatch corrects the model at the ends of that axis, and measures how
-// long the device uses batches there.
+// long the device uses batches there. Larger batches may be of another kind;
+// what they change is told by the costs of one.
 func (s *search) calibrateBatch() error {
+	if len(s.model.Variants) == 0 {
+		return nil
+	}
 	var list []Value
+	first := &s.model.Variants[0]
 	axis := s.space.Batch
 	for _, n := range slices.Compact([]int{axis[0], axis[len(axis)-1]}) {
-		set := s.crossing()
-		set.Batch = n
-		m, at, ok, err := s.calibrateAt(set)
+		p := s.space.place(first.base)
+		p[1] = slices.Index(axis, n)
+		m, at, ok, err := s.calibrateAt(s.space.at(p))
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue
 		}
-		if predicted := s.model.Rate(at); predicted > 0 {
+		if predicted := s.model.rate(first, at); predicted > 0 {
 			list = append(list, Value{n, m.PerSecond() / predicted})
 		}
 		if !s.o.Step {
@@ -122,33 +151,33 @@ func (s *search) calibrateBatch() error {
 			s.model.Steps = append(s.model.Steps, Value{n, m.Step.Seconds() / float64(m.Batches)})
 		}
 	}
+	for i := range s.model.Variants { // which may have been measured at other sizes
+		v := &s.model.Variants[i]
+		v.Correction /= interpolate(list, v.base.Batch, 1, math.Log)
+	}
 	s.model.Batch = list
 	return nil
 }
 
 const calibrating = "calibrating"
 
-// crossing is the base of the first variant that could be measured.
-func (s *search) crossing() Setting {
-	if len(s.model.Variants) == 0 {
-		return s.base("", s.space.Pin[0])
-	}
-	v := s.model.Variants[0]
-	return s.base(v.Decode, v.Pin)
-}
-
-// calibrateAt tries a setting, or the nearest one in prefetch that fits, for a
+// calibrateAt tries a setting, or the nearest one of its kind that fits, for a
 // calibration. It is not ok where none does. What was measured before is not
 // measured again.
 func (s *search) calibrateAt(set Setting) (m Measurement, at Setting, ok bool, err error) {
-	near := slices.Clone(s.space.Prefetch)
-	slices.SortStableFunc(near, func(a, b int) int { return abs(a-set.Prefetch) - abs(b-set.Prefetch) })
-	for _, p := range near {
-		at = set
-		at.Prefetch = p
-		if !slices.Contains(s.fits, at) {
-			continue
+	var near []Setting
+	for _, f := range s.fits {
+		if f.Workers == set.Workers && f.Batch == set.Batch && f.Decode == set.Decode && f.Pin == set.Pin && f.staged() == set.staged() {
+			near = append(near, f)
 		}
+	}
+	slices.SortStableFunc(near, func(a, b Setting) int {
+		return cmp.Or(
+			cmp.Compare(abs(a.Prefetch-set.Prefetch), abs(b.Prefetch-set.Prefetch)),
+			cmp.Compare(abs(a.Copiers-set.Copiers), abs(b.Copiers-set.Copiers)),
+			cmp.Compare(abs(a.ChunkBytes-set.ChunkBytes), abs(b.ChunkBytes-set.ChunkBytes)))
+	})
+	for _, at = range near {
 		if done := s.trials[at].free; len(done) > 0 {
 			return done[0], at, true, nil
 		}
@@ -159,9 +188,15 @@ func (s *search) calibrateAt(set Setting) (m Measurement, at Setting, ok bool, e
 	return m, Setting{}, false, nil
 }
 
-func abs(n int) int { return max(n, -n) }
+func abs[T int | int64](n T) T { return max(n, -n) }
 
-func middle(list []int) int { return list[len(list)/2] }
+// ends are the first value of an axis, the middle one and the last.
+func ends[T int | int64](axis []T) []T {
+	if len(axis) == 0 {
+		return nil
+	}
+	return slices.Compact([]T{axis[0], axis[len(axis)/2], axis[len(axis)-1]})
+}
 
 // plausible is the field of the first race: what the model does not find
 // slow, and no more than there is time for. One of each number of workers is

@@ -13,8 +13,9 @@
 //
 // Calibrate. Runs with one worker, some and many give what a sample costs in
 // each stage; one more run each tells pinned from pageable memory, shallow from
-// deep prefetch, small from large batches. The [Model] made of that predicts
-// the rate of every setting as the least over the stages.
+// deep prefetch, small from large batches, few from many copiers where pageable
+// memory is staged. The [Model] made of that predicts the rate of every setting
+// as the least over the stages.
 //
 // Race. What the model does not find slow is run in turn, in rounds, and the
 // better half goes on to the next race, where there is time for more rounds of
@@ -24,10 +25,11 @@
 // or that gets warm, favours none.
 //
 // Choose. Of all that are within 3 % of the fastest the one is chosen that takes
-// the least pinned memory, then the fewest threads. With a step, which stands
-// for the device's work on a batch, it is the cheapest of those with which the
-// device waits less than 1 % of the time. When more rounds could not change
-// that, the search ends before its budget does.
+// the least pinned memory, rings of staging included, then the fewest threads,
+// workers and copiers. With a step, which stands for the device's work on a
+// batch, it is the cheapest of those with which the device waits less than 1 % of
+// the time. When more rounds could not change that, the search ends before its
+// budget does.
 //
 // # Memory
 //

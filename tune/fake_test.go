@@ -15,15 +15,19 @@ type fake struct {
 	disk                float64 // samples a second that it gives at most; 0: any
 	cores               int
 	pinned, pageable    float64 // seconds a sample over the link
+	copier              float64 // seconds a sample of one copier, of which many share the work until the link is full
+	chunk               float64 // how much more a copy costs in chunks of half the size
+	takes               float64 // processors that each copier takes from the workers
 	transform           float64
 	perBatch            float64 // seconds a batch of everything
 	jitter              float64 // how much shallow prefetch costs: rate x (1 - jitter/(prefetch+1))
+	jitterFor           float64 // how many workers it takes to cost all of that; fewer cost less
 	odd                 func(Setting) float64
 	step                float64          // seconds of the device a batch
 	noise               float64          // standard deviation of the logarithm of a rate
 	drift               float64          // how far the rate goes up and down, slowly
 	sample              int64            // bytes
-	room                Memory           // 0: any
+	room                Memory           // 0: any; less pinned: slabs cannot be
 	short               map[Setting]bool // does not fit, as a trial finds
 	rng                 *rand.Rand
 	clock               float64
@@ -34,7 +38,7 @@ type fake struct {
 // workerSeconds is what the stages cost with that many workers.
 func (f *fake) workerSeconds(s Setting) (read, decode, extra float64) {
 	w := float64(s.Workers)
-	slow := max(1, w/float64(f.cores))
+	slow := max(1, (w+f.takes*float64(s.Copiers))/float64(f.cores))
 	decode = f.decode * (1 + f.contention*(w-1)) * slow
 	extra = f.extra * slow
 	read = f.read
@@ -45,8 +49,11 @@ func (f *fake) workerSeconds(s Setting) (read, decode, extra float64) {
 }
 
 func (f *fake) linkSeconds(s Setting) float64 {
-	if s.Pin {
+	switch {
+	case s.Pin:
 		return f.pinned
+	case s.Copiers > 0:
+		return max(f.copier/float64(s.Copiers), f.pinned) * (1 + f.chunk*math.Log2(float64(4<<20)/float64(s.ChunkBytes)))
 	}
 	return f.pageable
 }
@@ -55,7 +62,11 @@ func (f *fake) linkSeconds(s Setting) float64 {
 func (f *fake) rate(s Setting) float64 {
 	read, decode, extra := f.workerSeconds(s)
 	sample := max((read+decode+extra)/float64(s.Workers), f.linkSeconds(s), f.transform)
-	rate := 1 / (sample + f.perBatch/float64(s.Batch)) * (1 - f.jitter/float64(s.Prefetch+1))
+	share := 1.
+	if f.jitterFor > 0 {
+		share = float64(s.Workers) / f.jitterFor
+	}
+	rate := 1 / (sample + f.perBatch/float64(s.Batch)) * (1 - f.jitter/float64(s.Prefetch+1)*share)
 	if f.odd != nil {
 		rate *= f.odd(s)
 	}
@@ -77,8 +88,13 @@ func (f *fake) Need(s Setting) (Memory, error) {
 	if s.Pin {
 		m.PinnedBytes = m.HostBytes
 	}
+	m.PinnedBytes += rings(s.Copiers, s.ChunkBytes)
+	m.HostBytes += rings(s.Copiers, s.ChunkBytes)
 	if f.room.DeviceBytes > 0 && m.DeviceBytes > f.room.DeviceBytes {
 		return m, &DoesNotFitError{What: "device memory", AskedBytes: m.DeviceBytes, FreeBytes: f.room.DeviceBytes}
+	}
+	if f.room.PinnedBytes < 0 && s.Pin {
+		return m, &DoesNotFitError{What: "pinned memory", AskedBytes: m.PinnedBytes}
 	}
 	if f.room.PinnedBytes > 0 && m.PinnedBytes > f.room.PinnedBytes {
 		return m, &DoesNotFitError{What: "pinned memory", AskedBytes: m.PinnedBytes, FreeBytes: f.room.PinnedBytes}
@@ -142,14 +158,35 @@ var kinds = map[string]func(*fake, *rand.Rand){
 		f.read, f.decode = 1e-5, 0
 		f.pinned, f.pageable = between(r, 1e-5, 3e-5), between(r, 1e-5, 9e-5)
 	},
-	"transform":    func(f *fake, r *rand.Rand) { f.transform = between(r, 1e-4, 4e-4) },
-	"per batch":    func(f *fake, r *rand.Rand) { f.perBatch = between(r, 1e-3, 2e-2) },
-	"shallow":      func(f *fake, r *rand.Rand) { f.jitter = between(r, 0.2, 0.7) },
-	"pinning cost": func(f *fake, r *rand.Rand) { f.odd = onlyIf(func(s Setting) bool { return !s.Pin }, 0.8) },
+	"transform":        func(f *fake, r *rand.Rand) { f.transform = between(r, 1e-4, 4e-4) },
+	"per batch":        func(f *fake, r *rand.Rand) { f.perBatch = between(r, 1e-3, 2e-2) },
+	"shallow":          func(f *fake, r *rand.Rand) { f.jitter = between(r, 0.2, 0.7) },
+	"shallow for many": func(f *fake, r *rand.Rand) { f.jitter, f.jitterFor = between(r, 0.4, 1.2), 32 },
+	"pinning cost":     func(f *fake, r *rand.Rand) { f.odd = onlyIf(func(s Setting) bool { return !s.Pin }, 0.8) },
 	"an odd number of workers": func(f *fake, r *rand.Rand) {
 		w := []int{2, 4, 8, 12}[r.IntN(4)]
 		f.read, f.decode, f.pinned, f.pageable = 1e-5, 1e-4, 1e-4, 1e-4
 		f.odd = onlyIf(func(s Setting) bool { return s.Workers == w }, 0.85)
+	},
+	"staging fills the link": func(f *fake, r *rand.Rand) {
+		f.read, f.decode, f.pinned = 1e-5, 0, between(r, 3e-6, 1e-5)
+		f.copier = f.pinned * between(r, 1, 20)
+	},
+	"staging, and nothing can be pinned": func(f *fake, r *rand.Rand) {
+		f.read, f.decode, f.pinned, f.chunk = 1e-5, 0, 1e-5, between(r, -0.1, 0.2)
+		f.copier, f.room.PinnedBytes = f.pinned*between(r, 1, 20), -1
+	},
+	"staging takes from the workers": func(f *fake, r *rand.Rand) {
+		f.decode, f.takes, f.cores = between(r, 1e-4, 1e-3), between(r, 0.2, 1), 8
+		f.copier, f.pinned, f.room.PinnedBytes = between(r, 5e-5, 4e-4), 5e-6, -1
+	},
+	"chunks matter": func(f *fake, r *rand.Rand) {
+		f.read, f.decode, f.pinned, f.room.PinnedBytes = 1e-5, 0, 1e-5, -1
+		f.copier, f.chunk = between(r, 4e-5, 2e-4), []float64{-0.2, 0.5}[r.IntN(2)]
+	},
+	"an odd number of copiers": func(f *fake, r *rand.Rand) {
+		n := []int{2, 4, 8, 16}[r.IntN(4)]
+		f.room.PinnedBytes, f.odd = -1, onlyIf(func(s Setting) bool { return s.Copiers == n }, 0.85)
 	},
 	"an odd prefetch": func(f *fake, r *rand.Rand) {
 		p := []int{1, 2, 4, 8}[r.IntN(4)]
@@ -172,7 +209,7 @@ func between(r *rand.Rand, low, high float64) float64 { return low + r.Float64()
 func newFake(kind string, seed uint64) *fake {
 	r := rand.New(rand.NewPCG(seed, 1))
 	f := &fake{
-		read: 1e-4, decode: 1e-3, extra: 1e-5, cores: 16, pinned: 5e-6, pageable: 1e-5, transform: 2e-6,
+		read: 1e-4, decode: 1e-3, extra: 1e-5, cores: 16, pinned: 5e-6, pageable: 1e-5, copier: 4e-5, transform: 2e-6,
 		noise: 0.02, drift: 0.1, sample: 150528, rng: r,
 	}
 	kinds[kind](f, r)
@@ -181,6 +218,9 @@ func newFake(kind string, seed uint64) *fake {
 
 // grid is the space of these tests.
 var grid = Space{Workers: []int{1, 2, 4, 8, 12, 16, 32}, Batch: []int{64}, Prefetch: []int{1, 2, 4, 8}, Pin: []bool{true, false}}
+
+// staging is one with copiers.
+var staging = Space{Workers: grid.Workers, Batch: grid.Batch, Prefetch: grid.Prefetch, Pin: grid.Pin, Copiers: []int{2, 4, 8, 16}, ChunkBytes: []int64{512 << 10, 2 << 20}}
 
 // optimum is the fastest there is, in truth.
 func optimum(f *fake, space Space) (best float64) {

@@ -25,7 +25,10 @@ type Options struct {
 	// 1, 2, 4 and 8; pinned and pageable memory where the device has a link,
 	// and as Loader.Pin says; the batch size of Loader; decoding on "cpu" and
 	// "gpu" where the device can decode the dataset's pictures, and as
-	// Loader.Decode says.
+	// Loader.Decode says; copiers in powers of two, from 2 to the processors and
+	// 16 at most, and chunks of 512 KiB and 2 MiB, where the device has a link,
+	// and as Loader says. Copiers and chunks that make no difference for slabs
+	// of that size are left out.
 	Space Space
 
 	// Budget is how long trials may take together. Default: 30 s.
@@ -75,7 +78,7 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 	if o.StepTime > 0 && len(o.Space.Batch) > 1 {
 		return nil, fmt.Errorf("tune: %w: a step of %v for batches of %v samples: its time is that of one size", device.ErrArgument, o.StepTime, o.Space.Batch)
 	}
-	if budget := cmp.Or(o.Budget, defaultBudget); o.StepTime > budget {
+	if budget := o.budget(); o.StepTime > budget {
 		return nil, fmt.Errorf("tune: %w: a step of %v takes longer than the budget of %v", device.ErrArgument, o.StepTime, budget)
 	}
 	if o.Loader.Batches != nil || o.Loader.Resume != nil {
@@ -86,10 +89,20 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 	if err := f.weigh(); err != nil {
 		return nil, err
 	}
-	return Search(ctx, f, f.o.Space, SearchOptions{
+	if err := f.findStaging(); err != nil {
+		return nil, err
+	}
+	r, err := Search(ctx, f, f.o.Space, SearchOptions{
 		Budget: o.Budget, Step: f.steps(), Exhaustive: o.Exhaustive, Seed: o.Seed, Progress: o.Progress,
 	})
+	if err != nil {
+		return nil, err
+	}
+	r.Unread, r.Replaced = f.unread, f.replaced
+	return r, nil
 }
+
+func (o *Options) budget() time.Duration { return cmp.Or(o.Budget, defaultBudget) }
 
 // space fills in the axes that are empty.
 func (o *Options) space(dev device.Device) Space {
@@ -103,15 +116,31 @@ func (o *Options) space(dev device.Device) Space {
 	if s.Prefetch == nil {
 		s.Prefetch = []int{1, 2, 4, 8}
 	}
+	hasLink := linked(dev)
 	if s.Pin == nil {
-		_, can := dev.(device.Pinner)
 		switch {
 		case o.Loader.Pin == loader.PinAlways:
 			s.Pin = []bool{true}
-		case o.Loader.Pin == loader.PinNever, !can, dev.Info().Integrated:
+		case o.Loader.Pin == loader.PinNever, !hasLink:
 			s.Pin = []bool{false}
 		default:
 			s.Pin = []bool{true, false}
+		}
+	}
+	if !hasLink || s.Decode == nil && o.Loader.Decode == loader.DecodeGPU { // nothing is staged
+		s.Copiers, s.ChunkBytes = nil, nil
+		return s
+	}
+	if len(s.Copiers) == 0 {
+		s.Copiers = copierCounts(runtime.GOMAXPROCS(0))
+		if o.Loader.Copiers > 0 {
+			s.Copiers = []int{o.Loader.Copiers}
+		}
+	}
+	if len(s.ChunkBytes) == 0 {
+		s.ChunkBytes = []int64{512 << 10, 2 << 20}
+		if o.Loader.ChunkBytes > 0 {
+			s.ChunkBytes = []int64{o.Loader.ChunkBytes}
 		}
 	}
 	return s
@@ -137,6 +166,10 @@ type feed struct {
 	host   int64 // bytes of a sample in a slab, with what goes with it
 	device int64 // bytes of a sample in all device buffers
 	depth  int   // device buffers
+
+	refused *DoesNotFitError // the least rings that could not be pinned
+
+	unread, replaced int64 // samples of all trials that could not be read
 }
 
 // steps reports whether batches are used.
@@ -173,6 +206,13 @@ func (f *feed) weigh() error {
 	return ld.Close()
 }
 
+// slab is how many bytes the samples of a batch have on the host.
+func (f *feed) slab(batch int) int64 { return times(int64(min(batch, f.ds.Len())), f.host) }
+
+// pinBudget is how many bytes may be pinned; 0 is unknown. A pool's own budget
+// is a quarter of what is free.
+func (f *feed) pinBudget() int64 { return cmp.Or(f.o.Loader.PinBudget, sysmem.Available()/4) }
+
 // Need predicts the memory of a setting and compares it with what is free.
 func (f *feed) Need(s Setting) (Memory, error) {
 	batch := int64(min(s.Batch, f.ds.Len()))
@@ -180,7 +220,7 @@ func (f *feed) Need(s Setting) (Memory, error) {
 		return Memory{}, f.noBatch(s)
 	}
 	slabs := int64(min(s.Prefetch, math.MaxInt-1)) + 1
-	m := Memory{HostBytes: times(slabs, times(batch, f.host)), DeviceBytes: times(batch, f.device)}
+	m := Memory{HostBytes: times(slabs, f.slab(s.Batch)), DeviceBytes: times(batch, f.device)}
 	free, err := f.dev.Memory()
 	if err != nil {
 		return m, err
@@ -188,21 +228,26 @@ func (f *feed) Need(s Setting) (Memory, error) {
 	if m.DeviceBytes > free.FreeBytes {
 		return m, &DoesNotFitError{What: "device memory", AskedBytes: m.DeviceBytes, FreeBytes: free.FreeBytes}
 	}
-	available := sysmem.Available()
 	if s.Pin {
 		m.PinnedBytes = m.HostBytes
-		// The pool's own budget is a quarter of what is free.
-		if budget := cmp.Or(f.o.Loader.PinBudget, available/4); budget > 0 && m.PinnedBytes > budget {
-			return m, &DoesNotFitError{What: "pinned memory", AskedBytes: m.PinnedBytes, FreeBytes: budget}
-		}
-	} else if available > 0 && m.HostBytes > available/2 { // as much as the loader takes
+	} else if available := sysmem.Available(); available > 0 && m.HostBytes > available/2 { // as much as the loader takes
 		return m, &DoesNotFitError{What: "host memory", AskedBytes: m.HostBytes, FreeBytes: available / 2}
+	}
+	if s.staged() {
+		m.PinnedBytes = f.rings(s)
+		m.HostBytes += min(m.PinnedBytes, math.MaxInt64-m.HostBytes)
+	}
+	if budget := f.pinBudget(); budget > 0 && m.PinnedBytes > budget {
+		return m, &DoesNotFitError{What: "pinned memory", AskedBytes: m.PinnedBytes, FreeBytes: budget}
 	}
 	return m, nil
 }
 
 // Try runs a loader with s.
 func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err error) {
+	if err := f.known(s); err != nil {
+		return m, err
+	}
 	start := time.Now()
 	o := f.o.Loader
 	o.Workers, o.Batch, o.Prefetch, o.Epochs = s.Workers, s.Batch, s.Prefetch, math.MaxInt
@@ -210,6 +255,7 @@ func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 	if s.Pin {
 		o.Pin = loader.PinAlways
 	}
+	o.Copiers, o.ChunkBytes = s.Copiers, s.ChunkBytes
 	if place, known := places[s.Decode]; known {
 		o.Decode = place
 	}
@@ -224,13 +270,18 @@ func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 	defer func() {
 		err = errors.Join(err, ld.Close())
 		m.Took = time.Since(start)
+		done := ld.Stats()
+		f.unread, f.replaced = f.unread+done.Errors, f.replaced+done.Replaced
 	}()
 	if err := f.asAsked(s, ld.Stats()); err != nil {
 		return m, err
 	}
 	m, err = f.measure(ctx, ld, r)
-	if err == io.EOF {
+	switch err {
+	case io.EOF:
 		err = f.noBatch(s)
+	case nil:
+		err = f.ringsShort(s, ld.Stats())
 	}
 	return m, f.short(s, err)
 }
@@ -256,7 +307,7 @@ func (f *feed) short(s Setting, err error) error {
 		free, _ := f.dev.Memory()
 		return &DoesNotFitError{"device memory", need.DeviceBytes, free.FreeBytes, err}
 	case errors.Is(err, pinned.ErrBudget), errors.Is(err, device.ErrPinLimit):
-		return &DoesNotFitError{"pinned memory", need.PinnedBytes, cmp.Or(f.o.Loader.PinBudget, sysmem.Available()/4), err}
+		return &DoesNotFitError{"pinned memory", need.PinnedBytes, f.pinBudget(), err}
 	}
 	return err
 }

@@ -16,8 +16,10 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
+	"github.com/pinion-gpu/pinion/transfer"
 )
 
 // made is a dataset of made-up samples that take that long to read.
@@ -26,6 +28,8 @@ type made struct {
 	spec dataset.Spec
 	slow time.Duration
 	fail error
+
+	broken int // with fail: only every so many-th sample fails; 0: all
 }
 
 func (m *made) Len() int                           { return m.n }
@@ -41,6 +45,9 @@ func (r reader) Read(_ context.Context, v dataset.Visit, _ []byte) error {
 	time.Sleep(r.m.slow)
 	if v.Timing != nil {
 		v.Timing.Read += time.Since(start)
+	}
+	if r.m.broken > 0 && v.Index%r.m.broken != 0 {
+		return nil
 	}
 	return r.m.fail
 }
@@ -183,12 +190,161 @@ func TestFeedOddSpaces(t *testing.T) {
 	}
 }
 
+// Behind a link copiers and chunks are looked for, where slabs are large enough
+// to be staged; what is chosen stages, and takes what was predicted.
+func TestFeedStaging(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // no model of the link
+	dev := openDiscrete(t, 64<<20)
+	images := &made{n: 100, spec: dataset.Spec{Shape: []int{64 << 10}, DType: dtype.U8}}
+	const sample = 64<<10 + 4
+	o := Options{Budget: 200 * time.Millisecond, Space: Space{
+		Workers: []int{1, 4}, Batch: []int{8, 32, 48}, Prefetch: []int{1, 2},
+		Copiers: []int{1, 2}, ChunkBytes: []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20},
+	}}
+	r, err := Feed(context.Background(), dev, images, o)
+	ok(t, err)
+	// Batches of 8 are not staged, and 4 MiB is all of the others.
+	if want := 2 * 2 * (3 + 1 + 2*3 + 2*3); r.GridSize != want {
+		t.Errorf("%d settings, want %d", r.GridSize, want)
+	}
+	f := &feed{dev: dev, ds: images, o: o}
+	f.o.Space = o.space(dev)
+	ok(t, f.weigh())
+	ok(t, f.findStaging())
+	seen := false
+	for _, set := range f.o.Space.Settings() {
+		if set.staged() != (!set.Pin && set.Batch > 8) || set.ChunkBytes > 4<<20 {
+			t.Errorf("%v", set)
+		}
+		need, err := f.Need(set)
+		ok(t, err)
+		slabs := int64(set.Prefetch+1) * int64(set.Batch) * sample
+		chunk := min(set.ChunkBytes, pagemem.RoundUp(int64(set.Batch)*sample)) // none is larger than a slab
+		rings := 4 * int64(set.Copiers) * chunk
+		want := Memory{PinnedBytes: rings, HostBytes: slabs + rings, DeviceBytes: 3 * int64(set.Batch) * sample}
+		if set.Pin {
+			want.PinnedBytes = slabs
+		}
+		if need != want {
+			t.Errorf("%v: %+v, want %+v", set, need, want)
+		}
+		if set.Copiers == 2 && set.ChunkBytes == 256<<10 && set.Batch == 32 && !seen {
+			seen = true
+			m, err := f.Try(context.Background(), set, Run{For: 10 * time.Millisecond})
+			ok(t, err)
+			if m.seconds(link) <= 0 || m.Samples == 0 {
+				t.Errorf("%v: %+v", set, m)
+			}
+		}
+	}
+	if !seen {
+		t.Error("nothing was staged")
+	}
+}
+
+// Where the system lets no more be pinned, copiers that would get less than they
+// need are left out: a loader would make do with fewer of them, or with none.
+func TestStagingShort(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // no model of the link
+	images := &made{n: 100, spec: dataset.Spec{Shape: []int{64 << 10}, DType: dtype.U8}}
+	const ring = 4 * 256 << 10 // the smallest
+	o := Options{Budget: 200 * time.Millisecond, Space: Space{
+		Workers: []int{1}, Batch: []int{32}, Prefetch: []int{1}, Pin: []bool{false},
+		Copiers: []int{1, 4}, ChunkBytes: []int64{256 << 10, 1 << 20},
+	}}
+	for _, limit := range []int64{1, ring, 4*ring - 1, 4 * ring, 16*ring - 1, 16 * ring} {
+		dev := openDiscrete(t, 64<<20)
+		dev.limit = limit
+		f := &feed{dev: dev, ds: images, o: o}
+		f.o.Space = o.space(dev)
+		ok(t, f.weigh())
+		ok(t, f.findStaging())
+		settings := f.o.Space.Settings()
+		if limit < ring != (len(settings) == 1 && settings[0].Copiers == 0) {
+			t.Errorf("with %d bytes: %v", limit, settings)
+		}
+		for _, set := range settings {
+			need := int64(set.Copiers) * 4 * set.ChunkBytes
+			for range 2 { // it is known then
+				_, err := f.Try(t.Context(), set, Run{For: time.Millisecond})
+				if need <= limit {
+					ok(t, err)
+					continue
+				}
+				var short *DoesNotFitError
+				if !errors.As(err, &short) || short.AskedBytes != need || short.FreeBytes > limit {
+					t.Errorf("%v with %d bytes: %v", set, limit, err)
+				}
+			}
+		}
+		r, err := Feed(t.Context(), dev, images, o)
+		ok(t, err)
+		if r.PinnedBytes > limit {
+			t.Errorf("%v takes %d bytes of %d", r.Best, r.PinnedBytes, limit)
+		}
+	}
+}
+
+// Where nothing can be staged there is nothing to look for.
+func TestNoStaging(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dev := openDiscrete(t, 64<<20)
+	images := &made{n: 100, spec: dataset.Spec{Shape: []int{64 << 10}, DType: dtype.U8}}
+	for name, c := range map[string]struct {
+		dev    device.Device
+		change func(*Options)
+	}{
+		"a device that shares the host's memory": {open(t), func(*Options) {}},
+		"small batches":                          {dev, func(o *Options) { o.Space.Batch = []int{2, 4} }},
+		"pinned memory only":                     {dev, func(o *Options) { o.Loader.Pin = loader.PinAlways }},
+		"a budget below one ring":                {dev, func(o *Options) { o.Loader.PinBudget = 1 << 20 }},
+		"decoding on the device":                 {dev, func(o *Options) { o.Space.Decode = []string{"gpu"} }},
+		"always on the device":                   {dev, func(o *Options) { o.Loader.Decode = loader.DecodeGPU }},
+	} {
+		o := Options{Space: Space{Batch: []int{64}, Copiers: []int{2}, ChunkBytes: []int64{1 << 20}}}
+		c.change(&o)
+		f := &feed{dev: c.dev, ds: images, o: o, host: 64<<10 + 4}
+		f.o.Space = o.space(c.dev)
+		ok(t, f.findStaging())
+		for _, set := range f.o.Space.Settings() {
+			if set.staged() {
+				t.Errorf("%s: %v", name, set)
+			}
+		}
+	}
+	// What the loader is told to do is the only value.
+	o := Options{Loader: loader.Options{Copiers: 3, ChunkBytes: 5}}
+	if s := o.space(dev); !slices.Equal(s.Copiers, []int{3}) || !slices.Equal(s.ChunkBytes, []int64{5}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Samples that cannot be read are left out or replaced, and counted.
+func TestFeedUnread(t *testing.T) {
+	for _, policy := range []loader.ErrorPolicy{loader.Skip, loader.Replace} {
+		ds := rows(40, 0)
+		ds.broken, ds.fail = 3, errors.New("cannot read this one")
+		o := small()
+		o.Loader.OnError = policy
+		r, err := Feed(context.Background(), open(t), ds, o)
+		ok(t, err)
+		if r.Unread == 0 || policy == loader.Skip && r.Replaced != 0 || policy == loader.Replace && r.Replaced != r.Unread {
+			t.Errorf("policy %v: %d unread, %d replaced", policy, r.Unread, r.Replaced)
+		}
+	}
+}
+
 func TestFeedErrors(t *testing.T) {
 	dev := open(t)
 	bad := rows(100, 0)
 	bad.fail = errors.New("cannot read this one")
 	if _, err := Feed(context.Background(), dev, bad, small()); !errors.Is(err, bad.fail) {
 		t.Errorf("%v, want %v", err, bad.fail)
+	}
+	skip := small()
+	skip.Loader.OnError = loader.Skip
+	if _, err := Feed(t.Context(), dev, bad, skip); !errors.Is(err, loader.ErrNoSamples) || !errors.Is(err, bad.fail) {
+		t.Errorf("%v, want %v and %v", err, loader.ErrNoSamples, bad.fail)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -214,6 +370,14 @@ func TestFeedErrors(t *testing.T) {
 func TestWorkerCounts(t *testing.T) {
 	for n, want := range map[int][]int{1: {1, 2}, 2: {1, 2, 4}, 4: {1, 2, 3, 4, 8}, 6: {1, 2, 4, 6, 12}, 16: {1, 2, 4, 8, 12, 16, 32}} {
 		if got := workerCounts(n); !slices.Equal(got, want) {
+			t.Errorf("%d processors: %v, want %v", n, got, want)
+		}
+	}
+}
+
+func TestCopierCounts(t *testing.T) {
+	for n, want := range map[int][]int{1: {1}, 2: {1, 2}, 3: {1, 2}, 4: {2, 4}, 6: {2, 4}, 16: {2, 4, 8, 16}, 96: {2, 4, 8, 16}} {
+		if got := copierCounts(n); !slices.Equal(got, want) {
 			t.Errorf("%d processors: %v, want %v", n, got, want)
 		}
 	}
@@ -253,7 +417,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", c, err, ErrNoResult)
 		}
 	}
-	for _, text := range []string{"", "{}", `{"version":1}`, strings.Repeat(" ", 2<<20), "null"} {
+	for _, text := range []string{"", "{}", `{"version":2}`, strings.Repeat(" ", 2<<20), "null"} {
 		ok(t, os.WriteFile(path, []byte(text), 0o644))
 		if _, err := Load(dev, ds, o); !errors.Is(err, ErrNoResult) {
 			t.Errorf("%.20q: %v, want %v", text, err, ErrNoResult)
@@ -262,6 +426,74 @@ func TestKeep(t *testing.T) {
 	o.Exhaustive = true
 	if _, err := r.Keep(dev, ds, o); !errors.Is(err, device.ErrArgument) {
 		t.Errorf("%v, want %v", err, device.ErrArgument)
+	}
+}
+
+// Targets are known again by what they are, and others are another search.
+func TestKeepTargets(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dev, ds, o := open(t), rows(1000, 0), small()
+	targets := func(bytes int) []dataset.Dataset {
+		return []dataset.Dataset{&made{n: 1000, spec: dataset.Spec{Shape: []int{bytes}, DType: dtype.U8}}}
+	}
+	o.Loader.Targets = targets(9)
+	_, err := find(t, newFake("decode", 1), grid, SearchOptions{}).Keep(dev, ds, o)
+	ok(t, err)
+	o.Loader.Targets = targets(9)
+	_, err = Load(dev, ds, o)
+	ok(t, err)
+	for _, o.Loader.Targets = range [][]dataset.Dataset{nil, targets(8), append(targets(9), targets(9)...)} {
+		if _, err := Load(dev, ds, o); !errors.Is(err, ErrNoResult) {
+			t.Errorf("%d targets: %v, want %v", len(o.Loader.Targets), err, ErrNoResult)
+		}
+	}
+}
+
+// The memory of targets is predicted: slabs and buffers take what was said.
+func TestFeedTargetMemory(t *testing.T) {
+	dev, ds, o := open(t), rows(1000, 0), small()
+	o.Loader.Targets = []dataset.Dataset{
+		&made{n: 1000, spec: dataset.Spec{Shape: []int{37}, DType: dtype.U8}},
+		&made{n: 1000, spec: dataset.Spec{Shape: []int{5, 4}, DType: dtype.F32}},
+	}
+	o.Space = o.space(dev)
+	f := &feed{dev: dev, ds: ds, o: o}
+	ok(t, f.weigh())
+	for _, set := range []Setting{{Workers: 1, Batch: 16, Prefetch: 1}, {Workers: 1, Batch: 64, Prefetch: 3}, {Workers: 2, Batch: 512, Prefetch: 1}} {
+		l := o.Loader
+		l.Batch, l.Workers, l.Prefetch, l.Pin, l.Epochs = set.Batch, set.Workers, set.Prefetch, loader.PinNever, 100
+		ld, err := loader.New(dev, ds, l)
+		ok(t, err)
+		s := ld.Stats()
+		ok(t, ld.Close())
+		need, err := f.Need(set)
+		ok(t, err)
+		sample := int64(rowBytes + 37 + 80)
+		if want := sample * int64(set.Batch*(set.Prefetch+1)); need.HostBytes != want || s.HostBytes != want || need.DeviceBytes != s.DeviceBytes {
+			t.Errorf("%v: %d bytes of host memory and %d of the device said, %d and %d taken, want %d", set, need.HostBytes, need.DeviceBytes, s.HostBytes, s.DeviceBytes, want)
+		}
+	}
+	r, err := Feed(context.Background(), dev, ds, o)
+	ok(t, err)
+	if r.Best.Batch == 0 {
+		t.Errorf("%+v", r.Best)
+	}
+}
+
+// What is staged goes by the model of the link: with another one it is another
+// search.
+func TestKeepLink(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dev, ds := open(t), rows(1000, 0)
+	_, err := find(t, newFake("decode", 1), grid, SearchOptions{}).Keep(dev, ds, small())
+	ok(t, err)
+	m := transfer.Model{Version: 2, Machine: transfer.MachineOf(dev), MeasuredAt: time.Now()}
+	_, err = m.Save(dev)
+	ok(t, err)
+	_, err = transfer.LoadModel(dev)
+	ok(t, err)
+	if _, err := Load(dev, ds, small()); !errors.Is(err, ErrNoResult) {
+		t.Errorf("%v, want %v", err, ErrNoResult)
 	}
 }
 
@@ -277,9 +509,11 @@ func TestKeepOptions(t *testing.T) {
 		change func(o *Options)
 		found  bool
 	}{
+		"larger budget":  {func(o *Options) { o.Budget += time.Second }, false},
+		"smaller budget": {func(o *Options) { o.Budget /= 2 }, true},
 		"the same":       {func(*Options) {}, true},
 		"other seed":     {func(o *Options) { o.Loader.Seed, o.Seed = 7, 7 }, true},
-		"ignored":        {func(o *Options) { o.Loader.Batch, o.Loader.Workers, o.Loader.Epochs = 3, 5, 9 }, true},
+		"ignored":        {func(o *Options) { o.Loader.Batch, o.Loader.Workers, o.Loader.Epochs, o.Loader.Copiers = 3, 5, 9, 2 }, true},
 		"step":           {func(o *Options) { o.Step = func(context.Context, *loader.Batch) error { return nil } }, false},
 		"exhaustive":     {func(o *Options) { o.Exhaustive = true }, false},
 		"sampler":        {func(o *Options) { o.Loader.Sampler = order }, false},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
@@ -20,12 +21,13 @@ import (
 var ErrNoResult = errors.New("no result kept")
 
 // keptVersion changes when results or their meaning do.
-const keptVersion = 1
+const keptVersion = 3
 
 // kept is a result and what it is good for.
 type kept struct {
 	Version int     `json:"version"`
 	For     purpose `json:"for"`
+	Budget  float64 `json:"budget_seconds"` // of the search
 	Result  *Result `json:"result"`
 }
 
@@ -34,9 +36,11 @@ type purpose struct {
 	Machine transfer.Machine `json:"machine"`
 	Device  string           `json:"device"` // its capacity too, where that is asked for
 	Dataset identity         `json:"dataset"`
+	Targets []identity       `json:"targets,omitempty"`
 	Space   Space            `json:"space"`
 	Step    float64          `json:"step_seconds"`
 	Loader  string           `json:"loader"`
+	Link    time.Time        `json:"link_measured_at"` // of the model that staging goes by; zero: none
 }
 
 // identity tells datasets apart without reading them.
@@ -79,12 +83,19 @@ func identify(ds dataset.Dataset) identity {
 func purposeOf(dev device.Device, ds dataset.Dataset, o Options) purpose {
 	l := o.Loader
 	// All that matters of these is in the space, or is nothing to keep by.
-	l.Batch, l.Workers, l.Prefetch, l.Pin, l.Epochs, l.Seed = 0, 0, 0, 0, 0, 0
-	l.Sampler, l.Batches, l.Resume, l.Decide = nil, nil, nil, nil
-	return purpose{
+	l.Batch, l.Workers, l.Prefetch, l.Pin, l.Copiers, l.ChunkBytes, l.Epochs, l.Seed = 0, 0, 0, 0, 0, 0, 0, 0
+	l.Sampler, l.Batches, l.Resume, l.Decide, l.Targets = nil, nil, nil, nil, nil
+	p := purpose{
 		Machine: transfer.MachineOf(dev), Device: dev.Info().ID, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
 		Loader: fmt.Sprintf("%+v", l),
 	}
+	for _, target := range o.Loader.Targets {
+		p.Targets = append(p.Targets, identify(target))
+	}
+	if m, err := transfer.LoadModel(dev); err == nil {
+		p.Link = m.MeasuredAt
+	}
+	return p
 }
 
 // keepable fails for options that cannot be told from others: code of the
@@ -109,10 +120,12 @@ func (p purpose) file() (path, text string, err error) {
 
 // Load returns what [Feed] found with these options, as [Result.Keep] kept it
 // in the user's cache directory. It fails with [ErrNoResult] when there is
-// none for this machine, device, driver, dataset and options: a dataset is
-// told by its kind, size and spec, and by the names and file sizes of some
-// samples. Searches with a Step, with a Sampler or a Decide of the loader, or
-// an exhaustive one are never kept.
+// none for this machine, device, driver, model of the link (see
+// [transfer.LoadModel]), dataset, targets and options: a dataset is told by its
+// kind, size and spec, and by the names and file sizes of some samples. A search
+// with a larger budget than the one that was kept is another one. Searches with a
+// Step, with a Sampler or a Decide of the loader, or an exhaustive one are
+// never kept.
 func Load(dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
 	if err := o.keepable(); err != nil {
 		return nil, fmt.Errorf("tune: %w: %w", ErrNoResult, err)
@@ -132,6 +145,9 @@ func Load(dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
 	}
 	if err == nil {
 		err = k.is(text)
+	}
+	if asked := o.budget().Seconds(); err == nil && k.Budget < asked {
+		err = fmt.Errorf("its search had %v s, and %v s are asked for", k.Budget, asked)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tune: %w: %s: %w", ErrNoResult, path, err)
@@ -172,5 +188,5 @@ func (r *Result) Keep(dev device.Device, ds dataset.Dataset, o Options) (path st
 	if path, _, err = p.file(); err != nil {
 		return "", err
 	}
-	return path, cachefile.Write(path, kept{keptVersion, p, r})
+	return path, cachefile.Write(path, kept{keptVersion, p, o.budget().Seconds(), r})
 }

@@ -11,11 +11,12 @@ type Limit struct {
 	// Name is "disk", "decode", "link", "device", or "overhead" where the
 	// loader's own work is most of what workers do. It is "device" when the
 	// transform on the device is the slowest stage, and when the device with
-	// its steps is: that is what one wants.
+	// its steps is: that is what one wants. It is "latency" where no part is at
+	// work for half of the time: they wait for each other.
 	Name string `json:"name"`
-	// Where is "worker" or "device".
+	// Where is "worker" or "device": of the busiest part.
 	Where string `json:"where"`
-	// Busy is the share of the time that the limiting part is at work.
+	// Busy is the share of the time that the busiest part is at work.
 	Busy float64 `json:"busy"`
 }
 
@@ -26,6 +27,7 @@ const (
 	LimitLink     = "link"
 	LimitDevice   = "device"
 	LimitOverhead = "overhead"
+	LimitLatency  = "latency"
 )
 
 // StageLoad is a stage of the best setting.
@@ -74,14 +76,24 @@ const link = "h2d"
 
 // limit finds what is busiest: the workers together, the link, or the device.
 func limit(r *Result) Limit {
+	const mostly = 0.5
 	if r.Fed {
 		return Limit{LimitDevice, onDevice, 1 - r.DeviceWait}
 	}
+	l := slices.MaxFunc(parts(r.Stages), func(a, b Limit) int { return cmp.Compare(a.Busy, b.Busy) })
+	if l.Busy < mostly {
+		l.Name = LimitLatency
+	}
+	return l
+}
+
+// parts are what can limit, each with what it is busy with most: the stages of
+// the device, and behind them the workers.
+func parts(stages []StageLoad) (list []Limit) {
 	of := map[string]string{"read": LimitDisk, "decode": LimitDecode, "resize": LimitDecode, overhead: LimitOverhead}
 	inWorkers := map[string]float64{}
 	var workers float64
-	var list []Limit
-	for _, st := range r.Stages {
+	for _, st := range stages {
 		switch {
 		case st.Where == worker:
 			name := cmp.Or(of[st.Name], LimitDecode)
@@ -101,6 +113,6 @@ func limit(r *Result) Limit {
 			most = name
 		}
 	}
-	list = append(list, Limit{most, worker, workers})
-	return slices.MaxFunc(list, func(a, b Limit) int { return cmp.Compare(a.Busy, b.Busy) })
+	// The loader reads small batches without workers.
+	return append(list, Limit{most, worker, min(workers, 1)})
 }

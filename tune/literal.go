@@ -18,14 +18,31 @@ func (s Setting) Go() string {
 	case "gpu":
 		decode = ", Decode: loader.DecodeGPU"
 	}
-	return fmt.Sprintf("loader.Options{Batch: %d, Workers: %d, Prefetch: %d, Pin: %s%s}", s.Batch, s.Workers, s.Prefetch, pin, decode)
+	staging := ""
+	if s.Copiers > 0 {
+		staging = fmt.Sprintf(", Copiers: %d", s.Copiers)
+	}
+	if s.ChunkBytes > 0 {
+		staging += ", ChunkBytes: " + shifted(s.ChunkBytes)
+	}
+	return fmt.Sprintf("loader.Options{Batch: %d, Workers: %d, Prefetch: %d, Pin: %s%s%s}", s.Batch, s.Workers, s.Prefetch, pin, staging, decode)
+}
+
+// shifted is a size as programs write it: "2 << 20", "512 << 10".
+func shifted(n int64) string {
+	for _, shift := range []int{20, 10} {
+		if n%(1<<shift) == 0 {
+			return fmt.Sprintf("%d << %d", n>>shift, shift)
+		}
+	}
+	return fmt.Sprint(n)
 }
 
 // PyTorch returns the line that sets up a DataLoader most alike. There
 // prefetch_factor counts batches for each worker, since a worker makes whole
 // batches; two is the least with which it need not stop when one is done. Its
 // workers decode, so for a setting that decodes on the device take
-// [Result.PyTorch].
+// [Result.PyTorch]. Nothing there stands for copiers.
 func (s Setting) PyTorch() string {
 	workers := max(s.Workers, 1)
 	factor := max(2, (s.Prefetch+workers-1)/workers)

@@ -21,12 +21,20 @@ type Model struct {
 }
 
 // Variant is the costs where samples are decoded in one place and cross the
-// link from one kind of memory.
+// link in one way: from pinned memory, from pageable memory, or staged.
 type Variant struct {
 	Decode     string      `json:"decode,omitempty"`
 	Pin        bool        `json:"pin"`
+	Staged     bool        `json:"staged,omitempty"`
 	Stages     []StageCost `json:"stages"`
 	Correction float64     `json:"correction"` // measured over predicted
+
+	// What a sample costs on the link with so many copiers, or with chunks of
+	// so many bytes, over what Stages say: at a few places of those axes.
+	Copiers []Value `json:"copiers,omitempty"`
+	Chunks  []Value `json:"chunks,omitempty"`
+
+	base Setting // that Stages were measured with, but for the workers
 }
 
 // StageCost is what a sample costs in a stage, in seconds, at a few numbers of
@@ -57,7 +65,7 @@ func (c StageCost) at(workers int) float64 {
 // variant finds the costs for a setting.
 func (m *Model) variant(s Setting) *Variant {
 	for i := range m.Variants {
-		if v := &m.Variants[i]; v.Decode == s.Decode && v.Pin == s.Pin {
+		if v := &m.Variants[i]; v.Decode == s.Decode && v.Pin == s.Pin && v.Staged == s.staged() {
 			return v
 		}
 	}
@@ -72,6 +80,11 @@ func (m *Model) Rate(s Setting) float64 {
 	if v == nil {
 		return 0
 	}
+	return m.rate(v, s)
+}
+
+// rate is the rate of a setting by the costs of a variant.
+func (m *Model) rate(v *Variant, s Setting) float64 {
 	return v.rate(s) * v.Correction * interpolate(m.Batch, s.Batch, 1, math.Log) * interpolate(m.Prefetch, s.Prefetch, 1, math.Log)
 }
 
@@ -79,12 +92,16 @@ func (m *Model) Rate(s Setting) float64 {
 func (v *Variant) rate(s Setting) float64 {
 	var busy, slowest, behind float64
 	for _, c := range v.Stages {
+		cost := c.at(s.Workers)
 		if c.Where == worker {
-			busy += c.at(s.Workers)
+			busy += cost
 			continue
 		}
-		slowest = max(slowest, c.at(s.Workers))
-		behind += c.at(s.Workers)
+		if c.Name == link {
+			cost *= v.staging(s)
+		}
+		slowest = max(slowest, cost)
+		behind += cost
 	}
 	slowest = max(slowest, busy/float64(s.Workers))
 	// Little's law: no more batches are under way than have a place, and each
@@ -97,6 +114,15 @@ func (v *Variant) rate(s Setting) float64 {
 		return 0
 	}
 	return 1 / slowest
+}
+
+// staging is how much more a sample costs on the link than with the copiers and
+// the chunks that Stages were measured with. Copiers share the processors' part
+// of a copy, and the link's part is there with any number of them: a line over
+// one by their number. What chunks cost is taken to be the same with each.
+func (v *Variant) staging(s Setting) float64 {
+	return interpolate(v.Copiers, s.Copiers, 1, func(at float64) float64 { return 1 / at }) *
+		interpolate(v.Chunks, int(s.ChunkBytes), 1, math.Log)
 }
 
 // Stepped predicts the samples a second of a setting, and the share of the
@@ -170,6 +196,15 @@ func (m *Measurement) costs(workers int) (list []StageCost) {
 		list = append(list, StageCost{overhead, worker, []Value{{workers, max(rest, 0) / float64(m.Samples)}}})
 	}
 	return list
+}
+
+// seconds is what a sample costs in a stage.
+func (m *Measurement) seconds(stage string) float64 {
+	i := slices.IndexFunc(m.Stages, func(s Stage) bool { return s.Name == stage })
+	if i < 0 || m.Samples == 0 {
+		return 0
+	}
+	return m.Stages[i].Time.Seconds() / float64(m.Samples)
 }
 
 // idle is the stage in which workers wait.

@@ -41,12 +41,12 @@ func (r *runner) ran(at int, m *Measurement) {
 	r.waits = append(r.waits, m.waitFraction())
 }
 
-// cheaper orders settings by what they take: pinned bytes, then threads, then
-// host bytes.
+// cheaper orders settings by what they take: pinned bytes, then threads (workers
+// and copiers), then host bytes.
 func cheaper(a, b *runner) int {
 	return cmp.Or(
 		cmp.Compare(a.memory.PinnedBytes, b.memory.PinnedBytes),
-		cmp.Compare(a.setting.Workers, b.setting.Workers),
+		cmp.Compare(a.setting.threads(), b.setting.threads()),
 		cmp.Compare(a.memory.HostBytes, b.memory.HostBytes),
 		cmp.Compare(a.memory.DeviceBytes, b.memory.DeviceBytes),
 	)

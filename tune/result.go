@@ -33,6 +33,11 @@ type Result struct {
 	Model    Model `json:"model"`
 	Grid     *Grid `json:"grid,omitempty"` // only of an exhaustive search
 
+	// Unread are samples that could not be read, and were left out or, Replaced
+	// of them, replaced, over all trials: one that is broken may count in each.
+	Unread   int64 `json:"errors,omitempty"`
+	Replaced int64 `json:"replaced,omitempty"`
+
 	GridSize int       `json:"grid_size"` // settings there are
 	Trials   int       `json:"trials"`
 	Seconds  float64   `json:"seconds"` // that the trials took
@@ -49,8 +54,14 @@ type Row struct {
 	Least      float64 `json:"min_samples_per_s"`
 	Most       float64 `json:"max_samples_per_s"`
 	DeviceWait float64 `json:"device_wait_fraction"`
-	Final      bool    `json:"final"`             // it was in the last race
-	Refused    string  `json:"refused,omitempty"` // why it does not fit
+	Final      bool    `json:"final"` // it was in the last race
+
+	// Score is what settings of the last race are compared by: samples a second
+	// with the drift of the machine taken out, less the standard error. The
+	// rates above are as they were measured, so they may be in another order.
+	Score float64 `json:"score_samples_per_s,omitempty"`
+
+	Refused string `json:"refused,omitempty"` // why it does not fit
 }
 
 // Grid compares the choice with every other setting, measured beside it.
@@ -104,7 +115,7 @@ func (s *search) rows(field []*runner) (list []Row) {
 	final := map[Setting]bool{}
 	for _, r := range ranked(field, s.o.Step) {
 		row := s.row(r.setting)
-		row.Final = true
+		row.Final, row.Score = true, r.score
 		list, final[r.setting] = append(list, row), true
 	}
 	for _, set := range s.grid {

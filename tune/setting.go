@@ -14,51 +14,105 @@ type Setting struct {
 	Prefetch int    `json:"prefetch"`         // batches read ahead
 	Pin      bool   `json:"pin"`              // whether host memory is page-locked
 	Decode   string `json:"decode,omitempty"` // where samples are decoded; "" is the pipeline's own choice
+
+	// Batches in pageable memory are staged: so many goroutines at most copy
+	// them through rings of pinned memory, in chunks of so many bytes at most.
+	// 0 where nothing is staged: from pinned memory, where the device decodes,
+	// and where a batch is too small.
+	Copiers    int   `json:"copiers,omitempty"`
+	ChunkBytes int64 `json:"chunk_bytes,omitempty"`
 }
 
-// String returns "8 workers, batch 64, prefetch 4, pinned".
+// String returns "8 workers, batch 64, prefetch 4, pinned", or "…, pageable,
+// 8 copiers, chunks of 2 MiB".
 func (s Setting) String() string {
-	workers, memory := "workers", "pageable"
-	if s.Workers == 1 {
-		workers = "worker"
-	}
+	memory := "pageable"
 	if s.Pin {
 		memory = "pinned"
 	}
-	text := fmt.Sprintf("%d %s, batch %d, prefetch %d, %s", s.Workers, workers, s.Batch, s.Prefetch, memory)
+	text := fmt.Sprintf("%s, batch %d, prefetch %d, %s", counted(s.Workers, "worker"), s.Batch, s.Prefetch, memory)
+	if s.Copiers > 0 {
+		text += ", " + counted(s.Copiers, "copier")
+	}
+	if s.ChunkBytes > 0 {
+		text += ", chunks of " + size(s.ChunkBytes)
+	}
 	if s.Decode != "" {
 		text += ", decoded on " + s.Decode
 	}
 	return text
 }
 
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// size prints a number of bytes in the largest unit that it is a multiple of.
+func size(n int64) string {
+	for _, unit := range []string{"bytes", "KiB", "MiB"} {
+		if n%1024 != 0 || unit == "MiB" {
+			return fmt.Sprintf("%d %s", n, unit)
+		}
+		n /= 1024
+	}
+	return ""
+}
+
+// staged reports whether copiers work for the setting.
+func (s Setting) staged() bool { return s.Copiers > 0 || s.ChunkBytes > 0 }
+
+// threads are the goroutines that work for the setting.
+func (s Setting) threads() int { return s.Workers + s.Copiers }
+
 // Space is a grid of settings: every combination of its values, none of which
 // comes twice on an axis, and which are in ascending order where they are
 // numbers. No value at all for Decode means "".
+//
+// Values for Copiers and ChunkBytes are combined with pageable memory that is
+// staged, and with nothing else; none at all are the pipeline's own choice.
 type Space struct {
-	Workers  []int
-	Batch    []int
-	Prefetch []int
-	Pin      []bool
-	Decode   []string
+	Workers    []int
+	Batch      []int
+	Prefetch   []int
+	Pin        []bool
+	Decode     []string
+	Copiers    []int
+	ChunkBytes []int64
+
+	// chunks are the values of ChunkBytes that differ from each other at a
+	// batch size, the first few; none where batches of that size are not
+	// staged. Nil: all differ at every size.
+	chunks map[int][]int64
 }
 
-// axes is the number of values of every axis, Decode last.
-func (s Space) axes() [5]int {
-	return [5]int{len(s.Workers), len(s.Batch), len(s.Prefetch), len(s.Pin), max(len(s.Decode), 1)}
+// place is where a setting lies in the grid, axis by axis, in the order of the
+// fields of [Space].
+type place [7]int
+
+// axes is the number of values of every axis.
+func (s Space) axes() place {
+	return place{len(s.Workers), len(s.Batch), len(s.Prefetch), len(s.Pin), max(len(s.Decode), 1), max(len(s.Copiers), 1), max(len(s.ChunkBytes), 1)}
 }
 
 // check looks for axes without values, and for values that cannot be.
 func (s Space) check() error {
-	for _, axis := range [][]int{s.Workers, s.Batch, s.Prefetch} {
-		if len(axis) == 0 || !slices.IsSorted(axis) || axis[0] < 1 || repeats(axis) {
+	for i, axis := range [][]int{s.Workers, s.Batch, s.Prefetch, s.Copiers} {
+		if len(axis) == 0 && i < 3 || bad(axis) {
 			return fmt.Errorf("tune: %w: a space of %+v", device.ErrArgument, s)
 		}
 	}
-	if len(s.Pin) == 0 || repeats(s.Pin) || repeats(s.Decode) {
+	if len(s.Pin) == 0 || repeats(s.Pin) || repeats(s.Decode) || bad(s.ChunkBytes) {
 		return fmt.Errorf("tune: %w: a space of %+v", device.ErrArgument, s)
 	}
 	return nil
+}
+
+// bad reports whether numbers are not positive, or not in ascending order.
+func bad[T int | int64](axis []T) bool {
+	return !slices.IsSorted(axis) || len(axis) > 0 && axis[0] < 1 || repeats(axis)
 }
 
 // repeats reports whether a value comes twice.
@@ -71,32 +125,58 @@ func repeats[T comparable](axis []T) bool {
 	return false
 }
 
-// at is the setting at a place of the grid.
-func (s Space) at(place [5]int) Setting {
-	set := Setting{s.Workers[place[0]], s.Batch[place[1]], s.Prefetch[place[2]], s.Pin[place[3]], ""}
+// at is the setting at a place of the grid. Where nothing is staged, places
+// that differ in copiers and chunks only are one setting.
+func (s Space) at(p place) Setting {
+	set := Setting{Workers: s.Workers[p[0]], Batch: s.Batch[p[1]], Prefetch: s.Prefetch[p[2]], Pin: s.Pin[p[3]]}
 	if len(s.Decode) > 0 {
-		set.Decode = s.Decode[place[4]]
+		set.Decode = s.Decode[p[4]]
+	}
+	chunks := s.ChunkBytes
+	if s.chunks != nil {
+		chunks = s.chunks[set.Batch]
+	}
+	if set.Pin || set.Decode == "gpu" || s.chunks != nil && len(chunks) == 0 {
+		return set
+	}
+	if len(s.Copiers) > 0 {
+		set.Copiers = s.Copiers[p[5]]
+	}
+	if len(chunks) > 0 {
+		set.ChunkBytes = chunks[min(p[6], len(chunks)-1)]
 	}
 	return set
 }
 
-// place is where a setting lies in the grid.
-func (s Space) place(set Setting) [5]int {
-	return [5]int{slices.Index(s.Workers, set.Workers), slices.Index(s.Batch, set.Batch),
-		slices.Index(s.Prefetch, set.Prefetch), slices.Index(s.Pin, set.Pin), max(slices.Index(s.Decode, set.Decode), 0)}
+// place is where a setting lies in the grid. One that is not staged lies in the
+// middle of the axes of those that are, so that it has neighbours among them.
+func (s Space) place(set Setting) place {
+	p := place{slices.Index(s.Workers, set.Workers), slices.Index(s.Batch, set.Batch), slices.Index(s.Prefetch, set.Prefetch),
+		slices.Index(s.Pin, set.Pin), max(slices.Index(s.Decode, set.Decode), 0), len(s.Copiers) / 2, len(s.ChunkBytes) / 2}
+	if set.Copiers > 0 {
+		p[5] = slices.Index(s.Copiers, set.Copiers)
+	}
+	if set.ChunkBytes > 0 {
+		p[6] = slices.Index(s.ChunkBytes, set.ChunkBytes)
+	}
+	return p
 }
 
-// Settings lists the grid. No axis but Decode may be empty.
+// Settings lists the grid: each setting once. No axis but Decode, Copiers and
+// ChunkBytes may be empty.
 func (s Space) Settings() (list []Setting) {
 	axes := s.axes()
-	for place := [5]int{}; ; {
-		list = append(list, s.at(place))
+	seen := map[Setting]bool{}
+	for p := (place{}); ; {
+		if set := s.at(p); !seen[set] {
+			list, seen[set] = append(list, set), true
+		}
 		axis := len(axes) - 1
 		for ; axis >= 0; axis-- {
-			if place[axis]++; place[axis] < axes[axis] {
+			if p[axis]++; p[axis] < axes[axis] {
 				break
 			}
-			place[axis] = 0
+			p[axis] = 0
 		}
 		if axis < 0 {
 			return list
@@ -111,7 +191,7 @@ func (s Space) neighbours(set Setting, may func(Setting) bool) (list []Setting) 
 		for _, step := range []int{-1, 1} {
 			there := here
 			for there[axis] += step; there[axis] >= 0 && there[axis] < axes[axis]; there[axis] += step {
-				if next := s.at(there); may(next) {
+				if next := s.at(there); next != set && may(next) {
 					list = append(list, next)
 					break
 				}

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,13 +29,12 @@ func (r *Result) Why() []string {
 // verdict names the limit.
 func (r *Result) verdict() string {
 	busy := percent(r.Limit.Busy)
-	switch {
-	case r.Fed:
+	if r.Fed {
 		return fmt.Sprintf("The device limits: it waits %s of the time with steps of %s. Data come fast enough.", percent(r.DeviceWait), seconds(r.StepSeconds))
-	case r.Limit.Busy < 0.5:
-		return fmt.Sprintf("No stage is busy for most of the time (the %s is at %s): handing small batches on takes longer than filling them, so larger batches would help; or others use the machine.", r.Limit.Name, busy)
 	}
 	switch r.Limit.Name {
+	case LimitLatency:
+		return "Nothing is busy for half of the time (" + r.busy() + "): what limits is the waiting between the parts, for one to finish and the next to wake up. Larger batches or more of them ahead would help; or others use the machine."
 	case LimitDisk:
 		return "Reading limits: workers are busy " + busy + " of the time, most of it with that. Larger batches, fewer or smaller files, or a faster disk would help."
 	case LimitDecode:
@@ -48,6 +48,22 @@ func (r *Result) verdict() string {
 		return "The device limits: transforming batches takes " + busy + " of its time."
 	}
 	return "The loader's own work limits: workers are busy " + busy + " of the time, most of it between samples. Larger samples would help."
+}
+
+// busy says how busy every part is: "the link 12.0 %, workers 31.5 %".
+func (r *Result) busy() string {
+	names := map[string]string{LimitLink: "the link", LimitDecode: "decoding on the device", LimitDevice: "the device"}
+	var text []string
+	for _, p := range parts(r.Stages) {
+		name := names[p.Name]
+		if p.Where == worker {
+			name = "workers"
+		}
+		if p.Busy > 0 {
+			text = append(text, name+" "+percent(p.Busy))
+		}
+	}
+	return cmp.Or(strings.Join(text, ", "), "no stage took any time")
 }
 
 // sentence tells of a stage that takes any time.
@@ -68,15 +84,14 @@ func (st StageLoad) sentence(workers int) string {
 
 // scaling says how much of the work of one worker each of many does.
 func (r *Result) scaling() string {
-	v := r.Model.variant(r.Best)
-	if v == nil || r.Best.Workers == 1 {
+	if r.Best.Workers == 1 || r.Model.variant(r.Best) == nil { // then nothing is known of one
 		return ""
 	}
 	var one, many float64
-	for _, c := range v.Stages {
-		if c.Where == worker {
-			one += c.at(1)
-			many += c.at(r.Best.Workers)
+	for _, st := range r.Stages {
+		if st.Where == worker {
+			one += st.Alone
+			many += st.Seconds
 		}
 	}
 	if many <= 0 || one > many { // more than there are is luck
@@ -85,23 +100,29 @@ func (r *Result) scaling() string {
 	return fmt.Sprintf("%d workers do as much as %.1f would without contention.", r.Best.Workers, float64(r.Best.Workers)*one/many)
 }
 
-// choice says what the choice is compared with.
+// choice says what the choice is compared with, by what the last race found.
 func (r *Result) choice() string {
 	const clearly = 1.005
-	best := Row{Setting: r.Best, PerSecond: clearly * r.PerSecond}
+	var choice, best Row
 	for _, row := range r.Settings {
-		if row.Final && row.PerSecond > best.PerSecond && (!r.Fed || row.DeviceWait < mostWait) {
+		if row.Setting == r.Best {
+			choice = row
+		}
+		if row.Final && row.Score > best.Score && (!r.Fed || row.DeviceWait < mostWait) {
 			best = row
 		}
 	}
-	if best.Setting == r.Best {
+	if choice.Score <= 0 || best.Score <= clearly*choice.Score {
 		return fmt.Sprintf("No setting of the last race was clearly faster; %d of %d were tried.", len(r.tried()), r.GridSize)
 	}
-	memory := fmt.Sprintf("%s of host memory, the choice %s", mib(best.HostBytes), mib(r.HostBytes))
-	if best.PinnedBytes != r.PinnedBytes {
-		memory = fmt.Sprintf("%s of pinned memory, the choice %s", mib(best.PinnedBytes), mib(r.PinnedBytes))
+	takes := fmt.Sprintf("%s of host memory, the choice %s", mib(best.HostBytes), mib(choice.HostBytes))
+	switch {
+	case best.PinnedBytes != choice.PinnedBytes:
+		takes = fmt.Sprintf("%s of pinned memory, the choice %s", mib(best.PinnedBytes), mib(choice.PinnedBytes))
+	case best.threads() != choice.threads():
+		takes = fmt.Sprintf("%d threads, the choice %d", best.threads(), choice.threads())
 	}
-	return fmt.Sprintf("The fastest of the last race, %v, gave %.0f samples/s. It takes %s.", best.Setting, best.PerSecond, memory)
+	return fmt.Sprintf("The fastest of the last race, %v, is rated %s higher than the choice. It takes %s.", best.Setting, percent(best.Score/choice.Score-1), takes)
 }
 
 // tried are the settings that ran.

@@ -18,7 +18,7 @@ func TestLimit(t *testing.T) {
 		{"link", func(f *fake) { f.pageable, f.decode, f.extra, f.pinned = 9e-5, 1e-6, 0, 8e-5 }, LimitLink, "GB/s while it copies"},
 		{"transform", func(f *fake) { f.transform = 4e-3 }, LimitDevice, "transforming"},
 		{"disk", func(f *fake) { f.read, f.disk, f.decode, f.extra = 1e-5, 0, 1e-5, 3e-3 }, LimitOverhead, "own work"},
-		{"decode", func(f *fake) { f.odd = func(Setting) float64 { return 0.2 } }, LimitDecode, "No stage is busy"},
+		{"decode", func(f *fake) { f.odd = func(Setting) float64 { return 0.2 } }, LimitLatency, "Nothing is busy for half of the time (the link"},
 	} {
 		f := newFake(c.kind, 1)
 		if c.more != nil {
@@ -41,17 +41,18 @@ func TestWhy(t *testing.T) {
 			{Name: link, Where: "device", Seconds: 3e-6, Alone: 3e-6, Most: 333333, Busy: 0.018, Bytes: 50.2e9},
 		},
 		Settings: []Row{
-			{Setting: Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, PerSecond: 6000, Final: true, Trials: 9},
-			{Setting: Setting{Workers: 16, Batch: 64, Prefetch: 8, Pin: true}, PerSecond: 6100, Final: true, Trials: 9, Memory: Memory{PinnedBytes: 86704128}},
+			{Setting: Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, PerSecond: 6000, Final: true, Trials: 9, Score: 5950, Memory: Memory{PinnedBytes: 28901376}},
+			{Setting: Setting{Workers: 16, Batch: 64, Prefetch: 8, Pin: true}, PerSecond: 5900, Final: true, Trials: 9, Score: 6069, Memory: Memory{PinnedBytes: 86704128}},
 			{Setting: Setting{Workers: 32, Batch: 64, Prefetch: 8, Pin: true}, PerSecond: 7000, Trials: 1},
 		},
-		Model: Model{Variants: []Variant{{Pin: true, Stages: []StageCost{{"decode", worker, []Value{{1, 1e-3}, {16, 1.42857e-3}}}}}}},
+		// One trial that something disturbed; the stages above are of many.
+		Model: Model{Variants: []Variant{{Pin: true, Stages: []StageCost{{"decode", worker, []Value{{1, 1e-3}, {8, 1}}}}}}},
 	}
 	const want = `Decoding limits: workers are busy 97.0 % of the time, most of it decoding. More processors, smaller images, or decoding on the device would help.
 decode: 1.2 ms a sample in each of 8 workers (1 ms with one), at most 6667 samples/s, 90.0 % of their time.
 h2d: 3 µs a sample, at most 333333 samples/s, 1.8 % of the time, 50.20 GB/s while it copies.
 8 workers do as much as 6.7 would without contention.
-The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, gave 6100 samples/s. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.
+The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, is rated 2.0 % higher than the choice. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.
 Trials vary so much that the choice is not sure: the error of its rate is 4.0 %. Others may use the machine, or the budget is short.`
 	if got := strings.Join(r.Why(), "\n"); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
@@ -67,6 +68,15 @@ func TestLiterals(t *testing.T) {
 		{Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, "8 workers, batch 64, prefetch 2, pinned",
 			"loader.Options{Batch: 64, Workers: 8, Prefetch: 2, Pin: loader.PinAlways}",
 			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_memory=True, prefetch_factor=2, persistent_workers=True)"},
+		{Setting{Workers: 8, Batch: 64, Prefetch: 2, Copiers: 8, ChunkBytes: 2 << 20}, "8 workers, batch 64, prefetch 2, pageable, 8 copiers, chunks of 2 MiB",
+			"loader.Options{Batch: 64, Workers: 8, Prefetch: 2, Pin: loader.PinNever, Copiers: 8, ChunkBytes: 2 << 20}",
+			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_memory=False, prefetch_factor=2, persistent_workers=True)"},
+		{Setting{Workers: 2, Batch: 64, Prefetch: 2, Copiers: 1, ChunkBytes: 512 << 10, Decode: "cpu"}, "2 workers, batch 64, prefetch 2, pageable, 1 copier, chunks of 512 KiB, decoded on cpu",
+			"loader.Options{Batch: 64, Workers: 2, Prefetch: 2, Pin: loader.PinNever, Copiers: 1, ChunkBytes: 512 << 10, Decode: loader.DecodeCPU}",
+			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=2, pin_memory=False, prefetch_factor=2, persistent_workers=True)"},
+		{Setting{Workers: 2, Batch: 64, Prefetch: 2, ChunkBytes: 1000}, "2 workers, batch 64, prefetch 2, pageable, chunks of 1000 bytes",
+			"loader.Options{Batch: 64, Workers: 2, Prefetch: 2, Pin: loader.PinNever, ChunkBytes: 1000}",
+			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=2, pin_memory=False, prefetch_factor=2, persistent_workers=True)"},
 		{Setting{Workers: 1, Batch: 5, Prefetch: 8, Decode: "gpu"}, "1 worker, batch 5, prefetch 8, pageable, decoded on gpu",
 			"loader.Options{Batch: 5, Workers: 1, Prefetch: 8, Pin: loader.PinNever, Decode: loader.DecodeGPU}",
 			"DataLoader(dataset, batch_size=5, shuffle=True, num_workers=1, pin_memory=False, prefetch_factor=8, persistent_workers=True)"},
