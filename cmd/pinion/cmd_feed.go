@@ -16,19 +16,19 @@ import (
 
 // feedFlags are the flags of pinion feed.
 type feedFlags struct {
-	datasetFlags
-	device                                   *string
+	inputFlags
 	batch, workers, prefetch, epochs         int
 	rank, world, stopAfter                   int
 	seed                                     uint64
 	shuffle, dropLast, noPin, checksum, json bool
 	unordered                                bool
-	sampler, dtype, onError                  string
+	sampler, dtype                           string
 	decode                                   string
 	mixup                                    float64
 	saveState, resume, digests               string
 	sampleTimeout                            time.Duration
-	pinBudget                                size
+	pinBudget, chunk                         size
+	copiers                                  int
 }
 
 func newFeed() *cobra.Command {
@@ -48,6 +48,17 @@ something else with photos:
   stretch:128x96,bicubic           all of it, by another filter
   rrc:224,scale:0.3,1,flip:0.2,jitter:0.4,0.4,0.4,0.1
 
+Depth maps, X-rays and pictures of microscopes have 16 bits, and often one
+channel: --depth 16 keeps all bits, --channels 1 makes or keeps grey. The largest
+sample, 65535 or 255, counts as 1; --dtype u16 leaves samples as they are. Such
+photos are decoded by workers.
+
+--targets names what goes with the samples, read like a DATASET and delivered as
+it is: sample i of it with sample i. Photos of a folder are masks there: PNGs with
+a palette or grey, of which the indexes or values are taken, cropped and mirrored
+as the photos are. They are found by the names of the photos, without extensions.
+Lines of JSON may differ in length, as boxes do.
+
 The order of samples depends on --sampler, --seed and the epoch alone:
 sequential, random (each sample once), replacement (drawn at random), balanced
 (drawn so that classes are equally likely), length (batches of samples of
@@ -58,7 +69,8 @@ of PyTorch's DistributedSampler.
 --save-state writes where the run is when it ends, also by an interrupt or
 --stop-after, and --resume goes on there with the batches that would have come.
 --digests writes a line of JSON for each batch: epoch, batch, samples, and the
-SHA-256 of its bytes as read back from the device.
+SHA-256 of its bytes, and behind them those of its targets, as read back from the
+device.
 
 Batches are released as soon as they arrive, so the rate is the most that the
 pipeline gives; the share of time "waited for data" is what a device with
@@ -70,32 +82,34 @@ nothing else to do would have stood idle.`,
   pinion feed https://example.org/train-{000..127}.tar --sampler blocks
   pinion feed images.bin --raw 256x256x3,u8 --shuffle
   pinion feed ~/photos --transform rrc:224,flip,jitter --mixup 0.2 --decode gpu
+  pinion feed ~/voc/photos --targets ~/voc/masks --transform rrc:224,flip,jitter
+  pinion feed ~/depth --depth 16 --channels 1 --dtype f16
   pinion feed ~/photos --on-error skip --checksum
   pinion feed ~/photos --sampler random --rank 0 --world 4 --stop-after 100 --save-state state.json
   pinion feed ~/photos --sampler random --rank 0 --world 4 --resume state.json --digests batches.jsonl`,
 		Args: datasetArgs,
 	}
 	var f feedFlags
-	f.device = deviceFlag(cmd)
 	f.register(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&f.batch, "batch", 64, "samples in a batch")
 	flags.Float64Var(&f.mixup, "mixup", 0, "mix pairs of images by weights from Beta(`ALPHA`, ALPHA) (default: none)")
 	flags.StringVar(&f.decode, "decode", "auto", "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
 	flags.IntVar(&f.workers, "workers", 0, "goroutines that read and decode (default: one a processor)")
-	flags.IntVar(&f.prefetch, "prefetch", 0, "batches read ahead (default 4)")
+	flags.IntVar(&f.prefetch, "prefetch", 0, "batches read ahead (default: 4, or 2 to 4 that fit into 128 MiB)")
 	flags.IntVar(&f.epochs, "epochs", 1, "passes over the dataset")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything random about samples")
 	flags.BoolVar(&f.shuffle, "shuffle", false, "visit the samples of each epoch in random order")
 	flags.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
-	flags.StringVar(&f.dtype, "dtype", "", "element type on the device: f32, f16, bf16 or u8 (default: f32 for photos and for u8 arrays of HxWx1..4, else the file's own)")
-	flags.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable")
+	flags.StringVar(&f.dtype, "dtype", "", "element type on the device: f32, f16, bf16, u8 or u16 (default: f32 for photos and for u8 and u16 arrays of HxWx1..4, else the file's own)")
+	flags.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable, and copy it through pinned chunks")
 	flags.Var(&f.pinBudget, "pin-budget", "most bytes of pinned memory (default: a quarter of what is free)")
+	flags.IntVar(&f.copiers, "copiers", 0, "goroutines that copy memory that is not pinned (default: one a processor, at most 12)")
+	flags.Var(&f.chunk, "chunk", "largest piece that a copier moves at once (default 2MiB)")
 	flags.StringVar(&f.sampler, "sampler", "sequential", "order of samples: "+strings.Join(orders, ", "))
 	flags.IntVar(&f.rank, "rank", 0, "number of this process among --world")
 	flags.IntVar(&f.world, "world", 1, "processes that share every epoch")
 	flags.BoolVar(&f.unordered, "unordered", false, "take the batches of an epoch as they are complete")
-	flags.StringVar(&f.onError, "on-error", "fail", "when a sample cannot be read: fail, skip it, or replace it by another; both are counted")
 	flags.DurationVar(&f.sampleTimeout, "sample-timeout", 0, "longest time to read a sample, such as 10s (default: no limit)")
 	flags.IntVar(&f.stopAfter, "stop-after", 0, "stop behind this many batches (default: at the end)")
 	flags.StringVar(&f.saveState, "save-state", "", "`FILE` to write where the run is to, when it ends")
@@ -112,7 +126,9 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	o := loader.Options{
 		Batch: f.batch, Workers: f.workers, Prefetch: f.prefetch, Epochs: f.epochs,
 		Seed: f.seed, DropLast: f.dropLast, PinBudget: int64(f.pinBudget),
+		Copiers: f.copiers, ChunkBytes: int64(f.chunk),
 		Unordered: f.unordered, SampleTimeout: f.sampleTimeout, Mixup: f.mixup,
+		OnError: loader.ErrorPolicy(f.onError),
 	}
 	places := map[string]loader.DecodePlace{"auto": loader.DecodeAuto, "cpu": loader.DecodeCPU, "gpu": loader.DecodeGPU}
 	place, known := places[f.decode]
@@ -123,7 +139,7 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	for _, v := range []struct {
 		name  string
 		value int
-	}{{"batch", f.batch}, {"workers", f.workers}, {"prefetch", f.prefetch}, {"epochs", f.epochs}} {
+	}{{"batch", f.batch}, {"workers", f.workers}, {"prefetch", f.prefetch}, {"epochs", f.epochs}, {"copiers", f.copiers}} {
 		if v.value < 1 && cmd.Flags().Changed(v.name) {
 			return o, badUsage(cmd, "--%s is %d, but must be at least 1", v.name, v.value)
 		}
@@ -139,19 +155,10 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	}
 	switch f.dtype {
 	case "":
-	case "f32", "f16", "bf16", "u8":
+	case "f32", "f16", "bf16", "u8", "u16":
 		o.DType, _ = dtype.Parse(f.dtype)
 	default:
-		return o, badUsage(cmd, "--dtype is %q, but must be f32, f16, bf16 or u8", f.dtype)
-	}
-	switch f.onError {
-	case "fail":
-	case "skip":
-		o.OnError = loader.Skip
-	case "replace":
-		o.OnError = loader.Replace
-	default:
-		return o, badUsage(cmd, "--on-error is %q, but must be fail, skip or replace", f.onError)
+		return o, badUsage(cmd, "--dtype is %q, but must be f32, f16, bf16, u8 or u16", f.dtype)
 	}
 	if f.noPin {
 		o.Pin = loader.PinNever
@@ -159,36 +166,24 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	return o, nil
 }
 
-func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
+func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
 	options, err := f.options(cmd)
 	if err != nil {
 		return err
 	}
-	line := newProgress(cmd)
-	defer line.clear()
-	ds, path, err := f.open(cmd, args, line)
-	if err != nil {
-		return err
+	prepare := func(ds dataset.Dataset) error {
+		if err := f.order(ds, &options); err != nil {
+			return err
+		}
+		return f.loadState(&options)
 	}
-	defer func() { err = errors.Join(err, closeDataset(ds)) }()
+	return f.use(cmd, args, prepare, func(in *input) error { return f.feed(cmd, in, options) })
+}
 
-	if err := f.order(ds, &options); err != nil {
-		return err
-	}
-	if err := f.loadState(&options); err != nil {
-		return err
-	}
-
-	start := time.Now()
-	dev, err := openDevice(cmd, *f.device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	opened := time.Since(start)
-
+// feed feeds what was opened, and reports.
+func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) (err error) {
 	var report *feed.Report
-	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(line, dev.Info().ID).show}
+	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(in.line, in.dev.Info().ID).show}
 	var lines *lineFile
 	if f.digests != "" {
 		var createErr error
@@ -199,41 +194,34 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) (err error) {
 		defer func() { err = errors.Join(err, lines.close(report != nil)) }()
 		run.Digests = lines
 	}
-	unread := unreadReporter{line: line, policy: options.OnError}
+	unread := unreadReporter{line: in.line, policy: options.OnError}
 	if options.OnError != loader.Fail {
 		options.Decide = unread.add
 	}
+	options.Targets = in.targets()
 	run.Loader = options
-	report, err = feed.Run(cmd.Context(), dev, ds, run)
-	line.clear()
+	report, err = feed.Run(cmd.Context(), in.dev, in.ds, run)
+	in.line.clear()
 	unread.finish()
 	if report != nil {
 		// The state is not to be ahead of the digests.
 		if flushErr := lines.flush(); flushErr != nil {
 			return errors.Join(err, flushErr)
 		}
-		err = errors.Join(err, f.keepState(line, report.State))
+		err = errors.Join(err, f.keepState(in.line, report.State))
 	}
 	if err != nil {
 		return err
 	}
 	if report.Samples == 0 && options.Resume == nil {
-		return nothingFed(ds, &options, report)
+		return fmt.Errorf("nothing was fed: %d samples make no full batch of %d; take a smaller --batch, or leave out --drop-last",
+			in.ds.Len(), options.Batch)
 	}
-	out := newFeedOutput(dev, ds, path, report, opened)
+	out := newFeedOutput(in, report)
 	if f.json {
 		return printJSON(cmd, out)
 	}
 	return printText(cmd, out.print)
-}
-
-// nothingFed says why no sample arrived.
-func nothingFed(ds dataset.Dataset, o *loader.Options, r *feed.Report) error {
-	if r.Errors > 0 {
-		return fmt.Errorf("nothing was fed: none of the samples could be read, %d were left out", r.Errors)
-	}
-	return fmt.Errorf("nothing was fed: %d samples make no full batch of %d; take a smaller --batch, or leave out --drop-last",
-		ds.Len(), o.Batch)
 }
 
 // unreadReporter names the first samples that could not be read.

@@ -20,9 +20,10 @@ func newPack() *cobra.Command {
 empty folder OUT.
 
 Photos stay in their order and as they are; beside each its class is written, as
-the number of its sub-folder. An index is written beside each shard, so that
-"pinion feed" opens them at once, also from a web server. The same photos give
-the same bytes. Nothing appears in OUT before all of it is written.`,
+the number of its sub-folder, and in each shard the names of all classes. An
+index is written beside each shard, so that "pinion feed" opens them at once,
+also from a web server. The same photos give the same bytes. Nothing appears in
+OUT before all of it is written.`,
 		Example: `  pinion pack ~/photos ~/shards
   pinion pack ~/photos ~/shards --prefix train- --shard-size 1GiB
   pinion feed ~/shards --sampler blocks`,

@@ -8,21 +8,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
 // tuneFlags are the flags of pinion tune.
 type tuneFlags struct {
-	datasetFlags
-	device                  *string
-	budget, step            time.Duration
-	batch                   []int
-	seed                    uint64
-	fresh, exhaustive, json bool
-	report                  string
+	inputFlags
+	budget, step                      time.Duration
+	batch, workers, prefetch, copiers []int
+	chunk                             sizes
+	seed                              uint64
+	noPin, fresh, exhaustive, json    bool
+	report                            string
 }
 
 func newTune() *cobra.Command {
@@ -30,25 +28,33 @@ func newTune() *cobra.Command {
 		Use:   "tune [DATASET]",
 		Short: "Find the settings to feed a dataset to a device with",
 		Long: `Find by measurement how many workers to feed a dataset with, how many batches to
-read ahead, whether to pin host memory, where to decode photos, and what limits
-the pipeline.
+read ahead, whether to pin host memory or how many copiers to have and how large
+their chunks where it is not pinned, where to decode photos, and what limits the
+pipeline.
 
 ` + datasetHelp + `
 
 A few short runs calibrate a model of the stages. What that does not find slow is
 run in turn, round by round, with more rounds for the better ones. Of all that are
 within 3 % of the fastest the one is chosen that takes the least pinned memory,
-and then the fewest threads. A setting that needs more memory than there is is
-left out, and listed with how much it asked for.
+and then the fewest threads: workers and copiers. A setting that needs more memory
+than there is is left out, and listed with how much it asked for.
 
 With --step-time the question is another one: does a device wait that uses each
 batch for so long? The step is slept where the batch would be used. Of the
 settings with which it waits less than 1 % of the time the cheapest is chosen.
 
-With several sizes of --batch the batch size is searched for too.
+With several sizes of --batch the batch size is searched for too. --workers,
+--prefetch, --copiers and --chunk take one value or several, in place of those
+that are tried otherwise. Copiers and chunks are tried where a device has a link
+of its own and a batch is large enough to gain by them.
 
-The result is kept in your cache directory, for this machine, device, driver and
-dataset. The next run prints that, unless it is told --fresh.
+With --on-error, samples that cannot be read are left out or replaced as in
+"pinion feed", and counted: in every trial that meets them.
+
+The result is kept in your cache directory, for this machine, device, driver,
+calibration of its link and dataset. The next run prints that, unless it is told
+--fresh.
 
 --exhaustive measures every setting afterwards, beside the choice, and says how
 near to the best the choice is. It takes longer than the budget, and is not kept.`,
@@ -59,12 +65,16 @@ near to the best the choice is. It takes longer than the budget, and is not kept
 		Args: datasetArgs,
 	}
 	var f tuneFlags
-	f.device = deviceFlag(cmd)
 	f.register(cmd)
 	flags := cmd.Flags()
 	flags.DurationVar(&f.budget, "budget", 30*time.Second, "how long trials may take together")
 	flags.DurationVar(&f.step, "step-time", 0, "how long the device uses a batch (default: not at all)")
 	flags.IntSliceVar(&f.batch, "batch", []int{64}, "samples in a batch, or sizes to choose from")
+	flags.IntSliceVar(&f.workers, "workers", nil, "goroutines that read and decode, or numbers to choose from (default: powers of two up to twice the processors)")
+	flags.IntSliceVar(&f.prefetch, "prefetch", nil, "batches read ahead, or numbers to choose from (default 1,2,4,8)")
+	flags.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable")
+	flags.IntSliceVar(&f.copiers, "copiers", nil, "goroutines that copy memory that is not pinned, or numbers to choose from (default: powers of two up to the processors, at most 16)")
+	flags.Var(&f.chunk, "chunk", "largest piece that a copier moves at once, or sizes to choose from (default 512KiB,2MiB)")
 	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of samples and trials")
 	flags.BoolVar(&f.fresh, "fresh", false, "measure anew, whatever was kept")
 	flags.BoolVar(&f.exhaustive, "exhaustive", false, "measure the whole grid too")
@@ -78,10 +88,23 @@ near to the best the choice is. It takes longer than the budget, and is not kept
 func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 	o := tune.Options{
 		Budget: f.budget, StepTime: f.step, Seed: f.seed, Exhaustive: f.exhaustive,
-		Loader: loader.Options{Shuffle: true, Seed: f.seed},
+		Loader: loader.Options{Shuffle: true, Seed: f.seed, OnError: loader.ErrorPolicy(f.onError)},
+		Space: tune.Space{
+			Workers: ascending(f.workers), Batch: ascending(f.batch), Prefetch: ascending(f.prefetch),
+			Copiers: ascending(f.copiers), ChunkBytes: ascending(f.chunk),
+		},
 	}
-	slices.Sort(f.batch)
-	o.Space.Batch = slices.Compact(f.batch)
+	if f.noPin {
+		o.Loader.Pin = loader.PinNever
+	}
+	for _, axis := range []struct {
+		name   string
+		values []int
+	}{{"batch", o.Space.Batch}, {"workers", o.Space.Workers}, {"prefetch", o.Space.Prefetch}, {"copiers", o.Space.Copiers}} {
+		if given := cmd.Flags().Changed(axis.name); given && (len(axis.values) == 0 || axis.values[0] < 1) {
+			return o, badUsage(cmd, "--%s is %v, but must be at least 1", axis.name, axis.values)
+		}
+	}
 	switch {
 	case f.budget <= 0:
 		return o, badUsage(cmd, "--budget is %v, but must be more than nothing", f.budget)
@@ -89,8 +112,6 @@ func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 		return o, badUsage(cmd, "--step-time is %v, but must be more than nothing", f.step)
 	case f.step > f.budget:
 		return o, badUsage(cmd, "--step-time is %v, but the --budget for all trials is %v", f.step, f.budget)
-	case len(f.batch) == 0 || f.batch[0] < 1:
-		return o, badUsage(cmd, "--batch is %v, but must be at least 1", f.batch)
 	case f.step > 0 && len(o.Space.Batch) > 1:
 		return o, badUsage(cmd, "--step-time is that of one batch size, but --batch has %d", len(o.Space.Batch))
 	case f.report == "" && cmd.Flags().Changed("report"):
@@ -99,24 +120,22 @@ func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 	return o, nil
 }
 
-func runTune(cmd *cobra.Command, f *tuneFlags, args []string) (err error) {
+// ascending are the values that a flag names, each once.
+func ascending[T cmp.Ordered](list []T) []T {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func runTune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	options, err := f.options(cmd)
 	if err != nil {
 		return err
 	}
-	line := newProgress(cmd)
-	defer line.clear()
-	ds, path, err := f.open(cmd, args, line)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeDataset(ds)) }()
-	dev, err := openDevice(cmd, *f.device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
+	return f.use(cmd, args, nil, func(in *input) error { return f.tune(cmd, in, options) })
+}
 
+// tune finds settings for what was opened, and reports.
+func (f *tuneFlags) tune(cmd *cobra.Command, in *input, options tune.Options) (err error) {
 	var page *pendingFile
 	if f.report != "" {
 		if page, err = newPendingFile(f.report); err != nil {
@@ -124,11 +143,12 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) (err error) {
 		}
 	}
 	options.Progress = func(spent, budget time.Duration, what string) {
-		line.show(int(spent.Seconds()), max(int(budget.Seconds()), 1), what)
+		in.line.show(int(spent.Seconds()), max(int(budget.Seconds()), 1), what)
 	}
-	out := newTuneOutput(dev, ds, path)
-	err = out.search(cmd, dev, ds, options, f.fresh)
-	line.clear()
+	options.Loader.Targets = in.targets()
+	out := newTuneOutput(in)
+	err = out.search(cmd, in, options, f.fresh)
+	in.line.clear()
 	if err != nil {
 		if page != nil {
 			err = errors.Join(err, page.discard())
@@ -149,17 +169,17 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) (err error) {
 }
 
 // search takes the result that was kept, or makes and keeps one.
-func (o *tuneOutput) search(cmd *cobra.Command, dev device.Device, ds dataset.Dataset, options tune.Options, fresh bool) (err error) {
+func (o *tuneOutput) search(cmd *cobra.Command, in *input, options tune.Options, fresh bool) (err error) {
 	if !fresh && !options.Exhaustive {
-		if o.Result, err = tune.Load(dev, ds, options); err == nil {
+		if o.Result, err = tune.Load(in.dev, in.ds, options); err == nil {
 			o.AgeSeconds = cmp.Or(max(time.Since(o.Result.At), 0), 1).Seconds()
 			return nil
 		}
 	}
-	if o.Result, err = tune.Feed(cmd.Context(), dev, ds, options); err != nil || options.Exhaustive {
+	if o.Result, err = tune.Feed(cmd.Context(), in.dev, in.ds, options); err != nil || options.Exhaustive {
 		return err
 	}
-	if _, err := o.Result.Keep(dev, ds, options); err != nil {
+	if _, err := o.Result.Keep(in.dev, in.ds, options); err != nil {
 		o.NotKept = err.Error()
 	}
 	return nil

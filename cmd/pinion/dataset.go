@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,22 +33,28 @@ which are decoded and transformed; a folder of point clouds (KITTI .bin, PCD) or
 volumes (NIfTI); tar shards (WebDataset): a file, a folder of them, a pattern
 such as train-{000..127}.tar, or an http(s) URL of those; or a file, told by its
 content: NumPy (.npy, .npz), safetensors, rows of numbers (CSV), JSON lines,
-NIfTI. The first axis of an array counts the samples; bytes of shape N x H x W x
-1 to 4 are taken as images. With --raw it is a file of bare samples. Without
+NIfTI. The first axis of an array counts the samples; u8 and u16 of shape N x H x
+W x 1 to 4 are taken as images. With --raw it is a file of bare samples. Without
 DATASET, a sample folder of photos is made in your cache directory and used.`
 
 // datasetFlags say what is read, and how.
 type datasetFlags struct {
-	size                         int
+	size, depth, channels        int
 	transform, raw, field, label string
+	targets                      []string
+
+	parsed imaging.Transform // what transform says, once open has looked
 }
 
 func (f *datasetFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&f.size, "size", 224, "side of the square that photos become, in pixels")
+	flags.IntVar(&f.depth, "depth", 8, "bits of each sample of photos: 8, or 16 for all that PNGs of 16 bits have")
+	flags.IntVar(&f.channels, "channels", 3, "channels of photos: 3 for colour, or 1 for grey")
 	flags.StringVar(&f.transform, "transform", "", "what becomes of photos, such as rrc:224,flip,jitter or resize:256,crop:224,bicubic (default: center:SIZE)")
 	flags.StringVar(&f.raw, "raw", "", "`SHAPE,TYPE` of the samples of a file of nothing else, such as 256x256x3,u8")
 	flags.StringVar(&f.field, "field", "", "`NAME` of the array, tensor or JSON field that holds the samples (default: the only one)")
+	flags.StringArrayVar(&f.targets, "targets", nil, "`PATH` of what goes with the samples, such as a folder of masks for a folder of photos, matched by name, or an array, by number; again for more (default: nothing)")
 	flags.StringVar(&f.label, "label", "", "`NAME` of the array, tensor, JSON field or column that holds the labels (default: none)")
 }
 
@@ -66,10 +74,20 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 	if f.size > maxSize {
 		return nil, "", badUsage(cmd, "--size is %d, but must be at most %d", f.size, maxSize)
 	}
+	pixels := imaging.Options{Channels: f.channels}
+	switch {
+	case f.depth != 8 && f.depth != 16:
+		return nil, "", badUsage(cmd, "--depth is %d, but must be 8 or 16", f.depth)
+	case f.channels != 1 && f.channels != 3:
+		return nil, "", badUsage(cmd, "--channels is %d, but must be 1 or 3", f.channels)
+	case f.depth == 16:
+		pixels.DType = dtype.U16
+	}
 	transform, err := imaging.ParseTransform(f.transform, f.size)
 	if err != nil {
 		return nil, "", badUsage(cmd, "--transform: %w", err)
 	}
+	f.parsed = transform
 	var raw dataset.Spec
 	if f.raw != "" {
 		if raw, err = parseSpec(f.raw); err != nil {
@@ -84,17 +102,41 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 	}
 	if f.raw != "" {
 		ds, err = dataset.OpenRaw(path, raw, dataset.RawOptions{})
-		return ds, path, err
+	} else {
+		ds, err = f.recognise(cmd.Context(), path, dataset.ImageOptions{Transform: transform, Decode: pixels})
 	}
-	ds, err = dataset.Open(cmd.Context(), path, dataset.Options{
-		Image:  dataset.ImageOptions{Transform: transform},
+	if err != nil {
+		return nil, path, err
+	}
+	if err := photosOnly(cmd, ds, path); err != nil {
+		return nil, path, errors.Join(err, closeDataset(ds))
+	}
+	return ds, path, nil
+}
+
+// recognise opens what is at path.
+func (f *datasetFlags) recognise(ctx context.Context, path string, image dataset.ImageOptions) (dataset.Dataset, error) {
+	return dataset.Open(ctx, path, dataset.Options{
+		Image:  image,
 		NPZ:    dataset.NPZOptions{Array: f.field, Label: f.label},
 		Tensor: dataset.TensorOptions{Tensor: f.field, Label: f.label},
 		JSON:   dataset.JSONOptions{Field: f.field, Label: f.label},
 		CSV:    dataset.CSVOptions{Label: f.label},
 		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label}},
 	})
-	return ds, path, err
+}
+
+// photosOnly fails for flags that ds, which is no photos, has no use for.
+func photosOnly(cmd *cobra.Command, ds dataset.Dataset, path string) error {
+	if _, photos := ds.(*dataset.Images); photos {
+		return nil
+	}
+	for _, name := range []string{"size", "depth", "channels", "transform"} {
+		if cmd.Flags().Changed(name) {
+			return badUsage(cmd, "--%s is for photos, but %s has samples of %v", name, path, ds.Spec())
+		}
+	}
+	return nil
 }
 
 // closeDataset closes a dataset that has to be closed.

@@ -32,6 +32,7 @@ func TestErrors(t *testing.T) {
 	headArray := array("head.npy", npy(header, 0)[:40])
 	objectArray := array("object.npy", npy("{'descr': '|O', 'fortran_order': False, 'shape': (4,)}", 4))
 	hugeArray := array("huge.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8)}", 4))
+	rightArray := array("right.npy", npy(header, 12))
 	noArray := array("none.npy", []byte("nothing of the kind"))
 
 	for _, c := range []struct {
@@ -66,6 +67,13 @@ func TestErrors(t *testing.T) {
 		{"feed --prefetch -1 " + good, 2, []string{"--prefetch", "-1"}},
 		{"feed --epochs 0 " + good, 2, []string{"--epochs", "0"}},
 		{"feed --size 0 " + good, 2, []string{"--size", "0"}},
+		{"feed --depth 12 " + good, 2, []string{"--depth", "12", "8 or 16"}},
+		{"feed --channels 4 " + good, 2, []string{"--channels", "4", "1 or 3"}},
+		{"tune --depth 0 " + good, 2, []string{"--depth", "0", "8 or 16"}},
+		{"feed --device host --depth 16 --dtype u8 " + good, 1, []string{"images of u16 cannot become u8"}},
+		{"feed --device host --channels 1 --transform jitter " + good, 1, []string{"have no colours"}},
+		{"feed --depth 16 " + rightArray, 2, []string{"--depth is for photos", "right.npy", "f32"}},
+		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform is for photos"}},
 		{"feed --size 70000 " + good, 2, []string{"70000", "65535"}},
 		{"feed --seed -1 " + good, 2, []string{"--seed", "-1"}},
 		{"feed --dtype f64 " + good, 2, []string{"--dtype", "f64"}},
@@ -221,20 +229,19 @@ func TestSkipDamaged(t *testing.T) {
 	}
 }
 
-// A folder in which nothing can be read still gives a report that makes sense.
+// A folder in which nothing can be read is an error that says why, however many
+// epochs or trials are to come.
 func TestSkipEverything(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
 	writeFile(t, dir, "a.jpg", nil)
 	writeFile(t, dir, "b.jpg", []byte("text"))
-	r := pinion(t, "feed", dir, "--on-error", "skip", "--device", "host", "--json", "--dtype", "f16", "--size", "16")
-	switch r.code {
-	case exitDone:
-		doc := parse(t, r.stdout, feedKeys)
-		if doc["errors"] != 2. || doc["samples"] != 0. || doc["dtype"] != "f16" || fmt.Sprint(doc["batch_shape"]) != "[2 3 16 16]" {
-			t.Errorf("%v errors, %v samples, batches of %v %v", doc["errors"], doc["samples"], doc["batch_shape"], doc["dtype"])
+	for _, args := range [][]string{{"feed", dir, "--epochs", "1000000000"}, {"tune", dir, "--budget", "1h"}} {
+		for policy, want := range map[string]string{"skip": "nothing can be read: all 2 of epoch 0", "replace": "none of 16 samples", "fail": "sample"} {
+			r := pinion(t, append(args, "--on-error", policy, "--device", "host", "--json", "--size", "16")...)
+			if r.code != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, want) || !strings.Contains(r.stderr, dir) {
+				t.Errorf("%s, %s: %+v", args[0], policy, r)
+			}
 		}
-	case exitFailed: // to say that there was nothing to feed is as good
-	default:
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 }

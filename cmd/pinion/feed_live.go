@@ -45,5 +45,5 @@ var limitNames = map[string]string{
 	"h2d":              "the link",
 	"decode on device": "decoding on the device",
 	"transform":        "the transform on the device",
-	"latency":          "latency (more workers or prefetch)",
+	"latency":          "latency (larger batches, more workers or prefetch)",
 }

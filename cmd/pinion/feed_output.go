@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 )
@@ -16,35 +14,42 @@ import (
 // feedOutput is the JSON document of pinion feed.
 type feedOutput struct {
 	provenance.Record
-	Device             string     `json:"device"`
-	Name               string     `json:"name"`
-	Dataset            string     `json:"dataset"`
-	JPEGDecoder        string     `json:"jpeg_decoder,omitempty"`
-	DecodeDevice       bool       `json:"decode_on_device"`
-	DecodeReason       string     `json:"decode_reason,omitempty"` // why not
-	BatchShape         []int      `json:"batch_shape"`
-	DType              string     `json:"dtype"`
-	Samples            int64      `json:"samples"`
-	Batches            int64      `json:"batches"`
-	Errors             int64      `json:"errors"`
-	Replaced           int64      `json:"replaced"`
-	InitSeconds        float64    `json:"initialisation_seconds"`
-	Seconds            float64    `json:"seconds"`
-	SamplesPerS        float64    `json:"samples_per_s"`
-	BytesToDevice      int64      `json:"bytes_to_device"`
-	GBPerS             float64    `json:"to_device_gb_per_s"`
-	DeviceWaitFraction float64    `json:"device_wait_fraction"`
-	Limit              string     `json:"limit"` // "device", a stage's name, or "latency"
-	Workers            int        `json:"workers"`
-	Slabs              int        `json:"slabs"`
-	DeviceBuffers      int        `json:"device_buffers"`
-	HostBytes          int64      `json:"host_bytes"`
-	DeviceBytes        int64      `json:"device_bytes"`
-	Pinned             bool       `json:"pinned"`
-	PageableReason     string     `json:"pageable_reason,omitempty"`
-	Stages             []stageRow `json:"stages"`
-	Epochs             []epochRow `json:"epochs"`
-	Checksum           string     `json:"checksum,omitempty"`
+	Device             string      `json:"device"`
+	Name               string      `json:"name"`
+	Dataset            string      `json:"dataset"`
+	Targets            []targetRow `json:"targets,omitempty"`
+	JPEGDecoder        string      `json:"jpeg_decoder,omitempty"`
+	DecodeDevice       bool        `json:"decode_on_device"`
+	DecodeReason       string      `json:"decode_reason,omitempty"` // why not
+	BatchShape         []int       `json:"batch_shape"`
+	DType              string      `json:"dtype"`
+	Samples            int64       `json:"samples"`
+	Batches            int64       `json:"batches"`
+	Errors             int64       `json:"errors"`
+	Replaced           int64       `json:"replaced"`
+	InitSeconds        float64     `json:"initialisation_seconds"`
+	Seconds            float64     `json:"seconds"`
+	SamplesPerS        float64     `json:"samples_per_s"`
+	BytesToDevice      int64       `json:"bytes_to_device"`
+	GBPerS             float64     `json:"to_device_gb_per_s"`
+	DeviceWaitFraction float64     `json:"device_wait_fraction"`
+	Limit              string      `json:"limit"` // "device", a stage's name, or "latency"
+	Workers            int         `json:"workers"`
+	Slabs              int         `json:"slabs"`
+	DeviceBuffers      int         `json:"device_buffers"`
+	HostBytes          int64       `json:"host_bytes"`
+	DeviceBytes        int64       `json:"device_bytes"`
+	Pinned             bool        `json:"pinned"`
+	PageableReason     string      `json:"pageable_reason,omitempty"`
+	StagingBytes       int64       `json:"staging_bytes"` // pinned, through which pageable memory is copied
+	Stages             []stageRow  `json:"stages"`
+	Epochs             []epochRow  `json:"epochs"`
+	Checksum           string      `json:"checksum,omitempty"`
+}
+
+type targetRow struct {
+	Dataset string `json:"dataset"`
+	Sample  string `json:"sample"` // shape and type
 }
 
 type stageRow struct {
@@ -64,14 +69,14 @@ type epochRow struct {
 	HeapBytes       int64   `json:"heap_bytes"`
 }
 
-func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.Report, opened time.Duration) *feedOutput {
-	info := dev.Info()
+func newFeedOutput(in *input, r *feed.Report) *feedOutput {
+	info := in.dev.Info()
 	out := &feedOutput{
 		Record: provenance.Now(),
-		Device: info.ID, Name: info.Name, Dataset: path,
+		Device: info.ID, Name: info.Name, Dataset: in.path,
 		BatchShape: r.Shape, DType: r.DType.String(),
 		Samples: r.Samples, Batches: r.Batches, Errors: r.Errors, Replaced: r.Replaced,
-		InitSeconds:        (opened + r.Prepared).Seconds(),
+		InitSeconds:        (in.opened + r.Prepared).Seconds(),
 		Seconds:            r.Elapsed.Seconds(),
 		SamplesPerS:        float64(r.Samples) / r.Elapsed.Seconds(),
 		BytesToDevice:      r.BytesToDevice,
@@ -85,11 +90,15 @@ func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.R
 		DeviceBytes:        r.DeviceBytes,
 		Pinned:             r.Pinned,
 		PageableReason:     r.PageableWhy,
+		StagingBytes:       r.StagingBytes,
 		Checksum:           r.Checksum,
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
 	}
-	if _, ok := ds.(*dataset.Images); ok {
+	for _, t := range in.with {
+		out.Targets = append(out.Targets, targetRow{t.path, t.ds.Spec().String()})
+	}
+	if _, ok := in.ds.(*dataset.Images); ok {
 		out.JPEGDecoder = imaging.JPEGDecoder()
 		out.DecodeDevice, out.DecodeReason = r.DecodeDevice, r.DecodeWhy
 	}
@@ -101,7 +110,8 @@ func newFeedOutput(dev device.Device, ds dataset.Dataset, path string, r *feed.R
 		out.Stages = append(out.Stages, stageRow{
 			Stage: s.Name, Where: s.Where, Seconds: s.Time.Seconds(),
 			SecondsPerSample: s.Time.Seconds() / float64(max(r.Samples, 1)),
-			Share:            s.Time.Seconds() / r.Elapsed.Seconds() / float64(lanes),
+			// Small copies are timed now and then only, which may give too much.
+			Share: min(1, s.Time.Seconds()/r.Elapsed.Seconds()/float64(lanes)),
 		})
 	}
 	for _, e := range r.Epochs {
@@ -133,9 +143,12 @@ func (o *feedOutput) decoder() string {
 func (o *feedOutput) print(w io.Writer) {
 	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(o.BatchShape), " ", "x"), "[]")
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
-	fmt.Fprintf(w, "%s in %s of %s %s, %s\n\n", counted(o.Samples, "sample", "samples"),
+	fmt.Fprintf(w, "%s in %s of %s %s, %s\n", counted(o.Samples, "sample", "samples"),
 		counted(o.Batches, "batch", "batches"), shape, o.DType, seconds(o.Seconds))
-
+	for _, t := range o.Targets {
+		fmt.Fprintf(w, "with each %s of %s\n", t.Sample, t.Dataset)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",
 		o.SamplesPerS, o.GBPerS, percent(o.DeviceWaitFraction))
 	fmt.Fprintf(w, "  held up by %s\n", limitNames[o.Limit])
@@ -145,6 +158,9 @@ func (o *feedOutput) print(w io.Writer) {
 	memory := "pinned"
 	if !o.Pinned {
 		memory = "pageable: " + o.PageableReason
+	}
+	if o.StagingBytes > 0 {
+		memory += ", copied through " + gib(o.StagingBytes) + " of pinned memory"
 	}
 	workers := counted(int64(o.Workers), "worker", "workers")
 	fmt.Fprintf(w, "  %s; %s of host memory, %s (%s); %s, %s\n",

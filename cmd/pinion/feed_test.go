@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -124,6 +130,52 @@ func TestFeedTransforms(t *testing.T) {
 	one := digests(t, dir, "--batch", "2", "--transform", "rrc:16,flip,jitter", "--mixup", "0.3")
 	two := digests(t, dir, "--batch", "2", "--transform", "rrc:16,flip,jitter", "--mixup", "0.3", "--prefetch", "1", "--workers", "3")
 	sameDigests(t, "mixup", two, one)
+}
+
+// All bits of photos of 16 arrive, from a folder and from shards of it.
+func TestFeedDepth(t *testing.T) {
+	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "shards")
+	m := image.NewGray16(image.Rect(0, 0, 16, 16))
+	var samples, grey []byte
+	for i := 0; i < len(m.Pix); i += 2 {
+		v := uint16(251 * i)
+		binary.BigEndian.PutUint16(m.Pix[i:], v)
+		samples = binary.LittleEndian.AppendUint16(samples, v)
+		grey = append(grey, byte(v>>8))
+	}
+	var file bytes.Buffer
+	ok(t, png.Encode(&file, m))
+	writeFile(t, dir, "a/0.png", file.Bytes())
+	if r := pinion(t, "pack", dir, out); r.code != exitDone {
+		t.Fatal(r.stderr)
+	}
+	for _, from := range []string{dir, out} {
+		for _, c := range []struct {
+			args string
+			want []byte
+		}{
+			{"--depth 16 --channels 1 --dtype u16", samples},
+			{"--channels 1 --dtype u8", grey},
+			{"--dtype u8", slices.Concat(grey, grey, grey)},
+		} {
+			sum := sha256.Sum256(c.want)
+			if d := digests(t, from, strings.Fields(c.args)...); len(d) != 1 || d[0].SHA256 != hex.EncodeToString(sum[:]) {
+				t.Errorf("%s %s: %v, want %x", from, c.args, d, sum)
+			}
+		}
+	}
+	feed := func(args ...string) result {
+		return pinion(t, append([]string{"feed", dir, "--device", "host", "--size", "16", "--depth", "16"}, args...)...)
+	}
+	if r := feed("--channels", "1"); r.code != exitDone || !strings.Contains(r.stdout, "1x1x16x16 f32") {
+		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := feed("--json"); r.code != exitDone || !strings.Contains(r.stdout, "16x16x3 u16") {
+		t.Errorf("no reason to decode on the CPU: %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := feed("--decode", "gpu"); r.code != exitFailed || !strings.Contains(r.stderr, "a device decodes to 3 channels of u8, and the samples are 16x16x3 u16") {
+		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
 }
 
 // Unreadable files are replaced where that is wanted.

@@ -128,3 +128,28 @@ func (s *size) Set(text string) error {
 	*s = size(n)
 	return nil
 }
+
+// sizes is a flag for several of them, such as 512KiB,2MiB.
+type sizes []int64
+
+func (s *sizes) String() string {
+	var text []string
+	for _, n := range *s {
+		each := size(n)
+		text = append(text, each.String())
+	}
+	return strings.Join(text, ",")
+}
+
+func (s *sizes) Type() string { return "sizes" }
+
+func (s *sizes) Set(text string) error {
+	for each := range strings.SplitSeq(text, ",") {
+		var n size
+		if err := n.Set(each); err != nil {
+			return err
+		}
+		*s = append(*s, int64(n))
+	}
+	return nil
+}

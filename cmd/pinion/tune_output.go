@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tunereport"
-	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/cpuname"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/tune"
@@ -30,11 +29,11 @@ type tuneOutput struct {
 	Report  string   `json:"report,omitempty"`
 }
 
-func newTuneOutput(dev device.Device, ds dataset.Dataset, path string) *tuneOutput {
-	info := dev.Info()
+func newTuneOutput(in *input) *tuneOutput {
+	info := in.dev.Info()
 	return &tuneOutput{
 		Record: provenance.Now(), Device: info.ID, Name: info.Name,
-		Dataset: path, Samples: ds.Len(), Spec: ds.Spec().String(),
+		Dataset: in.path, Samples: in.ds.Len(), Spec: in.ds.Spec().String(),
 	}
 }
 
@@ -69,6 +68,10 @@ func (o *tuneOutput) print(w io.Writer) {
 	if r.StepSeconds > 0 {
 		fmt.Fprintf(w, "  with steps of %s the device waits %s of the time\n", seconds(r.StepSeconds), percent(r.DeviceWait))
 	}
+	if r.Unread > 0 {
+		fmt.Fprintf(w, "  %s could not be read in the trials: %d left out, %d replaced; one counts in each trial that meets it\n",
+			counted(r.Unread, "sample", "samples"), r.Unread-r.Replaced, r.Replaced)
+	}
 	if g := r.Grid; g != nil {
 		fmt.Fprintf(w, "  %s of the best of all %d settings (%v), measured beside it in %d rounds\n", percent(g.Ratio), g.Settings, g.Best, g.LastRounds)
 	}
@@ -88,7 +91,11 @@ func (o *tuneOutput) print(w io.Writer) {
 }
 
 func (o *tuneOutput) printSettings(w io.Writer) {
+	staged := slices.ContainsFunc(o.Settings, func(s tune.Row) bool { return s.Copiers > 0 })
 	head := []string{">WORKERS", ">BATCH", ">PREFETCH", "MEMORY", ">SAMPLES/S", ">MIN", ">MAX", ">MODEL", ">PINNED", ">TRIALS"}
+	if staged {
+		head = slices.Insert(head, 4, ">COPIERS", ">CHUNK")
+	}
 	if o.StepSeconds > 0 {
 		head = append(head, ">WAITS")
 	}
@@ -110,8 +117,15 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 		if s.Pin {
 			memory = "pinned"
 		}
-		row := []string{fmt.Sprint(s.Workers), fmt.Sprint(s.Batch), fmt.Sprint(s.Prefetch), memory, whole(s.PerSecond), whole(s.Least),
-			whole(s.Most), whole(s.Predicted), gib(s.PinnedBytes), fmt.Sprint(s.Trials)}
+		row := []string{fmt.Sprint(s.Workers), fmt.Sprint(s.Batch), fmt.Sprint(s.Prefetch), memory}
+		if staged {
+			copiers, chunk := "", ""
+			if s.Copiers > 0 {
+				copiers, chunk = fmt.Sprint(s.Copiers), gib(s.ChunkBytes)
+			}
+			row = append(row, copiers, chunk)
+		}
+		row = append(row, whole(s.PerSecond), whole(s.Least), whole(s.Most), whole(s.Predicted), gib(s.PinnedBytes), fmt.Sprint(s.Trials))
 		if o.StepSeconds > 0 {
 			row = append(row, percent(s.DeviceWait))
 		}
@@ -127,6 +141,7 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 	if refused > 0 {
 		fmt.Fprintf(w, "%s left out, such as: %s\n", counted(int64(refused), "setting", "settings"), why)
 	}
+	fmt.Fprintln(w, "SAMPLES/S is the median as measured. The last race, whose settings come first, compares rates without the drift of the machine.")
 }
 
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }

@@ -12,6 +12,7 @@ import (
 	"hash"
 	"io"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -24,8 +25,8 @@ import (
 type Options struct {
 	Loader loader.Options
 
-	// Checksum reads every batch back from the device and hashes the batches
-	// one behind the other. Digests, if set, gets a [Digest] of each of them,
+	// Checksum reads every batch and its targets back from the device and hashes
+	// them one behind the other. Digests, if set, gets a [Digest] of each of them,
 	// a line of JSON.
 	Checksum bool
 	Digests  io.Writer
@@ -43,7 +44,7 @@ type Digest struct {
 	Epoch   int    `json:"epoch"`
 	Batch   int    `json:"batch"` // number within the epoch
 	Samples []int  `json:"samples"`
-	SHA256  string `json:"sha256"` // of the batch as read back from the device
+	SHA256  string `json:"sha256"` // of the batch and its targets as read back from the device
 }
 
 // Report is how a run went.
@@ -151,18 +152,27 @@ func (r *run) all(ctx context.Context) error {
 // use is what is done with a batch.
 func (r *run) use(ctx context.Context, b *loader.Batch) error {
 	if r.engine != nil {
-		if int64(cap(r.back)) < b.Bytes {
-			r.back = make([]byte, b.Bytes)
-		}
-		r.back = r.back[:b.Bytes]
-		if err := r.engine.D2H(ctx, r.back, b.Data); err != nil {
+		r.back = r.back[:0]
+		if err := r.readBack(ctx, b.Data, b.Bytes); err != nil {
 			return err
+		}
+		for _, t := range b.Targets {
+			if err := r.readBack(ctx, t.Data, t.Bytes); err != nil {
+				return err
+			}
 		}
 		if err := r.note(b); err != nil {
 			return err
 		}
 	}
 	return b.Release()
+}
+
+// readBack adds device memory to what was read back.
+func (r *run) readBack(ctx context.Context, from device.Ptr, bytes int64) error {
+	n := len(r.back)
+	r.back = slices.Grow(r.back, int(bytes))[:n+int(bytes)]
+	return r.engine.D2H(ctx, r.back[n:], from)
 }
 
 // note hashes a batch that was read back.

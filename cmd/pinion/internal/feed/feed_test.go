@@ -45,7 +45,7 @@ func photos(t testing.TB, n int, broken ...int) dataset.Dataset {
 		}
 		ok(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
 	}
-	ds, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(20)})
+	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(20)})
 	ok(t, err)
 	return ds
 }

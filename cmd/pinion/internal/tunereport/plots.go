@@ -12,7 +12,7 @@ import (
 // series are the lines of the plots, in the order of the legend.
 var series = []page.Series{
 	{ID: "pinned", Name: "pinned", About: "measured: the best setting with so many workers and pinned memory", Mark: "circle"},
-	{ID: "pageable", Name: "pageable", About: "measured, with pageable memory", Mark: "square"},
+	{ID: "pageable", Name: "pageable", About: "measured, with pageable memory and the best copiers and chunks, where it is staged", Mark: "square"},
 	{ID: "modelpinned", Name: "model", About: "what the model predicts, with pinned memory", Mark: "triangle"},
 	{ID: "modelpageable", Name: "model", About: "what the model predicts, with pageable memory", Mark: "cross"},
 }

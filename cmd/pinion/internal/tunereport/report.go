@@ -107,8 +107,13 @@ func (r *Report) tiles() []page.Tile {
 		one("Workers", fmt.Sprint(best.Best.Workers), "", fmt.Sprintf("prefetch %d batches of %d", best.Best.Prefetch, best.Best.Batch)),
 	}
 	memory, note := best.HostBytes, "of host memory, pageable"
-	if best.Best.Pin {
+	switch {
+	case best.Best.Pin:
 		memory, note = best.PinnedBytes, "of host memory, pinned"
+	case best.Best.Copiers > 0:
+		memory -= best.PinnedBytes
+		note = fmt.Sprintf("of host memory, pageable, and %s pinned, for %d copiers with chunks of %s",
+			page.Bytes(best.PinnedBytes), best.Best.Copiers, page.Bytes(best.Best.ChunkBytes))
 	}
 	number, unit, _ := strings.Cut(page.Bytes(memory), " ")
 	list = append(list, one("Memory", number, unit, note))
@@ -116,8 +121,12 @@ func (r *Report) tiles() []page.Tile {
 		step := page.DurationText(time.Duration(best.StepSeconds * 1e9))
 		list = append(list, one("The device waits", page.Percent(best.DeviceWait), "", "of the time, with steps of "+step))
 	}
+	busy := page.Percent(best.Limit.Busy) + " busy"
+	if best.Limit.Name == tune.LimitLatency {
+		busy = "nothing is busier than " + page.Percent(best.Limit.Busy)
+	}
 	return append(list,
-		one("Limit", best.Limit.Name, "", page.Percent(best.Limit.Busy)+" busy"),
+		one("Limit", best.Limit.Name, "", busy),
 		one("Search", fmt.Sprint(best.Trials), "trials", fmt.Sprintf("of %d settings, in %s", best.GridSize, page.DurationText(time.Duration(best.Seconds*1e9)))))
 }
 

@@ -69,6 +69,29 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// Staging is told where it is the choice, and so is a limit that nothing is.
+func TestStagedPage(t *testing.T) {
+	r := full()
+	r.Result.Best = tune.Setting{Workers: 8, Batch: 64, Prefetch: 2, Copiers: 8, ChunkBytes: 2 << 20}
+	r.Result.PinnedBytes, r.Result.Unread = 64<<20, 7
+	r.Result.Limit = tune.Limit{Name: tune.LimitLatency, Busy: 0.31}
+	for i := range r.Result.Settings {
+		if s := &r.Result.Settings[i]; !s.Pin {
+			s.Copiers, s.ChunkBytes = 8, 2<<20
+		}
+	}
+	text := render(t, r)
+	pagetest.Check(t, text)
+	for _, want := range []string{
+		"8 workers, batch 64, prefetch 2, pageable, 8 copiers, chunks of 2 MiB", "Copiers: 8, ChunkBytes: 2 &lt;&lt; 20", "the choice",
+		"pageable, and 64 MiB pinned, for 8 copiers with chunks of 2 MiB", "nothing is busier than 31", "7 in all trials",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+}
+
 // Whatever is missing, the page is one; and figures that cannot be stay out.
 func TestPartialPages(t *testing.T) {
 	for name, change := range map[string]func(*tune.Result){

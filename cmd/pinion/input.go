@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// inputFlags say what is fed to which device.
+type inputFlags struct {
+	datasetFlags
+	device  *string
+	onError onError
+}
+
+func (f *inputFlags) register(cmd *cobra.Command) {
+	f.device = deviceFlag(cmd)
+	f.datasetFlags.register(cmd)
+	cmd.Flags().Var(&f.onError, "on-error", "when a sample cannot be read: fail, skip it, or replace it by another; both are counted")
+}
+
+// input is a dataset and the device that it is fed to.
+type input struct {
+	ds     dataset.Dataset
+	path   string
+	with   []target // its samples
+	dev    device.Device
+	opened time.Duration // that it took to open the device
+	line   *progress
+}
+
+// use opens what the arguments and flags say, and closes it behind fn. Prepare,
+// if set, is called before the device is opened.
+func (f *inputFlags) use(cmd *cobra.Command, args []string, prepare func(dataset.Dataset) error, fn func(*input) error) (err error) {
+	in := &input{line: newProgress(cmd)}
+	defer in.line.clear()
+	if in.ds, in.path, err = f.open(cmd, args, in.line); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDataset(in.ds)) }()
+	for _, path := range f.targets {
+		ds, openErr := f.openTarget(cmd.Context(), path, in.ds)
+		if openErr != nil {
+			return fmt.Errorf("--targets: %w", openErr)
+		}
+		defer func() { err = errors.Join(err, closeDataset(ds)) }()
+		in.with = append(in.with, target{ds, path})
+	}
+	if prepare != nil {
+		if err := prepare(in.ds); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	if in.dev, err = openDevice(cmd, *f.device); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.dev.Close()) }()
+	in.opened = time.Since(start)
+	return fn(in)
+}
+
+// onError is a flag for what to do about a sample that cannot be read.
+type onError loader.ErrorPolicy
+
+var onErrors = map[string]loader.ErrorPolicy{"fail": loader.Fail, "skip": loader.Skip, "replace": loader.Replace}
+
+func (e *onError) String() string {
+	for name, policy := range onErrors {
+		if policy == loader.ErrorPolicy(*e) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (e *onError) Type() string { return "policy" }
+
+func (e *onError) Set(text string) error {
+	policy, known := onErrors[text]
+	if !known {
+		return fmt.Errorf("%q is not fail, skip or replace", text)
+	}
+	*e = onError(policy)
+	return nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/imaging"
+)
+
+// target is a dataset that goes with another one.
+type target struct {
+	ds   dataset.Dataset
+	path string
+}
+
+// targets are those of the loader.
+func (in *input) targets() (list []dataset.Dataset) {
+	for _, t := range in.with {
+		list = append(list, t.ds)
+	}
+	return list
+}
+
+// openTarget opens what goes with the samples of ds. Pictures are masks; where
+// both are folders, they are found by the names of the photos.
+func (f *datasetFlags) openTarget(ctx context.Context, path string, ds dataset.Dataset) (dataset.Dataset, error) {
+	masks := dataset.ImageOptions{Transform: f.parsed, Decode: imaging.Options{Indexes: true}}
+	opened, err := dataset.Open(ctx, path, dataset.Options{Image: masks, JSON: dataset.JSONOptions{Ragged: true}})
+	if err != nil {
+		return nil, err
+	}
+	photos, folder := folderOf(ds), folderOf(opened)
+	if photos == nil || folder == nil {
+		return opened, nil
+	}
+	matched, err := dataset.Match(photos, folder, nil)
+	if err != nil {
+		return nil, err
+	}
+	return dataset.NewImages(matched, masks)
+}
+
+// folderOf is the folder that a dataset of pictures is of, or nil.
+func folderOf(ds dataset.Dataset) *dataset.Folder {
+	if pictures, ok := ds.(*dataset.Images); ok {
+		folder, _ := pictures.Files.(*dataset.Folder)
+		return folder
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Masks are found by the names of their photos, arrays and lines go by number;
+// what goes over the link is counted, and hashed behind the photos.
+func TestFeedTargets(t *testing.T) {
+	dir := t.TempDir()
+	var want, lines []byte
+	for i := range 3 {
+		photo, mask := image.NewGray(image.Rect(0, 0, 16, 16)), image.NewPaletted(image.Rect(0, 0, 16, 16), color.Palette{color.White, color.Black, color.White})
+		for k := range mask.Pix {
+			photo.Pix[k], mask.Pix[k] = byte(k), byte((k+i)%3)
+		}
+		for kind, m := range map[string]image.Image{"photos": photo, "masks": mask, "other": photo} {
+			var file bytes.Buffer
+			ok(t, png.Encode(&file, m))
+			writeFile(t, dir, fmt.Sprintf("%s/%d.png", kind, i), file.Bytes())
+		}
+		lines = append(lines, "["+strings.TrimSuffix(strings.Repeat("[1,2],", i), ",")+"]\n"...)
+	}
+	writeFile(t, dir, "boxes.jsonl", lines)
+	writeFile(t, dir, "masks/unpaired.png", nil)
+	photos, masks, boxes := filepath.Join(dir, "photos"), filepath.Join(dir, "masks"), filepath.Join(dir, "boxes.jsonl")
+	for range 3 {
+		for k := range 256 {
+			want = append(want, byte(k))
+		}
+	}
+	for i := range 3 {
+		for k := range 256 {
+			want = append(want, byte((k+i)%3))
+		}
+	}
+	for _, x := range []float32{0, 0, 0, 0, 1, 2, 0, 0, 1, 2, 1, 2} {
+		want = binary.LittleEndian.AppendUint32(want, math.Float32bits(x))
+	}
+	args := []string{"--channels", "1", "--dtype", "u8", "--targets", masks, "--targets", boxes}
+	sum := sha256.Sum256(want)
+	if d := digests(t, photos, args...); len(d) != 1 || d[0].SHA256 != hex.EncodeToString(sum[:]) {
+		t.Errorf("%v, want %x", d, sum)
+	}
+	feed := func(args ...string) result {
+		return pinion(t, append([]string{"feed", photos, "--device", "host", "--size", "16"}, args...)...)
+	}
+	r := feed(append(args, "--json")...)
+	var out feedOutput
+	ok(t, json.Unmarshal([]byte(r.stdout), &out))
+	// Photos, masks and boxes; labels, up to a multiple of 16; lengths of boxes.
+	if bytes := int64(2*3*256 + 3*2*2*4 + 12 + 4 + 12); out.BytesToDevice != bytes || fmt.Sprint(out.Targets) != fmt.Sprintf("[{%s 16x16x1 u8} {%s <=2x2 f32}]", masks, boxes) {
+		t.Errorf("%d bytes to the device, want %d; targets %v", out.BytesToDevice, bytes, out.Targets)
+	}
+	if r := feed(args...); r.code != exitDone || !strings.Contains(r.stdout, "with each 16x16x1 u8 of "+masks) {
+		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	for path, say := range map[string]string{
+		filepath.Join(dir, "nothing"): "--targets: stat",
+		photos + "/0.png":             "--targets: ",
+	} {
+		if r := feed("--targets", path); r.code != exitFailed || !strings.Contains(r.stderr, say) {
+			t.Errorf("%s: %d\n%s", path, r.code, r.stderr)
+		}
+	}
+	writeFile(t, dir, "photos/new.png", nil)
+	if r := feed("--targets", masks); r.code != exitFailed || !strings.Contains(r.stderr, "new.png: file does not exist: nothing goes with it") {
+		t.Errorf("%d\n%s", r.code, r.stderr)
+	}
+	if r := feed("--targets", boxes); r.code != exitFailed || !strings.Contains(r.stderr, "it has 3 samples, the dataset has 4") {
+		t.Errorf("%d\n%s", r.code, r.stderr)
+	}
+
+	// pinion tune feeds them too.
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	r = pinion(t, "tune", masks, "--device", "host", "--size", "16", "--budget", "300ms", "--targets", boxes)
+	if r.code != exitFailed || !strings.Contains(r.stderr, "it has 3 samples, the dataset has 4") {
+		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
