@@ -114,10 +114,13 @@ if part peers; then
 	step peers
 	check device.cuda
 	check transfer
+	check loader
 	cuda_moves
 	"$tmp/cuda_moves" --peer >"$out/cpp-peer.json"
 	"$build/moves" --device cuda:0 --only peer >"$out/peer.json"
 	"$tmp/cuda_moves" --peer >"$out/cpp-peer-again.json"
+	step "peers: feeding"
+	"$build/feeding" --device cuda:0 --only devices --photos "$tmp/photos" --images "$images" --json >"$out/feeding-devices.json"
 fi
 
 if part hold; then

@@ -32,8 +32,8 @@ var (
 	std  = [3]float64{0.229, 0.224, 0.225}
 )
 
-// checkImages compares the first batch of images, samples of HxWx3 bytes, with
-// the dataset.
+// checkImages compares the first batch of images on each device, samples of
+// HxWx3 bytes, with the dataset.
 func (f *feed) checkImages(ctx context.Context, t tolerance) error {
 	r, err := f.ds.NewReader()
 	if err != nil {
@@ -41,32 +41,44 @@ func (f *feed) checkImages(ctx context.Context, t tolerance) error {
 	}
 	want := make([]byte, f.ds.Spec().Bytes())
 	err = f.with(1, func(l *loader.Loader) error {
-		b, err := l.Next(ctx)
-		if err != nil {
-			return err
-		}
-		got, err := f.content(b)
-		if err != nil {
-			return err
-		}
-		size := len(got) / b.Shape[0]
-		for k, i := range b.Indexes {
-			if err := r.Read(ctx, dataset.Visit{Index: i}, want); err != nil {
+		for _, dev := range f.devices() {
+			b, err := l.Next(ctx)
+			if err != nil {
 				return err
 			}
-			if err := sameImage(got[k*size:][:size], want, b.DType, t); err != nil {
-				return fmt.Errorf("%s: %w", f.ds.Name(i), err)
+			if b.Device != dev {
+				return fmt.Errorf("the first batch of %s is on %s", dev.Info().ID, b.Device.Info().ID)
+			}
+			got, err := content(b)
+			if err != nil {
+				return err
+			}
+			size := len(got) / b.Shape[0]
+			for k, i := range b.Indexes {
+				if err := r.Read(ctx, dataset.Visit{Index: i}, want); err != nil {
+					return err
+				}
+				if err := sameImage(got[k*size:][:size], want, b.DType, t); err != nil {
+					return fmt.Errorf("%s: %w", f.ds.Name(i), err)
+				}
+			}
+			if err := b.Release(); err != nil {
+				return err
 			}
 		}
-		return b.Release()
+		return nil
 	})
 	return errors.Join(err, r.Close())
 }
 
 // content reads a batch back.
-func (f *feed) content(b *loader.Batch) ([]byte, error) {
+func content(b *loader.Batch) ([]byte, error) {
+	s, err := b.Device.NewStream()
+	if err != nil {
+		return nil, err
+	}
 	got := make([]byte, b.Bytes)
-	return got, errors.Join(f.m.Stream.CopyD2H(got, b.Data), f.m.Stream.Synchronize())
+	return got, errors.Join(s.CopyD2H(got, b.Data), s.Synchronize(), s.Close())
 }
 
 // sameImage compares an image on the device, CHW, normalised unless it is
@@ -112,7 +124,7 @@ func (f *feed) checkRows(ctx context.Context, data []byte) error {
 	seen := make([]bool, f.ds.Len())
 	return f.with(1, func(l *loader.Loader) error {
 		n, err := epoch(ctx, l, func(b *loader.Batch) error {
-			got, err := f.content(b)
+			got, err := content(b)
 			if err != nil {
 				return err
 			}

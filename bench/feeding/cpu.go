@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/loader"
@@ -40,8 +41,8 @@ func (b *bench) cpu(ctx context.Context, m *harness.Memory) error {
 }
 
 // photosRow is the row of photos that so many workers decode.
-func (b *bench) photosRow(ctx context.Context, m *harness.Memory, f *folder, name string, workers int, d dtype.DType) *sample {
-	feed := feed{m: m, ds: f.photos, options: loader.Options{
+func (b *bench) photosRow(ctx context.Context, m *harness.Memory, f *folder, name string, workers int, d dtype.DType, others ...device.Device) *sample {
+	feed := feed{m: m, others: others, ds: f.photos, options: loader.Options{
 		Batch: b.batch, Workers: workers, Shuffle: true, DropLast: true, DType: d, Decode: loader.DecodeCPU,
 	}}
 	skip, timed := b.span(workers)

@@ -9,21 +9,25 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
 // feed is a dataset on its way to the device.
 type feed struct {
 	m       *harness.Memory
+	others  []device.Device // that take batches in turn with m's
 	ds      dataset.Dataset
 	options loader.Options // without epochs
 }
+
+func (f *feed) devices() []device.Device { return append([]device.Device{f.m.Dev}, f.others...) }
 
 // with has work take batches of a new loader of so many epochs.
 func (f *feed) with(epochs int, work func(l *loader.Loader) error) error {
 	o := f.options
 	o.Epochs = epochs
-	l, err := loader.New(f.m.Dev, f.ds, o)
+	l, err := loader.NewOn(f.devices(), f.ds, o)
 	if err != nil {
 		return err
 	}

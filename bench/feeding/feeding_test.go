@@ -306,3 +306,27 @@ skipped: group: nor this
 		t.Errorf("%s\nwant\n%s", &out, want)
 	}
 }
+
+// TestDevices: with a second device there are rows for one and for both, of
+// checked batches.
+func TestDevices(t *testing.T) {
+	f := feedOf(t, []byte{0}, dataset.Spec{DType: dtype.U8}, loader.Options{})
+	other, err := device.Open("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	b := &bench{sizes: quickSizes, options: quick(""), dev: f.m.Dev, tmp: t.TempDir(),
+		document: &document{Document: harness.NewDocument[row](f.m.Dev, "feeding", 1), Workers: 2}}
+	if err := b.onAll(t.Context(), f.m, []device.Device{other}); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range b.Rows {
+		names = append(names, r.Name)
+	}
+	want := "on 2 devices: images in a file to u8 batches of 3, of one"
+	if len(names) != 9 || names[8] != want || len(b.Skipped) != 2 {
+		t.Errorf("%q, skipped %+v, want 9 that end with %q", names, b.Skipped, want)
+	}
+}

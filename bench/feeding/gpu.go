@@ -21,19 +21,19 @@ func (b *bench) gpu(ctx context.Context, m *harness.Memory) error {
 		return err
 	}
 	return b.inTurn(ctx,
-		b.deviceRow(ctx, m, f, dtype.F16),
-		b.deviceRow(ctx, m, f, dtype.F32),
+		b.deviceRow(ctx, m, f, "", dtype.F16, atLeast(15_000)),
+		b.deviceRow(ctx, m, f, "", dtype.F32, atLeast(15_000)),
 		b.decodeRow(m, f))
 }
 
 // deviceRow is the row of photos that become batches of d.
-func (b *bench) deviceRow(ctx context.Context, m *harness.Memory, f *folder, d dtype.DType) *sample {
-	feed := feed{m: m, ds: f.photos, options: loader.Options{
+func (b *bench) deviceRow(ctx context.Context, m *harness.Memory, f *folder, prefix string, d dtype.DType, t target, others ...device.Device) *sample {
+	feed := feed{m: m, others: others, ds: f.photos, options: loader.Options{
 		Batch: b.batch, Shuffle: true, DropLast: true, DType: d, Decode: loader.DecodeGPU,
 	}}
 	timed := max(4, f.photos.Len()/b.batch)
-	return &sample{target: atLeast(15_000), Sample: harness.Sample{
-		Row: harness.Row{Name: b.photosTo(d) + ", decoded on the device", By: pinionBy(b.Workers), Unit: "images/s"},
+	return &sample{target: t, Sample: harness.Sample{
+		Row: harness.Row{Name: prefix + b.photosTo(d) + ", decoded on the device", By: pinionBy(b.Workers), Unit: "images/s"},
 		// Engines are a step away from libjpeg-turbo and so is resampling; where
 		// there are none, edges of colour are further away.
 		Check: func() error { return feed.checkImages(ctx, tolerance{mean: 1, most: 32}) },

@@ -11,7 +11,7 @@
 // Groups of rows: cpu (photos decoded by the workers), scaling (by their
 // number), core (one goroutine), memory (a small array), mapped (a large file
 // of images), next-epoch, flat (memory over many epochs), gpu (photos decoded on
-// the device).
+// the device), devices (one loader for all of them, where there are several).
 //
 // Batches are compared with what the dataset holds before a row is timed. Rates
 // are those of a pipeline that is full when the clock starts and when it stops.
@@ -43,7 +43,7 @@ type options struct {
 
 func main() {
 	var o options
-	o.Flags("cpu, scaling, core, memory, mapped, next-epoch, flat, gpu")
+	o.Flags("cpu, scaling, core, memory, mapped, next-epoch, flat, gpu, devices")
 	flag.StringVar(&o.photosDir, "photos", "", "folder of photos; made and kept if it is not there (default a temporary one)")
 	flag.StringVar(&o.imagesFile, "images", "", "file of 256x256x3 bytes an image; made and kept if it is not there (default a temporary one)")
 	flag.IntVar(&o.copiers, "copiers", 0, "goroutines of the staged copy that images are compared with (default: the engine's)")

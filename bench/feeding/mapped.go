@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/transfer"
@@ -22,15 +23,10 @@ var imageSpec = dataset.Spec{Shape: []int{256, 256, 3}, DType: dtype.U8}
 // mapped measures images of 256x256x3 bytes, in a file in the page cache and in
 // memory, over the link, beside the staged copy of the same bytes.
 func (b *bench) mapped(ctx context.Context, m *harness.Memory) error {
-	path, err := b.imageFile(ctx)
+	raw, path, err := b.rawImages(ctx, m)
 	if err != nil {
 		return err
 	}
-	raw, err := dataset.OpenRaw(path, imageSpec, dataset.RawOptions{})
-	if err != nil {
-		return err
-	}
-	m.Later(raw.Close)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -50,27 +46,51 @@ func (b *bench) mapped(ctx context.Context, m *harness.Memory) error {
 	}{{"a file", raw}, {"memory", memory}} {
 		for _, batch := range b.batches {
 			for _, d := range []dtype.DType{dtype.U8, dtype.F16} {
-				name := fmt.Sprintf("images in %s to %v batches of %d", source.name, d, batch)
-				samples = append(samples, b.imagesRow(ctx, m, name, source.ds, batch, d))
+				name := imagesTo(source.name, d, batch)
+				samples = append(samples, b.imagesRow(ctx, m, name, source.ds, loader.Options{Batch: batch, DType: d}))
 			}
 		}
+	}
+	promised := len(samples)
+	const driver = 1 // byte of pinned memory: too little to stage anything
+	for _, batch := range b.batches {
+		if m.Dev.Info().Integrated {
+			break // nothing is pinned or staged there
+		}
+		name := imagesTo("a file", dtype.U8, batch) + ", slabs not pinned"
+		o := loader.Options{Batch: batch, DType: dtype.U8, Pin: loader.PinNever}
+		samples = append(samples, b.imagesRow(ctx, m, name, raw, o))
+		o.PinBudget = driver
+		samples = append(samples, b.imagesRow(ctx, m, name+", driver's copy", raw, o))
+	}
+	largest := b.batches[len(b.batches)-1]
+	for _, ahead := range []int{1, 2, 4, 8} {
+		name := fmt.Sprintf("%s, %d read ahead", imagesTo("a file", dtype.U8, largest), ahead)
+		samples = append(samples, b.imagesRow(ctx, m, name, raw, loader.Options{Batch: largest, DType: dtype.U8, Prefetch: ahead}))
 	}
 	if err := b.inTurn(ctx, samples...); err != nil {
 		return err
 	}
-	for _, s := range samples[1:] {
+	for _, s := range samples[1:promised] {
 		b.share(s.Row.Name+", of the staged copy", s, staged, 1, atLeast(90))
 	}
 	return nil
 }
 
+// imagesTo names rows of images that become batches.
+func imagesTo(source string, d dtype.DType, batch int) string {
+	return fmt.Sprintf("images in %s to %v batches of %d", source, d, batch)
+}
+
 // imagesRow is the row of images on their way over the link, as bytes.
-func (b *bench) imagesRow(ctx context.Context, m *harness.Memory, name string, ds dataset.Dataset, batch int, d dtype.DType) *sample {
-	f := feed{m: m, ds: ds, options: loader.Options{Batch: batch, Shuffle: true, DropLast: true, DType: d}}
+func (b *bench) imagesRow(ctx context.Context, m *harness.Memory, name string, ds dataset.Dataset, o loader.Options, others ...device.Device) *sample {
+	o.Shuffle, o.DropLast = true, true
+	f := feed{m: m, others: others, ds: ds, options: o}
+	batch := o.Batch
 	timed := ds.Len() / batch
 	return &sample{Sample: harness.Sample{
 		Row:   harness.Row{Name: name, By: pinionBy(b.Workers), Unit: "GB/s"},
-		Check: func() error { return f.checkImages(ctx, exact(d)) },
+		Check: func() error { return f.checkImages(ctx, exact(o.DType)) },
 		Run: func() (float64, error) {
 			seconds, err := f.steady(ctx, 12, timed)
 			return float64(timed*batch*ds.Spec().Bytes()) / 1e9 / seconds, err
@@ -109,6 +129,17 @@ func (b *bench) staged(ctx context.Context, m *harness.Memory, data []byte) (*sa
 			return float64(len(data)) / 1e9 / harness.Since(start, time.Second), err
 		},
 	}}, nil
+}
+
+// rawImages opens the file of images, which is made if it is not there.
+func (b *bench) rawImages(ctx context.Context, m *harness.Memory) (raw *dataset.Raw, path string, err error) {
+	if path, err = b.imageFile(ctx); err != nil {
+		return nil, "", err
+	}
+	if raw, err = dataset.OpenRaw(path, imageSpec, dataset.RawOptions{}); err == nil {
+		m.Later(raw.Close)
+	}
+	return raw, path, err
 }
 
 // imageFile makes the file of random images, if it is not there.

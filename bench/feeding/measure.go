@@ -66,6 +66,7 @@ func measure(ctx context.Context, dev device.Device, o options) (b *bench, err e
 		{Name: "next-epoch", Measure: b.nextEpoch},
 		{Name: "flat", Measure: b.flat},
 		{Name: "gpu", Measure: b.gpu},
+		{Name: "devices", Measure: b.devices},
 	})
 }
 

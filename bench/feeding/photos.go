@@ -33,7 +33,7 @@ func (b *bench) open(ctx context.Context) (*folder, error) {
 			return nil, err
 		}
 	}
-	photos, err := dataset.OpenImageFolder(dir, dataset.ImageOptions{})
+	photos, err := dataset.OpenImageFolder(ctx, dir, dataset.ImageOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 		Check: func() error { return nil }, // once has looked
 		Run: func() (float64, error) {
 			start := time.Now()
-			_, err := open(o.dir)
+			_, err := open(ctx, o.dir)
 			return harness.Since(start, time.Second), err
 		},
 	}
@@ -43,7 +43,7 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 		Check: func() error { return nil },
 		Run: func() (float64, error) {
 			start := time.Now()
-			photos, err := open(o.dir)
+			photos, err := open(ctx, o.dir)
 			if err != nil {
 				return 0, err
 			}
@@ -57,7 +57,7 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 // found.
 func (d *document) once(ctx context.Context, dev device.Device, dir string) error {
 	before, start := harness.HeapBytes(), time.Now()
-	photos, err := open(dir)
+	photos, err := open(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (d *document) figure(name string, value float64, unit string) {
 
 // open lists the folder. Samples are as small as the pictures: what is measured
 // is files, not resizing.
-func open(dir string) (*dataset.Images, error) {
-	return dataset.OpenImageFolder(dir, dataset.ImageOptions{Transform: imaging.CenterCrop(32)})
+func open(ctx context.Context, dir string) (*dataset.Images, error) {
+	return dataset.OpenImageFolder(ctx, dir, dataset.ImageOptions{Transform: imaging.CenterCrop(32)})
 }
 
 // firstBatch starts a loader, waits for its first batch and stops it. It returns

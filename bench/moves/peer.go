@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
@@ -13,33 +12,11 @@ import (
 // peer measures copies to another device of the same backend. Where there is
 // none, there is no row.
 func (b *bench) peer(ctx context.Context, m *memory) error {
-	name := secondDevice(b.dev.Info().ID)
-	if name == "" {
-		return nil
-	}
-	other, err := device.Open(name)
-	if err != nil {
+	others, err := m.Others()
+	if err != nil || len(others) == 0 {
 		return err
 	}
-	m.Later(other.Close)
-	return b.peerCopies(ctx, m, other)
-}
-
-// secondDevice names a device beside that of id, or is empty.
-func secondDevice(id string) string {
-	kind, _, _ := strings.Cut(id, ":")
-	for _, backend := range device.Backends() {
-		if backend.Name != kind {
-			continue
-		}
-		names, _ := backend.List() // it has one, which is open
-		for _, name := range names {
-			if name != id {
-				return name
-			}
-		}
-	}
-	return ""
+	return b.peerCopies(ctx, m, others[0])
 }
 
 // peerCopies measures copies from the device of b to other: as the engine does

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -53,4 +54,28 @@ func (m *Memory) Alloc(n int64) (device.Ptr, error) {
 		m.Later(func() error { return m.Dev.Free(p) })
 	}
 	return p, err
+}
+
+// Others opens the other devices of the same backend until Close.
+func (m *Memory) Others() (list []device.Device, err error) {
+	id := m.Dev.Info().ID
+	kind, _, _ := strings.Cut(id, ":")
+	for _, backend := range device.Backends() {
+		if backend.Name != kind {
+			continue
+		}
+		names, _ := backend.List() // it has one, which is open
+		for _, name := range names {
+			if name == id {
+				continue
+			}
+			other, err := device.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			m.Later(other.Close)
+			list = append(list, other)
+		}
+	}
+	return list, nil
 }
