@@ -93,17 +93,33 @@ func (s *search) calibrateVariant(base Setting, ofWorkers []StageCost) (*Variant
 // of the budget. What is not measured then is left to the races.
 func (s *search) late() bool { return s.spent > s.o.Budget/3 }
 
-// calibratePrefetch corrects the model at the ends of that axis, with the most
-// workers, which shallow prefetch costs most. Fewer are then predicted slower
-// than they are. Races and neighbours make up for that: see "shallow for many" among
-// the pipelines of the tests.
+// fastest is the variant that does best where it was measured: the choice is
+// likely to be one of its settings. There is one.
+func (m *Model) fastest() *Variant {
+	best := &m.Variants[0]
+	for i := range m.Variants {
+		if v := &m.Variants[i]; v.measured() > best.measured() {
+			best = v
+		}
+	}
+	return best
+}
+
+// measured is the rate at the base.
+func (v *Variant) measured() float64 { return v.rate(v.base) * v.Correction }
+
+// calibratePrefetch corrects the model at the ends of that axis, for the fastest
+// variant and with the most workers, which shallow prefetch costs most. Fewer are
+// then predicted slower than they are. Races and neighbours make up for that: see
+// "shallow for many" among the pipelines of the tests.
 func (s *search) calibratePrefetch() error {
 	if len(s.model.Variants) == 0 {
 		return nil
 	}
 	var list []Value
+	base := s.model.fastest().base
 	for _, n := range ends(s.space.Prefetch) {
-		set := s.model.Variants[0].base
+		set := base
 		set.Prefetch = n
 		m, at, ok, err := s.calibrateAt(set)
 		if err != nil {
@@ -125,7 +141,7 @@ func (s *search) calibrateBatch() error {
 		return nil
 	}
 	var list []Value
-	first := &s.model.Variants[0]
+	first := s.model.fastest()
 	axis := s.space.Batch
 	for _, n := range slices.Compact([]int{axis[0], axis[len(axis)-1]}) {
 		p := s.space.place(first.base)
@@ -213,34 +229,46 @@ func (s *search) plausible() []*runner {
 	all = slices.DeleteFunc(all, func(r *runner) bool { return r.score < share*best })
 
 	// A quarter of what is left is for the first round.
-	room := max(int((s.o.Budget-s.spent)/4/s.trialTime()), fewest)
-	if len(all) <= room {
+	room := (s.o.Budget - s.spent) / 4
+	if s.takes(all...) <= room {
 		return all
 	}
 	var field []*runner
-	byRank := ranked(all, s.o.Step)
-	for _, w := range s.space.Workers {
-		if i := slices.IndexFunc(byRank, func(r *runner) bool { return r.setting.Workers == w }); i >= 0 && len(field) < room {
-			field = append(field, byRank[i])
+	var took time.Duration
+	join := func(r *runner) {
+		if t := s.takes(r); !slices.Contains(field, r) && (len(field) < fewest || took+t <= room) {
+			field = append(field, r)
+			took += t
 		}
 	}
-	for _, r := range keep(all, room, s.o.Step) {
-		if len(field) < room && !slices.Contains(field, r) {
-			field = append(field, r)
+	byRank := ranked(all, s.o.Step)
+	for _, w := range s.space.Workers {
+		if i := slices.IndexFunc(byRank, func(r *runner) bool { return r.setting.Workers == w }); i >= 0 {
+			join(byRank[i])
 		}
+	}
+	for _, r := range byTurns(all, s.o.Step) {
+		join(r)
 	}
 	return field
 }
 
 // tries is how many trials there were.
 func (s *search) tries() (n int) {
-	for _, r := range s.trials {
-		n += len(r.free) + len(r.stepped)
+	for _, t := range s.took {
+		n += t.trials
 	}
 	return n
 }
 
-// trialTime is what a trial took on average, what it does not measure included.
-func (s *search) trialTime() time.Duration {
-	return max(s.spent/time.Duration(max(s.tries(), 1)), time.Microsecond)
+// takes is how long one trial of each of the field takes, what it does not
+// measure included: as long as those took on average that decode in the same
+// place, which may take long to set up.
+func (s *search) takes(field ...*runner) (sum time.Duration) {
+	for _, r := range field {
+		if t := s.took[r.setting.Decode]; t.trials > 0 {
+			sum += t.all / time.Duration(t.trials)
+		}
+	}
+	return max(sum, time.Microsecond)
 }

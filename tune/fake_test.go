@@ -23,12 +23,14 @@ type fake struct {
 	jitter              float64 // how much shallow prefetch costs: rate x (1 - jitter/(prefetch+1))
 	jitterFor           float64 // how many workers it takes to cost all of that; fewer cost less
 	odd                 func(Setting) float64
-	step                float64          // seconds of the device a batch
-	noise               float64          // standard deviation of the logarithm of a rate
-	drift               float64          // how far the rate goes up and down, slowly
-	sample              int64            // bytes
-	room                Memory           // 0: any; less pinned: slabs cannot be
-	short               map[Setting]bool // does not fit, as a trial finds
+	gpu                 func(Setting) float64 // the rate where the device decodes; nil: as elsewhere
+	setup               float64               // seconds before such a trial measures
+	step                float64               // seconds of the device a batch
+	noise               float64               // standard deviation of the logarithm of a rate
+	drift               float64               // how far the rate goes up and down, slowly
+	sample              int64                 // bytes
+	room                Memory                // 0: any; less pinned: slabs cannot be
+	short               map[Setting]bool      // does not fit, as a trial finds
 	rng                 *rand.Rand
 	clock               float64
 	tries               int
@@ -60,6 +62,9 @@ func (f *fake) linkSeconds(s Setting) float64 {
 
 // rate is the truth: samples a second without a step.
 func (f *fake) rate(s Setting) float64 {
+	if s.Decode == "gpu" && f.gpu != nil {
+		return f.gpu(s)
+	}
 	read, decode, extra := f.workerSeconds(s)
 	sample := max((read+decode+extra)/float64(s.Workers), f.linkSeconds(s), f.transform)
 	share := 1.
@@ -111,6 +116,9 @@ func (f *fake) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 		return m, &DoesNotFitError{What: "device memory", AskedBytes: 2, FreeBytes: 1}
 	}
 	took := r.For.Seconds() * 1.3
+	if s.Decode == "gpu" {
+		took += f.setup
+	}
 	f.clock += took
 	luck := math.Exp(f.noise*f.rng.NormFloat64()) * (1 + f.drift*math.Sin(f.clock/5))
 	rate := f.rate(s) * luck

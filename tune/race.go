@@ -92,20 +92,24 @@ func ranked(field []*runner, step bool) []*runner {
 	return append(good, rest...)
 }
 
-// keep is what goes on to the next race: n of the field, taken by turns from
-// the front of the ranking and from the fastest, so that neither a cheap nor a
-// fast setting is lost because there are many of the other kind.
+// keep is what goes on to the next race: n of the field.
 func keep(field []*runner, n int, step bool) []*runner {
 	if len(field) <= n {
 		return field
 	}
+	return byTurns(field, step)[:n]
+}
+
+// byTurns orders a field by turns from the front of the ranking and from the
+// fastest, so that of those in front neither cheap nor fast settings are missing
+// because there are many of the other kind.
+func byTurns(field []*runner, step bool) (list []*runner) {
 	byRank := ranked(field, step)
 	bySpeed := slices.Clone(field)
 	slices.SortStableFunc(bySpeed, faster)
-	var list []*runner
-	for i := 0; len(list) < n; i++ {
+	for i := range field {
 		for _, r := range []*runner{byRank[i], bySpeed[i]} {
-			if len(list) < n && !slices.Contains(list, r) {
+			if !slices.Contains(list, r) {
 				list = append(list, r)
 			}
 		}

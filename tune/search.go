@@ -51,7 +51,7 @@ func Search(ctx context.Context, p Pipeline, space Space, o SearchOptions) (*Res
 	if o.Budget == 0 {
 		o.Budget = defaultBudget
 	}
-	s := &search{ctx: ctx, p: p, space: space, o: o, trials: map[Setting]*record{}, runners: map[Setting]*runner{}}
+	s := &search{ctx: ctx, p: p, space: space, o: o, trials: map[Setting]*record{}, took: map[string]taken{}, runners: map[Setting]*runner{}}
 	s.run = min(max(o.Budget/100, 10*time.Millisecond), time.Second)
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -81,8 +81,9 @@ type search struct {
 	o      SearchOptions
 	run    time.Duration // how long a trial measures
 	spent  time.Duration
-	grid   []Setting // as listed
-	fits   []Setting // what is left of it
+	took   map[string]taken // by the place of decoding
+	grid   []Setting        // as listed
+	fits   []Setting        // what is left of it
 	trials map[Setting]*record
 	model  Model
 
@@ -98,6 +99,12 @@ type record struct {
 	refused error // why it does not fit
 	stepped []Measurement
 	free    []Measurement // without a step
+}
+
+// taken is how long trials took together.
+type taken struct {
+	trials int
+	all    time.Duration
 }
 
 // enter looks which settings fit.
@@ -153,6 +160,8 @@ func (s *search) try(set Setting, step bool, what string) (m Measurement, ok boo
 		return m, false, fmt.Errorf("tune: %v: %w", set, err)
 	}
 	s.spent += m.Took
+	t := s.took[set.Decode]
+	s.took[set.Decode] = taken{t.trials + 1, t.all + m.Took}
 	if step {
 		r.stepped = append(r.stepped, m)
 	} else {
@@ -172,7 +181,7 @@ func (s *search) compete() (field []*runner, err error) {
 	if field, err = s.climb(field); err != nil {
 		return nil, err
 	}
-	for !settled(field, s.o.Step) && s.spent+fewest*s.trialTime() <= s.o.Budget {
+	for !settled(field, s.o.Step) && s.spent+s.takes(s.leaders()...) <= s.o.Budget {
 		if field, err = s.race(s.leaders(), s.spent+(s.o.Budget-s.spent)/2, "last race"); err != nil {
 			return nil, err
 		}
@@ -214,7 +223,7 @@ func (s *search) climb(field []*runner) (_ []*runner, err error) {
 				}
 			}
 		}
-		if len(next) == known || s.spent+time.Duration(len(next))*s.trialTime() > s.o.Budget {
+		if len(next) == known || s.spent+s.takes(next...) > s.o.Budget {
 			return field, nil
 		}
 		if field, err = s.race(next, s.spent+(s.o.Budget-s.spent)/3, "race of neighbours"); err != nil {

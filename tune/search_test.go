@@ -119,6 +119,28 @@ func TestMoreAxes(t *testing.T) {
 	}
 }
 
+// Decoding on the device that takes long to set up leaves time for few trials,
+// which are planned for: the search ends in time, and near the best.
+func TestSlowToSetUp(t *testing.T) {
+	space := staging
+	space.Decode = []string{"cpu", "gpu"}
+	for seed := range uint64(60) {
+		f := newFake("decode", seed)
+		f.setup = 0.8
+		most := 2.5 * f.rate(Setting{Workers: 16, Batch: 64, Prefetch: 4, Pin: true})
+		if seed%3 == 0 {
+			most /= 5 // the processors are faster
+		}
+		f.gpu = func(s Setting) float64 {
+			return most * min(1, float64(s.Workers)/6) * (1 - 0.3/float64(s.Prefetch+1))
+		}
+		r := find(t, f, space, SearchOptions{Seed: seed})
+		if share := f.rate(r.Best) / optimum(f, space); share < 0.95 || r.Seconds > 30.5 {
+			t.Errorf("seed %d: %v has %.3f of the best, after %.1f s of 30", seed, r.Best, share, r.Seconds)
+		}
+	}
+}
+
 // What does not fit is refused and told, before or by its trial; the rest is
 // searched.
 func TestDoesNotFit(t *testing.T) {
