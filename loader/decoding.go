@@ -26,11 +26,12 @@ const (
 	// DecodeGPU decodes JPEGs on the device, or fails. What the device does not
 	// take (progressive JPEGs, CMYK, PNG and so on) workers decode. Pixels
 	// differ from the CPU's by one step of a byte at most with engines, and
-	// bits that went wrong inside of a picture go unnoticed.
+	// bits that went wrong inside of a picture go unnoticed. The first loader
+	// on a device takes most of a second to make its decoder, which all share.
 	DecodeGPU
 )
 
-// jpegDecoder is what decodes JPEGs on a device.
+// jpegDecoder is what decodes JPEGs on a device. Several goroutines may use it.
 type jpegDecoder interface {
 	Supports(h nvjpeg.Header) bool
 	Engines() int
@@ -46,7 +47,7 @@ var openDecoder = func(dev device.Device) (jpegDecoder, error) { return nvjpeg.O
 type decoding struct {
 	lane      *lane
 	transform imaging.Transform
-	decoder   jpegDecoder
+	decoder   *sharedDecoder
 	stream    device.Stream // of the decoder, which waits for it
 	decoded   device.Event
 	scratch   [2]scratch // one is resampled while the other is filled
@@ -107,7 +108,7 @@ func openDecoding(n *lane) (c *decoding, err error) {
 	}
 	c = &decoding{lane: n, transform: l.encoded.Transform()}
 	c.limit.Store(mostRoom)
-	if c.decoder, err = openDecoder(n.dev); err != nil {
+	if c.decoder, err = shared.open(n.dev); err != nil {
 		return nil, err
 	}
 	if l.options.Decode == DecodeAuto && c.decoder.Engines() == 0 {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -125,6 +126,53 @@ func TestDecodeOnDevice(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Loaders of one device share its decoder, which is closed with the last of them.
+func TestDecodeTogether(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	ds := photos(t, 40, 32)
+	o := loader.Options{Batch: 7, Epochs: 3, Shuffle: true, Decode: loader.DecodeCPU}
+	var want [2][]got
+	for i := range want {
+		var err error
+		o.Seed = uint64(i)
+		want[i], err = run(t, dev, ds, o)
+		ok(t, err)
+	}
+	s := &loader.StandIn{Engine: 7}
+	loader.UseStandIn(t, s)
+	o.Decode = loader.DecodeGPU
+	var loaders [2]*loader.Loader
+	for i := range loaders {
+		o.Seed = uint64(i)
+		loaders[i] = start(t, dev, ds, o)
+	}
+	var have [2][]got
+	var errs [2]error
+	var drained sync.WaitGroup
+	for i, ld := range loaders {
+		drained.Go(func() { have[i], errs[i] = drain(t, dev, ld) })
+	}
+	drained.Wait()
+	for i := range loaders {
+		ok(t, errs[i])
+		compare(t, fmt.Sprint("loader ", i), have[i], want[i])
+	}
+	within(t, "Close", loaders[0].Close)
+	if s.Opened != 1 || s.Closed {
+		t.Errorf("opened %d times, closed %t, while a loader decodes", s.Opened, s.Closed)
+	}
+	within(t, "Close", loaders[1].Close)
+	if !s.Closed {
+		t.Error("the decoder is still open")
+	}
+	within(t, "Close", start(t, dev, ds, o).Close)
+	if s.Opened != 2 || !s.Closed {
+		t.Errorf("opened %d times, closed %t, after one more loader", s.Opened, s.Closed)
 	}
 }
 

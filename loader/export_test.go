@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -12,12 +13,14 @@ import (
 // Stand-in is a decoder of a device that runs Go functions. It takes what the
 // engines of a GPU take.
 type StandIn struct {
+	mu      sync.Mutex
 	dev     device.Device
 	Engine  int
 	Refuses func(width, height int) bool // whether the device finds a picture to be bad
 	Before  func()                       // runs on the device before a picture is decoded
 	Batches int                          // calls of Decode
 	Decoded int                          // pictures
+	Opened  int
 	Closed  bool
 }
 
@@ -26,6 +29,7 @@ func UseStandIn(t testing.TB, s *StandIn) {
 	before := openDecoder
 	openDecoder = func(dev device.Device) (jpegDecoder, error) {
 		s.dev, s.Closed = dev, false
+		s.Opened++
 		return s, nil
 	}
 	t.Cleanup(func() { openDecoder = before })
@@ -84,6 +88,8 @@ func (s *StandIn) Supports(h nvjpeg.Header) bool {
 }
 
 func (s *StandIn) Decode(stream device.Stream, pictures []nvjpeg.Picture) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.Batches++
 	refused := &nvjpeg.RefusedError{}
 	for i, p := range pictures {

@@ -59,7 +59,7 @@ type Options struct {
 // Feed finds the setting to feed ds to dev with, by running loaders for a
 // while. The device should have nothing else to do. Settings that need more
 // memory than there is are results, not errors; see [Row].
-func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) (*Result, error) {
+func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) (result *Result, err error) {
 	if dev == nil || ds == nil {
 		return nil, fmt.Errorf("tune: %w: no device or no dataset", device.ErrArgument)
 	}
@@ -85,7 +85,8 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 		return nil, fmt.Errorf("tune: %w: batches of the caller's own, or a state to resume, leave nothing to try", device.ErrArgument)
 	}
 	f := &feed{dev: dev, ds: ds, o: o}
-	f.findPlaces()
+	spare := f.keepDecoder()
+	defer func() { err = errors.Join(err, spare.Close()) }()
 	if err := f.weigh(); err != nil {
 		return nil, err
 	}
@@ -178,17 +179,27 @@ func (f *feed) steps() bool { return f.o.StepTime > 0 || f.o.Step != nil }
 // places are the values of the axis of decoding.
 var places = map[string]loader.DecodePlace{"cpu": loader.DecodeCPU, "gpu": loader.DecodeGPU}
 
-// findPlaces fills in the axis of decoding, if it is empty: both places where
-// a loader can be made that decodes on the device, else none.
-func (f *feed) findPlaces() {
-	if _, pictures := dataset.EncodedOf(f.ds); !pictures || f.o.Space.Decode != nil || f.o.Loader.Decode != loader.DecodeAuto {
-		return
+// keepDecoder makes a loader that decodes on the device, where that may be tried,
+// and fills in the axis of decoding with both places, if it is empty and there is
+// such a loader. The decoder of the device, which takes long to make, is shared by
+// all loaders, and is there for as long as this one.
+func (f *feed) keepDecoder() (spare io.Closer) {
+	none := io.NopCloser(nil)
+	auto := f.o.Space.Decode == nil && f.o.Loader.Decode == loader.DecodeAuto
+	asked := f.o.Space.Decode == nil && f.o.Loader.Decode == loader.DecodeGPU || slices.Contains(f.o.Space.Decode, "gpu")
+	if _, pictures := dataset.EncodedOf(f.ds); !pictures || !auto && !asked {
+		return none
 	}
 	o := f.o.Loader
 	o.Batch, o.Workers, o.Prefetch, o.DeviceBuffers, o.Pin, o.Decode = 1, 1, 1, 1, loader.PinNever, loader.DecodeGPU
-	if ld, err := loader.New(f.dev, f.ds, o); err == nil && ld.Close() == nil {
+	ld, err := loader.New(f.dev, f.ds, o)
+	if err != nil { // which trials say again, where it was asked for
+		return none
+	}
+	if auto {
 		f.o.Space.Decode = []string{"cpu", "gpu"}
 	}
+	return ld
 }
 
 // weigh asks the loader what a sample takes.
