@@ -38,12 +38,13 @@ type StageLoad struct {
 	Alone   float64 `json:"seconds_per_sample_one_worker"` // by the model; of the device the same
 	Most    float64 `json:"most_samples_per_s"`            // if there were no other stage
 	Busy    float64 `json:"busy"`                          // share of the time that the workers, or the device, had
-	Bytes   float64 `json:"bytes_per_s,omitempty"`         // over the link while it is at work
+	Bytes   float64 `json:"bytes_per_s,omitempty"`         // over the link while it is at work; 0 where a decoder fetches them
 }
 
 // loads are the stages of a measurement.
 func loads(m Measurement, set Setting, v *Variant) []StageLoad {
 	list := []StageLoad{}
+	fetched := slices.ContainsFunc(m.Stages, func(s Stage) bool { return decodes(s.Name, s.Where) && s.Time > 0 })
 	for _, c := range m.costs(set.Workers) {
 		lanes := 1
 		if c.Where == worker {
@@ -54,7 +55,7 @@ func loads(m Measurement, set Setting, v *Variant) []StageLoad {
 		if seconds > 0 {
 			l.Most = float64(lanes) / seconds
 			l.Busy = m.PerSecond() / l.Most
-			if c.Name == link {
+			if c.Name == link && !fetched {
 				l.Bytes = float64(m.LinkBytes) / float64(m.Samples) / seconds
 			}
 		}
@@ -73,6 +74,11 @@ const onDevice = "device"
 
 // link is the stage in which batches cross it.
 const link = "h2d"
+
+// decodes reports whether a stage is that of a device that decodes.
+func decodes(stage, where string) bool {
+	return where == onDevice && strings.HasPrefix(stage, LimitDecode)
+}
 
 // limit finds what is busiest: the workers together, the link, or the device.
 func limit(r *Result) Limit {
@@ -101,7 +107,7 @@ func parts(stages []StageLoad) (list []Limit) {
 			workers += st.Busy
 		case st.Name == link:
 			list = append(list, Limit{LimitLink, onDevice, st.Busy})
-		case strings.HasPrefix(st.Name, LimitDecode):
+		case decodes(st.Name, st.Where):
 			list = append(list, Limit{LimitDecode, onDevice, st.Busy})
 		default:
 			list = append(list, Limit{LimitDevice, onDevice, st.Busy})

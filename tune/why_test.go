@@ -1,8 +1,10 @@
 package tune
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What limits a pipeline is found, and said with its numbers.
@@ -27,6 +29,21 @@ func TestLimit(t *testing.T) {
 		r := find(t, f, grid, SearchOptions{})
 		if text := strings.Join(r.Why(), "\n"); r.Limit.Name != c.want || !strings.Contains(text, c.say) {
 			t.Errorf("%s: %v, want %s and %q:\n%s", c.kind, r.Limit, c.want, c.say, text)
+		}
+	}
+}
+
+// Files that a decoder fetches itself do not count as copied over the link in no
+// time.
+func TestLinkOfDecoder(t *testing.T) {
+	m := Measurement{Elapsed: time.Second, Samples: 100, LinkBytes: 1e6, Stages: []Stage{{link, onDevice, time.Millisecond}}}
+	for _, c := range []struct {
+		decoding time.Duration
+		want     float64
+	}{{0, 1e9}, {time.Second / 2, 0}} {
+		m.Stages = append(m.Stages[:1], Stage{"decode on device", onDevice, c.decoding})
+		if l := loads(m, Setting{Workers: 1}, nil)[0]; l.Name != link || math.Abs(l.Bytes-c.want) > 1 {
+			t.Errorf("with %v of decoding: %+v, want %g bytes a second", c.decoding, l, c.want)
 		}
 	}
 }
