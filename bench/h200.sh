@@ -3,9 +3,9 @@
 #
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
-# Parts, in this order, all but peers, hold and feed by default: check (the
+# Parts, in this order, all but peers, hold, feed and tune by default: check (the
 # conformance and kernel suites), link, moves, peers (for two GPUs), hold,
-# processes, photos, feed. Each can run alone, into the same folder.
+# processes, photos, feed, tune. Each can run alone, into the same folder.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
 # only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
@@ -14,12 +14,12 @@
 # (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [processes] [photos] [feed]"
+usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [processes] [photos] [feed] [tune]"
 out=${1:?$usage}
 shift
 parts=" ${*:-check link moves processes photos} "
 for part in $parts; do
-	case $part in check | link | moves | peers | hold | processes | photos | feed) ;; *) echo "$usage" >&2 && exit 2 ;; esac
+	case $part in check | link | moves | peers | hold | processes | photos | feed | tune) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -29,6 +29,7 @@ disk=${DISK:-$build}
 [ -d .deps ] && export LD_LIBRARY_PATH="$PWD/.deps:${LD_LIBRARY_PATH:-}"
 export PYTHONPATH=bench/peers
 tmp=$(mktemp -d)
+photos=$tmp/photos
 random=$disk/random.bin
 images=$disk/images.raw
 trap 'rm -rf "$tmp" "$random" "$images"' EXIT
@@ -194,13 +195,32 @@ fi
 
 if part feed; then
 	step feed
-	photos=$tmp/photos
 	step "feed: Pinion"
 	"$build/feeding" --device cuda:0 --copiers 16 --photos "$photos" --images "$images" --json >"$out/feeding.json"
 	step "feed: PyTorch"
 	python3 bench/peers/torch_loader.py "$photos" 0 4 8 16 >"$out/torch-loader.json"
 	python3 bench/peers/torch_decode.py "$photos" 16 >"$out/torch-decode.json"
 	python3 bench/peers/torch_arrays.py "$images" 0 8 16 >"$out/torch-arrays.json"
+fi
+
+if part tune; then
+	step tune
+	# In memory, so that no disk is still writing.
+	arrays=$(mktemp -d -p /dev/shm)
+	trap 'rm -rf "$tmp" "$random" "$images" "$arrays"' EXIT
+	[ -d "$photos" ] || "$build/feeding" --device cuda:0 --only core --photos "$photos" >/dev/null
+	head -c $((8192 * 256 * 256 * 3)) /dev/urandom >"$arrays/images.raw"
+	head -c $((200000 * 256 * 4)) /dev/urandom >"$arrays/rows.raw"
+	tune() { # NAME DATASET FLAGS…
+		step "tune: $1"
+		(cd "$(dirname "$2")" && XDG_CACHE_HOME=$tmp $pinion tune "$(basename "$2")" --device cuda:0 --fresh --json "${@:3}") >"$out/tune-$1.json"
+	}
+	tune photos-all "$photos"
+	# Of a grid that can be measured in minutes.
+	tune photos "$photos" --exhaustive --workers 2,4,8,16 --prefetch 2,8 --copiers 4,16
+	tune images "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 4,16
+	tune images-no-pin "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 2,4,8,16 --no-pin
+	tune rows "$arrays/rows.raw" --raw 256,f32 --exhaustive
 fi
 
 step summary
