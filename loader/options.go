@@ -196,7 +196,7 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 		return o, nil
 	}
 	if !slices.Contains([]dtype.DType{spec.DType, dtype.F32, dtype.F16, dtype.BF16}, o.DType) {
-		return o, fmt.Errorf("loader: %w: images of %v cannot become %v", device.ErrArgument, spec.DType, o.DType)
+		return o, fmt.Errorf("loader: %w: images of %v cannot become %v; want f32, f16, bf16, or %[2]v as they are", device.ErrArgument, spec.DType, o.DType)
 	}
 	switch {
 	case o.DType == spec.DType:

@@ -166,12 +166,29 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	return o, nil
 }
 
+// checkBits fails for photos of other bits than --dtype wants.
+func (f *feedFlags) checkBits(cmd *cobra.Command, ds dataset.Dataset) error {
+	if _, photos := ds.(*dataset.Images); !photos {
+		return nil
+	}
+	switch {
+	case f.dtype == "u16" && f.depth == 8:
+		return badUsage(cmd, "--dtype u16 leaves samples as they are, but photos are decoded to 8 bits: add --depth 16, or take --dtype u8")
+	case f.dtype == "u8" && f.depth == 16:
+		return badUsage(cmd, "--dtype u8 leaves samples as they are, but --depth is 16: leave that out, or take --dtype u16")
+	}
+	return nil
+}
+
 func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
 	options, err := f.options(cmd)
 	if err != nil {
 		return err
 	}
 	prepare := func(ds dataset.Dataset) error {
+		if err := f.checkBits(cmd, ds); err != nil {
+			return err
+		}
 		if err := f.order(ds, &options); err != nil {
 			return err
 		}

@@ -33,6 +33,7 @@ func TestErrors(t *testing.T) {
 	objectArray := array("object.npy", npy("{'descr': '|O', 'fortran_order': False, 'shape': (4,)}", 4))
 	hugeArray := array("huge.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8)}", 4))
 	rightArray := array("right.npy", npy(header, 12))
+	imageArray := array("image.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 4, 3)}", 12))
 	noArray := array("none.npy", []byte("nothing of the kind"))
 
 	for _, c := range []struct {
@@ -70,7 +71,9 @@ func TestErrors(t *testing.T) {
 		{"feed --depth 12 " + good, 2, []string{"--depth", "12", "8 or 16"}},
 		{"feed --channels 4 " + good, 2, []string{"--channels", "4", "1 or 3"}},
 		{"tune --depth 0 " + good, 2, []string{"--depth", "0", "8 or 16"}},
-		{"feed --device host --depth 16 --dtype u8 " + good, 1, []string{"images of u16 cannot become u8"}},
+		{"feed --depth 16 --dtype u8 " + good, 2, []string{"--dtype u8", "--depth is 16", "--dtype u16"}},
+		{"feed --dtype u16 " + good, 2, []string{"--dtype u16", "8 bits", "--depth 16"}},
+		{"feed --device host --dtype u16 " + imageArray, 1, []string{"images of u8 cannot become u16", "or u8 as they are"}},
 		{"feed --device host --channels 1 --transform jitter " + good, 1, []string{"have no colours"}},
 		{"feed --depth 16 " + rightArray, 2, []string{"--depth is for photos", "right.npy", "f32"}},
 		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform is for photos"}},
