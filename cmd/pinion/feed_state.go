@@ -28,7 +28,7 @@ func (f *feedFlags) loadState(o *loader.Options) error {
 // checkPlaces fails where what is asked for could not be written, before the
 // run and not behind it.
 func (f *feedFlags) checkPlaces(cmd *cobra.Command) error {
-	if f.digests != "" && (f.digests == f.saveState || f.digests == f.resume) {
+	if samePath(f.digests, f.saveState) || samePath(f.digests, f.resume) {
 		return badUsage(cmd, "--digests and the state are both to be %s", f.digests)
 	}
 	if f.saveState == "" {
@@ -42,6 +42,16 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command) error {
 		return fmt.Errorf("there is no place for the state: %w", err)
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// samePath reports whether two flags name one file, however it is written.
+func samePath(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	first, err := filepath.Abs(a)
+	second, other := filepath.Abs(b)
+	return err == nil && other == nil && first == second
 }
 
 // createBeside creates a file of another name in the folder of path.

@@ -289,6 +289,7 @@ func TestFeedPlaces(t *testing.T) {
 		{[]string{"--digests", at("d"), "--resume", at("s"), "--seed", "9"}, exitFailed, "seed"},
 		{[]string{"--digests", at("s"), "--resume", at("s")}, exitUsage, "--digests"},
 		{[]string{"--digests", at("x"), "--save-state", at("x")}, exitUsage, "--digests"},
+		{[]string{"--digests", at("x"), "--save-state", files + "/./x"}, exitUsage, "--digests"},
 		{[]string{"--save-state", at("no/s")}, exitFailed, "no place for the state"},
 		{[]string{"--save-state", files}, exitFailed, "no regular file"},
 		{[]string{"--digests", files}, exitFailed, "no place for the digests"},
