@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 	if err != nil {
 		return nil, path, err
 	}
-	if err := photosOnly(cmd, ds, path); err != nil {
+	if err := cmp.Or(photosOnly(cmd, ds, path), f.namesOnly(cmd, ds, path)); err != nil {
 		return nil, path, errors.Join(err, closeDataset(ds))
 	}
 	return ds, path, nil
@@ -135,6 +136,26 @@ func photosOnly(cmd *cobra.Command, ds dataset.Dataset, path string) error {
 		if cmd.Flags().Changed(name) {
 			return badUsage(cmd, "--%s is for photos, but %s has samples of %v", name, path, ds.Spec())
 		}
+	}
+	return nil
+}
+
+// namesOnly fails for names of parts that ds does not have.
+func (f *datasetFlags) namesOnly(cmd *cobra.Command, ds dataset.Dataset, path string) error {
+	fields, labels := false, false
+	switch d := ds.(type) {
+	case *dataset.NPZ, *dataset.SafeTensors, *dataset.JSONLines:
+		fields, labels = true, true
+	case *dataset.CSV, *dataset.Arrays:
+		labels = true
+	case *dataset.Images:
+		_, labels = d.Files.(*dataset.Tar)
+	}
+	switch {
+	case f.field != "" && !fields:
+		return badUsage(cmd, "--field is for .npz, safetensors and JSON lines, and %s is none of them", path)
+	case f.label != "" && !labels:
+		return badUsage(cmd, "--label is for .npz, safetensors, JSON lines, CSV and tar shards, and %s is none of them", path)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ func TestErrors(t *testing.T) {
 	hugeArray := array("huge.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8)}", 4))
 	rightArray := array("right.npy", npy(header, 12))
 	imageArray := array("image.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 4, 3)}", 12))
+	rows := array("rows.csv", []byte("x,y\n1,2\n"))
 	noArray := array("none.npy", []byte("nothing of the kind"))
 
 	for _, c := range []struct {
@@ -77,6 +78,11 @@ func TestErrors(t *testing.T) {
 		{"feed --device host --channels 1 --transform jitter " + good, 1, []string{"have no colours"}},
 		{"feed --depth 16 " + rightArray, 2, []string{"--depth is for photos", "right.npy", "f32"}},
 		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform is for photos"}},
+		{"feed --field x " + rightArray, 2, []string{"--field", "right.npy", ".npz"}},
+		{"feed --label x " + rightArray, 2, []string{"--label", "right.npy", "CSV"}},
+		{"feed --field x --raw u8 " + rightArray, 2, []string{"--field", "right.npy"}},
+		{"feed --field x " + rows, 2, []string{"--field", "rows.csv"}},
+		{"tune --label x " + good, 2, []string{"--label", good}},
 		{"feed --size 70000 " + good, 2, []string{"70000", "65535"}},
 		{"feed --seed -1 " + good, 2, []string{"--seed", "-1"}},
 		{"feed --dtype f64 " + good, 2, []string{"--dtype", "f64"}},
