@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,8 +220,8 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) 
 	run.Loader = options
 	report, err = feed.Run(cmd.Context(), in.dev, in.ds, run)
 	in.line.clear()
-	unread.finish()
 	if report != nil {
+		unread.finish(report.Errors)
 		// The state is not to be ahead of the digests.
 		if flushErr := lines.flush(); flushErr != nil {
 			return errors.Join(err, flushErr)
@@ -245,22 +246,28 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) 
 type unreadReporter struct {
 	line   *progress
 	policy loader.ErrorPolicy
-	n      int
+	named  []visit
 }
+
+// visit is a sample in an epoch.
+type visit struct{ epoch, index int }
 
 const namedUnread = 10
 
+// add names a sample, unless it was tried before in the place of another one.
 func (u *unreadReporter) add(err *loader.SampleError) loader.ErrorPolicy {
-	u.n++
-	if u.n <= namedUnread {
+	v := visit{err.Epoch, err.Index}
+	if len(u.named) < namedUnread && !slices.Contains(u.named, v) {
+		u.named = append(u.named, v)
 		u.line.message("%s: %v", u.verb(), err)
 	}
 	return u.policy
 }
 
-func (u *unreadReporter) finish() {
-	if u.n > namedUnread {
-		u.line.message("%s: %d more", u.verb(), u.n-namedUnread)
+// finish counts those of all that were not named.
+func (u *unreadReporter) finish(all int64) {
+	if more := all - int64(len(u.named)); more > 0 {
+		u.line.message("%s: %d more", u.verb(), more)
 	}
 }
 

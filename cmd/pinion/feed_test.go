@@ -188,6 +188,25 @@ func TestFeedReplace(t *testing.T) {
 	if doc["samples"] != 7. || doc["replaced"] != 1. || doc["errors"] != 1. || !strings.Contains(r.stderr, "replaced: ") {
 		t.Errorf("%v\n%s", doc, r.stderr)
 	}
+
+	// Most of them, so that some are drawn in the place of others: each is named
+	// once all the same, or counted.
+	const bad = 13
+	for i := range bad - 1 {
+		writeFile(t, dir, fmt.Sprintf("odd/%d.jpg", i), []byte("no photo"))
+	}
+	r = pinion(t, "feed", dir, "--device", "host", "--size", "16", "--on-error", "replace", "--json")
+	doc = nil
+	ok(t, json.Unmarshal([]byte(r.stdout), &doc))
+	if named := strings.Count(r.stderr, "replaced: loader: sample "); named != namedUnread || doc["errors"] != float64(bad) ||
+		!strings.Contains(r.stderr, fmt.Sprintf("replaced: %d more\n", bad-namedUnread)) {
+		t.Errorf("%d named, %v\n%s", named, doc["errors"], r.stderr)
+	}
+	for line := range strings.Lines(r.stderr) {
+		if strings.Count(r.stderr, line) > 1 {
+			t.Errorf("more than once: %s", line)
+		}
+	}
 }
 
 // An interrupt saves the state and the digests of what was done, and the run
