@@ -87,13 +87,13 @@ func TestServerSlow(t *testing.T) {
 			for part := content[from : to+1]; len(part) > 0; part = part[min(len(part), 8<<10):] {
 				w.Write(part[:min(len(part), 8<<10)])
 				w.(http.Flusher).Flush()
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(250 * time.Millisecond)
 			}
 			return true
 		}
 	})
 	opts := options(t)
-	opts.Timeout, opts.Retries = time.Second, -1
+	opts.Timeout, opts.Retries = 4*time.Second, -1
 	check(t, open(t, srv.URL+"/train.tar", opts), want)
 }
 
