@@ -47,11 +47,6 @@ type feedOutput struct {
 	Checksum           string      `json:"checksum,omitempty"`
 }
 
-type targetRow struct {
-	Dataset string `json:"dataset"`
-	Sample  string `json:"sample"` // shape and type
-}
-
 type stageRow struct {
 	Stage            string  `json:"stage"`
 	Where            string  `json:"where"`
@@ -73,7 +68,7 @@ func newFeedOutput(in *input, r *feed.Report) *feedOutput {
 	info := in.dev.Info()
 	out := &feedOutput{
 		Record: provenance.Now(),
-		Device: info.ID, Name: info.Name, Dataset: in.path,
+		Device: info.ID, Name: info.Name, Dataset: in.path, Targets: in.targetRows(),
 		BatchShape: r.Shape, DType: r.DType.String(),
 		Samples: r.Samples, Batches: r.Batches, Errors: r.Errors, Replaced: r.Replaced,
 		InitSeconds:        (in.opened + r.Prepared).Seconds(),
@@ -94,9 +89,6 @@ func newFeedOutput(in *input, r *feed.Report) *feedOutput {
 		Checksum:           r.Checksum,
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
-	}
-	for _, t := range in.with {
-		out.Targets = append(out.Targets, targetRow{t.path, t.ds.Spec().String()})
 	}
 	if _, ok := in.ds.(*dataset.Images); ok {
 		out.JPEGDecoder = imaging.JPEGDecoder()
@@ -146,7 +138,7 @@ func (o *feedOutput) print(w io.Writer) {
 	fmt.Fprintf(w, "%s in %s of %s %s, %s\n", counted(o.Samples, "sample", "samples"),
 		counted(o.Batches, "batch", "batches"), shape, o.DType, seconds(o.Seconds))
 	for _, t := range o.Targets {
-		fmt.Fprintf(w, "with each %s of %s\n", t.Sample, t.Dataset)
+		fmt.Fprintln(w, t)
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",

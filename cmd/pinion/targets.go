@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -19,6 +20,22 @@ func (in *input) targets() (list []dataset.Dataset) {
 		list = append(list, t.ds)
 	}
 	return list
+}
+
+// targetRow is a target in a report.
+type targetRow struct {
+	Dataset string `json:"dataset"`
+	Sample  string `json:"sample"` // shape and type
+}
+
+func (t targetRow) String() string { return fmt.Sprintf("with each %s of %s", t.Sample, t.Dataset) }
+
+// targetRows are those of the report.
+func (in *input) targetRows() (rows []targetRow) {
+	for _, t := range in.with {
+		rows = append(rows, targetRow{t.path, t.ds.Spec().String()})
+	}
+	return rows
 }
 
 // openTarget opens what goes with the samples of ds. Pictures are masks; where

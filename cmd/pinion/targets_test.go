@@ -11,6 +11,7 @@ import (
 	"image/color"
 	"image/png"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestFeedTargets(t *testing.T) {
 	var out feedOutput
 	ok(t, json.Unmarshal([]byte(r.stdout), &out))
 	// Photos, masks and boxes; labels, up to a multiple of 16; lengths of boxes.
-	if bytes := int64(2*3*256 + 3*2*2*4 + 12 + 4 + 12); out.BytesToDevice != bytes || fmt.Sprint(out.Targets) != fmt.Sprintf("[{%s 16x16x1 u8} {%s <=2x2 f32}]", masks, boxes) {
+	if bytes := int64(2*3*256 + 3*2*2*4 + 12 + 4 + 12); out.BytesToDevice != bytes || fmt.Sprint(out.Targets) != fmt.Sprintf("[with each 16x16x1 u8 of %s with each <=2x2 f32 of %s]", masks, boxes) {
 		t.Errorf("%d bytes to the device, want %d; targets %v", out.BytesToDevice, bytes, out.Targets)
 	}
 	if r := feed(args...); r.code != exitDone || !strings.Contains(r.stdout, "with each 16x16x1 u8 of "+masks) {
@@ -75,6 +76,24 @@ func TestFeedTargets(t *testing.T) {
 			t.Errorf("%s: %d\n%s", path, r.code, r.stderr)
 		}
 	}
+
+	// pinion tune feeds them too, and says so.
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	page := filepath.Join(dir, "tune.html")
+	tune := []string{"tune", photos, "--device", "host", "--size", "16", "--budget", "50ms", "--workers", "1", "--prefetch", "1", "--targets", masks, "--targets", boxes}
+	if r := pinion(t, append(tune, "--report", page)...); r.code != exitDone ||
+		!strings.Contains(r.stdout, "3 samples of 16x16x3 u8\nwith each 16x16x1 u8 of "+masks+"\nwith each <=2x2 f32 of "+boxes+"\n") {
+		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "with each 16x16x1 u8 of "+masks) {
+		t.Errorf("the page says nothing of targets; %v", err)
+	}
+	var tuned tuneOutput
+	ok(t, json.Unmarshal([]byte(pinion(t, append(tune, "--json")...).stdout), &tuned))
+	if fmt.Sprint(tuned.Targets) != fmt.Sprint(out.Targets) {
+		t.Errorf("targets %v, want %v", tuned.Targets, out.Targets)
+	}
+
 	writeFile(t, dir, "photos/new.png", nil)
 	if r := feed("--targets", masks); r.code != exitFailed || !strings.Contains(r.stderr, "new.png: file does not exist: nothing goes with it") {
 		t.Errorf("%d\n%s", r.code, r.stderr)
@@ -82,9 +101,6 @@ func TestFeedTargets(t *testing.T) {
 	if r := feed("--targets", boxes); r.code != exitFailed || !strings.Contains(r.stderr, "it has 3 samples, the dataset has 4") {
 		t.Errorf("%d\n%s", r.code, r.stderr)
 	}
-
-	// pinion tune feeds them too.
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	r = pinion(t, "tune", masks, "--device", "host", "--size", "16", "--budget", "300ms", "--targets", boxes)
 	if r.code != exitFailed || !strings.Contains(r.stderr, "it has 3 samples, the dataset has 4") {
 		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)

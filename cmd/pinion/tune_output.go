@@ -15,13 +15,14 @@ import (
 // tuneOutput is the JSON document of pinion tune.
 type tuneOutput struct {
 	provenance.Record
-	Device     string  `json:"device"`
-	Name       string  `json:"name"`
-	Dataset    string  `json:"dataset"`
-	Samples    int     `json:"samples"`
-	Spec       string  `json:"spec"`
-	AgeSeconds float64 `json:"age_seconds"` // of a result that was kept; 0: it is new
-	NotKept    string  `json:"not_kept,omitempty"`
+	Device     string      `json:"device"`
+	Name       string      `json:"name"`
+	Dataset    string      `json:"dataset"`
+	Samples    int         `json:"samples"`
+	Spec       string      `json:"spec"`
+	Targets    []targetRow `json:"targets,omitempty"`
+	AgeSeconds float64     `json:"age_seconds"` // of a result that was kept; 0: it is new
+	NotKept    string      `json:"not_kept,omitempty"`
 	*tune.Result
 	Go      string   `json:"go"`
 	PyTorch string   `json:"pytorch"`
@@ -33,14 +34,18 @@ func newTuneOutput(in *input) *tuneOutput {
 	info := in.dev.Info()
 	return &tuneOutput{
 		Record: provenance.Now(), Device: info.ID, Name: info.Name,
-		Dataset: in.path, Samples: in.ds.Len(), Spec: in.ds.Spec().String(),
+		Dataset: in.path, Samples: in.ds.Len(), Spec: in.ds.Spec().String(), Targets: in.targetRows(),
 	}
 }
 
 // writeReport writes the page.
 func (o *tuneOutput) writeReport(w io.Writer) error {
+	var targets []string
+	for _, t := range o.Targets {
+		targets = append(targets, t.String())
+	}
 	return tunereport.Render(w, &tunereport.Report{
-		Dataset: o.Dataset, Samples: o.Samples, Spec: o.Spec, Device: o.Name, Platform: o.Platform,
+		Dataset: o.Dataset, Samples: o.Samples, Spec: o.Spec, Targets: targets, Device: o.Name, Platform: o.Platform,
 		CPU: cpuname.Name(), CPUs: o.CPUs, Commit: o.Commit, Result: o.Result,
 	})
 }
@@ -51,7 +56,10 @@ const mostRows = 10
 func (o *tuneOutput) print(w io.Writer) {
 	r := o.Result
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
-	fmt.Fprintf(w, "%s: %d samples of %s\n", o.Dataset, o.Samples, o.Spec)
+	fmt.Fprintf(w, "%s: %s of %s\n", o.Dataset, counted(int64(o.Samples), "sample", "samples"), o.Spec)
+	for _, t := range o.Targets {
+		fmt.Fprintln(w, t)
+	}
 	tried := 0
 	for _, s := range r.Settings {
 		if s.Trials > 0 {

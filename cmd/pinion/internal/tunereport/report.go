@@ -18,10 +18,11 @@ import (
 type Report struct {
 	Dataset  string // path
 	Samples  int
-	Spec     string // of a sample
-	Device   string // the vendor's name
-	Platform string // system, architecture, Go version
-	CPU      string // name of the processor; "" is unknown
+	Spec     string   // of a sample
+	Targets  []string // a phrase each: what goes with the samples
+	Device   string   // the vendor's name
+	Platform string   // system, architecture, Go version
+	CPU      string   // name of the processor; "" is unknown
 	CPUs     int
 	Commit   string // of the code that measured
 	Result   *tune.Result
@@ -80,7 +81,8 @@ func Render(w io.Writer, r *Report) error {
 
 // facts name the machine and the dataset.
 func (r *Report) facts() (list []string) {
-	list = append(list, fmt.Sprintf("%d samples of %s", r.Samples, r.Spec), r.Device)
+	list = append(list, fmt.Sprintf("%d samples of %s", r.Samples, r.Spec))
+	list = append(append(list, r.Targets...), r.Device)
 	if r.CPU != "" {
 		list = append(list, fmt.Sprintf("%s, %d CPUs", r.CPU, r.CPUs))
 	}
