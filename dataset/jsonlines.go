@@ -23,7 +23,8 @@ type JSONOptions struct {
 	// numbers I32 or I64. Default F32.
 	DType dtype.DType
 	// Ragged allows samples of different lengths: [1, 2] and [3], or clouds of
-	// points. Default false: all samples are of one shape.
+	// points. Numbers are samples without a length, whatever this says. Default
+	// false: all samples are of one shape.
 	Ragged bool
 }
 
@@ -62,7 +63,7 @@ func OpenJSONLines(ctx context.Context, path string, opts JSONOptions) (*JSONLin
 	}
 	spec, memory := Spec{Shape: p.shape, DType: opts.DType}, MemoryOptions{Labels: p.labels, Name: path}
 	var d Dataset
-	if opts.Ragged {
+	if opts.Ragged && len(p.shape) > 0 {
 		d, err = NewMemoryRagged(p.data, spec, p.offsets, memory)
 	} else {
 		d, err = NewMemory(p.data, spec, memory)

@@ -33,6 +33,7 @@ func TestJSONLines(t *testing.T) {
 		{"arrays", "[1,2]\n[3,4]\n", JSONOptions{}, "2 f32", []float32{1, 2, 3, 4}},
 		{"spelling", "\xef\xbb\xbf \t[ 1.5 , -2e3 ]\r\n\n  \n[1E+2,-0.0]", JSONOptions{}, "2 f32", []float32{1.5, -2000, 100, float32(math.Copysign(0, -1))}},
 		{"numbers", "1\n2.5\n", JSONOptions{DType: dtype.F64}, "scalar f64", []float64{1, 2.5}},
+		{"numbers without a length", "1\n2.5\n", JSONOptions{Ragged: true}, "scalar f32", []float32{1, 2.5}},
 		{"nested", "[[1,2],[3,4],[5,6]]\n", JSONOptions{}, "3x2 f32", []float32{1, 2, 3, 4, 5, 6}},
 		{"only field", `{"x":[1]}` + "\n" + `{"x":[2]}`, JSONOptions{}, "1 f32", []float32{1, 2}},
 		{"path", `{"a":{"x":0,"b":{"x":[1,2]}},"x":3}`, JSONOptions{Field: "a.b.x"}, "2 f32", []float32{1, 2}},
@@ -50,7 +51,7 @@ func TestJSONLines(t *testing.T) {
 			continue
 		}
 		var samples [][]byte
-		if c.opts.Ragged {
+		if d.Spec().Ragged {
 			samples = readAllRagged(t, d)
 		} else {
 			samples, _ = readAll(t, d)
@@ -142,7 +143,10 @@ func TestJSONLinesErrors(t *testing.T) {
 		{"[1,2]\n\n[3]\n", JSONOptions{}, ErrFormat, ":3: format not supported: a sample of shape [1], that of line 1 has [2]; option Ragged"},
 		{"[1,2]\n[[3]]\n", JSONOptions{}, ErrFormat, ":2: format not supported: a sample of shape [1 1], that of line 1 has [2]"},
 		{"[[1,2]]\n[[3]]\n", JSONOptions{Ragged: true}, ErrFormat, "a sample of shape [1 1], that of line 1 has [1 2]"},
-		{"1\n", JSONOptions{Ragged: true}, ErrFormat, "a number, which has no length"},
+		{"[]\n1\n", JSONOptions{Ragged: true}, ErrFormat, ":1: format not supported: a sample of shape [0], that of line 2 has []"},
+		{"1\n" + strings.Repeat("\n", 2<<20) + "[]\n", JSONOptions{Ragged: true}, ErrFormat, ":2097154: format not supported: a sample of shape [0], that of line 1 has []"},
+		{"1\n[2]\n", JSONOptions{Ragged: true}, ErrFormat, ":2: format not supported: a sample of shape [1], that of line 1 has []"},
+		{"[2]\n1\n", JSONOptions{Ragged: true}, ErrFormat, ":2: format not supported: a sample of shape [], that of line 1 has [1]"},
 		{"[[1,2],[3]]\n", JSONOptions{}, ErrFormat, "arrays of 2 and of 1 elements beside each other"},
 		{"[[1],2]\n", JSONOptions{}, ErrFormat, "numbers beside arrays"},
 		{"[[],2]\n", JSONOptions{}, ErrFormat, "numbers beside arrays"},

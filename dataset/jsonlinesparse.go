@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,6 +29,7 @@ type jsonSamples struct {
 	labels  []int32
 	shape   []int // of the first sample that is not empty
 	shapeAt int   // its line; 0 if there is none
+	emptyAt int   // the line of the first that is; 0 if there is none
 }
 
 // jsonBlock is some lines and what is in them.
@@ -69,6 +71,9 @@ func (p *jsonParser) read(ctx context.Context, file *lineBlocks, workers int) er
 	}
 	if p.shapeAt == 0 {
 		return fmt.Errorf(": %w: no numbers in %d lines", ErrEmpty, p.line)
+	}
+	if p.emptyAt > 0 && len(p.shape) == 0 {
+		return p.unlike([]int{0}, p.emptyAt)
 	}
 	return nil
 }
@@ -115,6 +120,9 @@ func jsonLine(text []byte) (line, rest []byte) {
 // add appends what a block holds. The number of blocks and the bytes of the
 // file that are left say how much room to make.
 func (p *jsonParser) add(b *jsonBlock, blocks int, left int64) error {
+	if b.emptyAt > 0 && p.emptyAt == 0 {
+		p.emptyAt = p.line + b.emptyAt
+	}
 	first := p.line + b.shapeAt
 	if b.shapeAt > 0 && p.shapeAt == 0 {
 		p.shape, p.shapeAt = b.shape, first
@@ -186,9 +194,8 @@ func (b *jsonBlock) sample(line []byte, p *jsonParser) error {
 		return fmt.Errorf("%w%s", err, inField(p.field))
 	}
 	switch {
-	case p.opts.Ragged && len(shape) == 0:
-		return fmt.Errorf("%w: a number, which has no length%s", ErrFormat, inField(p.field))
-	case p.opts.Ragged && shape[0] == 0: // of whatever rows
+	case p.opts.Ragged && len(shape) > 0 && shape[0] == 0: // of whatever rows
+		b.emptyAt = cmp.Or(b.emptyAt, b.lines)
 	case slices.Contains(shape, 0):
 		return fmt.Errorf("%w: an array of shape %v%s", ErrEmpty, shape, inField(p.field))
 	case b.shapeAt == 0:
@@ -197,7 +204,7 @@ func (b *jsonBlock) sample(line []byte, p *jsonParser) error {
 		b.unlike = slices.Clone(shape)
 		return nil
 	}
-	if p.opts.Ragged {
+	if p.opts.Ragged && len(shape) > 0 {
 		b.lengths = append(b.lengths, int64(shape[0]))
 	}
 	if p.label == nil {
