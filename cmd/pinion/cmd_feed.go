@@ -58,14 +58,13 @@ photos are decoded by workers.
 it is: sample i of it with sample i. Photos of a folder are masks there: PNGs with
 a palette or grey, of which the indexes or values are taken, cropped and mirrored
 as the photos are. They are found by the names of the photos, without extensions.
-Lines of JSON may differ in length, as boxes do.
 
 The order of samples depends on --sampler, --seed and the epoch alone:
 sequential, random (each sample once), replacement (drawn at random), balanced
 (drawn so that classes are equally likely), length (batches of samples of
 similar length), or blocks (shards at random, the samples of a few of them
-mixed, so that each shard is fetched once). --rank and --world take one process's part of it, by the rules
-of PyTorch's DistributedSampler.
+mixed, so that each shard is fetched once). --rank and --world take one process's
+part of it, by the rules of PyTorch's DistributedSampler.
 
 --save-state writes where the run is when it ends, also by an interrupt or
 --stop-after, and --resume goes on there with the batches that would have come.

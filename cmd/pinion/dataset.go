@@ -35,7 +35,8 @@ volumes (NIfTI); tar shards (WebDataset): a file, a folder of them, a pattern
 such as train-{000..127}.tar, or an http(s) URL of those; or a file, told by its
 content: NumPy (.npy, .npz), safetensors, rows of numbers (CSV), JSON lines,
 NIfTI. The first axis of an array counts the samples; u8 and u16 of shape N x H x
-W x 1 to 4 are taken as images. With --raw it is a file of bare samples. Without
+W x 1 to 4 are taken as images. Clouds and lines of JSON may differ in length:
+batches are padded with zeros. With --raw it is a file of bare samples. Without
 DATASET, a sample folder of photos is made in your cache directory and used.`
 
 // datasetFlags say what is read, and how.
@@ -121,7 +122,7 @@ func (f *datasetFlags) recognise(ctx context.Context, path string, image dataset
 		Image:  image,
 		NPZ:    dataset.NPZOptions{Array: f.field, Label: f.label},
 		Tensor: dataset.TensorOptions{Tensor: f.field, Label: f.label},
-		JSON:   dataset.JSONOptions{Field: f.field, Label: f.label},
+		JSON:   dataset.JSONOptions{Field: f.field, Label: f.label, Ragged: true},
 		CSV:    dataset.CSVOptions{Label: f.label},
 		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label}},
 	})

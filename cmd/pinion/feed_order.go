@@ -47,6 +47,9 @@ func (f *feedFlags) order(ds dataset.Dataset, o *loader.Options) (err error) {
 		o.Sampler, err = balanced(ds, f.seed)
 	case "length":
 		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: f.batch, DropLast: f.dropLast, Seed: f.seed})
+		if !f.dropLast {
+			o.Batch = min(f.batch, ds.Len()) // none is larger
+		}
 		o.DropLast = false
 	case "blocks":
 		o.Sampler, err = blocks(ds, f.seed)

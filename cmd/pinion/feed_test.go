@@ -265,6 +265,8 @@ func TestFeedKinds(t *testing.T) {
 	}{
 		{"a.csv", "x,y,class\n1,2,0\n3,4,1\n", "--label class", "2x2 f32"},
 		{"a.jsonl", `{"v": [1, 2, 3], "w": 7}` + "\n" + `{"v": [4, 5, 6], "w": 8}` + "\n", "--field v --label w", "2x3 f32"},
+		{"tokens.jsonl", `{"tokens": [1, 2, 3], "class": 7}` + "\n" + `{"tokens": [4], "class": 8}` + "\n", "--field tokens --label class --sampler length", "2x3 f32"},
+		{"numbers.jsonl", `{"x": 1}` + "\n" + `{"x": 2}` + "\n", "", "of 2 f32"},
 		{"a.bin", "abcdefghijkl", "--raw 2x3,u8", "2x2x3 u8"},
 		{"b.bin", "abcdefghijkl", "--raw f32", "3 f32"},
 	} {
