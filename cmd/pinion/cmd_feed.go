@@ -122,7 +122,7 @@ nothing else to do would have stood idle.`,
 }
 
 // options checks the flags and makes the loader's options of them.
-func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
+func (f *feedFlags) options(cmd *cobra.Command, args []string) (loader.Options, error) {
 	o := loader.Options{
 		Batch: f.batch, Workers: f.workers, Prefetch: f.prefetch, Epochs: f.epochs,
 		Seed: f.seed, DropLast: f.dropLast, PinBudget: int64(f.pinBudget),
@@ -147,7 +147,7 @@ func (f *feedFlags) options(cmd *cobra.Command) (loader.Options, error) {
 	if err := f.checkOrder(cmd); err != nil {
 		return o, err
 	}
-	if err := f.checkPlaces(cmd); err != nil {
+	if err := f.checkPlaces(cmd, slices.Concat(args, f.targets)); err != nil {
 		return o, err
 	}
 	if f.sampleTimeout < 0 {
@@ -181,7 +181,7 @@ func (f *feedFlags) checkBits(cmd *cobra.Command, ds dataset.Dataset) error {
 }
 
 func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
-	options, err := f.options(cmd)
+	options, err := f.options(cmd, args)
 	if err != nil {
 		return err
 	}

@@ -25,9 +25,17 @@ func (f *feedFlags) loadState(o *loader.Options) error {
 	return nil
 }
 
-// checkPlaces fails where what is asked for could not be written, before the
-// run and not behind it.
-func (f *feedFlags) checkPlaces(cmd *cobra.Command) error {
+// checkPlaces fails where what is asked for could not be written, or would be
+// over what is read, before the run and not behind it.
+func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
+	for _, path := range read {
+		switch {
+		case samePath(path, f.digests):
+			return badUsage(cmd, "--digests would be written over the data in %s", path)
+		case samePath(path, f.saveState):
+			return badUsage(cmd, "--save-state would be written over the data in %s", path)
+		}
+	}
 	if samePath(f.digests, f.saveState) || samePath(f.digests, f.resume) {
 		return badUsage(cmd, "--digests and the state are both to be %s", f.digests)
 	}

@@ -323,6 +323,8 @@ func TestFeedPlaces(t *testing.T) {
 		{[]string{"--digests", at("s"), "--resume", at("s")}, exitUsage, "--digests"},
 		{[]string{"--digests", at("x"), "--save-state", at("x")}, exitUsage, "--digests"},
 		{[]string{"--digests", at("x"), "--save-state", files + "/./x"}, exitUsage, "--digests"},
+		{[]string{"--targets", at("d"), "--save-state", files + "/./d"}, exitUsage, "over the data in " + at("d")},
+		{[]string{"--digests", dir + "/"}, exitUsage, "over the data in " + dir},
 		{[]string{"--save-state", at("no/s")}, exitFailed, "no place for the state"},
 		{[]string{"--save-state", files}, exitFailed, "no regular file"},
 		{[]string{"--digests", files}, exitFailed, "no place for the digests"},
