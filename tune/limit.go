@@ -54,7 +54,9 @@ func loads(m Measurement, set Setting, v *Variant) []StageLoad {
 		l := StageLoad{Name: c.Name, Where: c.Where, Seconds: seconds, Alone: seconds}
 		if seconds > 0 {
 			l.Most = float64(lanes) / seconds
-			l.Busy = m.PerSecond() / l.Most
+			// Work that began before the measured time, and small copies, which are
+			// timed now and then only, may give too much.
+			l.Busy = min(m.PerSecond()/l.Most, 1)
 			if c.Name == link && !fetched {
 				l.Bytes = float64(m.LinkBytes) / float64(m.Samples) / seconds
 			}

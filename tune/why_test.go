@@ -122,3 +122,13 @@ func TestPyTorchDecodes(t *testing.T) {
 		t.Error(line)
 	}
 }
+
+// A stage is never busy for longer than there was time, also where more of it
+// was counted.
+func TestBusyAtMostAlways(t *testing.T) {
+	m := Measurement{Elapsed: time.Second, Samples: 10, Stages: []Stage{{"transform", onDevice, 1100 * time.Millisecond}, {link, onDevice, 500 * time.Millisecond}}}
+	stages := loads(m, Setting{Workers: 1}, nil)
+	if len(stages) != 2 || stages[0].Busy != 1 || stages[1].Busy != 0.5 {
+		t.Errorf("%+v", stages)
+	}
+}
