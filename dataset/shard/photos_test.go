@@ -186,8 +186,9 @@ func TestNginx(t *testing.T) {
 		connection, _, _ := strings.Cut(line, " ")
 		connections[connection] = true
 	}
-	// Close cuts off what is fetched ahead, and so connections.
-	if len(lines) < 10 || len(connections) > 4 {
+	// Not for ever: Close cuts off what is fetched ahead, and on a busy machine one
+	// may not be free again when the next request comes.
+	if len(lines) < 10 || len(connections) > len(lines)/2 {
 		t.Errorf("%d requests over %d connections", len(lines), len(connections))
 	}
 
