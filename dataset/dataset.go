@@ -45,6 +45,10 @@ type Visit struct {
 
 	// Timing, unless it is nil, gets the time of the stages added.
 	Timing *Timing
+
+	// Frame, unless it is nil, is what pictures that go with each other share:
+	// a photo and its masks, which are read by visits with one Frame.
+	Frame *Frame
 }
 
 // Spec is the form of one sample. Elements are dense, in row-major order.

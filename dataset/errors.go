@@ -19,6 +19,9 @@ var (
 	ErrTooLarge = imaging.ErrTooLarge
 	// ErrDamaged: a file is cut short, corrupt, or changed while it was read.
 	ErrDamaged = imaging.ErrDamaged
+	// ErrMismatch: pictures that go with each other, a photo and its mask, are
+	// not of one shape.
+	ErrMismatch = errors.New("pictures that go together differ")
 	// ErrArgument: a sample number or a destination's length that the dataset
 	// does not have, or an impossible option.
 	ErrArgument = imaging.ErrArgument

@@ -31,18 +31,25 @@ const defaultSize = 224
 type Images struct {
 	Files
 	opts  ImageOptions
+	goes  bool      // with other pictures, whose shape they must have
 	owned io.Closer // nil: the files are the caller's
 }
 
 // NewImages makes a dataset of encoded pictures: JPEG, PNG or WebP. The files
 // stay the caller's, who closes them when the dataset is no longer in use. It
 // fails with [ErrArgument] for an impossible transform, channels or type.
+//
+// Masks, which are pictures of indexes, and files of [Match] go with other
+// pictures. Where those are read before them by visits of one [Frame], as package
+// loader does for its targets, one of another shape fails with [ErrMismatch], or of
+// another size where crops are random: its sample would be of another part.
 func NewImages(files Files, opts ImageOptions) (*Images, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return &Images{Files: files, opts: opts}, nil
+	_, matched := files.(*Matched)
+	return &Images{Files: files, opts: opts, goes: matched || opts.Decode.Indexes}, nil
 }
 
 func (o ImageOptions) withDefaults() (ImageOptions, error) {
@@ -156,12 +163,24 @@ func (r *imageReader) Decode(v Visit, content, dst []byte) error {
 	if err := r.decoder.DecodeTransformed(dst, content, r.images.opts.Transform, v.Key); err != nil {
 		return fmt.Errorf("%s: %w", r.images.Name(v.Index), err)
 	}
+	if err := r.join(v.Frame); err != nil {
+		return fmt.Errorf("%s: %w", r.images.Name(v.Index), err)
+	}
 	if v.Timing != nil {
 		decode, resize := r.decoder.Elapsed()
 		v.Timing.Decode += decode
 		v.Timing.Resize += resize
 	}
 	return nil
+}
+
+// join compares the picture that was decoded last with those that it goes with.
+func (r *imageReader) join(f *Frame) error {
+	if f == nil || *f != (Frame{}) && !r.images.goes {
+		return nil
+	}
+	width, height := r.decoder.Source()
+	return f.join(width, height, r.images.opts.Transform)
 }
 
 // Orientation implements [EncodedReader].

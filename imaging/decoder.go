@@ -89,6 +89,7 @@ type Decoder struct {
 	wide                      wideRows
 
 	decodeTime, resizeTime time.Duration
+	width, height          int // of the last picture that was transformed, upright
 }
 
 // Check fails with [ErrArgument] for a DType or Channels that there cannot be.
@@ -210,8 +211,8 @@ func (d *Decoder) DecodeTransformed(dst, data []byte, t Transform, key uint64) e
 	if err := d.reserve(&src, data); err != nil {
 		return err
 	}
-	width, height := src.orientation.Size(src.width, src.height)
-	plan := t.Plan(width, height, key)
+	d.width, d.height = src.orientation.Size(src.width, src.height)
+	plan := t.Plan(d.width, d.height, key)
 	if d.scaled && src.turbo {
 		src.shrink = plan.shrink()
 	}
@@ -230,6 +231,10 @@ func (d *Decoder) DecodeTransformed(dst, data []byte, t Transform, key uint64) e
 func (d *Decoder) Elapsed() (decode, resize time.Duration) {
 	return d.decodeTime, d.resizeTime
 }
+
+// Source returns the size in pixels, upright, of the picture that the last
+// [Decoder.DecodeTransformed] made a sample of.
+func (d *Decoder) Source() (width, height int) { return d.width, d.height }
 
 // picture is an image in a file and then, decoded, rows that may still have to
 // be converted to its pixels. Sizes are as it is stored.

@@ -112,8 +112,12 @@ func (t Transform) Filter() Filter { return t.filter }
 
 // Random reports whether a sample depends on the key of the visit.
 func (t Transform) Random() bool {
-	return t.crop == cropRandom || t.flip > 0 && t.flip < 1 || t.jitter != Jitter{}
+	return t.RandomCrop() || t.flip > 0 && t.flip < 1 || t.jitter != Jitter{}
 }
+
+// RandomCrop reports whether the part of a picture that is taken depends on the
+// key of the visit.
+func (t Transform) RandomCrop() bool { return t.crop == cropRandom }
 
 // Check fails with [ErrArgument] if a part of t is out of its range.
 func (t Transform) Check() error {

@@ -60,6 +60,34 @@ func maskedPhotos(t testing.TB, n int, value func(x, y int) byte, o dataset.Imag
 	return photos, masks
 }
 
+// masksOf is a mask for each photo, as large as that is upright; one of them is
+// a row higher.
+func masksOf(t testing.TB, photos *dataset.Images, transform imaging.Transform, higher int) *dataset.Images {
+	t.Helper()
+	dir := t.TempDir()
+	d := imaging.NewDecoder(imaging.Options{})
+	defer d.Close()
+	for i := range photos.Len() {
+		content, err := os.ReadFile(photos.Name(i))
+		ok(t, err)
+		var m imaging.Image
+		ok(t, d.Decode(&m, content))
+		if i == higher {
+			m.Height++
+		}
+		mask := image.NewGray(image.Rect(0, 0, m.Width, m.Height))
+		for at := range mask.Pix {
+			mask.Pix[at] = byte(at%m.Width*7 + at/m.Width*91)
+		}
+		var file bytes.Buffer
+		ok(t, png.Encode(&file, mask))
+		ok(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("mask-%03d.png", i)), file.Bytes(), 0o644))
+	}
+	masks, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: transform, Decode: imaging.Options{Indexes: true}})
+	ok(t, err)
+	return masks
+}
+
 // A mask is cropped and mirrored as its photo is, in every epoch anew: where both
 // have the same numbers they do so afterwards, to the bit with the filter of
 // masks, and nearly with the one of photos and other colours besides.

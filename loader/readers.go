@@ -14,7 +14,8 @@ type readers struct {
 	own     dataset.Reader
 	encoded dataset.EncodedReader // own, where a device decodes
 	targets []dataset.Reader
-	now     atomic.Int32 // the target that is being read, from 1 on; 0: the sample
+	frame   dataset.Frame // of the pictures of a visit
+	now     atomic.Int32  // the target that is being read, from 1 on; 0: the sample
 }
 
 // newReaders makes them, or none.
@@ -53,13 +54,20 @@ func (l *Loader) newReaders() (r *readers, err error) {
 // read reads a sample into the first place, and its targets into those behind.
 // A panic of the dataset gets through, one of a target becomes its error.
 func (r *readers) read(ctx context.Context, v dataset.Visit, places [][]byte) error {
-	if len(places) > 1 {
-		r.now.Store(0)
-	}
+	r.begin(&v)
 	if err := r.own.Read(ctx, v, places[0]); err != nil {
 		return err
 	}
 	return r.readTargets(ctx, v, places[1:])
+}
+
+// begin prepares the visit of a sample that has targets.
+func (r *readers) begin(v *dataset.Visit) {
+	if len(r.targets) > 0 {
+		r.now.Store(0)
+		r.frame = dataset.Frame{}
+		v.Frame = &r.frame
+	}
 }
 
 // readTargets reads the targets of a sample.

@@ -341,7 +341,7 @@ func TestTargetsDecodeOnDevice(t *testing.T) {
 	ok(t, err)
 	n := ds.Len()
 	bad := boxes(n)
-	_, drawn := maskedPhotos(t, n, func(x, y int) byte { return byte(x*7 + y*91) }, dataset.ImageOptions{Transform: imaging.RandomResizedCrop(9).WithFlip(0.5)})
+	drawn := masksOf(t, ds, imaging.RandomResizedCrop(9).WithFlip(0.5), -1)
 	ref := newReference(t, table(n, dtype.U8, 1), masks(n), bad)
 	bad.fail = map[int]bool{2: true, 7: true}
 	for _, refused := range []int{0, 1, 2} {
@@ -367,6 +367,40 @@ func TestTargetsDecodeOnDevice(t *testing.T) {
 				want[i].data, want[i].shape, want[i].dtype, want[i].labels = nil, nil, 0, nil
 			}
 			compare(t, "targets", list, want)
+		}
+	}
+}
+
+// A mask that is not as large as its photo is an error of the sample, wherever
+// the photo is decoded.
+func TestMaskOfAnotherSize(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	crop := imaging.RandomResizedCrop(24)
+	ds, err := dataset.OpenImageFolder(t.Context(), mixedFolder(t), dataset.ImageOptions{Transform: crop})
+	ok(t, err)
+	for _, place := range []loader.DecodePlace{loader.DecodeCPU, loader.DecodeGPU} {
+		for _, bad := range []int{0, 7, 16} { // a photo, a PNG, and a photo that is turned
+			s := &loader.StandIn{Engine: 7}
+			loader.UseStandIn(t, s)
+			o := loader.Options{Batch: 4, Decode: place, Targets: []dataset.Dataset{masksOf(t, ds, crop, bad)}}
+			_, err := run(t, dev, ds, o)
+			fails(t, fmt.Sprint("mask ", bad), err, dataset.ErrMismatch)
+			if text := fmt.Sprint(err); !strings.Contains(text, fmt.Sprintf("mask-%03d.png", bad)) {
+				t.Errorf("mask %d: %v", bad, err)
+			}
+			o.OnError = loader.Skip
+			if place == loader.DecodeCPU {
+				o.SampleTimeout = hang
+			}
+			ld := start(t, dev, ds, o)
+			_, err = drain(t, dev, ld)
+			ok(t, err)
+			within(t, "Close", ld.Close)
+			if n := ld.Stats().Errors; n != 1 {
+				t.Errorf("mask %d: %d errors", bad, n)
+			}
 		}
 	}
 }

@@ -97,6 +97,7 @@ func (r *reading) sample(j *job, slot int, timing *dataset.Timing) (err error) {
 	v := dataset.Visit{Index: index, Key: l.key(j, index), Timing: timing}
 	switch c := j.lane.decoding; {
 	case c != nil:
+		r.readers.begin(&v)
 		if err := r.fetch(c, j, slot, v, r.places[0]); err != nil {
 			return err
 		}
