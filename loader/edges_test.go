@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -109,6 +110,9 @@ func TestDefaultPrefetch(t *testing.T) {
 	dev := open(t, "host")
 	leavesNothing(t, dev)
 	for _, c := range []struct{ sampleBytes, slabs int }{{1 << 10, 5}, {10 << 20, 5}, {40 << 20, 4}, {100 << 20, 3}} {
+		if room := sysmem.Available() / 2; room < int64((c.slabs+1)*c.sampleBytes) {
+			t.Skipf("%d bytes of memory for %d slabs of %d", room, c.slabs, c.sampleBytes) // there would be fewer
+		}
 		ds := table(50, dtype.U8, c.sampleBytes)
 		ds.before = func(int) { time.Sleep(time.Millisecond) } // most of them are not made
 		ld := start(t, dev, ds, loader.Options{Batch: 1, DeviceBuffers: 1, Workers: 1})

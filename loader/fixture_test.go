@@ -248,6 +248,39 @@ func run(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Options) 
 	return list, err
 }
 
+// late are the samples that took longer than SampleTimeout.
+type late map[int]bool
+
+// decide is an [loader.Options].Decide that notes them, and goes by policy.
+func (l late) decide(policy loader.ErrorPolicy) func(*loader.SampleError) loader.ErrorPolicy {
+	return func(err *loader.SampleError) loader.ErrorPolicy {
+		if errors.Is(err, loader.ErrTimeout) {
+			l[err.Index] = true
+		}
+		return policy
+	}
+}
+
+// patiently tries longer and longer time limits for a sample, until none but
+// those that are stuck is late: on a busy machine any may be.
+func patiently(t testing.TB, limit time.Duration, stuck []int, try func(limit time.Duration, l late) (check func())) {
+	t.Helper()
+	for {
+		l := late{}
+		check := try(limit, l)
+		for _, i := range stuck {
+			delete(l, i)
+		}
+		if len(l) == 0 {
+			check()
+			return
+		}
+		if limit *= 4; limit > hang {
+			t.Fatalf("samples %v took more than %v", l, limit/4)
+		}
+	}
+}
+
 func ok(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -307,7 +340,7 @@ func leavesNothing(t testing.TB, dev device.Device) {
 	goroutines, memory := runtime.NumGoroutine(), freeBytes(t, dev)
 	t.Cleanup(func() {
 		// A goroutine that is done may still be on its way out.
-		for deadline := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(hang); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 1<<16)
 				t.Errorf("%d goroutines before, %d now:\n%s", goroutines, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])

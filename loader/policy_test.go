@@ -143,26 +143,31 @@ func TestSampleTimeout(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
 	for _, heeds := range []bool{true, false} {
-		ds := &slow{fake: table(20, dtype.F32, 3), heeds: heeds, gate: make(chan struct{})}
-		ref := newReference(t, ds.fake)
-		ref.samples[6], ref.samples[13] = nil, nil
-		o := loader.Options{Batch: 4, Workers: 2, Epochs: 2, OnError: loader.Skip, SampleTimeout: 30 * time.Millisecond}
-		ld := start(t, dev, ds, o)
-		list, err := drain(t, dev, ld)
-		ok(t, err)
-		compare(t, fmt.Sprintf("heeds %t", heeds), list, ref.batches(o, ref.inOrder(2)))
-		if s := ld.Stats(); s.Errors != 4 {
-			t.Errorf("%+v", s)
-		}
-		within(t, "Close", ld.Close)
-		ld = start(t, dev, ds, loader.Options{SampleTimeout: 10 * time.Millisecond})
-		_, err = drain(t, dev, ld)
-		fails(t, "too slow", err, loader.ErrTimeout)
-		if err == nil || !strings.Contains(err.Error(), "fake-006") || !strings.Contains(err.Error(), "10ms") {
-			t.Error(err)
-		}
-		within(t, "Close", ld.Close)
-		close(ds.gate)
+		patiently(t, 30*time.Millisecond, []int{6, 13}, func(limit time.Duration, l late) func() {
+			ds := &slow{fake: table(20, dtype.F32, 3), heeds: heeds, gate: make(chan struct{})}
+			defer close(ds.gate)
+			o := loader.Options{Batch: 4, Workers: 2, Epochs: 2, Decide: l.decide(loader.Skip), SampleTimeout: limit}
+			ld := start(t, dev, ds, o)
+			list, err := drain(t, dev, ld)
+			ok(t, err)
+			s := ld.Stats()
+			within(t, "Close", ld.Close)
+			ld = start(t, dev, ds, loader.Options{Decide: l.decide(loader.Fail), SampleTimeout: limit})
+			_, err = drain(t, dev, ld)
+			within(t, "Close", ld.Close)
+			return func() {
+				ref := newReference(t, ds.fake)
+				ref.samples[6], ref.samples[13] = nil, nil
+				compare(t, fmt.Sprintf("heeds %t", heeds), list, ref.batches(o, ref.inOrder(2)))
+				if s.Errors != 4 {
+					t.Errorf("%+v", s)
+				}
+				fails(t, "too slow", err, loader.ErrTimeout)
+				if err == nil || !strings.Contains(err.Error(), "fake-006") || !strings.Contains(err.Error(), limit.String()) {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 

@@ -53,41 +53,43 @@ func TestQuickSamplesGoWrong(t *testing.T) {
 	gate := make(chan struct{})
 	defer close(gate)
 	for _, limit := range []time.Duration{0, 50 * time.Millisecond} {
-		ds := table(n, dtype.U8, 3)
-		ds.fail, ds.panics = map[int]bool{1500: true}, map[int]bool{2001: true}
-		left := 2
-		if limit > 0 {
-			left = 3
-			ds.before = func(i int) {
-				if i == 2500 {
-					<-gate
+		patiently(t, limit, []int{2500}, func(limit time.Duration, l late) func() {
+			ds := table(n, dtype.U8, 3)
+			ds.fail, ds.panics = map[int]bool{1500: true}, map[int]bool{2001: true}
+			left := 2
+			if limit > 0 {
+				left = 3
+				ds.before = func(i int) {
+					if i == 2500 {
+						<-gate
+					}
 				}
 			}
-		}
-		var mu sync.Mutex
-		var why []int
-		ld, err := loader.New(dev, ds, loader.Options{
-			Batch: 2, Workers: 2, SampleTimeout: limit,
-			Decide: func(e *loader.SampleError) loader.ErrorPolicy {
-				mu.Lock()
-				defer mu.Unlock()
-				why = append(why, e.Index)
-				return loader.Skip
-			},
+			var why []int
+			skip := l.decide(loader.Skip)
+			ld, err := loader.New(dev, ds, loader.Options{
+				Batch: 2, Workers: 2, SampleTimeout: limit,
+				Decide: func(e *loader.SampleError) loader.ErrorPolicy {
+					why = append(why, e.Index)
+					return skip(e)
+				},
+			})
+			ok(t, err)
+			list, err := drain(t, dev, ld)
+			ok(t, err)
+			within(t, "Close", ld.Close)
+			return func() {
+				samples := 0
+				for _, g := range list {
+					samples += len(g.indexes)
+				}
+				if samples != n-left || !slices.Equal(why, []int{1500, 2001, 2500}[:left]) {
+					t.Errorf("limit %v: %d samples of %d, without %v", limit, samples, n, why)
+				}
+				if limit == 0 && ds.readers.Load() != 0 {
+					t.Errorf("%d readers are still open", ds.readers.Load())
+				}
+			}
 		})
-		ok(t, err)
-		list, err := drain(t, dev, ld)
-		ok(t, err)
-		samples := 0
-		for _, g := range list {
-			samples += len(g.indexes)
-		}
-		if samples != n-left || !slices.Equal(why, []int{1500, 2001, 2500}[:left]) {
-			t.Errorf("limit %v: %d samples of %d, without %v", limit, samples, n, why)
-		}
-		within(t, "Close", ld.Close)
-		if limit == 0 && ds.readers.Load() != 0 {
-			t.Errorf("%d readers are still open", ds.readers.Load())
-		}
 	}
 }

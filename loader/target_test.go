@@ -137,21 +137,28 @@ func TestTargetErrors(t *testing.T) {
 	gate := make(chan struct{})
 	defer close(gate)
 	stuck := &slow{fake: masks(12), gate: gate}
-	o := loader.Options{Batch: 4, Targets: []dataset.Dataset{stuck}, SampleTimeout: 500 * time.Millisecond}
-	_, err := run(t, dev, ds, o)
-	says(t, err, loader.ErrTimeout, "sample 6: masks/fake-006: target 0")
-	o.OnError = loader.Skip
-	list, err := run(t, dev, ds, o)
-	ok(t, err)
 	ref := newReference(t, ds, stuck.fake)
 	ref.samples[6] = nil
-	compare(t, "behind what was stuck", list, ref.batches(o, ref.inOrder(1)))
+	patiently(t, 100*time.Millisecond, []int{6}, func(limit time.Duration, l late) func() {
+		o := loader.Options{Batch: 4, Targets: []dataset.Dataset{stuck}, SampleTimeout: limit, Decide: l.decide(loader.Fail)}
+		_, failed := run(t, dev, ds, o)
+		o.Decide = l.decide(loader.Skip)
+		list, err := run(t, dev, ds, o)
+		ok(t, err)
+		return func() {
+			says(t, failed, loader.ErrTimeout, "sample 6: masks/fake-006: target 0")
+			compare(t, "behind what was stuck", list, ref.batches(o, ref.inOrder(1)))
+		}
+	})
 
 	// The sample itself takes too long, of a reader that has read targets before.
 	photos := &slow{fake: images(12, 4, 4, 1), gate: gate}
-	o = loader.Options{Batch: 4, Workers: 1, Targets: []dataset.Dataset{masks(12)}, SampleTimeout: 500 * time.Millisecond}
-	_, err = run(t, dev, photos, o)
-	says(t, err, loader.ErrTimeout, "sample 6: fake-006: sample timed out")
+	patiently(t, 100*time.Millisecond, []int{6}, func(limit time.Duration, l late) func() {
+		_, err := run(t, dev, photos, loader.Options{
+			Batch: 4, Workers: 1, Targets: []dataset.Dataset{masks(12)}, SampleTimeout: limit, Decide: l.decide(loader.Fail),
+		})
+		return func() { says(t, err, loader.ErrTimeout, "sample 6: fake-006: sample timed out") }
+	})
 }
 
 // A sample whose target turns out longer than was said is not put in the place

@@ -74,7 +74,7 @@ func open(t testing.TB) *fixture {
 			t.Errorf("%d bytes are still pinned", n)
 		}
 		// A goroutine that is done may still be on its way out.
-		for deadline := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(hang); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks())
 				return

@@ -206,7 +206,7 @@ func (f *feed) keepDecoder() (spare io.Closer) {
 func (f *feed) weigh() error {
 	const batch = 16 // parts of a slab are aligned to so many bytes
 	o := f.o.Loader
-	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = min(batch, slices.Min(f.o.Space.Batch), f.ds.Len()), 1, 1, loader.PinNever, math.MaxInt
+	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = min(batch, slices.Min(f.o.Space.Batch), f.epoch()), 1, 1, loader.PinNever, math.MaxInt
 	ld, err := loader.New(f.dev, f.ds, o)
 	if err != nil {
 		return err
@@ -217,8 +217,22 @@ func (f *feed) weigh() error {
 	return ld.Close()
 }
 
+// epoch is how many samples an epoch has, those of other ranks left out. No
+// batch has more.
+func (f *feed) epoch() int {
+	l := f.o.Loader
+	n, ranks := f.ds.Len(), max(l.World, 1)
+	if l.Sampler != nil {
+		n = l.Sampler.Len()
+	}
+	if !l.DropLast {
+		n += ranks - 1
+	}
+	return max(n/ranks, 1)
+}
+
 // slab is how many bytes the samples of a batch have on the host.
-func (f *feed) slab(batch int) int64 { return times(int64(min(batch, f.ds.Len())), f.host) }
+func (f *feed) slab(batch int) int64 { return times(int64(min(batch, f.epoch())), f.host) }
 
 // pinBudget is how many bytes may be pinned; 0 is unknown. A pool's own budget
 // is a quarter of what is free.
@@ -226,8 +240,8 @@ func (f *feed) pinBudget() int64 { return cmp.Or(f.o.Loader.PinBudget, sysmem.Av
 
 // Need predicts the memory of a setting and compares it with what is free.
 func (f *feed) Need(s Setting) (Memory, error) {
-	batch := int64(min(s.Batch, f.ds.Len()))
-	if f.o.Loader.DropLast && f.o.Loader.Sampler == nil && s.Batch > f.ds.Len() {
+	batch := int64(min(s.Batch, f.epoch()))
+	if f.o.Loader.DropLast && s.Batch > f.epoch() {
 		return Memory{}, f.noBatch(s)
 	}
 	slabs := int64(min(s.Prefetch, math.MaxInt-1)) + 1
@@ -307,7 +321,7 @@ func times(a, b int64) int64 {
 
 // noBatch is the error of a batch that is larger than an epoch.
 func (f *feed) noBatch(s Setting) error {
-	return fmt.Errorf("%w: %d samples make no batch of %d", ErrDoesNotFit, f.ds.Len(), s.Batch)
+	return fmt.Errorf("%w: %d samples make no batch of %d", ErrDoesNotFit, f.epoch(), s.Batch)
 }
 
 // short makes of an error for want of memory one that says how much.

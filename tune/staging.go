@@ -41,7 +41,7 @@ func (f *feed) findStaging() error {
 	}
 	var copiers []int
 	for _, n := range s.Copiers {
-		can, err := f.stages(n, slices.Max(s.Batch))
+		can, err := f.stages(n, f.slab(slices.Max(s.Batch)))
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (f *feed) findStaging() error {
 	}
 	s.chunks = map[int][]int64{}
 	for _, batch := range s.Batch {
-		can, err := f.stages(slices.Max(copiers), batch)
+		can, err := f.stages(slices.Max(copiers), f.slab(batch))
 		if err != nil {
 			return err
 		}
@@ -80,13 +80,13 @@ func (f *feed) findStaging() error {
 	return nil
 }
 
-// stages reports whether so many copiers are better for a batch than the driver.
-func (f *feed) stages(copiers, batch int) (bool, error) {
+// stages reports whether so many copiers are better for n bytes than the driver.
+func (f *feed) stages(copiers int, n int64) (bool, error) {
 	e, err := transfer.New(f.dev, transfer.Options{Copiers: copiers, SlotBytes: slices.Max(f.o.Space.ChunkBytes)})
 	if err != nil {
 		return false, err
 	}
-	return e.Stages(f.slab(batch), false), e.Close()
+	return e.Stages(n, false), e.Close()
 }
 
 // canPin tries whether n bytes may be pinned.
@@ -124,11 +124,13 @@ func (f *feed) ringsShort(s Setting, got loader.Stats) error {
 	if s.Copiers == 0 || got.StagingBytes > f.rings(fewer) {
 		return nil
 	}
-	if got.StagingBytes == 0 && got.Errors > 0 { // perhaps what is left of batches is too small
-		return nil
-	}
-	if staged, err := f.stages(s.Copiers, s.Batch); err != nil || !staged {
-		return err
+	if got.StagingBytes == 0 {
+		// Perhaps no batch was large enough: samples may be shorter than the
+		// longest, or left out.
+		staged, err := f.stages(s.Copiers, got.BytesToDevice/max(got.Batches, 1))
+		if err != nil || !staged {
+			return err
+		}
 	}
 	f.refused = &DoesNotFitError{What: "pinned memory", AskedBytes: f.rings(s), FreeBytes: got.StagingBytes}
 	return f.refused
