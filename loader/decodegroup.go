@@ -157,7 +157,7 @@ func (c *decoding) leave(j *job, slot int) error {
 	}
 	sample := j.sample(slot)
 	v := dataset.Visit{Index: j.indexes[slot], Key: f.key}
-	if err := r.readers.encoded.Decode(v, f.content, sample); err != nil {
+	if err := r.readers.decode(v, f.content, sample); err != nil {
 		j.fail(slot, c.lane.loader.sampleError(j, v.Index, err))
 	}
 	return errRefused

@@ -154,7 +154,7 @@ type Options struct {
 	// copier, and for slabs that are too small to gain by it, the driver
 	// copies. Samples that the device decodes are no part of it. Default:
 	// GOMAXPROCS, at most 12, or as many as a calibrated model says; 2 MiB, so
-	// 8 MiB of pinned memory for each.
+	// 8 MiB of pinned memory for each. ChunkBytes of less than 4 KiB are refused.
 	Copiers    int
 	ChunkBytes int64
 }
@@ -176,6 +176,9 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 		if v.n < 0 {
 			return o, fmt.Errorf("loader: %w: %s is %d", device.ErrArgument, v.name, v.n)
 		}
+	}
+	if o.ChunkBytes > 0 && o.ChunkBytes < leastChunk {
+		return o, fmt.Errorf("loader: %w: ChunkBytes is %d, want at least %d", device.ErrArgument, o.ChunkBytes, leastChunk)
 	}
 	setDefault(&o.Batch, 64)
 	setDefault(&o.Workers, runtime.GOMAXPROCS(0))

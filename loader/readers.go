@@ -61,6 +61,12 @@ func (r *readers) read(ctx context.Context, v dataset.Visit, places [][]byte) er
 	return r.readTargets(ctx, v, places[1:])
 }
 
+// decode makes a sample of a file that the device does not take after all.
+func (r *readers) decode(v dataset.Visit, content, dst []byte) (err error) {
+	defer recoverAs(&err, "in the dataset")
+	return r.encoded.Decode(v, content, dst)
+}
+
 // begin prepares the visit of a sample that has targets.
 func (r *readers) begin(v *dataset.Visit) {
 	if len(r.targets) > 0 {

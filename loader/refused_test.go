@@ -7,6 +7,7 @@ import (
 	"image/jpeg"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,37 @@ func TestSkipThenRefused(t *testing.T) {
 	if n := ld.Stats().Errors; n != 1 {
 		t.Errorf("%d errors, want 1", n)
 	}
+}
+
+// panicking is pictures that a worker cannot decode without a panic.
+type panicking struct{ *dataset.Images }
+
+type panickingReader struct{ dataset.EncodedReader }
+
+func (p panicking) NewEncodedReader() (dataset.EncodedReader, error) {
+	r, err := p.Images.NewEncodedReader()
+	return panickingReader{r}, err
+}
+
+func (panickingReader) Decode(dataset.Visit, []byte, []byte) error { panic("no such picture") }
+
+// A panic about a picture that the device refuses is an error of the sample.
+func TestPanicAfterRefusal(t *testing.T) {
+	dev := open(t, "host:256MiB")
+	dir := t.TempDir()
+	for i := range 4 {
+		jpegFile(t, dir, fmt.Sprintf("%d.jpg", i), 40+i, 40)
+	}
+	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ok(t, err)
+	loader.UseStandIn(t, &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 }})
+	ld := start(t, dev, panicking{ds}, loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeGPU})
+	list, err := drain(t, dev, ld)
+	ok(t, err)
+	if len(list) != 1 || !slices.Equal(list[0].indexes, []int{0, 1, 3}) || ld.Stats().Errors != 1 {
+		t.Errorf("%v, %d errors", list, ld.Stats().Errors)
+	}
+	within(t, "Close", ld.Close)
 }
 
 // Where nothing can be decoded anywhere, replacing ends with an error.

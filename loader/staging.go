@@ -21,6 +21,7 @@ type staging struct {
 const (
 	stagingSlots = 4       // of each copier
 	stagingChunk = 2 << 20 // bytes
+	leastChunk   = 4 << 10 // bytes that may be asked for: of less, each costs more than its copy
 )
 
 // newStaging returns nil where there would be no use in it, or no memory for

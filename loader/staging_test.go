@@ -66,7 +66,7 @@ func TestStaging(t *testing.T) {
 			t.Errorf("%+v: %d bytes of staging", o, s.StagingBytes)
 		}
 	}
-	for _, o := range []loader.Options{{Copiers: -1}, {ChunkBytes: -1}, {Pin: loader.PinNever, PinBudget: -1}} {
+	for _, o := range []loader.Options{{Copiers: -1}, {ChunkBytes: -1}, {ChunkBytes: 4095}, {Pin: loader.PinNever, PinBudget: -1}} {
 		_, err := loader.New(newDiscrete(t, 1<<20), ds, o)
 		fails(t, "a negative number", err, device.ErrArgument)
 	}

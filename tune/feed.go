@@ -245,6 +245,9 @@ func (f *feed) Need(s Setting) (Memory, error) {
 		return Memory{}, f.noBatch(s)
 	}
 	slabs := int64(min(s.Prefetch, math.MaxInt-1)) + 1
+	if places := times(slabs, batch); int64(s.Workers) > places {
+		return Memory{}, fmt.Errorf("%w: %d workers, and %d samples are read at a time", ErrDoesNotFit, s.Workers, places)
+	}
 	m := Memory{HostBytes: times(slabs, f.slab(s.Batch)), DeviceBytes: times(batch, f.device)}
 	free, err := f.dev.Memory()
 	if err != nil {

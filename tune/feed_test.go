@@ -160,17 +160,19 @@ func TestFeedMemory(t *testing.T) {
 	}
 }
 
-// A batch larger than an epoch, or more read ahead than can be counted, is
-// refused for what it is.
+// A batch larger than an epoch, more workers than there is room for, or more read
+// ahead than can be counted, is refused for what it is.
 func TestFeedOddSpaces(t *testing.T) {
-	few, deep := small(), small()
+	few, deep, many := small(), small(), small()
 	few.Loader.DropLast, few.Space.Batch = true, []int{8, 64}
 	deep.Space.Prefetch = []int{1, math.MaxInt}
+	many.Space.Workers, many.Space.Batch, many.Space.Prefetch = []int{1, 24, 25}, []int{8}, []int{2}
 	for say, c := range map[string]struct {
 		o   Options
 		odd func(Setting) bool
 	}{
 		"20 samples make no batch of 64":                 {few, func(s Setting) bool { return s.Batch == 64 }},
+		"25 workers, and 24 samples are read at a time":  {many, func(s Setting) bool { return s.Workers == 25 }},
 		"9223372036854775807 bytes of host memory asked": {deep, func(s Setting) bool { return s.Prefetch == math.MaxInt }},
 	} {
 		r, err := Feed(context.Background(), open(t), rows(20, 0), c.o)
