@@ -285,8 +285,8 @@ func TestDecodeFailing(t *testing.T) {
 			return
 		}
 		fails(t, fmt.Sprintf("call %d", at), err, errInjected)
-		if dev.bytes != 0 {
-			t.Fatalf("call %d: %d bytes are still pinned", at, dev.bytes)
+		if dev.pinned() != 0 {
+			t.Fatalf("call %d: %d bytes are still pinned", at, dev.pinned())
 		}
 	}
 }

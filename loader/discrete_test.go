@@ -6,44 +6,32 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/internal/spans"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/pinned"
 )
 
-// discrete is the host backend with the manners of a device of its own: a
-// link in between, pinning that pays, and calls that fail when a test says so.
+// discrete is a device behind a link, with calls that fail when a test says so.
 type discrete struct {
-	*host.Device
+	*devicetest.Discrete
 
 	mu     sync.Mutex
-	pins   spans.Set
-	bytes  int64 // pinned now
-	most   int64 // and at most so far
-	limit  int64 // of pinned bytes; 0: none
-	calls  int   // of what makes something
-	failAt int   // the call that fails; 0: none
+	calls  int // of what makes something
+	failAt int // the call that fails; 0: none
 	queued func(fn func() error) func() error
 }
 
 func newDiscrete(t testing.TB, capacity int64) *discrete {
 	t.Helper()
-	dev, err := host.Open(capacity)
-	ok(t, err)
-	d := &discrete{Device: dev}
-	t.Cleanup(func() {
-		if d.bytes != 0 {
-			t.Errorf("%d bytes are still pinned", d.bytes)
-		}
-		ok(t, dev.Close())
-	})
-	return d
+	return &discrete{Discrete: devicetest.OpenDiscrete(t, capacity)}
 }
+
+// pinned is how many bytes are pinned now, and most how many were at most.
+func (d *discrete) pinned() int64 { now, _ := d.PinnedBytes(); return now }
+func (d *discrete) most() int64   { _, most := d.PinnedBytes(); return most }
 
 var errInjected = errors.New("the driver said no")
 
@@ -64,79 +52,39 @@ func (d *discrete) made() int {
 	return d.calls
 }
 
-func (d *discrete) Info() device.Info {
-	info := d.Device.Info()
-	info.Integrated, info.ID = false, "discrete"
-	return info
-}
-
 func (d *discrete) Alloc(n int64) (device.Ptr, error) {
 	if err := d.fault(); err != nil {
 		return 0, err
 	}
-	return d.Device.Alloc(n)
+	return d.Discrete.Alloc(n)
 }
 
 func (d *discrete) NewStream() (device.Stream, error) {
 	if err := d.fault(); err != nil {
 		return nil, err
 	}
-	return d.Device.NewStream()
+	return d.Discrete.NewStream()
 }
 
 func (d *discrete) NewEvent(flags device.EventFlags) (device.Event, error) {
 	if err := d.fault(); err != nil {
 		return nil, err
 	}
-	return d.Device.NewEvent(flags)
+	return d.Discrete.NewEvent(flags)
 }
 
 func (d *discrete) Call(s device.Stream, fn func() error) error {
 	if d.queued != nil {
 		fn = d.queued(fn)
 	}
-	return d.Device.Call(s, fn)
+	return d.Discrete.Call(s, fn)
 }
 
-func span(b []byte) (uint64, int64) {
-	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), int64(len(b))
-}
-
-// Pin only keeps account, so that the test needs no permission to lock memory.
-func (d *discrete) Pin(b []byte, _ device.PinFlags) error {
+func (d *discrete) Pin(b []byte, flags device.PinFlags) error {
 	if err := d.fault(); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.limit != 0 && d.bytes+int64(len(b)) > d.limit {
-		return fmt.Errorf("discrete: %w: %d bytes on top of %d", device.ErrPinLimit, len(b), d.bytes)
-	}
-	start, n := span(b)
-	if !d.pins.Insert(start, n) {
-		return device.ErrArgument
-	}
-	d.bytes += n
-	d.most = max(d.most, d.bytes)
-	return nil
-}
-
-func (d *discrete) Unpin(b []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	start, n := span(b)
-	if had, found := d.pins.Remove(start); !found || had != n {
-		return device.ErrArgument
-	}
-	d.bytes -= n
-	return nil
-}
-
-func (d *discrete) Pinned(b []byte) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, found := d.pins.Find(span(b))
-	return found && len(b) > 0
+	return d.Discrete.Pin(b, flags)
 }
 
 // unpinnable is a device with a link that cannot pin.
@@ -182,7 +130,7 @@ func TestDiscrete(t *testing.T) {
 			t.Run(fmt.Sprint(ds.spec, " ", c.name), func(t *testing.T) {
 				dev := newDiscrete(t, 64<<20)
 				leavesNothing(t, dev)
-				dev.limit = c.limit
+				dev.PinLimit = c.limit
 				o := o
 				o.Pin = c.pin
 				ld := start(t, dev, ds, o)
@@ -196,8 +144,8 @@ func TestDiscrete(t *testing.T) {
 				list, err := drain(t, dev, ld)
 				ok(t, err)
 				compare(t, c.name, list, want)
-				if s := ld.Stats(); !c.pinned && dev.most != s.StagingBytes || c.pinned && dev.most == 0 {
-					t.Errorf("%d bytes were pinned, %d of them for staging", dev.most, s.StagingBytes)
+				if s := ld.Stats(); !c.pinned && dev.most() != s.StagingBytes || c.pinned && dev.most() == 0 {
+					t.Errorf("%d bytes were pinned, %d of them for staging", dev.most(), s.StagingBytes)
 				}
 			})
 		}
@@ -227,18 +175,17 @@ func TestCannotPin(t *testing.T) {
 // The budget bounds what is pinned: too small for a slab it is an error, and
 // with room for two there are two.
 func TestPinBudget(t *testing.T) {
-	dev := newDiscrete(t, 64<<20)
-	leavesNothing(t, dev)
 	ds := images(24, 64, 64, 1) // 4 KiB each
 	ref := newReference(t, ds)
 	const slab, epochs = 9 * 4096, 50 // labels take a page of their own; and enough to pin for
 	for _, pin := range []loader.Pinning{loader.PinAlways, loader.PinAuto} {
 		o := loader.Options{Batch: 8, Pin: pin, PinBudget: slab - 1, Epochs: epochs}
-		_, err := loader.New(dev, ds, o)
+		_, err := loader.New(newDiscrete(t, 64<<20), ds, o)
 		fails(t, "a budget below one slab", err, pinned.ErrBudget)
 		for _, slabs := range []int64{1, 2} {
 			o.PinBudget = slabs * slab
-			dev.most = 0
+			dev := newDiscrete(t, 64<<20)
+			leavesNothing(t, dev)
 			ld := start(t, dev, ds, o)
 			if s := ld.Stats(); s.Slabs != int(slabs) || !s.Pinned || s.HostBytes != slabs*int64(copied(ds.spec, 8)) {
 				t.Errorf("a budget of %d slabs: %+v", slabs, s)
@@ -247,12 +194,12 @@ func TestPinBudget(t *testing.T) {
 			ok(t, err)
 			compare(t, "within the budget", list, ref.batches(o, ref.inOrder(epochs)))
 			within(t, "Close", ld.Close)
-			if dev.most > o.PinBudget {
-				t.Errorf("%d bytes were pinned, the budget is %d", dev.most, o.PinBudget)
+			if dev.most() > o.PinBudget {
+				t.Errorf("%d bytes were pinned, the budget is %d", dev.most(), o.PinBudget)
 			}
 		}
 	}
-	_, err := loader.New(dev, ds, loader.Options{Pin: loader.PinAlways, PinBudget: -1})
+	_, err := loader.New(newDiscrete(t, 64<<20), ds, loader.Options{Pin: loader.PinAlways, PinBudget: -1})
 	fails(t, "a negative budget", err, device.ErrArgument)
 }
 
@@ -273,8 +220,8 @@ func TestNewFailing(t *testing.T) {
 			}
 			failed++
 			fails(t, fmt.Sprintf("call %d", at), err, errInjected)
-			if dev.bytes != 0 {
-				t.Fatalf("call %d: %d bytes are still pinned", at, dev.bytes)
+			if dev.pinned() != 0 {
+				t.Fatalf("call %d: %d bytes are still pinned", at, dev.pinned())
 			}
 		}
 		if failed < 5 {

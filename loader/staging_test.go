@@ -39,7 +39,7 @@ func TestStaging(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dev := newDiscrete(t, 64<<20)
 			leavesNothing(t, dev)
-			dev.limit = c.limit
+			dev.PinLimit = c.limit
 			o := o
 			o.Copiers, o.PinBudget = c.copiers, c.budget
 			ld := start(t, dev, ds, o)
@@ -47,8 +47,8 @@ func TestStaging(t *testing.T) {
 			ok(t, err)
 			compare(t, c.name, list, want)
 			s := ld.Stats()
-			if s.Pinned || s.StagingBytes != c.staging || dev.most != c.staging {
-				t.Errorf("%d bytes of staging, %d bytes were pinned, want %d (slabs pinned: %t)", s.StagingBytes, dev.most, c.staging, s.Pinned)
+			if s.Pinned || s.StagingBytes != c.staging || dev.most() != c.staging {
+				t.Errorf("%d bytes of staging, %d bytes were pinned, want %d (slabs pinned: %t)", s.StagingBytes, dev.most(), c.staging, s.Pinned)
 			}
 			if i := stage(s, "h2d"); i <= 0 {
 				t.Errorf("copies took %v", i)
@@ -172,8 +172,8 @@ func TestStagingFailing(t *testing.T) {
 		close(reads)
 		_, err = next(t, ld)
 		within(t, "Close", ld.Close)
-		if dev.bytes != 0 {
-			t.Fatalf("call %d: %d bytes are still pinned", at, dev.bytes)
+		if dev.pinned() != 0 {
+			t.Fatalf("call %d: %d bytes are still pinned", at, dev.pinned())
 		}
 		if err == nil {
 			break

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
@@ -51,7 +52,7 @@ func TestFeedEpochs(t *testing.T) {
 		{loader.Options{Sampler: of(1000)}, 64},
 	} {
 		what := fmt.Sprintf("%+v", c)
-		dev := openDiscrete(t, 64<<20)
+		dev := devicetest.OpenDiscrete(t, 64<<20)
 		r, err := Feed(t.Context(), dev, images, Options{Budget: 50 * time.Millisecond, Space: stagedSpace(64), Loader: c.o})
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -68,7 +69,7 @@ func TestFeedEpochs(t *testing.T) {
 			t.Errorf("%s: %v, %+v; batches of %d at most take %d bytes of the device", what, r.Best, r.Memory, s.Shape[0], s.DeviceBytes)
 		}
 	}
-	dev := openDiscrete(t, 64<<20)
+	dev := devicetest.OpenDiscrete(t, 64<<20)
 	o := Options{Budget: 50 * time.Millisecond, Space: stagedSpace(64), Loader: loader.Options{World: 2, DropLast: true}}
 	if _, err := Feed(t.Context(), dev, images, o); err == nil || err.Error() != "tune: none of 1 settings: does not fit: 50 samples make no batch of 64" {
 		t.Errorf("DropLast: %v", err)
@@ -82,7 +83,7 @@ func TestFeedShortBatches(t *testing.T) {
 	rows := uneven{&made{n: 10000, spec: dataset.Spec{Shape: []int{64 << 10}, DType: dtype.U8, Ragged: true}}}
 	order, err := sampler.NewRandomWithReplacement(9999, 10000, 1)
 	ok(t, err)
-	dev := openDiscrete(t, 64<<20)
+	dev := devicetest.OpenDiscrete(t, 64<<20)
 	o := Options{Budget: 50 * time.Millisecond, Space: stagedSpace(32), Loader: loader.Options{Sampler: behindFirst{order}}}
 	r, err := Feed(t.Context(), dev, rows, o)
 	ok(t, err)

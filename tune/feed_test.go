@@ -15,6 +15,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/loader"
@@ -196,7 +197,7 @@ func TestFeedOddSpaces(t *testing.T) {
 // to be staged; what is chosen stages, and takes what was predicted.
 func TestFeedStaging(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // no model of the link
-	dev := openDiscrete(t, 64<<20)
+	dev := devicetest.OpenDiscrete(t, 64<<20)
 	images := &made{n: 100, spec: dataset.Spec{Shape: []int{64 << 10}, DType: dtype.U8}}
 	const sample = 64<<10 + 4
 	o := Options{Budget: 200 * time.Millisecond, Space: Space{
@@ -255,8 +256,8 @@ func TestStagingShort(t *testing.T) {
 		Copiers: []int{1, 4}, ChunkBytes: []int64{256 << 10, 1 << 20},
 	}}
 	for _, limit := range []int64{1, ring, 4*ring - 1, 4 * ring, 16*ring - 1, 16 * ring} {
-		dev := openDiscrete(t, 64<<20)
-		dev.limit = limit
+		dev := devicetest.OpenDiscrete(t, 64<<20)
+		dev.PinLimit = limit
 		f := &feed{dev: dev, ds: images, o: o}
 		f.o.Space = o.space(dev)
 		ok(t, f.weigh())
@@ -290,7 +291,7 @@ func TestStagingShort(t *testing.T) {
 // Where nothing can be staged there is nothing to look for.
 func TestNoStaging(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	dev := openDiscrete(t, 64<<20)
+	dev := devicetest.OpenDiscrete(t, 64<<20)
 	images := &made{n: 100, spec: dataset.Spec{Shape: []int{64 << 10}, DType: dtype.U8}}
 	for name, c := range map[string]struct {
 		dev    device.Device

@@ -19,4 +19,7 @@
 // tests run on a GPU with
 //
 //	PINION_DEVICE=cuda:0 go test ./...
+//
+// [OpenDiscrete] opens the host backend as a device behind a link, where what a
+// package does about pinning can be tested without one.
 package devicetest
