@@ -110,7 +110,7 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 	if err != nil {
 		return nil, path, err
 	}
-	if err := cmp.Or(photosOnly(cmd, ds, path), f.namesOnly(cmd, ds, path)); err != nil {
+	if err := cmp.Or(photosOnly(cmd, ds, path), f.namesOnly(cmd, ds, path), f.labelsFound(ds, path)); err != nil {
 		return nil, path, errors.Join(err, closeDataset(ds))
 	}
 	return ds, path, nil
@@ -159,6 +159,21 @@ func (f *datasetFlags) namesOnly(cmd *cobra.Command, ds dataset.Dataset, path st
 		return badUsage(cmd, "--label is for .npz, safetensors, JSON lines, CSV and tar shards, and %s is none of them", path)
 	}
 	return nil
+}
+
+// labelsFound fails where shards have no label of the name that was given: each
+// sample may lack it, but not all.
+func (f *datasetFlags) labelsFound(ds dataset.Dataset, path string) error {
+	images, ok := ds.(*dataset.Images)
+	if !ok || f.label == "" {
+		return nil
+	}
+	for i := range images.Len() {
+		if images.Label(i) >= 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: none of %s has a label in the field %q of --label", path, counted(int64(images.Len()), "sample", "samples"), f.label)
 }
 
 // closeDataset closes a dataset that has to be closed.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,6 +38,12 @@ func TestErrors(t *testing.T) {
 	rightArray := array("right.npy", npy(header, 12))
 	imageArray := array("image.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 4, 3)}", 12))
 	rows := array("rows.csv", []byte("x,y\n1,2\n"))
+	var shards bytes.Buffer
+	w := tar.NewWriter(&shards)
+	if err := errors.Join(w.AddFS(os.DirFS(good)), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	shard := array("photos.tar", shards.Bytes())
 	noArray := array("none.npy", []byte("nothing of the kind"))
 
 	for _, c := range []struct {
@@ -83,6 +92,7 @@ func TestErrors(t *testing.T) {
 		{"feed --field x --raw u8 " + rightArray, 2, []string{"--field", "right.npy"}},
 		{"feed --field x " + rows, 2, []string{"--field", "rows.csv"}},
 		{"tune --label x " + good, 2, []string{"--label", good}},
+		{"feed --label class " + shard, 1, []string{"photos.tar", "none of 3 samples", `"class"`}},
 		{"feed --size 70000 " + good, 2, []string{"70000", "65535"}},
 		{"feed --seed -1 " + good, 2, []string{"--seed", "-1"}},
 		{"feed --dtype f64 " + good, 2, []string{"--dtype", "f64"}},
