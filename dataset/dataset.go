@@ -46,8 +46,8 @@ type Visit struct {
 	// Timing, unless it is nil, gets the time of the stages added.
 	Timing *Timing
 
-	// Frame, unless it is nil, is what pictures that go with each other share:
-	// a photo and its masks, which are read by visits with one Frame.
+	// Frame, unless it is nil, is shared by all that goes with one picture: a
+	// photo, its masks and its boxes, read in this order, the photo first.
 	Frame *Frame
 }
 

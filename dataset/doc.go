@@ -42,7 +42,9 @@
 // makes pictures and [NewArrays] arrays. [PackFolder] makes shards of a folder.
 //
 // [Match] puts files into the order of others that they go with by name: masks
-// into that of their photos.
+// into that of their photos. [Boxes] change along with the pictures that they go
+// with. What is read for one [Visit] shares a [Frame]: masks of another shape than
+// their photo are errors.
 //
 // [Open] tells them apart by what is there, but for [Raw] and [Memory].
 //
@@ -66,7 +68,7 @@
 // # Errors
 //
 // Every error names the file, and the sample's element where there is one.
-// [ErrEmpty], [ErrFormat], [ErrTooLarge], [ErrDamaged], [ErrArgument],
-// [ErrPanic] and [ErrUnavailable] can be told apart with [errors.Is], beside
+// [ErrEmpty], [ErrFormat], [ErrTooLarge], [ErrDamaged], [ErrMismatch],
+// [ErrArgument], [ErrPanic] and [ErrUnavailable] can be told apart with [errors.Is], beside
 // those of package io/fs for files that vanish or may not be read.
 package dataset

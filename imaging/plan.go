@@ -26,6 +26,20 @@ type Plan struct {
 // Bytes returns the bytes of a result of RGB bytes: X.N x Y.N x 3.
 func (p Plan) Bytes() int { return p.X.N * p.Y.N * 3 }
 
+// Point returns where in the sample a point of the upright picture goes, in
+// pixels from the edge of the first one on. It may lie outside.
+func (p Plan) Point(x, y float64) (float64, float64) {
+	x, y = p.X.point(x), p.Y.point(y)
+	if p.Mirror {
+		x = float64(p.X.N) - x
+	}
+	return x, y
+}
+
+func (a Axis) point(at float64) float64 {
+	return (at-float64(a.Offset))*float64(a.Full)/float64(a.Length) - float64(a.First)
+}
+
 // Plan returns what t does to an upright picture of width x height. key is 64
 // random bits that belong to one visit of one sample, such as a hash of seed,
 // epoch and sample. Equal keys give equal plans on every machine. Crop, flip

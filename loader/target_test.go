@@ -348,12 +348,21 @@ func TestTargetsDecodeOnDevice(t *testing.T) {
 	ok(t, err)
 	n := ds.Len()
 	bad := boxes(n)
-	drawn := masksOf(t, ds, imaging.RandomResizedCrop(9).WithFlip(0.5), -1)
+	crop := imaging.RandomResizedCrop(9).WithFlip(0.5)
+	drawn := masksOf(t, ds, crop, -1)
+	corners := make([]float32, 4*n)
+	for i := range corners {
+		corners[i] = float32(10 + 10*(i%4))
+	}
+	one, err := dataset.NewMemoryOf(corners, []int{4}, dataset.MemoryOptions{})
+	ok(t, err)
+	moved, err := dataset.NewBoxes(one, crop, dataset.BoxOptions{})
+	ok(t, err)
 	ref := newReference(t, table(n, dtype.U8, 1), masks(n), bad)
 	bad.fail = map[int]bool{2: true, 7: true}
 	for _, refused := range []int{0, 1, 2} {
 		for _, policy := range []loader.ErrorPolicy{loader.Skip, loader.Replace} {
-			o := loader.Options{Batch: 5, Epochs: 2, OnError: policy, Decode: loader.DecodeCPU, Targets: []dataset.Dataset{masks(n), bad, drawn}}
+			o := loader.Options{Batch: 5, Epochs: 2, OnError: policy, Decode: loader.DecodeCPU, Targets: []dataset.Dataset{masks(n), bad, drawn, moved}}
 			want, err := run(t, dev, ds, o)
 			ok(t, err)
 			calls := 0
