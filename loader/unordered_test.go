@@ -34,7 +34,9 @@ func TestUnorderedNextEpochIsReadFirst(t *testing.T) {
 		if first {
 			<-second
 			time.Sleep(20 * time.Millisecond)
+			return
 		}
+		time.Sleep(time.Millisecond) // so that nobody takes two at a time: one may have to wait for the other
 	}
 	list, err := run(t, dev, ds, loader.Options{Batch: 2, Workers: 8, Epochs: 2, Unordered: true})
 	ok(t, err)
