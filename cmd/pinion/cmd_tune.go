@@ -131,6 +131,9 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := notOver(cmd, slices.Concat(args, f.targets), "report", f.report); err != nil {
+		return err
+	}
 	return f.use(cmd, args, nil, func(in *input) error { return f.tune(cmd, in, options) })
 }
 

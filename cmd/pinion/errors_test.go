@@ -38,12 +38,16 @@ func TestErrors(t *testing.T) {
 	rightArray := array("right.npy", npy(header, 12))
 	imageArray := array("image.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 4, 3)}", 12))
 	rows := array("rows.csv", []byte("x,y\n1,2\n"))
-	var shards bytes.Buffer
-	w := tar.NewWriter(&shards)
-	if err := errors.Join(w.AddFS(os.DirFS(good)), w.Close()); err != nil {
-		t.Fatal(err)
+	shard := func(name, dir string) string {
+		var content bytes.Buffer
+		w := tar.NewWriter(&content)
+		if err := errors.Join(w.AddFS(os.DirFS(dir)), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return array(name, content.Bytes())
 	}
-	shard := array("photos.tar", shards.Bytes())
+	photoShard := shard("photos.tar", good)
+	arrayShard := shard("arrays.tar", folder("array.npy", npy(header, 12)))
 	noArray := array("none.npy", []byte("nothing of the kind"))
 
 	for _, c := range []struct {
@@ -92,7 +96,12 @@ func TestErrors(t *testing.T) {
 		{"feed --field x --raw u8 " + rightArray, 2, []string{"--field", "right.npy"}},
 		{"feed --field x " + rows, 2, []string{"--field", "rows.csv"}},
 		{"tune --label x " + good, 2, []string{"--label", good}},
-		{"feed --label class " + shard, 1, []string{"photos.tar", "none of 3 samples", `"class"`}},
+		{"feed --label class " + photoShard, 1, []string{"photos.tar", "none of 3 samples", `"class"`}},
+		{"tune --report " + rows + " " + rows, 2, []string{"--report", "over the data in " + rows}},
+		{"tune --report " + rows + " --targets " + rows + " " + good, 2, []string{"--report", "over the data in " + rows}},
+		{"tune --label class " + arrayShard, 1, []string{"arrays.tar", "none of 1 sample", `"class"`}},
+		{"tune --report " + rows + " " + rows, 2, []string{"--report", "over the data in " + rows}},
+		{"tune --report " + rows + " --targets " + rows + " " + good, 2, []string{"--report", "over the data in " + rows}},
 		{"feed --size 70000 " + good, 2, []string{"70000", "65535"}},
 		{"feed --seed -1 " + good, 2, []string{"--seed", "-1"}},
 		{"feed --dtype f64 " + good, 2, []string{"--dtype", "f64"}},

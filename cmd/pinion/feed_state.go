@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -28,13 +29,9 @@ func (f *feedFlags) loadState(o *loader.Options) error {
 // checkPlaces fails where what is asked for could not be written, or would be
 // over what is read, before the run and not behind it.
 func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
-	for _, path := range read {
-		switch {
-		case samePath(path, f.digests):
-			return badUsage(cmd, "--digests would be written over the data in %s", path)
-		case samePath(path, f.saveState):
-			return badUsage(cmd, "--save-state would be written over the data in %s", path)
-		}
+	err := cmp.Or(notOver(cmd, read, "digests", f.digests), notOver(cmd, read, "save-state", f.saveState))
+	if err != nil {
+		return err
 	}
 	if samePath(f.digests, f.saveState) || samePath(f.digests, f.resume) {
 		return badUsage(cmd, "--digests and the state are both to be %s", f.digests)
@@ -52,14 +49,30 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// samePath reports whether two flags name one file, however it is written.
+// notOver fails where the file that a flag names is among what is read.
+func notOver(cmd *cobra.Command, read []string, flag, path string) error {
+	for _, data := range read {
+		if samePath(data, path) {
+			return badUsage(cmd, "--%s would be written over the data in %s", flag, data)
+		}
+	}
+	return nil
+}
+
+// samePath reports whether two paths, if any, are of one file, however they are
+// written.
 func samePath(a, b string) bool {
 	if a == "" || b == "" {
 		return false
 	}
-	first, err := filepath.Abs(a)
-	second, other := filepath.Abs(b)
-	return err == nil && other == nil && first == second
+	first, err := os.Stat(a)
+	second, other := os.Stat(b)
+	if err == nil && other == nil {
+		return os.SameFile(first, second)
+	}
+	a, err = filepath.Abs(a)
+	b, other = filepath.Abs(b)
+	return err == nil && other == nil && a == b
 }
 
 // createBeside creates a file of another name in the folder of path.

@@ -314,6 +314,8 @@ func TestFeedPlaces(t *testing.T) {
 	if r := feed("--digests", at("d"), "--save-state", at("s"), "--stop-after", "2"); r.code != exitDone {
 		t.Fatal(r.stderr)
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	ok(t, os.Symlink(at("d"), link))
 	for _, c := range []struct {
 		args []string
 		code int
@@ -324,6 +326,7 @@ func TestFeedPlaces(t *testing.T) {
 		{[]string{"--digests", at("x"), "--save-state", at("x")}, exitUsage, "--digests"},
 		{[]string{"--digests", at("x"), "--save-state", files + "/./x"}, exitUsage, "--digests"},
 		{[]string{"--targets", at("d"), "--save-state", files + "/./d"}, exitUsage, "over the data in " + at("d")},
+		{[]string{"--targets", link, "--digests", at("d")}, exitUsage, "over the data in " + link},
 		{[]string{"--digests", dir + "/"}, exitUsage, "over the data in " + dir},
 		{[]string{"--save-state", at("no/s")}, exitFailed, "no place for the state"},
 		{[]string{"--save-state", files}, exitFailed, "no regular file"},
