@@ -164,16 +164,20 @@ func (f *datasetFlags) namesOnly(cmd *cobra.Command, ds dataset.Dataset, path st
 // labelsFound fails where shards have no label of the name that was given: each
 // sample may lack it, but not all.
 func (f *datasetFlags) labelsFound(ds dataset.Dataset, path string) error {
-	images, ok := ds.(*dataset.Images)
-	if !ok || f.label == "" {
+	switch ds.(type) {
+	case *dataset.Images, *dataset.Arrays:
+	default:
 		return nil
 	}
-	for i := range images.Len() {
-		if images.Label(i) >= 0 {
+	if f.label == "" {
+		return nil
+	}
+	for i := range ds.Len() {
+		if ds.Label(i) >= 0 {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: none of %s has a label in the field %q of --label", path, counted(int64(images.Len()), "sample", "samples"), f.label)
+	return fmt.Errorf("%s: none of %s has a label in the field %q of --label", path, counted(int64(ds.Len()), "sample", "samples"), f.label)
 }
 
 // closeDataset closes a dataset that has to be closed.

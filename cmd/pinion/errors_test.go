@@ -97,8 +97,6 @@ func TestErrors(t *testing.T) {
 		{"feed --field x " + rows, 2, []string{"--field", "rows.csv"}},
 		{"tune --label x " + good, 2, []string{"--label", good}},
 		{"feed --label class " + photoShard, 1, []string{"photos.tar", "none of 3 samples", `"class"`}},
-		{"tune --report " + rows + " " + rows, 2, []string{"--report", "over the data in " + rows}},
-		{"tune --report " + rows + " --targets " + rows + " " + good, 2, []string{"--report", "over the data in " + rows}},
 		{"tune --label class " + arrayShard, 1, []string{"arrays.tar", "none of 1 sample", `"class"`}},
 		{"tune --report " + rows + " " + rows, 2, []string{"--report", "over the data in " + rows}},
 		{"tune --report " + rows + " --targets " + rows + " " + good, 2, []string{"--report", "over the data in " + rows}},
