@@ -61,10 +61,18 @@ func (s *search) base(batch, pin, decode int) Setting {
 // like base fits.
 func (s *search) calibrateVariant(base Setting, ofWorkers []StageCost) (*Variant, error) {
 	v := &Variant{Decode: base.Decode, Pin: base.Pin, Staged: base.staged(), Stages: slices.Clone(ofWorkers), Correction: 1}
-	counts := s.space.Workers
-	if n := len(counts) - 1; ofWorkers != nil {
+	var counts []int
+	for _, base.Workers = range s.space.Workers {
+		if len(s.near(base)) > 0 {
+			counts = append(counts, base.Workers)
+		}
+	}
+	switch n := len(counts) - 1; {
+	case n < 0:
+		return nil, nil
+	case ofWorkers != nil:
 		counts = counts[n:]
-	} else {
+	default:
 		counts = slices.Compact([]int{counts[0], counts[n/3], counts[n*2/3], counts[n]})
 	}
 	var last Measurement
@@ -181,19 +189,7 @@ const calibrating = "calibrating"
 // calibration. It is not ok where none does. What was measured before is not
 // measured again.
 func (s *search) calibrateAt(set Setting) (m Measurement, at Setting, ok bool, err error) {
-	var near []Setting
-	for _, f := range s.fits {
-		if f.Workers == set.Workers && f.Batch == set.Batch && f.Decode == set.Decode && f.Pin == set.Pin && f.staged() == set.staged() {
-			near = append(near, f)
-		}
-	}
-	slices.SortStableFunc(near, func(a, b Setting) int {
-		return cmp.Or(
-			cmp.Compare(abs(a.Prefetch-set.Prefetch), abs(b.Prefetch-set.Prefetch)),
-			cmp.Compare(abs(a.Copiers-set.Copiers), abs(b.Copiers-set.Copiers)),
-			cmp.Compare(abs(a.ChunkBytes-set.ChunkBytes), abs(b.ChunkBytes-set.ChunkBytes)))
-	})
-	for _, at = range near {
+	for _, at = range s.near(set) {
 		if done := s.trials[at].free; len(done) > 0 {
 			return done[0], at, true, nil
 		}
@@ -202,6 +198,23 @@ func (s *search) calibrateAt(set Setting) (m Measurement, at Setting, ok bool, e
 		}
 	}
 	return m, Setting{}, false, nil
+}
+
+// near lists the settings that fit and are of the kind of set, with as many
+// workers, from the nearest one on.
+func (s *search) near(set Setting) (list []Setting) {
+	for _, f := range s.fits {
+		if f.Workers == set.Workers && f.Batch == set.Batch && f.Decode == set.Decode && f.Pin == set.Pin && f.staged() == set.staged() {
+			list = append(list, f)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Setting) int {
+		return cmp.Or(
+			cmp.Compare(abs(a.Prefetch-set.Prefetch), abs(b.Prefetch-set.Prefetch)),
+			cmp.Compare(abs(a.Copiers-set.Copiers), abs(b.Copiers-set.Copiers)),
+			cmp.Compare(abs(a.ChunkBytes-set.ChunkBytes), abs(b.ChunkBytes-set.ChunkBytes)))
+	})
+	return list
 }
 
 func abs[T int | int64](n T) T { return max(n, -n) }

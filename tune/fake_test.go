@@ -31,6 +31,7 @@ type fake struct {
 	sample              int64                 // bytes
 	room                Memory                // 0: any; less pinned: slabs cannot be
 	short               map[Setting]bool      // does not fit, as a trial finds
+	places              int                   // for samples, so many workers have something to do; 0: any
 	rng                 *rand.Rand
 	clock               float64
 	tries               int
@@ -103,6 +104,9 @@ func (f *fake) Need(s Setting) (Memory, error) {
 	}
 	if f.room.PinnedBytes > 0 && m.PinnedBytes > f.room.PinnedBytes {
 		return m, &DoesNotFitError{What: "pinned memory", AskedBytes: m.PinnedBytes, FreeBytes: f.room.PinnedBytes}
+	}
+	if f.places > 0 && s.Workers > f.places {
+		return m, ErrDoesNotFit
 	}
 	return m, nil
 }

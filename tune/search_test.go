@@ -169,6 +169,19 @@ func TestDoesNotFit(t *testing.T) {
 	}
 }
 
+// Where the most workers never fit, the model is calibrated with those that do, for
+// each kind of memory.
+func TestFewPlaces(t *testing.T) {
+	f := newFake("decode", 1)
+	f.places = 10
+	r := find(t, f, grid, SearchOptions{})
+	for _, row := range r.Settings {
+		if fits := row.Workers <= f.places; (row.Refused == "") != fits || fits && row.Predicted == 0 {
+			t.Errorf("%v: refused %q, predicted %g samples a second", row.Setting, row.Refused, row.Predicted)
+		}
+	}
+}
+
 func TestNothingFits(t *testing.T) {
 	f := newFake("disk", 1)
 	f.room.DeviceBytes = 1
