@@ -7,12 +7,14 @@ import (
 )
 
 // Frame is the size of a picture, upright, in pixels. It is zero until the first
-// picture of a visit is read. See [Visit].
+// picture of a visit is read, by [Images] or by a reader of your own, which fills
+// it in where it is zero. See [Visit].
 type Frame struct{ Width, Height int }
 
-// join takes the size of the first picture, and fails with [ErrMismatch]
-// for another one of which t would take another part. Sizes may differ where both
-// are of one shape, and crops are not random.
+// join takes the size of the first picture, and fails with [ErrMismatch] for
+// another one that cannot go with it by t: one of another shape, which is mostly
+// turned, even where t stretches it; or of another size where crops are random,
+// because those would take another part.
 func (f *Frame) join(width, height int, t imaging.Transform) error {
 	if *f == (Frame{}) {
 		*f = Frame{width, height}
