@@ -54,8 +54,8 @@ type Boxes struct {
 // edge of the first pixel on; they are not rounded.
 //
 // Pictures are read before boxes, by visits of one [Frame], as package loader
-// does for its targets; else reads fail with [ErrArgument], as NewBoxes does
-// for samples that have no room for a box. d stays the caller's.
+// reads targets, and the parts of a [Zip]; else reads fail with [ErrArgument], as
+// NewBoxes does for samples that have no room for a box. d stays the caller's.
 func NewBoxes(d Dataset, t imaging.Transform, o BoxOptions) (*Boxes, error) {
 	spec := d.Spec()
 	switch {

@@ -67,12 +67,12 @@ func (r *readers) decode(v dataset.Visit, content, dst []byte) (err error) {
 	return r.encoded.Decode(v, content, dst)
 }
 
-// begin prepares the visit of a sample that has targets.
+// begin prepares the visit of a sample.
 func (r *readers) begin(v *dataset.Visit) {
+	r.frame = dataset.Frame{}
+	v.Frame = &r.frame
 	if len(r.targets) > 0 {
 		r.now.Store(0)
-		r.frame = dataset.Frame{}
-		v.Frame = &r.frame
 	}
 }
 

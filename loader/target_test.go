@@ -421,6 +421,20 @@ func TestMaskOfAnotherSize(t *testing.T) {
 	}
 }
 
+// So it is where photo and mask are one sample.
+func TestMaskBesidePhoto(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:64MiB")
+	leavesNothing(t, dev)
+	crop := imaging.RandomResizedCrop(24)
+	ds, err := dataset.OpenImageFolder(t.Context(), mixedFolder(t), dataset.ImageOptions{Transform: crop})
+	ok(t, err)
+	both, err := dataset.NewZip(ds, masksOf(t, ds, crop, 7))
+	ok(t, err)
+	_, err = run(t, dev, both, loader.Options{Batch: 4})
+	says(t, err, dataset.ErrMismatch, "mask-007.png")
+}
+
 // Another set of targets is another dataset to a state.
 func TestTargetsInState(t *testing.T) {
 	dev := devicetest.Open(t)
