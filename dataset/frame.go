@@ -12,22 +12,35 @@ import (
 type Frame struct{ Width, Height int }
 
 // join takes the size of the first picture, and fails with [ErrMismatch] for
-// another one that cannot go with it by t: one of another shape, which is mostly
-// turned, even where t stretches it; or of another size where crops are random,
-// because those would take another part.
+// another one that cannot go with it by t: one of another size where crops are
+// random, because those would take another part; one of another shape, unless all
+// of both is taken; and one whose sides changed places, which is turned.
 func (f *Frame) join(width, height int, t imaging.Transform) error {
 	if *f == (Frame{}) {
 		*f = Frame{width, height}
 		return nil
 	}
+	alike := f.alike(width, height)
+	why := ""
 	switch {
 	case width == f.Width && height == f.Height:
 	case t.RandomCrop():
-		return fmt.Errorf("%w: this one has %dx%d pixels, the first %dx%d, and a random crop would take another part", ErrMismatch, width, height, f.Width, f.Height)
-	case !f.alike(width, height):
-		return fmt.Errorf("%w: this one has %dx%d pixels, the first %dx%d, which is another shape", ErrMismatch, width, height, f.Width, f.Height)
+		why = "and a random crop would take another part"
+	case !alike && f.alike(height, width):
+		why = "so one of them is turned"
+	case !alike && !(whole(t, width, height) && whole(t, f.Width, f.Height)):
+		why = "and another part would be taken of another shape"
 	}
-	return nil
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: this one has %dx%d pixels, the first %dx%d, %s", ErrMismatch, width, height, f.Width, f.Height, why)
+}
+
+// whole reports whether t, without a random crop, takes all of a picture.
+func whole(t imaging.Transform, width, height int) bool {
+	p := t.Plan(width, height, 0)
+	return p.X.Full == p.X.N && p.Y.Full == p.Y.N
 }
 
 // alike reports whether a picture is f made smaller or larger, with sides that

@@ -22,12 +22,15 @@ func TestFrame(t *testing.T) {
 		{Frame{500, 375}, Frame{250, 187}, center, ""}, // and down
 		{Frame{500, 375}, Frame{1000, 750}, center, ""},
 		{Frame{500, 375}, Frame{1000, 750}, random, "1000x750 pixels, the first 500x375, and a random crop"},
-		{Frame{500, 375}, Frame{375, 500}, center, "375x500 pixels, the first 500x375, which is another shape"},
+		{Frame{500, 375}, Frame{375, 500}, center, "375x500 pixels, the first 500x375, so one of them is turned"},
 		{Frame{500, 375}, Frame{375, 500}, random, "a random crop"},
 		{Frame{500, 375}, Frame{250, 190}, center, "another shape"},
-		{Frame{1 << 30, 1}, Frame{1, 1 << 30}, center, "another shape"},
+		{Frame{1 << 30, 1}, Frame{1, 1 << 30}, center, "turned"},
 		{Frame{500, 375}, Frame{500, 375}, imaging.Stretch(9, 7), ""},
-		{Frame{500, 375}, Frame{375, 500}, imaging.Stretch(9, 7), "another shape"},
+		{Frame{500, 375}, Frame{375, 500}, imaging.Stretch(9, 7), "turned"},
+		{Frame{500, 375}, Frame{512, 512}, imaging.Stretch(9, 7), ""},
+		{Frame{512, 512}, Frame{500, 375}, imaging.Stretch(9, 9), ""},
+		{Frame{512, 512}, Frame{500, 375}, imaging.CenterCrop(512), "another shape"},
 	} {
 		var f Frame
 		if err := f.join(c.first.Width, c.first.Height, c.transform); err != nil || f != c.first {

@@ -41,9 +41,9 @@ type Images struct {
 //
 // Masks, which are pictures of indexes, and files of [Match] go with other
 // pictures. Where those are read before them by visits of one [Frame], as package
-// loader reads targets, and the parts of a [Zip], one of another shape fails with
-// [ErrMismatch], or of another size where crops are random: its sample would be of
-// another part.
+// loader reads targets, and the parts of a [Zip], one that does not fit fails with
+// [ErrMismatch]: of another shape, or of another size where crops are random, its
+// sample would be of another part.
 func NewImages(files Files, opts ImageOptions) (*Images, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
