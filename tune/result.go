@@ -70,6 +70,7 @@ type Grid struct {
 	PerSecond  float64 `json:"samples_per_s"`        // of the best
 	Choice     float64 `json:"choice_samples_per_s"` // in the same rounds
 	Ratio      float64 `json:"ratio"`                // of the choice to the best
+	Error      float64 `json:"ratio_error"`          // the standard error of Ratio
 	Rounds     int     `json:"rounds"`               // of all settings
 	LastRounds int     `json:"last_rounds"`          // of the fastest and the choice
 	Settings   int     `json:"settings"`
@@ -185,19 +186,23 @@ const finalists = 4
 
 // exhaust measures the whole grid, and then the fastest of it beside the
 // choice: of many settings that are measured a few times some look faster than
-// they are, and the fastest looks so most.
+// they are, and the fastest looks so most. That goes on until the error of the
+// ratio is small, or for as long as the search might take.
 func (s *search) exhaust(choice Setting) (*Grid, error) {
-	const rounds, last = 5, 9
+	const rounds, least, enough = 5, 9, 0.01
 	s.runners, s.laps = map[Setting]*runner{}, 0
 	var field []*runner
 	for _, set := range s.fits {
 		field = append(field, s.runner(set))
 	}
 	before := s.spent
-	field, err := s.measure(field, rounds, "all settings")
-	if err != nil {
-		return nil, err
+	var err error
+	for i := range rounds {
+		if field, err = s.round(field, fmt.Sprintf("all settings, round %d of %d", i+1, rounds)); err != nil {
+			return nil, err
+		}
 	}
+	judge(field, s.laps)
 	settings := len(field)
 	top := keep(field, finalists, s.o.Step)
 	s.runners, s.laps = map[Setting]*runner{}, 0
@@ -207,27 +212,23 @@ func (s *search) exhaust(choice Setting) (*Grid, error) {
 			field = append(field, s.runner(r.setting))
 		}
 	}
-	if field, err = s.measure(field, last, "the fastest"); err != nil {
-		return nil, err
-	}
-	chosen := s.runner(choice)
-	if chosen.out { // memory that was free during the search is gone
-		return nil, fmt.Errorf("tune: the choice beside the whole grid: %v: %w", choice, s.trials[choice].refused)
-	}
-	best := slices.MinFunc(fed(field, s.o.Step), faster)
-	return &Grid{
-		Best: best.setting, PerSecond: best.score, Choice: chosen.score, Ratio: chosen.score / best.score,
-		Rounds: rounds, LastRounds: last, Settings: settings, Seconds: (s.spent - before).Seconds(),
-	}, nil
-}
-
-// measure runs n rounds of the field and judges it.
-func (s *search) measure(field []*runner, n int, what string) (_ []*runner, err error) {
-	for i := range n {
-		if field, err = s.round(field, fmt.Sprintf("%s, round %d of %d", what, i+1, n)); err != nil {
+	g := &Grid{Rounds: rounds, Settings: settings}
+	chosen, until := s.runner(choice), s.spent+s.o.Budget
+	for g.LastRounds < least || g.Error > enough && s.spent < until {
+		if field, err = s.round(field, fmt.Sprintf("the fastest, round %d", g.LastRounds+1)); err != nil {
 			return nil, err
 		}
+		judge(field, s.laps)
+		if chosen.out { // memory that was free during the search is gone
+			return nil, fmt.Errorf("tune: the choice beside the whole grid: %v: %w", choice, s.trials[choice].refused)
+		}
+		best := slices.MinFunc(fed(field, s.o.Step), faster)
+		g.LastRounds++
+		g.Best, g.PerSecond, g.Choice, g.Ratio = best.setting, best.score, chosen.score, chosen.score/best.score
+		if g.Error = 0; best != chosen {
+			g.Error = g.Ratio * math.Hypot(chosen.err, best.err)
+		}
 	}
-	judge(field, s.laps)
-	return field, nil
+	g.Seconds = (s.spent - before).Seconds()
+	return g, nil
 }

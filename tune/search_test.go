@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -246,16 +247,33 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// An exhaustive search measures the whole grid, and says how the choice did.
+// An exhaustive search measures the whole grid, and says how the choice did, with
+// the error of that: small, or as small as there was time for.
 func TestExhaustive(t *testing.T) {
-	f := newFake("decode", 5)
-	r := find(t, f, grid, SearchOptions{Exhaustive: true})
-	if r.Grid == nil || r.Grid.Settings != 56 || len(r.Settings) != 56 {
-		t.Fatalf("%+v, %d rows", r.Grid, len(r.Settings))
+	var r *Result
+	long := 0
+	for seed := range uint64(40) {
+		for _, noise := range []float64{0.02, 0.2} {
+			f := newFake("decode", seed)
+			f.noise = noise
+			r = find(t, f, grid, SearchOptions{Exhaustive: true, Seed: seed})
+			if r.Grid == nil || r.Grid.Settings != 56 || len(r.Settings) != 56 {
+				t.Fatalf("%+v, %d rows", r.Grid, len(r.Settings))
+			}
+			truth := f.rate(r.Best) / f.rate(r.Grid.Best)
+			if d := math.Abs(r.Grid.Ratio - truth); r.Grid.Best != r.Best && d > 4*r.Grid.Error {
+				t.Errorf("seed %d, noise %g: a ratio of %.3f ± %.3f, in truth %.3f", seed, noise, r.Grid.Ratio, r.Grid.Error, truth)
+			}
+			if r.Grid.LastRounds < 9 || r.Grid.Error > 0.01 && r.Grid.LastRounds < 12 {
+				t.Errorf("seed %d, noise %g: an error of %.3f after %d rounds", seed, noise, r.Grid.Error, r.Grid.LastRounds)
+			}
+			if r.Grid.LastRounds > 9 {
+				long++
+			}
+		}
 	}
-	truth := f.rate(r.Best) / f.rate(r.Grid.Best)
-	if d := r.Grid.Ratio - truth; d < -0.04 || d > 0.04 {
-		t.Errorf("a ratio of %.3f, in truth %.3f", r.Grid.Ratio, truth)
+	if long < 10 {
+		t.Errorf("only %d searches went on", long)
 	}
 	for _, row := range r.Settings {
 		if row.Trials < 5 {

@@ -81,7 +81,8 @@ func (o *tuneOutput) print(w io.Writer) {
 			counted(r.Unread, "sample", "samples"), r.Unread-r.Replaced, r.Replaced)
 	}
 	if g := r.Grid; g != nil {
-		fmt.Fprintf(w, "  %s of the best of all %d settings (%v), measured beside it in %d rounds\n", percent(g.Ratio), g.Settings, g.Best, g.LastRounds)
+		fmt.Fprintf(w, "  %s ± %s of the best of all %d settings (%v), measured beside it in %s\n",
+			percent(g.Ratio), percent(g.Error), g.Settings, g.Best, counted(int64(g.LastRounds), "round", "rounds"))
 	}
 	fmt.Fprintf(w, "\nLimit: %s\n", r.Limit.Name)
 	for _, why := range r.Why() {

@@ -66,7 +66,7 @@ PyTorch:  DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_me
 	// What else there may be to say.
 	o := tuned()
 	o.StepSeconds, o.DeviceWait, o.Fed, o.AgeSeconds, o.NotKept, o.Report = 0.02, 0.004, true, 7300, "a full disk", "tune.html"
-	o.Grid = &tune.Grid{Best: o.Settings[1].Setting, Ratio: 0.987, Settings: 56, Rounds: 5}
+	o.Grid = &tune.Grid{Best: o.Settings[1].Setting, Ratio: 0.987, Error: 0.005, Settings: 56, Rounds: 5}
 	for range 12 {
 		o.Settings = append(o.Settings, o.Settings[2])
 	}
@@ -77,7 +77,7 @@ PyTorch:  DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_me
 		"MEMORY    COPIERS    CHUNK  SAMPLES/S", "pageable        8  2.0 MiB       3100", "pinned                           6012",
 		"5 samples could not be read in the trials: 3 left out, 2 replaced",
 		"kept from 2 hours ago, --fresh measures anew", "with steps of 20.0 ms the device waits 0.4 % of the time",
-		"98.7 % of the best of all 56 settings (16 workers, batch 64, prefetch 2, pinned)", "and 5 more that were tried", "WAITS\n", "100.0 %\n",
+		"98.7 % ± 0.5 % of the best of all 56 settings (16 workers, batch 64, prefetch 2, pinned)", "and 5 more that were tried", "WAITS\n", "100.0 %\n",
 		"could not be kept: a full disk", "Report: tune.html", "Data come fast enough",
 	} {
 		if !strings.Contains(text, want) {

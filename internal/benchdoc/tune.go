@@ -26,6 +26,7 @@ type tuneFile struct {
 	Grid *struct {
 		Best     tuneSetting `json:"best"`
 		Ratio    float64     `json:"ratio"`
+		Error    float64     `json:"ratio_error"` // of older results 0
 		Settings int         `json:"settings"`
 		Seconds  float64     `json:"seconds"`
 	} `json:"grid"`
@@ -83,7 +84,11 @@ func writeTunes(w *strings.Builder, files []*tuneFile) {
 	for _, f := range files {
 		ratio, best := "", ""
 		if f.Grid != nil {
-			ratio, best = fmt.Sprintf("%s of %d", percent(f.Grid.Ratio), f.Grid.Settings), f.Grid.Best.String()
+			ratio, best = percent(f.Grid.Ratio), f.Grid.Best.String()
+			if f.Grid.Error > 0 {
+				ratio += " ± " + percent(f.Grid.Error)
+			}
+			ratio += fmt.Sprintf(" of %d", f.Grid.Settings)
 		}
 		t.add(plain(path.Base(f.Dataset)), fmt.Sprintf("%s of %s", number(float64(f.Samples)), plain(f.Spec)), f.Best.String(), number(f.Rate),
 			fmt.Sprintf("%s, %s busy", plain(f.Limit.Name), percent(f.Limit.Busy)), fmt.Sprint(f.Trials), fmt.Sprintf("%.1f", f.Seconds),
