@@ -189,12 +189,18 @@ func settled(field []*runner, step bool) bool {
 	return true
 }
 
-// careful lowers the scores by their errors, so that a setting of few laps is
-// not chosen for its luck.
+// careful lowers the scores of all but the fastest by the error of what they
+// differ from it: a cheaper setting is not chosen for its luck. The fastest is the
+// one that is when scores are lowered by their own errors, so not one of few laps.
 func careful(field []*runner) {
+	low := func(r *runner) float64 { return r.score * math.Exp(-r.err) }
+	best := slices.MaxFunc(field, func(a, b *runner) int { return cmp.Compare(low(a), low(b)) })
+	if math.IsInf(best.err, 1) {
+		return
+	}
 	for _, r := range field {
-		if !math.IsInf(r.err, 1) {
-			r.score *= math.Exp(-r.err)
+		if r != best && !math.IsInf(r.err, 1) {
+			r.score *= math.Exp(-math.Hypot(r.err, best.err))
 		}
 	}
 }

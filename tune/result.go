@@ -57,7 +57,8 @@ type Row struct {
 	Final      bool    `json:"final"` // it was in the last race
 
 	// Score is what settings of the last race are compared by: samples a second
-	// with the drift of the machine taken out, less the standard error. The
+	// with the drift of the machine taken out, and of all but the fastest less
+	// the standard error of the difference. The
 	// rates above are as they were measured, so they may be in another order.
 	Score float64 `json:"score_samples_per_s,omitempty"`
 
