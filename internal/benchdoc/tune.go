@@ -43,7 +43,11 @@ type tuneSetting struct {
 }
 
 func (s tuneSetting) String() string {
-	text := fmt.Sprintf("%d workers, batch %d, prefetch %d, ", s.Workers, s.Batch, s.Prefetch)
+	workers := "workers"
+	if s.Workers == 1 {
+		workers = "worker"
+	}
+	text := fmt.Sprintf("%d %s, batch %d, prefetch %d, ", s.Workers, workers, s.Batch, s.Prefetch)
 	if s.Pin {
 		text += "pinned"
 	} else {
