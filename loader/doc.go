@@ -22,8 +22,8 @@
 // memory, pinned where that pays. When the last sample of a slab is there, it
 // is queued to the device in one asynchronous copy, with labels behind the
 // samples; images are sent as bytes, or as samples of 16 bits, and become
-// normalised floats in NCHW order there. Device buffers are doubled, so one batch is copied and transformed
-// while another is used; events on the device, not the host, keep a buffer from
+// normalised floats in NCHW order there. Device buffers are doubled, so one batch
+// is copied and transformed while another is used; events on the device, not the host, keep a buffer from
 // being overwritten too early.
 //
 // [NewOn] deals batches out to several devices in turn.

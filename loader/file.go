@@ -59,7 +59,7 @@ func (r *reading) fetch(c *decoding, j *job, slot int, v dataset.Visit, sample [
 		width, height := f.orientation.Size(f.jpeg.Width, f.jpeg.Height)
 		f.plan = c.transform.Plan(width, height, v.Key)
 		if f.onDevice = max(f.plan.X.Full, f.plan.Y.Full) <= maxScaled; f.onDevice {
-			r.readers.frame = dataset.Frame{Width: width, Height: height}
+			*v.Frame = dataset.Frame{Width: width, Height: height}
 			return nil
 		}
 	}

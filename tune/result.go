@@ -58,8 +58,8 @@ type Row struct {
 
 	// Score is what settings of the last race are compared by: samples a second
 	// with the drift of the machine taken out, and of all but the fastest less
-	// the standard error of the difference. The
-	// rates above are as they were measured, so they may be in another order.
+	// the standard error of the difference. The rates above are as they were
+	// measured, so they may be in another order.
 	Score float64 `json:"score_samples_per_s,omitempty"`
 
 	Refused string `json:"refused,omitempty"` // why it does not fit

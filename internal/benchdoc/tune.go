@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/tune"
 )
 
 // tuneFile is what `pinion tune --json` prints.
@@ -14,7 +16,7 @@ type tuneFile struct {
 	Dataset string      `json:"dataset"`
 	Samples int64       `json:"samples"`
 	Spec    string      `json:"spec"`
-	Best    tuneSetting `json:"best"`
+	Best    tune.Setting `json:"best"`
 	Rate    float64     `json:"samples_per_s"`
 	Settled bool        `json:"settled"`
 	Seconds float64     `json:"seconds"`
@@ -24,42 +26,12 @@ type tuneFile struct {
 		Busy float64 `json:"busy"`
 	} `json:"limit"`
 	Grid *struct {
-		Best     tuneSetting `json:"best"`
+		Best     tune.Setting `json:"best"`
 		Ratio    float64     `json:"ratio"`
 		Error    float64     `json:"ratio_error"` // of older results 0
 		Settings int         `json:"settings"`
 		Seconds  float64     `json:"seconds"`
 	} `json:"grid"`
-}
-
-type tuneSetting struct {
-	Workers  int    `json:"workers"`
-	Batch    int    `json:"batch"`
-	Prefetch int    `json:"prefetch"`
-	Pin      bool   `json:"pin"`
-	Copiers  int    `json:"copiers"`
-	Chunk    int64  `json:"chunk_bytes"`
-	Decode   string `json:"decode"`
-}
-
-func (s tuneSetting) String() string {
-	workers := "workers"
-	if s.Workers == 1 {
-		workers = "worker"
-	}
-	text := fmt.Sprintf("%d %s, batch %d, prefetch %d, ", s.Workers, workers, s.Batch, s.Prefetch)
-	if s.Pin {
-		text += "pinned"
-	} else {
-		text += "pageable"
-	}
-	if s.Copiers > 0 {
-		text += fmt.Sprintf(", %d copiers with chunks of %g MiB", s.Copiers, float64(s.Chunk)/(1<<20))
-	}
-	if s.Decode != "" {
-		text += ", decoded on " + s.Decode
-	}
-	return text
 }
 
 func (f *tuneFile) check() error {
