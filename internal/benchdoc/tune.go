@@ -11,26 +11,26 @@ import (
 // tuneFile is what `pinion tune --json` prints.
 type tuneFile struct {
 	provenance
-	Device  string      `json:"device"`
-	Name    string      `json:"name"`
-	Dataset string      `json:"dataset"`
-	Samples int64       `json:"samples"`
-	Spec    string      `json:"spec"`
+	Device  string       `json:"device"`
+	Name    string       `json:"name"`
+	Dataset string       `json:"dataset"`
+	Samples int64        `json:"samples"`
+	Spec    string       `json:"spec"`
 	Best    tune.Setting `json:"best"`
-	Rate    float64     `json:"samples_per_s"`
-	Settled bool        `json:"settled"`
-	Seconds float64     `json:"seconds"`
-	Trials  int         `json:"trials"`
+	Rate    float64      `json:"samples_per_s"`
+	Settled bool         `json:"settled"`
+	Seconds float64      `json:"seconds"`
+	Trials  int          `json:"trials"`
 	Limit   struct {
 		Name string  `json:"name"`
 		Busy float64 `json:"busy"`
 	} `json:"limit"`
 	Grid *struct {
 		Best     tune.Setting `json:"best"`
-		Ratio    float64     `json:"ratio"`
-		Error    float64     `json:"ratio_error"` // of older results 0
-		Settings int         `json:"settings"`
-		Seconds  float64     `json:"seconds"`
+		Ratio    float64      `json:"ratio"`
+		Error    float64      `json:"ratio_error"` // of older results 0
+		Settings int          `json:"settings"`
+		Seconds  float64      `json:"seconds"`
 	} `json:"grid"`
 }
 
