@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -109,6 +110,35 @@ func TestDecodeByDevice(t *testing.T) {
 			t.Errorf("nothing was decoded on the device: %+v", byDevice.Stats())
 		}
 		t.Logf("%v: %d of %d samples differ by a step", transform, differ, 3*ds.Len())
+	}
+}
+
+// Loaders that decode on one device beside each other make the batches that each
+// makes alone.
+func TestDecodeByDeviceTogether(t *testing.T) {
+	needTurbo(t)
+	dev := decodingDevice(t, 0)
+	ds, err := dataset.OpenImageFolder(t.Context(), everyKind(t), dataset.ImageOptions{Transform: imaging.CenterCrop(32)})
+	ok(t, err)
+	o := loader.Options{Batch: 7, Epochs: 4, Shuffle: true, Decode: loader.DecodeGPU}
+	const n = 3
+	var want, have [n][]got
+	var errs [n]error
+	for i := range n {
+		o.Seed = uint64(i)
+		want[i], err = run(t, dev, ds, o)
+		ok(t, err)
+	}
+	var drained sync.WaitGroup
+	for i := range n {
+		o.Seed = uint64(i)
+		ld := start(t, dev, ds, o)
+		drained.Go(func() { have[i], errs[i] = drain(t, dev, ld) })
+	}
+	drained.Wait()
+	for i := range n {
+		ok(t, errs[i])
+		compare(t, fmt.Sprint("loader ", i), have[i], want[i])
 	}
 }
 

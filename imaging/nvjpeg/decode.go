@@ -29,22 +29,24 @@ type Picture struct {
 // harm to the others: the error then is a [*RefusedError] that names them, and
 // their pixels are undefined. After any other error those of all pictures are.
 func (d *Decoder) Decode(s device.Stream, pictures []Picture) error {
+	if s == nil || s.Device() != device.Device(d.gpu) {
+		return fmt.Errorf("nvjpeg: %w: the stream belongs to another device", device.ErrArgument)
+	}
+	// Before the lock: a stream that has long to do must not hold up those of
+	// other callers.
+	if d.engines > 0 {
+		if err := s.Synchronize(); err != nil {
+			return fmt.Errorf("nvjpeg: earlier work of the stream: %w", err)
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return ErrClosed
 	}
-	if s == nil || s.Device() != device.Device(d.gpu) {
-		return fmt.Errorf("nvjpeg: %w: the stream belongs to another device", device.ErrArgument)
-	}
 	refused, err := d.choose(pictures)
 	if err != nil {
 		return err
-	}
-	if d.engines > 0 {
-		if err := s.Synchronize(); err != nil {
-			return fmt.Errorf("nvjpeg: earlier work of the stream: %w", err)
-		}
 	}
 	for which := range slices.Chunk(d.able, d.options.MaxBatch) {
 		err := d.decode(s, pictures, which)

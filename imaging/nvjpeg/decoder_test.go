@@ -362,6 +362,38 @@ func TestDecodeGoroutines(t *testing.T) {
 	group.Wait()
 }
 
+// heldUp is a stream whose earlier work does not end before the test says how.
+type heldUp struct {
+	device.Stream
+	asked chan struct{}
+	ended chan error
+}
+
+func (h heldUp) Synchronize() error {
+	close(h.asked)
+	return <-h.ended
+}
+
+// A caller whose stream has long to do holds up nobody else.
+func TestDecodeHeldUp(t *testing.T) {
+	dev, d := openDecoder(t, Options{Backend: Hardware})
+	w := newWall(t, dev, smallJPEGs(t)...)
+	h := heldUp{w.stream, make(chan struct{}), make(chan error)}
+	held := make(chan error)
+	go func() { held <- d.Decode(h, w.pictures) }()
+	<-h.asked
+	other := newWall(t, dev, smallJPEGs(t)...)
+	if err := d.Decode(other.stream, other.pictures); err != nil {
+		t.Error(err)
+	}
+	other.check(d)
+	failed := errors.New("earlier work failed")
+	h.ended <- failed
+	if err := <-held; !errors.Is(err, failed) {
+		t.Errorf("%v, want %v", err, failed)
+	}
+}
+
 func TestSupports(t *testing.T) {
 	photo := Header{Width: 500, Height: 375, Components: 3, Precision: 8, Interleaved: true,
 		Sampling: [4]Sampling{{2, 2}, {1, 1}, {1, 1}}}
