@@ -17,10 +17,10 @@ type slab struct {
 	files  []file         // of each slot, where the device decodes
 }
 
-// prefetchBytes is what is read ahead at most by default. Slabs take turns, so
-// all of them have to fit into a cache for any to be there when it is copied:
-// batches of 48 MiB came at 40.7 GB/s with 2 read ahead and at 36.8 with 4 (run
-// 2026-11-22-h200).
+// prefetchBytes is what is read ahead at most by default. More large slabs take
+// more memory and are no faster: batches of 48 MiB came at 46.5 GB/s with 2 read
+// ahead, at 45.4 with 4 and at 41.7 with 8, since slabs take turns and a cache
+// holds all of them or none (run 2026-11-22-h200-3).
 const prefetchBytes = 128 << 20
 
 // slabs is the loader's host memory.
