@@ -105,7 +105,7 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 	if f.raw != "" {
 		ds, err = dataset.OpenRaw(path, raw, dataset.RawOptions{})
 	} else {
-		ds, err = f.recognise(cmd.Context(), path, dataset.ImageOptions{Transform: transform, Decode: pixels})
+		ds, err = f.recognise(cmd.Context(), path, dataset.ImageOptions{Transform: transform, Decode: pixels}, line)
 	}
 	if err != nil {
 		return nil, path, err
@@ -117,14 +117,14 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 }
 
 // recognise opens what is at path.
-func (f *datasetFlags) recognise(ctx context.Context, path string, image dataset.ImageOptions) (dataset.Dataset, error) {
+func (f *datasetFlags) recognise(ctx context.Context, path string, image dataset.ImageOptions, line *progress) (dataset.Dataset, error) {
 	return dataset.Open(ctx, path, dataset.Options{
 		Image:  image,
 		NPZ:    dataset.NPZOptions{Array: f.field, Label: f.label},
 		Tensor: dataset.TensorOptions{Tensor: f.field, Label: f.label},
 		JSON:   dataset.JSONOptions{Field: f.field, Label: f.label, Ragged: true},
 		CSV:    dataset.CSVOptions{Label: f.label},
-		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label}},
+		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label, OnRetry: tellRetries(line)}},
 	})
 }
 

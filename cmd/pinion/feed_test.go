@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -300,6 +303,32 @@ func TestPack(t *testing.T) {
 	}
 	if r := pinion(t, "pack", dir, out+"-2", "--json"); r.code != exitDone || !strings.Contains(r.stdout, `"samples": 9`) {
 		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// What a server fails at is told, and tried again.
+func TestFeedRetries(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	shards := filepath.Join(t.TempDir(), "shards")
+	if r := pinion(t, "pack", photos(t, 3), shards); r.code != exitDone {
+		t.Fatal(r.stderr)
+	}
+	files := http.FileServer(http.Dir(shards))
+	var failed atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !failed.Swap(true) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	names, err := filepath.Glob(filepath.Join(shards, "*.tar"))
+	ok(t, err)
+	url := srv.URL + "/" + filepath.Base(names[0])
+	r := pinion(t, "feed", url+"?key=secret", "--device", "host")
+	if want := url + ": the server answered 503 Service Unavailable, and nothing else; trying again, 2 of 6\n"; r.code != exitDone || r.stderr != want {
+		t.Errorf("%d\n%s\nwant\n%s", r.code, r.stderr, want)
 	}
 }
 

@@ -45,7 +45,7 @@ func (f *inputFlags) use(cmd *cobra.Command, args []string, prepare func(dataset
 	}
 	defer func() { err = errors.Join(err, closeDataset(in.ds)) }()
 	for _, path := range f.targets {
-		ds, openErr := f.openTarget(cmd.Context(), path, in.ds)
+		ds, openErr := f.openTarget(cmd.Context(), path, in.ds, in.line)
 		if openErr != nil {
 			return fmt.Errorf("--targets: %w", openErr)
 		}

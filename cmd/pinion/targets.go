@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/shard"
 	"github.com/pinion-gpu/pinion/imaging"
 )
 
@@ -40,9 +41,13 @@ func (in *input) targetRows() (rows []targetRow) {
 
 // openTarget opens what goes with the samples of ds. Pictures are masks; where
 // both are folders, they are found by the names of the photos.
-func (f *datasetFlags) openTarget(ctx context.Context, path string, ds dataset.Dataset) (dataset.Dataset, error) {
+func (f *datasetFlags) openTarget(ctx context.Context, path string, ds dataset.Dataset, line *progress) (dataset.Dataset, error) {
 	masks := dataset.ImageOptions{Transform: f.parsed, Decode: imaging.Options{Indexes: true}}
-	opened, err := dataset.Open(ctx, path, dataset.Options{Image: masks, JSON: dataset.JSONOptions{Ragged: true}})
+	opened, err := dataset.Open(ctx, path, dataset.Options{
+		Image: masks,
+		JSON:  dataset.JSONOptions{Ragged: true},
+		Tar:   dataset.TarOptions{Shards: shard.Options{OnRetry: tellRetries(line)}},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -27,11 +27,12 @@ type client struct {
 	slots      chan struct{} // one per connection
 	timeout    time.Duration
 	retries    int
+	onRetry    func(Retry) // may be nil
 	firstPause time.Duration
 }
 
 func newRetryClient(o Options) *client {
-	return &client{o.Client, make(chan struct{}, o.Connections), o.Timeout, o.Retries, o.firstPause}
+	return &client{o.Client, make(chan struct{}, o.Connections), o.Timeout, o.Retries, o.OnRetry, o.firstPause}
 }
 
 // transient is an error that may be gone in the next try.
@@ -68,7 +69,11 @@ func (c *client) get(ctx context.Context, u *url.URL, r byteRange, accept func(*
 		case try == c.retries:
 			return fmt.Errorf("%w after %d tries: %w", ErrUnavailable, try+1, again.error)
 		}
-		if err := sleep(ctx, max(c.pause(try), again.after)); err != nil {
+		pause := max(c.pause(try), again.after)
+		if c.onRetry != nil {
+			c.onRetry(Retry{display(u), again.error, try + 1, c.retries + 1, pause})
+		}
+		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -201,6 +206,9 @@ func retryAfter(value string) time.Duration {
 func excerpt(response *http.Response) string {
 	head := make([]byte, 48)
 	n, _ := io.ReadFull(response.Body, head)
+	if n == 0 {
+		return ", and nothing else"
+	}
 	return fmt.Sprintf(", type %.60q, that begins with %q", response.Header.Get("Content-Type"), head[:n])
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -66,7 +67,20 @@ func TestServerFaults(t *testing.T) {
 				}
 			})
 			opts.Retries = 50
+			var retries atomic.Int64
+			opts.OnRetry = func(r Retry) {
+				retries.Add(1)
+				if r.URL != srv.URL+"/train.tar" || r.Err == nil || r.Try < 1 || r.Try >= r.Tries || r.Tries != 51 || r.Pause < 0 {
+					t.Errorf("%+v", r)
+				}
+				if stalled := errors.Is(r.Err, errStalled); stalled != strings.HasPrefix(name, "stall") {
+					t.Errorf("%v", r.Err)
+				}
+			}
 			check(t, open(t, srv.URL+"/train.tar", opts), want)
+			if retries.Load() == 0 {
+				t.Error("nobody was told of the retries")
+			}
 		})
 	}
 }

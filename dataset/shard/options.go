@@ -42,6 +42,10 @@ type Options struct {
 	// Retries is how often a request that failed is made again, -1 for never.
 	// Default 5.
 	Retries int
+	// OnRetry, where it is given, is called before a request is made again, for
+	// those who watch: a server that stalls takes Timeout for each try. Several
+	// requests call it at once.
+	OnRetry func(Retry)
 	// Connections is how many requests run at once. Default 16.
 	Connections int
 	// Client makes the requests: for proxies, certificates, credentials.
@@ -52,6 +56,15 @@ type Options struct {
 	// Tests make these small.
 	blockBytes int64
 	firstPause time.Duration
+}
+
+// Retry is a request that failed and is made again.
+type Retry struct {
+	URL   string        // without password and query, which may be secret
+	Err   error         // why it failed
+	Try   int           // that failed, from 1
+	Tries int           // there will be at most
+	Pause time.Duration // before the next
 }
 
 const (
