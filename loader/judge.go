@@ -33,10 +33,7 @@ func (l *Loader) empty(b *Batch) error {
 	if g.why == nil {
 		g.why = b.why
 	}
-	l.position.Lock()
-	over := l.order.epoch(l.done) > b.Epoch
-	l.position.Unlock()
-	if !over || g.leftOut == 0 { // without samples by the caller's own order
+	if !l.over(b.Epoch) || g.leftOut == 0 { // without samples by the caller's own order
 		return nil
 	}
 	return fmt.Errorf("loader: %w: all %d of epoch %d were left out; the first: %w", ErrNoSamples, g.leftOut, b.Epoch, g.why)

@@ -23,7 +23,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	}
 	start := time.Now()
 	defer func() { l.counters.deviceWait.Add(int64(time.Since(start))) }()
-	b, err := l.peek(ctx)
+	b, err := l.peek(ctx, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -49,32 +49,30 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 // All returns the batches that are still to come, of all epochs, for a range
 // loop. An error is the last pair. The loop's body releases the batches.
 func (l *Loader) All(ctx context.Context) iter.Seq2[*Batch, error] {
-	return l.until(ctx, func(*Batch) bool { return false })
+	return l.rest(ctx, false)
 }
 
 // Epoch returns the rest of one epoch, that of the next batch, for a range
 // loop. An error is the last pair. The loop's body releases the batches. The
 // first batches of the epoch after it are on their way meanwhile.
 func (l *Loader) Epoch(ctx context.Context) iter.Seq2[*Batch, error] {
-	epoch := -1
-	return l.until(ctx, func(b *Batch) bool {
-		if epoch < 0 {
-			epoch = b.Epoch
-		}
-		return b.Epoch != epoch
-	})
+	return l.rest(ctx, true)
 }
 
-// until returns the batches before the one that end is true for.
-func (l *Loader) until(ctx context.Context, end func(*Batch) bool) iter.Seq2[*Batch, error] {
+// rest returns the batches that are still to come, of one epoch or of all.
+func (l *Loader) rest(ctx context.Context, one bool) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
+		epoch := -1
 		for {
-			b, err := l.peek(ctx)
-			if err == io.EOF || err == nil && end(b) {
+			b, err := l.peek(ctx, epoch)
+			if err == io.EOF || err == nil && b == nil {
 				return
 			}
 			if err == nil {
 				b, err = l.Next(ctx)
+			}
+			if err == nil && one {
+				epoch = b.Epoch
 			}
 			if !yield(b, err) || err != nil {
 				return
@@ -84,9 +82,17 @@ func (l *Loader) until(ctx context.Context, end func(*Batch) bool) iter.Seq2[*Ba
 }
 
 // peek returns the batch that Next returns next, queued if not complete. Those
-// of which nothing could be read are passed over, but not whole epochs.
-func (l *Loader) peek(ctx context.Context) (*Batch, error) {
-	for l.arriving == nil {
+// of which nothing could be read are passed over, but not whole epochs. It
+// returns nothing where an epoch is given that is over: it waits for none of the
+// next one.
+func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
+	for {
+		if epoch >= 0 && l.over(epoch) {
+			return nil, nil
+		}
+		if l.arriving != nil {
+			return l.arriving, nil
+		}
 		if l.failure != nil {
 			return nil, l.failure
 		}
@@ -107,7 +113,13 @@ func (l *Loader) peek(ctx context.Context) (*Batch, error) {
 			l.arriving = b
 		}
 	}
-	return l.arriving, nil
+}
+
+// over reports whether all batches of an epoch were delivered.
+func (l *Loader) over(epoch int) bool {
+	l.position.Lock()
+	defer l.position.Unlock()
+	return l.order.epoch(l.done) > epoch
 }
 
 // take returns the batch whose turn it is. Others that come meanwhile are kept.

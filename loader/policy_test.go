@@ -343,3 +343,54 @@ func TestIterators(t *testing.T) {
 		fails(t, "All after Close", err, device.ErrClosed)
 	}
 }
+
+// Epoch waits for nothing of the epoch behind its own: neither for samples that
+// are not read yet, nor for a buffer when the caller holds all, nor does it fail
+// with it.
+func TestEpochWaitsForNoOther(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	epoch := func(ld *loader.Loader, each func(*loader.Batch) error) {
+		t.Helper()
+		within(t, "Epoch", func() error {
+			n := 0
+			for b, err := range ld.Epoch(t.Context()) {
+				ok(t, err)
+				ok(t, each(b))
+				n++
+			}
+			if n != 3 {
+				t.Errorf("%d batches, want 3", n)
+			}
+			return nil
+		})
+	}
+	release := func(b *loader.Batch) error { return b.Release() }
+
+	slow := table(6, dtype.U8, 3)
+	gate := make(chan struct{})
+	slow.before = func(int) {
+		if slow.reads.Load() > 6 {
+			<-gate
+		}
+	}
+	defer close(gate)
+	epoch(start(t, dev, slow, loader.Options{Batch: 2, Workers: 1, Epochs: 2}), release)
+
+	for _, unordered := range []bool{false, true} {
+		held := start(t, dev, table(6, dtype.U8, 3), loader.Options{Batch: 2, DeviceBuffers: 3, Epochs: 2, Unordered: unordered})
+		epoch(held, func(*loader.Batch) error { return nil })
+	}
+
+	bad := table(6, dtype.U8, 3)
+	bad.before = func(int) {
+		if bad.reads.Load() > 6 {
+			panic("not twice")
+		}
+	}
+	failing := start(t, dev, bad, loader.Options{Batch: 2, Workers: 1, Epochs: 2})
+	epoch(failing, release)
+	if _, err := next(t, failing); err == nil || !strings.Contains(err.Error(), "not twice") {
+		t.Errorf("the next epoch: %v", err)
+	}
+}
