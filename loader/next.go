@@ -21,12 +21,11 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	if l.ended() {
 		return nil, errClosed
 	}
-	start := time.Now()
-	defer func() { l.counters.deviceWait.Add(int64(time.Since(start))) }()
 	b, err := l.peek(ctx, -1)
 	if err != nil {
 		return nil, err
 	}
+	defer l.waited(time.Now())
 	select {
 	case <-b.complete:
 	default:
@@ -86,6 +85,7 @@ func (l *Loader) rest(ctx context.Context, one bool) iter.Seq2[*Batch, error] {
 // returns nothing where an epoch is given that is over: it waits for none of the
 // next one.
 func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
+	defer l.waited(time.Now())
 	for {
 		if epoch >= 0 && l.over(epoch) {
 			return nil, nil
@@ -114,6 +114,9 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 		}
 	}
 }
+
+// waited counts the time since start as waited for a batch.
+func (l *Loader) waited(start time.Time) { l.counters.deviceWait.Add(int64(time.Since(start))) }
 
 // over reports whether all batches of an epoch were delivered.
 func (l *Loader) over(epoch int) bool {

@@ -1,10 +1,13 @@
 package loader_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -60,6 +63,57 @@ func TestLimit(t *testing.T) {
 	} {
 		if got := now.Sub(earlier).Limit(10 * s); got != want {
 			t.Errorf("%q, want %q, of %+v", got, want, now)
+		}
+	}
+}
+
+// asking is a context that tells when somebody waits for its end.
+type asking struct {
+	context.Context
+	waits func()
+}
+
+func (c asking) Done() <-chan struct{} {
+	c.waits()
+	return c.Context.Done()
+}
+
+// The wait for a batch counts whichever way it is asked for.
+func TestDeviceWait(t *testing.T) {
+	const long = 20 * time.Millisecond
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for name, ask := range map[string]func(*loader.Loader, context.Context) error{
+		"Next": func(ld *loader.Loader, ctx context.Context) error {
+			_, err := ld.Next(ctx)
+			return err
+		},
+		"Epoch": func(ld *loader.Loader, ctx context.Context) error {
+			for _, err := range ld.Epoch(ctx) {
+				return err
+			}
+			return nil
+		},
+		"All": func(ld *loader.Loader, ctx context.Context) error {
+			for _, err := range ld.All(ctx) {
+				return err
+			}
+			return nil
+		},
+	} {
+		ds := table(2, dtype.U8, 3)
+		asked := make(chan struct{})
+		ds.before = func(i int) {
+			if i == 0 {
+				<-asked
+				time.Sleep(long)
+			}
+		}
+		ld := start(t, dev, ds, loader.Options{Batch: 2})
+		ctx := asking{t.Context(), sync.OnceFunc(func() { close(asked) })}
+		within(t, name, func() error { return ask(ld, ctx) })
+		if wait := ld.Stats().DeviceWait; wait < long {
+			t.Errorf("%s waited for %v at least, and %v are counted", name, long, wait)
 		}
 	}
 }
