@@ -115,6 +115,9 @@ func newClient(connections int) *http.Client {
 	t.MaxConnsPerHost = connections
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
+	if t.TLSClientConfig != nil { // the usual transport's, which offers HTTP/2
+		t.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	}
 	return &http.Client{Transport: t}
 }
 

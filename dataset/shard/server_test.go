@@ -2,9 +2,12 @@ package shard
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -121,6 +124,33 @@ func TestServer(t *testing.T) {
 	opts = options(t)
 	opts.NoCache = true
 	check(t, open(t, location, opts), want)
+}
+
+// TestServerOfHTTP2: the default client speaks HTTP/1.1, also with a server that
+// would rather speak HTTP/2.
+func TestServerOfHTTP2(t *testing.T) {
+	shard := pack(t, numbered(0, 3)...)
+	var proto atomic.Value
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proto.Store(r.Proto)
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(shard))
+	}))
+	srv.EnableHTTP2 = true
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	defer srv.Close()
+	opts := options(t)
+	opts.Client, opts.Retries = newClient(2), -1
+	transport := opts.Client.Transport.(*http.Transport)
+	if transport.TLSClientConfig == nil {
+		transport.TLSClientConfig = new(tls.Config)
+	}
+	transport.TLSClientConfig.RootCAs = srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	defer transport.CloseIdleConnections()
+	if s := open(t, srv.URL+"/train.tar", opts); s.Len() != 3 || proto.Load() != "HTTP/1.1" {
+		t.Errorf("%d samples by %v", s.Len(), proto.Load())
+	}
 }
 
 func TestOpenErrors(t *testing.T) {
