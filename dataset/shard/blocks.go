@@ -22,6 +22,7 @@ type blocks struct {
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+	writes chan struct{} // a place for each block on its way into the cache
 
 	fetched, fetchedBytes, fromCache, fromMemory atomic.Int64
 
@@ -61,7 +62,7 @@ func newBlocks(bytes int64, c *cache) *blocks {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &blocks{
 		bytes: bytes, cache: c, ctx: ctx, cancel: cancel,
-		flights: map[blockID]*flight{},
+		flights: map[blockID]*flight{}, writes: make(chan struct{}, memoryBlocks),
 	}
 }
 
@@ -204,9 +205,18 @@ func (b *blocks) leave(id blockID, f *flight) {
 	}
 }
 
-// fly fetches a block.
+// fly fetches a block. Where the cache takes blocks more slowly than servers
+// send them, those who read wait for it: else blocks would pile up in memory.
 func (b *blocks) fly(ctx context.Context, id blockID, f *flight) {
 	data, err := id.shard.fetch(ctx, id.number)
+	if err == nil {
+		select {
+		case b.writes <- struct{}{}:
+			defer func() { <-b.writes }()
+		case <-ctx.Done():
+			data, err = nil, context.Cause(ctx)
+		}
+	}
 	if err != nil && b.ctx.Err() != nil {
 		err = fs.ErrClosed
 	}

@@ -205,3 +205,32 @@ func TestCacheThatCannotBe(t *testing.T) {
 	t.Setenv("HOME", file)
 	check(t, open(t, dir, Options{}), want) // nothing is kept
 }
+
+// TestCacheTooSlow: blocks do not pile up before a cache that takes none for a
+// while.
+func TestCacheTooSlow(t *testing.T) {
+	srv, want := oneShard(t, 300)
+	x, _ := scanned(t, srv.files["train.tar"], cls)
+	srv.set(func() { srv.files["train.tar.index"] = x.encode(cls.String()) })
+	s := open(t, srv.URL+"/train.tar", options(t))
+	before := s.Stats().Fetched
+	s.cache.mu.Lock() // which each write takes
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range want {
+			if content, err := s.Read(t.Context(), i, "jpg", nil); err != nil || string(content) != want[i].content {
+				t.Errorf("sample %d: %v", i, err)
+			}
+		}
+	}()
+	for deadline := time.Now().Add(10 * time.Second); s.Stats().Fetched-before < memoryBlocks && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond) // for more to come, if any do
+	if n := s.Stats().Fetched - before; n != memoryBlocks {
+		t.Errorf("%d blocks are on their way into the cache, want %d", n, memoryBlocks)
+	}
+	s.cache.mu.Unlock()
+	<-done
+}
