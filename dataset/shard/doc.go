@@ -33,8 +33,9 @@
 // To read a sample out of order, one must know where it is. The index of a
 // shard takes 30 bytes or so per member, is made by reading headers, and is
 // kept: beside the shard (shard.tar.index, which [Writer] makes), or in the
-// cache. An index belongs to one version of a shard, by size and time or ETag,
-// and each read compares the header before the member with it.
+// cache. An index in the cache belongs to one version of a shard, by size and time
+// or ETag; one beside it to a shard of that size, which on disk is not newer than
+// the index; and each read compares the header before the member with it.
 //
 // Publish the indexes with the shards: without, the shards of a web server
 // have to be fetched once before the first sample.

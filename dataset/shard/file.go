@@ -65,10 +65,12 @@ func (f *file) readAt(_ context.Context, p []byte, at int64) error {
 	return err
 }
 
-// sidecar implements [place].
+// sidecar implements [place]. One that is older than the shard is that of an older
+// shard: where only contents changed, labels too, nothing else would tell.
 func (f *file) sidecar(context.Context) ([]byte, error) {
 	path := f.path + IndexSuffix
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > min(f.size, maxIndexBytes) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > min(f.size, maxIndexBytes) || info.ModTime().Before(f.mtime) {
 		return nil, nil
 	}
 	content, err := os.ReadFile(path)

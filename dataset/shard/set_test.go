@@ -211,6 +211,29 @@ func TestIndexBeside(t *testing.T) {
 	}
 }
 
+// TestIndexBesideIsOlder: of a shard that was replaced by one with the same names
+// and sizes and other labels.
+func TestIndexBesideIsOlder(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "train-000.tar")
+	members := func(label string) []byte {
+		return pack(t, entry{name: "a.jpg", content: "x"}, entry{name: "a.cls", content: label})
+	}
+	x, err := scanned(t, members("1"), cls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := write(t, path+IndexSuffix, x.encode(cls.String()))
+	write(t, path, members("2"))
+	now := time.Now()
+	if err := errors.Join(os.Chtimes(beside, now, now.Add(-time.Hour)), os.Chtimes(path, now, now)); err != nil {
+		t.Fatal(err)
+	}
+	if s := open(t, dir, options(t)); s.Label(0) != 2 {
+		t.Errorf("label %d, the shard says 2", s.Label(0))
+	}
+}
+
 // TestManyShards: more than stay open, read by several at once.
 func TestManyShards(t *testing.T) {
 	dir, want := writeShards(t, maxOpenFiles+50, 2)
