@@ -201,3 +201,35 @@ func TestMapOfRagged(t *testing.T) {
 	_, err = NewMap(d, Spec{Shape: []int{3}, DType: dtype.U8, Ragged: true}, count)
 	wantError(t, "ragged result", err, ErrArgument, "samples of a map are of one shape, not <=3 u8")
 }
+
+// A subset is as long as its own longest sample: who takes extreme ones out needs
+// no room for them.
+func TestSubsetWithoutTheLongest(t *testing.T) {
+	d, err := NewMemoryRaggedOf(make([]float32, 2*107), []int{2}, []int64{0, 3, 103, 107, 107}, MemoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for longest, indices := range map[int][]int{100: {1, 0}, 4: {2, 3, 0}, 3: {0, 0}, 1: {3}} {
+		s, err := NewSubset(d, indices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Spec{Shape: []int{longest, 2}, DType: dtype.F32, Ragged: true}
+		if got := s.Spec(); got.String() != want.String() {
+			t.Errorf("subset %v: %v, want %v", indices, got, want)
+		}
+		readAllRagged(t, s)
+	}
+	parts, err := RandomSplit(d, []int{1, 1, 1, 1}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if got, want := p.Spec().Shape[0], max(p.Length(0), 1); got != want {
+			t.Errorf("a part of one sample of %d rows: %v", p.Length(0), p.Spec())
+		}
+	}
+	if d.Spec().Shape[0] != 100 {
+		t.Errorf("the whole is %v now", d.Spec())
+	}
+}

@@ -39,7 +39,7 @@ func RandomSplit(d Dataset, counts []int, seed uint64) ([]*Subset, error) {
 		part := dealt[:c:c]
 		dealt = dealt[c:]
 		slices.Sort(part)
-		parts[i] = &Subset{d, part}
+		parts[i] = newSubset(d, part)
 	}
 	return parts, nil
 }

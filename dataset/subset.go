@@ -9,6 +9,7 @@ import (
 // Subset is some samples of a dataset, under new numbers.
 type Subset struct {
 	dataset Dataset
+	spec    Spec
 	indices []int
 }
 
@@ -27,14 +28,27 @@ func NewSubset(d Dataset, indices []int) (*Subset, error) {
 			return nil, fmt.Errorf("subset: %w: index %d is sample %d of %d", ErrArgument, at, i, n)
 		}
 	}
-	return &Subset{d, slices.Clone(indices)}, nil
+	return newSubset(d, slices.Clone(indices)), nil
+}
+
+// newSubset works out the spec: where samples differ in length, the subset's
+// longest may be shorter than the whole's.
+func newSubset(d Dataset, indices []int) *Subset {
+	s := &Subset{d, d.Spec().clone(), indices}
+	if s.spec.Ragged {
+		s.spec.Shape[0] = 1
+		for _, i := range indices {
+			s.spec.Shape[0] = max(s.spec.Shape[0], Length(d, i))
+		}
+	}
+	return s
 }
 
 // Len implements [Dataset].
 func (d *Subset) Len() int { return len(d.indices) }
 
 // Spec implements [Dataset].
-func (d *Subset) Spec() Spec { return d.dataset.Spec() }
+func (d *Subset) Spec() Spec { return d.spec.clone() }
 
 // Length implements [Ragged].
 func (d *Subset) Length(i int) int { return Length(d.dataset, d.indices[i]) }
