@@ -17,7 +17,8 @@ var ErrState = errors.New("state does not fit")
 // with it as [Options.Resume], of the same dataset and with the same order,
 // goes on behind them with the batches that would have come. Workers,
 // prefetch, pinning and devices may differ, and so may the number of ranks, if
-// Batch times World stays.
+// Batch times World stays. Where several ranks are Unordered, each goes its own
+// way through an epoch: then a state in the middle of one is for its rank alone.
 //
 // It is a page of JSON at most, unless very many batches came out of order.
 type State struct {
@@ -30,6 +31,10 @@ type State struct {
 	// the first number of each pair to the second, which is not one of them.
 	// Only loaders that are Unordered have any.
 	Ahead [][2]int `json:"ahead,omitempty"`
+	// Rank and World are whose state it is, where it is for that rank alone;
+	// else 0.
+	Rank  int `json:"rank,omitempty"`
+	World int `json:"world,omitempty"`
 
 	// What the state belongs to.
 	Samples      int    `json:"samples"`       // of the dataset
@@ -60,6 +65,9 @@ func (l *Loader) State() State {
 		} else {
 			s.Ahead = append(s.Ahead, [2]int{number, number + 1})
 		}
+	}
+	if o := &l.options; o.Unordered && o.World > 1 && (s.Batch > 0 || len(s.Ahead) > 0) {
+		s.Rank, s.World = o.Rank, o.World
 	}
 	return s
 }
@@ -110,6 +118,8 @@ func (l *Loader) resume(s State) error {
 		return differ("batches of an epoch", s.EpochBatches, want.EpochBatches)
 	case s.Order != want.Order:
 		return differ("order of samples, by digest", s.Order, want.Order)
+	case s.World != 0 && (s.World != l.options.World || s.Rank != l.options.Rank):
+		return differ("rank whose state it is, within an epoch", fmt.Sprintf("%d of %d", s.Rank, s.World), fmt.Sprintf("%d of %d", l.options.Rank, l.options.World))
 	case s.Epoch < 0 || s.Batch < 0 || s.Batch >= max(s.EpochBatches, 1):
 		return fmt.Errorf("loader: %w: batch %d of epoch %d, with %d batches an epoch", ErrState, s.Batch, s.Epoch, s.EpochBatches)
 	}

@@ -63,3 +63,40 @@ func TestUnorderedOneDeviceHeld(t *testing.T) {
 		}
 	}
 }
+
+// Of several ranks each is elsewhere in an epoch, so one's state is for no other;
+// at the end of an epoch, and of one rank, it is for all.
+func TestUnorderedStateOfRanks(t *testing.T) {
+	dev := devicetest.Open(t)
+	options := func(rank, world int, s *loader.State) loader.Options {
+		return loader.Options{Batch: 4 / world, Workers: 4, Rank: rank, World: world, Epochs: 2, Unordered: true, Resume: s}
+	}
+	ds := table(16, dtype.U8, 3)
+	after := func(rank, world, batches int) loader.State {
+		ld := start(t, dev, ds, options(rank, world, nil))
+		for range batches {
+			b, err := next(t, ld)
+			ok(t, err)
+			ok(t, b.Release())
+		}
+		return ld.State()
+	}
+	middle := after(1, 2, 2)
+	refuses(t, dev, ds, options(0, 2, &middle), loader.ErrState, "1 of 2 in the state, 0 of 2 now")
+	refuses(t, dev, ds, options(0, 1, &middle), loader.ErrState, "1 of 2 in the state, 0 of 1 now")
+	end, alone := after(1, 2, 4), after(0, 1, 2)
+	for what, c := range map[string]struct {
+		options loader.Options
+		left    int
+	}{
+		"its own":              {options(1, 2, &middle), 6},
+		"another's, at an end": {options(0, 2, &end), 4},
+		"of two, at an end":    {options(0, 1, &end), 4},
+		"of one":               {options(1, 2, &alone), 6},
+	} {
+		list, err := run(t, dev, ds, c.options)
+		if ok(t, err); len(list) != c.left {
+			t.Errorf("%s: %d batches are left, want %d", what, len(list), c.left)
+		}
+	}
+}
