@@ -1,9 +1,12 @@
 package loader
 
 import (
+	"bytes"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
+	"weak"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -74,6 +77,22 @@ func TrimFiles(caps, lens []int, most int) (left []int) {
 		left = append(left, cap(f.content))
 	}
 	return left
+}
+
+// ForgetsFile reports whether a slab that is trimmed lets go of a picture.
+func ForgetsFile(content []byte) (bool, error) {
+	s := &slab{files: []file{{content: bytes.Clone(content)}}}
+	kept := weak.Make(&s.files[0].content[0])
+	var err error
+	if s.files[0].jpeg, err = nvjpeg.Parse(s.files[0].content); err != nil {
+		return false, err
+	}
+	s.trimFiles(0) // twice what its last batch had may stay
+	s.trimFiles(0)
+	runtime.GC()
+	forgotten := kept.Value() == nil
+	runtime.KeepAlive(s)
+	return forgotten, nil
 }
 
 func (s *StandIn) Engines() int { return s.Engine }

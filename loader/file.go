@@ -41,7 +41,7 @@ func (s *slab) trimFiles(most int) {
 	slices.SortFunc(s.files, func(a, b file) int { return cap(b.content) - cap(a.content) })
 	for i := 0; kept > most; i++ {
 		kept -= cap(s.files[i].content)
-		s.files[i].content = nil
+		s.files[i].content, s.files[i].jpeg = nil, nvjpeg.JPEG{} // which is of it
 	}
 }
 

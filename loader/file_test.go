@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -70,5 +71,15 @@ func TestTrimFiles(t *testing.T) {
 		if got := loader.TrimFiles(c.caps, c.lens, c.most); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// What is forgotten of a slab is free, though its header was parsed.
+func TestTrimmedFilesAreFree(t *testing.T) {
+	jpeg, err := samplephotos.Photo(1)
+	ok(t, err)
+	forgotten, err := loader.ForgetsFile(jpeg)
+	if ok(t, err); !forgotten {
+		t.Error("the file is still there")
 	}
 }
