@@ -79,7 +79,7 @@ nothing else to do would have stood idle.`,
   pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
   pinion feed features.npy --device host:2GiB --json
   pinion feed tokens.jsonl --field tokens --label class
-  pinion feed https://example.org/train-{000..127}.tar --sampler blocks
+  pinion feed 'https://example.org/train-{000..127}.tar' --sampler blocks
   pinion feed images.bin --raw 256x256x3,u8 --shuffle
   pinion feed ~/photos --transform rrc:224,flip,jitter --mixup 0.2 --decode gpu
   pinion feed ~/voc/photos --targets ~/voc/masks --transform rrc:224,flip,jitter

@@ -63,7 +63,7 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 // datasetArgs allows one dataset, or none.
 func datasetArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return badUsage(cmd, "one folder or file is read at a time, but %d were given", len(args))
+		return badUsage(cmd, "one folder or file is read at a time, but %d were given; shards are their folder, or a pattern such as 'train-{000..127}.tar' in quotes", len(args))
 	}
 	return nil
 }
