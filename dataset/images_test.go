@@ -401,6 +401,7 @@ func TestOpen(t *testing.T) {
 		"photos/a/x.png": nil,
 		"array":          npyFile(1, npyHeaderText("<f4", 3, 2), make([]byte, 24)),
 		"words":          []byte("words"),
+		"words.csv":      []byte("a,b,label\n1,2,cat\n3,4,dog\n"),
 		"nothing":        {},
 	})
 	photos, err := Open(t.Context(), filepath.Join(dir, "photos"), Options{Image: ImageOptions{Transform: imaging.CenterCrop(16)}})
@@ -414,13 +415,18 @@ func TestOpen(t *testing.T) {
 	if n, ok := array.(*NPY); !ok || n.Len() != 3 || n.Spec().String() != "2 f32" || n.Close() != nil {
 		t.Errorf("array: %v", array)
 	}
-	for name, text := range map[string]string{"words": `5 bytes that begin with "words"`, "nothing": "0 bytes"} {
+	for name, text := range map[string]string{
+		"words": `5 bytes that begin with "words"`, "nothing": "0 bytes", "words.csv": `:2: format not supported: column 2 "label": "cat" is no number`,
+	} {
 		if _, err := Open(t.Context(), filepath.Join(dir, name), Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "missing"), Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
+	}
+	if _, err := Open(t.Context(), "s3://bucket/train-{000..127}.tar", Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), `s3://…: format not supported: shards are read by http and https, and as files`) {
+		t.Errorf("a bucket: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -95,8 +96,8 @@ func begins(magic ...string) func(fileHead) bool {
 // is an [Images], or where it has no images a [PointClouds] or a [Volumes], by
 // the names of its files. A file that begins as one is an [NPY], [NPZ],
 // [NIfTI] or [SafeTensors]; a text whose first line is a JSON object or array
-// is a [JSONLines], and one whose first or second row is all numbers a [CSV]. A
-// tar, a folder of .tar files, a pattern such as train-{000..127}.tar and a URL
+// is a [JSONLines], and one whose first or second row is all numbers, or that
+// is called .csv or .tsv, a [CSV]. A tar, a folder of .tar files, a pattern such as train-{000..127}.tar and a URL
 // of those are [Images] of the pictures in them, or else [Arrays].
 // Anything else fails with [ErrFormat]. The end of ctx cuts short what takes
 // long: listing folders, indexing shards, reading text. A result that is an [io.Closer] must be closed.
@@ -121,6 +122,9 @@ func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 			return k.open(ctx, path, opts)
 		}
 		names = append(names, k.name)
+	}
+	if ext := strings.ToLower(filepath.Ext(path)); ext == ".csv" || ext == ".tsv" {
+		return OpenCSV(ctx, path, opts.CSV) // it says which field is no number
 	}
 	return nil, fmt.Errorf("%s: %w: neither a folder nor one of %s; %d bytes that begin with %q",
 		path, ErrFormat, strings.Join(names, ", "), head.size, head.bytes[:min(len(head.bytes), 8)])

@@ -39,7 +39,7 @@ func withDecoder(b *testing.B, library bool, run func(d *Decoder, photo []byte) 
 }
 
 // BenchmarkPhoto measures what one core makes of photos of 500x375. Bare is
-// tjDecompress2 into RGB and nothing else.
+// a decompressor, tjDecompress2 into RGB and nothing else.
 func BenchmarkPhoto(b *testing.B) {
 	t := CenterCrop(224)
 	dst := make([]byte, t.Bytes())

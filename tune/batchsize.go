@@ -96,6 +96,7 @@ type sizing struct {
 	low, high int     // the largest that fits, or 0, and the smallest that does not, or one beyond the last
 	fits      []point // that fitted, growing
 	bounded   bool    // something did not fit
+	exhausted bool    // high ran out of memory
 	slow      int     // probes since then that did not halve the interval, in a row
 	cause     error   // of the last that ran out of memory
 	result    *BatchResult
@@ -119,7 +120,9 @@ func (s *sizing) next() int {
 		room := (float64(s.result.LimitBytes) - s.fits[len(s.fits)-1].bytes) / b
 		n = s.low + int(math.Min(room, float64(7*s.low)))
 	}
-	if s.slow >= 2 { // a line that is always short of the limit, or beyond it
+	// A line that is always short of the limit, or beyond it, or that leads
+	// beyond what ran out of memory: then something else is the limit.
+	if s.slow >= 2 || s.exhausted && n >= s.high {
 		n = s.low + (s.high-s.low)/2
 	}
 	return min(max(n, s.low+1), s.high-1)
@@ -156,7 +159,7 @@ func (s *sizing) try(ctx context.Context, n int) error {
 		s.fits = append(s.fits, point{n, float64(bytes)})
 		s.result.Bytes = bytes
 	} else {
-		s.high, s.bounded = n, true
+		s.high, s.bounded, s.exhausted = n, true, err != nil
 	}
 	if s.slow++; !s.bounded || 2*(s.high-s.low) <= before {
 		s.slow = 0

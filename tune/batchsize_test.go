@@ -134,6 +134,23 @@ func TestBatchSizeLine(t *testing.T) {
 	}
 }
 
+// Where memory runs out below the limit, because others have some of it, the
+// line says nothing: the rest is bisected.
+func TestBatchSizeBesideOthers(t *testing.T) {
+	over := 0
+	res, err := BatchSize(context.Background(), open(t), func(_ context.Context, n int) (int64, error) {
+		if n > 643 {
+			over++
+			return 0, device.ErrOutOfMemory
+		}
+		return int64(n) << 16, nil
+	}, BatchOptions{})
+	ok(t, err)
+	if res.Batch != 643 || over > 7 {
+		t.Errorf("a batch of %d, %d of %d probes ran out of memory: %+v", res.Batch, over, len(res.Probes), res.Probes)
+	}
+}
+
 // However large the largest is: few probes find the limit, or that there is none.
 func TestBatchSizeLargest(t *testing.T) {
 	for _, largest := range []int{math.MaxInt, math.MaxInt / 2, math.MaxInt / 16} {

@@ -79,7 +79,7 @@ nothing else to do would have stood idle.`,
   pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
   pinion feed features.npy --device host:2GiB --json
   pinion feed tokens.jsonl --field tokens --label class
-  pinion feed https://example.org/train-{000..127}.tar --sampler blocks
+  pinion feed 'https://example.org/train-{000..127}.tar' --sampler blocks
   pinion feed images.bin --raw 256x256x3,u8 --shuffle
   pinion feed ~/photos --transform rrc:224,flip,jitter --mixup 0.2 --decode gpu
   pinion feed ~/voc/photos --targets ~/voc/masks --transform rrc:224,flip,jitter
@@ -230,9 +230,18 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) 
 	if err != nil {
 		return err
 	}
-	if report.Samples == 0 && options.Resume == nil {
-		return fmt.Errorf("nothing was fed: %d samples make no full batch of %d; take a smaller --batch, or leave out --drop-last",
-			in.ds.Len(), options.Batch)
+	switch {
+	case report.Samples > 0:
+	case options.Resume == nil:
+		share := ""
+		if options.World > 1 {
+			share = fmt.Sprintf(" for each of %d processes", options.World)
+		}
+		return fmt.Errorf("nothing was fed: %d samples make no full batch of %d%s; take a smaller --batch, or leave out --drop-last",
+			in.ds.Len(), options.Batch, share)
+	default:
+		in.line.message("Nothing is left: the state of --resume is at the end of %s; more --epochs go on behind it",
+			counted(int64(options.Epochs), "epoch", "epochs"))
 	}
 	out := newFeedOutput(in, report)
 	if f.json {

@@ -55,7 +55,7 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.channels, "channels", 3, "channels of photos: 3 for colour, or 1 for grey")
 	flags.StringVar(&f.transform, "transform", "", "what becomes of photos, such as rrc:224,flip,jitter or resize:256,crop:224,bicubic (default: center:SIZE)")
 	flags.StringVar(&f.raw, "raw", "", "`SHAPE,TYPE` of the samples of a file of nothing else, such as 256x256x3,u8")
-	flags.StringVar(&f.field, "field", "", "`NAME` of the array, tensor or JSON field that holds the samples (default: the only one)")
+	flags.StringVar(&f.field, "field", "", "`NAME` of the array, tensor or JSON field that holds the samples (default: the only one; of .npz also x, data or arr_0)")
 	flags.StringArrayVar(&f.targets, "targets", nil, "`PATH` of what goes with the samples, such as a folder of masks for a folder of photos, matched by name, or an array, by number; again for more (default: nothing)")
 	flags.StringVar(&f.label, "label", "", "`NAME` of the array, tensor, JSON field or column that holds the labels (default: none)")
 }
@@ -63,7 +63,7 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 // datasetArgs allows one dataset, or none.
 func datasetArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return badUsage(cmd, "one folder or file is read at a time, but %d were given", len(args))
+		return badUsage(cmd, "one folder or file is read at a time, but %d were given; shards are their folder, or a pattern such as 'train-{000..127}.tar' in quotes", len(args))
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ func TestTuneErrors(t *testing.T) {
 		code int
 		say  string
 	}{
-		{"tune " + good + " " + good, 2, "2 were given"},
+		{"tune " + good + " " + good, 2, "2 were given; shards are their folder, or a pattern such as 'train-{000..127}.tar' in quotes"},
 		{"tune " + good + " --budget 0s", 2, "--budget"},
 		{"tune " + good + " --budget soon", 2, "--budget"},
 		{"tune " + good + " --step-time 0s", 2, "--step-time"},

@@ -13,14 +13,14 @@ import (
 // maxShards bounds what a pattern stands for.
 const maxShards = 1 << 20
 
-// remoteLocation reports whether a location is a URL.
+// remoteLocation reports whether a location is a URL of HTTP or HTTPS.
 func remoteLocation(location string) bool {
 	scheme, _, ok := strings.Cut(location, "://")
 	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
-// Is reports whether a location is one of tar shards by its form: a URL of
-// HTTP or HTTPS, a pattern with braces that is no file, a folder in which at
+// Is reports whether a location is one of tar shards by its form: a URL, of
+// which [Open] reads those of HTTP and HTTPS, a pattern with braces that is no file, a folder in which at
 // least half of what is not hidden is .tar files and their indexes, or a file
 // that is called as a tar is. [Open] looks at what is in them.
 func Is(location string) bool {
@@ -29,6 +29,8 @@ func Is(location string) bool {
 	}
 	info, err := os.Stat(location)
 	switch {
+	case err != nil && strings.Contains(location, "://"):
+		return true
 	case err != nil:
 		list, err := expand(location)
 		return err == nil && list[0] != location && tarName(list[0])
@@ -84,6 +86,9 @@ func locate(location string) ([]string, error) {
 	}
 	info, err := os.Stat(location)
 	if err != nil {
+		if scheme, _, url := strings.Cut(location, "://"); url {
+			return nil, fmt.Errorf("%.20s://…: %w: shards are read by http and https, and as files", scheme, ErrFormat)
+		}
 		list, bad := expand(location)
 		switch {
 		case bad != nil:

@@ -44,7 +44,7 @@ func TestIs(t *testing.T) {
 			t.Errorf("%s: not %v", location, want)
 		}
 	}
-	for location, want := range map[string]bool{"https://h/x": true, "HTTP://h": true, "ftp://h/x.tar": false, "http:/h": false} {
+	for location, want := range map[string]bool{"https://h/x": true, "HTTP://h": true, "ftp://h/x.tar": true, "http:/h": false} {
 		if Is(location) != want {
 			t.Errorf("%s: not %v", location, want)
 		}

@@ -53,8 +53,11 @@ type Writer struct {
 func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	opts.Prefix = cmp.Or(opts.Prefix, "shard-")
 	opts.ShardBytes = cmp.Or(opts.ShardBytes, 256<<20)
-	if opts.ShardBytes < 0 || opts.Prefix != filepath.Base(opts.Prefix) || opts.Prefix[0] == '.' {
-		return nil, fmt.Errorf("%s: %w: shards of %d bytes with prefix %q", dir, ErrArgument, opts.ShardBytes, opts.Prefix)
+	switch {
+	case opts.ShardBytes < 0:
+		return nil, fmt.Errorf("%s: %w: shards of at most %d bytes", dir, ErrArgument, opts.ShardBytes)
+	case opts.Prefix != filepath.Base(opts.Prefix) || opts.Prefix[0] == '.':
+		return nil, fmt.Errorf("%s: %w: the prefix %.80q is no beginning of a file name that is not hidden", dir, ErrArgument, opts.Prefix)
 	}
 	classes, err := encodeClasses(opts.Classes, opts.ShardBytes)
 	if err != nil {

@@ -76,9 +76,17 @@ func TestWriterErrors(t *testing.T) {
 	if _, err := NewWriter(full, WriterOptions{}); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
-	for _, opts := range []WriterOptions{{ShardBytes: -1}, {Prefix: "a/b"}, {Prefix: ".x"}, {Prefix: ".."}} {
-		if _, err := NewWriter(filepath.Join(parent, "x"), opts); !errors.Is(err, ErrArgument) {
-			t.Errorf("%+v: %v", opts, err)
+	for _, c := range []struct {
+		opts WriterOptions
+		says string
+	}{
+		{WriterOptions{ShardBytes: -1}, "-1 bytes"},
+		{WriterOptions{Prefix: "a/b"}, `prefix "a/b"`},
+		{WriterOptions{Prefix: ".x"}, `prefix ".x"`},
+		{WriterOptions{Prefix: ".."}, `prefix ".."`},
+	} {
+		if _, err := NewWriter(filepath.Join(parent, "x"), c.opts); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c.opts, err)
 		}
 	}
 	part := Part{"jpg", []byte("x")}
