@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -79,6 +80,49 @@ func TestJitterOfTransform(t *testing.T) {
 	if slices.Equal(have[0].data, plain[0].data) {
 		t.Error("the colours are as they were")
 	}
+}
+
+// It is also that of pictures behind chains whose parts are cropped differently,
+// and behind maps. Parts that differ in it are refused unless the loader says.
+func TestJitterBehind(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	jitter := imaging.Jitter{Brightness: 0.3, Hue: 0.1}
+	files := photos(t, 5, 12).(*dataset.Images).Files
+	pictures := func(transform imaging.Transform) dataset.Dataset {
+		ds, err := dataset.NewImages(files, dataset.ImageOptions{Transform: transform})
+		ok(t, err)
+		return ds
+	}
+	chain := func(parts ...dataset.Dataset) dataset.Dataset {
+		ds, err := dataset.NewConcat(parts...)
+		ok(t, err)
+		return ds
+	}
+	crop, stretch := imaging.CenterCrop(12), imaging.Stretch(12, 12)
+	same, err := dataset.NewMap(pictures(crop.WithJitter(jitter)), dataset.Spec{Shape: []int{12, 12, 3}, DType: dtype.U8},
+		func(_ context.Context, _ dataset.Visit, dst, src []byte) error { copy(dst, src); return nil })
+	ok(t, err)
+	o := loader.Options{Batch: 5, Seed: 4, Decode: loader.DecodeCPU}
+	for _, c := range []struct {
+		what        string
+		with, plain dataset.Dataset
+	}{
+		{"chain", chain(pictures(crop.WithJitter(jitter)), pictures(stretch.WithJitter(jitter))), chain(pictures(crop), pictures(stretch))},
+		{"map", same, pictures(crop)},
+	} {
+		o.Jitter = imaging.Jitter{}
+		have, err := run(t, dev, c.with, o)
+		ok(t, err)
+		o.Jitter = jitter
+		want, err := run(t, dev, c.plain, o)
+		ok(t, err)
+		compare(t, c.what, have, want)
+	}
+	differing := chain(pictures(crop), pictures(crop.WithJitter(jitter)))
+	refuses(t, dev, differing, loader.Options{Batch: 5}, dataset.ErrArgument, "part 1 are jittered")
+	_, err = run(t, dev, differing, loader.Options{Batch: 5, Jitter: jitter})
+	ok(t, err)
 }
 
 // Mixed images are what their weights say, weights depend on the visit alone,

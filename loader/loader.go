@@ -139,9 +139,11 @@ func (l *Loader) plan() (err error) {
 // planImages works out what is special about images.
 func (l *Loader) planImages() error {
 	encoded, ok := dataset.EncodedOf(l.ds)
-	l.jitter = l.options.Jitter
-	if ok && l.jitter == (imaging.Jitter{}) {
-		l.jitter = encoded.Transform().Jitter()
+	if l.jitter = l.options.Jitter; l.jitter == (imaging.Jitter{}) {
+		var err error
+		if l.jitter, err = dataset.JitterOf(l.ds); err != nil {
+			return fmt.Errorf("loader: %w", err)
+		}
 	}
 	if ok && l.options.Decode != DecodeCPU && l.options.SampleTimeout == 0 {
 		l.encoded = encoded
