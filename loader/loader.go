@@ -114,6 +114,9 @@ func (l *Loader) plan() (err error) {
 			return fmt.Errorf("loader: %w", err)
 		}
 	}
+	if err := l.planImages(); err != nil {
+		return err
+	}
 	if l.digest, err = l.datasetDigest(); err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
@@ -122,9 +125,6 @@ func (l *Loader) plan() (err error) {
 		if err := l.resume(*s); err != nil {
 			return err
 		}
-	}
-	if err := l.planImages(); err != nil {
-		return err
 	}
 	l.first, l.skip = l.done, maps.Clone(l.ahead)
 	l.judge = l.newJudge()

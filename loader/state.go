@@ -8,17 +8,23 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/imaging"
 )
 
 // ErrState: a state that does not belong to this loader, or cannot be read.
 var ErrState = errors.New("state does not fit")
 
 // State is where a loader is: which batches Next has returned. A loader made
-// with it as [Options.Resume], of the same dataset and with the same order,
-// goes on behind them with the batches that would have come. Workers,
-// prefetch, pinning and devices may differ, and so may the number of ranks, if
-// Batch times World stays. Where several ranks are Unordered, each goes its own
-// way through an epoch: then a state in the middle of one is for its rank alone.
+// with it as [Options.Resume], of the same dataset with the same augmentation
+// and in the same order, goes on behind them with the batches that would have
+// come. Workers, prefetch, pinning and devices may differ, and so may the
+// number of ranks, if Batch times World stays. Where several ranks are
+// Unordered, each goes its own way through an epoch: then a state in the middle
+// of one is for its rank alone.
 //
 // It is a page of JSON at most, unless very many batches came out of order.
 type State struct {
@@ -40,13 +46,14 @@ type State struct {
 	Samples      int    `json:"samples"`       // of the dataset
 	Spec         string `json:"spec"`          // of a sample
 	Dataset      string `json:"dataset"`       // digest of its length, spec and some names and labels, and those of targets
+	Augment      string `json:"augment"`       // transform of pictures, jitter and mixup
 	Order        string `json:"order"`         // digest of some of the order's indices
 	Seed         uint64 `json:"seed"`          //
 	GlobalBatch  int    `json:"global_batch"`  // Batch times World
 	EpochBatches int    `json:"epoch_batches"` // of a rank
 }
 
-const stateVersion = 1
+const stateVersion = 2
 
 // State returns where the loader is. It may be called at any time from any
 // goroutine; a batch counts as soon as Next returns it.
@@ -88,11 +95,28 @@ func (l *Loader) startState() State {
 		Samples:      l.samples,
 		Spec:         l.spec.String(),
 		Dataset:      l.digest,
+		Augment:      l.augmentation(),
 		Order:        l.order.digest,
 		Seed:         l.options.Seed,
 		GlobalBatch:  l.order.global,
 		EpochBatches: l.order.perEpoch,
 	}
+}
+
+// augmentation says what becomes of pictures: with another transform the batches
+// would not be those that would have come.
+func (l *Loader) augmentation() string {
+	var parts []string
+	if pictures, ok := dataset.EncodedOf(l.ds); ok {
+		parts = append(parts, pictures.Transform().WithJitter(imaging.Jitter{}).String())
+	}
+	if j := l.jitter; j != (imaging.Jitter{}) {
+		parts = append(parts, fmt.Sprintf("jitter:%v,%v,%v,%v", j.Brightness, j.Contrast, j.Saturation, j.Hue))
+	}
+	if l.options.Mixup > 0 {
+		parts = append(parts, fmt.Sprintf("mixup:%v", l.options.Mixup))
+	}
+	return strings.Join(parts, ",")
 }
 
 // resume puts the loader behind the batches of s.
@@ -110,6 +134,8 @@ func (l *Loader) resume(s State) error {
 		return differ("form of a sample", s.Spec, want.Spec)
 	case s.Dataset != want.Dataset:
 		return differ("names or labels of the dataset, or its targets, by digest", s.Dataset, want.Dataset)
+	case s.Augment != want.Augment:
+		return differ("transform, jitter or mixup", strconv.Quote(s.Augment), strconv.Quote(want.Augment))
 	case s.Seed != want.Seed:
 		return differ("seed", s.Seed, want.Seed)
 	case s.GlobalBatch != want.GlobalBatch:

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
@@ -159,7 +161,7 @@ func TestBadStates(t *testing.T) {
 		{part: "Batch times World: 4 in the state, 8 now", o: loader.Options{Batch: 4, World: 2, Shuffle: true, Seed: 1}},
 		{part: "order of samples", o: loader.Options{Batch: 4, Seed: 1}},
 		{part: "order of samples", o: loader.Options{Batch: 4, Seed: 1, Sampler: other}},
-		{part: "version: 2", change: func(s *loader.State) { s.Version = 2 }},
+		{part: "version: 1", change: func(s *loader.State) { s.Version = 1 }},
 		{part: "names or labels", change: func(s *loader.State) { s.Dataset = "0123" }},
 		{part: "batches of an epoch", change: func(s *loader.State) { s.EpochBatches++ }},
 		{part: "batch 10 of epoch 0", change: func(s *loader.State) { s.Batch = 10 }},
@@ -186,12 +188,42 @@ func TestBadStates(t *testing.T) {
 	}
 }
 
+// A state belongs to what becomes of pictures, wherever that is said.
+func TestStateOfPictures(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	jitter := imaging.Jitter{Hue: 0.25}
+	files := photos(t, 6, 16).(*dataset.Images).Files
+	of := func(transform imaging.Transform) dataset.Dataset {
+		ds, err := dataset.NewImages(files, dataset.ImageOptions{Transform: transform})
+		ok(t, err)
+		return ds
+	}
+	flipped := imaging.RandomResizedCrop(12).WithFlip(0.5)
+	o := loader.Options{Batch: 2}
+	ld := start(t, dev, of(flipped.WithJitter(jitter)), o)
+	take(t, ld, 1)
+	state := ld.State()
+	within(t, "Close", ld.Close)
+	o.Resume = &state
+	const saved = `"rrc:12,flip:0.5,jitter:0,0,0,0.25" in the state, `
+	refuses(t, dev, of(imaging.CenterCrop(12)), o, loader.ErrState, saved+`"center:12" now`)
+	refuses(t, dev, of(flipped), o, loader.ErrState, saved+`"rrc:12,flip:0.5" now`)
+	mixed := o
+	mixed.Jitter, mixed.Mixup = jitter, 0.5
+	refuses(t, dev, of(flipped), mixed, loader.ErrState, saved+`"rrc:12,flip:0.5,jitter:0,0,0,0.25,mixup:0.5" now`)
+	o.Jitter = jitter
+	if list, err := run(t, dev, of(flipped), o); err != nil || len(list) != 2 {
+		t.Errorf("%d batches, %v", len(list), err)
+	}
+}
+
 // What is no state file is told, and reading one is bounded.
 func TestBadStateFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"empty": "", "text": "hello", "half": `{"version": 1, "epoch"`, "old": `{"version": 0}`, "list": "[]",
-		"large": `{"version": 1, "ahead": [` + strings.Repeat("1,", 1<<20) + "1]}",
+		"empty": "", "text": "hello", "half": `{"version": 2, "epoch"`, "old": `{"version": 1}`, "list": "[]",
+		"large": `{"version": 2, "ahead": [` + strings.Repeat("1,", 1<<20) + "1]}",
 	} {
 		file := filepath.Join(dir, name)
 		ok(t, os.WriteFile(file, []byte(text), 0o644))

@@ -53,7 +53,8 @@ func openRemote(ctx context.Context, u *url.URL, c *client, b *blocks) (*remote,
 		return readBody(response, make([]byte, bytes))
 	})
 	if err == nil && r.version == "" {
-		// What cannot be told apart from what comes later is not kept.
+		// What cannot be told apart from what comes later is for this opening alone:
+		// nothing in the cache is found again.
 		r.version = "once " + rand.Text()
 	}
 	r.prefix = fmt.Sprintf("%s-%x-", cacheName(r.identity()), b.bytes)
