@@ -290,4 +290,11 @@ func TestPackFolder(t *testing.T) {
 	if left, _ := os.ReadDir(filepath.Dir(out)); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
+	within := filepath.Join(dir, "b", "..", "shards")
+	if err := PackFolder(t.Context(), dir, within, PackOptions{}); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "within "+dir) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(within); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: %v", within, err)
+	}
 }

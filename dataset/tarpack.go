@@ -27,12 +27,16 @@ type PackOptions struct {
 // name becomes "_", since the key of a sample has none. The same files give the
 // same bytes. Nothing appears in dir before all is written.
 //
-// It fails with [ErrArgument] where two pictures would be one sample: a.jpg and
-// a.png in one folder; and where the names of the classes take more than
+// It fails with [ErrArgument] where dir is within the folder, of which it would be
+// a class, and where two pictures would be one sample: a.jpg and a.png in one
+// folder; and where the names of the classes take more than
 // [shard.WriterOptions] allows, with [ErrTooLarge] or ErrArgument.
 func PackFolder(ctx context.Context, folder, dir string, opts PackOptions) (err error) {
 	f, err := OpenFolder(ctx, folder, FolderOptions{})
 	if err != nil {
+		return err
+	}
+	if err := apart(folder, dir); err != nil {
 		return err
 	}
 	shards := opts.Shards
@@ -74,6 +78,22 @@ func PackFolder(ctx context.Context, folder, dir string, opts PackOptions) (err 
 		}
 	}
 	return w.Close()
+}
+
+// apart fails where dir is within the folder.
+func apart(folder, dir string) error {
+	inner, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	outer, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(outer, inner); err == nil && filepath.IsLocal(rel) {
+		return fmt.Errorf("%s: %w: within %s, which is packed", dir, ErrArgument, folder)
+	}
+	return nil
 }
 
 // sampleName returns the key of a file of a folder in a shard, and its

@@ -353,3 +353,20 @@ func copied(spec dataset.Spec, n int, targets ...gotTarget) int {
 }
 
 var _ dataset.Dataset = (*fake)(nil)
+
+// What the options point to is the caller's again behind New.
+func TestOptionsAreCopied(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(40, 7, 3, 3)
+	o := loader.Options{Batch: 4, Mean: []float64{0.1, 0.2, 0.3}, Std: []float64{0.5, 1, 2}, Targets: []dataset.Dataset{table(40, dtype.F32, 3)}}
+	want, err := run(t, dev, ds, o)
+	ok(t, err)
+	ld := start(t, dev, ds, o)
+	clear(o.Mean)
+	clear(o.Std)
+	clear(o.Targets)
+	have, err := drain(t, dev, ld)
+	ok(t, err)
+	compare(t, "after a change", have, want)
+}

@@ -177,6 +177,8 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 			return o, fmt.Errorf("loader: %w: %s is %d", device.ErrArgument, v.name, v.n)
 		}
 	}
+	// Workers read them later, when the caller may use them for something else.
+	o.Mean, o.Std, o.Targets = slices.Clone(o.Mean), slices.Clone(o.Std), slices.Clone(o.Targets)
 	if o.ChunkBytes > 0 && o.ChunkBytes < leastChunk {
 		return o, fmt.Errorf("loader: %w: ChunkBytes is %d, want at least %d", device.ErrArgument, o.ChunkBytes, leastChunk)
 	}

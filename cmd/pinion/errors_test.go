@@ -255,6 +255,19 @@ func TestSkipDamaged(t *testing.T) {
 	}
 }
 
+// Who meets a damaged file is told how to go on without it.
+func TestDamagedFails(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := photos(t, 3)
+	name := writeFile(t, dir, "bad.jpg", []byte("text"))
+	for _, command := range []string{"feed", "tune"} {
+		r := pinion(t, command, dir, "--device", "host")
+		if r.code != exitFailed || !strings.Contains(r.stderr, name) || !strings.Contains(r.stderr, "; --on-error skip leaves such samples out\n") {
+			t.Errorf("%s: %d: %s", command, r.code, r.stderr)
+		}
+	}
+}
+
 // A folder in which nothing can be read is an error that says why, however many
 // epochs or trials are to come.
 func TestSkipEverything(t *testing.T) {

@@ -63,7 +63,12 @@ func (f *inputFlags) use(cmd *cobra.Command, args []string, prepare func(dataset
 	}
 	defer func() { err = errors.Join(err, in.dev.Close()) }()
 	in.opened = time.Since(start)
-	return fn(in)
+	err = fn(in)
+	var sample *loader.SampleError
+	if errors.As(err, &sample) && f.onError == onError(loader.Fail) {
+		return fmt.Errorf("%w; --on-error skip leaves such samples out", err)
+	}
+	return err
 }
 
 // onError is a flag for what to do about a sample that cannot be read.
