@@ -130,7 +130,7 @@ type Options struct {
 	// OnError says what to do about a sample that cannot be read. Default:
 	// Fail. Decide, if set, is asked for each of them instead, in the order of
 	// the batches, and for those tried in their place. It holds up the batches
-	// behind, and runs in a goroutine for each device.
+	// behind, runs in a goroutine for each device, and must not close the loader.
 	OnError ErrorPolicy
 	Decide  func(err *SampleError) ErrorPolicy
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,6 +72,9 @@ part of it, by the rules of PyTorch's DistributedSampler.
 --digests writes a line of JSON for each batch: epoch, batch, samples, and the
 SHA-256 of its bytes, and behind them those of its targets, as read back from the
 device.
+
+An interrupt ends the run between two batches, with the report of what was fed
+until then (none with --json).
 
 Batches are released as soon as they arrive, so the rate is the most that the
 pipeline gives; the share of time "waited for data" is what a device with
@@ -228,6 +232,10 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) 
 		err = errors.Join(err, f.keepState(in.line, report.State))
 	}
 	if err != nil {
+		// Who ends a long run by hand still wants to know how it went.
+		if report != nil && report.Samples > 0 && errors.Is(err, context.Canceled) && !f.json {
+			err = errors.Join(err, printText(cmd, newFeedOutput(in, report).print))
+		}
 		return err
 	}
 	switch {

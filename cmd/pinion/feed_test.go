@@ -225,8 +225,8 @@ func TestFeedInterrupted(t *testing.T) {
 		written(t, filepath.Join(filepath.Dir(file), ".*"))
 		ok(t, p.Signal(os.Interrupt))
 	}, args...)
-	if r.code != exitFailed || !strings.Contains(r.stderr, "interrupted") || !strings.Contains(r.stderr, "--resume "+state) {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	if r.code != exitFailed || !strings.Contains(r.stderr, "interrupted") || !strings.Contains(r.stderr, "--resume "+state) || !strings.Contains(r.stdout, "samples/s") {
+		t.Fatalf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	done := readDigests(t, file)
 	saved, err := loader.ReadState(state)
