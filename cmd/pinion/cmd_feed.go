@@ -58,7 +58,8 @@ photos are decoded by workers.
 --targets names what goes with the samples, read like a DATASET and delivered as
 it is: sample i of it with sample i. Photos of a folder are masks there: PNGs with
 a palette or grey, of which the indexes or values are taken, cropped and mirrored
-as the photos are. They are found by the names of the photos, without extensions.
+as the photos are; where the first has 16 bits, all have. They are found by the
+names of the photos, without extensions.
 
 The order of samples depends on --sampler, --seed and the epoch alone:
 sequential, random (each sample once), replacement (drawn at random), balanced

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/shard"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 )
 
@@ -51,15 +52,33 @@ func (f *datasetFlags) openTarget(ctx context.Context, path string, ds dataset.D
 	if err != nil {
 		return nil, err
 	}
-	photos, folder := folderOf(ds), folderOf(opened)
-	if photos == nil || folder == nil {
+	folder := folderOf(opened)
+	if folder == nil {
 		return opened, nil
 	}
-	matched, err := dataset.Match(photos, folder, nil)
-	if err != nil {
-		return nil, err
+	var files dataset.Files = folder
+	if photos := folderOf(ds); photos != nil {
+		if files, err = dataset.Match(photos, folder, nil); err != nil {
+			return nil, err
+		}
 	}
-	return dataset.NewImages(matched, masks)
+	if deep(ctx, files) {
+		masks.Decode.DType = dtype.U16
+	}
+	return dataset.NewImages(files, masks)
+}
+
+// deep reports whether the first of files is a PNG of 16 bits, as depth maps and
+// numbers of objects are. That it cannot be read shows later.
+func deep(ctx context.Context, files dataset.Files) bool {
+	r, err := files.NewFileReader()
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	const start, depth = "\x89PNG\r\n\x1a\n", 24 // where the header has it
+	content, err := r.ReadFile(ctx, 0, nil)
+	return err == nil && len(content) > depth && string(content[:len(start)]) == start && content[depth] == 16
 }
 
 // folderOf is the folder that a dataset of pictures is of, or nil.

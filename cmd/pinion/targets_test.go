@@ -17,6 +17,31 @@ import (
 	"testing"
 )
 
+// Masks of 16 bits keep them.
+func TestDeepTargets(t *testing.T) {
+	dir := t.TempDir()
+	photo, mask := image.NewGray(image.Rect(0, 0, 16, 16)), image.NewGray16(image.Rect(0, 0, 16, 16))
+	var want []byte
+	for k := range photo.Pix {
+		photo.Pix[k] = byte(k)
+		want = append(want, byte(k))
+	}
+	for k := range photo.Pix {
+		mask.SetGray16(k%16, k/16, color.Gray16{Y: uint16(250 * k)})
+		want = binary.LittleEndian.AppendUint16(want, uint16(250*k))
+	}
+	for kind, m := range map[string]image.Image{"photos": photo, "depth": mask} {
+		var file bytes.Buffer
+		ok(t, png.Encode(&file, m))
+		writeFile(t, dir, kind+"/1.png", file.Bytes())
+	}
+	sum := sha256.Sum256(want)
+	d := digests(t, filepath.Join(dir, "photos"), "--channels", "1", "--dtype", "u8", "--targets", filepath.Join(dir, "depth"))
+	if len(d) != 1 || d[0].SHA256 != hex.EncodeToString(sum[:]) {
+		t.Errorf("%v, want %x", d, sum)
+	}
+}
+
 // Masks are found by the names of their photos, arrays and lines go by number;
 // what goes over the link is counted, and hashed behind the photos.
 func TestFeedTargets(t *testing.T) {
