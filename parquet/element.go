@@ -33,7 +33,7 @@ func newElement(d dtype.DType, fill *float64) (element, error) {
 // one that does not fit.
 func (e element) putInts(dst []byte, stride int, src []int64) int {
 	switch e.dtype {
-	case dtype.U8, dtype.I8, dtype.I16, dtype.I32, dtype.I64:
+	case dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.I32, dtype.I64:
 		return putWhole(e.dtype, dst, stride, src)
 	}
 	var floats [256]float64
@@ -66,6 +66,11 @@ func putWhole(d dtype.DType, dst []byte, stride int, src []int64) int {
 				return i
 			}
 			at[0] = uint8(v)
+		case dtype.U16:
+			if v != int64(uint16(v)) {
+				return i
+			}
+			binary.LittleEndian.PutUint16(at, uint16(v))
 		case dtype.I16:
 			if v != int64(int16(v)) {
 				return i

@@ -154,6 +154,8 @@ func numbers(b []byte, d dtype.DType) (list []float64) {
 			v = float64(b[0])
 		case dtype.I8:
 			v = float64(int8(b[0]))
+		case dtype.U16:
+			v = float64(binary.LittleEndian.Uint16(b))
 		case dtype.I16:
 			v = float64(int16(binary.LittleEndian.Uint16(b)))
 		case dtype.I32:
