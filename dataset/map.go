@@ -29,9 +29,6 @@ func NewMap(d Dataset, spec Spec, f MapFunc) (*Map, error) {
 	if _, err := checkSpec(spec); err != nil {
 		return nil, fmt.Errorf("map: %w", err)
 	}
-	if spec.Ragged {
-		return nil, fmt.Errorf("map: %w: samples of a map are of one shape, not %v", ErrArgument, spec)
-	}
 	if f == nil {
 		return nil, fmt.Errorf("map: %w: no function", ErrArgument)
 	}

@@ -49,4 +49,6 @@ func TestMemory(t *testing.T) {
 		_, err = NewMemory(make([]byte, 4), s, MemoryOptions{})
 		wantError(t, s.String(), err, ErrArgument, "samples of")
 	}
+	_, err = NewMemory(make([]byte, 4), Spec{Shape: []int{2}, DType: dtype.U8, Ragged: true}, MemoryOptions{})
+	wantError(t, "ragged", err, ErrArgument, "want samples of one shape, not <=2 u8")
 }

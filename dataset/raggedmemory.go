@@ -40,11 +40,12 @@ func newMemoryRagged(data []byte, spec Spec, offsets []int64, opts MemoryOptions
 	if len(spec.Shape) == 0 {
 		return nil, fmt.Errorf("%w: a scalar has no length; want a shape whose axis 0 differs", ErrArgument)
 	}
-	spec.Ragged, spec.Shape[0] = true, 1
+	spec.Ragged, spec.Shape[0] = false, 1
 	row, err := checkSpec(spec)
 	if err != nil {
 		return nil, err
 	}
+	spec.Ragged = true
 	rows, n := int64(len(data)/row), len(offsets)-1
 	switch {
 	case len(data)%row != 0:

@@ -180,7 +180,7 @@ func TestRaggedCombined(t *testing.T) {
 	_, err = NewConcat(a, bytesOf(t, 0, 3))
 	wantError(t, "ragged and not", err, ErrArgument, "part 1 are scalar u8")
 	_, err = NewZip(a, b)
-	wantError(t, "zip", err, ErrArgument, "part 0 differ in length (<=5 u8)")
+	wantError(t, "zip", err, ErrArgument, "part 0: bad argument: want samples of one shape, not <=5 u8")
 }
 
 func TestMapOfRagged(t *testing.T) {
@@ -199,7 +199,7 @@ func TestMapOfRagged(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	_, err = NewMap(d, Spec{Shape: []int{3}, DType: dtype.U8, Ragged: true}, count)
-	wantError(t, "ragged result", err, ErrArgument, "samples of a map are of one shape, not <=3 u8")
+	wantError(t, "ragged result", err, ErrArgument, "want samples of one shape, not <=3 u8")
 }
 
 // A subset is as long as its own longest sample: who takes extreme ones out needs

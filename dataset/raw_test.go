@@ -54,6 +54,7 @@ func TestRaw(t *testing.T) {
 		{spec, RawOptions{Offset: 1}, ErrDamaged, "8 bytes from offset 1 are no whole samples of 3"},
 		{spec, RawOptions{Labels: []int32{1}}, ErrArgument, "1 labels for 3"},
 		{Spec{}, RawOptions{}, ErrArgument, "type"},
+		{Spec{Shape: []int{3}, DType: dtype.U8, Ragged: true}, RawOptions{}, ErrArgument, "want samples of one shape, not <=3 u8"},
 	} {
 		_, err := OpenRaw(path, c.spec, c.opts)
 		wantError(t, path, err, c.err, c.text)

@@ -5,10 +5,14 @@ import (
 	"math"
 )
 
-// checkSpec checks a spec that a caller gives and returns its bytes.
+// checkSpec checks a spec that a caller gives, of samples of one shape, and
+// returns its bytes.
 func checkSpec(s Spec) (int, error) {
 	if !s.DType.Valid() {
 		return 0, fmt.Errorf("%w: samples of type %v", ErrArgument, s.DType)
+	}
+	if s.Ragged {
+		return 0, fmt.Errorf("%w: want samples of one shape, not %v", ErrArgument, s)
 	}
 	bytes := s.DType.Size()
 	for _, d := range s.Shape {

@@ -32,8 +32,6 @@ func NewZip(parts ...Dataset) (*Zip, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("zip: part %d: %w", i, err)
-		case spec.Ragged:
-			return nil, fmt.Errorf("zip: %w: samples of part %d differ in length (%v)", ErrArgument, i, spec)
 		case p.Len() != parts[0].Len():
 			return nil, fmt.Errorf("zip: %w: part %d has %d samples, part 0 %d", ErrArgument, i, p.Len(), parts[0].Len())
 		case spec.DType != first:
