@@ -36,7 +36,7 @@ type CSV struct {
 // OpenCSV reads a whole file. Rows end in LF or CR LF; blank lines and lines
 // that begin with '#' are skipped. Fields may be quoted. Numbers are those of
 // [strconv.ParseFloat], rounded to float64 and then to the element type; a
-// missing one is an error, NaN is a number.
+// missing one is an error, NaN is a number, also "-nan".
 //
 // Errors name the line, from 1, and the column, by name or from 0. It fails with [ErrFormat] for a field that is
 // no number or does not fit, a label that is no whole number, and rows of

@@ -1,6 +1,10 @@
 package dataset
 
-import "strconv"
+import (
+	"bytes"
+	"math"
+	"strconv"
+)
 
 // scanNumber reads the decimal number that b begins with and returns its
 // length. It does the common case: a number of at most 2^53 without its point,
@@ -90,10 +94,14 @@ func scanExponent(b []byte) (e, length int) {
 }
 
 // parseNumber reads a whole field as [strconv.ParseFloat] does: also NaN and
-// infinities. A number beyond float64 is none.
+// infinities. NaN may have a sign, as C prints it on most processors. A number
+// beyond float64 is none.
 func parseNumber(field []byte) (float64, bool) {
 	if v, n, ok := scanNumber(field); ok && n == len(field) {
 		return v, true
+	}
+	if len(field) == 4 && (field[0] == '-' || field[0] == '+') && bytes.EqualFold(field[1:], []byte("nan")) {
+		return math.NaN(), true
 	}
 	v, err := strconv.ParseFloat(string(field), 64)
 	return v, err == nil

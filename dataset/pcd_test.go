@@ -124,6 +124,14 @@ func TestPCDHeaderSpelling(t *testing.T) {
 	if got := readAllRagged(t, d)[0]; !bytes.Equal(got, bytes.Repeat(floatBytes(1, 2, 3), 6)) {
 		t.Error(got)
 	}
+	d, err = openPCD(t, pcdFile("ascii", "x y z", "4 4 4", "F F F", "1 1 1", 1, []byte("1 -nan nan\n"))) // as C prints them
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := float32(math.NaN())
+	if got := readAllRagged(t, d)[0]; !bytes.Equal(got, floatBytes(1, nan, nan)) {
+		t.Error(got)
+	}
 	empty := folder(t, map[string][]byte{"a.pcd": pcdFile("binary", "x y z", "4 4 4", "F F F", "1 1 1", 0, nil), "b.pcd": []byte(long)})
 	if d, err = OpenPointClouds(t.Context(), empty, PointOptions{}); err != nil || d.Length(0) != 0 || len(readAllRagged(t, d)[0]) != 0 {
 		t.Errorf("an empty cloud: %v", err)
