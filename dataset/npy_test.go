@@ -166,6 +166,23 @@ func TestNPYErrors(t *testing.T) {
 	}
 }
 
+// TestNPYFortranVector: of an array of one long axis both orders are the same.
+func TestNPYFortranVector(t *testing.T) {
+	for _, shape := range [][]int{{3}, {3, 1}, {1, 3}, {1, 1, 1}} {
+		text := strings.Replace(npyHeaderText("<f4", shape...), "False", "True", 1)
+		path := writeFile(t, filepath.Join(t.TempDir(), "a.npy"), npyFile(1, text, make([]byte, 4*elements(shape))))
+		d, err := OpenNPY(path)
+		if err != nil {
+			t.Errorf("%v: %v", shape, err)
+			continue
+		}
+		if d.Len() != shape[0] || !slices.Equal(d.Spec().Shape, shape[1:]) {
+			t.Errorf("%v: %d samples of %v", shape, d.Len(), d.Spec())
+		}
+		d.Close()
+	}
+}
+
 func TestNPYHeaderSpelling(t *testing.T) {
 	for _, text := range []string{
 		`{"shape":(3,2),"descr":"<f4","fortran_order":False}`,

@@ -90,6 +90,7 @@ func elements(shape []int) int64 {
 func parseNPYHeader(text string) (h npyHeader, err error) {
 	p := literal{rest: text}
 	seen := map[string]bool{}
+	fortran := false
 	p.want("{")
 	for p.err == nil && !p.take("}") {
 		key := p.str()
@@ -102,9 +103,7 @@ func parseNPYHeader(text string) (h npyHeader, err error) {
 		case "descr":
 			h.dtype, err = p.descr()
 		case "fortran_order":
-			if p.boolean() {
-				err = fmt.Errorf("%w: a NumPy array in Fortran order; save it with numpy.ascontiguousarray", ErrFormat)
-			}
+			fortran = p.boolean()
 		case "shape":
 			h.shape = p.tuple()
 		default:
@@ -127,7 +126,22 @@ func parseNPYHeader(text string) (h npyHeader, err error) {
 	if p.err != nil {
 		return npyHeader{}, p.err
 	}
+	if fortran && !orderless(h.shape) {
+		return npyHeader{}, fmt.Errorf("%w: a NumPy array in Fortran order; save it with numpy.ascontiguousarray", ErrFormat)
+	}
 	return h, checkNPYShape(h)
+}
+
+// orderless reports whether Fortran order is C order: at most one axis is
+// longer than 1. Some writers say Fortran of all arrays.
+func orderless(shape []int) bool {
+	long := 0
+	for _, d := range shape {
+		if d > 1 {
+			long++
+		}
+	}
+	return long <= 1
 }
 
 func checkNPYShape(h npyHeader) error {
