@@ -21,9 +21,10 @@ type Arrays struct {
 
 // NewArrays makes a dataset of .npy files. It reads the first one. Where the
 // files tell their sizes, as those of a [Tar] do, samples may differ in the
-// length of axis 0, which is reckoned from the size; other files are of the
-// shape of the first. Each file is held against that when it is read, and
-// fails with [ErrFormat] if it is another array. The files stay the caller's.
+// length of axis 0, which is reckoned from the size and may be 0; other files
+// are of the shape of the first. Each file is held against that when it is
+// read, and fails with [ErrFormat] if it is another array. It fails with
+// [ErrEmpty] where all are empty. The files stay the caller's.
 func NewArrays(ctx context.Context, files Files) (*Arrays, error) {
 	d := &Arrays{Files: files}
 	r, err := files.NewFileReader()
@@ -42,12 +43,15 @@ func NewArrays(ctx context.Context, files Files) (*Arrays, error) {
 	d.spec, d.header = Spec{Shape: h.shape, DType: h.dtype}, int(h.bytes)
 	sizes, ok := files.(interface{ Size(int) int64 })
 	if !ok {
+		if err := h.checkSamples(); err != nil {
+			return nil, fmt.Errorf("%s: %w", files.Name(0), err)
+		}
 		return d, nil
 	}
 	row, longest := int64(d.spec.RowBytes()), int64(0)
 	for i := range files.Len() {
 		bytes := sizes.Size(i) - int64(d.header)
-		if bytes < row || bytes%row != 0 {
+		if bytes < 0 || bytes%row != 0 {
 			return nil, fmt.Errorf("%s: %w: %d bytes are no array like that of %s: a header of %d bytes, and rows of %d (%v)",
 				files.Name(i), ErrFormat, sizes.Size(i), files.Name(0), d.header, row, d.spec)
 		}
@@ -57,6 +61,9 @@ func NewArrays(ctx context.Context, files Files) (*Arrays, error) {
 		}
 	}
 	d.spec.Shape[0] = max(d.spec.Shape[0], int(longest))
+	if d.spec.Shape[0] == 0 {
+		return nil, fmt.Errorf("%s: %w: no rows in %d arrays", files.Name(0), ErrEmpty, files.Len())
+	}
 	return d, nil
 }
 

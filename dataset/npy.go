@@ -1,6 +1,9 @@
 package dataset
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // NPY is a NumPy array in a .npy file, format 1, 2 or 3. The first axis
 // counts samples: an array of shape (N, 3, 8) is N samples of {3, 8}. Arrays
@@ -19,7 +22,7 @@ func OpenNPY(path string) (*NPY, error) {
 	}
 	h, err := readNPYHeader(f)
 	if err == nil {
-		err = h.checkSize(size)
+		err = cmp.Or(h.checkSamples(), h.checkSize(size))
 	}
 	if err != nil {
 		f.Close()

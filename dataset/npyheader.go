@@ -24,7 +24,7 @@ const (
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 type npyHeader struct {
 	dtype dtype.DType
-	shape []int // at least one axis, all positive
+	shape []int // at least one axis, all positive but for the first, which may be 0
 	bytes int64 // of the header; elements follow
 }
 
@@ -66,6 +66,14 @@ func readNPYHeader(r io.ReaderAt) (npyHeader, error) {
 	h, err := parseNPYHeader(string(text))
 	h.bytes = textAt + textBytes
 	return h, err
+}
+
+// checkSamples fails for an array whose first axis counts samples, and has none.
+func (h npyHeader) checkSamples() error {
+	if h.shape[0] == 0 {
+		return fmt.Errorf("%w: a NumPy array of shape %v", ErrEmpty, h.shape)
+	}
+	return nil
 }
 
 // checkSize compares the size of the file with what the header promises.
@@ -150,6 +158,9 @@ func checkNPYShape(h npyHeader) error {
 	}
 	left := int64(math.MaxInt64/2) / int64(h.dtype.Size()) // room for the header
 	for i, d := range h.shape {
+		if d == 0 && i == 0 {
+			continue
+		}
 		if d == 0 {
 			return fmt.Errorf("%w: a NumPy array of shape %v", ErrEmpty, h.shape)
 		}

@@ -83,7 +83,7 @@ func (a npzArchive) open(name string, limit int64) (npzArray, error) {
 		d.header, err = readNPYHeader(d)
 	}
 	if err == nil {
-		err = d.header.checkSize(int64(m.UncompressedSize64))
+		err = cmp.Or(d.header.checkSamples(), d.header.checkSize(int64(m.UncompressedSize64)))
 	}
 	if err != nil {
 		return npzArray{}, fmt.Errorf("array %.80q: %w", name, err)

@@ -189,6 +189,46 @@ func TestArrays(t *testing.T) {
 	}
 }
 
+// TestEmptyArrays: a photo may have no boxes.
+func TestEmptyArrays(t *testing.T) {
+	for _, c := range []struct {
+		members []string
+		spec    string
+		lengths []int
+	}{
+		{[]string{"1.npy", points(0), "2.npy", points(2), "3.npy", points(0)}, "<=2x2 f32", []int{0, 2, 0}},
+		{[]string{"1.npy", points(3), "2.npy", points(0)}, "<=3x2 f32", []int{3, 0}},
+	} {
+		path := writeFile(t, filepath.Join(t.TempDir(), "x.tar"), tarOf(t, c.members...))
+		d, err := Open(t.Context(), path, Options{Tar: noCache})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var lengths []int
+		for i, sample := range readAllRagged(t, d) {
+			lengths = append(lengths, Length(d, i))
+			if string(sample) != c.members[2*i+1][128:] {
+				t.Errorf("sample %d: %d bytes", i, len(sample))
+			}
+		}
+		if d.Spec().String() != c.spec || !slices.Equal(lengths, c.lengths) {
+			t.Errorf("%v, lengths %v; want %s, %v", d.Spec(), lengths, c.spec, c.lengths)
+		}
+		d.(io.Closer).Close()
+	}
+	path := writeFile(t, filepath.Join(t.TempDir(), "x.tar"), tarOf(t, "1.npy", points(0), "2.npy", points(0)))
+	_, err := Open(t.Context(), path, Options{Tar: noCache})
+	wantError(t, "no rows", err, ErrEmpty, "no rows in 2 arrays")
+	files, err := OpenTar(t.Context(), path, TarOptions{Shards: noCache.Shards, Extensions: []string{"npy"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	_, err = NewArrays(t.Context(), struct{ Files }{files})
+	wantError(t, "files without sizes", err, ErrEmpty, "1.npy: dataset is empty: a NumPy array of shape [0 2]")
+}
+
 // TestArraysDiffer: the first array decides, and errors name both.
 func TestArraysDiffer(t *testing.T) {
 	turned := string(npyFile(1, npyHeaderText("<f4", 2, 3), make([]byte, 24)))
