@@ -124,10 +124,18 @@ func (o Options) numbers(leaves []column) ([]column, error) {
 
 // allNumbers is numbers where none are named.
 func (o Options) allNumbers(leaves []column) ([]column, error) {
+	label := -1
+	if o.Label != "" {
+		c, err := named(leaves, o.Label, scalar)
+		if err != nil {
+			return nil, err
+		}
+		label = c.index
+	}
 	var scalars, lists []column
 	for _, c := range leaves {
 		switch {
-		case c.name == o.Label:
+		case c.index == label:
 		case c.kind == scalar:
 			scalars = append(scalars, c)
 		case c.kind == list:

@@ -51,6 +51,8 @@ func TestOpen(t *testing.T) {
 			[]values{{of: []float32{1, 2}}, {of: []float32{3, 4.5}}}, Options{}, "2 f32", "[[1 3] [2 4.5]]", "[-1 -1]"},
 		{"a label among them", schema.FieldList{required("a", f32), optional("y", i64)},
 			[]values{{of: []float32{1, 2, 3}}, {of: []int64{7, -8}, defs: []int16{1, 0, 1}}}, Options{Label: "y"}, "1 f32", "[[1] [2] [3]]", "[7 -1 -8]"},
+		{"a label in a struct", schema.FieldList{required("a", i32), node("y", pq.Repetitions.Required, nil, required("class", i32))},
+			[]values{{of: []int32{1, 2}}, {of: []int32{7, 8}}}, Options{Label: "y"}, "1 i32", "[[1] [2]]", "[7 8]"},
 		{"order of columns", schema.FieldList{required("a", f32), required("b", f32), text},
 			[]values{{of: []float32{1}}, {of: []float32{3}}, {of: []pq.ByteArray{}, defs: []int16{0}}}, Options{Columns: []string{"b", "a", "b"}}, "3 f32", "[[3 1 3]]", "[-1]"},
 		{"i32 and f32", schema.FieldList{required("a", f32), required("b", i32), text},
