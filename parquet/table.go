@@ -168,7 +168,7 @@ func labels(ctx context.Context, rg *file.RowGroupReader, col column, first int,
 			into[row] = -1
 			if d == c.max {
 				v := c.ints[value]
-				if into[row] = int32(v); int64(into[row]) != v {
+				if into[row] = int32(v); int64(into[row]) != v || v < 0 && col.number.unsigned {
 					return fmt.Errorf("%w: row %d: label %v does not fit 32 bits", dataset.ErrFormat, first+row, c.value(value))
 				}
 				value++
