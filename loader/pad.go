@@ -23,6 +23,8 @@ func newPadding(v float64, t dtype.DType) (padding, error) {
 	b := make([]byte, 8)
 	exact := v == math.Trunc(v) && math.Abs(v) <= 1<<53
 	in := func(low, high float64) bool { return exact && v >= low && v <= high }
+	// Rounding is fine, but what is finite is no infinity.
+	fits := func(rounded float32) bool { return !math.IsInf(float64(rounded), 0) || math.IsInf(v, 0) }
 	ok := true
 	switch t {
 	case dtype.U8:
@@ -44,13 +46,18 @@ func newPadding(v float64, t dtype.DType) (padding, error) {
 		ok = exact
 		binary.LittleEndian.PutUint64(b, uint64(int64(v)))
 	case dtype.F32:
+		ok = fits(float32(v))
 		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v)))
 	case dtype.F64:
 		binary.LittleEndian.PutUint64(b, math.Float64bits(v))
 	case dtype.F16:
-		binary.LittleEndian.PutUint16(b, float16.ToF16(float16.RoundToOdd(v)))
+		h := float16.ToF16(float16.RoundToOdd(v))
+		ok = fits(float16.FromF16(h))
+		binary.LittleEndian.PutUint16(b, h)
 	case dtype.BF16:
-		binary.LittleEndian.PutUint16(b, float16.ToBF16(float16.RoundToOdd(v)))
+		h := float16.ToBF16(float16.RoundToOdd(v))
+		ok = fits(float16.FromBF16(h))
+		binary.LittleEndian.PutUint16(b, h)
 	default:
 		ok = false
 	}

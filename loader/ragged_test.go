@@ -181,6 +181,8 @@ func TestBadPad(t *testing.T) {
 		{dtype.U16, 65535, true}, {dtype.U16, 65536, false}, {dtype.U16, -1, false},
 		{dtype.I16, 1 << 15, false}, {dtype.I32, math.MinInt32, true}, {dtype.I32, 0.5, false}, {dtype.I64, -100, true},
 		{dtype.I64, math.Inf(1), false}, {dtype.F32, math.Inf(-1), true}, {dtype.F16, 0.1, true}, {dtype.BF16, 3, true}, {dtype.F64, 0.1, true},
+		{dtype.F16, -1e9, false}, {dtype.F16, math.Inf(-1), true}, {dtype.F16, math.NaN(), true}, {dtype.BF16, -1e9, true}, {dtype.BF16, 1e39, false},
+		{dtype.F32, 1e39, false},
 	} {
 		ds := newRagged(4)
 		ds.spec.DType = c.t
