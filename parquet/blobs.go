@@ -22,7 +22,7 @@ func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows 
 	b := &block{offsets: make([]int64, 1, rows+1), faults: faults{}}
 	room -= b.bytes()
 	// A dictionary makes large what is small in the file: then there is not
-	// enough room, and with more of it appending grows the memory.
+	// enough room, and with more of it the memory grows.
 	b.data = make([]byte, 0, min(size, room))
 	for {
 		more, err := c.next()
@@ -49,7 +49,7 @@ func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows 
 				case int64(len(v)) > room-int64(len(b.data)):
 					return nil, errRoom
 				default:
-					b.data = append(b.data, v...)
+					b.data = append(growWithin(b.data, len(v), room), v...)
 				}
 			}
 			if err != nil {
@@ -58,4 +58,15 @@ func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows 
 			b.offsets = append(b.offsets, int64(len(b.data)))
 		}
 	}
+}
+
+// growWithin returns data with a capacity for n more bytes, which is at most
+// room: the cache counts all of it.
+func growWithin(data []byte, n int, room int64) []byte {
+	if cap(data)-len(data) >= n {
+		return data
+	}
+	larger := make([]byte, len(data), min(int64(max(2*cap(data), len(data)+n)), room))
+	copy(larger, data)
+	return larger
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	pq "github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/schema"
@@ -137,6 +138,28 @@ func TestDictionaryOfFiles(t *testing.T) {
 	must(t, err)
 	_, err = r.ReadFile(context.Background(), 0, nil)
 	wantError(t, "too large", err, dataset.ErrTooLarge, path, "more than 900000 bytes")
+}
+
+// TestFilesThatJustFit: a row group that fills the cache is read again after
+// another one has taken its place.
+func TestFilesThatJustFit(t *testing.T) {
+	one := bytes.Repeat([]byte("x"), 1000)
+	same := slices.Repeat([]pq.ByteArray{one}, 100)
+	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", pq.Types.ByteArray)}, [][]values{{{of: same}}, {{of: same}}}, pq.WithDictionaryDefault(true))
+	d, err := OpenFiles(context.Background(), path, FileOptions{CacheBytes: 100*1000 + 8*101})
+	must(t, err)
+	r, err := d.NewFileReader()
+	must(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, i := range []int{0, 100, 1, 101} {
+		if got, err := r.ReadFile(ctx, i, nil); err != nil || !bytes.Equal(got, one) {
+			t.Fatalf("file %d: %d bytes, %v", i, len(got), err)
+		}
+		if d.cache.used > d.cache.max {
+			t.Fatalf("%d bytes in a cache of %d", d.cache.used, d.cache.max)
+		}
+	}
 }
 
 // TestFilesModel: files of all sizes, over many pages and groups.
