@@ -359,6 +359,7 @@ func TestNIfTIErrors(t *testing.T) {
 		{"dtype", good, VolumeOptions{DType: dtype.F16}, ErrArgument, "volumes of type f16"},
 		{"fill", good, VolumeOptions{DType: dtype.U8, Fill: -1}, ErrArgument, "type u8 cannot be filled up with -1"},
 		{"fill", good, VolumeOptions{DType: dtype.I16, Fill: 0.5}, ErrArgument, "0.5"},
+		{"fill", good, VolumeOptions{Fill: 1e39}, ErrArgument, "type f32 cannot be filled up with 1e+39"},
 		{"fill", good, VolumeOptions{DType: dtype.I64, Fill: 1 << 63}, ErrArgument, "i64"},
 		{"gzip of text", zipped(t, []byte("hello")), VolumeOptions{}, ErrFormat, `begins with "hello"`},
 		{"gzip header", []byte("\x1f\x8bxxxxxxxxxxxxxxx"), VolumeOptions{}, ErrDamaged, "gzip"},

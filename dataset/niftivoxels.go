@@ -162,14 +162,18 @@ func fill(dst []byte, value float64, to dtype.DType) {
 
 // checkFill checks that a value is one of that type.
 func checkFill(value float64, to dtype.DType) error {
-	low, high := -math.Exp2(float64(8*to.Size()-1)), math.Exp2(float64(8*to.Size()-1))
+	whole := func(low, high float64) bool { return value >= low && value < high && value == math.Trunc(value) }
+	limit, ok := math.Exp2(float64(8*to.Size()-1)), true
 	switch to {
-	case dtype.F32, dtype.F64:
-		return nil
+	case dtype.F32:
+		ok = !math.IsInf(float64(float32(value)), 0) || math.IsInf(value, 0)
+	case dtype.F64:
 	case dtype.U8:
-		low, high = 0, 256
+		ok = whole(0, 256)
+	default:
+		ok = whole(-limit, limit)
 	}
-	if !(value >= low && value < high) || value != math.Trunc(value) {
+	if !ok {
 		return fmt.Errorf("%w: volumes of type %v cannot be filled up with %v", ErrArgument, to, value)
 	}
 	return nil
