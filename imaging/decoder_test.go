@@ -439,6 +439,7 @@ func TestDecoderForgets(t *testing.T) {
 		"no quantization tables": bytes.Replace(good, quantization, nil, 1),
 		"no Huffman tables":      bytes.Replace(good, huffman, nil, 1),
 		"half of a file":         good[:len(good)/2],
+		"tables and no picture":  slices.Concat(good[:2], quantization, huffman, good[len(good)-2:]),
 	}
 	decode := func(d *Decoder, data []byte) (string, []byte) {
 		var m Image

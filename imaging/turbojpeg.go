@@ -120,18 +120,20 @@ func (t *turboHandle) close() {
 	}
 }
 
-// header opens a decompressor, reads the size of a JPEG and tells whether the library can make RGB
-// of it. A file whose header it does not understand is left to image/jpeg as
-// well: it may only have unusual subsampling.
+// header opens a decompressor, reads the size of a JPEG and tells whether the
+// library can make RGB of it. A file whose header it does not understand is left
+// to image/jpeg as well: it may only have unusual subsampling. So is one of
+// tables alone, of which the library reports success and no size.
 func (t *turboHandle) header(data []byte) (able bool, err error) {
 	if err := t.open(); err != nil {
 		return false, err
 	}
+	t.width, t.height = 0, 0
 	rc := t.api.decompressHeader3.Call(t.handle,
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
 		uintptr(unsafe.Pointer(&t.width)), uintptr(unsafe.Pointer(&t.height)),
 		uintptr(unsafe.Pointer(&t.subsampling)), uintptr(unsafe.Pointer(&t.colorspace)))
-	if int32(rc) != 0 {
+	if int32(rc) != 0 || t.width == 0 {
 		return false, nil
 	}
 	return t.colorspace != tjColorspaceCMYK && t.colorspace != tjColorspaceYCCK, nil
