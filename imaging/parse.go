@@ -80,6 +80,7 @@ func parseTransform(s string, size int) (Transform, error) {
 		if terms.has(f.String()) {
 			terms.numbers(f.String(), 0, 0)
 			t = t.WithFilter(f)
+			break // a second one does not go with it
 		}
 	}
 	return t, terms.finish()

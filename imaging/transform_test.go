@@ -75,6 +75,7 @@ func TestParseTransformErrors(t *testing.T) {
 		"flip:half":           "want numbers",
 		"flip,flip":           `"flip" is there twice`,
 		"bicubic:2":           "want 0 to 0 numbers",
+		"bilinear,nearest":    `"nearest" is unknown or does not go`,
 		"jitter:1,1,1,0.6":    "hue is 0 to 0.5",
 		"jitter:1,1,1,0,1":    "want 0 to 4 numbers",
 		"jitter:101":          "0 to 100",
