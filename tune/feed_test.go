@@ -17,6 +17,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
@@ -431,6 +432,24 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%v, want %v", err, device.ErrArgument)
 	}
 }
+
+// Pictures that are decoded by another library are another search: its rates are
+// others.
+func TestKeepDecoder(t *testing.T) {
+	pictures, err := dataset.NewImages(noFiles{}, dataset.ImageOptions{})
+	ok(t, err)
+	if id := identify(pictures); id.Decoder != imaging.JPEGDecoder() {
+		t.Errorf("pictures are told by the decoder %q, want %q", id.Decoder, imaging.JPEGDecoder())
+	}
+	if id := identify(rows(0, 0)); id.Decoder != "" {
+		t.Errorf("rows are told by the decoder %q", id.Decoder)
+	}
+}
+
+// noFiles is files of which there are none.
+type noFiles struct{ dataset.Files }
+
+func (noFiles) Len() int { return 0 }
 
 // Targets are known again by what they are, and others are another search.
 func TestKeepTargets(t *testing.T) {

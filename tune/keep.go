@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/cachefile"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -49,6 +50,7 @@ type identity struct {
 	Samples   int      `json:"samples"`
 	Spec      string   `json:"spec"`
 	Transform string   `json:"transform,omitempty"` // of pictures
+	Decoder   string   `json:"decoder,omitempty"`   // of pictures on the CPU: one is some times as fast as another
 	Names     []string `json:"names"`               // of some samples
 	Bytes     int64    `json:"bytes"`               // of their files
 }
@@ -59,7 +61,7 @@ const looked = 16
 func identify(ds dataset.Dataset) identity {
 	id := identity{Kind: fmt.Sprintf("%T", ds), Samples: ds.Len(), Spec: ds.Spec().String()}
 	if pictures, ok := dataset.EncodedOf(ds); ok {
-		id.Transform = pictures.Transform().String()
+		id.Transform, id.Decoder = pictures.Transform().String(), imaging.JPEGDecoder()
 	}
 	n := min(looked, id.Samples)
 	for i := range n {
@@ -122,7 +124,8 @@ func (p purpose) file() (path, text string, err error) {
 // in the user's cache directory. It fails with [ErrNoResult] when there is
 // none for this machine, device, driver, model of the link (see
 // [transfer.LoadModel]), dataset, targets and options: a dataset is told by its
-// kind, size and spec, and by the names and file sizes of some samples. A search
+// kind, size and spec, and by the names and file sizes of some samples; one of
+// pictures by its transform and [imaging.JPEGDecoder], too. A search
 // with a larger budget than the one that was kept is another one. Searches with a
 // Step, with a Sampler or a Decide of the loader, or an exhaustive one are
 // never kept.
