@@ -86,8 +86,9 @@ func exifOfWebP(data []byte) []byte {
 // is a TIFF file.
 func tiffOrientation(exif []byte) Orientation {
 	const (
-		tag, short = 0x0112, 3
-		entry      = 12
+		tag         = 0x0112
+		short, long = 3, 4 // the standard's type, and one that some write
+		entry       = 12
 	)
 	exif = bytes.TrimPrefix(exif, exifName)
 	var order binary.ByteOrder
@@ -107,8 +108,12 @@ func tiffOrientation(exif []byte) Orientation {
 	count := order.Uint16(exif[at:])
 	list := exif[at+2:]
 	for ; count > 0 && len(list) >= entry; count-- {
-		if order.Uint16(list) == tag && order.Uint16(list[2:]) == short {
-			if o := order.Uint16(list[8:]); o >= uint16(Upright) && o <= uint16(TurnedRight) {
+		if kind := order.Uint16(list[2:]); order.Uint16(list) == tag && (kind == short || kind == long) {
+			o := uint32(order.Uint16(list[8:]))
+			if kind == long {
+				o = order.Uint32(list[8:])
+			}
+			if o >= uint32(Upright) && o <= uint32(TurnedRight) {
 				return Orientation(o)
 			}
 			return Upright

@@ -105,6 +105,14 @@ func TestOrientationOf(t *testing.T) {
 			}
 		}
 	}
+	for name, wide := range map[string]string{ // of 32 bits, which Pillow reads, too
+		"little": "II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x04\x00\x01\x00\x00\x00\x06\x00\x00\x00",
+		"big":    "MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x04\x00\x00\x00\x01\x00\x00\x00\x06",
+	} {
+		if got := OrientationOf(jpegWithEXIF(jpg, []byte(wide))); got != TurnedLeft {
+			t.Errorf("a long number, %s endian: %d", name, got)
+		}
+	}
 	filled := jpegWithEXIF(jpg, tiff(binary.BigEndian, 6))
 	filled = slices.Concat(filled[:2], []byte{0xff, 0xff}, filled[2:])
 	if got := OrientationOf(filled); got != TurnedLeft {
