@@ -77,14 +77,15 @@
 //
 // # Orientation
 //
-// Pictures are turned upright as their EXIF data says, in all three formats,
-// as by Pillow's ImageOps.exif_transpose; [Options.IgnoreOrientation] leaves
-// them as they are. Orientations that only XMP notes are not read. A transform
-// plans its crop for the upright picture, takes it from where it lies in the
-// stored one, and turns nothing but the result. The bytes are those of turning
-// first: weights are computed for the upright picture, and one that lies on
-// its side is resized along its columns first. Only chroma that a Go decoder
-// left coarse (see below) may come out one step different.
+// Pictures are turned upright as their EXIF data says, in all three formats, as
+// by Pillow's ImageOps.exif_transpose; [Options.IgnoreOrientation] leaves them
+// as they are. Orientations that only XMP notes, or only the text chunks of a
+// PNG ("Raw profile type exif"), are not read. A transform plans its crop for
+// the upright picture, takes it from where it lies in the stored one, and turns
+// nothing but the result. The bytes are those of turning first: weights are
+// computed for the upright picture, and one that lies on its side is resized
+// along its columns first. Only chroma that a Go decoder left coarse (see
+// below) may come out one step different.
 //
 // # Resizing
 //
