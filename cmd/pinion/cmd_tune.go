@@ -176,6 +176,8 @@ func (o *tuneOutput) search(cmd *cobra.Command, in *input, options tune.Options,
 	if !fresh && !options.Exhaustive {
 		if o.Result, err = tune.Load(in.dev, in.ds, options); err == nil {
 			o.AgeSeconds = cmp.Or(max(time.Since(o.Result.At), 0), 1).Seconds()
+			// Perhaps by another build than this one.
+			o.MeasuredAt, o.Commit = o.Result.At.Format(time.RFC3339), "unknown"
 			return nil
 		}
 	}

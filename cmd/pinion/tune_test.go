@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -116,9 +117,22 @@ func TestTune(t *testing.T) {
 	if !strings.Contains(string(text), "</html>") {
 		t.Error("no page")
 	}
+	kept, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "pinion", "tune-*.json"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept in %q, %v", kept, err)
+	}
+	data, err := os.ReadFile(kept[0])
+	ok(t, err)
+	yesterday := time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)
+	data = bytes.Replace(data, []byte(first["tuned_at"].(string)), []byte(yesterday), 1)
+	ok(t, os.WriteFile(kept[0], data, 0o644))
+	first["tuned_at"] = yesterday
 	again := document(t, keys, args...)
 	if again["age_seconds"] == 0. || again["trials"] != first["trials"] || again["tuned_at"] != first["tuned_at"] {
 		t.Errorf("measured again: %v", again["age_seconds"])
+	}
+	if again["measured_at"] != yesterday || again["commit"] != "unknown" {
+		t.Errorf("measured at %v, not %v, by commit %v", again["measured_at"], yesterday, again["commit"])
 	}
 	for _, more := range [][]string{{"--fresh"}, {"--step-time", "1ms"}, {"--size", "17"}, {"--exhaustive"}} {
 		doc := document(t, keys, append(args, more...)...)
