@@ -160,13 +160,14 @@ func workerCounts(processors int) (list []int) {
 
 // feed is the pipeline of a loader.
 type feed struct {
-	dev    device.Device
-	ds     dataset.Dataset
-	o      Options
-	tries  uint64
-	host   int64 // bytes of a sample in a slab, with what goes with it
-	device int64 // bytes of a sample in all device buffers
-	depth  int   // device buffers
+	dev     device.Device
+	ds      dataset.Dataset
+	o       Options
+	tries   uint64
+	visited int   // samples of this rank by all trials, those that were read ahead included
+	host    int64 // bytes of a sample in a slab, with what goes with it
+	device  int64 // bytes of a sample in all device buffers
+	depth   int   // device buffers
 
 	refused *DoesNotFitError // the least rings that could not be pinned
 
@@ -291,6 +292,11 @@ func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 	// dataset would be read, and lie in the page cache.
 	o.Seed += f.tries
 	f.tries++
+	if !o.Shuffle {
+		if o.Sampler, err = f.onward(); err != nil {
+			return m, err
+		}
+	}
 	ld, err := loader.New(f.dev, f.ds, o)
 	if err != nil {
 		return m, f.short(s, err)
@@ -300,6 +306,7 @@ func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 		m.Took = time.Since(start)
 		done := ld.Stats()
 		f.unread, f.replaced = f.unread+done.Errors, f.replaced+done.Replaced
+		f.visited += int(done.Samples) + done.Slabs*s.Batch
 	}()
 	if err := f.asAsked(s, ld.Stats()); err != nil {
 		return m, err

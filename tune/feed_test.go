@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type made struct {
 	fail error
 
 	broken int // with fail: only every so many-th sample fails; 0: all
+
+	first atomic.Int64 // how often sample 0 was read
 }
 
 func (m *made) Len() int                           { return m.n }
@@ -43,6 +46,9 @@ func (m *made) NewReader() (dataset.Reader, error) { return reader{m}, nil }
 type reader struct{ m *made }
 
 func (r reader) Read(_ context.Context, v dataset.Visit, _ []byte) error {
+	if v.Index == 0 {
+		r.m.first.Add(1)
+	}
 	start := time.Now()
 	time.Sleep(r.m.slow)
 	if v.Timing != nil {
@@ -93,6 +99,29 @@ func TestFeed(t *testing.T) {
 	}
 	if n := runtime.NumGoroutine(); n > before+1 {
 		t.Errorf("%d goroutines, %d before", n, before)
+	}
+}
+
+// A trial begins where the one before it ended, in an order that is not shuffled,
+// too: else the page cache would have what it reads.
+func TestFeedGoesOn(t *testing.T) {
+	const many = 1 << 40
+	order, err := sampler.NewSequential(many)
+	ok(t, err)
+	for name, set := range map[string]func(*loader.Options){
+		"as they lie": func(*loader.Options) {},
+		"a sampler":   func(o *loader.Options) { o.Sampler = order },
+		"a rank":      func(o *loader.Options) { o.World = 3 },
+		"shuffled":    func(o *loader.Options) { o.Shuffle = true },
+	} {
+		ds, o := rows(many, 0), small()
+		set(&o.Loader)
+		r, err := Feed(t.Context(), open(t), ds, o)
+		ok(t, err)
+		// Once by the first trial, and once where the memory is asked for.
+		if n := ds.first.Load(); n > 2 {
+			t.Errorf("%s: %d trials began with sample 0 %d times", name, r.Trials, n)
+		}
 	}
 }
 
