@@ -9,9 +9,10 @@ import (
 	"github.com/pinion-gpu/pinion/vram"
 )
 
-// ProbePool makes a [Probe] of a step that allocates from a pool: the most
-// that the pool had from the device meanwhile, and what is in use beside the
-// pool. The pool's peaks start anew with each probe.
+// ProbePool makes a [Probe] of a step that allocates from a pool: the most of the
+// pool's memory that was in use meanwhile, and what the device had in use beside
+// the pool before. What a pool keeps for the next allocations does not count. The
+// pool's peaks start anew with each probe.
 func ProbePool(pool *vram.Pool, dev device.Device, step func(ctx context.Context, n int) error) Probe {
 	return func(ctx context.Context, n int) (int64, error) {
 		memory, err := dev.Memory()
