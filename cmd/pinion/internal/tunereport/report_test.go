@@ -27,7 +27,7 @@ func full() *Report {
 			{Name: "overhead", Where: "worker"},
 		},
 		GridSize: 56, Trials: 80, Seconds: 29.7, At: time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC),
-		Grid: &tune.Grid{Best: tune.Setting{Workers: 16, Batch: 64, Prefetch: 4, Pin: true}, PerSecond: 6100, Choice: 6000, Ratio: 0.984, Rounds: 5, Settings: 56},
+		Grid: &tune.Grid{Best: tune.Setting{Workers: 16, Batch: 64, Prefetch: 4, Pin: true}, PerSecond: 6100, Choice: 6000, Ratio: 0.984, Rounds: 5, LastRounds: 9, Settings: 56},
 	}
 	for _, pin := range []bool{true, false} {
 		for _, w := range []int{1, 2, 4, 8, 16} {
@@ -58,7 +58,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"photos</h1>", "1024 samples of 224x224x3 u8", "Invented GPU", "Invented CPU, 16 CPUs", "commit abababababab<", "2000-01-02T03:04:05Z",
 		"The device limits", ">6012<", "DataLoader(dataset, batch_size=64", "loader.Options{Batch: 64", "the choice",
-		"1 %: the device counts as fed", "9 bytes of pinned memory asked, 7 free", "whole grid of 56 settings", "What a sample costs", "pinion tune DATASET",
+		"1 %: the device counts as fed", "9 bytes of pinned memory asked, 7 free", "whole grid of 56 settings was measured afterwards, in 5 rounds", "beside the choice in 9 more", "What a sample costs", "pinion tune DATASET",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page has no %q", want)
