@@ -29,12 +29,13 @@
 // # Decoding
 //
 // A [Decoder] reads JPEG, PNG and WebP and tells them by content. JPEGs are
-// decoded by libjpeg-turbo when its library libturbojpeg is installed, three
-// to five times as fast as image/jpeg, which is used otherwise and for CMYK;
-// [JPEGDecoder] says which one it is. PINION_LIB_TURBOJPEG chooses another
-// file, or "off". A photo that is cut short or corrupt fails with
-// [ErrDamaged] even where a viewer would show the rest of it in grey. Size is
-// checked before memory is allocated.
+// decoded by libjpeg-turbo when its library libturbojpeg is installed, three to
+// five times as fast as image/jpeg, which is used otherwise, for CMYK, and for
+// the rare file that is whole but of which the library warns; [JPEGDecoder]
+// says which one it is. PINION_LIB_TURBOJPEG chooses another file, or "off". A
+// photo that is cut short or corrupt fails with [ErrDamaged] even where a
+// viewer would show the rest of it in grey. Size is checked before memory is
+// allocated.
 //
 // With libjpeg-turbo the bytes are those that Pillow decodes. image/jpeg
 // differs in the last bits, and at edges of colour, since [Decoder.Decode]
