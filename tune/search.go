@@ -159,6 +159,7 @@ func (s *search) try(set Setting, step bool, what string) (m Measurement, ok boo
 	if err != nil {
 		return m, false, fmt.Errorf("tune: %v: %w", set, err)
 	}
+	r.refused = nil // memory that was gone came back
 	s.spent += m.Took
 	t := s.took[set.Decode]
 	s.took[set.Decode] = taken{t.trials + 1, t.all + m.Took}

@@ -283,15 +283,15 @@ func TestExhaustive(t *testing.T) {
 }
 
 // shrinking is a pipeline on a device where others take the memory at some
-// trial: only one worker fits from then on.
+// trial: only one worker fits from then on, until they give it back.
 type shrinking struct {
 	*fake
-	at int
+	at, back int
 }
 
 func (p shrinking) Try(ctx context.Context, s Setting, r Run) (Measurement, error) {
 	m, err := p.fake.Try(ctx, s, r)
-	if p.tries > p.at && s.Workers > 1 {
+	if p.tries > p.at && p.tries <= p.back && s.Workers > 1 {
 		return Measurement{}, &DoesNotFitError{What: "device memory", AskedBytes: 2, FreeBytes: 1}
 	}
 	return m, err
@@ -302,7 +302,7 @@ func TestMemoryGoesAway(t *testing.T) {
 	space := Space{Workers: []int{1, 8, 16}, Batch: []int{64}, Prefetch: []int{1, 2, 4}, Pin: []bool{true}}
 	late := 0
 	for at := range 150 {
-		r, err := Search(context.Background(), shrinking{newFake("decode", 1), at}, space, SearchOptions{Exhaustive: true})
+		r, err := Search(context.Background(), shrinking{newFake("decode", 1), at, math.MaxInt}, space, SearchOptions{Exhaustive: true})
 		switch {
 		case errors.Is(err, ErrDoesNotFit):
 			late++
@@ -312,6 +312,17 @@ func TestMemoryGoesAway(t *testing.T) {
 	}
 	if late == 0 {
 		t.Error("the choice always fitted")
+	}
+}
+
+// Memory that was gone for a trial does not make the choice one that does not fit.
+func TestMemoryComesBack(t *testing.T) {
+	space := Space{Workers: []int{1, 8, 16}, Batch: []int{64}, Prefetch: []int{1, 2, 4}, Pin: []bool{true}}
+	for at := range 150 {
+		r, err := Search(context.Background(), shrinking{newFake("decode", 1), at, at + 1}, space, SearchOptions{Exhaustive: true})
+		if err == nil && r.Settings[0].Refused != "" || err != nil && !errors.Is(err, ErrDoesNotFit) {
+			t.Errorf("after trial %d: %v, %v", at, r, err)
+		}
 	}
 }
 
