@@ -27,14 +27,14 @@ type NIfTI struct {
 }
 
 // OpenNIfTI opens a file. One that is compressed is decompressed into memory,
-// all of it, since a volume in the middle cannot be reached otherwise. Close
-// closes the file.
+// all of it, until ctx ends, since a volume in the middle cannot be reached
+// otherwise. Close closes the file.
 //
 // It fails with [ErrFormat] for what is no NIfTI file of header and voxels or
 // for voxels of another type, [ErrDamaged] for a broken header or a file that
 // ends too early, [ErrTooLarge] for volumes beyond opts.MaxBytes (for a
 // compressed file: all of them), and [ErrArgument] for impossible options.
-func OpenNIfTI(path string, opts VolumeOptions) (*NIfTI, error) {
+func OpenNIfTI(ctx context.Context, path string, opts VolumeOptions) (*NIfTI, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -43,7 +43,7 @@ func OpenNIfTI(path string, opts VolumeOptions) (*NIfTI, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := newNIfTI(path, f, opts)
+	d, err := newNIfTI(ctx, path, f, opts)
 	if err != nil || f.gz {
 		f.file.Close()
 	}
@@ -53,7 +53,7 @@ func OpenNIfTI(path string, opts VolumeOptions) (*NIfTI, error) {
 	return d, nil
 }
 
-func newNIfTI(path string, f *niftiFile, opts VolumeOptions) (*NIfTI, error) {
+func newNIfTI(ctx context.Context, path string, f *niftiFile, opts VolumeOptions) (*NIfTI, error) {
 	h := f.header
 	d := &NIfTI{opts: opts, header: h, volume: h.shape, voxels: f.file, start: h.offset, file: f.file}
 	n := 1
@@ -75,7 +75,7 @@ func newNIfTI(path string, f *niftiFile, opts VolumeOptions) (*NIfTI, error) {
 	}
 	if f.gz {
 		data := make([]byte, all)
-		if err := f.load(context.Background(), new(gunzip), data); err != nil {
+		if err := f.load(ctx, new(gunzip), data); err != nil {
 			return nil, err
 		}
 		d.voxels, d.start, d.file = bytes.NewReader(data), 0, nil

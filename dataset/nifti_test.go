@@ -147,7 +147,7 @@ func bothOpen(t testing.TB, dir string, opts VolumeOptions) []Dataset {
 	}
 	list := []Dataset{volumes}
 	for _, name := range []string{"a.nii", "b.nii.gz"} {
-		d, err := OpenNIfTI(filepath.Join(dir, name), opts)
+		d, err := OpenNIfTI(t.Context(), filepath.Join(dir, name), opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestVolumeSize(t *testing.T) {
 		{dtype.I64, 1024, 64, []int64{5}, -1 << 63, []int64{-1 << 63, 5, -1 << 63}},
 	} {
 		m := niftiImage{version: 1, order: binary.BigEndian, code: c.code, bits: c.bits, dim: []int64{1}, voxels: c.one}
-		d, err := OpenNIfTI(writeFile(t, filepath.Join(t.TempDir(), "a"), m.bytes(t)), VolumeOptions{DType: c.dtype, Size: []int{3}, Fill: c.fill})
+		d, err := OpenNIfTI(t.Context(), writeFile(t, filepath.Join(t.TempDir(), "a"), m.bytes(t)), VolumeOptions{DType: c.dtype, Size: []int{3}, Fill: c.fill})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +367,7 @@ func TestNIfTIErrors(t *testing.T) {
 		{"gzip bomb", zipped(t, edit(42, []int16{100, 100, 100})), VolumeOptions{}, ErrDamaged, "cannot decompress to a volume of 1000000 bytes"},
 	} {
 		for name, open := range map[string]func(dir string) error{
-			"file":   func(dir string) error { return errOf(OpenNIfTI(filepath.Join(dir, "a.nii"), c.opts)) },
+			"file":   func(dir string) error { return errOf(OpenNIfTI(t.Context(), filepath.Join(dir, "a.nii"), c.opts)) },
 			"folder": func(dir string) error { return errOf(OpenVolumes(t.Context(), dir, c.opts)) },
 		} {
 			dir := folder(t, map[string][]byte{"a.nii": c.file})
@@ -379,7 +379,7 @@ func TestNIfTIErrors(t *testing.T) {
 	// What shows when the voxels are read.
 	for name, file := range map[string][]byte{"after 0 of 120 bytes": zipped(t, good[:352]), "after 119 of 120 bytes": zipped(t, good[:471]), "checksum": crc} {
 		dir := folder(t, map[string][]byte{"a.nii.gz": file})
-		_, err := OpenNIfTI(filepath.Join(dir, "a.nii.gz"), VolumeOptions{})
+		_, err := OpenNIfTI(t.Context(), filepath.Join(dir, "a.nii.gz"), VolumeOptions{})
 		wantError(t, "file", err, ErrDamaged, name)
 		d, err := OpenVolumes(t.Context(), dir, VolumeOptions{})
 		if err != nil {
@@ -397,16 +397,16 @@ func TestNIfTIErrors(t *testing.T) {
 	many := counted
 	many.dim = []int64{6, 5, 2, 2}
 	path := writeFile(t, filepath.Join(t.TempDir(), "a.nii.gz"), zipped(t, many.bytes(t)))
-	_, err := OpenNIfTI(path, VolumeOptions{DType: dtype.U8, MaxBytes: 352})
+	_, err := OpenNIfTI(t.Context(), path, VolumeOptions{DType: dtype.U8, MaxBytes: 352})
 	if err != nil {
 		t.Error(err)
 	}
 	many.offset, many.voxels = 352, iota8(480)
 	many.dim[3] = 8
 	writeFile(t, path, zipped(t, many.bytes(t)))
-	_, err = OpenNIfTI(path, VolumeOptions{DType: dtype.U8, MaxBytes: 479})
+	_, err = OpenNIfTI(t.Context(), path, VolumeOptions{DType: dtype.U8, MaxBytes: 479})
 	wantError(t, "all of a compressed file", err, ErrTooLarge, "8 volumes of [2 5 6], 480 bytes compressed in one file; the limit is 479 bytes")
-	_, err = OpenNIfTI(path+"x", VolumeOptions{})
+	_, err = OpenNIfTI(t.Context(), path+"x", VolumeOptions{})
 	wantError(t, "missing", err, fs.ErrNotExist, "a.nii.gzx")
 	_, err = OpenVolumes(t.Context(), t.TempDir(), VolumeOptions{})
 	wantError(t, "no files", err, ErrEmpty, "no files; looked for .nii, .nii.gz")
@@ -416,7 +416,7 @@ func errOf[T any](_ T, err error) error { return err }
 
 func TestNIfTIClose(t *testing.T) {
 	path := writeFile(t, filepath.Join(t.TempDir(), "a.nii"), counted.bytes(t))
-	d, err := OpenNIfTI(path, VolumeOptions{})
+	d, err := OpenNIfTI(t.Context(), path, VolumeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

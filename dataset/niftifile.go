@@ -109,7 +109,7 @@ func (f *niftiFile) load(ctx context.Context, z *gunzip, b []byte) error {
 		}
 	}
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	return fmt.Errorf("%w: gzip: after %d of %d bytes of voxels: %w", ErrDamaged, n, len(b), err)
 }

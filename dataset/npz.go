@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -37,20 +38,20 @@ var npzNames = []string{"x", "data", "arr_0"}
 
 // OpenNPZ opens an array of an archive. Arrays of numpy.savez are read in
 // place, as .npy files are, and the archive's checksum is not looked at; those
-// of numpy.savez_compressed are decompressed into memory once. Close closes
-// the file.
+// of numpy.savez_compressed are decompressed into memory once, until ctx ends.
+// Close closes the file.
 //
 // It fails with [ErrFormat] for what is no archive of arrays or an array of
 // another kind, [ErrEmpty] for an array of no elements, [ErrDamaged] for a
 // broken archive, [ErrTooLarge], or [ErrArgument] for a name that the file
 // does not have; then the error lists those it has.
-func OpenNPZ(path string, opts NPZOptions) (*NPZ, error) {
+func OpenNPZ(ctx context.Context, path string, opts NPZOptions) (*NPZ, error) {
 	opts.MaxBytes = cmp.Or(max(opts.MaxBytes, 0), 4<<30)
 	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newNPZ(path, f, size, opts)
+	d, err := newNPZ(ctx, path, f, size, opts)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -58,7 +59,7 @@ func OpenNPZ(path string, opts NPZOptions) (*NPZ, error) {
 	return d, nil
 }
 
-func newNPZ(path string, f *os.File, size int64, opts NPZOptions) (*NPZ, error) {
+func newNPZ(ctx context.Context, path string, f *os.File, size int64, opts NPZOptions) (*NPZ, error) {
 	archive, err := readNPZ(f, size)
 	if err != nil {
 		return nil, err
@@ -76,14 +77,14 @@ func newNPZ(path string, f *os.File, size int64, opts NPZOptions) (*NPZ, error) 
 			return nil, fmt.Errorf("%w: which array holds the samples? There are %s", ErrArgument, listed(d.arrays))
 		}
 	}
-	samples, err := archive.open(opts.Array, opts.MaxBytes)
+	samples, err := archive.open(ctx, opts.Array, opts.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	n := samples.header.shape[0]
 	var labels []int32
 	if opts.Label != "" {
-		l, err := archive.open(opts.Label, opts.MaxBytes)
+		l, err := archive.open(ctx, opts.Label, opts.MaxBytes)
 		if err == nil {
 			labels, err = l.labels(n)
 		}

@@ -42,7 +42,7 @@ func npzFile(t testing.TB, members ...npzMember) []byte {
 
 func openNPZ(t testing.TB, file []byte, opts NPZOptions) (*NPZ, error) {
 	t.Helper()
-	d, err := OpenNPZ(writeFile(t, filepath.Join(t.TempDir(), "a.npz"), file), opts)
+	d, err := OpenNPZ(t.Context(), writeFile(t, filepath.Join(t.TempDir(), "a.npz"), file), opts)
 	if err == nil {
 		t.Cleanup(func() { d.Close() })
 	}
@@ -56,7 +56,7 @@ func openNPZ(t testing.TB, file []byte, opts NPZOptions) (*NPZ, error) {
 func TestNPZ(t *testing.T) {
 	for _, name := range []string{"savez.npz", "savez_compressed.npz"} {
 		path := filepath.Join("testdata", "npz", name)
-		d, err := OpenNPZ(path, NPZOptions{Label: "y"})
+		d, err := OpenNPZ(t.Context(), path, NPZOptions{Label: "y"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestNPZ(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	d, err := OpenNPZ(filepath.Join("testdata", "npz", "savez.npz"), NPZOptions{})
+	d, err := OpenNPZ(t.Context(), filepath.Join("testdata", "npz", "savez.npz"), NPZOptions{})
 	if err != nil || d.Label(0) != -1 {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestNPZErrors(t *testing.T) {
 	wantError(t, "count", label("|u1", make([]byte, 5), 5), ErrArgument, `array "y": bad argument: labels of shape [5] for 4 samples`)
 	wantError(t, "one-hot", label("|u1", make([]byte, 8), 4, 2), ErrArgument, "labels of shape [4 2]")
 	wantError(t, "floats", label("<f4", make([]byte, 16), 4), ErrFormat, "labels of type f32")
-	_, err := OpenNPZ(filepath.Join(t.TempDir(), "none.npz"), NPZOptions{})
+	_, err := OpenNPZ(t.Context(), filepath.Join(t.TempDir(), "none.npz"), NPZOptions{})
 	wantError(t, "missing", err, fs.ErrNotExist, "none.npz")
 }
 
@@ -201,7 +201,7 @@ func FuzzNPZ(f *testing.F) {
 	}
 	path := filepath.Join(f.TempDir(), "a.npz")
 	f.Fuzz(func(t *testing.T, file []byte) {
-		d, err := OpenNPZ(writeFile(t, path, file), NPZOptions{MaxBytes: 1 << 20})
+		d, err := OpenNPZ(t.Context(), writeFile(t, path, file), NPZOptions{MaxBytes: 1 << 20})
 		if err != nil {
 			if !errors.Is(err, ErrFormat) && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrEmpty) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrArgument) {
 				t.Errorf("unknown kind of error: %v", err)

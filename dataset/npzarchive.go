@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,13 +73,13 @@ func readNPZ(file io.ReaderAt, size int64) (npzArchive, error) {
 func (a npzArchive) names() []string { return slices.Sorted(maps.Keys(a.members)) }
 
 // open reads the header of an array, and all of it if it is compressed.
-func (a npzArchive) open(name string, limit int64) (npzArray, error) {
+func (a npzArchive) open(ctx context.Context, name string, limit int64) (npzArray, error) {
 	m := a.members[name]
 	if m == nil {
 		return npzArray{}, fmt.Errorf("%w: no array %.80q; there are %s", ErrArgument, name, listed(a.names()))
 	}
 	d := npzArray{name: name}
-	err := d.locate(m, a, limit)
+	err := d.locate(ctx, m, a, limit)
 	if err == nil {
 		d.header, err = readNPYHeader(d)
 	}
@@ -93,7 +94,7 @@ func (a npzArchive) open(name string, limit int64) (npzArray, error) {
 
 // locate finds the bytes of a member. Members that overlap do no harm: at most
 // two are read, each within the limit.
-func (d *npzArray) locate(m *zip.File, a npzArchive, limit int64) error {
+func (d *npzArray) locate(ctx context.Context, m *zip.File, a npzArchive, limit int64) error {
 	packed, size := m.CompressedSize64, m.UncompressedSize64
 	start, err := m.DataOffset()
 	if err != nil {
@@ -121,7 +122,7 @@ func (d *npzArray) locate(m *zip.File, a npzArchive, limit int64) error {
 		if size/maxDeflateRatio > packed {
 			return fmt.Errorf("%w: %d bytes cannot decompress to %d", ErrDamaged, packed, size)
 		}
-		d.data, err = inflate(m, int(size))
+		d.data, err = inflate(ctx, m, int(size))
 		d.ReaderAt = bytes.NewReader(d.data)
 		return err
 	}
@@ -129,19 +130,23 @@ func (d *npzArray) locate(m *zip.File, a npzArchive, limit int64) error {
 }
 
 // inflate decompresses a member of exactly that size.
-func inflate(m *zip.File, size int) ([]byte, error) {
+func inflate(ctx context.Context, m *zip.File, size int) ([]byte, error) {
 	r, err := m.Open()
 	if err != nil {
 		return nil, fmt.Errorf("%w: zip archive: %w", ErrDamaged, err)
 	}
 	defer r.Close()
 	data := make([]byte, size)
-	n, err := io.ReadFull(r, data)
+	source := contextReader{ctx, r}
+	n, err := io.ReadFull(source, data)
 	if err == nil { // the checksum is compared at the end
-		if _, err = io.ReadFull(r, make([]byte, 1)); err == io.EOF {
+		if _, err = io.ReadFull(source, make([]byte, 1)); err == io.EOF {
 			return data, nil
 		}
 		err = cmp.Or(err, errors.New("there is more"))
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	return nil, fmt.Errorf("%w: zip archive: after %d of %d bytes: %w", ErrDamaged, n, size, err)
 }

@@ -60,8 +60,10 @@ var fileKinds = []struct {
 	open opener
 }{
 	{"NumPy array", begins(npyMagic), func(_ context.Context, path string, _ Options) (Dataset, error) { return OpenNPY(path) }},
-	{"npz", begins(zipMagic, zipMagicEmpty), func(_ context.Context, path string, o Options) (Dataset, error) { return OpenNPZ(path, o.NPZ) }},
-	{"NIfTI", func(h fileHead) bool { return niftiHead(h.bytes) }, func(_ context.Context, path string, o Options) (Dataset, error) { return OpenNIfTI(path, o.Volume) }},
+	{"npz", begins(zipMagic, zipMagicEmpty), func(ctx context.Context, path string, o Options) (Dataset, error) { return OpenNPZ(ctx, path, o.NPZ) }},
+	{"NIfTI", func(h fileHead) bool { return niftiHead(h.bytes) }, func(ctx context.Context, path string, o Options) (Dataset, error) {
+		return OpenNIfTI(ctx, path, o.Volume)
+	}},
 	{"tar", func(h fileHead) bool { return tarHead(h.bytes) }, openTar},
 	{"safetensors", func(h fileHead) bool { return tensorsHead(h.bytes, h.size) }, func(_ context.Context, path string, o Options) (Dataset, error) {
 		return OpenSafeTensors(path, o.Tensor)
@@ -100,7 +102,7 @@ func begins(magic ...string) func(fileHead) bool {
 // is called .csv or .tsv, a [CSV]. A tar, a folder of .tar files, a pattern such as train-{000..127}.tar and a URL
 // of those are [Images] of the pictures in them, or else [Arrays].
 // Anything else fails with [ErrFormat]. The end of ctx cuts short what takes
-// long: listing folders, indexing shards, reading text. A result that is an [io.Closer] must be closed.
+// long: listing folders, indexing shards, reading text, decompressing. A result that is an [io.Closer] must be closed.
 func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 	if shard.Is(path) {
 		return openTar(ctx, path, opts)

@@ -1,9 +1,12 @@
 package dataset
 
 import (
+	"archive/zip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -41,6 +44,13 @@ func TestOpenHeedsContext(t *testing.T) {
 	dir := t.TempDir()
 	csv := writeFile(t, filepath.Join(dir, "a.csv"), []byte(strings.Repeat("1,2,3\n", 1<<20)))
 	lines := writeFile(t, filepath.Join(dir, "a.jsonl"), []byte(strings.Repeat("[1,2,3]\n", 1<<19)))
+	const noise = 4 << 20 // bytes that do not compress
+	voxels := make([]byte, noise)
+	rand.NewChaCha8([32]byte{1}).Read(voxels)
+	volume := niftiImage{version: 1, order: binary.LittleEndian, code: 2, bits: 8, dim: []int64{1 << 11, 1 << 11}, voxels: voxels}.bytes(t)
+	nii := writeFile(t, filepath.Join(dir, "a.nii.gz"), zipped(t, volume))
+	array := npyFile(1, fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (4, %d)}", noise/4), voxels)
+	npz := writeFile(t, filepath.Join(dir, "a.npz"), npzFile(t, npzMember{"x.npy", zip.Deflate, array}))
 	pictureDir, cloudDir, volumeDir := folder(t, pictures), folder(t, clouds), folder(t, volumes)
 	out := 0
 	for name, open := range map[string]func(ctx context.Context) error{
@@ -51,6 +61,8 @@ func TestOpenHeedsContext(t *testing.T) {
 		"OpenCSV":         func(ctx context.Context) error { return errOf(OpenCSV(ctx, csv, CSVOptions{})) },
 		"OpenJSONLines":   func(ctx context.Context) error { return errOf(OpenJSONLines(ctx, lines, JSONOptions{})) },
 		"Open, folder":    func(ctx context.Context) error { return errOf(Open(ctx, volumeDir, Options{})) },
+		"Open, .nii.gz":   func(ctx context.Context) error { return errOf(Open(ctx, nii, Options{})) },
+		"Open, .npz":      func(ctx context.Context) error { return errOf(Open(ctx, npz, Options{})) },
 		"Open, CSV":       func(ctx context.Context) error { return errOf(Open(ctx, csv, Options{})) },
 		"PackFolder": func(ctx context.Context) error {
 			out++
