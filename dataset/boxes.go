@@ -59,15 +59,12 @@ type Boxes struct {
 func NewBoxes(d Dataset, t imaging.Transform, o BoxOptions) (*Boxes, error) {
 	spec := d.Spec()
 	switch {
-	case spec.DType != dtype.F32 || len(spec.Shape) < 1 || len(spec.Shape) > 2:
+	case spec.DType != dtype.F32 || len(spec.Shape) < 1 || len(spec.Shape) > 2 || spec.Ragged && len(spec.Shape) == 1:
 		return nil, fmt.Errorf("boxes: %w: samples of %v, want rows of f32", ErrArgument, spec)
 	case o.Format < BoxCorners || o.Format > BoxCenterSize:
 		return nil, fmt.Errorf("boxes: %w: format %d", ErrArgument, o.Format)
 	}
 	columns := spec.Shape[len(spec.Shape)-1]
-	if spec.Ragged && len(spec.Shape) == 1 {
-		return nil, fmt.Errorf("boxes: %w: samples of %v, want rows of f32", ErrArgument, spec)
-	}
 	if o.Column < 0 || o.Column > columns-4 {
 		return nil, fmt.Errorf("boxes: %w: four numbers from column %d on, and rows have %d", ErrArgument, o.Column, columns)
 	}
@@ -114,7 +111,7 @@ func (r *boxReader) Read(ctx context.Context, v Visit, dst []byte) error {
 func (d *Boxes) move(box []byte, f *Frame, p *imaging.Plan) {
 	var n [4]float64
 	for i := range n {
-		n[i] = float64(math.Float32frombits(binary.NativeEndian.Uint32(box[4*i:])))
+		n[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(box[4*i:])))
 	}
 	if d.opts.Normalized {
 		stretch(&n, float64(f.Width), float64(f.Height))
@@ -135,7 +132,7 @@ func (d *Boxes) move(box []byte, f *Frame, p *imaging.Plan) {
 		stretch(&n, 1/width, 1/height)
 	}
 	for i, v := range n {
-		binary.NativeEndian.PutUint32(box[4*i:], math.Float32bits(float32(v)))
+		binary.LittleEndian.PutUint32(box[4*i:], math.Float32bits(float32(v)))
 	}
 }
 

@@ -99,10 +99,11 @@ func begins(magic ...string) func(fileHead) bool {
 // the names of its files. A file that begins as one is an [NPY], [NPZ],
 // [NIfTI] or [SafeTensors]; a text whose first line is a JSON object or array
 // is a [JSONLines], and one whose first or second row is all numbers, or that
-// is called .csv or .tsv, a [CSV]. A tar, a folder of .tar files, a pattern such as train-{000..127}.tar and a URL
-// of those are [Images] of the pictures in them, or else [Arrays].
-// Anything else fails with [ErrFormat]. The end of ctx cuts short what takes
-// long: listing folders, indexing shards, reading text, decompressing. A result that is an [io.Closer] must be closed.
+// is called .csv or .tsv, a [CSV]. A tar, a folder of .tar files, a pattern such
+// as train-{000..127}.tar and a URL of those are [Images] of the pictures in
+// them, or else [Arrays]. Anything else fails with [ErrFormat]. The end of ctx
+// cuts short what takes long: listing folders, indexing shards, reading text,
+// decompressing. A result that is an [io.Closer] must be closed.
 func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 	if shard.Is(path) {
 		return openTar(ctx, path, opts)

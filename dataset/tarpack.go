@@ -32,11 +32,11 @@ type PackOptions struct {
 // folder; and where the names of the classes take more than
 // [shard.WriterOptions] allows, with [ErrTooLarge] or ErrArgument.
 func PackFolder(ctx context.Context, folder, dir string, opts PackOptions) (err error) {
-	f, err := OpenFolder(ctx, folder, FolderOptions{})
-	if err != nil {
+	if err := apart(folder, dir); err != nil {
 		return err
 	}
-	if err := apart(folder, dir); err != nil {
+	f, err := OpenFolder(ctx, folder, FolderOptions{})
+	if err != nil {
 		return err
 	}
 	shards := opts.Shards

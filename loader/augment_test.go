@@ -120,7 +120,7 @@ func TestJitterBehind(t *testing.T) {
 		compare(t, c.what, have, want)
 	}
 	differing := chain(pictures(crop), pictures(crop.WithJitter(jitter)))
-	refuses(t, dev, differing, loader.Options{Batch: 5}, dataset.ErrArgument, "part 1 are jittered")
+	refuses(t, dev, differing, loader.Options{Batch: 5}, device.ErrArgument, "parts of the dataset are jittered by")
 	_, err = run(t, dev, differing, loader.Options{Batch: 5, Jitter: jitter})
 	ok(t, err)
 }

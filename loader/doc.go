@@ -23,8 +23,8 @@
 // is queued to the device in one asynchronous copy, with labels behind the
 // samples; images are sent as bytes, or as samples of 16 bits, and become
 // normalised floats in NCHW order there. Device buffers are doubled, so one batch
-// is copied and transformed while another is used; events on the device, not the host, keep a buffer from
-// being overwritten too early.
+// is copied and transformed while another is used; events on the device, not the
+// host, keep a buffer from being overwritten too early.
 //
 // [NewOn] deals batches out to several devices in turn.
 //

@@ -140,9 +140,12 @@ func (l *Loader) plan() (err error) {
 func (l *Loader) planImages() error {
 	encoded, ok := dataset.EncodedOf(l.ds)
 	if l.jitter = l.options.Jitter; l.jitter == (imaging.Jitter{}) {
-		var err error
-		if l.jitter, err = dataset.JitterOf(l.ds); err != nil {
-			return fmt.Errorf("loader: %w", err)
+		transforms := dataset.Transforms(l.ds)
+		l.jitter = transforms[0].Jitter()
+		for _, t := range transforms {
+			if t.Jitter() != l.jitter {
+				return fmt.Errorf("loader: %w: parts of the dataset are jittered by %+v and %+v; give one for all as Jitter", device.ErrArgument, l.jitter, t.Jitter())
+			}
 		}
 	}
 	if ok && l.options.Decode != DecodeCPU && l.options.SampleTimeout == 0 {

@@ -107,8 +107,10 @@ func (l *Loader) startState() State {
 // would not be those that would have come.
 func (l *Loader) augmentation() string {
 	var parts []string
-	if pictures, ok := dataset.EncodedOf(l.ds); ok {
-		parts = append(parts, pictures.Transform().WithJitter(imaging.Jitter{}).String())
+	for _, t := range dataset.Transforms(l.ds) {
+		if t != (imaging.Transform{}) {
+			parts = append(parts, t.WithJitter(imaging.Jitter{}).String())
+		}
 	}
 	if j := l.jitter; j != (imaging.Jitter{}) {
 		parts = append(parts, fmt.Sprintf("jitter:%v,%v,%v,%v", j.Brightness, j.Contrast, j.Saturation, j.Hue))

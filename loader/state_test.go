@@ -212,6 +212,20 @@ func TestStateOfPictures(t *testing.T) {
 	mixed := o
 	mixed.Jitter, mixed.Mixup = jitter, 0.5
 	refuses(t, dev, of(flipped), mixed, loader.ErrState, saved+`"rrc:12,flip:0.5,jitter:0,0,0,0.25,mixup:0.5" now`)
+	chain := func(transforms ...imaging.Transform) dataset.Dataset {
+		var parts []dataset.Dataset
+		for _, transform := range transforms {
+			parts = append(parts, of(transform))
+		}
+		ds, err := dataset.NewConcat(parts...)
+		ok(t, err)
+		return ds
+	}
+	ld = start(t, dev, chain(imaging.CenterCrop(12), imaging.Stretch(12, 12)), loader.Options{Batch: 2})
+	differing := ld.State()
+	within(t, "Close", ld.Close)
+	refuses(t, dev, chain(imaging.CenterCrop(12), flipped), loader.Options{Batch: 2, Resume: &differing}, loader.ErrState,
+		`"center:12,stretch:12x12" in the state, "center:12,rrc:12,flip:0.5" now`)
 	o.Jitter = jitter
 	if list, err := run(t, dev, of(flipped), o); err != nil || len(list) != 2 {
 		t.Errorf("%d batches, %v", len(list), err)

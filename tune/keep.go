@@ -49,7 +49,7 @@ type identity struct {
 	Kind      string   `json:"kind"`
 	Samples   int      `json:"samples"`
 	Spec      string   `json:"spec"`
-	Transform string   `json:"transform,omitempty"` // of pictures
+	Transform []string `json:"transform,omitempty"` // of pictures
 	Decoder   string   `json:"decoder,omitempty"`   // of pictures on the CPU: one is some times as fast as another
 	Names     []string `json:"names"`               // of some samples
 	Bytes     int64    `json:"bytes"`               // of their files
@@ -60,8 +60,10 @@ const looked = 16
 
 func identify(ds dataset.Dataset) identity {
 	id := identity{Kind: fmt.Sprintf("%T", ds), Samples: ds.Len(), Spec: ds.Spec().String()}
-	if pictures, ok := dataset.EncodedOf(ds); ok {
-		id.Transform, id.Decoder = pictures.Transform().String(), imaging.JPEGDecoder()
+	for _, t := range dataset.Transforms(ds) {
+		if t != (imaging.Transform{}) {
+			id.Transform, id.Decoder = append(id.Transform, t.String()), imaging.JPEGDecoder()
+		}
 	}
 	n := min(looked, id.Samples)
 	for i := range n {

@@ -124,7 +124,7 @@ func (f *datasetFlags) recognise(ctx context.Context, path string, image dataset
 		Tensor: dataset.TensorOptions{Tensor: f.field, Label: f.label},
 		JSON:   dataset.JSONOptions{Field: f.field, Label: f.label, Ragged: true},
 		CSV:    dataset.CSVOptions{Label: f.label},
-		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label, OnRetry: tellRetries(line)}},
+		Tar:    dataset.TarOptions{Shards: shard.Options{LabelField: f.label, OnRetry: line.retry}},
 	})
 }
 

@@ -5,10 +5,13 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/pinion-gpu/pinion/dataset/shard"
 )
 
 // progress is a bar on standard error, where that is a terminal. Elsewhere
@@ -17,6 +20,8 @@ type progress struct {
 	mu  sync.Mutex
 	w   io.Writer
 	bar *progressbar.ProgressBar // nil where there is no terminal
+
+	retried time.Time // when a retry was told of
 }
 
 func newProgress(cmd *cobra.Command) *progress {
@@ -56,6 +61,23 @@ func (p *progress) message(format string, args ...any) {
 	defer p.mu.Unlock()
 	p.wipe()
 	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// retryPace is how often retries are told of: many requests may fail at once.
+const retryPace = 10 * time.Second
+
+// retry says now and then that a server fails or stalls, since a stalled one is
+// given up only after minutes.
+func (p *progress) retry(r shard.Retry) {
+	p.mu.Lock()
+	due := p.retried.IsZero() || time.Since(p.retried) >= retryPace
+	if due {
+		p.retried = time.Now()
+	}
+	p.mu.Unlock()
+	if due {
+		p.message("%s: %v; trying again, %d of %d", r.URL, r.Err, r.Try+1, r.Tries)
+	}
 }
 
 // clear takes the bar off the screen.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"image/color"
+	"image/png"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/shard"
@@ -47,7 +50,7 @@ func (f *datasetFlags) openTarget(ctx context.Context, path string, ds dataset.D
 	opened, err := dataset.Open(ctx, path, dataset.Options{
 		Image: masks,
 		JSON:  dataset.JSONOptions{Ragged: true},
-		Tar:   dataset.TarOptions{Shards: shard.Options{OnRetry: tellRetries(line)}},
+		Tar:   dataset.TarOptions{Shards: shard.Options{OnRetry: line.retry}},
 	})
 	if err != nil {
 		return nil, err
@@ -68,7 +71,7 @@ func (f *datasetFlags) openTarget(ctx context.Context, path string, ds dataset.D
 	return dataset.NewImages(files, masks)
 }
 
-// deep reports whether the first of files is a PNG of 16 bits, as depth maps and
+// deep reports whether the first of files is a grey PNG of 16 bits, as depth maps and
 // numbers of objects are. That it cannot be read shows later.
 func deep(ctx context.Context, files dataset.Files) bool {
 	r, err := files.NewFileReader()
@@ -76,9 +79,12 @@ func deep(ctx context.Context, files dataset.Files) bool {
 		return false
 	}
 	defer r.Close()
-	const start, depth = "\x89PNG\r\n\x1a\n", 24 // where the header has it
 	content, err := r.ReadFile(ctx, 0, nil)
-	return err == nil && len(content) > depth && string(content[:len(start)]) == start && content[depth] == 16
+	if err != nil {
+		return false
+	}
+	header, err := png.DecodeConfig(bytes.NewReader(content))
+	return err == nil && header.ColorModel == color.Gray16Model
 }
 
 // folderOf is the folder that a dataset of pictures is of, or nil.
