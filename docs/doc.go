@@ -5,4 +5,4 @@
 // somewhere.
 package docs
 
-//go:generate go run ../internal/benchdoc -root ..
+//go:generate go run ../bench/benchdoc -root ..

@@ -3,8 +3,8 @@
 // in bench/results; nothing is computed but medians over epochs and files,
 // and quotients, and what was not measured has no row.
 //
-//	go run ./internal/benchdoc          # write
-//	go run ./internal/benchdoc -check   # fail if something is out of date
+//	go run ./bench/benchdoc          # write
+//	go run ./bench/benchdoc -check   # fail if something is out of date
 //
 // A run is a folder, bench/results/<date>-<machine>/, whose files are told
 // apart by content: documents of `pinion bench link --json`, `pinion bench
