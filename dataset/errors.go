@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/pinion-gpu/pinion/dataset/shard"
-	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
 // Errors that callers can tell apart with [errors.Is]. What a function
@@ -14,17 +14,17 @@ var (
 	// ErrEmpty: there are no samples, or samples of no bytes.
 	ErrEmpty = shard.ErrEmpty
 	// ErrFormat: not a dataset or sample of a kind that is read here.
-	ErrFormat = imaging.ErrFormat
+	ErrFormat = errs.ErrFormat
 	// ErrTooLarge: a sample beyond a limit of the options.
-	ErrTooLarge = imaging.ErrTooLarge
+	ErrTooLarge = errs.ErrTooLarge
 	// ErrDamaged: a file is cut short, corrupt, or changed while it was read.
-	ErrDamaged = imaging.ErrDamaged
+	ErrDamaged = errs.ErrDamaged
 	// ErrMismatch: pictures that go with each other, a photo and its mask, are
 	// not of one shape.
 	ErrMismatch = errors.New("pictures that go together differ")
 	// ErrArgument: a sample number or a destination's length that the dataset
 	// does not have, or an impossible option.
-	ErrArgument = imaging.ErrArgument
+	ErrArgument = errs.ErrArgument
 	// ErrPanic: a function that the caller gave has panicked.
 	ErrPanic = errors.New("panic")
 	// ErrUnavailable: a server failed or stalled, in every retry.

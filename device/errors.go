@@ -1,6 +1,10 @@
 package device
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/pinion-gpu/pinion/internal/errs"
+)
 
 // Errors that callers can tell apart with [errors.Is]. What a function
 // returns wraps them with the numbers that explain them.
@@ -10,13 +14,13 @@ var (
 	// ErrPinLimit: the system does not allow that much page-locked memory.
 	ErrPinLimit = errors.New("page-locked memory limit reached")
 	// ErrClosed: the device, stream, event or module was closed.
-	ErrClosed = errors.New("used after close")
+	ErrClosed = errs.ErrClosed
 	// ErrNotSupported: this device cannot do that.
 	ErrNotSupported = errors.New("not supported by this device")
 	// ErrPointer: not the address of live device memory.
 	ErrPointer = errors.New("not live device memory")
 	// ErrArgument: an argument that no device could accept.
-	ErrArgument = errors.New("bad argument")
+	ErrArgument = errs.ErrArgument
 	// ErrUnavailable: there is no such device on this machine, or it cannot
 	// be used (no driver, a driver too old, no memory left for a context).
 	ErrUnavailable = errors.New("device unavailable")

@@ -253,7 +253,7 @@ type picture struct {
 // inspect reads what the file says of its picture.
 func (d *Decoder) inspect(data []byte) (src picture, err error) {
 	if d.closed {
-		return src, ErrClosed
+		return src, fmt.Errorf("decoder %w", ErrClosed)
 	}
 	if d.bad != nil {
 		return src, d.bad

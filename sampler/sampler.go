@@ -3,12 +3,12 @@ package sampler
 import (
 	"fmt"
 
-	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
 // ErrArgument: a number that a constructor cannot work with. The error around
 // it says which, and its value.
-var ErrArgument = device.ErrArgument
+var ErrArgument = errs.ErrArgument
 
 // Sampler is an order of samples for every epoch.
 //

@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
 var (
 	// ErrClosed is returned by everything that is done with a pool after Close.
-	ErrClosed = errors.New("pool is closed")
+	ErrClosed = fmt.Errorf("pool %w", errs.ErrClosed)
 
 	// ErrFreed is returned for a block that is not live any more: a second
 	// Free, or the use of a block after its Free.

@@ -3,7 +3,7 @@ package shard
 import (
 	"errors"
 
-	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
 // Errors that callers can tell apart with [errors.Is]. What a function
@@ -15,15 +15,15 @@ var (
 	ErrEmpty = errors.New("dataset is empty")
 	// ErrFormat: not a tar, a compressed one, or one that holds what is not
 	// read here; a server that does not serve parts of files.
-	ErrFormat = imaging.ErrFormat
+	ErrFormat = errs.ErrFormat
 	// ErrTooLarge: a member or an index beyond a limit.
-	ErrTooLarge = imaging.ErrTooLarge
+	ErrTooLarge = errs.ErrTooLarge
 	// ErrDamaged: a shard is cut short, corrupt, or changed since it was
 	// opened, or a server sent something else than it announced.
-	ErrDamaged = imaging.ErrDamaged
+	ErrDamaged = errs.ErrDamaged
 	// ErrArgument: a sample number that the set does not have, or an
 	// impossible option or location.
-	ErrArgument = imaging.ErrArgument
+	ErrArgument = errs.ErrArgument
 	// ErrUnavailable: a server failed or stalled, and did so again in every
 	// retry.
 	ErrUnavailable = errors.New("not available")

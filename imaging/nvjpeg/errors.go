@@ -7,10 +7,11 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
 // ErrClosed: the decoder was closed.
-var ErrClosed = errors.New("nvjpeg: decoder used after close")
+var ErrClosed = fmt.Errorf("nvjpeg: decoder %w", errs.ErrClosed)
 
 // Error is a failed call of the library. [errors.Is] matches it with the
 // sentinel of the same meaning of package imaging or device.
@@ -91,9 +92,9 @@ func (e *RefusedError) Error() string {
 
 // Unwrap returns the reasons.
 func (e *RefusedError) Unwrap() []error {
-	errs := make([]error, len(e.Pictures))
+	list := make([]error, len(e.Pictures))
 	for i, r := range e.Pictures {
-		errs[i] = r.Err
+		list[i] = r.Err
 	}
-	return errs
+	return list
 }

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // marker is a hidden file in a complete folder. Its text says what is there.
@@ -101,32 +103,28 @@ func fill(ctx context.Context, dir string, n int, progress func(done, total int)
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	group, ctx := errgroup.WithContext(ctx)
 	var (
-		workers sync.WaitGroup
-		next    atomic.Int64
-		mu      sync.Mutex // guards done and calls of progress
-		done    int
+		next atomic.Int64
+		mu   sync.Mutex // guards done and calls of progress
+		done int
 	)
 	for range min(n, runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
+		group.Go(func() error {
 			p := newPainter()
 			var buf bytes.Buffer
 			for ctx.Err() == nil {
 				number := int(next.Add(1))
 				if number > n {
-					return
+					return nil
 				}
 				buf.Reset()
-				err := p.write(&buf, number)
-				if err == nil {
-					name := fmt.Sprintf("photo-%05d.jpg", number)
-					err = os.WriteFile(filepath.Join(dir, class(number), name), buf.Bytes(), 0o644)
+				if err := p.write(&buf, number); err != nil {
+					return err
 				}
-				if err != nil {
-					cancel(err)
-					return
+				name := fmt.Sprintf("photo-%05d.jpg", number)
+				if err := os.WriteFile(filepath.Join(dir, class(number), name), buf.Bytes(), 0o644); err != nil {
+					return err
 				}
 				mu.Lock()
 				done++
@@ -135,11 +133,11 @@ func fill(ctx context.Context, dir string, n int, progress func(done, total int)
 				}
 				mu.Unlock()
 			}
+			return context.Cause(ctx)
 		})
 	}
-	workers.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	return os.WriteFile(filepath.Join(dir, marker), []byte(markerText(n)), 0o644)
 }

@@ -1,6 +1,10 @@
 package trace
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/pinion-gpu/pinion/internal/errs"
+)
 
 // Errors that callers can tell apart with [errors.Is]. What a function returns
 // wraps them with the line, what is wrong with it, and its text.
@@ -12,7 +16,7 @@ var (
 	// what is, or of no bytes.
 	ErrMalformed = errors.New("malformed trace")
 	// ErrTooLarge: a snapshot beyond Options.MaxSnapshotBytes.
-	ErrTooLarge = errors.New("snapshot too large")
+	ErrTooLarge = errs.ErrTooLarge
 	// ErrArgument: an impossible option, or a device that the snapshot lacks.
-	ErrArgument = errors.New("invalid argument")
+	ErrArgument = errs.ErrArgument
 )

@@ -32,7 +32,7 @@ func newSnapshot(in *bufio.Reader, o Options) (*snapshot, error) {
 		return nil, err
 	}
 	if more, _ := in.Peek(1); len(more) > 0 {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, o.MaxSnapshotBytes)
+		return nil, fmt.Errorf("snapshot %w: more than %d bytes", ErrTooLarge, o.MaxSnapshotBytes)
 	}
 	root, err := pickle.Decode(data)
 	if err != nil {
