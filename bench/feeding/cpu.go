@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -46,8 +47,8 @@ func (b *bench) photosRow(ctx context.Context, m *harness.Memory, f *folder, nam
 		Batch: b.batch, Workers: workers, Shuffle: true, DropLast: true, DType: d, Decode: loader.DecodeCPU,
 	}}
 	skip, timed := b.span(workers)
-	return &sample{Sample: harness.Sample{
-		Row:   harness.Row{Name: name, By: pinionBy(workers), Unit: "images/s"},
+	return &sample{Sample: measure.Sample{
+		Row:   measure.Row{Name: name, By: pinionBy(workers), Unit: "images/s"},
 		Check: func() error { return feed.checkImages(ctx, exact(d)) },
 		Run: func() (float64, error) {
 			seconds, err := feed.steady(ctx, skip, timed)
@@ -112,8 +113,8 @@ func (b *bench) core(ctx context.Context, m *harness.Memory) error {
 		d := f.newDecoders(m, 1)
 		d.threads[0].pixels = make([]byte, way.transform.Bytes())
 		key := uint64(0)
-		samples = append(samples, &sample{Sample: harness.Sample{
-			Row:   harness.Row{Name: name, By: way.by, Unit: "images/s"},
+		samples = append(samples, &sample{Sample: measure.Sample{
+			Row:   measure.Row{Name: name, By: way.by, Unit: "images/s"},
 			Check: checkTurbo,
 			Run: func() (float64, error) {
 				return d.rate(ctx, b.decodes, func(d *decoder, file []byte) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // libturbojpeg is who decodes and does nothing else.
@@ -61,7 +62,7 @@ func (d *decoders) rate(ctx context.Context, n int, work func(d *decoder, file [
 		})
 	}
 	all.Wait()
-	return float64(n*len(d.threads)) / harness.Since(start, time.Second), errors.Join(errs...)
+	return float64(n*len(d.threads)) / measure.Since(start, time.Second), errors.Join(errs...)
 }
 
 // checkTurbo fails where something else decodes JPEGs.
@@ -78,8 +79,8 @@ func bare(d *decoder, file []byte) error { return d.Decode(&d.image, file) }
 // bareRow is the row of decoding photos with so many threads at once.
 func (b *bench) bareRow(ctx context.Context, m *harness.Memory, f *folder, name string, threads int) *sample {
 	d := f.newDecoders(m, threads)
-	return &sample{Sample: harness.Sample{
-		Row:   harness.Row{Name: name, By: libturbojpeg + ", " + count(threads, "thread"), Unit: "images/s"},
+	return &sample{Sample: measure.Sample{
+		Row:   measure.Row{Name: name, By: libturbojpeg + ", " + count(threads, "thread"), Unit: "images/s"},
 		Check: checkTurbo,
 		Run:   func() (float64, error) { return d.rate(ctx, b.decodes, bare) },
 	}}

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/pinion-gpu/pinion/bench/internal/harness"
+import (
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
+)
 
 // document is what is printed.
 type document struct {
@@ -11,7 +14,7 @@ type document struct {
 
 // row is one figure, and what it has to be.
 type row struct {
-	harness.Row
+	measure.Row
 	target
 }
 
@@ -31,7 +34,7 @@ func (t target) reached(v float64) bool {
 
 // sample is a row to be measured.
 type sample struct {
-	harness.Sample
+	measure.Sample
 	target
 }
 
@@ -49,10 +52,10 @@ func (d *document) share(name string, s, of *sample, times float64, t target) {
 	for i, v := range s.Runs {
 		percent = append(percent, 100*v/(times*of.Runs[i]))
 	}
-	d.Rows = append(d.Rows, row{harness.NewRow(name, s.Row.By, "%", percent), t})
+	d.Rows = append(d.Rows, row{measure.NewRow(name, s.Row.By, "%", percent), t})
 }
 
 // figure is a row of one value.
 func (d *document) figure(name, by, unit string, value float64, t target) {
-	d.Rows = append(d.Rows, row{harness.NewRow(name, by, unit, []float64{value}), t})
+	d.Rows = append(d.Rows, row{measure.NewRow(name, by, unit, []float64{value}), t})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -31,8 +32,8 @@ func (b *bench) nextEpoch(ctx context.Context, m *harness.Memory) error {
 	feed := b.fewPhotos(m, some)
 	batches := (some.Len() + b.batch - 1) / b.batch
 	row := func(name string, t target, step time.Duration) *sample {
-		return &sample{target: t, Sample: harness.Sample{
-			Row:   harness.Row{Name: "next epoch's first batch of photos, " + name, By: pinionBy(b.Workers), Unit: "ms"},
+		return &sample{target: t, Sample: measure.Sample{
+			Row:   measure.Row{Name: "next epoch's first batch of photos, " + name, By: pinionBy(b.Workers), Unit: "ms"},
 			Check: func() error { return feed.checkImages(ctx, exact(dtype.F16)) },
 			Run: func() (ms float64, err error) {
 				err = feed.with(2, func(l *loader.Loader) error {
@@ -62,7 +63,7 @@ func between(ctx context.Context, l *loader.Loader, batches int, step time.Durat
 		if err != nil {
 			return 0, err
 		}
-		ms = harness.Since(start, time.Millisecond)
+		ms = measure.Since(start, time.Millisecond)
 		if b.Epoch != n/batches || b.Number != n%batches {
 			return 0, fmt.Errorf("batch %d of epoch %d, want %d of %d", b.Number, b.Epoch, n%batches, n/batches)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -48,7 +49,7 @@ func (f *feed) steady(ctx context.Context, skip, timed int) (seconds float64, er
 		}
 		start := time.Now()
 		err := take(ctx, l, timed)
-		seconds = harness.Since(start, time.Second)
+		seconds = measure.Since(start, time.Second)
 		return err
 	})
 	return seconds, err

@@ -18,6 +18,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -270,10 +271,10 @@ func TestSameImage(t *testing.T) {
 
 func TestShare(t *testing.T) {
 	d := new(document)
-	s := &sample{Sample: harness.Sample{Row: harness.Row{By: "me"}, Runs: []float64{8, 30, 20}}}
-	of := &sample{Sample: harness.Sample{Runs: []float64{1, 10, 5}}}
+	s := &sample{Sample: measure.Sample{Row: measure.Row{By: "me"}, Runs: []float64{8, 30, 20}}}
+	of := &sample{Sample: measure.Sample{Runs: []float64{1, 10, 5}}}
 	d.share("share", s, of, 2, atLeast(180))
-	want := harness.Row{Name: "share", By: "me", Unit: "%", Value: 200, Min: 150, Max: 400}
+	want := measure.Row{Name: "share", By: "me", Unit: "%", Value: 200, Min: 150, Max: 400}
 	if len(d.Rows) != 1 || d.Rows[0].Row != want || !d.Rows[0].reached(d.Rows[0].Value) {
 		t.Errorf("%+v, want %+v", d.Rows, want)
 	}

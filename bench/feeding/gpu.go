@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging/nvjpeg"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -32,8 +33,8 @@ func (b *bench) deviceRow(ctx context.Context, m *harness.Memory, f *folder, pre
 		Batch: b.batch, Shuffle: true, DropLast: true, DType: d, Decode: loader.DecodeGPU,
 	}}
 	timed := max(4, f.photos.Len()/b.batch)
-	return &sample{target: t, Sample: harness.Sample{
-		Row: harness.Row{Name: prefix + b.photosTo(d) + ", decoded on the device", By: pinionBy(b.Workers), Unit: "images/s"},
+	return &sample{target: t, Sample: measure.Sample{
+		Row: measure.Row{Name: prefix + b.photosTo(d) + ", decoded on the device", By: pinionBy(b.Workers), Unit: "images/s"},
 		// Engines are a step away from libjpeg-turbo and so is resampling; where
 		// there are none, edges of colour are further away.
 		Check: func() error { return feed.checkImages(ctx, tolerance{mean: 1, most: 32}) },
@@ -49,8 +50,8 @@ func (b *bench) decodeRow(m *harness.Memory, f *folder) *sample {
 	const batches = 16
 	var decoder *nvjpeg.Decoder
 	var pictures [][]nvjpeg.Picture
-	return &sample{Sample: harness.Sample{
-		Row: harness.Row{Name: fmt.Sprintf("%s on the device, batches of %d", decodePhotos, b.batch), By: "Pinion", Unit: "images/s"},
+	return &sample{Sample: measure.Sample{
+		Row: measure.Row{Name: fmt.Sprintf("%s on the device, batches of %d", decodePhotos, b.batch), By: "Pinion", Unit: "images/s"},
 		Check: func() (err error) {
 			if decoder, err = nvjpeg.Open(m.Dev, nvjpeg.Options{}); err != nil {
 				return err
@@ -66,7 +67,7 @@ func (b *bench) decodeRow(m *harness.Memory, f *folder) *sample {
 					return 0, err
 				}
 			}
-			return float64(batches*b.batch) / harness.Since(start, time.Second), nil
+			return float64(batches*b.batch) / measure.Since(start, time.Second), nil
 		},
 	}}
 }

@@ -61,7 +61,7 @@ func main() {
 func run(ctx context.Context, o options, document, table io.Writer) error {
 	var b *bench
 	err := harness.Run(o.Device, document, func(dev device.Device) (_ any, err error) {
-		b, err = measure(ctx, dev, o)
+		b, err = measureAll(ctx, dev, o)
 		return b.document, err
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -88,8 +89,8 @@ func (b *bench) imagesRow(ctx context.Context, m *harness.Memory, name string, d
 	f := feed{m: m, others: others, ds: ds, options: o}
 	batch := o.Batch
 	timed := ds.Len() / batch
-	return &sample{Sample: harness.Sample{
-		Row:   harness.Row{Name: name, By: pinionBy(b.Workers), Unit: "GB/s"},
+	return &sample{Sample: measure.Sample{
+		Row:   measure.Row{Name: name, By: pinionBy(b.Workers), Unit: "GB/s"},
 		Check: func() error { return f.checkImages(ctx, exact(o.DType)) },
 		Run: func() (float64, error) {
 			seconds, err := f.steady(ctx, 12, timed)
@@ -113,8 +114,8 @@ func (b *bench) staged(ctx context.Context, m *harness.Memory, data []byte) (*sa
 	if b.copiers > 0 {
 		by += ", " + count(b.copiers, "copier")
 	}
-	return &sample{Sample: harness.Sample{
-		Row: harness.Row{Name: "staged copy of ordinary memory", By: by, Unit: "GB/s"},
+	return &sample{Sample: measure.Sample{
+		Row: measure.Row{Name: "staged copy of ordinary memory", By: by, Unit: "GB/s"},
 		Check: func() error {
 			half := make([]byte, len(data)/2)
 			err := errors.Join(engine.H2D(ctx, to, data), m.Stream.CopyD2H(half, to.Add(int64(len(half)))), m.Stream.Synchronize())
@@ -126,7 +127,7 @@ func (b *bench) staged(ctx context.Context, m *harness.Memory, data []byte) (*sa
 		Run: func() (float64, error) {
 			start := time.Now()
 			err := engine.H2D(ctx, to, data)
-			return float64(len(data)) / 1e9 / harness.Since(start, time.Second), err
+			return float64(len(data)) / 1e9 / measure.Since(start, time.Second), err
 		},
 	}}, nil
 }

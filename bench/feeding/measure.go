@@ -43,8 +43,8 @@ type bench struct {
 	folder *folder
 }
 
-// measure measures dev, one group of rows after the other.
-func measure(ctx context.Context, dev device.Device, o options) (b *bench, err error) {
+// measureAll measures dev, one group of rows after the other.
+func measureAll(ctx context.Context, dev device.Device, o options) (b *bench, err error) {
 	b = &bench{options: o, sizes: fullSizes, dev: dev, document: &document{
 		Document:    harness.NewDocument[row](dev, "feeding", 5),
 		JPEGDecoder: imaging.JPEGDecoder(),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -28,8 +29,8 @@ func (b *bench) memory(ctx context.Context, m *harness.Memory) error {
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), 4*len(data))
 	f := feed{m: m, ds: ds, options: loader.Options{Batch: b.arrayBatch, Shuffle: true}}
 	row := func(name string, t target, run func() (float64, error)) *sample {
-		return &sample{target: t, Sample: harness.Sample{
-			Row: harness.Row{
+		return &sample{target: t, Sample: measure.Sample{
+			Row: measure.Row{
 				Name: fmt.Sprintf("%s of %s x %d f32 in memory, batches of %d", name, humanize.Comma(int64(b.samples)), b.length, b.arrayBatch),
 				By:   "Pinion", Unit: "ms",
 			},
@@ -50,7 +51,7 @@ func (b *bench) memory(ctx context.Context, m *harness.Memory) error {
 						return err
 					}
 				}
-				ms = harness.Since(start, time.Millisecond) / float64(b.epochs)
+				ms = measure.Since(start, time.Millisecond) / float64(b.epochs)
 				return nil
 			})
 			return ms, err
@@ -60,7 +61,7 @@ func (b *bench) memory(ctx context.Context, m *harness.Memory) error {
 			start := time.Now()
 			err := f.with(1, func(l *loader.Loader) error {
 				_, err := epoch(ctx, l, nothing)
-				ms = harness.Since(start, time.Millisecond)
+				ms = measure.Since(start, time.Millisecond)
 				return err
 			})
 			return ms, err

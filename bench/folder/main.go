@@ -65,5 +65,5 @@ func run(ctx context.Context, o options, w io.Writer) error {
 			return err
 		}
 	}
-	return harness.Run(o.device, w, func(dev device.Device) (any, error) { return measure(ctx, dev, o) })
+	return harness.Run(o.device, w, func(dev device.Device) (any, error) { return measureAll(ctx, dev, o) })
 }

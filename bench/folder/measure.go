@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -17,29 +18,29 @@ const batch = 64
 
 // document is what is printed.
 type document struct {
-	harness.Document[harness.Row]
+	harness.Document[measure.Row]
 	Files   int `json:"files"`
 	Folders int `json:"folders"`
 }
 
-// measure lists once as a program would that has just started, and then for
+// measureAll lists once as a program would that has just started, and then for
 // time: repeats leave garbage and warm caches.
-func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
-	d := &document{Document: harness.NewDocument[harness.Row](dev, "folder", o.repeats)}
+func measureAll(ctx context.Context, dev device.Device, o options) (*document, error) {
+	d := &document{Document: harness.NewDocument[measure.Row](dev, "folder", o.repeats)}
 	if err := d.once(ctx, dev, o.dir); err != nil {
 		return nil, err
 	}
-	list := &harness.Sample{
-		Row:   harness.Row{Name: "list", Unit: "s"},
+	list := &measure.Sample{
+		Row:   measure.Row{Name: "list", Unit: "s"},
 		Check: func() error { return nil }, // once has looked
 		Run: func() (float64, error) {
 			start := time.Now()
 			_, err := open(ctx, o.dir)
-			return harness.Since(start, time.Second), err
+			return measure.Since(start, time.Second), err
 		},
 	}
-	first := &harness.Sample{
-		Row:   harness.Row{Name: "list and first batch", Unit: "s"},
+	first := &measure.Sample{
+		Row:   measure.Row{Name: "list and first batch", Unit: "s"},
 		Check: func() error { return nil },
 		Run: func() (float64, error) {
 			start := time.Now()
@@ -50,7 +51,7 @@ func measure(ctx context.Context, dev device.Device, o options) (*document, erro
 			return firstBatch(ctx, dev, photos, start)
 		},
 	}
-	return d, harness.Add(ctx, &d.Document, []*harness.Sample{list, first})
+	return d, harness.Add(ctx, &d.Document, []*measure.Sample{list, first})
 }
 
 // once lists the folder and reads a batch, with the system's caches as they are
@@ -61,7 +62,7 @@ func (d *document) once(ctx context.Context, dev device.Device, dir string) erro
 	if err != nil {
 		return err
 	}
-	listing := harness.Since(start, time.Second)
+	listing := measure.Since(start, time.Second)
 	list := harness.HeapBytes() - before
 	d.Files, d.Folders = photos.Len(), len(photos.Classes())
 	names := 0
@@ -88,7 +89,7 @@ func (d *document) once(ctx context.Context, dev device.Device, dir string) erro
 
 // figure adds a row that needs no repeats.
 func (d *document) figure(name string, value float64, unit string) {
-	d.Rows = append(d.Rows, harness.NewRow(name, "", unit, []float64{value}))
+	d.Rows = append(d.Rows, measure.NewRow(name, "", unit, []float64{value}))
 }
 
 // open lists the folder. Samples are as small as the pictures: what is measured
@@ -109,7 +110,7 @@ func firstBatch(ctx context.Context, dev device.Device, photos *dataset.Images, 
 	if err != nil {
 		return 0, err
 	}
-	seconds = harness.Since(start, time.Second)
+	seconds = measure.Since(start, time.Second)
 	if want := min(batch, photos.Len()); b.Shape[0] != want {
 		return 0, fmt.Errorf("a batch of %d samples, want %d", b.Shape[0], want)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // goroutines is how many allocate at once, where it is not one.
@@ -62,8 +63,8 @@ func (b *bench) calls(ctx context.Context, m *harness.Memory) error {
 // goroutine of its own: the time of all by the number of pairs.
 func (b *bench) pairs(name string, ways []*way, n int64) *sample {
 	count := 0
-	return &sample{Sample: harness.Sample{
-		Row: harness.Row{Name: name, By: ways[0].by, Unit: "ns"},
+	return &sample{Sample: measure.Sample{
+		Row: measure.Row{Name: name, By: ways[0].by, Unit: "ns"},
 		Check: func() (err error) {
 			for _, w := range ways {
 				if err := w.prepare(); err != nil {
@@ -79,7 +80,7 @@ func (b *bench) pairs(name string, ways []*way, n int64) *sample {
 		Run: func() (float64, error) {
 			start := time.Now()
 			err := together(ways, n, count)
-			return harness.Since(start, time.Nanosecond) / float64(count*len(ways)), err
+			return measure.Since(start, time.Nanosecond) / float64(count*len(ways)), err
 		},
 	}}
 }
@@ -120,8 +121,8 @@ func together(ways []*way, n int64, count int) error {
 // heap makes the row of allocations of the Go heap.
 func (b *bench) heap(name string, w *way, n int64) *sample {
 	const count = 1000
-	return &sample{Sample: harness.Sample{
-		Row:   harness.Row{Name: name, By: w.by, Unit: "allocs"},
+	return &sample{Sample: measure.Sample{
+		Row:   measure.Row{Name: name, By: w.by, Unit: "allocs"},
 		Check: w.prepare,
 		Run: func() (float64, error) {
 			var before, after runtime.MemStats

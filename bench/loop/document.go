@@ -1,13 +1,16 @@
 package main
 
-import "github.com/pinion-gpu/pinion/bench/internal/harness"
+import (
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
+)
 
 // document is what is printed.
 type document = harness.Document[row]
 
 // row is one figure, by who gave the memory.
 type row struct {
-	harness.Row
+	measure.Row
 
 	// Slower is how much longer than on preallocated memory it took, in per
 	// cent: the median over the repeats, each against the one beside it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/vram"
 )
 
@@ -40,8 +41,8 @@ func (b *bench) firstOf(name string, open func() (*way, func() error, error), by
 		}
 		return errors.Join(work(w), w.stream.Synchronize(), done())
 	}
-	return &sample{Sample: harness.Sample{
-		Row: harness.Row{Name: name, By: by, Unit: "ms"},
+	return &sample{Sample: measure.Sample{
+		Row: measure.Row{Name: name, By: by, Unit: "ms"},
 		Check: func() error {
 			return within(func(w *way) error { return distinct([]*way{w}, []int64{b.firstBytes}) })
 		},
@@ -49,7 +50,7 @@ func (b *bench) firstOf(name string, open func() (*way, func() error, error), by
 			err = within(func(w *way) error {
 				start := time.Now()
 				l, err := w.alloc(0, b.firstBytes)
-				ms = harness.Since(start, time.Millisecond)
+				ms = measure.Since(start, time.Millisecond)
 				if err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // holes measures small blocks when a pool is full of holes that are too small
@@ -82,8 +83,8 @@ func (b *bench) beside(name string, w *way, batch int) *sample {
 		return nil
 	}
 	count := 0
-	return &sample{Sample: harness.Sample{
-		Row: harness.Row{Name: name, By: w.by, Unit: "ns"},
+	return &sample{Sample: measure.Sample{
+		Row: measure.Row{Name: name, By: w.by, Unit: "ns"},
 		Check: func() (err error) {
 			if err := distinct([]*way{w}, slices.Repeat(sizes, 40)); err != nil {
 				return err
@@ -95,7 +96,7 @@ func (b *bench) beside(name string, w *way, batch int) *sample {
 		Run: func() (float64, error) {
 			start := time.Now()
 			err := calls(count)
-			return harness.Since(start, time.Nanosecond) / float64(count), err
+			return measure.Since(start, time.Nanosecond) / float64(count), err
 		},
 	}}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // measured runs the quick measurement on the host backend.
@@ -213,8 +214,8 @@ func TestFilled(t *testing.T) {
 }
 
 func TestSlower(t *testing.T) {
-	reference := &sample{Sample: harness.Sample{Runs: []float64{10, 20, 100}}}
-	s := &sample{Sample: harness.Sample{Runs: []float64{11, 19, 150}}, against: reference}
+	reference := &sample{Sample: measure.Sample{Runs: []float64{10, 20, 100}}}
+	s := &sample{Sample: measure.Sample{Runs: []float64{11, 19, 150}}, against: reference}
 	if got := s.slower(); got == nil || *got < 9.99 || *got > 10.01 {
 		t.Errorf("%v, want the median of 10, -5 and 50 per cent", got)
 	}

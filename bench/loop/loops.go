@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // loop is what a program does over and over: in each iteration it needs
@@ -99,8 +100,8 @@ func (b *bench) measureLoop(ctx context.Context, l *loop) (err error) {
 		b.async(m.Stream, true, together),
 		b.pinion(ctx, pool, m.Stream),
 	} {
-		s := &sample{Sample: harness.Sample{
-			Row: harness.Row{Name: l.name, By: w.by, Unit: "ms"},
+		s := &sample{Sample: measure.Sample{
+			Row: measure.Row{Name: l.name, By: w.by, Unit: "ms"},
 			Check: func() error {
 				if err := w.prepare(); err != nil {
 					return err
@@ -116,7 +117,7 @@ func (b *bench) measureLoop(ctx context.Context, l *loop) (err error) {
 				}
 				start := time.Now()
 				err := l.run(w, func(int, []lease) error { return nil })
-				return harness.Since(start, time.Millisecond), err
+				return measure.Since(start, time.Millisecond), err
 			},
 		}}
 		if len(samples) > 0 {

@@ -33,5 +33,5 @@ func main() {
 
 // run measures and prints the document.
 func run(ctx context.Context, o harness.Options, w io.Writer) error {
-	return harness.Run(o.Device, w, func(dev device.Device) (any, error) { return measure(ctx, dev, o) })
+	return harness.Run(o.Device, w, func(dev device.Device) (any, error) { return measureAll(ctx, dev, o) })
 }

@@ -35,8 +35,8 @@ type bench struct {
 	dev device.Device
 }
 
-// measure measures dev, one group of rows after the other.
-func measure(ctx context.Context, dev device.Device, o harness.Options) (*document, error) {
+// measureAll measures dev, one group of rows after the other.
+func measureAll(ctx context.Context, dev device.Device, o harness.Options) (*document, error) {
 	b := &bench{sizes: fullSizes, document: harness.NewDocument[row](dev, "hold", 7), dev: dev}
 	if o.Quick {
 		b.sizes, b.Repeats = quickSizes, 1

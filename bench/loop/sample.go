@@ -1,10 +1,12 @@
 package main
 
-import "github.com/pinion-gpu/pinion/bench/internal/harness"
+import (
+	"github.com/pinion-gpu/pinion/internal/measure"
+)
 
 // sample is a row to be measured, in the unit that its runs return.
 type sample struct {
-	harness.Sample
+	measure.Sample
 	against *sample // preallocated memory, if that is of interest
 }
 
@@ -20,6 +22,6 @@ func (s *sample) slower() *float64 {
 	for i, v := range s.Runs {
 		percent = append(percent, 100*(v/s.against.Runs[i]-1))
 	}
-	v := harness.Median(percent)
+	v := measure.Median(percent)
 	return &v
 }

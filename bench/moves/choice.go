@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -64,7 +64,7 @@ func (b *bench) choices(ctx context.Context, m *memory) error {
 		}
 	}
 	figure := 100 * (worst - 1)
-	b.Rows = append(b.Rows, row{Row: harness.Row{Name: "chosen path, slower than the best", Value: figure, Unit: "%", Min: figure, Max: figure}})
+	b.Rows = append(b.Rows, row{Row: measure.Row{Name: "chosen path, slower than the best", Value: figure, Unit: "%", Min: figure, Max: figure}})
 	return nil
 }
 
@@ -138,9 +138,9 @@ func (b *bench) choose(ctx context.Context, routes []*route, next func() transfe
 	if err := b.race(ctx, routes[1:], next); err != nil {
 		return found, err
 	}
-	best := slices.MinFunc(routes[1:], func(x, y *route) int { return cmp.Compare(harness.Median(x.times), harness.Median(y.times)) })
+	best := slices.MinFunc(routes[1:], func(x, y *route) int { return cmp.Compare(measure.Median(x.times), measure.Median(y.times)) })
 	err := b.race(ctx, []*route{routes[0], best}, next)
-	found.Best, found.Chosen, found.BestTime = best.name, harness.Median(routes[0].times), harness.Median(best.times)
+	found.Best, found.Chosen, found.BestTime = best.name, measure.Median(routes[0].times), measure.Median(best.times)
 	return found, err
 }
 
@@ -186,5 +186,5 @@ func (r *route) sample(ctx context.Context, repeat int, next func() transfer.Cop
 			return 0, err
 		}
 	}
-	return harness.Since(start, time.Second) / float64(r.rounds), nil
+	return measure.Since(start, time.Second) / float64(r.rounds), nil
 }

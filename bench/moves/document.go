@@ -5,6 +5,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // document is what is printed.
@@ -17,7 +18,7 @@ type document struct {
 
 // row is one figure, and how it came about.
 type row struct {
-	harness.Row
+	measure.Row
 	Path         string   `json:"path,omitempty"`  // that the bytes took
 	Notes        []string `json:"notes,omitempty"` // why it was not a faster one
 	ChunkBytes   int64    `json:"chunk_bytes,omitempty"`

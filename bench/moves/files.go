@@ -10,8 +10,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -85,8 +85,8 @@ func (f *fileRows) reading(ctx context.Context, name string, before func() error
 		return time.Since(start).Seconds(), err
 	}
 	return &sample{
-		Sample: harness.Sample{
-			Row: harness.Row{Name: name, Unit: "GB/s"},
+		Sample: measure.Sample{
+			Row: measure.Row{Name: name, Unit: "GB/s"},
 			Check: func() error {
 				if err := f.m.wipe(f.at, f.bytes); err != nil {
 					return err
@@ -118,8 +118,8 @@ func (f *fileRows) writing(ctx context.Context, name string, n int64) *sample {
 		return time.Since(start).Seconds(), err
 	}
 	return &sample{
-		Sample: harness.Sample{
-			Row: harness.Row{Name: name, Unit: "GB/s"},
+		Sample: measure.Sample{
+			Row: measure.Row{Name: name, Unit: "GB/s"},
 			Check: func() error {
 				if _, err := f.engine.ReadFile(ctx, transfer.FileCopy{File: f.file, Device: f.at, Bytes: n}); err != nil {
 					return err

@@ -45,8 +45,8 @@ type bench struct {
 	model    *transfer.Model // nil: rules of thumb
 }
 
-// measure measures dev, one group of rows after the other.
-func measure(ctx context.Context, dev device.Device, o options) (*document, error) {
+// measureAll measures dev, one group of rows after the other.
+func measureAll(ctx context.Context, dev device.Device, o options) (*document, error) {
 	b := &bench{options: o, sizes: fullSizes, document: newDocument(dev, 7), dev: dev}
 	b.Copiers = o.copiers
 	if o.Quick {

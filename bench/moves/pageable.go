@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // pageable measures ordinary memory in each direction and in both at once,
@@ -39,8 +39,8 @@ func (b *bench) pageable(ctx context.Context, m *memory) error {
 		return errors.Join(h2d(), <-done)
 	}
 	checked := func(name string, bytes int64, move func() error, toDevice, toHost bool) *sample {
-		return &sample{Sample: harness.Sample{
-			Row: harness.Row{Name: name, Unit: "GB/s"},
+		return &sample{Sample: measure.Sample{
+			Row: measure.Row{Name: name, Unit: "GB/s"},
 			Check: func() error {
 				blankOut(down)
 				if err := errors.Join(m.wipe(to, n), move()); err != nil {

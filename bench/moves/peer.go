@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -54,8 +55,8 @@ func (b *bench) peerCopies(ctx context.Context, m *memory, other device.Device) 
 			return engine.Peer(ctx, transfer.PeerCopy{Dst: to, From: b.dev, Src: from, Bytes: b.bulk, Staged: staged})
 		}
 		return &sample{
-			Sample: harness.Sample{
-				Row: harness.Row{Name: name, Unit: "GB/s"},
+			Sample: measure.Sample{
+				Row: measure.Row{Name: name, Unit: "GB/s"},
 				Check: func() error {
 					return errors.Join(there.wipe(to, b.bulk), move(), there.download(got, to), same(got, sent))
 				},

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -138,14 +138,14 @@ func (t *stream) samples(ctx context.Context, m *memory) ([]*sample, error) {
 	against := func(suffix string, times stageTimes, run func() (float64, error)) *sample {
 		ideal := times.ideal(chunk, total).Seconds()
 		return &sample{
-			Sample: harness.Sample{
-				Row:    harness.Row{Name: t.name + suffix, Unit: "%"},
+			Sample: measure.Sample{
+				Row:    measure.Row{Name: t.name + suffix, Unit: "%"},
 				Check:  func() error { return t.check(ctx, m) },
 				Run:    run,
 				Figure: func(wall float64) float64 { return 100 * ideal / wall },
 			},
 			finish: func(r *row) {
-				r.ChunkBytes, r.SetupSeconds = chunk, harness.Median(setups)
+				r.ChunkBytes, r.SetupSeconds = chunk, measure.Median(setups)
 				r.GBPerS = float64(total) / 1e9 / ideal * r.Value / 100
 			},
 		}

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // queued measures what it costs to queue a copy of 4 KiB, without the copy:
@@ -50,8 +50,8 @@ func (b *bench) queued(ctx context.Context, m *memory) error {
 	}
 	const name = "4 KiB pinned h2d, queued"
 	return b.inTurn(ctx, []*sample{
-		{Sample: harness.Sample{
-			Row:   harness.Row{Name: name, Unit: "us"},
+		{Sample: measure.Sample{
+			Row:   measure.Row{Name: name, Unit: "us"},
 			Check: check,
 			Run: func() (float64, error) {
 				start := time.Now()
@@ -64,8 +64,8 @@ func (b *bench) queued(ctx context.Context, m *memory) error {
 			},
 			Figure: func(seconds float64) float64 { return seconds * 1e6 },
 		}},
-		{Sample: harness.Sample{
-			Row:   harness.Row{Name: name + ": allocations", Unit: "allocs"},
+		{Sample: measure.Sample{
+			Row:   measure.Row{Name: name + ": allocations", Unit: "allocs"},
 			Check: check,
 			Run: func() (float64, error) {
 				var before, after runtime.MemStats

@@ -3,12 +3,12 @@ package main
 import (
 	"time"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // sample is a row to be measured.
 type sample struct {
-	harness.Sample
+	measure.Sample
 	finish func(*row) // if set, completes the row
 }
 
@@ -31,6 +31,6 @@ func timed(fn func() error) func() (float64, error) {
 	return func() (float64, error) {
 		start := time.Now()
 		err := fn()
-		return harness.Since(start, time.Second), err
+		return measure.Since(start, time.Second), err
 	}
 }

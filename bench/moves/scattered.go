@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -43,8 +43,8 @@ func (b *bench) scattered(ctx context.Context, m *memory) error {
 	// add adds a sample that moves blocks between arenas; dst is what holds
 	// them then on the host, or nil for the device.
 	add := func(name string, dst []byte, blocks []transfer.Block, move func() error) {
-		samples = append(samples, &sample{Sample: harness.Sample{
-			Row: harness.Row{Name: name, Unit: "GB/s"},
+		samples = append(samples, &sample{Sample: measure.Sample{
+			Row: measure.Row{Name: name, Unit: "GB/s"},
 			Check: func() error {
 				if dst != nil {
 					blankOut(dst)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -31,23 +30,8 @@ func NewHead(dev device.Device, what string, repeats int) Head {
 	}
 }
 
-// Row is one figure: the median of its repeats, with the least and the most.
-type Row struct {
-	Name  string  `json:"name"`
-	By    string  `json:"by,omitempty"` // who did it, where rows of one name are compared
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Min   float64 `json:"min"`
-	Max   float64 `json:"max"`
-}
-
-// NewRow is the row of these values, of which there is at least one.
-func NewRow(name, by, unit string, values []float64) Row {
-	return Row{Name: name, By: by, Unit: unit, Value: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
-}
-
-// Document is what a program prints: rows of type R, which embeds [Row] or is
-// one.
+// Document is what a program prints: rows of type R, which embeds
+// [measure.Row] or is one.
 type Document[R any] struct {
 	Head
 	Rows    []R       `json:"rows"`

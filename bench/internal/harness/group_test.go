@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // TestMeasure: groups are measured in their own order, those that must be asked
@@ -34,7 +35,7 @@ func TestMeasure(t *testing.T) {
 				return nil
 			}}
 		}
-		d := harness.NewDocument[harness.Row](dev, "tests", 1)
+		d := harness.NewDocument[measure.Row](dev, "tests", 1)
 		groups := []harness.Group{group("alpha", false), group("asked", true), group("beta", false)}
 		err := d.Measure(t.Context(), dev, c.only, groups)
 		if got := strings.Join(log, " "); got != c.want || (err == nil) != (c.unknown == "") || err != nil && !strings.Contains(err.Error(), c.unknown) {
@@ -55,7 +56,7 @@ func TestMeasureFails(t *testing.T) {
 	fails := func(name string, err error) harness.Group {
 		return harness.Group{Name: name, Measure: func(context.Context, *harness.Memory) error { return err }}
 	}
-	d := harness.NewDocument[harness.Row](dev, "tests", 1)
+	d := harness.NewDocument[measure.Row](dev, "tests", 1)
 	lack := fmt.Errorf("a second device: %w", device.ErrNotSupported)
 	err = d.Measure(t.Context(), dev, "", []harness.Group{fails("lacks", lack), fails("breaks", broken), fails("later", errors.New("not reached"))})
 	if !errors.Is(err, broken) || err.Error() != "breaks: broken" {
@@ -68,12 +69,12 @@ func TestMeasureFails(t *testing.T) {
 
 // named is a sample of a program's own.
 type named struct {
-	harness.Sample
+	measure.Sample
 	color string
 }
 
 type namedRow struct {
-	harness.Row
+	measure.Row
 	Color string
 }
 
@@ -85,17 +86,17 @@ func TestAdd(t *testing.T) {
 	check := func() error { return nil }
 	d := harness.Document[namedRow]{Head: harness.Head{Repeats: 2}}
 	err := harness.Add(t.Context(), &d, []*named{
-		{harness.Sample{Row: harness.Row{Name: "a"}, Check: check, Run: func() (float64, error) { return 3, nil }}, "red"},
-		{harness.Sample{Row: harness.Row{Name: "b"}, Check: func() error { return device.ErrPinLimit }}, "blue"},
+		{measure.Sample{Row: measure.Row{Name: "a"}, Check: check, Run: func() (float64, error) { return 3, nil }}, "red"},
+		{measure.Sample{Row: measure.Row{Name: "b"}, Check: func() error { return device.ErrPinLimit }}, "blue"},
 	})
-	if want := []namedRow{{harness.Row{Name: "a", Value: 3, Min: 3, Max: 3}, "red"}}; err != nil || !slices.Equal(d.Rows, want) {
+	if want := []namedRow{{measure.Row{Name: "a", Value: 3, Min: 3, Max: 3}, "red"}}; err != nil || !slices.Equal(d.Rows, want) {
 		t.Errorf("%+v, %v, want %+v", d.Rows, err, want)
 	}
 	if want := []harness.Skipped{{Name: "b", Why: device.ErrPinLimit.Error()}}; !slices.Equal(d.Skipped, want) {
 		t.Errorf("skipped %+v, want %+v", d.Skipped, want)
 	}
-	plain := harness.Document[harness.Row]{Head: harness.Head{Repeats: 1}}
-	err = harness.Add(t.Context(), &plain, []*harness.Sample{{Row: harness.Row{Name: "c"}, Check: check, Run: func() (float64, error) { return 1, nil }}})
+	plain := harness.Document[measure.Row]{Head: harness.Head{Repeats: 1}}
+	err = harness.Add(t.Context(), &plain, []*measure.Sample{{Row: measure.Row{Name: "c"}, Check: check, Run: func() (float64, error) { return 1, nil }}})
 	if err != nil || len(plain.Rows) != 1 || plain.Rows[0].Name != "c" {
 		t.Errorf("%+v, %v", plain.Rows, err)
 	}

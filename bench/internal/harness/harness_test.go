@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // TestRun: the keys of a document come in the order that readers are used to,
@@ -21,14 +21,14 @@ import (
 func TestRun(t *testing.T) {
 	type document struct {
 		harness.Head
-		Rows    []harness.Row     `json:"rows"`
+		Rows    []measure.Row     `json:"rows"`
 		Skipped []harness.Skipped `json:"skipped"`
 	}
 	var out bytes.Buffer
 	err := harness.Run("host", &out, func(dev device.Device) (any, error) {
 		return document{
 			Head: harness.NewHead(dev, "tests", 3),
-			Rows: []harness.Row{
+			Rows: []measure.Row{
 				{Name: "a", Value: 2, Unit: "ms", Min: 1, Max: 3},
 				{Name: "b", By: "me", Unit: "ms"},
 			},
@@ -111,31 +111,6 @@ func TestMemory(t *testing.T) {
 		if err := m.Stream.Synchronize(); !errors.Is(err, device.ErrClosed) {
 			t.Errorf("the stream is left: %v", err)
 		}
-	}
-}
-
-func TestMedian(t *testing.T) {
-	for _, c := range []struct {
-		values []float64
-		want   float64
-	}{{[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 9}, 3}} {
-		before := slices.Clone(c.values)
-		if got := harness.Median(c.values); got != c.want {
-			t.Errorf("%v: %g, want %g", c.values, got, c.want)
-		}
-		if !slices.Equal(c.values, before) {
-			t.Errorf("%v became %v", before, c.values)
-		}
-	}
-}
-
-// TestSince: no time at all is still a figure.
-func TestSince(t *testing.T) {
-	if got := harness.Since(time.Now().Add(time.Hour), time.Microsecond); got != 0.001 {
-		t.Errorf("%g us, want 0.001", got)
-	}
-	if got := harness.Since(time.Now().Add(-time.Minute), time.Second); got < 60 {
-		t.Errorf("%g s, want 60 or more", got)
 	}
 }
 

@@ -1,18 +1,18 @@
-package harness_test
+package measure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"github.com/pinion-gpu/pinion/bench/internal/harness"
-	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
 // Two ways of the same, of which this device has one.
-func ExampleInTurn() {
+func ExamplePlan_Run() {
 	seconds := []float64{0.5, 0.25, 0.5, 0.125} // the first warms up
-	straight := &harness.Sample{
-		Row:   harness.Row{Name: "peer copy", Unit: "GB/s"},
+	straight := &measure.Sample{
+		Row:   measure.Row{Name: "peer copy", Unit: "GB/s"},
 		Check: func() error { return nil },
 		Run: func() (took float64, err error) {
 			took, seconds = seconds[0], seconds[1:]
@@ -20,11 +20,11 @@ func ExampleInTurn() {
 		},
 		Figure: func(seconds float64) float64 { return 1 / seconds }, // of 1 GB
 	}
-	multicast := &harness.Sample{
-		Row:   harness.Row{Name: "multicast", Unit: "GB/s"},
-		Check: func() error { return device.ErrNotSupported },
+	multicast := &measure.Sample{
+		Row:   measure.Row{Name: "multicast", Unit: "GB/s"},
+		Check: func() error { return errors.ErrUnsupported },
 	}
-	skipped, err := harness.InTurn(context.Background(), 3, []*harness.Sample{straight, multicast})
+	skipped, err := measure.Plan{Repeats: 3}.Run(context.Background(), []*measure.Sample{straight, multicast})
 	if err != nil {
 		panic(err)
 	}
