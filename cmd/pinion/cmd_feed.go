@@ -205,7 +205,7 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
 // feed feeds what was opened, and reports.
 func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) (err error) {
 	var report *feed.Report
-	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(in.line, in.dev.Info().ID).show}
+	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(in.line).show}
 	var lines *lineFile
 	if f.digests != "" {
 		var createErr error

@@ -7,33 +7,47 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// live is the line that shows how a run goes.
+// live shows how a run is going.
 type live struct {
-	line   *progress
-	device string
+	line *progress
 
-	at   time.Time // when text was made
-	last loader.Stats
-	text string
+	at    time.Time // when the facts were made
+	last  loader.Stats
+	facts []string
 }
 
-// livePace is how often figures are made anew.
+// livePace is how often the facts are made anew.
 const livePace = 500 * time.Millisecond
 
-func newLive(line *progress, device string) *live {
-	return &live{line: line, device: device, at: time.Now(), text: "feeding " + device}
+func newLive(line *progress) *live {
+	return &live{line: line, at: time.Now()}
 }
 
 // show shows that done of total batches are done.
 func (l *live) show(now loader.Stats, done, total int) {
 	if passed := time.Since(l.at); passed >= livePace {
 		s := now.Sub(l.last)
-		l.text = fmt.Sprintf("%s: %.0f samples/s, %s GB/s, %d of %d slabs in use, %d ready, limit: %s", l.device,
-			float64(s.Samples)/passed.Seconds(), gb(float64(s.BytesToDevice)/passed.Seconds()/1e9),
-			now.Reading, now.Slabs, now.Ready, limitNames[s.Limit(passed)])
+		l.facts = []string{
+			fmt.Sprintf("%.0f samples/s", float64(s.Samples)/passed.Seconds()),
+			"limit: " + limitWords[s.Limit(passed)],
+			fmt.Sprintf("%s GB/s", gb(float64(s.BytesToDevice)/passed.Seconds()/1e9)),
+			fmt.Sprintf("%d ready, %d of %d slabs in use", now.Ready, now.Reading, now.Slabs),
+		}
 		l.at, l.last = time.Now(), now
 	}
-	l.line.show(done, total, l.text)
+	l.line.line.Show(done, total, "feeding", l.facts...)
+}
+
+// limitWords are short names of what limits a pipeline.
+var limitWords = map[string]string{
+	"device":           "the device",
+	"read":             "reading",
+	"decode":           "decoding",
+	"resize":           "resizing",
+	"h2d":              "the link",
+	"decode on device": "device decoding",
+	"transform":        "the transform",
+	"latency":          "latency",
 }
 
 // limitNames says in words what holds a pipeline up.

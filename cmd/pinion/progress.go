@@ -1,73 +1,41 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/statusline"
 	"github.com/pinion-gpu/pinion/dataset/shard"
 )
 
-// progress is a bar on standard error, where that is a terminal. Elsewhere
-// only its messages are seen. It is safe for concurrent use.
+// progress is the status line of a command on standard error.
 type progress struct {
-	mu  sync.Mutex
-	w   io.Writer
-	bar *progressbar.ProgressBar // nil where there is no terminal
+	line *statusline.Line
 
-	retried time.Time // when a retry was told of
+	mu      sync.Mutex
+	retried time.Time // when a retry was last reported
 }
 
 func newProgress(cmd *cobra.Command) *progress {
-	p := &progress{w: cmd.ErrOrStderr()}
-	f, ok := p.w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return p
-	}
-	p.bar = progressbar.NewOptions(-1,
-		progressbar.OptionSetWriter(f),
-		progressbar.OptionClearOnFinish(),
-		progressbar.OptionThrottle(100_000_000),
-		progressbar.OptionShowCount(),
-		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionSetWidth(24),
-	)
-	return p
+	return &progress{line: statusline.New(cmd.ErrOrStderr())}
 }
 
-// show shows that done of total is done, with a word on what is going on.
-func (p *progress) show(done, total int, what string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar == nil {
-		return
-	}
-	if p.bar.GetMax() != total {
-		p.bar.ChangeMax(total)
-	}
-	p.bar.Describe(what)
-	_ = p.bar.Set(done)
-}
+// show shows that done of total is done, and what is being done.
+func (p *progress) show(done, total int, what string) { p.line.Show(done, total, what) }
 
-// message prints a line of its own, above the bar.
-func (p *progress) message(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wipe()
-	fmt.Fprintf(p.w, format+"\n", args...)
-}
+// message prints a line of its own, above the status line.
+func (p *progress) message(format string, args ...any) { p.line.Message(format, args...) }
 
-// retryPace is how often retries are told of: many requests may fail at once.
+// clear takes the status line off the screen.
+func (p *progress) clear() { p.line.Clear() }
+
+// retryPace is how often retries are reported: many requests may fail at once.
 const retryPace = 10 * time.Second
 
-// retry says now and then that a server fails or stalls, since a stalled one is
-// given up only after minutes.
+// retry reports now and then that a server fails or stalls: it takes minutes
+// until the last try has failed.
 func (p *progress) retry(r shard.Retry) {
 	p.mu.Lock()
 	due := p.retried.IsZero() || time.Since(p.retried) >= retryPace
@@ -77,18 +45,5 @@ func (p *progress) retry(r shard.Retry) {
 	p.mu.Unlock()
 	if due {
 		p.message("%s: %v; trying again, %d of %d", r.URL, r.Err, r.Try+1, r.Tries)
-	}
-}
-
-// clear takes the bar off the screen.
-func (p *progress) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wipe()
-}
-
-func (p *progress) wipe() {
-	if p.bar != nil {
-		_ = p.bar.Clear()
 	}
 }
