@@ -8,22 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/pinion-gpu/pinion/internal/testkit"
+)
 
 func TestPath(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	a, err := Path("link", "a", "b")
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, key := range [][]string{{"a"}, {"ab"}, {"a", "b", ""}} {
 		b, err := Path("link", key...)
-		ok(t, err)
+		testkit.OK(t, err)
 		if a == b {
 			t.Errorf("%q has the file of another key", key)
 		}
@@ -39,10 +34,10 @@ func TestWriteAndRead(t *testing.T) {
 		t.Errorf("%v, want %v", err, fs.ErrNotExist)
 	}
 	for _, v := range []int{1, 2} {
-		ok(t, Write(path, map[string]int{"v": v}))
+		testkit.OK(t, Write(path, map[string]int{"v": v}))
 	}
 	data, err := Read(path)
-	ok(t, err)
+	testkit.OK(t, err)
 	if string(data) != "{\n  \"v\": 2\n}\n" {
 		t.Errorf("%q", data)
 	}
@@ -54,11 +49,11 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	// Nothing half written stays.
 	list, err := os.ReadDir(filepath.Dir(path))
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != 1 {
 		t.Errorf("%d files", len(list))
 	}
-	ok(t, os.WriteFile(path, bytes.Repeat([]byte(" "), mostBytes+1), 0o644))
+	testkit.OK(t, os.WriteFile(path, bytes.Repeat([]byte(" "), mostBytes+1), 0o644))
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "1048576") {
 		t.Errorf("a file that is too large: %v", err)
 	}

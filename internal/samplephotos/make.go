@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 )
 
 // marker is a hidden file in a complete folder. Its text says what is there.
@@ -51,27 +53,21 @@ func Make(ctx context.Context, dir string, n int, progress func(done, total int)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	part, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".part-")
+	part, err := atomicfile.CreateFolder(dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(part) // nothing is left of it after the rename
-	if err := fill(ctx, part, n, progress); err != nil {
+	defer part.Discard()
+	if err := fill(ctx, part.Path(), n, progress); err != nil {
 		return err
 	}
-	// MkdirTemp keeps others out; the folder should be as open as any.
-	if err := os.Chmod(part, 0o755); err != nil {
-		return err
-	}
-	// An empty folder has to go first where rename does not replace it.
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		complete, checkErr := check(dir, n)
-		if complete {
-			return nil // another process was faster
+	err = part.Commit()
+	if errors.Is(err, fs.ErrExist) {
+		if complete, checkErr := check(dir, n); complete || checkErr != nil {
+			return checkErr // nil: another process was faster
 		}
-		return errors.Join(err, checkErr)
 	}
-	return os.Rename(part, dir)
+	return err
 }
 
 // check tells whether dir is a complete folder of n photos. It fails if dir
