@@ -258,9 +258,19 @@ type PeerCopier interface {
 
 // Launcher is a device that runs compiled kernels.
 type Launcher interface {
-	// LoadModule loads a module: for CUDA, PTX text or a cubin.
+	// ImageFormat is the portable form of device code that LoadModule takes.
+	ImageFormat() ImageFormat
+
+	// LoadModule loads a module from an image of that format, or from one that
+	// was compiled for this very device: for CUDA, PTX text or a cubin.
 	LoadModule(image []byte) (Module, error)
 }
+
+// ImageFormat is a form of device code.
+type ImageFormat string
+
+// PTX is NVIDIA's portable assembly, as text.
+const PTX ImageFormat = "PTX"
 
 // Module is a loaded set of kernels.
 type Module interface {
@@ -359,12 +369,21 @@ type Caller interface {
 	Bytes(p Ptr, n int64) ([]byte, error)
 }
 
+// API is a vendor's programming interface.
+type API string
+
+// CUDA is NVIDIA's.
+const CUDA API = "CUDA"
+
 // Native is a device whose vendor's libraries can work on its memory and
-// streams: for CUDA, nvJPEG and the like. Both functions run fn on a thread
+// streams: for CUDA, nvJPEG and the like. WithContext and WithStream run fn on a thread
 // where the device's context is current, return its error, and hold the device
 // open meanwhile. So fn must not call methods of the device, its streams or
 // its events, and must not wait for another goroutine that does.
 type Native interface {
+	// API says whose libraries those are.
+	API() API
+
 	// WithContext runs fn.
 	WithContext(fn func() error) error
 

@@ -39,15 +39,25 @@
 //
 // # Capabilities
 //
-// What not every backend can do is a small interface of its own, found by a
-// type assertion: [Pinner] (page-locked memory), [HostAllocator] (pinned
-// memory made by the driver), [Manager] (managed memory), [Mapper] (virtual
-// memory), [StreamAllocator] (allocation in stream order), [BatchCopier] (many
-// copies in one call), [BoxCopier] (strided copies), [PeerCopier] (copies from
-// another device), [FileMover] (files straight to the device), [RangeChecker]
-// (is this the device's memory?), [Launcher] (device kernels), [Caller] (Go
-// functions in stream order) and [Native] (libraries of the device's vendor).
+// What not every backend can do is a small interface of its own, which [As]
+// finds: [Pinner] (page-locked memory), [HostAllocator] (pinned memory made by
+// the driver), [Manager] (managed memory), [Mapper] (virtual memory),
+// [StreamAllocator] (allocation in stream order), [BatchCopier] (many copies
+// in one call), [BoxCopier] (strided copies), [PeerCopier] (copies from another
+// device), [FileMover] (files straight to the device), [RangeChecker] (is this
+// the device's memory?), [Launcher] (device kernels), [Caller] (Go functions in
+// stream order) and [Native] (libraries of the device's vendor).
+//
+//	if pinner, ok := device.As[device.Pinner](dev); ok { … }
+//
+// Ask once, when the device is handed to you, and keep the answer.
 // [Capabilities] names what a device has, for people to read.
+//
+// # Wrappers
+//
+// A type that embeds [Wrapper] wraps a device to watch or change some of its
+// methods. It keeps every ability of the device inside, for As looks there too.
+// So never use a type assertion on a device, and compare devices with [Same].
 //
 // # Ownership
 //

@@ -91,3 +91,31 @@ func ExampleStream_wait() {
 	fmt.Printf("%s\n", b)
 	// Output: xxxx
 }
+
+// counting counts the allocations of a device.
+type counting struct {
+	device.Wrapper
+	allocs int
+}
+
+func (c *counting) Alloc(n int64) (device.Ptr, error) {
+	c.allocs++
+	return c.Device.Alloc(n)
+}
+
+// A wrapper changes one method and keeps every ability of the device inside.
+func ExampleWrapper() {
+	inner, err := device.Open("host:64MiB")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer inner.Close()
+
+	dev := &counting{Wrapper: device.Wrapper{Device: inner}}
+	if _, err := dev.Alloc(1 << 20); err != nil {
+		log.Fatal(err)
+	}
+	_, canPin := device.As[device.Pinner](dev)
+	fmt.Println(dev.allocs, canPin)
+	// Output: 1 true
+}

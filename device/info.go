@@ -51,36 +51,3 @@ func (l Link) BytesPerSecond() float64 {
 	}
 	return perLane[l.MaxGen] * float64(l.MaxWidth)
 }
-
-// Capabilities names what dev can do beyond the Device interface, in a fixed
-// order, for people to read.
-func Capabilities(dev Device) []string {
-	var have []string
-	add := func(ok bool, name string) {
-		if ok {
-			have = append(have, name)
-		}
-	}
-	pinner, ok := dev.(Pinner)
-	add(ok, "pinned")
-	add(ok && pinner.CanMap(), "mapped")
-	_, ok = dev.(HostAllocator)
-	add(ok, "write-combined")
-	manager, ok := dev.(Manager)
-	add(ok && manager.CanManage(), "managed")
-	mapper, ok := dev.(Mapper)
-	add(ok && mapper.CanReserve(), "virtual-memory")
-	allocator, ok := dev.(StreamAllocator)
-	add(ok && allocator.CanAllocAsync(), "stream-ordered-allocation")
-	batcher, ok := dev.(BatchCopier)
-	add(ok && batcher.CanCopyBatch(), "batch")
-	_, ok = dev.(BoxCopier)
-	add(ok, "box")
-	_, ok = dev.(PeerCopier)
-	add(ok, "peer")
-	_, ok = dev.(Launcher)
-	add(ok, "kernels")
-	_, ok = dev.(Caller)
-	add(ok, "go-kernels")
-	return have
-}

@@ -2,7 +2,6 @@ package device
 
 import (
 	"math"
-	"slices"
 	"testing"
 )
 
@@ -33,50 +32,5 @@ func TestLink(t *testing.T) {
 func TestPtr(t *testing.T) {
 	if p := Ptr(1 << 63).Add(16).Add(-1); p != 1<<63+15 {
 		t.Errorf("%#x", p)
-	}
-}
-
-// Devices that can do some things and are asked about others.
-type (
-	plain  struct{ Device }
-	pins   struct{ Pinner }
-	maps   struct{ Mapper }
-	manage struct{ Manager }
-	batch  struct{ BatchCopier }
-
-	capable struct {
-		plain
-		pins
-		HostAllocator
-		manage
-		maps
-		batch
-		BoxCopier
-		PeerCopier
-		Launcher
-		Caller
-		can bool
-	}
-)
-
-func (c capable) CanMap() bool       { return c.can }
-func (c capable) CanManage() bool    { return c.can }
-func (c capable) CanReserve() bool   { return c.can }
-func (c capable) CanCopyBatch() bool { return c.can }
-
-func TestCapabilities(t *testing.T) {
-	for _, c := range []struct {
-		dev  Device
-		want []string
-	}{
-		{plain{}, nil},
-		{capable{can: false}, []string{
-			"pinned", "write-combined", "box", "peer", "kernels", "go-kernels"}},
-		{capable{can: true}, []string{
-			"pinned", "mapped", "write-combined", "managed", "virtual-memory", "batch", "box", "peer", "kernels", "go-kernels"}},
-	} {
-		if got := Capabilities(c.dev); !slices.Equal(got, c.want) {
-			t.Errorf("%v, want %v", got, c.want)
-		}
 	}
 }

@@ -146,7 +146,7 @@ func TestScatterDuplicates(t *testing.T) {
 // mapped makes pinned host memory and its device address.
 func (f *fixture) mapped(n int64) ([]byte, device.Ptr) {
 	f.Helper()
-	pinner, ok := f.dev.(device.Pinner)
+	pinner, ok := device.As[device.Pinner](f.dev)
 	if !ok || !pinner.CanMap() {
 		f.Skip("the device cannot map host memory")
 	}

@@ -25,11 +25,11 @@ type Set struct {
 // [device.Launcher] nor a [device.Caller], and with the driver's error when
 // the device code does not load.
 func Load(dev device.Device) (*Set, error) {
-	switch d := dev.(type) {
-	case device.Launcher:
-		return loadModule(dev, d)
-	case device.Caller:
-		return &Set{dev: dev, caller: d}, nil
+	if launcher, ok := device.As[device.Launcher](dev); ok {
+		return loadModule(dev, launcher)
+	}
+	if caller, ok := device.As[device.Caller](dev); ok {
+		return &Set{dev: dev, caller: caller}, nil
 	}
 	return nil, fmt.Errorf("kernels: %w: it runs neither compiled kernels nor Go functions", device.ErrNotSupported)
 }

@@ -46,6 +46,9 @@ func loadModule(dev device.Device, l device.Launcher) (*Set, error) {
 		return nil, fmt.Errorf("kernels: %w: this build has no device code (kernels.ptx is empty; go generate ./kernels makes it, with nvcc)",
 			device.ErrNotSupported)
 	}
+	if f := l.ImageFormat(); f != device.PTX {
+		return nil, fmt.Errorf("kernels: %w: the device code is %s, %s takes %s", device.ErrNotSupported, device.PTX, dev.Info().ID, f)
+	}
 	module, err := l.LoadModule(ptx)
 	if err != nil {
 		return nil, fmt.Errorf("kernels: load device code: %w", err)

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -28,8 +29,9 @@ var (
 // launcher is a device that only notes what is launched.
 type launcher struct {
 	device.Device
-	missing  string // kernel that its modules lack
-	closed   int    // modules
+	format   device.ImageFormat // of its modules; default PTX
+	missing  string             // kernel that its modules lack
+	closed   int                // modules
 	launches []launched
 }
 
@@ -44,6 +46,8 @@ type stream struct{ device.Stream }
 func (stream) Memset(device.Ptr, byte, int64) error { return nil }
 
 func (l *launcher) Synchronize() error                         { return nil }
+func (l *launcher) Info() device.Info                          { return device.Info{ID: "launcher"} }
+func (l *launcher) ImageFormat() device.ImageFormat            { return cmp.Or(l.format, device.PTX) }
 func (l *launcher) LoadModule(_ []byte) (device.Module, error) { return l, nil }
 func (l *launcher) Close() error                               { l.closed++; return nil }
 func (l *launcher) Kernel(name string) (k device.Kernel, e error) {
@@ -73,6 +77,15 @@ func TestLoadWithoutDeviceCode(t *testing.T) {
 	withPTX(t, "")
 	_, err := Load(&launcher{})
 	if !errors.Is(err, device.ErrNotSupported) || !strings.Contains(err.Error(), "kernels.ptx is empty") {
+		t.Errorf("Load: %v", err)
+	}
+}
+
+// A device whose kernels are of another format than ours is told so.
+func TestLoadOtherFormat(t *testing.T) {
+	withPTX(t, "some")
+	_, err := Load(&launcher{format: "HSACO"})
+	if !errors.Is(err, device.ErrNotSupported) || !strings.Contains(err.Error(), "HSACO") {
 		t.Errorf("Load: %v", err)
 	}
 }

@@ -183,7 +183,7 @@ func TestCopySpansMapped(t *testing.T) {
 // TestCopySpansHuge has copies that begin, go on and end behind unit 2^32.
 func TestCopySpansHuge(t *testing.T) {
 	f := open(t)
-	if _, ok := f.dev.(device.Launcher); !ok {
+	if _, ok := device.As[device.Launcher](f.dev); !ok {
 		t.Skip("for compiled kernels: it takes 8 GiB of the device's memory")
 	}
 	const huge, tail = 1<<32 + 777, 1 << 16
@@ -220,7 +220,7 @@ func TestCopySpansHuge(t *testing.T) {
 // TestCopySpansReadsListLate: the list counts as it is when the work runs.
 func TestCopySpansReadsListLate(t *testing.T) {
 	f := open(t)
-	caller, ok := f.dev.(device.Caller)
+	caller, ok := device.As[device.Caller](f.dev)
 	if !ok {
 		t.Skip("for Go functions, which can hold the stream up")
 	}
@@ -245,7 +245,7 @@ func TestCopySpansReadsListLate(t *testing.T) {
 // TestCopySpansBadEntries: Go functions look at what the list says.
 func TestCopySpansBadEntries(t *testing.T) {
 	f := open(t)
-	if _, ok := f.dev.(device.Caller); !ok {
+	if _, ok := device.As[device.Caller](f.dev); !ok {
 		t.Skip("compiled kernels cannot check the list")
 	}
 	buf, source := f.result(2048, 0), f.upload(make([]byte, 2048), 0)

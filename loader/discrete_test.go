@@ -17,6 +17,7 @@ import (
 // discrete is a device behind a link, with calls that fail when a test says so.
 type discrete struct {
 	*devicetest.Discrete
+	device.Caller // of the device inside
 
 	mu     sync.Mutex
 	calls  int // of what makes something
@@ -26,7 +27,8 @@ type discrete struct {
 
 func newDiscrete(t testing.TB, capacity int64) *discrete {
 	t.Helper()
-	return &discrete{Discrete: devicetest.OpenDiscrete(t, capacity)}
+	d := devicetest.OpenDiscrete(t, capacity)
+	return &discrete{Discrete: d, Caller: devicetest.As[device.Caller](t, d)}
 }
 
 // pinned is how many bytes are pinned now, and most how many were at most.
@@ -77,7 +79,7 @@ func (d *discrete) Call(s device.Stream, fn func() error) error {
 	if d.queued != nil {
 		fn = d.queued(fn)
 	}
-	return d.Discrete.Call(s, fn)
+	return d.Caller.Call(s, fn)
 }
 
 func (d *discrete) Pin(b []byte, flags device.PinFlags) error {
@@ -156,7 +158,7 @@ func TestDiscrete(t *testing.T) {
 func TestCannotPin(t *testing.T) {
 	dev := open(t, "host:64MiB")
 	leavesNothing(t, dev)
-	u := unpinnable{dev, dev.(device.Caller)}
+	u := unpinnable{dev, devicetest.As[device.Caller](t, dev)}
 	ds := large()
 	ref := newReference(t, ds)
 	o := loader.Options{Batch: 8, DType: dtype.U8}

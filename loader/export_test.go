@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/imaging/nvjpeg"
 )
@@ -17,7 +18,7 @@ import (
 // engines of a GPU take.
 type StandIn struct {
 	mu      sync.Mutex
-	dev     device.Device
+	dev     device.Caller
 	Engine  int
 	Refuses func(width, height int) bool // whether the device finds a picture to be bad
 	Before  func()                       // runs on the device before a picture is decoded
@@ -31,7 +32,7 @@ type StandIn struct {
 func UseStandIn(t testing.TB, s *StandIn) {
 	before := openDecoder
 	openDecoder = func(dev device.Device) (jpegDecoder, error) {
-		s.dev, s.Closed = dev, false
+		s.dev, s.Closed = devicetest.As[device.Caller](t, dev), false
 		s.Opened++
 		return s, nil
 	}
@@ -118,7 +119,7 @@ func (s *StandIn) Decode(stream device.Stream, pictures []nvjpeg.Picture) error 
 		}
 		s.Decoded++
 		file := p.JPEG.Bytes()
-		err := s.dev.(device.Caller).Call(stream, func() error {
+		err := s.dev.Call(stream, func() error {
 			if s.Before != nil {
 				s.Before()
 			}
@@ -131,7 +132,7 @@ func (s *StandIn) Decode(stream device.Stream, pictures []nvjpeg.Picture) error 
 			if p.Pitch != 3*m.Width {
 				return fmt.Errorf("a pitch of %d for %d pixels", p.Pitch, m.Width)
 			}
-			to, err := s.dev.(device.Caller).Bytes(p.Dst, int64(len(m.Pix)))
+			to, err := s.dev.Bytes(p.Dst, int64(len(m.Pix)))
 			if err != nil {
 				return err
 			}

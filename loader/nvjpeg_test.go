@@ -53,7 +53,7 @@ func decodingDevice(t testing.TB, refused int) device.Device {
 	t.Helper()
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
-	if _, is := dev.(device.Caller); is {
+	if _, is := device.As[device.Caller](dev); is {
 		loader.UseStandIn(t, &loader.StandIn{Engine: 1, Refuses: func(w, _ int) bool { return w == refused }})
 		return dev
 	}

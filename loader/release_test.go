@@ -78,7 +78,7 @@ func TestHoldEverything(t *testing.T) {
 // hold keeps s from going on until release is called.
 func hold(t testing.TB, dev device.Device, s device.Stream) (release func()) {
 	t.Helper()
-	caller, isCaller := dev.(device.Caller)
+	caller, isCaller := device.As[device.Caller](dev)
 	if !isCaller {
 		t.Skip("the device runs no Go functions in its streams")
 	}
@@ -188,7 +188,7 @@ func TestReleaseAfterAnotherDevice(t *testing.T) {
 
 	release := hold(t, other, foreign)
 	done := make(chan struct{})
-	ok(t, other.(device.Caller).Call(foreign, func() error { close(done); return nil }))
+	ok(t, devicetest.As[device.Caller](t, other).Call(foreign, func() error { close(done); return nil }))
 	time.AfterFunc(20*time.Millisecond, release)
 	_ = b.Release(foreign)
 	select {

@@ -28,7 +28,7 @@ const (
 // a single copier. Memory is taken by the first slab that is large enough. All
 // is how many bytes are to be copied, in slabs of so many.
 func newStaging(dev device.Device, o Options, slab, all int64) (*staging, error) {
-	if _, can := dev.(device.Pinner); !can || noUse(dev, all) != "" {
+	if _, can := device.As[device.Pinner](dev); !can || noUse(dev, all) != "" {
 		return nil, nil
 	}
 	chunk := min(cmp.Or(o.ChunkBytes, stagingChunk), slab)

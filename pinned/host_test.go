@@ -79,7 +79,7 @@ func TestDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pinner, ok := dev.(device.Pinner)
+		pinner, ok := device.As[device.Pinner](dev)
 		if ok && pinner.Pinned(buf.Bytes()) != buf.Pinned() {
 			t.Errorf("%d bytes: the device says pinned %t, the buffer %t", n, !buf.Pinned(), buf.Pinned())
 		}
@@ -279,7 +279,7 @@ func TestFreeAfterFailedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := errors.New("bad kernel")
-	if err := dev.(device.Caller).Call(s, func() error { return bad }); err != nil {
+	if err := devicetest.As[device.Caller](t, dev).Call(s, func() error { return bad }); err != nil {
 		t.Fatal(err)
 	}
 	e, err := dev.NewEvent(device.EventNoTiming)

@@ -41,7 +41,7 @@ func (p *Pool) retire(b *block, after []device.Stream) error {
 // fails. It unlocks the pool for the time of that.
 func (p *Pool) record(b *block, after []device.Stream) error {
 	for _, s := range after {
-		m := mark{own: s.Device() == p.dev}
+		m := mark{own: device.Same(s.Device(), p.dev)}
 		if n := len(p.events); m.own && n > 0 {
 			m.event = p.events[n-1]
 			p.events = p.events[:n-1]

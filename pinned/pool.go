@@ -140,9 +140,9 @@ func NewPool(dev device.Device, o Options) (*Pool, error) {
 	if node := dev.Info().NUMANode; !o.AnyNode && numa.Known(node) {
 		p.node = node
 	}
-	p.pinner, _ = dev.(device.Pinner)
+	p.pinner, _ = device.As[device.Pinner](dev)
 	if p.flags&device.PinWriteCombined != 0 {
-		if p.hostAllocator, _ = dev.(device.HostAllocator); p.hostAllocator == nil {
+		if p.hostAllocator, _ = device.As[device.HostAllocator](dev); p.hostAllocator == nil {
 			p.flags &^= device.PinWriteCombined
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Segment) Pin(dev device.Device, flags device.PinFlags) error {
 		return fmt.Errorf("pinned: pin %s: %w: for %s since %s, %v ago", s.header.label(), ErrPinned,
 			dev.Info().ID, since.Format(time.TimeOnly), time.Since(since).Round(time.Millisecond))
 	}
-	pinner, ok := dev.(device.Pinner)
+	pinner, ok := device.As[device.Pinner](dev)
 	if !ok {
 		return fmt.Errorf("pinned: pin %s: %w", s.header.label(), errNoPinner(dev))
 	}

@@ -175,7 +175,7 @@ func TestSegmentDevice(t *testing.T) {
 	if err := o.Pin(dev, device.PinMapped); err != nil {
 		t.Fatal(err)
 	}
-	pinner := dev.(device.Pinner)
+	pinner := devicetest.As[device.Pinner](t, dev)
 	if !pinner.Pinned(s.Bytes()) || !pinner.Pinned(o.Bytes()) {
 		t.Error("the device says it is not pinned")
 	}
@@ -245,7 +245,7 @@ func TestSegmentManyDevices(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if p, err := s.Mapped(dev); dev.(device.Pinner).CanMap() && (err != nil || p == 0) {
+			if p, err := s.Mapped(dev); devicetest.As[device.Pinner](t, dev).CanMap() && (err != nil || p == 0) {
 				t.Errorf("mapped at %#x: %v", p, err)
 			}
 			stream, err := dev.NewStream()

@@ -15,7 +15,7 @@ import (
 // (With the race detector pools forget what they hold.)
 func TestCopiesAllocateNothing(t *testing.T) {
 	f := open(t)
-	caller, ok := f.dev.Device.(device.Caller)
+	caller, ok := device.As[device.Caller](f.dev.Device)
 	if !ok {
 		t.Skip("the benchmarks count the allocations on other devices")
 	}

@@ -17,12 +17,7 @@ import (
 
 // linked is the host backend with all that it can do, but behind a link.
 type linked struct {
-	device.Device
-	device.Pinner
-	device.Caller
-	device.BatchCopier
-	device.BoxCopier
-	device.RangeChecker
+	device.Wrapper
 }
 
 func (l *linked) Info() device.Info {
@@ -35,11 +30,10 @@ func (l *linked) Info() device.Info {
 func openLinked(t testing.TB) device.Device {
 	t.Helper()
 	dev := devicetest.Open(t)
-	caller, ok := dev.(device.Caller)
-	if !ok {
+	if _, ok := device.As[device.Caller](dev); !ok {
 		return dev
 	}
-	return &linked{dev, dev.(device.Pinner), caller, dev.(device.BatchCopier), dev.(device.BoxCopier), dev.(device.RangeChecker)}
+	return &linked{device.Wrapper{Device: dev}}
 }
 
 // sides is memory for batches, with room for a copy of it.
@@ -329,7 +323,7 @@ func TestBatchArguments(t *testing.T) {
 // could touch it.
 func TestBatchForeignMemory(t *testing.T) {
 	s := openSides(t, 4096, transfer.Options{StageAbove: 1})
-	if _, ok := s.dev.(device.RangeChecker); !ok {
+	if _, ok := device.As[device.RangeChecker](s.dev); !ok {
 		t.Skip("the device does not know its memory")
 	}
 	other := devicetest.Open(t)

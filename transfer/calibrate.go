@@ -42,7 +42,7 @@ const (
 // the device should have nothing else to do. A device that shares the host's
 // memory has no paths to choose from; it fails with [device.ErrNotSupported].
 func Calibrate(ctx context.Context, dev device.Device, o CalibrateOptions) (m *Model, err error) {
-	_, ok := dev.(device.Pinner)
+	_, ok := device.As[device.Pinner](dev)
 	if info := dev.Info(); info.Integrated || !ok {
 		return nil, fmt.Errorf("transfer: %w: %s has no link to calibrate", device.ErrNotSupported, info.ID)
 	}

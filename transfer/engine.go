@@ -88,6 +88,7 @@ const (
 type Engine struct {
 	dev     device.Device
 	pinner  device.Pinner // nil where nothing can be pinned
+	can     abilities
 	options Options
 	plain   atomic.Bool // nothing is staged, because nothing can be pinned
 	choices *choices    // nil: StageAbove decides
@@ -120,10 +121,11 @@ func New(dev device.Device, options Options) (*Engine, error) {
 			return nil, fmt.Errorf("transfer: %w: the model: %w", device.ErrArgument, err)
 		}
 	}
-	pinner, ok := dev.(device.Pinner)
+	pinner, ok := device.As[device.Pinner](dev)
 	e := &Engine{
 		dev:     dev,
 		pinner:  pinner,
+		can:     abilitiesOf(dev),
 		options: options,
 		lanes:   lanes{dev: dev},
 	}

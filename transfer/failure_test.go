@@ -33,7 +33,7 @@ func TestBadPointer(t *testing.T) {
 // when it returns. Only devices that know where memory ends are asked.
 func TestPointerOutside(t *testing.T) {
 	f := open(t)
-	caller, ok := f.dev.Device.(device.Caller)
+	caller, ok := device.As[device.Caller](f.dev.Device)
 	if !ok {
 		t.Skip("a stray address may hit a neighbour")
 	}

@@ -46,8 +46,8 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 		}
 	}()
 	cached := !write && f.Resident(c.Offset, c.Bytes)
-	if mover, ok := e.dev.(device.FileMover); ok && c.Path == FileAuto && !cached {
-		err := mover.MovesStraight(c.File)
+	if e.can.files != nil && c.Path == FileAuto && !cached {
+		err := e.can.files.MovesStraight(c.File)
 		if err == nil {
 			if err = e.cuFile(ctx, c, write, r); !errors.Is(err, errNotMoved) {
 				return err
@@ -55,7 +55,7 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 		}
 		r.note(err)
 	}
-	if _, inGo := e.dev.(device.Caller); inGo && e.dev.Info().Integrated && cached && c.Path == FileAuto {
+	if e.can.inGo && e.dev.Info().Integrated && cached && c.Path == FileAuto {
 		// One copy, in Go, where a page that is gone is an error. Elsewhere
 		// it would kill the process.
 		return e.readMapped(ctx, c, r)

@@ -20,8 +20,7 @@ var errNotMoved = errors.New("cuFile refused the file")
 
 // cuFile lets the device's driver move c.
 func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileReport) (err error) {
-	mover, ok := e.dev.(device.FileMover)
-	if !ok {
+	if e.can.files == nil {
 		return fmt.Errorf("path %q: %w: it is for CUDA devices", FileCuFile, device.ErrNotSupported)
 	}
 	ln, err := e.lanes.get() // so that Close waits
@@ -34,7 +33,7 @@ func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileRep
 		defer direct.Close()
 		file = direct
 	}
-	moved, err := mover.MoveFile(file)
+	moved, err := e.can.files.MoveFile(file)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotMoved, err)
 	}

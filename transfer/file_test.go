@@ -197,7 +197,7 @@ func TestReadFileIntegrated(t *testing.T) {
 	f.ok(err)
 	defer e.Close()
 	p := f.alloc(n)
-	_, inGo := f.dev.Device.(device.Caller)
+	_, inGo := device.As[device.Caller](f.dev.Device)
 	for _, cached := range []bool{true, false} {
 		report, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Offset: 77, Device: p, Bytes: n - 77})
 		f.ok(err)
@@ -443,7 +443,7 @@ func TestShrinkingFile(t *testing.T) {
 	for _, path := range readPaths {
 		t.Run("path "+string(path), func(t *testing.T) {
 			f := open(t)
-			if _, inGo := f.dev.Device.(device.Caller); path == transfer.FileMapped && !inGo {
+			if _, inGo := device.As[device.Caller](f.dev.Device); path == transfer.FileMapped && !inGo {
 				t.Skip("the driver would crash")
 			}
 			file := f.newFile(t.TempDir(), unique(n, 1))

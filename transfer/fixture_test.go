@@ -56,7 +56,7 @@ type fixture struct {
 func open(t testing.TB) *fixture {
 	t.Helper()
 	dev := devicetest.Open(t)
-	pinner, ok := dev.(device.Pinner)
+	pinner, ok := device.As[device.Pinner](dev)
 	if !ok {
 		t.Skip("the device pins no memory")
 	}

@@ -29,8 +29,7 @@ type PeerCopy struct {
 // PeerAccess reports whether [Engine.Peer] sends bytes straight from from to
 // the engine's device, over NVLink or PCIe, and not through host memory.
 func (e *Engine) PeerAccess(from device.Device) bool {
-	p, ok := e.dev.(device.PeerCopier)
-	return ok && from != nil && p.PeerAccess(from)
+	return e.can.peers != nil && from != nil && e.can.peers.PeerAccess(from)
 }
 
 // Peer carries out c and returns when it is done: straight where the devices
@@ -61,7 +60,7 @@ func (e *Engine) Peer(ctx context.Context, c PeerCopy) (err error) {
 		e.bridges.put(b)
 	}()
 	if !c.Staged && e.PeerAccess(c.From) {
-		err = b.straight(ctx, e.dev.(device.PeerCopier), c)
+		err = b.straight(ctx, e.can.peers, c)
 	} else {
 		err = b.staged(ctx, c)
 	}

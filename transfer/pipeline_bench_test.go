@@ -60,7 +60,7 @@ func BenchmarkPipeline(b *testing.B) {
 			work := chunk // bytes to cast: several times a chunk, or a part of one
 			compute := func(s device.Stream, to, from device.Ptr, n int64) error {
 				for left := work; left > 0; left -= n {
-					if err := set.Cast(bareStream(s), to, dtype.U8, from, dtype.I8, min(left, n)); err != nil {
+					if err := set.Cast(s, to, dtype.U8, from, dtype.I8, min(left, n)); err != nil {
 						return err
 					}
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -421,7 +422,7 @@ func TestPipelineDeviceClosed(t *testing.T) {
 			const n = 1 << 18 // whole pages
 			memory := f.pages(2 * n)
 			if pinnedMemory {
-				if err := f.dev.Device.(device.Pinner).Pin(memory, 0); err != nil {
+				if err := devicetest.As[device.Pinner](t, f.dev.Device).Pin(memory, 0); err != nil {
 					t.Skip(err)
 				}
 			}

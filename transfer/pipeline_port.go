@@ -112,7 +112,7 @@ func (b *blockingPort) copy(ctx context.Context, c *crossing, pass func()) error
 func newPorts(e *Engine, p *Pipeline, newStream func() (device.Stream, error)) (in, out port, err error) {
 	queued := func(side any, toHost bool) (port, error) {
 		b, ok := side.(Bytes)
-		if pinner, can := e.dev.(device.Pinner); !ok || !can || !pinner.Pinned(b) {
+		if !ok || e.pinner == nil || !e.pinner.Pinned(b) {
 			return nil, nil
 		}
 		stream, err := newStream()

@@ -11,37 +11,30 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/transfer"
 )
-
-// bareStream is s as the device knows it.
-func bareStream(s device.Stream) device.Stream {
-	if s, ok := s.(*stream); ok {
-		return s.Stream
-	}
-	return s
-}
 
 // needsCaller skips the test where kernels are no Go functions.
 func (f *fixture) needsCaller() {
 	f.Helper()
-	if _, ok := f.dev.Device.(device.Caller); !ok {
+	if _, ok := device.As[device.Caller](f.dev.Device); !ok {
 		f.Skip("the device does not call Go functions")
 	}
 }
 
 // call queues fn on a device that needsCaller has let pass.
 func (f *fixture) call(s device.Stream, fn func() error) error {
-	return f.dev.Device.(device.Caller).Call(bareStream(s), fn)
+	return devicetest.As[device.Caller](f, f.dev.Device).Call(s, fn)
 }
 
 // dawdle holds s up for a moment where that can be done.
 func (f *fixture) dawdle(s device.Stream, d time.Duration) error {
-	caller, ok := f.dev.Device.(device.Caller)
+	caller, ok := device.As[device.Caller](f.dev.Device)
 	if !ok {
 		return nil
 	}
-	return caller.Call(bareStream(s), func() error {
+	return caller.Call(s, func() error {
 		time.Sleep(d)
 		return nil
 	})
@@ -100,7 +93,7 @@ func (f *fixture) free() int64 {
 // and event of the run is left; what engines keep are a few lanes.
 func (f *fixture) gaveBack(free, opened int64) {
 	f.Helper()
-	if _, ok := f.dev.Device.(device.Caller); ok && f.free() != free {
+	if _, ok := device.As[device.Caller](f.dev.Device); ok && f.free() != free {
 		f.Errorf("%d bytes of device memory are free, before the run %d were", f.free(), free)
 	}
 	const kept = 2*3 + 3*3 // two lanes, and the copiers of small, of 3 each

@@ -12,8 +12,7 @@ import (
 
 // named is the host backend under another name, behind a link or not.
 type named struct {
-	device.Device
-	device.Pinner
+	device.Wrapper
 	change func(*device.Info)
 }
 
@@ -29,11 +28,10 @@ func (n named) Info() device.Info {
 func openNamed(t testing.TB, change func(*device.Info)) named {
 	t.Helper()
 	dev := devicetest.Open(t)
-	pinner, ok := dev.(device.Pinner)
-	if !ok {
+	if _, ok := device.As[device.Pinner](dev); !ok {
 		t.Skip("the device pins no memory")
 	}
-	return named{dev, pinner, change}
+	return named{device.Wrapper{Device: dev}, change}
 }
 
 // sizesOf lists sizes from one byte to all there are: edges of steps, their

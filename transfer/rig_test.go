@@ -3,7 +3,6 @@ package transfer_test
 import (
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -85,7 +84,7 @@ func (r *rig) NewStream() (device.Stream, error) {
 	if err := r.made(err); err != nil {
 		return nil, err
 	}
-	return &stream{Stream: s, rig: r}, nil
+	return &stream{StreamWrapper: device.StreamWrapper{Stream: s}, rig: r}, nil
 }
 
 func (r *rig) NewEvent(flags device.EventFlags) (device.Event, error) {
@@ -93,11 +92,11 @@ func (r *rig) NewEvent(flags device.EventFlags) (device.Event, error) {
 	if err := r.made(err); err != nil {
 		return nil, err
 	}
-	return &event{Event: e, rig: r}, nil
+	return &event{EventWrapper: device.EventWrapper{Event: e}, rig: r}, nil
 }
 
 type stream struct {
-	device.Stream
+	device.StreamWrapper
 	rig    *rig
 	closed atomic.Bool
 }
@@ -116,9 +115,6 @@ func (s *stream) CopyD2H(dst []byte, src device.Ptr) error {
 	return s.Stream.CopyD2H(dst, src)
 }
 
-func (s *stream) Record(e device.Event) error { return s.Stream.Record(bare(e)) }
-func (s *stream) Wait(e device.Event) error   { return s.Stream.Wait(bare(e)) }
-
 func (s *stream) Close() error {
 	if s.closed.CompareAndSwap(false, true) {
 		s.rig.opened.Add(-1)
@@ -127,20 +123,10 @@ func (s *stream) Close() error {
 }
 
 type event struct {
-	device.Event
+	device.EventWrapper
 	rig    *rig
 	closed atomic.Bool
 }
-
-// bare is e as the device knows it.
-func bare(e device.Event) device.Event {
-	if e, ok := e.(*event); ok {
-		return e.Event
-	}
-	return e
-}
-
-func (e *event) Since(start device.Event) (time.Duration, error) { return e.Event.Since(bare(start)) }
 
 func (e *event) Close() error {
 	if e.closed.CompareAndSwap(false, true) {

@@ -78,8 +78,8 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 // reach makes an address of m that kernels of the device can use.
 func (e *Engine) reach(m Memory) (device.Ptr, error) {
 	if !m.onHost {
-		if c, ok := e.dev.(device.RangeChecker); ok {
-			return m.device, c.CheckRange(m.device, m.bytes)
+		if e.can.ranges != nil {
+			return m.device, e.can.ranges.CheckRange(m.device, m.bytes)
 		}
 		return m.device, nil
 	}
@@ -100,14 +100,14 @@ func (e *Engine) rowsPath(j rowsJob, d direction) (BatchPath, error) {
 			_, err := e.kernels()
 			return err
 		case BatchDriver:
-			if b, ok := e.dev.(device.BatchCopier); ok && b.CanCopyBatch() && mapped {
+			if e.can.batch != nil && mapped {
 				return nil
 			}
 		case BatchBox:
 			if _, ok := j.rows.(*boxRows); !ok {
 				return fmt.Errorf("%w: path %q is for boxes", device.ErrArgument, p)
 			}
-			if b, ok := e.dev.(device.BoxCopier); ok && mapped && b.CanCopyBox(j.box(0, 0)) {
+			if e.can.box != nil && mapped && e.can.box.CanCopyBox(j.box(0, 0)) {
 				return nil
 			}
 		}
@@ -267,7 +267,6 @@ func (ln *lane) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover
 	}
 	switch path {
 	case BatchDriver:
-		copier := e.dev.(device.BatchCopier)
 		var spans []device.Span
 		return func(_, from, to int) error {
 			spans = spans[:0]
@@ -275,15 +274,14 @@ func (ln *lane) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover
 				k := j.rows.at(i)
 				spans = append(spans, device.Span{Dst: dst.Add(k.Dst), Src: src.Add(k.Src), Bytes: k.Bytes})
 			}
-			return copier.CopyBatch(ln.stream, spans)
+			return e.can.batch.CopyBatch(ln.stream, spans)
 		}, nil
 	case BatchBox:
-		copier := e.dev.(device.BoxCopier)
 		return func(_, from, to int) error {
 			if from > 0 {
 				return nil // the first call copied all
 			}
-			return copier.CopyBox(ln.stream, j.box(dst, src))
+			return e.can.box.CopyBox(ln.stream, j.box(dst, src))
 		}, nil
 	}
 	set, err := e.kernels()

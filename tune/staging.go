@@ -14,7 +14,7 @@ import (
 // linked reports whether a device is behind a link, over which pinned memory is
 // copied faster.
 func linked(dev device.Device) bool {
-	_, can := dev.(device.Pinner)
+	_, can := device.As[device.Pinner](dev)
 	return can && !dev.Info().Integrated
 }
 

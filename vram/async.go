@@ -17,7 +17,7 @@ type async struct {
 }
 
 func newAsync(dev device.Device) (*async, error) {
-	driver, ok := dev.(device.StreamAllocator)
+	driver, ok := device.As[device.StreamAllocator](dev)
 	if !ok || !driver.CanAllocAsync() {
 		return nil, fmt.Errorf("vram: the driver's pool: %w: %s has none", device.ErrNotSupported, dev.Info().ID)
 	}

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 )
 
 // faulty is a device whose calls fail when they are told to.
 type faulty struct {
-	device.Device
+	device.Wrapper
 	device.Mapper
-	device.StreamAllocator
 	mapErr, unmapErr, eventErr          error
 	createLeft, releaseLeft, streamLeft int // how many succeed
 	events                              int
@@ -74,7 +74,7 @@ var errBoom = errors.New("boom")
 func newFaulty(t *testing.T, name string) *faulty {
 	dev := openHost(t, name)
 	const any = 1 << 30
-	return &faulty{Device: dev, Mapper: dev.(device.Mapper), StreamAllocator: dev.(device.StreamAllocator),
+	return &faulty{Wrapper: device.Wrapper{Device: dev}, Mapper: devicetest.As[device.Mapper](t, dev),
 		createLeft: any, releaseLeft: any, streamLeft: any}
 }
 
@@ -193,7 +193,7 @@ func TestFreeWaits(t *testing.T) {
 		must(t, b.RecordStream(user))
 		failed := errors.New("bad kernel")
 		release := make(chan struct{})
-		must(t, f.Device.(device.Caller).Call(user, func() error { <-release; return failed }))
+		must(t, devicetest.As[device.Caller](t, f.Device).Call(user, func() error { <-release; return failed }))
 		f.eventErr = errBoom
 		freed := make(chan error, 1)
 		go func() { freed <- b.Free() }()

@@ -149,7 +149,7 @@ func openHost(t testing.TB, name string) device.Device {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
-	if m, ok := dev.(device.Mapper); !ok || !m.CanReserve() {
+	if m, ok := device.As[device.Mapper](dev); !ok || !m.CanReserve() {
 		t.Skip("no virtual memory here")
 	}
 	return dev

@@ -71,7 +71,7 @@ func (p *Pool) owner(s *shard, stream device.Stream) (*owner, error) {
 	}
 	x, there := p.owners.Load(stream)
 	if !there {
-		if theirs, ours := stream.Device().Info().ID, p.dev.Info().ID; theirs != ours {
+		if theirs, ours := stream.Device().Info().ID, p.dev.Info().ID; theirs != ours && !device.Same(stream.Device(), p.dev) {
 			return nil, fmt.Errorf("vram: %w: a stream of %s, the pool is on %s", device.ErrArgument, theirs, ours)
 		}
 		o := &owner{stream: stream, id: p.ownerIDs.Add(1)}

@@ -121,7 +121,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 // useSource chooses where memory comes from. It is the last step of New that can
 // fail: only Close gives back what it takes from the device.
 func (p *Pool) useSource(capacity int64) (err error) {
-	mapper, _ := p.dev.(device.Mapper)
+	mapper, _ := device.As[device.Mapper](p.dev)
 	if p.source == SourceAuto {
 		p.source = SourceSegments
 		if mapper != nil && mapper.CanReserve() {

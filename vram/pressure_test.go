@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 )
 
 // canHold skips a test where hold does not work, before anything is allocated.
 func canHold(t testing.TB, dev device.Device) {
 	t.Helper()
-	if _, ok := dev.(device.Caller); !ok || guard > 0 { // which waits at each free
+	if _, ok := device.As[device.Caller](dev); !ok || guard > 0 { // which waits at each free
 		t.Skip("needs work that can be held up")
 	}
 }
@@ -23,7 +24,7 @@ func canHold(t testing.TB, dev device.Device) {
 func hold(t testing.TB, dev device.Device, s device.Stream) (release func()) {
 	canHold(t, dev)
 	c := make(chan struct{})
-	must(t, dev.(device.Caller).Call(s, func() error { <-c; return nil }))
+	must(t, devicetest.As[device.Caller](t, dev).Call(s, func() error { <-c; return nil }))
 	var once sync.Once
 	f := func() { once.Do(func() { close(c) }) }
 	t.Cleanup(f)

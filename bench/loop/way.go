@@ -92,7 +92,7 @@ func (b *bench) driver(s device.Stream) *way {
 // for good, or as it is at first only until the next synchronisation. What is
 // kept is there before a run: bytes, if that is not 0.
 func (b *bench) async(s device.Stream, keeps bool, bytes int64) *way {
-	a, ok := b.dev.(device.StreamAllocator)
+	a, ok := device.As[device.StreamAllocator](b.dev)
 	if !ok || !a.CanAllocAsync() {
 		a = nil
 	}
@@ -141,7 +141,7 @@ func (b *bench) async(s device.Stream, keeps bool, bytes int64) *way {
 
 // release sets the driver's pool back to what it is at first.
 func (b *bench) release() error {
-	if a, ok := b.dev.(device.StreamAllocator); ok && a.CanAllocAsync() {
+	if a, ok := device.As[device.StreamAllocator](b.dev); ok && a.CanAllocAsync() {
 		if err := a.SetReleaseThreshold(0); err != nil {
 			return err
 		}

@@ -43,6 +43,6 @@ func TestPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	t.Logf("access from one to the other: %t", devicetest.Open(t).(device.PeerCopier).PeerAccess(second))
+	t.Logf("access from one to the other: %t", devicetest.As[device.PeerCopier](t, devicetest.Open(t)).PeerAccess(second))
 	devicetest.RunPeers(t, open(0), open(1))
 }

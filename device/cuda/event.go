@@ -84,7 +84,7 @@ func (e *event) Synchronize() error {
 }
 
 func (e *event) Since(from device.Event) (time.Duration, error) {
-	start, ok := from.(*event)
+	start, ok := eventOf(from)
 	if !ok || start.dev != e.dev {
 		return 0, fmt.Errorf("cuda: %w: the events belong to different devices", device.ErrArgument)
 	}
@@ -120,6 +120,14 @@ func (e *event) Since(from device.Event) (time.Duration, error) {
 		return 0, err
 	}
 	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), nil
+}
+
+// eventOf finds the event of this backend that e is, or wraps.
+func eventOf(e device.Event) (*event, bool) {
+	if ce, ok := e.(*event); ok {
+		return ce, true
+	}
+	return device.AsEvent[*event](e)
 }
 
 func (e *event) Close() error {

@@ -63,7 +63,7 @@ func (d *Device) Prefetch(s device.Stream, p device.Ptr, n int64, toHost bool) e
 
 // enterStream checks that s is of this device and enters it.
 func (d *Device) enterStream(s device.Stream) (*stream, error) {
-	cs, ok := s.(*stream)
+	cs, ok := streamOf(s)
 	if !ok || cs.dev != d {
 		return nil, errOtherStream
 	}

@@ -21,6 +21,9 @@ type kernel struct {
 	handle uintptr
 }
 
+// ImageFormat implements [device.Launcher].
+func (d *Device) ImageFormat() device.ImageFormat { return device.PTX }
+
 // LoadModule implements [device.Launcher]. PTX is compiled for the GPU by the
 // driver, which keeps the result in its cache.
 func (d *Device) LoadModule(image []byte) (device.Module, error) {

@@ -2,6 +2,9 @@ package cuda
 
 import "github.com/pinion-gpu/pinion/device"
 
+// API implements [device.Native].
+func (d *Device) API() device.API { return device.CUDA }
+
 // WithContext implements [device.Native].
 func (d *Device) WithContext(fn func() error) error {
 	if err := d.enter(); err != nil {

@@ -14,7 +14,7 @@ var opened atomic.Uint64
 
 // PeerAccess implements [device.PeerCopier].
 func (d *Device) PeerAccess(other device.Device) bool {
-	o, ok := other.(*Device)
+	o, ok := device.As[*Device](other)
 	if !ok || d.enterWith(o) != nil {
 		return false
 	}
@@ -25,11 +25,11 @@ func (d *Device) PeerAccess(other device.Device) bool {
 // CopyPeer implements [device.PeerCopier]. The other device's guard waits for
 // the copy, so that freeing the source does.
 func (d *Device) CopyPeer(s device.Stream, dst device.Ptr, from device.Device, src device.Ptr, n int64) error {
-	cs, ok := s.(*stream)
+	cs, ok := streamOf(s)
 	if !ok || cs.dev != d {
 		return errOtherStream
 	}
-	o, ok := from.(*Device)
+	o, ok := device.As[*Device](from)
 	if !ok {
 		return fmt.Errorf("cuda: copy from a device of another backend: %w", device.ErrNotSupported)
 	}

@@ -45,6 +45,14 @@ func (d *Device) newStream() (*stream, error) {
 
 func (s *stream) Device() device.Device { return s.dev }
 
+// streamOf finds the stream of this backend that s is, or wraps.
+func streamOf(s device.Stream) (*stream, bool) {
+	if cs, ok := s.(*stream); ok {
+		return cs, true
+	}
+	return device.AsStream[*stream](s)
+}
+
 // enter holds the stream and its device open for a call.
 func (s *stream) enter() error {
 	if err := s.dev.enter(); err != nil {
@@ -161,7 +169,7 @@ func (s *stream) Wait(ev device.Event) error {
 
 // withEvent calls fn with the stream and the event held open.
 func (s *stream) withEvent(ev device.Event, fn func(*event) error) error {
-	e, ok := ev.(*event)
+	e, ok := eventOf(ev)
 	if !ok || e.dev != s.dev {
 		return fmt.Errorf("cuda: %w: the event belongs to another device", device.ErrArgument)
 	}

@@ -14,7 +14,7 @@ import (
 // the test.
 func (f *fixture) streamAllocator() device.StreamAllocator {
 	f.Helper()
-	a, ok := f.dev.(device.StreamAllocator)
+	a, ok := device.As[device.StreamAllocator](f.dev)
 	if !ok {
 		f.Skip("the device does not allocate in stream order")
 	}
@@ -54,7 +54,7 @@ func testAsync(f *fixture) {
 		f.ok(s.Record(e))
 		f.ok(other.Wait(e))
 		f.ok(other.CopyD2H(there, p))
-		if c, ok := f.dev.(device.RangeChecker); ok {
+		if c, ok := device.As[device.RangeChecker](f.dev); ok {
 			f.ok(c.CheckRange(p, n))
 		}
 		f.ok(a.FreeAsync(other, p))
@@ -63,7 +63,7 @@ func testAsync(f *fixture) {
 		if !bytes.Equal(got, want) || !bytes.Equal(there, want) {
 			f.Fatalf("%d bytes in memory allocated in stream order have the wrong content", n)
 		}
-		if c, ok := f.dev.(device.RangeChecker); ok {
+		if c, ok := device.As[device.RangeChecker](f.dev); ok {
 			f.fails("CheckRange of what was freed in stream order", c.CheckRange(p, n), device.ErrPointer)
 		}
 	}
@@ -106,7 +106,7 @@ func testAsyncFreeWaits(f *fixture) {
 	f.ok(s.Synchronize())
 	release, _ := f.delay(s)
 	f.ok(s.CopyD2D(keep, p, n))
-	if c, ok := f.dev.(device.Caller); ok {
+	if c, ok := device.As[device.Caller](f.dev); ok {
 		f.ok(c.Call(s, func() error {
 			b, err := c.Bytes(p, n)
 			if err == nil && !bytes.Equal(b, want) {
@@ -238,7 +238,7 @@ func testAsyncArguments(f *fixture) {
 // otherAsync allocates on another device.
 func otherAsync(f *fixture, other device.Device, s device.Stream) device.Ptr {
 	f.Helper()
-	p, err := other.(device.StreamAllocator).AllocAsync(s, 4096)
+	p, err := As[device.StreamAllocator](f, other).AllocAsync(s, 4096)
 	f.ok(err)
 	return p
 }
@@ -247,7 +247,7 @@ func otherAsync(f *fixture, other device.Device, s device.Stream) device.Ptr {
 func testAsyncClose(f *fixture) {
 	f.streamAllocator()
 	second := f.open()
-	a := second.(device.StreamAllocator)
+	a := As[device.StreamAllocator](f, second)
 	before, err := f.dev.Memory()
 	f.ok(err)
 	s, err := second.NewStream()

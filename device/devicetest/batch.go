@@ -13,7 +13,7 @@ import (
 // batcher returns the device as a [device.BatchCopier], or skips the test.
 func (f *fixture) batcher() device.BatchCopier {
 	f.Helper()
-	c, ok := f.dev.(device.BatchCopier)
+	c, ok := device.As[device.BatchCopier](f.dev)
 	if !ok {
 		f.Skip("the device takes no batches of copies")
 	}
@@ -45,7 +45,7 @@ func (f *fixture) places(n int64) []place {
 		func(b []byte) { f.upload(p, b) },
 		func() []byte { return f.download(p, n) },
 	}}
-	pinner, ok := f.dev.(device.Pinner)
+	pinner, ok := device.As[device.Pinner](f.dev)
 	if !ok || !pinner.CanMap() {
 		return list
 	}

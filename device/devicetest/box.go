@@ -11,7 +11,7 @@ import (
 // boxer returns the device as a [device.BoxCopier], or skips the test.
 func (f *fixture) boxer() device.BoxCopier {
 	f.Helper()
-	c, ok := f.dev.(device.BoxCopier)
+	c, ok := device.As[device.BoxCopier](f.dev)
 	if !ok {
 		f.Skip("the device copies no boxes")
 	}

@@ -50,34 +50,34 @@ func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []us
 		{"NewEvent", func() error { _, err := dev.NewEvent(0); return err }},
 		{"Synchronize", dev.Synchronize},
 	}
-	if c, ok := dev.(device.Caller); ok {
+	if c, ok := device.As[device.Caller](dev); ok {
 		uses = append(uses,
 			use{"Call", func() error { return c.Call(s, func() error { return nil }) }},
 			use{"Bytes", func() error { _, err := c.Bytes(p, 1); return err }})
 	}
-	if c, ok := dev.(device.Pinner); ok {
+	if c, ok := device.As[device.Pinner](dev); ok {
 		uses = append(uses,
 			use{"Pin", func() error { return c.Pin(b, 0) }},
 			use{"Unpin", func() error { return c.Unpin(b) }},
 			use{"Mapped", func() error { _, err := c.Mapped(b); return err }})
 	}
-	if c, ok := dev.(device.HostAllocator); ok {
+	if c, ok := device.As[device.HostAllocator](dev); ok {
 		uses = append(uses,
 			use{"AllocHost", func() error { _, err := c.AllocHost(4096, 0); return err }},
 			use{"FreeHost", func() error { return c.FreeHost(b) }})
 	}
-	if c, ok := dev.(device.Manager); ok {
+	if c, ok := device.As[device.Manager](dev); ok {
 		uses = append(uses,
 			use{"AllocManaged", func() error { _, _, err := c.AllocManaged(4096); return err }},
 			use{"Prefetch", func() error { return c.Prefetch(s, p, 1, false) }})
 	}
-	if c, ok := dev.(device.BatchCopier); ok && c.CanCopyBatch() {
+	if c, ok := device.As[device.BatchCopier](dev); ok && c.CanCopyBatch() {
 		spans := []device.Span{{Dst: p, Src: p.Add(16), Bytes: 16}}
 		uses = append(uses,
 			use{"CopyBatch", func() error { return c.CopyBatch(s, spans) }},
 			use{"CopyBatch of nothing", func() error { return c.CopyBatch(s, nil) }})
 	}
-	if c, ok := dev.(device.BoxCopier); ok {
+	if c, ok := device.As[device.BoxCopier](dev); ok {
 		box := device.Box{
 			Dst: p, Src: p.Add(32), RowBytes: 4, Rows: 2, Planes: 2,
 			DstRowStride: 8, SrcRowStride: 8, DstPlaneStride: 16, SrcPlaneStride: 16,
@@ -86,10 +86,10 @@ func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []us
 			use{"CopyBox", func() error { return c.CopyBox(s, box) }},
 			use{"CopyBox of nothing", func() error { return c.CopyBox(s, device.Box{}) }})
 	}
-	if c, ok := dev.(device.PeerCopier); ok {
+	if c, ok := device.As[device.PeerCopier](dev); ok {
 		uses = append(uses, use{"CopyPeer", func() error { return c.CopyPeer(s, p, dev, p.Add(16), 16) }})
 	}
-	if c, ok := dev.(device.Mapper); ok && c.CanReserve() {
+	if c, ok := device.As[device.Mapper](dev); ok && c.CanReserve() {
 		uses = append(uses,
 			use{"Reserve", func() error { _, err := c.Reserve(64 << 20); return err }},
 			use{"Unreserve", func() error { return c.Unreserve(p, 64<<20) }},
@@ -98,14 +98,14 @@ func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []us
 			use{"Map", func() error { return c.Map(p, []device.Chunk{1}, 64<<20) }},
 			use{"Unmap", func() error { return c.Unmap(p, 64<<20) }})
 	}
-	if c, ok := dev.(device.StreamAllocator); ok && c.CanAllocAsync() {
+	if c, ok := device.As[device.StreamAllocator](dev); ok && c.CanAllocAsync() {
 		uses = append(uses,
 			use{"AllocAsync", func() error { _, err := c.AllocAsync(s, 16); return err }},
 			use{"FreeAsync", func() error { return c.FreeAsync(s, p) }},
 			use{"SetReleaseThreshold", func() error { return c.SetReleaseThreshold(0) }},
 			use{"TrimPool", func() error { return c.TrimPool(0) }})
 	}
-	if c, ok := dev.(device.Launcher); ok {
+	if c, ok := device.As[device.Launcher](dev); ok {
 		uses = append(uses, use{"LoadModule", func() error { _, err := c.LoadModule([]byte{0}); return err }})
 	}
 	return uses
@@ -118,10 +118,10 @@ func testClosedStream(f *fixture) {
 	f.ok(s.Close())
 	f.ok(s.Close())
 	f.allClosed("stream", streamUses(s, e, p))
-	if c, ok := f.dev.(device.Caller); ok {
+	if c, ok := device.As[device.Caller](f.dev); ok {
 		f.fails("Call on a closed stream", c.Call(s, func() error { return nil }), device.ErrClosed)
 	}
-	if s.Device() != f.dev {
+	if !device.Same(s.Device(), f.dev) {
 		f.Error("a closed stream forgot its device")
 	}
 	f.ok(other.Memset(p, 2, 64))
@@ -157,7 +157,7 @@ func testClosedDevice(f *fixture) {
 	if now := f.dev.Info(); now != info {
 		f.Errorf("Info of a closed device is %+v, was %+v", now, info)
 	}
-	if p, ok := f.dev.(device.Pinner); ok && p.Pinned(b) {
+	if p, ok := device.As[device.Pinner](f.dev); ok && p.Pinned(b) {
 		f.Error("memory is pinned for a closed device")
 	}
 	f.ok(s.Close())

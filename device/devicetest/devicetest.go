@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -38,6 +39,7 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 	keepOpen(t, open)
 	for _, c := range slices.Concat([]conformanceTest{
 		{"info", testInfo},
+		{"capabilities", testCapabilities},
 		{"no-goroutines-left", testGoroutines},
 
 		{"alloc", testAlloc},
@@ -130,4 +132,15 @@ func keepOpen(t *testing.T, open func(t testing.TB) device.Device) {
 			t.Errorf("close of the last device: %v", err)
 		}
 	})
+}
+
+// As is [device.As] for a test that needs the ability: it fails the test when
+// dev lacks it.
+func As[T any](t testing.TB, dev device.Device) T {
+	t.Helper()
+	ability, ok := device.As[T](dev)
+	if !ok {
+		t.Fatalf("%s is no %s", dev.Info().ID, reflect.TypeFor[T]())
+	}
+	return ability
 }

@@ -15,8 +15,10 @@ import (
 // a link in between, and pinning pays. It only keeps account of what is pinned, so
 // that tests need no permission to lock memory.
 type Discrete struct {
-	*host.Device
+	device.Wrapper
 	PinLimit int64 // of pinned bytes; 0: none
+
+	pinner device.Pinner // of the device inside
 
 	mu   sync.Mutex
 	pins spans.Set
@@ -32,7 +34,7 @@ func OpenDiscrete(t testing.TB, capacity int64) *Discrete {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Discrete{Device: dev}
+	d := &Discrete{Wrapper: device.Wrapper{Device: dev}, pinner: dev}
 	t.Cleanup(func() {
 		if left := d.pins.All(); len(left) > 0 {
 			t.Errorf("still pinned: %v", left)
@@ -93,6 +95,13 @@ func (d *Discrete) Pinned(b []byte) bool {
 	_, found := d.pins.Find(span(b))
 	return found && len(b) > 0
 }
+
+// Mapped implements [device.Pinner]. It fails: what is only kept account of is
+// not mapped.
+func (d *Discrete) Mapped(b []byte) (device.Ptr, error) { return d.pinner.Mapped(b) }
+
+// CanMap implements [device.Pinner].
+func (d *Discrete) CanMap() bool { return d.pinner.CanMap() }
 
 func span(b []byte) (uint64, int64) {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), int64(len(b))

@@ -134,7 +134,7 @@ func testEventSinceErrors(f *fixture) {
 		_, err := c.end.Since(c.start)
 		f.fails(c.what, err, nil)
 	}
-	if _, ok := f.dev.(device.Caller); ok {
+	if _, ok := device.As[device.Caller](f.dev); ok {
 		late := f.event(0)
 		release := f.hold(s)
 		f.ok(s.Record(late))

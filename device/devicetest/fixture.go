@@ -164,7 +164,7 @@ func (f *fixture) download(p device.Ptr, n int64) []byte {
 // caller returns the device as a [device.Caller], or skips the test.
 func (f *fixture) caller() device.Caller {
 	f.Helper()
-	c, ok := f.dev.(device.Caller)
+	c, ok := device.As[device.Caller](f.dev)
 	if !ok {
 		f.Skip("the device runs no Go functions in its streams")
 	}
@@ -185,7 +185,7 @@ func (f *fixture) hold(s device.Stream) (release func()) {
 // by a pile of work elsewhere. held tells which.
 func (f *fixture) delay(s device.Stream) (release func(), held bool) {
 	f.Helper()
-	if _, ok := f.dev.(device.Caller); ok {
+	if _, ok := device.As[device.Caller](f.dev); ok {
 		return f.hold(s), true
 	}
 	const n = 8 << 20
@@ -230,7 +230,7 @@ func (f *fixture) pinned(n int64) []byte {
 // pinner returns the device as a [device.Pinner], or skips the test.
 func (f *fixture) pinner() device.Pinner {
 	f.Helper()
-	p, ok := f.dev.(device.Pinner)
+	p, ok := device.As[device.Pinner](f.dev)
 	if !ok {
 		f.Skip("the device pins no memory")
 	}

@@ -27,7 +27,7 @@ func testCloseInFlight(f *fixture) {
 	f.ok(s.Record(e))
 	f.ok(behind.Wait(e))
 	targets := [][]byte{make([]byte, n)}
-	if pinner, ok := f.dev.(device.Pinner); ok {
+	if pinner, ok := device.As[device.Pinner](f.dev); ok {
 		b := f.pages(n)
 		if pinner.Pin(b, 0) == nil {
 			targets = append(targets, b) // behind the other, which may block

@@ -8,7 +8,7 @@ import (
 
 // Managed memory is the same from both sides, and counts as device memory.
 func testManaged(f *fixture) {
-	m, ok := f.dev.(device.Manager)
+	m, ok := device.As[device.Manager](f.dev)
 	if !ok || !m.CanManage() {
 		f.Skip("the device has no managed memory")
 	}

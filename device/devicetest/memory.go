@@ -205,11 +205,11 @@ func testCloseFrees(f *fixture) {
 	f.ok(err)
 	_, err = second.Alloc(3 << 20)
 	f.ok(err)
-	if m, ok := second.(device.Manager); ok && m.CanManage() {
+	if m, ok := device.As[device.Manager](second); ok && m.CanManage() {
 		_, _, err := m.AllocManaged(3 << 20)
 		f.ok(err)
 	}
-	if m, ok := second.(device.Mapper); ok && m.CanReserve() {
+	if m, ok := device.As[device.Mapper](second); ok && m.CanReserve() {
 		unit, err := m.Granularity()
 		f.ok(err)
 		p, err := m.Reserve(unit)

@@ -9,7 +9,7 @@ import (
 // What a vendor's library needs is there while it runs, for as many threads as
 // there are, and not behind a close.
 func testNative(f *fixture) {
-	native, ok := f.dev.(device.Native)
+	native, ok := device.As[device.Native](f.dev)
 	if !ok {
 		f.Skip("the device has no vendor's libraries")
 	}

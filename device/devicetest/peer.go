@@ -43,7 +43,7 @@ func RunPeers(t *testing.T, open, openOther func(t testing.TB) device.Device) {
 // test.
 func (f *fixture) peer() (device.PeerCopier, *fixture) {
 	f.Helper()
-	c, ok := f.dev.(device.PeerCopier)
+	c, ok := device.As[device.PeerCopier](f.dev)
 	if !ok {
 		f.Skip("the device copies from no other")
 	}
@@ -55,7 +55,7 @@ func (f *fixture) peer() (device.PeerCopier, *fixture) {
 // Bytes come from another device, and from the device itself.
 func testPeer(f *fixture) {
 	c, other := f.peer()
-	back, ok := other.dev.(device.PeerCopier)
+	back, ok := device.As[device.PeerCopier](other.dev)
 	if !ok {
 		f.Fatal("the other device copies from no other")
 	}
@@ -198,8 +198,8 @@ func testPeerClosed(f *fixture) {
 	f.ok(c.CopyPeer(s, p, other.dev, q, n))
 	f.ok(other.dev.Close())
 	f.fails("CopyPeer from a closed device", c.CopyPeer(s, p, other.dev, q, n), device.ErrClosed)
-	f.fails("CopyPeer of a closed device", other.dev.(device.PeerCopier).CopyPeer(away, q, f.dev, p, n), device.ErrClosed)
-	if c.PeerAccess(other.dev) || other.dev.(device.PeerCopier).PeerAccess(f.dev) {
+	f.fails("CopyPeer of a closed device", As[device.PeerCopier](other, other.dev).CopyPeer(away, q, f.dev, p, n), device.ErrClosed)
+	if c.PeerAccess(other.dev) || As[device.PeerCopier](other, other.dev).PeerAccess(f.dev) {
 		f.Error("access to or from a closed device")
 	}
 	f.ok(s.Memset(p, 1, n)) // the one that is open still works
@@ -269,12 +269,13 @@ func testPeerClose(f *fixture) {
 // shuttle copies from b to a, n bytes, again and again, until it fails or has
 // done so many.
 func shuttle(a, b *fixture, p, q device.Ptr, n int64, rounds int) error {
+	c := As[device.PeerCopier](a, a.dev)
 	s, err := a.dev.NewStream()
 	for i := 0; err == nil && i < rounds; i++ {
-		if err = a.dev.(device.PeerCopier).CopyPeer(s, p, b.dev, q, n); err == nil && i%8 == 7 {
+		if err = c.CopyPeer(s, p, b.dev, q, n); err == nil && i%8 == 7 {
 			err = s.Synchronize()
 		}
-		a.dev.(device.PeerCopier).PeerAccess(b.dev)
+		c.PeerAccess(b.dev)
 	}
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func testPinMapped(f *fixture) {
 }
 
 func testAllocHost(f *fixture) {
-	a, ok := f.dev.(device.HostAllocator)
+	a, ok := device.As[device.HostAllocator](f.dev)
 	if !ok {
 		f.Skip("the device's driver allocates no host memory")
 	}
@@ -126,7 +126,7 @@ func testAllocHost(f *fixture) {
 		if len(b) != n {
 			f.Fatalf("%d bytes, asked for %d", len(b), n)
 		}
-		if p, ok := f.dev.(device.Pinner); ok && !p.Pinned(b) {
+		if p, ok := device.As[device.Pinner](f.dev); ok && !p.Pinned(b) {
 			f.Error("host memory of the driver does not count as pinned")
 		}
 		want := unique(n, byte(flags))

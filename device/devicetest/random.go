@@ -142,7 +142,7 @@ func (r *randomTest) step() {
 		r.use(s, func(s device.Stream) error { return s.Memset(p, value, int64(n)) }, b)
 		copy(b.want[from:to], bytes.Repeat([]byte{value}, n))
 	case k < 88:
-		caller, ok := r.dev.(device.Caller)
+		caller, ok := device.As[device.Caller](r.dev)
 		if !ok {
 			return
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 func testRange(f *fixture) {
-	c, ok := f.dev.(device.RangeChecker)
+	c, ok := device.As[device.RangeChecker](f.dev)
 	if !ok {
 		f.Skip("the device does not know where its memory lies")
 	}
@@ -34,13 +34,13 @@ func testRange(f *fixture) {
 	}
 	f.ok(other.Free(q))
 
-	if pinner, ok := f.dev.(device.Pinner); ok && pinner.CanMap() {
+	if pinner, ok := device.As[device.Pinner](f.dev); ok && pinner.CanMap() {
 		b := f.pinned(2 * n)
 		p, err := pinner.Mapped(b)
 		f.ok(err)
 		f.ok(c.CheckRange(p, int64(len(b))))
 	}
-	if m, ok := f.dev.(device.Mapper); ok && m.CanReserve() {
+	if m, ok := device.As[device.Mapper](f.dev); ok && m.CanReserve() {
 		size, err := m.Granularity()
 		f.ok(err)
 		at, err := m.Reserve(3 * size)

@@ -16,7 +16,7 @@ import (
 // the test.
 func (f *fixture) mapper() (m device.Mapper, unit int64) {
 	f.Helper()
-	m, ok := f.dev.(device.Mapper)
+	m, ok := device.As[device.Mapper](f.dev)
 	if !ok {
 		f.Skip("the device has no virtual memory")
 	}
@@ -54,10 +54,10 @@ func (f *fixture) unreachable(what string, p device.Ptr, n int64) {
 	f.fails("CopyH2D to "+what, s.CopyH2D(p, host), device.ErrPointer)
 	f.fails("CopyD2H from "+what, s.CopyD2H(host, p), device.ErrPointer)
 	f.fails("Memset of "+what, s.Memset(p, 1, n), device.ErrPointer)
-	if c, ok := f.dev.(device.RangeChecker); ok {
+	if c, ok := device.As[device.RangeChecker](f.dev); ok {
 		f.fails("CheckRange of "+what, c.CheckRange(p, n), device.ErrPointer)
 	}
-	if c, ok := f.dev.(device.Caller); ok {
+	if c, ok := device.As[device.Caller](f.dev); ok {
 		_, err := c.Bytes(p, n)
 		f.fails("Bytes of "+what, err, device.ErrPointer)
 	}
@@ -199,14 +199,14 @@ func testVirtualMemoryMany(f *fixture) {
 	}
 	mem := f.alloc(2 * unit)
 	s := f.stream()
-	if b, ok := f.dev.(device.BatchCopier); ok && b.CanCopyBatch() {
+	if b, ok := device.As[device.BatchCopier](f.dev); ok && b.CanCopyBatch() {
 		f.ok(b.CopyBatch(s, []device.Span{{Dst: mem, Src: p.Add(unit / 2), Bytes: unit}, {Dst: mem.Add(unit), Src: p.Add(2*unit + 1), Bytes: unit}}))
 		f.ok(s.Synchronize())
 		if !bytes.Equal(f.download(mem, 2*unit), slices.Concat(want[unit/2:][:unit], want[2*unit+1:][:unit])) {
 			f.Error("a batch across chunks brought the wrong content")
 		}
 	}
-	if c, ok := f.dev.(device.BoxCopier); ok {
+	if c, ok := device.As[device.BoxCopier](f.dev); ok {
 		box := device.Box{
 			Dst: mem, Src: p.Add(16), RowBytes: 1000, Rows: count, Planes: 1,
 			DstRowStride: 1000, SrcRowStride: unit - 16, DstPlaneStride: count * 1000, SrcPlaneStride: count * (unit - 16),
@@ -222,7 +222,7 @@ func testVirtualMemoryMany(f *fixture) {
 			}
 		}
 	}
-	if c, ok := f.dev.(device.Caller); ok {
+	if c, ok := device.As[device.Caller](f.dev); ok {
 		b, err := c.Bytes(p, count*unit)
 		f.ok(err)
 		f.ok(c.Call(s, func() error { b[2*unit]++; return nil }))
@@ -460,17 +460,17 @@ func testVirtualMemoryUnmapQueued(f *fixture) {
 		"CopyD2D": func(s device.Stream) error { return s.CopyD2D(p, p.Add(unit), unit) },
 		"Memset":  func(s device.Stream) error { return s.Memset(p, 1, 2*unit) },
 		"CopyBatch": func(s device.Stream) error {
-			return f.dev.(device.BatchCopier).CopyBatch(s, []device.Span{{Dst: p, Src: p.Add(unit), Bytes: unit}})
+			return As[device.BatchCopier](f, f.dev).CopyBatch(s, []device.Span{{Dst: p, Src: p.Add(unit), Bytes: unit}})
 		},
 		"CopyPeer": func(s device.Stream) error {
-			return f.dev.(device.PeerCopier).CopyPeer(s, p, f.dev, p.Add(unit), unit)
+			return As[device.PeerCopier](f, f.dev).CopyPeer(s, p, f.dev, p.Add(unit), unit)
 		},
 		"Call": func(s device.Stream) error {
-			b, err := f.dev.(device.Caller).Bytes(p, 2*unit)
+			b, err := As[device.Caller](f, f.dev).Bytes(p, 2*unit)
 			if err != nil {
 				return err
 			}
-			return f.dev.(device.Caller).Call(s, func() error { clear(b); return nil })
+			return As[device.Caller](f, f.dev).Call(s, func() error { clear(b); return nil })
 		},
 	} {
 		f.ok(m.Map(p, chunks, unit))

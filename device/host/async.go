@@ -15,7 +15,7 @@ func (d *Device) CanAllocAsync() bool { return true }
 // It waits for s when memory is short and frees are queued there.
 func (d *Device) AllocAsync(s device.Stream, n int64) (device.Ptr, error) {
 	p, err := d.allocFor(s, n)
-	if hs, ok := s.(*stream); errors.Is(err, device.ErrOutOfMemory) && ok {
+	if hs, ok := streamOf(s); errors.Is(err, device.ErrOutOfMemory) && ok {
 		if d.freeing(hs) { // if not, the stream may have come to the last of it just now
 			hs.drain()
 		}

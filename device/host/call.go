@@ -30,11 +30,19 @@ func (d *Device) Bytes(p device.Ptr, n int64) ([]byte, error) {
 // ownStream checks that s can be used on d. While the caller holds mu, d stays
 // open.
 func (d *Device) ownStream(s device.Stream) (*stream, error) {
-	hs, ok := s.(*stream)
+	hs, ok := streamOf(s)
 	if !ok || hs.dev != d {
 		return nil, fmt.Errorf("host: %w: the stream belongs to another device", device.ErrArgument)
 	}
 	return hs, d.open()
+}
+
+// streamOf finds the stream of this backend that s is, or wraps.
+func streamOf(s device.Stream) (*stream, bool) {
+	if hs, ok := s.(*stream); ok {
+		return hs, true
+	}
+	return device.AsStream[*stream](s)
 }
 
 var _ device.Caller = (*Device)(nil)

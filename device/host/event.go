@@ -111,7 +111,7 @@ func (e *event) Synchronize() error {
 }
 
 func (e *event) Since(start device.Event) (time.Duration, error) {
-	s, ok := start.(*event)
+	s, ok := eventOf(start)
 	if !ok || s.dev != e.dev {
 		return 0, fmt.Errorf("host: %w: the events belong to different devices", device.ErrArgument)
 	}
@@ -140,6 +140,14 @@ func (e *event) time() (time.Time, error) {
 		return time.Time{}, fmt.Errorf("host: %w: the event is not passed yet", device.ErrArgument)
 	}
 	return e.at, nil
+}
+
+// eventOf finds the event of this backend that e is, or wraps.
+func eventOf(e device.Event) (*event, bool) {
+	if he, ok := e.(*event); ok {
+		return he, true
+	}
+	return device.AsEvent[*event](e)
 }
 
 func (e *event) Close() error {

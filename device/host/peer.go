@@ -13,14 +13,14 @@ var opened atomic.Uint64
 
 // PeerAccess implements [device.PeerCopier]: all devices here are one memory.
 func (d *Device) PeerAccess(other device.Device) bool {
-	o, ok := other.(*Device)
+	o, ok := device.As[*Device](other)
 	return ok && d.open() == nil && o.open() == nil
 }
 
 // CopyPeer implements [device.PeerCopier]. The other device's guard waits for
 // the copy, so that freeing the source does.
 func (d *Device) CopyPeer(s device.Stream, dst device.Ptr, from device.Device, src device.Ptr, n int64) error {
-	other, ok := from.(*Device)
+	other, ok := device.As[*Device](from)
 	if !ok {
 		return fmt.Errorf("host: copy from a device of another backend: %w", device.ErrNotSupported)
 	}

@@ -140,7 +140,7 @@ func (s *stream) Wait(e device.Event) error {
 
 // own checks that e can be used on s.
 func (s *stream) own(e device.Event) (*event, error) {
-	ev, ok := e.(*event)
+	ev, ok := eventOf(e)
 	if !ok || ev.dev != s.dev {
 		return nil, fmt.Errorf("host: %w: the event belongs to another device", device.ErrArgument)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 )
 
 // BenchmarkDecode decodes photos of 500x375 pixels and waits for them, from
@@ -91,7 +92,7 @@ func photos(b *testing.B, dev device.Device, n int, pinned bool) (jpegs []JPEG) 
 	for i := range n {
 		data := photo(b, i%64+1)
 		if pinned {
-			host, err := dev.(device.HostAllocator).AllocHost(int64(len(data)), 0)
+			host, err := devicetest.As[device.HostAllocator](b, dev).AllocHost(int64(len(data)), 0)
 			if err != nil {
 				b.Fatal(err)
 			}

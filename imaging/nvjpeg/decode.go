@@ -29,7 +29,7 @@ type Picture struct {
 // harm to the others: the error then is a [*RefusedError] that names them, and
 // their pixels are undefined. After any other error those of all pictures are.
 func (d *Decoder) Decode(s device.Stream, pictures []Picture) error {
-	if s == nil || s.Device() != device.Device(d.gpu) {
+	if s == nil || !device.Same(s.Device(), d.gpu.Device) {
 		return fmt.Errorf("nvjpeg: %w: the stream belongs to another device", device.ErrArgument)
 	}
 	// Before the lock: a stream that has long to do must not hold up those of

@@ -55,7 +55,7 @@ type Decoder struct {
 }
 
 // gpu is what a decoder asks of a CUDA device.
-type gpu interface {
+type gpu struct {
 	device.Device
 	device.Native
 	device.RangeChecker
@@ -73,10 +73,12 @@ type batch struct {
 // is not a CUDA device or nvJPEG is not installed. Close the decoder before
 // the device.
 func Open(dev device.Device, options Options) (*Decoder, error) {
-	g, ok := dev.(gpu)
-	if info := dev.Info(); !ok || info.Backend != "cuda" {
-		return nil, fmt.Errorf("nvjpeg: %w: %s is not a CUDA device", device.ErrNotSupported, info.ID)
+	native, isNative := device.As[device.Native](dev)
+	ranges, canCheck := device.As[device.RangeChecker](dev)
+	if !isNative || !canCheck || native.API() != device.CUDA {
+		return nil, fmt.Errorf("nvjpeg: %w: %s is not a CUDA device", device.ErrNotSupported, dev.Info().ID)
 	}
+	g := gpu{dev, native, ranges}
 	if options.Backend < Auto || options.Backend > CUDA {
 		return nil, fmt.Errorf("nvjpeg: %w: backend %d", device.ErrArgument, options.Backend)
 	}

@@ -26,7 +26,7 @@ type Async struct {
 // time; 0: as much as the device has. It fails with [device.ErrNotSupported]
 // where the driver has no such pool.
 func NewAsync(dev device.Device, capacity int64) (*Async, error) {
-	driver, ok := dev.(device.StreamAllocator)
+	driver, ok := device.As[device.StreamAllocator](dev)
 	if !ok || !driver.CanAllocAsync() {
 		return nil, fmt.Errorf("replay: %s: stream-ordered allocation: %w", dev.Info().ID, device.ErrNotSupported)
 	}

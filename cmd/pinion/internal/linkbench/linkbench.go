@@ -182,7 +182,8 @@ func (b *bench) preparePinned(report *Report) error {
 			report.Skipped = append(report.Skipped, Skipped{p, why})
 		}
 	}
-	if _, ok := b.dev.(device.Pinner); !ok {
+	pinner, pins := device.As[device.Pinner](b.dev)
+	if !pins {
 		skip(device.ErrNotSupported, "staged")
 	}
 	pool, err := pinned.NewPool(b.dev, pinned.Options{
@@ -205,7 +206,7 @@ func (b *bench) preparePinned(report *Report) error {
 	}
 	copy(b.up.Bytes(), b.pageable)
 
-	if !b.dev.(device.Pinner).CanMap() {
+	if !pinner.CanMap() {
 		skip(device.ErrNotSupported, "mapped")
 		return nil
 	}

@@ -80,13 +80,13 @@ func TestRunWithoutPinning(t *testing.T) {
 // was pinned before is given back.
 func TestRunAtThePinLimit(t *testing.T) {
 	inner := devicetest.Open(t)
-	pinner, ok := inner.(device.Pinner)
+	pinner, ok := device.As[device.Pinner](inner)
 	if !ok {
 		t.Skip("the device pins no memory")
 	}
 	for _, allowed := range []int{0, 1} {
 		t.Run(fmt.Sprint(allowed), func(t *testing.T) {
-			dev := &limited{Device: inner, Pinner: pinner, allowed: allowed}
+			dev := &limited{Wrapper: device.Wrapper{Device: inner}, Pinner: pinner, allowed: allowed}
 			r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: 64 << 10, Repeats: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -104,7 +104,7 @@ func TestRunAtThePinLimit(t *testing.T) {
 
 // limited is a device that pins only so many times.
 type limited struct {
-	device.Device
+	device.Wrapper
 	device.Pinner
 	allowed, pinned int
 }
@@ -128,7 +128,7 @@ func (d *limited) Unpin(b []byte) error {
 // A device that brings other bytes than were sent is found out.
 func TestWrongBytes(t *testing.T) {
 	for _, toHost := range []bool{false, true} {
-		dev := &garbling{Device: devicetest.Open(t), toHost: toHost}
+		dev := &garbling{Wrapper: device.Wrapper{Device: devicetest.Open(t)}, toHost: toHost}
 		if r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: 64 << 10, Repeats: 1}); err == nil {
 			t.Errorf("to host %t: a report about copies that bring the wrong bytes: %q", toHost, rows(r))
 		}
@@ -137,17 +137,17 @@ func TestWrongBytes(t *testing.T) {
 
 // garbling is a device that drops the last byte of copies in one direction.
 type garbling struct {
-	device.Device
+	device.Wrapper
 	toHost bool
 }
 
 func (d *garbling) NewStream() (device.Stream, error) {
 	s, err := d.Device.NewStream()
-	return garblingStream{s, d.toHost}, err
+	return garblingStream{device.StreamWrapper{Stream: s}, d.toHost}, err
 }
 
 type garblingStream struct {
-	device.Stream
+	device.StreamWrapper
 	toHost bool
 }
 

@@ -146,7 +146,7 @@ func (b *bench) pin() []*sample {
 		return nil
 	}
 	list := []*sample{{what: "pinned pool", run: b.pinByPool}}
-	if host, ok := b.dev.(device.HostAllocator); ok {
+	if host, ok := device.As[device.HostAllocator](b.dev); ok {
 		list = append(list, &sample{what: "driver's allocation", run: func() (time.Duration, error) {
 			start := time.Now()
 			m, err := host.AllocHost(b.o.Size, device.PinMapped)

@@ -33,7 +33,7 @@ func (b *bench) paths(ctx context.Context, n int64) ([]path, error) {
 		{"pageable", "h2d", n, b.waited(func(s device.Stream) error { return s.CopyH2D(b.a, src()) }), arrived},
 		{"pageable", "d2h", n, b.waited(func(s device.Stream) error { return s.CopyD2H(dst(), b.a) }), returned},
 	}
-	if _, ok := b.dev.(device.Pinner); ok {
+	if _, ok := device.As[device.Pinner](b.dev); ok {
 		list = append(list,
 			path{"staged", "h2d", n, func() error { return b.engine.H2D(ctx, b.a, src()) }, arrived},
 			path{"staged", "d2h", n, func() error { return b.engine.D2H(ctx, dst(), b.a) }, returned})
