@@ -1,5 +1,7 @@
 package pinned
 
+import "github.com/pinion-gpu/pinion/internal/treap"
+
 // block is a run of pages in a segment, either in use or free.
 type block struct {
 	seg        *poolSegment
@@ -11,8 +13,22 @@ type block struct {
 
 	marks []mark // of a pending block: what it waits for
 
-	left, right *block // in the tree, while free
-	priority    uint32
+	node treap.Node[block] // in the set of free blocks, while free
+}
+
+// freeBlocks is the set of free blocks of a class of segments: the smallest
+// that is large enough is the one to take.
+type freeBlocks struct{ treap.Set[block] }
+
+func (f *freeBlocks) insert(b *block) { f.Insert(&b.node, b, b.size, uint64(b.addr)) }
+func (f *freeBlocks) remove(b *block) { f.Remove(&b.node) }
+
+// largest is the size of the largest block, or 0.
+func (f *freeBlocks) largest() int64 {
+	if b := f.Largest(); b != nil {
+		return b.size
+	}
+	return 0
 }
 
 // take makes the free block b, or its first size bytes, a block in use.

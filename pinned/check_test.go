@@ -12,16 +12,13 @@ func (p *Pool) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rest()
-	inTree := map[*block]bool{}
+	inSet := map[*block]bool{}
 	for c := range p.free {
-		if err := p.free[c].check(func(b *block) error {
+		for b := range p.free[c].Descending() {
 			if b.seg.class != class(c) {
-				return fmt.Errorf("a block of class %d in the tree of class %d", b.seg.class, c)
+				return fmt.Errorf("a block of class %d in the set of class %d", b.seg.class, c)
 			}
-			inTree[b] = true
-			return nil
-		}); err != nil {
-			return err
+			inSet[b] = true
 		}
 	}
 	var reserved, pageable, used, requested, free int64
@@ -39,15 +36,15 @@ func (p *Pool) check() error {
 				return fmt.Errorf("block at %#x: broken chain", b.addr)
 			case b.size <= 0 || b.size%pagemem.PageSize() != 0:
 				return fmt.Errorf("block at %#x: size %d", b.addr, b.size)
-			case b.free != inTree[b]:
-				return fmt.Errorf("block at %#x: free %t, in the tree %t", b.addr, b.free, inTree[b])
+			case b.free != inSet[b]:
+				return fmt.Errorf("block at %#x: free %t, in its set %t", b.addr, b.free, inSet[b])
 			case b.free && prev != nil && prev.free:
 				return fmt.Errorf("block at %#x: not merged", b.addr)
 			case b.requested > b.size || b.requested > 0 && b.requested <= b.size-pagemem.PageSize():
 				return fmt.Errorf("block at %#x: %d bytes for %d", b.addr, b.size, b.requested)
 			}
 			if b.free {
-				delete(inTree, b)
+				delete(inSet, b)
 				free += b.size
 			} else {
 				segUsed += b.size
@@ -71,8 +68,8 @@ func (p *Pool) check() error {
 		}
 	}
 	switch {
-	case len(inTree) != 0:
-		return fmt.Errorf("%d free blocks belong to no segment", len(inTree))
+	case len(inSet) != 0:
+		return fmt.Errorf("%d free blocks belong to no segment", len(inSet))
 	case p.transit != 0 || p.releasing != 0 || p.growingShared:
 		return fmt.Errorf("at work: transit %d, releasing %d", p.transit, p.releasing)
 	case reserved != p.reserved || pageable != p.pageable || requested != p.requested || buffers != p.buffers || pending != p.pendingBytes:
@@ -91,34 +88,6 @@ func (p *Pool) check() error {
 		}
 	}
 	return nil
-}
-
-// check verifies the order and the heap property, and visits every block.
-func (t *tree) check(visit func(*block) error) error {
-	var last *block
-	var walk func(*block) error
-	walk = func(b *block) error {
-		if b == nil {
-			return nil
-		}
-		if err := walk(b.left); err != nil {
-			return err
-		}
-		if last != nil && !last.before(b) {
-			return fmt.Errorf("tree: %d at %#x not before %d at %#x", last.size, last.addr, b.size, b.addr)
-		}
-		last = b
-		for _, child := range []*block{b.left, b.right} {
-			if child != nil && child.priority > b.priority {
-				return fmt.Errorf("tree: priority %d above %d", b.priority, child.priority)
-			}
-		}
-		if err := visit(b); err != nil {
-			return err
-		}
-		return walk(b.right)
-	}
-	return walk(t.root)
 }
 
 // newPool makes a pool that is checked and closed at the end of the test.

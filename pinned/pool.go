@@ -84,8 +84,8 @@ type Pool struct {
 	changed  sync.Cond // busy, releasing or growingShared went down
 	closed   bool
 	segments map[*poolSegment]struct{}
-	free     [2]tree // free blocks, by class of their segment
-	spare    *block  // block structs to use again, linked by next
+	free     [2]freeBlocks // free blocks, by class of their segment
+	spare    *block        // block structs to use again, linked by next
 
 	transit       int64 // bytes of segments being made or given back, unlocked
 	busy          int   // operations that are at work while the pool is unlocked
@@ -242,16 +242,16 @@ func (p *Pool) acquire(size int64) (*block, error) {
 // find returns the free block of class c that fits best, or nil. It checks
 // the pending buffers unless a block fits exactly.
 func (p *Pool) find(c class, size int64) *block {
-	b := p.free[c].best(size)
+	b := p.free[c].AtLeast(size)
 	if (b == nil || b.size != size) && p.poll() > 0 {
-		b = p.free[c].best(size)
+		b = p.free[c].AtLeast(size)
 	}
 	return b
 }
 
 // borrow takes a block out of a segment of the other class.
 func (p *Pool) borrow(c class, size int64) *block {
-	b := p.free[1-c].best(size)
+	b := p.free[1-c].AtLeast(size)
 	if b != nil {
 		p.take(b, size)
 		p.reuses++

@@ -179,7 +179,7 @@ func (p *Pool) bestFit(n int64) uintptr {
 	var best *block
 	for s := range p.segments {
 		for b := s.first; b != nil; b = b.next {
-			if b.free && s.class == c && b.size >= size && (best == nil || b.before(best)) {
+			if b.free && s.class == c && b.size >= size && (best == nil || b.size < best.size || b.size == best.size && b.addr < best.addr) {
 				best = b
 			}
 		}

@@ -171,11 +171,12 @@ func (c *chunked) release(n int64) error {
 // end.
 func (c *chunked) take(n int64) error {
 	h := c.heap
-	b := h.idle.largest()
-	start, bytes := c.span(b)
-	for bytes == 0 { // less than two chunks can lie across their border
-		b = smaller(b)
-		start, bytes = c.span(b)
+	var b *block
+	var start, bytes int64
+	for b = range h.idle.large.Descending() {
+		if start, bytes = c.span(b); bytes > 0 {
+			break
+		} // else it is less than two chunks, across their border
 	}
 	if bytes > n*c.size {
 		start += bytes - n*c.size

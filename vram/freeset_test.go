@@ -56,30 +56,12 @@ func TestFreeSet(t *testing.T) {
 			if len(seen) != len(list) {
 				t.Fatalf("all: %d of %d", len(seen), len(list))
 			}
-			depth(t, s.root, 0)
 		}
 	}
 	for _, b := range s.blocks(nil) {
 		s.remove(b)
 	}
-	if s.count != 0 || s.root != nil || s.sums != 0 || s.best(1) != nil {
+	if s.count != 0 || s.sums != 0 || s.best(1) != nil {
 		t.Errorf("not empty: %+v", s)
 	}
-}
-
-// depth checks order and priorities.
-func depth(t *testing.T, b *block, d int) {
-	if b == nil {
-		return
-	}
-	if d > 60 {
-		t.Fatal("the tree is a list")
-	}
-	for _, c := range []*block{b.set.left, b.set.right} {
-		if c != nil && (c.set.parent != b || c.set.priority > b.set.priority || before(c, b) != (c == b.set.left)) {
-			t.Fatalf("%+v below %+v", c, b)
-		}
-	}
-	depth(t, b.set.left, d+1)
-	depth(t, b.set.right, d+1)
 }
