@@ -15,16 +15,16 @@ import (
 // (With the race detector pools forget what they hold.)
 func TestCopiesAllocateNothing(t *testing.T) {
 	f := open(t)
-	caller, ok := device.As[device.Caller](f.dev.Device)
+	caller, ok := device.As[device.Caller](f.Dev.Device)
 	if !ok {
 		t.Skip("the benchmarks count the allocations on other devices")
 	}
-	e, err := transfer.New(&instant{f.dev, caller}, small)
-	f.ok(err)
-	defer func() { f.ok(e.Close()) }()
+	e, err := transfer.New(&instant{f.Dev, caller}, small)
+	f.OK(err)
+	defer func() { f.OK(e.Close()) }()
 	const n = 1 << 20
-	p := f.alloc(n)
-	pageable, pinned := make([]byte, n), f.pinnedMemory(n)
+	p := f.Alloc(n)
+	pageable, pinned := make([]byte, n), f.PinnedMemory(n)
 	progress := func(int64, int64) {}
 	cancellable, cancel := context.WithCancel(ctx)
 	defer cancel()

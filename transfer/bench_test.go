@@ -12,7 +12,7 @@ import (
 func BenchmarkCopy(b *testing.B) {
 	const most = 256 << 20
 	f := open(b)
-	p := f.alloc(most)
+	p := f.Alloc(most)
 	pageable := make([]byte, most)
 	fill(pageable, 1)
 	for _, path := range []struct {
@@ -23,11 +23,11 @@ func BenchmarkCopy(b *testing.B) {
 	}{
 		{"pageable", func() []byte { return pageable }, transfer.Options{StageAbove: most}, 0},
 		{"staged", func() []byte { return pageable }, transfer.Options{StageAbove: 1}, 64 << 10},
-		{"pinned", func() []byte { return f.pinnedMemory(most) }, transfer.Options{}, 0},
+		{"pinned", func() []byte { return f.PinnedMemory(most) }, transfer.Options{}, 0},
 	} {
 		b.Run(path.name, func(b *testing.B) {
 			host := path.host()
-			e := f.engine(path.options)
+			e := f.Engine(path.options)
 			for _, n := range []int64{4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, most} {
 				if n < path.least {
 					continue

@@ -25,14 +25,14 @@ const (
 func (f *fixture) scribbled(c transfer.Copy) {
 	f.Helper()
 	fill(c.Host, scribed) // with -race, anybody who still uses it is a race
-	f.ok(f.dev.Synchronize())
+	f.OK(f.Dev.Synchronize())
 	if bytes.Count(c.Host, []byte{scribed}) != len(c.Host) {
 		f.Error("the caller's memory was written after the copy returned")
 	}
 	if c.ToHost {
 		return
 	}
-	got := f.download(make([]byte, len(c.Host)), c.Device)
+	got := f.Download(make([]byte, len(c.Host)), c.Device)
 	if bytes.Count(got, []byte{before})+bytes.Count(got, []byte{sent}) != len(got) {
 		f.Error("what the caller wrote after the copy returned arrived")
 	}
@@ -46,24 +46,24 @@ func (f *fixture) prepare(c transfer.Copy) {
 		host, dev = dev, host
 	}
 	fill(c.Host, host)
-	f.memset(c.Device, dev, int64(len(c.Host)))
+	f.Memset(c.Device, dev, int64(len(c.Host)))
 }
 
 func TestCancelledBefore(t *testing.T) {
 	f := open(t)
-	e := f.engine(small)
+	e := f.Engine(small)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	late, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
 	defer cancel()
 	for _, n := range []int64{0, 100, 1 << 20} {
-		c := transfer.Copy{Host: make([]byte, n), Device: f.alloc(1 << 20),
+		c := transfer.Copy{Host: make([]byte, n), Device: f.Alloc(1 << 20),
 			Progress: func(int64, int64) { t.Error("progress of a copy that never began") }}
 		for _, c.ToHost = range []bool{false, true} {
 			f.prepare(c)
-			f.fails("cancelled", e.Do(ended, c), context.Canceled)
-			f.fails("too late", e.Do(late, c), context.DeadlineExceeded)
-			if got := f.download(make([]byte, n), c.Device); !c.ToHost && bytes.Count(got, []byte{before}) != len(got) {
+			f.Fails("cancelled", e.Do(ended, c), context.Canceled)
+			f.Fails("too late", e.Do(late, c), context.DeadlineExceeded)
+			if got := f.Download(make([]byte, n), c.Device); !c.ToHost && bytes.Count(got, []byte{before}) != len(got) {
 				t.Errorf("%d bytes: the device's memory changed", n)
 			}
 			if c.ToHost && bytes.Count(c.Host, []byte{before}) != len(c.Host) {
@@ -71,7 +71,7 @@ func TestCancelledBefore(t *testing.T) {
 			}
 		}
 	}
-	f.works(e)
+	f.Works(e)
 }
 
 // A staged copy that is cancelled between its chunks.
@@ -81,12 +81,12 @@ func TestCancelledStaged(t *testing.T) {
 		for _, from := range []string{"progress", "elsewhere"} {
 			t.Run(fmt.Sprintf("to host %t, from %s", toHost, from), func(t *testing.T) {
 				f := open(t)
-				f.needsPinned(1 << 18)
-				e := f.engine(small)
-				f.works(e)
+				f.NeedsPinned(1 << 18)
+				e := f.Engine(small)
+				f.Works(e)
 				ctx, cancel := context.WithCancel(ctx)
 				defer cancel()
-				c := transfer.Copy{Host: make([]byte, n), Device: f.alloc(n), ToHost: toHost}
+				c := transfer.Copy{Host: make([]byte, n), Device: f.Alloc(n), ToHost: toHost}
 				f.prepare(c)
 				var most int64
 				switch from {
@@ -102,20 +102,20 @@ func TestCancelledStaged(t *testing.T) {
 				// context ends long before the copy.
 				ring := int64(small.Copiers * small.Slots)
 				var copies atomic.Int64
-				f.dev.onCopy(func([]byte, device.Ptr, bool) error {
+				f.Dev.OnCopy(func([]byte, device.Ptr, bool) error {
 					if copies.Add(1) > ring {
 						<-ctx.Done()
 						time.Sleep(time.Millisecond)
 					}
 					return nil
 				})
-				f.fails("Do", f.within("Do", func() error { return e.Do(ctx, c) }), context.Canceled)
-				f.dev.onCopy(func([]byte, device.Ptr, bool) error { return nil })
+				f.Fails("Do", f.Within("Do", func() error { return e.Do(ctx, c) }), context.Canceled)
+				f.Dev.OnCopy(func([]byte, device.Ptr, bool) error { return nil })
 				if most == n || copies.Load() == n/small.SlotBytes {
 					t.Errorf("%d bytes reported, %d chunks taken: the copy was not stopped", most, copies.Load())
 				}
 				f.scribbled(c)
-				f.works(e)
+				f.Works(e)
 			})
 		}
 	}
@@ -126,8 +126,8 @@ func TestCancelledStaged(t *testing.T) {
 func TestCancelledStraight(t *testing.T) {
 	const n = 128<<20 + 1
 	f := open(t)
-	e := f.engine(transfer.Options{StageAbove: n})
-	host, p := f.pages(n), f.alloc(n)
+	e := f.Engine(transfer.Options{StageAbove: n})
+	host, p := f.Pages(n), f.Alloc(n)
 	for _, toHost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("to host %t", toHost), func(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctx)
@@ -140,8 +140,8 @@ func TestCancelledStraight(t *testing.T) {
 				}
 				cancel()
 			}
-			f.fails("Do", f.within("Do", func() error { return e.Do(ctx, c) }), context.Canceled)
-			last := f.download(make([]byte, 1), p.Add(n-1))[0]
+			f.Fails("Do", f.Within("Do", func() error { return e.Do(ctx, c) }), context.Canceled)
+			last := f.Download(make([]byte, 1), p.Add(n-1))[0]
 			if toHost {
 				last = host[n-1]
 			}
@@ -151,18 +151,18 @@ func TestCancelledStraight(t *testing.T) {
 			f.scribbled(c)
 		})
 	}
-	f.works(e)
+	f.Works(e)
 }
 
 // Cancelling one copy leaves others alone.
 func TestCancelledBesideOthers(t *testing.T) {
 	f := open(t)
-	e := f.engine(small)
+	e := f.Engine(small)
 	const n = 1 << 20
 	stop := make(chan struct{})
 	var others []<-chan error
 	for i := range 3 {
-		p, want, got := f.alloc(n), unique(n, byte(i)), make([]byte, n)
+		p, want, got := f.Alloc(n), unique(n, byte(i)), make([]byte, n)
 		others = append(others, async(func() error {
 			for {
 				if err := errors.Join(e.H2D(ctx, p, want), e.D2H(ctx, got, p)); err != nil {
@@ -182,22 +182,22 @@ func TestCancelledBesideOthers(t *testing.T) {
 	}
 	for round := range 30 {
 		ctx, cancel := context.WithCancel(ctx)
-		c := transfer.Copy{Host: make([]byte, n), Device: f.alloc(n), ToHost: round%2 == 0}
+		c := transfer.Copy{Host: make([]byte, n), Device: f.Alloc(n), ToHost: round%2 == 0}
 		f.prepare(c)
 		c.Progress = func(done, _ int64) {
 			if done > int64(round)*n/30 {
 				cancel()
 			}
 		}
-		if err := f.within("Do", func() error { return e.Do(ctx, c) }); err != nil && !errors.Is(err, context.Canceled) {
+		if err := f.Within("Do", func() error { return e.Do(ctx, c) }); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		cancel()
 		f.scribbled(c)
-		f.ok(f.dev.Free(c.Device))
+		f.OK(f.Dev.Free(c.Device))
 	}
 	close(stop)
 	for _, o := range others {
-		f.ok(f.arrives("a copy beside cancelled ones", o))
+		f.OK(f.Arrives("a copy beside cancelled ones", o))
 	}
 }

@@ -13,14 +13,14 @@ import (
 
 func TestCloseUnused(t *testing.T) {
 	f := open(t)
-	e, err := transfer.New(f.dev, transfer.Options{})
-	f.ok(err)
+	e, err := transfer.New(f.Dev, transfer.Options{})
+	f.OK(err)
 	for range 2 {
-		f.ok(f.within("Close", e.Close))
+		f.OK(f.Within("Close", e.Close))
 	}
 	for _, n := range []int64{0, 1, 8 << 20} {
-		f.fails("H2D", e.H2D(ctx, 0, make([]byte, n)), device.ErrClosed)
-		f.fails("D2H", e.D2H(ctx, make([]byte, n), 0), device.ErrClosed)
+		f.Fails("H2D", e.H2D(ctx, 0, make([]byte, n)), device.ErrClosed)
+		f.Fails("D2H", e.D2H(ctx, make([]byte, n), 0), device.ErrClosed)
 	}
 }
 
@@ -33,15 +33,15 @@ func TestCloseWaits(t *testing.T) {
 	}{{"straight", small.StageAbove}, {"staged", 1 << 20}} {
 		t.Run(path.name, func(t *testing.T) {
 			f := open(t)
-			pool := f.pool(pinned.Options{Budget: 1 << 20, SegmentBytes: 64 << 10})
+			pool := f.Pool(pinned.Options{Budget: 1 << 20, SegmentBytes: 64 << 10})
 			o := small
 			o.Pool = pool
-			e := f.engine(o)
+			e := f.Engine(o)
 			n := path.n
-			p, want := f.alloc(n), unique(n, 7)
-			wait, release := f.gate()
+			p, want := f.Alloc(n), unique(n, 7)
+			wait, release := f.Gate()
 			began := make(chan struct{}, 1000)
-			f.dev.onCopy(func([]byte, device.Ptr, bool) error {
+			f.Dev.OnCopy(func([]byte, device.Ptr, bool) error {
 				began <- struct{}{}
 				wait()
 				return nil
@@ -58,13 +58,13 @@ func TestCloseWaits(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			release()
-			f.ok(f.arrives("the copy", copied))
-			f.ok(f.arrives("Close", closed))
-			f.dev.onCopy(func([]byte, device.Ptr, bool) error { return nil })
-			f.fails("H2D", e.H2D(ctx, p, want), device.ErrClosed)
-			f.fails("D2H", e.D2H(ctx, want[:10], p), device.ErrClosed)
-			f.ok(e.Close())
-			if got := f.download(make([]byte, n), p); !bytes.Equal(got, want) {
+			f.OK(f.Arrives("the copy", copied))
+			f.OK(f.Arrives("Close", closed))
+			f.Dev.OnCopy(func([]byte, device.Ptr, bool) error { return nil })
+			f.Fails("H2D", e.H2D(ctx, p, want), device.ErrClosed)
+			f.Fails("D2H", e.D2H(ctx, want[:10], p), device.ErrClosed)
+			f.OK(e.Close())
+			if got := f.Download(make([]byte, n), p); !bytes.Equal(got, want) {
 				t.Error("wrong content")
 			}
 			if s := pool.Stats(); s.Buffers != 0 || s.ActiveBytes != 0 || s.PendingBytes != 0 {
@@ -79,8 +79,8 @@ func TestCloseWaits(t *testing.T) {
 func TestCloseWhileCopying(t *testing.T) {
 	for round := range 10 {
 		f := open(t)
-		e, err := transfer.New(f.dev, small)
-		f.ok(err)
+		e, err := transfer.New(f.Dev, small)
+		f.OK(err)
 		began := make(chan struct{}, 100)
 		var copying []<-chan error
 		for i := range 4 {
@@ -88,7 +88,7 @@ func TestCloseWhileCopying(t *testing.T) {
 			if i%2 == 0 {
 				n = 5000
 			}
-			p, want, got := f.alloc(n), unique(n, byte(i)), make([]byte, n)
+			p, want, got := f.Alloc(n), unique(n, byte(i)), make([]byte, n)
 			copying = append(copying, async(func() error {
 				for {
 					err := e.H2D(ctx, p, want)
@@ -116,13 +116,13 @@ func TestCloseWhileCopying(t *testing.T) {
 			closing = append(closing, async(e.Close))
 		}
 		for _, c := range closing {
-			f.ok(f.arrives("Close", c))
+			f.OK(f.Arrives("Close", c))
 		}
-		if n, opened := f.dev.pinned.Load(), f.dev.opened.Load(); n != 0 || opened != 0 {
+		if n, opened := f.Dev.PinnedNow.Load(), f.Dev.Opened.Load(); n != 0 || opened != 0 {
 			t.Errorf("after Close: %d bytes pinned, %d streams and events open", n, opened)
 		}
 		for _, c := range copying {
-			f.fails("a copy", f.arrives("a copy on an engine that is closed", c), device.ErrClosed)
+			f.Fails("a copy", f.Arrives("a copy on an engine that is closed", c), device.ErrClosed)
 		}
 	}
 }

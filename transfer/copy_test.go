@@ -26,20 +26,20 @@ func (f *fixture) trip(e *transfer.Engine, from, back []byte, n, hostOffset, dev
 	what := fmt.Sprintf("%d bytes, host offset %d, device offset %d", n, hostOffset, deviceOffset)
 	all := n + 2*guardBytes
 	want := from[hostOffset : hostOffset+n]
-	p := f.alloc(all)
-	f.memset(p, guardValue, all)
-	if err := f.within("H2D, "+what, func() error { return e.H2D(ctx, p.Add(deviceOffset), want) }); err != nil {
+	p := f.Alloc(all)
+	f.Memset(p, guardValue, all)
+	if err := f.Within("H2D, "+what, func() error { return e.H2D(ctx, p.Add(deviceOffset), want) }); err != nil {
 		f.Fatalf("H2D, %s: %v", what, err)
 	}
-	f.guarded("H2D, "+what, f.download(back[:all], p), deviceOffset, want)
+	f.guarded("H2D, "+what, f.Download(back[:all], p), deviceOffset, want)
 
 	at := guardBytes - 1 - hostOffset
 	fill(back[:all], guardValue)
-	if err := f.within("D2H, "+what, func() error { return e.D2H(ctx, back[at:at+n], p.Add(deviceOffset)) }); err != nil {
+	if err := f.Within("D2H, "+what, func() error { return e.D2H(ctx, back[at:at+n], p.Add(deviceOffset)) }); err != nil {
 		f.Fatalf("D2H, %s: %v", what, err)
 	}
 	f.guarded("D2H, "+what, back[:all], at, want)
-	f.ok(f.dev.Free(p))
+	f.OK(f.Dev.Free(p))
 }
 
 // guarded checks that b is want at offset at, and guard bytes around it.
@@ -80,10 +80,10 @@ func TestCopies(t *testing.T) {
 	for _, memory := range []string{"pageable", "pinned"} {
 		t.Run(memory, func(t *testing.T) {
 			f := open(t)
-			e := f.engine(small)
+			e := f.Engine(small)
 			from, back := make([]byte, most), make([]byte, most)
 			if memory == "pinned" {
-				b := f.pinnedMemory(2 * most)
+				b := f.PinnedMemory(2 * most)
 				from, back = b[:most], b[most:]
 			}
 			copy(from, unique(most, 1))
@@ -100,7 +100,7 @@ func TestCopies(t *testing.T) {
 // chunks that are larger than the smallest.
 func TestDefaultOptions(t *testing.T) {
 	f := open(t)
-	e := f.engine(transfer.Options{})
+	e := f.Engine(transfer.Options{})
 	const most = 24<<20 + 77
 	from, back := unique(most+2*guardBytes, 2), make([]byte, most+2*guardBytes)
 	for _, n := range []int64{1, 256 << 10, 256<<10 + 1, 1 << 20, 1<<20 + 1, 2<<20 - 1, most} {
@@ -113,13 +113,13 @@ func TestParts(t *testing.T) {
 	const part = 64 << 20
 	const most = 2*part + 4099 + 2*guardBytes
 	f := open(t)
-	from, back := f.pages(most), f.pages(most)
+	from, back := f.Pages(most), f.Pages(most)
 	copy(from, unique(most, 3))
-	e := f.engine(transfer.Options{StageAbove: most})
+	e := f.Engine(transfer.Options{StageAbove: most})
 	for _, n := range []int64{part, part + 1, 2*part + 4099} {
 		f.trip(e, from, back, n, 5, 3)
 	}
-	if n := f.dev.pinned.Load(); n != 0 {
+	if n := f.Dev.PinnedNow.Load(); n != 0 {
 		t.Errorf("%d bytes were pinned for straight copies", n)
 	}
 }
@@ -129,8 +129,8 @@ func TestParts(t *testing.T) {
 func TestPath(t *testing.T) {
 	f := open(t)
 	const n = 1 << 20
-	pageable, pinned := make([]byte, n), f.pinnedMemory(n)
-	p := f.alloc(n)
+	pageable, pinned := make([]byte, n), f.PinnedMemory(n)
+	p := f.Alloc(n)
 	for _, c := range []struct {
 		name   string
 		dev    device.Device
@@ -138,14 +138,14 @@ func TestPath(t *testing.T) {
 		size   int64
 		staged bool
 	}{
-		{"pageable", f.dev, pageable, n, true},
-		{"pageable, just above", f.dev, pageable, small.StageAbove + 1, true},
-		{"pageable, just not", f.dev, pageable, small.StageAbove, false},
-		{"pinned", f.dev, pinned, n, false},
-		{"pinned, a part", f.dev, pinned[1:], n - 1, false},
-		{"nothing", f.dev, nil, 0, false},
-		{"no link", integrated{f.dev}, pageable, n, false},
-		{"nothing can be pinned", struct{ device.Device }{f.dev}, pageable, n, false},
+		{"pageable", f.Dev, pageable, n, true},
+		{"pageable, just above", f.Dev, pageable, small.StageAbove + 1, true},
+		{"pageable, just not", f.Dev, pageable, small.StageAbove, false},
+		{"pinned", f.Dev, pinned, n, false},
+		{"pinned, a part", f.Dev, pinned[1:], n - 1, false},
+		{"nothing", f.Dev, nil, 0, false},
+		{"no link", integrated{f.Dev}, pageable, n, false},
+		{"nothing can be pinned", struct{ device.Device }{f.Dev}, pageable, n, false},
 	} {
 		for _, toHost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, to host %t", c.name, toHost), func(t *testing.T) {
@@ -154,19 +154,19 @@ func TestPath(t *testing.T) {
 					options.StageAbove = 0 // the default, which is everything
 				}
 				e, err := transfer.New(c.dev, options)
-				f.ok(err)
-				before := f.dev.pinned.Load()
+				f.OK(err)
+				before := f.Dev.PinnedNow.Load()
 				var other atomic.Bool // memory other than the caller's was named
 				host := c.host[:c.size]
-				f.dev.onCopy(func(b []byte, _ device.Ptr, _ bool) error {
+				f.Dev.OnCopy(func(b []byte, _ device.Ptr, _ bool) error {
 					if unsafe.SliceData(b) != unsafe.SliceData(host) {
 						other.Store(true)
 					}
 					return nil
 				})
-				f.ok(e.Do(ctx, transfer.Copy{Host: host, Device: p, ToHost: toHost}))
-				pinned := f.dev.pinned.Load() > before
-				f.ok(e.Close())
+				f.OK(e.Do(ctx, transfer.Copy{Host: host, Device: p, ToHost: toHost}))
+				pinned := f.Dev.PinnedNow.Load() > before
+				f.OK(e.Close())
 				if other.Load() != c.staged || pinned != c.staged {
 					t.Errorf("staged %t, memory pinned for it %t, want %t", other.Load(), pinned, c.staged)
 				}
@@ -188,15 +188,15 @@ func (d integrated) Info() device.Info {
 // share pages with the next one's.
 func TestChunks(t *testing.T) {
 	f := open(t)
-	e := f.engine(transfer.Options{Copiers: 3, Slots: 2, SlotBytes: 1 << 20, StageAbove: 1})
+	e := f.Engine(transfer.Options{Copiers: 3, Slots: 2, SlotBytes: 1 << 20, StageAbove: 1})
 	for _, n := range []int64{100_000, 500_000, 1<<20 + 5, 2_345_679} {
-		host, p := make([]byte, n), f.alloc(n)
+		host, p := make([]byte, n), f.Alloc(n)
 		chunks := make(chan [2]int64, 1000)
-		f.dev.onCopy(func(b []byte, at device.Ptr, _ bool) error {
+		f.Dev.OnCopy(func(b []byte, at device.Ptr, _ bool) error {
 			chunks <- [2]int64{int64(at - p), int64(len(b))}
 			return nil
 		})
-		f.ok(e.H2D(ctx, p, host))
+		f.OK(e.H2D(ctx, p, host))
 		close(chunks)
 		var sum int64
 		for c := range chunks {

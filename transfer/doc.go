@@ -24,10 +24,10 @@
 // page-locked.
 //
 // Which size is small, how many copiers pay and how they should write depends
-// on the machine. [Calibrate] measures it in a few seconds as a [Model], which
-// is kept in the user's cache directory ("pinion bench link --calibrate" does
-// it); an engine takes the model of its device from there and works by rules
-// of thumb where there is none.
+// on the machine. Package calibrate measures it in a few seconds as a
+// [linkmodel.Model], which is kept in the user's cache directory ("pinion bench
+// link --calibrate" does it). An engine takes the model of its device from
+// there and works by rules of thumb where there is none.
 //
 // # Many at once
 //
@@ -44,8 +44,8 @@
 //
 // # Larger than the device
 //
-// [Engine.Run] streams an array or a file through the device in chunks, copy
-// in, compute, copy out at once; see [Pipeline].
+// Package pipeline streams an array or a file through the device in chunks:
+// copy in, compute and copy out at once.
 //
 // # Between devices
 //

@@ -7,10 +7,13 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/transfer/internal/staging"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 // Options tune an [Engine]. The zero value suits most machines.
@@ -48,9 +51,10 @@ type Options struct {
 	// Default: 8.
 	FileWorkers int
 
-	// Model is what the engine chooses paths by. Default: the one that
-	// LoadModel finds for the device, if any.
-	Model *Model
+	// Model is what the engine chooses paths by; one without paths stands for
+	// rules of thumb. Default: the one that [linkmodel.Load] finds for the
+	// device, if any.
+	Model *linkmodel.Model
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -63,13 +67,13 @@ func (o Options) withDefaults() (Options, error) {
 			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes)
 	}
 	if o.Copiers == 0 {
-		o.Copiers = defaultCopiers()
+		o.Copiers = linkmodel.DefaultCopiers()
 	}
 	if o.FileWorkers == 0 {
 		o.FileWorkers = 8
 	}
 	if o.Slots == 0 {
-		o.Slots = 4
+		o.Slots = staging.DefaultSlots
 	}
 	if o.SlotBytes == 0 {
 		o.SlotBytes = defaultSlotBytes
@@ -78,9 +82,9 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 const (
-	defaultSlotBytes  = 2 << 20
+	defaultSlotBytes  = linkmodel.DefaultSlotBytes
 	defaultStageAbove = 1 << 20
-	maxCopiers        = 1 << 16 // far beyond use, and its square is a number
+	maxCopiers        = linkmodel.MaxCopiers
 )
 
 // Engine copies between host memory and one device. Its methods are safe for
@@ -90,12 +94,12 @@ type Engine struct {
 	pinner  device.Pinner // nil where nothing can be pinned
 	can     abilities
 	options Options
-	plain   atomic.Bool // nothing is staged, because nothing can be pinned
-	choices *choices    // nil: StageAbove decides
+	plain   atomic.Bool      // nothing is staged, because nothing can be pinned
+	choices *linkmodel.Table // nil: StageAbove decides
 
-	lanes   lanes
-	stager  stager
-	files   stager // for files whose speed is the disk's
+	streams streamPool
+	stager  *staging.Stager
+	files   *staging.Stager // for files whose speed is the disk's
 	bridges bridges
 
 	set struct { // the device's kernels, loaded when they are first needed
@@ -117,7 +121,7 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		return nil, err
 	}
 	if options.Model != nil {
-		if err := options.Model.check(); err != nil {
+		if err := options.Model.Check(); err != nil {
 			return nil, fmt.Errorf("transfer: %w: the model: %w", device.ErrArgument, err)
 		}
 	}
@@ -127,29 +131,30 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		pinner:  pinner,
 		can:     abilitiesOf(dev),
 		options: options,
-		lanes:   lanes{dev: dev},
+		streams: streamPool{dev: dev},
 	}
 	info := dev.Info()
 	if m := &e.options.Model; *m == nil && !info.Integrated {
 		// Without a model, or with one that cannot be read, the engine works by
 		// rules of thumb.
-		*m, _ = LoadModel(dev)
+		*m, _ = linkmodel.Load(dev)
 	}
 	switch m := e.options.Model; {
 	case options.StageAbove > 0: // the caller decides
 	case info.Integrated:
 		ok = false // nothing is staged
 	case m != nil && len(m.Paths) > 0:
-		e.choices = m.choose(options.Copiers)
+		e.choices = m.Table(options.Copiers)
 	default:
 		e.options.StageAbove = defaultStageAbove
 	}
 	e.plain.Store(!ok)
-	e.stager.engine, e.stager.options = e, e.options
-	e.stager.work.L = &e.stager.mu
-	e.files.engine, e.files.options, e.files.pageable = e, e.options, true
-	e.files.options.Copiers, e.files.options.Slots, e.files.options.Pool = options.FileWorkers, 1, nil
-	e.files.work.L = &e.files.mu
+	e.stager = staging.New(staging.Options{
+		Device: dev, Pool: options.Pool, Copiers: options.Copiers, Slots: options.Slots, SlotBytes: options.SlotBytes,
+	})
+	e.files = staging.New(staging.Options{
+		Device: dev, Copiers: options.FileWorkers, Slots: 1, SlotBytes: options.SlotBytes, Pageable: true,
+	})
 	return e, nil
 }
 
@@ -182,35 +187,75 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 		return err
 	}
 	p := e.plan(int64(len(c.Host)), c.ToHost)
-	if p.copiers > 0 && !e.pinner.Pinned(c.Host) {
-		err := e.stager.copy(ctx, c, p)
+	if p.Copiers > 0 && !e.pinner.Pinned(c.Host) {
+		err := e.stager.Copy(ctx, c.staged(), c.Progress, p)
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
 		e.plain.Store(true) // slower, but it works
 	}
-	return e.lanes.copy(ctx, c)
+	return e.streams.copy(ctx, c)
 }
 
 // Stages reports whether a copy of n bytes of pageable memory goes through
 // copiers, as far as is known before the first one; else the driver copies.
-func (e *Engine) Stages(n int64, toHost bool) bool { return e.plan(n, toHost).copiers > 0 }
+func (e *Engine) Stages(n int64, toHost bool) bool { return e.plan(n, toHost).Copiers > 0 }
+
+// Device returns the device that the engine was made for.
+func (e *Engine) Device() device.Device { return e.dev }
+
+// Estimate returns how long the engine's model expects a copy of n bytes of
+// pinned, or pageable, memory to take; 0 where nothing was measured.
+func (e *Engine) Estimate(n int64, pinned, toHost bool) time.Duration {
+	m := e.options.Model
+	seconds := 0.0
+	switch {
+	case m == nil:
+	case !pinned && e.choices != nil:
+		seconds = m.Seconds(e.choices.At(n, toHost), n, toHost)
+	case pinned:
+		for _, p := range m.Pinned {
+			if p.ToHost == toHost && len(p.Curve) > 1 {
+				seconds = p.Curve.At(n)
+				break
+			}
+		}
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
 
 // Close waits for copies under way, stops the copiers and gives their memory
 // back. Copies fail with [device.ErrClosed] afterwards; a second Close does
 // nothing.
 func (e *Engine) Close() error {
-	return errors.Join(e.stager.close(), e.files.close(), e.lanes.close(), e.bridges.close(), e.closeKernels())
+	return errors.Join(e.stager.Close(), e.files.Close(), e.streams.close(), e.bridges.close(), e.closeKernels())
 }
 
-var errClosed = fmt.Errorf("transfer: %w", device.ErrClosed)
+var errClosed = staging.ErrClosed
 
-// queue queues one part of a copy on s.
-func (c *Copy) queue(s device.Stream, host []byte, offset int64) error {
-	if c.ToHost {
-		return s.CopyD2H(host, c.Device.Add(offset))
+// staged is what a stager needs to know of c.
+func (c *Copy) staged() staging.Copy {
+	return staging.Copy{Host: c.Host, Device: c.Device, ToHost: c.ToHost}
+}
+
+// plan decides how n bytes of pageable memory are copied.
+func (e *Engine) plan(n int64, toHost bool) staging.Plan {
+	switch {
+	case n == 0 || e.plain.Load():
+		return staging.Plan{}
+	case e.choices != nil:
+		return staging.PlanOf(e.choices.At(n, toHost), n, e.options.SlotBytes)
+	case n <= e.options.StageAbove:
+		return staging.Plan{}
 	}
-	return s.CopyH2D(c.Device.Add(offset), host)
+	return e.stagedPlan(n, toHost)
+}
+
+// stagedPlan is the plan for n bytes that have to be staged, where no path is
+// measured.
+func (e *Engine) stagedPlan(n int64, toHost bool) staging.Plan {
+	slot := e.options.SlotBytes
+	return staging.PlanOf(linkmodel.RuleOfThumb(n, e.options.Copiers, toHost, slot), n, slot)
 }
 
 func (c *Copy) report(done int64) {

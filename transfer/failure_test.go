@@ -13,18 +13,18 @@ import (
 
 func TestBadPointer(t *testing.T) {
 	f := open(t)
-	e := f.engine(small)
+	e := f.Engine(small)
 	for _, n := range []int64{1, small.StageAbove, small.StageAbove + 1, 1 << 20} {
 		for _, toHost := range []bool{false, true} {
 			host := bytes.Repeat([]byte{before}, int(n))
-			err := f.within("Do", func() error {
+			err := f.Within("Do", func() error {
 				return e.Do(ctx, transfer.Copy{Host: host, Device: nowhere, ToHost: toHost})
 			})
-			f.fails(fmt.Sprintf("%d bytes, to host %t", n, toHost), err, device.ErrPointer)
+			f.Fails(fmt.Sprintf("%d bytes, to host %t", n, toHost), err, device.ErrPointer)
 			if bytes.Count(host, []byte{before}) != len(host) {
 				t.Errorf("%d bytes, to host %t: the host's memory changed", n, toHost)
 			}
-			f.works(e)
+			f.Works(e)
 		}
 	}
 }
@@ -33,27 +33,27 @@ func TestBadPointer(t *testing.T) {
 // when it returns. Only devices that know where memory ends are asked.
 func TestPointerOutside(t *testing.T) {
 	f := open(t)
-	caller, ok := device.As[device.Caller](f.dev.Device)
+	caller, ok := device.As[device.Caller](f.Dev.Device)
 	if !ok {
 		t.Skip("a stray address may hit a neighbour")
 	}
-	e := f.engine(small)
+	e := f.Engine(small)
 	const n = 1 << 20
 	for _, toHost := range []bool{false, true} {
 		// Allocations may lie side by side, and a chunk that hits a neighbour
 		// hits live memory: the last of them it is.
-		end := f.alloc(n).Add(n)
+		end := f.Alloc(n).Add(n)
 		for _, err := caller.Bytes(end, 1); err == nil; _, err = caller.Bytes(end, 1) {
 			end++
 		}
 		c := transfer.Copy{Host: make([]byte, 2*n), Device: end.Add(-n), ToHost: toHost}
-		f.fails("Do", f.within("Do", func() error { return e.Do(ctx, c) }), device.ErrPointer)
+		f.Fails("Do", f.Within("Do", func() error { return e.Do(ctx, c) }), device.ErrPointer)
 		fill(c.Host, scribed) // with -race, anybody who still uses it is a race
-		f.ok(f.dev.Synchronize())
+		f.OK(f.Dev.Synchronize())
 		if bytes.Count(c.Host, []byte{scribed}) != len(c.Host) {
 			t.Error("the caller's memory was written after the copy returned")
 		}
-		f.works(e)
+		f.Works(e)
 	}
 }
 
@@ -61,11 +61,11 @@ func TestPointerOutside(t *testing.T) {
 // streams.
 func TestFailureBesideOthers(t *testing.T) {
 	f := open(t)
-	e := f.engine(transfer.Options{Copiers: 2, Slots: 3, SlotBytes: 8 << 10, StageAbove: 16 << 10})
+	e := f.Engine(transfer.Options{Copiers: 2, Slots: 3, SlotBytes: 8 << 10, StageAbove: 16 << 10})
 	const n, rounds = 1 << 20, 30
 	var good []<-chan error
 	for i := range 3 {
-		p := f.alloc(n)
+		p := f.Alloc(n)
 		good = append(good, async(func() error {
 			got := make([]byte, n)
 			for round := range rounds {
@@ -99,10 +99,10 @@ func TestFailureBesideOthers(t *testing.T) {
 		}
 	})
 	for _, g := range good {
-		f.ok(f.arrives("a copy beside ones that fail", g))
+		f.OK(f.Arrives("a copy beside ones that fail", g))
 	}
 	close(stop)
-	f.ok(f.arrives("a copy that fails", bad))
+	f.OK(f.Arrives("a copy that fails", bad))
 }
 
 // Streams and events that cannot be made fail the copy that needs them and
@@ -115,32 +115,32 @@ func TestMakingFails(t *testing.T) {
 	}{{"straight", 1000}, {"staged", 1 << 20}} {
 		t.Run(path.name, func(t *testing.T) {
 			f := open(t)
-			p, host := f.alloc(path.n), make([]byte, path.n)
+			p, host := f.Alloc(path.n), make([]byte, path.n)
 			for fail := int64(0); ; fail++ {
-				e, err := transfer.New(f.dev, small)
-				f.ok(err)
+				e, err := transfer.New(f.Dev, small)
+				f.OK(err)
 				var made atomic.Int64
-				f.dev.onMake(func() error {
+				f.Dev.OnMake(func() error {
 					if made.Add(1) == fail+1 {
 						return broken
 					}
 					return nil
 				})
-				err = f.within("H2D", func() error { return e.H2D(ctx, p, host) })
+				err = f.Within("H2D", func() error { return e.H2D(ctx, p, host) })
 				if made.Load() <= fail { // all of them were made
-					f.ok(err)
-					f.ok(e.Close())
+					f.OK(err)
+					f.OK(e.Close())
 					if fail < 3 {
 						t.Errorf("%d streams and events were made, want more", fail)
 					}
 					return
 				}
-				f.fails("H2D", err, broken)
-				if opened, pinned := f.dev.opened.Load(), f.dev.pinned.Load(); opened != 0 || pinned != 0 {
+				f.Fails("H2D", err, broken)
+				if opened, pinned := f.Dev.Opened.Load(), f.Dev.PinnedNow.Load(); opened != 0 || pinned != 0 {
 					t.Fatalf("making number %d failed: %d streams and events open, %d bytes pinned", fail, opened, pinned)
 				}
-				f.works(e)
-				f.ok(e.Close())
+				f.Works(e)
+				f.OK(e.Close())
 			}
 		})
 	}
@@ -152,16 +152,16 @@ func TestPinLimit(t *testing.T) {
 		t.Run(fmt.Sprint(allowed), func(t *testing.T) {
 			f := open(t)
 			var pins atomic.Int64
-			f.dev.onPin(func() error {
+			f.Dev.OnPin(func() error {
 				if pins.Add(1) > allowed {
 					return device.ErrPinLimit
 				}
 				return nil
 			})
-			e := f.engine(small)
-			f.works(e)
-			w := f.watch(transfer.Copy{Host: make([]byte, 1<<20), Device: f.alloc(1 << 20)})
-			f.ok(w.do(e))
+			e := f.Engine(small)
+			f.Works(e)
+			w := f.watch(transfer.Copy{Host: make([]byte, 1<<20), Device: f.Alloc(1 << 20)})
+			f.OK(w.do(e))
 			if w.last() != 1<<20 {
 				t.Errorf("reports %v", w.reports)
 			}
@@ -174,27 +174,27 @@ func TestDeviceClosed(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		t.Run(fmt.Sprintf("used %t", used), func(t *testing.T) {
 			f := open(t)
-			e, err := transfer.New(f.dev, small)
-			f.ok(err)
+			e, err := transfer.New(f.Dev, small)
+			f.OK(err)
 			if used {
-				f.works(e)
+				f.Works(e)
 			}
-			p := f.alloc(1 << 20)
-			f.ok(f.within("device close", f.dev.Close))
+			p := f.Alloc(1 << 20)
+			f.OK(f.Within("device close", f.Dev.Close))
 			for _, n := range []int64{100, 1 << 20} {
 				for _, toHost := range []bool{false, true} {
-					err := f.within("Do", func() error {
+					err := f.Within("Do", func() error {
 						return e.Do(ctx, transfer.Copy{Host: make([]byte, n), Device: p, ToHost: toHost})
 					})
-					f.fails(fmt.Sprintf("%d bytes", n), err, device.ErrClosed)
+					f.Fails(fmt.Sprintf("%d bytes", n), err, device.ErrClosed)
 				}
 			}
 			// The memory of the rings went with the device: Close may say so.
-			if err := f.within("Close", e.Close); err != nil && !errors.Is(err, device.ErrClosed) {
+			if err := f.Within("Close", e.Close); err != nil && !errors.Is(err, device.ErrClosed) {
 				t.Error(err)
 			}
-			f.ok(f.within("Close again", e.Close))
-			f.fails("a copy after Close", e.H2D(ctx, p, make([]byte, 1<<20)), device.ErrClosed)
+			f.OK(f.Within("Close again", e.Close))
+			f.Fails("a copy after Close", e.H2D(ctx, p, make([]byte, 1<<20)), device.ErrClosed)
 		})
 	}
 }
@@ -203,10 +203,10 @@ func TestDeviceClosed(t *testing.T) {
 // caller's again.
 func TestDeviceClosedUnderCopies(t *testing.T) {
 	f := open(t)
-	e, err := transfer.New(f.dev, small)
-	f.ok(err)
+	e, err := transfer.New(f.Dev, small)
+	f.OK(err)
 	const n = 1 << 20
-	f.works(e)
+	f.Works(e)
 	var done []<-chan error
 	var hosts [][]byte
 	began := make(chan struct{}, 100)
@@ -215,7 +215,7 @@ func TestDeviceClosedUnderCopies(t *testing.T) {
 		if i == 3 {
 			size = 10_000
 		}
-		c := transfer.Copy{Host: make([]byte, size), Device: f.alloc(n), ToHost: i%2 == 0}
+		c := transfer.Copy{Host: make([]byte, size), Device: f.Alloc(n), ToHost: i%2 == 0}
 		hosts = append(hosts, c.Host)
 		done = append(done, async(func() error {
 			for {
@@ -232,14 +232,14 @@ func TestDeviceClosedUnderCopies(t *testing.T) {
 	for range 10 {
 		<-began
 	}
-	f.ok(f.within("device close", f.dev.Close))
+	f.OK(f.Within("device close", f.Dev.Close))
 	for _, d := range done {
-		f.fails("a copy", f.arrives("a copy on a device that is closed", d), device.ErrClosed)
+		f.Fails("a copy", f.Arrives("a copy on a device that is closed", d), device.ErrClosed)
 	}
 	for _, b := range hosts {
 		clear(b) // with -race, anybody who still uses it is a race
 	}
-	if err := f.within("Close", e.Close); err != nil && !errors.Is(err, device.ErrClosed) {
+	if err := f.Within("Close", e.Close); err != nil && !errors.Is(err, device.ErrClosed) {
 		t.Error(err)
 	}
 }

@@ -116,7 +116,7 @@ func (e *Engine) moveFile(ctx context.Context, c FileCopy, write bool) (r FileRe
 		return r, fmt.Errorf("transfer: %s file: %w", verb, err)
 	}
 	if c.Bytes == 0 {
-		return r, e.lanes.copy(ctx, Copy{Device: c.Device, Progress: c.Progress})
+		return r, e.streams.copy(ctx, Copy{Device: c.Device, Progress: c.Progress})
 	}
 	if err := e.routeFile(ctx, &c, write, &r); err != nil {
 		if err == ctx.Err() || errors.Is(err, errClosed) {

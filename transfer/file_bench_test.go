@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/directio"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/internal/transfertest"
 )
 
 // benchFile writes a file of PINION_BENCH_FILE_BYTES (default 1 GiB) in the
@@ -46,7 +47,7 @@ func benchFile(b *testing.B) (*os.File, int64) {
 func BenchmarkReadFile(b *testing.B) {
 	file, n := benchFile(b)
 	f := open(b)
-	p := f.alloc(n)
+	p := f.Alloc(n)
 	for _, c := range []struct {
 		name    string
 		path    transfer.FilePath
@@ -63,15 +64,15 @@ func BenchmarkReadFile(b *testing.B) {
 		for _, o := range c.options {
 			b.Run(fmt.Sprintf("%s/%d-%d", c.name, o.Copiers, o.FileWorkers), func(b *testing.B) {
 				o.StageAbove = 1 << 20
-				e, err := transfer.New(f.dev, o)
-				f.ok(err)
+				e, err := transfer.New(f.Dev, o)
+				f.OK(err)
 				defer e.Close()
 				b.SetBytes(n)
 				var r transfer.FileReport
 				for b.Loop() {
 					if c.cold {
 						b.StopTimer()
-						evict(b, file)
+						transfertest.Evict(b, file)
 						b.StartTimer()
 					}
 					r, err = e.ReadFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n, Path: c.path})
@@ -111,7 +112,7 @@ func BenchmarkDisk(b *testing.B) {
 			}
 			defer direct.Close()
 			// In huge pages, as slots are: the disk gets fewer, larger requests.
-			memory := f.pages(int64(threads) * piece)
+			memory := f.Pages(int64(threads) * piece)
 			pagemem.Huge(memory)
 			fill(memory, 1)
 			b.SetBytes(n)
@@ -138,7 +139,7 @@ func BenchmarkDisk(b *testing.B) {
 func BenchmarkCreateFile(b *testing.B) {
 	_, n := benchFile(b)
 	f := open(b)
-	p := f.alloc(n)
+	p := f.Alloc(n)
 	path := filepath.Join(b.TempDir(), "out")
 	for _, c := range []struct {
 		name string
@@ -150,7 +151,7 @@ func BenchmarkCreateFile(b *testing.B) {
 	} {
 		for _, workers := range []int{1, 2, 3, 4, 8} {
 			b.Run(fmt.Sprintf("%s/%d", c.name, workers), func(b *testing.B) {
-				e := f.engine(transfer.Options{FileWorkers: workers})
+				e := f.Engine(transfer.Options{FileWorkers: workers})
 				c.copy.Device, c.copy.Bytes = p, n
 				b.SetBytes(n)
 				for b.Loop() {

@@ -23,11 +23,11 @@ func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileRep
 	if e.can.files == nil {
 		return fmt.Errorf("path %q: %w: it is for CUDA devices", FileCuFile, device.ErrNotSupported)
 	}
-	ln, err := e.lanes.get() // so that Close waits
+	s, err := e.streams.get() // so that Close waits
 	if err != nil {
 		return err
 	}
-	defer e.lanes.leave(ln)
+	defer e.streams.leave(s)
 	file := c.File
 	if direct, err := directio.OpenDirect(c.File); err == nil { // older versions insist
 		defer direct.Close()

@@ -75,28 +75,28 @@ func (m *movedFile) Close() error { m.open.Add(-1); return nil }
 func TestFileMover(t *testing.T) {
 	const n = 33 << 20 // three parts
 	f := open(t)
-	m := &mover{rig: f.dev, stream: f.stream}
+	m := &mover{rig: f.Dev, stream: f.Stream}
 	e, err := transfer.New(m, transfer.Options{SlotBytes: 64 << 10, FileWorkers: 4})
-	f.ok(err)
-	defer func() { f.ok(e.Close()) }()
+	f.OK(err)
+	defer func() { f.OK(e.Close()) }()
 	want := unique(n, 1)
-	file := f.newFile(t.TempDir(), want)
-	p := f.alloc(n)
+	file := f.NewFile(t.TempDir(), want)
+	p := f.Alloc(n)
 	var last int64
 	c := transfer.FileCopy{File: file, Offset: 7, Device: p, Bytes: n - 7, Path: transfer.FileCuFile,
 		Progress: func(done, _ int64) { last = done }}
 	report, err := e.ReadFile(ctx, c)
-	f.ok(err)
+	f.OK(err)
 	if report.CuFileBytes != n-7 || last != n-7 {
 		t.Errorf("%+v, progress ended at %d", report, last)
 	}
-	if !bytes.Equal(f.download(make([]byte, n-7), p), want[7:]) {
+	if !bytes.Equal(f.Download(make([]byte, n-7), p), want[7:]) {
 		t.Fatal("wrong content")
 	}
 	// By itself where it is straight.
 	out := filepath.Join(t.TempDir(), "out")
 	report, err = e.CreateFile(ctx, out, transfer.FileCopy{Device: p, Bytes: n - 7})
-	f.ok(err)
+	f.OK(err)
 	if report.CuFileBytes != n-7 {
 		t.Errorf("straight: %+v", report)
 	}
@@ -107,12 +107,12 @@ func TestFileMover(t *testing.T) {
 	// this one was asked for.
 	m.refused = errMover
 	report, err = e.ReadFile(ctx, transfer.FileCopy{File: file, Offset: 7, Device: p, Bytes: 100_000})
-	f.ok(err)
+	f.OK(err)
 	if report.CuFileBytes != 0 || report.CachedBytes == 0 && len(report.Notes) == 0 {
 		t.Errorf("refused: %+v", report)
 	}
 	report, err = e.CreateFile(ctx, out, transfer.FileCopy{Device: p, Bytes: 100_000})
-	f.ok(err)
+	f.OK(err)
 	if report.CuFileBytes != 0 || len(report.Notes) == 0 || !strings.Contains(report.Notes[0], errMover.Error()) {
 		t.Errorf("refused: %+v", report)
 	}
@@ -120,12 +120,12 @@ func TestFileMover(t *testing.T) {
 		t.Errorf("wrong content, %v", err)
 	}
 	_, err = e.ReadFile(ctx, c)
-	f.fails("refused", err, errMover)
+	f.Fails("refused", err, errMover)
 	m.refused = nil
 	// A note where it is not.
 	m.straight = fmt.Errorf("%w: no disk for it", device.ErrNotSupported)
 	report, err = e.CreateFile(ctx, out, transfer.FileCopy{Device: p, Bytes: 100_000})
-	f.ok(err)
+	f.OK(err)
 	if report.CuFileBytes != 0 || len(report.Notes) == 0 || !strings.Contains(report.Notes[0], "no disk for it") {
 		t.Errorf("not straight: %+v", report)
 	}
@@ -133,7 +133,7 @@ func TestFileMover(t *testing.T) {
 	stopped, cancel := context.WithCancel(ctx)
 	c.Progress = func(int64, int64) { cancel() }
 	_, err = e.ReadFile(stopped, c)
-	f.fails("cancelled", err, context.Canceled)
+	f.Fails("cancelled", err, context.Canceled)
 	c.Progress = func(int64, int64) { panic("now") }
 	func() {
 		defer func() { _ = recover() }()
@@ -143,7 +143,7 @@ func TestFileMover(t *testing.T) {
 	c.Progress = nil
 	m.fail.Store(true)
 	_, err = e.ReadFile(ctx, c)
-	f.fails("failing", err, errMover)
+	f.Fails("failing", err, errMover)
 	if n := m.open.Load(); n != 0 {
 		t.Errorf("%d files are still registered", n)
 	}

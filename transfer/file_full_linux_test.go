@@ -29,18 +29,18 @@ func TestFileLimit(t *testing.T) {
 	const n, limit = 1 << 20, 300_000
 	f := open(t)
 	dir := t.TempDir()
-	file := f.newFile(t.TempDir(), nil)
-	e := f.engine(transfer.Options{FileWorkers: 2, Slots: 2, SlotBytes: 16 << 10})
-	p := f.alloc(n)
+	file := f.NewFile(t.TempDir(), nil)
+	e := f.Engine(transfer.Options{FileWorkers: 2, Slots: 2, SlotBytes: 16 << 10})
+	p := f.Alloc(n)
 	signal.Ignore(syscall.SIGXFSZ)
-	f.ok(syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}))
+	f.OK(syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}))
 	_, err := e.CreateFile(ctx, filepath.Join(dir, "out"), transfer.FileCopy{Device: p, Bytes: n})
-	f.fails("create", err, syscall.EFBIG)
+	f.Fails("create", err, syscall.EFBIG)
 	f.leavesNothing(dir)
 	_, err = e.WriteFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n})
-	f.fails("write", err, syscall.EFBIG)
+	f.Fails("write", err, syscall.EFBIG)
 	_, err = e.CreateFile(ctx, filepath.Join(dir, "out"), transfer.FileCopy{Device: p, Bytes: limit})
-	f.ok(err)
+	f.OK(err)
 }
 
 // A full disk: the error has the numbers, and no half file is left.
@@ -56,11 +56,11 @@ func TestFullDisk(t *testing.T) {
 	})
 	const n = 2 << 20
 	f := open(t)
-	e := f.engine(transfer.Options{FileWorkers: 2, SlotBytes: 64 << 10})
-	p := f.alloc(n)
+	e := f.Engine(transfer.Options{FileWorkers: 2, SlotBytes: 64 << 10})
+	p := f.Alloc(n)
 	path := filepath.Join(dir, "out")
 	_, err := e.CreateFile(ctx, path, transfer.FileCopy{Device: p, Bytes: n})
-	f.fails("create", err, syscall.ENOSPC)
+	f.Fails("create", err, syscall.ENOSPC)
 	for _, number := range []string{"2097152", "bytes are free"} {
 		if !strings.Contains(err.Error(), number) {
 			t.Errorf("%q does not tell %q", err, number)
@@ -69,18 +69,18 @@ func TestFullDisk(t *testing.T) {
 	f.leavesNothing(dir)
 
 	file, err := os.Create(path)
-	f.ok(err)
+	f.OK(err)
 	defer file.Close()
 	_, err = e.WriteFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n})
-	f.fails("write", err, syscall.ENOSPC)
+	f.Fails("write", err, syscall.ENOSPC)
 	if !strings.Contains(err.Error(), "are free") {
 		t.Errorf("%q does not tell how full the disk is", err)
 	}
-	f.ok(file.Truncate(0))
+	f.OK(file.Truncate(0))
 	data := unique(500_000, 1)
-	f.ok(e.H2D(ctx, p, data))
+	f.OK(e.H2D(ctx, p, data))
 	_, err = e.CreateFile(ctx, path, transfer.FileCopy{Device: p, Bytes: int64(len(data))})
-	f.ok(err)
+	f.OK(err)
 	got, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("wrong content, %v", err)

@@ -6,38 +6,25 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pinion-gpu/pinion/transfer"
 )
-
-// evict drops a file from the page cache, as far as the system likes to.
-func evict(t testing.TB, file *os.File) {
-	t.Helper()
-	if err := file.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // When Progress panics, the descriptors and mappings of the file are given
 // back like the rest.
 func TestPanicLeavesNoFiles(t *testing.T) {
 	f := open(t)
-	e := f.engine(small)
+	e := f.Engine(small)
 	const n = 1 << 20
-	path, p := filepath.Join(t.TempDir(), "file"), f.alloc(n)
-	f.ok(os.WriteFile(path, make([]byte, n), 0o600))
+	path, p := filepath.Join(t.TempDir(), "file"), f.Alloc(n)
+	f.OK(os.WriteFile(path, make([]byte, n), 0o600))
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	f.ok(err)
+	f.OK(err)
 	defer file.Close()
 	open := func() int {
 		descriptors, err := os.ReadDir("/proc/self/fd")
-		f.ok(err)
+		f.OK(err)
 		mappings, err := os.ReadFile("/proc/self/maps")
-		f.ok(err)
+		f.OK(err)
 		return len(descriptors) + bytes.Count(mappings, []byte(path))
 	}
 	for _, way := range []transfer.FilePath{transfer.FileAuto, transfer.FileCached, transfer.FileDirect, transfer.FileMapped} {

@@ -19,6 +19,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/directio"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/internal/transfertest"
 )
 
 // fileDirs are directories on different file systems.
@@ -31,22 +32,11 @@ func fileDirs(t testing.TB) []string {
 	return dirs
 }
 
-// newFile makes a file open for reading and writing.
-func (f *fixture) newFile(dir string, data []byte) *os.File {
-	f.Helper()
-	file, err := os.Create(filepath.Join(dir, "data"))
-	f.ok(err)
-	f.Cleanup(func() { file.Close() })
-	_, err = file.Write(data)
-	f.ok(err)
-	return file
-}
-
 // leavesNothing checks that a directory has those files only.
 func (f *fixture) leavesNothing(dir string, names ...string) {
 	f.Helper()
 	entries, err := os.ReadDir(dir)
-	f.ok(err)
+	f.OK(err)
 	if len(entries) != len(names) {
 		f.Errorf("in the directory are %v, want %v", entries, names)
 	}
@@ -67,14 +57,14 @@ func TestReadFile(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", strings.Split(dir, "/")[1], slot), func(t *testing.T) {
 				f := open(t)
 				want := unique(n, 3)
-				file := f.newFile(dir, want)
-				e := f.engine(transfer.Options{Copiers: 3, FileWorkers: 2, Slots: 2, SlotBytes: slot, StageAbove: 1})
-				p := f.alloc(n + 64)
+				file := f.NewFile(dir, want)
+				e := f.Engine(transfer.Options{Copiers: 3, FileWorkers: 2, Slots: 2, SlotBytes: slot, StageAbove: 1})
+				p := f.Alloc(n + 64)
 				got := make([]byte, n+64)
 				for round := range 48 {
 					path := readPaths[round%len(readPaths)]
 					if round%3 == 0 {
-						evict(t, file)
+						transfertest.Evict(t, file)
 					}
 					offset := r.Int64N(n)
 					size := r.Int64N(n - offset + 1)
@@ -87,7 +77,7 @@ func TestReadFile(t *testing.T) {
 						size = min(size, 1+r.Int64N(9000))
 					}
 					at := r.Int64N(n - size + 1)
-					f.memset(p, before, n+64)
+					f.Memset(p, before, n+64)
 					var last int64
 					report, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Offset: offset, Device: p.Add(at), Bytes: size, Path: path,
 						Progress: func(done, total int64) {
@@ -99,8 +89,8 @@ func TestReadFile(t *testing.T) {
 					if path == transfer.FileDirect && errors.Is(err, device.ErrNotSupported) {
 						continue
 					}
-					f.ok(err)
-					f.download(got, p)
+					f.OK(err)
+					f.Download(got, p)
 					if !bytes.Equal(got[at:at+size], want[offset:offset+size]) {
 						t.Fatalf("round %d, %q, %d bytes at %d: wrong content", round, path, size, offset)
 					}
@@ -123,15 +113,15 @@ func TestReadFile(t *testing.T) {
 func TestReadFileReport(t *testing.T) {
 	const n = 4 << 20
 	f := open(t)
-	file := f.newFile(t.TempDir(), unique(n, 1))
-	e := f.engine(transfer.Options{Copiers: 2, SlotBytes: 64 << 10, StageAbove: 1})
-	c := transfer.FileCopy{File: file, Device: f.alloc(n), Bytes: n}
+	file := f.NewFile(t.TempDir(), unique(n, 1))
+	e := f.Engine(transfer.Options{Copiers: 2, SlotBytes: 64 << 10, StageAbove: 1})
+	c := transfer.FileCopy{File: file, Device: f.Alloc(n), Bytes: n}
 	var report transfer.FileReport
 	for range 5 { // pages may go at any time, but not again and again
 		_, err := os.ReadFile(file.Name())
-		f.ok(err)
+		f.OK(err)
 		report, err = e.ReadFile(ctx, c)
-		f.ok(err)
+		f.OK(err)
 		if report.CachedBytes == n {
 			break
 		}
@@ -144,12 +134,12 @@ func TestReadFileReport(t *testing.T) {
 		t.Skip(err)
 	}
 	defer direct.Close()
-	evict(t, file)
+	transfertest.Evict(t, file)
 	if probe, err := directio.Open(file, directio.Options{}); err != nil || probe.Resident(0, n) {
 		t.Skipf("the system keeps the file in its cache (%v)", err)
 	}
 	report, err = e.ReadFile(ctx, c)
-	f.ok(err)
+	f.OK(err)
 	if report.DirectBytes < n/2 {
 		t.Errorf("not in the cache: %+v", report)
 	}
@@ -157,7 +147,7 @@ func TestReadFileReport(t *testing.T) {
 	for _, c.Offset = range []int64{0, 100} { // chunks end on whole pages of the file
 		c.Bytes = n - c.Offset
 		report, err = e.ReadFile(ctx, c)
-		f.ok(err)
+		f.OK(err)
 		if report.DirectBytes != c.Bytes {
 			t.Errorf("direct at %d: %+v", c.Offset, report)
 		}
@@ -168,20 +158,20 @@ func TestReadFileReport(t *testing.T) {
 func TestReadFileWorkers(t *testing.T) {
 	const n, copiers = 1 << 20, 7
 	f := open(t)
-	file := f.newFile(t.TempDir(), unique(n, 1))
+	file := f.NewFile(t.TempDir(), unique(n, 1))
 	for _, path := range []transfer.FilePath{transfer.FileDirect, transfer.FileAuto} {
-		e := f.engine(transfer.Options{Copiers: copiers, FileWorkers: 2, Slots: 1, SlotBytes: 16 << 10, StageAbove: 1})
-		before := f.dev.opened.Load()
-		_, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Device: f.alloc(n), Bytes: n, Path: path})
+		e := f.Engine(transfer.Options{Copiers: copiers, FileWorkers: 2, Slots: 1, SlotBytes: 16 << 10, StageAbove: 1})
+		before := f.Dev.Opened.Load()
+		_, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Device: f.Alloc(n), Bytes: n, Path: path})
 		if errors.Is(err, device.ErrNotSupported) {
 			continue
 		}
-		f.ok(err)
+		f.OK(err)
 		want := int64(2 * copiers) // a stream and an event each
 		if path == transfer.FileDirect {
 			want = 2 * 2
 		}
-		if got := f.dev.opened.Load() - before; got != want {
+		if got := f.Dev.Opened.Load() - before; got != want {
 			t.Errorf("path %q: %d streams and events, want %d", path, got, want)
 		}
 	}
@@ -192,22 +182,22 @@ func TestReadFileIntegrated(t *testing.T) {
 	const n = 300_001
 	f := open(t)
 	want := unique(n, 1)
-	file := f.newFile(t.TempDir(), want)
-	e, err := transfer.New(f.dev.Device, transfer.Options{})
-	f.ok(err)
+	file := f.NewFile(t.TempDir(), want)
+	e, err := transfer.New(f.Dev.Device, transfer.Options{})
+	f.OK(err)
 	defer e.Close()
-	p := f.alloc(n)
-	_, inGo := device.As[device.Caller](f.dev.Device)
+	p := f.Alloc(n)
+	_, inGo := device.As[device.Caller](f.Dev.Device)
 	for _, cached := range []bool{true, false} {
 		report, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Offset: 77, Device: p, Bytes: n - 77})
-		f.ok(err)
+		f.OK(err)
 		if inGo && cached && report.MappedBytes != n-77 {
 			t.Errorf("it was not mapped: %+v", report)
 		}
-		if !bytes.Equal(f.download(make([]byte, n-77), p), want[77:]) {
+		if !bytes.Equal(f.Download(make([]byte, n-77), p), want[77:]) {
 			t.Fatalf("wrong content: %+v", report)
 		}
-		evict(t, file)
+		transfertest.Evict(t, file)
 	}
 	report, err := e.CreateFile(ctx, filepath.Join(t.TempDir(), "out"), transfer.FileCopy{Device: p, Bytes: n - 77})
 	if err != nil || report.CachedBytes != n-77 {
@@ -224,11 +214,11 @@ func TestWriteFile(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", strings.Split(dir, "/")[1], slot), func(t *testing.T) {
 				f := open(t)
 				want := unique(n, 1)
-				file := f.newFile(dir, want)
-				e := f.engine(transfer.Options{Copiers: 2, FileWorkers: 3, Slots: 2, SlotBytes: slot})
-				p := f.alloc(n)
+				file := f.NewFile(dir, want)
+				e := f.Engine(transfer.Options{Copiers: 2, FileWorkers: 3, Slots: 2, SlotBytes: slot})
+				p := f.Alloc(n)
 				data := unique(n, 2)
-				f.ok(e.H2D(ctx, p, data))
+				f.OK(e.H2D(ctx, p, data))
 				for round := range 24 {
 					offset := r.Int64N(int64(len(want)) + 5000)
 					size := r.Int64N(n)
@@ -244,7 +234,7 @@ func TestWriteFile(t *testing.T) {
 					if path == transfer.FileDirect && errors.Is(err, device.ErrNotSupported) {
 						continue
 					}
-					f.ok(err)
+					f.OK(err)
 					if end := offset + size; end > int64(len(want)) {
 						want = append(want, make([]byte, end-int64(len(want)))...)
 					}
@@ -253,7 +243,7 @@ func TestWriteFile(t *testing.T) {
 						t.Fatalf("round %d: %+v of %d bytes", round, report, size)
 					}
 					got, err := os.ReadFile(file.Name())
-					f.ok(err)
+					f.OK(err)
 					if !bytes.Equal(got, want) {
 						t.Fatalf("round %d, %q, %d bytes at %d: wrong content, %d bytes of %d", round, path, size, offset, len(got), len(want))
 					}
@@ -266,10 +256,10 @@ func TestWriteFile(t *testing.T) {
 func TestCreateFile(t *testing.T) {
 	for _, dir := range fileDirs(t) {
 		f := open(t)
-		e := f.engine(transfer.Options{Copiers: 2, Slots: 2, SlotBytes: 16 << 10})
-		p := f.alloc(500_000)
+		e := f.Engine(transfer.Options{Copiers: 2, Slots: 2, SlotBytes: 16 << 10})
+		p := f.Alloc(500_000)
 		data := unique(500_000, 1)
-		f.ok(e.H2D(ctx, p, data))
+		f.OK(e.H2D(ctx, p, data))
 		path := filepath.Join(dir, "out")
 		for i, c := range []transfer.FileCopy{
 			{Bytes: 500_000},
@@ -282,12 +272,12 @@ func TestCreateFile(t *testing.T) {
 			if c.Path == transfer.FileDirect && errors.Is(err, device.ErrNotSupported) {
 				continue
 			}
-			f.ok(err)
+			f.OK(err)
 			if c.Sync && report.DirectBytes == 0 && len(report.Notes) == 0 {
 				t.Errorf("file %d: written through the cache: %+v", i, report)
 			}
 			got, err := os.ReadFile(path)
-			f.ok(err)
+			f.OK(err)
 			if !bytes.Equal(got, data[:c.Bytes]) {
 				t.Fatalf("file %d: wrong content, %d bytes", i, len(got))
 			}
@@ -303,9 +293,9 @@ func TestCreateFileFails(t *testing.T) {
 	f := open(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out")
-	f.ok(os.WriteFile(path, []byte("before"), 0o600))
-	e := f.engine(transfer.Options{Copiers: 2, Slots: 2, SlotBytes: 16 << 10})
-	p := f.alloc(n)
+	f.OK(os.WriteFile(path, []byte("before"), 0o600))
+	e := f.Engine(transfer.Options{Copiers: 2, Slots: 2, SlotBytes: 16 << 10})
+	p := f.Alloc(n)
 	check := func(what string, err, want error) {
 		t.Helper()
 		if !errors.Is(err, want) {
@@ -346,7 +336,7 @@ func TestCreateFileFails(t *testing.T) {
 		_, _ = e.CreateFile(ctx, path, transfer.FileCopy{Device: p, Bytes: n, Progress: func(int64, int64) { panic("now") }})
 	}()
 	check("panic", nil, nil)
-	f.works(e)
+	f.Works(e)
 }
 
 // What cannot be copied is refused before anything is.
@@ -354,35 +344,35 @@ func TestFileArguments(t *testing.T) {
 	const n = 10_000
 	f := open(t)
 	dir := t.TempDir()
-	file := f.newFile(dir, unique(n, 1))
-	closed := f.newFile(t.TempDir(), unique(n, 1))
-	f.ok(closed.Close())
+	file := f.NewFile(dir, unique(n, 1))
+	closed := f.NewFile(t.TempDir(), unique(n, 1))
+	f.OK(closed.Close())
 	folder, err := os.Open(dir)
-	f.ok(err)
+	f.OK(err)
 	defer folder.Close()
 	pipe, end, err := os.Pipe()
-	f.ok(err)
+	f.OK(err)
 	defer pipe.Close()
 	defer end.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	f.ok(err)
+	f.OK(err)
 	defer null.Close()
 	readOnly, err := os.Open(file.Name())
-	f.ok(err)
+	f.OK(err)
 	defer readOnly.Close()
 	writeOnly, err := os.OpenFile(file.Name(), os.O_WRONLY, 0)
-	f.ok(err)
+	f.OK(err)
 	defer writeOnly.Close()
 	appending, err := os.OpenFile(file.Name(), os.O_RDWR|os.O_APPEND, 0)
-	f.ok(err)
+	f.OK(err)
 	defer appending.Close()
 
-	if _, err := transfer.New(f.dev, transfer.Options{FileWorkers: -1}); !errors.Is(err, device.ErrArgument) {
+	if _, err := transfer.New(f.Dev, transfer.Options{FileWorkers: -1}); !errors.Is(err, device.ErrArgument) {
 		t.Errorf("-1 workers: %v", err)
 	}
-	e := f.engine(small)
-	p := f.alloc(n)
-	f.memset(p, before, n)
+	e := f.Engine(small)
+	p := f.Alloc(n)
+	f.Memset(p, before, n)
 	type copy = transfer.FileCopy
 	for _, c := range []struct {
 		name        string
@@ -419,20 +409,20 @@ func TestFileArguments(t *testing.T) {
 			}
 		}
 	}
-	got := f.download(make([]byte, n), p)
+	got := f.Download(make([]byte, n), p)
 	if bytes.Count(got, []byte{before}) != n {
 		t.Error("a copy that was refused changed the device memory")
 	}
 	if got, err := os.ReadFile(file.Name()); err != nil || !bytes.Equal(got, unique(n, 1)) {
 		t.Errorf("a copy that was refused changed the file: %v", err)
 	}
-	f.works(e)
-	f.ok(e.Close())
+	f.Works(e)
+	f.OK(e.Close())
 	for _, bytes := range []int64{0, n} {
 		_, err = e.ReadFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: bytes})
-		f.fails("read with a closed engine", err, device.ErrClosed)
+		f.Fails("read with a closed engine", err, device.ErrClosed)
 		_, err = e.WriteFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: bytes})
-		f.fails("write with a closed engine", err, device.ErrClosed)
+		f.Fails("write with a closed engine", err, device.ErrClosed)
 	}
 }
 
@@ -443,24 +433,24 @@ func TestShrinkingFile(t *testing.T) {
 	for _, path := range readPaths {
 		t.Run("path "+string(path), func(t *testing.T) {
 			f := open(t)
-			if _, inGo := device.As[device.Caller](f.dev.Device); path == transfer.FileMapped && !inGo {
+			if _, inGo := device.As[device.Caller](f.Dev.Device); path == transfer.FileMapped && !inGo {
 				t.Skip("the driver would crash")
 			}
-			file := f.newFile(t.TempDir(), unique(n, 1))
-			f.ok(file.Sync())
-			e := f.engine(transfer.Options{Copiers: 1, FileWorkers: 1, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1})
-			p := f.alloc(n)
+			file := f.NewFile(t.TempDir(), unique(n, 1))
+			f.OK(file.Sync())
+			e := f.Engine(transfer.Options{Copiers: 1, FileWorkers: 1, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1})
+			p := f.Alloc(n)
 			var once sync.Once
-			f.dev.onCopy(func([]byte, device.Ptr, bool) error {
-				once.Do(func() { f.ok(os.Truncate(file.Name(), 99_999)) })
+			f.Dev.OnCopy(func([]byte, device.Ptr, bool) error {
+				once.Do(func() { f.OK(os.Truncate(file.Name(), 99_999)) })
 				return nil
 			})
 			_, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n, Path: path})
-			f.fails("read", err, io.ErrUnexpectedEOF)
+			f.Fails("read", err, io.ErrUnexpectedEOF)
 			if !strings.Contains(err.Error(), "99999") {
 				t.Errorf("%q does not say where the file ends", err)
 			}
-			f.works(e)
+			f.Works(e)
 		})
 	}
 }
@@ -469,23 +459,23 @@ func TestShrinkingFile(t *testing.T) {
 func TestSparseFile(t *testing.T) {
 	const n = 1 << 20
 	f := open(t)
-	file := f.newFile(t.TempDir(), nil)
-	f.ok(file.Truncate(n))
+	file := f.NewFile(t.TempDir(), nil)
+	f.OK(file.Truncate(n))
 	want := make([]byte, n)
 	copy(want[333_333:], "something")
 	_, err := file.WriteAt([]byte("something"), 333_333)
-	f.ok(err)
-	e := f.engine(transfer.Options{Copiers: 2, SlotBytes: 64 << 10, StageAbove: 1})
-	p := f.alloc(n)
+	f.OK(err)
+	e := f.Engine(transfer.Options{Copiers: 2, SlotBytes: 64 << 10, StageAbove: 1})
+	p := f.Alloc(n)
 	for _, path := range readPaths {
-		evict(t, file)
-		f.memset(p, before, n)
+		transfertest.Evict(t, file)
+		f.Memset(p, before, n)
 		_, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n, Path: path})
 		if errors.Is(err, device.ErrNotSupported) {
 			continue
 		}
-		f.ok(err)
-		if !bytes.Equal(f.download(make([]byte, n), p), want) {
+		f.OK(err)
+		if !bytes.Equal(f.Download(make([]byte, n), p), want) {
 			t.Errorf("path %q: wrong content", path)
 		}
 	}
@@ -495,7 +485,7 @@ func TestSparseFile(t *testing.T) {
 // the first few: the context ends long before all are through.
 func (f *fixture) slowAfter(ctx context.Context, few int64) {
 	var copies atomic.Int64
-	f.dev.onCopy(func([]byte, device.Ptr, bool) error {
+	f.Dev.OnCopy(func([]byte, device.Ptr, bool) error {
 		if copies.Add(1) > few {
 			<-ctx.Done()
 			time.Sleep(time.Millisecond)
@@ -508,13 +498,13 @@ func (f *fixture) slowAfter(ctx context.Context, few int64) {
 func TestFileCancelled(t *testing.T) {
 	const n = 1 << 20
 	f := open(t)
-	file := f.newFile(t.TempDir(), unique(n, 1))
-	e := f.engine(transfer.Options{Copiers: 2, FileWorkers: 2, Slots: 2, SlotBytes: 8 << 10, StageAbove: 1})
-	p := f.alloc(n)
+	file := f.NewFile(t.TempDir(), unique(n, 1))
+	e := f.Engine(transfer.Options{Copiers: 2, FileWorkers: 2, Slots: 2, SlotBytes: 8 << 10, StageAbove: 1})
+	p := f.Alloc(n)
 	for _, write := range []bool{false, true} {
 		for _, evicted := range []bool{false, true} {
 			if evicted {
-				evict(t, file)
+				transfertest.Evict(t, file)
 			}
 			ctx, cancel := context.WithCancel(ctx)
 			move := e.ReadFile
@@ -523,16 +513,16 @@ func TestFileCancelled(t *testing.T) {
 			}
 			f.slowAfter(ctx, 4)
 			report, err := move(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n, Progress: func(int64, int64) { cancel() }})
-			f.fails("cancelled", err, context.Canceled)
+			f.Fails("cancelled", err, context.Canceled)
 			if report.CachedBytes+report.DirectBytes >= n {
 				t.Errorf("everything was copied: %+v", report)
 			}
 			_, err = move(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n})
-			f.fails("cancelled before", err, context.Canceled)
+			f.Fails("cancelled before", err, context.Canceled)
 		}
 	}
-	f.dev.onCopy(func([]byte, device.Ptr, bool) error { return nil })
-	f.works(e)
+	f.Dev.OnCopy(func([]byte, device.Ptr, bool) error { return nil })
+	f.Works(e)
 }
 
 // Where nothing can be pinned, files still arrive.
@@ -540,21 +530,21 @@ func TestFileWithoutPinning(t *testing.T) {
 	const n = 300_001
 	f := open(t)
 	want := unique(n, 1)
-	file := f.newFile(t.TempDir(), want)
-	f.dev.onPin(func() error { return device.ErrPinLimit })
-	e := f.engine(small)
-	p := f.alloc(n)
+	file := f.NewFile(t.TempDir(), want)
+	f.Dev.OnPin(func() error { return device.ErrPinLimit })
+	e := f.Engine(small)
+	p := f.Alloc(n)
 	for _, path := range readPaths[:2] {
-		f.memset(p, before, n)
+		f.Memset(p, before, n)
 		_, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Device: p, Bytes: n, Path: path})
-		f.ok(err)
-		if !bytes.Equal(f.download(make([]byte, n), p), want) {
+		f.OK(err)
+		if !bytes.Equal(f.Download(make([]byte, n), p), want) {
 			t.Errorf("path %q: wrong content", path)
 		}
 	}
 	out := filepath.Join(t.TempDir(), "out")
 	_, err := e.CreateFile(ctx, out, transfer.FileCopy{Device: p, Bytes: n})
-	f.ok(err)
+	f.OK(err)
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("wrong content: %v", err)
 	}
@@ -565,11 +555,11 @@ func TestFilesAtOnce(t *testing.T) {
 	const n = 200_000
 	f := open(t)
 	dir := t.TempDir()
-	e := f.engine(transfer.Options{Copiers: 3, FileWorkers: 2, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1})
+	e := f.Engine(transfer.Options{Copiers: 3, FileWorkers: 2, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1})
 	before := openFiles(t)
 	var all sync.WaitGroup
 	for worker := range 4 {
-		p := f.alloc(n)
+		p := f.Alloc(n)
 		all.Go(func() {
 			want, got := unique(n, byte(worker)), make([]byte, n)
 			path := filepath.Join(dir, fmt.Sprint(worker))
@@ -588,7 +578,7 @@ func TestFilesAtOnce(t *testing.T) {
 					return
 				}
 				if round%2 == 1 {
-					evict(t, file)
+					transfertest.Evict(t, file)
 				}
 				if err := e.H2D(ctx, p, got); err != nil {
 					t.Error(err)

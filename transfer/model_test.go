@@ -1,21 +1,15 @@
 package transfer
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 // emptyCache gives the test a cache directory of its own.
@@ -28,38 +22,71 @@ func emptyCache(t *testing.T) string {
 	return dir
 }
 
-// measured is a model for dev with something in every field.
-func measured(dev device.Device) *Model {
-	m := randomModel(rand.New(rand.NewPCG(7, 8)), 0.1)
-	m.Machine = MachineOf(dev)
-	m.MeasuredAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	m.Pinned = []PathModel{{Path: "pinned", Curve: line(5e-6, 50e9, 16<<10, 1<<20)}}
-	m.Batches = []BatchModel{
-		{BatchKernel, "h2d", 1e-5, line(1e-9, 50e9, 4<<10, 1<<20)}, {BatchLoop, "d2d", 0, line(2e-6, 1e12, 4<<10, 1<<20)},
+// named is the host backend under another name, behind a link or not.
+type named struct {
+	device.Wrapper
+	change func(*device.Info)
+}
+
+func (n named) Info() device.Info {
+	info := n.Device.Info()
+	info.Integrated = false
+	if n.change != nil {
+		n.change(&info)
+	}
+	return info
+}
+
+func openNamed(t testing.TB, change func(*device.Info)) named {
+	t.Helper()
+	dev := devicetest.Open(t)
+	if _, ok := device.As[device.Pinner](dev); !ok {
+		t.Skip("the device pins no memory")
+	}
+	return named{device.Wrapper{Device: dev}, change}
+}
+
+// someModel is a model of a few paths, of random rates.
+func someModel(r *rand.Rand) *linkmodel.Model {
+	m := &linkmodel.Model{Version: linkmodel.Version}
+	for _, toHost := range []bool{false, true} {
+		for _, copiers := range []int{0, 1, 2, 4, 8} {
+			p := linkmodel.Path{Path: "staged", ToHost: toHost, Copiers: copiers, PastCaches: copiers > 0 && r.IntN(2) == 0}
+			if copiers == 0 {
+				p.Path = "plain"
+			}
+			latency, rate := 1e-6*math.Pow(50, r.Float64()), 8e9*float64(max(copiers, 1))*r.Float64()
+			for n := int64(16 << 10); n <= 256<<20; n *= 4 {
+				p.Curve = append(p.Curve, linkmodel.Point{Bytes: n, Seconds: latency + float64(n)/rate})
+			}
+			m.Paths = append(m.Paths, p)
+		}
 	}
 	return m
 }
 
-func TestModelRoundTrip(t *testing.T) {
+// An engine finds the model of its device, and works by rules of thumb where
+// there is none.
+func TestEngineModel(t *testing.T) {
 	emptyCache(t)
-	dev := openNamed(t, func(i *device.Info) {
-		i.Name, i.UUID, i.DriverVersion = `a "device" <&> \ Ω`, "GPU-1", "13.0"
-		i.Link = device.Link{Kind: "PCIe", MaxGen: 5, MaxWidth: 16}
-	})
-	want := measured(dev)
-	path, err := want.Save(dev)
+	dev := openNamed(t, nil)
+	thumb, err := New(dev, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if expected, err := ModelFile(dev); err != nil || path != expected {
-		t.Errorf("saved in %s, want %s (%v)", path, expected, err)
+	defer thumb.Close()
+	if thumb.choices != nil || thumb.options.Model != nil || thumb.plan(defaultStageAbove+1, false).Copiers == 0 || thumb.plan(defaultStageAbove, true).Copiers != 0 {
+		t.Error("the engine does not work by rules of thumb")
 	}
-	got, err := LoadModel(dev)
-	if err != nil {
+	for _, n := range []int64{1, 1 << 20, 1 << 40, math.MaxInt64} {
+		if p := thumb.stagedPlan(n, false); p.Copiers != thumb.options.Copiers || p.Most != defaultSlotBytes {
+			t.Errorf("by rules of thumb: %+v for %d bytes", p, n)
+		}
+	}
+	want := someModel(rand.New(rand.NewPCG(1, 2)))
+	want.Machine = linkmodel.MachineOf(dev)
+	if _, err := want.Save(dev); err != nil {
 		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("loaded %+v, saved %+v", got, want)
 	}
 	e, err := New(dev, Options{})
 	if err != nil {
@@ -69,214 +96,112 @@ func TestModelRoundTrip(t *testing.T) {
 	if e.choices == nil || !reflect.DeepEqual(e.options.Model, want) {
 		t.Error("a new engine does not work by the model")
 	}
-	// The next one replaces it, and leaves nothing else.
-	want.MeasuredAt = want.MeasuredAt.Add(time.Hour)
-	if _, err := want.Save(dev); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := LoadModel(dev); err != nil || !got.MeasuredAt.Equal(want.MeasuredAt) {
-		t.Errorf("measured at %v (%v), want %v", got, err, want.MeasuredAt)
-	}
-	files, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(files) != 1 {
-		t.Errorf("%v in the directory (%v)", files, err)
-	}
 }
 
-// refused checks that dev has no model, for a reason that names what is wrong,
-// and that an engine works by rules of thumb.
-func refused(t *testing.T, dev device.Device, reason string) {
-	t.Helper()
-	m, err := LoadModel(dev)
-	if m != nil || !errors.Is(err, ErrNoModel) {
-		t.Fatalf("%v, want %q", err, ErrNoModel)
+// What pinned and pageable copies are expected to take is what the model says.
+func TestEstimate(t *testing.T) {
+	line := func(latency, rate float64) linkmodel.Curve {
+		return linkmodel.Curve{{Bytes: 1 << 20, Seconds: latency + float64(1<<20)/rate}, {Bytes: 256 << 20, Seconds: latency + float64(256<<20)/rate}}
 	}
-	if !strings.Contains(err.Error(), reason) {
-		t.Errorf("%q does not say %q", err, reason)
+	m := &linkmodel.Model{
+		Paths: []linkmodel.Path{
+			{Path: "plain", Curve: line(1e-5, 8e9)},
+			{Path: "plain", ToHost: true, Curve: line(1e-5, 1e9)},
+			{Path: "staged", Copiers: 4, Curve: line(1e-3, 40e9)}, // pays for large chunks
+		},
+		Pinned: []linkmodel.Path{{Path: "pinned", Curve: line(1e-5, 50e9)}},
 	}
-	e, err := New(dev, Options{})
+	e, err := New(openNamed(t, nil), Options{Model: m, Copiers: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if e.choices != nil || e.options.Model != nil || e.plan(defaultStageAbove+1, false).copiers == 0 || e.plan(defaultStageAbove, true).copiers != 0 {
-		t.Error("the engine does not work by rules of thumb")
-	}
-}
-
-func TestModelFileRefused(t *testing.T) {
-	base := openNamed(t, nil)
-	path := func(p PathModel) func(*Model) { return func(m *Model) { m.Paths = append(m.Paths, p) } }
 	for _, c := range []struct {
-		name   string
-		change func(*Model)
-		write  func(good []byte) []byte
-		reason string
+		n              int64
+		pinned, toHost bool
+		want           float64
 	}{
-		{name: "empty", write: func([]byte) []byte { return nil }, reason: "unexpected end"},
-		{name: "truncated", write: func(b []byte) []byte { return b[:len(b)/2] }, reason: "unexpected end"},
-		{name: "without its last byte", write: func(b []byte) []byte { return bytes.TrimSpace(b)[:len(bytes.TrimSpace(b))-1] }, reason: "unexpected end"},
-		{name: "two in one", write: func(b []byte) []byte { return append(b, b...) }, reason: "after top-level value"},
-		{name: "huge", write: func(b []byte) []byte { return append(b, bytes.Repeat([]byte{' '}, 1<<20)...) }, reason: "more than 1048576 bytes"},
-		{name: "null", write: func([]byte) []byte { return []byte("null") }, reason: "version 0"},
-		{name: "not JSON", write: func([]byte) []byte { return []byte("\x00\xff") }, reason: "invalid character"},
-		{name: "another document", write: func([]byte) []byte { return []byte(`{"paths": 3}`) }, reason: "paths"},
-		{name: "beyond a float", write: func(b []byte) []byte {
-			return bytes.Replace(b, []byte(`"seconds": `), []byte(`"seconds": 1e999, "s": `), 1)
-		}, reason: "1e999"},
-		{name: "older version", change: func(m *Model) { m.Version-- }, reason: fmt.Sprintf("version %d, not %d", modelVersion-1, modelVersion)},
-		{name: "newer version", change: func(m *Model) { m.Version++ }, reason: fmt.Sprintf("version %d, not %d", modelVersion+1, modelVersion)},
-		{name: "negative copiers", change: path(PathModel{Path: "staged", Copiers: -1}), reason: "-1 copiers"},
-		{name: "hostile copiers", change: path(PathModel{Path: "staged", Copiers: math.MaxInt}), reason: "copiers"},
-		{name: "no bytes", change: path(PathModel{Path: "staged", Curve: Curve{{0, 1}}}), reason: "0 bytes"},
-		{name: "negative bytes", change: path(PathModel{Path: "staged", Curve: Curve{{-5, 1}}}), reason: "-5 bytes"},
-		{name: "no time", change: path(PathModel{Path: "staged", Curve: Curve{{5, 0}}}), reason: "in 0 s"},
-		{name: "negative time", change: path(PathModel{Path: "staged", Curve: Curve{{5, -1}}}), reason: "in -1 s"},
-		{name: "unsorted", change: path(PathModel{Path: "staged", Curve: Curve{{5, 1}, {4, 1}}}), reason: "4 bytes"},
-		{name: "the same size twice", change: path(PathModel{Path: "staged", Curve: Curve{{5, 1}, {5, 2}}}), reason: "after 5 bytes"},
-		{name: "pinned, unsorted", change: func(m *Model) { m.Pinned[0].Curve = Curve{{5, 1}, {4, 1}} }, reason: "path pinned"},
-		{name: "negative call", change: func(m *Model) { m.Batches[0].CallSeconds = -1 }, reason: "batch path kernel"},
-		{name: "negative block", change: func(m *Model) { m.Batches[0].Block[1].Seconds = -1 }, reason: "batch path kernel"},
-		{name: "blocks, unsorted", change: func(m *Model) { m.Batches[1].Block = Curve{{5, 1}, {4, 1}} }, reason: "batch path loop"},
-		{name: "another device", change: func(m *Model) { m.Machine.Device = "other" }, reason: "stale"},
-		{name: "another UUID", change: func(m *Model) { m.Machine.UUID = "other" }, reason: "stale"},
-		{name: "another driver", change: func(m *Model) { m.Machine.DriverVersion = "1" }, reason: "stale"},
-		{name: "another link", change: func(m *Model) { m.Machine.Link = "PCIe 1.0 x1" }, reason: "stale"},
-		{name: "another processor", change: func(m *Model) { m.Machine.Processor = "Z80" }, reason: "stale"},
-		{name: "another number of processors", change: func(m *Model) { m.Machine.Processors++ }, reason: "stale"},
-		{name: "another platform", change: func(m *Model) { m.Machine.Platform = "plan9/mips" }, reason: "stale"},
-		{name: "other slots", change: func(m *Model) { m.Machine.SlotBytes *= 2 }, reason: "stale"},
+		{2 << 20, false, false, 1e-5 + float64(2<<20)/8e9},
+		{128 << 20, false, false, 1e-3 + float64(128<<20)/40e9},
+		{128 << 20, false, true, 1e-5 + float64(128<<20)/1e9},
+		{128 << 20, true, false, 1e-5 + float64(128<<20)/50e9},
+		{128 << 20, true, true, 0}, // nothing was measured
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			emptyCache(t)
-			m := measured(base)
-			if c.change != nil {
-				c.change(m)
-			}
-			path, err := m.Save(base)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.write != nil {
-				good, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, c.write(good), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			refused(t, base, c.reason)
-		})
-	}
-	// Every field of Machine has had its turn.
-	if n := reflect.TypeFor[Machine]().NumField(); n != 8 {
-		t.Errorf("Machine has %d fields: test the others", n)
-	}
-}
-
-func TestModelFileMissing(t *testing.T) {
-	dir := emptyCache(t)
-	dev := openNamed(t, nil)
-	refused(t, dev, "does not exist")
-	path, err := ModelFile(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A directory where the file should be.
-	if err := os.MkdirAll(filepath.Join(path, "x"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, dev, path)
-	if _, err := measured(dev).Save(dev); err == nil {
-		t.Error("saved over a directory")
-	}
-	if files, _ := os.ReadDir(filepath.Dir(path)); len(files) != 1 {
-		t.Errorf("a save that failed left %v", files)
-	}
-	// No cache directory at all.
-	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
-		t.Setenv(name, "")
-	}
-	refused(t, dev, "no model")
-	if _, err := measured(dev).Save(dev); !errors.Is(err, ErrNoModel) {
-		t.Errorf("saved nowhere: %v", err)
-	}
-	// A file where the directory should be.
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} {
-		t.Setenv(name, file)
-	}
-	refused(t, dev, file)
-	if _, err := measured(dev).Save(dev); err == nil {
-		t.Error("saved below a file")
-	}
-}
-
-func TestModelReadOnlyCache(t *testing.T) {
-	dir := emptyCache(t)
-	dev := openNamed(t, nil)
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.Chmod(dir, 0o700) })
-	if os.WriteFile(filepath.Join(dir, "probe"), nil, 0o600) == nil {
-		t.Skip("nothing is read-only for this user")
-	}
-	if _, err := measured(dev).Save(dev); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("saved in a read-only directory: %v", err)
-	}
-	refused(t, dev, "does not exist")
-}
-
-// Devices do not share a file.
-func TestModelFileOfEachDevice(t *testing.T) {
-	emptyCache(t)
-	seen := map[string]string{}
-	for _, name := range []string{"a", "b"} {
-		for _, uuid := range []string{"", "a", "GPU-1"} {
-			path, err := ModelFile(openNamed(t, func(i *device.Info) { i.Name, i.UUID = name, uuid }))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if other := seen[path]; other != "" {
-				t.Errorf("%s and %s share %s", other, name+"/"+uuid, path)
-			}
-			seen[path] = name + "/" + uuid
+		if got := e.Estimate(c.n, c.pinned, c.toHost).Seconds(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%d bytes, pinned %t, to host %t: %v s, want %v", c.n, c.pinned, c.toHost, got, c.want)
 		}
 	}
 }
 
-// Several that save and load at once never see half a file.
-func TestModelSaveConcurrently(t *testing.T) {
+// Whose word counts: the device's, the caller's, the model's, rules of thumb.
+func TestEnginePlan(t *testing.T) {
 	emptyCache(t)
-	dev := openNamed(t, nil)
-	first := measured(dev)
-	path, err := first.Save(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for i := range 4 {
-		m := measured(dev)
-		m.Batches = append(m.Batches, make([]BatchModel, i*100)...)
-		all.Go(func() {
-			for range 20 {
-				if _, err := m.Save(dev); err != nil {
-					t.Error(err)
-				}
-				if _, err := LoadModel(dev); err != nil {
-					t.Error(err)
-				}
+	always := &linkmodel.Model{Paths: []linkmodel.Path{{Path: "staged", Copiers: 2, Curve: linkmodel.Curve{{Bytes: 100, Seconds: 1e-9}, {Bytes: 200, Seconds: 2e-9}}}}}
+	never := &linkmodel.Model{Paths: []linkmodel.Path{{Path: "plain", Curve: linkmodel.Curve{{Bytes: 1, Seconds: 1e-9}, {Bytes: 2, Seconds: 2e-9}}}}}
+	integrated := func(i *device.Info) { i.Integrated = true }
+	const mib = 1 << 20
+	for _, c := range []struct {
+		name   string
+		change func(*device.Info)
+		o      Options
+		n      int64
+		want   int // copiers
+	}{
+		{"thumb, small", nil, Options{Copiers: 3}, mib, 0},
+		{"thumb, large", nil, Options{Copiers: 3}, mib + 1, 3},
+		{"user, small", nil, Options{Copiers: 3, StageAbove: 100}, 100, 0},
+		{"user, large", nil, Options{Copiers: 3, StageAbove: 100}, 101, 3},
+		{"model, staged", nil, Options{Copiers: 3, Model: always}, 100, 2},
+		{"model, plain", nil, Options{Copiers: 3, Model: never}, 100 * mib, 0},
+		{"nothing is never staged", nil, Options{Copiers: 3, Model: always}, 0, 0},
+		{"a model without paths", nil, Options{Copiers: 3, Model: &linkmodel.Model{}}, 2 * mib, 3},
+		{"too many copiers for the model", nil, Options{Copiers: 1, Model: always}, 2 * mib, 0},
+		{"the user turns the model off", nil, Options{Copiers: 3, StageAbove: 100, Model: never}, 101, 3},
+		{"and on the other side", nil, Options{Copiers: 3, StageAbove: 100, Model: always}, 100, 0},
+		{"integrated", integrated, Options{Copiers: 3}, 1 << 40, 0},
+		{"integrated, with a model", integrated, Options{Copiers: 3, Model: always}, 1 << 40, 0},
+		{"integrated, the user insists", integrated, Options{Copiers: 3, StageAbove: 100}, 101, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, err := New(openNamed(t, c.change), c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			p := e.plan(c.n, false)
+			if p.Copiers != c.want || p.Most > e.options.SlotBytes || p.Most == 0 && p.Copiers > 0 {
+				t.Errorf("%+v, want %d copiers", p, c.want)
 			}
 		})
 	}
-	all.Wait()
-	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
-		t.Errorf("left %v (%v)", files, err)
+}
+
+// What a model says it would do is what an engine with default options does,
+// in the time that the path's curve promises.
+func TestModelChoice(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 20 {
+		m := someModel(r)
+		e, err := New(openNamed(t, nil), Options{Model: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		for range 50 {
+			n, toHost := 1+r.Int64N(1<<(1+r.IntN(40))), r.IntN(2) == 0
+			got, p := m.Choice(n, toHost), e.plan(n, toHost)
+			if got.Copiers != p.Copiers || got.PastCaches != p.PastCaches || (got.Path == "staged") != (p.Copiers > 0) {
+				t.Fatalf("%d bytes, to host %t: %+v, the engine does %+v", n, toHost, got, p.Staging)
+			}
+			for _, path := range m.Paths {
+				if path.ToHost == toHost && path.Copiers == got.Copiers && path.PastCaches == got.PastCaches && path.Curve.At(n) != got.Seconds {
+					t.Fatalf("%d bytes, to host %t: %+v, the curve says %v s", n, toHost, got, path.Curve.At(n))
+				}
+			}
+		}
+	}
+	if c := (&linkmodel.Model{}).Choice(-1, true); c != (linkmodel.Choice{Path: "plain"}) {
+		t.Errorf("no model, no bytes: %+v", c)
 	}
 }
 
@@ -284,80 +209,18 @@ func TestModelSaveConcurrently(t *testing.T) {
 func TestOptionsModel(t *testing.T) {
 	emptyCache(t)
 	dev := openNamed(t, nil)
-	for _, m := range []*Model{
-		{Paths: []PathModel{{Copiers: -1}}},
-		{Paths: []PathModel{{Copiers: math.MaxInt, Curve: Curve{{1, 1}}}}},
-		{Paths: []PathModel{{Curve: Curve{{0, 1}}}}},
-		{Paths: []PathModel{{Curve: Curve{{1, math.NaN()}}}}},
-		{Paths: []PathModel{{Curve: Curve{{1, math.Inf(1)}}}}},
-		{Batches: []BatchModel{{CallSeconds: math.NaN()}}},
-		{Batches: []BatchModel{{Block: Curve{{1, math.Inf(1)}}}}},
+	for _, m := range []*linkmodel.Model{
+		{Paths: []linkmodel.Path{{Copiers: -1}}},
+		{Paths: []linkmodel.Path{{Copiers: math.MaxInt, Curve: linkmodel.Curve{{Bytes: 1, Seconds: 1}}}}},
+		{Paths: []linkmodel.Path{{Curve: linkmodel.Curve{{Bytes: 0, Seconds: 1}}}}},
+		{Paths: []linkmodel.Path{{Curve: linkmodel.Curve{{Bytes: 1, Seconds: math.NaN()}}}}},
+		{Paths: []linkmodel.Path{{Curve: linkmodel.Curve{{Bytes: 1, Seconds: math.Inf(1)}}}}},
+		{Batches: []linkmodel.Batch{{CallSeconds: math.NaN()}}},
+		{Batches: []linkmodel.Batch{{Block: linkmodel.Curve{{Bytes: 1, Seconds: math.Inf(1)}}}}},
 	} {
 		e, err := New(dev, Options{Model: m})
 		if e != nil || !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%+v: %v, want %q", m, err, device.ErrArgument)
 		}
 	}
-}
-
-// A model that parses misleads nobody: whatever it says, plans keep to what an
-// engine allows, and ranking blocks gives known paths.
-func FuzzParseModel(f *testing.F) {
-	good, err := json.Marshal(&Model{Version: modelVersion, Paths: []PathModel{
-		{Path: "plain", Curve: Curve{{16384, 1e-5}, {65536, 2e-5}}},
-		{Path: "staged", Copiers: 8, PastCaches: true, ToHost: true, Curve: Curve{{1, 1e-300}, {math.MaxInt64, 1e300}}},
-	}, Batches: []BatchModel{{BatchKernel, "h2d", 1e-5, Curve{{4096, 1e-7}}}, {BatchBox, "d2h", 1e308, Curve{{1, 1e308}, {2, 1e-300}}}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	for _, s := range []string{``, `null`, `{}`, `{"version":1}`, `{"version":1,"paths":[{}]}`,
-		`{"version":1,"paths":[{"copiers":65536,"curve":[{"bytes":1,"seconds":5e-324}]}]}`,
-		`{"version":1,"paths":[{"copiers":1,"curve":[{"bytes":1,"seconds":1e308},{"bytes":2,"seconds":1e-308},{"bytes":3,"seconds":1e308}]}]}`,
-		`{"version":1,"batches":[{"path":"nonsense","direction":"h2d"},{"direction":"d2d"},{"direction":"sideways"}]}`,
-	} {
-		f.Add([]byte(strings.Replace(s, `"version":1`, fmt.Sprintf(`"version":%d`, modelVersion), 1)))
-	}
-	sizes := []int64{0, 1, 4096, 16 << 10, 1 << 20, 5<<20 + 1, 1 << 30, 1 << 47, math.MaxInt64}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := parseModel(data)
-		if err != nil {
-			return
-		}
-		for _, copiers := range []int{1, 12, maxCopiers} {
-			for _, slot := range []int64{1, 8 << 10, defaultSlotBytes} {
-				e := &Engine{choices: m.choose(copiers)}
-				e.options = Options{Copiers: copiers, SlotBytes: slot, StageAbove: defaultStageAbove, Model: m}
-				for _, n := range sizes {
-					for _, toHost := range []bool{false, true} {
-						p := e.plan(n, toHost)
-						if p.copiers < 0 || p.copiers > copiers || p.copiers > 0 && (n == 0 || p.chunk <= 0 || p.chunk > slot) {
-							t.Fatalf("%d bytes, %d copiers, slots of %d: %+v", n, copiers, slot, p)
-						}
-					}
-				}
-			}
-		}
-		e := &Engine{options: Options{Model: m}}
-		for _, d := range []direction{hostToDevice, deviceToHost, deviceToDevice} {
-			for _, rows := range []rows{
-				&boxRows{bytes: 1 << 40, rows: 2, planes: 1 << 20},
-				&blockList{blocks: make([]Block, 2), ends: []int64{1, 2}},
-			} {
-				if len(e.rowsRanking(d, rows)) == 0 {
-					t.Fatalf("no path for %s", d)
-				}
-			}
-		}
-		for _, paths := range [][]PathModel{m.Paths, m.Pinned} {
-			for _, p := range paths {
-				if latency, rate := p.Curve.Fit(); math.IsNaN(rate) || rate < 0 || latency < 0 {
-					t.Fatalf("%v: %v, %v bytes/s", p.Curve, latency, rate)
-				}
-			}
-		}
-		if _, err := json.Marshal(m); err != nil {
-			t.Fatal(fmt.Errorf("it cannot be saved: %w", err))
-		}
-	})
 }

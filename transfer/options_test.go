@@ -14,7 +14,7 @@ import (
 func TestOptionsOutOfRange(t *testing.T) {
 	f := open(t)
 	for _, o := range []transfer.Options{{Copiers: -1}, {Slots: -1}, {SlotBytes: -1}, {StageAbove: math.MinInt64}} {
-		e, err := transfer.New(f.dev, o)
+		e, err := transfer.New(f.Dev, o)
 		if e != nil || !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%+v: %v, want %q", o, err, device.ErrArgument)
 		}
@@ -35,7 +35,7 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			f := open(t)
-			e := f.engine(o)
+			e := f.Engine(o)
 			most := int64(300_007)
 			if o.SlotBytes < 100 {
 				most = 10_007
@@ -53,25 +53,25 @@ func TestOptions(t *testing.T) {
 // Nothing is taken before a copy needs it, and no more than the options say.
 func TestPinsWhenNeeded(t *testing.T) {
 	f := open(t)
-	f.needsPinned(1 << 18)
-	e := f.engine(transfer.Options{Copiers: 3, Slots: 2, SlotBytes: 8 << 10, StageAbove: 16 << 10})
-	opened := f.dev.opened.Load()
+	f.NeedsPinned(1 << 18)
+	e := f.Engine(transfer.Options{Copiers: 3, Slots: 2, SlotBytes: 8 << 10, StageAbove: 16 << 10})
+	opened := f.Dev.Opened.Load()
 	if opened != 0 {
 		t.Errorf("a new engine holds %d streams and events", opened)
 	}
-	p, host := f.alloc(1<<20), make([]byte, 1<<20)
-	f.ok(e.H2D(ctx, p, host[:100]))
-	if n := f.dev.pinned.Load(); n != 0 {
+	p, host := f.Alloc(1<<20), make([]byte, 1<<20)
+	f.OK(e.H2D(ctx, p, host[:100]))
+	if n := f.Dev.PinnedNow.Load(); n != 0 {
 		t.Errorf("%d bytes pinned for a small copy", n)
 	}
 	for range 3 {
-		f.ok(e.H2D(ctx, p, host))
-		if n := f.dev.pinned.Load(); n <= 0 || n > 3*2*8<<10 {
+		f.OK(e.H2D(ctx, p, host))
+		if n := f.Dev.PinnedNow.Load(); n <= 0 || n > 3*2*8<<10 {
 			t.Errorf("%d bytes pinned, want at most %d", n, 3*2*8<<10)
 		}
 	}
-	f.ok(e.Close())
-	if n := f.dev.pinned.Load(); n != 0 {
+	f.OK(e.Close())
+	if n := f.Dev.PinnedNow.Load(); n != 0 {
 		t.Errorf("%d bytes pinned after Close", n)
 	}
 }
@@ -79,15 +79,15 @@ func TestPinsWhenNeeded(t *testing.T) {
 // Copies one after another share one stream for each path.
 func TestStreamsAreReused(t *testing.T) {
 	f := open(t)
-	e := f.engine(small)
-	p, host := f.alloc(1000), make([]byte, 1000)
-	f.ok(e.H2D(ctx, p, host))
-	opened := f.dev.opened.Load()
+	e := f.Engine(small)
+	p, host := f.Alloc(1000), make([]byte, 1000)
+	f.OK(e.H2D(ctx, p, host))
+	opened := f.Dev.Opened.Load()
 	for range 10 {
-		f.ok(e.H2D(ctx, p, host))
-		f.ok(e.D2H(ctx, host, p))
+		f.OK(e.H2D(ctx, p, host))
+		f.OK(e.D2H(ctx, host, p))
 	}
-	if n := f.dev.opened.Load(); n != opened {
+	if n := f.Dev.Opened.Load(); n != opened {
 		t.Errorf("%d streams and events after the first copy, %d later", opened, n)
 	}
 }
@@ -109,14 +109,14 @@ func TestPoolWithSmallBudget(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := open(t)
-			f.needsPinned(min(c.room, 4*slots*slotBytes))
-			pool := f.pool(pinned.Options{Budget: c.room, SegmentBytes: slotBytes})
-			e := f.engine(transfer.Options{Pool: pool, Copiers: 4, Slots: slots, SlotBytes: slotBytes, StageAbove: 1000})
-			f.works(e)
+			f.NeedsPinned(min(c.room, 4*slots*slotBytes))
+			pool := f.Pool(pinned.Options{Budget: c.room, SegmentBytes: slotBytes})
+			e := f.Engine(transfer.Options{Pool: pool, Copiers: 4, Slots: slots, SlotBytes: slotBytes, StageAbove: 1000})
+			f.Works(e)
 			if s := pool.Stats(); s.Buffers != c.copiers*slots || s.RequestedBytes != int64(s.Buffers)*slotBytes {
 				t.Errorf("%d buffers of %d bytes, want %d copiers of %d", s.Buffers, s.RequestedBytes, c.copiers, slots)
 			}
-			f.ok(e.Close())
+			f.OK(e.Close())
 			if s := pool.Stats(); s.Buffers != 0 || s.ActiveBytes != 0 || s.PendingBytes != 0 || s.LostBytes != 0 {
 				t.Errorf("after Close: %s", s)
 			}
@@ -129,30 +129,30 @@ func TestPoolWithSmallBudget(t *testing.T) {
 func TestPoolWithoutRoom(t *testing.T) {
 	f := open(t)
 	const slots, slotBytes = 3, 16 << 10
-	f.needsPinned(slots * slotBytes)
-	pool := f.pool(pinned.Options{Budget: slots * slotBytes, SegmentBytes: 4 * slotBytes})
+	f.NeedsPinned(slots * slotBytes)
+	pool := f.Pool(pinned.Options{Budget: slots * slotBytes, SegmentBytes: 4 * slotBytes})
 	taken, err := pool.Alloc(1)
-	f.ok(err)
-	e := f.engine(transfer.Options{Pool: pool, Copiers: 2, Slots: slots, SlotBytes: slotBytes, StageAbove: 1000})
-	p, host := f.alloc(1<<20), make([]byte, 1<<20)
+	f.OK(err)
+	e := f.Engine(transfer.Options{Pool: pool, Copiers: 2, Slots: slots, SlotBytes: slotBytes, StageAbove: 1000})
+	p, host := f.Alloc(1<<20), make([]byte, 1<<20)
 	for range 2 {
-		f.fails("a staged copy without room", e.H2D(ctx, p, host), pinned.ErrBudget)
+		f.Fails("a staged copy without room", e.H2D(ctx, p, host), pinned.ErrBudget)
 		if s := pool.Stats(); s.Buffers != 1 {
 			t.Errorf("%d buffers after a copy that failed, want the test's own", s.Buffers)
 		}
-		f.ok(e.H2D(ctx, p, host[:1000]))
+		f.OK(e.H2D(ctx, p, host[:1000]))
 	}
-	f.ok(taken.Free())
-	f.works(e)
+	f.OK(taken.Free())
+	f.Works(e)
 }
 
 // Where nothing can be pinned, the pool's pageable memory does.
 func TestPageablePool(t *testing.T) {
 	f := open(t)
-	f.dev.onPin(func() error { return device.ErrPinLimit })
-	pool := f.pool(pinned.Options{Budget: 1 << 20, AllowPageable: true})
-	e := f.engine(transfer.Options{Pool: pool, Copiers: 2, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1000})
-	f.works(e)
+	f.Dev.OnPin(func() error { return device.ErrPinLimit })
+	pool := f.Pool(pinned.Options{Budget: 1 << 20, AllowPageable: true})
+	e := f.Engine(transfer.Options{Pool: pool, Copiers: 2, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1000})
+	f.Works(e)
 	if s := pool.Stats(); s.Buffers == 0 || s.PageableBytes == 0 {
 		t.Errorf("the pool was not used: %s", s)
 	}
@@ -174,16 +174,16 @@ func TestOptionsBeyondMemory(t *testing.T) {
 				}
 			}()
 			f := open(t)
-			f.dev.onPin(func() error { return device.ErrPinLimit })
-			e, err := transfer.New(f.dev, o)
+			f.Dev.OnPin(func() error { return device.ErrPinLimit })
+			e, err := transfer.New(f.Dev, o)
 			if err != nil {
 				return
 			}
 			defer e.Close()
 			// Whether it fails or takes the plain way, it returns.
-			p := f.alloc(2 << 20)
+			p := f.Alloc(2 << 20)
 			e.H2D(ctx, p, make([]byte, 2<<20))
-			f.ok(e.H2D(ctx, p, make([]byte, 100)))
+			f.OK(e.H2D(ctx, p, make([]byte, 100)))
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/ntcopy"
 	"github.com/pinion-gpu/pinion/kernels"
+	"github.com/pinion-gpu/pinion/transfer/internal/staging"
 )
 
 // packed is rows of pageable memory on their way through pinned slots: packed
@@ -23,8 +24,8 @@ type packed struct {
 	room    int64 // bytes of a slot that are data; its rest describes them
 }
 
-// rows moves j through the copiers.
-func (s *stager) rows(ctx context.Context, e *Engine, j rowsJob, d direction) error {
+// packRows moves j through the copiers.
+func (e *Engine) packRows(ctx context.Context, j rowsJob, d direction) error {
 	j.rows.index()
 	p := &packed{engine: e, job: &j, toHost: d == deviceToHost, unit: j.rows.unit()}
 	onDevice := j.dst
@@ -54,14 +55,11 @@ func (s *stager) rows(ctx context.Context, e *Engine, j rowsJob, d direction) er
 		p.kernels, p.room = nil, slot
 	}
 	pl := e.plan(j.rows.total(), p.toHost)
-	if pl.copiers == 0 {
+	if pl.Copiers == 0 {
 		pl = e.stagedPlan(j.rows.total(), p.toHost)
 	}
-	pl.chunk = min(pl.chunk, p.room)
-
-	t := tasks.Get().(*task)
-	t.cargo, t.total, t.phase, t.progress = p, j.rows.total(), 0, j.progress
-	return s.move(ctx, t, pl)
+	pl.Most = min(pl.Most, p.room)
+	return e.stager.Move(ctx, p, j.rows.total(), 0, j.progress, pl)
 }
 
 // each calls fn for every piece of a row in the n packed bytes at offset, with
@@ -81,7 +79,7 @@ func (p *packed) each(offset, n int64, fn func(at int64, k Block) error) error {
 	return nil
 }
 
-func (p *packed) load(slot []byte, offset, n int64) ([]byte, error) {
+func (p *packed) Load(slot []byte, offset, n int64) ([]byte, error) {
 	if p.toHost {
 		return slot[:n], nil
 	}
@@ -91,7 +89,7 @@ func (p *packed) load(slot []byte, offset, n int64) ([]byte, error) {
 	})
 }
 
-func (p *packed) store(staged []byte, offset int64) error {
+func (p *packed) Store(staged []byte, offset int64) error {
 	if !p.toHost {
 		return nil
 	}
@@ -101,7 +99,7 @@ func (p *packed) store(staged []byte, offset int64) error {
 	})
 }
 
-func (p *packed) queue(s device.Stream, staged []byte, offset int64) error {
+func (p *packed) Queue(s device.Stream, staged []byte, offset int64) error {
 	n := int64(len(staged))
 	// Runs of rows that lie one behind the other on the device.
 	var runs int
@@ -163,4 +161,4 @@ func (p *packed) copy(s device.Stream, staged []byte, at device.Ptr) error {
 	return s.CopyH2D(at, staged)
 }
 
-var _ cargo = (*packed)(nil)
+var _ staging.Payload = (*packed)(nil)

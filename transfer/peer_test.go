@@ -97,19 +97,19 @@ func TestPeer(t *testing.T) {
 // one comes.
 func TestPeersThatGo(t *testing.T) {
 	f := open(t)
-	f.needsPinned(32 << 20)
-	e := f.engine(transfer.Options{})
+	f.NeedsPinned(32 << 20)
+	e := f.Engine(transfer.Options{})
 	const n = 1000
-	p := f.alloc(n)
+	p := f.Alloc(n)
 	var first [2]int64
 	for i := range 4 {
 		from, err := device.Open("host:1MiB")
-		f.ok(err)
+		f.OK(err)
 		src, err := from.Alloc(n)
-		f.ok(err)
-		f.ok(e.Peer(ctx, transfer.PeerCopy{Dst: p, From: from, Src: src, Bytes: n, Staged: true}))
-		f.ok(from.Close())
-		if taken := [2]int64{f.dev.pinned.Load(), f.dev.opened.Load()}; i == 0 {
+		f.OK(err)
+		f.OK(e.Peer(ctx, transfer.PeerCopy{Dst: p, From: from, Src: src, Bytes: n, Staged: true}))
+		f.OK(from.Close())
+		if taken := [2]int64{f.Dev.PinnedNow.Load(), f.Dev.Opened.Load()}; i == 0 {
 			first = taken
 		} else if taken != first {
 			t.Errorf("bytes pinned, streams and events open: %d after device %d, %d after the first", taken, i, first)

@@ -33,7 +33,7 @@ type watched struct {
 
 func (f *fixture) watch(c transfer.Copy) *watched {
 	w := &watched{Copy: c, f: f}
-	f.dev.onCopy(func(b []byte, _ device.Ptr, _ bool) error {
+	f.Dev.OnCopy(func(b []byte, _ device.Ptr, _ bool) error {
 		w.queued.Add(int64(len(b)))
 		return nil
 	})
@@ -57,7 +57,7 @@ func (f *fixture) watch(c transfer.Copy) *watched {
 
 func (w *watched) do(e *transfer.Engine) error {
 	w.f.Helper()
-	return w.f.within("Do", func() error {
+	return w.f.Within("Do", func() error {
 		w.caller = goroutine()
 		return e.Do(ctx, w.Copy)
 	})
@@ -89,9 +89,9 @@ func TestProgress(t *testing.T) {
 		for _, toHost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, to host %t", c.name, toHost), func(t *testing.T) {
 				f := open(t)
-				e := f.engine(c.options)
-				w := f.watch(transfer.Copy{Host: f.pages(c.n), Device: f.alloc(max(c.n, 1)), ToHost: toHost})
-				f.ok(w.do(e))
+				e := f.Engine(c.options)
+				w := f.watch(transfer.Copy{Host: f.Pages(c.n), Device: f.Alloc(max(c.n, 1)), ToHost: toHost})
+				f.OK(w.do(e))
 				if w.last() != c.n || len(w.reports) < c.reports {
 					t.Errorf("reports %v, want %d at least, up to %d", w.reports, c.reports, c.n)
 				}
@@ -104,10 +104,10 @@ func TestProgress(t *testing.T) {
 // then.
 func TestProgressMidway(t *testing.T) {
 	f := open(t)
-	f.needsPinned(1 << 18)
-	e := f.engine(small)
+	f.NeedsPinned(1 << 18)
+	e := f.Engine(small)
 	const n = 1 << 20
-	w := f.watch(transfer.Copy{Host: make([]byte, n), Device: f.alloc(n)})
+	w := f.watch(transfer.Copy{Host: make([]byte, n), Device: f.Alloc(n)})
 	reported := make(chan struct{})
 	report := w.Progress
 	w.Progress = func(done, total int64) {
@@ -117,8 +117,8 @@ func TestProgressMidway(t *testing.T) {
 		}
 	}
 	ring := int64(small.Copiers*small.Slots) * small.SlotBytes
-	watch := *f.dev.copied.Load()
-	f.dev.onCopy(func(b []byte, p device.Ptr, toHost bool) error {
+	watch := *f.Dev.Copied.Load()
+	f.Dev.OnCopy(func(b []byte, p device.Ptr, toHost bool) error {
 		watch(b, p, toHost)
 		if w.queued.Load() > ring {
 			select {
@@ -128,7 +128,7 @@ func TestProgressMidway(t *testing.T) {
 		}
 		return nil
 	})
-	f.ok(w.do(e))
+	f.OK(w.do(e))
 	if len(w.reports) < 2 || w.reports[0] <= 0 || w.reports[0] >= n || w.last() != n {
 		t.Errorf("reports %v, want one midway and one at %d", w.reports, n)
 	}
@@ -140,24 +140,24 @@ func TestProgressOfFailure(t *testing.T) {
 	for _, after := range []int64{0, 1, 5, 20, 60} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			f := open(t)
-			f.needsPinned(1 << 18)
+			f.NeedsPinned(1 << 18)
 			// One copier: what is queued after the failure is known.
-			e := f.engine(transfer.Options{Copiers: 1, Slots: 4, SlotBytes: 8 << 10, StageAbove: 1})
+			e := f.Engine(transfer.Options{Copiers: 1, Slots: 4, SlotBytes: 8 << 10, StageAbove: 1})
 			const n = 1 << 20
 			for range 20 {
-				w := f.watch(transfer.Copy{Host: make([]byte, n), Device: f.alloc(n)})
-				watch := *f.dev.copied.Load()
-				f.dev.onCopy(func(b []byte, p device.Ptr, toHost bool) error {
+				w := f.watch(transfer.Copy{Host: make([]byte, n), Device: f.Alloc(n)})
+				watch := *f.Dev.Copied.Load()
+				f.Dev.OnCopy(func(b []byte, p device.Ptr, toHost bool) error {
 					if w.queued.Load() == after*8<<10 {
 						return broken
 					}
 					return watch(b, p, toHost)
 				})
-				f.fails("Do", w.do(e), broken)
+				f.Fails("Do", w.do(e), broken)
 				if w.last() > after*8<<10 {
 					t.Fatalf("%d chunks were copied before it failed, %v bytes reported", after, w.reports)
 				}
-				f.ok(f.dev.Free(w.Device))
+				f.OK(f.Dev.Free(w.Device))
 			}
 		})
 	}
@@ -178,16 +178,16 @@ func TestProgressPanics(t *testing.T) {
 		for _, toHost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, to host %t", path.name, toHost), func(t *testing.T) {
 				f := open(t)
-				e := f.engine(path.options)
-				f.works(e)
+				e := f.Engine(path.options)
+				f.Works(e)
 				host := make([]byte, path.n)
 				if path.n > part {
-					host = f.pages(path.n)
+					host = f.Pages(path.n)
 				}
-				c := transfer.Copy{Host: host, Device: f.alloc(path.n), ToHost: toHost}
+				c := transfer.Copy{Host: host, Device: f.Alloc(path.n), ToHost: toHost}
 				f.prepare(c)
 				c.Progress = func(int64, int64) { panic("on purpose") }
-				f.ok(f.within("Do", func() (err error) {
+				f.OK(f.Within("Do", func() (err error) {
 					defer func() {
 						if recover() != "on purpose" {
 							err = errors.New("the panic did not arrive")
@@ -196,7 +196,7 @@ func TestProgressPanics(t *testing.T) {
 					return e.Do(ctx, c)
 				}))
 				f.scribbled(c)
-				f.works(e)
+				f.Works(e)
 			})
 		}
 	}

@@ -30,10 +30,10 @@ func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			f := open(t)
-			e := f.engine(transfer.Options{Copiers: 2, Slots: 3, SlotBytes: 7000, StageAbove: 12_000})
-			block := f.alloc(workers * region)
-			f.memset(block, 0, workers*region)
-			pinned := f.pinnedMemory(workers * region)
+			e := f.Engine(transfer.Options{Copiers: 2, Slots: 3, SlotBytes: 7000, StageAbove: 12_000})
+			block := f.Alloc(workers * region)
+			f.Memset(block, 0, workers*region)
+			pinned := f.PinnedMemory(workers * region)
 			var all sync.WaitGroup
 			for i := range int64(workers) {
 				w := &worker{
@@ -52,13 +52,13 @@ func TestRandomOperations(t *testing.T) {
 					}
 				})
 			}
-			if err := f.within("random operations", func() error { all.Wait(); return nil }); err != nil {
+			if err := f.Within("random operations", func() error { all.Wait(); return nil }); err != nil {
 				t.Error(err)
 			}
 			for i := range int64(workers) {
-				got := f.download(make([]byte, region), block.Add(i*region))
+				got := f.Download(make([]byte, region), block.Add(i*region))
 				back := make([]byte, region)
-				f.ok(e.D2H(ctx, back, block.Add(i*region)))
+				f.OK(e.D2H(ctx, back, block.Add(i*region)))
 				if !bytes.Equal(got, back) {
 					t.Errorf("worker %d: the engine and a plain copy read different bytes", i)
 				}

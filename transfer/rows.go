@@ -59,20 +59,20 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 	}
 	if d != deviceToDevice && !(e.pinner != nil && e.pinner.Pinned(j.host())) {
 		if e.plain.Load() {
-			return e.lanes.rows(ctx, e, j, d, BatchLoop)
+			return e.streams.rows(ctx, e, j, d, BatchLoop)
 		}
-		err := e.stager.rows(ctx, e, j, d)
+		err := e.packRows(ctx, j, d)
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
 		e.plain.Store(true)
-		return e.lanes.rows(ctx, e, j, d, BatchLoop)
+		return e.streams.rows(ctx, e, j, d, BatchLoop)
 	}
 	path, err := e.rowsPath(j, d)
 	if err != nil {
 		return fmt.Errorf("transfer: %w", err)
 	}
-	return e.lanes.rows(ctx, e, j, d, path)
+	return e.streams.rows(ctx, e, j, d, path)
 }
 
 // reach makes an address of m that kernels of the device can use.
@@ -180,16 +180,16 @@ var _ [entryBytes]byte = [unsafe.Sizeof(kernels.SpanEntry{})]byte{} // the same 
 const linkBlocks = 64
 
 // rows copies j by a path that uses one stream.
-func (l *lanes) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) error {
-	return l.use(j.host(), func(ln *lane) error {
-		m, err := ln.mover(e, &j, d, path)
+func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) error {
+	return p.use(j.host(), func(s *copyStream) error {
+		m, err := s.mover(e, &j, d, path)
 		if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
-			m, err = ln.mover(e, &j, d, BatchLoop) // slower, but it works
+			m, err = s.mover(e, &j, d, BatchLoop) // slower, but it works
 		}
 		if err != nil {
 			return err
 		}
-		return ln.parts(ctx, &j, m)
+		return s.parts(ctx, &j, m)
 	})
 }
 
@@ -198,14 +198,14 @@ func (l *lanes) rows(ctx context.Context, e *Engine, j rowsJob, d direction, pat
 type mover func(part, from, to int) error
 
 // parts moves all rows, two parts at a time.
-func (ln *lane) parts(ctx context.Context, j *rowsJob, move mover) error {
+func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 	var bytes [2]int64
 	var done int64
 	wait := func(part int) error {
 		if bytes[part%2] == 0 {
 			return nil
 		}
-		err := ln.events[part%2].Synchronize()
+		err := s.events[part%2].Synchronize()
 		done += bytes[part%2]
 		bytes[part%2] = 0
 		return err
@@ -233,7 +233,7 @@ func (ln *lane) parts(ctx context.Context, j *rowsJob, move mover) error {
 		if err := move(part%2, from, to); err != nil {
 			return err
 		}
-		if err := ln.stream.Record(ln.events[part%2]); err != nil {
+		if err := s.stream.Record(s.events[part%2]); err != nil {
 			return err
 		}
 		from = to
@@ -246,11 +246,11 @@ func (ln *lane) parts(ctx context.Context, j *rowsJob, move mover) error {
 }
 
 // mover returns what queues rows by path.
-func (ln *lane) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover, error) {
+func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover, error) {
 	if path == BatchLoop {
 		return func(_, from, to int) error {
 			for i := from; i < to; i++ {
-				if err := ln.row(j, d, j.rows.at(i)); err != nil {
+				if err := s.row(j, d, j.rows.at(i)); err != nil {
 					return err
 				}
 			}
@@ -274,22 +274,22 @@ func (ln *lane) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover
 				k := j.rows.at(i)
 				spans = append(spans, device.Span{Dst: dst.Add(k.Dst), Src: src.Add(k.Src), Bytes: k.Bytes})
 			}
-			return e.can.batch.CopyBatch(ln.stream, spans)
+			return e.can.batch.CopyBatch(s.stream, spans)
 		}, nil
 	case BatchBox:
 		return func(_, from, to int) error {
 			if from > 0 {
 				return nil // the first call copied all
 			}
-			return e.can.box.CopyBox(ln.stream, j.box(dst, src))
+			return e.can.box.CopyBox(s.stream, j.box(dst, src))
 		}, nil
 	}
 	set, err := e.kernels()
 	if err != nil {
 		return nil, err
 	}
-	if ln.lists == nil {
-		if ln.lists, err = newLists(e.dev); err != nil {
+	if s.lists == nil {
+		if s.lists, err = newLists(e.dev); err != nil {
 			return nil, err
 		}
 	}
@@ -302,18 +302,18 @@ func (ln *lane) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover
 		blocks = 0
 	}
 	return func(part, from, to int) error {
-		list := ln.lists.host.Bytes()[part*listBytes:][:(to-from)*entryBytes]
+		list := s.lists.host.Bytes()[part*listBytes:][:(to-from)*entryBytes]
 		units := int64(0)
 		for i, at := from, list; i < to; i, at = i+1, at[entryBytes:] {
 			k := j.rows.at(i)
 			units += k.Bytes / unit
 			putEntry(at, dst.Add(k.Dst), src.Add(k.Src), units)
 		}
-		entries, err := ln.lists.send(ln.stream, part, len(list))
+		entries, err := s.lists.send(s.stream, part, len(list))
 		if err != nil {
 			return err
 		}
-		return set.CopySpans(ln.stream, kernels.SpanList{
+		return set.CopySpans(s.stream, kernels.SpanList{
 			Entries: entries, N: int64(to - from), Units: units, Unit: unit, Blocks: blocks,
 		})
 	}, nil
@@ -328,12 +328,12 @@ func putEntry(b []byte, dst, src device.Ptr, end int64) {
 }
 
 // row queues one copy.
-func (ln *lane) row(j *rowsJob, d direction, k Block) error {
+func (s *copyStream) row(j *rowsJob, d direction, k Block) error {
 	switch d {
 	case hostToDevice:
-		return ln.stream.CopyH2D(j.dst.device.Add(k.Dst), j.src.host[k.Src:k.Src+k.Bytes])
+		return s.stream.CopyH2D(j.dst.device.Add(k.Dst), j.src.host[k.Src:k.Src+k.Bytes])
 	case deviceToHost:
-		return ln.stream.CopyD2H(j.dst.host[k.Dst:k.Dst+k.Bytes], j.src.device.Add(k.Src))
+		return s.stream.CopyD2H(j.dst.host[k.Dst:k.Dst+k.Bytes], j.src.device.Add(k.Src))
 	}
-	return ln.stream.CopyD2D(j.dst.device.Add(k.Dst), j.src.device.Add(k.Src), k.Bytes)
+	return s.stream.CopyD2D(j.dst.device.Add(k.Dst), j.src.device.Add(k.Src), k.Bytes)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 // A copy that finds the only ring in use gets it when the other copy is done.
@@ -21,18 +22,18 @@ func TestOneRingForTwo(t *testing.T) {
 	for _, progress := range []bool{false, true} {
 		t.Run(fmt.Sprintf("progress %t", progress), func(t *testing.T) {
 			f := open(t)
-			e := f.engine(transfer.Options{Copiers: 1, Slots: 1, SlotBytes: 8 << 10, StageAbove: 1})
+			e := f.Engine(transfer.Options{Copiers: 1, Slots: 1, SlotBytes: 8 << 10, StageAbove: 1})
 			const n = 100_000
-			wait, release := f.gate()
+			wait, release := f.Gate()
 			began := make(chan struct{}, 1000)
-			f.dev.onCopy(func([]byte, device.Ptr, bool) error {
+			f.Dev.OnCopy(func([]byte, device.Ptr, bool) error {
 				began <- struct{}{}
 				wait()
 				return nil
 			})
 			var done []<-chan error
 			for range 4 {
-				c := transfer.Copy{Host: make([]byte, n), Device: f.alloc(n)}
+				c := transfer.Copy{Host: make([]byte, n), Device: f.Alloc(n)}
 				if progress {
 					c.Progress = func(int64, int64) {}
 				}
@@ -44,7 +45,7 @@ func TestOneRingForTwo(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // for the others to find none
 			release()
 			for _, d := range done {
-				f.ok(f.arrives("a copy beside another", d))
+				f.OK(f.Arrives("a copy beside another", d))
 			}
 		})
 	}
@@ -55,14 +56,14 @@ func TestProgressCopies(t *testing.T) {
 	for _, copiers := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(copiers), func(t *testing.T) {
 			f := open(t)
-			e := f.engine(transfer.Options{Copiers: copiers, Slots: 2, SlotBytes: 8 << 10, StageAbove: 1})
+			e := f.Engine(transfer.Options{Copiers: copiers, Slots: 2, SlotBytes: 8 << 10, StageAbove: 1})
 			const n = 300_000
 			// As many as there are copiers, and more, do so at once.
 			var inside sync.WaitGroup
 			inside.Add(copiers + 2)
 			var done []<-chan error
 			for i := range copiers + 2 {
-				p, q := f.alloc(n), f.alloc(n)
+				p, q := f.Alloc(n), f.Alloc(n)
 				first := true
 				c := transfer.Copy{Host: unique(n, byte(i)), Device: p}
 				var nested error
@@ -82,7 +83,7 @@ func TestProgressCopies(t *testing.T) {
 				done = append(done, async(func() error { return errors.Join(e.Do(ctx, c), nested) }))
 			}
 			for _, d := range done {
-				f.ok(f.arrives("a copy whose progress copies", d))
+				f.OK(f.Arrives("a copy whose progress copies", d))
 			}
 		})
 	}
@@ -94,14 +95,14 @@ func TestProgressCopies(t *testing.T) {
 func TestAllCopiersJoin(t *testing.T) {
 	const copiers, n, rounds = 3, 1 << 20, 150
 	f := open(t)
-	f.needsPinned(1 << 18)
-	e := f.engine(transfer.Options{Copiers: copiers, Slots: 2, SlotBytes: 8 << 10, StageAbove: 1})
-	p, host := f.alloc(n), make([]byte, n)
+	f.NeedsPinned(1 << 18)
+	e := f.Engine(transfer.Options{Copiers: copiers, Slots: 2, SlotBytes: 8 << 10, StageAbove: 1})
+	p, host := f.Alloc(n), make([]byte, n)
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range rounds {
 		var inside atomic.Int64
-		wait, open := f.gate()
-		f.dev.onCopy(func([]byte, device.Ptr, bool) error {
+		wait, open := f.Gate()
+		f.Dev.OnCopy(func([]byte, device.Ptr, bool) error {
 			if inside.Add(1) == copiers {
 				open()
 			}
@@ -115,11 +116,11 @@ func TestAllCopiersJoin(t *testing.T) {
 		done := async(func() error { return e.Do(ctx, c) })
 		select {
 		case err := <-done:
-			f.ok(err)
+			f.OK(err)
 		case <-time.After(hang):
 			t.Errorf("round %d: %d copiers of %d joined", round, inside.Load(), copiers)
 			open() // let it end
-			f.ok(f.arrives("the copy", done))
+			f.OK(f.Arrives("the copy", done))
 			return
 		}
 		// Copiers stay awake for a moment, then sleep: try all of that.
@@ -147,12 +148,12 @@ func TestStagerStress(t *testing.T) {
 func stress(t *testing.T, o transfer.Options, seed uint64) {
 	const workers, region, rounds = 6, 100_000, 40
 	f := open(t)
-	dev := f.full()
+	dev := f.Full()
 	e, err := transfer.New(dev, o)
-	f.ok(err)
+	f.OK(err)
 	broken := errors.New("broken on purpose")
 	var copies atomic.Uint64
-	f.dev.onCopy(func([]byte, device.Ptr, bool) error {
+	f.Dev.OnCopy(func([]byte, device.Ptr, bool) error {
 		if copies.Add(1)%997 == 0 {
 			return broken
 		}
@@ -165,9 +166,9 @@ func stress(t *testing.T, o transfer.Options, seed uint64) {
 	var all []<-chan error
 	for i := range int64(workers) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
-		p, q := f.alloc(region), f.alloc(region)
-		f.memset(p, 0, region)
-		f.memset(q, 0, region)
+		p, q := f.Alloc(region), f.Alloc(region)
+		f.Memset(p, 0, region)
+		f.Memset(q, 0, region)
 		w := &stressed{Rand: r, engine: e, a: p, b: q, wantA: make([]byte, region), wantB: make([]byte, region)}
 		all = append(all, async(func() error {
 			for range rounds {
@@ -187,12 +188,12 @@ func stress(t *testing.T, o transfer.Options, seed uint64) {
 		}))
 	}
 	for _, done := range all {
-		if err := f.arrives("random copies", done); err != nil {
+		if err := f.Arrives("random copies", done); err != nil {
 			t.Error(err)
 		}
 	}
-	f.ok(f.within("Close", closing))
-	f.fails("a copy after Close", e.H2D(ctx, 0, make([]byte, region)), device.ErrClosed)
+	f.OK(f.Within("Close", closing))
+	f.Fails("a copy after Close", e.H2D(ctx, 0, make([]byte, region)), device.ErrClosed)
 }
 
 // stressed does random copies, batches and boxes in two regions of its own.
@@ -315,7 +316,7 @@ func (f *fixture) scattered(p device.Ptr, n int64, toHost bool) (b transfer.Batc
 	f.Helper()
 	host := unique(n, 5)
 	on := unique(n, 6)
-	f.ok(errors.Join(f.stream.CopyH2D(p, on), f.stream.Synchronize()))
+	f.OK(errors.Join(f.Stream.CopyH2D(p, on), f.Stream.Synchronize()))
 	b = transfer.Batch{Dst: transfer.Device(p, n), Src: transfer.Host(host)}
 	src, dst := bytes.Clone(host), bytes.Clone(on)
 	if toHost {
@@ -329,7 +330,7 @@ func (f *fixture) scattered(p device.Ptr, n int64, toHost bool) (b transfer.Batc
 	return b, func() error {
 		got := host
 		if !toHost {
-			got = f.download(make([]byte, n), p)
+			got = f.Download(make([]byte, n), p)
 		}
 		if !bytes.Equal(got, dst) {
 			return errors.New("wrong content")
@@ -349,40 +350,40 @@ func TestRowsFallBack(t *testing.T) {
 		open  func(f *fixture) (device.Device, transfer.Options)
 		calls bool // kernels move them
 	}{
-		{"nothing lacks", func(f *fixture) (device.Device, transfer.Options) { return f.full(), rowsOptions }, true},
-		{"no kernels", func(f *fixture) (device.Device, transfer.Options) { f.full(); return f.dev, rowsOptions }, false},
+		{"nothing lacks", func(f *fixture) (device.Device, transfer.Options) { return f.Full(), rowsOptions }, true},
+		{"no kernels", func(f *fixture) (device.Device, transfer.Options) { f.Full(); return f.Dev, rowsOptions }, false},
 		{"a pool that is not mapped", func(f *fixture) (device.Device, transfer.Options) {
-			dev := f.full()
-			dev.unmapped.Store(true)
+			dev := f.Full()
+			dev.Unmapped.Store(true)
 			o := rowsOptions
-			o.Pool = f.pool(pinned.Options{Budget: 1 << 20})
+			o.Pool = f.Pool(pinned.Options{Budget: 1 << 20})
 			return dev, o
 		}, false},
 		{"a pageable pool", func(f *fixture) (device.Device, transfer.Options) {
-			f.dev.onPin(func() error { return device.ErrPinLimit })
+			f.Dev.OnPin(func() error { return device.ErrPinLimit })
 			o := rowsOptions
-			o.Pool = f.pool(pinned.Options{Budget: 1 << 20, AllowPageable: true})
-			return f.full(), o
+			o.Pool = f.Pool(pinned.Options{Budget: 1 << 20, AllowPageable: true})
+			return f.Full(), o
 		}, false},
 		{"no pinned memory", func(f *fixture) (device.Device, transfer.Options) {
-			f.dev.onPin(func() error { return device.ErrPinLimit })
-			return f.full(), rowsOptions
+			f.Dev.OnPin(func() error { return device.ErrPinLimit })
+			return f.Full(), rowsOptions
 		}, false},
 	} {
 		for _, toHost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, to host %t", c.name, toHost), func(t *testing.T) {
 				f := open(t)
-				f.needsPinned(1 << 18)
+				f.NeedsPinned(1 << 18)
 				dev, o := c.open(f)
 				var calls atomic.Int64
 				if d, ok := dev.(*full); ok {
-					d.onCall(func() error { calls.Add(1); return nil })
+					d.OnCall(func() error { calls.Add(1); return nil })
 				}
-				e := f.engineOn(dev, o)
-				b, check := f.scattered(f.alloc(n), n, toHost)
+				e := f.EngineOn(dev, o)
+				b, check := f.scattered(f.Alloc(n), n, toHost)
 				for range 2 {
-					f.ok(f.within("Batch", func() error { return e.Batch(ctx, b) }))
-					f.ok(check())
+					f.OK(f.Within("Batch", func() error { return e.Batch(ctx, b) }))
+					f.OK(check())
 				}
 				if (calls.Load() > 0) != c.calls {
 					t.Errorf("%d calls of kernels", calls.Load())
@@ -404,7 +405,7 @@ func TestRowsFail(t *testing.T) {
 	}{
 		{"kernels", func(d *full, _ *transfer.Batch, _ bool) {
 			var calls atomic.Int64
-			d.onCall(func() error {
+			d.OnCall(func() error {
 				if calls.Add(1) == 3 {
 					return broken
 				}
@@ -417,7 +418,7 @@ func TestRowsFail(t *testing.T) {
 			}
 			b.Blocks = b.Blocks[:3]
 			var copies atomic.Int64
-			d.onCopy(func([]byte, device.Ptr, bool) error {
+			d.OnCopy(func([]byte, device.Ptr, bool) error {
 				if copies.Add(1) == 2 {
 					return broken
 				}
@@ -435,26 +436,26 @@ func TestRowsFail(t *testing.T) {
 		for _, toHost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, to host %t", c.name, toHost), func(t *testing.T) {
 				f := open(t)
-				f.needsPinned(1 << 18)
-				dev := f.full()
-				e := f.engineOn(dev, rowsOptions)
-				good, check := f.scattered(f.alloc(n), n, toHost)
+				f.NeedsPinned(1 << 18)
+				dev := f.Full()
+				e := f.EngineOn(dev, rowsOptions)
+				good, check := f.scattered(f.Alloc(n), n, toHost)
 				for range 3 {
-					bad, _ := f.scattered(f.alloc(n), n, toHost)
+					bad, _ := f.scattered(f.Alloc(n), n, toHost)
 					bad.Progress = func(done, total int64) {
 						if done == total {
 							t.Error("a batch that fails was reported as done")
 						}
 					}
 					c.set(dev, &bad, toHost)
-					err := f.within("Batch", func() error { return e.Batch(ctx, bad) })
-					f.fails("Batch", err, c.want)
-					dev.onCall(func() error { return nil })
-					dev.onCopy(func([]byte, device.Ptr, bool) error { return nil })
+					err := f.Within("Batch", func() error { return e.Batch(ctx, bad) })
+					f.Fails("Batch", err, c.want)
+					dev.OnCall(func() error { return nil })
+					dev.OnCopy(func([]byte, device.Ptr, bool) error { return nil })
 					for range 2 {
-						f.ok(f.within("the next", func() error { return e.Batch(ctx, good) }))
-						f.ok(check())
-						f.works(e)
+						f.OK(f.Within("the next", func() error { return e.Batch(ctx, good) }))
+						f.OK(check())
+						f.Works(e)
 					}
 				}
 			})
@@ -467,13 +468,13 @@ func TestCloseDuringBatch(t *testing.T) {
 	const n = 256 << 10
 	for _, toHost := range []bool{false, true} {
 		f := open(t)
-		f.needsPinned(1 << 18)
-		dev := f.full()
-		e := f.engineOn(dev, rowsOptions)
-		b, check := f.scattered(f.alloc(n), n, toHost)
-		wait, release := f.gate()
+		f.NeedsPinned(1 << 18)
+		dev := f.Full()
+		e := f.EngineOn(dev, rowsOptions)
+		b, check := f.scattered(f.Alloc(n), n, toHost)
+		wait, release := f.Gate()
 		began := make(chan struct{}, 10_000)
-		dev.onCall(func() error {
+		dev.OnCall(func() error {
 			began <- struct{}{}
 			wait()
 			return nil
@@ -491,26 +492,26 @@ func TestCloseDuringBatch(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 		release()
-		f.ok(f.arrives("the batch", done))
-		f.ok(f.arrives("Close", closed))
-		f.ok(check())
-		f.fails("a batch after Close", e.Batch(ctx, b), device.ErrClosed)
+		f.OK(f.Arrives("the batch", done))
+		f.OK(f.Arrives("Close", closed))
+		f.OK(check())
+		f.Fails("a batch after Close", e.Batch(ctx, b), device.ErrClosed)
 	}
 }
 
 // Whatever a model says, a copy of nothing ends.
 func TestNothingByModel(t *testing.T) {
 	f := open(t)
-	m := &transfer.Model{}
+	m := &linkmodel.Model{}
 	for _, toHost := range []bool{false, true} {
-		m.Paths = append(m.Paths, transfer.PathModel{Path: "staged", ToHost: toHost, Copiers: 1,
-			Curve: transfer.Curve{{Bytes: 1, Seconds: 1e-9}, {Bytes: 2, Seconds: 2e-9}}})
+		m.Paths = append(m.Paths, linkmodel.Path{Path: "staged", ToHost: toHost, Copiers: 1,
+			Curve: linkmodel.Curve{{Bytes: 1, Seconds: 1e-9}, {Bytes: 2, Seconds: 2e-9}}})
 	}
-	e := f.engine(transfer.Options{Model: m, Copiers: 2, Slots: 1, SlotBytes: 8 << 10})
-	p := f.alloc(1)
+	e := f.Engine(transfer.Options{Model: m, Copiers: 2, Slots: 1, SlotBytes: 8 << 10})
+	p := f.Alloc(1)
 	for range 3 {
-		f.ok(f.within("H2D of nothing", func() error { return e.H2D(ctx, p, nil) }))
-		f.ok(f.within("D2H of nothing", func() error { return e.D2H(ctx, []byte{}, p) }))
-		f.works(e)
+		f.OK(f.Within("H2D of nothing", func() error { return e.H2D(ctx, p, nil) }))
+		f.OK(f.Within("D2H of nothing", func() error { return e.D2H(ctx, []byte{}, p) }))
+		f.Works(e)
 	}
 }

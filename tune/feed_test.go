@@ -3,6 +3,7 @@ package tune
 import (
 	"context"
 	"errors"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 	"math"
 	"os"
 	"path/filepath"
@@ -22,7 +23,6 @@ import (
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
-	"github.com/pinion-gpu/pinion/transfer"
 )
 
 // made is a dataset of made-up samples that take that long to read.
@@ -538,10 +538,10 @@ func TestKeepLink(t *testing.T) {
 	dev, ds := open(t), rows(1000, 0)
 	_, err := find(t, newFake("decode", 1), grid, SearchOptions{}).Keep(dev, ds, small())
 	ok(t, err)
-	m := transfer.Model{Version: 2, Machine: transfer.MachineOf(dev), MeasuredAt: time.Now()}
+	m := linkmodel.Model{Version: 2, Machine: linkmodel.MachineOf(dev), MeasuredAt: time.Now()}
 	_, err = m.Save(dev)
 	ok(t, err)
-	_, err = transfer.LoadModel(dev)
+	_, err = linkmodel.Load(dev)
 	ok(t, err)
 	if _, err := Load(dev, ds, small()); !errors.Is(err, ErrNoResult) {
 		t.Errorf("%v, want %v", err, ErrNoResult)

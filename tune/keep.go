@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +15,6 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/cachefile"
-	"github.com/pinion-gpu/pinion/transfer"
 )
 
 // ErrNoResult: nothing was kept for this machine, device and dataset, or it
@@ -34,14 +34,14 @@ type kept struct {
 
 // purpose is everything that a result depends on: with another one it is none.
 type purpose struct {
-	Machine transfer.Machine `json:"machine"`
-	Device  string           `json:"device"` // its capacity too, where that is asked for
-	Dataset identity         `json:"dataset"`
-	Targets []identity       `json:"targets,omitempty"`
-	Space   Space            `json:"space"`
-	Step    float64          `json:"step_seconds"`
-	Loader  string           `json:"loader"`
-	Link    time.Time        `json:"link_measured_at"` // of the model that staging goes by; zero: none
+	Machine linkmodel.Machine `json:"machine"`
+	Device  string            `json:"device"` // its capacity too, where that is asked for
+	Dataset identity          `json:"dataset"`
+	Targets []identity        `json:"targets,omitempty"`
+	Space   Space             `json:"space"`
+	Step    float64           `json:"step_seconds"`
+	Loader  string            `json:"loader"`
+	Link    time.Time         `json:"link_measured_at"` // of the model that staging goes by; zero: none
 }
 
 // identity tells datasets apart without reading them.
@@ -90,13 +90,13 @@ func purposeOf(dev device.Device, ds dataset.Dataset, o Options) purpose {
 	l.Batch, l.Workers, l.Prefetch, l.Pin, l.Copiers, l.ChunkBytes, l.Epochs, l.Seed = 0, 0, 0, 0, 0, 0, 0, 0
 	l.Sampler, l.Batches, l.Resume, l.Decide, l.Targets = nil, nil, nil, nil, nil
 	p := purpose{
-		Machine: transfer.MachineOf(dev), Device: dev.Info().ID, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
+		Machine: linkmodel.MachineOf(dev), Device: dev.Info().ID, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
 		Loader: fmt.Sprintf("%+v", l),
 	}
 	for _, target := range o.Loader.Targets {
 		p.Targets = append(p.Targets, identify(target))
 	}
-	if m, err := transfer.LoadModel(dev); err == nil {
+	if m, err := linkmodel.Load(dev); err == nil {
 		p.Link = m.MeasuredAt
 	}
 	return p
@@ -125,7 +125,7 @@ func (p purpose) file() (path, text string, err error) {
 // Load returns what [Feed] found with these options, as [Result.Keep] kept it
 // in the user's cache directory. It fails with [ErrNoResult] when there is
 // none for this machine, device, driver, model of the link (see
-// [transfer.LoadModel]), dataset, targets and options: a dataset is told by its
+// [linkmodel.Load]), dataset, targets and options: a dataset is told by its
 // kind, size and spec, and by the names and file sizes of some samples; one of
 // pictures by its transform and [imaging.JPEGDecoder], too. A search
 // with a larger budget than the one that was kept is another one. Searches with a

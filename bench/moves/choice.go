@@ -13,6 +13,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 // route is an engine and what it is made to do.
@@ -82,7 +83,7 @@ func (b *bench) routes(m *memory) ([]*route, error) {
 		}
 		return nil
 	}
-	rules := &transfer.Model{} // an empty one, not the one on the disk
+	rules := &linkmodel.Model{} // an empty one, not the one on the disk
 	err := errors.Join(
 		add("chosen", transfer.Options{Copiers: b.copiers, Model: b.model}),
 		add("plain", transfer.Options{StageAbove: math.MaxInt64, Model: rules}))

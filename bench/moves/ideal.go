@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/pipeline"
 )
 
 // stageTimes are what the stages of a pipeline take for a full chunk, each
@@ -56,7 +56,7 @@ func (t *stream) balance(ctx context.Context, m *memory, chunk int64) (times sta
 	in := func(at int64) error { return t.engine.H2D(ctx, from, t.in[at:at+chunk]) }
 	out := func(at int64) error { return t.engine.D2H(ctx, t.out[at:at+chunk], to) }
 	compute := func(int64) error {
-		err := t.compute(m.Stream, transfer.Chunk{In: from, InBytes: chunk, Out: to, OutBytes: chunk})
+		err := t.compute(m.Stream, pipeline.Chunk{In: from, InBytes: chunk, Out: to, OutBytes: chunk})
 		return errors.Join(err, m.Stream.Synchronize())
 	}
 	chunks := int64(len(t.in)) / chunk

@@ -7,6 +7,8 @@ import (
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/calibrate"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 type options struct {
@@ -41,8 +43,8 @@ type bench struct {
 	*document
 	dev device.Device
 
-	modelled bool            // it was tried
-	model    *transfer.Model // nil: rules of thumb
+	modelled bool             // it was tried
+	model    *linkmodel.Model // nil: rules of thumb
 }
 
 // measureAll measures dev, one group of rows after the other.
@@ -90,10 +92,10 @@ func (b *bench) choosing(measure func(context.Context, *memory) error) func(cont
 // calibrate finds or makes the model that engines choose by.
 func (b *bench) calibrate(ctx context.Context) error {
 	if b.rules {
-		b.model = &transfer.Model{} // an empty one, not the one on the disk
+		b.model = &linkmodel.Model{} // an empty one, not the one on the disk
 		return nil
 	}
-	model, _, err := transfer.ModelOf(ctx, b.dev, transfer.CalibrateOptions{})
+	model, _, err := calibrate.LoadOrRun(ctx, b.dev, calibrate.Options{})
 	switch {
 	case model != nil: // also when it could not be saved
 		b.model, b.Calibrated = model, true

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/pipeline"
 )
 
 // pipelines measures data that stream through the device, into it only and in
@@ -79,7 +80,7 @@ type stream struct {
 }
 
 // compute queues the casts of a chunk.
-func (t *stream) compute(s device.Stream, c transfer.Chunk) error {
+func (t *stream) compute(s device.Stream, c pipeline.Chunk) error {
 	to := c.Out
 	if t.out == nil {
 		to = t.result.Add(c.Offset)
@@ -92,12 +93,12 @@ func (t *stream) compute(s device.Stream, c transfer.Chunk) error {
 	return nil
 }
 
-func (t *stream) run(ctx context.Context) (transfer.PipelineReport, error) {
-	p := transfer.Pipeline{In: transfer.Bytes(t.in), Compute: t.compute, ChunkBytes: t.chunk}
+func (t *stream) run(ctx context.Context) (pipeline.Report, error) {
+	p := pipeline.Pipeline{In: pipeline.Bytes(t.in), Compute: t.compute, ChunkBytes: t.chunk}
 	if t.out != nil {
-		p.Out = transfer.Bytes(t.out)
+		p.Out = pipeline.Bytes(t.out)
 	}
-	return t.engine.Run(ctx, p)
+	return pipeline.Run(ctx, t.engine, p)
 }
 
 // check runs t and looks at what it computed.

@@ -11,7 +11,8 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
-	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/calibrate"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 // calibrate measures the model of the link, keeps it and prints it.
@@ -21,10 +22,10 @@ func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	_, missing := transfer.LoadModel(dev)
+	_, missing := linkmodel.Load(dev)
 	line := newProgress(cmd)
 	start := time.Now()
-	m, err := transfer.Calibrate(cmd.Context(), dev, transfer.CalibrateOptions{Progress: line.show})
+	m, err := calibrate.Run(cmd.Context(), dev, calibrate.Options{Progress: line.show})
 	line.clear()
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
 // ensureModel measures the model of dev where there is none, so that what is
 // measured afterwards is what a calibrated engine does.
 func ensureModel(cmd *cobra.Command, dev device.Device, progress func(step, steps int, what string)) error {
-	_, _, err := transfer.ModelOf(cmd.Context(), dev, transfer.CalibrateOptions{Progress: progress})
+	_, _, err := calibrate.LoadOrRun(cmd.Context(), dev, calibrate.Options{Progress: progress})
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -59,18 +60,18 @@ func ensureModel(cmd *cobra.Command, dev device.Device, progress func(step, step
 
 type calibrationOutput struct {
 	provenance.Record
-	Device   string          `json:"device"`
-	File     string          `json:"file"`
-	Replaced string          `json:"why_there_was_no_model,omitempty"`
-	Seconds  float64         `json:"calibration_seconds"`
-	Model    *transfer.Model `json:"model"`
-	Choices  []choiceOutput  `json:"choices"`
+	Device   string           `json:"device"`
+	File     string           `json:"file"`
+	Replaced string           `json:"why_there_was_no_model,omitempty"`
+	Seconds  float64          `json:"calibration_seconds"`
+	Model    *linkmodel.Model `json:"model"`
+	Choices  []choiceOutput   `json:"choices"`
 }
 
 type choiceOutput struct {
 	Bytes     int64  `json:"bytes"`
 	Direction string `json:"direction"`
-	transfer.Choice
+	linkmodel.Choice
 }
 
 func directionText(toHost bool) string {
@@ -99,7 +100,7 @@ func (o *calibrationOutput) print(w io.Writer) {
 
 	fmt.Fprintln(w, "\nOne copy, as latency + bytes / rate:")
 	t = newTable("PATH", "DIRECTION", ">LATENCY", ">GB/s")
-	for _, p := range append(append([]transfer.PathModel{}, o.Model.Pinned...), o.Model.Paths...) {
+	for _, p := range append(append([]linkmodel.Path{}, o.Model.Pinned...), o.Model.Paths...) {
 		if p.Copiers > 1 {
 			continue // one line for all sizes says little of them
 		}

@@ -4,25 +4,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 func TestCalibrationPrint(t *testing.T) {
-	curve := func(latency, rate float64) (c transfer.Curve) {
+	curve := func(latency, rate float64) (c linkmodel.Curve) {
 		for n := int64(16 << 10); n <= 256<<20; n *= 4 {
-			c = append(c, transfer.Point{Bytes: n, Seconds: latency + float64(n)/rate})
+			c = append(c, linkmodel.Point{Bytes: n, Seconds: latency + float64(n)/rate})
 		}
 		return c
 	}
-	m := &transfer.Model{
-		Machine: transfer.Machine{Device: "Test GPU", Link: "PCIe 5.0 x16"},
-		Paths: []transfer.PathModel{
+	m := &linkmodel.Model{
+		Machine: linkmodel.Machine{Device: "Test GPU", Link: "PCIe 5.0 x16"},
+		Paths: []linkmodel.Path{
 			{Path: "plain", Curve: curve(10e-6, 8e9)},
 			{Path: "plain", ToHost: true, Curve: curve(10e-6, 12e9)},
 			{Path: "staged", Copiers: 1, PastCaches: true, Curve: curve(12e-6, 9e9)},
 		},
-		Pinned:  []transfer.PathModel{{Path: "pinned", Curve: curve(8e-6, 55e9)}},
-		Batches: []transfer.BatchModel{{Path: "kernel", Direction: "h2d", CallSeconds: 50e-6, Block: curve(2e-9, 51e9)}},
+		Pinned:  []linkmodel.Path{{Path: "pinned", Curve: curve(8e-6, 55e9)}},
+		Batches: []linkmodel.Batch{{Path: "kernel", Direction: "h2d", CallSeconds: 50e-6, Block: curve(2e-9, 51e9)}},
 	}
 	out := &calibrationOutput{Device: "cuda:0", File: "/cache/link.json", Seconds: 3, Model: m}
 	for _, n := range []int64{1 << 10, 64 << 20} {

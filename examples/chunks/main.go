@@ -4,7 +4,7 @@
 //
 // By hand this is a loop with two or three buffers, as many streams, events
 // between them, and bookkeeping for the last chunk. Here it is the call of
-// Engine.Run: the engine cuts the matrix at rows, copies a chunk in and another
+// pipeline.Run: the engine cuts the matrix at rows, copies a chunk in and another
 // one out while a third is computed on, and reports how well that went.
 //
 //	go run ./examples/chunks
@@ -26,6 +26,7 @@ import (
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/pipeline"
 )
 
 const columns = 4096
@@ -71,9 +72,9 @@ func run(ctx context.Context, name string, rows int64, pin bool) error {
 		matrix[i] = byte(i >> 12)
 	}
 
-	report, err := engine.Run(ctx, transfer.Pipeline{
-		In: transfer.Bytes(matrix), ItemBytes: columns, Out: transfer.Bytes(result), OutItemBytes: 2 * columns,
-		Compute: func(s device.Stream, c transfer.Chunk) error {
+	report, err := pipeline.Run(ctx, engine, pipeline.Pipeline{
+		In: pipeline.Bytes(matrix), ItemBytes: columns, Out: pipeline.Bytes(result), OutItemBytes: 2 * columns,
+		Compute: func(s device.Stream, c pipeline.Chunk) error {
 			return set.Normalize(s, kernels.Normalize{
 				Dst: c.Out, DType: dtype.F16, Src: c.In,
 				N: 1, C: 1, H: int(c.InBytes / columns), W: columns, Mean: []float64{0.5}, Std: []float64{0.25},

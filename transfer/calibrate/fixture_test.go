@@ -1,0 +1,39 @@
+package calibrate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/transfer/internal/transfertest"
+)
+
+func TestMain(m *testing.M) { transfertest.Main(m) }
+
+// fixture is one test with its device.
+type fixture struct{ *transfertest.Fixture }
+
+func open(t testing.TB) *fixture {
+	t.Helper()
+	return &fixture{transfertest.Open(t)}
+}
+
+type (
+	rig  = transfertest.Rig
+	full = transfertest.Full
+)
+
+const (
+	hang    = testkit.Hang
+	nowhere = transfertest.Nowhere
+)
+
+var (
+	ctx   = context.Background()
+	small = transfertest.Small
+)
+
+var (
+	async  = transfertest.Async
+	unique = transfertest.Unique
+)

@@ -1,0 +1,107 @@
+package staging
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/pinion-gpu/pinion/internal/numa"
+)
+
+// help takes chunks until the stager closes.
+func (s *Stager) help() {
+	// Near the device's root port the link is faster. Where that is refused, or
+	// there is one node, any processor does.
+	leave, _ := numa.Enter(s.options.Device.Info().NUMANode)
+	defer leave()
+	for {
+		r := s.join()
+		if r == nil {
+			return
+		}
+		for {
+			t, offset, n := s.take()
+			if t != nil {
+				r.launch(s, t, offset, n)
+			} else if r.flying > 0 {
+				r.land(s)
+			} else {
+				break
+			}
+		}
+		s.release(r)
+		s.linger()
+	}
+}
+
+// linger keeps a helper awake for a little while after its work: waking it
+// from sleep takes as long as copying a MiB, and copies come in rows.
+func (s *Stager) linger() {
+	s.awake.Add(1)
+	defer s.awake.Add(-1)
+	for start := time.Now(); s.waiting.Load() == 0 && time.Since(start) < Linger; {
+		runtime.Gosched()
+	}
+}
+
+// Linger is how long helpers stay awake: as long as a processor takes to wake from its sleep. (With it,
+// 4 MiB to the host took 190 µs instead of 300 on an H200 machine.)
+const Linger = 50 * time.Microsecond
+
+// join waits for chunks and a ring to take them with; nil means that the
+// helper can end.
+func (s *Stager) join() *ring {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.room() {
+			if r := s.freeRing(); r != nil {
+				return r
+			}
+		}
+		if s.stopped {
+			return nil
+		}
+		s.work.Wait()
+	}
+}
+
+// room reports whether the tasks want more copiers than there are: one more is
+// not always faster. The caller holds mu.
+func (s *Stager) room() bool {
+	busy := s.made - len(s.rings)
+	for _, t := range s.tasks {
+		if busy -= int(t.copiers); busy < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// freeRing takes a ring that nobody uses, or nil. The caller holds mu.
+func (s *Stager) freeRing() *ring {
+	n := len(s.rings)
+	if n == 0 {
+		return nil
+	}
+	r := s.rings[n-1]
+	s.rings[n-1] = nil
+	s.rings = s.rings[:n-1]
+	return r
+}
+
+// release lands what is in flight in r, if it is not nil, and puts it back.
+func (s *Stager) release(r *ring) {
+	if r == nil {
+		return
+	}
+	for r.flying > 0 {
+		r.land(s)
+	}
+	s.mu.Lock()
+	s.rings = append(s.rings, r)
+	waiting := len(s.tasks) > 0 // perhaps for this ring
+	s.mu.Unlock()
+	if waiting {
+		s.work.Signal()
+	}
+}
