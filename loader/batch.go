@@ -80,22 +80,32 @@ func (b *Batch) Release(after ...device.Stream) error {
 			return fmt.Errorf("loader: release: %w: no stream", device.ErrArgument)
 		}
 	}
-	return b.buffer.lane.loader.release(b, after)
+	return b.buffer.feeder.loader.release(b, after)
 }
 
 // deviceBuffer is the device memory of one batch and the events around it.
 type deviceBuffer struct {
-	lane   *lane
-	raw    device.Ptr      // as copied from the host: samples, then what goes with them
-	data   device.Ptr      // the samples; raw when nothing is transformed
-	marks  [4]device.Event // around the copy, and around the transform; the first of each where timed
-	timed  int             // batches that the times between marks stand for; 0: not timed
-	staged bool            // the copy was done when it was queued, and timed there
-	queued int64           // bytes copied
+	feeder *feeder
+	raw    device.Ptr // as copied from the host: samples, then what goes with them
+	data   device.Ptr // the samples; raw when nothing is transformed
+	events events
+	timed  int   // batches that the times between events stand for; 0: not timed
+	staged bool  // the copy was done when it was queued, and timed there
+	queued int64 // bytes copied
 
 	mu    sync.Mutex     // against a Release too many
 	used  []device.Event // recorded by Release; the first inUse are waited for
 	inUse int
+}
+
+// events are marks in the streams of a feeder around what it does with a batch.
+type events struct {
+	copyBegin, copied        device.Event // around the copy; the first where it is timed
+	transformBegin, complete device.Event // around the transform; the first where it is timed
+}
+
+func (e *events) all() [4]*device.Event {
+	return [4]*device.Event{&e.copyBegin, &e.copied, &e.transformBegin, &e.complete}
 }
 
 // release records where the caller's work ends and offers the buffer again.
@@ -126,8 +136,8 @@ func (l *Loader) release(b *Batch, after []device.Stream) error {
 	case left < 0:
 		return ErrReleased
 	case left == 0 && !l.closed:
-		d.lane.held.Add(-1)
-		d.lane.buffers <- d // never blocks: there is room for every buffer
+		d.feeder.held.Add(-1)
+		d.feeder.buffers <- d // never blocks: there is room for every buffer
 	}
 	return nil
 }
@@ -163,7 +173,7 @@ func (d *deviceBuffer) mark(s device.Stream) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.inUse == len(d.used) {
-		e, err := d.lane.dev.NewEvent(device.EventNoTiming)
+		e, err := d.feeder.dev.NewEvent(device.EventNoTiming)
 		if err != nil {
 			return err
 		}

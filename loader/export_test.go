@@ -1,17 +1,15 @@
 package loader
 
 import (
-	"bytes"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
-	"weak"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/imaging/nvjpeg"
+	"github.com/pinion-gpu/pinion/loader/internal/devdecode"
 )
 
 // Stand-in is a decoder of a device that runs Go functions. It takes what the
@@ -30,70 +28,40 @@ type StandIn struct {
 
 // UseStandIn lets the loaders that a test makes decode with s.
 func UseStandIn(t testing.TB, s *StandIn) {
-	before := openDecoder
-	openDecoder = func(dev device.Device) (jpegDecoder, error) {
+	before := devdecode.OpenJPEG
+	devdecode.OpenJPEG = func(dev device.Device) (devdecode.JPEGDecoder, error) {
 		s.dev, s.Closed = devicetest.As[device.Caller](t, dev), false
 		s.Opened++
 		return s, nil
 	}
-	t.Cleanup(func() { openDecoder = before })
+	t.Cleanup(func() { devdecode.OpenJPEG = before })
 }
 
 // SetRoom bounds the memory for decoded pictures of a loader that has not
 // begun.
 func SetRoom(t testing.TB, first, most int64) {
-	a, b := firstRoom, mostRoom
-	firstRoom, mostRoom = first, most
-	t.Cleanup(func() { firstRoom, mostRoom = a, b })
+	a, b := devdecode.FirstRoom, devdecode.MostRoom
+	devdecode.FirstRoom, devdecode.MostRoom = first, most
+	t.Cleanup(func() { devdecode.FirstRoom, devdecode.MostRoom = a, b })
 }
 
 // SetKeepFiles is what is kept of files by the loaders of a test.
 func SetKeepFiles(t testing.TB, n int) {
-	before := keepFiles
-	keepFiles = n
-	t.Cleanup(func() { keepFiles = before })
+	before := devdecode.KeepBytes
+	devdecode.KeepBytes = n
+	t.Cleanup(func() { devdecode.KeepBytes = before })
 }
 
 // FileBytes is what the buffers of files take of a loader that is at its end.
 func FileBytes(l *Loader) (bytes int) {
-	for _, n := range l.lanes {
-		for _, s := range n.slabs.all {
-			for _, f := range s.files {
-				bytes += cap(f.content)
-			}
+	for _, n := range l.feeders {
+		for range n.slabs.All {
+			p := <-n.free
+			bytes += p.files.Bytes()
+			n.free <- p
 		}
 	}
 	return bytes
-}
-
-// TrimFiles trims a slab with buffers of that capacity and length, and returns
-// their capacities then.
-func TrimFiles(caps, lens []int, most int) (left []int) {
-	s := &slab{}
-	for i, n := range caps {
-		s.files = append(s.files, file{content: make([]byte, lens[i], n)})
-	}
-	s.trimFiles(most)
-	for _, f := range s.files {
-		left = append(left, cap(f.content))
-	}
-	return left
-}
-
-// ForgetsFile reports whether a slab that is trimmed lets go of a picture.
-func ForgetsFile(content []byte) (bool, error) {
-	s := &slab{files: []file{{content: bytes.Clone(content)}}}
-	kept := weak.Make(&s.files[0].content[0])
-	var err error
-	if s.files[0].jpeg, err = nvjpeg.Parse(s.files[0].content); err != nil {
-		return false, err
-	}
-	s.trimFiles(0) // twice what its last batch had may stay
-	s.trimFiles(0)
-	runtime.GC()
-	forgotten := kept.Value() == nil
-	runtime.KeepAlive(s)
-	return forgotten, nil
 }
 
 func (s *StandIn) Engines() int { return s.Engine }

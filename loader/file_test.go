@@ -9,7 +9,6 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/imaging"
-	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -50,36 +49,5 @@ func TestFilesKept(t *testing.T) {
 	loader.SetKeepFiles(t, 64<<20)
 	if n := kept(); n < 10<<20 {
 		t.Errorf("%d bytes are kept, less than may be", n)
-	}
-}
-
-// Where much is kept the largest buffers go, and no more than has to.
-func TestTrimFiles(t *testing.T) {
-	for _, c := range []struct {
-		caps, lens []int
-		most       int
-		want       []int
-	}{
-		{[]int{10, 20, 30}, []int{1, 1, 1}, 60, []int{10, 20, 30}},
-		{[]int{10, 20, 30}, []int{1, 1, 1}, 59, []int{0, 20, 10}},
-		{[]int{10, 20, 30}, []int{1, 1, 1}, 10, []int{0, 0, 10}},
-		{[]int{10, 20, 30}, []int{1, 1, 1}, 0, []int{0, 0, 0}},
-		{[]int{10, 20, 30}, []int{8, 12, 10}, 0, []int{10, 20, 30}}, // twice what there was
-		{[]int{10, 20, 30}, []int{8, 12, 9}, 0, []int{0, 20, 10}},
-		{nil, nil, 0, nil},
-	} {
-		if got := loader.TrimFiles(c.caps, c.lens, c.most); fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%+v: %v", c, got)
-		}
-	}
-}
-
-// What is forgotten of a slab is free, though its header was parsed.
-func TestTrimmedFilesAreFree(t *testing.T) {
-	jpeg, err := samplephotos.Photo(1)
-	ok(t, err)
-	forgotten, err := loader.ForgetsFile(jpeg)
-	if ok(t, err); !forgotten {
-		t.Error("the file is still there")
 	}
 }

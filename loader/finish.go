@@ -7,17 +7,17 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// passage is a batch on its way to the device, and the event behind which its
+// inFlight is a batch on its way to the device, and the event behind which its
 // slab is free.
-type passage struct {
+type inFlight struct {
 	batch *Batch
-	slab  *slab
-	end   device.Event
+	place place
+	free  device.Event
 }
 
 // finish waits for what is on its way to the device, in order: slabs go back to
 // the workers, and batches are complete.
-func (n *lane) finish() {
+func (n *feeder) finish() {
 	for p := range n.copied {
 		// Where the device fails, Next reports it. The slab must not be
 		// written while a copy may read it, so it stays away then.
@@ -25,13 +25,13 @@ func (n *lane) finish() {
 		if p.batch.buffer.queued < smallCopy {
 			hot = 100 * time.Microsecond // the next one is not far
 		}
-		err := await(p.end, hot)
+		err := await(p.free, hot)
 		if err == nil {
-			n.free <- p.slab
+			n.free <- p.place
 		}
 		d := p.batch.buffer
-		if p.end != d.marks[3] {
-			err = errors.Join(err, await(d.marks[3], hot))
+		if p.free != d.events.complete {
+			err = errors.Join(err, await(d.events.complete, hot))
 		}
 		if err == nil {
 			n.loader.counters.moved(d)
@@ -59,7 +59,7 @@ const (
 )
 
 // timing is how many batches the times of the next one stand for, 0 for none.
-func (n *lane) timing(bytes int) int {
+func (n *feeder) timing(bytes int) int {
 	if bytes >= smallCopy {
 		return 1
 	}

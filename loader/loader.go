@@ -6,30 +6,30 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/loader/internal/read"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
 )
 
 // Loader feeds the batches of a dataset to devices.
 type Loader struct {
-	source            // the dataset
-	targets  []source // what goes with its samples
-	digest   string   // of both
-	identity State    // at the start: what every state of the loader belongs to
-	samples  int      // of the dataset
+	layout   slab.Layout // the dataset, what goes with its samples, and where all of it goes
+	digest   string      // of the dataset and the targets
+	identity State       // at the start: what every state of the loader belongs to
+	samples  int         // of the dataset
 	options  Options
 	order    order
-	lanes    []*lane         // one a device
+	feeders  []*feeder       // one a device
 	encoded  dataset.Encoded // where devices may decode; else nil
 	jitter   imaging.Jitter
 
 	ctx     context.Context // ends when the loader closes
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	desk    *desk       // samples to read
+	workers *read.Workers
 	ready   chan *Batch // batches queued to the devices, in the order of each
 
 	// Next's own: batches of other devices that came before their turn, the
@@ -38,16 +38,13 @@ type Loader struct {
 	early    map[int]*Batch
 	arriving *Batch
 	failure  error
-	judge    judge
+	emptied  emptied
 
 	first    int          // the batch to begin with
 	skip     map[int]bool // batches behind it that are not wanted
 	position sync.Mutex
 	done     int          // batches before this one are with the caller
 	ahead    map[int]bool // and so are these
-
-	sampleTime atomic.Int64 // nanoseconds, of late
-	stuck      atomic.Int64 // reads that did not come back in time
 
 	closing sync.RWMutex // held for reading in Release
 	closed  bool
@@ -79,7 +76,8 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 		return nil, err
 	}
 	l := &Loader{
-		source: newSource(ds), samples: ds.Len(), options: options,
+		layout:  slab.Layout{Samples: slab.NewSource(ds), Mask: options.Mask, Mix: options.Mixup > 0},
+		samples: ds.Len(), options: options,
 		early: map[int]*Batch{}, ahead: map[int]bool{}, gone: make(chan struct{}),
 	}
 	if err := l.plan(); err != nil {
@@ -94,25 +92,25 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 
 // plan works out everything that needs no memory.
 func (l *Loader) plan() (err error) {
-	if err := l.source.check(); err != nil {
+	samples := &l.layout.Samples
+	if err := samples.Check(); err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
-	if l.targets, err = newTargets(l.options.Targets, l.samples); err != nil {
-		return err
+	if l.layout.Targets, err = slab.NewTargets(l.options.Targets, l.samples); err != nil {
+		return fmt.Errorf("loader: %w", err)
 	}
 	if l.options.PadTo > 0 {
-		l.rows = l.options.PadTo
+		l.layout.PadTo, samples.Rows = l.options.PadTo, l.options.PadTo
 	}
-	if l.pad, err = newPadding(l.options.Pad, l.spec.DType); err != nil {
+	if samples.Pad, err = slab.NewPadding(l.options.Pad, samples.Spec.DType); err != nil {
+		return fmt.Errorf("loader: %w", err)
+	}
+	if l.order, err = newOrder(l.dataset(), l.options); err != nil {
 		return err
 	}
-	if l.order, err = newOrder(l.ds, l.options); err != nil {
-		return err
-	}
-	for _, s := range append([]source{l.source}, l.targets...) {
-		if err := s.checkBatch(l.order.largest, 1+len(l.targets)); err != nil {
-			return fmt.Errorf("loader: %w", err)
-		}
+	l.layout.Largest = l.order.largest
+	if err := l.layout.Check(); err != nil {
+		return fmt.Errorf("loader: %w", err)
 	}
 	if err := l.planImages(); err != nil {
 		return err
@@ -127,20 +125,22 @@ func (l *Loader) plan() (err error) {
 		}
 	}
 	l.first, l.skip = l.done, maps.Clone(l.ahead)
-	l.judge = l.newJudge()
-	setDefault(&l.options.Prefetch, int(max(2, min(4, prefetchBytes/l.slabBytes()))))
+	l.emptied = l.newEmptied()
+	setDefault(&l.options.Prefetch, int(max(2, min(4, prefetchBytes/l.layout.Bytes()))))
 	// No more of anything than there are batches for it.
 	l.options.Prefetch = min(l.options.Prefetch, max(l.order.total, 1))
-	// Who holds all batches can still see the end.
+	// One more than there are batches, so that a caller who holds all of them
+	// still sees the end.
 	l.options.DeviceBuffers = min(l.options.DeviceBuffers-1, max(l.order.total, 1)) + 1
 	return nil
 }
 
 // planImages works out what is special about images.
 func (l *Loader) planImages() error {
-	encoded, ok := dataset.EncodedOf(l.ds)
+	spec := l.layout.Samples.Spec
+	encoded, ok := dataset.EncodedOf(l.dataset())
 	if l.jitter = l.options.Jitter; l.jitter == (imaging.Jitter{}) {
-		transforms := dataset.Transforms(l.ds)
+		transforms := dataset.Transforms(l.dataset())
 		l.jitter = transforms[0].Jitter()
 		for _, t := range transforms {
 			if t.Jitter() != l.jitter {
@@ -151,12 +151,13 @@ func (l *Loader) planImages() error {
 	if ok && l.options.Decode != DecodeCPU && l.options.SampleTimeout == 0 {
 		l.encoded = encoded
 	}
-	colours := isImage(l.spec) && l.spec.Shape[2] == 3
+	l.layout.Decoded, l.layout.Colours = l.encoded != nil, l.jitter != (imaging.Jitter{})
+	colours := isImage(spec) && spec.Shape[2] == 3
 	switch {
-	case l.jitter != (imaging.Jitter{}) && !colours:
-		return fmt.Errorf("loader: %w: samples of %v have no colours to change", device.ErrArgument, l.spec)
-	case l.options.Mixup > 0 && !isImage(l.spec):
-		return fmt.Errorf("loader: %w: samples of %v are not mixed, only images are", device.ErrArgument, l.spec)
+	case l.layout.Colours && !colours:
+		return fmt.Errorf("loader: %w: samples of %v have no colours to change", device.ErrArgument, spec)
+	case l.options.Mixup > 0 && !isImage(spec):
+		return fmt.Errorf("loader: %w: samples of %v are not mixed, only images are", device.ErrArgument, spec)
 	case !(l.options.Mixup >= 0 && l.options.Mixup <= maxMixup):
 		return fmt.Errorf("loader: %w: Mixup is %v, want 0 to %d", device.ErrArgument, l.options.Mixup, maxMixup)
 	}
@@ -170,22 +171,22 @@ func (l *Loader) planImages() error {
 func (l *Loader) prepare(devices []device.Device) error {
 	decodes := false
 	for _, dev := range devices {
-		n, err := l.newLane(dev)
-		l.lanes = append(l.lanes, n)
+		n, err := l.newFeeder(dev)
+		l.feeders = append(l.feeders, n)
 		if err != nil {
 			return err
 		}
-		decodes = decodes || n.decoding != nil
+		decodes = decodes || n.decoder != nil
 	}
 	if !decodes {
-		l.encoded = nil
+		l.encoded, l.layout.Decoded = nil, false
 	}
 	places := 0
-	for _, n := range l.lanes {
+	for _, n := range l.feeders {
 		if err := n.takeMemory(); err != nil {
 			return err
 		}
-		places += len(n.slabs.all)
+		places += len(n.slabs.All)
 	}
 	// More workers than places to fill would have nothing to do.
 	if l.options.Workers/places >= l.order.largest {
@@ -197,28 +198,33 @@ func (l *Loader) prepare(devices []device.Device) error {
 // start makes the channels and the goroutines.
 func (l *Loader) start() {
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.desk = newDesk()
+	// Where batches come in any order, none are read by those who make them: one
+	// that takes its time after all would hold up those behind, which need not
+	// wait for it.
+	l.workers = read.NewWorkers(l.ctx, read.Source{
+		Layout: &l.layout, Encoded: l.encoded, Seed: l.options.Seed, Timeout: l.options.SampleTimeout,
+	}, !l.options.Unordered)
 	buffers := 0
-	for _, n := range l.lanes {
+	for _, n := range l.feeders {
 		n.open()
 		buffers += len(n.made)
 	}
 	l.ready = make(chan *Batch, buffers)
 
 	var schedules, reads, uploads sync.WaitGroup
-	for _, n := range l.lanes {
+	for _, n := range l.feeders {
 		schedules.Go(n.schedule)
 		uploads.Go(n.upload)
 		l.running.Go(n.finish)
 	}
 	for range l.options.Workers {
-		reads.Go(l.reads)
+		reads.Go(l.workers.Work)
 	}
 	l.running.Go(func() {
 		schedules.Wait()
-		l.desk.close()
+		l.workers.Close()
 		reads.Wait()
-		for _, n := range l.lanes {
+		for _, n := range l.feeders {
 			close(n.jobs)
 		}
 		uploads.Wait()
@@ -243,6 +249,9 @@ func (l *Loader) ended() bool {
 	return l.closed
 }
 
+// dataset is that of the samples.
+func (l *Loader) dataset() dataset.Dataset { return l.layout.Samples.Dataset }
+
 // Close stops the workers, waits for what is queued on the devices and frees
 // the loader's memory, batches that were not released included. It returns
 // when the samples that are being read are finished, but for those that are
@@ -265,7 +274,7 @@ func (l *Loader) Close() error {
 // giveBack gives everything back. Nothing runs any more.
 func (l *Loader) giveBack() error {
 	var errs []error
-	for _, n := range l.lanes {
+	for _, n := range l.feeders {
 		errs = append(errs, n.close())
 	}
 	return errors.Join(errs...)

@@ -39,7 +39,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 		return nil, b.late
 	}
 	l.arriving = nil
-	b.buffer.lane.held.Add(1)
+	b.buffer.feeder.held.Add(1)
 	l.counters.arrived(b)
 	l.delivered(b.n)
 	return b, nil
@@ -109,7 +109,7 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 			l.delivered(b.n)
 			l.failure = l.empty(b)
 		default:
-			l.judge.sound(b.Epoch)
+			l.emptied.sound(b.Epoch)
 			l.arriving = b
 		}
 	}
@@ -199,8 +199,8 @@ func (l *Loader) held() error {
 		if l.ahead[n] {
 			continue
 		}
-		lane := l.lanes[n%len(l.lanes)]
-		held, all = int(lane.held.Load()), len(lane.made)
+		feeder := l.feeders[n%len(l.feeders)]
+		held, all = int(feeder.held.Load()), len(feeder.made)
 		if held < all {
 			return nil
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
+	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 	"github.com/pinion-gpu/pinion/sampler"
 )
 
@@ -26,7 +28,7 @@ type order struct {
 
 // newOrder makes the order that o asks for.
 func newOrder(ds dataset.Dataset, o Options) (r order, err error) {
-	defer recoverAs(&err, "in the sampler")
+	defer usercode.Recover(&err, "in the sampler")
 	if o.Batches != nil && (o.Sampler != nil || o.Shuffle || o.DropLast) {
 		return order{}, fmt.Errorf("loader: %w: Batches comes with an order of its own, so without Sampler, Shuffle and DropLast", device.ErrArgument)
 	}
@@ -118,15 +120,15 @@ func digest(n int, appendAt func(dst []int, epoch, k int) []int) string {
 // form of samples, and the names and labels of some. Of a name only the last
 // element counts, so that a dataset may move.
 func (l *Loader) datasetDigest() (text string, err error) {
-	defer recoverAs(&err, "in the dataset")
+	defer usercode.Recover(&err, "in the dataset")
 	h := sha256.New()
-	put := func(s *source) {
-		fmt.Fprintln(h, l.samples, s.spec)
-		probed(l.samples, func(i int) { fmt.Fprintln(h, path.Base(s.ds.Name(i)), s.ds.Label(i)) })
+	put := func(s *slab.Source) {
+		fmt.Fprintln(h, l.samples, s.Spec)
+		probed(l.samples, func(i int) { fmt.Fprintln(h, path.Base(s.Dataset.Name(i)), s.Dataset.Label(i)) })
 	}
-	put(&l.source)
-	for k := range l.targets {
-		put(&l.targets[k])
+	put(&l.layout.Samples)
+	for k := range l.layout.Targets {
+		put(&l.layout.Targets[k])
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }

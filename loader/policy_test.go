@@ -94,7 +94,7 @@ func TestReplaceNothing(t *testing.T) {
 	ds.fail = map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}
 	_, err := run(t, dev, ds, loader.Options{OnError: loader.Replace})
 	fails(t, "nothing can be read", err, errSample)
-	if err == nil || !strings.Contains(err.Error(), "in the place of sample 0") {
+	if err == nil || !strings.Contains(err.Error(), "in place of sample 0") {
 		t.Error(err)
 	}
 }

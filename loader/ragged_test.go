@@ -205,7 +205,7 @@ func TestRaggedWithoutLengths(t *testing.T) {
 	ds.spec.Ragged = true
 	_, err := loader.New(dev, struct{ dataset.Dataset }{ds}, loader.Options{})
 	fails(t, "no lengths", err, device.ErrArgument)
-	if err == nil || !strings.Contains(err.Error(), "does not tell how") {
+	if err == nil || !strings.Contains(err.Error(), "does not say how long each is") {
 		t.Error(err)
 	}
 }

@@ -2,76 +2,75 @@ package loader
 
 import (
 	"context"
-	"time"
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/loader/internal/devdecode"
+	"github.com/pinion-gpu/pinion/loader/internal/read"
+	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 )
 
-// schedule hands the samples of the lane's batches to the workers, as slabs
+// schedule hands the samples of the feeder's batches to the workers, as slabs
 // come free. Epochs follow on each other without a pause. It ends behind a
 // batch that cannot be made, which comes back as an error in its place.
-func (n *lane) schedule() {
+func (n *feeder) schedule() {
 	l := n.loader
-	own := &reading{loader: l}
-	defer own.close()
+	own := l.workers.NewReader()
+	defer own.Close()
 	for b := l.first; b < l.order.total; b++ {
-		if l.lanes[b%len(l.lanes)] != n || l.skip[b] {
+		if l.feeders[b%len(l.feeders)] != n || l.skip[b] {
 			continue
 		}
-		j, err := l.newJob(b)
+		j, err := n.newJob(b)
 		if err != nil {
-			n.jobs <- failedJob(b, l.order.epoch(b), err)
+			n.jobs <- read.FailedJob(b, l.order.epoch(b), err)
 			return
 		}
-		var ok bool
-		if j.slab, ok = receive(l.ctx, n.free); !ok {
+		place, ok := receive(l.ctx, n.free)
+		if !ok {
 			return
 		}
-		j.slab.trimFiles(keepFiles / len(n.slabs.all))
+		j.Slab, j.Files = place.slab, place.files
+		if j.Files != nil {
+			j.Files.Reset(devdecode.KeepBytes / len(n.slabs.All))
+		}
 		if !l.options.Unordered {
 			n.jobs <- j // never blocks: there is room for every slab, and an error
 		}
-		switch count := len(j.indexes); {
+		switch count := len(j.Indexes); {
 		case count == 0:
-			j.finish(0, l.options.Unordered)
-		case l.quick(count):
-			own.do(task{j, 0, count})
+			j.Finish(0)
+		case l.workers.Quick(count):
+			own.Do(j)
 		default:
-			l.desk.put(j)
+			l.workers.Put(j)
 		}
 	}
 }
 
-// runTime is how long a worker should be busy with a task: long beside
-// handing it over, short beside a batch of samples that take their time.
-const runTime = 50 * time.Microsecond
-
-// run is how many samples make a task.
-func (l *Loader) run() int {
-	each := time.Duration(l.sampleTime.Load())
-	if each <= 0 {
-		return 1
+// newJob works out what batch b is. It has no slab yet.
+func (n *feeder) newJob(b int) (j *read.Job, err error) {
+	l := n.loader
+	defer usercode.Recover(&err, "in the sampler or the dataset")
+	epoch, number := l.order.at(b)
+	indexes := l.order.batches.AppendAt(nil, epoch, number)
+	if count := len(indexes); count > l.order.largest {
+		return nil, fmt.Errorf("loader: %w: batch %d of epoch %d has %d samples, but Batch is %d", device.ErrArgument, number, epoch, count, l.order.largest)
 	}
-	return int(max(1, runTime/each))
-}
-
-// quickTime is how long reading may take that is no work for a worker: to hand
-// it over takes as long.
-const quickTime = 20 * time.Microsecond
-
-// quick reports whether so many samples are read sooner than handed over. Where
-// batches come in any order, none are: a read that takes its time after all
-// would hold up the batches behind it, which need not wait for it.
-func (l *Loader) quick(samples int) bool {
-	each := l.sampleTime.Load()
-	return !l.options.Unordered && each > 0 && each*int64(samples) <= int64(quickTime)
-}
-
-// learn takes in how long the samples of a task took.
-func (l *Loader) learn(took time.Duration, samples int) {
-	each := max(int64(took)/int64(samples), 1)
-	if last := l.sampleTime.Load(); last > 0 {
-		each = (7*last + each + 7) / 8
+	for _, i := range indexes {
+		if i < 0 || i >= l.samples {
+			return nil, fmt.Errorf("loader: %w: the sampler gives sample %d of %d in batch %d of epoch %d", device.ErrArgument, i, l.samples, number, epoch)
+		}
 	}
-	l.sampleTime.Store(each) // a lost update does no harm
+	contents, err := l.layout.Contents(indexes)
+	if err != nil {
+		return nil, fmt.Errorf("loader: %w", err)
+	}
+	var done chan *read.Job
+	if l.options.Unordered {
+		done = n.jobs
+	}
+	return read.NewJob(b, epoch, number, contents, done), nil
 }
 
 // receive is a receive that the end of ctx cuts short; ok is false then, and

@@ -93,7 +93,7 @@ func (l *Loader) startState() State {
 	return State{
 		Version:      stateVersion,
 		Samples:      l.samples,
-		Spec:         l.spec.String(),
+		Spec:         l.layout.Samples.Spec.String(),
 		Dataset:      l.digest,
 		Augment:      l.augmentation(),
 		Order:        l.order.digest,
@@ -107,7 +107,7 @@ func (l *Loader) startState() State {
 // would not be those that would have come.
 func (l *Loader) augmentation() string {
 	var parts []string
-	for _, t := range dataset.Transforms(l.ds) {
+	for _, t := range dataset.Transforms(l.dataset()) {
 		if t != (imaging.Transform{}) {
 			parts = append(parts, t.WithJitter(imaging.Jitter{}).String())
 		}

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
@@ -51,20 +50,11 @@ type Stage struct {
 }
 
 type counters struct {
-	samples, batches, bytes          atomic.Int64
-	skipped, replaced                atomic.Int64
-	deviceWait, workerWait           atomic.Int64 // nanoseconds
-	readTime, decodeTime, resizeTime atomic.Int64
-	copyTime, transformTime          atomic.Int64
-	deviceDecode                     atomic.Int64
-}
-
-// read adds what a worker did for one sample, and empties it.
-func (c *counters) read(t *dataset.Timing) {
-	c.readTime.Add(int64(t.Read))
-	c.decodeTime.Add(int64(t.Decode))
-	c.resizeTime.Add(int64(t.Resize))
-	*t = dataset.Timing{}
+	samples, batches, bytes atomic.Int64
+	skipped, replaced       atomic.Int64
+	deviceWait              atomic.Int64 // nanoseconds
+	copyTime, transformTime atomic.Int64
+	deviceDecode            atomic.Int64
 }
 
 // arrived counts a batch that is with the caller.
@@ -80,14 +70,14 @@ func (c *counters) moved(d *deviceBuffer) {
 		return
 	}
 	if !d.staged {
-		if t, err := d.marks[1].Since(d.marks[0]); err == nil {
+		if t, err := d.events.copied.Since(d.events.copyBegin); err == nil {
 			c.copyTime.Add(int64(d.timed) * int64(t))
 		}
 	}
-	if d.lane.form.queue == nil {
+	if d.feeder.form.queue == nil {
 		return
 	}
-	if t, err := d.marks[3].Since(d.marks[2]); err == nil {
+	if t, err := d.events.complete.Since(d.events.transformBegin); err == nil {
 		c.transformTime.Add(int64(d.timed) * int64(t))
 	}
 }
@@ -95,20 +85,20 @@ func (c *counters) moved(d *deviceBuffer) {
 // Stats reports what the loader has done. It may be called at any time from
 // any goroutine.
 func (l *Loader) Stats() Stats {
-	c := &l.counters
+	c, t := &l.counters, l.workers.Times()
 	slabs, free, buffers, deviceBytes, stagingBytes := 0, 0, 0, int64(0), int64(0)
-	for _, n := range l.lanes {
+	for _, n := range l.feeders {
 		slabs += cap(n.free)
 		free += len(n.free)
 		buffers += cap(n.buffers)
-		each := l.slabBytes()
+		each := l.layout.Bytes()
 		if n.form.queue != nil {
 			each += n.batchBytes()
 		}
 		deviceBytes += int64(cap(n.buffers)) * each
-		stagingBytes += n.staging.bytes()
+		stagingBytes += n.staging.Bytes()
 	}
-	first := l.lanes[0]
+	first := l.feeders[0]
 	stage := func(name, where string, nanoseconds *atomic.Int64) Stage {
 		return Stage{name, where, time.Duration(nanoseconds.Load())}
 	}
@@ -120,28 +110,28 @@ func (l *Loader) Stats() Stats {
 		BytesToDevice: c.bytes.Load(),
 		DeviceWait:    time.Duration(c.deviceWait.Load()),
 		Stages: []Stage{
-			stage("read", "worker", &c.readTime),
-			stage("decode", "worker", &c.decodeTime),
-			stage("resize", "worker", &c.resizeTime),
-			stage("idle", "worker", &c.workerWait),
+			stage("read", "worker", &t.Read),
+			stage("decode", "worker", &t.Decode),
+			stage("resize", "worker", &t.Resize),
+			stage("idle", "worker", &t.Idle),
 			stage("h2d", "device", &c.copyTime),
 			stage("decode on device", "device", &c.deviceDecode),
 			stage("transform", "device", &c.transformTime),
 		},
-		Shape:         first.form.batchShape(l.order.largest, l.rows),
+		Shape:         first.form.batchShape(l.order.largest, l.layout.Samples.Rows),
 		DType:         l.options.DType,
 		Workers:       l.options.Workers,
-		Devices:       len(l.lanes),
+		Devices:       len(l.feeders),
 		Slabs:         slabs,
 		Reading:       slabs - free,
 		Ready:         len(l.ready),
 		DeviceBuffers: buffers,
-		HostBytes:     int64(slabs) * l.slabBytes(),
+		HostBytes:     int64(slabs) * l.layout.Bytes(),
 		DeviceBytes:   deviceBytes,
-		Pinned:        first.slabs.pinned,
-		PageableWhy:   first.slabs.reason,
+		Pinned:        first.slabs.Pinned,
+		PageableWhy:   first.slabs.Reason,
 		StagingBytes:  stagingBytes,
-		DecodeDevice:  first.decoding != nil,
+		DecodeDevice:  first.decoder != nil,
 		DecodeWhy:     first.notDecoding,
 	}
 }

@@ -3,6 +3,8 @@ package loader
 import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/loader/internal/read"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
 )
 
 // Target is what goes with the samples of a batch, out of one of
@@ -20,33 +22,23 @@ type Target struct {
 	DeviceLengths device.Ptr
 }
 
-// delivered is the targets of j as they are in d.
-func (j *job) delivered(d *deviceBuffer, t tail) []Target {
-	if len(j.targets) == 0 {
+// targetsIn is the targets of j as they are in d.
+func targetsIn(d *deviceBuffer, j *read.Job, t slab.Tail) []Target {
+	if len(j.Targets) == 0 {
 		return nil
 	}
-	list := make([]Target, len(j.targets))
-	n, lengths := len(j.indexes), d.raw+device.Ptr(t.longs)
+	list := make([]Target, len(j.Targets))
+	n, lengths := len(j.Indexes), d.raw+device.Ptr(t.TargetLengths)
 	for k := range list {
-		b := &j.targets[k]
+		b := &j.Targets[k]
 		list[k] = Target{
-			Data: d.raw + device.Ptr(b.at), DType: b.source.spec.DType,
-			Shape: b.source.shape(n, b.rows), Bytes: int64(n * b.stride()), Lengths: b.lengths,
+			Data: d.raw + device.Ptr(b.At), DType: b.Source.Spec.DType,
+			Shape: b.Source.Shape(n, b.Rows), Bytes: int64(n * b.Stride()), Lengths: b.Lengths,
 		}
-		if b.lengths != nil {
+		if b.Lengths != nil {
 			list[k].DeviceLengths = lengths
 			lengths += device.Ptr(4 * n)
 		}
 	}
 	return list
-}
-
-// raggedTargets is how many targets differ in length.
-func (l *Loader) raggedTargets() (n int) {
-	for k := range l.targets {
-		if l.targets[k].spec.Ragged {
-			n++
-		}
-	}
-	return n
 }

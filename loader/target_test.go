@@ -209,14 +209,14 @@ func TestBadTargets(t *testing.T) {
 		part   string
 	}{
 		{nil, "target 1: "}, {masks(11), "target 1: "}, {masks(13), "13 samples, the dataset has 12"}, {table(12, dtype.U8, 0), "12 samples of 0 bytes"},
-		{table(12, dtype.U8, 1<<62), "a batch of 12 samples"}, {struct{ dataset.Dataset }{boxes(12)}, "does not tell how"},
+		{table(12, dtype.U8, 1<<62), "a batch of 12 samples"}, {struct{ dataset.Dataset }{boxes(12)}, "does not say how long each is"},
 	} {
 		refuses(t, dev, ds, loader.Options{Targets: []dataset.Dataset{masks(12), c.target}}, device.ErrArgument, c.part)
 	}
 	// Each by itself could be counted.
 	refuses(t, dev, ds, loader.Options{Targets: slices.Repeat([]dataset.Dataset{table(12, dtype.U8, 1<<55)}, 20)}, device.ErrArgument, "a batch of 12 samples")
 	_, err := run(t, dev, ds, loader.Options{Targets: []dataset.Dataset{ragged}})
-	says(t, err, device.ErrArgument, "target 0: bad argument: sample 5 (boxes/fake-005) has length 5, the longest is said to have 4")
+	says(t, err, device.ErrArgument, "target 0: bad argument: sample 5 (boxes/fake-005) has length 5, but the longest is declared as 4")
 	for _, limit := range []time.Duration{0, hang} {
 		closed, panics, before := masks(12), masks(12), masks(12)
 		closed.noReader, panics.panicOpen = errSample, true

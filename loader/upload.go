@@ -1,30 +1,34 @@
 package loader
 
 import (
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/kernels"
+	"github.com/pinion-gpu/pinion/loader/internal/read"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
+	"github.com/pinion-gpu/pinion/loader/internal/usercode"
+	"github.com/pinion-gpu/pinion/sampler"
 )
 
 // upload queues complete slabs to the device, in order. An error takes the
 // place of the batch that it befell.
-func (n *lane) upload() {
+func (n *feeder) upload() {
 	defer close(n.copied)
-	defer n.reading.close()
+	defer n.reader.Close()
 	l := n.loader
 	for {
 		j, ok := n.next()
 		if !ok {
 			return
 		}
-		if receive(l.ctx, j.ready); l.ctx.Err() != nil {
+		if receive(l.ctx, j.Ready()); l.ctx.Err() != nil {
 			return
 		}
 		b, err := n.batch(j)
 		if err != nil {
-			b = &Batch{n: j.n, err: err}
+			b = &Batch{n: j.N, err: err}
 		}
 		if !l.offer(b) || err != nil {
 			return
@@ -34,7 +38,7 @@ func (n *lane) upload() {
 
 // next returns the next job to queue. Where they come in any order, those of
 // an epoch still come before those of the next.
-func (n *lane) next() (*job, bool) {
+func (n *feeder) next() (*read.Job, bool) {
 	l := n.loader
 	if !l.options.Unordered {
 		return receive(l.ctx, n.jobs)
@@ -45,7 +49,7 @@ func (n *lane) next() (*job, bool) {
 		}
 		n.left = n.share(n.epoch)
 	}
-	if i := slices.IndexFunc(n.later, func(j *job) bool { return j.epoch == n.epoch }); i >= 0 {
+	if i := slices.IndexFunc(n.later, func(j *read.Job) bool { return j.Epoch == n.epoch }); i >= 0 {
 		j := n.later[i]
 		n.later = slices.Delete(n.later, i, i+1)
 		n.left--
@@ -56,7 +60,7 @@ func (n *lane) next() (*job, bool) {
 		if !ok {
 			return nil, false
 		}
-		if j.epoch == n.epoch {
+		if j.Epoch == n.epoch {
 			n.left--
 			return j, true
 		}
@@ -64,11 +68,11 @@ func (n *lane) next() (*job, bool) {
 	}
 }
 
-// share is how many batches of an epoch are for this lane.
-func (n *lane) share(epoch int) (count int) {
+// share is how many batches of an epoch are for this feeder.
+func (n *feeder) share(epoch int) (count int) {
 	l := n.loader
 	for b := epoch * l.order.perEpoch; b < (epoch+1)*l.order.perEpoch; b++ {
-		if b >= l.first && !l.skip[b] && l.lanes[b%len(l.lanes)] == n {
+		if b >= l.first && !l.skip[b] && l.feeders[b%len(l.feeders)] == n {
 			count++
 		}
 	}
@@ -76,19 +80,19 @@ func (n *lane) share(epoch int) (count int) {
 }
 
 // batch queues what j has read to the device.
-func (n *lane) batch(j *job) (b *Batch, err error) {
-	defer recoverAs(&err, "while a batch was queued")
+func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
+	defer usercode.Recover(&err, "while a batch was queued")
 	l := n.loader
-	if j.err != nil {
-		return nil, j.err
+	if j.Err != nil {
+		return nil, j.Err
 	}
-	if err := l.settle(j); err != nil {
+	if err := n.settle(j); err != nil {
 		return nil, err
 	}
-	b = &Batch{Device: n.dev, DType: l.options.DType, Epoch: j.epoch, Number: j.number, n: j.n}
-	if len(j.indexes) == 0 {
-		n.free <- j.slab
-		return j.nothing(), nil
+	b = &Batch{Device: n.dev, DType: l.options.DType, Epoch: j.Epoch, Number: j.Number, n: j.N}
+	if len(j.Indexes) == 0 {
+		n.free <- place{j.Slab, j.Files}
+		return nothing(j), nil
 	}
 	d, ok := n.takeBuffer()
 	if !ok {
@@ -101,10 +105,10 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(j.indexes) == 0 { // the device refused all, and so did the CPU
-		n.free <- j.slab
+	if len(j.Indexes) == 0 { // the device refused all, and so did the CPU
+		n.free <- place{j.Slab, j.Files}
 		n.buffers <- d
-		return j.nothing(), nil
+		return nothing(j), nil
 	}
 	if b.Mix, err = l.write(t, j); err != nil {
 		return nil, err
@@ -112,116 +116,83 @@ func (n *lane) batch(j *job) (b *Batch, err error) {
 	if err := n.queue(d, j, t); err != nil {
 		return nil, err
 	}
-	count := len(j.indexes)
-	b.Indexes, b.Labels, b.Lengths = j.indexes, j.labels, j.lengths
+	count := len(j.Indexes)
+	b.Indexes, b.Labels, b.Lengths = j.Indexes, j.Labels, j.Samples.Lengths
 	b.Data = d.data
-	b.Shape = n.form.batchShape(count, j.rows)
-	b.Bytes = int64(count*j.rows) * n.form.rowBytes
-	b.DeviceLabels = d.raw + device.Ptr(t.labels)
-	if j.lengths != nil {
-		b.DeviceLengths = d.raw + device.Ptr(t.lengths)
+	b.Shape = n.form.batchShape(count, j.Samples.Rows)
+	b.Bytes = int64(count*j.Samples.Rows) * n.form.rowBytes
+	b.DeviceLabels = d.raw + device.Ptr(t.Labels)
+	if j.Samples.Lengths != nil {
+		b.DeviceLengths = d.raw + device.Ptr(t.Lengths)
 	}
 	if l.options.Mask {
-		b.DeviceMask = d.raw + device.Ptr(t.mask)
+		b.DeviceMask = d.raw + device.Ptr(t.Mask)
 	}
 	if b.Mix != nil {
-		b.DeviceMix = d.raw + device.Ptr(t.mix)
+		b.DeviceMix = d.raw + device.Ptr(t.Mix)
 	}
-	b.Targets = j.delivered(d, t)
+	b.Targets = targetsIn(d, j, t)
 	b.buffer = d
 	b.complete = make(chan struct{})
 	b.refs.Store(1)
-	end := d.marks[1]
-	if n.decoding != nil {
-		end = d.marks[3] // files and tables are in use until then
+	free := d.events.copied
+	if n.decoder != nil {
+		free = d.events.complete // files and tables are in use until then
 	}
-	n.copied <- passage{b, j.slab, end} // never blocks: there is room for every slab
+	n.copied <- inFlight{b, place{j.Slab, j.Files}, free} // never blocks: there is room for every slab
 	return b, nil
-}
-
-// decode queues the decoding of j's pictures into d, where the device does
-// that, and lays out what goes with the samples. What the device refuses is
-// read by the CPU, and may be left out of j.
-func (n *lane) decode(d *deviceBuffer, j *job) (t tail, err error) {
-	l := n.loader
-	for {
-		t = l.tailOf(j.end(), len(j.indexes), j.rows)
-		if n.decoding == nil || len(j.indexes) == 0 {
-			return t, nil
-		}
-		start := time.Now()
-		err := n.decoding.queue(d, j, t)
-		l.counters.deviceDecode.Add(int64(time.Since(start)))
-		if !errors.Is(err, errRefused) {
-			return t, err
-		}
-		// What was queued reads the slab and its files, and writes d.
-		if err := n.decoding.stream.Synchronize(); err != nil {
-			return t, err
-		}
-		if err := n.compute.Synchronize(); err != nil {
-			return t, err
-		}
-		j.refused = true
-		if err := l.settle(j); err != nil {
-			return t, err
-		}
-	}
 }
 
 // queue queues the copy of a slab to d and what turns it into the batch's
 // data.
-func (n *lane) queue(d *deviceBuffer, j *job, t tail) error {
+func (n *feeder) queue(d *deviceBuffer, j *read.Job, t slab.Tail) error {
 	from := 0
-	if n.decoding != nil {
-		from = t.labels // the samples are made on the device
-		if len(j.targets) > 0 {
-			from = j.targets[0].at
-		}
+	if n.decoder != nil {
+		from = j.TargetsAt(t.Labels) // the samples are made on the device
 	}
-	host := j.slab.bytes[from:t.end]
+	host := j.Slab.Bytes[from:t.End]
 	d.queued = int64(len(host))
-	if n.decoding != nil {
-		d.queued += n.decoding.sent
+	if n.decoder != nil {
+		d.queued += n.decoder.SentBytes()
 	}
 	if err := n.send(d, d.raw+device.Ptr(from), host); err != nil {
 		return err
 	}
-	if err := n.copies.Record(d.marks[1]); err != nil {
+	if err := n.copies.Record(d.events.copied); err != nil {
 		return err
 	}
 	if n.form.queue == nil {
-		return n.copies.Record(d.marks[3])
+		return n.copies.Record(d.events.complete)
 	}
-	if err := n.compute.Wait(d.marks[1]); err != nil {
+	if err := n.compute.Wait(d.events.copied); err != nil {
 		return err
 	}
 	if d.timed > 0 {
-		if err := n.compute.Record(d.marks[2]); err != nil {
+		if err := n.compute.Record(d.events.transformBegin); err != nil {
 			return err
 		}
 	}
-	w := work{dst: d.data, src: d.raw, n: len(j.indexes), rows: j.rows}
-	if t.colours != 0 {
-		w.colours = d.raw + device.Ptr(t.colours)
+	w := work{dst: d.data, src: d.raw, n: len(j.Indexes), rows: j.Samples.Rows}
+	if t.Colours != 0 {
+		w.colours = d.raw + device.Ptr(t.Colours)
 	}
-	if t.mix != 0 {
-		w.mix = d.raw + device.Ptr(t.mix)
+	if t.Mix != 0 {
+		w.mix = d.raw + device.Ptr(t.Mix)
 	}
 	if err := n.form.queue(n.compute, w); err != nil {
 		return err
 	}
-	return n.compute.Record(d.marks[3])
+	return n.compute.Record(d.events.complete)
 }
 
 // send queues the copy of host to dst, a part of d's raw memory; where it is
 // staged, the copy is done when send returns.
-func (n *lane) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
+func (n *feeder) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 	d.timed = n.timing(len(host))
-	d.staged = n.staging.takes(len(host))
+	d.staged = n.staging.Takes(len(host))
 	if !d.staged {
 		if d.timed > 0 {
-			if err := n.copies.Record(d.marks[0]); err != nil {
+			if err := n.copies.Record(d.events.copyBegin); err != nil {
 				return err
 			}
 		}
@@ -233,7 +204,7 @@ func (n *lane) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 		return err
 	}
 	start := time.Now()
-	err := n.staging.copy(n.loader.ctx, dst, host)
+	err := n.staging.Copy(n.loader.ctx, dst, host)
 	n.loader.counters.copyTime.Add(int64(time.Since(start)))
 	return err
 }
@@ -241,7 +212,7 @@ func (n *lane) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 // takeBuffer returns a free buffer, if there is a choice one that nobody's work
 // holds any more: the streams of the loader wait for what is used, and what
 // waits behind that waits too.
-func (n *lane) takeBuffer() (*deviceBuffer, bool) {
+func (n *feeder) takeBuffer() (*deviceBuffer, bool) {
 	first, ok := receive(n.loader.ctx, n.buffers)
 	if !ok || first.idle() {
 		return first, ok
@@ -261,11 +232,11 @@ func (n *lane) takeBuffer() (*deviceBuffer, bool) {
 }
 
 // waitUsed queues the wait for what callers of the last batch in d do.
-func (n *lane) waitUsed(d *deviceBuffer) error {
+func (n *feeder) waitUsed(d *deviceBuffer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	streams := []device.Stream{n.copies}
-	if n.form.queue != nil || n.decoding != nil {
+	if n.form.queue != nil || n.decoder != nil {
 		streams = append(streams, n.compute)
 	}
 	for _, s := range streams {
@@ -277,4 +248,35 @@ func (n *lane) waitUsed(d *deviceBuffer) error {
 	}
 	d.inUse = 0
 	return nil
+}
+
+// write fills in what goes with the samples of j, and returns the weights of
+// their mixtures.
+func (l *Loader) write(t slab.Tail, j *read.Job) (mix []float32, err error) {
+	j.Write(t)
+	host := j.Slab.Bytes
+	if t.Colours != 0 {
+		colours := make([]kernels.Colour, len(j.Indexes))
+		for slot, i := range j.Indexes {
+			colours[slot] = kernels.Colour(l.jitter.Draw(l.key(j, i)))
+		}
+		if _, err := kernels.AppendColours(host[t.Colours:t.Colours], colours...); err != nil {
+			return nil, err
+		}
+	}
+	if t.Mix != 0 {
+		mix = make([]float32, len(j.Indexes))
+		for slot, i := range j.Indexes {
+			mix[slot] = drawMix(l.options.Mixup, l.key(j, i))
+		}
+		if _, err := kernels.AppendMix(host[t.Mix:t.Mix], mix...); err != nil {
+			return nil, err
+		}
+	}
+	return mix, nil
+}
+
+// key is what everything random about the visit of a sample is drawn from.
+func (l *Loader) key(j *read.Job, index int) uint64 {
+	return sampler.Key(l.options.Seed, j.Epoch, index)
 }

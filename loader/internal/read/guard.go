@@ -1,4 +1,4 @@
-package loader
+package read
 
 import (
 	"context"
@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
+	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 )
 
-// ErrTimeout: a sample took longer than [Options.SampleTimeout].
+// ErrTimeout: a sample took longer than its time limit.
 var ErrTimeout = errors.New("sample timed out")
 
-// errStuck: too many reads never came back.
-var errStuck = errors.New("reads are stuck")
+// ErrStuck: too many reads never came back.
+var ErrStuck = errors.New("reads are stuck")
 
 // maxStuck is how many reads may be stuck at a time.
 const maxStuck = 64
@@ -53,7 +55,7 @@ func (g *guard) serve() {
 }
 
 func (g *guard) read(v guarded) (err error) {
-	defer recoverAs(&err, "in the dataset")
+	defer usercode.Recover(&err, "in the dataset")
 	return g.readers.read(v.ctx, v.visit, g.places)
 }
 
@@ -85,10 +87,10 @@ func (g *guard) leave() { close(g.visits) }
 
 // guarded reads a sample with its targets within the time limit. A guard that
 // does not come back in time is left alone, and the next sample gets a new one.
-func (r *reading) guarded(v dataset.Visit, dst [][]byte) error {
-	g, l := r.guard, r.loader
-	limit := l.options.SampleTimeout
-	ctx, cancel := context.WithTimeout(l.ctx, limit)
+func (r *Reader) guarded(v dataset.Visit, dst [][]byte) error {
+	g, w := r.guard, r.workers
+	limit := w.source.Timeout
+	ctx, cancel := context.WithTimeout(w.ctx, limit)
 	defer cancel()
 	timing := v.Timing
 	v.Timing = &g.timing
@@ -100,7 +102,7 @@ func (r *reading) guarded(v dataset.Visit, dst [][]byte) error {
 	defer late.Stop()
 	select {
 	case err := <-g.done:
-		if err != nil && ctx.Err() != nil && l.ctx.Err() == nil {
+		if err != nil && ctx.Err() != nil && w.ctx.Err() == nil {
 			return fmt.Errorf("%w after %v: %w", ErrTimeout, limit, err)
 		}
 		if err != nil {
@@ -118,18 +120,18 @@ func (r *reading) guarded(v dataset.Visit, dst [][]byte) error {
 	case <-late.C:
 	}
 	r.guard = nil
-	stuck := l.stuck.Add(1)
+	stuck := w.stuck.Add(1)
 	go func() { // ends when the read does
 		<-g.done
-		l.stuck.Add(-1)
+		w.stuck.Add(-1)
 	}()
 	g.leave()
-	if l.ctx.Err() == nil && stuck > maxStuck {
-		return fmt.Errorf("loader: %w: %d at a time did not return within %v; at last: %w", errStuck, stuck, limit, ErrTimeout)
+	if w.ctx.Err() == nil && stuck > maxStuck {
+		return fmt.Errorf("%w: %d at a time did not return within %v; the last: %w", ErrStuck, stuck, limit, ErrTimeout)
 	}
 	err := fmt.Errorf("%w after %v, and was left alone", ErrTimeout, limit)
 	if now := g.readers.now.Load(); now > 0 {
-		return &targetError{int(now) - 1, err}
+		return &slab.TargetError{Target: int(now) - 1, Err: err}
 	}
 	return err
 }

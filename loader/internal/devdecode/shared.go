@@ -1,4 +1,4 @@
-package loader
+package devdecode
 
 import (
 	"sync"
@@ -6,9 +6,8 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// decoders are those of the devices that loaders decode on: one a device, which
-// all of its loaders share, since two beside each other decode less than one, and
-// one takes long to make.
+// decoders holds one decoder a device, which all loaders on it share: two
+// beside each other decode less than one, and one takes long to make.
 type decoders struct {
 	mu  sync.Mutex
 	all map[device.Device]*sharedDecoder
@@ -19,7 +18,7 @@ var shared = decoders{all: map[device.Device]*sharedDecoder{}}
 // sharedDecoder is the decoder of a device, until the last of its users closes
 // it.
 type sharedDecoder struct {
-	jpegDecoder
+	JPEGDecoder
 	among *decoders
 	dev   device.Device
 	users int
@@ -31,11 +30,11 @@ func (d *decoders) open(dev device.Device) (*sharedDecoder, error) {
 	defer d.mu.Unlock()
 	s := d.all[dev]
 	if s == nil {
-		made, err := openDecoder(dev)
+		made, err := OpenJPEG(dev)
 		if err != nil {
 			return nil, err
 		}
-		s = &sharedDecoder{jpegDecoder: made, among: d, dev: dev}
+		s = &sharedDecoder{JPEGDecoder: made, among: d, dev: dev}
 		d.all[dev] = s
 	}
 	s.users++
@@ -50,5 +49,5 @@ func (s *sharedDecoder) Close() error {
 		return nil
 	}
 	delete(s.among.all, s.dev)
-	return s.jpegDecoder.Close()
+	return s.JPEGDecoder.Close()
 }

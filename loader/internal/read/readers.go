@@ -1,12 +1,18 @@
-package loader
+package read
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
+	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 )
+
+// ErrNoReader: a reader could not be made. It is no sample's fault.
+var ErrNoReader = errors.New("no reader")
 
 // readers is a reader of the dataset and one of each target. It belongs to one
 // goroutine.
@@ -19,32 +25,32 @@ type readers struct {
 }
 
 // newReaders makes them, or none.
-func (l *Loader) newReaders() (r *readers, err error) {
+func newReaders(s *Source) (r *readers, err error) {
 	r = &readers{}
 	defer func() {
 		if err != nil {
 			r.close()
-			r, err = nil, fmt.Errorf("loader: %w: %w", errNoReader, err)
+			r, err = nil, fmt.Errorf("%w: %w", ErrNoReader, err)
 		}
 	}()
-	defer recoverAs(&err, "in NewReader")
-	if l.encoded != nil {
-		encoded, err := l.encoded.NewEncodedReader()
+	defer usercode.Recover(&err, "in NewReader")
+	if s.Encoded != nil {
+		encoded, err := s.Encoded.NewEncodedReader()
 		if err != nil {
 			return r, err
 		}
 		r.own, r.encoded = encoded, encoded
 	} else {
-		own, err := l.ds.NewReader()
+		own, err := s.Layout.Samples.Dataset.NewReader()
 		if err != nil {
 			return r, err
 		}
 		r.own = own
 	}
-	for k := range l.targets {
-		target, err := l.targets[k].ds.NewReader()
+	for k := range s.Layout.Targets {
+		target, err := s.Layout.Targets[k].Dataset.NewReader()
 		if err != nil {
-			return r, &targetError{k, err}
+			return r, &slab.TargetError{Target: k, Err: err}
 		}
 		r.targets = append(r.targets, target)
 	}
@@ -63,7 +69,7 @@ func (r *readers) read(ctx context.Context, v dataset.Visit, places [][]byte) er
 
 // decode makes a sample of a file that the device does not take after all.
 func (r *readers) decode(v dataset.Visit, content, dst []byte) (err error) {
-	defer recoverAs(&err, "in the dataset")
+	defer usercode.Recover(&err, "in the dataset")
 	return r.encoded.Decode(v, content, dst)
 }
 
@@ -81,14 +87,14 @@ func (r *readers) readTargets(ctx context.Context, v dataset.Visit, places [][]b
 	for k, place := range places {
 		r.now.Store(int32(k) + 1)
 		if err := r.readTarget(ctx, v, k, place); err != nil {
-			return &targetError{k, err}
+			return &slab.TargetError{Target: k, Err: err}
 		}
 	}
 	return nil
 }
 
 func (r *readers) readTarget(ctx context.Context, v dataset.Visit, k int, place []byte) (err error) {
-	defer recoverAs(&err, "in the dataset")
+	defer usercode.Recover(&err, "in the dataset")
 	return r.targets[k].Read(ctx, v, place)
 }
 
@@ -103,6 +109,6 @@ func (r *readers) close() {
 
 func closeReader(reader dataset.Reader) {
 	var err error // a reader only reads: nothing can be lost
-	defer recoverAs(&err, "in Close of a reader")
+	defer usercode.Recover(&err, "in Close of a reader")
 	err = reader.Close()
 }

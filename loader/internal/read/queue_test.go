@@ -1,4 +1,4 @@
-package loader
+package read
 
 import (
 	"math/rand/v2"
@@ -7,21 +7,23 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
 )
 
 // Every sample of every job is taken once, however many workers come and go to
 // sleep, and those of one worker are in the order in which jobs were put.
-func TestDesk(t *testing.T) {
+func TestQueue(t *testing.T) {
 	for _, workers := range []int{1, 2, 7, 40} {
-		d := newDesk()
+		q := newQueue()
 		var all sync.WaitGroup
 		taken := make([][]task, workers)
 		for w := range workers {
 			all.Go(func() {
-				own := newNap()
+				own := newSleeper()
 				rng := rand.New(rand.NewPCG(uint64(w), 2))
 				for {
-					got, ok := d.take(1+rng.IntN(5), own)
+					got, ok := q.take(1+rng.IntN(5), own)
 					if !ok {
 						return
 					}
@@ -36,26 +38,26 @@ func TestDesk(t *testing.T) {
 		rng := rand.New(rand.NewPCG(9, uint64(workers)))
 		want := 0
 		for n := range jobs {
-			j := &job{n: n, indexes: make([]int, 1+rng.IntN(most))}
-			want += len(j.indexes)
-			d.put(j)
+			j := &Job{N: n, Contents: slab.Contents{Indexes: make([]int, 1+rng.IntN(most))}}
+			want += len(j.Indexes)
+			q.put(task{j, 0, len(j.Indexes)})
 			if rng.IntN(10) == 0 {
 				time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond) // all fall asleep
 			}
 		}
-		d.close()
+		q.close()
 		all.Wait()
 		seen := map[[2]int]bool{}
 		for _, list := range taken {
-			if !slices.IsSortedFunc(list, func(a, b task) int { return 100*(a.job.n-b.job.n) + a.from - b.from }) {
+			if !slices.IsSortedFunc(list, func(a, b task) int { return 100*(a.job.N-b.job.N) + a.from - b.from }) {
 				t.Errorf("%d workers: one took later samples first", workers)
 			}
 			for _, got := range list {
 				for slot := got.from; slot < got.to; slot++ {
-					if seen[[2]int{got.job.n, slot}] || slot >= len(got.job.indexes) {
-						t.Errorf("%d workers: slot %d of job %d is taken twice, or there is none", workers, slot, got.job.n)
+					if seen[[2]int{got.job.N, slot}] || slot >= len(got.job.Indexes) {
+						t.Errorf("%d workers: slot %d of job %d is taken twice, or there is none", workers, slot, got.job.N)
 					}
-					seen[[2]int{got.job.n, slot}] = true
+					seen[[2]int{got.job.N, slot}] = true
 				}
 			}
 		}
@@ -66,17 +68,17 @@ func TestDesk(t *testing.T) {
 }
 
 // A job that keeps one worker busy wakes the others.
-func TestDeskWakesAll(t *testing.T) {
+func TestQueueWakesAll(t *testing.T) {
 	const workers = 9
-	d := newDesk()
+	q := newQueue()
 	var all sync.WaitGroup
 	busy := make(chan struct{}, workers)
 	gate := make(chan struct{})
 	for range workers {
 		all.Go(func() {
-			own := newNap()
+			own := newSleeper()
 			for {
-				if _, ok := d.take(1, own); !ok {
+				if _, ok := q.take(1, own); !ok {
 					return
 				}
 				busy <- struct{}{}
@@ -86,11 +88,11 @@ func TestDeskWakesAll(t *testing.T) {
 	}
 	for asleep := 0; asleep < workers; {
 		runtime.Gosched()
-		d.mu.Lock()
-		asleep = len(d.sleepers)
-		d.mu.Unlock()
+		q.mu.Lock()
+		asleep = len(q.sleepers)
+		q.mu.Unlock()
 	}
-	d.put(&job{indexes: make([]int, workers)})
+	q.put(task{&Job{}, 0, workers})
 	for range workers {
 		select {
 		case <-busy:
@@ -99,26 +101,26 @@ func TestDeskWakesAll(t *testing.T) {
 		}
 	}
 	close(gate)
-	d.close()
+	q.close()
 	all.Wait()
 }
 
-// A worker that waits when the desk is closed is sent home, and so is the next
-// that comes.
-func TestDeskClose(t *testing.T) {
-	d := newDesk()
+// A worker that waits when the queue is closed ends, and so does the next that
+// comes.
+func TestQueueClose(t *testing.T) {
+	q := newQueue()
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
-			if _, ok := d.take(1, newNap()); ok {
+			if _, ok := q.take(1, newSleeper()); ok {
 				t.Error("a sample of no job")
 			}
 		})
 	}
 	time.Sleep(time.Millisecond)
-	d.close()
+	q.close()
 	all.Wait()
-	if _, ok := d.take(1, newNap()); ok {
+	if _, ok := q.take(1, newSleeper()); ok {
 		t.Error("a sample of no job")
 	}
 }

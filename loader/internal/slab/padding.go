@@ -1,4 +1,4 @@
-package loader
+package slab
 
 import (
 	"encoding/binary"
@@ -11,19 +11,19 @@ import (
 	"github.com/pinion-gpu/pinion/internal/float16"
 )
 
-// ErrTooLong: a sample is longer than there is room for.
+// ErrTooLong: a sample is longer than its place.
 var ErrTooLong = errors.New("sample too long")
 
-// padding is the bytes of one element that short samples are padded with; nil
+// Padding is the bytes of one element that short samples are padded with; nil
 // stands for zeros.
-type padding []byte
+type Padding []byte
 
-// newPadding makes padding of a value.
-func newPadding(v float64, t dtype.DType) (padding, error) {
+// NewPadding makes padding of a value.
+func NewPadding(v float64, t dtype.DType) (Padding, error) {
 	b := make([]byte, 8)
 	exact := v == math.Trunc(v) && math.Abs(v) <= 1<<53
 	in := func(low, high float64) bool { return exact && v >= low && v <= high }
-	// Rounding is fine, but what is finite is no infinity.
+	// A value may be rounded, but not to infinity.
 	fits := func(rounded float32) bool { return !math.IsInf(float64(rounded), 0) || math.IsInf(v, 0) }
 	ok := true
 	switch t {
@@ -62,7 +62,7 @@ func newPadding(v float64, t dtype.DType) (padding, error) {
 		ok = false
 	}
 	if !ok {
-		return nil, fmt.Errorf("loader: %w: Pad is %v, which is no %v", device.ErrArgument, v, t)
+		return nil, fmt.Errorf("%w: Pad is %v, which no %v can be", device.ErrArgument, v, t)
 	}
 	for _, x := range b {
 		if x != 0 {
@@ -73,7 +73,7 @@ func newPadding(v float64, t dtype.DType) (padding, error) {
 }
 
 // fill pads.
-func (p padding) fill(dst []byte) {
+func (p Padding) fill(dst []byte) {
 	if p == nil {
 		clear(dst)
 		return

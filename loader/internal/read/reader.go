@@ -1,0 +1,146 @@
+package read
+
+import (
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
+	"github.com/pinion-gpu/pinion/loader/internal/usercode"
+)
+
+// Reader reads samples for one goroutine.
+type Reader struct {
+	workers *Workers
+	readers *readers // nil until the first sample
+	guard   *guard   // reads in their place where samples have a time limit
+	places  [][]byte // of a sample, and of its targets
+	timing  dataset.Timing
+}
+
+// NewReader makes a reader. It opens the dataset with its first sample.
+func (w *Workers) NewReader() *Reader { return &Reader{workers: w} }
+
+// Do reads all samples of a job.
+func (r *Reader) Do(j *Job) { r.do(task{j, 0, len(j.Indexes)}) }
+
+// do reads the samples of a task, and returns when it ended.
+func (r *Reader) do(t task) (end time.Time) {
+	start, count := time.Now(), t.to-t.from
+	r.run(t)
+	end = time.Now()
+	r.workers.learn(end.Sub(start), count)
+	t.job.Finish(count)
+	return end
+}
+
+// timed is the number of samples of a task from which on the clock is read
+// once for all of them and not for each: those samples are small, and their
+// time is reading.
+const timed = 16
+
+// run reads the samples of a task.
+func (r *Reader) run(t task) {
+	timing := &r.timing
+	start := time.Time{}
+	if t.to-t.from >= timed {
+		timing, start = nil, time.Now()
+	}
+	for slot := t.from; slot < t.to; slot++ {
+		if err := r.read(t.job, slot, timing); err != nil {
+			t.job.Fail(slot, err)
+		}
+	}
+	if timing == nil {
+		r.timing.Read = time.Since(start)
+	}
+	r.workers.times.add(&r.timing)
+}
+
+// Sample reads the sample of a slot with all that goes with it.
+func (r *Reader) Sample(j *Job, slot int) error { return r.read(j, slot, nil) }
+
+// read reads the sample of a slot and its targets, its label and the padding
+// behind them.
+func (r *Reader) read(j *Job, slot int, timing *dataset.Timing) (err error) {
+	defer usercode.Recover(&err, "in the dataset")
+	if err := r.open(); err != nil {
+		return err
+	}
+	if err := r.take(j, slot); err != nil {
+		return err
+	}
+	source, index := &r.workers.source, j.Indexes[slot]
+	j.Labels[slot] = source.Layout.Samples.Dataset.Label(index)
+	v := dataset.Visit{Index: index, Key: source.Key(j.Epoch, index), Timing: timing}
+	switch {
+	case j.Files != nil:
+		r.readers.begin(&v)
+		if err := j.Files.Fetch(r.workers.ctx, r.readers.encoded, slot, v, r.places[0]); err != nil {
+			return err
+		}
+		return r.readers.readTargets(r.workers.ctx, v, r.places[1:])
+	case r.guard != nil:
+		return r.guarded(v, r.places)
+	}
+	return r.readers.read(r.workers.ctx, v, r.places)
+}
+
+// take finds the places of a sample and its targets, and pads them.
+func (r *Reader) take(j *Job, slot int) error {
+	place, err := j.Samples.Place(j.Slab.Bytes, slot)
+	if err != nil {
+		return err
+	}
+	r.places = append(r.places[:0], place)
+	for k := range j.Targets {
+		place, err := j.Targets[k].Place(j.Slab.Bytes, slot)
+		if err != nil {
+			return &slab.TargetError{Target: k, Err: err}
+		}
+		r.places = append(r.places, place)
+	}
+	return nil
+}
+
+// Decode makes the samples of pictures that the device refused. Those that
+// cannot be made are errors of the job. It fails if no reader can be opened.
+func (r *Reader) Decode(j *Job) error {
+	for _, slot := range j.Files.Refused() {
+		if err := r.open(); err != nil {
+			return err
+		}
+		content, key := j.Files.Content(slot)
+		v := dataset.Visit{Index: j.Indexes[slot], Key: key}
+		if err := r.readers.decode(v, content, j.Sample(slot)); err != nil {
+			j.Fail(slot, err)
+		}
+	}
+	return nil
+}
+
+// open makes the readers, if there are none.
+func (r *Reader) open() error {
+	if r.readers != nil || r.guard != nil {
+		return nil
+	}
+	readers, err := newReaders(&r.workers.source)
+	if err != nil {
+		return err
+	}
+	if r.workers.source.Timeout > 0 {
+		r.guard = newGuard(readers)
+	} else {
+		r.readers = readers
+	}
+	return nil
+}
+
+// Close closes the readers of the dataset.
+func (r *Reader) Close() {
+	if r.guard != nil {
+		r.guard.close()
+	}
+	if r.readers != nil {
+		r.readers.close()
+	}
+}

@@ -1,0 +1,112 @@
+package read
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/loader/internal/slab"
+	"github.com/pinion-gpu/pinion/sampler"
+)
+
+// Source says what is read, and how.
+type Source struct {
+	Layout  *slab.Layout
+	Encoded dataset.Encoded // where a device decodes; else nil
+	Seed    uint64
+	Timeout time.Duration // of a sample with its targets; 0: none
+}
+
+// Key is what everything random about the visit of a sample is drawn from.
+func (s *Source) Key(epoch, index int) uint64 { return sampler.Key(s.Seed, epoch, index) }
+
+// Workers read the samples of jobs. The caller starts their goroutines, each
+// with [Workers.Work].
+type Workers struct {
+	source Source
+	ctx    context.Context // ends the reading
+	queue  *queue
+	quick  bool // see Quick
+
+	sampleTime atomic.Int64 // nanoseconds, a moving average
+	stuck      atomic.Int64 // reads that did not come back in time
+	times      Times
+}
+
+// Times counts what workers did, in nanoseconds over all of them.
+type Times struct {
+	Read, Decode, Resize atomic.Int64
+	Idle                 atomic.Int64
+}
+
+// NewWorkers makes the workers of a loader. quick says whether batches may be
+// read by those who make them, see [Workers.Quick].
+func NewWorkers(ctx context.Context, s Source, quick bool) *Workers {
+	return &Workers{source: s, ctx: ctx, queue: newQueue(), quick: quick}
+}
+
+// Times counts what the workers did so far, and goes on.
+func (w *Workers) Times() *Times { return &w.times }
+
+// Put adds a job with samples.
+func (w *Workers) Put(j *Job) { w.queue.put(task{j, 0, len(j.Indexes)}) }
+
+// Close ends the workers, once nothing is left to read.
+func (w *Workers) Close() { w.queue.close() }
+
+// Work reads samples until there are no more. Several goroutines may work.
+func (w *Workers) Work() {
+	r := w.NewReader()
+	defer r.Close()
+	own := newSleeper()
+	idle := time.Now()
+	for {
+		t, ok := w.queue.take(w.some(), own)
+		w.times.Idle.Add(int64(time.Since(idle)))
+		if !ok || w.ctx.Err() != nil {
+			return
+		}
+		idle = r.do(t)
+	}
+}
+
+// taskTime is how long a worker should be busy with a task: long compared with
+// handing it over, short compared with a batch of slow samples.
+const taskTime = 50 * time.Microsecond
+
+// some is how many samples make a task.
+func (w *Workers) some() int {
+	each := time.Duration(w.sampleTime.Load())
+	if each <= 0 {
+		return 1
+	}
+	return int(max(1, taskTime/each))
+}
+
+// quickTime is how long a batch may take to read that is not worth handing
+// over: that takes as long.
+const quickTime = 20 * time.Microsecond
+
+// Quick reports whether so many samples are read sooner than handed over.
+func (w *Workers) Quick(samples int) bool {
+	each := w.sampleTime.Load()
+	return w.quick && each > 0 && each*int64(samples) <= int64(quickTime)
+}
+
+// learn takes in how long the samples of a task took.
+func (w *Workers) learn(took time.Duration, samples int) {
+	each := max(int64(took)/int64(samples), 1)
+	if last := w.sampleTime.Load(); last > 0 {
+		each = (7*last + each + 7) / 8
+	}
+	w.sampleTime.Store(each) // a lost update does no harm
+}
+
+// add counts what was done for a sample, and empties t.
+func (c *Times) add(t *dataset.Timing) {
+	c.Read.Add(int64(t.Read))
+	c.Decode.Add(int64(t.Decode))
+	c.Resize.Add(int64(t.Resize))
+	*t = dataset.Timing{}
+}
