@@ -16,6 +16,8 @@ type Set struct {
 	module  device.Module            // and where they are compiled ones, this
 	kernels map[string]device.Kernel // and these
 
+	multiprocessors int // of the device; 0 where that is unknown
+
 	mu     sync.RWMutex // held for reading while work is queued
 	closed bool
 }

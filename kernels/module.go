@@ -33,8 +33,8 @@ func names() []string {
 	for _, unit := range moveUnits {
 		list = append(list, fmt.Sprintf("gather_%d", unit), fmt.Sprintf("scatter_%d", unit))
 	}
-	for _, u := range spanUnits {
-		list = append(list, spansKernel(u.bytes))
+	for _, unit := range spanUnits {
+		list = append(list, spansKernel(unit))
 	}
 	return list
 }
@@ -53,7 +53,7 @@ func loadModule(dev device.Device, l device.Launcher) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kernels: load device code: %w", err)
 	}
-	set := &Set{dev: dev, module: module, kernels: map[string]device.Kernel{}}
+	set := &Set{dev: dev, module: module, kernels: map[string]device.Kernel{}, multiprocessors: dev.Info().Multiprocessors}
 	for _, name := range names() {
 		kernel, err := module.Kernel(name)
 		if err != nil {

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -57,21 +58,15 @@ func (k *Set) CopySpans(s device.Stream, l SpanList) error {
 	return k.enqueue(s, j)
 }
 
-// spanUnits are the units that kernels are compiled for, and how many of them
-// a thread moves at a time, as kernels.cu has it.
-var spanUnits = []struct{ bytes, perThread int64 }{{16, 4}, {4, 4}, {1, 4}}
+// spanUnits are the units that kernels are compiled for, in bytes.
+var spanUnits = []int64{16, 4, 1}
+
+const (
+	spansPerThread = 8 // units that a thread moves at a time, as spans.cuh has it
+	spansBlocks    = 8 // the most thread blocks for each multiprocessor
+)
 
 func spansKernel(unit int64) string { return fmt.Sprintf("copy_spans_%d", unit) }
-
-// perThread is the units that a thread moves at a time; 0: no such unit.
-func (l SpanList) perThread() int64 {
-	for _, u := range spanUnits {
-		if u.bytes == l.Unit {
-			return u.perThread
-		}
-	}
-	return 0
-}
 
 type spansJob struct{ SpanList }
 
@@ -79,7 +74,7 @@ func (j spansJob) check() error {
 	if j.N < 0 || j.Units < 0 || j.Blocks < 0 {
 		return fmt.Errorf("%w: %d entries of %d units, in %d thread blocks at most", device.ErrArgument, j.N, j.Units, j.Blocks)
 	}
-	if j.perThread() == 0 {
+	if !slices.Contains(spanUnits, j.Unit) {
 		return fmt.Errorf("%w: units of %d bytes; 16, 4 and 1 are possible", device.ErrArgument, j.Unit)
 	}
 	if _, err := product("units and their size", j.Units, j.Unit); err != nil {
@@ -93,7 +88,10 @@ func (j spansJob) check() error {
 }
 
 func (j spansJob) launch(k *Set, s device.Stream) error {
-	blocks := blocksFor(j.Units, j.perThread()*threads)
+	blocks := blocksFor(j.Units, spansPerThread*threads)
+	if k.multiprocessors > 0 {
+		blocks = min(blocks, spansBlocks*k.multiprocessors)
+	}
 	if j.Blocks > 0 {
 		blocks = min(blocks, j.Blocks)
 	}
