@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -38,12 +39,14 @@ func (j *augmentJob) call(c device.Caller, s device.Stream) error {
 	})
 }
 
-// augmenter holds what a job reads; colours and mix may be nil.
+// augmenter holds what a job reads, and scratch memory; colours and mix may be
+// nil.
 type augmenter[S uint8 | uint16] struct {
 	*augmentJob
 	src          []S
 	largest      float32 // sample
 	colours, mix []byte
+	unit         []float32 // samples from 0 to 1, by sample; for bytes only
 }
 
 func augmentFrom[S uint8 | uint16](j *augmentJob, dst, src, colours, mix []byte) error {
@@ -51,214 +54,211 @@ func augmentFrom[S uint8 | uint16](j *augmentJob, dst, src, colours, mix []byte)
 	if err != nil {
 		return err
 	}
-	a := &augmenter[S]{j, samples, float32(largest(j.from)), colours, mix}
+	a := &augmenter[S]{augmentJob: j, src: samples, largest: float32(largest(j.from)), colours: colours, mix: mix}
 	switch j.dt {
 	case j.from:
-		return augment(a, dst, a.toSample)
+		return augment(a, dst, a.toSamples)
 	case dtype.F16:
-		return augment(a, dst, float16.ToF16)
+		return augment(a, dst, toF16)
 	case dtype.BF16:
-		return augment(a, dst, float16.ToBF16)
+		return augment(a, dst, toBF16)
 	}
-	return augment(a, dst, math.Float32bits)
+	return augment(a, dst, toF32)
 }
 
-func augment[S uint8 | uint16, T uint8 | uint16 | uint32](a *augmenter[S], dst []byte, bits func(float32) T) error {
+// augment works every image out once. Where images are mixed, it goes from each
+// to its partner, until it is back at the first.
+func augment[S uint8 | uint16, T uint8 | uint16 | uint32](a *augmenter[S], dst []byte, narrow func(dst []T, src []float32)) error {
 	out, err := view[T](dst)
 	if err != nil {
 		return err
 	}
-	changes := make([]change, a.images)
-	for n := range changes {
-		changes[n] = a.change(n)
+	images, step := int(a.images), 0
+	scratch := []planes{a.newPlanes()}
+	if a.mix != nil {
+		step = images / 2
+		scratch = append(scratch, a.newPlanes(), a.newPlanes())
 	}
-	plane, channels := int(a.pixels), a.channels
-	for n := range changes {
-		lambda := a.lambda(n)
-		partner := (n + len(changes)/2) % len(changes)
-		for i := range plane {
-			v := a.pixel(n, i, &changes[n])
-			if lambda < 1 {
-				w := a.pixel(partner, i, &changes[partner])
-				for c := range channels {
-					v[c] = float32(lambda*v[c]) + float32((1-lambda)*w[c])
-				}
+	done := make([]bool, images)
+	for first := range images {
+		if done[first] {
+			continue
+		}
+		own := scratch[0]
+		a.image(own, first)
+		for n, k := first, 1; ; k = 3 - k {
+			done[n] = true
+			partner, other := (n+step)%images, scratch[0]
+			if partner != first {
+				other = scratch[k]
+				a.image(other, partner)
 			}
-			for c := range channels {
-				out[(n*channels+c)*plane+i] = bits(v[c])
+			write(a, out, n, own, other, narrow)
+			if partner == first {
+				break
 			}
+			n, own = partner, other
 		}
 	}
 	return nil
 }
 
-// pixel is pixel i of image n, with its colours changed and normalised.
-func (a *augmenter[S]) pixel(n, i int, by *change) (v [4]float32) {
-	in := a.raw(n, i)
-	if by.none {
-		for c, x := range in {
-			v[c] = float32(x)
+// write mixes image n with the other one and writes it.
+func write[S uint8 | uint16, T uint8 | uint16 | uint32](a *augmenter[S], out []T, n int, own, other planes, narrow func(dst []T, src []float32)) {
+	plane := int(a.pixels)
+	lambda := a.lambda(n)
+	var mixed [chunk]float32
+	for c := range a.channels {
+		to := out[(n*a.channels+c)*plane:][:plane]
+		if lambda == 1 {
+			narrow(to, own[c])
+			continue
 		}
-	} else {
-		p := a.rgb(in)
-		for _, operation := range by.Order {
-			p = by.apply(operation, p)
+		for at := 0; at < plane; at += chunk {
+			v, w := own[c][at:min(at+chunk, plane)], other[c][at:min(at+chunk, plane)]
+			for i := range v {
+				mixed[i] = float32(lambda*v[i]) + float32((1-lambda)*w[i])
+			}
+			narrow(to[at:], mixed[:len(v)])
 		}
-		v = [4]float32{p.r * a.largest, p.g * a.largest, p.b * a.largest}
 	}
-	for c := range in {
-		v[c] = float32(v[c]*a.scale[c]) + a.bias[c]
-	}
-	return v
 }
 
-// raw is the samples of pixel i of image n.
-func (a *augmenter[S]) raw(n, i int) []S {
-	return a.src[(n*int(a.pixels)+i)*a.channels:][:a.channels]
-}
-
-// rgb is samples as colours.
-func (a *augmenter[S]) rgb(v []S) rgb {
-	return rgb{float32(v[0]) / a.largest, float32(v[1]) / a.largest, float32(v[2]) / a.largest}
-}
-
-// lambda is that of image n; 1 is no mixing.
+// lambda is the share of image n in what it becomes; 1 is no mixing.
 func (a *augmenter[S]) lambda(n int) float32 {
 	if a.mix == nil {
 		return 1
 	}
 	lambda := math.Float32frombits(binary.LittleEndian.Uint32(a.mix[4*n:]))
-	if !(lambda >= 0) {
+	if !(lambda >= 0 && lambda < 1) {
 		return 1
 	}
 	return lambda
 }
 
-// change is the colour of an image and the mean that its contrast needs.
-type change struct {
-	Colour
-	mean float32
-	none bool // there is no table
-}
+// planes are the channels of an image, or of a part of it.
+type planes [4][]float32
 
-func (a *augmenter[S]) change(n int) change {
-	if a.colours == nil {
-		return change{none: true}
-	}
-	entry := a.colours[n*colourEntryBytes:][:colourEntryBytes]
-	float := func(i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(entry[4*i:])) }
-	by := change{Colour: Colour{float(0), float(1), float(2), float(3), [4]uint8(entry[16:])}}
-	if by.Contrast == 1 {
-		return by
-	}
-	sum := uint64(0)
-	for i := range int(a.pixels) {
-		p := a.rgb(a.raw(n, i))
-		for _, operation := range by.Order {
-			if operation == Contrast {
-				break
-			}
-			p = by.apply(operation, p)
-		}
-		sum += uint64(math.RoundToEven(float64(p.grey() * (1 << 24))))
-	}
-	by.mean = float32(float64(sum) / float64(float64(a.pixels)*(1<<24)))
-	return by
-}
-
-// rgb is a pixel of values from 0 to 1. Conversions in what follows keep the
-// compiler from fusing.
-type rgb struct{ r, g, b float32 }
-
-func (p rgb) grey() float32 {
-	return float32(float32(0.2989*p.r)+float32(0.587*p.g)) + float32(0.114*p.b)
-}
-
-// blend is ratio of p and the rest of the same grey.
-func (p rgb) blend(ratio, other float32) rgb {
-	add := float32(float32(1-float64(ratio)) * other)
-	return rgb{
-		clamp01(float32(ratio*p.r) + add),
-		clamp01(float32(ratio*p.g) + add),
-		clamp01(float32(ratio*p.b) + add),
-	}
-}
-
-func (by *change) apply(operation uint8, p rgb) rgb {
-	switch {
-	case operation == Brightness && by.Brightness != 1:
-		return p.blend(by.Brightness, 0)
-	case operation == Contrast && by.Contrast != 1:
-		return p.blend(by.Contrast, by.mean)
-	case operation == Saturation && by.Saturation != 1:
-		return p.blend(by.Saturation, p.grey())
-	case operation == Hue && by.Hue != 0 && by.Hue >= -0.5 && by.Hue <= 0.5:
-		return p.turn(by.Hue)
+func (a *augmenter[S]) newPlanes() (p planes) {
+	for c := range a.channels {
+		p[c] = make([]float32, a.pixels)
 	}
 	return p
 }
 
-// turn turns the hue by a part of the circle, by way of HSV.
-func (p rgb) turn(by float32) rgb {
-	high, low := max(p.r, p.g, p.b), min(p.r, p.g, p.b)
-	var s, h float32
-	if span := high - low; span != 0 {
-		s = span / high
-		sixths, after, before := float32(4), p.g, p.r // of the circle, to the highest channel
-		switch high {
-		case p.r:
-			sixths, after, before = 0, p.b, p.g
-		case p.g:
-			sixths, after, before = 2, p.r, p.b
-		}
-		h = sixths + (high-after)/span - (high-before)/span
-		h = h/6 + 1
-		if h >= 1 {
-			h--
+// chunk is the pixels that are worked on at a time, so that they stay in the
+// processor's first cache from one operation to the next.
+const chunk = 1024
+
+// part is number k of the chunks of p.
+func (p planes) part(k int) planes {
+	for c, plane := range p {
+		if plane != nil {
+			p[c] = plane[k*chunk : min((k+1)*chunk, len(plane))]
 		}
 	}
-	h += by
-	h = float32((h - floor(h)) * 6)
-	sector := floor(h)
-	f := h - sector
-	down, up, least := less(high, float32(s*f)), less(high, float32(s*(1-f))), less(high, s)
-	switch int(sector) {
-	case 1:
-		return rgb{down, high, least}
-	case 2:
-		return rgb{least, high, up}
-	case 3:
-		return rgb{least, down, high}
-	case 4:
-		return rgb{up, least, high}
-	case 5:
-		return rgb{high, least, down}
-	}
-	return rgb{high, up, least} // 0, and 6 where the hue was rounded up to 1
+	return p
 }
 
-// less is v * (1 - part), within 0 and 1.
-func less(v, part float32) float32 { return clamp01(v * (1 - part)) }
-
-func floor(x float32) float32 { return float32(math.Floor(float64(x))) }
-
-func clamp01(x float32) float32 {
-	switch {
-	case x >= 1:
-		return 1
-	case x > 0:
-		return x
+// image fills p with image n, its colours changed, normalised.
+func (a *augmenter[S]) image(p planes, n int) {
+	src := a.src[n*int(a.pixels)*a.channels:][:int(a.pixels)*a.channels]
+	chunks := (int(a.pixels) + chunk - 1) / chunk
+	if a.colours == nil {
+		for k := range chunks {
+			a.load(p.part(k), src[k*chunk*a.channels:])
+		}
+		return
 	}
-	return 0
+	by := loadColour(a.colours[n*colourEntryBytes:][:colourEntryBytes])
+	before, after := by.Order[:], []uint8{}
+	if at := bytes.IndexByte(before, Contrast); at >= 0 && by.Contrast != 1 {
+		before, after = before[:at], before[at:]
+	}
+	sum := uint64(0)
+	for k := range chunks {
+		part := p.part(k)
+		a.loadRGB(part, src[k*chunk*3:])
+		for _, operation := range before {
+			by.apply(operation, part)
+		}
+		if len(after) > 0 {
+			sum += sumGrey(part)
+		}
+	}
+	by.mean = float32(float64(sum) / float64(float64(a.pixels)*(1<<24)))
+	for k := range chunks {
+		part := p.part(k)
+		for _, operation := range after {
+			by.apply(operation, part)
+		}
+		for c := range 3 {
+			scale, bias := a.scale[c], a.bias[c]
+			for i, x := range part[c] {
+				part[c][i] = float32(float32(x*a.largest)*scale) + bias
+			}
+		}
+	}
 }
 
-// toSample rounds to nearest, ties to even.
-func (a *augmenter[S]) toSample(x float32) S {
-	switch {
-	case x >= a.largest:
-		return S(a.largest)
-	case x > 0:
-		return S(math.RoundToEven(float64(x)))
+// load fills p with samples, normalised.
+func (a *augmenter[S]) load(p planes, src []S) {
+	for c := range a.channels {
+		scale, bias := a.scale[c], a.bias[c]
+		for i := range p[c] {
+			p[c][i] = float32(float32(src[i*a.channels+c])*scale) + bias
+		}
 	}
-	return 0
+}
+
+// loadRGB fills p with samples from 0 to 1.
+func (a *augmenter[S]) loadRGB(p planes, src []S) {
+	if len(a.unit) == 0 {
+		a.unit = make([]float32, int(a.largest)+1)
+		for x := range a.unit {
+			a.unit[x] = float32(x) / a.largest
+		}
+	}
+	r, g, b := p.rgb()
+	src = src[:3*len(r)]
+	for i := range r {
+		v := src[3*i:][:3]
+		r[i], g[i], b[i] = a.unit[v[0]], a.unit[v[1]], a.unit[v[2]]
+	}
+}
+
+// toSamples rounds to nearest, ties to even.
+func (a *augmenter[S]) toSamples(dst []S, src []float32) {
+	dst = dst[:len(src)]
+	for i, x := range src {
+		switch {
+		case x >= a.largest:
+			dst[i] = S(a.largest)
+		case x > 0:
+			dst[i] = S(math.RoundToEven(float64(x)))
+		default:
+			dst[i] = 0
+		}
+	}
+}
+
+func toF16(dst []uint16, src []float32) {
+	dst = dst[:len(src)]
+	for i, x := range src {
+		dst[i] = float16.ToF16(x)
+	}
+}
+
+func toBF16(dst []uint16, src []float32) {
+	dst = dst[:len(src)]
+	for i, x := range src {
+		dst[i] = float16.ToBF16(x)
+	}
+}
+
+func toF32(dst []uint32, src []float32) {
+	dst = dst[:len(src)]
+	for i, x := range src {
+		dst[i] = math.Float32bits(x)
+	}
 }
