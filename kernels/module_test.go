@@ -47,9 +47,8 @@ type stream struct{ device.Stream }
 
 func (stream) Memset(device.Ptr, byte, int64) error { return nil }
 
-func (l *launcher) Info() device.Info                          { return device.Info{Multiprocessors: 10} }
 func (l *launcher) Synchronize() error                         { return nil }
-func (l *launcher) Info() device.Info                          { return device.Info{ID: "launcher"} }
+func (l *launcher) Info() device.Info                          { return device.Info{ID: "launcher", Multiprocessors: 10} }
 func (l *launcher) ImageFormat() device.ImageFormat            { return cmp.Or(l.format, device.PTX) }
 func (l *launcher) LoadModule(_ []byte) (device.Module, error) { return l, nil }
 func (l *launcher) Close() error                               { l.closed++; return nil }
