@@ -17,10 +17,12 @@ type linkOutput struct {
 	Name         string       `json:"name"`
 	Link         *linkRow     `json:"link,omitempty"`
 	SizeBytes    int64        `json:"size_bytes"`
+	SizeReason   string       `json:"size_reason,omitempty"` // why it is less than the default
 	Repeats      int          `json:"repeats"`
 	InitSeconds  float64      `json:"initialisation_seconds"`
 	Bulk         []bulkRow    `json:"bulk"`
 	SmallCopies  []timingRow  `json:"small_copies"`
+	PinBytes     int64        `json:"pin_bytes"` // of each row of PinCost
 	PinCost      []timingRow  `json:"pin_cost"`
 	NotAvailable []skippedRow `json:"not_available"`
 	Curves       []curveRow   `json:"curves,omitempty"`
@@ -78,7 +80,7 @@ func newLinkOutput(r *linkRun) *linkOutput {
 	out := &linkOutput{
 		Record: r.Record,
 		Device: info.ID, Name: info.Name, Link: newLinkRow(info.Link),
-		SizeBytes: r.Size, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
+		SizeBytes: r.Size, SizeReason: r.SizeReason, PinBytes: r.PinSize, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
 		Bulk: []bulkRow{}, SmallCopies: timingRows(r.Small), PinCost: timingRows(r.Pin), NotAvailable: []skippedRow{},
 	}
 	for _, b := range r.Bulk {
@@ -103,6 +105,20 @@ func newLinkOutput(r *linkRun) *linkOutput {
 // hideCurves leaves what a page shows better out of the text.
 func (o *linkOutput) hideCurves() { o.Curves, o.Choice = nil, nil }
 
+// printNotAvailable prints each reason once, after all that it is the reason for.
+func printNotAvailable(w io.Writer, rows []skippedRow) {
+	paths := map[string][]string{}
+	for _, s := range rows {
+		paths[s.Reason] = append(paths[s.Reason], s.Path)
+	}
+	for _, s := range rows {
+		if list := paths[s.Reason]; list != nil {
+			fmt.Fprintf(w, "\nNot available: %s: %s\n", strings.Join(list, "; "), s.Reason)
+			delete(paths, s.Reason)
+		}
+	}
+}
+
 func timingRows(list []linkbench.Timing) []timingRow {
 	rows := []timingRow{}
 	for _, t := range list {
@@ -116,7 +132,11 @@ func (o *linkOutput) print(w io.Writer) {
 	if o.Link != nil {
 		fmt.Fprintf(w, "  %s", o.Link)
 	}
-	fmt.Fprintf(w, "\n%s a copy, median of %d interleaved repeats\n\n", gib(o.SizeBytes), o.Repeats)
+	fmt.Fprintf(w, "\n%s a copy, median of %d interleaved repeats\n", gib(o.SizeBytes), o.Repeats)
+	if o.SizeReason != "" {
+		fmt.Fprintf(w, "Smaller than the default: %s\n", o.SizeReason)
+	}
+	fmt.Fprintln(w)
 
 	t := newTable("PATH", "DIRECTION", ">GB/s", ">MIN", ">MAX", ">OF BEST")
 	for _, b := range o.Bulk {
@@ -130,13 +150,11 @@ func (o *linkOutput) print(w io.Writer) {
 		t.add(r.What+", waited for", seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
 	}
 	for _, r := range o.PinCost {
-		t.add(fmt.Sprintf("pin %s: %s", gib(o.SizeBytes), r.What), seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
+		t.add(fmt.Sprintf("pin %s: %s", gib(o.PinBytes), r.What), seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
 	}
 	fmt.Fprintln(w)
 	t.print(w)
-	for _, s := range o.NotAvailable {
-		fmt.Fprintf(w, "\nNot available: %s: %s\n", s.Path, s.Reason)
-	}
+	printNotAvailable(w, o.NotAvailable)
 	for _, direction := range []string{"h2d", "d2h"} {
 		o.printCurves(w, direction)
 	}

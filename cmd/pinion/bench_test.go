@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 )
@@ -102,6 +103,36 @@ func TestBenchReportUsage(t *testing.T) {
 	} {
 		checkMessage(t, c.args, pinion(t, strings.Fields(c.args)...), c.code, c.say)
 		onlyFile(t, dir, "")
+	}
+}
+
+// An interrupt ends a measurement, whatever it is doing.
+func TestBenchLinkInterrupt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not interrupt single processes")
+	}
+	for _, after := range []time.Duration{50, 200, 800} { // while memory is prepared, paths are checked, and copies timed
+		r := process(t, func(p *os.Process) {
+			time.Sleep(after * time.Millisecond)
+			ok(t, p.Signal(os.Interrupt))
+		}, "bench", "link", "--device", "host", "--size", "256MiB", "--repeats", "1000000000", "--json")
+		if r.code != exitFailed && r.code != -1 { // -1: killed before it listened
+			t.Errorf("exit code %d", r.code)
+		}
+		if r.code == exitFailed && r.stderr != "pinion: interrupted\n" || r.stdout != "" {
+			t.Errorf("%q, and on standard output %q", r.stderr, r.stdout)
+		}
+	}
+}
+
+// Where a size was not asked for, the result says why it is smaller.
+func TestBenchLinkSmallerSize(t *testing.T) {
+	doc := document(t, []string{"size_bytes", "size_reason", "pin_bytes"}, "bench", "link", "--device", "host:3MiB", "--repeats", "1", "--json")
+	if doc["size_bytes"] != 2097152. || !strings.Contains(doc["size_reason"].(string), "1 GiB") {
+		t.Errorf("%v bytes, because %v", doc["size_bytes"], doc["size_reason"])
+	}
+	if r := pinion(t, "bench", "link", "--device", "host:3MiB", "--repeats", "1"); !strings.Contains(r.stdout, "\nSmaller than the default: ") {
+		t.Errorf("%s%s", r.stdout, r.stderr)
 	}
 }
 

@@ -148,7 +148,7 @@ var benchFlagNames = []string{"device", "size", "repeats", "json"}
 
 func addBenchFlags(cmd *cobra.Command) *benchFlags {
 	f := &benchFlags{device: deviceFlag(cmd), size: 1 << 30}
-	cmd.Flags().Var(&f.size, "size", "bytes of the largest copy")
+	cmd.Flags().Var(&f.size, "size", "bytes of the largest copy; the default is less where memory is short")
 	cmd.Flags().IntVar(&f.repeats, "repeats", 7, "timed repeats of each path")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON document")
 	return f
@@ -189,7 +189,10 @@ func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *link
 			return nil, err
 		}
 	}
-	o.Size, o.Repeats, o.Progress = int64(f.size), f.repeats, line.show
+	o.Repeats, o.Progress = f.repeats, line.show
+	if cmd.Flags().Changed("size") {
+		o.Size = int64(f.size) // and not less
+	}
 	run.Report, err = linkbench.Run(cmd.Context(), dev, o)
 	line.clear()
 	return run, err

@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 		{"bench link --size big --device host", 2, []string{"--size", "big"}},
 		{"bench link --repeats 0 --device host", 2, []string{"--repeats", "0"}},
 		{"bench link --copiers -1 --device host", 2, []string{"--copiers", "-1"}},
-		{"bench link --device host:1MiB", 1, []string{"--size", "out of device memory"}},
+		{"bench link --device host:1MiB --size 2MiB", 1, []string{"--size", "out of device memory"}},
 		{"bench link --device cuda:0", 1, []string{"cuda", "unavailable"}},
 		{"bench link there", 2, []string{"there"}},
 	} {

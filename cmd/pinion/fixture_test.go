@@ -20,10 +20,10 @@ import (
 // TestMain makes the test binary the command itself where a test asks for it,
 // and keeps the tests off a GPU.
 func TestMain(m *testing.M) {
-	os.Setenv("PINION_LIB_CUDA", "off")
 	if os.Getenv("PINION_TEST_MAIN") != "" {
-		main()
+		main() // with the environment of the test that started it
 	}
+	os.Setenv("PINION_LIB_CUDA", "off")
 	os.Exit(m.Run())
 }
 

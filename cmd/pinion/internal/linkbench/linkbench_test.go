@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,8 +94,9 @@ func TestRunAtThePinLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			check(t, r)
-			if !pinningRefused(r) || slices.Contains(rows(r), "pinned h2d") || !slices.Contains(rows(r), "pageable h2d") {
-				t.Errorf("rows %q, skipped %v", rows(r), r.Skipped)
+			// The one that is allowed is the memory to copy; none is left to time pinning.
+			if !pinningRefused(r) || slices.Contains(rows(r), "pinned h2d") != (allowed == 1) || !slices.Contains(rows(r), "pageable h2d") || len(r.Pin) != 0 {
+				t.Errorf("rows %q, pinning %v, skipped %v", rows(r), r.Pin, r.Skipped)
 			}
 			if dev.pinned != 0 {
 				t.Errorf("%d segments are still pinned", dev.pinned)
@@ -123,6 +126,140 @@ func (d *limited) Pin(b []byte, flags device.PinFlags) error {
 func (d *limited) Unpin(b []byte) error {
 	d.pinned--
 	return d.Pinner.Unpin(b)
+}
+
+// A driver that cannot register host memory, as CUDA's error 801 says, leaves
+// all paths of ordinary memory, and a reason.
+func TestRunWithoutRegistration(t *testing.T) {
+	inner := devicetest.Open(t)
+	pinner, ok := device.As[device.Pinner](inner)
+	if !ok {
+		t.Skip("the device pins no memory")
+	}
+	r, err := linkbench.Run(ctx, &unregistering{device.Wrapper{Device: inner}, pinner}, linkbench.Options{Size: 64 << 10, Repeats: 1, Curves: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, r)
+	if !slices.Contains(rows(r), "pageable d2h") || slices.Contains(rows(r), "pinned h2d") {
+		t.Errorf("rows %q", rows(r))
+	}
+	i := slices.IndexFunc(r.Skipped, func(s linkbench.Skipped) bool { return s.Path == "pinned" })
+	if i < 0 || !errors.Is(r.Skipped[i].Why, device.ErrNotSupported) {
+		t.Errorf("skipped %v, want pinned because of %q", r.Skipped, device.ErrNotSupported)
+	}
+}
+
+// unregistering is a device whose driver pins no memory, although it could.
+type unregistering struct {
+	device.Wrapper
+	device.Pinner
+}
+
+func (*unregistering) Pin([]byte, device.PinFlags) error {
+	return fmt.Errorf("cuMemHostRegister: %w", device.ErrNotSupported)
+}
+
+// Copies of n bytes take n bytes of device memory and twice as many of pinned
+// memory, at most.
+func TestMemoryTaken(t *testing.T) {
+	inner := devicetest.Open(t)
+	pinner, ok := device.As[device.Pinner](inner)
+	if !ok {
+		t.Skip("the device pins no memory")
+	}
+	const size = 16 << 20
+	dev := &counting{Wrapper: device.Wrapper{Device: inner}, Pinner: pinner, sizes: map[device.Ptr]int64{}}
+	r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: size, Repeats: 2, Copiers: 1, Curves: true, CurveTime: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pinningRefused(r) {
+		t.Skipf("the system does not let the test pin memory: %v", r.Skipped)
+	}
+	const besides = 1 << 20 // the list of blocks
+	if dev.peak < size || dev.peak > size+besides {
+		t.Errorf("%d bytes of device memory for copies of %d", dev.peak, size)
+	}
+	if dev.pinPeak < size || dev.pinPeak > 2*size {
+		t.Errorf("%d bytes of pinned memory for copies of %d", dev.pinPeak, size)
+	}
+}
+
+// counting is a device that counts what is taken of it. It leaves segments of
+// less than 16 MiB out, which are the rings of copiers.
+type counting struct {
+	device.Wrapper
+	device.Pinner
+	mu           sync.Mutex
+	sizes        map[device.Ptr]int64
+	now, peak    int64
+	pin, pinPeak int64
+}
+
+func (d *counting) Alloc(n int64) (device.Ptr, error) {
+	p, err := d.Device.Alloc(n)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		d.sizes[p] = n
+		d.now += n
+		d.peak = max(d.peak, d.now)
+	}
+	return p, err
+}
+
+func (d *counting) Free(p device.Ptr) error {
+	d.mu.Lock()
+	d.now -= d.sizes[p]
+	d.mu.Unlock()
+	return d.Device.Free(p)
+}
+
+func (d *counting) Pin(b []byte, flags device.PinFlags) error {
+	d.count(b, 1)
+	return d.Pinner.Pin(b, flags)
+}
+
+func (d *counting) Unpin(b []byte) error {
+	d.count(b, -1)
+	return d.Pinner.Unpin(b)
+}
+
+func (d *counting) count(b []byte, sign int64) {
+	if len(b) < 16<<20 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pin += sign * int64(len(b))
+	d.pinPeak = max(d.pinPeak, d.pin)
+}
+
+// Where memory is short, the default size is smaller, and one that was asked for
+// is an error that says which one fits.
+func TestShortOfMemory(t *testing.T) {
+	dev := devicetest.Open(t)
+	const mib = 1 << 20
+	linkbench.SetAvailable(t, 8*mib)
+	r, err := linkbench.Run(ctx, dev, linkbench.Options{Repeats: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, r)
+	if r.Size != mib || !strings.Contains(r.SizeReason, "1 GiB") || !strings.Contains(r.SizeReason, "8 MiB are available") {
+		t.Errorf("%d bytes, because %q", r.Size, r.SizeReason)
+	}
+	for _, size := range []int64{2 * mib, 1 << 30, math.MaxInt64} {
+		r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: size})
+		if r != nil || !errors.Is(err, linkbench.ErrMemory) && !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(fmt.Sprint(err), "--size 1MiB fits") {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	linkbench.SetAvailable(t, 1000)
+	if r, err := linkbench.Run(ctx, dev, linkbench.Options{}); r != nil || !errors.Is(err, linkbench.ErrMemory) {
+		t.Errorf("%v, want %q", err, linkbench.ErrMemory)
+	}
 }
 
 // A device that brings other bytes than were sent is found out.
@@ -184,7 +321,7 @@ func TestTooLargeForDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := before.TotalBytes/2 + 1<<20 // the first of the two buffers fits
+	size := before.TotalBytes + 1<<20
 	if r, err := linkbench.Run(ctx, dev, linkbench.Options{Size: size}); r != nil || !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("size %d of %d: %v, want %q", size, before.TotalBytes, err, device.ErrOutOfMemory)
 	}

@@ -3,22 +3,12 @@ package linkbench
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/internal/pagemem"
-	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
-
-// sample is something that is timed once in every repeat.
-type sample struct {
-	what    string
-	run     func() (time.Duration, error)
-	times   []time.Duration
-	skipped error // why it could not be run; the rest goes on without it
-}
 
 // measure checks every path, then times all of them in turn.
 func (b *bench) measure(ctx context.Context, report *Report) error {
@@ -26,94 +16,73 @@ func (b *bench) measure(ctx context.Context, report *Report) error {
 	if err != nil {
 		return err
 	}
-	if b.up != nil {
-		paths = append(paths, b.bothWays(b.o.Size))
+	if b.pinned != nil {
+		paths = append(paths, b.bothWays())
 	}
-	var samples []*sample
+	var samples []*measure.Sample
+	for _, p := range paths {
+		samples = append(samples, &measure.Sample{
+			Row:   measure.Row{Name: p.name + " " + p.direction},
+			Check: func() error { return b.check(ctx, p) },
+			Run:   timed(p.run),
+		})
+	}
+	small, pin := b.small(), b.pin()
+	samples = append(samples, small...)
+	samples = append(samples, pin...)
+	steps := len(samples) * (1 + b.o.Repeats)
+	b.steps = b.step + steps + b.sweepSteps(len(paths))
+	skipped, err := measure.Plan{Repeats: b.o.Repeats, Impossible: impossible, Progress: b.progress(steps)}.Run(ctx, samples)
+	if err != nil {
+		return err
+	}
+	for _, s := range skipped {
+		report.skip(s.Err, s.Name)
+	}
 	for i, p := range paths {
-		b.step(i, len(paths), "checking "+p.name+" "+p.direction)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := b.check(p, b.o.Size); err != nil {
-			return fmt.Errorf("%s %s: %w", p.name, p.direction, err)
-		}
-		samples = append(samples, &sample{what: p.name + " " + p.direction, run: timed(p.run)})
-	}
-	bulk := len(samples)
-	samples = append(samples, b.small()...)
-	small := len(samples)
-	samples = append(samples, b.pin()...)
-
-	for repeat := range b.o.Repeats {
-		for i, s := range samples {
-			b.step(repeat*len(samples)+i, b.o.Repeats*len(samples), s.what)
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if s.skipped != nil {
-				continue
-			}
-			d, err := s.run()
-			if errors.Is(err, device.ErrPinLimit) {
-				s.skipped = err
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.what, err)
-			}
-			s.times = append(s.times, d)
+		if times := samples[i].Runs; times != nil {
+			median, least, most := stats.Spread(times)
+			report.Bulk = append(report.Bulk, Bulk{Path: p.name, Direction: p.direction,
+				Median: rate(p.bytes, median), Least: rate(p.bytes, most), Most: rate(p.bytes, least)})
 		}
 	}
-
 	best := map[string]float64{}
-	for i, s := range samples[:bulk] {
-		p := paths[i]
-		median, least, most := spread(s.times)
-		row := Bulk{Path: p.name, Direction: p.direction,
-			Median: rate(p.bytes, median), Least: rate(p.bytes, most), Most: rate(p.bytes, least)}
-		best[p.direction] = max(best[p.direction], row.Median)
-		report.Bulk = append(report.Bulk, row)
+	for _, row := range report.Bulk {
+		best[row.Direction] = max(best[row.Direction], row.Median)
 	}
 	for i := range report.Bulk {
 		report.Bulk[i].OfBest = report.Bulk[i].Median / best[report.Bulk[i].Direction]
 	}
-	for i, s := range samples[bulk:] {
-		if s.skipped != nil {
-			report.Skipped = append(report.Skipped, Skipped{s.what, s.skipped})
-			continue
-		}
-		median, least, most := spread(s.times)
-		row := Timing{s.what, median, least, most}
-		if bulk+i < small {
-			report.Small = append(report.Small, row)
-		} else {
-			report.Pin = append(report.Pin, row)
-		}
-	}
+	report.Small, report.Pin = timings(small), timings(pin)
 	return nil
 }
 
-func rate(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
+func timings(samples []*measure.Sample) (list []Timing) {
+	for _, s := range samples {
+		if s.Runs != nil {
+			median, least, most := stats.Spread(s.Runs)
+			list = append(list, Timing{s.Row.Name, time.Duration(median), time.Duration(least), time.Duration(most)})
+		}
+	}
+	return list
+}
 
-func timed(run func() error) func() (time.Duration, error) {
-	return func() (time.Duration, error) {
+// rate is in bytes a second, of a time in nanoseconds.
+func rate(n int64, nanoseconds float64) float64 { return float64(n) / nanoseconds * 1e9 }
+
+// timed gives the nanoseconds that run takes.
+func timed(run func() error) func() (float64, error) {
+	return func() (float64, error) {
 		start := time.Now()
 		err := run()
-		return time.Since(start), err
+		return measure.Since(start, time.Nanosecond), err
 	}
 }
 
-func spread(times []time.Duration) (median, least, most time.Duration) {
-	sorted := slices.Sorted(slices.Values(times))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]
-}
-
 // small lists copies of 4 KiB, each waited for.
-func (b *bench) small() []*sample {
-	per := func(copy func() error) func() (time.Duration, error) {
-		return func() (time.Duration, error) {
+func (b *bench) small() []*measure.Sample {
+	sample := func(name string, copy func() error) *measure.Sample {
+		return &measure.Sample{Row: measure.Row{Name: "4 KiB " + name}, Run: func() (float64, error) {
 			start := time.Now()
 			for range smallRounds {
 				if err := copy(); err != nil {
@@ -123,54 +92,53 @@ func (b *bench) small() []*sample {
 					return 0, err
 				}
 			}
-			return time.Since(start) / smallRounds, nil
+			return measure.Since(start, time.Nanosecond) / smallRounds, nil
+		}}
+	}
+	pair := func(name string, memory []byte) []*measure.Sample {
+		from, to := regions(memory, smallBytes)
+		return []*measure.Sample{
+			sample(name+" h2d", func() error { return b.stream.CopyH2D(b.mem, from[:smallBytes]) }),
+			sample(name+" d2h", func() error { return b.stream.CopyD2H(to[:smallBytes], b.mem) }),
 		}
 	}
-	pageable, back := b.pageable[:smallBytes], b.back[:smallBytes]
-	list := []*sample{
-		{what: "4 KiB pageable h2d", run: per(func() error { return b.stream.CopyH2D(b.a, pageable) })},
-		{what: "4 KiB pageable d2h", run: per(func() error { return b.stream.CopyD2H(back, b.a) })},
+	list := pair("pageable", b.pageable)
+	if b.pinned != nil {
+		list = append(list, pair("pinned", b.pinned.Bytes())...)
 	}
-	if b.up == nil {
-		return list
-	}
-	up, down := b.up.Bytes()[:smallBytes], b.down.Bytes()[:smallBytes]
-	return append(list,
-		&sample{what: "4 KiB pinned h2d", run: per(func() error { return b.stream.CopyH2D(b.a, up) })},
-		&sample{what: "4 KiB pinned d2h", run: per(func() error { return b.stream.CopyD2H(down, b.a) })})
+	return list
 }
 
 // pin lists the ways to make pinned memory.
-func (b *bench) pin() []*sample {
-	if b.up == nil {
+func (b *bench) pin() []*measure.Sample {
+	if b.pinned == nil {
 		return nil
 	}
-	list := []*sample{{what: "pinned pool", run: b.pinByPool}}
+	n := min(b.o.Size, mostPinned)
+	list := []*measure.Sample{{Row: measure.Row{Name: "pinned pool"}, Run: func() (float64, error) { return b.pinByPool(n) }}}
 	if host, ok := device.As[device.HostAllocator](b.dev); ok {
-		list = append(list, &sample{what: "driver's allocation", run: func() (time.Duration, error) {
+		list = append(list, &measure.Sample{Row: measure.Row{Name: "driver's allocation"}, Run: func() (float64, error) {
 			start := time.Now()
-			m, err := host.AllocHost(b.o.Size, device.PinMapped)
+			m, err := host.AllocHost(n, device.PinMapped)
 			if err != nil {
 				return 0, err
 			}
-			return time.Since(start), host.FreeHost(m)
+			return measure.Since(start, time.Nanosecond), host.FreeHost(m)
 		}})
 	}
 	return list
 }
 
-func (b *bench) pinByPool() (time.Duration, error) {
+func (b *bench) pinByPool(n int64) (float64, error) {
 	start := time.Now()
-	pool, err := pinned.NewPool(b.dev, pinned.Options{
-		Budget: pagemem.RoundUp(b.o.Size), SegmentBytes: pagemem.RoundUp(b.o.Size), Flags: device.PinMapped,
-	})
+	pool, err := b.newPool(n)
 	if err != nil {
 		return 0, err
 	}
-	buffer, err := pool.Alloc(b.o.Size)
+	buffer, err := pool.Alloc(n)
 	if err != nil {
 		return 0, errors.Join(err, pool.Close())
 	}
-	took := time.Since(start)
+	took := measure.Since(start, time.Nanosecond)
 	return took, errors.Join(buffer.Free(), pool.Close())
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/stats"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Curve is one path in one direction over the sizes of copies.
@@ -24,7 +27,7 @@ type Point struct {
 // Rates gives the point in bytes a second: the median, and the least and the
 // most of its repeats.
 func (p Point) Rates() (median, least, most float64) {
-	return rate(p.Bytes, p.Median), rate(p.Bytes, p.Most), rate(p.Bytes, p.Least)
+	return rate(p.Bytes, float64(p.Median)), rate(p.Bytes, float64(p.Most)), rate(p.Bytes, float64(p.Least))
 }
 
 // Choice is what an engine with default options made of pageable memory,
@@ -53,24 +56,39 @@ func sizes(size int64) (list []int64) {
 	return append(list, size)
 }
 
-// timedPath is a path of one size with what was measured of it.
-type timedPath struct {
-	path
-	rounds int // copies in one sample
-	times  []time.Duration
+// perSize is the number of paths at each size.
+func (b *bench) perSize(paths int) int {
+	if b.pinned != nil {
+		paths-- // both directions at once have no curve
+	}
+	if b.chooser != nil {
+		paths += 2
+	}
+	return paths
 }
 
-// sweep measures every path at every size.
+// sweepSteps is the number of steps of a sweep, for the progress.
+func (b *bench) sweepSteps(paths int) int {
+	if !b.o.Curves {
+		return 0
+	}
+	return len(sizes(b.o.Size)) * b.perSize(paths) * (1 + b.o.Repeats)
+}
+
+// sweep measures every path at every size, where that is asked for.
 func (b *bench) sweep(ctx context.Context, report *Report) error {
+	if !b.o.Curves {
+		return nil
+	}
 	list := sizes(b.o.Size)
 	end := time.Now().Add(b.o.CurveTime)
 	at := map[[2]string]int{} // of a path and direction, in report.Curves
 	for i, n := range list {
 		// Small sizes leave most of their share to the large ones.
 		share := time.Until(end) / time.Duration(len(list)-i)
-		done, err := b.sweepSize(ctx, n, share, func(what string) { b.step(i, len(list), what) })
+		done, err := b.sweepSize(ctx, n, time.Now().Add(share))
 		if err != nil {
-			return fmt.Errorf("copies of %d bytes: %w", n, err)
+			return fmt.Errorf("copies of %s: %w", units.Bytes(n), err)
 		}
 		for _, p := range done {
 			key := [2]string{p.name, p.direction}
@@ -79,58 +97,54 @@ func (b *bench) sweep(ctx context.Context, report *Report) error {
 				report.Curves = append(report.Curves, Curve{Path: p.name, Direction: p.direction})
 			}
 			curve := &report.Curves[at[key]]
-			point := Point{Bytes: p.bytes}
-			point.Median, point.Least, point.Most = spread(p.times)
-			curve.Points = append(curve.Points, point)
+			median, least, most := stats.Spread(p.sample.Runs)
+			curve.Points = append(curve.Points, Point{p.bytes, time.Duration(median), time.Duration(least), time.Duration(most)})
 		}
 	}
 	report.Choice = choices(report.Curves)
 	return nil
 }
 
+// timedPath is a path of one size.
+type timedPath struct {
+	path
+	rounds int // copies in one repeat
+	sample measure.Sample
+}
+
 // sweepSize checks every path with n bytes, then times them in turn.
-func (b *bench) sweepSize(ctx context.Context, n int64, share time.Duration, step func(what string)) ([]*timedPath, error) {
-	begin := time.Now()
+func (b *bench) sweepSize(ctx context.Context, n int64, until time.Time) (list []*timedPath, err error) {
 	paths, err := b.paths(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	var list []*timedPath
-	for _, p := range append(paths, b.chosenPaths(ctx, n)...) {
-		step(fmt.Sprintf("%d bytes, %s %s", n, p.name, p.direction))
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+	if b.chooser != nil {
+		paths = append(paths, b.staged(ctx, "chosen", b.chooser, n)...)
+	}
+	var samples []*measure.Sample
+	for _, p := range paths {
 		t := &timedPath{path: p, rounds: 1}
-		if err := b.check(p, n); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", p.name, p.direction, err)
+		t.sample = measure.Sample{
+			Row: measure.Row{Name: units.Bytes(n) + ", " + p.name + " " + p.direction},
+			Check: func() error {
+				if err := b.check(ctx, p); err != nil {
+					return err
+				}
+				return t.calibrate()
+			},
+			Run: t.warmRun,
 		}
-		if err := t.calibrate(); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", p.name, p.direction, err)
-		}
-		list = append(list, t)
+		list, samples = append(list, t), append(samples, &t.sample)
 	}
-	order := slices.Clone(list)
-	random := rand.New(rand.NewPCG(7, 7))
-	for repeat := range b.o.Repeats {
+	plan := measure.Plan{
+		Repeats: b.o.Repeats, Enough: min(leastRepeats, b.o.Repeats), Until: until,
 		// What one path leaves behind in the caches must not always meet the same.
-		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-		if repeat >= leastRepeats && time.Since(begin) > share {
-			break
-		}
-		for _, t := range order {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			d, err := t.warmSample(n)
-			if err != nil {
-				return nil, fmt.Errorf("%s %s: %w", t.name, t.direction, err)
-			}
-			// A coarse clock may see no time pass, but a rate must be a number.
-			t.times = append(t.times, max(d/time.Duration(t.rounds), 1))
-		}
+		Shuffle:    rand.New(rand.NewPCG(7, 7)),
+		Impossible: func(error) bool { return false }, // larger copies took all of these paths
+		Progress:   b.progress(len(samples) * (1 + b.o.Repeats)),
 	}
-	return list, nil
+	_, err = plan.Run(ctx, samples)
+	return list, err
 }
 
 // calibrate finds how many copies take long enough for the clock and the
@@ -138,7 +152,7 @@ func (b *bench) sweepSize(ctx context.Context, n int64, share time.Duration, ste
 func (t *timedPath) calibrate() error {
 	const most = 1 << 12
 	for ; t.rounds < most; t.rounds *= 2 {
-		d, err := t.sample()
+		d, err := t.time()
 		if err != nil || d >= sampleTime {
 			return err
 		}
@@ -146,20 +160,23 @@ func (t *timedPath) calibrate() error {
 	return nil
 }
 
-// warmSample is a sample behind a copy that is not timed where the bytes may
-// fit the processor's cache: what the path before left there would count.
-func (t *timedPath) warmSample(n int64) (time.Duration, error) {
+// warmRun gives the nanoseconds of one copy, after one that is not timed where
+// the bytes may fit the processor's cache: what the path before left there would
+// count.
+func (t *timedPath) warmRun() (float64, error) {
 	const mayFit = 64 << 20
-	if n <= mayFit {
+	if t.bytes <= mayFit {
 		if err := t.run(); err != nil {
 			return 0, err
 		}
 	}
-	return t.sample()
+	d, err := t.time()
+	// A coarse clock may see no time pass, but a rate must be a number.
+	return float64(max(d/time.Duration(t.rounds), 1)), err
 }
 
-// sample is the time of all rounds.
-func (t *timedPath) sample() (time.Duration, error) {
+// time is that of all rounds.
+func (t *timedPath) time() (time.Duration, error) {
 	start := time.Now()
 	for range t.rounds {
 		if err := t.run(); err != nil {

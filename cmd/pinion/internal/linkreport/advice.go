@@ -181,7 +181,7 @@ func poolNotDriver(r *Report) (advice, bool) {
 	}
 	return advice{"Take pinned memory from a pool.",
 		fmt.Sprintf("The driver’s allocation of %s takes %s; Pinion’s pool makes it in %s, %s times as fast, and uses it again.",
-			page.Bytes(r.Bench.Size), page.DurationText(driver.Median), page.DurationText(pool.Median),
+			page.Bytes(r.Bench.PinSize), page.DurationText(driver.Median), page.DurationText(pool.Median),
 			times(float64(driver.Median)/float64(pool.Median)))}, true
 }
 

@@ -36,7 +36,7 @@ func TestRules(t *testing.T) {
 	narrow := link
 	narrow.Width = 8
 	curves := func(list ...linkbench.Curve) linkbench.Report {
-		return linkbench.Report{Size: gib, Curves: list}
+		return linkbench.Report{Size: gib, PinSize: gib, Curves: list}
 	}
 	pinning := func(pool time.Duration, list ...linkbench.Curve) linkbench.Report {
 		b := curves(list...)
@@ -45,7 +45,7 @@ func TestRules(t *testing.T) {
 	}
 	rates := func(rows ...linkbench.Bulk) linkbench.Report { return linkbench.Report{Size: gib, Bulk: rows} }
 	pins := func(pool, driver time.Duration) linkbench.Report {
-		return linkbench.Report{Size: gib, Pin: []linkbench.Timing{pinTook("pinned pool", pool), pinTook("driver's allocation", driver)}}
+		return linkbench.Report{Size: gib, PinSize: gib, Pin: []linkbench.Timing{pinTook("pinned pool", pool), pinTook("driver's allocation", driver)}}
 	}
 	choice := func(ratios ...float64) linkbench.Report {
 		b := linkbench.Report{}

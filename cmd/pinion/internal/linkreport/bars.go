@@ -30,7 +30,7 @@ func (r *Report) pinCost() template.HTML {
 	if len(rows) == 0 {
 		return ""
 	}
-	b := page.Bars{ID: "pin", Title: "Time to make " + page.Bytes(r.Bench.Size) + " of pinned memory"}
+	b := page.Bars{ID: "pin", Title: "Time to make " + page.Bytes(r.Bench.PinSize) + " of pinned memory"}
 	for i, t := range rows {
 		b.Rows = append(b.Rows, page.Bar{
 			Name: t.What, Text: page.DurationText(t.Median), Other: i > 0,

@@ -61,7 +61,7 @@ func full(t testing.TB) *Report {
 			Link: device.Link{Kind: in.Link.Kind, Gen: in.Link.Gen, Width: in.Link.Width, MaxGen: in.Link.Gen, MaxWidth: in.Link.Width},
 		},
 		Opened: seconds(in.Init),
-		Bench:  linkbench.Report{Size: in.Size, Repeats: in.Repeats},
+		Bench:  linkbench.Report{Size: in.Size, PinSize: in.Size, Repeats: in.Repeats},
 	}
 	for _, b := range in.Bulk {
 		r.Bench.Bulk = append(r.Bench.Bulk, linkbench.Bulk{Path: b.Path, Direction: b.Direction, Median: b.GB * 1e9, Least: b.Min * 1e9, Most: b.Max * 1e9})

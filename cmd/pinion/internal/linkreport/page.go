@@ -57,7 +57,7 @@ func Render(w io.Writer, r *Report) error {
 		Latency:    r.latency(),
 		LatencyMax: page.Bytes(latencySizes),
 		PinCost:    r.pinCost(),
-		PinSize:    page.Bytes(r.Bench.Size),
+		PinSize:    page.Bytes(r.Bench.PinSize),
 		Tables:     r.tables(),
 		Repeats:    r.Bench.Repeats,
 	}

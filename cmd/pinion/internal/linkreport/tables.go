@@ -49,7 +49,7 @@ func (r *Report) timeTable() page.Table {
 		t.Rows = append(t.Rows, []page.Cell{{Main: "open the device, once"}, {Main: page.DurationText(r.Opened)}, {Main: "–"}, {Main: "–"}})
 	}
 	add(r.Bench.Small, "")
-	add(r.pinRows(), "pin "+page.Bytes(r.Bench.Size)+": ")
+	add(r.pinRows(), "pin "+page.Bytes(r.Bench.PinSize)+": ")
 	return t
 }
 

@@ -74,7 +74,7 @@ func (r *Report) tiles() (list []page.Tile) {
 		}
 	}
 	if pin != nil {
-		add("Pinning "+page.Bytes(r.Bench.Size), "once, before it can be copied fast", pin...)
+		add("Pinning "+page.Bytes(r.Bench.PinSize), "once, before it can be copied fast", pin...)
 	}
 	if r.Opened > 0 {
 		number, unit := page.Duration(r.Opened)

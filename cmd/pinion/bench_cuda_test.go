@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// fakeCUDA makes the stand-in for the CUDA driver that package cuda's tests use
+// the one of this test, and sets what is simulated: NAME=VALUE.
+func fakeCUDA(t *testing.T, env ...string) {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil || runtime.GOOS != "linux" {
+		t.Skip("the stand-in for the CUDA driver needs Linux and a C compiler")
+	}
+	const dir = "../../device/cuda/testdata/fakecuda"
+	sources, err := filepath.Glob(dir + "/*.c")
+	ok(t, err)
+	library := filepath.Join(t.TempDir(), "libfakecuda.so")
+	args := append([]string{"-O1", "-shared", "-fPIC", "-pthread", "-o", library}, sources...)
+	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	t.Setenv("PINION_LIB_CUDA", library)
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		t.Setenv(name, value)
+	}
+}
+
+// A driver that cannot register host memory (error 801) does not end the
+// measurement: ordinary memory is measured, and the rest has its reason.
+func TestBenchLinkWithoutRegistration(t *testing.T) {
+	fakeCUDA(t, "FAKECUDA_FAIL=cuMemHostRegister_v2=801")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, args := range []string{"bench link", "bench link --curves"} {
+		r := process(t, nil, strings.Fields(args+" --device cuda:0 --size 1MiB --repeats 2")...)
+		if r.code != exitDone || !strings.Contains(r.stdout, "pageable") || strings.Count(r.stdout, "Not available: ") == 0 {
+			t.Errorf("%s: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
+}
