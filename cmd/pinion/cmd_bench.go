@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -139,7 +140,7 @@ not used.`,
 // benchFlags are those of every measurement of the link.
 type benchFlags struct {
 	device  *string
-	size    size
+	size    int64
 	repeats int
 	json    bool
 }
@@ -147,8 +148,8 @@ type benchFlags struct {
 var benchFlagNames = []string{"device", "size", "repeats", "json"}
 
 func addBenchFlags(cmd *cobra.Command) *benchFlags {
-	f := &benchFlags{device: deviceFlag(cmd), size: 1 << 30}
-	cmd.Flags().Var(&f.size, "size", "bytes of the largest copy; the default is less where memory is short")
+	f := &benchFlags{device: deviceFlag(cmd)}
+	flags.Size(cmd.Flags(), &f.size, "size", 1<<30, "bytes of the largest copy; the default is less where memory is short")
 	cmd.Flags().IntVar(&f.repeats, "repeats", 7, "timed repeats of each path")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON document")
 	return f
@@ -159,7 +160,7 @@ func (f *benchFlags) check(cmd *cobra.Command) error {
 		return badUsage(cmd, "--repeats is %d, but must be at least 1", f.repeats)
 	}
 	if f.size < linkbench.MinSize {
-		return badUsage(cmd, "--size is %d bytes, but must be at least %d", int64(f.size), linkbench.MinSize)
+		return badUsage(cmd, "--size is %d bytes, but must be at least %d", f.size, linkbench.MinSize)
 	}
 	return nil
 }
@@ -191,7 +192,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *link
 	}
 	o.Repeats, o.Progress = f.repeats, line.show
 	if cmd.Flags().Changed("size") {
-		o.Size = int64(f.size) // and not less
+		o.Size = f.size // and not less
 	}
 	run.Report, err = linkbench.Run(cmd.Context(), dev, o)
 	line.clear()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -45,8 +46,8 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 	name := deviceFlag(cmd)
 	procs := cmd.Flags().Int("procs", 2, "processes that copy, at most 16")
 	repeats := cmd.Flags().Int("repeats", 7, "timed repeats of each copy")
-	bytes := size(256 << 20)
-	cmd.Flags().Var(&bytes, "size", "bytes of a copy")
+	var bytes int64
+	flags.Size(cmd.Flags(), &bytes, "size", 256<<20, "bytes of a copy")
 	json := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *procs < 1 || *procs > procbench.MaxProcs {
@@ -56,9 +57,9 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 			return badUsage(cmd, "--repeats is %d, but must be at least 1", *repeats)
 		}
 		if bytes < procbench.MinSize {
-			return badUsage(cmd, "--size is %d bytes, but must be at least %d", int64(bytes), procbench.MinSize)
+			return badUsage(cmd, "--size is %d bytes, but must be at least %d", bytes, procbench.MinSize)
 		}
-		run, err := measureProcesses(cmd, *name, procbench.Options{Procs: *procs, Size: int64(bytes), Repeats: *repeats})
+		run, err := measureProcesses(cmd, *name, procbench.Options{Procs: *procs, Size: bytes, Repeats: *repeats})
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/shard"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 func newPack() *cobra.Command {
@@ -27,6 +29,9 @@ OUT before all of it is written.`,
 		Example: `  pinion pack ~/photos ~/shards
   pinion pack ~/photos ~/shards --prefix train- --shard-size 1GiB
   pinion feed ~/shards --sampler blocks`,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return badUsage(cmd, "a folder of photos and one for the shards are needed, but %s given", counted(int64(len(args)), "was", "were"))
@@ -34,26 +39,22 @@ OUT before all of it is written.`,
 			return nil
 		},
 	}
-	shardSize := size(256 << 20)
-	var prefix string
-	var asJSON bool
-	flags := cmd.Flags()
-	flags.Var(&shardSize, "shard-size", "most bytes of a shard")
-	flags.StringVar(&prefix, "prefix", "shard-", "how the names of the shards begin")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON document")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return runPack(cmd, args[0], args[1], shard.WriterOptions{Prefix: prefix, ShardBytes: int64(shardSize)}, asJSON)
-	}
+	var o shard.WriterOptions
+	flags.Size(cmd.Flags(), &o.ShardBytes, "shard-size", 256<<20, "most bytes of a shard")
+	cmd.Flags().StringVar(&o.Prefix, "prefix", "shard-", "how the names of the shards begin")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runPack(cmd, args[0], args[1], o, *asJSON) }
 	return cmd
 }
 
 // packOutput is the JSON document of pinion pack.
 type packOutput struct {
-	Folder  string  `json:"folder"`
-	Out     string  `json:"out"`
-	Samples int     `json:"samples"`
-	Shards  int     `json:"shards"`
-	Seconds float64 `json:"seconds"`
+	provenance.Record
+	Dataset   string  `json:"dataset"`
+	OutFolder string  `json:"out_folder"`
+	Samples   int     `json:"samples"`
+	Shards    int     `json:"shards"`
+	Seconds   float64 `json:"seconds"`
 }
 
 func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, asJSON bool) (err error) {
@@ -74,12 +75,12 @@ func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, a
 		return err
 	}
 	defer func() { err = errors.Join(err, tar.Close()) }()
-	o := packOutput{folder, out, tar.Len(), len(tar.Shards()), took.Seconds()}
+	o := packOutput{provenance.Now(), folder, out, tar.Len(), len(tar.Shards()), took.Seconds()}
 	if asJSON {
 		return printJSON(cmd, o)
 	}
 	return printText(cmd, func(w io.Writer) {
 		fmt.Fprintf(w, "%s in %s, %s\nNext: pinion feed %s --sampler blocks\n", counted(int64(o.Samples), "photo", "photos"),
-			counted(int64(o.Shards), "shard", "shards"), seconds(o.Seconds), o.Out)
+			counted(int64(o.Shards), "shard", "shards"), seconds(o.Seconds), shellQuote(o.OutFolder))
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/vram"
 	"github.com/pinion-gpu/pinion/vram/replay"
@@ -27,11 +28,14 @@ const hostCapacity = 80 << 30
 type replayFlags struct {
 	device          *string
 	allocator       string
-	capacity, chunk size
+	capacity, chunk int64
 	snapshot        string // file; "": none
 	history         int
 	json            bool
 }
+
+// allocators are the values of --allocator.
+var allocators = []string{"pinion", "plain", "driver"}
 
 var replayFlagNames = []string{"device", "allocator", "capacity", "chunk", "snapshot", "history", "json"}
 
@@ -86,21 +90,22 @@ With --generate a trace is made and written as JSON lines:
   pinion replay --generate steps | pinion replay - --device cuda:0`,
 	}
 	var f replayFlags
-	f.device = deviceFlag(cmd)
-	flags := cmd.Flags()
-	flags.SortFlags = false // those of a replay, then those of --generate
-	flags.StringVar(&f.allocator, "allocator", "pinion", "what to replay on: pinion, plain or driver")
-	flags.Var(&f.capacity, "capacity", "memory that the allocator may have (default: on the host 80GiB, else what the device has free)")
-	flags.Var(&f.chunk, "chunk", "bytes of a physical chunk of the pool, a power of two (default: chosen by the capacity)")
-	flags.StringVar(&f.snapshot, "snapshot", "", "`file` for what the pool holds at the end, and its history: *.pickle, *.json or *.jsonl")
-	flags.IntVar(&f.history, "history", 1_000_000, "events in the --snapshot")
-	flags.BoolVar(&f.json, "json", false, "print one JSON document")
+	set := cmd.Flags()
+	flags.Group(set, "Replay a trace", func() {
+		f.device = deviceFlag(cmd)
+		flags.Choice(set, &f.allocator, "allocator", "pinion", allocators, "what to replay on: "+flags.Or(allocators))
+		flags.Size(set, &f.capacity, "capacity", 0, "memory that the allocator may use (default: on the host 80GiB, else what the device has free)")
+		flags.Size(set, &f.chunk, "chunk", 0, "bytes of a physical chunk of the pool, a power of two (default: chosen by the capacity)")
+		set.StringVar(&f.snapshot, "snapshot", "", "`FILE` for what the pool holds at the end, and its history: *.pickle, *.json or *.jsonl")
+		flags.Int(set, &f.history, "history", 1_000_000, flags.Between(1, maxHistory), "events in the --snapshot")
+		set.BoolVar(&f.json, "json", false, "print one JSON document")
+	})
 	g := addGenerateFlags(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case flags.Changed("generate") && len(args) > 0:
+		case set.Changed("generate") && len(args) > 0:
 			return badUsage(cmd, "--generate makes a trace, and replays none: %q is too much", args[0])
-		case flags.Changed("generate"):
+		case set.Changed("generate"):
 			return g.check(cmd)
 		case len(args) == 0:
 			return badUsage(cmd, "name the trace to replay, or --generate one")
@@ -110,7 +115,7 @@ With --generate a trace is made and written as JSON lines:
 		return f.check(cmd, args[0])
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if flags.Changed("generate") {
+		if set.Changed("generate") {
 			return g.run(cmd)
 		}
 		return runReplay(cmd, &f, args[0])
@@ -124,14 +129,8 @@ func (f *replayFlags) check(cmd *cobra.Command, path string) error {
 			return badUsage(cmd, "--%s needs --generate", name)
 		}
 	}
-	switch f.allocator {
-	case "pinion":
-	case "plain", "driver":
-		if f.chunk != 0 {
-			return badUsage(cmd, "--chunk is of --allocator pinion, not of %s", f.allocator)
-		}
-	default:
-		return badUsage(cmd, "--allocator is %q, but must be pinion, plain or driver", f.allocator)
+	if f.allocator != "pinion" && f.chunk != 0 {
+		return badUsage(cmd, "--chunk is for --allocator pinion, not for %s", f.allocator)
 	}
 	if f.capacity != 0 && strings.HasPrefix(*f.device, "host:") {
 		return badUsage(cmd, "--device %s has a capacity already: leave out --capacity", *f.device)
@@ -156,7 +155,7 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 	}
 	capacity := memory.FreeBytes
 	if f.capacity != 0 {
-		capacity = min(capacity, int64(f.capacity))
+		capacity = min(capacity, f.capacity)
 	}
 	allocator, err := f.newAllocator(cmd, dev)
 	if err != nil {
@@ -209,7 +208,7 @@ func (f *replayFlags) open(cmd *cobra.Command) (device.Device, error) {
 	}
 	capacity := int64(hostCapacity)
 	if f.capacity != 0 {
-		capacity = int64(f.capacity)
+		capacity = f.capacity
 	}
 	return openDevice(cmd, fmt.Sprintf("host:%d", capacity))
 }
@@ -217,11 +216,11 @@ func (f *replayFlags) open(cmd *cobra.Command) (device.Device, error) {
 func (f *replayFlags) newAllocator(cmd *cobra.Command, dev device.Device) (replay.Allocator, error) {
 	switch f.allocator {
 	case "plain":
-		return replay.NewPlain(dev, int64(f.capacity)), nil
+		return replay.NewPlain(dev, f.capacity), nil
 	case "driver":
-		return replay.NewAsync(dev, int64(f.capacity))
+		return replay.NewAsync(dev, f.capacity)
 	}
-	o := vram.Options{Budget: int64(f.capacity), ChunkBytes: int64(f.chunk)}
+	o := vram.Options{Budget: f.capacity, ChunkBytes: f.chunk}
 	if f.snapshot != "" {
 		o.History = f.history
 	}

@@ -8,19 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
 // tuneFlags are the flags of pinion tune.
 type tuneFlags struct {
-	inputFlags
-	budget, step                      time.Duration
-	batch, workers, prefetch, copiers []int
-	chunk                             sizes
-	seed                              uint64
-	noPin, fresh, exhaustive, json    bool
-	report                            string
+	pipelineFlags
+	budget, step            time.Duration
+	fresh, exhaustive, json bool
+	report                  string
 }
 
 func newTune() *cobra.Command {
@@ -65,21 +63,18 @@ near to the best the choice is. It takes longer than the budget, and is not kept
 		Args: datasetArgs,
 	}
 	var f tuneFlags
-	f.register(cmd)
-	flags := cmd.Flags()
-	flags.DurationVar(&f.budget, "budget", 30*time.Second, "how long trials may take together")
-	flags.DurationVar(&f.step, "step-time", 0, "how long the device uses a batch (default: not at all)")
-	flags.IntSliceVar(&f.batch, "batch", []int{64}, "samples in a batch, or sizes to choose from")
-	flags.IntSliceVar(&f.workers, "workers", nil, "goroutines that read and decode, or numbers to choose from (default: powers of two up to twice the processors)")
-	flags.IntSliceVar(&f.prefetch, "prefetch", nil, "batches read ahead, or numbers to choose from (default 1,2,4,8)")
-	flags.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable")
-	flags.IntSliceVar(&f.copiers, "copiers", nil, "goroutines that copy memory that is not pinned, or numbers to choose from (default: powers of two up to the processors, at most 16)")
-	flags.Var(&f.chunk, "chunk", "largest piece that a copier moves at once, or sizes to choose from (default 512KiB,2MiB)")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of the order of samples and trials")
-	flags.BoolVar(&f.fresh, "fresh", false, "measure anew, whatever was kept")
-	flags.BoolVar(&f.exhaustive, "exhaustive", false, "measure the whole grid too")
-	flags.BoolVar(&f.json, "json", false, "print one JSON document")
-	flags.StringVar(&f.report, "report", "", "write an HTML page to this file")
+	f.register(cmd, true)
+	set := cmd.Flags()
+	flags.Group(set, "Search", func() {
+		set.DurationVar(&f.budget, "budget", 30*time.Second, "`TIME` that all trials may take together")
+		set.DurationVar(&f.step, "step-time", 0, "`TIME` that the device works on a batch (default: none)")
+		set.BoolVar(&f.fresh, "fresh", false, "measure anew, whatever was kept")
+		set.BoolVar(&f.exhaustive, "exhaustive", false, "measure the whole grid too")
+	})
+	flags.Group(set, "Report", func() {
+		set.StringVar(&f.report, "report", "", "`FILE` for an HTML page")
+		set.BoolVar(&f.json, "json", false, "print one JSON document")
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runTune(cmd, &f, args) }
 	return cmd
 }
@@ -88,24 +83,18 @@ near to the best the choice is. It takes longer than the budget, and is not kept
 func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 	o := tune.Options{
 		Budget: f.budget, StepTime: f.step, Seed: f.seed, Exhaustive: f.exhaustive,
-		Loader: loader.Options{Shuffle: true, Seed: f.seed, OnError: loader.ErrorPolicy(f.onError)},
 		Space: tune.Space{
 			Workers: ascending(f.workers), Batch: ascending(f.batch), Prefetch: ascending(f.prefetch),
 			Copiers: ascending(f.copiers), ChunkBytes: ascending(f.chunk),
 		},
 	}
-	if f.noPin {
-		o.Loader.Pin = loader.PinNever
-	}
-	for _, axis := range []struct {
-		name   string
-		values []int
-	}{{"batch", o.Space.Batch}, {"workers", o.Space.Workers}, {"prefetch", o.Space.Prefetch}, {"copiers", o.Space.Copiers}} {
-		if given := cmd.Flags().Changed(axis.name); given && (len(axis.values) == 0 || axis.values[0] < 1) {
-			return o, badUsage(cmd, "--%s is %v, but must be at least 1", axis.name, axis.values)
-		}
+	var err error
+	if o.Loader, err = f.pipelineFlags.options(cmd); err != nil {
+		return o, err
 	}
 	switch {
+	case f.sampler == "length":
+		return o, badUsage(cmd, "--sampler length makes batches of its own, of which tune can choose neither size nor order: leave it out, or tune with --sampler random")
 	case f.budget <= 0:
 		return o, badUsage(cmd, "--budget is %v, but must be more than nothing", f.budget)
 	case f.step < 0 || f.step == 0 && cmd.Flags().Changed("step-time"):
@@ -134,7 +123,10 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if err := notOver(cmd, slices.Concat(args, f.targets), "report", f.report); err != nil {
 		return err
 	}
-	return f.use(cmd, args, nil, func(in *input) error { return f.tune(cmd, in, options) })
+	prepare := func(ds dataset.Dataset) error {
+		return f.prepare(cmd, ds, first(options.Space.Batch), &options.Loader)
+	}
+	return f.use(cmd, args, prepare, func(in *input) error { return f.tune(cmd, in, options) })
 }
 
 // tune finds settings for what was opened, and reports.

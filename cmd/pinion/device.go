@@ -6,13 +6,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/device"
 )
 
 // deviceFlag adds --device to cmd.
 func deviceFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("device", "auto",
-		`device: "cuda:0", "host", "host:4GiB" (with a capacity), or "auto" for the best there is`)
+	name := new(string)
+	flags.Text(cmd.Flags(), name, "device", "auto",
+		`device: "cuda:0", "host", "host:4GiB" (with a capacity), or "auto" for the best there is`, deviceNames)
+	return name
+}
+
+// deviceNames are the devices of this machine, for completion.
+func deviceNames() []string {
+	names := []string{"auto"}
+	for _, b := range device.Backends() {
+		if list, err := b.List(); err == nil {
+			names = append(names, list...)
+		}
+	}
+	return names
 }
 
 // openDevice opens a device by name and says, once, what auto passed over.

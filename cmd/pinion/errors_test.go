@@ -224,32 +224,44 @@ func TestHugeNumbers(t *testing.T) {
 	}
 }
 
-// Damaged files are left out, counted and named, up to a point.
+// Damaged files are left out and counted. The document names all of them, and
+// standard error as many as asked for.
 func TestSkipDamaged(t *testing.T) {
-	for _, bad := range []int{1, 4, namedUnread, namedUnread + 3} {
+	for _, c := range []struct{ bad, list int }{{1, 10}, {4, 10}, {10, 10}, {13, 10}, {13, 20}, {5, 0}} {
+		bad, list := c.bad, c.list
 		dir := photos(t, 5)
 		for i := range bad {
 			name := fmt.Sprintf("odd/bad-%02d.jpg", i)
 			writeFile(t, dir, name, [][]byte{nil, jpegOf(t, 1)[:300], []byte("text"), hugeJPEG(t)}[i%4])
 		}
-		r := pinion(t, "feed", dir, "--on-error", "skip", "--batch", "2", "--device", "host", "--json", "--workers", "3")
+		r := pinion(t, "feed", dir, "--on-error", "skip", "--batch", "2", "--device", "host", "--json", "--workers", "3", "--list-errors", fmt.Sprint(list))
 		if r.code != exitDone {
 			t.Fatalf("exit code %d: %s", r.code, r.stderr)
 		}
 		doc := parse(t, r.stdout, feedKeys)
-		if doc["errors"] != float64(bad) || doc["samples"] != 5. {
-			t.Errorf("%v errors and %v samples, want %d and 5", doc["errors"], doc["samples"], bad)
+		if doc["failed_samples"] != float64(bad) || doc["replaced_samples"] != 0. || doc["samples"] != 5. {
+			t.Errorf("%v samples failed and %v were read, want %d and 5", doc["failed_samples"], doc["samples"], bad)
+		}
+		failures := doc["failures"].([]any)
+		if len(failures) != bad {
+			t.Errorf("%d of %d failures in the document", len(failures), bad)
+		}
+		for i, f := range failures {
+			row := f.(map[string]any)
+			if name := fmt.Sprintf("bad-%02d.jpg", i); !strings.HasSuffix(row["sample"].(string), name) || row["error"] == "" || row["epoch"] != 0. || row["index"] == nil {
+				t.Errorf("failure %d is %v", i, row)
+			}
 		}
 		lines := strings.Count(r.stderr, "skipped: ")
-		if want := min(bad, namedUnread+1); lines != want {
+		if want := min(bad, list+1); lines != want {
 			t.Errorf("%d bad files, %d lines about them, want %d:\n%s", bad, lines, want, r.stderr)
 		}
-		for i := range min(bad, namedUnread) {
+		for i := range min(bad, list) {
 			if name := fmt.Sprintf("bad-%02d.jpg", i); strings.Count(r.stderr, name) != 1 {
 				t.Errorf("%s is not named once:\n%s", name, r.stderr)
 			}
 		}
-		if more := fmt.Sprintf("skipped: %d more", bad-namedUnread); bad > namedUnread && !strings.Contains(r.stderr, more) {
+		if more := fmt.Sprintf("skipped: %d more; --list-errors %d names all\n", bad-list, bad); bad > list && !strings.Contains(r.stderr, more) {
 			t.Errorf("%q is missing:\n%s", more, r.stderr)
 		}
 	}
@@ -281,6 +293,22 @@ func TestSkipEverything(t *testing.T) {
 			if r.code != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, want) || !strings.Contains(r.stderr, dir) {
 				t.Errorf("%s, %s: %+v", args[0], policy, r)
 			}
+		}
+	}
+}
+
+// What was most likely meant is suggested.
+func TestSuggestions(t *testing.T) {
+	for args, want := range map[string]string{
+		"fed":                 `there is no command "pinion fed"; did you mean "pinion feed"?`,
+		"help tuen":           `there is no command "pinion tuen"; did you mean "pinion tune"?`,
+		"bench lnik":          `there is no command "pinion bench lnik"; did you mean "pinion bench link"?`,
+		"feed --wrokers 4":    `pinion feed has no flag --wrokers; did you mean --workers?`,
+		"feed --sampler rand": `--sampler is "rand", but must be sequential, random, replacement, balanced, length or blocks; did you mean random?`,
+		"tune --dtype f23":    `did you mean f32?`,
+	} {
+		if r := pinion(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %d: %s", args, r.code, r.stderr)
 		}
 	}
 }

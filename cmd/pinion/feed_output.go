@@ -14,8 +14,6 @@ import (
 // feedOutput is the JSON document of pinion feed.
 type feedOutput struct {
 	provenance.Record
-	Device             string      `json:"device"`
-	Name               string      `json:"name"`
 	Dataset            string      `json:"dataset"`
 	Targets            []targetRow `json:"targets,omitempty"`
 	JPEGDecoder        string      `json:"jpeg_decoder,omitempty"`
@@ -25,15 +23,16 @@ type feedOutput struct {
 	DType              string      `json:"dtype"`
 	Samples            int64       `json:"samples"`
 	Batches            int64       `json:"batches"`
-	Errors             int64       `json:"errors"`
-	Replaced           int64       `json:"replaced"`
+	FailedSamples      int64       `json:"failed_samples"`
+	ReplacedSamples    int64       `json:"replaced_samples"` // of those that failed
+	Failures           []unreadRow `json:"failures"`
 	InitSeconds        float64     `json:"initialisation_seconds"`
 	Seconds            float64     `json:"seconds"`
 	SamplesPerS        float64     `json:"samples_per_s"`
-	BytesToDevice      int64       `json:"bytes_to_device"`
-	GBPerS             float64     `json:"to_device_gb_per_s"`
+	H2DBytes           int64       `json:"h2d_bytes"`
+	H2DGBPerS          float64     `json:"h2d_gb_per_s"`
 	DeviceWaitFraction float64     `json:"device_wait_fraction"`
-	Limit              string      `json:"limit"` // "device", a stage's name, or "latency"
+	Limit              string      `json:"limit"`
 	Workers            int         `json:"workers"`
 	Slabs              int         `json:"slabs"`
 	DeviceBuffers      int         `json:"device_buffers"`
@@ -52,7 +51,7 @@ type stageRow struct {
 	Where            string  `json:"where"`
 	Seconds          float64 `json:"seconds"`
 	SecondsPerSample float64 `json:"seconds_per_sample"`
-	Share            float64 `json:"share"` // of the time that the workers, or the device, had
+	BusyFraction     float64 `json:"busy_fraction"` // of the time that the workers, or the device, had
 }
 
 type epochRow struct {
@@ -64,18 +63,19 @@ type epochRow struct {
 	HeapBytes       int64   `json:"heap_bytes"`
 }
 
-func newFeedOutput(in *input, r *feed.Report) *feedOutput {
+func newFeedOutput(in *input, r *feed.Report, unread *unreadSamples) *feedOutput {
 	info := in.dev.Info()
 	out := &feedOutput{
-		Record: provenance.Now(),
-		Device: info.ID, Name: info.Name, Dataset: in.path, Targets: in.targetRows(),
+		Record:  provenance.Now().On(info.ID, info.Name),
+		Dataset: in.path, Targets: in.targetRows(),
 		BatchShape: r.Shape, DType: r.DType.String(),
-		Samples: r.Samples, Batches: r.Batches, Errors: r.Errors, Replaced: r.Replaced,
+		Samples: r.Samples, Batches: r.Batches,
+		FailedSamples: r.Errors, ReplacedSamples: r.Replaced, Failures: append([]unreadRow{}, unread.rows...),
 		InitSeconds:        (in.opened + r.Prepared).Seconds(),
 		Seconds:            r.Elapsed.Seconds(),
 		SamplesPerS:        float64(r.Samples) / r.Elapsed.Seconds(),
-		BytesToDevice:      r.BytesToDevice,
-		GBPerS:             float64(r.BytesToDevice) / r.Elapsed.Seconds() / 1e9,
+		H2DBytes:           r.BytesToDevice,
+		H2DGBPerS:          float64(r.BytesToDevice) / r.Elapsed.Seconds() / 1e9,
 		DeviceWaitFraction: r.DeviceWaitFraction(),
 		Limit:              r.Limit(r.Elapsed),
 		Workers:            r.Workers,
@@ -103,7 +103,7 @@ func newFeedOutput(in *input, r *feed.Report) *feedOutput {
 			Stage: s.Name, Where: s.Where, Seconds: s.Time.Seconds(),
 			SecondsPerSample: s.Time.Seconds() / float64(max(r.Samples, 1)),
 			// Small copies are timed now and then only, which may give too much.
-			Share: min(1, s.Time.Seconds()/r.Elapsed.Seconds()/float64(lanes)),
+			BusyFraction: min(1, s.Time.Seconds()/r.Elapsed.Seconds()/float64(lanes)),
 		})
 	}
 	for _, e := range r.Epochs {
@@ -134,7 +134,7 @@ func (o *feedOutput) decoder() string {
 
 func (o *feedOutput) print(w io.Writer) {
 	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(o.BatchShape), " ", "x"), "[]")
-	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
+	fmt.Fprintf(w, "%s  %s\n", o.Device, o.DeviceName)
 	fmt.Fprintf(w, "%s in %s of %s %s, %s\n", counted(o.Samples, "sample", "samples"),
 		counted(o.Batches, "batch", "batches"), shape, o.DType, seconds(o.Seconds))
 	for _, t := range o.Targets {
@@ -142,10 +142,10 @@ func (o *feedOutput) print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",
-		o.SamplesPerS, o.GBPerS, percent(o.DeviceWaitFraction))
+		o.SamplesPerS, o.H2DGBPerS, percent(o.DeviceWaitFraction))
 	fmt.Fprintf(w, "  held up by %s\n", limitNames[o.Limit])
-	if o.Errors > 0 {
-		fmt.Fprintf(w, "  %s could not be read: %d left out, %d replaced\n", counted(o.Errors, "sample", "samples"), o.Errors-o.Replaced, o.Replaced)
+	if n := o.FailedSamples; n > 0 {
+		fmt.Fprintf(w, "  %s could not be read: %d skipped, %d replaced\n", counted(n, "sample", "samples"), n-o.ReplacedSamples, o.ReplacedSamples)
 	}
 	memory := "pinned"
 	if !o.Pinned {
@@ -174,7 +174,7 @@ func (o *feedOutput) print(w io.Writer) {
 		if where == "worker" {
 			where = workers
 		}
-		t.add(stageNames[s.Stage], where, seconds(s.Seconds), seconds(s.SecondsPerSample), percent(s.Share))
+		t.add(stageNames[s.Stage], where, seconds(s.Seconds), seconds(s.SecondsPerSample), percent(s.BusyFraction))
 	}
 	fmt.Fprintln(w)
 	t.print(w)

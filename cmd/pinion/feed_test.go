@@ -100,7 +100,7 @@ func TestFeedRanks(t *testing.T) {
 func TestFeedSamplers(t *testing.T) {
 	dir := photos(t, 7)
 	seen := map[string]bool{}
-	for _, name := range orders {
+	for _, name := range samplers {
 		if name == "blocks" {
 			continue // for shards, see TestPack
 		}
@@ -187,7 +187,7 @@ func TestFeedReplace(t *testing.T) {
 	r := pinion(t, "feed", dir, "--device", "host", "--size", "16", "--batch", "7", "--on-error", "replace", "--json")
 	var doc map[string]any
 	ok(t, json.Unmarshal([]byte(r.stdout), &doc))
-	if doc["samples"] != 7. || doc["replaced"] != 1. || doc["errors"] != 1. || !strings.Contains(r.stderr, "replaced: ") {
+	if doc["samples"] != 7. || doc["replaced_samples"] != 1. || doc["failed_samples"] != 1. || !strings.Contains(r.stderr, "replaced: ") {
 		t.Errorf("%v\n%s", doc, r.stderr)
 	}
 
@@ -200,9 +200,9 @@ func TestFeedReplace(t *testing.T) {
 	r = pinion(t, "feed", dir, "--device", "host", "--size", "16", "--on-error", "replace", "--json")
 	doc = nil
 	ok(t, json.Unmarshal([]byte(r.stdout), &doc))
-	if named := strings.Count(r.stderr, "replaced: loader: sample "); named != namedUnread || doc["errors"] != float64(bad) ||
-		!strings.Contains(r.stderr, fmt.Sprintf("replaced: %d more\n", bad-namedUnread)) {
-		t.Errorf("%d named, %v\n%s", named, doc["errors"], r.stderr)
+	if named := strings.Count(r.stderr, "replaced: loader: sample "); named != 10 || doc["failed_samples"] != float64(bad) ||
+		!strings.Contains(r.stderr, fmt.Sprintf("replaced: %d more; --list-errors", bad-10)) || len(doc["failures"].([]any)) != bad {
+		t.Errorf("%d named, %v failed: %v\n%s", named, doc["failed_samples"], doc["failures"], r.stderr)
 	}
 	for line := range strings.Lines(r.stderr) {
 		if strings.Count(r.stderr, line) > 1 {
@@ -328,6 +328,22 @@ func TestPack(t *testing.T) {
 	}
 	if r := pinion(t, "pack", dir, out+"-2", "--json"); r.code != exitDone || !strings.Contains(r.stdout, `"samples": 9`) {
 		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// The next command that is printed works in a shell, whatever the folder is
+// called.
+func TestPackNext(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "my shards, don't touch")
+	r := pinion(t, "pack", photos(t, 3), out)
+	_, next, _ := strings.Cut(r.stdout, "Next: ")
+	if want := "pinion feed '" + strings.ReplaceAll(out, "'", `'\''`) + "' --sampler blocks\n"; r.code != exitDone || next != want {
+		t.Errorf("%d: %q, want %q", r.code, next, want)
+	}
+	for word, want := range map[string]string{"/a/b-c_1.tar": "/a/b-c_1.tar", "": "''", "a b": "'a b'", "$x": "'$x'", "~": "'~'"} {
+		if got := shellQuote(word); got != want {
+			t.Errorf("%q is quoted as %s, want %s", word, got, want)
+		}
 	}
 }
 

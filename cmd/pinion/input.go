@@ -12,19 +12,6 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// inputFlags say what is fed to which device.
-type inputFlags struct {
-	datasetFlags
-	device  *string
-	onError onError
-}
-
-func (f *inputFlags) register(cmd *cobra.Command) {
-	f.device = deviceFlag(cmd)
-	f.datasetFlags.register(cmd)
-	cmd.Flags().Var(&f.onError, "on-error", "when a sample cannot be read: fail, skip it, or replace it by another; both are counted")
-}
-
 // input is a dataset and the device that it is fed to.
 type input struct {
 	ds     dataset.Dataset
@@ -35,9 +22,9 @@ type input struct {
 	line   *progress
 }
 
-// use opens what the arguments and flags say, and closes it behind fn. Prepare,
-// if set, is called before the device is opened.
-func (f *inputFlags) use(cmd *cobra.Command, args []string, prepare func(dataset.Dataset) error, fn func(*input) error) (err error) {
+// use opens what the arguments and flags say, and closes it after fn. Prepare
+// is called before the device is opened.
+func (f *pipelineFlags) use(cmd *cobra.Command, args []string, prepare func(dataset.Dataset) error, fn func(*input) error) (err error) {
 	in := &input{line: newProgress(cmd)}
 	defer in.line.clear()
 	if in.ds, in.path, err = f.open(cmd, args, in.line); err != nil {
@@ -52,10 +39,8 @@ func (f *inputFlags) use(cmd *cobra.Command, args []string, prepare func(dataset
 		defer func() { err = errors.Join(err, closeDataset(ds)) }()
 		in.with = append(in.with, target{ds, path})
 	}
-	if prepare != nil {
-		if err := prepare(in.ds); err != nil {
-			return err
-		}
+	if err := prepare(in.ds); err != nil {
+		return err
 	}
 	start := time.Now()
 	if in.dev, err = openDevice(cmd, *f.device); err != nil {
@@ -65,33 +50,8 @@ func (f *inputFlags) use(cmd *cobra.Command, args []string, prepare func(dataset
 	in.opened = time.Since(start)
 	err = fn(in)
 	var sample *loader.SampleError
-	if errors.As(err, &sample) && f.onError == onError(loader.Fail) {
+	if errors.As(err, &sample) && policies[f.onError] == loader.Fail {
 		return fmt.Errorf("%w; --on-error skip leaves such samples out", err)
 	}
 	return err
-}
-
-// onError is a flag for what to do about a sample that cannot be read.
-type onError loader.ErrorPolicy
-
-var onErrors = map[string]loader.ErrorPolicy{"fail": loader.Fail, "skip": loader.Skip, "replace": loader.Replace}
-
-func (e *onError) String() string {
-	for name, policy := range onErrors {
-		if policy == loader.ErrorPolicy(*e) {
-			return name
-		}
-	}
-	return ""
-}
-
-func (e *onError) Type() string { return "policy" }
-
-func (e *onError) Set(text string) error {
-	policy, known := onErrors[text]
-	if !known {
-		return fmt.Errorf("%q is not fail, skip or replace", text)
-	}
-	*e = onError(policy)
-	return nil
 }

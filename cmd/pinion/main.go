@@ -1,5 +1,3 @@
-// Command pinion feeds datasets to a device and measures the paths between
-// host and device. Run "pinion help" for its commands.
 package main
 
 import (
@@ -8,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 )
@@ -23,6 +21,9 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
+
+// exitCodes explains them in the help of every command.
+const exitCodes = "Exit codes: 0 done, 1 failed, 2 the command line was wrong."
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,30 +51,16 @@ func report(err error) int {
 	return exitFailed
 }
 
-// usageError is a command line that cannot be meant.
-type usageError struct {
-	error
-	help string // the command that explains
-}
-
-func (e *usageError) Unwrap() error { return e.error }
-
-// badUsage makes a usage error of cmd.
-func badUsage(cmd *cobra.Command, format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...), cmd.CommandPath() + " --help"}
-}
-
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "pinion",
 		Short:   "Keep GPUs fed",
-		Version: provenance.Now().Version(),
-		Long: `Pinion feeds datasets to a GPU, finds the settings for it, and measures what the
-GPU's link to the host can do.
-Without a GPU every command works on the host backend.
+		Version: provenance.Now().Version,
+		Long: `Pinion feeds datasets to a GPU, finds the best settings for that, and measures
+what the link between host and GPU can do.
 
-Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
-		Example: `  pinion feed                    # feed a sample folder of photos
+Without a GPU every command works on the host backend.`,
+		Example: `  pinion feed                    # a folder of sample photos
   pinion feed ~/photos --batch 128
   pinion tune ~/photos --step-time 20ms
   pinion pack ~/photos ~/shards
@@ -85,30 +72,13 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return badUsage(cmd, "%w", err) })
-	root.SetHelpCommand(&cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Explain a command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			about, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				return badUsage(root, "there is no command %q", strings.Join(append([]string{"pinion"}, args...), " "))
-			}
-			return about.Help()
-		},
+	root.SetVersionTemplate("pinion {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return badUsage(cmd, "%w", flags.Explain(cmd, err))
 	})
-	root.AddCommand(newDevices(), newBench(), newFeed(), newPack(), newTune(), newReplay())
+	root.SetHelpCommand(newHelp(root))
+	root.AddCommand(newFeed(), newTune(), newPack(), newDevices(), newBench(), newReplay(), newCompletion(), newVersion())
+	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is in its place
+	flags.Setup(root, exitCodes)
 	return root
-}
-
-// noArgs rejects arguments as a usage error; an unknown command is one too.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if cmd.HasSubCommands() {
-		return badUsage(cmd, "there is no command %q", cmd.CommandPath()+" "+args[0])
-	}
-	return badUsage(cmd, "%s takes no arguments, but was given %q", cmd.CommandPath(), args)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,11 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 )
+
+// jsonFlag adds --json to cmd.
+func jsonFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print one JSON document")
+}
 
 // printJSON writes one document to standard output.
 func printJSON(cmd *cobra.Command, v any) error {
@@ -108,48 +112,13 @@ func counted(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// size is a flag for a number of bytes, such as 1GiB.
-type size int64
-
-func (s *size) String() string {
-	if *s == 0 {
-		return ""
+// shellQuote writes a word as a shell takes it.
+func shellQuote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
 	}
-	return strings.ReplaceAll(gib(int64(*s)), " ", "")
-}
-
-func (s *size) Type() string { return "size" }
-
-func (s *size) Set(text string) error {
-	n, err := humanize.ParseBytes(text)
-	if err != nil || n == 0 || n > math.MaxInt64 {
-		return fmt.Errorf("%q is not a size such as 64MiB or 1GiB", text)
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
 	}
-	*s = size(n)
-	return nil
-}
-
-// sizes is a flag for several of them, such as 512KiB,2MiB.
-type sizes []int64
-
-func (s *sizes) String() string {
-	var text []string
-	for _, n := range *s {
-		each := size(n)
-		text = append(text, each.String())
-	}
-	return strings.Join(text, ",")
-}
-
-func (s *sizes) Type() string { return "sizes" }
-
-func (s *sizes) Set(text string) error {
-	for each := range strings.SplitSeq(text, ",") {
-		var n size
-		if err := n.Set(each); err != nil {
-			return err
-		}
-		*s = append(*s, int64(n))
-	}
-	return nil
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
 
@@ -14,7 +15,7 @@ import (
 type generateFlags struct {
 	generator, output                              string
 	count, streams, steps, batch, from, to, cycles int
-	max, min, live, bytes                          size
+	max, min, live, bytes                          int64
 	seed                                           uint64
 }
 
@@ -28,11 +29,11 @@ type generator struct {
 
 var generators = map[string]generator{
 	"random": {[]string{"count", "max", "live"}, func(f *generateFlags) (iter.Seq[trace.Event], error) {
-		return trace.Random(trace.RandomOptions{Count: f.count, Max: int64(f.max), Live: int64(f.live), Seed: f.seed})
+		return trace.Random(trace.RandomOptions{Count: f.count, Max: f.max, Live: f.live, Seed: f.seed})
 	}},
 	"streams": {[]string{"count", "streams", "min", "max", "live"}, func(f *generateFlags) (iter.Seq[trace.Event], error) {
-		return trace.Streams(trace.StreamsOptions{Count: f.count, Streams: f.streams, Min: int64(f.min), Max: int64(f.max),
-			Live: int64(f.live), Seed: f.seed})
+		return trace.Streams(trace.StreamsOptions{Count: f.count, Streams: f.streams, Min: f.min, Max: f.max,
+			Live: f.live, Seed: f.seed})
 	}},
 	"steps": {[]string{"steps", "batch"}, func(f *generateFlags) (iter.Seq[trace.Event], error) {
 		return trace.Steps(trace.StepsOptions{Steps: f.steps, Batch: f.batch, Seed: f.seed})
@@ -41,35 +42,34 @@ var generators = map[string]generator{
 		return trace.Growing(trace.GrowingOptions{Steps: f.steps, From: f.from, To: f.to, Seed: f.seed})
 	}},
 	"cycles": {[]string{"cycles", "bytes", "min", "max"}, func(f *generateFlags) (iter.Seq[trace.Event], error) {
-		return trace.Cycles(trace.CyclesOptions{Cycles: f.cycles, Bytes: int64(f.bytes), Min: int64(f.min), Max: int64(f.max), Seed: f.seed})
+		return trace.Cycles(trace.CyclesOptions{Cycles: f.cycles, Bytes: f.bytes, Min: f.min, Max: f.max, Seed: f.seed})
 	}},
 }
 
 func addGenerateFlags(cmd *cobra.Command) *generateFlags {
 	var f generateFlags
-	flags := cmd.Flags()
-	flags.StringVar(&f.generator, "generate", "", "write a trace instead: random, streams, steps, growing or cycles")
-	flags.StringVarP(&f.output, "output", "o", "-", "file for the trace of --generate; \"-\" is standard output")
-	flags.Uint64Var(&f.seed, "seed", 0, "seed of --generate")
-	flags.IntVar(&f.count, "count", 0, "random, streams: number of allocations (default 10000)")
-	flags.Var(&f.max, "max", "random, streams, cycles: largest allocation (default 1GiB; streams 256MiB)")
-	flags.Var(&f.min, "min", "streams, cycles: smallest allocation (default 512B; cycles 4MiB)")
-	flags.Var(&f.live, "live", "random, streams: most bytes that are live at a time (default 16GiB; streams 8GiB)")
-	flags.IntVar(&f.streams, "streams", 0, "streams: number of streams (default 4)")
-	flags.IntVar(&f.steps, "steps", 0, "steps, growing: number of training steps (default 20; growing 30)")
-	flags.IntVar(&f.batch, "batch", 0, "steps: samples of a step (default 64)")
-	flags.IntVar(&f.from, "from", 0, "growing: samples of the first step (default 64)")
-	flags.IntVar(&f.to, "to", 0, "growing: samples of the last step (default 96)")
-	flags.IntVar(&f.cycles, "cycles", 0, "cycles: how often everything is allocated and freed (default 100)")
-	flags.Var(&f.bytes, "bytes", "cycles: bytes that are live at the peak of each (default 8GiB)")
+	set := cmd.Flags()
+	flags.Group(set, "Generate a trace", func() {
+		flags.Choice(set, &f.generator, "generate", "", keys(generators), "write a trace instead: "+flags.Or(keys(generators)))
+		set.StringVarP(&f.output, "output", "o", "-", "file for the trace of --generate; \"-\" is standard output")
+		set.Uint64Var(&f.seed, "seed", 0, "seed of --generate")
+		flags.Int(set, &f.count, "count", 0, flags.AtLeast(1), "random, streams: number of allocations (default: 10000)")
+		flags.Size(set, &f.max, "max", 0, "random, streams, cycles: largest allocation (default: 1GiB; streams 256MiB)")
+		flags.Size(set, &f.min, "min", 0, "streams, cycles: smallest allocation (default: 512B; cycles 4MiB)")
+		flags.Size(set, &f.live, "live", 0, "random, streams: most bytes that are live at a time (default: 16GiB; streams 8GiB)")
+		flags.Int(set, &f.streams, "streams", 0, flags.AtLeast(1), "streams: number of streams (default: 4)")
+		flags.Int(set, &f.steps, "steps", 0, flags.AtLeast(1), "steps, growing: number of training steps (default: 20; growing 30)")
+		flags.Int(set, &f.batch, "batch", 0, flags.AtLeast(1), "steps: samples of a step (default: 64)")
+		flags.Int(set, &f.from, "from", 0, flags.AtLeast(1), "growing: samples of the first step (default: 64)")
+		flags.Int(set, &f.to, "to", 0, flags.AtLeast(1), "growing: samples of the last step (default: 96)")
+		flags.Int(set, &f.cycles, "cycles", 0, flags.AtLeast(1), "cycles: how often everything is allocated and freed (default: 100)")
+		flags.Size(set, &f.bytes, "bytes", 0, "cycles: bytes that are live at the peak of each (default: 8GiB)")
+	})
 	return &f
 }
 
 func (f *generateFlags) check(cmd *cobra.Command) error {
-	g, ok := generators[f.generator]
-	if !ok {
-		return badUsage(cmd, "--generate is %q, but must be random, streams, steps, growing or cycles", f.generator)
-	}
+	g := generators[f.generator]
 	for _, name := range replayFlagNames {
 		if cmd.Flags().Changed(name) {
 			return badUsage(cmd, "--%s is for a replay: --generate only writes a trace", name)
@@ -78,14 +78,6 @@ func (f *generateFlags) check(cmd *cobra.Command) error {
 	for _, name := range generateFlagNames {
 		if cmd.Flags().Changed(name) && name != "output" && name != "seed" && !slices.Contains(g.flags, name) {
 			return badUsage(cmd, "--generate %s takes no --%s", f.generator, name)
-		}
-	}
-	for _, v := range []struct {
-		name  string
-		value int
-	}{{"count", f.count}, {"streams", f.streams}, {"steps", f.steps}, {"batch", f.batch}, {"from", f.from}, {"to", f.to}, {"cycles", f.cycles}} {
-		if v.value < 1 && cmd.Flags().Changed(v.name) {
-			return badUsage(cmd, "--%s is %d, but must be at least 1", v.name, v.value)
 		}
 	}
 	if f.output == "" {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +20,6 @@ import (
 // replayOutput is the JSON document of pinion replay.
 type replayOutput struct {
 	provenance.Record
-	Device        string `json:"device"`
-	Name          string `json:"name"`
 	Trace         string `json:"trace"`
 	Format        string `json:"format"`
 	Allocator     string `json:"allocator"`
@@ -35,13 +32,13 @@ type replayOutput struct {
 	Fragmentation     float64  `json:"fragmentation"`
 	OOMs              int64    `json:"ooms"`
 	DriverCalls       int64    `json:"driver_calls"`
-	AllocP50          int64    `json:"alloc_ns_p50"`
-	AllocP99          int64    `json:"alloc_ns_p99"`
-	FreeP50           int64    `json:"free_ns_p50"`
+	AllocP50          float64  `json:"alloc_p50_seconds"`
+	AllocP99          float64  `json:"alloc_p99_seconds"`
+	FreeP50           float64  `json:"free_p50_seconds"`
 	Retries           int64    `json:"retries"`
 	PeakTraceBytes    int64    `json:"peak_trace_bytes"`
 	LeastOOMBytes     int64    `json:"least_oom_bytes"`
-	LeastOOMShare     *float64 `json:"least_oom_share"` // of the capacity; null: never out of memory
+	LeastOOMFraction  *float64 `json:"least_oom_fraction"` // of the capacity; null: never out of memory
 	FailedInTrace     int64    `json:"failed_in_trace"`
 	FailedGranted     int64    `json:"failed_granted"`
 	Seconds           float64  `json:"seconds"`
@@ -61,18 +58,17 @@ type snapshotOutput struct {
 func newReplayOutput(dev device.Device, allocator string, in *traceInput, capacity int64, r *replay.Result) *replayOutput {
 	info := dev.Info()
 	out := &replayOutput{
-		Record: provenance.Now(),
-		Device: info.ID, Name: info.Name, Trace: in.path, Format: string(in.Format()),
+		Record: provenance.Now().On(info.ID, info.Name), Trace: in.path, Format: string(in.Format()),
 		Allocator: allocator, CapacityBytes: capacity,
 		Events: r.Events, PeakLiveBytes: r.PeakLiveBytes, PeakReservedBytes: r.PeakReservedBytes,
 		Fragmentation: r.Fragmentation(), OOMs: r.OOMs, DriverCalls: r.DriverCalls,
-		AllocP50: r.AllocP50.Nanoseconds(), AllocP99: r.AllocP99.Nanoseconds(), FreeP50: r.FreeP50.Nanoseconds(),
+		AllocP50: r.AllocP50.Seconds(), AllocP99: r.AllocP99.Seconds(), FreeP50: r.FreeP50.Seconds(),
 		Retries: r.Retries, PeakTraceBytes: r.PeakTraceBytes, LeastOOMBytes: r.LeastOOMBytes,
 		FailedInTrace: r.FailedInTrace, FailedGranted: r.FailedGranted, Seconds: r.Elapsed.Seconds(),
 	}
 	if r.OOMs > 0 && capacity > 0 {
 		share := float64(r.LeastOOMBytes) / float64(capacity)
-		out.LeastOOMShare = &share
+		out.LeastOOMFraction = &share
 	}
 	return out
 }
@@ -81,7 +77,7 @@ func (o *replayOutput) print(w io.Writer) {
 	if !strings.HasPrefix(o.Device, "host:") { // whose capacity is said below
 		fmt.Fprintf(w, "%s  ", o.Device)
 	}
-	fmt.Fprintf(w, "%s\n%s (%s) on %s\n%s", o.Name, o.Trace, o.Format, o.Allocator, amount(o.CapacityBytes))
+	fmt.Fprintf(w, "%s\n%s (%s) on %s\n%s", o.DeviceName, o.Trace, o.Format, o.Allocator, amount(o.CapacityBytes))
 	if o.defaultCapacity {
 		fmt.Fprint(w, " (default of the host, see --capacity)")
 	}
@@ -112,8 +108,8 @@ func (o *replayOutput) printFigures(w io.Writer) {
 	if o.OOMs > 0 {
 		fmt.Fprintf(w, "\nOut of memory %s. The least that was too much, live and asked for:\n%s",
 			counted(o.OOMs, "time", "times"), amount(o.LeastOOMBytes))
-		if o.LeastOOMShare != nil {
-			if share := *o.LeastOOMShare; share < 10 {
+		if o.LeastOOMFraction != nil {
+			if share := *o.LeastOOMFraction; share < 10 {
 				fmt.Fprintf(w, ", %s of the capacity", percent(share))
 			} else {
 				fmt.Fprintf(w, ", %s times the capacity", digits(share))
@@ -179,10 +175,7 @@ func (f *replayFlags) checkSnapshot(cmd *cobra.Command, trace string) error {
 		return badUsage(cmd, "--snapshot is %q, but must end in .pickle (for PyTorch's memory_viz), .json (for Perfetto) or .jsonl (for pinion replay)", f.snapshot)
 	}
 	if f.allocator != "pinion" {
-		return badUsage(cmd, "--snapshot is of --allocator pinion, not of %s", f.allocator)
-	}
-	if f.history < 1 || f.history > maxHistory {
-		return badUsage(cmd, "--history is %d, but must be 1 to %d", f.history, maxHistory)
+		return badUsage(cmd, "--snapshot is for --allocator pinion, not for %s", f.allocator)
 	}
 	if in, err := os.Stat(trace); err == nil && trace != "-" {
 		if out, err := os.Stat(f.snapshot); err == nil && os.SameFile(in, out) {
@@ -246,12 +239,12 @@ func amount(n int64) string {
 
 // nanoseconds prints a time whose nanoseconds matter while it is short; 0: there
 // is none.
-func nanoseconds(ns int64) string {
+func nanoseconds(s float64) string {
 	switch {
-	case ns == 0:
+	case s == 0:
 		return "-"
-	case ns < 1000:
-		return fmt.Sprintf("%d ns", ns)
+	case s < 1e-6:
+		return fmt.Sprintf("%.0f ns", s*1e9)
 	}
-	return duration(time.Duration(ns))
+	return seconds(s)
 }

@@ -12,11 +12,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
 var replayKeys = []string{"events", "peak_live_bytes", "peak_reserved_bytes", "fragmentation", "ooms", "driver_calls",
-	"alloc_ns_p50", "alloc_ns_p99", "free_ns_p50", "measured_at", "commit", "platform", "cpus", "device", "name", "trace",
-	"format", "allocator", "capacity_bytes", "retries", "peak_trace_bytes", "least_oom_bytes", "least_oom_share",
+	"alloc_p50_seconds", "alloc_p99_seconds", "free_p50_seconds", "measured_at", "version", "commit", "platform", "cpus", "device", "device_name", "trace",
+	"format", "allocator", "capacity_bytes", "retries", "peak_trace_bytes", "least_oom_bytes", "least_oom_fraction",
 	"failed_in_trace", "failed_granted", "seconds"}
 
 const smallTrace = `{"op":"alloc","id":1,"bytes":1048576,"stream":0,"purpose":"weights"}
@@ -30,10 +32,10 @@ const smallTrace = `{"op":"alloc","id":1,"bytes":1048576,"stream":0,"purpose":"w
 func TestReplayText(t *testing.T) {
 	share := 0.9812
 	out := &replayOutput{
-		Device: "cuda:0", Name: "Fast GPU", Trace: "run.pickle", Format: "pytorch snapshot", Allocator: "pinion",
+		Record: provenance.Record{}.On("cuda:0", "Fast GPU"), Trace: "run.pickle", Format: "pytorch snapshot", Allocator: "pinion",
 		CapacityBytes: 16 << 30, ChunkBytes: 2 << 20, Seconds: 1.5,
 		Events: 20000, PeakLiveBytes: 15 << 30, PeakReservedBytes: 16 << 30, Fragmentation: 16. / 15, OOMs: 3, DriverCalls: 8123,
-		AllocP50: 121, AllocP99: 48200, FreeP50: 88, PeakTraceBytes: 17 << 30, LeastOOMBytes: 157 << 30 / 10, LeastOOMShare: &share,
+		AllocP50: 121e-9, AllocP99: 48200e-9, FreeP50: 88e-9, PeakTraceBytes: 17 << 30, LeastOOMBytes: 157 << 30 / 10, LeastOOMFraction: &share,
 		FailedInTrace: 2, FailedGranted: 1,
 		Snapshot: &snapshotOutput{"pool.pickle", 1000, 19000},
 	}
@@ -69,8 +71,8 @@ The oldest 19000 events are left out. See --history.
 func TestReplayTextNothing(t *testing.T) {
 	share := 12.8
 	out := &replayOutput{
-		Device: "host:1048576", Name: "host memory", Trace: "t.csv", Format: "csv", Allocator: "pinion", CapacityBytes: 1 << 20, ChunkBytes: 2 << 20,
-		Events: 1, OOMs: 1, LeastOOMBytes: 128 << 17, LeastOOMShare: &share, defaultCapacity: true,
+		Record: provenance.Record{}.On("host:1048576", "host memory"), Trace: "t.csv", Format: "csv", Allocator: "pinion", CapacityBytes: 1 << 20, ChunkBytes: 2 << 20,
+		Events: 1, OOMs: 1, LeastOOMBytes: 128 << 17, LeastOOMFraction: &share, defaultCapacity: true,
 	}
 	var b strings.Builder
 	out.print(&b)
@@ -131,7 +133,7 @@ func TestReplayJSON(t *testing.T) {
 		for key, want := range map[string]any{
 			"device": fmt.Sprintf("host:%d", int64(hostCapacity)), "capacity_bytes": float64(hostCapacity), "trace": file,
 			"format": "json lines", "allocator": allocator, "events": 5., "peak_live_bytes": 5242880., "peak_trace_bytes": 5242880.,
-			"ooms": 0., "least_oom_share": nil,
+			"ooms": 0., "least_oom_fraction": nil,
 		} {
 			if doc[key] != want {
 				t.Errorf("%s: %s is %v, want %v", allocator, key, doc[key], want)
@@ -169,7 +171,7 @@ func TestReplayOutOfMemory(t *testing.T) {
 		if doc["ooms"].(float64) < 10 || doc["peak_live_bytes"].(float64) > 32<<20 || doc["peak_trace_bytes"].(float64) <= 48<<20 {
 			t.Errorf("%s: %v", allocator, doc)
 		}
-		if share := doc["least_oom_share"].(float64); share != doc["least_oom_bytes"].(float64)/(32<<20) || share < 0.5 {
+		if share := doc["least_oom_fraction"].(float64); share != doc["least_oom_bytes"].(float64)/(32<<20) || share < 0.5 {
 			t.Errorf("%s: out of memory at %g of the capacity", allocator, share)
 		}
 		r := pinion(t, args...)
@@ -436,8 +438,8 @@ func TestReplayCancelled(t *testing.T) {
 func TestReplayUnits(t *testing.T) {
 	for want, got := range map[string]string{
 		"0 B": amount(0), "999 B": amount(999), "0.98 KiB": amount(1000), "1.00 KiB": amount(1024), "1.50 GiB": amount(3 << 29),
-		"0.98 GiB": amount(1000 << 20), "8.00 EiB": amount(1<<63 - 1), "-": nanoseconds(0), "1 ns": nanoseconds(1), "999 ns": nanoseconds(999),
-		"1.00 µs": nanoseconds(1000), "2.50 ms": nanoseconds(2.5e6), "1.000": ratio(1), "999.500": ratio(999.5), "20965889": ratio(20965889.375),
+		"0.98 GiB": amount(1000 << 20), "8.00 EiB": amount(1<<63 - 1), "-": nanoseconds(0), "1 ns": nanoseconds(1e-9), "999 ns": nanoseconds(999e-9),
+		"1.00 µs": nanoseconds(1e-6), "2.50 ms": nanoseconds(2.5e-3), "1.000": ratio(1), "999.500": ratio(999.5), "20965889": ratio(20965889.375),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

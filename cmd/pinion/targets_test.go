@@ -87,8 +87,8 @@ func TestFeedTargets(t *testing.T) {
 	var out feedOutput
 	ok(t, json.Unmarshal([]byte(r.stdout), &out))
 	// Photos, masks and boxes; labels, up to a multiple of 16; lengths of boxes.
-	if bytes := int64(2*3*256 + 3*2*2*4 + 12 + 4 + 12); out.BytesToDevice != bytes || fmt.Sprint(out.Targets) != fmt.Sprintf("[with each 16x16x1 u8 of %s with each <=2x2 f32 of %s]", masks, boxes) {
-		t.Errorf("%d bytes to the device, want %d; targets %v", out.BytesToDevice, bytes, out.Targets)
+	if bytes := int64(2*3*256 + 3*2*2*4 + 12 + 4 + 12); out.H2DBytes != bytes || fmt.Sprint(out.Targets) != fmt.Sprintf("[with each 16x16x1 u8 of %s with each <=2x2 f32 of %s]", masks, boxes) {
+		t.Errorf("%d bytes to the device, want %d; targets %v", out.H2DBytes, bytes, out.Targets)
 	}
 	if r := feed(args...); r.code != exitDone || !strings.Contains(r.stdout, "with each 16x16x1 u8 of "+masks) {
 		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)

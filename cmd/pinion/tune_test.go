@@ -225,3 +225,19 @@ func TestTuneErrors(t *testing.T) {
 		}
 	}
 }
+
+// What is fed can be tuned: the search takes the flags of the pipeline.
+func TestTunePipeline(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := photos(t, 20)
+	for _, more := range []string{
+		"--dtype bf16", "--mixup 0.2", "--sampler balanced", "--shuffle", "--rank 1 --world 2", "--drop-last", "--unordered",
+		"--sample-timeout 10s", "--decode cpu", "--pin-budget 64MiB", "--seed 3",
+	} {
+		args := append(strings.Fields("tune --device host:1GiB --json --batch 4 --size 16 --budget 50ms --workers 2 --prefetch 2 "+more), dir)
+		document(t, []string{"best"}, args...)
+	}
+	if r := pinion(t, "tune", dir, "--sampler", "length"); r.code != exitUsage || !strings.Contains(r.stderr, "--sampler length") {
+		t.Errorf("%+v", r)
+	}
+}

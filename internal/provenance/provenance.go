@@ -5,36 +5,55 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/cpuname"
 )
 
-// Record is a part of every result.
+// Record is the head of every document.
 type Record struct {
-	MeasuredAt string `json:"measured_at"` // RFC 3339
-	Commit     string `json:"commit"`      // of this program; "unknown" where the build does not say
-	Platform   string `json:"platform"`    // system, architecture and version of Go
+	MeasuredAt string `json:"measured_at"`   // RFC 3339, UTC
+	Version    string `json:"version"`       // of the module; "(devel)" where the build does not say
+	Commit     string `json:"commit"`        // of this program; "unknown" where the build does not say
+	Platform   string `json:"platform"`      // system, architecture and version of Go
+	CPU        string `json:"cpu,omitempty"` // the processor's model
 	CPUs       int    `json:"cpus"`
+
+	// The device that was used, if any: see [Record.On].
+	Device     string `json:"device,omitempty"`
+	DeviceName string `json:"device_name,omitempty"`
 }
 
 // Now is the record of what is measured now.
 func Now() Record {
 	r := Record{
 		MeasuredAt: time.Now().UTC().Format(time.RFC3339),
+		Version:    "(devel)",
 		Commit:     "unknown",
 		Platform:   runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version(),
+		CPU:        cpuname.Name(),
 		CPUs:       runtime.NumCPU(),
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				r.Commit = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true":
-				r.Commit += " with changes"
-			}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return r
+	}
+	if info.Main.Version != "" {
+		r.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			r.Commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			r.Commit += " with changes"
 		}
 	}
 	return r
 }
 
-// Version is the commit and the platform.
-func (r Record) Version() string { return r.Commit + " " + r.Platform }
+// On adds the device that was measured: its id, such as "cuda:0", and the
+// vendor's name for it.
+func (r Record) On(id, name string) Record {
+	r.Device, r.DeviceName = id, name
+	return r
+}

@@ -1,6 +1,7 @@
 package provenance
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,14 @@ func TestNow(t *testing.T) {
 	if age := time.Since(at); err != nil || age < -time.Minute || age > time.Minute {
 		t.Errorf("measured at %q", r.MeasuredAt)
 	}
-	if r.Commit == "" || r.CPUs < 1 || !strings.Contains(r.Platform, "/") || !strings.HasPrefix(r.Version(), r.Commit+" ") {
+	if r.Version == "" || r.Commit == "" || r.CPUs < 1 || !strings.Contains(r.Platform, "/") {
+		t.Errorf("%+v", r)
+	}
+	data, err := json.Marshal(r)
+	if err != nil || strings.Contains(string(data), "device") {
+		t.Errorf("%s, %v: a device that was not used", data, err)
+	}
+	if r = r.On("cuda:0", "Fast GPU"); r.Device != "cuda:0" || r.DeviceName != "Fast GPU" {
 		t.Errorf("%+v", r)
 	}
 }

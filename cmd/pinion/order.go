@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,33 +10,22 @@ import (
 	"github.com/pinion-gpu/pinion/sampler"
 )
 
-// orders are the values of --sampler.
-var orders = []string{"sequential", "random", "replacement", "balanced", "length", "blocks"}
+// samplers are the values of --sampler.
+var samplers = []string{"sequential", "random", "replacement", "balanced", "length", "blocks"}
 
 // checkOrder checks the flags that say in which order samples come.
-func (f *feedFlags) checkOrder(cmd *cobra.Command) error {
-	known := false
-	for _, name := range orders {
-		known = known || name == f.sampler
-	}
+func (f *pipelineFlags) checkOrder(cmd *cobra.Command) error {
 	switch {
-	case !known:
-		return badUsage(cmd, "--sampler is %q, but must be one of %s", f.sampler, strings.Join(orders, ", "))
 	case f.shuffle && cmd.Flags().Changed("sampler") && f.sampler != "random":
 		return badUsage(cmd, "--shuffle means --sampler random, but --sampler is %s", f.sampler)
-	case f.world < 1:
-		return badUsage(cmd, "--world is %d, but must be at least 1", f.world)
-	case f.rank < 0 || f.rank >= f.world:
+	case f.rank >= f.world:
 		return badUsage(cmd, "--rank is %d, but must be 0 to %d with --world %d", f.rank, f.world-1, f.world)
-	case f.stopAfter < 0:
-		return badUsage(cmd, "--stop-after is %d, but must be at least 0", f.stopAfter)
 	}
 	return nil
 }
 
 // order sets the order of samples in o.
-func (f *feedFlags) order(ds dataset.Dataset, o *loader.Options) (err error) {
-	o.Rank, o.World = f.rank, f.world
+func (f *pipelineFlags) order(ds dataset.Dataset, batch int, o *loader.Options) (err error) {
 	switch f.sampler {
 	case "random":
 		o.Shuffle = true
@@ -46,9 +34,9 @@ func (f *feedFlags) order(ds dataset.Dataset, o *loader.Options) (err error) {
 	case "balanced":
 		o.Sampler, err = balanced(ds, f.seed)
 	case "length":
-		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: f.batch, DropLast: f.dropLast, Seed: f.seed})
+		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: batch, DropLast: f.dropLast, Seed: f.seed})
 		if !f.dropLast {
-			o.Batch = min(f.batch, ds.Len()) // none is larger
+			o.Batch = min(batch, ds.Len()) // none is larger
 		}
 		o.DropLast = false
 	case "blocks":

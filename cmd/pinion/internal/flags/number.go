@@ -1,0 +1,116 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Bounds are the least and the most that a number may be.
+type Bounds struct{ least, most int }
+
+// AtLeast allows every number from n on.
+func AtLeast(n int) Bounds { return Bounds{n, math.MaxInt} }
+
+// Between allows the numbers from least to most.
+func Between(least, most int) Bounds { return Bounds{least, most} }
+
+func (b Bounds) parse(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil && errors.Is(err, strconv.ErrRange), err == nil && (n < b.least || n > b.most):
+		if b.most == math.MaxInt {
+			return 0, fmt.Errorf("must be at least %d", b.least)
+		}
+		return 0, fmt.Errorf("must be from %d to %d", b.least, b.most)
+	case err != nil:
+		return 0, errors.New("must be a whole number")
+	}
+	return n, nil
+}
+
+// Int adds a flag for a whole number to set.
+func Int(set *pflag.FlagSet, p *int, name string, value int, bounds Bounds, usage string) {
+	*p = value
+	set.Var(&number{p, bounds}, name, usage)
+}
+
+type number struct {
+	p *int
+	Bounds
+}
+
+func (n *number) String() string {
+	if n.p == nil || *n.p == 0 {
+		return ""
+	}
+	return strconv.Itoa(*n.p)
+}
+
+func (n *number) Type() string { return "int" }
+
+func (n *number) Set(text string) error {
+	v, err := n.parse(text)
+	if err == nil {
+		*n.p = v
+	}
+	return err
+}
+
+// Ints adds a flag for whole numbers, such as 4,8,16, to set: several where
+// that is allowed, else one.
+func Ints(set *pflag.FlagSet, p *[]int, name string, value []int, bounds Bounds, several bool, usage string) {
+	*p = value
+	set.Var(&numbers{p: p, Bounds: bounds, several: several}, name, usage)
+}
+
+type numbers struct {
+	p *[]int
+	Bounds
+	several, changed bool
+}
+
+func (n *numbers) String() string {
+	if n.p == nil {
+		return ""
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n.p), " ", ","), "[]")
+}
+
+func (n *numbers) Type() string { return listType("int", n.several) }
+
+func (n *numbers) Set(text string) error {
+	return setList(n.p, text, n.several, &n.changed, n.parse)
+}
+
+// listType is the type of a flag that takes one value or several.
+func listType(one string, several bool) string {
+	if several {
+		return one + ",..."
+	}
+	return one
+}
+
+// setList adds the values in text to a list, of which the default goes first.
+func setList[T any](p *[]T, text string, several bool, changed *bool, parse func(string) (T, error)) error {
+	var list []T
+	for each := range strings.SplitSeq(text, ",") {
+		v, err := parse(strings.TrimSpace(each))
+		if err != nil {
+			return err
+		}
+		list = append(list, v)
+	}
+	if !several && len(list) > 1 {
+		return errors.New("must be one value")
+	}
+	if *changed && several {
+		list = append(*p, list...)
+	}
+	*p, *changed = list, true
+	return nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// pipelineFlags describe a pipeline: what is read, the order it is read in, what
+// becomes of it, and where it goes. feed runs a pipeline and tune finds the best
+// settings for it, so they share these flags. A new one is declared in register
+// and takes effect in options.
+type pipelineFlags struct {
+	datasetFlags
+	device *string
+
+	// What tune searches for: feed takes one value of each.
+	batch, workers, prefetch, copiers []int
+	chunk                             []int64
+
+	dtype         string
+	mixup         float64
+	dropLast      bool
+	unordered     bool
+	onError       string
+	sampleTimeout time.Duration
+
+	shuffle     bool
+	sampler     string
+	seed        uint64
+	rank, world int
+
+	decode    string
+	noPin     bool
+	pinBudget int64
+}
+
+// searchable says what the flags mean that tune searches for: their usage when
+// they take one value, and when they take several.
+type searchable struct{ one, several string }
+
+func (s searchable) usage(several bool) string {
+	if several {
+		return s.several
+	}
+	return s.one
+}
+
+var (
+	batchUsage    = searchable{"samples in a batch", "samples in a batch, or sizes to choose from"}
+	workersUsage  = searchable{"goroutines that read and decode (default: one a processor)", "goroutines that read and decode, or numbers to choose from (default: powers of two up to twice the processors)"}
+	prefetchUsage = searchable{"batches read ahead (default: 4, or 2 to 4 that fit into 128 MiB)", "batches read ahead, or numbers to choose from (default: 1,2,4,8)"}
+	copiersUsage  = searchable{"goroutines that copy memory that is not pinned (default: one a processor, at most 12)", "goroutines that copy memory that is not pinned, or numbers to choose from (default: powers of two up to the processors, at most 16)"}
+	chunkUsage    = searchable{"largest piece that a copier moves at once (default: 2MiB)", "largest piece that a copier moves at once, or sizes to choose from (default: 512KiB,2MiB)"}
+)
+
+// register declares the flags. Several says whether those that can be searched
+// for take several values.
+func (f *pipelineFlags) register(cmd *cobra.Command, several bool) {
+	set := cmd.Flags()
+	flags.Group(set, "Dataset", func() {
+		f.datasetFlags.register(cmd)
+		flags.Choice(set, &f.onError, "on-error", "fail", keys(policies), "when a sample cannot be read: fail, skip it, or replace it by another one")
+		set.DurationVar(&f.sampleTimeout, "sample-timeout", 0, "longest `TIME` to read a sample, such as 10s (default: no limit)")
+	})
+	flags.Group(set, "Order", func() {
+		set.BoolVar(&f.shuffle, "shuffle", false, "visit the samples of each epoch in random order: --sampler random")
+		flags.Choice(set, &f.sampler, "sampler", "sequential", samplers, "order of samples: "+flags.Or(samplers))
+		set.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything random about samples")
+		flags.Int(set, &f.rank, "rank", 0, flags.AtLeast(0), "number of this process among --world")
+		flags.Int(set, &f.world, "world", 1, flags.AtLeast(1), "processes that share every epoch")
+	})
+	flags.Group(set, "Batches", func() {
+		flags.Ints(set, &f.batch, "batch", []int{64}, flags.AtLeast(1), several, batchUsage.usage(several))
+		set.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
+		set.BoolVar(&f.unordered, "unordered", false, "take the batches of an epoch as they are complete")
+		flags.Choice(set, &f.dtype, "dtype", "", dtypes, "element type on the device: "+flags.Or(dtypes)+" (default: f32 for photos and for u8 and u16 arrays of HxWx1..4, else the file's own)")
+		set.Float64Var(&f.mixup, "mixup", 0, "mix pairs of images by weights from Beta(`ALPHA`, ALPHA) (default: none)")
+	})
+	flags.Group(set, "Device and speed", func() {
+		f.device = deviceFlag(cmd)
+		flags.Choice(set, &f.decode, "decode", "auto", keys(decodePlaces), "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
+		flags.Ints(set, &f.workers, "workers", nil, flags.AtLeast(1), several, workersUsage.usage(several))
+		flags.Ints(set, &f.prefetch, "prefetch", nil, flags.AtLeast(1), several, prefetchUsage.usage(several))
+		set.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable, and copy it through pinned chunks")
+		flags.Size(set, &f.pinBudget, "pin-budget", 0, "most bytes of pinned memory (default: a quarter of what is free)")
+		flags.Ints(set, &f.copiers, "copiers", nil, flags.AtLeast(1), several, copiersUsage.usage(several))
+		flags.Sizes(set, &f.chunk, "chunk", nil, several, chunkUsage.usage(several))
+	})
+}
+
+// Values of flags.
+var (
+	dtypes       = []string{"f32", "f16", "bf16", "u8", "u16"}
+	policies     = map[string]loader.ErrorPolicy{"fail": loader.Fail, "skip": loader.Skip, "replace": loader.Replace}
+	decodePlaces = map[string]loader.DecodePlace{"auto": loader.DecodeAuto, "cpu": loader.DecodeCPU, "gpu": loader.DecodeGPU}
+)
+
+func keys[T any](values map[string]T) []string { return slices.Sorted(maps.Keys(values)) }
+
+// options checks the flags and makes the loader's options of them, except for
+// what tune searches for, and for what depends on the dataset: see prepare.
+func (f *pipelineFlags) options(cmd *cobra.Command) (loader.Options, error) {
+	o := loader.Options{
+		OnError: policies[f.onError], SampleTimeout: f.sampleTimeout,
+		Seed: f.seed, Rank: f.rank, World: f.world,
+		DropLast: f.dropLast, Unordered: f.unordered, Mixup: f.mixup,
+		Decode: decodePlaces[f.decode], PinBudget: f.pinBudget,
+	}
+	if f.dtype != "" {
+		o.DType, _ = dtype.Parse(f.dtype) // one of dtypes
+	}
+	if f.noPin {
+		o.Pin = loader.PinNever
+	}
+	if f.sampleTimeout < 0 {
+		return o, badUsage(cmd, "--sample-timeout is %v, but must not be negative", f.sampleTimeout)
+	}
+	return o, f.checkOrder(cmd)
+}
+
+// prepare sets what depends on the dataset in o, for batches of that size.
+func (f *pipelineFlags) prepare(cmd *cobra.Command, ds dataset.Dataset, batch int, o *loader.Options) error {
+	if err := f.checkBits(cmd, ds); err != nil {
+		return err
+	}
+	return f.order(ds, batch, o)
+}
+
+// checkBits fails for photos of other bits than --dtype wants.
+func (f *pipelineFlags) checkBits(cmd *cobra.Command, ds dataset.Dataset) error {
+	if _, photos := ds.(*dataset.Images); !photos {
+		return nil
+	}
+	switch {
+	case f.dtype == "u16" && f.depth == 8:
+		return badUsage(cmd, "--dtype u16 leaves samples as they are, but photos are decoded to 8 bits: add --depth 16, or take --dtype u8")
+	case f.dtype == "u8" && f.depth == 16:
+		return badUsage(cmd, "--dtype u8 leaves samples as they are, but --depth is 16: leave that out, or take --dtype u16")
+	}
+	return nil
+}
+
+// first is the value of a flag that takes one; 0: it was not given.
+func first[T int | int64](values []T) T {
+	if len(values) == 0 {
+		return 0
+	}
+	return values[0]
+}
