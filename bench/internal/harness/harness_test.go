@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "peer what machine measured_at commit platform cpus repeats" +
+	want := "peer what machine measured_at version commit platform cpu cpus repeats" +
 		" rows name value unit min max name by value unit min max" +
 		" skipped name by why name why"
 	if got := strings.Join(keys(out.String()), " "); got != want {
