@@ -97,7 +97,7 @@ func TestClosed(t *testing.T) {
 		if !errors.As(err, &leak) || len(leak.Leaks) != 2 || leak.Bytes != 5<<20+100 || leak.Leaks[0].Purpose != Weights {
 			t.Fatalf("%v: %+v", err, leak)
 		}
-		for _, want := range []string{"2 blocks with 5242980 bytes", "100 bytes of kvcache (block table)", "behaviour_test.go"} {
+		for _, want := range []string{"2 blocks (5.00 MiB in all) not freed", "100 B of kvcache (block table)", "behaviour_test.go"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q, want %q", err, want)
 			}
@@ -190,11 +190,11 @@ func TestShort(t *testing.T) {
 	b := alloc(t, p, n, Use{Stream: other})
 
 	var calls []string
-	remove := p.OnShort(func(_ context.Context, need int64) (int64, error) {
+	remove := p.OnLowMemory(func(_ context.Context, need int64) (int64, error) {
 		calls = append(calls, "first")
 		return 0, nil
 	})
-	p.OnShort(func(_ context.Context, need int64) (int64, error) {
+	p.OnLowMemory(func(_ context.Context, need int64) (int64, error) {
 		if calls = append(calls, "second"); spill[0] == (Block{}) {
 			return 0, nil
 		}
@@ -220,7 +220,7 @@ func TestShort(t *testing.T) {
 		t.Errorf("%d retries, %d failures", s.Retries, s.OutOfMemory)
 	}
 	failure := errors.New("disk full")
-	p.OnShort(func(context.Context, int64) (int64, error) { return 0, failure })
+	p.OnLowMemory(func(context.Context, int64) (int64, error) { return 0, failure })
 	if _, err := p.Alloc(ctx, n, Use{}); !errors.Is(err, failure) {
 		t.Error(err)
 	}
@@ -241,7 +241,7 @@ func TestSoft(t *testing.T) {
 	exact(t)
 	p := newPool(t, devicetest.Open(t), Options{Source: SourceChunks, ChunkBytes: 2 << 20, Budget: 16 << 20, Soft: 4 << 20})
 	called := 0
-	p.OnShort(func(context.Context, int64) (int64, error) { called++; return 0, nil })
+	p.OnLowMemory(func(context.Context, int64) (int64, error) { called++; return 0, nil })
 	a := alloc(t, p, 4<<20, Use{})
 	if called != 0 {
 		t.Error("a reclaimer was called below the limit")
@@ -283,7 +283,7 @@ func TestSoftLimit(t *testing.T) {
 	})
 	var pages []Block
 	called := 0
-	p.OnShort(func(context.Context, int64) (int64, error) {
+	p.OnLowMemory(func(context.Context, int64) (int64, error) {
 		if called++; called != 3 || len(pages) == 0 {
 			return 0, nil
 		}

@@ -9,7 +9,7 @@ import (
 // verify checks what must be true of a pool at any moment.
 func (p *Pool) verify(t testing.TB) {
 	t.Helper()
-	p.still(func() {
+	p.freeze(func() {
 		var taken_, free_, mapped, pending_ int64
 		for i, h := range p.heaps {
 			if h.backing == nil {
@@ -86,11 +86,11 @@ func (p *Pool) verify(t testing.TB) {
 				t.Errorf("free bytes %d, want %d", h.bytes, freeBytes)
 			}
 			if c != nil {
-				if c.whole != whole {
-					t.Errorf("%d whole chunks, want %d", c.whole, whole)
+				if c.idleChunks != whole {
+					t.Errorf("%d whole chunks, want %d", c.idleChunks, whole)
 				}
-				mapped += c.loose()
-				free_ += c.loose()
+				mapped += c.unmappedBytes()
+				free_ += c.unmappedBytes()
 			}
 		}
 		s := p.stats()
@@ -98,8 +98,8 @@ func (p *Pool) verify(t testing.TB) {
 			t.Errorf("reserved %d, allocated %d, free %d, active %d; want %d, %d, %d, %d", s.Reserved.Current, s.Allocated.Current,
 				s.Free, s.Active.Current, mapped, taken_, free_, taken_+pending_)
 		}
-		if s.Stuck < 0 || s.Stuck > s.Free || s.LargestFree > s.Free {
-			t.Errorf("%d of %d bytes stuck, %d in one piece", s.Stuck, s.Free, s.LargestFree)
+		if s.Fragmented < 0 || s.Fragmented > s.Free || s.LargestFree > s.Free {
+			t.Errorf("%d of %d bytes fragmented, largest block %d", s.Fragmented, s.Free, s.LargestFree)
 		}
 	})
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// errBudget says that the pool may not take more memory.
-var errBudget = errors.New("budget")
+// errBudget says that the pool may not grow.
+var errBudget = errors.New("budget exceeded")
 
 // chunked backs a heap with physical chunks that are mapped into reserved
-// address space. A chunk that only idle blocks lie on is unmapped where it is
-// and mapped where it is needed: what is free is usable, but for less than a
-// chunk at either end of a block.
+// address space. A chunk that holds only idle blocks is unmapped there and mapped
+// where it is needed: free memory is usable, except for less than a chunk at
+// either end of a block.
 type chunked struct {
 	heap   *heap
 	mapper device.Mapper
 	size   int64 // of a chunk
 	room   int64 // of a region, at least
 
-	parked []device.Chunk // that are not mapped
-	whole  int64          // chunks that only idle blocks lie on
+	unmapped   []device.Chunk // mapped nowhere
+	idleChunks int64          // chunks that hold only idle blocks
 }
 
 // span returns the whole chunks inside b: where they begin, and their bytes.
@@ -34,18 +34,18 @@ func (c *chunked) span(b *block) (start, bytes int64) {
 
 func (c *chunked) idle(b *block, change int64) {
 	_, bytes := c.span(b)
-	c.whole += change * (bytes / c.size)
+	c.idleChunks += change * (bytes / c.size)
 }
 
-func (c *chunked) spare(b *block) int64 {
+func (c *chunked) movable(b *block) int64 {
 	_, bytes := c.span(b)
 	return bytes
 }
 
-func (c *chunked) loose() int64 { return int64(len(c.parked)) * c.size }
+func (c *chunked) unmappedBytes() int64 { return int64(len(c.unmapped)) * c.size }
 
-// grow maps chunks into the smallest hole that has room for n bytes, behind the
-// free block before it if o may use that.
+// grow maps chunks into the smallest hole with room for n bytes, right behind the
+// free block before it if o may use that one.
 func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 	h := c.heap
 	if n > most {
@@ -68,13 +68,13 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 		h.unset(front) // so that its chunks stay where they are
 	}
 	need = (need + c.size - 1) / c.size
-	if err := c.park(need, most); err != nil {
+	if err := c.gather(need, most); err != nil {
 		if front != nil {
 			h.put(front)
 		}
 		return nil, err
 	}
-	// Parking may have made the hole larger, or another block of it.
+	// Gathering may have made the hole larger, or another block of it.
 	if front != nil {
 		gap = front.next
 	} else {
@@ -95,7 +95,7 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 	if front == nil {
 		return h.occupy(gap, n, o), nil
 	}
-	// The two become one block; what is behind n bytes is of the new part.
+	// The two become one block; the bytes behind the first n are new.
 	var rest *block
 	if extra := front.bytes + gap.bytes - n; extra > 0 {
 		rest = h.cut(gap, gap.bytes-extra)
@@ -127,11 +127,11 @@ func (c *chunked) reserve(n int64) (*block, error) {
 	}
 }
 
-// park makes sure that n chunks are parked: idle ones from elsewhere, and new
-// ones as far as there are not enough. It makes none unless all are to be had.
-func (c *chunked) park(n, most int64) error {
+// gather sees to it that n chunks are unmapped: idle ones from elsewhere and, if
+// there are too few, new ones. It makes none unless it can have all of them.
+func (c *chunked) gather(n, most int64) error {
 	p := c.heap.pool
-	made := n - int64(len(c.parked)) - c.whole
+	made := n - int64(len(c.unmapped)) - c.idleChunks
 	if made > 0 && p.reserved.current.Load() > most-made*c.size {
 		return errBudget
 	}
@@ -142,25 +142,25 @@ func (c *chunked) park(n, most int64) error {
 		}
 		p.calls.Create++
 		p.reserved.add(c.size)
-		c.parked = append(c.parked, chunk)
+		c.unmapped = append(c.unmapped, chunk)
 	}
-	for int64(len(c.parked)) < n {
-		if err := c.take(n - int64(len(c.parked))); err != nil {
+	for int64(len(c.unmapped)) < n {
+		if err := c.take(n - int64(len(c.unmapped))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// release gives the last n of the parked chunks back.
+// release returns the last n of the unmapped chunks to the device.
 func (c *chunked) release(n int64) error {
 	p := c.heap.pool
 	for ; n > 0; n-- {
-		last := len(c.parked) - 1
-		if err := c.mapper.ReleaseChunk(c.parked[last]); err != nil {
+		last := len(c.unmapped) - 1
+		if err := c.mapper.ReleaseChunk(c.unmapped[last]); err != nil {
 			return err
 		}
-		c.parked = c.parked[:last]
+		c.unmapped = c.unmapped[:last]
 		p.calls.Release++
 		p.reserved.add(-c.size)
 	}
@@ -188,7 +188,7 @@ func (c *chunked) take(n int64) error {
 	h.pool.calls.Unmap += bytes / c.size
 	h.pool.log(Event{Kind: EventUnmap, Address: b.region.ptr.Add(start), Bytes: bytes})
 	pages := b.region.pages[start/c.size:][:bytes/c.size]
-	c.parked = append(c.parked, pages...)
+	c.unmapped = append(c.unmapped, pages...)
 	clear(pages)
 	// Before, gap, behind: all in no set for now.
 	h.unset(b)
@@ -205,33 +205,33 @@ func (c *chunked) take(n int64) error {
 	return nil
 }
 
-// put maps n parked chunks at the start of gap.
+// put maps n unmapped chunks at the start of gap.
 func (c *chunked) put(gap *block, n int64) error {
 	p := c.heap.pool
-	chunks := c.parked[int64(len(c.parked))-n:]
+	chunks := c.unmapped[int64(len(c.unmapped))-n:]
 	if err := c.mapper.Map(gap.ptr, chunks, c.size); err != nil {
 		return fmt.Errorf("map %d chunks of %d bytes: %w", n, c.size, err)
 	}
 	p.calls.Map += n
 	p.log(Event{Kind: EventMap, Address: gap.ptr, Bytes: n * c.size})
 	copy(gap.region.pages[int64(gap.ptr-gap.region.ptr)/c.size:], chunks)
-	c.parked = c.parked[:int64(len(c.parked))-n]
+	c.unmapped = c.unmapped[:int64(len(c.unmapped))-n]
 	return nil
 }
 
-// trim gives all idle chunks back.
+// trim returns all idle chunks to the device.
 func (c *chunked) trim() (freed int64, err error) {
-	for c.whole > 0 {
-		if err := c.take(c.whole); err != nil {
+	for c.idleChunks > 0 {
+		if err := c.take(c.idleChunks); err != nil {
 			return 0, err
 		}
 	}
-	before := c.loose()
-	err = c.release(int64(len(c.parked)))
-	return before - c.loose(), err
+	before := c.unmappedBytes()
+	err = c.release(int64(len(c.unmapped)))
+	return before - c.unmappedBytes(), err
 }
 
-// close gives back everything, whoever uses it.
+// close returns everything to the device, even memory in use.
 func (c *chunked) close() error {
 	var errs []error
 	for _, r := range c.heap.regions {
@@ -250,7 +250,7 @@ func (c *chunked) close() error {
 		}
 		errs = append(errs, c.mapper.Unreserve(r.ptr, r.bytes))
 	}
-	for _, chunk := range c.parked {
+	for _, chunk := range c.unmapped {
 		errs = append(errs, c.mapper.ReleaseChunk(chunk))
 	}
 	return errors.Join(errs...)

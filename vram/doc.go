@@ -14,51 +14,52 @@
 //	// queue work on stream that uses block.Ptr()
 //	err = block.Free() // at once: stream may still work on it
 //
-// An allocation of a size that was freed before on the same stream makes no
-// call of the driver and no garbage, and goroutines on different processors do
-// not wait for each other.
+// An allocation of a size that was freed before on the same stream calls no
+// driver and makes no garbage, and goroutines on different processors do not
+// wait for each other.
 //
 // # Streams
 //
-// Memory belongs to the stream of its [Use]. After Free that stream may have it
-// again at once, because what it queues later runs later; other streams get it
-// when the work before the free is done. Work on a second stream has to be told
-// before the free: [Block.RecordStream]. A Use without a stream is for memory
-// that no queued work uses any more when it is freed.
+// Memory belongs to the stream of its [Use]. After Free that stream may reuse it
+// at once, because work that is queued later runs later; other streams get it
+// when the work before the free is done. Work on another stream must be
+// announced before the free, with [Block.RecordStream]. A Use without a stream
+// is for memory that no queued work uses any more when it is freed.
 //
 // # Memory
 //
 // Where the device has virtual memory ([device.Mapper]), the pool maps physical
-// chunks into reserved address space. Chunks that only free memory lies on are
-// unmapped where they are and mapped where a large block is wanted, so what is
-// free can be used, but for less than a chunk at either end of a free piece
-// ([Stats].Stuck). Elsewhere it cuts up ordinary allocations
-// ([SourceSegments]). [SourceDriver] passes everything on to the driver's own
-// stream-ordered pool, to compare.
+// chunks into reserved address space. Chunks that hold only free memory are
+// unmapped there and mapped where a large block is wanted, so all free memory can
+// be used, except for less than a chunk at either end of a free block
+// ([Stats].Fragmented). Elsewhere it divides ordinary allocations
+// ([SourceSegments]). [SourceDriver] passes every call to the driver's own
+// stream-ordered pool, for comparison.
 //
 // Memory stays with the pool until [Pool.Trim], [Pool.Close], or until another
 // pool of this process on the same device is short.
 //
 // # When memory is short
 //
-// Alloc then gives back what other heaps and pools do not use, waits for work
-// on freed memory, and calls the functions of [Pool.OnShort], which free what
-// can be had again from elsewhere. Only then it fails, with an
-// [*OutOfMemoryError]: [OutOfMemoryError.Report] says where the memory is and
-// what would have helped. Options.Soft makes the pool try all this before it
-// takes more than so much; Options.Limits and SoftLimits are for single purposes.
+// Alloc then returns what other heaps and pools do not use to the device, waits
+// for work on freed memory, and calls the functions registered with
+// [Pool.OnLowMemory], which free memory whose content can be restored. Only then
+// does it fail, with an [*OutOfMemoryError]: [OutOfMemoryError.Report] says where
+// the memory is and what would have helped. With Options.Soft the pool tries all
+// this before it grows beyond a soft limit; Options.Limits and SoftLimits bound
+// single purposes.
 //
 // # Looking inside
 //
-// [Pool.Stats] has the accounts, all and by [Purpose], and [Stats.Summary]
-// prints them as a table. [Pool.Snapshot] lists every block and, with
-// Options.History, what happened last; package vram/viz writes it for PyTorch's
-// memory page and for Perfetto. Close names what was not freed ([LeakError]),
-// with Options.Stacks from where it came.
+// [Pool.Stats] counts bytes and blocks, in total and by [Purpose], and
+// [Stats.Summary] prints them as a table. [Pool.Snapshot] lists every block and,
+// with Options.History, the latest events; package vram/viz writes it for
+// PyTorch's memory page and for Perfetto. Close names the blocks that were not
+// freed ([LeakError]) and, with Options.Stacks, where they were allocated.
 //
-// Memory is on the device: the pool never reads or writes it. Only with the
-// build tag invariants it does: then it puts a guard behind each block, looks
-// at it when the block is freed, and overwrites what is freed.
+// The pool never reads or writes the memory. Only with the build tag invariants
+// does it put a guard behind each block, check it when the block is freed, and
+// overwrite freed memory.
 //
 // docs/vram.md explains the algorithm, with a picture; package vram/replay runs
 // allocation traces on a pool.

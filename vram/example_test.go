@@ -101,7 +101,7 @@ func ExampleBlock_RecordStream() {
 }
 
 // A cache gives up its oldest entry when memory is short.
-func ExamplePool_OnShort() {
+func ExamplePool_OnLowMemory() {
 	dev, err := host.Open(1 << 30)
 	if err != nil {
 		log.Fatal(err)
@@ -114,7 +114,7 @@ func ExamplePool_OnShort() {
 	defer pool.Close()
 
 	var cache []vram.Block // a cache for many goroutines needs a lock
-	remove := pool.OnShort(func(_ context.Context, need int64) (freed int64, err error) {
+	remove := pool.OnLowMemory(func(_ context.Context, need int64) (freed int64, err error) {
 		for freed < need && len(cache) > 0 {
 			freed += cache[0].Bytes()
 			if err := cache[0].Free(); err != nil {
@@ -189,5 +189,5 @@ func ExampleOutOfMemoryError() {
 	}
 	// Output:
 	// true
-	// The limit of activations is 64.0 MiB, and 0 B are live: the 100 MiB asked for are 36.0 MiB too much. Raise Options.Limits, or use a smaller batch, checkpoint (recompute) some, or spill them.
+	// The limit of activations is 64 MiB and 0 B is allocated: the 100 MiB asked for is 36 MiB too much. Raise Options.Limits, or use a smaller batch, checkpoint (recompute) some, or spill them.
 }

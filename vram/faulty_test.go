@@ -88,7 +88,7 @@ func TestBooks(t *testing.T) {
 	use := Use{Purpose: KVCache, Stream: s}
 	check := func(what string) {
 		t.Helper()
-		p.still(func() {})
+		p.freeze(func() {})
 		p.verify(t)
 		var sum int64
 		for _, b := range live {

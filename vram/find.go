@@ -3,15 +3,16 @@ package vram
 import (
 	"context"
 	"fmt"
-	"slices"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// find gets a block of size bytes for o when the shard had none; b, if it had
-// one after all, only needs the purpose's leave.
+// find returns a block of size bytes for o when its shard has none cached. If
+// the shard does have one, b, only the limits of the purpose are checked.
 func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *owner) (*block, error) {
 	limit := &p.limited[use.Purpose]
 	if limit.set() {
-		if err := p.reserve(ctx, limit, size, n, use); err != nil {
+		if err := p.charge(ctx, limit, size, n, use); err != nil {
 			if b != nil {
 				p.mu.Lock()
 				p.giveAll(b)
@@ -23,7 +24,9 @@ func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *ow
 	if b != nil {
 		return b, nil
 	}
-	for _, s := range p.shards.seen() { // a goroutine that moved to another processor, or whose blocks another frees
+	// The goroutine may have moved to another processor, or another goroutine
+	// frees its blocks.
+	for _, s := range p.shards.seen() {
 		if s.mu.TryLock() {
 			b = s.get(size, o)
 			s.mu.Unlock()
@@ -39,35 +42,8 @@ func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *ow
 	return b, err
 }
 
-// reserve counts size bytes against the limits of a purpose. Above the soft one
-// reclaimers are called; above the other it fails.
-func (p *Pool) reserve(ctx context.Context, l *limit, size, n int64, use Use) error {
-	if l.over(size) {
-		p.mu.Lock()
-		list := slices.Clone(p.reclaimers)
-		p.mu.Unlock()
-		for _, r := range list {
-			if _, err := r.call(ctx, size); err != nil {
-				return fmt.Errorf("vram: %d bytes of %v: reclaim: %w", n, use.Purpose, err)
-			}
-			if !l.over(size) {
-				break
-			}
-		}
-	}
-	if !l.take(size) {
-		return p.outOfMemory(n, use, fmt.Errorf("%v may have %d bytes: %w", use.Purpose, l.most, ErrLimit))
-	}
-	return nil
-}
-
-// over reports whether a purpose that had n bytes more should give some back.
-func (l *limit) over(n int64) bool {
-	used := l.used.Load() + n
-	return l.soft > 0 && used > l.soft || l.most > 0 && used > l.most
-}
-
-// search looks for size bytes in the heap, and makes it have them if need be.
+// search takes size bytes from the heap, and if it has none makes room step by
+// step.
 func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (*block, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,20 +57,20 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (*b
 	if b := h.fit(size, o); b != nil {
 		return b, nil
 	}
-	l := newLadder(p, h, size, o)
-	b, err := l.climb(ctx, plenty[:])
+	f := newFallback(p, h, size, o)
+	b, err := f.run(ctx, cheapSteps[:])
 	if b == nil && err == nil {
-		if b, err = l.climb(ctx, scarce[:]); b != nil {
+		if b, err = f.run(ctx, costlySteps[:]); b != nil {
 			p.retries.Add(1)
 		}
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("vram: %d bytes of %v: %w", n, use.Purpose, err)
+		return nil, fmt.Errorf("vram: %s of %v: %w", units.Bytes(n), use.Purpose, err)
 	case b != nil:
 		return b, nil
 	case p.closed.Load():
 		return nil, ErrClosed
 	}
-	return nil, p.outOfMemoryLocked(n, use, l.shortage)
+	return nil, p.outOfMemoryLocked(n, use, f.shortage)
 }

@@ -52,8 +52,8 @@ func (p *Pool) tell(s *shard) {
 		return
 	}
 	p.live.allocated.hear(&s.live.allocated)
-	if p.waiting.Load() > 0 {
-		p.raiseActive()
+	if p.pendingBytes.Load() > 0 {
+		p.raiseActivePeak()
 	}
 	if d := s.live.requested.untold(); d >= 8*p.tellAt || d <= -8*p.tellAt {
 		p.publish(s)
@@ -74,8 +74,8 @@ func (p *Pool) publish(s *shard) {
 	}
 }
 
-func (p *Pool) raiseActive() {
-	p.active.raise(p.live.allocated.current.Load() + p.waiting.Load())
+func (p *Pool) raiseActivePeak() {
+	p.active.raise(p.live.allocated.current.Load() + p.pendingBytes.Load())
 }
 
 // account adds up one gauge of all shards. Everything is still.

@@ -4,27 +4,27 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// Small blocks and large ones are apart: a small one that lives long must not
-// hold a large chunk.
+// Small and large blocks are kept apart: a small block that lives long must not
+// occupy a large chunk.
 const (
 	smallHeap = iota
 	largeHeap
 	heaps // how many there are
 )
 
-// largestSmall is the size up to which blocks are small.
+// largestSmall is the size of the largest small block.
 const largestSmall = 1 << 20
 
-// heap is the blocks of one of the two kinds, in regions of address space.
+// heap holds the blocks of one of the two kinds, in regions of address space.
 // Pool.mu guards it.
 type heap struct {
 	pool    *Pool
 	index   int // in Pool.heaps
 	backing backing
 	regions []*region
-	idle    freeSet // with memory, and nobody uses it
-	holes   freeSet // without
-	bytes   int64   // free blocks, idle or not
+	idle    freeSet // free blocks that any stream may have
+	holes   freeSet // addresses without memory
+	bytes   int64   // of free blocks, idle or not
 }
 
 // region is a reservation of address space, or a segment.
@@ -35,7 +35,7 @@ type region struct {
 	pages []device.Chunk // behind the addresses, by chunk size; 0: none. nil for a segment
 }
 
-// set returns the set that b is in, or is to be in.
+// set returns the set that b belongs in.
 func (h *heap) set(b *block) *freeSet {
 	switch {
 	case b.kind == hole:
@@ -70,8 +70,8 @@ func (h *heap) put(b *block) {
 	}
 }
 
-// give makes b, which is in no set, free for its owner, or for all if it has
-// none. Neighbours that are free for the same become one block with it.
+// give frees b, which is in no set, for its owner, or for all if it has none. It
+// is joined with neighbours that are free for the same owner.
 func (h *heap) give(b *block) *block {
 	b.kind = free
 	if b.owner != nil && b.owner.ended {
@@ -113,8 +113,8 @@ func (h *heap) unlink(b *block) {
 	h.pool.retire(b)
 }
 
-// cut makes two blocks of b, which is in no set: b keeps the first n bytes. The
-// other is like it and in no set either.
+// cut splits b, which is in no set: b keeps the first n bytes. The rest, which cut
+// returns, is of the same kind and in no set either.
 func (h *heap) cut(b *block, n int64) *block {
 	rest := h.pool.newBlock()
 	rest.region, rest.ptr, rest.bytes = b.region, b.ptr.Add(n), b.bytes-n
@@ -127,7 +127,7 @@ func (h *heap) cut(b *block, n int64) *block {
 	return rest
 }
 
-// fit takes n bytes for o out of the smallest free block that has them, or
+// fit takes n bytes for o from the smallest free block that is large enough, or
 // returns nil.
 func (h *heap) fit(n int64, o *owner) *block {
 	b := h.idle.best(n)
@@ -143,8 +143,8 @@ func (h *heap) fit(n int64, o *owner) *block {
 	return h.occupy(b, n, o)
 }
 
-// occupy takes the first n bytes of b, which is free and in no set. The rest
-// goes back.
+// occupy takes the first n bytes of b, which is free and in no set. The rest is
+// freed.
 func (h *heap) occupy(b *block, n int64, o *owner) *block {
 	var rest *block
 	if b.bytes > n {
@@ -157,7 +157,7 @@ func (h *heap) occupy(b *block, n int64, o *owner) *block {
 	return b
 }
 
-// add makes a region with one block in it, of the kind given.
+// add adds a region with one block in it, of kind k.
 func (h *heap) add(ptr device.Ptr, bytes int64, k kind) (*region, *block) {
 	r := &region{ptr: ptr, bytes: bytes}
 	b := h.pool.newBlock()
@@ -168,25 +168,25 @@ func (h *heap) add(ptr device.Ptr, bytes int64, k kind) (*region, *block) {
 	return r, b
 }
 
-// backing is how a heap comes by memory.
+// backing supplies a heap with memory.
 type backing interface {
-	// grow gets memory for n bytes of o's, and takes them. It fails with
-	// device.ErrOutOfMemory when the device has none, or errBudget when the
-	// pool may not have more than most bytes.
+	// grow returns a block of n bytes for o in new memory. It fails with
+	// device.ErrOutOfMemory if the device has none, or with errBudget if the
+	// pool would have more than most bytes.
 	grow(n int64, o *owner, most int64) (*block, error)
 
-	// trim gives idle memory back to the device, and returns how much.
+	// trim returns idle memory to the device, and reports how much.
 	trim() (int64, error)
 
-	// idle is told of a block that becomes idle (+1) or stops to be (-1).
+	// idle notes that a block becomes idle (+1) or is idle no more (-1).
 	idle(b *block, change int64)
 
-	// spare is how many of b's bytes could be used at another address.
-	spare(b *block) int64
+	// movable is how many of b's bytes could be mapped at another address.
+	movable(b *block) int64
 
-	// loose is how many bytes are nowhere, and can go anywhere.
-	loose() int64
+	// unmappedBytes is how much memory of the pool is mapped nowhere.
+	unmappedBytes() int64
 
-	// close gives everything back. Nothing may be in use.
+	// close returns everything to the device. Nothing may be in use.
 	close() error
 }

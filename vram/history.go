@@ -10,15 +10,15 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// EventKind is what happened.
+// EventKind says what happened.
 type EventKind uint8
 
 const (
 	EventAlloc       EventKind = iota // a block became live
-	EventFree                         // the user freed it
-	EventReady                        // the streams that used it are done with it; only after a free that had to wait
+	EventFree                         // a block was freed
+	EventReady                        // a pending block became free: the streams that used it are done
 	EventMap                          // chunks, or a segment, were mapped at Address
-	EventUnmap                        // and unmapped
+	EventUnmap                        // chunks, or a segment, were unmapped
 	EventOutOfMemory                  // an allocation of Bytes failed; Address is how many bytes the device had free
 )
 
@@ -30,8 +30,8 @@ type Event struct {
 	Time    time.Duration // since the pool was made
 	Address device.Ptr
 	Bytes   int64  // of the block, rounded, or of what was mapped
-	Asked   int64  // bytes that were asked for; 0 where nobody asked
-	Name    string // as the allocation has it
+	Asked   int64  // bytes asked for; 0 for EventMap and EventUnmap
+	Name    string // of the allocation
 	Stack   Stack  // of the allocation, if it was recorded
 }
 
@@ -42,7 +42,7 @@ type Stack []uintptr
 type history struct {
 	mu     sync.Mutex
 	ring   []Event
-	events int64 // that there ever were
+	events int64 // logged so far
 }
 
 func newHistory(n int) *history { return &history{ring: make([]Event, n)} }
@@ -60,7 +60,7 @@ func (p *Pool) log(e Event) {
 	h.mu.Unlock()
 }
 
-// list returns the events that are left, by time, and how many are not.
+// list returns the events in the ring, by time, and how many were overwritten.
 func (h *history) list() (events []Event, dropped int64) {
 	if h == nil {
 		return nil, 0
@@ -87,9 +87,9 @@ func (s Stack) Caller() (frame runtime.Frame, ok bool) {
 // maxStack is the most frames of a call stack.
 const maxStack = 32
 
-// witness remembers what the options ask for of an allocation. The lock of the
-// shard is held.
-func (p *Pool) witness(b *block) {
+// recordAlloc records the call stack and the event of an allocation, as the
+// options say. The lock of the shard is held.
+func (p *Pool) recordAlloc(b *block) {
 	b.stack = nil
 	mode := p.options.Stacks
 	if mode == StacksAll || mode == StacksSampled && (b.bytes >= 1<<20 || rand.Uint32()%64 == 0) {
@@ -98,45 +98,4 @@ func (p *Pool) witness(b *block) {
 		b.stack = slices.Clone(pcs[:n])
 	}
 	p.log(Event{Kind: EventAlloc, Purpose: b.purpose, Stream: b.owner.number(), Address: b.ptr, Bytes: b.bytes, Asked: b.requested, Name: b.name, Stack: b.stack})
-}
-
-// BlockState is what a block is at.
-type BlockState uint8
-
-const (
-	BlockLive    BlockState = iota
-	BlockPending            // freed, still in use by a stream
-	BlockFree
-)
-
-// Snapshot is all that a pool knows at one moment: for tools that draw it.
-type Snapshot struct {
-	Device   string // ID of the device
-	Time     time.Time
-	Start    time.Time // of the pool: events count from there
-	Stats    Stats
-	Segments []Segment // by address
-	Events   []Event   // by time, the newest that the ring holds
-	Dropped  int64     // events that were overwritten
-}
-
-// Segment is a range of addresses with memory behind it.
-type Segment struct {
-	Address device.Ptr
-	Bytes   int64
-	Small   bool        // it holds small blocks
-	Blocks  []BlockInfo // by address, without gaps
-}
-
-// BlockInfo describes a block.
-type BlockInfo struct {
-	Address   device.Ptr
-	Bytes     int64 // rounded
-	Requested int64 // of blocks that are not free
-	State     BlockState
-	Stream    int32
-	Purpose   Purpose
-	Name      string
-	Since     time.Duration // when it became live, since the pool was made
-	Stack     Stack
 }

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Source is where a pool's memory comes from.
@@ -14,14 +15,14 @@ const (
 	// SourceAuto is SourceChunks where the device has virtual memory, and
 	// SourceSegments elsewhere.
 	SourceAuto Source = iota
-	// SourceChunks maps physical chunks into reserved address space: what is
-	// free in one place can be put behind another address.
+	// SourceChunks maps physical chunks into reserved address space: memory
+	// that is free in one place can be mapped in another.
 	SourceChunks
-	// SourceSegments takes ordinary allocations of the device and cuts them
-	// up. A segment goes back when nothing in it is live.
+	// SourceSegments divides ordinary allocations of the device. A segment is
+	// returned when nothing in it is live.
 	SourceSegments
-	// SourceDriver gives every call to the driver's own stream-ordered pool
-	// ([device.StreamAllocator]): to compare. Accounts and reports are the
+	// SourceDriver passes every call to the driver's own stream-ordered pool
+	// ([device.StreamAllocator]), for comparison. Statistics and reports are the
 	// same; Reserved counts what is live.
 	SourceDriver
 )
@@ -41,9 +42,9 @@ type Options struct {
 	// Default: 0, as much as the device has.
 	Budget int64
 
-	// Soft is how many reserved bytes the pool tries to stay below: above it,
-	// memory that is pending is waited for and reclaimers are called before
-	// more is taken. Range: 0 to Budget. Default: 0, none.
+	// Soft is how many reserved bytes the pool tries to stay below: before it
+	// grows beyond, it waits for pending memory and calls reclaimers. Range: 0
+	// to Budget. Default: 0, none.
 	Soft int64
 
 	// Limits are the most bytes that live blocks of a purpose may take.
@@ -51,8 +52,8 @@ type Options struct {
 	Limits map[Purpose]int64
 
 	// SoftLimits are how many bytes live blocks of a purpose may take before
-	// reclaimers are called, who may free some; what is asked for is had all
-	// the same. Range: below the purpose's limit. Default: none.
+	// reclaimers are called, which may free some; the allocation succeeds
+	// either way. Range: below the purpose's limit. Default: none.
 	SoftLimits map[Purpose]int64
 
 	// Source is where memory comes from. Default: SourceAuto.
@@ -60,8 +61,8 @@ type Options struct {
 
 	// ChunkBytes is the size of a physical chunk, a power of two and a
 	// multiple of the device's granularity. Small chunks waste less at the
-	// ends of blocks; each costs driver calls when it moves, 36 µs on an H200
-	// to be mapped and unmapped, whatever its size. Default: 1/16384 of the
+	// ends of blocks; mapping and unmapping one takes 36 µs on an H200,
+	// whatever its size. Default: 1/16384 of the
 	// budget or of the device's memory, from the granularity up to 8 MiB.
 	ChunkBytes int64
 
@@ -82,16 +83,16 @@ func (o *Options) check() error {
 			device.ErrArgument, o.Budget, o.Soft, o.ChunkBytes, o.History, o.Source, o.Stacks)
 	}
 	if o.Budget > 0 && o.Soft > o.Budget {
-		return fmt.Errorf("vram: %w: the soft limit of %d bytes is above the budget of %d", device.ErrArgument, o.Soft, o.Budget)
+		return fmt.Errorf("vram: %w: the soft limit of %s is above the budget of %s", device.ErrArgument, units.Bytes(o.Soft), units.Bytes(o.Budget))
 	}
 	for p, n := range o.Limits {
 		if p >= purposes || n <= 0 {
-			return fmt.Errorf("vram: %w: limit of %d bytes for %v", device.ErrArgument, n, p)
+			return fmt.Errorf("vram: %w: limit of %s for %v", device.ErrArgument, units.Bytes(n), p)
 		}
 	}
 	for p, n := range o.SoftLimits {
 		if most := o.Limits[p]; p >= purposes || n <= 0 || most > 0 && n > most {
-			return fmt.Errorf("vram: %w: soft limit of %d bytes for %v, limit %d", device.ErrArgument, n, p, most)
+			return fmt.Errorf("vram: %w: soft limit of %s for %v, limit %s", device.ErrArgument, units.Bytes(n), p, units.Bytes(most))
 		}
 	}
 	return nil
@@ -102,7 +103,7 @@ func (o *Options) check() error {
 func (o *Options) chunkBytes(granularity, capacity int64) (int64, error) {
 	if n := o.ChunkBytes; n > 0 {
 		if n&(n-1) != 0 || n%granularity != 0 {
-			return 0, fmt.Errorf("vram: %w: chunks of %d bytes: want a power of two and a multiple of %d", device.ErrArgument, n, granularity)
+			return 0, fmt.Errorf("vram: %w: chunks of %s: want a power of two and a multiple of %s", device.ErrArgument, units.Bytes(n), units.Bytes(granularity))
 		}
 		return n, nil
 	}

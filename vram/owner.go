@@ -12,23 +12,23 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// owner is a stream that uses memory. What is freed on it can be used there
-// again at once; elsewhere only when the work that was queued before the free is
-// done. To know that without an event for each free, frees carry a number, and
-// an event that is recorded later stands for all numbers up to its own.
+// owner is a stream that uses memory. Memory freed on it may be reused there at
+// once; elsewhere only when the work queued before the free is done. To know that
+// without an event for each free, frees carry a number, and an event recorded
+// later stands for all numbers up to its own.
 type owner struct {
 	stream device.Stream
 	id     int32         // from 1 on, by first use
-	seq    atomic.Uint64 // number of the frees from now on
+	seq    atomic.Uint64 // number of the next frees
 
 	// Guarded by Pool.mu.
 	free   [heaps]freeSet
 	marks  []mark // by number
-	done   uint64 // frees up to this number are over
-	marked uint64 // and up to this number a mark stands for them
-	oldest uint64 // of the numbers in free, or less
-	newest uint64 // of those that were ever in free
-	ended  bool   // the stream was closed: what is freed on it is idle
+	done   uint64 // the work before frees up to this number is done
+	marked uint64 // up to this number a mark stands for them
+	oldest uint64 // at most the lowest number in free
+	newest uint64 // the highest number that was ever in free
+	ended  bool   // the stream was closed: memory freed on it is idle
 }
 
 // mark is an event that stands for frees.
@@ -37,7 +37,7 @@ type mark struct {
 	event device.Event
 }
 
-// hash tells owners apart in a shard. No owner is one, too.
+// hash tells owners apart in a shard. A nil owner has one, too.
 func (o *owner) hash() uint64 {
 	if o == nil {
 		return 0
@@ -45,7 +45,7 @@ func (o *owner) hash() uint64 {
 	return uint64(o.id) * 0xff51afd7ed558ccd
 }
 
-// number is how the history and snapshots call o.
+// number identifies o in the history and in snapshots.
 func (o *owner) number() int32 {
 	if o == nil {
 		return 0
@@ -53,7 +53,7 @@ func (o *owner) number() int32 {
 	return o.id
 }
 
-// now is what a free on o carries.
+// now is the number that a free on o carries.
 func (o *owner) now() uint64 {
 	if o == nil {
 		return 0
@@ -72,7 +72,7 @@ func (p *Pool) owner(s *shard, stream device.Stream) (*owner, error) {
 	x, there := p.owners.Load(stream)
 	if !there {
 		if theirs, ours := stream.Device().Info().ID, p.dev.Info().ID; theirs != ours && !device.Same(stream.Device(), p.dev) {
-			return nil, fmt.Errorf("vram: %w: a stream of %s, the pool is on %s", device.ErrArgument, theirs, ours)
+			return nil, fmt.Errorf("vram: %w: the stream is of %s, the pool is on %s", device.ErrArgument, theirs, ours)
 		}
 		o := &owner{stream: stream, id: p.ownerIDs.Add(1)}
 		o.seq.Store(1)
@@ -82,8 +82,8 @@ func (p *Pool) owner(s *shard, stream device.Stream) (*owner, error) {
 	return s.owner, nil
 }
 
-// forget drops the owners whose streams were closed, now and then. Pool.mu is
-// held.
+// forget drops owners whose streams were closed, once for every 256 new ones.
+// Pool.mu is held.
 func (p *Pool) forget() {
 	const often = 256 // new owners
 	if p.ownerIDs.Load() < p.forgotten+often {
@@ -103,14 +103,14 @@ func (p *Pool) forget() {
 	})
 }
 
-// maxMarks is the most marks of a stream at a time. While one that is held up
-// for hours is looked at again and again, its marks would grow without end: each
-// takes an event and a place in its queue.
+// maxMarks bounds the marks of a stream. If a stream is held up for hours and
+// polled again and again, its marks would otherwise grow without end: each takes
+// an event and a place in the stream's queue.
 const maxMarks = 64
 
-// advance marks what was freed on o, looks how far o is, and reports whether any
-// of its memory became free for everybody. Afterwards some mark stands for all
-// frees, or there are as many marks as there may be. Pool.mu is held.
+// advance marks the frees on o, polls how far o is, and reports whether any of its
+// memory became idle. Afterwards marks stand for all frees, or there are maxMarks
+// of them. Pool.mu is held.
 func (p *Pool) advance(o *owner) (found bool) {
 	for {
 		full := len(o.marks) == maxMarks
@@ -122,8 +122,8 @@ func (p *Pool) advance(o *owner) (found bool) {
 	}
 }
 
-// mark records an event behind all frees of o so far, unless there are none that
-// no mark stands for, or no room. Pool.mu is held.
+// mark records an event behind all frees of o so far, unless marks stand for all
+// of them already, or there are maxMarks. Pool.mu is held.
 func (p *Pool) mark(o *owner) {
 	if o.newest <= o.marked || len(o.marks) == maxMarks {
 		return
@@ -134,18 +134,18 @@ func (p *Pool) mark(o *owner) {
 	case err == nil:
 		o.marked = seq
 		o.marks = append(o.marks, mark{seq, e})
-	case errors.Is(err, device.ErrClosed): // which waited for its work
+	case errors.Is(err, device.ErrClosed): // Close waited for its work
 		o.marked, o.done, o.ended = seq, seq, true
 		p.owners.Delete(o.stream)
 	} // after any other error the memory waits for the next mark
 }
 
-// settle makes what o's passed marks stand for free for everybody, and reports
+// settle makes the memory that o's passed marks stand for idle, and reports
 // whether there was any. Pool.mu is held.
 func (p *Pool) settle(o *owner) (found bool) {
 	passed := 0
 	for _, m := range o.marks {
-		if done, _ := m.event.Done(); !done { // an error beside true is that of the user's work, which is over
+		if done, _ := m.event.Done(); !done { // with true, an error is that of the user's work, which is over
 			break
 		}
 		o.done = max(o.done, m.seq)
@@ -179,7 +179,7 @@ func (p *Pool) settle(o *owner) (found bool) {
 	return found
 }
 
-// event takes an event that nobody uses. Pool.mu is held.
+// event returns an unused event. Pool.mu is held.
 func (p *Pool) event() (device.Event, error) {
 	if n := len(p.events); n > 0 {
 		e := p.events[n-1]
@@ -189,7 +189,7 @@ func (p *Pool) event() (device.Event, error) {
 	return p.dev.NewEvent(device.EventNoTiming)
 }
 
-// record takes an event that nobody uses and records it on s. Pool.mu is held.
+// record records an unused event on s. Pool.mu is held.
 func (p *Pool) record(s device.Stream) (device.Event, error) {
 	e, err := p.event()
 	if err != nil {
@@ -202,11 +202,11 @@ func (p *Pool) record(s device.Stream) (device.Event, error) {
 	return e, nil
 }
 
-// patience is how long an allocation of n bytes that would have to take more
-// memory looks whether freed memory becomes idle: less than it takes to get as
-// much from the device (33 µs a chunk on an H200), so that a device which is
-// about to be done is worth the wait, and one that is far behind costs little.
-func (p *Pool) patience(n int64) time.Duration {
+// pollTime is how long an allocation of n bytes polls for freed memory to become
+// idle before it takes more from the device. It is less than the device takes to
+// map as much (33 µs a chunk on an H200): waiting for a device that is nearly done
+// pays, and one that is far behind costs little.
+func (p *Pool) pollTime(n int64) time.Duration {
 	const least, most, each = 50 * time.Microsecond, 5 * time.Millisecond, 20 * time.Microsecond
 	if p.chunk == 0 {
 		return least
@@ -214,10 +214,10 @@ func (p *Pool) patience(n int64) time.Duration {
 	return min(least+time.Duration(n/p.chunk)*each, most)
 }
 
-// poll looks, for as long as that takes or at most so long, which freed memory
-// nobody uses any more, and reports whether there was any. Pool.mu is held.
-func (p *Pool) poll(patience time.Duration) bool {
-	found := p.settleWaiting()
+// poll makes freed memory that no stream uses any more idle, and reports whether
+// there was any. It polls until all is idle, at most for limit. Pool.mu is held.
+func (p *Pool) poll(limit time.Duration) bool {
+	found := p.settlePending()
 	var busy []*owner
 	p.owners.Range(func(_, x any) bool {
 		o := x.(*owner)
@@ -230,7 +230,7 @@ func (p *Pool) poll(patience time.Duration) bool {
 		}
 		return true
 	})
-	for start := time.Now(); len(busy) > 0 && time.Since(start) < patience; {
+	for start := time.Now(); len(busy) > 0 && time.Since(start) < limit; {
 		runtime.Gosched()
 		busy = slices.DeleteFunc(busy, func(o *owner) bool {
 			found = p.advance(o) || found

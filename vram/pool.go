@@ -19,61 +19,43 @@ type Pool struct {
 	options Options
 	source  Source
 	hard    int64 // the most bytes that it may have: the budget, or all of the device
-	chunk   int64 // bytes of a large chunk; 0: there are none
+	chunk   int64 // bytes of a large chunk; 0: there are only segments
 	start   time.Time
 
 	shards   shards
-	tellAt   int64    // a shard tells of what has changed by so many bytes
+	tellAt   int64    // a shard publishes its counts when they changed by so many bytes
 	owners   sync.Map // device.Stream -> *owner
 	ownerIDs atomic.Int32
 	closed   atomic.Bool
 
-	live     tally[level]
-	limited  [purposes]limit
-	reserved balance
-	waiting  atomic.Int64 // bytes that are pending
-	active   level        // only its peak: of live and pending bytes
-	retries  atomic.Int64
-	failed   atomic.Int64 // allocations
-	history  *history     // nil: none
-	async    *async       // nil: the heaps are the pool
+	live         tally[level]
+	limited      [purposes]limit
+	reserved     balance
+	pendingBytes atomic.Int64
+	active       level // of live and pending bytes; only its peak is used
+	retries      atomic.Int64
+	failed       atomic.Int64 // allocations that failed
+	history      *history     // nil: none
+	async        *async       // nil: the heaps are the pool
 
 	mu         sync.Mutex
 	heaps      [heaps]*heap
-	pending    []*leaving
-	events     []device.Event // that nobody uses
-	spare      *block         // structs that nobody uses, by kept
+	pending    []*pendingBlock
+	events     []device.Event // unused
+	spare      *block         // unused structs, linked by kept
 	calls      DriverCalls
 	reclaimers []*reclaimer
-	settled    int64 // counts what became idle
-	settleAt   int   // pending blocks, when they are looked at next
-	forgotten  int32 // of ownerIDs, when closed streams were looked for last
-}
-
-// limit is what a purpose may have; 0: no limit.
-type limit struct {
-	soft, most int64
-	used       atomic.Int64
-}
-
-func (l *limit) set() bool { return l.soft > 0 || l.most > 0 }
-
-// take takes n bytes unless that is more than there may be.
-func (l *limit) take(n int64) bool {
-	for used := l.used.Load(); l.most == 0 || used+n <= l.most; used = l.used.Load() {
-		if l.used.CompareAndSwap(used, used+n) {
-			return true
-		}
-	}
-	return false
+	settled    int64 // counts the blocks that became idle
+	settleAt   int   // number of pending blocks at which they are polled next
+	forgotten  int32 // ownerIDs when closed streams were last looked for
 }
 
 // Use says what an allocation is for.
 type Use struct {
-	// Stream is the stream whose queued work uses the memory. When the block
-	// is freed, that stream can have the memory again at once, others when
-	// its work is done. Nil: whoever frees the block promises that no queued
-	// work uses it any more.
+	// Stream is the stream whose queued work uses the memory. Once the block
+	// is freed, that stream may reuse the memory at once, others when its work
+	// is done. Nil: whoever frees the block promises that no queued work uses
+	// it any more.
 	Stream device.Stream
 
 	Purpose Purpose
@@ -100,7 +82,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 	p.hard = capacity
 	p.tellAt = max(1<<20, capacity/1024)
 	for purpose, n := range o.Limits {
-		p.limited[purpose].most = n
+		p.limited[purpose].hard = n
 	}
 	for purpose, n := range o.SoftLimits {
 		p.limited[purpose].soft = n
@@ -114,7 +96,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 	if err := p.useSource(capacity); err != nil {
 		return nil, err
 	}
-	siblings.add(p)
+	openPools.add(p)
 	return p, nil
 }
 
@@ -164,9 +146,9 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 }
 
 // Alloc returns n > 0 bytes of device memory, aligned to 512 bytes, or as the
-// device aligns segments and the driver's pool. The content is undefined. Only
-// when memory is short it waits, for memory that is freed but still in use, and
-// calls reclaimers; ctx ends that. It fails with an [*OutOfMemoryError].
+// device aligns segments and the driver's pool. The content is undefined. When
+// memory is short, Alloc waits for memory that is freed but still in use, and
+// calls reclaimers, until ctx is done. It fails with an [*OutOfMemoryError].
 func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	if n <= 0 || n > math.MaxInt64/4 || use.Purpose >= purposes {
 		return Block{}, fmt.Errorf("vram: %w: %d bytes for %v", device.ErrArgument, n, use.Purpose)
@@ -198,7 +180,7 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	b.requested, b.purpose, b.name, b.since = n, use.Purpose, use.Name, time.Since(p.start)
 	p.count(s, b, true)
 	if p.history != nil || p.options.Stacks != StacksNone {
-		p.witness(b)
+		p.recordAlloc(b)
 	}
 	handle := b.handOut(n)
 	p.shards.release(s)
@@ -208,14 +190,14 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	return handle, nil
 }
 
-// Free gives the block back, in the order of its stream: work that was queued
-// there before may still use it. A function that a stream runs must not call
-// it: the pool may be waiting for that stream. It fails with [ErrFreed] if that
-// was done before, and with [ErrForeign] for the zero block.
+// Free returns the block to the pool, in the order of its stream: work that was
+// queued there before may still use it. A function that a stream runs must not
+// call Free: the pool may be waiting for that stream. Free fails with [ErrFreed]
+// if the block was freed before, and with [ErrForeign] for the zero block.
 //
-// Where the device cannot mark the end of the work of a stream that was
-// recorded ([Block.RecordStream]), Free waits for that work. If the work has
-// failed its error is returned, and the block is free all the same.
+// If no event can be recorded on another stream of the block
+// ([Block.RecordStream]), Free waits for the work of that stream. If that work
+// has failed, Free returns its error, and the block is free all the same.
 func (h Block) Free() error {
 	b := h.b
 	if b == nil {
@@ -228,8 +210,8 @@ func (h Block) Free() error {
 		}
 	}
 	s := p.shards.lock()
-	// What has gone by now is of this life: nobody else writes to b until it is
-	// taken.
+	// The block is still in this life: nobody else writes to b until take
+	// succeeds.
 	if !b.take(h.life) {
 		p.shards.release(s)
 		if p.closed.Load() {
@@ -257,12 +239,12 @@ func (h Block) Free() error {
 	case p.async != nil:
 		return h.failed("free", p.async.free(p, b))
 	default:
-		return h.failed("free", p.leave(b))
+		return h.failed("free", p.freeLater(b))
 	}
 	return nil
 }
 
-// failed is the error of what was done with the block; nil: none.
+// failed wraps the error of an operation on the block; nil stays nil.
 func (h Block) failed(what string, err error) error {
 	if err == nil {
 		return nil
@@ -270,8 +252,8 @@ func (h Block) failed(what string, err error) error {
 	return fmt.Errorf("vram: %s %#x: %w", what, uint64(h.ptr), err)
 }
 
-// count keeps the accounts of a block that comes, or goes. The lock of s is
-// held.
+// count updates the statistics for a block that is allocated or freed. The lock
+// of s is held.
 func (p *Pool) count(s *shard, b *block, comes bool) {
 	l, u := &s.live, &s.live.purposes[b.purpose]
 	if comes {
@@ -293,7 +275,7 @@ func (p *Pool) count(s *shard, b *block, comes bool) {
 	p.tell(s)
 }
 
-// giveAll makes a list of kept blocks free. Pool.mu is held.
+// giveAll frees a list of cached blocks. Pool.mu is held.
 func (p *Pool) giveAll(list *block) {
 	for b := list; b != nil; {
 		next := b.kept
@@ -303,7 +285,7 @@ func (p *Pool) giveAll(list *block) {
 	}
 }
 
-// heapOf returns the heap of blocks of so many bytes, rounded.
+// heapOf returns the heap for blocks of a size, which is rounded.
 func (p *Pool) heapOf(bytes int64) *heap {
 	if bytes <= largestSmall {
 		return p.heaps[smallHeap]
@@ -311,7 +293,7 @@ func (p *Pool) heapOf(bytes int64) *heap {
 	return p.heaps[largeHeap]
 }
 
-// flush makes free what shards keep. Pool.mu is held.
+// flush frees the blocks that shards cache. Pool.mu is held.
 func (p *Pool) flush() {
 	for _, s := range p.shards.seen() {
 		p.giveAll(s.drain())
@@ -334,9 +316,9 @@ func (p *Pool) retire(b *block) {
 	b.kept, p.spare = p.spare, b
 }
 
-// RecordStream says that work on s uses the block too: once it is freed, it is
-// used again only when the work that is queued on s by then is done as well. It
-// fails with [ErrFreed] for a block that is not live.
+// RecordStream says that work on s uses the block too: after Free it is reused
+// only when the work queued on s by then is done as well. It fails with
+// [ErrFreed] for a block that is not live.
 func (h Block) RecordStream(s device.Stream) error {
 	b := h.b
 	if b == nil {
@@ -368,7 +350,7 @@ func (h Block) RecordStream(s device.Stream) error {
 	return nil
 }
 
-// Trim gives idle memory back to the device, and returns how many bytes.
+// Trim returns idle memory to the device, and reports how many bytes.
 func (p *Pool) Trim() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -376,11 +358,12 @@ func (p *Pool) Trim() (int64, error) {
 		return 0, ErrClosed
 	}
 	p.flush()
-	p.poll(p.patience(0))
+	p.poll(p.pollTime(0))
 	return p.trim(nil)
 }
 
-// trim gives back what is idle in all heaps but one. Pool.mu is held.
+// trim returns the idle memory of all heaps but one to the device. Pool.mu is
+// held.
 func (p *Pool) trim(but *heap) (freed int64, err error) {
 	if p.async != nil {
 		return 0, p.async.trim()
@@ -398,16 +381,16 @@ func (p *Pool) trim(but *heap) (freed int64, err error) {
 // Reserved is how many bytes the pool has from the device.
 func (p *Pool) Reserved() int64 { return p.reserved.current.Load() }
 
-// Close waits for the device's work and gives all memory back, also that of
-// live blocks: a [*LeakError] lists them. A second Close does nothing.
+// Close waits for the device's work and returns all memory to the device, even
+// that of live blocks: a [*LeakError] lists those. A second Close does nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed.Swap(true) {
 		return nil
 	}
-	siblings.remove(p)
-	leaks := p.leaks() // and they end: nobody can free them any more
+	openPools.remove(p)
+	leaks := p.leaks() // ends their life: they cannot be freed any more
 	errs := []error{leaks.err(), p.dev.Synchronize()}
 	if p.async != nil {
 		errs = append(errs, p.async.close(p))

@@ -191,7 +191,7 @@ func TestOtherHeapReclaimed(t *testing.T) {
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Budget: 8 * mb, ChunkBytes: 2 * mb})
 	b := alloc(t, p, 8*mb, Use{})
-	p.OnShort(func(context.Context, int64) (int64, error) { return 8 * mb, b.Free() })
+	p.OnLowMemory(func(context.Context, int64) (int64, error) { return 8 * mb, b.Free() })
 	if _, err := p.Alloc(ctx, 1000, Use{}); err != nil {
 		t.Errorf("%v", err)
 	}
@@ -202,7 +202,7 @@ func TestStill(t *testing.T) {
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{})
 	b := alloc(t, p, 1000, Use{})
-	p.still(func() {
+	p.freeze(func() {
 		x := p.stats()
 		runtime.GC()
 		runtime.GC() // forgets what sync.Pool holds
@@ -244,7 +244,7 @@ func TestLimitAmidReclaim(t *testing.T) {
 	p, _ := New(dev, Options{Limits: map[Purpose]int64{KVCache: 4 * mb}})
 	in, out := make(chan int), make(chan int)
 	first := true
-	p.OnShort(func(context.Context, int64) (int64, error) {
+	p.OnLowMemory(func(context.Context, int64) (int64, error) {
 		if first {
 			first = false
 			in <- 1
@@ -264,7 +264,7 @@ func TestLimitAmidReclaim(t *testing.T) {
 func TestLimitPanic(t *testing.T) {
 	dev := openHost(t, "host:64MiB")
 	p, _ := New(dev, Options{Limits: map[Purpose]int64{KVCache: 4 * mb}})
-	remove := p.OnShort(func(context.Context, int64) (int64, error) { panic("mine") })
+	remove := p.OnLowMemory(func(context.Context, int64) (int64, error) { panic("mine") })
 	func() {
 		defer func() { recover() }()
 		p.Alloc(ctx, 8*mb, Use{Purpose: KVCache})

@@ -5,63 +5,63 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// Report is what a user reads after a failed job: what was asked for, where the
-// memory is, who holds it, and what would have helped. It has several lines and
-// ends with a line feed.
+// Report explains the failure to a user: what was asked for, where the memory
+// is, who holds it, and what would have helped. It has several lines and ends
+// with a line feed.
 func (e *OutOfMemoryError) Report() string {
 	s := e.Stats
-	var t strings.Builder
-	fmt.Fprintf(&t, "out of memory on %s: %s for %s\n", e.Device, sizeText(e.Asked), holderText(e.Purpose, e.Name))
+	var text strings.Builder
+	fmt.Fprintf(&text, "out of memory on %s: %s for %s\n", e.Device, units.Bytes(e.Asked), holderText(e.Purpose, e.Name))
 	if e.cause != nil {
-		fmt.Fprintf(&t, "because of: %v\n", e.cause)
+		fmt.Fprintf(&text, "cause: %v\n", e.cause)
 	}
-	t.WriteByte('\n')
 	budget := "no budget"
 	if s.Budget > 0 {
-		budget = "budget " + sizeText(s.Budget)
+		budget = "budget " + units.Bytes(s.Budget)
 	}
-	rows := [][]string{
-		{"live", fmt.Sprintf("%s in %d blocks", sizeText(s.Allocated.Current), s.Blocks.Current)},
-		{"reserved", fmt.Sprintf("%s, %s", sizeText(s.Reserved.Current), budget)},
-		{"free", fmt.Sprintf("%s of that, the largest piece %s, %s stuck", sizeText(s.Free), sizeText(s.LargestFree), sizeText(s.Stuck))},
-		{"fragmentation", s.fragmentationText()},
-	}
+	state := texttable.New("", "")
+	state.Add("allocated", fmt.Sprintf("%s in %s", units.Bytes(s.Allocated.Current), units.Count(s.Blocks.Current, "block")))
+	state.Add("reserved", fmt.Sprintf("%s, %s", units.Bytes(s.Reserved.Current), budget))
+	state.Add("free", fmt.Sprintf("%s of that, largest block %s, fragmented %s", units.Bytes(s.Free), units.Bytes(s.LargestFree), units.Bytes(s.Fragmented)))
+	state.Add("fragmentation", s.fragmentationText())
 	if n := e.pending(); n > 0 {
-		rows = append(rows, []string{"pending", fmt.Sprintf("%s freed, but still in use by streams", sizeText(n))})
+		state.Add("pending", units.Bytes(n)+" freed, but still in use by streams")
 	}
 	if m := e.Memory; m.TotalBytes > 0 {
-		rows = append(rows, []string{"device", fmt.Sprintf("%s of %s left, %s with other programs and the driver",
-			sizeText(m.FreeBytes), sizeText(m.TotalBytes), sizeText(e.others()))})
+		state.Add("device", fmt.Sprintf("%s of %s left, %s used by other programs and the driver",
+			units.Bytes(m.FreeBytes), units.Bytes(m.TotalBytes), units.Bytes(e.others())))
 	}
-	writeTable(&t, 2, rows)
+	text.WriteString("\n" + state.String())
 
-	rows = [][]string{{"live by purpose", "bytes", "peak"}}
+	purposes, used := texttable.New("by purpose", ">allocated", ">peak"), false
 	for i, p := range s.Purposes {
 		if p.Allocated.Current != 0 {
-			rows = append(rows, []string{"  " + Purpose(i).String(), sizeText(p.Allocated.Current), sizeText(p.Allocated.Peak)})
+			purposes.Add("  "+Purpose(i).String(), units.Bytes(p.Allocated.Current), units.Bytes(p.Allocated.Peak))
+			used = true
 		}
 	}
-	if len(rows) > 1 {
-		t.WriteByte('\n')
-		writeTable(&t, 1, rows)
+	if used {
+		text.WriteString("\n" + purposes.String())
 	}
 	if len(e.Holders) > 0 {
-		rows = [][]string{{"top holders", "bytes", "blocks"}}
+		holders := texttable.New("largest holders", ">allocated", ">blocks")
 		for _, h := range e.Holders {
-			rows = append(rows, []string{"  " + holderText(h.Purpose, h.Name), sizeText(h.Allocated), number(h.Blocks)})
+			holders.Add("  "+holderText(h.Purpose, h.Name), units.Bytes(h.Allocated), number(h.Blocks))
 		}
-		t.WriteByte('\n')
-		writeTable(&t, 1, rows)
+		text.WriteString("\n" + holders.String())
 	}
 	if len(e.Advice) > 0 {
-		t.WriteString("\nwhat would have helped\n")
+		text.WriteString("\nwhat would have helped\n")
 		for _, line := range e.Advice {
-			fmt.Fprintf(&t, "  - %s\n", line)
+			fmt.Fprintf(&text, "  - %s\n", line)
 		}
 	}
-	return t.String()
+	return text.String()
 }
 
 // holderText names memory.
@@ -77,12 +77,12 @@ func (e *OutOfMemoryError) pending() int64 {
 	return max(e.Stats.Active.Current-e.Stats.Allocated.Current, 0)
 }
 
-// others is what the device has given to anybody else.
+// others is what other programs and the driver have of the device.
 func (e *OutOfMemoryError) others() int64 {
 	return max(e.Memory.TotalBytes-e.Memory.FreeBytes-e.Stats.Reserved.Current, 0)
 }
 
-// remedies are what makes memory of a purpose less.
+// remedies say how to need less memory of a purpose.
 var remedies = [purposes]string{
 	Weights:     "shard or spill them, or use a smaller data type",
 	Gradients:   "shard them, or accumulate over smaller batches",
@@ -95,8 +95,8 @@ var remedies = [purposes]string{
 	Other:       "give it a purpose to see what it is",
 }
 
-// advise says what would have helped, from the numbers in e, which must be
-// filled in but for Advice. Every sentence is true of them; there may be none.
+// advise says what would have helped, judging by the numbers in e, all of which
+// but Advice are filled in. There may be nothing to say.
 func (e *OutOfMemoryError) advise() []string {
 	if errors.Is(e.cause, ErrLimit) {
 		return e.adviseLimit()
@@ -116,53 +116,53 @@ func (e *OutOfMemoryError) advise() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if short := need - capacity; short > 0 {
-		say("The live %s and the %s asked for exceed %s, %s, by %s: use a smaller batch, spill or checkpoint.",
-			sizeText(s.Allocated.Current), sizeText(e.Asked), whose, sizeText(capacity), sizeText(short))
+		say("The %s allocated and the %s asked for exceed %s (%s) by %s: use a smaller batch, spill or checkpoint.",
+			units.Bytes(s.Allocated.Current), units.Bytes(e.Asked), whose, units.Bytes(capacity), units.Bytes(short))
 		if n := e.others(); !budget && n >= short {
-			say("Other programs and the driver hold %s of the device's %s.", sizeText(n), sizeText(e.Memory.TotalBytes))
+			say("Other programs and the driver hold %s of the device's %s.", units.Bytes(n), units.Bytes(e.Memory.TotalBytes))
 		}
 	} else {
 		if n := e.pending(); n > 0 {
-			say("%s are freed but still in use by streams: they come back when that work is done.", sizeText(n))
+			say("%s is freed but still in use by streams: it becomes free when that work is done.", units.Bytes(n))
 		}
-		if why := e.stuck(asked, max(capacity-s.Reserved.Current, 0)); why != "" {
+		if why := e.fragmented(asked, max(capacity-s.Reserved.Current, 0)); why != "" {
 			say("%s", why)
 		}
 	}
 	if left := e.Memory.FreeBytes; budget && left > 0 && s.Reserved.Current+asked > s.Budget {
 		more := "raise Options.Budget"
 		if need > device {
-			more = "a larger Options.Budget would help, but not be enough"
+			more = "a larger Options.Budget would help, but is not enough"
 		}
-		say("The budget of %s is the limit, while the device has %s left: %s.", sizeText(s.Budget), sizeText(left), more)
+		say("The budget of %s is the limit, while the device has %s left: %s.", units.Bytes(s.Budget), units.Bytes(left), more)
 	}
 	return append(out, e.adviseHolders(e.Holders)...)
 }
 
-// stuck says that what is free would do, if it were not in pieces. The pool
-// could take room more bytes from the device.
-func (e *OutOfMemoryError) stuck(asked, room int64) string {
+// fragmented says that the free memory would be enough if it were not in pieces.
+// The pool could take room more bytes from the device.
+func (e *OutOfMemoryError) fragmented(asked, room int64) string {
 	s := e.Stats
-	usable := s.Free - s.Stuck + room
+	usable := s.Free - s.Fragmented + room
 	if s.ChunkBytes == 0 {
 		usable = max(s.LargestFree, room) // segments cannot be joined
 	}
 	if usable >= asked || s.Free+room < asked {
 		return ""
 	}
-	free := sizeText(s.Free) + " are free"
+	free := units.Bytes(s.Free) + " is free"
 	if s.Free < asked {
-		free += fmt.Sprintf(" and the pool may take %s more", sizeText(room))
+		free += fmt.Sprintf(", and the pool may take %s more", units.Bytes(room))
 	}
 	if s.ChunkBytes == 0 {
-		return fmt.Sprintf("%s, which is enough, but in segments, with %s as the largest piece: set Options.Source to SourceChunks, where the device has virtual memory.",
-			free, sizeText(s.LargestFree))
+		return fmt.Sprintf("%s. That is enough, but the largest block is %s: set Options.Source to SourceChunks, if the device has virtual memory.",
+			free, units.Bytes(s.LargestFree))
 	}
-	return fmt.Sprintf("%s, which is enough, but %s are stuck in chunks that live blocks have a part of: set Options.ChunkBytes to less than %s.",
-		free, sizeText(s.Stuck), sizeText(s.ChunkBytes))
+	return fmt.Sprintf("%s. That is enough, but %s of it is in chunks that live blocks share: set Options.ChunkBytes to less than %s.",
+		free, units.Bytes(s.Fragmented), units.Bytes(s.ChunkBytes))
 }
 
-// adviseLimit is the advice where the limit of the purpose is the reason.
+// adviseLimit is the advice if the limit of the purpose is the cause.
 func (e *OutOfMemoryError) adviseLimit() []string {
 	if e.Purpose >= purposes {
 		return nil
@@ -170,8 +170,8 @@ func (e *OutOfMemoryError) adviseLimit() []string {
 	var out []string
 	p := e.Stats.Purposes[e.Purpose]
 	if over := p.Allocated.Current + roundUp(e.Asked) - p.Limit; over > 0 {
-		out = append(out, fmt.Sprintf("The limit of %v is %s, and %s are live: the %s asked for are %s too much. Raise Options.Limits, or %s.",
-			e.Purpose, sizeText(p.Limit), sizeText(p.Allocated.Current), sizeText(e.Asked), sizeText(over), remedies[e.Purpose]))
+		out = append(out, fmt.Sprintf("The limit of %v is %s and %s is allocated: the %s asked for is %s too much. Raise Options.Limits, or %s.",
+			e.Purpose, units.Bytes(p.Limit), units.Bytes(p.Allocated.Current), units.Bytes(e.Asked), units.Bytes(over), remedies[e.Purpose]))
 	}
 	var own []Holder
 	for _, h := range e.Holders {
@@ -196,6 +196,6 @@ func (e *OutOfMemoryError) adviseHolders(list []Holder) []string {
 	if most.Allocated <= 0 || most.Purpose >= purposes {
 		return nil
 	}
-	return []string{fmt.Sprintf("The largest holder is %s with %s in %d blocks: %s.",
-		holderText(most.Purpose, most.Name), sizeText(most.Allocated), most.Blocks, remedies[most.Purpose])}
+	return []string{fmt.Sprintf("The largest holder is %s with %s in %s: %s.",
+		holderText(most.Purpose, most.Name), units.Bytes(most.Allocated), units.Count(most.Blocks, "block"), remedies[most.Purpose])}
 }

@@ -12,13 +12,13 @@ import (
 
 // situation makes an error of a pool on a device of 80 GiB, of which other
 // programs have 2.
-func situation(live, free, stuck, asked int64) *OutOfMemoryError {
+func situation(live, free, fragmented, asked int64) *OutOfMemoryError {
 	reserved := live + free
 	e := &OutOfMemoryError{
 		Device: "cuda:0", Asked: asked, Purpose: Activations, Name: "layer 12",
 		Stats: Stats{
 			Requested: account(live), Allocated: account(live), Active: account(live), Reserved: account(reserved),
-			Blocks: account(321), Free: free, Stuck: stuck, LargestFree: free / 2, ChunkBytes: 8 * mib,
+			Blocks: account(321), Free: free, Fragmented: fragmented, LargestFree: free / 2, ChunkBytes: 8 * mib,
 		},
 		Memory: device.Memory{TotalBytes: 80 * gib, FreeBytes: 78*gib - reserved},
 		cause:  device.ErrOutOfMemory,
@@ -50,27 +50,27 @@ func situations() map[string]struct {
 	return map[string]test{
 		"device_full": {
 			situation(77*gib, 0, 0, 4*gib),
-			[]string{"exceed what the device has for this pool, 78.0 GiB, by 3.00 GiB", "largest holder is activations \"layer 3\" with 38.5 GiB"},
-			[]string{"Other programs", "stuck", "budget", "ChunkBytes"},
+			[]string{"exceed what the device has for this pool (78 GiB) by 3 GiB", "largest holder is activations \"layer 3\" with 38.5 GiB"},
+			[]string{"Other programs", "in chunks", "budget", "ChunkBytes"},
 		},
 		"other_programs": {
 			change(situation(50*gib, 0, 0, 4*gib), func(e *OutOfMemoryError) { e.Memory.FreeBytes = gib }),
-			[]string{"by 3.00 GiB", "Other programs and the driver hold 29.0 GiB of the device's 80.0 GiB"},
-			[]string{"stuck", "budget"},
+			[]string{"by 3 GiB", "Other programs and the driver hold 29 GiB of the device's 80 GiB"},
+			[]string{"in chunks", "budget"},
 		},
-		"stuck": {
+		"fragmented": {
 			situation(70*gib, 8*gib, 6*gib, 4*gib),
-			[]string{"8.00 GiB are free, which is enough, but 6.00 GiB are stuck", "Options.ChunkBytes to less than 8.00 MiB"},
+			[]string{"8 GiB is free. That is enough, but 6 GiB of it is in chunks", "Options.ChunkBytes to less than 8 MiB"},
 			[]string{"exceed", "Other programs", "SourceChunks"},
 		},
-		"stuck_with_room": {
+		"fragmented_with_room": {
 			situation(70*gib, 7*gib, 6*gib, 8*gib),
-			[]string{"7.00 GiB are free and the pool may take 1.00 GiB more, which is enough, but 6.00 GiB are stuck"},
+			[]string{"7 GiB is free, and the pool may take 1 GiB more. That is enough, but 6 GiB"},
 			[]string{"exceed"},
 		},
 		"segments": {
 			change(situation(70*gib, 8*gib, 8*gib, 6*gib), func(e *OutOfMemoryError) { e.Stats.ChunkBytes = 0 }),
-			[]string{"8.00 GiB are free, which is enough, but in segments, with 4.00 GiB as the largest piece", "SourceChunks"},
+			[]string{"8 GiB is free. That is enough, but the largest block is 4 GiB", "SourceChunks"},
 			[]string{"exceed", "ChunkBytes"},
 		},
 		"budget": {
@@ -78,15 +78,15 @@ func situations() map[string]struct {
 				e.Stats.Budget = 10*gib + 512*mib
 				e.cause = fmt.Errorf("%w", errBudget)
 			}),
-			[]string{"exceed the budget, 10.5 GiB, by 512 MiB", "The budget of 10.5 GiB is the limit, while the device has 68.0 GiB left: raise Options.Budget."},
-			[]string{"Other programs", "stuck"},
+			[]string{"exceed the budget (10.5 GiB) by 512 MiB", "The budget of 10.5 GiB is the limit, while the device has 68 GiB left: raise Options.Budget."},
+			[]string{"Other programs", "in chunks"},
 		},
 		"budget_and_device": {
 			change(situation(60*gib, 0, 0, 30*gib), func(e *OutOfMemoryError) {
 				e.Stats.Budget = 60 * gib
 				e.cause = errBudget
 			}),
-			[]string{"by 30.0 GiB", "has 18.0 GiB left: a larger Options.Budget would help, but not be enough"},
+			[]string{"by 30 GiB", "has 18 GiB left: a larger Options.Budget would help, but is not enough"},
 			[]string{"raise Options.Budget"},
 		},
 		"budget_beyond_device": {
@@ -99,16 +99,16 @@ func situations() map[string]struct {
 				e.Stats.Purposes[Activations].Limit = 31 * gib
 				e.cause = fmt.Errorf("%w: activations", ErrLimit)
 			}),
-			[]string{"The limit of activations is 31.0 GiB, and 30.0 GiB are live: the 2.00 GiB asked for are 1.00 GiB too much", "Options.Limits", "layer 3"},
-			[]string{"exceed", "stuck", "weights"},
+			[]string{"The limit of activations is 31 GiB and 30 GiB is allocated: the 2 GiB asked for is 1 GiB too much", "Options.Limits", "layer 3"},
+			[]string{"exceed", "in chunks", "weights"},
 		},
 		"pending": {
 			change(situation(60*gib, 4*gib, 0, 10*gib), func(e *OutOfMemoryError) {
 				e.Stats.Active = account(64 * gib)
 				e.Stats.Free = 0
 			}),
-			[]string{"4.00 GiB are freed but still in use by streams"},
-			[]string{"exceed", "stuck"},
+			[]string{"4 GiB is freed but still in use by streams"},
+			[]string{"exceed", "in chunks"},
 		},
 		"unknown": { // the device did not say
 			change(situation(0, 0, 0, 1000), func(e *OutOfMemoryError) {
@@ -117,11 +117,11 @@ func situations() map[string]struct {
 				e.Holders = nil
 			}),
 			nil,
-			[]string{"exceed", "limit", "stuck", "programs"},
+			[]string{"exceed", "limit", "in chunks", "programs"},
 		},
 		"huge": {
 			change(situation(3*pib, 0, 0, 1<<60), func(e *OutOfMemoryError) { e.Memory = device.Memory{TotalBytes: 3 * pib} }),
-			[]string{"by 1.00 EiB"},
+			[]string{"by 1 EiB"},
 			[]string{"Other programs"},
 		},
 	}
@@ -173,7 +173,7 @@ func TestReportOdd(t *testing.T) {
 func TestAdviseHolder(t *testing.T) {
 	e := situation(70*gib, 0, 0, 20*gib)
 	slices.Reverse(e.Holders)
-	if advice := strings.Join(e.advise(), "\n"); !strings.Contains(advice, `"layer 3" with 35.0 GiB in 40 blocks`) {
+	if advice := strings.Join(e.advise(), "\n"); !strings.Contains(advice, `"layer 3" with 35 GiB in 40 blocks`) {
 		t.Error(advice)
 	}
 }

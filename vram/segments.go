@@ -77,14 +77,14 @@ func (s *segmented) trim() (freed int64, err error) {
 
 func (s *segmented) idle(*block, int64) {}
 
-func (s *segmented) spare(b *block) int64 {
+func (s *segmented) movable(b *block) int64 {
 	if b.bytes == b.region.bytes {
 		return b.bytes
 	}
 	return 0
 }
 
-func (s *segmented) loose() int64 { return 0 }
+func (s *segmented) unmappedBytes() int64 { return 0 }
 
 func (s *segmented) close() error {
 	var errs []error

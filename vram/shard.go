@@ -8,22 +8,22 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// shard keeps freed blocks for the next allocation of the same size on the same
-// stream, and counts. A processor keeps to one shard as long as it can (that is
-// what sync.Pool is for; nothing is lost when it forgets), so goroutines that
-// run at once rarely meet in one.
+// shard caches freed blocks for the next allocation of the same size on the same
+// stream, and counts. A processor stays with one shard as long as it can
+// (sync.Pool sees to that; nothing is lost when it drops one), so goroutines on
+// different processors rarely meet in one.
 type shard struct {
 	mu    sync.Mutex
 	lines [shardLines]line
 	live  tally[gauge]
 
-	stream device.Stream // that was seen last
+	stream device.Stream // the last one seen
 	owner  *owner
 
 	_ [64]byte // the next shard is in another cache line
 }
 
-// line is the blocks of one size and owner.
+// line caches blocks of one size and owner.
 type line struct {
 	bytes int64
 	owner *owner
@@ -33,16 +33,16 @@ type line struct {
 
 const (
 	shardLines = 128
-	lineBlocks = 64 // the most in a line
+	lineBlocks = 64 // capacity of a line
 )
 
-// at returns the line that blocks of that size and owner may be in.
+// at returns the line for blocks of a size and owner.
 func (s *shard) at(bytes int64, o *owner) *line {
 	h := uint64(bytes/unit)*0x9e3779b97f4a7c15 + o.hash()
 	return &s.lines[h>>32%shardLines]
 }
 
-// get takes a block of exactly that size, or nil.
+// get takes a block of exactly that size, or returns nil.
 func (s *shard) get(bytes int64, o *owner) *block {
 	l := s.at(bytes, o)
 	b := l.first
@@ -54,7 +54,7 @@ func (s *shard) get(bytes int64, o *owner) *block {
 	return b
 }
 
-// put keeps b. What it returns, a list, has no room.
+// put caches b, and returns a list of the blocks that have to leave for it.
 func (s *shard) put(b *block) (evicted *block) {
 	l := s.at(b.bytes, b.owner)
 	if l.first != nil && (l.bytes != b.bytes || l.owner != b.owner || l.count == lineBlocks) {
@@ -66,7 +66,7 @@ func (s *shard) put(b *block) (evicted *block) {
 	return evicted
 }
 
-// drain takes all that the shard keeps, as a list.
+// drain empties the shard, and returns its blocks as a list.
 func (s *shard) drain() (list *block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,12 +83,12 @@ func (s *shard) drain() (list *block) {
 	return list
 }
 
-// shards are those of a pool: all are made with it, so that whoever locks all
-// of them keeps everybody out.
+// shards are those of a pool. All of them are made with the pool, so that locking
+// all of them keeps everyone out.
 type shards struct {
 	near sync.Pool // of *shard, by processor
 	all  []*shard
-	next atomic.Uint64 // how many were given out anew; it must not wrap, or seen would forget some
+	next atomic.Uint64 // how many were handed out; it must not wrap, or seen would miss some
 }
 
 func newShards() []*shard {
@@ -103,8 +103,8 @@ func newShards() []*shard {
 func (s *shards) lock() *shard {
 	x, _ := s.near.Get().(*shard)
 	if x == nil {
-		// One that nobody had yet, was forgotten, or that somebody uses: then
-		// they share it.
+		// A new one, one that sync.Pool dropped, or one in use, which is then
+		// shared.
 		x = s.all[(s.next.Add(1)-1)%uint64(len(s.all))]
 	}
 	x.mu.Lock()
@@ -116,8 +116,8 @@ func (s *shards) release(x *shard) {
 	s.near.Put(x)
 }
 
-// seen returns the shards that somebody ever had: the others keep nothing.
+// seen returns the shards that were ever used: the others are empty.
 func (s *shards) seen() []*shard { return s.all[:min(s.next.Load(), uint64(len(s.all)))] }
 
-// list returns all shards that there are.
+// list returns all shards.
 func (s *shards) list() []*shard { return s.all }

@@ -3,34 +3,34 @@ package vram
 import "time"
 
 // Account follows an amount over time, in bytes or in blocks. Current, Allocated
-// and Freed are exact. So is Peak while one processor allocates; for each other
-// one it may be off by 1/1024 of the pool's budget, or of the device's memory,
-// and for other accounts than those of all allocated bytes by 1/128.
+// and Freed are exact. So is Peak while one processor allocates; each further
+// processor may put it off by 1/1024 of the pool's budget, or of the device's
+// memory, and by 1/128 in accounts other than Stats.Allocated.
 type Account struct {
 	Current   int64
 	Peak      int64 // of Current, since the pool was made or ResetPeaks
-	Allocated int64 // sum of all that came
-	Freed     int64 // sum of all that went
+	Allocated int64 // in total, since the pool was made
+	Freed     int64 // likewise
 }
 
-// Stats is the state of a pool. It is a snapshot: nothing in it changes later.
+// Stats is the state of a pool at one moment.
 type Stats struct {
-	Requested Account // bytes that were asked for and are live
-	Allocated Account // the same, rounded to whole units: what the live blocks take
-	Active    Account // Allocated, and what is freed but still in use by other streams
+	Requested Account // bytes asked for, of live blocks
+	Allocated Account // bytes of live blocks, rounded to whole units
+	Active    Account // Allocated, and freed bytes that other streams still use
 	Reserved  Account // bytes that the pool has from the device
-	Blocks    Account // live allocations, by number
+	Blocks    Account // number of live blocks
 
 	Purposes [purposes]PurposeStats // by Purpose
 
-	Free        int64 // bytes of Reserved that no live or pending block has
-	Stuck       int64 // bytes of Free in chunks that live blocks have a part of
-	LargestFree int64 // bytes of the largest piece of Free that is one range of addresses
-	Budget      int64 // the most that Reserved may be; 0: what the device has
-	ChunkBytes  int64 // physical memory comes in chunks of so many bytes; 0: in whole segments
+	Free        int64 // bytes of Reserved in no live or pending block
+	Fragmented  int64 // bytes of Free in chunks that live blocks share: they cannot be moved
+	LargestFree int64 // bytes of the largest free block
+	Budget      int64 // the most that Reserved may be; 0: all of the device
+	ChunkBytes  int64 // size of a chunk of physical memory; 0: there are only segments
 
 	Calls       DriverCalls
-	Retries     int64 // allocations that found memory short and got it in the end
+	Retries     int64 // allocations that succeeded after memory was short
 	OutOfMemory int64 // allocations that failed
 	Age         time.Duration
 }
@@ -52,12 +52,80 @@ type DriverCalls struct {
 // Total is the number of all calls.
 func (c DriverCalls) Total() int64 { return c.Create + c.Release + c.Map + c.Unmap }
 
-// Fragmentation is the share, 0 to 1, of the reserved bytes that no live block
-// has and that cannot be moved to where they are needed: free pieces smaller
-// than a chunk, and ends of chunks whose other part is in use.
+// Fragmentation is the share, 0 to 1, of the reserved bytes that are free but
+// cannot be moved to where they are needed: free blocks smaller than a chunk, and
+// parts of chunks whose other part is in use.
 func (s Stats) Fragmentation() float64 {
 	if s.Reserved.Current == 0 {
 		return 0
 	}
-	return float64(s.Stuck) / float64(s.Reserved.Current)
+	return float64(s.Fragmented) / float64(s.Reserved.Current)
+}
+
+// Stats returns the statistics.
+func (p *Pool) Stats() (s Stats) {
+	p.freeze(func() { s = p.stats() })
+	return s
+}
+
+// stats fills in Stats. The pool is frozen.
+func (p *Pool) stats() Stats {
+	s := Stats{
+		Requested:   p.account(&p.live.requested, func(t *tally[gauge]) *gauge { return &t.requested }),
+		Allocated:   p.account(&p.live.allocated, func(t *tally[gauge]) *gauge { return &t.allocated }),
+		Blocks:      p.account(&p.live.blocks, func(t *tally[gauge]) *gauge { return &t.blocks }),
+		Reserved:    p.reserved.account(),
+		Budget:      p.options.Budget,
+		ChunkBytes:  p.chunk,
+		Calls:       p.calls,
+		Retries:     p.retries.Load(),
+		OutOfMemory: p.failed.Load(),
+		Age:         time.Since(p.start),
+	}
+	s.Active = s.Allocated
+	s.Active.Current += p.pendingBytes.Load()
+	s.Active.Freed -= p.pendingBytes.Load()
+	s.Active.Peak = max(p.active.peak.Load(), s.Active.Current, s.Allocated.Peak)
+	for i := range s.Purposes {
+		l := &p.live.purposes[i]
+		s.Purposes[i] = PurposeStats{Purpose: Purpose(i), Limit: p.limited[i].hard,
+			Requested: p.account(&l.requested, func(t *tally[gauge]) *gauge { return &t.purposes[i].requested }),
+			Allocated: p.account(&l.allocated, func(t *tally[gauge]) *gauge { return &t.purposes[i].allocated })}
+	}
+	s.Free = s.Reserved.Current - s.Active.Current
+	s.Fragmented = s.Free
+	for i, h := range p.heaps {
+		if h.backing == nil {
+			break
+		}
+		count := func(set *freeSet) {
+			if b := set.largest(); b != nil {
+				s.LargestFree = max(s.LargestFree, b.bytes)
+			}
+			for _, b := range set.blocks(nil) {
+				s.Fragmented -= h.backing.movable(b)
+			}
+		}
+		count(&h.idle)
+		p.owners.Range(func(_, x any) bool {
+			count(&x.(*owner).free[i])
+			return true
+		})
+		s.Fragmented -= h.backing.unmappedBytes()
+	}
+	return s
+}
+
+// ResetPeaks sets the peaks to the current values.
+func (p *Pool) ResetPeaks() {
+	p.freeze(func() {
+		list := []*level{&p.live.requested, &p.live.allocated, &p.live.blocks, &p.reserved.level}
+		for i := range p.live.purposes {
+			list = append(list, &p.live.purposes[i].requested, &p.live.purposes[i].allocated)
+		}
+		for _, l := range list {
+			l.peak.Store(l.current.Load())
+		}
+		p.active.peak.Store(0)
+	})
 }

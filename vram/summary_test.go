@@ -45,7 +45,7 @@ func TestSummary(t *testing.T) {
 	training := Stats{
 		Requested: account(61*gib + 300*mib), Allocated: account(61*gib + 301*mib), Active: account(61*gib + 813*mib),
 		Reserved: account(63 * gib), Blocks: account(1203),
-		Free: 1211 * mib, Stuck: 411 * mib, LargestFree: 600 * mib, Budget: 64 * gib, ChunkBytes: 8 * mib,
+		Free: 1211 * mib, Fragmented: 411 * mib, LargestFree: 600 * mib, Budget: 64 * gib, ChunkBytes: 8 * mib,
 		Calls: DriverCalls{Create: 8064, Release: 12, Map: 9001, Unmap: 949}, Retries: 3, OutOfMemory: 1,
 	}
 	training.Purposes[Weights].Allocated = account(13 * gib)
@@ -56,7 +56,7 @@ func TestSummary(t *testing.T) {
 
 	segments := Stats{
 		Requested: account(1), Allocated: account(512), Active: account(512), Reserved: account(2 * mib), Blocks: account(1),
-		Free: 2*mib - 512, Stuck: 2*mib - 512, LargestFree: 2*mib - 512, Calls: DriverCalls{Create: 1},
+		Free: 2*mib - 512, Fragmented: 2*mib - 512, LargestFree: 2*mib - 512, Calls: DriverCalls{Create: 1},
 	}
 	segments.Purposes[Other].Allocated = account(512)
 
@@ -68,7 +68,7 @@ func TestSummary(t *testing.T) {
 	huge.Purposes[KVCache] = PurposeStats{Allocated: account(7 * pib), Limit: 1 << 62}
 
 	impossible := Stats{
-		Requested: account(-5), Allocated: account(-4 * gib), Reserved: account(-mib), Free: math.MinInt64, Stuck: -2000,
+		Requested: account(-5), Allocated: account(-4 * gib), Reserved: account(-mib), Free: math.MinInt64, Fragmented: -2000,
 		Blocks: account(-1), Budget: -gib, ChunkBytes: -512,
 	}
 	impossible.Purposes[Staging].Allocated = account(-4 * gib)
@@ -94,7 +94,10 @@ func aligned(t *testing.T, name, text string) {
 		}
 		if ends == nil {
 			at := 0
-			for _, word := range []string{"current", "peak", "total allocated", "total freed"} {
+			for _, word := range []string{"current", "peak", "total allocated", "total freed", "limit"} {
+				if !strings.Contains(line, word) {
+					continue
+				}
 				at = strings.Index(line, word) + len(word)
 				ends = append(ends, at)
 			}
@@ -111,19 +114,6 @@ func aligned(t *testing.T, name, text string) {
 			if end < len(line) && (line[end-1] == ' ' || line[end] != ' ') {
 				t.Errorf("%s: the row %q has no cell that ends at %d", name, line, end)
 			}
-		}
-	}
-}
-
-func TestSizeText(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1: "1 B", 1023: "1023 B", -1: "-1 B", 1024: "1.00 KiB", 10230: "9.99 KiB", 10235: "10.0 KiB",
-		102348: "99.9 KiB", 102400: "100 KiB", 1023 * kib: "1023 KiB", 1024*kib - 1: "1.00 MiB", mib: "1.00 MiB",
-		80 * gib: "80.0 GiB", 141 * gib: "141 GiB", pib: "1.00 PiB", 1000 * pib: "1000 PiB",
-		math.MaxInt64: "8.00 EiB", math.MinInt64: "-8.00 EiB", -3 * mib / 2: "-1.50 MiB",
-	} {
-		if got := sizeText(n); got != want {
-			t.Errorf("%d bytes: %q, want %q", n, got, want)
 		}
 	}
 }

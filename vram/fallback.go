@@ -1,0 +1,207 @@
+package vram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// fallback finds memory for one allocation that its heap cannot serve at once.
+// It tries steps in order of cost; docs/vram.md describes them. Pool.mu is held
+// throughout, except while a step waits or calls a reclaimer: other goroutines
+// may then take what the step has gained.
+type fallback struct {
+	pool  *Pool
+	heap  *heap
+	size  int64
+	owner *owner
+
+	limit    int64 // bytes that the pool may grow to: first the soft limit, in the end the hard one
+	shortage error // why the pool could not grow, the last time it tried
+}
+
+// step returns a block, or an error that ends the search, or neither, and the
+// next step is tried.
+type step func(*fallback, context.Context) (*block, error)
+
+// cheapSteps take nothing away from anyone. costlySteps make someone wait or
+// give memory back.
+var (
+	cheapSteps  = [...]step{(*fallback).flush, (*fallback).poll, (*fallback).grow}
+	costlySteps = [...]step{(*fallback).trim, (*fallback).wait, (*fallback).reclaim, (*fallback).exceedSoft}
+)
+
+func newFallback(p *Pool, h *heap, size int64, o *owner) *fallback {
+	f := &fallback{pool: p, heap: h, size: size, owner: o, limit: p.hard}
+	if p.options.Soft > 0 {
+		f.limit = p.options.Soft
+	}
+	return f
+}
+
+func (f *fallback) run(ctx context.Context, steps []step) (*block, error) {
+	for _, s := range steps {
+		if b, err := s(f, ctx); b != nil || err != nil {
+			return b, err
+		}
+	}
+	return nil, nil
+}
+
+// fit takes a block that is free in the heap.
+func (f *fallback) fit() *block { return f.heap.fit(f.size, f.owner) }
+
+// flush frees the blocks that shards cache.
+func (f *fallback) flush(context.Context) (*block, error) {
+	f.pool.forget()
+	f.pool.flush()
+	return f.fit(), nil
+}
+
+// poll asks which work streams have finished.
+func (f *fallback) poll(context.Context) (*block, error) {
+	if !f.pool.poll(f.pool.pollTime(f.size)) {
+		return nil, nil
+	}
+	return f.fit(), nil
+}
+
+// grow takes memory from the device, up to the limit.
+func (f *fallback) grow(context.Context) (*block, error) {
+	p := f.pool
+	b, err := f.heap.backing.grow(f.size, f.owner, f.limit)
+	if !short(err) {
+		return b, err
+	}
+	if errors.Is(err, errBudget) && f.limit == p.hard && (p.options.Budget == 0 || p.options.Budget > p.hard) {
+		err = device.ErrOutOfMemory // the limit is the size of the device
+	}
+	f.shortage = err
+	return nil, nil
+}
+
+// trim returns idle memory of the other heap to the device and, if the device
+// is the one that has no more, that of other pools.
+func (f *fallback) trim(ctx context.Context) (*block, error) {
+	if _, err := f.trimHeaps(); err != nil {
+		return nil, err
+	}
+	if !errors.Is(f.shortage, errBudget) {
+		openPools.trim(f.pool)
+	}
+	return f.retry(ctx)
+}
+
+// trimHeaps returns idle memory of this pool's heaps to the device.
+func (f *fallback) trimHeaps() (int64, error) {
+	if f.pool.chunk > 0 {
+		return f.pool.trim(f.heap) // grow takes the idle chunks of this heap itself
+	}
+	return f.pool.trim(nil)
+}
+
+// retry tries the cheap steps again.
+func (f *fallback) retry(ctx context.Context) (*block, error) {
+	p := f.pool
+	if p.closed.Load() {
+		return nil, ErrClosed
+	}
+	p.flush()
+	p.poll(p.pollTime(0))
+	if b := f.fit(); b != nil {
+		return b, nil
+	}
+	if b, err := f.grow(ctx); b != nil || err != nil {
+		return b, err
+	}
+	if freed, err := f.trimHeaps(); err != nil || freed == 0 {
+		return nil, err
+	}
+	return f.grow(ctx)
+}
+
+// wait retries each time a block becomes idle, until no freed memory is in use
+// any more or ctx is done.
+func (f *fallback) wait(ctx context.Context) (*block, error) {
+	const shortest, longest = 20 * time.Microsecond, time.Millisecond
+	p := f.pool
+	for pause, seen := shortest, p.settled; ; {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("waiting for memory: %w", err)
+		}
+		if !p.busy() {
+			return nil, nil
+		}
+		p.mu.Unlock()
+		time.Sleep(pause)
+		p.mu.Lock()
+		if p.closed.Load() {
+			return nil, ErrClosed
+		}
+		p.flush()
+		if p.poll(0); p.settled == seen {
+			pause = min(pause+pause/2, longest)
+			continue
+		}
+		pause, seen = shortest, p.settled
+		if b, err := f.retry(ctx); b != nil || err != nil {
+			return b, err
+		}
+	}
+}
+
+// busy reports whether streams still use freed memory.
+func (p *Pool) busy() bool {
+	busy := len(p.pending) > 0
+	p.owners.Range(func(_, x any) bool {
+		o := x.(*owner)
+		busy = busy || len(o.marks) > 0 && o.free[smallHeap].count+o.free[largeHeap].count > 0
+		return !busy
+	})
+	return busy
+}
+
+// reclaim calls the reclaimers, and retries after each that freed memory.
+func (f *fallback) reclaim(ctx context.Context) (*block, error) {
+	for _, r := range slices.Clone(f.pool.reclaimers) {
+		freed, err := f.call(ctx, r)
+		if err != nil {
+			return nil, fmt.Errorf("reclaim: %w", err)
+		}
+		if freed <= 0 {
+			continue
+		}
+		if b, err := f.retry(ctx); b != nil || err != nil {
+			return b, err
+		}
+		if b, err := f.wait(ctx); b != nil || err != nil {
+			return b, err
+		}
+	}
+	return nil, nil
+}
+
+// call calls r with Pool.mu released. It is held again even if r panics.
+func (f *fallback) call(ctx context.Context, r *reclaimer) (int64, error) {
+	f.pool.mu.Unlock()
+	defer f.pool.mu.Lock()
+	return r.call(ctx, f.size)
+}
+
+// exceedSoft grows beyond the soft limit.
+func (f *fallback) exceedSoft(ctx context.Context) (*block, error) {
+	if f.limit >= f.pool.hard {
+		return nil, nil
+	}
+	f.limit = f.pool.hard
+	return f.retry(ctx)
+}
+
+// short reports whether err says that there is no memory.
+func short(err error) bool {
+	return errors.Is(err, errBudget) || errors.Is(err, device.ErrOutOfMemory)
+}
