@@ -51,9 +51,11 @@ const (
 )
 
 // Batch carries out all copies of b and returns when they are done. It fails
-// with [device.ErrArgument], having copied nothing, when a block is empty,
-// reaches outside, or overlaps another. When ctx ends first, Batch stops after
-// the blocks that are queued and returns ctx's error.
+// with [device.ErrArgument], having copied nothing, when a block is empty or
+// reaches outside. So it does when blocks overlap, but with more than a
+// thousand blocks it may find that out while they are copied: the destination
+// then holds some of them. When ctx ends first, Batch stops after the blocks
+// that are queued and returns ctx's error.
 //
 // Pageable host memory is packed through the engine's pinned slots; pinned
 // memory takes b.Path.
@@ -80,6 +82,15 @@ type rows interface {
 	count() int
 	total() int64 // bytes of all
 	at(i int) Block
+	// part returns the end of the next part behind from, of at most so many
+	// rows and about so many bytes, and its bytes.
+	part(from, most int, mostBytes int64) (to int, bytes int64)
+	// entries writes the rows of a part as kernels.SpanEntry, for sides at
+	// these addresses, and returns the units of all of them.
+	entries(list []byte, from, to int, dst, src device.Ptr, unit int64) int64
+	// overlap looks for destinations that overlap each other, where that was
+	// not done before.
+	overlap() error
 	// index prepares find.
 	index()
 	// find returns the row that holds the byte at that offset of all rows
@@ -96,57 +107,90 @@ type blockList struct {
 	sum     int64   // bytes of all
 	or      int64   // of all offsets and sizes
 	storage [2][]Block
-	taken   []uint64 // bits of the destination
+	spare   [2][]Block // of overlap
+	taken   []uint64   // bits of the destination
+
+	unsorted bool  // destinations may overlap
+	grain    int64 // or of all destinations and sizes
+	dstBytes int64 // of Batch.Dst
 }
 
 var blockLists = sync.Pool{New: func() any { return new(blockList) }}
 
+// fewBlocks are checked for overlaps in a few microseconds.
+const fewBlocks = 1024
+
 // fill checks and merges the blocks of b. With tens of thousands of small
 // blocks this takes a good part of the time that copying them does, so it goes
-// through them as seldom as it can.
+// through them once, and leaves overlaps to be found while they are copied.
 func (l *blockList) fill(b Batch) error {
 	if _, err := directionOf(b.Dst, b.Src); err != nil {
 		return err
 	}
-	l.blocks, l.ends, l.sum, l.or = b.Blocks, l.ends[:0], 0, 0
-	sorted, neighbours := true, false
-	var last Block
-	var dst, size int64 // bits of all destinations and of all sizes
+	l.blocks, l.ends, l.unsorted = b.Blocks, l.ends[:0], false
+	// What is wrong with any block sets the sign of bad.
+	var bad, unsorted, dst, src, size, sum int64
+	dstEnd, srcEnd := int64(0), int64(-1) // of the block before
+	neighbours := false
+	dstBytes, srcBytes := b.Dst.bytes, b.Src.bytes
 	for i := range b.Blocks {
 		k := b.Blocks[i]
+		dstRoom, srcRoom := dstBytes-k.Bytes, srcBytes-k.Bytes
+		bad |= k.Dst | k.Src | (k.Bytes - 1) | dstRoom | (dstRoom - k.Dst) | srcRoom | (srcRoom - k.Src)
+		unsorted |= k.Dst - dstEnd
+		if k.Dst == dstEnd && k.Src == srcEnd {
+			neighbours = true
+		}
+		dst |= k.Dst
+		src |= k.Src
+		size |= k.Bytes
+		sum += k.Bytes
+		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
+	}
+	if bad < 0 {
+		return outside(b)
+	}
+	l.sum, l.or = sum, dst|src|size
+	l.unsorted, l.grain, l.dstBytes = unsorted < 0, dst|size, dstBytes
+	if err := l.crossed(b); err != nil {
+		return err
+	}
+	if len(l.blocks) <= fewBlocks {
+		if err := l.overlap(); err != nil {
+			return err
+		}
+		l.unsorted = false
+	}
+	if neighbours {
+		l.merge()
+	}
+	return nil
+}
+
+// outside names the first block that is empty or reaches outside.
+func outside(b Batch) error {
+	for i, k := range b.Blocks {
 		if k.Bytes <= 0 || k.Dst < 0 || k.Src < 0 || k.Dst > b.Dst.bytes-k.Bytes || k.Src > b.Src.bytes-k.Bytes {
 			return fmt.Errorf("%w: block %d copies %d bytes from offset %d of %s to offset %d of %s",
 				device.ErrArgument, i, k.Bytes, k.Src, b.Src, k.Dst, b.Dst)
 		}
-		if end := last.Dst + last.Bytes; k.Dst < end {
-			sorted = false
-		} else if k.Dst == end && k.Src == last.Src+last.Bytes && i > 0 {
-			neighbours = true
-		}
-		dst |= k.Dst
-		size |= k.Bytes
-		l.or |= k.Src
-		last = k
 	}
-	l.or |= dst | size
-	if !sorted && !l.disjoint(dst|size, b.Dst.bytes) {
-		l.sort(false)
-		for i := 1; i < len(l.blocks); i++ {
-			if p, k := &l.blocks[i-1], &l.blocks[i]; k.Dst < p.Dst+p.Bytes {
-				return fmt.Errorf("%w: two blocks of %d and %d bytes overlap in the destination, at offsets %d and %d",
-					device.ErrArgument, p.Bytes, k.Bytes, p.Dst, k.Dst)
-			}
-		}
-		neighbours = true
+	return fmt.Errorf("%w: sizes of blocks beyond 63 bits", device.ErrArgument)
+}
+
+// overlap looks for blocks whose destinations overlap. Only storage is written:
+// l.blocks may be in use.
+func (l *blockList) overlap() error {
+	if !l.unsorted || l.disjoint(l.grain, l.dstBytes) {
+		return nil
 	}
-	if err := l.crossed(b); err != nil {
-		return err
-	}
-	if neighbours {
-		l.merge()
-	} else {
-		for i := range l.blocks {
-			l.sum += l.blocks[i].Bytes
+	by := blockList{blocks: l.blocks, storage: l.spare}
+	by.sort(false)
+	l.spare = by.storage
+	for i := 1; i < len(by.blocks); i++ {
+		if p, k := &by.blocks[i-1], &by.blocks[i]; k.Dst < p.Dst+p.Bytes {
+			return fmt.Errorf("%w: two blocks of %d and %d bytes overlap in the destination, at offsets %d and %d",
+				device.ErrArgument, p.Bytes, k.Bytes, p.Dst, k.Dst)
 		}
 	}
 	return nil
@@ -188,7 +232,11 @@ func (l *blockList) crossed(b Batch) error {
 		b.Dst.device.Add(b.Dst.bytes) <= b.Src.device || b.Src.device.Add(b.Src.bytes) <= b.Dst.device {
 		return nil
 	}
+	if err := l.overlap(); err != nil {
+		return err
+	}
 	l.sort(false)
+	l.unsorted = false
 	by := blockList{blocks: l.blocks}
 	by.sort(true)
 	// Walk both lists by address; destinations are disjoint, sources may not
@@ -212,11 +260,10 @@ func (l *blockList) crossed(b Batch) error {
 	return nil
 }
 
-// merge joins neighbours and sums up.
+// merge joins neighbours.
 func (l *blockList) merge() {
 	merged := l.storage[0][:0]
 	for _, k := range l.blocks {
-		l.sum += k.Bytes
 		if n := len(merged); n > 0 {
 			if p := &merged[n-1]; p.Dst+p.Bytes == k.Dst && p.Src+p.Bytes == k.Src {
 				p.Bytes += k.Bytes
@@ -276,6 +323,29 @@ func (l *blockList) at(i int) Block { return l.blocks[i] }
 func (l *blockList) unit() int64    { return unitOf(l.or) }
 
 func (l *blockList) total() int64 { return l.sum }
+
+func (l *blockList) part(from, most int, mostBytes int64) (to int, bytes int64) {
+	blocks := l.blocks[from : min(len(l.blocks)-from, most)+from]
+	for i := range blocks {
+		if bytes >= mostBytes {
+			return from + i, bytes
+		}
+		bytes += blocks[i].Bytes
+	}
+	return from + len(blocks), bytes
+}
+
+func (l *blockList) entries(list []byte, from, to int, dst, src device.Ptr, unit int64) int64 {
+	shift, bytes := bits.TrailingZeros64(uint64(unit)), int64(0)
+	blocks := l.blocks[from:to]
+	for i := range blocks {
+		k := &blocks[i]
+		bytes += k.Bytes
+		putEntry(list, dst.Add(k.Dst), src.Add(k.Src), bytes>>shift)
+		list = list[entryBytes:]
+	}
+	return bytes >> shift
+}
 
 // index makes what find needs.
 func (l *blockList) index() {

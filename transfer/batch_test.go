@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -482,5 +483,30 @@ func TestBatchOnFullDevice(t *testing.T) {
 	b.Path = transfer.BatchKernel
 	if err := e.Batch(ctx, b); !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("by the kernel: %v", err)
+	}
+}
+
+// Among many blocks an overlap is found while they are copied, and the batch
+// fails all the same; the one after it works.
+func TestBatchLateOverlap(t *testing.T) {
+	const n = 1 << 20
+	s := openSides(t, n, transfer.Options{StageAbove: 1})
+	for _, size := range []int64{16, 48} { // found by a bitmap, and by sorting
+		var blocks []transfer.Block
+		for at := int64(0); at+size <= n/4 && len(blocks) < 5000; at += size {
+			blocks = append(blocks, transfer.Block{Dst: at, Src: at + n/2, Bytes: size})
+		}
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+		good := transfer.Batch{Dst: transfer.Device(s.a, n), Src: transfer.Device(s.b, n), Blocks: blocks}
+		bad := good
+		bad.Blocks = append(slices.Clone(blocks), transfer.Block{Dst: blocks[7].Dst, Src: 0, Bytes: 16})
+		for range 2 {
+			if err := s.engine.Batch(ctx, bad); !errors.Is(err, device.ErrArgument) {
+				t.Errorf("blocks of %d bytes that overlap: %v, want %q", size, err, device.ErrArgument)
+			}
+			if err := s.engine.Batch(ctx, good); err != nil {
+				t.Errorf("blocks of %d bytes: %v", size, err)
+			}
+		}
 	}
 }

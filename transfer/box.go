@@ -168,6 +168,25 @@ func (r *boxRows) at(i int) Block {
 	}
 }
 
+func (r *boxRows) part(from, most int, mostBytes int64) (to int, bytes int64) {
+	n := min(int64(r.count()-from), int64(most), (mostBytes-1)/r.bytes+1)
+	return from + int(n), n * r.bytes
+}
+
+func (r *boxRows) entries(list []byte, from, to int, dst, src device.Ptr, unit int64) int64 {
+	units := int64(0)
+	for i := from; i < to; i++ {
+		k := r.at(i)
+		units += k.Bytes / unit
+		putEntry(list, dst.Add(k.Dst), src.Add(k.Src), units)
+		list = list[entryBytes:]
+	}
+	return units
+}
+
+// overlap has nothing to find: strides were checked.
+func (r *boxRows) overlap() error { return nil }
+
 func (r *boxRows) index() {}
 
 func (r *boxRows) find(offset int64) (i int, start int64) {

@@ -73,12 +73,16 @@ func (l *lists) close(dev device.Device) error {
 	return errors.Join(errs...)
 }
 
-// send queues the n bytes of list number i on their way to the device, makes
-// s wait for them and returns where they will be.
-func (l *lists) send(s device.Stream, i, n int) (device.Ptr, error) {
-	at := l.device.Add(int64(i) * listBytes)
+// send queues the n bytes of a part's list on their way to the device, makes s
+// wait for them and returns where they will be.
+func (l *lists) send(s device.Stream, part, n int) (device.Ptr, error) {
+	at := l.device.Add(int64(part%2) * listBytes)
+	list := l.host.Bytes()[part%2*listBytes:][:n]
+	if part == 0 { // nothing goes on beside which it could be copied
+		return at, s.CopyH2D(at, list)
+	}
 	// On a stream of its own, beside the kernel of the part before.
-	if err := l.stream.CopyH2D(at, l.host.Bytes()[i*listBytes:][:n]); err != nil {
+	if err := l.stream.CopyH2D(at, list); err != nil {
 		return 0, err
 	}
 	if err := l.stream.Record(l.ready); err != nil {
