@@ -75,24 +75,31 @@ func (s *search) calibrateVariant(base Setting, ofWorkers []StageCost) (*Variant
 	default:
 		counts = slices.Compact([]int{counts[0], counts[n/3], counts[n*2/3], counts[n]})
 	}
-	var last Measurement
-	for _, workers := range counts {
+	// The most workers first: if there is no time for fewer, they are the base.
+	var most Measurement
+	for _, workers := range slices.Backward(counts) {
+		if v.base != (Setting{}) && s.tooLate() {
+			break
+		}
 		set := base
 		set.Workers = workers
 		m, at, ok, err := s.calibrateAt(set)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			v.add(m.costs(workers), ofWorkers == nil)
-			last, v.base = m, at
+		if !ok {
+			continue
+		}
+		v.add(m.costs(workers), ofWorkers == nil)
+		if v.base == (Setting{}) {
+			most, v.base = m, at
 		}
 	}
 	if v.base == (Setting{}) {
 		return nil, nil
 	}
 	if rate := v.rate(v.base); rate > 0 {
-		v.Correction = last.PerSecond() / rate
+		v.Correction = most.PerSecond() / rate
 	}
 	return v, nil
 }
@@ -100,6 +107,10 @@ func (s *search) calibrateVariant(base Setting, ofWorkers []StageCost) (*Variant
 // late reports whether trials take so long that calibration has had its share
 // of the budget. What is not measured then is left to the races.
 func (s *search) late() bool { return s.spent > s.o.Budget/3 }
+
+// tooLate reports whether little more than the races' least share of the budget
+// is left: each kind of memory is then measured once, and nothing else.
+func (s *search) tooLate() bool { return s.spent > s.o.Budget*2/3 }
 
 // fastest is the variant that does best where it was measured: the choice is
 // likely to be one of its settings. There is one.
@@ -121,7 +132,7 @@ func (v *Variant) measured() float64 { return v.rate(v.base) * v.Correction }
 // then predicted slower than they are. Races and neighbours make up for that: see
 // "shallow for many" among the pipelines of the tests.
 func (s *search) calibratePrefetch() error {
-	if len(s.model.Variants) == 0 {
+	if len(s.model.Variants) == 0 || s.tooLate() {
 		return nil
 	}
 	var list []Value
@@ -192,6 +203,9 @@ func (s *search) calibrateAt(set Setting) (m Measurement, at Setting, ok bool, e
 	for _, at = range s.near(set) {
 		if done := s.trials[at].free; len(done) > 0 {
 			return done[0], at, true, nil
+		}
+		if s.over() {
+			break
 		}
 		if m, ok, err = s.try(at, false, calibrating); err != nil || ok {
 			return m, at, ok, err

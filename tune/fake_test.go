@@ -28,6 +28,7 @@ type fake struct {
 	step                float64               // seconds of the device a batch
 	noise               float64               // standard deviation of the logarithm of a rate
 	drift               float64               // how far the rate goes up and down, slowly
+	bursts              float64               // share of the trials that others on the machine slow down, by up to 40 %
 	sample              int64                 // bytes
 	room                Memory                // 0: any; less pinned: slabs cannot be
 	short               map[Setting]bool      // does not fit, as a trial finds
@@ -123,8 +124,16 @@ func (f *fake) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 	if s.Decode == "gpu" {
 		took += f.setup
 	}
+	if end, limited := ctx.Deadline(); limited && time.Until(end).Seconds() < took { // whose clock is another one
+		took = max(time.Until(end).Seconds(), 0)
+		f.clock += took
+		return Measurement{Took: time.Duration(took * 1e9)}, context.DeadlineExceeded
+	}
 	f.clock += took
 	luck := math.Exp(f.noise*f.rng.NormFloat64()) * (1 + f.drift*math.Sin(f.clock/5))
+	if f.bursts > 0 && f.rng.Float64() < f.bursts {
+		luck *= between(f.rng, 0.6, 1)
+	}
 	rate := f.rate(s) * luck
 	most := math.Inf(1)
 	if r.Step && f.step > 0 {

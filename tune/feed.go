@@ -209,6 +209,15 @@ func (f *feed) weigh() error {
 	o := f.o.Loader
 	o.Batch, o.Workers, o.Prefetch, o.Pin, o.Epochs = min(batch, slices.Min(f.o.Space.Batch), f.epoch()), 1, 1, loader.PinNever, math.MaxInt
 	ld, err := loader.New(f.dev, f.ds, o)
+	if errors.Is(err, device.ErrOutOfMemory) { // as little as a loader can do with
+		o.Batch, o.DeviceBuffers = 1, 1
+		ld, err = loader.New(f.dev, f.ds, o)
+	}
+	if errors.Is(err, device.ErrOutOfMemory) {
+		free, _ := f.dev.Memory()
+		return fmt.Errorf("tune: not even one sample (%v) on %s: %w", f.ds.Spec(), f.dev.Info().ID,
+			&DoesNotFitError{What: "device memory", AskedBytes: int64(f.ds.Spec().Bytes()), FreeBytes: free.FreeBytes, Cause: err})
+	}
 	if err != nil {
 		return err
 	}
@@ -366,6 +375,7 @@ func (f *feed) measure(ctx context.Context, ld *loader.Loader, r Run) (m Measure
 	start := time.Now()
 	var begun time.Time
 	var before loader.Stats
+	device := standIn{step: f.o.StepTime}
 	for n := 1; ; n++ {
 		asked := time.Now()
 		b, err := ld.Next(ctx)
@@ -382,11 +392,12 @@ func (f *feed) measure(ctx context.Context, ld *loader.Loader, r Run) (m Measure
 		} else if n >= warm || came.Sub(start) > r.For {
 			before, begun = ld.Stats(), came
 		}
-		if err := f.use(ctx, b, r); err != nil {
+		used, err := f.use(ctx, b, r, &device, came.Sub(asked))
+		if err != nil {
 			return m, errors.Join(err, b.Release())
 		}
 		if before.Batches > 0 {
-			m.Step += time.Since(came)
+			m.Step += used
 		}
 		if err := b.Release(); err != nil {
 			return m, err
@@ -403,15 +414,38 @@ func (m *Measurement) count(before, after loader.Stats) {
 	}
 }
 
-// use is what the device does with a batch.
-func (f *feed) use(ctx context.Context, b *loader.Batch, r Run) error {
+// use is what the device does with a batch that was waited for, and how long
+// that takes.
+func (f *feed) use(ctx context.Context, b *loader.Batch, r Run, device *standIn, waited time.Duration) (time.Duration, error) {
 	switch {
 	case !r.Step:
-		return nil
+		return 0, nil
 	case f.o.Step != nil:
-		return f.o.Step(ctx, b)
+		start := time.Now()
+		err := f.o.Step(ctx, b)
+		return time.Since(start), err
 	}
-	timer := time.NewTimer(f.o.StepTime)
+	return f.o.StepTime, device.use(ctx, time.Now(), waited)
+}
+
+// standIn is a device that uses each batch for the same time. It sleeps until
+// points in time, not for stretches of it: what a sleep takes too long, the next
+// one makes up for, since a device's step does not get longer because the host is
+// busy.
+type standIn struct {
+	step time.Duration
+	free time.Time // when the device is through with the batch before
+}
+
+// use sleeps through the step of a batch that came now, after it was waited for.
+func (d *standIn) use(ctx context.Context, now time.Time, waited time.Duration) error {
+	// Asked for late, by a sleep that took too long, it was there all the same.
+	begin := d.free.Add(waited)
+	if now.Sub(begin) > d.step {
+		begin = now // the first, or one so late that there is nothing to make up for
+	}
+	d.free = begin.Add(d.step)
+	timer := time.NewTimer(d.free.Sub(now))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

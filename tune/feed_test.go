@@ -168,7 +168,7 @@ func TestFeedMemory(t *testing.T) {
 			continue
 		}
 		refused++
-		if row.Batch != 2048 || !strings.Contains(row.Refused, "1597440 bytes of device memory asked") {
+		if row.Batch != 2048 || !strings.Contains(row.Refused, "1.52 MiB of device memory needed") {
 			t.Errorf("%v: %s", row.Setting, row.Refused)
 		}
 	}
@@ -191,6 +191,75 @@ func TestFeedMemory(t *testing.T) {
 	}
 }
 
+// A device on which no batch of the space fits, nor a single sample, is told in a
+// sentence with the numbers.
+func TestFeedSmallDevice(t *testing.T) {
+	for size, want := range map[string]string{
+		"host:64KiB": "none of 4 settings: does not fit: 195 KiB of device memory needed, 64 KiB free",
+		"host:1KiB":  "not even one sample (64x64 f32) on host:1024: does not fit: 16 KiB of device memory needed, 1 KiB free",
+	} {
+		dev, err := device.Open(size)
+		ok(t, err)
+		o, ds := small(), rows(1000, 0)
+		if o.Space.Batch = []int{256}; size == "host:1KiB" {
+			ds.spec.Shape = []int{64, 64}
+		}
+		_, err = Feed(t.Context(), dev, ds, o)
+		if !errors.Is(err, ErrDoesNotFit) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", size, err, want)
+		}
+		ok(t, dev.Close())
+	}
+}
+
+// A step that sleeps too long is made up for by the next one: the device's own
+// time counts, not the host's.
+func TestStandIn(t *testing.T) {
+	const step = 20 * time.Millisecond
+	d := standIn{step: step}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel() // the times matter, not the sleep
+	now := time.Now()
+	start := now
+	for range 10 {
+		_ = d.use(gone, now, 0)
+		now = d.free.Add(5 * time.Millisecond) // the sleep takes too long
+	}
+	if took := d.free.Sub(start); took != 10*step {
+		t.Errorf("10 steps took %v, want %v", took, 10*step)
+	}
+	// What was waited for counts.
+	free := d.free
+	_ = d.use(gone, now.Add(7*time.Millisecond), 7*time.Millisecond)
+	if took := d.free.Sub(free); took != 27*time.Millisecond {
+		t.Errorf("a batch that came 7 ms late kept the device until %v after the last", took)
+	}
+	// One that comes after all the time there was to make up begins at once.
+	now = d.free.Add(time.Second)
+	_ = d.use(gone, now, 0)
+	if took := d.free.Sub(now); took != step {
+		t.Errorf("a late batch took %v, want %v", took, step)
+	}
+}
+
+// Every option of a loader either belongs to the key of what is kept, or is known
+// not to matter. A new one has to be put into either.
+func TestKeyIsComplete(t *testing.T) {
+	ignored := []string{
+		"Batch", "Workers", "Prefetch", "Pin", "Copiers", "ChunkBytes", // searched for
+		"Epochs", "Seed", "Resume", // of a run, not of its speed
+		"Targets",                      // in a key of their own
+		"Sampler", "Batches", "Decide", // code of the caller's: not kept
+	}
+	key := reflect.TypeFor[loading]()
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[loader.Options]()) {
+		_, in := key.FieldByName(field.Name)
+		if in == slices.Contains(ignored, field.Name) {
+			t.Errorf("option %s: in the key %v; put it into loading, or name it here", field.Name, in)
+		}
+	}
+}
+
 // A batch larger than an epoch, more workers than there is room for, or more read
 // ahead than can be counted, is refused for what it is.
 func TestFeedOddSpaces(t *testing.T) {
@@ -202,9 +271,9 @@ func TestFeedOddSpaces(t *testing.T) {
 		o   Options
 		odd func(Setting) bool
 	}{
-		"20 samples make no batch of 64":                 {few, func(s Setting) bool { return s.Batch == 64 }},
-		"25 workers, and 24 samples are read at a time":  {many, func(s Setting) bool { return s.Workers == 25 }},
-		"9223372036854775807 bytes of host memory asked": {deep, func(s Setting) bool { return s.Prefetch == math.MaxInt }},
+		"20 samples make no batch of 64":                {few, func(s Setting) bool { return s.Batch == 64 }},
+		"25 workers, and 24 samples are read at a time": {many, func(s Setting) bool { return s.Workers == 25 }},
+		"8.00 EiB of host memory needed":                {deep, func(s Setting) bool { return s.Prefetch == math.MaxInt }},
 	} {
 		r, err := Feed(context.Background(), open(t), rows(20, 0), c.o)
 		ok(t, err)

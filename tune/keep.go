@@ -15,14 +15,18 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/cachefile"
+	"github.com/pinion-gpu/pinion/loader"
 )
 
 // ErrNoResult: nothing was kept for this machine, device and dataset, or it
 // can no longer be used.
 var ErrNoResult = errors.New("no result kept")
 
+// ErrNotSettled: the trials could not tell the leading settings apart.
+var ErrNotSettled = errors.New("not settled")
+
 // keptVersion changes when results or their meaning do.
-const keptVersion = 3
+const keptVersion = 4
 
 // kept is a result and what it is good for.
 type kept struct {
@@ -40,8 +44,40 @@ type purpose struct {
 	Targets []identity        `json:"targets,omitempty"`
 	Space   Space             `json:"space"`
 	Step    float64           `json:"step_seconds"`
-	Loader  string            `json:"loader"`
+	Loader  loading           `json:"loader"`
 	Link    time.Time         `json:"link_measured_at"` // of the model that staging goes by; zero: none
+}
+
+// loading is what of [loader.Options] changes how fast a loader is, but for what
+// is searched for, and for code of the caller's own, which is not kept by.
+type loading struct {
+	DType         string         `json:"dtype"`
+	Shuffle       bool           `json:"shuffle"`
+	Rank          int            `json:"rank"`
+	World         int            `json:"world"`
+	DropLast      bool           `json:"drop_last"`
+	Unordered     bool           `json:"unordered"`
+	Pad           float64        `json:"pad"`
+	PadTo         int            `json:"pad_to"`
+	Mask          bool           `json:"mask"`
+	Mean          []float64      `json:"mean,omitempty"`
+	Std           []float64      `json:"std,omitempty"`
+	Jitter        imaging.Jitter `json:"jitter"`
+	Mixup         float64        `json:"mixup"`
+	OnError       string         `json:"on_error"`
+	SampleTimeout float64        `json:"sample_timeout_seconds"`
+	DeviceBuffers int            `json:"device_buffers"`
+	Decode        int            `json:"decode"` // where the space has no axis of it
+	PinBudget     int64          `json:"pin_budget_bytes"`
+}
+
+func loadingOf(o loader.Options) loading {
+	return loading{
+		DType: o.DType.String(), Shuffle: o.Shuffle, Rank: o.Rank, World: o.World, DropLast: o.DropLast, Unordered: o.Unordered,
+		Pad: o.Pad, PadTo: o.PadTo, Mask: o.Mask, Mean: o.Mean, Std: o.Std, Jitter: o.Jitter, Mixup: o.Mixup,
+		OnError: fmt.Sprint(o.OnError), SampleTimeout: o.SampleTimeout.Seconds(), DeviceBuffers: o.DeviceBuffers,
+		Decode: int(o.Decode), PinBudget: o.PinBudget,
+	}
 }
 
 // identity tells datasets apart without reading them.
@@ -85,13 +121,9 @@ func identify(ds dataset.Dataset) identity {
 
 // purposeOf is what a search with o is for.
 func purposeOf(dev device.Device, ds dataset.Dataset, o Options) purpose {
-	l := o.Loader
-	// All that matters of these is in the space, or is nothing to keep by.
-	l.Batch, l.Workers, l.Prefetch, l.Pin, l.Copiers, l.ChunkBytes, l.Epochs, l.Seed = 0, 0, 0, 0, 0, 0, 0, 0
-	l.Sampler, l.Batches, l.Resume, l.Decide, l.Targets = nil, nil, nil, nil, nil
 	p := purpose{
 		Machine: linkmodel.MachineOf(dev), Device: dev.Info().ID, Dataset: identify(ds), Space: o.space(dev), Step: o.StepTime.Seconds(),
-		Loader: fmt.Sprintf("%+v", l),
+		Loader: loadingOf(o.Loader),
 	}
 	for _, target := range o.Loader.Targets {
 		p.Targets = append(p.Targets, identify(target))
@@ -169,7 +201,7 @@ func parseKept(data []byte) (*kept, error) {
 	switch {
 	case k.Version != keptVersion:
 		return nil, fmt.Errorf("version %d, not %d", k.Version, keptVersion)
-	case k.Result == nil || k.Result.Best.Workers < 1 || k.Result.Best.Batch < 1 || len(k.Result.Settings) == 0:
+	case k.Result == nil || !k.Result.Settled || k.Result.Best.Workers < 1 || k.Result.Best.Batch < 1 || len(k.Result.Settings) == 0:
 		return nil, errors.New("it has no setting")
 	}
 	return &k, nil
@@ -184,8 +216,12 @@ func (k *kept) is(want string) error {
 	return err
 }
 
-// Keep writes the result where [Load] finds it, and returns the file.
+// Keep writes the result where [Load] finds it, and returns the file. A result
+// that is not settled fails with [ErrNotSettled]: it would be taken for one that is.
 func (r *Result) Keep(dev device.Device, ds dataset.Dataset, o Options) (path string, err error) {
+	if !r.Settled {
+		return "", fmt.Errorf("tune: %w", ErrNotSettled)
+	}
 	if err := o.keepable(); err != nil {
 		return "", fmt.Errorf("tune: %w", err)
 	}

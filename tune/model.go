@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -168,6 +169,7 @@ func (v *Variant) add(costs []StageCost, ofWorkers bool) {
 			v.Stages = append(v.Stages, c)
 		} else {
 			v.Stages[i].Seconds = append(v.Stages[i].Seconds, c.Seconds...)
+			slices.SortFunc(v.Stages[i].Seconds, func(a, b Value) int { return cmp.Compare(a.At, b.At) })
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Pipeline is what a search tries settings on.
@@ -80,7 +82,7 @@ type DoesNotFitError struct {
 }
 
 func (e *DoesNotFitError) Error() string {
-	text := fmt.Sprintf("%v: %d bytes of %s asked, %d free", ErrDoesNotFit, e.AskedBytes, e.What, e.FreeBytes)
+	text := fmt.Sprintf("%v: %s of %s needed, %s free", ErrDoesNotFit, units.Bytes(e.AskedBytes), e.What, units.Bytes(e.FreeBytes))
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()
 	}

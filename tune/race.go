@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // tolerance is how much slower than the fastest a setting may be that is
@@ -117,12 +119,12 @@ func byTurns(field []*runner, step bool) (list []*runner) {
 	return list
 }
 
-// judge works out what is known of all runners together. The logarithm of a
+// estimate works out what is known of all runners together. The logarithm of a
 // rate is taken as a value of the setting, plus a drift of the machine that
 // changes slowly from lap to lap, plus noise. Setting and drift are found by
 // turns, as what is left of the other: back-fitting, here with medians, which
 // a lap that something disturbed does not move.
-func judge(all []*runner, laps int) {
+func estimate(all []*runner, laps int) {
 	const passes = 20
 	drift := make([]float64, laps)
 	rest := make([]float64, laps) // of a lap, without its setting
@@ -132,35 +134,43 @@ func judge(all []*runner, laps int) {
 			for _, l := range r.laps {
 				values = append(values, l.rate-drift[l.at])
 			}
-			r.score = median(values)
+			r.score = stats.Median(values)
 			for _, l := range r.laps {
 				rest[l.at] = l.rate - r.score
 			}
 		}
 		for i := range drift {
-			drift[i] = median(rest[max(i-driftLaps, 0):min(i+driftLaps+1, laps)])
+			drift[i] = stats.Median(rest[max(i-driftLaps, 0):min(i+driftLaps+1, laps)])
 		}
 		// Only differences between laps are drift.
-		middle := median(drift)
+		middle := stats.Median(drift)
 		for i := range drift {
 			drift[i] -= middle
 		}
 	}
-	var squares float64
-	n := 0
+	// The noise of a lap, by the median deviation, which a few disturbed laps do
+	// not move. A setting that is fitted to one or two laps leaves nothing in them,
+	// and of more laps the one in the middle says nothing.
+	const least = 3
+	var deviations []float64
 	for _, r := range all {
-		n += len(r.laps)
-		for _, l := range r.laps {
-			e := rest[l.at] - drift[l.at]
-			squares += e * e
+		if len(r.laps) < least {
+			continue
 		}
+		var own []float64
+		for _, l := range r.laps {
+			own = append(own, math.Abs(rest[l.at]-drift[l.at]))
+		}
+		slices.Sort(own)
+		deviations = append(deviations, own[1:]...)
 	}
 	sigma := math.Inf(1)
-	if free := n - len(all) - n/(2*driftLaps+1); free > 0 {
-		sigma = math.Sqrt(squares / float64(free))
+	if len(deviations) >= 2*least {
+		const ofNormal = 1.4826 // standard deviation over median deviation
+		sigma = ofNormal * stats.Median(deviations)
 	}
 	for _, r := range all {
-		r.score, r.wait = math.Exp(r.score), median(r.waits)
+		r.score, r.wait = math.Exp(r.score), stats.Median(r.waits)
 		r.err = 1.2533 * sigma / math.Sqrt(float64(len(r.laps))) // of a median
 	}
 }
@@ -168,39 +178,54 @@ func judge(all []*runner, laps int) {
 // driftLaps is how many laps before and after one tell how the machine drifts.
 const driftLaps = 4
 
-// settled reports whether more rounds could not change the choice for the
-// better: whatever the errors hide, none is more than 5 % faster, and what is
-// cheaper is too slow.
-func settled(field []*runner, step bool) bool {
+// settled reports whether the choice is known to be good: two standard errors
+// of the difference would not make any other setting more than 5 % faster. The
+// choice need not be the fastest by score.
+func settled(choice *runner, field []*runner, step bool) bool {
 	const most = 0.05
+	for _, r := range fed(field, step) {
+		if r != choice && !(choice.score*math.Exp(-2*math.Hypot(r.err, choice.err)) >= (1-most)*r.score) {
+			return false
+		}
+	}
+	return !math.IsInf(choice.err, 1)
+}
+
+// decided reports whether more rounds could not change the choice: it is
+// settled, and what is cheaper is known to be too slow.
+func decided(field []*runner, step bool) bool {
 	choice, able := ranked(field, step)[0], fed(field, step)
 	best := slices.MinFunc(able, faster).score
 	for _, r := range able {
-		high := r.score * math.Exp(2*r.err)
-		switch {
-		case math.IsInf(high, 1):
-			return false
-		case r != choice && choice.score*math.Exp(-2*choice.err) < (1-most)*high:
-			return false
-		case cheaper(r, choice) < 0 && high > (1-tolerance)*best:
+		if cheaper(r, choice) < 0 && !(r.score*math.Exp(2*r.err) <= (1-tolerance)*best) {
 			return false
 		}
 	}
-	return true
+	return settled(choice, field, step)
 }
 
-// careful lowers the scores of all but the fastest by the error of what they
-// differ from it: a cheaper setting is not chosen for its luck. The fastest is the
-// one that is when scores are lowered by their own errors, so not one of few laps.
-func careful(field []*runner) {
+// choose ranks the last field: the first is the choice. A cheaper setting is not
+// chosen for its luck, so all but the fastest are ranked by their score less the
+// standard error of the difference, which becomes their score. The fastest is the
+// one with the highest score less its own error, so not one of few laps.
+func choose(field []*runner, step bool) (_ []*runner, isSettled bool) {
 	low := func(r *runner) float64 { return r.score * math.Exp(-r.err) }
 	best := slices.MaxFunc(field, func(a, b *runner) int { return cmp.Compare(low(a), low(b)) })
-	if math.IsInf(best.err, 1) {
-		return
-	}
+	measured := map[*runner]float64{}
 	for _, r := range field {
-		if r != best && !math.IsInf(r.err, 1) {
+		measured[r] = r.score
+		if r != best && !math.IsInf(best.err, 1) && !math.IsInf(r.err, 1) {
 			r.score *= math.Exp(-math.Hypot(r.err, best.err))
 		}
 	}
+	list := ranked(field, step)
+	lowered := map[*runner]float64{}
+	for _, r := range field {
+		lowered[r], r.score = r.score, measured[r]
+	}
+	isSettled = settled(list[0], field, step)
+	for _, r := range field {
+		r.score = lowered[r]
+	}
+	return list, isSettled
 }

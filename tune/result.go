@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // Result is what a search found.
@@ -19,10 +21,12 @@ type Result struct {
 	Fed         bool    `json:"fed"`
 	StepSeconds float64 `json:"step_seconds,omitempty"`
 
-	// Settled: more trials could hardly change the choice. Error is the standard
-	// error of its rate, as a share of it; 0 is unknown.
+	// Settled: no other setting is more than 5 % faster, as far as the trials can
+	// tell. Where they vary too much for that, the choice is a guess, and is not
+	// kept. Error is the standard error of its rate, as a share of it; 0 is
+	// unknown.
 	Settled bool    `json:"settled"`
-	Error   float64 `json:"error_fraction"`
+	Error   float64 `json:"error_fraction,omitempty"`
 
 	Limit  Limit       `json:"limit"`
 	Stages []StageLoad `json:"stages"` // of the best setting
@@ -154,8 +158,8 @@ func (s *search) row(set Setting) Row {
 	for _, m := range r.of(s.o.Step) {
 		rates, waits = append(rates, m.PerSecond()), append(waits, m.waitFraction())
 	}
-	row.PerSecond, row.Least, row.Most = median(rates), slices.Min(rates), slices.Max(rates)
-	row.DeviceWait = median(waits)
+	row.PerSecond, row.Least, row.Most = stats.Median(rates), slices.Min(rates), slices.Max(rates)
+	row.DeviceWait = stats.Median(waits)
 	return row
 }
 
@@ -191,7 +195,7 @@ const finalists = 4
 // ratio is small, or for as long as the search might take.
 func (s *search) exhaust(choice Setting) (*Grid, error) {
 	const rounds, least, enough = 5, 9, 0.01
-	s.runners, s.laps = map[Setting]*runner{}, 0
+	s.phase, s.runners, s.laps = exhaustion, map[Setting]*runner{}, 0
 	var field []*runner
 	for _, set := range s.fits {
 		field = append(field, s.runner(set))
@@ -203,7 +207,7 @@ func (s *search) exhaust(choice Setting) (*Grid, error) {
 			return nil, err
 		}
 	}
-	judge(field, s.laps)
+	estimate(field, s.laps)
 	settings := len(field)
 	top := keep(field, finalists, s.o.Step)
 	s.runners, s.laps = map[Setting]*runner{}, 0
@@ -219,7 +223,7 @@ func (s *search) exhaust(choice Setting) (*Grid, error) {
 		if field, err = s.round(field, fmt.Sprintf("the fastest, round %d", g.LastRounds+1)); err != nil {
 			return nil, err
 		}
-		judge(field, s.laps)
+		estimate(field, s.laps)
 		if chosen.out { // memory that was free during the search is gone
 			return nil, fmt.Errorf("tune: the choice beside the whole grid: %v: %w", choice, s.trials[choice].refused)
 		}

@@ -13,8 +13,8 @@ import (
 
 // SearchOptions tune a [Search]. The zero value works.
 type SearchOptions struct {
-	// Budget is how long trials may take together. What is under way when it is
-	// used up is finished. Default: 30 s.
+	// Budget is how long trials may take together. A trial under way when it is
+	// used up is cut short; only the first one always ends. Default: 30 s.
 	Budget time.Duration
 
 	// Step: batches are used for as long as the device would, and the question
@@ -87,11 +87,21 @@ type search struct {
 	trials map[Setting]*record
 	model  Model
 
-	settled bool // more races could hardly change the choice
+	phase   phase
+	settled bool // the choice is known to be good
 	runners map[Setting]*runner
 	laps    int // of the races so far
 	rounds  int
 }
+
+// phase is how far a search is.
+type phase int
+
+const (
+	calibration phase = iota
+	racing
+	exhaustion // of the whole grid
+)
 
 // record is all that is known of a setting.
 type record struct {
@@ -135,8 +145,29 @@ func (s *search) enter() error {
 	return nil
 }
 
-// try runs one trial. A setting that turns out not to fit is refused from then
-// on, and ok is false.
+// bounded reports whether the budget ends trials: of the whole grid it does not,
+// nor the first trial of the calibration, nor the first of the races.
+func (s *search) bounded() bool {
+	return s.phase == calibration && s.tries() > 0 || s.phase == racing && len(s.ran()) > 0
+}
+
+// over reports whether the budget is used up.
+func (s *search) over() bool { return s.bounded() && s.spent >= s.o.Budget }
+
+// trial runs a setting, and cuts it short when the budget is used up.
+func (s *search) trial(set Setting, step bool) (m Measurement, late bool, err error) {
+	ctx := s.ctx
+	if s.bounded() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.o.Budget-s.spent)
+		defer cancel()
+	}
+	m, err = s.p.Try(ctx, set, Run{For: s.run, Step: step})
+	return m, s.bounded() && errors.Is(err, context.DeadlineExceeded) && s.ctx.Err() == nil, err
+}
+
+// try runs one trial. It is not ok where the setting turns out not to fit, which
+// refuses it from then on, and where there is no time left.
 func (s *search) try(set Setting, step bool, what string) (m Measurement, ok bool, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return m, false, err
@@ -145,8 +176,12 @@ func (s *search) try(set Setting, step bool, what string) (m Measurement, ok boo
 		s.o.Progress(min(s.spent, s.o.Budget), s.o.Budget, what+": "+set.String())
 	}
 	start := time.Now()
-	m, err = s.p.Try(s.ctx, set, Run{For: s.run, Step: step})
+	m, late, err := s.trial(set, step)
 	r := s.trials[set]
+	if late {
+		s.spent += max(m.Took, time.Since(start))
+		return m, false, nil
+	}
 	if errors.Is(err, ErrDoesNotFit) {
 		s.spent += time.Since(start)
 		r.refused = err
@@ -176,20 +211,40 @@ const fewest = 4
 
 // compete races what the model finds plausible, and returns the last field.
 func (s *search) compete() (field []*runner, err error) {
-	if field, err = s.halve(s.plausible(), s.spent+(s.o.Budget-s.spent)/2); err != nil {
+	field = s.plausible()
+	if s.over() && !s.o.Step { // what the calibration measured has to do
+		field = s.recall()
+	}
+	s.phase = racing
+	if field, err = s.halve(field, s.spent+(s.o.Budget-s.spent)/2); err != nil {
 		return nil, err
 	}
-	if field, err = s.climb(field); err != nil {
+	if field, err = s.refine(field); err != nil {
 		return nil, err
 	}
-	for !settled(field, s.o.Step) && s.spent+s.takes(s.leaders()...) <= s.o.Budget {
+	for !decided(field, s.o.Step) && s.spent+s.takes(s.leaders()...) <= s.o.Budget {
 		if field, err = s.race(s.leaders(), s.spent+(s.o.Budget-s.spent)/2, "last race"); err != nil {
 			return nil, err
 		}
 	}
-	s.settled = settled(field, s.o.Step)
-	careful(field)
+	field, s.settled = choose(field, s.o.Step)
 	return field, nil
+}
+
+// recall takes the trials of the calibration for laps, and returns what they tried.
+func (s *search) recall() (field []*runner) {
+	for _, set := range s.fits {
+		for _, m := range s.trials[set].free {
+			r := s.runner(set)
+			r.ran(s.laps, &m)
+			s.laps++
+			if len(r.laps) == 1 {
+				field = append(field, r)
+			}
+		}
+	}
+	estimate(field, s.laps)
+	return field
 }
 
 // halve races the field and goes on with the better half of it, in as many
@@ -208,9 +263,9 @@ func (s *search) halve(field []*runner, until time.Duration) (_ []*runner, err e
 	}
 }
 
-// climb races the neighbours of the leaders, which the model may have thought
+// refine races the neighbours of the leaders, which the model may have thought
 // too little of, until there are none that did not run yet or no time for them.
-func (s *search) climb(field []*runner) (_ []*runner, err error) {
+func (s *search) refine(field []*runner) (_ []*runner, err error) {
 	const most = 6 // that join in one race
 	fits := func(set Setting) bool { return slices.Contains(s.fits, set) }
 	for {
@@ -271,9 +326,9 @@ func (s *search) race(field []*runner, until time.Duration, what string) ([]*run
 			}
 			continue
 		}
-		judge(s.ran(), s.laps)
+		estimate(s.ran(), s.laps)
 		// A round that would end too late is none.
-		if took := s.spent - before; s.spent+took > until || settled(field, s.o.Step) {
+		if took := s.spent - before; s.over() || s.spent+took > until || decided(field, s.o.Step) {
 			return field, nil
 		}
 	}
@@ -284,15 +339,19 @@ func (s *search) round(field []*runner, what string) ([]*runner, error) {
 	order := rand.New(rand.NewPCG(s.o.Seed, uint64(s.rounds))).Perm(len(field))
 	s.rounds++
 	for _, i := range order {
+		if s.over() {
+			break
+		}
 		r := field[i]
 		m, ok, err := s.try(r.setting, s.o.Step, what)
 		if err != nil {
 			return nil, err
 		}
-		if r.out = !ok; ok {
+		if ok {
 			r.ran(s.laps, &m)
 			s.laps++
 		}
+		r.out = s.trials[r.setting].refused != nil
 	}
-	return slices.DeleteFunc(field, func(r *runner) bool { return r.out }), nil
+	return slices.DeleteFunc(field, func(r *runner) bool { return r.out || len(r.laps) == 0 }), nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Setting is one way to run a pipeline.
@@ -30,35 +31,17 @@ func (s Setting) String() string {
 	if s.Pin {
 		memory = "pinned"
 	}
-	text := fmt.Sprintf("%s, batch %d, prefetch %d, %s", counted(s.Workers, "worker"), s.Batch, s.Prefetch, memory)
+	text := fmt.Sprintf("%s, batch %d, prefetch %d, %s", units.Count(s.Workers, "worker"), s.Batch, s.Prefetch, memory)
 	if s.Copiers > 0 {
-		text += ", " + counted(s.Copiers, "copier")
+		text += ", " + units.Count(s.Copiers, "copier")
 	}
 	if s.ChunkBytes > 0 {
-		text += ", chunks of " + size(s.ChunkBytes)
+		text += ", chunks of " + units.Bytes(s.ChunkBytes)
 	}
 	if s.Decode != "" {
 		text += ", decoded on " + s.Decode
 	}
 	return text
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// size prints a number of bytes in the largest unit that it is a multiple of.
-func size(n int64) string {
-	for _, unit := range []string{"bytes", "KiB", "MiB"} {
-		if n%1024 != 0 || unit == "MiB" {
-			return fmt.Sprintf("%d %s", n, unit)
-		}
-		n /= 1024
-	}
-	return ""
 }
 
 // staged reports whether copiers work for the setting.

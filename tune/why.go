@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Why says in sentences what limits the pipeline with the best setting, with
@@ -19,18 +21,29 @@ func (r *Result) Why() []string {
 	if s := r.scaling(); s != "" {
 		text = append(text, s)
 	}
-	text = append(text, r.choice())
-	if !r.Settled {
-		text = append(text, fmt.Sprintf("Trials vary so much that the choice is not sure: the error of its rate is %s. Others may use the machine, or the budget is short.", percent(r.Error)))
+	return append(text, r.choice())
+}
+
+// Doubt says why the choice is a guess; it is empty where the result is settled.
+func (r *Result) Doubt() string {
+	if r.Settled {
+		return ""
 	}
-	return text
+	text := "Not settled: trials of one setting differ by more than the settings do"
+	switch {
+	case r.Error == 0:
+		text = "Not settled: there was no time for more than a few trials"
+	default:
+		text += fmt.Sprintf(" (the rate of the choice is known to ± %s)", units.Percent(r.Error))
+	}
+	return text + ". Treat the choice as a guess: other programs may use the machine, or the budget is too short."
 }
 
 // verdict names the limit.
 func (r *Result) verdict() string {
-	busy := percent(r.Limit.Busy)
+	busy := units.Percent(r.Limit.Busy)
 	if r.Fed {
-		return fmt.Sprintf("The device limits: it waits %s of the time with steps of %s. Data come fast enough.", percent(r.DeviceWait), seconds(r.StepSeconds))
+		return fmt.Sprintf("The device limits: it waits %s of the time with steps of %s. Data come fast enough.", units.Percent(r.DeviceWait), units.Seconds(r.StepSeconds))
 	}
 	switch r.Limit.Name {
 	case LimitLatency:
@@ -60,7 +73,7 @@ func (r *Result) busy() string {
 			name = "workers"
 		}
 		if p.Busy > 0 {
-			text = append(text, name+" "+percent(p.Busy))
+			text = append(text, name+" "+units.Percent(p.Busy))
 		}
 	}
 	return cmp.Or(strings.Join(text, ", "), "no stage took any time")
@@ -73,9 +86,9 @@ func (st StageLoad) sentence(workers int) string {
 		return ""
 	case st.Where == worker && workers > 1:
 		return fmt.Sprintf("%s: %s a sample in each of %d workers (%s with one), at most %.0f samples/s, %s of their time.",
-			st.Name, seconds(st.Seconds), workers, seconds(st.Alone), st.Most, percent(st.Busy))
+			st.Name, units.Seconds(st.Seconds), workers, units.Seconds(st.Alone), st.Most, units.Percent(st.Busy))
 	}
-	text := fmt.Sprintf("%s: %s a sample, at most %.0f samples/s, %s of the time.", st.Name, seconds(st.Seconds), st.Most, percent(st.Busy))
+	text := fmt.Sprintf("%s: %s a sample, at most %.0f samples/s, %s of the time.", st.Name, units.Seconds(st.Seconds), st.Most, units.Percent(st.Busy))
 	if st.Bytes > 0 {
 		text = strings.TrimSuffix(text, ".") + fmt.Sprintf(", %.2f GB/s while it copies.", st.Bytes/1e9)
 	}
@@ -115,32 +128,17 @@ func (r *Result) choice() string {
 	if choice.Score <= 0 || best.Score <= clearly*choice.Score {
 		return fmt.Sprintf("No setting of the last race was clearly faster; %d of %d were tried.", len(r.tried()), r.GridSize)
 	}
-	takes := fmt.Sprintf("%s of host memory, the choice %s", mib(best.HostBytes), mib(choice.HostBytes))
+	takes := fmt.Sprintf("%s of host memory, the choice %s", units.Bytes(best.HostBytes), units.Bytes(choice.HostBytes))
 	switch {
 	case best.PinnedBytes != choice.PinnedBytes:
-		takes = fmt.Sprintf("%s of pinned memory, the choice %s", mib(best.PinnedBytes), mib(choice.PinnedBytes))
+		takes = fmt.Sprintf("%s of pinned memory, the choice %s", units.Bytes(best.PinnedBytes), units.Bytes(choice.PinnedBytes))
 	case best.threads() != choice.threads():
 		takes = fmt.Sprintf("%d threads, the choice %d", best.threads(), choice.threads())
 	}
-	return fmt.Sprintf("The fastest of the last race, %v, is rated %s higher than the choice. It takes %s.", best.Setting, percent(best.Score/choice.Score-1), takes)
+	return fmt.Sprintf("The fastest of the last race, %v, is rated %s higher than the choice. It takes %s.", best.Setting, units.Percent(best.Score/choice.Score-1), takes)
 }
 
 // tried are the settings that ran.
 func (r *Result) tried() []Row {
 	return slices.DeleteFunc(slices.Clone(r.Settings), func(row Row) bool { return row.Trials == 0 })
-}
-
-func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
-
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-
-// seconds prints a time in the unit that suits it.
-func seconds(v float64) string {
-	switch {
-	case v < 1e-3:
-		return fmt.Sprintf("%.3g µs", v*1e6)
-	case v < 1:
-		return fmt.Sprintf("%.3g ms", v*1e3)
-	}
-	return fmt.Sprintf("%.3g s", v)
 }

@@ -66,13 +66,25 @@ func TestWhy(t *testing.T) {
 		Model: Model{Variants: []Variant{{Pin: true, Stages: []StageCost{{"decode", worker, []Value{{1, 1e-3}, {8, 1}}}}}}},
 	}
 	const want = `Decoding limits: workers are busy 97.0 % of the time, most of it decoding. More processors, smaller images, or decoding on the device would help.
-decode: 1.2 ms a sample in each of 8 workers (1 ms with one), at most 6667 samples/s, 90.0 % of their time.
-h2d: 3 µs a sample, at most 333333 samples/s, 1.8 % of the time, 50.20 GB/s while it copies.
+decode: 1.20 ms a sample in each of 8 workers (1.00 ms with one), at most 6667 samples/s, 90.0 % of their time.
+h2d: 3.00 µs a sample, at most 333333 samples/s, 1.8 % of the time, 50.20 GB/s while it copies.
 8 workers do as much as 6.7 would without contention.
-The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, is rated 2.0 % higher than the choice. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.
-Trials vary so much that the choice is not sure: the error of its rate is 4.0 %. Others may use the machine, or the budget is short.`
+The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, is rated 2.0 % higher than the choice. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.`
 	if got := strings.Join(r.Why(), "\n"); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// What is not settled says so, and never with an error that is not known.
+func TestDoubt(t *testing.T) {
+	for want, r := range map[string]Result{
+		"": {Settled: true, Error: 0.04},
+		"Not settled: trials of one setting differ by more than the settings do (the rate of the choice is known to ± 4.0 %). Treat the choice as a guess: other programs may use the machine, or the budget is too short.": {Error: 0.04},
+		"Not settled: there was no time for more than a few trials. Treat the choice as a guess: other programs may use the machine, or the budget is too short.":                                                           {},
+	} {
+		if got := r.Doubt(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
@@ -91,7 +103,7 @@ func TestLiterals(t *testing.T) {
 		{Setting{Workers: 2, Batch: 64, Prefetch: 2, Copiers: 1, ChunkBytes: 512 << 10, Decode: "cpu"}, "2 workers, batch 64, prefetch 2, pageable, 1 copier, chunks of 512 KiB, decoded on cpu",
 			"loader.Options{Batch: 64, Workers: 2, Prefetch: 2, Pin: loader.PinNever, Copiers: 1, ChunkBytes: 512 << 10, Decode: loader.DecodeCPU}",
 			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=2, pin_memory=False, prefetch_factor=2, persistent_workers=True)"},
-		{Setting{Workers: 2, Batch: 64, Prefetch: 2, ChunkBytes: 1000}, "2 workers, batch 64, prefetch 2, pageable, chunks of 1000 bytes",
+		{Setting{Workers: 2, Batch: 64, Prefetch: 2, ChunkBytes: 1000}, "2 workers, batch 64, prefetch 2, pageable, chunks of 1000 B",
 			"loader.Options{Batch: 64, Workers: 2, Prefetch: 2, Pin: loader.PinNever, ChunkBytes: 1000}",
 			"DataLoader(dataset, batch_size=64, shuffle=True, num_workers=2, pin_memory=False, prefetch_factor=2, persistent_workers=True)"},
 		{Setting{Workers: 1, Batch: 5, Prefetch: 8, Decode: "gpu"}, "1 worker, batch 5, prefetch 8, pageable, decoded on gpu",
