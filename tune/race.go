@@ -206,8 +206,8 @@ func decided(field []*runner, step bool) bool {
 
 // choose ranks the last field: the first is the choice. A cheaper setting is not
 // chosen for its luck, so all but the fastest are ranked by their score less the
-// standard error of the difference, which becomes their score. The fastest is the
-// one with the highest score less its own error, so not one of few laps.
+// standard error of the difference. The fastest is the one with the highest score
+// less its own error, so not one of few laps.
 func choose(field []*runner, step bool) (_ []*runner, isSettled bool) {
 	low := func(r *runner) float64 { return r.score * math.Exp(-r.err) }
 	best := slices.MaxFunc(field, func(a, b *runner) int { return cmp.Compare(low(a), low(b)) })
@@ -219,13 +219,8 @@ func choose(field []*runner, step bool) (_ []*runner, isSettled bool) {
 		}
 	}
 	list := ranked(field, step)
-	lowered := map[*runner]float64{}
 	for _, r := range field {
-		lowered[r], r.score = r.score, measured[r]
+		r.score = measured[r]
 	}
-	isSettled = settled(list[0], field, step)
-	for _, r := range field {
-		r.score = lowered[r]
-	}
-	return list, isSettled
+	return list, settled(list[0], field, step)
 }

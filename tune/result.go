@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // Result is what a search found.
 type Result struct {
 	Best       Setting `json:"best"`
-	PerSecond  float64 `json:"samples_per_s"`
+	PerSecond  float64 `json:"samples_per_s"` // [Row.Rate] of the best
 	DeviceWait float64 `json:"device_wait_fraction"`
 	Memory
 
@@ -61,13 +62,16 @@ type Row struct {
 	Final      bool    `json:"final"` // it was in the last race
 
 	// Score is what settings of the last race are compared by: samples a second
-	// with the drift of the machine taken out, and of all but the fastest less
-	// the standard error of the difference. The rates above are as they were
+	// with the drift of the machine taken out. The rates above are as they were
 	// measured, so they may be in another order.
 	Score float64 `json:"score_samples_per_s,omitempty"`
 
 	Refused string `json:"refused,omitempty"` // why it does not fit
 }
+
+// Rate is the samples a second that the setting counts with: Score where it was in
+// the last race, else the median.
+func (r *Row) Rate() float64 { return cmp.Or(r.Score, r.PerSecond) }
 
 // Grid compares the choice with every other setting, measured beside it.
 type Grid struct {
@@ -82,14 +86,13 @@ type Grid struct {
 	Seconds    float64 `json:"seconds"`
 }
 
-// result puts together what was found; the first of the last field is the
-// choice.
+// result puts together what was found; the first of the field is the choice.
 func (s *search) result(field []*runner) *Result {
 	rows := s.rows(field)
 	best := rows[0]
 	merged := merge(s.trials[best.Setting].of(s.o.Step))
 	r := &Result{
-		Best: best.Setting, PerSecond: best.PerSecond, DeviceWait: best.DeviceWait, Memory: best.Memory,
+		Best: best.Setting, PerSecond: best.Rate(), DeviceWait: best.DeviceWait, Memory: best.Memory,
 		Fed:      s.o.Step && best.DeviceWait < mostWait,
 		Settled:  s.settled,
 		Settings: rows, Model: s.model,
@@ -99,7 +102,7 @@ func (s *search) result(field []*runner) *Result {
 	if s.o.Step && merged.Batches > 0 {
 		r.StepSeconds = merged.Step.Seconds() / float64(merged.Batches)
 	}
-	if e := ranked(field, s.o.Step)[0].err; !math.IsInf(e, 1) {
+	if e := field[0].err; !math.IsInf(e, 1) {
 		r.Error = e
 	}
 	r.Stages = loads(merged, best.Setting, s.model.variant(best.Setting))
@@ -119,7 +122,7 @@ func (r *record) of(step bool) []Measurement {
 func (s *search) rows(field []*runner) (list []Row) {
 	var rest []Row
 	final := map[Setting]bool{}
-	for _, r := range ranked(field, s.o.Step) {
+	for _, r := range field {
 		row := s.row(r.setting)
 		row.Final, row.Score = true, r.score
 		list, final[r.setting] = append(list, row), true

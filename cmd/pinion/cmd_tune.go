@@ -176,7 +176,7 @@ func (o *tuneOutput) search(cmd *cobra.Command, in *input, options tune.Options,
 	if o.Result, err = tune.Feed(cmd.Context(), in.dev, in.ds, options); err != nil || options.Exhaustive {
 		return err
 	}
-	if _, err := o.Result.Keep(in.dev, in.ds, options); err != nil {
+	if _, err := o.Result.Keep(in.dev, in.ds, options); err != nil && !errors.Is(err, tune.ErrNotSettled) {
 		o.NotKept = err.Error()
 	}
 	return nil

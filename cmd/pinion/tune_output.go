@@ -70,7 +70,13 @@ func (o *tuneOutput) print(w io.Writer) {
 	if o.AgeSeconds > 0 {
 		fmt.Fprintf(w, "; kept from %s ago, --fresh measures anew", age(o.AgeSeconds))
 	}
-	fmt.Fprintf(w, "\n\nBest: %v\n", r.Best)
+	fmt.Fprint(w, "\n\n")
+	name := "Best"
+	if doubt := r.Doubt(); doubt != "" {
+		fmt.Fprintf(w, "%s\n\n", doubt)
+		name = "Guess"
+	}
+	fmt.Fprintf(w, "%s: %v\n", name, r.Best)
 	fmt.Fprintf(w, "  %.0f samples/s; %s pinned, %s of host memory, %s of device memory\n",
 		r.PerSecond, gib(r.PinnedBytes), gib(r.HostBytes), gib(r.DeviceBytes))
 	if r.StepSeconds > 0 {
@@ -134,7 +140,7 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 			}
 			row = append(row, copiers, chunk)
 		}
-		row = append(row, whole(s.PerSecond), whole(s.Least), whole(s.Most), whole(s.Predicted), gib(s.PinnedBytes), fmt.Sprint(s.Trials))
+		row = append(row, whole(s.Rate()), whole(s.Least), whole(s.Most), whole(s.Predicted), gib(s.PinnedBytes), fmt.Sprint(s.Trials))
 		if o.StepSeconds > 0 {
 			row = append(row, percent(s.DeviceWait))
 		}
@@ -150,7 +156,7 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 	if refused > 0 {
 		fmt.Fprintf(w, "%s left out, such as: %s\n", counted(int64(refused), "setting", "settings"), why)
 	}
-	fmt.Fprintln(w, "SAMPLES/S is the median as measured. The last race, whose settings come first, compares rates without the drift of the machine.")
+	fmt.Fprintln(w, "MIN and MAX are single trials, as measured. From SAMPLES/S of the last race, whose settings come first, the drift of the machine is taken out.")
 }
 
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }

@@ -26,7 +26,7 @@ func tuned() *tuneOutput {
 			{Setting: set(8, 2, true), Memory: tune.Memory{PinnedBytes: 28901376}, Predicted: 6100, Trials: 9, PerSecond: 6012.3, Least: 5900, Most: 6100, DeviceWait: 1, Final: true},
 			{Setting: set(16, 2, true), Memory: tune.Memory{PinnedBytes: 28901376}, Predicted: 6200, Trials: 9, PerSecond: 6011, Least: 5800, Most: 6150, DeviceWait: 1, Final: true},
 			{Setting: set(8, 8, false), Predicted: 3200, Trials: 1, PerSecond: 3100, Least: 3100, Most: 3100, DeviceWait: 1},
-			{Setting: set(8, 8, true), Refused: "does not fit: 86704128 bytes of pinned memory asked, 67108864 free"},
+			{Setting: set(8, 8, true), Refused: "does not fit: 82.7 MiB of pinned memory needed, 64 MiB free"},
 		},
 	}
 	return o
@@ -47,15 +47,15 @@ Best: 8 workers, batch 64, prefetch 2, pinned
 
 Limit: decode
   Decoding limits: workers are busy 97.0 % of the time, most of it decoding. More processors, smaller images, or decoding on the device would help.
-  decode: 1.2 ms a sample in each of 8 workers (1 ms with one), at most 6667 samples/s, 90.0 % of their time.
+  decode: 1.20 ms a sample in each of 8 workers (1.00 ms with one), at most 6667 samples/s, 90.0 % of their time.
   No setting of the last race was clearly faster; 3 of 56 were tried.
 
 WORKERS  BATCH  PREFETCH  MEMORY    SAMPLES/S   MIN   MAX  MODEL  PINNED  TRIALS
       8     64         2  pinned         6012  5900  6100   6100  28 MiB       9
      16     64         2  pinned         6011  5800  6150   6200  28 MiB       9
       8     64         8  pageable       3100  3100  3100   3200     0 B       1
-1 setting left out, such as: does not fit: 86704128 bytes of pinned memory asked, 67108864 free
-SAMPLES/S is the median as measured. The last race, whose settings come first, compares rates without the drift of the machine.
+1 setting left out, such as: does not fit: 82.7 MiB of pinned memory needed, 64 MiB free
+MIN and MAX are single trials, as measured. From SAMPLES/S of the last race, whose settings come first, the drift of the machine is taken out.
 
 Go:       loader.Options{Batch: 64, Workers: 8, Prefetch: 2, Pin: loader.PinAlways}
 PyTorch:  DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_memory=True, prefetch_factor=2, persistent_workers=True)
@@ -71,7 +71,7 @@ PyTorch:  DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_me
 	for range 12 {
 		o.Settings = append(o.Settings, o.Settings[2])
 	}
-	o.Unread, o.Replaced = 5, 2
+	o.Unread, o.Replaced, o.Settled, o.Error = 5, 2, false, 0.07
 	o.Settings[2].Setting.Copiers, o.Settings[2].ChunkBytes = 8, 2<<20
 	text := print(o)
 	for _, want := range []string{
@@ -79,7 +79,7 @@ PyTorch:  DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_me
 		"5 samples could not be read in the trials: 3 left out, 2 replaced",
 		"kept from 2 hours ago, --fresh measures anew", "with steps of 20.0 ms the device waits 0.4 % of the time",
 		"98.7 % ± 0.5 % of the best of all 56 settings (16 workers, batch 64, prefetch 2, pinned)", "and 5 more that were tried", "WAITS\n", "100.0 %\n",
-		"could not be kept: a full disk", "Report: tune.html", "Data come fast enough",
+		"could not be kept: a full disk", "29.7 s; kept from 2 hours ago, --fresh measures anew\n\nNot settled: trials of one setting differ", "± 7.0 %", "\nGuess: 8 workers", "Report: tune.html", "Data come fast enough",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
@@ -100,7 +100,7 @@ func TestTune(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := photos(t, 20)
 	report := filepath.Join(t.TempDir(), "tune.html")
-	args := []string{"tune", dir, "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "100ms"}
+	args := []string{"tune", dir, "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "100ms", "--workers", "2", "--prefetch", "2"}
 	keys := []string{"measured_at", "commit", "platform", "cpus", "device", "name", "dataset", "samples", "spec", "age_seconds", "best",
 		"samples_per_s", "device_wait_fraction", "pinned_bytes", "host_bytes", "device_bytes", "fed", "limit", "stages", "settings", "model",
 		"grid_size", "trials", "seconds", "tuned_at", "go", "pytorch", "why"}
@@ -141,6 +141,14 @@ func TestTune(t *testing.T) {
 		}
 		if grid, there := doc["grid"]; there != (more[0] == "--exhaustive") {
 			t.Errorf("%q: %v", more, grid)
+		}
+	}
+	// With many settings to tell apart there is no time for that: nothing is kept.
+	hasty := []string{"tune", dir, "--device", "host:1GiB", "--batch", "4", "--size", "20", "--budget", "1ms"}
+	for range 2 {
+		r := pinion(t, hasty...)
+		if r.code != exitDone || !strings.Contains(r.stdout, "\n\nNot settled: ") || !strings.Contains(r.stdout, "\nGuess: ") || strings.Contains(r.stdout, "kept") {
+			t.Errorf("%+v", r)
 		}
 	}
 	args[4] = "--fresh" // in place of --json

@@ -34,20 +34,20 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	best := r.Result.Best
 	for i, pin := range []bool{true, false} {
 		measured, waits, model := page.Line{Series: series[i]}, page.Line{Series: series[i]}, page.Line{Series: series[2+i]}
-		rows := map[int]tune.Row{}     // the fastest that ran
+		rows := map[int]tune.Row{}     // the choice, or the fastest that ran
 		predicted := map[int]float64{} // the most
 		for _, s := range r.Result.Settings {
 			if s.Pin != pin || s.Batch != best.Batch || s.Decode != best.Decode {
 				continue
 			}
 			predicted[s.Workers] = max(predicted[s.Workers], s.Predicted)
-			if old, there := rows[s.Workers]; rateOK(s.PerSecond) && rateOK(s.Least) && rateOK(s.Most) && (!there || s.PerSecond > old.PerSecond) {
+			if old, there := rows[s.Workers]; rateOK(s.PerSecond) && rateOK(s.Least) && rateOK(s.Most) && (!there || old.Setting != best && s.Rate() > old.Rate() || s.Setting == best) {
 				rows[s.Workers] = s
 			}
 		}
 		for _, w := range slices.Sorted(maps.Keys(predicted)) {
 			if s, there := rows[w]; there {
-				measured.Points = append(measured.Points, page.Point{X: int64(w), Y: s.PerSecond, Low: s.Least, High: s.Most})
+				measured.Points = append(measured.Points, page.Point{X: int64(w), Y: s.Rate(), Low: min(s.Least, s.Rate()), High: max(s.Most, s.Rate())})
 				v := 100 * min(max(s.DeviceWait, 0), 1)
 				waits.Points = append(waits.Points, page.Point{X: int64(w), Y: v, Low: v, High: v})
 			}

@@ -57,6 +57,9 @@ type view struct {
 // Render writes the page. It fails only where w does.
 func Render(w io.Writer, r *Report) error {
 	why := r.Result.Why()
+	if doubt := r.Result.Doubt(); doubt != "" {
+		why = append([]string{doubt}, why...)
+	}
 	v := view{
 		Name:    filepath.Base(r.Dataset),
 		Facts:   r.facts(),
@@ -105,7 +108,7 @@ func (r *Report) tiles() []page.Tile {
 		return page.Tile{Name: name, Values: []page.TileValue{{Number: number, Unit: unit}}, Note: note}
 	}
 	list := []page.Tile{
-		one("Rate", short(best.PerSecond), "samples/s", "the median of the best setting"),
+		one("Rate", short(best.PerSecond), "samples/s", r.how()),
 		one("Workers", fmt.Sprint(best.Best.Workers), "", fmt.Sprintf("prefetch %d batches of %d", best.Best.Prefetch, best.Best.Batch)),
 	}
 	memory, note := best.HostBytes, "of host memory, pageable"
@@ -132,6 +135,17 @@ func (r *Report) tiles() []page.Tile {
 		one("Search", fmt.Sprint(best.Trials), "trials", fmt.Sprintf("of %d settings, in %s", best.GridSize, page.DurationText(time.Duration(best.Seconds*1e9)))))
 }
 
+// how says how sure the rate is.
+func (r *Report) how() string {
+	switch best := r.Result; {
+	case !best.Settled:
+		return "of the leading setting: not settled"
+	case best.Error > 0:
+		return "of the best setting, ± " + page.Percent(best.Error)
+	}
+	return "of the best setting"
+}
+
 // stages draws what a sample costs in each stage.
 func (r *Report) stages() template.HTML {
 	b := page.Bars{ID: "stages", Title: "Time of a sample in each stage, with the best setting"}
@@ -150,7 +164,7 @@ func (r *Report) stages() template.HTML {
 
 // tables lists what was tried.
 func (r *Report) tables() []page.Table {
-	tried := page.Table{Title: "Settings, samples a second", Head: []string{"Setting", "Median", "Least", "Most", "Model", "Pinned", "Trials"}}
+	tried := page.Table{Title: "Settings, samples a second", Head: []string{"Setting", "Rate", "Least", "Most", "Model", "Pinned", "Trials"}}
 	refused := page.Table{Title: "Settings that do not fit", Head: []string{"Setting", "Why"}}
 	if r.Result.StepSeconds > 0 {
 		tried.Head = append(tried.Head, "Device waits")
@@ -164,7 +178,7 @@ func (r *Report) tables() []page.Table {
 			refused.Rows = append(refused.Rows, []page.Cell{name, {Main: s.Refused}})
 			continue
 		}
-		row := []page.Cell{name, {Main: count(s.PerSecond)}, {Main: count(s.Least)}, {Main: count(s.Most)},
+		row := []page.Cell{name, {Main: count(s.Rate())}, {Main: count(s.Least)}, {Main: count(s.Most)},
 			{Main: count(s.Predicted)}, {Main: page.Bytes(s.PinnedBytes)}, {Main: fmt.Sprint(s.Trials)}}
 		if r.Result.StepSeconds > 0 {
 			row = append(row, page.Cell{Main: page.Percent(s.DeviceWait)})

@@ -84,7 +84,7 @@ func TestStagedPage(t *testing.T) {
 	pagetest.Check(t, text)
 	for _, want := range []string{
 		"8 workers, batch 64, prefetch 2, pageable, 8 copiers, chunks of 2 MiB", "Copiers: 8, ChunkBytes: 2 &lt;&lt; 20", "the choice",
-		"pageable, and 64 MiB pinned, for 8 copiers with chunks of 2 MiB", "nothing is busier than 31", "7 in all trials",
+		"pageable, and 64 MiB pinned, for 8 copiers with chunks of 2 MiB", "nothing is busier than 31", "7 samples could not be read",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page has no %q", want)
@@ -155,5 +155,25 @@ func TestFormat(t *testing.T) {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// The headline's rate is a point of the chart, also where another setting with as
+// many workers is faster.
+func TestHeadlineIsOnTheChart(t *testing.T) {
+	r := full()
+	best := r.Result.Best
+	for i, row := range r.Result.Settings {
+		if row.Setting == best {
+			r.Result.Settings[i].Score = 4321
+			other := row
+			other.Prefetch, other.Score = 99, 5678
+			r.Result.Settings = append(r.Result.Settings, other)
+		}
+	}
+	r.Result.PerSecond = 4321
+	graphs, _ := r.plots()
+	if svg := string(graphs[0].SVG); !strings.Contains(svg, "4321/s") || strings.Contains(svg, "5678/s") {
+		t.Errorf("the chart does not show the rate of the choice:\n%s", svg)
 	}
 }
