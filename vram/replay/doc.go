@@ -19,11 +19,11 @@
 //
 // Nothing is written to the memory. The host backend takes memory from the
 // system when it is first written, so the trace of a large GPU can be replayed
-// on a small machine. Nor is any work queued: what a pool would wait for in the
-// real program is always done here.
+// on a small machine. Nor is any work queued: work that a pool would wait for in
+// the real program is always done here.
 //
-// Options.AtEnd is called while what the trace leaves live is still there, for
-// example to write the history of the pool with package viz:
+// Options.AtEnd is called while blocks that the trace does not free are still
+// live, for example to write the history of the pool with package viz:
 //
 //	pool, err := replay.NewPool(dev, vram.Options{History: 1_000_000})
 //	…
@@ -35,8 +35,9 @@
 // Live bytes are those that were asked for and granted. Reserved bytes are what
 // the allocator has from the device; their peak over the peak of the live bytes
 // is the fragmentation ([Result.Fragmentation]), 1 at best. An allocation that
-// fails with [device.ErrOutOfMemory] is counted and its free is left out; all
-// else of the trace goes on.
+// fails with [device.ErrOutOfMemory] is counted and its free is left out; the
+// rest of the trace goes on. An allocation that had failed already when the trace
+// was recorded is tried, freed at once, and counted apart.
 //
 // Times are those of single calls, by the monotonic clock, less what reading
 // the clock takes (the median of many empty measurements, taken before each

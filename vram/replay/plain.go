@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
 
@@ -76,7 +77,7 @@ type budget struct {
 // check fails where n bytes more are too many.
 func (b *budget) check(n int64) error {
 	if b.most > 0 && n > b.most-b.live {
-		return fmt.Errorf("replay: %w: asked for %d bytes, %d of %d are free", device.ErrOutOfMemory, n, b.most-b.live, b.most)
+		return fmt.Errorf("replay: %w: asked for %s, %s of %s free", device.ErrOutOfMemory, units.Bytes(n), units.Bytes(b.most-b.live), units.Bytes(b.most))
 	}
 	return nil
 }

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
 
 // Options of a replay. The zero value works.
 type Options struct {
-	// Progress is called now and then with the number of events so far.
+	// Progress is called every 256 events with the number of events so far.
 	// Default: none.
 	Progress func(events int64)
 
-	// AtEnd is called behind the last event, while what the trace leaves live
-	// still is: to look at the allocator. Its error is returned as it is.
+	// AtEnd is called after the last event, to look at the allocator: blocks
+	// that the trace does not free are still live. Its error is returned as it is.
 	// Default: none.
 	AtEnd func() error
 }
@@ -30,29 +31,30 @@ type Result struct {
 
 	PeakLiveBytes     int64 // granted and not freed
 	PeakReservedBytes int64 // that the allocator had from the device
-	PeakTraceBytes    int64 // what would have been live at the peak if no allocation had failed
+	PeakTraceBytes    int64 // live at the peak of the recorded run: what the trace needs
 
-	OOMs int64 // allocations that failed
+	OOMs int64 // allocations that failed here, and had succeeded when they were recorded
 
 	// LeastOOMBytes is the smallest amount that was too much for the
-	// allocator: over all allocations that failed, the bytes asked for and
-	// those that were live then. 0 where none failed.
+	// allocator: the least, over the allocations that OOMs counts, of the bytes
+	// asked for and those that were live then. 0 if there were none.
 	LeastOOMBytes int64
 
-	// FailedInTrace are allocations that failed when the trace was recorded,
-	// and FailedGranted those of them that succeeded here. They are freed at
-	// once.
+	// FailedInTrace counts the allocations that had failed when they were
+	// recorded, and FailedGranted those of them that succeeded here; these are
+	// freed at once. The recorded run went on without them, so they count
+	// neither as OOMs nor as what the trace needs.
 	FailedInTrace, FailedGranted int64
 
 	Counts
 
 	AllocP50, AllocP99 time.Duration // of allocations that were granted
 	FreeP50            time.Duration
-	Elapsed            time.Duration // of all, reading the trace included
+	Elapsed            time.Duration // of the whole run, with reading the trace
 }
 
-// Fragmentation is the peak of the reserved bytes over that of the live ones: 1
-// at best, and 0 where nothing was live.
+// Fragmentation is the peak of the reserved bytes divided by that of the live
+// bytes: 1 at best, and 0 if nothing was live.
 func (r *Result) Fragmentation() float64 {
 	if r.PeakLiveBytes == 0 {
 		return 0
@@ -60,20 +62,20 @@ func (r *Result) Fragmentation() float64 {
 	return float64(r.PeakReservedBytes) / float64(r.PeakLiveBytes)
 }
 
-// beyond is more than any device has. Allocations of more are out of memory
-// without being tried: allocators may take them for a mistake.
+// beyond is more than any device has. Larger allocations count as out of memory
+// without being tried: allocators may reject them as a bad argument.
 const beyond = 1 << 60
 
-// pause is how many events pass between looks at the context.
+// pause is how many events pass between two checks of the context.
 const pause = 256
 
-// Run replays the events on a, which stays the caller's to close. What the
-// trace leaves live is freed at the end, as it is when Run fails; nothing of
-// that, or of Options.AtEnd, is in the result.
+// Run replays the events on a, which the caller has to close. Blocks that are
+// live at the end, or when Run fails, are freed; the result covers neither that
+// nor Options.AtEnd.
 //
-// An error of events is returned as it is. Others name the event, and wrap
-// what the allocator returned, the context's error, or [trace.ErrMalformed] for
-// events that make no sense.
+// An error of events is returned as it is. Other errors name the event and wrap
+// the allocator's error, the context's error, or [trace.ErrMalformed] for events
+// that contradict those before.
 func Run(ctx context.Context, events iter.Seq2[trace.Event, error], a Allocator, o Options) (Result, error) {
 	r := replay{a: a, watch: newStopwatch(), live: map[uint64]allocation{}}
 	err := r.run(ctx, events, o)
@@ -99,10 +101,10 @@ type replay struct {
 
 	live       map[uint64]allocation // by ID
 	liveBytes  int64
-	traceBytes uint64 // with those that failed: readers bound only what is granted
+	traceBytes uint64 // live in the recorded run
 }
 
-// allocation is one whose free has not come yet.
+// allocation is one that was not freed yet.
 type allocation struct {
 	handle  Handle
 	bytes   int64
@@ -125,7 +127,7 @@ func (r *replay) run(ctx context.Context, events iter.Seq2[trace.Event, error], 
 		}
 		r.Events++
 		if err := r.event(ctx, e); err != nil {
-			return fmt.Errorf("replay: event %d: %s of %d bytes: %w", r.Events, e.Op, e.Bytes, err)
+			return fmt.Errorf("replay: event %d: %s of %s: %w", r.Events, e.Op, units.Bytes(e.Bytes), err)
 		}
 	}
 	return nil
@@ -138,37 +140,49 @@ func (r *replay) event(ctx context.Context, e trace.Event) error {
 			return fmt.Errorf("%w: %d is not live", trace.ErrMalformed, e.ID)
 		}
 		delete(r.live, e.ID)
+		r.traceBytes -= uint64(allocation.bytes)
 		return r.free(allocation, e)
 	}
 	if e.Failed {
-		r.FailedInTrace++
-		allocation, err := r.alloc(ctx, e)
-		if allocation.granted {
-			r.FailedGranted++
-		}
-		if err != nil {
-			return err
-		}
-		return r.free(allocation, e)
+		return r.retry(ctx, e)
 	}
 	if _, ok := r.live[e.ID]; ok {
 		return fmt.Errorf("%w: %d is already live", trace.ErrMalformed, e.ID)
 	}
 	allocation, err := r.alloc(ctx, e)
-	if err == nil {
-		r.live[e.ID] = allocation
+	if err != nil {
+		return err
 	}
-	return err
+	r.live[e.ID] = allocation
+	r.traceBytes += uint64(e.Bytes)
+	r.PeakTraceBytes = max(r.PeakTraceBytes, int64(min(r.traceBytes, math.MaxInt64)))
+	if !allocation.granted {
+		r.OOMs++
+		if need := min(r.liveBytes+e.Bytes, beyond); r.LeastOOMBytes == 0 || need < r.LeastOOMBytes {
+			r.LeastOOMBytes = need
+		}
+	}
+	return nil
 }
 
-// alloc allocates. Out of memory is no error here.
+// retry tries an allocation that had failed when it was recorded.
+func (r *replay) retry(ctx context.Context, e trace.Event) error {
+	r.FailedInTrace++
+	allocation, err := r.alloc(ctx, e)
+	if err != nil || !allocation.granted {
+		return err
+	}
+	r.FailedGranted++
+	return r.free(allocation, e)
+}
+
+// alloc allocates. Out of memory is no error here: the allocation is then not
+// granted.
 func (r *replay) alloc(ctx context.Context, e trace.Event) (allocation, error) {
 	if e.Bytes <= 0 {
 		return allocation{}, trace.ErrMalformed
 	}
 	if e.Bytes > beyond {
-		r.short(beyond)
-		r.ask(e)
 		return allocation{bytes: e.Bytes}, nil
 	}
 	start := r.watch.now()
@@ -179,34 +193,15 @@ func (r *replay) alloc(ctx context.Context, e trace.Event) (allocation, error) {
 		r.allocs.add(took)
 		r.liveBytes += e.Bytes
 		r.PeakLiveBytes = max(r.PeakLiveBytes, r.liveBytes)
-	case errors.Is(err, device.ErrOutOfMemory):
-		r.short(r.liveBytes + e.Bytes)
-	default:
+	case !errors.Is(err, device.ErrOutOfMemory):
 		return allocation{}, err
 	}
-	r.ask(e)
 	r.PeakReservedBytes = max(r.PeakReservedBytes, r.a.Reserved())
 	return allocation{handle, e.Bytes, e.Stream, err == nil}, nil
 }
 
-// short counts an allocation that failed when so many bytes would have been
-// live with it.
-func (r *replay) short(need int64) {
-	r.OOMs++
-	if r.LeastOOMBytes == 0 || need < r.LeastOOMBytes {
-		r.LeastOOMBytes = need
-	}
-}
-
-// ask counts what the trace asks for.
-func (r *replay) ask(e trace.Event) {
-	r.traceBytes += uint64(e.Bytes)
-	r.PeakTraceBytes = max(r.PeakTraceBytes, int64(min(r.traceBytes, math.MaxInt64)))
-}
-
 // free frees an allocation that was granted.
 func (r *replay) free(x allocation, e trace.Event) error {
-	r.traceBytes -= uint64(x.bytes)
 	if !x.granted {
 		return nil
 	}
