@@ -15,6 +15,7 @@ var capabilities = []struct {
 	{"batch", has(BatchCopier.CanCopyBatch)},
 	{"box", has[BoxCopier](nil)},
 	{"peer", has[PeerCopier](nil)},
+	{"context-events", has(ContextRecorder.CanRecordAll)},
 	{"files", has[FileMover](nil)},
 	{"range-check", has[RangeChecker](nil)},
 	{"kernels", has[Launcher](nil)},

@@ -369,6 +369,29 @@ type Caller interface {
 	Bytes(p Ptr, n int64) ([]byte, error)
 }
 
+// ContextRecorder is a device that marks the end of everything that is queued
+// on it, by whomever: the way to learn when work is done on streams that this
+// process has but that nobody names, those of another library among them.
+//
+// Where the device cannot, name the streams ([Native.StreamOf]) and record an
+// event on each, or use [Device.Synchronize].
+type ContextRecorder interface {
+	// CanRecordAll reports whether the driver has the call: CUDA's from 12.5
+	// on. RecordAll fails with [ErrNotSupported] where it does not.
+	CanRecordAll() bool
+
+	// RecordAll queues a mark in e that is passed when all is done that is
+	// queued so far, on every stream of the device: for CUDA, all those of the
+	// process's primary context, such as another library's and the default
+	// stream. It waits for nothing itself. The event must be made with
+	// [EventNoTiming]; others fail with [ErrArgument].
+	//
+	// CUDA refuses while any of those streams is being captured into a graph,
+	// and thereby makes that capture invalid. So call it only for users who
+	// asked for it.
+	RecordAll(e Event) error
+}
+
 // API is a vendor's programming interface.
 type API string
 
@@ -383,6 +406,15 @@ const CUDA API = "CUDA"
 type Native interface {
 	// API says whose libraries those are.
 	API() API
+
+	// StreamOf makes a stream of the vendor's handle of one that exists, for
+	// CUDA a CUstream in the device's primary context such as PyTorch's
+	// torch.cuda.current_stream().cuda_stream, zero included, which is the
+	// default stream. It stays its maker's, and must exist for as long as the
+	// result is used: Close, also that of the device, neither waits for its
+	// work nor destroys it. A handle that is none, or one of another context,
+	// fails with [ErrArgument] where the driver can tell.
+	StreamOf(handle uintptr) (Stream, error)
 
 	// WithContext runs fn.
 	WithContext(fn func() error) error

@@ -45,8 +45,9 @@
 // [StreamAllocator] (allocation in stream order), [BatchCopier] (many copies
 // in one call), [BoxCopier] (strided copies), [PeerCopier] (copies from another
 // device), [FileMover] (files straight to the device), [RangeChecker] (is this
-// the device's memory?), [Launcher] (device kernels), [Caller] (Go functions in
-// stream order) and [Native] (libraries of the device's vendor).
+// the device's memory?), [ContextRecorder] (an event behind everything that is
+// queued), [Launcher] (device kernels), [Caller] (Go functions in stream order)
+// and [Native] (libraries of the device's vendor, and streams that they made).
 //
 //	if pinner, ok := device.As[device.Pinner](dev); ok { … }
 //

@@ -25,6 +25,7 @@ var api struct {
 	deviceCanAccessPeer, ctxEnablePeerAccess                         dl.Func
 	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent  dl.Func
 	eventCreate, eventDestroy, eventRecord, eventQuery               dl.Func
+	ctxRecordEvent, streamGetCtx                                     dl.Func
 	eventSynchronize, eventElapsedTime                               dl.Func
 	moduleLoadData, moduleUnload, moduleGetFunction, launchKernel    dl.Func
 	memAllocManaged, memPrefetchAsync                                dl.Func
@@ -81,6 +82,8 @@ var symbols = []dl.Symbol{
 	{Name: "cuEventCreate", Func: &api.eventCreate},
 	{Name: "cuEventDestroy_v2", Func: &api.eventDestroy},
 	{Name: "cuEventRecord", Func: &api.eventRecord},
+	{Name: "cuCtxRecordEvent", Func: &api.ctxRecordEvent, Optional: true},
+	{Name: "cuStreamGetCtx", Func: &api.streamGetCtx},
 	{Name: "cuEventQuery", Func: &api.eventQuery},
 	{Name: "cuEventSynchronize", Func: &api.eventSynchronize},
 	{Name: "cuEventElapsedTime", Func: &api.eventElapsedTime},
@@ -140,6 +143,7 @@ const (
 	resultPeerAccessEnabled  = 704
 	resultAlreadyRegistered  = 712
 	resultNotSupported       = 801
+	resultCaptureUnsupported = 900
 	attrMaxPitch             = 11
 	attrMultiprocessors      = 16
 	attrIntegrated           = 18
@@ -163,6 +167,7 @@ const (
 	hostRegisterPortable     = 1
 	hostRegisterDeviceMap    = 2
 	streamNonBlocking        = 1
+	streamPerThread          = 2
 	eventBlockingSync        = 1
 	eventDisableTiming       = 2
 	memAttachGlobal          = 1

@@ -71,6 +71,42 @@ func TestFakeBatch(t *testing.T) {
 	})
 }
 
+// A driver from before CUDA 12.5 has no events behind all streams.
+func TestFakeRecordAllAbsent(t *testing.T) {
+	old := buildFake(t, "-DFAKECUDA_WITHOUT_RECORD_ALL")
+	for _, test := range []string{"capabilities", "record-all-errors"} {
+		inChild(t, "TestConformance/"+test, "PINION_DEVICE=cuda:0", "PINION_LIB_CUDA="+old, "PINION_LIB_NVML=off")
+	}
+}
+
+// A capture that the call has made invalid is said to be the reason.
+func TestFakeRecordAllCapturing(t *testing.T) {
+	inChild(t, "TestFakeRecordAllCapturingChild", "PINION_LIB_CUDA="+buildFake(t), "PINION_LIB_NVML=off", "FAKECUDA_FAIL=cuCtxRecordEvent=900")
+}
+
+func TestFakeRecordAllCapturingChild(t *testing.T) {
+	if os.Getenv("FAKECUDA_FAIL") != "cuCtxRecordEvent=900" {
+		t.Skip("a part of TestFakeRecordAllCapturing")
+	}
+	dev, err := cuda.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	e, err := dev.NewEvent(device.EventNoTiming)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.RecordAll(e); err == nil || !strings.Contains(err.Error(), "captured into a graph") {
+		t.Errorf("%v", err)
+	}
+	for _, handle := range []uintptr{2, 12345} { // the default stream of each thread, and none
+		if _, err := dev.StreamOf(handle); !errors.Is(err, device.ErrArgument) {
+			t.Errorf("StreamOf(%d): %v", handle, err)
+		}
+	}
+}
+
 func TestFakeBatchAbsentChild(t *testing.T) {
 	if os.Getenv("WITHOUT_BATCH") == "" {
 		t.Skip("a part of TestFakeBatch")

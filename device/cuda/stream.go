@@ -13,6 +13,7 @@ import (
 type stream struct {
 	dev    *Device
 	handle uintptr
+	theirs bool    // of another library: see StreamOf
 	mark   uintptr // event behind the newest copy from another device; made when needed
 	gate   gate
 }
@@ -196,7 +197,9 @@ func (s *stream) Synchronize() error {
 }
 
 func (s *stream) Close() error {
-	s.Synchronize() // before the gate shuts: others who use the stream need not wait there
+	if !s.theirs {
+		s.Synchronize() // before the gate shuts: others who use the stream need not wait there
+	}
 	if err := s.dev.enter(); err != nil {
 		return closedWith(err)
 	}
@@ -209,16 +212,18 @@ func (s *stream) Close() error {
 	})
 }
 
-// destroy waits for the stream and gives it back.
-func (s *stream) destroy() error {
-	errs := []error{
-		check("cuStreamSynchronize", api.streamSynchronize.Call4(s.handle, 0, 0, 0)),
-		check("cuStreamDestroy", api.streamDestroy.Call(s.handle)),
+// destroy waits for the stream and gives it back, unless it is another
+// library's.
+func (s *stream) destroy() (errs error) {
+	if !s.theirs {
+		errs = errors.Join(
+			check("cuStreamSynchronize", api.streamSynchronize.Call4(s.handle, 0, 0, 0)),
+			check("cuStreamDestroy", api.streamDestroy.Call(s.handle)))
 	}
 	if s.mark != 0 {
-		errs = append(errs, check("cuEventDestroy", api.eventDestroy.Call(s.mark)))
+		errs = errors.Join(errs, check("cuEventDestroy", api.eventDestroy.Call(s.mark)))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // closedWith is what closing a part of a device returns when the device cannot

@@ -57,6 +57,13 @@ func testCapabilities(f *fixture) {
 			}
 			return true, b.CopyBatch(s, []device.Span{{Dst: f.alloc(64), Src: f.alloc(64), Bytes: 64}})
 		}},
+		{"context-events", func() (bool, error) {
+			c, ok := device.As[device.ContextRecorder](f.dev)
+			if !ok {
+				return false, nil
+			}
+			return true, c.RecordAll(f.event(device.EventNoTiming))
+		}},
 		{"range-check", func() (bool, error) {
 			r, ok := device.As[device.RangeChecker](f.dev)
 			if !ok {

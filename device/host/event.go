@@ -19,9 +19,10 @@ type event struct {
 	mu     sync.Mutex
 	passed sync.Cond
 	last   uint64   // newest mark; 0 before the first
-	coming []uint64 // marks that are recorded and not passed
+	coming []uint64 // marks that are recorded and not passed, once for each stream
 	at     time.Time
 	err    error
+	errOf  uint64 // the mark that err and at are of
 	closed bool
 }
 
@@ -35,15 +36,17 @@ func (d *Device) NewEvent(flags device.EventFlags) (device.Event, error) {
 	return e, nil
 }
 
-// begin makes a new mark.
-func (e *event) begin() (uint64, error) {
+// begin makes a new mark, which so many streams will pass.
+func (e *event) begin(streams int) (uint64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return 0, errClosed
 	}
 	e.last++
-	e.coming = append(e.coming, e.last)
+	for range streams {
+		e.coming = append(e.coming, e.last)
+	}
 	return e.last, nil
 }
 
@@ -57,14 +60,18 @@ func (e *event) newest() (uint64, error) {
 	return e.last, nil
 }
 
-// pass passes a mark behind work that ended with err.
+// pass passes a mark behind work of one stream that ended with err. Of several
+// streams' errors the first counts.
 func (e *event) pass(mark uint64, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	i := slices.Index(e.coming, mark)
 	e.coming = slices.Delete(e.coming, i, i+1)
 	if mark == e.last {
-		e.at, e.err = time.Now(), err
+		if e.errOf != mark || e.err == nil {
+			e.err = err
+		}
+		e.at, e.errOf = time.Now(), mark
 	}
 	e.passed.Broadcast()
 }

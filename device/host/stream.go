@@ -114,16 +114,21 @@ func (s *stream) Record(e device.Event) error {
 	if s.closed {
 		return errClosed
 	}
-	mark, err := ev.begin()
+	mark, err := ev.begin(1)
 	if err != nil {
 		return err
 	}
-	if !s.running && s.head == len(s.queue) {
-		ev.pass(mark, s.err) // nothing is before it
-		return nil
-	}
-	s.append(op{kind: opRecord, event: ev, mark: mark})
+	s.mark(ev, mark)
 	return nil
+}
+
+// mark puts a mark behind what is queued. The caller holds mu.
+func (s *stream) mark(e *event, mark uint64) {
+	if !s.running && s.head == len(s.queue) {
+		e.pass(mark, s.err) // nothing is before it
+		return
+	}
+	s.append(op{kind: opRecord, event: e, mark: mark})
 }
 
 func (s *stream) Wait(e device.Event) error {

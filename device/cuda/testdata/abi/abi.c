@@ -22,6 +22,7 @@ int main(void) {
 	VALUE("resultPeerAccessEnabled", CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 	VALUE("resultAlreadyRegistered", CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	VALUE("resultNotSupported", CUDA_ERROR_NOT_SUPPORTED);
+	VALUE("resultCaptureUnsupported", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	VALUE("attrMaxPitch", CU_DEVICE_ATTRIBUTE_MAX_PITCH);
 	VALUE("attrMultiprocessors", CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	VALUE("attrIntegrated", CU_DEVICE_ATTRIBUTE_INTEGRATED);
@@ -45,6 +46,7 @@ int main(void) {
 	VALUE("hostRegisterPortable", CU_MEMHOSTREGISTER_PORTABLE);
 	VALUE("hostRegisterDeviceMap", CU_MEMHOSTREGISTER_DEVICEMAP);
 	VALUE("streamNonBlocking", CU_STREAM_NON_BLOCKING);
+	VALUE("streamPerThread", (size_t)CU_STREAM_PER_THREAD);
 	VALUE("eventBlockingSync", CU_EVENT_BLOCKING_SYNC);
 	VALUE("eventDisableTiming", CU_EVENT_DISABLE_TIMING);
 	VALUE("memAttachGlobal", CU_MEM_ATTACH_GLOBAL);

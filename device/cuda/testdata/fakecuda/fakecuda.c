@@ -15,7 +15,8 @@
  *   FAKECUDA_PEERS    whether GPUs reach each other's memory, 0 or 1 (1)
  *
  * -DFAKECUDA_WITHOUT_MEMALLOC leaves out a function that a driver must have,
- * -DFAKECUDA_WITHOUT_BATCH_13 and _12 leave out those that it may lack.
+ * -DFAKECUDA_WITHOUT_BATCH_13, _12 and -DFAKECUDA_WITHOUT_RECORD_ALL leave out
+ * those that it may lack.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -230,6 +231,7 @@ static result charge(uint64_t n) {
 
 struct mark {
 	int uses, passed;
+	int left; /* streams that are still before it */
 	struct timespec at;
 };
 
@@ -316,7 +318,7 @@ static void execute(struct op *op) {
 		break;
 	case RECORD:
 		clock_gettime(CLOCK_MONOTONIC, &op->mark->at);
-		op->mark->passed = 1;
+		op->mark->passed = --op->mark->left == 0;
 		break;
 	default:
 		pthread_mutex_unlock(&mutex);
@@ -945,6 +947,16 @@ result cuStreamSynchronize(void *stream) {
 	return OK;
 }
 
+result cuStreamGetCtx(void *stream, struct device **context) {
+	NEED(INIT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	*context = s->device;
+	return OK;
+}
+
 result cuStreamQuery(void *stream) {
 	NEED(CONTEXT);
 	LOCKED;
@@ -998,6 +1010,16 @@ result cuEventDestroy_v2(void *event) {
 	return OK;
 }
 
+/* new_mark makes the newest mark of an event, which so many streams pass. */
+static struct mark *new_mark(struct event *e, int streams) {
+	struct mark *m = calloc(1, sizeof *m);
+	m->uses = 1 + streams; /* the event and the operations */
+	m->left = streams;
+	m->passed = streams == 0;
+	unuse(e->newest);
+	return e->newest = m;
+}
+
 result cuEventRecord(void *event, void *stream) {
 	NEED(CONTEXT);
 	LOCKED;
@@ -1005,13 +1027,30 @@ result cuEventRecord(void *event, void *stream) {
 	struct event *e = live_event(event);
 	if (!s || !e || s->device != e->device)
 		return INVALID_HANDLE;
-	struct mark *m = calloc(1, sizeof *m);
-	m->uses = 2; /* the event and the operation */
-	unuse(e->newest);
-	e->newest = m;
+	struct mark *m = new_mark(e, 1);
 	queue(s, (struct op){.kind = RECORD, .mark = m});
 	return OK;
 }
+
+#ifndef FAKECUDA_WITHOUT_RECORD_ALL
+result cuCtxRecordEvent(void *context, void *event) {
+	NEED(INIT);
+	LOCKED;
+	struct event *e = live_event(event);
+	if (bad_context(context))
+		return INVALID_CONTEXT;
+	if (!e || e->device != context)
+		return INVALID_HANDLE;
+	int n = 0;
+	for (struct stream *s = streams; s; s = s->next)
+		n += s->device == context;
+	struct mark *m = new_mark(e, n);
+	for (struct stream *s = streams; s; s = s->next)
+		if (s->device == context)
+			queue(s, (struct op){.kind = RECORD, .mark = m});
+	return OK;
+}
+#endif
 
 result cuEventQuery(void *event) {
 	NEED(CONTEXT);
