@@ -21,8 +21,8 @@ type path struct {
 // paths lists the ways in which this machine moves n bytes.
 func (b *bench) paths(ctx context.Context, n int64) ([]path, error) {
 	list := []path{
-		b.up(ctx, "pageable", b.pageable, n, b.stream.CopyH2D),
-		b.down(ctx, "pageable", b.pageable, n, b.stream.CopyD2H),
+		b.up(ctx, "pageable", b.pageable, n, turns),
+		b.down(ctx, "pageable", b.pageable, n, turns),
 	}
 	if b.engine != nil {
 		list = append(list, b.staged(ctx, "staged", b.engine, n)...)
@@ -31,8 +31,8 @@ func (b *bench) paths(ctx context.Context, n int64) ([]path, error) {
 		return list, nil
 	}
 	list = append(list,
-		b.up(ctx, "pinned", b.pinned.Bytes(), n, b.stream.CopyH2D),
-		b.down(ctx, "pinned", b.pinned.Bytes(), n, b.stream.CopyD2H))
+		b.up(ctx, "pinned", b.pinned.Bytes(), n, always),
+		b.down(ctx, "pinned", b.pinned.Bytes(), n, always))
 	if b.kernels == nil {
 		return list, nil
 	}
@@ -40,24 +40,23 @@ func (b *bench) paths(ctx context.Context, n int64) ([]path, error) {
 	return append(list, mapped...), err
 }
 
-// up is a path of n bytes of memory to the device, by a call that queues them on
-// b.stream.
-func (b *bench) up(ctx context.Context, name string, memory []byte, n int64, copy func(device.Ptr, []byte) error) path {
+// up is a path of n bytes of memory to the device, of those that which chooses.
+func (b *bench) up(ctx context.Context, name string, memory []byte, n int64, which func([]byte, int64) func() []byte) path {
 	from, _ := regions(memory, n)
-	next := turns(from, n)
+	next := which(from, n)
 	return path{name: name, direction: "h2d", bytes: n, from: from[:n], mem: b.mem, run: func() error {
 		src := next()
-		return b.inPieces(ctx, n, timedPiece, func(at, end int64) error { return copy(b.mem+device.Ptr(at), src[at:end]) })
+		return b.inPieces(ctx, n, timedPiece, func(at, end int64) error { return b.stream.CopyH2D(b.mem+device.Ptr(at), src[at:end]) })
 	}}
 }
 
 // down is a path of n bytes from the device to memory.
-func (b *bench) down(ctx context.Context, name string, memory []byte, n int64, copy func([]byte, device.Ptr) error) path {
+func (b *bench) down(ctx context.Context, name string, memory []byte, n int64, which func([]byte, int64) func() []byte) path {
 	_, to := regions(memory, n)
-	next := turns(to, n)
+	next := which(to, n)
 	return path{name: name, direction: "d2h", bytes: n, to: to[:n], mem: b.mem, run: func() error {
 		dst := next()
-		return b.inPieces(ctx, n, timedPiece, func(at, end int64) error { return copy(dst[at:end], b.mem+device.Ptr(at)) })
+		return b.inPieces(ctx, n, timedPiece, func(at, end int64) error { return b.stream.CopyD2H(dst[at:end], b.mem+device.Ptr(at)) })
 	}}
 }
 
@@ -140,6 +139,9 @@ func (b *bench) inPieces(ctx context.Context, n, piece int64, queue func(at, end
 		}
 	}
 }
+
+// always returns the first n bytes of memory.
+func always(memory []byte, n int64) func() []byte { return func() []byte { return memory[:n] } }
 
 // turns returns n bytes of memory at a time: by turns the first ones, which may
 // lie in a near cache, and others, which hardly do. The first time it is the
