@@ -32,7 +32,7 @@ type EncodedReader interface {
 	// sample, for the file that was read last. Decode fails for larger ones.
 	MaxPixels() int
 	// Decode makes a sample of a file's content on the CPU, as Read does.
-	Decode(v Visit, content, dst []byte) error
+	Decode(ctx context.Context, v Visit, content, dst []byte) error
 }
 
 // EncodedOf returns d, or what it is a part or a chain of, as encoded
@@ -86,12 +86,12 @@ func (r *encodedSubsetReader) Orientation(content []byte) imaging.Orientation {
 
 func (r *encodedSubsetReader) MaxPixels() int { return r.EncodedReader.MaxPixels() }
 
-func (r *encodedSubsetReader) Decode(v Visit, content, dst []byte) error {
+func (r *encodedSubsetReader) Decode(ctx context.Context, v Visit, content, dst []byte) error {
 	if err := checkIndex(r.subset, v.Index); err != nil {
 		return err
 	}
 	v.Index = r.subset.indices[v.Index]
-	return r.EncodedReader.Decode(v, content, dst)
+	return r.EncodedReader.Decode(ctx, v, content, dst)
 }
 
 // encodedConcat is encoded pictures of one transform, one behind the other.
@@ -156,10 +156,10 @@ func (r *encodedConcatReader) Orientation(content []byte) imaging.Orientation {
 
 func (r *encodedConcatReader) MaxPixels() int { return r.encoded[r.last].MaxPixels() }
 
-func (r *encodedConcatReader) Decode(v Visit, content, dst []byte) error {
+func (r *encodedConcatReader) Decode(ctx context.Context, v Visit, content, dst []byte) error {
 	part, v, err := r.at(v)
 	if err != nil {
 		return err
 	}
-	return part.Decode(v, content, dst)
+	return part.Decode(ctx, v, content, dst)
 }

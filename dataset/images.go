@@ -145,7 +145,7 @@ func (r *imageReader) Read(ctx context.Context, v Visit, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	return r.Decode(v, content, dst)
+	return r.Decode(ctx, v, content, dst)
 }
 
 // ReadFile implements [EncodedReader].
@@ -160,8 +160,8 @@ func (r *imageReader) ReadFile(ctx context.Context, v Visit, buf []byte) ([]byte
 }
 
 // Decode implements [EncodedReader].
-func (r *imageReader) Decode(v Visit, content, dst []byte) error {
-	if err := r.decoder.DecodeTransformed(dst, content, r.images.opts.Transform, v.Key); err != nil {
+func (r *imageReader) Decode(ctx context.Context, v Visit, content, dst []byte) error {
+	if err := r.decoder.DecodeTransformed(ctx, dst, content, r.images.opts.Transform, v.Key); err != nil {
 		return fmt.Errorf("%s: %w", r.images.Name(v.Index), err)
 	}
 	if err := r.join(v.Frame); err != nil {

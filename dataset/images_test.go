@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"image"
@@ -243,7 +244,7 @@ func TestImageFolderRead(t *testing.T) {
 		}
 		decoder := imaging.NewDecoder(imaging.Options{})
 		defer decoder.Close()
-		if err := decoder.DecodeTransformed(want, photo, transform, 77); err != nil || !bytes.Equal(got, want) {
+		if err := decoder.DecodeTransformed(context.Background(), want, photo, transform, 77); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%v: differs from package imaging: %v", transform, err)
 		}
 	}
@@ -283,7 +284,7 @@ func TestImagePixels(t *testing.T) {
 		defer decoder.Close()
 		for i, file := range [][]byte{deep.Bytes(), plain(t, 200)} {
 			got, want := make([]byte, spec.Bytes()), make([]byte, decoder.Bytes(transform))
-			if err := decoder.DecodeTransformed(want, file, transform, 5); err != nil {
+			if err := decoder.DecodeTransformed(context.Background(), want, file, transform, 5); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.Read(t.Context(), Visit{Index: 2 + i, Key: 5}, got); err != nil || !bytes.Equal(got, want) {

@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"image"
 	"image/jpeg"
@@ -44,12 +45,12 @@ func BenchmarkPhoto(b *testing.B) {
 	t := CenterCrop(224)
 	dst := make([]byte, t.Bytes())
 	var m Image
-	decode := func(d *Decoder, photo []byte) error { return d.Decode(&m, photo) }
+	decode := func(d *Decoder, photo []byte) error { return d.Decode(context.Background(), &m, photo) }
 	transformed := func(t Transform) func(d *Decoder, photo []byte) error {
 		key := uint64(0)
 		return func(d *Decoder, photo []byte) error {
 			key++
-			return d.DecodeTransformed(dst, photo, t, key)
+			return d.DecodeTransformed(context.Background(), dst, photo, t, key)
 		}
 	}
 	m.reshape(500, 375)

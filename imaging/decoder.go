@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"image/color"
@@ -44,8 +45,9 @@ type Options struct {
 	// be turned upright or was not RGB, or is not to be.
 	//
 	// Images that take more than 64 MiB wait for each other, so that they take
-	// no more than 1 GiB in the whole process; one that takes more than that by
-	// itself is decoded alone.
+	// no more than 1 GiB in the whole process, garbage included; one that takes
+	// more than that by itself is decoded alone. The end of a context ends the
+	// wait.
 	MaxBytes int64
 	// IgnoreOrientation leaves pictures as they are stored. Default false: they
 	// are turned upright, as Pillow's ImageOps.exif_transpose does, and crops
@@ -151,9 +153,10 @@ func (d *Decoder) Close() {
 // [Options], and reuses m.Pix where it is large enough. The format is told by
 // content. Alpha is dropped, not blended, as in Pillow, and the picture is
 // turned upright as EXIF says, unless [Options.IgnoreOrientation] is set. It
-// fails with [ErrFormat], [ErrTooLarge] or [ErrDamaged], and then m's content is
-// undefined.
-func (d *Decoder) Decode(m *Image, data []byte) error {
+// fails with [ErrFormat], [ErrTooLarge] or [ErrDamaged], or with the context's
+// error if it ends while a large picture waits for memory, and then m's content
+// is undefined.
+func (d *Decoder) Decode(ctx context.Context, m *Image, data []byte) error {
 	defer d.settle()
 	src, err := d.inspect(data)
 	if err != nil {
@@ -163,7 +166,7 @@ func (d *Decoder) Decode(m *Image, data []byte) error {
 	if !inPlace {
 		src.beside = src.pixels() * int64(src.pixel.bytes()) // m itself
 	}
-	if err := d.reserve(&src, data); err != nil {
+	if err := d.reserve(ctx, &src, data); err != nil {
 		return err
 	}
 	m.DType, m.Channels = d.pixel.dtype(), d.pixel.channels()
@@ -172,7 +175,7 @@ func (d *Decoder) Decode(m *Image, data []byte) error {
 		into = &d.image
 		defer d.trim()
 	}
-	if err := d.decode(into, &src, data); err != nil {
+	if err := d.decode(ctx, into, &src, data); err != nil {
 		return err
 	}
 	if _, packed := src.rows.(*packedRows); !packed || !inPlace {
@@ -191,7 +194,7 @@ func (d *Decoder) Decode(m *Image, data []byte) error {
 // libturbojpeg, lossy WebP. Their planes are resized before they become RGB,
 // with chroma interpolated, which is faster and closer to Pillow where colours
 // meet; see the package's page. [Options.ScaledDecode] changes it as well.
-func (d *Decoder) DecodeTransformed(dst, data []byte, t Transform, key uint64) error {
+func (d *Decoder) DecodeTransformed(ctx context.Context, dst, data []byte, t Transform, key uint64) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
@@ -208,7 +211,7 @@ func (d *Decoder) DecodeTransformed(dst, data []byte, t Transform, key uint64) e
 	if err != nil {
 		return err
 	}
-	if err := d.reserve(&src, data); err != nil {
+	if err := d.reserve(ctx, &src, data); err != nil {
 		return err
 	}
 	d.width, d.height = src.orientation.Size(src.width, src.height)
@@ -216,7 +219,7 @@ func (d *Decoder) DecodeTransformed(dst, data []byte, t Transform, key uint64) e
 	if d.scaled && src.turbo {
 		src.shrink = plan.shrink()
 	}
-	err = d.decode(&d.image, &src, data)
+	err = d.decode(ctx, &d.image, &src, data)
 	decoded := time.Now()
 	if err == nil {
 		d.resizer.resize(dst, &src, plan)
@@ -285,8 +288,8 @@ func (d *Decoder) inspect(data []byte) (src picture, err error) {
 
 // decode gives src its rows. Those of a picture that libturbojpeg can decode
 // lie in m, an image of RGB, others in new memory.
-func (d *Decoder) decode(m *Image, src *picture, data []byte) error {
-	err := d.decodeRGB(m, src, data)
+func (d *Decoder) decode(ctx context.Context, m *Image, src *picture, data []byte) error {
+	err := d.decodeRGB(ctx, m, src, data)
 	switch {
 	case err != nil:
 	case d.indexes:
@@ -306,7 +309,7 @@ func (d *Decoder) decode(m *Image, src *picture, data []byte) error {
 }
 
 // decodeRGB is decode for rows of RGB, or of 16 bits.
-func (d *Decoder) decodeRGB(m *Image, src *picture, data []byte) error {
+func (d *Decoder) decodeRGB(ctx context.Context, m *Image, src *picture, data []byte) error {
 	if src.turbo {
 		width, height := shrunk(src.width, src.shrink), shrunk(src.height, src.shrink)
 		m.reshape(width, height)
@@ -330,7 +333,7 @@ func (d *Decoder) decodeRGB(m *Image, src *picture, data []byte) error {
 		if m.Pix != nil || m != &d.image { // it has memory, or will have it for the result
 			src.beside += src.packedBytes()
 		}
-		if err := d.reserve(src, data); err != nil {
+		if err := d.reserve(ctx, src, data); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -50,7 +51,7 @@ func TestDecodeTransformed(t *testing.T) {
 			var m Image
 			src, err := d.inspect(data)
 			if err == nil {
-				err = d.decode(&m, &src, data)
+				err = d.decode(context.Background(), &m, &src, data)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -59,12 +60,12 @@ func TestDecodeTransformed(t *testing.T) {
 				continue
 			}
 			exact++
-			if err := d.Decode(&m, data); err != nil {
+			if err := d.Decode(context.Background(), &m, data); err != nil {
 				t.Fatal(err)
 			}
 			for _, g := range []Transform{CenterCrop(1), CenterCrop(17), CenterCrop(29), CenterCrop(60), Stretch(9, 40), Stretch(37, 29)} {
 				got, want := make([]byte, g.Bytes()), make([]byte, g.Bytes())
-				if err := d.DecodeTransformed(got, data, g, 0); err != nil {
+				if err := d.DecodeTransformed(context.Background(), got, data, g, 0); err != nil {
 					t.Fatal(err)
 				}
 				if err := r.Resize(want, &m, g.Plan(m.Width, m.Height, 0)); err != nil {
@@ -158,12 +159,12 @@ func Test16BitPNG(t *testing.T) {
 		&image.NRGBA64{Pix: []byte{10, 99, 20, 99, 30, 99, 1, 0}, Stride: 8, Rect: image.Rect(0, 0, 1, 1)},
 		&image.RGBA64{Pix: []byte{10, 99, 20, 99, 30, 99, 255, 255}, Stride: 8, Rect: image.Rect(0, 0, 1, 1)},
 	} {
-		if err := d.Decode(&m, encodePNG(t, src)); err != nil || !bytes.Equal(m.Pix, []byte{10, 20, 30}) {
+		if err := d.Decode(context.Background(), &m, encodePNG(t, src)); err != nil || !bytes.Equal(m.Pix, []byte{10, 20, 30}) {
 			t.Errorf("%T: %v, %v", src, m.Pix, err)
 		}
 	}
 	gray := &image.Gray16{Pix: []byte{77, 99}, Stride: 2, Rect: image.Rect(0, 0, 1, 1)}
-	if err := d.Decode(&m, encodePNG(t, gray)); err != nil || !bytes.Equal(m.Pix, []byte{77, 77, 77}) {
+	if err := d.Decode(context.Background(), &m, encodePNG(t, gray)); err != nil || !bytes.Equal(m.Pix, []byte{77, 77, 77}) {
 		t.Errorf("gray: %v, %v", m.Pix, err)
 	}
 }
@@ -227,14 +228,14 @@ func TestDecodeErrors(t *testing.T) {
 		dst := make([]byte, g.Bytes())
 		var m Image
 		for _, c := range tests {
-			if err := d.Decode(&m, c.data); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
+			if err := d.Decode(context.Background(), &m, c.data); !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("Decode %s: %v", c.name, err)
 			}
-			if err := d.DecodeTransformed(dst, c.data, g, 0); !errors.Is(err, c.err) {
+			if err := d.DecodeTransformed(context.Background(), dst, c.data, g, 0); !errors.Is(err, c.err) {
 				t.Errorf("DecodeTransformed %s: %v", c.name, err)
 			}
 			// A failure leaves nothing behind.
-			if err := d.DecodeTransformed(dst, jpg, g, 0); err != nil {
+			if err := d.DecodeTransformed(context.Background(), dst, jpg, g, 0); err != nil {
 				t.Fatalf("after %s: %v", c.name, err)
 			}
 		}
@@ -245,11 +246,11 @@ func TestArguments(t *testing.T) {
 	d := NewDecoder(Options{})
 	jpg := photo(t)
 	for _, g := range []Transform{{}, CenterCrop(0), CenterCrop(-1), Stretch(5, 0), Stretch(maxSide+1, 1)} {
-		if err := d.DecodeTransformed(nil, jpg, g, 0); !errors.Is(err, ErrArgument) {
+		if err := d.DecodeTransformed(context.Background(), nil, jpg, g, 0); !errors.Is(err, ErrArgument) {
 			t.Errorf("%v: %v", g, err)
 		}
 	}
-	if err := d.DecodeTransformed(make([]byte, 47), jpg, CenterCrop(4), 0); !errors.Is(err, ErrArgument) {
+	if err := d.DecodeTransformed(context.Background(), make([]byte, 47), jpg, CenterCrop(4), 0); !errors.Is(err, ErrArgument) {
 		t.Errorf("short destination: %v", err)
 	}
 	var r Resizer
@@ -260,7 +261,7 @@ func TestArguments(t *testing.T) {
 	}
 	d.Close()
 	d.Close()
-	if err := d.Decode(new(Image), jpg); !errors.Is(err, ErrClosed) {
+	if err := d.Decode(context.Background(), new(Image), jpg); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -274,7 +275,7 @@ func TestNoAllocationsAfterWarmUp(t *testing.T) {
 	jpg, g := photo(t), CenterCrop(224)
 	dst := make([]byte, g.Bytes())
 	allocs := testing.AllocsPerRun(20, func() {
-		if err := d.DecodeTransformed(dst, jpg, g, 0); err != nil {
+		if err := d.DecodeTransformed(context.Background(), dst, jpg, g, 0); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -288,7 +289,7 @@ func TestLargePictureIsNotKept(t *testing.T) {
 	d := NewDecoder(Options{})
 	defer d.Close()
 	d.image.reshape(6000, 5000)
-	if err := d.DecodeTransformed(make([]byte, 12), photo(t), CenterCrop(2), 0); err != nil {
+	if err := d.DecodeTransformed(context.Background(), make([]byte, 12), photo(t), CenterCrop(2), 0); err != nil {
 		t.Fatal(err)
 	}
 	if cap(d.image.Pix) > keepBytes {
@@ -364,11 +365,11 @@ func FuzzDecode(f *testing.F) {
 		defer d.Close()
 		for range 2 { // with and without libturbojpeg
 			var m Image
-			err := d.Decode(&m, data)
+			err := d.Decode(context.Background(), &m, data)
 			if err == nil && (m.Width*m.Height > limit || len(m.Pix) != m.Width*m.Height*3) {
 				t.Errorf("%dx%d, %d bytes", m.Width, m.Height, len(m.Pix))
 			}
-			resized := d.DecodeTransformed(dst, data, g, 0)
+			resized := d.DecodeTransformed(context.Background(), dst, data, g, 0)
 			if (err == nil) != (resized == nil) {
 				t.Errorf("Decode: %v, DecodeTransformed: %v", err, resized)
 			}
@@ -416,10 +417,10 @@ func TestOddJPEG(t *testing.T) {
 	d := NewDecoder(Options{})
 	defer d.Close()
 	var m Image
-	if err := d.Decode(&m, odd); err != nil || m.Width != 40 || m.Height != 30 {
+	if err := d.Decode(context.Background(), &m, odd); err != nil || m.Width != 40 || m.Height != 30 {
 		t.Errorf("extra bytes: %dx%d, %v", m.Width, m.Height, err)
 	}
-	if err := d.Decode(&m, whole[:len(whole)/2]); !errors.Is(err, ErrDamaged) {
+	if err := d.Decode(context.Background(), &m, whole[:len(whole)/2]); !errors.Is(err, ErrDamaged) {
 		t.Errorf("half of a file: %v", err)
 	}
 }
@@ -443,7 +444,7 @@ func TestDecoderForgets(t *testing.T) {
 	}
 	decode := func(d *Decoder, data []byte) (string, []byte) {
 		var m Image
-		if err := d.Decode(&m, data); err != nil {
+		if err := d.Decode(context.Background(), &m, data); err != nil {
 			return err.Error(), nil
 		}
 		return "", m.Pix

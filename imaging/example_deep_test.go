@@ -2,6 +2,7 @@ package imaging_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"image"
@@ -24,7 +25,7 @@ func ExampleOptions() {
 	d := imaging.NewDecoder(imaging.Options{DType: dtype.U16, Channels: 1})
 	defer d.Close()
 	var m imaging.Image
-	if err := d.Decode(&m, file.Bytes()); err != nil {
+	if err := d.Decode(context.Background(), &m, file.Bytes()); err != nil {
 		log.Fatal(err)
 	}
 	for i := 0; i < len(m.Pix); i += 2 {

@@ -2,6 +2,7 @@ package imaging_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"image"
 	"image/color"
@@ -32,7 +33,7 @@ func Example() {
 		panic(err)
 	}
 	dst := make([]byte, t.Bytes())
-	if err := d.DecodeTransformed(dst, file.Bytes(), t, 0); err != nil {
+	if err := d.DecodeTransformed(context.Background(), dst, file.Bytes(), t, 0); err != nil {
 		panic(err)
 	}
 	fmt.Println(t)

@@ -1,9 +1,13 @@
 package imaging
 
 import (
+	"context"
 	"fmt"
 	"image/color"
+	"runtime"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -21,42 +25,53 @@ var large = newShare(sharedBytes)
 
 // share is an amount of memory that is handed out in the order of asking.
 type share struct {
-	turn sync.Mutex // of the one that waits
-	mu   sync.Mutex
-	left *sync.Cond // of room
 	room int64
-	used int64
+	free *semaphore.Weighted
+
+	mu    sync.Mutex
+	used  int64
+	stale int64 // given back since the last collection, and still allocated
 }
 
 func newShare(room int64) *share {
-	s := &share{room: room}
-	s.left = sync.NewCond(&s.mu)
-	return s
+	return &share{room: room, free: semaphore.NewWeighted(room)}
 }
 
-// take waits until there is room for n bytes, or nobody else for more than
-// there is.
-func (s *share) take(n int64) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.used > 0 && s.used+n > s.room {
-		s.left.Wait()
+// take waits until there is room for n bytes, or for all of it where n is more
+// than there is, and returns how many it took. It fails when ctx ends before.
+//
+// What was given back is garbage, of which the runtime lets as much pile up as
+// there is memory in use. So a collection makes room where the two together
+// would be more than there may be.
+func (s *share) take(ctx context.Context, n int64) (int64, error) {
+	n = min(n, s.room)
+	if err := s.free.Acquire(ctx, n); err != nil {
+		return 0, err
 	}
+	s.mu.Lock()
 	s.used += n
+	collect := s.stale > 0 && s.used+s.stale > s.room
+	if collect {
+		s.stale = 0
+	}
+	s.mu.Unlock()
+	if collect {
+		runtime.GC()
+	}
+	return n, nil
 }
 
 func (s *share) give(n int64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.used -= n
-	s.left.Signal()
+	s.stale += n
+	s.mu.Unlock()
+	s.free.Release(n)
 }
 
 // reserve makes sure that there may be memory for src, and gives back what was
 // reserved before.
-func (d *Decoder) reserve(src *picture, data []byte) error {
+func (d *Decoder) reserve(ctx context.Context, src *picture, data []byte) (err error) {
 	d.settle()
 	need := src.bytes(data) + src.beside
 	if need > d.maxBytes {
@@ -64,8 +79,9 @@ func (d *Decoder) reserve(src *picture, data []byte) error {
 			ErrTooLarge, src.format, src.width, src.height, need, d.maxBytes)
 	}
 	if need > smallBytes {
-		large.take(need)
-		d.reserved = need
+		if d.reserved, err = large.take(ctx, need); err != nil {
+			return fmt.Errorf("%s of %dx%d pixels: waiting for memory to decode it: %w", src.format, src.width, src.height, err)
+		}
 	}
 	return nil
 }

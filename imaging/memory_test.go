@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"image"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -84,7 +86,7 @@ func TestBytesOfPicture(t *testing.T) {
 		said := src.bytes(file)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err = d.decode(&d.image, &src, file)
+		err = d.decode(context.Background(), &d.image, &src, file)
 		runtime.ReadMemStats(&after)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -134,7 +136,7 @@ func TestMaxBytes(t *testing.T) {
 				if n := src.bytes(file); n < want || n > want+want/200 { // whole blocks
 					t.Errorf("%s: %d bytes, want %d", c.name, n, want)
 				}
-				if err := d.reserve(&src, file); err != nil {
+				if err := d.reserve(context.Background(), &src, file); err != nil {
 					t.Errorf("%s: %v", c.name, err)
 				}
 				d.settle()
@@ -142,7 +144,7 @@ func TestMaxBytes(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err = d.DecodeTransformed(make([]byte, 12), file, CenterCrop(2), 0)
+			err = d.DecodeTransformed(context.Background(), make([]byte, 12), file, CenterCrop(2), 0)
 			runtime.ReadMemStats(&after)
 			limit := c.limit
 			if limit == 0 {
@@ -173,7 +175,7 @@ func TestMaxBytesOfOddJPEG(t *testing.T) {
 		err   error
 	}{{(3 + 15 - 1) * 800 * 800, ErrTooLarge}, {(3 + 15) * 800 * 800, nil}} {
 		d := NewDecoder(Options{MaxBytes: c.limit})
-		if err := d.DecodeTransformed(make([]byte, 12), file, CenterCrop(2), 0); !errors.Is(err, c.err) {
+		if err := d.DecodeTransformed(context.Background(), make([]byte, 12), file, CenterCrop(2), 0); !errors.Is(err, c.err) {
 			t.Errorf("limit of %d: %v, want %v", c.limit, err, c.err)
 		}
 		d.Close()
@@ -210,9 +212,11 @@ func TestShare(t *testing.T) {
 	for i := range uint64(8) {
 		rng := rand.New(rand.NewPCG(i, 0))
 		all.Go(func() {
-			for range 200 {
-				n := 1 + rng.Int64N(120)
-				s.take(n)
+			for range 40 {
+				n, err := s.take(context.Background(), 1+rng.Int64N(120))
+				if err != nil {
+					t.Error(err)
+				}
 				mu.Lock()
 				used, holders = used+n, holders+1
 				if used > 100 && holders > 1 {
@@ -233,6 +237,92 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// The end of a context ends the wait for memory, and takes none.
+func TestShareEndsWithContext(t *testing.T) {
+	s := newShare(100)
+	held, err := s.take(context.Background(), 1000)
+	if err != nil || held != 100 {
+		t.Fatalf("took %d: %v", held, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	waited := make(chan error)
+	go func() {
+		_, err := s.take(ctx, 1)
+		waited <- err
+	}()
+	cancel()
+	if err := <-waited; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	s.give(held)
+	if n, err := s.take(context.Background(), 100); err != nil || n != 100 || s.used != 100 {
+		t.Errorf("took %d of %d: %v", n, s.used, err)
+	}
+}
+
+// A large picture that waits for memory ends with its context.
+func TestLargePictureEndsWithContext(t *testing.T) {
+	all, err := large.take(context.Background(), sharedBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { large.give(all) }()
+	file := encodePNG(t, image.NewGray(image.Rect(0, 0, 10000, 5000)))
+	d := NewDecoder(Options{})
+	defer d.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var m Image
+	for _, err := range []error{d.Decode(ctx, &m, file), d.DecodeTransformed(ctx, make([]byte, 12), file, CenterCrop(2), 0)} {
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "10000x5000") {
+			t.Errorf("%v, want %v for a picture of 10000x5000", err, context.Canceled)
+		}
+	}
+	small := encodePNG(t, image.NewGray(image.Rect(0, 0, 10, 10)))
+	if err := d.Decode(ctx, &m, small); err != nil {
+		t.Errorf("a small picture waits for nobody: %v", err)
+	}
+}
+
+// Large pictures that several workers decode one after the other take the
+// memory that is there for them, with the garbage that they leave behind.
+func TestLargePicturesLeaveNoGarbage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes hundreds of megabytes")
+	}
+	const room, side = 256 << 20, 4600 // three pictures at a time
+	defer func(s *share) { large = s }(large)
+	large = newShare(room)
+	file := encodePNG(t, image.NewNRGBA(image.Rect(0, 0, side, side)))
+	runtime.GC()
+	peak := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse
+	}
+	before := peak()
+	var most atomic.Uint64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			d := NewDecoder(Options{})
+			defer d.Close()
+			for range 3 {
+				if err := d.DecodeTransformed(context.Background(), make([]byte, 12), file, CenterCrop(2), 0); err != nil {
+					t.Error(err)
+				}
+				for now := peak(); now > most.Load(); now = peak() {
+					most.Store(now)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if took := int64(most.Load() - before); took > room+smallBytes {
+		t.Errorf("the heap grew by %d MiB, want %d at most", took>>20, room>>20)
+	}
+}
+
 // What was reserved is given back, whatever becomes of the picture.
 func TestReservedIsGivenBack(t *testing.T) {
 	var b bytes.Buffer
@@ -247,11 +337,11 @@ func TestReservedIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	src.beside = src.packedBytes()
-	if err := d.reserve(&src, b.Bytes()); err != nil || d.reserved != 4*5000*4001 {
+	if err := d.reserve(context.Background(), &src, b.Bytes()); err != nil || d.reserved != 4*5000*4001 {
 		t.Fatalf("%d bytes are reserved, %v", d.reserved, err)
 	}
 	for _, file := range [][]byte{b.Bytes(), b.Bytes()[:b.Len()-20]} {
-		if err := d.Decode(&m, file); (err == nil) != (len(file) == b.Len()) {
+		if err := d.Decode(context.Background(), &m, file); (err == nil) != (len(file) == b.Len()) {
 			t.Error(err)
 		}
 		if d.reserved != 0 || large.used != 0 {
@@ -277,12 +367,14 @@ func TestLargeOddJPEGWaitsWithoutMemory(t *testing.T) {
 		return decode(d)
 	}
 	// 5 bytes a pixel for either, and the result beside it.
-	sample := func(d *Decoder) error { return d.DecodeTransformed(make([]byte, 12), file, CenterCrop(2), 0) }
+	sample := func(d *Decoder) error {
+		return d.DecodeTransformed(context.Background(), make([]byte, 12), file, CenterCrop(2), 0)
+	}
 	if err := try(5*pixels, sample); err != nil {
 		t.Error(err)
 	}
 	var m Image
-	picture := func(d *Decoder) error { return d.Decode(&m, file) }
+	picture := func(d *Decoder) error { return d.Decode(context.Background(), &m, file) }
 	if err := try(8*pixels-1, picture); !errors.Is(err, ErrTooLarge) || m.Pix != nil {
 		t.Errorf("%v, %d bytes, want %v and none", err, len(m.Pix), ErrTooLarge)
 	}

@@ -3,6 +3,7 @@ package imaging
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -99,7 +100,7 @@ func TestNearestOfScaledDecode(t *testing.T) {
 	for o, dst := range map[Options][]byte{{}: want, {ScaledDecode: true}: got} {
 		d := NewDecoder(o)
 		defer d.Close()
-		if err := d.DecodeTransformed(dst, photo(t), g, 0); err != nil {
+		if err := d.DecodeTransformed(context.Background(), dst, photo(t), g, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +115,7 @@ func TestIndexesEqualPillow(t *testing.T) {
 		d := NewDecoder(Options{Indexes: true})
 		defer d.Close()
 		var m Image
-		if err := d.Decode(&m, readFile(t, c.Name)); err != nil {
+		if err := d.Decode(context.Background(), &m, readFile(t, c.Name)); err != nil {
 			t.Fatal(err)
 		}
 		if m.Channels != 1 || m.DType != dtype.U8 || sum(m.Pix) != c.SHA256 {
@@ -122,7 +123,7 @@ func TestIndexesEqualPillow(t *testing.T) {
 		}
 		g := Stretch(c.Stretch[0], c.Stretch[1]).WithFilter(Bicubic) // which indexes are not resized by
 		dst := make([]byte, d.Bytes(g))
-		if err := d.DecodeTransformed(dst, readFile(t, c.Name), g, 0); err != nil {
+		if err := d.DecodeTransformed(context.Background(), dst, readFile(t, c.Name), g, 0); err != nil {
 			t.Fatal(err)
 		}
 		if sum(dst) != c.Stretched {
@@ -222,7 +223,7 @@ func TestTransformedIndexes(t *testing.T) {
 			}
 			d := NewDecoder(Options{Indexes: true, DType: as})
 			m := Image{Width: plan.X.N, Height: plan.Y.N, Channels: 1, DType: as, Pix: make([]byte, d.Bytes(g))}
-			if err := d.DecodeTransformed(m.Pix, file, g, key); err != nil {
+			if err := d.DecodeTransformed(context.Background(), m.Pix, file, g, key); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(m.samples(), want) {
@@ -258,7 +259,7 @@ func TestIndexesOfGrey(t *testing.T) {
 			d := NewDecoder(o)
 			defer d.Close()
 			var m, up Image
-			err := errors.Join(d.Decode(&m, file), d.Decode(&up, turned))
+			err := errors.Join(d.Decode(context.Background(), &m, file), d.Decode(context.Background(), &up, turned))
 			if bits == 16 && o.DType != dtype.U16 {
 				if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "16 bits") {
 					t.Errorf("%d bits as %v: %v", bits, o.DType, err)
@@ -301,7 +302,7 @@ func TestNoIndexes(t *testing.T) {
 	} {
 		var m Image
 		g := Stretch(4, 4)
-		for _, err := range []error{d.Decode(&m, c.file), d.DecodeTransformed(make([]byte, 16), c.file, g, 0)} {
+		for _, err := range []error{d.Decode(context.Background(), &m, c.file), d.DecodeTransformed(context.Background(), make([]byte, 16), c.file, g, 0)} {
 			if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), c.part) {
 				t.Errorf("%v, want %q", err, c.part)
 			}

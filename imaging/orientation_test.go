@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -164,10 +165,10 @@ func TestOrientations(t *testing.T) {
 			}
 			for name, data := range files {
 				var as, up Image
-				if err := ignoring.Decode(&as, data); err != nil {
+				if err := ignoring.Decode(context.Background(), &as, data); err != nil {
 					t.Fatal(err)
 				}
-				if err := d.Decode(&up, data); err != nil {
+				if err := d.Decode(context.Background(), &up, data); err != nil {
 					t.Fatal(err)
 				}
 				want := turned(&as, o)
@@ -177,7 +178,7 @@ func TestOrientations(t *testing.T) {
 				for key, tr := range transforms {
 					plan := tr.Plan(want.Width, want.Height, uint64(key))
 					got := make([]byte, tr.Bytes())
-					if err := d.DecodeTransformed(got, data, tr, uint64(key)); err != nil {
+					if err := d.DecodeTransformed(context.Background(), got, data, tr, uint64(key)); err != nil {
 						t.Fatal(err)
 					}
 					if !bytes.Equal(got, reference(want, plan)) {

@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -124,7 +125,7 @@ func TestOrientationsEqualPillow(t *testing.T) {
 	for _, c := range loadGolden(t).Oriented {
 		tr := CenterCrop(c.Crop)
 		dst := make([]byte, tr.Bytes())
-		if err := d.DecodeTransformed(dst, readFile(t, c.Name), tr, 0); err != nil {
+		if err := d.DecodeTransformed(context.Background(), dst, readFile(t, c.Name), tr, 0); err != nil {
 			t.Fatal(err)
 		}
 		if sum(dst) != c.SHA256 {
@@ -161,7 +162,7 @@ func TestDecodeEqualsPillow(t *testing.T) {
 		turbo := d.turbo.api != nil
 		var m Image
 		for _, c := range loadGolden(t).Files {
-			if err := d.Decode(&m, readFile(t, c.Name)); err != nil {
+			if err := d.Decode(context.Background(), &m, readFile(t, c.Name)); err != nil {
 				t.Errorf("%s: %v", c.Name, err)
 				continue
 			}

@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -214,7 +215,7 @@ func TestGreyEqualsPillow(t *testing.T) {
 		}
 		g := CenterCrop(c.Crop)
 		dst := make([]byte, d.Bytes(g))
-		if err := d.DecodeTransformed(dst, encodePNG(t, nrgba), g, 0); err != nil {
+		if err := d.DecodeTransformed(context.Background(), dst, encodePNG(t, nrgba), g, 0); err != nil {
 			t.Fatal(err)
 		}
 		if sum(dst) != c.SHA256 {
@@ -223,7 +224,7 @@ func TestGreyEqualsPillow(t *testing.T) {
 	}
 	var m Image
 	for _, c := range golden.Converted {
-		if err := d.Decode(&m, readFile(t, c.Name)); err != nil {
+		if err := d.Decode(context.Background(), &m, readFile(t, c.Name)); err != nil {
 			t.Fatal(err)
 		}
 		if m.DType != dtype.U8 || m.Channels != 1 || len(m.Pix) != m.Width*m.Height {
@@ -244,7 +245,7 @@ func TestDeepFilesEqualPillow(t *testing.T) {
 		data := readFile(t, c.Name)
 		var m Image
 		for d, want := range map[*Decoder]string{stored: c.Stored, upright: c.Upright} {
-			if err := d.Decode(&m, data); err != nil {
+			if err := d.Decode(context.Background(), &m, data); err != nil {
 				t.Fatal(err)
 			}
 			if sum(m.Pix) != want {
@@ -253,7 +254,7 @@ func TestDeepFilesEqualPillow(t *testing.T) {
 		}
 		g := CenterCrop(c.Crop)
 		dst := make([]byte, upright.Bytes(g))
-		if err := upright.DecodeTransformed(dst, data, g, 0); err != nil {
+		if err := upright.DecodeTransformed(context.Background(), dst, data, g, 0); err != nil {
 			t.Fatal(err)
 		}
 		if sum(dst) != c.Cropped {
@@ -303,7 +304,7 @@ func TestDeepDecode(t *testing.T) {
 		for p, want := range map[pixel][]int{{deep: true}: rgb, {deep: true, grey: true}: grey} {
 			d := NewDecoder(p.options())
 			m := Image{DType: dtype.U8, Channels: 7} // what was there does not matter
-			if err := d.Decode(&m, encodePNG(t, src)); err != nil {
+			if err := d.Decode(context.Background(), &m, encodePNG(t, src)); err != nil {
 				t.Fatal(err)
 			}
 			if got := m.samples(); m.pixel() != p || fmt.Sprint(got) != fmt.Sprint(want) {
@@ -330,7 +331,7 @@ func TestDecodePixels(t *testing.T) {
 				for _, p := range everyPixel[1:] {
 					d, ignoring := newDecoder(p.options()), newDecoder(Options{DType: p.dtype(), Channels: p.channels(), IgnoreOrientation: true})
 					var as, up Image
-					if err := errors.Join(ignoring.Decode(&as, data), d.Decode(&up, data)); err != nil {
+					if err := errors.Join(ignoring.Decode(context.Background(), &as, data), d.Decode(context.Background(), &up, data)); err != nil {
 						t.Fatal(err)
 					}
 					w, h := o.Size(as.Width, as.Height)
@@ -348,7 +349,7 @@ func TestDecodePixels(t *testing.T) {
 						RandomResizedCrop(16).WithFlip(0.5), RandomResizedCrop(40).WithFilter(Bicubic), RandomResizedCrop(30).WithFlip(0.5).WithFilter(Nearest),
 					} {
 						got := make([]byte, d.Bytes(g))
-						if err := d.DecodeTransformed(got, data, g, uint64(key)); err != nil {
+						if err := d.DecodeTransformed(context.Background(), got, data, g, uint64(key)); err != nil {
 							t.Fatal(err)
 						}
 						if !bytes.Equal(got, pixelReference(&up, g.Plan(w, h, uint64(key)))) {
@@ -367,7 +368,7 @@ func TestGreyOfGrey(t *testing.T) {
 	defer rgb.Close()
 	defer grey.Close()
 	var m, colours Image
-	if err := errors.Join(grey.Decode(&m, readFile(t, "gray.png")), rgb.Decode(&colours, readFile(t, "gray.png"))); err != nil {
+	if err := errors.Join(grey.Decode(context.Background(), &m, readFile(t, "gray.png")), rgb.Decode(context.Background(), &colours, readFile(t, "gray.png"))); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(spread(&m).Pix, colours.Pix) {
@@ -381,8 +382,8 @@ func TestPixelArguments(t *testing.T) {
 		d := NewDecoder(o)
 		var m Image
 		for what, err := range map[string]error{
-			"Check": o.Check(), "Decode": d.Decode(&m, photo(t)),
-			"DecodeTransformed": d.DecodeTransformed(make([]byte, d.Bytes(g)), photo(t), g, 0),
+			"Check": o.Check(), "Decode": d.Decode(context.Background(), &m, photo(t)),
+			"DecodeTransformed": d.DecodeTransformed(context.Background(), make([]byte, d.Bytes(g)), photo(t), g, 0),
 			"Resize":            new(Resizer).Resize(make([]byte, 48), &Image{Pix: make([]byte, 48), Width: 4, Height: 4, DType: o.DType, Channels: o.Channels}, g.Plan(4, 4, 0)),
 		} {
 			if !errors.Is(err, ErrArgument) {
@@ -394,12 +395,12 @@ func TestPixelArguments(t *testing.T) {
 	for _, p := range everyPixel {
 		d := NewDecoder(p.options())
 		for _, n := range []int{d.Bytes(g) - 1, d.Bytes(g) + 1} {
-			if err := d.DecodeTransformed(make([]byte, n), photo(t), g, 0); !errors.Is(err, ErrArgument) {
+			if err := d.DecodeTransformed(context.Background(), make([]byte, n), photo(t), g, 0); !errors.Is(err, ErrArgument) {
 				t.Errorf("%d bytes of %v: %v", n, p, err)
 			}
 		}
 		d.Close()
-		if err := d.DecodeTransformed(make([]byte, d.Bytes(g)), photo(t), g, 0); !errors.Is(err, ErrClosed) {
+		if err := d.DecodeTransformed(context.Background(), make([]byte, d.Bytes(g)), photo(t), g, 0); !errors.Is(err, ErrClosed) {
 			t.Errorf("%v after Close: %v", p, err)
 		}
 	}
@@ -415,7 +416,7 @@ func TestMaxBytesOfPixels(t *testing.T) {
 			o.MaxBytes = limit
 			d := NewDecoder(o)
 			var m Image
-			if err := d.Decode(&m, deep); errors.Is(err, ErrTooLarge) != (limit < need) {
+			if err := d.Decode(context.Background(), &m, deep); errors.Is(err, ErrTooLarge) != (limit < need) {
 				t.Errorf("%v with %d bytes of %d: %v", p, limit, need, err)
 			}
 			d.Close()
@@ -435,7 +436,7 @@ func TestPixelsReuseMemory(t *testing.T) {
 		defer d.Close()
 		dst := make([]byte, d.Bytes(g))
 		if allocs := testing.AllocsPerRun(10, func() {
-			if err := d.DecodeTransformed(dst, jpg, g, 0); err != nil {
+			if err := d.DecodeTransformed(context.Background(), dst, jpg, g, 0); err != nil {
 				t.Fatal(err)
 			}
 		}); allocs > 4 {
@@ -464,8 +465,8 @@ func FuzzDecodePixels(f *testing.F) {
 			d := NewDecoder(o)
 			defer d.Close()
 			var m Image
-			err := d.Decode(&m, data)
-			resized := d.DecodeTransformed(make([]byte, d.Bytes(g)), data, g, 1)
+			err := d.Decode(context.Background(), &m, data)
+			resized := d.DecodeTransformed(context.Background(), make([]byte, d.Bytes(g)), data, g, 1)
 			if (err == nil) != (resized == nil) {
 				t.Errorf("%v: Decode: %v, DecodeTransformed: %v", p, err, resized)
 			}
@@ -484,8 +485,8 @@ func FuzzDecodePixels(f *testing.F) {
 			d := NewDecoder(Options{Indexes: true, DType: deep, MaxPixels: limit})
 			defer d.Close()
 			var m Image
-			err := d.Decode(&m, data)
-			resized := d.DecodeTransformed(make([]byte, d.Bytes(g)), data, g, 1)
+			err := d.Decode(context.Background(), &m, data)
+			resized := d.DecodeTransformed(context.Background(), make([]byte, d.Bytes(g)), data, g, 1)
 			if (err == nil) != (resized == nil) || err == nil && (wantErr != nil || m.Width != want.Width || m.Height != want.Height) {
 				t.Errorf("indexes: Decode: %v, DecodeTransformed: %v; of RGB %v", err, resized, wantErr)
 			}

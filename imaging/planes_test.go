@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"image"
 	"image/jpeg"
 	"image/png"
@@ -47,10 +48,10 @@ func both(t *testing.T, d *Decoder, data []byte, g Transform) (planes, first []b
 	planes, first = make([]byte, g.Bytes()), make([]byte, g.Bytes())
 	var m Image
 	var r Resizer
-	if err := d.DecodeTransformed(planes, data, g, 0); err != nil {
+	if err := d.DecodeTransformed(context.Background(), planes, data, g, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Decode(&m, data); err != nil {
+	if err := d.Decode(context.Background(), &m, data); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Resize(first, &m, g.Plan(m.Width, m.Height, 0)); err != nil {
@@ -112,7 +113,7 @@ func TestPlanes(t *testing.T) {
 				continue
 			}
 			want := make([]byte, g.Bytes())
-			if err := library.DecodeTransformed(want, data, g, 0); err != nil {
+			if err := library.DecodeTransformed(context.Background(), want, data, g, 0); err != nil {
 				t.Fatal(err)
 			}
 			got, before := compare(planes, want), compare(first, want)

@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"image"
 	"image/draw"
@@ -56,10 +57,10 @@ func TestScaledDecode(t *testing.T) {
 		} {
 			for key := range uint64(3) {
 				want, got := make([]byte, tr.Bytes()), make([]byte, tr.Bytes())
-				if err := full.DecodeTransformed(want, data, tr, key); err != nil {
+				if err := full.DecodeTransformed(context.Background(), want, data, tr, key); err != nil {
 					t.Fatal(err)
 				}
-				if err := scaled.DecodeTransformed(got, data, tr, key); err != nil {
+				if err := scaled.DecodeTransformed(context.Background(), got, data, tr, key); err != nil {
 					t.Fatal(err)
 				}
 				shrink := tr.Plan(n*500, n*375, key).shrink()
@@ -111,10 +112,10 @@ func TestScaledDecodeIsInPlace(t *testing.T) {
 		data := jpegWithEXIF(buf.Bytes(), tiff(binary.BigEndian, uint16(o)))
 		for key := range uint64(6) {
 			want, got := make([]byte, tr.Bytes()), make([]byte, tr.Bytes())
-			if err := full.DecodeTransformed(want, data, tr, key); err != nil {
+			if err := full.DecodeTransformed(context.Background(), want, data, tr, key); err != nil {
 				t.Fatal(err)
 			}
-			if err := scaled.DecodeTransformed(got, data, tr, key); err != nil {
+			if err := scaled.DecodeTransformed(context.Background(), got, data, tr, key); err != nil {
 				t.Fatal(err)
 			}
 			// A step is four pixels. Red grows to the right and blue to the left:

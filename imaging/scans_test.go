@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestManyScans(t *testing.T) {
 		d := NewDecoder(Options{})
 		defer d.Close()
 		var m Image
-		err := d.Decode(&m, c.file)
+		err := d.Decode(context.Background(), &m, c.file)
 		if !errors.Is(err, c.err) || err != nil && !strings.Contains(err.Error(), "501 scans") {
 			t.Errorf("%s: %v", name, err)
 		}

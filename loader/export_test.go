@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -94,7 +95,7 @@ func (s *StandIn) Decode(stream device.Stream, pictures []nvjpeg.Picture) error 
 			d := imaging.NewDecoder(imaging.Options{IgnoreOrientation: true})
 			defer d.Close()
 			var m imaging.Image
-			if err := d.Decode(&m, file); err != nil {
+			if err := d.Decode(context.Background(), &m, file); err != nil {
 				return err
 			}
 			if p.Pitch != 3*m.Width {

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"image"
 	"image/color"
@@ -71,7 +72,7 @@ func masksOf(t testing.TB, photos *dataset.Images, transform imaging.Transform, 
 		content, err := os.ReadFile(photos.Name(i))
 		ok(t, err)
 		var m imaging.Image
-		ok(t, d.Decode(&m, content))
+		ok(t, d.Decode(context.Background(), &m, content))
 		if i == higher {
 			m.Height++
 		}

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"image"
 	"image/jpeg"
@@ -77,7 +78,9 @@ func (p panicking) NewEncodedReader() (dataset.EncodedReader, error) {
 	return panickingReader{r}, err
 }
 
-func (panickingReader) Decode(dataset.Visit, []byte, []byte) error { panic("no such picture") }
+func (panickingReader) Decode(context.Context, dataset.Visit, []byte, []byte) error {
+	panic("no such picture")
+}
 
 // A panic about a picture that the device refuses is an error of the sample.
 func TestPanicAfterRefusal(t *testing.T) {

@@ -119,7 +119,7 @@ func (b *bench) core(ctx context.Context, m *harness.Memory) error {
 			Run: func() (float64, error) {
 				return d.rate(ctx, b.decodes, func(d *decoder, file []byte) error {
 					key++
-					return d.DecodeTransformed(d.pixels, file, way.transform, key)
+					return d.DecodeTransformed(ctx, d.pixels, file, way.transform, key)
 				})
 			},
 		}})

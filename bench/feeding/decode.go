@@ -74,7 +74,7 @@ func checkTurbo() error {
 }
 
 // bare decodes and does nothing else.
-func bare(d *decoder, file []byte) error { return d.Decode(&d.image, file) }
+func bare(d *decoder, file []byte) error { return d.Decode(context.Background(), &d.image, file) }
 
 // bareRow is the row of decoding photos with so many threads at once.
 func (b *bench) bareRow(ctx context.Context, m *harness.Memory, f *folder, name string, threads int) *sample {

@@ -2,6 +2,7 @@ package nvjpeg
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -106,7 +107,7 @@ func samePixels(t testing.TB, d *Decoder, i int, got []byte, j JPEG) {
 	if onGPU {
 		decoder := imaging.NewDecoder(imaging.Options{})
 		defer decoder.Close()
-		if err := decoder.Decode(&want, j.data); err != nil {
+		if err := decoder.Decode(context.Background(), &want, j.data); err != nil {
 			t.Fatal(err)
 		}
 		if limit = 3; d.engines > 0 {

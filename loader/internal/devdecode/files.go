@@ -87,7 +87,7 @@ func (f *Files) Fetch(ctx context.Context, r dataset.EncodedReader, slot int, v 
 			return nil
 		}
 	}
-	return r.Decode(v, content, sample)
+	return r.Decode(ctx, v, content, sample)
 }
 
 // Refused returns the slots whose pictures [Decoder.Queue] left to the CPU. From

@@ -111,7 +111,7 @@ func (r *Reader) Decode(j *Job) error {
 		}
 		content, key := j.Files.Content(slot)
 		v := dataset.Visit{Index: j.Indexes[slot], Key: key}
-		if err := r.readers.decode(v, content, j.Sample(slot)); err != nil {
+		if err := r.readers.decode(r.workers.ctx, v, content, j.Sample(slot)); err != nil {
 			j.Fail(slot, err)
 		}
 	}

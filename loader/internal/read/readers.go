@@ -68,9 +68,9 @@ func (r *readers) read(ctx context.Context, v dataset.Visit, places [][]byte) er
 }
 
 // decode makes a sample of a file that the device does not take after all.
-func (r *readers) decode(v dataset.Visit, content, dst []byte) (err error) {
+func (r *readers) decode(ctx context.Context, v dataset.Visit, content, dst []byte) (err error) {
 	defer usercode.Recover(&err, "in the dataset")
-	return r.encoded.Decode(v, content, dst)
+	return r.encoded.Decode(ctx, v, content, dst)
 }
 
 // begin prepares the visit of a sample.
