@@ -86,3 +86,32 @@ func BenchmarkAllocAsync(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRecord compares an event behind one stream with one behind all.
+func BenchmarkRecord(b *testing.B) {
+	dev := benchDevice(b)
+	e, err := dev.NewEvent(device.EventNoTiming)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var streams []device.Stream
+	for range 8 {
+		s, err := dev.NewStream()
+		if err != nil {
+			b.Fatal(err)
+		}
+		streams = append(streams, s)
+	}
+	for name, record := range map[string]func() error{
+		"one": func() error { return streams[0].Record(e) },
+		"all": func() error { return dev.RecordAll(e) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				if err := record(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

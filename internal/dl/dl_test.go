@@ -2,7 +2,9 @@ package dl_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/dl"
@@ -67,4 +69,39 @@ func TestFuncOk(t *testing.T) {
 	if dl.Func(0).Ok() || !dl.Func(1).Ok() {
 		t.Error("Ok is not whether the address is other than zero")
 	}
+}
+
+// The reason is there however busy the scheduler is: the loader keeps it for
+// the thread that failed, so a goroutine that moves on to another one loses it.
+func TestReasonIsNotLost(t *testing.T) {
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					runtime.Gosched()
+				}
+			}
+		})
+	}
+	defer others.Wait()
+	defer close(stop)
+	var failing sync.WaitGroup
+	for range 8 {
+		failing.Go(func() {
+			for range 500 {
+				var f dl.Func
+				_, err := dl.Open(dl.Library{Name: "sample", Files: []string{noFile}, Symbols: []dl.Symbol{{Name: "getpid", Func: &f}}})
+				if err == nil || !strings.Contains(err.Error(), noFile) {
+					t.Errorf("%q does not name %q", err, noFile)
+					return
+				}
+			}
+		})
+	}
+	failing.Wait()
 }
