@@ -3,6 +3,8 @@ package trace
 import (
 	"bytes"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/jsonscan"
 )
 
 // clock turns times of a log into time since its first one.
@@ -48,8 +50,8 @@ func clockTime(text []byte) (time.Duration, bool) {
 	if i := bytes.IndexByte(seconds, ':'); i >= 0 {
 		seconds = append(append(append([]byte{}, seconds[:i]...), '.'), seconds[i+1:]...)
 	}
-	h, ok := parseUint(hours)
-	m, fine := parseUint(minutes)
+	h, ok := jsonscan.ParseUint(hours)
+	m, fine := jsonscan.ParseUint(minutes)
 	s, good := parseSeconds(seconds)
 	if !ok || !fine || !good || h > 23 || m > 59 || s < 0 || s > time.Minute {
 		return 0, false

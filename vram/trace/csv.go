@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/jsonscan"
 )
 
 // csvLines parses the log of RMM's logging resource.
@@ -126,7 +128,7 @@ func (p *csvLines) parse() (event Event, skip bool, err error) {
 		return event, false, fmt.Errorf("action %.40q; known are allocate, free and allocate failure", action)
 	}
 
-	size, ok := parseUint(p.fields[p.size])
+	size, ok := jsonscan.ParseUint(p.fields[p.size])
 	if !ok || size > math.MaxInt64 {
 		return event, false, fmt.Errorf("size %.40q is not an integer of 0 to %d", p.fields[p.size], int64(math.MaxInt64))
 	}
@@ -162,7 +164,7 @@ func (p *csvLines) streamNumber() (int, error) {
 		return 0, nil
 	}
 	text := p.fields[p.stream]
-	handle, ok := parseUint(text)
+	handle, ok := jsonscan.ParseUint(text)
 	if !ok {
 		handle, ok = parsePointer(text)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -66,15 +65,4 @@ func FuzzSnapshot(f *testing.F) {
 // FuzzRead leaves the format to the input.
 func FuzzRead(f *testing.F) {
 	f.Fuzz(fuzzReader)
-}
-
-// FuzzLine compares the scanner with encoding/json: lines of one are lines of
-// the other.
-func FuzzLine(f *testing.F) {
-	f.Fuzz(func(t *testing.T, line string) {
-		if strings.ContainsAny(line, "\r\n") {
-			return
-		}
-		compareWithJSON(t, line)
-	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/jsonscan"
 )
 
 // jsonLines parses one object for each line.
@@ -43,42 +45,13 @@ type record struct {
 }
 
 func (p *jsonLines) parse(line []byte) (rec record, err error) {
-	s := scanner{in: line}
-	if err := s.want('{'); err != nil {
-		return rec, err
-	}
-	for first := true; ; first = false {
-		if s.peek() == '}' {
-			s.at++
-			break
-		}
-		if !first {
-			if err := s.want(','); err != nil {
-				return rec, err
-			}
-		}
-		key, err := s.string()
-		if err != nil {
-			return rec, err
-		}
-		if err := s.want(':'); err != nil {
-			return rec, err
-		}
-		value, err := s.value()
-		if err != nil {
-			return rec, err
-		}
+	err = jsonscan.Object(line, func(key, value []byte) error {
 		if string(value) == "null" { // as if it were not there
-			continue
+			return nil
 		}
-		if err := p.set(&rec, key, value); err != nil {
-			return rec, err
-		}
-	}
-	if s.peek() != 0 || s.at < len(s.in) {
-		return rec, fmt.Errorf("%q behind the object", s.in[s.at:min(s.at+20, len(s.in))])
-	}
-	return rec, nil
+		return p.set(&rec, key, value)
+	})
+	return rec, err
 }
 
 // set stores the value of a key; unknown keys are ignored.
@@ -120,7 +93,7 @@ func (p *jsonLines) text(value []byte) (string, error) {
 	if value[0] != '"' {
 		return "", fmt.Errorf("%.40s is not a string", value)
 	}
-	text, err := unquote(value)
+	text, err := jsonscan.Unquote(value)
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +102,7 @@ func (p *jsonLines) text(value []byte) (string, error) {
 
 // whole reads an integer of 0 to most.
 func whole(value []byte, most uint64) (uint64, error) {
-	u, ok := parseUint(value)
+	u, ok := jsonscan.ParseUint(value)
 	if !ok || u > most {
 		return 0, fmt.Errorf("%.40s is not an integer of 0 to %d", value, most)
 	}

@@ -5,19 +5,9 @@ import (
 	"math"
 	"strconv"
 	"time"
-)
 
-// parseUint reads decimal digits and nothing else.
-func parseUint(text []byte) (u uint64, ok bool) {
-	for _, c := range text {
-		digit := uint64(c - '0')
-		if digit > 9 || u > (math.MaxUint64-digit)/10 {
-			return 0, false
-		}
-		u = 10*u + digit
-	}
-	return u, len(text) > 0
-}
+	"github.com/pinion-gpu/pinion/internal/jsonscan"
+)
 
 // parseHex reads hexadecimal digits, with or without 0x before them.
 func parseHex(text []byte) (u uint64, ok bool) {
@@ -51,8 +41,8 @@ func hasHexPrefix(text []byte) bool {
 func parseSeconds(text []byte) (time.Duration, bool) {
 	digits, negative := bytes.CutPrefix(text, []byte("-"))
 	whole, fraction, point := bytes.Cut(digits, []byte("."))
-	seconds, ok := parseUint(whole)
-	nanos, fine := parseUint(fraction)
+	seconds, ok := jsonscan.ParseUint(whole)
+	nanos, fine := jsonscan.ParseUint(fraction)
 	if !ok || point != fine || seconds > maxSeconds || len(fraction) > 9 {
 		return floatSeconds(string(text))
 	}

@@ -149,7 +149,7 @@ func TestReadErrors(t *testing.T) {
 		"cut":                   {`{"op":"alloc","id":1,"bytes":1`, ErrMalformed, "line 1: ',' is missing at the end"},
 		"no comma":              {`{"op":"alloc" "id":1}`, ErrMalformed, "',' is missing at column 15"},
 		"trailing comma":        {`{"op":"alloc",}`, ErrMalformed, "a string is missing at column 15"},
-		"behind the object":     {`{"op":"alloc","id":1,"bytes":1} x`, ErrMalformed, `"x" behind the object`},
+		"behind the object":     {`{"op":"alloc","id":1,"bytes":1} x`, ErrMalformed, `"x" after the object`},
 		"no op":                 {`{"id":1,"bytes":1}`, ErrMalformed, `"op" is missing`},
 		"other op":              {`{"op":"realloc","id":1}`, ErrMalformed, `"op" is "realloc"`},
 		"op of another type":    {`{"op":1}`, ErrMalformed, `"op": 1 is not a string`},

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"github.com/pinion-gpu/pinion/internal/jsonscan"
 )
 
 // Writer writes a trace as JSON lines. It takes only traces that a [Reader]
@@ -99,7 +101,7 @@ func appendText(out []byte, key, s string) []byte {
 		return out
 	}
 	out = append(out, key...)
-	if !plain(s) {
+	if !jsonscan.Plain(s) {
 		quoted, _ := json.Marshal(s) // cannot fail for a string
 		return append(out, quoted...)
 	}
