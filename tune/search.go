@@ -145,10 +145,10 @@ func (s *search) enter() error {
 	return nil
 }
 
-// bounded reports whether the budget ends trials: of the whole grid it does not,
-// nor the first trial of the calibration, nor the first of the races.
+// bounded reports whether the budget ends trials: of the whole grid it does not, nor
+// the first trial of all, nor the first one with a step that counts.
 func (s *search) bounded() bool {
-	return s.phase == calibration && s.tries() > 0 || s.phase == racing && len(s.ran()) > 0
+	return s.phase != exhaustion && s.tries() > 0 && (!s.o.Step || s.phase == calibration || len(s.ran()) > 0)
 }
 
 // over reports whether the budget is used up.
@@ -212,40 +212,38 @@ const fewest = 4
 // compete races what the model finds plausible, and returns the last field.
 func (s *search) compete() (field []*runner, err error) {
 	field = s.plausible()
-	if s.over() && !s.o.Step { // what the calibration measured has to do
-		field = s.recall()
-	}
 	s.phase = racing
 	if field, err = s.halve(field, s.spent+(s.o.Budget-s.spent)/2); err != nil {
 		return nil, err
 	}
-	if field, err = s.refine(field); err != nil {
-		return nil, err
+	if len(field) > 0 {
+		if field, err = s.refine(field); err != nil {
+			return nil, err
+		}
 	}
-	for !decided(field, s.o.Step) && s.spent+s.takes(s.leaders()...) <= s.o.Budget {
+	for len(field) > 0 && !decided(field, s.o.Step) && s.spent+s.takes(s.leaders()...) <= s.o.Budget {
 		if field, err = s.race(s.leaders(), s.spent+(s.o.Budget-s.spent)/2, "last race"); err != nil {
 			return nil, err
 		}
+	}
+	if len(field) < fewest && s.over() && !s.o.Step { // what the calibration measured has to do
+		s.recall()
+		field = s.leaders()
 	}
 	field, s.settled = choose(field, s.o.Step)
 	s.settled = s.settled || len(s.fits) == 1 // there is nothing to choose from
 	return field, nil
 }
 
-// recall takes the trials of the calibration for laps, and returns what they tried.
-func (s *search) recall() (field []*runner) {
+// recall takes the trials of the calibration for laps.
+func (s *search) recall() {
 	for _, set := range s.fits {
 		for _, m := range s.trials[set].free {
-			r := s.runner(set)
-			r.ran(s.laps, &m)
+			s.runner(set).ran(s.laps, &m)
 			s.laps++
-			if len(r.laps) == 1 {
-				field = append(field, r)
-			}
 		}
 	}
-	estimate(field, s.laps)
-	return field
+	estimate(s.ran(), s.laps)
 }
 
 // halve races the field and goes on with the better half of it, in as many
@@ -257,7 +255,7 @@ func (s *search) halve(field []*runner, until time.Duration) (_ []*runner, err e
 	}
 	for ; ; races-- {
 		field, err = s.race(field, s.spent+(until-s.spent)/time.Duration(races), "race")
-		if err != nil || races == 1 {
+		if err != nil || races == 1 || len(field) == 0 {
 			return field, err
 		}
 		field = keep(field, max((len(field)+1)/2, fewest), s.o.Step)
@@ -320,6 +318,9 @@ func (s *search) race(field []*runner, until time.Duration, what string) ([]*run
 		var err error
 		if field, err = s.round(field, what); err != nil {
 			return nil, err
+		}
+		if len(field) == 0 && s.over() {
+			return nil, nil
 		}
 		if len(field) == 0 { // but others are left, or the round had failed
 			for _, set := range s.fits {

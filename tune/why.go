@@ -43,24 +43,24 @@ func (r *Result) Doubt() string {
 func (r *Result) verdict() string {
 	busy := units.Percent(r.Limit.Busy)
 	if r.Fed {
-		return fmt.Sprintf("The device limits: it waits %s of the time with steps of %s. Data come fast enough.", units.Percent(r.DeviceWait), units.Seconds(r.StepSeconds))
+		return fmt.Sprintf("The device is the limit: with steps of %s it waits %s of the time. Data arrives fast enough.", units.Seconds(r.StepSeconds), units.Percent(r.DeviceWait))
 	}
 	switch r.Limit.Name {
 	case LimitLatency:
-		return "Nothing is busy for half of the time (" + r.busy() + "): what limits is the waiting between the parts, for one to finish and the next to wake up. Larger batches or more of them ahead would help; or others use the machine."
+		return "Latency is the limit: no part is busy for half of the time (" + r.busy() + "). Larger batches or a larger prefetch would help, unless other programs use the machine."
 	case LimitDisk:
-		return "Reading limits: workers are busy " + busy + " of the time, most of it with that. Larger batches, fewer or smaller files, or a faster disk would help."
+		return "Reading is the limit: workers are busy " + busy + " of the time, mostly reading. Fewer and larger files, or a faster disk, would help."
 	case LimitDecode:
 		if r.Limit.Where == onDevice {
-			return "Decoding limits: the device is at it " + busy + " of the time. Smaller images would help, or workers that decode a part of them."
+			return "Decoding is the limit: the device decodes " + busy + " of the time. Smaller images, or decoding some in the workers, would help."
 		}
-		return "Decoding limits: workers are busy " + busy + " of the time, most of it decoding. More processors, smaller images, or decoding on the device would help."
+		return "Decoding is the limit: workers are busy " + busy + " of the time, mostly decoding. More processors, smaller images, or decoding on the device would help."
 	case LimitLink:
-		return "The link limits: copies to the device take " + busy + " of the time. Fewer bytes a sample would help."
+		return "The link is the limit: copies to the device take " + busy + " of the time. Fewer bytes per sample would help."
 	case LimitDevice:
-		return "The device limits: transforming batches takes " + busy + " of its time."
+		return "The device is the limit: transforming batches takes " + busy + " of its time."
 	}
-	return "The loader's own work limits: workers are busy " + busy + " of the time, most of it between samples. Larger samples would help."
+	return "The loader's own work is the limit: workers are busy " + busy + " of the time, mostly between samples. Larger samples would help."
 }
 
 // busy says how busy every part is: "the link 12.0 %, workers 31.5 %".
@@ -85,10 +85,10 @@ func (st StageLoad) sentence(workers int) string {
 	case st.Seconds <= 0 || st.Busy < 0.005:
 		return ""
 	case st.Where == worker && workers > 1:
-		return fmt.Sprintf("%s: %s a sample in each of %d workers (%s with one), at most %.0f samples/s, %s of their time.",
+		return fmt.Sprintf("%s: %s per sample in each of %d workers (%s with one), at most %.0f samples/s, %s of their time.",
 			st.Name, units.Seconds(st.Seconds), workers, units.Seconds(st.Alone), st.Most, units.Percent(st.Busy))
 	}
-	text := fmt.Sprintf("%s: %s a sample, at most %.0f samples/s, %s of the time.", st.Name, units.Seconds(st.Seconds), st.Most, units.Percent(st.Busy))
+	text := fmt.Sprintf("%s: %s per sample, at most %.0f samples/s, %s of the time.", st.Name, units.Seconds(st.Seconds), st.Most, units.Percent(st.Busy))
 	if st.Bytes > 0 {
 		text = strings.TrimSuffix(text, ".") + fmt.Sprintf(", %.2f GB/s while it copies.", st.Bytes/1e9)
 	}
@@ -110,7 +110,7 @@ func (r *Result) scaling() string {
 	if many <= 0 || one > many { // more than there are is luck
 		return ""
 	}
-	return fmt.Sprintf("%d workers do as much as %.1f would without contention.", r.Best.Workers, float64(r.Best.Workers)*one/many)
+	return fmt.Sprintf("%d workers do the work of %.1f without contention.", r.Best.Workers, float64(r.Best.Workers)*one/many)
 }
 
 // choice says what the choice is compared with, by what the last race found.
@@ -135,7 +135,7 @@ func (r *Result) choice() string {
 	case best.threads() != choice.threads():
 		takes = fmt.Sprintf("%d threads, the choice %d", best.threads(), choice.threads())
 	}
-	return fmt.Sprintf("The fastest of the last race, %v, is rated %s higher than the choice. It takes %s.", best.Setting, units.Percent(best.Score/choice.Score-1), takes)
+	return fmt.Sprintf("The fastest of the last race, %v, is %s faster than the choice, but takes %s.", best.Setting, units.Percent(best.Score/choice.Score-1), takes)
 }
 
 // tried are the settings that ran.

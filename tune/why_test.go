@@ -20,7 +20,7 @@ func TestLimit(t *testing.T) {
 		{"link", func(f *fake) { f.pageable, f.decode, f.extra, f.pinned = 9e-5, 1e-6, 0, 8e-5 }, LimitLink, "GB/s while it copies"},
 		{"transform", func(f *fake) { f.transform = 4e-3 }, LimitDevice, "transforming"},
 		{"disk", func(f *fake) { f.read, f.disk, f.decode, f.extra = 1e-5, 0, 1e-5, 3e-3 }, LimitOverhead, "own work"},
-		{"decode", func(f *fake) { f.odd = func(Setting) float64 { return 0.2 } }, LimitLatency, "Nothing is busy for half of the time (the link"},
+		{"decode", func(f *fake) { f.odd = func(Setting) float64 { return 0.2 } }, LimitLatency, "no part is busy for half of the time (the link"},
 	} {
 		f := newFake(c.kind, 1)
 		if c.more != nil {
@@ -65,11 +65,11 @@ func TestWhy(t *testing.T) {
 		// One trial that something disturbed; the stages above are of many.
 		Model: Model{Variants: []Variant{{Pin: true, Stages: []StageCost{{"decode", worker, []Value{{1, 1e-3}, {8, 1}}}}}}},
 	}
-	const want = `Decoding limits: workers are busy 97.0 % of the time, most of it decoding. More processors, smaller images, or decoding on the device would help.
-decode: 1.20 ms a sample in each of 8 workers (1.00 ms with one), at most 6667 samples/s, 90.0 % of their time.
-h2d: 3.00 µs a sample, at most 333333 samples/s, 1.8 % of the time, 50.20 GB/s while it copies.
-8 workers do as much as 6.7 would without contention.
-The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, is rated 2.0 % higher than the choice. It takes 82.7 MiB of pinned memory, the choice 27.6 MiB.`
+	const want = `Decoding is the limit: workers are busy 97.0 % of the time, mostly decoding. More processors, smaller images, or decoding on the device would help.
+decode: 1.20 ms per sample in each of 8 workers (1.00 ms with one), at most 6667 samples/s, 90.0 % of their time.
+h2d: 3.00 µs per sample, at most 333333 samples/s, 1.8 % of the time, 50.20 GB/s while it copies.
+8 workers do the work of 6.7 without contention.
+The fastest of the last race, 16 workers, batch 64, prefetch 8, pinned, is 2.0 % faster than the choice, but takes 82.7 MiB of pinned memory, the choice 27.6 MiB.`
 	if got := strings.Join(r.Why(), "\n"); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}

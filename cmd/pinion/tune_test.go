@@ -46,8 +46,8 @@ Best: 8 workers, batch 64, prefetch 2, pinned
   6012 samples/s; 28 MiB pinned, 28 MiB of host memory, 256 MiB of device memory
 
 Limit: decode
-  Decoding limits: workers are busy 97.0 % of the time, most of it decoding. More processors, smaller images, or decoding on the device would help.
-  decode: 1.20 ms a sample in each of 8 workers (1.00 ms with one), at most 6667 samples/s, 90.0 % of their time.
+  Decoding is the limit: workers are busy 97.0 % of the time, mostly decoding. More processors, smaller images, or decoding on the device would help.
+  decode: 1.20 ms per sample in each of 8 workers (1.00 ms with one), at most 6667 samples/s, 90.0 % of their time.
   No setting of the last race was clearly faster; 3 of 56 were tried.
 
 WORKERS  BATCH  PREFETCH  MEMORY    SAMPLES/S   MIN   MAX  MODEL  PINNED  TRIALS
@@ -79,7 +79,7 @@ PyTorch:  DataLoader(dataset, batch_size=64, shuffle=True, num_workers=8, pin_me
 		"5 samples could not be read in the trials: 3 left out, 2 replaced",
 		"kept from 2 hours ago, --fresh measures anew", "with steps of 20.0 ms the device waits 0.4 % of the time",
 		"98.7 % ± 0.5 % of the best of all 56 settings (16 workers, batch 64, prefetch 2, pinned)", "and 5 more that were tried", "WAITS\n", "100.0 %\n",
-		"could not be kept: a full disk", "29.7 s; kept from 2 hours ago, --fresh measures anew\n\nNot settled: trials of one setting differ", "± 7.0 %", "\nGuess: 8 workers", "Report: tune.html", "Data come fast enough",
+		"could not be kept: a full disk", "29.7 s; kept from 2 hours ago, --fresh measures anew\n\nNot settled: trials of one setting differ", "± 7.0 %", "\nGuess: 8 workers", "Report: tune.html", "Data arrives fast enough",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
