@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // faulty is a device whose calls fail when they are told to.
@@ -115,9 +116,9 @@ func TestBooks(t *testing.T) {
 	check("create")
 	f.createLeft = 1 << 30
 	live = append(live, alloc(t, p, 5*mb, use))
-	must(t, live[0].Free())
+	testkit.OK(t, live[0].Free())
 	live = live[1:]
-	must(t, s.Synchronize())
+	testkit.OK(t, s.Synchronize())
 	f.unmapErr = errBoom
 	_, err = p.Trim()
 	if !errors.Is(err, errBoom) {
@@ -133,18 +134,18 @@ func TestBooks(t *testing.T) {
 	check("release")
 	f.releaseLeft = 1 << 30
 	f.eventErr = errBoom
-	must(t, live[0].Free())
+	testkit.OK(t, live[0].Free())
 	live = nil
 	_, err = p.Trim() // without an event there is no telling whether it is idle
-	must(t, err)
+	testkit.OK(t, err)
 	check("event")
 	f.eventErr = nil
 	_, err = p.Trim()
-	must(t, err)
+	testkit.OK(t, err)
 	if p.Reserved() != 0 {
 		t.Errorf("reserved %d", p.Reserved())
 	}
-	must(t, p.Close())
+	testkit.OK(t, p.Close())
 }
 
 // TestTrimPartly: what was given back before a call failed counts.
@@ -152,7 +153,7 @@ func TestTrimPartly(t *testing.T) {
 	exact(t)
 	f := newFaulty(t, "host:64MiB")
 	p := newPool(t, f, Options{ChunkBytes: 2 * mb})
-	must(t, alloc(t, p, 8*mb, Use{}).Free())
+	testkit.OK(t, alloc(t, p, 8*mb, Use{}).Free())
 	for left, want := range []int64{0, 2 * mb, 4 * mb} {
 		before := p.Reserved()
 		f.releaseLeft = left
@@ -162,7 +163,7 @@ func TestTrimPartly(t *testing.T) {
 		}
 	}
 	f.releaseLeft = 1 << 30
-	must(t, p.Close())
+	testkit.OK(t, p.Close())
 }
 
 // TestNewFails: what New has made when it fails is closed.
@@ -190,10 +191,10 @@ func TestFreeWaits(t *testing.T) {
 		p := newPool(t, f, Options{Source: source})
 		user := newStream(t, f.Device)
 		b := alloc(t, p, 4*mb, Use{})
-		must(t, b.RecordStream(user))
+		testkit.OK(t, b.RecordStream(user))
 		failed := errors.New("bad kernel")
 		release := make(chan struct{})
-		must(t, devicetest.As[device.Caller](t, f.Device).Call(user, func() error { <-release; return failed }))
+		testkit.OK(t, devicetest.As[device.Caller](t, f.Device).Call(user, func() error { <-release; return failed }))
 		f.eventErr = errBoom
 		freed := make(chan error, 1)
 		go func() { freed <- b.Free() }()
@@ -201,7 +202,7 @@ func TestFreeWaits(t *testing.T) {
 			runtime.Gosched()
 		}
 		for n := range int64(20) { // one of them at the latest meets a Free that waits
-			must(t, alloc(t, p, (n+1)*mb, Use{}).Free())
+			testkit.OK(t, alloc(t, p, (n+1)*mb, Use{}).Free())
 			time.Sleep(time.Millisecond)
 		}
 		select {
@@ -219,7 +220,7 @@ func TestFreeWaits(t *testing.T) {
 		if s := p.Stats(); s.Active.Current != 0 {
 			t.Errorf("%v: %d bytes active at the end", source, s.Active.Current)
 		}
-		must(t, p.Close())
+		testkit.OK(t, p.Close())
 	}
 }
 
@@ -231,7 +232,7 @@ func TestFreeWaitsBehindClose(t *testing.T) {
 		p := newPool(t, f, Options{Source: source})
 		user := newStream(t, f.Device)
 		b := alloc(t, p, 4*mb, Use{})
-		must(t, b.RecordStream(user))
+		testkit.OK(t, b.RecordStream(user))
 		release := hold(t, f.Device, user)
 		f.eventErr = errBoom
 		done := make(chan error, 2)
@@ -262,16 +263,16 @@ func TestHeldStream(t *testing.T) {
 	one, other := newStream(t, f.Device), newStream(t, f.Device)
 	release := hold(t, f.Device, one)
 	for range 5 * maxMarks {
-		must(t, alloc(t, p, 8*mb, Use{Stream: one}).Free())
+		testkit.OK(t, alloc(t, p, 8*mb, Use{Stream: one}).Free())
 		_, err := p.Trim()
-		must(t, err)
+		testkit.OK(t, err)
 	}
 	if f.events > maxMarks+1 {
 		t.Errorf("%d events", f.events)
 	}
 	time.AfterFunc(20*time.Millisecond, release)
-	must(t, alloc(t, p, 64*mb, Use{Stream: other}).Free()) // which waits for it
-	must(t, p.Close())
+	testkit.OK(t, alloc(t, p, 64*mb, Use{Stream: other}).Free()) // which waits for it
+	testkit.OK(t, p.Close())
 }
 
 // TestHeldStreamCloses: also if the stream is closed then.
@@ -280,19 +281,19 @@ func TestHeldStreamCloses(t *testing.T) {
 	f := newFaulty(t, "host:64MiB")
 	p := newPool(t, f, Options{ChunkBytes: 2 * mb})
 	one, err := f.Device.NewStream()
-	must(t, err)
+	testkit.OK(t, err)
 	release := hold(t, f.Device, one)
 	for range 2 * maxMarks {
-		must(t, alloc(t, p, 8*mb, Use{Stream: one}).Free())
+		testkit.OK(t, alloc(t, p, 8*mb, Use{Stream: one}).Free())
 		_, err := p.Trim()
-		must(t, err)
+		testkit.OK(t, err)
 	}
 	release()
-	must(t, one.Close())
+	testkit.OK(t, one.Close())
 	_, err = p.Trim()
-	must(t, err)
+	testkit.OK(t, err)
 	if p.Reserved() != 0 {
 		t.Errorf("%d bytes reserved", p.Reserved())
 	}
-	must(t, p.Close())
+	testkit.OK(t, p.Close())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // canHold skips a test where hold does not work, before anything is allocated.
@@ -24,7 +25,7 @@ func canHold(t testing.TB, dev device.Device) {
 func hold(t testing.TB, dev device.Device, s device.Stream) (release func()) {
 	canHold(t, dev)
 	c := make(chan struct{})
-	must(t, devicetest.As[device.Caller](t, dev).Call(s, func() error { <-c; return nil }))
+	testkit.OK(t, devicetest.As[device.Caller](t, dev).Call(s, func() error { <-c; return nil }))
 	var once sync.Once
 	f := func() { once.Do(func() { close(c) }) }
 	t.Cleanup(f)
@@ -42,8 +43,8 @@ func TestClosingStream(t *testing.T) {
 	other := newStream(t, dev)
 	b := alloc(t, p, 8*mb, Use{Stream: one})
 	rel := hold(t, dev, one)
-	must(t, one.Memset(b.Ptr(), 1, 8*mb))
-	must(t, b.Free())
+	testkit.OK(t, one.Memset(b.Ptr(), 1, 8*mb))
+	testkit.OK(t, b.Free())
 	go one.Close()
 	time.Sleep(20 * time.Millisecond)
 	c, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -63,11 +64,11 @@ func TestMarksOfClosedStream(t *testing.T) {
 	one, _ := dev.NewStream()
 	a, b := alloc(t, p, 8*mb, Use{Stream: one}), alloc(t, p, 8*mb, Use{Stream: one})
 	rel := hold(t, dev, one)
-	must(t, a.Free())
+	testkit.OK(t, a.Free())
 	p.Trim() // mark 1
-	must(t, b.Free())
+	testkit.OK(t, b.Free())
 	rel()
-	must(t, one.Close())
+	testkit.OK(t, one.Close())
 	for range 3 {
 		p.Trim()
 	}
@@ -85,7 +86,7 @@ func TestSegmentsJoin(t *testing.T) {
 		l = append(l, alloc(t, p, 16*mb, Use{}))
 	}
 	for _, b := range l {
-		must(t, b.Free())
+		testkit.OK(t, b.Free())
 	}
 	if _, err := p.Alloc(ctx, 48*mb, Use{}); err != nil {
 		t.Errorf("%v", err)
@@ -101,8 +102,8 @@ func TestOneStuckStream(t *testing.T) {
 	a, b := alloc(t, p, 2*mb, Use{Stream: stuck}), alloc(t, p, 16*mb, Use{Stream: quick})
 	hold(t, dev, stuck)
 	relQ := hold(t, dev, quick)
-	must(t, a.Free())
-	must(t, b.Free())
+	testkit.OK(t, a.Free())
+	testkit.OK(t, b.Free())
 	time.AfterFunc(50*time.Millisecond, relQ)
 	c, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -116,7 +117,7 @@ func TestTrimBehindClose(t *testing.T) {
 	for _, src := range []Source{SourceChunks, SourceSegments} {
 		dev := openHost(t, "host:64MiB")
 		p, _ := New(dev, Options{Source: src, ChunkBytes: 2 * mb})
-		must(t, alloc(t, p, 4*mb, Use{}).Free())
+		testkit.OK(t, alloc(t, p, 4*mb, Use{}).Free())
 		p.mu.Lock() // as a long search of somebody
 		done := make(chan error, 2)
 		go func() { done <- p.Close() }()
@@ -139,10 +140,10 @@ func TestDriverStreamClosed(t *testing.T) {
 	p, _ := New(dev, Options{Source: SourceDriver})
 	s, _ := dev.NewStream()
 	b := alloc(t, p, 8*mb, Use{Stream: s})
-	must(t, s.Close())
+	testkit.OK(t, s.Close())
 	err := b.Free()
 	t.Log("free:", err)
-	must(t, p.Close())
+	testkit.OK(t, p.Close())
 	if m, _ := dev.Memory(); m.FreeBytes != m.TotalBytes {
 		t.Errorf("%+v after pool close, reserved %d", m, p.Reserved())
 	}
@@ -154,16 +155,16 @@ func TestDriverWithoutStream(t *testing.T) {
 	p, _ := New(dev, Options{Source: SourceDriver})
 	s := newStream(t, dev)
 	b := alloc(t, p, 8*mb, Use{})
-	must(t, b.RecordStream(s))
+	testkit.OK(t, b.RecordStream(s))
 	rel := hold(t, dev, s)
-	must(t, b.Free())
+	testkit.OK(t, b.Free())
 	c, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { _, err := p.Alloc(c, mb, Use{}); done <- err }()
 	select {
 	case err := <-done:
-		must(t, err)
+		testkit.OK(t, err)
 	case <-time.After(20 * time.Second):
 		t.Error("alloc of 1 MiB of 56 waits past its context; lock free:", p.mu.TryLock())
 	}
@@ -178,7 +179,7 @@ func TestOtherHeapAfterWait(t *testing.T) {
 	one, other := newStream(t, dev), newStream(t, dev)
 	b := alloc(t, p, 8*mb, Use{Stream: one})
 	rel := hold(t, dev, one)
-	must(t, b.Free())
+	testkit.OK(t, b.Free())
 	time.AfterFunc(30*time.Millisecond, rel)
 	if _, err := p.Alloc(ctx, 1000, Use{Stream: other}); err != nil {
 		t.Errorf("%v", err)
@@ -225,11 +226,11 @@ func TestTakenByAnother(t *testing.T) {
 	s1, s2, s3 := newStream(t, dev), newStream(t, dev), newStream(t, dev)
 	x, y := alloc(t, p, 2*mb, Use{Stream: s1}), alloc(t, p, 2*mb, Use{Stream: s2})
 	rel1, rel2 := hold(t, dev, s1), hold(t, dev, s2)
-	must(t, x.Free())
+	testkit.OK(t, x.Free())
 	got := make(chan error)
 	go func() { _, err := p.Alloc(ctx, 2*mb, Use{Stream: s3}); got <- err }()
 	time.Sleep(20 * time.Millisecond)
-	must(t, y.Free())
+	testkit.OK(t, y.Free())
 	alloc(t, p, 2*mb, Use{Stream: s1})
 	rel1()
 	time.AfterFunc(50*time.Millisecond, rel2)
