@@ -11,6 +11,8 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/transfer/calibrate"
 	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
@@ -84,7 +86,7 @@ func directionText(toHost bool) string {
 func (o *calibrationOutput) print(w io.Writer) {
 	fmt.Fprintf(w, "%s  %s  %s\n\n", o.Device, o.Model.Machine.Device, o.Model.Machine.Link)
 	fmt.Fprintln(w, "Pageable memory, the path for each size:")
-	t := newTable(">SIZE", "DIRECTION", "PATH", ">COPIERS", "STORES", ">TIME", ">GB/s")
+	t := texttable.New(">SIZE", "DIRECTION", "PATH", ">COPIERS", "STORES", ">TIME", ">GB/s")
 	for _, c := range o.Choices {
 		copiers, stores := "", ""
 		if c.Copiers > 0 {
@@ -93,13 +95,13 @@ func (o *calibrationOutput) print(w io.Writer) {
 				stores = "past caches"
 			}
 		}
-		t.add(gib(c.Bytes), directions[c.Direction], c.Path, copiers, stores,
-			seconds(c.Seconds), gb(float64(c.Bytes)/c.Seconds/1e9))
+		t.Add(units.Bytes(c.Bytes), directions[c.Direction], c.Path, copiers, stores,
+			units.Seconds(c.Seconds), gb(float64(c.Bytes)/c.Seconds/1e9))
 	}
-	t.print(w)
+	t.Write(w)
 
 	fmt.Fprintln(w, "\nOne copy, as latency + bytes / rate:")
-	t = newTable("PATH", "DIRECTION", ">LATENCY", ">GB/s")
+	t = texttable.New("PATH", "DIRECTION", ">LATENCY", ">GB/s")
 	for _, p := range append(append([]linkmodel.Path{}, o.Model.Pinned...), o.Model.Paths...) {
 		if p.Copiers > 1 {
 			continue // one line for all sizes says little of them
@@ -114,19 +116,19 @@ func (o *calibrationOutput) print(w io.Writer) {
 			name = "pageable, 1 copier"
 		}
 		latency, rate := p.Curve.Fit()
-		t.add(name, directions[directionText(p.ToHost)], duration(latency), gb(rate/1e9))
+		t.Add(name, directions[directionText(p.ToHost)], units.Duration(latency), gb(rate/1e9))
 	}
-	t.print(w)
+	t.Write(w)
 
 	fmt.Fprintln(w, "\nBlocks of pinned or device memory: GB/s by the size of a block, many at once")
-	t = newTable("PATH", "DIRECTION", ">CALL", ">4 KiB", ">16 KiB", ">64 KiB", ">256 KiB", ">1 MiB")
+	t = texttable.New("PATH", "DIRECTION", ">CALL", ">4 KiB", ">16 KiB", ">64 KiB", ">256 KiB", ">1 MiB")
 	for _, b := range o.Model.Batches {
-		row := []string{string(b.Path), directions[b.Direction], seconds(b.CallSeconds)}
+		row := []string{string(b.Path), directions[b.Direction], units.Seconds(b.CallSeconds)}
 		for n := int64(4 << 10); n <= 1<<20; n *= 4 {
-			row = append(row, digits(float64(n)/b.Block.At(n)/1e9))
+			row = append(row, units.Digits(float64(n)/b.Block.At(n)/1e9))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
-	t.print(w)
-	fmt.Fprintf(w, "\nMeasured in %s, kept in %s\n", seconds(o.Seconds), o.File)
+	t.Write(w)
+	fmt.Fprintf(w, "\nMeasured in %s, kept in %s\n", units.Seconds(o.Seconds), o.File)
 }

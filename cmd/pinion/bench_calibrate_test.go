@@ -35,11 +35,11 @@ func TestCalibrationPrint(t *testing.T) {
 	const want = `cuda:0  Test GPU  PCIe 5.0 x16
 
 Pageable memory, the path for each size:
-   SIZE  DIRECTION       PATH    COPIERS  STORES          TIME   GB/s
-1.0 KiB  host to device  plain                         10.1 µs   0.10
-1.0 KiB  device to host  plain                         10.1 µs   0.10
- 64 MiB  host to device  staged        1  past caches  7.47 ms   8.99
- 64 MiB  device to host  plain                         5.60 ms  11.98
+  SIZE  DIRECTION       PATH    COPIERS  STORES          TIME   GB/s
+ 1 KiB  host to device  plain                         10.1 µs   0.10
+ 1 KiB  device to host  plain                         10.1 µs   0.10
+64 MiB  host to device  staged        1  past caches  7.47 ms   8.99
+64 MiB  device to host  plain                         5.60 ms  11.98
 
 One copy, as latency + bytes / rate:
 PATH                DIRECTION       LATENCY   GB/s

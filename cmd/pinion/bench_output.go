@@ -5,10 +5,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 type linkOutput struct {
@@ -132,28 +133,28 @@ func (o *linkOutput) print(w io.Writer) {
 	if o.Link != nil {
 		fmt.Fprintf(w, "  %s", o.Link)
 	}
-	fmt.Fprintf(w, "\n%s a copy, median of %d interleaved repeats\n", gib(o.SizeBytes), o.Repeats)
+	fmt.Fprintf(w, "\n%s a copy, median of %d interleaved repeats\n", units.Bytes(o.SizeBytes), o.Repeats)
 	if o.SizeReason != "" {
 		fmt.Fprintf(w, "Smaller than the default: %s\n", o.SizeReason)
 	}
 	fmt.Fprintln(w)
 
-	t := newTable("PATH", "DIRECTION", ">GB/s", ">MIN", ">MAX", ">OF BEST")
+	t := texttable.New("PATH", "DIRECTION", ">GB/s", ">MIN", ">MAX", ">OF BEST")
 	for _, b := range o.Bulk {
-		t.add(b.Path, directions[b.Direction], gb(b.GBPerS), gb(b.MinGBPerS), gb(b.MaxGBPerS), fmt.Sprintf("%.0f %%", b.PercentOfBest))
+		t.Add(b.Path, directions[b.Direction], gb(b.GBPerS), gb(b.MinGBPerS), gb(b.MaxGBPerS), fmt.Sprintf("%.0f %%", b.PercentOfBest))
 	}
-	t.print(w)
+	t.Write(w)
 
-	t = newTable("TIME", ">MEDIAN", ">MIN", ">MAX")
-	t.add("open the device (once)", seconds(o.InitSeconds), "", "")
+	t = texttable.New("TIME", ">MEDIAN", ">MIN", ">MAX")
+	t.Add("open the device (once)", units.Seconds(o.InitSeconds), "", "")
 	for _, r := range o.SmallCopies {
-		t.add(r.What+", waited for", seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
+		t.Add(r.What+", waited for", units.Seconds(r.Seconds), units.Seconds(r.MinSeconds), units.Seconds(r.MaxSeconds))
 	}
 	for _, r := range o.PinCost {
-		t.add(fmt.Sprintf("pin %s: %s", gib(o.PinBytes), r.What), seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
+		t.Add(fmt.Sprintf("pin %s: %s", units.Bytes(o.PinBytes), r.What), units.Seconds(r.Seconds), units.Seconds(r.MinSeconds), units.Seconds(r.MaxSeconds))
 	}
 	fmt.Fprintln(w)
-	t.print(w)
+	t.Write(w)
 	printNotAvailable(w, o.NotAvailable)
 	for _, direction := range []string{"h2d", "d2h"} {
 		o.printCurves(w, direction)
@@ -184,13 +185,13 @@ func (o *linkOutput) printCurves(w io.Writer, direction string) {
 		return
 	}
 	slices.Sort(sizes)
-	t := newTable(append(head, ">CHOSEN / BEST")...)
+	t := texttable.New(append(head, ">CHOSEN / BEST")...)
 	for _, n := range slices.Compact(sizes) {
-		row := []string{gib(n)}
+		row := []string{units.Bytes(n)}
 		for _, path := range paths {
 			cell := ""
 			if rate, there := rates[path][n]; there {
-				cell = digits(rate)
+				cell = units.Digits(rate)
 			}
 			row = append(row, cell)
 		}
@@ -199,12 +200,10 @@ func (o *linkOutput) printCurves(w io.Writer, direction string) {
 				row = append(row, fmt.Sprintf("%.2f", c.Ratio))
 			}
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	fmt.Fprintf(w, "\nGB/s, %s\n", directions[direction])
-	t.print(w)
+	t.Write(w)
 }
 
 var directions = map[string]string{"h2d": "host to device", "d2h": "device to host", "both": "both at once", "d2d": "inside the device"}
-
-func seconds(s float64) string { return duration(time.Duration(s * 1e9)) }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 type processesOutput struct {
@@ -143,8 +145,8 @@ func (o *processesOutput) print(w io.Writer) {
 	if o.Link != nil {
 		fmt.Fprintf(w, "  %s", o.Link)
 	}
-	fmt.Fprintf(w, "\n%s a copy by %s, median of %d interleaved repeats\n", gib(o.SizeBytes),
-		counted(int64(o.Processes), "process", "processes"), o.Repeats)
+	fmt.Fprintf(w, "\n%s a copy by %s, median of %d interleaved repeats\n", units.Bytes(o.SizeBytes),
+		units.Count(o.Processes, "process"), o.Repeats)
 	fmt.Fprint(w, "GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned.\nSPREAD is from the slowest to the fastest copy of any process, alone or together, in per cent of the median.\n\n")
 	o.printCopies(w)
 	fmt.Fprintln(w)
@@ -170,18 +172,18 @@ func (o *processesOutput) warn(w io.Writer) {
 }
 
 func (o *processesOutput) printCopies(w io.Writer) {
-	t := newTable("HOST MEMORY", "COPY", ">FIRST COPY", ">ALONE", ">TOGETHER", ">IN ALL", ">SPREAD", ">% ALONE", ">% TOGETHER")
+	t := texttable.New("HOST MEMORY", "COPY", ">FIRST COPY", ">ALONE", ">TOGETHER", ">IN ALL", ">SPREAD", ">% ALONE", ">% TOGETHER")
 	share := func(p float64) string {
 		if p == 0 {
 			return "-"
 		}
-		return percent(p / 100)
+		return units.Percent(p / 100)
 	}
 	for _, c := range o.Copies {
-		t.add(c.Memory, copyWords[c.Direction], seconds(c.FirstSeconds), gb(c.Alone.GBPerS), gb(c.Together.GBPerS), gb(c.TotalGBPerS),
+		t.Add(c.Memory, copyWords[c.Direction], units.Seconds(c.FirstSeconds), gb(c.Alone.GBPerS), gb(c.Together.GBPerS), gb(c.TotalGBPerS),
 			fmt.Sprintf("%.0f %%", 100*max(c.Alone.spread(), c.Together.spread())), share(c.AloneOfPrivate), share(c.TogetherOfPrivate))
 	}
-	t.print(w)
+	t.Write(w)
 }
 
 var copyWords = map[string]string{"h2d": "H2D", "d2h": "D2H"}
@@ -190,21 +192,21 @@ var copyWords = map[string]string{"h2d": "H2D", "d2h": "D2H"}
 func (r rateRange) spread() float64 { return (r.MaxGBPerS - r.MinGBPerS) / r.GBPerS }
 
 func (o *processesOutput) printTimes(w io.Writer) {
-	t := newTable("TIME", ">MEDIAN", ">MIN", ">MAX")
-	t.add("open the device, in this process (once)", seconds(o.InitSeconds), "", "")
+	t := texttable.New("TIME", ">MEDIAN", ">MIN", ">MAX")
+	t.Add("open the device, in this process (once)", units.Seconds(o.InitSeconds), "", "")
 	for _, r := range o.Times {
 		what := r.What
 		switch what {
 		case procbench.OpenDevice:
 			what += ", in a new process"
 		case procbench.MapShared, procbench.PinShared:
-			what += fmt.Sprintf(", %d x %s", o.Processes, gib(o.SizeBytes))
+			what += fmt.Sprintf(", %d x %s", o.Processes, units.Bytes(o.SizeBytes))
 		default:
-			what += ", " + gib(o.SizeBytes)
+			what += ", " + units.Bytes(o.SizeBytes)
 		}
-		t.add(what, seconds(r.Seconds), seconds(r.MinSeconds), seconds(r.MaxSeconds))
+		t.Add(what, units.Seconds(r.Seconds), units.Seconds(r.MinSeconds), units.Seconds(r.MaxSeconds))
 	}
-	t.print(w)
+	t.Write(w)
 }
 
 // explain says in words what the figures mean for the puzzles.
@@ -219,13 +221,13 @@ func (o *processesOutput) explain(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "Why a simple test shows pinned memory %s times as fast: it timed the first use. Opening the device (%s) and the first pageable copy (%s) take that many times a steady pinned copy (%s). Steady copies compared, pinned is %s times as fast.\n",
-		digits(p.NaiveRatio), seconds(p.OpenSeconds), seconds(p.FirstPageableSeconds), seconds(p.PinnedSeconds), digits(p.SteadyRatio))
+		units.Digits(p.NaiveRatio), units.Seconds(p.OpenSeconds), units.Seconds(p.FirstPageableSeconds), units.Seconds(p.PinnedSeconds), units.Digits(p.SteadyRatio))
 	if p.SerialisedGBPerS > 0 {
 		fmt.Fprintf(w, "Why a pinned buffer is no faster in another process: it arrives pageable. There it copies at %s GB/s, ordinary memory at %s and private pinned memory at %s.\n",
 			gb(p.SerialisedGBPerS), gb(p.PageableGBPerS), gb(p.PinnedGBPerS))
 	}
 	if p.SharedAlone > 0 {
 		fmt.Fprintf(w, "What to do instead: a shared segment that each process pins. In the process that is furthest behind it reaches %s of private pinned memory alone and %s together.\n",
-			percent(p.SharedAlone/100), percent(p.SharedTogether/100))
+			units.Percent(p.SharedAlone/100), units.Percent(p.SharedTogether/100))
 	}
 }

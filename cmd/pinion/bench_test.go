@@ -199,13 +199,13 @@ func TestCurvesText(t *testing.T) {
 	out.print(&b)
 	const want = `
 GB/s, host to device
-   SIZE  PAGEABLE  PINNED  CHOSEN / BEST
-1.0 KiB      0.12                   1.04
-1.0 GiB      64.0    64.0           2.00
+ SIZE  PAGEABLE  PINNED  CHOSEN / BEST
+1 KiB      0.12                   1.04
+1 GiB      64.0    64.0           2.00
 
 GB/s, device to host
-   SIZE  CHOSEN  CHOSEN / BEST
-1.0 KiB    0.12
+ SIZE  CHOSEN  CHOSEN / BEST
+1 KiB    0.12
 `
 	if !strings.HasSuffix(b.String(), want) {
 		t.Errorf("got\n%s\nwant at the end\n%s", b.String(), want)

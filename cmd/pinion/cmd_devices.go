@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 func newDevices() *cobra.Command {
@@ -133,7 +135,7 @@ func (l *linkRow) String() string {
 }
 
 func (list *deviceList) print(w io.Writer) {
-	t := newTable("DEVICE", "NAME", ">MEMORY", ">FREE", "LINK", ">COPY ENGINES", "CAPABILITIES")
+	t := texttable.New("DEVICE", "NAME", ">MEMORY", ">FREE", "LINK", ">COPY ENGINES", "CAPABILITIES")
 	for _, d := range list.Devices {
 		link := "none: shares the host's memory"
 		if d.Link != nil {
@@ -141,10 +143,10 @@ func (list *deviceList) print(w io.Writer) {
 		} else if d.Backend != "host" {
 			link = "unknown"
 		}
-		t.add(d.ID, d.Name, gib(d.MemoryTotalBytes), gib(d.MemoryFreeBytes), link,
+		t.Add(d.ID, d.Name, units.Bytes(d.MemoryTotalBytes), units.Bytes(d.MemoryFreeBytes), link,
 			fmt.Sprint(d.CopyEngines), strings.Join(d.Capabilities, " "))
 	}
-	t.print(w)
+	t.Write(w)
 	for _, u := range list.Unavailable {
 		fmt.Fprintf(w, "\nNot available: %s\n", u.Reason)
 	}

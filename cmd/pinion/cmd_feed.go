@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -176,7 +177,7 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) 
 			in.ds.Len(), options.Batch, share)
 	default:
 		in.line.message("Nothing is left: the state of --resume is at the end of %s; more --epochs go on behind it",
-			counted(int64(options.Epochs), "epoch", "epochs"))
+			units.Count(options.Epochs, "epoch"))
 	}
 	out := newFeedOutput(in, report, unread)
 	if f.json {

@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/shard"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 func newPack() *cobra.Command {
@@ -34,7 +35,7 @@ OUT before all of it is written.`,
 		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return badUsage(cmd, "a folder of photos and one for the shards are needed, but %s given", counted(int64(len(args)), "was", "were"))
+				return badUsage(cmd, "name a folder of photos and one for the shards, not %s", units.Count(len(args), "argument"))
 			}
 			return nil
 		},
@@ -80,7 +81,7 @@ func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, a
 		return printJSON(cmd, o)
 	}
 	return printText(cmd, func(w io.Writer) {
-		fmt.Fprintf(w, "%s in %s, %s\nNext: pinion feed %s --sampler blocks\n", counted(int64(o.Samples), "photo", "photos"),
-			counted(int64(o.Shards), "shard", "shards"), seconds(o.Seconds), shellQuote(o.OutFolder))
+		fmt.Fprintf(w, "%s in %s, %s\nNext: pinion feed %s --sampler blocks\n", units.Count(o.Samples, "photo"),
+			units.Count(o.Shards, "shard"), units.Seconds(o.Seconds), shellQuote(o.OutFolder))
 	})
 }

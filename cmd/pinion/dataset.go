@@ -18,6 +18,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // samplePhotos is how many photos the sample folder has: enough for some
@@ -177,7 +178,7 @@ func (f *datasetFlags) labelsFound(ds dataset.Dataset, path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: none of %s has a label in the field %q of --label", path, counted(int64(ds.Len()), "sample", "samples"), f.label)
+	return fmt.Errorf("%s: none of %s has a label in the field %q of --label", path, units.Count(ds.Len(), "sample"), f.label)
 }
 
 // closeDataset closes a dataset that has to be closed.

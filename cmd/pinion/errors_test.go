@@ -115,7 +115,7 @@ func TestErrors(t *testing.T) {
 		{"feed --raw 5,f32", 2, []string{"--raw", "none was named"}},
 		{"feed --sampler blocks " + good, 1, []string{"blocks", "not in shards"}},
 		{"feed train-{000..002}.tar", 1, []string{"train-000.tar"}},
-		{"pack " + good, 2, []string{"1 was given"}},
+		{"pack " + good, 2, []string{"not 1 argument"}},
 		{"pack " + empty + " " + filepath.Join(dir, "out"), 1, []string{empty, "empty"}},
 		{"feed --decode tpu " + good, 2, []string{"--decode", "tpu"}},
 		{"feed --decode gpu --device host " + good, 1, []string{"CUDA"}},

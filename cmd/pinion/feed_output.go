@@ -9,6 +9,8 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // feedOutput is the JSON document of pinion feed.
@@ -135,29 +137,29 @@ func (o *feedOutput) decoder() string {
 func (o *feedOutput) print(w io.Writer) {
 	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(o.BatchShape), " ", "x"), "[]")
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.DeviceName)
-	fmt.Fprintf(w, "%s in %s of %s %s, %s\n", counted(o.Samples, "sample", "samples"),
-		counted(o.Batches, "batch", "batches"), shape, o.DType, seconds(o.Seconds))
+	fmt.Fprintf(w, "%s in %s of %s %s, %s\n", units.Count(o.Samples, "sample"),
+		units.Count(o.Batches, "batch"), shape, o.DType, units.Seconds(o.Seconds))
 	for _, t := range o.Targets {
 		fmt.Fprintln(w, t)
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",
-		o.SamplesPerS, o.H2DGBPerS, percent(o.DeviceWaitFraction))
+		o.SamplesPerS, o.H2DGBPerS, units.Percent(o.DeviceWaitFraction))
 	fmt.Fprintf(w, "  held up by %s\n", limitNames[o.Limit])
 	if n := o.FailedSamples; n > 0 {
-		fmt.Fprintf(w, "  %s could not be read: %d skipped, %d replaced\n", counted(n, "sample", "samples"), n-o.ReplacedSamples, o.ReplacedSamples)
+		fmt.Fprintf(w, "  %s could not be read: %d skipped, %d replaced\n", units.Count(n, "sample"), n-o.ReplacedSamples, o.ReplacedSamples)
 	}
 	memory := "pinned"
 	if !o.Pinned {
 		memory = "pageable: " + o.PageableReason
 	}
 	if o.StagingBytes > 0 {
-		memory += ", copied through " + gib(o.StagingBytes) + " of pinned memory"
+		memory += ", copied through " + units.Bytes(o.StagingBytes) + " of pinned memory"
 	}
-	workers := counted(int64(o.Workers), "worker", "workers")
+	workers := units.Count(o.Workers, "worker")
 	fmt.Fprintf(w, "  %s; %s of host memory, %s (%s); %s, %s\n",
-		workers, counted(int64(o.Slabs), "slab", "slabs"), gib(o.HostBytes), memory,
-		counted(int64(o.DeviceBuffers), "device buffer", "device buffers"), gib(o.DeviceBytes))
+		workers, units.Count(o.Slabs, "slab"), units.Bytes(o.HostBytes), memory,
+		units.Count(o.DeviceBuffers, "device buffer"), units.Bytes(o.DeviceBytes))
 	if o.JPEGDecoder != "" {
 		fmt.Fprintf(w, "  JPEG by %s\n", o.decoder())
 	}
@@ -165,7 +167,7 @@ func (o *feedOutput) print(w io.Writer) {
 		fmt.Fprintf(w, "  checksum %s\n", o.Checksum)
 	}
 
-	t := newTable("STAGE", "WHERE", ">TOTAL", ">PER SAMPLE", ">BUSY")
+	t := texttable.New("STAGE", "WHERE", ">TOTAL", ">PER SAMPLE", ">BUSY")
 	for _, s := range o.Stages {
 		if s.Seconds == 0 {
 			continue // no stage of this run
@@ -174,8 +176,8 @@ func (o *feedOutput) print(w io.Writer) {
 		if where == "worker" {
 			where = workers
 		}
-		t.add(stageNames[s.Stage], where, seconds(s.Seconds), seconds(s.SecondsPerSample), percent(s.BusyFraction))
+		t.Add(stageNames[s.Stage], where, units.Seconds(s.Seconds), units.Seconds(s.SecondsPerSample), units.Percent(s.BusyFraction))
 	}
 	fmt.Fprintln(w)
-	t.print(w)
+	t.Write(w)
 }

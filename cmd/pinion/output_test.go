@@ -160,28 +160,6 @@ func TestBenchLinkJSON(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	table := newTable("PATH", ">GB/s", "NOTE")
-	table.add("host to device", "1.50", "")
-	table.add("µ", "100.00", "ünï")
-	table.add("short row")
-	var b strings.Builder
-	table.print(&b)
-	const want = `PATH              GB/s  NOTE
-host to device    1.50
-µ               100.00  ünï
-short row
-`
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
-	b.Reset()
-	newTable("A", ">B").print(&b)
-	if b.String() != "A  B\n" {
-		t.Errorf("an empty table is %q", b.String())
-	}
-}
-
 // What people read, word for word.
 func TestFeedText(t *testing.T) {
 	out := &feedOutput{
@@ -213,18 +191,6 @@ copy to device  device      40.0 ms     3.10 µs   0.6 %
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
-	}
-}
-
-func TestUnits(t *testing.T) {
-	for want, got := range map[string]string{
-		"1.0 GiB": gib(1 << 30), "0 B": gib(-1), "12.35": gb(12.345678), "12.3 %": percent(0.1234),
-		"1.50 s": duration(1500 * time.Millisecond), "1.50 ms": duration(1500 * time.Microsecond),
-		"1.50 µs": duration(1500), "0.00 µs": duration(0), "2.50 ms": seconds(0.0025),
-	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/vram"
 	"github.com/pinion-gpu/pinion/vram/replay"
 	"github.com/pinion-gpu/pinion/vram/viz"
@@ -77,14 +79,14 @@ func (o *replayOutput) print(w io.Writer) {
 	if !strings.HasPrefix(o.Device, "host:") { // whose capacity is said below
 		fmt.Fprintf(w, "%s  ", o.Device)
 	}
-	fmt.Fprintf(w, "%s\n%s (%s) on %s\n%s", o.DeviceName, o.Trace, o.Format, o.Allocator, amount(o.CapacityBytes))
+	fmt.Fprintf(w, "%s\n%s (%s) on %s\n%s", o.DeviceName, o.Trace, o.Format, o.Allocator, units.Bytes(o.CapacityBytes))
 	if o.defaultCapacity {
 		fmt.Fprint(w, " (default of the host, see --capacity)")
 	}
 	if o.ChunkBytes > 0 {
-		fmt.Fprintf(w, " in chunks of %s", amount(o.ChunkBytes))
+		fmt.Fprintf(w, " in chunks of %s", units.Bytes(o.ChunkBytes))
 	}
-	fmt.Fprintf(w, ", %s\n\n", seconds(o.Seconds))
+	fmt.Fprintf(w, ", %s\n\n", units.Seconds(o.Seconds))
 	if o.Events > 0 {
 		o.printFigures(w)
 	} else {
@@ -97,35 +99,35 @@ func (o *replayOutput) print(w io.Writer) {
 
 // printFigures prints two tables, so that a line fits into 80 columns.
 func (o *replayOutput) printFigures(w io.Writer) {
-	memory := newTable(">EVENTS", ">PEAK LIVE", ">PEAK RESERVED", ">FRAGMENTATION", ">OOMS")
-	memory.add(fmt.Sprint(o.Events), amount(o.PeakLiveBytes), amount(o.PeakReservedBytes), ratio(o.Fragmentation), fmt.Sprint(o.OOMs))
-	memory.print(w)
+	memory := texttable.New(">EVENTS", ">PEAK LIVE", ">PEAK RESERVED", ">FRAGMENTATION", ">OOMS")
+	memory.Add(fmt.Sprint(o.Events), units.Bytes(o.PeakLiveBytes), units.Bytes(o.PeakReservedBytes), ratio(o.Fragmentation), fmt.Sprint(o.OOMs))
+	memory.Write(w)
 	fmt.Fprintln(w)
-	calls := newTable(">DRIVER CALLS", ">ALLOC P50", ">ALLOC P99", ">FREE P50")
-	calls.add(fmt.Sprint(o.DriverCalls), nanoseconds(o.AllocP50), nanoseconds(o.AllocP99), nanoseconds(o.FreeP50))
-	calls.print(w)
+	calls := texttable.New(">DRIVER CALLS", ">ALLOC P50", ">ALLOC P99", ">FREE P50")
+	calls.Add(fmt.Sprint(o.DriverCalls), nanoseconds(o.AllocP50), nanoseconds(o.AllocP99), nanoseconds(o.FreeP50))
+	calls.Write(w)
 
 	if o.OOMs > 0 {
 		fmt.Fprintf(w, "\nOut of memory %s. The least that was too much, live and asked for:\n%s",
-			counted(o.OOMs, "time", "times"), amount(o.LeastOOMBytes))
+			units.Count(o.OOMs, "time"), units.Bytes(o.LeastOOMBytes))
 		if o.LeastOOMFraction != nil {
 			if share := *o.LeastOOMFraction; share < 10 {
-				fmt.Fprintf(w, ", %s of the capacity", percent(share))
+				fmt.Fprintf(w, ", %s of the capacity", units.Percent(share))
 			} else {
-				fmt.Fprintf(w, ", %s times the capacity", digits(share))
+				fmt.Fprintf(w, ", %s times the capacity", units.Digits(share))
 			}
 		}
 		fmt.Fprintln(w, ".")
 	}
 	if o.ChunkBytes > o.CapacityBytes {
-		fmt.Fprintf(w, "\nOne chunk is %s: more than the capacity. See --chunk and --capacity.\n", amount(o.ChunkBytes))
+		fmt.Fprintf(w, "\nOne chunk is %s: more than the capacity. See --chunk and --capacity.\n", units.Bytes(o.ChunkBytes))
 	}
 	if o.PeakTraceBytes > o.CapacityBytes {
-		fmt.Fprintf(w, "\nThe trace needs %s at its peak: more than the capacity. See --capacity.\n", amount(o.PeakTraceBytes))
+		fmt.Fprintf(w, "\nThe trace needs %s at its peak: more than the capacity. See --capacity.\n", units.Bytes(o.PeakTraceBytes))
 	}
 	if o.FailedInTrace > 0 {
 		fmt.Fprintf(w, "\n%s had failed when the trace was recorded; %d succeeded here.\n",
-			counted(o.FailedInTrace, "allocation", "allocations"), o.FailedGranted)
+			units.Count(o.FailedInTrace, "allocation"), o.FailedGranted)
 	}
 	if o.Allocator != "pinion" {
 		fmt.Fprintln(w, "\nReserved counts what is live: what the driver rounds up or keeps is not seen.")
@@ -134,9 +136,9 @@ func (o *replayOutput) printFigures(w io.Writer) {
 
 func (o *snapshotOutput) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s has the pool at the end of the trace and %s before.\n%s\n",
-		o.File, counted(int64(o.Events), "event", "events"), formOf(o.File).use)
+		o.File, units.Count(o.Events, "event"), formOf(o.File).use)
 	if o.DroppedEvents > 0 {
-		fmt.Fprintf(w, "The oldest %s are left out. See --history.\n", counted(o.DroppedEvents, "event", "events"))
+		fmt.Fprintf(w, "The oldest %s are left out. See --history.\n", units.Count(o.DroppedEvents, "event"))
 	}
 }
 
@@ -222,29 +224,13 @@ func ratio(v float64) string {
 	case v < 1000:
 		return fmt.Sprintf("%.3f", v)
 	}
-	return digits(v)
+	return units.Digits(v)
 }
 
-// amount prints bytes with three significant digits.
-func amount(n int64) string {
-	value, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	for value >= 999.5 && len(units) > 1 {
-		value, units = value/1024, units[1:]
-	}
-	return digits(value) + " " + units[0]
-}
-
-// nanoseconds prints a time whose nanoseconds matter while it is short; 0: there
-// is none.
+// nanoseconds prints a time; 0: there is none.
 func nanoseconds(s float64) string {
-	switch {
-	case s == 0:
+	if s == 0 {
 		return "-"
-	case s < 1e-6:
-		return fmt.Sprintf("%.0f ns", s*1e9)
 	}
-	return seconds(s)
+	return units.Seconds(s)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tunereport"
 	"github.com/pinion-gpu/pinion/internal/cpuname"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
@@ -56,7 +58,7 @@ const mostRows = 10
 func (o *tuneOutput) print(w io.Writer) {
 	r := o.Result
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
-	fmt.Fprintf(w, "%s: %s of %s\n", o.Dataset, counted(int64(o.Samples), "sample", "samples"), o.Spec)
+	fmt.Fprintf(w, "%s: %s of %s\n", o.Dataset, units.Count(o.Samples, "sample"), o.Spec)
 	for _, t := range o.Targets {
 		fmt.Fprintln(w, t)
 	}
@@ -66,7 +68,7 @@ func (o *tuneOutput) print(w io.Writer) {
 			tried++
 		}
 	}
-	fmt.Fprintf(w, "%s of %d of %d settings, %s", counted(int64(r.Trials), "trial", "trials"), tried, r.GridSize, seconds(r.Seconds))
+	fmt.Fprintf(w, "%s of %d of %d settings, %s", units.Count(r.Trials, "trial"), tried, r.GridSize, units.Seconds(r.Seconds))
 	if o.AgeSeconds > 0 {
 		fmt.Fprintf(w, "; kept from %s ago, --fresh measures anew", age(o.AgeSeconds))
 	}
@@ -78,17 +80,17 @@ func (o *tuneOutput) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s: %v\n", name, r.Best)
 	fmt.Fprintf(w, "  %.0f samples/s; %s pinned, %s of host memory, %s of device memory\n",
-		r.PerSecond, gib(r.PinnedBytes), gib(r.HostBytes), gib(r.DeviceBytes))
+		r.PerSecond, units.Bytes(r.PinnedBytes), units.Bytes(r.HostBytes), units.Bytes(r.DeviceBytes))
 	if r.StepSeconds > 0 {
-		fmt.Fprintf(w, "  with steps of %s the device waits %s of the time\n", seconds(r.StepSeconds), percent(r.DeviceWait))
+		fmt.Fprintf(w, "  with steps of %s the device waits %s of the time\n", units.Seconds(r.StepSeconds), units.Percent(r.DeviceWait))
 	}
 	if r.Unread > 0 {
 		fmt.Fprintf(w, "  %s could not be read in the trials: %d left out, %d replaced; one counts in each trial that meets it\n",
-			counted(r.Unread, "sample", "samples"), r.Unread-r.Replaced, r.Replaced)
+			units.Count(r.Unread, "sample"), r.Unread-r.Replaced, r.Replaced)
 	}
 	if g := r.Grid; g != nil {
 		fmt.Fprintf(w, "  %s ± %s of the best of all %d settings (%v), measured beside it in %s\n",
-			percent(g.Ratio), percent(g.Error), g.Settings, g.Best, counted(int64(g.LastRounds), "round", "rounds"))
+			units.Percent(g.Ratio), units.Percent(g.Error), g.Settings, g.Best, units.Count(g.LastRounds, "round"))
 	}
 	fmt.Fprintf(w, "\nLimit: %s\n", r.Limit.Name)
 	for _, why := range r.Why() {
@@ -117,17 +119,18 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 	if o.Best.Decode != "" {
 		head = append(head, "DECODE")
 	}
-	t := newTable(head...)
-	rest, refused, why := 0, 0, ""
+	t := texttable.New(head...)
+	listed, rest, refused, why := 0, 0, 0, ""
 	for _, s := range o.Settings {
 		switch {
 		case s.Refused != "":
 			refused, why = refused+1, s.Refused
 			continue
-		case len(t.rows) == mostRows:
+		case listed == mostRows:
 			rest++
 			continue
 		}
+		listed++
 		memory := "pageable"
 		if s.Pin {
 			memory = "pinned"
@@ -136,25 +139,25 @@ func (o *tuneOutput) printSettings(w io.Writer) {
 		if staged {
 			copiers, chunk := "", ""
 			if s.Copiers > 0 {
-				copiers, chunk = fmt.Sprint(s.Copiers), gib(s.ChunkBytes)
+				copiers, chunk = fmt.Sprint(s.Copiers), units.Bytes(s.ChunkBytes)
 			}
 			row = append(row, copiers, chunk)
 		}
-		row = append(row, whole(s.Rate()), whole(s.Least), whole(s.Most), whole(s.Predicted), gib(s.PinnedBytes), fmt.Sprint(s.Trials))
+		row = append(row, whole(s.Rate()), whole(s.Least), whole(s.Most), whole(s.Predicted), units.Bytes(s.PinnedBytes), fmt.Sprint(s.Trials))
 		if o.StepSeconds > 0 {
-			row = append(row, percent(s.DeviceWait))
+			row = append(row, units.Percent(s.DeviceWait))
 		}
 		if o.Best.Decode != "" {
 			row = append(row, s.Decode)
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
-	t.print(w)
+	t.Write(w)
 	if rest > 0 {
 		fmt.Fprintf(w, "and %d more that were tried\n", rest)
 	}
 	if refused > 0 {
-		fmt.Fprintf(w, "%s left out, such as: %s\n", counted(int64(refused), "setting", "settings"), why)
+		fmt.Fprintf(w, "%s left out, such as: %s\n", units.Count(refused, "setting"), why)
 	}
 	fmt.Fprintln(w, "MIN and MAX are single trials, as measured. From SAMPLES/S of the last race, whose settings come first, the drift of the machine is taken out.")
 }
@@ -166,11 +169,11 @@ func age(s float64) string {
 	d := time.Duration(s * 1e9)
 	switch {
 	case d < time.Minute:
-		return counted(int64(d/time.Second), "second", "seconds")
+		return units.Count(d/time.Second, "second")
 	case d < time.Hour:
-		return counted(int64(d/time.Minute), "minute", "minutes")
+		return units.Count(d/time.Minute, "minute")
 	case d < 24*time.Hour:
-		return counted(int64(d/time.Hour), "hour", "hours")
+		return units.Count(d/time.Hour, "hour")
 	}
-	return counted(int64(d/(24*time.Hour)), "day", "days")
+	return units.Count(d/(24*time.Hour), "day")
 }

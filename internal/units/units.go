@@ -125,6 +125,8 @@ func Count[N ~int | ~int32 | ~int64 | ~uint64](n N, one string) string {
 func plural(one string) string {
 	last := func(n int) string { return one[max(len(one)-n, 0):] }
 	switch {
+	case last(5) == "epoch": // whose ch is a k
+		return one + "s"
 	case last(1) == "y" && !strings.Contains("aeiou", last(2)[:1]):
 		return strings.TrimSuffix(one, "y") + "ies"
 	case last(1) == "s", last(1) == "x", last(1) == "z", last(2) == "ch", last(2) == "sh":

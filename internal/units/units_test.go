@@ -75,7 +75,7 @@ func TestNumbers(t *testing.T) {
 	for got, want := range map[string]string{
 		Rate(50.3e9): "50.3 GB/s", Percent(0.1234): "12.3 %", Grouped(1234567): "1,234,567",
 		Count(1, "batch"): "1 batch", Count(0, "batch"): "0 batches", Count(int64(2), "copy"): "2 copies",
-		Count(2, "way"): "2 ways", Count(3, "class"): "3 classes", Count(3, "index"): "3 indexes",
+		Count(2, "way"): "2 ways", Count(2, "epoch"): "2 epochs", Count(3, "class"): "3 classes", Count(3, "index"): "3 indexes",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -2,11 +2,11 @@ package flags
 
 import (
 	"errors"
-	"math"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Size adds a flag for a number of bytes, such as 1GiB, to set.
@@ -21,7 +21,7 @@ func (s *size) String() string {
 	if *s == 0 {
 		return ""
 	}
-	return strings.Replace(strings.ReplaceAll(humanize.IBytes(uint64(*s)), " ", ""), ".0", "", 1)
+	return units.ExactBytes(int64(*s))
 }
 
 func (s *size) Type() string { return "size" }
@@ -35,11 +35,11 @@ func (s *size) Set(text string) error {
 }
 
 func parseSize(text string) (int64, error) {
-	n, err := humanize.ParseBytes(text)
-	if err != nil || n == 0 || n > math.MaxInt64 {
+	n, err := units.ParseBytes(text)
+	if err != nil {
 		return 0, errors.New("must be a size such as 64MiB or 1GiB")
 	}
-	return int64(n), nil
+	return n, nil
 }
 
 // Sizes adds a flag for sizes, such as 512KiB,2MiB, to set: several where that
