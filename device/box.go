@@ -6,14 +6,25 @@ import (
 	"math/bits"
 )
 
-// Check reports what is wrong with a span by itself: [ErrArgument] when it has
-// no bytes, [ErrPointer] when it reaches over the end of the address space.
-// Backends call it before they queue a span.
-func (s Span) Check() error {
-	if s.Bytes <= 0 {
-		return fmt.Errorf("%w: %d bytes", ErrArgument, s.Bytes)
-	}
-	return checkRanges(s.Dst, s.Src, s.Bytes, s.Bytes)
+// Box is a copy of Planes x Rows rows of RowBytes bytes each, between two
+// places with strides of their own: a slice of a tensor. Addresses are as in
+// [Span]. Strides are in bytes, from the start of a row, or of a plane, to
+// that of the next.
+type Box struct {
+	Dst, Src                       Ptr
+	RowBytes, Rows, Planes         int64
+	DstRowStride, SrcRowStride     int64 // at least RowBytes
+	DstPlaneStride, SrcPlaneStride int64 // at least Rows x the row stride
+}
+
+// BoxCopier is a device whose driver copies strided boxes.
+type BoxCopier interface {
+	// CanCopyBox reports whether the driver can copy a box of this shape: it
+	// has limits on strides, and planes must be whole numbers of rows apart.
+	CanCopyBox(b Box) bool
+
+	// CopyBox queues the copy.
+	CopyBox(s Stream, b Box) error
 }
 
 // Empty reports whether the box has no bytes, because one of its extents is
@@ -72,18 +83,6 @@ func (b Box) reach(side string, rowStride, planeStride int64) (int64, error) {
 		n += before
 	}
 	return n, nil
-}
-
-// checkRanges checks that neither side of a copy reaches over the end of the
-// address space.
-func checkRanges(dst, src Ptr, dstBytes, srcBytes int64) error {
-	if uint64(dst) > math.MaxUint64-uint64(dstBytes) {
-		return fmt.Errorf("%w: %d bytes at %#x", ErrPointer, dstBytes, uint64(dst))
-	}
-	if uint64(src) > math.MaxUint64-uint64(srcBytes) {
-		return fmt.Errorf("%w: %d bytes at %#x", ErrPointer, srcBytes, uint64(src))
-	}
-	return nil
 }
 
 // product multiplies two numbers that are not negative; not ok is beyond
