@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Buffer is memory handed out by a [Pool]. Its methods other than Free may be
@@ -52,7 +53,7 @@ func (b *Buffer) Mapped() (device.Ptr, error) {
 	case b.mem == nil:
 		return 0, b.freedError()
 	case !b.pinned:
-		return 0, fmt.Errorf("pinned: %w: the buffer of %s is pageable", device.ErrNotSupported, bytesText(b.n))
+		return 0, fmt.Errorf("pinned: %w: the buffer of %s is pageable", device.ErrNotSupported, units.Bytes(b.n))
 	case b.pool.pinner == nil:
 		return 0, fmt.Errorf("pinned: %w", errNoPinner(b.pool.dev))
 	}
@@ -98,5 +99,5 @@ func (b *Buffer) Free(after ...device.Stream) error {
 }
 
 func (b *Buffer) freedError() error {
-	return fmt.Errorf("pinned: %w: %s", ErrFreed, bytesText(b.n))
+	return fmt.Errorf("pinned: %w: %s", ErrFreed, units.Bytes(b.n))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Close waits for the work that pending buffers are waiting for and gives all
@@ -34,7 +36,7 @@ func (p *Pool) Close() error {
 		err = errors.Join(err, p.inUseError())
 	}
 	if p.lost > 0 {
-		err = errors.Join(err, fmt.Errorf("pinned: close: %s are lost and stay mapped: %w", bytesText(p.lost), p.lostReason))
+		err = errors.Join(err, fmt.Errorf("pinned: close: %s are lost and stay mapped: %w", units.Bytes(p.lost), p.lostReason))
 	}
 	return err
 }
@@ -69,7 +71,7 @@ func (p *Pool) settle() error {
 	for i, b := range waiting {
 		p.pendingBytes -= b.size
 		if e := failed[i]; e != nil {
-			p.lose(b, fmt.Errorf("pinned: wait for pending %s: %w", bytesText(b.size), e))
+			p.lose(b, fmt.Errorf("pinned: wait for pending %s: %w", units.Bytes(b.size), e))
 			err = errors.Join(err, p.lostReason)
 			continue
 		}
@@ -99,11 +101,11 @@ func (p *Pool) inUseError() error {
 	slices.Reverse(sizes)
 	var list []string
 	for _, n := range sizes[:min(most, len(sizes))] {
-		list = append(list, bytesText(n))
+		list = append(list, units.Bytes(n))
 	}
 	if len(sizes) > most {
 		list = append(list, "…")
 	}
 	return fmt.Errorf("pinned: close: %w: %d of %s in all (%s); segments of %s stay until they are freed",
-		ErrInUse, p.buffers, bytesText(p.requested), strings.Join(list, ", "), bytesText(p.reserved))
+		ErrInUse, p.buffers, units.Bytes(p.requested), strings.Join(list, ", "), units.Bytes(p.reserved))
 }

@@ -59,7 +59,7 @@ func TestCloseWithLiveBuffers(t *testing.T) {
 	mustFree(t, mustAlloc(t, p, 8*mib))
 	err = p.Close()
 	want := "pinned: close: buffers still in use: 7 of 5.00 MiB in all " +
-		"(3.00 MiB, 2.00 MiB, 500 B, 400 B, 300 B, …); segments of 6.00 MiB stay until they are freed"
+		"(3 MiB, 2 MiB, 500 B, 400 B, 300 B, …); segments of 6 MiB stay until they are freed"
 	if !errors.Is(err, ErrInUse) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
@@ -161,15 +161,4 @@ func TestShrinkNever(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-}
-
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1.00 KiB", 1<<20 - 1: "1024.00 KiB", 1 << 20: "1.00 MiB",
-		3 << 29: "1.50 GiB", 1 << 40: "1024.00 GiB",
-	} {
-		if got := bytesText(n); got != want {
-			t.Errorf("bytesText(%d) = %q", n, got)
-		}
-	}
 }

@@ -45,31 +45,9 @@
 // ordinary memory, which [Buffer.Pinned] and [Stats] show: copies work, only
 // slower.
 //
-// # Shared segments
+// # Between processes
 //
 // Nobody can page-lock memory for another process: a pinned buffer that is
-// serialised to one arrives pageable, and its copies run at a fraction of the
-// link. A [Segment] is memory that several processes map and that each pins
-// for its own device. It is anonymous and handed over by descriptor, or a file
-// on a shared-memory file system:
-//
-//	seg, err := pinned.CreateSegment(64<<20, pinned.SegmentOptions{Name: "batches"})
-//	err = seg.Send(conn)                   // the other side: pinned.ReceiveSegment
-//	err = seg.Pin(dev, device.PinMapped)   // both sides, each for its device
-//	fill(seg.Bytes())
-//
-// A process may die at any time, also by kill -9. Anonymous memory goes with
-// its last owner; a file is removed by its creator's [Segment.Close], or by
-// that of the last owner when the creator has died; and what is left after the
-// death of all owners is replaced by the next [CreateSegment] at the path, or
-// removed by [RemoveSegment]. To know who lives, every owner is listed in the
-// header of the segment ([Segment.Owners]).
-//
-// The processes share the bytes, and nothing orders their writes but what
-// they agree on. Share a segment only with processes that are trusted to keep
-// to it. The size of an anonymous segment is sealed; a process that truncates
-// a file pulls its pages from under the others and kills them.
-//
-// The layout is fixed and small (shared_layout.go); examples/segment has a
-// consumer in Python.
+// serialised to one arrives pageable. Package segment has memory that several
+// processes map and that each pins for its own device.
 package pinned

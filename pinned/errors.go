@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Errors that callers can tell apart with [errors.Is], beside those of
@@ -29,8 +30,8 @@ func (p *Pool) closedError() error {
 func (p *Pool) budgetError(size int64) error {
 	largest := max(p.free[shared].largest(), p.free[own].largest())
 	err := fmt.Errorf("pinned: alloc %s: %w: budget %s, reserved %s (active %s, pending %s, lost %s), largest free block %s",
-		bytesText(size), ErrBudget, bytesText(p.budget), bytesText(p.reserved+p.transit),
-		bytesText(p.active), bytesText(p.pendingBytes), bytesText(p.lost), bytesText(largest))
+		units.Bytes(size), ErrBudget, units.Bytes(p.budget), units.Bytes(p.reserved+p.transit),
+		units.Bytes(p.active), units.Bytes(p.pendingBytes), units.Bytes(p.lost), units.Bytes(largest))
 	if p.eventErr != nil {
 		err = fmt.Errorf("%w; pending buffers cannot be checked: %w", err, p.eventErr)
 	}
@@ -44,21 +45,8 @@ func (p *Pool) pinError(size int64, cause error) error {
 	if n, unlimited := pagemem.LockLimit(); unlimited {
 		limit = ", no limit on locked memory for this process"
 	} else if n > 0 {
-		limit = fmt.Sprintf(", limit on locked memory for this process %s", bytesText(n))
+		limit = fmt.Sprintf(", limit on locked memory for this process %s", units.Bytes(n))
 	}
 	return fmt.Errorf("pinned: pin %s: %w (pinned by this pool %s, budget %s%s)",
-		bytesText(size), cause, bytesText(p.reserved-p.pageable), bytesText(p.budget), limit)
-}
-
-// bytesText writes a number of bytes in the largest unit that fits.
-func bytesText(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.2f KiB", float64(n)/(1<<10))
-	case n < 1<<30:
-		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+		units.Bytes(size), cause, units.Bytes(p.reserved-p.pageable), units.Bytes(p.budget), limit)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // mark is an event recorded behind the last work that uses a block.
@@ -68,7 +69,7 @@ func (p *Pool) record(b *block, after []device.Stream) error {
 		if e := s.Synchronize(); e != nil && !errors.Is(e, device.ErrClosed) {
 			err = errors.Join(err, fmt.Errorf(
 				"pinned: free: the end of the work on %s cannot be known, so the memory is lost: %w; then %w",
-				bytesText(b.size), cause, e))
+				units.Bytes(b.size), cause, e))
 		}
 	}
 

@@ -202,7 +202,7 @@ func TestEventError(t *testing.T) {
 	if _, err := p.Alloc(mib); !errors.Is(err, ErrBudget) || !errors.Is(err, bad) {
 		t.Error(err)
 	}
-	if err := p.Close(); !errors.Is(err, bad) || !strings.Contains(err.Error(), "1.00 MiB are lost") {
+	if err := p.Close(); !errors.Is(err, bad) || !strings.Contains(err.Error(), "1 MiB are lost") {
 		t.Error(err)
 	}
 	if pinned, events := dev.state(); pinned != mib || events != 0 {

@@ -200,8 +200,8 @@ func TestBudget(t *testing.T) {
 	mustFree(t, a, stream)
 
 	_, err := p.Alloc(2 * mib)
-	want := "pinned: alloc 2.00 MiB: pinned memory budget exceeded: budget 8.00 MiB, reserved 7.00 MiB " +
-		"(active 4.00 MiB, pending 3.00 MiB, lost 0 B), largest free block 0 B"
+	want := "pinned: alloc 2 MiB: pinned memory budget exceeded: budget 8 MiB, reserved 7 MiB " +
+		"(active 4 MiB, pending 3 MiB, lost 0 B), largest free block 0 B"
 	if !errors.Is(err, ErrBudget) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
@@ -259,7 +259,7 @@ func TestPinLimit(t *testing.T) {
 	if !errors.Is(err, device.ErrPinLimit) {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"pin 2.00 MiB", "fake limit", "pinned by this pool 3.00 MiB", "budget 100.00 MiB"} {
+	for _, part := range []string{"pin 2 MiB", "fake limit", "pinned by this pool 3 MiB", "budget 100 MiB"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q lacks %q", err, part)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // class tells segments apart by whom they serve.
@@ -135,7 +136,7 @@ func (p *Pool) drop(s *poolSegment) error {
 		err = pagemem.Unmap(s.mem)
 	}
 	if err != nil {
-		return fmt.Errorf("pinned: give back a segment of %s: %w", bytesText(s.size()), err)
+		return fmt.Errorf("pinned: give back a segment of %s: %w", units.Bytes(s.size()), err)
 	}
 	return nil
 }

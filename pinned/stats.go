@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // counters are what [Stats] is made of.
@@ -120,15 +122,15 @@ func (s Stats) String() string {
 	fmt.Fprintln(&t, title)
 	fmt.Fprintf(&t, "%-14s%12s%12s\n", "", "now", "peak")
 	row := func(name string, now int64, peak ...int64) {
-		fmt.Fprintf(&t, "%-14s%12s", name, bytesText(now))
+		fmt.Fprintf(&t, "%-14s%12s", name, units.Bytes(now))
 		for _, n := range peak {
-			fmt.Fprintf(&t, "%12s", bytesText(n))
+			fmt.Fprintf(&t, "%12s", units.Bytes(n))
 		}
 		t.WriteByte('\n')
 	}
 	trouble := func(name string, n int64, reason string) {
 		if n > 0 {
-			fmt.Fprintf(&t, "%-14s%12s  %s\n", name, bytesText(n), reason)
+			fmt.Fprintf(&t, "%-14s%12s  %s\n", name, units.Bytes(n), reason)
 		}
 	}
 	row("budget", s.BudgetBytes)

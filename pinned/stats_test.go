@@ -20,12 +20,12 @@ func TestStatsString(t *testing.T) {
 			Allocs: 123456, Reuses: 123440, SegmentAllocs: 16, PinTime: 87654321 * time.Nanosecond,
 		}, `pinned memory of loader on cuda:0, NUMA node 1
                        now        peak
-budget            4.00 GiB
-reserved          1.50 GiB    2.00 GiB
-  active          1.00 GiB    1.56 GiB
-  pending        12.00 KiB  256.00 MiB
-  free          511.99 MiB
-requested      1023.50 MiB
+budget               4 GiB
+reserved          1.50 GiB       2 GiB
+  active             1 GiB    1.56 GiB
+  pending           12 KiB     256 MiB
+  free             512 MiB
+requested         1.00 GiB
 segments                 9
 buffers                 40  and 2 pending
 allocs              123456  100.0 % reused, 16 segments made in 87.654ms
@@ -40,14 +40,14 @@ allocs              123456  100.0 % reused, 16 segments made in 87.654ms
 			Waits: 1, EventError: "used after close",
 		}, `pinned memory on host
                        now        peak
-budget            1.00 GiB
-reserved         24.00 MiB   24.00 MiB
-  active          8.00 MiB   24.00 MiB
+budget               1 GiB
+reserved            24 MiB      24 MiB
+  active             8 MiB      24 MiB
   pending              0 B         0 B
-  free           12.00 MiB
-  lost            4.00 MiB  stream broken
+  free              12 MiB
+  lost               4 MiB  stream broken
 requested            100 B
-pageable         16.00 MiB  page-locked memory limit reached
+pageable            16 MiB  page-locked memory limit reached
 segments                 3
 buffers                  1  and 0 pending
 allocs                   3  0.0 % reused, 3 segments made in 1ms

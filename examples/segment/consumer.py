@@ -8,7 +8,7 @@ It maps the segment, becomes one of its owners, and prints the CRC-32 of the
 data. With PyTorch and a GPU it registers the memory with CUDA (cudaHostRegister)
 and copies it to the GPU and back. It needs Python 3.9 and nothing else.
 
-The layout of the file is described in pinned/shared_layout.go.
+The layout of the file is described in pinned/segment/layout.go.
 """
 
 import argparse

@@ -20,7 +20,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
-	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/pinned/segment"
 )
 
 func main() {
@@ -66,7 +66,7 @@ func run(ctx context.Context, out io.Writer, name string, size int64, socket, pa
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	seg, err := pinned.CreateSegment(size, pinned.SegmentOptions{Name: "example", Path: path})
+	seg, err := segment.Create(size, segment.Options{Name: "example", Path: path})
 	if err != nil {
 		return err
 	}

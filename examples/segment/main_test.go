@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/pinned/segment"
 )
 
 func python(t *testing.T) string {
@@ -69,7 +69,7 @@ func consume(t *testing.T, args ...string) (cmd *exec.Cmd, in io.Closer, lines [
 	return cmd, in, lines
 }
 
-func pids(t *testing.T, s *pinned.Segment) []int {
+func pids(t *testing.T, s *segment.Segment) []int {
 	t.Helper()
 	owners, err := s.Owners()
 	if err != nil {
@@ -85,7 +85,7 @@ func pids(t *testing.T, s *pinned.Segment) []int {
 // The Python consumer and the Go producer agree on the bytes and the owners.
 func TestConsumerByPath(t *testing.T) {
 	path := filepath.Join(shared(t), "segment")
-	s, err := pinned.CreateSegment(100_001, pinned.SegmentOptions{Path: path})
+	s, err := segment.Create(100_001, segment.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestConsumerByPath(t *testing.T) {
 // finds slots of dead owners.
 func TestConsumerIsLast(t *testing.T) {
 	if path := os.Getenv("PINION_SEGMENT_PATH"); path != "" {
-		if _, err := pinned.CreateSegment(10, pinned.SegmentOptions{Path: path}); err != nil {
+		if _, err := segment.Create(10, segment.Options{Path: path}); err != nil {
 			t.Fatal(err)
 		}
 		return // without closing it
@@ -182,7 +182,7 @@ func TestConsumerBySocket(t *testing.T) {
 }
 
 func TestConsumerRefuses(t *testing.T) {
-	s, err := pinned.CreateSegment(10, pinned.SegmentOptions{Path: filepath.Join(shared(t), "segment")})
+	s, err := segment.Create(10, segment.Options{Path: filepath.Join(shared(t), "segment")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/pinned/segment"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -177,7 +178,7 @@ func (c *child) pin(n int64) (mem []byte, took time.Duration, err error) {
 // receive takes the segment that follows the request and pins it.
 func (c *child) receive(req request) (mem []byte, rep reply, err error) {
 	start := time.Now()
-	segment, err := pinned.ReceiveSegment(c.conn)
+	segment, err := segment.Receive(c.conn)
 	if err != nil {
 		return nil, rep, err
 	}

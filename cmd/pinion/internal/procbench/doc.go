@@ -8,7 +8,7 @@
 //	private pinned             a buffer of a pinned.Pool of the process itself
 //	serialised pinned          a buffer that the parent pinned and sent as bytes
 //	serialised pinned, staged  the same, through a transfer.Engine
-//	shared pinned              a pinned.Segment that every process pins for itself
+//	shared pinned              a segment.Segment that every process pins for itself
 //
 // The processes are this executable again, started with Options.Args to call
 // [Child]. Each has a socket to its parent, which carries small messages in

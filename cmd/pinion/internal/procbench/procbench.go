@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/pinned/segment"
 )
 
 // Options tune a run. Args is needed, the rest has defaults.
@@ -141,8 +142,8 @@ type bench struct {
 	dev     device.Device
 	o       Options
 	exe     string
-	part    int64           // of the segment, for each process
-	segment *pinned.Segment // nil: not to be had
+	part    int64            // of the segment, for each process
+	segment *segment.Segment // nil: not to be had
 	pool    *pinned.Pool
 	sent    *pinned.Buffer // what is serialised; nil: not to be had
 	seed    uint64         // of the newest process
@@ -199,7 +200,7 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 
 // prepare makes what the processes are given.
 func (b *bench) prepare() (err error) {
-	if b.segment, err = pinned.CreateSegment(b.part*int64(b.o.Procs), pinned.SegmentOptions{Name: "bench processes"}); err != nil {
+	if b.segment, err = segment.Create(b.part*int64(b.o.Procs), segment.Options{Name: "bench processes"}); err != nil {
 		if !refused(err) {
 			return err
 		}

@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func (s *Segment) Close() error {
 	}
 	s.mem, s.file, s.pins = nil, nil, nil
 	if err != nil {
-		return fmt.Errorf("pinned: close %s: %w", s.header.label(), err)
+		return fmt.Errorf("segment: close %s: %w", s.header.label(), err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 // [device.ErrNotSupported], [device.ErrArgument] and, for a segment that was
 // closed, [device.ErrClosed].
 var (
-	// ErrSegment: not a segment, or not the one that was expected: another
+	// ErrInvalid: not a segment, or not the one that was expected: another
 	// layout version, a size that does not match, another generation.
-	ErrSegment = errors.New("not a usable segment")
+	ErrInvalid = errors.New("not a usable segment")
 	// ErrOwned: live processes have the segment mapped.
 	ErrOwned = errors.New("segment has live owners")
 	// ErrPinned: the segment is pinned for that device already, or another
@@ -49,7 +49,7 @@ type Segment struct {
 	mem  []byte       // header and data; nil once closed
 
 	pinning sync.Mutex // with mu for reading, guards pins
-	pins    []segmentPin
+	pins    []pinFor
 }
 
 // Bytes returns the memory: Len bytes, on a page boundary, with a capacity of
@@ -82,7 +82,7 @@ func (s *Segment) Path() string { return s.path }
 func (s *Segment) Generation() uint64 { return s.header.generation }
 
 // File returns the segment's file, to hand on: to a child process in
-// [os/exec.Cmd.ExtraFiles], which then calls [OpenSegment]. It belongs to the
+// [os/exec.Cmd.ExtraFiles], which then calls [Open]. It belongs to the
 // segment: do not close it, nor use it after Close, from when on File returns
 // nil.
 func (s *Segment) File() *os.File {
@@ -100,7 +100,7 @@ func (h header) label() string {
 }
 
 func (s *Segment) closedError(what string) error {
-	return fmt.Errorf("pinned: %s: %w: %s", what, device.ErrClosed, s.header.label())
+	return fmt.Errorf("segment: %s: %w: %s", what, device.ErrClosed, s.header.label())
 }
 
 // fileBytes is the size of the file of a segment with n bytes of data.
@@ -110,7 +110,7 @@ func fileBytes(n int64) int64 { return headerBytes + pagemem.RoundUp(n) }
 func identify() (process.ID, error) {
 	self, err := process.Self()
 	if errors.Is(err, errors.ErrUnsupported) {
-		return self, fmt.Errorf("pinned: %w: shared segments need Linux or macOS", device.ErrNotSupported)
+		return self, fmt.Errorf("segment: %w: shared segments need Linux or macOS", device.ErrNotSupported)
 	}
 	return self, err
 }

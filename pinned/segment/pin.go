@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"errors"
@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// segmentPin is one device for which the segment is pinned.
-type segmentPin struct {
+// pinFor is one device for which the segment is pinned.
+type pinFor struct {
 	dev    device.Device
 	pinner device.Pinner
 	since  time.Time
-	// borrowed: the driver counts the memory as pinned for this device too
-	// because it is for an earlier one of its backend in the list.
+	// borrowed: the vendor's driver counts the memory as pinned for this device
+	// too, because it is for an earlier one in the list.
 	borrowed bool
 }
 
@@ -30,7 +31,7 @@ type segmentPin struct {
 // as it is, and copies from it are those of pageable memory.
 func (s *Segment) Pin(dev device.Device, flags device.PinFlags) error {
 	if dev == nil {
-		return fmt.Errorf("pinned: pin %s: %w: no device", s.header.label(), device.ErrArgument)
+		return fmt.Errorf("segment: pin %s: %w: no device", s.header.label(), device.ErrArgument)
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -41,19 +42,19 @@ func (s *Segment) Pin(dev device.Device, flags device.PinFlags) error {
 	defer s.pinning.Unlock()
 	if i := s.pinOf(dev); i >= 0 {
 		since := s.pins[i].since
-		return fmt.Errorf("pinned: pin %s: %w: for %s since %s, %v ago", s.header.label(), ErrPinned,
+		return fmt.Errorf("segment: pin %s: %w: for %s since %s, %v ago", s.header.label(), ErrPinned,
 			dev.Info().ID, since.Format(time.TimeOnly), time.Since(since).Round(time.Millisecond))
 	}
 	pinner, ok := device.As[device.Pinner](dev)
 	if !ok {
-		return fmt.Errorf("pinned: pin %s: %w", s.header.label(), errNoPinner(dev))
+		return fmt.Errorf("segment: pin %s: %w", s.header.label(), noPinner(dev))
 	}
-	pin := segmentPin{dev: dev, pinner: pinner}
+	pin := pinFor{dev: dev, pinner: pinner}
 	if err := pinner.Pin(s.data(), flags|device.PinPortable); err != nil {
 		// The driver refuses a second registration, but the first one serves.
 		pin.borrowed = errors.Is(err, device.ErrArgument) && s.find(dev, false) != nil && pinner.Pinned(s.data())
 		if !pin.borrowed {
-			return fmt.Errorf("pinned: pin %s of %s for %s: %w", s.header.label(), bytesText(s.header.size), dev.Info().ID, err)
+			return fmt.Errorf("segment: pin %s of %s for %s: %w", s.header.label(), units.Bytes(s.header.size), dev.Info().ID, err)
 		}
 	}
 	pin.since = time.Now()
@@ -79,12 +80,12 @@ func (s *Segment) Unpin(dev device.Device) error {
 	}
 	if !s.pins[i].borrowed {
 		if user := s.find(dev, true); user != nil {
-			return fmt.Errorf("pinned: unpin %s for %s: %w: %s relies on it",
+			return fmt.Errorf("segment: unpin %s for %s: %w: %s relies on it",
 				s.header.label(), dev.Info().ID, ErrPinned, user.Info().ID)
 		}
 	}
 	if err := s.pins[i].undo(s.data()); err != nil {
-		return fmt.Errorf("pinned: unpin %s: %w", s.header.label(), err)
+		return fmt.Errorf("segment: unpin %s: %w", s.header.label(), err)
 	}
 	s.pins = append(s.pins[:i], s.pins[i+1:]...)
 	return nil
@@ -112,28 +113,35 @@ func (s *Segment) Mapped(dev device.Device) (device.Ptr, error) {
 // pinOf finds the pin of dev; below zero there is none.
 func (s *Segment) pinOf(dev device.Device) int {
 	for i, p := range s.pins {
-		if p.dev == dev {
+		if device.Same(p.dev, dev) {
 			return i
 		}
 	}
 	return -1
 }
 
-// find returns the first device of dev's backend whose pin is its own or
-// borrowed, or nil.
+// find returns the first device of the same vendor's driver as dev whose pin is
+// its own or borrowed, or nil. Devices without such a driver share no pins.
 func (s *Segment) find(dev device.Device, borrowed bool) device.Device {
-	backend := dev.Info().Backend
+	driver, ok := device.As[device.Native](dev)
+	if !ok {
+		return nil
+	}
 	for _, p := range s.pins {
-		if p.borrowed == borrowed && p.dev.Info().Backend == backend {
+		if other, ok := device.As[device.Native](p.dev); ok && p.borrowed == borrowed && other.API() == driver.API() {
 			return p.dev
 		}
 	}
 	return nil
 }
 
+func noPinner(dev device.Device) error {
+	return fmt.Errorf("%w: %s cannot pin host memory", device.ErrNotSupported, dev.Info().ID)
+}
+
 // undo unpins what the pin itself has pinned. A closed device pins nothing
 // any more.
-func (p segmentPin) undo(mem []byte) error {
+func (p pinFor) undo(mem []byte) error {
 	if p.borrowed {
 		return nil
 	}
@@ -148,5 +156,5 @@ func (s *Segment) notPinnedError(what string, dev device.Device) error {
 	if dev != nil {
 		id = dev.Info().ID
 	}
-	return fmt.Errorf("pinned: %s %s: %w: it is not pinned for %s", what, s.header.label(), device.ErrArgument, id)
+	return fmt.Errorf("segment: %s %s: %w: it is not pinned for %s", what, s.header.label(), device.ErrArgument, id)
 }

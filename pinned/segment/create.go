@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/shmem"
 )
 
-// SegmentOptions configure [CreateSegment]. The zero value is ready to use.
-type SegmentOptions struct {
+// Options configure [Create]. The zero value is ready to use.
+type Options struct {
 	// Name says in errors, and in /proc/PID/maps, what the segment is for: at
 	// most 63 bytes of UTF-8. Default: none.
 	Name string
@@ -33,25 +33,25 @@ type SegmentOptions struct {
 	PrefaultWorkers int
 }
 
-// CreateSegment makes a segment of n > 0 bytes, backed by memory all through,
+// Create makes a segment of n > 0 bytes, backed by memory all through,
 // in huge pages where the system gives them to shared memory. The caller must
 // close it.
 //
 // At Path, a segment that dead processes left behind is replaced. One with
 // live owners fails with [ErrOwned], which names them, and any other file with
-// [ErrSegment]. It fails with [device.ErrNotSupported] where the system has no
+// [ErrInvalid]. It fails with [device.ErrNotSupported] where the system has no
 // such memory.
-func CreateSegment(n int64, o SegmentOptions) (*Segment, error) {
-	s, err := createSegment(n, o)
+func Create(n int64, o Options) (*Segment, error) {
+	s, err := create(n, o)
 	if err != nil {
-		return nil, fmt.Errorf("pinned: create a segment of %d bytes: %w", n, err)
+		return nil, fmt.Errorf("segment: create a segment of %d bytes: %w", n, err)
 	}
 	return s, nil
 }
 
-func createSegment(n int64, o SegmentOptions) (*Segment, error) {
-	if n <= 0 || n > maxSegment {
-		return nil, fmt.Errorf("%w: the size must be above 0 and at most %d", device.ErrArgument, int64(maxSegment))
+func create(n int64, o Options) (*Segment, error) {
+	if n <= 0 || n > maxBytes {
+		return nil, fmt.Errorf("%w: the size must be above 0 and at most %d", device.ErrArgument, int64(maxBytes))
 	}
 	if len(o.Name) > maxName || !utf8.ValidString(o.Name) || strings.ContainsRune(o.Name, 0) {
 		return nil, fmt.Errorf("%w: the name must be at most %d bytes of UTF-8, it is %q", device.ErrArgument, maxName, o.Name)
@@ -122,18 +122,18 @@ func found(f *os.File, h header, workers int) (*Segment, error) {
 	return s, nil
 }
 
-// RemoveSegment removes the file of a segment whose owners have all died,
+// Remove removes the file of a segment whose owners have all died,
 // killed before they could close it. The file that its processes leave in
-// this way takes memory until it is removed, or replaced by [CreateSegment].
+// this way takes memory until it is removed, or replaced by [Create].
 // It fails with [ErrOwned], which names them, when there are live owners, with
-// [ErrSegment] when the file is not a segment, and does nothing when there is
+// [ErrInvalid] when the file is not a segment, and does nothing when there is
 // none.
-func RemoveSegment(path string) error {
+func Remove(path string) error {
 	if _, err := identify(); err != nil {
 		return err
 	}
 	if err := removeDead(path); err != nil {
-		return fmt.Errorf("pinned: remove segment: %w", err)
+		return fmt.Errorf("segment: remove segment: %w", err)
 	}
 	return nil
 }

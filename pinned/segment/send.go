@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"encoding/binary"
@@ -10,58 +10,58 @@ import (
 	"github.com/pinion-gpu/pinion/internal/shmem"
 )
 
-// segmentMessage is what goes with the descriptor (shared_layout.go).
-const segmentMessage = 24
+// messageBytes is what goes with the descriptor (layout.go).
+const messageBytes = 24
 
 // Send hands the segment to the process at the other end of a Unix stream
-// socket, which calls [ReceiveSegment]. It may block until the socket takes
+// socket, which calls [Receive]. It may block until the socket takes
 // 24 bytes; a deadline of conn cuts that short.
 func (s *Segment) Send(conn *net.UnixConn) error {
 	f := s.File()
 	if f == nil {
 		return s.closedError("send")
 	}
-	msg := append(make([]byte, 0, segmentMessage), segmentMagic...)
+	msg := append(make([]byte, 0, messageBytes), layoutMagic...)
 	msg = binary.LittleEndian.AppendUint64(msg, s.header.generation)
 	msg = binary.LittleEndian.AppendUint64(msg, uint64(s.header.size))
 	if err := fdpass.Send(conn, msg, f); err != nil {
-		return fmt.Errorf("pinned: send %s: %w", s.header.label(), err)
+		return fmt.Errorf("segment: send %s: %w", s.header.label(), err)
 	}
 	return nil
 }
 
-// ReceiveSegment opens the segment that the process at the other end of conn
+// Receive opens the segment that the process at the other end of conn
 // sends with [Segment.Send]; the segment must be closed. It reads that one
 // message and nothing behind it, and waits for it until a deadline of conn.
 //
-// It fails with [ErrSegment] when another message arrives, one without a
+// It fails with [ErrInvalid] when another message arrives, one without a
 // descriptor or with several, or when the file is not the segment that the
 // message names; with [io.EOF] when the peer has closed the connection, and
 // with [io.ErrUnexpectedEOF] when it did so within the message. Descriptors
 // that came along are closed then.
-func ReceiveSegment(conn *net.UnixConn) (*Segment, error) {
+func Receive(conn *net.UnixConn) (*Segment, error) {
 	if _, err := identify(); err != nil {
 		return nil, err
 	}
-	s, err := receiveSegment(conn)
+	s, err := receive(conn)
 	if err != nil {
-		return nil, fmt.Errorf("pinned: receive segment: %w", err)
+		return nil, fmt.Errorf("segment: receive segment: %w", err)
 	}
 	return s, nil
 }
 
-func receiveSegment(conn *net.UnixConn) (*Segment, error) {
-	msg := make([]byte, segmentMessage)
+func receive(conn *net.UnixConn) (*Segment, error) {
+	msg := make([]byte, messageBytes)
 	f, err := fdpass.Receive(conn, msg)
 	if errors.Is(err, fdpass.ErrCount) {
-		return nil, fmt.Errorf("%w: %w", ErrSegment, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s, err := func() (*Segment, error) {
-		if magic := msg[:8]; string(magic) != segmentMagic {
-			return nil, fmt.Errorf("%w: the message starts with %q, not %q", ErrSegment, magic, segmentMagic)
+		if got := msg[:8]; string(got) != layoutMagic {
+			return nil, fmt.Errorf("%w: the message starts with %q, not %q", ErrInvalid, got, layoutMagic)
 		}
 		generation, size := binary.LittleEndian.Uint64(msg[8:]), binary.LittleEndian.Uint64(msg[16:])
 		h, _, err := readHeader(f)
@@ -70,9 +70,9 @@ func receiveSegment(conn *net.UnixConn) (*Segment, error) {
 		}
 		if h.generation != generation || uint64(h.size) != size {
 			return nil, fmt.Errorf("%w: the message announces generation %016x with %d bytes, the file is generation %016x with %d",
-				ErrSegment, generation, size, h.generation, h.size)
+				ErrInvalid, generation, size, h.generation, h.size)
 		}
-		return openSegment(f, "", OpenOptions{})
+		return open(f, "", OpenOptions{})
 	}()
 	if err != nil {
 		return nil, errors.Join(err, shmem.Close(f))

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package pinned
+package segment
 
 import (
 	"bytes"
@@ -16,22 +16,22 @@ import (
 )
 
 func TestSegmentPin(t *testing.T) {
-	s := mustCreate(t, 100_000, SegmentOptions{Name: "frames"})
-	dev, whole := newFake(), pagemem.RoundUp(100_000)
-	if _, err := s.Mapped(dev); !errors.Is(err, device.ErrArgument) || err.Error() != `pinned: mapped segment "frames": bad argument: it is not pinned for fake:0` {
+	s := mustCreate(t, 100_000, Options{Name: "frames"})
+	dev, whole := newFake(), int(pagemem.RoundUp(100_000))
+	if _, err := s.Mapped(dev); !errors.Is(err, device.ErrArgument) || err.Error() != `segment: mapped segment "frames": bad argument: it is not pinned for fake:0` {
 		t.Errorf("mapped before it is pinned: %v", err)
 	}
 	if err := s.Pin(dev, 0); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := dev.state(); n != whole {
+	if n := dev.bytes(); n != whole {
 		t.Errorf("%d bytes pinned, want %d", n, whole)
 	}
 	if p, err := s.Mapped(dev); err != nil || p != device.Ptr(uintptr(unsafe.Pointer(&s.Bytes()[0])))+1<<60 {
 		t.Errorf("mapped at %#x, %v", p, err)
 	}
 	err := s.Pin(dev, 0)
-	if want := `pinned: pin segment "frames": segment already pinned: for fake:0 since `; !errors.Is(err, ErrPinned) || !strings.HasPrefix(err.Error(), want) {
+	if want := `segment: pin segment "frames": segment already pinned: for fake:0 since `; !errors.Is(err, ErrPinned) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("second: %v", err)
 	}
 	if err := s.Unpin(dev); err != nil {
@@ -54,21 +54,21 @@ func TestSegmentPin(t *testing.T) {
 		t.Errorf("a device that cannot pin: %v", err)
 	}
 	dev.pinLimit = 1000
-	if err := s.Pin(dev, 0); !errors.Is(err, device.ErrPinLimit) || !strings.Contains(err.Error(), "97.66 KiB for fake:0") {
+	if err := s.Pin(dev, 0); !errors.Is(err, device.ErrPinLimit) || !strings.Contains(err.Error(), "97.7 KiB for fake:0") {
 		t.Errorf("over the limit: %v", err)
 	}
 	dev.pinLimit = 0
 	if err := errors.Join(s.Pin(dev, 0), s.Close()); err != nil {
 		t.Error(err)
 	}
-	if n, _ := dev.state(); n != 0 {
+	if n := dev.bytes(); n != 0 {
 		t.Errorf("%d bytes pinned after close", n)
 	}
 }
 
 // Two devices of one driver, which registers memory once in a process.
 func TestSegmentPinTwoDevices(t *testing.T) {
-	s := mustCreate(t, mib, SegmentOptions{})
+	s := mustCreate(t, mib, Options{})
 	a, b, other := newFake(), newFake(), newFake()
 	b.id, b.pinned = "fake:1", a.pinned
 	// Somebody else has pinned the memory: no device of the segment lends it.
@@ -89,7 +89,7 @@ func TestSegmentPinTwoDevices(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n, _ := a.state(); n != mib || len(b.pinned) != 1 {
+	if n := a.bytes(); n != mib || len(b.pinned) != 1 {
 		t.Errorf("%d bytes pinned, %d times", n, len(b.pinned))
 	}
 	if err := s.Pin(b, 0); !errors.Is(err, ErrPinned) {
@@ -111,7 +111,7 @@ func TestSegmentPinTwoDevices(t *testing.T) {
 
 // What a device cannot unpin stays mapped; the rest is given up.
 func TestSegmentUnpinFails(t *testing.T) {
-	s := mustCreate(t, mib, SegmentOptions{})
+	s := mustCreate(t, mib, Options{})
 	o := mustOpen(t, s.File())
 	dev := newFake()
 	if err := s.Pin(dev, 0); err != nil {
@@ -147,7 +147,7 @@ func s0(mem []byte) []byte {
 
 // A closed device pins nothing, so the segment can go.
 func TestSegmentDeviceClosed(t *testing.T) {
-	s := mustCreate(t, mib, SegmentOptions{})
+	s := mustCreate(t, mib, Options{})
 	dev := newFake()
 	if err := s.Pin(dev, 0); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestSegmentDeviceClosed(t *testing.T) {
 func TestSegmentDevice(t *testing.T) {
 	const n = 1<<20 + 17
 	dev := devicetest.Open(t)
-	s := mustCreate(t, n, SegmentOptions{Name: "device"})
+	s := mustCreate(t, n, Options{Name: "device"})
 	o := mustOpen(t, s.File())
 	err := s.Pin(dev, device.PinMapped)
 	if errors.Is(err, device.ErrPinLimit) || errors.Is(err, device.ErrNotSupported) {
@@ -237,7 +237,7 @@ func TestSegmentManyDevices(t *testing.T) {
 	}
 	devices = append(devices, first) // one of them twice
 	const n = 1 << 20
-	s := mustCreate(t, n, SegmentOptions{})
+	s := mustCreate(t, n, Options{})
 	for range len(devices) {
 		for i, dev := range devices {
 			if err := s.Pin(dev, device.PinMapped); errors.Is(err, device.ErrPinLimit) || errors.Is(err, device.ErrNotSupported) {

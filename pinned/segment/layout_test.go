@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"bytes"
@@ -57,12 +57,12 @@ func FuzzSegmentHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, start []byte) {
 		b := make([]byte, headerBytes)
 		copy(b, start)
-		if h, err := parseHeader(start[:min(len(start), headerBytes-1)]); !errors.Is(err, ErrSegment) {
+		if h, err := parseHeader(start[:min(len(start), headerBytes-1)]); !errors.Is(err, ErrInvalid) {
 			t.Fatalf("%+v of %d bytes, %v", h, len(start), err)
 		}
 		h, err := parseHeader(b)
 		if err != nil {
-			if !errors.Is(err, ErrSegment) || h != (header{}) {
+			if !errors.Is(err, ErrInvalid) || h != (header{}) {
 				t.Fatalf("%+v, %v", h, err)
 			}
 			return

@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"bytes"
@@ -47,9 +47,9 @@ import (
 // The message that carries a descriptor of the file over a Unix stream socket
 // (SCM_RIGHTS) is 24 bytes: the magic, the generation, the bytes of data.
 const (
-	segmentMagic   = "PINIONSG"
-	segmentVersion = 1
-	maxSegment     = 1 << 56 // bytes of data that make sense; keeps sums in range
+	layoutMagic   = "PINIONSG"
+	layoutVersion = 1
+	maxBytes      = 1 << 56 // bytes of data that make sense; keeps sums in range
 
 	versionAt    = 8
 	sizeAt       = 16
@@ -76,40 +76,40 @@ type header struct {
 
 // put writes h into b, which must be zero; the magic last.
 func (h header) put(b []byte) {
-	binary.LittleEndian.PutUint32(b[versionAt:], segmentVersion)
+	binary.LittleEndian.PutUint32(b[versionAt:], layoutVersion)
 	binary.LittleEndian.PutUint64(b[sizeAt:], uint64(h.size))
 	binary.LittleEndian.PutUint64(b[generationAt:], h.generation)
 	putOwner(b[creatorAt:], h.creator)
 	copy(b[nameAt:], h.name)
 	copy(b[pathAt:], h.path)
-	copy(b, segmentMagic)
+	copy(b, layoutMagic)
 }
 
 // parseHeader reads the first bytes of a file, which need not be a segment.
 func parseHeader(b []byte) (header, error) {
 	if len(b) < headerBytes {
-		return header{}, fmt.Errorf("%w: it has %d bytes, less than the header of %d", ErrSegment, len(b), headerBytes)
+		return header{}, fmt.Errorf("%w: it has %d bytes, less than the header of %d", ErrInvalid, len(b), headerBytes)
 	}
-	if magic := b[:len(segmentMagic)]; string(magic) != segmentMagic {
-		return header{}, fmt.Errorf("%w: it starts with %q, not %q", ErrSegment, magic, segmentMagic)
+	if got := b[:len(layoutMagic)]; string(got) != layoutMagic {
+		return header{}, fmt.Errorf("%w: it starts with %q, not %q", ErrInvalid, got, layoutMagic)
 	}
-	if v := binary.LittleEndian.Uint32(b[versionAt:]); v != segmentVersion {
-		return header{}, fmt.Errorf("%w: it has layout version %d, this program knows %d", ErrSegment, v, segmentVersion)
+	if v := binary.LittleEndian.Uint32(b[versionAt:]); v != layoutVersion {
+		return header{}, fmt.Errorf("%w: it has layout version %d, this program knows %d", ErrInvalid, v, layoutVersion)
 	}
 	size := binary.LittleEndian.Uint64(b[sizeAt:])
-	if size == 0 || size > maxSegment {
-		return header{}, fmt.Errorf("%w: the header says %d bytes of data", ErrSegment, size)
+	if size == 0 || size > maxBytes {
+		return header{}, fmt.Errorf("%w: the header says %d bytes of data", ErrInvalid, size)
 	}
 	h := header{size: int64(size), generation: binary.LittleEndian.Uint64(b[generationAt:])}
 	if h.generation == 0 {
-		return header{}, fmt.Errorf("%w: generation 0", ErrSegment)
+		return header{}, fmt.Errorf("%w: generation 0", ErrInvalid)
 	}
 	_, h.creator = getOwner(b[creatorAt:])
 	var named, placed bool
 	h.name, named = getString(b[nameAt:pathAt])
 	h.path, placed = getString(b[pathAt:slotsAt])
 	if !named || !placed {
-		return header{}, fmt.Errorf("%w: a name or path without an end", ErrSegment)
+		return header{}, fmt.Errorf("%w: a name or path without an end", ErrInvalid)
 	}
 	return h, nil
 }

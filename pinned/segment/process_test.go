@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package pinned
+package segment
 
 import (
 	"bufio"
@@ -25,16 +25,16 @@ func TestSegmentChild(t *testing.T) {
 	case "":
 		t.Skip("run by other tests")
 	case "create":
-		s, err = CreateSegment(mib, SegmentOptions{Name: "child", Path: path})
+		s, err = Create(mib, Options{Name: "child", Path: path})
 	case "open":
-		s, err = OpenSegmentPath(path, OpenOptions{})
+		s, err = OpenPath(path, OpenOptions{})
 	case "inherit":
-		s, err = OpenSegment(os.NewFile(3, "inherited"), OpenOptions{})
+		s, err = Open(os.NewFile(3, "inherited"), OpenOptions{})
 	case "churn":
 		fmt.Println("ready")
 		for {
-			if s, err = CreateSegment(mib, SegmentOptions{Path: path}); errors.Is(err, ErrOwned) {
-				s, err = OpenSegmentPath(path, OpenOptions{})
+			if s, err = Create(mib, Options{Path: path}); errors.Is(err, ErrOwned) {
+				s, err = OpenPath(path, OpenOptions{})
 			}
 			if err != nil && !errors.Is(err, ErrOwned) && !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
 				fmt.Println(err)
@@ -133,7 +133,7 @@ func exists(path string) bool {
 
 // An owner that is killed is taken off the list, and its slot used again.
 func TestOwnerKilled(t *testing.T) {
-	s := mustCreate(t, mib, SegmentOptions{Path: filepath.Join(t.TempDir(), "segment")})
+	s := mustCreate(t, mib, Options{Path: filepath.Join(t.TempDir(), "segment")})
 	me := os.Getpid()
 	a := spawn(t, "open", s.Path())
 	b := spawn(t, "inherit", "", s.File())
@@ -166,7 +166,7 @@ func TestOwnerKilled(t *testing.T) {
 func TestCreatorKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "segment")
 	creator := spawn(t, "create", path)
-	s, err := OpenSegmentPath(path, OpenOptions{})
+	s, err := OpenPath(path, OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,15 +202,15 @@ func TestAllKilled(t *testing.T) {
 	other := spawn(t, "open", path)
 	creator.kill()
 	for what, err := range map[string]error{
-		"create": second(CreateSegment(mib, SegmentOptions{Path: path})),
-		"remove": RemoveSegment(path),
+		"create": second(Create(mib, Options{Path: path})),
+		"remove": Remove(path),
 	} {
 		if want := fmt.Sprintf("1: process %d", other.Process.Pid); !errors.Is(err, ErrOwned) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
 	}
 	other.kill()
-	s := mustCreate(t, 2*mib, SegmentOptions{Path: path})
+	s := mustCreate(t, 2*mib, Options{Path: path})
 	if s.Len() != 2*mib || s.Bytes()[0] != 0 {
 		t.Errorf("%d bytes, the first is %d", s.Len(), s.Bytes()[0])
 	}
@@ -222,10 +222,10 @@ func TestAllKilled(t *testing.T) {
 	if !exists(path) {
 		t.Fatal("removed by nobody")
 	}
-	if err := RemoveSegment(path); err != nil || exists(path) {
+	if err := Remove(path); err != nil || exists(path) {
 		t.Errorf("removed: %v, still there %t", err, exists(path))
 	}
-	if err := RemoveSegment(path); err != nil {
+	if err := Remove(path); err != nil {
 		t.Errorf("nothing to remove: %v", err)
 	}
 }
@@ -241,7 +241,7 @@ func TestChurn(t *testing.T) {
 			children = append(children, spawn(t, "churn", path))
 		}
 		for range 5 {
-			if s, err := CreateSegment(mib, SegmentOptions{Path: path}); err == nil {
+			if s, err := Create(mib, Options{Path: path}); err == nil {
 				if err := s.Close(); err != nil {
 					t.Error(err)
 				}
@@ -260,7 +260,7 @@ func TestChurn(t *testing.T) {
 			}
 			c.Wait()
 		}
-		s, err := CreateSegment(mib, SegmentOptions{Path: path})
+		s, err := Create(mib, Options{Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/shmem"
 )
 
-// OpenOptions say what [OpenSegment] and [OpenSegmentPath] expect. The zero
+// OpenOptions say what [Open] and [OpenPath] expect. The zero
 // value expects any segment.
 type OpenOptions struct {
 	// Generation is the [Segment.Generation] that the segment must have, so
@@ -22,40 +22,40 @@ type OpenOptions struct {
 	Generation uint64
 }
 
-// OpenSegment maps the segment in f, a file that another process has handed
+// Open maps the segment in f, a file that another process has handed
 // over, for this process and makes it an owner. The caller keeps f and may
-// close it; the segment must be closed. It fails with [ErrSegment] when f is
+// close it; the segment must be closed. It fails with [ErrInvalid] when f is
 // no segment, of another layout version or of a size that does not match its
 // header, or when the generation is not the expected one.
-func OpenSegment(f *os.File, o OpenOptions) (*Segment, error) {
+func Open(f *os.File, o OpenOptions) (*Segment, error) {
 	if f == nil {
-		return nil, fmt.Errorf("pinned: open segment: %w: no file", device.ErrArgument)
+		return nil, fmt.Errorf("segment: open segment: %w: no file", device.ErrArgument)
 	}
 	if _, err := identify(); err != nil {
 		return nil, err
 	}
 	own, err := shmem.Duplicate(f)
 	if err != nil {
-		return nil, fmt.Errorf("pinned: open segment: %w", err)
+		return nil, fmt.Errorf("segment: open segment: %w", err)
 	}
-	s, err := openSegment(own, "", o)
+	s, err := open(own, "", o)
 	if err != nil {
-		return nil, fmt.Errorf("pinned: open segment: %w", errors.Join(err, shmem.Close(own)))
+		return nil, fmt.Errorf("segment: open segment: %w", errors.Join(err, shmem.Close(own)))
 	}
 	return s, nil
 }
 
-// OpenSegmentPath is [OpenSegment] by the path that the segment was created
+// OpenPath is [Open] by the path that the segment was created
 // with. An anonymous segment of a running process PID has the path
 // /proc/PID/fd/N on Linux, where N is the descriptor of its File. It fails
 // with [io/fs.ErrNotExist] when there is none or it has just been removed.
-func OpenSegmentPath(path string, o OpenOptions) (*Segment, error) {
+func OpenPath(path string, o OpenOptions) (*Segment, error) {
 	if _, err := identify(); err != nil {
 		return nil, err
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("pinned: open segment: %w", err)
+		return nil, fmt.Errorf("segment: open segment: %w", err)
 	}
 	for range maxTries {
 		var f *os.File
@@ -63,7 +63,7 @@ func OpenSegmentPath(path string, o OpenOptions) (*Segment, error) {
 			break
 		}
 		var s *Segment
-		if s, err = openSegment(f, path, o); err == nil {
+		if s, err = open(f, path, o); err == nil {
 			return s, nil
 		}
 		if e := shmem.Close(f); e != nil || !errors.Is(err, errMoved) {
@@ -71,14 +71,14 @@ func OpenSegmentPath(path string, o OpenOptions) (*Segment, error) {
 			break
 		}
 	}
-	return nil, fmt.Errorf("pinned: open segment: %w", err)
+	return nil, fmt.Errorf("segment: open segment: %w", err)
 }
 
 // errMoved: the file was removed, and perhaps replaced, after it was opened.
 var errMoved = fmt.Errorf("removed by its last owner meanwhile: %w", fs.ErrNotExist)
 
-// openSegment makes a segment of f. The caller keeps f when it fails.
-func openSegment(f *os.File, path string, o OpenOptions) (*Segment, error) {
+// open makes a segment of f. The caller keeps f when it fails.
+func open(f *os.File, path string, o OpenOptions) (*Segment, error) {
 	h, _, err := readHeader(f)
 	if err != nil {
 		return nil, err
@@ -89,11 +89,11 @@ func openSegment(f *os.File, path string, o OpenOptions) (*Segment, error) {
 	}
 	if want := fileBytes(h.size); info.Size() != want {
 		return nil, fmt.Errorf("%w: %s: %d bytes of data need a file of %d bytes, it has %d",
-			ErrSegment, h.label(), h.size, want, info.Size())
+			ErrInvalid, h.label(), h.size, want, info.Size())
 	}
 	if o.Generation != 0 && h.generation != o.Generation {
 		return nil, fmt.Errorf("%w: %s: generation %016x, expected %016x",
-			ErrSegment, h.label(), h.generation, o.Generation)
+			ErrInvalid, h.label(), h.generation, o.Generation)
 	}
 	self, err := identify()
 	if err != nil {
@@ -160,7 +160,7 @@ func openFile(path string) (*os.File, error) {
 
 func regular(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: %w: not a regular file, mode %v", name, ErrSegment, info.Mode())
+		return fmt.Errorf("%s: %w: not a regular file, mode %v", name, ErrInvalid, info.Mode())
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package pinned
+package segment
 
 import (
 	"bytes"
@@ -27,12 +27,12 @@ func second[T any](_ T, err error) error { return err }
 
 // mustCreate makes a segment that is closed at the end of the test: an
 // anonymous one where that is possible.
-func mustCreate(t testing.TB, n int64, o SegmentOptions) *Segment {
+func mustCreate(t testing.TB, n int64, o Options) *Segment {
 	t.Helper()
 	if o.Path == "" && runtime.GOOS != "linux" {
 		o.Path = filepath.Join(t.TempDir(), "segment")
 	}
-	s, err := CreateSegment(n, o)
+	s, err := Create(n, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func mustCreate(t testing.TB, n int64, o SegmentOptions) *Segment {
 
 func mustOpen(t testing.TB, f *os.File) *Segment {
 	t.Helper()
-	s, err := OpenSegment(f, OpenOptions{})
+	s, err := Open(f, OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func descriptors(t *testing.T) int {
 func TestSegment(t *testing.T) {
 	before := descriptors(t)
 	for _, n := range []int64{1, pagemem.PageSize(), 100_000, pagemem.HugePage + 1} {
-		a := mustCreate(t, n, SegmentOptions{Name: "frames"})
+		a := mustCreate(t, n, Options{Name: "frames"})
 		b := mustOpen(t, a.File())
 		for _, s := range []*Segment{a, b} {
 			if m := s.Bytes(); int64(len(m)) != n || int64(cap(m)) != pagemem.RoundUp(n) || !pagemem.Aligned(m[:cap(m)]) {
@@ -109,14 +109,14 @@ func TestSegment(t *testing.T) {
 }
 
 func TestGenerations(t *testing.T) {
-	if a, b := mustCreate(t, 1, SegmentOptions{}), mustCreate(t, 1, SegmentOptions{}); a.Generation() == b.Generation() {
+	if a, b := mustCreate(t, 1, Options{}), mustCreate(t, 1, Options{}); a.Generation() == b.Generation() {
 		t.Errorf("both %x", a.Generation())
 	}
 }
 
 func TestSegmentClosed(t *testing.T) {
 	a, b := socketPair(t)
-	s := mustCreate(t, 100, SegmentOptions{Name: "gone"})
+	s := mustCreate(t, 100, Options{Name: "gone"})
 	dev := newFake()
 	for range 2 {
 		if err := s.Close(); err != nil {
@@ -133,12 +133,12 @@ func TestSegmentClosed(t *testing.T) {
 		"mapped": second(s.Mapped(dev)),
 		"send":   s.Send(a),
 	} {
-		if !errors.Is(err, device.ErrClosed) || err.Error() != "pinned: "+what+`: used after close: segment "gone"` {
+		if !errors.Is(err, device.ErrClosed) || err.Error() != "segment: "+what+`: used after close: segment "gone"` {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	a.Close()
-	if _, err := ReceiveSegment(b); !errors.Is(err, io.EOF) {
+	if _, err := Receive(b); !errors.Is(err, io.EOF) {
 		t.Errorf("something was sent: %v", err)
 	}
 }
@@ -148,34 +148,34 @@ func TestCreateSegmentArguments(t *testing.T) {
 	path := filepath.Join(dir, "segment")
 	for name, c := range map[string]struct {
 		n int64
-		o SegmentOptions
+		o Options
 	}{
-		"no bytes":      {0, SegmentOptions{Path: path}},
-		"negative":      {-1, SegmentOptions{Path: path}},
-		"too large":     {1<<63 - 1, SegmentOptions{Path: path}},
-		"long name":     {1, SegmentOptions{Path: path, Name: strings.Repeat("x", 64)}},
-		"not UTF-8":     {1, SegmentOptions{Path: path, Name: "\xff"}},
-		"zero in name":  {1, SegmentOptions{Path: path, Name: "a\x00b"}},
-		"long path":     {1, SegmentOptions{Path: filepath.Join(dir, strings.Repeat("x/", 2000))}},
-		"zero in path":  {1, SegmentOptions{Path: path + "\x00"}},
-		"nothing right": {-1, SegmentOptions{Path: "\x00", Name: "\x00"}},
+		"no bytes":      {0, Options{Path: path}},
+		"negative":      {-1, Options{Path: path}},
+		"too large":     {1<<63 - 1, Options{Path: path}},
+		"long name":     {1, Options{Path: path, Name: strings.Repeat("x", 64)}},
+		"not UTF-8":     {1, Options{Path: path, Name: "\xff"}},
+		"zero in name":  {1, Options{Path: path, Name: "a\x00b"}},
+		"long path":     {1, Options{Path: filepath.Join(dir, strings.Repeat("x/", 2000))}},
+		"zero in path":  {1, Options{Path: path + "\x00"}},
+		"nothing right": {-1, Options{Path: "\x00", Name: "\x00"}},
 	} {
-		s, err := CreateSegment(c.n, c.o)
+		s, err := Create(c.n, c.o)
 		if s != nil || !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%s: %v, %v", name, s, err)
 		}
 	}
-	if _, err := CreateSegment(maxSegment, SegmentOptions{Path: path}); err == nil {
+	if _, err := Create(maxBytes, Options{Path: path}); err == nil {
 		t.Error("made 64 PiB")
 	}
-	if _, err := CreateSegment(1, SegmentOptions{Path: filepath.Join(dir, "none", "segment")}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Create(1, Options{Path: filepath.Join(dir, "none", "segment")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a folder that is not there: %v", err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
 	longest := strings.Repeat("x", 63)
-	if s := mustCreate(t, 1, SegmentOptions{Path: path, Name: longest}); mustOpen(t, s.File()).Name() != longest {
+	if s := mustCreate(t, 1, Options{Path: path, Name: longest}); mustOpen(t, s.File()).Name() != longest {
 		t.Error("the longest name")
 	}
 }
@@ -183,12 +183,12 @@ func TestCreateSegmentArguments(t *testing.T) {
 func TestSegmentPath(t *testing.T) {
 	t.Chdir(t.TempDir())
 	before := descriptors(t)
-	a := mustCreate(t, mib, SegmentOptions{Path: "segment"})
+	a := mustCreate(t, mib, Options{Path: "segment"})
 	path := a.Path()
 	if !filepath.IsAbs(path) || filepath.Base(path) != "segment" || !exists(path) {
 		t.Errorf("path %q", path)
 	}
-	b, err := OpenSegmentPath("segment", OpenOptions{Generation: a.Generation()})
+	b, err := OpenPath("segment", OpenOptions{Generation: a.Generation()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,22 +196,22 @@ func TestSegmentPath(t *testing.T) {
 	if b.Bytes()[3] != 9 || b.Path() != path {
 		t.Errorf("byte %d, path %q", b.Bytes()[3], b.Path())
 	}
-	_, err = OpenSegmentPath(path, OpenOptions{Generation: a.Generation() + 1})
-	if want := fmt.Sprintf("generation %016x, expected %016x", a.Generation(), a.Generation()+1); !errors.Is(err, ErrSegment) || !strings.Contains(err.Error(), want) {
+	_, err = OpenPath(path, OpenOptions{Generation: a.Generation() + 1})
+	if want := fmt.Sprintf("generation %016x, expected %016x", a.Generation(), a.Generation()+1); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
-	_, err = CreateSegment(1, SegmentOptions{Path: path})
+	_, err = Create(1, Options{Path: path})
 	if want := fmt.Sprintf("2: process %d, process %[1]d", os.Getpid()); !errors.Is(err, ErrOwned) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	if err := a.Close(); err != nil || exists(path) {
 		t.Errorf("%v, still there %t", err, exists(path))
 	}
-	if _, err := OpenSegmentPath(path, OpenOptions{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := OpenPath(path, OpenOptions{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("opened after it was removed: %v", err)
 	}
 	// Who closes later leaves alone what has its path by now.
-	c := mustCreate(t, 1, SegmentOptions{Path: path})
+	c := mustCreate(t, 1, Options{Path: path})
 	if err := b.Close(); err != nil || !exists(path) {
 		t.Errorf("%v, still there %t", err, exists(path))
 	}
@@ -227,12 +227,12 @@ func TestSegmentPath(t *testing.T) {
 // by path gets the one that is there.
 func TestOpenMoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "segment")
-	a := mustCreate(t, 1, SegmentOptions{Path: path})
+	a := mustCreate(t, 1, Options{Path: path})
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	b := mustCreate(t, 1, SegmentOptions{Path: path})
-	if _, err := openSegment(a.File(), path, OpenOptions{}); !errors.Is(err, errMoved) {
+	b := mustCreate(t, 1, Options{Path: path})
+	if _, err := open(a.File(), path, OpenOptions{}); !errors.Is(err, errMoved) {
 		t.Errorf("%v", err)
 	}
 	if owners, err := a.Owners(); err != nil || len(owners) != 1 {
@@ -247,7 +247,7 @@ func TestSealed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("Linux only")
 	}
-	s := mustCreate(t, mib, SegmentOptions{})
+	s := mustCreate(t, mib, Options{})
 	if s.Path() != "" {
 		t.Errorf("path %q", s.Path())
 	}
@@ -257,7 +257,7 @@ func TestSealed(t *testing.T) {
 		}
 	}
 	// Under /proc it has a path, which is nothing to remove.
-	b, err := OpenSegmentPath(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.File().Fd()), OpenOptions{})
+	b, err := OpenPath(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.File().Fd()), OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,26 +298,26 @@ func TestOpenForeign(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func([]byte) []byte
 		text    string
-		replace error // of CreateSegment at the path
+		replace error // of Create at the path
 	}{
 		"right":      {cut(fileBytes(5000)), "", nil},
-		"empty":      {cut(0), "0 bytes, less than the header of 65536", ErrSegment},
-		"cut header": {cut(headerBytes - 1), "65535 bytes, less than the header of 65536", ErrSegment},
-		"magic":      {fill(0, 8), `starts with "xxxxxxxx", not "PINIONSG"`, ErrSegment},
-		"version":    {put32(versionAt, 2), "layout version 2, this program knows 1", ErrSegment},
-		"no size":    {put64(sizeAt, 0), "0 bytes of data", ErrSegment},
-		"huge size":  {put64(sizeAt, 1<<63+5000), "9223372036854780808 bytes of data", ErrSegment},
+		"empty":      {cut(0), "0 bytes, less than the header of 65536", ErrInvalid},
+		"cut header": {cut(headerBytes - 1), "65535 bytes, less than the header of 65536", ErrInvalid},
+		"magic":      {fill(0, 8), `starts with "xxxxxxxx", not "PINIONSG"`, ErrInvalid},
+		"version":    {put32(versionAt, 2), "layout version 2, this program knows 1", ErrInvalid},
+		"no size":    {put64(sizeAt, 0), "0 bytes of data", ErrInvalid},
+		"huge size":  {put64(sizeAt, 1<<63+5000), "9223372036854780808 bytes of data", ErrInvalid},
 		"other size": {put64(sizeAt, 1<<40), "1099511627776 bytes of data need a file of", nil},
 		"cut":        {cut(headerBytes + page), fmt.Sprintf("it has %d", headerBytes+page), nil},
 		"longer":     {func(b []byte) []byte { return append(b, 0) }, fmt.Sprintf("it has %d", fileBytes(5000)+1), nil},
-		"generation": {put64(generationAt, 0), "generation 0", ErrSegment},
-		"name":       {fill(nameAt, pathAt), "without an end", ErrSegment},
-		"path":       {fill(pathAt, slotsAt), "without an end", ErrSegment},
+		"generation": {put64(generationAt, 0), "generation 0", ErrInvalid},
+		"name":       {fill(nameAt, pathAt), "without an end", ErrInvalid},
+		"path":       {fill(pathAt, slotsAt), "without an end", ErrInvalid},
 		"dead owner": {func(b []byte) []byte { putOwner(tableOf(b).slot(5), deadOwner()); return b }, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := segmentFile(t, 5000, c.change)
-			s, err := OpenSegmentPath(path, OpenOptions{})
+			s, err := OpenPath(path, OpenOptions{})
 			if c.text == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -326,16 +326,16 @@ func TestOpenForeign(t *testing.T) {
 					t.Errorf("%+v, %v", owners, err)
 				}
 				defer s.Close()
-				if _, err := CreateSegment(1, SegmentOptions{Path: path}); !errors.Is(err, ErrOwned) {
+				if _, err := Create(1, Options{Path: path}); !errors.Is(err, ErrOwned) {
 					t.Errorf("replaced: %v", err)
 				}
 				return
 			}
-			if s != nil || !errors.Is(err, ErrSegment) || !strings.Contains(err.Error(), c.text) {
+			if s != nil || !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%v, %v, want %q", s, err, c.text)
 			}
 			// No foreign file is replaced, but a damaged segment without owners.
-			s, err = CreateSegment(1, SegmentOptions{Path: path})
+			s, err = Create(1, Options{Path: path})
 			if !errors.Is(err, c.replace) {
 				t.Errorf("replaced: %v, want %v", err, c.replace)
 			}
@@ -372,15 +372,15 @@ func TestOpenOther(t *testing.T) {
 	defer readOnly.Close()
 	before := descriptors(t)
 	for name, c := range map[string]struct{ err, want error }{
-		"nil":           {second(OpenSegment(nil, OpenOptions{})), device.ErrArgument},
-		"closed":        {second(OpenSegment(closed, OpenOptions{})), os.ErrClosed},
-		"pipe":          {second(OpenSegment(r, OpenOptions{})), ErrSegment},
-		"read only":     {second(OpenSegment(readOnly, OpenOptions{})), fs.ErrPermission},
-		"folder":        {second(OpenSegmentPath(dir, OpenOptions{})), ErrSegment},
-		"fifo":          {second(OpenSegmentPath(fifo, OpenOptions{})), ErrSegment},
-		"none":          {second(OpenSegmentPath(filepath.Join(dir, "none"), OpenOptions{})), fs.ErrNotExist},
-		"create folder": {second(CreateSegment(1, SegmentOptions{Path: dir})), ErrSegment},
-		"remove folder": {RemoveSegment(dir), ErrSegment},
+		"nil":           {second(Open(nil, OpenOptions{})), device.ErrArgument},
+		"closed":        {second(Open(closed, OpenOptions{})), os.ErrClosed},
+		"pipe":          {second(Open(r, OpenOptions{})), ErrInvalid},
+		"read only":     {second(Open(readOnly, OpenOptions{})), fs.ErrPermission},
+		"folder":        {second(OpenPath(dir, OpenOptions{})), ErrInvalid},
+		"fifo":          {second(OpenPath(fifo, OpenOptions{})), ErrInvalid},
+		"none":          {second(OpenPath(filepath.Join(dir, "none"), OpenOptions{})), fs.ErrNotExist},
+		"create folder": {second(Create(1, Options{Path: dir})), ErrInvalid},
+		"remove folder": {Remove(dir), ErrInvalid},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.err, c.want)
@@ -417,14 +417,14 @@ func TestSend(t *testing.T) {
 	a, b := socketPair(t)
 	before := descriptors(t)
 	for i := range 3 {
-		s := mustCreate(t, int64(1000+i), SegmentOptions{Name: "sent"})
+		s := mustCreate(t, int64(1000+i), Options{Name: "sent"})
 		if err := s.Send(a); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.Write([]byte("next")); err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReceiveSegment(b)
+		got, err := Receive(b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -446,7 +446,7 @@ func TestSend(t *testing.T) {
 }
 
 func TestReceiveForeign(t *testing.T) {
-	s := mustCreate(t, 5000, SegmentOptions{})
+	s := mustCreate(t, 5000, Options{})
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -456,7 +456,7 @@ func TestReceiveForeign(t *testing.T) {
 		b := binary.LittleEndian.AppendUint64([]byte(magic), generation)
 		return binary.LittleEndian.AppendUint64(b, uint64(size))
 	}
-	right := message(segmentMagic, s.Generation(), 5000)
+	right := message(layoutMagic, s.Generation(), 5000)
 	for name, c := range map[string]struct {
 		msg  []byte
 		file *os.File
@@ -464,11 +464,11 @@ func TestReceiveForeign(t *testing.T) {
 		text string
 	}{
 		"right":         {right, s.File(), nil, ""},
-		"magic":         {message("PNG 1234", s.Generation(), 5000), s.File(), ErrSegment, `starts with "PNG 1234"`},
-		"generation":    {message(segmentMagic, 0, 5000), s.File(), ErrSegment, "announces generation 0000000000000000"},
-		"size":          {message(segmentMagic, s.Generation(), 5001), s.File(), ErrSegment, "with 5001 bytes"},
-		"other file":    {right, null, ErrSegment, "not a regular file"},
-		"no descriptor": {right, nil, ErrSegment, "0 came with the message"},
+		"magic":         {message("PNG 1234", s.Generation(), 5000), s.File(), ErrInvalid, `starts with "PNG 1234"`},
+		"generation":    {message(layoutMagic, 0, 5000), s.File(), ErrInvalid, "announces generation 0000000000000000"},
+		"size":          {message(layoutMagic, s.Generation(), 5001), s.File(), ErrInvalid, "with 5001 bytes"},
+		"other file":    {right, null, ErrInvalid, "not a regular file"},
+		"no descriptor": {right, nil, ErrInvalid, "0 came with the message"},
 		"short":         {right[:23], s.File(), io.ErrUnexpectedEOF, "after 23 of 24 bytes"},
 		"nothing":       {nil, nil, io.EOF, "after 0 of 24 bytes"},
 	} {
@@ -486,7 +486,7 @@ func TestReceiveForeign(t *testing.T) {
 			if err := a.CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
-			got, err := ReceiveSegment(b)
+			got, err := Receive(b)
 			if c.want == nil {
 				if err != nil {
 					t.Fatal(err)
@@ -511,13 +511,13 @@ func TestReceiveForeign(t *testing.T) {
 
 // Everything at once, for the race detector, and a table that adds up.
 func TestSegmentConcurrent(t *testing.T) {
-	s := mustCreate(t, mib, SegmentOptions{Path: filepath.Join(t.TempDir(), "segment")})
+	s := mustCreate(t, mib, Options{Path: filepath.Join(t.TempDir(), "segment")})
 	var group sync.WaitGroup
 	for g := range 4 {
 		group.Go(func() {
 			dev := newFake()
 			for range 20 {
-				o, err := OpenSegmentPath(s.Path(), OpenOptions{})
+				o, err := OpenPath(s.Path(), OpenOptions{})
 				if err != nil {
 					t.Error(err)
 					return

@@ -1,6 +1,6 @@
 //go:build linux
 
-package pinned_test
+package segment_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"net"
 
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/pinned/segment"
 )
 
 // Two sides of a Unix socket share a segment. They would be two processes;
@@ -23,7 +23,7 @@ func ExampleSegment() {
 	done := make(chan error, 1)
 	go func() { done <- consume(server.Addr().(*net.UnixAddr)) }()
 
-	seg, err := pinned.CreateSegment(1<<20, pinned.SegmentOptions{Name: "example"})
+	seg, err := segment.Create(1<<20, segment.Options{Name: "example"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func consume(addr *net.UnixAddr) error {
 		return err
 	}
 	defer conn.Close()
-	seg, err := pinned.ReceiveSegment(conn)
+	seg, err := segment.Receive(conn)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package pinned
+package segment
 
 import (
 	"encoding/binary"
@@ -30,7 +30,7 @@ func (s *Segment) Owners() ([]Owner, error) {
 	}
 	unlock, err := shmem.Lock(s.file)
 	if err != nil {
-		return nil, fmt.Errorf("pinned: owners of %s: %w", s.header.label(), err)
+		return nil, fmt.Errorf("segment: owners of %s: %w", s.header.label(), err)
 	}
 	defer unlock()
 	return s.header.owners(s.table().live(process.ID.Alive)), nil
