@@ -7,6 +7,7 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
+	"strings"
 
 	"golang.org/x/image/webp"
 )
@@ -28,7 +29,7 @@ func (d *Decoder) inspectGo(src *picture, data []byte) (err error) {
 	d.reader.Reset(data)
 	config, err := codecs[src.format].config(&d.reader)
 	if err != nil {
-		return codecError(src.format, err)
+		return codecError(src.format, data, err)
 	}
 	src.width, src.height, src.model = config.Width, config.Height, config.ColorModel
 	return nil
@@ -47,7 +48,7 @@ func (d *Decoder) decodeGo(src *picture, data []byte) (err error) {
 	d.reader.Reset(data)
 	img, err := codecs[f].decode(&d.reader)
 	if err != nil {
-		return codecError(f, err)
+		return codecError(f, data, err)
 	}
 	if b := img.Bounds(); b != image.Rect(0, 0, src.width, src.height) {
 		return fmt.Errorf("%w: %s of %v, its header says %dx%d", ErrDamaged, f, b, src.width, src.height)
@@ -67,11 +68,22 @@ func recovered(f format, err *error) {
 	}
 }
 
-func codecError(f format, err error) error {
+func codecError(f format, data []byte, err error) error {
 	var unsupportedJPEG jpeg.UnsupportedError
 	var unsupportedPNG png.UnsupportedError
+	if errors.As(err, &unsupportedJPEG) && strings.Contains(string(unsupportedJPEG), "subsampling") {
+		return fmt.Errorf("%w: JPEG with the sampling factors %s, which image/jpeg does not decode%s", ErrFormat, samplingOfJPEG(data), afterTurbo())
+	}
 	if errors.As(err, &unsupportedJPEG) || errors.As(err, &unsupportedPNG) {
 		return fmt.Errorf("%w: %s: %v", ErrFormat, f, err)
 	}
 	return fmt.Errorf("%w: %s: %v", ErrDamaged, f, err)
+}
+
+// afterTurbo says what libturbojpeg, which is asked first, has to do with it.
+func afterTurbo() string {
+	if turbo() == nil {
+		return " (libturbojpeg, which was not loaded, decodes most)"
+	}
+	return ", nor does libturbojpeg"
 }

@@ -3,7 +3,10 @@ package imaging
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"iter"
+	"slices"
+	"strings"
 )
 
 // maxScans is how many scans a JPEG may have, as libturbojpeg has it. One of a
@@ -73,25 +76,48 @@ type frame struct {
 // takes as much as there can be.
 func frameOfJPEG(data []byte, width, height int) frame {
 	var f frame
-	components := 0
+	var components []byte
 	for marker, content := range segmentsOfJPEG(data) {
-		switch {
-		case marker == markerSOS:
-			if components == 0 || len(content) == 0 {
+		if marker == markerSOS {
+			if components == nil || len(content) == 0 {
 				return mostOfFrame(width, height)
 			}
-			f.scans = int(content[0]) < components
+			f.scans = int(content[0]) < len(components)/3
 			return f
-		case marker < markerSOF0 || marker >= markerRST0 || marker == markerDHT || marker == markerJPG || marker == markerDAC:
-			continue
 		}
-		if len(content) < 6 || len(content) < 6+3*int(content[5]) {
-			break
+		if found := componentsOf(marker, content); found != nil {
+			components = found
+			f = frame{progressive: marker&3 == 2, samples: samplesOf(components, width, height)}
 		}
-		components = int(content[5])
-		f = frame{progressive: marker&3 == 2, samples: samplesOf(content[6:][:3*components], width, height)}
 	}
 	return mostOfFrame(width, height)
+}
+
+// componentsOf returns the components of a frame, three bytes each: a number,
+// sampling factors and a table. It returns nil for other segments.
+func componentsOf(marker byte, content []byte) []byte {
+	if marker < markerSOF0 || marker >= markerRST0 || marker == markerDHT || marker == markerJPG || marker == markerDAC {
+		return nil
+	}
+	if len(content) < 6 || content[5] == 0 || len(content) < 6+3*int(content[5]) {
+		return nil
+	}
+	return content[6:][:3*int(content[5])]
+}
+
+// samplingOfJPEG returns the sampling factors of the components, across and
+// down, such as "2x2, 1x1, 1x1".
+func samplingOfJPEG(data []byte) string {
+	var factors []string
+	for marker, content := range segmentsOfJPEG(data) {
+		if components := componentsOf(marker, content); components != nil {
+			for c := range slices.Chunk(components, 3) {
+				factors = append(factors, fmt.Sprintf("%dx%d", c[1]>>4, c[1]&15))
+			}
+			break
+		}
+	}
+	return strings.Join(factors, ", ")
 }
 
 // samplesOf counts the samples of components: three bytes each, of which the

@@ -27,6 +27,7 @@ const (
 	tjFlagLimitScans    = 32768 // refuses progressive files of absurdly many scans
 	tjColorspaceCMYK    = 3
 	tjColorspaceYCCK    = 4
+	tjSamplingUnknown   = -1
 	tjErrorFatal        = 1
 )
 
@@ -121,26 +122,30 @@ func (t *turboHandle) close() {
 }
 
 // header opens a decompressor, reads the size of a JPEG and tells whether the
-// library can make RGB of it. A file whose header it does not understand is left
-// to image/jpeg as well: it may only have unusual subsampling. So is one of
-// tables alone, of which the library reports success and no size.
+// library may be able to make RGB of it. A file whose header it does not
+// understand is left to image/jpeg, and so is one of tables alone, of which the
+// library reports success and no size.
+//
+// The library has names for the usual subsamplings alone and reports failure
+// for others, after it has noted everything else. It decodes most of them.
 func (t *turboHandle) header(data []byte) (able bool, err error) {
 	if err := t.open(); err != nil {
 		return false, err
 	}
-	t.width, t.height = 0, 0
+	t.width, t.height, t.subsampling = 0, 0, 0
 	rc := t.api.decompressHeader3.Call(t.handle,
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
 		uintptr(unsafe.Pointer(&t.width)), uintptr(unsafe.Pointer(&t.height)),
 		uintptr(unsafe.Pointer(&t.subsampling)), uintptr(unsafe.Pointer(&t.colorspace)))
-	if int32(rc) != 0 || t.width == 0 {
+	if int32(rc) != 0 && t.subsampling != tjSamplingUnknown || t.width == 0 {
 		return false, nil
 	}
 	return t.colorspace != tjColorspaceCMYK && t.colorspace != tjColorspaceYCCK, nil
 }
 
-// errDoubtful: libturbojpeg warned. A harmless oddity, such as extra bytes
-// before a marker, and a picture cut short are the same to it.
+// errDoubtful: libturbojpeg warned, or failed at an unusual subsampling. A
+// harmless oddity, such as extra bytes before a marker, and a picture cut short
+// are the same to it.
 var errDoubtful = errors.New("doubtful JPEG")
 
 // decode writes the picture whose header was read, at its size or shrunk.
@@ -153,7 +158,7 @@ func (t *turboHandle) decode(dst, data []byte, width, height int) error {
 	switch {
 	case int32(rc) == 0:
 		return nil
-	case int32(t.api.getErrorCode.Call(t.handle)) != tjErrorFatal:
+	case t.subsampling == tjSamplingUnknown || int32(t.api.getErrorCode.Call(t.handle)) != tjErrorFatal:
 		return errDoubtful
 	}
 	return fmt.Errorf("%w: JPEG %dx%d: %s", ErrDamaged, t.width, t.height,
