@@ -14,6 +14,7 @@ import (
 // has.
 type turboAPI struct {
 	name string
+	file string // that was loaded
 
 	initDecompress, destroy, decompressHeader3, decompress2 dl.Func
 	getErrorStr2, getErrorCode                              dl.Func
@@ -78,8 +79,17 @@ func openTurbo() (*turboAPI, error) {
 	if a.init3.Ok() {
 		version = "3.x"
 	}
-	a.name = fmt.Sprintf("libturbojpeg %s (%s)", version, file)
+	a.name, a.file = fmt.Sprintf("libturbojpeg %s (%s)", version, file), file
 	return &a, nil
+}
+
+func init() {
+	dl.Register(dl.Optional{Name: "libturbojpeg", Use: "fast JPEG decoding", Open: func() (string, error) {
+		if a := turbo(); a != nil {
+			return a.file, nil
+		}
+		return "", noTurbo
+	}})
 }
 
 // JPEGDecoder names the JPEG decoder that this process uses: "libturbojpeg

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/dl"
+	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/texttable"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
@@ -18,12 +21,16 @@ func newDevices() *cobra.Command {
 		Use:   "devices",
 		Short: "List the devices of this machine",
 		Long: `List the devices of this machine: memory, link to the host, copy engines and
-what each can do. A backend that cannot be used here is named with the reason.`,
+what each can do. A backend that cannot be used here is named with the reason.
+
+The libraries are optional: each is used where it is installed. The environment
+variable PINION_LIB_TURBOJPEG, for example, names another file to load, or "off".`,
 		Example: `  pinion devices
   pinion devices --json`,
-		Args: noArgs,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	asJSON := cmd.Flags().Bool("json", false, "print one JSON document")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		list, err := listDevices()
 		if err != nil {
@@ -37,9 +44,27 @@ what each can do. A backend that cannot be used here is named with the reason.`,
 	return cmd
 }
 
+// deviceList is the JSON document of pinion devices.
 type deviceList struct {
-	Devices     []deviceRow      `json:"devices"`
-	Unavailable []unavailableRow `json:"unavailable"`
+	provenance.Record
+	Devices      []deviceRow  `json:"devices"`
+	NotAvailable []missingRow `json:"not_available"`
+	Libraries    []libraryRow `json:"libraries"`
+}
+
+// missingRow is a backend or a device that cannot be used.
+type missingRow struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// libraryRow is an optional library: the file it was found in, or the reason
+// why it cannot be used.
+type libraryRow struct {
+	Name   string `json:"name"`
+	Use    string `json:"use"`
+	File   string `json:"file,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 type deviceRow struct {
@@ -55,7 +80,7 @@ type deviceRow struct {
 	ComputeCapability string   `json:"compute_capability,omitempty"`
 	DriverVersion     string   `json:"driver_version,omitempty"`
 	PCIBusID          string   `json:"pci_bus_id,omitempty"`
-	NUMANode          int      `json:"numa_node"`
+	NUMANode          *int     `json:"numa_node,omitempty"`
 	Capabilities      []string `json:"capabilities"`
 }
 
@@ -68,23 +93,18 @@ type linkRow struct {
 	WireGBPerS    float64 `json:"wire_gb_per_s"`
 }
 
-type unavailableRow struct {
-	Backend string `json:"backend"`
-	Reason  string `json:"reason"`
-}
-
 func listDevices() (*deviceList, error) {
-	list := &deviceList{Devices: []deviceRow{}, Unavailable: []unavailableRow{}}
+	list := &deviceList{Record: provenance.Now(), Devices: []deviceRow{}, NotAvailable: []missingRow{}, Libraries: listLibraries()}
 	for _, b := range device.Backends() {
 		names, err := b.List()
 		if err != nil {
-			list.Unavailable = append(list.Unavailable, unavailableRow{b.Name, err.Error()})
+			list.NotAvailable = append(list.NotAvailable, missingRow{b.Name, err.Error()})
 			continue
 		}
 		for _, name := range names {
 			row, err := describe(name)
 			if err != nil {
-				list.Unavailable = append(list.Unavailable, unavailableRow{name, err.Error()})
+				list.NotAvailable = append(list.NotAvailable, missingRow{name, err.Error()})
 				continue
 			}
 			list.Devices = append(list.Devices, *row)
@@ -94,6 +114,21 @@ func listDevices() (*deviceList, error) {
 		return nil, errors.New("no device can be opened")
 	}
 	return list, nil
+}
+
+// listLibraries opens all optional libraries.
+func listLibraries() []libraryRow {
+	rows := []libraryRow{}
+	for _, o := range dl.Registered() {
+		row := libraryRow{Name: o.Name, Use: o.Use}
+		if file, err := o.Open(); err != nil {
+			row.Reason = err.Error()
+		} else {
+			row.File = dl.Path(file)
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 func describe(name string) (row *deviceRow, err error) {
@@ -111,8 +146,11 @@ func describe(name string) (row *deviceRow, err error) {
 		ID: info.ID, Backend: info.Backend, Name: info.Name, UUID: info.UUID,
 		MemoryTotalBytes: memory.TotalBytes, MemoryFreeBytes: memory.FreeBytes,
 		CopyEngines: info.CopyEngines, Multiprocessors: info.Multiprocessors,
-		DriverVersion: info.DriverVersion, PCIBusID: info.PCIBusID, NUMANode: info.NUMANode,
+		DriverVersion: info.DriverVersion, PCIBusID: info.PCIBusID,
 		Capabilities: device.Capabilities(dev),
+	}
+	if info.NUMANode >= 0 {
+		row.NUMANode = &info.NUMANode
 	}
 	if cc := info.ComputeCapability; cc != [2]int{} {
 		row.ComputeCapability = fmt.Sprintf("%d.%d", cc[0], cc[1])
@@ -134,20 +172,54 @@ func (l *linkRow) String() string {
 	return fmt.Sprintf("%s, %.0f GB/s", link, l.WireGBPerS)
 }
 
+// devicesWidth is how wide the text is: what a terminal has at least.
+const devicesWidth = 80
+
 func (list *deviceList) print(w io.Writer) {
-	t := texttable.New("DEVICE", "NAME", ">MEMORY", ">FREE", "LINK", ">COPY ENGINES", "CAPABILITIES")
 	for _, d := range list.Devices {
-		link := "none: shares the host's memory"
-		if d.Link != nil {
-			link = d.Link.String()
-		} else if d.Backend != "host" {
-			link = "unknown"
-		}
-		t.Add(d.ID, d.Name, units.Bytes(d.MemoryTotalBytes), units.Bytes(d.MemoryFreeBytes), link,
-			fmt.Sprint(d.CopyEngines), strings.Join(d.Capabilities, " "))
+		fmt.Fprintf(w, "%s  %s\n", d.ID, d.Name)
+		t := texttable.New("", "", "")
+		t.Add("", "memory", fmt.Sprintf("%s, %s free", units.Bytes(d.MemoryTotalBytes), units.Bytes(d.MemoryFreeBytes)))
+		t.Add("", "link", d.link())
+		t.Add("", "copy engines", fmt.Sprint(d.CopyEngines))
+		t.Add("", "can do", strings.Join(d.Capabilities, ", "))
+		t.WriteWidth(w, devicesWidth)
+		fmt.Fprintln(w)
 	}
-	t.Write(w)
-	for _, u := range list.Unavailable {
-		fmt.Fprintf(w, "\nNot available: %s\n", u.Reason)
+	for _, u := range list.NotAvailable {
+		t := texttable.New("", "")
+		t.Add("Not available:", u.Reason)
+		t.WriteWidth(w, devicesWidth)
+		fmt.Fprintln(w)
 	}
+	t := texttable.New("LIBRARY", "FOR", "FILE")
+	for _, l := range list.Libraries {
+		t.Add(l.Name, l.Use, l.found())
+	}
+	t.WriteWidth(w, devicesWidth)
+}
+
+// notInstalled is what the system's loader says about a file that it does not
+// find, with the name of the file.
+var notInstalled = regexp.MustCompile(`(\S+): cannot open shared object file: No such file or directory`)
+
+// found is the file, or the reason in short.
+func (l *libraryRow) found() string {
+	switch name := notInstalled.FindStringSubmatch(l.Reason); {
+	case l.File != "":
+		return l.File
+	case name != nil:
+		return "not installed (" + name[1] + ")"
+	}
+	return "not used: " + l.Reason
+}
+
+func (d *deviceRow) link() string {
+	switch {
+	case d.Link != nil:
+		return d.Link.String()
+	case d.Backend == "host":
+		return "none: shares the host's memory"
+	}
+	return "unknown"
 }

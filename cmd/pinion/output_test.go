@@ -105,31 +105,91 @@ func TestFeedArray(t *testing.T) {
 }
 
 func TestDevicesJSON(t *testing.T) {
-	doc := document(t, []string{"devices", "unavailable"}, "devices", "--json")
+	doc := document(t, []string{"measured_at", "version", "commit", "platform", "cpus", "devices", "not_available", "libraries"}, "devices", "--json")
 	found := false
 	for _, d := range doc["devices"].([]any) {
 		row := d.(map[string]any)
-		for _, key := range []string{"id", "backend", "name", "memory_total_bytes", "memory_free_bytes", "copy_engines", "multiprocessors", "numa_node", "capabilities"} {
+		for _, key := range []string{"id", "backend", "name", "memory_total_bytes", "memory_free_bytes", "copy_engines", "multiprocessors", "capabilities"} {
 			if _, there := row[key]; !there {
 				t.Errorf("device %v has no %q", row["id"], key)
 			}
+		}
+		if node, there := row["numa_node"]; there && node.(float64) < 0 {
+			t.Errorf("NUMA node %v", node)
 		}
 		found = found || row["backend"] == "host"
 	}
 	if !found {
 		t.Error("the host backend is not listed")
 	}
-	for _, u := range doc["unavailable"].([]any) {
+	for _, u := range doc["not_available"].([]any) {
 		row := u.(map[string]any)
-		if row["backend"] != "cuda" || !strings.Contains(row["reason"].(string), "PINION_LIB_CUDA") {
-			t.Errorf("unavailable: %v", row)
+		if row["name"] != "cuda" || !strings.Contains(row["reason"].(string), "PINION_LIB_CUDA") {
+			t.Errorf("not available: %v", row)
 		}
 	}
-	if len(doc["unavailable"].([]any)) != 1 {
-		t.Errorf("%v, want one backend that is switched off", doc["unavailable"])
+	if len(doc["not_available"].([]any)) != 1 {
+		t.Errorf("%v, want one backend that is switched off", doc["not_available"])
 	}
-	if r := pinion(t, "devices"); r.code != exitDone || !strings.HasPrefix(r.stdout, "DEVICE") || !strings.Contains(r.stdout, "Not available: cuda") {
-		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	libraries := map[string]bool{}
+	for _, l := range doc["libraries"].([]any) {
+		row := l.(map[string]any)
+		libraries[row["name"].(string)] = true
+		_, file := row["file"]
+		if _, reason := row["reason"]; file == reason || row["use"] == "" {
+			t.Errorf("a library is there or it is not, and is for something: %v", row)
+		}
+	}
+	for _, name := range []string{"CUDA driver", "NVML", "cuFile", "nvJPEG", "libturbojpeg"} {
+		if !libraries[name] {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+}
+
+func TestDevicesText(t *testing.T) {
+	r := pinion(t, "devices")
+	for _, want := range []string{"\nNot available:  cuda", "host  ", "\n  memory  ", "\nLIBRARY "} {
+		if r.code != exitDone || !strings.Contains("\n"+r.stdout, want) {
+			t.Errorf("exit code %d, %q is missing\n%s%s", r.code, want, r.stdout, r.stderr)
+		}
+	}
+	node := 0
+	list := &deviceList{
+		Devices: []deviceRow{
+			{ID: "cuda:0", Backend: "cuda", Name: "NVIDIA H200", MemoryTotalBytes: 150 << 30, MemoryFreeBytes: 149 << 30, CopyEngines: 3, NUMANode: &node,
+				Link: &linkRow{"PCIe", 5, 16, 5, 16, 63.015}, Capabilities: []string{"pinned", "mapped", "managed", "virtual-memory", "stream-ordered-allocation", "batch", "box", "peer", "files", "kernels"}},
+			{ID: "host", Backend: "host", Name: "host memory", MemoryTotalBytes: 8 << 30, MemoryFreeBytes: 8 << 30, CopyEngines: 2},
+		},
+		Libraries: []libraryRow{
+			{Name: "cuFile", Use: "files straight to the GPU", Reason: "libcufile.so.0: cannot open shared object file: No such file or directory"},
+			{Name: "libturbojpeg", Use: "fast JPEG decoding", Reason: "switched off by PINION_LIB_TURBOJPEG"},
+			{Name: "nvJPEG", Use: "JPEG decoding on the GPU", File: "/usr/local/cuda/lib64/libnvjpeg.so.13"},
+		},
+	}
+	var text strings.Builder
+	list.print(&text)
+	const want = `cuda:0  NVIDIA H200
+  memory        150 GiB, 149 GiB free
+  link          PCIe 5.0 x16, 63 GB/s
+  copy engines  3
+  can do        pinned, mapped, managed, virtual-memory,
+                stream-ordered-allocation, batch, box, peer, files, kernels
+
+host  host memory
+  memory        8 GiB, 8 GiB free
+  link          none: shares the host's memory
+  copy engines  2
+  can do
+
+LIBRARY       FOR                        FILE
+cuFile        files straight to the GPU  not installed (libcufile.so.0)
+libturbojpeg  fast JPEG decoding         not used: switched off by
+                                         PINION_LIB_TURBOJPEG
+nvJPEG        JPEG decoding on the GPU   /usr/local/cuda/lib64/libnvjpeg.so.13
+`
+	if text.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
 	}
 }
 

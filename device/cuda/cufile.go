@@ -52,9 +52,13 @@ type fileProps struct {
 	batchBytes, batchTimeoutMilliSecs uint32
 }
 
-// openCuFile loads and initialises cuFile once, for the life of the process.
-var openCuFile = sync.OnceValues(func() (props *fileProps, err error) {
-	_, err = dl.Open(dl.Library{
+func init() {
+	dl.Register(dl.Optional{Name: "cuFile", Use: "files straight to the GPU", Open: loadCuFile})
+}
+
+// loadCuFile loads cuFile once.
+var loadCuFile = sync.OnceValues(func() (file string, err error) {
+	return dl.Open(dl.Library{
 		Name: "cufile",
 		Files: map[string][]string{
 			"linux": {"libcufile.so.0", "/usr/local/cuda/lib64/libcufile.so.0"},
@@ -68,7 +72,11 @@ var openCuFile = sync.OnceValues(func() (props *fileProps, err error) {
 			{Name: "cuFileWrite", Func: &cufile.write},
 		},
 	})
-	if err != nil {
+})
+
+// openCuFile loads and initialises cuFile once, for the life of the process.
+var openCuFile = sync.OnceValues(func() (props *fileProps, err error) {
+	if _, err := loadCuFile(); err != nil {
 		return nil, fmt.Errorf("cuda: cuFile: %w: %w", device.ErrNotSupported, err)
 	}
 	if err := checkFile("cuFileDriverOpen", cufile.driverOpen.Call()); err != nil {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -15,9 +16,13 @@ var nvml struct {
 	currGen, currWidth, maxGen, maxWidth dl.Func
 }
 
+func init() {
+	dl.Register(dl.Optional{Name: "NVML", Use: "speed of the PCIe link", Open: openNVML})
+}
+
 // openNVML loads and initialises NVML once; without it the link is unknown.
-var openNVML = sync.OnceValue(func() bool {
-	_, err := dl.Open(dl.Library{
+var openNVML = sync.OnceValues(func() (file string, err error) {
+	file, err = dl.Open(dl.Library{
 		Name: "nvml",
 		Files: map[string][]string{
 			"linux":   {"libnvidia-ml.so.1"},
@@ -32,11 +37,17 @@ var openNVML = sync.OnceValue(func() bool {
 			{Name: "nvmlDeviceGetMaxPcieLinkWidth", Func: &nvml.maxWidth},
 		},
 	})
-	return err == nil && nvml.initialise.Call() == 0
+	if err != nil {
+		return "", err
+	}
+	if code := nvml.initialise.Call(); code != 0 {
+		return "", fmt.Errorf("cuda: nvmlInit_v2 failed: code %d", code)
+	}
+	return file, nil
 })
 
 func pcieLink(busID string) device.Link {
-	if !openNVML() {
+	if _, err := openNVML(); err != nil {
 		return device.Link{}
 	}
 	var handle uintptr

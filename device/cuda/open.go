@@ -21,7 +21,14 @@ const minDriver = 11020
 
 func init() {
 	device.Register(device.Backend{Name: "cuda", Rank: 10, Open: openSpec, List: list})
+	dl.Register(dl.Optional{Name: "CUDA driver", Use: "NVIDIA GPUs", Open: func() (string, error) {
+		_, err := driver()
+		return driverFile, err
+	}})
 }
+
+// driverFile is the file that driver loaded.
+var driverFile string
 
 // driver loads and initialises the driver once for the process and returns
 // its API version, such as 13000.
@@ -30,6 +37,7 @@ var driver = sync.OnceValues(func() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cuda: %w: no NVIDIA driver: %v", device.ErrUnavailable, err)
 	}
+	driverFile = file
 	var version int32
 	if err := check("cuDriverGetVersion", api.driverGetVersion.Call(uintptr(unsafe.Pointer(&version)))); err != nil {
 		return 0, fmt.Errorf("cuda: %w: %w", device.ErrUnavailable, err)

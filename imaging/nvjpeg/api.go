@@ -52,6 +52,16 @@ const minMajor = 12
 // library is [load], once for the process.
 var library = sync.OnceValues(load)
 
+// loaded is the file that library loaded.
+var loaded string
+
+func init() {
+	dl.Register(dl.Optional{Name: "nvJPEG", Use: "JPEG decoding on the GPU", Open: func() (string, error) {
+		_, err := library()
+		return loaded, err
+	}})
+}
+
 // load loads nvJPEG and returns the flags that its version understands.
 func load() (flags uintptr, err error) {
 	file, err := dl.Open(dl.Library{
@@ -75,6 +85,7 @@ func load() (flags uintptr, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("nvjpeg: %w: no nvJPEG library: %w", device.ErrNotSupported, err)
 	}
+	loaded = file
 	major, err := property(propertyMajor)
 	if err != nil {
 		return 0, err
