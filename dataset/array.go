@@ -18,7 +18,7 @@ type array struct {
 func (d *array) Len() int { return d.n }
 
 // Spec implements [Dataset].
-func (d *array) Spec() Spec { return d.spec.clone() }
+func (d *array) Spec() Spec { return d.spec.Clone() }
 
 // Name implements [Dataset]: the name of the whole and "[i]".
 func (d *array) Name(i int) string { return fmt.Sprintf("%s[%d]", d.name, i) }
@@ -31,8 +31,8 @@ func (d *array) Label(i int) int32 {
 	return d.labels[i]
 }
 
-// clone returns a spec that shares nothing with s.
-func (s Spec) clone() Spec {
+// Clone returns a spec that shares nothing with s.
+func (s Spec) Clone() Spec {
 	s.Shape = slices.Clone(s.Shape)
 	return s
 }

@@ -29,7 +29,7 @@ func NewConcat(parts ...Dataset) (*Concat, error) {
 	for i, p := range parts {
 		s := p.Spec()
 		if i == 0 {
-			d.spec = s.clone()
+			d.spec = s.Clone()
 		}
 		if !d.spec.alike(s) {
 			return nil, fmt.Errorf("concat: %w: samples of part %d are %v, of part 0 %v", ErrArgument, i, s, parts[0].Spec())
@@ -56,7 +56,7 @@ func (d *Concat) part(i int) (part, number int) {
 func (d *Concat) Len() int { return d.ends[len(d.ends)-1] }
 
 // Spec implements [Dataset].
-func (d *Concat) Spec() Spec { return d.spec.clone() }
+func (d *Concat) Spec() Spec { return d.spec.Clone() }
 
 // Length implements [Ragged].
 func (d *Concat) Length(i int) int {
@@ -76,6 +76,21 @@ func (d *Concat) Label(i int) int32 {
 	return d.parts[part].Label(number)
 }
 
+// Unwrap returns the parts.
+func (d *Concat) Unwrap() []Dataset { return slices.Clone(d.parts) }
+
+// Classes returns the names of the classes, where all parts have the same ones;
+// else nil.
+func (d *Concat) Classes() []string {
+	names := Classes(d.parts[0])
+	for _, p := range d.parts[1:] {
+		if !slices.Equal(names, Classes(p)) {
+			return nil
+		}
+	}
+	return names
+}
+
 // NewReader implements [Dataset].
 func (d *Concat) NewReader() (Reader, error) {
 	readers, err := openReaders(d.parts)
@@ -92,7 +107,7 @@ type concatReader struct {
 
 // Read implements [Reader].
 func (r *concatReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := checkIndex(r.concat, v.Index); err != nil {
+	if err := CheckIndex(r.concat, v.Index); err != nil {
 		return err
 	}
 	var part int

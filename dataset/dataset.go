@@ -70,7 +70,7 @@ type Ragged interface {
 
 // Length returns the length of axis 0 of sample i of d; 1 for a scalar.
 func Length(d Dataset, i int) int {
-	if r, ok := d.(Ragged); ok {
+	if r, ok := As[Ragged](d); ok {
 		return r.Length(i)
 	}
 	if s := d.Spec(); len(s.Shape) > 0 {
@@ -84,7 +84,7 @@ func Length(d Dataset, i int) int {
 func SampleBytes(d Dataset, i int) int {
 	s := d.Spec()
 	if s.Ragged {
-		return s.RowBytes() * d.(Ragged).Length(i)
+		return s.RowBytes() * Length(d, i)
 	}
 	return s.Bytes()
 }
@@ -124,30 +124,31 @@ func (s Spec) String() string {
 	return strings.Join(dims, "x") + " " + s.DType.String()
 }
 
-// Timing collects the time that reading samples takes, by stage.
+// Timing collects the time that reading samples takes, by stage. Methods of a
+// nil Timing do nothing.
 type Timing struct {
 	Read   time.Duration // file input
 	Decode time.Duration // decompression
 	Resize time.Duration // resizing, and colour conversion where it is part of it
 }
 
-// start is the time now, if somebody wants to know.
-func (t *Timing) start() (now time.Time) {
+// Start is the time now, if somebody wants to know.
+func (t *Timing) Start() (now time.Time) {
 	if t != nil {
 		now = time.Now()
 	}
 	return now
 }
 
-// read adds the time since start to Read.
-func (t *Timing) read(start time.Time) {
+// AddRead adds the time since start to Read.
+func (t *Timing) AddRead(start time.Time) {
 	if t != nil {
 		t.Read += time.Since(start)
 	}
 }
 
-// decode adds the time since start to Decode.
-func (t *Timing) decode(start time.Time) {
+// AddDecode adds the time since start to Decode.
+func (t *Timing) AddDecode(start time.Time) {
 	if t != nil {
 		t.Decode += time.Since(start)
 	}
@@ -159,18 +160,18 @@ type named interface {
 	Name(i int) string
 }
 
-// checkIndex checks the number of a sample.
-func checkIndex(d named, i int) error {
+// CheckIndex checks the number of a sample.
+func CheckIndex(d named, i int) error {
 	if n := d.Len(); i < 0 || i >= n {
 		return fmt.Errorf("%w: sample %d of %d", ErrArgument, i, n)
 	}
 	return nil
 }
 
-// checkRead checks the arguments of [Reader.Read], where a sample has that
-// many bytes.
-func checkRead(d named, i int, dst []byte, bytes int) error {
-	if err := checkIndex(d, i); err != nil {
+// CheckRead checks the arguments of [Reader.Read], where sample i has that many
+// bytes. It fails with [ErrArgument].
+func CheckRead(d named, i int, dst []byte, bytes int) error {
+	if err := CheckIndex(d, i); err != nil {
 		return err
 	}
 	if len(dst) != bytes {

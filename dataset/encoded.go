@@ -8,8 +8,7 @@ import (
 
 // Encoded is what a dataset of pictures is too: it gives their files, so that
 // a device can decode them and do what the transform says, where the spec is 3
-// channels of u8. [EncodedOf] finds
-// it, behind subsets and the like too.
+// channels of u8. [As] finds it, behind subsets and the like too.
 type Encoded interface {
 	Dataset
 	// Transform says how pictures become samples.
@@ -35,20 +34,15 @@ type EncodedReader interface {
 	Decode(ctx context.Context, v Visit, content, dst []byte) error
 }
 
-// EncodedOf returns d, or what it is a part or a chain of, as encoded
-// pictures; false where it is something else.
-func EncodedOf(d Dataset) (Encoded, bool) {
-	switch d := d.(type) {
-	case Encoded:
-		return d, true
-	case *Subset:
-		if whole, ok := EncodedOf(d.dataset); ok {
-			return &encodedSubset{d, whole}, true
+// As makes an [Encoded] of the subset, where the whole is one.
+func (d *Subset) As(target any) bool {
+	if target, ok := target.(*Encoded); ok {
+		if whole, ok := As[Encoded](d.dataset); ok {
+			*target = &encodedSubset{d, whole}
+			return true
 		}
-	case *Concat:
-		return d.encoded()
 	}
-	return nil, false
+	return false
 }
 
 // encodedSubset is a subset of encoded pictures.
@@ -73,7 +67,7 @@ type encodedSubsetReader struct {
 }
 
 func (r *encodedSubsetReader) ReadFile(ctx context.Context, v Visit, buf []byte) ([]byte, error) {
-	if err := checkIndex(r.subset, v.Index); err != nil {
+	if err := CheckIndex(r.subset, v.Index); err != nil {
 		return nil, err
 	}
 	v.Index = r.subset.indices[v.Index]
@@ -87,7 +81,7 @@ func (r *encodedSubsetReader) Orientation(content []byte) imaging.Orientation {
 func (r *encodedSubsetReader) MaxPixels() int { return r.EncodedReader.MaxPixels() }
 
 func (r *encodedSubsetReader) Decode(ctx context.Context, v Visit, content, dst []byte) error {
-	if err := checkIndex(r.subset, v.Index); err != nil {
+	if err := CheckIndex(r.subset, v.Index); err != nil {
 		return err
 	}
 	v.Index = r.subset.indices[v.Index]
@@ -100,16 +94,21 @@ type encodedConcat struct {
 	parts []Encoded
 }
 
-func (d *Concat) encoded() (Encoded, bool) {
-	e := &encodedConcat{Concat: d}
-	for _, p := range d.parts {
-		part, ok := EncodedOf(p)
-		if !ok || len(e.parts) > 0 && part.Transform() != e.parts[0].Transform() {
-			return nil, false
+// As makes an [Encoded] of the chain, where all parts are one, of one transform.
+func (d *Concat) As(target any) bool {
+	if target, ok := target.(*Encoded); ok {
+		e := &encodedConcat{Concat: d}
+		for _, p := range d.parts {
+			part, ok := As[Encoded](p)
+			if !ok || len(e.parts) > 0 && part.Transform() != e.parts[0].Transform() {
+				return false
+			}
+			e.parts = append(e.parts, part)
 		}
-		e.parts = append(e.parts, part)
+		*target = e
+		return true
 	}
-	return e, true
+	return false
 }
 
 func (d *encodedConcat) Transform() imaging.Transform { return d.parts[0].Transform() }
@@ -135,7 +134,7 @@ type encodedConcatReader struct {
 
 // at returns the reader of the part that a sample is in, and the visit there.
 func (r *encodedConcatReader) at(v Visit) (EncodedReader, Visit, error) {
-	if err := checkIndex(r.concat, v.Index); err != nil {
+	if err := CheckIndex(r.concat, v.Index); err != nil {
 		return nil, v, err
 	}
 	r.last, v.Index = r.concat.part(v.Index)

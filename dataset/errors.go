@@ -3,7 +3,6 @@ package dataset
 import (
 	"errors"
 
-	"github.com/pinion-gpu/pinion/dataset/shard"
 	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
@@ -12,7 +11,7 @@ import (
 // that images have as well are the same values as in package imaging.
 var (
 	// ErrEmpty: there are no samples, or samples of no bytes.
-	ErrEmpty = shard.ErrEmpty
+	ErrEmpty = errors.New("dataset is empty")
 	// ErrFormat: not a dataset or sample of a kind that is read here.
 	ErrFormat = errs.ErrFormat
 	// ErrTooLarge: a sample beyond a limit of the options.
@@ -28,5 +27,5 @@ var (
 	// ErrPanic: a function that the caller gave has panicked.
 	ErrPanic = errors.New("panic")
 	// ErrUnavailable: a server failed or stalled, in every retry.
-	ErrUnavailable = shard.ErrUnavailable
+	ErrUnavailable = errors.New("not available")
 )

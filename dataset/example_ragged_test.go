@@ -3,11 +3,8 @@ package dataset_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // Two sentences of tokens. Their lengths are known before they are read.
@@ -35,28 +32,4 @@ func ExampleNewMemoryRaggedOf() {
 	// 2 samples of <=3 i32
 	// 3 tokens, first 5
 	// 2 tokens, first 40
-}
-
-// The field "input.tokens" of each line is a sample, "class" its label.
-func ExampleOpenJSONLines() {
-	dir, err := os.MkdirTemp("", "example")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "train.jsonl")
-	lines := `{"class": 1, "input": {"tokens": [5, 17, 2]}}
-{"class": 0, "input": {"tokens": [40, 8]}}
-`
-	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
-		panic(err)
-	}
-	sentences, err := dataset.OpenJSONLines(context.Background(), path, dataset.JSONOptions{
-		Field: "input.tokens", Label: "class", DType: dtype.I64, Ragged: true,
-	})
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(sentences.Len(), "samples of", sentences.Spec(), "- the first is of class", sentences.Label(0))
-	// Output: 2 samples of <=3 i64 - the first is of class 1
 }

@@ -26,22 +26,3 @@ type FileReader interface {
 	// Close frees the reader. Later reads fail with [fs.ErrClosed].
 	Close() error
 }
-
-// keepBytes is the largest file buffer that is used again.
-const keepBytes = 16 << 20
-
-// fileBuffer holds the content of the last file of a reader.
-type fileBuffer struct{ bytes []byte }
-
-// load reads a file into the buffer, or into new memory that it keeps.
-func (b *fileBuffer) load(read func(buf []byte) ([]byte, error)) ([]byte, error) {
-	if cap(b.bytes) > keepBytes {
-		b.bytes = nil
-	}
-	content, err := read(b.bytes[:0])
-	if err != nil {
-		return nil, err
-	}
-	b.bytes = content
-	return content, nil
-}

@@ -4,32 +4,32 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
 	"slices"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/file"
+	"github.com/pinion-gpu/pinion/dataset/internal/listing"
 )
 
-// FolderOptions configures [OpenFolder]. The zero value works.
+// FolderOptions configures [OpenFolder].
 type FolderOptions struct {
 	// MaxFileBytes is the largest file that is read, below 2 GiB. Default
 	// 256 MiB.
 	MaxFileBytes int64
 	// Extensions are the ends of the names of the files that are listed, with
-	// the dot and in lower case. Default those of pictures.
+	// the dot and in lower case: ".jpg". At least one.
 	Extensions []string
 }
 
-const defaultMaxFileBytes = 256 << 20
-
-// Folder is the files of a folder that end in .jpg, .jpeg, .png or .webp, or
-// in what the options say. The class of a file is the name of the sub-folder
+// Folder is the files of a folder with one of some extensions. The class of a file is the name of the sub-folder
 // of the first level that it is in, however deep; files beside those folders
 // have the class "".
 type Folder struct {
 	root  string // what all paths begin with
-	index *folderIndex
+	index *listing.Index
 	limit int64
 }
 
@@ -46,32 +46,57 @@ type Folder struct {
 // dir is no folder, with the error of the file system for the folder or link
 // that could not be read, or with the cause of ctx when that ends before.
 func OpenFolder(ctx context.Context, dir string, opts FolderOptions) (*Folder, error) {
-	extensions := opts.Extensions
-	if extensions == nil {
-		extensions = imageExtensions
+	if len(opts.Extensions) == 0 {
+		return nil, fmt.Errorf("%s: %w: no extensions of files to list", dir, ErrArgument)
 	}
-	index, err := listFolder(ctx, dir, extensions)
+	list, err := listFolder(ctx, dir, opts.Extensions)
 	if err != nil {
 		return nil, err
 	}
-	limit := min(cmp.Or(max(opts.MaxFileBytes, 0), defaultMaxFileBytes), math.MaxInt32-1)
-	return &Folder{(&subtree{path: dir}).prefix(), index, limit}, nil
+	return newFolder(dir, list, opts)
+}
+
+// listFolder lists the files below dir that have one of those extensions.
+func listFolder(ctx context.Context, dir string, extensions []string) (*listing.Index, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s: %w: not a folder", dir, ErrFormat)
+	}
+	return listing.List(ctx, dir, extensions)
+}
+
+// newFolder makes a folder of those files of a list that have one of the
+// extensions.
+func newFolder(dir string, list *listing.Index, opts FolderOptions) (*Folder, error) {
+	list = list.Filter(opts.Extensions)
+	wanted := strings.Join(opts.Extensions, ", ")
+	switch {
+	case list.Len() == 0 && list.Others == 0:
+		return nil, fmt.Errorf("%s: %w: no files; looked for %s in it and its sub-folders", dir, ErrEmpty, wanted)
+	case list.Len() == 0:
+		return nil, fmt.Errorf("%s: %w: none of %d files ends in %s", dir, ErrEmpty, list.Others, wanted)
+	}
+	limit := min(cmp.Or(max(opts.MaxFileBytes, 0), file.DefaultMax), math.MaxInt32-1)
+	return &Folder{listing.Prefix(dir), list, limit}, nil
 }
 
 // Classes returns the classes; a label is an index into them. They are the
 // sorted names of all sub-folders, with or without files, so that the
 // folders of a training set and of its smaller validation set agree. "" comes
 // first, if there are files outside of sub-folders.
-func (d *Folder) Classes() []string { return slices.Clone(d.index.classes) }
+func (d *Folder) Classes() []string { return slices.Clone(d.index.Classes) }
 
 // Len implements [Files].
-func (d *Folder) Len() int { return d.index.len() }
+func (d *Folder) Len() int { return d.index.Len() }
 
 // Name implements [Files]: the file's path.
-func (d *Folder) Name(i int) string { return d.index.path(i) }
+func (d *Folder) Name(i int) string { return d.index.Path(i) }
 
 // Label implements [Files].
-func (d *Folder) Label(i int) int32 { return d.index.run(i).class }
+func (d *Folder) Label(i int) int32 { return d.index.Class(i) }
 
 // NewFileReader implements [Files].
 func (d *Folder) NewFileReader() (FileReader, error) { return &folderReader{folder: d}, nil }
@@ -90,44 +115,11 @@ func (r *folderReader) ReadFile(_ context.Context, i int, buf []byte) ([]byte, e
 	if r.closed {
 		return nil, fmt.Errorf("%s: %w", path, fs.ErrClosed)
 	}
-	return readFile(path, buf, r.folder.limit)
+	return file.Read(path, buf, r.folder.limit)
 }
 
 // Close implements [FileReader].
 func (r *folderReader) Close() error {
 	r.closed = true
 	return nil
-}
-
-// readFile reads a whole file, in buf if that is large enough.
-func readFile(path string, buf []byte, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, openFlags, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if err := checkRegular(path, info); err != nil {
-		return nil, err
-	}
-	size := info.Size()
-	if size > limit {
-		return nil, fmt.Errorf("%s: %w: a file of %d bytes, the limit is %d", path, ErrTooLarge, size, limit)
-	}
-	// One byte more shows whether the file grows.
-	need := int(size) + 1
-	if cap(buf) < need {
-		buf = make([]byte, need+need/4)
-	}
-	n, err := io.ReadAtLeast(f, buf[:need], int(size)) // one system call
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return nil, err
-	}
-	if n != int(size) {
-		return nil, fmt.Errorf("%s: %w: it had %d bytes and changed while it was read", path, ErrDamaged, size)
-	}
-	return buf[:n], nil
 }

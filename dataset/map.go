@@ -32,7 +32,7 @@ func NewMap(d Dataset, spec Spec, f MapFunc) (*Map, error) {
 	if f == nil {
 		return nil, fmt.Errorf("map: %w: no function", ErrArgument)
 	}
-	return &Map{d, spec.clone(), f}, nil
+	return &Map{d, spec.Clone(), f}, nil
 }
 
 // Len implements [Dataset].
@@ -40,7 +40,7 @@ func (d *Map) Len() int { return d.dataset.Len() }
 
 // Spec implements [Dataset].
 func (d *Map) Spec() Spec {
-	return d.spec.clone()
+	return d.spec.Clone()
 }
 
 // Name implements [Dataset].
@@ -48,6 +48,12 @@ func (d *Map) Name(i int) string { return d.dataset.Name(i) }
 
 // Label implements [Dataset].
 func (d *Map) Label(i int) int32 { return d.dataset.Label(i) }
+
+// Unwrap returns the dataset that the samples come from.
+func (d *Map) Unwrap() []Dataset { return []Dataset{d.dataset} }
+
+// Classes returns the names of the classes of that dataset, nil if it has none.
+func (d *Map) Classes() []string { return Classes(d.dataset) }
 
 // NewReader implements [Dataset].
 func (d *Map) NewReader() (Reader, error) {
@@ -73,7 +79,7 @@ type mapReader struct {
 
 // Read implements [Reader].
 func (r *mapReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := checkRead(r.mapped, v.Index, dst, r.bytes); err != nil {
+	if err := CheckRead(r.mapped, v.Index, dst, r.bytes); err != nil {
 		return err
 	}
 	src := r.src

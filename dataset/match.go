@@ -16,12 +16,11 @@ type Matched struct {
 }
 
 // Match makes files whose file i is the one of others that goes with file i of
-// files, so that Match(photos, masks) is a target for the photos (see
-// [NewImages], and package loader). They go together when they have one name:
-// in a [Folder], and in what is made of one by [NewImages] or Match, the path
-// below it without its extension, elsewhere the name up to the first dot of its
-// last element, such as the key of a sample in shards. key, unless it is nil,
-// makes another one of [Files].Name.
+// files, so that Match(photos, masks) is a target for the photos (see packages
+// photos and loader). They go together when they have one name by [Key]: in a
+// [Folder], and in what is made of one, the path below it without its extension,
+// elsewhere the name up to the first dot of its last element, such as the key of
+// a sample in shards. key, unless it is nil, makes another one of [Files].Name.
 //
 // Files that nothing goes with fail with [fs.ErrNotExist], which tells the
 // first; others that go with nothing are left out. So Match(masks, photos) is
@@ -33,7 +32,7 @@ func Match(files, others Files, key func(name string) string) (*Matched, error) 
 		if key != nil {
 			return key(f.Name(i))
 		}
-		return pairName(f, i)
+		return Key(f, i)
 	}
 	places := make(map[string]int, others.Len())
 	for i := range others.Len() {
@@ -59,26 +58,25 @@ func Match(files, others Files, key func(name string) string) (*Matched, error) 
 	return d, nil
 }
 
-// pairName is what file i goes with others by. What is made of a folder has the
-// names that the folder has.
-func pairName(f Files, i int) string {
-	switch d := f.(type) {
-	case *Folder:
-		return d.stem(i)
-	case *Images:
-		return pairName(d.Files, i)
-	case *Matched:
-		return pairName(d.files, d.order[i])
+// Key is what file i goes with others by in [Match]: what a method Key(i int)
+// string says, or the name up to the first dot of its last element.
+func Key(f Files, i int) string {
+	if k, ok := f.(interface{ Key(i int) string }); ok {
+		return k.Key(i)
 	}
 	return stem(f.Name(i))
 }
 
-// stem is the path of file i below the folder, without its extension.
-func (d *Folder) stem(i int) string {
+// Key implements what [Key] asks for: the path of file i below the folder,
+// without its extension.
+func (d *Folder) Key(i int) string {
 	path := d.Name(i)
 	path = strings.TrimSuffix(path, filepath.Ext(path))
 	return filepath.ToSlash(path[len(d.root):])
 }
+
+// Key implements what [Key] asks for.
+func (d *Matched) Key(i int) string { return Key(d.files, d.order[i]) }
 
 // stem is a name up to the first dot of its last element.
 func stem(name string) string {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"unsafe"
-
-	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // Memory is samples that are already in host memory, back to back.
@@ -46,44 +43,14 @@ func NewMemory(data []byte, spec Spec, opts MemoryOptions) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", opts.Name, err)
 	}
-	return &Memory{array{opts.Name, opts.Labels, spec.clone(), len(data) / sample, sample}, data}, nil
-}
-
-// Number is a Go type that an element type of package dtype stands for.
-type Number interface {
-	uint8 | int8 | uint16 | int16 | int32 | int64 | float32 | float64
+	return &Memory{array{opts.Name, opts.Labels, spec.Clone(), len(data) / sample, sample}, data}, nil
 }
 
 // NewMemoryOf is [NewMemory] for a slice of numbers. The shape is that of one
 // sample, nil for scalars; the element type is T.
 func NewMemoryOf[T Number](data []T, shape []int, opts MemoryOptions) (*Memory, error) {
-	bytes, d := viewBytes(data)
+	bytes, d := Bytes(data)
 	return NewMemory(bytes, Spec{Shape: shape, DType: d}, opts)
-}
-
-// viewBytes returns the memory of data and the type of its elements.
-func viewBytes[T Number](data []T) ([]byte, dtype.DType) {
-	var zero T
-	var d dtype.DType
-	switch any(zero).(type) {
-	case uint8:
-		d = dtype.U8
-	case int8:
-		d = dtype.I8
-	case uint16:
-		d = dtype.U16
-	case int16:
-		d = dtype.I16
-	case int32:
-		d = dtype.I32
-	case int64:
-		d = dtype.I64
-	case float32:
-		d = dtype.F32
-	case float64:
-		d = dtype.F64
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*d.Size()), d
 }
 
 // NewReader implements [Dataset].
@@ -103,19 +70,19 @@ type memoryReader struct {
 // Read implements [Reader].
 func (r *memoryReader) Read(_ context.Context, v Visit, dst []byte) error {
 	d := r.memory
-	if err := checkIndex(d, v.Index); err != nil {
+	if err := CheckIndex(d, v.Index); err != nil {
 		return err
 	}
 	sample := d.bytes(v.Index)
-	if err := checkRead(d, v.Index, dst, len(sample)); err != nil {
+	if err := CheckRead(d, v.Index, dst, len(sample)); err != nil {
 		return err
 	}
 	if r.closed {
 		return fmt.Errorf("%s: %w", d.Name(v.Index), fs.ErrClosed)
 	}
-	start := v.Timing.start()
+	start := v.Timing.Start()
 	copy(dst, sample)
-	v.Timing.read(start)
+	v.Timing.AddRead(start)
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package dataset
+package dataset_test
 
 import (
 	"encoding/binary"
@@ -6,15 +6,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func TestMemory(t *testing.T) {
-	d, err := NewMemoryOf([]float32{1, 2, 3, 4, 5, 6}, []int{1, 2}, MemoryOptions{})
+	d, err := dataset.NewMemoryOf([]float32{1, 2, 3, 4, 5, 6}, []int{1, 2}, dataset.MemoryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples, labels := readAll(t, d)
+	samples, labels := datatest.ReadAll(t, d)
 	if d.Len() != 3 || d.Spec().String() != "1x2 f32" || d.Name(1) != "memory[1]" || !slices.Equal(labels, []int32{-1, -1, -1}) {
 		t.Errorf("%d of %v, %s, %v", d.Len(), d.Spec(), d.Name(1), labels)
 	}
@@ -23,32 +26,34 @@ func TestMemory(t *testing.T) {
 	}
 	for _, c := range []struct {
 		want dtype.DType
-		make func() (*Memory, error)
+		make func() (*dataset.Memory, error)
 	}{
-		{dtype.U8, func() (*Memory, error) { return NewMemoryOf([]uint8{1}, nil, MemoryOptions{}) }},
-		{dtype.I8, func() (*Memory, error) { return NewMemoryOf([]int8{1}, nil, MemoryOptions{}) }},
-		{dtype.U16, func() (*Memory, error) { return NewMemoryOf([]uint16{1}, nil, MemoryOptions{}) }},
-		{dtype.I16, func() (*Memory, error) { return NewMemoryOf([]int16{1}, nil, MemoryOptions{}) }},
-		{dtype.I32, func() (*Memory, error) { return NewMemoryOf([]int32{1}, nil, MemoryOptions{}) }},
-		{dtype.I64, func() (*Memory, error) { return NewMemoryOf([]int64{1}, nil, MemoryOptions{}) }},
-		{dtype.F64, func() (*Memory, error) { return NewMemoryOf([]float64{1}, nil, MemoryOptions{}) }},
+		{dtype.U8, func() (*dataset.Memory, error) { return dataset.NewMemoryOf([]uint8{1}, nil, dataset.MemoryOptions{}) }},
+		{dtype.I8, func() (*dataset.Memory, error) { return dataset.NewMemoryOf([]int8{1}, nil, dataset.MemoryOptions{}) }},
+		{dtype.U16, func() (*dataset.Memory, error) { return dataset.NewMemoryOf([]uint16{1}, nil, dataset.MemoryOptions{}) }},
+		{dtype.I16, func() (*dataset.Memory, error) { return dataset.NewMemoryOf([]int16{1}, nil, dataset.MemoryOptions{}) }},
+		{dtype.I32, func() (*dataset.Memory, error) { return dataset.NewMemoryOf([]int32{1}, nil, dataset.MemoryOptions{}) }},
+		{dtype.I64, func() (*dataset.Memory, error) { return dataset.NewMemoryOf([]int64{1}, nil, dataset.MemoryOptions{}) }},
+		{dtype.F64, func() (*dataset.Memory, error) {
+			return dataset.NewMemoryOf([]float64{1}, nil, dataset.MemoryOptions{})
+		}},
 	} {
 		if d, err := c.make(); err != nil || d.Len() != 1 || d.Spec().DType != c.want {
 			t.Errorf("%v: %v, %v", c.want, d, err)
 		}
 	}
 
-	u8 := Spec{Shape: []int{2}, DType: dtype.U8}
-	_, err = NewMemory(nil, u8, MemoryOptions{Name: "x"})
-	wantError(t, "no data", err, ErrEmpty, "x: ")
-	_, err = NewMemory(make([]byte, 3), u8, MemoryOptions{})
-	wantError(t, "half a sample", err, ErrArgument, "3 bytes are no whole samples of 2 (2 u8)")
-	_, err = NewMemory(make([]byte, 4), u8, MemoryOptions{Labels: make([]int32, 3)})
-	wantError(t, "labels", err, ErrArgument, "3 labels for 2 samples")
-	for _, s := range []Spec{{}, {Shape: []int{0}, DType: dtype.U8}, {Shape: []int{-1, -1}, DType: dtype.U8}, {Shape: []int{math.MaxInt, 2}, DType: dtype.U8}} {
-		_, err = NewMemory(make([]byte, 4), s, MemoryOptions{})
-		wantError(t, s.String(), err, ErrArgument, "samples of")
+	u8 := dataset.Spec{Shape: []int{2}, DType: dtype.U8}
+	_, err = dataset.NewMemory(nil, u8, dataset.MemoryOptions{Name: "x"})
+	testkit.WantError(t, "no data", err, dataset.ErrEmpty, "x: ")
+	_, err = dataset.NewMemory(make([]byte, 3), u8, dataset.MemoryOptions{})
+	testkit.WantError(t, "half a sample", err, dataset.ErrArgument, "3 bytes are no whole samples of 2 (2 u8)")
+	_, err = dataset.NewMemory(make([]byte, 4), u8, dataset.MemoryOptions{Labels: make([]int32, 3)})
+	testkit.WantError(t, "labels", err, dataset.ErrArgument, "3 labels for 2 samples")
+	for _, s := range []dataset.Spec{{}, {Shape: []int{0}, DType: dtype.U8}, {Shape: []int{-1, -1}, DType: dtype.U8}, {Shape: []int{math.MaxInt, 2}, DType: dtype.U8}} {
+		_, err = dataset.NewMemory(make([]byte, 4), s, dataset.MemoryOptions{})
+		testkit.WantError(t, s.String(), err, dataset.ErrArgument, "samples of")
 	}
-	_, err = NewMemory(make([]byte, 4), Spec{Shape: []int{2}, DType: dtype.U8, Ragged: true}, MemoryOptions{})
-	wantError(t, "ragged", err, ErrArgument, "want samples of one shape, not <=2 u8")
+	_, err = dataset.NewMemory(make([]byte, 4), dataset.Spec{Shape: []int{2}, DType: dtype.U8, Ragged: true}, dataset.MemoryOptions{})
+	testkit.WantError(t, "ragged", err, dataset.ErrArgument, "want samples of one shape, not <=2 u8")
 }

@@ -29,7 +29,7 @@ func NewMemoryRagged(data []byte, spec Spec, offsets []int64, opts MemoryOptions
 	if opts.Name == "" {
 		opts.Name = "memory"
 	}
-	d, err := newMemoryRagged(data, spec.clone(), offsets, opts)
+	d, err := newMemoryRagged(data, spec.Clone(), offsets, opts)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", opts.Name, err)
 	}
@@ -72,7 +72,7 @@ func newMemoryRagged(data []byte, spec Spec, offsets []int64, opts MemoryOptions
 // that of one row, nil where rows are single numbers such as tokens; the
 // element type is T.
 func NewMemoryRaggedOf[T Number](data []T, row []int, offsets []int64, opts MemoryOptions) (*MemoryRagged, error) {
-	bytes, d := viewBytes(data)
+	bytes, d := Bytes(data)
 	return NewMemoryRagged(bytes, Spec{Shape: slices.Insert(slices.Clone(row), 0, 1), DType: d}, offsets, opts)
 }
 

@@ -1,4 +1,4 @@
-package dataset
+package dataset_test
 
 import (
 	"bytes"
@@ -10,17 +10,20 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func TestRaw(t *testing.T) {
-	path := writeFile(t, filepath.Join(t.TempDir(), "a.bin"), []byte("headABCDEFGHI"))
-	spec := Spec{Shape: []int{3}, DType: dtype.U8}
-	d, err := OpenRaw(path, spec, RawOptions{Offset: 4, Labels: []int32{7, 8, 9}})
+	path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.bin"), []byte("headABCDEFGHI"))
+	spec := dataset.Spec{Shape: []int{3}, DType: dtype.U8}
+	d, err := dataset.OpenRaw(path, spec, dataset.RawOptions{Offset: 4, Labels: []int32{7, 8, 9}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples, labels := readAll(t, d)
+	samples, labels := datatest.ReadAll(t, d)
 	if got := string(bytes.Join(samples, []byte("|"))); got != "ABC|DEF|GHI" || !slices.Equal(labels, []int32{7, 8, 9}) {
 		t.Errorf("%s, %v", got, labels)
 	}
@@ -31,37 +34,37 @@ func TestRaw(t *testing.T) {
 		if err := os.Truncate(path, 8); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Read(t.Context(), Visit{Index: 0}, dst); err != nil || string(dst) != "ABC" {
+		if err := r.Read(t.Context(), dataset.Visit{Index: 0}, dst); err != nil || string(dst) != "ABC" {
 			t.Errorf("%s, %v", dst, err)
 		}
-		wantError(t, "shrunk", r.Read(t.Context(), Visit{Index: 1}, dst), ErrDamaged, "a.bin[1]: damaged: the file has shrunk: 1 of 3 bytes")
+		testkit.WantError(t, "shrunk", r.Read(t.Context(), dataset.Visit{Index: 1}, dst), dataset.ErrDamaged, "a.bin[1]: damaged: the file has shrunk: 1 of 3 bytes")
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	wantError(t, "closed file", r.Read(t.Context(), Visit{Index: 0}, dst), fs.ErrClosed, "a.bin[0]")
+	testkit.WantError(t, "closed file", r.Read(t.Context(), dataset.Visit{Index: 0}, dst), fs.ErrClosed, "a.bin[0]")
 
-	path = writeFile(t, filepath.Join(t.TempDir(), "b.bin"), make([]byte, 9))
+	path = datatest.WriteFile(t, filepath.Join(t.TempDir(), "b.bin"), make([]byte, 9))
 	for _, c := range []struct {
-		spec Spec
-		opts RawOptions
+		spec dataset.Spec
+		opts dataset.RawOptions
 		err  error
 		text string
 	}{
-		{spec, RawOptions{Offset: 9}, ErrEmpty, "9 bytes, samples begin at 9"},
-		{spec, RawOptions{Offset: math.MaxInt64}, ErrEmpty, "9 bytes"},
-		{spec, RawOptions{Offset: -1}, ErrArgument, "offset -1"},
-		{spec, RawOptions{Offset: 1}, ErrDamaged, "8 bytes from offset 1 are no whole samples of 3"},
-		{spec, RawOptions{Labels: []int32{1}}, ErrArgument, "1 labels for 3"},
-		{Spec{}, RawOptions{}, ErrArgument, "type"},
-		{Spec{Shape: []int{3}, DType: dtype.U8, Ragged: true}, RawOptions{}, ErrArgument, "want samples of one shape, not <=3 u8"},
+		{spec, dataset.RawOptions{Offset: 9}, dataset.ErrEmpty, "9 bytes, samples begin at 9"},
+		{spec, dataset.RawOptions{Offset: math.MaxInt64}, dataset.ErrEmpty, "9 bytes"},
+		{spec, dataset.RawOptions{Offset: -1}, dataset.ErrArgument, "offset -1"},
+		{spec, dataset.RawOptions{Offset: 1}, dataset.ErrDamaged, "8 bytes from offset 1 are no whole samples of 3"},
+		{spec, dataset.RawOptions{Labels: []int32{1}}, dataset.ErrArgument, "1 labels for 3"},
+		{dataset.Spec{}, dataset.RawOptions{}, dataset.ErrArgument, "type"},
+		{dataset.Spec{Shape: []int{3}, DType: dtype.U8, Ragged: true}, dataset.RawOptions{}, dataset.ErrArgument, "want samples of one shape, not <=3 u8"},
 	} {
-		_, err := OpenRaw(path, c.spec, c.opts)
-		wantError(t, path, err, c.err, c.text)
-		wantError(t, path, err, c.err, path)
+		_, err := dataset.OpenRaw(path, c.spec, c.opts)
+		testkit.WantError(t, path, err, c.err, c.text)
+		testkit.WantError(t, path, err, c.err, path)
 	}
-	_, err = OpenRaw(path+"x", spec, RawOptions{})
-	wantError(t, "missing", err, fs.ErrNotExist, "b.binx")
-	_, err = OpenRaw(t.TempDir(), spec, RawOptions{})
-	wantError(t, "folder", err, ErrFormat, "not a regular file")
+	_, err = dataset.OpenRaw(path+"x", spec, dataset.RawOptions{})
+	testkit.WantError(t, "missing", err, fs.ErrNotExist, "b.binx")
+	_, err = dataset.OpenRaw(t.TempDir(), spec, dataset.RawOptions{})
+	testkit.WantError(t, "folder", err, dataset.ErrFormat, "not a regular file")
 }

@@ -3,6 +3,9 @@ package dataset
 import (
 	"fmt"
 	"math"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // checkSpec checks a spec that a caller gives, of samples of one shape, and
@@ -30,4 +33,18 @@ func checkLabels(labels []int32, samples int) error {
 		return fmt.Errorf("%w: %d labels for %d samples", ErrArgument, len(labels), samples)
 	}
 	return nil
+}
+
+// ParseSpec reads the form of a sample as text: "256x256x3,u8", or a type alone
+// for scalars.
+func ParseSpec(text string) (spec Spec, err error) {
+	shape, name, found := strings.Cut(text, ",")
+	if !found {
+		shape, name = "", shape
+	}
+	if spec.DType, err = dtype.Parse(name); err != nil || shape == "" {
+		return spec, err
+	}
+	spec.Shape, err = ParseShape(shape)
+	return spec, err
 }

@@ -34,7 +34,7 @@ func NewSubset(d Dataset, indices []int) (*Subset, error) {
 // newSubset works out the spec: where samples differ in length, the subset's
 // longest may be shorter than the whole's.
 func newSubset(d Dataset, indices []int) *Subset {
-	s := &Subset{d, d.Spec().clone(), indices}
+	s := &Subset{d, d.Spec().Clone(), indices}
 	if s.spec.Ragged {
 		s.spec.Shape[0] = 1
 		for _, i := range indices {
@@ -48,7 +48,7 @@ func newSubset(d Dataset, indices []int) *Subset {
 func (d *Subset) Len() int { return len(d.indices) }
 
 // Spec implements [Dataset].
-func (d *Subset) Spec() Spec { return d.spec.clone() }
+func (d *Subset) Spec() Spec { return d.spec.Clone() }
 
 // Length implements [Ragged].
 func (d *Subset) Length(i int) int { return Length(d.dataset, d.indices[i]) }
@@ -58,6 +58,12 @@ func (d *Subset) Name(i int) string { return d.dataset.Name(d.indices[i]) }
 
 // Label implements [Dataset].
 func (d *Subset) Label(i int) int32 { return d.dataset.Label(d.indices[i]) }
+
+// Unwrap returns the dataset that the samples come from.
+func (d *Subset) Unwrap() []Dataset { return []Dataset{d.dataset} }
+
+// Classes returns the names of the classes of that dataset, nil if it has none.
+func (d *Subset) Classes() []string { return Classes(d.dataset) }
 
 // NewReader implements [Dataset].
 func (d *Subset) NewReader() (Reader, error) {
@@ -75,7 +81,7 @@ type subsetReader struct {
 
 // Read implements [Reader].
 func (r *subsetReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := checkIndex(r.subset, v.Index); err != nil {
+	if err := CheckIndex(r.subset, v.Index); err != nil {
 		return err
 	}
 	v.Index = r.subset.indices[v.Index]

@@ -51,7 +51,7 @@ func (d *Zip) Len() int { return d.parts[0].Len() }
 
 // Spec implements [Dataset]: one axis, of all elements of the parts.
 func (d *Zip) Spec() Spec {
-	return d.spec.clone()
+	return d.spec.Clone()
 }
 
 // Name implements [Dataset]: that of the first part.
@@ -59,6 +59,9 @@ func (d *Zip) Name(i int) string { return d.parts[0].Name(i) }
 
 // Label implements [Dataset]: that of the first part.
 func (d *Zip) Label(i int) int32 { return d.parts[0].Label(i) }
+
+// Classes returns the names of the classes of the first part, nil if it has none.
+func (d *Zip) Classes() []string { return Classes(d.parts[0]) }
 
 // NewReader implements [Dataset].
 func (d *Zip) NewReader() (Reader, error) {
@@ -77,7 +80,7 @@ type zipReader struct {
 
 // Read implements [Reader].
 func (r *zipReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := checkRead(r.zip, v.Index, dst, r.bytes); err != nil {
+	if err := CheckRead(r.zip, v.Index, dst, r.bytes); err != nil {
 		return err
 	}
 	for part, size := range r.zip.sizes {

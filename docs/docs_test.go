@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	_ "github.com/pinion-gpu/pinion/dataset/all"
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/dtype"

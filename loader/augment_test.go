@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -65,8 +66,8 @@ func TestJitterOfTransform(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
 	jitter := imaging.Jitter{Brightness: 0.3, Contrast: 0.4, Saturation: 0.5, Hue: 0.1}
-	ds := photos(t, 5, 12).(*dataset.Images)
-	with, err := dataset.NewImages(ds.Files, dataset.ImageOptions{Transform: imaging.CenterCrop(12).WithJitter(jitter)})
+	ds := makePhotos(t, 5, 12).(*photos.Images)
+	with, err := photos.New(ds.Files, photos.Options{Transform: imaging.CenterCrop(12).WithJitter(jitter)})
 	ok(t, err)
 	o := loader.Options{Batch: 5, Seed: 4, Decode: loader.DecodeCPU}
 	plain, err := run(t, dev, ds, o)
@@ -88,9 +89,9 @@ func TestJitterBehind(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
 	jitter := imaging.Jitter{Brightness: 0.3, Hue: 0.1}
-	files := photos(t, 5, 12).(*dataset.Images).Files
+	files := makePhotos(t, 5, 12).(*photos.Images).Files
 	pictures := func(transform imaging.Transform) dataset.Dataset {
-		ds, err := dataset.NewImages(files, dataset.ImageOptions{Transform: transform})
+		ds, err := photos.New(files, photos.Options{Transform: transform})
 		ok(t, err)
 		return ds
 	}

@@ -17,7 +17,7 @@ import (
 func TestPhotos(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
-	ds := photos(t, 7, 24)
+	ds := makePhotos(t, 7, 24)
 	ref := newReference(t, ds)
 	for _, dt := range []dtype.DType{0, dtype.F32, dtype.F16, dtype.BF16, dtype.U8} {
 		for _, batch := range []int{0, 1, 3, 7} {

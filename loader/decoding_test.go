@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
@@ -83,7 +84,7 @@ func TestDecodeOnDevice(t *testing.T) {
 	for _, transform := range []imaging.Transform{
 		imaging.CenterCrop(32), imaging.RandomResizedCrop(24).WithFlip(0.5), imaging.Stretch(20, 30).WithFilter(imaging.Bicubic),
 	} {
-		all, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: transform})
+		all, err := photos.Open(t.Context(), dir, photos.Options{Transform: transform})
 		ok(t, err)
 		odd, err := dataset.NewSubset(all, []int{17, 3, 9, 3, 12})
 		ok(t, err)
@@ -134,7 +135,7 @@ func TestDecodeTogether(t *testing.T) {
 	needTurbo(t)
 	dev := open(t, "host:256MiB")
 	leavesNothing(t, dev)
-	ds := photos(t, 40, 32)
+	ds := makePhotos(t, 40, 32)
 	o := loader.Options{Batch: 7, Epochs: 3, Shuffle: true, Decode: loader.DecodeCPU}
 	var want [2][]got
 	for i := range want {
@@ -190,7 +191,7 @@ func TestDecodeOnDeviceErrors(t *testing.T) {
 	ok(t, os.WriteFile(filepath.Join(dir, "b1.png"), []byte("no picture"), 0o644))
 	broken := slices.Concat(photo[:len(photo)-3000], bytes.Repeat([]byte{0x55}, 2000), photo[len(photo)-1000:])
 	ok(t, os.WriteFile(filepath.Join(dir, "a2.jpg"), broken, 0o644))
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	s := &loader.StandIn{Engine: 1, Refuses: func(w, _ int) bool { return w == 500 }}
 	loader.UseStandIn(t, s)
@@ -221,7 +222,7 @@ func TestDecodeOnDeviceErrors(t *testing.T) {
 func TestDecodeElsewhere(t *testing.T) {
 	dev := open(t, "host:64MiB")
 	leavesNothing(t, dev)
-	pictures := photos(t, 3, 16)
+	pictures := makePhotos(t, 3, 16)
 	none := &loader.StandIn{}
 	for _, c := range []struct {
 		part string
@@ -268,7 +269,7 @@ func TestDecodeFailing(t *testing.T) {
 	leavesNothing(t, dev)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 1})
 	loader.SetRoom(t, 1<<20, 1<<20)
-	ds := photos(t, 5, 16)
+	ds := makePhotos(t, 5, 16)
 	for at := 1; ; at++ {
 		dev.mu.Lock()
 		dev.calls, dev.failAt = 0, at

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -52,7 +52,7 @@ func TestDepthMaps(t *testing.T) {
 	leavesNothing(t, dev)
 	const n, side = 7, 8
 	dir, content := depthMaps(t, n, side)
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{
+	ds, err := photos.Open(t.Context(), dir, photos.Options{
 		Transform: imaging.CenterCrop(side), Decode: imaging.Options{DType: dtype.U16, Channels: 1},
 	})
 	ok(t, err)
@@ -99,8 +99,8 @@ func TestStateOfOtherPixels(t *testing.T) {
 	dir, _ := depthMaps(t, 3, 8)
 	var states []loader.State
 	all := []imaging.Options{{}, {Channels: 1}, {DType: dtype.U16}, {DType: dtype.U16, Channels: 1}}
-	open := func(o imaging.Options) *dataset.Images {
-		ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(8), Decode: o})
+	open := func(o imaging.Options) *photos.Images {
+		ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(8), Decode: o})
 		ok(t, err)
 		return ds
 	}
@@ -136,7 +136,7 @@ func TestDecodePlaceOfPixels(t *testing.T) {
 		{imaging.Options{Channels: 1}, false, "8x8x1 u8"},
 		{imaging.Options{DType: dtype.U16}, false, "8x8x3 u16"},
 	} {
-		ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(8), Decode: c.decode})
+		ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(8), Decode: c.decode})
 		ok(t, err)
 		s := start(t, dev, ds, loader.Options{Batch: 1}).Stats()
 		if s.DecodeDevice != c.device || !strings.Contains(s.DecodeWhy, c.spec) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -31,7 +32,7 @@ func Example() {
 	if err := samplephotos.Make(ctx, dir, 10, nil); err != nil {
 		log.Fatal(err)
 	}
-	photos, err := dataset.OpenImageFolder(context.Background(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
+	pictures, err := photos.Open(context.Background(), dir, photos.Options{Transform: imaging.CenterCrop(64)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	ld, err := loader.New(dev, photos, loader.Options{Batch: 4, DType: dtype.F16})
+	ld, err := loader.New(dev, pictures, loader.Options{Batch: 4, DType: dtype.F16})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -84,19 +85,19 @@ func ExampleOptions_targets() {
 	}
 
 	augment := imaging.RandomResizedCrop(32).WithFlip(0.5).WithJitter(imaging.Jitter{Brightness: 0.4})
-	photos, err := dataset.OpenImageFolder(ctx, filepath.Join(dir, "photos"), dataset.ImageOptions{Transform: augment})
+	pictures, err := photos.Open(ctx, filepath.Join(dir, "photos"), photos.Options{Transform: augment})
 	if err != nil {
 		log.Fatal(err)
 	}
-	files, err := dataset.OpenFolder(ctx, filepath.Join(dir, "masks"), dataset.FolderOptions{})
+	files, err := photos.OpenFolder(ctx, filepath.Join(dir, "masks"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	matched, err := dataset.Match(photos.Files, files, nil) // by name, whatever else is there
+	matched, err := dataset.Match(pictures.Files, files, nil) // by name, whatever else is there
 	if err != nil {
 		log.Fatal(err)
 	}
-	masks, err := dataset.NewImages(matched, dataset.ImageOptions{Transform: augment, Decode: imaging.Options{Indexes: true}})
+	masks, err := photos.New(matched, photos.Options{Transform: augment, Decode: imaging.Options{Indexes: true}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func ExampleOptions_targets() {
 		log.Fatal(err)
 	}
 	defer dev.Close()
-	ld, err := loader.New(dev, photos, loader.Options{Batch: 4, DType: dtype.F16, Targets: []dataset.Dataset{masks}})
+	ld, err := loader.New(dev, pictures, loader.Options{Batch: 4, DType: dtype.F16, Targets: []dataset.Dataset{masks}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -29,7 +29,7 @@ func TestFilesKept(t *testing.T) {
 			ok(t, os.WriteFile(filepath.Join(dir, name), file, 0o644))
 		}
 	}
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	o := loader.Options{Batch: 4, Prefetch: 4, Epochs: epochs, Shuffle: true, Decode: loader.DecodeGPU}
 	kept := func() int {

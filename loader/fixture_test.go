@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -145,8 +146,8 @@ func (f *fake) sample(i int) []byte {
 	return b
 }
 
-// photos is a folder of n small photos, in four classes.
-func photos(t testing.TB, n, size int) dataset.Dataset {
+// makePhotos is a folder of n small photos, in four classes.
+func makePhotos(t testing.TB, n, size int) dataset.Dataset {
 	t.Helper()
 	dir := t.TempDir()
 	for i := range n {
@@ -156,7 +157,7 @@ func photos(t testing.TB, n, size int) dataset.Dataset {
 		ok(t, os.MkdirAll(class, 0o755))
 		ok(t, os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
 	}
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(size)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(size)})
 	ok(t, err)
 	return ds
 }

@@ -138,7 +138,7 @@ func (l *Loader) plan() (err error) {
 // planImages works out what is special about images.
 func (l *Loader) planImages() error {
 	spec := l.layout.Samples.Spec
-	encoded, ok := dataset.EncodedOf(l.dataset())
+	encoded, ok := dataset.As[dataset.Encoded](l.dataset())
 	if l.jitter = l.options.Jitter; l.jitter == (imaging.Jitter{}) {
 		transforms := dataset.Transforms(l.dataset())
 		l.jitter = transforms[0].Jitter()

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -20,9 +21,9 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// maskedPhotos is n photos of different sizes and their masks, in other orders:
+// maskedPhotos is n pictures of different sizes and their masks, in other orders:
 // value is what both have at a place.
-func maskedPhotos(t testing.TB, n int, value func(x, y int) byte, o dataset.ImageOptions) (photos, masks *dataset.Images) {
+func maskedPhotos(t testing.TB, n int, value func(x, y int) byte, o photos.Options) (pictures, masks *photos.Images) {
 	t.Helper()
 	dir := t.TempDir()
 	palette := make(color.Palette, 256)
@@ -49,27 +50,27 @@ func maskedPhotos(t testing.TB, n int, value func(x, y int) byte, o dataset.Imag
 		write(filepath.Join(dir, "masks", "c", fmt.Sprint(i, ".png")), mask)
 		write(filepath.Join(dir, "masks", "b", fmt.Sprint(i, ".png")), mask) // of no photo
 	}
-	photos, err := dataset.OpenImageFolder(t.Context(), filepath.Join(dir, "photos"), o)
+	pictures, err := photos.Open(t.Context(), filepath.Join(dir, "photos"), o)
 	ok(t, err)
-	all, err := dataset.OpenFolder(t.Context(), filepath.Join(dir, "masks"), dataset.FolderOptions{})
+	all, err := photos.OpenFolder(t.Context(), filepath.Join(dir, "masks"))
 	ok(t, err)
-	matched, err := dataset.Match(photos.Files, all, nil)
+	matched, err := dataset.Match(pictures.Files, all, nil)
 	ok(t, err)
 	o.Decode = imaging.Options{Indexes: true}
-	masks, err = dataset.NewImages(matched, o)
+	masks, err = photos.New(matched, o)
 	ok(t, err)
-	return photos, masks
+	return pictures, masks
 }
 
 // masksOf is a mask for each photo, as large as that is upright; one of them is
 // a row higher.
-func masksOf(t testing.TB, photos *dataset.Images, transform imaging.Transform, higher int) *dataset.Images {
+func masksOf(t testing.TB, pictures *photos.Images, transform imaging.Transform, higher int) *photos.Images {
 	t.Helper()
 	dir := t.TempDir()
 	d := imaging.NewDecoder(imaging.Options{})
 	defer d.Close()
-	for i := range photos.Len() {
-		content, err := os.ReadFile(photos.Name(i))
+	for i := range pictures.Len() {
+		content, err := os.ReadFile(pictures.Name(i))
 		ok(t, err)
 		var m imaging.Image
 		ok(t, d.Decode(context.Background(), &m, content))
@@ -84,14 +85,14 @@ func masksOf(t testing.TB, photos *dataset.Images, transform imaging.Transform, 
 		ok(t, png.Encode(&file, mask))
 		ok(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("mask-%03d.png", i)), file.Bytes(), 0o644))
 	}
-	masks, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: transform, Decode: imaging.Options{Indexes: true}})
+	masks, err := photos.Open(t.Context(), dir, photos.Options{Transform: transform, Decode: imaging.Options{Indexes: true}})
 	ok(t, err)
 	return masks
 }
 
 // A mask is cropped and mirrored as its photo is, in every epoch anew: where both
 // have the same numbers they do so afterwards, to the bit with the filter of
-// masks, and nearly with the one of photos and other colours besides.
+// masks, and nearly with the one of pictures and other colours besides.
 func TestMasksGoWithPhotos(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
@@ -110,8 +111,8 @@ func TestMasksGoWithPhotos(t *testing.T) {
 		transform, err := imaging.ParseTransform(c.transform, 0)
 		ok(t, err)
 		const n = 7
-		photos, masks := maskedPhotos(t, n, c.value, dataset.ImageOptions{Transform: transform})
-		ld := start(t, dev, photos, loader.Options{Batch: 3, Epochs: 3, Shuffle: true, DType: dtype.U8, Targets: []dataset.Dataset{masks}})
+		pictures, masks := maskedPhotos(t, n, c.value, photos.Options{Transform: transform})
+		ld := start(t, dev, pictures, loader.Options{Batch: 3, Epochs: 3, Shuffle: true, DType: dtype.U8, Targets: []dataset.Dataset{masks}})
 		s := stream(t, dev)
 		seen := map[string]bool{}
 		for b, err := range ld.All(t.Context()) {
@@ -145,9 +146,9 @@ func TestNearestIsForWorkers(t *testing.T) {
 	dev := open(t, "host:64MiB")
 	leavesNothing(t, dev)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7})
-	photos, _ := maskedPhotos(t, 2, func(x, y int) byte { return 0 }, dataset.ImageOptions{Transform: imaging.CenterCrop(8).WithFilter(imaging.Nearest)})
-	refuses(t, dev, photos, loader.Options{Decode: loader.DecodeGPU}, device.ErrNotSupported, "filter nearest")
-	ld := start(t, dev, photos, loader.Options{})
+	pictures, _ := maskedPhotos(t, 2, func(x, y int) byte { return 0 }, photos.Options{Transform: imaging.CenterCrop(8).WithFilter(imaging.Nearest)})
+	refuses(t, dev, pictures, loader.Options{Decode: loader.DecodeGPU}, device.ErrNotSupported, "filter nearest")
+	ld := start(t, dev, pictures, loader.Options{})
 	if s := ld.Stats(); s.DecodeDevice || !strings.Contains(s.DecodeWhy, "filter nearest") {
 		t.Errorf("%t, %q", s.DecodeDevice, s.DecodeWhy)
 	}

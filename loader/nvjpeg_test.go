@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -76,7 +77,7 @@ func TestDecodeByDevice(t *testing.T) {
 	for _, transform := range []imaging.Transform{
 		imaging.CenterCrop(32), imaging.RandomResizedCrop(24).WithFlip(0.5), imaging.Stretch(20, 30).WithFilter(imaging.Bicubic),
 	} {
-		ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: transform})
+		ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: transform})
 		ok(t, err)
 		o := loader.Options{Batch: 7, Epochs: 3, Shuffle: true, Seed: 5, DType: dtype.U8, Decode: loader.DecodeGPU}
 		byDevice := start(t, dev, ds, o)
@@ -118,7 +119,7 @@ func TestDecodeByDevice(t *testing.T) {
 func TestDecodeByDeviceTogether(t *testing.T) {
 	needTurbo(t)
 	dev := decodingDevice(t, 0)
-	ds, err := dataset.OpenImageFolder(t.Context(), everyKind(t), dataset.ImageOptions{Transform: imaging.CenterCrop(32)})
+	ds, err := photos.Open(t.Context(), everyKind(t), photos.Options{Transform: imaging.CenterCrop(32)})
 	ok(t, err)
 	o := loader.Options{Batch: 7, Epochs: 4, Shuffle: true, Decode: loader.DecodeGPU}
 	const n = 3
@@ -163,7 +164,7 @@ func TestDecodeByDeviceErrors(t *testing.T) {
 	const inside = "a2.jpg"
 	ok(t, os.WriteFile(filepath.Join(dir, inside),
 		slices.Concat(photo[:len(photo)-3000], bytes.Repeat([]byte{0x55}, 2000), photo[len(photo)-1000:]), 0o644))
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	good, err := run(t, dev, ds, loader.Options{Batch: ds.Len(), DType: dtype.U8, Decode: loader.DecodeCPU, OnError: loader.Skip})
 	ok(t, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/loader"
@@ -51,7 +52,7 @@ func TestSkipThenRefused(t *testing.T) {
 	ok(t, os.WriteFile(filepath.Join(dir, "b.jpg"), []byte("no picture"), 0o644))
 	jpegFile(t, dir, "c.jpg", 41, 40)
 	jpegFile(t, dir, "d.jpg", 42, 40)
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
 	want, err := run(t, dev, ds, o)
@@ -69,7 +70,7 @@ func TestSkipThenRefused(t *testing.T) {
 }
 
 // panicking is pictures that a worker cannot decode without a panic.
-type panicking struct{ *dataset.Images }
+type panicking struct{ *photos.Images }
 
 type panickingReader struct{ dataset.EncodedReader }
 
@@ -89,7 +90,7 @@ func TestPanicAfterRefusal(t *testing.T) {
 	for i := range 4 {
 		jpegFile(t, dir, fmt.Sprintf("%d.jpg", i), 40+i, 40)
 	}
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 }})
 	ld := start(t, dev, panicking{ds}, loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeGPU})
@@ -109,7 +110,7 @@ func TestReplaceRefused(t *testing.T) {
 	for i := range 4 {
 		damagedFile(t, dir, fmt.Sprintf("%d.jpg", i), 40, 40)
 	}
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	o := loader.Options{Batch: 4, OnError: loader.Replace, Decode: loader.DecodeCPU}
 	_, want := run(t, dev, ds, o)
@@ -135,7 +136,7 @@ func TestLabelsAfterRefusal(t *testing.T) {
 		}
 		write(t, dir, fmt.Sprintf("%d.jpg", i), w, 40)
 	}
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	loader.SetRoom(t, 6<<10, 6<<10)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 },
@@ -172,7 +173,7 @@ func TestDecodeNarrow(t *testing.T) {
 	dir := t.TempDir()
 	jpegFile(t, dir, "a.jpg", 40, 40)
 	jpegFile(t, dir, "b.jpg", 6000, 1)
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	sameOnDevice(t, dev, ds)
 }
@@ -184,7 +185,7 @@ func TestDecodeMaxPixels(t *testing.T) {
 	dir := t.TempDir()
 	jpegFile(t, dir, "a.jpg", 40, 40)
 	jpegFile(t, dir, "b.jpg", 600, 600)
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16), Decode: imaging.Options{MaxPixels: 10000}})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16), Decode: imaging.Options{MaxPixels: 10000}})
 	ok(t, err)
 	sameOnDevice(t, dev, ds)
 }
@@ -193,7 +194,7 @@ func TestDecodeMaxPixels(t *testing.T) {
 func TestDecodeLargeSamples(t *testing.T) {
 	needTurbo(t)
 	dev := open(t, "host:256MiB")
-	ds, err := dataset.OpenImageFolder(t.Context(), mixedFolder(t), dataset.ImageOptions{Transform: imaging.CenterCrop(64)})
+	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: imaging.CenterCrop(64)})
 	ok(t, err)
 	loader.SetRoom(t, 1<<10, 1<<10)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -193,9 +194,9 @@ func TestStateOfPictures(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
 	jitter := imaging.Jitter{Hue: 0.25}
-	files := photos(t, 6, 16).(*dataset.Images).Files
+	files := makePhotos(t, 6, 16).(*photos.Images).Files
 	of := func(transform imaging.Transform) dataset.Dataset {
-		ds, err := dataset.NewImages(files, dataset.ImageOptions{Transform: transform})
+		ds, err := photos.New(files, photos.Options{Transform: transform})
 		ok(t, err)
 		return ds
 	}

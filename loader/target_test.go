@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -344,7 +345,7 @@ func TestTargetsDecodeOnDevice(t *testing.T) {
 	needTurbo(t)
 	dev := open(t, "host:256MiB")
 	leavesNothing(t, dev)
-	ds, err := dataset.OpenImageFolder(t.Context(), mixedFolder(t), dataset.ImageOptions{Transform: imaging.RandomResizedCrop(24).WithFlip(0.5)})
+	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: imaging.RandomResizedCrop(24).WithFlip(0.5)})
 	ok(t, err)
 	n := ds.Len()
 	bad := boxes(n)
@@ -356,7 +357,7 @@ func TestTargetsDecodeOnDevice(t *testing.T) {
 	}
 	one, err := dataset.NewMemoryOf(corners, []int{4}, dataset.MemoryOptions{})
 	ok(t, err)
-	moved, err := dataset.NewBoxes(one, crop, dataset.BoxOptions{})
+	moved, err := photos.NewBoxes(one, crop, photos.BoxOptions{})
 	ok(t, err)
 	ref := newReference(t, table(n, dtype.U8, 1), masks(n), bad)
 	bad.fail = map[int]bool{2: true, 7: true}
@@ -394,7 +395,7 @@ func TestMaskOfAnotherSize(t *testing.T) {
 	dev := open(t, "host:256MiB")
 	leavesNothing(t, dev)
 	crop := imaging.RandomResizedCrop(24)
-	ds, err := dataset.OpenImageFolder(t.Context(), mixedFolder(t), dataset.ImageOptions{Transform: crop})
+	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: crop})
 	ok(t, err)
 	for _, place := range []loader.DecodePlace{loader.DecodeCPU, loader.DecodeGPU} {
 		for _, bad := range []int{0, 7, 16} { // a photo, a PNG, and a photo that is turned
@@ -427,7 +428,7 @@ func TestMaskBesidePhoto(t *testing.T) {
 	dev := open(t, "host:64MiB")
 	leavesNothing(t, dev)
 	crop := imaging.RandomResizedCrop(24)
-	ds, err := dataset.OpenImageFolder(t.Context(), mixedFolder(t), dataset.ImageOptions{Transform: crop})
+	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: crop})
 	ok(t, err)
 	both, err := dataset.NewZip(ds, masksOf(t, ds, crop, 7))
 	ok(t, err)
@@ -514,7 +515,7 @@ func TestLongerTargetAfterRefused(t *testing.T) {
 		}
 		write(t, dir, fmt.Sprintf("%02d.jpg", i), 40+i, 40)
 	}
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(16)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
 	ok(t, err)
 	targets := []dataset.Dataset{skewed(n), masks(n), boxes(n)}
 	ref := newReference(t, table(n, dtype.U8, 1), targets...)

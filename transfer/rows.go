@@ -17,8 +17,6 @@ type rowsJob struct {
 	dst, src Memory
 	rows     rows
 	path     BatchPath
-	on       device.Stream
-	after    device.Event
 	progress func(done, total int64)
 }
 
@@ -48,10 +46,10 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 	n := j.rows.count()
 	switch {
 	case n == 0:
-		return e.Do(ctx, Copy{On: j.on, After: j.after, Progress: j.progress})
+		return e.Do(ctx, Copy{Progress: j.progress})
 	case n == 1 && d != deviceToDevice:
 		k := j.rows.at(0)
-		c := Copy{ToHost: d == deviceToHost, On: j.on, After: j.after, Progress: j.progress}
+		c := Copy{ToHost: d == deviceToHost, Progress: j.progress}
 		if c.ToHost {
 			c.Host, c.Device = j.dst.host[k.Dst:k.Dst+k.Bytes], j.src.device.Add(k.Src)
 		} else {
@@ -65,9 +63,6 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 		}
 		if e.plain.Load() {
 			return e.streams.rows(ctx, e, j, d, BatchLoop)
-		}
-		if err := e.await(ctx, j.on, j.after); err != nil {
-			return err
 		}
 		err := e.packRows(ctx, j, d)
 		if !errors.Is(err, device.ErrPinLimit) {
@@ -189,15 +184,7 @@ const linkBlocks = 64
 
 // rows copies j by a path that uses one stream.
 func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) error {
-	if j.on != nil {
-		return p.queueRows(ctx, e, j, d, path)
-	}
 	return p.use(j.host(), func(s *copyStream) error {
-		if j.after != nil {
-			if err := s.stream.Wait(j.after); err != nil {
-				return err
-			}
-		}
 		m, err := s.mover(e, &j, d, path)
 		if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
 			m, err = s.mover(e, &j, d, BatchLoop) // slower, but it works
@@ -207,35 +194,6 @@ func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction
 		}
 		return s.parts(ctx, &j, m)
 	})
-}
-
-// queueRows queues j on its stream.
-func (p *streamPool) queueRows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) error {
-	if j.after != nil {
-		if err := j.on.Wait(j.after); err != nil {
-			return err
-		}
-	}
-	s, err := p.getParked()
-	if err != nil {
-		return err
-	}
-	// What describes the rows is taken from s, which nobody else gets before
-	// the work is done.
-	own := s.stream
-	s.stream = j.on
-	m, err := s.mover(e, &j, d, path)
-	if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
-		m, err = s.mover(e, &j, d, BatchLoop)
-	}
-	if err == nil {
-		if err = s.parts(ctx, &j, m); err != nil {
-			err = errors.Join(err, j.on.Synchronize()) // some may be queued without a mark behind it
-		}
-	}
-	s.stream = own
-	p.park(s)
-	return err
 }
 
 // mover queues the rows [from, to) of a job; part tells the parts apart whose
@@ -261,7 +219,7 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 		if err := wait(part); err != nil {
 			return err
 		}
-		if done > 0 && j.on == nil {
+		if done > 0 {
 			j.report(done)
 		}
 		if err := ctx.Err(); err != nil {
@@ -283,14 +241,11 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 	}
 	// Beside the copies: of many small blocks this takes a third of their time.
 	err := j.rows.overlap()
+	if err := errors.Join(wait(part), wait(part+1)); err != nil {
+		return err
+	}
 	if err != nil {
-		err = fmt.Errorf("transfer: batch: %w", err)
-	}
-	if j.on != nil {
-		return err
-	}
-	if err := errors.Join(wait(part), wait(part+1), err); err != nil {
-		return err
+		return fmt.Errorf("transfer: batch: %w", err)
 	}
 	j.report(total)
 	return nil

@@ -188,7 +188,7 @@ func (f *feed) keepDecoder() (spare io.Closer) {
 	none := io.NopCloser(nil)
 	auto := f.o.Space.Decode == nil && f.o.Loader.Decode == loader.DecodeAuto
 	asked := f.o.Space.Decode == nil && f.o.Loader.Decode == loader.DecodeGPU || slices.Contains(f.o.Space.Decode, "gpu")
-	if _, pictures := dataset.EncodedOf(f.ds); !pictures || !auto && !asked {
+	if _, pictures := dataset.As[dataset.Encoded](f.ds); !pictures || !auto && !asked {
 		return none
 	}
 	o := f.o.Loader

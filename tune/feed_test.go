@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -534,7 +535,7 @@ func TestKeep(t *testing.T) {
 // Pictures that are decoded by another library are another search: its rates are
 // others.
 func TestKeepDecoder(t *testing.T) {
-	pictures, err := dataset.NewImages(noFiles{}, dataset.ImageOptions{})
+	pictures, err := photos.New(noFiles{}, photos.Options{})
 	ok(t, err)
 	if id := identify(pictures); id.Decoder != imaging.JPEGDecoder() {
 		t.Errorf("pictures are told by the decoder %q, want %q", id.Decoder, imaging.JPEGDecoder())

@@ -7,14 +7,15 @@ import (
 	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 )
 
 // folder is the photos that several groups read.
 type folder struct {
-	photos *dataset.Images // as samples of 224x224x3
-	files  [][]byte        // their files
+	photos *photos.Images // as samples of 224x224x3
+	files  [][]byte       // their files
 }
 
 // open lists the photos, after making them if they are not there, and reads
@@ -33,7 +34,7 @@ func (b *bench) open(ctx context.Context) (*folder, error) {
 			return nil, err
 		}
 	}
-	photos, err := dataset.OpenImageFolder(ctx, dir, dataset.ImageOptions{})
+	photos, err := photos.Open(ctx, dir, photos.Options{})
 	if err != nil {
 		return nil, err
 	}

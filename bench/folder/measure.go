@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
-	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/measure"
@@ -94,13 +94,13 @@ func (d *document) figure(name string, value float64, unit string) {
 
 // open lists the folder. Samples are as small as the pictures: what is measured
 // is files, not resizing.
-func open(ctx context.Context, dir string) (*dataset.Images, error) {
-	return dataset.OpenImageFolder(ctx, dir, dataset.ImageOptions{Transform: imaging.CenterCrop(32)})
+func open(ctx context.Context, dir string) (*photos.Images, error) {
+	return photos.Open(ctx, dir, photos.Options{Transform: imaging.CenterCrop(32)})
 }
 
 // firstBatch starts a loader, waits for its first batch and stops it. It returns
 // the time from start until the batch was there.
-func firstBatch(ctx context.Context, dev device.Device, photos *dataset.Images, start time.Time) (seconds float64, err error) {
+func firstBatch(ctx context.Context, dev device.Device, photos *photos.Images, start time.Time) (seconds float64, err error) {
 	l, err := loader.New(dev, photos, loader.Options{Batch: batch, Shuffle: true, Seed: 1})
 	if err != nil {
 		return 0, err

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
-	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/shard"
+	"github.com/pinion-gpu/pinion/dataset/tar"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
@@ -62,7 +62,7 @@ func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, a
 	line := newProgress(cmd)
 	defer line.clear()
 	start := time.Now()
-	err = dataset.PackFolder(cmd.Context(), folder, out, dataset.PackOptions{
+	err = tar.Pack(cmd.Context(), folder, out, tar.PackOptions{
 		Shards:   opts,
 		Progress: func(done, total int) { line.show(done, total, "packing "+folder) },
 	})
@@ -71,7 +71,7 @@ func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, a
 	}
 	took := time.Since(start)
 	line.clear()
-	tar, err := dataset.OpenTar(cmd.Context(), out, dataset.TarOptions{})
+	tar, err := tar.OpenFiles(cmd.Context(), out, tar.Options{})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // Whatever is wrong: the exit code says whose fault it is, standard error says
 // in one message what, by name, and standard output stays empty.
 func TestErrors(t *testing.T) {
-	good := photos(t, 3)
+	good := makePhotos(t, 3)
 	dir := t.TempDir()
 	folder := func(name string, data []byte) string {
 		return filepath.Dir(writeFile(t, dir, strings.ReplaceAll(name, ".", "-")+"/"+name, data))
@@ -56,7 +56,7 @@ func TestErrors(t *testing.T) {
 		say  []string
 	}{
 		{"feed " + empty, 1, []string{empty, "empty"}},
-		{"feed " + textOnly, 1, []string{textOnly, "no images"}},
+		{"feed " + textOnly, 1, []string{textOnly, "no photos"}},
 		{"feed " + filepath.Join(dir, "missing"), 1, []string{"missing"}},
 		{"feed " + os.DevNull, 1, []string{os.DevNull}},
 		{"feed " + zeroJPEG, 1, []string{"zero.jpg"}},
@@ -89,8 +89,8 @@ func TestErrors(t *testing.T) {
 		{"feed --dtype u16 " + good, 2, []string{"--dtype u16", "8 bits", "--depth 16"}},
 		{"feed --device host --dtype u16 " + imageArray, 1, []string{"images of u8 cannot become u16", "or u8 as they are"}},
 		{"feed --device host --channels 1 --transform jitter " + good, 1, []string{"have no colours"}},
-		{"feed --depth 16 " + rightArray, 2, []string{"--depth is for photos", "right.npy", "f32"}},
-		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform is for photos"}},
+		{"feed --depth 16 " + rightArray, 2, []string{"--depth is for ", "photos", "right.npy is NumPy .npy"}},
+		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform is for "}},
 		{"feed --field x " + rightArray, 2, []string{"--field", "right.npy", ".npz"}},
 		{"feed --label x " + rightArray, 2, []string{"--label", "right.npy", "CSV"}},
 		{"feed --field x --raw u8 " + rightArray, 2, []string{"--field", "right.npy"}},
@@ -206,7 +206,7 @@ func TestUnreadableFolder(t *testing.T) {
 	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
 		t.Skip("permissions bind neither root nor, as they are set here, Windows")
 	}
-	dir := photos(t, 2)
+	dir := makePhotos(t, 2)
 	ok(t, os.Chmod(filepath.Join(dir, "odd"), 0))
 	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "odd"), 0o755) })
 	checkMessage(t, "an unreadable folder", pinion(t, "feed", dir), 1, []string{"odd", "permission denied"})
@@ -229,7 +229,7 @@ func TestHugeNumbers(t *testing.T) {
 func TestSkipDamaged(t *testing.T) {
 	for _, c := range []struct{ bad, list int }{{1, 10}, {4, 10}, {10, 10}, {13, 10}, {13, 20}, {5, 0}} {
 		bad, list := c.bad, c.list
-		dir := photos(t, 5)
+		dir := makePhotos(t, 5)
 		for i := range bad {
 			name := fmt.Sprintf("odd/bad-%02d.jpg", i)
 			writeFile(t, dir, name, [][]byte{nil, jpegOf(t, 1)[:300], []byte("text"), hugeJPEG(t)}[i%4])
@@ -270,7 +270,7 @@ func TestSkipDamaged(t *testing.T) {
 // Who meets a damaged file is told how to go on without it.
 func TestDamagedFails(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	dir := photos(t, 3)
+	dir := makePhotos(t, 3)
 	name := writeFile(t, dir, "bad.jpg", []byte("text"))
 	for _, command := range []string{"feed", "tune"} {
 		r := pinion(t, command, dir, "--device", "host")

@@ -92,7 +92,7 @@ func newFeedOutput(in *input, r *feed.Report, unread *unreadSamples) *feedOutput
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
 	}
-	if _, ok := in.ds.(*dataset.Images); ok {
+	if _, ok := dataset.As[dataset.Encoded](in.ds); ok {
 		out.JPEGDecoder = imaging.JPEGDecoder()
 		out.DecodeDevice, out.DecodeReason = r.DecodeDevice, r.DecodeWhy
 	}

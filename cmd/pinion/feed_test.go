@@ -57,7 +57,7 @@ func sameDigests(t testing.TB, what string, have, want []feed.Digest) {
 // A run that was stopped and goes on has, to the byte, the batches of one that
 // was not, with other settings too.
 func TestFeedResume(t *testing.T) {
-	dir := photos(t, 9)
+	dir := makePhotos(t, 9)
 	state := filepath.Join(t.TempDir(), "state.json")
 	order := []string{"--batch", "2", "--epochs", "3", "--sampler", "random", "--seed", "5", "--dtype", "f16"}
 	want := digests(t, dir, order...)
@@ -82,7 +82,7 @@ func TestFeedResume(t *testing.T) {
 
 // Ranks have together what one process has, batch for batch.
 func TestFeedRanks(t *testing.T) {
-	dir := photos(t, 8)
+	dir := makePhotos(t, 8)
 	one := digests(t, dir, "--batch", "4", "--shuffle", "--seed", "3")
 	var ranks [][]feed.Digest
 	for rank := range 2 {
@@ -98,7 +98,7 @@ func TestFeedRanks(t *testing.T) {
 
 // Every order there is gives batches, and the same ones again.
 func TestFeedSamplers(t *testing.T) {
-	dir := photos(t, 7)
+	dir := makePhotos(t, 7)
 	seen := map[string]bool{}
 	for _, name := range samplers {
 		if name == "blocks" {
@@ -117,7 +117,7 @@ func TestFeedSamplers(t *testing.T) {
 // Transforms change what batches hold, in the same way whatever the workers,
 // the batch and the ranks; equal seeds give equal batches.
 func TestFeedTransforms(t *testing.T) {
-	dir := photos(t, 6)
+	dir := makePhotos(t, 6)
 	seen := map[string]string{}
 	for _, transform := range []string{"", "rrc:16", "rrc:16,flip", "rrc:16,flip,jitter", "stretch:16x16", "resize:20,crop:16", "bicubic"} {
 		args := []string{"--transform", transform, "--batch", "3", "--seed", "2", "--decode", "cpu"}
@@ -182,7 +182,7 @@ func TestFeedDepth(t *testing.T) {
 
 // Unreadable files are replaced where that is wanted.
 func TestFeedReplace(t *testing.T) {
-	dir := photos(t, 6)
+	dir := makePhotos(t, 6)
 	writeFile(t, dir, "odd/a.jpg", []byte("no photo"))
 	r := pinion(t, "feed", dir, "--device", "host", "--size", "16", "--batch", "7", "--on-error", "replace", "--json")
 	var doc map[string]any
@@ -217,7 +217,7 @@ func TestFeedInterrupted(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not interrupt single processes")
 	}
-	dir := photos(t, 5)
+	dir := makePhotos(t, 5)
 	state, file := filepath.Join(t.TempDir(), "state.json"), filepath.Join(t.TempDir(), "digests.jsonl")
 	order := []string{"--batch", "2", "--size", "16", "--shuffle", "--epochs", "1000000000"}
 	args := append([]string{"feed", dir, "--device", "host", "--save-state", state, "--digests", file}, order...)
@@ -282,7 +282,7 @@ func TestFeedKinds(t *testing.T) {
 
 // A run of no batches says why there are none.
 func TestFeedNothing(t *testing.T) {
-	dir, state := photos(t, 9), filepath.Join(t.TempDir(), "state")
+	dir, state := makePhotos(t, 9), filepath.Join(t.TempDir(), "state")
 	feed := func(args ...string) result {
 		return pinion(t, append([]string{"feed", dir, "--device", "host", "--size", "16"}, args...)...)
 	}
@@ -308,7 +308,7 @@ func TestFeedNothing(t *testing.T) {
 // What is packed is fed as the folder is: the same batches, also in an order of
 // blocks, whose samples come once each.
 func TestPack(t *testing.T) {
-	dir, out := photos(t, 9), filepath.Join(t.TempDir(), "shards")
+	dir, out := makePhotos(t, 9), filepath.Join(t.TempDir(), "shards")
 	r := pinion(t, "pack", dir, out, "--shard-size", "20KiB")
 	if r.code != exitDone || !strings.Contains(r.stdout, "9 photos in ") || r.stderr != "" {
 		t.Fatalf("%d\n%s%s", r.code, r.stdout, r.stderr)
@@ -335,7 +335,7 @@ func TestPack(t *testing.T) {
 // called.
 func TestPackNext(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "my shards, don't touch")
-	r := pinion(t, "pack", photos(t, 3), out)
+	r := pinion(t, "pack", makePhotos(t, 3), out)
 	_, next, _ := strings.Cut(r.stdout, "Next: ")
 	if want := "pinion feed '" + strings.ReplaceAll(out, "'", `'\''`) + "' --sampler blocks\n"; r.code != exitDone || next != want {
 		t.Errorf("%d: %q, want %q", r.code, next, want)
@@ -351,7 +351,7 @@ func TestPackNext(t *testing.T) {
 func TestFeedRetries(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	shards := filepath.Join(t.TempDir(), "shards")
-	if r := pinion(t, "pack", photos(t, 3), shards); r.code != exitDone {
+	if r := pinion(t, "pack", makePhotos(t, 3), shards); r.code != exitDone {
 		t.Fatal(r.stderr)
 	}
 	files := http.FileServer(http.Dir(shards))
@@ -376,7 +376,7 @@ func TestFeedRetries(t *testing.T) {
 // What cannot be written shows before the run, and a run that does not begin
 // leaves the digests of the one before.
 func TestFeedPlaces(t *testing.T) {
-	dir, files := photos(t, 5), t.TempDir()
+	dir, files := makePhotos(t, 5), t.TempDir()
 	at := func(name string) string { return filepath.Join(files, name) }
 	feed := func(args ...string) result {
 		return pinion(t, append([]string{"feed", dir, "--device", "host", "--size", "16", "--batch", "2"}, args...)...)

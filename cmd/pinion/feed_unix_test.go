@@ -18,7 +18,7 @@ func TestFeedDigestsIntoPipe(t *testing.T) {
 	f, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	ok(t, err)
 	defer f.Close()
-	if r := pinion(t, "feed", photos(t, 5), "--device", "host", "--size", "16", "--batch", "2", "--digests", pipe); r.code != exitDone {
+	if r := pinion(t, "feed", makePhotos(t, 5), "--device", "host", "--size", "16", "--batch", "2", "--digests", pipe); r.code != exitDone {
 		t.Fatal(r.stderr)
 	}
 	info, err := os.Stat(pipe)

@@ -136,8 +136,8 @@ func pngOf(t testing.TB, number int) []byte {
 	return b.Bytes()
 }
 
-// photos is a folder of n good images, in two classes.
-func photos(t testing.TB, n int) string {
+// makePhotos is a folder of n good images, in two classes.
+func makePhotos(t testing.TB, n int) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := range n {

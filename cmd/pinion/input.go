@@ -30,13 +30,13 @@ func (f *pipelineFlags) use(cmd *cobra.Command, args []string, prepare func(data
 	if in.ds, in.path, err = f.open(cmd, args, in.line); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeDataset(in.ds)) }()
+	defer func() { err = errors.Join(err, dataset.Close(in.ds)) }()
 	for _, path := range f.targets {
-		ds, openErr := f.openTarget(cmd.Context(), path, in.ds, in.line)
+		ds, openErr := openTarget(cmd.Context(), path, in.ds, in.line)
 		if openErr != nil {
 			return fmt.Errorf("--targets: %w", openErr)
 		}
-		defer func() { err = errors.Join(err, closeDataset(ds)) }()
+		defer func() { err = errors.Join(err, dataset.Close(ds)) }()
 		in.with = append(in.with, target{ds, path})
 	}
 	if err := prepare(in.ds); err != nil {

@@ -68,7 +68,7 @@ const blockGroup = 8
 
 // blocks visits shards in random order, and the samples of a few together.
 func blocks(ds dataset.Dataset, seed uint64) (sampler.Sampler, error) {
-	sharded, ok := ds.(interface{ Shards() []int })
+	sharded, ok := dataset.As[interface{ Shards() []int }](ds)
 	if !ok || sharded.Shards() == nil {
 		return nil, fmt.Errorf("--sampler blocks: the samples are not in shards")
 	}

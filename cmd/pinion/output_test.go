@@ -18,7 +18,7 @@ var feedKeys = []string{"measured_at", "version", "commit", "platform", "cpus", 
 	"pinned", "stages", "epochs"}
 
 func TestFeedJSON(t *testing.T) {
-	dir := photos(t, 5)
+	dir := makePhotos(t, 5)
 	args := []string{"feed", dir, "--device", "host:1GiB", "--json", "--batch", "2", "--size", "16", "--epochs", "2", "--checksum", "--dtype", "bf16"}
 	doc := document(t, append([]string{"checksum", "jpeg_decoder", "decode_reason", "pageable_reason"}, feedKeys...), args...)
 	for key, want := range map[string]any{

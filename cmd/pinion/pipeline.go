@@ -136,13 +136,13 @@ func (f *pipelineFlags) prepare(cmd *cobra.Command, ds dataset.Dataset, batch in
 
 // checkBits fails for photos of other bits than --dtype wants.
 func (f *pipelineFlags) checkBits(cmd *cobra.Command, ds dataset.Dataset) error {
-	if _, photos := ds.(*dataset.Images); !photos {
+	if _, pictures := dataset.As[dataset.Encoded](ds); !pictures {
 		return nil
 	}
-	switch {
-	case f.dtype == "u16" && f.depth == 8:
+	switch depth := ds.Spec().DType; {
+	case f.dtype == "u16" && depth == dtype.U8:
 		return badUsage(cmd, "--dtype u16 leaves samples as they are, but photos are decoded to 8 bits: add --depth 16, or take --dtype u8")
-	case f.dtype == "u8" && f.depth == 16:
+	case f.dtype == "u8" && depth == dtype.U16:
 		return badUsage(cmd, "--dtype u8 leaves samples as they are, but --depth is 16: leave that out, or take --dtype u16")
 	}
 	return nil

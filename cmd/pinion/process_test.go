@@ -58,7 +58,7 @@ func TestInterrupt(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not interrupt single processes")
 	}
-	dir := photos(t, 4)
+	dir := makePhotos(t, 4)
 	r := process(t, func(p *os.Process) {
 		time.Sleep(100 * time.Millisecond) // most likely in the middle; right anywhere behind the start
 		ok(t, p.Signal(os.Interrupt))
@@ -81,7 +81,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, args := range []string{
-		"feed --device host", "feed --device host " + photos(t, 3), "bench link --device host --size 64KiB --repeats 1",
+		"feed --device host", "feed --device host " + makePhotos(t, 3), "bench link --device host --size 64KiB --repeats 1",
 	} {
 		r := pinionWith(t, ctx, strings.Fields(args)...)
 		if r.code != exitFailed || r.stdout != "" || r.stderr != "pinion: interrupted\n" {

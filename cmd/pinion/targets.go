@@ -3,12 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"image/color"
 	"image/png"
 
 	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/dataset/shard"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 )
@@ -45,30 +46,45 @@ func (in *input) targetRows() (rows []targetRow) {
 
 // openTarget opens what goes with the samples of ds. Pictures are masks; where
 // both are folders, they are found by the names of the photos.
-func (f *datasetFlags) openTarget(ctx context.Context, path string, ds dataset.Dataset, line *progress) (dataset.Dataset, error) {
-	masks := dataset.ImageOptions{Transform: f.parsed, Decode: imaging.Options{Indexes: true}}
-	opened, err := dataset.Open(ctx, path, dataset.Options{
-		Image: masks,
-		JSON:  dataset.JSONOptions{Ragged: true},
-		Tar:   dataset.TarOptions{Shards: shard.Options{OnRetry: line.retry}},
-	})
+func openTarget(ctx context.Context, path string, ds dataset.Dataset, line *progress) (dataset.Dataset, error) {
+	opened, err := dataset.Open(ctx, path, openOptions(line))
 	if err != nil {
 		return nil, err
 	}
-	folder := folderOf(opened)
-	if folder == nil {
+	pictures, ok := dataset.As[*photos.Images](opened)
+	if !ok {
 		return opened, nil
 	}
-	var files dataset.Files = folder
-	if photos := folderOf(ds); photos != nil {
-		if files, err = dataset.Match(photos, folder, nil); err != nil {
-			return nil, err
+	d, err := masks(ctx, pictures.Files, ds)
+	if err != nil {
+		return nil, errors.Join(err, dataset.Close(opened))
+	}
+	return dataset.Owning(d, closer{opened}), nil
+}
+
+// closer closes a dataset that may have nothing to close.
+type closer struct{ dataset.Dataset }
+
+func (c closer) Close() error { return dataset.Close(c.Dataset) }
+
+// masks makes masks of pictures, which what is done to those of ds is done to.
+func masks(ctx context.Context, files dataset.Files, ds dataset.Dataset) (dataset.Dataset, error) {
+	opts := photos.Options{Decode: imaging.Options{Indexes: true}}
+	if with, ok := dataset.As[dataset.Encoded](ds); ok {
+		opts.Transform = with.Transform()
+	}
+	var err error
+	if folder, ok := files.(*dataset.Folder); ok {
+		if with := folderOf(ds); with != nil {
+			if files, err = dataset.Match(with, folder, nil); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if deep(ctx, files) {
-		masks.Decode.DType = dtype.U16
+		opts.Decode.DType = dtype.U16
 	}
-	return dataset.NewImages(files, masks)
+	return photos.New(files, opts)
 }
 
 // deep reports whether the first of files is a grey PNG of 16 bits, as depth maps and
@@ -89,7 +105,7 @@ func deep(ctx context.Context, files dataset.Files) bool {
 
 // folderOf is the folder that a dataset of pictures is of, or nil.
 func folderOf(ds dataset.Dataset) *dataset.Folder {
-	if pictures, ok := ds.(*dataset.Images); ok {
+	if pictures, ok := dataset.As[*photos.Images](ds); ok {
 		folder, _ := pictures.Files.(*dataset.Folder)
 		return folder
 	}

@@ -98,7 +98,7 @@ func TestAge(t *testing.T) {
 // A result is kept, and the next run prints it; --fresh does not.
 func TestTune(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	dir := photos(t, 20)
+	dir := makePhotos(t, 20)
 	report := filepath.Join(t.TempDir(), "tune.html")
 	args := []string{"tune", dir, "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "100ms", "--workers", "2", "--prefetch", "2"}
 	keys := []string{"measured_at", "commit", "platform", "cpus", "device", "name", "dataset", "samples", "spec", "age_seconds", "best",
@@ -160,7 +160,7 @@ func TestTune(t *testing.T) {
 // Axes that are given are searched, and no others.
 func TestTuneAxes(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	doc := document(t, nil, "tune", photos(t, 20), "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "50ms",
+	doc := document(t, nil, "tune", makePhotos(t, 20), "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "50ms",
 		"--workers", "3,1,3", "--prefetch", "2", "--copiers", "4", "--chunk", "1MiB", "--no-pin")
 	if best := doc["best"].(map[string]any); doc["grid_size"] != 2. || best["prefetch"] != 2. || best["copiers"] != nil {
 		t.Errorf("%v settings, %v", doc["grid_size"], best)
@@ -170,7 +170,7 @@ func TestTuneAxes(t *testing.T) {
 // Samples that cannot be read end the search, or are counted.
 func TestTuneOnError(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	dir := photos(t, 10)
+	dir := makePhotos(t, 10)
 	writeFile(t, dir, "odd/a.jpg", []byte("no photo"))
 	args := []string{"tune", dir, "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "50ms", "--workers", "2"}
 	if r := pinion(t, args...); r.code != exitFailed || !strings.Contains(r.stderr, "a.jpg") {
@@ -198,7 +198,7 @@ func TestTuneDocument(t *testing.T) {
 }
 
 func TestTuneErrors(t *testing.T) {
-	good := photos(t, 3)
+	good := makePhotos(t, 3)
 	for _, c := range []struct {
 		args string
 		code int
@@ -237,7 +237,7 @@ func TestTuneErrors(t *testing.T) {
 // What is fed can be tuned: the search takes the flags of the pipeline.
 func TestTunePipeline(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	dir := photos(t, 20)
+	dir := makePhotos(t, 20)
 	for _, more := range []string{
 		"--dtype bf16", "--mixup 0.2", "--sampler balanced", "--shuffle", "--rank 1 --world 2", "--drop-last", "--unordered",
 		"--sample-timeout 10s", "--decode cpu", "--pin-budget 64MiB", "--seed 3",

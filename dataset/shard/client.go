@@ -13,12 +13,12 @@ import (
 	"net/url"
 	"strconv"
 	"time"
-
-	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// maxPause is the longest pause between two tries, if the server asks for none.
-const maxPause = 10 * time.Second
+const (
+	maxPause      = 10 * time.Second // between two tries
+	maxRetryAfter = time.Minute      // that a server may ask for
+)
 
 // client makes requests, a bounded number at once, and makes them again when
 // that may help.
@@ -26,14 +26,13 @@ type client struct {
 	http       *http.Client
 	slots      chan struct{} // one per connection
 	timeout    time.Duration
-	giveUp     time.Duration
 	retries    int
 	onRetry    func(Retry) // may be nil
 	firstPause time.Duration
 }
 
 func newRetryClient(o Options) *client {
-	return &client{o.Client, make(chan struct{}, o.Connections), o.Timeout, o.GiveUp, o.Retries, o.OnRetry, o.firstPause}
+	return &client{o.Client, make(chan struct{}, o.Connections), o.Timeout, o.Retries, o.OnRetry, o.firstPause}
 }
 
 // transient is an error that may be gone in the next try.
@@ -57,10 +56,8 @@ func (r byteRange) String() string { return fmt.Sprintf("bytes=%d-%d", r.from, r
 // reads the body and may be called once per try. What accept returns is only
 // tried again if it is transient, as all errors of the body are.
 func (c *client) get(ctx context.Context, u *url.URL, r byteRange, accept func(*http.Response) error) error {
-	var spent time.Duration // in tries and pauses
-	for try := 1; ; try++ {
-		took, err := c.try(ctx, u, r, c.giveUp-spent, accept)
-		spent += took
+	for try := 0; ; try++ {
+		err := c.try(ctx, u, r, accept)
 		var again transient
 		switch {
 		case err == nil:
@@ -69,26 +66,16 @@ func (c *client) get(ctx context.Context, u *url.URL, r byteRange, accept func(*
 			return context.Cause(ctx)
 		case !errors.As(err, &again):
 			return err
+		case try == c.retries:
+			return fmt.Errorf("%w after %d tries: %w", ErrUnavailable, try+1, again.error)
 		}
-		pause := max(c.pause(try-1), again.after)
-		why := ""
-		switch {
-		case try > c.retries:
-		case again.after > 0 && again.after >= c.giveUp-spent:
-			why = fmt.Sprintf(" (the server asks to wait %v, the limit is %v)", again.after, c.giveUp)
-		case pause >= c.giveUp-spent:
-			why = fmt.Sprintf(" (the limit is %v)", c.giveUp)
-		default:
-			if c.onRetry != nil {
-				c.onRetry(Retry{display(u), again.error, try, c.retries + 1, pause})
-			}
-			if err := sleep(ctx, pause); err != nil {
-				return err
-			}
-			spent += pause
-			continue
+		pause := max(c.pause(try), again.after)
+		if c.onRetry != nil {
+			c.onRetry(Retry{display(u), again.error, try + 1, c.retries + 1, pause})
 		}
-		return fmt.Errorf("%w after %s in %s%s: %w", ErrUnavailable, units.Count(try, "try"), units.Duration(spent), why, again.error)
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
 	}
 }
 
@@ -117,29 +104,25 @@ func sleep(ctx context.Context, d time.Duration) error {
 // would hold up a block for years.
 const slowest = 16 << 10
 
-// try makes one request, which may take until limit to bring anything, and
-// returns how long it took.
-func (c *client) try(ctx context.Context, u *url.URL, r byteRange, limit time.Duration, accept func(*http.Response) error) (took time.Duration, err error) {
+// try makes one request.
+func (c *client) try(ctx context.Context, u *url.URL, r byteRange, accept func(*http.Response) error) error {
 	// The time in this queue is no stall of the server.
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	began := time.Now()
-	defer func() { took = time.Since(began) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timeout := min(c.timeout, limit)
-	watchdog := time.AfterFunc(timeout, func() {
-		cancel(fmt.Errorf("%w: less than %d bytes in %v", errStalled, slowest, timeout.Round(time.Millisecond)))
+	watchdog := time.AfterFunc(c.timeout, func() {
+		cancel(fmt.Errorf("%w: less than %d bytes in %v", errStalled, slowest, c.timeout))
 	})
 	defer watchdog.Stop()
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrArgument, withoutURL(err))
+		return fmt.Errorf("%w: %w", ErrArgument, withoutURL(err))
 	}
 	if r.bytes > 0 {
 		request.Header.Set("Range", r.String())
@@ -147,16 +130,16 @@ func (c *client) try(ctx context.Context, u *url.URL, r byteRange, limit time.Du
 	request.Header.Set("Accept-Encoding", "identity") // ranges are of the file itself
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, failure(ctx, err)
+		return failure(ctx, err)
 	}
-	body := &progress{ctx: ctx, body: response.Body, alive: func() { watchdog.Reset(timeout) }}
+	body := &progress{ctx: ctx, body: response.Body, alive: func() { watchdog.Reset(c.timeout) }}
 	response.Body = body
 	defer body.Close()
 	body.alive()
 	if err := status(response); err != nil {
-		return 0, err
+		return err
 	}
-	return 0, accept(response)
+	return accept(response)
 }
 
 // failure classifies why a request got no answer, or not all of it.
@@ -174,7 +157,7 @@ func failure(ctx context.Context, err error) error {
 	case errors.As(err, &certificate):
 		return err
 	case errors.As(err, &name) && name.IsNotFound:
-		return fmt.Errorf("%w: unknown host: %w", ErrUnavailable, name)
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return transient{error: err}
 }
@@ -216,7 +199,7 @@ func retryAfter(value string) time.Duration {
 	} else if date, err := http.ParseTime(value); err == nil {
 		d = time.Until(date)
 	}
-	return max(d, 0)
+	return min(max(d, 0), maxRetryAfter)
 }
 
 // excerpt shows what came: the type and the first bytes.

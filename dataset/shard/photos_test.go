@@ -14,24 +14,26 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dataset/shard"
+	"github.com/pinion-gpu/pinion/dataset/tar"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/sampler"
 )
 
-const photos = 24
+const many = 24
 
-var imageOptions = dataset.ImageOptions{Transform: imaging.CenterCrop(32)}
+var imageOptions = photos.Options{Transform: imaging.CenterCrop(32)}
 
 // packPhotos makes a folder of photos and packs it into shards.
 func packPhotos(t *testing.T) (folder, shards string) {
 	t.Helper()
 	folder, shards = filepath.Join(t.TempDir(), "photos"), filepath.Join(t.TempDir(), "shards")
-	if err := samplephotos.Make(t.Context(), folder, photos, nil); err != nil {
+	if err := samplephotos.Make(t.Context(), folder, many, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := dataset.PackFolder(t.Context(), folder, shards, dataset.PackOptions{Shards: shard.WriterOptions{ShardBytes: 400 << 10}}); err != nil {
+	if err := tar.Pack(t.Context(), folder, shards, tar.PackOptions{Shards: shard.WriterOptions{ShardBytes: 400 << 10}}); err != nil {
 		t.Fatal(err)
 	}
 	return folder, shards
@@ -70,11 +72,11 @@ func samples(t *testing.T, d dataset.Dataset, order sampler.Sampler) []string {
 // and from a real server, whatever the cache holds.
 func TestPhotos(t *testing.T) {
 	folder, shards := packPhotos(t)
-	direct, err := dataset.OpenImageFolder(t.Context(), folder, imageOptions)
+	direct, err := photos.Open(t.Context(), folder, imageOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	random, err := sampler.NewRandom(photos, 1)
+	random, err := sampler.NewRandom(many, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +88,12 @@ func TestPhotos(t *testing.T) {
 	pattern := fmt.Sprintf("/shard-{000000..%06d}.tar", len(tars)-1)
 	same := func(t *testing.T, location string, opts shard.Options) shard.Stats {
 		t.Helper()
-		files, err := dataset.OpenTar(t.Context(), location, dataset.TarOptions{Shards: opts})
+		files, err := tar.OpenFiles(t.Context(), location, tar.Options{Shards: opts})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer files.Close()
-		images, err := dataset.NewImages(files, imageOptions)
+		images, err := photos.New(files, imageOptions)
 		if err != nil {
 			t.Fatal(err)
 		}

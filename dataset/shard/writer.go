@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/pinion-gpu/pinion/internal/atomicfile"
 )
 
 // WriterOptions configures [NewWriter]. The zero value works.
@@ -39,12 +37,11 @@ type Part struct {
 // Writer writes samples to shards. The same samples give the same bytes. It is
 // not safe for concurrent use.
 type Writer struct {
-	dir     string
-	draft   *atomicfile.Folder // nil when it is done with
-	opts    WriterOptions
-	classes []byte // content of the member; nil: none
-	shards  int
-	err     error // the first one stays
+	dir, temp string
+	opts      WriterOptions
+	classes   []byte // content of the member; nil: none
+	shards    int
+	err       error // the first one stays
 
 	file  *os.File // nil between shards
 	tar   *tar.Writer
@@ -52,8 +49,7 @@ type Writer struct {
 }
 
 // NewWriter makes a folder of shards, with an index beside each. The folder
-// must not exist, or be empty: it appears with [Writer.Close], complete. What
-// killed writers of the same folder left beside it is removed.
+// must not exist, or be empty: it appears with [Writer.Close], complete.
 func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	opts.Prefix = cmp.Or(opts.Prefix, "shard-")
 	opts.ShardBytes = cmp.Or(opts.ShardBytes, 256<<20)
@@ -77,11 +73,11 @@ func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
-	draft, err := atomicfile.CreateFolder(dir)
+	temp, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".part-")
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{dir: dir, draft: draft, opts: opts, classes: classes}, nil
+	return &Writer{dir: dir, temp: temp, opts: opts, classes: classes}, nil
 }
 
 // Write adds a sample. The key is a path with slashes and no dot in its last
@@ -96,7 +92,7 @@ func (w *Writer) Write(key string, parts ...Part) error {
 }
 
 func (w *Writer) sample(key string, parts []Part) error {
-	if w.draft == nil {
+	if w.temp == "" {
 		return fs.ErrClosed
 	}
 	if len(parts) == 0 {
@@ -136,7 +132,7 @@ func (w *Writer) sample(key string, parts []Part) error {
 
 // start begins a shard.
 func (w *Writer) start() (err error) {
-	if w.file, err = os.Create(filepath.Join(w.draft.Path(), fmt.Sprintf("%s%06d.tar", w.opts.Prefix, w.shards))); err != nil {
+	if w.file, err = os.Create(filepath.Join(w.temp, fmt.Sprintf("%s%06d.tar", w.opts.Prefix, w.shards))); err != nil {
 		w.file = nil
 		return err
 	}
@@ -186,7 +182,7 @@ func (w *Writer) finish() error {
 // Close ends the last shard and puts the folder in its place. After an error
 // of Write, it returns that error and removes what was written.
 func (w *Writer) Close() error {
-	if w.draft == nil {
+	if w.temp == "" {
 		return nil
 	}
 	if w.err == nil && w.file != nil {
@@ -196,7 +192,15 @@ func (w *Writer) Close() error {
 		w.err = fmt.Errorf("%s: %w: no samples were written", w.dir, ErrEmpty)
 	}
 	if w.err == nil {
-		w.err = w.draft.Commit()
+		w.err = os.Chmod(w.temp, 0o755)
+	}
+	if w.err == nil {
+		// Where an empty folder is not replaced, it has to go first.
+		if err := os.Remove(w.dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+			w.err = os.Rename(w.temp, w.dir)
+		} else {
+			w.err = err
+		}
 	}
 	return errors.Join(w.err, w.Discard())
 }
@@ -204,14 +208,14 @@ func (w *Writer) Close() error {
 // Discard removes what was written and not closed. After Close it does
 // nothing.
 func (w *Writer) Discard() error {
-	if w.draft == nil {
+	if w.temp == "" {
 		return nil
 	}
-	draft := w.draft
-	w.draft = nil
+	temp := w.temp
+	w.temp = ""
 	if w.file != nil {
 		w.file.Close()
 		w.file = nil
 	}
-	return draft.Discard()
+	return os.RemoveAll(temp)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -33,8 +34,8 @@ var painted = sync.OnceValue(func() (list [][]byte) {
 	return list
 })
 
-// photos is a folder of n photos, 11 at most; broken ones are cut short.
-func photos(t testing.TB, n int, broken ...int) dataset.Dataset {
+// makePhotos is a folder of n photos, 11 at most; broken ones are cut short.
+func makePhotos(t testing.TB, n int, broken ...int) dataset.Dataset {
 	t.Helper()
 	dir := t.TempDir()
 	for i, jpeg := range painted()[:n] {
@@ -45,7 +46,7 @@ func photos(t testing.TB, n int, broken ...int) dataset.Dataset {
 		}
 		ok(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
 	}
-	ds, err := dataset.OpenImageFolder(t.Context(), dir, dataset.ImageOptions{Transform: imaging.CenterCrop(20)})
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(20)})
 	ok(t, err)
 	return ds
 }
@@ -85,7 +86,7 @@ func checksum(t testing.TB, ds dataset.Dataset, epochs int) string {
 // The checksum is that of the samples in order, whatever the settings.
 func TestChecksum(t *testing.T) {
 	dev := devicetest.Open(t)
-	ds := photos(t, 11)
+	ds := makePhotos(t, 11)
 	want := checksum(t, ds, 2)
 	for _, workers := range []int{1, 2, 5} {
 		for _, prefetch := range []int{1, 4} {
@@ -122,7 +123,7 @@ func TestChecksum(t *testing.T) {
 // The figures of a report agree with each other and with the dataset.
 func TestReport(t *testing.T) {
 	dev := devicetest.Open(t)
-	ds := photos(t, 11, 2, 9)
+	ds := makePhotos(t, 11, 2, 9)
 	var calls []loader.Stats
 	report, err := Run(context.Background(), dev, ds, Options{
 		Loader:   loader.Options{Batch: 4, Workers: 2, Epochs: 3, DType: dtype.BF16, OnError: loader.Skip},
@@ -169,7 +170,7 @@ func TestCancel(t *testing.T) {
 	dev := devicetest.Open(t)
 	before, err := dev.Memory()
 	ok(t, err)
-	ds := photos(t, 5)
+	ds := makePhotos(t, 5)
 	for _, after := range []int{0, 1, 7} {
 		ctx, cancel := context.WithCancel(context.Background())
 		batches := 0
@@ -204,7 +205,7 @@ func TestCancel(t *testing.T) {
 // of the batches before it.
 func TestBadSample(t *testing.T) {
 	dev := devicetest.Open(t)
-	ds := photos(t, 6, 4)
+	ds := makePhotos(t, 6, 4)
 	report, err := Run(context.Background(), dev, ds, Options{Loader: loader.Options{Batch: 2}, Checksum: true})
 	if !errors.Is(err, dataset.ErrDamaged) || !strings.Contains(err.Error(), "004.jpg") {
 		t.Errorf("%v", err)

@@ -1,0 +1,216 @@
+package csv
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/lines"
+	"github.com/pinion-gpu/pinion/dataset/internal/names"
+	"github.com/pinion-gpu/pinion/dataset/internal/number"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+// form is what the options and the first row say about every row.
+type form struct {
+	delimiter byte
+	fields    int // of a row, 0 before the first row
+	label     int // its column, or -1
+	width     int // elements of a sample
+	dtype     dtype.DType
+	header    []string // names of all columns, or nil
+}
+
+// parser reads a file; several blocks are parsed at once.
+type parser struct {
+	opts   Options
+	form   form
+	names  []string // of the samples' columns, or nil
+	line   int      // lines done
+	data   []byte
+	labels []int32
+}
+
+// block is some lines and what is in them.
+type block struct {
+	text   []byte
+	lines  int // done; the last is the one of err
+	data   []byte
+	labels []int32
+	err    error
+}
+
+// read reads a file. The texts of errors begin with ": " or ":line: ".
+func (p *parser) read(ctx context.Context, file *lines.Blocks, workers int) error {
+	blocks := make([]block, workers)
+	for end := false; !end; {
+		used := 0
+		for used < workers && !end {
+			text, err := file.Next(ctx, blocks[used].text)
+			if end = err == io.EOF; end {
+				break
+			}
+			if err == nil && p.form.fields == 0 {
+				text, err = p.start(text)
+			}
+			if err != nil {
+				return fmt.Errorf(": %w", err)
+			}
+			blocks[used].text = text
+			used++
+		}
+		if err := p.parse(blocks[:used], file.Left); err != nil {
+			return err
+		}
+	}
+	if len(p.data) == 0 {
+		return fmt.Errorf(": %w: no rows in %d lines", dataset.ErrEmpty, p.line)
+	}
+	return nil
+}
+
+// start takes the form from the first row, if there is one in text, and
+// returns the text from the first row of numbers on.
+func (p *parser) start(text []byte) ([]byte, error) {
+	if p.line == 0 {
+		text = bytes.TrimPrefix(text, []byte(lines.ByteOrderMark))
+	}
+	var line, rest []byte
+	for {
+		if len(text) == 0 {
+			return nil, nil
+		}
+		if line, rest = cutLine(text); !skipped(line) {
+			break
+		}
+		text = rest
+		p.line++
+	}
+	f := form{delimiter: p.opts.Delimiter, label: -1, dtype: p.opts.DType}
+	if f.delimiter == 0 {
+		f.delimiter = delimiterOf(line)
+	}
+	fields := splitLine(line, f.delimiter)
+	f.fields, f.width = len(fields), len(fields)
+	if p.opts.Header == 1 || p.opts.Header == 0 && !numeric(fields) {
+		f.header = fields
+		text = rest
+		p.line++
+	}
+	if name := p.opts.Label; name != "" {
+		f.label = slices.Index(f.header, name)
+		if f.label < 0 {
+			column, err := strconv.Atoi(name)
+			if column < 0 {
+				column += f.fields
+			}
+			if err != nil || column < 0 || column >= f.fields {
+				return nil, fmt.Errorf("%w: no label column %.80q among the %d: %s", dataset.ErrArgument, name, f.fields, names.Listed(f.header))
+			}
+			f.label = column
+		}
+		f.width--
+	}
+	if f.width == 0 {
+		return nil, fmt.Errorf("%w: no columns beside the label", dataset.ErrEmpty)
+	}
+	p.form = f
+	p.names = slices.Clone(f.header)
+	if p.names != nil && f.label >= 0 {
+		p.names = slices.Delete(p.names, f.label, f.label+1)
+	}
+	return text, nil
+}
+
+// parse parses blocks and appends what they hold in their order. The bytes of
+// the file that are left say how much room to make.
+func (p *parser) parse(blocks []block, left int64) error {
+	var group sync.WaitGroup
+	for i := range blocks {
+		group.Go(func() { blocks[i].parse(&p.form) })
+	}
+	group.Wait()
+	for _, b := range blocks {
+		p.line += b.lines
+		if b.err != nil {
+			return fmt.Errorf(":%d: %w", p.line, b.err)
+		}
+		p.data = lines.MakeRoom(p.data, len(b.data), len(b.text), int64(len(blocks)*len(b.text))+left)
+		p.data = append(p.data, b.data...)
+		p.labels = append(p.labels, b.labels...)
+	}
+	return nil
+}
+
+func (b *block) parse(f *form) {
+	b.lines, b.data, b.labels, b.err = 0, b.data[:0], b.labels[:0], nil
+	for text := b.text; len(text) > 0 && b.err == nil; b.lines++ {
+		var line []byte
+		if line, text = cutLine(text); !skipped(line) {
+			b.err = b.row(f, line)
+		}
+	}
+}
+
+// row parses one row.
+func (b *block) row(f *form, line []byte) error {
+	for column, more := 0, true; more || column < f.fields; column++ {
+		if !more || column == f.fields {
+			return fmt.Errorf("%w: %d columns, want %d", dataset.ErrFormat, column+len(splitRest(line, f.delimiter, more)), f.fields)
+		}
+		field := line
+		v, n, ok := number.Scan(line)
+		switch {
+		case ok && n == len(line):
+			line, more = nil, false
+		case ok && line[n] == f.delimiter && f.delimiter != ' ':
+			field, line = line[:n], line[n+1:]
+		default:
+			field, line, more = cutField(line, f.delimiter)
+			v, ok = number.Parse(field)
+		}
+		if !ok {
+			return fmt.Errorf("%w: column %s: %.40q is no number", dataset.ErrFormat, f.column(column), field)
+		}
+		switch {
+		case column == f.label:
+			label := int32(v)
+			if float64(label) != v {
+				return fmt.Errorf("%w: column %s: label %.40q is no whole number of 32 bits", dataset.ErrFormat, f.column(column), field)
+			}
+			b.labels = append(b.labels, label)
+		case f.dtype == dtype.F64:
+			b.data = binary.LittleEndian.AppendUint64(b.data, math.Float64bits(v))
+		default:
+			single := float32(v)
+			if math.IsInf(float64(single), 0) && !math.IsInf(v, 0) {
+				return fmt.Errorf("%w: column %s: %.40q does not fit f32", dataset.ErrFormat, f.column(column), field)
+			}
+			b.data = binary.LittleEndian.AppendUint32(b.data, math.Float32bits(single))
+		}
+	}
+	return nil
+}
+
+// splitRest returns the fields of what is left of a row, if anything is.
+func splitRest(line []byte, delimiter byte, more bool) []string {
+	if !more {
+		return nil
+	}
+	return splitLine(line, delimiter)
+}
+
+// column names a column in messages: `2 "age"`.
+func (f *form) column(i int) string {
+	if f.header == nil {
+		return strconv.Itoa(i)
+	}
+	return fmt.Sprintf("%d %.40q", i, f.header[i])
+}

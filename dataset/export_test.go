@@ -1,0 +1,4 @@
+package dataset
+
+// Permutation is what a random split deals out.
+var Permutation = permutation

@@ -1,0 +1,163 @@
+package jsonl
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/jsonscan"
+	"github.com/pinion-gpu/pinion/dataset/internal/number"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+// maxAxes is more than any tensor has.
+const maxAxes = 32
+
+// numbers collects the numbers of a value.
+type numbers struct {
+	dtype dtype.DType
+	data  []byte
+	axes  [maxAxes]int // lengths of arrays by depth; -1: not known yet
+	depth int          // of the numbers; -1: not known yet
+}
+
+// read appends the numbers of the value that b begins with to the data, and
+// returns its shape. An empty array has the shape [0].
+func (n *numbers) read(b []byte) (shape []int, err error) {
+	n.depth = -1
+	for i := range n.axes {
+		n.axes[i] = -1
+	}
+	if _, err := n.value(b, 0); err != nil {
+		return nil, err
+	}
+	if n.depth < 0 { // arrays of nothing
+		n.depth = 1
+		for n.depth < maxAxes && n.axes[n.depth] >= 0 {
+			n.depth++
+		}
+	}
+	return n.axes[:n.depth], nil
+}
+
+func (n *numbers) value(b []byte, depth int) (rest []byte, err error) {
+	if b[0] != '[' {
+		if b[0] != '-' && b[0]-'0' > 9 {
+			return nil, fmt.Errorf("%w: %s; want numbers", dataset.ErrFormat, jsonscan.Describe(b))
+		}
+		if n.depth < 0 {
+			n.depth = depth
+		}
+		if n.depth != depth || depth < maxAxes && n.axes[depth] >= 0 {
+			return nil, fmt.Errorf("%w: numbers beside arrays", dataset.ErrFormat)
+		}
+		return n.number(b)
+	}
+	if depth == maxAxes {
+		return nil, fmt.Errorf("%w: arrays of more than %d axes", dataset.ErrTooLarge, maxAxes)
+	}
+	if n.depth >= 0 && depth >= n.depth {
+		return nil, fmt.Errorf("%w: arrays beside numbers", dataset.ErrFormat)
+	}
+	length := 0
+	for b = jsonscan.Trim(b[1:]); b[0] != ']'; length++ {
+		if b, err = n.value(b, depth+1); err != nil {
+			return nil, err
+		}
+		if b = jsonscan.Trim(b); b[0] == ',' {
+			b = jsonscan.Trim(b[1:])
+		}
+	}
+	if n.axes[depth] < 0 {
+		n.axes[depth] = length
+	}
+	if n.axes[depth] != length {
+		return nil, fmt.Errorf("%w: arrays of %d and of %d elements beside each other", dataset.ErrFormat, n.axes[depth], length)
+	}
+	return b[1:], nil
+}
+
+// number appends the number that b begins with.
+func (n *numbers) number(b []byte) (rest []byte, err error) {
+	v, end, ok := number.Scan(b)
+	if !ok {
+		end = len(b) - len(jsonscan.Skip(b))
+		if v, ok = number.Parse(b[:end]); !ok {
+			return nil, fmt.Errorf("%w: %.40s does not fit f64", dataset.ErrFormat, b[:end])
+		}
+	}
+	switch n.dtype {
+	case dtype.F32:
+		single := float32(v)
+		if math.IsInf(float64(single), 0) {
+			return nil, fmt.Errorf("%w: %.40s does not fit f32", dataset.ErrFormat, b[:end])
+		}
+		n.data = binary.LittleEndian.AppendUint32(n.data, math.Float32bits(single))
+	case dtype.F64:
+		n.data = binary.LittleEndian.AppendUint64(n.data, math.Float64bits(v))
+	default:
+		whole, err := wholeNumber(b[:end], v, 8*n.dtype.Size())
+		if err != nil {
+			return nil, err
+		}
+		if n.dtype == dtype.I32 {
+			n.data = binary.LittleEndian.AppendUint32(n.data, uint32(whole))
+		} else {
+			n.data = binary.LittleEndian.AppendUint64(n.data, uint64(whole))
+		}
+	}
+	return b[end:], nil
+}
+
+// wholeNumber converts a number of that text and value.
+func wholeNumber(text []byte, v float64, bits int) (int64, error) {
+	whole := int64(v)
+	ok := v == math.Trunc(v) && math.Abs(v) < 1<<53
+	if !ok { // float64 may have rounded it
+		var err error
+		whole, err = strconv.ParseInt(string(text), 10, 64)
+		ok = err == nil
+	}
+	if unused := 64 - bits; !ok || whole<<unused>>unused != whole {
+		return 0, fmt.Errorf("%w: %.40s is no whole number of %d bits", dataset.ErrFormat, text, bits)
+	}
+	return whole, nil
+}
+
+// labelOf returns the label in a field of a line.
+func labelOf(line []byte, path []string) (int32, error) {
+	b, err := jsonscan.Find(line, path)
+	if err != nil {
+		return 0, err
+	}
+	text := b[:len(b)-len(jsonscan.Skip(b))]
+	v, ok := number.Parse(text)
+	if !ok {
+		return 0, fmt.Errorf("%w: %s; want a whole number%s", dataset.ErrFormat, jsonscan.Describe(b), jsonscan.In(path))
+	}
+	label, err := wholeNumber(text, v, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%w%s", err, jsonscan.In(path))
+	}
+	return int32(label), nil
+}
+
+// begins reports whether a file begins as JSON lines: the first line is an
+// object or an array, and ends where its line ends.
+func begins(head []byte, whole bool) bool {
+	for len(head) > 0 {
+		line, rest := cutLine(head)
+		if len(line) == 0 {
+			head = rest
+			continue
+		}
+		if line[0] != '{' && line[0] != '[' {
+			return false
+		}
+		return json.Valid(line) || len(rest) == 0 && !whole
+	}
+	return false
+}

@@ -1,0 +1,44 @@
+package npy
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/pinion-gpu/pinion/dataset"
+)
+
+func init() {
+	dataset.Register(dataset.Format{
+		Name:    "npy",
+		Title:   "NumPy .npy",
+		Files:   ".npy",
+		Samples: "one element of the first axis",
+		Sniff:   begins(magic),
+		Open: func(ctx context.Context, at *dataset.Location, _ dataset.Values) (dataset.Dataset, error) {
+			return Open(ctx, at.Path(), Options{})
+		},
+	})
+	dataset.Register(dataset.Format{
+		Name:    "npz",
+		Title:   "NumPy .npz",
+		Files:   ".npz, compressed or not",
+		Samples: "one element of the first axis of one of its arrays",
+		Options: []dataset.Option{dataset.FieldOption(), dataset.LabelOption()},
+		Sniff:   begins(zipMagic, zipMagicEmpty),
+		Open: func(ctx context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
+			return OpenNPZ(ctx, at.Path(), NPZOptions{Array: values.Text("field"), Label: values.Text("label")})
+		},
+	})
+}
+
+// begins makes a function that finds a file that begins with one of those.
+func begins(magic ...string) func(*dataset.Location) dataset.Confidence {
+	return func(at *dataset.Location) dataset.Confidence {
+		for _, m := range magic {
+			if bytes.HasPrefix(at.Head(), []byte(m)) {
+				return dataset.Certain
+			}
+		}
+		return dataset.NoMatch
+	}
+}

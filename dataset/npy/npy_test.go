@@ -1,0 +1,248 @@
+package npy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+func TestNPY(t *testing.T) {
+	tests := []struct {
+		descr string
+		want  dtype.DType
+	}{
+		{"|b1", dtype.U8}, {"|u1", dtype.U8}, {"|i1", dtype.I8}, {"<u2", dtype.U16}, {"<i2", dtype.I16}, {"<i4", dtype.I32},
+		{"<i8", dtype.I64}, {"<f2", dtype.F16}, {"<f4", dtype.F32}, {"<f8", dtype.F64}, {">u1", dtype.U8},
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	dir := t.TempDir()
+	for version := byte(1); version <= 3; version++ {
+		for _, c := range tests {
+			for _, shape := range [][]int{{5}, {1}, {4, 3}, {2, 3, 5}} {
+				data := make([]byte, c.want.Size()*int(elements(shape)))
+				for i := range data {
+					data[i] = byte(rng.Uint32())
+				}
+				path := datatest.WriteFile(t, filepath.Join(dir, "a.npy"), datatest.NPY(version, datatest.NPYHeader(c.descr, shape...), data))
+				d, err := Open(t.Context(), path, Options{})
+				if err != nil {
+					t.Fatalf("%s %v: %v", c.descr, shape, err)
+				}
+				spec := d.Spec()
+				if d.Len() != shape[0] || spec.DType != c.want || !slices.Equal(spec.Shape, shape[1:]) || d.Label(0) != -1 {
+					t.Fatalf("%s %v: %d samples of %v", c.descr, shape, d.Len(), spec)
+				}
+				r, err := d.NewReader()
+				if err != nil {
+					t.Fatal(err)
+				}
+				dst := make([]byte, spec.Bytes())
+				for _, i := range rng.Perm(d.Len()) {
+					if err := r.Read(t.Context(), dataset.Visit{Index: i}, dst); err != nil {
+						t.Fatal(err)
+					}
+					if !bytes.Equal(dst, data[i*len(dst):][:len(dst)]) {
+						t.Fatalf("%s %v: sample %d differs", c.descr, shape, i)
+					}
+				}
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestNPYErrors(t *testing.T) {
+	good := datatest.NPY(1, datatest.NPYHeader("<f4", 3, 2), make([]byte, 24))
+	huge := datatest.NPY(2, "", nil)
+	binary.LittleEndian.PutUint32(huge[8:], math.MaxUint32)
+	header := func(text string) []byte { return datatest.NPY(1, text, make([]byte, 24)) }
+	structure := "{'descr': [('x', '<f4'), ('y', '<f4')], 'fortran_order': False, 'shape': (3,), }"
+	tests := []struct {
+		name string
+		file []byte
+		err  error
+		text string
+	}{
+		{"empty file", nil, dataset.ErrFormat, `begins with ""`},
+		{"text", []byte("id,label\n1,2\n"), dataset.ErrFormat, `begins with "id,lab"`},
+		{"magic only", good[:6], dataset.ErrDamaged, "ends after 6 bytes"},
+		{"half a header", good[:40], dataset.ErrDamaged, "118 bytes, the file 30 of them"},
+		{"version 4", datatest.NPY(4, datatest.NPYHeader("<f4", 1), nil), dataset.ErrFormat, "version 4.0"},
+		{"huge header", huge, dataset.ErrDamaged, "4294967295 bytes, the limit is 65536"},
+		{"cut short", good[:len(good)-1], dataset.ErrDamaged, "has 151 bytes, its header (3x2 f32) promises 152"},
+		{"too long", append(bytes.Clone(good), 0), dataset.ErrDamaged, "has 153 bytes, its header (3x2 f32) promises 152"},
+		{"big-endian", header(datatest.NPYHeader(">f4", 3, 2)), dataset.ErrFormat, "big-endian"},
+		{"Fortran", header("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }"), dataset.ErrFormat, "Fortran"},
+		{"objects", header(datatest.NPYHeader("|O", 3)), dataset.ErrFormat, "Python objects"},
+		{"structure", header(structure), dataset.ErrFormat, "structures"},
+		{"strings", header(datatest.NPYHeader("<U8", 3)), dataset.ErrFormat, `type "<U8"`},
+		{"complex", header(datatest.NPYHeader("<c8", 3)), dataset.ErrFormat, `type "<c8"`},
+		{"unsigned", header(datatest.NPYHeader("<u4", 3)), dataset.ErrFormat, `type "<u4"`},
+		{"no byte order", header(datatest.NPYHeader("|f4", 3)), dataset.ErrDamaged, "no byte order"},
+		{"scalar", header("{'descr': '<f4', 'fortran_order': False, 'shape': (), }"), dataset.ErrFormat, "scalar"},
+		{"no samples", header(datatest.NPYHeader("<f4", 0, 2)), dataset.ErrEmpty, "[0 2]"},
+		{"samples of nothing", header(datatest.NPYHeader("<f4", 3, 0)), dataset.ErrEmpty, "[3 0]"},
+		{"overflow", header(datatest.NPYHeader("<f4", math.MaxInt, 9)), dataset.ErrTooLarge, "shape"},
+		{"overflow to zero", header(datatest.NPYHeader("<f8", 1<<30, 1<<30, 16)), dataset.ErrTooLarge, "shape"},
+		{"beyond int", header("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"), dataset.ErrDamaged, "bad shape"},
+		{"negative", header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), dataset.ErrDamaged, "bad shape"},
+		{"no tuple", header("{'descr': '<f4', 'fortran_order': False, 'shape': (3), }"), dataset.ErrDamaged, "tuple"},
+		{"key missing", header("{'descr': '<f4', 'shape': (3,)}"), dataset.ErrDamaged, "only 2 of the keys"},
+		{"key twice", header("{'descr': '<f4', 'descr': '<f4', 'shape': (3,)}"), dataset.ErrDamaged, "twice"},
+		{"key unknown", header("{'descr': '<f4', 'order': 'C'}"), dataset.ErrDamaged, `unknown key "order"`},
+		{"no dictionary", header("[1, 2]"), dataset.ErrDamaged, `"{" expected`},
+		{"more behind", header(datatest.NPYHeader("<f4", 3, 2) + "{}"), dataset.ErrDamaged, "after the dictionary"},
+		{"open end", header("{'descr': '<f4'"), dataset.ErrDamaged, "expected"},
+		{"open string", header("{'descr"), dataset.ErrDamaged, "string expected"},
+	}
+	for _, c := range tests {
+		path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "bad.npy"), c.file)
+		_, err := Open(t.Context(), path, Options{})
+		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := Open(t.Context(), filepath.Join(t.TempDir(), "none.npy"), Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+	if _, err := Open(t.Context(), t.TempDir(), Options{}); !errors.Is(err, dataset.ErrFormat) {
+		t.Errorf("folder: %v", err)
+	}
+}
+
+// TestNPYFortranVector: of an array of one long axis both orders are the same.
+func TestNPYFortranVector(t *testing.T) {
+	for _, shape := range [][]int{{3}, {3, 1}, {1, 3}, {1, 1, 1}} {
+		text := strings.Replace(datatest.NPYHeader("<f4", shape...), "False", "True", 1)
+		path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.npy"), datatest.NPY(1, text, make([]byte, 4*elements(shape))))
+		d, err := Open(t.Context(), path, Options{})
+		if err != nil {
+			t.Errorf("%v: %v", shape, err)
+			continue
+		}
+		if d.Len() != shape[0] || !slices.Equal(d.Spec().Shape, shape[1:]) {
+			t.Errorf("%v: %d samples of %v", shape, d.Len(), d.Spec())
+		}
+		d.Close()
+	}
+}
+
+func TestNPYHeaderSpelling(t *testing.T) {
+	for _, text := range []string{
+		`{"shape":(3,2),"descr":"<f4","fortran_order":False}`,
+		"{'shape' : (3L, 2L,) ,\n 'fortran_order' : False , 'descr' : '<f4' , } \n",
+	} {
+		h, err := parseHeader(text)
+		if err != nil || h.dtype != dtype.F32 || !slices.Equal(h.shape, []int{3, 2}) {
+			t.Errorf("%s: %+v, %v", text, h, err)
+		}
+	}
+}
+
+func TestNPYReaders(t *testing.T) {
+	const n, size = 200, 64
+	data := make([]byte, n*size)
+	for i := range data {
+		data[i] = byte(i / size)
+	}
+	path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.npy"), datatest.NPY(1, datatest.NPYHeader("|u1", n, size), data))
+	d, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	datatest.Together(t, d, 4, func(w int, r dataset.Reader) {
+		dst := make([]byte, size)
+		var timing dataset.Timing
+		for i := w; i < n; i += 4 {
+			if err := r.Read(t.Context(), dataset.Visit{Index: i, Timing: &timing}, dst); err != nil || dst[0] != byte(i) || dst[size-1] != byte(i) {
+				t.Errorf("sample %d is %d: %v", i, dst[0], err)
+			}
+		}
+		if timing.Read <= 0 || timing.Decode != 0 {
+			t.Errorf("timing %+v", timing)
+		}
+	})
+
+	r, _ := d.NewReader()
+	dst := make([]byte, size)
+	for _, i := range []int{-1, n} {
+		if err := r.Read(t.Context(), dataset.Visit{Index: i}, dst); !errors.Is(err, dataset.ErrArgument) {
+			t.Errorf("sample %d: %v", i, err)
+		}
+	}
+	if err := r.Read(t.Context(), dataset.Visit{Index: 0}, dst[1:]); !errors.Is(err, dataset.ErrArgument) {
+		t.Errorf("short destination: %v", err)
+	}
+	if runtime.GOOS != "windows" { // which does not cut a file that is open
+		if err := os.Truncate(path, 128+5*size+1); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Read(t.Context(), dataset.Visit{Index: 4}, dst); err != nil {
+			t.Error(err)
+		}
+		if err := r.Read(t.Context(), dataset.Visit{Index: 5}, dst); !errors.Is(err, dataset.ErrDamaged) || !strings.Contains(err.Error(), path+"[5]") {
+			t.Errorf("shrunk file: %v", err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Read(t.Context(), dataset.Visit{Index: 0}, dst); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("after the array's Close: %v", err)
+	}
+	r.Close()
+	if err := r.Read(t.Context(), dataset.Visit{Index: 0}, dst); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// FuzzNPYHeader: an accepted header is sane and says the same when it is
+// written again.
+func FuzzNPYHeader(f *testing.F) {
+	for _, c := range []string{"<f4", "|u1", "<i8"} {
+		f.Add(datatest.NPY(1, datatest.NPYHeader(c, 3, 2), nil))
+	}
+	f.Add(datatest.NPY(2, "{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (3,), }", nil))
+	f.Add(datatest.NPY(3, "{'descr': '<f4', 'fortran_order': True, 'shape': (3L,), }", nil))
+	codes := map[dtype.DType]string{}
+	for code, d := range types {
+		if code != "b1" {
+			codes[d] = "<" + code
+		}
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		h, err := readHeader(bytes.NewReader(file))
+		if err != nil {
+			if !errors.Is(err, dataset.ErrFormat) && !errors.Is(err, dataset.ErrDamaged) && !errors.Is(err, dataset.ErrEmpty) && !errors.Is(err, dataset.ErrTooLarge) {
+				t.Errorf("unknown kind of error: %v", err)
+			}
+			return
+		}
+		if h.bytes < 10 || h.bytes > int64(len(file)) || len(h.shape) < 1 || elements(h.shape) < 1 || !h.dtype.Valid() {
+			t.Errorf("%+v from %d bytes", h, len(file))
+		}
+		again, err := parseHeader(datatest.NPYHeader(codes[h.dtype], h.shape...))
+		if err != nil || again.dtype != h.dtype || !slices.Equal(again.shape, h.shape) {
+			t.Errorf("%+v, read again %+v, %v", h, again, err)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+package points
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/dataset"
+)
+
+// Extensions are the ends of the names of point clouds.
+var Extensions = []string{".bin", ".pcd"}
+
+func init() {
+	dataset.Register(dataset.Format{
+		Name:    "points",
+		Title:   "point clouds",
+		Files:   "folder of .bin (KITTI, nuScenes) or .pcd",
+		Samples: "the points of a file, {points, columns} of f32, ragged",
+		Folder:  Extensions,
+		Options: []dataset.Option{
+			{Name: "columns", Kind: dataset.Int, Default: "4", Usage: "numbers of a point in .bin files: 4 in KITTI, 5 in nuScenes"},
+			{Name: "fields", Kind: dataset.List, Usage: "`NAMES` of the fields of .pcd files that make up a point (default: x,y,z and intensity, if there is one)"},
+		},
+		Sniff: func(at *dataset.Location) dataset.Confidence {
+			if at.Count(Extensions...) > 0 {
+				return dataset.Possible
+			}
+			return dataset.NoMatch
+		},
+		Open: func(ctx context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
+			opts, err := Options{Columns: values.Int("columns"), Fields: values.List("fields")}.withDefaults()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", at.Path(), err)
+			}
+			folder, err := at.Folder(dataset.FolderOptions{MaxFileBytes: opts.MaxBytes, Extensions: Extensions})
+			if err != nil {
+				return nil, err
+			}
+			return open(ctx, folder, at.Path(), opts)
+		},
+	})
+}
