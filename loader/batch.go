@@ -3,14 +3,14 @@ package loader
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
-// Batch is a batch in device memory. It belongs to the caller until Release.
+// Batch is a batch in device memory. It belongs to the caller until Release,
+// also after the Close of its loader.
 type Batch struct {
 	Device device.Device // whose memory it is in
 	Data   device.Ptr    // the samples, packed one behind the other
@@ -71,74 +71,75 @@ func (b *Batch) Retain() error {
 
 // Release ends the caller's hold; the last holder's gives the memory back. It
 // is reused once the work queued so far on the given streams is done (for a
-// stream of another device, Release waits); without streams, the caller's work
-// on it must be done already. One Release too many fails with [ErrReleased].
-// After the loader's Close it does nothing. Holders may call it at once.
+// stream of another device, Release waits). Without streams, the caller's work
+// on it must be done already; see [Batch.ReleaseAfterAll] for work on streams
+// that the caller does not have. One Release too many fails with [ErrReleased].
+// Holders may call it at once. After the loader's Close the last Release waits
+// for the work on the streams and frees the memory.
 func (b *Batch) Release(after ...device.Stream) error {
 	for _, s := range after {
 		if s == nil {
 			return fmt.Errorf("loader: release: %w: no stream", device.ErrArgument)
 		}
 	}
-	return b.buffer.feeder.loader.release(b, after)
-}
-
-// deviceBuffer is the device memory of one batch and the events around it.
-type deviceBuffer struct {
-	feeder *feeder
-	raw    device.Ptr // as copied from the host: samples, then what goes with them
-	data   device.Ptr // the samples; raw when nothing is transformed
-	events events
-	timed  int   // batches that the times between events stand for; 0: not timed
-	staged bool  // the copy was done when it was queued, and timed there
-	queued int64 // bytes copied
-
-	mu    sync.Mutex     // against a Release too many
-	used  []device.Event // recorded by Release; the first inUse are waited for
-	inUse int
-}
-
-// events are marks in the streams of a feeder around what it does with a batch.
-type events struct {
-	copyBegin, copied        device.Event // around the copy; the first where it is timed
-	transformBegin, complete device.Event // around the transform; the first where it is timed
-}
-
-func (e *events) all() [4]*device.Event {
-	return [4]*device.Event{&e.copyBegin, &e.copied, &e.transformBegin, &e.complete}
-}
-
-// release records where the caller's work ends and offers the buffer again.
-func (l *Loader) release(b *Batch, after []device.Stream) error {
-	l.closing.RLock()
-	defer l.closing.RUnlock()
-	d := b.buffer
-	var errs []error
-	if !l.closed && b.refs.Load() > 0 {
+	return b.release(func(d *deviceBuffer) error {
+		var errs []error
 		for _, s := range after {
-			if d.mark(s) == nil {
+			if d.mark(s.Record) == nil {
 				continue
 			}
 			// A stream that cannot be waited for on the device (of another
 			// device, say) is waited for here. A closed one has finished its
 			// work.
-			if err := s.Synchronize(); err != nil && !errors.Is(err, device.ErrClosed) {
-				errs = append(errs, fmt.Errorf("loader: release: the end of the work on the batch cannot be known, so its memory stays with the caller: %w", err))
-			}
+			errs = append(errs, openErrors(s.Synchronize()))
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		b.refs.Add(1) // for ever
-		_ = b.drop()
-		return err
+		return errors.Join(errs...)
+	})
+}
+
+// ReleaseAfterAll is [Batch.Release] behind everything queued so far on any
+// stream of the device, whoever made it: another library, say. That includes the
+// loader's own work for the batches behind, so Release with the streams that
+// use the batch gives its memory back sooner.
+//
+// It returns at once where the device can mark the work of all streams
+// (CUDA 12.5 and newer), and waits for the device
+// where it cannot. Do not call it while a CUDA graph is captured: the capture
+// would fail.
+func (b *Batch) ReleaseAfterAll() error {
+	return b.release(func(d *deviceBuffer) error {
+		if all := d.feeder.recorder; all != nil && d.mark(all.RecordAll) == nil {
+			return nil
+		}
+		return openErrors(d.feeder.dev.Synchronize())
+	})
+}
+
+// release has mark record where the caller's work ends, and offers the buffer
+// again.
+func (b *Batch) release(mark func(d *deviceBuffer) error) error {
+	d := b.buffer
+	l := d.feeder.loader
+	l.closing.RLock()
+	defer l.closing.RUnlock()
+	if b.refs.Load() > 0 {
+		if err := mark(d); err != nil {
+			b.refs.Add(1) // for ever
+			_ = b.drop()
+			return fmt.Errorf("loader: release: the end of the work on the batch cannot be known, so its memory stays with the caller: %w", err)
+		}
 	}
 	switch left := b.drop(); {
 	case left < 0:
 		return ErrReleased
-	case left == 0 && !l.closed:
-		d.feeder.held.Add(-1)
-		d.feeder.buffers <- d // never blocks: there is room for every buffer
+	case left > 0:
+		return nil
+	case l.closed:
+		return d.closeAfterUse()
 	}
+	d.feeder.held.Add(-1)
+	d.holder.Store(free)
+	d.feeder.buffers <- d // never blocks: there is room for every buffer
 	return nil
 }
 
@@ -154,34 +155,4 @@ func (b *Batch) drop() int64 {
 			return n - 1
 		}
 	}
-}
-
-// idle reports whether the work of the last callers is done.
-func (d *deviceBuffer) idle() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, e := range d.used[:d.inUse] {
-		if done, _ := e.Done(); !done {
-			return false
-		}
-	}
-	return true
-}
-
-// mark records an event behind the work of s.
-func (d *deviceBuffer) mark(s device.Stream) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.inUse == len(d.used) {
-		e, err := d.feeder.dev.NewEvent(device.EventNoTiming)
-		if err != nil {
-			return err
-		}
-		d.used = append(d.used, e)
-	}
-	if err := s.Record(d.used[d.inUse]); err != nil {
-		return err
-	}
-	d.inUse++
-	return nil
 }

@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,12 @@ func TestCloseInTheMiddle(t *testing.T) {
 	}
 }
 
+// noBatches is an order of no batches at all.
+type noBatches struct{}
+
+func (noBatches) Len() int                           { return 0 }
+func (noBatches) AppendAt(dst []int, _, _ int) []int { return dst }
+
 // Close ends a loader that has no batches to make, for ever.
 func TestCloseWithoutBatches(t *testing.T) {
 	dev := devicetest.Open(t)
@@ -61,7 +68,7 @@ func TestCloseWithoutBatches(t *testing.T) {
 		ds *fake
 		o  loader.Options
 	}{
-		{table(5, dtype.U8, 3), loader.Options{Batch: 6, DropLast: true, Epochs: math.MaxInt}},
+		{table(5, dtype.U8, 3), loader.Options{Batches: noBatches{}, Epochs: math.MaxInt}},
 		{bad, loader.Options{OnError: loader.Skip, Epochs: math.MaxInt}},
 	} {
 		ld, err := loader.New(dev, c.ds, c.o)
@@ -200,4 +207,53 @@ func TestPanicElsewhere(t *testing.T) {
 			t.Errorf("open %t, label %t: %v", ds.panicOpen, ds.panicLabel, err)
 		}
 	}
+}
+
+// Batches that are held when their loader is closed keep their content. The
+// last Release frees their memory, after the work that was queued on them, and
+// also when the device was closed first.
+func TestHeldBatchesSurviveClose(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(40, 4, 4, 3)
+	ref := newReference(t, ds)
+	o := loader.Options{Batch: 4, DeviceBuffers: 3, Epochs: 1000}
+	want := ref.batches(o, ref.inOrder(1))
+	ld := start(t, dev, ds, o)
+	var held []*loader.Batch
+	for range 3 {
+		b, err := next(t, ld)
+		ok(t, err)
+		held = append(held, b)
+	}
+	ok(t, held[2].Retain())
+	within(t, "Close", ld.Close)
+	s := stream(t, dev)
+	for i, b := range held {
+		compare(t, "a held batch", []got{use(t, s, b)}, want[i:i+1])
+	}
+	release := hold(t, dev, s)
+	back := make([]byte, held[0].Bytes)
+	ok(t, s.CopyD2H(back, held[0].Data))
+	time.AfterFunc(5*time.Millisecond, release)
+	ok(t, held[0].Release(s))
+	if !bytes.Equal(back, want[0].data) {
+		t.Error("Release freed the memory before the work on it was done")
+	}
+	ok(t, held[1].ReleaseAfterAll())
+	ok(t, held[2].Release())
+	fails(t, "one Release too many", held[1].Release(), loader.ErrReleased)
+	compare(t, "a batch that is still held", []got{use(t, s, held[2])}, want[2:3])
+	ok(t, held[2].Release())
+
+	gone, err := host.Open(16 << 20)
+	ok(t, err)
+	ld = start(t, gone, ds, o)
+	b, err := next(t, ld)
+	ok(t, err)
+	within(t, "Close", ld.Close)
+	foreign, err := gone.NewStream()
+	ok(t, err)
+	ok(t, gone.Close())
+	ok(t, b.Release(foreign))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
@@ -86,12 +87,17 @@ func TestContent(t *testing.T) {
 func TestDropLast(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
-	for _, c := range []struct{ n, batch, want int }{{10, 5, 2}, {10, 4, 2}, {10, 10, 1}, {10, 11, 0}, {3, 0, 0}, {64, 0, 1}} {
+	for _, c := range []struct{ n, batch, want int }{{10, 5, 2}, {10, 4, 2}, {10, 10, 1}, {64, 0, 1}} {
 		list, err := run(t, dev, table(c.n, dtype.U8, 4), loader.Options{Batch: c.batch, DropLast: true})
 		ok(t, err)
 		if len(list) != c.want {
 			t.Errorf("%d samples in batches of %d: %d full batches, want %d", c.n, c.batch, len(list), c.want)
 		}
+	}
+	// Of fewer samples than a batch nothing would be left.
+	for _, o := range []loader.Options{{Batch: 11}, {}, {Batch: 6, World: 2}} {
+		o.DropLast = true
+		refuses(t, dev, table(10, dtype.U8, 4), o, device.ErrArgument, "DropLast leaves nothing of 10 samples")
 	}
 }
 

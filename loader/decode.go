@@ -74,7 +74,7 @@ func (n *feeder) decode(d *deviceBuffer, j *read.Job) (t slab.Tail, err error) {
 		if err := n.decoder.Synchronize(); err != nil {
 			return t, err
 		}
-		if err := n.reader.Decode(j); err != nil {
+		if err := n.apart(func(r *read.Reader) error { return r.Decode(j) }); err != nil {
 			return t, fmt.Errorf("loader: %w", err)
 		}
 		if err := n.settle(j); err != nil {

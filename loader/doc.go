@@ -14,7 +14,9 @@
 //		// … the next epoch's first batches are there already
 //	}
 //
-// [Loader.Next] gives batches one by one, [Loader.All] all of them.
+// [Loader.Next] gives batches one by one, [Loader.All] those of all epochs. A
+// loop that is left early ends its epoch: the next one begins with a new epoch,
+// while [Loader.Rest] goes on in the old one.
 //
 // # How a batch comes about
 //
@@ -66,8 +68,9 @@
 // # Errors
 //
 // A sample that cannot be read, or a target of it, because a file is damaged,
-// code of the dataset panics or the time limit is over, is a [SampleError]. It ends the loader,
-// after the batches before it; or is left out ([Skip]), or replaced by another
-// ([Replace]), and counted; [Options].Decide chooses for each. An epoch of which
-// all is left out ends the loader with [ErrNoSamples].
+// code of the dataset panics or the time limit is over, is a [SampleError]. It
+// ends the loader, after the batches before it; or is left out ([Skip]), or
+// replaced by another ([Replace]), and listed by [Loader.Unread];
+// [Options].Decide chooses for each. An epoch of which all is left out ends the
+// loader with [ErrNoSamples].
 package loader

@@ -15,10 +15,10 @@ type emptied struct {
 	why     error // the first of them
 }
 
-// newEmptied is for a loader that is about to start.
-func (l *Loader) newEmptied() emptied {
-	if l.order.perEpoch > 0 && (l.first%l.order.perEpoch > 0 || len(l.skip) > 0) {
-		return emptied{good: l.order.epoch(l.first)}
+// newEmptied is for a run that is about to start.
+func (l *Loader) newEmptied(r *run) emptied {
+	if l.order.perEpoch > 0 && (r.first%l.order.perEpoch > 0 || len(r.skip) > 0) {
+		return emptied{good: l.order.epoch(r.first)}
 	}
 	return emptied{good: -1}
 }

@@ -108,8 +108,6 @@ func TestSkipEverythingOfAPart(t *testing.T) {
 	ds.fail = map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}
 	_, err = run(t, dev, ds, loader.Options{Batch: 8, DropLast: true, OnError: loader.Skip})
 	says(t, err, loader.ErrNoSamples, "8 of epoch 0")
-	_, err = run(t, dev, ds, loader.Options{Batch: 11, DropLast: true, OnError: loader.Skip})
-	ok(t, err) // no batch at all: nothing was left out
 }
 
 // Of an epoch that another loader began nothing is known: the next one decides.

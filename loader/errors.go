@@ -3,11 +3,11 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
-	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 )
 
 // Errors that callers can tell apart with [errors.Is].
@@ -56,13 +56,13 @@ type SampleError struct {
 	Err   error
 }
 
-// Error names the sample by its index. Errors of package dataset hold its name
-// as well.
+// Error names the sample, once.
 func (e *SampleError) Error() string {
-	if errors.Is(e.Err, usercode.ErrPanic) || errors.Is(e.Err, ErrTimeout) {
-		return fmt.Sprintf("loader: sample %d: %s: %v", e.Index, e.Name, e.Err)
+	text := e.Err.Error()
+	if strings.Contains(text, e.Name) {
+		return fmt.Sprintf("loader: sample %d: %s", e.Index, text)
 	}
-	return fmt.Sprintf("loader: sample %d: %v", e.Index, e.Err)
+	return fmt.Sprintf("loader: sample %d: %s: %s", e.Index, e.Name, text)
 }
 
 // Unwrap returns the reason.

@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -175,6 +177,7 @@ func TestHugeOptions(t *testing.T) {
 		if want := ref.batches(loader.Options{}, ref.inOrder(1)); !slices.Equal(b.Indexes, want[0].indexes) {
 			t.Errorf("%s: the first batch has %v", what, b.Indexes)
 		}
+		ok(t, b.Release())
 		within(t, "Close", ld.Close)
 	}
 }
@@ -198,6 +201,84 @@ func TestEOF(t *testing.T) {
 	for range 3 {
 		if _, err := next(t, ld); err != io.EOF {
 			t.Fatalf("behind the end: %v, want io.EOF", err)
+		}
+	}
+}
+
+// nameless is a dataset whose errors do not say which sample they are about.
+type nameless struct{ *fake }
+
+func (n nameless) NewReader() (dataset.Reader, error) {
+	r, err := n.fake.NewReader()
+	return namelessReader{r}, err
+}
+
+type namelessReader struct{ dataset.Reader }
+
+func (r namelessReader) Read(ctx context.Context, v dataset.Visit, dst []byte) error {
+	if r.Reader.Read(ctx, v, dst) != nil {
+		return errSample
+	}
+	return nil
+}
+
+// An error names its sample and the target of it, once, whether the dataset did
+// so or not.
+func TestErrorNamesTheSample(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(8, dtype.U8, 3)
+	ds.fail = map[int]bool{5: true}
+	target := table(8, dtype.U8, 2)
+	target.fail, target.prefix = map[int]bool{5: true}, "mask of "
+	for _, c := range []struct {
+		ds     dataset.Dataset
+		target dataset.Dataset
+		name   string
+	}{
+		{ds, nil, "fake-005"},
+		{nameless{ds}, nil, "fake-005"},
+		{table(8, dtype.U8, 3), target, "mask of fake-005"},
+		{table(8, dtype.U8, 3), nameless{target}, "mask of fake-005"},
+	} {
+		o := loader.Options{Batch: 4}
+		if c.target != nil {
+			o.Targets = []dataset.Dataset{c.target}
+		}
+		_, err := run(t, dev, c.ds, o)
+		fails(t, c.name, err, errSample)
+		if text := fmt.Sprint(err); strings.Count(text, c.name) != 1 || !strings.Contains(text, "sample 5") {
+			t.Errorf("%q is not there once: %s", c.name, text)
+		}
+	}
+}
+
+// Every sample that was left out or replaced is listed once, up to as many as
+// asked for.
+func TestUnread(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := table(400, dtype.U8, 3)
+	ds.fail = map[int]bool{}
+	for i := 1; i < 400; i += 2 {
+		ds.fail[i] = true
+	}
+	for keep, want := range map[int]int{0: 100, 7: 7, -1: 200} {
+		for _, policy := range []loader.ErrorPolicy{loader.Skip, loader.Replace} {
+			ld := start(t, dev, ds, loader.Options{Batch: 16, Epochs: 2, OnError: policy, KeepErrors: keep})
+			_, err := drain(t, dev, ld)
+			ok(t, err)
+			list := ld.Unread()
+			if len(list) != want {
+				t.Errorf("%d samples are listed with KeepErrors %d, want %d", len(list), keep, want)
+			}
+			known := map[int]bool{}
+			for _, e := range list {
+				if known[e.Index] || !ds.fail[e.Index] || e.Name != ds.Name(e.Index) || !errors.Is(e, errSample) {
+					t.Errorf("%v", e)
+				}
+				known[e.Index] = true
+			}
 		}
 	}
 }

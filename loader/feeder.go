@@ -15,19 +15,22 @@ import (
 // feeder is what a loader has of one device: memory, streams, and the goroutines
 // that schedule, upload and finish its batches.
 type feeder struct {
-	loader  *Loader
-	dev     device.Device
-	form    *transform
-	slabs   *slab.Slabs
-	staging *slab.Staging   // copies them where they are not pinned; nil: nothing does
-	copies  device.Stream   // of slabs, and nothing else
-	compute device.Stream   // of transforms
-	made    []*deviceBuffer // every device buffer
+	loader      *Loader
+	dev         device.Device
+	form        *transform
+	slabs       *slab.Slabs
+	staging     *slab.Staging   // copies them where they are not pinned; nil: nothing does
+	copies      device.Stream   // of slabs, and nothing else
+	compute     device.Stream   // of transforms
+	made        []*deviceBuffer // every device buffer
+	buffersMade atomic.Int64    // how many, for Stats
+	recorder    contextRecorder // nil: the device has none
 
 	decoder     *devdecode.Decoder // nil where workers decode
 	notDecoding string             // and why
 	held        atomic.Int64       // batches with the caller
 
+	places  []place
 	free    chan place         // slabs that can be filled
 	jobs    chan *read.Job     // batches to queue, in order; some are being read
 	copied  chan inFlight      // batches on their way to the device, in order
@@ -42,6 +45,12 @@ type feeder struct {
 	later       []*read.Job
 }
 
+// contextRecorder marks the work of all streams of a device.
+type contextRecorder interface {
+	CanRecordAll() bool
+	RecordAll(e device.Event) error
+}
+
 // place is where a batch is read into.
 type place struct {
 	slab  *slab.Slab
@@ -52,6 +61,9 @@ type place struct {
 // feeder's, to give back.
 func (l *Loader) newFeeder(dev device.Device) (n *feeder, err error) {
 	n = &feeder{loader: l, dev: dev}
+	if all, ok := device.As[contextRecorder](dev); ok && all.CanRecordAll() {
+		n.recorder = all
+	}
 	if n.form, err = newTransform(dev, l.layout.Samples.Spec, l.layout.Samples.Rows, l.options); err != nil {
 		return n, err
 	}
@@ -67,6 +79,7 @@ func (l *Loader) newFeeder(dev device.Device) (n *feeder, err error) {
 // takeMemory takes buffers and slabs.
 func (n *feeder) takeMemory() (err error) {
 	l := n.loader
+	n.buffers = make(chan *deviceBuffer, l.options.MaxDeviceBuffers)
 	for range l.options.DeviceBuffers {
 		d, err := n.newBuffer()
 		if errors.Is(err, device.ErrOutOfMemory) && len(n.made) > 0 {
@@ -75,7 +88,7 @@ func (n *feeder) takeMemory() (err error) {
 		if err != nil {
 			return fmt.Errorf("loader: device memory for one batch of %d samples: %w", l.order.largest, err)
 		}
-		n.made = append(n.made, d)
+		n.add(d)
 	}
 	all := int64(math.MaxInt64)
 	each := l.layout.Bytes()
@@ -92,75 +105,56 @@ func (n *feeder) takeMemory() (err error) {
 	if err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
-	return nil
-}
-
-func (n *feeder) newBuffer() (*deviceBuffer, error) {
-	d := &deviceBuffer{feeder: n}
-	err := func() (err error) {
-		if d.raw, err = n.dev.Alloc(n.loader.layout.Bytes()); err != nil {
-			return err
-		}
-		d.data = d.raw
-		if n.form.queue != nil {
-			if d.data, err = n.dev.Alloc(n.batchBytes()); err != nil {
-				return err
-			}
-		}
-		for _, e := range d.events.all() {
-			if *e, err = n.dev.NewEvent(device.EventBlockingSync); err != nil {
-				return err
-			}
-		}
-		return nil
-	}()
-	if err != nil {
-		return nil, errors.Join(err, n.freeBuffer(d))
-	}
-	return d, nil
-}
-
-// batchBytes is the size of the samples of a full batch as delivered.
-func (n *feeder) batchBytes() int64 { return int64(n.loader.order.largest) * n.form.sampleBytes }
-
-func (n *feeder) freeBuffer(d *deviceBuffer) error {
-	var errs []error
-	if d.data != 0 && d.data != d.raw {
-		errs = append(errs, n.dev.Free(d.data))
-	}
-	if d.raw != 0 {
-		errs = append(errs, n.dev.Free(d.raw))
-	}
-	for _, e := range d.events.all() {
-		if *e != nil {
-			errs = append(errs, (*e).Close())
-		}
-	}
-	for _, e := range d.used {
-		errs = append(errs, e.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// open makes the channels.
-func (n *feeder) open() {
-	l := n.loader
-	n.reader = l.workers.NewReader()
 	n.free = make(chan place, len(n.slabs.All))
 	for _, s := range n.slabs.All {
 		p := place{slab: s}
 		if n.decoder != nil {
 			p.files = n.decoder.NewFiles(l.order.largest)
 		}
+		n.places = append(n.places, p)
 		n.free <- p
 	}
-	n.buffers = make(chan *deviceBuffer, len(n.made))
-	for _, d := range n.made {
-		n.buffers <- d
+	return nil
+}
+
+// add offers another buffer.
+func (n *feeder) add(d *deviceBuffer) {
+	n.made = append(n.made, d)
+	n.buffersMade.Add(1)
+	n.buffers <- d // never blocks: there is room for as many as there may be
+}
+
+// grow makes another buffer, if there may be one. It fails with why not.
+func (n *feeder) grow() error {
+	l := n.loader
+	l.closing.RLock()
+	defer l.closing.RUnlock()
+	if l.closed {
+		return errClosed
 	}
-	n.jobs = make(chan *read.Job, len(n.slabs.All)+1)
-	n.epoch = l.first/max(l.order.perEpoch, 1) - 1 // the first is to begin
-	n.copied = make(chan inFlight, len(n.slabs.All))
+	made := len(n.made)
+	if made == cap(n.buffers) {
+		return fmt.Errorf("loader: %w: %d of %d", ErrHeld, made, made)
+	}
+	d, err := n.newBuffer()
+	if err != nil {
+		return fmt.Errorf("loader: %w: %d of %d, and there is no memory for another: %w", ErrHeld, made, made, err)
+	}
+	n.add(d)
+	return nil
+}
+
+// batchBytes is the size of the samples of a full batch as delivered.
+func (n *feeder) batchBytes() int64 { return int64(n.loader.order.largest) * n.form.sampleBytes }
+
+// open makes the channels of a run.
+func (n *feeder) open(r *run) {
+	l := n.loader
+	n.reader = r.workers.NewReader()
+	n.jobs = make(chan *read.Job, len(n.places)+1)
+	n.copied = make(chan inFlight, len(n.places))
+	n.epoch = r.first/max(l.order.perEpoch, 1) - 1 // the first is to begin
+	n.left, n.later = 0, nil
 }
 
 // close gives everything back. Nothing runs any more.
@@ -176,7 +170,9 @@ func (n *feeder) close() error {
 	}
 	errs = append(errs, n.staging.Close())
 	for _, d := range n.made {
-		errs = append(errs, n.freeBuffer(d))
+		if d.holder.Load() != withCaller {
+			errs = append(errs, d.close())
+		}
 	}
 	if n.form != nil {
 		errs = append(errs, n.form.close())

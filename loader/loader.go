@@ -1,10 +1,8 @@
 package loader
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -26,31 +24,27 @@ type Loader struct {
 	encoded  dataset.Encoded // where devices may decode; else nil
 	jitter   imaging.Jitter
 
-	ctx     context.Context // ends when the loader closes
-	stop    context.CancelFunc
-	running sync.WaitGroup
-	workers *read.Workers
-	ready   chan *Batch // batches queued to the devices, in the order of each
+	lifetime sync.Mutex // held while a run begins and ends
+	*run                // the goroutines, and what belongs to them
+	times    read.Times // of all runs
+	counters counters
+	unread   unread
 
-	// Next's own: batches of other devices that came before their turn, the
-	// one that was taken but not complete when the context of Next ended, and
-	// why there are no more.
-	early    map[int]*Batch
-	arriving *Batch
-	failure  error
-	emptied  emptied
+	// Next's own, and of loops: why there are no more batches, whether the last
+	// loop was left, and whether the state that was resumed asks for an empty rest.
+	failure   error
+	leftEarly bool
+	emptyRest bool
 
-	first    int          // the batch to begin with
-	skip     map[int]bool // batches behind it that are not wanted
 	position sync.Mutex
 	done     int          // batches before this one are with the caller
 	ahead    map[int]bool // and so are these
+	atEnd    bool         // the last batch was the last of its epoch, and nobody went on since
+	dropped  int          // epochs that loops left early
 
 	closing sync.RWMutex // held for reading in Release
 	closed  bool
 	gone    chan struct{} // closed when Close is through
-
-	counters counters
 }
 
 // New makes a loader for one device and starts to read. The dataset and the
@@ -78,7 +72,7 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 	l := &Loader{
 		layout:  slab.Layout{Samples: slab.NewSource(ds), Mask: options.Mask, Mix: options.Mixup > 0},
 		samples: ds.Len(), options: options,
-		early: map[int]*Batch{}, ahead: map[int]bool{}, gone: make(chan struct{}),
+		ahead: map[int]bool{}, gone: make(chan struct{}),
 	}
 	if err := l.plan(); err != nil {
 		return nil, err
@@ -124,14 +118,14 @@ func (l *Loader) plan() (err error) {
 			return err
 		}
 	}
-	l.first, l.skip = l.done, maps.Clone(l.ahead)
-	l.emptied = l.newEmptied()
 	setDefault(&l.options.Prefetch, int(max(2, min(4, prefetchBytes/l.layout.Bytes()))))
 	// No more of anything than there are batches for it.
 	l.options.Prefetch = min(l.options.Prefetch, max(l.order.total, 1))
 	// One more than there are batches, so that a caller who holds all of them
 	// still sees the end.
-	l.options.DeviceBuffers = min(l.options.DeviceBuffers-1, max(l.order.total, 1)) + 1
+	most := min(mostBuffers-1, max(l.order.total, 1)) + 1
+	l.options.DeviceBuffers = min(l.options.DeviceBuffers, most)
+	l.options.MaxDeviceBuffers = max(l.options.DeviceBuffers, min(l.options.MaxDeviceBuffers, most))
 	return nil
 }
 
@@ -195,53 +189,6 @@ func (l *Loader) prepare(devices []device.Device) error {
 	return nil
 }
 
-// start makes the channels and the goroutines.
-func (l *Loader) start() {
-	l.ctx, l.stop = context.WithCancel(context.Background())
-	// Where batches come in any order, none are read by those who make them: one
-	// that takes its time after all would hold up those behind, which need not
-	// wait for it.
-	l.workers = read.NewWorkers(l.ctx, read.Source{
-		Layout: &l.layout, Encoded: l.encoded, Seed: l.options.Seed, Timeout: l.options.SampleTimeout,
-	}, !l.options.Unordered)
-	buffers := 0
-	for _, n := range l.feeders {
-		n.open()
-		buffers += len(n.made)
-	}
-	l.ready = make(chan *Batch, buffers)
-
-	var schedules, reads, uploads sync.WaitGroup
-	for _, n := range l.feeders {
-		schedules.Go(n.schedule)
-		uploads.Go(n.upload)
-		l.running.Go(n.finish)
-	}
-	for range l.options.Workers {
-		reads.Go(l.workers.Work)
-	}
-	l.running.Go(func() {
-		schedules.Wait()
-		l.workers.Close()
-		reads.Wait()
-		for _, n := range l.feeders {
-			close(n.jobs)
-		}
-		uploads.Wait()
-		close(l.ready)
-	})
-}
-
-// offer gives a batch to Next; false when the loader ended.
-func (l *Loader) offer(b *Batch) bool {
-	select {
-	case l.ready <- b:
-		return true
-	case <-l.ctx.Done():
-		return false
-	}
-}
-
 // ended reports whether the loader is closed.
 func (l *Loader) ended() bool {
 	l.closing.RLock()
@@ -253,9 +200,11 @@ func (l *Loader) ended() bool {
 func (l *Loader) dataset() dataset.Dataset { return l.layout.Samples.Dataset }
 
 // Close stops the workers, waits for what is queued on the devices and frees
-// the loader's memory, batches that were not released included. It returns
-// when the samples that are being read are finished, but for those that are
-// beyond their time limit. A second Close only waits for the first.
+// the loader's memory. Batches that the caller still holds stay as they are:
+// the memory of each is freed by its last Release, or when its device is
+// closed. Close returns when the samples that are being read are finished, but
+// for those that are beyond their time limit. A second Close only waits for the
+// first.
 func (l *Loader) Close() error {
 	l.closing.Lock()
 	again := l.closed
@@ -266,8 +215,9 @@ func (l *Loader) Close() error {
 		return nil
 	}
 	defer close(l.gone)
-	l.stop()
-	l.running.Wait()
+	l.lifetime.Lock()
+	defer l.lifetime.Unlock()
+	l.run.end()
 	return l.giveBack()
 }
 

@@ -63,6 +63,9 @@ func content(rng *rand.Rand) (ds *fake, o loader.Options) {
 		Batch: 1 + rng.IntN(12), Epochs: 1 + rng.IntN(3), Shuffle: rng.IntN(2) == 0, Seed: rng.Uint64(), DropLast: rng.IntN(4) == 0,
 		World: 1 + rng.IntN(2),
 	}
+	if o.DropLast {
+		o.Batch = min(o.Batch, n/o.World)
+	}
 	o.Rank = rng.IntN(o.World)
 	switch rng.IntN(4) {
 	case 0:

@@ -2,26 +2,31 @@ package loader
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"iter"
 	"time"
 )
 
 // Next returns the next batch, complete in device memory, and [io.EOF] after
 // the last one of all epochs. It waits until there is one or ctx ends; nothing
-// is lost then, and Next can be called again. It must not be called by two
-// goroutines at once. With every buffer of the device whose turn it is in the
-// caller's hands it fails with [ErrHeld]: release a batch first, or ask for
-// more DeviceBuffers.
+// is lost then, and Next can be called again. Next, loops and [Loader.Close]
+// but for the last must not be used by two goroutines at once.
+//
+// When the caller holds every buffer of the device whose turn it is, Next makes
+// another, up to [Options].MaxDeviceBuffers, and then fails with [ErrHeld]:
+// release a batch first.
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
+	l.leftEarly = false
+	return l.next(ctx)
+}
+
+func (l *Loader) next(ctx context.Context) (*Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if l.ended() {
 		return nil, errClosed
 	}
-	b, err := l.peek(ctx, -1)
+	b, err := l.peek(ctx, everyEpoch)
 	if err != nil {
 		return nil, err
 	}
@@ -38,46 +43,25 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	if b.late != nil {
 		return nil, b.late
 	}
+	if !l.deliver(b) {
+		return nil, errClosed
+	}
 	l.arriving = nil
-	b.buffer.feeder.held.Add(1)
 	l.counters.arrived(b)
 	l.delivered(b.n)
 	return b, nil
 }
 
-// All returns the batches that are still to come, of all epochs, for a range
-// loop. An error is the last pair. The loop's body releases the batches.
-func (l *Loader) All(ctx context.Context) iter.Seq2[*Batch, error] {
-	return l.rest(ctx, false)
-}
-
-// Epoch returns the rest of one epoch, that of the next batch, for a range
-// loop. An error is the last pair. The loop's body releases the batches. The
-// first batches of the epoch after it are on their way meanwhile.
-func (l *Loader) Epoch(ctx context.Context) iter.Seq2[*Batch, error] {
-	return l.rest(ctx, true)
-}
-
-// rest returns the batches that are still to come, of one epoch or of all.
-func (l *Loader) rest(ctx context.Context, one bool) iter.Seq2[*Batch, error] {
-	return func(yield func(*Batch, error) bool) {
-		epoch := -1
-		for {
-			b, err := l.peek(ctx, epoch)
-			if err == io.EOF || err == nil && b == nil {
-				return
-			}
-			if err == nil {
-				b, err = l.Next(ctx)
-			}
-			if err == nil && one {
-				epoch = b.Epoch
-			}
-			if !yield(b, err) || err != nil {
-				return
-			}
-		}
+// deliver gives a batch to the caller; false when the loader is closed.
+func (l *Loader) deliver(b *Batch) bool {
+	l.closing.RLock()
+	defer l.closing.RUnlock()
+	if l.closed {
+		return false
 	}
+	b.buffer.holder.Store(withCaller)
+	b.buffer.feeder.held.Add(1)
+	return true
 }
 
 // peek returns the batch that Next returns next, queued if not complete. Those
@@ -86,6 +70,7 @@ func (l *Loader) rest(ctx context.Context, one bool) iter.Seq2[*Batch, error] {
 // next one.
 func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 	defer l.waited(time.Now())
+	l.leaveEnd()
 	for {
 		if epoch >= 0 && l.over(epoch) {
 			return nil, nil
@@ -163,8 +148,10 @@ func (l *Loader) receive(ctx context.Context) (*Batch, error) {
 		return l.received(b, ok)
 	default:
 	}
-	if err := l.held(); err != nil {
-		return nil, err
+	if n := l.held(); n != nil {
+		if err := n.grow(); err != nil {
+			return nil, err
+		}
 	}
 	select {
 	case b, ok := <-l.ready:
@@ -184,29 +171,25 @@ func (l *Loader) received(b *Batch, ok bool) (*Batch, error) {
 	return nil, io.EOF
 }
 
-// held fails when no batch can come before the caller releases one: the caller
-// holds every buffer of each device that a batch whose turn it is may come to.
-// At the end there are none, and the end itself needs no buffer.
-func (l *Loader) held() error {
+// held returns a device of which the caller has to release a batch before any
+// can come: the caller holds every buffer of each device that a batch whose turn
+// it is may come to. At the end there are no such batches, and the end itself
+// needs no buffer. It returns nil where batches can come.
+func (l *Loader) held() (full *feeder) {
 	l.position.Lock()
 	defer l.position.Unlock()
 	end := min(l.done+1, l.order.total)
 	if l.options.Unordered && l.done < l.order.total {
 		end = l.done - l.done%l.order.perEpoch + l.order.perEpoch
 	}
-	held, all := 0, 0
 	for n := l.done; n < end; n++ {
 		if l.ahead[n] {
 			continue
 		}
-		feeder := l.feeders[n%len(l.feeders)]
-		held, all = int(feeder.held.Load()), len(feeder.made)
-		if held < all {
+		full = l.feeders[n%len(l.feeders)]
+		if int(full.held.Load()) < len(full.made) {
 			return nil
 		}
 	}
-	if all == 0 {
-		return nil
-	}
-	return fmt.Errorf("loader: %w: %d of %d", ErrHeld, held, all)
+	return full
 }

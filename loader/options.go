@@ -35,6 +35,25 @@ const (
 // holds all of them or none (run 2026-11-22-h200-3).
 const prefetchBytes = 128 << 20
 
+// mostBuffers bounds MaxDeviceBuffers.
+const mostBuffers = 1 << 16
+
+// StateAtEnd says what a state means that is taken when the last batch of an
+// epoch was delivered and the caller has not gone on: in the body of the loop
+// for that batch, or before the next call of Next. Once the loop is over, every
+// state begins with the next epoch.
+type StateAtEnd int
+
+const (
+	// NextEpoch: a loader that resumes begins with the next epoch.
+	NextEpoch StateAtEnd = iota
+	// EmptyRest: a loader that resumes is at the end of the old epoch. Its first
+	// loop over [Loader.Epoch] or [Loader.Rest] has no batches, so that a program
+	// still does what it does after each epoch. Next and All begin with the next
+	// epoch.
+	EmptyRest
+)
+
 // Options tune a [Loader]. The zero value works.
 type Options struct {
 	// Batch is the number of samples in a batch. Default: 64.
@@ -63,7 +82,13 @@ type Options struct {
 	// those the caller holds and those that are being filled. Default: 3.
 	DeviceBuffers int
 
-	// Epochs is the number of passes over the dataset. Default: 1.
+	// MaxDeviceBuffers is up to how many buffers a device gets while the caller
+	// holds all of them, in place of [ErrHeld]; they stay until Close. At most
+	// 65536. Default: DeviceBuffers, so that no more are made.
+	MaxDeviceBuffers int
+
+	// Epochs is the number of passes over the dataset; one that a loop leaves
+	// early (see [Loader.All]) does not count. Default: 1.
 	Epochs int
 
 	// Shuffle visits the samples of each epoch in an order drawn from Seed
@@ -97,6 +122,10 @@ type Options struct {
 	// Resume goes on where another loader was, see [State]. Epochs counts from
 	// the first one, not from there.
 	Resume *State
+
+	// StateAtEnd says what a state means that is taken between the last batch of
+	// an epoch and whatever comes behind it. Default: NextEpoch.
+	StateAtEnd StateAtEnd
 
 	// Where samples differ in length (their spec is Ragged), they are padded
 	// with Pad to the longest of the batch, or to PadTo if that is set; those
@@ -141,6 +170,10 @@ type Options struct {
 	OnError ErrorPolicy
 	Decide  func(err *SampleError) ErrorPolicy
 
+	// KeepErrors is how many samples that were left out or replaced [Loader.Unread]
+	// remembers; -1: all of them. Default: 100.
+	KeepErrors int
+
 	// SampleTimeout is how long reading a sample with its targets may take,
 	// decoding and functions of a Map included; a sample that takes longer
 	// cannot be read, with [ErrTimeout]. The context of the read ends then. What
@@ -177,7 +210,7 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 		name string
 		n    int
 	}{{"Batch", o.Batch}, {"Workers", o.Workers}, {"Prefetch", o.Prefetch},
-		{"DeviceBuffers", o.DeviceBuffers}, {"Epochs", o.Epochs}, {"Rank", o.Rank}, {"World", o.World},
+		{"DeviceBuffers", o.DeviceBuffers}, {"MaxDeviceBuffers", o.MaxDeviceBuffers}, {"Epochs", o.Epochs}, {"Rank", o.Rank}, {"World", o.World},
 		{"PadTo", o.PadTo}, {"SampleTimeout", int(o.SampleTimeout)},
 		{"PinBudget", int(o.PinBudget)}, {"Copiers", o.Copiers}, {"ChunkBytes", int(o.ChunkBytes)}} {
 		if v.n < 0 {
@@ -192,7 +225,12 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 	setDefault(&o.Batch, 64)
 	setDefault(&o.Workers, runtime.GOMAXPROCS(0))
 	setDefault(&o.DeviceBuffers, 3)
+	setDefault(&o.MaxDeviceBuffers, o.DeviceBuffers)
+	if o.MaxDeviceBuffers < o.DeviceBuffers || o.MaxDeviceBuffers > max(o.DeviceBuffers, mostBuffers) {
+		return o, fmt.Errorf("loader: %w: MaxDeviceBuffers is %d, want %d (DeviceBuffers) to %d", device.ErrArgument, o.MaxDeviceBuffers, o.DeviceBuffers, mostBuffers)
+	}
 	setDefault(&o.Epochs, 1)
+	setDefault(&o.KeepErrors, 100)
 	setDefault(&o.World, 1)
 	if (o.PadTo > 0 || o.Pad != 0) && !spec.Ragged {
 		return o, fmt.Errorf("loader: %w: samples of one length (%v) are not padded", device.ErrArgument, spec)

@@ -46,7 +46,10 @@ func newOrder(ds dataset.Dataset, o Options) (r order, err error) {
 		return order{}, fmt.Errorf("loader: %w", err)
 	}
 	r.perEpoch = r.batches.Len()
-	r.total = saturated(r.perEpoch, o.Epochs)
+	if o.DropLast && r.perEpoch == 0 {
+		return order{}, fmt.Errorf("loader: %w: DropLast leaves nothing of %d samples in batches of %d for each of %d ranks", device.ErrArgument, ds.Len(), o.Batch, o.World)
+	}
+	r.count(o.Epochs, 0)
 	return r, nil
 }
 
@@ -72,6 +75,12 @@ func (r *order) ofSamples(ds dataset.Dataset, o Options) (sampler.BatchSampler, 
 	// No slab for more samples than an epoch has.
 	r.largest = min(r.largest, max(mine.Len(), 1))
 	return sampler.NewBatches(mine, o.Batch, o.DropLast)
+}
+
+// count sets the number of batches: those of so many epochs, and of the ones
+// that loops left early.
+func (r *order) count(epochs, dropped int) {
+	r.total = saturated(r.perEpoch, min(epochs, math.MaxInt-dropped)+dropped)
 }
 
 // saturated is a*b, or the largest number that still can be counted to.

@@ -293,8 +293,9 @@ func TestRetain(t *testing.T) {
 	ok(t, b.Release())
 	fails(t, "Release once more", b.Release(), loader.ErrReleased)
 	fails(t, "Retain what is given back", b.Retain(), loader.ErrReleased)
-	_, err = next(t, ld)
+	b, err = next(t, ld)
 	ok(t, err)
+	ok(t, b.Release())
 }
 
 // Epoch ends with its epoch, also where all of the next cannot be read or the
@@ -324,7 +325,7 @@ func TestIterators(t *testing.T) {
 		n++
 		ok(t, b.Release())
 		if n == 1 {
-			break // goes on below
+			break // the next loop begins with a new epoch, and that is one more
 		}
 	}
 	for b, err := range ld.All(t.Context()) {
@@ -335,8 +336,8 @@ func TestIterators(t *testing.T) {
 	for range ld.Epoch(t.Context()) {
 		t.Error("a batch behind the end")
 	}
-	if n != 6 {
-		t.Errorf("%d batches, want 6", n)
+	if n != 7 {
+		t.Errorf("%d batches, want 7", n)
 	}
 	within(t, "Close", ld.Close)
 	for _, err := range ld.All(t.Context()) {
@@ -379,7 +380,9 @@ func TestEpochWaitsForNoOther(t *testing.T) {
 
 	for _, unordered := range []bool{false, true} {
 		held := start(t, dev, table(6, dtype.U8, 3), loader.Options{Batch: 2, DeviceBuffers: 3, Epochs: 2, Unordered: unordered})
-		epoch(held, func(*loader.Batch) error { return nil })
+		var list []*loader.Batch
+		epoch(held, func(b *loader.Batch) error { list = append(list, b); return nil })
+		releaseAll(t, list)
 	}
 
 	bad := table(6, dtype.U8, 3)

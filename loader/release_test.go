@@ -52,6 +52,7 @@ func TestHeld(t *testing.T) {
 			compare(t, "a held batch", []got{use(t, s, b)}, want[b.Number:b.Number+1])
 		}
 	}
+	defer releaseAll(t, held)
 	if len(held) != 2 || held[1].Number != len(want)-1 {
 		t.Errorf("%d batches are held at the end, the last is number %d of %d", len(held), held[1].Number, len(want))
 	}
@@ -64,14 +65,24 @@ func TestHoldEverything(t *testing.T) {
 	leavesNothing(t, dev)
 	for _, n := range []int{4, 8, 12} {
 		ld := start(t, dev, images(n, 4, 4, 3), loader.Options{Batch: 4, DeviceBuffers: 4})
+		var held []*loader.Batch
 		for range n / 4 {
-			_, err := next(t, ld)
+			b, err := next(t, ld)
 			ok(t, err)
+			held = append(held, b)
 		}
 		if _, err := next(t, ld); err != io.EOF {
 			t.Errorf("%d of %d batches, all held with 4 buffers: %v, want io.EOF", n/4, n/4, err)
 		}
 		within(t, "Close", ld.Close)
+		releaseAll(t, held)
+	}
+}
+
+func releaseAll(t testing.TB, held []*loader.Batch) {
+	t.Helper()
+	for _, b := range held {
+		ok(t, b.Release())
 	}
 }
 
@@ -238,4 +249,33 @@ func TestNextCancelled(t *testing.T) {
 		ok(t, b.Release())
 	}
 	compare(t, "all batches", list, r.batches(o, r.inOrder(1)))
+}
+
+// Work on streams that the loader is not told about keeps a batch's memory, if
+// it is released behind all of them.
+func TestReleaseAfterAll(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(8, 8, 8, 3)
+	ref := newReference(t, ds)
+	o := loader.Options{Batch: 4, DeviceBuffers: 1}
+	want := ref.batches(o, ref.inOrder(1))
+	ld := start(t, dev, ds, o)
+	b, err := next(t, ld)
+	ok(t, err)
+	foreign := stream(t, dev)
+	release := hold(t, dev, foreign)
+	back := make([]byte, b.Bytes)
+	ok(t, foreign.CopyD2H(back, b.Data))
+	time.AfterFunc(10*time.Millisecond, release)
+	ok(t, b.ReleaseAfterAll())
+	second, err := next(t, ld)
+	ok(t, err)
+	ok(t, foreign.Synchronize())
+	if !bytes.Equal(back, want[0].data) {
+		t.Error("the next batch came into memory that was in use")
+	}
+	compare(t, "the next batch", []got{use(t, foreign, second)}, want[1:])
+	fails(t, "a second release", b.ReleaseAfterAll(), loader.ErrReleased)
+	ok(t, second.ReleaseAfterAll())
 }

@@ -10,24 +10,39 @@ import (
 	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 )
 
-// schedule hands the samples of the feeder's batches to the workers, as slabs
-// come free. Epochs follow on each other without a pause. It ends behind a
-// batch that cannot be made, which comes back as an error in its place.
-func (n *feeder) schedule() {
+// schedule hands the samples of the feeder's batches, from one on, to the
+// workers, as slabs come free. Epochs follow on each other without a pause. It
+// ends behind a batch that cannot be made, which comes back as an error in its
+// place. If the dataset ends its goroutine, spawn starts another.
+func (n *feeder) schedule(from int, spawn func(func())) {
 	l := n.loader
 	own := l.workers.NewReader()
 	defer own.Close()
-	for b := l.first; b < l.order.total; b++ {
+	b, making, over := from, false, false
+	defer func() {
+		switch {
+		case over:
+		case making:
+			n.jobs <- read.FailedJob(b, l.order.epoch(b), fmt.Errorf("loader: %w in the sampler or the dataset", usercode.ErrGoexit))
+		default:
+			spawn(func() { n.schedule(b+1, spawn) })
+		}
+	}()
+	for ; b < l.order.total; b++ {
 		if l.feeders[b%len(l.feeders)] != n || l.skip[b] {
 			continue
 		}
+		making = true
 		j, err := n.newJob(b)
+		making = false
 		if err != nil {
 			n.jobs <- read.FailedJob(b, l.order.epoch(b), err)
+			over = true
 			return
 		}
 		place, ok := receive(l.ctx, n.free)
 		if !ok {
+			over = true
 			return
 		}
 		j.Slab, j.Files = place.slab, place.files
@@ -46,6 +61,7 @@ func (n *feeder) schedule() {
 			l.workers.Put(j)
 		}
 	}
+	over = true
 }
 
 // newJob works out what batch b is. It has no slab yet.

@@ -46,6 +46,7 @@ func (n *feeder) settleSlot(j *read.Job, slot int) (keep bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		l.unread.add(failed, l.options.KeepErrors)
 		if policy == Skip {
 			l.counters.skipped.Add(1)
 			if j.LeftOut++; j.LeftOut == 1 {
@@ -68,7 +69,18 @@ func (n *feeder) settleSlot(j *read.Job, slot int) (keep bool, err error) {
 func (n *feeder) replace(j *read.Job, slot int, key uint64) {
 	l := n.loader
 	l.layout.Replace(&j.Contents, slot, int(sampler.Key(key, j.Epoch, 0)%uint64(l.samples)))
-	j.Fail(slot, n.reader.Sample(j, slot))
+	j.Fail(slot, n.apart(func(r *read.Reader) error { return r.Sample(j, slot) }))
+}
+
+// apart has the feeder's reader read something. If the dataset ends the
+// goroutine, the next read gets another reader.
+func (n *feeder) apart(fn func(r *read.Reader) error) error {
+	err := usercode.Apart(func() error { return fn(n.reader) })
+	if errors.Is(err, usercode.ErrGoexit) {
+		n.reader.Close()
+		n.reader = n.loader.workers.NewReader()
+	}
+	return err
 }
 
 // sampleError says what was wrong with the sample of a slot.

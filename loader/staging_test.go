@@ -170,7 +170,10 @@ func TestStagingFailing(t *testing.T) {
 		dev.calls, dev.failAt = 0, at
 		dev.mu.Unlock()
 		close(reads)
-		_, err = next(t, ld)
+		b, err := next(t, ld)
+		if err == nil {
+			ok(t, b.Release())
+		}
 		within(t, "Close", ld.Close)
 		if dev.pinned() != 0 {
 			t.Fatalf("call %d: %d bytes are still pinned", at, dev.pinned())
@@ -199,5 +202,8 @@ func TestCloseWhileStaging(t *testing.T) {
 		}
 		time.Sleep(time.Duration(i) * 300 * time.Microsecond)
 		within(t, "Close", ld.Close)
+		if i%2 == 1 {
+			ok(t, b.Release())
+		}
 	}
 }

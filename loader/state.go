@@ -30,13 +30,17 @@ var ErrState = errors.New("state does not fit")
 type State struct {
 	Version int `json:"version"`
 
-	// The next batch: of this epoch, with this number.
+	// The next batch: of this epoch, with this number. A number as large as
+	// EpochBatches stands for the end of the epoch, see [EmptyRest].
 	Epoch int `json:"epoch"`
 	Batch int `json:"batch"`
 	// Ahead is the batches of the epoch that came before the next one: from
 	// the first number of each pair to the second, which is not one of them.
 	// Only loaders that are Unordered have any.
 	Ahead [][2]int `json:"ahead,omitempty"`
+	// Dropped is how many epochs before this one loops left early, which
+	// [Options].Epochs does not count.
+	Dropped int `json:"dropped_epochs,omitempty"`
 	// Rank and World are whose state it is, where it is for that rank alone;
 	// else 0.
 	Rank  int `json:"rank,omitempty"`
@@ -75,6 +79,10 @@ func (l *Loader) State() State {
 	}
 	if o := &l.options; o.Unordered && o.World > 1 && (s.Batch > 0 || len(s.Ahead) > 0) {
 		s.Rank, s.World = o.Rank, o.World
+	}
+	s.Dropped = l.dropped
+	if l.options.StateAtEnd == EmptyRest && l.atEnd {
+		s.Epoch, s.Batch = s.Epoch-1, s.EpochBatches
 	}
 	return s
 }
@@ -148,9 +156,14 @@ func (l *Loader) resume(s State) error {
 		return differ("order of samples, by digest", s.Order, want.Order)
 	case s.World != 0 && (s.World != l.options.World || s.Rank != l.options.Rank):
 		return differ("rank whose state it is, within an epoch", fmt.Sprintf("%d of %d", s.Rank, s.World), fmt.Sprintf("%d of %d", l.options.Rank, l.options.World))
-	case s.Epoch < 0 || s.Batch < 0 || s.Batch >= max(s.EpochBatches, 1):
+	case s.Epoch < 0 || s.Batch < 0 || s.Batch > s.EpochBatches || s.Batch == s.EpochBatches && len(s.Ahead) > 0:
 		return fmt.Errorf("loader: %w: batch %d of epoch %d, with %d batches an epoch", ErrState, s.Batch, s.Epoch, s.EpochBatches)
 	}
+	if s.Dropped < 0 || s.Dropped > s.Epoch {
+		return fmt.Errorf("loader: %w: %d epochs before epoch %d were dropped", ErrState, s.Dropped, s.Epoch)
+	}
+	l.dropped = s.Dropped
+	l.order.count(l.options.Epochs, l.dropped)
 	at := saturated(s.Epoch, l.order.perEpoch)
 	if at > l.order.total || s.Batch > l.order.total-at {
 		return fmt.Errorf("loader: %w: batch %d of epoch %d, behind the %d batches of all epochs", ErrState, s.Batch, s.Epoch, l.order.total)
@@ -166,6 +179,9 @@ func (l *Loader) resume(s State) error {
 		last = a[1]
 	}
 	l.done = at + s.Batch
+	if s.Batch > 0 && s.Batch == s.EpochBatches {
+		l.emptyRest, l.atEnd = true, true
+	}
 	return nil
 }
 
@@ -178,6 +194,7 @@ func (l *Loader) delivered(n int) {
 		delete(l.ahead, l.done)
 		l.done++
 	}
+	l.atEnd = l.done%l.order.perEpoch == 0 && len(l.ahead) == 0
 }
 
 // WriteFile writes the state as JSON, beside path and renamed, so that the

@@ -85,17 +85,21 @@ func (c *counters) moved(d *deviceBuffer) {
 // Stats reports what the loader has done. It may be called at any time from
 // any goroutine.
 func (l *Loader) Stats() Stats {
-	c, t := &l.counters, l.workers.Times()
+	c, t := &l.counters, &l.times
+	l.position.Lock()
+	ready := len(l.ready)
+	l.position.Unlock()
 	slabs, free, buffers, deviceBytes, stagingBytes := 0, 0, 0, int64(0), int64(0)
 	for _, n := range l.feeders {
 		slabs += cap(n.free)
 		free += len(n.free)
-		buffers += cap(n.buffers)
+		made := int(n.buffersMade.Load())
+		buffers += made
 		each := l.layout.Bytes()
 		if n.form.queue != nil {
 			each += n.batchBytes()
 		}
-		deviceBytes += int64(cap(n.buffers)) * each
+		deviceBytes += int64(made) * each
 		stagingBytes += n.staging.Bytes()
 	}
 	first := l.feeders[0]
@@ -124,7 +128,7 @@ func (l *Loader) Stats() Stats {
 		Devices:       len(l.feeders),
 		Slabs:         slabs,
 		Reading:       slabs - free,
-		Ready:         len(l.ready),
+		Ready:         ready,
 		DeviceBuffers: buffers,
 		HostBytes:     int64(slabs) * l.layout.Bytes(),
 		DeviceBytes:   deviceBytes,

@@ -85,17 +85,26 @@ func TestDeviceWait(t *testing.T) {
 	leavesNothing(t, dev)
 	for name, ask := range map[string]func(*loader.Loader, context.Context) error{
 		"Next": func(ld *loader.Loader, ctx context.Context) error {
-			_, err := ld.Next(ctx)
+			b, err := ld.Next(ctx)
+			if err == nil {
+				err = b.Release()
+			}
 			return err
 		},
 		"Epoch": func(ld *loader.Loader, ctx context.Context) error {
-			for _, err := range ld.Epoch(ctx) {
+			for b, err := range ld.Epoch(ctx) {
+				if err == nil {
+					err = b.Release()
+				}
 				return err
 			}
 			return nil
 		},
 		"All": func(ld *loader.Loader, ctx context.Context) error {
-			for _, err := range ld.All(ctx) {
+			for b, err := range ld.All(ctx) {
+				if err == nil {
+					err = b.Release()
+				}
 				return err
 			}
 			return nil

@@ -492,6 +492,9 @@ func TestTargetsClose(t *testing.T) {
 				last = b
 			}
 			within(t, "Close", ld.Close)
+			if last != nil {
+				ok(t, last.Release())
+			}
 			if n, m := ds.readers.Load(), mask.readers.Load(); n != 0 || m != 0 {
 				t.Errorf("%d readers of the dataset and %d of a target are still open", n, m)
 			}

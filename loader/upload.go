@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,8 +17,14 @@ import (
 // place of the batch that it befell.
 func (n *feeder) upload() {
 	defer close(n.copied)
-	defer n.reader.Close()
+	defer func() { n.reader.Close() }()
 	l := n.loader
+	var queueing *read.Job
+	defer func() {
+		if queueing != nil { // a callback or the dataset ended this goroutine
+			l.offer(&Batch{n: queueing.N, err: fmt.Errorf("loader: %w while a batch was queued", usercode.ErrGoexit)})
+		}
+	}()
 	for {
 		j, ok := n.next()
 		if !ok {
@@ -26,7 +33,9 @@ func (n *feeder) upload() {
 		if receive(l.ctx, j.Ready()); l.ctx.Err() != nil {
 			return
 		}
+		queueing = j
 		b, err := n.batch(j)
+		queueing = nil
 		if err != nil {
 			b = &Batch{n: j.N, err: err}
 		}
@@ -98,6 +107,7 @@ func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 	if !ok {
 		return nil, l.ctx.Err()
 	}
+	d.holder.Store(withLoader)
 	if err := n.waitUsed(d); err != nil {
 		return nil, err
 	}
@@ -107,6 +117,7 @@ func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 	}
 	if len(j.Indexes) == 0 { // the device refused all, and so did the CPU
 		n.free <- place{j.Slab, j.Files}
+		d.holder.Store(free)
 		n.buffers <- d
 		return nothing(j), nil
 	}

@@ -55,6 +55,18 @@ func (g *guard) serve() {
 }
 
 func (g *guard) read(v guarded) (err error) {
+	over := false
+	defer func() {
+		if !over {
+			g.done <- usercode.ErrGoexit
+		}
+	}()
+	err = g.readSafely(v)
+	over = true
+	return err
+}
+
+func (g *guard) readSafely(v guarded) (err error) {
 	defer usercode.Recover(&err, "in the dataset")
 	return g.readers.read(v.ctx, v.visit, g.places)
 }
@@ -102,6 +114,9 @@ func (r *Reader) guarded(v dataset.Visit, dst [][]byte) error {
 	defer late.Stop()
 	select {
 	case err := <-g.done:
+		if errors.Is(err, usercode.ErrGoexit) {
+			r.guard = nil // its goroutine is over
+		}
 		if err != nil && ctx.Err() != nil && w.ctx.Err() == nil {
 			return fmt.Errorf("%w after %v: %w", ErrTimeout, limit, err)
 		}

@@ -14,6 +14,7 @@ type Reader struct {
 	readers *readers // nil until the first sample
 	guard   *guard   // reads in their place where samples have a time limit
 	places  [][]byte // of a sample, and of its targets
+	slot    int      // of the sample that is being read
 	timing  dataset.Timing
 }
 
@@ -26,11 +27,28 @@ func (r *Reader) Do(j *Job) { r.do(task{j, 0, len(j.Indexes)}) }
 // do reads the samples of a task, and returns when it ended.
 func (r *Reader) do(t task) (end time.Time) {
 	start, count := time.Now(), t.to-t.from
+	over := false
+	defer func() {
+		if !over {
+			r.left(t)
+		}
+	}()
 	r.run(t)
+	over = true
 	end = time.Now()
 	r.workers.learn(end.Sub(start), count)
 	t.job.Finish(count)
 	return end
+}
+
+// left deals with a task in whose middle the dataset ended the goroutine. The
+// sample that it was about fails, and others read what is behind it.
+func (r *Reader) left(t task) {
+	t.job.Fail(r.slot, usercode.ErrGoexit)
+	if r.slot+1 < t.to {
+		r.workers.queue.put(task{t.job, r.slot + 1, t.to})
+	}
+	t.job.Finish(r.slot + 1 - t.from)
 }
 
 // timed is the number of samples of a task from which on the clock is read
@@ -46,6 +64,7 @@ func (r *Reader) run(t task) {
 		timing, start = nil, time.Now()
 	}
 	for slot := t.from; slot < t.to; slot++ {
+		r.slot = slot
 		if err := r.read(t.job, slot, timing); err != nil {
 			t.job.Fail(slot, err)
 		}

@@ -31,7 +31,7 @@ type Workers struct {
 
 	sampleTime atomic.Int64 // nanoseconds, a moving average
 	stuck      atomic.Int64 // reads that did not come back in time
-	times      Times
+	times      *Times
 }
 
 // Times counts what workers did, in nanoseconds over all of them.
@@ -40,14 +40,12 @@ type Times struct {
 	Idle                 atomic.Int64
 }
 
-// NewWorkers makes the workers of a loader. quick says whether batches may be
+// NewWorkers makes the workers of a loader, which count what they do in times.
+// quick says whether batches may be
 // read by those who make them, see [Workers.Quick].
-func NewWorkers(ctx context.Context, s Source, quick bool) *Workers {
-	return &Workers{source: s, ctx: ctx, queue: newQueue(), quick: quick}
+func NewWorkers(ctx context.Context, s Source, times *Times, quick bool) *Workers {
+	return &Workers{source: s, ctx: ctx, queue: newQueue(), times: times, quick: quick}
 }
-
-// Times counts what the workers did so far, and goes on.
-func (w *Workers) Times() *Times { return &w.times }
 
 // Put adds a job with samples.
 func (w *Workers) Put(j *Job) { w.queue.put(task{j, 0, len(j.Indexes)}) }
@@ -55,16 +53,24 @@ func (w *Workers) Put(j *Job) { w.queue.put(task{j, 0, len(j.Indexes)}) }
 // Close ends the workers, once nothing is left to read.
 func (w *Workers) Close() { w.queue.close() }
 
-// Work reads samples until there are no more. Several goroutines may work.
-func (w *Workers) Work() {
+// Work reads samples until there are no more. Several goroutines may work. If
+// the dataset ends this one, another takes its place, started by spawn.
+func (w *Workers) Work(spawn func(func())) {
 	r := w.NewReader()
 	defer r.Close()
+	over := false
+	defer func() {
+		if !over {
+			spawn(func() { w.Work(spawn) })
+		}
+	}()
 	own := newSleeper()
 	idle := time.Now()
 	for {
 		t, ok := w.queue.take(w.some(), own)
 		w.times.Idle.Add(int64(time.Since(idle)))
 		if !ok || w.ctx.Err() != nil {
+			over = true
 			return
 		}
 		idle = r.do(t)
