@@ -60,10 +60,12 @@
 //
 // # Memory
 //
-// The loader takes Prefetch+1 slabs of host memory and DeviceBuffers batches
-// of device memory (and as many of raw bytes, for images) for each device when
-// it is made, and none after that: epochs may go on for ever. Where less
-// memory is to be had it works with fewer, down to one of each.
+// The loader takes Prefetch+1 slabs of host memory and DeviceBuffers batches of
+// device memory (and as many of raw bytes, for images) for each device when it
+// is made, and none after that: epochs may go on for ever. (MaxDeviceBuffers
+// allows more buffers on demand.) Where less memory is to be had it works with
+// fewer, down to one of each. Batches that are held when the loader is closed
+// keep their memory until they are released.
 //
 // # Errors
 //

@@ -248,7 +248,7 @@ func TestStandIn(t *testing.T) {
 func TestKeyIsComplete(t *testing.T) {
 	ignored := []string{
 		"Batch", "Workers", "Prefetch", "Pin", "Copiers", "ChunkBytes", // searched for
-		"Epochs", "Seed", "Resume", // of a run, not of its speed
+		"Epochs", "Seed", "Resume", "StateAtEnd", "KeepErrors", "MaxDeviceBuffers", // of a run, not of its speed
 		"Targets",                      // in a key of their own
 		"Sampler", "Batches", "Decide", // code of the caller's: not kept
 	}
