@@ -97,7 +97,7 @@ func TestDropLast(t *testing.T) {
 	// Of fewer samples than a batch nothing would be left.
 	for _, o := range []loader.Options{{Batch: 11}, {}, {Batch: 6, World: 2}} {
 		o.DropLast = true
-		refuses(t, dev, table(10, dtype.U8, 4), o, device.ErrArgument, "DropLast leaves nothing of 10 samples")
+		refuses(t, dev, table(10, dtype.U8, 4), o, device.ErrArgument, "10 samples make no full batch of")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
 	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 	"github.com/pinion-gpu/pinion/sampler"
@@ -36,6 +37,10 @@ func newOrder(ds dataset.Dataset, o Options) (r order, err error) {
 		return order{}, fmt.Errorf("loader: %w: Sampler is an order already, so without Shuffle", device.ErrArgument)
 	}
 	r = order{largest: o.Batch, global: o.Batch * o.World}
+	whole := ds.Len()
+	if o.Sampler != nil {
+		whole = o.Sampler.Len()
+	}
 	if o.Batches != nil {
 		r.digest = digest(o.Batches.Len(), o.Batches.AppendAt)
 		r.batches, err = sampler.NewDistributedBatches(o.Batches, o.Rank, o.World, false)
@@ -47,7 +52,11 @@ func newOrder(ds dataset.Dataset, o Options) (r order, err error) {
 	}
 	r.perEpoch = r.batches.Len()
 	if o.DropLast && r.perEpoch == 0 {
-		return order{}, fmt.Errorf("loader: %w: DropLast leaves nothing of %d samples in batches of %d for each of %d ranks", device.ErrArgument, ds.Len(), o.Batch, o.World)
+		share := ""
+		if o.World > 1 {
+			share = fmt.Sprintf(" for each of %d ranks", o.World)
+		}
+		return order{}, fmt.Errorf("loader: %w: %s make no full batch of %d%s, and DropLast leaves out the rest", device.ErrArgument, units.Count(whole, "sample"), o.Batch, share)
 	}
 	r.count(o.Epochs, 0)
 	return r, nil

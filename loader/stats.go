@@ -156,12 +156,16 @@ func (s Stats) Sub(earlier Stats) Stats {
 	return s
 }
 
-// Limit names what held the pipeline up over a time: "device" where Next found
+// Limit names what held the pipeline up over a time: "" where it did nothing;
+// "device" where Next found
 // a batch there nearly always, so that the caller's own work is the limit; or
 // else the stage that was busy nearly all the time, of the workers' the one
 // that took most of it; or "latency" where nothing was, so that more workers
 // or more prefetch would help.
 func (s Stats) Limit(over time.Duration) string {
+	if s.idle() {
+		return ""
+	}
 	if over <= 0 || s.DeviceWait < over/20 {
 		return "device"
 	}
@@ -182,4 +186,9 @@ func (s Stats) Limit(over time.Duration) string {
 		return longest.Name
 	}
 	return "latency"
+}
+
+// idle reports whether nothing was done at all.
+func (s Stats) idle() bool {
+	return s.Batches == 0 && !slices.ContainsFunc(s.Stages, func(g Stage) bool { return g.Name != "idle" && g.Time > 0 })
 }

@@ -60,6 +60,7 @@ func TestLimit(t *testing.T) {
 		"h2d":       stats(29*s, 10*s, 10*s, s, 5*s),
 		"transform": stats(s, s, s, 10*s, 5*s),
 		"latency":   stats(9*s, 10*s, 2*s, 2*s, 5*s),
+		"":          stats(s, s, s, s, s+s/3),
 	} {
 		if got := now.Sub(earlier).Limit(10 * s); got != want {
 			t.Errorf("%q, want %q, of %+v", got, want, now)

@@ -166,16 +166,7 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) 
 		}
 		return err
 	}
-	switch {
-	case report.Samples > 0:
-	case options.Resume == nil:
-		share := ""
-		if options.World > 1 {
-			share = fmt.Sprintf(" for each of %d processes", options.World)
-		}
-		return fmt.Errorf("nothing was fed: %d samples make no full batch of %d%s; take a smaller --batch, or leave out --drop-last",
-			in.ds.Len(), options.Batch, share)
-	default:
+	if report.Samples == 0 && options.Resume != nil {
 		in.line.message("Nothing is left: the state of --resume is at the end of %s; more --epochs go on behind it",
 			units.Count(options.Epochs, "epoch"))
 	}

@@ -40,6 +40,7 @@ func (l *live) show(now loader.Stats, done, total int) {
 
 // limitWords are short names of what limits a pipeline.
 var limitWords = map[string]string{
+	"":                 "none yet",
 	"device":           "the device",
 	"read":             "reading",
 	"decode":           "decoding",

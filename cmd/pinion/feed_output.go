@@ -145,7 +145,9 @@ func (o *feedOutput) print(w io.Writer) {
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",
 		o.SamplesPerS, o.H2DGBPerS, units.Percent(o.DeviceWaitFraction))
-	fmt.Fprintf(w, "  held up by %s\n", limitNames[o.Limit])
+	if o.Limit != "" {
+		fmt.Fprintf(w, "  held up by %s\n", limitNames[o.Limit])
+	}
 	if n := o.FailedSamples; n > 0 {
 		fmt.Fprintf(w, "  %s could not be read: %d skipped, %d replaced\n", units.Count(n, "sample"), n-o.ReplacedSamples, o.ReplacedSamples)
 	}

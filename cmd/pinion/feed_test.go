@@ -287,8 +287,8 @@ func TestFeedNothing(t *testing.T) {
 		return pinion(t, append([]string{"feed", dir, "--device", "host", "--size", "16"}, args...)...)
 	}
 	for _, c := range []struct{ args, says string }{
-		{"--batch 10 --drop-last", "9 samples make no full batch of 10;"},
-		{"--batch 4 --world 3 --rank 1 --drop-last", "9 samples make no full batch of 4 for each of 3 processes;"},
+		{"--batch 10 --drop-last", "9 samples make no full batch of 10,"},
+		{"--batch 4 --world 3 --rank 1 --drop-last", "9 samples make no full batch of 4 for each of 3 ranks,"},
 	} {
 		if r := feed(strings.Fields(c.args)...); r.code != exitFailed || !strings.Contains(r.stderr, c.says) {
 			t.Errorf("%s: exit code %d: %s", c.args, r.code, r.stderr)
@@ -297,7 +297,8 @@ func TestFeedNothing(t *testing.T) {
 	if r := feed("--epochs", "2", "--save-state", state); r.code != exitDone {
 		t.Fatal(r.stderr)
 	}
-	if r := feed("--epochs", "2", "--resume", state); r.code != exitDone || !strings.Contains(r.stderr, "Nothing is left: the state of --resume is at the end of 2 epochs") {
+	if r := feed("--epochs", "2", "--resume", state); r.code != exitDone || !strings.Contains(r.stderr, "Nothing is left: the state of --resume is at the end of 2 epochs") ||
+		strings.Contains(r.stdout, "held up by") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	if r := feed("--epochs", "3", "--resume", state); r.code != exitDone || strings.Contains(r.stderr, "Nothing") {
