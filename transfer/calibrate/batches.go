@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/transfer"
 	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
@@ -70,9 +71,9 @@ func (c *calibration) batches(ctx context.Context, m *linkmodel.Model) error {
 		return err
 	}
 	for _, k := range costs {
-		k.model.CallSeconds = median(k.call.times)
+		k.model.CallSeconds = stats.Median(k.call.times)
 		for i, t := range k.many {
-			seconds := median(t.times)
+			seconds := stats.Median(t.times)
 			// Of a few blocks the call is all there is; some share is theirs.
 			each := max(seconds-k.model.CallSeconds, seconds/2) / float64(k.count[i])
 			k.model.Block = append(k.model.Block, linkmodel.Point{Bytes: k.sizes[i], Seconds: each})

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/linger"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
 	"github.com/pinion-gpu/pinion/transfer/internal/staging"
@@ -222,7 +225,7 @@ func (c *calibration) paths(ctx context.Context, m *linkmodel.Model) error {
 		if !slices.Contains(seen, t.path) {
 			seen = append(seen, t.path)
 		}
-		t.path.Curve = append(t.path.Curve, linkmodel.Point{Bytes: t.bytes, Seconds: median(t.times)})
+		t.path.Curve = append(t.path.Curve, linkmodel.Point{Bytes: t.bytes, Seconds: stats.Median(t.times)})
 	}
 	slices.SortStableFunc(seen, func(a, b *linkmodel.Path) int { return a.Copiers - b.Copiers })
 	for _, p := range seen {
@@ -254,8 +257,8 @@ func contenders(trials []*trial) (list []*trial) {
 		if len(rivals) < 2 || t.path.Path == "pinned" {
 			continue
 		}
-		best := slices.MinFunc(rivals, func(a, b *trial) int { return cmp.Compare(median(a.times), median(b.times)) })
-		if median(t.times) < 1.1*median(best.times) {
+		best := slices.MinFunc(rivals, func(a, b *trial) int { return cmp.Compare(stats.Median(a.times), stats.Median(b.times)) })
+		if stats.Median(t.times) < 1.1*stats.Median(best.times) {
 			list = append(list, t)
 		}
 	}
@@ -289,11 +292,11 @@ func (c *calibration) run(ctx context.Context, trials []*trial) error {
 				continue
 			}
 			if c.o.Progress != nil {
-				c.o.Progress(step, steps, t.path.Path+" "+bytesText(t.bytes))
+				c.o.Progress(step, steps, t.path.Path+" "+units.Bytes(t.bytes))
 			}
 			step++
 			if err := t.time(ctx); err != nil {
-				return fmt.Errorf("transfer: calibrate: %s, %s: %w", t.path.Path, bytesText(t.bytes), err)
+				return fmt.Errorf("transfer: calibrate: %s, %s: %w", t.path.Path, units.Bytes(t.bytes), err)
 			}
 			if repeat > 0 {
 				t.times = append(t.times, t.last)
@@ -324,7 +327,7 @@ func (t *trial) time(ctx context.Context) error {
 		rounds = min(max(int(sampleSeconds/t.last), 1), 64)
 		rounds += rounds & 1 // as many cold copies as others
 	}
-	time.Sleep(2 * staging.Linger) // else helpers that the trial before woke would help with this one
+	time.Sleep(2 * linger.Time) // else helpers that the trial before woke would help with this one
 	start := time.Now()
 	for range rounds {
 		if err := t.run(ctx); err != nil {
@@ -335,17 +338,4 @@ func (t *trial) time(ctx context.Context) error {
 	elapsed := max(time.Since(start), time.Nanosecond)
 	t.last = elapsed.Seconds() / float64(rounds)
 	return nil
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}
-
-func bytesText(n int64) string {
-	if n < 1<<20 {
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d MiB", n>>20)
 }

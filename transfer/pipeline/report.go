@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // ChunkTimes is when one chunk was where, counted from the start of the first
@@ -115,36 +118,31 @@ func (r *Report) derive() {
 	}
 }
 
-// String writes the report as a table, without the single chunks.
+// String prints the report as a table, without the single chunks.
 func (r Report) String() string {
 	var t strings.Builder
-	plural := "s"
-	if len(r.Chunks) == 1 {
-		plural = ""
-	}
-	fmt.Fprintf(&t, "%d chunk%s of %s, %d buffers, %s of device memory\n",
-		len(r.Chunks), plural, sizeText(r.ChunkBytes), r.Buffers, sizeText(r.DeviceBytes))
-	fmt.Fprintf(&t, "%-10s%12s%10s%12s%10s\n", "", "time", "of wall", "bytes", "GB/s")
+	fmt.Fprintf(&t, "%s of %s, %s, %s of device memory\n", units.Count(len(r.Chunks), "chunk"), units.Bytes(r.ChunkBytes),
+		units.Count(r.Buffers, "buffer"), units.Bytes(r.DeviceBytes))
+	table := texttable.New("", ">time", ">of wall", ">bytes", ">GB/s", "")
 	row := func(name string, d time.Duration, n int64, note string) {
 		share := 0.0
 		if r.Wall > 0 {
-			share = 100 * float64(d) / float64(r.Wall)
+			share = float64(d) / float64(r.Wall)
 		}
-		fmt.Fprintf(&t, "%-10s%12s%8.1f %%", name, d.Round(time.Microsecond), share)
+		bytes, rate := "", ""
 		if n > 0 {
-			rate := 0.0
+			bytes, rate = units.Bytes(n), units.Digits(0)
 			if d > 0 {
-				rate = float64(n) / d.Seconds() / 1e9
+				rate = units.Digits(float64(n) / d.Seconds() / 1e9)
 			}
-			fmt.Fprintf(&t, "%12s%10.1f", sizeText(n), rate)
 		}
-		t.WriteString(note + "\n")
+		table.Add(name, units.Duration(d), units.Percent(share), bytes, rate, note)
 	}
 	kind := func(pinned bool) string {
 		if pinned {
-			return "  pinned"
+			return "pinned"
 		}
-		return "  not pinned"
+		return "not pinned"
 	}
 	row("copy in", r.CopyIn, r.InBytes, kind(r.PinnedIn))
 	row("compute", r.Compute, 0, "")
@@ -152,21 +150,7 @@ func (r Report) String() string {
 		row("copy out", r.CopyOut, r.OutBytes, kind(r.PinnedOut))
 	}
 	row("wall", r.Wall, r.InBytes, "")
-	row("ideal", r.Ideal, 0, fmt.Sprintf("  efficiency %.1f %%", 100*r.Efficiency))
-	row("gaps", r.Gaps, 0, fmt.Sprintf("  in computing; %.1f %% of the copying overlaps it", 100*r.Overlap))
-	return t.String()
-}
-
-// sizeText writes bytes in the unit that suits them.
-func sizeText(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	v, u := float64(n), 0
-	for v >= 1024 && u < len(units)-1 {
-		v /= 1024
-		u++
-	}
-	if u == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", v, units[u])
+	row("ideal", r.Ideal, 0, "efficiency "+units.Percent(r.Efficiency))
+	row("gaps", r.Gaps, 0, "in computing; "+units.Percent(r.Overlap)+" of the copying overlaps it")
+	return t.String() + table.String()
 }

@@ -77,30 +77,30 @@ func TestReportString(t *testing.T) {
 		report Report
 		want   string
 	}{
-		{"in and out", full, `3 chunks of 1.0 MiB, 3 buffers, 6.0 MiB of device memory
-                  time   of wall       bytes      GB/s
-copy in            6ms    54.5 %     3.0 MiB       0.5  pinned
-compute            6ms    54.5 %
-copy out           6ms    54.5 %     6.0 MiB       1.0  not pinned
-wall              11ms   100.0 %     3.0 MiB       0.3
-ideal             10ms    90.9 %  efficiency 90.9 %
-gaps               1ms     9.1 %  in computing; 50.0 % of the copying overlaps it
+		{"in and out", full, `3 chunks of 1 MiB, 3 buffers, 6 MiB of device memory
+             time  of wall  bytes  GB/s
+copy in   6.00 ms   54.5 %  3 MiB  0.52  pinned
+compute   6.00 ms   54.5 %
+copy out  6.00 ms   54.5 %  6 MiB  1.05  not pinned
+wall      11.0 ms  100.0 %  3 MiB  0.29
+ideal     10.0 ms   90.9 %               efficiency 90.9 %
+gaps      1.00 ms    9.1 %               in computing; 50.0 % of the copying overlaps it
 `},
-		{"reduction", reduction, `1 chunk of 1.0 MiB, 3 buffers, 6.0 MiB of device memory
-                  time   of wall       bytes      GB/s
-copy in            2ms    50.0 %     1.0 MiB       0.5  not pinned
-compute            2ms    50.0 %
-wall               4ms   100.0 %     1.0 MiB       0.3
-ideal              4ms   100.0 %  efficiency 100.0 %
-gaps                0s     0.0 %  in computing; 0.0 % of the copying overlaps it
+		{"reduction", reduction, `1 chunk of 1 MiB, 3 buffers, 6 MiB of device memory
+            time  of wall  bytes  GB/s
+copy in  2.00 ms   50.0 %  1 MiB  0.52  not pinned
+compute  2.00 ms   50.0 %
+wall     4.00 ms  100.0 %  1 MiB  0.26
+ideal    4.00 ms  100.0 %               efficiency 100.0 %
+gaps        0 ns    0.0 %               in computing; 0.0 % of the copying overlaps it
 `},
 		{"nothing", Report{ChunkBytes: 1000}, `0 chunks of 1000 B, 0 buffers, 0 B of device memory
-                  time   of wall       bytes      GB/s
-copy in             0s     0.0 %  not pinned
-compute             0s     0.0 %
-wall                0s     0.0 %
-ideal               0s     0.0 %  efficiency 0.0 %
-gaps                0s     0.0 %  in computing; 0.0 % of the copying overlaps it
+         time  of wall  bytes  GB/s
+copy in  0 ns    0.0 %               not pinned
+compute  0 ns    0.0 %
+wall     0 ns    0.0 %
+ideal    0 ns    0.0 %               efficiency 0.0 %
+gaps     0 ns    0.0 %               in computing; 0.0 % of the copying overlaps it
 `},
 	} {
 		if got := c.report.String(); got != c.want {

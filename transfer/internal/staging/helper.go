@@ -1,9 +1,7 @@
 package staging
 
 import (
-	"runtime"
-	"time"
-
+	"github.com/pinion-gpu/pinion/internal/linger"
 	"github.com/pinion-gpu/pinion/internal/numa"
 )
 
@@ -38,14 +36,8 @@ func (s *Stager) help() {
 func (s *Stager) linger() {
 	s.awake.Add(1)
 	defer s.awake.Add(-1)
-	for start := time.Now(); s.waiting.Load() == 0 && time.Since(start) < Linger; {
-		runtime.Gosched()
-	}
+	linger.Until(func() bool { return s.waiting.Load() > 0 })
 }
-
-// Linger is how long helpers stay awake: as long as a processor takes to wake from its sleep. (With it,
-// 4 MiB to the host took 190 µs instead of 300 on an H200 machine.)
-const Linger = 50 * time.Microsecond
 
 // join waits for chunks and a ring to take them with; nil means that the
 // helper can end.
