@@ -33,6 +33,16 @@ type FileCopy struct {
 	// Progress, if set, is called with the bytes copied so far, from the
 	// goroutine that called, the last time with done == total.
 	Progress func(done, total int64)
+
+	name string // of the file in errors, if not its own
+}
+
+// path is the name of the file in errors.
+func (c *FileCopy) path() string {
+	if c.name != "" {
+		return c.name
+	}
+	return c.File.Name()
 }
 
 // FilePath is a way between a file and the device.
@@ -112,7 +122,7 @@ func (e *Engine) moveFile(ctx context.Context, c FileCopy, write bool) (r FileRe
 	if write {
 		verb = "write"
 	}
-	if err := c.check(write); err != nil {
+	if err := c.Check(write); err != nil {
 		return r, fmt.Errorf("transfer: %s file: %w", verb, err)
 	}
 	if c.Bytes == 0 {
@@ -122,7 +132,7 @@ func (e *Engine) moveFile(ctx context.Context, c FileCopy, write bool) (r FileRe
 		if err == ctx.Err() || errors.Is(err, errClosed) {
 			return r, err
 		}
-		return r, fmt.Errorf("transfer: %s %s, %d bytes at offset %d: %w", verb, c.File.Name(), c.Bytes, c.Offset, err)
+		return r, fmt.Errorf("transfer: %s %s, %d bytes at offset %d: %w", verb, c.path(), c.Bytes, c.Offset, err)
 	}
 	if write && c.Sync {
 		if err := c.File.Sync(); err != nil {
@@ -132,13 +142,16 @@ func (e *Engine) moveFile(ctx context.Context, c FileCopy, write bool) (r FileRe
 	return r, nil
 }
 
-// check finds what is wrong with c before anything is copied.
-func (c *FileCopy) check(write bool) error {
+// Check finds what is wrong with c before anything is copied, as
+// [Engine.ReadFile] does, or [Engine.WriteFile] to write: bad arguments fail with
+// [device.ErrArgument], a file that is too short to be read with
+// [io.ErrUnexpectedEOF].
+func (c *FileCopy) Check(write bool) error {
 	switch {
 	case c.File == nil:
 		return fmt.Errorf("%w: no file", device.ErrArgument)
 	case c.Bytes < 0 || c.Offset < 0 || c.Offset > math.MaxInt64-c.Bytes:
-		return fmt.Errorf("%w: %d bytes at offset %d of %s", device.ErrArgument, c.Bytes, c.Offset, c.File.Name())
+		return fmt.Errorf("%w: %d bytes at offset %d of %s", device.ErrArgument, c.Bytes, c.Offset, c.path())
 	case uint64(c.Device) > math.MaxUint64-uint64(c.Bytes):
 		return fmt.Errorf("%w: %d bytes of device memory at %#x", device.ErrArgument, c.Bytes, uint64(c.Device))
 	case write && c.Path == FileMapped:
@@ -158,12 +171,12 @@ func (c *FileCopy) check(write bool) error {
 	case mode.IsRegular():
 		if !write && info.Size() < c.Offset+c.Bytes {
 			return fmt.Errorf("%s has %d bytes, asked for %d at offset %d, up to %d: %w",
-				c.File.Name(), info.Size(), c.Bytes, c.Offset, c.Offset+c.Bytes, errShort)
+				c.path(), info.Size(), c.Bytes, c.Offset, c.Offset+c.Bytes, errShort)
 		}
 	case mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0: // a disk
 	default:
 		return fmt.Errorf("%w: %s is %s: only regular files and block devices are read and written at offsets",
-			device.ErrArgument, c.File.Name(), kindOf(mode))
+			device.ErrArgument, c.path(), kindOf(mode))
 	}
 	return nil
 }

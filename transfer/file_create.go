@@ -2,20 +2,19 @@ package transfer
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/directio"
 )
 
-// CreateFile copies device memory to a new file at path: c without File and
+// CreateFile copies device memory to a file at path: c without File and
 // Offset. The file is there when all of it is written, and with c.Sync is
 // durable; when the copy fails, or ctx ends, what was at path before is left
-// as it was. A file at path is replaced.
+// as it was. A file at path is replaced and keeps its permissions; where path
+// is a symbolic link, the file that it points to is.
 //
 // The bytes are written to a hidden file in the same directory, which is then
 // renamed; only a process that is killed leaves it behind. Room on the disk is
@@ -30,21 +29,12 @@ func (e *Engine) CreateFile(ctx context.Context, path string, c FileCopy) (r Fil
 	if c.File != nil || c.Offset != 0 {
 		return fail(fmt.Errorf("%w: a file to create has no File, nor an Offset (%d)", device.ErrArgument, c.Offset))
 	}
-	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() && info.Mode().Type() != os.ModeSymlink {
-		return fail(fmt.Errorf("%w: it exists and is %s", device.ErrArgument, kindOf(info.Mode())))
-	}
-	dir := filepath.Dir(path)
-	draft := filepath.Join(dir, ".pinion-"+rand.Text())
-	c.File, err = os.OpenFile(draft, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	out, err := atomicfile.Create(path, 0o666)
 	if err != nil {
 		return fail(err)
 	}
-	kept := false
-	defer func() { // also when Progress panics
-		if !kept {
-			err = errors.Join(err, ignoreClosed(c.File.Close()), os.Remove(draft))
-		}
-	}()
+	defer func() { err = errors.Join(err, out.Discard()) }() // also when Progress panics
+	c.File, c.name = out.File, path
 	if c.Bytes > 0 {
 		if err := directio.Reserve(c.File, c.Bytes); err != nil {
 			return fail(err)
@@ -53,37 +43,13 @@ func (e *Engine) CreateFile(ctx context.Context, path string, c FileCopy) (r Fil
 	if r, err = e.WriteFile(ctx, c); err != nil {
 		return r, err
 	}
-	if err := c.File.Close(); err != nil {
-		return fail(err)
-	}
-	if err := os.Rename(draft, path); err != nil {
-		return fail(err)
-	}
-	kept = true
 	if c.Sync {
-		if err := syncDir(dir); err != nil {
-			return fail(err)
-		}
+		err = out.Commit()
+	} else {
+		err = out.CommitUnsynced()
+	}
+	if err != nil {
+		return fail(err)
 	}
 	return r, nil
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-// syncDir makes a renaming durable where directories can be synchronised.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrPermission) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -337,6 +338,35 @@ func TestCreateFileFails(t *testing.T) {
 	}()
 	check("panic", nil, nil)
 	f.Works(e)
+}
+
+// A file that is replaced keeps its permissions, and a symbolic link stays one.
+func TestCreateFileKeeps(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("other permissions, and links need rights")
+	}
+	f := open(t)
+	e := f.Engine(small)
+	const n = 10_000
+	p := f.Alloc(n)
+	f.Memset(p, sent, n)
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "secret"), filepath.Join(dir, "link")
+	f.OK(os.WriteFile(path, []byte("before"), 0o600))
+	f.OK(os.Symlink("secret", link))
+	for _, at := range []string{path, link} {
+		_, err := e.CreateFile(ctx, at, transfer.FileCopy{Device: p, Bytes: n})
+		f.OK(err)
+		info, err := os.Lstat(path)
+		f.OK(err)
+		if info.Mode() != 0o600 || info.Size() != n {
+			t.Errorf("%s: the file is %v with %d bytes, want 0600 with %d", at, info.Mode(), info.Size(), n)
+		}
+		if to, err := os.Readlink(link); err != nil || to != "secret" {
+			t.Errorf("the link is gone (%v)", err)
+		}
+		f.leavesNothing(dir, "link", "secret")
+	}
 }
 
 // What cannot be copied is refused before anything is.

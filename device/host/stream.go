@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/panicked"
 )
 
 // stream is a queue of operations. While it holds any, one goroutine works
@@ -275,7 +276,7 @@ func fill(b []byte, value byte) {
 func protect(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("host: panic in a queued function: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("host: a queued function: %w", panicked.Error(p))
 		}
 	}()
 	return fn()

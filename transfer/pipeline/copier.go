@@ -2,11 +2,10 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/panicked"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -145,7 +144,7 @@ func newCopiers(e *transfer.Engine, p *Pipeline, newStream func() (device.Stream
 func protected(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = panicked.Error(p)
 		}
 	}()
 	return fn()

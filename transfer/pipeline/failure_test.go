@@ -136,6 +136,12 @@ func TestPipelineComputeFails(t *testing.T) {
 				if !strings.Contains(err.Error(), c.text) {
 					t.Errorf("%q does not tell %q", err, c.text)
 				}
+				if strings.Contains(err.Error(), "\n") {
+					t.Errorf("more than one line: %v", err)
+				}
+				if c.name == "panic" && !strings.Contains(fmt.Sprintf("%+v", err), "failure_test.go:") {
+					t.Errorf("%%+v does not show where it was: %+v", err)
+				}
 				f.names(err, "compute: ")
 				if report.InBytes > badChunk*chunkSize {
 					t.Errorf("%d bytes got through", report.InBytes)

@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -81,6 +83,8 @@ type Chunk struct {
 // report tells of the chunks that got through, also beside an error: Out then
 // holds their results, and after them, for at most twice Buffers chunks, old
 // or new bytes.
+//
+// Files ([FileRange], [NewFile]) are looked at before anything is copied.
 func Run(ctx context.Context, e *transfer.Engine, p Pipeline) (report Report, err error) {
 	began := time.Now()
 	// A copy of nothing fails when the context has ended or the engine is closed.
@@ -88,10 +92,53 @@ func Run(ctx context.Context, e *transfer.Engine, p Pipeline) (report Report, er
 		return report, err
 	}
 	plan, err := p.plan(e.Device(), chunkSeconds(e, p.In))
-	if err != nil || plan.chunks == 0 {
+	if err != nil {
 		return report, err
 	}
-	r := newRun(ctx, e, &p, plan)
+	if err := p.checkFiles(); err != nil {
+		return report, fmt.Errorf("transfer: pipeline: %w", err)
+	}
+	out, ok := p.Out.(NewFile)
+	if !ok {
+		return stream(ctx, e, &p, plan, began)
+	}
+	d, err := out.create()
+	if err != nil {
+		return report, fmt.Errorf("transfer: pipeline: %w", err)
+	}
+	defer func() { err = errors.Join(err, d.file.Discard()) }() // also when Progress panics
+	p.Out = d.part()
+	if report, err = stream(ctx, e, &p, plan, began); err != nil {
+		return report, err
+	}
+	if err := d.commit(); err != nil {
+		return report, fmt.Errorf("transfer: pipeline: %w", err)
+	}
+	return report, nil
+}
+
+// checkFiles looks whether files have the bytes that the run is to read or can
+// take those that it is to write.
+func (p *Pipeline) checkFiles() error {
+	if f, ok := p.In.(FileRange); ok {
+		if err := f.check(false); err != nil {
+			return fmt.Errorf("In: %w", err)
+		}
+	}
+	if f, ok := p.Out.(FileRange); ok {
+		if err := f.check(true); err != nil {
+			return fmt.Errorf("Out: %w", err)
+		}
+	}
+	return nil
+}
+
+// stream carries out a checked pipeline.
+func stream(ctx context.Context, e *transfer.Engine, p *Pipeline, plan layout, began time.Time) (report Report, err error) {
+	if plan.chunks == 0 {
+		return report, nil
+	}
+	r := newRun(ctx, e, p, plan)
 	defer func() { // also when Progress panics
 		closeErr := r.close()
 		runtime.KeepAlive(p) // the driver may use In and Out to the end

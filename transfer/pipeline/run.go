@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/panicked"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -369,7 +370,7 @@ func (r *run) setError(index int, err error) {
 		err = fmt.Errorf("chunk %d (bytes %d to %d of In): %w",
 			index, chunk.Offset, chunk.Offset+chunk.InBytes, err)
 	}
-	r.err, r.errAt = fmt.Errorf("transfer: pipeline: %w", err), index
+	r.err, r.errAt = panicked.WithStack(fmt.Errorf("transfer: pipeline: %w", err)), index
 }
 
 // close waits for the goroutines and for what is queued, and gives everything

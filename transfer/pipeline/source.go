@@ -50,13 +50,21 @@ func (b Bytes) WriteFrom(ctx context.Context, e *transfer.Engine, src device.Ptr
 }
 
 // FileRange is a part of an open file as the [Source] or [Sink] of a
-// [Pipeline]. The file stays the caller's; see [transfer.FileCopy]. As a sink it is
-// written in place, and may be larger or smaller before.
+// [Pipeline]. The file stays the caller's; see [transfer.FileCopy]. [Run] looks
+// before it starts whether the file has the range. As a sink it is written in
+// place, and may be larger or smaller before; see [NewFile] for files that are
+// complete or not there.
 type FileRange struct {
 	File   *os.File
 	Offset int64 // of the range in the file
 	Bytes  int64
 	Path   transfer.FilePath // default: [transfer.FileAuto]
+}
+
+// check looks at the file before a run starts.
+func (f FileRange) check(write bool) error {
+	c := f.part(0, 0, f.Bytes, nil)
+	return c.Check(write)
 }
 
 // Size implements [Source] and [Sink].
