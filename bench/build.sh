@@ -7,10 +7,10 @@ cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 mkdir -p .build
 rm -f .build/*.test
-go build -buildvcs=true -o .build/pinion ./cmd/pinion
-go build -buildvcs=true -o .build/moves ./bench/moves
-go build -buildvcs=true -o .build/loop ./bench/loop
-go build -buildvcs=true -o .build/feeding ./bench/feeding
+go build -buildvcs=true -ldflags='-s -w' -o .build/pinion ./cmd/pinion
+go build -buildvcs=true -ldflags='-s -w' -o .build/moves ./bench/moves
+go build -buildvcs=true -ldflags='-s -w' -o .build/loop ./bench/loop
+go build -buildvcs=true -ldflags='-s -w' -o .build/feeding ./bench/feeding
 for package in device/cuda imaging/nvjpeg kernels pinned transfer vram loader cmd/pinion/internal/linkbench; do
 	go test -c -o ".build/${package//\//.}.test" "./$package"
 done

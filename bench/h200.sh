@@ -10,8 +10,9 @@
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
 # only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
 # first thing that fails, and writes one JSON file for each measurement to the
-# folder OUT. DISK is a folder, on the disk to be measured, with 7 GiB of room
-# (default: .build).
+# folder OUT. Peers are measured before Pinion, with as many repeats, and again
+# after it into files whose names end in -again. DISK is a folder, on the disk to
+# be measured, with 7 GiB of room (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [processes] [photos] [feed] [tune]"
@@ -60,8 +61,9 @@ if part link; then
 	$pinion devices --json >"$out/devices.json"
 	nvcc -O2 -o "$tmp/cuda_link" bench/peers/cuda_link.cu
 	"$tmp/cuda_link" >"$out/cpp-link.json"
-	XDG_CACHE_HOME=$tmp $pinion bench link --device cuda:0 --curves --repeats 9 --copiers 12 --json >"$out/link-curves.json"
 	python3 bench/peers/torch_link.py >"$out/torch-link.json"
+	XDG_CACHE_HOME=$tmp $pinion bench link --device cuda:0 --curves --repeats 9 --copiers 12 --json >"$out/link-curves.json"
+	python3 bench/peers/torch_link.py >"$out/torch-link-again.json"
 	"$tmp/cuda_link" >"$out/cpp-link-again.json"
 fi
 
@@ -134,12 +136,16 @@ if part hold; then
 	step "hold: loops, PyTorch again"
 	python3 bench/peers/torch_loop.py >"$out/torch-loop-again.json"
 
-	step "hold: traces"
+	step "hold: traces are made"
 	generate() { $pinion replay --generate "${@:2}" --seed 1 >"$tmp/$1.jsonl"; } # NAME GENERATOR FLAGS…
 	generate random-1000 random --count 1000 --max 4GiB --live 16GiB
 	generate random-10000 random --count 10000 --max 1GiB --live 16GiB
 	generate growing growing
 	generate cycles cycles
+	torch_replay() { python3 bench/peers/torch_alloc.py "$tmp"/{random-1000,random-10000,growing,cycles}.jsonl >"$out/$1.json"; }
+	step "hold: traces, PyTorch"
+	torch_replay torch-replay
+	step "hold: traces, Pinion"
 	for trace in random-1000 random-10000 growing cycles; do
 		for allocator in pinion plain driver; do
 			$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --allocator $allocator --json >"$out/replay-$trace-$allocator.json"
@@ -152,14 +158,15 @@ if part hold; then
 		capacity=$(python3 -c 'import json, sys; print(int(json.load(sys.stdin)["peak_trace_bytes"] / 0.97))' <"$out/replay-$trace-pinion.json")
 		$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --capacity "$capacity" "${chunk[@]}" --json >"$out/replay-$trace-pinion-full.json"
 	done
-	step "hold: traces, PyTorch"
-	python3 bench/peers/torch_alloc.py "$tmp"/{random-1000,random-10000,growing,cycles}.jsonl >"$out/torch-replay.json"
+	step "hold: traces, PyTorch again"
+	torch_replay torch-replay-again
 fi
 
 if part processes; then
 	step processes
-	$pinion bench processes --device cuda:0 --procs 2 --json >"$out/processes.json"
 	python3 bench/peers/torch_processes.py >"$out/torch-processes.json"
+	$pinion bench processes --device cuda:0 --procs 2 --json >"$out/processes.json"
+	python3 bench/peers/torch_processes.py >"$out/torch-processes-again.json"
 fi
 
 if part photos; then
@@ -182,25 +189,34 @@ if part photos; then
 		shift
 		(cd "$sample/.." && $pinion feed "$(basename "$sample")" --device cuda:0 --json "$@") >"$out/feed-$name.json"
 	}
-	feed f32 --workers 16 --epochs 4
-	feed f16 --workers 16 --epochs 4 --dtype f16
-	feed f32-no-pin --workers 16 --epochs 4 --no-pin
+	python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader.json"
+	feed f32 --workers 16 --epochs 6
+	feed f16 --workers 16 --epochs 6 --dtype f16
+	feed f32-no-pin --workers 16 --epochs 6 --no-pin
 	PINION_LIB_TURBOJPEG=off feed f32-go-decoder --workers 16 --epochs 2
 	feed 50-epochs --workers 16 --epochs 50 --dtype f16
 	feed checksum-1 --workers 16 --shuffle --seed 5 --checksum
 	feed checksum-2 --workers 3 --prefetch 1 --no-pin --shuffle --seed 5 --checksum
 	feed checksum-host --device host --workers 16 --shuffle --seed 5 --checksum
-	python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader.json"
+	python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader-again.json"
 fi
 
 if part feed; then
 	step feed
-	step "feed: Pinion"
-	"$build/feeding" --device cuda:0 --copiers 16 --photos "$photos" --images "$images" --json >"$out/feeding.json"
+	feeding() { "$build/feeding" --device cuda:0 --copiers 16 --photos "$photos" --images "$images" --json "$@"; }
+	torch_feeding() { # ENDING of the names
+		python3 bench/peers/torch_loader.py "$photos" 0 4 8 16 >"$out/torch-loader$1.json"
+		python3 bench/peers/torch_decode.py "$photos" 16 >"$out/torch-decode$1.json"
+		python3 bench/peers/torch_arrays.py "$images" 0 8 16 >"$out/torch-arrays$1.json"
+	}
+	feeding --only core >/dev/null # makes the photos
+	head -c $((12 * 1024 * 256 * 256 * 3)) /dev/urandom >"$images"
 	step "feed: PyTorch"
-	python3 bench/peers/torch_loader.py "$photos" 0 4 8 16 >"$out/torch-loader.json"
-	python3 bench/peers/torch_decode.py "$photos" 16 >"$out/torch-decode.json"
-	python3 bench/peers/torch_arrays.py "$images" 0 8 16 >"$out/torch-arrays.json"
+	torch_feeding ""
+	step "feed: Pinion"
+	feeding >"$out/feeding.json"
+	step "feed: PyTorch again"
+	torch_feeding -again
 fi
 
 if part tune; then

@@ -21,7 +21,7 @@ def link():
     if not ours:
         return
     peers = {n: {r["name"]: r for r in d["rows"]}
-             for n in ("cpp-link", "cpp-link-again", "torch-link") if (d := load(n + ".json"))}
+             for n in ("cpp-link", "cpp-link-again", "torch-link", "torch-link-again") if (d := load(n + ".json"))}
     values = {f'{b["path"]} {b["direction"]}': b["gb_per_s"] for b in ours["bulk"]}
     values |= {t["what"]: t["seconds"] * 1e6 for t in ours["small_copies"]}
     values |= {"pin 1 GiB: " + t["what"]: t["seconds"] for t in ours["pin_cost"]}
@@ -88,8 +88,8 @@ def moves(document, files, targets):
         slower = 100 * (c["chosen_seconds"] / c["best_seconds"] - 1)
         print(f'{c["bytes"]:>12} {c["direction"]}: chosen {c["chosen_seconds"]:.4g} s, {c["best"]} {c["best_seconds"]:.4g} s, '
               f'{slower:+.1f} %{"  MISSED" if slower > 5 else ""}')
-    for s in ours["skipped"]:
-        print(f'skipped: {s["name"]}: {s["why"]}')
+    for s in ours["not_available"]:
+        print(f'not available: {s["name"]}: {s["reason"]}')
     for name in sorted(goals.keys() - set(names)):
         missed.append(name)
         print(f"no row for the target of {name}")
@@ -143,13 +143,13 @@ def side_by_side(ours, peers, goal):
     for name, group in groups.items():
         print(name)
         for by, r in group:
-            slower = r.get("slower_percent")
+            slower = r.get("slower_fraction")
             mark = goal(name, r, own["rows"]) if r in own["rows"] else None
             spread = "".join(f" {r.get(k, r['value']):11.4g}" for k in ("value", "min", "max"))
             print(f'    {by:52}{spread}  {r["unit"]:8}'
-                  + (f" {slower:+.1f} %" if slower is not None else "") + (" " + met(*mark)[0] if mark else ""))
-    for s in own["skipped"]:
-        print("skipped: " + " by ".join(s[k] for k in ("name", "by") if k in s) + ": " + s["why"])
+                  + (f" {100 * slower:+.1f} %" if slower is not None else "") + (" " + met(*mark)[0] if mark else ""))
+    for s in own["not_available"]:
+        print("not available: " + " by ".join(s[k] for k in ("name", "by") if k in s) + ": " + s["reason"])
 
 
 def hold_goal(name, row, rows):
@@ -158,7 +158,7 @@ def hold_goal(name, row, rows):
         return None
     value = row["value"]
     if name == "loop of 100: 400 MB":
-        return row["slower_percent"], ("<=", 2)
+        return row["slower_fraction"], ("<=", 0.02)
     if name == "alloc and free 4 KiB":
         return value, ("<=", 150)
     if "goroutines" in name:
@@ -186,7 +186,7 @@ def replays():
     for path in sorted(folder.glob("replay-*.json")):
         d = json.loads(path.read_text())
         found.append((path.stem.removeprefix("replay-"), d))
-    for d in (load("torch-replay.json") or {"replays": []})["replays"]:
+    for d in (load("torch-replay.json") or {"replays": []})["replays"] + (load("torch-replay-again.json") or {"replays": []})["replays"]:
         found.append((f'{d["trace"]}-torch {d["allocator"]}' + ("-full" if d["peak_trace_bytes"] > 0.9 * d["capacity_bytes"] else ""), d))
     for name, d in sorted(found, key=lambda f: f[0]):
         ratio = d["peak_reserved_bytes"] / d["peak_live_bytes"]
@@ -197,8 +197,8 @@ def replays():
             mark = "out of memory " + met(d["ooms"], ("<=", 0))[0]
         fails = f' from {100 * d["least_oom_bytes"] / d["capacity_bytes"]:.1f} % on' if d["ooms"] else ""
         print(f'{name:44}live {d["peak_live_bytes"] / 2**30:7.2f} GiB, reserved {d["peak_reserved_bytes"] / 2**30:7.2f}, '
-              f'ratio {ratio:.3f}, {d["ooms"]} ooms{fails}, {d["driver_calls"]} calls, alloc p50 {d["alloc_ns_p50"]:.0f} ns, '
-              f'p99 {d["alloc_ns_p99"]:.0f}  {mark}')
+              f'ratio {ratio:.3f}, {d["ooms"]} ooms{fails}, {d["driver_calls"]} calls, alloc p50 {1e9 * d["alloc_p50_seconds"]:.0f} ns, '
+              f'p99 {1e9 * d["alloc_p99_seconds"]:.0f}  {mark}')
 
 
 def processes():
@@ -210,17 +210,17 @@ def processes():
     for c in ours["copies"]:
         for p in c["processes"]:
             what = f'{c["memory"]} {c["direction"]}, process {p["process"]}'
-            shares = [p.get(k + "_percent_of_private_pinned", 0) for k in ("alone", "together")]
+            shares = [100 * p.get(k + "_of_private_pinned_fraction", 0) for k in ("alone", "together")]
             goal = (">=", 95) if c["memory"] == "shared pinned" else None
             marks = [f"{s:.1f}" + (" " + met(s, goal)[0] if goal else "") for s in shares]
             print(f'{what:42}{p["alone"]["gb_per_s"]:8.4g}{p["together"]["gb_per_s"]:10.4g}{"":11}{marks[0]}, {marks[1]}')
     for name in ("pageable", "private pinned", "serialised pinned", "shared pinned"):
-        rows = {r["name"]: r for r in (load("torch-processes.json") or {"rows": []})["rows"]}
-        for r in (rows.get(f"{name} {d} {w}") for d in ("h2d", "d2h") for w in ("alone", "together")):
-            if r:
-                print(f'    torch: {r["name"]:40}{r["value"]:8.4g} {r["unit"]}, {r.get("percent_of_private_pinned", 0):.1f} %')
+        for file in ("torch-processes", "torch-processes-again"):
+            rows = {r["name"]: r for r in (load(file + ".json") or {"rows": []})["rows"]}
+            for r in filter(None, (rows.get(f"{name} {d} {w}") for d in ("h2d", "d2h") for w in ("alone", "together"))):
+                print(f'    torch: {r["name"]:40}{r["value"]:8.4g} {r["unit"]}, {100 * r.get("of_private_pinned_fraction", 0):.1f} %')
     for s in ours["not_available"]:
-        print(f'not available: {s["path"]}: {s["reason"]}')
+        print(f'not available: {s["name"]}: {s["reason"]}')
 
 
 def feeds():
@@ -231,14 +231,13 @@ def feeds():
         print(f'{path.stem:24}{d["samples_per_s"]:10.0f} samples/s, {d["errors"]} errors, waits '
               f'{100 * d["device_wait_fraction"]:.0f} %, pinned {d["pinned"]}, {len(epochs)} epochs, '
               f'{len(held)} different memory figures, {d.get("checksum", "")[:23]}')
-    loader = load("torch-loader.json")
-    if loader:
+    for loader in filter(None, (load("torch-loader.json"), load("torch-loader-again.json"))):
         for r in loader["rows"]:
             print(f'{loader["peer"]}, {r.get("by", r["name"])}: {r["value"]:.0f} {r["unit"]} ({r["min"]:.0f}-{r["max"]:.0f})')
 
 
 link()
-moves("moves", ("cpp-moves", "cpp-moves-again", "torch-moves"), targets)
+moves("moves", ("cpp-moves", "cpp-moves-again", "torch-moves", "torch-moves-again"), targets)
 disk()
 queued()
 moves("peer", ("cpp-peer", "cpp-peer-again"), lambda peers: {})
@@ -246,4 +245,4 @@ side_by_side("loop", ("torch-loop", "torch-loop-again"), hold_goal)
 replays()
 processes()
 feeds()
-side_by_side("feeding", ("torch-loader", "torch-decode", "torch-arrays"), feeding_goal)
+side_by_side("feeding", [f"torch-{what}{turn}" for what in ("loader", "decode", "arrays") for turn in ("", "-again")], feeding_goal)

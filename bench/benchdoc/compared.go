@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // What files with several programs' ways of doing the same are about.
@@ -31,23 +33,18 @@ var comparedKinds = map[string]struct {
 // comparedFile is such a file: of Pinion if it has a commit.
 type comparedFile struct {
 	provenance
-	Peer    string        `json:"peer"`
-	What    string        `json:"what"`
-	Machine string        `json:"machine"`
-	Repeats int           `json:"repeats"`
-	Rows    []comparedRow `json:"rows"`
-	Skipped []struct {
-		Name string `json:"name"`
-		By   string `json:"by"`
-		Why  string `json:"why"`
-	} `json:"skipped"`
+	Peer    string         `json:"peer"`
+	What    string         `json:"what"`
+	Repeats int            `json:"repeats"`
+	Rows    []comparedRow  `json:"rows"`
+	Missing []notAvailable `json:"not_available"`
 }
 
 type comparedRow struct {
 	peerRow
-	By      string   `json:"by"`             // who did it, or gave the memory
-	Slower  *float64 `json:"slower_percent"` // than preallocated memory
-	AtLeast *float64 `json:"at_least"`       // what it has to reach
+	By      string   `json:"by"`              // who did it, or gave the memory
+	Slower  *float64 `json:"slower_fraction"` // than preallocated memory
+	AtLeast *float64 `json:"at_least"`        // what it has to reach
 	AtMost  *float64 `json:"at_most"`
 }
 
@@ -81,7 +78,7 @@ func slowerText(rows []comparedRow) string {
 	if slower == nil {
 		return ""
 	}
-	return percent(median(slower) / 100)
+	return percent(stats.Median(slower))
 }
 
 // targetText is what a row has to reach, and whether it does.
@@ -90,7 +87,7 @@ func targetText(rows []comparedRow) string {
 	for _, r := range rows {
 		values = append(values, r.Value)
 	}
-	r, v := rows[0], median(values)
+	r, v := rows[0], stats.Median(values)
 	var bound string
 	var reached bool
 	switch {
@@ -164,7 +161,7 @@ func writeCompared(w *strings.Builder, kind string, files []*comparedFile) {
 	}
 	fmt.Fprintf(w, "\n### %s: %s\n\n", strings.Join(stems, ", "), about.title)
 	fmt.Fprintf(w, "%s. %d interleaved repeats.%s From %s on. %s\n",
-		plain(first.Machine), first.Repeats, origin, plain(first.MeasuredAt), about.note)
+		plain(first.DeviceName), first.Repeats, origin, plain(first.MeasuredAt), about.note)
 	t := newTable("", "by", ">runs", ">median", ">min", ">max", about.column)
 	for _, k := range keys {
 		var medians, least, most []float64
@@ -173,27 +170,14 @@ func writeCompared(w *strings.Builder, kind string, files []*comparedFile) {
 			least, most = append(least, r.least()), append(most, r.most())
 		}
 		r := rows[k][0]
-		t.add(plain(k.name), plain(k.program), fmt.Sprint(len(medians)), r.text(median(medians)),
+		t.add(plain(k.name), plain(k.program), fmt.Sprint(len(medians)), r.text(stats.Median(medians)),
 			r.text(slices.Min(least)), r.text(slices.Max(most)), about.last(rows[k]))
 	}
 	t.write(w)
 	for _, f := range files {
-		for _, s := range f.Skipped {
-			by := ""
-			if s.By != "" {
-				by = " by " + s.By
-			}
-			fmt.Fprintf(w, "\nNot measured: %s: %s\n", plain(s.Name+by), plain(s.Why))
-		}
+		writeNotAvailable(w, f.Missing)
 	}
 }
 
 // pinionFirst orders files by their commits: peers have none.
 func pinionFirst(a, b string) int { return cmp.Compare(min(len(b), 1), min(len(a), 1)) }
-
-// median does not change the order of values.
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}

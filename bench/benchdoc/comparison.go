@@ -238,7 +238,7 @@ func (r *run) ownImages(host bool) (v float64, ok bool) {
 	for _, f := range r.compared[feeding] {
 		comparable := f.Commit != "" && aboutHost(f.file) == host
 		if link := r.link(); link != nil && !host {
-			comparable = comparable && f.Machine == link.Name
+			comparable = comparable && f.DeviceName == link.DeviceName
 		}
 		if comparable {
 			for _, row := range f.fedPhotos() {

@@ -5,26 +5,27 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // feedFile is what `pinion feed --json` prints.
 type feedFile struct {
 	provenance
-	Device      string  `json:"device"`
 	Dataset     string  `json:"dataset"`
 	JPEGDecoder string  `json:"jpeg_decoder"`
 	BatchShape  []int   `json:"batch_shape"`
 	DType       string  `json:"dtype"`
 	Samples     int64   `json:"samples"`
-	Errors      int64   `json:"errors"`
+	Failed      int64   `json:"failed_samples"`
 	SamplesPerS float64 `json:"samples_per_s"`
-	GBPerS      float64 `json:"to_device_gb_per_s"`
+	GBPerS      float64 `json:"h2d_gb_per_s"`
 	Wait        float64 `json:"device_wait_fraction"`
 	Workers     int     `json:"workers"`
 	Pinned      bool    `json:"pinned"`
 	Stages      []struct {
 		Stage string  `json:"stage"`
-		Share float64 `json:"share"`
+		Busy  float64 `json:"busy_fraction"`
 	} `json:"stages"`
 	Epochs   []epoch `json:"epochs"`
 	Checksum string  `json:"checksum"`
@@ -52,9 +53,7 @@ func (f *feedFile) rate() (median, least, most float64) {
 	for _, e := range f.Epochs[1:] {
 		rates = append(rates, e.SamplesPerS)
 	}
-	slices.Sort(rates)
-	n := len(rates)
-	return (rates[(n-1)/2] + rates[n/2]) / 2, rates[0], rates[n-1]
+	return stats.Spread(rates)
 }
 
 func (f *feedFile) check() error {
@@ -88,8 +87,8 @@ func writeFeeds(w *strings.Builder, feeds []*feedFile) {
 		}
 		shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(f.BatchShape), " ", "x"), "[]")
 		samples := fmt.Sprint(f.Samples)
-		if f.Errors > 0 {
-			samples += fmt.Sprintf(" (%d left out)", f.Errors)
+		if f.Failed > 0 {
+			samples += fmt.Sprintf(" (%d left out)", f.Failed)
 		}
 		median, least, most := f.rate()
 		t.add(f.file, plain(f.Device), plain(path.Base(f.Dataset)), plain(decoder), shape+" "+plain(f.DType), fmt.Sprint(f.Workers), memory,
@@ -109,7 +108,7 @@ func writeStages(w *strings.Builder, feeds []*feedFile) {
 	for _, f := range feeds {
 		share := map[string]string{}
 		for _, s := range f.Stages {
-			share[s.Stage] = percent(s.Share)
+			share[s.Stage] = percent(s.Busy)
 		}
 		row := []string{f.file}
 		for _, name := range names {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,10 +10,9 @@ import (
 // linkFile is what `pinion bench link --json` prints.
 type linkFile struct {
 	provenance
-	Device    string  `json:"device"`
-	Name      string  `json:"name"`
 	Link      *wire   `json:"link"`
 	SizeBytes int64   `json:"size_bytes"`
+	PinBytes  int64   `json:"pin_bytes"` // of older results 0: as SizeBytes
 	Repeats   int     `json:"repeats"`
 	Init      float64 `json:"initialisation_seconds"`
 	Bulk      []struct {
@@ -21,15 +21,12 @@ type linkFile struct {
 		GBPerS    float64 `json:"gb_per_s"`
 		Min       float64 `json:"min_gb_per_s"`
 		Max       float64 `json:"max_gb_per_s"`
-		OfBest    float64 `json:"percent_of_best"`
+		OfBest    float64 `json:"of_best_fraction"`
 	} `json:"bulk"`
-	Curves  []curvePoint `json:"curves"` // with --curves
-	Small   []timing     `json:"small_copies"`
-	Pin     []timing     `json:"pin_cost"`
-	Missing []struct {
-		Path   string `json:"path"`
-		Reason string `json:"reason"`
-	} `json:"not_available"`
+	Curves  []curvePoint   `json:"curves"` // with --curves
+	Small   []timing       `json:"small_copies"`
+	Pin     []timing       `json:"pin_cost"`
+	Missing []notAvailable `json:"not_available"`
 }
 
 type timing struct {
@@ -67,7 +64,7 @@ func (f *linkFile) check() error {
 
 // machine names the device and its link.
 func (f *linkFile) machine() string {
-	text := f.Name
+	text := f.DeviceName
 	if f.Link != nil {
 		text += ", " + f.Link.String()
 	}
@@ -81,7 +78,7 @@ func (f *linkFile) write(w *strings.Builder) {
 
 	t := newTable("path", "direction", ">GB/s", ">min", ">max", ">of best")
 	for _, b := range f.Bulk {
-		t.add(plain(b.Path), directions[b.Direction], number(b.GBPerS), number(b.Min), number(b.Max), fmt.Sprintf("%.0f %%", b.OfBest))
+		t.add(plain(b.Path), directions[b.Direction], number(b.GBPerS), number(b.Min), number(b.Max), fmt.Sprintf("%.0f %%", 100*b.OfBest))
 	}
 	t.write(w)
 	writeCurves(w, f.Curves)
@@ -92,12 +89,10 @@ func (f *linkFile) write(w *strings.Builder) {
 		t.add(plain(s.What)+", waited for", duration(s.Seconds), duration(s.Min), duration(s.Max))
 	}
 	for _, p := range f.Pin {
-		t.add("pin "+bytesText(f.SizeBytes)+": "+plain(p.What), duration(p.Seconds), duration(p.Min), duration(p.Max))
+		t.add("pin "+bytesText(cmp.Or(f.PinBytes, f.SizeBytes))+": "+plain(p.What), duration(p.Seconds), duration(p.Min), duration(p.Max))
 	}
 	t.write(w)
-	for _, m := range f.Missing {
-		fmt.Fprintf(w, "\nNot available: %s: %s\n", plain(m.Path), plain(m.Reason))
-	}
+	writeNotAvailable(w, f.Missing)
 }
 
 var directions = map[string]string{"h2d": "host to device", "d2h": "device to host", "both": "both at once"}

@@ -12,7 +12,6 @@ const moves = "moves"
 // movesFile is what bench/moves prints.
 type movesFile struct {
 	provenance
-	Machine    string     `json:"machine"`
 	Repeats    int        `json:"repeats"`
 	Copiers    int        `json:"copiers"`
 	Calibrated bool       `json:"calibrated"`
@@ -24,10 +23,7 @@ type movesFile struct {
 		BestTime  float64 `json:"best_seconds"`
 		Best      string  `json:"best"`
 	} `json:"choice"`
-	Skipped []struct {
-		Name string `json:"name"`
-		Why  string `json:"why"`
-	} `json:"skipped"`
+	Missing []notAvailable `json:"not_available"`
 }
 
 type movesRow struct {
@@ -54,7 +50,7 @@ func (f *movesFile) check() error {
 // write writes Pinion's rows, each with the best of the peers' beside it.
 func (f *movesFile) write(w *strings.Builder, peers []*peerFile) {
 	fmt.Fprintf(w, "\n### %s: Pinion, moving bytes\n\n", f.file)
-	fmt.Fprintf(w, "%s. %d interleaved repeats", plain(f.Machine), f.Repeats)
+	fmt.Fprintf(w, "%s. %d interleaved repeats", plain(f.DeviceName), f.Repeats)
 	if f.Copiers > 0 {
 		fmt.Fprintf(w, ", %d copiers", f.Copiers)
 	}
@@ -77,9 +73,7 @@ func (f *movesFile) write(w *strings.Builder, peers []*peerFile) {
 			plain(c.Best), percent(c.Chosen/c.BestTime-1))
 	}
 	t.write(w)
-	for _, s := range f.Skipped {
-		fmt.Fprintf(w, "\nNot measured: %s: %s\n", plain(s.Name), plain(s.Why))
-	}
+	writeNotAvailable(w, f.Missing)
 }
 
 // how says what belongs to the figure.

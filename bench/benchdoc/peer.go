@@ -13,7 +13,7 @@ type peerFile struct {
 
 	Peer       string    `json:"peer"` // name and version
 	What       string    `json:"what"` // "link", "moves", "loader" or "processes"
-	Machine    string    `json:"machine"`
+	DeviceName string    `json:"device_name"`
 	MeasuredAt string    `json:"measured_at"`
 	Rows       []peerRow `json:"rows"`
 }
@@ -81,7 +81,7 @@ func (r *peerRow) optionalText(v *float64) string {
 
 func (f *peerFile) write(w *strings.Builder) {
 	fmt.Fprintf(w, "\n### %s: %s, %s\n\n", f.file, plain(f.Peer), peerTitles[f.What])
-	fmt.Fprintf(w, "%s. %s.\n", plain(f.Machine), plain(f.MeasuredAt))
+	fmt.Fprintf(w, "%s. %s.\n", plain(f.DeviceName), plain(f.MeasuredAt))
 	t := newTable("", ">median", ">min", ">max")
 	for _, r := range f.Rows {
 		t.add(plain(r.Name), r.text(r.Value), r.optionalText(r.Min), r.optionalText(r.Max))

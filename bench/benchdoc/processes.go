@@ -12,7 +12,6 @@ const processes = "processes"
 // processesFile is what `pinion bench processes --json` prints.
 type processesFile struct {
 	provenance
-	Name      string          `json:"name"`
 	SizeBytes int64           `json:"size_bytes"`
 	Processes int             `json:"processes"`
 	Repeats   int             `json:"repeats"`
@@ -22,24 +21,21 @@ type processesFile struct {
 		Naive  float64 `json:"naive_ratio"`
 		Steady float64 `json:"steady_ratio"`
 	} `json:"puzzles"`
-	Missing []struct {
-		Path   string `json:"path"`
-		Reason string `json:"reason"`
-	} `json:"not_available"`
+	Missing []notAvailable `json:"not_available"`
 }
 
-// processesCopy is one kind of host memory in one direction. Per cents are of
+// processesCopy is one kind of host memory in one direction. Fractions are of
 // private pinned memory, in the process that is furthest behind.
 type processesCopy struct {
-	Memory         string  `json:"memory"`
-	Direction      string  `json:"direction"`
-	First          float64 `json:"first_seconds"`
-	Alone          spread  `json:"alone"`
-	Together       spread  `json:"together"`
-	Total          float64 `json:"together_total_gb_per_s"`
-	AloneShare     float64 `json:"alone_percent_of_private_pinned"`
-	TogetherShare  float64 `json:"together_percent_of_private_pinned"`
-	OverlapPercent float64 `json:"overlap_percent"`
+	Memory        string  `json:"memory"`
+	Direction     string  `json:"direction"`
+	First         float64 `json:"first_seconds"`
+	Alone         spread  `json:"alone"`
+	Together      spread  `json:"together"`
+	Total         float64 `json:"together_total_gb_per_s"`
+	AloneShare    float64 `json:"alone_of_private_pinned_fraction"`
+	TogetherShare float64 `json:"together_of_private_pinned_fraction"`
+	Overlap       float64 `json:"overlap_fraction"`
 }
 
 // spread is a median rate with the least and the most.
@@ -72,18 +68,18 @@ func (f *processesFile) check() error {
 func (f *processesFile) write(w *strings.Builder) {
 	fmt.Fprintf(w, "\n### %s: Pinion, pinned memory in %d processes\n\n", f.file, f.Processes)
 	fmt.Fprintf(w, "%s. %s a copy, %d interleaved repeats. GB/s of each process, and of all together; per cent of private pinned memory, in the process that is furthest behind. %s, %s.\n",
-		plain(f.Name), bytesText(f.SizeBytes), f.Repeats, f.origin(), plain(f.MeasuredAt))
+		plain(f.DeviceName), bytesText(f.SizeBytes), f.Repeats, f.origin(), plain(f.MeasuredAt))
 
 	t := newTable("host memory", "direction", ">first copy", ">alone", ">together", ">all", ">of private, alone", ">together", ">copying at once")
 	share := func(v float64) string {
 		if v == 0 { // there is no private pinned memory to compare with
 			return ""
 		}
-		return percent(v / 100)
+		return percent(v)
 	}
 	for _, c := range f.Copies {
 		t.add(plain(c.Memory), directions[c.Direction], duration(c.First), c.Alone.String(), c.Together.String(),
-			number(c.Total), share(c.AloneShare), share(c.TogetherShare), percent(c.OverlapPercent/100))
+			number(c.Total), share(c.AloneShare), share(c.TogetherShare), percent(c.Overlap))
 	}
 	t.write(w)
 
@@ -96,7 +92,5 @@ func (f *processesFile) write(w *strings.Builder) {
 		fmt.Fprintf(w, "\nTimed with the first use, pinned memory seems %s times as fast as pageable; steady copies are %s times as fast.\n",
 			number(p.Naive), number(p.Steady))
 	}
-	for _, m := range f.Missing {
-		fmt.Fprintf(w, "\nNot available: %s: %s\n", plain(m.Path), plain(m.Reason))
-	}
+	writeNotAvailable(w, f.Missing)
 }

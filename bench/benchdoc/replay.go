@@ -18,9 +18,7 @@ const replays = "replay"
 // file of a peer, which has several.
 type replayFile struct {
 	provenance
-	Peer    string `json:"peer"`
-	Machine string `json:"machine"` // a peer's
-	Name    string `json:"name"`    // of the device
+	Peer string `json:"peer"`
 	replay
 	Replays []replay `json:"replays"`
 }
@@ -37,9 +35,9 @@ type replay struct {
 	OOMs      int64   `json:"ooms"`
 	LeastOOM  int64   `json:"least_oom_bytes"` // that would have been live when an allocation failed
 	Calls     int64   `json:"driver_calls"`
-	AllocP50  float64 `json:"alloc_ns_p50"`
-	AllocP99  float64 `json:"alloc_ns_p99"`
-	FreeP50   float64 `json:"free_ns_p50"`
+	AllocP50  float64 `json:"alloc_p50_seconds"`
+	AllocP99  float64 `json:"alloc_p99_seconds"`
+	FreeP50   float64 `json:"free_p50_seconds"`
 
 	by string
 }
@@ -128,7 +126,7 @@ func writeReplays(w *strings.Builder, files []*replayFile) {
 		}
 		t.add(plain(r.Trace), plain(r.by), bytesText(r.Capacity), bytesText(r.Live), bytesText(r.Reserved),
 			fmt.Sprintf("%.3f", float64(r.Reserved)/float64(r.Live)), failed, humanize.Comma(r.Calls),
-			nanoseconds(r.AllocP50), nanoseconds(r.AllocP99), nanoseconds(r.FreeP50))
+			nanoseconds(1e9*r.AllocP50), nanoseconds(1e9*r.AllocP99), nanoseconds(1e9*r.FreeP50))
 	}
 	t.write(w)
 }
@@ -137,7 +135,7 @@ func writeReplays(w *strings.Builder, files []*replayFile) {
 func machines(files []*replayFile) string {
 	var names []string
 	for _, f := range files {
-		if name := cmp.Or(f.Machine, f.Name); name != "" && !slices.Contains(names, name) {
+		if name := f.DeviceName; name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

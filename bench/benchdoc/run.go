@@ -34,6 +34,33 @@ type provenance struct {
 	Commit     string `json:"commit"`
 	Platform   string `json:"platform"`
 	CPUs       int    `json:"cpus"`
+	Device     string `json:"device"`
+	DeviceName string `json:"device_name"`
+}
+
+// notAvailable is a path or a row that a machine does not have.
+type notAvailable struct {
+	Name   string `json:"name"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+}
+
+// writeNotAvailable writes each reason once, after all that it is the reason for.
+func writeNotAvailable(w *strings.Builder, list []notAvailable) {
+	names := map[string][]string{}
+	for _, n := range list {
+		name := n.Name
+		if n.By != "" {
+			name += " by " + n.By
+		}
+		names[n.Reason] = append(names[n.Reason], plain(name))
+	}
+	for _, n := range list {
+		if names[n.Reason] != nil {
+			fmt.Fprintf(w, "\nNot available: %s: %s\n", strings.Join(names[n.Reason], "; "), plain(n.Reason))
+			delete(names, n.Reason)
+		}
+	}
 }
 
 // origin says on what and by which code something was measured.

@@ -11,8 +11,6 @@ import (
 // tuneFile is what `pinion tune --json` prints.
 type tuneFile struct {
 	provenance
-	Device  string       `json:"device"`
-	Name    string       `json:"name"`
 	Dataset string       `json:"dataset"`
 	Samples int64        `json:"samples"`
 	Spec    string       `json:"spec"`
@@ -21,13 +19,11 @@ type tuneFile struct {
 	Settled bool         `json:"settled"`
 	Seconds float64      `json:"seconds"`
 	Trials  int          `json:"trials"`
-	Limit   struct {
-		Name string  `json:"name"`
-		Busy float64 `json:"busy"`
-	} `json:"limit"`
-	Grid *struct {
+	Limit   string       `json:"limit"`
+	Busy    float64      `json:"limit_busy_fraction"`
+	Grid    *struct {
 		Best     tune.Setting `json:"best"`
-		Ratio    float64      `json:"ratio"`
+		Ratio    float64      `json:"choice_ratio"`
 		Error    float64      `json:"ratio_error"` // of older results 0
 		Settings int          `json:"settings"`
 		Seconds  float64      `json:"seconds"`
@@ -55,7 +51,7 @@ func writeTunes(w *strings.Builder, files []*tuneFile) {
 	}
 	fmt.Fprintf(w, "\n### %s: settings found\n\n", strings.Join(stems, ", "))
 	fmt.Fprintf(w, "`pinion tune --exhaustive` on %s (%s). The choice is compared with the fastest of all settings, measured in turn.\n",
-		plain(files[0].Name), plain(files[0].Device))
+		plain(files[0].DeviceName), plain(files[0].Device))
 	t := newTable("dataset", "samples", "choice", ">samples/s", "limit", ">trials", ">seconds", ">of the best", "the best", "commit")
 	for _, f := range files {
 		ratio, best := "", ""
@@ -67,7 +63,7 @@ func writeTunes(w *strings.Builder, files []*tuneFile) {
 			ratio += fmt.Sprintf(" of %d", f.Grid.Settings)
 		}
 		t.add(plain(path.Base(f.Dataset)), fmt.Sprintf("%s of %s", number(float64(f.Samples)), plain(f.Spec)), f.Best.String(), number(f.Rate),
-			fmt.Sprintf("%s, %s busy", plain(f.Limit.Name), percent(f.Limit.Busy)), fmt.Sprint(f.Trials), fmt.Sprintf("%.1f", f.Seconds),
+			fmt.Sprintf("%s, %s busy", plain(f.Limit), percent(f.Busy)), fmt.Sprint(f.Trials), fmt.Sprintf("%.1f", f.Seconds),
 			ratio, best, fmt.Sprintf("%.12s", f.Commit))
 	}
 	t.write(w)

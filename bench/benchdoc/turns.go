@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // turnKinds are what files of short runs that took turns are about, Pinion's and
@@ -17,9 +19,8 @@ var turnKinds = map[string]struct{ title, how string }{
 // turnFile is one such run, of Pinion if it has a commit.
 type turnFile struct {
 	provenance
-	Peer    string    `json:"peer"`
-	Machine string    `json:"machine"`
-	Rows    []peerRow `json:"rows"`
+	Peer string    `json:"peer"`
+	Rows []peerRow `json:"rows"`
 }
 
 func (f *turnFile) check() error {
@@ -38,13 +39,13 @@ func writeTurns(w *strings.Builder, kind string, files []*turnFile) {
 	var keys []key
 	var names []string
 	rows := map[key][]peerRow{}
-	machine, origin := files[0].Machine, ""
+	machine, origin := files[0].DeviceName, ""
 	for _, f := range files {
 		if name := strings.TrimRight(f.file, "-0123456789"); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 		if f.Commit != "" {
-			machine, origin = f.Machine, " "+f.origin()+"."
+			machine, origin = f.DeviceName, " "+f.origin()+"."
 		}
 		for _, r := range f.Rows {
 			k := key{r.Name, f.Peer}
@@ -64,7 +65,7 @@ func writeTurns(w *strings.Builder, kind string, files []*turnFile) {
 			least, most = append(least, r.least()), append(most, r.most())
 		}
 		r := rows[k][0]
-		t.add(plain(k.row), plain(k.program), fmt.Sprint(len(medians)), r.text(median(medians)),
+		t.add(plain(k.row), plain(k.program), fmt.Sprint(len(medians)), r.text(stats.Median(medians)),
 			r.text(slices.Min(least)), r.text(slices.Max(most)))
 	}
 	t.write(w)

@@ -58,8 +58,8 @@ func measured(t *testing.T, o options) (d document, table string) {
 func TestQuick(t *testing.T) {
 	d, table := measured(t, quick(""))
 	have := map[string]bool{}
-	for _, s := range d.Skipped {
-		t.Logf("skipped: %s by %s: %s", s.Name, s.By, s.Why)
+	for _, s := range d.NotAvailable {
+		t.Logf("skipped: %s by %s: %s", s.Name, s.By, s.Reason)
 		have[s.Name] = true
 	}
 	rows := map[string]bool{}
@@ -96,7 +96,7 @@ func TestQuick(t *testing.T) {
 			t.Errorf("no row %q", name)
 		}
 	}
-	if d.Peer != "Pinion" || d.What != "feeding" || d.Machine == "" || d.Commit == "" || d.JPEGDecoder == "" || d.Workers < 1 {
+	if d.Peer != "Pinion" || d.What != "feeding" || d.DeviceName == "" || d.Commit == "" || d.JPEGDecoder == "" || d.Workers < 1 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -290,7 +290,7 @@ func TestTable(t *testing.T) {
 	d.figure("rate", "me", "GB/s", 45.678, atLeast(40))
 	d.figure("rate", "someone else", "GB/s", 5, target{})
 	d.figure("time", "me", "ms", 3.5, atMost(3))
-	d.Skipped = []harness.Skipped{{Name: "more", By: "me", Why: "not here"}, {Name: "group", Why: "nor this"}}
+	d.NotAvailable = []harness.NotAvailable{{Name: "more", By: "me", Reason: "not here"}, {Name: "group", Reason: "nor this"}}
 	var out strings.Builder
 	if err := writeTable(&out, d); err != nil {
 		t.Fatal(err)
@@ -300,8 +300,8 @@ func TestTable(t *testing.T) {
     someone else  5      5      5      GB/s  
 time
     me  3.5  3.5  3.5  ms  <= 3 MISSED
-skipped: more by me: not here
-skipped: group: nor this
+not available: more by me: not here
+not available: group: nor this
 `
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", &out, want)
@@ -327,7 +327,7 @@ func TestDevices(t *testing.T) {
 		names = append(names, r.Name)
 	}
 	want := "on 2 devices: images in a file to u8 batches of 3, of one"
-	if len(names) != 9 || names[8] != want || len(b.Skipped) != 2 {
-		t.Errorf("%q, skipped %+v, want 9 that end with %q", names, b.Skipped, want)
+	if len(names) != 9 || names[8] != want || len(b.NotAvailable) != 2 {
+		t.Errorf("%q, skipped %+v, want 9 that end with %q", names, b.NotAvailable, want)
 	}
 }

@@ -17,11 +17,11 @@ func writeTable(out io.Writer, d *document) error {
 		}
 		fmt.Fprintf(w, "    %s\t%.4g\t%.4g\t%.4g\t%s\t%s\n", r.By, r.Value, r.Min, r.Max, r.Unit, r.target.words(r.Value))
 	}
-	for _, s := range d.Skipped {
+	for _, s := range d.NotAvailable {
 		if s.By != "" { // else it is a group
 			s.Name += " by " + s.By
 		}
-		fmt.Fprintf(w, "skipped: %s: %s\n", s.Name, s.Why)
+		fmt.Fprintf(w, "not available: %s: %s\n", s.Name, s.Reason)
 	}
 	return w.Flush()
 }

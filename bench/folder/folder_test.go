@@ -20,7 +20,7 @@ func TestRun(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 			t.Fatal(err)
 		}
-		if d.Peer != "Pinion" || d.What != "folder" || d.Machine == "" || d.Files != 203 || d.Folders != 4 {
+		if d.Peer != "Pinion" || d.What != "folder" || d.DeviceName == "" || d.Files != 203 || d.Folders != 4 {
 			t.Errorf("%+v", d)
 		}
 		units := map[string]string{}
@@ -32,8 +32,8 @@ func TestRun(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		for _, s := range d.Skipped {
-			units[s.Name] = s.Why
+		for _, s := range d.NotAvailable {
+			units[s.Name] = s.Reason
 		}
 		for _, name := range []string{"first list", "first list and first batch", "list", "list and first batch", "list in memory", "paths", "peak memory"} {
 			if units[name] == "" {

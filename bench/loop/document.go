@@ -12,7 +12,7 @@ type document = harness.Document[row]
 type row struct {
 	measure.Row
 
-	// Slower is how much longer than on preallocated memory it took, in per
-	// cent: the median over the repeats, each against the one beside it.
-	Slower *float64 `json:"slower_percent,omitempty"`
+	// Slower is how much longer than on preallocated memory it took: the median
+	// over the repeats, each against the one beside it. 0.02 is 2 % longer.
+	Slower *float64 `json:"slower_fraction,omitempty"`
 }

@@ -32,8 +32,8 @@ func measured(t *testing.T, only string) *document {
 func TestQuick(t *testing.T) {
 	d := measured(t, "")
 	have := map[string]bool{}
-	for _, s := range d.Skipped {
-		t.Logf("skipped: %s by %s: %s", s.Name, s.By, s.Why)
+	for _, s := range d.NotAvailable {
+		t.Logf("skipped: %s by %s: %s", s.Name, s.By, s.Reason)
 		have[s.Name+" by "+s.By] = true
 	}
 	for _, r := range d.Rows {
@@ -71,7 +71,7 @@ func TestQuick(t *testing.T) {
 			}
 		}
 	}
-	if d.Peer != "Pinion" || d.What != "hold" || d.Machine == "" || d.Commit == "" {
+	if d.Peer != "Pinion" || d.What != "hold" || d.DeviceName == "" || d.Commit == "" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -79,8 +79,8 @@ func TestQuick(t *testing.T) {
 // TestOnly: groups can be measured apart.
 func TestOnly(t *testing.T) {
 	d := measured(t, "fi")
-	if len(d.Rows) == 0 || len(d.Rows)+len(d.Skipped) != 3 {
-		t.Errorf("%+v, skipped %+v", d.Rows, d.Skipped)
+	if len(d.Rows) == 0 || len(d.Rows)+len(d.NotAvailable) != 3 {
+		t.Errorf("%+v, skipped %+v", d.Rows, d.NotAvailable)
 	}
 	var out bytes.Buffer
 	err := run(context.Background(), harness.Options{Device: "host", Quick: true, Only: "loops!"}, &out)
@@ -216,8 +216,8 @@ func TestFilled(t *testing.T) {
 func TestSlower(t *testing.T) {
 	reference := &sample{Sample: measure.Sample{Runs: []float64{10, 20, 100}}}
 	s := &sample{Sample: measure.Sample{Runs: []float64{11, 19, 150}}, against: reference}
-	if got := s.slower(); got == nil || *got < 9.99 || *got > 10.01 {
-		t.Errorf("%v, want the median of 10, -5 and 50 per cent", got)
+	if got := s.slower(); got == nil || *got < 0.0999 || *got > 0.1001 {
+		t.Errorf("%v, want the median of 0.1, -0.05 and 0.5", got)
 	}
 	reference.Runs = nil // preallocated memory was not to be had
 	if got := s.slower(); got != nil {

@@ -18,10 +18,10 @@ func (s *sample) slower() *float64 {
 	if s.against == nil || len(s.against.Runs) != len(s.Runs) {
 		return nil
 	}
-	var percent []float64
+	var fractions []float64
 	for i, v := range s.Runs {
-		percent = append(percent, 100*(v/s.against.Runs[i]-1))
+		fractions = append(fractions, v/s.against.Runs[i]-1)
 	}
-	v := measure.Median(percent)
+	v := measure.Median(fractions)
 	return &v
 }

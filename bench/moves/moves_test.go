@@ -39,8 +39,8 @@ func TestQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := map[string]bool{}
-	for _, s := range d.Skipped {
-		t.Logf("skipped: %s: %s", s.Name, s.Why)
+	for _, s := range d.NotAvailable {
+		t.Logf("skipped: %s: %s", s.Name, s.Reason)
 		have[s.Name] = true
 	}
 	for _, r := range d.Rows {
@@ -72,7 +72,7 @@ func TestQuick(t *testing.T) {
 	if want := 2 * 5; len(d.Choice) != want { // 1 KiB to 256 KiB, both directions
 		t.Errorf("%d sizes and directions, want %d", len(d.Choice), want)
 	}
-	if d.Peer != "Pinion" || d.What != "moves" || d.Machine == "" || d.Commit == "" {
+	if d.Peer != "Pinion" || d.What != "moves" || d.DeviceName == "" || d.Commit == "" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -97,7 +97,7 @@ func TestOnly(t *testing.T) {
 			names = append(names, r.Name)
 		}
 		if got := strings.Join(names, "; "); got != c.rows || d.What != c.what {
-			t.Errorf("--only %s: %q of %q, want %q of %q; skipped %+v", c.only, got, d.What, c.rows, c.what, d.Skipped)
+			t.Errorf("--only %s: %q of %q, want %q of %q; skipped %+v", c.only, got, d.What, c.rows, c.what, d.NotAvailable)
 		}
 	}
 	var out bytes.Buffer
@@ -127,7 +127,7 @@ func TestPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(b.Rows) != 2 || b.Rows[0].Path != "straight" || b.Rows[1].Path != "through host memory" {
-		t.Errorf("%+v, skipped %+v", b.Rows, b.Skipped)
+		t.Errorf("%+v, skipped %+v", b.Rows, b.NotAvailable)
 	}
 }
 

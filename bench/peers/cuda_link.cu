@@ -117,7 +117,7 @@ int main() {
 	char date[32];
 	time_t t = time(nullptr);
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
-	printf("{\n  \"peer\": \"C++, CUDA %d.%d\",\n  \"what\": \"link\",\n  \"machine\": \"%s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
+	printf("{\n  \"peer\": \"C++, CUDA %d.%d\",\n  \"what\": \"link\",\n  \"device_name\": \"%s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
 	       version / 1000, version % 1000 / 10, prop.name, date, repeats);
 	for (size_t i = 0; i < rows.size(); i++) {
 		Row &row = rows[i];

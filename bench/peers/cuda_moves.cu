@@ -151,7 +151,7 @@ static int measure(const char *what, std::vector<Row> rows) {
 	char date[32];
 	time_t t = time(nullptr);
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
-	printf("{\n  \"peer\": \"C++, CUDA %d.%d\",\n  \"what\": \"%s\",\n  \"machine\": \"%s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
+	printf("{\n  \"peer\": \"C++, CUDA %d.%d\",\n  \"what\": \"%s\",\n  \"device_name\": \"%s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
 	       version / 1000, version % 1000 / 10, what, prop.name, date, repeats);
 	for (size_t i = 0; i < rows.size(); i++) {
 		Row &row = rows[i];

@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
 	char date[32];
 	time_t t = time(NULL);
 	strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
-	printf("{\n  \"peer\": \"C\",\n  \"what\": \"disk\",\n  \"machine\": \"%s %s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
+	printf("{\n  \"peer\": \"C\",\n  \"what\": \"disk\",\n  \"device_name\": \"%s %s\",\n  \"measured_at\": \"%s\",\n  \"repeats\": %d,\n  \"rows\": [\n",
 	       u.sysname, u.release, date, repeats);
 	for (int i = 0; i < rows; i++) {
 		double a = v[i][0], b = v[i][repeats - 1];

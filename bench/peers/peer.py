@@ -46,13 +46,56 @@ def compare(name, unit, ways, repeats):
             for (by, _), v in zip(ways, figures)]
 
 
+def epochs(name, unit, ways, repeats):
+    """Times ways to feed epochs in turn, repeats times; of each, (by, run), who
+    does it and what gives two figures in unit, as epoch_and_middle does: rows of
+    the full pipeline, and of whole epochs. The first run is a warm-up."""
+    for _, run in ways:
+        run()
+    figures = [[] for _ in ways]
+    for _ in range(repeats):
+        for values, (_, run) in zip(figures, ways):
+            values.append(run())
+    rows = []
+    for i, title in ((1, name), (0, name + ", whole epochs")):
+        for (by, _), values in zip(ways, figures):
+            v = [both[i] for both in values]
+            rows.append(dict(name=title, by=by, value=statistics.median(v), unit=unit, min=min(v), max=max(v)))
+    return rows
+
+
+def epoch_and_middle(loader, batches, work, wait):
+    """Works on each of so many batches of loader, and returns how many samples a
+    second there were in the whole epoch and in its middle half, from one batch to
+    another. There the pipeline is full: its workers have started and still have
+    work to do. work returns the samples of a batch; wait waits for the device."""
+    first, last = max(1, batches // 4), batches - batches // 4
+    total = middle = 0
+    start = time.perf_counter()
+    for i, batch in enumerate(loader, 1):
+        n = work(batch)
+        total += n
+        if first < i <= last:
+            middle += n
+        if i == first:
+            wait()
+            begin = time.perf_counter()
+        if i == last:
+            wait()
+            end = time.perf_counter()
+    wait()
+    seconds = time.perf_counter() - start
+    assert i == batches, f"{i} batches, want {batches}"
+    return total / seconds, middle / (end - begin)
+
+
 def step(what):
     """Says on standard error what is measured next."""
     print(what, file=sys.stderr, flush=True)
 
 
-def document(peer, what, machine, rows, **more):
+def document(peer, what, device_name, rows, **more):
     print(json.dumps(dict(
-        peer=peer, what=what, machine=machine,
+        peer=peer, what=what, device_name=device_name,
         measured_at=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         **more, rows=rows), indent=2))

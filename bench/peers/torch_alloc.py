@@ -100,8 +100,8 @@ def replay(trace, how, share):
         peak_live_bytes=peak_live, peak_reserved_bytes=after["reserved_bytes.all.peak"],
         ooms=ooms, least_oom_bytes=least_oom,  # that would have been live when it failed
         driver_calls=calls("num_device_alloc") + calls("num_device_free"),
-        alloc_ns_p50=percentile(alloc_ns, 0.5), alloc_ns_p99=percentile(alloc_ns, 0.99),
-        free_ns_p50=percentile(free_ns, 0.5))
+        alloc_p50_seconds=percentile(alloc_ns, 0.5) * 1e-9, alloc_p99_seconds=percentile(alloc_ns, 0.99) * 1e-9,
+        free_p50_seconds=percentile(free_ns, 0.5) * 1e-9)
 
 
 def peak(trace):

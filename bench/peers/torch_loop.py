@@ -97,8 +97,8 @@ def in_turn(name, unit, ways):
     for (by, _), values in zip(ways, figures):
         row = dict(name=name, by=by, value=statistics.median(values), unit=unit, min=min(values), max=max(values))
         if ways[0][0] == "preallocated" and by != "preallocated":
-            row["slower_percent"] = statistics.median(
-                100 * (value / reference - 1) for value, reference in zip(values, figures[0]))
+            row["slower_fraction"] = statistics.median(
+                value / reference - 1 for value, reference in zip(values, figures[0]))
         rows.append(row)
     return rows
 

@@ -246,9 +246,9 @@ def steady_rows(workers, kinds):
             here, private = times[kind, direction], times[PRIVATE, direction]
             # Of the process that is furthest behind.
             share = min(statistics.median(p) / statistics.median(t) for p, t in zip(private, here))
-            more = dict(percent_of_private_pinned=100 * share)
+            more = dict(of_private_pinned_fraction=share)
             if condition == "together":
-                more["overlap_percent"] = 100 * statistics.median(overlaps[kind, direction])
+                more["overlap_fraction"] = statistics.median(overlaps[kind, direction])
             rows.append(row(f"{kind} {direction} {condition}", "GB/s",
                             [rate(t) for list_ in here for t in list_], **more))
     return rows

@@ -32,7 +32,7 @@ func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	out := &calibrationOutput{Record: provenance.Now(), Device: dev.Info().ID, Seconds: time.Since(start).Seconds(), Model: m}
+	out := &calibrationOutput{Record: provenance.Now().On(dev.Info().ID, dev.Info().Name), Seconds: time.Since(start).Seconds(), Model: m}
 	if missing != nil {
 		out.Replaced = missing.Error()
 	}
@@ -62,9 +62,8 @@ func ensureModel(cmd *cobra.Command, dev device.Device, progress func(step, step
 
 type calibrationOutput struct {
 	provenance.Record
-	Device   string           `json:"device"`
-	File     string           `json:"file"`
-	Replaced string           `json:"why_there_was_no_model,omitempty"`
+	File     string           `json:"model_file"`
+	Replaced string           `json:"no_model_reason,omitempty"` // why there was none before
 	Seconds  float64          `json:"calibration_seconds"`
 	Model    *linkmodel.Model `json:"model"`
 	Choices  []choiceOutput   `json:"choices"`

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
@@ -24,7 +25,7 @@ func TestCalibrationPrint(t *testing.T) {
 		Pinned:  []linkmodel.Path{{Path: "pinned", Curve: curve(8e-6, 55e9)}},
 		Batches: []linkmodel.Batch{{Path: "kernel", Direction: "h2d", CallSeconds: 50e-6, Block: curve(2e-9, 51e9)}},
 	}
-	out := &calibrationOutput{Device: "cuda:0", File: "/cache/link.json", Seconds: 3, Model: m}
+	out := &calibrationOutput{Record: provenance.Record{}.On("cuda:0", "Test GPU"), File: "/cache/link.json", Seconds: 3, Model: m}
 	for _, n := range []int64{1 << 10, 64 << 20} {
 		for _, toHost := range []bool{false, true} {
 			out.Choices = append(out.Choices, choiceOutput{n, directionText(toHost), m.Choice(n, toHost)})

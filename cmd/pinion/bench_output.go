@@ -14,8 +14,6 @@ import (
 
 type linkOutput struct {
 	provenance.Record
-	Device       string       `json:"device"`
-	Name         string       `json:"name"`
 	Link         *linkRow     `json:"link,omitempty"`
 	SizeBytes    int64        `json:"size_bytes"`
 	SizeReason   string       `json:"size_reason,omitempty"` // why it is less than the default
@@ -28,16 +26,16 @@ type linkOutput struct {
 	NotAvailable []skippedRow `json:"not_available"`
 	Curves       []curveRow   `json:"curves,omitempty"`
 	Choice       []choiceRow  `json:"choice,omitempty"`
-	Report       string       `json:"report,omitempty"`
+	Report       string       `json:"report_file,omitempty"`
 }
 
 type bulkRow struct {
-	Path          string  `json:"path"`
-	Direction     string  `json:"direction"`
-	GBPerS        float64 `json:"gb_per_s"`
-	MinGBPerS     float64 `json:"min_gb_per_s"`
-	MaxGBPerS     float64 `json:"max_gb_per_s"`
-	PercentOfBest float64 `json:"percent_of_best"`
+	Path      string  `json:"path"`
+	Direction string  `json:"direction"`
+	GBPerS    float64 `json:"gb_per_s"`
+	MinGBPerS float64 `json:"min_gb_per_s"`
+	MaxGBPerS float64 `json:"max_gb_per_s"`
+	OfBest    float64 `json:"of_best_fraction"`
 }
 
 type timingRow struct {
@@ -48,7 +46,7 @@ type timingRow struct {
 }
 
 type skippedRow struct {
-	Path   string `json:"path"`
+	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
@@ -73,19 +71,19 @@ type choiceRow struct {
 	ChosenSeconds float64 `json:"chosen_seconds"`
 	BestSeconds   float64 `json:"best_seconds"`
 	BestPath      string  `json:"best_path"`
-	Ratio         float64 `json:"ratio"`
+	Ratio         float64 `json:"choice_ratio"`
 }
 
 func newLinkOutput(r *linkRun) *linkOutput {
 	info := r.info
 	out := &linkOutput{
-		Record: r.Record,
-		Device: info.ID, Name: info.Name, Link: newLinkRow(info.Link),
+		Record:    r.Record.On(info.ID, info.Name),
+		Link:      newLinkRow(info.Link),
 		SizeBytes: r.Size, SizeReason: r.SizeReason, PinBytes: r.PinSize, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
 		Bulk: []bulkRow{}, SmallCopies: timingRows(r.Small), PinCost: timingRows(r.Pin), NotAvailable: []skippedRow{},
 	}
 	for _, b := range r.Bulk {
-		out.Bulk = append(out.Bulk, bulkRow{b.Path, b.Direction, b.Median / 1e9, b.Least / 1e9, b.Most / 1e9, 100 * b.OfBest})
+		out.Bulk = append(out.Bulk, bulkRow{b.Path, b.Direction, b.Median / 1e9, b.Least / 1e9, b.Most / 1e9, b.OfBest})
 	}
 	for _, s := range r.Skipped {
 		out.NotAvailable = append(out.NotAvailable, skippedRow{s.Path, s.Why.Error()})
@@ -110,7 +108,7 @@ func (o *linkOutput) hideCurves() { o.Curves, o.Choice = nil, nil }
 func printNotAvailable(w io.Writer, rows []skippedRow) {
 	paths := map[string][]string{}
 	for _, s := range rows {
-		paths[s.Reason] = append(paths[s.Reason], s.Path)
+		paths[s.Reason] = append(paths[s.Reason], s.Name)
 	}
 	for _, s := range rows {
 		if list := paths[s.Reason]; list != nil {
@@ -129,7 +127,7 @@ func timingRows(list []linkbench.Timing) []timingRow {
 }
 
 func (o *linkOutput) print(w io.Writer) {
-	fmt.Fprintf(w, "%s  %s", o.Device, o.Name)
+	fmt.Fprintf(w, "%s  %s", o.Device, o.DeviceName)
 	if o.Link != nil {
 		fmt.Fprintf(w, "  %s", o.Link)
 	}
@@ -141,7 +139,7 @@ func (o *linkOutput) print(w io.Writer) {
 
 	t := texttable.New("PATH", "DIRECTION", ">GB/s", ">MIN", ">MAX", ">OF BEST")
 	for _, b := range o.Bulk {
-		t.Add(b.Path, directions[b.Direction], gb(b.GBPerS), gb(b.MinGBPerS), gb(b.MaxGBPerS), fmt.Sprintf("%.0f %%", b.PercentOfBest))
+		t.Add(b.Path, directions[b.Direction], gb(b.GBPerS), gb(b.MinGBPerS), gb(b.MaxGBPerS), fmt.Sprintf("%.0f %%", 100*b.OfBest))
 	}
 	t.Write(w)
 

@@ -14,8 +14,6 @@ import (
 
 type processesOutput struct {
 	provenance.Record
-	Device       string       `json:"device"`
-	Name         string       `json:"name"`
 	Link         *linkRow     `json:"link,omitempty"`
 	SharesMemory bool         `json:"shares_host_memory"`
 	SizeBytes    int64        `json:"size_bytes"`
@@ -35,9 +33,9 @@ type rateRange struct {
 	MaxGBPerS float64 `json:"max_gb_per_s"`
 }
 
-// sharingRow is one kind of host memory in one direction. Per cents of private
-// pinned memory are of the process that is furthest behind, and missing where
-// that was not measured.
+// sharingRow is one kind of host memory in one direction. Fractions of
+// private pinned memory are of the process that is furthest behind, and left out
+// where that was not measured.
 type sharingRow struct {
 	Memory            string           `json:"memory"`
 	Direction         string           `json:"direction"`
@@ -47,9 +45,9 @@ type sharingRow struct {
 	Alone             rateRange        `json:"alone"`
 	Together          rateRange        `json:"together"`
 	TotalGBPerS       float64          `json:"together_total_gb_per_s"`
-	OverlapPercent    float64          `json:"overlap_percent"`
-	AloneOfPrivate    float64          `json:"alone_percent_of_private_pinned,omitempty"`
-	TogetherOfPrivate float64          `json:"together_percent_of_private_pinned,omitempty"`
+	Overlap           float64          `json:"overlap_fraction"`
+	AloneOfPrivate    float64          `json:"alone_of_private_pinned_fraction,omitempty"`
+	TogetherOfPrivate float64          `json:"together_of_private_pinned_fraction,omitempty"`
 	Processes         []sharingProcess `json:"processes"`
 }
 
@@ -57,8 +55,8 @@ type sharingProcess struct {
 	Process           int       `json:"process"`
 	Alone             rateRange `json:"alone"`
 	Together          rateRange `json:"together"`
-	AloneOfPrivate    float64   `json:"alone_percent_of_private_pinned,omitempty"`
-	TogetherOfPrivate float64   `json:"together_percent_of_private_pinned,omitempty"`
+	AloneOfPrivate    float64   `json:"alone_of_private_pinned_fraction,omitempty"`
+	TogetherOfPrivate float64   `json:"together_of_private_pinned_fraction,omitempty"`
 }
 
 // puzzlesRow is what the puzzles about pinned memory are explained by. Copies
@@ -76,14 +74,14 @@ type puzzlesRow struct {
 	SerialisedGBPerS float64 `json:"serialised_pinned_gb_per_s,omitempty"`
 
 	// Of private pinned memory, the lower of the two directions.
-	SharedAlone    float64 `json:"shared_alone_percent_of_private_pinned,omitempty"`
-	SharedTogether float64 `json:"shared_together_percent_of_private_pinned,omitempty"`
+	SharedAlone    float64 `json:"shared_alone_of_private_pinned_fraction,omitempty"`
+	SharedTogether float64 `json:"shared_together_of_private_pinned_fraction,omitempty"`
 }
 
 func newProcessesOutput(r *processesRun) *processesOutput {
 	out := &processesOutput{
-		Record: r.Record,
-		Device: r.info.ID, Name: r.info.Name, Link: newLinkRow(r.info.Link), SharesMemory: r.info.Integrated,
+		Record: r.Record.On(r.info.ID, r.info.Name),
+		Link:   newLinkRow(r.info.Link), SharesMemory: r.info.Integrated,
 		SizeBytes: r.Size, Processes: r.Procs, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
 		Times: []timingRow{}, Copies: []sharingRow{}, NotAvailable: []skippedRow{},
 	}
@@ -101,12 +99,12 @@ func newProcessesOutput(r *processesRun) *processesOutput {
 		row := sharingRow{
 			Memory: c.Path, Direction: c.Direction,
 			FirstSeconds: c.First.Median.Seconds(), MinFirstSeconds: c.First.Least.Seconds(), MaxFirstSeconds: c.First.Most.Seconds(),
-			Alone: rates(c.Alone), Together: rates(c.Together), TotalGBPerS: c.Total / 1e9, OverlapPercent: 100 * c.Overlap,
-			AloneOfPrivate: 100 * c.AloneOfPrivate, TogetherOfPrivate: 100 * c.TogetherOfPrivate,
+			Alone: rates(c.Alone), Together: rates(c.Together), TotalGBPerS: c.Total / 1e9, Overlap: c.Overlap,
+			AloneOfPrivate: c.AloneOfPrivate, TogetherOfPrivate: c.TogetherOfPrivate,
 		}
 		for i, p := range c.Processes {
 			row.Processes = append(row.Processes, sharingProcess{i + 1, rates(p.Alone), rates(p.Together),
-				100 * p.AloneOfPrivate, 100 * p.TogetherOfPrivate})
+				p.AloneOfPrivate, p.TogetherOfPrivate})
 		}
 		out.Copies = append(out.Copies, row)
 	}
@@ -134,14 +132,14 @@ func newPuzzles(r *procbench.Report) *puzzlesRow {
 		p.SerialisedGBPerS = gb / row.Alone.Median.Seconds()
 	}
 	if up, down := r.Row(procbench.Shared, "h2d"), r.Row(procbench.Shared, "d2h"); up != nil && down != nil {
-		p.SharedAlone = 100 * min(up.AloneOfPrivate, down.AloneOfPrivate)
-		p.SharedTogether = 100 * min(up.TogetherOfPrivate, down.TogetherOfPrivate)
+		p.SharedAlone = min(up.AloneOfPrivate, down.AloneOfPrivate)
+		p.SharedTogether = min(up.TogetherOfPrivate, down.TogetherOfPrivate)
 	}
 	return p
 }
 
 func (o *processesOutput) print(w io.Writer) {
-	fmt.Fprintf(w, "%s  %s", o.Device, o.Name)
+	fmt.Fprintf(w, "%s  %s", o.Device, o.DeviceName)
 	if o.Link != nil {
 		fmt.Fprintf(w, "  %s", o.Link)
 	}
@@ -151,9 +149,7 @@ func (o *processesOutput) print(w io.Writer) {
 	o.printCopies(w)
 	fmt.Fprintln(w)
 	o.printTimes(w)
-	for _, s := range o.NotAvailable {
-		fmt.Fprintf(w, "\nNot available: %s: %s\n", s.Path, s.Reason)
-	}
+	printNotAvailable(w, o.NotAvailable)
 	fmt.Fprintln(w)
 	o.warn(w)
 	o.explain(w)
@@ -164,10 +160,10 @@ func (o *processesOutput) warn(w io.Writer) {
 	if len(o.Copies) == 0 {
 		return
 	}
-	worst := slices.MinFunc(o.Copies, func(a, b sharingRow) int { return cmp.Compare(a.OverlapPercent, b.OverlapPercent) })
-	if worst.OverlapPercent < 90 {
+	worst := slices.MinFunc(o.Copies, func(a, b sharingRow) int { return cmp.Compare(a.Overlap, b.Overlap) })
+	if worst.Overlap < 0.9 {
 		fmt.Fprintf(w, "Take the figures together with care: all processes were copying for only %.0f %% of the time of a copy (%s, %s). Larger copies or fewer processes overlap more.\n",
-			worst.OverlapPercent, worst.Memory, copyWords[worst.Direction])
+			100*worst.Overlap, worst.Memory, copyWords[worst.Direction])
 	}
 }
 
@@ -177,7 +173,7 @@ func (o *processesOutput) printCopies(w io.Writer) {
 		if p == 0 {
 			return "-"
 		}
-		return units.Percent(p / 100)
+		return units.Percent(p)
 	}
 	for _, c := range o.Copies {
 		t.Add(c.Memory, copyWords[c.Direction], units.Seconds(c.FirstSeconds), gb(c.Alone.GBPerS), gb(c.Together.GBPerS), gb(c.TotalGBPerS),
@@ -228,6 +224,6 @@ func (o *processesOutput) explain(w io.Writer) {
 	}
 	if p.SharedAlone > 0 {
 		fmt.Fprintf(w, "What to do instead: a shared segment that each process pins. In the process that is furthest behind it reaches %s of private pinned memory alone and %s together.\n",
-			units.Percent(p.SharedAlone/100), units.Percent(p.SharedTogether/100))
+			units.Percent(p.SharedAlone), units.Percent(p.SharedTogether))
 	}
 }

@@ -40,9 +40,9 @@ func TestBenchReport(t *testing.T) {
 	}
 
 	// Again, over the first one, as JSON.
-	doc := document(t, []string{"bulk", "curves", "choice", "report"}, append(args, "--json")...)
-	if doc["report"] != file {
-		t.Errorf("the report is %v", doc["report"])
+	doc := document(t, []string{"bulk", "curves", "choice", "report_file"}, append(args, "--json")...)
+	if doc["report_file"] != file {
+		t.Errorf("the report is %v", doc["report_file"])
 	}
 	onlyFile(t, dir, "link.html")
 }
@@ -173,7 +173,7 @@ func TestBenchCurvesJSON(t *testing.T) {
 	}
 	for _, c := range doc["choice"].([]any) {
 		row := c.(map[string]any)
-		if best := row["best_path"]; best != "pageable" && best != "staged" || row["ratio"].(float64) <= 0 || row["best_seconds"].(float64) <= 0 || row["chosen_seconds"].(float64) <= 0 {
+		if best := row["best_path"]; best != "pageable" && best != "staged" || row["choice_ratio"].(float64) <= 0 || row["best_seconds"].(float64) <= 0 || row["chosen_seconds"].(float64) <= 0 {
 			t.Errorf("%v", row)
 		}
 	}

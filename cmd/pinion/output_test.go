@@ -195,7 +195,7 @@ nvJPEG        JPEG decoding on the GPU   /usr/local/cuda/lib64/libnvjpeg.so.13
 
 func TestBenchLinkJSON(t *testing.T) {
 	args := []string{"bench", "link", "--device", "host:16MiB", "--size", "64KiB", "--repeats", "2"}
-	doc := document(t, []string{"measured_at", "commit", "platform", "cpus", "device", "name", "size_bytes", "repeats",
+	doc := document(t, []string{"measured_at", "commit", "platform", "cpus", "device", "device_name", "size_bytes", "repeats",
 		"initialisation_seconds", "bulk", "small_copies", "pin_cost", "not_available"}, append(args, "--json")...)
 	if doc["size_bytes"] != 65536. || doc["repeats"] != 2. || doc["device"] != "host:16777216" {
 		t.Errorf("%v", doc)

@@ -24,7 +24,7 @@ func startable(t *testing.T) {
 func TestBenchProcesses(t *testing.T) {
 	startable(t)
 	args := []string{"bench", "processes", "--device", "host:16MiB", "--size", "64KiB", "--repeats", "2"}
-	doc := document(t, []string{"measured_at", "commit", "platform", "cpus", "device", "name", "shares_host_memory", "size_bytes",
+	doc := document(t, []string{"measured_at", "commit", "platform", "cpus", "device", "device_name", "shares_host_memory", "size_bytes",
 		"processes", "repeats", "initialisation_seconds", "times", "copies", "not_available"}, append(args, "--procs", "3", "--json")...)
 	if doc["size_bytes"] != 65536. || doc["processes"] != 3. || doc["repeats"] != 2. || doc["device"] != "host:16777216" ||
 		doc["shares_host_memory"] != true || doc["puzzles"] != nil {
@@ -216,7 +216,7 @@ func TestProcessesTextLess(t *testing.T) {
 		has, hasNot []string
 	}{
 		"no link":      {unlinked, []string{"there is no link"}, []string{naive, arrives, instead, none}},
-		"no pinned":    {without(procbench.Private, procbench.Serialised, procbench.Shared), []string{none, "Not available: shared pinned: page-locked"}, []string{naive, arrives, instead}},
+		"no pinned":    {without(procbench.Private, procbench.Serialised, procbench.Shared), []string{none, "Not available: private pinned; serialised pinned; shared pinned: page-locked"}, []string{naive, arrives, instead}},
 		"no segment":   {without(procbench.Shared), []string{naive, arrives}, []string{instead, none}},
 		"not sent":     {without(procbench.Serialised), []string{naive, instead}, []string{arrives, none}},
 		"not together": {apart, []string{naive, "for only 42 % of the time", "(pageable, D2H)"}, []string{none}},
@@ -240,7 +240,7 @@ func TestProcessesTextLess(t *testing.T) {
 func TestPuzzles(t *testing.T) {
 	p := newProcessesOutput(fixedProcesses()).Puzzles
 	if p == nil || p.NaiveRatio != 0.445/0.005 || p.SteadyRatio != 5 || p.SerialisedGBPerS != 10 || p.PinnedGBPerS != 50 ||
-		p.SharedAlone != 99.6 || p.SharedTogether != 99.7 {
+		p.SharedAlone != 0.996 || p.SharedTogether != 0.997 {
 		t.Errorf("%+v", p)
 	}
 }

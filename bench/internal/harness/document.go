@@ -12,9 +12,8 @@ import (
 // Head is how a document begins: in the form of a peer's file (see
 // bench/README.md), with more keys.
 type Head struct {
-	Peer    string `json:"peer"`
-	What    string `json:"what"` // the rows are about
-	Machine string `json:"machine"`
+	Peer string `json:"peer"`
+	What string `json:"what"` // the rows are about
 	provenance.Record
 	Repeats int `json:"repeats"` // of each row
 }
@@ -24,8 +23,7 @@ func NewHead(dev device.Device, what string, repeats int) Head {
 	return Head{
 		Peer:    "Pinion",
 		What:    what,
-		Machine: dev.Info().Name,
-		Record:  provenance.Now(),
+		Record:  provenance.Now().On(dev.Info().ID, dev.Info().Name),
 		Repeats: repeats,
 	}
 }
@@ -34,25 +32,26 @@ func NewHead(dev device.Device, what string, repeats int) Head {
 // [measure.Row] or is one.
 type Document[R any] struct {
 	Head
-	Rows    []R       `json:"rows"`
-	Skipped []Skipped `json:"skipped"`
+	Rows         []R            `json:"rows"`
+	NotAvailable []NotAvailable `json:"not_available"`
 }
 
 // NewDocument is a document without rows, with the head of [NewHead].
 func NewDocument[R any](dev device.Device, what string, repeats int) Document[R] {
-	return Document[R]{Head: NewHead(dev, what, repeats), Rows: []R{}, Skipped: []Skipped{}}
+	return Document[R]{Head: NewHead(dev, what, repeats), Rows: []R{}, NotAvailable: []NotAvailable{}}
 }
 
 // Skip says that a row, or a group of rows, cannot be had here.
 func (d *Document[R]) Skip(name string, why error) {
-	d.Skipped = append(d.Skipped, Skipped{Name: name, Why: why.Error()})
+	d.NotAvailable = append(d.NotAvailable, NotAvailable{Name: name, Reason: why.Error()})
 }
 
-// Skipped is a row, or a group of rows, that this device or machine cannot have.
-type Skipped struct {
-	Name string `json:"name"`
-	By   string `json:"by,omitempty"` // as in Row
-	Why  string `json:"why"`
+// NotAvailable is a row, or a group of rows, that this device or machine cannot
+// have.
+type NotAvailable struct {
+	Name   string `json:"name"`
+	By     string `json:"by,omitempty"` // as in a row
+	Reason string `json:"reason"`
 }
 
 // Run opens the device of that name, has measure make a document about it, and

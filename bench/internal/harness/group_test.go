@@ -62,8 +62,8 @@ func TestMeasureFails(t *testing.T) {
 	if !errors.Is(err, broken) || err.Error() != "breaks: broken" {
 		t.Error(err)
 	}
-	if want := []harness.Skipped{{Name: "lacks", Why: lack.Error()}}; !slices.Equal(d.Skipped, want) {
-		t.Errorf("skipped %+v, want %+v", d.Skipped, want)
+	if want := []harness.NotAvailable{{Name: "lacks", Reason: lack.Error()}}; !slices.Equal(d.NotAvailable, want) {
+		t.Errorf("skipped %+v, want %+v", d.NotAvailable, want)
 	}
 }
 
@@ -92,8 +92,8 @@ func TestAdd(t *testing.T) {
 	if want := []namedRow{{measure.Row{Name: "a", Value: 3, Min: 3, Max: 3}, "red"}}; err != nil || !slices.Equal(d.Rows, want) {
 		t.Errorf("%+v, %v, want %+v", d.Rows, err, want)
 	}
-	if want := []harness.Skipped{{Name: "b", Why: device.ErrPinLimit.Error()}}; !slices.Equal(d.Skipped, want) {
-		t.Errorf("skipped %+v, want %+v", d.Skipped, want)
+	if want := []harness.NotAvailable{{Name: "b", Reason: device.ErrPinLimit.Error()}}; !slices.Equal(d.NotAvailable, want) {
+		t.Errorf("skipped %+v, want %+v", d.NotAvailable, want)
 	}
 	plain := harness.Document[measure.Row]{Head: harness.Head{Repeats: 1}}
 	err = harness.Add(t.Context(), &plain, []*measure.Sample{{Row: measure.Row{Name: "c"}, Check: check, Run: func() (float64, error) { return 1, nil }}})

@@ -21,8 +21,8 @@ import (
 func TestRun(t *testing.T) {
 	type document struct {
 		harness.Head
-		Rows    []measure.Row     `json:"rows"`
-		Skipped []harness.Skipped `json:"skipped"`
+		Rows         []measure.Row          `json:"rows"`
+		NotAvailable []harness.NotAvailable `json:"not_available"`
 	}
 	var out bytes.Buffer
 	err := harness.Run("host", &out, func(dev device.Device) (any, error) {
@@ -32,15 +32,15 @@ func TestRun(t *testing.T) {
 				{Name: "a", Value: 2, Unit: "ms", Min: 1, Max: 3},
 				{Name: "b", By: "me", Unit: "ms"},
 			},
-			Skipped: []harness.Skipped{{Name: "c", By: "me", Why: "why"}, {Name: "d", Why: "why"}},
+			NotAvailable: []harness.NotAvailable{{Name: "c", By: "me", Reason: "why"}, {Name: "d", Reason: "why"}},
 		}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "peer what machine measured_at version commit platform cpu cpus repeats" +
+	want := "peer what measured_at version commit platform cpu cpus device device_name repeats" +
 		" rows name value unit min max name by value unit min max" +
-		" skipped name by why name why"
+		" not_available name by reason name reason"
 	if got := strings.Join(keys(out.String()), " "); got != want {
 		t.Errorf("keys %s, want %s", got, want)
 	}
@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Peer != "Pinion" || d.What != "tests" || d.Machine == "" || d.Commit == "" || d.Repeats != 3 {
+	if d.Peer != "Pinion" || d.What != "tests" || d.DeviceName == "" || d.Commit == "" || d.Repeats != 3 {
 		t.Errorf("%+v", d.Head)
 	}
 }

@@ -29,7 +29,7 @@ func Add[R any, S Measurable[R]](ctx context.Context, d *Document[R], samples []
 	}
 	skipped, err := measure.Plan{Repeats: d.Repeats, Settle: settle, Impossible: Impossible}.Run(ctx, list)
 	for _, s := range skipped {
-		d.Skipped = append(d.Skipped, Skipped{s.Name, s.By, s.Err.Error()})
+		d.NotAvailable = append(d.NotAvailable, NotAvailable{s.Name, s.By, s.Err.Error()})
 	}
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func full(t testing.TB) *Report {
 		Platform   string
 		CPUs       int
 		Device     string
-		Name       string
+		Name       string `json:"device_name"`
 		Link       struct {
 			Kind  string
 			Gen   int `json:"max_generation"`
