@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/dataset/internal/jsonscan"
 	"github.com/pinion-gpu/pinion/dataset/internal/number"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/jsonscan"
 )
 
 // maxAxes is more than any tensor has.
@@ -46,7 +46,7 @@ func (n *numbers) read(b []byte) (shape []int, err error) {
 func (n *numbers) value(b []byte, depth int) (rest []byte, err error) {
 	if b[0] != '[' {
 		if b[0] != '-' && b[0]-'0' > 9 {
-			return nil, fmt.Errorf("%w: %s; want numbers", dataset.ErrFormat, jsonscan.Describe(b))
+			return nil, fmt.Errorf("%w: %s; want numbers", dataset.ErrFormat, describe(b))
 		}
 		if n.depth < 0 {
 			n.depth = depth
@@ -129,18 +129,18 @@ func wholeNumber(text []byte, v float64, bits int) (int64, error) {
 
 // labelOf returns the label in a field of a line.
 func labelOf(line []byte, path []string) (int32, error) {
-	b, err := jsonscan.Find(line, path)
+	b, err := find(line, path)
 	if err != nil {
 		return 0, err
 	}
 	text := b[:len(b)-len(jsonscan.Skip(b))]
 	v, ok := number.Parse(text)
 	if !ok {
-		return 0, fmt.Errorf("%w: %s; want a whole number%s", dataset.ErrFormat, jsonscan.Describe(b), jsonscan.In(path))
+		return 0, fmt.Errorf("%w: %s; want a whole number%s", dataset.ErrFormat, describe(b), inField(path))
 	}
 	label, err := wholeNumber(text, v, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%w%s", err, jsonscan.In(path))
+		return 0, fmt.Errorf("%w%s", err, inField(path))
 	}
 	return int32(label), nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/dataset/internal/jsonscan"
 	"github.com/pinion-gpu/pinion/dataset/internal/lines"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
 	"github.com/pinion-gpu/pinion/dataset/internal/parallel"
@@ -107,7 +106,7 @@ func (p *parser) start(text []byte) error {
 		if line[0] != '{' || !json.Valid(line) { // parse says what is wrong
 			return nil
 		}
-		all := jsonscan.Names(line)
+		all := memberNames(line)
 		p.field = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == p.opts.Label })
 		if len(p.field) != 1 {
 			return fmt.Errorf(": %w: which field holds the samples? There are %s", dataset.ErrArgument, names.Listed(all))
@@ -189,7 +188,7 @@ func (b *block) sample(line []byte, p *parser) error {
 		var value json.RawMessage
 		return fmt.Errorf("%w: no JSON: %w", dataset.ErrFormat, json.Unmarshal(line, &value))
 	}
-	value, err := jsonscan.Find(line, p.field)
+	value, err := find(line, p.field)
 	if err != nil {
 		return err
 	}
@@ -197,13 +196,13 @@ func (b *block) sample(line []byte, p *parser) error {
 	shape, err := b.numbers.read(value)
 	b.data = b.numbers.data
 	if err != nil {
-		return fmt.Errorf("%w%s", err, jsonscan.In(p.field))
+		return fmt.Errorf("%w%s", err, inField(p.field))
 	}
 	switch {
 	case p.opts.Ragged && len(shape) > 0 && shape[0] == 0: // of whatever rows
 		b.emptyAt = cmp.Or(b.emptyAt, b.lines)
 	case slices.Contains(shape, 0):
-		return fmt.Errorf("%w: an array of shape %v%s", dataset.ErrEmpty, shape, jsonscan.In(p.field))
+		return fmt.Errorf("%w: an array of shape %v%s", dataset.ErrEmpty, shape, inField(p.field))
 	case b.shapeAt == 0:
 		b.shape, b.shapeAt = slices.Clone(shape), b.lines
 	case !p.opts.alike(b.shape, shape):

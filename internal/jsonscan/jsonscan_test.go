@@ -60,3 +60,23 @@ func TestStops(t *testing.T) {
 		t.Errorf("%d calls, %v", calls, err)
 	}
 }
+
+// Members and Skip walk through valid objects as Object does.
+func TestMembers(t *testing.T) {
+	for _, text := range append(texts, `{"a":[1,[2,"]"]],"b":{"c":"\\\"}"},"d":-1e3 ,"e":null}`) {
+		var want []string
+		if Object([]byte(text), func(key, value []byte) error {
+			want = append(want, string(key)+"="+string(value))
+			return nil
+		}) != nil {
+			continue
+		}
+		var got []string
+		for key, value := range Members(Trim([]byte(text))) {
+			got = append(got, string(key)+"="+string(value[:len(value)-len(Skip(value))]))
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
