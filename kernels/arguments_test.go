@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -36,8 +37,8 @@ func TestBadArguments(t *testing.T) {
 		return f.set.CopySpans(f.stream, l)
 	}
 	table, err := kernels.NewResampleTable(8, 8)
-	must(t, err)
-	must(t, table.Add(kernels.Picture{Src: q, Pitch: 24, Width: 8, Height: 8,
+	testkit.OK(t, err)
+	testkit.OK(t, table.Add(kernels.Picture{Src: q, Pitch: 24, Width: 8, Height: 8,
 		X: kernels.Axis{Length: 8, Out: 8}, Y: kernels.Axis{Length: 8, Out: 8}}))
 	type N = kernels.Normalize
 	type B = kernels.Blocks
@@ -142,29 +143,29 @@ func TestBadArguments(t *testing.T) {
 
 func TestNothingToDo(t *testing.T) {
 	f := open(t)
-	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.F16, N: 0, C: 3, H: 224, W: 224}))
-	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.U8, N: 8, C: 1, H: 0, W: math.MaxInt}))
-	must(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.F16, N: 0, C: 3, H: 224, W: 224, Colours: 7, Mix: 7}))
+	testkit.OK(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.F16, N: 0, C: 3, H: 224, W: 224}))
+	testkit.OK(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.U8, N: 8, C: 1, H: 0, W: math.MaxInt}))
+	testkit.OK(t, f.set.Normalize(f.stream, kernels.Normalize{DType: dtype.F16, N: 0, C: 3, H: 224, W: 224, Colours: 7, Mix: 7}))
 	table, err := kernels.NewResampleTable(224, 224)
-	must(t, err)
-	must(t, f.set.Resample(f.stream, 0, table, 0))
-	must(t, f.set.Cast(f.stream, 0, dtype.F32, 0, dtype.U8, 0))
-	must(t, f.set.Fill(f.stream, 0, 4, 1, 0))
-	must(t, f.set.Gather(f.stream, kernels.Blocks{BlockBytes: 16}))
+	testkit.OK(t, err)
+	testkit.OK(t, f.set.Resample(f.stream, 0, table, 0))
+	testkit.OK(t, f.set.Cast(f.stream, 0, dtype.F32, 0, dtype.U8, 0))
+	testkit.OK(t, f.set.Fill(f.stream, 0, 4, 1, 0))
+	testkit.OK(t, f.set.Gather(f.stream, kernels.Blocks{BlockBytes: 16}))
 	buf := f.result(256, 0)
 	defer buf.free()
-	must(t, f.set.Gather(f.stream, kernels.Blocks{Dst: buf.p, Src: buf.p + 16, Index: buf.p + 192, N: 4, BlockBytes: 16}))
-	must(t, f.set.Scatter(f.stream, kernels.Blocks{BlockBytes: 16}))
-	must(t, f.set.CopySpans(f.stream, kernels.SpanList{Unit: 16}))
-	must(t, f.set.CopySpans(f.stream, kernels.SpanList{N: 7, Unit: 16}))
-	must(t, f.set.CopySpans(f.stream, kernels.SpanList{Units: 7, Unit: 16}))
-	must(t, f.stream.Synchronize())
+	testkit.OK(t, f.set.Gather(f.stream, kernels.Blocks{Dst: buf.p, Src: buf.p + 16, Index: buf.p + 192, N: 4, BlockBytes: 16}))
+	testkit.OK(t, f.set.Scatter(f.stream, kernels.Blocks{BlockBytes: 16}))
+	testkit.OK(t, f.set.CopySpans(f.stream, kernels.SpanList{Unit: 16}))
+	testkit.OK(t, f.set.CopySpans(f.stream, kernels.SpanList{N: 7, Unit: 16}))
+	testkit.OK(t, f.set.CopySpans(f.stream, kernels.SpanList{Units: 7, Unit: 16}))
+	testkit.OK(t, f.stream.Synchronize())
 }
 
 func TestClose(t *testing.T) {
 	f := open(t)
-	must(t, f.set.Close())
-	must(t, f.set.Close())
+	testkit.OK(t, f.set.Close())
+	testkit.OK(t, f.set.Close())
 	if err := f.set.Fill(f.stream, 0, 1, 0, 0); !errors.Is(err, device.ErrClosed) {
 		t.Errorf("Fill after Close: %v, want ErrClosed", err)
 	}

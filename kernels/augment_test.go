@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -25,7 +26,7 @@ func (f *fixture) augment(p kernels.Normalize, pixels []byte, colours []kernels.
 	p.Src, p.Dst = src.p, dst.p
 	if colours != nil {
 		table, err := kernels.AppendColours(nil, colours...)
-		must(f, err)
+		testkit.OK(f, err)
 		for i := range p.N { // what the sums hold before is of no account
 			table[len(table)-8*i-3] = poison
 		}
@@ -35,12 +36,12 @@ func (f *fixture) augment(p kernels.Normalize, pixels []byte, colours []kernels.
 	}
 	if mix != nil {
 		table, err := kernels.AppendMix(nil, mix...)
-		must(f, err)
+		testkit.OK(f, err)
 		at := f.upload(table, 4*(offset%3))
 		defer at.free()
 		p.Mix = at.p
 	}
-	must(f, f.set.Normalize(f.stream, p))
+	testkit.OK(f, f.set.Normalize(f.stream, p))
 	if !bytes.Equal(src.download(), pixels) {
 		f.Fatal("the source changed")
 	}
@@ -301,7 +302,7 @@ func TestAugmentSpoiledTables(t *testing.T) {
 	run := func(f *fixture, p kernels.Normalize, pixels, colours, mix []byte) []byte {
 		src, dst, c, m := f.upload(pixels, 0), f.result(4*len(pixels), 0), f.upload(colours, 0), f.upload(mix, 0)
 		p.Src, p.Dst, p.Colours, p.Mix = src.p, dst.p, c.p, m.p
-		must(f, f.set.Normalize(f.stream, p))
+		testkit.OK(f, f.set.Normalize(f.stream, p))
 		out := dst.download()
 		for _, b := range []buffer{src, dst, c, m} {
 			b.free()
@@ -367,14 +368,14 @@ func BenchmarkAugment(b *testing.B) {
 			p := p
 			if c.colour != nil {
 				table, err := kernels.AppendColours(nil, slices.Repeat([]kernels.Colour{*c.colour}, n)...)
-				must(b, err)
+				testkit.OK(b, err)
 				at := f.upload(table, 0)
 				defer at.free()
 				p.Colours = at.p
 			}
 			if c.lambda < 1 {
 				table, err := kernels.AppendMix(nil, slices.Repeat([]float32{c.lambda}, n)...)
-				must(b, err)
+				testkit.OK(b, err)
 				at := f.upload(table, 0)
 				defer at.free()
 				p.Mix = at.p

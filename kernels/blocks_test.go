@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -98,7 +99,7 @@ func (f *fixture) checkBlocks(c blocksCase, list []int64, content []byte, dstBlo
 	defer src.free()
 	defer ids.free()
 	defer dst.free()
-	must(f, run(f.stream, kernels.Blocks{
+	testkit.OK(f, run(f.stream, kernels.Blocks{
 		Dst: dst.p, Src: src.p, Index: ids.p,
 		N: int64(c.n), Total: int64(c.total), BlockBytes: int64(c.blockBytes),
 	}))
@@ -131,7 +132,7 @@ func TestScatterDuplicates(t *testing.T) {
 	defer src.free()
 	defer ids.free()
 	defer dst.free()
-	must(t, f.set.Scatter(f.stream, kernels.Blocks{Dst: dst.p, Src: src.p, Index: ids.p, N: n, Total: 2, BlockBytes: blockBytes}))
+	testkit.OK(t, f.set.Scatter(f.stream, kernels.Blocks{Dst: dst.p, Src: src.p, Index: ids.p, N: n, Total: 2, BlockBytes: blockBytes}))
 	got := dst.download()
 	for i, x := range got[:blockBytes] {
 		if x >= n {
@@ -151,14 +152,14 @@ func (f *fixture) mapped(n int64) ([]byte, device.Ptr) {
 		f.Skip("the device cannot map host memory")
 	}
 	b, err := pagemem.Map(pagemem.RoundUp(n))
-	must(f, err)
-	f.Cleanup(func() { must(f, pagemem.Unmap(b)) })
+	testkit.OK(f, err)
+	f.Cleanup(func() { testkit.OK(f, pagemem.Unmap(b)) })
 	if err := pinner.Pin(b, device.PinMapped); err != nil {
 		f.Skipf("cannot pin %d bytes here: %v", len(b), err)
 	}
-	f.Cleanup(func() { must(f, pinner.Unpin(b)) })
+	f.Cleanup(func() { testkit.OK(f, pinner.Unpin(b)) })
 	p, err := pinner.Mapped(b)
-	must(f, err)
+	testkit.OK(f, err)
 	return b[:n], p
 }
 
@@ -172,7 +173,7 @@ func TestGatherFromMappedMemory(t *testing.T) {
 	ids, dst := f.upload(indexBytes(list), 0), f.result(n*blockBytes, 0)
 	defer ids.free()
 	defer dst.free()
-	must(t, f.set.Gather(f.stream, kernels.Blocks{Dst: dst.p, Src: p, Index: ids.p, N: n, Total: total, BlockBytes: blockBytes}))
+	testkit.OK(t, f.set.Gather(f.stream, kernels.Blocks{Dst: dst.p, Src: p, Index: ids.p, N: n, Total: total, BlockBytes: blockBytes}))
 	got := dst.download()
 	for i, at := range list {
 		want := bytes.Repeat([]byte{poison}, blockBytes)
@@ -215,8 +216,8 @@ func BenchmarkGather(b *testing.B) {
 				j.Index, j.Dst = ids.p, dst.p
 				b.SetBytes(bytes)
 				for b.Loop() {
-					must(b, g.set.Gather(g.stream, j))
-					must(b, g.stream.Synchronize())
+					testkit.OK(b, g.set.Gather(g.stream, j))
+					testkit.OK(b, g.stream.Synchronize())
 				}
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 var castTypes = []dtype.DType{dtype.U8, dtype.I8, dtype.U16, dtype.I16, dtype.I32, dtype.F16, dtype.BF16, dtype.F32, dtype.F64}
@@ -21,7 +22,7 @@ func TestCast(t *testing.T) {
 				elements := castInput(rng, from, n)
 				src := f.upload(elements, from.Size()*rng.IntN(9))
 				dst := f.result(n*to.Size(), to.Size()*rng.IntN(9))
-				must(t, f.set.Cast(f.stream, dst.p, to, src.p, from, int64(n)))
+				testkit.OK(t, f.set.Cast(f.stream, dst.p, to, src.p, from, int64(n)))
 				got := dst.download()
 				what := fmt.Sprintf("%d elements from %v", n, from)
 				if from == to {
@@ -87,8 +88,8 @@ func BenchmarkCast(b *testing.B) {
 			defer dst.free()
 			b.SetBytes(int64(n * (from.Size() + to.Size())))
 			for b.Loop() {
-				must(b, f.set.Cast(f.stream, dst.p, to, src.p, from, n))
-				must(b, f.stream.Synchronize())
+				testkit.OK(b, f.set.Cast(f.stream, dst.p, to, src.p, from, n))
+				testkit.OK(b, f.stream.Synchronize())
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func TestFill(t *testing.T) {
@@ -18,7 +20,7 @@ func TestFill(t *testing.T) {
 		for _, n := range counts {
 			pattern := rng.Uint64()
 			dst := f.result(n*size, size*rng.IntN(17))
-			must(t, f.set.Fill(f.stream, dst.p, size, pattern, int64(n)))
+			testkit.OK(t, f.set.Fill(f.stream, dst.p, size, pattern, int64(n)))
 			want := bytes.Repeat(binary.LittleEndian.AppendUint64(nil, pattern)[:size], n)
 			if got := dst.download(); !bytes.Equal(got, want) {
 				t.Fatalf("%d elements of %d bytes with pattern %#x at %#x are\n%x", n, size, pattern, dst.p, got)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -28,21 +29,14 @@ func open(t testing.TB) *fixture {
 
 func openDevice(t testing.TB, name string) *fixture {
 	dev, err := device.Open(name)
-	must(t, err)
-	t.Cleanup(func() { must(t, dev.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, dev.Close()) })
 	set, err := kernels.Load(dev)
-	must(t, err)
-	t.Cleanup(func() { must(t, set.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, set.Close()) })
 	stream, err := dev.NewStream()
-	must(t, err)
+	testkit.OK(t, err)
 	return &fixture{t, dev, set, stream}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 const (
@@ -63,11 +57,11 @@ func (f *fixture) upload(content []byte, offset int) buffer {
 	f.Helper()
 	total := guard + offset + len(content) + guard
 	block, err := f.dev.Alloc(int64(total))
-	must(f, err)
+	testkit.OK(f, err)
 	all := bytes.Repeat([]byte{poison}, total)
 	copy(all[guard+offset:], content)
-	must(f, f.stream.CopyH2D(block, all))
-	must(f, f.stream.Synchronize())
+	testkit.OK(f, f.stream.CopyH2D(block, all))
+	testkit.OK(f, f.stream.Synchronize())
 	return buffer{f, block, block.Add(int64(guard + offset)), len(content)}
 }
 
@@ -82,8 +76,8 @@ func (b buffer) download() []byte {
 	b.f.Helper()
 	before := int(b.p - b.block)
 	all := make([]byte, before+b.n+guard)
-	must(b.f, b.f.stream.CopyD2H(all, b.block))
-	must(b.f, b.f.stream.Synchronize())
+	testkit.OK(b.f, b.f.stream.CopyD2H(all, b.block))
+	testkit.OK(b.f, b.f.stream.Synchronize())
 	for i, x := range all {
 		if (i < before || i >= before+b.n) && x != poison {
 			b.f.Fatalf("byte %d relative to a buffer of %d was overwritten with %#x", i-before, b.n, x)
@@ -92,27 +86,27 @@ func (b buffer) download() []byte {
 	return all[before : before+b.n]
 }
 
-func (b buffer) free() { must(b.f, b.f.dev.Free(b.block)) }
+func (b buffer) free() { testkit.OK(b.f, b.f.dev.Free(b.block)) }
 
 // timeOnDevice reports the time from the beginning of the queued work to its
 // end, by events.
 func (f *fixture) timeOnDevice(b *testing.B, work func() error) {
 	start, err := f.dev.NewEvent(0)
-	must(b, err)
+	testkit.OK(b, err)
 	end, err := f.dev.NewEvent(0)
-	must(b, err)
+	testkit.OK(b, err)
 	total, calls := 0.0, 0.0
 	for b.Loop() {
-		must(b, f.stream.Record(start))
-		must(b, work())
-		must(b, f.stream.Record(end))
-		must(b, f.stream.Synchronize())
+		testkit.OK(b, f.stream.Record(start))
+		testkit.OK(b, work())
+		testkit.OK(b, f.stream.Record(end))
+		testkit.OK(b, f.stream.Synchronize())
 		took, err := end.Since(start)
-		must(b, err)
+		testkit.OK(b, err)
 		total += took.Seconds()
 		calls++
 	}
 	b.ReportMetric(total/calls*1e6, "device-µs/op")
-	must(b, start.Close())
-	must(b, end.Close())
+	testkit.OK(b, start.Close())
+	testkit.OK(b, end.Close())
 }

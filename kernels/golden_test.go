@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -33,9 +34,9 @@ type golden struct {
 func loadGolden(t *testing.T) golden {
 	t.Helper()
 	text, err := os.ReadFile("testdata/golden.json")
-	must(t, err)
+	testkit.OK(t, err)
 	var g golden
-	must(t, json.Unmarshal(text, &g))
+	testkit.OK(t, json.Unmarshal(text, &g))
 	if len(g.Resamples) == 0 || len(g.Colours) == 0 {
 		t.Fatal("no golden data")
 	}

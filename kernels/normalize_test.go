@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -48,7 +49,7 @@ func TestNormalize(t *testing.T) {
 				if from == dtype.U8 && rng.IntN(2) == 0 {
 					p.SrcType = 0 // the default
 				}
-				must(t, f.set.Normalize(f.stream, p))
+				testkit.OK(t, f.set.Normalize(f.stream, p))
 				compare(t, fmt.Sprintf("%+v from %v to %v, mean %v, std %v", s, from, dt, p.Mean, p.Std), dt, dst.download(), normalizeReference(p, pixels))
 				if !bytes.Equal(src.download(), pixels) {
 					t.Fatalf("%+v: the source changed", s)
@@ -152,9 +153,9 @@ func benchmarkNormalize(b *testing.B, from dtype.DType) {
 				b.SetBytes(int64(depth * n * dt.Size()))
 				for b.Loop() {
 					for range depth {
-						must(b, f.set.Normalize(f.stream, p))
+						testkit.OK(b, f.set.Normalize(f.stream, p))
 					}
-					must(b, f.stream.Synchronize())
+					testkit.OK(b, f.stream.Synchronize())
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(depth*n), "ns/element")
 			})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -135,19 +136,19 @@ func resampleReference(p stored, width, height int) []byte {
 func (f *fixture) resample(pictures []stored, width, height, offset int) []byte {
 	f.Helper()
 	table, err := kernels.NewResampleTable(width, height)
-	must(f, err)
+	testkit.OK(f, err)
 	for i := range pictures {
 		src := f.upload(pictures[i].pix, (offset+i)%7)
 		defer src.free()
 		pictures[i].Src = src.p
-		must(f, table.Add(pictures[i].Picture))
+		testkit.OK(f, table.Add(pictures[i].Picture))
 	}
 	content := make([]byte, table.DeviceBytes())
 	copy(content, table.Bytes())
 	at, dst := f.upload(content, 8*(offset%4)), f.result(len(pictures)*width*height*3, offset)
 	defer at.free()
 	defer dst.free()
-	must(f, f.set.Resample(f.stream, dst.p, table, at.p))
+	testkit.OK(f, f.set.Resample(f.stream, dst.p, table, at.p))
 	if after := at.download(); !bytes.Equal(after[:len(table.Bytes())], table.Bytes()) {
 		f.Fatal("the entries changed")
 	}
@@ -252,7 +253,7 @@ func TestResampleEqualsImaging(t *testing.T) {
 			p.X, p.Y = axisOf(plan.X), axisOf(plan.Y)
 			p.Mirror, p.Filter = plan.Mirror, kernels.Filter(plan.Filter)
 			want := make([]byte, plan.Bytes())
-			must(t, resizer.Resize(want, p.packed(), plan))
+			testkit.OK(t, resizer.Resize(want, p.packed(), plan))
 			if !bytes.Equal(f.resample([]stored{p}, width, height, 0), want) {
 				t.Errorf("%v of %d x %d differs from imaging", transform, p.Width, p.Height)
 			}
@@ -280,10 +281,10 @@ func TestResampleTable(t *testing.T) {
 		}
 	}
 	table, err := kernels.NewResampleTable(4, 5)
-	must(t, err)
+	testkit.OK(t, err)
 	good := kernels.Picture{Src: 1 << 20, Pitch: 30, Width: 10, Height: 8, Orientation: 1,
 		X: kernels.Axis{Offset: 2, Length: 8, Out: 6, First: 2}, Y: kernels.Axis{Length: 8, Out: 5}}
-	must(t, table.Add(good))
+	testkit.OK(t, table.Add(good))
 	before := table.DeviceBytes()
 	type P = kernels.Picture
 	for name, change := range map[string]func(p *P){
@@ -332,14 +333,14 @@ func TestResampleSpoiledTable(t *testing.T) {
 	defer dst.free()
 	p.Src = src.p
 	table, err := kernels.NewResampleTable(8, 8)
-	must(t, err)
-	must(t, table.Add(p.Picture))
+	testkit.OK(t, err)
+	testkit.OK(t, table.Add(p.Picture))
 	for i := range len(table.Bytes()) / 4 {
 		content := make([]byte, table.DeviceBytes())
 		copy(content, table.Bytes())
 		copy(content[4*i:], []byte{0xff, 0xff, 0xff, 0x7f})
 		at := f.upload(content, 0)
-		must(t, f.set.Resample(f.stream, dst.p, table, at.p))
+		testkit.OK(t, f.set.Resample(f.stream, dst.p, table, at.p))
 		err := f.stream.Synchronize()
 		words := i >= 6 && i < 10 // where weights lie is of no use to it
 		mirror := 4*i == len(table.Bytes())-4
@@ -348,7 +349,7 @@ func TestResampleSpoiledTable(t *testing.T) {
 		}
 		at.free()
 	}
-	must(t, f.dev.Synchronize())
+	testkit.OK(t, f.dev.Synchronize())
 }
 
 // BenchmarkResample gives the time of a batch of 256 photos.
@@ -363,7 +364,7 @@ func BenchmarkResample(b *testing.B) {
 	}{{"bilinear", kernels.Bilinear, 1}, {"bicubic", kernels.Bicubic, 1}, {"turned", kernels.Bilinear, 6}} {
 		b.Run(c.name, func(b *testing.B) {
 			table, err := kernels.NewResampleTable(side, side)
-			must(b, err)
+			testkit.OK(b, err)
 			pix := random(rng, width*height*3)
 			for range n {
 				src := f.upload(pix, 0)
@@ -373,7 +374,7 @@ func BenchmarkResample(b *testing.B) {
 				w, h, _ := p.upright()
 				p.X = kernels.Axis{Length: w, Out: 299 * w / width, First: (299*w/width - side) / 2}
 				p.Y = kernels.Axis{Length: h, Out: 299 * h / width, First: (299*h/width - side) / 2}
-				must(b, table.Add(p.Picture))
+				testkit.OK(b, table.Add(p.Picture))
 			}
 			content := make([]byte, table.DeviceBytes())
 			copy(content, table.Bytes())

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/kernels"
 )
 
@@ -112,9 +113,9 @@ func (f *fixture) queue(c spansCase, s spans, dst, src device.Ptr) (list device.
 	}
 	b := entryBytes(entries)
 	list, err := f.dev.Alloc(int64(len(b)))
-	must(f, err)
-	must(f, f.stream.CopyH2D(list, b))
-	must(f, f.set.CopySpans(f.stream, kernels.SpanList{
+	testkit.OK(f, err)
+	testkit.OK(f, f.stream.CopyH2D(list, b))
+	testkit.OK(f, f.set.CopySpans(f.stream, kernels.SpanList{
 		Entries: list, N: int64(len(entries)), Units: end, Unit: int64(c.unit), Blocks: c.blocks}))
 	return list
 }
@@ -141,7 +142,7 @@ func TestCopySpans(t *testing.T) {
 		src, dst := f.upload(s.content, c.unit*rng.IntN(4)), f.result(s.dst, c.unit*rng.IntN(4))
 		list := f.queue(c, s, dst.p, src.p)
 		f.differ(c, dst.download(), s.want)
-		must(t, f.dev.Free(list))
+		testkit.OK(t, f.dev.Free(list))
 		src.free()
 		dst.free()
 	}
@@ -164,7 +165,7 @@ func TestCopySpansMapped(t *testing.T) {
 		dst := f.result(s.dst, 0)
 		list := f.queue(c, s, dst.p, src)
 		f.differ(c, dst.download(), s.want)
-		must(t, f.dev.Free(list))
+		testkit.OK(t, f.dev.Free(list))
 		dst.free()
 
 		up := f.upload(s.content, 0)
@@ -173,9 +174,9 @@ func TestCopySpansMapped(t *testing.T) {
 			to[i] = poison
 		}
 		list = f.queue(c, s, back, up.p)
-		must(t, f.stream.Synchronize())
+		testkit.OK(t, f.stream.Synchronize())
 		f.differ(c, to, append(s.want, bytes.Repeat([]byte{poison}, guard)...))
-		must(t, f.dev.Free(list))
+		testkit.OK(t, f.dev.Free(list))
 		up.free()
 	}
 }
@@ -188,29 +189,29 @@ func TestCopySpansHuge(t *testing.T) {
 	}
 	const huge, tail = 1<<32 + 777, 1 << 16
 	memory, err := f.dev.Memory()
-	must(t, err)
+	testkit.OK(t, err)
 	if memory.FreeBytes < 10<<30 {
 		t.Skipf("it takes 8 GiB of the device's memory, and %d bytes are free", memory.FreeBytes)
 	}
 	src, err := f.dev.Alloc(huge + tail)
-	must(t, err)
+	testkit.OK(t, err)
 	dst, err := f.dev.Alloc(huge + tail)
-	must(t, err)
+	testkit.OK(t, err)
 	content := random(rand.New(rand.NewPCG(10, 10)), 2*tail)
-	must(t, f.stream.Memset(src, 1, huge+tail))
-	must(t, f.stream.Memset(dst, poison, huge+tail))
-	must(t, f.stream.CopyH2D(src.Add(huge-tail), content))
+	testkit.OK(t, f.stream.Memset(src, 1, huge+tail))
+	testkit.OK(t, f.stream.Memset(dst, poison, huge+tail))
+	testkit.OK(t, f.stream.CopyH2D(src.Add(huge-tail), content))
 	entries := []kernels.SpanEntry{
 		{Dst: dst, Src: src, End: 3},
 		{Dst: dst.Add(3), Src: src.Add(3), End: huge},
 		{Dst: dst.Add(huge), Src: src.Add(huge), End: huge + tail - 5},
 	}
 	list := f.upload(entryBytes(entries), 0)
-	must(t, f.set.CopySpans(f.stream, kernels.SpanList{Entries: list.p, N: 3, Units: huge + tail - 5, Unit: 1}))
+	testkit.OK(t, f.set.CopySpans(f.stream, kernels.SpanList{Entries: list.p, N: 3, Units: huge + tail - 5, Unit: 1}))
 	first, last := make([]byte, tail), make([]byte, 2*tail)
-	must(t, f.stream.CopyD2H(first, dst))
-	must(t, f.stream.CopyD2H(last, dst.Add(huge-tail)))
-	must(t, f.stream.Synchronize())
+	testkit.OK(t, f.stream.CopyD2H(first, dst))
+	testkit.OK(t, f.stream.CopyD2H(last, dst.Add(huge-tail)))
+	testkit.OK(t, f.stream.Synchronize())
 	copy(content[2*tail-5:], bytes.Repeat([]byte{poison}, 5))
 	if !bytes.Equal(first, bytes.Repeat([]byte{1}, tail)) || !bytes.Equal(last, content) {
 		t.Error("the first or the last bytes are wrong")
@@ -225,20 +226,20 @@ func TestCopySpansReadsListLate(t *testing.T) {
 		t.Skip("for Go functions, which can hold the stream up")
 	}
 	gate := make(chan struct{})
-	must(t, caller.Call(f.stream, func() error { <-gate; return nil }))
+	testkit.OK(t, caller.Call(f.stream, func() error { <-gate; return nil }))
 	c := spansCase{unit: 1, lengths: []int{3, 4}}
 	s := c.lay(rand.New(rand.NewPCG(11, 11)))
 	src, err := f.dev.Alloc(int64(len(s.content)))
-	must(t, err)
+	testkit.OK(t, err)
 	dst, err := f.dev.Alloc(int64(s.dst))
-	must(t, err)
-	must(t, f.stream.CopyH2D(src, s.content))
-	must(t, f.stream.Memset(dst, poison, int64(s.dst)))
+	testkit.OK(t, err)
+	testkit.OK(t, f.stream.CopyH2D(src, s.content))
+	testkit.OK(t, f.stream.Memset(dst, poison, int64(s.dst)))
 	f.queue(c, s, dst, src)
 	close(gate)
 	got := make([]byte, s.dst)
-	must(t, f.stream.CopyD2H(got, dst))
-	must(t, f.stream.Synchronize())
+	testkit.OK(t, f.stream.CopyD2H(got, dst))
+	testkit.OK(t, f.stream.Synchronize())
 	f.differ(c, got, s.want)
 }
 
@@ -253,8 +254,8 @@ func TestCopySpansBadEntries(t *testing.T) {
 	defer source.free()
 	p, q := buf.p, source.p
 	freed, err := f.dev.Alloc(1 << 20)
-	must(t, err)
-	must(t, f.dev.Free(freed))
+	testkit.OK(t, err)
+	testkit.OK(t, f.dev.Free(freed))
 	for name, c := range map[string]struct {
 		entries []kernels.SpanEntry // 4 units of 16 bytes
 		want    error
@@ -272,7 +273,7 @@ func TestCopySpansBadEntries(t *testing.T) {
 		"huge End":           {[]kernels.SpanEntry{{p, q, 1 << 62}, {p, q, 4}}, device.ErrArgument},
 	} {
 		list := f.upload(entryBytes(c.entries), 0)
-		must(t, f.set.CopySpans(f.stream, kernels.SpanList{Entries: list.p, N: int64(len(c.entries)), Units: 4, Unit: 16}))
+		testkit.OK(t, f.set.CopySpans(f.stream, kernels.SpanList{Entries: list.p, N: int64(len(c.entries)), Units: 4, Unit: 16}))
 		if err := f.stream.Synchronize(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
@@ -318,8 +319,8 @@ func BenchmarkCopySpans(b *testing.B) {
 					l := kernels.SpanList{Entries: list.p, N: n, Units: size / 16, Unit: 16, Blocks: blocks}
 					b.SetBytes(size)
 					for b.Loop() {
-						must(b, g.set.CopySpans(g.stream, l))
-						must(b, g.stream.Synchronize())
+						testkit.OK(b, g.set.CopySpans(g.stream, l))
+						testkit.OK(b, g.stream.Synchronize())
 					}
 				})
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // benchFile has a row group of ten columns of floats and a list.
@@ -46,11 +47,11 @@ func BenchmarkDecode(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			d, err := Open(context.Background(), path, opts)
-			must(b, err)
+			testkit.OK(b, err)
 			b.SetBytes(int64(d.Len() * d.Spec().Bytes()))
 			for b.Loop() {
 				_, err := d.decode(context.Background(), d.groups[0])
-				must(b, err)
+				testkit.OK(b, err)
 			}
 		})
 	}
@@ -59,13 +60,13 @@ func BenchmarkDecode(b *testing.B) {
 // BenchmarkRead reads samples of a row group that is in the cache.
 func BenchmarkRead(b *testing.B) {
 	d, err := Open(context.Background(), benchFile(b), Options{Columns: []string{"a", "b"}})
-	must(b, err)
+	testkit.OK(b, err)
 	b.RunParallel(func(pb *testing.PB) {
 		r, err := d.NewReader()
-		must(b, err)
+		testkit.OK(b, err)
 		sample := make([]byte, d.Spec().Bytes())
 		for i := 0; pb.Next(); i++ {
-			must(b, r.Read(context.Background(), dataset.Visit{Index: i % d.Len()}, sample))
+			testkit.OK(b, r.Read(context.Background(), dataset.Visit{Index: i % d.Len()}, sample))
 		}
 	})
 }

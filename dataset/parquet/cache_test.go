@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // TestCache: readers of random groups get the right block, loads run once at a
@@ -69,7 +71,7 @@ func TestCacheKeepsUsed(t *testing.T) {
 			loads[g]++
 			return &block{data: make([]byte, 12)}, nil
 		})
-		must(t, err)
+		testkit.OK(t, err)
 	}
 	if loads[a] != 1 || loads[b] != 1 || loads[d] != 1 || c.entries[b] != nil {
 		t.Error(loads[a], loads[b], loads[d])
@@ -90,14 +92,14 @@ func TestCacheCancel(t *testing.T) {
 			<-finish
 			return nil, ctx.Err()
 		})
-		wantError(t, "loader", err, context.Canceled)
+		testkit.WantError(t, "loader", err, context.Canceled)
 	})
 	<-began
 	gone, leave := context.WithCancel(context.Background())
 	leave()
 	for _, other := range []*group{g, {}} { // one waits for the block, one for room
 		_, err := c.get(gone, other, 10, func() (*block, error) { return nil, errors.New("must not be loaded") })
-		wantError(t, "waiter", err, context.Canceled)
+		testkit.WantError(t, "waiter", err, context.Canceled)
 	}
 	work.Go(func() {
 		b, err := c.get(context.Background(), g, 10, func() (*block, error) { return &block{}, nil })

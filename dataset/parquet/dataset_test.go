@@ -18,6 +18,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 var (
@@ -143,7 +144,7 @@ func TestOpenErrors(t *testing.T) {
 	} {
 		path := write(t, temp(t, "a.parquet"), c.fields, [][]values{c.values})
 		_, err := Open(context.Background(), path, c.opts)
-		wantError(t, c.name, err, c.kind, path, c.says)
+		testkit.WantError(t, c.name, err, c.kind, path, c.says)
 	}
 }
 
@@ -184,11 +185,11 @@ func TestBadSamples(t *testing.T) {
 			continue
 		}
 		r, err := d.NewReader()
-		must(t, err)
+		testkit.OK(t, err)
 		for i := range d.Len() {
 			err := r.Read(context.Background(), dataset.Visit{Index: i}, make([]byte, dataset.SampleBytes(d, i)))
 			if slices.Contains(c.bad, i) {
-				wantError(t, c.name, err, c.kind, fmt.Sprintf("%s[%d]: ", path, i), c.says)
+				testkit.WantError(t, c.name, err, c.kind, fmt.Sprintf("%s[%d]: ", path, i), c.says)
 			} else if err != nil {
 				t.Errorf("%s: sample %d: %v", c.name, i, err)
 			}
@@ -201,11 +202,11 @@ func TestManyFaults(t *testing.T) {
 	n := maxFaults + 1
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{optional("a", f32)}, [][]values{{{of: []float32{}, defs: make([]int16, n)}}})
 	d, err := Open(context.Background(), path, Options{})
-	must(t, err)
+	testkit.OK(t, err)
 	r, err := d.NewReader()
-	must(t, err)
+	testkit.OK(t, err)
 	err = r.Read(context.Background(), dataset.Visit{}, make([]byte, 4))
-	wantError(t, "all null", err, dataset.ErrFormat, path, fmt.Sprint(n), "null")
+	testkit.WantError(t, "all null", err, dataset.ErrFormat, path, fmt.Sprint(n), "null")
 }
 
 // TestModel: random tables, written in all ways, are read as they were.
@@ -268,10 +269,10 @@ func TestModel(t *testing.T) {
 		}{{[]string{"a", "b"}, rows}, {[]string{"tokens"}, tokens}} {
 			d, err := Open(context.Background(), dir, Options{Columns: c.columns, Label: "y", Fill: &zero, CacheBytes: 128 << 10})
 			if len(sizes) == 0 {
-				wantError(t, "no rows", err, dataset.ErrEmpty)
+				testkit.WantError(t, "no rows", err, dataset.ErrEmpty)
 				continue
 			}
-			must(t, err)
+			testkit.OK(t, err)
 			if !slices.Equal(d.Shards(), sizes) {
 				t.Fatalf("row groups %v, want %v", d.Shards(), sizes)
 			}
@@ -288,7 +289,7 @@ func TestModel(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data[1]")
-	must(t, os.Mkdir(dir, 0o777))
+	testkit.OK(t, os.Mkdir(dir, 0o777))
 	one := func(name string, v float32) {
 		write(t, filepath.Join(dir, name), schema.FieldList{required("a", f32)}, [][]values{{{of: []float32{v}}}})
 	}
@@ -296,7 +297,7 @@ func TestPaths(t *testing.T) {
 	one("train-0.parquet", 0)
 	one("test-0.parquet", 2)
 	one(".hidden.parquet", 3)
-	must(t, os.WriteFile(filepath.Join(dir, "README.md"), nil, 0o666))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "README.md"), nil, 0o666))
 	pattern := filepath.Join(literal(dir), "train-*")
 	for path, want := range map[string]string{
 		dir:                                  "[[2] [0] [1]]",
@@ -307,7 +308,7 @@ func TestPaths(t *testing.T) {
 			continue // nothing can be escaped there
 		}
 		d, err := Open(context.Background(), path, Options{})
-		must(t, err)
+		testkit.OK(t, err)
 		if rows, _ := readRows(t, d); fmt.Sprint(rows) != want {
 			t.Errorf("%s: %v, want %s", path, rows, want)
 		}
@@ -316,11 +317,11 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	_, err := Open(context.Background(), filepath.Join(t.TempDir(), "missing.parquet"), Options{})
-	wantError(t, "missing", err, fs.ErrNotExist)
+	testkit.WantError(t, "missing", err, fs.ErrNotExist)
 	_, err = Open(context.Background(), t.TempDir(), Options{})
-	wantError(t, "empty folder", err, dataset.ErrEmpty, "*.parquet")
+	testkit.WantError(t, "empty folder", err, dataset.ErrEmpty, "*.parquet")
 	_, err = Open(context.Background(), "a[", Options{})
-	wantError(t, "bad pattern", err, dataset.ErrArgument)
+	testkit.WantError(t, "bad pattern", err, dataset.ErrArgument)
 }
 
 // TestShards: files may differ in the order and the types of columns, not in
@@ -330,50 +331,50 @@ func TestShards(t *testing.T) {
 	write(t, filepath.Join(dir, "0.parquet"), schema.FieldList{required("a", i32), required("b", f32)}, [][]values{{{of: []int32{1}}, {of: []float32{2}}}})
 	write(t, filepath.Join(dir, "1.parquet"), schema.FieldList{required("b", f64), required("a", i32)}, [][]values{{{of: []float64{4}}, {of: []int32{3}}}})
 	d, err := Open(context.Background(), dir, Options{Columns: []string{"a", "b"}})
-	must(t, err)
+	testkit.OK(t, err)
 	if rows, _ := readRows(t, d); fmt.Sprint(rows) != "[[1 2] [3 4]]" || d.Spec().DType != dtype.F64 {
 		t.Errorf("%v %v", d.Spec(), rows)
 	}
 	_, err = Open(context.Background(), dir, Options{})
-	wantError(t, "order", err, dataset.ErrFormat, "1.parquet")
+	testkit.WantError(t, "order", err, dataset.ErrFormat, "1.parquet")
 	write(t, filepath.Join(dir, "2.parquet"), schema.FieldList{required("a", i32)}, [][]values{{{of: []int32{1}}}})
 	_, err = Open(context.Background(), dir, Options{Columns: []string{"a", "b"}})
-	wantError(t, "missing", err, dataset.ErrArgument, "2.parquet", `no column "b"`)
+	testkit.WantError(t, "missing", err, dataset.ErrArgument, "2.parquet", `no column "b"`)
 }
 
 func TestReader(t *testing.T) {
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", f32)}, [][]values{{{of: []float32{1}}}})
 	d, err := Open(context.Background(), path, Options{})
-	must(t, err)
+	testkit.OK(t, err)
 	r, err := d.NewReader()
-	must(t, err)
+	testkit.OK(t, err)
 	sample := make([]byte, 4)
 	ctx := context.Background()
-	wantError(t, "index", r.Read(ctx, dataset.Visit{Index: 1}, sample), dataset.ErrArgument, "1 of 1")
-	wantError(t, "index", r.Read(ctx, dataset.Visit{Index: -1}, sample), dataset.ErrArgument)
-	wantError(t, "size", r.Read(ctx, dataset.Visit{}, sample[:3]), dataset.ErrArgument, "3 bytes")
+	testkit.WantError(t, "index", r.Read(ctx, dataset.Visit{Index: 1}, sample), dataset.ErrArgument, "1 of 1")
+	testkit.WantError(t, "index", r.Read(ctx, dataset.Visit{Index: -1}, sample), dataset.ErrArgument)
+	testkit.WantError(t, "size", r.Read(ctx, dataset.Visit{}, sample[:3]), dataset.ErrArgument, "3 bytes")
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	wantError(t, "context", r.Read(gone, dataset.Visit{}, sample), context.Canceled)
+	testkit.WantError(t, "context", r.Read(gone, dataset.Visit{}, sample), context.Canceled)
 	var timing dataset.Timing
-	must(t, r.Read(ctx, dataset.Visit{Timing: &timing}, sample))
+	testkit.OK(t, r.Read(ctx, dataset.Visit{Timing: &timing}, sample))
 	if timing.Decode <= 0 {
 		t.Error(timing)
 	}
-	must(t, r.Close())
-	wantError(t, "closed", r.Read(ctx, dataset.Visit{}, sample), fs.ErrClosed)
+	testkit.OK(t, r.Close())
+	testkit.WantError(t, "closed", r.Read(ctx, dataset.Visit{}, sample), fs.ErrClosed)
 }
 
 func TestChangedFile(t *testing.T) {
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", f32)}, [][]values{{{of: []float32{1}}}})
 	d, err := Open(context.Background(), path, Options{})
-	must(t, err)
-	must(t, os.Truncate(path, 20))
+	testkit.OK(t, err)
+	testkit.OK(t, os.Truncate(path, 20))
 	r, err := d.NewReader()
-	must(t, err)
-	wantError(t, "changed", r.Read(context.Background(), dataset.Visit{}, make([]byte, 4)), dataset.ErrDamaged, path, "changed")
-	must(t, os.Remove(path))
-	wantError(t, "gone", r.Read(context.Background(), dataset.Visit{}, make([]byte, 4)), fs.ErrNotExist)
+	testkit.OK(t, err)
+	testkit.WantError(t, "changed", r.Read(context.Background(), dataset.Visit{}, make([]byte, 4)), dataset.ErrDamaged, path, "changed")
+	testkit.OK(t, os.Remove(path))
+	testkit.WantError(t, "gone", r.Read(context.Background(), dataset.Visit{}, make([]byte, 4)), fs.ErrNotExist)
 }
 
 // TestReadersTogether: many readers of few cached row groups get what one gets.
@@ -390,7 +391,7 @@ func TestReadersTogether(t *testing.T) {
 	}
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", f32)}, groups)
 	d, err := Open(context.Background(), path, Options{CacheBytes: 12_000})
-	must(t, err)
+	testkit.OK(t, err)
 	var work sync.WaitGroup
 	for seed := range uint64(6) {
 		work.Go(func() {
@@ -421,5 +422,5 @@ func TestOpenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := Open(ctx, path, Options{})
-	wantError(t, "cancelled", err, context.Canceled)
+	testkit.WantError(t, "cancelled", err, context.Canceled)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // imageFields are those of datasets of images of the Hugging Face hub.
@@ -56,22 +57,22 @@ func TestFiles(t *testing.T) {
 	path := writeMeta(t, temp(t, "a.parquet"), imageFields(),
 		[][]values{images(content[:3], []int64{0, 1, 1}), images(content[3:], []int64{0, -1})}, map[string]string{"huggingface": huggingface})
 	d, err := OpenFiles(context.Background(), path, FileOptions{Label: "label", MaxFileBytes: 999})
-	must(t, err)
+	testkit.OK(t, err)
 	if d.Len() != 5 || !slices.Equal(d.Classes(), []string{"cat", "dog"}) || !slices.Equal(d.Shards(), []int{3, 2}) {
 		t.Errorf("%d files, %q, %v", d.Len(), d.Classes(), d.Shards())
 	}
 	r, err := d.NewFileReader()
-	must(t, err)
+	testkit.OK(t, err)
 	ctx := context.Background()
 	buf := make([]byte, 0, 100)
 	for i, want := range content {
 		got, err := r.ReadFile(ctx, i, buf)
 		switch i {
 		case 1:
-			wantError(t, "null", err, dataset.ErrFormat, path+"[1]", `"image.bytes" is null`)
+			testkit.WantError(t, "null", err, dataset.ErrFormat, path+"[1]", `"image.bytes" is null`)
 			continue
 		case 3:
-			wantError(t, "limit", err, dataset.ErrTooLarge, path+"[3]", "1000 bytes, the limit is 999")
+			testkit.WantError(t, "limit", err, dataset.ErrTooLarge, path+"[3]", "1000 bytes, the limit is 999")
 			continue
 		}
 		if err != nil || !bytes.Equal(got, want) || len(got) > 0 && &got[0] != &buf[:1][0] {
@@ -82,10 +83,10 @@ func TestFiles(t *testing.T) {
 		t.Error(labels)
 	}
 	_, err = r.ReadFile(ctx, 5, nil)
-	wantError(t, "index", err, dataset.ErrArgument, "5 of 5")
-	must(t, r.Close())
+	testkit.WantError(t, "index", err, dataset.ErrArgument, "5 of 5")
+	testkit.OK(t, r.Close())
 	_, err = r.ReadFile(ctx, 0, nil)
-	wantError(t, "closed", err, fs.ErrClosed)
+	testkit.WantError(t, "closed", err, fs.ErrClosed)
 }
 
 func TestOpenFilesErrors(t *testing.T) {
@@ -105,7 +106,7 @@ func TestOpenFilesErrors(t *testing.T) {
 		{"the cache", schema.FieldList{required("a", pq.Types.ByteArray)}, []values{blobs}, FileOptions{CacheBytes: 10}, dataset.ErrTooLarge, "the cache 10"},
 	} {
 		_, err := OpenFiles(context.Background(), write(t, temp(t, "a.parquet"), c.fields, [][]values{c.values}), c.opts)
-		wantError(t, c.name, err, c.kind, c.says)
+		testkit.WantError(t, c.name, err, c.kind, c.says)
 	}
 }
 
@@ -122,9 +123,9 @@ func TestDictionaryOfFiles(t *testing.T) {
 		t.Fatalf("no dictionary: %v, %v", info, err)
 	}
 	d, err := OpenFiles(context.Background(), path, FileOptions{CacheBytes: 3 << 20})
-	must(t, err)
+	testkit.OK(t, err)
 	r, err := d.NewFileReader()
-	must(t, err)
+	testkit.OK(t, err)
 	for i := range d.Len() {
 		if got, err := r.ReadFile(context.Background(), i, nil); err != nil || !bytes.Equal(got, one) {
 			t.Fatalf("file %d: %d bytes, %v", i, len(got), err)
@@ -134,11 +135,11 @@ func TestDictionaryOfFiles(t *testing.T) {
 		}
 	}
 	d, err = OpenFiles(context.Background(), path, FileOptions{CacheBytes: 900_000})
-	must(t, err)
+	testkit.OK(t, err)
 	r, err = d.NewFileReader()
-	must(t, err)
+	testkit.OK(t, err)
 	_, err = r.ReadFile(context.Background(), 0, nil)
-	wantError(t, "too large", err, dataset.ErrTooLarge, path, "more than 900000 bytes")
+	testkit.WantError(t, "too large", err, dataset.ErrTooLarge, path, "more than 900000 bytes")
 }
 
 // TestFilesThatJustFit: a row group that fills the cache is read again after
@@ -148,9 +149,9 @@ func TestFilesThatJustFit(t *testing.T) {
 	same := slices.Repeat([]pq.ByteArray{one}, 100)
 	path := write(t, temp(t, "a.parquet"), schema.FieldList{required("a", pq.Types.ByteArray)}, [][]values{{{of: same}}, {{of: same}}}, pq.WithDictionaryDefault(true))
 	d, err := OpenFiles(context.Background(), path, FileOptions{CacheBytes: 100*1000 + 8*101})
-	must(t, err)
+	testkit.OK(t, err)
 	r, err := d.NewFileReader()
-	must(t, err)
+	testkit.OK(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, i := range []int{0, 100, 1, 101} {
@@ -183,9 +184,9 @@ func TestFilesModel(t *testing.T) {
 		}
 		path := write(t, temp(t, "a.parquet"), imageFields(), groups, pq.WithDataPageSize(int64(1+rng.IntN(20_000))), pq.WithBatchSize(10), pq.WithDictionaryDefault(round%2 == 0))
 		d, err := OpenFiles(context.Background(), path, FileOptions{Column: "image", CacheBytes: 2 << 20})
-		must(t, err)
+		testkit.OK(t, err)
 		r, err := d.NewFileReader()
-		must(t, err)
+		testkit.OK(t, err)
 		for _, i := range rng.Perm(d.Len())[:min(d.Len(), 100)] {
 			if got, err := r.ReadFile(context.Background(), i, nil); err != nil || !bytes.Equal(got, want[i]) {
 				t.Fatalf("round %d: %s: %d bytes, want %d, %v", round, d.Name(i), len(got), len(want[i]), err)
@@ -197,32 +198,32 @@ func TestFilesModel(t *testing.T) {
 // TestImages: pictures from Parquet are those of the folder.
 func TestImages(t *testing.T) {
 	dir := t.TempDir()
-	must(t, samplephotos.Make(context.Background(), filepath.Join(dir, "photos"), 6, nil))
+	testkit.OK(t, samplephotos.Make(context.Background(), filepath.Join(dir, "photos"), 6, nil))
 	folder, err := photos.OpenFolder(t.Context(), filepath.Join(dir, "photos"))
-	must(t, err)
+	testkit.OK(t, err)
 	fr, err := folder.NewFileReader()
-	must(t, err)
+	testkit.OK(t, err)
 	var files [][]byte
 	var labels []int64
 	for i := range folder.Len() {
 		content, err := fr.ReadFile(context.Background(), i, nil)
-		must(t, err)
+		testkit.OK(t, err)
 		files, labels = append(files, content), append(labels, int64(folder.Label(i)))
 	}
 	path := write(t, filepath.Join(dir, "train.parquet"), imageFields(), [][]values{images(files[:4], labels[:4]), images(files[4:], labels[4:])})
 	packed, err := OpenFiles(context.Background(), path, FileOptions{Label: "label"})
-	must(t, err)
+	testkit.OK(t, err)
 	opts := photos.Options{Transform: imaging.CenterCrop(32)}
 	a, err := photos.New(folder, opts)
-	must(t, err)
+	testkit.OK(t, err)
 	b, err := photos.New(packed, opts)
-	must(t, err)
+	testkit.OK(t, err)
 	read := func(d *photos.Images, i int) []byte {
 		r, err := d.NewReader()
-		must(t, err)
+		testkit.OK(t, err)
 		defer r.Close()
 		sample := make([]byte, d.Spec().Bytes())
-		must(t, r.Read(context.Background(), dataset.Visit{Index: i}, sample))
+		testkit.OK(t, r.Read(context.Background(), dataset.Visit{Index: i}, sample))
 		return sample
 	}
 	for i := range a.Len() {

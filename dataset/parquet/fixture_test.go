@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	pq "github.com/apache/arrow-go/v18/parquet"
@@ -18,6 +17,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // values is what a column chunk has: a slice of the physical type, and levels.
@@ -36,24 +36,24 @@ func writeMeta(t testing.TB, path string, fields schema.FieldList, groups [][]va
 	t.Helper()
 	kv := metadata.NewKeyValueMetadata()
 	for k, v := range meta {
-		must(t, kv.Append(k, v))
+		testkit.OK(t, kv.Append(k, v))
 	}
 	f, err := os.Create(path)
-	must(t, err)
+	testkit.OK(t, err)
 	w := file.NewParquetWriter(f, node("schema", pq.Repetitions.Required, nil, fields...),
 		file.WithWriterProps(pq.NewWriterProperties(props...)), file.WithWriteMetadata(kv))
 	for _, g := range groups {
 		rg, err := w.AppendRowGroupChecked()
-		must(t, err)
+		testkit.OK(t, err)
 		for _, v := range g {
 			c, err := rg.NextColumn()
-			must(t, err)
-			must(t, writeValues(c, v))
-			must(t, c.Close())
+			testkit.OK(t, err)
+			testkit.OK(t, writeValues(c, v))
+			testkit.OK(t, c.Close())
 		}
-		must(t, rg.Close())
+		testkit.OK(t, rg.Close())
 	}
-	must(t, w.Close())
+	testkit.OK(t, w.Close())
 	return path
 }
 
@@ -134,7 +134,7 @@ func f16s(list ...float32) (out []pq.FixedLenByteArray) {
 func readRows(t testing.TB, d *Dataset) (rows [][]float64, labels []int32) {
 	t.Helper()
 	r, err := d.NewReader()
-	must(t, err)
+	testkit.OK(t, err)
 	defer r.Close()
 	for i := range d.Len() {
 		sample := make([]byte, dataset.SampleBytes(d, i))
@@ -176,25 +176,4 @@ func numbers(b []byte, d dtype.DType) (list []float64) {
 	return list
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func temp(t testing.TB, name string) string { return filepath.Join(t.TempDir(), name) }
-
-// wantError checks that an error is of a kind and says something.
-func wantError(t testing.TB, name string, err, kind error, says ...string) {
-	t.Helper()
-	if !errors.Is(err, kind) {
-		t.Errorf("%s: %v, want %v", name, err, kind)
-		return
-	}
-	for _, s := range says {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%s: %v, want %q in it", name, err, s)
-		}
-	}
-}

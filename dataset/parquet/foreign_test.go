@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // TestOtherWriter: testdata/parquet-go.parquet was written by another library,
@@ -21,16 +23,16 @@ func TestOtherWriter(t *testing.T) {
 		{"old", "<=4 i32", "[[] [0] [0 1] [0 1 2] [0 1 2 3]]"},
 	} {
 		d, err := Open(context.Background(), path, Options{Columns: []string{c.column}, Label: "label", Fill: &fill})
-		must(t, err)
+		testkit.OK(t, err)
 		rows, labels := readRows(t, d)
 		if d.Spec().String() != c.spec || fmt.Sprint(rows) != c.rows || fmt.Sprint(labels) != "[0 1 0 1 0]" {
 			t.Errorf("%s: %v, %v, labels %v", c.column, d.Spec(), rows, labels)
 		}
 	}
 	d, err := OpenFiles(context.Background(), path, FileOptions{})
-	must(t, err)
+	testkit.OK(t, err)
 	r, err := d.NewFileReader()
-	must(t, err)
+	testkit.OK(t, err)
 	for i := range 5 {
 		if b, err := r.ReadFile(context.Background(), i, nil); string(b) != fmt.Sprint("picture", i) || err != nil {
 			t.Errorf("file %d: %q, %v", i, b, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/compress"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // smallFile is a file that has a bit of everything.
@@ -21,7 +22,7 @@ func smallFile(t testing.TB, props ...pq.WriterProperty) []byte {
 	group := append(images([][]byte{[]byte("one"), nil, []byte("three")}, []int64{1, 0, 1}),
 		values{of: []float32{1, 2, 3}}, values{of: []int32{4}, defs: []int16{0, 1, 0}}, lists([]float64{1, 2}, []float64{}, []float64{3}))
 	b, err := os.ReadFile(write(t, temp(t, "a.parquet"), fields, [][]values{group, group}, props...))
-	must(t, err)
+	testkit.OK(t, err)
 	return b
 }
 
@@ -37,7 +38,7 @@ func readAny(t testing.TB, path string) {
 			continue
 		}
 		r, err := d.NewReader()
-		must(t, err)
+		testkit.OK(t, err)
 		for i := range min(d.Len(), 100) {
 			known(t, r.Read(ctx, dataset.Visit{Index: i}, make([]byte, dataset.SampleBytes(d, i))))
 		}
@@ -48,7 +49,7 @@ func readAny(t testing.TB, path string) {
 		return
 	}
 	r, err := d.NewFileReader()
-	must(t, err)
+	testkit.OK(t, err)
 	for i := range min(d.Len(), 100) {
 		_, err := r.ReadFile(ctx, i, nil)
 		known(t, err)
@@ -74,13 +75,13 @@ func TestTruncated(t *testing.T) {
 	whole := smallFile(t)
 	path := temp(t, "b.parquet")
 	for n := 0; n < len(whole); n += 1 + n/40 {
-		must(t, os.WriteFile(path, whole[:n], 0o666))
+		testkit.OK(t, os.WriteFile(path, whole[:n], 0o666))
 		_, err := Open(context.Background(), path, Options{Columns: []string{"a"}})
 		kind := dataset.ErrDamaged
 		if n < 12 {
 			kind = dataset.ErrFormat
 		}
-		wantError(t, "cut", err, kind, path)
+		testkit.WantError(t, "cut", err, kind, path)
 	}
 }
 
@@ -96,7 +97,7 @@ func TestCorrupt(t *testing.T) {
 			for range 1 + rng.IntN(4) {
 				bad[rng.IntN(len(bad))] = byte(rng.Uint32())
 			}
-			must(t, os.WriteFile(path, bad, 0o666))
+			testkit.OK(t, os.WriteFile(path, bad, 0o666))
 			readAny(t, path)
 		}
 	}
@@ -121,12 +122,12 @@ func TestLyingFooter(t *testing.T) {
 		b := append([]byte(magic), footer...)
 		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(footer))), magic...)
 		path := temp(t, "a.parquet")
-		must(t, os.WriteFile(path, b, 0o666))
+		testkit.OK(t, os.WriteFile(path, b, 0o666))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := Open(context.Background(), path, Options{})
 		runtime.ReadMemStats(&after)
-		wantError(t, name, err, dataset.ErrDamaged, path)
+		testkit.WantError(t, name, err, dataset.ErrDamaged, path)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 			t.Errorf("%s: %d bytes of memory for a file of %d", name, n, len(b))
 		}
@@ -137,12 +138,12 @@ func TestLyingFooter(t *testing.T) {
 func TestForeign(t *testing.T) {
 	for _, text := range []string{"", "PAR1", "a,b\n1,2\n3,4\n5,6\n", "PARE....PARE........PARE"} {
 		path := temp(t, "a.parquet")
-		must(t, os.WriteFile(path, []byte(text), 0o666))
+		testkit.OK(t, os.WriteFile(path, []byte(text), 0o666))
 		_, err := Open(context.Background(), path, Options{})
-		wantError(t, text, err, dataset.ErrFormat, path)
+		testkit.WantError(t, text, err, dataset.ErrFormat, path)
 	}
 	_, err := Open(context.Background(), os.DevNull, Options{})
-	wantError(t, "a device", err, dataset.ErrFormat, "not a regular file")
+	testkit.WantError(t, "a device", err, dataset.ErrFormat, "not a regular file")
 }
 
 // TestBudget: pages beyond the budget are an error, not memory.
@@ -156,9 +157,9 @@ func TestBudget(t *testing.T) {
 		b.Allocate(1)
 		return nil
 	})
-	wantError(t, "budget", err, dataset.ErrTooLarge, "67108865 bytes", "67108864")
+	testkit.WantError(t, "budget", err, dataset.ErrTooLarge, "67108865 bytes", "67108864")
 	err = guard(func() error { panic("x") })
-	wantError(t, "panic", err, dataset.ErrDamaged, "x")
+	testkit.WantError(t, "panic", err, dataset.ErrDamaged, "x")
 }
 
 func FuzzOpen(f *testing.F) {
@@ -169,10 +170,10 @@ func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := os.CreateTemp(dir, "*.parquet")
-		must(t, err)
+		testkit.OK(t, err)
 		defer os.Remove(file.Name())
 		_, err = file.Write(b)
-		must(t, errors.Join(err, file.Close()))
+		testkit.OK(t, errors.Join(err, file.Close()))
 		readAny(t, file.Name())
 	})
 }
