@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -95,11 +93,11 @@ func TestBenchReportUsage(t *testing.T) {
 		{"bench --device host", 2, []string{"--device", "--report"}},
 		{"bench --repeats 3", 2, []string{"--repeats", "--report"}},
 		{"bench --report=", 2, []string{"--report"}},
-		{"bench --report " + file + " --size 1", 2, []string{"--size", "16384"}},
+		{"bench --report " + file + " --size 1", 2, []string{"--size", "16 KiB"}},
 		{"bench --report " + file + " --repeats 0", 2, []string{"--repeats", "0"}},
 		{"bench --report " + file + " --device host:lots", 2, []string{"--device", "lots"}},
 		{"bench --report " + filepath.Join(dir, "no", "link.html") + " --device host", 1, []string{"no"}},
-		{"bench --report " + dir + " --device host", 1, []string{"ordinary file"}},
+		{"bench --report " + dir + " --device host", 1, []string{"it is a folder, not a file"}},
 	} {
 		checkMessage(t, c.args, pinion(t, strings.Fields(c.args)...), c.code, c.say)
 		onlyFile(t, dir, "")
@@ -134,18 +132,6 @@ func TestBenchLinkSmallerSize(t *testing.T) {
 	if r := pinion(t, "bench", "link", "--device", "host:3MiB", "--repeats", "1"); !strings.Contains(r.stdout, "\nSmaller than the default: ") {
 		t.Errorf("%s%s", r.stdout, r.stderr)
 	}
-}
-
-// A writer that fails leaves nothing.
-func TestPendingFile(t *testing.T) {
-	dir := t.TempDir()
-	f, err := newPendingFile(filepath.Join(dir, "a"))
-	ok(t, err)
-	broken := errors.New("broken")
-	if err := f.commit(func(w io.Writer) error { io.WriteString(w, "half"); return broken }); !errors.Is(err, broken) {
-		t.Errorf("%v, want %v", err, broken)
-	}
-	onlyFile(t, dir, "")
 }
 
 func TestBenchCurvesJSON(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 func newBench() *cobra.Command {
@@ -41,15 +42,15 @@ and to share: rates, times, the limit of the link and what follows from them.`,
 		if err := flags.check(cmd); err != nil {
 			return err
 		}
-		page, err := newPendingFile(*file)
+		page, err := createFile(*file)
 		if err != nil {
 			return err
 		}
 		run, err := flags.measure(cmd, linkbench.Options{Curves: true})
 		if err != nil {
-			return errors.Join(err, page.discard())
+			return errors.Join(err, page.Discard())
 		}
-		if err := page.commit(run.writeReport); err != nil {
+		if err := finishFile(page, run.writeReport); err != nil {
 			return err
 		}
 		out := newLinkOutput(run)
@@ -160,7 +161,7 @@ func (f *benchFlags) check(cmd *cobra.Command) error {
 		return badUsage(cmd, "--repeats is %d, but must be at least 1", f.repeats)
 	}
 	if f.size < linkbench.MinSize {
-		return badUsage(cmd, "--size is %d bytes, but must be at least %d", f.size, linkbench.MinSize)
+		return badUsage(cmd, "--size is %s, but must be at least %s", units.Bytes(f.size), units.Bytes(linkbench.MinSize))
 	}
 	return nil
 }

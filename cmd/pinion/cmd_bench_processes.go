@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 func newBenchProcesses() *cobra.Command {
@@ -57,7 +58,7 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 			return badUsage(cmd, "--repeats is %d, but must be at least 1", *repeats)
 		}
 		if bytes < procbench.MinSize {
-			return badUsage(cmd, "--size is %d bytes, but must be at least %d", bytes, procbench.MinSize)
+			return badUsage(cmd, "--size is %s, but must be at least %s", units.Bytes(bytes), units.Bytes(procbench.MinSize))
 		}
 		run, err := measureProcesses(cmd, *name, procbench.Options{Procs: *procs, Size: bytes, Repeats: *repeats})
 		if err != nil {

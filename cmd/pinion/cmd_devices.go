@@ -75,6 +75,7 @@ type deviceRow struct {
 	MemoryTotalBytes  int64    `json:"memory_total_bytes"`
 	MemoryFreeBytes   int64    `json:"memory_free_bytes"`
 	Link              *linkRow `json:"link,omitempty"`
+	SharesHostMemory  bool     `json:"shares_host_memory"` // there is no link
 	CopyEngines       int      `json:"copy_engines"`
 	Multiprocessors   int      `json:"multiprocessors"`
 	ComputeCapability string   `json:"compute_capability,omitempty"`
@@ -146,7 +147,8 @@ func describe(name string) (row *deviceRow, err error) {
 		ID: info.ID, Backend: info.Backend, Name: info.Name, UUID: info.UUID,
 		MemoryTotalBytes: memory.TotalBytes, MemoryFreeBytes: memory.FreeBytes,
 		CopyEngines: info.CopyEngines, Multiprocessors: info.Multiprocessors,
-		DriverVersion: info.DriverVersion, PCIBusID: info.PCIBusID,
+		SharesHostMemory: info.Integrated,
+		DriverVersion:    info.DriverVersion, PCIBusID: info.PCIBusID,
 		Capabilities: device.Capabilities(dev),
 	}
 	if info.NUMANode >= 0 {
@@ -218,7 +220,7 @@ func (d *deviceRow) link() string {
 	switch {
 	case d.Link != nil:
 		return d.Link.String()
-	case d.Backend == "host":
+	case d.SharesHostMemory:
 		return "none: shares the host's memory"
 	}
 	return "unknown"

@@ -138,7 +138,7 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) 
 		var createErr error
 		lines, createErr = createLines(f.digests)
 		if createErr != nil {
-			return fmt.Errorf("there is no place for the digests: %w", createErr)
+			return fmt.Errorf("the digests cannot be written: %w", createErr)
 		}
 		defer func() { err = errors.Join(err, lines.close(report != nil)) }()
 		run.Digests = lines

@@ -250,7 +250,7 @@ func openTrace(cmd *cobra.Command, path string) (*traceInput, error) {
 	} else {
 		var err error
 		if in.file, err = os.Open(path); err != nil {
-			return nil, err
+			return nil, advise(err, `"pinion replay --generate random -o trace.jsonl" makes a trace`)
 		}
 		in.source = in.file
 		if info, err := in.file.Stat(); err == nil && info.IsDir() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
@@ -131,9 +132,9 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 
 // tune finds settings for what was opened, and reports.
 func (f *tuneFlags) tune(cmd *cobra.Command, in *input, options tune.Options) (err error) {
-	var page *pendingFile
+	var page *atomicfile.File
 	if f.report != "" {
-		if page, err = newPendingFile(f.report); err != nil {
+		if page, err = createFile(f.report); err != nil {
 			return err
 		}
 	}
@@ -146,12 +147,12 @@ func (f *tuneFlags) tune(cmd *cobra.Command, in *input, options tune.Options) (e
 	in.line.clear()
 	if err != nil {
 		if page != nil {
-			err = errors.Join(err, page.discard())
+			err = errors.Join(err, page.Discard())
 		}
 		return err
 	}
 	if page != nil {
-		if err := page.commit(out.writeReport); err != nil {
+		if err := finishFile(page, out.writeReport); err != nil {
 			return err
 		}
 		out.Report = f.report

@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,7 +81,8 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 		}
 	}
 	flags := cmd.Flags()
-	for name, o := range f.options {
+	for _, name := range slices.Sorted(maps.Keys(f.options)) {
+		o := f.options[name]
 		flag := flags.VarPF(o, name, "", fmt.Sprintf("%s [%s]", o.Usage, strings.Join(o.formats, ", ")))
 		if o.Kind == dataset.Bool {
 			flag.NoOptDefVal = "true"

@@ -144,7 +144,7 @@ func TestErrors(t *testing.T) {
 		{"feed --device host:1MiB " + good, 1, []string{"out of device memory", "3 samples", "1048576"}},
 		{"feed --device host:8 " + goodArray, 1, []string{"out of device memory"}},
 
-		{"bench link --size 1 --device host", 2, []string{"--size", "16384"}},
+		{"bench link --size 1 --device host", 2, []string{"--size", "16 KiB"}},
 		{"bench link --size 0 --device host", 2, []string{"--size"}},
 		{"bench link --size big --device host", 2, []string{"--size", "big"}},
 		{"bench link --repeats 0 --device host", 2, []string{"--repeats", "0"}},
@@ -309,6 +309,35 @@ func TestSuggestions(t *testing.T) {
 	} {
 		if r := pinion(t, strings.Fields(args)...); r.code != exitUsage || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: %d: %s", args, r.code, r.stderr)
+		}
+	}
+}
+
+// Of a file that does not exist the error says what is missing, what may have
+// been meant, and what helps.
+func TestMissingFiles(t *testing.T) {
+	dir := t.TempDir()
+	good := makePhotos(t, 2)
+	writeFile(t, dir, "trace.jsonl", nil)
+	writeFile(t, dir, "photos/a.jpg", jpegOf(t, 1))
+	missing := filepath.Join(dir, "nothing")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"feed", missing}, missing + ` does not exist; without a DATASET, "pinion feed" uses sample photos`},
+		{[]string{"tune", missing}, missing + ` does not exist; without a DATASET, "pinion tune" uses sample photos`},
+		{[]string{"feed", filepath.Join(dir, "Photo")}, "Photo does not exist (did you mean " + filepath.Join(dir, "photos") + "?)"},
+		{[]string{"feed", good, "--targets", missing}, "--targets: " + missing + " does not exist"},
+		{[]string{"feed", good, "--resume", missing}, "--resume: " + missing + " does not exist; --save-state writes such a file"},
+		{[]string{"feed", good, "--save-state", filepath.Join(missing, "s")}, "the folder " + missing + " does not exist"},
+		{[]string{"feed", good, "--digests", filepath.Join(missing, "s")}, "the folder " + missing + " does not exist"},
+		{[]string{"pack", missing, filepath.Join(dir, "out")}, missing + " does not exist"},
+		{[]string{"replay", filepath.Join(dir, "trace.json")}, "trace.json does not exist (did you mean " + filepath.Join(dir, "trace.jsonl") + `?); "pinion replay --generate random -o trace.jsonl" makes a trace`},
+	} {
+		r := pinion(t, append(c.args, "--json")...)
+		if r.code != exitFailed || !strings.Contains(r.stderr, c.want) || strings.Contains(r.stderr, "stat ") || strings.Contains(r.stderr, "no such file") {
+			t.Errorf("%q: %d: %s\nwant %s", c.args, r.code, r.stderr, c.want)
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,7 +18,7 @@ func (f *feedFlags) loadState(o *loader.Options) error {
 	}
 	state, err := loader.ReadState(f.resume)
 	if err != nil {
-		return err
+		return fmt.Errorf("--resume: %w", advise(err, "--save-state writes such a file"))
 	}
 	o.Resume = &state
 	return nil
@@ -39,14 +37,10 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 	if f.saveState == "" {
 		return nil
 	}
-	if info, err := os.Stat(f.saveState); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("there is no place for the state: %s is no regular file", f.saveState)
+	if err := checkFile(f.saveState); err != nil {
+		return fmt.Errorf("the state cannot be saved: %w", err)
 	}
-	file, err := createBeside(f.saveState)
-	if err != nil {
-		return fmt.Errorf("there is no place for the state: %w", err)
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
+	return nil
 }
 
 // notOver fails where the file that a flag names is among what is read.
@@ -75,11 +69,6 @@ func samePath(a, b string) bool {
 	return err == nil && other == nil && a == b
 }
 
-// createBeside creates a file of another name in the folder of path.
-func createBeside(path string) (*os.File, error) {
-	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-}
-
 // keepState saves where a run is, also where it was cut short, and says how to
 // go on.
 func (f *feedFlags) keepState(line *progress, state loader.State) error {
@@ -90,56 +79,5 @@ func (f *feedFlags) keepState(line *progress, state loader.State) error {
 		return fmt.Errorf("the state could not be saved: %w", err)
 	}
 	line.message("Saved: next is batch %d of epoch %d; go on with --resume %s", state.Batch, state.Epoch, f.saveState)
-	return nil
-}
-
-// lineFile is a file of lines that is written beside its place and renamed, so
-// that what is there is never half of it. A pipe or a device is written as it
-// is.
-type lineFile struct {
-	path string // "" where nothing is renamed
-	file *os.File
-	*bufio.Writer
-}
-
-func createLines(path string) (*lineFile, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		file, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			return nil, err
-		}
-		return &lineFile{"", file, bufio.NewWriter(file)}, nil
-	}
-	file, err := createBeside(path)
-	if err != nil {
-		return nil, err
-	}
-	return &lineFile{path, file, bufio.NewWriter(file)}, nil
-}
-
-// flush writes what is buffered; there may be no file at all.
-func (l *lineFile) flush() error {
-	if l == nil {
-		return nil
-	}
-	return l.Flush()
-}
-
-// close puts the file in its place, or leaves there what was, if it is not to
-// be kept.
-func (l *lineFile) close(keep bool) error {
-	if l.path == "" {
-		return errors.Join(l.Flush(), l.file.Close())
-	}
-	if !keep {
-		return errors.Join(l.file.Close(), os.Remove(l.file.Name()))
-	}
-	err := errors.Join(l.Flush(), l.file.Chmod(0o644), l.file.Close())
-	if err == nil {
-		err = os.Rename(l.file.Name(), l.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(l.file.Name()))
-	}
 	return nil
 }

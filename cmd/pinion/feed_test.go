@@ -399,9 +399,9 @@ func TestFeedPlaces(t *testing.T) {
 		{[]string{"--targets", at("d"), "--save-state", files + "/./d"}, exitUsage, "over the data in " + at("d")},
 		{[]string{"--targets", link, "--digests", at("d")}, exitUsage, "over the data in " + link},
 		{[]string{"--digests", dir + "/"}, exitUsage, "over the data in " + dir},
-		{[]string{"--save-state", at("no/s")}, exitFailed, "no place for the state"},
-		{[]string{"--save-state", files}, exitFailed, "no regular file"},
-		{[]string{"--digests", files}, exitFailed, "no place for the digests"},
+		{[]string{"--save-state", at("no/s")}, exitFailed, "the state cannot be saved: the folder"},
+		{[]string{"--save-state", files}, exitFailed, "it is a folder, not a file"},
+		{[]string{"--digests", files}, exitFailed, "it is a folder, not a file"},
 	} {
 		if r := feed(c.args...); r.code != c.code || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
 			t.Errorf("%q: exit code %d, want %d: %s", c.args, r.code, c.code, r.stderr)

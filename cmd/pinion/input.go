@@ -28,7 +28,7 @@ func (f *pipelineFlags) use(cmd *cobra.Command, args []string, prepare func(data
 	in := &input{line: newProgress(cmd)}
 	defer in.line.clear()
 	if in.ds, in.path, err = f.open(cmd, args, in.line); err != nil {
-		return err
+		return advise(err, fmt.Sprintf("without a DATASET, %q uses sample photos", cmd.CommandPath()))
 	}
 	defer func() { err = errors.Join(err, dataset.Close(in.ds)) }()
 	for _, path := range f.targets {

@@ -38,7 +38,7 @@ func report(err error) int {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "pinion: %v\n", err)
+		fmt.Fprintf(os.Stderr, "pinion: %s\n", errorText(err))
 		if usage.help != "" {
 			fmt.Fprintf(os.Stderr, "See %q.\n", usage.help)
 		}
@@ -46,7 +46,7 @@ func report(err error) int {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "pinion: interrupted")
 	default:
-		fmt.Fprintf(os.Stderr, "pinion: %v\n", err)
+		fmt.Fprintf(os.Stderr, "pinion: %s\n", errorText(err))
 	}
 	return exitFailed
 }

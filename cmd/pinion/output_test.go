@@ -159,7 +159,7 @@ func TestDevicesText(t *testing.T) {
 		Devices: []deviceRow{
 			{ID: "cuda:0", Backend: "cuda", Name: "NVIDIA H200", MemoryTotalBytes: 150 << 30, MemoryFreeBytes: 149 << 30, CopyEngines: 3, NUMANode: &node,
 				Link: &linkRow{"PCIe", 5, 16, 5, 16, 63.015}, Capabilities: []string{"pinned", "mapped", "managed", "virtual-memory", "stream-ordered-allocation", "batch", "box", "peer", "files", "kernels"}},
-			{ID: "host", Backend: "host", Name: "host memory", MemoryTotalBytes: 8 << 30, MemoryFreeBytes: 8 << 30, CopyEngines: 2},
+			{ID: "host", Backend: "host", Name: "host memory", SharesHostMemory: true, MemoryTotalBytes: 8 << 30, MemoryFreeBytes: 8 << 30, CopyEngines: 2},
 		},
 		Libraries: []libraryRow{
 			{Name: "cuFile", Use: "files straight to the GPU", Reason: "libcufile.so.0: cannot open shared object file: No such file or directory"},

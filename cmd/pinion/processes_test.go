@@ -73,7 +73,7 @@ func TestBenchProcessesErrors(t *testing.T) {
 		{"--procs -1", 2, []string{"--procs", "-1"}},
 		{"--procs many", 2, []string{"--procs", "many"}},
 		{"--repeats 0", 2, []string{"--repeats", "0"}},
-		{"--size 1", 2, []string{"--size", "16384"}},
+		{"--size 1", 2, []string{"--size", "16 KiB"}},
 		{"--size big", 2, []string{"--size", "big"}},
 		{"--device host:lots", 2, []string{"--device", "lots"}},
 		{"--device cuda:0", 1, []string{"cuda", "unavailable"}},

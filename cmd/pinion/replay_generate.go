@@ -107,9 +107,9 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 	if f.output == "-" {
 		return write(cmd.OutOrStdout())
 	}
-	file, err := newPendingFile(f.output)
+	file, err := createFile(f.output)
 	if err != nil {
 		return err
 	}
-	return file.commit(write)
+	return finishFile(file, write)
 }

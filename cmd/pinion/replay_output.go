@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/texttable"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -190,11 +191,11 @@ func (f *replayFlags) checkSnapshot(cmd *cobra.Command, trace string) error {
 // snapshotFile is the file of --snapshot.
 type snapshotFile struct {
 	snapshotOutput
-	pending *pendingFile // nil: it has been written, or has failed
+	pending *atomicfile.File // nil: it has been written, or has failed
 }
 
 func newSnapshotFile(path string) (*snapshotFile, error) {
-	pending, err := newPendingFile(path)
+	pending, err := createFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +206,7 @@ func (f *snapshotFile) write(ctx context.Context, s vram.Snapshot) error {
 	f.Events, f.DroppedEvents = len(s.Events), s.Dropped
 	pending := f.pending
 	f.pending = nil
-	return pending.commit(func(w io.Writer) error { return formOf(f.File).write(writerUntil{ctx, w}, s) })
+	return finishFile(pending, func(w io.Writer) error { return formOf(f.File).write(writerUntil{ctx, w}, s) })
 }
 
 // close takes back what was not written to the end.
@@ -213,7 +214,7 @@ func (f *snapshotFile) close() error {
 	if f.pending == nil {
 		return nil
 	}
-	return f.pending.discard()
+	return f.pending.Discard()
 }
 
 // ratio prints a quotient that is 1 at best; 0: there is none.

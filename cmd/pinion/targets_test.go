@@ -94,7 +94,7 @@ func TestFeedTargets(t *testing.T) {
 		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	for path, say := range map[string]string{
-		filepath.Join(dir, "nothing"): "--targets: stat",
+		filepath.Join(dir, "nothing"): "--targets: ",
 		photos + "/0.png":             "--targets: ",
 	} {
 		if r := feed("--targets", path); r.code != exitFailed || !strings.Contains(r.stderr, say) {

@@ -223,7 +223,7 @@ func TestTuneErrors(t *testing.T) {
 		{"tune " + good + " --report=", 2, "--report"},
 		{"tune " + good + " --frobnicate", 2, "--frobnicate"},
 		{"tune " + filepath.Join(good, "missing"), 1, "missing"},
-		{"tune " + good + " --device host --report " + t.TempDir(), 1, "not an ordinary file"},
+		{"tune " + good + " --device host --report " + t.TempDir(), 1, "it is a folder, not a file"},
 		{"tune " + good + " --device host:64KiB --budget 50ms", 1, "out of device memory"},
 		{"tune --device nosuch " + good, 1, "nosuch"},
 	} {

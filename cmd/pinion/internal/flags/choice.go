@@ -35,7 +35,7 @@ func (c *choice) Set(text string) error {
 		return nil
 	}
 	what := "must be " + Or(c.words)
-	if near := nearest(text, c.words); near != "" {
+	if near := Nearest(text, c.words); near != "" {
 		what += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return errors.New(what)

@@ -149,7 +149,7 @@ func TestNearest(t *testing.T) {
 	for text, want := range map[string]string{
 		"fed": "feed", "ptune": "tune", "device": "devices", "dev": "devices", "BENHC": "bench", "paly": "", "x": "", "": "", "replya": "replay",
 	} {
-		if got := nearest(text, words); got != want {
+		if got := Nearest(text, words); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// nearest is the word that was most likely meant by one that is none; "" if
+// Nearest is the word that was most likely meant by one that is none; "" if
 // none is like it.
-func nearest(text string, words []string) string {
+func Nearest(text string, words []string) string {
 	best, distance := "", max(len(text)/3, 1)+1
 	for _, w := range words {
-		d := editDistance(strings.ToLower(text), w)
+		d := editDistance(strings.ToLower(text), strings.ToLower(w))
 		if len(text) >= 3 && strings.HasPrefix(w, text) {
 			d = min(d, 1)
 		}
@@ -61,7 +61,7 @@ func NearestCommand(cmd *cobra.Command, name string) string {
 			names = append(names, sub.Name())
 		}
 	}
-	return nearest(name, names)
+	return Nearest(name, names)
 }
 
 // nearestFlag is the flag of cmd that was most likely meant; "" if none is like
@@ -70,5 +70,5 @@ func nearestFlag(cmd *cobra.Command, name string) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	slices.Sort(names)
-	return nearest(name, names)
+	return Nearest(name, names)
 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/internal/errs"
+)
+
+// advise adds advice to the error of a file that does not exist.
+func advise(err error, advice string) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, advice)
+}
+
+// errorText is what a person reads of an error. Of a file that does not exist it
+// says what is missing, and what may have been meant, instead of which system
+// call failed. That an argument is bad says the rest of its error.
+func errorText(err error) string {
+	text := strings.ReplaceAll(err.Error(), errs.ErrArgument.Error()+": ", "")
+	var path *fs.PathError
+	if errors.As(err, &path) && errors.Is(path.Err, fs.ErrNotExist) {
+		text = strings.Replace(text, path.Error(), whatIsMissing(path.Path), 1)
+	}
+	return text
+}
+
+// whatIsMissing says what is not there of a path: its folder, or the file.
+func whatIsMissing(path string) string {
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Sprintf("the folder %s does not exist", dir)
+	}
+	what := path + " does not exist"
+	if near := nearbyName(dir, filepath.Base(path)); near != "" {
+		return what + fmt.Sprintf(" (did you mean %s?)", filepath.Join(dir, near))
+	}
+	if dir == "." {
+		if here, err := os.Getwd(); err == nil {
+			return what + " in " + here
+		}
+	}
+	return what
+}
+
+// nearbyName is the name in a folder that was most likely meant; "" if none is
+// like it.
+func nearbyName(dir, name string) string {
+	const most = 1000 // names to compare
+	f, err := os.Open(dir)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(most)
+	return flags.Nearest(name, names)
+}
