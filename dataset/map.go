@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -20,19 +21,62 @@ type Map struct {
 }
 
 // NewMap makes a dataset of the samples of d as f changes them; spec is the
-// form of what f writes. An error of f is wrapped with the sample's name; a
+// form of what f writes. Where that is ragged, sample i has as many rows as it
+// has in d, and Shape[0] is not looked at. An error of f is wrapped with the sample's name; a
 // panic in f becomes an error that wraps [ErrPanic], names the sample and
 // holds the stack. d stays the caller's, who closes it when the map is no
 // longer in use. It fails with [ErrArgument] for an impossible spec or no
 // function.
 func NewMap(d Dataset, spec Spec, f MapFunc) (*Map, error) {
-	if _, err := checkSpec(spec); err != nil {
+	spec = spec.Clone()
+	checked := spec
+	if spec.Ragged && len(spec.Shape) > 0 {
+		spec.Shape[0] = max(longest(d), 1)
+		checked.Ragged = false
+	}
+	if _, err := checkSpec(checked); err != nil {
 		return nil, fmt.Errorf("map: %w", err)
 	}
 	if f == nil {
 		return nil, fmt.Errorf("map: %w: no function", ErrArgument)
 	}
-	return &Map{d, spec.Clone(), f}, nil
+	return &Map{d, spec, f}, nil
+}
+
+// longest returns the largest length of a sample.
+func longest(d Dataset) int {
+	if s := d.Spec(); len(s.Shape) > 0 {
+		return s.Shape[0]
+	}
+	return 1
+}
+
+// NewMapOf is [NewMap] for a function of numbers rather than bytes: D is the type
+// of what it writes, S that of the samples of d. The type of the spec may be left
+// out. It fails with [ErrArgument] too where d has samples of another type.
+func NewMapOf[D, S Number](d Dataset, spec Spec, f func(ctx context.Context, v Visit, dst []D, src []S) error) (*Map, error) {
+	_, to := Bytes([]D(nil))
+	_, from := Bytes([]S(nil))
+	spec.DType = cmp.Or(spec.DType, to)
+	switch have := d.Spec().DType; {
+	case spec.DType != to:
+		return nil, fmt.Errorf("map: %w: a function that writes %v, and a spec of %v", ErrArgument, to, spec)
+	case have != from:
+		return nil, fmt.Errorf("map: %w: a function that reads %v, and samples of %v", ErrArgument, from, d.Spec())
+	case f == nil:
+		return nil, fmt.Errorf("map: %w: no function", ErrArgument)
+	}
+	return NewMap(d, spec, func(ctx context.Context, v Visit, dst, src []byte) error {
+		to, err := Elements[D](dst)
+		if err != nil {
+			return err
+		}
+		from, err := Elements[S](src)
+		if err != nil {
+			return err
+		}
+		return f(ctx, v, to, from)
+	})
 }
 
 // Len implements [Dataset].
@@ -41,6 +85,17 @@ func (d *Map) Len() int { return d.dataset.Len() }
 // Spec implements [Dataset].
 func (d *Map) Spec() Spec {
 	return d.spec.Clone()
+}
+
+// Length implements [Ragged].
+func (d *Map) Length(i int) int {
+	if d.spec.Ragged {
+		return Length(d.dataset, i)
+	}
+	if len(d.spec.Shape) > 0 {
+		return d.spec.Shape[0]
+	}
+	return 1
 }
 
 // Name implements [Dataset].
@@ -66,6 +121,9 @@ func (d *Map) NewReader() (Reader, error) {
 	if spec.Ragged {
 		m.row = spec.RowBytes()
 	}
+	if d.spec.Ragged {
+		m.dstRow = d.spec.RowBytes()
+	}
 	return m, nil
 }
 
@@ -74,12 +132,20 @@ type mapReader struct {
 	reader Reader
 	src    []byte
 	row    int // bytes of a row of src where samples differ in length; else 0
+	dstRow int // likewise of what the function writes
 	bytes  int
 }
 
 // Read implements [Reader].
 func (r *mapReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := CheckRead(r.mapped, v.Index, dst, r.bytes); err != nil {
+	if err := CheckIndex(r.mapped, v.Index); err != nil {
+		return err
+	}
+	bytes := r.bytes
+	if r.dstRow > 0 {
+		bytes = r.dstRow * r.mapped.Length(v.Index)
+	}
+	if err := CheckRead(r.mapped, v.Index, dst, bytes); err != nil {
 		return err
 	}
 	src := r.src

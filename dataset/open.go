@@ -2,9 +2,14 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/names"
 )
 
 // Open opens the dataset at a path: a file, a folder, or what else a format reads,
@@ -70,11 +75,36 @@ func (l *Location) format() (*Format, error) {
 		l.path, ErrFormat, strings.Join(titles, ", "), l.Size(), l.head[:min(len(l.head), 8)])
 }
 
-// notThere is the error for a path where there is nothing.
+// notThere is the error for a path where there is nothing: with the part of it
+// that is missing, where it is not the last, and with the names that come close.
 func notThere(path string) error {
 	_, err := os.Stat(path)
 	if err == nil { // it just came
-		err = os.ErrNotExist
+		err = &fs.PathError{Op: "stat", Path: path, Err: fs.ErrNotExist}
 	}
-	return err
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	missing := filepath.Clean(path)
+	entries, bad := os.ReadDir(filepath.Dir(missing))
+	for bad != nil && filepath.Dir(missing) != missing {
+		missing = filepath.Dir(missing)
+		entries, bad = os.ReadDir(filepath.Dir(missing))
+	}
+	hint := ""
+	if missing != filepath.Clean(path) {
+		hint = fmt.Sprintf("; there is no %s either", missing)
+	}
+	if close := names.Closest(filepath.Base(missing), entryNames(entries)); len(close) > 0 {
+		hint += fmt.Sprintf("; in %s there is %s", filepath.Dir(missing), names.Listed(close))
+	}
+	return fmt.Errorf("%w%s", err, hint)
+}
+
+func entryNames(entries []fs.DirEntry) (list []string) {
+	const most = 10_000 // beyond that a hint takes too long
+	for _, e := range names.First(entries, most) {
+		list = append(list, e.Name())
+	}
+	return list
 }

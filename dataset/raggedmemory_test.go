@@ -137,8 +137,6 @@ func TestRaggedCombined(t *testing.T) {
 	testkit.WantError(t, "rows", err, dataset.ErrArgument, "part 1 are <=1x3 u8, of part 0 <=5 u8")
 	_, err = dataset.NewConcat(a, datatest.Count(t, 0, 3))
 	testkit.WantError(t, "ragged and not", err, dataset.ErrArgument, "part 1 are scalar u8")
-	_, err = dataset.NewZip(a, b)
-	testkit.WantError(t, "zip", err, dataset.ErrArgument, "part 0: bad argument: want samples of one shape, not <=5 u8")
 }
 
 func TestMapOfRagged(t *testing.T) {
@@ -156,8 +154,6 @@ func TestMapOfRagged(t *testing.T) {
 	if got := sentence(samples); got != "\x03th \x00-- \x05qu" {
 		t.Errorf("%q", got)
 	}
-	_, err = dataset.NewMap(d, dataset.Spec{Shape: []int{3}, DType: dtype.U8, Ragged: true}, count)
-	testkit.WantError(t, "ragged result", err, dataset.ErrArgument, "want samples of one shape, not <=3 u8")
 }
 
 // A subset is as long as its own longest sample: who takes extreme ones out needs
@@ -189,5 +185,55 @@ func TestSubsetWithoutTheLongest(t *testing.T) {
 	}
 	if d.Spec().Shape[0] != 100 {
 		t.Errorf("the whole is %v now", d.Spec())
+	}
+}
+
+// TestMapRagged: what a function makes of samples of different lengths has their
+// lengths.
+func TestMapRagged(t *testing.T) {
+	d := words(t, "x", "one", "", "three")
+	spec := dataset.Spec{Shape: []int{0, 2}, Ragged: true}
+	twice, err := dataset.NewMapOf(d, spec, func(_ context.Context, _ dataset.Visit, dst []int16, src []uint8) error {
+		for i, c := range src {
+			dst[2*i], dst[2*i+1] = int16(c), -int16(c)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := twice.Spec().String(); got != "<=5x2 i16" {
+		t.Errorf("spec %s", got)
+	}
+	samples := datatest.Samples(t, twice)
+	if n, err := dataset.Elements[int16](samples[0]); err != nil || !slices.Equal(n, []int16{'o', -'o', 'n', -'n', 'e', -'e'}) || len(samples[1]) != 0 {
+		t.Errorf("%v, %d, %v", n, len(samples[1]), err)
+	}
+	// From samples of one shape.
+	doubled, err := dataset.NewMapOf(datatest.Count(t, 1, 3), dataset.Spec{}, func(_ context.Context, _ dataset.Visit, dst []float32, src []uint8) error {
+		dst[0] = 2 * float32(src[0])
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := datatest.ReadAll(t, doubled); !bytes.Equal(got[2], datatest.Floats(6)) {
+		t.Errorf("% x", got[2])
+	}
+	wrong := func(context.Context, dataset.Visit, []float32, []int64) error { return nil }
+	_, err = dataset.NewMapOf(d, dataset.Spec{}, wrong)
+	testkit.WantError(t, "source", err, dataset.ErrArgument, "reads i64, and samples of <=5 u8")
+	_, err = dataset.NewMapOf(d, dataset.Spec{DType: dtype.F16}, func(context.Context, dataset.Visit, []float32, []uint8) error { return nil })
+	testkit.WantError(t, "spec", err, dataset.ErrArgument, "writes f32, and a spec of scalar f16")
+}
+
+// TestZipRagged: samples side by side are as long as all of them.
+func TestZipRagged(t *testing.T) {
+	d, err := dataset.NewZip(words(t, "x", "one", "three", ""), datatest.Count(t, 'A', 3), words(t, "y", "", "!", "end"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sentence(datatest.Samples(t, d)); got != "oneA threeB! Cend" || d.Spec().String() != "<=7 u8" {
+		t.Errorf("%q, %v", got, d.Spec())
 	}
 }

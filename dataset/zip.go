@@ -7,15 +7,17 @@ import (
 	"slices"
 )
 
-// Zip is datasets of one length and one element type, side by side.
+// Zip is datasets of one length and one element type, side by side. It is a
+// [Ragged] one where samples of a part differ in length.
 type Zip struct {
 	parts []Dataset
 	spec  Spec
-	sizes []int // bytes of a sample of each part
+	sizes []int // bytes of a sample of each part, the longest
 }
 
 // NewZip makes a dataset whose sample i is the samples i of all parts, one
-// behind the other as one row: parts of {2, 3} f32 and {4} f32 give {10} f32.
+// behind the other as one row: parts of {2, 3} f32 and {4} f32 give {10} f32, parts of {<=5, 2} and
+// {1} samples of up to 11 numbers.
 // Name and label are those of the first part. The parts stay the caller's,
 // who closes them when the whole is no longer in use. It fails with
 // [ErrEmpty] for no parts and with [ErrArgument] for different lengths or
@@ -28,6 +30,8 @@ func NewZip(parts ...Dataset) (*Zip, error) {
 	first, bytes := parts[0].Spec().DType, 0
 	for i, p := range parts {
 		spec := p.Spec()
+		d.spec.Ragged = d.spec.Ragged || spec.Ragged
+		spec.Ragged = false
 		size, err := checkSpec(spec)
 		switch {
 		case err != nil:
@@ -42,8 +46,26 @@ func NewZip(parts ...Dataset) (*Zip, error) {
 		bytes += size
 		d.sizes = append(d.sizes, size)
 	}
-	d.spec = Spec{Shape: []int{bytes / first.Size()}, DType: first}
+	d.spec.Shape, d.spec.DType = []int{bytes / first.Size()}, first
+	if d.spec.Ragged {
+		d.spec.Shape[0] = 1
+		for i := range d.Len() {
+			d.spec.Shape[0] = max(d.spec.Shape[0], d.Length(i))
+		}
+	}
 	return d, nil
+}
+
+// Length implements [Ragged]: the numbers of sample i.
+func (d *Zip) Length(i int) int {
+	if !d.spec.Ragged {
+		return d.spec.Shape[0]
+	}
+	bytes := 0
+	for _, p := range d.parts {
+		bytes += SampleBytes(p, i)
+	}
+	return bytes / d.spec.DType.Size()
 }
 
 // Len implements [Dataset].
@@ -69,21 +91,27 @@ func (d *Zip) NewReader() (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &zipReader{d, readers, d.spec.Bytes()}, nil
+	return &zipReader{d, readers}, nil
 }
 
 type zipReader struct {
 	zip     *Zip
 	readers readers
-	bytes   int
 }
 
 // Read implements [Reader].
 func (r *zipReader) Read(ctx context.Context, v Visit, dst []byte) error {
-	if err := CheckRead(r.zip, v.Index, dst, r.bytes); err != nil {
+	d := r.zip
+	if err := CheckIndex(d, v.Index); err != nil {
 		return err
 	}
-	for part, size := range r.zip.sizes {
+	if err := CheckRead(d, v.Index, dst, d.Length(v.Index)*d.spec.DType.Size()); err != nil {
+		return err
+	}
+	for part, size := range d.sizes {
+		if d.spec.Ragged {
+			size = SampleBytes(d.parts[part], v.Index)
+		}
 		if err := r.readers[part].Read(ctx, v, dst[:size:size]); err != nil {
 			return err
 		}

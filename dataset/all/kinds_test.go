@@ -109,6 +109,10 @@ func TestOpen(t *testing.T) {
 	}
 	_, err = open("missing", nil)
 	testkit.WantError(t, "missing", err, fs.ErrNotExist, filepath.Join(dir, "missing"))
+	_, err = open("wrods.csv", nil)
+	testkit.WantError(t, "a typo", err, fs.ErrNotExist, "wrods.csv: ", "; in "+dir+` there is "words.csv"`)
+	_, err = open(filepath.Join("fotos", "a", "x.png"), nil)
+	testkit.WantError(t, "a folder above", err, fs.ErrNotExist, "; there is no "+filepath.Join(dir, "fotos")+` either; in `+dir+` there is "photos"`)
 	_, err = dataset.Open(t.Context(), "s3://bucket/train-{000..127}.tar", nil)
 	testkit.WantError(t, "a bucket", err, dataset.ErrFormat, `s3://…: format not supported: shards are read by http and https, and as files`)
 }
