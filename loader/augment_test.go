@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -148,6 +149,12 @@ func TestMixup(t *testing.T) {
 				w := b.Mix[slot]
 				table = binary.LittleEndian.AppendUint32(table, math.Float32bits(w))
 				name := fmt.Sprint(b.Epoch, i)
+				if len(b.Indexes) < o.Batch { // the last one, which is not mixed
+					if w != 1 {
+						t.Errorf("%+v: a weight of %g in a batch that is not full", o, w)
+					}
+					continue
+				}
 				if known, there := weights[name]; there && known != w || !(w >= 0 && w <= 1) {
 					t.Fatalf("%+v: sample %s has the weight %g, before %g", o, name, w, known)
 				}
@@ -192,6 +199,49 @@ func TestMixup(t *testing.T) {
 	if math.Abs(mean-0.5) > 0.2 || extreme < 10 { // Beta(0.4, 0.4) likes the ends
 		t.Errorf("the mean weight is %g, %d are extreme", mean, extreme)
 	}
+}
+
+// However many ranks there are, the same samples are mixed with each other, or
+// with none: also in a last batch that is not full, and in one that is filled up
+// from the start of the order.
+func TestMixupOfRanks(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	pairs := func(n, batch, world int) map[int][2]any {
+		known := map[int][2]any{}
+		for rank := range world {
+			o := plain01(loader.Options{Batch: batch, World: world, Rank: rank, Mixup: 0.4, Shuffle: true, Seed: 5})
+			ld := start(t, dev, images(n, 3, 3, 3), o)
+			at := 0
+			for b, err := range ld.All(t.Context()) {
+				ok(t, err)
+				for slot, i := range b.Indexes {
+					partner := b.Indexes[b.Partner(slot)]
+					if b.Mix[slot] == 1 {
+						partner = i
+					}
+					if at += world; rank+at-world < n { // not one that fills up
+						known[i] = [2]any{partner, b.Mix[slot]}
+					}
+				}
+				ok(t, b.Release())
+			}
+			within(t, "Close", ld.Close)
+		}
+		return known
+	}
+	for _, n := range []int{12, 22, 23, 24, 30, 35, 7} {
+		want := pairs(n, 12, 1)
+		if len(want) != n {
+			t.Fatalf("%d samples of %d", len(want), n)
+		}
+		for _, world := range []int{2, 3, 6} {
+			if got := pairs(n, 12/world, world); !maps.Equal(got, want) {
+				t.Errorf("%d samples on %d ranks: %v, want %v", n, world, got, want)
+			}
+		}
+	}
+	refuses(t, dev, images(12, 3, 3, 3), loader.Options{Batch: 3, World: 2, Mixup: 0.4}, device.ErrArgument, "with Mixup and 2 ranks Batch has to be even")
 }
 
 // Samples without colours are not changed, and impossible ranges are told.

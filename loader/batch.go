@@ -103,7 +103,7 @@ func (b *Batch) Release(after ...device.Stream) error {
 // use the batch gives its memory back sooner.
 //
 // It returns at once where the device can mark the work of all streams
-// (CUDA 12.5 and newer), and waits for the device
+// ([device.ContextRecorder], CUDA 12.5 and newer), and waits for the device
 // where it cannot. Do not call it while a CUDA graph is captured: the capture
 // would fail.
 func (b *Batch) ReleaseAfterAll() error {

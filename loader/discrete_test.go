@@ -184,6 +184,10 @@ func TestPinBudget(t *testing.T) {
 		o := loader.Options{Batch: 8, Pin: pin, PinBudget: slab - 1, Epochs: epochs}
 		_, err := loader.New(newDiscrete(t, 64<<20), ds, o)
 		fails(t, "a budget below one slab", err, pinned.ErrBudget)
+		refuses(t, open(t, "host:64MiB"), ds, o, pinned.ErrBudget, "one batch of 8 samples takes 36 KiB")
+		o.Epochs = 1 // too little to pin for
+		refuses(t, newDiscrete(t, 64<<20), ds, o, pinned.ErrBudget, "PinBudget is")
+		o.Epochs = epochs
 		for _, slabs := range []int64{1, 2} {
 			o.PinBudget = slabs * slab
 			dev := newDiscrete(t, 64<<20)

@@ -19,12 +19,12 @@ type feeder struct {
 	dev         device.Device
 	form        *transform
 	slabs       *slab.Slabs
-	staging     *slab.Staging   // copies them where they are not pinned; nil: nothing does
-	copies      device.Stream   // of slabs, and nothing else
-	compute     device.Stream   // of transforms
-	made        []*deviceBuffer // every device buffer
-	buffersMade atomic.Int64    // how many, for Stats
-	recorder    contextRecorder // nil: the device has none
+	staging     *slab.Staging          // copies them where they are not pinned; nil: nothing does
+	copies      device.Stream          // of slabs, and nothing else
+	compute     device.Stream          // of transforms
+	made        []*deviceBuffer        // every device buffer
+	buffersMade atomic.Int64           // how many, for Stats
+	recorder    device.ContextRecorder // nil: the device has none
 
 	decoder     *devdecode.Decoder // nil where workers decode
 	notDecoding string             // and why
@@ -45,12 +45,6 @@ type feeder struct {
 	later       []*read.Job
 }
 
-// contextRecorder marks the work of all streams of a device.
-type contextRecorder interface {
-	CanRecordAll() bool
-	RecordAll(e device.Event) error
-}
-
 // place is where a batch is read into.
 type place struct {
 	slab  *slab.Slab
@@ -61,7 +55,7 @@ type place struct {
 // feeder's, to give back.
 func (l *Loader) newFeeder(dev device.Device) (n *feeder, err error) {
 	n = &feeder{loader: l, dev: dev}
-	if all, ok := device.As[contextRecorder](dev); ok && all.CanRecordAll() {
+	if all, ok := device.As[device.ContextRecorder](dev); ok && all.CanRecordAll() {
 		n.recorder = all
 	}
 	if n.form, err = newTransform(dev, l.layout.Samples.Spec, l.layout.Samples.Rows, l.options); err != nil {

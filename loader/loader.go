@@ -8,8 +8,11 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
+	"github.com/pinion-gpu/pinion/pinned"
 )
 
 // Loader feeds the batches of a dataset to devices.
@@ -118,6 +121,10 @@ func (l *Loader) plan() (err error) {
 			return err
 		}
 	}
+	// Said here, so that it does not depend on whether the device pins at all.
+	if o, slab := &l.options, pagemem.RoundUp(l.layout.Bytes()); o.Pin != PinNever && o.PinBudget > 0 && o.PinBudget < slab {
+		return fmt.Errorf("loader: %w: PinBudget is %s, and one batch of %s takes %s", pinned.ErrBudget, units.Bytes(o.PinBudget), units.Count(l.order.largest, "sample"), units.Bytes(slab))
+	}
 	setDefault(&l.options.Prefetch, int(max(2, min(4, prefetchBytes/l.layout.Bytes()))))
 	// No more of anything than there are batches for it.
 	l.options.Prefetch = min(l.options.Prefetch, max(l.order.total, 1))
@@ -152,6 +159,8 @@ func (l *Loader) planImages() error {
 		return fmt.Errorf("loader: %w: samples of %v have no colours to change", device.ErrArgument, spec)
 	case l.options.Mixup > 0 && !isImage(spec):
 		return fmt.Errorf("loader: %w: samples of %v are not mixed, only images are", device.ErrArgument, spec)
+	case l.options.Mixup > 0 && l.options.World > 1 && l.options.Batches == nil && l.options.Batch%2 != 0:
+		return fmt.Errorf("loader: %w: with Mixup and %d ranks Batch has to be even, so that both samples of a pair are on one rank; it is %d", device.ErrArgument, l.options.World, l.options.Batch)
 	case !(l.options.Mixup >= 0 && l.options.Mixup <= maxMixup):
 		return fmt.Errorf("loader: %w: Mixup is %v, want 0 to %d", device.ErrArgument, l.options.Mixup, maxMixup)
 	}

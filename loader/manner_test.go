@@ -78,6 +78,7 @@ func content(rng *rand.Rand) (ds *fake, o loader.Options) {
 		ds.spec.DType = []dtype.DType{dtype.U8, dtype.U16}[rng.IntN(2)]
 		o.DType = []dtype.DType{dtype.F32, dtype.F16, ds.spec.DType}[rng.IntN(3)]
 		if o.DType != ds.spec.DType && rng.IntN(2) == 0 {
+			o.Batch += o.Batch % 2 * (o.World - 1)
 			o.Mixup, o.Jitter = 0.4, imaging.Jitter{Brightness: 0.5}
 		}
 	default:

@@ -158,9 +158,10 @@ type Options struct {
 	// Mixup is the alpha of mixup (Zhang et al., "mixup: Beyond Empirical Risk
 	// Minimization", ICLR 2018), 0 to 4: each image becomes lambda of itself
 	// and the rest of its [Batch.Partner], with a lambda of its own drawn from
-	// Beta(alpha, alpha); mix the labels by [Batch].Mix. Pairs stay together
-	// while half of Batch can be divided by the number of ranks. Default 0:
-	// none.
+	// Beta(alpha, alpha); mix the labels by [Batch].Mix. Which samples are a pair
+	// does not depend on the number of ranks: with several of them Batch has to be
+	// even, and a last batch that is not full is not mixed (its Mix is 1). Default
+	// 0: none.
 	Mixup float64
 
 	// OnError says what to do about a sample that cannot be read. Default:
@@ -182,8 +183,8 @@ type Options struct {
 	SampleTimeout time.Duration
 
 	// Pin says whether host memory is page-locked. PinBudget is the most
-	// bytes that may be for each device. Default: PinAuto, and package pinned's
-	// budget.
+	// bytes that may be for each device; unless nothing is to be pinned, it has to
+	// hold a batch. Default: PinAuto, and package pinned's budget.
 	Pin       Pinning
 	PinBudget int64
 

@@ -24,6 +24,7 @@ type order struct {
 	total    int // in all epochs
 	largest  int // samples in a batch, at most
 	global   int // samples of a full batch of all ranks
+	whole    int // samples of an epoch of all ranks; 0 where batches are the caller's own
 	digest   string
 }
 
@@ -76,7 +77,8 @@ func (r *order) ofSamples(ds dataset.Dataset, o Options) (sampler.BatchSampler, 
 	if err != nil {
 		return nil, err
 	}
-	r.digest = digest(whole.Len(), func(dst []int, epoch, k int) []int { return append(dst, whole.At(epoch, k)) })
+	r.whole = whole.Len()
+	r.digest = digest(r.whole, func(dst []int, epoch, k int) []int { return append(dst, whole.At(epoch, k)) })
 	mine, err := sampler.NewDistributed(whole, o.Rank, o.World, o.DropLast)
 	if err != nil {
 		return nil, err
@@ -105,6 +107,11 @@ func (r *order) at(n int) (epoch, number int) { return n / r.perEpoch, n % r.per
 
 // epoch is that of batch n.
 func (r *order) epoch(n int) int { return n / r.perEpoch }
+
+// full reports whether the batch of a number is a full one, on all ranks: one
+// that samples from the start of the order fill up is not. Batches of the
+// caller's own are always full.
+func (r *order) full(number int) bool { return r.whole == 0 || number < r.whole/r.global }
 
 // probes is how many places of an order, and of a dataset, a digest looks at.
 const probes = 64

@@ -57,7 +57,7 @@ type State struct {
 	EpochBatches int    `json:"epoch_batches"` // of a rank
 }
 
-const stateVersion = 2
+const stateVersion = 3
 
 // State returns where the loader is. It may be called at any time from any
 // goroutine; a batch counts as soon as Next returns it.

@@ -278,7 +278,9 @@ func (l *Loader) write(t slab.Tail, j *read.Job) (mix []float32, err error) {
 	if t.Mix != 0 {
 		mix = make([]float32, len(j.Indexes))
 		for slot, i := range j.Indexes {
-			mix[slot] = drawMix(l.options.Mixup, l.key(j, i))
+			if mix[slot] = 1; l.order.full(j.Number) {
+				mix[slot] = drawMix(l.options.Mixup, l.key(j, i))
+			}
 		}
 		if _, err := kernels.AppendMix(host[t.Mix:t.Mix], mix...); err != nil {
 			return nil, err

@@ -18,7 +18,6 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/loader"
-	"github.com/pinion-gpu/pinion/transfer"
 )
 
 // Options say what to run.
@@ -87,12 +86,6 @@ func Run(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) 
 	if o.Checksum {
 		r.sum = sha256.New()
 	}
-	if o.Checksum || o.Digests != nil {
-		if r.engine, err = transfer.New(dev, transfer.Options{}); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, r.engine.Close()) }()
-	}
 	start := time.Now()
 	r.report.Prepared = start.Sub(begin)
 	r.epochStart = start
@@ -114,9 +107,8 @@ type run struct {
 	samples    int64
 	epochStart time.Time
 
-	sum    hash.Hash
-	engine *transfer.Engine
-	back   []byte
+	sum  hash.Hash
+	back []byte
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -151,15 +143,9 @@ func (r *run) all(ctx context.Context) error {
 
 // use is what is done with a batch.
 func (r *run) use(ctx context.Context, b *loader.Batch) error {
-	if r.engine != nil {
-		r.back = r.back[:0]
-		if err := r.readBack(ctx, b.Data, b.Bytes); err != nil {
+	if r.Checksum || r.Digests != nil {
+		if err := r.readBack(ctx, b); err != nil {
 			return err
-		}
-		for _, t := range b.Targets {
-			if err := r.readBack(ctx, t.Data, t.Bytes); err != nil {
-				return err
-			}
 		}
 		if err := r.note(b); err != nil {
 			return err
@@ -168,11 +154,20 @@ func (r *run) use(ctx context.Context, b *loader.Batch) error {
 	return b.Release()
 }
 
-// readBack adds device memory to what was read back.
-func (r *run) readBack(ctx context.Context, from device.Ptr, bytes int64) error {
-	n := len(r.back)
-	r.back = slices.Grow(r.back, int(bytes))[:n+int(bytes)]
-	return r.engine.D2H(ctx, r.back[n:], from)
+// readBack reads the samples of a batch and its targets.
+func (r *run) readBack(ctx context.Context, b *loader.Batch) error {
+	r.back = slices.Grow(r.back[:0], int(b.Bytes))[:b.Bytes]
+	if err := b.Read(ctx, r.back); err != nil {
+		return err
+	}
+	for k, t := range b.Targets {
+		n := len(r.back)
+		r.back = slices.Grow(r.back, int(t.Bytes))[:n+int(t.Bytes)]
+		if err := b.ReadTarget(ctx, k, r.back[n:]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // note hashes a batch that was read back.
