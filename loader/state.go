@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 )
 
 // ErrState: a state that does not belong to this loader, or cannot be read.
@@ -197,30 +197,15 @@ func (l *Loader) delivered(n int) {
 	l.atEnd = l.done%l.order.perEpoch == 0 && len(l.ahead) == 0
 }
 
-// WriteFile writes the state as JSON, beside path and renamed, so that the
-// file is whole at any time.
-func (s State) WriteFile(path string) (err error) {
+// WriteFile writes the state as JSON. The file is whole at any time, even if the
+// machine loses power: it is written beside path and renamed. A file that is
+// replaced keeps its permissions.
+func (s State) WriteFile(path string) error {
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(append(text, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.WriteFile(path, append(text, '\n'), 0o644)
 }
 
 // maxStateBytes bounds what is read as a state.

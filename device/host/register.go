@@ -2,11 +2,9 @@ package host
 
 import (
 	"fmt"
-	"math"
-
-	"github.com/dustin/go-humanize"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 func init() {
@@ -24,9 +22,9 @@ func openSpec(spec string) (device.Device, error) {
 	if spec == "" {
 		return Open(0)
 	}
-	n, err := humanize.ParseBytes(spec)
-	if err != nil || n == 0 || n > math.MaxInt64 {
-		return nil, fmt.Errorf("host: %w: capacity %q is not a size such as 4GiB", device.ErrArgument, spec)
+	n, err := units.ParseBytes(spec)
+	if err != nil {
+		return nil, fmt.Errorf("host: capacity: %w", err)
 	}
-	return Open(int64(n))
+	return Open(n)
 }
