@@ -608,7 +608,7 @@ func TestKeepLink(t *testing.T) {
 	dev, ds := open(t), rows(1000, 0)
 	_, err := find(t, newFake("decode", 1), grid, SearchOptions{}).Keep(dev, ds, small())
 	ok(t, err)
-	m := linkmodel.Model{Version: 2, Machine: linkmodel.MachineOf(dev), MeasuredAt: time.Now()}
+	m := linkmodel.Model{Version: linkmodel.Version, Machine: linkmodel.MachineOf(dev), MeasuredAt: time.Now()}
 	_, err = m.Save(dev)
 	ok(t, err)
 	_, err = linkmodel.Load(dev)

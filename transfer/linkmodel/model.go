@@ -11,7 +11,7 @@ import (
 const (
 	// Version of a model. It changes when the paths or their meaning do: older
 	// files are then measured anew.
-	Version = 2
+	Version = 3
 
 	// DefaultSlotBytes is the size of a pinned slot that staging goes through,
 	// unless an engine is told otherwise.

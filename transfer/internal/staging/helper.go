@@ -12,9 +12,16 @@ func (s *Stager) help() {
 	leave, _ := numa.Enter(s.options.Device.Info().NUMANode)
 	defer leave()
 	for {
-		r := s.join()
-		if r == nil {
+		if s.helpShares() {
+			s.linger()
+			continue
+		}
+		r, ok := s.join()
+		if !ok {
 			return
+		}
+		if r == nil {
+			continue
 		}
 		for {
 			t, offset, n := s.take()
@@ -36,22 +43,25 @@ func (s *Stager) help() {
 func (s *Stager) linger() {
 	s.awake.Add(1)
 	defer s.awake.Add(-1)
-	linger.Until(func() bool { return s.waiting.Load() > 0 })
+	linger.Until(func() bool { return s.waiting.Load() > 0 || s.sharing.Load() > 0 })
 }
 
-// join waits for chunks and a ring to take them with; nil means that the
-// helper can end.
-func (s *Stager) join() *ring {
+// join waits for chunks and a ring to take them with, or for a share: then there
+// is no ring. It reports false when the helper can end.
+func (s *Stager) join() (r *ring, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
+		if s.unhelped() {
+			return nil, true
+		}
 		if s.room() {
 			if r := s.freeRing(); r != nil {
-				return r
+				return r, true
 			}
 		}
 		if s.stopped {
-			return nil
+			return nil, false
 		}
 		s.work.Wait()
 	}

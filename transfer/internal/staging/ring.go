@@ -13,8 +13,9 @@ import (
 type ring struct {
 	stream device.Stream
 	slots  []slot
-	first  int // oldest slot in flight
-	flying int // slots in flight
+	first  int            // oldest slot in flight
+	flying int            // slots in flight
+	marks  []device.Event // of the transfers of a share; made when they are needed
 }
 
 // slot is a piece of pinned memory and the chunk that is passing through it.
@@ -50,6 +51,18 @@ func newRing(dev device.Device, pool *pinned.Pool, o Options) (*ring, error) {
 	return r, nil
 }
 
+// mark returns event number i for the transfers of a share.
+func (r *ring) mark(dev device.Device, i int) (device.Event, error) {
+	for len(r.marks) <= i {
+		e, err := dev.NewEvent(device.EventNoTiming)
+		if err != nil {
+			return nil, err
+		}
+		r.marks = append(r.marks, e)
+	}
+	return r.marks[i], nil
+}
+
 func (r *ring) close() error {
 	var errs []error
 	if r.stream != nil {
@@ -62,6 +75,9 @@ func (r *ring) close() error {
 		if s.event != nil {
 			errs = append(errs, s.event.Close())
 		}
+	}
+	for _, e := range r.marks {
+		errs = append(errs, e.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -25,10 +25,12 @@ type Stager struct {
 	tasks   []*task      // tasks with chunks that nobody took yet
 	waiting atomic.Int32 // len(tasks), to look at without mu
 	awake   atomic.Int32 // helpers that linger: they come by themselves
-	turn    int          // index in tasks of the next to take from
-	lone    int          // how many of tasks are
-	made    int          // rings
-	rings   []*ring      // those that nobody uses
+	sharing atomic.Int32 // shares with pieces to take
+	shares  [4]share
+	turn    int     // index in tasks of the next to take from
+	lone    int     // how many of tasks are
+	made    int     // rings
+	rings   []*ring // those that nobody uses
 	started bool
 	closed  bool         // no new tasks
 	stopped bool         // and none under way: the helpers can end
@@ -66,10 +68,29 @@ func New(o Options) *Stager {
 // Copy moves c as p says and returns when it is done. It fails with
 // [device.ErrPinLimit] where no slot can be pinned. progress may be nil.
 func (s *Stager) Copy(ctx context.Context, c Copy, progress func(done, total int64), p Plan) error {
+	if progress == nil && s.shareable(int64(len(c.Host)), p) {
+		if done, err := s.copyShared(c, p); done {
+			return err
+		}
+	}
 	t := tasks.Get().(*task)
 	t.memory = memory{c, p.PastCaches}
 	t.payload, t.total, t.phase, t.progress = &t.memory, int64(len(c.Host)), 0, progress
 	return s.move(ctx, t, p)
+}
+
+// copyShared does Copy by a share. It reports false when that cannot be had.
+func (s *Stager) copyShared(c Copy, p Plan) (done bool, err error) {
+	if err := s.begin(); err != nil {
+		return true, err
+	}
+	defer s.active.Done()
+	sh := s.openShare(c, p)
+	if sh == nil {
+		return false, nil
+	}
+	defer s.closeShare(sh)
+	return true, sh.run(s.options.Device)
 }
 
 // Move moves a payload of total bytes as p says and returns when it is done.
