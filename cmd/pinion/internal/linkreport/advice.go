@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // advice is what to do, and the numbers that say so.
@@ -35,8 +36,8 @@ func narrowLink(r *Report) (advice, bool) {
 	if l.Width <= 0 || l.Width >= l.MaxWidth {
 		return advice{}, false
 	}
-	return advice{"Look at the slot.",
-		fmt.Sprintf("The link runs with %d lanes of %d, so copies can be no faster than %s of its limit: another card may share the lanes, or the card does not sit well.",
+	return advice{"Check the slot.",
+		fmt.Sprintf("The link runs %d of its %d lanes, so copies reach at most %s of the limit. Another card may share the lanes, or the card may not be seated properly.",
 			l.Width, l.MaxWidth, page.Percent(float64(l.Width)/float64(l.MaxWidth)))}, true
 }
 
@@ -47,7 +48,7 @@ func slowLink(r *Report) (advice, bool) {
 		l, known := r.limit(w.id)
 		if ok && known && b.Median < 0.8*l.rate {
 			return advice{"Find out what slows the link.",
-				fmt.Sprintf("%s, pinned memory reaches %s GB/s, %s of the %s GB/s that the link can carry; 90 %% and more is usual. Look at the NUMA node of the process, the IOMMU, the host’s memory channels and other traffic.",
+				fmt.Sprintf("%s, pinned memory reaches %s GB/s, %s of the %s GB/s that the link can carry; 90 %% or more is usual. Check the process’s NUMA node, the IOMMU, the host’s memory channels and other traffic on the link.",
 					w.title, gb(b.Median), page.Percent(b.Median/l.rate), gb(l.rate))}, true
 		}
 	}
@@ -62,8 +63,8 @@ func usePinion(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	return advice{"Copy large pageable memory through Pinion.",
-		fmt.Sprintf("%s to the device takes %s instead of %s with the driver’s own copy: %s times as fast, with no pinned memory of your own.",
-			page.Bytes(chosen.Bytes), page.DurationText(chosen.Median), page.DurationText(plain.Median),
+		fmt.Sprintf("Copying %s to the device takes %s instead of the driver’s %s: %s times as fast, without pinning any memory yourself.",
+			units.Bytes(chosen.Bytes), units.Duration(chosen.Median), units.Duration(plain.Median),
 			times(float64(plain.Median)/float64(chosen.Median)))}, true
 }
 
@@ -76,17 +77,17 @@ func pinOften(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	saved := chosen.Median - pinned.Median
-	size := page.Bytes(pinned.Bytes)
+	size := units.Bytes(pinned.Bytes)
 	// Less than this is within the noise of a machine.
 	if float64(saved) < 0.03*float64(chosen.Median) {
 		return advice{"Do not pin memory for speed alone.",
-			fmt.Sprintf("Pinning %s costs %s, and a copy of it takes %s pinned, %s through Pinion as it is.",
-				size, page.DurationText(pool.Median), page.DurationText(pinned.Median), page.DurationText(chosen.Median))}, true
+			fmt.Sprintf("Pinning %s costs %s. A copy of it takes %s pinned and %s through Pinion without pinning.",
+				size, units.Duration(pool.Median), units.Duration(pinned.Median), units.Duration(chosen.Median))}, true
 	}
 	copies := int64(math.Ceil(float64(pool.Median) / float64(saved)))
 	return advice{fmt.Sprintf("Pin memory that is copied %s or more.", counted(copies)),
-		fmt.Sprintf("Pinning %s costs %s once and saves %s a copy (%s pinned, %s through Pinion from pageable memory).",
-			size, page.DurationText(pool.Median), page.DurationText(saved), page.DurationText(pinned.Median), page.DurationText(chosen.Median))}, true
+		fmt.Sprintf("Pinning %s costs %s once and saves %s per copy: %s pinned, %s from pageable memory through Pinion.",
+			size, units.Duration(pool.Median), units.Duration(saved), units.Duration(pinned.Median), units.Duration(chosen.Median))}, true
 }
 
 func counted(copies int64) string {
@@ -119,9 +120,9 @@ func smallCopies(r *Report) (advice, bool) {
 				return advice{}, false
 			}
 			first := points[0]
-			return advice{fmt.Sprintf("Merge copies below %s.", page.Bytes(p.Bytes)),
-				fmt.Sprintf("From %s on a copy of %s reaches half of the full rate or more (%s of %s GB/s to the device). One of %s takes %s, which is %s GB/s.",
-					page.Bytes(p.Bytes), name, gb(rate), gb(whole), page.Bytes(first.Bytes), page.DurationText(first.Median),
+			return advice{fmt.Sprintf("Merge copies below %s.", units.Bytes(p.Bytes)),
+				fmt.Sprintf("From %s up, copies of %s reach at least half of the full rate (%s of %s GB/s to the device). A copy of %s takes %s: %s GB/s.",
+					units.Bytes(p.Bytes), name, gb(rate), gb(whole), units.Bytes(first.Bytes), units.Duration(first.Median),
 					gb(perSecond(first.Bytes, first.Median)))}, true
 		}
 	}
@@ -152,8 +153,8 @@ func pathless(r *Report) (advice, bool) {
 	if upTo == 0 || r.Device.Integrated {
 		return advice{}, false
 	}
-	return advice{fmt.Sprintf("Up to %s do not think about the path.", page.Bytes(upTo)),
-		fmt.Sprintf("Pinned or pageable, plain or through Pinion: a copy takes %s at most, and the ways differ by a third at most. The call is what costs.", page.DurationText(slowest))}, true
+	return advice{fmt.Sprintf("Up to %s, any path will do.", units.Bytes(upTo)),
+		fmt.Sprintf("Pinned or pageable, plain or through Pinion, a copy takes at most %s, and the paths differ by a third at most. The call itself is what costs.", units.Duration(slowest))}, true
 }
 
 // bothAtOnce says whether the two directions run beside each other.
@@ -167,7 +168,7 @@ func bothAtOnce(r *Report) (advice, bool) {
 	one := max(up.Median, down.Median)
 	numbers := fmt.Sprintf("Together they move %s GB/s, one alone %s GB/s.", gb(both.Median), gb(one))
 	if both.Median > 1.3*one {
-		return advice{"Copy in both directions at once.", numbers + " Give each direction a stream of its own."}, true
+		return advice{"Copy in both directions at once.", numbers + " Give each direction its own stream."}, true
 	}
 	return advice{"Do not count on both directions at once.", numbers}, true
 }
@@ -179,9 +180,9 @@ func poolNotDriver(r *Report) (advice, bool) {
 	if !ok || !also || float64(driver.Median) < 1.2*float64(pool.Median) {
 		return advice{}, false
 	}
-	return advice{"Take pinned memory from a pool.",
-		fmt.Sprintf("The driver’s allocation of %s takes %s; Pinion’s pool makes it in %s, %s times as fast, and uses it again.",
-			page.Bytes(r.Bench.PinSize), page.DurationText(driver.Median), page.DurationText(pool.Median),
+	return advice{"Allocate pinned memory from a pool.",
+		fmt.Sprintf("The driver takes %s to allocate %s; Pinion’s pool takes %s, %s times as fast, and reuses it.",
+			units.Duration(driver.Median), units.Bytes(r.Bench.PinSize), units.Duration(pool.Median),
 			times(float64(driver.Median)/float64(pool.Median)))}, true
 }
 
@@ -198,7 +199,7 @@ func mappedBlocks(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	return advice{"Move scattered blocks with a kernel.",
-		fmt.Sprintf("A gather kernel that reads mapped memory brings blocks of 16 KiB at %s GB/s; copying them one by one, each waited for, gives %s GB/s.",
+		fmt.Sprintf("A gather kernel that reads mapped memory moves 16 KiB blocks at %s GB/s. Copying them one at a time gives %s GB/s.",
 			gb(kernel), gb(alone))}, true
 }
 
@@ -213,8 +214,8 @@ func firstCopy(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	return advice{"Do not time the first copy.",
-		fmt.Sprintf("Opening the device took %s: in that time %s GB could have been copied.",
-			page.DurationText(r.Opened), page.Digits(r.Opened.Seconds()*b.Median/1e9))}, true
+		fmt.Sprintf("Opening the device took %s, long enough to copy %s GB.",
+			units.Duration(r.Opened), units.Digits(r.Opened.Seconds()*b.Median/1e9))}, true
 }
 
 // choiceHeld tells where Pinion's choice was not the best. A difference below
@@ -236,13 +237,13 @@ func choiceHeld(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	if missed == 0 {
-		return advice{"Leave the choice of the path to Pinion.",
-			fmt.Sprintf("At all %d sizes and directions its choice for pageable memory was within 5 %%, or a microsecond, of the better of plain and staged.", all)}, true
+		return advice{"Let Pinion choose the path.",
+			fmt.Sprintf("At all %d sizes and directions, its choice for pageable memory was within 5 %% or a microsecond of the faster of plain and staged.", all)}, true
 	}
 	name := map[string]string{"h2d": "to the device", "d2h": "to the host"}[worst.Direction]
 	return advice{fmt.Sprintf("Pinion’s choice missed at %d of %d sizes and directions.", missed, all),
-		fmt.Sprintf("There it was more than 5 %%, and a microsecond, slower than the better of plain and staged. The worst: %s %s took %s, %s would have taken %s.",
-			page.Bytes(worst.Bytes), name, page.DurationText(worst.Chosen), worst.BestPath, page.DurationText(worst.Best))}, true
+		fmt.Sprintf("There it was over 5 %% and over a microsecond slower than the faster of plain and staged. The worst case: %s %s took %s; %s would have taken %s.",
+			units.Bytes(worst.Bytes), name, units.Duration(worst.Chosen), worst.BestPath, units.Duration(worst.Best))}, true
 }
 
 // noisy finds large copies whose repeats differ much.
@@ -258,7 +259,7 @@ func noisy(r *Report) (advice, bool) {
 		return advice{}, false
 	}
 	name := map[string]string{"h2d": "to the device", "d2h": "to the host", "both": "both ways"}[worst.Direction]
-	return advice{"Measure again when the machine is quiet.",
-		fmt.Sprintf("Repeats of the same copy (%s memory, %s) went from %s to %s GB/s; the page shows medians.",
+	return advice{"Measure again on a quiet machine.",
+		fmt.Sprintf("Repeats of the same copy (%s memory, %s) ranged from %s to %s GB/s. This page shows medians.",
 			worst.Path, name, gb(worst.Least), gb(worst.Most))}, true
 }

@@ -63,7 +63,7 @@ func TestRules(t *testing.T) {
 		r    Report
 		say  string // a part of what it does and why; "" is nothing
 	}{
-		{"x8 in a slot of 16", narrowLink, Report{Device: device.Info{Link: narrow}}, "8 lanes of 16, so copies can be no faster than 50 %"},
+		{"x8 in a slot of 16", narrowLink, Report{Device: device.Info{Link: narrow}}, "8 of its 16 lanes, so copies reach at most 50 %"},
 		{"all lanes", narrowLink, Report{Device: gpu}, ""},
 		{"no link", narrowLink, Report{Device: host}, ""},
 
@@ -73,13 +73,13 @@ func TestRules(t *testing.T) {
 		{"nothing to compare with", slowLink, Report{Device: host, Bench: rates(bulk("pinned", "h2d", 5, 5, 5))}, ""},
 
 		{"staging pays", usePinion, Report{Bench: curves(curveOf("chosen", at{gib: 20 * time.Millisecond}), curveOf("pageable", at{gib: 150 * time.Millisecond}))},
-			"1 GiB to the device takes 20.0 ms instead of 150 ms with the driver’s own copy: 7.5 times as fast"},
+			"1 GiB to the device takes 20.0 ms instead of the driver’s 150 ms: 7.5 times as fast"},
 		{"staging does not pay", usePinion, Report{Bench: curves(curveOf("chosen", at{gib: 148 * time.Millisecond}), curveOf("pageable", at{gib: 150 * time.Millisecond}))}, ""},
 		{"no such copies", usePinion, Report{}, ""},
 		{"no staging here", usePinion, Report{Device: host, Bench: curves(curveOf("chosen", at{gib: 20 * time.Millisecond}), curveOf("pageable", at{gib: 150 * time.Millisecond}))}, ""},
 
 		{"pinning pays", pinOften, Report{Bench: pinning(47*time.Millisecond, curveOf("pinned", at{gib: 19 * time.Millisecond}), curveOf("chosen", at{gib: 22 * time.Millisecond}))},
-			"Pin memory that is copied 16 times or more. Pinning 1 GiB costs 47.0 ms once and saves 3.00 ms a copy"},
+			"Pin memory that is copied 16 times or more. Pinning 1 GiB costs 47.0 ms once and saves 3.00 ms per copy"},
 		{"pinning pays exactly", pinOften, Report{Bench: pinning(48*time.Millisecond, curveOf("pinned", at{gib: 16 * time.Millisecond}), curveOf("chosen", at{gib: 22 * time.Millisecond}))}, "8 times or more"},
 		{"pinning pays at once", pinOften, Report{Bench: pinning(time.Millisecond, curveOf("pinned", at{gib: 16 * time.Millisecond}), curveOf("chosen", at{gib: 22 * time.Millisecond}))}, "copied once or more"},
 		{"pinning never pays", pinOften, Report{Bench: pinning(47*time.Millisecond, curveOf("pinned", at{gib: 22 * time.Millisecond}), curveOf("chosen", at{gib: 22 * time.Millisecond}))}, "Do not pin memory for speed alone. Pinning 1 GiB costs 47.0 ms"},
@@ -88,14 +88,14 @@ func TestRules(t *testing.T) {
 		{"cannot pin", pinOften, Report{Bench: curves(curveOf("chosen", at{gib: time.Second}))}, ""},
 
 		{"half of the rate", smallCopies, Report{Bench: curves(curveOf("pinned", at{kib: 8 * time.Microsecond, mib: 30 * time.Microsecond, gib: 20 * time.Millisecond}))},
-			"Merge copies below 1 MiB. From 1 MiB on a copy of pinned memory reaches half of the full rate or more (35.0 of 53.7 GB/s to the device). One of 1 KiB takes 8.00 µs"},
-		{"without pinned memory", smallCopies, Report{Bench: curves(curveOf("chosen", at{kib: 8 * time.Microsecond, mib: 30 * time.Microsecond, gib: 20 * time.Millisecond}))}, "a copy of pageable memory"},
+			"Merge copies below 1 MiB. From 1 MiB up, copies of pinned memory reach at least half of the full rate (35.0 of 53.7 GB/s to the device). A copy of 1 KiB takes 8.00 µs"},
+		{"without pinned memory", smallCopies, Report{Bench: curves(curveOf("chosen", at{kib: 8 * time.Microsecond, mib: 30 * time.Microsecond, gib: 20 * time.Millisecond}))}, "copies of pageable memory"},
 		{"small ones are as fast", smallCopies, Report{Bench: curves(curveOf("pinned", at{kib: 1 * time.Microsecond, mib: 1000 * time.Microsecond}))}, ""},
 		{"no link to fill", smallCopies, Report{Device: host, Bench: curves(curveOf("pinned", at{kib: 8 * time.Microsecond, mib: 30 * time.Microsecond, gib: 20 * time.Millisecond}))}, ""},
 		{"one size only", smallCopies, Report{Bench: curves(curveOf("pinned", at{gib: time.Second}))}, ""},
 
 		{"small ones are alike", pathless, Report{Bench: curves(curveOf("pageable", at{kib: 9000, mib: 90000}), curveOf("pinned", at{kib: 8000, mib: 30000}), curveOf("chosen", at{kib: 9500, mib: 40000}))},
-			"Up to 1 KiB do not think about the path. Pinned or pageable, plain or through Pinion: a copy takes 9.50 µs at most"},
+			"Up to 1 KiB, any path will do. Pinned or pageable, plain or through Pinion, a copy takes at most 9.50 µs"},
 		{"small ones differ", pathless, Report{Bench: curves(curveOf("pageable", at{kib: 9000}), curveOf("pinned", at{kib: 4000}), curveOf("chosen", at{kib: 9500}))}, ""},
 		{"large ones are alike", pathless, Report{Bench: curves(curveOf("pageable", at{kib: 8000, 4 * kib: 9000, mib: 30000}), curveOf("pinned", at{kib: 8000, 4 * kib: 9000, mib: 30000}), curveOf("chosen", at{kib: 8000, 4 * kib: 9000, mib: 30000}))}, "Up to 4 KiB"},
 		{"no link, no paths", pathless, Report{Device: host, Bench: curves(curveOf("pageable", at{kib: 9000}), curveOf("pinned", at{kib: 8000}), curveOf("chosen", at{kib: 9500}))}, ""},
@@ -106,26 +106,26 @@ func TestRules(t *testing.T) {
 		{"one engine", bothAtOnce, Report{Device: gpu, Bench: rates(bulk("pinned", "h2d", 50, 50, 50), bulk("pinned", "d2h", 52, 52, 52), bulk("pinned", "both", 54, 54, 54))}, "Do not count on both directions at once."},
 		{"no link to share", bothAtOnce, Report{Device: host, Bench: rates(bulk("pinned", "h2d", 5, 5, 5), bulk("pinned", "d2h", 5, 5, 5), bulk("pinned", "both", 10, 10, 10))}, ""},
 
-		{"the driver is slow", poolNotDriver, Report{Bench: pins(50*time.Millisecond, 500*time.Millisecond)}, "allocation of 1 GiB takes 500 ms; Pinion’s pool makes it in 50.0 ms, 10 times as fast"},
+		{"the driver is slow", poolNotDriver, Report{Bench: pins(50*time.Millisecond, 500*time.Millisecond)}, "takes 500 ms to allocate 1 GiB; Pinion’s pool takes 50.0 ms, 10 times as fast"},
 		{"the driver is as fast", poolNotDriver, Report{Bench: pins(50*time.Millisecond, 55*time.Millisecond)}, ""},
 		{"no pins", poolNotDriver, Report{}, ""},
 
-		{"blocks by kernel", mappedBlocks, Report{Bench: curves(curveOf("mapped", at{gib: 20 * time.Millisecond}), curveOf("pinned", at{16 * kib: 8 * time.Microsecond}))}, "brings blocks of 16 KiB at 53.7 GB/s; copying them one by one, each waited for, gives 2.05 GB/s"},
+		{"blocks by kernel", mappedBlocks, Report{Bench: curves(curveOf("mapped", at{gib: 20 * time.Millisecond}), curveOf("pinned", at{16 * kib: 8 * time.Microsecond}))}, "moves 16 KiB blocks at 53.7 GB/s. Copying them one at a time gives 2.05 GB/s"},
 		{"the kernel is slow", mappedBlocks, Report{Bench: curves(curveOf("mapped", at{gib: 600 * time.Millisecond}), curveOf("pinned", at{16 * kib: 8 * time.Microsecond}))}, ""},
 		{"no link to read over", mappedBlocks, Report{Device: host, Bench: curves(curveOf("mapped", at{gib: 20 * time.Millisecond}), curveOf("pinned", at{16 * kib: 8 * time.Microsecond}))}, ""},
 		{"one block only", mappedBlocks, Report{Bench: curves(curveOf("mapped", at{16 * kib: 1000}), curveOf("pinned", at{16 * kib: 8000}))}, ""},
 
-		{"a context", firstCopy, Report{Opened: 400 * time.Millisecond, Bench: rates(bulk("pinned", "h2d", 50, 50, 50))}, "Opening the device took 400 ms: in that time 20.0 GB could have been copied."},
+		{"a context", firstCopy, Report{Opened: 400 * time.Millisecond, Bench: rates(bulk("pinned", "h2d", 50, 50, 50))}, "Opening the device took 400 ms, long enough to copy 20.0 GB."},
 		{"a context without pinning", firstCopy, Report{Opened: time.Second, Bench: rates(bulk("pageable", "h2d", 7, 7, 7))}, "7.00 GB"},
 		{"nothing to open", firstCopy, Report{Opened: time.Millisecond, Bench: rates(bulk("pinned", "h2d", 50, 50, 50))}, ""},
 
 		{"no choice here", choiceHeld, Report{Device: host, Bench: choice(1, 1.5)}, ""},
-		{"good choices", choiceHeld, Report{Bench: choice(0.98, 1.04, 1)}, "At all 3 sizes and directions its choice for pageable memory was within 5 %, or a microsecond, of the better of plain and staged."},
+		{"good choices", choiceHeld, Report{Bench: choice(0.98, 1.04, 1)}, "At all 3 sizes and directions, its choice for pageable memory was within 5 % or a microsecond of the faster of plain and staged."},
 		{"a call slower", choiceHeld, Report{Bench: choice(0.9, 1.09)}, "At all 2 sizes"},
-		{"a bad choice", choiceHeld, Report{Bench: choice(1, 1.5, 1.2)}, "missed at 2 of 3 sizes and directions. There it was more than 5 %, and a microsecond, slower than the better of plain and staged. The worst: 2 KiB to the host took 15.0 µs, staged would have taken 10.0 µs"},
+		{"a bad choice", choiceHeld, Report{Bench: choice(1, 1.5, 1.2)}, "missed at 2 of 3 sizes and directions. There it was over 5 % and over a microsecond slower than the faster of plain and staged. The worst case: 2 KiB to the host took 15.0 µs; staged would have taken 10.0 µs"},
 		{"no choices", choiceHeld, Report{}, ""},
 
-		{"noise", noisy, Report{Bench: rates(bulk("pinned", "h2d", 50, 49, 51), bulk("pageable", "both", 10, 7, 12))}, "(pageable memory, both ways) went from 7.00 to 12.0 GB/s"},
+		{"noise", noisy, Report{Bench: rates(bulk("pinned", "h2d", 50, 49, 51), bulk("pageable", "both", 10, 7, 12))}, "(pageable memory, both ways) ranged from 7.00 to 12.0 GB/s"},
 		{"quiet", noisy, Report{Bench: rates(bulk("pinned", "h2d", 50, 49, 51))}, ""},
 	} {
 		a, ok := c.rule(&c.r)
@@ -149,8 +149,8 @@ func TestAdviceOfFullReport(t *testing.T) {
 		seen[a.Do] = true
 	}
 	for _, want := range []string{"Copy large pageable memory through Pinion.", "Merge copies below 1 MiB.", "Copy in both directions at once.",
-		"Take pinned memory from a pool.", "Move scattered blocks with a kernel.", "Do not time the first copy.",
-		"Leave the choice of the path to Pinion.", "Measure again when the machine is quiet.", "Up to 16 KiB do not think about the path."} {
+		"Allocate pinned memory from a pool.", "Move scattered blocks with a kernel.", "Do not time the first copy.",
+		"Let Pinion choose the path.", "Measure again on a quiet machine.", "Up to 16 KiB, any path will do."} {
 		if !seen[want] {
 			t.Errorf("%q is not said; %v", want, fmt.Sprint(seen))
 		}

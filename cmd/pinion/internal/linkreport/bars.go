@@ -5,6 +5,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // pinRows are the ways to make pinned memory that were timed, named for
@@ -30,10 +31,10 @@ func (r *Report) pinCost() template.HTML {
 	if len(rows) == 0 {
 		return ""
 	}
-	b := page.Bars{ID: "pin", Title: "Time to make " + page.Bytes(r.Bench.PinSize) + " of pinned memory"}
+	b := page.Bars{ID: "pin", Title: "Time to allocate " + units.Bytes(r.Bench.PinSize) + " of pinned memory"}
 	for i, t := range rows {
 		b.Rows = append(b.Rows, page.Bar{
-			Name: t.What, Text: page.DurationText(t.Median), Other: i > 0,
+			Name: t.What, Text: units.Duration(t.Median), Other: i > 0,
 			Value: float64(t.Median), Low: float64(t.Least), High: float64(t.Most),
 		})
 	}

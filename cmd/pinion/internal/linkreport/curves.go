@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // latencySizes is the largest copy in the plots of times: above it the link
@@ -16,7 +17,7 @@ const latencySizes = 1 << 20
 func (r *Report) bandwidth() (list []page.Graph) {
 	for _, w := range ways {
 		p := page.Plot{
-			ID: "rate-" + w.id, Title: w.title + ": rate over size", YName: "GB/s", XName: "the size of a copy", Label: page.Bytes, Short: page.BytesShort,
+			ID: "rate-" + w.id, Title: w.title + ": rate by copy size", YName: "GB/s", XName: "copy size", Label: units.Bytes, Short: units.BytesShort,
 			Value: func(v float64) string { return gb(v) + " GB/s" },
 			Tick:  func(v float64) string { return strconv.FormatFloat(v/1e9, 'g', 4, 64) },
 		}
@@ -33,7 +34,7 @@ func (r *Report) bandwidth() (list []page.Graph) {
 			p.Limit, p.LimitText = l.rate, "limit of the link: "+gb(l.rate)+" GB/s"
 			note = "Limit, computed: " + l.formula
 			if l.assumed {
-				note += ". The size of packets is not known here; 256 bytes are assumed"
+				note += ". The packet size is unknown; 256 bytes are assumed"
 			}
 			note += "."
 		}
@@ -48,8 +49,8 @@ func (r *Report) bandwidth() (list []page.Graph) {
 func (r *Report) latency() (list []page.Graph) {
 	for _, w := range ways {
 		p := page.Plot{
-			ID: "time-" + w.id, Title: w.title + ": time over size", YName: "time of a copy", XName: "the size of a copy", Label: page.Bytes, Short: page.BytesShort, Log: true,
-			Value: func(v float64) string { return page.DurationText(time.Duration(v)) },
+			ID: "time-" + w.id, Title: w.title + ": time by copy size", YName: "time of a copy", XName: "copy size", Label: units.Bytes, Short: units.BytesShort, Log: true,
+			Value: func(v float64) string { return units.Duration(time.Duration(v)) },
 			Tick: func(v float64) string {
 				unit := 0
 				for v = math.Round(v); v >= 1e3 && unit < 3; unit++ {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 //go:embed page.html.tmpl
@@ -55,9 +56,9 @@ func Render(w io.Writer, r *Report) error {
 		Bandwidth:  r.bandwidth(),
 		Advice:     r.advice(),
 		Latency:    r.latency(),
-		LatencyMax: page.Bytes(latencySizes),
+		LatencyMax: units.Bytes(latencySizes),
 		PinCost:    r.pinCost(),
-		PinSize:    page.Bytes(r.Bench.PinSize),
+		PinSize:    units.Bytes(r.Bench.PinSize),
 		Tables:     r.tables(),
 		Repeats:    r.Bench.Repeats,
 	}
@@ -65,7 +66,7 @@ func Render(w io.Writer, r *Report) error {
 	v.Head = page.Head{
 		Style:       page.Style(styleText),
 		Title:       v.Name + ": host-device link, measured by Pinion",
-		Description: orElse(v.Finding, "Copies between host and device memory, measured."),
+		Description: orElse(v.Finding, "Measured copies between host and device memory."),
 	}
 	for _, s := range r.Bench.Skipped {
 		why := "unknown"
@@ -148,9 +149,9 @@ func (r *Report) finding() string {
 	}
 	switch {
 	case ok && pinion:
-		text = append(text, fmt.Sprintf("Pageable memory: %s GB/s through Pinion, %s %s.", gb(up), gb(plain), by))
+		text = append(text, fmt.Sprintf("Pageable memory gets %s GB/s through Pinion and %s %s.", gb(up), gb(plain), by))
 	case ok:
-		text = append(text, fmt.Sprintf("Pageable memory: %s GB/s %s.", gb(plain), by))
+		text = append(text, fmt.Sprintf("Pageable memory gets %s GB/s %s.", gb(plain), by))
 	}
 	return strings.Join(text, " ")
 }

@@ -22,7 +22,7 @@ func TestFullPage(t *testing.T) {
 	for _, want := range []string{
 		"NVIDIA H200", "PCIe 5.0 x16", "CUDA 13.0", "Invented CPU 9000, 16 CPUs", "commit d796587bbb70", "2026-11-20T23:34:04Z",
 		"32 GT/s × 16 lanes × 128/130 / 8 × 256/(256", "256 bytes are assumed", "limit of the link: 58.4 GB/s", "limit of the link: 57.6 GB/s",
-		"Rate over the size of a copy", "Time of small copies", "The cost of pinning", "The numbers", "What follows",
+		"Rate by copy size", "Latency of small copies", "The cost of pinning", "The numbers", "What to do",
 		">55.3<", ">101<", ">46.7<", ">519<", ">224<", "pinion bench --report",
 	} {
 		if !contains(text, want) {
@@ -49,7 +49,7 @@ func contains(page, text string) bool {
 func TestHostPage(t *testing.T) {
 	text := render(t, hostOnly())
 	pagetest.Check(t, text)
-	for _, want := range []string{"host memory", "shares the host", "no limit line", "1 CPU", "the limit of locked memory is 8 MiB", "plain copy"} {
+	for _, want := range []string{"host memory", "shares the host", "no link between them", "1 CPU", "the limit of locked memory is 8 MiB", "plain copy"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page has no %q", want)
 		}
@@ -68,7 +68,7 @@ func TestUnknownLink(t *testing.T) {
 		r.Device.Link = link
 		text := render(t, r)
 		pagetest.Check(t, text)
-		if strings.Contains(text, "limit of the link:") || !strings.Contains(text, "not known, so there is no limit line") {
+		if strings.Contains(text, "limit of the link:") || !strings.Contains(text, "unknown, so the plots have no limit line") {
 			t.Errorf("%+v: a limit", link)
 		}
 	}

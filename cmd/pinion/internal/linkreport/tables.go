@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // tables lists what was measured.
@@ -19,7 +20,7 @@ func (r *Report) tables() (list []page.Table) {
 }
 
 func (r *Report) bulkTable() page.Table {
-	t := page.Table{Title: "Copies of " + page.Bytes(r.Bench.Size) + ", GB/s", Head: []string{"Path", "Median", "Least", "Most", "Of the limit"}}
+	t := page.Table{Title: "Copies of " + units.Bytes(r.Bench.Size) + ", GB/s", Head: []string{"Path", "Median", "Least", "Most", "Of limit"}}
 	names := map[string]string{"h2d": "to device", "d2h": "to host", "both": "both at once"}
 	for _, b := range r.Bench.Bulk {
 		b, ok := r.bulk(b.Path, b.Direction)
@@ -41,15 +42,15 @@ func (r *Report) timeTable() page.Table {
 		for _, row := range rows {
 			if row, ok := timing(rows, row.What); ok {
 				what := strings.NewReplacer("h2d", "to device", "d2h", "to host").Replace(row.What)
-				t.Rows = append(t.Rows, []page.Cell{{Main: name + what}, {Main: page.DurationText(row.Median)}, {Main: page.DurationText(row.Least)}, {Main: page.DurationText(row.Most)}})
+				t.Rows = append(t.Rows, []page.Cell{{Main: name + what}, {Main: units.Duration(row.Median)}, {Main: units.Duration(row.Least)}, {Main: units.Duration(row.Most)}})
 			}
 		}
 	}
 	if r.Opened > 0 {
-		t.Rows = append(t.Rows, []page.Cell{{Main: "open the device, once"}, {Main: page.DurationText(r.Opened)}, {Main: "–"}, {Main: "–"}})
+		t.Rows = append(t.Rows, []page.Cell{{Main: "open the device, once"}, {Main: units.Duration(r.Opened)}, {Main: "–"}, {Main: "–"}})
 	}
 	add(r.Bench.Small, "")
-	add(r.pinRows(), "pin "+page.Bytes(r.Bench.PinSize)+": ")
+	add(r.pinRows(), "pin "+units.Bytes(r.Bench.PinSize)+": ")
 	return t
 }
 
@@ -69,11 +70,11 @@ func (r *Report) curveTable(direction string) page.Table {
 		return t
 	}
 	for _, size := range r.sizes() {
-		row := []page.Cell{{Main: page.Bytes(size)}}
+		row := []page.Cell{{Main: units.Bytes(size)}}
 		for _, path := range paths {
 			c := page.Cell{Main: "–"}
 			if p, ok := r.at(path, direction, size); ok {
-				c = page.Cell{Main: gb(perSecond(p.Bytes, p.Median)), Sub: page.DurationText(p.Median)}
+				c = page.Cell{Main: gb(perSecond(p.Bytes, p.Median)), Sub: units.Duration(p.Median)}
 			}
 			row = append(row, c)
 		}
@@ -87,9 +88,9 @@ func (r *Report) choiceTable() page.Table {
 	names := map[string]string{"h2d": "to device", "d2h": "to host"}
 	for _, c := range r.choices() {
 		t.Rows = append(t.Rows, []page.Cell{
-			{Main: page.Bytes(c.Bytes), Sub: names[c.Direction]},
-			{Main: page.DurationText(c.Chosen)},
-			{Main: page.DurationText(c.Best)},
+			{Main: units.Bytes(c.Bytes), Sub: names[c.Direction]},
+			{Main: units.Duration(c.Chosen)},
+			{Main: units.Duration(c.Best)},
 			{Main: c.BestPath},
 			{Main: fmt.Sprintf("%.2f", c.Ratio)},
 		})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // rates makes the values of a tile of both directions.
@@ -38,7 +39,7 @@ func (r *Report) tiles() (list []page.Tile) {
 	if pinion {
 		note := ""
 		if plain && up > 1.1*plainUp && !r.Device.Integrated {
-			note = fmt.Sprintf("%s and %s times the plain copy", times(up/plainUp), times(down/plainDown))
+			note = fmt.Sprintf("%s and %s times a plain copy", times(up/plainUp), times(down/plainDown))
 		}
 		add("Pageable memory, by Pinion", note, rates(up, down)...)
 	}
@@ -59,26 +60,26 @@ func (r *Report) tiles() (list []page.Tile) {
 	var small []page.TileValue
 	for _, kind := range []string{"pinned", "pageable"} {
 		if t, ok := timing(r.Bench.Small, "4 KiB "+kind+" h2d"); ok {
-			number, unit := page.Duration(t.Median)
+			number, unit := units.SplitDuration(t.Median)
 			small = append(small, page.TileValue{Number: number, Unit: unit, What: kind})
 		}
 	}
 	if small != nil {
-		add("A copy of 4 KiB to the device", "with the wait for it", small...)
+		add("A copy of 4 KiB to the device", "until it is done", small...)
 	}
 	var pin []page.TileValue
 	for _, row := range [][2]string{{"pinned pool", "by Pinion"}, {"driver's allocation", "by the driver"}} {
 		if t, ok := timing(r.Bench.Pin, row[0]); ok {
-			number, unit := page.Duration(t.Median)
+			number, unit := units.SplitDuration(t.Median)
 			pin = append(pin, page.TileValue{Number: number, Unit: unit, What: row[1]})
 		}
 	}
 	if pin != nil {
-		add("Pinning "+page.Bytes(r.Bench.PinSize), "once, before it can be copied fast", pin...)
+		add("Pinning "+units.Bytes(r.Bench.PinSize), "once, before fast copies", pin...)
 	}
 	if r.Opened > 0 {
-		number, unit := page.Duration(r.Opened)
-		add("Opening the device", "once in a process; no part of any copy", page.TileValue{Number: number, Unit: unit})
+		number, unit := units.SplitDuration(r.Opened)
+		add("Opening the device", "once per process; in no copy’s time", page.TileValue{Number: number, Unit: unit})
 	}
 	if a, ok := r.limit("h2d"); ok {
 		b, _ := r.limit("d2h")

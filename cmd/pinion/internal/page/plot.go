@@ -68,7 +68,7 @@ func (p *Plot) Draw(wide, high float64) template.HTML {
 		return ""
 	}
 	a := p.frame(frame{w: wide, h: high, left: 52, right: 84, top: 26, bottom: 40})
-	b := p.frame(frame{w: 320, h: 290, left: 40, right: 12, top: 26, bottom: 40, narrow: true})
+	b := p.frame(frame{w: 320, h: 290, left: 48, right: 12, top: 26, bottom: 40, narrow: true})
 	return a.svg(p.ID+"-w", "plot wide") + b.svg(p.ID+"-n", "plot narrow")
 }
 

@@ -3,6 +3,8 @@ package procbench
 import (
 	"slices"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // report makes the figures of what was measured.
@@ -32,7 +34,7 @@ func (s *samples) row(id copyID, private *samples, first []time.Duration) Row {
 	row := Row{
 		Path: id.path, Direction: direction(id.toHost), First: timesOf(first),
 		Alone: timesOf(slices.Concat(s.alone...)), Together: timesOf(slices.Concat(s.together...)),
-		Total: median(s.totals), Overlap: median(s.overlaps),
+		Total: stats.Median(s.totals), Overlap: stats.Median(s.overlaps),
 	}
 	for i := range s.alone {
 		p := Process{Alone: timesOf(s.alone[i]), Together: timesOf(s.together[i])}
@@ -54,12 +56,6 @@ func (s *samples) row(id copyID, private *samples, first []time.Duration) Row {
 func ratio(a, b Times) float64 { return float64(a.Median) / float64(b.Median) }
 
 func timesOf(list []time.Duration) Times {
-	return Times{median(list), slices.Min(list), slices.Max(list)}
-}
-
-// median of at least one value.
-func median[T ~int64 | ~float64](list []T) T {
-	sorted := slices.Sorted(slices.Values(list))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	median, least, most := stats.Spread(list)
+	return Times{median, least, most}
 }

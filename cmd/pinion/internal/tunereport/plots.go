@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
@@ -22,13 +23,13 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	rate := page.Plot{
 		ID: "rate", Title: "Samples a second over workers", YName: "samples/s", XName: "workers", Label: number, Short: number,
-		Value: func(v float64) string { return page.Digits(v) + "/s" },
+		Value: func(v float64) string { return units.Digits(v) + "/s" },
 		Tick:  tick,
 	}
 	wait := page.Plot{
 		ID: "wait", Title: "Time that the device waits, over workers", YName: "% of the time", XName: "workers", Label: number, Short: number,
 		Limit: 1, LimitText: "1 %: the device counts as fed",
-		Value: func(v float64) string { return page.Digits(v) + " %" },
+		Value: func(v float64) string { return units.Digits(v) + " %" },
 		Tick:  func(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) },
 	}
 	best := r.Result.Best

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
@@ -118,12 +119,12 @@ func (r *Report) tiles() []page.Tile {
 	case best.Best.Copiers > 0:
 		memory -= best.PinnedBytes
 		note = fmt.Sprintf("of host memory, pageable, and %s pinned, for %d copiers with chunks of %s",
-			page.Bytes(best.PinnedBytes), best.Best.Copiers, page.Bytes(best.Best.ChunkBytes))
+			units.Bytes(best.PinnedBytes), best.Best.Copiers, units.Bytes(best.Best.ChunkBytes))
 	}
-	number, unit, _ := strings.Cut(page.Bytes(memory), " ")
+	number, unit, _ := strings.Cut(units.Bytes(memory), " ")
 	list = append(list, one("Memory", number, unit, note))
 	if best.StepSeconds > 0 {
-		step := page.DurationText(time.Duration(best.StepSeconds * 1e9))
+		step := units.Duration(time.Duration(best.StepSeconds * 1e9))
 		list = append(list, one("The device waits", page.Percent(best.DeviceWait), "", "of the time, with steps of "+step))
 	}
 	busy := page.Percent(best.Limit.Busy) + " busy"
@@ -132,7 +133,7 @@ func (r *Report) tiles() []page.Tile {
 	}
 	return append(list,
 		one("Limit", best.Limit.Name, "", busy),
-		one("Search", fmt.Sprint(best.Trials), "trials", fmt.Sprintf("of %d settings, in %s", best.GridSize, page.DurationText(time.Duration(best.Seconds*1e9)))))
+		one("Search", fmt.Sprint(best.Trials), "trials", fmt.Sprintf("of %d settings, in %s", best.GridSize, units.Duration(time.Duration(best.Seconds*1e9)))))
 }
 
 // how says how sure the rate is.
@@ -155,7 +156,7 @@ func (r *Report) stages() template.HTML {
 		}
 		b.Rows = append(b.Rows, page.Bar{
 			Name:  fmt.Sprintf("%s (%s), %s busy", s.Name, s.Where, page.Percent(s.Busy)),
-			Text:  page.DurationText(time.Duration(s.Seconds * 1e9)),
+			Text:  units.Duration(time.Duration(s.Seconds * 1e9)),
 			Value: s.Seconds, Other: s.Where != "worker",
 		})
 	}
@@ -179,7 +180,7 @@ func (r *Report) tables() []page.Table {
 			continue
 		}
 		row := []page.Cell{name, {Main: count(s.Rate())}, {Main: count(s.Least)}, {Main: count(s.Most)},
-			{Main: count(s.Predicted)}, {Main: page.Bytes(s.PinnedBytes)}, {Main: fmt.Sprint(s.Trials)}}
+			{Main: count(s.Predicted)}, {Main: units.Bytes(s.PinnedBytes)}, {Main: fmt.Sprint(s.Trials)}}
 		if r.Result.StepSeconds > 0 {
 			row = append(row, page.Cell{Main: page.Percent(s.DeviceWait)})
 		}
@@ -197,7 +198,7 @@ func count(v float64) string {
 	if !rateOK(v) {
 		return "–"
 	}
-	return page.Digits(v)
+	return units.Digits(v)
 }
 
 // short prints a rate where there is little room: "1234", "45.6k", "2.21M".
