@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -76,7 +77,7 @@ func TestReadmeExample(t *testing.T) {
 // to a heading where it names one.
 func TestLinks(t *testing.T) {
 	var documents []string
-	for _, pattern := range []string{"../*.md", "*.md", "../bench/*.md"} {
+	for _, pattern := range []string{"../*.md", "*.md", "guide/*.md", "../bench/*.md", "../examples/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -101,6 +102,28 @@ func TestLinks(t *testing.T) {
 	}
 	if links == 0 {
 		t.Errorf("no links in %v", documents)
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of formats into guide/datasets.md")
+
+// TestFormats: the guide's table of formats is that of the registry.
+func TestFormats(t *testing.T) {
+	const path, begin, end = "guide/datasets.md", "<!-- formats -->\n\n", "\n<!-- /formats -->"
+	text := read(t, path)
+	before, rest, _ := strings.Cut(text, begin)
+	_, after, ok := strings.Cut(rest, end)
+	want := before + begin + dataset.FormatTable() + end + after
+	switch {
+	case !ok:
+		t.Fatalf("%s has no %q and %q", path, begin, end)
+	case text == want:
+	case *update:
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is out of date; go generate ./docs writes it", path)
 	}
 }
 
