@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Runs the commands that the pages of the guide and README.md begin with, and
+puts what they print behind the lines <!-- output NAME -->:
+
+    python3 docs/outputs.py [NAME …]
+
+It builds the command, and makes its datasets in a temporary home folder, so that
+paths read ~/photos. Where there is no GPU the output is that of the host backend.
+"""
+import glob, os, random, re, shutil, struct, subprocess, sys, tempfile, zipfile, zlib
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+home = tempfile.mkdtemp()
+env = dict(os.environ, HOME=home, XDG_CACHE_HOME=home + "/.cache", COLUMNS="100",
+           GOPATH=subprocess.check_output(["go", "env", "GOPATH"], text=True).strip(),
+           GOCACHE=subprocess.check_output(["go", "env", "GOCACHE"], text=True).strip())
+
+
+def png(width, height):
+    """A mask: one class in each quarter, as a grey PNG."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes(2 * (y > height // 2) + (x > width // 2) for x in range(width)) for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def size(jpeg):
+    """Width and height by the frame header of a JPEG."""
+    at = 2
+    while True:
+        marker, length = jpeg[at + 1], struct.unpack(">H", jpeg[at + 2:at + 4])[0]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", jpeg[at + 5:at + 9])
+            return width, height
+        at += 2 + length
+
+
+def npy(dtype, shape, data):
+    header = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode()
+    header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + data
+
+
+def prepare():
+    subprocess.run(["go", "build", "-o", home + "/bin/", "./cmd/pinion"], cwd=root, check=True)
+    env["PATH"] = home + "/bin:" + env["PATH"]
+    subprocess.run(["pinion", "feed", "--json"], env=env, stdout=subprocess.DEVNULL, check=True)
+    shutil.copytree(glob.glob(home + "/.cache/pinion/sample-photos-*")[0], home + "/photos")
+    shutil.copytree(home + "/photos", home + "/scraped")
+    files = sorted(glob.glob(home + "/photos/*/*.jpg"))
+    for name in files:
+        mask = name.replace("/photos/", "/masks/")[:-3] + "png"
+        os.makedirs(os.path.dirname(mask), exist_ok=True)
+        with open(name, "rb") as f, open(mask, "wb") as m:
+            m.write(png(*size(f.read())))
+    for name in files[::300]:
+        bad = name.replace("/photos/", "/scraped/")
+        os.truncate(bad, os.path.getsize(bad) // 2)
+    draw = random.Random(1)
+    with zipfile.ZipFile(home + "/train.npz", "w") as z:
+        z.writestr("images.npy", npy("|u1", (2000, 32, 32, 3), draw.randbytes(2000 * 32 * 32 * 3)))
+        z.writestr("labels.npy", npy("<i4", (2000,), struct.pack("<2000i", *(draw.randrange(10) for _ in range(2000)))))
+
+
+def shell(command):
+    done = subprocess.run(["bash", "-c", command], cwd=home, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines = [l for l in done.stdout.replace(home, "~").splitlines() if not l.startswith(("Using the host backend", "go: "))]
+    return "\n".join(l.rstrip() for l in lines).strip("\n")
+
+
+def example(path):
+    return shell(f"cd {root} && go run {path}")
+
+
+outputs = {
+    "feed": lambda: shell("pinion feed ~/photos --batch 64 --shuffle"),
+    "images": lambda: shell("pinion feed ~/photos --transform rrc:224,flip,jitter --decode auto"),
+    "npz": lambda: shell("pinion feed train.npz --field images --label labels"),
+    "targets": lambda: shell("pinion feed ~/photos --targets ~/masks --transform rrc:224,flip,jitter"),
+    "order": lambda: shell("pinion feed ~/photos --shuffle --rank 0 --world 4 --stop-after 3 --save-state feed.json >/dev/null;"
+                           "pinion feed ~/photos --shuffle --rank 0 --world 4 --resume feed.json --digests batches.jsonl | head -4;"
+                           "head -1 batches.jsonl | cut -c1-90"),
+    "skip": lambda: shell("pinion feed ~/scraped --on-error skip | head -12"),
+    "link": lambda: shell("pinion bench link --size 64MiB"),
+    "chunks": lambda: example("./examples/chunks"),
+    "processes": lambda: shell("pinion bench processes --size 16MiB"),
+    "devices": lambda: shell("pinion devices"),
+    "error": lambda: shell("pinion feed ~/photo; echo \"exit status $?\""),
+    "oom": lambda: example("./examples/oom"),
+    "replay": lambda: shell("pinion replay --generate growing -o growing.jsonl && pinion replay growing.jsonl"),
+    "tune": lambda: shell("pinion tune ~/photos --budget 20s"),
+}
+
+
+def main():
+    names = sys.argv[1:] or list(outputs)
+    prepare()
+    texts = {name: outputs[name]() for name in names}
+    for path in [root + "/README.md", root + "/docs/tune.md"] + glob.glob(root + "/docs/guide/*.md"):
+        with open(path) as f:
+            text = old = f.read()
+        for name, output in texts.items():
+            mark = f"<!-- output {name} -->\n"
+            text = re.sub(re.escape(mark) + r"(```\n.*?\n```\n)?", lambda _: f"{mark}```\n{output}\n```\n", text, flags=re.S)
+        if text != old:
+            with open(path, "w") as f:
+                f.write(text)
+            print("wrote", os.path.relpath(path, root))
+    shutil.rmtree(home)
+
+
+main()
