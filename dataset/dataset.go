@@ -3,6 +3,7 @@ package dataset
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -179,3 +180,8 @@ func CheckRead(d named, i int, dst []byte, bytes int) error {
 	}
 	return nil
 }
+
+// UnknownLen is the length of a dataset of which nobody knows how many samples
+// there are, as of a stream: it is to be read from the first sample on, in order,
+// until one fails with [ErrEnd].
+const UnknownLen = math.MaxInt32

@@ -26,6 +26,8 @@ var (
 	ErrArgument = errs.ErrArgument
 	// ErrPanic: a function that the caller gave has panicked.
 	ErrPanic = errors.New("panic")
+	// ErrEnd: a sample behind the last of a dataset of [UnknownLen].
+	ErrEnd = errors.New("end of the stream")
 	// ErrUnavailable: a server failed or stalled, in every retry.
 	ErrUnavailable = errors.New("not available")
 )

@@ -112,22 +112,10 @@ func newIndexBuilder(size int64) indexBuilder {
 	return indexBuilder{index: index{size: size}, numbers: map[string]uint16{}, folded: map[string]*uint32{}}
 }
 
-// splitName cuts a name at the first dot of its last part, which is where
-// WebDataset cuts. Names without a key or without an extension are in no
-// sample, nor are those of the kind __meta__.
-func splitName(name string) (key, extension string, ok bool) {
-	base := strings.LastIndexByte(name, '/') + 1
-	stem, extension, ok := strings.Cut(name[base:], ".")
-	if !ok || stem == "" || extension == "" || strings.HasPrefix(name, "__") && strings.HasSuffix(stem, "__") {
-		return "", "", false
-	}
-	return name[:base+len(stem)], extension, true
-}
-
 // add adds a member, which is in no sample if the name says so. It reports
 // whether it is in one.
 func (b *indexBuilder) add(name string, m member) (bool, error) {
-	key, extension, ok := splitName(name)
+	key, extension, ok := SplitName(name)
 	if !ok {
 		b.skipped++
 		return false, nil

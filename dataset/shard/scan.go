@@ -117,26 +117,10 @@ func (s *scanner) broken(at int64, err error) error {
 func (s *scanner) member(h *tar.Header) error {
 	at := s.cursor.pos
 	s.last = h.Name
-	switch h.Typeflag {
-	case tar.TypeReg:
-	case tar.TypeDir, tar.TypeXGlobalHeader:
-		return nil
-	case tar.TypeLink, tar.TypeSymlink:
-		return fmt.Errorf("%w: a link to %.200q; pack the file itself (tar --dereference --hard-dereference)", ErrFormat, h.Linkname)
-	default:
-		return fmt.Errorf("%w: type %q; only regular files are read", ErrFormat, h.Typeflag)
-	}
-	for record := range h.PAXRecords {
-		if strings.HasPrefix(record, "GNU.sparse.") {
-			return fmt.Errorf("%w: a sparse file; pack it without holes", ErrFormat)
-		}
-	}
-	name := strings.TrimPrefix(h.Name, "./")
+	name, err := MemberName(h)
 	switch {
-	case len(name) > maxNameBytes:
-		return fmt.Errorf("%w: a name of %d bytes, the limit is %d", ErrTooLarge, len(name), maxNameBytes)
-	case strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), ".."):
-		return fmt.Errorf("%w: the path leads out of the archive", ErrFormat)
+	case name == "" || err != nil:
+		return err
 	case h.Size > s.cursor.size-at:
 		return fmt.Errorf("%w: a member of %d bytes at byte %d, the shard ends at %d", ErrDamaged, h.Size, at, s.cursor.size)
 	case at/blockBytes > math.MaxUint32:

@@ -263,7 +263,7 @@ func FuzzScan(f *testing.F) {
 				t.Fatal(err)
 			}
 			name := strings.TrimPrefix(h.Name, "./")
-			if _, _, ok := splitName(name); !ok || h.Typeflag != tar.TypeReg {
+			if _, _, ok := SplitName(name); !ok || h.Typeflag != tar.TypeReg {
 				continue
 			}
 			content, err := io.ReadAll(r)

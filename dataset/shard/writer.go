@@ -101,7 +101,7 @@ func (w *Writer) sample(key string, parts []Part) error {
 	need := int64(0)
 	for _, p := range parts {
 		name := key + "." + p.Extension
-		if k, _, ok := splitName(name); !ok || k != key || !fs.ValidPath(name) || len(name) > maxNameBytes {
+		if k, _, ok := SplitName(name); !ok || k != key || !fs.ValidPath(name) || len(name) > maxNameBytes {
 			return fmt.Errorf("%w: %q is no name of a member", ErrArgument, name)
 		}
 		need += blockBytes + (int64(len(p.Content))+blockBytes-1)/blockBytes*blockBytes

@@ -19,7 +19,7 @@ func writeAll(t testing.TB, dir string, opts WriterOptions, list []entry) {
 		t.Fatal(err)
 	}
 	for i := 0; i < len(list); i += 2 {
-		key, _, _ := splitName(list[i].name)
+		key, _, _ := SplitName(list[i].name)
 		if err := w.Write(key, Part{"jpg", []byte(list[i].content)}, Part{"cls", []byte(list[i+1].content)}); err != nil {
 			t.Fatal(err)
 		}
