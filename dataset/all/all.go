@@ -13,5 +13,6 @@ import (
 	_ "github.com/pinion-gpu/pinion/dataset/photos"
 	_ "github.com/pinion-gpu/pinion/dataset/points"
 	_ "github.com/pinion-gpu/pinion/dataset/safetensors"
+	_ "github.com/pinion-gpu/pinion/dataset/stream"
 	_ "github.com/pinion-gpu/pinion/dataset/tar"
 )

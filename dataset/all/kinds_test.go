@@ -128,7 +128,7 @@ func TestOptions(t *testing.T) {
 		says    string
 		formats string // that have it; "" for a bad value
 	}{
-		{"a.npy", dataset.Options{"size": 4}, "option \"size\" is for Parquet, photos, tar shards, and this is NumPy .npy", "[Parquet photos tar shards]"},
+		{"a.npy", dataset.Options{"size": 4}, "option \"size\" is for Parquet, photos, tar streams, tar shards, and this is NumPy .npy", "[Parquet photos tar streams tar shards]"},
 		{"a.csv", dataset.Options{"nonsense": 1}, `no format has an option "nonsense"`, "[]"},
 		{"photos", dataset.Options{"size": "big"}, `"big" is no whole number`, ""},
 		{"photos", dataset.Options{"size": 0}, "0 is not from 1 to 65535", ""},

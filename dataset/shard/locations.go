@@ -22,8 +22,7 @@ func remoteLocation(location string) bool {
 // Is reports whether a location is one of tar shards by its form: a URL, of
 // which [Open] reads those of HTTP and HTTPS, a pattern with braces that is no
 // file, a folder in which at least half of what is not hidden is .tar files and
-// their indexes, or a file that is called as a tar is. [Open] looks at what is
-// in them.
+// their indexes, or a file that is called .tar. [Open] looks at what is in them.
 func Is(location string) bool {
 	if remoteLocation(location) {
 		return true
@@ -38,7 +37,7 @@ func Is(location string) bool {
 	case info.IsDir():
 		return folderOfShards(location)
 	}
-	return tarName(location)
+	return strings.EqualFold(filepath.Ext(location), ".tar")
 }
 
 func folderOfShards(dir string) bool {

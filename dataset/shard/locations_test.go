@@ -37,7 +37,7 @@ func TestIs(t *testing.T) {
 		write(t, filepath.Join(dir, path), nil)
 	}
 	for location, want := range map[string]bool{
-		"shards": true, "photos": false, "one.TAR": true, "one.tgz": true, "odd{1..2}.tar": true, "x.npy": false,
+		"shards": true, "photos": false, "one.TAR": true, "one.tgz": false, "odd{1..2}.tar": true, "x.npy": false,
 		"no-{0..3}.tar": true, "no-{0..3}.npy": false, "missing.tar": false, ".": false, "bad{": false,
 	} {
 		if Is(filepath.Join(dir, location)) != want {

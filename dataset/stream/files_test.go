@@ -1,9 +1,12 @@
 package stream_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -130,4 +133,32 @@ func TestFilesErrors(t *testing.T) {
 	r = testkit.Must(stuck.NewFileReader())(t)
 	_, err := r.ReadFile(ctx, 0, nil)
 	testkit.WantError(t, "stuck", err, context.Canceled)
+}
+
+// TestOpenDataset: a compressed tar is told by what is in it, whatever its name.
+func TestOpenDataset(t *testing.T) {
+	testkit.NoLeaks(t)
+	var photo bytes.Buffer
+	testkit.OK(t, png.Encode(&photo, image.NewGray(image.Rect(0, 0, 9, 7))))
+	file := packed(t, "a.png", photo.String(), "a.cls", "3", "b.png", photo.String(), "b.cls", "4")
+	for name, data := range map[string][]byte{"x.tar.gz": gzipped(t, file), "y": zstandard(t, file)} {
+		path := testkit.WriteFile(t, data, t.TempDir(), name)
+		d := testkit.Must(dataset.Open(t.Context(), path, dataset.Options{"size": 4, "shuffle-buffer": 1}))(t)
+		if d.Len() != dataset.UnknownLen || d.Spec().String() != "4x4x3 u8" {
+			t.Errorf("%s: %d of %v", name, d.Len(), d.Spec())
+		}
+		r := testkit.Must(d.NewReader())(t)
+		for i := range 2 {
+			testkit.OK(t, r.Read(t.Context(), dataset.Visit{Index: i}, make([]byte, 48)))
+			if d.Label(i) != int32(3+i) {
+				t.Errorf("%s: label %d of sample %d", name, d.Label(i), i)
+			}
+		}
+		testkit.WantError(t, name, r.Read(t.Context(), dataset.Visit{Index: 2}, make([]byte, 48)), dataset.ErrEnd)
+		testkit.OK(t, r.Close())
+		testkit.OK(t, dataset.Close(d))
+	}
+	path := testkit.WriteFile(t, gzipped(t, []byte("no tar at all")), t.TempDir(), "x.tar.gz")
+	_, err := dataset.Open(t.Context(), path, nil)
+	testkit.WantError(t, "no tar", err, dataset.ErrFormat)
 }

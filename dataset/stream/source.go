@@ -126,6 +126,17 @@ func readTar(ctx context.Context, name string, open func(ctx context.Context) (i
 	}
 }
 
+// How files begin that are compressed with gzip and Zstandard.
+const (
+	gzipMagic = "\x1f\x8b"
+	zstdMagic = "\x28\xb5\x2f\xfd"
+)
+
+func compressed(head []byte) bool {
+	head = head[:min(len(head), 4)]
+	return strings.HasPrefix(string(head), gzipMagic) || strings.HasPrefix(string(head), zstdMagic)
+}
+
 // decompressed reads what r has, decompressed if it is compressed. Errors of the
 // decompressor are [errs.ErrDamaged].
 func decompressed(r *bufio.Reader) (io.ReadCloser, error) {
@@ -134,13 +145,13 @@ func decompressed(r *bufio.Reader) (io.ReadCloser, error) {
 		return nil, err
 	}
 	switch {
-	case strings.HasPrefix(string(head), "\x1f\x8b"):
+	case strings.HasPrefix(string(head), gzipMagic):
 		z, err := gzip.NewReader(r)
 		if err != nil {
 			return nil, fmt.Errorf("%w: gzip: %w", errs.ErrDamaged, err)
 		}
 		return &damage{"gzip", z, z.Close}, nil
-	case strings.HasPrefix(string(head), "\x28\xb5\x2f\xfd"):
+	case strings.HasPrefix(string(head), zstdMagic):
 		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, fmt.Errorf("%w: Zstandard: %w", errs.ErrDamaged, err)
