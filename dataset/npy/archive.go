@@ -84,20 +84,21 @@ func (a archive) open(ctx context.Context, name string, limit int64) (member, er
 		return member{}, fmt.Errorf("%w: no array %.80q; there are %s", dataset.ErrArgument, name, names.Listed(a.names()))
 	}
 	d := member{name: name}
-	err := d.locate(ctx, m, a, limit)
-	if err == nil {
-		d.header, err = readHeader(d)
-	}
-	if err == nil {
-		err = cmp.Or(d.header.checkSamples(), d.header.checkSize(int64(m.UncompressedSize64)))
-	}
-	if err != nil {
+	if err := d.locate(ctx, m, a, limit); err != nil {
 		return member{}, fmt.Errorf("array %.80q: %w", name, err)
 	}
 	return d, nil
 }
 
-// locate finds the bytes of a member. Members that overlap do no harm: at most
+// readHeader reads the header of an array of that many bytes.
+func (d *member) readHeader(r io.ReaderAt, size uint64) (err error) {
+	if d.header, err = readHeader(r); err != nil {
+		return err
+	}
+	return cmp.Or(d.header.checkSamples(), d.header.checkSize(int64(size)))
+}
+
+// locate finds the bytes of a member and reads its header. Members that overlap do no harm: at most
 // two are read, each within the limit.
 func (d *member) locate(ctx context.Context, m *zip.File, a archive, limit int64) error {
 	packed, size := m.CompressedSize64, m.UncompressedSize64
@@ -118,7 +119,7 @@ func (d *member) locate(ctx context.Context, m *zip.File, a archive, limit int64
 		}
 		d.start = start
 		d.ReaderAt = io.NewSectionReader(a.file, start, int64(size))
-		return nil
+		return d.readHeader(d, size)
 	case zip.Deflate:
 		if size > uint64(limit) || size > math.MaxInt {
 			return fmt.Errorf("%w: it decompresses to %d bytes, the limit is %d", dataset.ErrTooLarge, size, limit)
@@ -127,33 +128,41 @@ func (d *member) locate(ctx context.Context, m *zip.File, a archive, limit int64
 		if size/maxDeflateRatio > packed {
 			return fmt.Errorf("%w: %d bytes cannot decompress to %d", dataset.ErrDamaged, packed, size)
 		}
-		d.data, err = inflate(ctx, m, int(size))
-		d.ReaderAt = bytes.NewReader(d.data)
-		return err
+		return d.inflate(ctx, m, int(size))
 	}
 	return fmt.Errorf("%w: a member of compression method %d; want none or DEFLATE", dataset.ErrFormat, m.Method)
 }
 
-// inflate decompresses a member of exactly that size.
-func inflate(ctx context.Context, m *zip.File, size int) ([]byte, error) {
+// inflate decompresses a member of exactly that size. Its header has to agree
+// with the size before there is memory for all of it.
+func (d *member) inflate(ctx context.Context, m *zip.File, size int) error {
 	r, err := m.Open()
 	if err != nil {
-		return nil, fmt.Errorf("%w: zip archive: %w", dataset.ErrDamaged, err)
+		return fmt.Errorf("%w: zip archive: %w", dataset.ErrDamaged, err)
 	}
 	defer r.Close()
-	data := make([]byte, size)
 	source := file.ContextReader{Ctx: ctx, Reader: r}
-	n, err := io.ReadFull(source, data)
+	head := make([]byte, min(size, headerRoom))
+	n, err := io.ReadFull(source, head)
+	if err == nil {
+		if err := d.readHeader(bytes.NewReader(head), uint64(size)); err != nil {
+			return err
+		}
+		d.data = make([]byte, size)
+		n, err = io.ReadFull(source, d.data[copy(d.data, head):])
+		n += len(head)
+	}
 	if err == nil { // the checksum is compared at the end
 		if _, err = io.ReadFull(source, make([]byte, 1)); err == io.EOF {
-			return data, nil
+			d.ReaderAt = bytes.NewReader(d.data)
+			return nil
 		}
 		err = cmp.Or(err, errors.New("there is more"))
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return nil, fmt.Errorf("%w: zip archive: after %d of %d bytes: %w", dataset.ErrDamaged, n, size, err)
+	return fmt.Errorf("%w: zip archive: after %d of %d bytes: %w", dataset.ErrDamaged, n, size, err)
 }
 
 // labels converts an array of n labels.

@@ -19,6 +19,8 @@ const (
 	// numbers needs.
 	maxHeader = 64 << 10
 	maxDims   = 64 // NumPy's own limit
+	// headerRoom is what a header takes with all that comes before its text.
+	headerRoom = 12 + maxHeader
 )
 
 // header is the header of a .npy file:

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -16,7 +16,7 @@ import (
 // labels from another one of it if there are any. Arrays are as in [Array].
 type NPZ struct {
 	dataset.Dataset
-	file   *os.File
+	file   io.ReaderAt
 	arrays []string
 }
 
@@ -63,7 +63,7 @@ func OpenNPZ(ctx context.Context, path string, opts NPZOptions) (*NPZ, error) {
 	return d, nil
 }
 
-func newNPZ(ctx context.Context, path string, f *os.File, size int64, opts NPZOptions) (*NPZ, error) {
+func newNPZ(ctx context.Context, path string, f io.ReaderAt, size int64, opts NPZOptions) (*NPZ, error) {
 	archive, err := readArchive(f, size)
 	if err != nil {
 		return nil, err
@@ -116,4 +116,9 @@ func (d *NPZ) Unwrap() dataset.Dataset { return d.Dataset }
 func (d *NPZ) Arrays() []string { return slices.Clone(d.arrays) }
 
 // Close closes the file.
-func (d *NPZ) Close() error { return d.file.Close() }
+func (d *NPZ) Close() error {
+	if c, ok := d.file.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}

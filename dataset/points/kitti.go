@@ -2,6 +2,8 @@ package points
 
 import (
 	"fmt"
+	"strings"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/dataset"
 )
@@ -16,4 +18,58 @@ func kittiPoints(size int64, columns int) (int, error) {
 		return 0, fmt.Errorf("%w: %d bytes are no whole points of %d float32", dataset.ErrDamaged, size, columns)
 	}
 	return int(size / point), nil
+}
+
+// layouts are the numbers of a point that .bin files are known to have.
+var layouts = []int{4, 5}
+
+// guess is what names and sizes say of the numbers of a point, where nobody has.
+type guess struct {
+	columns int
+	named   bool            // the names say so
+	unlike  [2]atomic.Int64 // .bin files that are not of each layout
+	files   atomic.Int64    // .bin files with points
+}
+
+// newGuess takes the layout that the names of most files stand for.
+func newGuess(folder *dataset.Folder) *guess {
+	nuScenes := 0
+	for i := range folder.Len() {
+		if strings.HasSuffix(strings.ToLower(folder.Name(i)), ".pcd.bin") {
+			nuScenes++
+		}
+	}
+	g := &guess{columns: layouts[0]}
+	if nuScenes > folder.Len()/2 {
+		g.columns, g.named = layouts[1], true
+	}
+	return g
+}
+
+// see takes in the size of a .bin file. Several goroutines call it.
+func (g *guess) see(size int64) {
+	if size == 0 {
+		return
+	}
+	g.files.Add(1)
+	for i, columns := range layouts {
+		if size%int64(4*columns) != 0 {
+			g.unlike[i].Add(1)
+		}
+	}
+}
+
+// verdict returns a warning where the files may be of another layout than the one
+// that was taken, and otherwise adds to an error which one they seem to be of.
+func (g *guess) verdict(err error) ([]string, error) {
+	for i, columns := range layouts {
+		switch n := g.files.Load(); {
+		case columns == g.columns || g.unlike[i].Load() > 0 || n == 0:
+		case err != nil:
+			return nil, fmt.Errorf("%w; all %d .bin files are whole points of %d numbers (Columns, --columns)", err, n, columns)
+		case !g.named:
+			return []string{fmt.Sprintf("the sizes of all %d .bin files fit points of %d and of %d numbers; they are read as %d (Columns, --columns)", n, g.columns, columns, g.columns)}, nil
+		}
+	}
+	return nil, err
 }

@@ -17,7 +17,11 @@ import (
 // maxPCDHeader is far more than the longest header needs, comments included.
 const maxPCDHeader = 64 << 10
 
-// pcdHeader is the header of a .pcd file, version 0.7:
+// pcdVersions are those that differ in nothing that is read here: 0.5 has no
+// VIEWPOINT.
+var pcdVersions = map[string]bool{".5": true, ".6": true, ".7": true}
+
+// pcdHeader is the header of a .pcd file:
 // https://pointclouds.org/documentation/tutorials/pcd_file_format.html
 type pcdHeader struct {
 	fields  []pcdField
@@ -99,8 +103,8 @@ var pcdKeys = map[string]bool{
 
 // fill takes the meaning of the lines.
 func (h *pcdHeader) fill(lines map[string][]string) error {
-	if v := strings.Join(lines["VERSION"], " "); v != ".7" && v != "0.7" {
-		return fmt.Errorf("%w: PCD version %.20q, want 0.7", dataset.ErrFormat, v)
+	if v := strings.Join(lines["VERSION"], " "); !pcdVersions[strings.TrimPrefix(v, "0")] {
+		return fmt.Errorf("%w: PCD version %.20q, want 0.5 to 0.7", dataset.ErrFormat, v)
 	}
 	names, sizes, kinds, counts := lines["FIELDS"], lines["SIZE"], lines["TYPE"], lines["COUNT"]
 	if len(names) == 0 || len(sizes) != len(names) || len(kinds) != len(names) || counts != nil && len(counts) != len(names) {

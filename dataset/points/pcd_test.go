@@ -120,6 +120,15 @@ func TestPCD(t *testing.T) {
 }
 
 func TestPCDHeaderSpelling(t *testing.T) {
+	for _, version := range []string{".5", "0.5", ".6", ".7", "0.7"} {
+		text := "VERSION " + version + "\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nWIDTH 1\nHEIGHT 1\nDATA ascii\n1 2 3\n"
+		d, err := openPCD(t, []byte(text))
+		if err != nil {
+			t.Errorf("version %s: %v", version, err)
+		} else if got := datatest.Samples(t, d); !bytes.Equal(got[0], datatest.Floats(1, 2, 3)) {
+			t.Errorf("version %s: % x", version, got[0])
+		}
+	}
 	long := "# " + strings.Repeat("x", 10000) + "\n\nVERSION .7\r\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nWIDTH 2\nHEIGHT 3\nDATA ascii\n" + strings.Repeat("1 2 3\n", 6)
 	d, err := openPCD(t, []byte(long)) // no COUNT, no POINTS, CR LF, a header beyond the first read
 	if err != nil {
@@ -163,7 +172,7 @@ func TestPCDErrors(t *testing.T) {
 		{"text", []byte("x,y,z\n1,2,3\n"), dataset.ErrFormat, `a line "x,y,z"`},
 		{"cut", []byte(good[:100]), dataset.ErrDamaged, "without a DATA line"},
 		{"endless", []byte("VERSION 0.7\n" + strings.Repeat("#\n", maxPCDHeader)), dataset.ErrDamaged, "without a DATA line"},
-		{"version", edit("VERSION 0.7", "VERSION 0.5"), dataset.ErrFormat, `version "0.5"`},
+		{"version", edit("VERSION 0.7", "VERSION 0.8"), dataset.ErrFormat, `version "0.8"`},
 		{"twice", edit("HEIGHT 1", "HEIGHT 1\nHEIGHT 1"), dataset.ErrDamaged, "two lines HEIGHT"},
 		{"sizes", edit("SIZE 4 4 4", "SIZE 4 4"), dataset.ErrDamaged, "3 FIELDS, 2 SIZE, 3 TYPE, 3 COUNT"},
 		{"no sizes", edit("SIZE 4 4 4\n", ""), dataset.ErrDamaged, "0 SIZE"},

@@ -18,7 +18,9 @@ import (
 // Options says how point clouds are read. The zero value works.
 type Options struct {
 	// Columns is how many numbers a point has in .bin files: 4 in KITTI (x,
-	// y, z, intensity), 5 in nuScenes (and the ring). Default 4.
+	// y, z, intensity), 5 in nuScenes (and the ring). Default 4, and 5 in a
+	// folder of .pcd.bin files, as nuScenes calls them. Where the default is not
+	// the only one that the sizes of all files fit, [dataset.Warnings] says so.
 	Columns int
 	// Fields are the fields of .pcd files that make up a point, in that
 	// order. Default: x, y, z, and intensity if the file has it.
@@ -32,13 +34,14 @@ type Options struct {
 // columns} f32 that differ in the number of points.
 type Dataset struct {
 	*ragged.Files
-	opts Options
+	opts     Options
+	warnings []string
 }
 
 // Open lists the point clouds below dir, files that end in .bin or
 // .pcd, in the order and with the classes of [dataset.OpenFolder], and finds the
 // number of points of each: of .bin files, which are bare float32, from the
-// size; of .pcd files, version 0.7, from the header. Numbers of a .pcd file
+// size; of .pcd files, version 0.5 to 0.7, from the header. Numbers of a .pcd file
 // are converted to float32, so whole numbers beyond 2^24 are rounded; points
 // that are not there (NaN, in organised clouds) stay as they are.
 //
@@ -63,11 +66,15 @@ func Open(ctx context.Context, dir string, opts Options) (*Dataset, error) {
 func open(ctx context.Context, folder *dataset.Folder, dir string, opts Options) (d *Dataset, err error) {
 	opts.Fields = slices.Clone(opts.Fields)
 	d = &Dataset{opts: opts}
+	guess := newGuess(folder)
+	if opts.Columns == 0 {
+		d.opts.Columns = guess.columns
+	}
 	d.Files, err = ragged.Measure(ctx, folder, ragged.Form{
 		DType:  dtype.F32,
 		Ragged: true,
 		Shape: func(path string) ([]int, error) {
-			points, columns, err := d.measure(path)
+			points, columns, err := d.measure(path, guess)
 			return []int{points, columns}, err
 		},
 		Unlike: func(shape, first []int, name string) error {
@@ -77,16 +84,21 @@ func open(ctx context.Context, folder *dataset.Folder, dir string, opts Options)
 	if err == dataset.ErrEmpty {
 		err = fmt.Errorf("%s: %w: no points in %d files", dir, err, folder.Len())
 	}
+	if opts.Columns == 0 {
+		d.warnings, err = guess.verdict(err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
+// Warnings implements what [dataset.Warnings] asks for.
+func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.Files.Warnings()) }
+
 func (o Options) withDefaults() (Options, error) {
-	o.Columns = cmp.Or(o.Columns, 4)
 	o.MaxBytes = min(cmp.Or(max(o.MaxBytes, 0), file.DefaultMax), math.MaxInt32-1)
-	if o.Columns < 1 || o.Columns > maxColumns {
+	if o.Columns < 0 || o.Columns > maxColumns {
 		return o, fmt.Errorf("%w: %d columns, want 1 to %d", dataset.ErrArgument, o.Columns, maxColumns)
 	}
 	return o, nil
@@ -96,7 +108,7 @@ func (o Options) withDefaults() (Options, error) {
 const maxColumns = 1 << 16
 
 // measure returns the number of points of a file and their columns.
-func (d *Dataset) measure(path string) (points, columns int, err error) {
+func (d *Dataset) measure(path string, guess *guess) (points, columns int, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0, 0, err
@@ -111,6 +123,7 @@ func (d *Dataset) measure(path string) (points, columns int, err error) {
 	case isPCD(path):
 		points, columns, err = d.measurePCD(path)
 	default:
+		guess.see(size)
 		points, err = kittiPoints(size, columns)
 	}
 	if err != nil {

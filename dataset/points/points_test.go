@@ -124,3 +124,41 @@ func TestBadCloud(t *testing.T) {
 		}
 	}
 }
+
+// TestColumns: where nobody says how many numbers a point has, names and sizes do,
+// and what they leave open is said.
+func TestColumns(t *testing.T) {
+	const several = "the sizes of all 1 .bin files fit points of 4 and of 5 numbers; they are read as 4 (Columns, --columns)"
+	for _, c := range []struct {
+		name    string
+		sizes   map[string]int
+		columns int
+		want    int
+		warning string
+	}{
+		{"KITTI", map[string]int{"a.bin": 16, "b.bin": 160}, 0, 4, ""},
+		{"either", map[string]int{"a.bin": 80}, 0, 4, several},
+		{"either, and said", map[string]int{"a.bin": 80}, 5, 5, ""},
+		{"nuScenes", map[string]int{"a.pcd.bin": 20, "b.pcd.bin": 80}, 0, 5, ""},
+		{"nuScenes by chance", map[string]int{"a.pcd.bin": 80}, 0, 5, ""},
+		{"nothing", map[string]int{"a.bin": 80, "b.bin": 0}, 0, 4, several},
+	} {
+		files := map[string][]byte{}
+		for name, size := range c.sizes {
+			files[name] = make([]byte, size)
+		}
+		d, err := Open(t.Context(), datatest.Folder(t, files), Options{Columns: c.columns})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := d.Spec().Shape[1]; got != c.want {
+			t.Errorf("%s: %d columns, want %d", c.name, got, c.want)
+		}
+		if got := strings.Join(dataset.Warnings(d), "|"); got != c.warning {
+			t.Errorf("%s: warning %q, want %q", c.name, got, c.warning)
+		}
+	}
+	_, err := Open(t.Context(), datatest.Folder(t, map[string][]byte{"a.bin": make([]byte, 20), "b.bin": make([]byte, 100)}), Options{})
+	testkit.WantError(t, "five", err, dataset.ErrDamaged, "a.bin: damaged: 20 bytes are no whole points of 4 float32; all 2 .bin files are whole points of 5 numbers (Columns, --columns)")
+}
