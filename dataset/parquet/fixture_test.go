@@ -38,6 +38,7 @@ func writeMeta(t testing.TB, path string, fields schema.FieldList, groups [][]va
 	for k, v := range meta {
 		testkit.OK(t, kv.Append(k, v))
 	}
+	testkit.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	f, err := os.Create(path)
 	testkit.OK(t, err)
 	w := file.NewParquetWriter(f, node("schema", pq.Repetitions.Required, nil, fields...),

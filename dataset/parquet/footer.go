@@ -46,6 +46,10 @@ func readFooter(f io.ReaderAt, size int64) (*metadata.FileMetaData, error) {
 	if err := c.skipStruct(0); err != nil {
 		return nil, err
 	}
+	footer, err := knownTypes(footer)
+	if err != nil {
+		return nil, err
+	}
 	meta, err := metadata.NewFileMetaData(footer, nil)
 	if err != nil {
 		return nil, damaged(err)
@@ -93,21 +97,31 @@ func (c *compact) byte() (byte, error) {
 }
 
 func (c *compact) skipStruct(depth int) error {
+	return c.fields(depth, func(_ int, kind byte) error { return c.skipValue(kind, depth) })
+}
+
+// fields calls field for each field of a struct that has a value, which it reads
+// or skips.
+func (c *compact) fields(depth int, field func(id int, kind byte) error) error {
 	if depth > maxDepth {
 		return errFooter
 	}
-	for {
+	for id := 0; ; {
 		head, err := c.byte()
 		if err != nil || head == 0 {
 			return err
 		}
-		if head>>4 == 0 { // the number of the field follows
-			if _, err := c.varint(); err != nil {
+		if delta := int(head >> 4); delta > 0 {
+			id += delta
+		} else { // the number of the field follows
+			n, err := c.varint()
+			if err != nil {
 				return err
 			}
+			id = int(int32(n>>1) ^ -int32(n&1))
 		}
 		if kind := head & 15; kind > 2 { // 1 and 2 are true and false
-			if err := c.skipValue(kind, depth); err != nil {
+			if err := field(id, kind); err != nil {
 				return err
 			}
 		}
@@ -138,23 +152,93 @@ func (c *compact) skipValue(kind byte, depth int) error {
 }
 
 func (c *compact) skipList(depth int) error {
-	head, err := c.byte()
+	n, kind, err := c.list()
 	if err != nil {
 		return err
 	}
-	n := uint64(head >> 4)
-	if n == 15 {
-		if n, err = c.varint(); err != nil {
-			return err
-		}
-	}
-	if n > uint64(len(c.left)) || depth > maxDepth {
+	if depth > maxDepth {
 		return errFooter
 	}
 	for range n {
-		if err := c.skipValue(head&15, depth+1); err != nil {
+		if err := c.skipValue(kind, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// list reads the length of a list, and what is in it.
+func (c *compact) list() (n uint64, kind byte, err error) {
+	head, err := c.byte()
+	if err != nil {
+		return 0, 0, err
+	}
+	if n = uint64(head >> 4); n == 15 {
+		if n, err = c.varint(); err != nil {
+			return 0, 0, err
+		}
+	}
+	if n > uint64(len(c.left)) {
+		return 0, 0, errFooter
+	}
+	return n, head & 15, nil
+}
+
+// Numbers of fields of the format:
+// https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+const (
+	fieldSchema      = 2  // of FileMetaData: a list of SchemaElement
+	fieldLogicalType = 10 // of SchemaElement: a union, LogicalType
+	lastLogicalType  = 18 // of LogicalType, that the library knows
+)
+
+// nullType is a LogicalType UNKNOWN, which is field 11, an empty struct.
+var nullType = []byte{11<<4 | 12, 0, 0}
+
+// knownTypes returns a footer in which logical types that the library does not
+// know, and would not open the file for, are UNKNOWN ones: those columns are not
+// read, all others are. The format grows such types.
+func knownTypes(footer []byte) ([]byte, error) {
+	type span struct{ from, end int }
+	var unknown []span
+	c := compact{footer}
+	err := c.fields(0, func(id int, kind byte) error {
+		if id != fieldSchema || kind != 9 {
+			return c.skipValue(kind, 0)
+		}
+		n, kind, err := c.list()
+		if err != nil || kind != 12 {
+			return errFooter
+		}
+		for range n {
+			err := c.fields(1, func(id int, kind byte) error {
+				if id != fieldLogicalType || kind != 12 {
+					return c.skipValue(kind, 1)
+				}
+				from, known := len(footer)-len(c.left), false
+				err := c.fields(2, func(id int, kind byte) error {
+					known = known || id >= 1 && id <= lastLogicalType && id != 9
+					return c.skipValue(kind, 2)
+				})
+				if !known {
+					unknown = append(unknown, span{from, len(footer) - len(c.left)})
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || unknown == nil {
+		return footer, err
+	}
+	var patched []byte
+	at := 0
+	for _, s := range unknown {
+		patched = append(append(patched, footer[at:s.from]...), nullType...)
+		at = s.end
+	}
+	return append(patched, footer[at:]...), nil
 }
