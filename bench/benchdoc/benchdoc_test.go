@@ -71,7 +71,7 @@ func TestNoResults(t *testing.T) {
 // TestHostOnly: without a run on a GPU, the README's table is of the host.
 func TestHostOnly(t *testing.T) {
 	root := copyRoot(t)
-	for _, name := range []string{"2000-01-01-old", "2000-01-02-machine"} {
+	for _, name := range []string{"2000-01-01-old", "2000-01-02-machine", "2000-01-04-machine"} {
 		if err := os.RemoveAll(filepath.Join(root, "bench/results", name)); err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +80,27 @@ func TestHostOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := read(t, filepath.Join(root, "README.md"))
-	if !strings.Contains(got, "Run 2000-01-03-laptop") || !strings.Contains(got, "without a GPU") || strings.Count(got, "\n|") != 3 {
+	if !strings.Contains(got, "| 2000-01-03-laptop |") || !strings.Contains(got, "without a GPU") || strings.Count(got, "\n|") != 3 {
 		t.Errorf("README.md:\n%s", got)
+	}
+}
+
+// TestRowsNameTheirRuns: a row of the README comes from the newest run that
+// measured it, even where that run has no file about the link.
+func TestRowsNameTheirRuns(t *testing.T) {
+	root := copyRoot(t)
+	if err := update(root, false); err != nil {
+		t.Fatal(err)
+	}
+	got := read(t, filepath.Join(root, "README.md"))
+	for _, want := range []string{
+		"| JPEG photos into float32 batches on the device, best setting | 17,000 images/s | 2,500 images/s |  | 2000-01-04-machine |",
+		"| ordinary memory to device | 2.00 GB/s | 1.25 GB/s |  | 2000-01-02-machine |",
+		"Within 5 % of the best peer: pinned memory to device.",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("README.md has no %q:\n%s", want, got)
+		}
 	}
 }
 

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // quantity is a row of the README's table. A peer's value is its row of that
-// name; Pinion's is found in link-curves.json, or link.json, and the feed files. Files whose names
-// begin with "host-" are of runs on the host alone.
+// name; Pinion's is found in link-curves.json, or link.json, and the feed files.
+// Files whose names begin with "host-" are of runs on the host alone.
 type quantity struct {
 	title string
 	unit  string // that a row must have, or "s" for any unit of time
@@ -30,100 +34,196 @@ var quantities = []quantity{
 	{title: "JPEG photos into float32 batches without a GPU, best setting", unit: images, host: true},
 }
 
-// comparison is the README's tables: Pinion and its peers in the newest run on
-// a device other than the host, or else in the newest with such results. What
-// that run did not measure comes from the newest before it that did.
+// comparison is the README's tables: Pinion and its peers on the newest device
+// other than the host that there are results of, or else on the host. Every row
+// comes from the newest run that measured Pinion and a peer, or else from the
+// newest that measured one of them, and names it.
 func comparison(runs []*run) string {
-	for _, accelerated := range []bool{true, false} {
-		known := map[string]bool{} // by title
-		text := ""
+	for _, onHost := range []bool{false, true} {
+		var chosen []*run
+		machine := ""
 		for _, r := range runs {
-			if link := r.link(); accelerated && (link == nil || onHost(link.Device)) {
+			device, name := r.device()
+			if device == "" && name == "" || isHost(device, name) != onHost {
 				continue
 			}
-			text += r.comparison(known)
+			if machine = cmp.Or(machine, name); name == "" || name == machine {
+				chosen = append(chosen, r)
+			}
 		}
-		if text != "" {
+		if text := compare(chosen); text != "" {
 			return text + "\n"
 		}
 	}
 	return nothing
 }
 
-func onHost(device string) bool { return strings.HasPrefix(device, "host") }
+// device is the id and the name of the device that Pinion was measured on, as
+// far as the files say.
+func (r *run) device() (id, name string) {
+	var all []provenance
+	for _, f := range r.links {
+		all = append(all, f.provenance)
+	}
+	for _, f := range r.moves {
+		all = append(all, f.provenance)
+	}
+	for _, f := range r.compared[feeding] {
+		all = append(all, f.provenance)
+	}
+	for _, f := range r.feeds {
+		all = append(all, f.provenance)
+	}
+	for _, p := range all {
+		if p.Commit != "" && !(aboutHost(p.file) && id+name != "") {
+			id, name = cmp.Or(id, p.Device), cmp.Or(name, p.DeviceName)
+		}
+	}
+	return id, name
+}
 
-// comparison is the tables of what is not known yet, which it then is.
-func (r *run) comparison(known map[string]bool) string {
-	columns := r.columns()
-	head := []string{""}
-	for _, c := range columns {
-		head = append(head, ">"+plain(c.name))
-	}
-	t := newTable(head...)
-	for _, q := range quantities {
-		row, measured := []string{q.title}, false
-		for _, c := range columns {
-			v, ok := c.values[q]
-			measured = measured || ok
-			row = append(row, q.text(v, ok))
-		}
-		if measured && !known[q.title] {
-			t.add(row...)
-			known[q.title] = true
-		}
-	}
-	headlines := r.headlines(known)
-	if len(t.rows)+len(headlines.rows) == 0 {
+func isHost(id, name string) bool { return strings.HasPrefix(cmp.Or(id, name), "host") }
+
+// compare is the tables of runs on one device, the newest first.
+func compare(runs []*run) string {
+	t, tied := compareRows(runs)
+	h := compareMoves(runs)
+	if len(t.rows)+len(h.rows)+len(tied) == 0 {
 		return ""
 	}
-	where := ""
-	if link := r.link(); link != nil {
-		where = fmt.Sprintf("%s, %d CPUs. ", link.machine(), link.CPUs)
-	}
 	var w strings.Builder
-	fmt.Fprintf(&w, "\n%sRun %s; medians. Spread, settings and commit are in [docs/benchmarks.md](docs/benchmarks.md).\n",
-		plain(where), plain(r.name))
+	where := ""
+	for _, r := range runs {
+		if link := r.link(); link != nil {
+			where = fmt.Sprintf("%s, %d CPUs. ", link.machine(), link.CPUs)
+			break
+		}
+	}
+	fmt.Fprintf(&w, "\n%sMedians; their spread, settings and commits are in [docs/benchmarks.md](docs/benchmarks.md), by run.\n", plain(where))
 	t.write(&w)
-	headlines.write(&w)
+	h.write(&w)
+	if tied != nil {
+		fmt.Fprintf(&w, "\nWithin 5 %% of the best peer: %s.\n", strings.Join(tied, "; "))
+	}
 	return w.String()
 }
 
-// headlines are some rows of moves.json, each beside the best of the peers'.
-func (r *run) headlines(known map[string]bool) *table {
-	t := newTable("", ">Pinion", ">best peer", "by")
-	for _, f := range r.moves {
-		if f.file != moves {
-			continue
-		}
-		for _, h := range []struct{ name, title string }{
-			{"scattered 16 KiB h2d", "blocks of 16 KiB from scattered places in pinned memory to the device"},
-			{"pageable both", "ordinary memory, both directions at once"},
-			{"file in page cache h2d", "file in the page cache to the device"},
-			{"disk h2d", "file on the disk to the device"},
-		} {
-			for _, row := range f.Rows {
-				if row.Name == h.name && !known[h.title] {
-					value, by := f.bestPeer(row, r.peers)
-					t.add(h.title, row.text(row.Value), value, by)
-					known[h.title] = true
+// compareRows is a table of the quantities, and the titles of those in which
+// Pinion and the best peer tie.
+func compareRows(runs []*run) (t *table, tied []string) {
+	type row struct {
+		quantity
+		run    *run
+		values map[string]float64 // by column
+	}
+	var rows []row
+	var names []string
+	for _, q := range quantities {
+		var best row
+		for _, r := range runs {
+			found := row{q, r, map[string]float64{}}
+			for _, c := range r.columns() {
+				if v, ok := c.values[q]; ok {
+					found.values[c.name] = v
 				}
 			}
+			if _, own := found.values[pinion]; own && len(found.values) > 1 {
+				best = found
+				break
+			}
+			if best.run == nil && len(found.values) > 0 {
+				best = found
+			}
+		}
+		switch {
+		case best.run == nil:
+		case q.tied(best.values):
+			tied = append(tied, q.title)
+		default:
+			rows = append(rows, best)
+			for name := range best.values {
+				if name != pinion && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	names = append([]string{pinion}, names...)
+	head := []string{""}
+	for _, name := range names {
+		head = append(head, ">"+plain(name))
+	}
+	t = newTable(append(head, "run")...)
+	for _, r := range rows {
+		cells := []string{r.title}
+		for _, name := range names {
+			v, ok := r.values[name]
+			cells = append(cells, r.text(v, ok))
+		}
+		t.add(append(cells, plain(r.run.name))...)
+	}
+	return t, tied
+}
+
+// tied reports whether Pinion's value is within 5 % of the best peer's.
+func (q quantity) tied(values map[string]float64) bool {
+	own, best := values[pinion], 0.0
+	for name, v := range values {
+		if name != pinion && (best == 0 || (v < best) == (q.unit == "s")) {
+			best = v
+		}
+	}
+	return own > 0 && best > 0 && math.Abs(own/best-1) <= 0.05
+}
+
+// compareMoves is some rows of bench/moves, each beside the best of the peers'.
+func compareMoves(runs []*run) *table {
+	t := newTable("", ">Pinion", ">best peer", "by", "run")
+	for _, h := range []struct{ name, title string }{
+		{"scattered 16 KiB h2d", "blocks of 16 KiB from scattered places in pinned memory to the device"},
+		{"pageable both", "ordinary memory, both directions at once"},
+		{"file in page cache h2d", "file in the page cache to the device"},
+		{"disk h2d", "file on the disk to the device"},
+	} {
+		if cells := newestMove(runs, h.name); cells != nil {
+			t.add(append([]string{h.title}, cells...)...)
 		}
 	}
 	return t
 }
 
-// column is the values of one program by quantity.
+// newestMove is the cells of a row of that name: of the newest run with such a
+// row.
+func newestMove(runs []*run, name string) []string {
+	for _, r := range runs {
+		for _, f := range r.moves {
+			for _, row := range f.Rows {
+				if f.file == moves && row.Name == name {
+					value, by := f.bestPeer(row, r.peers)
+					return []string{row.text(row.Value), value, by, plain(r.name)}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+const pinion = "Pinion" // the column
+
+// column is the values of one program by quantity: of several files, such as
+// those of before and after Pinion's, the median.
 type column struct {
 	name   string
 	values map[quantity]float64
+	all    map[quantity][]float64
 }
 
 // columns are Pinion and the peers in the order of their names. What a peer
 // says behind its last comma, such as the version of a part, makes no column
 // of its own.
 func (r *run) columns() []*column {
-	own := &column{"Pinion", map[quantity]float64{}}
+	own := &column{name: pinion, values: map[quantity]float64{}}
 	for _, q := range quantities {
 		if v, ok := r.own(q); ok {
 			own.values[q] = v
@@ -138,7 +238,7 @@ func (r *run) columns() []*column {
 		i := slices.IndexFunc(peers, func(c *column) bool { return c.name == name })
 		if i < 0 {
 			i = len(peers)
-			peers = append(peers, &column{name, map[quantity]float64{}})
+			peers = append(peers, &column{name, map[quantity]float64{}, map[quantity][]float64{}})
 		}
 		for _, q := range quantities {
 			if q.host != aboutHost(file) {
@@ -166,8 +266,7 @@ func (r *run) columns() []*column {
 
 func aboutHost(file string) bool { return strings.HasPrefix(file, "host-") }
 
-// offer takes a peer's row if it is of that quantity: the first of its name,
-// or the best of its unit.
+// offer takes a peer's row if it is of that quantity.
 func (c *column) offer(q quantity, row peerRow) {
 	v := row.Value
 	if seconds, ok := secondsPer[row.Unit]; ok && q.unit == "s" {
@@ -175,9 +274,12 @@ func (c *column) offer(q quantity, row peerRow) {
 	} else if row.Unit != q.unit {
 		return
 	}
-	have, ok := c.values[q]
-	if q.name == "" && v > have || strings.EqualFold(row.Name, q.name) && !ok {
-		c.values[q] = v
+	switch {
+	case q.name == "":
+		c.values[q] = max(c.values[q], v)
+	case strings.EqualFold(row.Name, q.name):
+		c.all[q] = append(c.all[q], v)
+		c.values[q] = stats.Median(c.all[q])
 	}
 }
 
