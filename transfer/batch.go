@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -52,9 +53,9 @@ const (
 
 // Batch carries out all copies of b and returns when they are done. It fails
 // with [device.ErrArgument], having copied nothing, when a block is empty or
-// reaches outside. So it does when blocks overlap, but with more than a
-// thousand blocks it may find that out while they are copied: the destination
-// then holds some of them. When ctx ends first, Batch stops after the blocks
+// reaches outside. So it does when blocks overlap. Of more than a thousand
+// blocks, the later ones may be checked while those before are copied: the
+// destination then holds some of them. When ctx ends first, Batch stops after the blocks
 // that are queued and returns ctx's error.
 //
 // Pageable host memory is packed through the engine's pinned slots; pinned
@@ -65,7 +66,7 @@ func (e *Engine) Batch(ctx context.Context, b Batch) error {
 	}
 	list := blockLists.Get().(*blockList)
 	defer func() {
-		list.blocks = nil // let go of the caller's
+		list.blocks, list.dst, list.src = nil, Memory{}, Memory{} // let go of the caller's
 		blockLists.Put(list)
 	}()
 	if err := list.fill(b); err != nil {
@@ -76,21 +77,27 @@ func (e *Engine) Batch(ctx context.Context, b Batch) error {
 	})
 }
 
-// rows are copies of one batch or box, ready to be carried out: disjoint and
-// in range.
+// rows are copies of one batch or box, in range. Those of a long batch are
+// checked as they are taken, by part; complete checks the rest.
 type rows interface {
 	count() int
+	mean() int64 // bytes of a row, about
+
+	// part takes the rows behind from: at most so many, and about so many
+	// bytes of them.
+	part(from, most int, mostBytes int64) (rowsPart, error)
+	// entries writes a part as kernels.SpanEntry, for sides at these addresses,
+	// and returns how many they are and their units.
+	entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64)
+	// overlap looks for destinations that overlap each other, when all parts
+	// were taken.
+	overlap() error
+
+	// complete checks all rows and joins neighbours. The methods below are for
+	// rows that are complete.
+	complete() error
 	total() int64 // bytes of all
 	at(i int) Block
-	// part returns the end of the next part behind from, of at most so many
-	// rows and about so many bytes, and its bytes.
-	part(from, most int, mostBytes int64) (to int, bytes int64)
-	// entries writes the rows of a part as kernels.SpanEntry, for sides at
-	// these addresses, and returns the units of all of them.
-	entries(list []byte, from, to int, dst, src device.Ptr, unit int64) int64
-	// overlap looks for destinations that overlap each other, where that was
-	// not done before.
-	overlap() error
 	// index prepares find.
 	index()
 	// find returns the row that holds the byte at that offset of all rows
@@ -100,46 +107,82 @@ type rows interface {
 	unit() int64
 }
 
+// rowsPart is the rows [from, to).
+type rowsPart struct {
+	from, to int
+	bytes    int64
+	or       int64 // of all offsets and sizes
+}
+
 // blockList is the blocks of a batch with neighbours merged.
 type blockList struct {
-	blocks  []Block // may be the caller's, which is only read
+	blocks   []Block // may be the caller's, which is only read
+	dst, src Memory
+
+	// Of the blocks that were looked at.
+	scanned    int
+	sum        int64 // bytes
+	or         int64 // of all offsets and sizes
+	grain      int64 // or of all destinations and sizes
+	unsorted   bool  // destinations may overlap
+	neighbours bool  // some follow each other on both sides
+	last       Block
+
 	ends    []int64 // packed offset of the end of each, once asked for
-	sum     int64   // bytes of all
-	or      int64   // of all offsets and sizes
 	storage [2][]Block
 	spare   [2][]Block // of overlap
 	taken   []uint64   // bits of the destination
-
-	unsorted bool  // destinations may overlap
-	grain    int64 // or of all destinations and sizes
-	dstBytes int64 // of Batch.Dst
 }
 
 var blockLists = sync.Pool{New: func() any { return new(blockList) }}
 
-// fewBlocks are checked for overlaps in a few microseconds.
+// fewBlocks are looked at in a few microseconds, before anything is copied.
 const fewBlocks = 1024
 
-// fill checks and merges the blocks of b. With tens of thousands of small
-// blocks this takes a good part of the time that copying them does, so it goes
-// through them once, and leaves overlaps to be found while they are copied.
+// fill takes the blocks of b and checks the first of them. With tens of
+// thousands of small blocks that takes a good part of the time that copying
+// them does, so the others are checked while those before are copied.
 func (l *blockList) fill(b Batch) error {
 	if _, err := directionOf(b.Dst, b.Src); err != nil {
 		return err
 	}
-	l.blocks, l.ends, l.unsorted = b.Blocks, l.ends[:0], false
+	*l = blockList{blocks: b.Blocks, dst: b.Dst, src: b.Src, last: Block{Src: -1},
+		ends: l.ends[:0], storage: l.storage, spare: l.spare, taken: l.taken}
+	if len(l.blocks) > fewBlocks && !l.onBothSides() {
+		_, err := l.scan(fewBlocks, math.MaxInt64)
+		return err
+	}
+	if err := l.complete(); err != nil {
+		return err
+	}
+	if err := l.overlap(); err != nil {
+		return err
+	}
+	l.unsorted = false
+	return l.crossed()
+}
+
+// scan checks the blocks from the last one that was checked to that index, or
+// until they have so many bytes.
+func (l *blockList) scan(to int, mostBytes int64) (rowsPart, error) {
+	p := rowsPart{from: l.scanned, to: l.scanned}
+	blocks := l.blocks[l.scanned:to]
 	// What is wrong with any block sets the sign of bad.
 	var bad, unsorted, dst, src, size, sum int64
-	dstEnd, srcEnd := int64(0), int64(-1) // of the block before
-	neighbours := false
-	dstBytes, srcBytes := b.Dst.bytes, b.Src.bytes
-	for i := range b.Blocks {
-		k := b.Blocks[i]
+	dstEnd, srcEnd := l.last.Dst+l.last.Bytes, l.last.Src+l.last.Bytes
+	dstBytes, srcBytes := l.dst.bytes, l.src.bytes
+	i := 0
+	for ; i < len(blocks) && sum < mostBytes; i++ {
+		k := blocks[i]
 		dstRoom, srcRoom := dstBytes-k.Bytes, srcBytes-k.Bytes
 		bad |= k.Dst | k.Src | (k.Bytes - 1) | dstRoom | (dstRoom - k.Dst) | srcRoom | (srcRoom - k.Src)
+		if bad < 0 {
+			return p, fmt.Errorf("%w: block %d copies %d bytes from offset %d of %s to offset %d of %s",
+				device.ErrArgument, l.scanned+i, k.Bytes, k.Src, l.src, k.Dst, l.dst)
+		}
 		unsorted |= k.Dst - dstEnd
 		if k.Dst == dstEnd && k.Src == srcEnd {
-			neighbours = true
+			l.neighbours = true
 		}
 		dst |= k.Dst
 		src |= k.Src
@@ -147,41 +190,66 @@ func (l *blockList) fill(b Batch) error {
 		sum += k.Bytes
 		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
 	}
-	if bad < 0 {
-		return outside(b)
+	if i > 0 {
+		l.last = blocks[i-1]
 	}
-	l.sum, l.or = sum, dst|src|size
-	l.unsorted, l.grain, l.dstBytes = unsorted < 0, dst|size, dstBytes
-	if err := l.crossed(b); err != nil {
-		return err
-	}
-	if len(l.blocks) <= fewBlocks {
-		if err := l.overlap(); err != nil {
+	l.scanned += i
+	l.sum += sum
+	l.or |= dst | src | size
+	l.grain |= dst | size
+	l.unsorted = l.unsorted || unsorted < 0
+	p.to, p.bytes, p.or = l.scanned, sum, dst|src|size
+	return p, nil
+}
+
+func (l *blockList) complete() error {
+	if l.scanned < len(l.blocks) {
+		if _, err := l.scan(len(l.blocks), math.MaxInt64); err != nil {
 			return err
 		}
-		l.unsorted = false
 	}
-	if neighbours {
+	if l.neighbours {
 		l.merge()
 	}
 	return nil
 }
 
-// outside names the first block that is empty or reaches outside.
-func outside(b Batch) error {
-	for i, k := range b.Blocks {
-		if k.Bytes <= 0 || k.Dst < 0 || k.Src < 0 || k.Dst > b.Dst.bytes-k.Bytes || k.Src > b.Src.bytes-k.Bytes {
-			return fmt.Errorf("%w: block %d copies %d bytes from offset %d of %s to offset %d of %s",
-				device.ErrArgument, i, k.Bytes, k.Src, b.Src, k.Dst, b.Dst)
-		}
+// part takes blocks that were checked, or checks others.
+func (l *blockList) part(from, most int, mostBytes int64) (rowsPart, error) {
+	if from == l.scanned {
+		return l.scan(min(len(l.blocks), from+most), mostBytes)
 	}
-	return fmt.Errorf("%w: sizes of blocks beyond 63 bits", device.ErrArgument)
+	p := rowsPart{from: from, to: from, or: l.or}
+	for p.to < min(l.scanned, from+most) && p.bytes < mostBytes {
+		p.bytes += l.blocks[p.to].Bytes
+		p.to++
+	}
+	return p, nil
+}
+
+func (l *blockList) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64) {
+	shift, bytes := bits.TrailingZeros64(uint64(unit)), int64(0)
+	dstEnd, srcEnd := int64(0), int64(-1)
+	at := -entryBytes
+	blocks := l.blocks[p.from:p.to]
+	for i := range blocks {
+		k := &blocks[i]
+		bytes += k.Bytes
+		if k.Dst == dstEnd && k.Src == srcEnd {
+			setEnd(list[at:], bytes>>shift)
+		} else {
+			at += entryBytes
+			putEntry(list[at:], dst.Add(k.Dst), src.Add(k.Src), bytes>>shift)
+		}
+		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
+	}
+	return at/entryBytes + 1, bytes >> shift
 }
 
 // overlap looks for blocks whose destinations overlap. Only storage is written:
 // l.blocks may be in use.
 func (l *blockList) overlap() error {
-	if !l.unsorted || l.disjoint(l.grain, l.dstBytes) {
+	if !l.unsorted || l.disjoint(l.grain, l.dst.bytes) {
 		return nil
 	}
 	by := blockList{blocks: l.blocks, storage: l.spare}
@@ -225,18 +293,19 @@ func (l *blockList) disjoint(or, total int64) bool {
 	return true
 }
 
-// crossed looks for a destination that overlaps a source, where both are on
-// the device.
-func (l *blockList) crossed(b Batch) error {
-	if b.Dst.onHost || b.Src.onHost || len(l.blocks) == 0 ||
-		b.Dst.device.Add(b.Dst.bytes) <= b.Src.device || b.Src.device.Add(b.Src.bytes) <= b.Dst.device {
+// onBothSides reports whether destinations may overlap sources: where both are
+// on the device, in ranges that overlap.
+func (l *blockList) onBothSides() bool {
+	return !l.dst.onHost && !l.src.onHost &&
+		l.dst.device.Add(l.dst.bytes) > l.src.device && l.src.device.Add(l.src.bytes) > l.dst.device
+}
+
+// crossed looks for a destination that overlaps a source.
+func (l *blockList) crossed() error {
+	if !l.onBothSides() || len(l.blocks) == 0 {
 		return nil
 	}
-	if err := l.overlap(); err != nil {
-		return err
-	}
 	l.sort(false)
-	l.unsorted = false
 	by := blockList{blocks: l.blocks}
 	by.sort(true)
 	// Walk both lists by address; destinations are disjoint, sources may not
@@ -245,9 +314,9 @@ func (l *blockList) crossed(b Batch) error {
 	var from Block
 	j := 0
 	for _, k := range l.blocks {
-		start, end := b.Dst.device.Add(k.Dst), b.Dst.device.Add(k.Dst+k.Bytes)
-		for j < len(by.blocks) && b.Src.device.Add(by.blocks[j].Src) < end {
-			if to := b.Src.device.Add(by.blocks[j].Src + by.blocks[j].Bytes); to > reach {
+		start, end := l.dst.device.Add(k.Dst), l.dst.device.Add(k.Dst+k.Bytes)
+		for j < len(by.blocks) && l.src.device.Add(by.blocks[j].Src) < end {
+			if to := l.src.device.Add(by.blocks[j].Src + by.blocks[j].Bytes); to > reach {
 				reach, from = to, by.blocks[j]
 			}
 			j++
@@ -273,6 +342,7 @@ func (l *blockList) merge() {
 		merged = append(merged, k)
 	}
 	l.blocks, l.storage[0] = merged, merged
+	l.scanned, l.neighbours = len(merged), false
 }
 
 // sort puts the blocks in order of destination or source: by digits, since
@@ -324,28 +394,7 @@ func (l *blockList) unit() int64    { return unitOf(l.or) }
 
 func (l *blockList) total() int64 { return l.sum }
 
-func (l *blockList) part(from, most int, mostBytes int64) (to int, bytes int64) {
-	blocks := l.blocks[from : min(len(l.blocks)-from, most)+from]
-	for i := range blocks {
-		if bytes >= mostBytes {
-			return from + i, bytes
-		}
-		bytes += blocks[i].Bytes
-	}
-	return from + len(blocks), bytes
-}
-
-func (l *blockList) entries(list []byte, from, to int, dst, src device.Ptr, unit int64) int64 {
-	shift, bytes := bits.TrailingZeros64(uint64(unit)), int64(0)
-	blocks := l.blocks[from:to]
-	for i := range blocks {
-		k := &blocks[i]
-		bytes += k.Bytes
-		putEntry(list, dst.Add(k.Dst), src.Add(k.Src), bytes>>shift)
-		list = list[entryBytes:]
-	}
-	return bytes >> shift
-}
+func (l *blockList) mean() int64 { return l.sum / int64(max(l.scanned, 1)) }
 
 // index makes what find needs.
 func (l *blockList) index() {

@@ -168,24 +168,26 @@ func (r *boxRows) at(i int) Block {
 	}
 }
 
-func (r *boxRows) part(from, most int, mostBytes int64) (to int, bytes int64) {
+func (r *boxRows) mean() int64 { return r.bytes }
+
+func (r *boxRows) part(from, most int, mostBytes int64) (rowsPart, error) {
 	n := min(int64(r.count()-from), int64(most), (mostBytes-1)/r.bytes+1)
-	return from + int(n), n * r.bytes
+	return rowsPart{from, from + int(n), n * r.bytes, r.or()}, nil
 }
 
-func (r *boxRows) entries(list []byte, from, to int, dst, src device.Ptr, unit int64) int64 {
-	units := int64(0)
-	for i := from; i < to; i++ {
+func (r *boxRows) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64) {
+	for i := p.from; i < p.to; i++ {
 		k := r.at(i)
 		units += k.Bytes / unit
 		putEntry(list, dst.Add(k.Dst), src.Add(k.Src), units)
 		list = list[entryBytes:]
 	}
-	return units
+	return p.to - p.from, units
 }
 
-// overlap has nothing to find: strides were checked.
-func (r *boxRows) overlap() error { return nil }
+// overlap and complete have nothing to do: strides were checked.
+func (r *boxRows) overlap() error  { return nil }
+func (r *boxRows) complete() error { return nil }
 
 func (r *boxRows) index() {}
 
@@ -194,7 +196,10 @@ func (r *boxRows) find(offset int64) (i int, start int64) {
 	return int(at), at * r.bytes
 }
 
-func (r *boxRows) unit() int64 {
+func (r *boxRows) unit() int64 { return unitOf(r.or()) }
+
+// or of all offsets and sizes.
+func (r *boxRows) or() int64 {
 	or := r.dst | r.src | r.bytes
 	if r.rows > 1 {
 		or |= r.dstRow | r.srcRow
@@ -202,5 +207,5 @@ func (r *boxRows) unit() int64 {
 	if r.planes > 1 {
 		or |= r.dstPlane | r.srcPlane
 	}
-	return unitOf(or)
+	return or
 }

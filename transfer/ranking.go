@@ -16,7 +16,7 @@ const aboutTheSame = 1.08
 // rowsRanking lists the paths for rows of pinned memory, the best first.
 func (e *Engine) rowsRanking(d direction, r rows) []BatchPath {
 	n := int64(r.count())
-	bytes := r.total() / n
+	bytes := r.mean()
 	type ranked struct {
 		path    BatchPath
 		seconds float64

@@ -43,6 +43,11 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 	if j.path != BatchAuto && !slices.Contains(preferred, j.path) {
 		return fmt.Errorf("transfer: %w: there is no path %q", device.ErrArgument, j.path)
 	}
+	if j.progress != nil {
+		if err := j.rows.complete(); err != nil { // it is told of the total
+			return fmt.Errorf("transfer: batch: %w", err)
+		}
+	}
 	n := j.rows.count()
 	switch {
 	case n == 0:
@@ -58,7 +63,7 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 		return e.Do(ctx, c)
 	}
 	if d != deviceToDevice && !(e.pinner != nil && e.pinner.Pinned(j.host())) {
-		if err := j.rows.overlap(); err != nil {
+		if err := errors.Join(j.rows.complete(), j.rows.overlap()); err != nil {
 			return fmt.Errorf("transfer: batch: %w", err)
 		}
 		if e.plain.Load() {
@@ -74,6 +79,11 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 	path, err := e.rowsPath(j, d)
 	if err != nil {
 		return fmt.Errorf("transfer: %w", err)
+	}
+	if path != BatchKernel {
+		if err := j.rows.complete(); err != nil {
+			return fmt.Errorf("transfer: batch: %w", err)
+		}
 	}
 	return e.streams.rows(ctx, e, j, d, path)
 }
@@ -169,7 +179,7 @@ func (e *Engine) closeKernels() error {
 // Rows are queued in parts, so that a cancelled context stops them within
 // milliseconds and one part is described while another is copied.
 const (
-	firstRows    = 2048 // of the first part: the sooner the device begins, the better
+	firstRows    = fewBlocks // of the first part: the sooner the device begins, the better
 	partRows     = 16384
 	partRowBytes = 256 << 20
 	entryBytes   = 24 // of a kernels.SpanEntry
@@ -196,9 +206,9 @@ func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction
 	})
 }
 
-// mover queues the rows [from, to) of a job; part tells the parts apart whose
+// mover queues a part of a job; the number tells the parts apart whose
 // descriptions may be in use at once.
-type mover func(part, from, to int) error
+type mover func(number int, p rowsPart) error
 
 // parts moves all rows, two parts at a time.
 func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
@@ -213,8 +223,7 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 		bytes[part%2] = 0
 		return err
 	}
-	n, total := j.rows.count(), j.rows.total()
-	part := 0
+	n, part, most := j.rows.count(), 0, firstRows
 	for from := 0; from < n; part++ {
 		if err := wait(part); err != nil {
 			return err
@@ -225,19 +234,21 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		most := partRows
-		if part == 0 {
-			most = firstRows
+		p, err := j.rows.part(from, most, partRowBytes)
+		if err != nil {
+			return fmt.Errorf("transfer: batch: %w", err)
 		}
-		var to int
-		to, bytes[part%2] = j.rows.part(from, most, partRowBytes)
-		if err := move(part, from, to); err != nil {
+		bytes[part%2] = p.bytes
+		if err := move(part, p); err != nil {
 			return err
 		}
 		if err := s.stream.Record(s.events[part%2]); err != nil {
 			return err
 		}
-		from = to
+		from, most = p.to, min(2*most, partRows)
+		if n-from <= most+most/2 {
+			most = partRows // no small part at the end
+		}
 	}
 	// Beside the copies: of many small blocks this takes a third of their time.
 	err := j.rows.overlap()
@@ -247,15 +258,17 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 	if err != nil {
 		return fmt.Errorf("transfer: batch: %w", err)
 	}
-	j.report(total)
+	if j.progress != nil {
+		j.progress(j.rows.total(), j.rows.total())
+	}
 	return nil
 }
 
 // mover returns what queues rows by path.
 func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover, error) {
 	if path == BatchLoop {
-		return func(_, from, to int) error {
-			for i := from; i < to; i++ {
+		return func(_ int, p rowsPart) error {
+			for i := p.from; i < p.to; i++ {
 				if err := s.row(j, d, j.rows.at(i)); err != nil {
 					return err
 				}
@@ -274,17 +287,17 @@ func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (
 	switch path {
 	case BatchDriver:
 		var spans []device.Span
-		return func(_, from, to int) error {
+		return func(_ int, p rowsPart) error {
 			spans = spans[:0]
-			for i := from; i < to; i++ {
+			for i := p.from; i < p.to; i++ {
 				k := j.rows.at(i)
 				spans = append(spans, device.Span{Dst: dst.Add(k.Dst), Src: src.Add(k.Src), Bytes: k.Bytes})
 			}
 			return e.can.batch.CopyBatch(s.stream, spans)
 		}, nil
 	case BatchBox:
-		return func(_, from, to int) error {
-			if from > 0 {
+		return func(_ int, p rowsPart) error {
+			if p.from > 0 {
 				return nil // the first call copied all
 			}
 			return e.can.box.CopyBox(s.stream, j.box(dst, src))
@@ -299,23 +312,20 @@ func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (
 			return nil, err
 		}
 	}
-	unit := j.rows.unit()
-	for unit > 1 && uint64(dst|src)%uint64(unit) != 0 {
-		unit /= 4
-	}
 	blocks := linkBlocks
 	if d == deviceToDevice {
 		blocks = 0
 	}
-	return func(part, from, to int) error {
-		list := s.lists.host.Bytes()[part%2*listBytes:][:(to-from)*entryBytes]
-		units := j.rows.entries(list, from, to, dst, src, unit)
-		entries, err := s.lists.send(s.stream, part, len(list))
+	return func(number int, p rowsPart) error {
+		unit := unitOf(p.or | int64(dst|src))
+		list := s.lists.host.Bytes()[number%2*listBytes:][:(p.to-p.from)*entryBytes]
+		n, units := j.rows.entries(list, p, dst, src, unit)
+		entries, err := s.lists.send(s.stream, number, n*entryBytes)
 		if err != nil {
 			return err
 		}
 		return set.CopySpans(s.stream, kernels.SpanList{
-			Entries: entries, N: int64(to - from), Units: units, Unit: unit, Blocks: blocks,
+			Entries: entries, N: int64(n), Units: units, Unit: unit, Blocks: blocks,
 		})
 	}, nil
 }
@@ -327,6 +337,9 @@ func putEntry(b []byte, dst, src device.Ptr, end int64) {
 	binary.LittleEndian.PutUint64(b[8:], uint64(src))
 	binary.LittleEndian.PutUint64(b[16:], uint64(end))
 }
+
+// setEnd changes the end of an entry.
+func setEnd(b []byte, end int64) { binary.LittleEndian.PutUint64(b[16:], uint64(end)) }
 
 // row queues one copy.
 func (s *copyStream) row(j *rowsJob, d direction, k Block) error {
