@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/internal/stats"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // What files with several programs' ways of doing the same are about.
@@ -78,7 +79,7 @@ func slowerText(rows []comparedRow) string {
 	if slower == nil {
 		return ""
 	}
-	return percent(stats.Median(slower))
+	return units.Percent(stats.Median(slower))
 }
 
 // targetText is what a row has to reach, and whether it does.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // curvePoint is one path in one direction with copies of one size.
@@ -45,7 +47,7 @@ func writeCurves(w *strings.Builder, points []curvePoint) {
 	slices.Sort(sizes)
 	t := newTable(head...)
 	for _, n := range sizes {
-		t.add(append([]string{bytesText(n)}, rates[n]...)...)
+		t.add(append([]string{units.Bytes(n)}, rates[n]...)...)
 	}
 	fmt.Fprint(w, "\nOver the size of a copy, each waited for. Chosen is ordinary memory by the path that the engine chooses, pageable by the driver.\n")
 	t.write(w)

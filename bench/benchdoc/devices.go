@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // devicesFile is what `pinion devices --json` prints.
@@ -26,7 +28,7 @@ func (f *devicesFile) write(w *strings.Builder) {
 		if d.Link != nil {
 			link = d.Link.String()
 		}
-		t.add(plain(d.ID), plain(d.Name), bytesText(d.MemoryTotalBytes), link,
+		t.add(plain(d.ID), plain(d.Name), units.Bytes(d.MemoryTotalBytes), link,
 			fmt.Sprint(d.CopyEngines), plain(d.ComputeCapability), plain(d.DriverVersion))
 	}
 	t.write(w)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/internal/stats"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // feedFile is what `pinion feed --json` prints.
@@ -92,7 +93,7 @@ func writeFeeds(w *strings.Builder, feeds []*feedFile) {
 		}
 		median, least, most := f.rate()
 		t.add(f.file, plain(f.Device), plain(path.Base(f.Dataset)), plain(decoder), shape+" "+plain(f.DType), fmt.Sprint(f.Workers), memory,
-			samples, number(median), number(least), number(most), number(f.GBPerS), percent(f.Wait))
+			samples, number(median), number(least), number(most), number(f.GBPerS), units.Percent(f.Wait))
 	}
 	t.write(w)
 	writeStages(w, feeds)
@@ -108,7 +109,7 @@ func writeStages(w *strings.Builder, feeds []*feedFile) {
 	for _, f := range feeds {
 		share := map[string]string{}
 		for _, s := range f.Stages {
-			share[s.Stage] = percent(s.Busy)
+			share[s.Stage] = units.Percent(s.Busy)
 		}
 		row := []string{f.file}
 		for _, name := range names {
@@ -131,9 +132,9 @@ func writeEpochs(w *strings.Builder, feeds []*feedFile) {
 		pair := func(text func(e epoch) string) string { return text(first) + ", " + text(last) }
 		t.add(f.file, fmt.Sprint(len(f.Epochs)),
 			pair(func(e epoch) string { return number(e.SamplesPerS) }),
-			pair(func(e epoch) string { return bytesText(e.DeviceFreeBytes) }),
-			pair(func(e epoch) string { return bytesText(e.HostBytes) }),
-			pair(func(e epoch) string { return bytesText(e.HeapBytes) }))
+			pair(func(e epoch) string { return units.Bytes(e.DeviceFreeBytes) }),
+			pair(func(e epoch) string { return units.Bytes(e.HostBytes) }),
+			pair(func(e epoch) string { return units.Bytes(e.HeapBytes) }))
 	}
 	t.write(w)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // linkFile is what `pinion bench link --json` prints.
@@ -74,7 +76,7 @@ func (f *linkFile) machine() string {
 func (f *linkFile) write(w *strings.Builder) {
 	fmt.Fprintf(w, "\n### %s: Pinion, copies on %s\n\n", f.file, f.Device)
 	fmt.Fprintf(w, "%s. %s a copy, %d interleaved repeats. %s, %s.\n",
-		plain(f.machine()), bytesText(f.SizeBytes), f.Repeats, f.origin(), plain(f.MeasuredAt))
+		plain(f.machine()), units.Bytes(f.SizeBytes), f.Repeats, f.origin(), plain(f.MeasuredAt))
 
 	t := newTable("path", "direction", ">GB/s", ">min", ">max", ">of best")
 	for _, b := range f.Bulk {
@@ -89,7 +91,7 @@ func (f *linkFile) write(w *strings.Builder) {
 		t.add(plain(s.What)+", waited for", duration(s.Seconds), duration(s.Min), duration(s.Max))
 	}
 	for _, p := range f.Pin {
-		t.add("pin "+bytesText(cmp.Or(f.PinBytes, f.SizeBytes))+": "+plain(p.What), duration(p.Seconds), duration(p.Min), duration(p.Max))
+		t.add("pin "+units.Bytes(cmp.Or(f.PinBytes, f.SizeBytes))+": "+plain(p.What), duration(p.Seconds), duration(p.Min), duration(p.Max))
 	}
 	t.write(w)
 	writeNotAvailable(w, f.Missing)

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/dustin/go-humanize"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 const (
@@ -64,7 +64,7 @@ func plain(text string) string {
 func number(v float64) string {
 	switch abs := math.Abs(v); {
 	case abs >= 999.5:
-		return humanize.Comma(int64(math.Round(v)))
+		return units.Grouped(int64(math.Round(v)))
 	case abs >= 99.95:
 		return fmt.Sprintf("%.0f", v)
 	case abs >= 9.995:
@@ -84,10 +84,4 @@ func duration(seconds float64) string {
 		return number(seconds*1e3) + " ms"
 	}
 	return number(seconds*1e6) + " µs"
-}
-
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-
-func bytesText(n int64) string {
-	return strings.Replace(humanize.IBytes(uint64(max(n, 0))), ".0 ", " ", 1)
 }

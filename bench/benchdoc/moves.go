@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // moves is what the files of bench/moves, and of its peers, are about.
@@ -69,8 +71,8 @@ func (f *movesFile) write(w *strings.Builder, peers []*peerFile) {
 
 	t = newTable("ordinary memory", "direction", ">chosen path", ">fastest path", "which is", ">slower by")
 	for _, c := range f.Choice {
-		t.add(bytesText(c.Bytes), directions[c.Direction], duration(c.Chosen), duration(c.BestTime),
-			plain(c.Best), percent(c.Chosen/c.BestTime-1))
+		t.add(units.Bytes(c.Bytes), directions[c.Direction], duration(c.Chosen), duration(c.BestTime),
+			plain(c.Best), units.Percent(c.Chosen/c.BestTime-1))
 	}
 	t.write(w)
 	writeNotAvailable(w, f.Missing)
@@ -86,7 +88,7 @@ func (r *movesRow) how() string {
 		parts = append(parts, number(r.GBPerS)+" GB/s")
 	}
 	if r.ChunkBytes > 0 {
-		parts = append(parts, "chunks of "+bytesText(r.ChunkBytes))
+		parts = append(parts, "chunks of "+units.Bytes(r.ChunkBytes))
 	}
 	if r.SetupSeconds > 0 {
 		parts = append(parts, "and "+duration(r.SetupSeconds)+" to begin with")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // processes is what the files of peers of `pinion bench processes` are about.
@@ -68,18 +70,18 @@ func (f *processesFile) check() error {
 func (f *processesFile) write(w *strings.Builder) {
 	fmt.Fprintf(w, "\n### %s: Pinion, pinned memory in %d processes\n\n", f.file, f.Processes)
 	fmt.Fprintf(w, "%s. %s a copy, %d interleaved repeats. GB/s of each process, and of all together; per cent of private pinned memory, in the process that is furthest behind. %s, %s.\n",
-		plain(f.DeviceName), bytesText(f.SizeBytes), f.Repeats, f.origin(), plain(f.MeasuredAt))
+		plain(f.DeviceName), units.Bytes(f.SizeBytes), f.Repeats, f.origin(), plain(f.MeasuredAt))
 
 	t := newTable("host memory", "direction", ">first copy", ">alone", ">together", ">all", ">of private, alone", ">together", ">copying at once")
 	share := func(v float64) string {
 		if v == 0 { // there is no private pinned memory to compare with
 			return ""
 		}
-		return percent(v)
+		return units.Percent(v)
 	}
 	for _, c := range f.Copies {
 		t.add(plain(c.Memory), directions[c.Direction], duration(c.First), c.Alone.String(), c.Together.String(),
-			number(c.Total), share(c.AloneShare), share(c.TogetherShare), percent(c.Overlap))
+			number(c.Total), share(c.AloneShare), share(c.TogetherShare), units.Percent(c.Overlap))
 	}
 	t.write(w)
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // replays is what a peer's file of replayed traces is about.
@@ -122,10 +122,10 @@ func writeReplays(w *strings.Builder, files []*replayFile) {
 	for _, r := range list {
 		failed := fmt.Sprint(r.OOMs)
 		if r.OOMs > 0 {
-			failed += fmt.Sprintf(", from %s on", percent(float64(r.LeastOOM)/float64(r.Capacity)))
+			failed += fmt.Sprintf(", from %s on", units.Percent(float64(r.LeastOOM)/float64(r.Capacity)))
 		}
-		t.add(plain(r.Trace), plain(r.by), bytesText(r.Capacity), bytesText(r.Live), bytesText(r.Reserved),
-			fmt.Sprintf("%.3f", float64(r.Reserved)/float64(r.Live)), failed, humanize.Comma(r.Calls),
+		t.add(plain(r.Trace), plain(r.by), units.Bytes(r.Capacity), units.Bytes(r.Live), units.Bytes(r.Reserved),
+			fmt.Sprintf("%.3f", float64(r.Reserved)/float64(r.Live)), failed, units.Grouped(r.Calls),
 			nanoseconds(1e9*r.AllocP50), nanoseconds(1e9*r.AllocP99), nanoseconds(1e9*r.FreeP50))
 	}
 	t.write(w)

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
@@ -56,14 +57,14 @@ func writeTunes(w *strings.Builder, files []*tuneFile) {
 	for _, f := range files {
 		ratio, best := "", ""
 		if f.Grid != nil {
-			ratio, best = percent(f.Grid.Ratio), f.Grid.Best.String()
+			ratio, best = units.Percent(f.Grid.Ratio), f.Grid.Best.String()
 			if f.Grid.Error > 0 {
-				ratio += " ± " + percent(f.Grid.Error)
+				ratio += " ± " + units.Percent(f.Grid.Error)
 			}
 			ratio += fmt.Sprintf(" of %d", f.Grid.Settings)
 		}
 		t.add(plain(path.Base(f.Dataset)), fmt.Sprintf("%s of %s", number(float64(f.Samples)), plain(f.Spec)), f.Best.String(), number(f.Rate),
-			fmt.Sprintf("%s, %s busy", plain(f.Limit), percent(f.Busy)), fmt.Sprint(f.Trials), fmt.Sprintf("%.1f", f.Seconds),
+			fmt.Sprintf("%s, %s busy", plain(f.Limit), units.Percent(f.Busy)), fmt.Sprint(f.Trials), fmt.Sprintf("%.1f", f.Seconds),
 			ratio, best, fmt.Sprintf("%.12s", f.Commit))
 	}
 	t.write(w)

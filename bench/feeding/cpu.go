@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -36,7 +37,7 @@ func (b *bench) cpu(ctx context.Context, m *harness.Memory) error {
 	}
 	for _, s := range []*sample{f32, f16} {
 		b.share(fmt.Sprintf("%s, of %d x one thread's decode", s.Row.Name, b.Workers), s, one, float64(b.Workers), atLeast(80))
-		b.share(fmt.Sprintf("%s, of the decode of %s at once", s.Row.Name, count(b.Workers, "thread")), s, all, 1, target{})
+		b.share(fmt.Sprintf("%s, of the decode of %s at once", s.Row.Name, units.Count(b.Workers, "thread")), s, all, 1, target{})
 	}
 	return nil
 }

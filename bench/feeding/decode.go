@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // libturbojpeg is who decodes and does nothing else.
@@ -80,7 +81,7 @@ func bare(d *decoder, file []byte) error { return d.Decode(context.Background(),
 func (b *bench) bareRow(ctx context.Context, m *harness.Memory, f *folder, name string, threads int) *sample {
 	d := f.newDecoders(m, threads)
 	return &sample{Sample: measure.Sample{
-		Row:   measure.Row{Name: name, By: libturbojpeg + ", " + count(threads, "thread"), Unit: "images/s"},
+		Row:   measure.Row{Name: name, By: libturbojpeg + ", " + units.Count(threads, "thread"), Unit: "images/s"},
 		Check: checkTurbo,
 		Run:   func() (float64, error) { return d.rate(ctx, b.decodes, bare) },
 	}}

@@ -6,6 +6,7 @@ import (
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -31,7 +32,7 @@ func (b *bench) onAll(ctx context.Context, m *harness.Memory, others []device.De
 	}
 	var samples []*sample
 	for _, others := range [][]device.Device{nil, others} {
-		on := "on " + count(1+len(others), "device") + ": "
+		on := "on " + units.Count(1+len(others), "device") + ": "
 		samples = append(samples,
 			b.photosRow(ctx, m, f, on+b.photosTo(dtype.F16), b.Workers, dtype.F16, others...),
 			b.deviceRow(ctx, m, f, on, dtype.F16, target{}, others...))

@@ -297,9 +297,9 @@ func TestTable(t *testing.T) {
 	}
 	const want = `rate
     me            45.68  45.68  45.68  GB/s  >= 40 ok
-    someone else  5      5      5      GB/s  
+    someone else      5      5      5  GB/s
 time
-    me  3.5  3.5  3.5  ms  <= 3 MISSED
+    me              3.5    3.5    3.5  ms    <= 3 MISSED
 not available: more by me: not here
 not available: group: nor this
 `

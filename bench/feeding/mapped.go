@@ -14,7 +14,9 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -112,7 +114,7 @@ func (b *bench) staged(ctx context.Context, m *harness.Memory, data []byte) (*sa
 	}
 	by := "Pinion's engine"
 	if b.copiers > 0 {
-		by += ", " + count(b.copiers, "copier")
+		by += ", " + units.Count(b.copiers, "copier")
 	}
 	return &sample{Sample: measure.Sample{
 		Row: measure.Row{Name: "staged copy of ordinary memory", By: by, Unit: "GB/s"},
@@ -152,13 +154,12 @@ func (b *bench) imageFile(ctx context.Context) (path string, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	fmt.Fprintf(os.Stderr, "writing %s\n", count(b.images, "image"))
-	part := path + ".part"
-	f, err := os.Create(part)
+	fmt.Fprintf(os.Stderr, "writing %s\n", units.Count(b.images, "image"))
+	f, err := atomicfile.Create(path, 0o644)
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(part) // not there any more after the rename
+	defer f.Discard()
 	w := bufio.NewWriterSize(f, 1<<20)
 	source := rand.NewChaCha8([32]byte{1})
 	image := make([]byte, imageSpec.Bytes())
@@ -168,9 +169,8 @@ func (b *bench) imageFile(ctx context.Context) (path string, err error) {
 			break
 		}
 	}
-	// What is written to the disk later would be measured too.
-	if err = errors.Join(err, ctx.Err(), w.Flush(), f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, ctx.Err(), w.Flush()); err != nil {
 		return "", err
 	}
-	return path, os.Rename(part, path)
+	return path, f.Commit() // on the disk: what is written later would be measured too
 }

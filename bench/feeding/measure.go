@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"runtime"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // sizes are how much of everything there is.
@@ -76,12 +76,4 @@ func (b *bench) inTurn(ctx context.Context, samples ...*sample) error {
 }
 
 // pinionBy is who made a row of the loader with so many workers.
-func pinionBy(workers int) string { return "Pinion, " + count(workers, "worker") }
-
-// count is a number of things in words.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func pinionBy(workers int) string { return "Pinion, " + units.Count(workers, "worker") }

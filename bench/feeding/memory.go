@@ -7,11 +7,10 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -31,7 +30,7 @@ func (b *bench) memory(ctx context.Context, m *harness.Memory) error {
 	row := func(name string, t target, run func() (float64, error)) *sample {
 		return &sample{target: t, Sample: measure.Sample{
 			Row: measure.Row{
-				Name: fmt.Sprintf("%s of %s x %d f32 in memory, batches of %d", name, humanize.Comma(int64(b.samples)), b.length, b.arrayBatch),
+				Name: fmt.Sprintf("%s of %s x %d f32 in memory, batches of %d", name, units.Grouped(int64(b.samples)), b.length, b.arrayBatch),
 				By:   "Pinion", Unit: "ms",
 			},
 			Check: func() error { return f.checkRows(ctx, bytes) },

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // folder is the photos that several groups read.
@@ -29,7 +30,7 @@ func (b *bench) open(ctx context.Context) (*folder, error) {
 		dir = filepath.Join(b.tmp, "photos")
 	}
 	if _, err := os.Stat(dir); err != nil {
-		fmt.Fprintf(os.Stderr, "painting %s\n", count(b.photos, "photo"))
+		fmt.Fprintf(os.Stderr, "painting %s\n", units.Count(b.photos, "photo"))
 		if err := samplephotos.Make(ctx, dir, b.photos, nil); err != nil {
 			return nil, err
 		}

@@ -3,27 +3,29 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
+
+	"github.com/pinion-gpu/pinion/internal/texttable"
 )
 
 // writeTable prints the rows for people, those of one name together.
 func writeTable(out io.Writer, d *document) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table := texttable.New("", ">", ">", ">", "", "")
+	figure := func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	name := ""
 	for _, r := range d.Rows {
 		if r.Name != name {
 			name = r.Name
-			fmt.Fprintf(w, "%s\n", name)
+			table.Line(name)
 		}
-		fmt.Fprintf(w, "    %s\t%.4g\t%.4g\t%.4g\t%s\t%s\n", r.By, r.Value, r.Min, r.Max, r.Unit, r.target.words(r.Value))
+		table.Add("    "+r.By, figure(r.Value), figure(r.Min), figure(r.Max), r.Unit, r.target.words(r.Value))
 	}
 	for _, s := range d.NotAvailable {
 		if s.By != "" { // else it is a group
 			s.Name += " by " + s.By
 		}
-		fmt.Fprintf(w, "not available: %s: %s\n", s.Name, s.Reason)
+		table.Line(fmt.Sprintf("not available: %s: %s", s.Name, s.Reason))
 	}
-	return w.Flush()
+	return table.Write(out)
 }
 
 // words say what v had to be, and whether it is.

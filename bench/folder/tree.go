@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 )
 
 // thumbnails is how many different pictures there are.
@@ -20,41 +22,29 @@ const thumbnails = 64
 // makeTree makes dir a folder of that many small photos in class folders,
 // named as ImageNet's are. A run that is cut short leaves no dir.
 func makeTree(ctx context.Context, dir string, files, classes int) error {
-	part := dir + ".part"
-	if err := os.RemoveAll(part); err != nil {
+	part, err := atomicfile.CreateFolder(dir)
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(part) // nothing is left of it after the rename
+	defer part.Discard()
 	pictures, err := makeThumbnails()
 	if err != nil {
 		return err
 	}
-	var (
-		next    atomic.Int64
-		workers sync.WaitGroup
-		errs    = make(chan error, runtime.GOMAXPROCS(0))
-	)
-	for range cap(errs) {
-		workers.Go(func() {
-			for ctx.Err() == nil {
-				class := int(next.Add(1)) - 1
-				if class >= classes {
-					return
-				}
-				if err := makeClass(part, pictures, class, files*class/classes, files*(class+1)/classes); err != nil {
-					errs <- err
-					return
-				}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for class := range classes {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-			errs <- ctx.Err()
+			return makeClass(part.Path(), pictures, class, files*class/classes, files*(class+1)/classes)
 		})
 	}
-	workers.Wait()
-	close(errs)
-	if err := <-errs; err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	return os.Rename(part, dir)
+	return part.Commit()
 }
 
 // makeClass makes one class folder with the files from first to before end.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // goroutines is how many allocate at once, where it is not one.
@@ -37,7 +38,7 @@ func (b *bench) calls(ctx context.Context, m *harness.Memory) error {
 		}
 	}
 	for _, n := range b.blocks {
-		name := "alloc and free " + binary(n)
+		name := "alloc and free " + units.Bytes(n)
 		var samples []*sample
 		for _, by := range bys {
 			samples = append(samples, b.pairs(name, own[by][:1], n))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/vram"
 )
 
@@ -14,7 +15,7 @@ import (
 // driver's allocation of the same size.
 func (b *bench) first(ctx context.Context, m *harness.Memory) error {
 	m.Later(b.release)
-	name := "first alloc of " + binary(b.firstBytes)
+	name := "first alloc of " + units.Bytes(b.firstBytes)
 	var samples []*sample
 	for _, w := range []*way{b.driver(m.Stream), b.async(m.Stream, false, 0)} {
 		samples = append(samples, b.firstOf(name, func() (*way, func() error, error) {

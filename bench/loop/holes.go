@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // holes measures small blocks when a pool is full of holes that are too small
@@ -23,7 +22,7 @@ func (b *bench) holes(ctx context.Context, m *harness.Memory) error {
 	w := b.pinion(ctx, pool, m.Stream)
 	kept, err := b.perforate(w)
 	if err == nil {
-		name := fmt.Sprintf("alloc and free 1 KiB to 2 KiB beside %s holes of 512 B", humanize.Comma(int64(b.gaps)))
+		name := fmt.Sprintf("alloc and free 1 KiB to 2 KiB beside %s holes of 512 B", units.Grouped(int64(b.gaps)))
 		// One at a time, the sizes are soon those that were freed last; a
 		// thousand at a time are more than are remembered by size.
 		err = b.inTurn(ctx, []*sample{

@@ -7,14 +7,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/dustin/go-humanize"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // loop is what a program does over and over: in each iteration it needs
@@ -56,18 +54,14 @@ func (b *bench) patterns() []*loop {
 	small := times(b.tensors, func() int64 {
 		return int64(float64(b.smallest) * math.Pow(float64(b.largest)/float64(b.smallest), random.Float64()))
 	})
-	size := func(n int64) string { return humanize.Bytes(uint64(n)) }
 	name := fmt.Sprintf("loop of %d: ", b.iterations)
 	return []*loop{
-		{name: name + size(b.tensor), sizes: same},
-		{name: name + size(b.tensor) + ", waited for each time", sizes: same, waits: true},
-		{name: name + size(b.tensor/2) + " to " + size(b.tensor), sizes: varied},
-		{name: fmt.Sprintf("%s%d tensors of %s to %s", name, b.tensors, binary(b.smallest), binary(b.largest)), sizes: small},
+		{name: name + units.DecimalBytes(b.tensor), sizes: same},
+		{name: name + units.DecimalBytes(b.tensor) + ", waited for each time", sizes: same, waits: true},
+		{name: name + units.DecimalBytes(b.tensor/2) + " to " + units.DecimalBytes(b.tensor), sizes: varied},
+		{name: fmt.Sprintf("%s%d tensors of %s to %s", name, b.tensors, units.Bytes(b.smallest), units.Bytes(b.largest)), sizes: small},
 	}
 }
-
-// binary is a number of bytes in words.
-func binary(n int64) string { return strings.Replace(humanize.IBytes(uint64(n)), ".0 ", " ", 1) }
 
 // measureLoop measures l by all ways, with memory of its own.
 func (b *bench) measureLoop(ctx context.Context, l *loop) (err error) {

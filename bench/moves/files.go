@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -174,7 +173,7 @@ func pathText(r transfer.FileReport) string {
 		bytes int64
 	}{{"cached", r.CachedBytes}, {"direct", r.DirectBytes}, {"mapped", r.MappedBytes}, {"cufile", r.CuFileBytes}} {
 		if way.bytes > 0 {
-			parts = append(parts, way.name+" "+humanize.IBytes(uint64(way.bytes)))
+			parts = append(parts, way.name+" "+units.Bytes(way.bytes))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -16,7 +16,13 @@ const gap = "  "
 // longer.
 type Table struct {
 	right []bool // which columns are aligned to the right
-	rows  [][]string
+	rows  []row
+}
+
+// row is cells, or a line of text across all columns.
+type row struct {
+	cells []string
+	text  string
 }
 
 // New makes a table with a heading for each column. Columns whose heading
@@ -29,13 +35,16 @@ func New(headings ...string) *Table {
 		head[i], t.right[i] = strings.CutPrefix(h, ">")
 	}
 	if slices.ContainsFunc(head, func(h string) bool { return h != "" }) {
-		t.rows = append(t.rows, head)
+		t.Add(head...)
 	}
 	return t
 }
 
 // Add adds a row.
-func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *Table) Add(cells ...string) { t.rows = append(t.rows, row{cells: cells}) }
+
+// Line adds a line of text between the rows. It makes no column wider.
+func (t *Table) Line(text string) { t.rows = append(t.rows, row{text: text}) }
 
 // Write prints the table to w.
 func (t *Table) Write(w io.Writer) error {
@@ -56,7 +65,7 @@ func (t *Table) String() string { return t.text(0) }
 func (t *Table) text(width int) string {
 	widths := make([]int, len(t.right))
 	for _, row := range t.rows {
-		for i, cell := range row {
+		for i, cell := range row.cells {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
@@ -66,7 +75,12 @@ func (t *Table) text(width int) string {
 		left += w + len(gap)
 	}
 	var text strings.Builder
-	for _, row := range t.rows {
+	for _, r := range t.rows {
+		if r.cells == nil {
+			text.WriteString(r.text + "\n")
+			continue
+		}
+		row := r.cells
 		var more []string // lines of the last cell below its first
 		if width > 0 && len(row) == len(widths) && last > 0 && !t.right[last] {
 			row = slices.Clone(row)

@@ -32,9 +32,11 @@ staged  12.30
 func TestWithoutHeading(t *testing.T) {
 	table := New("", ">", ">")
 	table.Add("live", "1 KiB", "2 KiB")
+	table.Line("a line across the columns")
 	table.Add("peak", "100 KiB")
 	compare(t, table.String(), `
 live    1 KiB  2 KiB
+a line across the columns
 peak  100 KiB
 `)
 	compare(t, New("", "").String(), "")

@@ -39,6 +39,10 @@ func BytesShort(n int64) string {
 	return number + strings.TrimSuffix(strings.TrimSuffix(unit, "iB"), "B")
 }
 
+// DecimalBytes prints a size in decimal units, for sizes that are round in them:
+// "400 MB".
+func DecimalBytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
+
 // ExactBytes prints a size in the largest unit of which it is a whole number,
 // so that nothing is lost: "1536MiB". [ParseBytes] reads it back.
 func ExactBytes(n int64) string {

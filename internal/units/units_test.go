@@ -27,6 +27,14 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+func TestDecimalBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 400e6: "400 MB", 1500: "1.5 kB"} {
+		if got := DecimalBytes(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestExactBytes(t *testing.T) {
 	for n, want := range map[int64]string{0: "0B", 1: "1B", 1000: "1000B", 1 << 10: "1KiB", 3 << 29: "1536MiB", 1<<40 + 1<<20: "1048577MiB", 4 << 60 >> 1: "2EiB"} {
 		text := ExactBytes(n)
