@@ -17,11 +17,11 @@ import (
 func withDecoder(b *testing.B, library bool, run func(d *Decoder, photo []byte) error) {
 	d := NewDecoder(Options{})
 	defer d.Close()
-	if library && d.turbo.api == nil {
+	if library && d.turbo == nil {
 		b.Skip("libturbojpeg is not installed")
 	}
 	if !library {
-		d.turbo.api = nil
+		d.turbo = nil
 	}
 	var photos [8][]byte
 	for i := range photos {
@@ -56,10 +56,10 @@ func BenchmarkPhoto(b *testing.B) {
 	m.reshape(500, 375)
 	b.Run("turbojpeg/bare", func(b *testing.B) {
 		withDecoder(b, true, func(d *Decoder, photo []byte) error {
-			if err := d.turbo.open(); err != nil {
+			if err := d.turbo.Open(); err != nil {
 				return err
 			}
-			return d.turbo.decode(m.Pix, photo, m.Width, m.Height)
+			return d.turbo.Decode(m.Pix, photo, m.Width, m.Height)
 		})
 	})
 	b.Run("turbojpeg/decode", func(b *testing.B) { withDecoder(b, true, decode) })

@@ -9,17 +9,19 @@ import (
 	"io"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
+	"github.com/pinion-gpu/pinion/imaging/internal/turbojpeg"
 	"golang.org/x/image/webp"
 )
 
 // codecs are the decoders written in Go, which allocate for every image.
-var codecs = map[format]struct {
+var codecs = map[header.Format]struct {
 	config func(io.Reader) (image.Config, error)
 	decode func(io.Reader) (image.Image, error)
 }{
-	formatJPEG: {jpeg.DecodeConfig, jpeg.Decode},
-	formatPNG:  {png.DecodeConfig, png.Decode},
-	formatWebP: {webp.DecodeConfig, webp.Decode},
+	header.JPEG: {jpeg.DecodeConfig, jpeg.Decode},
+	header.PNG:  {png.DecodeConfig, png.Decode},
+	header.WebP: {webp.DecodeConfig, webp.Decode},
 }
 
 // inspectGo reads the size and the colours of a picture.
@@ -39,9 +41,9 @@ func (d *Decoder) inspectGo(src *picture, data []byte) (err error) {
 func (d *Decoder) decodeGo(src *picture, data []byte) (err error) {
 	f := src.format
 	defer recovered(f, &err)
-	if f == formatJPEG {
-		if scans := scansOfJPEG(data); scans > maxScans {
-			return fmt.Errorf("%w: %s of %d scans, the limit is %d", ErrTooLarge, f, scans, maxScans)
+	if f == header.JPEG {
+		if scans := header.Scans(data); scans > header.MaxScans {
+			return fmt.Errorf("%w: %s of %d scans, the limit is %d", ErrTooLarge, f, scans, header.MaxScans)
 		}
 	}
 	defer d.reader.Reset(nil)
@@ -62,17 +64,17 @@ func (d *Decoder) decodeGo(src *picture, data []byte) (err error) {
 
 // recovered makes an error of a panic: foreign bytes must not take the process
 // down through a fault in somebody's decoder.
-func recovered(f format, err *error) {
+func recovered(f header.Format, err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %s: the decoder panicked: %v", ErrDamaged, f, r)
 	}
 }
 
-func codecError(f format, data []byte, err error) error {
+func codecError(f header.Format, data []byte, err error) error {
 	var unsupportedJPEG jpeg.UnsupportedError
 	var unsupportedPNG png.UnsupportedError
 	if errors.As(err, &unsupportedJPEG) && strings.Contains(string(unsupportedJPEG), "subsampling") {
-		return fmt.Errorf("%w: JPEG with the sampling factors %s, which image/jpeg does not decode%s", ErrFormat, samplingOfJPEG(data), afterTurbo())
+		return fmt.Errorf("%w: JPEG with the sampling factors %s, which image/jpeg does not decode%s", ErrFormat, header.Sampling(data), afterTurbo())
 	}
 	if errors.As(err, &unsupportedJPEG) || errors.As(err, &unsupportedPNG) {
 		return fmt.Errorf("%w: %s: %v", ErrFormat, f, err)
@@ -82,8 +84,19 @@ func codecError(f format, data []byte, err error) error {
 
 // afterTurbo says what libturbojpeg, which is asked first, has to do with it.
 func afterTurbo() string {
-	if turbo() == nil {
+	if !turbojpeg.Available() {
 		return " (libturbojpeg, which was not loaded, decodes most)"
 	}
 	return ", nor does libturbojpeg"
+}
+
+// JPEGDecoder names the JPEG decoder that this process uses: "libturbojpeg
+// 2.x (file)", or "image/jpeg (slower than libturbojpeg, which …)" with the
+// reason why that library is not used.
+func JPEGDecoder() string {
+	name, err := turbojpeg.Library()
+	if err != nil {
+		return fmt.Sprintf("image/jpeg (slower than libturbojpeg, which was not loaded: %v)", err)
+	}
+	return name
 }

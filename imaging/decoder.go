@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
+	"github.com/pinion-gpu/pinion/imaging/internal/turbojpeg"
 )
 
 // Options configures a [Decoder]. The zero value works.
@@ -81,9 +83,9 @@ type Decoder struct {
 	ignoreOrientation, scaled bool
 	indexes                   bool
 	closed                    bool
-	reserved                  int64 // of large
-	turbo                     turboHandle
-	image                     Image // decoded by libturbojpeg, before resizing or turning
+	reserved                  int64              // of large
+	turbo                     *turbojpeg.Decoder // nil: it is not there
+	image                     Image              // decoded by libturbojpeg, before resizing or turning
 	reader                    bytes.Reader
 	resizer                   Resizer
 	grey                      greyRows
@@ -120,7 +122,7 @@ func NewDecoder(opts Options) *Decoder {
 		ignoreOrientation: opts.IgnoreOrientation,
 		scaled:            opts.ScaledDecode,
 		indexes:           opts.Indexes,
-		turbo:             turboHandle{api: turbo()},
+		turbo:             turbojpeg.New(),
 	}
 	d.pixel, d.bad = opts.pixel()
 	if d.maxPixels <= 0 {
@@ -145,7 +147,7 @@ func (d *Decoder) Close() {
 	if d.closed {
 		return
 	}
-	d.turbo.close()
+	d.turbo.Close()
 	*d = Decoder{closed: true, pixel: d.pixel}
 }
 
@@ -244,7 +246,7 @@ func (d *Decoder) Source() (width, height int) { return d.width, d.height }
 type picture struct {
 	rows
 	pixel         pixel
-	format        format
+	format        header.Format
 	turbo         bool // libturbojpeg decodes it
 	width, height int
 	shrink        int         // log2 of how much smaller it is decoded
@@ -262,21 +264,21 @@ func (d *Decoder) inspect(data []byte) (src picture, err error) {
 		return src, d.bad
 	}
 	src.pixel = d.pixel
-	if src.format, err = sniff(data); err != nil {
+	if src.format, err = header.Sniff(data); err != nil {
 		return src, err
 	}
-	if d.indexes && src.format != formatPNG {
+	if d.indexes && src.format != header.PNG {
 		return src, fmt.Errorf("%w: indexes of a %s, want a PNG", ErrFormat, src.format)
 	}
 	src.orientation = Upright
 	if !d.ignoreOrientation {
-		src.orientation = orientationOf(src.format, data)
+		src.orientation = Orientation(header.Orientation(src.format, data))
 	}
-	if src.format == formatJPEG && d.turbo.api != nil {
-		if src.turbo, err = d.turbo.header(data); err != nil {
+	if src.format == header.JPEG && d.turbo != nil {
+		if src.turbo, err = d.turbo.Header(data); err != nil {
 			return src, err
 		}
-		src.width, src.height = int(d.turbo.width), int(d.turbo.height)
+		src.width, src.height = d.turbo.Size()
 	}
 	if !src.turbo {
 		if err := d.inspectGo(&src, data); err != nil {
@@ -314,8 +316,8 @@ func (d *Decoder) decodeRGB(ctx context.Context, m *Image, src *picture, data []
 		width, height := shrunk(src.width, src.shrink), shrunk(src.height, src.shrink)
 		m.reshape(width, height)
 		src.rows = (*packedRows)(m)
-		err := d.turbo.decode(m.Pix, data, width, height)
-		if !errors.Is(err, errDoubtful) {
+		err := d.turbo.Decode(m.Pix, data, width, height)
+		if !errors.Is(err, turbojpeg.ErrDoubtful) {
 			return err
 		}
 		// image/jpeg reads past harmless oddities and fails on damage.
@@ -348,7 +350,7 @@ func (d *Decoder) trim() {
 	}
 }
 
-func (d *Decoder) checkSize(f format, width, height int) error {
+func (d *Decoder) checkSize(f header.Format, width, height int) error {
 	switch {
 	case width < 1 || height < 1:
 		return fmt.Errorf("%w: %s of %dx%d pixels", ErrDamaged, f, width, height)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
+	"github.com/pinion-gpu/pinion/imaging/internal/turbojpeg"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 )
 
@@ -120,7 +122,7 @@ func TestConversions(t *testing.T) {
 	images["nrgba64"], images["paletted"], images["cmyk"] = nrgba64, paletted, cmyk
 
 	for name, m := range images {
-		src := rowsOf(m, formatJPEG)
+		src := rowsOf(m, header.JPEG)
 		for y := range height {
 			x0 := rng.IntN(width)
 			x1 := x0 + 1 + rng.IntN(width-x0)
@@ -146,7 +148,7 @@ func TestConversions(t *testing.T) {
 			}
 		}
 	}
-	if rowsOf(image.NewAlpha(bounds), formatPNG) != nil {
+	if rowsOf(image.NewAlpha(bounds), header.PNG) != nil {
 		t.Error("rows of an image type that no decoder makes")
 	}
 }
@@ -267,7 +269,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestNoAllocationsAfterWarmUp(t *testing.T) {
-	if turbo() == nil {
+	if !turbojpeg.Available() {
 		t.Skip("libturbojpeg is not installed")
 	}
 	d := NewDecoder(Options{})
@@ -345,7 +347,7 @@ func TestTablesOfAPictureStayTogether(t *testing.T) {
 
 func TestJPEGDecoder(t *testing.T) {
 	name := JPEGDecoder()
-	if turbo() == nil && !strings.HasPrefix(name, "image/jpeg (") || turbo() != nil && !strings.HasPrefix(name, "libturbojpeg ") {
+	if !turbojpeg.Available() && !strings.HasPrefix(name, "image/jpeg (") || turbojpeg.Available() && !strings.HasPrefix(name, "libturbojpeg ") {
 		t.Errorf("JPEGDecoder is %q", name)
 	}
 	t.Log(name)
@@ -376,8 +378,8 @@ func FuzzDecode(f *testing.F) {
 			if err != nil && !errors.Is(err, ErrFormat) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrDamaged) {
 				t.Errorf("unknown kind of error: %v", err)
 			}
-			d.turbo.close()
-			d.turbo.api = nil
+			d.turbo.Close()
+			d.turbo = nil
 		}
 	})
 }
@@ -431,7 +433,7 @@ func TestOddJPEG(t *testing.T) {
 func TestDecoderForgets(t *testing.T) {
 	good := photo(t)
 	tables := func(marker byte) []byte { return slices.Concat([]byte{0xff, marker}, segment(t, good, marker)) }
-	quantization, huffman := tables(0xdb), tables(markerDHT)
+	quantization, huffman := tables(0xdb), tables(header.MarkerDHT)
 	damaged := slices.Clone(huffman)
 	damaged[4] = 0x55 // a table of a number that there is not
 	bad := map[string][]byte{
@@ -476,7 +478,7 @@ func TestDecoderForgets(t *testing.T) {
 // on.
 func segment(t *testing.T, data []byte, marker byte) []byte {
 	t.Helper()
-	for m, held := range segmentsOfJPEG(data) {
+	for m, held := range header.Segments(data) {
 		if m == marker {
 			at := cap(data) - cap(held) - 2
 			return data[at : at+2+len(held)]

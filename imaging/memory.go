@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -103,24 +104,24 @@ func (src *picture) packedBytes() int64 { return 3 * src.pixels() }
 // bytes is what decoding takes at most, its result included.
 func (src *picture) bytes(data []byte) int64 {
 	switch {
-	case src.format == formatJPEG && src.turbo:
-		f := frameOfJPEG(data, src.width, src.height)
+	case src.format == header.JPEG && src.turbo:
+		f := header.FrameOf(data, src.width, src.height)
 		need := src.packedBytes()
-		if f.progressive || f.scans {
-			need += 2 * f.samples // coefficients of 16 bits
+		if f.Progressive || f.Scans {
+			need += 2 * f.Samples // coefficients of 16 bits
 		}
 		return need
-	case src.format == formatJPEG:
-		f := frameOfJPEG(data, src.width, src.height)
-		need := f.samples
-		if f.progressive {
-			need += 4 * f.samples // coefficients of 32 bits
+	case src.format == header.JPEG:
+		f := header.FrameOf(data, src.width, src.height)
+		need := f.Samples
+		if f.Progressive {
+			need += 4 * f.Samples // coefficients of 32 bits
 		}
 		if src.model == color.CMYKModel || src.model == color.RGBAModel {
 			need += 4 * src.pixels() // made of the planes
 		}
 		return need
-	case src.format == formatPNG:
+	case src.format == header.PNG:
 		const depth, kind, interlace = 24, 25, 28 // where the header has them
 		each := int64(4)
 		switch {

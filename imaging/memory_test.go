@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
+	"github.com/pinion-gpu/pinion/imaging/internal/turbojpeg"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -78,7 +80,7 @@ func TestBytesOfPicture(t *testing.T) {
 		"PNG, 16 bits":        encodePNG(t, clear),
 	} {
 		d := NewDecoder(Options{})
-		d.turbo.api = nil
+		d.turbo = nil
 		src, err := d.inspect(file)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -124,7 +126,7 @@ func TestMaxBytes(t *testing.T) {
 		decoders(t, func(t *testing.T, newDecoder func(Options) *Decoder) {
 			d := newDecoder(Options{MaxBytes: c.limit})
 			want := c.plain
-			if d.turbo.api != nil {
+			if d.turbo != nil {
 				want = c.turbo
 			}
 			file := jpegOf(c.sof, c.width, c.height, c.sampling...)
@@ -164,7 +166,7 @@ func TestMaxBytes(t *testing.T) {
 // A picture that libturbojpeg leaves to the Go decoder takes the memory of
 // both.
 func TestMaxBytesOfOddJPEG(t *testing.T) {
-	if turbo() == nil {
+	if !turbojpeg.Available() {
 		t.Skip("libturbojpeg is not installed")
 	}
 	whole := jpegOf(0xc2, 800, 800, 0x11, 0x11, 0x11)
@@ -185,20 +187,20 @@ func TestMaxBytesOfOddJPEG(t *testing.T) {
 // A frame that cannot be found or read is taken for the worst.
 func TestFrameOfDamagedJPEG(t *testing.T) {
 	file := jpegOf(0xc0, 64, 64, 0x22, 0x11, 0x11)
-	good, worst := frame{samples: 64 * 64 * 3 / 2}, frame{64 * 64 * 4, true, true}
+	good, worst := header.Frame{Samples: 64 * 64 * 3 / 2}, header.Frame{Samples: 64 * 64 * 4, Progressive: true, Scans: true}
 	scan := bytes.Index(file, []byte{0xff, 0xda})
 	for n := range len(file) {
 		want := worst
 		if n > scan+4 {
 			want = good
 		}
-		if f := frameOfJPEG(file[:n], 64, 64); f != want {
+		if f := header.FrameOf(file[:n], 64, 64); f != want {
 			t.Errorf("%d bytes: %+v, want %+v", n, f, want)
 		}
 	}
 	apart := bytes.Clone(file)
 	apart[scan+4] = 1
-	if f := frameOfJPEG(apart, 64, 64); !f.scans || f.progressive {
+	if f := header.FrameOf(apart, 64, 64); !f.Scans || f.Progressive {
 		t.Errorf("components in scans of their own: %+v", f)
 	}
 }
@@ -353,7 +355,7 @@ func TestReservedIsGivenBack(t *testing.T) {
 // While a large picture that libturbojpeg left waits for the memory of the Go
 // decoder, it holds none: what it had is not counted any more.
 func TestLargeOddJPEGWaitsWithoutMemory(t *testing.T) {
-	if turbo() == nil {
+	if !turbojpeg.Available() {
 		t.Skip("libturbojpeg is not installed")
 	}
 	const width, height = 8192, 2816

@@ -1,5 +1,9 @@
 package imaging
 
+import (
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
+)
+
 // Orientation says how the pixels of a file lie, by the numbers of EXIF.
 // Cameras store pictures as their sensor was held and leave turning them to
 // the reader.
@@ -16,6 +20,17 @@ const (
 	Transversed                        // mirror along the diagonal from the top right
 	TurnedRight                        // turn by 90 degrees, counter-clockwise
 )
+
+// OrientationOf returns the orientation that a JPEG, PNG or WebP file notes
+// in its EXIF data, or Upright where there is none, or none that can be read.
+// It looks at the headers of the file's parts only.
+func OrientationOf(data []byte) Orientation {
+	f, err := header.Sniff(data)
+	if err != nil {
+		return Upright
+	}
+	return Orientation(header.Orientation(f, data))
+}
 
 // Size returns the size of the upright picture whose stored size is given, and
 // the other way round.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
 	"hash/crc32"
 	"image"
 	"math/rand/v2"
@@ -56,6 +57,8 @@ func tiff(order binary.AppendByteOrder, o uint16) []byte {
 	}
 	return append(b, 0, 0, 0, 0)
 }
+
+var exifName = []byte("Exif\x00\x00")
 
 // jpegWithEXIF puts the data where cameras do, but after another segment.
 func jpegWithEXIF(data, exif []byte) []byte {
@@ -160,7 +163,7 @@ func TestOrientations(t *testing.T) {
 		for o := Upright; o <= TurnedRight; o++ {
 			exif := tiff(binary.LittleEndian, uint16(o))
 			files := map[string][]byte{"PNG": pngWithEXIF(readFile(t, "rgb.png"), exif), "grey": pngWithEXIF(readFile(t, "gray.png"), exif)}
-			if d.turbo.api != nil {
+			if d.turbo != nil {
 				files["JPEG"] = jpegWithEXIF(readFile(t, "420.jpg"), exif)
 			}
 			for name, data := range files {
@@ -224,8 +227,8 @@ func TestOrientationsOfPlanes(t *testing.T) {
 			for range 10 {
 				p := randomPlan(rng, w, h, 50)
 				got, want := make([]byte, p.Bytes()), make([]byte, p.Bytes())
-				r.resize(got, &picture{rows: newYCbCrRows(as, formatJPEG), width: width, height: height, orientation: o}, p)
-				r.resize(want, &picture{rows: newYCbCrRows(up, formatJPEG), width: w, height: h, orientation: Upright}, p)
+				r.resize(got, &picture{rows: newYCbCrRows(as, header.JPEG), width: width, height: height, orientation: o}, p)
+				r.resize(want, &picture{rows: newYCbCrRows(up, header.JPEG), width: w, height: h, orientation: Upright}, p)
 				if d := compare(got, want); d.most > 2 || d.mean > 0.01 {
 					t.Fatalf("%v, orientation %d, %+v: differs from turned planes: %+v", ratio, o, p, d)
 				}

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
+	"github.com/pinion-gpu/pinion/imaging/internal/turbojpeg"
 	"image/png"
 	"math"
 	"os"
@@ -139,13 +141,13 @@ func decoders(t *testing.T, test func(t *testing.T, newDecoder func(Options) *De
 	t.Run("go", func(t *testing.T) {
 		test(t, func(o Options) *Decoder {
 			d := NewDecoder(o)
-			d.turbo.api = nil
+			d.turbo = nil
 			t.Cleanup(d.Close)
 			return d
 		})
 	})
 	t.Run("turbojpeg", func(t *testing.T) {
-		if turbo() == nil {
+		if !turbojpeg.Available() {
 			t.Skip("libturbojpeg is not installed")
 		}
 		test(t, func(o Options) *Decoder {
@@ -159,7 +161,7 @@ func decoders(t *testing.T, test func(t *testing.T, newDecoder func(Options) *De
 func TestDecodeEqualsPillow(t *testing.T) {
 	decoders(t, func(t *testing.T, newDecoder func(Options) *Decoder) {
 		d := newDecoder(Options{})
-		turbo := d.turbo.api != nil
+		turbo := d.turbo != nil
 		var m Image
 		for _, c := range loadGolden(t).Files {
 			if err := d.Decode(context.Background(), &m, readFile(t, c.Name)); err != nil {
@@ -190,7 +192,7 @@ func checkClose(t *testing.T, name string, pix []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := rowsOf(img, formatPNG)
+	src := rowsOf(img, header.PNG)
 	width, height := img.Bounds().Dx(), img.Bounds().Dy()
 	row := make([]byte, 3*width)
 	brightness := func(p []byte) float64 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/imaging/internal/turbojpeg"
 )
 
 // everyPixel is what pixels can be.
@@ -230,7 +231,7 @@ func TestGreyEqualsPillow(t *testing.T) {
 		if m.DType != dtype.U8 || m.Channels != 1 || len(m.Pix) != m.Width*m.Height {
 			t.Errorf("%s: %d bytes for %dx%d of %d %v", c.Name, len(m.Pix), m.Width, m.Height, m.Channels, m.DType)
 		}
-		if jpeg := bytes.HasSuffix([]byte(c.Name), []byte(".jpg")); sum(m.Pix) != c.SHA256 && !(jpeg && turbo() == nil) {
+		if jpeg := bytes.HasSuffix([]byte(c.Name), []byte(".jpg")); sum(m.Pix) != c.SHA256 && !(jpeg && !turbojpeg.Available()) {
 			t.Errorf("%s: differs from Pillow", c.Name)
 		}
 	}
@@ -427,7 +428,7 @@ func TestMaxBytesOfPixels(t *testing.T) {
 // Pixels of every kind take no new memory for each picture, and the picture is
 // not held.
 func TestPixelsReuseMemory(t *testing.T) {
-	if turbo() == nil {
+	if !turbojpeg.Available() {
 		t.Skip("libturbojpeg is not installed")
 	}
 	jpg, g := photo(t), CenterCrop(224)

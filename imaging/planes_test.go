@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 )
 
@@ -38,7 +39,7 @@ func compare(a, b []byte) (d difference) {
 func goDecoder(t *testing.T) *Decoder {
 	d := NewDecoder(Options{})
 	t.Cleanup(d.Close)
-	d.turbo.api = nil
+	d.turbo = nil
 	return d
 }
 
@@ -78,7 +79,7 @@ func TestPlanesAgainstPillow(t *testing.T) {
 		}
 		for _, g := range []Transform{CenterCrop(17), CenterCrop(29), CenterCrop(60), Stretch(37, 29)} {
 			want := make([]byte, g.Bytes())
-			r.resize(want, &picture{rows: rowsOf(pillow, formatPNG), width: c.Width, height: c.Height, orientation: Upright}, g.Plan(c.Width, c.Height, 0))
+			r.resize(want, &picture{rows: rowsOf(pillow, header.PNG), width: c.Width, height: c.Height, orientation: Upright}, g.Plan(c.Width, c.Height, 0))
 			planes, first := both(t, d, readFile(t, c.Name), g)
 			got, before := compare(planes, want), compare(first, want)
 			t.Logf("%s, %v: mean %.2f, most %d; decoded first %.2f, %d", c.Name, g, got.mean, got.most, before.mean, before.most)
@@ -109,7 +110,7 @@ func TestPlanes(t *testing.T) {
 			if got := compare(planes, first); got.mean > 0.6 || got.above > 0.03 {
 				t.Errorf("photo %d, %v: differs from decoding first: %+v", number, g, got)
 			}
-			if library.turbo.api == nil {
+			if library.turbo == nil {
 				continue
 			}
 			want := make([]byte, g.Bytes())
@@ -139,7 +140,7 @@ func TestPlanesOfEverySampling(t *testing.T) {
 	} {
 		const width, height = 61, 43
 		m := image.NewYCbCr(image.Rect(0, 0, width, height), ratio)
-		src := newYCbCrRows(m, formatJPEG).(*ycbcrRows)
+		src := newYCbCrRows(m, header.JPEG).(*ycbcrRows)
 		fillPlane := func(p planeRows, shiftX, shiftY int, of func(x, y float64) float64) {
 			for i := range p.pix {
 				x, y := float64(i%p.stride), float64(i/p.stride)
@@ -246,7 +247,7 @@ func TestPlanesDoNotAllocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := newYCbCrRows(img.(*image.YCbCr), formatJPEG).(*ycbcrRows)
+	src := newYCbCrRows(img.(*image.YCbCr), header.JPEG).(*ycbcrRows)
 	g := CenterCrop(224)
 	dst := make([]byte, g.Bytes())
 	var r Resizer

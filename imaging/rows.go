@@ -1,6 +1,7 @@
 package imaging
 
 import (
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
 	"image"
 	"image/color"
 )
@@ -24,7 +25,7 @@ func (m *packedRows) row(y, x0, x1 int, _ []byte) []byte {
 
 // rowsOf returns the rows of an image that a decoder made of that format, nil
 // for types that none of them makes. The image begins at (0, 0).
-func rowsOf(img image.Image, f format) rows {
+func rowsOf(img image.Image, f header.Format) rows {
 	switch m := img.(type) {
 	case *image.YCbCr:
 		return newYCbCrRows(m, f)

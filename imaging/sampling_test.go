@@ -99,7 +99,7 @@ func TestUnusualSampling(t *testing.T) {
 		decoders(t, func(t *testing.T, newDecoder func(Options) *Decoder) {
 			d := newDecoder(Options{})
 			can := c.plain
-			if d.turbo.api != nil {
+			if d.turbo != nil {
 				can = c.turbo
 			}
 			var m Image

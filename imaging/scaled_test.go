@@ -10,6 +10,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/imaging/internal/turbojpeg"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 )
 
@@ -43,7 +44,7 @@ func mosaic(t testing.TB, n int) []byte {
 // TestScaledDecode: pictures that are decoded smaller differ little, and the
 // others not at all.
 func TestScaledDecode(t *testing.T) {
-	if turbo() == nil {
+	if !turbojpeg.Available() {
 		t.Skip("libturbojpeg is not installed")
 	}
 	full, scaled := NewDecoder(Options{}), NewDecoder(Options{ScaledDecode: true})
@@ -90,7 +91,7 @@ func TestPlanShrink(t *testing.T) {
 // of a pixel, however the picture lies. Sizes are odd, so that the last pixels
 // of the smaller picture stand for fewer.
 func TestScaledDecodeIsInPlace(t *testing.T) {
-	if turbo() == nil {
+	if !turbojpeg.Available() {
 		t.Skip("libturbojpeg is not installed")
 	}
 	const width, height = 1013, 1019

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
 )
 
 // blankScans is a progressive JPEG of side x side grey pixels in n scans that
@@ -36,11 +38,11 @@ func TestManyScans(t *testing.T) {
 		err   error
 	}{
 		"few":        {blankScans(64, 3), 3, nil},
-		"as allowed": {blankScans(64, maxScans), maxScans, nil},
-		"too many":   {blankScans(64, maxScans+1), maxScans + 1, ErrTooLarge},
+		"as allowed": {blankScans(64, header.MaxScans), header.MaxScans, nil},
+		"too many":   {blankScans(64, header.MaxScans+1), header.MaxScans + 1, ErrTooLarge},
 		"behind":     {behind, 3, nil},
 	} {
-		if n := scansOfJPEG(c.file); n != c.scans {
+		if n := header.Scans(c.file); n != c.scans {
 			t.Errorf("%s: %d scans, want %d", name, n, c.scans)
 		}
 		d := NewDecoder(Options{})
@@ -52,6 +54,6 @@ func TestManyScans(t *testing.T) {
 		}
 	}
 	for n := range behind[:600] { // cut anywhere
-		scansOfJPEG(behind[:n])
+		header.Scans(behind[:n])
 	}
 }

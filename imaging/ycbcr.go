@@ -1,5 +1,9 @@
 package imaging
 
+import (
+	"github.com/pinion-gpu/pinion/imaging/internal/header"
+)
+
 import "image"
 
 // ycbcrRows is the planes Y, Cb and Cr that a Go decoder leaves. Its rows are
@@ -23,12 +27,12 @@ func (p *planeRows) row(y, x0, x1 int, _ []byte) []byte {
 	return p.pix[y*p.stride+x0 : y*p.stride+x1]
 }
 
-func newYCbCrRows(m *image.YCbCr, f format) rows {
+func newYCbCrRows(m *image.YCbCr, f header.Format) rows {
 	r := &ycbcrRows{
 		planes: [3]planeRows{{m.Y, m.YStride}, {m.Cb, m.CStride}, {m.Cr, m.CStride}},
 		// A WebP has the range of video (luma 16 to 235), which image.YCbCr
 		// does not tell.
-		studio: f == formatWebP,
+		studio: f == header.WebP,
 	}
 	switch m.SubsampleRatio {
 	case image.YCbCrSubsampleRatio444:

@@ -1,4 +1,6 @@
-package imaging
+// Package turbojpeg binds libjpeg-turbo by its TurboJPEG interface, if the
+// library is installed.
+package turbojpeg
 
 import (
 	"errors"
@@ -8,11 +10,12 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/internal/dl"
+	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
-// turboAPI is the TurboJPEG interface of libjpeg-turbo 2.x, which 3.x still
+// api is the TurboJPEG interface of libjpeg-turbo 2.x, which 3.x still
 // has.
-type turboAPI struct {
+type api struct {
 	name string
 	file string // that was loaded
 
@@ -32,20 +35,10 @@ const (
 	tjErrorFatal        = 1
 )
 
-// turbo loads the library once; nil when it is not there.
-var turbo = sync.OnceValue(func() *turboAPI {
-	a, err := openTurbo()
-	if err != nil {
-		noTurbo = err
-		return nil
-	}
-	return a
-})
+// library loads the library once.
+var library = sync.OnceValues(load)
 
-// noTurbo says why turbo is nil.
-var noTurbo error
-
-func openTurbo() (*turboAPI, error) {
+func load() (*api, error) {
 	files := []string{"libturbojpeg.so.0", "libturbojpeg.so"}
 	switch runtime.GOOS {
 	case "darwin":
@@ -58,7 +51,7 @@ func openTurbo() (*turboAPI, error) {
 	case "windows":
 		files = []string{"turbojpeg.dll", "libturbojpeg.dll"}
 	}
-	var a turboAPI
+	var a api
 	file, err := dl.Open(dl.Library{
 		Name:  "turbojpeg",
 		Files: files,
@@ -85,38 +78,57 @@ func openTurbo() (*turboAPI, error) {
 
 func init() {
 	dl.Register(dl.Optional{Name: "libturbojpeg", Use: "fast JPEG decoding", Open: func() (string, error) {
-		if a := turbo(); a != nil {
-			return a.file, nil
+		a, err := library()
+		if err != nil {
+			return "", err
 		}
-		return "", noTurbo
+		return a.file, nil
 	}})
 }
 
-// JPEGDecoder names the JPEG decoder that this process uses: "libturbojpeg
-// 2.x (file)", or "image/jpeg (slower than libturbojpeg, which …)" with the
-// reason why that library is not used.
-func JPEGDecoder() string {
-	if a := turbo(); a != nil {
-		return a.name
+// Library names the library, "libturbojpeg 2.x (file)", or says why it is not
+// used.
+func Library() (name string, err error) {
+	a, err := library()
+	if err != nil {
+		return "", err
 	}
-	return fmt.Sprintf("image/jpeg (slower than libturbojpeg, which was not loaded: %v)", noTurbo)
+	return a.name, nil
 }
 
-// turboHandle is a decompressor for one picture after the other. It lies in the
-// heap as part of a Decoder, so that the library can write the header fields.
-type turboHandle struct {
-	api    *turboAPI
+// Available reports whether there is the library.
+func Available() bool {
+	_, err := library()
+	return err == nil
+}
+
+// Decoder is a decompressor for one picture after the other. It lies in the
+// heap, so that the library can write the header fields.
+type Decoder struct {
+	api    *api
 	handle uintptr
 
 	width, height, subsampling, colorspace int32
 }
 
-// open makes a new decompressor in the place of the last. One for all pictures
+// New returns a decoder, or nil where the library is not there.
+func New() *Decoder {
+	a, err := library()
+	if err != nil {
+		return nil
+	}
+	return &Decoder{api: a}
+}
+
+// Size returns the size of the picture whose header was read.
+func (t *Decoder) Size() (width, height int) { return int(t.width), int(t.height) }
+
+// Open makes a new decompressor in the place of the last. One for all pictures
 // would depend on what came before: it keeps the tables of a picture for one
 // that lacks its own, and a header with damage leaves it in the middle, so that
 // it refuses all that follow. A new one takes half a microsecond.
-func (t *turboHandle) open() error {
-	t.close()
+func (t *Decoder) Open() error {
+	t.Close()
 	t.handle = t.api.initDecompress.Call()
 	if t.handle == 0 {
 		return fmt.Errorf("tjInitDecompress: %s", dl.GoString(t.api.getErrorStr2.Call(0)))
@@ -124,22 +136,23 @@ func (t *turboHandle) open() error {
 	return nil
 }
 
-func (t *turboHandle) close() {
-	if t.handle != 0 {
+// Close frees the decompressor. A nil Decoder has none.
+func (t *Decoder) Close() {
+	if t != nil && t.handle != 0 {
 		t.api.destroy.Call(t.handle)
 		t.handle = 0
 	}
 }
 
-// header opens a decompressor, reads the size of a JPEG and tells whether the
+// Header opens a decompressor, reads the size of a JPEG and tells whether the
 // library may be able to make RGB of it. A file whose header it does not
 // understand is left to image/jpeg, and so is one of tables alone, of which the
 // library reports success and no size.
 //
 // The library has names for the usual subsamplings alone and reports failure
 // for others, after it has noted everything else. It decodes most of them.
-func (t *turboHandle) header(data []byte) (able bool, err error) {
-	if err := t.open(); err != nil {
+func (t *Decoder) Header(data []byte) (able bool, err error) {
+	if err := t.Open(); err != nil {
 		return false, err
 	}
 	t.width, t.height, t.subsampling = 0, 0, 0
@@ -153,13 +166,13 @@ func (t *turboHandle) header(data []byte) (able bool, err error) {
 	return t.colorspace != tjColorspaceCMYK && t.colorspace != tjColorspaceYCCK, nil
 }
 
-// errDoubtful: libturbojpeg warned, or failed at an unusual subsampling. A
+// ErrDoubtful: libturbojpeg warned, or failed at an unusual subsampling. A
 // harmless oddity, such as extra bytes before a marker, and a picture cut short
 // are the same to it.
-var errDoubtful = errors.New("doubtful JPEG")
+var ErrDoubtful = errors.New("doubtful JPEG")
 
-// decode writes the picture whose header was read, at its size or shrunk.
-func (t *turboHandle) decode(dst, data []byte, width, height int) error {
+// Decode writes the picture whose header was read, at its size or shrunk.
+func (t *Decoder) Decode(dst, data []byte, width, height int) error {
 	rc := t.api.decompress2.Call(t.handle,
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
@@ -169,8 +182,8 @@ func (t *turboHandle) decode(dst, data []byte, width, height int) error {
 	case int32(rc) == 0:
 		return nil
 	case t.subsampling == tjSamplingUnknown || int32(t.api.getErrorCode.Call(t.handle)) != tjErrorFatal:
-		return errDoubtful
+		return ErrDoubtful
 	}
-	return fmt.Errorf("%w: JPEG %dx%d: %s", ErrDamaged, t.width, t.height,
+	return fmt.Errorf("%w: JPEG %dx%d: %s", errs.ErrDamaged, t.width, t.height,
 		dl.GoString(t.api.getErrorStr2.Call(t.handle)))
 }

@@ -1,26 +1,25 @@
-package imaging
+package header
 
 import (
 	"bytes"
 	"encoding/binary"
 )
 
-// OrientationOf returns the orientation that a JPEG, PNG or WebP file notes
-// in its EXIF data, or Upright where there is none, or none that can be read.
-// It looks at the headers of the file's parts only.
-func OrientationOf(data []byte) Orientation {
-	f, err := sniff(data)
-	if err != nil {
-		return Upright
-	}
-	return orientationOf(f, data)
-}
+// Upright is the orientation of a picture that is stored as it is looked at, and
+// of one that says nothing.
+const (
+	Upright = 1
+	last    = 8 // of the orientations that there are
+)
 
-func orientationOf(f format, data []byte) Orientation {
+// Orientation returns how the picture of a file of that format lies, by the
+// numbers of EXIF: [Upright] where there is none, or none that can be read. It
+// looks at the headers of the file's parts only.
+func Orientation(f Format, data []byte) int {
 	switch f {
-	case formatJPEG:
+	case JPEG:
 		return tiffOrientation(exifOfJPEG(data))
-	case formatPNG:
+	case PNG:
 		return tiffOrientation(exifOfPNG(data))
 	}
 	return tiffOrientation(exifOfWebP(data))
@@ -84,7 +83,7 @@ func exifOfWebP(data []byte) []byte {
 
 // tiffOrientation reads the tag from the first directory of EXIF data, which
 // is a TIFF file.
-func tiffOrientation(exif []byte) Orientation {
+func tiffOrientation(exif []byte) int {
 	const (
 		tag         = 0x0112
 		short, long = 3, 4 // the standard's type, and one that some write
@@ -113,8 +112,8 @@ func tiffOrientation(exif []byte) Orientation {
 			if kind == long {
 				o = order.Uint32(list[8:])
 			}
-			if o >= uint32(Upright) && o <= uint32(TurnedRight) {
-				return Orientation(o)
+			if o >= Upright && o <= last {
+				return int(o)
 			}
 			return Upright
 		}

@@ -1,4 +1,4 @@
-package imaging
+package header
 
 import (
 	"bytes"
@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// maxScans is how many scans a JPEG may have, as libturbojpeg has it. One of a
+// MaxScans is how many scans a JPEG may have, as libturbojpeg has it. One of a
 // hundred bytes can make a decoder pass over all pixels.
-const maxScans = 500
+const MaxScans = 500
 
 // Markers of a JPEG.
 const (
 	markerTEM  = 0x01
 	markerSOF0 = 0xc0 // baseline; up to 0xcf other frames, but for three
-	markerDHT  = 0xc4
+	MarkerDHT  = 0xc4
 	markerJPG  = 0xc8
 	markerDAC  = 0xcc
 	markerRST0 = 0xd0
 	markerSOI  = 0xd8
 	markerEOI  = 0xd9
-	markerSOS  = 0xda
+	MarkerSOS  = 0xda
 )
 
-// segmentsOfJPEG returns the markers of a JPEG up to its end marker, with what
+// Segments returns the markers of a JPEG up to its end marker, with what
 // their segments hold, as far as it is there.
-func segmentsOfJPEG(data []byte) iter.Seq2[byte, []byte] {
+func Segments(data []byte) iter.Seq2[byte, []byte] {
 	return func(yield func(byte, []byte) bool) {
 		for rest := data; ; {
 			at := bytes.IndexByte(rest, 0xff)
@@ -55,48 +55,48 @@ func segmentsOfJPEG(data []byte) iter.Seq2[byte, []byte] {
 	}
 }
 
-// scansOfJPEG counts the scans of a JPEG.
-func scansOfJPEG(data []byte) (scans int) {
-	for marker := range segmentsOfJPEG(data) {
-		if marker == markerSOS {
+// Scans counts the scans of a JPEG.
+func Scans(data []byte) (scans int) {
+	for marker := range Segments(data) {
+		if marker == MarkerSOS {
 			scans++
 		}
 	}
 	return scans
 }
 
-// frame is what the header of a JPEG says of the memory that it takes.
-type frame struct {
-	samples     int64 // of all components, in whole blocks
-	progressive bool
-	scans       bool // its components come in scans of their own
+// Frame is what the header of a JPEG says of the memory that it takes.
+type Frame struct {
+	Samples     int64 // of all components, in whole blocks
+	Progressive bool
+	Scans       bool // its components come in scans of their own
 }
 
-// frameOfJPEG reads the frame of a JPEG of that size. One that it does not find
+// FrameOf reads the frame of a JPEG of that size. One that it does not find
 // takes as much as there can be.
-func frameOfJPEG(data []byte, width, height int) frame {
-	var f frame
+func FrameOf(data []byte, width, height int) Frame {
+	var f Frame
 	var components []byte
-	for marker, content := range segmentsOfJPEG(data) {
-		if marker == markerSOS {
+	for marker, content := range Segments(data) {
+		if marker == MarkerSOS {
 			if components == nil || len(content) == 0 {
-				return mostOfFrame(width, height)
+				return most(width, height)
 			}
-			f.scans = int(content[0]) < len(components)/3
+			f.Scans = int(content[0]) < len(components)/3
 			return f
 		}
 		if found := componentsOf(marker, content); found != nil {
 			components = found
-			f = frame{progressive: marker&3 == 2, samples: samplesOf(components, width, height)}
+			f = Frame{Progressive: marker&3 == 2, Samples: samplesOf(components, width, height)}
 		}
 	}
-	return mostOfFrame(width, height)
+	return most(width, height)
 }
 
 // componentsOf returns the components of a frame, three bytes each: a number,
 // sampling factors and a table. It returns nil for other segments.
 func componentsOf(marker byte, content []byte) []byte {
-	if marker < markerSOF0 || marker >= markerRST0 || marker == markerDHT || marker == markerJPG || marker == markerDAC {
+	if marker < markerSOF0 || marker >= markerRST0 || marker == MarkerDHT || marker == markerJPG || marker == markerDAC {
 		return nil
 	}
 	if len(content) < 6 || content[5] == 0 || len(content) < 6+3*int(content[5]) {
@@ -105,11 +105,11 @@ func componentsOf(marker byte, content []byte) []byte {
 	return content[6:][:3*int(content[5])]
 }
 
-// samplingOfJPEG returns the sampling factors of the components, across and
+// Sampling returns the sampling factors of the components, across and
 // down, such as "2x2, 1x1, 1x1".
-func samplingOfJPEG(data []byte) string {
+func Sampling(data []byte) string {
 	var factors []string
-	for marker, content := range segmentsOfJPEG(data) {
+	for marker, content := range Segments(data) {
 		if components := componentsOf(marker, content); components != nil {
 			for c := range slices.Chunk(components, 3) {
 				factors = append(factors, fmt.Sprintf("%dx%d", c[1]>>4, c[1]&15))
@@ -133,8 +133,8 @@ func samplesOf(components []byte, width, height int) (samples int64) {
 	return up(width, block*across) * up(height, block*down) * int64(blocks) * block * block
 }
 
-// mostOfFrame is the frame of a picture of which nothing is known: four
+// most is the frame of a picture of which nothing is known: four
 // components at full density.
-func mostOfFrame(width, height int) frame {
-	return frame{samples: samplesOf([]byte{0, 0x11, 0, 0, 0x11, 0, 0, 0x11, 0, 0, 0x11, 0}, width, height), progressive: true, scans: true}
+func most(width, height int) Frame {
+	return Frame{Samples: samplesOf([]byte{0, 0x11, 0, 0, 0x11, 0, 0, 0x11, 0, 0, 0x11, 0}, width, height), Progressive: true, Scans: true}
 }
