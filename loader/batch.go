@@ -10,7 +10,7 @@ import (
 )
 
 // Batch is a batch in device memory. It belongs to the caller until Release,
-// also after the Close of its loader.
+// even if its loader is closed before.
 type Batch struct {
 	Device device.Device // whose memory it is in
 	Data   device.Ptr    // the samples, packed one behind the other
@@ -25,15 +25,14 @@ type Batch struct {
 	// it and are padded to Shape[1]; else nil.
 	Lengths []int32
 
-	// The same in device memory, an i32 a sample, and for each row of each
-	// sample a byte that is 1 for data and 0 for padding. 0 for what there is
-	// not.
+	// The same in device memory, an i32 a sample, and for each row of each sample
+	// a byte that is 1 for data and 0 for padding. 0 where there is no such thing.
 	DeviceLabels  device.Ptr
 	DeviceLengths device.Ptr
 	DeviceMask    device.Ptr
 
-	// Targets is what goes with the samples, see [Options].Targets; nil where
-	// there is nothing.
+	// Targets is what goes with the samples, see [Options].Targets; nil if there
+	// are none.
 	Targets []Target
 
 	// Mix is the weight of each sample in its mixture with its [Batch.Partner],
@@ -55,8 +54,8 @@ type Batch struct {
 	refs     atomic.Int64
 }
 
-// Retain adds a holder: the memory is given back when Release was called once
-// more than Retain. It fails with [ErrReleased] when it is given back already.
+// Retain adds a holder: the memory is given back when Release has been called
+// once more than Retain. It fails with [ErrReleased] if it was given back.
 func (b *Batch) Retain() error {
 	for {
 		n := b.refs.Load()
@@ -72,9 +71,9 @@ func (b *Batch) Retain() error {
 // Release ends the caller's hold; the last holder's gives the memory back. It
 // is reused once the work queued so far on the given streams is done (for a
 // stream of another device, Release waits). Without streams, the caller's work
-// on it must be done already; see [Batch.ReleaseAfterAll] for work on streams
-// that the caller does not have. One Release too many fails with [ErrReleased].
-// Holders may call it at once. After the loader's Close the last Release waits
+// on it must be done already; for work on streams that the caller does not have,
+// see [Batch.ReleaseAfterAll]. One Release too many fails with [ErrReleased].
+// Several holders may call it at the same time. After the loader's Close the last Release waits
 // for the work on the streams and frees the memory.
 func (b *Batch) Release(after ...device.Stream) error {
 	for _, s := range after {
@@ -124,9 +123,9 @@ func (b *Batch) release(mark func(d *deviceBuffer) error) error {
 	defer l.closing.RUnlock()
 	if b.refs.Load() > 0 {
 		if err := mark(d); err != nil {
-			b.refs.Add(1) // for ever
+			b.refs.Add(1) // never taken off
 			_ = b.drop()
-			return fmt.Errorf("loader: release: the end of the work on the batch cannot be known, so its memory stays with the caller: %w", err)
+			return fmt.Errorf("loader: release: nobody can tell when the work on the batch ends, so its memory is not reused: %w", err)
 		}
 	}
 	switch left := b.drop(); {

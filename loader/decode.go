@@ -15,22 +15,21 @@ import (
 type DecodePlace int
 
 const (
-	// DecodeAuto decodes JPEGs on the device where it has engines for that
-	// (A100, H100, Ada and newer) and the dataset gives files
-	// ([dataset.EncodedOf]) of samples of 3 channels of U8, and on the CPU
-	// elsewhere. [Stats] says why.
+	// DecodeAuto decodes JPEGs on the device if it has engines for that (A100,
+	// H100, Ada and newer) and the dataset has files ([dataset.Encoded]) that
+	// become samples of 3 channels of U8; otherwise on the CPU. [Stats] says why.
 	DecodeAuto DecodePlace = iota
 	// DecodeCPU decodes in the workers. Damaged pictures are always noticed.
 	DecodeCPU
-	// DecodeGPU decodes JPEGs on the device, or fails. What the device does not
-	// take (progressive JPEGs, CMYK, PNG and so on) workers decode. Pixels
-	// differ from the CPU's by one step of a byte at most with engines, and
-	// corrupt bits inside a picture go unnoticed. The first loader on a device
-	// takes most of a second to make its decoder, which all of them share.
+	// DecodeGPU decodes JPEGs on the device, or fails. Workers decode what the
+	// device does not take: progressive JPEGs, CMYK, PNG and so on. With engines,
+	// pixels differ from the CPU's by at most one step of a byte, and corrupt bits
+	// inside a picture go unnoticed. All loaders of a device share its decoder;
+	// the first takes most of a second to make it.
 	DecodeGPU
 )
 
-// openDecoder prepares the device for decoding, if that is wanted and possible.
+// openDecoder prepares the device for decoding, if asked for and possible.
 func (n *feeder) openDecoder() (err error) {
 	l, o := n.loader, &n.loader.options
 	switch {
@@ -54,9 +53,9 @@ func (n *feeder) openDecoder() (err error) {
 	return nil
 }
 
-// decode queues the decoding of j's pictures into d, where the device does
-// that, and lays out what goes with the samples. What the device refuses is
-// read by the CPU, and may be left out of j.
+// decode queues the decoding of j's pictures into d, if the device decodes, and
+// lays out what goes with the samples. The CPU reads what the device refuses;
+// samples that it cannot read may be left out of j.
 func (n *feeder) decode(d *deviceBuffer, j *read.Job) (t slab.Tail, err error) {
 	l := n.loader
 	for {

@@ -18,61 +18,65 @@
 // loop that is left early ends its epoch: the next one begins with a new epoch,
 // while [Loader.Rest] goes on in the old one.
 //
-// # How a batch comes about
+// # How a batch is made
 //
 // Workers (goroutines) read samples straight into a slab: one batch of host
-// memory, pinned where that pays. When the last sample of a slab is there, it
-// is queued to the device in one asynchronous copy, with labels behind the
-// samples; images are sent as bytes, or as samples of 16 bits, and become
-// normalised floats in NCHW order there. Device buffers are doubled, so one batch
-// is copied and transformed while another is used; events on the device, not the
-// host, keep a buffer from being overwritten too early.
+// memory, pinned where that pays. When its last sample is there, the slab is
+// queued to the device in one asynchronous copy, with labels behind the samples.
+// Images are sent as bytes, or as samples of 16 bits, and become normalised
+// floats in NCHW order on the device. There are several device buffers, so that
+// one batch is copied and transformed while another is used; events on the
+// device, not the host, keep a buffer from being overwritten too early.
 //
 // [NewOn] deals batches out to several devices in turn.
 //
 // # Order
 //
-// Which samples a batch has, and what is random about them, depends on the
-// seed, the epoch, the index of each sample, and on nothing else: workers,
-// prefetch, pinning, devices and restarts change nothing, nor does the number
-// of ranks while Batch times World stays. Batches come in the order of the
-// sampler, whichever worker is first; with Unordered those of an epoch come as
-// they are complete, the same ones.
+// What is in a batch, and everything random about its samples, depends on the
+// seed, the epoch, the index of each sample, and nothing else. Workers, prefetch,
+// pinning, devices and restarts change nothing, nor does the number of ranks as
+// long as Batch times World stays the same. Batches come in the order of the
+// sampler, whichever worker is first; with Unordered, those of an epoch come as
+// they become complete.
 //
-// [Loader.State] is where a loader is, a page of JSON. A loader that is made
-// with it as Resume goes on there at once: orders are functions (see package
-// sampler), so nothing is read or drawn again. A state of another dataset,
-// order or batch size fails with [ErrState].
+// [Loader.State] is where a loader is, as a page of JSON. A loader that gets it
+// as Resume goes on there at once: orders are functions (see package sampler),
+// so nothing is read or drawn again. A state of another dataset, order or batch
+// size fails with [ErrState].
+//
+// A dataset of unknown length ([dataset.UnknownLen]), such as a compressed tar or
+// a pipe, is read once, from its first sample to its last.
 //
 // # Targets
 //
 // [Options].Targets are datasets whose sample i goes with sample i of the
-// dataset: masks, boxes, rows of tokens. They are read with the same visit, so
-// that a mask is cropped and mirrored as its photo is, cross the link in the same
-// copy, and lie in [Batch].Targets as they were read, until the batch is released.
+// dataset: masks, boxes, rows of tokens. They are read in the same visit, so that
+// a mask is cropped and mirrored as its photo is. They cross the link in the same
+// copy, and lie in [Batch].Targets as they were read, until the batch is
+// released.
 //
 // # Samples of different lengths
 //
-// A ragged dataset's samples are padded to the longest of their batch, or to
+// Samples of a ragged dataset are padded to the longest of their batch, or to
 // PadTo; those of a target with zeros to the longest of the batch.
-// [Batch.Lengths] and masks say what is data. Batches of package sampler's
+// [Batch].Lengths and masks say what is data. The batches of package sampler's
 // ByLength keep padding small.
 //
 // # Memory
 //
 // The loader takes Prefetch+1 slabs of host memory and DeviceBuffers batches of
 // device memory (and as many of raw bytes, for images) for each device when it
-// is made, and none after that: epochs may go on for ever. (MaxDeviceBuffers
-// allows more buffers on demand.) Where less memory is to be had it works with
-// fewer, down to one of each. Batches that are held when the loader is closed
-// keep their memory until they are released.
+// is made, and none after that, except for buffers on demand if MaxDeviceBuffers
+// allows it. If there is less memory, it works with fewer, down to one of each.
+// Batches that are held when the loader is closed keep their memory until they
+// are released.
 //
 // # Errors
 //
-// A sample that cannot be read, or a target of it, because a file is damaged,
-// code of the dataset panics or the time limit is over, is a [SampleError]. It
-// ends the loader, after the batches before it; or is left out ([Skip]), or
-// replaced by another ([Replace]), and listed by [Loader.Unread];
-// [Options].Decide chooses for each. An epoch of which all is left out ends the
-// loader with [ErrNoSamples].
+// A sample that cannot be read is a [SampleError]: its file or that of a target
+// is damaged, code of the dataset panics, or the time limit is over. The error
+// ends the loader after the batches before it; or the sample is left out ([Skip])
+// or replaced by another ([Replace]), and listed by [Loader.Unread].
+// [Options].Decide chooses for each. An epoch of which everything is left out
+// ends the loader with [ErrNoSamples].
 package loader

@@ -6,9 +6,8 @@ import (
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 )
 
-// emptied notices epochs of which every sample was left out: to go on would be
-// to run through empty epochs, for ever if so many are asked for. It belongs to
-// Next.
+// emptied notices epochs of which every sample was left out: going on would mean
+// running through empty epochs, possibly for ever. It belongs to Next.
 type emptied struct {
 	good    int   // the last epoch that is in order: with a sample, or not seen from its start
 	leftOut int   // samples of the epoch behind it, so far
@@ -23,11 +22,11 @@ func (l *Loader) newEmptied(r *run) emptied {
 	return emptied{good: -1}
 }
 
-// sound notes an epoch of which there is a sample.
+// sound notes that an epoch has a sample.
 func (e *emptied) sound(epoch int) { *e = emptied{good: epoch} }
 
-// empty notes a batch of which nothing is left. It fails when that was the last
-// of its epoch, and there was no other.
+// empty notes a batch of which nothing is left. It fails if that was the last
+// one of an epoch in which all batches were like it.
 func (l *Loader) empty(b *Batch) error {
 	e := &l.emptied
 	if b.Epoch == e.good {
@@ -40,10 +39,14 @@ func (l *Loader) empty(b *Batch) error {
 	if !l.over(b.Epoch) || e.leftOut == 0 { // without samples by the caller's own order
 		return nil
 	}
-	return fmt.Errorf("loader: %w: all %d of epoch %d were left out; the first: %w", ErrNoSamples, e.leftOut, b.Epoch, e.why)
+	return e.failure(b.Epoch)
 }
 
-// nothing stands for a batch of which no sample is left.
+func (e *emptied) failure(epoch int) error {
+	return fmt.Errorf("loader: %w: all %d of epoch %d were left out; the first: %w", ErrNoSamples, e.leftOut, epoch, e.why)
+}
+
+// nothing stands for a batch with no sample left.
 func nothing(j *read.Job) *Batch {
 	return &Batch{Epoch: j.Epoch, n: j.N, leftOut: j.LeftOut, why: j.Why}
 }

@@ -33,12 +33,12 @@ type ErrorPolicy int
 const (
 	// Fail ends the loader with an error that names the sample.
 	Fail ErrorPolicy = iota
-	// Skip leaves the sample out: its batch is smaller, and not delivered when
+	// Skip leaves the sample out: its batch is smaller, and not delivered if
 	// nothing is left of it. An epoch of which nothing is left ends the loader
-	// at its end with [ErrNoSamples], which wraps the [SampleError] of the first
-	// that was left out. With ranks each judges its own part; what DropLast
-	// cuts off counts neither way. An epoch that Resume enters behind its first
-	// batch is not judged, for what came before is not known.
+	// with [ErrNoSamples], which wraps the [SampleError] of the first sample that
+	// was left out. Each rank looks at its own part alone, without what DropLast
+	// cuts off. An epoch that Resume enters after its first batch never counts as
+	// empty, since nobody knows what came before.
 	Skip
 	// Replace puts another sample in its place, drawn from the seed, the
 	// epoch and the index of the one that cannot be read.
@@ -48,8 +48,7 @@ const (
 // SampleError is a sample that could not be read. It wraps the reason.
 type SampleError struct {
 	Index int // of the sample
-	// Name of the sample, as the dataset has it, or of the target of it that was
-	// at fault.
+	// Name of the sample in the dataset, or of the target that was at fault.
 	Name  string
 	Epoch int
 	Batch int // number within the epoch

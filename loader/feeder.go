@@ -12,7 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
 )
 
-// feeder is what a loader has of one device: memory, streams, and the goroutines
+// feeder is what a loader has for one device: memory, streams, and the goroutines
 // that schedule, upload and finish its batches.
 type feeder struct {
 	loader      *Loader
@@ -39,8 +39,8 @@ type feeder struct {
 	reader *read.Reader // of samples that replace others
 	small  int          // copies that were too small to time each
 
-	// Where batches come in any order: the epoch that is queued now, how many
-	// of its batches are to come, and batches of later ones.
+	// If batches come in any order: the epoch that is being queued, how many of
+	// its batches are to come, and batches of later epochs.
 	epoch, left int
 	later       []*read.Job
 }
@@ -51,8 +51,8 @@ type place struct {
 	files *devdecode.Files // where the device decodes; else nil
 }
 
-// newFeeder prepares what a device does. What was taken before an error is the
-// feeder's, to give back.
+// newFeeder prepares a device. After an error, the feeder still has what it took
+// before, to give it back.
 func (l *Loader) newFeeder(dev device.Device) (n *feeder, err error) {
 	n = &feeder{loader: l, dev: dev}
 	if all, ok := device.As[device.ContextRecorder](dev); ok && all.CanRecordAll() {
@@ -118,7 +118,8 @@ func (n *feeder) add(d *deviceBuffer) {
 	n.buffers <- d // never blocks: there is room for as many as there may be
 }
 
-// grow makes another buffer, if there may be one. It fails with why not.
+// grow makes another buffer. It fails with [ErrHeld] if there may be no more, or
+// if there is no memory.
 func (n *feeder) grow() error {
 	l := n.loader
 	l.closing.RLock()
@@ -151,7 +152,8 @@ func (n *feeder) open(r *run) {
 	n.left, n.later = 0, nil
 }
 
-// close gives everything back. Nothing runs any more.
+// close gives everything back, except buffers that the caller holds. Nothing runs
+// any more.
 func (n *feeder) close() error {
 	var errs []error
 	for _, s := range []device.Stream{n.copies, n.compute} {

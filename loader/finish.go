@@ -7,7 +7,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// inFlight is a batch on its way to the device, and the event behind which its
+// inFlight is a batch on its way to the device, and the event after which its
 // slab is free.
 type inFlight struct {
 	batch *Batch
@@ -15,15 +15,15 @@ type inFlight struct {
 	free  device.Event
 }
 
-// finish waits for what is on its way to the device, in order: slabs go back to
-// the workers, and batches are complete.
+// finish waits for the batches on their way to the device, in order. It gives
+// their slabs back and marks them as complete.
 func (n *feeder) finish() {
 	for p := range n.copied {
-		// Where the device fails, Next reports it. The slab must not be
-		// written while a copy may read it, so it stays away then.
+		// If the device fails, Next reports it. A copy may still read the slab
+		// then, so it is not given back.
 		hot := 20 * time.Microsecond
 		if p.batch.buffer.queued < smallCopy {
-			hot = 100 * time.Microsecond // the next one is not far
+			hot = 100 * time.Microsecond // small batches follow each other closely
 		}
 		err := await(p.free, hot)
 		if err == nil {
@@ -41,7 +41,7 @@ func (n *feeder) finish() {
 	}
 }
 
-// await waits for an event: hot for some time, then asleep.
+// await waits for an event: it polls for some time, then sleeps.
 func await(e device.Event, hot time.Duration) error {
 	for start := time.Now(); time.Since(start) < hot; {
 		if done, err := e.Done(); done || err != nil {
@@ -51,8 +51,8 @@ func await(e device.Event, hot time.Duration) error {
 	return e.Synchronize()
 }
 
-// Copies below this size are timed now and then only: reading the clock of the
-// device takes longer than they do.
+// Only one of several copies below this size is timed: reading the device's
+// clock takes longer than they do.
 const (
 	smallCopy  = 1 << 20
 	smallTimed = 16 // one of so many

@@ -2,8 +2,11 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
+
+	"github.com/pinion-gpu/pinion/device"
 )
 
 // All returns the batches of all epochs to come, for a range loop. An error is
@@ -115,6 +118,9 @@ func (l *Loader) dropRest() error {
 	}
 	if l.failure != nil {
 		return l.failure
+	}
+	if l.endless {
+		return fmt.Errorf("loader: %w: a stream is read once and cannot be begun again: make another loader, or use Rest to go on", device.ErrArgument)
 	}
 	err := l.drop(at)
 	if err != nil {

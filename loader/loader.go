@@ -24,6 +24,7 @@ type Loader struct {
 	options  Options
 	order    order
 	feeders  []*feeder       // one a device
+	endless  bool            // a stream: nobody knows how many samples there are
 	encoded  dataset.Encoded // where devices may decode; else nil
 	jitter   imaging.Jitter
 
@@ -33,8 +34,9 @@ type Loader struct {
 	counters counters
 	unread   unread
 
-	// Next's own, and of loops: why there are no more batches, whether the last
-	// loop was left, and whether the state that was resumed asks for an empty rest.
+	// These belong to Next and to loops: why there are no more batches, whether
+	// the last loop was left early, and whether the state that was resumed asks
+	// for an empty rest.
 	failure   error
 	leftEarly bool
 	emptyRest bool
@@ -90,6 +92,10 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 // plan works out everything that needs no memory.
 func (l *Loader) plan() (err error) {
 	samples := &l.layout.Samples
+	l.endless = l.samples == dataset.UnknownLen
+	if err := checkStream(l.dataset(), l.options); err != nil {
+		return err
+	}
 	if err := samples.Check(); err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
@@ -121,22 +127,22 @@ func (l *Loader) plan() (err error) {
 			return err
 		}
 	}
-	// Said here, so that it does not depend on whether the device pins at all.
+	// Checked here, so that it does not depend on whether the device pins at all.
 	if o, slab := &l.options, pagemem.RoundUp(l.layout.Bytes()); o.Pin != PinNever && o.PinBudget > 0 && o.PinBudget < slab {
 		return fmt.Errorf("loader: %w: PinBudget is %s, and one batch of %s takes %s", pinned.ErrBudget, units.Bytes(o.PinBudget), units.Count(l.order.largest, "sample"), units.Bytes(slab))
 	}
 	setDefault(&l.options.Prefetch, int(max(2, min(4, prefetchBytes/l.layout.Bytes()))))
-	// No more of anything than there are batches for it.
+	// Nothing needs more room than there are batches.
 	l.options.Prefetch = min(l.options.Prefetch, max(l.order.total, 1))
-	// One more than there are batches, so that a caller who holds all of them
-	// still sees the end.
+	// One more than there are batches lets a caller who holds all of them see the
+	// end.
 	most := min(mostBuffers-1, max(l.order.total, 1)) + 1
 	l.options.DeviceBuffers = min(l.options.DeviceBuffers, most)
 	l.options.MaxDeviceBuffers = max(l.options.DeviceBuffers, min(l.options.MaxDeviceBuffers, most))
 	return nil
 }
 
-// planImages works out what is special about images.
+// planImages works out what concerns images alone.
 func (l *Loader) planImages() error {
 	spec := l.layout.Samples.Spec
 	encoded, ok := dataset.As[dataset.Encoded](l.dataset())
@@ -211,9 +217,8 @@ func (l *Loader) dataset() dataset.Dataset { return l.layout.Samples.Dataset }
 // Close stops the workers, waits for what is queued on the devices and frees
 // the loader's memory. Batches that the caller still holds stay as they are:
 // the memory of each is freed by its last Release, or when its device is
-// closed. Close returns when the samples that are being read are finished, but
-// for those that are beyond their time limit. A second Close only waits for the
-// first.
+// closed. Close waits for samples that are being read, except those that have
+// exceeded their time limit. A second Close only waits for the first.
 func (l *Loader) Close() error {
 	l.closing.Lock()
 	again := l.closed

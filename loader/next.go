@@ -8,8 +8,8 @@ import (
 
 // Next returns the next batch, complete in device memory, and [io.EOF] after
 // the last one of all epochs. It waits until there is one or ctx ends; nothing
-// is lost then, and Next can be called again. Next, loops and [Loader.Close]
-// but for the last must not be used by two goroutines at once.
+// is lost then, and Next can be called again. Only one goroutine at a time may
+// call Next or run a loop over the loader.
 //
 // When the caller holds every buffer of the device whose turn it is, Next makes
 // another, up to [Options].MaxDeviceBuffers, and then fails with [ErrHeld]:
@@ -64,10 +64,10 @@ func (l *Loader) deliver(b *Batch) bool {
 	return true
 }
 
-// peek returns the batch that Next returns next, queued if not complete. Those
-// of which nothing could be read are passed over, but not whole epochs. It
-// returns nothing where an epoch is given that is over: it waits for none of the
-// next one.
+// peek returns the batch that Next returns next, which is queued but perhaps not
+// complete. It passes over batches of which nothing could be read, but not over
+// whole epochs. If the given epoch is over, it returns nil without waiting for
+// the next one.
 func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 	defer l.waited(time.Now())
 	l.leaveEnd()
@@ -100,7 +100,7 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 	}
 }
 
-// waited counts the time since start as waited for a batch.
+// waited counts the time since start as time spent waiting for a batch.
 func (l *Loader) waited(start time.Time) { l.counters.deviceWait.Add(int64(time.Since(start))) }
 
 // over reports whether all batches of an epoch were delivered.
@@ -110,7 +110,7 @@ func (l *Loader) over(epoch int) bool {
 	return l.order.epoch(l.done) > epoch
 }
 
-// take returns the batch whose turn it is. Others that come meanwhile are kept.
+// take returns the batch whose turn it is, and keeps others that come meanwhile.
 func (l *Loader) take(ctx context.Context) (*Batch, error) {
 	for {
 		for n, b := range l.early {
@@ -130,8 +130,8 @@ func (l *Loader) take(ctx context.Context) (*Batch, error) {
 	}
 }
 
-// due reports whether it is the turn of b: as the next one in order, or as one
-// of the epoch.
+// due reports whether it is the turn of b: the next one in order, or if they
+// come in any order, one of the epoch.
 func (l *Loader) due(b *Batch) bool {
 	l.position.Lock()
 	defer l.position.Unlock()
@@ -168,17 +168,20 @@ func (l *Loader) received(b *Batch, ok bool) (*Batch, error) {
 	case l.ended():
 		return nil, errClosed
 	}
+	if err := l.nothingRead(); err != nil {
+		return nil, err
+	}
 	return nil, io.EOF
 }
 
-// held returns a device of which the caller has to release a batch before any
-// can come: the caller holds every buffer of each device that a batch whose turn
-// it is may come to. At the end there are no such batches, and the end itself
-// needs no buffer. It returns nil where batches can come.
+// held returns a device whose buffers the caller holds, all of them, and with
+// them those of every other device that could have the next batch: then none can
+// come before the caller releases one. It returns nil if a batch can come, and at
+// the end, which needs no buffer.
 func (l *Loader) held() (full *feeder) {
 	l.position.Lock()
 	defer l.position.Unlock()
-	end := min(l.done+1, l.order.total)
+	end := min(l.done+1, l.total())
 	if l.options.Unordered && l.done < l.order.total {
 		end = l.done - l.done%l.order.perEpoch + l.order.perEpoch
 	}

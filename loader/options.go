@@ -29,7 +29,7 @@ const (
 	PinNever
 )
 
-// prefetchBytes is what is read ahead at most by default. More large slabs take
+// prefetchBytes is the most that is read ahead by default. More large slabs take
 // more memory and are no faster: batches of 48 MiB came at 46.5 GB/s with 2 read
 // ahead, at 45.4 with 4 and at 41.7 with 8, since slabs take turns and a cache
 // holds all of them or none (run 2026-11-22-h200-3).
@@ -38,19 +38,18 @@ const prefetchBytes = 128 << 20
 // mostBuffers bounds MaxDeviceBuffers.
 const mostBuffers = 1 << 16
 
-// StateAtEnd says what a state means that is taken when the last batch of an
-// epoch was delivered and the caller has not gone on: in the body of the loop
-// for that batch, or before the next call of Next. Once the loop is over, every
-// state begins with the next epoch.
+// StateAtEnd is the meaning of a state that is taken after the last batch of an
+// epoch was delivered and before the caller goes on: in the loop's body for that
+// batch, or before the next call of Next. Once the loop is over, every state
+// begins with the next epoch.
 type StateAtEnd int
 
 const (
 	// NextEpoch: a loader that resumes begins with the next epoch.
 	NextEpoch StateAtEnd = iota
 	// EmptyRest: a loader that resumes is at the end of the old epoch. Its first
-	// loop over [Loader.Epoch] or [Loader.Rest] has no batches, so that a program
-	// still does what it does after each epoch. Next and All begin with the next
-	// epoch.
+	// loop over [Loader.Epoch] or [Loader.Rest] has no batches, so a program does
+	// what it does after each epoch. Next and All begin with the next epoch.
 	EmptyRest
 )
 
@@ -60,142 +59,144 @@ type Options struct {
 	Batch int
 
 	// Targets are datasets whose sample i goes with sample i of the dataset:
-	// masks, boxes, rows of tokens. They are as long as it is. A sample and its
-	// targets are read by one worker with the same [dataset.Visit], so that
-	// transforms which draw the same way crop and mirror them the same way.
-	// They arrive in [Batch.Targets] as they were read: not normalised, not
-	// mixed, HWC, in their own element type. Labels are those of the dataset. A
-	// target that cannot be read makes its sample one that cannot.
+	// masks, boxes, rows of tokens. All have the same length. One worker reads a
+	// sample and its targets, with the same [dataset.Visit], so transforms that
+	// draw in the same way crop and mirror them alike. Targets arrive in
+	// [Batch.Targets] as they were read: not normalised, not mixed, HWC, in their
+	// own element type. Labels are those of the dataset. If a target cannot be
+	// read, neither can its sample.
 	Targets []dataset.Dataset
 
-	// Workers is the number of goroutines that read, decode and resize.
-	// Default: GOMAXPROCS. More than can have a sample to read are not started.
-	// A batch that is read sooner than handed over is read without them.
+	// Workers is the number of goroutines that read, decode and resize. No more
+	// are started than can have a sample to read. Batches that take less time to
+	// read than to hand over are read without them. Default: GOMAXPROCS.
 	Workers int
 
-	// Prefetch is the number of batches that are read ahead of the one on
-	// its way to the device. Default: 4, or as many as fit into 128 MiB, but
-	// at least 2: what does not stay in the processor's cache is slower to copy.
+	// Prefetch is the number of batches to read ahead of the one on its way to
+	// the device. Default: 4, or as many as fit into 128 MiB (what falls out of
+	// the processor's cache is slower to copy), but at least 2.
 	Prefetch int
 
 	// DeviceBuffers is the number of batches in the memory of each device:
-	// those the caller holds and those that are being filled. Default: 3.
+	// those that the caller holds and those that are being filled. Default: 3.
 	DeviceBuffers int
 
-	// MaxDeviceBuffers is up to how many buffers a device gets while the caller
-	// holds all of them, in place of [ErrHeld]; they stay until Close. At most
-	// 65536. Default: DeviceBuffers, so that no more are made.
+	// MaxDeviceBuffers is how many buffers a device may have. While the caller
+	// holds all of them, Next makes another instead of failing with [ErrHeld];
+	// it stays until Close. At most 65536. Default: DeviceBuffers.
 	MaxDeviceBuffers int
 
-	// Epochs is the number of passes over the dataset; one that a loop leaves
-	// early (see [Loader.All]) does not count. Default: 1.
+	// Epochs is the number of passes over the dataset. An epoch that a loop
+	// leaves early (see [Loader.All]) does not count. Default: 1.
 	Epochs int
 
-	// Shuffle visits the samples of each epoch in an order drawn from Seed
-	// and the epoch's number, instead of from first to last. Seed is also what
-	// everything random about samples is drawn from.
+	// Shuffle visits the samples of each epoch in an order drawn from Seed and
+	// the number of the epoch. Default: from first to last. Everything random
+	// about samples is drawn from Seed, too.
 	Shuffle bool
 	Seed    uint64
 
-	// Sampler is an order of samples of the caller's own, in place of Shuffle.
-	// Batches is batches of the caller's own; then Batch is the size of the
-	// largest. Indices count the dataset's samples, from 0.
+	// Sampler is the caller's own order of samples, instead of Shuffle. Batches
+	// is the caller's own batches; Batch is then the size of the largest. Indices
+	// count the samples of the dataset, from 0.
 	Sampler sampler.Sampler
 	Batches sampler.BatchSampler
 
-	// Rank and World share every epoch between the processes of a job: this
-	// is one of World, numbered from 0. Positions Rank, Rank+World, … of the
-	// order are its part (of Batches, whole batches). Where World does not
-	// divide the order, it is padded from its start, or with DropLast, cut.
-	// With Batch divided by the number of ranks, all of them together visit
-	// the samples that one would, batch for batch. Default: one.
+	// Rank and World share every epoch among the processes of a job: this one
+	// is number Rank of World, counted from 0. It gets positions Rank,
+	// Rank+World, … of the order (of Batches, whole batches). If World does not
+	// divide the order, it is padded from its start, or cut with DropLast. With
+	// Batch divided by the number of ranks, all ranks together visit the samples
+	// that one would, batch for batch. Default: one.
 	Rank, World int
 
-	// DropLast leaves out the last batch of an epoch when it is not full.
+	// DropLast leaves out the last batch of an epoch if it is not full. That it
+	// leaves out everything is an error.
 	DropLast bool
 
-	// Unordered delivers the batches of an epoch as they are complete. Default
-	// false: in the order of the sampler, whichever worker is first. What is
-	// in a batch is the same either way.
+	// Unordered delivers the batches of an epoch as they become complete.
+	// Default: in the order of the sampler, whichever worker is first. Each batch
+	// holds the same samples either way.
 	Unordered bool
 
-	// Resume goes on where another loader was, see [State]. Epochs counts from
-	// the first one, not from there.
+	// Resume goes on where another loader was, see [State]. Epochs still counts
+	// from the first one.
 	Resume *State
 
-	// StateAtEnd says what a state means that is taken between the last batch of
-	// an epoch and whatever comes behind it. Default: NextEpoch.
+	// StateAtEnd is the meaning of a state that is taken between the last batch of
+	// an epoch and whatever comes after it. Default: NextEpoch.
 	StateAtEnd StateAtEnd
 
-	// Where samples differ in length (their spec is Ragged), they are padded
-	// with Pad to the longest of the batch, or to PadTo if that is set; those
-	// that are longer than PadTo cannot be read. Mask adds
-	// [Batch.DeviceMask]. Targets that differ in length are padded with zeros,
-	// to the longest of the batch.
+	// Samples that differ in length (their spec is Ragged) are padded with Pad
+	// to the longest of the batch, or to PadTo if that is set; samples longer
+	// than PadTo cannot be read. Mask adds [Batch.DeviceMask]. Targets that differ
+	// in length are padded with zeros, to the longest of the batch.
 	Pad   float64
 	PadTo int
 	Mask  bool
 
 	// DType is the element type on the device. Images (U8 or U16 in HWC order
-	// with at most 4 channels) become F32, F16 or BF16 normalised by Mean and
-	// Std, or stay as they are; they come out as NCHW in every case. Other
-	// samples are cast. Default: F32 for images, else the dataset's own.
+	// with at most 4 channels) become F32, F16 or BF16, normalised by Mean and
+	// Std, or keep their type; they come out as NCHW in every case. Other samples
+	// are cast. Default: F32 for images, else the dataset's own.
 	DType dtype.DType
 
-	// Mean and Std normalise images, a value a channel, where a sample counts
-	// from 0 to 1, the largest of its type: 255 or 65535. Default: ImageNet's
-	// for 3 channels, else 0 and 1. Ignored for images that stay as they are,
-	// and for samples that are no images.
+	// Mean and Std normalise images, one value a channel, on a scale on which the
+	// largest value of the samples' type (255 or 65535) is 1. Default: ImageNet's
+	// for 3 channels, else 0 and 1. Images that keep their type and samples that
+	// are not images ignore them.
 	Mean, Std []float64
 
 	// Decode says where pictures are decoded. Default: DecodeAuto.
 	Decode DecodePlace
 
 	// Jitter changes the colours of RGB images at random, on the device.
-	// Default: the jitter of the transform of a dataset of pictures.
+	// Default: the jitter of the dataset's transform, if it has one.
 	Jitter imaging.Jitter
 
 	// Mixup is the alpha of mixup (Zhang et al., "mixup: Beyond Empirical Risk
-	// Minimization", ICLR 2018), 0 to 4: each image becomes lambda of itself
-	// and the rest of its [Batch.Partner], with a lambda of its own drawn from
+	// Minimization", ICLR 2018), 0 to 4: each image becomes lambda times itself
+	// plus 1-lambda times its [Batch.Partner], with a lambda of its own drawn from
 	// Beta(alpha, alpha); mix the labels by [Batch].Mix. Which samples are a pair
-	// does not depend on the number of ranks: with several of them Batch has to be
-	// even, and a last batch that is not full is not mixed (its Mix is 1). Default
-	// 0: none.
+	// does not depend on the number of ranks: with several, Batch has to be even.
+	// A last batch that is not full is not mixed (its Mix is 1). Default: 0, none.
 	Mixup float64
 
-	// OnError says what to do about a sample that cannot be read. Default:
-	// Fail. Decide, if set, is asked for each of them instead, in the order of
-	// the batches, and for those tried in their place. It holds up the batches
-	// behind, runs in a goroutine for each device, and must not close the loader.
+	// OnError says what to do about a sample that cannot be read. Default: Fail.
+	//
+	// Decide, if set, chooses for each of them instead, also for samples that
+	// were tried in place of others. The loader calls it in the order of the
+	// batches, from one goroutine for each device. Later batches wait for it. It
+	// must not close the loader.
 	OnError ErrorPolicy
 	Decide  func(err *SampleError) ErrorPolicy
 
-	// KeepErrors is how many samples that were left out or replaced [Loader.Unread]
-	// remembers; -1: all of them. Default: 100.
+	// KeepErrors is how many of the samples that were left out or replaced
+	// [Loader.Unread] lists; -1: all of them. Default: 100.
 	KeepErrors int
 
-	// SampleTimeout is how long reading a sample with its targets may take,
-	// decoding and functions of a Map included; a sample that takes longer
-	// cannot be read, with [ErrTimeout]. The context of the read ends then. What
-	// does not heed that is left alone, with memory of its own; it may go on
-	// using the dataset. Samples are copied once more for it. Default: no limit.
+	// SampleTimeout is how long it may take to read a sample with its targets,
+	// including decoding and the functions of a Map. After that the context of
+	// the read ends and the sample cannot be read, with [ErrTimeout]. A read that
+	// ignores its context is left alone, with memory of its own; it may go on
+	// using the dataset. A time limit costs one more copy of each sample.
+	// Default: no limit.
 	SampleTimeout time.Duration
 
 	// Pin says whether host memory is page-locked. PinBudget is the most
-	// bytes that may be for each device; unless nothing is to be pinned, it has to
-	// hold a batch. Default: PinAuto, and package pinned's budget.
+	// bytes that may be, for each device; it has to hold a batch, unless nothing
+	// is to be pinned. Default: PinAuto, and package pinned's budget.
 	Pin       Pinning
 	PinBudget int64
 
-	// Copiers is the most goroutines that copy a slab which is not pinned, by
-	// way of pinned chunks of at most ChunkBytes and a slab, four for each of
-	// them (see package transfer). One moves some 8 GB/s, and takes that from the
-	// workers. Memory comes out of PinBudget; where that is too little for one
-	// copier, and for slabs that are too small to gain by it, the driver
-	// copies. Samples that the device decodes are no part of it. Default:
-	// GOMAXPROCS, at most 12, or as many as a calibrated model says; 2 MiB, so
-	// 8 MiB of pinned memory for each. ChunkBytes of less than 4 KiB are refused.
+	// Copiers is the most goroutines that copy slabs which are not pinned. Each
+	// has four pinned chunks of ChunkBytes, or of a slab if that is smaller (see
+	// package transfer), which count towards PinBudget. Each moves some 8 GB/s,
+	// and takes that from the workers. The driver copies slabs that are too small
+	// to gain from this, and all of them if the budget is too small for one
+	// copier. Samples that the device decodes are not copied this way. Default:
+	// GOMAXPROCS, at most 12, or as many as a calibrated model says; 2 MiB, which
+	// makes 8 MiB of pinned memory for each copier. The least is 4 KiB.
 	Copiers    int
 	ChunkBytes int64
 }

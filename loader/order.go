@@ -149,6 +149,10 @@ func (l *Loader) datasetDigest() (text string, err error) {
 	h := sha256.New()
 	put := func(s *slab.Source) {
 		fmt.Fprintln(h, l.samples, s.Spec)
+		if l.endless { // its samples have names once they were read
+			fmt.Fprintln(h, path.Base(s.Dataset.Name(l.samples-1)))
+			return
+		}
 		probed(l.samples, func(i int) { fmt.Fprintln(h, path.Base(s.Dataset.Name(i)), s.Dataset.Label(i)) })
 	}
 	put(&l.layout.Samples)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 )
@@ -20,6 +22,7 @@ type run struct {
 
 	first int          // the batch to begin with
 	skip  map[int]bool // batches behind it that are not wanted
+	limit atomic.Int64 // no batch from this number on has samples: a stream ended
 
 	// What Next keeps: batches of other devices that came before their turn,
 	// and the one that was taken but not complete when the context of Next
@@ -32,6 +35,7 @@ type run struct {
 // start makes the channels and the goroutines.
 func (l *Loader) start() {
 	r := &run{first: l.done, skip: maps.Clone(l.ahead), early: map[int]*Batch{}}
+	r.limit.Store(math.MaxInt64)
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.emptied = l.newEmptied(r)
 	// Where batches come in any order, none are read by those who make them: one

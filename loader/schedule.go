@@ -10,10 +10,10 @@ import (
 	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 )
 
-// schedule hands the samples of the feeder's batches, from one on, to the
-// workers, as slabs come free. Epochs follow on each other without a pause. It
-// ends behind a batch that cannot be made, which comes back as an error in its
-// place. If the dataset ends its goroutine, spawn starts another.
+// schedule hands the samples of the feeder's batches, beginning with batch from,
+// to the workers as slabs become free. Epochs follow each other without a pause.
+// A batch that cannot be made is replaced by its error, and is the last. If the
+// dataset ends this goroutine, spawn starts another.
 func (n *feeder) schedule(from int, spawn func(func())) {
 	l := n.loader
 	own := l.workers.NewReader()
@@ -28,7 +28,7 @@ func (n *feeder) schedule(from int, spawn func(func())) {
 			spawn(func() { n.schedule(b+1, spawn) })
 		}
 	}()
-	for ; b < l.order.total; b++ {
+	for ; b < l.total(); b++ {
 		if l.feeders[b%len(l.feeders)] != n || l.skip[b] {
 			continue
 		}
@@ -64,7 +64,7 @@ func (n *feeder) schedule(from int, spawn func(func())) {
 	over = true
 }
 
-// newJob works out what batch b is. It has no slab yet.
+// newJob works out what is in batch b. It has no slab yet.
 func (n *feeder) newJob(b int) (j *read.Job, err error) {
 	l := n.loader
 	defer usercode.Recover(&err, "in the sampler or the dataset")
@@ -89,8 +89,7 @@ func (n *feeder) newJob(b int) (j *read.Job, err error) {
 	return read.NewJob(b, epoch, number, contents, done), nil
 }
 
-// receive is a receive that the end of ctx cuts short; ok is false then, and
-// when c is closed.
+// receive receives from c until ctx ends; ok is false then, and when c is closed.
 func receive[T any](ctx context.Context, c <-chan T) (v T, ok bool) {
 	select {
 	case v, ok = <-c:

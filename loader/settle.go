@@ -41,6 +41,10 @@ const maxReplacements = 16
 func (n *feeder) settleSlot(j *read.Job, slot int) (keep bool, err error) {
 	l, first := n.loader, j.Indexes[slot]
 	for try := 0; j.ErrorOf(slot) != nil; try++ {
+		if l.endless && errors.Is(j.ErrorOf(slot), dataset.ErrEnd) {
+			j.Ended = true
+			return false, nil
+		}
 		failed := l.sampleError(j, slot)
 		policy, err := l.decide(failed)
 		if err != nil {
@@ -118,8 +122,7 @@ func (l *Loader) decide(failed error) (policy ErrorPolicy, err error) {
 		defer usercode.Recover(&err, "in Decide")
 		policy = l.options.Decide(sample)
 	}
-	switch policy {
-	case Skip, Replace:
+	if policy == Skip || policy == Replace && !l.endless {
 		return policy, nil
 	}
 	return Fail, failed

@@ -18,31 +18,29 @@ import (
 // ErrState: a state that does not belong to this loader, or cannot be read.
 var ErrState = errors.New("state does not fit")
 
-// State is where a loader is: which batches Next has returned. A loader made
-// with it as [Options.Resume], of the same dataset with the same augmentation
-// and in the same order, goes on behind them with the batches that would have
-// come. Workers, prefetch, pinning and devices may differ, and so may the
-// number of ranks, if Batch times World stays. Where several ranks are
-// Unordered, each goes its own way through an epoch: then a state in the middle
-// of one is for its rank alone.
+// State is where a loader is: which batches Next has returned. A loader that is
+// made with it as [Options.Resume], with the same dataset, augmentation and
+// order, goes on with the batches that would have come next. Workers, prefetch,
+// pinning and devices may differ, and so may the number of ranks, if Batch times
+// World stays the same. If several ranks are Unordered, each takes its own way
+// through an epoch, and a state inside an epoch is for its own rank alone.
 //
-// It is a page of JSON at most, unless very many batches came out of order.
+// It is at most a page of JSON, unless very many batches came out of order.
 type State struct {
 	Version int `json:"version"`
 
-	// The next batch: of this epoch, with this number. A number as large as
-	// EpochBatches stands for the end of the epoch, see [EmptyRest].
+	// The epoch and number of the next batch. A number equal to EpochBatches
+	// stands for the end of the epoch, see [EmptyRest].
 	Epoch int `json:"epoch"`
 	Batch int `json:"batch"`
-	// Ahead is the batches of the epoch that came before the next one: from
-	// the first number of each pair to the second, which is not one of them.
-	// Only loaders that are Unordered have any.
+	// Ahead lists the later batches of the epoch that were delivered already, in
+	// ranges: from the first number of each pair up to the second, exclusive. Only
+	// loaders that are Unordered have any.
 	Ahead [][2]int `json:"ahead,omitempty"`
 	// Dropped is how many epochs before this one loops left early, which
 	// [Options].Epochs does not count.
 	Dropped int `json:"dropped_epochs,omitempty"`
-	// Rank and World are whose state it is, where it is for that rank alone;
-	// else 0.
+	// Rank and World tell for which rank the state is, if for one alone; else 0.
 	Rank  int `json:"rank,omitempty"`
 	World int `json:"world,omitempty"`
 
@@ -88,12 +86,13 @@ func (l *Loader) State() State {
 }
 
 // Progress returns how many batches Next has returned, or passed over because
-// nothing of them could be read, and how many there are in all epochs, with
-// those before the state that it resumed.
+// none of their samples could be read, and how many there are in all epochs. Both
+// include the batches before the state that was resumed. The length of a stream
+// is known at its end; until then the total is larger than any.
 func (l *Loader) Progress() (done, total int) {
 	l.position.Lock()
 	defer l.position.Unlock()
-	return l.done + len(l.ahead), l.order.total
+	return l.done + len(l.ahead), l.total()
 }
 
 // startState is a state at the start.
@@ -111,8 +110,8 @@ func (l *Loader) startState() State {
 	}
 }
 
-// augmentation says what becomes of pictures: with another transform the batches
-// would not be those that would have come.
+// augmentation says how pictures are changed: with another transform, the
+// batches would not be those that would have come.
 func (l *Loader) augmentation() string {
 	var parts []string
 	for _, t := range dataset.Transforms(l.dataset()) {
@@ -129,7 +128,7 @@ func (l *Loader) augmentation() string {
 	return strings.Join(parts, ",")
 }
 
-// resume puts the loader behind the batches of s.
+// resume puts the loader where s is.
 func (l *Loader) resume(s State) error {
 	want := l.identity
 	differ := func(what string, saved, now any) error {
@@ -185,7 +184,7 @@ func (l *Loader) resume(s State) error {
 	return nil
 }
 
-// delivered notes that batch n is with the caller, or was empty.
+// delivered notes that the caller has batch n, or that it was empty.
 func (l *Loader) delivered(n int) {
 	l.position.Lock()
 	defer l.position.Unlock()
@@ -211,8 +210,8 @@ func (s State) WriteFile(path string) error {
 // maxStateBytes bounds what is read as a state.
 const maxStateBytes = 1 << 20
 
-// ReadState reads what WriteFile wrote. It fails with [ErrState] for a file
-// of something else, or with the error of the file system.
+// ReadState reads what WriteFile wrote. It fails with [ErrState] for any other
+// file, or with the error of the file system.
 func ReadState(path string) (State, error) {
 	var s State
 	info, err := os.Stat(path)

@@ -16,8 +16,8 @@ type Stats struct {
 	Replaced      int64 // of those, the ones with another in their place
 	BytesToDevice int64 // copied over the link, for the batches delivered
 
-	// DeviceWait is the time Next was waited in: what a device that does
-	// nothing else would have stood idle for want of data.
+	// DeviceWait is the time that was spent waiting in Next: how long a device
+	// that does nothing else would have been idle for want of data.
 	DeviceWait time.Duration
 
 	// Stages is the time spent in each stage, in the order of the pipeline.
@@ -41,8 +41,8 @@ type Stats struct {
 	DecodeWhy     string // why not, where there are pictures to decode
 }
 
-// Stage is one stage of the pipeline. Stages run beside each other, and those
-// of workers in each worker, so times do not add up to the time that passed.
+// Stage is one stage of the pipeline. Stages run at the same time, those of
+// workers in every worker, so times do not add up to the time that passed.
 type Stage struct {
 	Name  string        // "read", "decode", "resize", "idle", "h2d", "transform"
 	Where string        // "worker" or "device"
@@ -140,8 +140,8 @@ func (l *Loader) Stats() Stats {
 	}
 }
 
-// Sub returns s with what was counted, and the times that were taken, since an
-// earlier report of the same loader.
+// Sub returns s with the counts and times since an earlier report of the same
+// loader.
 func (s Stats) Sub(earlier Stats) Stats {
 	s.Samples -= earlier.Samples
 	s.Batches -= earlier.Batches
@@ -156,12 +156,11 @@ func (s Stats) Sub(earlier Stats) Stats {
 	return s
 }
 
-// Limit names what held the pipeline up over a time: "" where it did nothing;
-// "device" where Next found
-// a batch there nearly always, so that the caller's own work is the limit; or
-// else the stage that was busy nearly all the time, of the workers' the one
-// that took most of it; or "latency" where nothing was, so that more workers
-// or more prefetch would help.
+// Limit names what held the pipeline up over a time: "device" if Next nearly
+// always found a batch ready, so that the caller's own work is the limit;
+// otherwise the stage that was busy nearly all the time (of the workers' stages,
+// the longest one); "latency" if none was, so that more workers or more prefetch
+// would help; or "" if nothing was done.
 func (s Stats) Limit(over time.Duration) string {
 	if s.idle() {
 		return ""

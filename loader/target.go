@@ -7,22 +7,22 @@ import (
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
 )
 
-// Target is what goes with the samples of a batch, out of one of
-// [Options].Targets, in device memory. It lives as long as the batch.
+// Target is one of [Options].Targets for the samples of a batch, in device
+// memory. It lives as long as the batch.
 type Target struct {
 	Data  device.Ptr  // of each sample in turn, from a multiple of 16 bytes on
 	DType dtype.DType // of the elements: the dataset's own
 	Shape []int       // the number of samples first, then the dataset's shape
 	Bytes int64       // size of Data
 
-	// Lengths is the length of axis 0 of each sample, where samples differ in
-	// it and are padded with zeros to Shape[1], the longest of the batch; else
-	// nil. DeviceLengths is the same in device memory, an i32 a sample; else 0.
+	// Lengths is the length of axis 0 of each sample, if samples differ in it and
+	// are padded with zeros to Shape[1], the longest of the batch; else nil.
+	// DeviceLengths is the same in device memory, an i32 a sample; else 0.
 	Lengths       []int32
 	DeviceLengths device.Ptr
 }
 
-// targetsIn is the targets of j as they are in d.
+// targetsIn returns the targets of j as they lie in d.
 func targetsIn(d *deviceBuffer, j *read.Job, t slab.Tail) []Target {
 	if len(j.Targets) == 0 {
 		return nil

@@ -16,7 +16,7 @@ type transform struct {
 	rowBytes    int64 // of a row of a sample afterwards
 	sampleBytes int64 // of the longest sample afterwards
 
-	// queue queues the work on a batch; nil when it stays as it is.
+	// queue queues the work on a batch; nil if it stays as it is.
 	queue   func(s device.Stream, w work) error
 	kernels *kernels.Set
 }
@@ -54,7 +54,7 @@ func newTransform(dev device.Device, spec dataset.Spec, rows int, o Options) (*t
 	if t.kernels, err = kernels.Load(dev); err != nil {
 		return nil, fmt.Errorf("loader: %w", err)
 	}
-	// What the kernel does not accept shows now, not with the first batch.
+	// If the kernel does not accept this, say so now and not with the first batch.
 	if err := t.probe(dev); err != nil {
 		return nil, errors.Join(fmt.Errorf("loader: %v samples as %v: %w", spec.DType, o.DType, err), t.kernels.Close())
 	}
@@ -73,7 +73,7 @@ func (t *transform) batchShape(n, rows int) []int {
 	return append([]int{n}, s...)
 }
 
-// probe queues no work at all, which checks everything but the operands.
+// probe queues work on nothing, which checks everything but the operands.
 func (t *transform) probe(dev device.Device) error {
 	s, err := dev.NewStream()
 	if err != nil {

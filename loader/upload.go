@@ -14,7 +14,7 @@ import (
 )
 
 // upload queues complete slabs to the device, in order. An error takes the
-// place of the batch that it befell.
+// place of its batch.
 func (n *feeder) upload() {
 	defer close(n.copied)
 	defer func() { n.reader.Close() }()
@@ -39,14 +39,14 @@ func (n *feeder) upload() {
 		if err != nil {
 			b = &Batch{n: j.N, err: err}
 		}
-		if !l.offer(b) || err != nil {
+		if b != nil && !l.offer(b) || err != nil {
 			return
 		}
 	}
 }
 
-// next returns the next job to queue. Where they come in any order, those of
-// an epoch still come before those of the next.
+// next returns the next job to queue. Jobs that come in any order still come
+// epoch by epoch.
 func (n *feeder) next() (*read.Job, bool) {
 	l := n.loader
 	if !l.options.Unordered {
@@ -88,7 +88,8 @@ func (n *feeder) share(epoch int) (count int) {
 	return count
 }
 
-// batch queues what j has read to the device.
+// batch queues what j has read to the device. It returns nil after the end of a
+// stream.
 func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 	defer usercode.Recover(&err, "while a batch was queued")
 	l := n.loader
@@ -97,6 +98,9 @@ func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 	}
 	if err := n.settle(j); err != nil {
 		return nil, err
+	}
+	if j.Ended && !n.cutOff(j) {
+		return nil, nil
 	}
 	b = &Batch{Device: n.dev, DType: l.options.DType, Epoch: j.Epoch, Number: j.Number, n: j.N}
 	if len(j.Indexes) == 0 {
@@ -154,8 +158,8 @@ func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 	return b, nil
 }
 
-// queue queues the copy of a slab to d and what turns it into the batch's
-// data.
+// queue queues the copy of a slab to d and the transform that makes the batch's
+// data of it.
 func (n *feeder) queue(d *deviceBuffer, j *read.Job, t slab.Tail) error {
 	from := 0
 	if n.decoder != nil {
@@ -196,8 +200,8 @@ func (n *feeder) queue(d *deviceBuffer, j *read.Job, t slab.Tail) error {
 	return n.compute.Record(d.events.complete)
 }
 
-// send queues the copy of host to dst, a part of d's raw memory; where it is
-// staged, the copy is done when send returns.
+// send queues the copy of host to dst, a part of d's raw memory. A staged copy is
+// done when send returns.
 func (n *feeder) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 	d.timed = n.timing(len(host))
 	d.staged = n.staging.Takes(len(host))
@@ -209,8 +213,8 @@ func (n *feeder) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 		}
 		return n.copies.CopyH2D(dst, host)
 	}
-	// The last batch in d may be in use still: its labels and targets are,
-	// where its data lie elsewhere.
+	// The last batch in d may still be in use: its labels and targets, and its
+	// data unless they lie elsewhere.
 	if err := n.copies.Synchronize(); err != nil {
 		return err
 	}
@@ -220,9 +224,9 @@ func (n *feeder) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 	return err
 }
 
-// takeBuffer returns a free buffer, if there is a choice one that nobody's work
-// holds any more: the streams of the loader wait for what is used, and what
-// waits behind that waits too.
+// takeBuffer returns a free buffer, and among several, one that no work uses any
+// more: the loader's streams would wait for that work, and all that is queued
+// behind it would wait, too.
 func (n *feeder) takeBuffer() (*deviceBuffer, bool) {
 	first, ok := receive(n.loader.ctx, n.buffers)
 	if !ok || first.idle() {
@@ -242,7 +246,7 @@ func (n *feeder) takeBuffer() (*deviceBuffer, bool) {
 	return first, true
 }
 
-// waitUsed queues the wait for what callers of the last batch in d do.
+// waitUsed queues a wait for the work of the last callers on d.
 func (n *feeder) waitUsed(d *deviceBuffer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -289,7 +293,8 @@ func (l *Loader) write(t slab.Tail, j *read.Job) (mix []float32, err error) {
 	return mix, nil
 }
 
-// key is what everything random about the visit of a sample is drawn from.
+// key is the key from which everything random about the visit of a sample is
+// drawn.
 func (l *Loader) key(j *read.Job, index int) uint64 {
 	return sampler.Key(l.options.Seed, j.Epoch, index)
 }

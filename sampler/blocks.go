@@ -9,25 +9,23 @@ import (
 	"github.com/pinion-gpu/pinion/internal/draw"
 )
 
-// Blocks visits every sample once per epoch, those of a block near to each
-// other: it is for samples that are cheap to read together, such as those of a
-// tar shard on a web server.
+// Blocks visits every sample once per epoch and keeps those of a block close
+// together. It is for samples that are cheap to read together, such as those of
+// a tar shard on a web server.
 //
 // In each epoch the order of the blocks is shuffled and cut into groups, and
 // the samples of each group are shuffled. A group of one block only shuffles
-// within blocks; one of all blocks is a random order of all samples. Samples
-// of a block meet those of other blocks in every epoch, and only such of their
-// group. Ranks of a [Distributed] one share each group, so all of them read all
-// blocks. A Blocks takes 8 bytes of memory per block, and 16 more for each of
-// the two epochs whose order was asked for last.
+// within blocks; one of all blocks is a random order of all samples. Under
+// [Distributed], ranks share every group, so each of them reads from all blocks.
+// A Blocks takes 8 bytes of memory per block, and 16 more for each of the two
+// epochs whose order was asked for last.
 type Blocks struct {
 	starts []int // number of the first sample of each block, and of all at the end
 	group  int   // blocks in a group; the last may have fewer
 	order  Random
 	within uint64 // key
 
-	// What was worked out last, for an even and an odd epoch: it is a function
-	// of the epoch and no state.
+	// A cache: the layouts of the last even and the last odd epoch.
 	laid [2]atomic.Pointer[blockLayout]
 }
 

@@ -13,9 +13,9 @@ type ByLengthOptions struct {
 	// Size is the number of samples in a batch. Default: 64.
 	Size int
 
-	// Bucket is the number of batches in a bucket: samples meet in a batch
-	// only those of their bucket. 1 pads least, but the same samples meet in
-	// every epoch; more mixes more and pads more. Default: 16.
+	// Bucket is the number of batches in a bucket. The samples of a batch come
+	// from one bucket: with 1 there is the least padding, but a batch has the same
+	// samples in every epoch; larger buckets mix more and pad more. Default: 16.
 	Bucket int
 
 	// DropLast leaves out the batch that is not full, of which there is at

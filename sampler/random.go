@@ -30,7 +30,8 @@ func (s *Random) At(epoch, k int) int {
 	return int(s.order.at(draw.Hash(s.key, uint64(epoch)), uint64(k)))
 }
 
-// Position returns when an index is visited: the k for which At gives index.
+// Position returns the position at which an index is visited: the k for which
+// At returns index.
 // It is -1 if index is not in 0..Len()-1.
 func (s *Random) Position(epoch, index int) int {
 	if !within(index, s.Len()) {

@@ -3,7 +3,7 @@ package sampler
 // Sequential visits 0, 1, … n-1 in every epoch.
 type Sequential struct{ n int }
 
-// NewSequential returns the order of n samples as they lie. n below 1 is an
+// NewSequential returns the order of n samples from first to last. n below 1 is an
 // [ErrArgument].
 func NewSequential(n int) (*Sequential, error) {
 	if err := atLeastOne("n", n); err != nil {

@@ -8,9 +8,9 @@ import "github.com/pinion-gpu/pinion/internal/draw"
 // number of places late.
 //
 // The order depends on seed, epoch and the stream alone. To resume in the
-// middle, push the stream again from its start and ignore what came out before:
-// let items be cheap to make, such as keys or offsets, and read what they name
-// when they come out.
+// middle, push the stream again from its start and ignore what came out before.
+// So push what is cheap to make, such as keys or offsets, and read what they
+// name when they come out.
 //
 // A ShuffleBuffer is for one goroutine at a time.
 //

@@ -17,6 +17,7 @@ type Job struct {
 	Epoch, Number int   // of the batch within its epoch
 	Err           error // why there is no such batch
 
+	Ended   bool  // the dataset ended before the last of its samples
 	LeftOut int   // samples that could not be read, so far
 	Why     error // the first of them
 

@@ -89,19 +89,28 @@ func (r *Reader) read(j *Job, slot int, timing *dataset.Timing) (err error) {
 		return err
 	}
 	source, index := &r.workers.source, j.Indexes[slot]
-	j.Labels[slot] = source.Layout.Samples.Dataset.Label(index)
 	v := dataset.Visit{Index: index, Key: source.Key(j.Epoch, index), Timing: timing}
 	switch {
 	case j.Files != nil:
-		r.readers.begin(&v)
-		if err := j.Files.Fetch(r.workers.ctx, r.readers.encoded, slot, v, r.places[0]); err != nil {
-			return err
-		}
-		return r.readers.readTargets(r.workers.ctx, v, r.places[1:])
+		err = r.fetch(j, slot, v)
 	case r.guard != nil:
-		return r.guarded(v, r.places)
+		err = r.guarded(v, r.places)
+	default:
+		err = r.readers.read(r.workers.ctx, v, r.places)
 	}
-	return r.readers.read(r.workers.ctx, v, r.places)
+	if err == nil { // a stream knows its label only now
+		j.Labels[slot] = source.Layout.Samples.Dataset.Label(index)
+	}
+	return err
+}
+
+// fetch reads the file of a sample, for the device to decode, and its targets.
+func (r *Reader) fetch(j *Job, slot int, v dataset.Visit) error {
+	r.readers.begin(&v)
+	if err := j.Files.Fetch(r.workers.ctx, r.readers.encoded, slot, v, r.places[0]); err != nil {
+		return err
+	}
+	return r.readers.readTargets(r.workers.ctx, v, r.places[1:])
 }
 
 // take finds the places of a sample and its targets, and pads them.

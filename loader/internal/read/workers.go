@@ -18,7 +18,8 @@ type Source struct {
 	Timeout time.Duration // of a sample with its targets; 0: none
 }
 
-// Key is what everything random about the visit of a sample is drawn from.
+// Key is the key from which everything random about the visit of a sample is
+// drawn.
 func (s *Source) Key(epoch, index int) uint64 { return sampler.Key(s.Seed, epoch, index) }
 
 // Workers read the samples of jobs. The caller starts their goroutines, each
