@@ -23,6 +23,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -282,12 +283,8 @@ func patiently(t testing.TB, limit time.Duration, stuck []int, try func(limit ti
 	}
 }
 
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// ok ends the test if err is not nil.
+var ok = testkit.OK
 
 func fails(t testing.TB, what string, err, target error) {
 	t.Helper()
@@ -338,20 +335,13 @@ func fatalStacks(t testing.TB, what string) {
 // that the device has as much free memory as now. Call it first.
 func leavesNothing(t testing.TB, dev device.Device) {
 	t.Helper()
-	goroutines, memory := runtime.NumGoroutine(), freeBytes(t, dev)
+	memory := freeBytes(t, dev)
 	t.Cleanup(func() {
-		// A goroutine that is done may still be on its way out.
-		for deadline := time.Now().Add(hang); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				stacks := make([]byte, 1<<16)
-				t.Errorf("%d goroutines before, %d now:\n%s", goroutines, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-				return
-			}
-		}
 		if now := freeBytes(t, dev); now != memory && now != closed {
 			t.Errorf("%d bytes of device memory free before, %d now", memory, now)
 		}
 	})
+	testkit.NoLeaks(t) // checked before the memory, which goroutines may hold
 }
 
 const closed = -1

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkCopy(b *testing.B) {
 				}
 				for _, toHost := range []bool{false, true} {
 					c := transfer.Copy{Host: host[:n], Device: p, ToHost: toHost}
-					b.Run(fmt.Sprintf("%s/%s", direction(toHost), bytesText(n)), func(b *testing.B) {
+					b.Run(fmt.Sprintf("%s/%s", direction(toHost), units.ExactBytes(n)), func(b *testing.B) {
 						b.SetBytes(n)
 						b.ReportAllocs()
 						for b.Loop() {
@@ -54,11 +55,4 @@ func direction(toHost bool) string {
 		return "d2h"
 	}
 	return "h2d"
-}
-
-func bytesText(n int64) string {
-	if n < 1<<20 {
-		return fmt.Sprintf("%dKiB", n>>10)
-	}
-	return fmt.Sprintf("%dMiB", n>>20)
 }

@@ -10,15 +10,12 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/vram"
 )
 
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// ok ends the test if err is not nil.
+var ok = testkit.OK
 
 const capacity = 1 << 30
 

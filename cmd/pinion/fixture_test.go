@@ -15,6 +15,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // TestMain makes the test binary the command itself where a test asks for it,
@@ -69,12 +71,8 @@ func captureStderr(t testing.TB, fn func()) string {
 	return string(text)
 }
 
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// ok ends the test if err is not nil.
+var ok = testkit.OK
 
 // document runs a command that prints JSON and checks that it is one document
 // with at least those keys.
@@ -104,10 +102,7 @@ func parse(t testing.TB, text string, keys []string) map[string]any {
 // writeFile makes a file in dir, with its folders.
 func writeFile(t testing.TB, dir, name string, data []byte) string {
 	t.Helper()
-	path := filepath.Join(dir, filepath.FromSlash(name))
-	ok(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	ok(t, os.WriteFile(path, data, 0o644))
-	return path
+	return testkit.WriteFile(t, data, dir, filepath.FromSlash(name))
 }
 
 // picture is something to encode, no two alike.

@@ -9,10 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
@@ -64,20 +62,13 @@ func Open(t testing.TB) *Fixture {
 		t.Fatal(err)
 	}
 	f := &Fixture{TB: t, Dev: &Rig{Device: dev, Pinner: pinner}, Stream: stream}
-	before := runtime.NumGoroutine()
+	testkit.NoLeaks(t)
 	t.Cleanup(func() {
 		if n := f.Dev.Opened.Load(); n != 0 {
 			t.Errorf("%d streams and events are still open", n)
 		}
 		if n := f.Dev.PinnedNow.Load(); n != 0 {
 			t.Errorf("%d bytes are still pinned", n)
-		}
-		// A goroutine that is done may still be on its way out.
-		for deadline := time.Now().Add(testkit.Hang); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks())
-				return
-			}
 		}
 	})
 	return f
@@ -133,18 +124,7 @@ func Async(fn func() error) <-chan error {
 // Arrives returns what done delivers and ends the test when that is nothing.
 func (f *Fixture) Arrives(what string, done <-chan error) error {
 	f.Helper()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(testkit.Hang):
-		f.Fatalf("%s: stuck\n%s", what, stacks())
-		return nil
-	}
-}
-
-func stacks() []byte {
-	b := make([]byte, 1<<16)
-	return b[:runtime.Stack(b, true)]
+	return testkit.Receive(f.TB, what, done)
 }
 
 // Alloc allocates n bytes on the device, until the device is closed.

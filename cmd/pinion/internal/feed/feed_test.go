@@ -19,6 +19,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -51,12 +52,8 @@ func makePhotos(t testing.TB, n int, broken ...int) dataset.Dataset {
 	return ds
 }
 
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// ok ends the test if err is not nil.
+var ok = testkit.OK
 
 // checksum hashes the photos as bytes in NCHW order: the batches one behind
 // the other.
