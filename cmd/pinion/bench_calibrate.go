@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/texttable"
@@ -19,16 +20,16 @@ import (
 
 // calibrate measures the model of the link, keeps it and prints it.
 func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
-	dev, err := openDevice(cmd, *f.device)
+	dev, err := cli.OpenDevice(cmd, *f.device)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	_, missing := linkmodel.Load(dev)
-	line := newProgress(cmd)
+	line := cli.NewProgress(cmd)
 	start := time.Now()
-	m, err := calibrate.Run(cmd.Context(), dev, calibrate.Options{Progress: line.show})
-	line.clear()
+	m, err := calibrate.Run(cmd.Context(), dev, calibrate.Options{Progress: line.Show})
+	line.Clear()
 	if err != nil {
 		return err
 	}
@@ -45,9 +46,9 @@ func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
 		}
 	}
 	if f.json {
-		return printJSON(cmd, out)
+		return cli.PrintJSON(cmd, out)
 	}
-	return printText(cmd, out.print)
+	return cli.PrintText(cmd, out.print)
 }
 
 // ensureModel measures the model of dev where there is none, so that what is

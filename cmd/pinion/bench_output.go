@@ -205,3 +205,6 @@ func (o *linkOutput) printCurves(w io.Writer, direction string) {
 }
 
 var directions = map[string]string{"h2d": "host to device", "d2h": "device to host", "both": "both at once", "d2d": "inside the device"}
+
+// gb prints a rate that is in units of 10^9 bytes a second.
+func gb(perSecond float64) string { return fmt.Sprintf("%.2f", perSecond) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/device"
@@ -23,7 +24,7 @@ and to share: rates, times, the limit of the link and what follows from them.`,
 		Example: `  pinion bench --report link.html
   pinion bench link --size 256MiB
   pinion bench processes`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
 	file := cmd.Flags().String("report", "", "write an HTML page about the link to this file")
 	flags := addBenchFlags(cmd)
@@ -31,18 +32,18 @@ and to share: rates, times, the limit of the link and what follows from them.`,
 		if !cmd.Flags().Changed("report") {
 			for _, name := range benchFlagNames {
 				if cmd.Flags().Changed(name) {
-					return badUsage(cmd, "--%s needs --report, or a command such as bench link", name)
+					return cli.BadUsage(cmd, "--%s needs --report, or a command such as bench link", name)
 				}
 			}
 			return cmd.Help()
 		}
 		if *file == "" {
-			return badUsage(cmd, "--report needs the name of a file")
+			return cli.BadUsage(cmd, "--report needs the name of a file")
 		}
 		if err := flags.check(cmd); err != nil {
 			return err
 		}
-		page, err := createFile(*file)
+		page, err := cli.CreateFile(*file)
 		if err != nil {
 			return err
 		}
@@ -50,16 +51,16 @@ and to share: rates, times, the limit of the link and what follows from them.`,
 		if err != nil {
 			return errors.Join(err, page.Discard())
 		}
-		if err := finishFile(page, run.writeReport); err != nil {
+		if err := cli.FinishFile(page, run.writeReport); err != nil {
 			return err
 		}
 		out := newLinkOutput(run)
 		out.Report = *file
 		if flags.json {
-			return printJSON(cmd, out)
+			return cli.PrintJSON(cmd, out)
 		}
 		out.hideCurves()
-		return printText(cmd, out.print)
+		return cli.PrintText(cmd, out.print)
 	}
 	cmd.AddCommand(newBenchLink(), newBenchProcesses())
 	return cmd
@@ -103,7 +104,7 @@ not used.`,
   pinion bench link --curves
   pinion bench link --calibrate
   pinion bench link --json > link.json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
 	flags := addBenchFlags(cmd)
 	copiers := cmd.Flags().Int("copiers", 0, "goroutines of the staged path (default: one a processor, at most 12)")
@@ -112,7 +113,7 @@ not used.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		const most = 256 // far beyond use: each pins 8 MiB
 		if *copiers < 0 || *copiers > most {
-			return badUsage(cmd, "--copiers is %d, but must be from 0 to %d", *copiers, most)
+			return cli.BadUsage(cmd, "--copiers is %d, but must be from 0 to %d", *copiers, most)
 		}
 		if err := flags.check(cmd); err != nil {
 			return err
@@ -120,7 +121,7 @@ not used.`,
 		if *calibrate {
 			for _, name := range []string{"size", "repeats", "copiers", "curves"} {
 				if cmd.Flags().Changed(name) {
-					return badUsage(cmd, "--calibrate takes no --%s", name)
+					return cli.BadUsage(cmd, "--calibrate takes no --%s", name)
 				}
 			}
 			return flags.calibrate(cmd)
@@ -131,9 +132,9 @@ not used.`,
 		}
 		out := newLinkOutput(run)
 		if flags.json {
-			return printJSON(cmd, out)
+			return cli.PrintJSON(cmd, out)
 		}
-		return printText(cmd, out.print)
+		return cli.PrintText(cmd, out.print)
 	}
 	return cmd
 }
@@ -149,7 +150,7 @@ type benchFlags struct {
 var benchFlagNames = []string{"device", "size", "repeats", "json"}
 
 func addBenchFlags(cmd *cobra.Command) *benchFlags {
-	f := &benchFlags{device: deviceFlag(cmd)}
+	f := &benchFlags{device: cli.DeviceFlag(cmd)}
 	flags.Size(cmd.Flags(), &f.size, "size", 1<<30, "bytes of the largest copy; the default is less where memory is short")
 	cmd.Flags().IntVar(&f.repeats, "repeats", 7, "timed repeats of each path")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON document")
@@ -158,10 +159,10 @@ func addBenchFlags(cmd *cobra.Command) *benchFlags {
 
 func (f *benchFlags) check(cmd *cobra.Command) error {
 	if f.repeats < 1 {
-		return badUsage(cmd, "--repeats is %d, but must be at least 1", f.repeats)
+		return cli.BadUsage(cmd, "--repeats is %d, but must be at least 1", f.repeats)
 	}
 	if f.size < linkbench.MinSize {
-		return badUsage(cmd, "--size is %s, but must be at least %s", units.Bytes(f.size), units.Bytes(linkbench.MinSize))
+		return cli.BadUsage(cmd, "--size is %s, but must be at least %s", units.Bytes(f.size), units.Bytes(linkbench.MinSize))
 	}
 	return nil
 }
@@ -177,25 +178,25 @@ type linkRun struct {
 // measure opens the device and measures it with the flags' options added to o.
 func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *linkRun, err error) {
 	start := time.Now()
-	dev, err := openDevice(cmd, *f.device)
+	dev, err := cli.OpenDevice(cmd, *f.device)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	run = &linkRun{Record: provenance.Now(), info: dev.Info(), opened: time.Since(start)}
 
-	line := newProgress(cmd)
+	line := cli.NewProgress(cmd)
 	if o.Curves {
-		if err := ensureModel(cmd, dev, line.show); err != nil {
-			line.clear()
+		if err := ensureModel(cmd, dev, line.Show); err != nil {
+			line.Clear()
 			return nil, err
 		}
 	}
-	o.Repeats, o.Progress = f.repeats, line.show
+	o.Repeats, o.Progress = f.repeats, line.Show
 	if cmd.Flags().Changed("size") {
 		o.Size = f.size // and not less
 	}
 	run.Report, err = linkbench.Run(cmd.Context(), dev, o)
-	line.clear()
+	line.Clear()
 	return run, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
 	"github.com/pinion-gpu/pinion/device"
@@ -42,9 +43,9 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 		Example: `  pinion bench processes
   pinion bench processes --procs 4 --device cuda:0 --size 1GiB
   pinion bench processes --json > processes.json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	name := deviceFlag(cmd)
+	name := cli.DeviceFlag(cmd)
 	procs := cmd.Flags().Int("procs", 2, "processes that copy, at most 16")
 	repeats := cmd.Flags().Int("repeats", 7, "timed repeats of each copy")
 	var bytes int64
@@ -52,13 +53,13 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 	json := cmd.Flags().Bool("json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *procs < 1 || *procs > procbench.MaxProcs {
-			return badUsage(cmd, "--procs is %d, but must be from 1 to %d", *procs, procbench.MaxProcs)
+			return cli.BadUsage(cmd, "--procs is %d, but must be from 1 to %d", *procs, procbench.MaxProcs)
 		}
 		if *repeats < 1 {
-			return badUsage(cmd, "--repeats is %d, but must be at least 1", *repeats)
+			return cli.BadUsage(cmd, "--repeats is %d, but must be at least 1", *repeats)
 		}
 		if bytes < procbench.MinSize {
-			return badUsage(cmd, "--size is %s, but must be at least %s", units.Bytes(bytes), units.Bytes(procbench.MinSize))
+			return cli.BadUsage(cmd, "--size is %s, but must be at least %s", units.Bytes(bytes), units.Bytes(procbench.MinSize))
 		}
 		run, err := measureProcesses(cmd, *name, procbench.Options{Procs: *procs, Size: bytes, Repeats: *repeats})
 		if err != nil {
@@ -66,9 +67,9 @@ Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
 		}
 		out := newProcessesOutput(run)
 		if *json {
-			return printJSON(cmd, out)
+			return cli.PrintJSON(cmd, out)
 		}
-		return printText(cmd, out.print)
+		return cli.PrintText(cmd, out.print)
 	}
 	cmd.AddCommand(newBenchProcessesChild())
 	return cmd
@@ -82,7 +83,7 @@ func newBenchProcessesChild() *cobra.Command {
 		Long:    `Copy for the bench that started this process. It is not for people to start.`,
 		Example: `  pinion bench processes child    # as bench processes starts it`,
 		Hidden:  true,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return procbench.Child(cmd.Context()) },
 	}
 }
@@ -97,17 +98,17 @@ type processesRun struct {
 
 func measureProcesses(cmd *cobra.Command, name string, o procbench.Options) (run *processesRun, err error) {
 	start := time.Now()
-	dev, err := openDevice(cmd, name)
+	dev, err := cli.OpenDevice(cmd, name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	run = &processesRun{Record: provenance.Now(), info: dev.Info(), opened: time.Since(start)}
 
-	line := newProgress(cmd)
+	line := cli.NewProgress(cmd)
 	o.Args = []string{"bench", "processes", "child"}
-	o.Progress = line.show
+	o.Progress = line.Show
 	run.Report, err = procbench.Run(cmd.Context(), dev, o)
-	line.clear()
+	line.Clear()
 	return run, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 )
 
@@ -32,7 +33,7 @@ in ~/.zshrc.`,
 		DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return badUsage(cmd, "name one shell: %s", flags.Or(shells))
+				return cli.BadUsage(cmd, "name one shell: %s", flags.Or(shells))
 			}
 			return nil
 		},
@@ -49,7 +50,7 @@ in ~/.zshrc.`,
 			case "powershell":
 				return cmd.Root().GenPowerShellCompletionWithDesc(out)
 			}
-			return badUsage(cmd, "there is no completion for %q, only for %s", args[0], flags.Or(shells))
+			return cli.BadUsage(cmd, "there is no completion for %q, only for %s", args[0], flags.Or(shells))
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/dl"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -27,19 +28,19 @@ The libraries are optional: each is used where it is installed. The environment
 variable PINION_LIB_TURBOJPEG, for example, names another file to load, or "off".`,
 		Example: `  pinion devices
   pinion devices --json`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	asJSON := jsonFlag(cmd)
+	asJSON := cli.JSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		list, err := listDevices()
 		if err != nil {
 			return err
 		}
 		if *asJSON {
-			return printJSON(cmd, list)
+			return cli.PrintJSON(cmd, list)
 		}
-		return printText(cmd, list.print)
+		return cli.PrintText(cmd, list.print)
 	}
 	return cmd
 }

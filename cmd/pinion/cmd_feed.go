@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
@@ -17,7 +18,7 @@ import (
 
 // feedFlags are the flags of pinion feed.
 type feedFlags struct {
-	pipelineFlags
+	pipeline.Flags
 	epochs, stopAfter, listErrors int
 	saveState, resume, digests    string
 	checksum, json                bool
@@ -29,7 +30,7 @@ func newFeed() *cobra.Command {
 		Short: "Feed a dataset to a device and report how fast it went",
 		Long: `Feed a dataset to a device, batch by batch, and report how fast it went.
 
-` + datasetHelp + `
+` + pipeline.DatasetHelp + `
 
 Photos are scaled so that the shorter side is --size and cut to the centre
 square; images become normalised floats on the device. --transform does
@@ -82,10 +83,10 @@ nothing else to do would have stood idle.`,
   pinion feed ~/photos --on-error skip --checksum
   pinion feed ~/photos --sampler random --rank 0 --world 4 --stop-after 100 --save-state state.json
   pinion feed ~/photos --sampler random --rank 0 --world 4 --resume state.json --digests batches.jsonl`,
-		Args: datasetArgs,
+		Args: pipeline.DatasetArgs,
 	}
 	var f feedFlags
-	f.register(cmd, false)
+	f.Register(cmd, false)
 	set := cmd.Flags()
 	flags.Group(set, "Run", func() {
 		flags.Int(set, &f.epochs, "epochs", 1, flags.AtLeast(1), "passes over the dataset")
@@ -105,14 +106,14 @@ nothing else to do would have stood idle.`,
 
 // options checks the flags and makes the loader's options of them.
 func (f *feedFlags) options(cmd *cobra.Command, args []string) (loader.Options, error) {
-	o, err := f.pipelineFlags.options(cmd)
+	o, err := f.Flags.Options(cmd)
 	if err != nil {
 		return o, err
 	}
 	o.Epochs = f.epochs
-	o.Batch, o.Workers, o.Prefetch = first(f.batch), first(f.workers), first(f.prefetch)
-	o.Copiers, o.ChunkBytes = first(f.copiers), first(f.chunk)
-	return o, f.checkPlaces(cmd, slices.Concat(args, f.targets))
+	o.Batch, o.Workers, o.Prefetch = pipeline.First(f.Batch), pipeline.First(f.Workers), pipeline.First(f.Prefetch)
+	o.Copiers, o.ChunkBytes = pipeline.First(f.Copiers), pipeline.First(f.Chunk)
+	return o, f.checkPlaces(cmd, f.Paths(args))
 }
 
 func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
@@ -121,58 +122,60 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
 		return err
 	}
 	prepare := func(ds dataset.Dataset) error {
-		if err := f.prepare(cmd, ds, options.Batch, &options); err != nil {
+		if err := f.Prepare(cmd, ds, options.Batch, &options); err != nil {
 			return err
 		}
 		return f.loadState(&options)
 	}
-	return f.use(cmd, args, prepare, func(in *input) error { return f.feed(cmd, in, options) })
+	return f.Use(cmd, args, prepare, func(in *pipeline.Input) error { return f.feed(cmd, in, options) })
 }
 
 // feed feeds what was opened, and reports.
-func (f *feedFlags) feed(cmd *cobra.Command, in *input, options loader.Options) (err error) {
+func (f *feedFlags) feed(cmd *cobra.Command, in *pipeline.Input, options loader.Options) (err error) {
 	var report *feed.Report
-	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(in.line).show}
-	var lines *lineFile
+	run := feed.Options{Checksum: f.checksum, StopAfter: f.stopAfter, Progress: newLive(in.Line).show}
+	var lines *cli.LineFile
 	if f.digests != "" {
 		var createErr error
-		lines, createErr = createLines(f.digests)
+		lines, createErr = cli.CreateLines(f.digests)
 		if createErr != nil {
 			return fmt.Errorf("the digests cannot be written: %w", createErr)
 		}
-		defer func() { err = errors.Join(err, lines.close(report != nil)) }()
+		defer func() { err = errors.Join(err, lines.Close(report != nil)) }()
 		run.Digests = lines
 	}
-	unread := &unreadSamples{line: in.line, policy: options.OnError, list: f.listErrors, keep: f.json}
+	unread := &unreadSamples{line: in.Line, policy: options.OnError, list: f.listErrors, keep: f.json}
 	if options.OnError != loader.Fail {
 		options.Decide = unread.add
 	}
-	options.Targets = in.targets()
+	options.Targets = in.Targets()
 	run.Loader = options
-	report, err = feed.Run(cmd.Context(), in.dev, in.ds, run)
-	in.line.clear()
+	report, err = feed.Run(cmd.Context(), in.Device, in.Dataset, run)
+	in.Line.Clear()
 	if report != nil {
 		unread.finish(report.Errors)
 		// The state is not to be ahead of the digests.
-		if flushErr := lines.flush(); flushErr != nil {
-			return errors.Join(err, flushErr)
+		if lines != nil {
+			if flushErr := lines.Flush(); flushErr != nil {
+				return errors.Join(err, flushErr)
+			}
 		}
-		err = errors.Join(err, f.keepState(in.line, report.State))
+		err = errors.Join(err, f.keepState(in.Line, report.State))
 	}
 	if err != nil {
 		// Who ends a long run by hand still wants to know how it went.
 		if report != nil && report.Samples > 0 && errors.Is(err, context.Canceled) && !f.json {
-			err = errors.Join(err, printText(cmd, newFeedOutput(in, report, unread).print))
+			err = errors.Join(err, cli.PrintText(cmd, newFeedOutput(in, report, unread).print))
 		}
 		return err
 	}
 	if report.Samples == 0 && options.Resume != nil {
-		in.line.message("Nothing is left: the state of --resume is at the end of %s; more --epochs go on behind it",
+		in.Line.Message("Nothing is left: the state of --resume is at the end of %s; more --epochs go on behind it",
 			units.Count(options.Epochs, "epoch"))
 	}
 	out := newFeedOutput(in, report, unread)
 	if f.json {
-		return printJSON(cmd, out)
+		return cli.PrintJSON(cmd, out)
 	}
-	return printText(cmd, out.print)
+	return cli.PrintText(cmd, out.print)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/dataset/shard"
 	"github.com/pinion-gpu/pinion/dataset/tar"
@@ -35,7 +36,7 @@ OUT before all of it is written.`,
 		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return badUsage(cmd, "name a folder of photos and one for the shards, not %s", units.Count(len(args), "argument"))
+				return cli.BadUsage(cmd, "name a folder of photos and one for the shards, not %s", units.Count(len(args), "argument"))
 			}
 			return nil
 		},
@@ -43,7 +44,7 @@ OUT before all of it is written.`,
 	var o shard.WriterOptions
 	flags.Size(cmd.Flags(), &o.ShardBytes, "shard-size", 256<<20, "most bytes of a shard")
 	cmd.Flags().StringVar(&o.Prefix, "prefix", "shard-", "how the names of the shards begin")
-	asJSON := jsonFlag(cmd)
+	asJSON := cli.JSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runPack(cmd, args[0], args[1], o, *asJSON) }
 	return cmd
 }
@@ -59,18 +60,18 @@ type packOutput struct {
 }
 
 func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, asJSON bool) (err error) {
-	line := newProgress(cmd)
-	defer line.clear()
+	line := cli.NewProgress(cmd)
+	defer line.Clear()
 	start := time.Now()
 	err = tar.Pack(cmd.Context(), folder, out, tar.PackOptions{
 		Shards:   opts,
-		Progress: func(done, total int) { line.show(done, total, "packing "+folder) },
+		Progress: func(done, total int) { line.Show(done, total, "packing "+folder) },
 	})
 	if err != nil {
 		return err
 	}
 	took := time.Since(start)
-	line.clear()
+	line.Clear()
 	tar, err := tar.OpenFiles(cmd.Context(), out, tar.Options{})
 	if err != nil {
 		return err
@@ -78,10 +79,10 @@ func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, a
 	defer func() { err = errors.Join(err, tar.Close()) }()
 	o := packOutput{provenance.Now(), folder, out, tar.Len(), len(tar.Shards()), took.Seconds()}
 	if asJSON {
-		return printJSON(cmd, o)
+		return cli.PrintJSON(cmd, o)
 	}
-	return printText(cmd, func(w io.Writer) {
+	return cli.PrintText(cmd, func(w io.Writer) {
 		fmt.Fprintf(w, "%s in %s, %s\nNext: pinion feed %s --sampler blocks\n", units.Count(o.Samples, "photo"),
-			units.Count(o.Shards, "shard"), units.Seconds(o.Seconds), shellQuote(o.OutFolder))
+			units.Count(o.Shards, "shard"), units.Seconds(o.Seconds), cli.ShellQuote(o.OutFolder))
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/vram"
@@ -92,7 +93,7 @@ With --generate a trace is made and written as JSON lines:
 	var f replayFlags
 	set := cmd.Flags()
 	flags.Group(set, "Replay a trace", func() {
-		f.device = deviceFlag(cmd)
+		f.device = cli.DeviceFlag(cmd)
 		flags.Choice(set, &f.allocator, "allocator", "pinion", allocators, "what to replay on: "+flags.Or(allocators))
 		flags.Size(set, &f.capacity, "capacity", 0, "memory that the allocator may use (default: on the host 80GiB, else what the device has free)")
 		flags.Size(set, &f.chunk, "chunk", 0, "bytes of a physical chunk of the pool, a power of two (default: chosen by the capacity)")
@@ -104,13 +105,13 @@ With --generate a trace is made and written as JSON lines:
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case set.Changed("generate") && len(args) > 0:
-			return badUsage(cmd, "--generate makes a trace, and replays none: %q is too much", args[0])
+			return cli.BadUsage(cmd, "--generate makes a trace, and replays none: %q is too much", args[0])
 		case set.Changed("generate"):
 			return g.check(cmd)
 		case len(args) == 0:
-			return badUsage(cmd, "name the trace to replay, or --generate one")
+			return cli.BadUsage(cmd, "name the trace to replay, or --generate one")
 		case len(args) > 1:
-			return badUsage(cmd, "one trace is replayed at a time, but %d were given", len(args))
+			return cli.BadUsage(cmd, "one trace is replayed at a time, but %d were given", len(args))
 		}
 		return f.check(cmd, args[0])
 	}
@@ -126,14 +127,14 @@ With --generate a trace is made and written as JSON lines:
 func (f *replayFlags) check(cmd *cobra.Command, path string) error {
 	for _, name := range generateFlagNames {
 		if cmd.Flags().Changed(name) {
-			return badUsage(cmd, "--%s needs --generate", name)
+			return cli.BadUsage(cmd, "--%s needs --generate", name)
 		}
 	}
 	if f.allocator != "pinion" && f.chunk != 0 {
-		return badUsage(cmd, "--chunk is for --allocator pinion, not for %s", f.allocator)
+		return cli.BadUsage(cmd, "--chunk is for --allocator pinion, not for %s", f.allocator)
 	}
 	if f.capacity != 0 && strings.HasPrefix(*f.device, "host:") {
-		return badUsage(cmd, "--device %s has a capacity already: leave out --capacity", *f.device)
+		return cli.BadUsage(cmd, "--device %s has a capacity already: leave out --capacity", *f.device)
 	}
 	return f.checkSnapshot(cmd, path)
 }
@@ -163,7 +164,7 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, allocator.Close()) }()
 
-	line := newProgress(cmd)
+	line := cli.NewProgress(cmd)
 	options := replay.Options{Progress: func(events int64) { in.show(line, events) }}
 	pool, _ := allocator.(*replay.Pool)
 	var snapshot *snapshotFile
@@ -175,7 +176,7 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 		options.AtEnd = func() error { return snapshot.write(cmd.Context(), pool.Pool().Snapshot()) }
 	}
 	result, err := replay.Run(cmd.Context(), in.events(), allocator, options)
-	line.clear()
+	line.Clear()
 	if err != nil {
 		return err
 	}
@@ -188,9 +189,9 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 		out.Snapshot = &snapshot.snapshotOutput
 	}
 	if f.json {
-		return printJSON(cmd, out)
+		return cli.PrintJSON(cmd, out)
 	}
-	return printText(cmd, out.print)
+	return cli.PrintText(cmd, out.print)
 }
 
 // open opens the device. A host device that was not given a capacity gets one
@@ -198,7 +199,7 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 func (f *replayFlags) open(cmd *cobra.Command) (device.Device, error) {
 	name := *f.device
 	if name != "host" {
-		dev, err := openDevice(cmd, name)
+		dev, err := cli.OpenDevice(cmd, name)
 		if err != nil || name != "auto" || dev.Info().Backend != "host" {
 			return dev, err
 		}
@@ -210,7 +211,7 @@ func (f *replayFlags) open(cmd *cobra.Command) (device.Device, error) {
 	if f.capacity != 0 {
 		capacity = f.capacity
 	}
-	return openDevice(cmd, fmt.Sprintf("host:%d", capacity))
+	return cli.OpenDevice(cmd, fmt.Sprintf("host:%d", capacity))
 }
 
 func (f *replayFlags) newAllocator(cmd *cobra.Command, dev device.Device) (replay.Allocator, error) {
@@ -226,7 +227,7 @@ func (f *replayFlags) newAllocator(cmd *cobra.Command, dev device.Device) (repla
 	}
 	pool, err := replay.NewPool(dev, o)
 	if errors.Is(err, device.ErrArgument) && f.chunk != 0 {
-		return nil, badUsage(cmd, "--chunk: %w", err)
+		return nil, cli.BadUsage(cmd, "--chunk: %w", err)
 	}
 	return pool, err
 }
@@ -246,11 +247,11 @@ func openTrace(cmd *cobra.Command, path string) (*traceInput, error) {
 	in := &traceInput{ctx: cmd.Context(), path: path}
 	if path == "-" {
 		in.path = "standard input"
-		in.source = &readerUntil{ctx: in.ctx, r: cmd.InOrStdin()}
+		in.source = cli.ReaderUntil(in.ctx, cmd.InOrStdin())
 	} else {
 		var err error
 		if in.file, err = os.Open(path); err != nil {
-			return nil, advise(err, `"pinion replay --generate random -o trace.jsonl" makes a trace`)
+			return nil, cli.Advise(err, `"pinion replay --generate random -o trace.jsonl" makes a trace`)
 		}
 		in.source = in.file
 		if info, err := in.file.Stat(); err == nil && info.IsDir() {
@@ -282,13 +283,13 @@ func (in *traceInput) Read(p []byte) (int, error) {
 
 // show shows how far the replay is. A snapshot is read as a whole before it
 // starts.
-func (in *traceInput) show(line *progress, events int64) {
+func (in *traceInput) show(line *cli.Progress, events int64) {
 	what := "replaying " + filepath.Base(in.path)
 	if in.size == 0 || in.Format() == trace.Snapshot {
-		line.show(int(events), -1, what)
+		line.Show(int(events), -1, what)
 		return
 	}
-	line.show(int(float64(in.read)/float64(in.size)*100), 100, what)
+	line.Show(int(float64(in.read)/float64(in.size)*100), 100, what)
 }
 
 // events are those of the trace; an error names it.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/tune"
@@ -16,7 +18,7 @@ import (
 
 // tuneFlags are the flags of pinion tune.
 type tuneFlags struct {
-	pipelineFlags
+	pipeline.Flags
 	budget, step            time.Duration
 	fresh, exhaustive, json bool
 	report                  string
@@ -31,7 +33,7 @@ read ahead, whether to pin host memory or how many copiers to have and how large
 their chunks where it is not pinned, where to decode photos, and what limits the
 pipeline.
 
-` + datasetHelp + `
+` + pipeline.DatasetHelp + `
 
 A few short runs calibrate a model of the stages. What that does not find slow is
 run in turn, round by round, with more rounds for the better ones. Of all that are
@@ -61,10 +63,10 @@ near to the best the choice is. It takes longer than the budget, and is not kept
   pinion tune ~/photos --step-time 20ms
   pinion tune features.npy --device cuda:0 --batch 128,256,512 --budget 60s
   pinion tune ~/photos --report tune.html`,
-		Args: datasetArgs,
+		Args: pipeline.DatasetArgs,
 	}
 	var f tuneFlags
-	f.register(cmd, true)
+	f.Register(cmd, true)
 	set := cmd.Flags()
 	flags.Group(set, "Search", func() {
 		set.DurationVar(&f.budget, "budget", 30*time.Second, "`TIME` that all trials may take together")
@@ -83,29 +85,29 @@ near to the best the choice is. It takes longer than the budget, and is not kept
 // options checks the flags and makes the search's options of them.
 func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 	o := tune.Options{
-		Budget: f.budget, StepTime: f.step, Seed: f.seed, Exhaustive: f.exhaustive,
+		Budget: f.budget, StepTime: f.step, Seed: f.Seed, Exhaustive: f.exhaustive,
 		Space: tune.Space{
-			Workers: ascending(f.workers), Batch: ascending(f.batch), Prefetch: ascending(f.prefetch),
-			Copiers: ascending(f.copiers), ChunkBytes: ascending(f.chunk),
+			Workers: ascending(f.Workers), Batch: ascending(f.Batch), Prefetch: ascending(f.Prefetch),
+			Copiers: ascending(f.Copiers), ChunkBytes: ascending(f.Chunk),
 		},
 	}
 	var err error
-	if o.Loader, err = f.pipelineFlags.options(cmd); err != nil {
+	if o.Loader, err = f.Flags.Options(cmd); err != nil {
 		return o, err
 	}
 	switch {
-	case f.sampler == "length":
-		return o, badUsage(cmd, "--sampler length makes batches of its own, of which tune can choose neither size nor order: leave it out, or tune with --sampler random")
+	case f.Sampler == "length":
+		return o, cli.BadUsage(cmd, "--sampler length makes batches of its own, of which tune can choose neither size nor order: leave it out, or tune with --sampler random")
 	case f.budget <= 0:
-		return o, badUsage(cmd, "--budget is %v, but must be more than nothing", f.budget)
+		return o, cli.BadUsage(cmd, "--budget is %v, but must be more than nothing", f.budget)
 	case f.step < 0 || f.step == 0 && cmd.Flags().Changed("step-time"):
-		return o, badUsage(cmd, "--step-time is %v, but must be more than nothing", f.step)
+		return o, cli.BadUsage(cmd, "--step-time is %v, but must be more than nothing", f.step)
 	case f.step > f.budget:
-		return o, badUsage(cmd, "--step-time is %v, but the --budget for all trials is %v", f.step, f.budget)
+		return o, cli.BadUsage(cmd, "--step-time is %v, but the --budget for all trials is %v", f.step, f.budget)
 	case f.step > 0 && len(o.Space.Batch) > 1:
-		return o, badUsage(cmd, "--step-time is that of one batch size, but --batch has %d", len(o.Space.Batch))
+		return o, cli.BadUsage(cmd, "--step-time is that of one batch size, but --batch has %d", len(o.Space.Batch))
 	case f.report == "" && cmd.Flags().Changed("report"):
-		return o, badUsage(cmd, "--report needs the name of a file")
+		return o, cli.BadUsage(cmd, "--report needs the name of a file")
 	}
 	return o, nil
 }
@@ -121,30 +123,30 @@ func runTune(cmd *cobra.Command, f *tuneFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := notOver(cmd, slices.Concat(args, f.targets), "report", f.report); err != nil {
+	if err := notOver(cmd, f.Paths(args), "report", f.report); err != nil {
 		return err
 	}
 	prepare := func(ds dataset.Dataset) error {
-		return f.prepare(cmd, ds, first(options.Space.Batch), &options.Loader)
+		return f.Prepare(cmd, ds, pipeline.First(options.Space.Batch), &options.Loader)
 	}
-	return f.use(cmd, args, prepare, func(in *input) error { return f.tune(cmd, in, options) })
+	return f.Use(cmd, args, prepare, func(in *pipeline.Input) error { return f.tune(cmd, in, options) })
 }
 
 // tune finds settings for what was opened, and reports.
-func (f *tuneFlags) tune(cmd *cobra.Command, in *input, options tune.Options) (err error) {
+func (f *tuneFlags) tune(cmd *cobra.Command, in *pipeline.Input, options tune.Options) (err error) {
 	var page *atomicfile.File
 	if f.report != "" {
-		if page, err = createFile(f.report); err != nil {
+		if page, err = cli.CreateFile(f.report); err != nil {
 			return err
 		}
 	}
 	options.Progress = func(spent, budget time.Duration, what string) {
-		in.line.show(int(spent.Seconds()), max(int(budget.Seconds()), 1), what)
+		in.Line.Show(int(spent.Seconds()), max(int(budget.Seconds()), 1), what)
 	}
-	options.Loader.Targets = in.targets()
+	options.Loader.Targets = in.Targets()
 	out := newTuneOutput(in)
 	err = out.search(cmd, in, options, f.fresh)
-	in.line.clear()
+	in.Line.Clear()
 	if err != nil {
 		if page != nil {
 			err = errors.Join(err, page.Discard())
@@ -152,32 +154,32 @@ func (f *tuneFlags) tune(cmd *cobra.Command, in *input, options tune.Options) (e
 		return err
 	}
 	if page != nil {
-		if err := finishFile(page, out.writeReport); err != nil {
+		if err := cli.FinishFile(page, out.writeReport); err != nil {
 			return err
 		}
 		out.Report = f.report
 	}
 	out.Go, out.PyTorch, out.Why = out.Best.Go(), out.Result.PyTorch(), out.Result.Why()
 	if f.json {
-		return printJSON(cmd, out)
+		return cli.PrintJSON(cmd, out)
 	}
-	return printText(cmd, out.print)
+	return cli.PrintText(cmd, out.print)
 }
 
 // search takes the result that was kept, or makes and keeps one.
-func (o *tuneOutput) search(cmd *cobra.Command, in *input, options tune.Options, fresh bool) (err error) {
+func (o *tuneOutput) search(cmd *cobra.Command, in *pipeline.Input, options tune.Options, fresh bool) (err error) {
 	if !fresh && !options.Exhaustive {
-		if o.Result, err = tune.Load(in.dev, in.ds, options); err == nil {
+		if o.Result, err = tune.Load(in.Device, in.Dataset, options); err == nil {
 			o.AgeSeconds = cmp.Or(max(time.Since(o.Result.At), 0), 1).Seconds()
 			// Perhaps by another build than this one.
 			o.MeasuredAt, o.Commit = o.Result.At.Format(time.RFC3339), "unknown"
 			return nil
 		}
 	}
-	if o.Result, err = tune.Feed(cmd.Context(), in.dev, in.ds, options); err != nil || options.Exhaustive {
+	if o.Result, err = tune.Feed(cmd.Context(), in.Device, in.Dataset, options); err != nil || options.Exhaustive {
 		return err
 	}
-	if _, err := o.Result.Keep(in.dev, in.ds, options); err != nil && !errors.Is(err, tune.ErrNotSettled) {
+	if _, err := o.Result.Keep(in.Device, in.Dataset, options); err != nil && !errors.Is(err, tune.ErrNotSettled) {
 		o.NotKept = err.Error()
 	}
 	return nil

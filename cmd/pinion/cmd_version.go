@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
@@ -16,16 +17,16 @@ func newVersion() *cobra.Command {
 		Long:  "Print the version of pinion, the commit it was built from, and the platform.",
 		Example: `  pinion version
   pinion version --json`,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	asJSON := jsonFlag(cmd)
+	asJSON := cli.JSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r := provenance.Now()
 		if *asJSON {
-			return printJSON(cmd, r)
+			return cli.PrintJSON(cmd, r)
 		}
-		return printText(cmd, func(w io.Writer) {
+		return cli.PrintText(cmd, func(w io.Writer) {
 			fmt.Fprintf(w, "pinion %s\ncommit %s\n%s\n", r.Version, r.Commit, r.Platform)
 		})
 	}

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
 // live shows how a run is going.
 type live struct {
-	line *progress
+	line *cli.Progress
 
 	at    time.Time // when the facts were made
 	last  loader.Stats
@@ -19,7 +20,7 @@ type live struct {
 // livePace is how often the facts are made anew.
 const livePace = 500 * time.Millisecond
 
-func newLive(line *progress) *live {
+func newLive(line *cli.Progress) *live {
 	return &live{line: line, at: time.Now()}
 }
 
@@ -35,7 +36,7 @@ func (l *live) show(now loader.Stats, done, total int) {
 		}
 		l.at, l.last = time.Now(), now
 	}
-	l.line.line.Show(done, total, "feeding", l.facts...)
+	l.line.ShowFacts(done, total, "feeding", l.facts...)
 }
 
 // limitWords are short names of what limits a pipeline.

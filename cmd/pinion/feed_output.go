@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -16,36 +17,36 @@ import (
 // feedOutput is the JSON document of pinion feed.
 type feedOutput struct {
 	provenance.Record
-	Dataset            string      `json:"dataset"`
-	Targets            []targetRow `json:"targets,omitempty"`
-	JPEGDecoder        string      `json:"jpeg_decoder,omitempty"`
-	DecodeDevice       bool        `json:"decode_on_device"`
-	DecodeReason       string      `json:"decode_reason,omitempty"` // why not
-	BatchShape         []int       `json:"batch_shape"`
-	DType              string      `json:"dtype"`
-	Samples            int64       `json:"samples"`
-	Batches            int64       `json:"batches"`
-	FailedSamples      int64       `json:"failed_samples"`
-	ReplacedSamples    int64       `json:"replaced_samples"` // of those that failed
-	Failures           []unreadRow `json:"failures"`
-	InitSeconds        float64     `json:"initialisation_seconds"`
-	Seconds            float64     `json:"seconds"`
-	SamplesPerS        float64     `json:"samples_per_s"`
-	H2DBytes           int64       `json:"h2d_bytes"`
-	H2DGBPerS          float64     `json:"h2d_gb_per_s"`
-	DeviceWaitFraction float64     `json:"device_wait_fraction"`
-	Limit              string      `json:"limit"`
-	Workers            int         `json:"workers"`
-	Slabs              int         `json:"slabs"`
-	DeviceBuffers      int         `json:"device_buffers"`
-	HostBytes          int64       `json:"host_bytes"`
-	DeviceBytes        int64       `json:"device_bytes"`
-	Pinned             bool        `json:"pinned"`
-	PageableReason     string      `json:"pageable_reason,omitempty"`
-	StagingBytes       int64       `json:"staging_bytes"` // pinned, through which pageable memory is copied
-	Stages             []stageRow  `json:"stages"`
-	Epochs             []epochRow  `json:"epochs"`
-	Checksum           string      `json:"checksum,omitempty"`
+	Dataset            string               `json:"dataset"`
+	Targets            []pipeline.TargetRow `json:"targets,omitempty"`
+	JPEGDecoder        string               `json:"jpeg_decoder,omitempty"`
+	DecodeDevice       bool                 `json:"decode_on_device"`
+	DecodeReason       string               `json:"decode_reason,omitempty"` // why not
+	BatchShape         []int                `json:"batch_shape"`
+	DType              string               `json:"dtype"`
+	Samples            int64                `json:"samples"`
+	Batches            int64                `json:"batches"`
+	FailedSamples      int64                `json:"failed_samples"`
+	ReplacedSamples    int64                `json:"replaced_samples"` // of those that failed
+	Failures           []unreadRow          `json:"failures"`
+	InitSeconds        float64              `json:"initialisation_seconds"`
+	Seconds            float64              `json:"seconds"`
+	SamplesPerS        float64              `json:"samples_per_s"`
+	H2DBytes           int64                `json:"h2d_bytes"`
+	H2DGBPerS          float64              `json:"h2d_gb_per_s"`
+	DeviceWaitFraction float64              `json:"device_wait_fraction"`
+	Limit              string               `json:"limit"`
+	Workers            int                  `json:"workers"`
+	Slabs              int                  `json:"slabs"`
+	DeviceBuffers      int                  `json:"device_buffers"`
+	HostBytes          int64                `json:"host_bytes"`
+	DeviceBytes        int64                `json:"device_bytes"`
+	Pinned             bool                 `json:"pinned"`
+	PageableReason     string               `json:"pageable_reason,omitempty"`
+	StagingBytes       int64                `json:"staging_bytes"` // pinned, through which pageable memory is copied
+	Stages             []stageRow           `json:"stages"`
+	Epochs             []epochRow           `json:"epochs"`
+	Checksum           string               `json:"checksum,omitempty"`
 }
 
 type stageRow struct {
@@ -65,15 +66,15 @@ type epochRow struct {
 	HeapBytes       int64   `json:"heap_bytes"`
 }
 
-func newFeedOutput(in *input, r *feed.Report, unread *unreadSamples) *feedOutput {
-	info := in.dev.Info()
+func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *feedOutput {
+	info := in.Device.Info()
 	out := &feedOutput{
 		Record:  provenance.Now().On(info.ID, info.Name),
-		Dataset: in.path, Targets: in.targetRows(),
+		Dataset: in.Path, Targets: in.TargetRows(),
 		BatchShape: r.Shape, DType: r.DType.String(),
 		Samples: r.Samples, Batches: r.Batches,
 		FailedSamples: r.Errors, ReplacedSamples: r.Replaced, Failures: append([]unreadRow{}, unread.rows...),
-		InitSeconds:        (in.opened + r.Prepared).Seconds(),
+		InitSeconds:        (in.Opened + r.Prepared).Seconds(),
 		Seconds:            r.Elapsed.Seconds(),
 		SamplesPerS:        float64(r.Samples) / r.Elapsed.Seconds(),
 		H2DBytes:           r.BytesToDevice,
@@ -92,7 +93,7 @@ func newFeedOutput(in *input, r *feed.Report, unread *unreadSamples) *feedOutput
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
 	}
-	if _, ok := dataset.As[dataset.Encoded](in.ds); ok {
+	if _, ok := dataset.As[dataset.Encoded](in.Dataset); ok {
 		out.JPEGDecoder = imaging.JPEGDecoder()
 		out.DecodeDevice, out.DecodeReason = r.DecodeDevice, r.DecodeWhy
 	}

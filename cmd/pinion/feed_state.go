@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -18,7 +19,7 @@ func (f *feedFlags) loadState(o *loader.Options) error {
 	}
 	state, err := loader.ReadState(f.resume)
 	if err != nil {
-		return fmt.Errorf("--resume: %w", advise(err, "--save-state writes such a file"))
+		return fmt.Errorf("--resume: %w", cli.Advise(err, "--save-state writes such a file"))
 	}
 	o.Resume = &state
 	return nil
@@ -32,12 +33,12 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 		return err
 	}
 	if samePath(f.digests, f.saveState) || samePath(f.digests, f.resume) {
-		return badUsage(cmd, "--digests and the state are both to be %s", f.digests)
+		return cli.BadUsage(cmd, "--digests and the state are both to be %s", f.digests)
 	}
 	if f.saveState == "" {
 		return nil
 	}
-	if err := checkFile(f.saveState); err != nil {
+	if err := cli.CheckFile(f.saveState); err != nil {
 		return fmt.Errorf("the state cannot be saved: %w", err)
 	}
 	return nil
@@ -47,7 +48,7 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 func notOver(cmd *cobra.Command, read []string, flag, path string) error {
 	for _, data := range read {
 		if samePath(data, path) {
-			return badUsage(cmd, "--%s would be written over the data in %s", flag, data)
+			return cli.BadUsage(cmd, "--%s would be written over the data in %s", flag, data)
 		}
 	}
 	return nil
@@ -71,13 +72,13 @@ func samePath(a, b string) bool {
 
 // keepState saves where a run is, also where it was cut short, and says how to
 // go on.
-func (f *feedFlags) keepState(line *progress, state loader.State) error {
+func (f *feedFlags) keepState(line *cli.Progress, state loader.State) error {
 	if f.saveState == "" {
 		return nil
 	}
 	if err := state.WriteFile(f.saveState); err != nil {
 		return fmt.Errorf("the state could not be saved: %w", err)
 	}
-	line.message("Saved: next is batch %d of epoch %d; go on with --resume %s", state.Batch, state.Epoch, f.saveState)
+	line.Message("Saved: next is batch %d of epoch %d; go on with --resume %s", state.Batch, state.Epoch, f.saveState)
 	return nil
 }

@@ -20,7 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -100,7 +102,7 @@ func TestFeedRanks(t *testing.T) {
 func TestFeedSamplers(t *testing.T) {
 	dir := makePhotos(t, 7)
 	seen := map[string]bool{}
-	for _, name := range samplers {
+	for _, name := range pipeline.Samplers {
 		if name == "blocks" {
 			continue // for shards, see TestPack
 		}
@@ -342,7 +344,7 @@ func TestPackNext(t *testing.T) {
 		t.Errorf("%d: %q, want %q", r.code, next, want)
 	}
 	for word, want := range map[string]string{"/a/b-c_1.tar": "/a/b-c_1.tar", "": "''", "a b": "'a b'", "$x": "'$x'", "~": "'~'"} {
-		if got := shellQuote(word); got != want {
+		if got := cli.ShellQuote(word); got != want {
 			t.Errorf("%q is quoted as %s, want %s", word, got, want)
 		}
 	}

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
 // unreadSamples names the samples that could not be read, and keeps them for
 // the JSON document.
 type unreadSamples struct {
-	line   *progress
+	line   *cli.Progress
 	policy loader.ErrorPolicy
 	list   int  // how many are named
 	keep   bool // whether rows are kept
@@ -43,7 +44,7 @@ func (u *unreadSamples) add(err *loader.SampleError) loader.ErrorPolicy {
 	}
 	if u.named < u.list {
 		u.named++
-		u.line.message("%s: %v", u.verb(), err)
+		u.line.Message("%s: %v", u.verb(), err)
 	}
 	return u.policy
 }
@@ -51,7 +52,7 @@ func (u *unreadSamples) add(err *loader.SampleError) loader.ErrorPolicy {
 // finish counts those of all that were not named.
 func (u *unreadSamples) finish(all int64) {
 	if more := all - int64(u.named); more > 0 {
-		u.line.message("%s: %d more; --list-errors %d names all", u.verb(), more, all)
+		u.line.Message("%s: %d more; --list-errors %d names all", u.verb(), more, all)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -33,20 +34,20 @@ func main() {
 
 // report prints what went wrong and returns the exit code for it.
 func report(err error) int {
-	var usage *usageError
+	var usage *cli.UsageError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "pinion: %s\n", errorText(err))
-		if usage.help != "" {
-			fmt.Fprintf(os.Stderr, "See %q.\n", usage.help)
+		fmt.Fprintf(os.Stderr, "pinion: %s\n", cli.ErrorText(err))
+		if usage.Help != "" {
+			fmt.Fprintf(os.Stderr, "See %q.\n", usage.Help)
 		}
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "pinion: interrupted")
 	default:
-		fmt.Fprintf(os.Stderr, "pinion: %s\n", errorText(err))
+		fmt.Fprintf(os.Stderr, "pinion: %s\n", cli.ErrorText(err))
 	}
 	return exitFailed
 }
@@ -69,12 +70,12 @@ Without a GPU every command works on the host backend.`,
   pinion bench --report link.html`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArgs,
+		Args:          cli.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("pinion {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return badUsage(cmd, "%w", flags.Explain(cmd, err))
+		return cli.BadUsage(cmd, "%w", flags.Explain(cmd, err))
 	})
 	root.SetHelpCommand(newHelp(root))
 	root.AddCommand(newFeed(), newTune(), newPack(), newDevices(), newBench(), newReplay(), newCompletion(), newVersion())

@@ -3,10 +3,12 @@ package main
 import (
 	"io"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
@@ -46,11 +48,14 @@ var generators = map[string]generator{
 	}},
 }
 
+// generatorNames are the values of --generate.
+var generatorNames = slices.Sorted(maps.Keys(generators))
+
 func addGenerateFlags(cmd *cobra.Command) *generateFlags {
 	var f generateFlags
 	set := cmd.Flags()
 	flags.Group(set, "Generate a trace", func() {
-		flags.Choice(set, &f.generator, "generate", "", keys(generators), "write a trace instead: "+flags.Or(keys(generators)))
+		flags.Choice(set, &f.generator, "generate", "", generatorNames, "write a trace instead: "+flags.Or(generatorNames))
 		set.StringVarP(&f.output, "output", "o", "-", "file for the trace of --generate; \"-\" is standard output")
 		set.Uint64Var(&f.seed, "seed", 0, "seed of --generate")
 		flags.Int(set, &f.count, "count", 0, flags.AtLeast(1), "random, streams: number of allocations (default: 10000)")
@@ -72,16 +77,16 @@ func (f *generateFlags) check(cmd *cobra.Command) error {
 	g := generators[f.generator]
 	for _, name := range replayFlagNames {
 		if cmd.Flags().Changed(name) {
-			return badUsage(cmd, "--%s is for a replay: --generate only writes a trace", name)
+			return cli.BadUsage(cmd, "--%s is for a replay: --generate only writes a trace", name)
 		}
 	}
 	for _, name := range generateFlagNames {
 		if cmd.Flags().Changed(name) && name != "output" && name != "seed" && !slices.Contains(g.flags, name) {
-			return badUsage(cmd, "--generate %s takes no --%s", f.generator, name)
+			return cli.BadUsage(cmd, "--generate %s takes no --%s", f.generator, name)
 		}
 	}
 	if f.output == "" {
-		return badUsage(cmd, "--output needs the name of a file")
+		return cli.BadUsage(cmd, "--output needs the name of a file")
 	}
 	return nil
 }
@@ -90,7 +95,7 @@ func (f *generateFlags) check(cmd *cobra.Command) error {
 func (f *generateFlags) run(cmd *cobra.Command) error {
 	events, err := generators[f.generator].make(f)
 	if err != nil {
-		return badUsage(cmd, "--generate %s: %w", f.generator, err)
+		return cli.BadUsage(cmd, "--generate %s: %w", f.generator, err)
 	}
 	write := func(w io.Writer) error {
 		out, n := trace.NewWriter(w), 0
@@ -107,9 +112,9 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 	if f.output == "-" {
 		return write(cmd.OutOrStdout())
 	}
-	file, err := createFile(f.output)
+	file, err := cli.CreateFile(f.output)
 	if err != nil {
 		return err
 	}
-	return finishFile(file, write)
+	return cli.FinishFile(file, write)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -170,19 +171,19 @@ func (f *replayFlags) checkSnapshot(cmd *cobra.Command, trace string) error {
 	changed := cmd.Flags().Changed
 	if !changed("snapshot") {
 		if changed("history") {
-			return badUsage(cmd, "--history needs --snapshot")
+			return cli.BadUsage(cmd, "--history needs --snapshot")
 		}
 		return nil
 	}
 	if formOf(f.snapshot) == nil {
-		return badUsage(cmd, "--snapshot is %q, but must end in .pickle (for PyTorch's memory_viz), .json (for Perfetto) or .jsonl (for pinion replay)", f.snapshot)
+		return cli.BadUsage(cmd, "--snapshot is %q, but must end in .pickle (for PyTorch's memory_viz), .json (for Perfetto) or .jsonl (for pinion replay)", f.snapshot)
 	}
 	if f.allocator != "pinion" {
-		return badUsage(cmd, "--snapshot is for --allocator pinion, not for %s", f.allocator)
+		return cli.BadUsage(cmd, "--snapshot is for --allocator pinion, not for %s", f.allocator)
 	}
 	if in, err := os.Stat(trace); err == nil && trace != "-" {
 		if out, err := os.Stat(f.snapshot); err == nil && os.SameFile(in, out) {
-			return badUsage(cmd, "--snapshot %s is the trace itself", f.snapshot)
+			return cli.BadUsage(cmd, "--snapshot %s is the trace itself", f.snapshot)
 		}
 	}
 	return nil
@@ -195,7 +196,7 @@ type snapshotFile struct {
 }
 
 func newSnapshotFile(path string) (*snapshotFile, error) {
-	pending, err := createFile(path)
+	pending, err := cli.CreateFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +207,7 @@ func (f *snapshotFile) write(ctx context.Context, s vram.Snapshot) error {
 	f.Events, f.DroppedEvents = len(s.Events), s.Dropped
 	pending := f.pending
 	f.pending = nil
-	return finishFile(pending, func(w io.Writer) error { return formOf(f.File).write(writerUntil{ctx, w}, s) })
+	return cli.FinishFile(pending, func(w io.Writer) error { return formOf(f.File).write(cli.WriterUntil(ctx, w), s) })
 }
 
 // close takes back what was not written to the end.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
@@ -395,7 +396,7 @@ func TestReplaySnapshotFails(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (writerUntil{ctx, io.Discard}).Write([]byte("x")); !errors.Is(err, context.Canceled) {
+	if _, err := cli.WriterUntil(ctx, io.Discard).Write([]byte("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("a write of an interrupted command: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tunereport"
 	"github.com/pinion-gpu/pinion/internal/cpuname"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -17,14 +18,14 @@ import (
 // tuneOutput is the JSON document of pinion tune.
 type tuneOutput struct {
 	provenance.Record
-	Device     string      `json:"device"`
-	Name       string      `json:"name"`
-	Dataset    string      `json:"dataset"`
-	Samples    int         `json:"samples"`
-	Spec       string      `json:"spec"`
-	Targets    []targetRow `json:"targets,omitempty"`
-	AgeSeconds float64     `json:"age_seconds"` // of a result that was kept; 0: it is new
-	NotKept    string      `json:"not_kept,omitempty"`
+	Device     string               `json:"device"`
+	Name       string               `json:"name"`
+	Dataset    string               `json:"dataset"`
+	Samples    int                  `json:"samples"`
+	Spec       string               `json:"spec"`
+	Targets    []pipeline.TargetRow `json:"targets,omitempty"`
+	AgeSeconds float64              `json:"age_seconds"` // of a result that was kept; 0: it is new
+	NotKept    string               `json:"not_kept,omitempty"`
 	*tune.Result
 	Go      string   `json:"go"`
 	PyTorch string   `json:"pytorch"`
@@ -32,11 +33,11 @@ type tuneOutput struct {
 	Report  string   `json:"report,omitempty"`
 }
 
-func newTuneOutput(in *input) *tuneOutput {
-	info := in.dev.Info()
+func newTuneOutput(in *pipeline.Input) *tuneOutput {
+	info := in.Device.Info()
 	return &tuneOutput{
 		Record: provenance.Now(), Device: info.ID, Name: info.Name,
-		Dataset: in.path, Samples: in.ds.Len(), Spec: in.ds.Spec().String(), Targets: in.targetRows(),
+		Dataset: in.Path, Samples: in.Dataset.Len(), Spec: in.Dataset.Spec().String(), Targets: in.TargetRows(),
 	}
 }
 

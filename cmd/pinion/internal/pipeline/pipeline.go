@@ -1,4 +1,4 @@
-package main
+package pipeline
 
 import (
 	"maps"
@@ -7,23 +7,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// pipelineFlags describe a pipeline: what is read, the order it is read in, what
+// Flags describe a pipeline: what is read, the order it is read in, what
 // becomes of it, and where it goes. feed runs a pipeline and tune finds the best
-// settings for it, so they share these flags. A new one is declared in register
-// and takes effect in options.
-type pipelineFlags struct {
+// settings for it, so they share these flags. A new one is declared in Register
+// and takes effect in Options.
+type Flags struct {
 	datasetFlags
 	device *string
 
 	// What tune searches for: feed takes one value of each.
-	batch, workers, prefetch, copiers []int
-	chunk                             []int64
+	Batch, Workers, Prefetch, Copiers []int
+	Chunk                             []int64
 
 	dtype         string
 	mixup         float64
@@ -33,8 +34,8 @@ type pipelineFlags struct {
 	sampleTimeout time.Duration
 
 	shuffle     bool
-	sampler     string
-	seed        uint64
+	Sampler     string
+	Seed        uint64
 	rank, world int
 
 	decode    string
@@ -61,9 +62,9 @@ var (
 	chunkUsage    = searchable{"largest piece that a copier moves at once (default: 2MiB)", "largest piece that a copier moves at once, or sizes to choose from (default: 512KiB,2MiB)"}
 )
 
-// register declares the flags. Several says whether those that can be searched
+// Register declares the flags. Several says whether those that can be searched
 // for take several values.
-func (f *pipelineFlags) register(cmd *cobra.Command, several bool) {
+func (f *Flags) Register(cmd *cobra.Command, several bool) {
 	set := cmd.Flags()
 	flags.Group(set, "Dataset", func() {
 		f.datasetFlags.register(cmd)
@@ -72,27 +73,27 @@ func (f *pipelineFlags) register(cmd *cobra.Command, several bool) {
 	})
 	flags.Group(set, "Order", func() {
 		set.BoolVar(&f.shuffle, "shuffle", false, "visit the samples of each epoch in random order: --sampler random")
-		flags.Choice(set, &f.sampler, "sampler", "sequential", samplers, "order of samples: "+flags.Or(samplers))
-		set.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything random about samples")
+		flags.Choice(set, &f.Sampler, "sampler", "sequential", Samplers, "order of samples: "+flags.Or(Samplers))
+		set.Uint64Var(&f.Seed, "seed", 0, "seed of the order and of everything random about samples")
 		flags.Int(set, &f.rank, "rank", 0, flags.AtLeast(0), "number of this process among --world")
 		flags.Int(set, &f.world, "world", 1, flags.AtLeast(1), "processes that share every epoch")
 	})
 	flags.Group(set, "Batches", func() {
-		flags.Ints(set, &f.batch, "batch", []int{64}, flags.AtLeast(1), several, batchUsage.usage(several))
+		flags.Ints(set, &f.Batch, "batch", []int{64}, flags.AtLeast(1), several, batchUsage.usage(several))
 		set.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
 		set.BoolVar(&f.unordered, "unordered", false, "take the batches of an epoch as they are complete")
 		flags.Choice(set, &f.dtype, "dtype", "", dtypes, "element type on the device: "+flags.Or(dtypes)+" (default: f32 for photos and for u8 and u16 arrays of HxWx1..4, else the file's own)")
 		set.Float64Var(&f.mixup, "mixup", 0, "mix pairs of images by weights from Beta(`ALPHA`, ALPHA) (default: none)")
 	})
 	flags.Group(set, "Device and speed", func() {
-		f.device = deviceFlag(cmd)
+		f.device = cli.DeviceFlag(cmd)
 		flags.Choice(set, &f.decode, "decode", "auto", keys(decodePlaces), "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
-		flags.Ints(set, &f.workers, "workers", nil, flags.AtLeast(1), several, workersUsage.usage(several))
-		flags.Ints(set, &f.prefetch, "prefetch", nil, flags.AtLeast(1), several, prefetchUsage.usage(several))
+		flags.Ints(set, &f.Workers, "workers", nil, flags.AtLeast(1), several, workersUsage.usage(several))
+		flags.Ints(set, &f.Prefetch, "prefetch", nil, flags.AtLeast(1), several, prefetchUsage.usage(several))
 		set.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable, and copy it through pinned chunks")
 		flags.Size(set, &f.pinBudget, "pin-budget", 0, "most bytes of pinned memory (default: a quarter of what is free)")
-		flags.Ints(set, &f.copiers, "copiers", nil, flags.AtLeast(1), several, copiersUsage.usage(several))
-		flags.Sizes(set, &f.chunk, "chunk", nil, several, chunkUsage.usage(several))
+		flags.Ints(set, &f.Copiers, "copiers", nil, flags.AtLeast(1), several, copiersUsage.usage(several))
+		flags.Sizes(set, &f.Chunk, "chunk", nil, several, chunkUsage.usage(several))
 	})
 }
 
@@ -105,12 +106,12 @@ var (
 
 func keys[T any](values map[string]T) []string { return slices.Sorted(maps.Keys(values)) }
 
-// options checks the flags and makes the loader's options of them, except for
-// what tune searches for, and for what depends on the dataset: see prepare.
-func (f *pipelineFlags) options(cmd *cobra.Command) (loader.Options, error) {
+// Options checks the flags and makes the loader's options of them, except for
+// what tune searches for, and for what depends on the dataset: see [Flags.Prepare].
+func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 	o := loader.Options{
 		OnError: policies[f.onError], SampleTimeout: f.sampleTimeout,
-		Seed: f.seed, Rank: f.rank, World: f.world,
+		Seed: f.Seed, Rank: f.rank, World: f.world,
 		DropLast: f.dropLast, Unordered: f.unordered, Mixup: f.mixup,
 		Decode: decodePlaces[f.decode], PinBudget: f.pinBudget,
 	}
@@ -121,13 +122,13 @@ func (f *pipelineFlags) options(cmd *cobra.Command) (loader.Options, error) {
 		o.Pin = loader.PinNever
 	}
 	if f.sampleTimeout < 0 {
-		return o, badUsage(cmd, "--sample-timeout is %v, but must not be negative", f.sampleTimeout)
+		return o, cli.BadUsage(cmd, "--sample-timeout is %v, but must not be negative", f.sampleTimeout)
 	}
 	return o, f.checkOrder(cmd)
 }
 
-// prepare sets what depends on the dataset in o, for batches of that size.
-func (f *pipelineFlags) prepare(cmd *cobra.Command, ds dataset.Dataset, batch int, o *loader.Options) error {
+// Prepare sets what depends on the dataset in o, for batches of that size.
+func (f *Flags) Prepare(cmd *cobra.Command, ds dataset.Dataset, batch int, o *loader.Options) error {
 	if err := f.checkBits(cmd, ds); err != nil {
 		return err
 	}
@@ -135,21 +136,25 @@ func (f *pipelineFlags) prepare(cmd *cobra.Command, ds dataset.Dataset, batch in
 }
 
 // checkBits fails for photos of other bits than --dtype wants.
-func (f *pipelineFlags) checkBits(cmd *cobra.Command, ds dataset.Dataset) error {
+func (f *Flags) checkBits(cmd *cobra.Command, ds dataset.Dataset) error {
 	if _, pictures := dataset.As[dataset.Encoded](ds); !pictures {
 		return nil
 	}
 	switch depth := ds.Spec().DType; {
 	case f.dtype == "u16" && depth == dtype.U8:
-		return badUsage(cmd, "--dtype u16 leaves samples as they are, but photos are decoded to 8 bits: add --depth 16, or take --dtype u8")
+		return cli.BadUsage(cmd, "--dtype u16 leaves samples as they are, but photos are decoded to 8 bits: add --depth 16, or take --dtype u8")
 	case f.dtype == "u8" && depth == dtype.U16:
-		return badUsage(cmd, "--dtype u8 leaves samples as they are, but --depth is 16: leave that out, or take --dtype u16")
+		return cli.BadUsage(cmd, "--dtype u8 leaves samples as they are, but --depth is 16: leave that out, or take --dtype u16")
 	}
 	return nil
 }
 
-// first is the value of a flag that takes one; 0: it was not given.
-func first[T int | int64](values []T) T {
+// Paths are all that is read: the dataset, if args names one, and what goes with
+// it.
+func (f *Flags) Paths(args []string) []string { return slices.Concat(args, f.targets) }
+
+// First is the value of a flag that takes one; 0: it was not given.
+func First[T int | int64](values []T) T {
 	if len(values) == 0 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package main
+package pipeline
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/dataset"
 	_ "github.com/pinion-gpu/pinion/dataset/all"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
@@ -20,9 +21,9 @@ import (
 // seconds of work on two processors.
 const samplePhotos = 1024
 
-// datasetHelp says what datasets there are, in the help of commands that take
+// DatasetHelp says what datasets there are, in the help of commands that take
 // one.
-const datasetHelp = `DATASET is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder,
+const DatasetHelp = `DATASET is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder,
 which are decoded and transformed; a folder of point clouds (KITTI .bin, PCD) or
 volumes (NIfTI); tar shards (WebDataset): a file, a folder of them, a pattern
 such as train-{000..127}.tar, or an http(s) URL of those; Parquet, likewise; or a
@@ -94,18 +95,18 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.targets, "targets", nil, "`PATH` of what goes with the samples, such as a folder of masks for a folder of photos, matched by name, or an array, by number; again for more (default: nothing)")
 }
 
-// datasetArgs allows one dataset, or none.
-func datasetArgs(cmd *cobra.Command, args []string) error {
+// DatasetArgs allows one dataset, or none.
+func DatasetArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return badUsage(cmd, "one folder or file is read at a time, but %d were given; shards are their folder, or a pattern such as 'train-{000..127}.tar' in quotes", len(args))
+		return cli.BadUsage(cmd, "one folder or file is read at a time, but %d were given; shards are their folder, or a pattern such as 'train-{000..127}.tar' in quotes", len(args))
 	}
 	return nil
 }
 
 // open opens what the arguments and flags say.
-func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (ds dataset.Dataset, path string, err error) {
+func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *cli.Progress) (ds dataset.Dataset, path string, err error) {
 	if cmd.Flags().Changed("raw") && len(args) == 0 {
-		return nil, "", badUsage(cmd, "--raw is for a file, but none was named")
+		return nil, "", cli.BadUsage(cmd, "--raw is for a file, but none was named")
 	}
 	if path, err = datasetPath(cmd, args, line); err != nil {
 		return nil, "", err
@@ -120,26 +121,26 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *progress) (
 	var bad *dataset.OptionError
 	switch {
 	case errors.As(err, &bad) && bad.Err != nil:
-		return nil, path, badUsage(cmd, "--%s: %w", bad.Option, bad.Err)
+		return nil, path, cli.BadUsage(cmd, "--%s: %w", bad.Option, bad.Err)
 	case errors.As(err, &bad):
-		return nil, path, badUsage(cmd, "--%s is for %s, and %s is %s", bad.Option, strings.Join(bad.Formats, ", "), path, bad.Format)
+		return nil, path, cli.BadUsage(cmd, "--%s is for %s, and %s is %s", bad.Option, strings.Join(bad.Formats, ", "), path, bad.Format)
 	case err != nil:
 		return nil, path, err
 	}
 	for _, warning := range dataset.Warnings(ds) {
-		line.message("warning: %s", warning)
+		line.Message("warning: %s", warning)
 	}
 	return ds, path, nil
 }
 
 // openOptions are those that every dataset is opened with.
-func openOptions(line *progress) dataset.Options {
-	return dataset.Options{"on-retry": line.retry}
+func openOptions(line *cli.Progress) dataset.Options {
+	return dataset.Options{"on-retry": (&retries{line: line}).report}
 }
 
 // datasetPath is what to read: the argument, or the sample photos, which are made
 // if they are not there.
-func datasetPath(cmd *cobra.Command, args []string, line *progress) (string, error) {
+func datasetPath(cmd *cobra.Command, args []string, line *cli.Progress) (string, error) {
 	if len(args) == 1 {
 		return args[0], nil
 	}
@@ -150,15 +151,15 @@ func datasetPath(cmd *cobra.Command, args []string, line *progress) (string, err
 	dir := filepath.Join(cache, "pinion", fmt.Sprintf("sample-photos-%d", samplePhotos))
 	_, statErr := os.Stat(dir)
 	if err := samplephotos.Make(cmd.Context(), dir, samplePhotos, func(done, total int) {
-		line.show(done, total, "making sample photos")
+		line.Show(done, total, "making sample photos")
 	}); err != nil {
 		return "", fmt.Errorf("the sample photos (56 MB) could not be made in %s; name a folder of your own, or another place by XDG_CACHE_HOME: %w", dir, err)
 	}
-	line.clear()
+	line.Clear()
 	made := "made before"
 	if statErr != nil {
 		made = "just made"
 	}
-	line.message("No folder given: using %d sample photos, %s, in %s", samplePhotos, made, dir)
+	line.Message("No folder given: using %d sample photos, %s, in %s", samplePhotos, made, dir)
 	return dir, nil
 }

@@ -1,4 +1,4 @@
-package main
+package pipeline
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"image/png"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -20,33 +21,33 @@ type target struct {
 	path string
 }
 
-// targets are those of the loader.
-func (in *input) targets() (list []dataset.Dataset) {
+// Targets are the datasets that go with it, for the loader.
+func (in *Input) Targets() (list []dataset.Dataset) {
 	for _, t := range in.with {
 		list = append(list, t.ds)
 	}
 	return list
 }
 
-// targetRow is a target in a report.
-type targetRow struct {
+// TargetRow is a target in a report.
+type TargetRow struct {
 	Dataset string `json:"dataset"`
 	Sample  string `json:"sample"` // shape and type
 }
 
-func (t targetRow) String() string { return fmt.Sprintf("with each %s of %s", t.Sample, t.Dataset) }
+func (t TargetRow) String() string { return fmt.Sprintf("with each %s of %s", t.Sample, t.Dataset) }
 
-// targetRows are those of the report.
-func (in *input) targetRows() (rows []targetRow) {
+// TargetRows are the rows about them in a report.
+func (in *Input) TargetRows() (rows []TargetRow) {
 	for _, t := range in.with {
-		rows = append(rows, targetRow{t.path, t.ds.Spec().String()})
+		rows = append(rows, TargetRow{t.path, t.ds.Spec().String()})
 	}
 	return rows
 }
 
 // openTarget opens what goes with the samples of ds. Pictures are masks; where
 // both are folders, they are found by the names of the photos.
-func openTarget(ctx context.Context, path string, ds dataset.Dataset, line *progress) (dataset.Dataset, error) {
+func openTarget(ctx context.Context, path string, ds dataset.Dataset, line *cli.Progress) (dataset.Dataset, error) {
 	opened, err := dataset.Open(ctx, path, openOptions(line))
 	if err != nil {
 		return nil, err

@@ -1,46 +1,47 @@
-package main
+package pipeline
 
 import (
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
 
-// samplers are the values of --sampler.
-var samplers = []string{"sequential", "random", "replacement", "balanced", "length", "blocks"}
+// Samplers are the values of --sampler.
+var Samplers = []string{"sequential", "random", "replacement", "balanced", "length", "blocks"}
 
 // checkOrder checks the flags that say in which order samples come.
-func (f *pipelineFlags) checkOrder(cmd *cobra.Command) error {
+func (f *Flags) checkOrder(cmd *cobra.Command) error {
 	switch {
-	case f.shuffle && cmd.Flags().Changed("sampler") && f.sampler != "random":
-		return badUsage(cmd, "--shuffle means --sampler random, but --sampler is %s", f.sampler)
+	case f.shuffle && cmd.Flags().Changed("sampler") && f.Sampler != "random":
+		return cli.BadUsage(cmd, "--shuffle means --sampler random, but --sampler is %s", f.Sampler)
 	case f.rank >= f.world:
-		return badUsage(cmd, "--rank is %d, but must be 0 to %d with --world %d", f.rank, f.world-1, f.world)
+		return cli.BadUsage(cmd, "--rank is %d, but must be 0 to %d with --world %d", f.rank, f.world-1, f.world)
 	}
 	return nil
 }
 
 // order sets the order of samples in o.
-func (f *pipelineFlags) order(ds dataset.Dataset, batch int, o *loader.Options) (err error) {
-	switch f.sampler {
+func (f *Flags) order(ds dataset.Dataset, batch int, o *loader.Options) (err error) {
+	switch f.Sampler {
 	case "random":
 		o.Shuffle = true
 	case "replacement":
-		o.Sampler, err = sampler.NewRandomWithReplacement(ds.Len(), ds.Len(), f.seed)
+		o.Sampler, err = sampler.NewRandomWithReplacement(ds.Len(), ds.Len(), f.Seed)
 	case "balanced":
-		o.Sampler, err = balanced(ds, f.seed)
+		o.Sampler, err = balanced(ds, f.Seed)
 	case "length":
-		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: batch, DropLast: f.dropLast, Seed: f.seed})
+		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: batch, DropLast: f.dropLast, Seed: f.Seed})
 		if !f.dropLast {
 			o.Batch = min(batch, ds.Len()) // none is larger
 		}
 		o.DropLast = false
 	case "blocks":
-		o.Sampler, err = blocks(ds, f.seed)
+		o.Sampler, err = blocks(ds, f.Seed)
 	default:
 		o.Shuffle = f.shuffle
 	}

@@ -1,13 +1,15 @@
-package main
+package cli
 
 import (
 	"context"
 	"io"
 )
 
-// readerUntil reads from r until ctx is done. A read of standard input has no
+// ReaderUntil reads from r until ctx is done. A read of standard input has no
 // other end: its goroutine is left behind then, with a buffer of its own, until
 // the process ends or the read does.
+func ReaderUntil(ctx context.Context, r io.Reader) io.Reader { return &readerUntil{ctx: ctx, r: r} }
+
 type readerUntil struct {
 	ctx    context.Context
 	r      io.Reader
@@ -33,7 +35,9 @@ func (u *readerUntil) Read(p []byte) (int, error) {
 	}
 }
 
-// writerUntil fails once ctx is done.
+// WriterUntil writes to w, and fails once ctx is done.
+func WriterUntil(ctx context.Context, w io.Writer) io.Writer { return writerUntil{ctx, w} }
+
 type writerUntil struct {
 	ctx context.Context
 	w   io.Writer

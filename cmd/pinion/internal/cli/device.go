@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// deviceFlag adds --device to cmd.
-func deviceFlag(cmd *cobra.Command) *string {
+// DeviceFlag adds --device to cmd.
+func DeviceFlag(cmd *cobra.Command) *string {
 	name := new(string)
 	flags.Text(cmd.Flags(), name, "device", "auto",
 		`device: "cuda:0", "host", "host:4GiB" (with a capacity), or "auto" for the best there is`, deviceNames)
@@ -29,12 +29,12 @@ func deviceNames() []string {
 	return names
 }
 
-// openDevice opens a device by name and says, once, what auto passed over.
-func openDevice(cmd *cobra.Command, name string) (device.Device, error) {
+// OpenDevice opens a device by name and says, once, what auto passed over.
+func OpenDevice(cmd *cobra.Command, name string) (device.Device, error) {
 	if name != "auto" {
 		dev, err := device.Open(name)
 		if errors.Is(err, device.ErrArgument) {
-			return nil, badUsage(cmd, "--device %q: %w", name, err)
+			return nil, BadUsage(cmd, "--device %q: %w", name, err)
 		}
 		return dev, err
 	}

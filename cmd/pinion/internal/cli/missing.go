@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -12,18 +12,18 @@ import (
 	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
-// advise adds advice to the error of a file that does not exist.
-func advise(err error, advice string) error {
+// Advise adds advice to the error of a file that does not exist.
+func Advise(err error, advice string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, advice)
 }
 
-// errorText is what a person reads of an error. Of a file that does not exist it
+// ErrorText is what a person reads of an error. Of a file that does not exist it
 // says what is missing, and what may have been meant, instead of which system
 // call failed. That an argument is bad says the rest of its error.
-func errorText(err error) string {
+func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), errs.ErrArgument.Error()+": ", "")
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(path.Err, fs.ErrNotExist) {

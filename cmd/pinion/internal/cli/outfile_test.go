@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A writer that fails leaves nothing.
+func TestFinishFile(t *testing.T) {
+	dir := t.TempDir()
+	f, err := CreateFile(filepath.Join(dir, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	if err := FinishFile(f, func(w io.Writer) error { io.WriteString(w, "half"); return broken }); !errors.Is(err, broken) {
+		t.Errorf("%v, want %v", err, broken)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v are left", list, err)
+	}
+}

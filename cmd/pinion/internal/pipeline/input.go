@@ -1,0 +1,59 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// input is a dataset and the device that it is fed to.
+type Input struct {
+	Dataset dataset.Dataset
+	Path    string // as it was given
+	Device  device.Device
+	Opened  time.Duration // how long opening the device took
+	Line    *cli.Progress
+
+	with []target // the samples
+}
+
+// Use opens what the arguments and flags say, and closes it after fn. Prepare
+// is called before the device is opened.
+func (f *Flags) Use(cmd *cobra.Command, args []string, prepare func(dataset.Dataset) error, fn func(*Input) error) (err error) {
+	in := &Input{Line: cli.NewProgress(cmd)}
+	defer in.Line.Clear()
+	if in.Dataset, in.Path, err = f.open(cmd, args, in.Line); err != nil {
+		return cli.Advise(err, fmt.Sprintf("without a DATASET, %q uses sample photos", cmd.CommandPath()))
+	}
+	defer func() { err = errors.Join(err, dataset.Close(in.Dataset)) }()
+	for _, path := range f.targets {
+		ds, openErr := openTarget(cmd.Context(), path, in.Dataset, in.Line)
+		if openErr != nil {
+			return fmt.Errorf("--targets: %w", openErr)
+		}
+		defer func() { err = errors.Join(err, dataset.Close(ds)) }()
+		in.with = append(in.with, target{ds, path})
+	}
+	if err := prepare(in.Dataset); err != nil {
+		return err
+	}
+	start := time.Now()
+	if in.Device, err = cli.OpenDevice(cmd, *f.device); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Device.Close()) }()
+	in.Opened = time.Since(start)
+	err = fn(in)
+	var sample *loader.SampleError
+	if errors.As(err, &sample) && policies[f.onError] == loader.Fail {
+		return fmt.Errorf("%w; --on-error skip leaves such samples out", err)
+	}
+	return err
+}
