@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // sample is a row to be measured, in the unit that its runs return.
@@ -22,6 +23,6 @@ func (s *sample) slower() *float64 {
 	for i, v := range s.Runs {
 		fractions = append(fractions, v/s.against.Runs[i]-1)
 	}
-	v := measure.Median(fractions)
+	v := stats.Median(fractions)
 	return &v
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/transfer"
 	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
@@ -139,9 +140,9 @@ func (b *bench) choose(ctx context.Context, routes []*route, next func() transfe
 	if err := b.race(ctx, routes[1:], next); err != nil {
 		return found, err
 	}
-	best := slices.MinFunc(routes[1:], func(x, y *route) int { return cmp.Compare(measure.Median(x.times), measure.Median(y.times)) })
+	best := slices.MinFunc(routes[1:], func(x, y *route) int { return cmp.Compare(stats.Median(x.times), stats.Median(y.times)) })
 	err := b.race(ctx, []*route{routes[0], best}, next)
-	found.Best, found.Chosen, found.BestTime = best.name, measure.Median(routes[0].times), measure.Median(best.times)
+	found.Best, found.Chosen, found.BestTime = best.name, stats.Median(routes[0].times), stats.Median(best.times)
 	return found, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/transfer"
 	"github.com/pinion-gpu/pinion/transfer/pipeline"
@@ -146,7 +147,7 @@ func (t *stream) samples(ctx context.Context, m *memory) ([]*sample, error) {
 				Figure: func(wall float64) float64 { return 100 * ideal / wall },
 			},
 			finish: func(r *row) {
-				r.ChunkBytes, r.SetupSeconds = chunk, measure.Median(setups)
+				r.ChunkBytes, r.SetupSeconds = chunk, stats.Median(setups)
 				r.GBPerS = float64(total) / 1e9 / ideal * r.Value / 100
 			},
 		}

@@ -1,8 +1,9 @@
 package measure
 
 import (
-	"slices"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
 // Row is one figure: the median of its repeats, with the least and the most.
@@ -17,19 +18,12 @@ type Row struct {
 
 // NewRow is the row of these values, of which there is at least one.
 func NewRow(name, by, unit string, values []float64) Row {
-	return Row{Name: name, By: by, Unit: unit, Value: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
+	median, least, most := stats.Spread(values)
+	return Row{Name: name, By: by, Unit: unit, Value: median, Min: least, Max: most}
 }
 
 // Since is the time since start in units of unit. It is above zero even where a
 // coarse clock saw no time pass, so that a rate is always a number.
 func Since(start time.Time, unit time.Duration) float64 {
 	return float64(max(time.Since(start), 1)) / float64(unit)
-}
-
-// Median is the middle of values, of which there is at least one, or the mean of
-// the two in the middle.
-func Median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -1,25 +1,17 @@
 package measure_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/pinion-gpu/pinion/internal/measure"
 )
 
-func TestMedian(t *testing.T) {
-	for _, c := range []struct {
-		values []float64
-		want   float64
-	}{{[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 9}, 3}} {
-		before := slices.Clone(c.values)
-		if got := measure.Median(c.values); got != c.want {
-			t.Errorf("%v: %g, want %g", c.values, got, c.want)
-		}
-		if !slices.Equal(c.values, before) {
-			t.Errorf("%v became %v", before, c.values)
-		}
+func TestNewRow(t *testing.T) {
+	values := []float64{9, 1, 2}
+	want := measure.Row{Name: "a", By: "me", Value: 2, Unit: "ms", Min: 1, Max: 9}
+	if got := measure.NewRow("a", "me", "ms", values); got != want || values[0] != 9 {
+		t.Errorf("%+v of %v, want %+v", got, values, want)
 	}
 }
 
