@@ -14,8 +14,8 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// tolerance is how many steps of a byte the pixels of an image may differ from
-// what the dataset says.
+// tolerance is how many steps of a byte an image's pixels may differ from those
+// of the dataset.
 type tolerance struct{ mean, most float64 }
 
 // exact is for pixels that were bytes until they became d.
@@ -26,7 +26,7 @@ func exact(d dtype.DType) tolerance {
 	return tolerance{0.001, 0.01}
 }
 
-// ImageNet's, which a loader takes by itself.
+// ImageNet's, the loader's default.
 var (
 	mean = [3]float64{0.485, 0.456, 0.406}
 	std  = [3]float64{0.229, 0.224, 0.225}
@@ -71,7 +71,7 @@ func (f *feed) checkImages(ctx context.Context, t tolerance) error {
 	return errors.Join(err, r.Close())
 }
 
-// content reads a batch back.
+// content copies a batch back to the host.
 func content(b *loader.Batch) ([]byte, error) {
 	got := make([]byte, b.Bytes)
 	return got, b.Read(context.Background(), got)
@@ -113,8 +113,8 @@ func value(b []byte, d dtype.DType) float64 {
 	return float64(b[0])
 }
 
-// checkRows compares an epoch of samples that arrive as they are with data, in
-// which they are back to back, and each of which has to come once.
+// checkRows compares an epoch of untransformed samples with data, in which they
+// lie back to back. Each must come exactly once.
 func (f *feed) checkRows(ctx context.Context, data []byte) error {
 	size := f.ds.Spec().Bytes()
 	seen := make([]bool, f.ds.Len())

@@ -11,7 +11,7 @@ import (
 )
 
 // devices measures one loader that feeds all devices of the backend, beside one
-// that feeds the first. Where there is one, there is no row.
+// that feeds only the first. With a single device there is nothing to measure.
 func (b *bench) devices(ctx context.Context, m *harness.Memory) error {
 	others, err := m.Others()
 	if err != nil || len(others) == 0 {

@@ -36,7 +36,7 @@ func (f *feed) with(epochs int, work func(l *loader.Loader) error) error {
 }
 
 // steady returns the seconds that so many batches take in the middle of a run:
-// some were skipped before, and there is work for the loader behind them.
+// some are skipped first, and the loader has more to do after the last of them.
 func (f *feed) steady(ctx context.Context, skip, timed int) (seconds float64, err error) {
 	const ahead = 64 // more batches than a loader has under way
 	perEpoch := f.ds.Len() / f.options.Batch

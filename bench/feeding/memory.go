@@ -14,8 +14,8 @@ import (
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// memory measures epochs of a small array in memory: the first, from the making
-// of the loader on, and those behind it.
+// memory measures epochs of a small array in memory: the first, including the
+// making of the loader, and later ones.
 func (b *bench) memory(ctx context.Context, m *harness.Memory) error {
 	data := make([]float32, b.samples*b.length)
 	for i := range data {

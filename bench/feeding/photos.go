@@ -19,8 +19,8 @@ type folder struct {
 	files  [][]byte       // their files
 }
 
-// open lists the photos, after making them if they are not there, and reads
-// their files, which then lie in the page cache too.
+// open makes the photos if they are missing, lists them, and reads their files,
+// which puts them into the page cache.
 func (b *bench) open(ctx context.Context) (*folder, error) {
 	if b.folder != nil {
 		return b.folder, nil

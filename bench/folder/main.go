@@ -1,7 +1,7 @@
-// Command folder measures the folder dataset with very many files: how long it
-// takes to list them, and to the first shuffled batch in device memory, listing
-// included; the memory of the list, and of the process. It prints a document in
-// the form of the peers' (see bench/README.md), to be read beside
+// Command folder measures the folder dataset with very many files: the time to
+// list them, the time until the first shuffled batch is in device memory (listing
+// included), and the memory of the list and of the process. It prints a document
+// in the peers' form (see bench/README.md), to be read beside
 // peers/list_folder.py.
 //
 //	go run ./bench/folder --device host > folder.json
@@ -9,9 +9,9 @@
 //	go run ./bench/folder --files 2000 --classes 20    # to see that everything works
 //
 // The files are JPEGs of 32x32 pixels in class folders, named as ImageNet's
-// are. The system has their names in memory when they are listed, but for rows
-// that begin with "first": those are as cold as the files were when the program
-// began.
+// are. The system has their names in memory when they are listed, except in rows
+// that begin with "first": there the caches are as cold as the program found
+// them.
 package main
 
 import (

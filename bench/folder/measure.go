@@ -23,8 +23,8 @@ type document struct {
 	Folders int `json:"folders"`
 }
 
-// measureAll lists once as a program would that has just started, and then for
-// time: repeats leave garbage and warm caches.
+// measureAll lists once as a newly started program would, and then times repeats,
+// which leave garbage and warm caches.
 func measureAll(ctx context.Context, dev device.Device, o options) (*document, error) {
 	d := &document{Document: harness.NewDocument[measure.Row](dev, "folder", o.repeats)}
 	if err := d.once(ctx, dev, o.dir); err != nil {
@@ -54,8 +54,8 @@ func measureAll(ctx context.Context, dev device.Device, o options) (*document, e
 	return d, harness.Add(ctx, &d.Document, []*measure.Sample{list, first})
 }
 
-// once lists the folder and reads a batch, with the system's caches as they are
-// found.
+// once lists the folder and reads a batch, with the system's caches as it finds
+// them.
 func (d *document) once(ctx context.Context, dev device.Device, dir string) error {
 	before, start := harness.HeapBytes(), time.Now()
 	photos, err := open(ctx, dir)
@@ -92,8 +92,8 @@ func (d *document) figure(name string, value float64, unit string) {
 	d.Rows = append(d.Rows, measure.NewRow(name, "", unit, []float64{value}))
 }
 
-// open lists the folder. Samples are as small as the pictures: what is measured
-// is files, not resizing.
+// open lists the folder. Samples are as small as the pictures, so that files are
+// measured and not resizing.
 func open(ctx context.Context, dir string) (*photos.Images, error) {
 	return photos.Open(ctx, dir, photos.Options{Transform: imaging.CenterCrop(32)})
 }

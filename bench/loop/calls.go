@@ -12,11 +12,12 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// goroutines is how many allocate at once, where it is not one.
+// goroutines is how many allocate at once in the rows for several.
 const goroutines = 8
 
-// calls measures what it costs to allocate and free a block of a size that was
-// freed before, by one goroutine and by several, and allocations of the Go heap.
+// calls measures the cost of allocating and freeing a block of a size that was
+// freed before, by one goroutine and by several, and the Go heap allocations that
+// this takes.
 func (b *bench) calls(ctx context.Context, m *harness.Memory) error {
 	m.Later(b.release)
 	pool, err := b.newPool(m)
@@ -60,8 +61,8 @@ func (b *bench) calls(ctx context.Context, m *harness.Memory) error {
 	return nil
 }
 
-// pairs makes the row of ways that allocate and free n bytes, each in a
-// goroutine of its own: the time of all by the number of pairs.
+// pairs makes the row of ways that allocate and free n bytes, each in its own
+// goroutine: the time of all of them divided by the number of pairs.
 func (b *bench) pairs(name string, ways []*way, n int64) *sample {
 	count := 0
 	return &sample{Sample: measure.Sample{
@@ -86,7 +87,7 @@ func (b *bench) pairs(name string, ways []*way, n int64) *sample {
 	}}
 }
 
-// enough finds how many calls are long enough to be timed.
+// enough finds how many calls take long enough to be timed.
 func (b *bench) enough(calls func(count int) error) (count int, err error) {
 	const most = 1 << 22
 	for count = 16; ; count *= 2 {

@@ -9,9 +9,9 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// distinct has all ways at once, each in a goroutine of its own, allocate
-// blocks of these sizes, writes another value into each, and compares all of
-// the bytes.
+// distinct has all ways allocate blocks of these sizes at once, each way in its
+// own goroutine, writes a different value into each block, and compares every
+// byte.
 func distinct(ways []*way, sizes []int64) error {
 	taken := make([][]lease, len(ways))
 	errs := make([]error, len(ways))

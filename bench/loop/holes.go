@@ -12,8 +12,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// holes measures small blocks when a pool is full of holes that are too small
-// for them: blocks of 512 bytes, of which every other was freed.
+// holes measures small blocks in a pool full of holes that are too small for
+// them: 512-byte blocks, every other of which was freed.
 func (b *bench) holes(ctx context.Context, m *harness.Memory) error {
 	pool, err := b.newPool(m)
 	if err != nil {
@@ -58,8 +58,8 @@ func (b *bench) perforate(w *way) (kept []lease, err error) {
 	return kept, w.stream.Synchronize()
 }
 
-// beside makes the row of blocks of three sizes that are allocated, as many at
-// a time as batch says, and freed.
+// beside makes the row of blocks of three sizes, batch of which are allocated at
+// a time and then freed.
 func (b *bench) beside(name string, w *way, batch int) *sample {
 	sizes := []int64{1 << 10, 3 << 9, 2 << 10}
 	live := make([]lease, 0, batch)

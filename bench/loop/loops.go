@@ -63,7 +63,7 @@ func (b *bench) patterns() []*loop {
 	}
 }
 
-// measureLoop measures l by all ways, with memory of its own.
+// measureLoop measures l in all ways, with its own memory.
 func (b *bench) measureLoop(ctx context.Context, l *loop) (err error) {
 	m, err := harness.NewMemory(b.dev)
 	if err != nil {
@@ -133,8 +133,8 @@ func (l *loop) slots() []int64 {
 	return slots
 }
 
-// run runs the loop once and waits for the stream. It calls written when all
-// tensors of an iteration are, or will be in the order of the stream.
+// run runs the loop once and waits for the stream. It calls written once all
+// tensors of an iteration are written, or queued to be.
 func (l *loop) run(w *way, written func(iteration int, live []lease) error) (err error) {
 	live := make([]lease, 0, len(l.sizes[0]))
 	freed := 0
@@ -176,8 +176,8 @@ func (l *loop) run(w *way, written func(iteration int, live []lease) error) (err
 // value is what a tensor is filled with.
 func (l *loop) value(iteration, slot int) byte { return mark(iteration*len(l.sizes[0]) + slot) }
 
-// check runs the loop, and has the first and last bytes of every tensor copied
-// away in the order of the stream, before it is freed.
+// check runs the loop and queues a copy of the first and the last byte of every
+// tensor before it is freed.
 func (l *loop) check(m *harness.Memory, w *way) error {
 	const edge = 16
 	tensors := len(l.sizes[0])

@@ -1,9 +1,8 @@
-// Command loop measures what Pinion promises for holding memory: a loop that
-// needs tensors for one iteration each, by a buffer that is there before, by
-// the driver, by the driver's stream-ordered pool and by package vram; what one
-// allocation and its free cost; and the first use of a pool. It prints a
-// document in the form of the peers' (see bench/README.md), to be read beside
-// peers/torch_loop.py.
+// Command loop measures what Pinion promises for holding memory: a loop whose
+// tensors live for one iteration, with memory from a preallocated buffer, the
+// driver, the driver's stream-ordered pool and package vram; the cost of one
+// allocation and its free; and the first use of a pool. It prints a document in
+// the peers' form (see bench/README.md), to be read beside peers/torch_loop.py.
 //
 //	go run ./bench/loop --device cuda:0 > loop.json
 //	go run ./bench/loop --device host --quick
@@ -11,7 +10,7 @@
 // Memory is checked before a row is timed: what is written arrives, and blocks
 // that are live together do not overlap. The rows of one name are timed in
 // turn, one repeat of each after the other; a row is the median of its repeats
-// with the least and the most. What a device cannot do is listed as skipped.
+// with the least and the most. What a device cannot do is listed as not available.
 package main
 
 import (

@@ -10,21 +10,21 @@ import (
 	"github.com/pinion-gpu/pinion/vram"
 )
 
-// way is how a program gets memory for a while, for the work of one stream.
+// way is how a program gets temporary memory for the work of one stream.
 type way struct {
 	by     string
 	stream device.Stream
 
-	// prepare comes before each run and is not timed: it brings about the
-	// state that the way is in after a while.
+	// prepare runs untimed before each run and brings the way into its steady
+	// state.
 	prepare func() error
 
-	// alloc gives n bytes, the slot-th of those that are live.
+	// alloc returns n bytes for the given slot of those that are live at once.
 	alloc func(slot int, n int64) (lease, error)
 	free  func(lease) error
 
-	// pairs allocates and frees n bytes, over and over: without the calls
-	// through alloc and free, so that nothing else is timed.
+	// pairs allocates and frees n bytes over and over, without the indirect calls
+	// of alloc and free, so that nothing else is timed.
 	pairs func(n int64, count int) error
 }
 
@@ -43,7 +43,7 @@ const (
 	byPinion = "Pinion"
 )
 
-// preallocated takes memory for slots of these sizes once, for all runs.
+// preallocated allocates slots of these sizes once, for all runs.
 func (b *bench) preallocated(m *harness.Memory, slots []int64) (*way, error) {
 	var leases []lease
 	for _, n := range slots {
@@ -88,9 +88,9 @@ func (b *bench) driver(s device.Stream) *way {
 	}
 }
 
-// async allocates by [device.StreamAllocator], whose pool keeps what is free
-// for good, or as it is at first only until the next synchronisation. What is
-// kept is there before a run: bytes, if that is not 0.
+// async allocates by [device.StreamAllocator]. Its pool keeps free memory for
+// good, or, as by default, only until the next synchronisation. With kept memory,
+// bytes of it are there before a run, if bytes is not 0.
 func (b *bench) async(s device.Stream, keeps bool, bytes int64) *way {
 	a, ok := device.As[device.StreamAllocator](b.dev)
 	if !ok || !a.CanAllocAsync() {
@@ -139,7 +139,7 @@ func (b *bench) async(s device.Stream, keeps bool, bytes int64) *way {
 	return w
 }
 
-// release sets the driver's pool back to what it is at first.
+// release restores the default of the driver's pool.
 func (b *bench) release() error {
 	if a, ok := device.As[device.StreamAllocator](b.dev); ok && a.CanAllocAsync() {
 		if err := a.SetReleaseThreshold(0); err != nil {

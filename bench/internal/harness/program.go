@@ -9,7 +9,7 @@ import (
 	"os/signal"
 )
 
-// Options are the flags that these programs have in common.
+// Options are the flags that all of these programs take.
 type Options struct {
 	Device string
 	Only   string // groups of rows, as [Document.Measure] takes them

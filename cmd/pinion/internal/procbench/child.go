@@ -20,9 +20,9 @@ import (
 // socketDescriptor is where a process finds its end of the socket.
 const socketDescriptor = 3
 
-// Child is what a process that [Run] has started does until its parent lets it
-// go. It takes over standard input: when that ends, the parent is dead and so
-// is, at once, this process. It fails in a process that Run has not started.
+// Child is what a process started by [Run] does until its parent lets it go. It
+// takes over standard input: when that ends, the parent has died, and this process
+// exits at once. It fails in a process that Run has not started.
 func Child(ctx context.Context) error {
 	f := os.NewFile(socketDescriptor, "socket")
 	conn, err := net.FileConn(f)

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/pinned/segment"
 )
@@ -66,9 +67,9 @@ type Row struct {
 	Total           float64 // bytes a second of all processes together, the median of the repeats
 	Overlap         float64 // share of the timed copies together during which all others copied too, the median
 
-	// What the same process in the same condition does with private pinned
-	// memory is 1; these are of the process that is furthest behind. Zero:
-	// private pinned memory was not to be had.
+	// Rates as a fraction of what the same process reaches with private pinned
+	// memory in the same condition, of the slowest process. Zero: there was no
+	// private pinned memory.
 	AloneOfPrivate, TogetherOfPrivate float64
 
 	Processes []Process
@@ -117,19 +118,19 @@ func (o Options) withDefaults() (Options, error) {
 		o.Repeats = 7
 	}
 	if o.Procs < 0 || o.Procs > MaxProcs || o.Size < MinSize || o.Repeats < 0 || o.Timeout < 0 {
-		return o, fmt.Errorf("procbench: %w: %d processes of 1 to %d, copies of %d bytes of at least %d, %d repeats, %v for an answer",
+		return o, fmt.Errorf("%w: %d processes of 1 to %d, copies of %d bytes of at least %d, %d repeats, %v for an answer",
 			device.ErrArgument, o.Procs, MaxProcs, o.Size, MinSize, o.Repeats, o.Timeout)
 	}
 	if available := sysmem.Available(); available > 0 {
 		// Four kinds of memory in each process, and the device's where that is
 		// host memory; one buffer here.
 		if most := available / int64(5*o.Procs+1); o.Size > most {
-			return o, fmt.Errorf("procbench: %d processes with copies of %d bytes take more than the %d bytes of memory that are available; copies of %d would do (see --size and --procs)",
-				o.Procs, o.Size, available, most)
+			return o, fmt.Errorf("copies of %s by %s need more than the %s of memory that are available; copies of %s fit (see --size and --procs)",
+				units.Bytes(o.Size), units.Count(o.Procs, "process"), units.Bytes(available), units.Bytes(most))
 		}
 	}
 	if o.Timeout == 0 {
-		// At the least rate that a working machine could have.
+		// At a rate that every working machine exceeds.
 		const slow = 100e6
 		o.Timeout = time.Minute + time.Duration(float64(o.Size)*float64(o.Procs)/slow*1e9)
 	}
@@ -234,13 +235,12 @@ func (b *bench) close(orderly bool) (err error) {
 	return err
 }
 
-// refused tells what a machine does not have, or not that much of, from what
-// is wrong.
+// refused tells what a machine lacks, or has too little of, from real failures.
 func refused(err error) bool {
 	return errors.Is(err, device.ErrPinLimit) || errors.Is(err, device.ErrNotSupported)
 }
 
-// skip leaves out all paths from that kind of memory.
+// skip leaves out all paths of that kind of memory.
 func (b *bench) skip(why error, m memory) {
 	for _, p := range paths {
 		if p.memory == m {

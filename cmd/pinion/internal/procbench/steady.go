@@ -81,7 +81,7 @@ func (b *bench) startAll() error {
 }
 
 // all asks all processes at once and returns their answers in order, or the
-// first error: what fails in one fails in most of them.
+// first error: what fails in one usually fails in most.
 func (b *bench) all(req request) ([]reply, error) {
 	replies := make([]reply, len(b.workers))
 	errs := make([]error, len(b.workers))
@@ -123,9 +123,9 @@ func (b *bench) repeat(p path, toHost bool) error {
 	return nil
 }
 
-// total is the rate of all processes together, in bytes a second, over all that
-// each of them copied, of n bytes a copy. The sum of the timed copies would
-// leave out the time for which a process had no processor.
+// total is the rate of all processes together, in bytes a second, over everything
+// that each of them copied, n bytes at a time. Summing only the timed copies would
+// leave out the time during which a process had no processor.
 func total(replies []reply, n int64) float64 {
 	sum := 0.0
 	for _, r := range replies {
@@ -134,8 +134,8 @@ func total(replies []reply, n int64) float64 {
 	return sum
 }
 
-// overlaps returns, for each of the timed copies, during which share of it all
-// the other processes were copying too.
+// overlaps returns, for each timed copy, the fraction of it during which all other
+// processes were copying too.
 func overlaps(replies []reply) []float64 {
 	var shares []float64
 	for i, r := range replies {

@@ -76,7 +76,7 @@ func (w *worker) call(req request, attach func(*net.UnixConn) error) (rep reply,
 	return rep, nil
 }
 
-// gone ends a process that did not answer and says why it did not.
+// gone ends a process that did not answer, and says why.
 func (w *worker) gone(op string, err error) error {
 	w.failed = true
 	pid := w.cmd.Process.Pid
@@ -101,7 +101,7 @@ func (w *worker) gone(op string, err error) error {
 	return errors.Join(w.quote(err), w.conn.Close())
 }
 
-// end lets a process go, which closes what it has, or kills it.
+// end lets a process close what it has and exit, or kills it.
 func (w *worker) end(orderly bool) error {
 	if w.failed {
 		return nil // and has been reported
