@@ -28,6 +28,7 @@ var (
 	ErrPanic = errors.New("panic")
 	// ErrEnd: a sample behind the last of a dataset of [UnknownLen].
 	ErrEnd = errors.New("end of the stream")
-	// ErrUnavailable: a server failed or stalled, in every retry.
+	// ErrUnavailable: a server failed or stalled until the client gave up, or
+	// its host is unknown.
 	ErrUnavailable = errors.New("not available")
 )

@@ -13,12 +13,12 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-const (
-	maxPause      = 10 * time.Second // between two tries
-	maxRetryAfter = time.Minute      // that a server may ask for
-)
+// maxPause is the longest pause between two tries, if the server asks for none.
+const maxPause = 10 * time.Second
 
 // client makes requests, a bounded number at once, and makes them again when
 // that may help.
@@ -26,13 +26,14 @@ type client struct {
 	http       *http.Client
 	slots      chan struct{} // one per connection
 	timeout    time.Duration
+	giveUp     time.Duration
 	retries    int
 	onRetry    func(Retry) // may be nil
 	firstPause time.Duration
 }
 
 func newRetryClient(o Options) *client {
-	return &client{o.Client, make(chan struct{}, o.Connections), o.Timeout, o.Retries, o.OnRetry, o.firstPause}
+	return &client{o.Client, make(chan struct{}, o.Connections), o.Timeout, o.GiveUp, o.Retries, o.OnRetry, o.firstPause}
 }
 
 // transient is an error that may be gone in the next try.
@@ -56,8 +57,10 @@ func (r byteRange) String() string { return fmt.Sprintf("bytes=%d-%d", r.from, r
 // reads the body and may be called once per try. What accept returns is only
 // tried again if it is transient, as all errors of the body are.
 func (c *client) get(ctx context.Context, u *url.URL, r byteRange, accept func(*http.Response) error) error {
-	for try := 0; ; try++ {
-		err := c.try(ctx, u, r, accept)
+	var spent time.Duration // in tries and pauses
+	for try := 1; ; try++ {
+		took, err := c.try(ctx, u, r, c.giveUp-spent, accept)
+		spent += took
 		var again transient
 		switch {
 		case err == nil:
@@ -66,16 +69,26 @@ func (c *client) get(ctx context.Context, u *url.URL, r byteRange, accept func(*
 			return context.Cause(ctx)
 		case !errors.As(err, &again):
 			return err
-		case try == c.retries:
-			return fmt.Errorf("%w after %d tries: %w", ErrUnavailable, try+1, again.error)
 		}
-		pause := max(c.pause(try), again.after)
-		if c.onRetry != nil {
-			c.onRetry(Retry{display(u), again.error, try + 1, c.retries + 1, pause})
+		pause := max(c.pause(try-1), again.after)
+		why := ""
+		switch {
+		case try > c.retries:
+		case again.after > 0 && again.after >= c.giveUp-spent:
+			why = fmt.Sprintf(" (the server asks to wait %v, the limit is %v)", again.after, c.giveUp)
+		case pause >= c.giveUp-spent:
+			why = fmt.Sprintf(" (the limit is %v)", c.giveUp)
+		default:
+			if c.onRetry != nil {
+				c.onRetry(Retry{display(u), again.error, try, c.retries + 1, pause})
+			}
+			if err := sleep(ctx, pause); err != nil {
+				return err
+			}
+			spent += pause
+			continue
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return err
-		}
+		return fmt.Errorf("%w after %s in %s%s: %w", ErrUnavailable, units.Count(try, "try"), units.Duration(spent), why, again.error)
 	}
 }
 
@@ -104,25 +117,29 @@ func sleep(ctx context.Context, d time.Duration) error {
 // would hold up a block for years.
 const slowest = 16 << 10
 
-// try makes one request.
-func (c *client) try(ctx context.Context, u *url.URL, r byteRange, accept func(*http.Response) error) error {
+// try makes one request, which may take until limit to bring anything, and
+// returns how long it took.
+func (c *client) try(ctx context.Context, u *url.URL, r byteRange, limit time.Duration, accept func(*http.Response) error) (took time.Duration, err error) {
 	// The time in this queue is no stall of the server.
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
+	began := time.Now()
+	defer func() { took = time.Since(began) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(c.timeout, func() {
-		cancel(fmt.Errorf("%w: less than %d bytes in %v", errStalled, slowest, c.timeout))
+	timeout := min(c.timeout, limit)
+	watchdog := time.AfterFunc(timeout, func() {
+		cancel(fmt.Errorf("%w: less than %d bytes in %v", errStalled, slowest, timeout.Round(time.Millisecond)))
 	})
 	defer watchdog.Stop()
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrArgument, withoutURL(err))
+		return 0, fmt.Errorf("%w: %w", ErrArgument, withoutURL(err))
 	}
 	if r.bytes > 0 {
 		request.Header.Set("Range", r.String())
@@ -130,16 +147,16 @@ func (c *client) try(ctx context.Context, u *url.URL, r byteRange, accept func(*
 	request.Header.Set("Accept-Encoding", "identity") // ranges are of the file itself
 	response, err := c.http.Do(request)
 	if err != nil {
-		return failure(ctx, err)
+		return 0, failure(ctx, err)
 	}
-	body := &progress{ctx: ctx, body: response.Body, alive: func() { watchdog.Reset(c.timeout) }}
+	body := &progress{ctx: ctx, body: response.Body, alive: func() { watchdog.Reset(timeout) }}
 	response.Body = body
 	defer body.Close()
 	body.alive()
 	if err := status(response); err != nil {
-		return err
+		return 0, err
 	}
-	return accept(response)
+	return 0, accept(response)
 }
 
 // failure classifies why a request got no answer, or not all of it.
@@ -157,7 +174,7 @@ func failure(ctx context.Context, err error) error {
 	case errors.As(err, &certificate):
 		return err
 	case errors.As(err, &name) && name.IsNotFound:
-		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		return fmt.Errorf("%w: unknown host: %w", ErrUnavailable, name)
 	}
 	return transient{error: err}
 }
@@ -199,7 +216,7 @@ func retryAfter(value string) time.Duration {
 	} else if date, err := http.ParseTime(value); err == nil {
 		d = time.Until(date)
 	}
-	return min(max(d, 0), maxRetryAfter)
+	return max(d, 0)
 }
 
 // excerpt shows what came: the type and the first bytes.

@@ -23,7 +23,7 @@ var (
 	// ErrArgument: a sample number that the set does not have, or an
 	// impossible option or location.
 	ErrArgument = errs.ErrArgument
-	// ErrUnavailable: a server failed or stalled, and did so again in every
-	// retry.
+	// ErrUnavailable: a server failed or stalled until the client gave up, or
+	// its host is unknown.
 	ErrUnavailable = dataset.ErrUnavailable
 )

@@ -39,6 +39,10 @@ type Options struct {
 	// Timeout is how long a server may take to answer, and then for 16 KiB.
 	// Default 30 s.
 	Timeout time.Duration
+	// GiveUp is how long what is asked for may take to begin to come: all tries
+	// that bring nothing, and the pauses between them, together. It bounds the
+	// pauses that a server asks for (Retry-After) too. Default 1 min.
+	GiveUp time.Duration
 	// Retries is how often a request that failed is made again, -1 for never.
 	// Default 5.
 	Retries int
@@ -82,7 +86,7 @@ const (
 func (o Options) withDefaults() (Options, error) {
 	for name, v := range map[string]int64{
 		"MaxMemberBytes": o.MaxMemberBytes, "CacheBytes": o.CacheBytes,
-		"Timeout": int64(o.Timeout), "Connections": int64(o.Connections), "Retries": int64(o.Retries) + 1,
+		"Timeout": int64(o.Timeout), "GiveUp": int64(o.GiveUp), "Connections": int64(o.Connections), "Retries": int64(o.Retries) + 1,
 	} {
 		if v < 0 {
 			return o, fmt.Errorf("%w: negative %s", ErrArgument, name)
@@ -95,6 +99,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxMemberBytes = min(cmp.Or(o.MaxMemberBytes, defaultMaxMember), math.MaxInt32-1)
 	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.GiveUp = cmp.Or(o.GiveUp, time.Minute)
 	o.Retries = max(0, cmp.Or(o.Retries, 5))
 	o.Connections = cmp.Or(o.Connections, 16)
 	o.blockBytes = cmp.Or(o.blockBytes, defaultBlockBytes)

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
 )
 
 // WriterOptions configures [NewWriter]. The zero value works.
@@ -37,11 +39,12 @@ type Part struct {
 // Writer writes samples to shards. The same samples give the same bytes. It is
 // not safe for concurrent use.
 type Writer struct {
-	dir, temp string
-	opts      WriterOptions
-	classes   []byte // content of the member; nil: none
-	shards    int
-	err       error // the first one stays
+	dir     string
+	draft   *atomicfile.Folder // nil when it is done with
+	opts    WriterOptions
+	classes []byte // content of the member; nil: none
+	shards  int
+	err     error // the first one stays
 
 	file  *os.File // nil between shards
 	tar   *tar.Writer
@@ -49,7 +52,8 @@ type Writer struct {
 }
 
 // NewWriter makes a folder of shards, with an index beside each. The folder
-// must not exist, or be empty: it appears with [Writer.Close], complete.
+// must not exist, or be empty: it appears with [Writer.Close], complete. What
+// killed writers of the same folder left beside it is removed.
 func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	opts.Prefix = cmp.Or(opts.Prefix, "shard-")
 	opts.ShardBytes = cmp.Or(opts.ShardBytes, 256<<20)
@@ -73,11 +77,11 @@ func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".part-")
+	draft, err := atomicfile.CreateFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{dir: dir, temp: temp, opts: opts, classes: classes}, nil
+	return &Writer{dir: dir, draft: draft, opts: opts, classes: classes}, nil
 }
 
 // Write adds a sample. The key is a path with slashes and no dot in its last
@@ -92,7 +96,7 @@ func (w *Writer) Write(key string, parts ...Part) error {
 }
 
 func (w *Writer) sample(key string, parts []Part) error {
-	if w.temp == "" {
+	if w.draft == nil {
 		return fs.ErrClosed
 	}
 	if len(parts) == 0 {
@@ -132,7 +136,7 @@ func (w *Writer) sample(key string, parts []Part) error {
 
 // start begins a shard.
 func (w *Writer) start() (err error) {
-	if w.file, err = os.Create(filepath.Join(w.temp, fmt.Sprintf("%s%06d.tar", w.opts.Prefix, w.shards))); err != nil {
+	if w.file, err = os.Create(filepath.Join(w.draft.Path(), fmt.Sprintf("%s%06d.tar", w.opts.Prefix, w.shards))); err != nil {
 		w.file = nil
 		return err
 	}
@@ -182,7 +186,7 @@ func (w *Writer) finish() error {
 // Close ends the last shard and puts the folder in its place. After an error
 // of Write, it returns that error and removes what was written.
 func (w *Writer) Close() error {
-	if w.temp == "" {
+	if w.draft == nil {
 		return nil
 	}
 	if w.err == nil && w.file != nil {
@@ -192,15 +196,7 @@ func (w *Writer) Close() error {
 		w.err = fmt.Errorf("%s: %w: no samples were written", w.dir, ErrEmpty)
 	}
 	if w.err == nil {
-		w.err = os.Chmod(w.temp, 0o755)
-	}
-	if w.err == nil {
-		// Where an empty folder is not replaced, it has to go first.
-		if err := os.Remove(w.dir); err == nil || errors.Is(err, fs.ErrNotExist) {
-			w.err = os.Rename(w.temp, w.dir)
-		} else {
-			w.err = err
-		}
+		w.err = w.draft.Commit()
 	}
 	return errors.Join(w.err, w.Discard())
 }
@@ -208,14 +204,14 @@ func (w *Writer) Close() error {
 // Discard removes what was written and not closed. After Close it does
 // nothing.
 func (w *Writer) Discard() error {
-	if w.temp == "" {
+	if w.draft == nil {
 		return nil
 	}
-	temp := w.temp
-	w.temp = ""
+	draft := w.draft
+	w.draft = nil
 	if w.file != nil {
 		w.file.Close()
 		w.file = nil
 	}
-	return os.RemoveAll(temp)
+	return draft.Discard()
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -132,5 +133,41 @@ func TestWriterSampleLargerThanShard(t *testing.T) {
 	writeAll(t, dir, WriterOptions{ShardBytes: 1000}, list)
 	if s := open(t, dir, Options{NoCache: true}); len(s.shards) != 3 || s.Len() != 3 {
 		t.Errorf("%d shards of %d samples", len(s.shards), s.Len())
+	}
+}
+
+// TestWriterRemovesStaleDrafts: what a killed writer of the same folder left is
+// removed, and what one that lives is writing is not.
+func TestWriterRemovesStaleDrafts(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("folders cannot be locked")
+	}
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "shards")
+	stale := filepath.Join(parent, ".shards.part-123")
+	if err := os.MkdirAll(stale, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(stale, "train-000000.tar"), []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	live, err := NewWriter(dir, WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Discard()
+	if _, err := os.Stat(stale); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", stale, err)
+	}
+	other, err := NewWriter(dir, WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Discard()
+	if err := live.Write("1", Part{"jpg", []byte("abc")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := live.Close(); err != nil {
+		t.Errorf("a writer that lived lost its draft: %v", err)
 	}
 }
