@@ -17,10 +17,9 @@ func Self() (ID, error) { return self() }
 // this one, so that nothing can be known about it here.
 func (id ID) Foreign() bool { return id.Namespace != namespace() }
 
-// Alive reports whether the process still runs. A process that was killed and
-// is only being cleared away, or waits to be collected by its parent, does
-// not. In doubt (the process is
-// [ID.Foreign], or the system does not tell) it is true.
+// Alive reports whether the process still runs. A process that was killed and is
+// being cleared away, or waits for its parent to collect it, does not. In doubt
+// (the process is [ID.Foreign], or the system does not tell) it is true.
 func (id ID) Alive() bool {
 	if id.PID == 0 || id.PID > 1<<31-1 {
 		return false

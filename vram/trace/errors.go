@@ -11,9 +11,9 @@ import (
 var (
 	// ErrFormat: not a trace of a format that is read here.
 	ErrFormat = errors.New("not an allocation trace")
-	// ErrMalformed: a line or entry that is damaged, or that makes no sense
-	// behind the ones before it: a free of what is not live, an allocation of
-	// what is, or of no bytes.
+	// ErrMalformed: a line or entry that is damaged, or that contradicts those
+	// before it: a free of a block that is not live, an allocation of one that
+	// is, or of no bytes.
 	ErrMalformed = errors.New("malformed trace")
 	// ErrTooLarge: a snapshot beyond Options.MaxSnapshotBytes.
 	ErrTooLarge = errs.ErrTooLarge

@@ -6,9 +6,9 @@ import "time"
 type Op uint8
 
 const (
-	// Alloc makes a block of memory.
+	// Alloc allocates a block of memory.
 	Alloc Op = iota
-	// Free gives it back.
+	// Free frees it.
 	Free
 )
 
@@ -27,27 +27,27 @@ func (o Op) String() string {
 type Event struct {
 	Op Op
 
-	// Failed is set on an allocation that was asked for and not granted. It
-	// has no ID, and no free follows.
+	// Failed is set on an allocation that failed when it was recorded. It has
+	// no ID, and no free follows.
 	Failed bool
 
-	// ID names the allocation, and the same one on its free. No other
-	// allocation of the trace has it, before or after.
+	// ID identifies the allocation, also on its free. No other allocation of
+	// the trace has the same ID.
 	ID uint64
 
 	// Bytes is what was requested, at least 1. A free has the bytes of its
 	// allocation.
 	Bytes int64
 
-	// Stream is the stream that uses the memory, or that the free is ordered
-	// behind: a small number from 0.
+	// Stream is the stream that uses the memory, or behind whose work the free
+	// is ordered: a small number from 0.
 	Stream int
 
-	// Time is when it happened, since the first event of the trace that has a
-	// time. It is 0 where the trace does not say.
+	// Time is the time since the first event of the trace that has one. It is 0
+	// if the trace does not say.
 	Time time.Duration
 
-	// Purpose and Name describe an allocation where the trace does, for
-	// example "activations" and "layer3.attention". Frees have none.
+	// Purpose and Name describe an allocation if the trace does, for example
+	// "activations" and "layer3.attention". Frees have none.
 	Purpose, Name string
 }

@@ -75,5 +75,5 @@ func ExampleReader_All() {
 	}
 	// Output:
 	// alloc 7
-	// trace: malformed trace: line 2: a free of what is not live: `{"op":"free","id":8}`
+	// trace: malformed trace: line 2: a free of a block that is not live: `{"op":"free","id":8}`
 }

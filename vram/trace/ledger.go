@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	errAlreadyLive = errors.New("an allocation of what is already live")
-	errNotLive     = errors.New("a free of what is not live")
+	errAlreadyLive = errors.New("the block is live already")
+	errNotLive     = errors.New("a free of a block that is not live")
 )
 
 // block is what is remembered of a live allocation.

@@ -31,7 +31,7 @@ func (l *lines) next() error {
 		case errors.Is(err, bufio.ErrBufferFull):
 			return l.malformed(fmt.Errorf("longer than %d bytes", maxLine))
 		case err != nil && err != io.EOF:
-			return fmt.Errorf("behind line %d: %w", l.number, err)
+			return fmt.Errorf("after line %d: %w", l.number, err)
 		case len(l.text) > 0:
 			return nil
 		case err != nil:

@@ -12,9 +12,9 @@ import (
 
 // Options say how a trace is read. The zero value works.
 type Options struct {
-	// Device is the number of the device whose trace is taken from a snapshot
-	// of several. Default: the one with the most trace entries or, when there
-	// are none, with the most live blocks. Other formats have one device.
+	// Device is the number of the device to read from a snapshot of several.
+	// Default: the one with the most trace entries or, if there are none, with
+	// the most live blocks. Other formats have one device.
 	Device *int
 
 	// MaxSnapshotBytes is the largest snapshot that is read, in bytes
@@ -33,7 +33,7 @@ const (
 	Snapshot  Format = "pytorch snapshot"
 )
 
-// Reader gives the events of a trace in order. It is not safe for concurrent
+// Reader returns the events of a trace in order. It is not safe for concurrent
 // use.
 type Reader struct {
 	format Format
@@ -42,10 +42,10 @@ type Reader struct {
 	err    error     // the first one, which stays
 }
 
-// parser gives events, and io.EOF behind the last one.
+// parser returns events, and io.EOF after the last one.
 type parser interface{ next() (Event, error) }
 
-// Open opens a trace file. The caller closes the Reader.
+// Open opens a trace file. The caller has to close the Reader.
 func Open(path string, o Options) (*Reader, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -63,7 +63,8 @@ func Open(path string, o Options) (*Reader, error) {
 // NewReader reads a trace from r. It recognises the format by the first bytes,
 // also inside gzip. Input of no bytes is a trace of no events.
 //
-// The format is an error here ([ErrFormat]); of a snapshot, everything is.
+// It fails with [ErrFormat] for an unknown format. A snapshot is read here as a
+// whole, so any of its errors is returned here.
 func NewReader(r io.Reader, o Options) (*Reader, error) {
 	if o.MaxSnapshotBytes < 0 {
 		return nil, fmt.Errorf("trace: %w: MaxSnapshotBytes %d", ErrArgument, o.MaxSnapshotBytes)
@@ -98,8 +99,8 @@ func NewReader(r io.Reader, o Options) (*Reader, error) {
 	return out, nil
 }
 
-// detect looks at the first byte that says something. What is neither a pickle
-// nor JSON must be CSV; its header tells.
+// detect looks at the first byte that is not a space. What is neither a pickle nor
+// JSON must be CSV, which newCSV checks by the header.
 func detect(in *bufio.Reader) (Format, error) {
 	start, err := in.Peek(512)
 	if len(start) == 0 && err != nil && err != io.EOF {
@@ -122,7 +123,7 @@ func detect(in *bufio.Reader) (Format, error) {
 // Format returns the format that was recognised.
 func (r *Reader) Format() Format { return r.format }
 
-// Next returns the next event, or io.EOF behind the last one. Any other error
+// Next returns the next event, or io.EOF after the last one. Any other error
 // wraps [ErrMalformed] or comes from reading, and repeats on further calls.
 func (r *Reader) Next() (Event, error) {
 	if r.err != nil {
@@ -139,8 +140,8 @@ func (r *Reader) Next() (Event, error) {
 	return event, nil
 }
 
-// All returns the events that are left. The last pair has an error when the
-// trace cannot be read to its end, and no event.
+// All returns the remaining events. If the trace cannot be read to its end, the
+// last pair has an error and no event.
 func (r *Reader) All() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {

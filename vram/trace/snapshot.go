@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/internal/pickle"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// snapshot gives the events of a PyTorch memory snapshot, which are all made
-// before the first one is asked for.
+// snapshot holds the events of a PyTorch memory snapshot, which is read as a whole.
 type snapshot struct{ events []Event }
 
 func (p *snapshot) next() (Event, error) {
@@ -32,7 +32,7 @@ func newSnapshot(in *bufio.Reader, o Options) (*snapshot, error) {
 		return nil, err
 	}
 	if more, _ := in.Peek(1); len(more) > 0 {
-		return nil, fmt.Errorf("snapshot %w: more than %d bytes", ErrTooLarge, o.MaxSnapshotBytes)
+		return nil, fmt.Errorf("snapshot %w: more than %s", ErrTooLarge, units.Bytes(o.MaxSnapshotBytes))
 	}
 	root, err := pickle.Decode(data)
 	if err != nil {

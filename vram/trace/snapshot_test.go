@@ -136,7 +136,7 @@ func TestSnapshotErrors(t *testing.T) {
 	}{
 		"code":            {"\x80\x02cos\nsystem\n.", Options{}, ErrMalformed, "GLOBAL"},
 		"cut":             {"\x80\x02", Options{}, ErrMalformed, ""},
-		"too large":       {pickled(t, one()), Options{MaxSnapshotBytes: 5}, ErrTooLarge, "more than 5 bytes"},
+		"too large":       {pickled(t, one()), Options{MaxSnapshotBytes: 5}, ErrTooLarge, "more than 5 B"},
 		"number":          {pickled(t, 7), Options{}, ErrFormat, "int64"},
 		"other dict":      {pickled(t, dict{"model": 1}), Options{}, ErrFormat, "neither"},
 		"trace of none":   {pickled(t, dict{"device_traces": []any{nil}}), Options{}, ErrMalformed, "device_traces[0] is a <nil>"},
@@ -145,7 +145,7 @@ func TestSnapshotErrors(t *testing.T) {
 		"no size":         {pickled(t, one(dict{"action": "alloc", "addr": 1})), Options{}, ErrMalformed, "without a positive size"},
 		"size 0":          {pickled(t, one(ent("alloc", 1, 0))), Options{}, ErrMalformed, "without a positive size"},
 		"negative size":   {pickled(t, one(ent("alloc", 1, -1))), Options{}, ErrMalformed, "without a positive size"},
-		"double alloc":    {pickled(t, one(ent("alloc", 1, 1), ent("alloc", 1, 1))), Options{}, ErrMalformed, "device_traces[0][1]: an allocation of what is already live"},
+		"double alloc":    {pickled(t, one(ent("alloc", 1, 1), ent("alloc", 1, 1))), Options{}, ErrMalformed, "device_traces[0][1]: the block is live already"},
 		"double free":     {pickled(t, one(ent("alloc", 1, 1), ent("free_completed", 1, 1), ent("free_completed", 1, 1))), Options{}, ErrMalformed, "device_traces[0][2]: a free"},
 		"bad segment":     {pickled(t, []any{7}), Options{}, ErrMalformed, "segments[0]"},
 		"segment twice":   {pickled(t, []any{segmentOf(0, 1), segmentOf(0, 1)}), Options{}, ErrMalformed, "segments[1]"},

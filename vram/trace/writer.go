@@ -11,8 +11,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/jsonscan"
 )
 
-// Writer writes a trace as JSON lines. It takes only traces that a [Reader]
-// reads again.
+// Writer writes a trace as JSON lines. It accepts only traces that a [Reader] can
+// read.
 type Writer struct {
 	w      *bufio.Writer
 	ledger ledger
@@ -20,18 +20,17 @@ type Writer struct {
 	line   []byte
 }
 
-// NewWriter makes a Writer. What it has written is complete after
-// [Writer.Flush].
+// NewWriter returns a Writer. Call [Writer.Flush] at the end.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: bufio.NewWriterSize(w, 64<<10), ledger: newLedger(0)}
 }
 
-// Write appends an event. It fails, and writes nothing, when the event makes
-// no sense behind those before it ([ErrMalformed]). Of a free, ID, Stream and
-// Time are written: the rest is that of its allocation.
+// Write appends an event. It fails with [ErrMalformed], and writes nothing, if the
+// event contradicts those before it. Of a free, only ID, Stream and Time are
+// written: the rest is that of its allocation.
 //
-// The reader keeps IDs that ascend from allocation to allocation, as those of
-// readers and generators do. Others it replaces.
+// A reader keeps IDs that ascend from allocation to allocation, as those of
+// readers and generators do. It replaces others.
 func (w *Writer) Write(e Event) error {
 	line, err := w.format(w.line[:0], e)
 	if err != nil {

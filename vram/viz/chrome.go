@@ -11,12 +11,12 @@ import (
 )
 
 // WriteChrome writes s as trace events for ui.perfetto.dev and chrome://tracing:
-// a counter of the bytes that are allocated, one of those that are reserved, one
-// for each purpose that had any, and an instant event where an allocation
-// failed. Times are in microseconds since the pool was made.
+// counters of the allocated bytes, of the reserved bytes and of the bytes of each
+// purpose that had any, and an instant event for each allocation that failed.
+// Times are in microseconds since the pool was made.
 //
-// Reserved is counted where memory is mapped and unmapped: it dips where chunks
-// move from one address to another. Events are written as they are formatted.
+// The counter of reserved bytes follows memory being mapped and unmapped: it dips
+// while chunks move from one address to another.
 func WriteChrome(w io.Writer, s vram.Snapshot) error {
 	c := &chrome{w: bufio.NewWriterSize(w, 64<<10)}
 	c.write(s)

@@ -1,5 +1,5 @@
-// Package viz writes what a pool of package vram knows into files that other
-// tools draw.
+// Package viz writes the state and the history of a [vram.Pool] as files that
+// other tools draw.
 //
 //	pool, err := vram.New(dev, vram.Options{History: 1 << 20, Stacks: vram.StacksSampled})
 //	…
@@ -28,8 +28,8 @@
 //
 // # The history
 //
-// All three need a history (vram.Options.History), which is a ring: of a block
-// that became live before its oldest event, its free may be known, or that it
-// is live. The files take it for live from the start. Without history, they
-// show one moment.
+// All three need a history (vram.Options.History), which is a ring: a block that
+// was allocated before the oldest event is known only if it is still live, or by
+// its free. The files show it as live from the start. Without a history they show
+// one moment.
 package viz

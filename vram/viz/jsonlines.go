@@ -20,14 +20,14 @@ import (
 //	{"op":"alloc","id":7,"bytes":4000,"stream":0,"purpose":"weights","name":"layer 0","time_seconds":0.000120000,"rounded_bytes":4096,"address":"0x7f0000000000"}
 //	{"op":"free","id":7,"time_seconds":0.000350000,"address":"0x7f0000000000"}
 //
-// The first line has the key "snapshot" as well, an object with the device, the
-// time that the pool was made (others count from there) and the number of
-// events that the ring has lost. What was live before the oldest event comes
+// The first line also has the key "snapshot", an object with the device, the time
+// at which the pool was made (times count from there) and the number of events
+// that the ring has lost. Blocks that were live before the oldest event come
 // first, with "before_history": true.
 //
-// What the pool did for itself is in "pool_events" of the next line, or, behind
-// the last one, in its "pool_events_after": a list of objects with "event"
-// ("map", "unmap", or "ready" where a freed block has no users any more),
+// The pool's own actions are in "pool_events" of the next line or, after the last
+// line, in its "pool_events_after": a list of objects with "event" ("map",
+// "unmap", or "ready" when no stream uses a freed block any more),
 // "time_seconds", "address" and "bytes".
 //
 // A snapshot without blocks and events is one line with "snapshot" alone, which

@@ -15,7 +15,7 @@ import (
 // torch.cuda.memory._dump_snapshot), for the page pytorch.org/memory_viz.
 //
 // Sizes are those that were asked for, as in PyTorch. Segments are on stream 0,
-// since any stream may use them: blocks have the streams.
+// since any stream may use them; blocks have streams of their own.
 func WriteTorch(w io.Writer, s vram.Snapshot) error {
 	t := &torch{frames: newFrames()}
 	number := deviceNumber(s.Device)
