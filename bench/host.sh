@@ -4,8 +4,8 @@
 #
 #   bench/host.sh OUT
 #
-# The three are run in turn, twice; the first turn warms the machine up and its
-# results are overwritten by those of the second.
+# The three are run in turn, twice, and the peer once more at the end; the first
+# turn warms the machine up, and the second overwrites its results.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: bench/host.sh OUT}
@@ -22,11 +22,12 @@ for turn in 1 2; do
 	(cd "$photos/.." && "${feed[@]}") >"$out/host-feed.json"
 	(cd "$photos/.." && PINION_LIB_TURBOJPEG=off "${feed[@]}") >"$out/host-feed-go-decoder.json"
 done
+.build/plaingo "$photos" "$workers" >"$out/host-plaingo-again.json"
 .build/pinion bench link --device host --size 256MiB --json >"$out/host-link.json"
 python3 - "$out" <<'PY'
 import json, statistics, sys
 load = lambda name: json.load(open(f"{sys.argv[1]}/{name}.json"))
-plain = load("host-plaingo")["rows"][0]["value"]
+plain = statistics.median(load(name)["rows"][0]["value"] for name in ("host-plaingo", "host-plaingo-again"))
 print(f"plain Go {plain:.0f} images/s")
 for name in "host-feed", "host-feed-go-decoder":
     # Like the peer, without the first epoch.

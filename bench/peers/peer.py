@@ -2,6 +2,8 @@
 
 import datetime
 import json
+import os
+import platform
 import statistics
 import sys
 import time
@@ -96,6 +98,7 @@ def step(what):
 
 def document(peer, what, device_name, rows, **more):
     print(json.dumps(dict(
-        peer=peer, what=what, device_name=device_name,
+        peer=peer, what=what, device_name=device_name, cpus=os.cpu_count(),
+        platform=f"{sys.platform}/{platform.machine()} Python {platform.python_version()}",
         measured_at=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         **more, rows=rows), indent=2))

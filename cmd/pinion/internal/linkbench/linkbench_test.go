@@ -335,12 +335,16 @@ func TestTooLargeForDevice(t *testing.T) {
 func TestCancel(t *testing.T) {
 	dev := devicetest.Open(t)
 	options := linkbench.Options{Size: 64 << 10, Repeats: 2, Copiers: 1, Curves: true}
-	steps := 0
+	steps, at, total := 0, 0, 0
 	options.Progress = func(step, of int, what string) {
 		steps++
 		if step < 0 || step >= of || what == "" {
 			t.Errorf("step %d of %d, %q", step, of, what)
 		}
+		if step < at || of < total {
+			t.Errorf("step %d of %d comes after step %d of %d", step, of, at, total)
+		}
+		at, total = step, of
 	}
 	if _, err := linkbench.Run(ctx, dev, options); err != nil {
 		t.Fatal(err)
