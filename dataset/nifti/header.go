@@ -29,15 +29,17 @@ type voxelKind struct {
 	code   int
 	dtype  dtype.DType // as samples without scaling
 	size   int         // bytes in the file
-	widens bool        // the samples' type is another one
+	widens bool        // the samples' type is another one, of numbers without sign
 }
 
 var voxelKinds = []voxelKind{
 	{2, dtype.U8, 1, false}, {256, dtype.I8, 1, false}, {4, dtype.I16, 2, false}, {u16, dtype.I32, 2, true},
-	{8, dtype.I32, 4, false}, {1024, dtype.I64, 8, false}, {16, dtype.F32, 4, false}, {64, dtype.F64, 8, false},
+	{8, dtype.I32, 4, false}, {1024, dtype.I64, 8, false}, {u32, dtype.I64, 4, true}, {u64, dtype.I64, 8, true},
+	{16, dtype.F32, 4, false}, {64, dtype.F64, 8, false},
 }
 
-const u16 = 512
+// Codes of numbers without sign, which widen.
+const u16, u32, u64 = 512, 768, 1280
 
 // versionOf tells the version, 0 for what is no NIfTI, and the byte order
 // by the first bytes of a file.
@@ -82,7 +84,7 @@ func parseHeader(b []byte) (h header, err error) {
 	}
 	switch {
 	case h.kind.code == 0:
-		return h, fmt.Errorf("%w: NIfTI voxels of type %d; want uint8, int8, int16, uint16, int32, int64, float32 or float64", dataset.ErrFormat, code)
+		return h, fmt.Errorf("%w: NIfTI voxels of type %d; want uint8 to uint64, int8 to int64, float32 or float64", dataset.ErrFormat, code)
 	case bits != 8*h.kind.size:
 		return h, fmt.Errorf("%w: NIfTI voxels of type %d and %d bits", dataset.ErrDamaged, code, bits)
 	case !(offset >= header1Bytes+4) || version == 2 && offset < header2Bytes+4 || offset > 1<<53 || offset != math.Trunc(offset):

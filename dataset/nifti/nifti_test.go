@@ -472,3 +472,59 @@ func FuzzNIfTI(f *testing.F) {
 		}
 	})
 }
+
+// TestUnsigned: voxels of 32 and 64 bits without sign, as F32 and as I64, of both
+// byte orders; what I64 cannot hold is an error of its volume.
+func TestUnsigned(t *testing.T) {
+	for _, c := range []struct {
+		code, bits int
+		voxels     any
+	}{
+		{768, 32, []uint32{1, 2, 3_000_000_000, 4}},
+		{1280, 64, []uint64{1, 2, 3_000_000_000, 4}},
+	} {
+		for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+			m := niftiImage{version: 1, order: order, code: c.code, bits: c.bits, dim: []int64{2, 2}, voxels: c.voxels}
+			dir := datatest.Folder(t, map[string][]byte{"a.nii": m.bytes(t), "b.nii.gz": zipped(t, m.bytes(t))})
+			for _, d := range bothOpen(t, dir, Options{}) {
+				if got, _ := datatest.ReadAll(t, d); !bytes.Equal(got[0], datatest.Floats(1, 2, 3e9, 4)) {
+					t.Errorf("%d, %v: % x", c.code, order, got[0])
+				}
+			}
+			for _, d := range bothOpen(t, dir, Options{DType: dtype.I64}) {
+				want, _ := dataset.Bytes([]int64{1, 2, 3_000_000_000, 4})
+				if got, _ := datatest.ReadAll(t, d); !bytes.Equal(got[0], want) {
+					t.Errorf("%d, %v: % x, want % x", c.code, order, got[0], want)
+				}
+			}
+		}
+	}
+	m := niftiImage{version: 1, order: binary.LittleEndian, code: 1280, bits: 64, dim: []int64{2}, voxels: []uint64{1, 1 << 63}}
+	d, err := Open(t.Context(), datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.nii"), m.bytes(t)), Options{DType: dtype.I64})
+	testkit.OK(t, err)
+	defer d.Close()
+	r, err := d.NewReader()
+	testkit.OK(t, err)
+	testkit.WantError(t, "too large", r.Read(t.Context(), dataset.Visit{}, make([]byte, 16)), dataset.ErrFormat, "a.nii[0]: ", "9223372036854775808, which is too large")
+}
+
+// TestBadVolume: a bad file is an error of its sample, and the others are read.
+func TestBadVolume(t *testing.T) {
+	good := counted.bytes(t)
+	dir := datatest.Folder(t, map[string][]byte{"a.nii": good, "b.nii": good[:100], "c.nii.gz": []byte("?"), "e.nii": good, "f.nii": good, "g.nii": good})
+	datatest.Link(t, "nowhere", filepath.Join(dir, "d.nii"))
+	d, err := OpenFolder(t.Context(), dir, Options{})
+	testkit.OK(t, err)
+	if w := dataset.Warnings(d); len(w) != 1 || !strings.Contains(w[0], "3 of 7 files cannot be read; the first: "+d.Name(1)) || d.Spec().Ragged {
+		t.Errorf("warnings %q of %v", w, d.Spec())
+	}
+	r, err := d.NewReader()
+	testkit.OK(t, err)
+	defer r.Close()
+	for i, kind := range []error{nil, dataset.ErrFormat, dataset.ErrFormat, fs.ErrNotExist, nil, nil, nil} {
+		err := r.Read(t.Context(), dataset.Visit{Index: i}, make([]byte, dataset.SampleBytes(d, i)))
+		if !errors.Is(err, kind) || err != nil && !strings.Contains(err.Error(), d.Name(i)) {
+			t.Errorf("%s: %v, want %v", d.Name(i), err, kind)
+		}
+	}
+}

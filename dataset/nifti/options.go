@@ -15,7 +15,7 @@ type Options struct {
 	// DType is the type of the samples' elements. F32: voxels are converted,
 	// and scaled by the file's scl_slope and scl_inter. U8, I8, I16, I32, I64
 	// and F64: voxels must be of that type and stay as they are stored, without
-	// scaling; uint16 is I32. Default F32.
+	// scaling; uint16 is I32, uint32 and uint64 are I64. Default F32.
 	DType dtype.DType
 	// Size crops and pads every volume around its middle to that shape,
 	// slowest axis first: {Z, Y, X}. Default nil: volumes stay as they are.

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/stored"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
@@ -44,24 +45,27 @@ func (r *voxelReader) read(dst []byte, h header, shape []int, timing *dataset.Ti
 	if padded(size, shape) {
 		fill(dst, r.opts.Fill, to)
 	}
-	h.place(dst, size, raw, shape, to)
+	err := h.place(dst, size, raw, shape, to)
 	timing.AddDecode(start)
-	return nil
+	return err
 }
 
 // place puts the middle of a volume into the middle of another one, axis by
 // axis.
-func (h header) place(dst []byte, size []int, src []byte, shape []int, to dtype.DType) {
+func (h header) place(dst []byte, size []int, src []byte, shape []int, to dtype.DType) error {
 	n, m := shape[0], size[0]
 	from, at, count := max(n-m, 0)/2, max(m-n, 0)/2, min(n, m)
 	srcRow, dstRow := len(src)/n, len(dst)/m
 	if len(shape) == 1 || slices.Equal(shape[1:], size[1:]) {
-		h.convert(dst[at*dstRow:][:count*dstRow], src[from*srcRow:][:count*srcRow], to)
-		return
+		return h.convert(dst[at*dstRow:][:count*dstRow], src[from*srcRow:][:count*srcRow], to)
 	}
 	for i := range count {
-		h.place(dst[(at+i)*dstRow:][:dstRow], size[1:], src[(from+i)*srcRow:][:srcRow], shape[1:], to)
+		err := h.place(dst[(at+i)*dstRow:][:dstRow], size[1:], src[(from+i)*srcRow:][:srcRow], shape[1:], to)
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func padded(size, shape []int) bool {
@@ -78,33 +82,35 @@ func (h header) native(b []byte) {
 	if !h.bigEndian {
 		return
 	}
-	switch h.kind.size {
-	case 2:
-		for ; len(b) >= 2; b = b[2:] {
-			b[0], b[1] = b[1], b[0]
-		}
-	case 4:
-		for ; len(b) >= 4; b = b[4:] {
-			binary.LittleEndian.PutUint32(b, binary.BigEndian.Uint32(b))
-		}
-	case 8:
-		for ; len(b) >= 8; b = b[8:] {
-			binary.LittleEndian.PutUint64(b, binary.BigEndian.Uint64(b))
-		}
-	}
+	stored.Swap(b, h.kind.size)
 }
 
 // convert makes elements of samples of voxels.
-func (h header) convert(dst, src []byte, to dtype.DType) {
+func (h header) convert(dst, src []byte, to dtype.DType) error {
 	if to != dtype.F32 {
-		if h.kind.widens {
+		switch {
+		case !h.kind.widens:
+			copy(dst, src)
+		case h.kind.code == u16:
 			for i, v := range elementsOf[uint16](src) {
 				binary.LittleEndian.PutUint32(dst[4*i:], uint32(v))
 			}
-			return
+		default:
+			copy(dst[len(dst)-len(src):], src)
+			return stored.Unsigned(h.kind.size).Convert(dst)
 		}
-		copy(dst, src)
-		return
+		return nil
+	}
+	switch h.kind.code {
+	case u16:
+		scale(dst, elementsOf[uint16](src), h)
+		return nil
+	case u32:
+		scale(dst, elementsOf[uint32](src), h)
+		return nil
+	case u64:
+		scale(dst, elementsOf[uint64](src), h)
+		return nil
 	}
 	switch h.kind.dtype {
 	case dtype.U8:
@@ -114,11 +120,7 @@ func (h header) convert(dst, src []byte, to dtype.DType) {
 	case dtype.I16:
 		scale(dst, elementsOf[int16](src), h)
 	case dtype.I32:
-		if h.kind.widens {
-			scale(dst, elementsOf[uint16](src), h)
-		} else {
-			scale(dst, elementsOf[int32](src), h)
-		}
+		scale(dst, elementsOf[int32](src), h)
 	case dtype.I64:
 		scale(dst, elementsOf[int64](src), h)
 	case dtype.F32:
@@ -126,17 +128,23 @@ func (h header) convert(dst, src []byte, to dtype.DType) {
 	case dtype.F64:
 		scale(dst, elementsOf[float64](src), h)
 	}
+	return nil
+}
+
+// voxel is a type of voxels as they are stored.
+type voxel interface {
+	dataset.Number | uint32 | uint64
 }
 
 // elementsOf is memory of a reader, which begins where any type may, as
 // elements.
-func elementsOf[T dataset.Number](b []byte) []T {
+func elementsOf[T voxel](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
 // scale applies the scaling of the header, in float64.
-func scale[T dataset.Number](dst []byte, src []T, h header) {
+func scale[T voxel](dst []byte, src []T, h header) {
 	for i, v := range src {
 		// The conversion keeps the compiler from a fused multiply-add, so that
 		// all machines give the same bits.

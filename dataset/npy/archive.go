@@ -15,7 +15,6 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/file"
-	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
 )
 
@@ -41,8 +40,7 @@ type member struct {
 	name   string
 	header header
 	io.ReaderAt
-	start int64  // in the file
-	data  []byte // decompressed, with the header; nil if it is in the file
+	data []byte // decompressed, with the header; nil if it is in the file
 }
 
 // readArchive reads the list of members.
@@ -117,7 +115,6 @@ func (d *member) locate(ctx context.Context, m *zip.File, a archive, limit int64
 		if packed != size {
 			return fmt.Errorf("%w: an uncompressed member of %d bytes has %d", dataset.ErrDamaged, size, packed)
 		}
-		d.start = start
 		d.ReaderAt = io.NewSectionReader(a.file, start, int64(size))
 		return d.readHeader(d, size)
 	case zip.Deflate:
@@ -167,11 +164,7 @@ func (d *member) inflate(ctx context.Context, m *zip.File, size int) error {
 
 // labels converts an array of n labels.
 func (d member) labels(n int) ([]int32, error) {
-	h := d.header
-	if h.shape[0] != n || elements(h.shape) != int64(n) {
-		return nil, fmt.Errorf("array %.80q: %w: labels of shape %v for %d samples", d.name, dataset.ErrArgument, h.shape, n)
-	}
-	labels, err := labels.Read(d, h.bytes, n, h.dtype)
+	labels, err := d.header.labels(d, d.header.bytes, n)
 	if err != nil {
 		return nil, fmt.Errorf("array %.80q: %w", d.name, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/file"
+	"github.com/pinion-gpu/pinion/dataset/internal/stored"
 )
 
 // Arrays is samples each of which is a NumPy file: an array of one element
@@ -16,6 +17,7 @@ import (
 type Arrays struct {
 	dataset.Files
 	spec   dataset.Spec
+	row    int                          // bytes of a row in a file
 	header int                          // bytes, of the first file
 	sizes  interface{ Size(int) int64 } // of the files, if the samples are ragged
 }
@@ -41,7 +43,7 @@ func NewArrays(ctx context.Context, files dataset.Files) (*Arrays, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", files.Name(0), err)
 	}
-	d.spec, d.header = dataset.Spec{Shape: h.shape, DType: h.dtype}, int(h.bytes)
+	d.spec, d.header = dataset.Spec{Shape: h.shape, DType: h.DType}, int(h.bytes)
 	sizes, ok := files.(interface{ Size(int) int64 })
 	if !ok {
 		if err := h.checkSamples(); err != nil {
@@ -49,7 +51,8 @@ func NewArrays(ctx context.Context, files dataset.Files) (*Arrays, error) {
 		}
 		return d, nil
 	}
-	row, longest := int64(d.spec.RowBytes()), int64(0)
+	d.row = d.spec.RowBytes() / h.DType.Size() * h.Size
+	row, longest := int64(d.row), int64(0)
 	for i := range files.Len() {
 		bytes := sizes.Size(i) - int64(d.header)
 		if bytes < 0 || bytes%row != 0 {
@@ -77,6 +80,20 @@ func wholeNPY(content []byte) (header, error) {
 	return h, err
 }
 
+// elements makes a sample of the elements of a whole array.
+func (h header) elements(dst, file []byte) error {
+	if !h.fortran {
+		copy(dst[len(dst)-len(file):], file)
+		return h.Convert(dst)
+	}
+	return stored.Transpose(dst, h.shape, h.DType.Size(), func(b []byte) error {
+		n := len(b) / h.DType.Size() * h.Size
+		copy(b[len(b)-n:], file[:n])
+		file = file[n:]
+		return h.Convert(b)
+	})
+}
+
 // Spec implements [dataset.Dataset].
 func (d *Arrays) Spec() dataset.Spec { return d.spec.Clone() }
 
@@ -85,7 +102,7 @@ func (d *Arrays) Length(i int) int {
 	if d.sizes == nil {
 		return d.spec.Shape[0]
 	}
-	return int(d.sizes.Size(i)-int64(d.header)) / d.spec.RowBytes()
+	return int(d.sizes.Size(i)-int64(d.header)) / d.row
 }
 
 // NewReader implements [dataset.Dataset].
@@ -126,11 +143,13 @@ func (r *arraysReader) Read(ctx context.Context, v dataset.Visit, dst []byte) er
 	}
 	want := d.spec.Clone()
 	want.Shape[0] = d.Length(v.Index)
-	if h.dtype != want.DType || !slices.Equal(h.shape, want.Shape) {
+	if h.DType != want.DType || !slices.Equal(h.shape, want.Shape) {
 		return fmt.Errorf("%s: %w: an array of %v, want %v as %s has", d.Name(v.Index), dataset.ErrFormat,
-			dataset.Spec{Shape: h.shape, DType: h.dtype}, dataset.Spec{Shape: want.Shape, DType: want.DType}, d.Name(0))
+			dataset.Spec{Shape: h.shape, DType: h.DType}, dataset.Spec{Shape: want.Shape, DType: want.DType}, d.Name(0))
 	}
-	copy(dst, content[h.bytes:])
+	if err := h.elements(dst, content[h.bytes:]); err != nil {
+		return fmt.Errorf("%s: %w", d.Name(v.Index), err)
+	}
 	v.Timing.AddRead(start)
 	return nil
 }

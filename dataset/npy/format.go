@@ -13,9 +13,10 @@ func init() {
 		Title:   "NumPy .npy",
 		Files:   ".npy",
 		Samples: "one element of the first axis",
+		Options: []dataset.Option{dataset.LabelOption()},
 		Sniff:   begins(magic),
-		Open: func(ctx context.Context, at *dataset.Location, _ dataset.Values) (dataset.Dataset, error) {
-			return Open(ctx, at.Path(), Options{})
+		Open: func(ctx context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
+			return Open(ctx, at.Path(), Options{Label: values.Text("label")})
 		},
 	})
 	dataset.Register(dataset.Format{

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/stored"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
@@ -26,14 +27,17 @@ const (
 // header is the header of a .npy file:
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 type header struct {
-	dtype dtype.DType
-	shape []int // at least one axis, all positive but for the first, which may be 0
-	bytes int64 // of the header; elements follow
+	stored.Type
+	fortran bool  // the first axis is the fastest
+	shape   []int // at least one axis, all positive but for the first, which may be 0
+	bytes   int64 // of the header; elements follow
 }
 
-var types = map[string]dtype.DType{
-	"b1": dtype.U8, "u1": dtype.U8, "i1": dtype.I8, "u2": dtype.U16, "i2": dtype.I16, "i4": dtype.I32,
-	"i8": dtype.I64, "f2": dtype.F16, "f4": dtype.F32, "f8": dtype.F64,
+var types = map[string]stored.Type{
+	"b1": stored.Of(dtype.U8), "u1": stored.Of(dtype.U8), "i1": stored.Of(dtype.I8),
+	"u2": stored.Of(dtype.U16), "i2": stored.Of(dtype.I16), "i4": stored.Of(dtype.I32), "i8": stored.Of(dtype.I64),
+	"f2": stored.Of(dtype.F16), "f4": stored.Of(dtype.F32), "f8": stored.Of(dtype.F64),
+	"u4": stored.Unsigned(4), "u8": stored.Unsigned(8),
 }
 
 func readHeader(r io.ReaderAt) (header, error) {
@@ -72,7 +76,7 @@ func readHeader(r io.ReaderAt) (header, error) {
 }
 
 // sample returns the form of a sample of an array whose first axis counts them.
-func (h header) sample() dataset.Spec { return dataset.Spec{Shape: h.shape[1:], DType: h.dtype} }
+func (h header) sample() dataset.Spec { return dataset.Spec{Shape: h.shape[1:], DType: h.DType} }
 
 // checkSamples fails for an array whose first axis counts samples, and has none.
 func (h header) checkSamples() error {
@@ -84,9 +88,9 @@ func (h header) checkSamples() error {
 
 // checkSize compares the size of the file with what the header promises.
 func (h header) checkSize(file int64) error {
-	want := h.bytes + int64(h.dtype.Size())*elements(h.shape)
+	want := h.bytes + int64(h.Size)*elements(h.shape)
 	if file != want {
-		return fmt.Errorf("%w: the file has %d bytes, its header (%s) promises %d", dataset.ErrDamaged, file, dataset.Spec{Shape: h.shape, DType: h.dtype}, want)
+		return fmt.Errorf("%w: the file has %d bytes, its header (%s) promises %d", dataset.ErrDamaged, file, dataset.Spec{Shape: h.shape, DType: h.DType}, want)
 	}
 	return nil
 }
@@ -104,7 +108,6 @@ func elements(shape []int) int64 {
 func parseHeader(text string) (h header, err error) {
 	p := literal{rest: text}
 	seen := map[string]bool{}
-	fortran := false
 	p.want("{")
 	for p.err == nil && !p.take("}") {
 		key := p.str()
@@ -115,9 +118,9 @@ func parseHeader(text string) (h header, err error) {
 		seen[key] = true
 		switch key {
 		case "descr":
-			h.dtype, err = p.descr()
+			h.Type, err = p.descr()
 		case "fortran_order":
-			fortran = p.boolean()
+			h.fortran = p.boolean()
 		case "shape":
 			h.shape = p.tuple()
 		default:
@@ -140,9 +143,7 @@ func parseHeader(text string) (h header, err error) {
 	if p.err != nil {
 		return header{}, p.err
 	}
-	if fortran && !orderless(h.shape) {
-		return header{}, fmt.Errorf("%w: a NumPy array in Fortran order; save it with numpy.ascontiguousarray", dataset.ErrFormat)
-	}
+	h.fortran = h.fortran && !orderless(h.shape)
 	return h, checkShape(h)
 }
 
@@ -162,7 +163,7 @@ func checkShape(h header) error {
 	if len(h.shape) == 0 {
 		return fmt.Errorf("%w: a NumPy scalar; want an array whose first axis counts samples", dataset.ErrFormat)
 	}
-	left := int64(math.MaxInt64/2) / int64(h.dtype.Size()) // room for the header
+	left := int64(math.MaxInt64/2) / int64(h.DType.Size()) // room for the header
 	for i, d := range h.shape {
 		if d == 0 && i == 0 {
 			continue
@@ -171,10 +172,10 @@ func checkShape(h header) error {
 			return fmt.Errorf("%w: a NumPy array of shape %v", dataset.ErrEmpty, h.shape)
 		}
 		if left /= int64(d); left == 0 {
-			return fmt.Errorf("%w: a NumPy array of shape %v and type %v", dataset.ErrTooLarge, h.shape, h.dtype)
+			return fmt.Errorf("%w: a NumPy array of shape %v and type %v", dataset.ErrTooLarge, h.shape, h.DType)
 		}
-		if i > 0 && elements(h.shape[1:i+1]) > math.MaxInt/int64(h.dtype.Size()) {
-			return fmt.Errorf("%w: NumPy samples of shape %v and type %v", dataset.ErrTooLarge, h.shape[1:], h.dtype)
+		if i > 0 && elements(h.shape[1:i+1]) > math.MaxInt/int64(h.DType.Size()) {
+			return fmt.Errorf("%w: NumPy samples of shape %v and type %v", dataset.ErrTooLarge, h.shape[1:], h.DType)
 		}
 	}
 	return nil
@@ -257,27 +258,26 @@ func (p *literal) tuple() []int {
 }
 
 // descr reads the element type. A list describes a structure.
-func (p *literal) descr() (dtype.DType, error) {
+func (p *literal) descr() (t stored.Type, err error) {
 	p.space()
 	if strings.HasPrefix(p.rest, "[") || strings.HasPrefix(p.rest, "(") {
-		return 0, fmt.Errorf("%w: a NumPy array of structures: %.40q", dataset.ErrFormat, p.rest)
+		return t, fmt.Errorf("%w: a NumPy array of structures: %.40q", dataset.ErrFormat, p.rest)
 	}
 	s := p.str()
 	if s == "" {
 		p.fail("no element type")
-		return 0, nil
+		return t, nil
 	}
 	order, code := s[0], s[1:]
 	t, ok := types[code]
 	switch {
 	case strings.HasPrefix(code, "O"):
-		return 0, fmt.Errorf("%w: a NumPy array of Python objects (%q)", dataset.ErrFormat, s)
+		return t, fmt.Errorf("%w: a NumPy array of Python objects (%q)", dataset.ErrFormat, s)
 	case !ok || !strings.ContainsRune("<>|", rune(order)):
-		return 0, fmt.Errorf("%w: a NumPy array of type %q; want bool, uint8, int8 to int64 or float16 to float64", dataset.ErrFormat, s)
-	case order == '>' && t.Size() > 1:
-		return 0, fmt.Errorf("%w: a big-endian NumPy array (%q); save it with .astype(%q)", dataset.ErrFormat, s, "<"+code)
-	case order == '|' && t.Size() > 1:
+		return t, fmt.Errorf("%w: a NumPy array of type %q; want bool, uint8 to uint64, int8 to int64 or float16 to float64", dataset.ErrFormat, s)
+	case order == '|' && t.Size > 1:
 		p.fail("type %q has no byte order", s)
 	}
+	t.BigEndian = order == '>' && t.Size > 1
 	return t, nil
 }

@@ -1,9 +1,12 @@
 package npy
 
 import (
+	"archive/zip"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"math/rand/v2"
@@ -16,7 +19,9 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
+	"github.com/pinion-gpu/pinion/dataset/internal/stored"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func TestNPY(t *testing.T) {
@@ -89,13 +94,10 @@ func TestNPYErrors(t *testing.T) {
 		{"huge header", huge, dataset.ErrDamaged, "4294967295 bytes, the limit is 65536"},
 		{"cut short", good[:len(good)-1], dataset.ErrDamaged, "has 151 bytes, its header (3x2 f32) promises 152"},
 		{"too long", append(bytes.Clone(good), 0), dataset.ErrDamaged, "has 153 bytes, its header (3x2 f32) promises 152"},
-		{"big-endian", header(datatest.NPYHeader(">f4", 3, 2)), dataset.ErrFormat, "big-endian"},
-		{"Fortran", header("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }"), dataset.ErrFormat, "Fortran"},
 		{"objects", header(datatest.NPYHeader("|O", 3)), dataset.ErrFormat, "Python objects"},
 		{"structure", header(structure), dataset.ErrFormat, "structures"},
 		{"strings", header(datatest.NPYHeader("<U8", 3)), dataset.ErrFormat, `type "<U8"`},
 		{"complex", header(datatest.NPYHeader("<c8", 3)), dataset.ErrFormat, `type "<c8"`},
-		{"unsigned", header(datatest.NPYHeader("<u4", 3)), dataset.ErrFormat, `type "<u4"`},
 		{"no byte order", header(datatest.NPYHeader("|f4", 3)), dataset.ErrDamaged, "no byte order"},
 		{"scalar", header("{'descr': '<f4', 'fortran_order': False, 'shape': (), }"), dataset.ErrFormat, "scalar"},
 		{"no samples", header(datatest.NPYHeader("<f4", 0, 2)), dataset.ErrEmpty, "[0 2]"},
@@ -151,7 +153,7 @@ func TestNPYHeaderSpelling(t *testing.T) {
 		"{'shape' : (3L, 2L,) ,\n 'fortran_order' : False , 'descr' : '<f4' , } \n",
 	} {
 		h, err := parseHeader(text)
-		if err != nil || h.dtype != dtype.F32 || !slices.Equal(h.shape, []int{3, 2}) {
+		if err != nil || h.DType != dtype.F32 || !slices.Equal(h.shape, []int{3, 2}) {
 			t.Errorf("%s: %+v, %v", text, h, err)
 		}
 	}
@@ -223,10 +225,12 @@ func FuzzNPYHeader(f *testing.F) {
 	}
 	f.Add(datatest.NPY(2, "{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (3,), }", nil))
 	f.Add(datatest.NPY(3, "{'descr': '<f4', 'fortran_order': True, 'shape': (3L,), }", nil))
-	codes := map[dtype.DType]string{}
+	codes := map[stored.Type]string{}
 	for code, d := range types {
 		if code != "b1" {
 			codes[d] = "<" + code
+			d.BigEndian = d.Size > 1
+			codes[d] = cmp.Or(codes[d], ">"+code)
 		}
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
@@ -237,12 +241,127 @@ func FuzzNPYHeader(f *testing.F) {
 			}
 			return
 		}
-		if h.bytes < 10 || h.bytes > int64(len(file)) || len(h.shape) < 1 || elements(h.shape) < 1 || !h.dtype.Valid() {
+		if h.bytes < 10 || h.bytes > int64(len(file)) || len(h.shape) < 1 || elements(h.shape) < 1 || !h.DType.Valid() {
 			t.Errorf("%+v from %d bytes", h, len(file))
 		}
-		again, err := parseHeader(datatest.NPYHeader(codes[h.dtype], h.shape...))
-		if err != nil || again.dtype != h.dtype || !slices.Equal(again.shape, h.shape) {
+		again, err := parseHeader(datatest.NPYHeader(codes[h.Type], h.shape...))
+		if err != nil || again.Type != h.Type || !slices.Equal(again.shape, h.shape) {
 			t.Errorf("%+v, read again %+v, %v", h, again, err)
 		}
 	})
 }
+
+// TestStored: arrays of other orders of bytes and axes, and numbers without sign,
+// in files, archives, and as one sample each.
+func TestStored(t *testing.T) {
+	// numpy.arange(6).reshape(3, 2), as numpy stores it.
+	rows := func(order binary.AppendByteOrder, size int, list ...int) (b []byte) {
+		for _, v := range list {
+			switch size {
+			case 2:
+				b = order.AppendUint16(b, uint16(v))
+			case 4:
+				b = order.AppendUint32(b, uint32(v))
+			case 8:
+				b = order.AppendUint64(b, uint64(v))
+			}
+		}
+		return b
+	}
+	le, be := binary.LittleEndian, binary.BigEndian
+	inC, inF := []int{0, 1, 2, 3, 4, 5}, []int{0, 2, 4, 1, 3, 5}
+	for _, c := range []struct {
+		descr   string
+		fortran bool
+		file    []byte
+		want    []byte
+		dtype   dtype.DType
+	}{
+		{">i2", false, rows(be, 2, inC...), rows(le, 2, inC...), dtype.I16},
+		{">i8", false, rows(be, 8, inC...), rows(le, 8, inC...), dtype.I64},
+		{"<u4", false, rows(le, 4, inC...), rows(le, 8, inC...), dtype.I64},
+		{">u4", false, rows(be, 4, inC...), rows(le, 8, inC...), dtype.I64},
+		{"<u8", false, rows(le, 8, inC...), rows(le, 8, inC...), dtype.I64},
+		{"<i4", true, rows(le, 4, inF...), rows(le, 4, inC...), dtype.I32},
+		{">u4", true, rows(be, 4, inF...), rows(le, 8, inC...), dtype.I64},
+	} {
+		name := fmt.Sprint(c.descr, " ", c.fortran)
+		text := datatest.NPYHeader(c.descr, 3, 2)
+		if c.fortran {
+			text = strings.Replace(text, "False", "True", 1)
+		}
+		content := datatest.NPY(1, text, c.file)
+		dir := datatest.Folder(t, map[string][]byte{
+			"a.npy": content, "stored.npz": npzFile(t, npzMember{"x.npy", zip.Store, content}), "packed.npz": npzFile(t, npzMember{"x.npy", zip.Deflate, content}),
+			"many/0.npy": content, "many/1.npy": content,
+		})
+		check := func(d dataset.Dataset, err error) {
+			t.Helper()
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			if got, _ := datatest.ReadAll(t, d); !bytes.Equal(bytes.Join(got, nil), c.want) || d.Spec().DType != c.dtype {
+				t.Errorf("%s: % x of %v, want % x of %v", name, got, d.Spec(), c.want, c.dtype)
+			}
+			testkit.OK(t, dataset.Close(d))
+		}
+		check(Open(t.Context(), filepath.Join(dir, "a.npy"), Options{}))
+		check(OpenNPZ(t.Context(), filepath.Join(dir, "stored.npz"), NPZOptions{}))
+		check(OpenNPZ(t.Context(), filepath.Join(dir, "packed.npz"), NPZOptions{}))
+		files, err := dataset.OpenFolder(t.Context(), filepath.Join(dir, "many"), dataset.FolderOptions{Extensions: []string{".npy"}})
+		testkit.OK(t, err)
+		many, err := NewArrays(t.Context(), files)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, _ := datatest.ReadAll(t, many); !bytes.Equal(got[1], c.want) {
+			t.Errorf("%s, as a sample: % x, want % x", name, got[1], c.want)
+		}
+	}
+	fortran := strings.Replace(datatest.NPYHeader("<f4", 3, 2), "False", "True", 1)
+	path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.npy"), datatest.NPY(1, fortran, make([]byte, 24)))
+	_, err := Open(t.Context(), path, Options{MaxBytes: 23})
+	testkit.WantError(t, "limit", err, dataset.ErrTooLarge, "24 bytes in Fortran order, the limit is 23")
+	path = datatest.WriteFile(t, path, datatest.NPY(1, datatest.NPYHeader("<u8", 2), append(make([]byte, 8), bytes.Repeat([]byte{255}, 8)...)))
+	d, err := Open(t.Context(), path, Options{})
+	testkit.OK(t, err)
+	defer d.Close()
+	r, _ := d.NewReader()
+	testkit.OK(t, r.Read(t.Context(), dataset.Visit{}, make([]byte, 8)))
+	testkit.WantError(t, "too large", r.Read(t.Context(), dataset.Visit{Index: 1}, make([]byte, 8)), dataset.ErrFormat, "a.npy[1]: ", "18446744073709551615, which is too large for i64")
+}
+
+// TestLabelsBeside: labels are in another file, named or found.
+func TestLabelsBeside(t *testing.T) {
+	dir := datatest.Folder(t, map[string][]byte{
+		"x.npy": array4(), "x.labels.npy": datatest.NPY(1, datatest.NPYHeader(">u4", 4, 1), []byte{0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 9}),
+		"y.npy": array4(), "other.npy": datatest.NPY(1, datatest.NPYHeader("|u1", 4), []byte{5, 6, 7, 8}),
+	})
+	for _, c := range []struct {
+		name, label, want string
+	}{{"x", "", "1 2 3 9"}, {"x", "other.npy", "5 6 7 8"}, {"y", "", "-1 -1 -1 -1"}, {"y", "x.labels.npy", "1 2 3 9"}} {
+		opts := Options{}
+		if c.label != "" {
+			opts.Label = filepath.Join(dir, c.label)
+		}
+		d, err := Open(t.Context(), filepath.Join(dir, c.name+".npy"), opts)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		_, labels := datatest.ReadAll(t, d)
+		if got := strings.Trim(fmt.Sprint(labels), "[]"); got != c.want {
+			t.Errorf("%s with %q: %s, want %s", c.name, c.label, got, c.want)
+		}
+		testkit.OK(t, d.Close())
+	}
+	_, err := Open(t.Context(), filepath.Join(dir, "x.npy"), Options{Label: filepath.Join(dir, "none.npy")})
+	testkit.WantError(t, "missing", err, fs.ErrNotExist, "none.npy")
+	datatest.WriteFile(t, filepath.Join(dir, "x.labels.npy"), datatest.NPY(1, datatest.NPYHeader("|u1", 3), []byte{1, 2, 3}))
+	_, err = Open(t.Context(), filepath.Join(dir, "x.npy"), Options{})
+	testkit.WantError(t, "count", err, dataset.ErrArgument, "x.labels.npy: bad argument: labels of shape [3] for 4 samples")
+}
+
+func array4() []byte { return datatest.NPY(1, datatest.NPYHeader("|u1", 4), []byte("abcd")) }

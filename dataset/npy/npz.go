@@ -31,8 +31,8 @@ type NPZOptions struct {
 	// shape {N} or {N, 1}, which are read into memory. Default: none, all
 	// labels are -1.
 	Label string
-	// MaxBytes is the largest compressed array, decompressed, that is read.
-	// Default 4 GiB.
+	// MaxBytes is the largest array that is read of those that are compressed,
+	// decompressed, or in Fortran order. Default 4 GiB.
 	MaxBytes int64
 }
 
@@ -50,7 +50,7 @@ var usualNames = []string{"x", "data", "arr_0"}
 // broken archive, [dataset.ErrTooLarge], or [dataset.ErrArgument] for a name that the file
 // does not have; then the error lists those it has.
 func OpenNPZ(ctx context.Context, path string, opts NPZOptions) (*NPZ, error) {
-	opts.MaxBytes = cmp.Or(max(opts.MaxBytes, 0), 4<<30)
+	opts.MaxBytes = cmp.Or(max(opts.MaxBytes, 0), defaultMaxBytes)
 	f, size, err := file.OpenRegular(path)
 	if err != nil {
 		return nil, err
@@ -96,13 +96,7 @@ func newNPZ(ctx context.Context, path string, f io.ReaderAt, size int64, opts NP
 			return nil, err
 		}
 	}
-	name, spec := path+":"+opts.Array, samples.header.sample()
-	if samples.data != nil {
-		d.Dataset, err = dataset.NewMemory(samples.data[samples.header.bytes:], spec, dataset.MemoryOptions{Labels: labels, Name: name})
-	} else {
-		at := samples.start + samples.header.bytes
-		d.Dataset, err = dataset.NewRaw(f, n, spec, dataset.RawOptions{Labels: labels, Name: name, Offset: at})
-	}
+	d.Dataset, err = samples.header.dataset(ctx, samples, samples.header.bytes, path+":"+opts.Array, labels, opts.MaxBytes)
 	if err != nil {
 		return nil, err
 	}

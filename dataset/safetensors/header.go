@@ -14,6 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/file"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
+	"github.com/pinion-gpu/pinion/dataset/internal/stored"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
@@ -33,9 +34,10 @@ type entry struct {
 	Offsets []int64 `json:"data_offsets"` // begin and end behind the header
 }
 
-var types = map[string]dtype.DType{
-	"BOOL": dtype.U8, "U8": dtype.U8, "I8": dtype.I8, "U16": dtype.U16, "I16": dtype.I16, "I32": dtype.I32, "I64": dtype.I64,
-	"F16": dtype.F16, "BF16": dtype.BF16, "F32": dtype.F32, "F64": dtype.F64,
+var types = map[string]stored.Type{
+	"BOOL": stored.Of(dtype.U8), "U8": stored.Of(dtype.U8), "I8": stored.Of(dtype.I8), "U16": stored.Of(dtype.U16), "I16": stored.Of(dtype.I16),
+	"I32": stored.Of(dtype.I32), "I64": stored.Of(dtype.I64), "U32": stored.Unsigned(4), "U64": stored.Unsigned(8),
+	"F16": stored.Of(dtype.F16), "BF16": stored.Of(dtype.BF16), "F32": stored.Of(dtype.F32), "F64": stored.Of(dtype.F64),
 }
 
 // begins reports whether a file of that size begins as a .safetensors
@@ -144,7 +146,7 @@ func (e entry) check() error {
 		return fmt.Errorf("type %.20q, %d dimensions", e.DType, len(e.Shape))
 	}
 	t, known := types[e.DType]
-	bytes, empty := int64(t.Size()), false
+	bytes, empty := int64(t.Size), false
 	for _, d := range e.Shape {
 		switch {
 		case d < 0:

@@ -3,6 +3,7 @@ package safetensors
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -11,12 +12,14 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/internal/file"
 	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
+	"github.com/pinion-gpu/pinion/dataset/internal/stored"
 )
 
 // Dataset is a tensor in a .safetensors file, and labels from another one
 // of the same file if there are any. The first axis counts samples: a tensor
-// of shape {N, 3, 8} is N samples of {3, 8}. Types BOOL (read as u8), U8, I8
-// to I64, F16, BF16, F32 and F64 are read.
+// of shape {N, 3, 8} is N samples of {3, 8}. Types BOOL (read as u8), U8 to U64,
+// I8 to I64, F16, BF16, F32 and F64 are read; U32 and U64 become I64, and a number
+// that is too large for that is an error of its sample.
 type Dataset struct {
 	*dataset.Raw
 	tensors []string
@@ -95,7 +98,8 @@ func newDataset(path string, f *os.File, size int64, opts Options) (*Dataset, er
 			return nil, fmt.Errorf("%.80q: %w", opts.Label, err)
 		}
 	}
-	raw, err := dataset.NewRaw(f, n, spec, dataset.RawOptions{Name: path + ":" + e.name, Labels: labels, Offset: start + e.Offsets[0]})
+	source, at := e.source(f, start)
+	raw, err := dataset.NewRaw(source, n, spec, dataset.RawOptions{Name: path + ":" + e.name, Labels: labels, Offset: at})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +114,7 @@ func (e entry) samples() (int, dataset.Spec, error) {
 	t, ok := types[e.DType]
 	switch {
 	case !ok:
-		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of type %.20q; want BOOL, U8, I8 to I64, F16, BF16, F32 or F64", dataset.ErrFormat, e.DType)
+		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of type %.20q; want BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64", dataset.ErrFormat, e.DType)
 	case len(e.Shape) == 0:
 		return 0, dataset.Spec{}, fmt.Errorf("%w: a scalar; want a tensor whose first axis counts samples", dataset.ErrFormat)
 	case e.Offsets[0] == e.Offsets[1]:
@@ -118,7 +122,7 @@ func (e entry) samples() (int, dataset.Spec, error) {
 	case e.Offsets[1]-e.Offsets[0] > math.MaxInt:
 		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of shape %d", dataset.ErrTooLarge, e.Shape)
 	}
-	spec := dataset.Spec{DType: t}
+	spec := dataset.Spec{DType: t.DType}
 	for _, d := range e.Shape[1:] {
 		spec.Shape = append(spec.Shape, int(d))
 	}
@@ -134,5 +138,15 @@ func (e entry) labels(f *os.File, start int64, n int) ([]int32, error) {
 	if have != n || spec.Bytes() != spec.DType.Size() {
 		return nil, fmt.Errorf("%w: labels of shape %d for %d samples", dataset.ErrArgument, e.Shape, n)
 	}
-	return labels.Read(f, start+e.Offsets[0], n, spec.DType)
+	source, at := e.source(f, start)
+	return labels.Read(source, at, n, spec.DType)
+}
+
+// source returns the tensor's elements as those of samples, and where they begin.
+func (e entry) source(f *os.File, start int64) (io.ReaderAt, int64) {
+	t := types[e.DType]
+	if t.Plain() {
+		return f, start + e.Offsets[0]
+	}
+	return stored.Source{Type: t, R: f, Start: start + e.Offsets[0]}, 0
 }

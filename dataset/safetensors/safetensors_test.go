@@ -209,3 +209,23 @@ func FuzzSafeTensors(f *testing.F) {
 		}
 	})
 }
+
+// TestUnsigned: U32 and U64 become I64.
+func TestUnsigned(t *testing.T) {
+	data := append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 3_000_000_000), 7), binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 5), 1<<63)...)
+	header := "{" + entryText("a", "U32", "2", 0, 8) + "," + entryText("b", "U64", "2", 8, 24) + "}"
+	path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.safetensors"), tensorsFile(header, data))
+	d, err := Open(t.Context(), path, Options{Tensor: "a"})
+	testkit.OK(t, err)
+	want, _ := dataset.Bytes([]int64{3_000_000_000, 7})
+	if got, _ := datatest.ReadAll(t, d); !bytes.Equal(bytes.Join(got, nil), want) || d.Spec().String() != "scalar i64" {
+		t.Errorf("% x of %v", got, d.Spec())
+	}
+	testkit.OK(t, d.Close())
+	_, err = Open(t.Context(), path, Options{Tensor: "a", Label: "b"})
+	testkit.WantError(t, "label", err, dataset.ErrFormat, "9223372036854775808, which is too large")
+	d, err = Open(t.Context(), path, Options{Tensor: "b", Label: "b"})
+	if err == nil {
+		t.Error(d.Close())
+	}
+}
