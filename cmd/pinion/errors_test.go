@@ -92,7 +92,7 @@ func TestErrors(t *testing.T) {
 		{"feed --depth 16 " + rightArray, 2, []string{"--depth is for ", "photos", "right.npy is NumPy .npy"}},
 		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform is for "}},
 		{"feed --field x " + rightArray, 2, []string{"--field", "right.npy", ".npz"}},
-		{"feed --label x " + rightArray, 2, []string{"--label", "right.npy", "CSV"}},
+		{"feed --label x " + rightArray, 2, []string{"--label", "another file", "x"}},
 		{"feed --field x --raw u8 " + rightArray, 2, []string{"--field", "right.npy"}},
 		{"feed --field x " + rows, 2, []string{"--field", "rows.csv"}},
 		{"tune --label x " + good, 2, []string{"--label", good}},

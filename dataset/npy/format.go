@@ -3,6 +3,8 @@ package npy
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
 
 	"github.com/pinion-gpu/pinion/dataset"
 )
@@ -16,7 +18,13 @@ func init() {
 		Options: []dataset.Option{dataset.LabelOption()},
 		Sniff:   begins(magic),
 		Open: func(ctx context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
-			return Open(ctx, at.Path(), Options{Label: values.Text("label")})
+			label := values.Text("label")
+			if values.Given("label") {
+				if _, err := os.Stat(label); err != nil {
+					return nil, values.Bad("label", fmt.Errorf("the labels of a .npy file are another file: %w", err))
+				}
+			}
+			return Open(ctx, at.Path(), Options{Label: label})
 		},
 	})
 	dataset.Register(dataset.Format{
