@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
 )
 
 // memory is a shard in memory.
@@ -233,78 +233,16 @@ func (c *counter) readAt(ctx context.Context, p []byte, at int64) error {
 	return c.memory.readAt(ctx, p, at)
 }
 
-// squeezed is a tar without most of its zeros, which are most of it: a fuzzer
-// would spend its time on them, and minutes on making one find shorter. Zeros up
-// to the next block, or for a whole one, are two bytes 0, and other n of them
-// are 0 and n.
-func squeezed(shard []byte) (b []byte) {
-	for at := 0; at < len(shard); {
-		if shard[at] != 0 {
-			b = append(b, shard[at])
-			at++
-			continue
-		}
-		end := at
-		for end < len(shard) && shard[end] == 0 {
-			end++
-		}
-		for at < end {
-			n := min(end-at, math.MaxUint8)
-			if next := at/blockBytes*blockBytes + blockBytes; next <= end {
-				b, at = append(b, 0, 0), next
-			} else {
-				b, at = append(b, 0, byte(n)), at+n
-			}
-		}
-	}
-	return b
-}
-
-// stretched is the tar that squeezed made b of; any b stands for something.
-func stretched(b []byte) (shard []byte) {
-	for len(b) > 0 {
-		c := b[0]
-		if b = b[1:]; c != 0 {
-			shard = append(shard, c)
-			continue
-		}
-		n := 0
-		if len(b) > 0 {
-			n, b = int(b[0]), b[1:]
-		}
-		if n == 0 {
-			n = blockBytes - len(shard)%blockBytes
-		}
-		shard = append(shard, make([]byte, n)...)
-	}
-	return shard
-}
-
-func TestSqueezed(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		shard := make([]byte, rng.IntN(2000))
-		for range rng.IntN(6) {
-			if len(shard) > 0 {
-				shard[rng.IntN(len(shard))] = byte(rng.IntN(256))
-			}
-		}
-		if b := squeezed(shard); !bytes.Equal(stretched(b), shard) || len(b) > 60 {
-			t.Fatalf("%d bytes squeezed to %d are others again", len(shard), len(b))
-		}
-	}
-}
-
 // FuzzScan: whatever comes, an index that fits the shard or an error of a
 // known kind; and what archive/tar reads in order is what the index finds.
 func FuzzScan(f *testing.F) {
-	f.Add(squeezed(pack(f, entry{name: "1.jpg", content: "abc"}, entry{name: "1.cls", content: "1"})))
-	f.Add(squeezed(pack(f, entry{name: strings.Repeat("d/", 99) + "é.jpg", content: "abc"})))
-	f.Add(squeezed(pack(f, entry{name: "a.jpg", content: strings.Repeat("x", 600), header: tar.Header{Format: tar.FormatPAX, PAXRecords: map[string]string{"comment": "x"}}})))
-	f.Add(squeezed(patched(pack(f, entry{name: "1.jpg", content: "abc"}), 0, 124, "\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03")))
-	f.Add(squeezed(append(rawPAX(f, "9 size=3\n20 path=elsewhere.x\n"), pack(f, entry{name: "1.jpg", content: "abc"})...)))
+	f.Add(datatest.SqueezeTar(pack(f, entry{name: "1.jpg", content: "abc"}, entry{name: "1.cls", content: "1"})))
+	f.Add(datatest.SqueezeTar(pack(f, entry{name: strings.Repeat("d/", 99) + "é.jpg", content: "abc"})))
+	f.Add(datatest.SqueezeTar(pack(f, entry{name: "a.jpg", content: strings.Repeat("x", 600), header: tar.Header{Format: tar.FormatPAX, PAXRecords: map[string]string{"comment": "x"}}})))
+	f.Add(datatest.SqueezeTar(patched(pack(f, entry{name: "1.jpg", content: "abc"}), 0, 124, "\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03")))
+	f.Add(datatest.SqueezeTar(append(rawPAX(f, "9 size=3\n20 path=elsewhere.x\n"), pack(f, entry{name: "1.jpg", content: "abc"})...)))
 	f.Fuzz(func(t *testing.T, squeezed []byte) {
-		shard := stretched(squeezed)
+		shard := datatest.StretchTar(squeezed)
 		// With wrong checksums, headers would never be looked into.
 		for at := 0; at+blockBytes <= len(shard); at += blockBytes {
 			if string(shard[at+257:at+262]) == "ustar" {

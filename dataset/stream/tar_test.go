@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
 	"github.com/pinion-gpu/pinion/dataset/stream"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
@@ -181,14 +182,26 @@ func TestWaitEndsWithContext(t *testing.T) {
 }
 
 // FuzzTar: whatever comes, records that fit the bytes or an error of a known
-// kind, and the same again from any position.
+// kind, and the same again from any position. Tars are compressed by the test, so
+// that the fuzzer gets behind the checksums, or else come as they are.
 func FuzzTar(f *testing.F) {
 	plain := packed(f, "1.jpg", "one", "1.cls", "1", "2.cls", "2")
-	f.Add(plain, uint16(0))
-	f.Add(plain[:1500], uint16(1))
-	f.Add(gzipped(f, plain), uint16(1))
-	f.Add(zstandard(f, plain), uint16(2))
-	f.Fuzz(func(t *testing.T, file []byte, from uint16) {
+	for method := range byte(3) {
+		f.Add(datatest.SqueezeTar(plain), method, uint16(method))
+		f.Add(datatest.SqueezeTar(plain[:1500]), method, uint16(1))
+	}
+	f.Add(gzipped(f, plain), byte(3), uint16(1))
+	f.Add(zstandard(f, plain), byte(3), uint16(2))
+	f.Fuzz(func(t *testing.T, file []byte, method byte, from uint16) {
+		if method %= 4; method < 3 {
+			file = datatest.StretchTar(file)
+		}
+		switch method {
+		case 1:
+			file = gzipped(t, file)
+		case 2:
+			file = zstandard(t, file)
+		}
 		const limit = 1 << 20
 		s := of(file, stream.Options{MaxRecordBytes: limit})
 		var keys []string
