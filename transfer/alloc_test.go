@@ -26,6 +26,9 @@ func TestCopiesAllocateNothing(t *testing.T) {
 	p := f.Alloc(n)
 	pageable, pinned := make([]byte, n), f.PinnedMemory(n)
 	progress := func(int64, int64) {}
+	stream, err := e.Device().NewStream()
+	f.OK(err)
+	defer stream.Close()
 	cancellable, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, c := range []struct {
@@ -53,6 +56,9 @@ func TestCopiesAllocateNothing(t *testing.T) {
 						return e.D2H(ctx, c.host, p)
 					}
 					return e.H2D(ctx, p, c.host)
+				})
+				check("on a stream", func() error {
+					return e.Do(cancellable, transfer.Copy{Host: c.host, Device: p, ToHost: toHost, On: stream})
 				})
 				check("with progress and context", func() error {
 					return e.Do(cancellable, transfer.Copy{Host: c.host, Device: p, ToHost: toHost, Progress: progress})

@@ -34,6 +34,11 @@ type Batch struct {
 	// the host is an ordinary copy, whatever is said here.
 	Path BatchPath
 
+	// After and On order the copy with work that the caller has queued; see
+	// "Order" in the package documentation. Default: it begins at once.
+	After device.Event
+	On    device.Stream
+
 	// Progress, if set, is called with the bytes copied so far, from the
 	// goroutine that called, the last time with done == total.
 	Progress func(done, total int64)
@@ -73,7 +78,7 @@ func (e *Engine) Batch(ctx context.Context, b Batch) error {
 		return fmt.Errorf("transfer: batch: %w", err)
 	}
 	return e.moveRows(ctx, rowsJob{
-		dst: b.Dst, src: b.Src, rows: list, path: b.Path, progress: b.Progress,
+		dst: b.Dst, src: b.Src, rows: list, path: b.Path, on: b.On, after: b.After, progress: b.Progress,
 	})
 }
 

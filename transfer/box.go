@@ -24,6 +24,11 @@ type Box struct {
 	// Default: what the model says is fastest.
 	Path BatchPath
 
+	// After and On order the copy with work that the caller has queued; see
+	// "Order" in the package documentation. Default: it begins at once.
+	After device.Event
+	On    device.Stream
+
 	// Progress is as in [Batch].
 	Progress func(done, total int64)
 }
@@ -40,7 +45,7 @@ func (e *Engine) Box(ctx context.Context, b Box) error {
 		return fmt.Errorf("transfer: box: %w", err)
 	}
 	return e.moveRows(ctx, rowsJob{
-		dst: b.Dst, src: b.Src, rows: &list, path: b.Path, progress: b.Progress,
+		dst: b.Dst, src: b.Src, rows: &list, path: b.Path, on: b.On, after: b.After, progress: b.Progress,
 	})
 }
 

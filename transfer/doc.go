@@ -52,8 +52,36 @@
 // [Engine.Peer] copies from another device, straight where the two reach each
 // other and through pinned memory where they do not.
 //
-// # One's own stream
+// # Order
 //
-// A copy that is asynchronous and ordered with kernels needs no engine: use
-// [device.Stream.CopyH2D] with a buffer of package pinned.
+// A copy is ordered with nothing, unless it says so. [Engine.H2D], [Engine.D2H]
+// and all other calls begin at once, on streams of the engine's own, whatever
+// the caller has queued: a Memset that is queued on a stream and a D2H after it
+// may well read the old bytes. They return when the bytes are there, so work
+// that is queued afterwards finds them. Two fields of [Copy], [Batch], [Box],
+// [FileCopy] and [PeerCopy] place a copy among such work:
+//
+// After is an event. The copy waits until its newest mark is passed, touches
+// nothing before, and the call returns when the copy is done. Where the engine
+// has only to queue the copy, the device waits; where goroutines copy, they do,
+// and a context ends the wait. When the work before the mark failed, so may the
+// copy, with that error.
+//
+// On is a stream. The copy begins behind what is queued on it, and what is
+// queued on it later waits for the copy. Pinned memory, small pageable copies
+// and batches inside the device are queued there like a kernel, and the call
+// returns at once: host memory must stay as it is, and reachable, until the
+// stream has done the copy, and its errors are the stream's. What the host has
+// to stage (pageable memory, files, copies between devices) is done when the
+// call returns, so that the same holds for it.
+//
+//	stream.Memset(ptr, 0, n)
+//	err = engine.Do(ctx, transfer.Copy{Host: host, Device: ptr, ToHost: true, On: stream})
+//	err = stream.Synchronize() // now host is zero
+//
+// With both, the stream waits for the event first. Events and streams stay the
+// caller's: the engine closes none, and needs none after the call, except that
+// a queued batch keeps the memory of its list until the stream has done it.
+// Record an event of your own behind the call to know when a queued copy is
+// done. A context that ends, and [Engine.Close], do not stop what is queued.
 package transfer

@@ -101,6 +101,8 @@ type Engine struct {
 	stager  *staging.Stager
 	files   *staging.Stager // for files whose speed is the disk's
 	bridges bridges
+	marks   marks
+	closed  atomic.Bool
 
 	set struct { // the device's kernels, loaded when they are first needed
 		sync.Mutex
@@ -164,35 +166,56 @@ type Copy struct {
 	Device device.Ptr // the device's side
 	ToHost bool       // from device to host instead of host to device
 
+	// After, if set, is an event that the copy waits for: neither side is
+	// touched before its newest mark is passed. It stays the caller's.
+	After device.Event
+
+	// On, if set, is a stream in whose order the copy takes place: behind all
+	// that is queued on it so far, before all that is queued on it later. The
+	// call may then return before the copy is done; see "Order" in the package
+	// documentation. Default: no order, and the call returns when it is done.
+	On device.Stream
+
 	// Progress, if set, is called with the bytes copied so far, from the
-	// goroutine that called [Engine.Do], the last time with done == total.
+	// goroutine that called [Engine.Do], the last time with done == total. It
+	// is not called for a copy that is only queued.
 	Progress func(done, total int64)
 }
 
-// H2D copies src to device memory at dst and returns when it is there.
+// H2D copies src to device memory at dst and returns when it is there. It does
+// not wait for what is queued on any stream: see [Copy] for copies that do.
 func (e *Engine) H2D(ctx context.Context, dst device.Ptr, src []byte) error {
 	return e.Do(ctx, Copy{Host: src, Device: dst})
 }
 
-// D2H copies len(dst) bytes of device memory at src into dst.
+// D2H copies len(dst) bytes of device memory at src into dst and returns when
+// they are there. It does not wait for what is queued on any stream: see [Copy]
+// for copies that do.
 func (e *Engine) D2H(ctx context.Context, dst []byte, src device.Ptr) error {
 	return e.Do(ctx, Copy{Host: dst, Device: src, ToHost: true})
 }
 
-// Do carries out a copy and returns when it is done. When ctx ends first, Do
-// stops the copy at the next chunk and returns ctx's error; the destination
-// then holds a part of the source. The engine and its device stay usable.
+// Do carries out a copy and returns when it is done, or with c.On perhaps when
+// it is queued. When ctx ends first, Do stops the copy at the next chunk and
+// returns ctx's error; the destination then holds a part of the source. What is
+// queued is not stopped. The engine and its device stay usable.
 func (e *Engine) Do(ctx context.Context, c Copy) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	p := e.plan(int64(len(c.Host)), c.ToHost)
 	if p.Copiers > 0 && !e.pinner.Pinned(c.Host) {
+		if err := e.await(ctx, c.On, c.After); err != nil {
+			return err
+		}
 		err := e.stager.Copy(ctx, c.staged(), c.Progress, p)
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
 		e.plain.Store(true) // slower, but it works
+	}
+	if c.On != nil {
+		return e.queue(c)
 	}
 	return e.streams.copy(ctx, c)
 }
@@ -224,11 +247,13 @@ func (e *Engine) Estimate(n int64, pinned, toHost bool) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// Close waits for copies under way, stops the copiers and gives their memory
-// back. Copies fail with [device.ErrClosed] afterwards; a second Close does
+// Close waits for copies under way and for queued batches, stops the copiers
+// and gives their memory back. Copies that are queued on a caller's stream are
+// the stream's and go on. Copies fail with [device.ErrClosed] afterwards; a second Close does
 // nothing.
 func (e *Engine) Close() error {
-	return errors.Join(e.stager.Close(), e.files.Close(), e.streams.close(), e.bridges.close(), e.closeKernels())
+	e.closed.Store(true)
+	return errors.Join(e.stager.Close(), e.files.Close(), e.streams.close(), e.bridges.close(), e.marks.close(), e.closeKernels())
 }
 
 var errClosed = staging.ErrClosed

@@ -71,3 +71,41 @@ func ExampleEngine_Do() {
 	// 64 of 96 MiB
 	// 96 of 96 MiB
 }
+
+// A copy in the order of a stream, between work that is queued before and
+// after it.
+func ExampleEngine_Do_stream() {
+	dev, err := device.Open("host:16MiB")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	engine, err := transfer.New(dev, transfer.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer engine.Close()
+	stream, err := dev.NewStream()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stream.Close()
+	ptr, err := dev.Alloc(4096)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx, host := context.Background(), make([]byte, 4096)
+	for _, err := range []error{
+		stream.Memset(ptr, 7, 4096),
+		engine.Do(ctx, transfer.Copy{Host: host, Device: ptr, ToHost: true, On: stream}), // sees the memset
+		stream.Memset(ptr, 0, 4096), // comes too late for the copy
+		stream.Synchronize(),        // host may be read now
+	} {
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(host[0], host[4095])
+	// Output: 7 7
+}

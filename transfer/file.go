@@ -30,6 +30,11 @@ type FileCopy struct {
 	// means nothing to reads.
 	Sync bool
 
+	// After and On hold the copy up as they do a [Copy]; the call returns when
+	// it is done.
+	After device.Event
+	On    device.Stream
+
 	// Progress, if set, is called with the bytes copied so far, from the
 	// goroutine that called, the last time with done == total.
 	Progress func(done, total int64)
@@ -124,6 +129,9 @@ func (e *Engine) moveFile(ctx context.Context, c FileCopy, write bool) (r FileRe
 	}
 	if err := c.Check(write); err != nil {
 		return r, fmt.Errorf("transfer: %s file: %w", verb, err)
+	}
+	if err := e.await(ctx, c.On, c.After); err != nil {
+		return r, err
 	}
 	if c.Bytes == 0 {
 		return r, e.streams.copy(ctx, Copy{Device: c.Device, Progress: c.Progress})

@@ -8,8 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/pinned"
 )
 
-// lists is what describes rows to kernels: two lists, one for the part under
-// way and one for the next.
+// lists is what describes rows to kernels: a list for each part in flight.
 type lists struct {
 	pool   *pinned.Pool
 	host   *pinned.Buffer
@@ -29,14 +28,14 @@ func newLists(dev device.Device) (l *lists, err error) {
 		}
 	}()
 	if l.pool, err = pinned.NewPool(dev, pinned.Options{
-		Name: "lists", Budget: pagemem.RoundUp(2 * listBytes), SegmentBytes: 2 * listBytes, AllowPageable: true,
+		Name: "lists", Budget: pagemem.RoundUp(rowsInFlight * listBytes), SegmentBytes: rowsInFlight * listBytes, AllowPageable: true,
 	}); err != nil {
 		return l, err
 	}
-	if l.host, err = l.pool.Alloc(2 * listBytes); err != nil {
+	if l.host, err = l.pool.Alloc(rowsInFlight * listBytes); err != nil {
 		return l, err
 	}
-	if l.device, err = dev.Alloc(2 * listBytes); err != nil {
+	if l.device, err = dev.Alloc(rowsInFlight * listBytes); err != nil {
 		return l, err
 	}
 	if l.stream, err = dev.NewStream(); err != nil {
@@ -76,8 +75,8 @@ func (l *lists) close(dev device.Device) error {
 // send queues the n bytes of a part's list on their way to the device, makes s
 // wait for them and returns where they will be.
 func (l *lists) send(s device.Stream, part, n int) (device.Ptr, error) {
-	at := l.device.Add(int64(part%2) * listBytes)
-	list := l.host.Bytes()[part%2*listBytes:][:n]
+	at := l.device.Add(int64(part%rowsInFlight) * listBytes)
+	list := l.host.Bytes()[part%rowsInFlight*listBytes:][:n]
 	if part == 0 { // nothing goes on beside which it could be copied
 		return at, s.CopyH2D(at, list)
 	}

@@ -21,6 +21,11 @@ type PeerCopy struct {
 	// reach each other.
 	Staged bool
 
+	// After and On hold the copy up as they do a [Copy]; the call returns when
+	// it is done. They may be of either device.
+	After device.Event
+	On    device.Stream
+
 	// Progress, if set, is called with the bytes copied so far, from the
 	// goroutine that called, the last time with done == total.
 	Progress func(done, total int64)
@@ -47,6 +52,9 @@ func (e *Engine) Peer(ctx context.Context, c PeerCopy) (err error) {
 	if e.pinner == nil && !e.PeerAccess(c.From) {
 		return fmt.Errorf("transfer: peer: %w: %s can neither reach %s nor pin memory to stage through",
 			device.ErrNotSupported, e.dev.Info().ID, c.From.Info().ID)
+	}
+	if err := e.await(ctx, c.On, c.After); err != nil {
+		return err
 	}
 	b, err := e.bridges.get(e.dev, c.From)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -15,6 +16,7 @@ type streamPool struct {
 
 	mu     sync.Mutex
 	idle   []*copyStream
+	parked []*copyStream // that describe work on others' streams; the oldest first
 	busy   int
 	closed bool
 	empty  sync.Cond // signalled when busy drops to zero
@@ -24,7 +26,7 @@ type streamPool struct {
 // flight.
 type copyStream struct {
 	stream device.Stream
-	events [2]device.Event
+	events [rowsInFlight]device.Event // a plain copy takes two
 
 	lists *lists // nil until a kernel copies rows
 }
@@ -35,7 +37,14 @@ type copyStream struct {
 const partBytes = 64 << 20
 
 func (p *streamPool) copy(ctx context.Context, c Copy) error {
-	return p.use(c.Host, func(s *copyStream) error { return s.copy(ctx, c) })
+	return p.use(c.Host, func(s *copyStream) error {
+		if c.After != nil {
+			if err := s.stream.Wait(c.After); err != nil {
+				return err
+			}
+		}
+		return s.copy(ctx, c)
+	})
 }
 
 // use runs fn with a stream of its own. When it returns, nothing that fn queued
@@ -128,6 +137,62 @@ func (p *streamPool) get() (*copyStream, error) {
 	return s, err
 }
 
+// mostParked is how many batches may be queued before the next one waits for
+// the oldest.
+const mostParked = 16
+
+// getParked is get for work on a stream of somebody else's: it takes one that
+// was used for such work before, if that is done.
+func (p *streamPool) getParked() (*copyStream, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errClosed
+	}
+	if len(p.parked) == 0 || len(p.parked) < mostParked && !p.parked[0].done() {
+		p.mu.Unlock()
+		return p.get()
+	}
+	p.busy++
+	s := p.parked[0]
+	p.parked = slices.Delete(p.parked, 0, 1)
+	p.mu.Unlock()
+	if err := s.settle(); err != nil {
+		p.park(s)
+		return nil, err
+	}
+	return s, nil
+}
+
+// park is leave for a stream that getParked gave.
+func (p *streamPool) park(s *copyStream) {
+	p.mu.Lock()
+	p.parked = append(p.parked, s)
+	p.mu.Unlock()
+	p.leave(nil)
+}
+
+// done reports whether the work behind the marks of s is over.
+func (s *copyStream) done() bool {
+	for _, e := range s.events {
+		if done, _ := e.Done(); !done {
+			return false
+		}
+	}
+	return true
+}
+
+// settle waits for the work behind the marks of s. Errors of that work are not
+// those of the next.
+func (s *copyStream) settle() error {
+	for _, e := range s.events {
+		if err := e.Synchronize(); errors.Is(err, device.ErrClosed) {
+			return err
+		}
+	}
+	return nil
+}
+
 func (p *streamPool) make() (*copyStream, error) {
 	stream, err := p.dev.NewStream()
 	if err != nil {
@@ -166,10 +231,11 @@ func (p *streamPool) close() error {
 		p.empty.Wait()
 	}
 	var errs []error
-	for _, s := range p.idle {
+	for _, s := range append(p.idle, p.parked...) {
+		_ = s.settle() // kernels may still read its lists
 		errs = append(errs, s.close(), s.lists.close(p.dev))
 	}
-	p.idle = nil
+	p.idle, p.parked = nil, nil
 	return errors.Join(errs...)
 }
 

@@ -51,7 +51,10 @@ type fileRows struct {
 }
 
 func (b *bench) openFile(m *memory) (*fileRows, error) {
-	if b.file == "" {
+	switch {
+	case b.file == "" && b.Only != "": // asked for by name
+		return nil, fmt.Errorf("%w: --only %s reads a file: name one with --file", device.ErrArgument, b.Only)
+	case b.file == "":
 		return nil, fmt.Errorf("%w: no --file", errors.ErrUnsupported)
 	}
 	f := &fileRows{m: m}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
@@ -72,6 +71,11 @@ func TestQuick(t *testing.T) {
 	if want := 2 * 5; len(d.Choice) != want { // 1 KiB to 256 KiB, both directions
 		t.Errorf("%d sizes and directions, want %d", len(d.Choice), want)
 	}
+	for _, r := range d.Rows {
+		if r.Unit == "%" && r.Max > 100 && strings.HasPrefix(r.Name, "pipeline") {
+			t.Errorf("%s: up to %v %% of a bound", r.Name, r.Max)
+		}
+	}
 	if d.Peer != "Pinion" || d.What != "moves" || d.DeviceName == "" || d.Commit == "" {
 		t.Errorf("%+v", d)
 	}
@@ -80,7 +84,7 @@ func TestQuick(t *testing.T) {
 // TestOnly: groups can be measured apart, and queued copies only so.
 func TestOnly(t *testing.T) {
 	for _, c := range []struct{ only, what, rows string }{
-		{"queued", "queued", "4 KiB pinned h2d, queued; 4 KiB pinned h2d, queued: allocations"},
+		{"queued", "queued", "4 KiB pinned h2d, queued; 4 KiB pinned h2d, queued: allocations; 4 KiB pinned h2d, queued, by the device's call; 4 KiB pinned h2d, queued, by the device's call: allocations"},
 		{"page", "moves", "pageable h2d; pageable d2h; pageable both"},
 		{"peer", "moves", ""}, // there is no second device
 	} {
@@ -103,6 +107,18 @@ func TestOnly(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(context.Background(), options{Options: quick("queued copies"), core: -1}, &out); err == nil || !strings.Contains(err.Error(), "scattered, queued") {
 		t.Errorf("%v, want one that names the groups", err)
+	}
+}
+
+// TestOnlyWithoutFile: rows that need a file are not left out in silence when
+// they are asked for.
+func TestOnlyWithoutFile(t *testing.T) {
+	for _, only := range []string{"disk", "file", "pageable,disk"} {
+		var out bytes.Buffer
+		err := run(context.Background(), options{Options: quick(only), core: -1}, &out)
+		if !errors.Is(err, device.ErrArgument) || !strings.Contains(err.Error(), "--file") || out.Len() > 0 {
+			t.Errorf("--only %s: %v, and %d bytes of output", only, err, out.Len())
+		}
 	}
 }
 
@@ -166,29 +182,5 @@ func TestClampedRight(t *testing.T) {
 	}
 	if err := clampedRight([]byte{0, 1, 127, 0, 255}, sent); err == nil || !strings.Contains(err.Error(), "byte 4 of 5") {
 		t.Error(err)
-	}
-}
-
-func TestIdealTime(t *testing.T) {
-	for _, c := range []struct {
-		times        stageTimes
-		chunk, total int64
-		want         time.Duration
-	}{
-		{stageTimes{5, 7, 3, 0}, 10, 10, 15},       // one chunk: nothing overlaps
-		{stageTimes{5, 5, 5, 0}, 10, 30, 25},       // fill, three chunks, drain
-		{stageTimes{10, 20, 10, 0}, 10, 40, 100},   // computing is the longest
-		{stageTimes{20, 10, 20, 0}, 10, 15, 60},    // 20+10+20, and half a chunk behind
-		{stageTimes{100, 50, 10, 0}, 10, 20, 260},  // copies in are the longest
-		{stageTimes{10, 10, 0, 0}, 10, 40, 50},     // nothing goes out
-		{stageTimes{10, 10, 10, 15}, 10, 20, 40},   // two chunks: copies never meet
-		{stageTimes{10, 10, 10, 15}, 10, 30, 55},   // in and out share the link once,
-		{stageTimes{10, 10, 10, 15}, 10, 100, 160}, // or from the third chunk to the last but two
-		{stageTimes{10, 30, 10, 15}, 10, 100, 320}, // computing hides that
-		{stageTimes{10, 10, 10, 5}, 10, 100, 120},  // a time that cannot be
-	} {
-		if got := c.times.ideal(c.chunk, c.total); got != c.want {
-			t.Errorf("%v, chunks of %d, %d bytes: %d, want %d", c.times, c.chunk, c.total, got, c.want)
-		}
 	}
 }

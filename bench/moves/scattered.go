@@ -63,7 +63,7 @@ func (b *bench) scattered(ctx context.Context, m *memory) error {
 				}
 				return scatteredRight(got, data, blocks)
 			},
-			Run:    timed(move),
+			Run:    awake(timed(move)),
 			Figure: rate(int64(len(blocks)) * blocks[0].Bytes),
 		}})
 	}

@@ -45,11 +45,13 @@ const (
 	shareLeast = 64 << 10
 	shareMost  = 8 << 20
 
-	// Transfers grow from the first to the last size: the link begins early,
-	// and the cost of each hardly counts. On the way to the host they shrink
-	// again, so that little is left to copy after the last one.
-	leastTransfer = 128 << 10
-	mostTransfer  = 512 << 10
+	// Transfers are few, since each takes the caller some microseconds, and
+	// to the device the first of them begins early.
+	shareTransfer      = 512 << 10
+	smallShareTransfer = 256 << 10 // to the device, of copies up to
+	smallShare         = 2 << 20
+
+	hotSpins = 2048 // some ten microseconds
 )
 
 // shareable reports whether n bytes are better shared.
@@ -138,7 +140,7 @@ func (s *Stager) helpShares() (helped bool) {
 // help copies pieces until all are taken.
 func (sh *share) help() {
 	for spin := 1; sh.next.Load() < sh.pieces; spin++ {
-		if !sh.copyPiece() && spin%64 == 0 {
+		if !sh.copyPiece() && spin%hotSpins == 0 {
 			runtime.Gosched() // the next pieces are still on the link
 		}
 	}
@@ -182,13 +184,14 @@ func (sh *share) staged(offset, n int64) []byte {
 	return sh.ring.slots[offset/sh.slot].buffer.Bytes()[offset%sh.slot:][:n]
 }
 
-// transfer is the size of the transfer at offset, of rest bytes.
-func (sh *share) transfer(offset, rest int64) int64 {
-	n := min(offset, mostTransfer)
-	if sh.ToHost {
-		n = min(n, (rest/2+sharePiece-1)&^(sharePiece-1))
+// transfer is the size of the transfer at offset.
+func (sh *share) transfer(offset int64) int64 {
+	n := int64(len(sh.Host))
+	size := int64(shareTransfer)
+	if !sh.ToHost && n <= smallShare {
+		size = smallShareTransfer
 	}
-	return min(max(n, leastTransfer), rest, sh.slot-offset%sh.slot)
+	return min(size, n-offset, sh.slot-offset%sh.slot)
 }
 
 // run carries out the caller's part.
@@ -210,14 +213,15 @@ func (sh *share) run(dev device.Device) (err error) {
 func (sh *share) toDevice() error {
 	n, s := int64(len(sh.Host)), sh.ring.stream
 	var sent int64
+	spin := 0
 	ready := int32(0) // pieces from the first on that are in their slots
 	for sent < n {
-		size := sh.transfer(sent, n-sent)
+		size := sh.transfer(sent)
 		for ready < sh.pieces && sh.done[ready].Load() {
 			ready++
 		}
 		if min(int64(ready)*sharePiece, n) < sent+size {
-			if !sh.copyPiece() {
+			if spin++; !sh.copyPiece() && spin%hotSpins == 0 {
 				runtime.Gosched() // others copy the ones that it needs
 			}
 			continue
@@ -237,11 +241,12 @@ func (sh *share) toDevice() error {
 func (sh *share) toHost(dev device.Device) error {
 	n, s := int64(len(sh.Host)), sh.ring.stream
 	var queued, arrived int // transfers
+	spin := 0
 	var sent int64
-	var ends [shareMost/mostTransfer + 32]int64 // of the transfers
+	var ends [shareMost / sharePiece]int64 // of the transfers
 	for sh.left.Load() > 0 {
 		if sent < n {
-			size := sh.transfer(sent, n-sent)
+			size := sh.transfer(sent)
 			mark, err := sh.ring.mark(dev, queued)
 			if err != nil {
 				return err
@@ -270,8 +275,8 @@ func (sh *share) toHost(dev device.Device) error {
 				continue
 			}
 		}
-		if sent == n && !sh.copyPiece() {
-			runtime.Gosched()
+		if spin++; sent == n && !sh.copyPiece() && spin%32 == 0 {
+			runtime.Gosched() // asking the event has taken some time
 		}
 	}
 	return nil
