@@ -5,7 +5,8 @@
 A figure is the median of the runs' medians. RATIO is how fast the new build is
 beside the base, above 1 where it is faster, whatever the unit. A row is "slower"
 if it has less than 97 % of the speed and not even its best run reaches the worst
-run of the base; "unsure" if the runs overlap. Only these rows are printed, and a
+run of the base; "unsure" if the runs overlap, or if there is one of each. Only
+these rows are printed, and a
 line for each group; --all prints every row. Rows that only say what the machine
 can do (by the driver, by libturbojpeg) do not count. The exit status is 1 if a
 row is slower.
@@ -42,7 +43,8 @@ def rows_of(document):
             continue
         name = r["name"] + (f', {r["by"]}' if r.get("by") else "")
         if "gb_per_s" in r:  # of a row in per cent
-            yield what, name, "GB/s", *(3 * [r["gb_per_s"]])
+            scale = r["gb_per_s"] / r["value"]
+            yield what, name, "GB/s", r["gb_per_s"], scale * r["min"], scale * r["max"]
         elif r["unit"] in TIMES or r["unit"].endswith("/s"):
             low, high = r.get("min", r["value"]), r.get("max", r["value"])
             yield (what, name, r["unit"], r["value"], *((high, low) if r["unit"] in TIMES else (low, high)))
@@ -74,9 +76,8 @@ class Row:
         self.runs = min(len(base[1]), len(new[1]))
         speed = (lambda v: 1 / v if v else float("inf")) if self.lower else (lambda v: v)
         self.ratio = self.base / self.new if self.lower and self.new else self.new / self.base if not self.lower and self.base else 1.0
-        # Of several runs the medians, of one the repeats, say how much they vary.
-        ours, theirs = (new[1], base[1]) if self.runs > 1 else (new[3], base[2])
-        apart = max(map(speed, ours)) < min(map(speed, theirs))
+        # One run of each says little: the repeats of a process vary less than runs do.
+        apart = self.runs > 1 and max(map(speed, new[1])) < min(map(speed, base[1]))
         self.mark = "" if self.ratio >= SLOWER else "slower" if apart else "unsure"
 
     def line(self):

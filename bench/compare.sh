@@ -9,7 +9,7 @@
 # A build is a folder with pinion, moves, loop and feeding; BASE and NEW name
 # the two (.build-base and .build). Every part runs at least once with each build.
 # After that parts are repeated, the build that goes first changing every time,
-# for as long as another round fits into LIMIT seconds (420). A part that fails is
+# for as long as another round fits into LIMIT seconds (460). A part that fails is
 # said and left out.
 #
 # The results are OUT/base/PART-ROUND.json and OUT/new/…; bench/compare.py OUT
@@ -24,7 +24,7 @@ for part in "${parts[@]}"; do
 	case $part in link | hold | feed | moves) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
 declare -A build=([base]=$(realpath "${BASE:-.build-base}") [new]=$(realpath "${NEW:-.build}"))
-limit=${LIMIT:-420}
+limit=${LIMIT:-460}
 device=${DEVICE:-cuda:0}
 quick=()
 [ -z "${QUICK:-}" ] || quick=(--quick) # to see that everything works
