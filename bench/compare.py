@@ -5,8 +5,8 @@
 A figure is the median of the runs' medians. RATIO is how fast the new build is
 beside the base, above 1 where it is faster, whatever the unit. A row is "slower"
 if it has less than 97 % of the speed and not even its best run reaches the worst
-run of the base; "unsure" if the runs overlap, or if there is one of each. Only
-these rows are printed, and a
+run of the base; "unsure" if the runs overlap, or if there is one of each: the
+repeats of a process vary less than runs do. Only these rows are printed, and a
 line for each group; --all prints every row. Rows that only say what the machine
 can do (by the driver, by libturbojpeg) do not count. The exit status is 1 if a
 row is slower.
@@ -22,32 +22,29 @@ SLOWER = 0.97
 
 
 def rows_of(document):
-    """(group, name, unit, value, worst, best) of each figure of a document."""
+    """(group, name, unit, value) of each figure of a document."""
     for r in document.get("bulk", []):
-        yield "link", f'{r["path"]} {r["direction"]}', "GB/s", r["gb_per_s"], r["min_gb_per_s"], r["max_gb_per_s"]
+        yield "link", f'{r["path"]} {r["direction"]}', "GB/s", r["gb_per_s"]
     for key, prefix in (("small_copies", ""), ("pin_cost", "pin: ")):
         for r in document.get(key, []):
-            yield "link", prefix + r["what"], "us", *(1e6 * r[k] for k in ("seconds", "max_seconds", "min_seconds"))
+            yield "link", prefix + r["what"], "us", 1e6 * r["seconds"]
     for r in document.get("curves") or []:
-        yield (f'curve {r["path"]} {r["direction"]}', size(r["bytes"]), "GB/s",
-               r["gb_per_s"], r["min_gb_per_s"], r["max_gb_per_s"])
+        yield f'curve {r["path"]} {r["direction"]}', size(r["bytes"]), "GB/s", r["gb_per_s"]
     if "peak_reserved_bytes" in document:
         name = pathlib.Path(document["trace"]).stem
         for key in ("alloc_p50", "alloc_p99", "free_p50"):
             ns = document[key + "_seconds"] * 1e9 if key + "_seconds" in document else document[key.replace("_p", "_ns_p")]
-            yield "hold", f"replay {name}: {key}", "ns", ns, ns, ns
-        yield "hold", f"replay {name}: reserved", "MiB", *(3 * [document["peak_reserved_bytes"] / 2**20])
+            yield "hold", f"replay {name}: {key}", "ns", ns
+        yield "hold", f"replay {name}: reserved", "MiB", document["peak_reserved_bytes"] / 2**20
     for r in document.get("rows", []):
         what = {"hold": "hold", "feeding": "feed"}.get(document.get("what"), document.get("what"))
         if not r.get("by", "Pinion").startswith("Pinion"):
             continue
         name = r["name"] + (f', {r["by"]}' if r.get("by") else "")
         if "gb_per_s" in r:  # of a row in per cent
-            scale = r["gb_per_s"] / r["value"]
-            yield what, name, "GB/s", r["gb_per_s"], scale * r["min"], scale * r["max"]
+            yield what, name, "GB/s", r["gb_per_s"]
         elif r["unit"] in TIMES or r["unit"].endswith("/s"):
-            low, high = r.get("min", r["value"]), r.get("max", r["value"])
-            yield (what, name, r["unit"], r["value"], *((high, low) if r["unit"] in TIMES else (low, high)))
+            yield what, name, r["unit"], r["value"]
 
 
 def size(n):
@@ -58,13 +55,11 @@ def size(n):
 
 
 def load(folder):
-    """{(group, name): (unit, values, worst, best)} of all runs of a build."""
+    """{(group, name): (unit, values)} of all runs of a build."""
     found = {}
     for path in sorted(folder.glob("*.json")):
-        for group, name, unit, value, worst, best in rows_of(json.loads(path.read_text())):
-            kept = found.setdefault((group, name), (unit, [], [], []))
-            for values, v in zip(kept[1:], (value, worst, best)):
-                values.append(v)
+        for group, name, unit, value in rows_of(json.loads(path.read_text())):
+            found.setdefault((group, name), (unit, []))[1].append(value)
     return found
 
 
@@ -76,7 +71,6 @@ class Row:
         self.runs = min(len(base[1]), len(new[1]))
         speed = (lambda v: 1 / v if v else float("inf")) if self.lower else (lambda v: v)
         self.ratio = self.base / self.new if self.lower and self.new else self.new / self.base if not self.lower and self.base else 1.0
-        # One run of each says little: the repeats of a process vary less than runs do.
         apart = self.runs > 1 and max(map(speed, new[1])) < min(map(speed, base[1]))
         self.mark = "" if self.ratio >= SLOWER else "slower" if apart else "unsure"
 
