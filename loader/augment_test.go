@@ -15,6 +15,7 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
@@ -43,7 +44,7 @@ func TestJitter(t *testing.T) {
 	for _, o := range []loader.Options{{Batch: 4, Epochs: 2}, {Batch: 11, Shuffle: true, Epochs: 2}, {Batch: 3, Mask: true}} {
 		o.Seed, o.Jitter = 21, jitter
 		list, err := run(t, dev, ds, plain01(o))
-		ok(t, err)
+		testkit.OK(t, err)
 		for _, g := range list {
 			have := floats(g.data)
 			for slot, i := range g.indexes {
@@ -69,15 +70,15 @@ func TestJitterOfTransform(t *testing.T) {
 	jitter := imaging.Jitter{Brightness: 0.3, Contrast: 0.4, Saturation: 0.5, Hue: 0.1}
 	ds := makePhotos(t, 5, 12).(*photos.Images)
 	with, err := photos.New(ds.Files, photos.Options{Transform: imaging.CenterCrop(12).WithJitter(jitter)})
-	ok(t, err)
+	testkit.OK(t, err)
 	o := loader.Options{Batch: 5, Seed: 4, Decode: loader.DecodeCPU}
 	plain, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	have, err := run(t, dev, with, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	o.Jitter = jitter
 	want, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "jitter of the transform", have, want)
 	if slices.Equal(have[0].data, plain[0].data) {
 		t.Error("the colours are as they were")
@@ -93,18 +94,18 @@ func TestJitterBehind(t *testing.T) {
 	files := makePhotos(t, 5, 12).(*photos.Images).Files
 	pictures := func(transform imaging.Transform) dataset.Dataset {
 		ds, err := photos.New(files, photos.Options{Transform: transform})
-		ok(t, err)
+		testkit.OK(t, err)
 		return ds
 	}
 	chain := func(parts ...dataset.Dataset) dataset.Dataset {
 		ds, err := dataset.NewConcat(parts...)
-		ok(t, err)
+		testkit.OK(t, err)
 		return ds
 	}
 	crop, stretch := imaging.CenterCrop(12), imaging.Stretch(12, 12)
 	same, err := dataset.NewMap(pictures(crop.WithJitter(jitter)), dataset.Spec{Shape: []int{12, 12, 3}, DType: dtype.U8},
 		func(_ context.Context, _ dataset.Visit, dst, src []byte) error { copy(dst, src); return nil })
-	ok(t, err)
+	testkit.OK(t, err)
 	o := loader.Options{Batch: 5, Seed: 4, Decode: loader.DecodeCPU}
 	for _, c := range []struct {
 		what        string
@@ -115,16 +116,16 @@ func TestJitterBehind(t *testing.T) {
 	} {
 		o.Jitter = imaging.Jitter{}
 		have, err := run(t, dev, c.with, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		o.Jitter = jitter
 		want, err := run(t, dev, c.plain, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		compare(t, c.what, have, want)
 	}
 	differing := chain(pictures(crop), pictures(crop.WithJitter(jitter)))
 	refuses(t, dev, differing, loader.Options{Batch: 5}, device.ErrArgument, "parts of the dataset are jittered by")
 	_, err = run(t, dev, differing, loader.Options{Batch: 5, Jitter: jitter})
-	ok(t, err)
+	testkit.OK(t, err)
 }
 
 // Mixed images are what their weights say, weights depend on the visit alone,
@@ -141,7 +142,7 @@ func TestMixup(t *testing.T) {
 		o.Epochs, o.Seed, o.Mixup, o.Shuffle = 2, 8, 0.4, true
 		ld := start(t, dev, ds, plain01(o))
 		for b, err := range ld.All(t.Context()) {
-			ok(t, err)
+			testkit.OK(t, err)
 			g := use(t, s, b)
 			have := floats(g.data)
 			var table []byte
@@ -175,7 +176,7 @@ func TestMixup(t *testing.T) {
 				}
 			}
 			same(t, s, "weights", b.DeviceMix, table)
-			ok(t, b.Release(s))
+			testkit.OK(t, b.Release(s))
 		}
 		within(t, "Close", ld.Close)
 	}
@@ -214,7 +215,7 @@ func TestMixupOfRanks(t *testing.T) {
 			ld := start(t, dev, images(n, 3, 3, 3), o)
 			at := 0
 			for b, err := range ld.All(t.Context()) {
-				ok(t, err)
+				testkit.OK(t, err)
 				for slot, i := range b.Indexes {
 					partner := b.Indexes[b.Partner(slot)]
 					if b.Mix[slot] == 1 {
@@ -224,7 +225,7 @@ func TestMixupOfRanks(t *testing.T) {
 						known[i] = [2]any{partner, b.Mix[slot]}
 					}
 				}
-				ok(t, b.Release())
+				testkit.OK(t, b.Release())
 			}
 			within(t, "Close", ld.Close)
 		}

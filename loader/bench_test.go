@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -25,17 +26,17 @@ func BenchmarkMemory(b *testing.B) {
 		data[i] = rand.Float32()
 	}
 	ds, err := dataset.NewMemoryOf(data, []int{256}, dataset.MemoryOptions{})
-	ok(b, err)
+	testkit.OK(b, err)
 	ld, err := loader.New(dev, ds, loader.Options{
 		Batch: 128, Shuffle: true, Epochs: b.N + 1,
 		Workers: *benchWorkers, Prefetch: *benchPrefetch, DeviceBuffers: *benchBuffers,
 	})
-	ok(b, err)
+	testkit.OK(b, err)
 	defer ld.Close()
 	epoch := func() {
 		for batch, err := range ld.Epoch(b.Context()) {
-			ok(b, err)
-			ok(b, batch.Release())
+			testkit.OK(b, err)
+			testkit.OK(b, batch.Release())
 		}
 	}
 	epoch() // the first warms up

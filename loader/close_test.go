@@ -15,6 +15,7 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -25,24 +26,24 @@ func TestCloseInTheMiddle(t *testing.T) {
 	for taken := range 8 {
 		ds := unsteady(images(40, 4, 4, 3))
 		ld, err := loader.New(dev, ds, loader.Options{Batch: 3, DeviceBuffers: 4, Workers: 3, Epochs: 1000})
-		ok(t, err)
+		testkit.OK(t, err)
 		var held []*loader.Batch
 		for range taken {
 			b, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			if held = append(held, b); len(held) == 4 {
-				ok(t, held[0].Release())
+				testkit.OK(t, held[0].Release())
 				held = held[1:]
 			}
 		}
 		within(t, "Close", ld.Close)
 		within(t, "a second Close", ld.Close)
 		for _, b := range held {
-			ok(t, b.Release())
-			fails(t, "a second Release", b.Release(), loader.ErrReleased)
+			testkit.OK(t, b.Release())
+			testkit.WantError(t, "a second Release", b.Release(), loader.ErrReleased)
 		}
 		_, err = next(t, ld)
-		fails(t, "Next", err, device.ErrClosed)
+		testkit.WantError(t, "Next", err, device.ErrClosed)
 		if n := ds.readers.Load(); n != 0 {
 			t.Errorf("%d readers are still open", n)
 		}
@@ -72,7 +73,7 @@ func TestCloseWithoutBatches(t *testing.T) {
 		{bad, loader.Options{OnError: loader.Skip, Epochs: math.MaxInt}},
 	} {
 		ld, err := loader.New(dev, c.ds, c.o)
-		ok(t, err)
+		testkit.OK(t, err)
 		within(t, "Close", ld.Close)
 	}
 }
@@ -87,7 +88,7 @@ func TestCloseWhileReading(t *testing.T) {
 	var once sync.Once
 	ds.before = func(int) { once.Do(func() { close(reading) }); <-gate }
 	ld, err := loader.New(dev, ds, loader.Options{Batch: 2, Workers: 3})
-	ok(t, err)
+	testkit.OK(t, err)
 	<-reading
 	done := make(chan error, 1)
 	go func() { done <- ld.Close() }()
@@ -111,7 +112,7 @@ func TestCloseWakesNext(t *testing.T) {
 	gate := make(chan struct{})
 	ds.before = func(int) { <-gate }
 	ld, err := loader.New(dev, ds, loader.Options{Batch: 2})
-	ok(t, err)
+	testkit.OK(t, err)
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := ld.Next(context.Background())
@@ -133,11 +134,11 @@ func TestCloseConcurrently(t *testing.T) {
 	leavesNothing(t, dev)
 	for range 20 {
 		ld, err := loader.New(dev, unsteady(images(40, 4, 4, 3)), loader.Options{Batch: 3, Epochs: 1000})
-		ok(t, err)
+		testkit.OK(t, err)
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		c, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		var all sync.WaitGroup
 		for _, fn := range []func() error{ld.Close, ld.Close, func() error { return b.Release() }, func() error { return c.Release() },
 			func() error { ld.Stats(); return nil }} {
@@ -156,17 +157,17 @@ func TestCloseConcurrently(t *testing.T) {
 func TestCloseAfterDevice(t *testing.T) {
 	for _, pin := range []loader.Pinning{loader.PinNever, loader.PinAlways} {
 		dev, err := host.Open(16 << 20)
-		ok(t, err)
+		testkit.OK(t, err)
 		leavesNothing(t, dev)
 		ld, err := loader.New(dev, images(40, 4, 4, 3), loader.Options{Batch: 3, Epochs: 1000, Pin: pin, PinBudget: 64 << 10})
 		if pinLimited(err) {
-			ok(t, dev.Close())
+			testkit.OK(t, dev.Close())
 			continue
 		}
-		ok(t, err)
+		testkit.OK(t, err)
 		b, err := next(t, ld)
-		ok(t, err)
-		ok(t, dev.Close())
+		testkit.OK(t, err)
+		testkit.OK(t, dev.Close())
 		for {
 			_, err = next(t, ld) // some may have been complete already
 			if err != nil {
@@ -183,7 +184,7 @@ func TestCloseAfterDevice(t *testing.T) {
 			}
 			return nil
 		})
-		ok(t, ld.Close())
+		testkit.OK(t, ld.Close())
 	}
 }
 
@@ -223,10 +224,10 @@ func TestHeldBatchesSurviveClose(t *testing.T) {
 	var held []*loader.Batch
 	for range 3 {
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		held = append(held, b)
 	}
-	ok(t, held[2].Retain())
+	testkit.OK(t, held[2].Retain())
 	within(t, "Close", ld.Close)
 	s := stream(t, dev)
 	for i, b := range held {
@@ -234,26 +235,26 @@ func TestHeldBatchesSurviveClose(t *testing.T) {
 	}
 	release := hold(t, dev, s)
 	back := make([]byte, held[0].Bytes)
-	ok(t, s.CopyD2H(back, held[0].Data))
+	testkit.OK(t, s.CopyD2H(back, held[0].Data))
 	time.AfterFunc(5*time.Millisecond, release)
-	ok(t, held[0].Release(s))
+	testkit.OK(t, held[0].Release(s))
 	if !bytes.Equal(back, want[0].data) {
 		t.Error("Release freed the memory before the work on it was done")
 	}
-	ok(t, held[1].ReleaseAfterAll())
-	ok(t, held[2].Release())
-	fails(t, "one Release too many", held[1].Release(), loader.ErrReleased)
+	testkit.OK(t, held[1].ReleaseAfterAll())
+	testkit.OK(t, held[2].Release())
+	testkit.WantError(t, "one Release too many", held[1].Release(), loader.ErrReleased)
 	compare(t, "a batch that is still held", []got{use(t, s, held[2])}, want[2:3])
-	ok(t, held[2].Release())
+	testkit.OK(t, held[2].Release())
 
 	gone, err := host.Open(16 << 20)
-	ok(t, err)
+	testkit.OK(t, err)
 	ld = start(t, gone, ds, o)
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	within(t, "Close", ld.Close)
 	foreign, err := gone.NewStream()
-	ok(t, err)
-	ok(t, gone.Close())
-	ok(t, b.Release(foreign))
+	testkit.OK(t, err)
+	testkit.OK(t, gone.Close())
+	testkit.OK(t, b.Release(foreign))
 }

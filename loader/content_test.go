@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -24,7 +25,7 @@ func TestPhotos(t *testing.T) {
 		for _, batch := range []int{0, 1, 3, 7} {
 			o := loader.Options{Batch: batch, DType: dt}
 			list, err := run(t, dev, ds, o)
-			ok(t, err)
+			testkit.OK(t, err)
 			compare(t, fmt.Sprintf("%v in batches of %d", dt, batch), list, ref.batches(o, ref.inOrder(1)))
 		}
 	}
@@ -73,7 +74,7 @@ func TestContent(t *testing.T) {
 				o.DType, o.Batch, o.Workers = dt, batch, 3
 				o.Epochs, o.DropLast = 1+batch%3, batch%4 == 2
 				list, err := run(t, dev, c.ds, o)
-				ok(t, err)
+				testkit.OK(t, err)
 				compare(t, fmt.Sprintf("%s as %v, %+v", c.name, dt, o), list, ref.batches(o, ref.inOrder(o.Epochs)))
 			}
 		}
@@ -89,7 +90,7 @@ func TestDropLast(t *testing.T) {
 	leavesNothing(t, dev)
 	for _, c := range []struct{ n, batch, want int }{{10, 5, 2}, {10, 4, 2}, {10, 10, 1}, {64, 0, 1}} {
 		list, err := run(t, dev, table(c.n, dtype.U8, 4), loader.Options{Batch: c.batch, DropLast: true})
-		ok(t, err)
+		testkit.OK(t, err)
 		if len(list) != c.want {
 			t.Errorf("%d samples in batches of %d: %d full batches, want %d", c.n, c.batch, len(list), c.want)
 		}
@@ -129,9 +130,9 @@ func TestSameForAnySettings(t *testing.T) {
 					if pinLimited(err) {
 						continue
 					}
-					ok(t, err)
+					testkit.OK(t, err)
 					list, err := drain(t, dev, ld)
-					ok(t, err)
+					testkit.OK(t, err)
 					if want == nil {
 						orders := ordersOf(t, list, ds.n)
 						want = ref.batches(o, orders)
@@ -178,7 +179,7 @@ func TestShuffle(t *testing.T) {
 		t.Helper()
 		list, err := run(t, dev, unsteady(table(n, dtype.U8, 3)),
 			loader.Options{Batch: batch, Workers: workers, Epochs: epochs, Shuffle: true, Seed: seed})
-		ok(t, err)
+		testkit.OK(t, err)
 		o := ordersOf(t, list, n)
 		if len(o) != epochs {
 			t.Fatalf("%d epochs, want %d", len(o), epochs)
@@ -208,7 +209,7 @@ func TestShuffle(t *testing.T) {
 	}
 	// Epochs begin where a longer run would be: the order is the epoch's own.
 	list, err := run(t, dev, table(n, dtype.U8, 3), loader.Options{Shuffle: true, Seed: 1})
-	ok(t, err)
+	testkit.OK(t, err)
 	if !slices.Equal(ordersOf(t, list, n)[0], orders(1, 1, 7)[0]) {
 		t.Error("epoch 0 depends on the number of epochs")
 	}
@@ -240,7 +241,7 @@ func TestRandom(t *testing.T) {
 			plain := o
 			plain.Batch, plain.DropLast, plain.Workers = 1, false, 1
 			list, err := run(t, dev, ds, plain)
-			ok(t, err)
+			testkit.OK(t, err)
 			orders = ordersOf(t, list, n)
 		}
 		for range max(0, rng.IntN(6)-2) {
@@ -271,13 +272,13 @@ func TestRandom(t *testing.T) {
 			}
 		}
 		if empty := emptyEpoch(want, o, n); empty < o.Epochs {
-			fails(t, what, err, loader.ErrNoSamples)
+			testkit.WantError(t, what, err, loader.ErrNoSamples)
 			want = slices.DeleteFunc(want, func(g got) bool { return g.epoch > empty })
 			compare(t, what, list, want)
 			within(t, "Close", ld.Close)
 			continue
 		}
-		ok(t, err)
+		testkit.OK(t, err)
 		compare(t, what, list, want)
 		s := ld.Stats()
 		within(t, "Close", ld.Close)
@@ -367,12 +368,12 @@ func TestOptionsAreCopied(t *testing.T) {
 	ds := images(40, 7, 3, 3)
 	o := loader.Options{Batch: 4, Mean: []float64{0.1, 0.2, 0.3}, Std: []float64{0.5, 1, 2}, Targets: []dataset.Dataset{table(40, dtype.F32, 3)}}
 	want, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	ld := start(t, dev, ds, o)
 	clear(o.Mean)
 	clear(o.Std)
 	clear(o.Targets)
 	have, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "after a change", have, want)
 }

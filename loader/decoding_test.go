@@ -18,6 +18,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -26,10 +27,12 @@ import (
 func mixedFolder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	write := func(name string, content []byte) { ok(t, os.WriteFile(filepath.Join(dir, name), content, 0o644)) }
+	write := func(name string, content []byte) {
+		testkit.OK(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
+	}
 	for i := range 6 {
 		photo, err := samplephotos.Photo(i + 1)
-		ok(t, err)
+		testkit.OK(t, err)
 		write(fmt.Sprintf("a%d.jpg", i), photo)
 	}
 	for i := range 4 {
@@ -41,10 +44,10 @@ func mixedFolder(t testing.TB) string {
 			}
 		}
 		var file bytes.Buffer
-		ok(t, png.Encode(&file, m))
+		testkit.OK(t, png.Encode(&file, m))
 		write(fmt.Sprintf("b%d.png", i), file.Bytes())
 		file.Reset()
-		ok(t, jpeg.Encode(&file, m, &jpeg.Options{Quality: 95}))
+		testkit.OK(t, jpeg.Encode(&file, m, &jpeg.Options{Quality: 95}))
 		write(fmt.Sprintf("c%d.jpg", i), file.Bytes())
 		// APP1 with the orientation alone, behind the start marker.
 		exif := append([]byte{0xFF, 0xE1, 0, 34}, "Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01"...)
@@ -59,7 +62,7 @@ func filesBytes(t testing.TB, dir string) (n int64) {
 	t.Helper()
 	for _, name := range []string{"a3.jpg", "b0.png", "c3.jpg"} {
 		info, err := os.Stat(filepath.Join(dir, name))
-		ok(t, err)
+		testkit.OK(t, err)
 		n += info.Size()
 	}
 	return n
@@ -85,11 +88,11 @@ func TestDecodeOnDevice(t *testing.T) {
 		imaging.CenterCrop(32), imaging.RandomResizedCrop(24).WithFlip(0.5), imaging.Stretch(20, 30).WithFilter(imaging.Bicubic),
 	} {
 		all, err := photos.Open(t.Context(), dir, photos.Options{Transform: transform})
-		ok(t, err)
+		testkit.OK(t, err)
 		odd, err := dataset.NewSubset(all, []int{17, 3, 9, 3, 12})
-		ok(t, err)
+		testkit.OK(t, err)
 		both, err := dataset.NewConcat(odd, all, odd)
-		ok(t, err)
+		testkit.OK(t, err)
 		for _, ds := range []dataset.Dataset{all, odd, both} {
 			for _, c := range []struct {
 				name        string
@@ -106,14 +109,14 @@ func TestDecodeOnDevice(t *testing.T) {
 				what := fmt.Sprintf("%v, %d samples, %s", transform, ds.Len(), c.name)
 				o := loader.Options{Batch: 7, Epochs: 2, Shuffle: true, Seed: 3, Decode: loader.DecodeCPU, Workers: 3}
 				want, err := run(t, dev, ds, o)
-				ok(t, err)
+				testkit.OK(t, err)
 				s := &loader.StandIn{Engine: 7, Refuses: c.refuses}
 				loader.UseStandIn(t, s)
 				loader.SetRoom(t, c.first, c.most)
 				o.Decode = loader.DecodeAuto
 				ld := start(t, dev, ds, o)
 				list, err := drain(t, dev, ld)
-				ok(t, err)
+				testkit.OK(t, err)
 				compare(t, what, list, want)
 				if !ld.Stats().DecodeDevice || s.Decoded == 0 == (c.name != "all refused") {
 					t.Errorf("%s: %d pictures were decoded on the device; %+v", what, s.Decoded, ld.Stats())
@@ -142,7 +145,7 @@ func TestDecodeTogether(t *testing.T) {
 		var err error
 		o.Seed = uint64(i)
 		want[i], err = run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 	}
 	s := &loader.StandIn{Engine: 7}
 	loader.UseStandIn(t, s)
@@ -160,7 +163,7 @@ func TestDecodeTogether(t *testing.T) {
 	}
 	drained.Wait()
 	for i := range loaders {
-		ok(t, errs[i])
+		testkit.OK(t, errs[i])
 		compare(t, fmt.Sprint("loader ", i), have[i], want[i])
 	}
 	within(t, "Close", loaders[0].Close)
@@ -185,20 +188,20 @@ func TestDecodeOnDeviceErrors(t *testing.T) {
 	leavesNothing(t, dev)
 	dir := mixedFolder(t)
 	photo, err := os.ReadFile(filepath.Join(dir, "a0.jpg"))
-	ok(t, err)
+	testkit.OK(t, err)
 	// Cut short; no picture; and in order but for the bits in the middle.
-	ok(t, os.WriteFile(filepath.Join(dir, "a1.jpg"), photo[:len(photo)/2], 0o644))
-	ok(t, os.WriteFile(filepath.Join(dir, "b1.png"), []byte("no picture"), 0o644))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "a1.jpg"), photo[:len(photo)/2], 0o644))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "b1.png"), []byte("no picture"), 0o644))
 	broken := slices.Concat(photo[:len(photo)-3000], bytes.Repeat([]byte{0x55}, 2000), photo[len(photo)-1000:])
-	ok(t, os.WriteFile(filepath.Join(dir, "a2.jpg"), broken, 0o644))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "a2.jpg"), broken, 0o644))
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	s := &loader.StandIn{Engine: 1, Refuses: func(w, _ int) bool { return w == 500 }}
 	loader.UseStandIn(t, s)
 	for _, place := range []loader.DecodePlace{loader.DecodeCPU, loader.DecodeGPU} {
 		ld := start(t, dev, ds, loader.Options{Batch: 3, OnError: loader.Skip, Decode: place})
 		list, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		left := 0
 		for _, g := range list {
 			left += len(g.indexes)
@@ -211,7 +214,7 @@ func TestDecodeOnDeviceErrors(t *testing.T) {
 		}
 		within(t, "Close", ld.Close)
 		_, err = run(t, dev, ds, loader.Options{Batch: 3, Decode: place})
-		fails(t, fmt.Sprintf("place %d", place), err, dataset.ErrDamaged)
+		testkit.WantError(t, fmt.Sprintf("place %d", place), err, dataset.ErrDamaged)
 		if err == nil || !strings.Contains(err.Error(), "a1.jpg") {
 			t.Error(err)
 		}
@@ -233,7 +236,7 @@ func TestDecodeElsewhere(t *testing.T) {
 		{part: "is not a CUDA device", ds: pictures},
 		{part: "no JPEG engines", ds: pictures, use: none},
 		{part: "gives no files", ds: images(4, 3, 3, 3)},
-		{part: "SampleTimeout", ds: pictures, o: loader.Options{SampleTimeout: hang}},
+		{part: "SampleTimeout", ds: pictures, o: loader.Options{SampleTimeout: testkit.Hang}},
 		{part: "as asked", ds: pictures, o: loader.Options{Decode: loader.DecodeCPU}},
 	} {
 		if c.use != nil {
@@ -285,7 +288,7 @@ func TestDecodeFailing(t *testing.T) {
 			}
 			return
 		}
-		fails(t, fmt.Sprintf("call %d", at), err, errInjected)
+		testkit.WantError(t, fmt.Sprintf("call %d", at), err, errInjected)
 		if dev.pinned() != 0 {
 			t.Fatalf("call %d: %d bytes are still pinned", at, dev.pinned())
 		}

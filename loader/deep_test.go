@@ -17,6 +17,7 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
@@ -38,9 +39,9 @@ func depthMaps(t testing.TB, n, side int) (dir string, content [][]uint16) {
 		}
 		content = append(content, samples)
 		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%02d.png", i)))
-		ok(t, err)
-		ok(t, png.Encode(f, m))
-		ok(t, f.Close())
+		testkit.OK(t, err)
+		testkit.OK(t, png.Encode(f, m))
+		testkit.OK(t, f.Close())
 	}
 	return dir, content
 }
@@ -55,12 +56,12 @@ func TestDepthMaps(t *testing.T) {
 	ds, err := photos.Open(t.Context(), dir, photos.Options{
 		Transform: imaging.CenterCrop(side), Decode: imaging.Options{DType: dtype.U16, Channels: 1},
 	})
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, o := range []loader.Options{
 		{Batch: 3}, {Batch: 3, Mean: []float64{0.25}, Std: []float64{0.125}}, {Batch: 7, DType: dtype.U16},
 	} {
 		list, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		seen := 0
 		for _, g := range list {
 			if want := fmt.Sprint([]int{len(g.indexes), 1, side, side}); fmt.Sprint(g.shape) != want {
@@ -101,7 +102,7 @@ func TestStateOfOtherPixels(t *testing.T) {
 	all := []imaging.Options{{}, {Channels: 1}, {DType: dtype.U16}, {DType: dtype.U16, Channels: 1}}
 	open := func(o imaging.Options) *photos.Images {
 		ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(8), Decode: o})
-		ok(t, err)
+		testkit.OK(t, err)
 		return ds
 	}
 	for _, o := range all {
@@ -114,9 +115,9 @@ func TestStateOfOtherPixels(t *testing.T) {
 				within(t, "Close", ld.Close)
 			}
 			if i == k {
-				ok(t, err)
+				testkit.OK(t, err)
 			} else {
-				fails(t, fmt.Sprintf("%+v with the state of %+v", o, all[k]), err, loader.ErrState)
+				testkit.WantError(t, fmt.Sprintf("%+v with the state of %+v", o, all[k]), err, loader.ErrState)
 			}
 		}
 	}
@@ -137,14 +138,14 @@ func TestDecodePlaceOfPixels(t *testing.T) {
 		{imaging.Options{DType: dtype.U16}, false, "8x8x3 u16"},
 	} {
 		ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(8), Decode: c.decode})
-		ok(t, err)
+		testkit.OK(t, err)
 		s := start(t, dev, ds, loader.Options{Batch: 1}).Stats()
 		if s.DecodeDevice != c.device || !strings.Contains(s.DecodeWhy, c.spec) {
 			t.Errorf("%+v: on the device %t, because %q", c.decode, s.DecodeDevice, s.DecodeWhy)
 		}
 		ld, err := loader.New(dev, ds, loader.Options{Batch: 1, Decode: loader.DecodeGPU})
 		if c.device {
-			ok(t, err)
+			testkit.OK(t, err)
 			within(t, "Close", ld.Close)
 			continue
 		}
@@ -159,7 +160,7 @@ func TestAugmentDeep(t *testing.T) {
 	value := func(i, p, c int) float64 { return element(dtype.U16, ds.sample(i)[2*(3*p+c):]) / 65535 }
 	jitter := imaging.Jitter{Brightness: 0.8}
 	list, err := run(t, dev, ds, plain01(loader.Options{Batch: 8, Seed: 21, Jitter: jitter}))
-	ok(t, err)
+	testkit.OK(t, err)
 	have := floats(list[0].data)
 	for slot, i := range list[0].indexes {
 		factor := float64(jitter.Draw(sampler.Key(21, 0, i)).Brightness)
@@ -171,7 +172,7 @@ func TestAugmentDeep(t *testing.T) {
 	}
 	ld := start(t, dev, ds, plain01(loader.Options{Batch: 8, Seed: 22, Mixup: 0.4}))
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	have = floats(use(t, stream(t, dev), b).data)
 	for slot, i := range b.Indexes {
 		w, partner := float64(b.Mix[slot]), b.Indexes[b.Partner(slot)]
@@ -182,11 +183,11 @@ func TestAugmentDeep(t *testing.T) {
 			}
 		}
 	}
-	ok(t, b.Release())
+	testkit.OK(t, b.Release())
 	_, err = loader.New(dev, table(8, dtype.U16, 5, 4, 1), loader.Options{Jitter: jitter})
-	fails(t, "jitter of grey", err, device.ErrArgument)
+	testkit.WantError(t, "jitter of grey", err, device.ErrArgument)
 	for from, to := range map[dtype.DType]dtype.DType{dtype.U8: dtype.U16, dtype.U16: dtype.U8} {
 		_, err = loader.New(dev, table(8, from, 5, 4, 1), loader.Options{DType: to})
-		fails(t, fmt.Sprintf("%v as %v", from, to), err, device.ErrArgument)
+		testkit.WantError(t, fmt.Sprintf("%v as %v", from, to), err, device.ErrArgument)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/pinned"
 )
@@ -144,7 +145,7 @@ func TestDiscrete(t *testing.T) {
 					t.Errorf("%d slabs", s.Slabs)
 				}
 				list, err := drain(t, dev, ld)
-				ok(t, err)
+				testkit.OK(t, err)
 				compare(t, c.name, list, want)
 				if s := ld.Stats(); !c.pinned && dev.most() != s.StagingBytes || c.pinned && dev.most() == 0 {
 					t.Errorf("%d bytes were pinned, %d of them for staging", dev.most(), s.StagingBytes)
@@ -167,11 +168,11 @@ func TestCannotPin(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "pageable", list, ref.batches(o, ref.inOrder(1)))
 
 	_, err = loader.New(u, ds, loader.Options{Pin: loader.PinAlways})
-	fails(t, "PinAlways", err, device.ErrNotSupported)
+	testkit.WantError(t, "PinAlways", err, device.ErrNotSupported)
 }
 
 // The budget bounds what is pinned: too small for a slab it is an error, and
@@ -183,7 +184,7 @@ func TestPinBudget(t *testing.T) {
 	for _, pin := range []loader.Pinning{loader.PinAlways, loader.PinAuto} {
 		o := loader.Options{Batch: 8, Pin: pin, PinBudget: slab - 1, Epochs: epochs}
 		_, err := loader.New(newDiscrete(t, 64<<20), ds, o)
-		fails(t, "a budget below one slab", err, pinned.ErrBudget)
+		testkit.WantError(t, "a budget below one slab", err, pinned.ErrBudget)
 		refuses(t, open(t, "host:64MiB"), ds, o, pinned.ErrBudget, "one batch of 8 samples takes 36 KiB")
 		o.Epochs = 1 // too little to pin for
 		refuses(t, newDiscrete(t, 64<<20), ds, o, pinned.ErrBudget, "PinBudget is")
@@ -197,7 +198,7 @@ func TestPinBudget(t *testing.T) {
 				t.Errorf("a budget of %d slabs: %+v", slabs, s)
 			}
 			list, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			compare(t, "within the budget", list, ref.batches(o, ref.inOrder(epochs)))
 			within(t, "Close", ld.Close)
 			if dev.most() > o.PinBudget {
@@ -206,7 +207,7 @@ func TestPinBudget(t *testing.T) {
 		}
 	}
 	_, err := loader.New(newDiscrete(t, 64<<20), ds, loader.Options{Pin: loader.PinAlways, PinBudget: -1})
-	fails(t, "a negative budget", err, device.ErrArgument)
+	testkit.WantError(t, "a negative budget", err, device.ErrArgument)
 }
 
 // Whichever call of the driver fails while a loader is made, the error is told
@@ -225,7 +226,7 @@ func TestNewFailing(t *testing.T) {
 				break
 			}
 			failed++
-			fails(t, fmt.Sprintf("call %d", at), err, errInjected)
+			testkit.WantError(t, fmt.Sprintf("call %d", at), err, errInjected)
 			if dev.pinned() != 0 {
 				t.Fatalf("call %d: %d bytes are still pinned", at, dev.pinned())
 			}
@@ -250,16 +251,16 @@ func TestDeviceFailing(t *testing.T) {
 			return fn
 		}
 		ld, err := loader.New(dev, images(19, 64, 64, 3), loader.Options{Batch: 4, Pin: pin, DeviceBuffers: 1})
-		ok(t, err)
+		testkit.OK(t, err)
 		list, err := drain(t, dev, ld)
-		fails(t, "Next", err, errInjected)
+		testkit.WantError(t, "Next", err, errInjected)
 		if len(list) != 2 {
 			t.Errorf("%d batches before the one that failed, want 2", len(list))
 		}
 		_, err = next(t, ld)
-		fails(t, "Next again", err, errInjected)
+		testkit.WantError(t, "Next again", err, errInjected)
 		if err := ld.Close(); err != nil {
-			fails(t, "Close", err, errInjected)
+			testkit.WantError(t, "Close", err, errInjected)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -19,7 +20,7 @@ func TestMixupOfTinyAlpha(t *testing.T) {
 	dev := devicetest.Open(t)
 	ld := start(t, dev, images(400, 2, 2, 3), loader.Options{Batch: 400, Mixup: 1e-300})
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	whole := 0
 	for _, m := range b.Mix {
 		if m != 0 && m != 1 {
@@ -63,7 +64,7 @@ func TestDecideAfterClose(t *testing.T) {
 		}
 		return loader.Replace
 	}})
-	ok(t, err)
+	testkit.OK(t, err)
 	<-closing
 	within(t, "Close", ld.Close)
 	if asked > 1 {
@@ -78,7 +79,7 @@ func TestReleaseTooOften(t *testing.T) {
 	streams := []device.Stream{stream(t, dev), stream(t, dev)}
 	for range 3000 {
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		var errs [2]error
 		var both sync.WaitGroup
 		for i, s := range streams {
@@ -98,7 +99,7 @@ func TestPrefetchWithoutEnd(t *testing.T) {
 	if pinLimited(err) {
 		t.Skip(err)
 	}
-	ok(t, err)
+	testkit.OK(t, err)
 	if s := ld.Stats(); s.HostBytes > 1<<20 {
 		t.Errorf("%d bytes are pinned", s.HostBytes)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -37,7 +38,7 @@ func TestSkipEverything(t *testing.T) {
 			o.Batch, o.Epochs = 2, epochs
 			ld := start(t, dev, failing(9, 0), o)
 			list, err := drain(t, dev, ld)
-			fails(t, "the cause", err, errSample)
+			testkit.WantError(t, "the cause", err, errSample)
 			says(t, err, loader.ErrNoSamples, "9 of epoch 0")
 			var sample *loader.SampleError
 			if !errors.As(err, &sample) || !o.Shuffle && !o.Unordered && sample.Index != 0 {
@@ -67,7 +68,7 @@ func TestSkipNearlyEverything(t *testing.T) {
 			ds := failing(9, 0)
 			ds.fail[good] = false
 			list, err := run(t, dev, ds, loader.Options{Batch: 2, OnError: loader.Skip, Epochs: 3, Unordered: un})
-			ok(t, err)
+			testkit.OK(t, err)
 			if len(list) != 3 {
 				t.Errorf("%d batches, want one an epoch", len(list))
 			}
@@ -96,7 +97,7 @@ func TestSkipEverythingOfAPart(t *testing.T) {
 	ds.fail = map[int]bool{1: true, 3: true, 5: true, 7: true, 9: true}
 	o := loader.Options{Batch: 2, OnError: loader.Skip, World: 2}
 	list, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != 3 {
 		t.Errorf("rank 0: %d batches, want 3", len(list))
 	}
@@ -118,8 +119,8 @@ func TestSkipEverythingAfterResume(t *testing.T) {
 		o := loader.Options{Batch: 2, OnError: loader.Skip, Epochs: 3, Unordered: un}
 		ld := start(t, dev, failing(9, 3), o)
 		b, err := next(t, ld) // one of two
-		ok(t, err)
-		ok(t, b.Release())
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
 		state := ld.State()
 		within(t, "Close", ld.Close)
 		if state.Epoch != 0 || state.Batch == 0 && state.Ahead == nil {
@@ -127,7 +128,7 @@ func TestSkipEverythingAfterResume(t *testing.T) {
 		}
 		o.Resume = &state
 		list, err := run(t, dev, failing(9, 3), o)
-		ok(t, err)
+		testkit.OK(t, err)
 		if len(list) != 5 {
 			t.Errorf("%d batches, want the other one and those of two epochs", len(list))
 		}
@@ -143,7 +144,7 @@ func TestSkipEverythingAfterResume(t *testing.T) {
 func TestSkipEverythingOnTwoDevices(t *testing.T) {
 	a, b := open(t, "host:16MiB"), open(t, "host:16MiB")
 	ld, err := loader.NewOn([]device.Device{a, b}, failing(9, 0), loader.Options{Batch: 2, OnError: loader.Skip, Epochs: math.MaxInt})
-	ok(t, err)
+	testkit.OK(t, err)
 	_, err = next(t, ld)
 	says(t, err, loader.ErrNoSamples, "9 of epoch 0")
 	within(t, "Close", ld.Close)
@@ -162,7 +163,7 @@ func TestPassingOverHeedsContext(t *testing.T) {
 	}
 	ld := start(t, dev, ds, loader.Options{Batch: 1, OnError: loader.Skip})
 	_, err := ld.Next(ctx)
-	fails(t, "Next", err, context.Canceled)
+	testkit.WantError(t, "Next", err, context.Canceled)
 	if done, _ := ld.Progress(); done > 1<<19 {
 		t.Errorf("%d batches were passed over", done)
 	}

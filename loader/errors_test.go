@@ -14,6 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -32,7 +33,7 @@ func TestFail(t *testing.T) {
 			ld := start(t, dev, ds, o)
 			list, err := drain(t, dev, ld)
 			what := fmt.Sprintf("sample %d, %d workers", bad, workers)
-			fails(t, what, err, errSample)
+			testkit.WantError(t, what, err, errSample)
 			if err == nil || !strings.Contains(err.Error(), ds.Name(bad)) {
 				t.Errorf("%s: the error does not name it: %v", what, err)
 			}
@@ -45,7 +46,7 @@ func TestFail(t *testing.T) {
 			}
 			within(t, "Close", ld.Close)
 			_, err = next(t, ld)
-			fails(t, "Next after Close", err, device.ErrClosed)
+			testkit.WantError(t, "Next after Close", err, device.ErrClosed)
 		}
 	}
 }
@@ -65,7 +66,7 @@ func TestSkip(t *testing.T) {
 			Decide: func(err *loader.SampleError) loader.ErrorPolicy { told = append(told, err.Error()); return loader.Skip }}
 		ld := start(t, dev, ds, o)
 		list, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		compare(t, "what is left", list, ref.batches(o, ref.inOrder(2)))
 		if n := len(list); n != 6 {
 			t.Errorf("%d batches, want 3 an epoch", n)
@@ -116,7 +117,7 @@ func TestNoReader(t *testing.T) {
 			_, err = drain(t, dev, ld)
 			within(t, "Close", ld.Close)
 		}
-		fails(t, fmt.Sprintf("policy %d", policy), err, cause)
+		testkit.WantError(t, fmt.Sprintf("policy %d", policy), err, cause)
 	}
 }
 
@@ -169,15 +170,15 @@ func TestHugeOptions(t *testing.T) {
 		what := fmt.Sprintf("%+v", o)
 		ld, err := newWithoutPanic(dev, ds, o)
 		if err != nil {
-			fails(t, what, err, device.ErrArgument)
+			testkit.WantError(t, what, err, device.ErrArgument)
 			continue
 		}
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if want := ref.batches(loader.Options{}, ref.inOrder(1)); !slices.Equal(b.Indexes, want[0].indexes) {
 			t.Errorf("%s: the first batch has %v", what, b.Indexes)
 		}
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 		within(t, "Close", ld.Close)
 	}
 }
@@ -197,7 +198,7 @@ func TestEOF(t *testing.T) {
 	leavesNothing(t, dev)
 	ld := start(t, dev, table(5, dtype.U8, 3), loader.Options{})
 	_, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	for range 3 {
 		if _, err := next(t, ld); err != io.EOF {
 			t.Fatalf("behind the end: %v, want io.EOF", err)
@@ -246,7 +247,7 @@ func TestErrorNamesTheSample(t *testing.T) {
 			o.Targets = []dataset.Dataset{c.target}
 		}
 		_, err := run(t, dev, c.ds, o)
-		fails(t, c.name, err, errSample)
+		testkit.WantError(t, c.name, err, errSample)
 		if text := fmt.Sprint(err); strings.Count(text, c.name) != 1 || !strings.Contains(text, "sample 5") {
 			t.Errorf("%q is not there once: %s", c.name, text)
 		}
@@ -267,7 +268,7 @@ func TestUnread(t *testing.T) {
 		for _, policy := range []loader.ErrorPolicy{loader.Skip, loader.Replace} {
 			ld := start(t, dev, ds, loader.Options{Batch: 16, Epochs: 2, OnError: policy, KeepErrors: keep})
 			_, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			list := ld.Unread()
 			if len(list) != want {
 				t.Errorf("%d samples are listed with KeepErrors %d, want %d", len(list), keep, want)

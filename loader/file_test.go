@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -26,16 +27,16 @@ func TestFilesKept(t *testing.T) {
 		if i == 0 { // comments make it large
 			comment := append([]byte{0xff, 0xfe, 0xff, 0xff}, make([]byte, 0xfffd)...)
 			file = append(append(bytes.Clone(file[:2]), bytes.Repeat(comment, 16)...), file[2:]...)
-			ok(t, os.WriteFile(filepath.Join(dir, name), file, 0o644))
+			testkit.OK(t, os.WriteFile(filepath.Join(dir, name), file, 0o644))
 		}
 	}
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	o := loader.Options{Batch: 4, Prefetch: 4, Epochs: epochs, Shuffle: true, Decode: loader.DecodeGPU}
 	kept := func() int {
 		ld := start(t, dev, ds, o)
 		list, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if len(list) != epochs*files/o.Batch {
 			t.Errorf("%d batches", len(list))
 		}

@@ -10,9 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,9 +24,6 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
-
-// hang is how long something may take before a test calls it stuck.
-const hang = 20 * time.Second
 
 // fake is a dataset of made-up samples.
 type fake struct {
@@ -153,13 +148,13 @@ func makePhotos(t testing.TB, n, size int) dataset.Dataset {
 	dir := t.TempDir()
 	for i := range n {
 		jpeg, err := samplephotos.Photo(i + 1)
-		ok(t, err)
+		testkit.OK(t, err)
 		class := filepath.Join(dir, fmt.Sprintf("class-%d", i%4))
-		ok(t, os.MkdirAll(class, 0o755))
-		ok(t, os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
+		testkit.OK(t, os.MkdirAll(class, 0o755))
+		testkit.OK(t, os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.jpg", i)), jpeg, 0o644))
 	}
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(size)})
-	ok(t, err)
+	testkit.OK(t, err)
 	return ds
 }
 
@@ -186,17 +181,17 @@ type gotTarget struct {
 func use(t testing.TB, s device.Stream, b *loader.Batch) got {
 	t.Helper()
 	g := got{b.Epoch, b.Number, slices.Clone(b.Shape), b.DType, slices.Clone(b.Indexes), slices.Clone(b.Labels), make([]byte, b.Bytes), nil}
-	ok(t, s.CopyD2H(g.data, b.Data))
+	testkit.OK(t, s.CopyD2H(g.data, b.Data))
 	for _, target := range b.Targets {
 		have := gotTarget{shape: slices.Clone(target.Shape), dtype: target.DType, lengths: slices.Clone(target.Lengths), data: make([]byte, target.Bytes)}
-		ok(t, s.CopyD2H(have.data, target.Data))
+		testkit.OK(t, s.CopyD2H(have.data, target.Data))
 		if target.DeviceLengths != 0 {
 			have.onDevice = make([]byte, 4*len(b.Indexes))
-			ok(t, s.CopyD2H(have.onDevice, target.DeviceLengths))
+			testkit.OK(t, s.CopyD2H(have.onDevice, target.DeviceLengths))
 		}
 		g.targets = append(g.targets, have)
 	}
-	ok(t, s.Synchronize())
+	testkit.OK(t, s.Synchronize())
 	return g
 }
 
@@ -215,18 +210,18 @@ func drain(t testing.TB, dev device.Device, ld *loader.Loader) ([]got, error) {
 			return list, err
 		}
 		list = append(list, use(t, s, b))
-		ok(t, b.Release(s))
+		testkit.OK(t, b.Release(s))
 	}
 }
 
 // next is Next, which must not hang.
 func next(t testing.TB, ld *loader.Loader) (*loader.Batch, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Hang)
 	defer cancel()
 	b, err := ld.Next(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		fatalStacks(t, "Next is stuck")
+		t.Fatal("Next is stuck")
 	}
 	return b, err
 }
@@ -235,7 +230,7 @@ func next(t testing.TB, ld *loader.Loader) (*loader.Batch, error) {
 func start(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Options) *loader.Loader {
 	t.Helper()
 	ld, err := loader.New(dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	t.Cleanup(func() { within(t, "Close", ld.Close) })
 	return ld
 }
@@ -244,7 +239,7 @@ func start(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Options
 func run(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Options) ([]got, error) {
 	t.Helper()
 	ld, err := loader.New(dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	list, err := drain(t, dev, ld)
 	within(t, "Close", ld.Close)
 	return list, err
@@ -277,7 +272,7 @@ func patiently(t testing.TB, limit time.Duration, stuck []int, try func(limit ti
 			check()
 			return
 		}
-		if limit *= 4; limit > hang {
+		if limit *= 4; limit > testkit.Hang {
 			t.Fatalf("samples %v took more than %v", l, limit/4)
 		}
 	}
@@ -286,20 +281,10 @@ func patiently(t testing.TB, limit time.Duration, stuck []int, try func(limit ti
 // ok ends the test if err is not nil.
 var ok = testkit.OK
 
-func fails(t testing.TB, what string, err, target error) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Errorf("%s: %v, want %q", what, err, target)
-	}
-}
-
 // says checks what an error is and that its text has a part.
 func says(t testing.TB, err, target error, part string) {
 	t.Helper()
-	fails(t, part, err, target)
-	if err != nil && !strings.Contains(err.Error(), part) {
-		t.Errorf("%q is missing in: %v", part, err)
-	}
+	testkit.WantError(t, part, err, target, part)
 }
 
 // refuses checks that there can be no such loader.
@@ -315,20 +300,7 @@ func refuses(t testing.TB, dev device.Device, ds dataset.Dataset, o loader.Optio
 // within ends the test when fn fails or does not return.
 func within(t testing.TB, what string, fn func() error) {
 	t.Helper()
-	done := make(chan error, 1)
-	go func() { done <- fn() }()
-	select {
-	case err := <-done:
-		ok(t, err)
-	case <-time.After(hang):
-		fatalStacks(t, what+" is stuck")
-	}
-}
-
-func fatalStacks(t testing.TB, what string) {
-	t.Helper()
-	stacks := make([]byte, 1<<16)
-	t.Fatalf("%s:\n%s", what, stacks[:runtime.Stack(stacks, true)])
+	testkit.OK(t, testkit.Within(t, what, fn))
 }
 
 // leavesNothing checks at the end of the test that no goroutines are left and
@@ -357,7 +329,7 @@ func freeBytes(t testing.TB, dev device.Device) int64 {
 	if errors.Is(err, device.ErrClosed) {
 		return closed
 	}
-	ok(t, err)
+	testkit.OK(t, err)
 	return memory.FreeBytes
 }
 
@@ -366,7 +338,7 @@ func freeBytes(t testing.TB, dev device.Device) int64 {
 func stream(t testing.TB, dev device.Device) device.Stream {
 	t.Helper()
 	s, err := dev.NewStream()
-	ok(t, err)
+	testkit.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -375,8 +347,8 @@ func stream(t testing.TB, dev device.Device) device.Stream {
 func open(t testing.TB, name string) device.Device {
 	t.Helper()
 	dev, err := device.Open(name)
-	ok(t, err)
-	t.Cleanup(func() { ok(t, dev.Close()) })
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, dev.Close()) })
 	return dev
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -26,7 +27,7 @@ func TestGoexitWhileReading(t *testing.T) {
 		{"one worker", loader.Options{Batch: 4, Workers: 1}, false},
 		{"quick samples", loader.Options{Batch: 2, Workers: 2}, false},
 		{"any order", loader.Options{Batch: 4, Unordered: true, Workers: 3}, false},
-		{"a time limit", loader.Options{Batch: 4, SampleTimeout: hang, Workers: 2}, false},
+		{"a time limit", loader.Options{Batch: 4, SampleTimeout: testkit.Hang, Workers: 2}, false},
 		{"a target", loader.Options{Batch: 4, Workers: 2}, true},
 	} {
 		const n = 1200
@@ -52,7 +53,7 @@ func TestGoexitWhileReading(t *testing.T) {
 			return loader.Skip
 		}
 		list, err := run(t, dev, ds, c.o)
-		ok(t, err)
+		testkit.OK(t, err)
 		samples := 0
 		for _, g := range list {
 			samples += len(g.indexes)
@@ -66,7 +67,7 @@ func TestGoexitWhileReading(t *testing.T) {
 
 		c.o.Decide, c.o.OnError, c.o.Unordered = nil, loader.Replace, false
 		list, err = run(t, dev, ds, c.o)
-		ok(t, err)
+		testkit.OK(t, err)
 		for _, g := range list {
 			for _, i := range g.indexes {
 				if slices.Contains(bad, i) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -18,7 +19,7 @@ func TestCloseWithinTheTimeLimit(t *testing.T) {
 	var once sync.Once
 	ds.before = func(int) { once.Do(func() { close(reading) }); <-gate }
 	ld, err := loader.New(dev, ds, loader.Options{Batch: 2, Workers: 3, SampleTimeout: time.Hour})
-	ok(t, err)
+	testkit.OK(t, err)
 	<-reading
 	done := make(chan error, 1)
 	go func() { done <- ld.Close() }()
@@ -41,10 +42,10 @@ func TestCloseClosesGuardedReaders(t *testing.T) {
 	for range 200 {
 		ds := table(20, dtype.U8, 100)
 		ld, err := loader.New(dev, ds, loader.Options{Batch: 2, Workers: 3, SampleTimeout: time.Hour})
-		ok(t, err)
+		testkit.OK(t, err)
 		_, err = drain(t, dev, ld)
-		ok(t, err)
-		ok(t, ld.Close())
+		testkit.OK(t, err)
+		testkit.OK(t, ld.Close())
 		if n := ds.readers.Load(); n != 0 {
 			t.Fatalf("%d readers are still open after Close", n)
 		}

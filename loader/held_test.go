@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -17,16 +18,16 @@ func TestHeldBySeveralDevices(t *testing.T) {
 	a, b := open(t, "host:64MiB"), open(t, "host:64MiB")
 	ds := table(6, dtype.U8, 3)
 	ld, err := loader.NewOn([]device.Device{a, b}, ds, loader.Options{Batch: 2, DeviceBuffers: 1, Epochs: 2, Unordered: true})
-	ok(t, err)
+	testkit.OK(t, err)
 	defer ld.Close()
 	for {
 		x, err := next(t, ld)
 		if errors.Is(err, loader.ErrHeld) {
 			break
 		}
-		ok(t, err)
+		testkit.OK(t, err)
 		if x.Device == b {
-			ok(t, x.Release())
+			testkit.OK(t, x.Release())
 		}
 	}
 }
@@ -38,7 +39,7 @@ func TestHeldAtTheEnd(t *testing.T) {
 		ld := start(t, dev, table(6, dtype.U8, 3), loader.Options{Batch: 2, DeviceBuffers: 3})
 		for range 3 {
 			_, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 		}
 		if _, err := next(t, ld); err != io.EOF {
 			t.Fatalf("%v, want the end", err)

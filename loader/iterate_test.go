@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -18,9 +19,9 @@ import (
 func seen(t testing.TB, loop func(context.Context) func(func(*loader.Batch, error) bool), most int) (list []string) {
 	t.Helper()
 	for b, err := range loop(t.Context()) {
-		ok(t, err)
+		testkit.OK(t, err)
 		list = append(list, fmt.Sprintf("%d.%d", b.Epoch, b.Number))
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 		if len(list) == most {
 			break
 		}
@@ -50,7 +51,7 @@ func TestLoopsLeftEarly(t *testing.T) {
 		}
 		one := func(ld *loader.Loader) []string {
 			b, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			defer b.Release()
 			return []string{fmt.Sprintf("%d.%d", b.Epoch, b.Number)}
 		}
@@ -100,14 +101,14 @@ func TestDroppedEpochs(t *testing.T) {
 	var held []*loader.Batch
 	for range 2 {
 		for b, err := range ld.Epoch(t.Context()) {
-			ok(t, err)
+			testkit.OK(t, err)
 			held = append(held, b)
 			break
 		}
 	}
 	compare(t, "a batch of each dropped epoch", []got{use(t, s, held[0]), use(t, s, held[1])}, []got{want[0], want[7]})
 	for b, err := range ld.Epoch(t.Context()) {
-		ok(t, err)
+		testkit.OK(t, err)
 		held = append(held, b)
 		break
 	}
@@ -119,12 +120,12 @@ func TestDroppedEpochs(t *testing.T) {
 	resumed := o
 	resumed.Resume = &state
 	list, err := run(t, dev, ds, resumed)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "resumed", list, want[15:])
 	compare(t, "batches that are held", []got{use(t, s, held[0]), use(t, s, held[1]), use(t, s, held[2])}, []got{want[0], want[7], want[14]})
 	releaseAll(t, held)
 	list, err = drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "the rest", list, want[15:])
 	if done, total := ld.Progress(); done != 28 || total != 28 {
 		t.Errorf("%d of %d batches", done, total)
@@ -139,7 +140,7 @@ func TestLoopAfterTheEnd(t *testing.T) {
 	_ = seen(t, func(ctx context.Context) func(func(*loader.Batch, error) bool) { return ld.Epoch(ctx) }, 1)
 	within(t, "Close", ld.Close)
 	for _, err := range ld.Epoch(t.Context()) {
-		fails(t, "Epoch after Close", err, device.ErrClosed)
+		testkit.WantError(t, "Epoch after Close", err, device.ErrClosed)
 	}
 
 	bad := table(6, dtype.U8, 3)
@@ -149,10 +150,10 @@ func TestLoopAfterTheEnd(t *testing.T) {
 		var last error
 		for b, err := range ld.Epoch(t.Context()) {
 			if last = err; err == nil {
-				ok(t, b.Release())
+				testkit.OK(t, b.Release())
 			}
 		}
-		fails(t, "Epoch of a loader that failed", last, errSample)
+		testkit.WantError(t, "Epoch of a loader that failed", last, errSample)
 	}
 }
 
@@ -169,9 +170,9 @@ func TestStateAtTheEnd(t *testing.T) {
 		for _, o.StateAtEnd = range []loader.StateAtEnd{loader.NextEpoch, loader.EmptyRest} {
 			ld := start(t, dev, ds, o)
 			for b, err := range ld.Epoch(t.Context()) {
-				ok(t, err)
+				testkit.OK(t, err)
 				inside[o.StateAtEnd] = ld.State()
-				ok(t, b.Release())
+				testkit.OK(t, b.Release())
 			}
 			behind[o.StateAtEnd] = ld.State()
 			within(t, "Close", ld.Close)
@@ -203,7 +204,7 @@ func TestStateAtTheEnd(t *testing.T) {
 			}
 			within(t, "Close", ld.Close)
 			list, err := run(t, dev, ds, o)
-			if ok(t, err); len(list) != 3 {
+			if testkit.OK(t, err); len(list) != 3 {
 				t.Errorf("%s: Next gives %d batches", c.name, len(list))
 			}
 		}
@@ -224,7 +225,7 @@ func TestMoreBuffers(t *testing.T) {
 		var held []*loader.Batch
 		for range 6 {
 			b, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			held = append(held, b)
 		}
 		_, err := next(t, ld)
@@ -238,7 +239,7 @@ func TestMoreBuffers(t *testing.T) {
 		}
 		releaseAll(t, held)
 		list, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if !unordered {
 			compare(t, "the rest", list, want[6:])
 		}
@@ -254,8 +255,8 @@ func TestMoreBuffers(t *testing.T) {
 	for {
 		b, err := next(t, ld)
 		if err != nil {
-			fails(t, "Next", err, loader.ErrHeld)
-			fails(t, "Next", err, device.ErrOutOfMemory)
+			testkit.WantError(t, "Next", err, loader.ErrHeld)
+			testkit.WantError(t, "Next", err, device.ErrOutOfMemory)
 			break
 		}
 		held = append(held, b)
@@ -265,6 +266,6 @@ func TestMoreBuffers(t *testing.T) {
 	}
 	held = held[1:]
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	releaseAll(t, append(held, b))
 }

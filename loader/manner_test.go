@@ -17,6 +17,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -35,7 +36,7 @@ func readBack(t testing.TB, s device.Stream, b *loader.Batch) *record {
 	part := func(p device.Ptr, n int64) {
 		r.parts = append(r.parts, make([]byte, n))
 		if n > 0 && p != 0 {
-			ok(t, s.CopyD2H(r.parts[len(r.parts)-1], p))
+			testkit.OK(t, s.CopyD2H(r.parts[len(r.parts)-1], p))
 		}
 	}
 	n := int64(len(b.Indexes))
@@ -125,7 +126,7 @@ func manner(rng *rand.Rand, o loader.Options) loader.Options {
 	o.Copiers, o.ChunkBytes = rng.IntN(4), []int64{0, 16 << 10, 100_001, 256 << 10}[rng.IntN(4)]
 	o.Unordered = rng.IntN(3) == 0
 	if rng.IntN(3) == 0 {
-		o.SampleTimeout = hang
+		o.SampleTimeout = testkit.Hang
 	}
 	return o
 }
@@ -141,22 +142,22 @@ func consume(t testing.TB, rng *rand.Rand, ld *loader.Loader, streams map[device
 		b := held[i]
 		held = slices.Delete(held, i, i+1)
 		if rng.IntN(3) == 0 {
-			ok(t, b.Retain())
-			ok(t, b.Release())
+			testkit.OK(t, b.Retain())
+			testkit.OK(t, b.Release())
 		}
-		ok(t, b.Release(streams[b.Device]))
+		testkit.OK(t, b.Release(streams[b.Device]))
 	}
 	defer func() {
 		for len(held) > 0 {
 			letGo()
 		}
 		for _, s := range streams {
-			ok(t, s.Synchronize())
+			testkit.OK(t, s.Synchronize())
 		}
 	}()
 	for len(list) < most {
 		hurried := rng.IntN(3) == 0
-		limit := hang
+		limit := testkit.Hang
 		if hurried {
 			limit = time.Duration(rng.IntN(200)) * time.Microsecond
 		}
@@ -168,7 +169,7 @@ func consume(t testing.TB, rng *rand.Rand, ld *loader.Loader, streams map[device
 			letGo()
 		case hurried && errors.Is(err, context.DeadlineExceeded):
 		case errors.Is(err, context.DeadlineExceeded):
-			fatalStacks(t, "Next is stuck")
+			t.Fatal("Next is stuck")
 		case err == io.EOF:
 			return list, nil
 		case err != nil:

@@ -18,6 +18,7 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -32,9 +33,9 @@ func maskedPhotos(t testing.TB, n int, value func(x, y int) byte, o photos.Optio
 	}
 	write := func(name string, m image.Image) {
 		var file bytes.Buffer
-		ok(t, png.Encode(&file, m))
-		ok(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		ok(t, os.WriteFile(name, file.Bytes(), 0o644))
+		testkit.OK(t, png.Encode(&file, m))
+		testkit.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		testkit.OK(t, os.WriteFile(name, file.Bytes(), 0o644))
 	}
 	for i := range n {
 		photo := image.NewRGBA(image.Rect(0, 0, 60+13*i, 90-5*i))
@@ -51,14 +52,14 @@ func maskedPhotos(t testing.TB, n int, value func(x, y int) byte, o photos.Optio
 		write(filepath.Join(dir, "masks", "b", fmt.Sprint(i, ".png")), mask) // of no photo
 	}
 	pictures, err := photos.Open(t.Context(), filepath.Join(dir, "photos"), o)
-	ok(t, err)
+	testkit.OK(t, err)
 	all, err := photos.OpenFolder(t.Context(), filepath.Join(dir, "masks"))
-	ok(t, err)
+	testkit.OK(t, err)
 	matched, err := dataset.Match(pictures.Files, all, nil)
-	ok(t, err)
+	testkit.OK(t, err)
 	o.Decode = imaging.Options{Indexes: true}
 	masks, err = photos.New(matched, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	return pictures, masks
 }
 
@@ -71,9 +72,9 @@ func masksOf(t testing.TB, pictures *photos.Images, transform imaging.Transform,
 	defer d.Close()
 	for i := range pictures.Len() {
 		content, err := os.ReadFile(pictures.Name(i))
-		ok(t, err)
+		testkit.OK(t, err)
 		var m imaging.Image
-		ok(t, d.Decode(context.Background(), &m, content))
+		testkit.OK(t, d.Decode(context.Background(), &m, content))
 		if i == higher {
 			m.Height++
 		}
@@ -82,11 +83,11 @@ func masksOf(t testing.TB, pictures *photos.Images, transform imaging.Transform,
 			mask.Pix[at] = byte(at%m.Width*7 + at/m.Width*91)
 		}
 		var file bytes.Buffer
-		ok(t, png.Encode(&file, mask))
-		ok(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("mask-%03d.png", i)), file.Bytes(), 0o644))
+		testkit.OK(t, png.Encode(&file, mask))
+		testkit.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("mask-%03d.png", i)), file.Bytes(), 0o644))
 	}
 	masks, err := photos.Open(t.Context(), dir, photos.Options{Transform: transform, Decode: imaging.Options{Indexes: true}})
-	ok(t, err)
+	testkit.OK(t, err)
 	return masks
 }
 
@@ -109,16 +110,16 @@ func TestMasksGoWithPhotos(t *testing.T) {
 		{"rrc:24,flip,bicubic,jitter:0,0,0,0.1", slope, 4}, // grey has no hue
 	} {
 		transform, err := imaging.ParseTransform(c.transform, 0)
-		ok(t, err)
+		testkit.OK(t, err)
 		const n = 7
 		pictures, masks := maskedPhotos(t, n, c.value, photos.Options{Transform: transform})
 		ld := start(t, dev, pictures, loader.Options{Batch: 3, Epochs: 3, Shuffle: true, DType: dtype.U8, Targets: []dataset.Dataset{masks}})
 		s := stream(t, dev)
 		seen := map[string]bool{}
 		for b, err := range ld.All(t.Context()) {
-			ok(t, err)
+			testkit.OK(t, err)
 			g := use(t, s, b)
-			ok(t, b.Release(s))
+			testkit.OK(t, b.Release(s))
 			mask := g.targets[0]
 			if want := fmt.Sprint([]int{len(g.indexes), 24, 24, 1}); fmt.Sprint(mask.shape) != want || mask.dtype != dtype.U8 {
 				t.Fatalf("a mask of %v %v, want %s u8", mask.shape, mask.dtype, want)

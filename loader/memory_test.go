@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -26,7 +27,7 @@ func TestDeviceTooSmall(t *testing.T) {
 			o.DType = dtype.U8
 		}
 		_, err := loader.New(dev, ds, o)
-		fails(t, ds.spec.String(), err, device.ErrOutOfMemory)
+		testkit.WantError(t, ds.spec.String(), err, device.ErrOutOfMemory)
 		if want := fmt.Sprintf("one batch of %d samples", ds.n); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
@@ -48,7 +49,7 @@ func TestRoomForOne(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		list, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		compare(t, ds.spec.String(), list, ref.batches(o, ref.inOrder(2)))
 		within(t, "Close", ld.Close)
 	}
@@ -70,14 +71,14 @@ func TestFlat(t *testing.T) {
 	var made int
 	for epoch := 0; epoch < 50; {
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if b.Epoch != epoch {
 			t.Fatalf("epoch %d, want %d", b.Epoch, epoch)
 		}
 		if now := ld.Stats(); now.HostBytes != first.HostBytes || now.DeviceBytes != first.DeviceBytes || freeBytes(t, dev) != free {
 			t.Fatalf("epoch %d: %+v, %d bytes of the device free; at first %+v, %d", epoch, now, freeBytes(t, dev), first, free)
 		}
-		ok(t, b.Release(s))
+		testkit.OK(t, b.Release(s))
 		if b.Number == 5 {
 			epoch++
 			switch epoch {
@@ -116,13 +117,13 @@ func TestSlabsAreUnmapped(t *testing.T) {
 	for round := range 17 {
 		for _, pin := range []loader.Pinning{loader.PinAlways, loader.PinNever} {
 			ld, err := loader.New(dev, ds, loader.Options{Batch: 1, Pin: pin, Prefetch: 15, Epochs: 3, PinBudget: 33 << 20})
-			ok(t, err)
+			testkit.OK(t, err)
 			if s := ld.Stats(); s.HostBytes != 16*int64(copied(ds.spec, 1)) {
 				t.Fatalf("%d bytes of slabs", s.HostBytes)
 			}
 			if round%2 == 0 {
 				_, err := next(t, ld)
-				fails(t, "Next", err, errSample)
+				testkit.WantError(t, "Next", err, errSample)
 			}
 			within(t, "Close", ld.Close)
 		}
@@ -140,9 +141,9 @@ func TestSlabsAreUnmapped(t *testing.T) {
 func addressSpace(t testing.TB) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/statm")
-	ok(t, err)
+	testkit.OK(t, err)
 	var pages int64
 	_, err = fmt.Sscan(string(text), &pages)
-	ok(t, err)
+	testkit.OK(t, err)
 	return pages * int64(os.Getpagesize())
 }

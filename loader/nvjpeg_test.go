@@ -17,6 +17,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/imaging/nvjpeg"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -28,11 +29,11 @@ func everyKind(t testing.TB) string {
 	for _, pattern := range []string{"*.jpg", "*.webp", "oriented-*.png", "g*.png"} {
 		for _, folder := range []string{"../imaging/testdata", "../imaging/nvjpeg/testdata"} {
 			names, err := filepath.Glob(filepath.Join(folder, pattern))
-			ok(t, err)
+			testkit.OK(t, err)
 			for _, name := range names {
 				content, err := os.ReadFile(name)
-				ok(t, err)
-				ok(t, os.WriteFile(filepath.Join(dir, "e-"+filepath.Base(name)), content, 0o644))
+				testkit.OK(t, err)
+				testkit.OK(t, os.WriteFile(filepath.Join(dir, "e-"+filepath.Base(name)), content, 0o644))
 			}
 		}
 	}
@@ -62,8 +63,8 @@ func decodingDevice(t testing.TB, refused int) device.Device {
 	if errors.Is(err, device.ErrNotSupported) || errors.Is(err, device.ErrUnavailable) {
 		t.Skip(err)
 	}
-	ok(t, err)
-	ok(t, d.Close())
+	testkit.OK(t, err)
+	testkit.OK(t, d.Close())
 	return dev
 }
 
@@ -78,15 +79,15 @@ func TestDecodeByDevice(t *testing.T) {
 		imaging.CenterCrop(32), imaging.RandomResizedCrop(24).WithFlip(0.5), imaging.Stretch(20, 30).WithFilter(imaging.Bicubic),
 	} {
 		ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: transform})
-		ok(t, err)
+		testkit.OK(t, err)
 		o := loader.Options{Batch: 7, Epochs: 3, Shuffle: true, Seed: 5, DType: dtype.U8, Decode: loader.DecodeGPU}
 		byDevice := start(t, dev, ds, o)
 		list, err := drain(t, dev, byDevice)
-		ok(t, err)
+		testkit.OK(t, err)
 		within(t, "Close", byDevice.Close)
 		o.Decode = loader.DecodeCPU
 		want, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		if len(list) != len(want) {
 			t.Fatalf("%d batches, want %d", len(list), len(want))
 		}
@@ -120,7 +121,7 @@ func TestDecodeByDeviceTogether(t *testing.T) {
 	needTurbo(t)
 	dev := decodingDevice(t, 0)
 	ds, err := photos.Open(t.Context(), everyKind(t), photos.Options{Transform: imaging.CenterCrop(32)})
-	ok(t, err)
+	testkit.OK(t, err)
 	o := loader.Options{Batch: 7, Epochs: 4, Shuffle: true, Decode: loader.DecodeGPU}
 	const n = 3
 	var want, have [n][]got
@@ -128,7 +129,7 @@ func TestDecodeByDeviceTogether(t *testing.T) {
 	for i := range n {
 		o.Seed = uint64(i)
 		want[i], err = run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 	}
 	var drained sync.WaitGroup
 	for i := range n {
@@ -138,7 +139,7 @@ func TestDecodeByDeviceTogether(t *testing.T) {
 	}
 	drained.Wait()
 	for i := range n {
-		ok(t, errs[i])
+		testkit.OK(t, errs[i])
 		compare(t, fmt.Sprint("loader ", i), have[i], want[i])
 	}
 }
@@ -150,7 +151,7 @@ func TestDecodeByDeviceErrors(t *testing.T) {
 	dev := decodingDevice(t, 500)
 	dir := everyKind(t)
 	photo, err := os.ReadFile(filepath.Join(dir, "a0.jpg"))
-	ok(t, err)
+	testkit.OK(t, err)
 	bad := map[string][]byte{
 		"a1.jpg":    photo[:len(photo)/2],
 		"b1.png":    []byte("no picture"),
@@ -159,15 +160,15 @@ func TestDecodeByDeviceErrors(t *testing.T) {
 		"e-420.jpg": slices.Concat(photo[:len(photo)-3000], bytes.Repeat([]byte{0xFF}, 2000)),
 	}
 	for name, content := range bad {
-		ok(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
+		testkit.OK(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 	}
 	const inside = "a2.jpg"
-	ok(t, os.WriteFile(filepath.Join(dir, inside),
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, inside),
 		slices.Concat(photo[:len(photo)-3000], bytes.Repeat([]byte{0x55}, 2000), photo[len(photo)-1000:]), 0o644))
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	good, err := run(t, dev, ds, loader.Options{Batch: ds.Len(), DType: dtype.U8, Decode: loader.DecodeCPU, OnError: loader.Skip})
-	ok(t, err)
+	testkit.OK(t, err)
 	each := 16 * 16 * 3
 	pixels := map[int][]byte{}
 	for k, index := range good[0].indexes {
@@ -177,7 +178,7 @@ func TestDecodeByDeviceErrors(t *testing.T) {
 	o := loader.Options{Batch: 5, Epochs: 2, DType: dtype.U8, Decode: loader.DecodeGPU, OnError: loader.Skip}
 	ld := start(t, dev, ds, o)
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	within(t, "Close", ld.Close)
 	seen := map[int]int{}
 	for _, g := range list {
@@ -204,5 +205,5 @@ func TestDecodeByDeviceErrors(t *testing.T) {
 	}
 	t.Log(fmt.Sprint(errs, " errors"))
 	_, err = run(t, dev, ds, loader.Options{Batch: 5, Decode: loader.DecodeGPU})
-	fails(t, "without a policy", err, dataset.ErrDamaged)
+	testkit.WantError(t, "without a policy", err, dataset.ErrDamaged)
 }

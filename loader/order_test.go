@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
@@ -16,7 +17,7 @@ import (
 func made[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		ok(t, err)
+		testkit.OK(t, err)
 		return v
 	}
 }
@@ -38,7 +39,7 @@ func TestSampler(t *testing.T) {
 	}
 	o := loader.Options{Batch: 8, Workers: 3, Epochs: 2, Sampler: draws}
 	list, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "drawn with replacement", list, ref.batches(o, orders))
 }
 
@@ -53,7 +54,7 @@ func TestBatches(t *testing.T) {
 	}
 	batches := made(sampler.NewByLength(lengths, sampler.ByLengthOptions{Size: 8, Seed: 3}))(t)
 	list, err := run(t, dev, ds, loader.Options{Batches: batches, Batch: 8, Epochs: 2})
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != 2*batches.Len() {
 		t.Fatalf("%d batches, want %d", len(list), 2*batches.Len())
 	}
@@ -101,7 +102,7 @@ func TestRanks(t *testing.T) {
 	visits := func(o loader.Options) []got {
 		t.Helper()
 		list, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		return list
 	}
 	base := loader.Options{Epochs: 2, Shuffle: true, Seed: 4}
@@ -162,7 +163,7 @@ func TestKeys(t *testing.T) {
 		t.Helper()
 		ds := &keyed{fake: table(24, dtype.U8, 8)}
 		list, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		seen := map[string]uint64{}
 		for _, g := range list {
 			for slot, i := range g.indexes {
@@ -179,13 +180,13 @@ func TestKeys(t *testing.T) {
 	for name, key := range want {
 		var epoch, i int
 		_, err := fmt.Sscan(name, &epoch, &i)
-		ok(t, err)
+		testkit.OK(t, err)
 		if key != sampler.Key(9, epoch, i) {
 			t.Errorf("sample %d of epoch %d has the key %#x", i, epoch, key)
 		}
 	}
 	for _, o := range []loader.Options{
-		{Batch: 7, Workers: 4, Shuffle: true}, {Batch: 24, Workers: 1, Unordered: true}, {Batch: 3, Prefetch: 1, SampleTimeout: hang},
+		{Batch: 7, Workers: 4, Shuffle: true}, {Batch: 24, Workers: 1, Unordered: true}, {Batch: 3, Prefetch: 1, SampleTimeout: testkit.Hang},
 	} {
 		o.Seed, o.Epochs = 9, 2
 		have := keys(o)

@@ -14,6 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -50,7 +51,7 @@ func TestReplace(t *testing.T) {
 		o := loader.Options{Batch: 4, Workers: workers, Epochs: 2, OnError: loader.Replace, Seed: 6}
 		ld := start(t, dev, ds, o)
 		list, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		s := ld.Stats()
 		within(t, "Close", ld.Close)
 		if want == nil {
@@ -93,7 +94,7 @@ func TestReplaceNothing(t *testing.T) {
 	ds := table(5, dtype.U8, 3)
 	ds.fail = map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}
 	_, err := run(t, dev, ds, loader.Options{OnError: loader.Replace})
-	fails(t, "nothing can be read", err, errSample)
+	testkit.WantError(t, "nothing can be read", err, errSample)
 	if err == nil || !strings.Contains(err.Error(), "in place of sample 0") {
 		t.Error(err)
 	}
@@ -119,7 +120,7 @@ func TestDecide(t *testing.T) {
 	}
 	ld := start(t, dev, ds, loader.Options{Batch: 5, Workers: 3, Decide: decide, Seed: 1})
 	list, err := drain(t, dev, ld)
-	fails(t, "the end", err, errSample)
+	testkit.WantError(t, "the end", err, errSample)
 	if err == nil || !strings.Contains(err.Error(), "sample 15") {
 		t.Error(err)
 	}
@@ -149,7 +150,7 @@ func TestSampleTimeout(t *testing.T) {
 			o := loader.Options{Batch: 4, Workers: 2, Epochs: 2, Decide: l.decide(loader.Skip), SampleTimeout: limit}
 			ld := start(t, dev, ds, o)
 			list, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			s := ld.Stats()
 			within(t, "Close", ld.Close)
 			ld = start(t, dev, ds, loader.Options{Decide: l.decide(loader.Fail), SampleTimeout: limit})
@@ -162,7 +163,7 @@ func TestSampleTimeout(t *testing.T) {
 				if s.Errors != 4 {
 					t.Errorf("%+v", s)
 				}
-				fails(t, "too slow", err, loader.ErrTimeout)
+				testkit.WantError(t, "too slow", err, loader.ErrTimeout)
 				if err == nil || !strings.Contains(err.Error(), "fake-006") || !strings.Contains(err.Error(), limit.String()) {
 					t.Error(err)
 				}
@@ -179,7 +180,7 @@ func TestStuck(t *testing.T) {
 	defer close(ds.gate)
 	ld := start(t, dev, ds, loader.Options{Batch: 10, Workers: 16, OnError: loader.Skip, SampleTimeout: time.Millisecond})
 	_, err := drain(t, dev, ld)
-	fails(t, "stuck", err, loader.ErrTimeout)
+	testkit.WantError(t, "stuck", err, loader.ErrTimeout)
 	if err == nil || !strings.Contains(err.Error(), "at a time did not return") {
 		t.Error(err)
 	}
@@ -229,7 +230,7 @@ func several(t testing.TB) (list []device.Device) {
 			continue
 		}
 		names, err := backend.List()
-		ok(t, err)
+		testkit.OK(t, err)
 		for _, name := range names {
 			list = append(list, open(t, name))
 		}
@@ -252,7 +253,7 @@ func TestSeveralDevices(t *testing.T) {
 	o := loader.Options{Batch: 4, Epochs: 3, DType: dtype.U8, OnError: loader.Skip, Workers: 4}
 	want := ref.batches(o, ref.inOrder(3))
 	ld, err := loader.NewOn(devices, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	var list []got
 	for {
 		b, err := next(t, ld)
@@ -264,18 +265,18 @@ func TestSeveralDevices(t *testing.T) {
 			t.Fatalf("batch %d of epoch %d is not on device %d", b.Number, b.Epoch, at)
 		}
 		s, err := b.Device.NewStream()
-		ok(t, err)
+		testkit.OK(t, err)
 		list = append(list, use(t, s, b))
-		ok(t, b.Release(s))
-		ok(t, s.Close())
+		testkit.OK(t, b.Release(s))
+		testkit.OK(t, s.Close())
 	}
 	compare(t, "several devices", list, want)
 	within(t, "Close", ld.Close)
 
 	_, err = loader.NewOn(nil, ds, o)
-	fails(t, "no devices", err, device.ErrArgument)
+	testkit.WantError(t, "no devices", err, device.ErrArgument)
 	_, err = loader.NewOn([]device.Device{devices[0], nil}, ds, o)
-	fails(t, "a device that is nil", err, device.ErrArgument)
+	testkit.WantError(t, "a device that is nil", err, device.ErrArgument)
 }
 
 // A batch with two holders is given back by the last.
@@ -285,17 +286,17 @@ func TestRetain(t *testing.T) {
 	ds := table(8, dtype.F32, 5)
 	ld := start(t, dev, ds, loader.Options{Batch: 2, DeviceBuffers: 1})
 	b, err := next(t, ld)
-	ok(t, err)
-	ok(t, b.Retain())
-	ok(t, b.Release())
+	testkit.OK(t, err)
+	testkit.OK(t, b.Retain())
+	testkit.OK(t, b.Release())
 	_, err = next(t, ld)
-	fails(t, "Next while it is held", err, loader.ErrHeld)
-	ok(t, b.Release())
-	fails(t, "Release once more", b.Release(), loader.ErrReleased)
-	fails(t, "Retain what is given back", b.Retain(), loader.ErrReleased)
+	testkit.WantError(t, "Next while it is held", err, loader.ErrHeld)
+	testkit.OK(t, b.Release())
+	testkit.WantError(t, "Release once more", b.Release(), loader.ErrReleased)
+	testkit.WantError(t, "Retain what is given back", b.Retain(), loader.ErrReleased)
 	b, err = next(t, ld)
-	ok(t, err)
-	ok(t, b.Release())
+	testkit.OK(t, err)
+	testkit.OK(t, b.Release())
 }
 
 // Epoch ends with its epoch, also where all of the next cannot be read or the
@@ -308,12 +309,12 @@ func TestIterators(t *testing.T) {
 	for epoch := range 2 {
 		var numbers []int
 		for b, err := range ld.Epoch(t.Context()) {
-			ok(t, err)
+			testkit.OK(t, err)
 			if b.Epoch != epoch {
 				t.Fatalf("epoch %d, want %d", b.Epoch, epoch)
 			}
 			numbers = append(numbers, b.Number)
-			ok(t, b.Release())
+			testkit.OK(t, b.Release())
 		}
 		if !slices.Equal(numbers, []int{0, 1, 2}) {
 			t.Errorf("epoch %d has batches %v", epoch, numbers)
@@ -321,17 +322,17 @@ func TestIterators(t *testing.T) {
 	}
 	n := 0
 	for b, err := range ld.All(t.Context()) {
-		ok(t, err)
+		testkit.OK(t, err)
 		n++
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 		if n == 1 {
 			break // the next loop begins with a new epoch, and that is one more
 		}
 	}
 	for b, err := range ld.All(t.Context()) {
-		ok(t, err)
+		testkit.OK(t, err)
 		n++
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 	}
 	for range ld.Epoch(t.Context()) {
 		t.Error("a batch behind the end")
@@ -341,7 +342,7 @@ func TestIterators(t *testing.T) {
 	}
 	within(t, "Close", ld.Close)
 	for _, err := range ld.All(t.Context()) {
-		fails(t, "All after Close", err, device.ErrClosed)
+		testkit.WantError(t, "All after Close", err, device.ErrClosed)
 	}
 }
 
@@ -356,8 +357,8 @@ func TestEpochWaitsForNoOther(t *testing.T) {
 		within(t, "Epoch", func() error {
 			n := 0
 			for b, err := range ld.Epoch(t.Context()) {
-				ok(t, err)
-				ok(t, each(b))
+				testkit.OK(t, err)
+				testkit.OK(t, each(b))
 				n++
 			}
 			if n != 3 {

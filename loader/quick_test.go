@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -25,24 +26,24 @@ func TestUnorderedSlowSample(t *testing.T) {
 		}
 	}
 	ld, err := loader.New(dev, ds, loader.Options{Batch: batch, Workers: 2, Unordered: true})
-	ok(t, err)
+	testkit.OK(t, err)
 	defer within(t, "Close", ld.Close)
 	defer open()
 	for range n/batch - 1 {
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if b.Indexes[0] == slow {
 			t.Fatal("the batch came before it was read")
 		}
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 	}
 	open()
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	if b.Indexes[0] != slow {
 		t.Errorf("at last comes the batch of sample %d, want %d", b.Indexes[0], slow)
 	}
-	ok(t, b.Release())
+	testkit.OK(t, b.Release())
 }
 
 // What goes wrong with samples that were quick so far is told as for all: it
@@ -74,9 +75,9 @@ func TestQuickSamplesGoWrong(t *testing.T) {
 					return skip(e)
 				},
 			})
-			ok(t, err)
+			testkit.OK(t, err)
 			list, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			within(t, "Close", ld.Close)
 			return func() {
 				samples := 0

@@ -13,6 +13,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -35,13 +36,13 @@ func TestRagged(t *testing.T) {
 	s := stream(t, dev)
 	for _, o := range []loader.Options{
 		{Batch: 5}, {Batch: 5, Mask: true}, {Batch: 1, Mask: true}, {Batch: 29, Pad: -1.5, Mask: true}, {Batch: 4, PadTo: 12, Pad: 7},
-		{Batch: 6, Shuffle: true, Unordered: true, SampleTimeout: hang}, {Batch: 3, DType: dtype.F16, Pad: 2, Mask: true},
+		{Batch: 6, Shuffle: true, Unordered: true, SampleTimeout: testkit.Hang}, {Batch: 3, DType: dtype.F16, Pad: 2, Mask: true},
 	} {
 		what := fmt.Sprintf("%+v", o)
 		ld := start(t, dev, ds, o)
 		seen := 0
 		for b, err := range ld.All(t.Context()) {
-			ok(t, err)
+			testkit.OK(t, err)
 			longest := o.PadTo
 			for slot, i := range b.Indexes {
 				if n := ds.Length(i); int(b.Lengths[slot]) != n {
@@ -88,7 +89,7 @@ func TestRagged(t *testing.T) {
 				t.Errorf("%s: there is a mask", what)
 			}
 			seen += len(b.Indexes)
-			ok(t, b.Release(s))
+			testkit.OK(t, b.Release(s))
 		}
 		if seen != ds.n {
 			t.Errorf("%s: %d samples", what, seen)
@@ -102,8 +103,8 @@ func same(t testing.TB, s device.Stream, what string, at device.Ptr, want []byte
 	t.Helper()
 	have := make([]byte, len(want))
 	if len(want) > 0 {
-		ok(t, s.CopyD2H(have, at))
-		ok(t, s.Synchronize())
+		testkit.OK(t, s.CopyD2H(have, at))
+		testkit.OK(t, s.Synchronize())
 	}
 	if !bytes.Equal(have, want) {
 		t.Fatalf("%s: %x, want %x", what, have, want)
@@ -120,7 +121,7 @@ func TestDeviceLabels(t *testing.T) {
 		for _, dt := range []dtype.DType{0, dtype.F32} {
 			ld := start(t, dev, ds, loader.Options{Batch: 4, DType: dt, OnError: loader.Skip, Mask: true})
 			for b, err := range ld.All(t.Context()) {
-				ok(t, err)
+				testkit.OK(t, err)
 				var labels []byte
 				for _, label := range b.Labels {
 					labels = binary.LittleEndian.AppendUint32(labels, uint32(label))
@@ -130,7 +131,7 @@ func TestDeviceLabels(t *testing.T) {
 				if b.DeviceLengths != 0 || b.Lengths != nil {
 					t.Error("there are lengths")
 				}
-				ok(t, b.Release())
+				testkit.OK(t, b.Release())
 			}
 			within(t, "Close", ld.Close)
 		}
@@ -145,14 +146,14 @@ func TestPadTo(t *testing.T) {
 	ds := newRagged(12)
 	ld := start(t, dev, ds, loader.Options{Batch: 4, PadTo: 5})
 	_, err := drain(t, dev, ld)
-	fails(t, "too long", err, loader.ErrTooLong)
+	testkit.WantError(t, "too long", err, loader.ErrTooLong)
 	if err == nil || !strings.Contains(err.Error(), "length 9, and there is room for 5") || !strings.Contains(err.Error(), "sample 3") {
 		t.Error(err)
 	}
 	within(t, "Close", ld.Close)
 	for _, policy := range []loader.ErrorPolicy{loader.Skip, loader.Replace} {
 		list, err := run(t, dev, ds, loader.Options{Batch: 4, PadTo: 5, OnError: policy})
-		ok(t, err)
+		testkit.OK(t, err)
 		n := 0
 		for _, g := range list {
 			for _, i := range g.indexes {
@@ -191,10 +192,10 @@ func TestBadPad(t *testing.T) {
 			within(t, "Close", ld.Close)
 		}
 		if c.ok {
-			ok(t, err)
+			testkit.OK(t, err)
 			continue
 		}
-		fails(t, fmt.Sprint(c), err, device.ErrArgument)
+		testkit.WantError(t, fmt.Sprint(c), err, device.ErrArgument)
 	}
 }
 
@@ -204,7 +205,7 @@ func TestRaggedWithoutLengths(t *testing.T) {
 	ds := table(4, dtype.F32, 10, 2)
 	ds.spec.Ragged = true
 	_, err := loader.New(dev, struct{ dataset.Dataset }{ds}, loader.Options{})
-	fails(t, "no lengths", err, device.ErrArgument)
+	testkit.WantError(t, "no lengths", err, device.ErrArgument)
 	if err == nil || !strings.Contains(err.Error(), "does not say how long each is") {
 		t.Error(err)
 	}

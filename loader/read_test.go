@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -24,19 +25,19 @@ func TestRead(t *testing.T) {
 	s := stream(t, dev)
 	for last := false; !last; {
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if last = b.Number == 2; last {
 			within(t, "Close", ld.Close)
 		}
 		want := use(t, s, b)
 		data, target := make([]byte, b.Bytes+3), make([]byte, b.Targets[0].Bytes)
-		ok(t, b.Read(t.Context(), data))
-		ok(t, b.ReadTarget(t.Context(), 0, target))
+		testkit.OK(t, b.Read(t.Context(), data))
+		testkit.OK(t, b.ReadTarget(t.Context(), 0, target))
 		if !bytes.Equal(data[:b.Bytes], want.data) || !bytes.Equal(target, want.targets[0].data) {
 			t.Error("other bytes than on the device")
 		}
 		values, err := loader.Values[float32](t.Context(), b)
-		ok(t, err)
+		testkit.OK(t, err)
 		for i, v := range values {
 			if math.Float32bits(v) != binary.LittleEndian.Uint32(want.data[4*i:]) {
 				t.Fatalf("value %d is %v", i, v)
@@ -49,16 +50,16 @@ func TestRead(t *testing.T) {
 		says(t, b.ReadTarget(t.Context(), 1, data), device.ErrArgument, "target 1 of 1")
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		fails(t, "Read with a context that ended", b.Read(gone, data), context.Canceled)
-		ok(t, b.Release())
-		fails(t, "Read after Release", b.Read(t.Context(), data), loader.ErrReleased)
+		testkit.WantError(t, "Read with a context that ended", b.Read(gone, data), context.Canceled)
+		testkit.OK(t, b.Release())
+		testkit.WantError(t, "Read after Release", b.Read(t.Context(), data), loader.ErrReleased)
 	}
 
 	ld = start(t, dev, ds, loader.Options{Batch: 4, DType: dtype.F16})
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	if halves, err := loader.Values[uint16](t.Context(), b); err != nil || len(halves) != 4*6*5*3 {
 		t.Errorf("%d halves, %v", len(halves), err)
 	}
-	ok(t, b.Release())
+	testkit.OK(t, b.Release())
 }

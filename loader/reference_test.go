@@ -11,6 +11,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -30,14 +31,14 @@ func newReference(t testing.TB, ds dataset.Dataset, targets ...dataset.Dataset) 
 	t.Helper()
 	r := &reference{spec: ds.Spec()}
 	reader, err := ds.NewReader()
-	ok(t, err)
+	testkit.OK(t, err)
 	defer reader.Close()
 	for i := range ds.Len() {
 		b := make([]byte, dataset.SampleBytes(ds, i))
 		if f, isFake := ds.(*fake); isFake && (f.fail[i] || f.panics[i]) {
 			b = nil
 		} else {
-			ok(t, reader.Read(t.Context(), dataset.Visit{Index: i}, b))
+			testkit.OK(t, reader.Read(t.Context(), dataset.Visit{Index: i}, b))
 		}
 		r.samples = append(r.samples, b)
 		r.labels = append(r.labels, ds.Label(i))

@@ -16,6 +16,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -27,8 +28,8 @@ func jpegFile(t testing.TB, dir, name string, w, h int) []byte {
 		m.Pix[k] = byte(k*7 + w)
 	}
 	var file bytes.Buffer
-	ok(t, jpeg.Encode(&file, m, nil))
-	ok(t, os.WriteFile(filepath.Join(dir, name), file.Bytes(), 0o644))
+	testkit.OK(t, jpeg.Encode(&file, m, nil))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, name), file.Bytes(), 0o644))
 	return file.Bytes()
 }
 
@@ -38,7 +39,7 @@ func damagedFile(t testing.TB, dir, name string, w, h int) []byte {
 	file := jpegFile(t, dir, name, w, h)
 	n := bytes.Index(file, []byte{0xFF, 0xDA}) + 70 // a part of the scan
 	file = append(file[:n:n], 0xFF, 0xD9)
-	ok(t, os.WriteFile(filepath.Join(dir, name), file, 0o644))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, name), file, 0o644))
 	return file
 }
 
@@ -49,20 +50,20 @@ func TestSkipThenRefused(t *testing.T) {
 	dev := open(t, "host:256MiB")
 	dir := t.TempDir()
 	jpegFile(t, dir, "a.jpg", 40, 40)
-	ok(t, os.WriteFile(filepath.Join(dir, "b.jpg"), []byte("no picture"), 0o644))
+	testkit.OK(t, os.WriteFile(filepath.Join(dir, "b.jpg"), []byte("no picture"), 0o644))
 	jpegFile(t, dir, "c.jpg", 41, 40)
 	jpegFile(t, dir, "d.jpg", 42, 40)
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
 	want, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	s := &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 }}
 	loader.UseStandIn(t, s)
 	o.Decode = loader.DecodeGPU
 	ld := start(t, dev, ds, o)
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "skip", list, want)
 	if n := ld.Stats().Errors; n != 1 {
 		t.Errorf("%d errors, want 1", n)
@@ -91,11 +92,11 @@ func TestPanicAfterRefusal(t *testing.T) {
 		jpegFile(t, dir, fmt.Sprintf("%d.jpg", i), 40+i, 40)
 	}
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 }})
 	ld := start(t, dev, panicking{ds}, loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeGPU})
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != 1 || !slices.Equal(list[0].indexes, []int{0, 1, 3}) || ld.Stats().Errors != 1 {
 		t.Errorf("%v, %d errors", list, ld.Stats().Errors)
 	}
@@ -111,7 +112,7 @@ func TestReplaceRefused(t *testing.T) {
 		damagedFile(t, dir, fmt.Sprintf("%d.jpg", i), 40, 40)
 	}
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	o := loader.Options{Batch: 4, OnError: loader.Replace, Decode: loader.DecodeCPU}
 	_, want := run(t, dev, ds, o)
 	s := &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return true }}
@@ -137,17 +138,17 @@ func TestLabelsAfterRefusal(t *testing.T) {
 		write(t, dir, fmt.Sprintf("%d.jpg", i), w, 40)
 	}
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	loader.SetRoom(t, 6<<10, 6<<10)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { return w == 42 },
 		Before: func() { time.Sleep(5 * time.Millisecond) }})
 	ld := start(t, dev, ds, loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeGPU})
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	s := stream(t, dev)
 	labels := make([]byte, 12)
-	ok(t, s.CopyD2H(labels, b.DeviceLabels))
-	ok(t, s.Synchronize())
+	testkit.OK(t, s.CopyD2H(labels, b.DeviceLabels))
+	testkit.OK(t, s.Synchronize())
 	if want := make([]byte, 12); !bytes.Equal(labels, want) {
 		t.Errorf("labels % x, want % x", labels, want)
 	}
@@ -158,11 +159,11 @@ func sameOnDevice(t testing.TB, dev device.Device, ds dataset.Dataset) {
 	t.Helper()
 	o := loader.Options{Batch: 4, OnError: loader.Skip, Decode: loader.DecodeCPU}
 	want, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7})
 	o.Decode = loader.DecodeGPU
 	list, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "on the device", list, want)
 }
 
@@ -174,7 +175,7 @@ func TestDecodeNarrow(t *testing.T) {
 	jpegFile(t, dir, "a.jpg", 40, 40)
 	jpegFile(t, dir, "b.jpg", 6000, 1)
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	sameOnDevice(t, dev, ds)
 }
 
@@ -186,7 +187,7 @@ func TestDecodeMaxPixels(t *testing.T) {
 	jpegFile(t, dir, "a.jpg", 40, 40)
 	jpegFile(t, dir, "b.jpg", 600, 600)
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16), Decode: imaging.Options{MaxPixels: 10000}})
-	ok(t, err)
+	testkit.OK(t, err)
 	sameOnDevice(t, dev, ds)
 }
 
@@ -195,12 +196,12 @@ func TestDecodeLargeSamples(t *testing.T) {
 	needTurbo(t)
 	dev := open(t, "host:256MiB")
 	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: imaging.CenterCrop(64)})
-	ok(t, err)
+	testkit.OK(t, err)
 	loader.SetRoom(t, 1<<10, 1<<10)
 	loader.UseStandIn(t, &loader.StandIn{Engine: 7})
 	ld := start(t, dev, ds, loader.Options{Batch: 2})
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != 9 || ld.Stats().DecodeDevice {
 		t.Errorf("%d batches, want 9; %+v", len(list), ld.Stats())
 	}

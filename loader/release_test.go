@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -34,7 +35,7 @@ func TestHeld(t *testing.T) {
 			if err == io.EOF {
 				break
 			}
-			ok(t, err)
+			testkit.OK(t, err)
 			held = append(held, b)
 		}
 		if len(held) < 3 {
@@ -42,11 +43,11 @@ func TestHeld(t *testing.T) {
 		}
 		// The last three may be all that is left, and then that is what it says.
 		if _, err := next(t, ld); err != io.EOF || held[2].Number != len(want)-1 {
-			fails(t, "Next with all buffers held", err, loader.ErrHeld)
+			testkit.WantError(t, "Next with all buffers held", err, loader.ErrHeld)
 		}
 		out := i % 3
-		ok(t, held[out].Release())
-		fails(t, "a second Release", held[out].Release(), loader.ErrReleased)
+		testkit.OK(t, held[out].Release())
+		testkit.WantError(t, "a second Release", held[out].Release(), loader.ErrReleased)
 		held = append(held[:out], held[out+1:]...)
 		for _, b := range held {
 			compare(t, "a held batch", []got{use(t, s, b)}, want[b.Number:b.Number+1])
@@ -68,7 +69,7 @@ func TestHoldEverything(t *testing.T) {
 		var held []*loader.Batch
 		for range n / 4 {
 			b, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			held = append(held, b)
 		}
 		if _, err := next(t, ld); err != io.EOF {
@@ -82,7 +83,7 @@ func TestHoldEverything(t *testing.T) {
 func releaseAll(t testing.TB, held []*loader.Batch) {
 	t.Helper()
 	for _, b := range held {
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 	}
 }
 
@@ -96,7 +97,7 @@ func hold(t testing.TB, dev device.Device, s device.Stream) (release func()) {
 	gate := make(chan struct{})
 	release = sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(release)
-	ok(t, caller.Call(s, func() error { <-gate; return nil }))
+	testkit.OK(t, caller.Call(s, func() error { <-gate; return nil }))
 	return release
 }
 
@@ -112,7 +113,7 @@ func TestReleaseAfter(t *testing.T) {
 			want := ref.batches(o, ref.inOrder(1))
 			ld := start(t, dev, ds, o)
 			b, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 
 			var after []device.Stream
 			var open []func()
@@ -122,9 +123,9 @@ func TestReleaseAfter(t *testing.T) {
 				after = append(after, s)
 				open = append(open, hold(t, dev, s))
 				back = append(back, make([]byte, b.Bytes))
-				ok(t, s.CopyD2H(back[i], b.Data))
+				testkit.OK(t, s.CopyD2H(back[i], b.Data))
 			}
-			ok(t, b.Release(after...))
+			testkit.OK(t, b.Release(after...))
 			for i := range streams {
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 				if b, err := ld.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -132,7 +133,7 @@ func TestReleaseAfter(t *testing.T) {
 				}
 				cancel()
 				open[i]()
-				ok(t, after[i].Synchronize())
+				testkit.OK(t, after[i].Synchronize())
 			}
 			for i := range streams {
 				if !bytes.Equal(back[i], want[0].data) {
@@ -140,7 +141,7 @@ func TestReleaseAfter(t *testing.T) {
 				}
 			}
 			list, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			compare(t, "the batches behind", list, want[1:])
 			within(t, "Close", ld.Close)
 		}
@@ -156,14 +157,14 @@ func TestReleaseAfterBadStream(t *testing.T) {
 	other := open(t, "host:1MiB")
 	foreign := stream(t, other)
 	closed := stream(t, dev)
-	ok(t, closed.Close())
+	testkit.OK(t, closed.Close())
 	ds := table(12, dtype.F32, 5)
 	ref := newReference(t, ds)
 	o := loader.Options{Batch: 2, DeviceBuffers: 1}
 	ld := start(t, dev, ds, o)
 	for _, s := range []device.Stream{closed, foreign, nil} {
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		func() {
 			defer func() {
 				if p := recover(); p != nil {
@@ -172,10 +173,10 @@ func TestReleaseAfterBadStream(t *testing.T) {
 			}()
 			switch err := b.Release(s); {
 			case s == nil:
-				fails(t, "no stream", err, device.ErrArgument)
-				ok(t, b.Release())
+				testkit.WantError(t, "no stream", err, device.ErrArgument)
+				testkit.OK(t, b.Release())
 			default:
-				ok(t, err)
+				testkit.OK(t, err)
 			}
 		}()
 	}
@@ -183,7 +184,7 @@ func TestReleaseAfterBadStream(t *testing.T) {
 		return
 	}
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "the batches behind", list, ref.batches(o, ref.inOrder(1))[3:])
 }
 
@@ -195,11 +196,11 @@ func TestReleaseAfterAnotherDevice(t *testing.T) {
 	ds := table(4, dtype.F32, 5)
 	ld := start(t, dev, ds, loader.Options{Batch: 2, DeviceBuffers: 1})
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 
 	release := hold(t, other, foreign)
 	done := make(chan struct{})
-	ok(t, devicetest.As[device.Caller](t, other).Call(foreign, func() error { close(done); return nil }))
+	testkit.OK(t, devicetest.As[device.Caller](t, other).Call(foreign, func() error { close(done); return nil }))
 	time.AfterFunc(20*time.Millisecond, release)
 	_ = b.Release(foreign)
 	select {
@@ -223,11 +224,11 @@ func TestNextCancelled(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := ld.Next(ended)
-	fails(t, "Next with a context that has ended", err, context.Canceled)
+	testkit.WantError(t, "Next with a context that has ended", err, context.Canceled)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		_, err := ld.Next(ctx)
-		fails(t, "Next while nothing is read", err, context.DeadlineExceeded)
+		testkit.WantError(t, "Next while nothing is read", err, context.DeadlineExceeded)
 		cancel()
 	}
 	r := ref()
@@ -244,9 +245,9 @@ func TestNextCancelled(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		ok(t, err)
+		testkit.OK(t, err)
 		list = append(list, use(t, s, b))
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 	}
 	compare(t, "all batches", list, r.batches(o, r.inOrder(1)))
 }
@@ -262,20 +263,20 @@ func TestReleaseAfterAll(t *testing.T) {
 	want := ref.batches(o, ref.inOrder(1))
 	ld := start(t, dev, ds, o)
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	foreign := stream(t, dev)
 	release := hold(t, dev, foreign)
 	back := make([]byte, b.Bytes)
-	ok(t, foreign.CopyD2H(back, b.Data))
+	testkit.OK(t, foreign.CopyD2H(back, b.Data))
 	time.AfterFunc(10*time.Millisecond, release)
-	ok(t, b.ReleaseAfterAll())
+	testkit.OK(t, b.ReleaseAfterAll())
 	second, err := next(t, ld)
-	ok(t, err)
-	ok(t, foreign.Synchronize())
+	testkit.OK(t, err)
+	testkit.OK(t, foreign.Synchronize())
 	if !bytes.Equal(back, want[0].data) {
 		t.Error("the next batch came into memory that was in use")
 	}
 	compare(t, "the next batch", []got{use(t, foreign, second)}, want[1:])
-	fails(t, "a second release", b.ReleaseAfterAll(), loader.ErrReleased)
-	ok(t, second.ReleaseAfterAll())
+	testkit.WantError(t, "a second release", b.ReleaseAfterAll(), loader.ErrReleased)
+	testkit.OK(t, second.ReleaseAfterAll())
 }

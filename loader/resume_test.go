@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -17,9 +18,9 @@ func TestResumeBehindTheEnd(t *testing.T) {
 	for _, un := range []bool{false, true} {
 		o := loader.Options{Batch: 2, Unordered: un}
 		ld, err := loader.New(dev, table(7, dtype.U8, 3), o)
-		ok(t, err)
+		testkit.OK(t, err)
 		s := ld.State()
-		ok(t, ld.Close())
+		testkit.OK(t, ld.Close())
 		for _, epoch := range []int{math.MaxInt, math.MaxInt / 4, 1 << 61, 3} {
 			s.Epoch, s.Batch = epoch, 3
 			o.Resume = &s
@@ -41,15 +42,15 @@ func TestResumeFar(t *testing.T) {
 	dev := devicetest.Open(t)
 	o := loader.Options{Batch: 2, Unordered: true, Epochs: 1 << 50}
 	ld, err := loader.New(dev, table(7, dtype.U8, 3), o)
-	ok(t, err)
+	testkit.OK(t, err)
 	s := ld.State()
-	ok(t, ld.Close())
+	testkit.OK(t, ld.Close())
 	s.Epoch = 1 << 40
 	o.Resume = &s
 	ld, err = loader.New(dev, table(7, dtype.U8, 3), o)
-	ok(t, err)
+	testkit.OK(t, err)
 	b, err := next(t, ld)
-	ok(t, err)
-	ok(t, b.Release())
+	testkit.OK(t, err)
+	testkit.OK(t, b.Release())
 	within(t, "Close", ld.Close)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -44,7 +45,7 @@ func TestStaging(t *testing.T) {
 			o.Copiers, o.PinBudget = c.copiers, c.budget
 			ld := start(t, dev, ds, o)
 			list, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			compare(t, c.name, list, want)
 			s := ld.Stats()
 			if s.Pinned || s.StagingBytes != c.staging || dev.most() != c.staging {
@@ -61,14 +62,14 @@ func TestStaging(t *testing.T) {
 		dev := newDiscrete(t, 64<<20)
 		ld := start(t, dev, ds, o)
 		_, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if s := ld.Stats(); s.StagingBytes != 0 {
 			t.Errorf("%+v: %d bytes of staging", o, s.StagingBytes)
 		}
 	}
 	for _, o := range []loader.Options{{Copiers: -1}, {ChunkBytes: -1}, {ChunkBytes: 4095}, {Pin: loader.PinNever, PinBudget: -1}} {
 		_, err := loader.New(newDiscrete(t, 1<<20), ds, o)
-		fails(t, "a negative number", err, device.ErrArgument)
+		testkit.WantError(t, "a negative number", err, device.ErrArgument)
 	}
 }
 
@@ -101,27 +102,27 @@ func TestStagingAfter(t *testing.T) {
 			want := ref.batches(o, ref.inOrder(1))
 			ld := start(t, dev, c.ds, o)
 			b, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			ptr, n := c.of(b)
 			before, after := make([]byte, n), make([]byte, n)
 			s := stream(t, dev)
-			ok(t, s.CopyD2H(before, ptr))
-			ok(t, s.Synchronize())
+			testkit.OK(t, s.CopyD2H(before, ptr))
+			testkit.OK(t, s.Synchronize())
 			open := hold(t, dev, s)
-			ok(t, s.CopyD2H(after, ptr))
-			ok(t, b.Release(s))
+			testkit.OK(t, s.CopyD2H(after, ptr))
+			testkit.OK(t, b.Release(s))
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 			defer cancel()
 			if b, err := ld.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("Next while work on the last batch is queued: %v, %v", b, err)
 			}
 			open()
-			ok(t, s.Synchronize())
+			testkit.OK(t, s.Synchronize())
 			if !bytes.Equal(before, after) {
 				t.Error("the batch was overwritten before the stream was done with it")
 			}
 			list, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			compare(t, "the batches behind", list, want[1:])
 			if ld.Stats().StagingBytes == 0 {
 				t.Error("nothing was staged")
@@ -143,7 +144,7 @@ func TestStagingLargeChunks(t *testing.T) {
 			leavesNothing(t, dev)
 			ld := start(t, dev, ds, o)
 			list, err := drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			compare(t, "large chunks", list, want)
 			if s := ld.Stats(); s.StagingBytes != ring {
 				t.Errorf("chunks of %d: %d bytes of staging, want %d", o.ChunkBytes, s.StagingBytes, ring)
@@ -165,14 +166,14 @@ func TestStagingFailing(t *testing.T) {
 	for at := 1; ; at++ {
 		reads = make(chan struct{})
 		ld, err := loader.New(dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		dev.mu.Lock()
 		dev.calls, dev.failAt = 0, at
 		dev.mu.Unlock()
 		close(reads)
 		b, err := next(t, ld)
 		if err == nil {
-			ok(t, b.Release())
+			testkit.OK(t, b.Release())
 		}
 		within(t, "Close", ld.Close)
 		if dev.pinned() != 0 {
@@ -182,7 +183,7 @@ func TestStagingFailing(t *testing.T) {
 			break
 		}
 		failed++
-		fails(t, fmt.Sprintf("call %d", at), err, errInjected)
+		testkit.WantError(t, fmt.Sprintf("call %d", at), err, errInjected)
 	}
 	if failed < 10 {
 		t.Errorf("only %d calls could fail", failed)
@@ -196,14 +197,14 @@ func TestCloseWhileStaging(t *testing.T) {
 	for i := range 12 {
 		ld := start(t, dev, large(), loader.Options{Batch: 8, Pin: loader.PinNever, Copiers: 2, Epochs: math.MaxInt, Prefetch: 2})
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		if i%2 == 0 {
-			ok(t, b.Release())
+			testkit.OK(t, b.Release())
 		}
 		time.Sleep(time.Duration(i) * 300 * time.Microsecond)
 		within(t, "Close", ld.Close)
 		if i%2 == 1 {
-			ok(t, b.Release())
+			testkit.OK(t, b.Release())
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
@@ -24,9 +25,9 @@ func take(t testing.TB, ld *loader.Loader, n int) (list []got) {
 	t.Helper()
 	for range n {
 		b, err := next(t, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		list = append(list, got{epoch: b.Epoch, number: b.Number, indexes: b.Indexes})
-		ok(t, b.Release())
+		testkit.OK(t, b.Release())
 	}
 	return list
 }
@@ -39,20 +40,20 @@ func TestResume(t *testing.T) {
 	ds := unsteady(images(23, 5, 4, 3))
 	base := loader.Options{Batch: 4, Epochs: 3, Shuffle: true, Seed: 11, DType: dtype.F16}
 	want, err := run(t, dev, ds, base)
-	ok(t, err)
+	testkit.OK(t, err)
 	for stop := range len(want) + 1 {
 		ld := start(t, dev, ds, base)
 		take(t, ld, stop)
 		file := filepath.Join(t.TempDir(), "state.json")
-		ok(t, ld.State().WriteFile(file))
+		testkit.OK(t, ld.State().WriteFile(file))
 		within(t, "Close", ld.Close)
 
 		state, err := loader.ReadState(file)
-		ok(t, err)
+		testkit.OK(t, err)
 		o := base
 		o.Resume, o.Workers, o.Prefetch, o.DeviceBuffers = &state, 1+stop%4, 1+stop%3, 1+stop%2
 		list, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		compare(t, fmt.Sprintf("behind %d batches", stop), list, want[stop:])
 	}
 }
@@ -99,7 +100,7 @@ func TestUnordered(t *testing.T) {
 		inOrder := o
 		inOrder.Unordered = false
 		all, err := run(t, dev, ds, inOrder)
-		ok(t, err)
+		testkit.OK(t, err)
 		wanted := map[string]got{}
 		for _, g := range ref.batches(o, ordersOf(t, all, ds.n)) {
 			wanted[fmt.Sprint(g.epoch, g.number)] = g
@@ -114,9 +115,9 @@ func TestUnordered(t *testing.T) {
 				if err == io.EOF {
 					break
 				}
-				ok(t, err)
+				testkit.OK(t, err)
 				g := use(t, s, b)
-				ok(t, b.Release(s))
+				testkit.OK(t, b.Release(s))
 				name := fmt.Sprint(g.epoch, g.number)
 				want, there := wanted[name]
 				if !there || g.epoch < epoch {
@@ -199,7 +200,7 @@ func TestStateOfPictures(t *testing.T) {
 	files := makePhotos(t, 6, 16).(*photos.Images).Files
 	of := func(transform imaging.Transform) dataset.Dataset {
 		ds, err := photos.New(files, photos.Options{Transform: transform})
-		ok(t, err)
+		testkit.OK(t, err)
 		return ds
 	}
 	flipped := imaging.RandomResizedCrop(12).WithFlip(0.5)
@@ -221,7 +222,7 @@ func TestStateOfPictures(t *testing.T) {
 			parts = append(parts, of(transform))
 		}
 		ds, err := dataset.NewConcat(parts...)
-		ok(t, err)
+		testkit.OK(t, err)
 		return ds
 	}
 	ld = start(t, dev, chain(imaging.CenterCrop(12), imaging.Stretch(12, 12)), loader.Options{Batch: 2})
@@ -243,15 +244,15 @@ func TestBadStateFiles(t *testing.T) {
 		"large": `{"version": 2, "ahead": [` + strings.Repeat("1,", 1<<20) + "1]}",
 	} {
 		file := filepath.Join(dir, name)
-		ok(t, os.WriteFile(file, []byte(text), 0o644))
+		testkit.OK(t, os.WriteFile(file, []byte(text), 0o644))
 		_, err := loader.ReadState(file)
-		fails(t, name, err, loader.ErrState)
+		testkit.WantError(t, name, err, loader.ErrState)
 	}
 	_, err := loader.ReadState(dir)
-	fails(t, "a folder", err, loader.ErrState)
+	testkit.WantError(t, "a folder", err, loader.ErrState)
 	_, err = loader.ReadState(filepath.Join(dir, "none"))
-	fails(t, "no file", err, os.ErrNotExist)
-	fails(t, "a place that is not there", loader.State{}.WriteFile(filepath.Join(dir, "none", "state")), os.ErrNotExist)
+	testkit.WantError(t, "no file", err, os.ErrNotExist)
+	testkit.WantError(t, "a place that is not there", loader.State{}.WriteFile(filepath.Join(dir, "none", "state")), os.ErrNotExist)
 }
 
 // A state is small, and text that people can read.
@@ -260,7 +261,7 @@ func TestStateIsSmall(t *testing.T) {
 	ld := start(t, dev, table(100_000, dtype.U8, 3), loader.Options{Batch: 10, Shuffle: true})
 	take(t, ld, 20)
 	text, err := json.Marshal(ld.State())
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(text) > 512 {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -20,7 +21,7 @@ func TestStages(t *testing.T) {
 	ld := start(t, dev, ds, loader.Options{Batch: 4})
 	before := ld.Stats()
 	_, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	after := ld.Stats()
 	want := []loader.Stage{{Name: "read", Where: "worker"}, {Name: "decode", Where: "worker"}, {Name: "resize", Where: "worker"},
 		{Name: "idle", Where: "worker"}, {Name: "h2d", Where: "device"}, {Name: "decode on device", Where: "device"}, {Name: "transform", Where: "device"}}

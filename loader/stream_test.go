@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -71,9 +72,9 @@ func TestStream(t *testing.T) {
 					want = nil
 				}
 				ld, err := loader.NewOn(devices, stream0(n), o)
-				ok(t, err)
+				testkit.OK(t, err)
 				list, err := drain(t, dev, ld)
-				ok(t, err)
+				testkit.OK(t, err)
 				what := fmt.Sprintf("%d samples on %d devices, DropLast %t", n, len(devices), drop)
 				compare(t, what, list, want)
 				if done, total := ld.Progress(); done != len(want) || total != len(want) {
@@ -84,14 +85,14 @@ func TestStream(t *testing.T) {
 
 				for at := range want {
 					ld, err := loader.NewOn(devices, stream0(n), o)
-					ok(t, err)
+					testkit.OK(t, err)
 					take(t, ld, at)
 					state := ld.State()
 					within(t, "Close", ld.Close)
 					resumed := o
 					resumed.Resume = &state
 					list, err := run(t, dev, stream0(n), resumed)
-					ok(t, err)
+					testkit.OK(t, err)
 					compare(t, what+", resumed", list, want[at:])
 					if n == 400 {
 						break
@@ -121,14 +122,14 @@ func TestStreamErrors(t *testing.T) {
 	s := stream0(10)
 	s.fail = map[int]bool{3: true, 9: true}
 	list, err := run(t, dev, s, loader.Options{Batch: 4, OnError: loader.Skip})
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != 3 || len(list[2].indexes) != 1 || len(list[0].indexes) != 3 {
 		t.Errorf("%d batches", len(list))
 	}
 	_, err = run(t, dev, s, loader.Options{Batch: 4})
-	fails(t, "a sample of a stream", err, errSample)
+	testkit.WantError(t, "a sample of a stream", err, errSample)
 	_, err = run(t, dev, s, loader.Options{Batch: 4, Decide: func(*loader.SampleError) loader.ErrorPolicy { return loader.Replace }})
-	fails(t, "Replace in a stream", err, errSample)
+	testkit.WantError(t, "Replace in a stream", err, errSample)
 	for i := range 10 {
 		s.fail[i] = true
 	}
@@ -143,8 +144,8 @@ func TestStreamErrors(t *testing.T) {
 	}
 	ld := start(t, dev, stream0(10), loader.Options{Batch: 4})
 	for b, err := range ld.All(t.Context()) {
-		ok(t, err)
-		ok(t, b.Release())
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
 		break
 	}
 	for _, err := range ld.All(t.Context()) {
@@ -152,8 +153,8 @@ func TestStreamErrors(t *testing.T) {
 	}
 	n := 0
 	for b, err := range ld.Rest(t.Context()) {
-		ok(t, err)
-		ok(t, b.Release())
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
 		n++
 	}
 	if _, err := next(t, ld); n != 2 || err != io.EOF {

@@ -18,6 +18,7 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -80,7 +81,7 @@ func TestTargetsOfBadSamples(t *testing.T) {
 		for _, o.OnError = range []loader.ErrorPolicy{loader.Skip, loader.Replace} {
 			what := fmt.Sprintf("seed %d, %+v", seed, o)
 			list, err := run(t, dev, ds, o)
-			ok(t, err)
+			testkit.OK(t, err)
 			var want []got
 			seen := make([]int, n)
 			samples := 0
@@ -114,7 +115,7 @@ func TestTargetErrors(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
 	ds := table(12, dtype.U8, 3)
-	for _, limit := range []time.Duration{0, hang} {
+	for _, limit := range []time.Duration{0, testkit.Hang} {
 		bad := masks(12)
 		bad.fail, bad.panics = map[int]bool{5: true}, map[int]bool{7: true}
 		var asked []string
@@ -125,7 +126,7 @@ func TestTargetErrors(t *testing.T) {
 			return loader.Skip
 		}
 		_, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		want := []string{
 			"5 masks/fake-005 | loader: sample 5: target 1: masks/fake-005: cannot read this one",
 			"7 masks/fake-007 | loader: sample 7: masks/fake-007: target 1: panic in the dataset: reader lost its head over 7",
@@ -145,7 +146,7 @@ func TestTargetErrors(t *testing.T) {
 		_, failed := run(t, dev, ds, o)
 		o.Decide = l.decide(loader.Skip)
 		list, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		return func() {
 			says(t, failed, loader.ErrTimeout, "sample 6: masks/fake-006: target 0")
 			compare(t, "behind what was stuck", list, ref.batches(o, ref.inOrder(1)))
@@ -181,7 +182,7 @@ func TestTargetTooLong(t *testing.T) {
 	o := loader.Options{Batch: 4, Targets: []dataset.Dataset{masks(12), box, masks(12)}}
 	o.Decide = func(err *loader.SampleError) loader.ErrorPolicy {
 		if err.Index >= 4 {
-			fails(t, "the longer one", err, loader.ErrTooLong)
+			testkit.WantError(t, "the longer one", err, loader.ErrTooLong)
 			if want := fmt.Sprintf("boxes/fake-%03d", err.Index); err.Name != want || !strings.Contains(err.Error(), "target 1: ") {
 				t.Errorf("%v, of %s, want %s", err, err.Name, want)
 			}
@@ -218,7 +219,7 @@ func TestBadTargets(t *testing.T) {
 	refuses(t, dev, ds, loader.Options{Targets: slices.Repeat([]dataset.Dataset{table(12, dtype.U8, 1<<55)}, 20)}, device.ErrArgument, "a batch of 12 samples")
 	_, err := run(t, dev, ds, loader.Options{Targets: []dataset.Dataset{ragged}})
 	says(t, err, device.ErrArgument, "target 0: bad argument: sample 5 (boxes/fake-005) has length 5, but the longest is declared as 4")
-	for _, limit := range []time.Duration{0, hang} {
+	for _, limit := range []time.Duration{0, testkit.Hang} {
 		closed, panics, before := masks(12), masks(12), masks(12)
 		closed.noReader, panics.panicOpen = errSample, true
 		_, err = run(t, dev, ds, loader.Options{Targets: []dataset.Dataset{before, closed}, OnError: loader.Skip, SampleTimeout: limit})
@@ -246,7 +247,7 @@ func TestTargetsDiscrete(t *testing.T) {
 		leavesNothing(t, dev)
 		ld := start(t, dev, ds, o)
 		list, err := drain(t, dev, ld)
-		ok(t, err)
+		testkit.OK(t, err)
 		compare(t, "discrete", list, want)
 		s := ld.Stats()
 		full := int64(copied(ds.spec, 8, gotTarget{data: make([]byte, 8*mask.spec.Bytes())}, gotTarget{data: make([]byte, 8*box.spec.Bytes()), onDevice: make([]byte, 32)}))
@@ -267,7 +268,7 @@ func TestTargetsDiscrete(t *testing.T) {
 	o.Pin, o.PinBudget = loader.PinAlways, 5<<20
 	ld := start(t, dev, ds, o)
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "little memory", list, want)
 	if s := ld.Stats(); s.Slabs != 2 || s.DeviceBuffers != 1 {
 		t.Errorf("%d slabs and %d buffers, want 2 and 1", s.Slabs, s.DeviceBuffers)
@@ -285,20 +286,20 @@ func TestStagingAfterTargets(t *testing.T) {
 	want := ref.batches(o, ref.inOrder(2))
 	ld := start(t, dev, ds, o)
 	b, err := next(t, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	s := stream(t, dev)
 	open := hold(t, dev, s)
 	back, labels := make([]byte, b.Targets[0].Bytes), make([]byte, 16)
-	ok(t, s.CopyD2H(back, b.Targets[0].Data))
-	ok(t, s.CopyD2H(labels, b.DeviceLabels))
-	ok(t, b.Release(s))
+	testkit.OK(t, s.CopyD2H(back, b.Targets[0].Data))
+	testkit.OK(t, s.CopyD2H(labels, b.DeviceLabels))
+	testkit.OK(t, b.Release(s))
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if b, err := ld.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Next while work on the last batch is queued: %v, %v", b, err)
 	}
 	open()
-	ok(t, s.Synchronize())
+	testkit.OK(t, s.Synchronize())
 	if !bytes.Equal(back, want[0].targets[0].data) {
 		t.Error("the targets were overwritten before the stream was done with them")
 	}
@@ -306,7 +307,7 @@ func TestStagingAfterTargets(t *testing.T) {
 		t.Errorf("labels % x, want % x", labels, want)
 	}
 	list, err := drain(t, dev, ld)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "the batches behind", list, want[1:])
 	if ld.Stats().StagingBytes == 0 {
 		t.Error("nothing was staged")
@@ -322,15 +323,15 @@ func TestTargetsOnSeveralDevices(t *testing.T) {
 	ref := newReference(t, ds, targets...)
 	o := loader.Options{Batch: 4, Epochs: 2, DType: dtype.U8, OnError: loader.Skip, Workers: 4, Targets: targets}
 	ld, err := loader.NewOn(devices, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	var list []got
 	for b, err := range ld.All(t.Context()) {
-		ok(t, err)
+		testkit.OK(t, err)
 		s, err := b.Device.NewStream()
-		ok(t, err)
+		testkit.OK(t, err)
 		list = append(list, use(t, s, b))
-		ok(t, b.Release(s))
-		ok(t, s.Close())
+		testkit.OK(t, b.Release(s))
+		testkit.OK(t, s.Close())
 	}
 	for i := range list {
 		list[i] = ref.narrow(t, list[i])
@@ -346,7 +347,7 @@ func TestTargetsDecodeOnDevice(t *testing.T) {
 	dev := open(t, "host:256MiB")
 	leavesNothing(t, dev)
 	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: imaging.RandomResizedCrop(24).WithFlip(0.5)})
-	ok(t, err)
+	testkit.OK(t, err)
 	n := ds.Len()
 	bad := boxes(n)
 	crop := imaging.RandomResizedCrop(9).WithFlip(0.5)
@@ -356,22 +357,22 @@ func TestTargetsDecodeOnDevice(t *testing.T) {
 		corners[i] = float32(10 + 10*(i%4))
 	}
 	one, err := dataset.NewMemoryOf(corners, []int{4}, dataset.MemoryOptions{})
-	ok(t, err)
+	testkit.OK(t, err)
 	moved, err := photos.NewBoxes(one, crop, photos.BoxOptions{})
-	ok(t, err)
+	testkit.OK(t, err)
 	ref := newReference(t, table(n, dtype.U8, 1), masks(n), bad)
 	bad.fail = map[int]bool{2: true, 7: true}
 	for _, refused := range []int{0, 1, 2} {
 		for _, policy := range []loader.ErrorPolicy{loader.Skip, loader.Replace} {
 			o := loader.Options{Batch: 5, Epochs: 2, OnError: policy, Decode: loader.DecodeCPU, Targets: []dataset.Dataset{masks(n), bad, drawn, moved}}
 			want, err := run(t, dev, ds, o)
-			ok(t, err)
+			testkit.OK(t, err)
 			calls := 0
 			s := &loader.StandIn{Engine: 7, Refuses: func(w, h int) bool { calls++; return refused > 0 && calls%3 < refused }}
 			loader.UseStandIn(t, s)
 			o.Decode = loader.DecodeGPU
 			list, err := run(t, dev, ds, o)
-			ok(t, err)
+			testkit.OK(t, err)
 			if s.Decoded == 0 {
 				t.Fatal("the device decoded nothing")
 			}
@@ -396,24 +397,24 @@ func TestMaskOfAnotherSize(t *testing.T) {
 	leavesNothing(t, dev)
 	crop := imaging.RandomResizedCrop(24)
 	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: crop})
-	ok(t, err)
+	testkit.OK(t, err)
 	for _, place := range []loader.DecodePlace{loader.DecodeCPU, loader.DecodeGPU} {
 		for _, bad := range []int{0, 7, 16} { // a photo, a PNG, and a photo that is turned
 			s := &loader.StandIn{Engine: 7}
 			loader.UseStandIn(t, s)
 			o := loader.Options{Batch: 4, Decode: place, Targets: []dataset.Dataset{masksOf(t, ds, crop, bad)}}
 			_, err := run(t, dev, ds, o)
-			fails(t, fmt.Sprint("mask ", bad), err, dataset.ErrMismatch)
+			testkit.WantError(t, fmt.Sprint("mask ", bad), err, dataset.ErrMismatch)
 			if text := fmt.Sprint(err); !strings.Contains(text, fmt.Sprintf("mask-%03d.png", bad)) {
 				t.Errorf("mask %d: %v", bad, err)
 			}
 			o.OnError = loader.Skip
 			if place == loader.DecodeCPU {
-				o.SampleTimeout = hang
+				o.SampleTimeout = testkit.Hang
 			}
 			ld := start(t, dev, ds, o)
 			_, err = drain(t, dev, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			within(t, "Close", ld.Close)
 			if n := ld.Stats().Errors; n != 1 {
 				t.Errorf("mask %d: %d errors", bad, n)
@@ -429,9 +430,9 @@ func TestMaskBesidePhoto(t *testing.T) {
 	leavesNothing(t, dev)
 	crop := imaging.RandomResizedCrop(24)
 	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: crop})
-	ok(t, err)
+	testkit.OK(t, err)
 	both, err := dataset.NewZip(ds, masksOf(t, ds, crop, 7))
-	ok(t, err)
+	testkit.OK(t, err)
 	_, err = run(t, dev, both, loader.Options{Batch: 4})
 	says(t, err, dataset.ErrMismatch, "mask-007.png")
 }
@@ -443,14 +444,14 @@ func TestTargetsInState(t *testing.T) {
 	ds := table(20, dtype.U8, 3)
 	o := loader.Options{Batch: 4, Shuffle: true, Targets: []dataset.Dataset{masks(20), boxes(20)}}
 	all, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	ld := start(t, dev, ds, o)
 	take(t, ld, 2)
 	state := ld.State()
 	within(t, "Close", ld.Close)
 	o.Resume = &state
 	list, err := run(t, dev, ds, o)
-	ok(t, err)
+	testkit.OK(t, err)
 	compare(t, "resumed", list, all[2:])
 	other := masks(20)
 	other.prefix = "other"
@@ -475,7 +476,7 @@ func TestTargetsClose(t *testing.T) {
 				within(t, "Close", ld.Close)
 				break
 			}
-			fails(t, fmt.Sprintf("call %d", at), err, errInjected)
+			testkit.WantError(t, fmt.Sprintf("call %d", at), err, errInjected)
 		}
 		dev.failAt = 0
 		for taken := range 4 {
@@ -483,17 +484,17 @@ func TestTargetsClose(t *testing.T) {
 			var last *loader.Batch
 			for range taken {
 				b, err := next(t, ld)
-				ok(t, err)
-				ok(t, b.Retain())
-				ok(t, b.Release())
+				testkit.OK(t, err)
+				testkit.OK(t, b.Retain())
+				testkit.OK(t, b.Release())
 				if last != nil {
-					ok(t, last.Release())
+					testkit.OK(t, last.Release())
 				}
 				last = b
 			}
 			within(t, "Close", ld.Close)
 			if last != nil {
-				ok(t, last.Release())
+				testkit.OK(t, last.Release())
 			}
 			if n, m := ds.readers.Load(), mask.readers.Load(); n != 0 || m != 0 {
 				t.Errorf("%d readers of the dataset and %d of a target are still open", n, m)
@@ -519,7 +520,7 @@ func TestLongerTargetAfterRefused(t *testing.T) {
 		write(t, dir, fmt.Sprintf("%02d.jpg", i), 40+i, 40)
 	}
 	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.CenterCrop(16)})
-	ok(t, err)
+	testkit.OK(t, err)
 	targets := []dataset.Dataset{skewed(n), masks(n), boxes(n)}
 	ref := newReference(t, table(n, dtype.U8, 1), targets...)
 	targets[1].(*fake).fail = map[int]bool{5: true}
@@ -534,7 +535,7 @@ func TestLongerTargetAfterRefused(t *testing.T) {
 			return loader.Replace
 		}
 		list, err := run(t, dev, ds, o)
-		ok(t, err)
+		testkit.OK(t, err)
 		for i, g := range list {
 			if g.number == 1 && g.targets[0].shape[1] > 4 {
 				longer++

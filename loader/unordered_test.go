@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -39,7 +40,7 @@ func TestUnorderedNextEpochIsReadFirst(t *testing.T) {
 		time.Sleep(time.Millisecond) // so that nobody takes two at a time: one may have to wait for the other
 	}
 	list, err := run(t, dev, ds, loader.Options{Batch: 2, Workers: 8, Epochs: 2, Unordered: true})
-	ok(t, err)
+	testkit.OK(t, err)
 	if len(list) != 4 {
 		t.Errorf("%d batches, want 4", len(list))
 	}
@@ -50,16 +51,16 @@ func TestUnorderedOneDeviceHeld(t *testing.T) {
 	a, b := open(t, "host:16MiB"), open(t, "host:16MiB")
 	ld, err := loader.NewOn([]device.Device{a, b}, table(20, dtype.U8, 3),
 		loader.Options{Batch: 1, Prefetch: 1, DeviceBuffers: 1, Unordered: true})
-	ok(t, err)
+	testkit.OK(t, err)
 	defer ld.Close()
 	for {
 		x, err := next(t, ld) // stuck after 1, 3 and 5
 		if errors.Is(err, loader.ErrHeld) {
 			break
 		}
-		ok(t, err)
+		testkit.OK(t, err)
 		if x.Device == b {
-			ok(t, x.Release())
+			testkit.OK(t, x.Release())
 		}
 	}
 }
@@ -76,8 +77,8 @@ func TestUnorderedStateOfRanks(t *testing.T) {
 		ld := start(t, dev, ds, options(rank, world, nil))
 		for range batches {
 			b, err := next(t, ld)
-			ok(t, err)
-			ok(t, b.Release())
+			testkit.OK(t, err)
+			testkit.OK(t, b.Release())
 		}
 		return ld.State()
 	}
@@ -95,7 +96,7 @@ func TestUnorderedStateOfRanks(t *testing.T) {
 		"of one":               {options(1, 2, &alone), 6},
 	} {
 		list, err := run(t, dev, ds, c.options)
-		if ok(t, err); len(list) != c.left {
+		if testkit.OK(t, err); len(list) != c.left {
 			t.Errorf("%s: %d batches are left, want %d", what, len(list), c.left)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -24,7 +25,7 @@ func TestReplaceByLonger(t *testing.T) {
 		ld := start(t, dev, ds, loader.Options{Batch: 3, Batches: rowless{}, OnError: loader.Replace, Pad: -1, Mask: true, Seed: uint64(seed), Epochs: 2})
 		for range 2 {
 			b, err := next(t, ld)
-			ok(t, err)
+			testkit.OK(t, err)
 			g := use(t, s, b)
 			rows := b.Shape[1]
 			for slot, i := range b.Indexes {
@@ -33,7 +34,7 @@ func TestReplaceByLonger(t *testing.T) {
 					t.Errorf("seed %d: sample %d of length %d in %d rows: % x", seed, i, ds.Length(i), rows, g.data[slot*rows*8:][:rows*8])
 				}
 			}
-			ok(t, b.Release())
+			testkit.OK(t, b.Release())
 		}
 	}
 }
