@@ -141,7 +141,7 @@ func TestErrors(t *testing.T) {
 		{"feed --device nosuch " + good, 1, []string{"nosuch", "host"}},
 		{"feed --device host:lots " + good, 2, []string{"--device", "lots"}},
 		{"feed --device host:900TiB " + good, 2, []string{"--device", "may use only"}},
-		{"feed --device host:1MiB " + good, 1, []string{"out of device memory", "3 samples", "1048576"}},
+		{"feed --device host:1MiB " + good, 1, []string{"out of device memory", "3 samples", "of 1 MiB are free"}},
 		{"feed --device host:8 " + goodArray, 1, []string{"out of device memory"}},
 
 		{"bench link --size 1 --device host", 2, []string{"--size", "16 KiB"}},

@@ -35,7 +35,7 @@ type feedOutput struct {
 	H2DBytes           int64                `json:"h2d_bytes"`
 	H2DGBPerS          float64              `json:"h2d_gb_per_s"`
 	DeviceWaitFraction float64              `json:"device_wait_fraction"`
-	Limit              string               `json:"limit"`
+	Limit              string               `json:"limit,omitempty"` // none where nothing was fed
 	Workers            int                  `json:"workers"`
 	Slabs              int                  `json:"slabs"`
 	DeviceBuffers      int                  `json:"device_buffers"`
@@ -80,7 +80,6 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 		H2DBytes:           r.BytesToDevice,
 		H2DGBPerS:          float64(r.BytesToDevice) / r.Elapsed.Seconds() / 1e9,
 		DeviceWaitFraction: r.DeviceWaitFraction(),
-		Limit:              r.Limit(r.Elapsed),
 		Workers:            r.Workers,
 		Slabs:              r.Slabs,
 		DeviceBuffers:      r.DeviceBuffers,
@@ -92,6 +91,9 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 		Checksum:           r.Checksum,
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
+	}
+	if r.Samples > 0 {
+		out.Limit = r.Limit(r.Elapsed)
 	}
 	if _, ok := dataset.As[dataset.Encoded](in.Dataset); ok {
 		out.JPEGDecoder = imaging.JPEGDecoder()
@@ -142,6 +144,9 @@ func (o *feedOutput) print(w io.Writer) {
 		units.Count(o.Batches, "batch"), shape, o.DType, units.Seconds(o.Seconds))
 	for _, t := range o.Targets {
 		fmt.Fprintln(w, t)
+	}
+	if o.Samples == 0 {
+		return // there is no speed to speak of
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  %.0f samples/s, %.3f GB/s to the device; it waited for data %s of the time\n",

@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/spans"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Device is a device on ordinary memory.
@@ -51,8 +52,8 @@ const mostBytes = 64 << 40
 // enough addresses, fails with [device.ErrArgument].
 func Open(capacity int64) (*Device, error) {
 	if capacity < 0 || capacity > mostBytes {
-		return nil, fmt.Errorf("host: %w: a capacity of %d bytes, but a process may use only %d",
-			device.ErrArgument, capacity, int64(mostBytes))
+		return nil, fmt.Errorf("host: %w: a capacity of %s, but a process may use only %s",
+			device.ErrArgument, units.Bytes(capacity), units.Bytes(mostBytes))
 	}
 	id := "host"
 	if capacity == 0 {
@@ -117,8 +118,8 @@ func (d *Device) alloc(n int64) (device.Ptr, error) {
 	}
 	b, err := pagemem.Map(n)
 	if err != nil {
-		return 0, fmt.Errorf("host: %w: asked for %d bytes, %d of %d are free, but the system refused: %v",
-			device.ErrOutOfMemory, n, d.capacity-d.used, d.capacity, err)
+		return 0, fmt.Errorf("host: %w: asked for %s, %s of %s are free, but the system refused: %v",
+			device.ErrOutOfMemory, units.Bytes(n), units.Bytes(d.capacity-d.used), units.Bytes(d.capacity), err)
 	}
 	pagemem.Huge(b)
 	p := address(b)
@@ -129,8 +130,8 @@ func (d *Device) alloc(n int64) (device.Ptr, error) {
 
 // full is the error when n bytes are more than are free.
 func (d *Device) full(n int64) error {
-	return fmt.Errorf("host: %w: asked for %d bytes, %d of %d are free",
-		device.ErrOutOfMemory, n, d.capacity-d.used, d.capacity)
+	return fmt.Errorf("host: %w: asked for %s, %s of %s are free",
+		device.ErrOutOfMemory, units.Bytes(n), units.Bytes(d.capacity-d.used), units.Bytes(d.capacity))
 }
 
 // Free implements [device.Device].

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // emitter yields the events of a generator. Once the consumer has stopped, it
@@ -53,10 +55,18 @@ func defaults[T int | int64](value *T, by T) {
 	}
 }
 
+// quantity prints a number of bytes, which is an int64 here, or of anything else.
+func quantity[T int | int64](value T) string {
+	if bytes, ok := any(value).(int64); ok {
+		return units.Bytes(bytes)
+	}
+	return fmt.Sprint(value)
+}
+
 // atLeast fails for a named value below a limit.
 func atLeast[T int | int64](name string, value, limit T) error {
 	if value < limit {
-		return fmt.Errorf("trace: %w: %s %d, at least %d is needed", ErrArgument, name, value, limit)
+		return fmt.Errorf("trace: %w: %s is %s, but must be at least %s", ErrArgument, name, quantity(value), quantity(limit))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +17,9 @@ var kinds = map[string]string{
 	"duration": "must be a time such as 20ms or 1m30s",
 }
 
+// mustBe is how errors of the values of this package begin.
+const mustBe = "must be "
+
 // Explain makes an error of parsing flags one that says what to do.
 func Explain(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
@@ -27,7 +31,11 @@ func Explain(cmd *cobra.Command, err error) error {
 		if kind, known := kinds[f.Value.Type()]; known {
 			return fmt.Errorf("--%s is %q, but %s", f.Name, invalid.GetValue(), kind)
 		}
-		return fmt.Errorf("--%s is %q, but %w", f.Name, invalid.GetValue(), errors.Unwrap(invalid))
+		cause := errors.Unwrap(invalid)
+		if !strings.HasPrefix(cause.Error(), mustBe) { // of a value from elsewhere
+			return fmt.Errorf("--%s: %w", f.Name, cause)
+		}
+		return fmt.Errorf("--%s is %q, but %w", f.Name, invalid.GetValue(), cause)
 	case errors.As(err, &empty):
 		name, _ := pflag.UnquoteUsage(empty.GetFlag())
 		return fmt.Errorf("--%s needs a value: --%s %s", empty.GetFlag().Name, empty.GetFlag().Name, name)
