@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Set is the samples of one or more shards, in the order of the shards. It is
@@ -184,33 +184,16 @@ func (s *Set) loadIndex(ctx context.Context, p place) (*index, error) {
 
 // each calls f with 0 to n-1, several at once, and returns the first error.
 func each(ctx context.Context, n, workers int, f func(ctx context.Context, i int) error) error {
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
-	errs := make([]error, n)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(workers, n) {
-		wg.Go(func() {
-			for inner.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if errs[i] = f(inner, i); errs[i] != nil {
-					cancel()
-				}
-			}
-		})
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for i := 0; i < n && inner.Err() == nil; i++ {
+		group.Go(func() error { return f(inner, i) })
 	}
-	wg.Wait()
+	err := group.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// Those that were stopped are not the reason.
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }); i >= 0 {
-		return errs[i]
-	}
-	return cmp.Or(errs...)
+	return err
 }
 
 // Len returns the number of samples, at least 1.
