@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer/internal/staging"
@@ -59,12 +60,12 @@ type Options struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Copiers < 0 || o.FileWorkers < 0 || o.Slots < 0 || o.SlotBytes < 0 || o.StageAbove < 0 {
-		return o, fmt.Errorf("transfer: %w: negative option: %d copiers, %d file workers, %d slots of %d bytes, staging above %d bytes",
-			device.ErrArgument, o.Copiers, o.FileWorkers, o.Slots, o.SlotBytes, o.StageAbove)
+		return o, fmt.Errorf("transfer: %w: negative option: %d copiers, %d file workers, %d slots of %s, staging above %s",
+			device.ErrArgument, o.Copiers, o.FileWorkers, o.Slots, units.Bytes(o.SlotBytes), units.Bytes(o.StageAbove))
 	}
 	if o.Copiers > maxCopiers || o.FileWorkers > maxCopiers || o.Slots > maxCopiers || o.SlotBytes > math.MaxInt64/maxCopiers/maxCopiers {
-		return o, fmt.Errorf("transfer: %w: %d copiers with %d slots of %d bytes",
-			device.ErrArgument, o.Copiers, o.Slots, o.SlotBytes)
+		return o, fmt.Errorf("transfer: %w: %d copiers with %d slots of %s, %d file workers; at most %d of each",
+			device.ErrArgument, o.Copiers, o.Slots, units.Bytes(o.SlotBytes), o.FileWorkers, maxCopiers)
 	}
 	if o.Copiers == 0 {
 		o.Copiers = linkmodel.DefaultCopiers()
@@ -94,6 +95,7 @@ type Engine struct {
 	pinner  device.Pinner // nil where nothing can be pinned
 	can     abilities
 	options Options
+	model   ModelInfo
 	plain   atomic.Bool      // nothing is staged, because nothing can be pinned
 	choices *linkmodel.Table // nil: StageAbove decides
 
@@ -136,11 +138,7 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		streams: streamPool{dev: dev},
 	}
 	info := dev.Info()
-	if m := &e.options.Model; *m == nil && !info.Integrated {
-		// Without a model, or with one that cannot be read, the engine works by
-		// rules of thumb.
-		*m, _ = linkmodel.Load(dev)
-	}
+	e.findModel(info.Integrated)
 	switch m := e.options.Model; {
 	case options.StageAbove > 0: // the caller decides
 	case info.Integrated:

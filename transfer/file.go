@@ -178,8 +178,8 @@ func (c *FileCopy) Check(write bool) error {
 	switch {
 	case mode.IsRegular():
 		if !write && info.Size() < c.Offset+c.Bytes {
-			return fmt.Errorf("%s has %d bytes, asked for %d at offset %d, up to %d: %w",
-				c.path(), info.Size(), c.Bytes, c.Offset, c.Offset+c.Bytes, errShort)
+			return fmt.Errorf("%s has %d bytes, not %d behind offset %d: %w",
+				c.path(), info.Size(), c.Bytes, c.Offset, errShort)
 		}
 	case mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0: // a disk
 	default:

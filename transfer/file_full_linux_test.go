@@ -61,7 +61,7 @@ func TestFullDisk(t *testing.T) {
 	path := filepath.Join(dir, "out")
 	_, err := e.CreateFile(ctx, path, transfer.FileCopy{Device: p, Bytes: n})
 	f.Fails("create", err, syscall.ENOSPC)
-	for _, number := range []string{"2097152", "bytes are free"} {
+	for _, number := range []string{"2 MiB", "KiB are free"} {
 		if !strings.Contains(err.Error(), number) {
 			t.Errorf("%q does not tell %q", err, number)
 		}

@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
@@ -96,6 +98,35 @@ func TestEngineModel(t *testing.T) {
 	if e.choices == nil || !reflect.DeepEqual(e.options.Model, want) {
 		t.Error("a new engine does not work by the model")
 	}
+}
+
+// An engine says what it works by.
+func TestEngineSaysItsModel(t *testing.T) {
+	emptyCache(t)
+	dev := openNamed(t, nil)
+	m := someModel(rand.New(rand.NewPCG(1, 2)))
+	m.Machine, m.MeasuredAt = linkmodel.MachineOf(dev), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	check := func(what string, dev device.Device, o Options, source ModelSource, text string) {
+		t.Helper()
+		e, err := New(dev, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		info := e.Model()
+		if info.Source != source || (info.Model == nil) != (source == ModelRules) || !strings.Contains(info.String(), text) {
+			t.Errorf("%s: %q, %+v; want %s, and %q", what, info, info, source, text)
+		}
+	}
+	check("no file", dev, Options{}, ModelRules, "does not exist")
+	check("the caller's", dev, Options{Model: m}, ModelOption, "the caller's measured 2026-01-02T03:04:05Z")
+	check("an empty one", dev, Options{Model: &linkmodel.Model{}}, ModelRules, "rules of thumb")
+	check("no link", openNamed(t, func(i *device.Info) { i.Integrated = true }), Options{}, ModelRules, "no link")
+	path, err := m.Save(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a file", dev, Options{}, ModelFile, path)
 }
 
 // What pinned and pageable copies are expected to take is what the model says.

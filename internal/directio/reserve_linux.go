@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Reserve makes sure that the first n > 0 bytes of f have room on the disk,
@@ -29,7 +31,7 @@ func Reserve(f *os.File, n int64) error {
 		err = reserve(n)
 	}
 	if err != nil {
-		return withFree(f, fmt.Errorf("reserve %d bytes: %w", n, err))
+		return withFree(f, fmt.Errorf("reserve %s: %w", units.Bytes(n), err))
 	}
 	return nil
 }
@@ -44,7 +46,7 @@ func free(f *os.File) (int64, bool) {
 // withFree adds to the error of a full disk how full it is.
 func withFree(f *os.File, err error) error {
 	if free, ok := free(f); ok && errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("%w: %d bytes are free", err, free)
+		return fmt.Errorf("%w: %s are free", err, units.Bytes(int64(free)))
 	}
 	return err
 }

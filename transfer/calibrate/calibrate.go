@@ -54,7 +54,7 @@ func Run(ctx context.Context, dev device.Device, o Options) (m *linkmodel.Model,
 		return nil, fmt.Errorf("transfer: %w: %s has no link to calibrate", device.ErrNotSupported, info.ID)
 	}
 	if o.MaxBytes < 0 || o.Repeats < 0 {
-		return nil, fmt.Errorf("transfer: %w: calibrate with %d bytes, %d repeats", device.ErrArgument, o.MaxBytes, o.Repeats)
+		return nil, fmt.Errorf("transfer: %w: calibrate with copies of up to %s, %s", device.ErrArgument, units.Bytes(o.MaxBytes), units.Count(o.Repeats, "repeat"))
 	}
 	if o.Repeats == 0 {
 		o.Repeats = 9

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -187,8 +188,9 @@ func (plan *layout) choose(inPlace bool, seconds func(n int64) float64, memory d
 	fits := memory.FreeBytes / 2 / int64(plan.buffers) / each
 	n := min(max(chunkBytesFor(total, stages, seconds)/larger, 1), max(fits, least), plan.items)
 	if need := float64(n) * float64(each) * float64(plan.buffers); need > float64(memory.FreeBytes) {
-		return fmt.Errorf("transfer: pipeline: %w: the smallest chunk, %d items of %d bytes in and %d out, takes %.0f bytes in %d buffers; %d of %d are free",
-			device.ErrOutOfMemory, n, plan.itemBytes, plan.outItemBytes, need, plan.buffers, memory.FreeBytes, memory.TotalBytes)
+		return fmt.Errorf("transfer: pipeline: %w: the smallest chunk, %s of %s in and %s out, takes %s in %s; %s of %s are free",
+			device.ErrOutOfMemory, units.Count(n, "item"), units.Bytes(plan.itemBytes), units.Bytes(plan.outItemBytes),
+			sizeText(need), units.Count(plan.buffers, "buffer"), units.Bytes(memory.FreeBytes), units.Bytes(memory.TotalBytes))
 	}
 	// Chunks of one size, at offsets that disks like where that is possible.
 	n = (plan.items-1)/((plan.items-1)/n+1) + 1
@@ -198,6 +200,14 @@ func (plan *layout) choose(inPlace bool, seconds func(n int64) float64, memory d
 	}
 	plan.chunkItems = n
 	return nil
+}
+
+// sizeText prints a size that may be beyond 63 bits.
+func sizeText(n float64) string {
+	if n >= 1<<63 {
+		return "more than 8 EiB"
+	}
+	return units.Bytes(int64(n))
 }
 
 // size sets the sizes of the buffers. It reports false when they overflow.

@@ -226,9 +226,9 @@ func TestPlanRefuses(t *testing.T) {
 		{"overlap", Pipeline{In: Bytes(array[:200]), Out: Bytes(array[100:])}, device.ErrArgument, "200|overlap"},
 		{"overlap in a byte", Pipeline{In: Bytes(array[99:199]), Out: Bytes(array[:100])}, device.ErrArgument, "100|overlap"},
 		{"one start, other items", Pipeline{In: Bytes(array[:100]), Out: Bytes(array[:200]), OutItemBytes: 2}, device.ErrArgument, "100|200|overlap"},
-		{"memory", Pipeline{In: sized(1 << 40), Out: sized(1 << 40)}, device.ErrOutOfMemory, "1048576|6291456|3000000|6000000"},
-		{"memory for an item", Pipeline{In: sized(1 << 40), ItemBytes: 1 << 39}, device.ErrOutOfMemory, "549755813888|3000000"},
-		{"memory for a huge item", Pipeline{In: sized(huge), ItemBytes: huge, Out: sized(huge)}, device.ErrOutOfMemory, "9223372036854775807"},
+		{"memory", Pipeline{In: sized(1 << 40), Out: sized(1 << 40)}, device.ErrOutOfMemory, "1048576 items|6 MiB in 3 buffers|2.86 MiB of 5.72 MiB are free"},
+		{"memory for an item", Pipeline{In: sized(1 << 40), ItemBytes: 1 << 39}, device.ErrOutOfMemory, "512 GiB|2.86 MiB"},
+		{"memory for a huge item", Pipeline{In: sized(huge), ItemBytes: huge, Out: sized(huge)}, device.ErrOutOfMemory, "8.00 EiB|more than 8 EiB"},
 	} {
 		if c.p.In != nil && c.name != "no Compute" {
 			c.p.Compute = nothing

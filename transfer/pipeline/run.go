@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/panicked"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -79,8 +80,8 @@ func (r *run) open() (err error) {
 	dev := r.engine.Device()
 	memory, err := dev.Alloc(r.plan.deviceBytes)
 	if err != nil {
-		return fmt.Errorf("%d buffers for chunks of %d bytes in and %d out: %w",
-			r.plan.buffers, r.plan.chunkItems*r.plan.itemBytes, r.plan.chunkItems*r.plan.outItemBytes, err)
+		return fmt.Errorf("%s for chunks of %s in and %s out: %w", units.Count(r.plan.buffers, "buffer"),
+			units.Bytes(r.plan.chunkItems*r.plan.itemBytes), units.Bytes(r.plan.chunkItems*r.plan.outItemBytes), err)
 	}
 	r.atEnd = append(r.atEnd, func() error { return dev.Free(memory) })
 	r.inFree = make(chan chunkBuffer, r.plan.buffers)
