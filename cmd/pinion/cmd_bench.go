@@ -18,9 +18,9 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what this machine can do",
-		Long: `Measure what this machine can do. With --report the paths between host and
-device memory are measured over all sizes, and written as one HTML page to read
-and to share: rates, times, the limit of the link and what follows from them.`,
+		Long: `Measure what this machine can do. --report measures the paths between host and
+device memory at every size and writes one HTML page to read and to share: rates,
+times, the limit of the link, and advice.`,
 		Example: `  pinion bench --report link.html
   pinion bench link --size 256MiB
   pinion bench processes`,
@@ -78,27 +78,29 @@ first:
   pinned    page-locked memory, straight to the copy engine
   mapped    page-locked memory, read and written by a kernel
 
-The paths are timed in turn, one repeat of each after the other; the median of
-the repeats is printed with the slowest and the fastest. Opening the device is
-a row of its own: a benchmark that times it with the first copy says nothing
-about copies.
+The paths are timed in turn, one repeat of each after the other. The table shows
+the median of the repeats, the slowest and the fastest. Opening the device has its
+own row: a benchmark that times it together with the first copy says nothing about
+copies.
 
-Rates are in GB/s, 10^9 bytes a second; OF BEST is the share of the fastest path
-in that direction.
+1 GB/s is 10^9 bytes a second. OF BEST compares a path with the fastest one in the
+same direction.
 
-With --curves every path is measured over sizes from 1 KiB to --size too, and
-beside them
+A run takes about three times --size of host memory, and as much again as --size
+where the device shares it. The default is 1 GiB, or less where memory is short.
+
+--curves also measures every path at sizes from 1 KiB to --size, and one more:
 
   chosen    ordinary memory, by the path that Pinion chooses for the size
 
-CHOSEN / BEST is its time over that of the better of pageable and staged.
+CHOSEN / BEST is its time over that of the faster of pageable and staged.
 
-The choice follows a model of this machine: what each path costs over the size
-of a copy. --calibrate measures it, prints it with the choice for each size, and
-keeps it in the user's cache directory, from where package transfer takes it; of
-the other flags it takes --device and --json. --curves and bench --report
-measure it where there is none. A model of another machine, driver or version is
-not used.`,
+Pinion chooses by a model of this machine: what a copy costs on each path,
+depending on its size. --calibrate measures the model, prints it with the choice for
+each size, and keeps it in the user's cache directory, where package transfer finds
+it; it takes no flags but --device and --json. --curves and bench --report measure
+the model where there is none. The model of another machine, driver or version is
+never used.`,
 		Example: `  pinion bench link
   pinion bench link --device cuda:0 --size 4GiB --repeats 15
   pinion bench link --curves
@@ -107,9 +109,9 @@ not used.`,
 		Args: cli.NoArgs,
 	}
 	flags := addBenchFlags(cmd)
-	copiers := cmd.Flags().Int("copiers", 0, "goroutines of the staged path (default: one a processor, at most 12)")
-	calibrate := cmd.Flags().Bool("calibrate", false, "measure and keep the model that paths are chosen by")
-	curves := cmd.Flags().Bool("curves", false, "measure every path over sizes from 1 KiB too")
+	copiers := cmd.Flags().Int("copiers", 0, "goroutines of the staged path (default: one per processor, at most 12)")
+	calibrate := cmd.Flags().Bool("calibrate", false, "measure and keep the model that Pinion chooses paths by")
+	curves := cmd.Flags().Bool("curves", false, "also measure every path at sizes from 1 KiB")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		const most = 256 // far beyond use: each pins 8 MiB
 		if *copiers < 0 || *copiers > most {

@@ -18,28 +18,26 @@ func newBenchProcesses() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "processes",
 		Short: "Measure pinned memory in several processes",
-		Long: `Measure what pinned memory does between processes, by processes of their own
-that copy from and to the same device:
+		Long: `Measure what pinned memory does between processes. Several processes copy to and
+from the same device:
 
   pageable           ordinary memory, copied by the backend itself
   private pinned     page-locked by the process that copies it
-  serialised pinned  page-locked by this process, and sent to the other as
-                     bytes: what pickling a pinned tensor to a worker does
+  serialised pinned  page-locked by this process and sent to the other as bytes,
+                     as pickling a pinned tensor to a worker does
   shared pinned      one segment that every process maps and page-locks itself
 
 Paths with "staged" go through Pinion's copiers and pinned rings instead.
 
-New processes measure their first copy, one at a time. Opening the device is a
-row of its own, and so is page-locking. Then every process copies alone, in
-turn, and all of them together, over and over; the median of the repeats is
-printed, and of the processes the one that is furthest behind is compared with
-private pinned memory in the same condition. All bytes are checked.
+First, new processes time their first copy, one process at a time. Opening the
+device and page-locking have their own rows. Then the processes copy again and
+again, each alone in turn and all together. The table shows the median of the
+repeats, and compares the slowest process with private pinned memory in the same
+condition. All bytes are checked.
 
-Two puzzles follow from the figures, and are explained with them: why a simple
-test shows pinned memory many times faster than it is, and why a pinned buffer
-that is handed to another process is no faster than ordinary memory.
-
-Exit codes: 0 done, 1 failed, 2 the command line was wrong.`,
+The figures explain two puzzles: why a simple test shows pinned memory as many
+times faster than it is, and why a pinned buffer handed to another process is no
+faster than ordinary memory.`,
 		Example: `  pinion bench processes
   pinion bench processes --procs 4 --device cuda:0 --size 1GiB
   pinion bench processes --json > processes.json`,
