@@ -15,36 +15,34 @@ import (
 
 // Options configures a [Decoder]. The zero value works.
 type Options struct {
-	// DType is the type of a sample: U8, or U16 for all 16 bits of pictures
-	// that have them, little-endian. Pictures of 8 bits become 257 times as much
-	// then, so that white is 65535. Default U8, which keeps the high byte of 16
-	// bits.
+	// DType is the type of a sample: U8, or U16 (little-endian) for pictures
+	// with 16-bit samples. With U16, 8-bit samples are multiplied by 257, so
+	// that white is 65535; with U8, 16-bit samples keep their high byte. Default
+	// U8.
 	DType dtype.DType
-	// Channels is 3 for red, green and blue, or 1 for grey, which colours become
+	// Channels is 3 for red, green and blue, or 1 for grey. Colours become grey
 	// by the formula of Pillow's convert("L"), before anything is resized.
 	// Default 3.
 	Channels int
-	// Indexes takes the numbers that a PNG stores in the place of colours, one a
-	// pixel: the indexes of a palette, as in the masks of Pascal VOC, or the
-	// values of grey, those of 1, 2 and 4 bits too, which are not spread over 8.
-	// A transform resizes them by [Nearest], whatever its filter is. Other
-	// pictures fail with [ErrFormat], and so do those of 16 bits if DType is U8.
-	// Channels is 1 then, by default too. Default false.
+	// Indexes takes the numbers that a PNG stores instead of colours, one per
+	// pixel: palette indexes, as in the masks of Pascal VOC, or grey values. Grey
+	// of 1, 2 or 4 bits is not scaled up to 8. Transforms resize them by
+	// [Nearest], whatever their filter. Other pictures fail with [ErrFormat], as
+	// do those of 16 bits if DType is U8. Channels is then 1. Default false.
 	Indexes bool
-	// MaxPixels is the largest width x height that is decoded; larger images
-	// fail with [ErrTooLarge] before memory for them is allocated. Default 100
-	// million.
+	// MaxPixels limits width x height; larger images fail with [ErrTooLarge]
+	// before memory for them is allocated. Default 100 million.
 	MaxPixels int
-	// MaxBytes is the most host memory that decoding one image may take, its
-	// pixels included, by what its header says; images that take more fail with
+	// MaxBytes limits the host memory that decoding one image takes, its pixels
+	// included, as its header implies; images that need more fail with
 	// [ErrTooLarge] before any is allocated. Default 1 GiB.
 	//
-	// A pixel takes 3 bytes of a JPEG with libturbojpeg, and up to 6 more while
-	// a progressive one is decoded, or one whose colours come one after the
-	// other; up to 8 in other formats, twice that in an interlaced PNG; and up
-	// to 24 of a progressive JPEG that libturbojpeg does not decode, such as one
-	// of CMYK. [Decoder.Decode] adds those of the result for an image that has to
-	// be turned upright or was not RGB, or is not to be.
+	// Per pixel: 3 bytes for a JPEG with libturbojpeg, and up to 6 more if it is
+	// progressive or stores its colours one after the other; up to 8 in other
+	// formats, twice that for an interlaced PNG; up to 24 for a progressive JPEG
+	// that libturbojpeg does not decode, such as CMYK. [Decoder.Decode] needs the
+	// memory of the result besides where the image has to be turned upright or
+	// converted.
 	//
 	// Images that take more than 64 MiB wait for each other, so that they take
 	// no more than 1 GiB in the whole process, garbage included; one that takes

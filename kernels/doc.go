@@ -1,8 +1,7 @@
-// Package kernels holds the functions that Pinion runs on a device, each
-// written twice: in CUDA (kernels.cu and what it includes) for devices that launch kernels, and in
-// Go for devices whose kernels are Go functions. The two give the same bytes
-// for the same arguments, bit for bit, so that what is tested on one holds on
-// the other.
+// Package kernels holds the functions that Pinion runs on a device. Each is
+// written twice: in CUDA (kernels.cu and the files it includes), and in Go for
+// devices that call Go functions. Both give the same bits for the same
+// arguments, so a test of one holds for the other.
 //
 //	set, err := kernels.Load(dev)
 //	defer set.Close()
@@ -18,36 +17,34 @@
 //   - [Set.Resample] makes samples of one size from pictures of many: crop,
 //     antialiased resize, EXIF orientation, mirror. A [ResampleTable] says
 //     what becomes of each picture.
-//   - [Set.Normalize] turns images as samples of 8 or 16 bits (NHWC) into planes
-//     of normalised floats (NCHW), or of the same samples; on the way it can
-//     change the colours of each image ([Colour]) and mix images (mixup).
+//   - [Set.Normalize] turns images of 8-bit or 16-bit samples (NHWC) into planes
+//     of normalised floats (NCHW), or of the samples as they are. On the way it
+//     can jitter the colours of each image ([Colour]) and mix images (mixup).
 //   - [Set.Cast] converts elements from one type to another.
 //   - [Set.Fill] repeats an element.
-//   - [Set.Gather] and [Set.Scatter] move blocks from and to places that an
-//     index names.
-//   - [Set.CopySpans] makes many copies of any length, which a list in memory
-//     of the device names.
+//   - [Set.Gather] and [Set.Scatter] move blocks by index.
+//   - [Set.CopySpans] makes many copies of any length, listed in device memory.
 //
 // # Order and memory
 //
-// A call checks its arguments and queues the work on the stream; it has not
-// run when the call returns. The memory that it names must live until the work
-// is done, and is any that the device can address: its own, or page-locked
-// host memory by its mapped address (see [device.Pinner]). Ranges that are
-// read and written must not overlap. Addresses have to be multiples of their
-// element's size and of nothing more, but multiples of 16 are fastest.
+// A call checks its arguments, queues the work on the stream and returns before
+// it has run. The memory it names must stay allocated until the work is done. It
+// may be device memory, or page-locked host memory by its mapped address (see
+// [device.Pinner]). Ranges that are read and ranges that are written must not
+// overlap. Addresses must be multiples of the element's size; multiples of 16
+// are fastest.
 //
-// No elements is no work: it is no error, and addresses may then be zero.
-// Arguments that no device could accept fail with [device.ErrArgument], and
-// nothing is queued.
+// Zero elements are no work and no error; addresses may then be zero. Arguments
+// that no device could accept fail with [device.ErrArgument], and nothing is
+// queued.
 //
 // # Tables
 //
-// What differs from image to image lies in a table in memory of the device,
-// which the caller uploads on the same stream. The types and functions that
-// make tables check them, so a mistake is an error before anything runs.
-// Tables that were made in another way can at worst give other colours, but a
-// table of [Set.Resample] or [Set.CopySpans] holds addresses.
+// What differs between images is in a table in device memory, which the caller
+// uploads on the same stream. The functions that build tables check them, so a
+// mistake is an error before anything runs. A table of colours built some other
+// way can only give wrong colours; the tables of [Set.Resample] and
+// [Set.CopySpans] hold addresses, and a wrong one can break the device.
 //
 // # Rounding
 //
@@ -55,7 +52,7 @@
 // the largest finite value become infinite, integers saturate. A NaN becomes
 // the positive quiet NaN without payload (0x7e00 in F16, 0x7fc0 in BF16,
 // 0x7fc00000 in F32, 0x7ff8000000000000 in F64) and 0 in integers. Products
-// and sums round apart, never fused.
+// and sums are never fused.
 //
 // # The device code
 //

@@ -7,8 +7,9 @@
 //	content, err := photos.Read(ctx, 17, nil)
 //	caption, err := set.Read(ctx, 17, "txt", nil)
 //
-// It knows nothing of pictures and batches: package dataset makes datasets of
-// shards (OpenTar, NewImages, NewArrays) and uses this package to do so.
+// It knows nothing of pictures or batches; package dataset/tar makes datasets of
+// shards. Tars that cannot be read in any order, because they are compressed or
+// come through a pipe, are read by package dataset/stream.
 //
 // # Samples
 //
@@ -17,42 +18,42 @@
 // members jpg, cls and seg.png of the sample n01/0017. Its label is the number
 // in the member cls, or a field of a member that is JSON ([Options].LabelField).
 //
-// A member called __classes__, a JSON array of strings, names the classes that
-// the numbers in cls count from 0 ([Set.Classes]). [Writer] puts it first into
-// each shard, so that each is complete, and WebDataset's readers pass over names
-// of this kind. The index has it too, so the names of shards on a server cost
-// no request.
+// A member called __classes__, a JSON array of strings, names the classes to
+// which the numbers in cls are indexes ([Set.Classes]). [Writer] puts it at the
+// start of every shard, so that each is complete; WebDataset's readers skip such
+// names. The index has it too, so the class names of remote shards cost no
+// request.
 //
 // Nothing is ever extracted. Links, devices, sparse files and paths that lead
-// out of the archive are refused all the same: who packs them packs something
-// else than samples. Folders are passed over, and so are names that make no
-// sample ([Set.Skipped]).
+// out of the archive are refused nevertheless: they are not samples. Folders are
+// skipped, and so are names that belong to no sample ([Set.Skipped]).
 //
 // # Index
 //
-// To read a sample out of order, one must know where it is. The index of a
-// shard takes 30 bytes or so per member, is made by reading headers, and is
-// kept: beside the shard (shard.tar.index, which [Writer] makes), or in the
-// cache. An index in the cache belongs to one version of a shard, by size and time
-// or ETag; one beside it to a shard of that size, which on disk is not newer than
-// the index; and each read compares the header before the member with it.
+// Reading in any order takes an index, about 30 bytes per member. It is built by
+// reading headers, and kept beside the shard (shard.tar.index, which [Writer]
+// writes) or in the cache. A cached index belongs to one version of a shard, by
+// size and time or ETag. One beside the shard must match its size, and on disk
+// must not be older than it. Every read checks the member's header against the
+// index.
 //
-// Publish the indexes with the shards: without, the shards of a web server
-// have to be fetched once before the first sample.
+// Publish the indexes with the shards: without them, remote shards have to be
+// fetched once before the first sample.
 //
 // # Servers
 //
-// A server must support range requests and tell versions apart by ETag or
-// Last-Modified; a shard that changes while it is read is an error. Requests
-// that fail, stall or are cut short are made again, after pauses that grow and
-// are random, or for as long as the server asks; after the last one there is
-// [ErrUnavailable]. What is not there, not allowed or wrong fails at once.
+// A server must support range requests, and should tell versions apart by ETag or
+// Last-Modified; a shard that changes while it is read is an error. A request
+// that fails, stalls or is cut short is tried again after a growing random pause,
+// or the pause that the server asks for, until [Options].Retries or
+// [Options].GiveUp is reached; then it fails with [ErrUnavailable]. What does not
+// exist, is forbidden or is wrong fails at once.
 //
-// Shards are fetched in aligned blocks of 4 MiB rather than whole, so that the
-// first sample comes soon and a cache that is smaller than the shards is still
-// of use. Blocks are kept in a folder, with checksums, within a limit, and may
-// be shared by processes. A block that several readers want is fetched once,
-// and when a shard is read in order, the next ones are fetched ahead.
+// Shards are fetched in aligned blocks of 4 MiB, so that the first sample comes
+// soon and a cache smaller than the shards still helps. Blocks are kept in a
+// folder with checksums, up to a limit, and can be shared by processes. A block
+// that several readers want is fetched once, and reading in order fetches the
+// next blocks ahead.
 //
 // A random order over more shards than the cache holds fetches a block for
 // almost every sample. sampler.NewBlocks, given [View.Shards], shuffles shards,
