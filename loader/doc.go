@@ -77,6 +77,6 @@
 // is damaged, code of the dataset panics, or the time limit is over. The error
 // ends the loader after the batches before it; or the sample is left out ([Skip])
 // or replaced by another ([Replace]), and listed by [Loader.Unread].
-// [Options].Decide chooses for each. An epoch of which everything is left out
+// [Options].Decide chooses for each. %+v prints the stack of a panic. An epoch of which everything is left out
 // ends the loader with [ErrNoSamples].
 package loader

@@ -101,6 +101,9 @@ func TestPanic(t *testing.T) {
 			t.Errorf("%q is missing in: %v", part, err)
 		}
 	}
+	if strings.Contains(fmt.Sprint(err), "\n") || !strings.Contains(fmt.Sprintf("%+v", err), "fakeReader.Read") {
+		t.Errorf("not one line, or no stack:\n%v\n%+v", err, err)
+	}
 }
 
 // A reader that cannot be made is no bad sample: the loader fails whatever

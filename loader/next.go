@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/panicked"
 )
 
 // Next returns the next batch, complete in device memory, and [io.EOF] after
@@ -89,7 +91,7 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 		case err != nil:
 			return nil, err
 		case b.err != nil:
-			l.failure = b.err
+			l.failure = panicked.WithStack(b.err)
 		case b.buffer == nil:
 			l.delivered(b.n)
 			l.failure = l.empty(b)

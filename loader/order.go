@@ -30,7 +30,7 @@ type order struct {
 
 // newOrder makes the order that o asks for.
 func newOrder(ds dataset.Dataset, o Options) (r order, err error) {
-	defer usercode.Recover(&err, "in the sampler")
+	defer usercode.Recover(&err, "loader: in the sampler")
 	if o.Batches != nil && (o.Sampler != nil || o.Shuffle || o.DropLast) {
 		return order{}, fmt.Errorf("loader: %w: Batches comes with an order of its own, so without Sampler, Shuffle and DropLast", device.ErrArgument)
 	}

@@ -132,7 +132,7 @@ func TestDecide(t *testing.T) {
 	}
 	within(t, "Close", ld.Close)
 	_, err = run(t, dev, ds, loader.Options{Decide: func(*loader.SampleError) loader.ErrorPolicy { panic("no idea") }})
-	if err == nil || !strings.Contains(err.Error(), "panic in Decide: no idea") {
+	if err == nil || !strings.Contains(err.Error(), "in Decide: panic: no idea") {
 		t.Error(err)
 	}
 }

@@ -67,7 +67,7 @@ func (n *feeder) schedule(from int, spawn func(func())) {
 // newJob works out what is in batch b. It has no slab yet.
 func (n *feeder) newJob(b int) (j *read.Job, err error) {
 	l := n.loader
-	defer usercode.Recover(&err, "in the sampler or the dataset")
+	defer usercode.Recover(&err, "loader: in the sampler or the dataset")
 	epoch, number := l.order.at(b)
 	indexes := l.order.batches.AppendAt(nil, epoch, number)
 	if count := len(indexes); count > l.order.largest {

@@ -119,7 +119,7 @@ func (l *Loader) decide(failed error) (policy ErrorPolicy, err error) {
 	}
 	policy = l.options.OnError
 	if l.options.Decide != nil {
-		defer usercode.Recover(&err, "in Decide")
+		defer usercode.Recover(&err, "loader: in Decide")
 		policy = l.options.Decide(sample)
 	}
 	if policy == Skip || policy == Replace && !l.endless {

@@ -129,7 +129,7 @@ func TestTargetErrors(t *testing.T) {
 		testkit.OK(t, err)
 		want := []string{
 			"5 masks/fake-005 | loader: sample 5: target 1: masks/fake-005: cannot read this one",
-			"7 masks/fake-007 | loader: sample 7: masks/fake-007: target 1: panic in the dataset: reader lost its head over 7",
+			"7 masks/fake-007 | loader: sample 7: masks/fake-007: target 1: in the dataset: panic: reader lost its head over 7",
 		}
 		if !slices.Equal(asked, want) {
 			t.Errorf("asked about %q, want %q", asked, want)

@@ -91,7 +91,7 @@ func (n *feeder) share(epoch int) (count int) {
 // batch queues what j has read to the device. It returns nil after the end of a
 // stream.
 func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
-	defer usercode.Recover(&err, "while a batch was queued")
+	defer usercode.Recover(&err, "loader: while a batch was queued")
 	l := n.loader
 	if j.Err != nil {
 		return nil, j.Err

@@ -6,21 +6,19 @@ package usercode
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
-)
 
-// ErrPanic: code of the user panicked.
-var ErrPanic = errors.New("panic")
+	"github.com/pinion-gpu/pinion/internal/panicked"
+)
 
 // ErrGoexit: code of the user ended its goroutine, as [runtime.Goexit] and the
 // FailNow of a test do.
 var ErrGoexit = errors.New("runtime.Goexit was called")
 
-// Recover turns a panic into an error that says where it happened, with the
+// Recover turns a panic into an error that says where it happened; %+v adds the
 // stack. Use it with defer.
 func Recover(err *error, where string) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w %s: %v\n%s", ErrPanic, where, p, debug.Stack())
+		*err = panicked.WithStack(fmt.Errorf("%s: %w", where, panicked.Error(p)))
 	}
 }
 
