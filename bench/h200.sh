@@ -89,6 +89,7 @@ if part moves; then
 	XDG_CACHE_HOME=$tmp "$build/moves" --device cuda:0 --copiers 16 --file "$random" >"$out/moves.json"
 	step "moves: peers again"
 	"$tmp/cuda_moves" "$random" >"$out/cpp-moves-again.json"
+	python3 bench/peers/torch_moves.py "$random" >"$out/torch-moves-again.json"
 
 	step "moves: disk"
 	for i in 1 2 3; do
