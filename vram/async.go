@@ -8,11 +8,12 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// async is the driver's own pool in place of the heaps. Pool.mu guards it.
+// async is the driver's own pool, which takes the place of the heaps. Pool.mu
+// guards it.
 type async struct {
 	driver device.StreamAllocator
-	stream device.Stream // for blocks without one; it never waits
-	frees  device.Stream // for their frees, which may have to
+	stream device.Stream // for allocations without a stream; it never waits
+	frees  device.Stream // for their frees, which may have to wait
 	first  *block        // live ones, by next
 }
 
@@ -21,7 +22,7 @@ func newAsync(dev device.Device) (*async, error) {
 	if !ok || !driver.CanAllocAsync() {
 		return nil, fmt.Errorf("vram: the driver's pool: %w: %s has none", device.ErrNotSupported, dev.Info().ID)
 	}
-	// As package vram does: what was freed is kept.
+	// Keep what is freed, as the pools of this package do.
 	if err := driver.SetReleaseThreshold(math.MaxInt64); err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (a *async) alloc(p *Pool, size, n int64, use Use, o *owner) (*block, error)
 	}
 	ptr, err := a.driver.AllocAsync(stream, size)
 	if err == nil && o == nil {
-		err = stream.Synchronize() // for whichever stream is to use it
+		err = stream.Synchronize() // any stream may use it
 	}
 	if short(err) {
 		return nil, p.outOfMemoryLocked(n, use, err)
@@ -77,7 +78,7 @@ func (a *async) free(p *Pool, b *block) error {
 		stream = b.owner.stream
 	}
 	var unmarked []*owner
-	for _, u := range b.users { // the free is in the order of one stream
+	for _, u := range b.users { // the free is ordered behind one stream only
 		e, err := p.record(u.stream)
 		if err == nil {
 			err = stream.Wait(e)

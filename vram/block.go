@@ -8,7 +8,7 @@ import (
 )
 
 // Block is live memory of a pool. It is a handle that may be copied; the zero
-// value is no block. The memory belongs to whoever asked for it until Free.
+// value is no block. The memory belongs to the caller until Free.
 type Block struct {
 	b         *block
 	life      uint64 // of b, when it was handed out
@@ -19,23 +19,23 @@ type Block struct {
 // Ptr is the address, aligned to 512 bytes. The zero block has none.
 func (b Block) Ptr() device.Ptr { return b.ptr }
 
-// Bytes is how many bytes were asked for.
+// Bytes is the number of bytes that were asked for.
 func (b Block) Bytes() int64 { return b.requested }
 
-// unit is what sizes are rounded to, and what blocks are aligned to.
+// unit is the alignment of blocks; sizes are rounded up to it.
 const unit = 512
 
-// blockBytes is what a block of n bytes takes.
+// blockBytes is the size of a block for n bytes.
 func blockBytes(n int64) int64 { return roundUp(n + guard) }
 
 func roundUp(n int64) int64 { return (n + unit - 1) &^ (unit - 1) }
 
-// kind is what the central structures know of a block.
+// kind is the state of a block in the heaps.
 type kind uint8
 
 const (
-	taken   kind = iota // live, or kept by a shard for its next user
-	pending             // freed, and waiting for streams other than its own
+	taken   kind = iota // live, or cached by a shard
+	pending             // freed, but in use by streams other than its own
 	free                // in the set of its owner
 	hole                // addresses without memory
 )
@@ -48,21 +48,21 @@ type block struct {
 	ptr    device.Ptr
 	bytes  int64
 
-	// life counts the times that it was handed out, in the upper bits; the
-	// lowest is set while it is live. Whoever clears that bit has freed it.
+	// life counts, in the upper bits, how often the block was handed out; the
+	// lowest bit is set while it is live. Clearing that bit frees it.
 	life atomic.Uint64
 
-	// Of the live block, or the one that was last.
+	// Of the current or the latest allocation.
 	requested int64
 	purpose   Purpose
 	name      string
 	stack     Stack
 	since     time.Duration // of the pool's life
-	users     []*owner      // streams besides its own that use it; guarded by Pool.mu
-	owner     *owner        // its stream; nil: none, or no longer
-	seq       uint64        // of the owner's frees; it is idle when they are done
+	users     []*owner      // other streams that use it; guarded by Pool.mu
+	owner     *owner        // its stream; nil if it has none, or is idle
+	seq       uint64        // number of its free; it is idle when the owner's work up to that is done
 
-	kept *block // next in a shard's line
+	kept *block // the next one in a shard's line
 
 	// Guarded by Pool.mu.
 	kind       kind
@@ -81,5 +81,5 @@ func (b *block) handOut(n int64) Block {
 	return Block{b, life, b.ptr, n}
 }
 
-// take makes b no longer live. It reports false if life is not b's now.
+// take ends the life of b. It reports false if b has another life now, or none.
 func (b *block) take(life uint64) bool { return b.life.CompareAndSwap(life, life+1) }

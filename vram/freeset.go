@@ -15,7 +15,7 @@ import (
 type freeSet struct {
 	lists *[binned / unit]*block // by size; made for the first
 	some  [binned / unit / 64]uint64
-	sums  uint64 // which words of some are not zero
+	sums  uint64 // a bit for each word of some that is not zero
 	large treap.Set[block]
 	count int
 }
@@ -23,7 +23,7 @@ type freeSet struct {
 // binned is the size from which blocks are in the treap.
 const binned = 1 << 20
 
-// links are a block's place in its set.
+// links is the place of a block in its set.
 type links struct {
 	before, after *block            // in a list
 	node          treap.Node[block] // in the treap

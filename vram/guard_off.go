@@ -2,8 +2,8 @@
 
 package vram
 
-// guard is how many bytes behind a block are watched: none without the
-// invariants tag.
+// guard is the number of guard bytes behind a block: none without the invariants
+// tag.
 const guard = 0
 
 func (p *Pool) fence(*block)        {}

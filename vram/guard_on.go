@@ -8,8 +8,8 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// guard is how many bytes behind a block are watched. With the invariants tag
-// what is freed is overwritten, too: who reads it then sees nonsense.
+// guard is the number of guard bytes behind a block. With the invariants tag,
+// freed memory is overwritten too: whoever reads it sees nonsense.
 const (
 	guard      = unit
 	guardByte  = 0xfd
@@ -42,7 +42,7 @@ func (p *Pool) fence(b *block) {
 	})
 }
 
-// inspect looks whether the guard is whole, and overwrites what is to be freed.
+// inspect checks the guard, and overwrites the block that is to be freed.
 func (p *Pool) inspect(h Block) error {
 	b := h.b
 	if b.life.Load() != h.life {
@@ -57,7 +57,7 @@ func (p *Pool) inspect(h Block) error {
 	}
 	for i, c := range tail {
 		if c != guardByte {
-			return fmt.Errorf("vram: free: byte %d behind the %d bytes of %v %q at %#x was overwritten with %#x",
+			return fmt.Errorf("vram: free: byte %d after the %d bytes of %v %q at %#x was overwritten with %#x",
 				i, b.requested, b.purpose, b.name, uint64(b.ptr), c)
 		}
 	}

@@ -22,11 +22,11 @@ type Pool struct {
 	chunk   int64 // bytes of a large chunk; 0: there are only segments
 	start   time.Time
 
-	shards   shards
-	tellAt   int64    // a shard publishes its counts when they changed by so many bytes
-	owners   sync.Map // device.Stream -> *owner
-	ownerIDs atomic.Int32
-	closed   atomic.Bool
+	shards    shards
+	publishAt int64    // a shard publishes its counts when they changed by so many bytes
+	owners    sync.Map // device.Stream -> *owner
+	ownerIDs  atomic.Int32
+	closed    atomic.Bool
 
 	live         tally[level]
 	limited      [purposes]limit
@@ -80,7 +80,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 		capacity = min(capacity, o.Budget)
 	}
 	p.hard = capacity
-	p.tellAt = max(1<<20, capacity/1024)
+	p.publishAt = max(1<<20, capacity/1024)
 	for purpose, n := range o.Limits {
 		p.limited[purpose].hard = n
 	}
@@ -272,7 +272,7 @@ func (p *Pool) count(s *shard, b *block, comes bool) {
 			k.used.Add(-b.bytes)
 		}
 	}
-	p.tell(s)
+	p.publishSome(s)
 }
 
 // giveAll frees a list of cached blocks. Pool.mu is held.

@@ -162,7 +162,7 @@ func randomly(t *testing.T, o Options) {
 				p.verify(t)
 			}
 			s := p.Stats()
-			if s.Requested.Current != live || s.Blocks.Current != int64(len(list)) || max(s.Requested.Peak-peak, peak-s.Requested.Peak) > int64(len(p.shards.list()))*8*p.tellAt || s.OutOfMemory != fails {
+			if s.Requested.Current != live || s.Blocks.Current != int64(len(list)) || max(s.Requested.Peak-peak, peak-s.Requested.Peak) > int64(len(p.shards.list()))*8*p.publishAt || s.OutOfMemory != fails {
 				t.Fatalf("%d bytes in %d blocks, peak %d, failed %d; want %d in %d, %d, %d", s.Requested.Current, s.Blocks.Current, s.Requested.Peak, s.OutOfMemory, live, len(list), peak, fails)
 			}
 			var sum int64

@@ -7,14 +7,14 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// segmented backs a heap with allocations of the device, which can only go back
-// as a whole.
+// segmented backs a heap with allocations of the device, which can only be
+// returned as a whole.
 type segmented struct {
 	heap *heap
 }
 
-// Segments are larger than the blocks that they are made for, as far as the
-// blocks are small: the device's calls are slow.
+// Segments for small blocks are larger than the blocks: the device's calls are
+// slow.
 const (
 	smallSegment  = 2 << 20
 	mediumSegment = 20 << 20 // for blocks of less than half of it

@@ -8,11 +8,11 @@ import (
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
 
-// Allocator is what a trace is replayed on. Run calls it from one goroutine.
+// Allocator is what a trace is replayed on. [Run] calls it from one goroutine.
 type Allocator interface {
 	// Alloc allocates e.Bytes for e.Stream. It fails with
-	// [device.ErrOutOfMemory] where that much is not to be had; any other
-	// error ends the replay.
+	// [device.ErrOutOfMemory] if there is not that much; any other error ends
+	// the replay.
 	Alloc(ctx context.Context, e trace.Event) (Handle, error)
 
 	// Free frees what Alloc returned, behind the work of e.Stream, which may
@@ -26,7 +26,7 @@ type Allocator interface {
 	// Counts is called once, at the end of the trace.
 	Counts() Counts
 
-	// Close gives back everything. Nothing may be live.
+	// Close releases all memory. Nothing may be live.
 	Close() error
 }
 

@@ -22,9 +22,9 @@ type Async struct {
 	blocks  slots[driverBlock]
 }
 
-// NewAsync allocates on dev, which stays the caller's, up to so many bytes at a
-// time; 0: as much as the device has. It fails with [device.ErrNotSupported]
-// where the driver has no such pool.
+// NewAsync returns an allocator on dev, which the caller has to close, that keeps
+// at most so many bytes live; 0: as many as the device has. It fails with
+// [device.ErrNotSupported] if the driver has no such pool.
 func NewAsync(dev device.Device, capacity int64) (*Async, error) {
 	driver, ok := device.As[device.StreamAllocator](dev)
 	if !ok || !driver.CanAllocAsync() {

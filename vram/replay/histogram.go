@@ -42,8 +42,8 @@ func (h *histogram) add(d time.Duration) {
 	h.count++
 }
 
-// quantile is the time that a share q, 0 to 1, of the counted ones does not
-// exceed, or 0 where nothing was counted.
+// quantile returns the time that a share q, 0 to 1, of the counted times does not
+// exceed, or 0 if none was counted.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := max(int64(q*float64(h.count)+0.5), 1)
 	for bucket, n := range h.buckets {

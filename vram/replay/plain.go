@@ -25,8 +25,8 @@ type driverBlock struct {
 	stream int
 }
 
-// NewPlain allocates on dev, which stays the caller's, up to so many bytes at a
-// time; 0: as much as the device has.
+// NewPlain returns an allocator on dev, which the caller has to close, that keeps
+// at most so many bytes live; 0: as many as the device has.
 func NewPlain(dev device.Device, capacity int64) *Plain {
 	return &Plain{dev: dev, budget: budget{most: capacity}}
 }

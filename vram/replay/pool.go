@@ -23,7 +23,7 @@ type poolBlock struct {
 	stream int
 }
 
-// NewPool makes a pool on dev, which stays the caller's. Errors are those of
+// NewPool makes a pool on dev, which the caller has to close. Errors are those of
 // [vram.New].
 func NewPool(dev device.Device, o vram.Options) (*Pool, error) {
 	pool, err := vram.New(dev, o)
