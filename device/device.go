@@ -47,6 +47,9 @@ type Device interface {
 	// frees its memory. Everything that belongs to the device fails with
 	// [ErrClosed] afterwards; a second Close does nothing.
 	Close() error
+
+	// Closed reports whether Close was called. It costs next to nothing.
+	Closed() bool
 }
 
 // Stream is a queue of work that runs in order. All its methods are safe for

@@ -55,6 +55,7 @@ func (p *Pool) take(b *block, size int64) {
 func (p *Pool) release(b *block) {
 	seg := b.seg
 	seg.used -= b.size
+	p.releases++
 	free := &p.free[seg.class]
 	if n := b.next; n != nil && n.free {
 		free.remove(n)

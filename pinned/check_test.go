@@ -1,6 +1,7 @@
 package pinned
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -114,7 +115,7 @@ func newPool(t testing.TB, dev *fakeDevice, o Options) *Pool {
 
 func mustAlloc(t testing.TB, p *Pool, n int64) *Buffer {
 	t.Helper()
-	b, err := p.Alloc(n)
+	b, err := p.Alloc(ctx, n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,3 +128,13 @@ func mustFree(t testing.TB, b *Buffer, after ...*fakeStream) {
 		t.Fatal(err)
 	}
 }
+
+var (
+	ctx = context.Background()
+	// over has ended: with it Alloc waits for nothing.
+	over = func() context.Context {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		return ctx
+	}()
+)

@@ -34,7 +34,7 @@ func TestClose(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Errorf("second: %v", err)
 	}
-	if _, err := p.Alloc(10); !errors.Is(err, device.ErrClosed) {
+	if _, err := p.Alloc(over, 10); !errors.Is(err, device.ErrClosed) {
 		t.Error(err)
 	}
 	if _, err := p.Trim(); !errors.Is(err, device.ErrClosed) {
@@ -63,7 +63,7 @@ func TestCloseWithLiveBuffers(t *testing.T) {
 	if !errors.Is(err, ErrInUse) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	if _, err := p.Alloc(10); !errors.Is(err, device.ErrClosed) {
+	if _, err := p.Alloc(over, 10); !errors.Is(err, device.ErrClosed) {
 		t.Errorf("a closed pool served out of a segment in use: %v", err)
 	}
 	for i, b := range live {

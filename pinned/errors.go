@@ -32,7 +32,7 @@ func (p *Pool) budgetError(size int64) error {
 	err := fmt.Errorf("pinned: alloc %s: %w: budget %s, reserved %s (active %s, pending %s, lost %s), largest free block %s",
 		units.Bytes(size), ErrBudget, units.Bytes(p.budget), units.Bytes(p.reserved+p.transit),
 		units.Bytes(p.active), units.Bytes(p.pendingBytes), units.Bytes(p.lost), units.Bytes(largest))
-	if p.eventErr != nil {
+	if p.mute > 0 {
 		err = fmt.Errorf("%w; pending buffers cannot be checked: %w", err, p.eventErr)
 	}
 	return err

@@ -17,6 +17,7 @@ import (
 type fakeDevice struct {
 	id       string
 	pinDelay time.Duration
+	closed   atomic.Bool
 
 	mu        sync.Mutex
 	pinned    map[uintptr]int
@@ -78,7 +79,8 @@ func (d *fakeDevice) Synchronize() error {
 	return nil
 }
 
-func (d *fakeDevice) Close() error { return nil }
+func (d *fakeDevice) Close() error { d.closed.Store(true); return nil }
+func (d *fakeDevice) Closed() bool { return d.closed.Load() }
 
 func (d *fakeDevice) Pin(b []byte, flags device.PinFlags) error {
 	if flags&device.PinWriteCombined != 0 {

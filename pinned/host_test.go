@@ -2,6 +2,7 @@ package pinned_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -13,6 +14,8 @@ import (
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/pinned"
 )
+
+var ctx = context.Background()
 
 func Example() {
 	dev, err := device.Open("host")
@@ -35,7 +38,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	buf, err := pool.Alloc(1000)
+	buf, err := pool.Alloc(ctx, 1000)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,7 +78,7 @@ func TestDevice(t *testing.T) {
 	dev := devicetest.Open(t)
 	pool := newPool(t, dev, pinned.Options{Budget: 64 << 20, Flags: device.PinMapped | device.PinPortable})
 	for _, n := range []int64{1, 5000, 3 << 20, 9<<20 + 1} {
-		buf, err := pool.Alloc(n)
+		buf, err := pool.Alloc(ctx, n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +126,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 	alloc := func() *pinned.Buffer {
 		for {
-			buf, err := pool.Alloc(n)
+			buf, err := pool.Alloc(ctx, n)
 			if err == nil {
 				return buf
 			}
@@ -174,7 +177,7 @@ func BenchmarkAllocFree(b *testing.B) {
 	// Neighbours in use keep blocks apart, as in real life.
 	var others []*pinned.Buffer
 	for range 64 {
-		other, err := pool.Alloc(16 << 10)
+		other, err := pool.Alloc(ctx, 16<<10)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -187,7 +190,7 @@ func BenchmarkAllocFree(b *testing.B) {
 		b.Run(fmt.Sprintf("KiB=%d", n>>10), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				buf, err := pool.Alloc(n)
+				buf, err := pool.Alloc(ctx, n)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -211,7 +214,7 @@ func BenchmarkAllocFreeAfterStream(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		buf, err := pool.Alloc(16 << 10)
+		buf, err := pool.Alloc(ctx, 16<<10)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -226,7 +229,7 @@ func BenchmarkAllocFreeParallel(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			buf, err := pool.Alloc(16 << 10)
+			buf, err := pool.Alloc(ctx, 16<<10)
 			if err != nil {
 				b.Error(err)
 				return
@@ -245,7 +248,7 @@ func BenchmarkPinGiB(b *testing.B) {
 			pool := newPool(b, devicetest.Open(b), pinned.Options{Budget: 1 << 30, PrefaultWorkers: workers, ShrinkAfter: -1})
 			b.SetBytes(1 << 30)
 			for b.Loop() {
-				buf, err := pool.Alloc(1 << 30)
+				buf, err := pool.Alloc(ctx, 1<<30)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -287,7 +290,7 @@ func TestFreeAfterFailedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 { // each takes the whole budget
-		b, err := p.Alloc(n)
+		b, err := p.Alloc(ctx, n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,11 @@
 package pinned
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -97,9 +99,14 @@ func (m *mark) record(s device.Stream) error {
 // that came about, and returns how many.
 func (p *Pool) poll() int {
 	released := 0
+	p.mute = 0
 	for i := len(p.pending) - 1; i >= 0; i-- {
 		b := p.pending[i]
-		if !p.passed(b) {
+		passed, asked := p.passed(b)
+		if !asked {
+			p.mute++
+		}
+		if !passed {
 			continue
 		}
 		last := len(p.pending) - 1
@@ -114,19 +121,51 @@ func (p *Pool) poll() int {
 
 // passed drops the marks of b that are passed and reports whether all are.
 // Work that failed is over too; a mark that cannot be asked is not passed.
-func (p *Pool) passed(b *block) bool {
+func (p *Pool) passed(b *block) (passed, asked bool) {
+	asked = true
 	for i := len(b.marks) - 1; i >= 0; i-- {
 		done, err := b.marks[i].event.Done()
 		if err != nil {
 			p.eventErr = err
 		}
 		if !done {
+			asked = asked && err == nil
 			continue
 		}
 		p.keep(b.marks[i])
 		b.marks = slices.Delete(b.marks, i, i+1)
 	}
-	return len(b.marks) == 0
+	return len(b.marks) == 0, asked
+}
+
+// promising reports whether pending blocks may still become free.
+func (p *Pool) promising() bool { return len(p.pending) > p.mute }
+
+// How often awaitRelease asks: the driver tells nobody when work is done.
+const (
+	pollAtFirst = 20 * time.Microsecond
+	pollAtMost  = time.Millisecond
+)
+
+// awaitRelease waits until a block has become free, of the pending ones or of
+// others, or until none can any more. It unlocks the pool meanwhile.
+func (p *Pool) awaitRelease(ctx context.Context) error {
+	before := p.releases
+	for pace := pollAtFirst; p.releases == before && !p.closed && p.promising(); pace = min(2*pace, pollAtMost) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.mu.Unlock()
+		timer := time.NewTimer(pace)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		p.mu.Lock()
+		p.poll()
+	}
+	return nil
 }
 
 // keep stores the event of a passed mark for the next one.

@@ -30,7 +30,7 @@ func TestStuckEventBlocksOnlyItsBuffer(t *testing.T) {
 	if s := p.Stats(); s.PendingBuffers != 4 || s.PendingBytes != 4*mib || s.FreeBytes != 0 || s.PeakPendingBytes != 4*mib {
 		t.Errorf("%+v", s)
 	}
-	if _, err := p.Alloc(mib); !errors.Is(err, ErrBudget) {
+	if _, err := p.Alloc(over, mib); !errors.Is(err, ErrBudget) {
 		t.Error(err)
 	}
 	// Marks: 0, 1 (works), 2 (stuck), 3, 4. Complete them last to first.
@@ -44,7 +44,7 @@ func TestStuckEventBlocksOnlyItsBuffer(t *testing.T) {
 	}
 	// One of two streams is not enough.
 	dev.marks[1].complete()
-	if _, err := p.Alloc(mib); !errors.Is(err, ErrBudget) {
+	if _, err := p.Alloc(over, mib); !errors.Is(err, ErrBudget) {
 		t.Error(err)
 	}
 	dev.marks[2].complete()
@@ -199,7 +199,7 @@ func TestEventError(t *testing.T) {
 	if s := p.Stats(); s.PendingBuffers != 1 || s.EventError != bad.Error() {
 		t.Errorf("%+v", s)
 	}
-	if _, err := p.Alloc(mib); !errors.Is(err, ErrBudget) || !errors.Is(err, bad) {
+	if _, err := p.Alloc(over, mib); !errors.Is(err, ErrBudget) || !errors.Is(err, bad) {
 		t.Error(err)
 	}
 	if err := p.Close(); !errors.Is(err, bad) || !strings.Contains(err.Error(), "1 MiB are lost") {

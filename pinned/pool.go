@@ -1,15 +1,18 @@
 package pinned
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Options configure a [Pool]. The zero value is ready to use.
@@ -70,8 +73,8 @@ type Pool struct {
 	// These do not change.
 	name            string
 	dev             device.Device
-	pinner          device.Pinner        // nil: the device cannot pin
-	hostAllocator   device.HostAllocator // nil: segments are mapped here
+	pinner          device.Pinner        // nil: the device pins no memory that is there
+	hostAllocator   device.HostAllocator // nil: the driver allocates no pinned memory
 	flags           device.PinFlags
 	budget          int64
 	segmentBytes    int64
@@ -80,6 +83,8 @@ type Pool struct {
 	shrinkAfter     time.Duration
 	prefaultWorkers int
 
+	byDriver atomic.Bool // the driver allocates segments, they are not mapped here
+
 	mu       sync.Mutex
 	changed  sync.Cond // busy, releasing or growingShared went down
 	closed   bool
@@ -87,6 +92,7 @@ type Pool struct {
 	free     [2]freeBlocks // free blocks, by class of their segment
 	spare    *block        // block structs to use again, linked by next
 
+	refused       int64 // the size of a shared segment that the system did not lock; 0: none
 	transit       int64 // bytes of segments being made or given back, unlocked
 	busy          int   // operations that are at work while the pool is unlocked
 	releasing     int   // those of them that give segments back
@@ -141,10 +147,11 @@ func NewPool(dev device.Device, o Options) (*Pool, error) {
 		p.node = node
 	}
 	p.pinner, _ = device.As[device.Pinner](dev)
-	if p.flags&device.PinWriteCombined != 0 {
-		if p.hostAllocator, _ = device.As[device.HostAllocator](dev); p.hostAllocator == nil {
-			p.flags &^= device.PinWriteCombined
-		}
+	p.hostAllocator, _ = device.As[device.HostAllocator](dev)
+	if p.hostAllocator == nil {
+		p.flags &^= device.PinWriteCombined
+	} else if p.flags&device.PinWriteCombined != 0 || p.pinner == nil {
+		p.byDriver.Store(true)
 	}
 	if p.pinner == nil && p.hostAllocator == nil && !p.allowPageable {
 		return nil, fmt.Errorf("pinned: %w", errNoPinner(dev))
@@ -160,21 +167,31 @@ func errNoPinner(dev device.Device) error {
 func (p *Pool) Device() device.Device { return p.dev }
 
 // Alloc returns a buffer of n > 0 bytes that starts on a page. The caller
-// owns it until [Buffer.Free]. It fails with [ErrBudget] when the budget has
-// no room, with [device.ErrPinLimit] when the system refuses to lock more, and
-// with [device.ErrClosed] after Close. It does not wait for pending buffers.
-func (p *Pool) Alloc(n int64) (*Buffer, error) {
+// owns it until [Buffer.Free]. Where there is room only in pending buffers, it
+// waits for the work that still uses them, at most until ctx ends; its error
+// then wraps ctx's too. It fails with [ErrBudget] when the budget has no room, with
+// [device.ErrPinLimit] when the system refuses to lock more, and with
+// [device.ErrClosed] after Close of the pool or of its device.
+func (p *Pool) Alloc(ctx context.Context, n int64) (*Buffer, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("pinned: %w: alloc %d bytes", device.ErrArgument, n)
 	}
 	size := pagemem.RoundUp(n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b, err := p.acquire(size)
-	if err != nil {
-		return nil, err
+	for {
+		b, err := p.acquire(size)
+		if err == nil {
+			return p.handOut(b, n), nil
+		}
+		short := errors.Is(err, ErrBudget) || errors.Is(err, device.ErrPinLimit)
+		if !short || !p.promising() {
+			return nil, err
+		}
+		if ended := p.awaitRelease(ctx); ended != nil {
+			return nil, fmt.Errorf("%w; waiting for what is pending: %w", err, ended)
+		}
 	}
-	return p.handOut(b, n), nil
 }
 
 // acquire finds or makes a block of size bytes and takes it. It may unlock
@@ -187,6 +204,9 @@ func (p *Pool) acquire(size int64) (*block, error) {
 	for triedAgain := false; ; {
 		if p.closed {
 			return nil, p.closedError()
+		}
+		if p.dev.Closed() {
+			return nil, fmt.Errorf("pinned: alloc %s: %w: the device %s", units.Bytes(size), device.ErrClosed, p.dev.Info().ID)
 		}
 		if b := p.find(c, size); b != nil {
 			p.take(b, size)
@@ -202,7 +222,7 @@ func (p *Pool) acquire(size int64) (*block, error) {
 			if c == shared {
 				segmentSize = min(p.segmentBytes, room&^(pagemem.PageSize()-1))
 			}
-			seg, err := p.grow(segmentSize, c)
+			seg, err := p.grow(segmentSize, size, c)
 			if err == nil && p.closed {
 				_, err = p.giveBack([]*poolSegment{seg})
 				return nil, errors.Join(p.closedError(), err)
@@ -260,7 +280,7 @@ func (p *Pool) borrow(c class, size int64) *block {
 }
 
 // room is how much larger the pool may become.
-func (p *Pool) room() int64 { return p.budget - p.reserved - p.transit }
+func (p *Pool) room() int64 { return p.budget - p.reserved - p.registered - p.transit }
 
 // done ends an operation that worked while the pool was unlocked.
 func (p *Pool) done() {

@@ -76,7 +76,7 @@ func TestRandomOperations(t *testing.T) {
 				}
 				p.Stats() // takes back what is done, so that the model can foretell
 				best := p.bestFit(n)
-				b, err := p.Alloc(n)
+				b, err := p.Alloc(over, n)
 				if err != nil {
 					if !errors.Is(err, ErrBudget) && !errors.Is(err, device.ErrPinLimit) || best != 0 {
 						t.Fatalf("seed %d step %d: alloc %d: %v", seed, step, n, err)
@@ -231,7 +231,7 @@ func TestConcurrent(t *testing.T) {
 				if rng.IntN(8) == 0 {
 					n *= 8
 				}
-				b, err := p.Alloc(n)
+				b, err := p.Alloc(over, n)
 				if errors.Is(err, ErrBudget) {
 					time.Sleep(100 * time.Microsecond)
 					continue

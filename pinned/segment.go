@@ -1,6 +1,7 @@
 package pinned
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -35,18 +36,23 @@ type poolSegment struct {
 func (s *poolSegment) base() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s.mem))) }
 func (s *poolSegment) size() int64   { return int64(len(s.mem)) }
 
-// grow makes a segment of size bytes and adds it, as one free block, to the
-// pool. It unlocks the pool for the time of that; the budget must have room.
-func (p *Pool) grow(size int64, c class) (*poolSegment, error) {
+// grow makes a segment of size bytes, or of fewer but at least least where the
+// system does not lock as many, and adds it, as one free block, to the pool. It
+// unlocks the pool for the time of that; the budget must have room.
+func (p *Pool) grow(size, least int64, c class) (*poolSegment, error) {
 	p.transit += size
 	p.busy++
 	if c == shared {
 		p.growingShared = true
 	}
+	pinBytes := size
+	if c == shared && p.refused > 0 {
+		pinBytes = max(halved(p.refused), least)
+	}
 	p.mu.Unlock()
 
 	start := time.Now()
-	seg, err := p.makeSegment(size)
+	seg, refused, err := p.makeSegment(size, min(pinBytes, size), least)
 	took := time.Since(start)
 
 	p.mu.Lock()
@@ -56,11 +62,17 @@ func (p *Pool) grow(size int64, c class) (*poolSegment, error) {
 		p.growingShared = false
 	}
 	p.pinTime += took
-	if seg == nil {
-		return nil, p.pinError(size, err)
-	}
 	if err != nil {
-		p.pageableReason = p.pinError(size, err).Error()
+		err = p.pinError(cmp.Or(refused, size), err)
+	}
+	if refused > 0 && c == shared {
+		p.refused = refused
+	}
+	if seg == nil {
+		return nil, err
+	}
+	if !seg.pinned {
+		p.pageableReason = err.Error()
 	}
 	if seg.placeErr != nil {
 		p.numaErr = seg.placeErr
@@ -68,7 +80,7 @@ func (p *Pool) grow(size int64, c class) (*poolSegment, error) {
 	seg.class = c
 	seg.first = p.newBlock()
 	*seg.first = block{
-		seg: seg, addr: seg.base(), size: size, free: true, marks: seg.first.marks,
+		seg: seg, addr: seg.base(), size: seg.size(), free: true, marks: seg.first.marks,
 	}
 	p.free[c].insert(seg.first)
 	p.list(seg)
@@ -76,48 +88,91 @@ func (p *Pool) grow(size int64, c class) (*poolSegment, error) {
 	return seg, nil
 }
 
-// makeSegment maps and pins memory. With AllowPageable, it gives both a
-// segment and an error when only pinning failed.
-func (p *Pool) makeSegment(size int64) (*poolSegment, error) {
-	var pinErr error
-	if p.hostAllocator != nil {
-		// The driver takes pages near the thread that asks.
-		leave, placeErr := numa.Enter(p.node)
-		mem, err := p.hostAllocator.AllocHost(size, p.flags)
-		leave()
-		if err == nil {
-			return &poolSegment{mem: mem, pinned: true, driver: true, placeErr: placeErr}, nil
+// makeSegment makes pinned memory of pinBytes, or of half as many again and
+// again, down to least, while the system refuses to lock so many; refused is
+// the smallest size that it refused. With AllowPageable the last resort is
+// memory of size bytes that is not pinned, and the error of pinning beside it.
+func (p *Pool) makeSegment(size, pinBytes, least int64) (seg *poolSegment, refused int64, err error) {
+	for {
+		if seg, err = p.pinSegment(pinBytes); err == nil {
+			return seg, refused, nil
 		}
-		if !p.allowPageable {
-			return nil, err
+		if !errors.Is(err, device.ErrPinLimit) {
+			break
 		}
-		pinErr = err
+		if refused = pinBytes; pinBytes <= least {
+			break
+		}
+		pinBytes = max(halved(pinBytes), least)
 	}
-	mem, err := pagemem.Map(size)
+	if !p.allowPageable {
+		return nil, refused, err
+	}
+	mem, placeErr, mapErr := p.mapPages(size)
+	if mapErr != nil {
+		return nil, refused, errors.Join(err, mapErr)
+	}
+	return &poolSegment{mem: mem, placeErr: placeErr}, refused, err
+}
+
+// halved is half of a size, in whole pages.
+func halved(size int64) int64 { return pagemem.RoundUp(size / 2) }
+
+// pinSegment makes pinned memory, by the driver where the pool wants that or
+// where the driver cannot pin what is there.
+func (p *Pool) pinSegment(size int64) (*poolSegment, error) {
+	if p.byDriver.Load() {
+		return p.allocHost(size)
+	}
+	if p.pinner == nil {
+		return nil, errNoPinner(p.dev)
+	}
+	mem, placeErr, err := p.mapPages(size)
 	if err != nil {
 		return nil, err
 	}
-	pagemem.Huge(mem)
-	placeErr := numa.Bind(mem, p.node)
-	if err := pagemem.Populate(mem, p.prefaultWorkers); err != nil {
-		return nil, errors.Join(err, pagemem.Unmap(mem))
+	err = p.pinner.Pin(mem, p.flags)
+	if err == nil {
+		return &poolSegment{mem: mem, pinned: true, placeErr: placeErr}, nil
 	}
-	if pinErr == nil {
-		if pinErr = p.pin(mem); pinErr == nil {
-			return &poolSegment{mem: mem, pinned: true, placeErr: placeErr}, nil
+	if e := pagemem.Unmap(mem); e != nil {
+		return nil, errors.Join(err, e)
+	}
+	if errors.Is(err, device.ErrNotSupported) && p.hostAllocator != nil {
+		// A driver without host registration still allocates pinned memory.
+		seg, allocErr := p.allocHost(size)
+		if allocErr != nil {
+			return nil, errors.Join(err, allocErr)
 		}
+		p.byDriver.Store(true)
+		return seg, nil
 	}
-	if p.allowPageable {
-		return &poolSegment{mem: mem, placeErr: placeErr}, pinErr
-	}
-	return nil, errors.Join(pinErr, pagemem.Unmap(mem))
+	return nil, err
 }
 
-func (p *Pool) pin(mem []byte) error {
-	if p.pinner == nil {
-		return errNoPinner(p.dev)
+// allocHost lets the driver make pinned memory. It takes pages near the thread
+// that asks.
+func (p *Pool) allocHost(size int64) (*poolSegment, error) {
+	leave, placeErr := numa.Enter(p.node)
+	mem, err := p.hostAllocator.AllocHost(size, p.flags)
+	leave()
+	if err != nil {
+		return nil, err
 	}
-	return p.pinner.Pin(mem, p.flags)
+	return &poolSegment{mem: mem, pinned: true, driver: true, placeErr: placeErr}, nil
+}
+
+// mapPages maps memory on the pool's node and faults it in.
+func (p *Pool) mapPages(size int64) (mem []byte, placeErr, err error) {
+	if mem, err = pagemem.Map(size); err != nil {
+		return nil, nil, err
+	}
+	pagemem.Huge(mem)
+	placeErr = numa.Bind(mem, p.node)
+	if err := pagemem.Populate(mem, p.prefaultWorkers); err != nil {
+		return nil, nil, errors.Join(err, pagemem.Unmap(mem))
+	}
+	return mem, placeErr, nil
 }
 
 // drop gives a segment's memory back to the system. When that fails, the

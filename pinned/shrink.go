@@ -75,6 +75,9 @@ func (p *Pool) giveBack(segments []*poolSegment) (freed int64, err error) {
 	p.mu.Lock()
 	p.transit -= size
 	p.releasing--
+	if freed > 0 {
+		p.refused = 0 // there may be room for larger ones again
+	}
 	p.done()
 	for _, s := range stuck {
 		s.first.free = false

@@ -20,6 +20,9 @@ type counters struct {
 	allocs, reuses, segmentAllocs, waits int64
 	pinTime                              time.Duration
 
+	registered     int64 // bytes, see Register
+	releases       int64 // blocks that became free
+	mute           int   // pending blocks that could not be asked
 	pageableReason string
 	lostReason     error
 	eventErr       error

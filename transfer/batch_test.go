@@ -74,7 +74,7 @@ func openSides(t testing.TB, n int64, o transfer.Options) *sides {
 	ok(err)
 	t.Cleanup(func() { ok(pool.Close()) })
 	for i := range s.pinned {
-		buffer, err := pool.Alloc(n)
+		buffer, err := pool.Alloc(context.Background(), n)
 		ok(err)
 		t.Cleanup(func() { ok(buffer.Free()) })
 		s.pinned[i] = buffer.Bytes()

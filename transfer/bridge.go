@@ -187,7 +187,7 @@ func (b *bridge) prepare() (err error) {
 		err = errors.Join(err, half.close())
 	}()
 	for i := range slots {
-		if slots[i].buffer, err = b.pool.Alloc(bridgeSlotBytes); err != nil {
+		if slots[i].buffer, err = b.pool.Alloc(context.Background(), bridgeSlotBytes); err != nil {
 			return err
 		}
 		if slots[i].out, err = b.from.NewEvent(device.EventNoTiming); err != nil {

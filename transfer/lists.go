@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -32,7 +33,7 @@ func newLists(dev device.Device) (l *lists, err error) {
 	}); err != nil {
 		return l, err
 	}
-	if l.host, err = l.pool.Alloc(rowsInFlight * listBytes); err != nil {
+	if l.host, err = l.pool.Alloc(context.Background(), rowsInFlight*listBytes); err != nil {
 		return l, err
 	}
 	if l.device, err = dev.Alloc(rowsInFlight * listBytes); err != nil {

@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -131,7 +132,7 @@ func TestPoolWithoutRoom(t *testing.T) {
 	const slots, slotBytes = 3, 16 << 10
 	f.NeedsPinned(slots * slotBytes)
 	pool := f.Pool(pinned.Options{Budget: slots * slotBytes, SegmentBytes: 4 * slotBytes})
-	taken, err := pool.Alloc(1)
+	taken, err := pool.Alloc(context.Background(), 1)
 	f.OK(err)
 	e := f.Engine(transfer.Options{Pool: pool, Copiers: 2, Slots: slots, SlotBytes: slotBytes, StageAbove: 1000})
 	p, host := f.Alloc(1<<20), make([]byte, 1<<20)

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -98,7 +99,7 @@ func (f *feed) canPin(n int64) (can bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	b, err := pool.Alloc(n)
+	b, err := pool.Alloc(context.Background(), n)
 	switch {
 	case err == nil:
 		can, err = true, b.Free()

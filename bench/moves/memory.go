@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,7 +29,7 @@ func (m *memory) pinned(n int64) ([]byte, error) {
 		return nil, err
 	}
 	m.Later(pool.Close)
-	buffer, err := pool.Alloc(n)
+	buffer, err := pool.Alloc(context.Background(), n)
 	if err != nil {
 		return nil, err
 	}

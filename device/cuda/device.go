@@ -148,6 +148,13 @@ func (d *Device) Synchronize() error {
 	return check("cuCtxSynchronize", api.ctxSynchronize.Call())
 }
 
+// Closed implements [device.Device].
+func (d *Device) Closed() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.closed
+}
+
 // Close implements [device.Device].
 func (d *Device) Close() error {
 	d.mu.Lock()

@@ -149,8 +149,14 @@ func testClosedDevice(f *fixture) {
 	f.ok(closed.Close())
 	f.ok(s.Record(e))
 	f.ok(s.Record(live))
+	if f.dev.Closed() {
+		f.Error("closed before it is")
+	}
 	f.ok(f.dev.Close())
 	f.ok(f.dev.Close())
+	if !f.dev.Closed() {
+		f.Error("closed, and says it is not")
+	}
 	f.allClosed("device", deviceUses(f.dev, s, p, b))
 	f.allClosed("device, stream", streamUses(s, e, p))
 	f.allClosed("device, event", eventUses(e, live, s))

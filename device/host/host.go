@@ -192,6 +192,9 @@ func (d *Device) Synchronize() error {
 	return errors.Join(errs...)
 }
 
+// Closed implements [device.Device].
+func (d *Device) Closed() bool { return d.closed.Load() }
+
 // Close implements [device.Device]. It reports the errors of work that nobody
 // waited for.
 func (d *Device) Close() error {

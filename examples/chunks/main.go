@@ -97,7 +97,7 @@ func memory(dev device.Device, n int64, pin bool) (matrix, result []byte, free f
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	all, err := pool.Alloc(3 * n)
+	all, err := pool.Alloc(context.Background(), 3*n)
 	if err != nil {
 		pool.Close()
 		return nil, nil, nil, err

@@ -1,5 +1,29 @@
 package sysmem
 
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/internal/units"
+)
+
+// ErrMemory: the machine, or the process's control group, has not that much
+// memory left.
+var ErrMemory = errors.New("not enough host memory")
+
+// Check fails with [ErrMemory] when n bytes more are not to be had. Ask before
+// taking much: beyond the limit of a control group the system does not refuse,
+// it kills. Where nothing is known, Check allows everything.
+func Check(n int64) error { return now().check(n) }
+
+func (m memory) check(n int64) error {
+	if m.limit == 0 || n <= m.available {
+		return nil
+	}
+	return fmt.Errorf("%w: %s needed, %s of %s available to this process",
+		ErrMemory, units.Bytes(n), units.Bytes(m.available), units.Bytes(m.limit))
+}
+
 // Available returns the bytes that this process may still use before the
 // system swaps, reclaims what others need, or kills: the machine's available
 // memory, or less where a control group has a limit (its limit, minus its

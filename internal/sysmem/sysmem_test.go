@@ -1,6 +1,7 @@
 package sysmem
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -242,5 +243,22 @@ func (h hostile) Open(name string) (fs.File, error) {
 func BenchmarkAvailable(b *testing.B) {
 	for b.Loop() {
 		Available()
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		m    memory
+		n    int64
+		fits bool
+	}{
+		{memory{}, 1 << 60, true}, // nothing is known
+		{memory{limit: 100, available: 50}, 50, true},
+		{memory{limit: 100, available: 50}, 51, false},
+		{memory{limit: 100}, 1, false},
+	} {
+		if err := c.m.check(c.n); (err == nil) != c.fits || err != nil && !errors.Is(err, ErrMemory) {
+			t.Errorf("%+v, %d bytes: %v", c.m, c.n, err)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/process"
 	"github.com/pinion-gpu/pinion/internal/shmem"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
 )
 
 // Options configure [Create]. The zero value is ready to use.
@@ -39,8 +40,9 @@ type Options struct {
 //
 // At Path, a segment that dead processes left behind is replaced. One with
 // live owners fails with [ErrOwned], which names them, and any other file with
-// [ErrInvalid]. It fails with [device.ErrNotSupported] where the system has no
-// such memory.
+// [ErrInvalid]. It fails with [ErrMemory] when the machine, or the process's
+// control group, has not that much memory, and with [device.ErrNotSupported]
+// where the system has no such memory.
 func Create(n int64, o Options) (*Segment, error) {
 	s, err := create(n, o)
 	if err != nil {
@@ -58,6 +60,9 @@ func create(n int64, o Options) (*Segment, error) {
 	}
 	self, err := identify()
 	if err != nil {
+		return nil, err
+	}
+	if err := sysmem.Check(fileBytes(n)); err != nil {
 		return nil, err
 	}
 	h := header{size: n, generation: 1 + rand.Uint64N(1<<64-1), creator: self, name: o.Name}

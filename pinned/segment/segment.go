@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/process"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
 )
 
 // Errors of shared segments, for [errors.Is], beside [device.ErrPinLimit],
@@ -18,6 +19,9 @@ var (
 	// ErrInvalid: not a segment, or not the one that was expected: another
 	// layout version, a size that does not match, another generation.
 	ErrInvalid = errors.New("not a usable segment")
+	// ErrMemory: the machine, or the process's control group, has not that much
+	// memory left.
+	ErrMemory = sysmem.ErrMemory
 	// ErrOwned: live processes have the segment mapped.
 	ErrOwned = errors.New("segment has live owners")
 	// ErrPinned: the segment is pinned for that device already, or another

@@ -20,6 +20,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/fdpass"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"golang.org/x/sys/unix"
 )
 
@@ -543,5 +544,23 @@ func TestSegmentConcurrent(t *testing.T) {
 	}
 	if owners, err := s.Owners(); err != nil || len(owners) != 1 {
 		t.Errorf("%+v, %v", owners, err)
+	}
+}
+
+// A segment beyond what the process may have is refused before any of it is
+// taken: a control group would kill the process on the way.
+func TestCreateBeyondMemory(t *testing.T) {
+	limit := sysmem.Limit()
+	if limit == 0 {
+		t.Skip("the system does not tell its memory")
+	}
+	for _, path := range []string{"", filepath.Join(t.TempDir(), "segment")} {
+		_, err := Create(limit+1, Options{Path: path})
+		if !errors.Is(err, ErrMemory) {
+			t.Errorf("path %q: %v", path, err)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Error("a file was made")
+		}
 	}
 }

@@ -145,7 +145,7 @@ func (c *calibration) prepare() error {
 		return err
 	}
 	c.undo = append(c.undo, pool.Close)
-	c.pinned, err = pool.Alloc(c.o.MaxBytes)
+	c.pinned, err = pool.Alloc(context.Background(), c.o.MaxBytes)
 	if errors.Is(err, device.ErrPinLimit) || errors.Is(err, pinned.ErrBudget) {
 		return fmt.Errorf("transfer: calibrate: %w", err)
 	}

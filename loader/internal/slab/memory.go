@@ -1,6 +1,7 @@
 package slab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -88,7 +89,7 @@ func pinnedSlabs(dev device.Device, want int, n, budget int64) (*Slabs, error) {
 	}
 	s := &Slabs{pool: pool, Pinned: true}
 	for range want {
-		b, err := pool.Alloc(n)
+		b, err := pool.Alloc(context.Background(), n)
 		if err != nil && len(s.All) > 0 && (errors.Is(err, pinned.ErrBudget) || errors.Is(err, device.ErrPinLimit)) {
 			break // less prefetch than asked for
 		}

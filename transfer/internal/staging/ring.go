@@ -1,6 +1,7 @@
 package staging
 
 import (
+	"context"
 	"errors"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -34,7 +35,7 @@ func newRing(dev device.Device, pool *pinned.Pool, o Options) (*ring, error) {
 			return err
 		}
 		for i := range r.slots {
-			if r.slots[i].buffer, err = pool.Alloc(o.SlotBytes); err != nil {
+			if r.slots[i].buffer, err = pool.Alloc(context.Background(), o.SlotBytes); err != nil {
 				return err
 			}
 			// The wait spins: sleeping until the device's interrupt costs some

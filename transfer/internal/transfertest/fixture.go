@@ -166,7 +166,7 @@ func (f *Fixture) Pool(o pinned.Options) *pinned.Pool {
 // not allow that many.
 func (f *Fixture) PinnedMemory(n int64) []byte {
 	f.Helper()
-	buffer, err := f.Pool(pinned.Options{Budget: n + 1<<20}).Alloc(n)
+	buffer, err := f.Pool(pinned.Options{Budget: n + 1<<20}).Alloc(context.Background(), n)
 	if errors.Is(err, device.ErrPinLimit) {
 		f.Skip(err)
 	}
@@ -184,7 +184,7 @@ func (f *Fixture) NeedsPinned(n int64) {
 	f.Helper()
 	pool, err := pinned.NewPool(f.Dev, pinned.Options{Budget: n + 1<<20})
 	f.OK(err)
-	buffer, err := pool.Alloc(n)
+	buffer, err := pool.Alloc(context.Background(), n)
 	if err == nil {
 		f.OK(buffer.Free())
 	}

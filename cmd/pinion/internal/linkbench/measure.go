@@ -135,7 +135,7 @@ func (b *bench) pinByPool(n int64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	buffer, err := pool.Alloc(n)
+	buffer, err := pool.Alloc(context.Background(), n)
 	if err != nil {
 		return 0, errors.Join(err, pool.Close())
 	}

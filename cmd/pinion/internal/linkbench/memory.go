@@ -56,7 +56,7 @@ func (b *bench) preparePinned(report *Report) error {
 		return skip(err)
 	}
 	b.later(pool.Close)
-	if b.pinned, err = pool.Alloc(b.o.Size); err != nil {
+	if b.pinned, err = pool.Alloc(context.Background(), b.o.Size); err != nil {
 		b.pinned = nil
 		return skip(err)
 	}

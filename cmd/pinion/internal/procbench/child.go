@@ -166,7 +166,7 @@ func (c *child) pin(n int64) (mem []byte, took time.Duration, err error) {
 		return nil, 0, err
 	}
 	c.later(pool.Close)
-	buffer, err := pool.Alloc(n)
+	buffer, err := pool.Alloc(context.Background(), n)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -209,7 +209,7 @@ func (b *bench) prepare() (err error) {
 	}
 	b.pool, err = pinned.NewPool(b.dev, pinned.Options{Name: "bench processes", Budget: b.part, SegmentBytes: b.part})
 	if err == nil {
-		b.sent, err = b.pool.Alloc(b.o.Size)
+		b.sent, err = b.pool.Alloc(context.Background(), b.o.Size)
 	}
 	if refused(err) {
 		b.skip(fmt.Errorf("nothing to serialise: %w", err), serialised)
