@@ -68,6 +68,16 @@ func Classes(d Dataset) []string {
 	return nil
 }
 
+// Targets returns the labels of d that are no classes, such as prices or several
+// numbers for each sample, as a dataset of its own; sample i goes with sample i
+// of d. A loader takes it among its targets. It is nil where there are none.
+func Targets(d Dataset) Dataset {
+	if t, ok := As[interface{ Targets() Dataset }](d); ok {
+		return t.Targets()
+	}
+	return nil
+}
+
 // Warnings returns what those who use d should know though it is no error, each
 // one sentence: files that cannot be read, sizes that fit more than one meaning.
 // It asks for a method Warnings() []string.

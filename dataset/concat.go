@@ -91,6 +91,24 @@ func (d *Concat) Classes() []string {
 	return names
 }
 
+// Targets returns the targets of all parts, nil if one of them has none or other
+// ones.
+func (d *Concat) Targets() Dataset {
+	var all []Dataset
+	for _, p := range d.parts {
+		t := Targets(p)
+		if t == nil {
+			return nil
+		}
+		all = append(all, t)
+	}
+	whole, err := NewConcat(all...)
+	if err != nil {
+		return nil
+	}
+	return whole
+}
+
 // NewReader implements [Dataset].
 func (d *Concat) NewReader() (Reader, error) {
 	readers, err := openReaders(d.parts)

@@ -110,6 +110,9 @@ func (d *Map) Unwrap() []Dataset { return []Dataset{d.dataset} }
 // Classes returns the names of the classes of that dataset, nil if it has none.
 func (d *Map) Classes() []string { return Classes(d.dataset) }
 
+// Targets returns the targets of that dataset, nil if it has none.
+func (d *Map) Targets() Dataset { return Targets(d.dataset) }
+
 // NewReader implements [Dataset].
 func (d *Map) NewReader() (Reader, error) {
 	r, err := d.dataset.NewReader()

@@ -65,6 +65,14 @@ func (d *Subset) Unwrap() []Dataset { return []Dataset{d.dataset} }
 // Classes returns the names of the classes of that dataset, nil if it has none.
 func (d *Subset) Classes() []string { return Classes(d.dataset) }
 
+// Targets returns the targets of the samples, nil if there are none.
+func (d *Subset) Targets() Dataset {
+	if whole := Targets(d.dataset); whole != nil {
+		return newSubset(whole, d.indices)
+	}
+	return nil
+}
+
 // NewReader implements [Dataset].
 func (d *Subset) NewReader() (Reader, error) {
 	r, err := d.dataset.NewReader()

@@ -9,15 +9,18 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/file"
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/internal/lines"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // Options says how a CSV file is read. The zero value works.
 type Options struct {
-	// Label is the column that holds the labels, whole numbers: its name in
-	// the header, or its number from 0, or from the end: "-1" is the last.
-	// It is no part of the samples. Default: none, all labels are -1.
+	// Label is the column that holds the labels: its name in the header, or its
+	// number from 0, or from the end: "-1" is the last. It is no part of the
+	// samples. Whole numbers are classes; texts become classes with a table
+	// ([Dataset.Classes]); other numbers, and several columns with commas between
+	// them, are targets ([Dataset.Targets]). Default: none, all labels are -1.
 	Label string
 	// DType is the type of the samples' elements: F32 or F64. Default F32.
 	DType dtype.DType
@@ -25,7 +28,8 @@ type Options struct {
 	// Default 0: the first that the first row has of tab, ';', '|', ',', ' '.
 	Delimiter byte
 	// Header says whether the first row holds names: 1 yes, -1 no. Default
-	// 0: it does if not all of its fields are numbers.
+	// 0: it does if not all of its fields are numbers, but for those of labels
+	// that are given by number.
 	Header int
 }
 
@@ -34,6 +38,7 @@ type Options struct {
 type Dataset struct {
 	dataset.Memory
 	columns []string
+	labels  labels.Set
 }
 
 // Open reads a whole file. Rows end in LF or CR LF; blank lines and lines
@@ -42,7 +47,7 @@ type Dataset struct {
 // missing one is an error, NaN is a number, also "-nan".
 //
 // Errors name the line, from 1, and the column, by name or from 0. It fails with [dataset.ErrFormat] for a field that is
-// no number or does not fit, a label that is no whole number, and rows of
+// no number or does not fit, and rows of
 // different lengths; with [dataset.ErrEmpty] when there are no rows or no columns
 // beside the label; with [dataset.ErrTooLarge] for a line of more than 16 MiB; with
 // [dataset.ErrArgument] for impossible options, with [dataset.ErrDamaged] for a file that
@@ -70,12 +75,24 @@ func Open(ctx context.Context, path string, opts Options) (*Dataset, error) {
 		return nil, fmt.Errorf("%s%w", path, err)
 	}
 	spec := dataset.Spec{Shape: []int{p.form.width}, DType: opts.DType}
-	m, err := dataset.NewMemory(p.data, spec, dataset.MemoryOptions{Labels: p.labels, Name: path})
+	set, err := p.labels.Finish(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Dataset{*m, p.names}, nil
+	m, err := dataset.NewMemory(p.data, spec, dataset.MemoryOptions{Labels: set.Labels, Name: path})
+	if err != nil {
+		return nil, err
+	}
+	return &Dataset{*m, p.names, set}, nil
 }
+
+// Classes returns the sorted texts of the labels, to which labels are indexes; nil
+// where they are numbers.
+func (d *Dataset) Classes() []string { return slices.Clone(d.labels.Names) }
+
+// Targets returns the labels that are no classes, {columns} of f32, or scalars; nil
+// where there are none.
+func (d *Dataset) Targets() dataset.Dataset { return d.labels.Targets }
 
 // Columns returns the names of the samples' columns, nil if the file has no
 // header.

@@ -104,9 +104,8 @@ func TestCSVErrors(t *testing.T) {
 		{"long row", "1,2,3\n1,2,3,4,5\n", Options{}, dataset.ErrFormat, ":2: format not supported: 5 columns, want 3"},
 		{"beyond f32", "1,1e39\n", Options{}, dataset.ErrFormat, `column 1: "1e39" does not fit f32`},
 		{"beyond f64", "a\n1e309\n", Options{DType: dtype.F64}, dataset.ErrFormat, `"1e309" is no number`},
-		{"label fraction", "1,2.5\n", Options{Label: "1"}, dataset.ErrFormat, `column 1: label "2.5" is no whole number`},
-		{"label large", "1,2147483648\n", Options{Label: "1"}, dataset.ErrFormat, `label "2147483648"`},
-		{"label NaN", "1,nan\n", Options{Label: "1"}, dataset.ErrFormat, `label "nan"`},
+		{"label large", "1,2147483648\n", Options{Label: "1"}, dataset.ErrFormat, `column 1: format not supported: label 2.147483648e+09 does not fit 32 bits`},
+		{"text after numbers", "1,2\n3,cat\n", Options{Label: "1"}, dataset.ErrFormat, `:2: format not supported: column 1: "cat" is no number`},
 		{"no label", "a,b\n1,2\n", Options{Label: "c"}, dataset.ErrArgument, `no label column "c" among the 2: "a", "b"`},
 		{"label number", "1,2\n", Options{Label: "2"}, dataset.ErrArgument, `no label column "2" among the 2`},
 		{"label below", "1,2\n", Options{Label: "-3"}, dataset.ErrArgument, `no label column "-3"`},
@@ -194,7 +193,7 @@ func FuzzCSV(f *testing.F) {
 			fmt.Fprint(&out, math.Float64frombits(binary.LittleEndian.Uint64(p.data[i:])), end)
 		}
 		r, err := parse([]byte(out.String()), 1<<16, 1, Options{DType: dtype.F64, Header: -1})
-		if err != nil || !bytes.Equal(p.data, q.data) || !slices.Equal(p.labels, q.labels) || len(r.data) != len(p.data) {
+		if err != nil || !bytes.Equal(p.data, q.data) || fmt.Sprint(p.labels) != fmt.Sprint(q.labels) || len(r.data) != len(p.data) {
 			t.Errorf("%q: %v", out.String(), err)
 		}
 	})
@@ -232,5 +231,51 @@ func TestHugeFile(t *testing.T) {
 	}
 	if cap(p.data) > 512<<20 {
 		t.Errorf("room for %d bytes", cap(p.data))
+	}
+}
+
+// TestLabels: texts become classes with a table, and numbers that are no classes
+// targets.
+func TestLabels(t *testing.T) {
+	many := "x,kind\n"
+	for i := range 3000 {
+		many += fmt.Sprintf("%d,%s\n", i, []string{"dog", "ant", "\"cat, big\"", ""}[i%4])
+	}
+	for _, c := range []struct {
+		name, text, label string
+		labels            []int32 // of the first rows
+		classes, targets  string
+	}{
+		{"texts", many, "kind", []int32{2, 0, 1, -1, 2}, `["ant" "cat, big" "dog"]`, ""},
+		{"texts that begin as numbers", "1,1a\n2,2\n", "1", []int32{0, 1}, `["1a" "2"]`, ""},
+		{"whole numbers", "1,3\n2,-1\n", "1", []int32{3, -1}, "[]", ""},
+		{"fractions", "1,3\n2,0.5\n", "1", []int32{-1, -1}, "[]", "scalar f32 [3 0.5]"},
+		{"several", "a,b,c\n1,3,4\n2,5,6\n", "c,a", []int32{-1, -1}, "[]", "2 f32 [1 4 2 6]"},
+	} {
+		d, err := Open(t.Context(), datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.csv"), []byte(c.text)), Options{Label: c.label})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for i, want := range c.labels {
+			if got := d.Label(i); got != want {
+				t.Errorf("%s: label %d is %d, want %d", c.name, i, got, want)
+			}
+		}
+		if got := fmt.Sprintf("%q", dataset.Classes(d)); got != c.classes {
+			t.Errorf("%s: classes %s, want %s", c.name, got, c.classes)
+		}
+		targets := ""
+		if with := dataset.Targets(d); with != nil {
+			samples, _ := datatest.ReadAll(t, with)
+			list, _ := dataset.Elements[float32](slices.Concat(samples...))
+			targets = fmt.Sprint(with.Spec(), " ", list)
+		}
+		if targets != c.targets {
+			t.Errorf("%s: targets %q, want %q", c.name, targets, c.targets)
+		}
+		if half, err := dataset.NewSubset(d, []int{1}); err != nil || (dataset.Targets(half) == nil) != (c.targets == "") {
+			t.Errorf("%s: targets of a subset, %v", c.name, err)
+		}
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/internal/lines"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
 	"github.com/pinion-gpu/pinion/dataset/internal/number"
@@ -21,9 +23,11 @@ import (
 // form is what the options and the first row say about every row.
 type form struct {
 	delimiter byte
-	fields    int // of a row, 0 before the first row
-	label     int // its column, or -1
-	width     int // elements of a sample
+	fields    int    // of a row, 0 before the first row
+	label     []bool // of each column, whether it is one of labels; nil: none
+	text      bool   // labels are texts
+	labels    int    // how many columns
+	width     int    // elements of a sample
 	dtype     dtype.DType
 	header    []string // names of all columns, or nil
 }
@@ -35,7 +39,9 @@ type parser struct {
 	names  []string // of the samples' columns, or nil
 	line   int      // lines done
 	data   []byte
-	labels []int32
+	labels labels.Builder
+	// undecided: there was no row yet that shows whether labels are texts.
+	undecided bool
 }
 
 // block is some lines and what is in them.
@@ -43,7 +49,7 @@ type block struct {
 	text   []byte
 	lines  int // done; the last is the one of err
 	data   []byte
-	labels []int32
+	labels labels.Builder
 	err    error
 }
 
@@ -59,6 +65,8 @@ func (p *parser) read(ctx context.Context, file *lines.Blocks, workers int) erro
 			}
 			if err == nil && p.form.fields == 0 {
 				text, err = p.start(text)
+			} else if err == nil && p.undecided {
+				p.decide(text)
 			}
 			if err != nil {
 				return fmt.Errorf(": %w", err)
@@ -93,40 +101,104 @@ func (p *parser) start(text []byte) ([]byte, error) {
 		text = rest
 		p.line++
 	}
-	f := form{delimiter: p.opts.Delimiter, label: -1, dtype: p.opts.DType}
+	f := form{delimiter: p.opts.Delimiter, dtype: p.opts.DType}
 	if f.delimiter == 0 {
 		f.delimiter = delimiterOf(line)
 	}
 	fields := splitLine(line, f.delimiter)
 	f.fields, f.width = len(fields), len(fields)
-	if p.opts.Header == 1 || p.opts.Header == 0 && !numeric(fields) {
+	if p.opts.Header == 1 || p.opts.Header == 0 && namesIn(fields, p.opts.Label) {
 		f.header = fields
 		text = rest
 		p.line++
 	}
-	if name := p.opts.Label; name != "" {
-		f.label = slices.Index(f.header, name)
-		if f.label < 0 {
-			column, err := strconv.Atoi(name)
-			if column < 0 {
-				column += f.fields
-			}
-			if err != nil || column < 0 || column >= f.fields {
-				return nil, fmt.Errorf("%w: no label column %.80q among the %d: %s", dataset.ErrArgument, name, f.fields, names.Listed(f.header))
-			}
-			f.label = column
-		}
-		f.width--
+	if err := f.chooseLabels(p.opts.Label); err != nil {
+		return nil, err
 	}
 	if f.width == 0 {
 		return nil, fmt.Errorf("%w: no columns beside the label", dataset.ErrEmpty)
 	}
 	p.form = f
-	p.names = slices.Clone(f.header)
-	if p.names != nil && f.label >= 0 {
-		p.names = slices.Delete(p.names, f.label, f.label+1)
+	p.undecided = f.labels > 0
+	p.decide(text)
+	for i, name := range f.header {
+		if f.label == nil || !f.label[i] {
+			p.names = append(p.names, name)
+		}
 	}
 	return text, nil
+}
+
+// namesIn reports whether the first row holds names: not all of its fields are
+// numbers, but for labels whose columns are given by number.
+func namesIn(fields []string, label string) bool {
+	for _, name := range strings.Split(label, ",") {
+		column, err := strconv.Atoi(name)
+		if err != nil && slices.Contains(fields, name) {
+			return true
+		}
+		if column < 0 {
+			column += len(fields)
+		}
+		if err == nil && column >= 0 && column < len(fields) {
+			fields = slices.Clone(fields)
+			fields[column] = "0"
+		}
+	}
+	return !numeric(fields)
+}
+
+// chooseLabels finds the columns of labels: one, or several with commas between
+// them.
+func (f *form) chooseLabels(option string) error {
+	if option == "" {
+		return nil
+	}
+	f.label = make([]bool, f.fields)
+	list := []string{option}
+	if !slices.Contains(f.header, option) {
+		list = strings.Split(option, ",")
+	}
+	for _, name := range list {
+		column := slices.Index(f.header, name)
+		if column < 0 {
+			var err error
+			column, err = strconv.Atoi(name)
+			if column < 0 {
+				column += f.fields
+			}
+			if err != nil || column < 0 || column >= f.fields {
+				return fmt.Errorf("%w: no label column %.80q among the %d: %s", dataset.ErrArgument, name, f.fields, names.Listed(f.header))
+			}
+		}
+		if !f.label[column] {
+			f.label[column] = true
+			f.labels++
+			f.width--
+		}
+	}
+	return nil
+}
+
+// decide finds out from the first row of text, if there is one, whether labels are
+// texts.
+func (p *parser) decide(text []byte) {
+	f := &p.form
+	for len(text) > 0 && p.undecided {
+		var line []byte
+		if line, text = cutLine(text); skipped(line) {
+			continue
+		}
+		for i, field := range splitLine(line, f.delimiter) {
+			if i < f.fields && f.label[i] && p.undecided {
+				_, numeric := number.Parse([]byte(field))
+				f.text = f.labels == 1 && !numeric
+				p.undecided = false
+			}
+		}
+		p.undecided = false
+	}
+	p.labels.Text, p.labels.Width = f.text, f.labels
 }
 
 // parse parses blocks and appends what they hold in their order. The bytes of
@@ -137,20 +209,23 @@ func (p *parser) parse(blocks []block, left int64) error {
 		group.Go(func() { blocks[i].parse(&p.form) })
 	}
 	group.Wait()
-	for _, b := range blocks {
+	for i := range blocks {
+		b := &blocks[i]
 		p.line += b.lines
 		if b.err != nil {
 			return fmt.Errorf(":%d: %w", p.line, b.err)
 		}
 		p.data = lines.MakeRoom(p.data, len(b.data), len(b.text), int64(len(blocks)*len(b.text))+left)
 		p.data = append(p.data, b.data...)
-		p.labels = append(p.labels, b.labels...)
+		p.labels.Append(&b.labels)
 	}
 	return nil
 }
 
 func (b *block) parse(f *form) {
-	b.lines, b.data, b.labels, b.err = 0, b.data[:0], b.labels[:0], nil
+	b.lines, b.data, b.err = 0, b.data[:0], nil
+	b.labels.Text, b.labels.Width = f.text, f.labels
+	b.labels.Reset()
 	for text := b.text; len(text) > 0 && b.err == nil; b.lines++ {
 		var line []byte
 		if line, text = cutLine(text); !skipped(line) {
@@ -166,8 +241,13 @@ func (b *block) row(f *form, line []byte) error {
 			return fmt.Errorf("%w: %d columns, want %d", dataset.ErrFormat, column+len(splitRest(line, f.delimiter, more)), f.fields)
 		}
 		field := line
+		label := f.label != nil && f.label[column]
 		v, n, ok := number.Scan(line)
 		switch {
+		case label && f.text:
+			field, line, more = cutField(line, f.delimiter)
+			b.labels.Name(string(field))
+			continue
 		case ok && n == len(line):
 			line, more = nil, false
 		case ok && line[n] == f.delimiter && f.delimiter != ' ':
@@ -180,12 +260,10 @@ func (b *block) row(f *form, line []byte) error {
 			return fmt.Errorf("%w: column %s: %.40q is no number", dataset.ErrFormat, f.column(column), field)
 		}
 		switch {
-		case column == f.label:
-			label := int32(v)
-			if float64(label) != v {
-				return fmt.Errorf("%w: column %s: label %.40q is no whole number of 32 bits", dataset.ErrFormat, f.column(column), field)
+		case label:
+			if err := b.labels.Number(v); err != nil {
+				return fmt.Errorf("column %s: %w", f.column(column), err)
 			}
-			b.labels = append(b.labels, label)
 		case f.dtype == dtype.F64:
 			b.data = binary.LittleEndian.AppendUint64(b.data, math.Float64bits(v))
 		default:
