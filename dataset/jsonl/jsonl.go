@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/file"
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/internal/lines"
 	"github.com/pinion-gpu/pinion/dtype"
 )
@@ -19,8 +21,9 @@ type Options struct {
 	// with dots between them for objects in objects. Default: the line itself
 	// if it is no object, else the only field beside Label.
 	Field string
-	// Label is the field that holds the label, a whole number. Default: none,
-	// all labels are -1.
+	// Label is the field that holds the label. Whole numbers are classes; texts
+	// become classes with a table ([Dataset.Classes]); other numbers, and lists of
+	// them, are targets ([Dataset.Targets]). Default: none, all labels are -1.
 	Label string
 	// DType is the type of the samples' elements: F32, F64, or for whole
 	// numbers I32 or I64. Default F32.
@@ -33,7 +36,10 @@ type Options struct {
 
 // Dataset is a file of one JSON value a line, each with a sample: a number,
 // or an array of numbers or of arrays of one shape.
-type Dataset struct{ dataset.Dataset }
+type Dataset struct {
+	dataset.Dataset
+	labels labels.Set
+}
 
 // Open reads a whole file into memory, where samples take at most
 // four times the room of their text, and most often less. It is not read line
@@ -64,7 +70,11 @@ func Open(ctx context.Context, path string, opts Options) (*Dataset, error) {
 	if err := p.read(ctx, &lines.Blocks{R: f, Left: size, Bytes: 1 << 20}, runtime.GOMAXPROCS(0)); err != nil {
 		return nil, fmt.Errorf("%s%w", path, err)
 	}
-	spec, memory := dataset.Spec{Shape: p.shape, DType: opts.DType}, dataset.MemoryOptions{Labels: p.labels, Name: path}
+	set, err := p.labels.Finish(path)
+	if err != nil {
+		return nil, err
+	}
+	spec, memory := dataset.Spec{Shape: p.shape, DType: opts.DType}, dataset.MemoryOptions{Labels: set.Labels, Name: path}
 	var d dataset.Dataset
 	if opts.Ragged && len(p.shape) > 0 {
 		d, err = dataset.NewMemoryRagged(p.data, spec, p.offsets, memory)
@@ -74,8 +84,18 @@ func Open(ctx context.Context, path string, opts Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dataset{d}, nil
+	return &Dataset{d, set}, nil
 }
+
+// Unwrap returns the samples in memory.
+func (d *Dataset) Unwrap() dataset.Dataset { return d.Dataset }
+
+// Classes returns the sorted texts of the labels, to which labels are indexes; nil
+// where they are numbers.
+func (d *Dataset) Classes() []string { return slices.Clone(d.labels.Names) }
+
+// Targets returns the labels that are no classes, as f32; nil where there are none.
+func (d *Dataset) Targets() dataset.Dataset { return d.labels.Targets }
 
 // Length implements [dataset.Ragged].
 func (d *Dataset) Length(i int) int { return dataset.Length(d.Dataset, i) }

@@ -172,9 +172,9 @@ func TestJSONLinesErrors(t *testing.T) {
 		{`{"x":1,"x":2}`, Options{Field: "x"}, dataset.ErrFormat, `two fields "x"`},
 		{`[1]`, Options{Field: "x"}, dataset.ErrFormat, `an array, no object with a field "x"`},
 		{`{"x":1}`, Options{Field: "x", Label: "y"}, dataset.ErrFormat, `no field "y"`},
-		{`{"x":1,"y":"cat"}`, Options{Field: "x", Label: "y"}, dataset.ErrFormat, `a string; want a whole number in field "y"`},
-		{`{"x":1,"y":[1]}`, Options{Label: "y"}, dataset.ErrFormat, `an array; want a whole number`},
-		{`{"x":1,"y":1.5}`, Options{Label: "y"}, dataset.ErrFormat, `1.5 is no whole number of 32 bits in field "y"`},
+		{`{"x":1,"y":"cat"}` + "\n" + `{"x":1,"y":2}`, Options{Field: "x", Label: "y"}, dataset.ErrFormat, `:2: format not supported: labels of 1 number beside labels of text in field "y"`},
+		{`{"x":1,"y":[[1]]}`, Options{Field: "x", Label: "y"}, dataset.ErrFormat, `labels of shape [1 1]`},
+		{`{"x":1,"y":3e9}`, Options{Field: "x", Label: "y"}, dataset.ErrFormat, `does not fit 32 bits in field "y"`},
 		{"1", Options{DType: dtype.U8}, dataset.ErrArgument, "JSON numbers as u8"},
 	} {
 		_, err := openJSON(t, c.text, c.opts)
@@ -269,4 +269,35 @@ func TestHugeFile(t *testing.T) {
 	if cap(p.data) > 512<<20 {
 		t.Errorf("room for %d bytes", cap(p.data))
 	}
+}
+
+// TestLabels: texts become classes with a table, and numbers that are no classes
+// targets.
+func TestLabels(t *testing.T) {
+	for _, c := range []struct{ name, text, labels, classes, targets string }{
+		{"texts", `{"x":1,"y":"dog"}|{"x":2,"y":"ant"}|{"x":3,"y":"do\u0067"}`, "[1 0 1]", `["ant" "dog"]`, ""},
+		{"whole numbers", `{"x":1,"y":3}|{"x":2,"y":-1}`, "[3 -1]", "[]", ""},
+		{"fractions", `{"x":1,"y":3}|{"x":2,"y":0.5}`, "[-1 -1]", "[]", "scalar f32 [3 0.5]"},
+		{"several", `{"x":1,"y":[3,4]}|{"x":2,"y":[5,6]}`, "[-1 -1]", "[]", "2 f32 [3 4 5 6]"},
+	} {
+		d, err := openJSON(t, strings.ReplaceAll(c.text, "|", "\n"), Options{Label: "y"})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		_, labels := datatest.ReadAll(t, d)
+		targets := ""
+		if with := dataset.Targets(d); with != nil {
+			samples, _ := datatest.ReadAll(t, with)
+			list, _ := dataset.Elements[float32](slices.Concat(samples...))
+			targets = fmt.Sprint(with.Spec(), " ", list)
+		}
+		if got := fmt.Sprintf("%q", dataset.Classes(d)); fmt.Sprint(labels) != c.labels || got != c.classes || targets != c.targets {
+			t.Errorf("%s: %v, %s, %q", c.name, labels, got, targets)
+		}
+	}
+	// Blocks that do not agree, as they are parsed at the same time.
+	text := strings.Repeat(`{"x":1,"y":7}`+"\n", 200_000) + `{"x":1,"y":"cat"}`
+	_, err := openJSON(t, text, Options{Label: "y"})
+	testkit.WantError(t, "kinds", err, dataset.ErrFormat, "labels of text")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/internal/number"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/jsonscan"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // maxAxes is more than any tensor has.
@@ -127,22 +128,60 @@ func wholeNumber(text []byte, v float64, bits int) (int64, error) {
 	return whole, nil
 }
 
-// labelOf returns the label in a field of a line.
-func labelOf(line []byte, path []string) (int32, error) {
-	b, err := find(line, path)
+// label adds the label in a field of a line: a number, several of them, or a text.
+// The first one says which, for all of a block.
+func (b *block) label(line []byte, path []string) error {
+	value, err := find(line, path)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	text := b[:len(b)-len(jsonscan.Skip(b))]
-	v, ok := number.Parse(text)
-	if !ok {
-		return 0, fmt.Errorf("%w: %s; want a whole number%s", dataset.ErrFormat, describe(b), inField(path))
+	text := value[:len(value)-len(jsonscan.Skip(value))]
+	if text[0] == '"' {
+		var name string
+		if err := json.Unmarshal(text, &name); err != nil {
+			return fmt.Errorf("%w: %w%s", dataset.ErrFormat, err, inField(path))
+		}
+		return b.like(true, 0, path, func() error { b.labels.Name(name); return nil })
 	}
-	label, err := wholeNumber(text, v, 32)
+	n := numbers{dtype: dtype.F64, data: b.labelNumbers[:0]}
+	shape, err := n.read(text)
+	b.labelNumbers = n.data
 	if err != nil {
-		return 0, fmt.Errorf("%w%s", err, inField(path))
+		return fmt.Errorf("%w%s", err, inField(path))
 	}
-	return int32(label), nil
+	width := 1
+	switch {
+	case len(shape) > 1 || len(shape) == 1 && shape[0] == 0:
+		return fmt.Errorf("%w: labels of shape %v; want a number, a text or a list of numbers%s", dataset.ErrFormat, shape, inField(path))
+	case len(shape) == 1:
+		width = shape[0]
+	}
+	return b.like(false, width, path, func() error {
+		for data := n.data; len(data) > 0; data = data[8:] {
+			if err := b.labels.Number(math.Float64frombits(binary.LittleEndian.Uint64(data))); err != nil {
+				return fmt.Errorf("%w%s", err, inField(path))
+			}
+		}
+		return nil
+	})
+}
+
+// like calls add, if a label is of the kind of the first one.
+func (b *block) like(text bool, width int, path []string, add func() error) error {
+	if l := &b.labels; !l.Text && l.Width == 0 {
+		l.Text, l.Width = text, width
+	}
+	if text != b.labels.Text || width != b.labels.Width {
+		return fmt.Errorf("%w: labels of %s beside labels of %s%s", dataset.ErrFormat, labelKind(text, width), labelKind(b.labels.Text, b.labels.Width), inField(path))
+	}
+	return add()
+}
+
+func labelKind(text bool, width int) string {
+	if text {
+		return "text"
+	}
+	return units.Count(width, "number")
 }
 
 // begins reports whether a file begins as JSON lines: the first line is an

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/internal/lines"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
 	"github.com/pinion-gpu/pinion/dataset/internal/parallel"
@@ -31,7 +32,7 @@ type parser struct {
 type samples struct {
 	data    []byte
 	lengths []int64 // of ragged samples
-	labels  []int32
+	labels  labels.Builder
 	shape   []int // of the first sample that is not empty
 	shapeAt int   // its line; 0 if there is none
 	emptyAt int   // the line of the first that is; 0 if there is none
@@ -43,8 +44,9 @@ type block struct {
 	numbers numbers
 	lines   int // done; the last is the one of err
 	samples
-	err    error
-	unlike []int // or the shape of the last line, which is not like shape
+	labelNumbers []byte // of the last label
+	err          error
+	unlike       []int // or the shape of the last line, which is not like shape
 }
 
 // read reads a file. The texts of errors begin with ": " or ":line: ".
@@ -143,10 +145,26 @@ func (p *parser) add(b *block, blocks int, left int64) error {
 	}
 	p.data = lines.MakeRoom(p.data, len(b.data), len(b.text), int64(blocks*len(b.text))+left)
 	p.data = append(p.data, b.data...)
-	p.labels = append(p.labels, b.labels...)
+	if err := p.addLabels(b); err != nil {
+		return err
+	}
 	for _, n := range b.lengths {
 		p.offsets = append(p.offsets, p.offsets[len(p.offsets)-1]+n)
 	}
+	return nil
+}
+
+// addLabels appends the labels of a block, which are of one kind with those before.
+func (p *parser) addLabels(b *block) error {
+	have, more := &p.labels, &b.labels
+	if !have.Text && have.Width == 0 {
+		have.Text, have.Width = more.Text, more.Width
+	}
+	if (more.Text || more.Width > 0) && (more.Text != have.Text || more.Width != have.Width) {
+		return fmt.Errorf(":%d: %w: labels of %s, those before of %s%s", p.line-b.lines+1, dataset.ErrFormat,
+			labelKind(more.Text, more.Width), labelKind(have.Text, have.Width), inField(p.label))
+	}
+	have.Append(more)
 	return nil
 }
 
@@ -170,7 +188,9 @@ func (p *parser) unlike(shape []int, line int) error {
 // parse parses the lines of a block.
 func (b *block) parse(p *parser) {
 	text := b.text
-	b.samples = samples{data: b.data[:0], lengths: b.lengths[:0], labels: b.labels[:0]}
+	b.samples = samples{data: b.data[:0], lengths: b.lengths[:0], labels: b.labels}
+	b.labels.Reset()
+	b.labels.Text, b.labels.Width = false, 0
 	b.lines, b.err, b.unlike = 0, nil, nil
 	b.numbers.dtype = p.opts.DType
 	for len(text) > 0 && b.err == nil && b.unlike == nil {
@@ -215,7 +235,5 @@ func (b *block) sample(line []byte, p *parser) error {
 	if p.label == nil {
 		return nil
 	}
-	label, err := labelOf(line, p.label)
-	b.labels = append(b.labels, label)
-	return err
+	return b.label(line, p.label)
 }
