@@ -186,12 +186,21 @@ func (s *Set) loadIndex(ctx context.Context, p place) (*index, error) {
 func each(ctx context.Context, n, workers int, f func(ctx context.Context, i int) error) error {
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
+	errs := make([]error, n)
 	for i := 0; i < n && inner.Err() == nil; i++ {
-		group.Go(func() error { return f(inner, i) })
+		group.Go(func() error {
+			errs[i] = f(inner, i)
+			return errs[i]
+		})
 	}
 	err := group.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	// The first shard that is at fault, not the one that was found first; those
+	// that were stopped are not the reason.
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, context.Canceled) }); i >= 0 {
+		return errs[i]
 	}
 	return err
 }
