@@ -21,11 +21,12 @@ func newDevices() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "List the devices of this machine",
-		Long: `List the devices of this machine: memory, link to the host, copy engines and
-what each can do. A backend that cannot be used here is named with the reason.
+		Long: `List the devices of this machine with their memory, their link to the host,
+their copy engines and what they can do. A backend that cannot be used here is
+listed with the reason.
 
-The libraries are optional: each is used where it is installed. The environment
-variable PINION_LIB_TURBOJPEG, for example, names another file to load, or "off".`,
+All libraries are optional. Environment variables such as PINION_LIB_TURBOJPEG
+name another file to load, or switch a library "off".`,
 		Example: `  pinion devices
   pinion devices --json`,
 		Args:              cli.NoArgs,

@@ -30,49 +30,49 @@ func newFeed() *cobra.Command {
 		Short: "Feed a dataset to a device and report how fast it went",
 		Long: `Feed a dataset to a device, batch by batch, and report how fast it went.
 
-` + pipeline.DatasetHelp + `
+` + pipeline.DatasetHelp() + `
 
-Photos are scaled so that the shorter side is --size and cut to the centre
-square; images become normalised floats on the device. --transform does
-something else with photos:
+Photos are scaled until the shorter side is --size, and cropped to the centre
+square. --transform does something else with them:
 
-  rrc:224,flip,jitter              a random part, mirrored or not, other colours
-  resize:256,crop:224              the middle, of the shorter side scaled to 256
-  stretch:128x96,bicubic           all of it, by another filter
+  rrc:224,flip,jitter              random crop, random mirroring, random colours
+  resize:256,crop:224              shorter side scaled to 256, centre crop
+  stretch:128x96,bicubic           stretched to that size, by another filter
   rrc:224,scale:0.3,1,flip:0.2,jitter:0.4,0.4,0.4,0.1
 
-Depth maps, X-rays and pictures of microscopes have 16 bits, and often one
-channel: --depth 16 keeps all bits, --channels 1 makes or keeps grey. The largest
-sample, 65535 or 255, counts as 1; --dtype u16 leaves samples as they are. Such
-photos are decoded by workers.
+Images arrive on the device as normalised floats. For depth maps, X-rays and
+microscopy, --depth 16 keeps all 16 bits, --channels 1 keeps or makes one
+channel, and --dtype u16 leaves the values as they are.
 
---targets names what goes with the samples, read like a DATASET and delivered as
-it is: sample i of it with sample i. Photos of a folder are masks there: PNGs with
-a palette or grey, of which the indexes or values are taken, cropped and mirrored
-as the photos are; where the first has 16 bits, all have. They are found by the
-names of the photos, without extensions.
+--targets adds a second dataset: its sample i comes with sample i. A folder of
+PNGs is taken as masks: they are matched to the photos by name, and cropped and
+mirrored as the photos are; their values stay as they are.
 
-The order of samples depends on --sampler, --seed and the epoch alone:
-sequential, random (each sample once), replacement (drawn at random), balanced
-(drawn so that classes are equally likely), length (batches of samples of
-similar length), or blocks (shards at random, the samples of a few of them
-mixed, so that each shard is fetched once). --rank and --world take one process's
-part of it, by the rules of PyTorch's DistributedSampler.
+The order of the samples depends only on --sampler, --seed and the epoch:
 
---save-state writes where the run is when it ends, also by an interrupt or
---stop-after, and --resume goes on there with the batches that would have come.
---digests writes a line of JSON for each batch: epoch, batch, samples, and the
-SHA-256 of its bytes, and behind them those of its targets, as read back from the
-device.
+  sequential    from first to last
+  random        each sample once, shuffled
+  replacement   drawn at random, with replacement
+  balanced      drawn so that all classes are equally likely
+  length        batches of samples of similar length
+  blocks        shards at random, a few of them mixed; each is fetched once
 
-An interrupt ends the run between two batches, with the report of what was fed
-until then (none with --json).
+--rank and --world select one process's part of it, as PyTorch's
+DistributedSampler does.
 
-Batches are released as soon as they arrive, so the rate is the most that the
-pipeline gives; the share of time "waited for data" is what a device with
-nothing else to do would have stood idle.`,
+--save-state saves the position when the run ends, also after an interrupt or
+--stop-after. --resume goes on from there with the batches that would have come
+next. --digests writes one line of JSON for each batch: its epoch, its number,
+its samples, and the SHA-256 of its bytes and those of its targets, as read back
+from the device.
+
+Each batch is released as soon as it arrives, so the rate is the most that the
+pipeline can give. "It waited for data" is how long a device without any other
+work would have been idle.
+
+An interrupt ends the run after the current batch and prints the report.`,
 		Example: `  pinion feed
-  pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle --epochs 3
+  pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle
   pinion feed features.npy --device host:2GiB --json
   pinion feed tokens.jsonl --field tokens --label class
   pinion feed 'https://example.org/train-{000..127}.tar' --sampler blocks
@@ -81,8 +81,9 @@ nothing else to do would have stood idle.`,
   pinion feed ~/voc/photos --targets ~/voc/masks --transform rrc:224,flip,jitter
   pinion feed ~/depth --depth 16 --channels 1 --dtype f16
   pinion feed ~/photos --on-error skip --checksum
-  pinion feed ~/photos --sampler random --rank 0 --world 4 --stop-after 100 --save-state state.json
-  pinion feed ~/photos --sampler random --rank 0 --world 4 --resume state.json --digests batches.jsonl`,
+  pinion feed ~/photos --shuffle --stop-after 100 --save-state state.json
+  pinion feed ~/photos --shuffle --resume state.json --digests batches.jsonl
+  pinion feed ~/photos --shuffle --rank 0 --world 4`,
 		Args: pipeline.DatasetArgs,
 	}
 	var f feedFlags

@@ -20,14 +20,16 @@ func newPack() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack FOLDER OUT",
 		Short: "Pack a folder of photos into tar shards",
-		Long: `Pack a folder of photos into tar shards in the WebDataset layout, in the new or
-empty folder OUT.
+		Long: `Pack a folder of photos into tar shards in the WebDataset layout.
 
-Photos stay in their order and as they are; beside each its class is written, as
-the number of its sub-folder, and in each shard the names of all classes. An
-index is written beside each shard, so that "pinion feed" opens them at once,
-also from a web server. The same photos give the same bytes. Nothing appears in
-OUT before all of it is written.`,
+The files keep their order and their bytes. Beside each photo is the number of
+its class, which is its sub-folder; each shard holds the names of all classes.
+An index beside each shard lets "pinion feed" open it at once, also from a web
+server. The same photos give the same bytes.
+
+OUT must be new or empty. Nothing appears in it before all shards are written;
+until then they are in a hidden folder beside it. If the run is killed, the next
+run removes that folder.`,
 		Example: `  pinion pack ~/photos ~/shards
   pinion pack ~/photos ~/shards --prefix train- --shard-size 1GiB
   pinion feed ~/shards --sampler blocks`,

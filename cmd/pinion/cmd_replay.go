@@ -44,12 +44,12 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay TRACE | --generate NAME",
 		Short: "Replay an allocation trace and report what the allocator needed",
-		Long: `Replay an allocation trace on an allocator, and report how much memory it
-reserved for how much that was live, how often it was out of memory, how many
-driver calls it took and how long its calls were.
+		Long: `Replay an allocation trace on an allocator. Report how much memory the allocator
+reserved for how much that was live, how often it ran out of memory, how many
+driver calls it made, and how long its calls took.
 
-TRACE is a file in one of these formats, told apart by content, also inside
-gzip; "-" is standard input:
+TRACE is a file in one of these formats, told by its content, also compressed
+with gzip; "-" is standard input:
 
   JSON lines   {"op":"alloc","id":7,"bytes":4096,"stream":0}
                {"op":"free","id":7}
@@ -59,35 +59,34 @@ gzip; "-" is standard input:
 The allocators are
 
   pinion   Pinion's pool
-  plain    an allocation of the device for each event
-  driver   the stream-ordered pool of the driver
+  plain    one device allocation for each event
+  driver   the driver's stream-ordered pool
 
-FRAGMENTATION is the peak of the reserved bytes over that of the live ones. For
-plain and driver only what is live is known to be reserved.
+FRAGMENTATION is the peak of the reserved bytes over the peak of the live bytes.
+For plain and driver, only the live bytes are known to be reserved.
 
-The host backend stands in for a GPU: with --capacity it has that much memory
-(80 GiB without), of which a replay touches none. On a GPU, --capacity is a
-budget.
+The host backend can stand in for a GPU of --capacity (80 GiB by default); a
+replay touches none of that memory. On a GPU, --capacity is a budget.
 
-With --snapshot the pool writes what it holds at the end of the trace, and the
-newest --history events of how it came to that. Keeping them is part of the
-times that are measured. The name says for which tool the file is:
+--snapshot writes what the pool holds at the end of the trace, and the last
+--history events before. Recording them adds to the times that are measured. The
+name selects the format:
 
-  .pickle  PyTorch's page, https://pytorch.org/memory_viz
-  .json    https://ui.perfetto.dev and chrome://tracing
-  .jsonl   pinion replay
+  .pickle  for PyTorch's viewer, https://pytorch.org/memory_viz
+  .json    for https://ui.perfetto.dev and chrome://tracing
+  .jsonl   for pinion replay
 
-With --generate a trace is made and written as JSON lines:
+--generate writes a trace as JSON lines instead:
 
   random    allocations of 1 to --max bytes, as many live as fit into --live
-  streams   small and large ones on several streams
+  streams   small and large allocations on several streams
   steps     training steps of a transformer
-  growing   the same with a batch that grows from --from to --to
-  cycles    --bytes in other pieces each cycle, freed at its end`,
+  growing   training steps with a batch that grows from --from to --to
+  cycles    --bytes in different pieces each cycle, freed at its end`,
 		Example: `  pinion replay run.pickle
   pinion replay trace.jsonl --capacity 24GiB --allocator plain --json
   pinion replay run.pickle --snapshot pool.pickle
-  pinion replay --generate random --count 10000 --max 1GiB --live 16GiB --seed 1 -o trace.jsonl
+  pinion replay --generate random --max 1GiB --live 16GiB -o trace.jsonl
   pinion replay --generate steps | pinion replay - --device cuda:0`,
 	}
 	var f replayFlags

@@ -28,39 +28,39 @@ func newTune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune [DATASET]",
 		Short: "Find the settings to feed a dataset to a device with",
-		Long: `Find by measurement how many workers to feed a dataset with, how many batches to
-read ahead, whether to pin host memory or how many copiers to have and how large
-their chunks where it is not pinned, where to decode photos, and what limits the
-pipeline.
+		Long: `Find the best settings for feeding a dataset, by measurement: how many workers,
+how many batches to read ahead, pinned or pageable memory, how many copiers and
+how large their chunks, and where to decode photos. Tune also says what limits
+the pipeline.
 
-` + pipeline.DatasetHelp + `
+` + pipeline.DatasetHelp() + `
 
-A few short runs calibrate a model of the stages. What that does not find slow is
-run in turn, round by round, with more rounds for the better ones. Of all that are
-within 3 % of the fastest the one is chosen that takes the least pinned memory,
-and then the fewest threads: workers and copiers. A setting that needs more memory
-than there is is left out, and listed with how much it asked for.
+The flags that describe the pipeline are those of "pinion feed": tune the
+pipeline that you run.
 
-With --step-time the question is another one: does a device wait that uses each
-batch for so long? The step is slept where the batch would be used. Of the
-settings with which it waits less than 1 % of the time the cheapest is chosen.
+A few short trials calibrate a model of the stages. The settings that it does
+not rule out then run in turn, in rounds; the better ones get more rounds. Of
+all settings within 3 % of the fastest, tune chooses the one that pins the least
+memory, then the one with the fewest threads. Settings that need more memory
+than there is are listed with the amount.
 
-With several sizes of --batch the batch size is searched for too. --workers,
---prefetch, --copiers and --chunk take one value or several, in place of those
-that are tried otherwise. Copiers and chunks are tried where a device has a link
-of its own and a batch is large enough to gain by them.
+--step-time asks another question: does a device wait that works on each batch
+for that long? The trials sleep in place of the work. Of the settings with which
+the device waits less than 1 % of the time, tune chooses the cheapest.
 
-With --on-error, samples that cannot be read are left out or replaced as in
-"pinion feed", and counted: in every trial that meets them.
+--batch, --workers, --prefetch, --copiers and --chunk take one value or several,
+in place of those that tune would try. Copiers and chunks matter only on a
+device with a link of its own, and for batches that are large enough.
 
-The result is kept in your cache directory, for this machine, device, driver,
-calibration of its link and dataset. The next run prints that, unless it is told
---fresh.
+A settled result is kept in your cache directory, for this machine, device,
+driver, link, dataset and these flags. The next run prints it; --fresh measures
+again.
 
---exhaustive measures every setting afterwards, beside the choice, and says how
-near to the best the choice is. It takes longer than the budget, and is not kept.`,
+--exhaustive then measures every setting beside the choice, and says how close
+the choice comes to the best. That takes longer than the budget, and is not
+kept.`,
 		Example: `  pinion tune ~/photos
-  pinion tune ~/photos --step-time 20ms
+  pinion tune ~/photos --step-time 20ms --dtype bf16 --transform rrc:224,flip
   pinion tune features.npy --device cuda:0 --batch 128,256,512 --budget 60s
   pinion tune ~/photos --report tune.html`,
 		Args: pipeline.DatasetArgs,

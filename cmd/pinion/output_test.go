@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -265,6 +266,14 @@ func TestHelp(t *testing.T) {
 		}
 		if !strings.Contains(r.stdout, "Examples:\n"+cmd.Example) || !strings.Contains(cmd.Example, "  "+path) {
 			t.Errorf("%s --help has no example of itself:\n%s", path, r.stdout)
+		}
+		for line := range strings.Lines(r.stdout) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s --help: a line of %d columns: %s", path, n, line)
+			}
+		}
+		if !strings.Contains(r.stdout, exitCodes) {
+			t.Errorf("%s --help does not say what the exit codes are", path)
 		}
 		if cmd.Short == "" || !strings.Contains(r.stdout, "--help") {
 			t.Errorf("%s --help:\n%s", path, r.stdout)

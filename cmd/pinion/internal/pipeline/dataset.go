@@ -12,9 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/dataset"
 	_ "github.com/pinion-gpu/pinion/dataset/all"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
+	"github.com/pinion-gpu/pinion/internal/texttable"
 )
 
 // samplePhotos is how many photos the sample folder has: enough for some
@@ -23,16 +25,25 @@ const samplePhotos = 1024
 
 // DatasetHelp says what datasets there are, in the help of commands that take
 // one.
-const DatasetHelp = `DATASET is a folder of photos (JPEG, PNG, WebP), a class in each sub-folder,
-which are decoded and transformed; a folder of point clouds (KITTI .bin, PCD) or
-volumes (NIfTI); tar shards (WebDataset): a file, a folder of them, a pattern
-such as train-{000..127}.tar, or an http(s) URL of those; Parquet, likewise; or a
-file, told by its content: NumPy (.npy, .npz), safetensors, rows of numbers (CSV),
-JSON lines, NIfTI. The first axis of an array counts the samples; u8 and u16 of shape N x H x
-W x 1 to 4 are taken as images. Clouds and lines of JSON may differ in length:
-batches are padded with zeros. With --raw it is a file of bare samples. Without
-DATASET, a sample folder of photos is made in your cache directory and used.
-Flags of formats name them in brackets.`
+func DatasetHelp() string {
+	t := texttable.New("", "", "")
+	for _, f := range dataset.Formats() {
+		t.Add("", f.Name, f.Files)
+	}
+	var formats strings.Builder
+	t.WriteWidth(&formats, helpWidth)
+	return `DATASET is a file, a folder, a pattern or a URL in one of these formats, which
+is told by names and content:
+
+` + formats.String() + `
+The first axis of an array counts the samples. Arrays of u8 or u16 and of shape
+N x H x W x 1 to 4 are images. Samples of some formats differ in length; their
+batches are padded with zeros. Without DATASET, sample photos are made in your
+cache directory and used.`
+}
+
+// helpWidth is how wide help is.
+const helpWidth = 80
 
 // datasetFlags say what is read, and how.
 type datasetFlags struct {
@@ -81,10 +92,16 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 			flag.formats = append(flag.formats, format.Name)
 		}
 	}
-	flags := cmd.Flags()
+	set := cmd.Flags()
+	flags.Group(set, "Dataset formats (in brackets: those that take the flag)", func() { f.registerOptions(cmd) })
+	set.StringArrayVar(&f.targets, "targets", nil, "`PATH` of a dataset whose sample i goes with sample i, such as a folder of masks, matched by name; may be repeated")
+}
+
+// registerOptions declares the flags that come from the formats.
+func (f *datasetFlags) registerOptions(cmd *cobra.Command) {
 	for _, name := range slices.Sorted(maps.Keys(f.options)) {
 		o := f.options[name]
-		flag := flags.VarPF(o, name, "", fmt.Sprintf("%s [%s]", o.Usage, strings.Join(o.formats, ", ")))
+		flag := cmd.Flags().VarPF(o, name, "", fmt.Sprintf("%s [%s]", o.Usage, strings.Join(o.formats, ", ")))
 		if o.Kind == dataset.Bool {
 			flag.NoOptDefVal = "true"
 		}
@@ -92,7 +109,6 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 			cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(o.Values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
-	flags.StringArrayVar(&f.targets, "targets", nil, "`PATH` of what goes with the samples, such as a folder of masks for a folder of photos, matched by name, or an array, by number; again for more (default: nothing)")
 }
 
 // DatasetArgs allows one dataset, or none.
