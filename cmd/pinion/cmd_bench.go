@@ -19,8 +19,8 @@ func newBench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure what this machine can do",
 		Long: `Measure what this machine can do. --report measures the paths between host and
-device memory at every size and writes one HTML page to read and to share: rates,
-times, the limit of the link, and advice.`,
+device memory at every size and writes one HTML page to read and to share:
+rates, times, the limit of the link, and advice.`,
 		Example: `  pinion bench --report link.html
   pinion bench link --size 256MiB
   pinion bench processes`,
@@ -79,12 +79,12 @@ first:
   mapped    page-locked memory, read and written by a kernel
 
 The paths are timed in turn, one repeat of each after the other. The table shows
-the median of the repeats, the slowest and the fastest. Opening the device has its
-own row: a benchmark that times it together with the first copy says nothing about
-copies.
+the median of the repeats, the slowest and the fastest. Opening the device has
+its own row: a benchmark that times it together with the first copy says nothing
+about copies.
 
-1 GB/s is 10^9 bytes a second. OF BEST compares a path with the fastest one in the
-same direction.
+1 GB/s is 10^9 bytes a second. OF BEST compares a path with the fastest one in
+the same direction.
 
 A run takes about three times --size of host memory, and as much again as --size
 where the device shares it. The default is 1 GiB, or less where memory is short.
@@ -96,11 +96,11 @@ where the device shares it. The default is 1 GiB, or less where memory is short.
 CHOSEN / BEST is its time over that of the faster of pageable and staged.
 
 Pinion chooses by a model of this machine: what a copy costs on each path,
-depending on its size. --calibrate measures the model, prints it with the choice for
-each size, and keeps it in the user's cache directory, where package transfer finds
-it; it takes no flags but --device and --json. --curves and bench --report measure
-the model where there is none. The model of another machine, driver or version is
-never used.`,
+depending on its size. --calibrate measures the model, prints it with the choice
+for each size, and keeps it in the user's cache directory, where package
+transfer finds it; it takes no flags but --device and --json. --curves and bench
+--report measure the model where there is none. The model of another machine,
+driver or version is never used.`,
 		Example: `  pinion bench link
   pinion bench link --device cuda:0 --size 4GiB --repeats 15
   pinion bench link --curves

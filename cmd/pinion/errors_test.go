@@ -114,7 +114,7 @@ func TestErrors(t *testing.T) {
 		{"feed --raw 5,f32 " + goodArray, 1, []string{goodArray, "no whole samples"}},
 		{"feed --raw 5,f32", 2, []string{"--raw", "none was named"}},
 		{"feed --sampler blocks " + good, 1, []string{"blocks", "not in shards"}},
-		{"feed train-{000..002}.tar", 1, []string{"train-00"}},
+		{"feed train-{000..002}.tar", 1, []string{"train-00", "does not exist"}},
 		{"pack " + good, 2, []string{"not 1 argument"}},
 		{"pack " + empty + " " + filepath.Join(dir, "out"), 1, []string{empty, "empty"}},
 		{"feed --decode tpu " + good, 2, []string{"--decode", "tpu"}},
