@@ -31,9 +31,10 @@ const (
 	scalar
 	list // of numbers
 	blob // bytes
+	words
 )
 
-var kindNames = [...]string{other: "no numbers and no bytes", scalar: "numbers", list: "lists of numbers", blob: "bytes"}
+var kindNames = [...]string{other: "no numbers and no bytes", scalar: "numbers", list: "lists of numbers", blob: "bytes", words: "text"}
 
 // columns returns the leaves of a file's schema.
 func (s *source) columns() (leaves []column, err error) {
@@ -61,11 +62,18 @@ func newColumn(index int, leaf *schema.Column) column {
 		c.kind = scalar
 	case leaf.PhysicalType() == pq.Types.ByteArray && (leaf.LogicalType() == nil || leaf.LogicalType().IsNone()):
 		c.kind = blob // text says that it is text
+	case leaf.PhysicalType() == pq.Types.ByteArray && isText(leaf.LogicalType()):
+		c.kind = words
 	}
 	if c.kind == list {
 		c.name, c.list = listLevels(leaf)
 	}
 	return c
+}
+
+// isText reports whether bytes are text.
+func isText(t schema.LogicalType) bool {
+	return t.Equals(schema.StringLogicalType{}) || t.Equals(schema.EnumLogicalType{})
 }
 
 // listLevels returns the name of a list, and the level of definition from

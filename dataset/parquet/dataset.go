@@ -23,8 +23,9 @@ type Options struct {
 	// only column of lists. Columns that are neither, such as text, are left
 	// out.
 	Columns []string
-	// Label is the column of the labels, whole numbers of 32 bits; a null is
-	// -1. Default: none, all labels are -1.
+	// Label is the column of the labels: whole numbers of 32 bits; texts, which
+	// become classes with a table ([Dataset.Classes]); or floats, which are targets
+	// ([Dataset.Targets]). A null is -1, or NaN. Default: none, all labels are -1.
 	Label string
 	// DType is the type of the samples' elements. Numbers are rounded to it
 	// where it is a float, and have to be what it can hold. Default: the
@@ -131,7 +132,7 @@ func (o Options) numbers(leaves []column) ([]column, error) {
 func (o Options) allNumbers(leaves []column) ([]column, error) {
 	label := -1
 	if o.Label != "" {
-		c, err := named(leaves, o.Label, scalar)
+		c, err := named(leaves, o.Label, scalar, words)
 		if err != nil {
 			return nil, err
 		}
@@ -252,6 +253,10 @@ func (d *Dataset) Length(i int) int {
 	}
 	return int(d.lengths[i])
 }
+
+// Classes returns the sorted texts of the labels, to which labels are indexes; nil
+// where they are numbers.
+func (d *Dataset) Classes() []string { return slices.Clone(d.table.names) }
 
 // Columns returns the names of the columns that a sample is made of.
 func (d *Dataset) Columns() []string {

@@ -19,8 +19,9 @@ type FileOptions struct {
 	// Column is the column of the files' bytes, or the struct that has it:
 	// "image" for "image.bytes". Default: the only column of bytes.
 	Column string
-	// Label is the column of the labels, whole numbers of 32 bits; a null is
-	// -1. Default: none, all labels are -1.
+	// Label is the column of the labels: whole numbers of 32 bits; texts, which
+	// become classes with a table ([Files.Classes]); or floats, which are targets
+	// ([Files.Targets]). A null is -1, or NaN. Default: none, all labels are -1.
 	Label string
 	// MaxFileBytes is the largest file that is read. Default 256 MiB.
 	MaxFileBytes int64
@@ -68,7 +69,9 @@ func (t *table) files(ctx context.Context, opts FileOptions) (*Files, error) {
 		if err := d.readLabels(ctx); err != nil {
 			return nil, err
 		}
-		d.classes = d.sources[0].classes(opts.Label)
+		if d.classes = d.table.names; d.classes == nil {
+			d.classes = d.sources[0].classes(opts.Label)
+		}
 	}
 	return d, nil
 }
@@ -94,8 +97,9 @@ func (o FileOptions) blobs(leaves []column) ([]column, error) {
 	return nil, fmt.Errorf("%w: say which column: there are bytes in %s", dataset.ErrArgument, names(found))
 }
 
-// Classes returns the names of the classes, to which labels are indexes, where
-// the files were made by Hugging Face's datasets; else nil.
+// Classes returns the names of the classes, to which labels are indexes: the sorted
+// texts of the labels, or what Hugging Face's datasets have written beside numbers;
+// else nil.
 func (d *Files) Classes() []string { return slices.Clone(d.classes) }
 
 // NewFileReader implements [dataset.Files].

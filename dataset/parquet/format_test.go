@@ -3,8 +3,10 @@ package parquet
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	pq "github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -48,4 +50,40 @@ func TestFormat(t *testing.T) {
 	}
 	_, err := dataset.Open(t.Context(), filepath.Join(dir, "n", "0.parquet"), dataset.Options{"label": "nothing"})
 	testkit.WantError(t, "label", err, dataset.ErrArgument, "nothing", "0.parquet")
+}
+
+// TestLabels: texts become classes with a table over all files and row groups, and
+// floats targets.
+func TestLabels(t *testing.T) {
+	texts := func(list ...string) (out []pq.ByteArray) {
+		for _, s := range list {
+			out = append(out, pq.ByteArray(s))
+		}
+		return out
+	}
+	fields := schema.FieldList{required("x", f32), leaf("kind", pq.Repetitions.Optional, schema.StringLogicalType{}, pq.Types.ByteArray, -1), optional("price", f64)}
+	group := func(kinds []string, defs []int16, prices []float64, priceDefs []int16) []values {
+		return []values{{of: []float32{1, 2}}, {of: texts(kinds...), defs: defs}, {of: prices, defs: priceDefs}}
+	}
+	both := []int16{1, 1}
+	path := write(t, temp(t, "a.parquet"), fields, [][]values{
+		group([]string{"dog", "ant"}, both, []float64{1.5, 2}, both),
+		group([]string{"bee"}, []int16{0, 1}, []float64{3}, []int16{1, 0}),
+	})
+	d, err := Open(t.Context(), path, Options{Columns: []string{"x"}, Label: "kind"})
+	testkit.OK(t, err)
+	if _, labels := readRows(t, d); fmt.Sprint(labels) != "[2 0 -1 1]" || fmt.Sprint(dataset.Classes(d)) != "[ant bee dog]" || dataset.Targets(d) != nil {
+		t.Errorf("%v of %q", labels, dataset.Classes(d))
+	}
+	d, err = Open(t.Context(), path, Options{Columns: []string{"x"}, Label: "price"})
+	testkit.OK(t, err)
+	targets := dataset.Targets(d)
+	if targets == nil || d.Label(0) != -1 {
+		t.Fatal("floats are no targets")
+	}
+	samples, _ := datatest.ReadAll(t, targets)
+	list, err := dataset.Elements[float32](slices.Concat(samples...))
+	if fmt.Sprint(list) != "[1.5 2 3 NaN]" || err != nil {
+		t.Errorf("targets %v, %v", list, err)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	rowlabels "github.com/pinion-gpu/pinion/dataset/internal/labels"
 )
 
 // defaultCacheBytes is the default of the options' CacheBytes.
@@ -24,7 +25,9 @@ type table struct {
 	sources []*source
 	groups  []*group
 	rows    int
-	labels  []int32 // nil if there are none
+	labels  []int32         // nil if there are none
+	names   []string        // of the classes, where labels are texts
+	targets dataset.Dataset // labels that are no whole numbers; nil: none
 	cache   *cache
 }
 
@@ -99,9 +102,12 @@ func (t *table) choose(samples func(leaves []column) ([]column, error), label st
 		if label == "" {
 			continue
 		}
-		c, err := named(leaves, label, scalar)
-		if err == nil && c.number.float {
-			err = fmt.Errorf("%w: label column %q has no whole numbers", dataset.ErrFormat, label)
+		c, err := named(leaves, label, scalar, words)
+		if err == nil {
+			first := append(t.sources[0].label, c)[0]
+			if c.kind != first.kind || c.number.float != first.number.float {
+				err = fmt.Errorf("%w: label column %q is of another type than in %s", dataset.ErrFormat, label, t.sources[0].path)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.path, err)
@@ -139,11 +145,83 @@ func (t *table) index(ctx context.Context, what string, read func(ctx context.Co
 
 // readLabels reads the column of labels.
 func (t *table) readLabels(ctx context.Context) (err error) {
+	if c := t.sources[0].label[0]; c.kind == words || c.number.float {
+		return t.buildLabels(ctx, c.kind == words)
+	}
 	t.labels, err = t.index(ctx, "labels", func(ctx context.Context, rg *file.RowGroupReader, g *group, into []int32) error {
 		return labels(ctx, rg, g.source.label[0], g.first, into)
 	})
 	return err
 }
+
+// buildLabels reads a column of labels that are texts, or numbers with fractions.
+func (t *table) buildLabels(ctx context.Context, isText bool) error {
+	if bytes := 8 * int64(t.rows); bytes > t.cache.max {
+		return fmt.Errorf("%s: %w: labels of %d rows take %d bytes, CacheBytes allow %d", t.name, dataset.ErrTooLarge, t.rows, bytes, t.cache.max)
+	}
+	parts := make([]rowlabels.Builder, len(t.groups))
+	err := inParallel(ctx, len(t.groups), func(ctx context.Context, i int) error {
+		g := t.groups[i]
+		parts[i] = rowlabels.Builder{Text: isText, Width: 1}
+		return g.source.read(g.index, func(rg *file.RowGroupReader) error {
+			return addLabels(ctx, rg, g.source.label[0], g.rows, &parts[i])
+		})
+	})
+	if err != nil {
+		return err
+	}
+	all := rowlabels.Builder{Text: isText, Width: 1}
+	for i := range parts {
+		all.Append(&parts[i])
+	}
+	set, err := all.Finish(t.name)
+	t.labels, t.names, t.targets = set.Labels, set.Names, set.Targets
+	return err
+}
+
+// addLabels adds the labels of a row group. A null is no label: -1, or NaN.
+func addLabels(ctx context.Context, rg *file.RowGroupReader, col column, rows int, b *rowlabels.Builder) error {
+	c, err := openChunk(ctx, rg, col)
+	if err != nil {
+		return err
+	}
+	for row := 0; ; {
+		more, err := c.next()
+		if err != nil {
+			return err
+		}
+		if row += len(c.defs); row > rows || !more && row < rows {
+			return short(c, row, rows)
+		}
+		if !more {
+			return nil
+		}
+		value := 0
+		for _, d := range c.defs {
+			there := d == c.max
+			switch {
+			case b.Text && there:
+				b.Name(string(c.blobs[value]))
+			case b.Text:
+				b.Name("")
+			case there:
+				err = b.Number(c.floats[value])
+			default:
+				err = b.Number(math.NaN())
+			}
+			if err != nil {
+				return err
+			}
+			if there {
+				value++
+			}
+		}
+	}
+}
+
+// Targets returns the labels that are no whole numbers, as f32; nil where there are
+// none.
+func (t *table) Targets() dataset.Dataset { return t.targets }
 
 // labels reads the labels of a row group. A null is no label: -1.
 func labels(ctx context.Context, rg *file.RowGroupReader, col column, first int, into []int32) error {

@@ -93,6 +93,15 @@ func (d *Images) Classes() []string {
 // Key implements what [dataset.Key] asks for.
 func (d *Images) Key(i int) string { return dataset.Key(d.Files, i) }
 
+// Targets returns the labels of the files that are no classes; nil where they have
+// none.
+func (d *Images) Targets() dataset.Dataset {
+	if t, ok := d.Files.(interface{ Targets() dataset.Dataset }); ok {
+		return t.Targets()
+	}
+	return nil
+}
+
 // Shards returns the number of pictures in each of the shards that they come
 // from, for package sampler's Blocks; nil where there are none.
 func (d *Images) Shards() []int {

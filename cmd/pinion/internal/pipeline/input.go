@@ -33,6 +33,9 @@ func (f *Flags) Use(cmd *cobra.Command, args []string, prepare func(dataset.Data
 		return cli.Advise(err, fmt.Sprintf("without a DATASET, %q uses sample photos", cmd.CommandPath()))
 	}
 	defer func() { err = errors.Join(err, dataset.Close(in.Dataset)) }()
+	if labels := dataset.Targets(in.Dataset); labels != nil {
+		in.with = append(in.with, target{labels, "the labels"})
+	}
 	for _, path := range f.targets {
 		ds, openErr := openTarget(cmd.Context(), path, in.Dataset, in.Line)
 		if openErr != nil {
