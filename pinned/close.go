@@ -13,7 +13,8 @@ import (
 // memory back to the system, except segments with buffers that were not
 // freed: unmapping those would pull the memory from under their users. Then
 // Close fails with [ErrInUse], and each of those segments goes back when its
-// last buffer is freed. A second Close does nothing.
+// last buffer is freed. So it does while memory is registered, which stays
+// pinned. A second Close does nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,6 +35,10 @@ func (p *Pool) Close() error {
 	p.events = nil
 	if p.buffers > 0 {
 		err = errors.Join(err, p.inUseError())
+	}
+	if p.registered > 0 {
+		err = errors.Join(err, fmt.Errorf("pinned: close: %w: %s of registered memory stay pinned until they are unregistered",
+			ErrInUse, units.Bytes(p.registered)))
 	}
 	if p.lost > 0 {
 		err = errors.Join(err, fmt.Errorf("pinned: close: %s are lost and stay mapped: %w", units.Bytes(p.lost), p.lostReason))

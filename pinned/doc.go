@@ -45,6 +45,11 @@
 // ordinary memory, which [Buffer.Pinned] and [Stats] show: copies work, only
 // slower.
 //
+// # Memory that is there already
+//
+// [Pool.Register] page-locks memory of the caller's own, under the same
+// budget: a mapped file, or what a C library has allocated.
+//
 // # Between processes
 //
 // Nobody can page-lock memory for another process: a pinned buffer that is

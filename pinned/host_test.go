@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/pinned"
 )
 
@@ -303,5 +304,55 @@ func TestFreeAfterFailedWork(t *testing.T) {
 	}
 	if got := p.Stats(); got.EventError != bad.Error() || got.LostBytes != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Memory of the caller's own is copied as pinned memory once it is registered.
+func TestRegisterOnDevice(t *testing.T) {
+	dev := devicetest.Open(t)
+	pinner, ok := device.As[device.Pinner](dev)
+	if !ok {
+		t.Skip("the device pins no memory")
+	}
+	p := newPool(t, dev, pinned.Options{Budget: 4 << 20, Flags: device.PinMapped})
+	all, err := pagemem.Map(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pagemem.Unmap(all) })
+	b := all[100:900_000]
+	r, err := p.Register(b)
+	if errors.Is(err, device.ErrPinLimit) || errors.Is(err, device.ErrNotSupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !pinner.Pinned(b) {
+		t.Error("registered, but not pinned")
+	}
+	if _, err := p.Register(b[5000:6000]); !errors.Is(err, device.ErrArgument) {
+		t.Errorf("a part of it again: %v", err)
+	}
+	if at, err := r.Mapped(); pinner.CanMap() && (err != nil || at == 0) {
+		t.Errorf("mapped at %#x: %v", at, err)
+	}
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := dev.Alloc(int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b {
+		b[i] = byte(i % 251)
+	}
+	got := make([]byte, len(b))
+	if err := errors.Join(s.CopyH2D(q, b), s.CopyD2H(got, q), s.Synchronize()); err != nil || !bytes.Equal(got, b) {
+		t.Errorf("other bytes came back; %v", err)
+	}
+	if err := r.Unregister(); err != nil || pinner.Pinned(b) {
+		t.Errorf("unregistered: %v, pinned %t", err, pinner.Pinned(b))
 	}
 }

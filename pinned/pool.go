@@ -12,7 +12,6 @@ import (
 	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
-	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Options configure a [Pool]. The zero value is ready to use.
@@ -206,7 +205,7 @@ func (p *Pool) acquire(size int64) (*block, error) {
 			return nil, p.closedError()
 		}
 		if p.dev.Closed() {
-			return nil, fmt.Errorf("pinned: alloc %s: %w: the device %s", units.Bytes(size), device.ErrClosed, p.dev.Info().ID)
+			return nil, p.deviceClosedError("alloc", size)
 		}
 		if b := p.find(c, size); b != nil {
 			p.take(b, size)
@@ -254,7 +253,7 @@ func (p *Pool) acquire(size int64) (*block, error) {
 			continue
 		}
 		if freed, err := p.makeRoom(size); freed == 0 {
-			return nil, errors.Join(p.budgetError(size), err)
+			return nil, errors.Join(p.budgetError("alloc", size), err)
 		}
 	}
 }

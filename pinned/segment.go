@@ -63,7 +63,7 @@ func (p *Pool) grow(size, least int64, c class) (*poolSegment, error) {
 	}
 	p.pinTime += took
 	if err != nil {
-		err = p.pinError(cmp.Or(refused, size), err)
+		err = p.pinError("pin", cmp.Or(refused, size), err)
 	}
 	if refused > 0 && c == shared {
 		p.refused = refused

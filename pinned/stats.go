@@ -20,7 +20,7 @@ type counters struct {
 	allocs, reuses, segmentAllocs, waits int64
 	pinTime                              time.Duration
 
-	registered     int64 // bytes, see Register
+	registered     int64 // bytes that Register has pinned
 	releases       int64 // blocks that became free
 	mute           int   // pending blocks that could not be asked
 	pageableReason string
@@ -40,6 +40,8 @@ type Stats struct {
 	BudgetBytes   int64 // the most that may be reserved
 	ReservedBytes int64 // in segments
 	PageableBytes int64 // of these, in segments that are not pinned
+
+	RegisteredBytes int64 // of the caller's memory, pinned by Register; they count against the budget too
 
 	ActiveBytes    int64 // handed out, in whole pages
 	RequestedBytes int64 // of these, asked for
@@ -80,6 +82,7 @@ func (p *Pool) Stats() Stats {
 		BudgetBytes:       p.budget,
 		ReservedBytes:     p.reserved,
 		PageableBytes:     p.pageable,
+		RegisteredBytes:   p.registered,
 		ActiveBytes:       p.active,
 		RequestedBytes:    p.requested,
 		PendingBytes:      p.pendingBytes,
@@ -143,6 +146,9 @@ func (s Stats) String() string {
 	row("  free", s.FreeBytes)
 	trouble("  lost", s.LostBytes, s.LostReason)
 	row("requested", s.RequestedBytes)
+	if s.RegisteredBytes > 0 {
+		row("registered", s.RegisteredBytes)
+	}
 	trouble("pageable", s.PageableBytes, s.PageableReason)
 	reused := 0.0
 	if s.Allocs > 0 {
