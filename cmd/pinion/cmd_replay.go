@@ -180,7 +180,7 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 		return err
 	}
 	out := newReplayOutput(dev, f.allocator, in, capacity, &result)
-	out.defaultCapacity = f.capacity == 0 && !strings.HasPrefix(*f.device, "host:") && dev.Info().Backend == "host"
+	out.defaultCapacity = f.capacity == 0 && !strings.HasPrefix(*f.device, "host:") && inHostMemory(dev)
 	if pool != nil {
 		out.ChunkBytes = pool.Pool().Stats().ChunkBytes
 	}
@@ -193,13 +193,20 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 	return cli.PrintText(cmd, out.print)
 }
 
+// inHostMemory reports whether the memory of dev is the machine's own, of which
+// it takes what it is told to. Its kernels are Go functions then.
+func inHostMemory(dev device.Device) bool {
+	_, ok := device.As[device.Caller](dev)
+	return ok
+}
+
 // open opens the device. A host device that was not given a capacity gets one
 // here: its own would be what this machine has free.
 func (f *replayFlags) open(cmd *cobra.Command) (device.Device, error) {
 	name := *f.device
 	if name != "host" {
 		dev, err := cli.OpenDevice(cmd, name)
-		if err != nil || name != "auto" || dev.Info().Backend != "host" {
+		if err != nil || name != "auto" || !inHostMemory(dev) {
 			return dev, err
 		}
 		if err := dev.Close(); err != nil {
