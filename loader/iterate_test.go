@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -268,4 +269,45 @@ func TestMoreBuffers(t *testing.T) {
 	b, err := next(t, ld)
 	testkit.OK(t, err)
 	releaseAll(t, append(held, b))
+}
+
+// Dropping an epoch takes back slabs, files and device memory from whatever was
+// under way: copies through pinned chunks, or pictures that the device decodes.
+func TestDroppedEpochsOfAnyKind(t *testing.T) {
+	for name, c := range map[string]struct {
+		ds dataset.Dataset
+		o  loader.Options
+	}{
+		"staged":                {large(), loader.Options{Batch: 8, Pin: loader.PinNever, Copiers: 2, DType: dtype.U8}},
+		"pinned":                {large(), loader.Options{Batch: 8, Pin: loader.PinAlways, PinBudget: 32 << 20}},
+		"decoded on the device": {makePhotos(t, 24, 16), loader.Options{Batch: 4, Decode: loader.DecodeGPU}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loader.UseStandIn(t, &loader.StandIn{Engine: 7})
+			dev := newDiscrete(t, 64<<20)
+			leavesNothing(t, dev)
+			o := c.o
+			o.Epochs = 5
+			want, err := run(t, dev, c.ds, o)
+			testkit.OK(t, err)
+			each := len(want) / o.Epochs
+			o.Epochs = 1
+			ld := start(t, dev, c.ds, o)
+			s := stream(t, dev)
+			for epoch := range 4 {
+				at := 0
+				for b, err := range ld.Epoch(t.Context()) {
+					testkit.OK(t, err)
+					compare(t, name, []got{use(t, s, b)}, want[epoch*each+at:][:1])
+					testkit.OK(t, b.Release(s))
+					if at++; at > epoch%each {
+						break
+					}
+				}
+				if at == each { // a whole one, which counts
+					break
+				}
+			}
+		})
+	}
 }
