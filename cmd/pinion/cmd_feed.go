@@ -171,7 +171,7 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *pipeline.Input, options loader.
 		return err
 	}
 	if report.Samples == 0 && options.Resume != nil {
-		in.Line.Message("Nothing is left: the state of --resume is at the end of %s; more --epochs go on behind it",
+		in.Line.Message("Nothing is left: the state of --resume is at the end of %s; raise --epochs to go on",
 			units.Count(options.Epochs, "epoch"))
 	}
 	out := newFeedOutput(in, report, unread)

@@ -100,15 +100,15 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 		out.DecodeDevice, out.DecodeReason = r.DecodeDevice, r.DecodeWhy
 	}
 	for _, s := range r.Stages {
-		lanes := 1
+		times := 1
 		if s.Where == "worker" {
-			lanes = r.Workers
+			times = r.Workers
 		}
 		out.Stages = append(out.Stages, stageRow{
 			Stage: s.Name, Where: s.Where, Seconds: s.Time.Seconds(),
 			SecondsPerSample: s.Time.Seconds() / float64(max(r.Samples, 1)),
 			// Small copies are timed now and then only, which may give too much.
-			BusyFraction: min(1, s.Time.Seconds()/r.Elapsed.Seconds()/float64(lanes)),
+			BusyFraction: min(1, s.Time.Seconds()/r.Elapsed.Seconds()/float64(times)),
 		})
 	}
 	for _, e := range r.Epochs {

@@ -25,15 +25,15 @@ func (f *feedFlags) loadState(o *loader.Options) error {
 	return nil
 }
 
-// checkPlaces fails where what is asked for could not be written, or would be
-// over what is read, before the run and not behind it.
+// checkPlaces fails, before the run rather than after it, where a file could not
+// be written, or would overwrite what is read.
 func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 	err := cmp.Or(notOver(cmd, read, "digests", f.digests), notOver(cmd, read, "save-state", f.saveState))
 	if err != nil {
 		return err
 	}
 	if samePath(f.digests, f.saveState) || samePath(f.digests, f.resume) {
-		return cli.BadUsage(cmd, "--digests and the state are both to be %s", f.digests)
+		return cli.BadUsage(cmd, "--digests and the state cannot both be %s", f.digests)
 	}
 	if f.saveState == "" {
 		return nil

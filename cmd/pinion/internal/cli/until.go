@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// ReaderUntil reads from r until ctx is done. A read of standard input has no
-// other end: its goroutine is left behind then, with a buffer of its own, until
-// the process ends or the read does.
+// ReaderUntil reads from r until ctx is done. A read of standard input cannot be
+// interrupted: its goroutine then stays, with a buffer of its own, until the read
+// or the process ends.
 func ReaderUntil(ctx context.Context, r io.Reader) io.Reader { return &readerUntil{ctx: ctx, r: r} }
 
 type readerUntil struct {
@@ -18,7 +18,7 @@ type readerUntil struct {
 
 func (u *readerUntil) Read(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
-		return 0, err // a read that was left behind has the buffer
+		return 0, err // a read that was given up has the buffer
 	}
 	var n int
 	var err error

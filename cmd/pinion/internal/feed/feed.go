@@ -25,12 +25,12 @@ type Options struct {
 	Loader loader.Options
 
 	// Checksum reads every batch and its targets back from the device and hashes
-	// them one behind the other. Digests, if set, gets a [Digest] of each of them,
+	// them one after the other. Digests, if set, gets a [Digest] of each of them,
 	// a line of JSON.
 	Checksum bool
 	Digests  io.Writer
 
-	// StopAfter is the number of batches to stop behind; 0: none.
+	// StopAfter is the number of batches to stop after; 0: the end of the run.
 	StopAfter int
 
 	// Progress, if set, is called after each batch, with the batches done and
@@ -54,7 +54,7 @@ type Report struct {
 	Epochs   []Epoch
 	Checksum string // "sha256:…"; empty unless asked for
 
-	// State is where the run is: behind the last batch that was used.
+	// State is where the run is: after the last batch that was used.
 	State loader.State
 }
 

@@ -63,8 +63,7 @@ type group struct {
 	set   *pflag.FlagSet
 }
 
-// groups are the flags of a command: those of groups in their order, and the
-// rest behind them.
+// groups are the flags of a command: the groups in their order, then the rest.
 func groups(cmd *cobra.Command) (list []group) {
 	const rest = "Flags"
 	last := group{rest, nil}
