@@ -182,7 +182,7 @@ func (f *fixture) hold(s device.Stream) (release func()) {
 }
 
 // delay holds s up: until release is called where the device can do that, and
-// by a pile of work elsewhere. held tells which.
+// by much work elsewhere. held tells which.
 func (f *fixture) delay(s device.Stream) (release func(), held bool) {
 	f.Helper()
 	if _, ok := device.As[device.Caller](f.dev); ok {
