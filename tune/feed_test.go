@@ -84,7 +84,7 @@ func TestFeed(t *testing.T) {
 	// Waiting readers: eight are eight times as fast.
 	r, err := Feed(context.Background(), dev, rows(1000, time.Millisecond), small())
 	ok(t, err)
-	if r.Best.Workers != 8 || r.Best.Pin || r.PinnedBytes != 0 || r.Limit.Name != LimitDisk {
+	if r.Best.Workers != 8 || r.Best.Pin || r.PinnedBytes != 0 || r.Limit.Name != LimitRead {
 		t.Errorf("%+v", r)
 	}
 	if want := int64(r.Best.Prefetch+1) * 16 * rowBytes; r.HostBytes != want || r.DeviceBytes != 3*16*rowBytes {

@@ -8,23 +8,23 @@ import (
 
 // Limit is what a pipeline cannot be faster than.
 type Limit struct {
-	// Name is "disk", "decode", "link", "device", or "overhead" where the
+	// Name is "read", "decode", "h2d", "device", or "overhead" where the
 	// loader's own work is most of what workers do. It is "device" when the
 	// transform on the device is the slowest stage, and when the device with
 	// its steps is: that is what one wants. It is "latency" where no part is at
 	// work for half of the time: they wait for each other.
-	Name string `json:"name"`
+	Name string `json:"limit"`
 	// Where is "worker" or "device": of the busiest part.
-	Where string `json:"where"`
-	// Busy is the share of the time that the busiest part is at work.
-	Busy float64 `json:"busy"`
+	Where string `json:"limit_where,omitempty"`
+	// Busy is the fraction of the time that the busiest part is at work.
+	Busy float64 `json:"limit_busy_fraction"`
 }
 
 // Names of limits.
 const (
-	LimitDisk     = "disk"
+	LimitRead     = "read"
 	LimitDecode   = "decode"
-	LimitLink     = "link"
+	LimitLink     = "h2d"
 	LimitDevice   = "device"
 	LimitOverhead = "overhead"
 	LimitLatency  = "latency"
@@ -35,10 +35,10 @@ type StageLoad struct {
 	Name    string  `json:"stage"`
 	Where   string  `json:"where"`
 	Seconds float64 `json:"seconds_per_sample"`
-	Alone   float64 `json:"seconds_per_sample_one_worker"` // by the model; of the device the same
-	Most    float64 `json:"most_samples_per_s"`            // if there were no other stage
-	Busy    float64 `json:"busy"`                          // share of the time that the workers, or the device, had
-	Bytes   float64 `json:"bytes_per_s,omitempty"`         // over the link while it is at work; 0 where a decoder fetches them
+	Alone   float64 `json:"one_worker_seconds_per_sample"` // by the model; of the device the same
+	Most    float64 `json:"max_samples_per_s"`             // if there were no other stage
+	Busy    float64 `json:"busy_fraction"`                 // of the time that the workers, or the device, had
+	GBPerS  float64 `json:"h2d_gb_per_s,omitempty"`        // over the link while it is at work; 0 where a decoder fetches the bytes
 }
 
 // loads are the stages of a measurement.
@@ -58,7 +58,7 @@ func loads(m Measurement, set Setting, v *Variant) []StageLoad {
 			// timed now and then only, may give too much.
 			l.Busy = min(m.PerSecond()/l.Most, 1)
 			if c.Name == link && !fetched {
-				l.Bytes = float64(m.LinkBytes) / float64(m.Samples) / seconds
+				l.GBPerS = float64(m.LinkBytes) / float64(m.Samples) / seconds / 1e9
 			}
 		}
 		if v != nil {
@@ -98,7 +98,7 @@ func limit(r *Result) Limit {
 // parts are what can limit, each with what it is busy with most: the stages of
 // the device, and behind them the workers.
 func parts(stages []StageLoad) (list []Limit) {
-	of := map[string]string{"read": LimitDisk, "decode": LimitDecode, "resize": LimitDecode, overhead: LimitOverhead}
+	of := map[string]string{"read": LimitRead, "decode": LimitDecode, "resize": LimitDecode, overhead: LimitOverhead}
 	inWorkers := map[string]float64{}
 	var workers float64
 	for _, st := range stages {
@@ -116,7 +116,7 @@ func parts(stages []StageLoad) (list []Limit) {
 		}
 	}
 	most := LimitOverhead
-	for _, name := range []string{LimitDisk, LimitDecode, LimitOverhead} {
+	for _, name := range []string{LimitRead, LimitDecode, LimitOverhead} {
 		if inWorkers[name] > inWorkers[most] {
 			most = name
 		}

@@ -29,7 +29,7 @@ type Result struct {
 	Settled bool    `json:"settled"`
 	Error   float64 `json:"error_fraction,omitempty"`
 
-	Limit  Limit       `json:"limit"`
+	Limit
 	Stages []StageLoad `json:"stages"` // of the best setting
 
 	// Settings are all that were tried or refused, from the choice on: those
@@ -40,8 +40,8 @@ type Result struct {
 
 	// Unread are samples that could not be read, and were left out or, Replaced
 	// of them, replaced, over all trials: one that is broken may count in each.
-	Unread   int64 `json:"errors,omitempty"`
-	Replaced int64 `json:"replaced,omitempty"`
+	Unread   int64 `json:"failed_samples,omitempty"`
+	Replaced int64 `json:"replaced_samples,omitempty"`
 
 	GridSize int       `json:"grid_size"` // settings there are
 	Trials   int       `json:"trials"`
@@ -66,7 +66,7 @@ type Row struct {
 	// measured, so they may be in another order.
 	Score float64 `json:"score_samples_per_s,omitempty"`
 
-	Refused string `json:"refused,omitempty"` // why it does not fit
+	Refused string `json:"refused_reason,omitempty"` // why it does not fit
 }
 
 // Rate is the samples a second that the setting counts with: Score where it was in
@@ -78,8 +78,8 @@ type Grid struct {
 	Best       Setting `json:"best"`
 	PerSecond  float64 `json:"samples_per_s"`        // of the best
 	Choice     float64 `json:"choice_samples_per_s"` // in the same rounds
-	Ratio      float64 `json:"ratio"`                // of the choice to the best
-	Error      float64 `json:"ratio_error"`          // the standard error of Ratio
+	Ratio      float64 `json:"choice_ratio"`         // of the choice to the best
+	Error      float64 `json:"choice_ratio_error"`   // the standard error of Ratio
 	Rounds     int     `json:"rounds"`               // of all settings
 	LastRounds int     `json:"last_rounds"`          // of the fastest and the choice
 	Settings   int     `json:"settings"`

@@ -48,7 +48,7 @@ func (r *Result) verdict() string {
 	switch r.Limit.Name {
 	case LimitLatency:
 		return "Latency is the limit: no part is busy for half of the time (" + r.busy() + "). Larger batches or a larger prefetch would help, unless other programs use the machine."
-	case LimitDisk:
+	case LimitRead:
 		return "Reading is the limit: workers are busy " + busy + " of the time, mostly reading. Fewer and larger files, or a faster disk, would help."
 	case LimitDecode:
 		if r.Limit.Where == onDevice {
@@ -89,8 +89,8 @@ func (st StageLoad) sentence(workers int) string {
 			st.Name, units.Seconds(st.Seconds), workers, units.Seconds(st.Alone), st.Most, units.Percent(st.Busy))
 	}
 	text := fmt.Sprintf("%s: %s per sample, at most %.0f samples/s, %s of the time.", st.Name, units.Seconds(st.Seconds), st.Most, units.Percent(st.Busy))
-	if st.Bytes > 0 {
-		text = strings.TrimSuffix(text, ".") + fmt.Sprintf(", %.2f GB/s while it copies.", st.Bytes/1e9)
+	if st.GBPerS > 0 {
+		text = strings.TrimSuffix(text, ".") + fmt.Sprintf(", %.2f GB/s while it copies.", st.GBPerS)
 	}
 	return text
 }

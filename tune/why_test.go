@@ -16,7 +16,7 @@ func TestLimit(t *testing.T) {
 		say  string
 	}{
 		{"decode", nil, LimitDecode, "decoding on the device"},
-		{"disk", nil, LimitDisk, "faster disk"},
+		{"disk", nil, LimitRead, "faster disk"},
 		{"link", func(f *fake) { f.pageable, f.decode, f.extra, f.pinned = 9e-5, 1e-6, 0, 8e-5 }, LimitLink, "GB/s while it copies"},
 		{"transform", func(f *fake) { f.transform = 4e-3 }, LimitDevice, "transforming"},
 		{"disk", func(f *fake) { f.read, f.disk, f.decode, f.extra = 1e-5, 0, 1e-5, 3e-3 }, LimitOverhead, "own work"},
@@ -42,7 +42,7 @@ func TestLinkOfDecoder(t *testing.T) {
 		want     float64
 	}{{0, 1e9}, {time.Second / 2, 0}} {
 		m.Stages = append(m.Stages[:1], Stage{"decode on device", onDevice, c.decoding})
-		if l := loads(m, Setting{Workers: 1}, nil)[0]; l.Name != link || math.Abs(l.Bytes-c.want) > 1 {
+		if l := loads(m, Setting{Workers: 1}, nil)[0]; l.Name != link || math.Abs(1e9*l.GBPerS-c.want) > 1 {
 			t.Errorf("with %v of decoding: %+v, want %g bytes a second", c.decoding, l, c.want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestWhy(t *testing.T) {
 		Stages: []StageLoad{
 			{Name: "decode", Where: worker, Seconds: 1.2e-3, Alone: 1e-3, Most: 6667, Busy: 0.9},
 			{Name: "resize", Where: worker},
-			{Name: link, Where: "device", Seconds: 3e-6, Alone: 3e-6, Most: 333333, Busy: 0.018, Bytes: 50.2e9},
+			{Name: link, Where: "device", Seconds: 3e-6, Alone: 3e-6, Most: 333333, Busy: 0.018, GBPerS: 50.2},
 		},
 		Settings: []Row{
 			{Setting: Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true}, PerSecond: 6000, Final: true, Trials: 9, Score: 5950, Memory: Memory{PinnedBytes: 28901376}},

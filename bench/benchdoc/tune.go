@@ -25,7 +25,7 @@ type tuneFile struct {
 	Grid    *struct {
 		Best     tune.Setting `json:"best"`
 		Ratio    float64      `json:"choice_ratio"`
-		Error    float64      `json:"ratio_error"` // of older results 0
+		Error    float64      `json:"choice_ratio_error"` // of older results 0
 		Settings int          `json:"settings"`
 		Seconds  float64      `json:"seconds"`
 	} `json:"grid"`

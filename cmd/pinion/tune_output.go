@@ -18,25 +18,23 @@ import (
 // tuneOutput is the JSON document of pinion tune.
 type tuneOutput struct {
 	provenance.Record
-	Device     string               `json:"device"`
-	Name       string               `json:"name"`
 	Dataset    string               `json:"dataset"`
 	Samples    int                  `json:"samples"`
 	Spec       string               `json:"spec"`
 	Targets    []pipeline.TargetRow `json:"targets,omitempty"`
 	AgeSeconds float64              `json:"age_seconds"` // of a result that was kept; 0: it is new
-	NotKept    string               `json:"not_kept,omitempty"`
+	NotKept    string               `json:"not_kept_reason,omitempty"`
 	*tune.Result
 	Go      string   `json:"go"`
 	PyTorch string   `json:"pytorch"`
 	Why     []string `json:"why"`
-	Report  string   `json:"report,omitempty"`
+	Report  string   `json:"report_file,omitempty"`
 }
 
 func newTuneOutput(in *pipeline.Input) *tuneOutput {
 	info := in.Device.Info()
 	return &tuneOutput{
-		Record: provenance.Now(), Device: info.ID, Name: info.Name,
+		Record:  provenance.Now().On(info.ID, info.Name),
 		Dataset: in.Path, Samples: in.Dataset.Len(), Spec: in.Dataset.Spec().String(), Targets: in.TargetRows(),
 	}
 }
@@ -48,7 +46,7 @@ func (o *tuneOutput) writeReport(w io.Writer) error {
 		targets = append(targets, t.String())
 	}
 	return tunereport.Render(w, &tunereport.Report{
-		Dataset: o.Dataset, Samples: o.Samples, Spec: o.Spec, Targets: targets, Device: o.Name, Platform: o.Platform,
+		Dataset: o.Dataset, Samples: o.Samples, Spec: o.Spec, Targets: targets, Device: o.DeviceName, Platform: o.Platform,
 		CPU: cpuname.Name(), CPUs: o.CPUs, Commit: o.Commit, Result: o.Result,
 	})
 }
@@ -58,7 +56,7 @@ const mostRows = 10
 
 func (o *tuneOutput) print(w io.Writer) {
 	r := o.Result
-	fmt.Fprintf(w, "%s  %s\n", o.Device, o.Name)
+	fmt.Fprintf(w, "%s  %s\n", o.Device, o.DeviceName)
 	fmt.Fprintf(w, "%s: %s of %s\n", o.Dataset, units.Count(o.Samples, "sample"), o.Spec)
 	for _, t := range o.Targets {
 		fmt.Fprintln(w, t)

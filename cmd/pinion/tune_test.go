@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
@@ -17,7 +18,7 @@ func tuned() *tuneOutput {
 	set := func(w, p int, pin bool) tune.Setting {
 		return tune.Setting{Workers: w, Batch: 64, Prefetch: p, Pin: pin}
 	}
-	o := &tuneOutput{Device: "cuda:0", Name: "Test GPU", Dataset: "/data/photos", Samples: 1024, Spec: "224x224x3 u8"}
+	o := &tuneOutput{Record: provenance.Record{}.On("cuda:0", "Test GPU"), Dataset: "/data/photos", Samples: 1024, Spec: "224x224x3 u8"}
 	o.Result = &tune.Result{
 		Best: set(8, 2, true), PerSecond: 6012.3, Memory: tune.Memory{PinnedBytes: 28901376, HostBytes: 28901376, DeviceBytes: 1 << 28},
 		Limit: tune.Limit{Name: tune.LimitDecode, Busy: 0.97}, GridSize: 56, Trials: 80, Seconds: 29.7, Settled: true,
@@ -101,10 +102,10 @@ func TestTune(t *testing.T) {
 	dir := makePhotos(t, 20)
 	report := filepath.Join(t.TempDir(), "tune.html")
 	args := []string{"tune", dir, "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "100ms", "--workers", "2", "--prefetch", "2"}
-	keys := []string{"measured_at", "commit", "platform", "cpus", "device", "name", "dataset", "samples", "spec", "age_seconds", "best",
+	keys := []string{"measured_at", "commit", "platform", "cpus", "device", "device_name", "dataset", "samples", "spec", "age_seconds", "best",
 		"samples_per_s", "device_wait_fraction", "pinned_bytes", "host_bytes", "device_bytes", "fed", "limit", "stages", "settings", "model",
 		"grid_size", "trials", "seconds", "tuned_at", "go", "pytorch", "why"}
-	first := document(t, append(keys, "report"), append(args, "--report", report)...)
+	first := document(t, append(keys, "report_file"), append(args, "--report", report)...)
 	if first["age_seconds"] != 0. || first["samples"] != 20. || first["samples_per_s"].(float64) <= 0 {
 		t.Errorf("%v", first)
 	}
@@ -177,9 +178,9 @@ func TestTuneOnError(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for _, policy := range []string{"skip", "replace"} {
-		doc := document(t, []string{"errors"}, append(args, "--on-error", policy)...)
-		if _, replaced := doc["replaced"]; replaced != (policy == "replace") {
-			t.Errorf("%s: %v unread, %v replaced", policy, doc["errors"], doc["replaced"])
+		doc := document(t, []string{"failed_samples"}, append(args, "--on-error", policy)...)
+		if _, replaced := doc["replaced_samples"]; replaced != (policy == "replace") {
+			t.Errorf("%s: %v unread, %v replaced", policy, doc["failed_samples"], doc["replaced_samples"])
 		}
 	}
 }

@@ -17,13 +17,13 @@ import (
 // full is a report with everything in it, invented.
 func full() *Report {
 	r := &tune.Result{
-		PerSecond: 6012, DeviceWait: 0.004, Fed: true, StepSeconds: 0.01,
+		PerSecond: 6012, DeviceWait: 0.004, Fed: true, Settled: true, StepSeconds: 0.01,
 		Best:   tune.Setting{Workers: 8, Batch: 64, Prefetch: 2, Pin: true},
 		Memory: tune.Memory{PinnedBytes: 28901376, HostBytes: 28901376, DeviceBytes: 1 << 28},
 		Limit:  tune.Limit{Name: tune.LimitDevice, Busy: 0.996},
 		Stages: []tune.StageLoad{
 			{Name: "decode", Where: "worker", Seconds: 1.2e-3, Alone: 1e-3, Most: 6667, Busy: 0.9},
-			{Name: "h2d", Where: "device", Seconds: 3e-6, Alone: 3e-6, Most: 333333, Busy: 0.018, Bytes: 50.2e9},
+			{Name: "h2d", Where: "device", Seconds: 3e-6, Alone: 3e-6, Most: 333333, Busy: 0.018, GBPerS: 50.2},
 			{Name: "overhead", Where: "worker"},
 		},
 		GridSize: 56, Trials: 80, Seconds: 29.7, At: time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -57,7 +57,7 @@ func TestPage(t *testing.T) {
 	pagetest.Check(t, text)
 	for _, want := range []string{
 		"photos</h1>", "1024 samples of 224x224x3 u8", "Invented GPU", "Invented CPU, 16 CPUs", "commit abababababab<", "2000-01-02T03:04:05Z",
-		"The device limits", ">6012<", "DataLoader(dataset, batch_size=64", "loader.Options{Batch: 64", "the choice",
+		"The device is the limit", ">6012<", "DataLoader(dataset, batch_size=64", "loader.Options{Batch: 64", "the choice",
 		"1 %: the device counts as fed", "9 bytes of pinned memory asked, 7 free", "whole grid of 56 settings was measured afterwards, in 5 rounds", "beside the choice in 9 more", "What a sample costs", "pinion tune DATASET",
 	} {
 		if !strings.Contains(text, want) {
