@@ -17,7 +17,8 @@
 //
 // Each format is a package below this one: photos, npy, nifti, points,
 // safetensors, csv, jsonl, parquet, and tar, for shards in the layout of
-// WebDataset. A program that knows what it reads calls that package, which has
+// WebDataset; and stream, for tars that are compressed or come through a pipe, of
+// [UnknownLen]. A program that knows what it reads calls that package, which has
 // typed options. [Open] tells the format by what is there and takes [Options] by
 // name; it knows the formats that the program imports. [Register] adds one, also
 // from outside of this module.

@@ -75,7 +75,7 @@ func (s *scanner) begin() error {
 	}
 	for _, c := range compressed {
 		if bytes.HasPrefix(head, []byte(c.magic)) {
-			return fmt.Errorf("%w: compressed with %s: samples cannot be read out of order; decompress it (%s)", ErrFormat, c.name, c.remedy)
+			return fmt.Errorf("%w: compressed with %s: samples cannot be read in any order; decompress it (%s), or open a single file as a stream", ErrFormat, c.name, c.remedy)
 		}
 	}
 	s.cursor.pos = 0
