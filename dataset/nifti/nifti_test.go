@@ -416,8 +416,6 @@ func TestNIfTIErrors(t *testing.T) {
 	testkit.WantError(t, "no files", err, dataset.ErrEmpty, "no files; looked for .nii, .nii.gz")
 }
 
-func errOf[T any](_ T, err error) error { return err }
-
 func TestNIfTIClose(t *testing.T) {
 	path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "a.nii"), counted.bytes(t))
 	d, err := Open(t.Context(), path, Options{})
