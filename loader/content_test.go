@@ -23,7 +23,7 @@ func TestPhotos(t *testing.T) {
 	ref := newReference(t, ds)
 	for _, dt := range []dtype.DType{0, dtype.F32, dtype.F16, dtype.BF16, dtype.U8} {
 		for _, batch := range []int{0, 1, 3, 7} {
-			o := loader.Options{Batch: batch, DType: dt}
+			o := loader.Options{Batch: batch, DType: dt, Decode: loader.DecodeCPU} // a device differs in the last bits
 			list, err := run(t, dev, ds, o)
 			testkit.OK(t, err)
 			compare(t, fmt.Sprintf("%v in batches of %d", dt, batch), list, ref.batches(o, ref.inOrder(1)))
