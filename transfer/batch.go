@@ -128,6 +128,7 @@ type blockList struct {
 	scanned    int
 	sum        int64 // bytes
 	or         int64 // of all offsets and sizes
+	sizes      int64 // or of all sizes
 	grain      int64 // or of all destinations and sizes
 	unsorted   bool  // destinations may overlap
 	neighbours bool  // some follow each other on both sides
@@ -172,29 +173,30 @@ func (l *blockList) fill(b Batch) error {
 func (l *blockList) scan(to int, mostBytes int64) (rowsPart, error) {
 	p := rowsPart{from: l.scanned, to: l.scanned}
 	blocks := l.blocks[l.scanned:to]
-	// What is wrong with any block sets the sign of bad.
+	// What is wrong with any block sets the sign of bad. (A branch for each
+	// check would take twice the time.)
 	var bad, unsorted, dst, src, size, sum int64
+	var joined bool
 	dstEnd, srcEnd := l.last.Dst+l.last.Bytes, l.last.Src+l.last.Bytes
 	dstBytes, srcBytes := l.dst.bytes, l.src.bytes
 	i := 0
 	for ; i < len(blocks) && sum < mostBytes; i++ {
-		k := blocks[i]
-		dstRoom, srcRoom := dstBytes-k.Bytes, srcBytes-k.Bytes
-		bad |= k.Dst | k.Src | (k.Bytes - 1) | dstRoom | (dstRoom - k.Dst) | srcRoom | (srcRoom - k.Src)
-		if bad < 0 {
-			return p, fmt.Errorf("%w: block %d copies %d bytes from offset %d of %s to offset %d of %s",
-				device.ErrArgument, l.scanned+i, k.Bytes, k.Src, l.src, k.Dst, l.dst)
-		}
-		unsorted |= k.Dst - dstEnd
-		if k.Dst == dstEnd && k.Src == srcEnd {
-			l.neighbours = true
-		}
-		dst |= k.Dst
-		src |= k.Src
-		size |= k.Bytes
-		sum += k.Bytes
-		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
+		k := &blocks[i]
+		kDst, kSrc, kBytes := k.Dst, k.Src, k.Bytes
+		dstRoom, srcRoom := dstBytes-kBytes, srcBytes-kBytes
+		bad |= kDst | kSrc | (kBytes - 1) | dstRoom | (dstRoom - kDst) | srcRoom | (srcRoom - kSrc)
+		unsorted |= kDst - dstEnd
+		joined = joined || kDst == dstEnd && kSrc == srcEnd
+		dst |= kDst
+		src |= kSrc
+		size |= kBytes
+		sum += max(kBytes, 0)
+		dstEnd, srcEnd = kDst+kBytes, kSrc+kBytes
 	}
+	if bad < 0 {
+		return p, l.outside(l.scanned)
+	}
+	l.neighbours = l.neighbours || joined
 	if i > 0 {
 		l.last = blocks[i-1]
 	}
@@ -202,9 +204,22 @@ func (l *blockList) scan(to int, mostBytes int64) (rowsPart, error) {
 	l.sum += sum
 	l.or |= dst | src | size
 	l.grain |= dst | size
+	l.sizes |= size
 	l.unsorted = l.unsorted || unsorted < 0
 	p.to, p.bytes, p.or = l.scanned, sum, dst|src|size
 	return p, nil
+}
+
+// outside names the first block from an index on that is empty or reaches
+// outside.
+func (l *blockList) outside(from int) error {
+	for i, k := range l.blocks[from:] {
+		if k.Bytes <= 0 || k.Dst < 0 || k.Src < 0 || k.Dst > l.dst.bytes-k.Bytes || k.Src > l.src.bytes-k.Bytes {
+			return fmt.Errorf("%w: block %d copies %d bytes from offset %d of %s to offset %d of %s",
+				device.ErrArgument, from+i, k.Bytes, k.Src, l.src, k.Dst, l.dst)
+		}
+	}
+	return fmt.Errorf("%w: blocks of more than 63 bits of bytes", device.ErrArgument)
 }
 
 func (l *blockList) complete() error {
@@ -233,22 +248,21 @@ func (l *blockList) part(from, most int, mostBytes int64) (rowsPart, error) {
 }
 
 func (l *blockList) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64) {
-	shift, bytes := bits.TrailingZeros64(uint64(unit)), int64(0)
+	shift, bytes := uint(bits.TrailingZeros64(uint64(unit)))&63, int64(0)
 	dstEnd, srcEnd := int64(0), int64(-1)
-	at := -entryBytes
 	blocks := l.blocks[p.from:p.to]
 	for i := range blocks {
 		k := &blocks[i]
 		bytes += k.Bytes
-		if k.Dst == dstEnd && k.Src == srcEnd {
-			setEnd(list[at:], bytes>>shift)
+		if k.Dst == dstEnd && k.Src == srcEnd { // one with the block before
+			setEnd(list[(n-1)*entryBytes:], bytes>>shift)
 		} else {
-			at += entryBytes
-			putEntry(list[at:], dst.Add(k.Dst), src.Add(k.Src), bytes>>shift)
+			putEntry(list[n*entryBytes:], dst.Add(k.Dst), src.Add(k.Src), bytes>>shift)
+			n++
 		}
 		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
 	}
-	return at/entryBytes + 1, bytes >> shift
+	return n, bytes >> shift
 }
 
 // overlap looks for blocks whose destinations overlap. Only storage is written:
@@ -281,6 +295,18 @@ func (l *blockList) disjoint(or, total int64) bool {
 	}
 	l.taken = slices.Grow(l.taken[:0], int(words))[:words]
 	clear(l.taken)
+	if l.sizes == 1<<shift { // blocks of one size, each a bit
+		shift := uint(shift) & 63
+		for i := range l.blocks {
+			at := uint64(l.blocks[i].Dst) >> shift
+			w, bit := &l.taken[at/64], uint64(1)<<(at%64)
+			if *w&bit != 0 {
+				return false
+			}
+			*w |= bit
+		}
+		return true
+	}
 	for i := range l.blocks {
 		k := &l.blocks[i]
 		for at, end := k.Dst>>shift, (k.Dst+k.Bytes)>>shift; at < end; {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a batch of shuffled blocks costs before the first of them is queued.
+// What the host does for a batch of shuffled blocks, beside the device: checks
+// of bounds, the list, and the search for overlaps.
 func BenchmarkBatchPrepare(b *testing.B) {
 	const n, size = 16384, 16 << 10
 	to, from := rand.Perm(4*n), rand.Perm(4*n)
@@ -13,11 +14,29 @@ func BenchmarkBatchPrepare(b *testing.B) {
 	for i := range n {
 		batch.Blocks = append(batch.Blocks, Block{int64(to[i]) * size, int64(from[i]) * size, size})
 	}
-	list := new(blockList)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := list.fill(batch); err != nil {
-			b.Fatal(err)
-		}
+	list, entries := new(blockList), make([]byte, n*entryBytes)
+	all := rowsPart{to: n}
+	for _, c := range []struct {
+		name string
+		run  func() error
+	}{
+		{"bounds", func() error { _, err := list.scan(n, 1<<62); return err }},
+		{"list", func() error { list.entries(entries, all, 1<<40, 1<<44, 16); return nil }},
+		{"overlaps", func() error { return list.overlap() }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := list.fill(batch); err != nil {
+					b.Fatal(err)
+				}
+				if c.name != "bounds" {
+					list.scanned, list.unsorted, list.grain, list.sizes = n, true, size, size
+				}
+				if err := c.run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

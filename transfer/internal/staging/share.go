@@ -27,8 +27,13 @@ type share struct {
 	sharing *atomic.Int32 // Stager.sharing
 	helpers atomic.Int32  // that may work on it
 
-	next  atomic.Int32 // the first piece that nobody took
+	// Apart from each other: all copiers look at limit while they wait, and
+	// write to the others with each piece.
+	_     [64]byte
 	limit atomic.Int32 // the first piece that may not be taken yet
+	_     [64]byte
+	next  atomic.Int32 // the first piece that nobody took
+	_     [64]byte
 	left  atomic.Int32 // pieces that are not copied
 	done  [shareMost / sharePiece]atomic.Bool
 }
