@@ -10,7 +10,7 @@ import (
 // inside one allocation.
 type Ptr uint64
 
-// Add returns the address n bytes behind p.
+// Add returns the address n bytes after p.
 func (p Ptr) Add(n int64) Ptr { return p + Ptr(n) }
 
 // Device is one place with memory of its own where work runs. All its methods
@@ -23,20 +23,20 @@ type Device interface {
 	Memory() (Memory, error)
 
 	// Alloc allocates n > 0 bytes, aligned to 256 bytes at least. The content
-	// is undefined. It fails with [ErrOutOfMemory] when n bytes are not to be
-	// had.
+	// is undefined. It fails with [ErrOutOfMemory] when n bytes are not
+	// available.
 	Alloc(n int64) (Ptr, error)
 
 	// Free returns memory that Alloc (or [Manager.AllocManaged], or
-	// [StreamAllocator.AllocAsync]) gave. Work that is already queued finishes first: Free waits for it. An address
-	// that is not the start of a live allocation, a freed one included, fails
-	// with [ErrPointer].
+	// [StreamAllocator.AllocAsync]) returned. It waits until queued work is
+	// done. An address that is not the start of a live allocation fails with
+	// [ErrPointer], as does one that was freed.
 	Free(p Ptr) error
 
-	// NewStream makes a stream. Close it when it is no longer used.
+	// NewStream makes a stream. Close it when you are done.
 	NewStream() (Stream, error)
 
-	// NewEvent makes an event. Close it when it is no longer used.
+	// NewEvent makes an event. Close it when you are done.
 	NewEvent(flags EventFlags) (Event, error)
 
 	// Synchronize waits until everything queued on the device's streams so
@@ -130,13 +130,13 @@ type Event interface {
 
 // Memory is the memory of a device at one moment, in bytes.
 type Memory struct {
-	TotalBytes int64 // all there is
-	FreeBytes  int64 // what an allocation could still have, by the backend's word
+	TotalBytes int64 // all of it
+	FreeBytes  int64 // what the backend says an allocation could still get
 }
 
 // Wait waits for e like [Event.Synchronize], but returns ctx's error as soon
 // as ctx is done. The work behind the event is not stopped by that: memory it
-// uses stays in use.
+// uses remains in use.
 func Wait(ctx context.Context, e Event) error {
 	if ctx.Done() == nil {
 		return e.Synchronize()

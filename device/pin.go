@@ -29,7 +29,7 @@ type Pinner interface {
 	Unpin(b []byte) error
 
 	// Pinned reports whether the first and the last byte of b are pinned for
-	// this device, by whomever.
+	// this device, no matter who pinned them.
 	Pinned(b []byte) bool
 
 	// Mapped returns the address by which the device reaches pinned memory.

@@ -5,7 +5,7 @@ package device
 // on an address that came from elsewhere ask first.
 type RangeChecker interface {
 	// CheckRange fails with [ErrPointer] when not all of the n bytes at p are
-	// memory of this device, whoever in the process allocated it, or pinned
+	// memory of this device, no matter who in the process allocated it, or pinned
 	// memory that is mapped for it. Copies need no check: they fail by
 	// themselves.
 	CheckRange(p Ptr, n int64) error

@@ -1,8 +1,8 @@
 package device
 
 // ContextRecorder is a device that marks the end of everything that is queued
-// on it, by whomever: the way to learn when work is done on streams that this
-// process has but that nobody names, those of another library among them.
+// on it, no matter by whom. It is the way to learn when work is done on streams
+// that you have no handle of, such as those of another library.
 //
 // Where the device cannot, name the streams ([Native.StreamOf]) and record an
 // event on each, or use [Device.Synchronize].

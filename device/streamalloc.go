@@ -14,7 +14,7 @@ type StreamAllocator interface {
 	// it waits for an event that was recorded on s after this call. The
 	// content is undefined. What was freed earlier on s is used again without
 	// waiting for it where the driver can; on the host it may wait. It fails
-	// with [ErrOutOfMemory] when n bytes are not to be had.
+	// with [ErrOutOfMemory] when n bytes are not available.
 	AllocAsync(s Stream, n int64) (Ptr, error)
 
 	// FreeAsync frees what AllocAsync gave, once the work that is queued on s

@@ -27,7 +27,7 @@
 // Requests of up to a quarter of [Options.SegmentBytes] share segments of that
 // size, larger ones have a segment of exactly their pages. A request takes the
 // smallest free block that is large enough, at the lowest address among
-// equals; what is over is split off, and a block that comes back merges with
+// equals; the rest is split off, and a block that comes back merges with
 // its free neighbours. Small requests leave free large segments alone, and the
 // other way round, until the budget leaves no other room: so a stray page does
 // not spoil the slab of a batch.

@@ -45,7 +45,7 @@ type Options struct {
 	AllowPageable bool
 
 	// AnyNode leaves it to the system on which NUMA node the memory is.
-	// Default: memory of the node that the device hangs on is preferred, where
+	// Default: memory of the node that the device is attached to is preferred, where
 	// the machine has several nodes and the device's is known, so that copies
 	// do not cross sockets. It is never a reason to fail.
 	AnyNode bool

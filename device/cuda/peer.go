@@ -8,8 +8,8 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// opened counts the devices of the process. Who holds two devices locks the
-// older first.
+// opened counts the devices of the process. Code that holds two devices locks
+// the older first.
 var opened atomic.Uint64
 
 // PeerAccess implements [device.PeerCopier].

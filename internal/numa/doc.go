@@ -1,5 +1,5 @@
 // Package numa puts memory and the threads that copy it near a device. On a
-// machine with several memory nodes (sockets, mostly) a device hangs on one of
+// machine with several memory nodes (sockets, mostly) a device is attached to one of
 // them, and a copy from another node crosses the link between the sockets,
 // which is shared and may be slower than the device's own.
 //

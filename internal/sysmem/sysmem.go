@@ -11,7 +11,7 @@ import (
 // memory left.
 var ErrMemory = errors.New("not enough host memory")
 
-// Check fails with [ErrMemory] when n bytes more are not to be had. Ask before
+// Check fails with [ErrMemory] when n more bytes are not available. Ask before
 // taking much: beyond the limit of a control group the system does not refuse,
 // it kills. Where nothing is known, Check allows everything.
 func Check(n int64) error { return now().check(n) }
