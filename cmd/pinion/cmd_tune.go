@@ -172,7 +172,7 @@ func (o *tuneOutput) search(cmd *cobra.Command, in *pipeline.Input, options tune
 		if o.Result, err = tune.Load(in.Device, in.Dataset, options); err == nil {
 			o.AgeSeconds = cmp.Or(max(time.Since(o.Result.At), 0), 1).Seconds()
 			// Perhaps by another build than this one.
-			o.MeasuredAt, o.Commit = o.Result.At.Format(time.RFC3339), "unknown"
+			o.MeasuredAt, o.Version, o.Commit = o.Result.At.Format(time.RFC3339), "unknown", "unknown"
 			return nil
 		}
 	}

@@ -132,7 +132,7 @@ func TestTune(t *testing.T) {
 	if again["age_seconds"] == 0. || again["trials"] != first["trials"] || again["tuned_at"] != first["tuned_at"] {
 		t.Errorf("measured again: %v", again["age_seconds"])
 	}
-	if again["measured_at"] != yesterday || again["commit"] != "unknown" {
+	if again["measured_at"] != yesterday || again["commit"] != "unknown" || again["version"] != "unknown" {
 		t.Errorf("measured at %v, not %v, by commit %v", again["measured_at"], yesterday, again["commit"])
 	}
 	for _, more := range [][]string{{"--fresh"}, {"--step-time", "1ms"}, {"--size", "17"}, {"--exhaustive"}} {
