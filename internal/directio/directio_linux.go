@@ -126,7 +126,8 @@ func mapCache(f *os.File, size int64) *cacheMap {
 	if err != nil {
 		return nil
 	}
-	// Who may not know is told that everything is there, even what cannot be.
+	// The kernel tells those who may not know that everything is there, even what
+	// cannot be.
 	if c.resident(beyond, 1) {
 		_ = c.close()
 		return nil

@@ -16,10 +16,10 @@
 // # What is in the cache
 //
 // A read with RWF_NOWAIT takes what is there and stops. But on a miss the
-// kernel begins to read ahead, beside the read by O_DIRECT that follows. So
-// while pieces are missing, mincore is asked first. (It answers only who owns
-// the file or may write it. For others a read of one page does, which makes
-// the kernel read little more than that page.)
+// kernel reads ahead, in competition with the O_DIRECT read that follows. So as
+// long as pieces are missing, mincore is asked first. (It answers only those who
+// own the file or may write it. Others read one page, which makes the kernel
+// read little more than that.)
 //
 // # Fallbacks
 //

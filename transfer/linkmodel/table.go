@@ -13,8 +13,9 @@ type Staging struct {
 }
 
 // RuleOfThumb is how n bytes are staged where there is no model: by all copiers,
-// through slots of so many bytes. Stores past the caches are better on the way to the host, and on the way to the device while chunks are
-// small: the copy engine is slow to read what is dirty in some core's cache.
+// through slots of so many bytes. Stores past the caches are better on the way
+// to the host, and on the way to the device while chunks are small: the copy
+// engine is slow to read what is dirty in some core's cache.
 func RuleOfThumb(n int64, copiers int, toHost bool, slot int64) Staging {
 	return Staging{copiers, toHost || n < 2*int64(copiers)*slot}
 }

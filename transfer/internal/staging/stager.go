@@ -13,9 +13,8 @@ import (
 )
 
 // Stager moves pageable memory, and whatever else has to pass through pinned
-// memory, by copiers. A move is a task that is cut into chunks. The goroutine
-// that asks for it copies too; helpers join it when there is enough to do for
-// them. Helpers take chunks from all tasks in turn, so moves that run at once
+// memory. A move is a task that is cut into chunks. The goroutine that asks for
+// it copies too; helpers join it when there is enough to do for them. Helpers take chunks from all tasks in turn, so moves that run at once
 // share the processors and both directions of the link.
 type Stager struct {
 	options Options

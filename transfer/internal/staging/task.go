@@ -51,9 +51,9 @@ func (t *task) cut() (offset, n int64) {
 const cutAlign = 4096
 
 // add offers t to the copiers and wakes as many of them as make the given
-// number, as far as there are chunks for them. Those who linger look for tasks
-// before they sleep; to wake others instead costs more than it gains. It returns the ring that the
-// caller is to use, if one is free. A caller with progress gets none: progress
+// number, as far as there are chunks for them. Helpers that linger find the task
+// by themselves; waking others instead would cost more than it gains. It returns
+// the ring that the caller is to use, if one is free. A caller with progress gets none: progress
 // may take its time, or copy, and a ring held meanwhile could be the last one.
 // While lone tasks wait, the last one is for helpers: callers that copy in a
 // row are quicker than a helper wakes, and would keep it from them for ever.

@@ -20,9 +20,9 @@ import (
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
-// Main runs the tests of a package. It keeps a device open: what the devices of the tests share (CUDA's
-// primary context) is then not made anew for each. No test looks for a model
-// in the user's own cache.
+// Main runs the tests of a package. It keeps a device open, so that what the
+// devices of the tests share (CUDA's primary context) is not made anew for each,
+// and no test looks for a model in the user's own cache.
 func Main(m *testing.M) {
 	cache, err := os.MkdirTemp("", "pinion-test-")
 	if err != nil {
