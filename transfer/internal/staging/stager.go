@@ -189,8 +189,13 @@ func (s *Stager) start() error {
 	}
 	for range options.Copiers {
 		r, err := newRing(s.options.Device, pool, options)
-		if len(s.rings) > 0 && (errors.Is(err, pinned.ErrBudget) || errors.Is(err, device.ErrPinLimit)) {
-			break // fewer copiers than wished for: slower, but it works
+		if errors.Is(err, pinned.ErrBudget) || errors.Is(err, device.ErrPinLimit) {
+			// What the part of a ring leaves in the pool is of no use.
+			_, trimErr := pool.Trim()
+			err = errors.Join(err, trimErr)
+			if len(s.rings) > 0 && trimErr == nil {
+				break // fewer copiers than wished for: slower, but it works
+			}
 		}
 		if err != nil {
 			return errors.Join(err, s.giveBack())
