@@ -278,9 +278,6 @@ func patiently(t testing.TB, limit time.Duration, stuck []int, try func(limit ti
 	}
 }
 
-// ok ends the test if err is not nil.
-var ok = testkit.OK
-
 // says checks what an error is and that its text has a part.
 func says(t testing.TB, err, target error, part string) {
 	t.Helper()

@@ -79,7 +79,7 @@ func TestGoexitWhileReading(t *testing.T) {
 }
 
 // exits is an order that ends the goroutine that asks for batch 2.
-type exits struct{ noBatches }
+type exits struct{}
 
 func (exits) Len() int { return 5 }
 

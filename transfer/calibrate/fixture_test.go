@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/transfer/internal/transfertest"
 )
 
@@ -18,22 +17,6 @@ func open(t testing.TB) *fixture {
 	return &fixture{transfertest.Open(t)}
 }
 
-type (
-	rig  = transfertest.Rig
-	full = transfertest.Full
-)
+type full = transfertest.Full
 
-const (
-	hang    = testkit.Hang
-	nowhere = transfertest.Nowhere
-)
-
-var (
-	ctx   = context.Background()
-	small = transfertest.Small
-)
-
-var (
-	async  = transfertest.Async
-	unique = transfertest.Unique
-)
+var ctx = context.Background()

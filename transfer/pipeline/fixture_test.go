@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/transfer/internal/transfertest"
 )
 
@@ -17,16 +16,6 @@ func open(t testing.TB) *fixture {
 	t.Helper()
 	return &fixture{transfertest.Open(t)}
 }
-
-type (
-	rig  = transfertest.Rig
-	full = transfertest.Full
-)
-
-const (
-	hang    = testkit.Hang
-	nowhere = transfertest.Nowhere
-)
 
 var (
 	ctx   = context.Background()

@@ -122,12 +122,12 @@ func Run(ctx context.Context, e *transfer.Engine, p Pipeline) (report Report, er
 func (p *Pipeline) checkFiles() error {
 	if f, ok := p.In.(FileRange); ok {
 		if err := f.check(false); err != nil {
-			return fmt.Errorf("In: %w", err)
+			return fmt.Errorf("input: %w", err)
 		}
 	}
 	if f, ok := p.Out.(FileRange); ok {
 		if err := f.check(true); err != nil {
-			return fmt.Errorf("Out: %w", err)
+			return fmt.Errorf("output: %w", err)
 		}
 	}
 	return nil
