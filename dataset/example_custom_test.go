@@ -60,8 +60,9 @@ func ExampleDataset() {
 	// bad argument: sample 100 of 100
 }
 
-// A format of one's own, in any module: names that end in .waves. With an init function in its package, importing that is
-// enough, and options become flags of commands that make some of them.
+// A format of your own, in any module: names that end in .waves. Register it in
+// an init function, and importing your package is enough. A command can make flags
+// of the options, as pinion does.
 func ExampleRegister() {
 	dataset.Register(dataset.Format{
 		Name:    "waves",
@@ -76,9 +77,9 @@ func ExampleRegister() {
 			return dataset.NoMatch
 		},
 		Open: func(_ context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
-			d := waves{length: 8}
-			if values.Given("length") {
-				d.length = values.Int("length")
+			d := waves{length: values.Int("length")}
+			if d.length < 1 {
+				return nil, values.Bad("length", fmt.Errorf("%d is not at least 1", d.length))
 			}
 			_, err := fmt.Sscanf(filepath.Base(at.Path()), "%d.waves", &d.n)
 			return d, err

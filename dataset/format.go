@@ -58,13 +58,22 @@ var formats struct {
 }
 
 // Register makes a format known to [Open]. It is called by an init function. It
-// panics where a format of that name is there already or one of the functions is
-// missing, as both are mistakes of the program.
+// panics if there is a format of that name already, if one of the functions is
+// missing, or if an option's default is no value of the option: those are mistakes
+// of the program.
 func Register(f Format) {
 	formats.Lock()
 	defer formats.Unlock()
 	if f.Name == "" || f.Sniff == nil || f.Open == nil {
 		panic(fmt.Sprintf("dataset: format %q without a name, Sniff or Open", f.Name))
+	}
+	for _, o := range f.Options {
+		if o.Default == "" {
+			continue
+		}
+		if _, err := o.typed(o.Default); err != nil {
+			panic(fmt.Sprintf("dataset: format %q: the default of option %q: %v", f.Name, o.Name, err))
+		}
 	}
 	at, taken := slices.BinarySearchFunc(formats.list, f, func(a, b Format) int { return cmp.Compare(a.Name, b.Name) })
 	if taken {

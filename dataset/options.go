@@ -29,7 +29,8 @@ type Option struct {
 	// Usage says in a phrase what it is for. A word in `quotes` stands for the
 	// value, as in package flag.
 	Usage string
-	// Default is the text of the value that stands for none. It may be "".
+	// Default is the text of the value where none was given. Default "": the zero
+	// value of the kind.
 	Default string
 	// Values are what can be given, for the completion of shells. Nil: anything.
 	Values []string
@@ -91,14 +92,15 @@ func (e *OptionError) Unwrap() []error {
 }
 
 // Values are the values of options, each of the type of its kind. What was not
-// given is the zero value.
+// given is the option's default.
 type Values struct {
 	path   string
 	values map[string]any
+	given  Options
 }
 
 // Given reports whether an option was given.
-func (v Values) Given(name string) bool { return v.values[name] != nil }
+func (v Values) Given(name string) bool { return v.given[name] != nil }
 
 // Text returns the value of an option of kind [Text].
 func (v Values) Text(name string) string { return value[string](v, name) }
@@ -133,7 +135,12 @@ func value[T any](v Values, name string) T {
 
 // valuesFor checks options for a format and gives each value its type.
 func (o Options) valuesFor(f *Format, path string) (Values, error) {
-	v := Values{path, map[string]any{}}
+	v := Values{path, map[string]any{}, o}
+	for _, option := range f.Options {
+		if option.Default != "" {
+			v.values[option.Name], _ = option.typed(option.Default) // Register has checked it
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		k := slices.IndexFunc(f.Options, func(option Option) bool { return option.Name == name })
 		if k < 0 && reflect.ValueOf(o[name]).Kind() == reflect.Func {

@@ -43,6 +43,8 @@ func TestCompletion(t *testing.T) {
 		"bench link --device": "--device\t",
 		"feed --device ":      "host",
 		"completion ":         "powershell\n",
+		"feed --size ":        ":4\n", // no files
+		"feed --cro":          "--crop\tZxYxX that",
 	} {
 		list := append([]string{"__complete"}, strings.Split(args, " ")...)
 		if r := pinion(t, list...); r.code != exitDone || !strings.Contains(r.stdout, want) {

@@ -30,16 +30,16 @@ func FormatOptions() []dataset.Option {
 // OptionsOf returns the options that the values of [FormatOptions] stand for.
 func OptionsOf(v dataset.Values) (o Options, err error) {
 	size := v.Int("size")
-	if v.Given("size") && (size < 1 || size > maxSize) {
+	if size < 1 || size > maxSize {
 		return o, v.Bad("size", fmt.Errorf("%d is not from 1 to %d", size, maxSize))
-	}
-	if size == 0 {
-		size = defaultSize
 	}
 	if o.Transform, err = imaging.ParseTransform(v.Text("transform"), size); err != nil {
 		return o, v.Bad("transform", err)
 	}
-	o.Decode = imaging.Options{Channels: v.Int("channels"), Indexes: v.Bool("indexes")}
+	o.Decode = imaging.Options{Indexes: v.Bool("indexes")}
+	if v.Given("channels") || !o.Decode.Indexes { // masks have one
+		o.Decode.Channels = v.Int("channels")
+	}
 	if v.Int("depth") == 16 {
 		o.Decode.DType = dtype.U16
 	}

@@ -2,6 +2,7 @@ package flags
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +17,20 @@ func Setup(root *cobra.Command, footer string) {
 		return nil
 	})
 	complete(root)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if cmd.Name() == cobra.ShellCompRequestCmd {
+			unquote(root)
+		}
+	}
+}
+
+// unquote takes the quotes from the usage of all flags, which help needs and
+// completion would show.
+func unquote(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
+	for _, sub := range cmd.Commands() {
+		unquote(sub)
+	}
 }
 
 // complete registers completion for the values of flags.

@@ -105,7 +105,7 @@ func (f *datasetFlags) registerOptions(cmd *cobra.Command) {
 		if o.Kind == dataset.Bool {
 			flag.NoOptDefVal = "true"
 		}
-		if o.Values != nil {
+		if o.Values != nil || o.Kind != dataset.Text { // a text may be a path
 			cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(o.Values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
