@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Open opens the dataset at a path: a file, a folder, or what else a format reads,
@@ -69,14 +70,17 @@ func (l *Location) format() (*Format, error) {
 	}
 	var titles []string
 	for _, f := range list {
+		if f.Name == "raw" {
+			continue // any file can be that
+		}
 		titles = append(titles, f.Title)
 	}
-	return nil, fmt.Errorf("%s: %w: neither a folder nor one of %s; %d bytes that begin with %q",
-		l.path, ErrFormat, strings.Join(titles, ", "), l.Size(), l.head[:min(len(l.head), 8)])
+	return nil, fmt.Errorf("%s: %w: neither a folder nor one of %s; its %s begin with %q",
+		l.path, ErrFormat, strings.Join(titles, ", "), units.Bytes(l.Size()), l.head[:min(len(l.head), 8)])
 }
 
-// notThere is the error for a path where there is nothing: with the part of it
-// that is missing, where it is not the last, and with the names that come close.
+// notThere is the error for a path where there is nothing: with the names that
+// come close to the first part of it that is missing.
 func notThere(path string) error {
 	_, err := os.Stat(path)
 	if err == nil { // it just came
@@ -91,14 +95,10 @@ func notThere(path string) error {
 		missing = filepath.Dir(missing)
 		entries, bad = os.ReadDir(filepath.Dir(missing))
 	}
-	hint := ""
-	if missing != filepath.Clean(path) {
-		hint = fmt.Sprintf("; there is no %s either", missing)
-	}
 	if close := names.Closest(filepath.Base(missing), entryNames(entries)); len(close) > 0 {
-		hint += fmt.Sprintf("; in %s there is %s", filepath.Dir(missing), names.Listed(close))
+		return fmt.Errorf("%w; in %s there is %s", err, filepath.Dir(missing), names.Listed(close))
 	}
-	return fmt.Errorf("%w%s", err, hint)
+	return err
 }
 
 func entryNames(entries []fs.DirEntry) (list []string) {

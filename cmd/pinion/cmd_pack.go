@@ -84,7 +84,7 @@ func runPack(cmd *cobra.Command, folder, out string, opts shard.WriterOptions, a
 		return cli.PrintJSON(cmd, o)
 	}
 	return cli.PrintText(cmd, func(w io.Writer) {
-		fmt.Fprintf(w, "%s in %s, %s\nNext: pinion feed %s --sampler blocks\n", units.Count(o.Samples, "photo"),
+		fmt.Fprintf(w, "%s in %s, %s\nNext:  pinion feed %s --sampler blocks\n", units.Count(o.Samples, "photo"),
 			units.Count(o.Shards, "shard"), units.Seconds(o.Seconds), cli.ShellQuote(o.OutFolder))
 	})
 }

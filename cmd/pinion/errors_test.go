@@ -89,8 +89,8 @@ func TestErrors(t *testing.T) {
 		{"feed --dtype u16 " + good, 2, []string{"--dtype u16", "8 bits", "--depth 16"}},
 		{"feed --device host --dtype u16 " + imageArray, 1, []string{"images of u8 cannot become u16", "or u8 as they are"}},
 		{"feed --device host --channels 1 --transform jitter " + good, 1, []string{"have no colours"}},
-		{"feed --depth 16 " + rightArray, 2, []string{"--depth is for ", "photos", "right.npy is NumPy .npy"}},
-		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform is for "}},
+		{"feed --depth 16 " + rightArray, 2, []string{"--depth does not apply to ", "right.npy (NumPy .npy); it is for Parquet, photos"}},
+		{"tune --transform rrc:9 " + rightArray, 2, []string{"--transform does not apply to "}},
 		{"feed --field x " + rightArray, 2, []string{"--field", "right.npy", ".npz"}},
 		{"feed --label x " + rightArray, 2, []string{"--label", "another file", "x"}},
 		{"feed --field x --raw u8 " + rightArray, 2, []string{"--field", "right.npy"}},
@@ -119,7 +119,7 @@ func TestErrors(t *testing.T) {
 		{"pack " + empty + " " + filepath.Join(dir, "out"), 1, []string{empty, "empty"}},
 		{"feed --decode tpu " + good, 2, []string{"--decode", "tpu"}},
 		{"feed --decode gpu --device host " + good, 1, []string{"CUDA"}},
-		{"feed --mixup 9 --device host " + good, 1, []string{"Mixup is 9"}},
+		{"feed --mixup 9 --device host " + good, 2, []string{"--mixup is 9", "0 to 4"}},
 		{"feed --mixup 0.2 " + goodArray, 1, []string{"only images"}},
 		{"feed --world 0 " + good, 2, []string{"--world", "0"}},
 		{"feed --rank 2 --world 2 " + good, 2, []string{"--rank is 2", "0 to 1"}},
@@ -138,7 +138,9 @@ func TestErrors(t *testing.T) {
 		{"devices --nosuch", 2, []string{"--nosuch"}},
 
 		{"feed --device cuda:0 " + good, 1, []string{"cuda", "unavailable"}},
-		{"feed --device nosuch " + good, 1, []string{"nosuch", "host"}},
+		{"feed --device nosuch " + good, 2, []string{"nosuch", "host"}},
+		{"feed --device cpu " + good, 2, []string{"did you mean host?"}},
+		{"bench link --device cdua:0", 2, []string{"did you mean cuda?"}},
 		{"feed --device host:lots " + good, 2, []string{"--device", "lots"}},
 		{"feed --device host:900TiB " + good, 2, []string{"--device", "may use only"}},
 		{"feed --device host:1MiB " + good, 1, []string{"out of device memory", "3 samples", "of 1 MiB are free"}},
@@ -199,6 +201,15 @@ func checkMessage(t testing.TB, what string, r result, code int, say []string) {
 	if code == exitUsage && !strings.Contains(r.stderr, "--help\".\n") {
 		t.Errorf("%q: it is not told where help is: %s", what, r.stderr)
 	}
+}
+
+// Of a link whose target is missing, the target is named.
+func TestDanglingLink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("gone.jpg", filepath.Join(dir, "here.jpg")); err != nil {
+		t.Skip(err)
+	}
+	checkMessage(t, "a dangling link", pinion(t, "feed", dir), 1, []string{"here.jpg is a link to gone.jpg, which does not exist"})
 }
 
 // A folder that may not be read is named.

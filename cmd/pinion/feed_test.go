@@ -339,7 +339,7 @@ func TestPack(t *testing.T) {
 func TestPackNext(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "my shards, don't touch")
 	r := pinion(t, "pack", makePhotos(t, 3), out)
-	_, next, _ := strings.Cut(r.stdout, "Next: ")
+	_, next, _ := strings.Cut(r.stdout, "Next:  ")
 	if want := "pinion feed '" + strings.ReplaceAll(out, "'", `'\''`) + "' --sampler blocks\n"; r.code != exitDone || next != want {
 		t.Errorf("%d: %q, want %q", r.code, next, want)
 	}

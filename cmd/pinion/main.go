@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 )
@@ -39,7 +40,7 @@ func report(err error) int {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "pinion: %s\n", cli.ErrorText(err))
+		complain(err)
 		if usage.Help != "" {
 			fmt.Fprintf(os.Stderr, "See %q.\n", usage.Help)
 		}
@@ -47,9 +48,13 @@ func report(err error) int {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "pinion: interrupted")
 	default:
-		fmt.Fprintf(os.Stderr, "pinion: %s\n", cli.ErrorText(err))
+		complain(err)
 	}
 	return exitFailed
+}
+
+func complain(err error) {
+	fmt.Fprint(os.Stderr, terminal.Fit(os.Stderr, fmt.Sprintf("pinion: %s\n", cli.ErrorText(err))))
 }
 
 func newRoot() *cobra.Command {

@@ -205,7 +205,7 @@ func TestTuneErrors(t *testing.T) {
 		code int
 		say  string
 	}{
-		{"tune " + good + " " + good, 2, "2 were given; shards are their folder, or a pattern such as 'train-{000..127}.tar' in quotes"},
+		{"tune " + good + " " + good, 2, "takes one DATASET, but 2 were given"},
 		{"tune " + good + " --budget 0s", 2, "--budget"},
 		{"tune " + good + " --budget soon", 2, "--budget"},
 		{"tune " + good + " --step-time 0s", 2, "--step-time"},
@@ -213,7 +213,7 @@ func TestTuneErrors(t *testing.T) {
 		{"tune " + good + " --step-time 1h --budget 1s", 2, "--step-time"},
 		{"tune " + good + " --batch 0", 2, "--batch"},
 		{"tune " + good + " --batch many", 2, "--batch"},
-		{"tune " + good + " --workers 4,0", 2, "--workers"},
+		{"tune " + good + " --workers 4,0", 2, "but must be at least 1, which \"0\" is not"},
 		{"tune " + good + " --prefetch -1", 2, "--prefetch"},
 		{"tune " + good + " --copiers 0", 2, "--copiers"},
 		{"tune " + good + " --chunk 0", 2, "--chunk"},
@@ -226,7 +226,7 @@ func TestTuneErrors(t *testing.T) {
 		{"tune " + filepath.Join(good, "missing"), 1, "missing"},
 		{"tune " + good + " --device host --report " + t.TempDir(), 1, "it is a folder, not a file"},
 		{"tune " + good + " --device host:64KiB --budget 50ms", 1, "out of device memory"},
-		{"tune --device nosuch " + good, 1, "nosuch"},
+		{"tune --device nosuch " + good, 2, "nosuch"},
 	} {
 		r := pinion(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.say) || r.stdout != "" {

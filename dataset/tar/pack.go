@@ -94,7 +94,7 @@ func apart(folder, dir string) error {
 		return err
 	}
 	if rel, err := filepath.Rel(outer, inner); err == nil && filepath.IsLocal(rel) {
-		return fmt.Errorf("%s: %w: within %s, which is packed", dir, dataset.ErrArgument, folder)
+		return fmt.Errorf("%s: %w: it is inside %s, the folder to pack", dir, dataset.ErrArgument, folder)
 	}
 	return nil
 }

@@ -336,7 +336,7 @@ func TestPackFolder(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 	within := filepath.Join(dir, "b", "..", "shards")
-	if err := Pack(t.Context(), dir, within, PackOptions{}); !errors.Is(err, dataset.ErrArgument) || !strings.Contains(err.Error(), "within "+dir) {
+	if err := Pack(t.Context(), dir, within, PackOptions{}); !errors.Is(err, dataset.ErrArgument) || !strings.Contains(err.Error(), "inside "+dir) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(within); !errors.Is(err, os.ErrNotExist) {

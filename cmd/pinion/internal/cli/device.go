@@ -3,10 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -29,8 +33,31 @@ func deviceNames() []string {
 	return names
 }
 
+// CheckDevice fails where name is of no backend, with the one that was meant.
+func CheckDevice(cmd *cobra.Command, name string) error {
+	backend, _, _ := strings.Cut(name, ":")
+	known := []string{"auto"}
+	for _, b := range device.Backends() {
+		known = append(known, b.Name)
+	}
+	if name == "auto" || slices.Contains(known[1:], backend) {
+		return nil
+	}
+	near := flags.Nearest(backend, known)
+	if strings.EqualFold(backend, "cpu") {
+		near = "host"
+	}
+	if near != "" {
+		return BadUsage(cmd, "--device is %q, but there is no such backend; did you mean %s?", name, near)
+	}
+	return BadUsage(cmd, "--device is %q, but the backends are %s", name, strings.Join(known, ", "))
+}
+
 // OpenDevice opens a device by name and says, once, what auto passed over.
 func OpenDevice(cmd *cobra.Command, name string) (device.Device, error) {
+	if err := CheckDevice(cmd, name); err != nil {
+		return nil, err
+	}
 	if name != "auto" {
 		dev, err := device.Open(name)
 		if errors.Is(err, device.ErrArgument) {
@@ -40,7 +67,9 @@ func OpenDevice(cmd *cobra.Command, name string) (device.Device, error) {
 	}
 	dev, passed, err := device.Best()
 	if err == nil && passed != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Using the %s backend: %v\n", dev.Info().Backend, passed)
+		why := strings.ReplaceAll(passed.Error(), device.ErrUnavailable.Error()+": ", "")
+		w := cmd.ErrOrStderr()
+		io.WriteString(w, terminal.Fit(w, fmt.Sprintf("Using the %s backend: %s\n", dev.Info().Backend, why)))
 	}
 	return dev, err
 }

@@ -34,6 +34,12 @@ func ErrorText(err error) string {
 
 // whatIsMissing says what is not there of a path: its folder, or the file.
 func whatIsMissing(path string) string {
+	if path == "" {
+		return "an empty path names nothing"
+	}
+	if to, err := os.Readlink(path); err == nil {
+		return fmt.Sprintf("%s is a link to %s, which does not exist", path, to)
+	}
 	dir := filepath.Dir(path)
 	if _, err := os.Stat(dir); err != nil {
 		return fmt.Sprintf("the folder %s does not exist", dir)

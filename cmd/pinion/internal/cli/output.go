@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
 )
 
 // JSONFlag adds --json to cmd.
@@ -21,12 +23,14 @@ func PrintJSON(cmd *cobra.Command, v any) error {
 	return e.Encode(v)
 }
 
-// PrintText writes what print prints to standard output, at once, so that a
-// full disk or a closed pipe is an error.
+// PrintText writes what print prints to standard output, wrapped to the terminal
+// if it is one. It writes all at once, so that a full disk or a closed pipe is an
+// error.
 func PrintText(cmd *cobra.Command, print func(io.Writer)) error {
 	var text bytes.Buffer
 	print(&text)
-	_, err := cmd.OutOrStdout().Write(text.Bytes())
+	w := cmd.OutOrStdout()
+	_, err := io.WriteString(w, terminal.Fit(w, text.String()))
 	return err
 }
 

@@ -63,7 +63,7 @@ func TestExplain(t *testing.T) {
 		"--epochs many":                 `--epochs is "many", but must be a whole number`,
 		"--epochs 99999999999999999999": `--epochs is "99999999999999999999", but must be at least 1`,
 		"--side 70000":                  `--side is "70000", but must be from 1 to 65535`,
-		"--batch 4,x":                   `--batch is "4,x", but must be a whole number`,
+		"--batch 4,x":                   `--batch is "4,x", but must be a whole number, which "x" is not`,
 		"--workers 1,2":                 `--workers is "1,2", but must be one value`,
 		"--budget lots":                 `--budget is "lots", but must be a size such as 64MiB or 1GiB`,
 		"--budget -1MiB":                `--budget is "-1MiB", but must be a size such as 64MiB or 1GiB`,

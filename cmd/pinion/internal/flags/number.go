@@ -100,6 +100,9 @@ func setList[T any](p *[]T, text string, several bool, changed *bool, parse func
 	var list []T
 	for each := range strings.SplitSeq(text, ",") {
 		v, err := parse(strings.TrimSpace(each))
+		if err != nil && several && each != text {
+			return fmt.Errorf("%w, which %q is not", err, each)
+		}
 		if err != nil {
 			return err
 		}

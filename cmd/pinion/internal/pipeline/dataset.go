@@ -114,7 +114,7 @@ func (f *datasetFlags) registerOptions(cmd *cobra.Command) {
 // DatasetArgs allows one dataset, or none.
 func DatasetArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return cli.BadUsage(cmd, "one folder or file is read at a time, but %d were given; shards are their folder, or a pattern such as 'train-{000..127}.tar' in quotes", len(args))
+		return cli.BadUsage(cmd, "%s takes one DATASET, but %d were given; for several shards, name their folder, or quote a pattern such as 'train-{000..127}.tar'", cmd.CommandPath(), len(args))
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func DatasetArgs(cmd *cobra.Command, args []string) error {
 // open opens what the arguments and flags say.
 func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *cli.Progress) (ds dataset.Dataset, path string, err error) {
 	if cmd.Flags().Changed("raw") && len(args) == 0 {
-		return nil, "", cli.BadUsage(cmd, "--raw is for a file, but none was named")
+		return nil, "", cli.BadUsage(cmd, "--raw describes a file, but none was named")
 	}
 	if path, err = datasetPath(cmd, args, line); err != nil {
 		return nil, "", err
@@ -139,7 +139,7 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *cli.Progres
 	case errors.As(err, &bad) && bad.Err != nil:
 		return nil, path, cli.BadUsage(cmd, "--%s: %w", bad.Option, bad.Err)
 	case errors.As(err, &bad):
-		return nil, path, cli.BadUsage(cmd, "--%s is for %s, and %s is %s", bad.Option, strings.Join(bad.Formats, ", "), path, bad.Format)
+		return nil, path, cli.BadUsage(cmd, "--%s does not apply to %s (%s); it is for %s", bad.Option, path, bad.Format, strings.Join(bad.Formats, ", "))
 	case err != nil:
 		return nil, path, err
 	}
@@ -162,20 +162,20 @@ func datasetPath(cmd *cobra.Command, args []string, line *cli.Progress) (string,
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("there is no place for sample photos; name a folder of your own: %w", err)
+		return "", fmt.Errorf("no place to keep sample photos; name a folder of your own: %w", err)
 	}
 	dir := filepath.Join(cache, "pinion", fmt.Sprintf("sample-photos-%d", samplePhotos))
 	_, statErr := os.Stat(dir)
 	if err := samplephotos.Make(cmd.Context(), dir, samplePhotos, func(done, total int) {
 		line.Show(done, total, "making sample photos")
 	}); err != nil {
-		return "", fmt.Errorf("the sample photos (56 MB) could not be made in %s; name a folder of your own, or another place by XDG_CACHE_HOME: %w", dir, err)
+		return "", fmt.Errorf("cannot make the sample photos (56 MB) in %s; name a folder of your own, or set XDG_CACHE_HOME to another place: %w", dir, err)
 	}
 	line.Clear()
-	made := "made before"
+	made := ""
 	if statErr != nil {
-		made = "just made"
+		made = ", just made,"
 	}
-	line.Message("No folder given: using %d sample photos, %s, in %s", samplePhotos, made, dir)
+	line.Message("No dataset given: using %d sample photos%s in %s", samplePhotos, made, dir)
 	return dir, nil
 }

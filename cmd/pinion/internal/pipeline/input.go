@@ -27,6 +27,9 @@ type Input struct {
 // Use opens what the arguments and flags say, and closes it after fn. Prepare
 // is called before the device is opened.
 func (f *Flags) Use(cmd *cobra.Command, args []string, prepare func(dataset.Dataset) error, fn func(*Input) error) (err error) {
+	if err := cli.CheckDevice(cmd, *f.device); err != nil {
+		return err
+	}
 	in := &Input{Line: cli.NewProgress(cmd)}
 	defer in.Line.Clear()
 	if in.Dataset, in.Path, err = f.open(cmd, args, in.Line); err != nil {

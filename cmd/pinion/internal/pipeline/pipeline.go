@@ -124,8 +124,13 @@ func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 	if f.sampleTimeout < 0 {
 		return o, cli.BadUsage(cmd, "--sample-timeout is %v, but must not be negative", f.sampleTimeout)
 	}
+	if f.mixup < 0 || f.mixup > maxMixup {
+		return o, cli.BadUsage(cmd, "--mixup is %v, but must be from 0 to %d", f.mixup, maxMixup)
+	}
 	return o, f.checkOrder(cmd)
 }
+
+const maxMixup = 4 // the loader's
 
 // Prepare sets what depends on the dataset in o, for batches of that size.
 func (f *Flags) Prepare(cmd *cobra.Command, ds dataset.Dataset, batch int, o *loader.Options) error {

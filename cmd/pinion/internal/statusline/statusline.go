@@ -6,13 +6,13 @@ package statusline
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rivo/uniseg"
-	"golang.org/x/term"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
 )
 
 // Line is a status line. It is safe for concurrent use.
@@ -37,19 +37,7 @@ type job struct {
 
 // New makes a status line on w, which shows progress if it is a terminal.
 func New(w io.Writer) *Line {
-	l := &Line{w: w, now: time.Now}
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return l
-	}
-	l.width = func() int {
-		width, _, err := term.GetSize(int(f.Fd()))
-		if err != nil || width <= 0 {
-			return 80
-		}
-		return width
-	}
-	return l
+	return &Line{w: w, now: time.Now, width: terminal.Width(w)}
 }
 
 // pace is the least time between two drawings.
@@ -77,12 +65,16 @@ func (l *Line) Show(done, total int, what string, facts ...string) {
 	l.draw(compose(width-1, &l.job, now, facts), width) // a full line would wrap
 }
 
-// Message writes a line of its own, above the status line.
+// Message writes a message above the status line, wrapped to the terminal.
 func (l *Line) Message(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clear()
-	fmt.Fprintf(l.w, format+"\n", args...)
+	text := fmt.Sprintf(format+"\n", args...)
+	if l.width != nil {
+		text = terminal.Wrap(text, l.width())
+	}
+	io.WriteString(l.w, text)
 }
 
 // Clear takes the line off the screen.
