@@ -1,9 +1,13 @@
 package jsonl
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/lines"
+	"github.com/pinion-gpu/pinion/dataset/internal/listing"
 )
 
 func init() {
@@ -17,10 +21,27 @@ func init() {
 			if begins(at.Head(), at.Whole()) {
 				return dataset.Likely
 			}
+			if at.Head() != nil && (document(at.Head()) || listing.HasExtension(at.Path(), []string{".json", ".jsonl", ".ndjson"})) {
+				return dataset.Possible // opening it says what is wrong
+			}
 			return dataset.NoMatch
 		},
 		Open: func(ctx context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
+			if document(at.Head()) {
+				return nil, fmt.Errorf("%s: %w: one JSON document; want an object or an array in each line. jq -c '.[]' makes lines of a list", at.Path(), dataset.ErrFormat)
+			}
 			return Open(ctx, at.Path(), Options{Field: values.Text("field"), Label: values.Text("label"), Ragged: true})
 		},
 	})
+}
+
+// document reports whether a file that begins like that is one JSON document: a
+// list of objects, or what is spread over lines.
+func document(head []byte) bool {
+	head = bytes.TrimSpace(bytes.TrimPrefix(head, []byte(lines.ByteOrderMark)))
+	if len(head) == 0 || head[0] != '[' && head[0] != '{' {
+		return false
+	}
+	inside := bytes.TrimLeft(head[1:], " \t\r")
+	return bytes.HasPrefix(inside, []byte("\n")) || head[0] == '[' && bytes.HasPrefix(inside, []byte("{"))
 }

@@ -48,7 +48,7 @@ type Dataset struct {
 //
 // Lines end in LF or CR LF; blank ones are skipped. Numbers are rounded to
 // float64 and then to the element type. Errors name the line, from 1. It fails
-// with [dataset.ErrFormat] for a line that is no JSON, for a field that is not there
+// with [dataset.ErrFormat] for a line that is not JSON, for a field that is not there
 // or no numbers, a number that does not fit, and samples of different shapes,
 // naming both; with [dataset.ErrEmpty] when there are no numbers; with [dataset.ErrTooLarge]
 // for a line of more than 16 MiB or more than 32 axes; with [dataset.ErrArgument] for

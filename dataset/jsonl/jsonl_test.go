@@ -112,7 +112,7 @@ func TestJSONLinesBlocks(t *testing.T) {
 		bad := slices.Clone(lines)
 		bad[at], bad[len(bad)-2] = "{\n", "}\n"
 		_, err := openJSON(t, strings.Join(bad, ""), opts)
-		testkit.WantError(t, "line", err, dataset.ErrFormat, fmt.Sprintf("a.jsonl:%d: format not supported: no JSON", at+1))
+		testkit.WantError(t, "line", err, dataset.ErrFormat, fmt.Sprintf("a.jsonl:%d: format not supported: not JSON", at+1))
 		bad[at] = "{\"label\":1,\"tokens\":[[1]]}\n"
 		_, err = openJSON(t, strings.Join(bad, ""), opts)
 		if at == 0 { // then all others are unlike it
@@ -136,10 +136,10 @@ func TestJSONLinesErrors(t *testing.T) {
 		{"[]\n[]\n", Options{Ragged: true}, dataset.ErrEmpty, "no numbers in 2 lines"},
 		{"[1]\n[]\n", Options{}, dataset.ErrEmpty, ":2: dataset is empty: an array of shape [0]"},
 		{"[[],[]]\n", Options{Ragged: true}, dataset.ErrEmpty, ":1: dataset is empty: an array of shape [2 0]"},
-		{"[1]\n[1,\n", Options{}, dataset.ErrFormat, ":2: format not supported: no JSON: unexpected end"},
-		{"[NaN]\n", Options{}, dataset.ErrFormat, "no JSON: invalid character 'N'"},
-		{"[01]\n", Options{}, dataset.ErrFormat, "no JSON"},
-		{"[1] [2]\n", Options{}, dataset.ErrFormat, "no JSON"},
+		{"[1]\n[1,\n", Options{}, dataset.ErrFormat, ":2: format not supported: not JSON: unexpected end"},
+		{"[NaN]\n", Options{}, dataset.ErrFormat, "not JSON: invalid character 'N'"},
+		{"[01]\n", Options{}, dataset.ErrFormat, "not JSON"},
+		{"[1] [2]\n", Options{}, dataset.ErrFormat, "not JSON"},
 		{strings.Repeat("[", 20000), Options{}, dataset.ErrFormat, "exceeded max depth"},
 		{deep, Options{}, dataset.ErrTooLarge, "arrays of more than 32 axes"},
 		{deep[1 : len(deep)-1], Options{}, nil, ""},
@@ -164,7 +164,7 @@ func TestJSONLinesErrors(t *testing.T) {
 		{"[2147483648]\n", Options{DType: dtype.I32}, dataset.ErrFormat, "2147483648 is no whole number of 32 bits"},
 		{"[9223372036854775808]\n", Options{DType: dtype.I64}, dataset.ErrFormat, "no whole number of 64 bits"},
 		{"[0.5]\n", Options{DType: dtype.I64}, dataset.ErrFormat, "0.5 is no whole number"},
-		{`{"x":1,"y":2}`, Options{}, dataset.ErrArgument, `which field holds the samples? There are "x", "y"`},
+		{`{"x":1,"y":2}`, Options{}, dataset.ErrArgument, `which field holds the samples? There are "x", "y" (Field, --field)`},
 		{`{}`, Options{}, dataset.ErrArgument, "There are none"},
 		{`{"x":1,"y":2}`, Options{Field: "z"}, dataset.ErrFormat, `:1: format not supported: no field "z"; there are "x", "y"`},
 		{`{"x":{"y":2}}`, Options{Field: "x.z"}, dataset.ErrFormat, `no field "z" in field "x"; there are "y"`},

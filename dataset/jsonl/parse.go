@@ -111,7 +111,7 @@ func (p *parser) start(text []byte) error {
 		all := memberNames(line)
 		p.field = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == p.opts.Label })
 		if len(p.field) != 1 {
-			return fmt.Errorf(": %w: which field holds the samples? There are %s", dataset.ErrArgument, names.Listed(all))
+			return fmt.Errorf(": %w: which field holds the samples? There are %s (Field, --field)", dataset.ErrArgument, names.Listed(all))
 		}
 		return nil
 	}
@@ -206,7 +206,7 @@ func (b *block) parse(p *parser) {
 func (b *block) sample(line []byte, p *parser) error {
 	if !json.Valid(line) {
 		var value json.RawMessage
-		return fmt.Errorf("%w: no JSON: %w", dataset.ErrFormat, json.Unmarshal(line, &value))
+		return fmt.Errorf("%w: not JSON: %w", dataset.ErrFormat, json.Unmarshal(line, &value))
 	}
 	value, err := find(line, p.field)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/listing"
 )
 
 // Extensions are the ends of the names of volumes.
@@ -25,6 +26,8 @@ func init() {
 				return dataset.Certain
 			case at.Count(Extensions...) > 0:
 				return dataset.Likely
+			case at.Head() != nil && listing.HasExtension(at.Path(), Extensions):
+				return dataset.Possible // opening it says what is wrong
 			}
 			return dataset.NoMatch
 		},

@@ -78,7 +78,7 @@ func newNPZ(ctx context.Context, path string, f io.ReaderAt, size int64, opts NP
 		case len(usual) > 0:
 			opts.Array = usual[0]
 		default:
-			return nil, fmt.Errorf("%w: which array holds the samples? There are %s", dataset.ErrArgument, names.Listed(d.arrays))
+			return nil, fmt.Errorf("%w: which array holds the samples? There are %s (Array, --field)", dataset.ErrArgument, names.Listed(d.arrays))
 		}
 	}
 	samples, err := archive.open(ctx, opts.Array, opts.MaxBytes)

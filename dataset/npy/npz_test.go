@@ -106,7 +106,7 @@ func TestNPZNames(t *testing.T) {
 		}
 		d, err := openNPZ(t, npzFile(t, members...), NPZOptions{Label: c.label})
 		if c.want == "" {
-			testkit.WantError(t, c.members, err, dataset.ErrArgument, `which array holds the samples? There are "x_train", "y_train"`)
+			testkit.WantError(t, c.members, err, dataset.ErrArgument, `which array holds the samples? There are "x_train", "y_train" (Array, --field)`)
 		} else if err != nil || !strings.HasSuffix(d.Name(0), ":"+c.want+"[0]") {
 			t.Errorf("%s: %v, %v", c.members, d, err)
 		}

@@ -3,8 +3,10 @@ package photos
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/listing"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 )
@@ -58,12 +60,18 @@ func init() {
 			if at.Count(Extensions...) > 0 {
 				return dataset.Certain
 			}
+			if single(at) {
+				return dataset.Possible
+			}
 			return dataset.NoMatch
 		},
 		Open: func(_ context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
 			opts, err := OptionsOf(values)
 			if err != nil {
 				return nil, err
+			}
+			if single(at) {
+				return nil, fmt.Errorf("%s: %w: pictures are read from a folder: open %s", at.Path(), dataset.ErrFormat, filepath.Dir(at.Path()))
 			}
 			folder, err := at.Folder(dataset.FolderOptions{Extensions: Extensions})
 			if err != nil {
@@ -72,4 +80,10 @@ func init() {
 			return New(folder, opts)
 		},
 	})
+}
+
+// single reports whether there is one file with the name of a picture: opening it
+// says what is wrong.
+func single(at *dataset.Location) bool {
+	return at.Head() != nil && listing.HasExtension(at.Path(), Extensions)
 }

@@ -69,7 +69,7 @@ func newDataset(path string, f *os.File, size int64, opts Options) (*Dataset, er
 	if opts.Tensor == "" {
 		others := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == opts.Label })
 		if len(others) != 1 {
-			return nil, fmt.Errorf("%w: which tensor holds the samples? There are %s", dataset.ErrArgument, names.Listed(all))
+			return nil, fmt.Errorf("%w: which tensor holds the samples? There are %s (Tensor, --field)", dataset.ErrArgument, names.Listed(all))
 		}
 		opts.Tensor = others[0]
 	}

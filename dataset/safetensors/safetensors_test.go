@@ -50,7 +50,7 @@ func TestSafeTensors(t *testing.T) {
 		err  error
 		text string
 	}{
-		{Options{}, dataset.ErrArgument, `which tensor holds the samples? There are "none", "other", "x", "y"`},
+		{Options{}, dataset.ErrArgument, `which tensor holds the samples? There are "none", "other", "x", "y" (Tensor, --field)`},
 		{Options{Tensor: "z"}, dataset.ErrArgument, `no tensor "z"; there are "none"`},
 		{Options{Tensor: "x", Label: "z"}, dataset.ErrArgument, `no tensor "z"`},
 		{Options{Tensor: "other"}, dataset.ErrFormat, `type "F8_E4M3"`},

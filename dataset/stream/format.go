@@ -25,9 +25,15 @@ func init() {
 			if at.Path() == StandardInput || compressedTar(at.Head()) {
 				return dataset.Certain
 			}
+			if name, _ := unread(at.Head()); name != "" {
+				return dataset.Possible // to say what to do
+			}
 			return dataset.NoMatch
 		},
 		Open: func(_ context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
+			if name, tool := unread(at.Head()); name != "" {
+				return nil, fmt.Errorf("%s: %w: compressed with %s, not with gzip or Zstandard; pipe it in: %s -dc %[1]s | …", at.Path(), dataset.ErrFormat, name, tool)
+			}
 			pictures, err := photos.OptionsOf(values)
 			if err != nil {
 				return nil, err

@@ -137,12 +137,30 @@ func compressed(head []byte) bool {
 	return strings.HasPrefix(string(head), gzipMagic) || strings.HasPrefix(string(head), zstdMagic)
 }
 
+// unread tells a compression that is not read by how a file begins, and names its
+// tool.
+func unread(head []byte) (name, tool string) {
+	switch {
+	case strings.HasPrefix(string(head), "BZh"):
+		return "bzip2", "bzip2"
+	case strings.HasPrefix(string(head), "\xfd7zXZ"):
+		return "xz", "xz"
+	}
+	return "", ""
+}
+
 // decompressed reads what r has, decompressed if it is compressed. Errors of the
 // decompressor are [errs.ErrDamaged].
 func decompressed(r *bufio.Reader) (io.ReadCloser, error) {
 	head, err := r.Peek(6)
 	if err != nil && err != io.EOF {
 		return nil, err
+	}
+	if len(head) == 0 {
+		return nil, fmt.Errorf("%w: it is empty", errs.ErrDamaged)
+	}
+	if name, tool := unread(head); name != "" {
+		return nil, fmt.Errorf("%w: compressed with %s, not with gzip or Zstandard; decompress it on the way, with %s -dc", errs.ErrFormat, name, tool)
 	}
 	switch {
 	case strings.HasPrefix(string(head), gzipMagic):
@@ -157,8 +175,6 @@ func decompressed(r *bufio.Reader) (io.ReadCloser, error) {
 			return nil, fmt.Errorf("%w: Zstandard: %w", errs.ErrDamaged, err)
 		}
 		return &damage{"Zstandard", z, func() error { z.Close(); return nil }}, nil
-	case strings.HasPrefix(string(head), "BZh") || strings.HasPrefix(string(head), "\xfd7zXZ"):
-		return nil, fmt.Errorf("%w: compressed with bzip2 or xz; gzip and Zstandard are read", errs.ErrFormat)
 	}
 	return io.NopCloser(r), nil
 }

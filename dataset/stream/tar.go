@@ -22,6 +22,7 @@ type tarReader struct {
 	source io.Reader
 	tar    *tar.Reader
 	pos    int64       // of the source
+	head   []byte      // how it begins, for messages
 	end    int64       // of the last member, with its padding
 	zero   bool        // what was read last is a block of zeros, or may be
 	held   *tar.Header // the first member of the next record
@@ -39,6 +40,10 @@ func newTarReader(name string, source io.Reader, opts Options) *tarReader {
 // Read implements [io.Reader] for the tar reader, which reads headers as blocks.
 func (t *tarReader) Read(p []byte) (int, error) {
 	n, err := t.source.Read(p)
+	const most = 16
+	if t.pos == 0 {
+		t.head = append(t.head, p[:min(n, most)]...)
+	}
 	t.pos += int64(n)
 	if n > 0 {
 		// A block may come in parts: all of them have to be zeros.
@@ -158,8 +163,8 @@ func (t *tarReader) broken(err error) error {
 		return fmt.Errorf("%s: after %s: %w", t.name, t.after(), err)
 	case errors.Is(err, tar.ErrFieldTooLong):
 		return fmt.Errorf("%s: after %s: %w: %w", t.name, t.after(), errs.ErrTooLarge, err)
-	case errors.Is(err, tar.ErrHeader) && t.last == "":
-		return fmt.Errorf("%s: %w: not a tar", t.name, errs.ErrFormat)
+	case t.last == "" && (errors.Is(err, tar.ErrHeader) || t.pos < tarBlock && errors.Is(err, io.ErrUnexpectedEOF)):
+		return fmt.Errorf("%s: %w: not a tar: it begins with %q", t.name, errs.ErrFormat, t.head)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return fmt.Errorf("%s: %w: it ends within a member, after %s: it is cut short", t.name, errs.ErrDamaged, t.after())
 	case errors.Is(err, tar.ErrHeader):

@@ -108,14 +108,15 @@ func TestBadTar(t *testing.T) {
 		err  error
 		says string
 	}{
-		{"nothing", nil, dataset.ErrDamaged, "end mark"},
+		{"nothing", nil, dataset.ErrDamaged, "it is empty"},
+		{"a short array", []byte("\x93NUMPY\x01"), dataset.ErrFormat, `not a tar: it begins with "\x93NUMPY\x01"`},
 		{"text", []byte(strings.Repeat("hello ", 200)), dataset.ErrFormat, "not a tar"},
 		{"cut in a member", good[:800], dataset.ErrDamaged, "the member \"1.jpg\": it is cut short"},
 		{"cut between members", good[:1536], dataset.ErrDamaged, "without an end mark"},
 		{"cut in gzip", compressed[:len(compressed)-20], dataset.ErrDamaged, "gzip"},
 		{"a bit of gzip", flipped, dataset.ErrDamaged, "gzip: "},
 		{"appended", append(bytes.Clone(good), good...), dataset.ErrDamaged, "something else follows"},
-		{"bzip2", []byte("BZh91AY&SY"), dataset.ErrFormat, "bzip2"},
+		{"bzip2", []byte("BZh91AY&SY"), dataset.ErrFormat, "with bzip2 -dc"},
 		{"a label of text", packed(t, "1.cls", "dog"), dataset.ErrFormat, "x.tar[1]"},
 		{"out of the archive", packed(t, "../1.cls", "1"), dataset.ErrFormat, "leads out"},
 		{"cut zstd", zstandard(t, good)[:30], dataset.ErrDamaged, "Zstandard"},

@@ -1,0 +1,33 @@
+package all_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+)
+
+// TestHints: what is nearly a dataset gives an error that says what to do.
+func TestHints(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ content, text string }{
+		"one.png":       {"\x89PNG\r\n\x1a\n", "pictures are read from a folder: open " + dir},
+		"one.bin":       {"\x00\x00\x80?", "point clouds are read from a folder: open " + dir},
+		"head.nii":      {"\x5c\x01\x00\x00", "not a NIfTI-1 or NIfTI-2 file"},
+		"list.json":     {`[{"x":[1,2]},{"x":[3,4]}]`, "one JSON document"},
+		"pretty.json":   {"[\n  {\n    \"x\": 1\n  }\n]\n", "one JSON document"},
+		"object":        {"{\n  \"x\": [1, 2]\n}\n", "one JSON document"},
+		"broken.jsonl":  {"{\"x\":1,}\n{\"x\":2}\n", ":1: format not supported: not JSON"},
+		"shard.tar.xz":  {"\xfd7zXZ\x00\x00\x04", "compressed with xz, not with gzip or Zstandard; pipe it in: xz -dc "},
+		"shard.tar.bz2": {"BZh91AY&SY", "compressed with bzip2"},
+	} {
+		path := datatest.WriteFile(t, filepath.Join(dir, name), []byte(c.content))
+		_, err := dataset.Open(t.Context(), path, nil)
+		testkit.WantError(t, name, err, dataset.ErrFormat, c.text)
+	}
+	// Bare samples are read whatever the name says.
+	_, err := dataset.Open(t.Context(), filepath.Join(dir, "one.bin"), dataset.Options{"raw": "1,f32"})
+	testkit.OK(t, err)
+}
