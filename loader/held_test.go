@@ -47,3 +47,23 @@ func TestHeldAtTheEnd(t *testing.T) {
 		within(t, "Close", ld.Close)
 	}
 }
+
+// one though another device may not.
+func TestGrowsWhereItMay(t *testing.T) {
+	a, b := open(t, "host:64MiB"), open(t, "host:64MiB")
+	ld, err := loader.NewOn([]device.Device{a, b}, table(40, dtype.U8, 3),
+		loader.Options{Batch: 2, DeviceBuffers: 1, MaxDeviceBuffers: 3, Unordered: true})
+	testkit.OK(t, err)
+	defer ld.Close()
+	n := 0
+	for ; ; n++ {
+		_, err := next(t, ld)
+		if errors.Is(err, loader.ErrHeld) {
+			break
+		}
+		testkit.OK(t, err)
+	}
+	if n != 6 {
+		t.Errorf("%d batches before ErrHeld, want 6", n)
+	}
+}

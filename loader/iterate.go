@@ -75,10 +75,12 @@ const (
 
 // loop gives the batches of an epoch to a loop's body.
 func (l *Loader) loop(ctx context.Context, epoch int, yield func(*Batch, error) bool) {
+	left := l.leftEarly
+	defer func() { l.leftEarly = left }() // whatever the body does
 	for {
 		b, err := l.peek(ctx, epoch)
 		if err == io.EOF || err == nil && b == nil {
-			l.leftEarly = false
+			left = false
 			l.leaveEnd()
 			return
 		}
@@ -86,7 +88,7 @@ func (l *Loader) loop(ctx context.Context, epoch int, yield func(*Batch, error) 
 			b, err = l.next(ctx)
 		}
 		if err == nil {
-			l.leftEarly = true // unless the loop comes back for more
+			left = true // unless the loop comes back for more
 			if epoch == nextEpoch {
 				epoch = b.Epoch
 			}
@@ -112,16 +114,17 @@ func (l *Loader) dropRest() error {
 		at = (l.order.epoch(l.done) + 1) * l.order.perEpoch
 	}
 	l.position.Unlock()
-	l.leftEarly = false
 	if !drop {
+		l.leftEarly = false
 		return nil
 	}
 	if l.failure != nil {
 		return l.failure
 	}
-	if l.endless {
+	if l.endless { // as long as only loops begin
 		return fmt.Errorf("loader: %w: a stream is read once and cannot be begun again: make another loader, or use Rest to go on", device.ErrArgument)
 	}
+	l.leftEarly = false
 	err := l.drop(at)
 	if err != nil {
 		l.failure = err

@@ -311,3 +311,24 @@ func TestDroppedEpochsOfAnyKind(t *testing.T) {
 		})
 	}
 }
+
+// A loop whose body calls Next and then leaves early was left early.
+func TestNextInALoopThatIsLeft(t *testing.T) {
+	ld := start(t, devicetest.Open(t), table(20, dtype.U8, 3), loader.Options{Batch: 2, Epochs: 2})
+	for b, err := range ld.All(t.Context()) {
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
+		b, err = next(t, ld)
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
+		break
+	}
+	for b, err := range ld.All(t.Context()) {
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
+		if b.Epoch != 1 || b.Number != 0 {
+			t.Fatalf("batch %d of epoch %d", b.Number, b.Epoch)
+		}
+		break
+	}
+}

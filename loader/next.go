@@ -178,8 +178,9 @@ func (l *Loader) received(b *Batch, ok bool) (*Batch, error) {
 
 // held returns a device whose buffers the caller holds, all of them, and with
 // them those of every other device that could have the next batch: then none can
-// come before the caller releases one. It returns nil if a batch can come, and at
-// the end, which needs no buffer.
+// come before the caller releases one. Of several devices it is one that may have
+// more buffers, if there is any. It returns nil if a batch can come, and at the
+// end, which needs no buffer.
 func (l *Loader) held() (full *feeder) {
 	l.position.Lock()
 	defer l.position.Unlock()
@@ -191,9 +192,12 @@ func (l *Loader) held() (full *feeder) {
 		if l.ahead[n] {
 			continue
 		}
-		full = l.feeders[n%len(l.feeders)]
-		if int(full.held.Load()) < len(full.made) {
+		f := l.feeders[n%len(l.feeders)]
+		if int(f.held.Load()) < len(f.made) {
 			return nil
+		}
+		if full == nil || len(full.made) == cap(full.buffers) {
+			full = f
 		}
 	}
 	return full

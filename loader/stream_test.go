@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -159,5 +160,31 @@ func TestStreamErrors(t *testing.T) {
 	}
 	if _, err := next(t, ld); n != 2 || err != io.EOF {
 		t.Errorf("%d batches are left, %v", n, err)
+	}
+}
+
+// middle either.
+func TestStreamIsNotBegunAgain(t *testing.T) {
+	ld := start(t, devicetest.Open(t), stream0(20), loader.Options{Batch: 2})
+	for b, err := range ld.All(t.Context()) {
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
+		break
+	}
+	for range 3 {
+		for b, err := range ld.Epoch(t.Context()) {
+			if !errors.Is(err, device.ErrArgument) {
+				t.Fatalf("%v, %v; want an error", b, err)
+			}
+		}
+	}
+	n := 1
+	for b, err := range ld.Rest(t.Context()) {
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
+		n++
+	}
+	if n != 10 {
+		t.Errorf("%d batches, want 10", n)
 	}
 }
