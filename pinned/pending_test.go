@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // A buffer is served again after its own events, whatever others do.
@@ -251,4 +252,20 @@ func TestDoubleFree(t *testing.T) {
 	if n := succeeded.Load(); n != 1 {
 		t.Errorf("%d succeeded", n)
 	}
+}
+
+// What could not fit if all pending memory were free is not waited for.
+func TestAllocBeyondPending(t *testing.T) {
+	dev := newFake()
+	p := newPool(t, dev, Options{Budget: 4 * mib, SegmentBytes: mib, ShrinkAfter: -1})
+	held := mustAlloc(t, p, 2*mib)
+	mustFree(t, mustAlloc(t, p, 2*mib), &fakeStream{dev: dev})
+	for _, n := range []int64{3 * mib, 5 * mib, 1 << 50} {
+		err := testkit.Within(t, "Alloc", func() error { _, err := p.Alloc(t.Context(), n); return err })
+		if !errors.Is(err, ErrBudget) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	dev.Synchronize()
+	mustFree(t, held)
 }

@@ -183,8 +183,8 @@ func (p *Pool) Alloc(ctx context.Context, n int64) (*Buffer, error) {
 		if err == nil {
 			return p.handOut(b, n), nil
 		}
-		short := errors.Is(err, ErrBudget) || errors.Is(err, device.ErrPinLimit)
-		if !short || !p.promising() {
+		overBudget := errors.Is(err, ErrBudget)
+		if !overBudget && !errors.Is(err, device.ErrPinLimit) || !p.promising() || overBudget && !p.within(size) {
 			return nil, err
 		}
 		if ended := p.awaitRelease(ctx); ended != nil {
@@ -277,6 +277,10 @@ func (p *Pool) borrow(c class, size int64) *block {
 	}
 	return b
 }
+
+// within reports whether the budget would have room for size bytes if nothing
+// were pending.
+func (p *Pool) within(size int64) bool { return size <= p.budget-p.active-p.lost-p.registered }
 
 // room is how much larger the pool may become.
 func (p *Pool) room() int64 { return p.budget - p.reserved - p.registered - p.transit }

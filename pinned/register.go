@@ -52,6 +52,11 @@ func (p *Pool) Register(b []byte) (*Registration, error) {
 		if p.room() >= size {
 			break
 		}
+		if p.releasing > 0 {
+			p.changed.Wait() // for the room that another is making
+			continue
+		}
+		p.poll()
 		if freed, err := p.makeRoom(size); freed == 0 {
 			return nil, errors.Join(p.budgetError("register", size), err)
 		}

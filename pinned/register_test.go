@@ -109,3 +109,18 @@ func TestRegisterErrors(t *testing.T) {
 		t.Errorf("a device that cannot pin: %v", err)
 	}
 }
+
+// Memory that was freed, and whose work is done, makes room.
+func TestRegisterAfterPending(t *testing.T) {
+	dev := newFake()
+	p := newPool(t, dev, Options{Budget: mib, SegmentBytes: mib, ShrinkAfter: -1})
+	mustFree(t, mustAlloc(t, p, mib), &fakeStream{dev: dev})
+	dev.Synchronize()
+	r, err := p.Register(mapped(t, mib))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Unregister(); err != nil {
+		t.Error(err)
+	}
+}
