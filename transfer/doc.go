@@ -71,7 +71,9 @@
 // queued on it later waits for the copy. Pinned memory, small pageable copies
 // and batches inside the device are queued there like a kernel, and the call
 // returns at once: host memory must stay as it is, and reachable, until the
-// stream has done the copy, and its errors are the stream's. What the host has
+// stream has done the copy, and its errors are the stream's. Of a long batch a
+// few parts are queued at a time, and at most 16 batches: the call waits for the
+// stream to come to them, or until the context ends. What the host has
 // to stage (pageable memory, files, copies between devices) is done when the
 // call returns, so that the same holds for it.
 //

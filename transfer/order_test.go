@@ -333,3 +333,46 @@ func TestOrderFails(t *testing.T) {
 		f.Fails("a closed engine", e.Do(ctx, transfer.Copy{Host: host, Device: p, On: s}), device.ErrClosed)
 	}
 }
+
+// A context ends the wait of batches for a stream that is held up: of one that
+// is too long to be queued at once, and of one behind many others.
+func TestOrderOfBatchesCancelled(t *testing.T) {
+	f := open(t)
+	if _, ok := device.As[device.Caller](f.Dev.Device); !ok {
+		t.Skip("a stream cannot be held up")
+	}
+	f.NeedsPinned(1 << 22)
+	const n, block = 1 << 21, 16
+	for _, c := range []struct {
+		name          string
+		batches, rows int
+	}{{"a long one", 1, n / block / 2}, {"many", 40, 16}} {
+		for _, path := range []transfer.BatchPath{transfer.BatchKernel, transfer.BatchDriver, transfer.BatchLoop} {
+			t.Run(fmt.Sprintf("%s by %s", c.name, path), func(t *testing.T) {
+				e, err := transfer.New(f.Full(), rowsOptions)
+				f.OK(err)
+				host, p, s := f.PinnedMemory(n), f.Alloc(n), f.newStream()
+				f.Memset(p, sent, n)
+				release := f.hold(s)
+				batch := transfer.Batch{Dst: transfer.Host(host), Src: transfer.Device(p, n), Path: path, On: s}
+				for at := range int64(c.rows) {
+					batch.Blocks = append(batch.Blocks, transfer.Block{Dst: at * 2 * block, Src: at * 2 * block, Bytes: block})
+				}
+				ended, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				defer cancel()
+				err = f.Within("a batch that is cancelled", func() error {
+					for range c.batches {
+						if err := e.Batch(ended, batch); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				f.Fails(c.name, err, context.DeadlineExceeded)
+				release()
+				f.OK(f.Within("Close", e.Close))
+				f.OK(s.Synchronize())
+			})
+		}
+	}
+}

@@ -227,7 +227,7 @@ func (p *streamPool) queueRows(ctx context.Context, e *Engine, j rowsJob, d dire
 			return err
 		}
 	}
-	s, err := p.getParked()
+	s, err := p.getParked(ctx)
 	if err != nil {
 		return err
 	}
@@ -240,8 +240,10 @@ func (p *streamPool) queueRows(ctx context.Context, e *Engine, j rowsJob, d dire
 		m, err = s.mover(e, &j, d, BatchLoop)
 	}
 	if err == nil {
-		if err = s.parts(ctx, &j, m); err != nil {
-			err = errors.Join(err, j.on.Synchronize()) // some may be queued without a mark behind it
+		// A context ends between two parts. After another error some of the
+		// work may be queued without a mark behind it.
+		if err = s.parts(ctx, &j, m); err != nil && err != ctx.Err() {
+			err = errors.Join(err, j.on.Synchronize())
 		}
 	}
 	s.stream = own
@@ -262,10 +264,12 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 		if bytes[i] == 0 {
 			return nil
 		}
-		err := s.events[i].Synchronize()
 		done += bytes[i]
 		bytes[i] = 0
-		return err
+		if j.on != nil { // nobody knows how long the work before it takes
+			return device.Wait(ctx, s.events[i])
+		}
+		return s.events[i].Synchronize()
 	}
 	n, part, most := j.rows.count(), 0, firstRows
 	for from := 0; from < n; part++ {

@@ -142,8 +142,9 @@ func (p *streamPool) get() (*copyStream, error) {
 const mostParked = 16
 
 // getParked is get for work on a stream of somebody else's: it takes one that
-// was used for such work before, if that is done.
-func (p *streamPool) getParked() (*copyStream, error) {
+// was used for such work before, if that is done. Where there are many, it waits
+// for the oldest.
+func (p *streamPool) getParked(ctx context.Context) (*copyStream, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -157,7 +158,7 @@ func (p *streamPool) getParked() (*copyStream, error) {
 	s := p.parked[0]
 	p.parked = slices.Delete(p.parked, 0, 1)
 	p.mu.Unlock()
-	if err := s.settle(); err != nil {
+	if err := s.settle(ctx); err != nil {
 		p.park(s)
 		return nil, err
 	}
@@ -182,11 +183,11 @@ func (s *copyStream) done() bool {
 	return true
 }
 
-// settle waits for the work behind the marks of s. Errors of that work are not
-// those of the next.
-func (s *copyStream) settle() error {
+// settle waits for the work behind the marks of s, at most until ctx ends.
+// Errors of that work are not those of the next.
+func (s *copyStream) settle(ctx context.Context) error {
 	for _, e := range s.events {
-		if err := e.Synchronize(); errors.Is(err, device.ErrClosed) {
+		if err := device.Wait(ctx, e); err != nil && (err == ctx.Err() || errors.Is(err, device.ErrClosed)) {
 			return err
 		}
 	}
@@ -232,7 +233,7 @@ func (p *streamPool) close() error {
 	}
 	var errs []error
 	for _, s := range append(p.idle, p.parked...) {
-		_ = s.settle() // kernels may still read its lists
+		_ = s.settle(context.Background()) // kernels may still read its lists
 		errs = append(errs, s.close(), s.lists.close(p.dev))
 	}
 	p.idle, p.parked = nil, nil
