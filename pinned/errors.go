@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -50,12 +49,6 @@ func (p *Pool) budgetError(what string, size int64) error {
 // pinError says why size bytes could not be pinned. It is called with the pool
 // locked.
 func (p *Pool) pinError(what string, size int64, cause error) error {
-	limit := ""
-	if n, unlimited := pagemem.LockLimit(); unlimited {
-		limit = ", no limit on locked memory for this process"
-	} else if n > 0 {
-		limit = fmt.Sprintf(", limit on locked memory for this process %s", units.Bytes(n))
-	}
-	return fmt.Errorf("pinned: %s %s: %w (pinned by this pool %s, budget %s%s)",
-		what, units.Bytes(size), cause, units.Bytes(p.reserved-p.pageable+p.registered), units.Bytes(p.budget), limit)
+	return fmt.Errorf("pinned: %s %s: %w (pinned by this pool %s, budget %s)",
+		what, units.Bytes(size), cause, units.Bytes(p.reserved-p.pageable+p.registered), units.Bytes(p.budget))
 }

@@ -197,7 +197,7 @@ func TestFeedMemory(t *testing.T) {
 func TestFeedSmallDevice(t *testing.T) {
 	for size, want := range map[string]string{
 		"host:64KiB": "none of 4 settings: does not fit: 195 KiB of device memory needed, 64 KiB free",
-		"host:1KiB":  "not even one sample (64x64 f32) on host:1024: does not fit: 16 KiB of device memory needed, 1 KiB free",
+		"host:1KiB":  "not even one sample (64x64 f32) on host:1KiB: does not fit: 16 KiB of device memory needed, 1 KiB free",
 	} {
 		dev, err := device.Open(size)
 		ok(t, err)

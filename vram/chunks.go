@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // errBudget says that the pool may not grow.
@@ -122,7 +123,7 @@ func (c *chunked) reserve(n int64) (*block, error) {
 			return b, nil
 		}
 		if bytes == n {
-			return nil, fmt.Errorf("reserve %d bytes of address space: %w", n, err)
+			return nil, fmt.Errorf("reserve %s of address space: %w", units.Bytes(n), err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestFeedJSON(t *testing.T) {
 	args := []string{"feed", dir, "--device", "host:1GiB", "--json", "--batch", "2", "--size", "16", "--epochs", "2", "--checksum", "--dtype", "bf16"}
 	doc := document(t, append([]string{"checksum", "jpeg_decoder", "decode_reason", "pageable_reason"}, feedKeys...), args...)
 	for key, want := range map[string]any{
-		"device": "host:1073741824", "dataset": dir, "dtype": "bf16", "samples": 10., "batches": 6., "failed_samples": 0.,
+		"device": "host:1GiB", "dataset": dir, "dtype": "bf16", "samples": 10., "batches": 6., "failed_samples": 0.,
 		"h2d_bytes": 10. * (16*16*3 + 4), "pinned": false,
 	} {
 		if doc[key] != want {
@@ -198,7 +198,7 @@ func TestBenchLinkJSON(t *testing.T) {
 	args := []string{"bench", "link", "--device", "host:16MiB", "--size", "64KiB", "--repeats", "2"}
 	doc := document(t, []string{"measured_at", "commit", "platform", "cpus", "device", "device_name", "size_bytes", "repeats",
 		"initialisation_seconds", "bulk", "small_copies", "pin_cost", "not_available"}, append(args, "--json")...)
-	if doc["size_bytes"] != 65536. || doc["repeats"] != 2. || doc["device"] != "host:16777216" {
+	if doc["size_bytes"] != 65536. || doc["repeats"] != 2. || doc["device"] != "host:16MiB" {
 		t.Errorf("%v", doc)
 	}
 	paths := map[string]bool{}

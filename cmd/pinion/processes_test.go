@@ -26,7 +26,7 @@ func TestBenchProcesses(t *testing.T) {
 	args := []string{"bench", "processes", "--device", "host:16MiB", "--size", "64KiB", "--repeats", "2"}
 	doc := document(t, []string{"measured_at", "commit", "platform", "cpus", "device", "device_name", "shares_host_memory", "size_bytes",
 		"processes", "repeats", "initialisation_seconds", "times", "copies", "not_available"}, append(args, "--procs", "3", "--json")...)
-	if doc["size_bytes"] != 65536. || doc["processes"] != 3. || doc["repeats"] != 2. || doc["device"] != "host:16777216" ||
+	if doc["size_bytes"] != 65536. || doc["processes"] != 3. || doc["repeats"] != 2. || doc["device"] != "host:16MiB" ||
 		doc["shares_host_memory"] != true || doc["puzzles"] != nil {
 		t.Errorf("%v", doc)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 var replayKeys = []string{"events", "peak_live_bytes", "peak_reserved_bytes", "fragmentation", "ooms", "driver_calls",
@@ -132,7 +132,7 @@ func TestReplayJSON(t *testing.T) {
 	for allocator, calls := range map[string]float64{"pinion": 2, "plain": 5, "driver": 5} {
 		doc := document(t, replayKeys, "replay", file, "--device", "host", "--allocator", allocator, "--json")
 		for key, want := range map[string]any{
-			"device": fmt.Sprintf("host:%d", int64(hostCapacity)), "capacity_bytes": float64(hostCapacity), "trace": file,
+			"device": "host:" + units.ExactBytes(int64(hostCapacity)), "capacity_bytes": float64(hostCapacity), "trace": file,
 			"format": "json lines", "allocator": allocator, "events": 5., "peak_live_bytes": 5242880., "peak_trace_bytes": 5242880.,
 			"ooms": 0., "least_oom_fraction": nil,
 		} {
@@ -153,7 +153,7 @@ func TestReplayJSON(t *testing.T) {
 	}
 	if runtime.GOOS == "linux" {
 		doc := document(t, nil, "replay", file, "--device", "host", "--chunk", "8MiB", "--capacity", "64MiB", "--json")
-		if doc["chunk_bytes"] != 8388608. || doc["capacity_bytes"] != 67108864. || doc["device"] != "host:67108864" {
+		if doc["chunk_bytes"] != 8388608. || doc["capacity_bytes"] != 67108864. || doc["device"] != "host:64MiB" {
 			t.Errorf("%v", doc)
 		}
 	}

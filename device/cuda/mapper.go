@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // allocationProp is CUmemAllocationProp.
@@ -69,7 +70,7 @@ func (d *Device) Reserve(n int64) (device.Ptr, error) {
 	var p uint64
 	if err := check("cuMemAddressReserve", api.memAddressReserve.Call(
 		uintptr(unsafe.Pointer(&p)), uintptr(n), 0, 0, 0)); err != nil {
-		return 0, fmt.Errorf("cuda: reserve %d bytes of address space: %w", n, err)
+		return 0, fmt.Errorf("cuda: reserve %s of address space: %w", units.Bytes(n), err)
 	}
 	d.owned.Lock()
 	d.reserved.Insert(p, n)

@@ -7,6 +7,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/dl"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 func hostAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -41,8 +42,8 @@ func (d *Device) Pin(b []byte, flags device.PinFlags) error {
 	default:
 		d.owned.Lock()
 		defer d.owned.Unlock()
-		return fmt.Errorf("cuda: pin: %d bytes asked, %d pinned by this device: %w",
-			len(b), d.pinnedBytes(), pinError(err))
+		return fmt.Errorf("cuda: pin: %s asked for, %s pinned by this device: %w",
+			units.Bytes(int64(len(b))), units.Bytes(d.pinnedBytes()), pinError(err))
 	}
 	d.owned.Lock()
 	d.registered.Insert(uint64(hostAddress(b)), int64(len(b)))

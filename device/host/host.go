@@ -61,7 +61,7 @@ func Open(capacity int64) (*Device, error) {
 			capacity = 1 << 30 // the system does not tell
 		}
 	} else {
-		id = fmt.Sprintf("host:%d", capacity)
+		id = "host:" + units.ExactBytes(capacity)
 	}
 	d := &Device{
 		capacity: capacity,

@@ -7,6 +7,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/spans"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/internal/virtmem"
 )
 
@@ -65,7 +66,7 @@ func (d *Device) Reserve(n int64) (device.Ptr, error) {
 	}
 	b, err := virtmem.Reserve(n)
 	if err != nil {
-		return 0, fmt.Errorf("host: reserve: %w: %d bytes of address space: %v", device.ErrOutOfMemory, n, err)
+		return 0, fmt.Errorf("host: reserve: %w: %s of address space: %v", device.ErrOutOfMemory, units.Bytes(n), err)
 	}
 	p := address(b)
 	d.virtual.reserved.Insert(uint64(p), n)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Pin implements [device.Pinner] by locking the pages in memory. The flags
@@ -33,10 +34,10 @@ func (d *Device) Pin(b []byte, _ device.PinFlags) error {
 		d.pinned.Remove(uint64(address(b)))
 		limit := "no limit is set"
 		if n, unlimited := pagemem.LockLimit(); !unlimited {
-			limit = fmt.Sprintf("the limit for the process is %d (ulimit -l)", n)
+			limit = "the limit of the process is " + units.Bytes(n) + " (ulimit -l)"
 		}
-		return fmt.Errorf("host: pin: %w: %d bytes asked, %d pinned by this device, %s: %v",
-			device.ErrPinLimit, len(b), d.pinnedBytes(), limit, err)
+		return fmt.Errorf("host: %w: %s asked for, %s pinned by this device, %s",
+			device.ErrPinLimit, units.Bytes(int64(len(b))), units.Bytes(d.pinnedBytes()), limit)
 	}
 	return nil
 }
