@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -331,6 +332,45 @@ func TestPack(t *testing.T) {
 	}
 	if r := pinion(t, "pack", dir, out+"-2", "--json"); r.code != exitDone || !strings.Contains(r.stdout, `"samples": 9`) {
 		t.Errorf("%d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// Texts of a member or of a JSON field are classes: an order that is balanced by
+// class is that of a folder with such classes.
+func TestFeedTextLabels(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir, shards := makePhotos(t, 9), t.TempDir() // classes even and odd
+	var content bytes.Buffer
+	w := tar.NewWriter(&content)
+	add := func(name string, data []byte) {
+		ok(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644}))
+		_, err := w.Write(data)
+		ok(t, err)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	ok(t, err)
+	for i, name := range names {
+		data, err := os.ReadFile(name)
+		ok(t, err)
+		class, key := filepath.Base(filepath.Dir(name)), fmt.Sprintf("%02d", i)
+		add(key+filepath.Ext(name), data)
+		add(key+".json", fmt.Appendf(nil, `{"kind": {"name": %q}}`, class))
+		add(key+".txt", []byte(class+"\n"))
+	}
+	ok(t, w.Close())
+	writeFile(t, shards, "0.tar", content.Bytes())
+	balanced := []string{"--batch", "4", "--decode", "cpu", "--sampler", "balanced", "--seed", "3"} // by class
+	want := digests(t, dir, balanced...)
+	for _, label := range []string{"txt", "kind.name"} {
+		sameDigests(t, label, digests(t, shards, append(balanced, "--label", label)...), want)
+	}
+	r := pinion(t, "feed", shards, "--device", "host", "--label", "caption")
+	if r.code != exitFailed || !strings.Contains(r.stderr, `"caption"`) {
+		t.Errorf("a label that is not there: %d\n%s", r.code, r.stderr)
+	}
+	r = pinion(t, "feed", filepath.Join(shards, "0.tar"), "--device", "host", "--label", "jpg")
+	if r.code != exitFailed || strings.Contains(r.stderr, "panic") {
+		t.Errorf("pictures as labels: %d\n%s", r.code, r.stderr)
 	}
 }
 

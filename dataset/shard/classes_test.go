@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 )
 
 // classShards writes samples of three classes to several shards.
@@ -104,7 +106,7 @@ func TestClassesAskForNothing(t *testing.T) {
 // else not; they never keep a shard from being read.
 func TestClassesOfOthers(t *testing.T) {
 	named := func(content string) []entry {
-		return append([]entry{{name: "./" + classesName, content: content}}, numbered(0, 3)...)
+		return append([]entry{{name: "./" + labels.ClassesMember, content: content}}, numbered(0, 3)...)
 	}
 	three := `["a", "b", "c"]`
 	for what, c := range map[string]struct {
@@ -123,7 +125,7 @@ func TestClassesOfOthers(t *testing.T) {
 		"numbers":           {[][]entry{named(`["a", 1, "c"]`)}, Options{}, nil},
 		"no JSON":           {[][]entry{named("a\nb\nc\n")}, Options{}, nil},
 		"null":              {[][]entry{named("null")}, Options{}, nil},
-		"too many bytes":    {[][]entry{named(`["` + strings.Repeat("x", maxClassesBytes) + `","b","c"]`)}, Options{}, nil},
+		"too many bytes":    {[][]entry{named(`["` + strings.Repeat("x", labels.MaxClassesBytes) + `","b","c"]`)}, Options{}, nil},
 		"of another member": {[][]entry{named(three)}, Options{Label: "jpg2"}, nil},
 		"of a field":        {[][]entry{named(three)}, Options{Label: "cls2", LabelField: "x"}, nil},
 	} {
@@ -151,7 +153,7 @@ func TestClassesOfManyShards(t *testing.T) {
 				last = fmt.Sprint("c", i)
 			}
 			names := fmt.Sprintf(`["%s", "b", "%s"]`, strings.Repeat("x", size), last)
-			list := append([]entry{{name: classesName, content: names}}, numbered(3*i, 3)...)
+			list := append([]entry{{name: labels.ClassesMember, content: names}}, numbered(3*i, 3)...)
 			write(t, filepath.Join(dir, fmt.Sprintf("%02d.tar", i)), pack(t, list...))
 		}
 		before := heap()
@@ -183,9 +185,9 @@ func heap() int64 {
 // the first rule and in new ones by the second. Names that are too long are
 // refused.
 func TestClassesOfWriter(t *testing.T) {
-	if strings.Contains(classesName, "/") || !strings.HasPrefix(classesName, "__") || !strings.HasSuffix(classesName, "__") ||
-		!regexp.MustCompile(`^__[^/]*__($|/)`).MatchString(classesName) {
-		t.Errorf("%s would be a sample", classesName)
+	if strings.Contains(labels.ClassesMember, "/") || !strings.HasPrefix(labels.ClassesMember, "__") || !strings.HasSuffix(labels.ClassesMember, "__") ||
+		!regexp.MustCompile(`^__[^/]*__($|/)`).MatchString(labels.ClassesMember) {
+		t.Errorf("%s would be a sample", labels.ClassesMember)
 	}
 	dir := filepath.Join(t.TempDir(), "x")
 	for _, c := range []struct {
@@ -194,7 +196,7 @@ func TestClassesOfWriter(t *testing.T) {
 		err   error
 		text  string
 	}{
-		{[]string{strings.Repeat("x", maxClassesBytes)}, 1 << 30, ErrTooLarge, "the limit is 16777216"},
+		{[]string{strings.Repeat("x", labels.MaxClassesBytes)}, 1 << 30, ErrTooLarge, "the limit is 16777216"},
 		{[]string{strings.Repeat("x", 600)}, 1000, ErrArgument, "604 bytes of each shard, which may have 1000"},
 	} {
 		_, err := NewWriter(dir, WriterOptions{ShardBytes: c.size, Classes: c.names})

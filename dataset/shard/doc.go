@@ -15,14 +15,29 @@
 //
 // A sample is a run of members whose names are equal up to the first dot of
 // the last part: n01/0017.jpg, n01/0017.cls and n01/0017.seg.png are the
-// members jpg, cls and seg.png of the sample n01/0017. Its label is the number
-// in the member cls, or a field of a member that is JSON ([Options].LabelField).
+// members jpg, cls and seg.png of the sample n01/0017.
+//
+// # Labels
+//
+// The label of a sample is in its member cls, in another member ([Options].Label),
+// or in a field of a member that is JSON ([Options].LabelField). It is a whole
+// number or text, without the white space around it. An empty label and -1 are
+// none.
+//
+// Text becomes a class: an index into the sorted list of all distinct texts of the
+// set ([Set.Classes]), which does not depend on the order of the shards. There may
+// be 262,144 texts of up to 1 KiB, 16 MiB in all; more of them, such as captions,
+// fail with [ErrTooLarge]. Numbers and texts do not mix: a set with both fails with
+// [ErrFormat], and so do numbers that are no class, such as 0.5.
 //
 // A member called __classes__, a JSON array of strings, names the classes to
-// which the numbers in cls are indexes ([Set.Classes]). [Writer] puts it at the
-// start of every shard, so that each is complete; WebDataset's readers skip such
-// names. The index has it too, so the class names of remote shards cost no
-// request.
+// which the numbers in cls are indexes. Text is looked up in it where all shards
+// have the same one and it has all texts of the set; otherwise the sorted list
+// counts. [Writer] puts it at the start of every shard, so that each is complete;
+// WebDataset's readers skip such names. The index has it too, and the texts of
+// labels, so the classes of remote shards cost no request.
+//
+// # What is refused
 //
 // Nothing is ever extracted. Links, devices, sparse files and paths that lead
 // out of the archive are refused nevertheless: they are not samples. Folders are

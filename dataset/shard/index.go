@@ -29,13 +29,14 @@ type index struct {
 	members    []member
 	extension  []uint16 // of each member
 	classes    []byte   // content of the member that names them; nil: there is none, or the set took it
+	texts      []string // distinct texts of labels, sorted; labels are indexes to them; nil: labels are numbers, or the set took it
 }
 
 // sample is a run of members with one key.
 type sample struct {
 	keyEnd uint32 // in keys; it begins where the key before it ends
 	first  uint32 // member; the run ends where the next one begins
-	label  int32  // -1: none
+	label  int32  // -1: none; while the index is made, a text is minus its number minus 2
 }
 
 // member is the place of one file.

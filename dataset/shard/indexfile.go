@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 )
 
 // IndexSuffix is added to the name of a shard for that of the index beside it.
@@ -16,8 +18,9 @@ const IndexSuffix = ".index"
 //	magic, with the version
 //	8 bytes     size of the shard
 //	8           members that are in no sample
-//	4 x 6       bytes of the key of the file, of all extensions, of all keys;
-//	            numbers of samples, of members; bytes of the names of classes
+//	4 x 7       bytes of the key of the file, of all extensions, of all keys;
+//	            numbers of samples, of members; bytes of the names of classes,
+//	            of the texts of labels
 //	            the key of the file
 //	            the extensions, each with a zero byte behind it
 //	            the keys of the samples, end to end
@@ -25,14 +28,16 @@ const IndexSuffix = ".index"
 //	16 each     members: size, block, checksum of the header
 //	2 each      extensions of the members
 //	            the names of classes, as the shard has them
+//	            the distinct texts of labels, sorted, each with 2 bytes of length
+//	            before it; labels are then indexes to them
 //	4           CRC-32C of everything before
 //
 // The key says what it is the index of: the shard's identity and where its
 // labels come from.
-const indexMagic = "pinion shards 2\n"
+const indexMagic = "pinion shards 3\n"
 
 const (
-	indexHeadBytes = len(indexMagic) + 8 + 8 + 4*6
+	indexHeadBytes = len(indexMagic) + 8 + 8 + 4*7
 	sampleBytes    = 12
 	memberBytes    = 16
 	indexSumBytes  = 4
@@ -41,12 +46,12 @@ const (
 	maxIndexBytes = 2 << 30
 )
 
-// indexLengths reads the six lengths in the head of an index file, and
+// indexLengths reads the seven lengths in the head of an index file, and
 // returns how long they say the file is.
-func indexLengths(head []byte) (lengths [6]int64, file int64) {
+func indexLengths(head []byte) (lengths [7]int64, file int64) {
 	file = int64(indexHeadBytes + indexSumBytes)
 	at := len(indexMagic) + 8 + 8
-	for i, each := range []int64{1, 1, 1, sampleBytes, memberBytes + 2, 1} {
+	for i, each := range []int64{1, 1, 1, sampleBytes, memberBytes + 2, 1, 1} {
 		lengths[i] = int64(binary.LittleEndian.Uint32(head[at+4*i:]))
 		file += lengths[i] * each
 	}
@@ -61,11 +66,15 @@ func (x *index) encode(key string) []byte {
 		extensions = append(append(extensions, e...), 0)
 	}
 	le := binary.LittleEndian
-	file := make([]byte, 0, indexHeadBytes+len(key)+len(extensions)+len(x.keys)+len(x.samples)*sampleBytes+len(x.members)*(memberBytes+2)+len(x.classes)+indexSumBytes)
+	var texts []byte
+	for _, t := range x.texts {
+		texts = append(le.AppendUint16(texts, uint16(len(t))), t...)
+	}
+	file := make([]byte, 0, indexHeadBytes+len(key)+len(extensions)+len(x.keys)+len(x.samples)*sampleBytes+len(x.members)*(memberBytes+2)+len(x.classes)+len(texts)+indexSumBytes)
 	file = append(file, indexMagic...)
 	file = le.AppendUint64(file, uint64(x.size))
 	file = le.AppendUint64(file, uint64(x.skipped))
-	for _, n := range []int{len(key), len(extensions), len(x.keys), len(x.samples), len(x.members), len(x.classes)} {
+	for _, n := range []int{len(key), len(extensions), len(x.keys), len(x.samples), len(x.members), len(x.classes), len(texts)} {
 		file = le.AppendUint32(file, uint32(n))
 	}
 	file = append(file, key...)
@@ -85,6 +94,7 @@ func (x *index) encode(key string) []byte {
 		file = le.AppendUint16(file, e)
 	}
 	file = append(file, x.classes...)
+	file = append(file, texts...)
 	return le.AppendUint32(file, crc32.Checksum(file, castagnoli))
 }
 
@@ -137,17 +147,36 @@ func decodeIndex(file []byte, key string, size int64) (*index, error) {
 	if classes := part(lengths[5]); len(classes) > 0 {
 		x.classes = slices.Clone(classes)
 	}
+	if lengths[6] > labels.MaxClassesBytes+2*labels.MaxClasses {
+		return nil, fmt.Errorf("%w: %d bytes of texts of labels in an index, the limit is %d", ErrDamaged, lengths[6], labels.MaxClassesBytes+2*labels.MaxClasses)
+	}
+	for texts := part(lengths[6]); len(texts) > 0; {
+		n := 2
+		if len(texts) >= n {
+			n += int(le.Uint16(texts))
+		}
+		if len(texts) < n || len(x.texts) == labels.MaxClasses {
+			return nil, fmt.Errorf("%w: text %d of the labels in an index", ErrDamaged, len(x.texts))
+		}
+		x.texts = append(x.texts, string(texts[2:n]))
+		texts = texts[n:]
+	}
 	return x, x.check()
 }
 
 // check checks that the parts of an index fit together and into the shard.
 func (x *index) check() error {
-	if len(x.classes) > maxClassesBytes {
-		return fmt.Errorf("%w: %d bytes of names of classes in an index, the limit is %d", ErrDamaged, len(x.classes), maxClassesBytes)
+	if len(x.classes) > labels.MaxClassesBytes {
+		return fmt.Errorf("%w: %d bytes of names of classes in an index, the limit is %d", ErrDamaged, len(x.classes), labels.MaxClassesBytes)
+	}
+	for i, t := range x.texts {
+		if t == "" || len(t) > labels.MaxText || i > 0 && t <= x.texts[i-1] {
+			return fmt.Errorf("%w: text %d of the labels in an index", ErrDamaged, i)
+		}
 	}
 	keys, first := uint32(0), uint32(0)
 	for i, s := range x.samples {
-		if s.keyEnd <= keys || s.label < -1 || (i == 0) != (s.first == 0) || i > 0 && s.first <= first {
+		if s.keyEnd <= keys || s.label < -1 || x.texts != nil && int(s.label) >= len(x.texts) || (i == 0) != (s.first == 0) || i > 0 && s.first <= first {
 			return fmt.Errorf("%w: sample %d of an index", ErrDamaged, i)
 		}
 		keys, first = s.keyEnd, s.first

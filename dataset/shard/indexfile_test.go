@@ -59,6 +59,13 @@ func FuzzIndexFile(f *testing.F) {
 	}
 	file := x.encode("k")
 	f.Add(file[:len(file)-4])
+	texts, err := scanned(f, labelled(f, 'a', "cls", "dog", "cat"), cls)
+	if err != nil {
+		f.Fatal(err)
+	}
+	texts.size = x.size
+	file = texts.encode("k")
+	f.Add(file[:len(file)-4])
 	f.Fuzz(func(t *testing.T, file []byte) {
 		file = binary.LittleEndian.AppendUint32(bytes.Clone(file), crc32.Checksum(file, castagnoli))
 		x, err := decodeIndex(file, "k", int64(len(shard)))

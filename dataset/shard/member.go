@@ -48,10 +48,3 @@ func SplitName(name string) (key, extension string, ok bool) {
 	}
 	return name[:base+len(stem)], extension, true
 }
-
-// ParseLabel reads a label from the content of its member: a whole number as
-// text, or one in a field of JSON, see [Options].LabelField. It fails with
-// [ErrFormat] for anything else.
-func ParseLabel(content []byte, field string) (int32, error) {
-	return labelSource{field: field}.parse(content)
-}

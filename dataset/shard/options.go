@@ -12,12 +12,14 @@ import (
 
 // Options configures [Open]. The zero value works.
 type Options struct {
-	// Label is the extension of the member that holds a sample's label.
-	// Default "cls", or "json" where LabelField is given.
+	// Label is the extension of the member that holds a sample's label. In
+	// samples without such a member, the label is the field of that name in the
+	// member json; only the default looks at no JSON. Default "cls", or "json"
+	// where LabelField is given.
 	Label string
 	// LabelField names a field of that member, which is JSON then:
 	// "annotation.class" is the field class in the object annotation.
-	// Default: the member is the label, a whole number as text.
+	// Default: the member is the label, a whole number or text.
 	LabelField string
 
 	// MaxMemberBytes is the largest member that is read, below 2 GiB. Default
@@ -77,8 +79,6 @@ const (
 	// little is fetched for nothing.
 	defaultBlockBytes = 4 << 20
 
-	defaultLabel = "cls"
-
 	defaultMaxMember  = 256 << 20
 	defaultCacheBytes = 16 << 30
 )
@@ -92,10 +92,6 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("%w: negative %s", ErrArgument, name)
 		}
 	}
-	if o.LabelField != "" {
-		o.Label = cmp.Or(o.Label, "json")
-	}
-	o.Label = cmp.Or(o.Label, defaultLabel)
 	o.MaxMemberBytes = min(cmp.Or(o.MaxMemberBytes, defaultMaxMember), math.MaxInt32-1)
 	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)

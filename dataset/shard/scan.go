@@ -11,7 +11,8 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -24,8 +25,8 @@ type source interface {
 
 // scan makes the index of a shard of that size. It reads headers and labels,
 // and skips everything else.
-func scan(ctx context.Context, src source, size int64, labels labelSource) (*index, error) {
-	s := &scanner{cursor: cursor{ctx: ctx, src: src, size: size}, labels: labels}
+func scan(ctx context.Context, src source, size int64, from labels.Source) (*index, error) {
+	s := &scanner{cursor: cursor{ctx: ctx, src: src, size: size}, from: from}
 	s.indexBuilder = newIndexBuilder(size)
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -35,6 +36,9 @@ func scan(ctx context.Context, src source, size int64, labels labelSource) (*ind
 		at := s.cursor.pos
 		h, err := s.tar.Next()
 		if err == io.EOF {
+			if s.lack != nil {
+				return nil, s.lack
+			}
 			return s.end()
 		}
 		if err == nil || errors.Is(err, tar.ErrInsecurePath) { // s.member looks at paths
@@ -43,6 +47,9 @@ func scan(ctx context.Context, src source, size int64, labels labelSource) (*ind
 			}
 		} else {
 			err = s.broken(max(at, s.contentEnd), err)
+		}
+		if err == nil && len(s.samples) > s.lackOf { // another sample has begun
+			err = s.lack
 		}
 		if err := cmp.Or(s.cursor.err, ctx.Err(), err); err != nil {
 			return nil, err
@@ -54,7 +61,11 @@ type scanner struct {
 	indexBuilder
 	cursor     cursor
 	tar        *tar.Reader
-	labels     labelSource
+	from       labels.Source
+	named      labels.Texts
+	labelled   int   // number of samples up to the newest whose label is from the member itself
+	lack       error // why the newest sample has no label, unless a member comes that has it
+	lackOf     int   // number of samples up to that one
 	contentEnd int64 // of the last member, with its padding
 	last       string
 }
@@ -131,7 +142,7 @@ func (s *scanner) member(h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if name == classesName && s.classes == nil && 0 < h.Size && h.Size <= maxClassesBytes {
+	if name == labels.ClassesMember && s.classes == nil && 0 < h.Size && h.Size <= labels.MaxClassesBytes {
 		s.classes, err = io.ReadAll(s.tar)
 		return err
 	}
@@ -144,19 +155,62 @@ func (s *scanner) member(h *tar.Header) error {
 
 // label reads the label, if the newest member is the one that holds it.
 func (s *scanner) label(size int64) error {
-	m := len(s.members) - 1
-	if !strings.EqualFold(s.extensions[s.extension[m]], s.labels.extension) {
+	r, ok := s.from.Find(s.extensions[s.extension[len(s.members)-1]])
+	if !ok || r.Fallback && s.labelled == len(s.samples) || s.lack != nil && s.lackOf < len(s.samples) {
 		return nil
 	}
-	if limit := s.labels.limit(); size > limit {
-		return fmt.Errorf("%w: a label of %d bytes, the limit is %d", ErrTooLarge, size, limit)
-	}
-	content, err := io.ReadAll(s.tar)
-	if err != nil {
+	v, err := r.Read(s.tar, size)
+	switch {
+	case err != nil && r.Fallback:
+		s.lack, s.lackOf = fmt.Errorf("member %.200q, before byte %d: %w; and the sample has no member %q", s.last, s.cursor.pos, err, s.from.Extension), len(s.samples)
+		return nil
+	case err != nil:
 		return err
+	case !r.Fallback:
+		s.labelled, s.lack = len(s.samples), nil
 	}
-	s.samples[len(s.samples)-1].label, err = s.labels.parse(content)
-	return err
+	label := v.Number
+	if v.Text != "" {
+		n, err := s.named.Number(v.Text)
+		if err != nil {
+			return err
+		}
+		label = -2 - n
+	}
+	s.samples[len(s.samples)-1].label = label
+	return nil
+}
+
+// sortTexts makes labels that are texts indexes to the texts, sorted. Labels are
+// all of one kind.
+func (s *scanner) sortTexts() error {
+	number, text := -1, -1 // the first sample of each kind
+	used := make([]bool, s.named.Len())
+	for i, x := range s.samples {
+		switch {
+		case x.label >= 0 && number < 0:
+			number = i
+		case x.label < -1:
+			used[-2-x.label] = true
+			if text < 0 {
+				text = i
+			}
+		}
+	}
+	switch {
+	case text < 0:
+		return nil
+	case number >= 0:
+		return fmt.Errorf("%w: the label of %.200q is text, that of %.200q is the number %d; want one kind", ErrFormat, s.key(text), s.key(number), s.samples[number].label)
+	}
+	var places []int32
+	s.texts, places = s.named.Sorted(func(n int32) bool { return used[n] })
+	for i, x := range s.samples {
+		if x.label < -1 {
+			s.samples[i].label = places[-2-x.label]
+		}
+	}
+	return nil
 }
 
 // end checks what is behind the last member. A shard that was cut between two
@@ -181,6 +235,9 @@ func (s *scanner) end() (*index, error) {
 		if slices.ContainsFunc(mark[:n], func(b byte) bool { return b != 0 }) {
 			return nil, fmt.Errorf("%w: the archive ends at byte %d and something else follows; tars cannot be appended to each other", ErrDamaged, pos)
 		}
+	}
+	if err := s.sortTexts(); err != nil {
+		return nil, err
 	}
 	return s.finish()
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset/internal/datatest"
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 )
 
 // memory is a shard in memory.
@@ -24,12 +25,12 @@ func (m memory) readAt(_ context.Context, p []byte, at int64) error {
 	return nil
 }
 
-func scanned(t testing.TB, shard []byte, labels labelSource) (*index, error) {
+func scanned(t testing.TB, shard []byte, from labels.Source) (*index, error) {
 	t.Helper()
-	return scan(t.Context(), memory(shard), int64(len(shard)), labels)
+	return scan(t.Context(), memory(shard), int64(len(shard)), from)
 }
 
-var cls = labelSource{extension: "cls"}
+var cls = labels.NewSource("", "")
 
 // listing is "member=content" of every sample, with its label.
 func listing(x *index, shard []byte) string {
@@ -51,7 +52,7 @@ func TestScan(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		entries []entry
-		labels  labelSource
+		labels  labels.Source
 		skipped int
 		want    string
 	}{
@@ -70,7 +71,7 @@ func TestScan(t *testing.T) {
 		{"pax global header", []entry{{header: tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "commit"}}}, {name: "1.jpg", content: "a"}},
 			cls, 0, "1(-1): jpg=a; "},
 		{"JSON labels", []entry{{name: "1.json", content: `{"a":{"class":3}}`}, {name: "2.json", content: `{"a":{"class":"12"}}`}, {name: "3.jpg"}},
-			labelSource{"json", "a.class"}, 0, `1(3): json={"a":{"class":3}}; 2(12): json={"a":{"class":"12"}}; 3(-1): jpg=; `},
+			labels.NewSource("", "a.class"), 0, `1(3): json={"a":{"class":3}}; 2(12): json={"a":{"class":"12"}}; 3(-1): jpg=; `},
 		{"no label is -1", []entry{{name: "1.cls", content: "-1"}}, cls, 0, "1(-1): cls=-1; "},
 		{"keys in any order", []entry{{name: "b.jpg"}, {name: "a.jpg"}, {name: "c.jpg"}}, cls, 0, "b(-1): jpg=; a(-1): jpg=; c(-1): jpg=; "},
 	} {
@@ -150,9 +151,9 @@ func TestScanRefuses(t *testing.T) {
 		{"one name twice", pack(t, entry{name: "1.jpg"}, entry{name: "1.JPG"}), ErrDamaged, "second member of that name"},
 		{"one name again in the next sample", pack(t, entry{name: "1.jpg"}, entry{name: "2.jpg"}, entry{name: "2.x"}, entry{name: "2.Jpg"}), ErrDamaged, "second member of that name"},
 		{"a key again", pack(t, entry{name: "1.jpg"}, entry{name: "2.jpg"}, entry{name: "1.cls", content: "1"}), ErrDamaged, `the key "1" comes again at byte 1024`},
-		{"a label of words", pack(t, entry{name: "1.cls", content: "cat"}), ErrFormat, `"1.cls", before byte`},
+		{"a label that is no class", pack(t, entry{name: "1.cls", content: "0.5"}), ErrFormat, `"1.cls", before byte`},
 		{"a label too large", pack(t, entry{name: "1.cls", content: "2147483648"}), ErrFormat, "2147483648"},
-		{"a label too long", pack(t, entry{name: "1.cls", content: strings.Repeat("1", 65)}), ErrTooLarge, "65 bytes, the limit is 64"},
+		{"a label too long", pack(t, entry{name: "1.cls", content: strings.Repeat("x", 1025)}), ErrTooLarge, "1025 bytes, the limit is 1024"},
 		{"a name too long", pack(t, entry{name: strings.Repeat("x", 4096) + ".jpg"}), ErrTooLarge, "4100 bytes, the limit is 4096"},
 		{"pax records too long", rawPAX(t, "1048600 comment="+strings.Repeat("x", 1048600-17)+"\n"), ErrTooLarge, "field too long"},
 	} {
@@ -162,7 +163,7 @@ func TestScanRefuses(t *testing.T) {
 		}
 	}
 	for _, content := range []string{"", "{", "[]", `{"a":[]}`, `{"b":1}`, `{"a":1.5}`, `{"a":1}{}`} {
-		if _, err := scanned(t, pack(t, entry{name: "1.json", content: content}), labelSource{"json", "a"}); !errors.Is(err, ErrFormat) {
+		if _, err := scanned(t, pack(t, entry{name: "1.json", content: content}), labels.NewSource("", "a")); !errors.Is(err, ErrFormat) {
 			t.Errorf("JSON %s: %v", content, err)
 		}
 	}

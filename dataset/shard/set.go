@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 )
 
 // Set is the samples of one or more shards, in the order of the shards. It is
@@ -91,7 +93,7 @@ func Open(ctx context.Context, location string, opts Options) (*Set, error) {
 func (s *Set) open(ctx context.Context, list []string) error {
 	s.shards = make([]shard, len(list))
 	client := newRetryClient(s.opts)
-	var classes classList
+	classes := classList{texts: make([]bool, len(list))}
 	workers := max(8, runtime.GOMAXPROCS(0)) // disks and networks answer several at once
 	s.scans = make(chan struct{}, workers)
 	if remoteLocation(list[0]) {
@@ -101,9 +103,8 @@ func (s *Set) open(ctx context.Context, list []string) error {
 	}
 	err := each(ctx, len(list), workers, func(ctx context.Context, i int) error {
 		err := s.openShard(ctx, i, list[i], client)
-		if x := s.shards[i].index; err == nil {
-			classes.add(x.classes)
-			x.classes = nil
+		if err == nil {
+			err = classes.add(i, s.shards[i].index)
 		}
 		var named *fs.PathError
 		if err == nil || errors.As(err, &named) {
@@ -128,8 +129,8 @@ func (s *Set) open(ctx context.Context, list []string) error {
 	if s.Len() == 0 {
 		return fmt.Errorf("%s: %w: no samples in %d shards; %d members have names of another kind", s.shards[0].name, ErrEmpty, len(list), s.Skipped())
 	}
-	s.classes = s.commonClasses(&classes)
-	return nil
+	s.classes, err = s.commonClasses(&classes)
+	return err
 }
 
 // openShard opens shard i.
@@ -156,10 +157,10 @@ func (s *Set) openShard(ctx context.Context, i int, location string, client *cli
 // loadIndex gets an index from the cache, from beside the shard, or from the
 // shard itself.
 func (s *Set) loadIndex(ctx context.Context, p place) (*index, error) {
-	labels := labelSource{s.opts.Label, s.opts.LabelField}
+	from := labels.NewSource(s.opts.Label, s.opts.LabelField)
 	// The identity may hold a password or a signature, which do not belong in
 	// a file.
-	key := cacheName(p.identity() + "\x00" + labels.String())
+	key := cacheName(p.identity() + "\x00" + from.String())
 	name := key + IndexSuffix
 	if x, err := decodeIndex(s.cache.get(name), key, p.bytes()); err == nil {
 		return x, nil
@@ -168,10 +169,10 @@ func (s *Set) loadIndex(ctx context.Context, p place) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := decodeIndex(content, labels.String(), p.bytes())
+	x, err := decodeIndex(content, from.String(), p.bytes())
 	if err != nil {
 		s.scans <- struct{}{}
-		x, err = scan(ctx, p, p.bytes(), labels)
+		x, err = scan(ctx, p, p.bytes(), from)
 		if <-s.scans; err != nil {
 			return nil, err
 		}

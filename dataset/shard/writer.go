@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 )
 
@@ -24,7 +25,7 @@ type WriterOptions struct {
 	// does with the names of the classes. Default 256 MiB.
 	ShardBytes int64
 	// Classes are the names of the classes, to which the numbers in the members
-	// cls are indexes. Each shard begins with them, in the member __classes__, a
+	// cls are indexes, and among which their texts are. Each shard begins with them, in the member __classes__, a
 	// JSON array of strings: 16 MiB at most, and half of ShardBytes. Names that
 	// are not UTF-8 lose what is not. Default: none.
 	Classes []string
@@ -145,7 +146,7 @@ func (w *Writer) start() (err error) {
 	if w.classes == nil {
 		return nil
 	}
-	return w.member(classesName, w.classes)
+	return w.member(labels.ClassesMember, w.classes)
 }
 
 // member adds a member. It has no time and no owner: equal samples make equal
@@ -175,12 +176,12 @@ func (w *Writer) finish() error {
 	if err != nil {
 		return err
 	}
-	labels := labelSource{extension: defaultLabel}
-	x, err := scan(context.Background(), f, f.size, labels)
+	from := labels.NewSource("", "")
+	x, err := scan(context.Background(), f, f.size, from)
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
-	return os.WriteFile(path+IndexSuffix, x.encode(labels.String()), 0o644)
+	return os.WriteFile(path+IndexSuffix, x.encode(from.String()), 0o644)
 }
 
 // Close ends the last shard and puts the folder in its place. After an error

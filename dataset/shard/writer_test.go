@@ -93,7 +93,7 @@ func TestWriterErrors(t *testing.T) {
 	part := Part{"jpg", []byte("x")}
 	for key, parts := range map[string][]Part{
 		"a.b": {part}, "": {part}, "/a": {part}, "../a": {part}, "a//b": {part}, "__a__": {part}, "none": nil,
-		"a": {part, part}, "b": {{"", nil}}, "c": {{"x/y", nil}}, strings.Repeat("x", 4093): {part}, "d": {{"cls", []byte("cat")}},
+		"a": {part, part}, "b": {{"", nil}}, "c": {{"x/y", nil}}, strings.Repeat("x", 4093): {part}, "d": {{"cls", []byte("0.5")}},
 	} {
 		w, err := NewWriter(filepath.Join(parent, "y"), WriterOptions{})
 		if err != nil {

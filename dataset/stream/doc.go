@@ -16,6 +16,10 @@
 // [Stream.Take], [Stream.Shard] and [Stream.Shuffle] make streams of streams, as
 // in WebDataset and tf.data. They do nothing until somebody reads.
 //
+// Labels are whole numbers, or text where the tar begins with a member __classes__,
+// the JSON array of the names of the classes: a stream cannot know all texts before
+// its end. Text without it, or that it has not, is an error.
+//
 // # Position
 //
 // A [Position] is an epoch and how many records of it were delivered. A stream is

@@ -38,7 +38,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			s, err := Open(at.Path(), Options{LabelField: values.Text("label")})
+			s, err := Open(at.Path(), Options{Label: values.Text("label")})
 			if err != nil {
 				return nil, err
 			}

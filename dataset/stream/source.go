@@ -20,8 +20,9 @@ import (
 // Options says how records are made of a tar. The zero value works.
 type Options struct {
 	// Label is the extension of the member that holds a sample's label, and
-	// LabelField a field of that member, which is JSON then. Default "cls", or
-	// "json" where LabelField is given.
+	// LabelField a field of that member, which is JSON then: as in package shard.
+	// Labels are whole numbers, or texts of which a member __classes__ before them
+	// has the list.
 	Label, LabelField string
 	// MaxRecordBytes is the largest record, all its members together. Larger
 	// ones fail with [errs.ErrTooLarge]. Default 256 MiB.
@@ -80,10 +81,6 @@ func standardInput() (io.ReadCloser, error) {
 // NewReader makes a stream of tars that open opens, one for each time that the
 // stream is read. They are closed when the reading ends, or its context.
 func NewReader(name string, open func(ctx context.Context) (io.ReadCloser, error), opts Options) *Stream {
-	if opts.LabelField != "" {
-		opts.Label = cmp.Or(opts.Label, "json")
-	}
-	opts.Label = cmp.Or(opts.Label, "cls")
 	opts.MaxRecordBytes = cmp.Or(opts.MaxRecordBytes, defaultMaxRecord)
 	return &Stream{name: name, each: func(ctx context.Context, from Position, yield func(*Record) error) error {
 		err := readTar(ctx, name, open, opts, from.Records, yield)

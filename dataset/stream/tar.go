@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/shard"
 	"github.com/pinion-gpu/pinion/internal/errs"
 )
@@ -19,20 +20,22 @@ const tarBlock = 512
 type tarReader struct {
 	name   string
 	opts   Options
+	from   labels.Source
 	source io.Reader
 	tar    *tar.Reader
-	pos    int64       // of the source
-	head   []byte      // how it begins, for messages
-	end    int64       // of the last member, with its padding
-	zero   bool        // what was read last is a block of zeros, or may be
-	held   *tar.Header // the first member of the next record
-	key    string      // of it
-	last   string      // member, for messages
+	pos    int64            // of the source
+	head   []byte           // how it begins, for messages
+	end    int64            // of the last member, with its padding
+	zero   bool             // what was read last is a block of zeros, or may be
+	held   *tar.Header      // the first member of the next record
+	key    string           // of it
+	last   string           // member, for messages
+	places map[string]int32 // of the texts of labels in the member __classes__; nil: there was none yet
 	ended  bool
 }
 
 func newTarReader(name string, source io.Reader, opts Options) *tarReader {
-	t := &tarReader{name: name, opts: opts, source: source}
+	t := &tarReader{name: name, opts: opts, from: labels.NewSource(opts.Label, opts.LabelField), source: source}
 	t.tar = tar.NewReader(t)
 	return t
 }
@@ -59,6 +62,8 @@ func zeros(p []byte) bool { return bytes.Count(p, []byte{0}) == len(p) }
 func (t *tarReader) next(ctx context.Context, pass bool) (*Record, error) {
 	var r *Record
 	size := int64(0)
+	exact := false // the label is from the member itself
+	var lack error // why there is no label, unless a member comes that has it
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -68,14 +73,14 @@ func (t *tarReader) next(ctx context.Context, pass bool) (*Record, error) {
 			if r == nil {
 				return nil, io.EOF
 			}
-			return r, nil
+			return r, lack
 		}
 		if err != nil {
 			return nil, err
 		}
 		if r != nil && key != r.Key {
 			t.held, t.key = h, key
-			return r, nil
+			return r, lack
 		}
 		if r == nil {
 			r = &Record{Key: key, Name: fmt.Sprintf("%s[%s]", t.name, key), Label: -1}
@@ -93,12 +98,39 @@ func (t *tarReader) next(ctx context.Context, pass bool) (*Record, error) {
 		name := strings.TrimPrefix(h.Name, "./")
 		m := Member{name[len(key)+1:], content}
 		r.Members = append(r.Members, m)
-		if strings.EqualFold(m.Extension, t.opts.Label) {
-			if r.Label, err = shard.ParseLabel(content, t.opts.LabelField); err != nil {
-				return nil, fmt.Errorf("%s: %w", r.Name, err)
-			}
+		from, ok := t.from.Find(m.Extension)
+		if !ok || from.Fallback && exact {
+			continue
 		}
+		label, err := t.label(from, content)
+		switch {
+		case err != nil && from.Fallback:
+			lack = fmt.Errorf("%s: %w; and the sample has no member %q", r.Name, err, t.from.Extension)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", r.Name, err)
+		case !from.Fallback:
+			exact, lack = true, nil
+		}
+		r.Label = label
 	}
+}
+
+// label reads the label from the content of a member.
+func (t *tarReader) label(from labels.Reader, content []byte) (int32, error) {
+	v, err := from.Read(bytes.NewReader(content), int64(len(content)))
+	if err != nil || v.Text == "" {
+		return v.Number, err
+	}
+	if t.places == nil {
+		return 0, fmt.Errorf("%w: the label is the text %.40q: a stream does not know the classes before its end; begin the tar with their list, a JSON array called %s, or decompress it to a file, which needs none",
+			errs.ErrFormat, v.Text, labels.ClassesMember)
+	}
+	n, ok := t.places[v.Text]
+	if !ok {
+		return 0, fmt.Errorf("%w: the label %.40q is none of the %d classes in %s", errs.ErrFormat, v.Text, len(t.places), labels.ClassesMember)
+	}
+	return n, nil
 }
 
 // member returns the next member that is in a sample, and the key of that.
@@ -124,6 +156,15 @@ func (t *tarReader) member() (h *tar.Header, key string, err error) {
 		name, err := shard.MemberName(h)
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: member %.200q: %w", t.name, h.Name, err)
+		}
+		if name == labels.ClassesMember && t.places == nil && h.Size <= labels.MaxClassesBytes {
+			content, err := io.ReadAll(t.tar)
+			if err != nil {
+				return nil, "", t.broken(err)
+			}
+			if names := labels.DecodeClasses(content); names != nil {
+				t.places = labels.Places(names)
+			}
 		}
 		if key, _, ok := shard.SplitName(name); ok {
 			return h, key, nil

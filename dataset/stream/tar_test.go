@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,13 +118,36 @@ func TestBadTar(t *testing.T) {
 		{"a bit of gzip", flipped, dataset.ErrDamaged, "gzip: "},
 		{"appended", append(bytes.Clone(good), good...), dataset.ErrDamaged, "something else follows"},
 		{"bzip2", []byte("BZh91AY&SY"), dataset.ErrFormat, "with bzip2 -dc"},
-		{"a label of text", packed(t, "1.cls", "dog"), dataset.ErrFormat, "x.tar[1]"},
+		{"a label of text", packed(t, "1.cls", "dog"), dataset.ErrFormat, "x.tar[1]: format not supported: the label is the text \"dog\": a stream does not know the classes before its end"},
+		{"the classes too late", packed(t, "1.cls", "dog", "__classes__", `["dog"]`), dataset.ErrFormat, "__classes__"},
+		{"none of the classes", packed(t, "__classes__", `["cat","fox"]`, "1.cls", "dog"), dataset.ErrFormat, `"dog" is none of the 2 classes`},
+		{"no classes", packed(t, "__classes__", `{}`, "1.cls", "dog"), dataset.ErrFormat, "text"},
 		{"out of the archive", packed(t, "../1.cls", "1"), dataset.ErrFormat, "leads out"},
 		{"cut zstd", zstandard(t, good)[:30], dataset.ErrDamaged, "Zstandard"},
 	} {
 		_, err := list(t, of(c.file, stream.Options{}), 0)
 		testkit.WantError(t, c.name, err, c.err, c.says, "x.tar")
 	}
+}
+
+// TestTextLabels: texts are looked up in the classes at the beginning, from
+// whatever position the stream is read; numbers are classes as they are.
+func TestTextLabels(t *testing.T) {
+	file := packed(t, "__classes__", `["zebra","dog","cat","dog"]`, "1.cls", " cat\n", "2.cls", "dog", "3.cls", "7", "4.cls", "")
+	want := []string{"x.tar[1](2) cls= cat\n; ", "x.tar[2](1) cls=dog; ", "x.tar[3](7) cls=7; ", "x.tar[4](-1) cls=; "}
+	for from := range int64(5) {
+		got, err := list(t, of(file, stream.Options{}), from)
+		if err != nil || got != strings.Join(want[from:], "") {
+			t.Errorf("from %d: %q, %v", from, got, err)
+		}
+	}
+	file = packed(t, "__classes__", `["x","y","z"]`, "a.json", `{"kind":"no class"}`, "a.kind", "x", "b.kind", "y", "b.json", `{"kind":"no class"}`, "c.json", `{"kind":"z"}`, "d.jpg", "")
+	got := labels(t, of(file, stream.Options{Label: "kind"}), stream.Position{})
+	if !slices.Equal(got, []int32{0, 1, 2, -1}) {
+		t.Errorf("labels %v", got)
+	}
+	_, err := list(t, of(packed(t, "a.json", `{}`, "b.kind", "1"), stream.Options{Label: "kind"}), 0)
+	testkit.WantError(t, "no label", err, dataset.ErrFormat, "x.tar[a]", `no field "kind"`, `has no member "kind"`)
 }
 
 // TestBombs: what a small file unpacks to is bounded before it is unpacked.

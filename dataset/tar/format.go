@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/npy"
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dataset/shard"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 func init() {
@@ -34,7 +35,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			opts := Options{Shards: shard.Options{LabelField: values.Text("label")}}
+			opts := Options{Shards: shard.Options{Label: values.Text("label")}}
 			opts.Shards.OnRetry, _ = values.Func("on-retry").(func(shard.Retry))
 			return Open(ctx, at.Path(), opts, pictures)
 		},
@@ -74,13 +75,21 @@ func open(ctx context.Context, set *shard.Set, opts Options, pictures photos.Opt
 	if err != nil {
 		return nil, err
 	}
-	if field := opts.Shards.LabelField; field != "" && !labelled(files) {
-		return nil, fmt.Errorf("%s: %w: none of %d samples has a label in the field %q", files.Name(0), dataset.ErrArgument, files.Len(), field)
+	if opts.Shards.Label+opts.Shards.LabelField != "" && !labelled(files) {
+		return nil, fmt.Errorf("%s: %w: none of %s has a label %s", files.Name(0), dataset.ErrArgument, units.Count(files.Len(), "sample"), wanted(opts.Shards))
 	}
 	if len(extensions) == 1 && strings.EqualFold(extensions[0], array) {
 		return npy.NewArrays(ctx, files)
 	}
 	return photos.New(files, pictures)
+}
+
+// wanted says in messages where labels were to be.
+func wanted(opts shard.Options) string {
+	if opts.LabelField != "" {
+		return fmt.Sprintf("in the field %q", opts.LabelField)
+	}
+	return fmt.Sprintf("in a member %q, or in a field of that name in a member json", opts.Label)
 }
 
 // labelled reports whether any file has a label.

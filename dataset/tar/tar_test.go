@@ -343,3 +343,24 @@ func TestPackFolder(t *testing.T) {
 		t.Errorf("%s: %v", within, err)
 	}
 }
+
+// Labels that are text are classes of the dataset, by the option too.
+func TestTextLabels(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	photo := string(datatest.PNG(t, 1))
+	dir := datatest.Folder(t, map[string][]byte{
+		"a.tar": tarOf(t, "1.png", photo, "1.txt", "dog\n", "2.png", photo, "2.txt", "cat"),
+		"b.tar": tarOf(t, "3.png", photo, "3.txt", "bee", "4.png", photo, "4.json", `{"txt": "cat"}`),
+	})
+	d, err := dataset.Open(t.Context(), dir, dataset.Options{"label": "txt", "size": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, labels := datatest.ReadAll(t, d)
+	if names := dataset.Classes(d); !slices.Equal(names, []string{"bee", "cat", "dog"}) || !slices.Equal(labels, []int32{2, 1, 0, 1}) {
+		t.Errorf("labels %v of %q", labels, names)
+	}
+	if err := dataset.Close(d); err != nil {
+		t.Error(err)
+	}
+}
