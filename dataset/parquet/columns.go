@@ -34,7 +34,7 @@ const (
 	words
 )
 
-var kindNames = [...]string{other: "no numbers and no bytes", scalar: "numbers", list: "lists of numbers", blob: "bytes", words: "text"}
+var kindNames = [...]string{other: "neither numbers nor bytes", scalar: "numbers", list: "lists of numbers", blob: "bytes", words: "text"}
 
 // columns returns the leaves of a file's schema.
 func (s *source) columns() (leaves []column, err error) {

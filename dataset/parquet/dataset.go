@@ -21,7 +21,7 @@ type Options struct {
 	// side, or one column of lists. A field of a struct is "struct.field".
 	// Default: all columns of numbers but Label; or, where there are none, the
 	// only column of lists. Columns that are neither, such as text, are left
-	// out.
+	// out, and [dataset.Warnings] names them.
 	Columns []string
 	// Label is the column of the labels: whole numbers of 32 bits; texts, which
 	// become classes with a table ([Dataset.Classes]); or floats, which are targets
@@ -56,6 +56,7 @@ type Dataset struct {
 	element element
 	lengths []int32 // of the lists; nil if all are of one length
 	lists   bool
+	left    []column // out of the samples of the first file, as no numbers
 }
 
 // Open opens the Parquet files that path stands for: a file; a folder, whose
@@ -91,6 +92,11 @@ func (t *table) dataset(ctx context.Context, opts Options) (*Dataset, error) {
 	d := &Dataset{table: *t}
 	if err := d.choose(opts.numbers, opts.Label); err != nil {
 		return nil, err
+	}
+	if opts.Columns == nil {
+		if err := d.noteLeft(); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.setElement(opts); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
@@ -157,6 +163,30 @@ func (o Options) allNumbers(leaves []column) ([]column, error) {
 		return lists, nil
 	}
 	return nil, fmt.Errorf("%w: say which columns: there are numbers in %s", dataset.ErrArgument, names(append(scalars, lists...)))
+}
+
+// noteLeft notes the columns that are in no sample because they hold no numbers.
+func (d *Dataset) noteLeft() error {
+	first := d.sources[0]
+	leaves, err := first.columns()
+	if err != nil {
+		return err
+	}
+	for _, c := range leaves {
+		used := slices.ContainsFunc(slices.Concat(first.samples, first.label), func(u column) bool { return u.index == c.index })
+		if !used {
+			d.left = append(d.left, c)
+		}
+	}
+	return nil
+}
+
+// Warnings implements what [dataset.Warnings] asks for.
+func (d *Dataset) Warnings() []string {
+	if len(d.left) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("left out, as they hold no plain numbers: %s (Columns, --field)", names(d.left))}
 }
 
 // setElement settles the type of the elements, which is one for all files.

@@ -25,7 +25,7 @@ func (f faults) add(row int, format string, args ...any) error {
 }
 
 func (f faults) null(row int, c *chunk) error {
-	return f.add(row, "%w: column %q is null; Options.Fill can stand for nulls", dataset.ErrFormat, c.name)
+	return f.add(row, "%w: column %q is null; give a number to stand for nulls (Fill, --fill)", dataset.ErrFormat, c.name)
 }
 
 func (f faults) unfit(row int, c *chunk, value int, e element) error {

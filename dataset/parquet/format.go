@@ -20,8 +20,9 @@ func init() {
 		Files:   ".parquet, a folder of them, or a pattern such as train-*.parquet",
 		Samples: "the numbers of a row, {columns}, its list, {length}, or the picture in a column of bytes",
 		Folder:  []string{extension},
-		Options: append(photos.FormatOptions(), dataset.FieldOption(), dataset.LabelOption()),
-		Sniff:   sniff,
+		Options: append(photos.FormatOptions(), dataset.FieldOption(), dataset.LabelOption(),
+			dataset.Option{Name: "fill", Kind: dataset.Float, Usage: "`NUMBER` that stands for nulls (default: a sample with a null cannot be read)"}),
+		Sniff: sniff,
 		Open: func(ctx context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
 			pictures, err := photos.OptionsOf(values)
 			if err != nil {
@@ -33,6 +34,9 @@ func init() {
 			}
 			field, label := values.Text("field"), values.Text("label")
 			files, err := t.files(ctx, FileOptions{Column: field, Label: label})
+			if err == nil && values.Given("fill") {
+				return nil, values.Bad("fill", errors.New("the samples are pictures, which have no nulls"))
+			}
 			if err == nil {
 				return photos.New(files, pictures)
 			}
@@ -41,6 +45,9 @@ func init() {
 			}
 			// There are no bytes, so there may be numbers.
 			opts := Options{Label: label}
+			if fill := values.Float("fill"); values.Given("fill") {
+				opts.Fill = &fill
+			}
 			if field != "" {
 				opts.Columns = strings.Split(field, ",")
 			}

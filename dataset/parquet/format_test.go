@@ -87,3 +87,33 @@ func TestLabels(t *testing.T) {
 		t.Errorf("targets %v, %v", list, err)
 	}
 }
+
+// TestFill: the option stands for nulls, which are errors of their samples without
+// it; columns of text are left out, with a warning.
+func TestFill(t *testing.T) {
+	fields := schema.FieldList{optional("x", f32), leaf("kind", pq.Repetitions.Required, schema.StringLogicalType{}, pq.Types.ByteArray, -1)}
+	path := write(t, temp(t, "a.parquet"), fields, [][]values{{{of: []float32{5}, defs: []int16{1, 0}}, {of: []pq.ByteArray{[]byte("a"), []byte("b")}}}})
+	for _, opts := range []dataset.Options{nil, {"fill": "-1"}} {
+		d, err := dataset.Open(t.Context(), path, opts)
+		testkit.OK(t, err)
+		if warnings := dataset.Warnings(d); len(warnings) != 1 || warnings[0] != `left out, as they hold no plain numbers: "kind" (Columns, --field)` {
+			t.Errorf("warnings: %q", warnings)
+		}
+		sample := make([]byte, 4)
+		r := testkit.Must(d.NewReader())(t)
+		err = r.Read(t.Context(), dataset.Visit{Index: 1}, sample)
+		if opts == nil {
+			testkit.WantError(t, "a null", err, dataset.ErrFormat, "a.parquet[1]", `column "x" is null`, "--fill")
+			continue
+		}
+		testkit.OK(t, err)
+		if !slices.Equal(sample, datatest.Floats(-1)) {
+			t.Errorf("a null is %v", sample)
+		}
+	}
+	d, err := dataset.Open(t.Context(), path, dataset.Options{"field": "x"})
+	testkit.OK(t, err)
+	if warnings := dataset.Warnings(d); warnings != nil {
+		t.Errorf("warnings where columns are named: %q", warnings)
+	}
+}
