@@ -145,10 +145,20 @@ func (s *search) enter() error {
 	return nil
 }
 
-// bounded reports whether the budget ends trials: of the whole grid it does not, nor
-// the first trial of all, nor the first one with a step that counts.
+// bounded reports whether the budget ends trials: of the whole grid it does not,
+// nor before something that fits was measured, in races with a step by such a
+// trial.
 func (s *search) bounded() bool {
-	return s.phase != exhaustion && s.tries() > 0 && (!s.o.Step || s.phase == calibration || len(s.ran()) > 0)
+	switch {
+	case s.phase == exhaustion:
+		return false
+	case s.phase == racing && s.o.Step:
+		return len(s.ran()) > 0
+	}
+	return slices.ContainsFunc(s.fits, func(set Setting) bool {
+		r := s.trials[set]
+		return len(r.free)+len(r.stepped) > 0
+	})
 }
 
 // over reports whether the budget is used up.
@@ -228,6 +238,9 @@ func (s *search) compete() (field []*runner, err error) {
 	}
 	if len(field) < fewest && s.over() && !s.o.Step { // what the calibration measured has to do
 		s.recall()
+		field = nil
+	}
+	if len(field) == 0 { // all of the last race dropped out, or it has to be others
 		field = s.leaders()
 	}
 	field, s.settled = choose(field, s.o.Step)
@@ -270,6 +283,9 @@ func (s *search) refine(field []*runner) (_ []*runner, err error) {
 	for {
 		next := s.leaders()
 		known := len(next)
+		if known == 0 {
+			return nil, nil
+		}
 		for _, leader := range ranked(next, s.o.Step) {
 			for _, set := range s.space.neighbours(leader.setting, fits) {
 				r := s.runner(set)
