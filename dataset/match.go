@@ -38,7 +38,7 @@ func Match(files, others Files, key func(name string) string) (*Matched, error) 
 	for i := range others.Len() {
 		k := name(others, i)
 		if first, twice := places[k]; twice {
-			return nil, fmt.Errorf("%s: %w: has the name %q, as %s has", others.Name(i), ErrArgument, k, others.Name(first))
+			return nil, fmt.Errorf("%s: %w: has the name %q, and so has %s", others.Name(i), ErrArgument, k, others.Name(first))
 		}
 		places[k] = i
 	}
@@ -47,7 +47,7 @@ func Match(files, others Files, key func(name string) string) (*Matched, error) 
 		k := name(files, i)
 		place, found := places[k]
 		if !found {
-			err := fmt.Errorf("%s: %w: nothing goes with it: none of %d files has the name %q", files.Name(i), fs.ErrNotExist, others.Len(), k)
+			err := fmt.Errorf("%s: %w: it has no partner: none of %d files has the name %q", files.Name(i), fs.ErrNotExist, others.Len(), k)
 			if len(places) > 0 {
 				err = fmt.Errorf("%w; the first is %s", err, others.Name(0))
 			}

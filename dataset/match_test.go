@@ -97,7 +97,7 @@ func TestMatchFolders(t *testing.T) {
 	_, err = dataset.Match(masks, pics, nil)
 	testkit.WantError(t, "no photo", err, fs.ErrNotExist, `none of 5 files has the name "bird/0"`)
 	_, err = dataset.Match(pics, masks, func(string) string { return "one" })
-	testkit.WantError(t, "one name", err, dataset.ErrArgument, "as "+masks.Name(0)+" has")
+	testkit.WantError(t, "one name", err, dataset.ErrArgument, "so has "+masks.Name(0))
 	base := func(name string) string { return strings.TrimSuffix(filepath.Base(name), "_mask.png") }
 	dir = datatest.Folder(t, map[string][]byte{"photos/x/1_mask.png": nil, "masks/1_mask.png": nil})
 	matched, err = dataset.Match(openFiles(t, filepath.Join(dir, "photos")), openFiles(t, filepath.Join(dir, "masks")), base)

@@ -36,7 +36,7 @@ func NewMemory(data []byte, spec Spec, opts MemoryOptions) (*Memory, error) {
 	case len(data) == 0:
 		err = ErrEmpty
 	case len(data)%sample != 0:
-		err = fmt.Errorf("%w: %d bytes are no whole samples of %d (%v)", ErrArgument, len(data), sample, spec)
+		err = fmt.Errorf("%w: %d bytes are not a whole number of samples of %d bytes (%v)", ErrArgument, len(data), sample, spec)
 	default:
 		err = checkLabels(opts.Labels, len(data)/sample)
 	}

@@ -47,7 +47,7 @@ func TestMemory(t *testing.T) {
 	_, err = dataset.NewMemory(nil, u8, dataset.MemoryOptions{Name: "x"})
 	testkit.WantError(t, "no data", err, dataset.ErrEmpty, "x: ")
 	_, err = dataset.NewMemory(make([]byte, 3), u8, dataset.MemoryOptions{})
-	testkit.WantError(t, "half a sample", err, dataset.ErrArgument, "3 bytes are no whole samples of 2 (2 u8)")
+	testkit.WantError(t, "half a sample", err, dataset.ErrArgument, "3 bytes are not a whole number of samples of 2 bytes (2 u8)")
 	_, err = dataset.NewMemory(make([]byte, 4), u8, dataset.MemoryOptions{Labels: make([]int32, 3)})
 	testkit.WantError(t, "labels", err, dataset.ErrArgument, "3 labels for 2 samples")
 	for _, s := range []dataset.Spec{{}, {Shape: []int{0}, DType: dtype.U8}, {Shape: []int{-1, -1}, DType: dtype.U8}, {Shape: []int{math.MaxInt, 2}, DType: dtype.U8}} {

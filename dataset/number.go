@@ -47,7 +47,7 @@ func Elements[T Number](b []byte) ([]T, error) {
 	size := int(unsafe.Sizeof(zero))
 	start := unsafe.Pointer(unsafe.SliceData(b))
 	if len(b)%size != 0 || uintptr(start)%unsafe.Alignof(zero) != 0 {
-		return nil, fmt.Errorf("%w: %d bytes at address %#x are no elements of %d bytes", ErrArgument, len(b), uintptr(start), size)
+		return nil, fmt.Errorf("%w: %d bytes at address %#x are not a whole, aligned number of elements of %d bytes", ErrArgument, len(b), uintptr(start), size)
 	}
 	return unsafe.Slice((*T)(start), len(b)/size), nil
 }

@@ -233,7 +233,7 @@ func (o Option) typed(v any) (any, error) {
 		return nil, fmt.Errorf("a %T, want %s", v, o.Kind)
 	}
 	if errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) {
-		return nil, fmt.Errorf("%q is no %s", text, o.Kind)
+		return nil, fmt.Errorf("%q is not a valid %s", text, o.Kind)
 	}
 	return typed, err
 }

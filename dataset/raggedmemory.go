@@ -49,7 +49,7 @@ func newMemoryRagged(data []byte, spec Spec, offsets []int64, opts MemoryOptions
 	rows, n := int64(len(data)/row), len(offsets)-1
 	switch {
 	case len(data)%row != 0:
-		return nil, fmt.Errorf("%w: %d bytes are no whole rows of %d", ErrArgument, len(data), row)
+		return nil, fmt.Errorf("%w: %d bytes are not a whole number of rows of %d bytes", ErrArgument, len(data), row)
 	case n < 1 || rows == 0:
 		return nil, fmt.Errorf("%w: %d rows, %d offsets", ErrEmpty, rows, len(offsets))
 	case offsets[0] != 0 || offsets[n] != rows:

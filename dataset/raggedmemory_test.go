@@ -83,7 +83,7 @@ func TestMemoryRaggedErrors(t *testing.T) {
 		{pairs, 6, nil, nil, dataset.ErrEmpty, "3 rows, 0 offsets"},
 		{pairs, 6, []int64{0}, nil, dataset.ErrEmpty, "3 rows, 1 offsets"},
 		{pairs, 0, []int64{0, 0}, nil, dataset.ErrEmpty, "0 rows"},
-		{pairs, 5, []int64{0, 2}, nil, dataset.ErrArgument, "5 bytes are no whole rows of 2"},
+		{pairs, 5, []int64{0, 2}, nil, dataset.ErrArgument, "5 bytes are not a whole number of rows of 2 bytes"},
 		{pairs, 6, []int64{1, 3}, nil, dataset.ErrArgument, "offsets from 1 to 3, want 0 to 3"},
 		{pairs, 6, []int64{0, 6}, nil, dataset.ErrArgument, "offsets from 0 to 6, want 0 to 3"},
 		{pairs, 6, []int64{0, 5, 2, 3}, nil, dataset.ErrArgument, "offset 2 is 2, the one before it 5"},

@@ -55,7 +55,7 @@ func OpenRaw(path string, spec Spec, opts RawOptions) (*Raw, error) {
 	case size <= opts.Offset:
 		err = fmt.Errorf("%s: %w: a file of %d bytes, samples begin at %d", opts.Name, ErrEmpty, size, opts.Offset)
 	case rest != 0:
-		err = fmt.Errorf("%s: %w: %d bytes from offset %d are no whole samples of %d (%v)", opts.Name, ErrDamaged, size-opts.Offset, opts.Offset, sample, spec)
+		err = fmt.Errorf("%s: %w: %d bytes from offset %d are not a whole number of samples of %d bytes (%v)", opts.Name, ErrDamaged, size-opts.Offset, opts.Offset, sample, spec)
 	case n > math.MaxInt:
 		err = fmt.Errorf("%s: %w: %d samples", opts.Name, ErrTooLarge, n)
 	default:

@@ -54,7 +54,7 @@ func TestRaw(t *testing.T) {
 		{spec, dataset.RawOptions{Offset: 9}, dataset.ErrEmpty, "9 bytes, samples begin at 9"},
 		{spec, dataset.RawOptions{Offset: math.MaxInt64}, dataset.ErrEmpty, "9 bytes"},
 		{spec, dataset.RawOptions{Offset: -1}, dataset.ErrArgument, "offset -1"},
-		{spec, dataset.RawOptions{Offset: 1}, dataset.ErrDamaged, "8 bytes from offset 1 are no whole samples of 3"},
+		{spec, dataset.RawOptions{Offset: 1}, dataset.ErrDamaged, "8 bytes from offset 1 are not a whole number of samples of 3 bytes"},
 		{spec, dataset.RawOptions{Labels: []int32{1}}, dataset.ErrArgument, "1 labels for 3"},
 		{dataset.Spec{}, dataset.RawOptions{}, dataset.ErrArgument, "type"},
 		{dataset.Spec{Shape: []int{3}, DType: dtype.U8, Ragged: true}, dataset.RawOptions{}, dataset.ErrArgument, "want samples of one shape, not <=3 u8"},

@@ -125,7 +125,7 @@ func (b *Batch) release(mark func(d *deviceBuffer) error) error {
 		if err := mark(d); err != nil {
 			b.refs.Add(1) // never taken off
 			_ = b.drop()
-			return fmt.Errorf("loader: release: nobody can tell when the work on the batch ends, so its memory is not reused: %w", err)
+			return fmt.Errorf("loader: release: cannot tell when the work on the batch ends, so its memory is not reused: %w", err)
 		}
 	}
 	switch left := b.drop(); {

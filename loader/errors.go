@@ -16,7 +16,7 @@ var (
 	// that the next batch could be in.
 	ErrHeld = errors.New("every device buffer is held by the caller")
 	// ErrReleased: a batch was released more often than it was held.
-	ErrReleased = errors.New("batch released already")
+	ErrReleased = errors.New("batch already released")
 	// ErrNoSamples: every sample of an epoch was left out, see [Skip].
 	ErrNoSamples = errors.New("nothing can be read")
 	// ErrTimeout: a sample took longer than [Options].SampleTimeout.

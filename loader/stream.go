@@ -27,7 +27,7 @@ func checkStream(ds dataset.Dataset, o Options) error {
 		{len(o.Targets) > 0, "Targets", "it has none"},
 	} {
 		if c.asked {
-			return fmt.Errorf("loader: %w: the dataset is a stream of unknown length, which is not for %s: %s", device.ErrArgument, c.option, c.instead)
+			return fmt.Errorf("loader: %w: a stream of unknown length cannot be used with %s: %s", device.ErrArgument, c.option, c.instead)
 		}
 	}
 	return nil

@@ -168,7 +168,7 @@ func (c *FileCopy) Check(write bool) error {
 	switch c.Path {
 	case FileAuto, FileCached, FileDirect, FileMapped, FileCuFile:
 	default:
-		return fmt.Errorf("%w: there is no path %q", device.ErrArgument, c.Path)
+		return fmt.Errorf("%w: unknown path %q", device.ErrArgument, c.Path)
 	}
 	info, err := c.File.Stat()
 	if err != nil {

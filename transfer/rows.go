@@ -43,7 +43,7 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 		return err
 	}
 	if j.path != BatchAuto && !slices.Contains(preferred, j.path) {
-		return fmt.Errorf("transfer: %w: there is no path %q", device.ErrArgument, j.path)
+		return fmt.Errorf("transfer: %w: unknown path %q", device.ErrArgument, j.path)
 	}
 	if j.progress != nil {
 		if err := j.rows.complete(); err != nil { // it is told of the total

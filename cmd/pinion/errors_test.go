@@ -111,7 +111,7 @@ func TestErrors(t *testing.T) {
 		{"feed --transform rcc:224 " + good, 2, []string{"--transform", "rcc", "rrc:SIZE"}},
 		{"feed --raw 4x,u8 " + goodArray, 2, []string{"--raw", "4x"}},
 		{"feed --raw 4xu8 " + goodArray, 2, []string{"--raw", "4xu8"}},
-		{"feed --raw 5,f32 " + goodArray, 1, []string{goodArray, "no whole samples"}},
+		{"feed --raw 5,f32 " + goodArray, 1, []string{goodArray, "not a whole number of samples"}},
 		{"feed --raw 5,f32", 2, []string{"--raw", "none was named"}},
 		{"feed --sampler blocks " + good, 1, []string{"blocks", "not in shards"}},
 		{"feed train-{000..002}.tar", 1, []string{"train-00", "does not exist"}},
@@ -338,7 +338,7 @@ func TestMissingFiles(t *testing.T) {
 	}{
 		{[]string{"feed", missing}, missing + ` does not exist; without a DATASET, "pinion feed" uses sample photos`},
 		{[]string{"tune", missing}, missing + ` does not exist; without a DATASET, "pinion tune" uses sample photos`},
-		{[]string{"feed", filepath.Join(dir, "Photo")}, "Photo does not exist (did you mean " + filepath.Join(dir, "photos") + "?)"},
+		{[]string{"feed", filepath.Join(dir, "Photo")}, "Photo does not exist; in " + dir + ` there is "photos"; without a DATASET`},
 		{[]string{"feed", good, "--targets", missing}, "--targets: " + missing + " does not exist"},
 		{[]string{"feed", good, "--resume", missing}, "--resume: " + missing + " does not exist; --save-state writes such a file"},
 		{[]string{"feed", good, "--save-state", filepath.Join(missing, "s")}, "the folder " + missing + " does not exist"},

@@ -120,7 +120,7 @@ func TestFeedTargets(t *testing.T) {
 	}
 
 	writeFile(t, dir, "photos/new.png", nil)
-	if r := feed("--targets", masks); r.code != exitFailed || !strings.Contains(r.stderr, "new.png: file does not exist: nothing goes with it") {
+	if r := feed("--targets", masks); r.code != exitFailed || !strings.Contains(r.stderr, "new.png: file does not exist: it has no partner") {
 		t.Errorf("%d\n%s", r.code, r.stderr)
 	}
 	if r := feed("--targets", boxes); r.code != exitFailed || !strings.Contains(r.stderr, "it has 3 samples, the dataset has 4") {

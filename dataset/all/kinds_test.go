@@ -102,7 +102,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("array: %v", d)
 	}
 	for name, text := range map[string]string{
-		"words": `its 5 B begin with "words"`, "nothing": "its 0 B", "words.csv": `:2: format not supported: column 2 "label": "cat" is no number`,
+		"words": `its 5 B begin with "words"`, "nothing": "its 0 B", "words.csv": `:2: format not supported: column 2 "label": "cat" is not a number`,
 	} {
 		_, err := open(name, nil)
 		testkit.WantError(t, name, err, dataset.ErrFormat, text)
@@ -130,7 +130,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"a.npy", dataset.Options{"size": 4}, "option \"size\" is for Parquet, photos, tar streams, tar shards, and this is NumPy .npy", "[Parquet photos tar streams tar shards]"},
 		{"a.csv", dataset.Options{"nonsense": 1}, `no format has an option "nonsense"`, "[]"},
-		{"photos", dataset.Options{"size": "big"}, `"big" is no whole number`, ""},
+		{"photos", dataset.Options{"size": "big"}, `"big" is not a valid whole number`, ""},
 		{"photos", dataset.Options{"size": 0}, "0 is not from 1 to 65535", ""},
 		{"photos", dataset.Options{"size": 1.5}, "a float64, want whole number", ""},
 		{"photos", dataset.Options{"depth": 12}, "12 is not 8 or 16", ""},

@@ -116,7 +116,7 @@ func (p *parser) start(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	if f.width == 0 {
-		return nil, fmt.Errorf("%w: no columns beside the label", dataset.ErrEmpty)
+		return nil, fmt.Errorf("%w: no columns besides the label", dataset.ErrEmpty)
 	}
 	p.form = f
 	p.undecided = f.labels > 0
@@ -257,7 +257,7 @@ func (b *block) row(f *form, line []byte) error {
 			v, ok = number.Parse(field)
 		}
 		if !ok {
-			return fmt.Errorf("%w: column %s: %.40q is no number", dataset.ErrFormat, f.column(column), field)
+			return fmt.Errorf("%w: column %s: %.40q is not a number", dataset.ErrFormat, f.column(column), field)
 		}
 		switch {
 		case label:

@@ -53,7 +53,7 @@ func (n *numbers) value(b []byte, depth int) (rest []byte, err error) {
 			n.depth = depth
 		}
 		if n.depth != depth || depth < maxAxes && n.axes[depth] >= 0 {
-			return nil, fmt.Errorf("%w: numbers beside arrays", dataset.ErrFormat)
+			return nil, fmt.Errorf("%w: numbers mixed with arrays", dataset.ErrFormat)
 		}
 		return n.number(b)
 	}
@@ -61,7 +61,7 @@ func (n *numbers) value(b []byte, depth int) (rest []byte, err error) {
 		return nil, fmt.Errorf("%w: arrays of more than %d axes", dataset.ErrTooLarge, maxAxes)
 	}
 	if n.depth >= 0 && depth >= n.depth {
-		return nil, fmt.Errorf("%w: arrays beside numbers", dataset.ErrFormat)
+		return nil, fmt.Errorf("%w: arrays mixed with numbers", dataset.ErrFormat)
 	}
 	length := 0
 	for b = jsonscan.Trim(b[1:]); b[0] != ']'; length++ {
@@ -76,7 +76,7 @@ func (n *numbers) value(b []byte, depth int) (rest []byte, err error) {
 		n.axes[depth] = length
 	}
 	if n.axes[depth] != length {
-		return nil, fmt.Errorf("%w: arrays of %d and of %d elements beside each other", dataset.ErrFormat, n.axes[depth], length)
+		return nil, fmt.Errorf("%w: arrays of %d and %d elements side by side", dataset.ErrFormat, n.axes[depth], length)
 	}
 	return b[1:], nil
 }
@@ -123,7 +123,7 @@ func wholeNumber(text []byte, v float64, bits int) (int64, error) {
 		ok = err == nil
 	}
 	if unused := 64 - bits; !ok || whole<<unused>>unused != whole {
-		return 0, fmt.Errorf("%w: %.40s is no whole number of %d bits", dataset.ErrFormat, text, bits)
+		return 0, fmt.Errorf("%w: %.40s is not a whole number of %d bits", dataset.ErrFormat, text, bits)
 	}
 	return whole, nil
 }
@@ -172,7 +172,7 @@ func (b *block) like(text bool, width int, path []string, add func() error) erro
 		l.Text, l.Width = text, width
 	}
 	if text != b.labels.Text || width != b.labels.Width {
-		return fmt.Errorf("%w: labels of %s beside labels of %s%s", dataset.ErrFormat, labelKind(text, width), labelKind(b.labels.Text, b.labels.Width), inField(path))
+		return fmt.Errorf("%w: labels of %s mixed with labels of %s%s", dataset.ErrFormat, labelKind(text, width), labelKind(b.labels.Text, b.labels.Width), inField(path))
 	}
 	return add()
 }

@@ -49,7 +49,7 @@ func readArchive(file io.ReaderAt, size int64) (archive, error) {
 	r, err := zip.NewReader(limited, size)
 	switch {
 	case errors.Is(err, zip.ErrFormat):
-		return archive{}, fmt.Errorf("%w: no zip archive, or one that is cut short", dataset.ErrFormat)
+		return archive{}, fmt.Errorf("%w: not a zip archive, or one that is cut short", dataset.ErrFormat)
 	case errors.Is(err, dataset.ErrTooLarge):
 		return archive{}, err
 	case err != nil && !errors.Is(err, zip.ErrInsecurePath): // nothing is written to any path

@@ -56,7 +56,7 @@ func NewArrays(ctx context.Context, files dataset.Files) (*Arrays, error) {
 	for i := range files.Len() {
 		bytes := sizes.Size(i) - int64(d.header)
 		if bytes < 0 || bytes%row != 0 {
-			return nil, fmt.Errorf("%s: %w: %d bytes are no array like that of %s: a header of %d bytes, and rows of %d (%v)",
+			return nil, fmt.Errorf("%s: %w: %d bytes are not an array like that of %s: a header of %d bytes, and rows of %d (%v)",
 				files.Name(i), dataset.ErrFormat, sizes.Size(i), files.Name(0), d.header, row, d.spec)
 		}
 		if n := bytes / row; n != int64(d.spec.Shape[0]) {

@@ -150,8 +150,8 @@ func TestNPZErrors(t *testing.T) {
 		err  error
 		text string
 	}{
-		{"empty", nil, NPZOptions{}, dataset.ErrFormat, "no zip archive"},
-		{"text", []byte("id,label\n1,2\n"), NPZOptions{}, dataset.ErrFormat, "no zip archive"},
+		{"empty", nil, NPZOptions{}, dataset.ErrFormat, "not a zip archive"},
+		{"text", []byte("id,label\n1,2\n"), NPZOptions{}, dataset.ErrFormat, "not a zip archive"},
 		{"cut short", stored[:len(stored)-30], NPZOptions{}, dataset.ErrFormat, "cut short"},
 		{"no arrays", npzFile(t, npzMember{"data.pkl", zip.Store, nil}), NPZOptions{}, dataset.ErrFormat, "a zip archive of 1 files, none of them an array"},
 		{"two of one name", npzFile(t, npzMember{"x.npy", zip.Store, u8}, npzMember{"x.npy", zip.Store, u8}), NPZOptions{}, dataset.ErrDamaged, `two arrays "x"`},

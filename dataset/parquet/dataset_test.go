@@ -132,7 +132,7 @@ func TestOpenErrors(t *testing.T) {
 		{"a label of bytes", schema.FieldList{leaf("a", pq.Repetitions.Required, nil, pq.Types.ByteArray, -1), required("b", f32)}, []values{{of: []pq.ByteArray{[]byte("x")}}, {of: []float32{1}}}, Options{Label: "a"}, dataset.ErrFormat, `column "a" is bytes, want numbers`},
 		{"a large label", schema.FieldList{required("a", i64), required("b", f32)}, []values{{of: []int64{1, 1 << 31}}, {of: []float32{1, 2}}}, Options{Label: "a"}, dataset.ErrFormat, "row 1: label 2147483648"},
 		{"a label of 64 bits without sign", schema.FieldList{intLeaf("a", i64, 64, false), required("b", f32)}, []values{{of: []int64{-1}}, {of: []float32{1}}}, Options{Label: "a"}, dataset.ErrFormat, "row 0: label 18446744073709551615 does not fit"},
-		{"a fill that does not fit", schema.FieldList{required("a", i32)}, []values{{of: []int32{1}}}, Options{Fill: &fill}, dataset.ErrArgument, "0.5 for nulls is no i32"},
+		{"a fill that does not fit", schema.FieldList{required("a", i32)}, []values{{of: []int32{1}}}, Options{Fill: &fill}, dataset.ErrArgument, "0.5 for nulls is not a valid i32"},
 		{"empty lists", schema.FieldList{listOf("x", f32)}, []values{lists([]float32{}, []float32{})}, Options{}, dataset.ErrEmpty, `"x" are empty`},
 		{"no rows", schema.FieldList{required("a", f32)}, []values{{of: []float32{}}}, Options{}, dataset.ErrEmpty, "no rows"},
 		{"the cache", schema.FieldList{required("a", f32)}, []values{{of: []float32{1, 2}}}, Options{CacheBytes: 7}, dataset.ErrTooLarge, "8 bytes, the cache 7"},

@@ -22,7 +22,7 @@ func newElement(d dtype.DType, fill *float64) (element, error) {
 	if fill != nil {
 		b := make([]byte, d.Size())
 		if e.putFloats(b, d.Size(), []float64{*fill}) == 0 {
-			return e, fmt.Errorf("%w: %v for nulls is no %v", dataset.ErrArgument, *fill, d)
+			return e, fmt.Errorf("%w: %v for nulls is not a valid %v", dataset.ErrArgument, *fill, d)
 		}
 		e.fill = b
 	}

@@ -15,7 +15,7 @@ import (
 func kittiPoints(size int64, columns int) (int, error) {
 	point := int64(4 * columns)
 	if size%point != 0 {
-		return 0, fmt.Errorf("%w: %d bytes are no whole points of %d float32", dataset.ErrDamaged, size, columns)
+		return 0, fmt.Errorf("%w: %d bytes are not a whole number of points of %d float32", dataset.ErrDamaged, size, columns)
 	}
 	return int(size / point), nil
 }

@@ -202,8 +202,8 @@ func TestPCDErrors(t *testing.T) {
 		file []byte
 		text string
 	}{
-		{"word", xyz("ascii", 2, "1 2 3\n1 2 x\n"), `point 1, number 2 of 3: "x" is no number`},
-		{"few numbers", xyz("ascii", 1, "1 2       "), `point 0, number 2 of 3: "" is no number`},
+		{"word", xyz("ascii", 2, "1 2 3\n1 2 x\n"), `point 1, number 2 of 3: "x" is not a number`},
+		{"few numbers", xyz("ascii", 1, "1 2       "), `point 0, number 2 of 3: "" is not a number`},
 		{"many numbers", xyz("ascii", 1, "1 2 3 4"), `point 0: "4" after its 3 numbers`},
 		{"few points", xyz("ascii", 2, "1 2 3           "), "1 of 2 points"},
 		{"size", xyz("binary_compressed", 1, string(lie)), "13 bytes of 13 decompress to 13, want 12"},

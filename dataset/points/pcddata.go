@@ -116,7 +116,7 @@ func (h *pcdHeader) parse(dst, text []byte, columns []pcdColumn) error {
 				var word []byte
 				word, line = cutWord(line)
 				if v, ok = number.Parse(word); !ok {
-					return fmt.Errorf("%w: point %d, number %d of %d: %.40q is no number", dataset.ErrDamaged, i, n, h.numbers, word)
+					return fmt.Errorf("%w: point %d, number %d of %d: %.40q is not a number", dataset.ErrDamaged, i, n, h.numbers, word)
 				}
 			}
 			values[n] = float32(v)

@@ -50,7 +50,7 @@ func TestKITTI(t *testing.T) {
 	}
 
 	_, err = Open(t.Context(), dir, Options{Columns: 7})
-	testkit.WantError(t, "columns", err, dataset.ErrDamaged, filepath.Join(dir, "a", "0000.bin")+": damaged: 60 bytes are no whole points of 7 float32")
+	testkit.WantError(t, "columns", err, dataset.ErrDamaged, filepath.Join(dir, "a", "0000.bin")+": damaged: 60 bytes are not a whole number of points of 7 float32")
 	_, err = Open(t.Context(), dir, Options{Columns: 5, MaxBytes: 19})
 	testkit.WantError(t, "limit", err, dataset.ErrTooLarge, "0000.bin: ")
 	for _, c := range []int{-1, maxColumns + 1} {
@@ -160,5 +160,5 @@ func TestColumns(t *testing.T) {
 		}
 	}
 	_, err := Open(t.Context(), datatest.Folder(t, map[string][]byte{"a.bin": make([]byte, 20), "b.bin": make([]byte, 100)}), Options{})
-	testkit.WantError(t, "five", err, dataset.ErrDamaged, "a.bin: damaged: 20 bytes are no whole points of 4 float32; all 2 .bin files are whole points of 5 numbers (Columns, --columns)")
+	testkit.WantError(t, "five", err, dataset.ErrDamaged, "a.bin: damaged: 20 bytes are not a whole number of points of 4 float32; all 2 .bin files are whole points of 5 numbers (Columns, --columns)")
 }

@@ -62,7 +62,7 @@ func NewWriter(dir string, opts WriterOptions) (*Writer, error) {
 	case opts.ShardBytes < 0:
 		return nil, fmt.Errorf("%s: %w: shards of at most %d bytes", dir, ErrArgument, opts.ShardBytes)
 	case opts.Prefix != filepath.Base(opts.Prefix) || opts.Prefix[0] == '.':
-		return nil, fmt.Errorf("%s: %w: the prefix %.80q is no beginning of a file name that is not hidden", dir, ErrArgument, opts.Prefix)
+		return nil, fmt.Errorf("%s: %w: the prefix %.80q cannot begin the name of a visible file", dir, ErrArgument, opts.Prefix)
 	}
 	classes, err := encodeClasses(opts.Classes, opts.ShardBytes)
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *Writer) sample(key string, parts []Part) error {
 	for _, p := range parts {
 		name := key + "." + p.Extension
 		if k, _, ok := SplitName(name); !ok || k != key || !fs.ValidPath(name) || len(name) > maxNameBytes {
-			return fmt.Errorf("%w: %q is no name of a member", ErrArgument, name)
+			return fmt.Errorf("%w: %q cannot name a member", ErrArgument, name)
 		}
 		need += blockBytes + (int64(len(p.Content))+blockBytes-1)/blockBytes*blockBytes
 	}

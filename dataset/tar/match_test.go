@@ -59,7 +59,7 @@ func TestMatchShards(t *testing.T) {
 		t.Fatalf("%d pics, %d masks: their lengths were to be equal by chance", pics.Len(), masks.Len())
 	}
 	_, err = dataset.Match(pics, masks, nil)
-	testkit.WantError(t, "no mask", err, fs.ErrNotExist, "a.tar/2.jpg: file does not exist: nothing goes with it")
+	testkit.WantError(t, "no mask", err, fs.ErrNotExist, "a.tar/2.jpg: file does not exist: it has no partner")
 	_, err = dataset.Match(masks, pics, nil)
 	testkit.WantError(t, "no photo", err, fs.ErrNotExist, "a.tar/3.seg.png")
 

@@ -245,8 +245,8 @@ func TestArraysDiffer(t *testing.T) {
 	}{
 		"no array":        {[]string{"1.npy", "x"}, dataset.ErrFormat, "1.npy: format not supported: not a NumPy file"},
 		"cut short":       {[]string{"1.npy", points(3)[:130]}, dataset.ErrDamaged, "1.npy: "},
-		"rows in part":    {[]string{"1.npy", points(3), "2.npy", points(3) + "x"}, dataset.ErrFormat, "2.npy: format not supported: 153 bytes are no array like that of"},
-		"less than a row": {[]string{"1.npy", points(3), "2.npy", ""}, dataset.ErrFormat, "0 bytes are no array"},
+		"rows in part":    {[]string{"1.npy", points(3), "2.npy", points(3) + "x"}, dataset.ErrFormat, "2.npy: format not supported: 153 bytes are not an array like that of"},
+		"less than a row": {[]string{"1.npy", points(3), "2.npy", ""}, dataset.ErrFormat, "0 bytes are not an array"},
 		"another shape":   {[]string{"1.npy", points(3), "2.npy", turned}, dataset.ErrFormat, "an array of 2x3 f32, want 3x2 f32 as"},
 		"another type":    {[]string{"1.npy", points(3), "2.npy", ints}, dataset.ErrFormat, "an array of 3x2 i32, want 3x2 f32 as"},
 	} {

@@ -157,7 +157,7 @@ func (d *Device) ReleaseChunk(handle device.Chunk) error {
 	}
 	c, ok := d.virtual.chunks[handle]
 	if !ok {
-		return fmt.Errorf("host: release chunk: %w: %d is no chunk", device.ErrArgument, uint64(handle))
+		return fmt.Errorf("host: release chunk: %w: %d is not a chunk", device.ErrArgument, uint64(handle))
 	}
 	delete(d.virtual.chunks, handle)
 	c.released = true

@@ -54,7 +54,7 @@ func TestReadErrors(t *testing.T) {
 		"bad string":            {`{"name":"\x","op":"free"}`, ErrMalformed, "is not a JSON string"},
 		"free of nothing":       {`{"op":"free","id":8}`, ErrMalformed, "line 1: a free of a block that is not live"},
 		"double free":           {live + `{"op":"free","id":1}` + "\n" + `{"op":"free","id":1}`, ErrMalformed, "line 3: a free of a block that is not live"},
-		"double alloc":          {live[:len(live)-21] + "1}\n" + `{"op":"alloc","id":1,"bytes":1}`, ErrMalformed, "line 2: the block is live already"},
+		"double alloc":          {live[:len(live)-21] + "1}\n" + `{"op":"alloc","id":1,"bytes":1}`, ErrMalformed, "line 2: the block is already live"},
 		"overflow":              {live + `{"op":"alloc","id":2,"bytes":1}`, ErrMalformed, "line 2: 1 bytes and 9223372036854775807 live ones exceed 64 bits"},
 		"csv fields":            {rmmHeader + "1,2,free\n", ErrMalformed, "line 2: 3 fields, the header has 6: `1,2,free`"},
 		"csv action":            {rmmHeader + "1,2,frob,0x10,5,0\n", ErrMalformed, `line 2: action "frob"`},
@@ -67,7 +67,7 @@ func TestReadErrors(t *testing.T) {
 		"csv null":              {rmmHeader + "1,2,allocate,0x0,5,0\n", ErrMalformed, "5 bytes at a null pointer"},
 		"csv stream":            {rmmHeader + "1,2,allocate,0x10,5,default\n", ErrMalformed, `"default" is not a stream`},
 		"csv unknown pointer":   {rmmHeader + "1,2,free,0x10,5,0\n", ErrMalformed, "line 2: a free of a block that is not live: `1,2,free,0x10,5,0`"},
-		"csv live pointer":      {rmmHeader + "1,2,allocate,0x10,5,0\n1,2,allocate,0x10,5,0\n", ErrMalformed, "line 3: the block is live already"},
+		"csv live pointer":      {rmmHeader + "1,2,allocate,0x10,5,0\n1,2,allocate,0x10,5,0\n", ErrMalformed, "line 3: the block is already live"},
 		"csv failure of 0":      {rmmHeader + "1,2,allocate failure,0x0,0,0\n", ErrMalformed, "a failed allocation"},
 		"csv quotes":            {rmmHeader + "1,2,\"free,0x10,5,0\n", ErrMalformed, "line 2"},
 	} {

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	errAlreadyLive = errors.New("the block is live already")
+	errAlreadyLive = errors.New("the block is already live")
 	errNotLive     = errors.New("a free of a block that is not live")
 )
 

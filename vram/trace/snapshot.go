@@ -217,7 +217,7 @@ func (b *builder) read(items []any) error {
 		dict, _ := item.(*pickle.Dict)
 		name, ok := field[string](dict, "action")
 		if !ok {
-			return b.malformed(i, fmt.Errorf("there is no action"))
+			return b.malformed(i, fmt.Errorf("the action is missing"))
 		}
 		e := &b.entries[i]
 		if e.action, ok = actions[name]; !ok || e.action == other {

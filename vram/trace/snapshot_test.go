@@ -145,7 +145,7 @@ func TestSnapshotErrors(t *testing.T) {
 		"no size":         {pickled(t, one(dict{"action": "alloc", "addr": 1})), Options{}, ErrMalformed, "without a positive size"},
 		"size 0":          {pickled(t, one(ent("alloc", 1, 0))), Options{}, ErrMalformed, "without a positive size"},
 		"negative size":   {pickled(t, one(ent("alloc", 1, -1))), Options{}, ErrMalformed, "without a positive size"},
-		"double alloc":    {pickled(t, one(ent("alloc", 1, 1), ent("alloc", 1, 1))), Options{}, ErrMalformed, "device_traces[0][1]: the block is live already"},
+		"double alloc":    {pickled(t, one(ent("alloc", 1, 1), ent("alloc", 1, 1))), Options{}, ErrMalformed, "device_traces[0][1]: the block is already live"},
 		"double free":     {pickled(t, one(ent("alloc", 1, 1), ent("free_completed", 1, 1), ent("free_completed", 1, 1))), Options{}, ErrMalformed, "device_traces[0][2]: a free"},
 		"bad segment":     {pickled(t, []any{7}), Options{}, ErrMalformed, "segments[0]"},
 		"segment twice":   {pickled(t, []any{segmentOf(0, 1), segmentOf(0, 1)}), Options{}, ErrMalformed, "segments[1]"},

@@ -27,13 +27,15 @@ func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), errs.ErrArgument.Error()+": ", "")
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(path.Err, fs.ErrNotExist) {
-		text = strings.Replace(text, path.Error(), whatIsMissing(path.Path), 1)
+		hinted := strings.Contains(text, "; in "+filepath.Dir(path.Path)+" there ")
+		text = strings.Replace(text, path.Error(), whatIsMissing(path.Path, !hinted), 1)
 	}
 	return text
 }
 
-// whatIsMissing says what is not there of a path: its folder, or the file.
-func whatIsMissing(path string) string {
+// whatIsMissing says what is not there of a path: its folder, or the file, with
+// the name that may have been meant if guess is set.
+func whatIsMissing(path string, guess bool) string {
 	if path == "" {
 		return "an empty path names nothing"
 	}
@@ -45,7 +47,7 @@ func whatIsMissing(path string) string {
 		return fmt.Sprintf("the folder %s does not exist", dir)
 	}
 	what := path + " does not exist"
-	if near := nearbyName(dir, filepath.Base(path)); near != "" {
+	if near := nearbyName(dir, filepath.Base(path)); guess && near != "" {
 		return what + fmt.Sprintf(" (did you mean %s?)", filepath.Join(dir, near))
 	}
 	if dir == "." {
