@@ -88,14 +88,16 @@ type rows interface {
 	count() int
 	mean() int64 // bytes of a row, about
 
-	// part takes the rows behind from: at most so many, and about so many
-	// bytes of them.
+	// part checks rows from an index on: at most so many, and about so many
+	// bytes of them. Several goroutines may check parts and write entries.
 	part(from, most int, mostBytes int64) (rowsPart, error)
+	// add takes note of a part that was checked.
+	add(rowsPart)
 	// entries writes a part as kernels.SpanEntry, for sides at these addresses,
 	// and returns how many they are and their units.
 	entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64)
 	// overlap looks for destinations that overlap each other, when all parts
-	// were taken.
+	// were added.
 	overlap() error
 
 	// complete checks all rows and joins neighbours. The methods below are for
@@ -117,6 +119,11 @@ type rowsPart struct {
 	from, to int
 	bytes    int64
 	or       int64 // of all offsets and sizes
+	sizes    int64 // or of all sizes
+	grain    int64 // or of all destinations and sizes
+
+	unsorted   bool // destinations may overlap, or overlap the block before
+	neighbours bool // some follow each other on both sides
 }
 
 // blockList is the blocks of a batch with neighbours merged.
@@ -124,15 +131,8 @@ type blockList struct {
 	blocks   []Block // may be the caller's, which is only read
 	dst, src Memory
 
-	// Of the blocks that were looked at.
-	scanned    int
-	sum        int64 // bytes
-	or         int64 // of all offsets and sizes
-	sizes      int64 // or of all sizes
-	grain      int64 // or of all destinations and sizes
-	unsorted   bool  // destinations may overlap
-	neighbours bool  // some follow each other on both sides
-	last       Block
+	known int      // so many were checked before the first part was asked for
+	seen  rowsPart // what was checked, with to as the number of blocks
 
 	ends    []int64 // packed offset of the end of each, once asked for
 	storage [2][]Block
@@ -152,11 +152,10 @@ func (l *blockList) fill(b Batch) error {
 	if _, err := directionOf(b.Dst, b.Src); err != nil {
 		return err
 	}
-	*l = blockList{blocks: b.Blocks, dst: b.Dst, src: b.Src, last: Block{Src: -1},
+	*l = blockList{blocks: b.Blocks, dst: b.Dst, src: b.Src,
 		ends: l.ends[:0], storage: l.storage, spare: l.spare, taken: l.taken}
 	if len(l.blocks) > fewBlocks && !l.onBothSides() {
-		_, err := l.scan(fewBlocks, math.MaxInt64)
-		return err
+		return l.know(fewBlocks)
 	}
 	if err := l.complete(); err != nil {
 		return err
@@ -164,20 +163,33 @@ func (l *blockList) fill(b Batch) error {
 	if err := l.overlap(); err != nil {
 		return err
 	}
-	l.unsorted = false
+	l.seen.unsorted = false
 	return l.crossed()
 }
 
-// scan checks the blocks from the last one that was checked to that index, or
-// until they have so many bytes.
-func (l *blockList) scan(to int, mostBytes int64) (rowsPart, error) {
-	p := rowsPart{from: l.scanned, to: l.scanned}
-	blocks := l.blocks[l.scanned:to]
+// know checks the blocks up to that index.
+func (l *blockList) know(to int) error {
+	p, err := l.scan(l.known, to, math.MaxInt64)
+	if err == nil {
+		l.add(p)
+		l.known = to
+	}
+	return err
+}
+
+// scan checks the blocks of a range, or those of it that have so many bytes.
+func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
+	p := rowsPart{from: from, to: from}
+	blocks := l.blocks[from:to]
 	// What is wrong with any block sets the sign of bad. (A branch for each
 	// check would take twice the time.)
 	var bad, unsorted, dst, src, size, sum int64
 	var joined bool
-	dstEnd, srcEnd := l.last.Dst+l.last.Bytes, l.last.Src+l.last.Bytes
+	dstEnd, srcEnd := int64(0), int64(-1) // of the block before
+	if from > 0 {
+		k := &l.blocks[from-1]
+		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
+	}
 	dstBytes, srcBytes := l.dst.bytes, l.src.bytes
 	i := 0
 	for ; i < len(blocks) && sum < mostBytes; i++ {
@@ -194,20 +206,26 @@ func (l *blockList) scan(to int, mostBytes int64) (rowsPart, error) {
 		dstEnd, srcEnd = kDst+kBytes, kSrc+kBytes
 	}
 	if bad < 0 {
-		return p, l.outside(l.scanned)
+		return p, l.outside(from)
 	}
-	l.neighbours = l.neighbours || joined
-	if i > 0 {
-		l.last = blocks[i-1]
+	return rowsPart{
+		from: from, to: from + i, bytes: sum, or: dst | src | size, sizes: size, grain: dst | size,
+		unsorted: unsorted < 0, neighbours: joined,
+	}, nil
+}
+
+func (l *blockList) add(p rowsPart) {
+	if p.from < l.known {
+		return
 	}
-	l.scanned += i
-	l.sum += sum
-	l.or |= dst | src | size
-	l.grain |= dst | size
-	l.sizes |= size
-	l.unsorted = l.unsorted || unsorted < 0
-	p.to, p.bytes, p.or = l.scanned, sum, dst|src|size
-	return p, nil
+	all := &l.seen
+	all.to += p.to - p.from
+	all.bytes += p.bytes
+	all.or |= p.or
+	all.sizes |= p.sizes
+	all.grain |= p.grain
+	all.unsorted = all.unsorted || p.unsorted
+	all.neighbours = all.neighbours || p.neighbours
 }
 
 // outside names the first block from an index on that is empty or reaches
@@ -223,28 +241,22 @@ func (l *blockList) outside(from int) error {
 }
 
 func (l *blockList) complete() error {
-	if l.scanned < len(l.blocks) {
-		if _, err := l.scan(len(l.blocks), math.MaxInt64); err != nil {
-			return err
-		}
+	if err := l.know(len(l.blocks)); err != nil {
+		return err
 	}
-	if l.neighbours {
+	if l.seen.neighbours {
 		l.merge()
 	}
 	return nil
 }
 
-// part takes blocks that were checked, or checks others.
+// part has either blocks that are known or others.
 func (l *blockList) part(from, most int, mostBytes int64) (rowsPart, error) {
-	if from == l.scanned {
-		return l.scan(min(len(l.blocks), from+most), mostBytes)
+	end := len(l.blocks)
+	if from < l.known {
+		end = l.known
 	}
-	p := rowsPart{from: from, to: from, or: l.or}
-	for p.to < min(l.scanned, from+most) && p.bytes < mostBytes {
-		p.bytes += l.blocks[p.to].Bytes
-		p.to++
-	}
-	return p, nil
+	return l.scan(from, min(end, from+most), mostBytes)
 }
 
 func (l *blockList) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64) {
@@ -268,7 +280,7 @@ func (l *blockList) entries(list []byte, p rowsPart, dst, src device.Ptr, unit i
 // overlap looks for blocks whose destinations overlap. Only storage is written:
 // l.blocks may be in use.
 func (l *blockList) overlap() error {
-	if !l.unsorted || l.disjoint(l.grain, l.dst.bytes) {
+	if !l.seen.unsorted || l.disjoint(l.seen.grain, l.dst.bytes) {
 		return nil
 	}
 	by := blockList{blocks: l.blocks, storage: l.spare}
@@ -295,7 +307,7 @@ func (l *blockList) disjoint(or, total int64) bool {
 	}
 	l.taken = slices.Grow(l.taken[:0], int(words))[:words]
 	clear(l.taken)
-	if l.sizes == 1<<shift { // blocks of one size, each a bit
+	if l.seen.sizes == 1<<shift { // blocks of one size, each a bit
 		shift := uint(shift) & 63
 		for i := range l.blocks {
 			at := uint64(l.blocks[i].Dst) >> shift
@@ -373,7 +385,7 @@ func (l *blockList) merge() {
 		merged = append(merged, k)
 	}
 	l.blocks, l.storage[0] = merged, merged
-	l.scanned, l.neighbours = len(merged), false
+	l.known, l.seen.to, l.seen.neighbours = len(merged), len(merged), false
 }
 
 // sort puts the blocks in order of destination or source: by digits, since
@@ -421,11 +433,11 @@ func (l *blockList) sort(bySource bool) {
 
 func (l *blockList) count() int     { return len(l.blocks) }
 func (l *blockList) at(i int) Block { return l.blocks[i] }
-func (l *blockList) unit() int64    { return unitOf(l.or) }
+func (l *blockList) unit() int64    { return unitOf(l.seen.or) }
 
-func (l *blockList) total() int64 { return l.sum }
+func (l *blockList) total() int64 { return l.seen.bytes }
 
-func (l *blockList) mean() int64 { return l.sum / int64(max(l.scanned, 1)) }
+func (l *blockList) mean() int64 { return l.seen.bytes / int64(max(l.seen.to, 1)) }
 
 // index makes what find needs.
 func (l *blockList) index() {

@@ -177,7 +177,7 @@ func (r *boxRows) mean() int64 { return r.bytes }
 
 func (r *boxRows) part(from, most int, mostBytes int64) (rowsPart, error) {
 	n := min(int64(r.count()-from), int64(most), (mostBytes-1)/r.bytes+1)
-	return rowsPart{from, from + int(n), n * r.bytes, r.or()}, nil
+	return rowsPart{from: from, to: from + int(n), bytes: n * r.bytes, or: r.or()}, nil
 }
 
 func (r *boxRows) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64) {
@@ -190,7 +190,8 @@ func (r *boxRows) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int
 	return p.to - p.from, units
 }
 
-// overlap and complete have nothing to do: strides were checked.
+// add, overlap and complete have nothing to do: strides were checked.
+func (r *boxRows) add(rowsPart)    {}
 func (r *boxRows) overlap() error  { return nil }
 func (r *boxRows) complete() error { return nil }
 

@@ -11,17 +11,18 @@ import (
 
 // lists is what describes rows to kernels: a list for each part in flight.
 type lists struct {
-	pool   *pinned.Pool
-	host   *pinned.Buffer
-	device device.Ptr
-	stream device.Stream
-	ready  device.Event
+	pool    *pinned.Pool
+	host    *pinned.Buffer
+	device  device.Ptr
+	streams [rowsInFlight]device.Stream
+	ready   device.Event
+	free    chan int // slots, for parts that goroutines share; the first was used longest ago
 }
 
 const listBytes = partRows * entryBytes
 
 func newLists(dev device.Device) (l *lists, err error) {
-	l = &lists{}
+	l = &lists{free: make(chan int, rowsInFlight)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close(dev))
@@ -39,8 +40,11 @@ func newLists(dev device.Device) (l *lists, err error) {
 	if l.device, err = dev.Alloc(rowsInFlight * listBytes); err != nil {
 		return l, err
 	}
-	if l.stream, err = dev.NewStream(); err != nil {
-		return l, err
+	for i := range l.streams {
+		if l.streams[i], err = dev.NewStream(); err != nil {
+			return l, err
+		}
+		l.free <- i
 	}
 	l.ready, err = dev.NewEvent(device.EventNoTiming)
 	return l, err
@@ -52,8 +56,10 @@ func (l *lists) close(dev device.Device) error {
 		return nil
 	}
 	var errs []error
-	if l.stream != nil {
-		errs = append(errs, l.stream.Close())
+	for _, s := range l.streams {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
 	}
 	if l.ready != nil {
 		errs = append(errs, l.ready.Close())
@@ -73,19 +79,17 @@ func (l *lists) close(dev device.Device) error {
 	return errors.Join(errs...)
 }
 
-// send queues the n bytes of a part's list on their way to the device, makes s
-// wait for them and returns where they will be.
-func (l *lists) send(s device.Stream, part, n int) (device.Ptr, error) {
-	at := l.device.Add(int64(part%rowsInFlight) * listBytes)
-	list := l.host.Bytes()[part%rowsInFlight*listBytes:][:n]
-	if part == 0 { // nothing goes on beside which it could be copied
-		return at, s.CopyH2D(at, list)
+// slot is the host's side of a list.
+func (l *lists) slot(i int) []byte { return l.host.Bytes()[i*listBytes:][:listBytes] }
+
+// send queues the n bytes of a slot's list on their way to the device, by
+// upload, makes s wait for them and returns where they will be.
+func (l *lists) send(s, upload device.Stream, slot, n int) (device.Ptr, error) {
+	at := l.device.Add(int64(slot) * listBytes)
+	if err := upload.CopyH2D(at, l.slot(slot)[:n]); err != nil || s == upload {
+		return at, err
 	}
-	// On a stream of its own, beside the kernel of the part before.
-	if err := l.stream.CopyH2D(at, list); err != nil {
-		return 0, err
-	}
-	if err := l.stream.Record(l.ready); err != nil {
+	if err := upload.Record(l.ready); err != nil {
 		return 0, err
 	}
 	return at, s.Wait(l.ready)

@@ -204,6 +204,16 @@ func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction
 		return p.queueRows(ctx, e, j, d, path)
 	}
 	return p.use(j.host(), func(s *copyStream) error {
+		if d == deviceToDevice && path == BatchKernel && j.progress == nil {
+			m, err := s.spans(e, &j, d)
+			if err == nil {
+				return s.beside(ctx, &j, m)
+			}
+			if j.path != BatchAuto || !errors.Is(err, device.ErrOutOfMemory) {
+				return err
+			}
+			path = BatchLoop // slower, but it works
+		}
 		if j.after != nil {
 			if err := s.stream.Wait(j.after); err != nil {
 				return err
@@ -286,6 +296,7 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 		if err != nil {
 			return fmt.Errorf("transfer: batch: %w", err)
 		}
+		j.rows.add(p)
 		bytes[part%rowsInFlight] = p.bytes
 		if err := move(part, p); err != nil {
 			return err
@@ -293,12 +304,8 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 		if err := s.stream.Record(s.events[part%rowsInFlight]); err != nil {
 			return err
 		}
-		// A little more each time: the host describes rows about twice as fast
-		// as a kernel moves 16 KiB of each, and no small part is left at the end.
-		from, most = p.to, min(most+firstRows, partRows)
-		if n-from <= most+most/2 {
-			most = partRows
-		}
+		from = p.to
+		most = nextRows(most, n-from)
 	}
 	// Beside the copies: of many small blocks this takes a third of their time.
 	err := j.rows.overlap()
@@ -320,6 +327,17 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 	return nil
 }
 
+// nextRows is how many rows the part behind one of most rows has, where so many
+// are left. A little more each time: the host describes rows about twice as
+// fast as a kernel moves 16 KiB of each, and no small part is left at the end.
+func nextRows(most, left int) int {
+	most = min(most+firstRows, partRows)
+	if left <= most+most/2 {
+		return partRows
+	}
+	return most
+}
+
 // mover returns what queues rows by path.
 func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover, error) {
 	if path == BatchLoop {
@@ -332,16 +350,24 @@ func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (
 			return nil
 		}, nil
 	}
-	dst, err := e.reach(j.dst)
+	if path == BatchKernel {
+		m, err := s.spans(e, j, d)
+		if err != nil {
+			return nil, err
+		}
+		return func(number int, p rowsPart) error {
+			upload := s.lists.streams[0] // beside the kernel of the part before
+			if number == 0 {
+				upload = s.stream
+			}
+			return m.queue(s.stream, upload, number%rowsInFlight, p)
+		}, nil
+	}
+	dst, src, err := e.reachBoth(j)
 	if err != nil {
 		return nil, err
 	}
-	src, err := e.reach(j.src)
-	if err != nil {
-		return nil, err
-	}
-	switch path {
-	case BatchDriver:
+	if path == BatchDriver {
 		var spans []device.Span
 		return func(_ int, p rowsPart) error {
 			spans = spans[:0]
@@ -351,39 +377,64 @@ func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (
 			}
 			return e.can.batch.CopyBatch(s.stream, spans)
 		}, nil
-	case BatchBox:
-		return func(_ int, p rowsPart) error {
-			if p.from > 0 {
-				return nil // the first call copied all
-			}
-			return e.can.box.CopyBox(s.stream, j.box(dst, src))
-		}, nil
 	}
-	set, err := e.kernels()
-	if err != nil {
-		return nil, err
+	return func(_ int, p rowsPart) error {
+		if p.from > 0 {
+			return nil // the first call copied all
+		}
+		return e.can.box.CopyBox(s.stream, j.box(dst, src))
+	}, nil
+}
+
+// reachBoth is reach for both sides of j.
+func (e *Engine) reachBoth(j *rowsJob) (dst, src device.Ptr, err error) {
+	if dst, err = e.reach(j.dst); err == nil {
+		src, err = e.reach(j.src)
+	}
+	return dst, src, err
+}
+
+// spanMover queues parts of rows as spans that a kernel copies.
+type spanMover struct {
+	set      *kernels.Set
+	lists    *lists
+	rows     rows
+	dst, src device.Ptr
+	blocks   int // of threads, at most; 0: as many as the work has
+}
+
+func (s *copyStream) spans(e *Engine, j *rowsJob, d direction) (m spanMover, err error) {
+	m.rows = j.rows
+	if m.dst, m.src, err = e.reachBoth(j); err != nil {
+		return m, err
+	}
+	if m.set, err = e.kernels(); err != nil {
+		return m, err
 	}
 	if s.lists == nil {
 		if s.lists, err = newLists(e.dev); err != nil {
-			return nil, err
+			return m, err
 		}
 	}
-	blocks := linkBlocks
-	if d == deviceToDevice {
-		blocks = 0
+	m.lists = s.lists
+	if d != deviceToDevice {
+		m.blocks = linkBlocks
 	}
-	return func(number int, p rowsPart) error {
-		unit := unitOf(p.or | int64(dst|src))
-		list := s.lists.host.Bytes()[number%rowsInFlight*listBytes:][:(p.to-p.from)*entryBytes]
-		n, units := j.rows.entries(list, p, dst, src, unit)
-		entries, err := s.lists.send(s.stream, number, n*entryBytes)
-		if err != nil {
-			return err
-		}
-		return set.CopySpans(s.stream, kernels.SpanList{
-			Entries: entries, N: int64(n), Units: units, Unit: unit, Blocks: blocks,
-		})
-	}, nil
+	return m, nil
+}
+
+// queue queues a part on s. Its list is in that slot, which no part in flight
+// uses, and goes to the device on the stream upload.
+func (m *spanMover) queue(s, upload device.Stream, slot int, p rowsPart) error {
+	unit := unitOf(p.or | int64(m.dst|m.src))
+	n, units := m.rows.entries(m.lists.slot(slot)[:(p.to-p.from)*entryBytes], p, m.dst, m.src, unit)
+	entries, err := m.lists.send(s, upload, slot, n*entryBytes)
+	if err != nil {
+		return err
+	}
+	return m.set.CopySpans(s, kernels.SpanList{
+		Entries: entries, N: int64(n), Units: units, Unit: unit, Blocks: m.blocks,
+	})
 }
 
 // putEntry writes a kernels.SpanEntry.

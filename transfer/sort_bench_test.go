@@ -20,7 +20,7 @@ func BenchmarkBatchPrepare(b *testing.B) {
 		name string
 		run  func() error
 	}{
-		{"bounds", func() error { _, err := list.scan(n, 1<<62); return err }},
+		{"bounds", func() error { _, err := list.scan(0, n, 1<<62); return err }},
 		{"list", func() error { list.entries(entries, all, 1<<40, 1<<44, 16); return nil }},
 		{"overlaps", func() error { return list.overlap() }},
 	} {
@@ -31,7 +31,7 @@ func BenchmarkBatchPrepare(b *testing.B) {
 					b.Fatal(err)
 				}
 				if c.name != "bounds" {
-					list.scanned, list.unsorted, list.grain, list.sizes = n, true, size, size
+					list.seen = rowsPart{to: n, unsorted: true, grain: size, sizes: size}
 				}
 				if err := c.run(); err != nil {
 					b.Fatal(err)
