@@ -46,14 +46,14 @@ func loads(m Measurement, set Setting, v *Variant) []StageLoad {
 	list := []StageLoad{}
 	fetched := slices.ContainsFunc(m.Stages, func(s Stage) bool { return decodes(s.Name, s.Where) && s.Time > 0 })
 	for _, c := range m.costs(set.Workers) {
-		lanes := 1
+		parallel := 1
 		if c.Where == worker {
-			lanes = set.Workers
+			parallel = set.Workers
 		}
 		seconds := c.at(set.Workers)
 		l := StageLoad{Name: c.Name, Where: c.Where, Seconds: seconds, Alone: seconds}
 		if seconds > 0 {
-			l.Most = float64(lanes) / seconds
+			l.Most = float64(parallel) / seconds
 			// Work that began before the measured time, and small copies, which are
 			// timed now and then only, may give too much.
 			l.Busy = min(m.PerSecond()/l.Most, 1)
