@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
@@ -29,7 +30,7 @@ func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := at.format()
+	f, err := at.format(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,19 +41,23 @@ func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 	return f.Open(ctx, at, values)
 }
 
-// format returns the format that is the surest to be the one.
-func (l *Location) format() (*Format, error) {
-	var best *Format
-	match := NoMatch
+// surest returns the format that is the surest to be the one, and how sure it is.
+func (l *Location) surest() (best *Format, match Confidence) {
 	list := Formats()
 	for i := range list {
 		if m := list[i].Sniff(l); m > match {
 			best, match = &list[i], m
 		}
 	}
-	if best != nil {
+	return best, match
+}
+
+// format returns the format that opens what is there, or says why none does.
+func (l *Location) format(ctx context.Context) (*Format, error) {
+	if best, _ := l.surest(); best != nil {
 		return best, nil
 	}
+	list := Formats()
 	switch {
 	case !l.Exists():
 		return nil, notThere(l.path)
@@ -63,7 +68,9 @@ func (l *Location) format() (*Format, error) {
 				kinds = append(kinds, fmt.Sprintf("%s (%s)", f.Title, strings.Join(f.Folder, ", ")))
 			}
 		}
-		return nil, fmt.Errorf("%s: %w: no %s in it and its sub-folders", l.path, ErrEmpty, strings.Join(kinds, ", no "))
+		return nil, fmt.Errorf("%s: %w: no %s in it and its sub-folders%s", l.path, ErrEmpty, strings.Join(kinds, ", no "), l.single(ctx))
+	case l.Size() == 0:
+		return nil, fmt.Errorf("%s: %w: a file of no bytes", l.path, ErrEmpty)
 	}
 	if len(list) == 1 { // bare samples, which is part of this package
 		return nil, fmt.Errorf("%s: %w: no formats are registered; import package dataset/all", l.path, ErrFormat)
@@ -77,6 +84,25 @@ func (l *Location) format() (*Format, error) {
 	}
 	return nil, fmt.Errorf("%s: %w: neither a folder nor one of %s; its %s begin with %q",
 		l.path, ErrFormat, strings.Join(titles, ", "), units.Bytes(l.Size()), l.head[:min(len(l.head), 8)])
+}
+
+// single is advice where a folder holds files that are datasets of their own.
+func (l *Location) single(ctx context.Context) string {
+	const most = 20 // files to look at
+	entries, _ := os.ReadDir(l.path)
+	for _, e := range names.First(entries, most) {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		at, err := look(ctx, filepath.Join(l.path, e.Name()), nil)
+		if err != nil {
+			continue
+		}
+		if f, match := at.surest(); match >= Likely {
+			return fmt.Sprintf("; %s is a dataset of its own (%s): open that", at.path, f.Title)
+		}
+	}
+	return ""
 }
 
 // notThere is the error for a path where there is nothing: with the names that
@@ -95,7 +121,9 @@ func notThere(path string) error {
 		missing = filepath.Dir(missing)
 		entries, bad = os.ReadDir(filepath.Dir(missing))
 	}
-	if close := names.Closest(filepath.Base(missing), entryNames(entries)); len(close) > 0 {
+	name := filepath.Base(missing) // itself a link that leads nowhere, perhaps
+	others := slices.DeleteFunc(entryNames(entries), func(other string) bool { return other == name })
+	if close := names.Closest(name, others); len(close) > 0 {
 		return fmt.Errorf("%w; in %s there is %s", err, filepath.Dir(missing), names.Listed(close))
 	}
 	return err

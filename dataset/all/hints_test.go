@@ -1,7 +1,9 @@
 package all_test
 
 import (
+	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -27,7 +29,18 @@ func TestHints(t *testing.T) {
 		_, err := dataset.Open(t.Context(), path, nil)
 		testkit.WantError(t, name, err, dataset.ErrFormat, c.text)
 	}
+	_, err := dataset.Open(t.Context(), datatest.WriteFile(t, filepath.Join(dir, "nothing"), nil), nil)
+	testkit.WantError(t, "an empty file", err, dataset.ErrEmpty, "a file of no bytes")
+	folder := datatest.Folder(t, map[string][]byte{"readme": []byte("hello"), "train.jsonl": []byte("[1]\n")})
+	_, err = dataset.Open(t.Context(), folder, nil)
+	testkit.WantError(t, "a folder of others", err, dataset.ErrEmpty, "; "+filepath.Join(folder, "train.jsonl")+" is a dataset of its own (JSON lines): open that")
+	datatest.Link(t, "gone", filepath.Join(dir, "dangling.npy"))
+	_, err = dataset.Open(t.Context(), filepath.Join(dir, "dangling.npy"), nil)
+	testkit.WantError(t, "a link", err, fs.ErrNotExist)
+	if strings.Contains(err.Error(), "there is") {
+		t.Errorf("a link that leads nowhere: %v", err)
+	}
 	// Bare samples are read whatever the name says.
-	_, err := dataset.Open(t.Context(), filepath.Join(dir, "one.bin"), dataset.Options{"raw": "1,f32"})
+	_, err = dataset.Open(t.Context(), filepath.Join(dir, "one.bin"), dataset.Options{"raw": "1,f32"})
 	testkit.OK(t, err)
 }

@@ -70,6 +70,10 @@ func Open(ctx context.Context, path string, opts Options) (*Dataset, error) {
 		return nil, err
 	}
 	defer f.Close()
+	var head [2]byte
+	if n, _ := f.ReadAt(head[:], 0); n == 2 && (head == [2]byte{0xff, 0xfe} || head == [2]byte{0xfe, 0xff}) {
+		return nil, fmt.Errorf("%s: %w: text in UTF-16, want UTF-8; iconv -f UTF-16 -t UTF-8 converts it", path, dataset.ErrFormat)
+	}
 	p := parser{opts: opts}
 	if err := p.read(ctx, &lines.Blocks{R: f, Left: size, Bytes: 1 << 20}, runtime.GOMAXPROCS(0)); err != nil {
 		return nil, fmt.Errorf("%s%w", path, err)

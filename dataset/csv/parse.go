@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/labels"
@@ -18,6 +20,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
 	"github.com/pinion-gpu/pinion/dataset/internal/number"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // form is what the options and the first row say about every row.
@@ -234,11 +237,29 @@ func (b *block) parse(f *form) {
 	}
 }
 
+// notNumber says what is wrong with a field, and what may help.
+func notNumber(field []byte) string {
+	first, _ := utf8.DecodeRune(field)
+	switch {
+	case len(field) == 0:
+		return "it is empty, want a number"
+	case unicode.IsLetter(first):
+		return fmt.Sprintf("%.40q is not a number; text can only be a label (Label, --label)", field)
+	}
+	if whole, part, comma := bytes.Cut(field, []byte{','}); comma {
+		_, a := number.Parse(whole)
+		if _, b := number.Parse(part); a && b {
+			return fmt.Sprintf("%.40q is not a number; numbers have a decimal point and nothing between thousands", field)
+		}
+	}
+	return fmt.Sprintf("%.40q is not a number", field)
+}
+
 // row parses one row.
 func (b *block) row(f *form, line []byte) error {
 	for column, more := 0, true; more || column < f.fields; column++ {
 		if !more || column == f.fields {
-			return fmt.Errorf("%w: %d columns, want %d", dataset.ErrFormat, column+len(splitRest(line, f.delimiter, more)), f.fields)
+			return fmt.Errorf("%w: %s, want %d", dataset.ErrFormat, units.Count(column+len(splitRest(line, f.delimiter, more)), "column"), f.fields)
 		}
 		field := line
 		label := f.label != nil && f.label[column]
@@ -257,7 +278,7 @@ func (b *block) row(f *form, line []byte) error {
 			v, ok = number.Parse(field)
 		}
 		if !ok {
-			return fmt.Errorf("%w: column %s: %.40q is not a number", dataset.ErrFormat, f.column(column), field)
+			return fmt.Errorf("%w: column %s: %s", dataset.ErrFormat, f.column(column), notNumber(field))
 		}
 		switch {
 		case label:
