@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
 	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
@@ -140,5 +142,48 @@ func TestNothingByModel(t *testing.T) {
 		f.OK(f.Within("H2D of nothing", func() error { return e.H2D(ctx, p, nil) }))
 		f.OK(f.Within("D2H of nothing", func() error { return e.D2H(ctx, []byte{}, p) }))
 		f.Works(e)
+	}
+}
+
+// Copiers do not wait for memory of the caller's pool that is pending: they are
+// fewer. For one there has to be memory; a context ends the wait for it.
+func TestCopiersBesidePending(t *testing.T) {
+	f := open(t)
+	caller, ok := device.As[device.Caller](f.Dev.Device)
+	if !ok {
+		t.Skip("a stream cannot be held up")
+	}
+	ring := int64(small.Slots) * small.SlotBytes
+	for _, c := range []struct {
+		name    string
+		pending int64
+		err     error
+	}{{"room for one", ring, nil}, {"room for none", 2 * ring, context.DeadlineExceeded}} {
+		pool := f.Pool(pinned.Options{Budget: 2 * ring, SegmentBytes: ring})
+		buffer, err := pool.Alloc(ctx, c.pending)
+		f.OK(err)
+		s, err := f.Dev.NewStream()
+		f.OK(err)
+		wait, release := f.Gate()
+		f.OK(caller.Call(s, func() error { wait(); return nil }))
+		f.OK(buffer.Free(s))
+		o := small
+		o.Pool = pool
+		e, err := transfer.New(f.Dev, o)
+		f.OK(err)
+		limited, cancel := context.WithTimeout(ctx, hang/2)
+		if c.err != nil {
+			limited, cancel = context.WithTimeout(ctx, 5*time.Millisecond)
+		}
+		host := unique(100_000, 1)
+		err = f.Within(c.name, func() error { return e.H2D(limited, f.Alloc(100_000), host) })
+		cancel()
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.err)
+		}
+		release()
+		f.OK(s.Close())
+		f.Works(e)
+		f.OK(e.Close())
 	}
 }

@@ -28,14 +28,14 @@ type slot struct {
 	staged []byte // the chunk, a part of buffer
 }
 
-func newRing(dev device.Device, pool *pinned.Pool, o Options) (*ring, error) {
+func newRing(ctx context.Context, dev device.Device, pool *pinned.Pool, o Options) (*ring, error) {
 	r := &ring{slots: make([]slot, o.Slots)}
 	err := func() (err error) {
 		if r.stream, err = dev.NewStream(); err != nil {
 			return err
 		}
 		for i := range r.slots {
-			if r.slots[i].buffer, err = pool.Alloc(context.Background(), o.SlotBytes); err != nil {
+			if r.slots[i].buffer, err = pool.Alloc(ctx, o.SlotBytes); err != nil {
 				return err
 			}
 			// The wait spins: sleeping until the device's interrupt costs some

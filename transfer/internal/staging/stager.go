@@ -68,7 +68,7 @@ func New(o Options) *Stager {
 // [device.ErrPinLimit] where no slot can be pinned. progress may be nil.
 func (s *Stager) Copy(ctx context.Context, c Copy, progress func(done, total int64), p Plan) error {
 	if progress == nil && s.shareable(int64(len(c.Host)), p) {
-		if done, err := s.copyShared(c, p); done {
+		if done, err := s.copyShared(ctx, c, p); done {
 			return err
 		}
 	}
@@ -79,8 +79,8 @@ func (s *Stager) Copy(ctx context.Context, c Copy, progress func(done, total int
 }
 
 // copyShared does Copy by a share. It reports false when that cannot be had.
-func (s *Stager) copyShared(c Copy, p Plan) (done bool, err error) {
-	if err := s.begin(); err != nil {
+func (s *Stager) copyShared(ctx context.Context, c Copy, p Plan) (done bool, err error) {
+	if err := s.begin(ctx); err != nil {
 		return true, err
 	}
 	defer s.active.Done()
@@ -107,7 +107,7 @@ func (s *Stager) move(ctx context.Context, t *task, p Plan) error {
 		t.payload, t.memory, t.progress = nil, memory{}, nil // let go of the caller's memory
 		tasks.Put(t)
 	}()
-	if err := s.begin(); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.active.Done()
@@ -155,14 +155,14 @@ func (s *Stager) move(ctx context.Context, t *task, p Plan) error {
 }
 
 // begin starts the helpers if need be and keeps them for one task.
-func (s *Stager) begin() error {
+func (s *Stager) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
 	if !s.started {
-		if err := s.start(); err != nil {
+		if err := s.start(ctx); err != nil {
 			return err
 		}
 		s.started = true
@@ -171,8 +171,10 @@ func (s *Stager) begin() error {
 	return nil
 }
 
-// start makes the rings and the helpers. The caller holds mu.
-func (s *Stager) start() error {
+// start makes the rings and the helpers. The caller holds mu. For one ring it
+// waits for pending memory of the pool, until ctx ends; the others take what is
+// free.
+func (s *Stager) start(ctx context.Context) error {
 	options := s.options
 	pool := options.Pool
 	if pool == nil {
@@ -187,8 +189,13 @@ func (s *Stager) start() error {
 		}
 		s.pool = pool
 	}
+	ended, end := context.WithCancel(ctx)
+	end()
 	for range options.Copiers {
-		r, err := newRing(s.options.Device, pool, options)
+		if len(s.rings) > 0 {
+			ctx = ended
+		}
+		r, err := newRing(ctx, s.options.Device, pool, options)
 		if errors.Is(err, pinned.ErrBudget) || errors.Is(err, device.ErrPinLimit) {
 			// What the part of a ring leaves in the pool is of no use.
 			_, trimErr := pool.Trim()
