@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/dataset/internal/names"
 )
 
 // Options are options of a [Format] by name. A value is of the type that the
@@ -78,6 +80,15 @@ func (e *OptionError) Error() string {
 	case e.Err != nil:
 		return fmt.Sprintf("%s: option %q: %v", e.Path, e.Option, e.Err)
 	case e.Formats == nil:
+		var all []string
+		for _, f := range Formats() {
+			for _, o := range f.Options {
+				all = append(all, o.Name)
+			}
+		}
+		if near := names.Closest(e.Option, all); len(near) > 0 {
+			return fmt.Sprintf("%s: no format has an option %q; did you mean %q?", e.Path, e.Option, near[0])
+		}
 		return fmt.Sprintf("%s: no format has an option %q", e.Path, e.Option)
 	}
 	return fmt.Sprintf("%s: option %q is for %s, and this is %s", e.Path, e.Option, strings.Join(e.Formats, ", "), e.Format)

@@ -130,6 +130,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"a.npy", dataset.Options{"size": 4}, "option \"size\" is for Parquet, photos, tar streams, tar shards, and this is NumPy .npy", "[Parquet photos tar streams tar shards]"},
 		{"a.csv", dataset.Options{"nonsense": 1}, `no format has an option "nonsense"`, "[]"},
+		{"a.csv", dataset.Options{"lable": "y"}, `no format has an option "lable"; did you mean "label"?`, "[]"},
 		{"photos", dataset.Options{"size": "big"}, `"big" is not a valid whole number`, ""},
 		{"photos", dataset.Options{"size": 0}, "0 is not from 1 to 65535", ""},
 		{"photos", dataset.Options{"size": 1.5}, "a float64, want whole number", ""},
