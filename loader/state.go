@@ -167,6 +167,9 @@ func (l *Loader) resume(s State) error {
 	if at > l.order.total || s.Batch > l.order.total-at {
 		return fmt.Errorf("loader: %w: batch %d of epoch %d, behind the %d batches of all epochs", ErrState, s.Batch, s.Epoch, l.order.total)
 	}
+	if l.endless && len(s.Ahead) > 0 {
+		return fmt.Errorf("loader: %w: batches %v ahead of others, and those of a stream come in order", ErrState, s.Ahead)
+	}
 	last := s.Batch
 	for _, a := range s.Ahead {
 		if a[0] <= last || a[1] <= a[0] || a[1] > min(l.order.perEpoch, l.order.total-at) {

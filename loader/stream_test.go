@@ -188,3 +188,12 @@ func TestStreamIsNotBegunAgain(t *testing.T) {
 		t.Errorf("%d batches, want 10", n)
 	}
 }
+
+// A state whose batches came out of order is not a stream's: there is no end to
+// the ranges that it could list.
+func TestStreamStateAhead(t *testing.T) {
+	dev := devicetest.Open(t)
+	state := start(t, dev, stream0(20), loader.Options{Batch: 2}).State()
+	state.Ahead = [][2]int{{1, 1 << 24}}
+	refuses(t, dev, stream0(20), loader.Options{Batch: 2, Resume: &state}, loader.ErrState, "in order")
+}
