@@ -208,9 +208,9 @@ def processes():
         return
     print(f'{"processes":42}{"alone":>8}{"together":>10} GB/s{"":6}of private pinned, per cent')
     for c in ours["copies"]:
-        for p in c["processes"]:
+        for p in c["each_process"]:
             what = f'{c["memory"]} {c["direction"]}, process {p["process"]}'
-            shares = [100 * p.get(k + "_of_private_pinned_fraction", 0) for k in ("alone", "together")]
+            shares = [100 * p.get(k + "_of_private_pinned_ratio", 0) for k in ("alone", "together")]
             goal = (">=", 95) if c["memory"] == "shared pinned" else None
             marks = [f"{s:.1f}" + (" " + met(s, goal)[0] if goal else "") for s in shares]
             print(f'{what:42}{p["alone"]["gb_per_s"]:8.4g}{p["together"]["gb_per_s"]:10.4g}{"":11}{marks[0]}, {marks[1]}')
@@ -218,7 +218,7 @@ def processes():
         for file in ("torch-processes", "torch-processes-again"):
             rows = {r["name"]: r for r in (load(file + ".json") or {"rows": []})["rows"]}
             for r in filter(None, (rows.get(f"{name} {d} {w}") for d in ("h2d", "d2h") for w in ("alone", "together"))):
-                print(f'    torch: {r["name"]:40}{r["value"]:8.4g} {r["unit"]}, {100 * r.get("of_private_pinned_fraction", 0):.1f} %')
+                print(f'    torch: {r["name"]:40}{r["value"]:8.4g} {r["unit"]}, {100 * r.get("of_private_pinned_ratio", 0):.1f} %')
     for s in ours["not_available"]:
         print(f'not available: {s["name"]}: {s["reason"]}')
 

@@ -35,8 +35,8 @@ type processesCopy struct {
 	Alone         spread  `json:"alone"`
 	Together      spread  `json:"together"`
 	Total         float64 `json:"together_total_gb_per_s"`
-	AloneShare    float64 `json:"alone_of_private_pinned_fraction"`
-	TogetherShare float64 `json:"together_of_private_pinned_fraction"`
+	AloneShare    float64 `json:"alone_of_private_pinned_ratio"`
+	TogetherShare float64 `json:"together_of_private_pinned_ratio"`
 	Overlap       float64 `json:"overlap_fraction"`
 }
 

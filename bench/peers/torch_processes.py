@@ -246,7 +246,7 @@ def steady_rows(workers, kinds):
             here, private = times[kind, direction], times[PRIVATE, direction]
             # Of the process that is furthest behind.
             share = min(statistics.median(p) / statistics.median(t) for p, t in zip(private, here))
-            more = dict(of_private_pinned_fraction=share)
+            more = dict(of_private_pinned_ratio=share)
             if condition == "together":
                 more["overlap_fraction"] = statistics.median(overlaps[kind, direction])
             rows.append(row(f"{kind} {direction} {condition}", "GB/s",

@@ -46,17 +46,17 @@ type sharingRow struct {
 	Together          rateRange        `json:"together"`
 	TotalGBPerS       float64          `json:"together_total_gb_per_s"`
 	Overlap           float64          `json:"overlap_fraction"`
-	AloneOfPrivate    float64          `json:"alone_of_private_pinned_fraction,omitempty"`
-	TogetherOfPrivate float64          `json:"together_of_private_pinned_fraction,omitempty"`
-	Processes         []sharingProcess `json:"processes"`
+	AloneOfPrivate    float64          `json:"alone_of_private_pinned_ratio,omitempty"`
+	TogetherOfPrivate float64          `json:"together_of_private_pinned_ratio,omitempty"`
+	Processes         []sharingProcess `json:"each_process"`
 }
 
 type sharingProcess struct {
 	Process           int       `json:"process"`
 	Alone             rateRange `json:"alone"`
 	Together          rateRange `json:"together"`
-	AloneOfPrivate    float64   `json:"alone_of_private_pinned_fraction,omitempty"`
-	TogetherOfPrivate float64   `json:"together_of_private_pinned_fraction,omitempty"`
+	AloneOfPrivate    float64   `json:"alone_of_private_pinned_ratio,omitempty"`
+	TogetherOfPrivate float64   `json:"together_of_private_pinned_ratio,omitempty"`
 }
 
 // puzzlesRow is what the puzzles about pinned memory are explained by. Copies
@@ -74,8 +74,8 @@ type puzzlesRow struct {
 	SerialisedGBPerS float64 `json:"serialised_pinned_gb_per_s,omitempty"`
 
 	// Of private pinned memory, the lower of the two directions.
-	SharedAlone    float64 `json:"shared_alone_of_private_pinned_fraction,omitempty"`
-	SharedTogether float64 `json:"shared_together_of_private_pinned_fraction,omitempty"`
+	SharedAlone    float64 `json:"shared_alone_of_private_pinned_ratio,omitempty"`
+	SharedTogether float64 `json:"shared_together_of_private_pinned_ratio,omitempty"`
 }
 
 func newProcessesOutput(r *processesRun) *processesOutput {
@@ -145,7 +145,7 @@ func (o *processesOutput) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n%s a copy by %s, median of %d interleaved repeats\n", units.Bytes(o.SizeBytes),
 		units.Count(o.Processes, "process"), o.Repeats)
-	fmt.Fprint(w, "GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned.\nSPREAD is from the slowest to the fastest copy of any process, alone or together, in per cent of the median.\n\n")
+	fmt.Fprint(w, "GB/s of a process alone, of each with all copying together, and in all.\n% is the rate compared with private pinned. SPREAD is the gap between the\nslowest and the fastest copy of any process, as a percentage of the median.\n\n")
 	o.printCopies(w)
 	fmt.Fprintln(w)
 	o.printTimes(w)
@@ -210,10 +210,10 @@ func (o *processesOutput) explain(w io.Writer) {
 	p := o.Puzzles
 	switch {
 	case o.SharesMemory:
-		fmt.Fprintln(w, "Nothing can be seen here of what pinned memory gains: this device shares the host's memory, there is no link to copy over.")
+		fmt.Fprintln(w, "This machine cannot show what pinned memory gains: the device shares the host's memory, so there is no link to copy over.")
 		return
 	case p == nil:
-		fmt.Fprintln(w, "What pinned memory gains cannot be shown: there is none here.")
+		fmt.Fprintln(w, "This machine cannot show what pinned memory gains: no memory could be pinned.")
 		return
 	}
 	fmt.Fprintf(w, "Why a simple test shows pinned memory %s times as fast: it timed the first use. Opening the device (%s) and the first pageable copy (%s) take that many times a steady pinned copy (%s). Steady copies compared, pinned is %s times as fast.\n",

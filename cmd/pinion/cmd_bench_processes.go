@@ -35,8 +35,8 @@ again, each alone in turn and all together. The table shows the median of the
 repeats, and compares the slowest process with private pinned memory in the same
 condition. All bytes are checked.
 
-The figures explain two puzzles: why a simple test shows pinned memory as many
-times faster than it is, and why a pinned buffer handed to another process is no
+The figures explain two puzzles: why a simple test shows pinned memory to be far
+faster than it is, and why a pinned buffer handed to another process is no
 faster than ordinary memory.`,
 		Example: `  pinion bench processes
   pinion bench processes --procs 4 --device cuda:0 --size 1GiB

@@ -32,12 +32,12 @@ func newFeed() *cobra.Command {
 
 ` + pipeline.DatasetHelp() + `
 
-Photos are scaled until the shorter side is --size, and cropped to the centre
-square. --transform does something else with them:
+Photos are scaled so that the shorter side is --size, and cropped to the centre
+square. --transform changes that:
 
   rrc:224,flip,jitter              random crop, random mirroring, random colours
   resize:256,crop:224              shorter side scaled to 256, centre crop
-  stretch:128x96,bicubic           stretched to that size, by another filter
+  stretch:128x96,bicubic           stretched to that size, with another filter
   rrc:224,scale:0.3,1,flip:0.2,jitter:0.4,0.4,0.4,0.1
 
 Images arrive on the device as normalised floats. For depth maps, X-rays and
@@ -45,8 +45,8 @@ microscopy, --depth 16 keeps all 16 bits, --channels 1 keeps or makes one
 channel, and --dtype u16 leaves the values as they are.
 
 --targets adds a second dataset: its sample i comes with sample i. A folder of
-PNGs is taken as masks: they are matched to the photos by name, and cropped and
-mirrored as the photos are; their values stay as they are.
+PNGs is read as masks, which are matched to the photos by name, then cropped and
+mirrored like them. Their values do not change.
 
 The order of the samples depends only on --sampler, --seed and the epoch:
 
@@ -57,17 +57,17 @@ The order of the samples depends only on --sampler, --seed and the epoch:
   length        batches of samples of similar length
   blocks        shards at random, a few of them mixed; each is fetched once
 
---rank and --world select one process's part of it, as PyTorch's
-DistributedSampler does.
+--rank and --world select one process's part, as PyTorch's DistributedSampler
+does.
 
 --save-state saves the position when the run ends, also after an interrupt or
---stop-after. --resume goes on from there with the batches that would have come
-next. --digests writes one line of JSON for each batch: its epoch, its number,
+--stop-after. --resume continues with the batch that would have come next.
+--digests writes one line of JSON for each batch: its epoch, its number,
 its samples, and the SHA-256 of its bytes and those of its targets, as read back
 from the device.
 
 Each batch is released as soon as it arrives, so the rate is the most that the
-pipeline can give. "It waited for data" is how long a device without any other
+pipeline can deliver. "It waited for data" is how long a device with no other
 work would have been idle.
 
 An interrupt ends the run after the current batch and prints the report.`,
@@ -93,12 +93,12 @@ An interrupt ends the run after the current batch and prints the report.`,
 		flags.Int(set, &f.epochs, "epochs", 1, flags.AtLeast(1), "passes over the dataset")
 		flags.Int(set, &f.stopAfter, "stop-after", 0, flags.AtLeast(0), "stop after this many batches (default: at the end)")
 		set.StringVar(&f.saveState, "save-state", "", "`FILE` to save the position to when the run ends")
-		set.StringVar(&f.resume, "resume", "", "`FILE` of a saved position to go on from")
+		set.StringVar(&f.resume, "resume", "", "`FILE` of a saved position to continue from")
 	})
 	flags.Group(set, "Report", func() {
 		set.BoolVar(&f.checksum, "checksum", false, "read every batch back from the device and hash the batches in order")
 		set.StringVar(&f.digests, "digests", "", "`FILE` for a line of JSON about each batch")
-		flags.Int(set, &f.listErrors, "list-errors", 10, flags.AtLeast(0), "most samples to name that --on-error skipped or replaced (--json lists all)")
+		flags.Int(set, &f.listErrors, "list-errors", 10, flags.AtLeast(0), "how many skipped or replaced samples to name (--json lists all)")
 		set.BoolVar(&f.json, "json", false, "print one JSON document")
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runFeed(cmd, &f, args) }
@@ -171,7 +171,7 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *pipeline.Input, options loader.
 		return err
 	}
 	if report.Samples == 0 && options.Resume != nil {
-		in.Line.Message("Nothing is left: the state of --resume is at the end of %s; raise --epochs to go on",
+		in.Line.Message("Nothing left to feed: the state of --resume is at the end of %s; raise --epochs to continue",
 			units.Count(options.Epochs, "epoch"))
 	}
 	out := newFeedOutput(in, report, unread)

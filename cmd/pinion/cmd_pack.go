@@ -22,9 +22,9 @@ func newPack() *cobra.Command {
 		Short: "Pack a folder of photos into tar shards",
 		Long: `Pack a folder of photos into tar shards in the WebDataset layout.
 
-The files keep their order and their bytes. Beside each photo is the number of
+The files keep their order and their bytes. Each photo comes with the number of
 its class, which is its sub-folder; each shard holds the names of all classes.
-An index beside each shard lets "pinion feed" open it at once, also from a web
+An index next to each shard lets "pinion feed" open it at once, also from a web
 server. The same photos give the same bytes.
 
 OUT must be new or empty. Nothing appears in it before all shards are written;
@@ -44,8 +44,8 @@ run removes that folder.`,
 		},
 	}
 	var o shard.WriterOptions
-	flags.Size(cmd.Flags(), &o.ShardBytes, "shard-size", 256<<20, "most bytes of a shard")
-	cmd.Flags().StringVar(&o.Prefix, "prefix", "shard-", "how the names of the shards begin")
+	flags.Size(cmd.Flags(), &o.ShardBytes, "shard-size", 256<<20, "largest size of a shard")
+	cmd.Flags().StringVar(&o.Prefix, "prefix", "shard-", "prefix of the shards' names")
 	asJSON := cli.JSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runPack(cmd, args[0], args[1], o, *asJSON) }
 	return cmd

@@ -45,11 +45,11 @@ func newReplay() *cobra.Command {
 		Use:   "replay TRACE | --generate NAME",
 		Short: "Replay an allocation trace and report what the allocator needed",
 		Long: `Replay an allocation trace on an allocator. Report how much memory the allocator
-reserved for how much that was live, how often it ran out of memory, how many
+reserved compared with what was live, how often it ran out of memory, how many
 driver calls it made, and how long its calls took.
 
-TRACE is a file in one of these formats, told by its content, also compressed
-with gzip; "-" is standard input:
+TRACE is a file in one of these formats, gzipped or not, recognised by content;
+"-" is standard input:
 
   JSON lines   {"op":"alloc","id":7,"bytes":4096,"stream":0}
                {"op":"free","id":7}
@@ -69,8 +69,8 @@ The host backend can stand in for a GPU of --capacity (80 GiB by default); a
 replay touches none of that memory. On a GPU, --capacity is a budget.
 
 --snapshot writes what the pool holds at the end of the trace, and the last
---history events before. Recording them adds to the times that are measured. The
-name selects the format:
+--history events before it. Recording them adds to the measured times. The name
+selects the format:
 
   .pickle  for PyTorch's viewer, https://pytorch.org/memory_viz
   .json    for https://ui.perfetto.dev and chrome://tracing
@@ -104,7 +104,7 @@ name selects the format:
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case set.Changed("generate") && len(args) > 0:
-			return cli.BadUsage(cmd, "--generate makes a trace, and replays none: %q is too much", args[0])
+			return cli.BadUsage(cmd, "--generate makes a trace instead of replaying one, so %q is one argument too many", args[0])
 		case set.Changed("generate"):
 			return g.check(cmd)
 		case len(args) == 0:

@@ -38,25 +38,26 @@ the pipeline.
 The flags that describe the pipeline are those of "pinion feed": tune the
 pipeline that you run.
 
-A few short trials calibrate a model of the stages. The settings that it does
-not rule out then run in turn, in rounds; the better ones get more rounds. Of
+A few short trials calibrate a model of the stages. The settings that the model
+does not rule out run in turn, in rounds; the better ones get more rounds. Of
 all settings within 3 % of the fastest, tune chooses the one that pins the least
 memory, then the one with the fewest threads. Settings that need more memory
 than there is are listed with the amount.
 
---step-time asks another question: does a device wait that works on each batch
-for that long? The trials sleep in place of the work. Of the settings with which
-the device waits less than 1 % of the time, tune chooses the cheapest.
+--step-time asks another question: does a device that works on each batch for
+that long have to wait? The trials sleep instead of working. Of the settings
+with which the device waits less than 1 % of the time, tune chooses the
+cheapest.
 
 --batch, --workers, --prefetch, --copiers and --chunk take one value or several,
-in place of those that tune would try. Copiers and chunks matter only on a
+which replace those that tune would try. Copiers and chunks matter only on a
 device with a link of its own, and for batches that are large enough.
 
 A settled result is kept in your cache directory, for this machine, device,
 driver, link, dataset and these flags. The next run prints it; --fresh measures
 again.
 
---exhaustive then measures every setting beside the choice, and says how close
+--exhaustive then measures every setting against the choice, and says how close
 the choice comes to the best. That takes longer than the budget, and is not
 kept.`,
 		Example: `  pinion tune ~/photos
@@ -71,8 +72,8 @@ kept.`,
 	flags.Group(set, "Search", func() {
 		set.DurationVar(&f.budget, "budget", 30*time.Second, "`TIME` that all trials may take together")
 		set.DurationVar(&f.step, "step-time", 0, "`TIME` that the device works on a batch (default: none)")
-		set.BoolVar(&f.fresh, "fresh", false, "measure anew, whatever was kept")
-		set.BoolVar(&f.exhaustive, "exhaustive", false, "measure the whole grid too")
+		set.BoolVar(&f.fresh, "fresh", false, "measure again, even if a result was kept")
+		set.BoolVar(&f.exhaustive, "exhaustive", false, "also measure the whole grid")
 	})
 	flags.Group(set, "Report", func() {
 		set.StringVar(&f.report, "report", "", "`FILE` for an HTML page")

@@ -39,7 +39,7 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 		return nil
 	}
 	if err := cli.CheckFile(f.saveState); err != nil {
-		return fmt.Errorf("the state cannot be saved: %w", err)
+		return fmt.Errorf("cannot save the state: %w", err)
 	}
 	return nil
 }
@@ -77,8 +77,8 @@ func (f *feedFlags) keepState(line *cli.Progress, state loader.State) error {
 		return nil
 	}
 	if err := state.WriteFile(f.saveState); err != nil {
-		return fmt.Errorf("the state could not be saved: %w", err)
+		return fmt.Errorf("could not save the state: %w", err)
 	}
-	line.Message("Saved: next is batch %d of epoch %d; go on with --resume %s", state.Batch, state.Epoch, f.saveState)
+	line.Message("Saved: next is batch %d of epoch %d; continue with --resume %s", state.Batch, state.Epoch, f.saveState)
 	return nil
 }

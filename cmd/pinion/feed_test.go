@@ -300,7 +300,7 @@ func TestFeedNothing(t *testing.T) {
 	if r := feed("--epochs", "2", "--save-state", state); r.code != exitDone {
 		t.Fatal(r.stderr)
 	}
-	if r := feed("--epochs", "2", "--resume", state); r.code != exitDone || !strings.Contains(r.stderr, "Nothing is left: the state of --resume is at the end of 2 epochs") ||
+	if r := feed("--epochs", "2", "--resume", state); r.code != exitDone || !strings.Contains(r.stderr, "Nothing left to feed: the state of --resume is at the end of 2 epochs") ||
 		strings.Contains(r.stdout, "held up by") || strings.Contains(r.stdout, "samples/s") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
@@ -441,7 +441,7 @@ func TestFeedPlaces(t *testing.T) {
 		{[]string{"--targets", at("d"), "--save-state", files + "/./d"}, exitUsage, "over the data in " + at("d")},
 		{[]string{"--targets", link, "--digests", at("d")}, exitUsage, "over the data in " + link},
 		{[]string{"--digests", dir + "/"}, exitUsage, "over the data in " + dir},
-		{[]string{"--save-state", at("no/s")}, exitFailed, "the state cannot be saved: the folder"},
+		{[]string{"--save-state", at("no/s")}, exitFailed, "cannot save the state: the folder"},
 		{[]string{"--save-state", files}, exitFailed, "it is a folder, not a file"},
 		{[]string{"--digests", files}, exitFailed, "it is a folder, not a file"},
 	} {

@@ -34,7 +34,7 @@ func TestBenchProcesses(t *testing.T) {
 	for _, c := range doc["copies"].([]any) {
 		row := c.(map[string]any)
 		seen[row["memory"].(string)+" "+row["direction"].(string)] = true
-		if n := len(row["processes"].([]any)); n != 3 {
+		if n := len(row["each_process"].([]any)); n != 3 {
 			t.Errorf("%d processes in %v", n, row)
 		}
 		for _, condition := range []string{"alone", "together"} {
@@ -157,8 +157,9 @@ func processesText(r *processesRun) string {
 func TestProcessesText(t *testing.T) {
 	const want = `cuda:0  Fast GPU  PCIe 5.0 x16, 63 GB/s
 238 MiB a copy by 2 processes, median of 7 interleaved repeats
-GB/s of a process alone, of each when all copy together, and of all; per cent of private pinned.
-SPREAD is from the slowest to the fastest copy of any process, alone or together, in per cent of the median.
+GB/s of a process alone, of each with all copying together, and in all.
+% is the rate compared with private pinned. SPREAD is the gap between the
+slowest and the fastest copy of any process, as a percentage of the median.
 
 HOST MEMORY        COPY  FIRST COPY  ALONE  TOGETHER  IN ALL  SPREAD  % ALONE  % TOGETHER
 pageable           H2D      45.0 ms  10.00      6.25   12.50     4 %   20.0 %      25.0 %
@@ -207,7 +208,7 @@ func TestProcessesTextLess(t *testing.T) {
 		}
 		return r
 	}
-	const naive, arrives, instead, none = "Why a simple test", "it arrives pageable", "What to do instead", "there is none here"
+	const naive, arrives, instead, none = "Why a simple test", "it arrives pageable", "What to do instead", "no memory could be pinned"
 	unlinked, apart := fixedProcesses(), fixedProcesses()
 	unlinked.info.Integrated = true
 	apart.Rows[1].Overlap = 0.42

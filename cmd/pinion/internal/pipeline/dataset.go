@@ -32,8 +32,8 @@ func DatasetHelp() string {
 	}
 	var formats strings.Builder
 	t.WriteWidth(&formats, helpWidth)
-	return `DATASET is a file, a folder, a pattern or a URL in one of these formats, which
-is told by names and content:
+	return `DATASET is a file, a folder, a pattern or a URL. Its format is recognised by
+name and content:
 
 ` + formats.String() + `
 The first axis of an array counts the samples. Arrays of u8 or u16 and of shape
@@ -93,8 +93,8 @@ func (f *datasetFlags) register(cmd *cobra.Command) {
 		}
 	}
 	set := cmd.Flags()
-	flags.Group(set, "Dataset formats (in brackets: those that take the flag)", func() { f.registerOptions(cmd) })
-	set.StringArrayVar(&f.targets, "targets", nil, "`PATH` of a dataset whose sample i goes with sample i, such as a folder of masks, matched by name; may be repeated")
+	flags.Group(set, "Dataset formats (the formats in brackets take the flag)", func() { f.registerOptions(cmd) })
+	set.StringArrayVar(&f.targets, "targets", nil, "`PATH` of a dataset whose sample i belongs to sample i, such as a folder of masks, matched by name; repeatable")
 }
 
 // registerOptions declares the flags that come from the formats.
