@@ -122,8 +122,7 @@ type rowsPart struct {
 	sizes    int64 // or of all sizes
 	grain    int64 // or of all destinations and sizes
 
-	unsorted   bool // destinations may overlap, or overlap the block before
-	neighbours bool // some follow each other on both sides
+	unsorted bool // destinations may overlap, or overlap the block before
 }
 
 // blockList is the blocks of a batch with neighbours merged.
@@ -131,8 +130,9 @@ type blockList struct {
 	blocks   []Block // may be the caller's, which is only read
 	dst, src Memory
 
-	known int      // so many were checked before the first part was asked for
+	whole bool     // all were checked before the first part was asked for
 	seen  rowsPart // what was checked, with to as the number of blocks
+	guess int64    // bytes of a block, where not all were checked
 
 	ends    []int64 // packed offset of the end of each, once asked for
 	storage [2][]Block
@@ -155,7 +155,9 @@ func (l *blockList) fill(b Batch) error {
 	*l = blockList{blocks: b.Blocks, dst: b.Dst, src: b.Src,
 		ends: l.ends[:0], storage: l.storage, spare: l.spare, taken: l.taken}
 	if len(l.blocks) > fewBlocks && !l.onBothSides() {
-		return l.know(fewBlocks)
+		p, err := l.scan(0, fewBlocks/8, math.MaxInt64)
+		l.guess = p.bytes / (fewBlocks / 8)
+		return err
 	}
 	if err := l.complete(); err != nil {
 		return err
@@ -167,16 +169,6 @@ func (l *blockList) fill(b Batch) error {
 	return l.crossed()
 }
 
-// know checks the blocks up to that index.
-func (l *blockList) know(to int) error {
-	p, err := l.scan(l.known, to, math.MaxInt64)
-	if err == nil {
-		l.add(p)
-		l.known = to
-	}
-	return err
-}
-
 // scan checks the blocks of a range, or those of it that have so many bytes.
 func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
 	p := rowsPart{from: from, to: from}
@@ -184,11 +176,9 @@ func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
 	// What is wrong with any block sets the sign of bad. (A branch for each
 	// check would take twice the time.)
 	var bad, unsorted, dst, src, size, sum int64
-	var joined bool
-	dstEnd, srcEnd := int64(0), int64(-1) // of the block before
+	dstEnd := int64(0) // of the block before
 	if from > 0 {
-		k := &l.blocks[from-1]
-		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
+		dstEnd = l.blocks[from-1].Dst + l.blocks[from-1].Bytes
 	}
 	dstBytes, srcBytes := l.dst.bytes, l.src.bytes
 	i := 0
@@ -198,24 +188,23 @@ func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
 		dstRoom, srcRoom := dstBytes-kBytes, srcBytes-kBytes
 		bad |= kDst | kSrc | (kBytes - 1) | dstRoom | (dstRoom - kDst) | srcRoom | (srcRoom - kSrc)
 		unsorted |= kDst - dstEnd
-		joined = joined || kDst == dstEnd && kSrc == srcEnd
 		dst |= kDst
 		src |= kSrc
 		size |= kBytes
 		sum += max(kBytes, 0)
-		dstEnd, srcEnd = kDst+kBytes, kSrc+kBytes
+		dstEnd = kDst + kBytes
 	}
 	if bad < 0 {
 		return p, l.outside(from)
 	}
 	return rowsPart{
 		from: from, to: from + i, bytes: sum, or: dst | src | size, sizes: size, grain: dst | size,
-		unsorted: unsorted < 0, neighbours: joined,
+		unsorted: unsorted < 0,
 	}, nil
 }
 
 func (l *blockList) add(p rowsPart) {
-	if p.from < l.known {
+	if l.whole {
 		return
 	}
 	all := &l.seen
@@ -225,7 +214,6 @@ func (l *blockList) add(p rowsPart) {
 	all.sizes |= p.sizes
 	all.grain |= p.grain
 	all.unsorted = all.unsorted || p.unsorted
-	all.neighbours = all.neighbours || p.neighbours
 }
 
 // outside names the first block from an index on that is empty or reaches
@@ -241,22 +229,27 @@ func (l *blockList) outside(from int) error {
 }
 
 func (l *blockList) complete() error {
-	if err := l.know(len(l.blocks)); err != nil {
+	if l.whole {
+		return nil
+	}
+	p, err := l.scan(0, len(l.blocks), math.MaxInt64)
+	if err != nil {
 		return err
 	}
-	if l.seen.neighbours {
-		l.merge()
+	l.add(p)
+	l.whole = true
+	for i := 1; i < len(l.blocks); i++ {
+		p, k := &l.blocks[i-1], &l.blocks[i]
+		if k.Dst == p.Dst+p.Bytes && k.Src == p.Src+p.Bytes {
+			l.merge()
+			break
+		}
 	}
 	return nil
 }
 
-// part has either blocks that are known or others.
 func (l *blockList) part(from, most int, mostBytes int64) (rowsPart, error) {
-	end := len(l.blocks)
-	if from < l.known {
-		end = l.known
-	}
-	return l.scan(from, min(end, from+most), mostBytes)
+	return l.scan(from, min(len(l.blocks), from+most), mostBytes)
 }
 
 func (l *blockList) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64) {
@@ -385,7 +378,7 @@ func (l *blockList) merge() {
 		merged = append(merged, k)
 	}
 	l.blocks, l.storage[0] = merged, merged
-	l.known, l.seen.to, l.seen.neighbours = len(merged), len(merged), false
+	l.seen.to = len(merged)
 }
 
 // sort puts the blocks in order of destination or source: by digits, since
@@ -437,7 +430,12 @@ func (l *blockList) unit() int64    { return unitOf(l.seen.or) }
 
 func (l *blockList) total() int64 { return l.seen.bytes }
 
-func (l *blockList) mean() int64 { return l.seen.bytes / int64(max(l.seen.to, 1)) }
+func (l *blockList) mean() int64 {
+	if !l.whole {
+		return l.guess
+	}
+	return l.seen.bytes / int64(max(l.seen.to, 1))
+}
 
 // index makes what find needs.
 func (l *blockList) index() {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -245,6 +246,45 @@ func TestBatchLateOverlap(t *testing.T) {
 			if err := s.engine.Batch(ctx, good); err != nil {
 				t.Errorf("blocks of %d bytes: %v", size, err)
 			}
+		}
+	}
+}
+
+// Goroutines share the parts of a long batch inside the device. Every block
+// arrives, a block that reaches outside is found wherever it stands, and the
+// batch after that one works.
+func TestBatchShared(t *testing.T) {
+	const n, size, count = 1 << 20, 48, 9000
+	s := openSides(t, n, transfer.Options{StageAbove: 1})
+	src, blank := unique(n, 3), make([]byte, n)
+	s.upload(s.b, src)
+	random := rand.New(rand.NewPCG(3, 4))
+	to, from := random.Perm(n/size), random.Perm(n/size)
+	want := bytes.Clone(blank)
+	var blocks []transfer.Block
+	for i := range count {
+		k := transfer.Block{Dst: int64(to[i]) * size, Src: int64(from[i]) * size, Bytes: size - int64(i%3)*16}
+		copy(want[k.Dst:k.Dst+k.Bytes], src[k.Src:])
+		blocks = append(blocks, k)
+	}
+	good := transfer.Batch{Dst: transfer.Device(s.a, n), Src: transfer.Device(s.b, n), Blocks: blocks, Path: transfer.BatchKernel}
+	for _, at := range []int{0, 700, 3000, count - 1} {
+		bad := good
+		bad.Blocks = slices.Clone(blocks)
+		bad.Blocks[at].Src = n - bad.Blocks[at].Bytes + 1
+		err := s.engine.Batch(ctx, bad)
+		if errors.Is(err, device.ErrNotSupported) {
+			t.Skip(err)
+		}
+		if !errors.Is(err, device.ErrArgument) || !strings.Contains(err.Error(), fmt.Sprintf("block %d ", at)) {
+			t.Errorf("block %d reaches outside: %v, want %q", at, err, device.ErrArgument)
+		}
+		s.upload(s.a, blank)
+		if err := s.engine.Batch(ctx, good); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(s.download(s.a), want) {
+			t.Fatal("wrong content")
 		}
 	}
 }

@@ -32,7 +32,7 @@ type sharedRows struct {
 // beside moves the rows of a job inside the device.
 func (s *copyStream) beside(ctx context.Context, j *rowsJob, m spanMover) error {
 	r := &sharedRows{ctx: ctx, job: j, m: m, s: s, n: j.rows.count(), most: firstRows}
-	for range min(r.n/firstRows, rowsInFlight, runtime.GOMAXPROCS(0)) - 1 {
+	for range min(r.n/fewBlocks, rowsInFlight, runtime.GOMAXPROCS(0)) - 1 {
 		go r.work() // ends at once when there is nothing left to take
 	}
 	r.work()

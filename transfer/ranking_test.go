@@ -23,7 +23,7 @@ func TestRowsRanking(t *testing.T) {
 		{Path: string(BatchDriver), Direction: "d2h", CallSeconds: 1e-6, Block: line(1e-6, 2e-11)},
 	}}}}
 	list := func(n, bytes int64) rows {
-		return &blockList{blocks: make([]Block, n), seen: rowsPart{to: int(n), bytes: n * bytes}, ends: []int64{n * bytes}}
+		return &blockList{whole: true, blocks: make([]Block, n), seen: rowsPart{to: int(n), bytes: n * bytes}, ends: []int64{n * bytes}}
 	}
 	box := func(n, bytes int64) rows { return &boxRows{rows: n, planes: 1, bytes: bytes} }
 	for _, c := range []struct {

@@ -184,7 +184,7 @@ func (e *Engine) closeKernels() error {
 // Rows are queued in parts, so that a cancelled context stops them within
 // milliseconds and one part is described while another is copied.
 const (
-	firstRows    = fewBlocks // of the first part: the sooner the device begins, the better
+	firstRows    = 512 // of the first part: the sooner the device begins, the better
 	partRows     = 16384
 	partRowBytes = 128 << 20
 	rowsInFlight = 4  // parts
@@ -331,7 +331,7 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 // are left. A little more each time: the host describes rows about twice as
 // fast as a kernel moves 16 KiB of each, and no small part is left at the end.
 func nextRows(most, left int) int {
-	most = min(most+firstRows, partRows)
+	most = min(most+2*firstRows, partRows)
 	if left <= most+most/2 {
 		return partRows
 	}
