@@ -128,7 +128,13 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
 		}
 		return f.loadState(&options)
 	}
-	return f.Use(cmd, args, prepare, func(in *pipeline.Input) error { return f.feed(cmd, in, options) })
+	return f.Use(cmd, args, prepare, func(in *pipeline.Input) error {
+		err := f.feed(cmd, in, options)
+		if errors.Is(err, loader.ErrState) {
+			return fmt.Errorf("%w; --resume needs the dataset and the flags that %s was saved with", err, f.resume)
+		}
+		return err
+	})
 }
 
 // feed feeds what was opened, and reports.

@@ -304,6 +304,9 @@ func TestFeedNothing(t *testing.T) {
 		strings.Contains(r.stdout, "held up by") || strings.Contains(r.stdout, "samples/s") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
+	if r := feed("--shuffle", "--resume", state); r.code != exitFailed || !strings.Contains(r.stderr, "--resume needs the dataset and the flags that "+state+" was saved with") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
 	if r := feed("--epochs", "3", "--resume", state); r.code != exitDone || strings.Contains(r.stderr, "Nothing") {
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
