@@ -225,6 +225,43 @@ func TestOrderOfBatches(t *testing.T) {
 	}
 }
 
+// So do all parts of a long batch inside the device.
+func TestOrderInside(t *testing.T) {
+	const block, count = 16, 6000
+	const n = 2 * block * count
+	for _, b := range behinds {
+		t.Run(b.name, func(t *testing.T) {
+			f := open(t)
+			e, err := transfer.New(f.Full(), rowsOptions)
+			f.OK(err)
+			defer e.Close()
+			to, from, s := f.Alloc(n), f.Alloc(n), f.newStream()
+			f.Memset(to, before, n)
+			f.Memset(from, before, n)
+			batch := transfer.Batch{Dst: transfer.Device(to, n), Src: transfer.Device(from, n), Path: transfer.BatchKernel}
+			for i := range int64(count) {
+				at := 2 * block * (i * 7 % count)
+				batch.Blocks = append(batch.Blocks, transfer.Block{Dst: at, Src: at, Bytes: block})
+			}
+			f.OK(e.Batch(ctx, batch)) // with what it needs at hand, the next one takes no time
+			release := f.hold(s)
+			f.OK(s.Memset(from, sent, n))
+			batch.After, batch.On = b.set(f, s)
+			done := async(func() error { return e.Batch(ctx, batch) })
+			time.Sleep(5 * time.Millisecond)
+			release()
+			f.OK(f.Arrives("a batch that waits", done))
+			f.OK(s.Synchronize())
+			if batch.On != nil {
+				f.OK(batch.On.Synchronize())
+			}
+			if got := bytes.Count(f.Download(make([]byte, n), to), []byte{sent}); got != n/2 {
+				t.Errorf("%d bytes of the memset arrived, want %d", got, n/2)
+			}
+		})
+	}
+}
+
 // Files and copies between devices wait as well.
 func TestOrderOfFiles(t *testing.T) {
 	const n = 100_000
