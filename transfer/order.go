@@ -25,11 +25,27 @@ func (e *Engine) await(ctx context.Context, on device.Stream, after device.Event
 	if err != nil {
 		return err
 	}
-	if err = on.Record(mark); err == nil {
-		err = device.Wait(ctx, mark)
-	}
+	err = waitBehind(ctx, on, mark)
 	e.marks.put(mark)
 	return before(ctx, err)
+}
+
+// awaitOther is await for a stream of another device, which a copy comes from.
+func awaitOther(ctx context.Context, on device.Stream) error {
+	mark, err := on.Device().NewEvent(markFlags)
+	if err != nil {
+		return before(ctx, err)
+	}
+	defer mark.Close()
+	return before(ctx, waitBehind(ctx, on, mark))
+}
+
+// waitBehind waits for all that is queued on s, by a mark of its device.
+func waitBehind(ctx context.Context, s device.Stream, mark device.Event) error {
+	if err := s.Record(mark); err != nil {
+		return err
+	}
+	return device.Wait(ctx, mark)
 }
 
 // before says that an error is not the copy's own.
@@ -54,6 +70,9 @@ func (e *Engine) queue(c Copy) error {
 	return staged.Queue(c.On, c.Host, 0)
 }
 
+// Nobody knows how long the work before a mark takes: who waits may sleep.
+const markFlags = device.EventNoTiming | device.EventBlockingSync
+
 // marks are events of the engine's own for the streams of others.
 type marks struct {
 	mu     sync.Mutex
@@ -72,8 +91,7 @@ func (m *marks) get(dev device.Device) (device.Event, error) {
 		m.idle = m.idle[:n-1]
 		return mark, nil
 	}
-	// Nobody knows how long the work before it takes: who waits may sleep.
-	return dev.NewEvent(device.EventNoTiming | device.EventBlockingSync)
+	return dev.NewEvent(markFlags)
 }
 
 // put takes a mark back. It may be one that is not passed yet: the next who

@@ -288,32 +288,38 @@ func TestOrderOfFiles(t *testing.T) {
 	}
 }
 
+// The event and the stream may be those of the other device.
 func TestOrderOfPeers(t *testing.T) {
 	const n = 100_000
-	f := open(t)
-	other := devicetest.OpenDiscrete(t, 1<<20)
-	from, err := other.Alloc(n)
-	f.OK(err)
-	s, err := other.NewStream()
-	f.OK(err)
-	defer s.Close()
-	e := f.Engine(small)
-	p := f.Alloc(n)
-	wait, release := f.Gate()
-	f.OK(devicetest.As[device.Caller](t, other).Call(s, func() error { wait(); return nil }))
-	f.OK(s.Memset(from, sent, n))
-	mark, err := other.NewEvent(device.EventNoTiming)
-	f.OK(err)
-	defer mark.Close()
-	f.OK(s.Record(mark))
-	done := async(func() error {
-		return e.Peer(ctx, transfer.PeerCopy{Dst: p, From: other, Src: from, Bytes: n, After: mark})
-	})
-	time.Sleep(time.Millisecond)
-	release()
-	f.OK(f.Arrives("a copy between devices that waits", done))
-	if got := f.Download(make([]byte, n), p); bytes.Count(got, []byte{sent}) != n {
-		t.Errorf("%#x arrived", got[0])
+	for _, queued := range []bool{false, true} {
+		f := open(t)
+		other := devicetest.OpenDiscrete(t, 1<<20)
+		from, err := other.Alloc(n)
+		f.OK(err)
+		s, err := other.NewStream()
+		f.OK(err)
+		defer s.Close()
+		e := f.Engine(small)
+		p := f.Alloc(n)
+		wait, release := f.Gate()
+		f.OK(devicetest.As[device.Caller](t, other).Call(s, func() error { wait(); return nil }))
+		f.OK(s.Memset(from, sent, n))
+		c := transfer.PeerCopy{Dst: p, From: other, Src: from, Bytes: n}
+		if queued {
+			c.On = s
+		} else {
+			c.After, err = other.NewEvent(device.EventNoTiming)
+			f.OK(err)
+			defer c.After.Close()
+			f.OK(s.Record(c.After))
+		}
+		done := async(func() error { return e.Peer(ctx, c) })
+		time.Sleep(time.Millisecond)
+		release()
+		f.OK(f.Arrives("a copy between devices that waits", done))
+		if got := f.Download(make([]byte, n), p); bytes.Count(got, []byte{sent}) != n {
+			t.Errorf("%#x arrived", got[0])
+		}
 	}
 }
 

@@ -53,7 +53,14 @@ func (e *Engine) Peer(ctx context.Context, c PeerCopy) (err error) {
 		return fmt.Errorf("transfer: peer: %w: %s can neither reach %s nor pin memory to stage through",
 			device.ErrNotSupported, e.dev.Info().ID, c.From.Info().ID)
 	}
-	if err := e.await(ctx, c.On, c.After); err != nil {
+	on := c.On
+	if on != nil && device.Same(on.Device(), c.From) {
+		if err := awaitOther(ctx, on); err != nil {
+			return err
+		}
+		on = nil
+	}
+	if err := e.await(ctx, on, c.After); err != nil {
 		return err
 	}
 	b, err := e.bridges.get(e.dev, c.From)
