@@ -146,9 +146,9 @@ func init() {
 	Register(Format{
 		Name:    "raw",
 		Title:   "bare samples",
-		Files:   "any file of nothing but samples",
+		Files:   "any headerless file of samples",
 		Samples: "what the option says",
-		Options: []Option{{Name: "raw", Usage: "`SHAPE,TYPE` of the samples of a file of nothing else, such as 256x256x3,u8"}},
+		Options: []Option{{Name: "raw", Usage: "`SHAPE,TYPE` of the samples in a headerless file, such as 256x256x3,u8"}},
 		Sniff: func(at *Location) Confidence {
 			if at.Given("raw") {
 				return Asked

@@ -18,7 +18,7 @@ func init() {
 		Samples: "a volume {Z, Y, X}: each file of a folder, or along the fourth axis of a file",
 		Folder:  Extensions,
 		Options: []dataset.Option{
-			{Name: "crop", Kind: dataset.Shape, Usage: "`ZxYxX` that volumes are cropped and padded to, around their middle (default: as they are)"},
+			{Name: "crop", Kind: dataset.Shape, Usage: "`ZxYxX` that volumes are cropped and padded to, around their centre (default: as they are)"},
 		},
 		Sniff: func(at *dataset.Location) dataset.Confidence {
 			switch {

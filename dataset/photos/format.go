@@ -21,11 +21,11 @@ const maxSize = 65535
 // pictures, by name; [OptionsOf] makes typed ones of their values.
 func FormatOptions() []dataset.Option {
 	return []dataset.Option{
-		{Name: "size", Kind: dataset.Int, Default: "224", Usage: "side of the square that photos become, in pixels"},
-		{Name: "depth", Kind: dataset.Int, Default: "8", Values: []string{"8", "16"}, Usage: "bits of each sample of photos: 8, or 16 for all that PNGs of 16 bits have"},
+		{Name: "size", Kind: dataset.Int, Default: "224", Usage: "side of the square that photos are cropped to, in pixels"},
+		{Name: "depth", Kind: dataset.Int, Default: "8", Values: []string{"8", "16"}, Usage: "bits of each value of photos: 8, or 16 to keep all bits of 16-bit PNGs"},
 		{Name: "channels", Kind: dataset.Int, Default: "3", Values: []string{"1", "3"}, Usage: "channels of photos: 3 for colour, or 1 for grey"},
-		{Name: "transform", Usage: "what becomes of photos, such as rrc:224,flip,jitter or resize:256,crop:224,bicubic (default: center:SIZE)"},
-		{Name: "indexes", Kind: dataset.Bool, Usage: "read pictures as masks: numbers of classes, one channel"},
+		{Name: "transform", Usage: "transform of photos, such as rrc:224,flip,jitter or resize:256,crop:224,bicubic (default: center:SIZE)"},
+		{Name: "indexes", Kind: dataset.Bool, Usage: "read pictures as masks: class numbers, one channel"},
 	}
 }
 

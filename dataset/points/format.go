@@ -20,7 +20,7 @@ func init() {
 		Samples: "the points of a file, {points, columns} of f32, ragged",
 		Folder:  Extensions,
 		Options: []dataset.Option{
-			{Name: "columns", Kind: dataset.Int, Usage: "numbers of a point in .bin files: 4 in KITTI, 5 in nuScenes (default: 5 for .pcd.bin, else 4)"},
+			{Name: "columns", Kind: dataset.Int, Usage: "numbers per point in .bin files: 4 in KITTI, 5 in nuScenes (default: 5 for .pcd.bin, else 4)"},
 			{Name: "fields", Kind: dataset.List, Usage: "`NAMES` of the fields of .pcd files that make up a point (default: x,y,z and intensity, if there is one)"},
 		},
 		Sniff: func(at *dataset.Location) dataset.Confidence {

@@ -18,7 +18,7 @@ import (
 func DeviceFlag(cmd *cobra.Command) *string {
 	name := new(string)
 	flags.Text(cmd.Flags(), name, "device", "auto",
-		`device: "cuda:0", "host", "host:4GiB" (with a capacity), or "auto" for the best there is`, deviceNames)
+		`device: "cuda:0", "host", "host:4GiB" (with a capacity), or "auto" for the best one`, deviceNames)
 	return name
 }
 

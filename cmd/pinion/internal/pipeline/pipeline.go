@@ -68,7 +68,7 @@ func (f *Flags) Register(cmd *cobra.Command, several bool) {
 	set := cmd.Flags()
 	flags.Group(set, "Dataset", func() {
 		f.datasetFlags.register(cmd)
-		flags.Choice(set, &f.onError, "on-error", "fail", keys(policies), "when a sample cannot be read: fail, skip it, or replace it by another one")
+		flags.Choice(set, &f.onError, "on-error", "fail", keys(policies), "when a sample cannot be read: fail, skip it, or replace it with another one")
 		set.DurationVar(&f.sampleTimeout, "sample-timeout", 0, "longest `TIME` to read a sample, such as 10s (default: no limit)")
 	})
 	flags.Group(set, "Order", func() {
