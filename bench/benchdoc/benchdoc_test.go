@@ -85,6 +85,25 @@ func TestHostOnly(t *testing.T) {
 	}
 }
 
+// TestComparisonsAreNoRuns: a folder that holds only a comparison of two builds
+// has no section.
+func TestComparisonsAreNoRuns(t *testing.T) {
+	root := copyRoot(t)
+	dir := filepath.Join(root, "bench/results/2000-01-09-machine/compare/new")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "moves-1.json"), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := update(root, false); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(read(t, filepath.Join(root, "docs/benchmarks.md")), "2000-01-09-machine") {
+		t.Error("docs/benchmarks.md has a section for it")
+	}
+}
+
 // TestRowsNameTheirRuns: a row of the README comes from the newest run that
 // measured it, even where that run has no file about the link.
 func TestRowsNameTheirRuns(t *testing.T) {

@@ -90,7 +90,11 @@ func loadRuns(dir string) ([]*run, error) {
 		if !e.IsDir() {
 			continue
 		}
-		r, err := loadRun(filepath.Join(dir, e.Name()))
+		dir := filepath.Join(dir, e.Name())
+		if files, err := filepath.Glob(filepath.Join(dir, "*.json")); err != nil || files == nil {
+			continue // only comparisons of two builds, see bench/compare.sh
+		}
+		r, err := loadRun(dir)
 		if err != nil {
 			return nil, err
 		}
