@@ -193,20 +193,26 @@ func compareMoves(runs []*run) *table {
 	return t
 }
 
-// newestMove is the cells of a row of that name: of the newest run with such a
-// row.
-func newestMove(runs []*run, name string) []string {
+// newestMove is the cells of a row of that name: of the newest run that has it
+// and a peer's, or else of the newest that has it.
+func newestMove(runs []*run, name string) (cells []string) {
 	for _, r := range runs {
 		for _, f := range r.moves {
 			for _, row := range f.Rows {
-				if f.file == moves && row.Name == name {
-					value, by := f.bestPeer(row, r.peers)
-					return []string{row.text(row.Value), value, by, plain(r.name)}
+				if f.file != moves || row.Name != name {
+					continue
+				}
+				value, by := f.bestPeer(row, r.peers)
+				if by != "" || cells == nil {
+					cells = []string{row.text(row.Value), value, by, plain(r.name)}
+				}
+				if by != "" {
+					return cells
 				}
 			}
 		}
 	}
-	return nil
+	return cells
 }
 
 const pinion = "Pinion" // the column
