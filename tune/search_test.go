@@ -97,7 +97,7 @@ func TestSettledIsRight(t *testing.T) {
 	for _, noise := range []float64{0.02, 0.05, 0.1} {
 		settled, wrong := 0, 0
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			for seed := range uint64(20) {
+			for seed := range uint64(10) {
 				f := newFake(kind, seed)
 				f.noise, f.bursts = noise, 0.1
 				r := find(t, f, staging, SearchOptions{Seed: seed})
