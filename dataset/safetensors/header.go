@@ -167,5 +167,3 @@ func (e entry) check() error {
 	}
 	return nil
 }
-
-func First[T any](list []T, n int) []T { return list[:min(n, len(list))] }
