@@ -26,20 +26,3 @@ func Spread[T Number](values []T) (median, least, most T) {
 	slices.Sort(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]
 }
-
-// Quantile returns the value below which a share q of values lies, 0 to 1,
-// interpolated between neighbours: 0 gives the least, 0.5 the median, 1 the
-// most. It is 0 where there are no values, which stay in their order.
-func Quantile[T Number](values []T, q float64) T {
-	n := len(values)
-	if n == 0 {
-		return 0
-	}
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	rank := min(max(q, 0), 1) * float64(n-1)
-	low := int(rank)
-	high := min(low+1, n-1)
-	between := rank - float64(low)
-	return T(float64(sorted[low])*(1-between) + float64(sorted[high])*between)
-}

@@ -30,18 +30,3 @@ func TestSpread(t *testing.T) {
 		}
 	}
 }
-
-func TestQuantile(t *testing.T) {
-	values := []float64{40, 10, 30, 20, 50}
-	for q, want := range map[float64]float64{-1: 10, 0: 10, 0.25: 20, 0.5: 30, 0.9: 46, 1: 50, 2: 50} {
-		if got := Quantile(values, q); got != want {
-			t.Errorf("%g: %g, want %g", q, got, want)
-		}
-	}
-	if got := Quantile([]int(nil), 0.5); got != 0 {
-		t.Errorf("of none: %d", got)
-	}
-	if got := Quantile([]int64{3}, 0.99); got != 3 {
-		t.Errorf("of one: %d", got)
-	}
-}
