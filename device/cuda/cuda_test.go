@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance"
 	"github.com/pinion-gpu/pinion/device/cuda"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 )
@@ -17,7 +18,7 @@ func TestConformance(t *testing.T) {
 	if !strings.HasPrefix(os.Getenv("PINION_DEVICE"), "cuda") {
 		t.Skip("PINION_DEVICE names no CUDA device")
 	}
-	devicetest.Run(t, devicetest.Open)
+	conformance.Run(t, devicetest.Open)
 }
 
 // TestPeers copies between the first two GPUs when PINION_DEVICE names a CUDA
@@ -44,5 +45,5 @@ func TestPeers(t *testing.T) {
 	}
 	defer second.Close()
 	t.Logf("access from one to the other: %t", devicetest.As[device.PeerCopier](t, devicetest.Open(t)).PeerAccess(second))
-	devicetest.RunPeers(t, open(0), open(1))
+	conformance.RunPeers(t, open(0), open(1))
 }

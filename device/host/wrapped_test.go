@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/device/conformance"
 	"github.com/pinion-gpu/pinion/device/host"
 )
 
@@ -34,7 +34,7 @@ func (w *wrapped) NewEvent(flags device.EventFlags) (device.Event, error) {
 // A device in a wrapper keeps every promise of the device inside, also where
 // streams and events are wrapped too.
 func TestConformanceWrapped(t *testing.T) {
-	devicetest.Run(t, func(t testing.TB) device.Device {
+	conformance.Run(t, func(t testing.TB) device.Device {
 		dev, err := host.Open(512 << 20)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package devicetest
+package conformance
 
 import (
 	"bytes"
@@ -8,19 +8,20 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // batcher returns the device as a [device.BatchCopier], or skips the test.
-func (f *fixture) batcher() device.BatchCopier {
+func batcher(f *fixture.F) device.BatchCopier {
 	f.Helper()
-	c, ok := device.As[device.BatchCopier](f.dev)
+	c, ok := device.As[device.BatchCopier](f.Dev)
 	if !ok {
 		f.Skip("the device takes no batches of copies")
 	}
 	if !c.CanCopyBatch() {
-		p := f.alloc(64)
-		f.fails("CopyBatch on a device that cannot",
-			c.CopyBatch(f.stream(), []device.Span{{Dst: p, Src: p.Add(32), Bytes: 32}}), device.ErrNotSupported)
+		p := f.Alloc(64)
+		f.Fails("CopyBatch on a device that cannot",
+			c.CopyBatch(f.Stream(), []device.Span{{Dst: p, Src: p.Add(32), Bytes: 32}}), device.ErrNotSupported)
 		f.Skip("the device's driver takes no batches of copies")
 	}
 	return c
@@ -37,24 +38,24 @@ type place struct {
 
 // places returns device memory of n bytes and, where the device has it, mapped
 // pinned memory.
-func (f *fixture) places(n int64) []place {
+func places(f *fixture.F, n int64) []place {
 	f.Helper()
-	p := f.alloc(n)
+	p := f.Alloc(n)
 	list := []place{{
 		"device", p,
-		func(b []byte) { f.upload(p, b) },
-		func() []byte { return f.download(p, n) },
+		func(b []byte) { f.Upload(p, b) },
+		func() []byte { return f.Download(p, n) },
 	}}
-	pinner, ok := device.As[device.Pinner](f.dev)
+	pinner, ok := device.As[device.Pinner](f.Dev)
 	if !ok || !pinner.CanMap() {
 		return list
 	}
-	b := f.pages(n)
+	b := f.Pages(n)
 	if pinner.Pin(b, device.PinMapped) != nil {
 		return list
 	}
 	mapped, err := pinner.Mapped(b)
-	f.ok(err)
+	f.OK(err)
 	return append(list, place{
 		"pinned", mapped,
 		func(want []byte) { copy(b, want) },
@@ -63,10 +64,10 @@ func (f *fixture) places(n int64) []place {
 }
 
 // eachWay runs test for every pair of places of n bytes.
-func (f *fixture) eachWay(n int64, test func(what string, dst, src place)) {
+func eachWay(f *fixture.F, n int64, test func(what string, dst, src place)) {
 	f.Helper()
-	for _, src := range f.places(n) {
-		for _, dst := range f.places(n) {
+	for _, src := range places(f, n) {
+		for _, dst := range places(f, n) {
 			test(src.name+" to "+dst.name, dst, src)
 		}
 	}
@@ -74,13 +75,13 @@ func (f *fixture) eachWay(n int64, test func(what string, dst, src place)) {
 
 // A batch copies all its pieces and nothing else, however many and wherever
 // they lie.
-func testBatch(f *fixture) {
-	c := f.batcher()
+func testBatch(f *fixture.F) {
+	c := batcher(f)
 	const n = 1 << 18
 	rng := rand.New(rand.NewPCG(1, 3))
-	source := unique(n, 1)
-	s := f.stream()
-	f.eachWay(n, func(what string, dst, src place) {
+	source := fixture.Unique(n, 1)
+	s := f.Stream()
+	eachWay(f, n, func(what string, dst, src place) {
 		src.set(source)
 		for _, count := range []int{1, 2, 3, 17, 1000} {
 			want := bytes.Repeat([]byte{guardValue}, n)
@@ -93,9 +94,9 @@ func testBatch(f *fixture) {
 				spans[i] = device.Span{Dst: dst.p.Add(to), Src: src.p.Add(from), Bytes: length}
 				copy(want[to:to+length], source[from:])
 			}
-			f.ok(c.CopyBatch(s, spans))
+			f.OK(c.CopyBatch(s, spans))
 			clear(spans) // the caller may use it again at once
-			f.within("a batch", s.Synchronize)
+			f.Within("a batch", s.Synchronize)
 			if !bytes.Equal(dst.get(), want) {
 				f.Fatalf("%s: %d copies brought the wrong content", what, count)
 			}
@@ -107,13 +108,13 @@ func testBatch(f *fixture) {
 }
 
 // Batches stand in the order of their stream.
-func testBatchOrder(f *fixture) {
-	c := f.batcher()
+func testBatchOrder(f *fixture.F) {
+	c := batcher(f)
 	const count, each = 64, 1000
 	const n = count * each
-	a, b, p := f.alloc(n), f.alloc(n), f.alloc(n)
-	s := f.stream()
-	want := unique(n, 1)
+	a, b, p := f.Alloc(n), f.Alloc(n), f.Alloc(n)
+	s := f.Stream()
+	want := fixture.Unique(n, 1)
 	got := make([]byte, n)
 	swap := func(dst, src device.Ptr) []device.Span { // the pieces in reverse
 		spans := make([]device.Span, count)
@@ -123,15 +124,15 @@ func testBatchOrder(f *fixture) {
 		return spans
 	}
 	for range 4 {
-		f.ok(s.Memset(a, 0, n))
-		f.ok(s.CopyH2D(a, want))
-		f.ok(c.CopyBatch(s, swap(b, a)))
-		f.ok(s.Memset(a, 1, n))
-		f.ok(c.CopyBatch(s, swap(p, b)))
-		f.ok(s.Memset(b, 2, n))
-		f.ok(s.CopyD2H(got, p))
-		f.ok(s.Memset(p, 3, n))
-		f.ok(s.Synchronize())
+		f.OK(s.Memset(a, 0, n))
+		f.OK(s.CopyH2D(a, want))
+		f.OK(c.CopyBatch(s, swap(b, a)))
+		f.OK(s.Memset(a, 1, n))
+		f.OK(c.CopyBatch(s, swap(p, b)))
+		f.OK(s.Memset(b, 2, n))
+		f.OK(s.CopyD2H(got, p))
+		f.OK(s.Memset(p, 3, n))
+		f.OK(s.Synchronize())
 		if !bytes.Equal(got, want) {
 			f.Fatal("a batch did not run in the order of its stream")
 		}
@@ -139,14 +140,14 @@ func testBatchOrder(f *fixture) {
 }
 
 // Batches may be queued by many at a time.
-func testBatchGoroutines(f *fixture) {
-	c := f.batcher()
+func testBatchGoroutines(f *fixture.F) {
+	c := batcher(f)
 	var done []<-chan error
 	for i := range 4 {
 		const n = 1 << 14
-		s, p, q := f.stream(), f.alloc(n), f.alloc(n)
-		want := unique(n, byte(i))
-		done = append(done, async(func() error {
+		s, p, q := f.Stream(), f.Alloc(n), f.Alloc(n)
+		want := fixture.Unique(n, byte(i))
+		done = append(done, fixture.Async(func() error {
 			for round := range 20 {
 				// One piece fewer each round, and the first takes the rest.
 				first := int64(1 + 16*round)
@@ -170,20 +171,20 @@ func testBatchGoroutines(f *fixture) {
 		}))
 	}
 	for _, d := range done {
-		f.arrives("a goroutine among those that queue batches", d)
+		f.Arrives("a goroutine among those that queue batches", d)
 	}
 }
 
-func testBatchArguments(f *fixture) {
-	c := f.batcher()
+func testBatchArguments(f *fixture.F) {
+	c := batcher(f)
 	const n = 1 << 10
-	s := f.stream()
-	p, q := f.alloc(n), f.alloc(n)
-	f.upload(q, unique(n, 1))
+	s := f.Stream()
+	p, q := f.Alloc(n), f.Alloc(n)
+	f.Upload(q, fixture.Unique(n, 1))
 	good := device.Span{Dst: q, Src: p, Bytes: 16}
 
-	f.ok(c.CopyBatch(s, nil))
-	f.ok(c.CopyBatch(s, []device.Span{}))
+	f.OK(c.CopyBatch(s, nil))
+	f.OK(c.CopyBatch(s, []device.Span{}))
 	for _, bad := range []struct {
 		what string
 		span device.Span
@@ -196,24 +197,24 @@ func testBatchArguments(f *fixture) {
 		{"a source over the end of all addresses", device.Span{Dst: q, Src: math.MaxUint64 - 7, Bytes: 9}, device.ErrPointer},
 	} {
 		err := c.CopyBatch(s, []device.Span{good, good, bad.span})
-		f.fails("CopyBatch with "+bad.what, err, bad.want)
+		f.Fails("CopyBatch with "+bad.what, err, bad.want)
 		if err != nil && !strings.Contains(err.Error(), "copy 2 of a batch of 3") {
 			f.Errorf("CopyBatch with %s: %q does not say which", bad.what, err)
 		}
 	}
-	f.fails("CopyBatch to address zero", c.CopyBatch(s, []device.Span{{Dst: 0, Src: p, Bytes: 16}}), device.ErrPointer)
-	f.fails("CopyBatch from address zero", c.CopyBatch(s, []device.Span{{Dst: q, Src: 0, Bytes: 16}}), device.ErrPointer)
-	f.ok(s.Synchronize())
-	if !bytes.Equal(f.download(q, n), unique(n, 1)) {
+	f.Fails("CopyBatch to address zero", c.CopyBatch(s, []device.Span{{Dst: 0, Src: p, Bytes: 16}}), device.ErrPointer)
+	f.Fails("CopyBatch from address zero", c.CopyBatch(s, []device.Span{{Dst: q, Src: 0, Bytes: 16}}), device.ErrPointer)
+	f.OK(s.Synchronize())
+	if !bytes.Equal(f.Download(q, n), fixture.Unique(n, 1)) {
 		f.Error("a batch that failed changed something")
 	}
 
 	spans := []device.Span{good}
-	f.fails("CopyBatch on no stream", c.CopyBatch(nil, spans), device.ErrArgument)
-	other, err := f.open().NewStream()
-	f.ok(err)
-	f.fails("CopyBatch on a stream of another device", c.CopyBatch(other, spans), device.ErrArgument)
-	f.ok(s.Close())
-	f.fails("CopyBatch on a closed stream", c.CopyBatch(s, spans), device.ErrClosed)
-	f.fails("CopyBatch of nothing on a closed stream", c.CopyBatch(s, nil), device.ErrClosed)
+	f.Fails("CopyBatch on no stream", c.CopyBatch(nil, spans), device.ErrArgument)
+	other, err := f.Open().NewStream()
+	f.OK(err)
+	f.Fails("CopyBatch on a stream of another device", c.CopyBatch(other, spans), device.ErrArgument)
+	f.OK(s.Close())
+	f.Fails("CopyBatch on a closed stream", c.CopyBatch(s, spans), device.ErrClosed)
+	f.Fails("CopyBatch of nothing on a closed stream", c.CopyBatch(s, nil), device.ErrClosed)
 }

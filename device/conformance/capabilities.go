@@ -1,38 +1,39 @@
-package devicetest
+package conformance
 
 import (
 	"errors"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // What [device.Capabilities] lists, [device.As] finds, and it works; what it
 // does not list is either not found or fails with ErrNotSupported. A wrapper
 // changes neither.
-func testCapabilities(f *fixture) {
-	listed := device.Capabilities(f.dev)
-	if wrapped := device.Capabilities(&device.Wrapper{Device: f.dev}); !slices.Equal(listed, wrapped) {
+func testCapabilities(f *fixture.F) {
+	listed := device.Capabilities(f.Dev)
+	if wrapped := device.Capabilities(&device.Wrapper{Device: f.Dev}); !slices.Equal(listed, wrapped) {
 		f.Errorf("the device can do %v, in a wrapper %v", listed, wrapped)
 	}
-	s := f.stream()
+	s := f.Stream()
 	for _, c := range []struct {
 		name string
 		use  func() (found bool, err error)
 	}{
 		{"managed", func() (bool, error) {
-			m, ok := device.As[device.Manager](f.dev)
+			m, ok := device.As[device.Manager](f.Dev)
 			if !ok {
 				return false, nil
 			}
 			p, _, err := m.AllocManaged(4096)
 			if err == nil {
-				err = f.dev.Free(p)
+				err = f.Dev.Free(p)
 			}
 			return true, err
 		}},
 		{"virtual-memory", func() (bool, error) {
-			m, ok := device.As[device.Mapper](f.dev)
+			m, ok := device.As[device.Mapper](f.Dev)
 			if !ok {
 				return false, nil
 			}
@@ -40,7 +41,7 @@ func testCapabilities(f *fixture) {
 			return true, err
 		}},
 		{"stream-ordered-allocation", func() (bool, error) {
-			a, ok := device.As[device.StreamAllocator](f.dev)
+			a, ok := device.As[device.StreamAllocator](f.Dev)
 			if !ok {
 				return false, nil
 			}
@@ -51,42 +52,42 @@ func testCapabilities(f *fixture) {
 			return true, err
 		}},
 		{"batch", func() (bool, error) {
-			b, ok := device.As[device.BatchCopier](f.dev)
+			b, ok := device.As[device.BatchCopier](f.Dev)
 			if !ok {
 				return false, nil
 			}
-			return true, b.CopyBatch(s, []device.Span{{Dst: f.alloc(64), Src: f.alloc(64), Bytes: 64}})
+			return true, b.CopyBatch(s, []device.Span{{Dst: f.Alloc(64), Src: f.Alloc(64), Bytes: 64}})
 		}},
 		{"context-events", func() (bool, error) {
-			c, ok := device.As[device.ContextRecorder](f.dev)
+			c, ok := device.As[device.ContextRecorder](f.Dev)
 			if !ok {
 				return false, nil
 			}
-			return true, c.RecordAll(f.event(device.EventNoTiming))
+			return true, c.RecordAll(f.Event(device.EventNoTiming))
 		}},
 		{"range-check", func() (bool, error) {
-			r, ok := device.As[device.RangeChecker](f.dev)
+			r, ok := device.As[device.RangeChecker](f.Dev)
 			if !ok {
 				return false, nil
 			}
-			return true, r.CheckRange(f.alloc(64), 64)
+			return true, r.CheckRange(f.Alloc(64), 64)
 		}},
 		{"go-kernels", func() (bool, error) {
-			c, ok := device.As[device.Caller](f.dev)
+			c, ok := device.As[device.Caller](f.Dev)
 			if !ok {
 				return false, nil
 			}
 			return true, c.Call(s, func() error { return nil })
 		}},
 		{"kernels", func() (bool, error) {
-			l, ok := device.As[device.Launcher](f.dev)
+			l, ok := device.As[device.Launcher](f.Dev)
 			if ok && l.ImageFormat() == "" {
 				return true, errors.New("it does not say which format")
 			}
 			return ok, nil
 		}},
 		{"native", func() (bool, error) {
-			n, ok := device.As[device.Native](f.dev)
+			n, ok := device.As[device.Native](f.Dev)
 			if !ok {
 				return false, nil
 			}
@@ -104,5 +105,5 @@ func testCapabilities(f *fixture) {
 			f.Errorf("%s is not listed, but found; its error: %v", c.name, err)
 		}
 	}
-	f.ok(s.Synchronize())
+	f.OK(s.Synchronize())
 }

@@ -1,4 +1,4 @@
-package devicetest
+package memory
 
 import (
 	"bytes"
@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 )
 
 // Chunks are mapped, moved, written and taken away at random, and compared
 // with a model after every step.
-func testVirtualMemoryRandom(f *fixture) {
-	m, unit := f.mapper()
+func testVirtualMemoryRandom(f *fixture.F) {
+	m, unit := f.Mapper()
 	const places, most, piece = 12, 8, 64
 	type piecewise struct {
 		handle  device.Chunk
@@ -22,18 +24,18 @@ func testVirtualMemoryRandom(f *fixture) {
 		at      int // its place; -1 is none
 	}
 	p, err := m.Reserve(places * unit)
-	f.ok(err)
+	f.OK(err)
 	var chunks []*piecewise
 	var here [places]*piecewise
-	s := f.stream()
+	s := f.Stream()
 	rng := rand.New(rand.NewPCG(3, 4))
 	for step := range 300 {
 		switch at := rng.IntN(places); rng.IntN(4) {
 		case 0: // a new chunk, or one less
 			if len(chunks) < most {
-				chunks = append(chunks, &piecewise{handle: f.chunks(m, 1, unit)[0], at: -1})
+				chunks = append(chunks, &piecewise{handle: newChunks(f, m, 1, unit)[0], at: -1})
 			} else if i := rng.IntN(most); chunks[i].at < 0 {
-				f.ok(m.ReleaseChunk(chunks[i].handle))
+				f.OK(m.ReleaseChunk(chunks[i].handle))
 				chunks = slices.Delete(chunks, i, i+1)
 			}
 		case 1, 2: // some of those without a place, side by side
@@ -59,13 +61,13 @@ func testVirtualMemoryRandom(f *fixture) {
 				here[at+i], c.at = c, at+i
 				if c.content == 0 || rng.IntN(3) == 0 {
 					c.content = byte(1 + rng.IntN(255))
-					f.ok(s.Memset(p.Add(int64(c.at+1)*unit-piece), c.content, piece))
+					f.OK(s.Memset(p.Add(int64(c.at+1)*unit-piece), c.content, piece))
 				}
 			}
 		case 3: // a few places, mapped or not
 			n := 1 + rng.IntN(min(4, places-at))
 			whole := !slices.Contains(here[at:at+n], nil)
-			f.ok(s.Synchronize())
+			f.OK(s.Synchronize())
 			err := m.Unmap(p.Add(int64(at)*unit), int64(n)*unit)
 			if whole != (err == nil) {
 				f.Fatalf("step %d: Unmap of %d places from %d: %v", step, n, at, err)
@@ -79,11 +81,11 @@ func testVirtualMemoryRandom(f *fixture) {
 			at := p.Add(int64(i+1)*unit - piece)
 			err := s.CopyD2H(got, at)
 			if c == nil {
-				f.fails("CopyD2H from a place without a chunk", err, device.ErrPointer)
+				f.Fails("CopyD2H from a place without a chunk", err, device.ErrPointer)
 				continue
 			}
-			f.ok(err)
-			f.ok(s.Synchronize())
+			f.OK(err)
+			f.OK(s.Synchronize())
 			if !bytes.Equal(got, bytes.Repeat([]byte{c.content}, piece)) {
 				f.Fatalf("step %d: place %d has %d, want %d", step, i, got[0], c.content)
 			}
@@ -93,74 +95,74 @@ func testVirtualMemoryRandom(f *fixture) {
 
 // Work that is queued when its memory is unmapped is an error of the stream or
 // done before, and neither the end of the process nor of the device.
-func testVirtualMemoryUnmapQueued(f *fixture) {
-	f.caller() // elsewhere it may be the end of the device
-	m, unit := f.mapper()
+func testVirtualMemoryUnmapQueued(f *fixture.F) {
+	f.Caller() // elsewhere it may be the end of the device
+	m, unit := f.Mapper()
 	p, err := m.Reserve(2 * unit)
-	f.ok(err)
-	chunks := f.chunks(m, 2, unit)
+	f.OK(err)
+	chunks := newChunks(f, m, 2, unit)
 	for what, queue := range map[string]func(s device.Stream) error{
 		"CopyH2D": func(s device.Stream) error { return s.CopyH2D(p, make([]byte, 2*unit)) },
 		"CopyD2H": func(s device.Stream) error { return s.CopyD2H(make([]byte, 2*unit), p) },
 		"CopyD2D": func(s device.Stream) error { return s.CopyD2D(p, p.Add(unit), unit) },
 		"Memset":  func(s device.Stream) error { return s.Memset(p, 1, 2*unit) },
 		"CopyBatch": func(s device.Stream) error {
-			return As[device.BatchCopier](f, f.dev).CopyBatch(s, []device.Span{{Dst: p, Src: p.Add(unit), Bytes: unit}})
+			return devicetest.As[device.BatchCopier](f, f.Dev).CopyBatch(s, []device.Span{{Dst: p, Src: p.Add(unit), Bytes: unit}})
 		},
 		"CopyPeer": func(s device.Stream) error {
-			return As[device.PeerCopier](f, f.dev).CopyPeer(s, p, f.dev, p.Add(unit), unit)
+			return devicetest.As[device.PeerCopier](f, f.Dev).CopyPeer(s, p, f.Dev, p.Add(unit), unit)
 		},
 		"Call": func(s device.Stream) error {
-			b, err := As[device.Caller](f, f.dev).Bytes(p, 2*unit)
+			b, err := devicetest.As[device.Caller](f, f.Dev).Bytes(p, 2*unit)
 			if err != nil {
 				return err
 			}
-			return As[device.Caller](f, f.dev).Call(s, func() error { clear(b); return nil })
+			return devicetest.As[device.Caller](f, f.Dev).Call(s, func() error { clear(b); return nil })
 		},
 	} {
-		f.ok(m.Map(p, chunks, unit))
-		s := f.stream()
-		release := f.hold(s)
-		f.ok(queue(s))
-		unmapped := async(func() error { return m.Unmap(p, 2*unit) })
+		f.OK(m.Map(p, chunks, unit))
+		s := f.Stream()
+		release := f.Hold(s)
+		f.OK(queue(s))
+		unmapped := fixture.Async(func() error { return m.Unmap(p, 2*unit) })
 		select { // it may wait for the stream, or not
 		case err := <-unmapped:
-			f.ok(err)
+			f.OK(err)
 			release()
-			f.fails(what+" of memory that was unmapped", s.Synchronize(), nil)
+			f.Fails(what+" of memory that was unmapped", s.Synchronize(), nil)
 		case <-time.After(20 * time.Millisecond):
 			release()
-			f.arrives("Unmap", unmapped)
-			f.ok(s.Synchronize())
+			f.Arrives("Unmap", unmapped)
+			f.OK(s.Synchronize())
 		}
-		f.ok(s.Close())
+		f.OK(s.Close())
 	}
-	f.ok(m.Map(p, chunks, unit)) // the device is none the worse
-	f.upload(p, unique(2*unit, 1))
+	f.OK(m.Map(p, chunks, unit)) // the device is none the worse
+	f.Upload(p, fixture.Unique(2*unit, 1))
 
 	// An executing operation, as luck has it.
-	s := f.stream()
+	s := f.Stream()
 	for range 20 {
 		for range 4 {
-			f.ok(s.Memset(p, 1, 2*unit))
+			f.OK(s.Memset(p, 1, 2*unit))
 		}
-		f.ok(m.Unmap(p, 2*unit))
+		f.OK(m.Unmap(p, 2*unit))
 		s.Synchronize()
-		f.ok(m.Map(p, chunks, unit))
+		f.OK(m.Map(p, chunks, unit))
 	}
 }
 
 // testVirtualMemoryThreads copies mapped chunks from threads that never called
 // the device before.
-func testVirtualMemoryThreads(f *fixture) {
-	m, unit := f.mapper()
+func testVirtualMemoryThreads(f *fixture.F) {
+	m, unit := f.Mapper()
 	p, err := m.Reserve(unit)
-	f.ok(err)
+	f.OK(err)
 	chunk, err := m.CreateChunk(unit)
-	f.ok(err)
-	f.ok(m.Map(p, []device.Chunk{chunk}, unit))
-	s := f.stream()
-	mem := f.alloc(4096)
+	f.OK(err)
+	f.OK(m.Map(p, []device.Chunk{chunk}, unit))
+	s := f.Stream()
+	mem := f.Alloc(4096)
 	for i := range byte(8) {
 		done := make(chan error)
 		go func() {
@@ -178,9 +180,9 @@ func testVirtualMemoryThreads(f *fixture) {
 			}
 			done <- err
 		}()
-		f.ok(<-done)
+		f.OK(<-done)
 	}
-	f.ok(m.Unmap(p, unit))
-	f.ok(m.ReleaseChunk(chunk))
-	f.ok(m.Unreserve(p, unit))
+	f.OK(m.Unmap(p, unit))
+	f.OK(m.ReleaseChunk(chunk))
+	f.OK(m.Unreserve(p, unit))
 }

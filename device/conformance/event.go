@@ -1,42 +1,43 @@
-package devicetest
+package conformance
 
 import (
 	"bytes"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // An event that was never recorded is passed, and holds nothing up.
-func testEventUnrecorded(f *fixture) {
+func testEventUnrecorded(f *fixture.F) {
 	for _, flags := range []device.EventFlags{0, device.EventNoTiming, device.EventBlockingSync} {
-		e, s := f.event(flags), f.stream()
+		e, s := f.Event(flags), f.Stream()
 		if done, err := e.Done(); !done || err != nil {
 			f.Errorf("Done of an event never recorded: %t, %v", done, err)
 		}
-		f.within("Synchronize of an event never recorded", e.Synchronize)
-		f.ok(s.Wait(e))
-		f.within("a stream behind an event never recorded", s.Synchronize)
-		f.ok(e.Close())
+		f.Within("Synchronize of an event never recorded", e.Synchronize)
+		f.OK(s.Wait(e))
+		f.Within("a stream behind an event never recorded", s.Synchronize)
+		f.OK(e.Close())
 	}
 }
 
 // Synchronize of an event waits for the work before its mark.
-func testEventSynchronize(f *fixture) {
+func testEventSynchronize(f *fixture.F) {
 	const n = 1 << 20
-	s := f.stream()
-	p, q := f.alloc(n), f.alloc(n)
+	s := f.Stream()
+	p, q := f.Alloc(n), f.Alloc(n)
 	for round, flags := range []device.EventFlags{0, device.EventNoTiming, device.EventBlockingSync} {
-		want := unique(n, byte(round))
-		f.upload(p, want)
-		e := f.event(flags)
-		release, _ := f.delay(s)
-		f.ok(s.CopyD2D(q, p, n))
-		f.ok(s.Record(e))
-		waiting := async(e.Synchronize)
+		want := fixture.Unique(n, byte(round))
+		f.Upload(p, want)
+		e := f.Event(flags)
+		release, _ := f.Delay(s)
+		f.OK(s.CopyD2D(q, p, n))
+		f.OK(s.Record(e))
+		waiting := fixture.Async(e.Synchronize)
 		release()
-		f.arrives("Synchronize", waiting)
-		if !bytes.Equal(f.download(q, n), want) {
+		f.Arrives("Synchronize", waiting)
+		if !bytes.Equal(f.Download(q, n), want) {
 			f.Error("Synchronize returned before the work was done")
 		}
 	}
@@ -44,52 +45,52 @@ func testEventSynchronize(f *fixture) {
 
 // An event recorded in two streams stands for the mark that was queued last,
 // even when the older mark is passed later.
-func testEventTwoStreams(f *fixture) {
-	a, b, c := f.stream(), f.stream(), f.stream()
-	e, next := f.event(0), f.event(0)
-	release := f.hold(a)
-	f.ok(a.Record(e))
-	f.ok(b.Record(e))
-	f.within("the newest mark, in a stream that moves", e.Synchronize)
+func testEventTwoStreams(f *fixture.F) {
+	a, b, c := f.Stream(), f.Stream(), f.Stream()
+	e, next := f.Event(0), f.Event(0)
+	release := f.Hold(a)
+	f.OK(a.Record(e))
+	f.OK(b.Record(e))
+	f.Within("the newest mark, in a stream that moves", e.Synchronize)
 	if done, err := e.Done(); !done || err != nil {
 		f.Errorf("the newest mark, in a stream that moves: done %t, error %v", done, err)
 	}
-	f.ok(c.Wait(e))
-	f.within("a stream behind the newest mark", c.Synchronize)
-	f.ok(b.Record(next))
-	f.ok(b.Synchronize())
+	f.OK(c.Wait(e))
+	f.Within("a stream behind the newest mark", c.Synchronize)
+	f.OK(b.Record(next))
+	f.OK(b.Synchronize())
 	release()
-	f.within("the stream that stood still", a.Synchronize)
+	f.Within("the stream that stood still", a.Synchronize)
 	if d, err := next.Since(e); err != nil || d < 0 {
 		f.Errorf("a later mark is %v after an event that an older mark passed last, error %v", d, err)
 	}
 
-	release = f.hold(a)
-	f.ok(a.Record(e))
+	release = f.Hold(a)
+	f.OK(a.Record(e))
 	if done, err := e.Done(); done || err != nil {
 		f.Errorf("the newest mark, in a stream that stands still: done %t, error %v", done, err)
 	}
 	release()
-	f.within("the newest mark", e.Synchronize)
+	f.Within("the newest mark", e.Synchronize)
 }
 
-func testEventSince(f *fixture) {
+func testEventSince(f *fixture.F) {
 	const n = 4 << 20
-	s := f.stream()
-	p := f.alloc(n)
+	s := f.Stream()
+	p := f.Alloc(n)
 	var marks []device.Event
 	for _, flags := range []device.EventFlags{0, device.EventBlockingSync, 0, 0} {
-		e := f.event(flags)
+		e := f.Event(flags)
 		marks = append(marks, e)
-		f.ok(s.Memset(p, 1, n))
-		f.ok(s.Record(e))
+		f.OK(s.Memset(p, 1, n))
+		f.OK(s.Record(e))
 	}
-	f.within("Synchronize", marks[len(marks)-1].Synchronize)
+	f.Within("Synchronize", marks[len(marks)-1].Synchronize)
 
 	since := func(end, start device.Event) time.Duration {
 		f.Helper()
 		d, err := end.Since(start)
-		f.ok(err)
+		f.OK(err)
 		return d
 	}
 	var sum time.Duration
@@ -116,12 +117,12 @@ func testEventSince(f *fixture) {
 	}
 }
 
-func testEventSinceErrors(f *fixture) {
-	s := f.stream()
-	timed, blank, untimed := f.event(0), f.event(0), f.event(device.EventNoTiming)
-	f.ok(s.Record(timed))
-	f.ok(s.Record(untimed))
-	f.ok(s.Synchronize())
+func testEventSinceErrors(f *fixture.F) {
+	s := f.Stream()
+	timed, blank, untimed := f.Event(0), f.Event(0), f.Event(device.EventNoTiming)
+	f.OK(s.Record(timed))
+	f.OK(s.Record(untimed))
+	f.OK(s.Synchronize())
 	for _, c := range []struct {
 		what       string
 		end, start device.Event
@@ -132,39 +133,39 @@ func testEventSinceErrors(f *fixture) {
 		{"Since an event never recorded", timed, blank},
 	} {
 		_, err := c.end.Since(c.start)
-		f.fails(c.what, err, nil)
+		f.Fails(c.what, err, nil)
 	}
-	if _, ok := device.As[device.Caller](f.dev); ok {
-		late := f.event(0)
-		release := f.hold(s)
-		f.ok(s.Record(late))
+	if _, ok := device.As[device.Caller](f.Dev); ok {
+		late := f.Event(0)
+		release := f.Hold(s)
+		f.OK(s.Record(late))
 		_, err := late.Since(timed)
-		f.fails("Since of a mark that is not passed", err, nil)
+		f.Fails("Since of a mark that is not passed", err, nil)
 		release()
-		f.within("Synchronize", late.Synchronize)
+		f.Within("Synchronize", late.Synchronize)
 		_, err = late.Since(timed)
-		f.ok(err)
+		f.OK(err)
 	}
 }
 
 // Close of an event leaves alone what waits for it.
-func testEventClosedUnderWork(f *fixture) {
+func testEventClosedUnderWork(f *fixture.F) {
 	const n = 1 << 20
-	a, b := f.stream(), f.stream()
-	p, q := f.alloc(n), f.alloc(n)
-	src := f.alloc(n)
-	want := unique(n, 1)
-	f.upload(src, want)
-	e := f.event(0)
-	release, _ := f.delay(a)
-	f.ok(a.CopyD2D(p, src, n))
-	f.ok(a.Record(e))
-	f.ok(b.Wait(e))
-	f.ok(b.CopyD2D(q, p, n))
-	f.within("Close of an event that is waited for", e.Close)
+	a, b := f.Stream(), f.Stream()
+	p, q := f.Alloc(n), f.Alloc(n)
+	src := f.Alloc(n)
+	want := fixture.Unique(n, 1)
+	f.Upload(src, want)
+	e := f.Event(0)
+	release, _ := f.Delay(a)
+	f.OK(a.CopyD2D(p, src, n))
+	f.OK(a.Record(e))
+	f.OK(b.Wait(e))
+	f.OK(b.CopyD2D(q, p, n))
+	f.Within("Close of an event that is waited for", e.Close)
 	release()
-	f.within("Synchronize", f.dev.Synchronize)
-	if !bytes.Equal(f.download(q, n), want) {
+	f.Within("Synchronize", f.Dev.Synchronize)
+	if !bytes.Equal(f.Download(q, n), want) {
 		f.Error("closing an event let work run that waits for it")
 	}
 }
@@ -172,13 +173,13 @@ func testEventClosedUnderWork(f *fixture) {
 // foreign is an event of no device.
 type foreign struct{ device.Event }
 
-func testEventArguments(f *fixture) {
-	s, e := f.stream(), f.event(0)
+func testEventArguments(f *fixture.F) {
+	s, e := f.Stream(), f.Event(0)
 	for what, other := range map[string]device.Event{"nil": nil, "an event of another kind": foreign{}} {
-		f.fails("Record of "+what, s.Record(other), device.ErrArgument)
-		f.fails("Wait for "+what, s.Wait(other), device.ErrArgument)
+		f.Fails("Record of "+what, s.Record(other), device.ErrArgument)
+		f.Fails("Wait for "+what, s.Wait(other), device.ErrArgument)
 		_, err := e.Since(other)
-		f.fails("Since "+what, err, device.ErrArgument)
+		f.Fails("Since "+what, err, device.ErrArgument)
 	}
-	f.ok(s.Synchronize())
+	f.OK(s.Synchronize())
 }

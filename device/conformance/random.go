@@ -1,4 +1,4 @@
-package devicetest
+package conformance
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // testRandomOperations does hundreds of operations on several streams and
@@ -14,7 +15,7 @@ import (
 // event; whoever uses the buffer waits for it and records it again, in
 // whichever stream. So the result is determined if, and only if, streams and
 // events order work as they promise.
-func testRandomOperations(f *fixture) {
+func testRandomOperations(f *fixture.F) {
 	for seed := range uint64(3) {
 		f.Run(fmt.Sprint(seed), func(t *testing.T) {
 			sub := *f
@@ -25,7 +26,7 @@ func testRandomOperations(f *fixture) {
 }
 
 type randomTest struct {
-	*fixture
+	*fixture.F
 	*rand.Rand
 	source  []byte // never written: any part may be on its way to the device
 	streams []device.Stream
@@ -48,13 +49,13 @@ type modelRead struct {
 	stream    device.Stream
 }
 
-func newRandomTest(f *fixture, seed uint64) *randomTest {
-	r := &randomTest{fixture: f, Rand: rand.New(rand.NewPCG(seed, 1)), source: unique(1<<18, byte(seed))}
+func newRandomTest(f *fixture.F, seed uint64) *randomTest {
+	r := &randomTest{F: f, Rand: rand.New(rand.NewPCG(seed, 1)), source: fixture.Unique(1<<18, byte(seed))}
 	for range 4 {
-		r.streams = append(r.streams, f.stream())
+		r.streams = append(r.streams, f.Stream())
 	}
 	for range 5 {
-		b := &modelBuffer{settled: f.event(device.EventNoTiming)}
+		b := &modelBuffer{settled: f.Event(device.EventNoTiming)}
 		r.buffers = append(r.buffers, b)
 		r.renew(b)
 	}
@@ -64,8 +65,8 @@ func newRandomTest(f *fixture, seed uint64) *randomTest {
 // renew gives b new memory, of which the content is known only when it is set.
 func (r *randomTest) renew(b *modelBuffer) {
 	b.want = make([]byte, 1+r.IntN(1<<16))
-	b.p = r.alloc(int64(len(b.want)))
-	r.use(r.stream(), func(s device.Stream) error { return s.Memset(b.p, 0, int64(len(b.want))) }, b)
+	b.p = r.Alloc(int64(len(b.want)))
+	r.use(r.Stream(), func(s device.Stream) error { return s.Memset(b.p, 0, int64(len(b.want))) }, b)
 }
 
 func (r *randomTest) stream() device.Stream { return r.streams[r.IntN(len(r.streams))] }
@@ -79,11 +80,11 @@ func (r *randomTest) part(n int) (from, to int) {
 // use runs an operation on s, ordered with all others on its buffers.
 func (r *randomTest) use(s device.Stream, queue func(device.Stream) error, buffers ...*modelBuffer) {
 	for _, b := range buffers {
-		r.ok(s.Wait(b.settled))
+		r.OK(s.Wait(b.settled))
 	}
-	r.ok(queue(s))
+	r.OK(queue(s))
 	for _, b := range buffers {
-		r.ok(s.Record(b.settled))
+		r.OK(s.Record(b.settled))
 	}
 }
 
@@ -96,20 +97,20 @@ func (r *randomTest) run(steps int) {
 	for range steps {
 		r.step()
 	}
-	r.ok(r.dev.Synchronize())
+	r.OK(r.Dev.Synchronize())
 	for _, b := range r.buffers {
-		if !bytes.Equal(r.download(b.p, int64(len(b.want))), b.want) {
+		if !bytes.Equal(r.Download(b.p, int64(len(b.want))), b.want) {
 			r.Fatalf("buffer of %d bytes at %#x has the wrong content in the end", len(b.want), b.p)
 		}
 	}
 	r.check(func(*modelRead) bool { return true })
 	for _, b := range r.buffers {
-		r.ok(r.dev.Free(b.p))
+		r.OK(r.Dev.Free(b.p))
 	}
 }
 
 func (r *randomTest) step() {
-	b, s := r.buffers[r.IntN(len(r.buffers))], r.stream()
+	b, s := r.buffers[r.IntN(len(r.buffers))], r.Stream()
 	from, to := r.part(len(b.want))
 	p, n := b.p.Add(int64(from)), to-from
 	name := "nothing"
@@ -142,7 +143,7 @@ func (r *randomTest) step() {
 		r.use(s, func(s device.Stream) error { return s.Memset(p, value, int64(n)) }, b)
 		copy(b.want[from:to], bytes.Repeat([]byte{value}, n))
 	case k < 88:
-		caller, ok := device.As[device.Caller](r.dev)
+		caller, ok := device.As[device.Caller](r.Dev)
 		if !ok {
 			return
 		}
@@ -158,19 +159,19 @@ func (r *randomTest) step() {
 		add(b.want[from:to], value)
 	case k < 92:
 		name = "synchronise stream"
-		r.ok(s.Synchronize())
+		r.OK(s.Synchronize())
 		r.check(func(read *modelRead) bool { return read.stream == s })
 	case k < 96:
 		name = "synchronise event"
-		r.ok(b.settled.Synchronize())
+		r.OK(b.settled.Synchronize())
 		r.check(func(read *modelRead) bool { return read.buffer == b })
 	case k < 97:
 		name = "synchronise device"
-		r.ok(r.dev.Synchronize())
+		r.OK(r.Dev.Synchronize())
 		r.check(func(*modelRead) bool { return true })
 	default:
 		name = "free and allocate"
-		r.ok(r.dev.Free(b.p)) // waits for the work by itself
+		r.OK(r.Dev.Free(b.p)) // waits for the work by itself
 		r.renew(b)
 	}
 	r.log = append(r.log, fmt.Sprintf("%s %#x+%d", name, p, n))

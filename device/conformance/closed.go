@@ -1,6 +1,9 @@
-package devicetest
+package conformance
 
-import "github.com/pinion-gpu/pinion/device"
+import (
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
+)
 
 // use is one call on something that may be closed.
 type use struct {
@@ -8,10 +11,10 @@ type use struct {
 	call func() error
 }
 
-func (f *fixture) allClosed(of string, uses []use) {
+func allClosed(f *fixture.F, of string, uses []use) {
 	f.Helper()
 	for _, u := range uses {
-		f.fails(u.what+" of a closed "+of, u.call(), device.ErrClosed)
+		f.Fails(u.what+" of a closed "+of, u.call(), device.ErrClosed)
 	}
 }
 
@@ -111,62 +114,62 @@ func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []us
 	return uses
 }
 
-func testClosedStream(f *fixture) {
-	s, other := f.stream(), f.stream()
-	e, p := f.event(0), f.alloc(64)
-	f.ok(s.Memset(p, 1, 64))
-	f.ok(s.Close())
-	f.ok(s.Close())
-	f.allClosed("stream", streamUses(s, e, p))
-	if c, ok := device.As[device.Caller](f.dev); ok {
-		f.fails("Call on a closed stream", c.Call(s, func() error { return nil }), device.ErrClosed)
+func testClosedStream(f *fixture.F) {
+	s, other := f.Stream(), f.Stream()
+	e, p := f.Event(0), f.Alloc(64)
+	f.OK(s.Memset(p, 1, 64))
+	f.OK(s.Close())
+	f.OK(s.Close())
+	allClosed(f, "stream", streamUses(s, e, p))
+	if c, ok := device.As[device.Caller](f.Dev); ok {
+		f.Fails("Call on a closed stream", c.Call(s, func() error { return nil }), device.ErrClosed)
 	}
-	if !device.Same(s.Device(), f.dev) {
+	if !device.Same(s.Device(), f.Dev) {
 		f.Error("a closed stream forgot its device")
 	}
-	f.ok(other.Memset(p, 2, 64))
-	f.ok(other.Synchronize())
+	f.OK(other.Memset(p, 2, 64))
+	f.OK(other.Synchronize())
 }
 
-func testClosedEvent(f *fixture) {
-	s := f.stream()
-	e, live := f.event(0), f.event(0)
-	f.ok(s.Record(e))
-	f.ok(s.Record(live))
-	f.ok(s.Synchronize())
-	f.ok(e.Close())
-	f.ok(e.Close())
-	f.allClosed("event", eventUses(e, live, s))
-	f.ok(s.Synchronize())
+func testClosedEvent(f *fixture.F) {
+	s := f.Stream()
+	e, live := f.Event(0), f.Event(0)
+	f.OK(s.Record(e))
+	f.OK(s.Record(live))
+	f.OK(s.Synchronize())
+	f.OK(e.Close())
+	f.OK(e.Close())
+	allClosed(f, "event", eventUses(e, live, s))
+	f.OK(s.Synchronize())
 }
 
-func testClosedDevice(f *fixture) {
-	b := f.pages(4096)
-	s, closed := f.stream(), f.stream()
-	e, live := f.event(0), f.event(0)
-	p := f.alloc(64)
-	info := f.dev.Info()
-	f.ok(closed.Close())
-	f.ok(s.Record(e))
-	f.ok(s.Record(live))
-	if f.dev.Closed() {
+func testClosedDevice(f *fixture.F) {
+	b := f.Pages(4096)
+	s, closed := f.Stream(), f.Stream()
+	e, live := f.Event(0), f.Event(0)
+	p := f.Alloc(64)
+	info := f.Dev.Info()
+	f.OK(closed.Close())
+	f.OK(s.Record(e))
+	f.OK(s.Record(live))
+	if f.Dev.Closed() {
 		f.Error("closed before it is")
 	}
-	f.ok(f.dev.Close())
-	f.ok(f.dev.Close())
-	if !f.dev.Closed() {
+	f.OK(f.Dev.Close())
+	f.OK(f.Dev.Close())
+	if !f.Dev.Closed() {
 		f.Error("closed, and says it is not")
 	}
-	f.allClosed("device", deviceUses(f.dev, s, p, b))
-	f.allClosed("device, stream", streamUses(s, e, p))
-	f.allClosed("device, event", eventUses(e, live, s))
-	if now := f.dev.Info(); now != info {
+	allClosed(f, "device", deviceUses(f.Dev, s, p, b))
+	allClosed(f, "device, stream", streamUses(s, e, p))
+	allClosed(f, "device, event", eventUses(e, live, s))
+	if now := f.Dev.Info(); now != info {
 		f.Errorf("Info of a closed device is %+v, was %+v", now, info)
 	}
-	if p, ok := device.As[device.Pinner](f.dev); ok && p.Pinned(b) {
+	if p, ok := device.As[device.Pinner](f.Dev); ok && p.Pinned(b) {
 		f.Error("memory is pinned for a closed device")
 	}
-	f.ok(s.Close())
-	f.ok(closed.Close())
-	f.ok(e.Close())
+	f.OK(s.Close())
+	f.OK(closed.Close())
+	f.OK(e.Close())
 }

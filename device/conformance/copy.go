@@ -1,4 +1,4 @@
-package devicetest
+package conformance
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // copySizes are around the powers at which a copy may change its ways.
@@ -27,23 +28,23 @@ const (
 
 var guard = bytes.Repeat([]byte{guardValue}, 2*guardBytes)
 
-func testCopyPageable(f *fixture) {
+func testCopyPageable(f *fixture.F) {
 	testCopies(f, func(n int64) []byte { return make([]byte, n) })
 }
 
-func testCopyPinned(f *fixture) { testCopies(f, f.pinned) }
+func testCopyPinned(f *fixture.F) { testCopies(f, f.Pinned) }
 
 // testCopies takes bytes from host to device, to another place there, and back
 // to the host, for all sizes and offsets, and looks at what stands around them.
-func testCopies(f *fixture, hostMemory func(int64) []byte) {
+func testCopies(f *fixture.F, hostMemory func(int64) []byte) {
 	most := copySizes[len(copySizes)-2] + 2*guardBytes
-	if f.dev.Info().TotalBytes < 3*most || testing.Short() {
+	if f.Dev.Info().TotalBytes < 3*most || testing.Short() {
 		most = 1<<20 + 1 + 2*guardBytes
 	}
 	from, back := hostMemory(most), hostMemory(most)
-	scramble(from, 1)
-	a, b := f.alloc(most), f.alloc(most)
-	s := f.stream()
+	fixture.Scramble(from, 1)
+	a, b := f.Alloc(most), f.Alloc(most)
+	s := f.Stream()
 	for _, n := range copySizes {
 		all := n + 2*guardBytes
 		if all > most {
@@ -58,26 +59,26 @@ func testCopies(f *fixture, hostMemory func(int64) []byte) {
 			copy(back[:dst], guard)
 			clear(back[dst : dst+n])
 			copy(back[dst+n:all], guard)
-			f.ok(s.Memset(a, guardValue, all))
-			f.ok(s.Memset(b, guardValue, all))
-			f.ok(s.CopyH2D(a.Add(dst), from[src:src+n]))
-			f.ok(s.CopyD2D(b.Add(src), a.Add(dst), n))
-			f.ok(s.CopyD2H(back[dst:dst+n], b.Add(src)))
-			f.ok(s.Synchronize())
+			f.OK(s.Memset(a, guardValue, all))
+			f.OK(s.Memset(b, guardValue, all))
+			f.OK(s.CopyH2D(a.Add(dst), from[src:src+n]))
+			f.OK(s.CopyD2D(b.Add(src), a.Add(dst), n))
+			f.OK(s.CopyD2H(back[dst:dst+n], b.Add(src)))
+			f.OK(s.Synchronize())
 			want := from[src : src+n]
-			f.guarded("D2H, "+what, back[:all], dst, want)
-			f.ok(s.CopyD2H(back[:all], a))
-			f.ok(s.Synchronize())
-			f.guarded("H2D, "+what, back[:all], dst, want)
-			f.ok(s.CopyD2H(back[:all], b))
-			f.ok(s.Synchronize())
-			f.guarded("D2D, "+what, back[:all], src, want)
+			guarded(f, "D2H, "+what, back[:all], dst, want)
+			f.OK(s.CopyD2H(back[:all], a))
+			f.OK(s.Synchronize())
+			guarded(f, "H2D, "+what, back[:all], dst, want)
+			f.OK(s.CopyD2H(back[:all], b))
+			f.OK(s.Synchronize())
+			guarded(f, "D2D, "+what, back[:all], src, want)
 		}
 	}
 }
 
 // guarded checks that b is want at offset at, and guard bytes around it.
-func (f *fixture) guarded(what string, b []byte, at int64, want []byte) {
+func guarded(f *fixture.F, what string, b []byte, at int64, want []byte) {
 	f.Helper()
 	end := at + int64(len(want))
 	if !bytes.Equal(b[at:end], want) {
@@ -90,45 +91,45 @@ func (f *fixture) guarded(what string, b []byte, at int64, want []byte) {
 	}
 }
 
-func testCopyArguments(f *fixture) {
+func testCopyArguments(f *fixture.F) {
 	const n = 1 << 10
-	s := f.stream()
-	p, q := f.alloc(n), f.alloc(n)
-	f.upload(p, unique(n, 1))
+	s := f.Stream()
+	p, q := f.Alloc(n), f.Alloc(n)
+	f.Upload(p, fixture.Unique(n, 1))
 
-	f.ok(s.CopyH2D(p, nil))
-	f.ok(s.CopyH2D(p, []byte{}))
-	f.ok(s.CopyD2H(nil, p))
-	f.ok(s.CopyD2H([]byte{}, p))
-	f.ok(s.CopyD2D(q, p, 0))
-	f.ok(s.Memset(p, 1, 0))
-	f.ok(s.Synchronize())
+	f.OK(s.CopyH2D(p, nil))
+	f.OK(s.CopyH2D(p, []byte{}))
+	f.OK(s.CopyD2H(nil, p))
+	f.OK(s.CopyD2H([]byte{}, p))
+	f.OK(s.CopyD2D(q, p, 0))
+	f.OK(s.Memset(p, 1, 0))
+	f.OK(s.Synchronize())
 
 	for _, n := range []int64{-1, math.MinInt64} {
-		f.fails("CopyD2D of less than nothing", s.CopyD2D(q, p, n), device.ErrArgument)
-		f.fails("Memset of less than nothing", s.Memset(p, 1, n), device.ErrArgument)
+		f.Fails("CopyD2D of less than nothing", s.CopyD2D(q, p, n), device.ErrArgument)
+		f.Fails("Memset of less than nothing", s.Memset(p, 1, n), device.ErrArgument)
 	}
 	b := make([]byte, 16)
-	f.fails("CopyH2D to address zero", s.CopyH2D(0, b), device.ErrPointer)
-	f.fails("CopyD2H from address zero", s.CopyD2H(b, 0), device.ErrPointer)
-	f.fails("CopyD2D to address zero", s.CopyD2D(0, p, 16), device.ErrPointer)
-	f.fails("CopyD2D from address zero", s.CopyD2D(q, 0, 16), device.ErrPointer)
-	f.fails("Memset at address zero", s.Memset(0, 1, 16), device.ErrPointer)
+	f.Fails("CopyH2D to address zero", s.CopyH2D(0, b), device.ErrPointer)
+	f.Fails("CopyD2H from address zero", s.CopyD2H(b, 0), device.ErrPointer)
+	f.Fails("CopyD2D to address zero", s.CopyD2D(0, p, 16), device.ErrPointer)
+	f.Fails("CopyD2D from address zero", s.CopyD2D(q, 0, 16), device.ErrPointer)
+	f.Fails("Memset at address zero", s.Memset(0, 1, 16), device.ErrPointer)
 
-	f.ok(s.Synchronize()) // what failed at once leaves no error behind
-	if !bytes.Equal(f.download(p, n), unique(n, 1)) {
+	f.OK(s.Synchronize()) // what failed at once leaves no error behind
+	if !bytes.Equal(f.Download(p, n), fixture.Unique(n, 1)) {
 		f.Error("copies of nothing changed something")
 	}
 }
 
 // A device whose memory Go functions see knows where its allocations end. On
 // others a stray address may hit a neighbour or worse, so nothing is tried.
-func testCopyOutside(f *fixture) {
-	f.caller()
+func testCopyOutside(f *fixture.F) {
+	f.Caller()
 	const n = 1 << 16
-	s := f.stream()
-	p, gone := f.alloc(n), f.alloc(n)
-	f.ok(f.dev.Free(gone))
+	s := f.Stream()
+	p, gone := f.Alloc(n), f.Alloc(n)
+	f.OK(f.Dev.Free(gone))
 	b := make([]byte, n+1)
 	for _, c := range []struct {
 		what string
@@ -147,14 +148,14 @@ func testCopyOutside(f *fixture) {
 		{"Memset of everything", s.Memset(p, 0, math.MaxInt64)},
 		{"Memset of freed memory", s.Memset(gone, 0, 1)},
 	} {
-		f.fails(c.what, c.err, device.ErrPointer)
+		f.Fails(c.what, c.err, device.ErrPointer)
 	}
 }
 
-func testMemset(f *fixture) {
+func testMemset(f *fixture.F) {
 	const most = 1<<20 + 1 + 2*guardBytes
-	p := f.alloc(most)
-	s := f.stream()
+	p := f.Alloc(most)
+	s := f.Stream()
 	got := make([]byte, most)
 	for _, n := range copySizes {
 		all := n + 2*guardBytes
@@ -163,11 +164,11 @@ func testMemset(f *fixture) {
 		}
 		for i, value := range []byte{0, 1, 0x80, 0xFF} {
 			at := copyOffsets[i+1][0]
-			f.ok(s.Memset(p, guardValue, all))
-			f.ok(s.Memset(p.Add(at), value, n))
-			f.ok(s.CopyD2H(got[:all], p))
-			f.ok(s.Synchronize())
-			f.guarded(fmt.Sprintf("Memset of %d bytes at %d to %d", n, at, value),
+			f.OK(s.Memset(p, guardValue, all))
+			f.OK(s.Memset(p.Add(at), value, n))
+			f.OK(s.CopyD2H(got[:all], p))
+			f.OK(s.Synchronize())
+			guarded(f, fmt.Sprintf("Memset of %d bytes at %d to %d", n, at, value),
 				got[:all], at, bytes.Repeat([]byte{value}, int(n)))
 		}
 	}

@@ -1,4 +1,4 @@
-package devicetest
+package conformance
 
 import (
 	"bytes"
@@ -6,12 +6,13 @@ import (
 	"math/rand/v2"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // boxer returns the device as a [device.BoxCopier], or skips the test.
-func (f *fixture) boxer() device.BoxCopier {
+func boxer(f *fixture.F) device.BoxCopier {
 	f.Helper()
-	c, ok := device.As[device.BoxCopier](f.dev)
+	c, ok := device.As[device.BoxCopier](f.Dev)
 	if !ok {
 		f.Skip("the device copies no boxes")
 	}
@@ -52,21 +53,21 @@ func randomBox(rng *rand.Rand, n int64) device.Box {
 	}
 	dst, src, err := b.Reach()
 	if err != nil || dst > n || src > n {
-		panic("devicetest: a random box is none")
+		panic("conformance: a random box is none")
 	}
 	b.Dst, b.Src = device.Ptr(rng.Int64N(n-dst+1)), device.Ptr(rng.Int64N(n-src+1))
 	return b
 }
 
 // Boxes of all shapes arrive whole, and nothing around them changes.
-func testBox(f *fixture) {
-	c := f.boxer()
+func testBox(f *fixture.F) {
+	c := boxer(f)
 	const n = 1 << 16
 	rng := rand.New(rand.NewPCG(1, 4))
-	source := unique(n, 1)
-	s := f.stream()
+	source := fixture.Unique(n, 1)
+	s := f.Stream()
 	copied, refused := 0, 0
-	f.eachWay(n, func(what string, dst, src place) {
+	eachWay(f, n, func(what string, dst, src place) {
 		src.set(source)
 		want := bytes.Repeat([]byte{guardValue}, n)
 		dst.set(want)
@@ -81,13 +82,13 @@ func testBox(f *fixture) {
 				if b.DstPlaneStride%b.DstRowStride == 0 && b.SrcPlaneStride%b.SrcRowStride == 0 {
 					f.Fatalf("cannot copy %+v, whose planes are whole rows apart", b)
 				}
-				f.fails("CopyBox of a shape that the device cannot copy", c.CopyBox(s, at), device.ErrNotSupported)
+				f.Fails("CopyBox of a shape that the device cannot copy", c.CopyBox(s, at), device.ErrNotSupported)
 				refused++
 				continue
 			}
 			copied++
-			f.ok(c.CopyBox(s, at))
-			f.within("a box", s.Synchronize)
+			f.OK(c.CopyBox(s, at))
+			f.Within("a box", s.Synchronize)
 			copyModel(want, source, b)
 			if !bytes.Equal(dst.get(), want) {
 				f.Fatalf("%s: wrong content after %+v", what, b)
@@ -102,45 +103,45 @@ func testBox(f *fixture) {
 
 // Boxes stand in the order of their stream: a transposition of rows and planes
 // there and back.
-func testBoxOrder(f *fixture) {
-	c := f.boxer()
+func testBoxOrder(f *fixture.F) {
+	c := boxer(f)
 	const row, rows, planes = 64, 16, 8
 	const n = row * rows * planes
-	a, b, p := f.alloc(n), f.alloc(n), f.alloc(n)
-	s := f.stream()
-	want := unique(n, 1)
+	a, b, p := f.Alloc(n), f.Alloc(n), f.Alloc(n)
+	s := f.Stream()
+	want := fixture.Unique(n, 1)
 	got := make([]byte, n)
 	// One plane of the source becomes one row of every plane.
 	turn := func(dst, src device.Ptr, rows, planes int64) {
 		for z := range planes {
-			f.ok(c.CopyBox(s, device.Box{
+			f.OK(c.CopyBox(s, device.Box{
 				Dst: dst.Add(z * row), Src: src.Add(z * rows * row), RowBytes: row, Rows: 1, Planes: rows,
 				DstPlaneStride: planes * row, SrcPlaneStride: row,
 			}))
 		}
 	}
 	for range 4 {
-		f.ok(s.Memset(a, 0, n))
-		f.ok(s.CopyH2D(a, want))
+		f.OK(s.Memset(a, 0, n))
+		f.OK(s.CopyH2D(a, want))
 		turn(b, a, rows, planes)
-		f.ok(s.Memset(a, 1, n))
+		f.OK(s.Memset(a, 1, n))
 		turn(p, b, planes, rows)
-		f.ok(s.Memset(b, 2, n))
-		f.ok(s.CopyD2H(got, p))
-		f.ok(s.Memset(p, 3, n))
-		f.ok(s.Synchronize())
+		f.OK(s.Memset(b, 2, n))
+		f.OK(s.CopyD2H(got, p))
+		f.OK(s.Memset(p, 3, n))
+		f.OK(s.Synchronize())
 		if !bytes.Equal(got, want) {
 			f.Fatal("a box did not run in the order of its stream")
 		}
 	}
 }
 
-func testBoxArguments(f *fixture) {
-	c := f.boxer()
+func testBoxArguments(f *fixture.F) {
+	c := boxer(f)
 	const n = 1 << 12
-	s := f.stream()
-	p, q := f.alloc(n), f.alloc(n)
-	f.upload(q, unique(n, 1))
+	s := f.Stream()
+	p, q := f.Alloc(n), f.Alloc(n)
+	f.Upload(q, fixture.Unique(n, 1))
 	good := device.Box{
 		Dst: q, Src: p, RowBytes: 10, Rows: 4, Planes: 3,
 		DstRowStride: 20, SrcRowStride: 10, DstPlaneStride: 100, SrcPlaneStride: 40,
@@ -156,7 +157,7 @@ func testBoxArguments(f *fixture) {
 		if !c.CanCopyBox(b) {
 			f.Errorf("cannot copy %+v, which is empty", b)
 		}
-		f.ok(c.CopyBox(s, b))
+		f.OK(c.CopyBox(s, b))
 	}
 	for _, bad := range []struct {
 		what   string
@@ -179,7 +180,7 @@ func testBoxArguments(f *fixture) {
 		if c.CanCopyBox(b) {
 			f.Errorf("can copy a box with %s", bad.what)
 		}
-		f.fails("CopyBox with "+bad.what, c.CopyBox(s, b), bad.want)
+		f.Fails("CopyBox with "+bad.what, c.CopyBox(s, b), bad.want)
 	}
 	for _, side := range []func(*device.Box){
 		func(b *device.Box) { b.Dst = 0 },
@@ -187,20 +188,20 @@ func testBoxArguments(f *fixture) {
 	} {
 		b := good
 		side(&b)
-		f.fails("CopyBox at address zero", c.CopyBox(s, b), device.ErrPointer)
+		f.Fails("CopyBox at address zero", c.CopyBox(s, b), device.ErrPointer)
 		b.Rows, b.Planes = 1, 1
-		f.fails("CopyBox of one row at address zero", c.CopyBox(s, b), device.ErrPointer)
+		f.Fails("CopyBox of one row at address zero", c.CopyBox(s, b), device.ErrPointer)
 	}
-	f.ok(s.Synchronize())
-	if !bytes.Equal(f.download(q, n), unique(n, 1)) {
+	f.OK(s.Synchronize())
+	if !bytes.Equal(f.Download(q, n), fixture.Unique(n, 1)) {
 		f.Error("a box that failed, or had no bytes, changed something")
 	}
 
-	f.fails("CopyBox on no stream", c.CopyBox(nil, good), device.ErrArgument)
-	other, err := f.open().NewStream()
-	f.ok(err)
-	f.fails("CopyBox on a stream of another device", c.CopyBox(other, good), device.ErrArgument)
-	f.ok(s.Close())
-	f.fails("CopyBox on a closed stream", c.CopyBox(s, good), device.ErrClosed)
-	f.fails("CopyBox of nothing on a closed stream", c.CopyBox(s, device.Box{}), device.ErrClosed)
+	f.Fails("CopyBox on no stream", c.CopyBox(nil, good), device.ErrArgument)
+	other, err := f.Open().NewStream()
+	f.OK(err)
+	f.Fails("CopyBox on a stream of another device", c.CopyBox(other, good), device.ErrArgument)
+	f.OK(s.Close())
+	f.Fails("CopyBox on a closed stream", c.CopyBox(s, good), device.ErrClosed)
+	f.Fails("CopyBox of nothing on a closed stream", c.CopyBox(s, device.Box{}), device.ErrClosed)
 }

@@ -1,4 +1,4 @@
-package devicetest
+package conformance
 
 import (
 	"bytes"
@@ -9,34 +9,35 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // Close of a device finishes what is queued, and leaves host memory alone
 // afterwards.
-func testCloseInFlight(f *fixture) {
+func testCloseInFlight(f *fixture.F) {
 	const n = 1 << 20
-	s, behind := f.stream(), f.stream()
-	e := f.event(device.EventNoTiming)
-	p, q := f.alloc(n), f.alloc(n)
-	want := unique(n, 1)
-	f.upload(p, want)
+	s, behind := f.Stream(), f.Stream()
+	e := f.Event(device.EventNoTiming)
+	p, q := f.Alloc(n), f.Alloc(n)
+	want := fixture.Unique(n, 1)
+	f.Upload(p, want)
 	for range 16 {
-		f.ok(s.Memset(q, 0, n))
-		f.ok(s.CopyD2D(q, p, n))
+		f.OK(s.Memset(q, 0, n))
+		f.OK(s.CopyD2D(q, p, n))
 	}
-	f.ok(s.Record(e))
-	f.ok(behind.Wait(e))
+	f.OK(s.Record(e))
+	f.OK(behind.Wait(e))
 	targets := [][]byte{make([]byte, n)}
-	if pinner, ok := device.As[device.Pinner](f.dev); ok {
-		b := f.pages(n)
+	if pinner, ok := device.As[device.Pinner](f.Dev); ok {
+		b := f.Pages(n)
 		if pinner.Pin(b, 0) == nil {
 			targets = append(targets, b) // behind the other, which may block
 		}
 	}
 	for _, b := range targets {
-		f.ok(behind.CopyD2H(b, q))
+		f.OK(behind.CopyD2H(b, q))
 	}
-	f.within("Close with work in flight", f.dev.Close)
+	f.Within("Close with work in flight", f.Dev.Close)
 	for _, b := range targets {
 		if !bytes.Equal(b, want) {
 			f.Error("Close dropped queued work")
@@ -47,29 +48,29 @@ func testCloseInFlight(f *fixture) {
 
 // Close of a device waits for a stream that stands still, and functions that
 // run meanwhile still reach their memory.
-func testCloseWaits(f *fixture) {
-	c := f.caller()
-	a, b := f.stream(), f.stream()
-	e, p := f.event(0), f.alloc(64)
-	release := f.hold(a)
+func testCloseWaits(f *fixture.F) {
+	c := f.Caller()
+	a, b := f.Stream(), f.Stream()
+	e, p := f.Event(0), f.Alloc(64)
+	release := f.Hold(a)
 	ran := false
-	f.ok(a.Record(e))
-	f.ok(b.Wait(e))
-	f.ok(c.Call(b, func() error {
+	f.OK(a.Record(e))
+	f.OK(b.Wait(e))
+	f.OK(c.Call(b, func() error {
 		ran = true
 		_, err := c.Bytes(p, 64)
 		return err
 	}))
-	closed := async(f.dev.Close)
+	closed := fixture.Async(f.Dev.Close)
 	// Let Close begin, as far as that can be seen from here.
 	for range 20 {
-		if _, err := f.dev.Memory(); err != nil {
+		if _, err := f.Dev.Memory(); err != nil {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
 	release()
-	f.arrives("Close", closed)
+	f.Arrives("Close", closed)
 	if !ran {
 		f.Error("Close dropped queued work")
 	}
@@ -77,23 +78,23 @@ func testCloseWaits(f *fixture) {
 
 // Close of a device under the hands of those who queue: they see ErrClosed and
 // nothing else, and their memory is theirs again.
-func testCloseWhileQueueing(f *fixture) {
+func testCloseWhileQueueing(f *fixture.F) {
 	const workers, n = 4, 1 << 14
 	var working sync.WaitGroup
 	var done []<-chan error
 	buffers := make([][]byte, workers)
 	working.Add(workers)
 	for i := range workers {
-		s, e, p := f.stream(), f.event(0), f.alloc(n)
+		s, e, p := f.Stream(), f.Event(0), f.Alloc(n)
 		buffers[i] = make([]byte, n)
 		started := sync.OnceFunc(working.Done)
-		done = append(done, async(func() error {
+		done = append(done, fixture.Async(func() error {
 			defer started()
 			for round := 0; ; round++ {
 				err := s.CopyH2D(p, buffers[i])
 				for _, queue := range []func() error{
 					func() error { return s.CopyD2H(buffers[i], p) },
-					func() error { return allocAndFree(f.dev) },
+					func() error { return allocAndFree(f.Dev) },
 					func() error { return s.Record(e) },
 					func() error { return s.Wait(e) },
 				} {
@@ -114,9 +115,9 @@ func testCloseWhileQueueing(f *fixture) {
 		}))
 	}
 	working.Wait()
-	f.within("Close", f.dev.Close)
+	f.Within("Close", f.Dev.Close)
 	for _, d := range done {
-		f.arrives("queueing on a device that is closed", d)
+		f.Arrives("queueing on a device that is closed", d)
 	}
 	for _, b := range buffers {
 		clear(b) // with -race, a write from the device after Close is a race
@@ -133,23 +134,23 @@ func allocAndFree(dev device.Device) error {
 
 // Many goroutines allocate, copy and free on one device, some on streams of
 // their own and some on a shared one.
-func testManyGoroutines(f *fixture) {
+func testManyGoroutines(f *fixture.F) {
 	const workers, rounds = 8, 20
-	shared := f.stream()
+	shared := f.Stream()
 	var done []<-chan error
 	for i := range workers {
-		done = append(done, async(func() error {
+		done = append(done, fixture.Async(func() error {
 			s := shared
 			if i%2 == 0 {
 				var err error
-				if s, err = f.dev.NewStream(); err != nil {
+				if s, err = f.Dev.NewStream(); err != nil {
 					return err
 				}
 				defer s.Close()
 			}
 			r := rand.New(rand.NewPCG(uint64(i), 2))
 			for range rounds {
-				if err := roundTrip(f.dev, s, unique(1+r.Int64N(1<<17), byte(r.Uint32()))); err != nil {
+				if err := roundTrip(f.Dev, s, fixture.Unique(1+r.Int64N(1<<17), byte(r.Uint32()))); err != nil {
 					return err
 				}
 			}
@@ -157,7 +158,7 @@ func testManyGoroutines(f *fixture) {
 		}))
 	}
 	for _, d := range done {
-		f.arrives("a goroutine among many", d)
+		f.Arrives("a goroutine among many", d)
 	}
 }
 
@@ -187,19 +188,19 @@ func roundTrip(dev device.Device, s device.Stream, want []byte) error {
 
 // A device leaves no goroutines behind, whatever was left open. (The fixture
 // looks for them after every test; this one leaves everything open.)
-func testGoroutines(f *fixture) {
+func testGoroutines(f *fixture.F) {
 	for range 3 {
-		dev := f.open()
+		dev := f.Open()
 		for range 4 {
 			s, err := dev.NewStream()
-			f.ok(err)
+			f.OK(err)
 			e, err := dev.NewEvent(0)
-			f.ok(err)
+			f.OK(err)
 			p, err := dev.Alloc(1 << 16)
-			f.ok(err)
-			f.ok(s.CopyH2D(p, make([]byte, 1<<16)))
-			f.ok(s.Record(e))
+			f.OK(err)
+			f.OK(s.CopyH2D(p, make([]byte, 1<<16)))
+			f.OK(s.Record(e))
 		}
-		f.ok(dev.Close())
+		f.OK(dev.Close())
 	}
 }

@@ -1,4 +1,4 @@
-package devicetest
+package conformance
 
 import (
 	"bytes"
@@ -7,30 +7,31 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
 )
 
 // Go functions run in their place among the other operations of a stream.
-func testCallOrder(f *fixture) {
-	c := f.caller()
+func testCallOrder(f *fixture.F) {
+	c := f.Caller()
 	const n = 4096
-	s := f.stream()
-	p := f.alloc(n)
+	s := f.Stream()
+	p := f.Alloc(n)
 	got := make([]byte, n)
 	want := bytes.Repeat([]byte{3}, n)
-	f.ok(s.Memset(p, 1, n))
-	f.ok(c.Call(s, func() error {
+	f.OK(s.Memset(p, 1, n))
+	f.OK(c.Call(s, func() error {
 		mem, err := c.Bytes(p, n)
 		add(mem, 2)
 		return err
 	}))
-	f.ok(s.CopyD2H(got, p))
-	f.ok(c.Call(s, func() error {
+	f.OK(s.CopyD2H(got, p))
+	f.OK(c.Call(s, func() error {
 		if !bytes.Equal(got, want) {
 			return errors.New("a function ran before the copy in front of it")
 		}
 		return nil
 	}))
-	f.within("Synchronize", s.Synchronize)
+	f.Within("Synchronize", s.Synchronize)
 	if !bytes.Equal(got, want) {
 		f.Error("a copy ran before the function in front of it")
 	}
@@ -38,60 +39,60 @@ func testCallOrder(f *fixture) {
 
 // Errors of functions surface once, where their stream is waited for, and
 // stop neither it nor others.
-func testCallErrors(f *fixture) {
-	c := f.caller()
-	s, other := f.stream(), f.stream()
+func testCallErrors(f *fixture.F) {
+	c := f.Caller()
+	s, other := f.Stream(), f.Stream()
 	first, second := errors.New("first"), errors.New("second")
 	fail := func(err error) func() error { return func() error { return err } }
 	const n = 256
-	p := f.alloc(n)
+	p := f.Alloc(n)
 
-	f.ok(c.Call(s, fail(first)))
-	f.ok(c.Call(s, fail(second)))
-	f.ok(s.Memset(p, 7, n))
-	f.ok(other.Synchronize())
-	f.fails("Synchronize", s.Synchronize(), first)
-	f.ok(s.Synchronize())
-	if !bytes.Equal(f.download(p, n), bytes.Repeat([]byte{7}, n)) {
+	f.OK(c.Call(s, fail(first)))
+	f.OK(c.Call(s, fail(second)))
+	f.OK(s.Memset(p, 7, n))
+	f.OK(other.Synchronize())
+	f.Fails("Synchronize", s.Synchronize(), first)
+	f.OK(s.Synchronize())
+	if !bytes.Equal(f.Download(p, n), bytes.Repeat([]byte{7}, n)) {
 		f.Error("work behind a failed function did not run")
 	}
 
-	f.ok(c.Call(s, fail(first)))
-	f.ok(other.Memset(p, 8, n))
-	f.fails("Synchronize of the device", f.dev.Synchronize(), first)
-	f.ok(f.dev.Synchronize())
-	f.ok(s.Synchronize())
+	f.OK(c.Call(s, fail(first)))
+	f.OK(other.Memset(p, 8, n))
+	f.Fails("Synchronize of the device", f.Dev.Synchronize(), first)
+	f.OK(f.Dev.Synchronize())
+	f.OK(s.Synchronize())
 
-	e, after := f.event(0), f.event(0)
-	f.ok(c.Call(s, fail(first)))
-	f.ok(s.Record(e))
-	f.fails("Synchronize of an event behind the failure", e.Synchronize(), first)
+	e, after := f.Event(0), f.Event(0)
+	f.OK(c.Call(s, fail(first)))
+	f.OK(s.Record(e))
+	f.Fails("Synchronize of an event behind the failure", e.Synchronize(), first)
 	_ = s.Synchronize() // reported once already, by the event
-	f.ok(s.Record(after))
-	f.ok(after.Synchronize())
+	f.OK(s.Record(after))
+	f.OK(after.Synchronize())
 
-	f.ok(c.Call(s, func() error { panic("a panic in a function") }))
+	f.OK(c.Call(s, func() error { panic("a panic in a function") }))
 	err := s.Synchronize()
-	f.fails("Synchronize after a panic", err, nil)
+	f.Fails("Synchronize after a panic", err, nil)
 	if err != nil && !strings.Contains(err.Error(), "a panic in a function") {
 		f.Errorf("the error of a panic does not tell it: %v", err)
 	}
-	f.ok(s.Synchronize())
+	f.OK(s.Synchronize())
 
-	f.fails("Call of nothing", errors.Join(c.Call(s, nil), s.Synchronize()), nil)
-	f.fails("Call on no stream", c.Call(nil, fail(nil)), device.ErrArgument)
+	f.Fails("Call of nothing", errors.Join(c.Call(s, nil), s.Synchronize()), nil)
+	f.Fails("Call on no stream", c.Call(nil, fail(nil)), device.ErrArgument)
 }
 
-func testCallBytes(f *fixture) {
-	c := f.caller()
+func testCallBytes(f *fixture.F) {
+	c := f.Caller()
 	const n = 1 << 16
-	p, gone := f.alloc(n), f.alloc(n)
-	f.ok(f.dev.Free(gone))
-	want := unique(n, 1)
-	f.upload(p, want)
+	p, gone := f.Alloc(n), f.Alloc(n)
+	f.OK(f.Dev.Free(gone))
+	want := fixture.Unique(n, 1)
+	f.Upload(p, want)
 	for _, part := range [][2]int64{{0, n}, {0, 1}, {n - 1, n}, {13, 4097}, {n / 2, n / 2}} {
 		b, err := c.Bytes(p.Add(part[0]), part[1]-part[0])
-		f.ok(err)
+		f.OK(err)
 		if !bytes.Equal(b, want[part[0]:part[1]]) {
 			f.Errorf("Bytes %d to %d are different", part[0], part[1])
 		}
@@ -110,8 +111,8 @@ func testCallBytes(f *fixture) {
 		{"at the last address", math.MaxUint64, 2},
 	} {
 		_, err := c.Bytes(bad.p, bad.n)
-		f.fails("Bytes "+bad.what, err, device.ErrPointer)
+		f.Fails("Bytes "+bad.what, err, device.ErrPointer)
 	}
 	_, err := c.Bytes(p, -1)
-	f.fails("Bytes of less than nothing", err, nil)
+	f.Fails("Bytes of less than nothing", err, nil)
 }
