@@ -26,7 +26,7 @@ func testCapabilities(f *fixture.F) {
 			if !ok {
 				return false, nil
 			}
-			p, _, err := m.AllocManaged(4096)
+			p, _, err := m.AllocManaged(4096, device.ManagedOptions{})
 			if err == nil {
 				err = f.Dev.Free(p)
 			}

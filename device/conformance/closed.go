@@ -71,8 +71,10 @@ func deviceUses(dev device.Device, s device.Stream, p device.Ptr, b []byte) []us
 	}
 	if c, ok := device.As[device.Manager](dev); ok {
 		uses = append(uses,
-			use{"AllocManaged", func() error { _, _, err := c.AllocManaged(4096); return err }},
-			use{"Prefetch", func() error { return c.Prefetch(s, p, 1, false) }})
+			use{"AllocManaged", func() error { _, _, err := c.AllocManaged(4096, device.ManagedOptions{}); return err }},
+			use{"Prefetch", func() error { return c.Prefetch(s, p, 1, device.OnDevice) }},
+			use{"Advise", func() error { return c.Advise(p, 1, device.Advice{}) }},
+			use{"Residency", func() error { _, err := c.Residency(p, 1); return err }})
 	}
 	if c, ok := device.As[device.BatchCopier](dev); ok && c.CanCopyBatch() {
 		spans := []device.Span{{Dst: p, Src: p.Add(16), Bytes: 16}}

@@ -192,7 +192,7 @@ func testCloseFrees(f *fixture.F) {
 	_, err = second.Alloc(3 << 20)
 	f.OK(err)
 	if m, ok := device.As[device.Manager](second); ok && m.CanManage() {
-		_, _, err := m.AllocManaged(3 << 20)
+		_, _, err := m.AllocManaged(3<<20, device.ManagedOptions{})
 		f.OK(err)
 	}
 	if m, ok := device.As[device.Mapper](second); ok && m.CanReserve() {

@@ -29,6 +29,7 @@ var api struct {
 	eventSynchronize, eventElapsedTime                               dl.Func
 	moduleLoadData, moduleUnload, moduleGetFunction, launchKernel    dl.Func
 	memAllocManaged, memPrefetchAsync                                dl.Func
+	memAdvise, memRangeGetAttribute                                  dl.Func
 	memAddressReserve, memAddressFree, memCreate, memRelease         dl.Func
 	memMap, memUnmap, memSetAccess, memGetAllocationGranularity      dl.Func
 	memPoolCreate, memPoolDestroy, memPoolSetAttribute               dl.Func
@@ -95,6 +96,8 @@ var symbols = []dl.Symbol{
 
 	{Name: "cuMemAllocManaged", Func: &api.memAllocManaged, Optional: true},
 	{Name: "cuMemPrefetchAsync_v2", Func: &api.memPrefetchAsync, Optional: true},
+	{Name: "cuMemAdvise_v2", Func: &api.memAdvise, Optional: true},
+	{Name: "cuMemRangeGetAttribute", Func: &api.memRangeGetAttribute, Optional: true},
 
 	{Name: "cuMemAddressReserve", Func: &api.memAddressReserve, Optional: true},
 	{Name: "cuMemAddressFree", Func: &api.memAddressFree, Optional: true},
@@ -152,6 +155,7 @@ const (
 	attrComputeMajor         = 75
 	attrComputeMinor         = 76
 	attrManagedMemory        = 83
+	attrConcurrentManaged    = 89
 	attrVirtualMemory        = 102
 	attrMemoryPools          = 115
 	pointerMemoryType        = 2
@@ -171,6 +175,18 @@ const (
 	eventBlockingSync        = 1
 	eventDisableTiming       = 2
 	memAttachGlobal          = 1
+	adviseReadMostly         = 1
+	unadviseReadMostly       = 2
+	advisePreferred          = 3
+	unadvisePreferred        = 4
+	adviseAccessedBy         = 5
+	unadviseAccessedBy       = 6
+	rangeReadMostly          = 1
+	rangePreferred           = 2
+	rangeAccessedBy          = 3
+	rangeLastPrefetch        = 4
+	hostDevice               = 1<<32 - 1 // -1: the host, where a device is named
+	noDevice                 = 1<<32 - 2 // -2
 	allocationPinned         = 1
 	locationDevice           = 1
 	locationHost             = 2

@@ -129,6 +129,7 @@ func (d *Device) Free(p device.Ptr) error {
 	d.owned.Lock()
 	_, ok := d.live.Remove(uint64(p))
 	delete(d.async, uint64(p))
+	delete(d.managed, uint64(p))
 	d.owned.Unlock()
 	if !ok {
 		return fmt.Errorf("cuda: free: %w: %#x is not the start of an allocation", device.ErrPointer, uint64(p))

@@ -227,7 +227,7 @@ func TestDriverErrorsChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, outOfMemory := dev.Alloc(4096)
-	_, _, unsupported := dev.AllocManaged(4096)
+	_, _, unsupported := dev.AllocManaged(4096, device.ManagedOptions{})
 	for _, c := range []struct {
 		err  error
 		call string

@@ -112,6 +112,7 @@ func Open(index int) (*Device, error) {
 		hostAllocs: map[uintptr]struct{}{},
 		chunks:     map[uint64]int64{},
 		async:      map[uint64]struct{}{},
+		managed:    map[uint64]int64{},
 		streams:    map[*stream]struct{}{},
 		events:     map[*event]struct{}{},
 		modules:    map[*module]struct{}{},
@@ -159,7 +160,7 @@ func (d *Device) describe(index int) error {
 	}
 	d.maxPitch = int64(d.attribute(attrMaxPitch))
 	d.canMap = d.attribute(attrCanMapHostMemory) != 0
-	d.canManage = d.attribute(attrManagedMemory) != 0 && api.memAllocManaged.Ok() && api.memPrefetchAsync.Ok()
+	d.describeManaged()
 	d.canReserve = d.attribute(attrVirtualMemory) != 0
 	for _, f := range []dl.Func{api.memAddressReserve, api.memAddressFree, api.memCreate, api.memRelease,
 		api.memMap, api.memUnmap, api.memSetAccess, api.memGetAllocationGranularity} {
@@ -233,7 +234,8 @@ type Device struct {
 	context uintptr
 	info    device.Info
 
-	canMap, canManage, canReserve, canAllocAsync bool
+	canMap, canReserve, canAllocAsync bool
+	migration                         device.Migration // NoMigration: no managed memory
 
 	maxPitch int64  // of a box, in bytes
 	serial   uint64 // place in the order in which devices were opened
@@ -243,10 +245,14 @@ type Device struct {
 	mu     sync.RWMutex
 	closed bool
 
+	managing sync.Mutex // held while managed memory is allocated
+	others   int64      // bytes of the device that were others' when it was allocated last
+
 	// owned guards what belongs to the device and has to be given back.
 	owned      sync.Mutex
 	live       spans.Set           // device and managed memory
 	async      map[uint64]struct{} // what of it came from pool
+	managed    map[uint64]int64    // what of it is managed, and its size
 	pool       uintptr             // the driver's, for AllocAsync; made when needed
 	registered spans.Set           // host memory pinned by Pin
 	hostAllocs map[uintptr]struct{}

@@ -34,7 +34,7 @@ func (d *Device) allocFor(s device.Stream, n int64) (device.Ptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, err := d.alloc(n)
+	p, err := d.alloc(n, false)
 	if err == nil {
 		d.async[p] = nil
 	}

@@ -28,7 +28,8 @@ type Device struct {
 	gone    bool                   // closed, and what was queued before has run
 	live    spans.Set              // device memory
 	async   map[device.Ptr]*stream // what of it AllocAsync gave; not nil: freed there by what is queued
-	used    int64                  // bytes of live, in pages, and of chunks
+	managed map[device.Ptr]int64   // what of it is managed, and how many bytes were asked for
+	used    int64                  // bytes of live, in pages, and of chunks; managed memory may make it more than capacity
 	virtual virtual                // device memory of the Mapper
 	pinned  spans.Set              // page-locked host memory
 	streams map[*stream]struct{}
@@ -67,6 +68,7 @@ func Open(capacity int64) (*Device, error) {
 		capacity: capacity,
 		name:     id,
 		async:    map[device.Ptr]*stream{},
+		managed:  map[device.Ptr]int64{},
 		streams:  map[*stream]struct{}{},
 		serial:   opened.Add(1),
 	}
@@ -95,31 +97,34 @@ func (d *Device) Memory() (device.Memory, error) {
 	if d.closed.Load() {
 		return device.Memory{}, errClosed
 	}
-	return device.Memory{TotalBytes: d.capacity, FreeBytes: d.capacity - d.used}, nil
+	return device.Memory{TotalBytes: d.capacity, FreeBytes: d.free()}, nil
 }
 
 // Alloc implements [device.Device]. Memory comes in whole pages.
 func (d *Device) Alloc(n int64) (device.Ptr, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.alloc(n)
+	return d.alloc(n, false)
 }
 
-// alloc is Alloc for a caller that holds mu.
-func (d *Device) alloc(n int64) (device.Ptr, error) {
+// free is how many bytes may still be allocated.
+func (d *Device) free() int64 { return max(0, d.capacity-d.used) }
+
+// alloc is Alloc for a caller that holds mu, beyond the capacity if told to.
+func (d *Device) alloc(n int64, beyond bool) (device.Ptr, error) {
 	if n <= 0 {
 		return 0, fmt.Errorf("host: %w: allocation of %d bytes", device.ErrArgument, n)
 	}
 	if err := d.open(); err != nil {
 		return 0, err
 	}
-	if n > d.capacity-d.used || pagemem.RoundUp(n) > d.capacity-d.used {
+	if !beyond && (n > d.free() || pagemem.RoundUp(n) > d.free()) {
 		return 0, d.full(n)
 	}
 	b, err := pagemem.Map(n)
 	if err != nil {
 		return 0, fmt.Errorf("host: %w: asked for %s, %s of %s are free, but the system refused: %v",
-			device.ErrOutOfMemory, units.Bytes(n), units.Bytes(d.capacity-d.used), units.Bytes(d.capacity), err)
+			device.ErrOutOfMemory, units.Bytes(n), units.Bytes(d.free()), units.Bytes(d.capacity), err)
 	}
 	pagemem.Huge(b)
 	p := address(b)
@@ -131,7 +136,7 @@ func (d *Device) alloc(n int64) (device.Ptr, error) {
 // full is the error when n bytes are more than are free.
 func (d *Device) full(n int64) error {
 	return fmt.Errorf("host: %w: asked for %s, %s of %s are free",
-		device.ErrOutOfMemory, units.Bytes(n), units.Bytes(d.capacity-d.used), units.Bytes(d.capacity))
+		device.ErrOutOfMemory, units.Bytes(n), units.Bytes(d.free()), units.Bytes(d.capacity))
 }
 
 // Free implements [device.Device].
@@ -152,6 +157,7 @@ func (d *Device) Free(p device.Ptr) error {
 	if ok {
 		n, ok = d.live.Remove(uint64(p))
 		delete(d.async, p)
+		delete(d.managed, p)
 	}
 	d.mu.Unlock()
 	if !ok {

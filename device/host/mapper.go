@@ -105,7 +105,7 @@ func (d *Device) CreateChunk(n int64) (device.Chunk, error) {
 	if err := d.sized("create chunk", n); err != nil {
 		return 0, err
 	}
-	if n > d.capacity-d.used {
+	if n > d.free() {
 		return 0, d.full(n)
 	}
 	v := &d.virtual

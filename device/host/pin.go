@@ -92,34 +92,4 @@ func (d *Device) Mapped(b []byte) (device.Ptr, error) {
 // CanMap implements [device.Pinner].
 func (d *Device) CanMap() bool { return true }
 
-// CanManage implements [device.Manager].
-func (d *Device) CanManage() bool { return true }
-
-// AllocManaged implements [device.Manager]: there is one memory here, so
-// nothing ever migrates.
-func (d *Device) AllocManaged(n int64) (device.Ptr, []byte, error) {
-	p, err := d.Alloc(n)
-	if err != nil {
-		return 0, nil, err
-	}
-	return p, memory(p, n), nil
-}
-
-// Prefetch implements [device.Manager].
-func (d *Device) Prefetch(s device.Stream, p device.Ptr, n int64, _ bool) error {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	hs, err := d.ownStream(s)
-	if err != nil {
-		return err
-	}
-	if _, err := d.resolve(p, n); err != nil {
-		return err
-	}
-	return hs.push(op{kind: opSet})
-}
-
-var (
-	_ device.Pinner  = (*Device)(nil)
-	_ device.Manager = (*Device)(nil)
-)
+var _ device.Pinner = (*Device)(nil)

@@ -13,6 +13,10 @@
  *   FAKECUDA_VERSION  version of the driver API (13000)
  *   FAKECUDA_FAIL     calls that fail, and how: "cuInit=999,cuMemAlloc_v2=2"
  *   FAKECUDA_PEERS    whether GPUs reach each other's memory, 0 or 1 (1)
+ *   FAKECUDA_CONCURRENT  whether managed memory migrates by pages, 0 or 1 (1)
+ *
+ * Managed memory is charged to its device when it is prefetched there, as if it
+ * migrated as a whole, and given back when it is prefetched to the host.
  *
  * -DFAKECUDA_WITHOUT_MEMALLOC leaves out a function that a driver must have,
  * -DFAKECUDA_WITHOUT_BATCH_13, _12 and -DFAKECUDA_WITHOUT_RECORD_ALL leave out
@@ -142,6 +146,14 @@ struct pool {
 	uint64_t idle, threshold;
 };
 
+/* Places are devices, or one of these. */
+enum { ON_HOST = -1, NOWHERE = -2 };
+
+struct advice {
+	int read_mostly, preferred, prefetched;
+	int by_host, by_device; /* accessed by */
+};
+
 struct range {
 	struct range *next;
 	enum kind kind;
@@ -152,6 +164,8 @@ struct range {
 	struct pool *pool;   /* that the memory came from */
 	int freed;           /* in the order of a stream, which did not come to it yet */
 	int accessible;      /* a mapping that cuMemSetAccess opened */
+	uint64_t charged;    /* bytes of managed memory that are on the device */
+	struct advice advice; /* of managed memory, always for all of it */
 };
 
 static struct range *ranges;
@@ -481,9 +495,9 @@ result cuDeviceGetAttribute(int *value, int attribute, int device) {
 	case 19:                     /* can map host memory */
 	case 41:                     /* unified addressing */
 	case 83:                     /* managed memory */
-	case 89:                     /* concurrent managed access */
 	case 102:                    /* virtual memory */
 	case 115: *value = 1; break; /* memory pools */
+	case 89: *value = (int)setting("FAKECUDA_CONCURRENT", 1); break; /* managed access */
 	default: *value = 0;
 	}
 	return OK;
@@ -592,16 +606,16 @@ static result allocate(address *p, size_t n, enum kind kind) {
 	if (n == 0)
 		return INVALID_VALUE;
 	LOCKED;
-	result r = charge(n);
+	result r = kind == MANAGED ? OK : charge(n);
 	if (r)
 		return r;
-	if (posix_memalign(&memory, 512, rounded(n))) {
-		current->used -= rounded(n);
+	if (posix_memalign(&memory, kind == MANAGED ? 4096 : 512, rounded(n))) {
+		current->used -= kind == MANAGED ? 0 : rounded(n);
 		return OUT_OF_MEMORY;
 	}
 	memset(memory, 0xCD, n < 65536 ? n : 65536); /* undefined is not zero */
 	*p = (address)memory;
-	add_range(kind, *p, n);
+	add_range(kind, *p, n)->advice = (struct advice){.preferred = NOWHERE, .prefetched = NOWHERE, .by_host = NOWHERE, .by_device = NOWHERE};
 	return OK;
 }
 
@@ -624,7 +638,7 @@ result cuMemFree_v2(address p) {
 	if (!r)
 		return INVALID_VALUE;
 	struct device *d = r->device;
-	uint64_t n = r->bytes;
+	uint64_t n = r->kind == MANAGED ? r->charged : r->bytes;
 	struct pool *pool = r->pool;
 	drop_range(r); /* first, so that nobody queues more work on it */
 	if (!pool) /* for memory of a pool it does not wait */
@@ -898,8 +912,56 @@ result cuMemPrefetchAsync_v2(address p, size_t n, struct location to, unsigned f
 	int known = to.kind == 1 ? !bad_device(to.id) : to.kind == 2;
 	if (flags || n == 0 || !known || !covered(p, n, MANAGED))
 		return INVALID_VALUE;
+	if (!setting("FAKECUDA_CONCURRENT", 1))
+		return INVALID_DEVICE;
+	struct range *r = find(p, MANAGED);
+	r->advice.prefetched = to.kind == 1 ? to.id : ON_HOST;
+	r->device->used -= rounded(r->charged);
+	r->charged = 0;
+	if (to.kind == 1 && !charge(r->bytes))
+		r->charged = r->bytes;
 	queue(s, (struct op){.kind = SET, .dst = (void *)p});
 	return OK;
+}
+
+result cuMemAdvise_v2(address p, size_t n, unsigned advice, struct location where) {
+	NEED(CONTEXT);
+	LOCKED;
+	int known = where.kind == 1 ? !bad_device(where.id) : where.kind == 2;
+	if (n == 0 || !known || !covered(p, n, MANAGED))
+		return INVALID_VALUE;
+	struct advice *a = &find(p, MANAGED)->advice;
+	int place = where.kind == 1 ? where.id : ON_HOST;
+	int *by = where.kind == 1 ? &a->by_device : &a->by_host;
+	switch (advice) {
+	case 1: a->read_mostly = 1; return OK;
+	case 2: a->read_mostly = 0; return OK;
+	case 3: a->preferred = place; return OK;
+	case 4: a->preferred = NOWHERE; return OK;
+	case 5: *by = place; return OK;
+	case 6: *by = NOWHERE; return OK;
+	}
+	return INVALID_VALUE;
+}
+
+result cuMemRangeGetAttribute(int *data, size_t size, int attribute, address p, size_t n) {
+	NEED(CONTEXT);
+	LOCKED;
+	if (!data || size == 0 || size % 4 || n == 0 || !covered(p, n, MANAGED))
+		return INVALID_VALUE;
+	if (attribute != 3 && size != 4)
+		return INVALID_VALUE;
+	const struct advice *a = &find(p, MANAGED)->advice;
+	switch (attribute) {
+	case 1: *data = a->read_mostly; return OK;
+	case 2: *data = a->preferred; return OK;
+	case 3:
+		for (size_t i = 0; i < size / 4; i++)
+			data[i] = i == 0 ? a->by_device : i == 1 ? a->by_host : NOWHERE;
+		return OK;
+	case 4: *data = a->prefetched; return OK;
+	}
+	return INVALID_VALUE;
 }
 
 /* Streams and events */
