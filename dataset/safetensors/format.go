@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/safetensors"
 )
 
 func init() {
@@ -14,7 +15,7 @@ func init() {
 		Samples: "one element of the first axis of one of its tensors",
 		Options: []dataset.Option{dataset.FieldOption(), dataset.LabelOption()},
 		Sniff: func(at *dataset.Location) dataset.Confidence {
-			if begins(at.Head(), at.Size()) {
+			if safetensors.Sniff(at.Head(), at.Size()) {
 				return dataset.Certain
 			}
 			return dataset.NoMatch

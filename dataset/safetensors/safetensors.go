@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/dataset"
-	"github.com/pinion-gpu/pinion/dataset/internal/file"
 	"github.com/pinion-gpu/pinion/dataset/internal/labels"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
 	"github.com/pinion-gpu/pinion/dataset/internal/stored"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/safetensors"
 )
 
 // Dataset is a tensor in a .safetensors file, and labels from another one
@@ -37,18 +37,18 @@ type Options struct {
 	Label string
 }
 
-// Open opens a tensor and reads the file's header, of at most 16
-// MiB. Close closes the file. It fails with [dataset.ErrFormat] for what is no such
-// file or a tensor of another type, [dataset.ErrEmpty] for a tensor of no elements,
-// [dataset.ErrDamaged] for a header that does not fit the file or overlapping
-// tensors, [dataset.ErrTooLarge], or [dataset.ErrArgument] for a name that the file does not
-// have; then the error lists those it has.
+// Open opens a tensor and reads the file's header. Close closes the file. It
+// fails with [dataset.ErrFormat] for what is no such file or a tensor of another
+// type, [dataset.ErrEmpty] for a tensor of no elements, [dataset.ErrDamaged] for
+// a header that contradicts itself or the file, [dataset.ErrTooLarge], or
+// [dataset.ErrArgument] for a name that the file does not have; then the error
+// lists those it has.
 func Open(_ context.Context, path string, opts Options) (*Dataset, error) {
-	f, size, err := file.OpenRegular(path)
+	f, err := safetensors.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDataset(path, f, size, opts)
+	d, err := newDataset(f, opts)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -56,14 +56,10 @@ func Open(_ context.Context, path string, opts Options) (*Dataset, error) {
 	return d, nil
 }
 
-func newDataset(path string, f *os.File, size int64, opts Options) (*Dataset, error) {
-	entries, start, err := readHeader(f, size)
-	if err != nil {
-		return nil, err
-	}
+func newDataset(f *safetensors.File, opts Options) (*Dataset, error) {
 	var all []string
-	for _, e := range entries {
-		all = append(all, e.name)
+	for _, t := range f.Tensors {
+		all = append(all, t.Name)
 	}
 	slices.Sort(all)
 	if opts.Tensor == "" {
@@ -73,33 +69,33 @@ func newDataset(path string, f *os.File, size int64, opts Options) (*Dataset, er
 		}
 		opts.Tensor = others[0]
 	}
-	find := func(name string) (entry, error) {
-		i := slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
-		if i < 0 {
-			return entry{}, fmt.Errorf("%w: no tensor %.80q; there are %s", dataset.ErrArgument, name, names.Listed(all))
+	find := func(name string) (tensor, error) {
+		t, ok := f.Find(name)
+		if !ok {
+			return tensor{}, fmt.Errorf("%w: no tensor %.80q; there are %s", dataset.ErrArgument, name, names.Listed(all))
 		}
-		return entries[i], nil
+		return tensor{t}, nil
 	}
-	e, err := find(opts.Tensor)
+	t, err := find(opts.Tensor)
 	if err != nil {
 		return nil, err
 	}
-	n, spec, err := e.samples()
+	n, spec, err := t.samples()
 	if err != nil {
-		return nil, fmt.Errorf("%.80q: %w", e.name, err)
+		return nil, fmt.Errorf("%.80q: %w", t.Name, err)
 	}
 	var labels []int32
 	if opts.Label != "" {
 		l, err := find(opts.Label)
 		if err == nil {
-			labels, err = l.labels(f, start, n)
+			labels, err = l.labels(n)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%.80q: %w", opts.Label, err)
 		}
 	}
-	source, at := e.source(f, start)
-	raw, err := dataset.NewRaw(source, n, spec, dataset.RawOptions{Name: path + ":" + e.name, Labels: labels, Offset: at})
+	source, at := t.source()
+	raw, err := dataset.NewRaw(source, n, spec, dataset.RawOptions{Name: f.Path() + ":" + t.Name, Labels: labels, Offset: at})
 	if err != nil {
 		return nil, err
 	}
@@ -109,44 +105,58 @@ func newDataset(path string, f *os.File, size int64, opts Options) (*Dataset, er
 // Tensors returns the sorted names of all tensors of the file.
 func (d *Dataset) Tensors() []string { return slices.Clone(d.tensors) }
 
+const maxDims = 64
+
+// types are those that are read, as they are stored.
+var types = map[safetensors.DType]stored.Type{
+	"BOOL": stored.Of(dtype.U8), "U8": stored.Of(dtype.U8), "I8": stored.Of(dtype.I8), "U16": stored.Of(dtype.U16), "I16": stored.Of(dtype.I16),
+	"I32": stored.Of(dtype.I32), "I64": stored.Of(dtype.I64), "U32": stored.Unsigned(4), "U64": stored.Unsigned(8),
+	"F16": stored.Of(dtype.F16), "BF16": stored.Of(dtype.BF16), "F32": stored.Of(dtype.F32), "F64": stored.Of(dtype.F64),
+}
+
+// tensor is a tensor of samples or labels.
+type tensor struct{ safetensors.Tensor }
+
 // samples returns the number and form of a tensor's samples.
-func (e entry) samples() (int, dataset.Spec, error) {
-	t, ok := types[e.DType]
+func (t tensor) samples() (int, dataset.Spec, error) {
+	kind, ok := types[t.DType]
 	switch {
 	case !ok:
-		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of type %.20q; want BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64", dataset.ErrFormat, e.DType)
-	case len(e.Shape) == 0:
+		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of type %s; want BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64", dataset.ErrFormat, t.DType)
+	case len(t.Shape) == 0:
 		return 0, dataset.Spec{}, fmt.Errorf("%w: a scalar; want a tensor whose first axis counts samples", dataset.ErrFormat)
-	case e.Offsets[0] == e.Offsets[1]:
-		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of shape %d", dataset.ErrEmpty, e.Shape)
-	case e.Offsets[1]-e.Offsets[0] > math.MaxInt:
-		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of shape %d", dataset.ErrTooLarge, e.Shape)
+	case len(t.Shape) > maxDims:
+		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of %d dimensions, the limit is %d", dataset.ErrTooLarge, len(t.Shape), maxDims)
+	case t.Bytes == 0:
+		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of shape %d", dataset.ErrEmpty, t.Shape)
+	case t.Bytes > math.MaxInt:
+		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of shape %d", dataset.ErrTooLarge, t.Shape)
 	}
-	spec := dataset.Spec{DType: t.DType}
-	for _, d := range e.Shape[1:] {
+	spec := dataset.Spec{DType: kind.DType}
+	for _, d := range t.Shape[1:] {
 		spec.Shape = append(spec.Shape, int(d))
 	}
-	return int(e.Shape[0]), spec, nil
+	return int(t.Shape[0]), spec, nil
 }
 
 // labels reads a tensor of n labels.
-func (e entry) labels(f *os.File, start int64, n int) ([]int32, error) {
-	have, spec, err := e.samples()
+func (t tensor) labels(n int) ([]int32, error) {
+	have, spec, err := t.samples()
 	if err != nil {
 		return nil, err
 	}
 	if have != n || spec.Bytes() != spec.DType.Size() {
-		return nil, fmt.Errorf("%w: labels of shape %d for %d samples", dataset.ErrArgument, e.Shape, n)
+		return nil, fmt.Errorf("%w: labels of shape %d for %d samples", dataset.ErrArgument, t.Shape, n)
 	}
-	source, at := e.source(f, start)
+	source, at := t.source()
 	return labels.Read(source, at, n, spec.DType)
 }
 
 // source returns the tensor's elements as those of samples, and where they begin.
-func (e entry) source(f *os.File, start int64) (io.ReaderAt, int64) {
-	t := types[e.DType]
-	if t.Plain() {
-		return f, start + e.Offsets[0]
+func (t tensor) source() (io.ReaderAt, int64) {
+	kind := types[t.DType]
+	if kind.Plain() {
+		return t.File.OS(), t.Offset
 	}
-	return stored.Source{Type: t, R: f, Start: start + e.Offsets[0]}, 0
+	return stored.Source{Type: kind, R: t.File.OS(), Start: t.Offset}, 0
 }

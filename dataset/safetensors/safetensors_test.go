@@ -3,8 +3,6 @@ package safetensors
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -53,7 +51,7 @@ func TestSafeTensors(t *testing.T) {
 		{Options{}, dataset.ErrArgument, `which tensor holds the samples? There are "none", "other", "x", "y" (Tensor, --field)`},
 		{Options{Tensor: "z"}, dataset.ErrArgument, `no tensor "z"; there are "none"`},
 		{Options{Tensor: "x", Label: "z"}, dataset.ErrArgument, `no tensor "z"`},
-		{Options{Tensor: "other"}, dataset.ErrFormat, `type "F8_E4M3"`},
+		{Options{Tensor: "other"}, dataset.ErrFormat, "type F8_E4M3"},
 		{Options{Tensor: "none"}, dataset.ErrEmpty, `shape [3 0]`},
 		{Options{Tensor: "y", Label: "x"}, dataset.ErrArgument, `labels of shape [2 3] for 2`},
 	} {
@@ -116,13 +114,10 @@ func TestSafeTensorsLabels(t *testing.T) {
 	testkit.WantError(t, "scalar", err, dataset.ErrFormat, "scalar")
 }
 
+// What is wrong with a header is found by the format's own package; here are
+// samples of it, and what makes a tensor no samples.
 func TestSafeTensorsErrors(t *testing.T) {
 	good := tensorsFile("{"+entryText("x", "U8", "2,2", 0, 4)+"}", []byte("abcd"))
-	huge := bytes.Clone(good)
-	binary.LittleEndian.PutUint64(huge, math.MaxUint64)
-	with := func(header string) []byte { return tensorsFile(header, []byte("abcd")) }
-	two := func(a, b string) []byte { return with("{" + a + "," + b + "}") }
-	const most = "9223372036854775807"
 	for _, c := range []struct {
 		name string
 		file []byte
@@ -130,84 +125,18 @@ func TestSafeTensorsErrors(t *testing.T) {
 		text string
 	}{
 		{"empty", nil, dataset.ErrFormat, `begins with ""`},
-		{"short", good[:8], dataset.ErrFormat, "begins with"},
 		{"text", []byte("id,label\n1,2\n"), dataset.ErrFormat, `begins with "id,label\n"`},
-		{"huge header", huge, dataset.ErrDamaged, "header of 18446744073709551615 bytes in a file of"},
-		{"header beyond the limit", tensorsFile("{"+strings.Repeat(" ", maxHeader), nil), dataset.ErrTooLarge, "the limit is 16777216"},
-		{"header beyond the file", good[:40], dataset.ErrDamaged, "in a file of 40"},
 		{"cut short", good[:len(good)-1], dataset.ErrDamaged, "the tensors have 4 bytes, the file 3"},
-		{"too long", append(bytes.Clone(good), 0), dataset.ErrDamaged, "the tensors have 4 bytes, the file 5"},
-		{"no end", with(`{"x":{"dtype":"U8"`), dataset.ErrDamaged, "header"},
-		{"not closed", with(`{` + entryText("x", "U8", "4", 0, 4)), dataset.ErrDamaged, "EOF"},
-		{"no UTF-8", with("{\"\xff\":1}"), dataset.ErrDamaged, "UTF-8"},
-		{"more behind", with("{" + entryText("x", "U8", "4", 0, 4) + "}{}"), dataset.ErrDamaged, "2 bytes after the object"},
-		{"twice", two(entryText("x", "U8", "2", 0, 2), entryText("x", "U8", "2", 2, 4)), dataset.ErrDamaged, `"x" twice`},
-		{"overlap", two(entryText("x", "U8", "3", 0, 3), entryText("y", "U8", "2", 2, 4)), dataset.ErrDamaged, `"y" begins at 2, the tensor before it ends at 3`},
-		{"hole", two(entryText("x", "U8", "1", 0, 1), entryText("y", "U8", "2", 2, 4)), dataset.ErrDamaged, `"y" begins at 2, the tensor before it ends at 1`},
-		{"same", two(entryText("x", "U8", "4", 0, 4), entryText("y", "U8", "4", 0, 4)), dataset.ErrDamaged, "begins at 0, the tensor before it ends at 4"},
-		{"backwards", with("{" + entryText("x", "U8", "4", 4, 0) + "}"), dataset.ErrDamaged, "data_offsets [4 0]"},
-		{"negative", with("{" + entryText("x", "U8", "4", -4, 0) + "}"), dataset.ErrDamaged, "data_offsets [-4 0]"},
-		{"one offset", with(`{"x":{"dtype":"U8","shape":[4],"data_offsets":[4]}}`), dataset.ErrDamaged, "data_offsets [4]"},
-		{"fraction", with(`{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4.5]}}`), dataset.ErrDamaged, "4.5"},
-		{"beyond int64", with(`{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,9223372036854775808]}}`), dataset.ErrDamaged, "9223372036854775808"},
-		{"no type", with(`{"x":{"shape":[4],"data_offsets":[0,4]}}`), dataset.ErrDamaged, `type ""`},
-		{"dimensions", with("{" + entryText("x", "U8", "4"+strings.Repeat(",1", 64), 0, 4) + "}"), dataset.ErrDamaged, "65 dimensions"},
-		{"size", with("{" + entryText("x", "F32", "4", 0, 4) + "}"), dataset.ErrDamaged, "4 bytes, shape [4] and type F32 need 16"},
-		{"negative size", with("{" + entryText("x", "U8", "-2,-2", 0, 4) + "}"), dataset.ErrDamaged, "shape [-2 -2]"},
-		{"overflow", with("{" + entryText("x", "U8", most+","+most, 0, 4) + "}"), dataset.ErrDamaged, "shape"},
-		{"overflow to size", with("{" + entryText("x", "U8", "4294967296,4294967296,4", 0, 4) + "}"), dataset.ErrDamaged, "shape"},
-		{"entry", with(`{"x":1}`), dataset.ErrDamaged, `"x"`},
-		{"metadata", with(`{"__metadata__":{"x":1}}`), dataset.ErrDamaged, "__metadata__"},
+		{"unknown type", tensorsFile("{"+entryText("x", "U9", "4", 0, 4)+"}", []byte("abcd")), dataset.ErrFormat, `type "U9"`},
 		{"nothing", tensorsFile("{}", nil), dataset.ErrArgument, "There are none"},
 		{"scalar", tensorsFile("{"+entryText("x", "U8", "", 0, 1)+"}", []byte("a")), dataset.ErrFormat, "scalar"},
+		{"dimensions", tensorsFile("{"+entryText("x", "U8", "1"+strings.Repeat(",1", 64), 0, 1)+"}", []byte("a")), dataset.ErrTooLarge, "65 dimensions"},
 	} {
 		path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "bad"), c.file)
 		_, err := Open(t.Context(), path, Options{})
 		testkit.WantError(t, c.name, err, c.err, c.text)
 		testkit.WantError(t, c.name, err, c.err, path)
 	}
-}
-
-// FuzzSafeTensors: the tensors of an accepted file cover its data, and the
-// header says the same when it is written again.
-func FuzzSafeTensors(f *testing.F) {
-	f.Add(tensorsFile("{"+entryText("x", "U8", "2,2", 0, 4)+"}", []byte("abcd")))
-	f.Add(tensorsFile("{"+entryText("x", "F32", "1", 0, 4)+","+entryText("y", "I16", "2,0", 4, 4)+`,"__metadata__":{"a":"b"}} `, []byte("abcd")))
-	f.Fuzz(func(t *testing.T, file []byte) {
-		entries, start, err := readHeader(bytes.NewReader(file), int64(len(file)))
-		if err != nil {
-			if !errors.Is(err, dataset.ErrFormat) && !errors.Is(err, dataset.ErrDamaged) && !errors.Is(err, dataset.ErrTooLarge) {
-				t.Errorf("unknown kind of error: %v", err)
-			}
-			return
-		}
-		if !begins(file[:min(9, len(file))], int64(len(file))) {
-			t.Error("accepted, and not recognised")
-		}
-		written := map[string]entry{}
-		end := start
-		for _, e := range entries {
-			if start+e.Offsets[0] != end {
-				t.Errorf("%+v begins at %d, want %d", e, start+e.Offsets[0], end)
-			}
-			end = start + e.Offsets[1]
-			written[e.name] = e
-			if n, spec, err := e.samples(); err == nil && int64(n)*int64(spec.Bytes()) != e.Offsets[1]-e.Offsets[0] {
-				t.Errorf("%+v: %d samples of %v", e, n, spec)
-			}
-		}
-		if end != int64(len(file)) || len(written) != len(entries) {
-			t.Errorf("%d tensors end at %d of %d", len(written), end, len(file))
-		}
-		text, err := json.Marshal(written)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := parseHeader(text, int64(len(file))-start)
-		if err != nil || len(again) != len(entries) {
-			t.Errorf("%s: %v", text, err)
-		}
-	})
 }
 
 // TestUnsigned: U32 and U64 become I64.
