@@ -1,0 +1,148 @@
+package blas
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+// BLAS multiplies matrices on one device. Its methods are safe for concurrent
+// use.
+type BLAS interface {
+	// Gemm queues g on s. The matrices and the workspace must stay allocated
+	// until the work is done. It fails with [device.ErrArgument], having
+	// queued nothing, when g cannot be right, and with
+	// [device.ErrNotSupported] when the library has no routine for it.
+	Gemm(s device.Stream, g Gemm) error
+
+	// Library names what multiplies, with its version where there is one:
+	// "cuBLASLt 13.0.2", "Go".
+	Library() string
+
+	// WorkspaceBytes is how much workspace is worth giving to a Gemm; 0 for
+	// none.
+	WorkspaceBytes() int64
+
+	// Close gives the library's handle back. Close it before the device. Gemm
+	// fails with [device.ErrClosed] afterwards; a second Close does nothing.
+	Close() error
+}
+
+// Gemm is one product of matrices:
+//
+//	C = Alpha op(A) op(B) + Beta C
+//
+// where op(A) has M rows and K columns, op(B) K and N, and C M and N. op
+// transposes where TransA or TransB says so. Products are summed in float32.
+type Gemm struct {
+	M, N, K        int64 // M and N of 0 are no work; K is 1 or more
+	TransA, TransB bool  // A is stored K x M; B is stored N x K
+
+	Alpha, Beta float32 // with a Beta of 0, C is not read
+
+	A, B, C Matrix // C must overlap neither A nor B
+
+	Type  dtype.DType // of the elements of A and B: F32 or BF16
+	TypeC dtype.DType // of those of C: F32, or BF16 if Type is; default: Type
+
+	// TF32 allows factors of type F32 to be rounded to the 10 bits of
+	// TensorFloat-32 where that is faster. Sums stay float32.
+	TF32 bool
+
+	// Workspace is scratch memory, aligned to 256 bytes, that nothing else may use
+	// until the work is done; see [BLAS.WorkspaceBytes]. Default: none.
+	Workspace      device.Ptr
+	WorkspaceBytes int64
+}
+
+// Matrix is a row-major matrix in device memory.
+type Matrix struct {
+	Ptr device.Ptr // a multiple of the element's size
+
+	// Stride is the number of elements from the start of a row to that of the
+	// next. Default: 0, the columns as they are stored.
+	Stride int64
+}
+
+// Stored is the shape of a matrix as it is stored.
+type Stored struct {
+	Rows, Columns int64
+	Stride        int64 // elements
+	Bytes         int64 // from the first element to behind the last
+}
+
+// Shapes returns how A, B and C are stored, with defaults filled in.
+func (g *Gemm) Shapes() (a, b, c Stored) {
+	shape := func(m Matrix, rows, columns int64, transposed bool, t dtype.DType) Stored {
+		if transposed {
+			rows, columns = columns, rows
+		}
+		s := Stored{Rows: rows, Columns: columns, Stride: cmp.Or(m.Stride, columns)}
+		s.Bytes = ((rows-1)*s.Stride + columns) * int64(t.Size())
+		return s
+	}
+	return shape(g.A, g.M, g.K, g.TransA, g.Type),
+		shape(g.B, g.K, g.N, g.TransB, g.Type),
+		shape(g.C, g.M, g.N, false, g.ResultType())
+}
+
+// ResultType is the type of the elements of C.
+func (g *Gemm) ResultType() dtype.DType {
+	if g.TypeC == 0 {
+		return g.Type
+	}
+	return g.TypeC
+}
+
+// Check finds what is wrong with g; its error matches [device.ErrArgument].
+// Implementations call it first.
+func (g *Gemm) Check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{device.ErrArgument}, args...)...)
+	}
+	t, tc := g.Type, g.ResultType()
+	switch {
+	case g.M < 0 || g.N < 0 || g.K < 1:
+		return bad("%d x %d x %d", g.M, g.N, g.K)
+	case t != dtype.F32 && t != dtype.BF16 || tc != dtype.F32 && tc != t:
+		return bad("elements of type %v give %v; f32 gives f32, bf16 gives bf16 or f32", t, tc)
+	case g.WorkspaceBytes < 0 || g.WorkspaceBytes > 0 && (g.Workspace == 0 || g.Workspace%256 != 0):
+		return bad("workspace of %d bytes at %#x, which must be a multiple of 256", g.WorkspaceBytes, uint64(g.Workspace))
+	}
+	if g.M == 0 || g.N == 0 {
+		return nil
+	}
+	a, b, c := g.Shapes()
+	type operand struct {
+		name  string
+		m     Matrix
+		shape Stored
+		t     dtype.DType
+	}
+	list := []operand{{"A", g.A, a, t}, {"B", g.B, b, t}, {"C", g.C, c, tc}}
+	for _, o := range list {
+		size := int64(o.t.Size())
+		switch high, low := bits.Mul64(uint64(o.shape.Rows), uint64(max(o.shape.Stride, 0))); {
+		case o.shape.Stride < o.shape.Columns:
+			return bad("the rows of %s have %d elements and are %d apart", o.name, o.shape.Columns, o.m.Stride)
+		case high != 0 || low > math.MaxInt64/8:
+			return bad("%s has %d rows of %d elements", o.name, o.shape.Rows, o.shape.Stride)
+		case o.m.Ptr == 0 || int64(o.m.Ptr)%size != 0:
+			return bad("%s is at %#x, which must be a multiple of %d and not zero", o.name, uint64(o.m.Ptr), size)
+		case o.m.Ptr.Add(o.shape.Bytes) < o.m.Ptr:
+			return bad("%s: %d bytes at %#x run over the end of the address space", o.name, o.shape.Bytes, uint64(o.m.Ptr))
+		}
+	}
+	result := list[2]
+	for _, o := range list[:2] {
+		if o.m.Ptr < result.m.Ptr.Add(result.shape.Bytes) && result.m.Ptr < o.m.Ptr.Add(o.shape.Bytes) {
+			return bad("%s (%d bytes at %#x) and C (%d bytes at %#x) overlap", o.name,
+				o.shape.Bytes, uint64(o.m.Ptr), result.shape.Bytes, uint64(result.m.Ptr))
+		}
+	}
+	return nil
+}

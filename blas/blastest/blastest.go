@@ -1,0 +1,317 @@
+// Package blastest is the conformance suite of package blas: every
+// implementation passes it. Results are compared with products in float64, at
+// odd sizes and strides.
+package blastest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/blas"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/float16"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+)
+
+// Run runs the suite on what open makes for dev.
+func Run(t *testing.T, dev device.Device, open func(device.Device) (blas.BLAS, error)) {
+	b, err := open(dev)
+	testkit.OK(t, err)
+	stream, err := dev.NewStream()
+	testkit.OK(t, err)
+	t.Cleanup(func() {
+		if err := errors.Join(stream.Close(), b.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+		if err := b.Gemm(stream, blas.Gemm{M: 1, N: 1, K: 1, Type: dtype.F32}); !errors.Is(err, device.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+	t.Logf("library: %s, workspace %d bytes", b.Library(), b.WorkspaceBytes())
+	r := rig{t, dev, b, stream, rand.New(rand.NewPCG(1, 2))}
+	t.Run("shapes", func(t *testing.T) { r.with(t).shapes() })
+	t.Run("random", func(t *testing.T) { r.with(t).random() })
+	t.Run("empty", func(t *testing.T) { r.with(t).empty() })
+	t.Run("order", func(t *testing.T) { r.with(t).order() })
+	t.Run("arguments", func(t *testing.T) { r.with(t).arguments() })
+}
+
+type rig struct {
+	*testing.T
+	dev    device.Device
+	blas   blas.BLAS
+	stream device.Stream
+	rand   *rand.Rand
+}
+
+func (r rig) with(t *testing.T) *rig {
+	r.T = t
+	return &r
+}
+
+// problem is a Gemm with what the suite chooses besides.
+type problem struct {
+	blas.Gemm
+	lead      int64 // elements before each matrix, which unalign it
+	workspace bool
+}
+
+func (p problem) String() string {
+	return fmt.Sprintf("%dx%dx%d %v->%v trans %t %t alpha %v beta %v strides %d %d %d lead %d tf32 %t workspace %t",
+		p.M, p.N, p.K, p.Type, p.ResultType(), p.TransA, p.TransB, p.Alpha, p.Beta,
+		p.A.Stride, p.B.Stride, p.C.Stride, p.lead, p.TF32, p.workspace)
+}
+
+// shapes are the cases that are easily got wrong.
+func (r *rig) shapes() {
+	for _, size := range [][3]int64{{1, 1, 1}, {1, 7, 3}, {5, 1, 9}, {64, 64, 64}, {65, 63, 257}, {3, 130, 300}, {128, 256, 512}} {
+		for trans := range 4 {
+			for _, types := range [][2]dtype.DType{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.BF16, dtype.F32}} {
+				for _, beta := range []float32{0, 1, -0.5} {
+					g := blas.Gemm{M: size[0], N: size[1], K: size[2], TransA: trans&1 != 0, TransB: trans&2 != 0,
+						Alpha: 1, Beta: beta, Type: types[0], TypeC: types[1]}
+					r.check(problem{Gemm: g, workspace: trans == 0})
+				}
+			}
+		}
+	}
+}
+
+func (r *rig) random() {
+	n := 150
+	if testing.Short() {
+		n = 20
+	}
+	for range n {
+		dim := func() int64 { return 1 + r.rand.Int64N(150) }
+		p := problem{Gemm: blas.Gemm{M: dim(), N: dim(), K: dim(), TransA: r.rand.IntN(2) == 0, TransB: r.rand.IntN(2) == 0,
+			Alpha: float32(r.rand.NormFloat64()), Type: dtype.F32}}
+		if r.rand.IntN(2) == 0 {
+			p.Beta = float32(r.rand.NormFloat64())
+		}
+		if r.rand.IntN(2) == 0 {
+			p.Type = dtype.BF16
+			if r.rand.IntN(2) == 0 {
+				p.TypeC = dtype.F32
+			}
+		} else {
+			p.TF32 = r.rand.IntN(2) == 0
+		}
+		a, b, c := p.Shapes()
+		for _, m := range []struct {
+			to    *int64
+			shape blas.Stored
+		}{{&p.A.Stride, a}, {&p.B.Stride, b}, {&p.C.Stride, c}} {
+			if r.rand.IntN(2) == 0 {
+				*m.to = m.shape.Columns + r.rand.Int64N(9)
+			}
+		}
+		p.lead = r.rand.Int64N(2) * r.rand.Int64N(5)
+		p.workspace = r.rand.IntN(2) == 0
+		r.check(p)
+	}
+}
+
+// check runs one product and compares every byte of C, the gaps too.
+func (r *rig) check(p problem) {
+	r.Helper()
+	a, b, c := p.Shapes()
+	values := func(s blas.Stored, t dtype.DType) []byte { return Random(r.rand, s.Bytes/int64(t.Size()), t) }
+	hostA, hostB, hostC := values(a, p.Type), values(b, p.Type), values(c, p.ResultType())
+	if p.Beta == 0 {
+		for i := range hostC {
+			hostC[i] = 0xff // NaNs, which a beta of 0 must not let through
+		}
+	}
+	p.A.Ptr = r.upload(hostA, p.lead*int64(p.Type.Size()))
+	p.B.Ptr = r.upload(hostB, p.lead*int64(p.Type.Size()))
+	p.C.Ptr = r.upload(hostC, p.lead*int64(p.ResultType().Size()))
+	free := []device.Ptr{p.A.Ptr.Add(-p.lead * int64(p.Type.Size())), p.B.Ptr.Add(-p.lead * int64(p.Type.Size())),
+		p.C.Ptr.Add(-p.lead * int64(p.ResultType().Size()))}
+	if n := r.blas.WorkspaceBytes(); p.workspace && n > 0 {
+		at, err := r.dev.Alloc(n)
+		testkit.OK(r, err)
+		p.Workspace, p.WorkspaceBytes = at, n
+		free = append(free, at)
+	}
+	got := make([]byte, len(hostC))
+	testkit.OK(r, r.blas.Gemm(r.stream, p.Gemm))
+	testkit.OK(r, r.stream.CopyD2H(got, p.C.Ptr))
+	testkit.OK(r, r.stream.Synchronize())
+	for _, at := range free {
+		testkit.OK(r, r.dev.Free(at))
+	}
+	if err := Compare(p.Gemm, got, hostA, hostB, hostC); err != nil {
+		r.Fatalf("%v: %v", p, err)
+	}
+}
+
+// upload copies b behind some bytes of an allocation of its own.
+func (r *rig) upload(b []byte, lead int64) device.Ptr {
+	r.Helper()
+	at, err := r.dev.Alloc(lead + int64(len(b)))
+	testkit.OK(r, err)
+	testkit.OK(r, r.stream.CopyH2D(at.Add(lead), b))
+	testkit.OK(r, r.stream.Synchronize())
+	return at.Add(lead)
+}
+
+// Random returns n elements of a type, between -1 and 1.
+func Random(random *rand.Rand, n int64, t dtype.DType) []byte {
+	b := make([]byte, 0, n*int64(t.Size()))
+	for range n {
+		b = Append(b, 2*random.Float32()-1, t)
+	}
+	return b
+}
+
+// Append appends an element.
+func Append(b []byte, v float32, t dtype.DType) []byte {
+	if t == dtype.BF16 {
+		return binary.LittleEndian.AppendUint16(b, float16.ToBF16(v))
+	}
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+}
+
+// At returns an element.
+func At(b []byte, i int64, t dtype.DType) float64 {
+	if t == dtype.BF16 {
+		return float64(float16.FromBF16(binary.LittleEndian.Uint16(b[2*i:])))
+	}
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+}
+
+// Compare compares got, the memory of C after g, with the product of a and b
+// in float64; c is that memory before. Bytes between the rows must be as they
+// were.
+func Compare(g blas.Gemm, got, a, b, c []byte) error {
+	shapeA, shapeB, shapeC := g.Shapes()
+	t, tc := g.Type, g.ResultType()
+	size := int64(tc.Size())
+	unit := math.Exp2(-24) // half a last bit of a float32 of 1
+	if g.TF32 {
+		unit = math.Exp2(-11)
+	}
+	for i := range g.M {
+		for j := range g.N {
+			var sum, magnitude float64
+			for k := range g.K {
+				atA, atB := i*shapeA.Stride+k, k*shapeB.Stride+j
+				if g.TransA {
+					atA = k*shapeA.Stride + i
+				}
+				if g.TransB {
+					atB = j*shapeB.Stride + k
+				}
+				v := At(a, atA, t) * At(b, atB, t)
+				sum += v
+				magnitude += math.Abs(v)
+			}
+			at := i*shapeC.Stride + j
+			want := float64(g.Alpha) * sum
+			magnitude *= math.Abs(float64(g.Alpha))
+			if g.Beta != 0 {
+				old := float64(g.Beta) * At(c, at, tc)
+				want += old
+				magnitude += math.Abs(old)
+			}
+			// The bound of a sum of K products in float32, in any order
+			// (Higham, "Accuracy and Stability", 3.5), and the last rounding.
+			bound := (float64(g.K) + 4) * unit * magnitude
+			if tc == dtype.BF16 {
+				bound += math.Exp2(-8) * (math.Abs(want) + bound)
+			}
+			if v := At(got, at, tc); !(math.Abs(v-want) <= bound) {
+				return fmt.Errorf("row %d, column %d is %v, want %v within %.3g", i, j, v, want, bound)
+			}
+		}
+		for at := (i*shapeC.Stride + g.N) * size; i+1 < g.M && at < (i+1)*shapeC.Stride*size; at++ {
+			if got[at] != c[at] {
+				return fmt.Errorf("byte %d, behind row %d, was written", at, i)
+			}
+		}
+	}
+	return nil
+}
+
+// empty: no rows or columns are no work, and no addresses are needed.
+func (r *rig) empty() {
+	testkit.OK(r, r.blas.Gemm(r.stream, blas.Gemm{N: 5, K: 5, Type: dtype.F32}))
+	testkit.OK(r, r.blas.Gemm(r.stream, blas.Gemm{M: 5, K: 5, Type: dtype.BF16}))
+	testkit.OK(r, r.stream.Synchronize())
+}
+
+// order: a product sees what was queued before it, and what is queued behind
+// it sees the product.
+func (r *rig) order() {
+	const n = 200
+	one := make([]byte, 0, 4*n*n)
+	for i := range n * n {
+		v := float32(0)
+		if i/n == i%n {
+			v = 1
+		}
+		one = Append(one, v, dtype.F32)
+	}
+	identity := r.upload(one, 0)
+	from := Random(r.rand, n*n, dtype.F32)
+	x := r.upload(from, 0)
+	y := r.upload(make([]byte, len(from)), 0)
+	for range 10 { // there and back
+		for _, way := range [][2]device.Ptr{{x, y}, {y, x}} {
+			testkit.OK(r, r.blas.Gemm(r.stream, blas.Gemm{M: n, N: n, K: n, Alpha: 1, Type: dtype.F32,
+				A: blas.Matrix{Ptr: way[0]}, B: blas.Matrix{Ptr: identity}, C: blas.Matrix{Ptr: way[1]}}))
+			testkit.OK(r, r.stream.Memset(way[0], 0xff, int64(len(from))))
+		}
+	}
+	got := make([]byte, len(from))
+	testkit.OK(r, r.stream.CopyD2H(got, x))
+	testkit.OK(r, r.stream.Synchronize())
+	if !bytes.Equal(got, from) {
+		r.Error("the products and fills did not run in order")
+	}
+	for _, at := range []device.Ptr{identity, x, y} {
+		testkit.OK(r, r.dev.Free(at))
+	}
+}
+
+// arguments that cannot be right are errors, and queue nothing.
+func (r *rig) arguments() {
+	const at = device.Ptr(1 << 20)
+	good := blas.Gemm{M: 4, N: 4, K: 4, Alpha: 1, Type: dtype.F32,
+		A: blas.Matrix{Ptr: at}, B: blas.Matrix{Ptr: 2 * at}, C: blas.Matrix{Ptr: 3 * at}}
+	for name, change := range map[string]func(g *blas.Gemm){
+		"negative":              func(g *blas.Gemm) { g.M = -1 },
+		"no depth":              func(g *blas.Gemm) { g.K = 0 },
+		"no type":               func(g *blas.Gemm) { g.Type = 0 },
+		"other type":            func(g *blas.Gemm) { g.Type = dtype.F64 },
+		"narrower result":       func(g *blas.Gemm) { g.TypeC = dtype.BF16 },
+		"no A":                  func(g *blas.Gemm) { g.A.Ptr = 0 },
+		"B not aligned":         func(g *blas.Gemm) { g.B.Ptr++ },
+		"short rows":            func(g *blas.Gemm) { g.C.Stride = 3 },
+		"negative stride":       func(g *blas.Gemm) { g.A.Stride = -8 },
+		"overlap":               func(g *blas.Gemm) { g.C.Ptr = g.A.Ptr.Add(60) },
+		"too large":             func(g *blas.Gemm) { g.M, g.A.Stride = 1<<40, 1<<40 },
+		"end of memory":         func(g *blas.Gemm) { g.A.Ptr = math.MaxUint64 - 15 },
+		"workspace":             func(g *blas.Gemm) { g.WorkspaceBytes = 1 },
+		"workspace not aligned": func(g *blas.Gemm) { g.Workspace, g.WorkspaceBytes = 8, 1 },
+	} {
+		g := good
+		change(&g)
+		if err := r.blas.Gemm(r.stream, g); !errors.Is(err, device.ErrArgument) {
+			r.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := r.blas.Gemm(nil, good); !errors.Is(err, device.ErrArgument) {
+		r.Errorf("no stream: %v", err)
+	}
+	if err := r.blas.Gemm(r.stream, good); !errors.Is(err, device.ErrPointer) {
+		r.Errorf("addresses of nobody: %v", err)
+	}
+}

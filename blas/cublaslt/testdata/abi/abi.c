@@ -1,0 +1,39 @@
+/* Prints the values and layouts of cublasLt.h that the binding relies on. */
+#include <cublasLt.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define VALUE(name, value) printf("%s %lu\n", name, (unsigned long)(value))
+
+int main(void)
+{
+    VALUE("statusNotInitialized", CUBLAS_STATUS_NOT_INITIALIZED);
+    VALUE("statusAllocFailed", CUBLAS_STATUS_ALLOC_FAILED);
+    VALUE("statusInvalidValue", CUBLAS_STATUS_INVALID_VALUE);
+    VALUE("statusArchMismatch", CUBLAS_STATUS_ARCH_MISMATCH);
+    VALUE("statusNotSupported", CUBLAS_STATUS_NOT_SUPPORTED);
+    VALUE("typeF32", CUDA_R_32F);
+    VALUE("typeBF16", CUDA_R_16BF);
+    VALUE("computeF32", CUBLAS_COMPUTE_32F);
+    VALUE("computeTF32", CUBLAS_COMPUTE_32F_FAST_TF32);
+    VALUE("opTranspose", CUBLAS_OP_T);
+    VALUE("descTransA", CUBLASLT_MATMUL_DESC_TRANSA);
+    VALUE("descTransB", CUBLASLT_MATMUL_DESC_TRANSB);
+    VALUE("preferWorkspace", CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+    VALUE("preferAlignmentA", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+    VALUE("preferAlignmentB", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+    VALUE("preferAlignmentC", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
+    VALUE("preferAlignmentD", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+    VALUE("sizeof(algorithm)", sizeof(cublasLtMatmulAlgo_t));
+    VALUE("sizeof(heuristicResult)", sizeof(cublasLtMatmulHeuristicResult_t));
+    VALUE("offsetof(heuristicResult.algorithm)", offsetof(cublasLtMatmulHeuristicResult_t, algo));
+    VALUE("offsetof(heuristicResult.workspaceBytes)", offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+    VALUE("offsetof(heuristicResult.state)", offsetof(cublasLtMatmulHeuristicResult_t, state));
+    VALUE("offsetof(heuristicResult.waves)", offsetof(cublasLtMatmulHeuristicResult_t, wavesCount));
+    VALUE("offsetof(heuristicResult.reserved)", offsetof(cublasLtMatmulHeuristicResult_t, reserved));
+    VALUE("sizeof(handle)", sizeof(cublasLtHandle_t));
+    VALUE("sizeof(descriptor)", sizeof(cublasLtMatmulDesc_t));
+    VALUE("sizeof(layout)", sizeof(cublasLtMatrixLayout_t));
+    VALUE("sizeof(preference)", sizeof(cublasLtMatmulPreference_t));
+    return 0;
+}

@@ -1,0 +1,18 @@
+// Package blas multiplies matrices that lie in device memory, with the library
+// that suits the device: cuBLASLt on CUDA ([cublaslt]), OpenBLAS or a routine
+// in Go on the host backend ([host]). Package auto opens whichever works:
+//
+//	b, err := auto.Open(dev)
+//	defer b.Close()
+//	err = b.Gemm(stream, blas.Gemm{M: m, N: n, K: k, Alpha: 1,
+//		A: blas.Matrix{Ptr: a}, B: blas.Matrix{Ptr: w}, C: blas.Matrix{Ptr: out},
+//		Type: dtype.BF16})
+//
+// Matrices are row-major, as in Go, NumPy and PyTorch. The call checks its
+// arguments, queues the work on the stream and returns before it has run.
+//
+// Every implementation passes the suite in package blastest.
+//
+// [cublaslt]: https://pkg.go.dev/github.com/pinion-gpu/pinion/blas/cublaslt
+// [host]: https://pkg.go.dev/github.com/pinion-gpu/pinion/blas/host
+package blas
