@@ -23,6 +23,7 @@ device memory at every size and writes one HTML page to read and to share:
 rates, times, the limit of the link, and advice.`,
 		Example: `  pinion bench --report link.html
   pinion bench link --size 256MiB
+  pinion bench managed
   pinion bench processes`,
 		Args: cli.NoArgs,
 	}
@@ -62,7 +63,7 @@ rates, times, the limit of the link, and advice.`,
 		out.hideCurves()
 		return cli.PrintText(cmd, out.print)
 	}
-	cmd.AddCommand(newBenchLink(), newBenchProcesses())
+	cmd.AddCommand(newBenchLink(), newBenchManaged(), newBenchProcesses())
 	return cmd
 }
 
