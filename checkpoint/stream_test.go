@@ -1,0 +1,231 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/safetensors"
+)
+
+func TestLayers(t *testing.T) {
+	var tensors []safetensors.Tensor
+	for _, name := range []string{"lm_head.weight", "model.layers.10.a.weight", "model.embed.weight", "model.layers.2.b", "model.layers.10.b.0", "model.layers.2.a",
+		"model.norm.weight", "lm_head.bias", "scale", "h.007.x", "h.7.x", "h.8.x"} {
+		tensors = append(tensors, safetensors.Tensor{Name: name, Bytes: 2})
+	}
+	var got []string
+	for _, l := range Layers(tensors) {
+		got = append(got, fmt.Sprint(l.Name, len(l.Tensors), l.Bytes()))
+	}
+	want := []string{"h.0071 2", "h.71 2", "h.81 2", "lm_head2 4", "model.embed1 2", "model.layers.22 4", "model.layers.102 4", "model.norm1 2", "scale1 2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Without Place, layers stay together and targets get about the same.
+func TestPlace(t *testing.T) {
+	var tensors []safetensors.Tensor
+	for i := range 24 {
+		for _, part := range []string{"up", "down", "norm"} {
+			tensors = append(tensors, safetensors.Tensor{Name: fmt.Sprintf("layers.%d.%s", i, part), Bytes: int64(len(part)) * 1000})
+		}
+	}
+	for n := 1; n <= 5; n++ {
+		shares, err := (&Options{}).place(tensors, n)
+		testkit.OK(t, err)
+		of, count := map[string]int{}, 0
+		for i, share := range shares {
+			bytes := int64(0)
+			for _, x := range share {
+				l := layerOf(x.Name)
+				if j, ok := of[l]; ok && j != i {
+					t.Errorf("%s is on targets %d and %d", l, i, j)
+				}
+				of[l] = i
+				bytes += x.Bytes
+				count++
+			}
+			if want := int64(24 * 10_000 / n); bytes < want-10_000 || bytes > want+10_000 {
+				t.Errorf("target %d of %d has %d bytes, want about %d", i, n, bytes, want)
+			}
+		}
+		if count != len(tensors) {
+			t.Errorf("%d tensors have a target", count)
+		}
+	}
+}
+
+// Every layer comes with its bytes, which stay until work that was queued on
+// the stream is done.
+func TestStream(t *testing.T) {
+	testkit.NoLeaks(t)
+	r := rand.New(rand.NewPCG(3, 9))
+	for round := range 12 {
+		f := open(t, 1)
+		m := write(t, 200_000, some(r, 40)...)
+		stream := testkit.Must(f.dev.NewStream())(t)
+		o := StreamOptions{Buffers: r.IntN(4), On: stream}
+		o.Floats = []dtype.DType{0, dtype.F32, dtype.BF16}[round%3]
+		if round%2 == 1 {
+			o.limits = limits{step: 30_000, small: 2000, gap: 100, group: 5000, staging: 10_000, parallel: 2}
+		}
+		last := int64(0)
+		o.Progress = func(done, total int64) {
+			last = done
+			if total != m.ck.Bytes() {
+				t.Errorf("of %d bytes, want %d", total, m.ck.Bytes())
+			}
+		}
+		names, seen := []string{}, 0
+		kept := testkit.Must(f.dev.Alloc(1 << 20))(t)
+		for layer, err := range Stream(t.Context(), m.ck, o, f.targets[0]) {
+			testkit.OK(t, err)
+			names = append(names, layer.Name)
+			for _, x := range layer.Tensors {
+				seen++
+				if found, ok := layer.Find(x.Name); !ok || found.Ptr != x.Ptr {
+					t.Errorf("%q is not found", x.Name)
+				}
+				f.check(m, x, o.Floats)
+			}
+			// Queued, not waited for: by the time it runs, the loop may be
+			// layers ahead.
+			if x := layer.Tensors[0]; x.Bytes > 0 && x.Bytes <= 1<<20 {
+				testkit.OK(t, stream.CopyD2D(kept, x.Ptr, x.Bytes))
+				got := make([]byte, x.Bytes)
+				defer func(x Tensor, want []byte) {
+					if string(got) != string(want) {
+						t.Errorf("%q was overwritten while it was in use", x.Name)
+					}
+				}(x, data(safetensors.Tensor{DType: m.stored(x).DType, Shape: x.Shape}, x.DType, m.seeds[x.Name]))
+				testkit.OK(t, stream.CopyD2H(got, kept))
+			}
+		}
+		testkit.OK(t, stream.Synchronize())
+		testkit.OK(t, f.dev.Free(kept))
+		testkit.OK(t, stream.Close())
+		if !slices.IsSortedFunc(names, compareNames) || seen != 40 || last != m.ck.Bytes() {
+			t.Errorf("layers %q, %d tensors, %d bytes", names, seen, last)
+		}
+	}
+}
+
+func (m *model) stored(x Tensor) safetensors.Tensor {
+	s, _ := m.ck.Find(x.Name)
+	return s
+}
+
+// A loop may end at any time, and layers may repeat.
+func TestStreamEnds(t *testing.T) {
+	testkit.NoLeaks(t)
+	f := open(t, 1)
+	var tensors []safetensors.Tensor
+	for i := range 10 {
+		tensors = append(tensors, tensor(fmt.Sprintf("h.%d.w", i), safetensors.F32, 1000))
+	}
+	m := write(t, 0, tensors...)
+	for n := range 10 {
+		i := 0
+		for _, err := range Stream(t.Context(), m.ck, StreamOptions{}, f.targets[0]) {
+			testkit.OK(t, err)
+			if i++; i > n {
+				break
+			}
+		}
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		for range Stream(t.Context(), m.ck, StreamOptions{}, f.targets[0]) {
+			panic("stop")
+		}
+	}()
+	layers := Layers(m.ck.Tensors())[:3]
+	var names []string
+	back := []Layer{layers[0], layers[1], layers[2], layers[1], layers[0]}
+	for l, err := range Stream(t.Context(), m.ck, StreamOptions{Layers: back}, f.targets[0]) {
+		testkit.OK(t, err)
+		names = append(names, l.Name)
+		f.check(m, l.Tensors[0], 0)
+	}
+	if !slices.Equal(names, []string{"h.0", "h.1", "h.2", "h.1", "h.0"}) {
+		t.Errorf("%q", names)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var errs []error
+	for l, err := range Stream(ended, m.ck, StreamOptions{}, f.targets[0]) {
+		if err != nil {
+			errs = append(errs, err)
+		} else if l.Name == "h.3" {
+			cancel()
+		}
+	}
+	if len(errs) != 1 || errs[0] != context.Canceled {
+		t.Errorf("%v, want the context's error", errs)
+	}
+	for name, o := range map[string]StreamOptions{
+		"buffers": {Buffers: -1},
+		"budget":  {Budget: -1},
+		"layers":  {Layers: []Layer{{Name: "x", Tensors: []safetensors.Tensor{tensor("x", safetensors.U8)}}}},
+	} {
+		for _, err := range Stream(t.Context(), m.ck, o, f.targets[0]) {
+			testkit.WantError(t, name, err, ErrArgument)
+		}
+	}
+}
+
+// What is saved is loaded again.
+func TestSave(t *testing.T) {
+	testkit.NoLeaks(t)
+	r := rand.New(rand.NewPCG(5, 5))
+	f := open(t, 2)
+	m := write(t, 100_000, some(r, 50)...)
+	w := testkit.Must(Load(t.Context(), m.ck, Options{}, f.targets...))(t)
+	defer w.Close()
+	dir := t.TempDir()
+	for _, path := range []string{filepath.Join(dir, "one.safetensors"), filepath.Join(dir, "many")} {
+		o := SaveOptions{WriterOptions: safetensors.WriterOptions{ShardBytes: 150_000, Metadata: map[string]string{"format": "pt"}}}
+		last := int64(0)
+		o.Progress = func(done, total int64) { last = done }
+		testkit.OK(t, Save(t.Context(), path, w.Tensors(), o, f.targets...))
+		again := *m
+		again.ck = testkit.Must(safetensors.Open(path))(t)
+		loaded := testkit.Must(Load(t.Context(), again.ck, Options{}, f.targets[1]))(t)
+		g := *f
+		g.targets = f.targets[1:]
+		for _, x := range loaded.Tensors() {
+			g.check(&again, x, 0)
+		}
+		if len(loaded.Tensors()) != 50 || last != w.Report().Bytes {
+			t.Errorf("%d tensors, %d bytes", len(loaded.Tensors()), last)
+		}
+		testkit.OK(t, loaded.Close())
+		testkit.OK(t, again.ck.Close())
+	}
+	path := filepath.Join(dir, "bad.safetensors")
+	bad := w.Tensors()[0]
+	bad.Target = 2
+	testkit.WantError(t, "target", Save(t.Context(), path, []Tensor{bad}, SaveOptions{}, f.targets...), ErrArgument, "target 2 of 2")
+	bad.Target, bad.Bytes = 0, 1<<40
+	testkit.WantError(t, "bytes", Save(t.Context(), path, []Tensor{bad}, SaveOptions{}, f.targets...), ErrArgument, "1099511627776 bytes")
+	bad = Tensor{Name: "x", DType: safetensors.U8, Shape: []int64{5000}, Bytes: 5000, Ptr: device.Ptr(1 << 45)}
+	if err := Save(t.Context(), path, []Tensor{bad}, SaveOptions{}, f.targets...); err == nil || errors.Is(err, ErrArgument) {
+		t.Errorf("memory that is none was saved: %v", err)
+	}
+	if left := testkit.Must(filepath.Glob(dir + "/*bad*"))(t); len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+}
