@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/apache/arrow-go/v18/parquet/file"
-
 	"github.com/pinion-gpu/pinion/dataset"
 )
 
@@ -14,7 +12,7 @@ var errRoom = errors.New("not enough room")
 
 // decodeBlobs decodes a column of bytes within room bytes, of which it takes
 // about size at once. Blobs larger than limit are faults.
-func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows int, limit, room, size int64) (*block, error) {
+func decodeBlobs(ctx context.Context, rg *openGroup, col column, rows int, limit, room, size int64) (*block, error) {
 	c, err := openChunk(ctx, rg, col)
 	if err != nil {
 		return nil, err
@@ -29,19 +27,19 @@ func decodeBlobs(ctx context.Context, rg *file.RowGroupReader, col column, rows 
 		if err != nil {
 			return nil, err
 		}
-		if n := len(b.offsets) - 1 + len(c.defs); n > rows || !more && n < rows {
+		if n := len(b.offsets) - 1 + len(c.Defs); n > rows || !more && n < rows {
 			return nil, short(c, n, rows)
 		}
 		if !more {
 			return b, nil
 		}
 		value := 0
-		for _, d := range c.defs {
+		for _, d := range c.Defs {
 			row := len(b.offsets) - 1
 			if d != c.max {
 				err = b.faults.add(row, "%w: column %q is null", dataset.ErrFormat, c.name)
 			} else {
-				v := c.blobs[value]
+				v := c.Blobs[value]
 				value++
 				switch {
 				case int64(len(v)) > limit:

@@ -5,23 +5,22 @@ import (
 	"slices"
 	"strings"
 
-	pq "github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/schema"
-
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/parquet/internal/chunks"
 )
 
 // column is a leaf of a file's schema: what Parquet stores as one.
 type column struct {
 	name   string // as the user says it: without "list.element"
 	index  int    // in the file
+	leaf   *chunks.Node
 	number number
 	kind   kind
 
 	// Levels of definition. A value is there at max, and null below; in a
 	// list, there is an element from list on, none at list-1, and no list
 	// below.
-	max, list int16
+	max, list uint8
 }
 
 type kind int
@@ -37,32 +36,26 @@ const (
 var kindNames = [...]string{other: "neither numbers nor bytes", scalar: "numbers", list: "lists of numbers", blob: "bytes", words: "text"}
 
 // columns returns the leaves of a file's schema.
-func (s *source) columns() (leaves []column, err error) {
-	err = guard(func() error {
-		for i := range s.footer.Schema.NumColumns() {
-			leaves = append(leaves, newColumn(i, s.footer.Schema.Column(i)))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.path, err)
+func (s *source) columns() (leaves []column) {
+	for i, leaf := range s.footer.Leaves {
+		leaves = append(leaves, newColumn(i, leaf))
 	}
-	return leaves, nil
+	return leaves
 }
 
-func newColumn(index int, leaf *schema.Column) column {
-	c := column{index: index, name: leaf.Path(), max: leaf.MaxDefinitionLevel()}
+func newColumn(index int, leaf *chunks.Node) column {
+	c := column{index: index, leaf: leaf, name: leaf.Path(), max: leaf.MaxDef}
 	n, numeric := numberOf(leaf)
 	c.number = n
 	switch {
-	case leaf.MaxRepetitionLevel() == 1 && numeric:
+	case leaf.MaxRep == 1 && numeric:
 		c.kind = list
-	case leaf.MaxRepetitionLevel() > 0:
+	case leaf.MaxRep > 0:
 	case numeric:
 		c.kind = scalar
-	case leaf.PhysicalType() == pq.Types.ByteArray && (leaf.LogicalType() == nil || leaf.LogicalType().IsNone()):
+	case leaf.Type == chunks.ByteArray && leaf.Meaning == chunks.Plain:
 		c.kind = blob // text says that it is text
-	case leaf.PhysicalType() == pq.Types.ByteArray && isText(leaf.LogicalType()):
+	case leaf.Type == chunks.ByteArray && leaf.Meaning == chunks.Text:
 		c.kind = words
 	}
 	if c.kind == list {
@@ -71,37 +64,24 @@ func newColumn(index int, leaf *schema.Column) column {
 	return c
 }
 
-// isText reports whether bytes are text.
-func isText(t schema.LogicalType) bool {
-	return t.Equals(schema.StringLogicalType{}) || t.Equals(schema.EnumLogicalType{})
-}
-
 // listLevels returns the name of a list, and the level of definition from
 // which on it has an element. A list is a group around what is repeated; an old
 // one is what is repeated itself. The columns of maps and of lists of structs
 // keep their long names.
-func listLevels(leaf *schema.Column) (name string, level int16) {
-	var nodes []schema.Node // from the leaf to the top
-	for n := leaf.SchemaNode(); n.Parent() != nil; n = n.Parent() {
-		nodes = append(nodes, n)
+func listLevels(leaf *chunks.Node) (name string, level uint8) {
+	repeated := leaf
+	for repeated.Repetition != chunks.Repeated {
+		repeated = repeated.Parent
 	}
-	var names []string
-	for _, n := range slices.Backward(nodes) {
-		if n.RepetitionType() != pq.Repetitions.Required {
-			level++
-		}
-		if n.RepetitionType() == pq.Repetitions.Repeated {
-			if g, ok := n.(*schema.GroupNode); ok && (g.NumFields() > 1 || g.Field(0) != leaf.SchemaNode()) {
-				return leaf.Path(), level
-			}
-			if len(names) == 0 {
-				names = []string{n.Name()}
-			}
-			break
-		}
-		names = append(names, n.Name())
+	switch {
+	case repeated == leaf || repeated.Children == 1 && leaf.Parent == repeated:
+	default:
+		return leaf.Path(), repeated.MaxDef
 	}
-	return strings.Join(names, "."), level
+	if list := repeated.Parent; list.Parent != nil {
+		return list.Path(), repeated.MaxDef
+	}
+	return repeated.Name, repeated.MaxDef
 }
 
 // named returns the column of a name, which may be that of a struct where only

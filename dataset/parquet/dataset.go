@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apache/arrow-go/v18/parquet/file"
-
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
 )
@@ -94,9 +92,7 @@ func (t *table) dataset(ctx context.Context, opts Options) (*Dataset, error) {
 		return nil, err
 	}
 	if opts.Columns == nil {
-		if err := d.noteLeft(); err != nil {
-			return nil, err
-		}
+		d.noteLeft()
 	}
 	if err := d.setElement(opts); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
@@ -166,19 +162,14 @@ func (o Options) allNumbers(leaves []column) ([]column, error) {
 }
 
 // noteLeft notes the columns that are in no sample because they hold no numbers.
-func (d *Dataset) noteLeft() error {
+func (d *Dataset) noteLeft() {
 	first := d.sources[0]
-	leaves, err := first.columns()
-	if err != nil {
-		return err
-	}
-	for _, c := range leaves {
+	for _, c := range first.columns() {
 		used := slices.ContainsFunc(slices.Concat(first.samples, first.label), func(u column) bool { return u.index == c.index })
 		if !used {
 			d.left = append(d.left, c)
 		}
 	}
-	return nil
 }
 
 // Warnings implements what [dataset.Warnings] asks for.
@@ -244,7 +235,7 @@ func (d *Dataset) setShape(ctx context.Context, length int) error {
 }
 
 func (d *Dataset) readLengths(ctx context.Context) (err error) {
-	d.lengths, err = d.index(ctx, "lengths of lists", func(ctx context.Context, rg *file.RowGroupReader, g *group, into []int32) error {
+	d.lengths, err = d.index(ctx, "lengths of lists", func(ctx context.Context, rg *openGroup, g *group, into []int32) error {
 		return lengths(ctx, rg, g.source.samples[0], into)
 	})
 	return err
@@ -303,7 +294,7 @@ func (d *Dataset) NewReader() (dataset.Reader, error) { return &reader{dataset: 
 
 // decode decodes a row group.
 func (d *Dataset) decode(ctx context.Context, g *group) (b *block, err error) {
-	err = g.source.read(g.index, func(rg *file.RowGroupReader) error {
+	err = g.source.read(g.index, func(rg *openGroup) error {
 		if d.lists {
 			b, err = decodeLists(ctx, rg, g.source.samples[0], d.offsets(g), d.element)
 		} else {

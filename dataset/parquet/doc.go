@@ -39,16 +39,12 @@
 //
 // # Bad files
 //
-// What a file claims is checked before memory is allocated for it, and a panic
-// of the library is an error of the file. Checksums of pages are not compared.
-// One case is known where a hostile file takes more memory than CacheBytes say:
-// a page that zstd or snappy expands beyond the size that its header claims.
+// What a file claims is checked before memory is allocated for it, and pages are
+// decompressed into no more than they claim. Checksums of pages are not compared.
 //
-// # The library below
+// # What is read
 //
-// Decoding is that of Apache Arrow, github.com/apache/arrow-go. It weighs twice
-// what github.com/parquet-go/parquet-go does, and was chosen since it takes an
-// allocator and limits for the sizes that pages claim, where the other
-// allocates what a footer of a few bytes asks for; it is the Apache project's
-// own and reads straight into slices of numbers.
+// Package internal/chunks reads footers and pages: all encodings but the levels of
+// BIT_PACKED, which went out of use in 2013, and all codecs but LZO and the LZ4
+// that is not raw. Numbers of 96 bits are not read.
 package parquet

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/apache/arrow-go/v18/parquet/file"
-
 	"github.com/pinion-gpu/pinion/dataset"
 )
 
@@ -56,12 +54,8 @@ func (t *table) files(ctx context.Context, opts FileOptions) (*Files, error) {
 		return nil, err
 	}
 	for _, g := range d.groups {
-		size, err := g.source.bytes(g.index, g.source.samples[0])
-		if err != nil {
-			return nil, fmt.Errorf("%s: row group %d: %w", g.source.path, g.index, err)
-		}
-		g.size = size
-		if err := d.fits(g, size+8*int64(g.rows+1)); err != nil {
+		g.size = g.source.bytes(g.index, g.source.samples[0])
+		if err := d.fits(g, g.size+8*int64(g.rows+1)); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +104,7 @@ func (d *Files) block(ctx context.Context, g *group) (*block, error) {
 	for {
 		need := g.need.Load()
 		b, err := d.cache.get(ctx, g, need, func() (b *block, err error) {
-			err = g.source.read(g.index, func(rg *file.RowGroupReader) error {
+			err = g.source.read(g.index, func(rg *openGroup) error {
 				b, err = decodeBlobs(ctx, rg, g.source.samples[0], g.rows, d.limit, need, g.size)
 				return err
 			})

@@ -3,14 +3,12 @@ package parquet
 import (
 	"context"
 
-	"github.com/apache/arrow-go/v18/parquet/file"
-
 	"github.com/pinion-gpu/pinion/dataset"
 )
 
 // lengths reads how long the lists of a column are, into one number for each
 // row. A null counts as none.
-func lengths(ctx context.Context, rg *file.RowGroupReader, col column, into []int32) error {
+func lengths(ctx context.Context, rg *openGroup, col column, into []int32) error {
 	c, err := openChunk(ctx, rg, col)
 	if err != nil {
 		return err
@@ -24,8 +22,8 @@ func lengths(ctx context.Context, rg *file.RowGroupReader, col column, into []in
 		if !more {
 			break
 		}
-		for i, d := range c.defs {
-			if c.reps[i] == 0 {
+		for i, d := range c.Defs {
+			if c.Reps[i] == 0 {
 				row++
 			}
 			if row < 0 || row >= len(into) {
@@ -44,7 +42,7 @@ func lengths(ctx context.Context, rg *file.RowGroupReader, col column, into []in
 
 // decodeLists decodes a column of lists, whose rows are as many bytes long as
 // the offsets say. Lists of other lengths are faults.
-func decodeLists(ctx context.Context, rg *file.RowGroupReader, col column, offsets []int64, e element) (*block, error) {
+func decodeLists(ctx context.Context, rg *openGroup, col column, offsets []int64, e element) (*block, error) {
 	c, err := openChunk(ctx, rg, col)
 	if err != nil {
 		return nil, err
@@ -87,18 +85,18 @@ type listWriter struct {
 // batch writes a batch of levels. A row may go on in the next one.
 func (w *listWriter) batch(rows int) error {
 	value := 0
-	for i := 0; i < len(w.defs); {
-		if w.reps[i] == 0 {
+	for i := 0; i < len(w.Defs); {
+		if w.Reps[i] == 0 {
 			if err := w.endRow(); err != nil {
 				return err
 			}
-			w.row, w.length, w.none = w.row+1, 0, w.defs[i] < w.list-1
+			w.row, w.length, w.none = w.row+1, 0, w.Defs[i] < w.list-1
 		}
 		if w.row < 0 || w.row >= rows {
 			return short(w.chunk, w.row+1, rows)
 		}
 		end := i + 1
-		for end < len(w.defs) && w.reps[end] != 0 {
+		for end < len(w.Defs) && w.Reps[end] != 0 {
 			end++
 		}
 		n, err := w.elements(i, end, value)
@@ -112,7 +110,7 @@ func (w *listWriter) batch(rows int) error {
 
 // elements writes levels of one row, and returns how many values they had.
 func (w *listWriter) elements(i, end, value int) (values int, err error) {
-	if w.defs[i] < w.list {
+	if w.Defs[i] < w.list {
 		return 0, nil // no list, or an empty one
 	}
 	dst := w.block.data[w.block.offsets[w.row]:w.block.offsets[w.row+1]]

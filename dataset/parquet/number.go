@@ -1,9 +1,7 @@
 package parquet
 
 import (
-	pq "github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/schema"
-
+	"github.com/pinion-gpu/pinion/dataset/parquet/internal/chunks"
 	"github.com/pinion-gpu/pinion/dtype"
 )
 
@@ -16,30 +14,21 @@ type number struct {
 
 // numberOf returns the type of a column's numbers; false if it has none: text,
 // but also decimals, dates and times, whose bits mean something else.
-func numberOf(c *schema.Column) (number, bool) {
-	switch logical := c.LogicalType(); c.PhysicalType() {
-	case pq.Types.Boolean:
+func numberOf(leaf *chunks.Node) (number, bool) {
+	switch leaf.Type {
+	case chunks.Boolean:
 		return number{unsigned: true, bits: 8}, true
-	case pq.Types.Int32, pq.Types.Int64:
-		if t, ok := logical.(interface {
-			BitWidth() int8
-			IsSigned() bool
-		}); ok {
-			return number{unsigned: !t.IsSigned(), bits: int(t.BitWidth())}, true
+	case chunks.Int32, chunks.Int64:
+		if leaf.Meaning == chunks.Whole {
+			return number{unsigned: leaf.Unsigned, bits: leaf.Bits}, true
 		}
-		bits := 32
-		if c.PhysicalType() == pq.Types.Int64 {
-			bits = 64
-		}
-		return number{bits: bits}, logical == nil || logical.IsNone()
-	case pq.Types.Float:
+		return number{bits: 32 << (leaf.Type - chunks.Int32)}, leaf.Meaning == chunks.Plain
+	case chunks.Float:
 		return number{float: true, bits: 32}, true
-	case pq.Types.Double:
+	case chunks.Double:
 		return number{float: true, bits: 64}, true
-	case pq.Types.FixedLenByteArray:
-		_, ok := logical.(schema.Float16LogicalType)
-		_, pointer := logical.(*schema.Float16LogicalType)
-		return number{float: true, bits: 16}, (ok || pointer) && c.TypeLength() == 2
+	case chunks.FixedLenByteArray:
+		return number{float: true, bits: 16}, leaf.Supported()
 	}
 	return number{}, false
 }

@@ -2,12 +2,10 @@ package parquet
 
 import (
 	"context"
-
-	"github.com/apache/arrow-go/v18/parquet/file"
 )
 
 // decodeRows decodes columns of single numbers side by side.
-func decodeRows(ctx context.Context, rg *file.RowGroupReader, columns []column, rows int, e element) (*block, error) {
+func decodeRows(ctx context.Context, rg *openGroup, columns []column, rows int, e element) (*block, error) {
 	size := e.dtype.Size()
 	b := &block{size: len(columns) * size, faults: faults{}}
 	b.data = make([]byte, rows*b.size)
@@ -31,7 +29,7 @@ func (c *chunk) rows(b *block, at, rows int, e element) error {
 		if err != nil {
 			return err
 		}
-		n := len(c.defs)
+		n := len(c.Defs)
 		if row+n > rows || !more && row < rows {
 			return short(c, row+n, rows)
 		}

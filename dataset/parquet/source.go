@@ -8,11 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/metadata"
-
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/parquet/internal/chunks"
 )
 
 // source is one file. It is open only while something of it is read, so that
@@ -21,7 +18,7 @@ type source struct {
 	path     string
 	size     int64
 	modified time.Time
-	footer   *metadata.FileMetaData
+	footer   *chunks.Footer
 	pages    int64 // bytes that pages may take
 
 	samples []column // what is read of it
@@ -68,11 +65,7 @@ func openSource(path string, pages int64) (*source, error) {
 	}
 	defer f.Close()
 	s := &source{path: path, size: info.Size(), modified: info.ModTime(), pages: pages}
-	err = guard(func() (err error) {
-		s.footer, err = readFooter(f, s.size)
-		return err
-	})
-	if err != nil {
+	if s.footer, err = chunks.ReadFooter(f, s.size); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
@@ -99,8 +92,18 @@ func openRegular(path string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
+// minPages is room for the pages of any ordinary file.
+const minPages = 64 << 20
+
+// openGroup is a row group of a file that is open.
+type openGroup struct {
+	source *source
+	file   *os.File
+	chunks []chunks.Chunk
+}
+
 // read calls f with a row group of the file.
-func (s *source) read(group int, f func(rg *file.RowGroupReader) error) error {
+func (s *source) read(group int, f func(rg *openGroup) error) error {
 	opened, info, err := openRegular(s.path)
 	if err != nil {
 		return err
@@ -109,14 +112,7 @@ func (s *source) read(group int, f func(rg *file.RowGroupReader) error) error {
 	if info.Size() != s.size || !info.ModTime().Equal(s.modified) {
 		return fmt.Errorf("%s: %w: the file has changed since it was opened", s.path, dataset.ErrDamaged)
 	}
-	err = guard(func() error {
-		r, err := file.NewParquetReader(opened, file.WithReadProps(properties(s.pages)), file.WithMetadata(s.footer))
-		if err != nil {
-			return damaged(err)
-		}
-		return f(r.RowGroup(group))
-	})
-	if err != nil {
+	if err := f(&openGroup{s, opened, s.footer.Groups[group].Chunks}); err != nil {
 		return fmt.Errorf("%s: row group %d: %w", s.path, group, err)
 	}
 	return nil
@@ -125,42 +121,14 @@ func (s *source) read(group int, f func(rg *file.RowGroupReader) error) error {
 // check checks that a column of a row group is one that can be read, and lies
 // in the file.
 func (s *source) check(group int, c column) error {
-	err := guard(func() error {
-		m, err := s.footer.RowGroup(group).ColumnChunk(c.index)
-		if err != nil {
-			return damaged(err)
-		}
-		if m.CryptoMetadata() != nil {
-			return fmt.Errorf("%w: column %q is encrypted", dataset.ErrFormat, c.name)
-		}
-		if _, err := compress.GetCodec(m.Compression()); err != nil {
-			return fmt.Errorf("%w: column %q: %w", dataset.ErrFormat, c.name, err)
-		}
-		start, n := m.DataPageOffset(), m.TotalCompressedSize()
-		if m.HasDictionaryPage() && m.DictionaryPageOffset() > 0 {
-			start = min(start, m.DictionaryPageOffset())
-		}
-		if start < 0 || n < 0 || start > s.size || n > s.size-start {
-			return fmt.Errorf("%w: column %q is %d bytes from %d on, of a file of %d", dataset.ErrDamaged, c.name, n, start, s.size)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s: row group %d: %w", s.path, group, err)
+	if err := s.footer.Groups[group].Chunks[c.index].Check(c.leaf, s.size); err != nil {
+		return fmt.Errorf("%s: row group %d: column %q: %w", s.path, group, c.name, err)
 	}
 	return nil
 }
 
 // bytes is how many bytes a column of a row group is said to have, uncompressed
 // and without what a dictionary repeats.
-func (s *source) bytes(group int, c column) (n int64, err error) {
-	err = guard(func() error {
-		m, err := s.footer.RowGroup(group).ColumnChunk(c.index)
-		if err != nil {
-			return damaged(err)
-		}
-		n = max(m.TotalUncompressedSize(), 0)
-		return nil
-	})
-	return n, err
+func (s *source) bytes(group int, c column) int64 {
+	return max(s.footer.Groups[group].Chunks[c.index].UncompressedBytes, 0)
 }

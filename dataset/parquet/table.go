@@ -9,7 +9,6 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"github.com/apache/arrow-go/v18/parquet/file"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pinion-gpu/pinion/dataset"
@@ -73,8 +72,8 @@ func openTable(ctx context.Context, path string, cacheBytes int64) (*table, erro
 
 func (t *table) addGroups(s *source) error {
 	first := 0
-	for i, rg := range s.footer.GetRowGroups() {
-		n := rg.GetNumRows()
+	for i, rg := range s.footer.Groups {
+		n := rg.Rows
 		if n < 0 || n > math.MaxInt32 || int64(t.rows)+n > math.MaxInt {
 			return fmt.Errorf("%w: row group %d has %d rows", dataset.ErrDamaged, i, n)
 		}
@@ -90,12 +89,9 @@ func (t *table) addGroups(s *source) error {
 
 // choose notes which columns are read of every file, and checks that they can
 // be.
-func (t *table) choose(samples func(leaves []column) ([]column, error), label string) error {
+func (t *table) choose(samples func(leaves []column) ([]column, error), label string) (err error) {
 	for _, s := range t.sources {
-		leaves, err := s.columns()
-		if err != nil {
-			return err
-		}
+		leaves := s.columns()
 		if s.samples, err = samples(leaves); err != nil {
 			return fmt.Errorf("%s: %w", s.path, err)
 		}
@@ -128,7 +124,7 @@ func (t *table) choose(samples func(leaves []column) ([]column, error), label st
 
 // index makes room for a number for each row, and fills it row group by row
 // group.
-func (t *table) index(ctx context.Context, what string, read func(ctx context.Context, rg *file.RowGroupReader, g *group, into []int32) error) ([]int32, error) {
+func (t *table) index(ctx context.Context, what string, read func(ctx context.Context, rg *openGroup, g *group, into []int32) error) ([]int32, error) {
 	if bytes := 4 * int64(t.rows); bytes > t.cache.max {
 		return nil, fmt.Errorf("%s: %w: %s of %d rows take %d bytes, CacheBytes allow %d",
 			t.name, dataset.ErrTooLarge, what, t.rows, bytes, t.cache.max)
@@ -136,7 +132,7 @@ func (t *table) index(ctx context.Context, what string, read func(ctx context.Co
 	numbers := make([]int32, t.rows)
 	err := inParallel(ctx, len(t.groups), func(ctx context.Context, i int) error {
 		g := t.groups[i]
-		return g.source.read(g.index, func(rg *file.RowGroupReader) error {
+		return g.source.read(g.index, func(rg *openGroup) error {
 			return read(ctx, rg, g, numbers[g.start:][:g.rows])
 		})
 	})
@@ -148,7 +144,7 @@ func (t *table) readLabels(ctx context.Context) (err error) {
 	if c := t.sources[0].label[0]; c.kind == words || c.number.float {
 		return t.buildLabels(ctx, c.kind == words)
 	}
-	t.labels, err = t.index(ctx, "labels", func(ctx context.Context, rg *file.RowGroupReader, g *group, into []int32) error {
+	t.labels, err = t.index(ctx, "labels", func(ctx context.Context, rg *openGroup, g *group, into []int32) error {
 		return labels(ctx, rg, g.source.label[0], g.first, into)
 	})
 	return err
@@ -163,7 +159,7 @@ func (t *table) buildLabels(ctx context.Context, isText bool) error {
 	err := inParallel(ctx, len(t.groups), func(ctx context.Context, i int) error {
 		g := t.groups[i]
 		parts[i] = rowlabels.Builder{Text: isText, Width: 1}
-		return g.source.read(g.index, func(rg *file.RowGroupReader) error {
+		return g.source.read(g.index, func(rg *openGroup) error {
 			return addLabels(ctx, rg, g.source.label[0], g.rows, &parts[i])
 		})
 	})
@@ -180,7 +176,7 @@ func (t *table) buildLabels(ctx context.Context, isText bool) error {
 }
 
 // addLabels adds the labels of a row group. A null is no label: -1, or NaN.
-func addLabels(ctx context.Context, rg *file.RowGroupReader, col column, rows int, b *rowlabels.Builder) error {
+func addLabels(ctx context.Context, rg *openGroup, col column, rows int, b *rowlabels.Builder) error {
 	c, err := openChunk(ctx, rg, col)
 	if err != nil {
 		return err
@@ -190,22 +186,22 @@ func addLabels(ctx context.Context, rg *file.RowGroupReader, col column, rows in
 		if err != nil {
 			return err
 		}
-		if row += len(c.defs); row > rows || !more && row < rows {
+		if row += len(c.Defs); row > rows || !more && row < rows {
 			return short(c, row, rows)
 		}
 		if !more {
 			return nil
 		}
 		value := 0
-		for _, d := range c.defs {
+		for _, d := range c.Defs {
 			there := d == c.max
 			switch {
 			case b.Text && there:
-				b.Name(string(c.blobs[value]))
+				b.Name(string(c.Blobs[value]))
 			case b.Text:
 				b.Name("")
 			case there:
-				err = b.Number(c.floats[value])
+				err = b.Number(c.Floats[value])
 			default:
 				err = b.Number(math.NaN())
 			}
@@ -224,7 +220,7 @@ func addLabels(ctx context.Context, rg *file.RowGroupReader, col column, rows in
 func (t *table) Targets() dataset.Dataset { return t.targets }
 
 // labels reads the labels of a row group. A null is no label: -1.
-func labels(ctx context.Context, rg *file.RowGroupReader, col column, first int, into []int32) error {
+func labels(ctx context.Context, rg *openGroup, col column, first int, into []int32) error {
 	c, err := openChunk(ctx, rg, col)
 	if err != nil {
 		return err
@@ -235,17 +231,17 @@ func labels(ctx context.Context, rg *file.RowGroupReader, col column, first int,
 		if err != nil {
 			return err
 		}
-		if n := row + len(c.defs); n > len(into) || !more && n < len(into) {
+		if n := row + len(c.Defs); n > len(into) || !more && n < len(into) {
 			return short(c, n, len(into))
 		}
 		if !more {
 			return nil
 		}
 		value := 0
-		for _, d := range c.defs {
+		for _, d := range c.Defs {
 			into[row] = -1
 			if d == c.max {
-				v := c.ints[value]
+				v := c.Ints[value]
 				if into[row] = int32(v); int64(into[row]) != v || v < 0 && col.number.unsigned {
 					return fmt.Errorf("%w: row %d: label %v does not fit 32 bits", dataset.ErrFormat, first+row, c.value(value))
 				}

@@ -37,7 +37,7 @@ func TestUnknownLogicalType(t *testing.T) {
 		}
 		changed := bytes.Replace(footer, json, union, 1)
 		file := append(bytes.Clone(file[:begin]), changed...)
-		file = append(binary.LittleEndian.AppendUint32(file, uint32(len(changed))), magic...)
+		file = append(binary.LittleEndian.AppendUint32(file, uint32(len(changed))), "PAR1"...)
 		d, err := Open(t.Context(), testkit.WriteFile(t, file, temp(t, "new.parquet")), Options{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
