@@ -48,6 +48,9 @@ func (e *events) all() [4]*device.Event {
 
 // newBuffer takes memory for a batch.
 func (n *feeder) newBuffer() (*deviceBuffer, error) {
+	if err := n.inBudget(); err != nil {
+		return nil, err
+	}
 	d := &deviceBuffer{feeder: n}
 	if err := d.open(); err != nil {
 		return nil, errors.Join(err, d.close())

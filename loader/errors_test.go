@@ -134,10 +134,11 @@ func TestBadOptions(t *testing.T) {
 		ds   *fake
 		o    loader.Options
 	}{
-		{"Batch", rows, loader.Options{Batch: -1}},
+		{"Batch", rows, loader.Options{Batch: -2}},
 		{"Workers", rows, loader.Options{Workers: -1}},
 		{"Prefetch", rows, loader.Options{Prefetch: -1}},
 		{"DeviceBuffers", rows, loader.Options{DeviceBuffers: -2}},
+		{"DeviceBudget", rows, loader.Options{DeviceBudget: -1}},
 		{"Epochs", rows, loader.Options{Epochs: -1}},
 		{"f64", rgb, loader.Options{DType: dtype.F64}},
 		{"dtype(200)", rgb, loader.Options{DType: 200}},

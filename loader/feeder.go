@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader/internal/devdecode"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
@@ -79,8 +80,11 @@ func (n *feeder) takeMemory() (err error) {
 		if errors.Is(err, device.ErrOutOfMemory) && len(n.made) > 0 {
 			break // less overlap than asked for
 		}
+		if errors.Is(err, device.ErrOutOfMemory) {
+			return n.tooLarge(l.order.largest, err)
+		}
 		if err != nil {
-			return fmt.Errorf("loader: device memory for one batch of %d samples: %w", l.order.largest, err)
+			return fmt.Errorf("loader: device memory for one batch of %s: %w", units.Count(l.order.largest, "sample"), err)
 		}
 		n.add(d)
 	}

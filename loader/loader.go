@@ -23,6 +23,7 @@ type Loader struct {
 	samples  int         // of the dataset
 	options  Options
 	order    order
+	batchWhy string          // why AutoBatch is the number that it is
 	feeders  []*feeder       // one a device
 	endless  bool            // a stream: nobody knows how many samples there are
 	encoded  dataset.Encoded // where devices may decode; else nil
@@ -79,8 +80,13 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 		samples: ds.Len(), options: options,
 		ahead: map[int]bool{}, gone: make(chan struct{}),
 	}
-	if err := l.plan(); err != nil {
+	if err := l.describe(); err != nil {
 		return nil, err
+	}
+	if options.Batch != AutoBatch {
+		if err := l.plan(); err != nil {
+			return nil, err
+		}
 	}
 	if err := l.prepare(devices); err != nil {
 		return nil, errors.Join(err, l.giveBack())
@@ -89,8 +95,8 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 	return l, nil
 }
 
-// plan works out everything that needs no memory.
-func (l *Loader) plan() (err error) {
+// describe works out what a sample is, with all that goes with it.
+func (l *Loader) describe() (err error) {
 	samples := &l.layout.Samples
 	l.endless = l.samples == dataset.UnknownLen
 	if err := checkStream(l.dataset(), l.options); err != nil {
@@ -108,17 +114,22 @@ func (l *Loader) plan() (err error) {
 	if samples.Pad, err = slab.NewPadding(l.options.Pad, samples.Spec.DType); err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
+	if err := l.describeImages(); err != nil {
+		return err
+	}
+	if l.digest, err = l.datasetDigest(); err != nil {
+		return fmt.Errorf("loader: %w", err)
+	}
+	return nil
+}
+
+// plan works out the batches, and everything else that needs no memory.
+func (l *Loader) plan() (err error) {
 	if l.order, err = newOrder(l.dataset(), l.options); err != nil {
 		return err
 	}
 	l.layout.Largest = l.order.largest
 	if err := l.layout.Check(); err != nil {
-		return fmt.Errorf("loader: %w", err)
-	}
-	if err := l.planImages(); err != nil {
-		return err
-	}
-	if l.digest, err = l.datasetDigest(); err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
 	l.identity = l.startState()
@@ -142,8 +153,8 @@ func (l *Loader) plan() (err error) {
 	return nil
 }
 
-// planImages works out what concerns images alone.
-func (l *Loader) planImages() error {
+// describeImages works out what concerns images alone.
+func (l *Loader) describeImages() error {
 	spec := l.layout.Samples.Spec
 	encoded, ok := dataset.As[dataset.Encoded](l.dataset())
 	if l.jitter = l.options.Jitter; l.jitter == (imaging.Jitter{}) {
@@ -189,6 +200,14 @@ func (l *Loader) prepare(devices []device.Device) error {
 	}
 	if !decodes {
 		l.encoded, l.layout.Decoded = nil, false
+	}
+	if l.options.Batch == AutoBatch {
+		if err := l.chooseBatch(); err != nil {
+			return err
+		}
+		if err := l.plan(); err != nil {
+			return err
+		}
 	}
 	places := 0
 	for _, n := range l.feeders {

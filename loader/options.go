@@ -55,7 +55,8 @@ const (
 
 // Options tune a [Loader]. The zero value works.
 type Options struct {
-	// Batch is the number of samples in a batch. Default: 64.
+	// Batch is the number of samples in a batch; AutoBatch: as many as there is
+	// room for. Default: 64.
 	Batch int
 
 	// Targets are datasets whose sample i goes with sample i of the dataset:
@@ -85,6 +86,10 @@ type Options struct {
 	// holds all of them, Next makes another instead of failing with [ErrHeld];
 	// it stays until Close. At most 65536. Default: DeviceBuffers.
 	MaxDeviceBuffers int
+
+	// DeviceBudget is the most memory, in bytes, that the buffers may take on each
+	// device. Default: all that is free there.
+	DeviceBudget int64
 
 	// Epochs is the number of passes over the dataset. An epoch that a loop
 	// leaves early (see [Loader.All]) does not count. Default: 1.
@@ -208,14 +213,19 @@ var (
 
 // withDefaults checks o and fills it in for samples of that kind.
 func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
+	if o.Batch == AutoBatch {
+		if err := o.resolveAuto(); err != nil {
+			return o, err
+		}
+	}
 	for _, v := range []struct {
 		name string
 		n    int
 	}{{"Batch", o.Batch}, {"Workers", o.Workers}, {"Prefetch", o.Prefetch},
 		{"DeviceBuffers", o.DeviceBuffers}, {"MaxDeviceBuffers", o.MaxDeviceBuffers}, {"Epochs", o.Epochs}, {"Rank", o.Rank}, {"World", o.World},
 		{"PadTo", o.PadTo}, {"SampleTimeout", int(o.SampleTimeout)},
-		{"PinBudget", int(o.PinBudget)}, {"Copiers", o.Copiers}, {"ChunkBytes", int(o.ChunkBytes)}} {
-		if v.n < 0 {
+		{"PinBudget", int(o.PinBudget)}, {"DeviceBudget", int(o.DeviceBudget)}, {"Copiers", o.Copiers}, {"ChunkBytes", int(o.ChunkBytes)}} {
+		if v.n < 0 && !(v.name == "Batch" && v.n == AutoBatch) {
 			return o, fmt.Errorf("loader: %w: %s is %d", device.ErrArgument, v.name, v.n)
 		}
 	}
@@ -257,6 +267,20 @@ func (o Options) withDefaults(spec dataset.Spec) (Options, error) {
 		o.Mean, o.Std = imageNetMean, imageNetStd
 	}
 	return o, nil
+}
+
+// resolveAuto refuses AutoBatch where it makes no sense, and takes the size from
+// a state that is resumed.
+func (o *Options) resolveAuto() error {
+	switch {
+	case o.Batches != nil:
+		return fmt.Errorf("loader: %w: Batches have sizes of their own, so Batch has to be that of the largest, and not AutoBatch", device.ErrArgument)
+	case o.World > 1:
+		return fmt.Errorf("loader: %w: with AutoBatch each of %d ranks would have batches of another size; give them one", device.ErrArgument, o.World)
+	case o.Resume != nil:
+		o.Batch = o.Resume.GlobalBatch
+	}
+	return nil
 }
 
 func setDefault(field *int, value int) {

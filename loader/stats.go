@@ -23,6 +23,9 @@ type Stats struct {
 	// Stages is the time spent in each stage, in the order of the pipeline.
 	Stages []Stage
 
+	Batch    int    // Options.Batch, or what AutoBatch came to
+	BatchWhy string // why AutoBatch is not larger; else empty
+
 	Shape []int       // of a full batch on the device
 	DType dtype.DType // of its elements
 
@@ -122,6 +125,8 @@ func (l *Loader) Stats() Stats {
 			stage("decode on device", "device", &c.deviceDecode),
 			stage("transform", "device", &c.transformTime),
 		},
+		Batch:         l.options.Batch,
+		BatchWhy:      l.batchWhy,
 		Shape:         first.form.batchShape(l.order.largest, l.layout.Samples.Rows),
 		DType:         l.options.DType,
 		Workers:       l.options.Workers,

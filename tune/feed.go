@@ -66,6 +66,9 @@ func Feed(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options)
 	if o.StepTime < 0 || o.StepTime > 0 && o.Step != nil {
 		return nil, fmt.Errorf("tune: %w: StepTime is %v, with a Step %v", device.ErrArgument, o.StepTime, o.Step != nil)
 	}
+	if o.Loader.Batch == loader.AutoBatch && o.Space.Batch == nil || slices.Contains(o.Space.Batch, loader.AutoBatch) {
+		return nil, fmt.Errorf("tune: %w: AutoBatch is one size; tune compares those of Space.Batch", device.ErrArgument)
+	}
 	o.Space = o.space(dev)
 	if err := o.Space.check(); err != nil {
 		return nil, err
@@ -248,6 +251,14 @@ func (f *feed) slab(batch int) int64 { return times(int64(min(batch, f.epoch()))
 // is a quarter of what is free.
 func (f *feed) pinBudget() int64 { return cmp.Or(f.o.Loader.PinBudget, sysmem.Available()/4) }
 
+// deviceRoom is how many bytes of a device's memory batches may take.
+func (f *feed) deviceRoom(memory device.Memory) int64 {
+	if most := f.o.Loader.DeviceBudget; most > 0 {
+		return min(most, memory.FreeBytes)
+	}
+	return memory.FreeBytes
+}
+
 // Need predicts the memory of a setting and compares it with what is free.
 func (f *feed) Need(s Setting) (Memory, error) {
 	batch := int64(min(s.Batch, f.epoch()))
@@ -263,8 +274,8 @@ func (f *feed) Need(s Setting) (Memory, error) {
 	if err != nil {
 		return m, err
 	}
-	if m.DeviceBytes > free.FreeBytes {
-		return m, &DoesNotFitError{What: "device memory", AskedBytes: m.DeviceBytes, FreeBytes: free.FreeBytes}
+	if room := f.deviceRoom(free); m.DeviceBytes > room {
+		return m, &DoesNotFitError{What: "device memory", AskedBytes: m.DeviceBytes, FreeBytes: room}
 	}
 	if s.Pin {
 		m.PinnedBytes = m.HostBytes
@@ -349,7 +360,7 @@ func (f *feed) short(s Setting, err error) error {
 	switch {
 	case errors.Is(err, device.ErrOutOfMemory):
 		free, _ := f.dev.Memory()
-		return &DoesNotFitError{"device memory", need.DeviceBytes, free.FreeBytes, err}
+		return &DoesNotFitError{"device memory", need.DeviceBytes, f.deviceRoom(free), err}
 	case errors.Is(err, pinned.ErrBudget), errors.Is(err, device.ErrPinLimit):
 		return &DoesNotFitError{"pinned memory", need.PinnedBytes, f.pinBudget(), err}
 	}

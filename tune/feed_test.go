@@ -463,9 +463,25 @@ func TestFeedErrors(t *testing.T) {
 	}
 	o := small()
 	o.StepTime, o.Space.Batch = time.Millisecond, []int{8, 16}
-	for _, o := range []Options{o, {StepTime: -1}, {StepTime: time.Hour}, {StepTime: 2 * time.Second, Budget: time.Second}, {StepTime: 1, Step: func(context.Context, *loader.Batch) error { return nil }}} {
+	automatic := []Options{{Loader: loader.Options{Batch: loader.AutoBatch}}, {Space: Space{Batch: []int{8, loader.AutoBatch}}}}
+	for _, o := range append(automatic, o, Options{StepTime: -1}, Options{StepTime: time.Hour}, Options{StepTime: 2 * time.Second, Budget: time.Second},
+		Options{StepTime: 1, Step: func(context.Context, *loader.Batch) error { return nil }}) {
 		if _, err := Feed(context.Background(), dev, rows(100, 0), o); !errors.Is(err, device.ErrArgument) {
 			t.Errorf("%v, want %v", err, device.ErrArgument)
+		}
+	}
+}
+
+// Batches that a budget of device memory has no room for are not tried.
+func TestFeedDeviceBudget(t *testing.T) {
+	o := small()
+	o.Loader.DeviceBudget = 64 << 10
+	o.Space.Workers, o.Space.Prefetch, o.Space.Batch = []int{1}, []int{1}, []int{1, 1000}
+	r, err := Feed(t.Context(), open(t), &made{n: 2000, spec: dataset.Spec{Shape: []int{1 << 10}, DType: dtype.U8}}, o)
+	ok(t, err)
+	for _, row := range r.Settings {
+		if refused := strings.Contains(row.Refused, "64 KiB"); refused != (row.Batch == 1000) {
+			t.Errorf("batch %d: %q", row.Batch, row.Refused)
 		}
 	}
 }

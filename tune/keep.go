@@ -69,6 +69,7 @@ type loading struct {
 	DeviceBuffers int            `json:"device_buffers"`
 	Decode        int            `json:"decode"` // where the space has no axis of it
 	PinBudget     int64          `json:"pin_budget_bytes"`
+	DeviceBudget  int64          `json:"device_budget_bytes,omitempty"`
 }
 
 func loadingOf(o loader.Options) loading {
@@ -76,7 +77,7 @@ func loadingOf(o loader.Options) loading {
 		DType: o.DType.String(), Shuffle: o.Shuffle, Rank: o.Rank, World: o.World, DropLast: o.DropLast, Unordered: o.Unordered,
 		Pad: o.Pad, PadTo: o.PadTo, Mask: o.Mask, Mean: o.Mean, Std: o.Std, Jitter: o.Jitter, Mixup: o.Mixup,
 		OnError: fmt.Sprint(o.OnError), SampleTimeout: o.SampleTimeout.Seconds(), DeviceBuffers: o.DeviceBuffers,
-		Decode: int(o.Decode), PinBudget: o.PinBudget,
+		Decode: int(o.Decode), PinBudget: o.PinBudget, DeviceBudget: o.DeviceBudget,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -48,6 +49,10 @@ channel, and --dtype u16 leaves the values as they are.
 PNGs is read as masks, which are matched to the photos by name, then cropped and
 mirrored like them. Their values do not change.
 
+--batch auto takes the largest batch of which the device has room for all
+buffers, and leaves a sixteenth of what is free. On a device of your own that is
+much: --device-budget says how much batches may take.
+
 The order of the samples depends only on --sampler, --seed and the epoch:
 
   sequential    from first to last
@@ -74,6 +79,7 @@ An interrupt ends the run after the current batch and prints the report.`,
 		Example: `  pinion feed
   pinion feed ~/photos --batch 128 --workers 16 --dtype bf16 --shuffle
   pinion feed features.npy --device host:2GiB --json
+  pinion feed ~/photos --batch auto --device-budget 2GiB
   pinion feed tokens.jsonl --field tokens --label class
   pinion feed 'https://example.org/train-{000..127}.tar' --sampler blocks
   pinion feed images.bin --raw 256x256x3,u8 --shuffle
@@ -130,11 +136,34 @@ func runFeed(cmd *cobra.Command, f *feedFlags, args []string) error {
 	}
 	return f.Use(cmd, args, prepare, func(in *pipeline.Input) error {
 		err := f.feed(cmd, in, options)
+		var batch *loader.BatchError
+		if errors.As(err, &batch) {
+			return f.noRoom(batch)
+		}
 		if errors.Is(err, loader.ErrState) {
 			return fmt.Errorf("%w; --resume needs the dataset and the flags that %s was saved with", err, f.resume)
 		}
 		return err
 	})
+}
+
+// noRoom says what a batch needs that does not fit, and what would, in terms of
+// the flags.
+func (f *feedFlags) noRoom(e *loader.BatchError) error {
+	flag := fmt.Sprintf("--batch %d", e.Batch)
+	if asked := pipeline.First(f.Batch); asked != e.Batch {
+		flag = fmt.Sprintf("a batch of %s", units.Count(e.Batch, "sample"))
+	}
+	have := "are free"
+	if e.Budget {
+		have = "are allowed by --device-budget"
+	}
+	advice := e.WhatFits()
+	if e.Fits > 0 {
+		advice = e.WhatFits() + ": try --batch auto"
+	}
+	return fmt.Errorf("%w: %s needs %s on %s, where %s %s; %s", device.ErrOutOfMemory,
+		flag, units.Bytes(e.NeedBytes), e.Device, units.Bytes(e.FreeBytes), have, advice)
 }
 
 // feed feeds what was opened, and reports.

@@ -13,6 +13,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
+	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
@@ -99,6 +100,8 @@ func (f *tuneFlags) options(cmd *cobra.Command) (tune.Options, error) {
 	switch {
 	case f.Sampler == "length":
 		return o, cli.BadUsage(cmd, "--sampler length makes batches of its own, of which tune can choose neither size nor order: leave it out, or tune with --sampler random")
+	case slices.Contains(f.Batch, loader.AutoBatch):
+		return o, cli.BadUsage(cmd, "--batch auto is for feed: tune compares sizes, so name some, such as --batch 32,64,128")
 	case f.budget <= 0:
 		return o, cli.BadUsage(cmd, "--budget is %v, but must be more than nothing", f.budget)
 	case f.step < 0 || f.step == 0 && cmd.Flags().Changed("step-time"):

@@ -76,7 +76,12 @@ func TestErrors(t *testing.T) {
 
 		{"feed --batch 0 " + good, 2, []string{"--batch", "0"}},
 		{"feed --batch -3 " + good, 2, []string{"--batch", "-3"}},
-		{"feed --batch many " + good, 2, []string{"--batch", "many"}},
+		{"feed --batch many " + good, 2, []string{"--batch", "many", "a whole number, or auto"}},
+		{"feed --batch auto --world 2 " + good, 2, []string{"--batch auto", "--world 2"}},
+		{"feed --batch auto --sampler length " + good, 2, []string{"--sampler length", "auto"}},
+		{"tune --batch 4,auto " + good, 2, []string{"--batch auto is for feed"}},
+		{"feed --device-budget 0 " + good, 2, []string{"--device-budget"}},
+		{"feed --batch auto --size 224 --device host:256KiB " + good, 1, []string{"a batch of 1 sample needs", "256 KiB are free; not even one sample fits"}},
 		{"feed --workers -1 " + good, 2, []string{"--workers", "-1"}},
 		{"feed --workers 0 " + good, 2, []string{"--workers", "0"}},
 		{"feed --prefetch -1 " + good, 2, []string{"--prefetch", "-1"}},
@@ -143,7 +148,7 @@ func TestErrors(t *testing.T) {
 		{"bench link --device cdua:0", 2, []string{"did you mean cuda?"}},
 		{"feed --device host:lots " + good, 2, []string{"--device", "lots"}},
 		{"feed --device host:900TiB " + good, 2, []string{"--device", "may use only"}},
-		{"feed --device host:1MiB " + good, 1, []string{"out of device memory", "3 samples", "of 1 MiB are free"}},
+		{"feed --device host:1MiB " + good, 1, []string{"out of device memory", "3 samples", "where 1 MiB are free; 1 fits: try --batch auto"}},
 		{"feed --device host:8 " + goodArray, 1, []string{"out of device memory"}},
 
 		{"bench link --size 1 --device host", 2, []string{"--size", "16 KiB"}},

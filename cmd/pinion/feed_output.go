@@ -22,6 +22,8 @@ type feedOutput struct {
 	JPEGDecoder        string               `json:"jpeg_decoder,omitempty"`
 	DecodeDevice       bool                 `json:"decode_on_device"`
 	DecodeReason       string               `json:"decode_reason,omitempty"` // why not
+	Batch              int                  `json:"batch"`
+	BatchReason        string               `json:"batch_reason,omitempty"` // why --batch auto is not more
 	BatchShape         []int                `json:"batch_shape"`
 	DType              string               `json:"dtype"`
 	Samples            int64                `json:"samples"`
@@ -71,7 +73,7 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 	out := &feedOutput{
 		Record:  provenance.Now().On(info.ID, info.Name),
 		Dataset: in.Path, Targets: in.TargetRows(),
-		BatchShape: r.Shape, DType: r.DType.String(),
+		Batch: r.Batch, BatchReason: r.BatchWhy, BatchShape: r.Shape, DType: r.DType.String(),
 		Samples: r.Samples, Batches: r.Batches,
 		FailedSamples: r.Errors, ReplacedSamples: r.Replaced, Failures: append([]unreadRow{}, unread.rows...),
 		InitSeconds:        (in.Opened + r.Prepared).Seconds(),
@@ -142,6 +144,9 @@ func (o *feedOutput) print(w io.Writer) {
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.DeviceName)
 	fmt.Fprintf(w, "%s in %s of %s %s, %s\n", units.Count(o.Samples, "sample"),
 		units.Count(o.Batches, "batch"), shape, o.DType, units.Seconds(o.Seconds))
+	if o.BatchReason != "" {
+		fmt.Fprintf(w, "batches of %d: %s\n", o.Batch, o.BatchReason)
+	}
 	for _, t := range o.Targets {
 		fmt.Fprintln(w, t)
 	}

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -461,3 +464,67 @@ func TestFeedPlaces(t *testing.T) {
 		t.Errorf("%d files, want 2: %v", len(list), list)
 	}
 }
+
+// While somebody else holds a part of the device, a batch that does not fit is
+// said with what would, and auto takes the largest of which all buffers do.
+func TestFeedUnderPressure(t *testing.T) {
+	file := writeFile(t, t.TempDir(), "a.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (90, 100, 100)}", 90*10_000))
+	held, err := host.Open(4 << 20)
+	ok(t, err)
+	defer held.Close()
+	_, err = held.Alloc(3 << 20)
+	ok(t, err)
+	registerPressed()
+	pressed = held
+
+	feed := []string{"feed", file, "--device", "pressed", "--no-pin"}
+	r := pinion(t, append(feed, "--batch", "32")...)
+	const want = "pinion: out of device memory: --batch 32 needs 1.22 MiB on host:4MiB, where 1 MiB are free; 26 fit, or 8 with all 3 device buffers: try --batch auto\n"
+	if r.code != exitFailed || r.stderr != want || r.stdout != "" {
+		t.Errorf("exit code %d\n%s%s\nwant\n%s", r.code, r.stdout, r.stderr, want)
+	}
+	for flags, want := range map[string][2]any{
+		"--batch 26":                         {26., 1.},
+		"--batch 8":                          {8., 3.},
+		"--batch auto":                       {8., 3.},
+		"--batch auto --device-budget 500kB": {4., 3.},
+		"--batch 32 --device-budget 1GiB --dtype f16": {nil, nil},
+	} {
+		args := append(append(slices.Clone(feed), "--json"), strings.Fields(flags)...)
+		if want[0] == nil {
+			if r := pinion(t, args...); r.code != exitFailed || !strings.Contains(r.stderr, "--batch 32 needs 1.83 MiB") {
+				t.Errorf("%s: exit code %d\n%s%s", flags, r.code, r.stdout, r.stderr)
+			}
+			continue
+		}
+		doc := document(t, feedKeys, args...)
+		if doc["batch"] != want[0] || doc["device_buffers"] != want[1] || doc["samples"] != 90. {
+			t.Errorf("%s: %v in %v device buffers, %v samples; want %v", flags, doc["batch"], doc["device_buffers"], doc["samples"], want)
+		}
+		if reason, there := doc["batch_reason"]; there != strings.Contains(flags, "auto") {
+			t.Errorf("%s: %v", flags, reason)
+		}
+	}
+	r = pinion(t, append(feed, "--batch", "auto")...)
+	if line := "batches of 8: 3 device buffers of it fit into the 1 MiB free on host:4MiB, less a sixteenth\n"; r.code != exitDone || !strings.Contains(r.stdout, line) {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// registerPressed makes a backend whose only device is pressed.
+var (
+	pressed         device.Device
+	registerPressed = sync.OnceFunc(func() {
+		device.Register(device.Backend{
+			Name: "pressed", Rank: -1,
+			Open: func(string) (device.Device, error) { return stays{pressed}, nil },
+			List: func() ([]string, error) { return nil, nil },
+		})
+	})
+)
+
+// stays is a device that others use too: whoever opened it does not close it.
+type stays struct{ device.Device }
+
+func (s stays) Unwrap() device.Device { return s.Device }
+func (stays) Close() error            { return nil }

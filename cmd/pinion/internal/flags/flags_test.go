@@ -17,6 +17,7 @@ type command struct {
 	batch, workers []int
 	budget         int64
 	chunk, one     []int64
+	depth          []int
 	dtype, device  string
 }
 
@@ -33,6 +34,7 @@ func newCommand() *command {
 		Int(set, &c.epochs, "epochs", 1, AtLeast(1), "passes")
 		Int(set, &c.side, "side", 0, Between(1, 65535), "pixels")
 		Ints(set, &c.batch, "batch", []int{64}, AtLeast(1), true, "samples")
+		Ints(set, &c.depth, "depth", []int{-1}, AtLeast(1).Or("auto", -1), true, "deep")
 		Ints(set, &c.workers, "workers", nil, AtLeast(1), false, "goroutines")
 		set.Uint64("seed", 0, "seed")
 		set.Float64("mixup", 0, "alpha")
@@ -56,6 +58,20 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// A word stands for a number where it may.
+func TestWord(t *testing.T) {
+	c := newCommand()
+	if text := c.Flags().Lookup("depth").DefValue; text != "auto" {
+		t.Errorf("default %q", text)
+	}
+	if err := c.ParseFlags(strings.Fields("--depth 3,auto --depth 5")); err != nil || fmt.Sprint(c.depth) != "[3 -1 5]" {
+		t.Errorf("%v, %v", c.depth, err)
+	}
+	if text := c.Flags().Lookup("depth").Value.String(); text != "3,auto,5" {
+		t.Errorf("%q", text)
+	}
+}
+
 // What is wrong is said in words of the command line.
 func TestExplain(t *testing.T) {
 	for args, want := range map[string]string{
@@ -64,6 +80,8 @@ func TestExplain(t *testing.T) {
 		"--epochs 99999999999999999999": `--epochs is "99999999999999999999", but must be at least 1`,
 		"--side 70000":                  `--side is "70000", but must be from 1 to 65535`,
 		"--batch 4,x":                   `--batch is "4,x", but must be a whole number, which "x" is not`,
+		"--depth -1":                    `--depth is "-1", but must be at least 1, or auto`,
+		"--depth some":                  `--depth is "some", but must be a whole number, or auto`,
 		"--workers 1,2":                 `--workers is "1,2", but must be one value`,
 		"--budget lots":                 `--budget is "lots", but must be a size such as 64MiB or 1GiB`,
 		"--budget -1MiB":                `--budget is "-1MiB", but must be a size such as 64MiB or 1GiB`,
@@ -109,6 +127,7 @@ Numbers:
       --epochs int           passes (default 1)
       --side int             pixels
       --batch int,...        samples (default 64)
+      --depth int,...        deep (default auto)
       --workers int          goroutines
       --seed uint            seed
       --mixup float          alpha

@@ -10,16 +10,38 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bounds are the least and the most that a number may be.
-type Bounds struct{ least, most int }
+// Bounds are the least and the most that a number may be, or a word that stands
+// for one.
+type Bounds struct {
+	least, most int
+	word        string
+	meaning     int // of word
+}
 
 // AtLeast allows every number from n on.
-func AtLeast(n int) Bounds { return Bounds{n, math.MaxInt} }
+func AtLeast(n int) Bounds { return Bounds{least: n, most: math.MaxInt} }
 
 // Between allows the numbers from least to most.
-func Between(least, most int) Bounds { return Bounds{least, most} }
+func Between(least, most int) Bounds { return Bounds{least: least, most: most} }
+
+// Or allows a word as well, which stands for a number outside the bounds.
+func (b Bounds) Or(word string, meaning int) Bounds {
+	b.word, b.meaning = word, meaning
+	return b
+}
 
 func (b Bounds) parse(text string) (int, error) {
+	if b.word != "" && text == b.word {
+		return b.meaning, nil
+	}
+	n, err := b.number(text)
+	if err != nil && b.word != "" {
+		return 0, fmt.Errorf("%w, or %s", err, b.word)
+	}
+	return n, err
+}
+
+func (b Bounds) number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	switch {
 	case err != nil && errors.Is(err, strconv.ErrRange), err == nil && (n < b.least || n > b.most):
@@ -78,7 +100,15 @@ func (n *numbers) String() string {
 	if n.p == nil {
 		return ""
 	}
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n.p), " ", ","), "[]")
+	var list []string
+	for _, v := range *n.p {
+		if n.word != "" && v == n.meaning {
+			list = append(list, n.word)
+		} else {
+			list = append(list, strconv.Itoa(v))
+		}
+	}
+	return strings.Join(list, ",")
 }
 
 func (n *numbers) Type() string { return listType("int", n.several) }

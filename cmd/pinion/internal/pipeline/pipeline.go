@@ -38,9 +38,10 @@ type Flags struct {
 	Seed        uint64
 	rank, world int
 
-	decode    string
-	noPin     bool
-	pinBudget int64
+	decode       string
+	noPin        bool
+	pinBudget    int64
+	deviceBudget int64
 }
 
 // searchable says what the flags mean that tune searches for: their usage when
@@ -55,7 +56,7 @@ func (s searchable) usage(several bool) string {
 }
 
 var (
-	batchUsage    = searchable{"samples in a batch", "samples in a batch, or sizes to choose from"}
+	batchUsage    = searchable{"samples in a batch; auto: as many as the device has room for", "samples in a batch, or sizes to choose from"}
 	workersUsage  = searchable{"goroutines that read and decode (default: one a processor)", "goroutines that read and decode, or numbers to choose from (default: powers of two up to twice the processors)"}
 	prefetchUsage = searchable{"batches read ahead (default: 4, or 2 to 4 that fit into 128 MiB)", "batches read ahead, or numbers to choose from (default: 1,2,4,8)"}
 	copiersUsage  = searchable{"goroutines that copy memory that is not pinned (default: one a processor, at most 12)", "goroutines that copy memory that is not pinned, or numbers to choose from (default: powers of two up to the processors, at most 16)"}
@@ -79,7 +80,7 @@ func (f *Flags) Register(cmd *cobra.Command, several bool) {
 		flags.Int(set, &f.world, "world", 1, flags.AtLeast(1), "processes that share every epoch")
 	})
 	flags.Group(set, "Batches", func() {
-		flags.Ints(set, &f.Batch, "batch", []int{64}, flags.AtLeast(1), several, batchUsage.usage(several))
+		flags.Ints(set, &f.Batch, "batch", []int{64}, flags.AtLeast(1).Or("auto", loader.AutoBatch), several, batchUsage.usage(several))
 		set.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
 		set.BoolVar(&f.unordered, "unordered", false, "take the batches of an epoch as they are complete")
 		flags.Choice(set, &f.dtype, "dtype", "", dtypes, "element type on the device: "+flags.Or(dtypes)+" (default: f32 for photos and for u8 and u16 arrays of HxWx1..4, else the file's own)")
@@ -92,6 +93,7 @@ func (f *Flags) Register(cmd *cobra.Command, several bool) {
 		flags.Ints(set, &f.Prefetch, "prefetch", nil, flags.AtLeast(1), several, prefetchUsage.usage(several))
 		set.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable, and copy it through pinned chunks")
 		flags.Size(set, &f.pinBudget, "pin-budget", 0, "most bytes of pinned memory (default: a quarter of what is free)")
+		flags.Size(set, &f.deviceBudget, "device-budget", 0, "most bytes of device memory for batches (default: what is free)")
 		flags.Ints(set, &f.Copiers, "copiers", nil, flags.AtLeast(1), several, copiersUsage.usage(several))
 		flags.Sizes(set, &f.Chunk, "chunk", nil, several, chunkUsage.usage(several))
 	})
@@ -113,7 +115,7 @@ func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 		OnError: policies[f.onError], SampleTimeout: f.sampleTimeout,
 		Seed: f.Seed, Rank: f.rank, World: f.world,
 		DropLast: f.dropLast, Unordered: f.unordered, Mixup: f.mixup,
-		Decode: decodePlaces[f.decode], PinBudget: f.pinBudget,
+		Decode: decodePlaces[f.decode], PinBudget: f.pinBudget, DeviceBudget: f.deviceBudget,
 	}
 	if f.dtype != "" {
 		o.DType, _ = dtype.Parse(f.dtype) // one of dtypes
@@ -126,6 +128,14 @@ func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 	}
 	if f.mixup < 0 || f.mixup > maxMixup {
 		return o, cli.BadUsage(cmd, "--mixup is %v, but must be from 0 to %d", f.mixup, maxMixup)
+	}
+	if slices.Contains(f.Batch, loader.AutoBatch) {
+		switch {
+		case f.Sampler == "length":
+			return o, cli.BadUsage(cmd, "--sampler length makes batches of a size that it is given: take a number for --batch instead of auto")
+		case f.world > 1:
+			return o, cli.BadUsage(cmd, "--batch auto would give each process of --world %d another size: take a number", f.world)
+		}
 	}
 	return o, f.checkOrder(cmd)
 }
