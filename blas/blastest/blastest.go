@@ -198,18 +198,27 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 	if g.TF32 {
 		unit = math.Exp2(-11)
 	}
+	wide := func(b []byte, s blas.Stored) []float64 {
+		list := make([]float64, s.Bytes/int64(t.Size()))
+		for i := range list {
+			list[i] = At(b, int64(i), t)
+		}
+		return list
+	}
+	wideA, wideB := wide(a, shapeA), wide(b, shapeB)
 	for i := range g.M {
 		for j := range g.N {
 			var sum, magnitude float64
-			for k := range g.K {
-				atA, atB := i*shapeA.Stride+k, k*shapeB.Stride+j
-				if g.TransA {
-					atA = k*shapeA.Stride + i
-				}
-				if g.TransB {
-					atB = j*shapeB.Stride + k
-				}
-				v := At(a, atA, t) * At(b, atB, t)
+			atA, nextA, atB, nextB := i*shapeA.Stride, int64(1), j, shapeB.Stride
+			if g.TransA {
+				atA, nextA = i, shapeA.Stride
+			}
+			if g.TransB {
+				atB, nextB = j*shapeB.Stride, 1
+			}
+			for range g.K {
+				v := wideA[atA] * wideB[atB]
+				atA, atB = atA+nextA, atB+nextB
 				sum += v
 				magnitude += math.Abs(v)
 			}

@@ -101,7 +101,7 @@ func (d *Discrete) Pinned(b []byte) bool {
 func (d *Discrete) Mapped(b []byte) (device.Ptr, error) { return d.pinner.Mapped(b) }
 
 // CanMap implements [device.Pinner].
-func (d *Discrete) CanMap() bool { return d.pinner.CanMap() }
+func (d *Discrete) CanMap() bool { return false }
 
 func span(b []byte) (uint64, int64) {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), int64(len(b))

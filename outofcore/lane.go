@@ -1,0 +1,159 @@
+package outofcore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// lanes are queues of work on streams that wait for each other's operations.
+// Each is filled by one goroutine, which the host keeps only a few operations
+// ahead of the device: a context that ends then stops the work soon.
+type lanes struct {
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	changed sync.Cond // an operation was queued, or ctx has ended
+	err     error     // the first one
+
+	goroutines sync.WaitGroup
+}
+
+func newLanes(ctx context.Context) *lanes {
+	l := &lanes{}
+	l.changed.L = &l.mu
+	l.ctx, l.stop = context.WithCancel(ctx)
+	context.AfterFunc(l.ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.changed.Broadcast()
+	})
+	return l
+}
+
+// run fills a lane in a goroutine of its own. An error ends all of them.
+func (l *lanes) run(fill func() error) {
+	l.goroutines.Go(func() {
+		if err := fill(); err != nil {
+			l.fail(err)
+		}
+	})
+}
+
+func (l *lanes) fail(err error) {
+	l.mu.Lock()
+	if l.err == nil && l.ctx.Err() == nil { // later ones are its consequences
+		l.err = err
+	}
+	l.mu.Unlock()
+	l.stop()
+}
+
+// wait waits for the goroutines and returns the first error, or that of the
+// context they were made with.
+func (l *lanes) wait(outer context.Context) error {
+	l.goroutines.Wait()
+	l.stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	return outer.Err()
+}
+
+// lane is one queue.
+type lane struct {
+	*lanes
+	name   string
+	stream device.Stream
+	marks  []device.Event // of operation n: marks[n % len(marks)]
+	queued int            // operations
+	passed int            // that the host has seen done
+}
+
+// lane makes a lane that is at most ahead operations in front of the device.
+func (l *lanes) lane(dev device.Device, name string, ahead int) (n *lane, err error) {
+	n = &lane{lanes: l, name: name}
+	if n.stream, err = dev.NewStream(); err != nil {
+		return nil, err
+	}
+	for range ahead {
+		mark, err := dev.NewEvent(device.EventNoTiming | device.EventBlockingSync)
+		if err != nil {
+			return nil, errors.Join(err, n.close())
+		}
+		n.marks = append(n.marks, mark)
+	}
+	return n, nil
+}
+
+// push queues the next operation.
+func (n *lane) push(queue func(s device.Stream) error) error {
+	number := n.queued // this goroutine alone changes it
+	if number-n.passed == len(n.marks) {
+		if err := device.Wait(n.ctx, n.mark(n.passed)); err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
+		}
+		n.mu.Lock()
+		n.passed++
+		n.mu.Unlock()
+	}
+	if err := n.ctx.Err(); err != nil {
+		return err
+	}
+	if err := queue(n.stream); err != nil {
+		return fmt.Errorf("%s: %w", n.name, err)
+	}
+	if err := n.stream.Record(n.mark(number)); err != nil {
+		return fmt.Errorf("%s: %w", n.name, err)
+	}
+	n.mu.Lock()
+	n.queued++
+	n.changed.Broadcast()
+	n.mu.Unlock()
+	return nil
+}
+
+func (n *lane) mark(number int) device.Event { return n.marks[number%len(n.marks)] }
+
+// follow has what this lane queues from now on wait for an operation of
+// another. The host waits until that is queued.
+func (n *lane) follow(other *lane, number int) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for other.queued <= number && n.ctx.Err() == nil {
+		n.changed.Wait()
+	}
+	if err := n.ctx.Err(); err != nil {
+		return err
+	}
+	if number < other.passed {
+		return nil
+	}
+	// While mu is held nobody records the mark anew.
+	return n.stream.Wait(other.mark(number))
+}
+
+// finish waits for all that is queued.
+func (n *lane) finish() error {
+	for ; n.passed < n.queued; n.passed++ {
+		if err := device.Wait(n.ctx, n.mark(n.passed)); err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
+		}
+	}
+	return nil
+}
+
+// close waits for the stream and gives it back.
+func (n *lane) close() error {
+	err := n.stream.Close()
+	for _, mark := range n.marks {
+		err = errors.Join(err, mark.Close())
+	}
+	return err
+}

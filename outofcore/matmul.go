@@ -1,0 +1,379 @@
+package outofcore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/pinion-gpu/pinion/blas"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
+	"github.com/pinion-gpu/pinion/internal/directio"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/shmem"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+// Product is a product of matrices in host memory:
+//
+//	C = Alpha op(A) op(B) + Beta C
+//
+// where op transposes where TransA or TransB says so.
+type Product struct {
+	A, B           Matrix // of one type: F32 or BF16
+	TransA, TransB bool
+
+	// C takes the result and has the type of A and B. Its memory must overlap
+	// neither of them. Default: the file at Path.
+	C Matrix
+
+	// Path is a file that is made for C: its rows, one behind the other,
+	// little-endian, and nothing else. It is there, all of it, when MatMul
+	// returns without an error; otherwise what was at Path before is left as
+	// it was. Beta must be 0.
+	Path string
+
+	Alpha float32 // default: 0 counts as 1
+	Beta  float32 // default: 0; C is then not read
+
+	// TF32 allows factors of type F32 to be rounded to the 10 bits of
+	// TensorFloat-32, where the device is faster then.
+	TF32 bool
+}
+
+// Report tells what a product took.
+type Report struct {
+	Plan    *Plan
+	Floor   Floor
+	Library string        // that multiplied
+	Pinned  bool          // all host memory was pinned, and copied straight
+	Setup   time.Duration // planning, device memory and streams
+	Wall    time.Duration // all of it
+}
+
+// FlopRate is the floating-point operations a second that were reached.
+func (r *Report) FlopRate() float64 {
+	p := &r.Plan.Problem
+	return 2 * float64(p.M) * float64(p.N) * float64(p.K) / r.Wall.Seconds()
+}
+
+// MatMul computes p. None of the matrices needs to fit into the device's
+// memory: tiles of them come in, are multiplied and go out at the same time.
+// The [Plan] decides which and when.
+//
+// It returns when C is complete, or when it failed or ctx ended: then what is
+// queued is waited for, nothing touches the matrices any more, and C holds a
+// mixture of old and new. It fails with [device.ErrArgument] for matrices that
+// do not go together, and with [ErrBudget] or [device.ErrOutOfMemory] where the
+// device has too little memory.
+func (r *Runner) MatMul(ctx context.Context, p Product) (report Report, err error) {
+	began := time.Now()
+	report, err = r.matMul(ctx, p, began)
+	report.Wall = time.Since(began)
+	if err != nil && err != ctx.Err() {
+		err = fmt.Errorf("outofcore: matmul: %w", err)
+	}
+	return report, err
+}
+
+func (r *Runner) matMul(ctx context.Context, p Product, began time.Time) (report Report, err error) {
+	problem, err := p.problem()
+	if err != nil {
+		return report, err
+	}
+	if err := ctx.Err(); err != nil {
+		return report, err
+	}
+	if p.Path != "" {
+		commit, discard, err := p.create(problem)
+		if err != nil {
+			return report, err
+		}
+		defer func() {
+			if err == nil {
+				err = commit()
+			}
+			err = errors.Join(err, discard())
+		}()
+	}
+	b, err := r.multiplier()
+	if err != nil {
+		return report, err
+	}
+	report.Library = b.Library()
+	budget, err := r.budget()
+	if err != nil {
+		return report, err
+	}
+	if problem.FlopRate, err = r.flopRate(ctx, b, p.A.Type, p.TF32, budget); err != nil {
+		return report, err
+	}
+	report.Pinned = r.pinned(p.A.Bytes) && r.pinned(p.B.Bytes) && r.pinned(p.C.Bytes)
+	problem.H2DRate, problem.D2HRate = r.linkRate(report.Pinned, false), r.linkRate(report.Pinned, true)
+	problem.Multiprocessors = r.dev.Info().Multiprocessors
+	problem.DeviceBytes = budget - b.WorkspaceBytes()
+	if report.Plan, err = r.plan(problem); err != nil {
+		return report, err
+	}
+	report.Floor = report.Plan.Problem.Floor()
+	return report, r.execute(ctx, &p, report.Plan, b, func() { report.Setup = time.Since(began) })
+}
+
+func (r *Runner) pinned(b []byte) bool {
+	pinner, ok := device.As[device.Pinner](r.dev)
+	return ok && pinner.Pinned(b)
+}
+
+// problem checks p and says what is to be planned.
+func (p *Product) problem() (Problem, error) {
+	m, k := p.A.Rows, p.A.Columns
+	if p.TransA {
+		m, k = k, m
+	}
+	n := p.B.Columns
+	if p.TransB {
+		n = p.B.Rows
+	}
+	problem := Problem{M: m, N: n, K: k, Type: p.A.Type, ReadC: p.Beta != 0}
+	switch {
+	case m < 1 || n < 1 || k < 1:
+		return problem, fmt.Errorf("%w: %d x %d x %d", device.ErrArgument, m, n, k)
+	case p.A.Type != dtype.F32 && p.A.Type != dtype.BF16:
+		return problem, fmt.Errorf("%w: elements of type %v; f32 and bf16 are possible", device.ErrArgument, p.A.Type)
+	case p.Path != "" && (p.C.Bytes != nil || p.Beta != 0):
+		return problem, fmt.Errorf("%w: C goes to %s, so it has no memory and is not read", device.ErrArgument, p.Path)
+	}
+	err := p.A.check("A", p.A.Rows, p.A.Columns, p.A.Type)
+	rows, columns := k, n
+	if p.TransB {
+		rows, columns = n, k
+	}
+	err = errors.Join(err, p.B.check("B", rows, columns, p.A.Type))
+	if p.Path == "" {
+		err = errors.Join(err, p.C.check("C", m, n, p.A.Type))
+	}
+	return problem, err
+}
+
+// create makes the file for C and maps it.
+func (p *Product) create(problem Problem) (commit, discard func() error, err error) {
+	file, err := atomicfile.Create(p.Path, 0o666)
+	if err != nil {
+		return nil, nil, err
+	}
+	n := problem.M * problem.N * int64(problem.Type.Size())
+	var mapped []byte
+	// Without room that is reserved, a full disk would end the process.
+	err = cmp.Or(file.Truncate(n), directio.Reserve(file.File, n))
+	if err == nil {
+		mapped, err = shmem.Map(file.File, pagemem.RoundUp(n))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Discard())
+	}
+	p.C = Matrix{Bytes: mapped[:n], Type: problem.Type, Rows: problem.M, Columns: problem.N}
+	unmap := func() error {
+		if mapped == nil {
+			return nil
+		}
+		b := mapped
+		mapped = nil
+		return pagemem.Unmap(b)
+	}
+	commit = func() error { return cmp.Or(unmap(), file.CommitUnsynced()) }
+	discard = func() error { return errors.Join(unmap(), file.Discard()) }
+	return commit, discard, nil
+}
+
+// How many operations the host is ahead of the device.
+const (
+	loadsAhead  = 4
+	stepsAhead  = 16
+	storesAhead = 4
+)
+
+// execution is a plan that is carried out.
+type execution struct {
+	*Plan
+	*Runner
+	ctx     context.Context
+	product *Product
+	blas    blas.BLAS
+
+	factors, sums, workspace device.Ptr // in device memory
+	in, compute, out         *lane
+	boxPath                  transfer.BatchPath
+}
+
+// execute carries out a plan.
+func (r *Runner) execute(ctx context.Context, p *Product, plan *Plan, b blas.BLAS, started func()) (err error) {
+	x := &execution{Plan: plan, Runner: r, product: p, blas: b}
+	memory, free, err := r.alloc(ctx, plan.DeviceBytes()+b.WorkspaceBytes())
+	if err != nil {
+		return fmt.Errorf("%d slots of %d bytes and %d of %d: %w", plan.Slots, plan.SlotBytes, plan.SumSlots, plan.SumSlotBytes, err)
+	}
+	defer func() { err = errors.Join(err, free()) }()
+	x.factors = memory
+	x.sums = memory.Add(plan.Slots * plan.SlotBytes)
+	x.workspace = x.sums.Add(plan.SumSlots * plan.SumSlotBytes)
+	if _, ok := device.As[device.BoxCopier](r.dev); ok {
+		x.boxPath = transfer.BatchBox // by the copy engine: kernels are for the products
+	}
+	lanes := newLanes(ctx)
+	defer lanes.stop()
+	x.ctx = lanes.ctx
+	for _, l := range []struct {
+		to    **lane
+		name  string
+		ahead int
+	}{{&x.in, "copy in", loadsAhead}, {&x.compute, "multiply", stepsAhead}, {&x.out, "copy out", storesAhead}} {
+		made, err := lanes.lane(r.dev, l.name, l.ahead)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, made.close()) }()
+		*l.to = made
+	}
+	started()
+	lanes.run(x.fillIn)
+	lanes.run(x.fillCompute)
+	lanes.run(x.fillOut)
+	err = lanes.wait(ctx)
+	runtime.KeepAlive(p) // the driver may use the matrices to the end
+	return err
+}
+
+// fillIn brings the tiles.
+func (x *execution) fillIn() error {
+	for _, l := range x.loads {
+		behind, slot, bytes := x.compute, x.factors, x.SlotBytes
+		if l.tile.of == matrixC {
+			behind, slot, bytes = x.out, x.sums, x.SumSlotBytes
+		}
+		if l.after >= 0 {
+			if err := x.in.follow(behind, l.after); err != nil {
+				return err
+			}
+		}
+		err := x.in.push(func(s device.Stream) error {
+			return x.copy(s, l.tile, slot.Add(int64(l.slot)*bytes), false)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.in.finish()
+}
+
+// fillCompute multiplies them.
+func (x *execution) fillCompute() error {
+	arrived := 0
+	for _, s := range x.steps {
+		if s.loads > arrived {
+			arrived = s.loads
+			if err := x.compute.follow(x.in, arrived-1); err != nil {
+				return err
+			}
+		}
+		if s.after >= 0 {
+			if err := x.compute.follow(x.out, s.after); err != nil {
+				return err
+			}
+		}
+		if err := x.compute.push(func(stream device.Stream) error { return x.multiply(stream, s) }); err != nil {
+			return err
+		}
+	}
+	return x.compute.finish()
+}
+
+// fillOut takes tiles of C that are complete.
+func (x *execution) fillOut() error {
+	for number, s := range x.steps {
+		if !s.last {
+			continue
+		}
+		if err := x.out.follow(x.compute, number); err != nil {
+			return err
+		}
+		err := x.out.push(func(stream device.Stream) error {
+			return x.copy(stream, tile{matrixC, s.i, s.j}, x.sums.Add(int64(s.c)*x.SumSlotBytes), true)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.out.finish()
+}
+
+// window is where a tile is in host memory.
+func (x *execution) window(t tile) window {
+	row, column, rows, columns := x.extent(t)
+	m, transposed := &x.product.C, false
+	switch t.of {
+	case matrixA:
+		m, transposed = &x.product.A, x.product.TransA
+	case matrixB:
+		m, transposed = &x.product.B, x.product.TransB
+	}
+	if transposed {
+		row, column, rows, columns = column, row, columns, rows
+	}
+	return m.window(row, column, rows, columns)
+}
+
+// copy copies a tile between host memory, where it has gaps between its rows,
+// and device memory, where it has none.
+func (x *execution) copy(s device.Stream, t tile, at device.Ptr, toHost bool) error {
+	w := x.window(t)
+	if w.whole() {
+		return x.engine.Do(x.ctx, transfer.Copy{Host: w.bytes, Device: at, ToHost: toHost, On: s})
+	}
+	host, dev := transfer.Host(w.bytes), transfer.Device(at, w.rows*w.rowBytes)
+	box := transfer.Box{Dst: dev, Src: host, RowBytes: w.rowBytes, Rows: w.rows, SrcRowStride: w.stride, On: s, Path: x.boxPath}
+	if toHost {
+		box.Dst, box.Src, box.SrcRowStride, box.DstRowStride = host, dev, 0, w.stride
+	}
+	err := x.engine.Box(x.ctx, box)
+	if box.Path != transfer.BatchAuto && errors.Is(err, device.ErrNotSupported) {
+		box.Path = transfer.BatchAuto
+		err = x.engine.Box(x.ctx, box)
+	}
+	return err
+}
+
+// multiply queues a product of tiles.
+func (x *execution) multiply(s device.Stream, at step) error {
+	_, _, m, k := x.extent(tile{matrixA, at.i, at.l})
+	_, _, _, n := x.extent(tile{matrixB, at.l, at.j})
+	c := x.sums.Add(int64(at.c) * x.SumSlotBytes)
+	g := blas.Gemm{
+		M: m, N: n, K: k, TransA: x.product.TransA, TransB: x.product.TransB,
+		Alpha: cmp.Or(x.product.Alpha, 1), Beta: 1,
+		A:    blas.Matrix{Ptr: x.factors.Add(int64(at.a) * x.SlotBytes)},
+		B:    blas.Matrix{Ptr: x.factors.Add(int64(at.b) * x.SlotBytes)},
+		C:    blas.Matrix{Ptr: c},
+		Type: x.Problem.Type, TF32: x.product.TF32,
+		Workspace: x.workspace, WorkspaceBytes: x.blas.WorkspaceBytes(),
+	}
+	if at.first {
+		g.Beta = x.product.Beta
+	}
+	if !x.narrows() {
+		return x.blas.Gemm(s, g)
+	}
+	g.C.Ptr, g.TypeC = c.Add(x.wideOffset()), dtype.F32
+	if at.first && g.Beta != 0 {
+		if err := x.kernels.Cast(s, g.C.Ptr, dtype.F32, c, dtype.BF16, m*n); err != nil {
+			return err
+		}
+	}
+	if err := x.blas.Gemm(s, g); err != nil || !at.last {
+		return err
+	}
+	return x.kernels.Cast(s, c, dtype.BF16, g.C.Ptr, dtype.F32, m*n)
+}

@@ -1,0 +1,282 @@
+package outofcore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/units"
+)
+
+// Problem is what a [Plan] is made for: C = op(A) op(B), with M x K and K x N
+// elements, on a device with little memory.
+type Problem struct {
+	M, N, K int64
+	Type    dtype.DType // F32 or BF16
+	ReadC   bool        // C is read, too
+
+	DeviceBytes int64 // device memory for tiles
+
+	// Rates of the link, in bytes a second, and of the device's products, in
+	// floating-point operations a second. They decide between plans that move
+	// the same bytes. 0: unknown.
+	H2DRate, D2HRate, FlopRate float64
+
+	// Multiprocessors of the device. Tiles that leave many of them idle count
+	// as slower. 0: unknown.
+	Multiprocessors int
+}
+
+// Plan is an order of tile products, and of the copies that bring and take the
+// tiles. It is a function of the [Problem].
+//
+// Tiles of A and B share slots of one size, those of C have their own. Which
+// tile leaves for another is decided with the whole order known: the one whose
+// next use is farthest away (Belady 1966).
+type Plan struct {
+	Problem Problem
+
+	TileM, TileN, TileK int64 // tiles of A are TileM x TileK; at the edges they may be smaller
+
+	Slots, SlotBytes       int64 // for tiles of A and B
+	SumSlots, SumSlotBytes int64 // for tiles of C
+
+	// SplitK: a tile of C takes several products. In bfloat16 it is then summed
+	// in float32 and narrowed once, into the end of its slot.
+	SplitK bool
+
+	Products           int     // of tiles
+	H2DBytes, D2HBytes int64   // that the plan moves
+	Seconds            float64 // that it takes by the rates; 0 if they are unknown
+
+	loads  []load
+	steps  []step
+	stores int
+}
+
+// DeviceBytes is the memory that the plan takes.
+func (p *Plan) DeviceBytes() int64 { return p.Slots*p.SlotBytes + p.SumSlots*p.SumSlotBytes }
+
+// matrix names an operand.
+type matrix uint8
+
+const (
+	matrixA matrix = iota
+	matrixB
+	matrixC
+)
+
+// tile is a tile of a matrix, by its row and column of tiles.
+type tile struct {
+	of          matrix
+	row, column int
+}
+
+// load brings a tile into a slot, when what was there before is done with:
+// behind that step, or for C behind that store. -1 is at once.
+type load struct {
+	tile  tile
+	slot  int
+	after int
+}
+
+// step is the product of tile (i, l) of A and (l, j) of B, added to (i, j) of C.
+type step struct {
+	i, j, l     int
+	a, b, c     int  // slots
+	loads       int  // so many must be done before
+	first, last bool // of this tile of C
+	after       int  // a first step overwrites the slot behind that store; -1: at once
+	store       int  // of a last step: its number
+}
+
+// kind is a way to cut and order a problem.
+type kind struct {
+	tile, depth   int64
+	rows, columns int  // of tiles of C in a block
+	group         int  // columns that a band begins and ends with
+	window        int  // slots for what comes next
+	swapped       bool // bands are of columns: of B' A'
+	guess         float64
+}
+
+// ErrBudget: the device memory that may be used has no room for the smallest
+// tiles.
+var ErrBudget = errors.New("device budget too small")
+
+// MakePlan chooses how p is cut into tiles and in which order they are
+// multiplied, so that it takes the least time by the rates of p, and among equals
+// moves the fewest bytes. It fails with [device.ErrArgument] for sizes that
+// cannot be right and with [ErrBudget] for too little device memory.
+func MakePlan(p Problem) (*Plan, error) {
+	if p.M < 1 || p.N < 1 || p.K < 1 || p.Type != dtype.F32 && p.Type != dtype.BF16 || p.DeviceBytes < 0 {
+		return nil, fmt.Errorf("outofcore: %w: %d x %d x %d of %v in %d bytes", device.ErrArgument,
+			p.M, p.N, p.K, p.Type, p.DeviceBytes)
+	}
+	if max(float64(p.M)*float64(p.K), float64(p.K)*float64(p.N), float64(p.M)*float64(p.N)) > math.MaxInt64/16 {
+		return nil, fmt.Errorf("outofcore: %w: %d x %d x %d are more elements than memory has", device.ErrArgument, p.M, p.N, p.K)
+	}
+	p.H2DRate, p.D2HRate = cmp.Or(p.H2DRate, assumedLink), cmp.Or(p.D2HRate, assumedLink)
+	p.FlopRate = cmp.Or(p.FlopRate, assumedFlops)
+	kinds := p.kinds()
+	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(a.guess, b.guess) })
+	var best *Plan
+	for _, k := range kinds[:min(len(kinds), simulated)] {
+		plan := p.simulate(k)
+		if best == nil || plan.better(best) {
+			best = plan
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("outofcore: %w: %s for %d x %d x %d of %v", ErrBudget, units.Bytes(p.DeviceBytes),
+			p.M, p.N, p.K, p.Type)
+	}
+	return best, nil
+}
+
+// better reports whether p takes less time than q, or about as much and moves
+// less.
+func (p *Plan) better(q *Plan) bool {
+	const same = 0.995
+	switch {
+	case p.Seconds < same*q.Seconds:
+		return true
+	case q.Seconds < same*p.Seconds:
+		return false
+	}
+	return cmp.Or(cmp.Compare(p.H2DBytes+p.D2HBytes, q.H2DBytes+q.D2HBytes), cmp.Compare(p.Seconds, q.Seconds)) < 0
+}
+
+const (
+	assumedLink  = 25e9
+	assumedFlops = 10e12
+
+	simulated = 24 // kinds that look best
+	mostSteps = 1 << 13
+	smallest  = 64   // side of a tile
+	launch    = 5e-6 // seconds that a product takes beside its operations
+
+	slotAlign = 512
+)
+
+// kinds lists the ways that fit, each with a guess of its time.
+func (p *Problem) kinds() []kind {
+	var list []kind
+	for _, side := range sides(max(p.M, p.N), smallest) {
+		for _, depth := range sides(p.K, smallest) {
+			for _, swapped := range []bool{false, true} {
+				list = append(list, p.kindsOf(side, depth, swapped)...)
+			}
+		}
+	}
+	return list
+}
+
+// sides are the whole extent, and powers of two below it.
+func sides(extent, least int64) []int64 {
+	list := []int64{extent}
+	for s := int64(1) << 40; s >= least; s /= 2 {
+		if s < extent {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func ceil(a, b int64) int64 { return (a + b - 1) / b }
+
+// kindsOf lists the ways with tiles of that size. With whole columns of k in a tile, a band
+// of rows of A stays while the columns of B go by. Else a block of C stays
+// while A and B go by.
+func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
+	m, n := p.M, p.N
+	if swapped {
+		m, n = n, m
+	}
+	mt, nt, kt := int(ceil(m, side)), int(ceil(n, side)), int(ceil(p.K, depth))
+	if float64(mt)*float64(nt)*float64(kt) > mostSteps {
+		return nil
+	}
+	slot, sum := p.slotBytes(side, depth)
+	var list []kind
+	add := func(k kind, h2d float64, fill float64) {
+		k.tile, k.depth, k.swapped = side, depth, swapped
+		if kt > 1 {
+			h2d *= float64(kt)
+		}
+		products := 2 * float64(p.M) * float64(p.N) * float64(p.K)
+		compute := products/(p.FlopRate*p.efficiency(side)) + launch*float64(mt*nt*kt)
+		k.guess = max(compute, h2d*float64(slot)/p.H2DRate) + fill*float64(slot)/p.H2DRate
+		list = append(list, k)
+	}
+	for _, window := range []int{1, 2, 4} {
+		if kt == 1 {
+			slots := int((p.DeviceBytes - sumSlots*sum) / slot)
+			if slots >= mt+nt {
+				if window == 1 {
+					add(kind{rows: mt, columns: nt, group: nt}, float64(mt+nt), 2)
+				}
+				continue
+			}
+			for _, group := range []int{1, 2, 4, 8} {
+				rows := min(slots-window-group, mt)
+				if rows < 1 || group > nt {
+					continue
+				}
+				bands := (mt-1)/rows + 1
+				rows = (mt-1)/bands + 1
+				add(kind{rows: rows, columns: nt, group: group, window: window}, float64(mt+bands*(nt-group)+group), 2)
+			}
+			continue
+		}
+		// The block of C that makes for the fewest loads.
+		var best kind
+		least := math.Inf(1)
+		for rows := 1; rows <= mt; rows++ {
+			left := p.DeviceBytes - (int64(rows)+1+int64(window))*slot - sum
+			columns := int(min(left/(slot+int64(rows)*sum), int64(nt)))
+			if columns < 1 {
+				break
+			}
+			loads := float64(mt)*float64((nt-1)/columns+1) + float64(nt)*float64((mt-1)/rows+1)
+			if loads < least {
+				least, best = loads, kind{rows: rows, columns: columns, window: window}
+			}
+		}
+		if best.rows > 0 {
+			add(best, least, 2)
+		}
+	}
+	return list
+}
+
+// sumSlots for tiles of C: one is computed, one goes out, and one is spare.
+const sumSlots = 3
+
+// slotBytes are the sizes of a tile of A or B, and of C.
+func (p *Problem) slotBytes(side, depth int64) (slot, sum int64) {
+	size := int64(p.Type.Size())
+	align := func(n int64) int64 { return ceil(n, slotAlign) * slotAlign }
+	slot = align(min(side, max(p.M, p.N)) * depth * size)
+	elements := min(side, p.M) * min(side, p.N)
+	sum = align(elements * size)
+	if p.Type == dtype.BF16 && depth < p.K {
+		sum += align(elements * 4)
+	}
+	return slot, sum
+}
+
+// efficiency is the share of the multiprocessors that a product of that size
+// keeps busy: the library's kernels make pieces of about 128 x 256 of C, one on
+// each multiprocessor at a time.
+func (p *Problem) efficiency(side int64) float64 {
+	if p.Multiprocessors == 0 {
+		return 1
+	}
+	pieces := float64(ceil(min(side, p.M), 128) * ceil(min(side, p.N), 256))
+	return pieces / (math.Ceil(pieces/float64(p.Multiprocessors)) * float64(p.Multiprocessors))
+}

@@ -1,0 +1,226 @@
+package outofcore
+
+import (
+	"math"
+
+	"github.com/pinion-gpu/pinion/dtype"
+)
+
+// never is the next use of a tile that is not used again.
+const never = math.MaxInt
+
+// place is where a tile of A or B is, and when it is wanted.
+type place struct {
+	slot int // -1: nowhere
+	last int // the newest step that uses it
+	next int // the next one
+	at   int // in the list of resident tiles
+}
+
+// vacancy is a slot that is free behind a step or a store.
+type vacancy struct{ slot, after int }
+
+// vacancies are the free slots.
+type vacancies []vacancy
+
+// take returns the one that is free first.
+func (v *vacancies) take() vacancy {
+	best := 0
+	for n, free := range *v {
+		if free.after < (*v)[best].after {
+			best = n
+		}
+	}
+	free := (*v)[best]
+	(*v)[best] = (*v)[len(*v)-1]
+	*v = (*v)[:len(*v)-1]
+	return free
+}
+
+func allVacant(n int64) vacancies {
+	v := make(vacancies, n)
+	for i := range v {
+		v[i] = vacancy{i, -1}
+	}
+	return v
+}
+
+// simulate makes the plan of a kind: it decides which tile is where and when,
+// and adds up what that takes.
+func (p *Problem) simulate(k kind) *Plan {
+	plan := &Plan{Problem: *p, TileM: min(k.tile, p.M), TileN: min(k.tile, p.N), TileK: k.depth, SplitK: k.depth < p.K}
+	mt, nt, kt := plan.tiles()
+	plan.SlotBytes, plan.SumSlotBytes = p.slotBytes(k.tile, k.depth)
+	plan.SumSlots = sumSlots
+	if plan.SplitK {
+		plan.SumSlots = int64(k.rows)*int64(k.columns) + 1
+	}
+	plan.SumSlots = min(plan.SumSlots, int64(mt)*int64(nt))
+	plan.Slots = (p.DeviceBytes - plan.SumSlots*plan.SumSlotBytes) / plan.SlotBytes
+	capacity := int(plan.Slots) - k.window
+	if all := int64(mt+nt) * int64(kt); plan.Slots >= all {
+		plan.Slots, capacity = all, int(all)
+	}
+	order := k.order(mt, nt, kt)
+
+	// When is each tile used next, seen from each step?
+	index := func(c cell) (a, b int) { return c.i*kt + c.l, (mt+c.j)*kt + c.l }
+	nextUse := make([]int, (mt+nt)*kt)
+	for n := range nextUse {
+		nextUse[n] = never
+	}
+	nextA, nextB := make([]int, len(order)), make([]int, len(order))
+	for s := len(order) - 1; s >= 0; s-- {
+		a, b := index(order[s])
+		nextA[s], nextB[s] = nextUse[a], nextUse[b]
+		nextUse[a], nextUse[b] = s, s
+	}
+
+	places := make([]place, len(nextUse))
+	for n := range places {
+		places[n].slot = -1
+	}
+	var resident []int // of places
+	free := allVacant(plan.Slots)
+	leave := func(t int) {
+		was := &places[t]
+		free = append(free, vacancy{was.slot, was.last})
+		was.slot = -1
+		moved := resident[len(resident)-1]
+		resident[was.at], places[moved].at = moved, was.at
+		resident = resident[:len(resident)-1]
+	}
+	// use makes a tile resident for step s, beside the other tile of the step.
+	use := func(s, t, other, next int, is tile) int {
+		if places[t].slot < 0 {
+			for len(resident) >= capacity || len(free) == 0 {
+				victim := -1
+				for _, r := range resident {
+					if r != other && (victim < 0 || places[r].next > places[victim].next) {
+						victim = r
+					}
+				}
+				leave(victim)
+			}
+			v := free.take()
+			places[t].slot, places[t].at = v.slot, len(resident)
+			resident = append(resident, t)
+			plan.loads = append(plan.loads, load{is, v.slot, v.after})
+			plan.H2DBytes += plan.bytes(is)
+		}
+		places[t].last, places[t].next = s, next
+		return places[t].slot
+	}
+
+	sums := allVacant(plan.SumSlots)
+	type sum struct{ slot, left int }
+	live := map[[2]int]*sum{}
+	plan.steps = make([]step, len(order))
+	for s, c := range order {
+		at := step{i: c.i, j: c.j, l: c.l, after: -1, store: -1}
+		a, b := index(c)
+		at.a = use(s, a, b, nextA[s], tile{matrixA, c.i, c.l})
+		at.b = use(s, b, a, nextB[s], tile{matrixB, c.l, c.j})
+		here := [2]int{c.i, c.j}
+		if live[here] == nil {
+			v := sums.take()
+			live[here] = &sum{v.slot, kt}
+			at.first, at.after = true, v.after
+			if p.ReadC {
+				is := tile{matrixC, c.i, c.j}
+				plan.loads = append(plan.loads, load{is, v.slot, v.after})
+				plan.H2DBytes += plan.bytes(is)
+			}
+		}
+		at.c = live[here].slot
+		at.loads = len(plan.loads)
+		if live[here].left--; live[here].left == 0 {
+			at.last, at.store = true, plan.stores
+			sums = append(sums, vacancy{at.c, plan.stores})
+			plan.stores++
+			plan.D2HBytes += plan.bytes(tile{matrixC, c.i, c.j})
+			delete(live, here)
+		}
+		plan.steps[s] = at
+		for _, t := range []int{a, b} { // what is not used again makes room at once
+			if places[t].next == never {
+				leave(t)
+			}
+		}
+	}
+	plan.Products = len(order)
+	plan.Seconds = plan.time()
+	return plan
+}
+
+// tiles are the numbers of tiles in each direction.
+func (p *Plan) tiles() (mt, nt, kt int) {
+	return int(ceil(p.Problem.M, p.TileM)), int(ceil(p.Problem.N, p.TileN)), int(ceil(p.Problem.K, p.TileK))
+}
+
+// extent is the first row and column of op(matrix) that a tile has, and how
+// many.
+func (p *Plan) extent(t tile) (row, column, rows, columns int64) {
+	high, wide := p.TileM, p.TileN
+	m, n := p.Problem.M, p.Problem.N
+	switch t.of {
+	case matrixA:
+		wide, n = p.TileK, p.Problem.K
+	case matrixB:
+		high, m = p.TileK, p.Problem.K
+	}
+	row, column = int64(t.row)*high, int64(t.column)*wide
+	return row, column, min(high, m-row), min(wide, n-column)
+}
+
+func (p *Plan) bytes(t tile) int64 {
+	_, _, rows, columns := p.extent(t)
+	return rows * columns * int64(p.Problem.Type.Size())
+}
+
+// time runs the plan by the rates: three queues that wait for each other.
+func (p *Plan) time() float64 {
+	q := &p.Problem
+	loaded, stepped := make([]float64, len(p.loads)), make([]float64, len(p.steps))
+	stored := make([]float64, 0, p.stores)
+	var in, compute, out float64 // when each queue is through with what it has
+	next := 0
+	for s, at := range p.steps {
+		for ; next < at.loads; next++ {
+			l := p.loads[next]
+			if l.after >= 0 {
+				if l.tile.of == matrixC {
+					in = max(in, stored[l.after])
+				} else {
+					in = max(in, stepped[l.after])
+				}
+			}
+			in += float64(p.bytes(l.tile)) / q.H2DRate
+			loaded[next] = in
+		}
+		if at.loads > 0 {
+			compute = max(compute, loaded[at.loads-1])
+		}
+		if at.after >= 0 {
+			compute = max(compute, stored[at.after])
+		}
+		_, _, rows, depth := p.extent(tile{matrixA, at.i, at.l})
+		_, _, _, columns := p.extent(tile{matrixB, at.l, at.j})
+		compute += launch + 2*float64(rows)*float64(columns)*float64(depth)/(q.FlopRate*q.efficiency(max(rows, columns)))
+		stepped[s] = compute
+		if at.last {
+			out = max(out, compute) + float64(p.bytes(tile{matrixC, at.i, at.j}))/q.D2HRate
+			stored = append(stored, out)
+		}
+	}
+	return max(compute, out)
+}
+
+// narrows reports whether C is summed in float32 and narrowed at the end.
+func (p *Plan) narrows() bool { return p.SplitK && p.Problem.Type == dtype.BF16 }
+
+// wideOffset is where the float32 sums of a tile begin in its slot, behind the
+// room for the narrowed ones.
+func (p *Plan) wideOffset() int64 {
+	return ceil(p.TileM*p.TileN*int64(p.Problem.Type.Size()), slotAlign) * slotAlign
+}
