@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -36,6 +37,10 @@ type StreamOptions struct {
 	// layer's buffer is filled again when that work is done. Default: none;
 	// then all work must be done when the body of the loop ends.
 	On device.Stream
+
+	// Report, if set, is filled in when the loop ends. Its Wall includes what
+	// the loop's body took, its DeviceBytes are those of the buffers.
+	Report *Report
 }
 
 // Loaded is a layer in device memory.
@@ -90,6 +95,7 @@ type streamer struct {
 	staging int64 // bytes that each worker needs to cast
 	buffers []*streamBuffer
 	on      device.Stream
+	report  Report // of the layers that were loaded
 }
 
 // streamed is a layer and its places in a buffer.
@@ -116,6 +122,13 @@ func stream(ctx context.Context, ck *safetensors.Checkpoint, o StreamOptions, t 
 	s, err := newStreamer(ck, &o, t)
 	if err != nil {
 		return err
+	}
+	began := time.Now()
+	if o.Report != nil {
+		defer func() {
+			s.report.Wall = time.Since(began)
+			*o.Report = s.report
+		}()
 	}
 	defer func() {
 		if closeErr := s.close(); closeErr != nil {
@@ -216,6 +229,7 @@ func (s *streamer) alloc(ctx context.Context, o *StreamOptions) error {
 		if b.memory, err = s.target.alloc(ctx, largest.size, "streamed layers", false); err != nil {
 			return err
 		}
+		s.report.DeviceBytes += largest.size
 		if s.on != nil {
 			if b.used, err = s.dev.NewEvent(device.EventNoTiming); err != nil {
 				return err
@@ -244,7 +258,8 @@ func (s *streamer) load(ctx context.Context, progress func(done, total int64), f
 		for _, step := range l.steps {
 			jobs = append(jobs, job{step, b.memory.ptr})
 		}
-		err := s.run(ctx, jobs, func(j job, _ transfer.FileReport) {
+		err := s.run(ctx, jobs, func(j job, f transfer.FileReport) {
+			s.report.add(f)
 			done += j.want
 			if progress != nil {
 				progress(done, s.total)
@@ -253,6 +268,8 @@ func (s *streamer) load(ctx context.Context, progress func(done, total int64), f
 		if err != nil {
 			return err
 		}
+		s.report.Tensors += len(l.pieces)
+		s.report.Bytes = done
 		layers <- ready{&Loaded{l.name, tensorsAt(l.pieces, b.memory.ptr, 0)}, b}
 	}
 	return nil

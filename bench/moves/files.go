@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/measure"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -38,7 +39,7 @@ func (b *bench) disk(ctx context.Context, m *memory) error {
 	if err != nil {
 		return err
 	}
-	return b.inTurn(ctx, []*sample{f.reading(ctx, "disk h2d", func() error { return dropPages(f.file) })})
+	return b.inTurn(ctx, []*sample{f.reading(ctx, "disk h2d", func() error { return harness.DropPages(f.file) })})
 }
 
 // fileRows is a file and the device memory that it is read to.

@@ -70,6 +70,7 @@ Without a GPU every command works on the host backend.`,
   pinion feed ~/photos --batch 128
   pinion tune ~/photos --step-time 20ms
   pinion pack ~/photos ~/shards
+  pinion load ~/models/llama
   pinion devices
   pinion bench link
   pinion bench --report link.html`,
@@ -83,7 +84,7 @@ Without a GPU every command works on the host backend.`,
 		return cli.BadUsage(cmd, "%w", flags.Explain(cmd, err))
 	})
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newFeed(), newTune(), newPack(), newDevices(), newBench(), newReplay(), newCompletion(), newVersion())
+	root.AddCommand(newFeed(), newTune(), newPack(), newDevices(), newBench(), newReplay(), newInspect(), newLoad(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is in its place
 	flags.Setup(root, exitCodes)
 	return root

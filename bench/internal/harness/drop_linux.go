@@ -1,4 +1,4 @@
-package main
+package harness
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropPages takes the pages of a file out of the page cache. Dirty pages are
+// DropPages takes the pages of a file out of the page cache. Dirty pages are
 // written first: they would stay.
-func dropPages(f *os.File) error {
+func DropPages(f *os.File) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
