@@ -48,8 +48,8 @@ func newLoad() *cobra.Command {
 		Use:   "load FILE…",
 		Short: "Load a checkpoint into device memory and report the speed",
 		Long: `Bring a checkpoint into device memory by the fastest path and report how fast
-that was: what is in the page cache at the speed of the link, the rest past it at
-the speed of the disk.
+that was: what is in the page cache at the speed of the link, and the rest past
+it at the speed of the disk.
 
 FILE is a .safetensors file, an index of shards (*.safetensors.index.json), or a
 folder with either. Several files are one checkpoint.
