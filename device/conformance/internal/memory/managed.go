@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/conformance/internal/fixture"
@@ -232,5 +233,63 @@ func testManagedRoom(f *fixture.F) {
 	f.OK(err)
 	if after != memory {
 		f.Errorf("memory was %+v, and is %+v when all is free again", memory, after)
+	}
+}
+
+// Whatever host and device write in turn, and wherever pages are sent and
+// advised to be, everybody sees what a plain slice would have.
+func testManagedRandom(f *fixture.F) {
+	m := onRequest(f)
+	const n = 2<<20 + 77
+	p, b := managed(f, m, n)
+	other := f.Alloc(n)
+	model := make([]byte, n) // of managed memory
+	apart := make([]byte, n) // of other
+	f.Upload(other, apart)
+	clear(b)
+	s := f.Stream()
+	random := rand.New(rand.NewPCG(14, 3))
+	part := func() (at, size int64) {
+		at = random.Int64N(n)
+		return at, 1 + random.Int64N(min(n-at, 1<<(random.IntN(20)+1)))
+	}
+	for range 400 {
+		at, size := part()
+		end, to := at+size, random.Int64N(n-size+1)
+		switch random.IntN(7) {
+		case 0: // the host writes
+			f.OK(s.Synchronize())
+			fixture.Scramble(b[at:end], byte(random.Uint32()))
+			copy(model[at:end], b[at:end])
+		case 1: // the device writes
+			value := byte(random.Uint32())
+			f.OK(s.Memset(p.Add(at), value, size))
+			copy(model[at:end], bytes.Repeat([]byte{value}, int(size)))
+		case 2:
+			f.OK(s.CopyD2D(p.Add(at), other.Add(to), size))
+			copy(model[at:end], apart[to:])
+		case 3: // the device reads
+			f.OK(s.CopyD2D(other.Add(to), p.Add(at), size))
+			copy(apart[to:to+size], model[at:])
+		case 4:
+			f.OK(m.Prefetch(s, p.Add(at), size, []device.Place{device.OnHost, device.OnDevice}[random.IntN(2)]))
+		case 5:
+			f.OK(m.Advise(p.Add(at), size, device.Advice{
+				ReadMostly: random.IntN(2) == 0, Preferred: device.Place(random.IntN(3)),
+				HostReads: random.IntN(2) == 0, DeviceReads: random.IntN(2) == 0,
+			}))
+		case 6: // the host reads
+			f.OK(s.Synchronize())
+			if !bytes.Equal(b[at:end], model[at:end]) {
+				f.Fatalf("%d bytes at %d are not what was written there", size, at)
+			}
+			if r, err := m.Residency(p.Add(at), size); err != nil || r.HostBytes > size {
+				f.Fatalf("residency of %d bytes at %d: %+v, %v", size, at, r, err)
+			}
+		}
+	}
+	f.OK(s.Synchronize())
+	if !bytes.Equal(f.Download(other, n), apart) || !bytes.Equal(f.Download(p, n), model) || !bytes.Equal(b, model) {
+		f.Error("in the end, memory is not what was written there")
 	}
 }

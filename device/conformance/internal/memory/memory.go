@@ -14,6 +14,7 @@ var Tests = []fixture.Test{
 	{Name: "managed-advice", Run: testManagedAdvice},
 	{Name: "managed-residency", Run: testManagedResidency},
 	{Name: "managed-room", Run: testManagedRoom},
+	{Name: "managed-random", Run: testManagedRandom},
 	{Name: "range", Run: testRange},
 	{Name: "virtual-memory", Run: testVirtualMemory},
 	{Name: "virtual-memory-errors", Run: testVirtualMemoryErrors},
