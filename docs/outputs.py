@@ -7,7 +7,7 @@ puts what they print behind the lines <!-- output NAME -->:
 It builds the command, and makes its datasets in a temporary home folder, so that
 paths read ~/photos. Where there is no GPU the output is that of the host backend.
 """
-import glob, os, random, re, shutil, struct, subprocess, sys, tempfile, zipfile, zlib
+import glob, json, math, os, random, re, shutil, struct, subprocess, sys, tempfile, zipfile, zlib
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 home = tempfile.mkdtemp()
@@ -42,6 +42,33 @@ def npy(dtype, shape, data):
     return b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + data
 
 
+def shard(path, tensors, draw):
+    """A .safetensors file of bfloat16 tensors: names and shapes."""
+    header, at = {}, 0
+    for name, shape in tensors.items():
+        size = 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + draw.randbytes(at))
+
+
+def model(folder):
+    """A small language model in two shards with an index."""
+    draw, shards = random.Random(2), [{"model.embed_tokens.weight": [8192, 1024]}, {"model.norm.weight": [1024], "lm_head.weight": [8192, 1024]}]
+    for i in range(4):
+        layer = f"model.layers.{i}."
+        shards[i // 2] |= {layer + "self_attn.qkv_proj.weight": [3072, 1024], layer + "self_attn.o_proj.weight": [1024, 1024],
+                           layer + "mlp.up_proj.weight": [4096, 1024], layer + "mlp.down_proj.weight": [1024, 4096], layer + "norm.weight": [1024]}
+    os.mkdir(folder)
+    names = [f"model-{i + 1:05}-of-00002.safetensors" for i in range(2)]
+    for name, tensors in zip(names, shards):
+        shard(f"{folder}/{name}", tensors, draw)
+    with open(folder + "/model.safetensors.index.json", "w") as f:
+        json.dump({"metadata": {}, "weight_map": {t: name for name, tensors in zip(names, shards) for t in tensors}}, f)
+
+
 def prepare():
     subprocess.run(["go", "build", "-o", home + "/bin/", "./cmd/pinion"], cwd=root, check=True)
     env["PATH"] = home + "/bin:" + env["PATH"]
@@ -58,6 +85,7 @@ def prepare():
         bad = name.replace("/photos/", "/scraped/")
         os.truncate(bad, os.path.getsize(bad) // 2)
     draw = random.Random(1)
+    model(home + "/model")
     with zipfile.ZipFile(home + "/train.npz", "w") as z:
         z.writestr("images.npy", npy("|u1", (2000, 32, 32, 3), draw.randbytes(2000 * 32 * 32 * 3)))
         z.writestr("labels.npy", npy("<i4", (2000,), struct.pack("<2000i", *(draw.randrange(10) for _ in range(2000)))))
@@ -82,6 +110,8 @@ outputs = {
                            "pinion feed ~/photos --shuffle --rank 0 --world 4 --resume feed.json --digests batches.jsonl | head -4;"
                            "head -1 batches.jsonl | cut -c1-90"),
     "skip": lambda: shell("pinion feed ~/scraped --on-error skip | head -12"),
+    "inspect": lambda: shell("pinion inspect ~/model | head -12; echo …; pinion inspect ~/model | tail -3"),
+    "load": lambda: shell("pinion load ~/model"),
     "link": lambda: shell("pinion bench link --size 64MiB"),
     "chunks": lambda: example("./examples/chunks"),
     "processes": lambda: shell("pinion bench processes --size 16MiB"),

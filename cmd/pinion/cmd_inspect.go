@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -159,11 +160,20 @@ func (o *inspectOutput) print(w io.Writer) {
 	if len(o.Files) > 1 {
 		t := texttable.New("FILE", ">TENSORS", ">SIZE")
 		for _, f := range o.Files {
-			t.Add(f.Name, fmt.Sprint(f.Tensors), units.Bytes(f.Bytes))
+			t.Add(o.short(f.Name), fmt.Sprint(f.Tensors), units.Bytes(f.Bytes))
 		}
 		fmt.Fprintln(w)
 		t.Write(w)
 	}
+}
+
+// short leaves out the folder of a file if it is that of all files.
+func (o *inspectOutput) short(name string) string {
+	dir := filepath.Dir(name)
+	if slices.ContainsFunc(o.Files, func(f inspectFile) bool { return filepath.Dir(f.Name) != dir }) {
+		return name
+	}
+	return filepath.Base(name)
 }
 
 // printable is a name without what a terminal would act upon.

@@ -19,6 +19,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/texttable"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/safetensors"
 	"github.com/pinion-gpu/pinion/transfer"
@@ -297,17 +298,18 @@ func (o *loadOutput) ways() []way {
 }
 
 func (o *loadOutput) print(w io.Writer) {
-	fmt.Fprintf(w, "%s on %s (%s)\n", o.Checkpoint, strings.Join(o.Devices, ", "), o.DeviceName)
-	fmt.Fprintf(w, "%s, %s in %s: %s\n", units.Count(o.Tensors, "tensor"), units.Bytes(o.Bytes), units.Seconds(o.Seconds), units.Rate(o.GBPerS*1e9))
+	fmt.Fprintf(w, "%s  %s\n", strings.Join(o.Devices, ", "), o.DeviceName)
+	fmt.Fprintf(w, "%s: %s, %s in %s, %s\n\n", o.Checkpoint, units.Count(o.Tensors, "tensor"), units.Bytes(o.Bytes), units.Seconds(o.Seconds), units.Rate(o.GBPerS*1e9))
+	t := texttable.New("", ">")
 	for _, way := range o.ways() {
-		fmt.Fprintf(w, "%s %s\n", units.Bytes(way.bytes), way.words)
+		t.Add(way.words, units.Bytes(way.bytes))
 	}
+	t.Add("device memory", units.Bytes(o.DeviceBytes))
+	t.Write(w)
 	if o.Layers > 0 {
-		fmt.Fprintf(w, "%s, one after the other, through %s of device memory\n", units.Count(o.Layers, "layer"), units.Bytes(o.DeviceBytes))
-	} else {
-		fmt.Fprintf(w, "%s of device memory\n", units.Bytes(o.DeviceBytes))
+		fmt.Fprintf(w, "\n%s, one after the other\n", units.Count(o.Layers, "layer"))
 	}
 	for _, note := range o.Notes {
-		fmt.Fprintf(w, "note: %s\n", note)
+		fmt.Fprintf(w, "\nNote: %s\n", note)
 	}
 }

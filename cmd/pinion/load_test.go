@@ -55,18 +55,13 @@ BF16         5  22.2 KiB
 I64          4      32 B
 F32          1       4 B
 
-FILE                                   TENSORS      SIZE
-PATH/model-00001-of-00003.safetensors        2  6.43 KiB
-PATH/model-00002-of-00003.safetensors        4  8.34 KiB
-PATH/model-00003-of-00003.safetensors        4  8.34 KiB
+FILE                              TENSORS      SIZE
+model-00001-of-00003.safetensors        2  6.43 KiB
+model-00002-of-00003.safetensors        4  8.34 KiB
+model-00003-of-00003.safetensors        4  8.34 KiB
 `
-	// The width of the last table is that of the path.
-	got := strings.ReplaceAll(r.stdout, path, "PATH")
-	if r.code != exitDone || strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+	if got := strings.ReplaceAll(r.stdout, path, "PATH"); r.code != exitDone || got != want {
 		t.Errorf("%d\n%s\nwant\n%s", r.code, got, want)
-	}
-	if head, _, _ := strings.Cut(want, "\n\nFILE"); !strings.HasPrefix(got, head) {
-		t.Errorf("other columns:\n%s\nwant\n%s", got, head)
 	}
 
 	doc := document(t, []string{"measured_at", "version", "platform", "dtypes", "metadata"}, "inspect", path, "--json")
@@ -133,13 +128,13 @@ func TestLoadCommand(t *testing.T) {
 		}
 	}
 	r := pinion(t, "load", path, "--device", "host:1MiB")
-	for _, say := range []string{path + " on host:1MiB", "10 tensors, 22.3 KiB in ", " GB/s\n", "of device memory\n"} {
+	for _, say := range []string{"host:1MiB  host memory", path + ": 10 tensors, 22.3 KiB in ", " GB/s\n", "device memory  "} {
 		if !strings.Contains(r.stdout, say) {
 			t.Errorf("%q is not in\n%s", say, r.stdout)
 		}
 	}
 	r = pinion(t, "load", path, "--device", "host:1MiB", "--stream", "--buffers", "3")
-	if !strings.Contains(r.stdout, "6 layers, one after the other, through 18.8 KiB of device memory") {
+	if !strings.Contains(r.stdout, "6 layers, one after the other") || !strings.Contains(r.stdout, "18.8 KiB") {
 		t.Errorf("%s", r.stdout)
 	}
 	ended, cancel := context.WithCancel(t.Context())
