@@ -85,9 +85,10 @@ func TestLinks(t *testing.T) {
 		documents = append(documents, found...)
 	}
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
+	code := regexp.MustCompile("(?ms)^```.*?^```$")
 	links := 0
 	for _, document := range documents {
-		for _, match := range link.FindAllStringSubmatch(read(t, document), -1) {
+		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(read(t, document), ""), -1) {
 			links++
 			target := filepath.Join(filepath.Dir(document), match[1])
 			if match[1] == "" {
