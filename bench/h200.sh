@@ -3,9 +3,9 @@
 #
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
-# Parts, in this order, all but peers, hold, feed and tune by default: check (the
+# Parts, in this order, all but peers, hold, weights, feed and tune by default: check (the
 # conformance and kernel suites), link, moves, peers (for two GPUs), hold,
-# processes, photos, feed, tune. Each can run alone, into the same folder.
+# weights, processes, photos, feed, tune. Each can run alone, into the same folder.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
 # only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
@@ -15,12 +15,12 @@
 # be measured, with 7 GiB of room (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [processes] [photos] [feed] [tune]"
+usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [weights] [processes] [photos] [feed] [tune]"
 out=${1:?$usage}
 shift
 parts=" ${*:-check link moves processes photos} "
 for part in $parts; do
-	case $part in check | link | moves | peers | hold | processes | photos | feed | tune) ;; *) echo "$usage" >&2 && exit 2 ;; esac
+	case $part in check | link | moves | peers | hold | weights | processes | photos | feed | tune) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -161,6 +161,31 @@ if part hold; then
 	done
 	step "hold: traces, PyTorch again"
 	torch_replay torch-replay-again
+fi
+
+if part weights; then
+	step weights
+	check checkpoint
+	model=$disk/model
+	trap 'rm -rf "$tmp" "$random" "$images" "$model"' EXIT
+	"$build/weights" --generate "$model"
+	step "weights: PyTorch"
+	python3 bench/peers/torch_weights.py "$model" >"$out/torch-weights.json"
+	step "weights: Pinion"
+	"$build/weights" --device cuda:0 --model "$model" >"$out/weights.json"
+	step "weights: PyTorch again"
+	python3 bench/peers/torch_weights.py "$model" >"$out/torch-weights-again.json"
+	step "weights: disk"
+	cc -O2 -pthread -o "$tmp/direct_read" bench/peers/direct_read.c
+	for i in 1 2 3; do
+		"$tmp/direct_read" "$model/model.safetensors" 4,8,16 >"$out/disk-c-weights-$i.json" || {
+			echo "$disk has no O_DIRECT"
+			rm "$out/disk-c-weights-$i.json"
+			break
+		}
+		"$build/weights" --device cuda:0 --only disk --model "$model" >"$out/disk-weights-$i.json"
+	done
+	rm -r "$model"
 fi
 
 if part processes; then

@@ -16,6 +16,7 @@ const (
 	hold    = "hold"    // of bench/loop and its peers
 	feeding = "feeding" // of bench/feeding and its peers
 	folder  = "folder"  // of bench/folder and its peer
+	weights = "weights" // of bench/weights and its peer
 )
 
 // comparedKinds say of each what it is called, what a reader has to know, and
@@ -28,7 +29,8 @@ var comparedKinds = map[string]struct {
 		">slower than preallocated", slowerText},
 	feeding: {"feeding a device", "Rates are those of a full pipeline; a row in per cent of another compares the two repeat by repeat.",
 		"target", targetText},
-	folder: {"a folder of a million files", "Rows that begin with \"first\" have cold caches.", "target", targetText},
+	weights: {"a checkpoint into device memory", "From before the header is read until all tensors are there.", "target", targetText},
+	folder:  {"a folder of a million files", "Rows that begin with \"first\" have cold caches.", "target", targetText},
 }
 
 // comparedFile is such a file: of Pinion if it has a commit.

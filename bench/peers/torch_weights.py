@@ -88,7 +88,7 @@ def main():
     repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 7
     start, entries = header(path)
     size = os.path.getsize(path) - start
-    ways = [("PyTorch, mapped, .to(device) of each tensor", mapped), ("PyTorch, pinned reads by 16 threads", PinnedReads())]
+    ways = [("mapped, .to(device) of each tensor", mapped), ("pinned reads by 16 threads", PinnedReads())]
     version = None
     try:
         import safetensors
