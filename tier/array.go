@@ -1,0 +1,137 @@
+package tier
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/tier/internal/forecast"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+// Array is bytes of a [Store], wherever they are. Its methods are safe for
+// concurrent use.
+type Array struct {
+	s     *Store
+	name  string
+	id    int64
+	bytes int64
+	size  int64 // bytes, rounded up as blocks of the device's pool are
+
+	// Guarded by Store.mu.
+
+	freed   bool
+	version uint64 // of the content; 0: never written, all zeros
+	users   int    // calls of Use that hold the array or wait for it
+	pins    int    // those of them that were admitted: the array cannot leave the device
+	lent    int    // leases that hold it
+	writing bool   // the one user writes
+
+	dev deviceCopy
+	mem memoryCopy
+
+	marks marks // work of users on the device's copy
+
+	lost  error // why the newest write of a user was lost; told to the next one
+	stuck error // why it could not be written back, the last time
+
+	reuse forecast.Reuse
+	order *Order // that announced it; nil: none
+	cold  bool   // DontNeed, and not used since
+}
+
+// deviceState is how far a copy on the device is.
+type deviceState uint8
+
+const (
+	absent    deviceState = iota
+	reserved              // its bytes are set aside, the content is still below
+	filling               // handed to the lane
+	launched              // its memory and the copy into it are on the stream
+	ready                 // the content is there
+	abandoned             // it failed while it was in use: memory without content
+)
+
+type deviceCopy struct {
+	state    deviceState
+	block    vram.Block
+	version  uint64
+	filled   device.Event // passed when the content is there; while launched
+	ahead    bool         // brought in before anybody asked, and not used yet
+	cleaning bool         // it is being written back
+	fresh    bool         // its content is not wanted: a user overwrites all of it
+}
+
+// memoryCopy is a place in host memory, with or without the newest content.
+type memoryCopy struct {
+	held    bool // bytes of pool are set aside
+	pool    *memoryPool
+	buf     *pinned.Buffer // nil until a lane allocated it
+	version uint64
+	busy    int  // moves and copies by the host that read or write it
+	filling bool // one of them writes
+}
+
+// Name is the name that the array was given.
+func (a *Array) Name() string { return a.name }
+
+// Bytes is the size.
+func (a *Array) Bytes() int64 { return a.bytes }
+
+// String names the array in reports.
+func (a *Array) String() string {
+	if a.name != "" {
+		return strconv.Quote(a.name)
+	}
+	return fmt.Sprintf("array %d of %s", a.id, units.Bytes(a.bytes))
+}
+
+// inMemory reports whether the newest content is in host memory.
+func (a *Array) inMemory() bool {
+	return a.mem.buf != nil && !a.mem.filling && a.mem.version == a.version
+}
+
+// clean reports whether the device's copy may go: the content is below too.
+func (a *Array) clean() bool { return a.version == 0 || a.inMemory() }
+
+// evictable reports whether the device's copy may leave, at once if it is clean.
+func (a *Array) evictable() bool { return a.dev.state == ready && a.pins == 0 && !a.freed }
+
+// Free gives the array back, with its content. It fails with ErrInUse while a Use
+// holds the array, and with ErrFreed if it was freed before.
+func (a *Array) Free() error {
+	s := a.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.freed {
+		return fmt.Errorf("tier: free %v: %w", a, ErrFreed)
+	}
+	if a.users > 0 {
+		return fmt.Errorf("tier: free %v: %w", a, ErrInUse)
+	}
+	a.freed = true
+	delete(s.arrays, a)
+	s.committed -= a.size
+	if a.order != nil {
+		a.order.remove(a)
+	}
+	s.settle(a)
+	s.pump()
+	return nil
+}
+
+// settle frees what a freed array has and no move uses. Each move that ends calls
+// it again. s.mu is held.
+func (s *Store) settle(a *Array) {
+	if a.dev.state == reserved {
+		s.unreserve(a)
+	}
+	if a.dev.state == ready && !a.dev.cleaning {
+		s.drop(a)
+	}
+	if a.mem.held && a.mem.busy == 0 {
+		s.release(a)
+	}
+}

@@ -1,0 +1,111 @@
+package tier
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/units"
+)
+
+// Errors that callers can tell apart with errors.Is. Beside them there are those
+// of packages device, pinned and vram.
+var (
+	// ErrClosed: the store was closed.
+	ErrClosed = fmt.Errorf("store %w", errs.ErrClosed)
+
+	// ErrFreed: the array was freed.
+	ErrFreed = errors.New("array is freed")
+
+	// ErrInUse: the array is in use: it has one writer, or readers.
+	ErrInUse = errors.New("array is in use")
+
+	// ErrBudget: one Use asks for more than the device budget.
+	ErrBudget = errors.New("more than the device budget")
+
+	// ErrNoRoom: the tiers together have no room for it. It comes as a
+	// [*RoomError].
+	ErrNoRoom = errors.New("no room in any tier")
+
+	// ErrDamaged: bytes that came back from a file are not those that went
+	// there.
+	ErrDamaged = errs.ErrDamaged
+)
+
+// Level is the room of one tier.
+type Level struct {
+	Name   string // "device", "host", "node 2", "file"
+	Budget int64  // bytes
+	Used   int64  // bytes, of copies and of moves under way
+}
+
+// Holder is an array that takes room.
+type Holder struct {
+	Name  string
+	Bytes int64
+	InUse bool // it is held by a Use, and cannot move
+}
+
+// RoomError says what would be needed, and what holds the rest. errors.Is finds
+// ErrNoRoom in it, and the reason a move failed for, if that is why.
+type RoomError struct {
+	What    string   // what needs room
+	Needs   int64    // bytes
+	Free    int64    // bytes that are left for it, in all tiers together
+	Levels  []Level  // every tier
+	Holders []Holder // the largest arrays
+	Cause   error    // why moves failed; nil: there is no room
+}
+
+// Error has all figures in one line.
+func (e *RoomError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "tier: %v: %s needs %s, %s left", ErrNoRoom, e.What, units.Bytes(e.Needs), units.Bytes(max(e.Free, 0)))
+	for i, l := range e.Levels {
+		fmt.Fprintf(&b, "%s %s %s of %s used", []string{",", ":"}[btoi(i == 0)], l.Name, units.Bytes(l.Used), units.Bytes(l.Budget))
+	}
+	for i, h := range e.Holders {
+		fmt.Fprintf(&b, "%s %s %s", []string{",", "; largest:"}[btoi(i == 0)], h.Name, units.Bytes(h.Bytes))
+		if h.InUse {
+			b.WriteString(" (in use)")
+		}
+	}
+	if e.Cause != nil {
+		fmt.Fprintf(&b, ": %v", e.Cause)
+	}
+	return b.String()
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Unwrap returns ErrNoRoom and the cause.
+func (e *RoomError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{ErrNoRoom}
+	}
+	return []error{ErrNoRoom, e.Cause}
+}
+
+// noRoom explains that something has no room. s.mu is held.
+func (s *Store) noRoom(what string, needs, free int64, cause error) error {
+	const most = 5
+	e := &RoomError{What: what, Needs: needs, Free: free, Levels: s.levels(), Cause: cause}
+	for a := range s.arrays {
+		e.Holders = append(e.Holders, Holder{a.String(), a.bytes, a.pins > 0})
+	}
+	slices.SortFunc(e.Holders, func(x, y Holder) int {
+		if x.Bytes != y.Bytes {
+			return int(min(max(y.Bytes-x.Bytes, -1), 1))
+		}
+		return strings.Compare(x.Name, y.Name)
+	})
+	e.Holders = e.Holders[:min(len(e.Holders), most)]
+	return e
+}

@@ -1,0 +1,76 @@
+package tier
+
+import (
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+// Options tune a [Store]. The zero value keeps arrays on the device and in host
+// memory.
+type Options struct {
+	// Pool gives the device memory. The store frees some of it when others ask
+	// the pool for more than is left. It must outlive the store. Default: a pool
+	// of the store's own, of DeviceBytes.
+	Pool *vram.Pool
+
+	// DeviceBytes is the most device memory that arrays take, in bytes. Default:
+	// the budget of Pool, or nine tenths of what the device has free.
+	DeviceBytes int64
+
+	// HostBytes is the most pinned memory that arrays take, in bytes, on the
+	// device's own NUMA node. It is a promise: nothing of it is exceeded, not
+	// even for a moment. Default: a quarter of the memory that this process may
+	// still use. Negative: none.
+	HostBytes int64
+
+	// FarNodes are NUMA nodes whose memory is a tier of its own, and FarBytes
+	// the most of it that arrays take, in bytes, on each. Arrays that are only
+	// streamed (see [Store.Sequential]) go there first, others when HostBytes is
+	// used up. Default: the nodes without processors, which is what CXL memory
+	// looks like, with half of their memory.
+	FarNodes []int
+	FarBytes int64
+
+	// WindowBytes is how far the store brings arrays in ahead of their use, in
+	// bytes, and how far ahead it writes back what will have to leave. It is
+	// taken from DeviceBytes: more hides longer latencies, less leaves more for
+	// what stays. Range: up to half of DeviceBytes. Default: three of the
+	// largest arrays, at least 64 MiB, at most a quarter of DeviceBytes.
+	WindowBytes int64
+
+	// Purpose is what the memory counts as in Pool. Default: vram.Other.
+	Purpose vram.Purpose
+}
+
+const (
+	leastWindow = 64 << 20
+	windowOf    = 3 // arrays
+)
+
+func (o Options) withDefaults(dev device.Device) (Options, error) {
+	if o.DeviceBytes < 0 || o.FarBytes < 0 || o.WindowBytes < 0 {
+		return o, fmt.Errorf("tier: %w: negative option: %d device bytes, %d far bytes, window of %d bytes",
+			device.ErrArgument, o.DeviceBytes, o.FarBytes, o.WindowBytes)
+	}
+	if o.DeviceBytes == 0 && o.Pool != nil {
+		o.DeviceBytes = o.Pool.Stats().Budget
+	}
+	if o.DeviceBytes == 0 {
+		m, err := dev.Memory()
+		if err != nil {
+			return o, fmt.Errorf("tier: %w", err)
+		}
+		o.DeviceBytes = m.FreeBytes / 10 * 9
+	}
+	if o.HostBytes == 0 {
+		o.HostBytes = max(sysmem.Available()/4, 64<<20)
+	}
+	o.HostBytes = max(o.HostBytes, 0)
+	if o.WindowBytes > o.DeviceBytes/2 {
+		return o, fmt.Errorf("tier: %w: a window of %d bytes is more than half of %d", device.ErrArgument, o.WindowBytes, o.DeviceBytes)
+	}
+	return o, nil
+}

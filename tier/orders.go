@@ -1,0 +1,160 @@
+package tier
+
+import (
+	"slices"
+
+	"github.com/pinion-gpu/pinion/tier/internal/forecast"
+)
+
+// Order is a sequence of uses that a program announced. The store follows the uses
+// as they come: it brings in ahead what comes next, and what is needed last leaves
+// first.
+type Order struct {
+	s          *Store
+	order      *forecast.Order[*Array]
+	sequential bool
+	once       bool  // it ends when its last use came
+	ahead      int64 // every use before this number is on the device, or on its way
+}
+
+// Recording notes the uses of a store in order, until Stop.
+type Recording struct {
+	s      *Store
+	arrays []*Array
+}
+
+// Record begins to note the uses of arrays.
+func (s *Store) Record() *Recording {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &Recording{s: s}
+	s.taping = append(s.taping, r)
+	return r
+}
+
+// Stop ends the recording and returns the arrays in the order of their uses, one
+// for each use.
+func (r *Recording) Stop() []*Array {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.s.taping = slices.DeleteFunc(r.s.taping, func(x *Recording) bool { return x == r })
+	return r.arrays
+}
+
+// Sequential announces that arrays are used in this order, again and again: a
+// sweep over data larger than the device. Each array that another order names
+// leaves that one.
+func (s *Store) Sequential(arrays ...*Array) *Order {
+	return s.announce(arrays, func(o *Order) { o.sequential = true })
+}
+
+// Replay announces the uses of one round, such as a training step that was
+// recorded, of which every one is like it. An array may come several times. What
+// leaves the device is then what an optimal schedule would choose; see
+// docs/tier.md. Uses that differ from the order are served all the same.
+func (s *Store) Replay(arrays []*Array) *Order { return s.announce(arrays, func(*Order) {}) }
+
+// WillNeed announces that arrays are used once soon, in this order.
+func (s *Store) WillNeed(arrays ...*Array) {
+	s.announce(arrays, func(o *Order) { o.once = true })
+}
+
+// DontNeed says that arrays are not used soon: they leave the device first. Their
+// content stays.
+func (s *Store) DontNeed(arrays ...*Array) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range arrays {
+		if a.s == s && !a.freed {
+			a.cold = true
+		}
+	}
+	s.victims.forget()
+}
+
+func (s *Store) announce(arrays []*Array, set func(*Order)) *Order {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	arrays = slices.DeleteFunc(slices.Clone(arrays), func(a *Array) bool { return a == nil || a.s != s || a.freed })
+	o := &Order{s: s}
+	set(o)
+	o.order = forecast.NewOrder(arrays, func(a *Array) int64 { return a.bytes }, !o.once)
+	for _, a := range arrays {
+		if a.order != nil && a.order != o {
+			a.order.remove(a)
+		}
+		a.order, a.cold = o, false
+	}
+	s.orders = append(s.orders, o)
+	s.victims.forget()
+	s.pump()
+	return o
+}
+
+// Forget withdraws the announcement.
+func (o *Order) Forget() {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	for a := range o.order.Items {
+		if a.order == o {
+			a.order = nil
+		}
+	}
+	o.s.orders = slices.DeleteFunc(o.s.orders, func(x *Order) bool { return x == o })
+	o.s.victims.forget()
+}
+
+// remove takes an array out. s.mu is held for all that follows.
+func (o *Order) remove(a *Array) {
+	o.order.Remove(a)
+	a.order = nil
+}
+
+// used follows a use.
+func (o *Order) used(a *Array) {
+	if !o.order.Use(a) {
+		o.s.counts.Strays++
+	}
+	if c := o.order.Cursor(); o.ahead < c || o.ahead > c+int64(o.order.Len()) {
+		o.ahead = c
+	}
+	if o.once {
+		o.remove(a)
+		if o.order.Cursor() >= int64(o.order.Len()) {
+			o.s.orders = slices.DeleteFunc(o.s.orders, func(x *Order) bool { return x == o })
+		}
+	}
+}
+
+// left notes that an array is not on the device any more.
+func (o *Order) left(a *Array) {
+	if at, ok := o.order.Find(a); ok {
+		o.ahead = min(o.ahead, at)
+	}
+}
+
+// next is the distance to the next use.
+func (o *Order) next(a *Array) float64 { return o.order.Next(a) }
+
+// prefetch brings in what the orders say comes next, as far as the window goes.
+func (s *Store) prefetch() {
+	window := s.window()
+	for _, o := range slices.Clone(s.orders) {
+		for s.ahead < window {
+			a, ok := o.order.At(o.ahead)
+			if !ok || o.ahead >= o.order.Cursor()+int64(o.order.Len()) {
+				break
+			}
+			if a.order == o && a.dev.state == absent && a.version > 0 && !a.freed {
+				if s.ahead > 0 && s.ahead+a.size > window || !s.makeRoom(a.size, a) {
+					break
+				}
+				s.ahead += a.size
+				s.counts.Prefetches++
+				s.reserve(a, false)
+				a.dev.ahead = true
+			}
+			o.ahead++
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package tier
+
+import (
+	"context"
+	"math"
+)
+
+// reclaim frees device memory for others who use the pool: what is clean at once,
+// and what is dirty when it is written back. The store makes do with less from then
+// on, and grows again as its own moves find memory.
+func (s *Store) reclaim(ctx context.Context, need int64) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var freed int64
+	for freed < need && !s.closed {
+		before := s.deviceUsed
+		s.listVictims(2 * (need - freed))
+		s.pick(need-freed, 0, math.Inf(1))
+		freed += before - s.deviceUsed
+		if freed >= need || s.cleaning == 0 {
+			break
+		}
+		if err := s.await(ctx); err != nil {
+			break // the allocation says why it failed
+		}
+	}
+	if freed > 0 {
+		s.limit = min(s.limit, s.deviceUsed)
+		s.counts.ReclaimedBytes += freed
+	}
+	return freed, nil
+}
+
+// await waits until a move ends, with s.mu released meanwhile.
+func (s *Store) await(ctx context.Context) error {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	changed := s.changed
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,44 @@
+package tier
+
+// Counts are what a store did since it was made.
+type Counts struct {
+	Uses      int64 // arrays in calls of Use
+	UsedBytes int64
+
+	Misses      int64 // of these, arrays whose content was not on the device nor on its way
+	MissedBytes int64
+
+	Fills       int64 // arrays brought to the device
+	FilledBytes int64
+	Prefetches  int64 // of these, before anybody asked
+	WastedBytes int64 // brought in ahead, and gone before they were used
+
+	WriteBacks   int64 // arrays copied from the device to host memory
+	WrittenBytes int64
+	Evictions    int64 // copies that left the device for others of the store
+
+	ReclaimedBytes int64 // that left for others who use the pool
+	Strays         int64 // uses that an announced order did not expect
+}
+
+// Stats is the state of a store at one moment.
+type Stats struct {
+	Counts
+	Levels      []Level // the tiers
+	DevicePeak  int64   // most bytes on the device
+	DeviceLimit int64   // what the store makes do with, below its budget after others needed memory
+	Arrays      int
+	Bytes       int64 // of all arrays
+	PinnedBytes int64 // of arrays that uses hold
+	AheadBytes  int64 // of arrays that were brought in ahead and not used yet
+}
+
+// Stats returns the statistics.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Counts: s.counts, Levels: s.levels(), DevicePeak: s.devicePeak, DeviceLimit: s.limit,
+		Arrays: len(s.arrays), Bytes: s.committed, PinnedBytes: s.pinned, AheadBytes: s.ahead,
+	}
+}

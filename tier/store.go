@@ -1,0 +1,233 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/tier/internal/forecast"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+// Store holds arrays in the memory of a device and in the tiers below it. All its
+// methods are safe for concurrent use. Close it before its device and its pool.
+type Store struct {
+	dev     device.Device
+	options Options
+	pool    *vram.Pool
+	ownPool bool
+	ctx     context.Context // of moves; ends with the store
+	cancel  func()
+	remove  func() // takes the reclaimer out of the pool
+
+	in, out *lane
+
+	mu     sync.Mutex
+	closed bool // nothing new begins
+	ended  bool // the lanes end
+	quiet  sync.Cond
+
+	arrays    map[*Array]struct{}
+	made      int64
+	committed int64 // bytes of all arrays
+	largest   int64 // bytes of the largest array so far
+
+	deviceUsed int64 // bytes of copies and moves on the device
+	devicePeak int64
+	limit      int64 // what the pool really has for the store, up to the budget
+	pinned     int64 // bytes of arrays that admitted uses hold
+	ahead      int64 // bytes of what was brought in ahead and is not used yet
+	cleaning   int64 // bytes that are being written back
+	memory     []*memoryPool
+
+	waiting  []*use   // for their turn, in order
+	active   []*use   // admitted, and not complete
+	bringing []*Array // reserved on the device: their content is still below
+	inflight int      // moves
+	moves    int64    // so far
+	victims  victims
+	promoted *Array        // the newest one that went up for want of host memory
+	starved  error         // the pool had no memory; until something leaves the device
+	changed  chan struct{} // closed when a move ends; nil: nobody waits for that
+	stuck    error         // why the latest move failed
+
+	clock  forecast.Clock
+	orders []*Order
+	events events
+	counts Counts
+	taping []*Recording
+}
+
+// New makes a store on dev, which it does not own. It takes no memory yet.
+func New(dev device.Device, o Options) (*Store, error) {
+	if dev == nil {
+		return nil, fmt.Errorf("tier: %w: no device", device.ErrArgument)
+	}
+	o, err := o.withDefaults(dev)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dev: dev, options: o, pool: o.Pool, limit: o.DeviceBytes, arrays: map[*Array]struct{}{}, events: events{dev: dev}}
+	s.quiet.L = &s.mu
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if s.pool == nil {
+		s.ownPool = true
+		if s.pool, err = vram.New(dev, vram.Options{Budget: o.DeviceBytes}); err != nil {
+			return nil, fmt.Errorf("tier: %w", err)
+		}
+	}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("tier: %w", err), s.close())
+	}
+	s.in.start()
+	s.out.start()
+	s.remove = s.pool.OnLowMemory(s.reclaim)
+	return s, nil
+}
+
+// open makes what New needs of the device.
+func (s *Store) open() (err error) {
+	if s.memory, err = memoryPools(s.dev, s.options); err != nil {
+		return err
+	}
+	if s.in, err = newLane(s, s.launchFill, s.landFill); err != nil {
+		return err
+	}
+	s.out, err = newLane(s, s.launchWriteBack, s.landWriteBack)
+	return err
+}
+
+// NewArray adds an array of bytes > 0 zeros, with a name for reports, or none. It
+// takes no memory yet, but it must fit: NewArray fails with a [*RoomError] when all
+// tiers together cannot hold the arrays of the store any more, and with ErrBudget
+// when the array alone is larger than the device budget.
+func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
+	if bytes <= 0 {
+		return nil, fmt.Errorf("tier: %w: an array of %d bytes", device.ErrArgument, bytes)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	a := &Array{s: s, name: name, id: s.made + 1, bytes: bytes, size: roundUp(bytes)}
+	if a.size > s.options.DeviceBytes {
+		return nil, fmt.Errorf("tier: %w: %v has %d bytes, the budget is %d", ErrBudget, a, bytes, s.options.DeviceBytes)
+	}
+	if free := s.capacity(max(s.largest, a.size)) - s.committed; a.size > free {
+		return nil, s.noRoom(a.String(), a.size, free, nil)
+	}
+	s.made++
+	s.committed += a.size
+	s.largest = max(s.largest, a.size)
+	s.clock.HalfLife = halfLives * s.committed
+	s.arrays[a] = struct{}{}
+	return a, nil
+}
+
+// roundUp rounds to what blocks of a pool are multiples of.
+func roundUp(n int64) int64 {
+	const unit = 512
+	return (n + unit - 1) &^ (unit - 1)
+}
+
+// halfLives is how many times the bytes of all arrays are used until uses count
+// half; see TestPolicies of internal/forecast.
+const halfLives = 4
+
+// capacity is how many bytes of arrays all tiers hold, the largest having so many:
+// what moves needs its room twice. s.mu is held.
+func (s *Store) capacity(largest int64) int64 {
+	below := int64(0)
+	for _, p := range s.memory {
+		below += p.budget
+	}
+	if below == 0 {
+		return s.options.DeviceBytes // nothing ever moves
+	}
+	return s.options.DeviceBytes + below - largest
+}
+
+// window is how many bytes the store brings in ahead. s.mu is held.
+func (s *Store) window() int64 {
+	if w := s.options.WindowBytes; w > 0 {
+		return w
+	}
+	return min(max(windowOf*s.largest, leastWindow), s.options.DeviceBytes/4)
+}
+
+// levels lists the tiers. s.mu is held.
+func (s *Store) levels() []Level {
+	list := []Level{{"device", s.options.DeviceBytes, s.deviceUsed}}
+	for _, p := range s.memory {
+		list = append(list, Level{p.name, p.budget, p.used})
+	}
+	return list
+}
+
+// Close waits for moves under way and gives all memory back. Uses that wait fail
+// with ErrClosed. Close fails with ErrInUse when arrays are in use; their memory is
+// then given back all the same, once the device's work is done. A second Close does
+// nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	for _, u := range slices.Concat(s.waiting, s.active) {
+		s.finish(u, ErrClosed)
+	}
+	for s.inflight > 0 {
+		s.quiet.Wait()
+	}
+	s.ended = true
+	s.in.work.Signal()
+	s.out.work.Signal()
+	s.mu.Unlock()
+	s.remove()
+	s.in.ended.Wait()
+	s.out.ended.Wait()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for a := range s.arrays {
+		if a.users > 0 {
+			errs = append(errs, fmt.Errorf("tier: close: %v: %w", a, ErrInUse))
+			a.users, a.pins = 0, 0
+		}
+	}
+	if len(errs) > 0 {
+		errs = append(errs, s.dev.Synchronize())
+	}
+	for a := range s.arrays {
+		a.freed = true
+		if a.dev.state == abandoned {
+			a.dev.state = ready
+		}
+		s.settle(a)
+	}
+	return errors.Join(append(errs, s.close())...)
+}
+
+// close gives back what open and New made.
+func (s *Store) close() error {
+	s.cancel()
+	errs := []error{}
+	for _, l := range []*lane{s.in, s.out} {
+		if l != nil {
+			errs = append(errs, l.stream.Close())
+		}
+	}
+	s.events.close()
+	errs = append(errs, closeMemory(s.memory))
+	if s.ownPool {
+		errs = append(errs, s.pool.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,328 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// Access is an array and what a Use does with it: see [Read], [Write] and
+// [Overwrite].
+type Access struct {
+	array *Array
+	mode  mode
+}
+
+type mode uint8
+
+const (
+	read mode = iota
+	write
+	overwrite
+)
+
+// Read is an access that leaves the content as it is.
+func Read(a *Array) Access { return Access{a, read} }
+
+// Write is an access that reads and changes the content. A later eviction has to
+// write the array back.
+func Write(a *Array) Access { return Access{a, write} }
+
+// Overwrite is an access that writes every byte. What was there is not brought in:
+// the memory has any content at first.
+func Overwrite(a *Array) Access { return Access{a, overwrite} }
+
+// use is one call of Use.
+type use struct {
+	accesses []Access
+	bytes    int64
+	patience int64 // the number of moves after which it fails, if it has no room then
+	done     bool
+	err      error
+	ready    chan struct{} // closed when done
+}
+
+// Lease holds arrays on the device for the work that a program queues. Release it.
+type Lease struct {
+	s      *Store
+	stream device.Stream
+	use    *use
+	ptrs   []device.Ptr
+	over   bool // guarded by Store.mu
+}
+
+// Use makes arrays resident on the device and holds them there until the lease is
+// released. Work that is queued on stream afterwards finds the content: Use may
+// return while it is still on its way. It waits until there is room, in the order
+// of the calls, and until ctx ends.
+//
+// An array has one writer or any number of readers, and a Use that comes between
+// fails with ErrInUse at once, as does an array that is named twice. Work with an
+// array is ordered with that of earlier uses, of whichever stream.
+//
+// Use fails with ErrBudget when its arrays exceed the device budget together, with a
+// [*RoomError] when what is there cannot leave, with ErrFreed, and with ErrClosed.
+// Nothing is held then. A program that holds a lease while it waits for another in
+// the same goroutine may wait for itself: name all arrays in one Use.
+func (s *Store) Use(ctx context.Context, stream device.Stream, accesses ...Access) (*Lease, error) {
+	if stream == nil || len(accesses) == 0 {
+		return nil, fmt.Errorf("tier: use: %w: %d arrays, stream %v", device.ErrArgument, len(accesses), stream)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u, err := s.newUse(accesses)
+	if err != nil {
+		return nil, err
+	}
+	s.note(accesses)
+	s.waiting = append(s.waiting, u)
+	s.pump()
+	if !u.done {
+		s.mu.Unlock()
+		select {
+		case <-u.ready:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if !u.done {
+			held := slices.Contains(s.waiting, u)
+			s.finish(u, ctx.Err())
+			s.pump()
+			if held {
+				return nil, fmt.Errorf("%w, waiting: %w", s.noRoom("the use", u.bytes, s.options.DeviceBytes-s.pinned, nil), ctx.Err())
+			}
+			return nil, ctx.Err()
+		}
+	}
+	if u.err != nil {
+		return nil, u.err
+	}
+	return s.lend(stream, u)
+}
+
+// newUse checks a use and notes its users. s.mu is held.
+func (s *Store) newUse(accesses []Access) (*use, error) {
+	if s.closed {
+		return nil, ErrClosed
+	}
+	u := &use{accesses: slices.Clone(accesses), ready: make(chan struct{})}
+	for i, x := range accesses {
+		a := x.array
+		if a == nil || a.s != s {
+			return nil, fmt.Errorf("tier: use: %w: array %d is not of this store", device.ErrArgument, i)
+		}
+		if err := a.usable(x.mode != read); err != nil {
+			return nil, err
+		}
+		for _, y := range accesses[:i] {
+			if y.array == a {
+				return nil, fmt.Errorf("tier: use: %w: %v is named twice", ErrInUse, a)
+			}
+		}
+		u.bytes += a.size
+	}
+	if u.bytes > s.options.DeviceBytes {
+		return nil, fmt.Errorf("tier: use: %w: %d arrays have %d bytes together, the budget is %d",
+			ErrBudget, len(accesses), u.bytes, s.options.DeviceBytes)
+	}
+	for _, x := range accesses {
+		x.array.users++
+		x.array.writing = x.mode != read
+	}
+	return u, nil
+}
+
+// usable reports whether another user may come. s.mu is held.
+func (a *Array) usable(writes bool) error {
+	switch {
+	case a.freed:
+		return fmt.Errorf("tier: use %v: %w", a, ErrFreed)
+	case a.writing:
+		return fmt.Errorf("tier: use %v: %w: it is being written", a, ErrInUse)
+	case a.users > 0 && writes:
+		return fmt.Errorf("tier: write %v: %w: it has readers", a, ErrInUse)
+	case a.lost != nil:
+		err := fmt.Errorf("tier: use %v: the last write to it was lost: %w", a, a.lost)
+		a.lost = nil
+		return err
+	}
+	return nil
+}
+
+// note counts the accesses in what is known of the future. s.mu is held.
+func (s *Store) note(accesses []Access) {
+	for _, x := range accesses {
+		a := x.array
+		for _, r := range s.taping {
+			r.arrays = append(r.arrays, a)
+		}
+		s.counts.Uses++
+		s.counts.UsedBytes += a.bytes
+		if a.dev.state == absent && x.mode != overwrite && a.version > 0 {
+			s.counts.Misses++
+			s.counts.MissedBytes += a.bytes
+		}
+		a.cold = false
+		if a.order != nil {
+			a.order.used(a)
+		}
+		a.reuse.Use(s.clock)
+		s.clock.Now += a.bytes
+	}
+}
+
+// finish ends the wait of a use, with or without success. s.mu is held.
+func (s *Store) finish(u *use, err error) {
+	if i := slices.Index(s.waiting, u); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	} else if i := slices.Index(s.active, u); i >= 0 {
+		s.active = slices.Delete(s.active, i, i+1)
+		if err != nil {
+			s.unpin(u)
+		}
+	}
+	if err != nil {
+		s.leave(u)
+	}
+	u.done, u.err = true, err
+	close(u.ready)
+}
+
+// pin holds the arrays of a use on the device. s.mu is held, as in unpin and leave.
+func (s *Store) pin(u *use) {
+	for _, x := range u.accesses {
+		if x.array.pins++; x.array.pins == 1 {
+			s.pinned += x.array.size
+		}
+	}
+}
+
+func (s *Store) unpin(u *use) {
+	for _, x := range u.accesses {
+		if x.array.pins--; x.array.pins == 0 {
+			s.pinned -= x.array.size
+		}
+	}
+}
+
+// leave takes the use out of its arrays' users.
+func (s *Store) leave(u *use) {
+	for _, x := range u.accesses {
+		a := x.array
+		a.users--
+		if x.mode != read {
+			a.writing = false
+		}
+		if a.lent == 0 && (a.dev.state == abandoned || a.dev.state == ready && a.dev.fresh) {
+			s.drop(a)
+		}
+	}
+}
+
+// lend orders the stream behind everything that concerns the arrays of a complete
+// use. s.mu is held.
+func (s *Store) lend(stream device.Stream, u *use) (*Lease, error) {
+	l := &Lease{s: s, stream: stream, use: u}
+	for _, x := range u.accesses {
+		a := x.array
+		err := error(nil)
+		if a.dev.state == launched {
+			err = stream.Wait(a.dev.filled)
+		}
+		if err == nil {
+			err = a.marks.wait(stream, x.mode != read)
+		}
+		if err != nil {
+			s.unpin(u)
+			s.leave(u)
+			s.pump()
+			return nil, fmt.Errorf("tier: use %v: %w", a, err)
+		}
+		if a.dev.ahead {
+			a.dev.ahead = false
+			s.ahead -= a.size
+		}
+		l.ptrs = append(l.ptrs, a.dev.block.Ptr())
+	}
+	for _, x := range u.accesses {
+		x.array.lent++
+	}
+	s.pump() // what was used makes room in the window
+	return l, nil
+}
+
+// Ptr is the address of an array of the lease, valid until Release, for work on the
+// lease's stream; 0 for others.
+func (l *Lease) Ptr(a *Array) device.Ptr {
+	for i, x := range l.use.accesses {
+		if x.array == a {
+			return l.ptrs[i]
+		}
+	}
+	return 0
+}
+
+// Release gives the arrays back. Work that was queued on the lease's stream before
+// may still use them; nothing that is queued later may. What was written becomes the
+// content of the array. It fails with ErrFreed when the lease was released before,
+// and with the reason when the content of an array never came.
+func (l *Lease) Release() error {
+	s := l.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.over {
+		return fmt.Errorf("tier: release: %w", errReleased)
+	}
+	l.over = true
+	if s.ended {
+		return ErrClosed
+	}
+	ev, err := s.events.get()
+	if err == nil {
+		if err = l.stream.Record(ev); err != nil {
+			s.events.put(ev)
+			// Nobody can say when the work is done but the device.
+			err = errors.Join(fmt.Errorf("tier: release: %w", err), s.dev.Synchronize())
+			ev = nil
+		}
+	}
+	k := &mark{event: ev, stream: l.stream, refs: 1}
+	for _, x := range l.use.accesses {
+		a := x.array
+		if a.dev.state == abandoned {
+			err = errors.Join(err, a.lost)
+			a.lost = nil
+			continue
+		}
+		if ev != nil {
+			a.marks.add(s, k, x.mode != read)
+		}
+		if x.mode != read {
+			a.version++
+			a.dev.version = a.version
+			a.dev.fresh = false
+		}
+	}
+	if ev != nil {
+		s.unref(k)
+	}
+	for _, x := range l.use.accesses {
+		x.array.lent--
+	}
+	s.unpin(l.use)
+	s.leave(l.use)
+	for _, x := range l.use.accesses {
+		s.offer(x.array)
+	}
+	s.starved = nil
+	s.pump()
+	return err
+}
+
+var errReleased = fmt.Errorf("lease: %w", ErrFreed)

@@ -1,0 +1,176 @@
+package tier
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// worth says how much an array on the device is worth keeping: what bringing it
+// back would cost for each byte, over the distance to its next use. So of two that
+// cost the same, the one goes that is needed later, which is the best that can be
+// done (Belady, "A study of replacement algorithms for a virtual-storage computer",
+// 1966) as far as the distances are right.
+func (s *Store) worth(a *Array) float64 {
+	cost := 1.0
+	if !a.clean() {
+		cost += dirtyCost
+	}
+	return cost / s.next(a)
+}
+
+// dirtyCost is what writing a byte back costs beside bringing one in: the other
+// direction of the link is mostly idle.
+const dirtyCost = 0.25
+
+// next is the distance in bytes to the next use of an array, as far as is known.
+func (s *Store) next(a *Array) float64 {
+	switch {
+	case a.cold:
+		return math.Inf(1)
+	case a.order != nil:
+		return max(a.order.next(a), 1)
+	}
+	return a.reuse.Next(s.clock)
+}
+
+// victims are the arrays that leave the device next, in order: a list that is made
+// for some of them at once, since every array is looked at for it.
+type victims struct {
+	list []candidate
+}
+
+type candidate struct {
+	a     *Array
+	worth float64
+	last  int64 // a.reuse.Last(): when it changed, the array was used since
+}
+
+func (v *victims) forget() { v.list = nil }
+
+// listVictims lists the least worthy arrays, so many bytes of them.
+func (s *Store) listVictims(bytes int64) {
+	list := s.victims.list[:0]
+	for a := range s.arrays {
+		if a.evictable() && a.stuck == nil {
+			list = append(list, candidate{a, s.worth(a), a.reuse.Last()})
+		}
+	}
+	slices.SortFunc(list, compare)
+	sum := int64(0)
+	for i, c := range list {
+		if sum += c.a.size; sum >= bytes {
+			list = list[:i+1]
+			break
+		}
+	}
+	s.victims.list = list
+}
+
+// offer puts an array that can leave now into the list, where it belongs.
+func (s *Store) offer(a *Array) {
+	list := s.victims.list
+	if !a.evictable() || a.stuck != nil || len(list) == 0 {
+		return
+	}
+	c := candidate{a, s.worth(a), a.reuse.Last()}
+	if i, _ := slices.BinarySearchFunc(list, c, compare); i < len(list) {
+		s.victims.list = slices.Insert(list, i, c)
+	}
+}
+
+func compare(x, y candidate) int {
+	return cmp.Or(cmp.Compare(x.worth, y.worth), cmp.Compare(x.last, y.last), cmp.Compare(x.a.id, y.a.id))
+}
+
+// makeRoom frees device memory until n bytes fit, and reports whether they do. What
+// is dirty is written back first: then makeRoom starts that and reports false. For
+// an array that is only brought in ahead, nothing leaves that is needed sooner.
+func (s *Store) makeRoom(n int64, ahead *Array) bool {
+	over := s.deviceUsed + n - s.limit
+	if s.starved != nil {
+		over = max(over, n) // what the pool has left is in pieces, or belongs to others
+	}
+	if over <= 0 {
+		return true
+	}
+	most := math.Inf(1)
+	if ahead != nil {
+		most = 1 / s.next(ahead)
+	}
+	window := s.window()
+	if !s.pick(over, window, most) {
+		// The list is used up, or what is left of it was used since.
+		s.listVictims(over + 2*window)
+		s.pick(over, window, most)
+	}
+	if s.starved != nil {
+		return false
+	}
+	if ahead == nil && len(s.victims.list) == 0 && s.cleaning == 0 {
+		return s.deviceUsed+n <= s.options.DeviceBytes // the pool may have some again
+	}
+	return s.deviceUsed+n <= s.limit
+}
+
+// pick goes through the list of victims: over bytes leave, or will once they are
+// written back, and those behind, up to a window, are written back beforehand. It
+// reports whether the list was long enough.
+func (s *Store) pick(over, window int64, most float64) bool {
+	kept := s.victims.list[:0]
+	found, next := int64(0), 0
+	for i, c := range s.victims.list {
+		if found >= over+window {
+			break
+		}
+		next = i + 1
+		a := c.a
+		if !a.evictable() || a.stuck != nil || a.reuse.Last() != c.last {
+			continue
+		}
+		worth := s.worth(a)
+		if worth > 2*c.worth {
+			continue // it is needed sooner than it was when it was listed
+		}
+		if worth >= most {
+			kept = append(kept, c)
+			found = over + window // nothing behind is worth less
+			break
+		}
+		switch {
+		case a.dev.cleaning:
+		case a.clean():
+			if found < over {
+				over -= a.size
+				s.drop(a)
+				s.counts.Evictions++
+				continue
+			}
+		case s.cleaning < over+window:
+			if !s.writeBack(a, found < over) {
+				kept = append(kept, c)
+				continue
+			}
+		}
+		found += a.size
+		kept = append(kept, c)
+	}
+	s.victims.list = append(kept, s.victims.list[next:]...)
+	return found >= over+min(window, 1)
+}
+
+// memoryVictim chooses an array on the device that can give its place in host memory
+// up at once, the one that stays there longest: what leaves soon needs its place.
+// nil: there is none.
+func (s *Store) memoryVictim() *Array {
+	var best *Array
+	for a := range s.arrays {
+		if !a.mem.held || a.mem.busy > 0 || a.dev.state != ready || a.dev.fresh {
+			continue
+		}
+		if best == nil || s.next(a) < s.next(best) {
+			best = a
+		}
+	}
+	return best
+}
