@@ -1,0 +1,352 @@
+package tierbench
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/tier"
+)
+
+// Options say what is measured. Every field is needed.
+type Options struct {
+	Budget     int64     // of device memory, bytes
+	ArrayBytes int64     // size of an array
+	Ratios     []float64 // working set / budget
+	Seconds    float64   // least time of a row
+	Progress   func(step, steps int, what string)
+}
+
+// Report is what was measured.
+type Report struct {
+	LinkH2D float64 // bytes a second, arrays of pinned memory one after the other
+	LinkD2H float64
+	Rows    []Row
+}
+
+// Row is one working set, used in one way.
+type Row struct {
+	Access  string // "sequential", "random", "zipf"
+	Write   bool   // every use writes the whole array
+	Ratio   float64
+	By      string // who held the arrays
+	Arrays  int
+	Uses    int64
+	Bytes   int64 // used
+	Seconds float64
+	Filled  int64 // bytes brought to the device
+	Written int64 // bytes brought back
+	Least   int64 // bytes that the best schedule brings to the device
+	LRU     int64 // bytes that least recently used brings to the device
+}
+
+// Rate is the bytes used a second.
+func (r Row) Rate() float64 { return float64(r.Bytes) / r.Seconds }
+
+// Moved is the bytes moved a second, both directions together.
+func (r Row) Moved() float64 { return float64(r.Filled+r.Written) / r.Seconds }
+
+// Who holds the arrays.
+const (
+	Store    = "store"      // a tier.Store that knows nothing beforehand
+	Announce = "announced"  // a tier.Store that knows the order
+	CopyAll  = "copy anew"  // every use copies the array in, three buffers in turn
+	array    = "array %d"   // name of an array
+	random   = "random"     // uses of all arrays alike
+	zipf     = "zipf"       // of the n-th most popular array, 1/n as many
+	turn     = "sequential" // in turn, again and again
+)
+
+// bench is a run.
+type bench struct {
+	Options
+	dev    device.Device
+	stream device.Stream
+	echo   device.Ptr // what uses write to, or read from
+	report *Report
+	step   int
+	steps  int
+}
+
+// Run measures on dev.
+func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err error) {
+	b := &bench{Options: o, dev: dev, report: &Report{}, steps: 1 + len(o.Ratios)*len(kinds)}
+	if b.stream, err = dev.NewStream(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.stream.Close()) }()
+	if b.echo, err = dev.Alloc(o.ArrayBytes); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Free(b.echo)) }()
+	if err := b.link(); err != nil {
+		return nil, fmt.Errorf("the link: %w", err)
+	}
+	for _, ratio := range o.Ratios {
+		for _, k := range kinds {
+			if err := b.measure(ctx, ratio, k); err != nil {
+				return nil, fmt.Errorf("%s, working set %gx: %w", k.access, ratio, err)
+			}
+		}
+	}
+	return b.report, nil
+}
+
+// kind is a way of using arrays, and who is measured at it.
+type kind struct {
+	access string
+	write  bool
+	by     []string
+}
+
+var kinds = []kind{
+	{turn, false, []string{Store, Announce, CopyAll}},
+	{turn, true, []string{Announce, CopyAll}},
+	{random, false, []string{Store, Announce, CopyAll}},
+	{zipf, false, []string{Store, Announce, CopyAll}},
+}
+
+func (b *bench) progress(what string) {
+	if b.step++; b.Progress != nil {
+		b.Progress(b.step, b.steps, what)
+	}
+}
+
+// link times arrays of pinned memory, copied one after the other.
+func (b *bench) link() (err error) {
+	b.progress("link")
+	const arrays = 4
+	pool, err := pinned.NewPool(b.dev, pinned.Options{Budget: arrays*b.ArrayBytes + 1<<20, AllowPageable: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	var bufs []*pinned.Buffer
+	defer func() {
+		for _, x := range bufs {
+			err = errors.Join(err, x.Free())
+		}
+	}()
+	for range arrays {
+		x, err := pool.Alloc(context.Background(), b.ArrayBytes)
+		if err != nil {
+			return err
+		}
+		bufs = append(bufs, x)
+	}
+	for _, toHost := range []bool{false, true} {
+		var bytes int64
+		var start time.Time
+		for i := 0; ; i++ {
+			if i == 1 {
+				start = time.Now()
+			}
+			for _, x := range bufs {
+				if toHost {
+					err = b.stream.CopyD2H(x.Bytes(), b.echo)
+				} else {
+					err = b.stream.CopyH2D(b.echo, x.Bytes())
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if err := b.stream.Synchronize(); err != nil {
+				return err
+			}
+			if i == 0 {
+				continue
+			}
+			bytes += arrays * b.ArrayBytes
+			if t := time.Since(start).Seconds(); t > b.Seconds {
+				if toHost {
+					b.report.LinkD2H = float64(bytes) / t
+				} else {
+					b.report.LinkH2D = float64(bytes) / t
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) measure(ctx context.Context, ratio float64, k kind) error {
+	what := k.access
+	if k.write {
+		what += ", written"
+	}
+	b.progress(fmt.Sprintf("%s, %gx", what, ratio))
+	n := max(int(ratio*float64(b.Budget)/float64(b.ArrayBytes)), 1)
+	uses := trace(k.access, n)
+	slots := int(b.Budget / b.ArrayBytes)
+	least, lru := leastMisses(uses, slots), lruMisses(uses, slots)
+	for _, by := range k.by {
+		row := Row{Access: k.access, Write: k.write, Ratio: ratio, By: by, Arrays: n}
+		row.Least, row.LRU = int64(least)*b.ArrayBytes, int64(lru)*b.ArrayBytes
+		var err error
+		if by == CopyAll {
+			err = b.copyAll(ctx, &row, uses, k.write)
+		} else {
+			err = b.store(ctx, &row, uses, k.write)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", by, err)
+		}
+		b.report.Rows = append(b.report.Rows, row)
+	}
+	return nil
+}
+
+// touch queues work that reads all of an array, or writes all of it.
+func (b *bench) touch(p device.Ptr, write bool) error {
+	if write {
+		return b.stream.CopyD2D(p, b.echo, b.ArrayBytes)
+	}
+	return b.stream.CopyD2D(b.echo, p, b.ArrayBytes)
+}
+
+// rounds repeats a trace until a row has its time: one round to warm up, and then
+// counted ones, all of them whole.
+func (b *bench) rounds(row *Row, uses []int, use func(i int) error, begin func(), end func()) error {
+	var start time.Time
+	for round := 0; ; round++ {
+		if round == 1 {
+			begin()
+			start = time.Now()
+		}
+		for _, i := range uses {
+			if err := use(i); err != nil {
+				return err
+			}
+		}
+		if round == 0 {
+			if err := b.stream.Synchronize(); err != nil {
+				return err
+			}
+			continue
+		}
+		if time.Since(start).Seconds() < b.Seconds {
+			row.Uses += int64(len(uses))
+			continue
+		}
+		row.Uses += int64(len(uses))
+		if err := b.stream.Synchronize(); err != nil {
+			return err
+		}
+		row.Seconds = time.Since(start).Seconds()
+		row.Bytes = row.Uses * b.ArrayBytes
+		row.Least *= int64(round)
+		row.LRU *= int64(round)
+		end()
+		return nil
+	}
+}
+
+// store measures a tier.Store.
+func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (err error) {
+	s, err := tier.New(b.dev, tier.Options{DeviceBytes: b.Budget, HostBytes: int64(row.Arrays+1) * b.ArrayBytes})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	arrays := make([]*tier.Array, row.Arrays)
+	content := make([]byte, b.ArrayBytes)
+	for i := range arrays {
+		if arrays[i], err = s.NewArray(fmt.Sprintf(array, i), b.ArrayBytes); err != nil {
+			return err
+		}
+		stamp(content, i)
+		if err := arrays[i].WriteAt(ctx, content, 0); err != nil {
+			return err
+		}
+	}
+	if row.By == Announce {
+		order := make([]*tier.Array, len(uses))
+		for i, x := range uses {
+			order[i] = arrays[x]
+		}
+		if row.Access == turn {
+			s.Sequential(arrays...)
+		} else {
+			s.Replay(order)
+		}
+	}
+	head := make([]byte, stampBytes)
+	check := !write
+	var before tier.Stats
+	return b.rounds(row, uses, func(i int) error {
+		access := tier.Read(arrays[i])
+		if write {
+			access = tier.Write(arrays[i])
+		}
+		lease, err := s.Use(ctx, b.stream, access)
+		if err != nil {
+			return err
+		}
+		if check { // in the first round
+			if err := errors.Join(b.stream.CopyD2H(head, lease.Ptr(arrays[i])), b.stream.Synchronize()); err != nil {
+				return err
+			}
+			if want := stamped(i); !bytes.Equal(head, want) {
+				return fmt.Errorf("array %d begins with %x, want %x", i, head, want)
+			}
+		}
+		return errors.Join(b.touch(lease.Ptr(arrays[i]), write), lease.Release())
+	}, func() {
+		check = false
+		before = s.Stats()
+	}, func() {
+		now := s.Stats()
+		row.Filled = now.FilledBytes - before.FilledBytes
+		row.Written = now.WrittenBytes - before.WrittenBytes
+	})
+}
+
+// copyAll measures what a program does that holds nothing: it copies each array in
+// before its use, and out after it was written, with three buffers in turn.
+func (b *bench) copyAll(ctx context.Context, row *Row, uses []int, write bool) (err error) {
+	pool, err := pinned.NewPool(b.dev, pinned.Options{Budget: int64(row.Arrays)*b.ArrayBytes + 1<<20, AllowPageable: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	host := make([]*pinned.Buffer, row.Arrays)
+	defer func() {
+		for _, x := range host {
+			if x != nil {
+				err = errors.Join(err, x.Free())
+			}
+		}
+	}()
+	for i := range host {
+		if host[i], err = pool.Alloc(ctx, b.ArrayBytes); err != nil {
+			return err
+		}
+	}
+	ring, err := newRing(b)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ring.close()) }()
+	err = b.rounds(row, uses, func(i int) error { return ring.use(host[i].Bytes(), write) }, func() {}, func() {})
+	if err == nil {
+		err = ring.out.Synchronize()
+	}
+	row.Filled = row.Bytes
+	if write {
+		row.Written = row.Bytes
+	}
+	return err
+}
+
+const stampBytes = 8
+
+func stamped(i int) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(i)+0x5151) }
+
+func stamp(b []byte, i int) { copy(b, stamped(i)) }
