@@ -58,6 +58,7 @@ type deviceCopy struct {
 	state    deviceState
 	block    vram.Block
 	version  uint64
+	fill     *move        // under way
 	filled   device.Event // passed when the content is there; while launched
 	ahead    bool         // brought in before anybody asked, and not used yet
 	cleaning bool         // it is being written back
@@ -96,8 +97,13 @@ func (a *Array) inMemory() bool {
 // clean reports whether the device's copy may go: the content is below too.
 func (a *Array) clean() bool { return a.version == 0 || a.inMemory() }
 
-// evictable reports whether the device's copy may leave, at once if it is clean.
-func (a *Array) evictable() bool { return a.dev.state == ready && a.pins == 0 && !a.freed }
+// evictable reports whether the device's copy may leave: at once if it is clean, even
+// before all of it came, for the streams keep the order.
+func (a *Array) evictable() bool { return a.resident() && a.pins == 0 && !a.freed }
+
+// resident reports whether the device has the content, or will have it by the time
+// that work which is queued now begins.
+func (a *Array) resident() bool { return a.dev.state == ready || a.dev.state == launched }
 
 // Free gives the array back, with its content. It fails with ErrInUse while a Use
 // holds the array, and with ErrFreed if it was freed before.

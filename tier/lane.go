@@ -158,14 +158,20 @@ func (s *Store) launchFill(m *move) error {
 // landFill ends a fill. s.mu is held.
 func (s *Store) landFill(m *move, err error) {
 	a := m.a
-	a.dev.filled = nil
 	if m.from != nil {
 		a.mem.busy--
-	}
-	if err == nil {
-		a.dev.state = ready
 		s.counts.FilledBytes += a.bytes
 		s.counts.Fills++
+	}
+	if a.dev.fill != m {
+		if err != nil { // it left again already
+			s.stuck = err
+		}
+		return
+	}
+	a.dev.fill, a.dev.filled = nil, nil
+	if err == nil {
+		a.dev.state = ready
 		s.limit = min(s.limit+a.bytes/recovery, s.options.DeviceBytes)
 		if a.dev.fresh && a.users == 0 {
 			s.drop(a) // whoever wanted to overwrite it went away

@@ -38,7 +38,8 @@ type Options struct {
 	// bytes, and how far ahead it writes back what will have to leave. It is
 	// taken from DeviceBytes: more hides longer latencies, less leaves more for
 	// what stays. Range: up to half of DeviceBytes. Default: three of the
-	// largest arrays, at least 64 MiB, at most a quarter of DeviceBytes.
+	// largest arrays and at least 64 MiB, as far as a sixteenth of DeviceBytes or
+	// two arrays go.
 	WindowBytes int64
 
 	// Purpose is what the memory counts as in Pool. Default: vram.Other.

@@ -173,7 +173,7 @@ func (s *Store) bringOn(a *Array) {
 		m.from = a.mem.buf.Bytes()
 	}
 	s.bringing = slices.DeleteFunc(s.bringing, func(x *Array) bool { return x == a })
-	a.dev.state = filling
+	a.dev.state, a.dev.fill = filling, m
 	s.in.put(m)
 }
 

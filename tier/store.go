@@ -156,7 +156,7 @@ func (s *Store) window() int64 {
 	if w := s.options.WindowBytes; w > 0 {
 		return w
 	}
-	return min(max(windowOf*s.largest, leastWindow), s.options.DeviceBytes/4)
+	return min(max(windowOf*s.largest, leastWindow), max(2*s.largest, s.options.DeviceBytes/16))
 }
 
 // levels lists the tiers. s.mu is held.

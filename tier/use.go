@@ -252,6 +252,7 @@ func (s *Store) lend(stream device.Stream, u *use) (*Lease, error) {
 	}
 	for _, x := range u.accesses {
 		x.array.lent++
+		s.offer(x.array)
 	}
 	s.pump() // what was used makes room in the window
 	return l, nil
@@ -317,9 +318,6 @@ func (l *Lease) Release() error {
 	}
 	s.unpin(l.use)
 	s.leave(l.use)
-	for _, x := range l.use.accesses {
-		s.offer(x.array)
-	}
 	s.starved = nil
 	s.pump()
 	return err

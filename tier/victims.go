@@ -52,31 +52,47 @@ func (v *victims) forget() { v.list = nil }
 func (s *Store) listVictims(bytes int64) {
 	list := s.victims.list[:0]
 	for a := range s.arrays {
-		if a.evictable() && a.stuck == nil {
+		if a.resident() && a.stuck == nil {
 			list = append(list, candidate{a, s.worth(a), a.reuse.Last()})
 		}
 	}
 	slices.SortFunc(list, compare)
-	sum := int64(0)
-	for i, c := range list {
-		if sum += c.a.size; sum >= bytes {
-			list = list[:i+1]
-			break
-		}
-	}
-	s.victims.list = list
+	s.victims.list = cut(list, bytes)
 }
 
-// offer puts an array that can leave now into the list, where it belongs.
+// offer puts an array that was just used into the list, where it belongs.
 func (s *Store) offer(a *Array) {
 	list := s.victims.list
-	if !a.evictable() || a.stuck != nil || len(list) == 0 {
+	if a.stuck != nil || len(list) == 0 {
 		return
 	}
-	c := candidate{a, s.worth(a), a.reuse.Last()}
-	if i, _ := slices.BinarySearchFunc(list, c, compare); i < len(list) {
-		s.victims.list = slices.Insert(list, i, c)
+	if c := (candidate{a, s.worth(a), a.reuse.Last()}); compare(c, list[len(list)-1]) < 0 {
+		s.victims.list = slices.Insert(list, 0, c)
 	}
+}
+
+// sortVictims puts the list in order again: what an array is worth changes as its
+// next use comes closer. Of those that are left, the list keeps so many bytes.
+func (s *Store) sortVictims(bytes int64) {
+	list := s.victims.list[:0]
+	for _, c := range s.victims.list {
+		if c.a.resident() && !c.a.freed && c.a.stuck == nil && c.a.reuse.Last() == c.last {
+			c.worth = s.worth(c.a)
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, compare)
+	s.victims.list = cut(list, bytes)
+}
+
+// cut keeps so many bytes of a list.
+func cut(list []candidate, bytes int64) []candidate {
+	for i, c := range list {
+		if bytes -= c.a.size; bytes <= 0 {
+			return list[:i+1]
+		}
+	}
+	return list
 }
 
 func compare(x, y candidate) int {
@@ -99,24 +115,26 @@ func (s *Store) makeRoom(n int64, ahead *Array) bool {
 		most = 1 / s.next(ahead)
 	}
 	window := s.window()
-	if !s.pick(over, window, most) {
+	if !s.pick(over, window, most, ahead != nil) {
 		// The list is used up, or what is left of it was used since.
 		s.listVictims(over + 2*window)
-		s.pick(over, window, most)
+		s.pick(over, window, most, ahead != nil)
 	}
 	if s.starved != nil {
 		return false
 	}
-	if ahead == nil && len(s.victims.list) == 0 && s.cleaning == 0 {
+	if ahead == nil && s.cleaning == 0 && !slices.ContainsFunc(s.victims.list, func(c candidate) bool { return c.a.pins == 0 }) {
 		return s.deviceUsed+n <= s.options.DeviceBytes // the pool may have some again
 	}
 	return s.deviceUsed+n <= s.limit
 }
 
 // pick goes through the list of victims: over bytes leave, or will once they are
-// written back, and those behind, up to a window, are written back beforehand. It
-// reports whether the list was long enough.
-func (s *Store) pick(over, window int64, most float64) bool {
+// written back, and those behind, up to a window, are written back beforehand. A
+// patient caller waits for arrays in use that are worth less than others. It reports
+// whether the list was long enough.
+func (s *Store) pick(over, window int64, most float64, patient bool) bool {
+	s.sortVictims(over + 4*window)
 	kept := s.victims.list[:0]
 	found, next := int64(0), 0
 	for i, c := range s.victims.list {
@@ -125,20 +143,19 @@ func (s *Store) pick(over, window int64, most float64) bool {
 		}
 		next = i + 1
 		a := c.a
-		if !a.evictable() || a.stuck != nil || a.reuse.Last() != c.last {
-			continue
-		}
-		worth := s.worth(a)
-		if worth > 2*c.worth {
-			continue // it is needed sooner than it was when it was listed
-		}
-		if worth >= most {
+		if c.worth >= most {
 			kept = append(kept, c)
 			found = over + window // nothing behind is worth less
 			break
 		}
 		switch {
-		case a.dev.cleaning:
+		case a.pins > 0:
+			kept = append(kept, c)
+			if patient { // it is worth waiting for
+				found += a.size
+			}
+			continue
+		case a.dev.cleaning, a.dev.state == launched && !a.clean():
 		case a.clean():
 			if found < over {
 				over -= a.size

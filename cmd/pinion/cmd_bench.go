@@ -63,7 +63,7 @@ rates, times, the limit of the link, and advice.`,
 		out.hideCurves()
 		return cli.PrintText(cmd, out.print)
 	}
-	cmd.AddCommand(newBenchLink(), newBenchManaged(), newBenchProcesses())
+	cmd.AddCommand(newBenchLink(), newBenchManaged(), newBenchProcesses(), newBenchTier())
 	return cmd
 }
 

@@ -47,10 +47,11 @@ func (r *ring) use(host []byte, write bool) error {
 	r.next = (r.next + 1) % len(r.slots)
 	err := errors.Join(
 		r.in.Wait(s.free), r.in.CopyH2D(s.ptr, host), r.in.Record(s.filled),
-		r.b.stream.Wait(s.filled), r.b.touch(s.ptr, write), r.b.stream.Record(s.used))
+		r.b.stream.Wait(s.filled), r.b.touch(s.ptr, write))
 	if !write {
-		return errors.Join(err, r.in.Wait(s.used))
+		return errors.Join(err, r.b.stream.Record(s.free))
 	}
+	err = errors.Join(err, r.b.stream.Record(s.used))
 	return errors.Join(err, r.out.Wait(s.used), r.out.CopyD2H(host, s.ptr), r.out.Record(s.free))
 }
 

@@ -212,40 +212,52 @@ func (b *bench) touch(p device.Ptr, write bool) error {
 }
 
 // rounds repeats a trace until a row has its time: one round to warm up, and then
-// counted ones, all of them whole.
-func (b *bench) rounds(row *Row, uses []int, use func(i int) error, begin func(), end func()) error {
-	var start time.Time
-	for round := 0; ; round++ {
-		if round == 1 {
-			begin()
-			start = time.Now()
+// counted ones, all of them whole. The host is a round ahead of the device.
+func (b *bench) rounds(row *Row, uses []int, use func(i int) error, begin func(), end func()) (err error) {
+	var marks [2]device.Event
+	defer func() {
+		for _, e := range marks {
+			if e != nil {
+				err = errors.Join(err, e.Close())
+			}
 		}
+	}()
+	for i := range marks {
+		if marks[i], err = b.dev.NewEvent(device.EventNoTiming); err != nil {
+			return err
+		}
+	}
+	var start time.Time
+	rounds := int64(0)
+	for ; rounds == 0 || time.Since(start).Seconds() < b.Seconds; rounds++ {
 		for _, i := range uses {
 			if err := use(i); err != nil {
 				return err
 			}
 		}
-		if round == 0 {
+		if rounds == 0 {
 			if err := b.stream.Synchronize(); err != nil {
 				return err
 			}
+			begin()
+			start = time.Now()
 			continue
 		}
-		if time.Since(start).Seconds() < b.Seconds {
-			row.Uses += int64(len(uses))
-			continue
-		}
-		row.Uses += int64(len(uses))
-		if err := b.stream.Synchronize(); err != nil {
+		if err := errors.Join(b.stream.Record(marks[rounds%2]), marks[(rounds+1)%2].Synchronize()); err != nil {
 			return err
 		}
-		row.Seconds = time.Since(start).Seconds()
-		row.Bytes = row.Uses * b.ArrayBytes
-		row.Least *= int64(round)
-		row.LRU *= int64(round)
-		end()
-		return nil
 	}
+	if err := b.stream.Synchronize(); err != nil {
+		return err
+	}
+	row.Seconds = time.Since(start).Seconds()
+	rounds--
+	row.Uses = rounds * int64(len(uses))
+	row.Bytes = row.Uses * b.ArrayBytes
+	row.Least *= rounds
+	row.LRU *= rounds
+	end()
+	return nil
 }
 
 // store measures a tier.Store.

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierbench"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
+)
+
+func newBenchTier() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tier",
+		Short: "Measure working sets larger than a budget of device memory",
+		Long: `Measure working sets from half of a budget of device memory to four times that,
+whose arrays move between pinned host memory and the device as they are used:
+
+  sequential  in turn, again and again; also with every byte written and
+              written back
+  random      all alike
+  zipf        the n-th most popular array is used 1/n as often as the first
+
+The arrays are held in three ways:
+
+  store       by a tier.Store that is told nothing
+  announced   by a tier.Store that knows the order of uses
+  copy anew   by nobody: each use copies its array, three buffers in turn
+
+USED is how fast the uses went through their bytes: more than the link carries
+where arrays stay on the device. MOVED is what crossed the link meanwhile, both
+directions together. MISSES are the bytes brought in, of those used; LEAST is
+what the best possible schedule would bring in (Belady's), LRU what dropping the
+least recently used one would. The content is checked before it is timed.
+
+The budget stands in for the device's capacity; device memory is never filled. A
+run takes --budget of device memory and four times that of pinned host memory.`,
+		Example: `  pinion bench tier
+  pinion bench tier --device cuda:0 --budget 4GiB --array 64MiB
+  pinion bench tier --json > tier.json`,
+		Args: cli.NoArgs,
+	}
+	o := tierbench.Options{Ratios: []float64{0.5, 1, 1.5, 2, 4}}
+	var asJSON bool
+	name := cli.DeviceFlag(cmd)
+	flags.Size(cmd.Flags(), &o.Budget, "budget", 1<<30, "bytes of device memory for the arrays; the default is less where memory is short")
+	flags.Size(cmd.Flags(), &o.ArrayBytes, "array", 0, "bytes of an array (default: 1/64 of the budget)")
+	cmd.Flags().Float64Var(&o.Seconds, "seconds", 0.5, "least time of a row")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.Seconds <= 0 || o.Seconds > 60 {
+			return cli.BadUsage(cmd, "--seconds is %g, but must be above 0 and at most 60", o.Seconds)
+		}
+		if cmd.Flags().Changed("array") && o.Budget/4 < o.ArrayBytes {
+			return cli.BadUsage(cmd, "--array is %s, but must be at most a quarter of the budget of %s", units.Bytes(o.ArrayBytes), units.Bytes(o.Budget))
+		}
+		out, err := benchTier(cmd, *name, o, cmd.Flags().Changed("budget"))
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return cli.PrintJSON(cmd, out)
+		}
+		return cli.PrintText(cmd, out.print)
+	}
+	return cmd
+}
+
+func benchTier(cmd *cobra.Command, name string, o tierbench.Options, exact bool) (out *tierOutput, err error) {
+	start := time.Now()
+	dev, err := cli.OpenDevice(cmd, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	record, opened := provenance.Now(), time.Since(start)
+	if !exact {
+		memory, err := dev.Memory()
+		if err != nil {
+			return nil, err
+		}
+		o.Budget = max(min(o.Budget, memory.FreeBytes/4, sysmem.Available()/16)>>20<<20, 1<<20)
+	}
+	if o.ArrayBytes == 0 {
+		o.ArrayBytes = max(o.Budget/64, 4096)
+	}
+	line := cli.NewProgress(cmd)
+	o.Progress = line.Show
+	report, err := tierbench.Run(cmd.Context(), dev, o)
+	line.Clear()
+	if err != nil {
+		return nil, err
+	}
+	return newTierOutput(record, dev.Info(), opened, o, report), nil
+}
+
+// tierOutput is the JSON document of pinion bench tier.
+type tierOutput struct {
+	provenance.Record
+	Link        *linkRow  `json:"link,omitempty"`
+	BudgetBytes int64     `json:"budget_bytes"`
+	ArrayBytes  int64     `json:"array_bytes"`
+	H2DGBPerS   float64   `json:"h2d_gb_per_s"` // pinned memory, arrays one after the other
+	D2HGBPerS   float64   `json:"d2h_gb_per_s"`
+	InitSeconds float64   `json:"initialisation_seconds"`
+	Rows        []tierRow `json:"rows"`
+}
+
+type tierRow struct {
+	Access        string  `json:"access"`
+	Write         bool    `json:"write"`
+	Ratio         float64 `json:"working_set_ratio"`
+	By            string  `json:"by"`
+	Arrays        int     `json:"arrays"`
+	Uses          int64   `json:"uses"`
+	Seconds       float64 `json:"seconds"`
+	UsedBytes     int64   `json:"used_bytes"`
+	FilledBytes   int64   `json:"filled_bytes"`
+	WrittenBytes  int64   `json:"written_bytes"`
+	LeastBytes    int64   `json:"least_filled_bytes"`
+	LRUBytes      int64   `json:"lru_filled_bytes"`
+	GBPerS        float64 `json:"gb_per_s"`       // used
+	MovedGBPerS   float64 `json:"moved_gb_per_s"` // both directions together
+	LinkFraction  float64 `json:"link_fraction"`  // bytes brought in a second, of h2d_gb_per_s
+	FloorFraction float64 `json:"floor_fraction"` // time of the fewest bytes at h2d_gb_per_s, of the time taken
+}
+
+func newTierOutput(record provenance.Record, info device.Info, opened time.Duration, o tierbench.Options, r *tierbench.Report) *tierOutput {
+	out := &tierOutput{
+		Record: record.On(info.ID, info.Name), Link: newLinkRow(info.Link),
+		BudgetBytes: o.Budget, ArrayBytes: o.ArrayBytes,
+		H2DGBPerS: r.LinkH2D / 1e9, D2HGBPerS: r.LinkD2H / 1e9, InitSeconds: opened.Seconds(),
+	}
+	for _, x := range r.Rows {
+		out.Rows = append(out.Rows, tierRow{
+			Access: x.Access, Write: x.Write, Ratio: x.Ratio, By: x.By, Arrays: x.Arrays, Uses: x.Uses, Seconds: x.Seconds,
+			UsedBytes: x.Bytes, FilledBytes: x.Filled, WrittenBytes: x.Written, LeastBytes: x.Least, LRUBytes: x.LRU,
+			GBPerS: x.Rate() / 1e9, MovedGBPerS: x.Moved() / 1e9,
+			LinkFraction:  float64(x.Filled) / x.Seconds / r.LinkH2D,
+			FloorFraction: float64(x.Least) / r.LinkH2D / x.Seconds,
+		})
+	}
+	return out
+}
+
+func (o *tierOutput) print(w io.Writer) {
+	fmt.Fprintf(w, "%s  %s", o.Device, o.DeviceName)
+	if o.Link != nil {
+		fmt.Fprintf(w, "  %s", o.Link)
+	}
+	fmt.Fprintf(w, "\na budget of %s, arrays of %s; GB/s\npinned memory, one array after the other: %s to the device, %s back\n",
+		units.Bytes(o.BudgetBytes), units.Bytes(o.ArrayBytes), gb(o.H2DGBPerS), gb(o.D2HGBPerS))
+	seen := map[string]bool{}
+	for _, r := range o.Rows {
+		what := r.Access
+		if r.Write {
+			what += ", written"
+		}
+		if seen[what] {
+			continue
+		}
+		seen[what] = true
+		fmt.Fprintln(w)
+		t := texttable.New("WORKING SET", what, ">USED", ">MOVED", ">OF LINK", ">MISSES", ">LEAST", ">LRU")
+		for _, x := range o.Rows {
+			if x.Access != r.Access || x.Write != r.Write {
+				continue
+			}
+			share := func(n int64) string { return units.Percent(float64(n) / float64(x.UsedBytes)) }
+			t.Add(fmt.Sprintf("%gx", x.Ratio), x.By, gb(x.GBPerS), gb(x.MovedGBPerS), units.Percent(x.LinkFraction),
+				share(x.FilledBytes), share(x.LeastBytes), share(x.LRUBytes))
+		}
+		t.Write(w)
+	}
+}
