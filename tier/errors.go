@@ -29,6 +29,11 @@ var (
 	// [*RoomError].
 	ErrNoRoom = errors.New("no room in any tier")
 
+	// ErrLost: work wrote to an array whose content had not come, for the copy to
+	// the device failed after it was queued. The array has the content that it had
+	// before. The next Use says so, once.
+	ErrLost = errors.New("the last write was lost")
+
 	// ErrDamaged: bytes that came back from a file are not those that went
 	// there.
 	ErrDamaged = errs.ErrDamaged

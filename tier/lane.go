@@ -160,8 +160,6 @@ func (s *Store) landFill(m *move, err error) {
 	a := m.a
 	if m.from != nil {
 		a.mem.busy--
-		s.counts.FilledBytes += a.bytes
-		s.counts.Fills++
 	}
 	if a.dev.fill != m {
 		if err != nil { // it left again already
@@ -238,8 +236,6 @@ func (s *Store) landWriteBack(m *move, err error) {
 	a.mem.filling = false
 	if err == nil {
 		a.mem.version = m.version
-		s.counts.WrittenBytes += a.bytes
-		s.counts.WriteBacks++
 		s.memoryLanded(a)
 		return
 	}

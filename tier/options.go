@@ -13,7 +13,8 @@ import (
 type Options struct {
 	// Pool gives the device memory. The store frees some of it when others ask
 	// the pool for more than is left. It must outlive the store. Default: a pool
-	// of the store's own, of DeviceBytes.
+	// of the store's own, of DeviceBytes and a thirty-second and 8 MiB more, for
+	// memory in pieces.
 	Pool *vram.Pool
 
 	// DeviceBytes is the most device memory that arrays take, in bytes. Default:

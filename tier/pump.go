@@ -98,6 +98,9 @@ func (x Access) usable() bool {
 func (s *Store) wake() {
 	for _, u := range slices.Clone(s.active) {
 		if !slices.ContainsFunc(u.accesses, func(x Access) bool { return !x.usable() }) {
+			for _, x := range u.accesses {
+				x.array.lent++
+			}
 			s.finish(u, nil)
 		}
 	}
@@ -171,6 +174,8 @@ func (s *Store) bringOn(a *Array) {
 		}
 		a.mem.busy++
 		m.from = a.mem.buf.Bytes()
+		s.counts.Fills++
+		s.counts.FilledBytes += a.bytes
 	}
 	s.bringing = slices.DeleteFunc(s.bringing, func(x *Array) bool { return x == a })
 	a.dev.state, a.dev.fill = filling, m
@@ -216,6 +221,8 @@ func (s *Store) writeBack(a *Array, push bool) bool {
 	s.cleaning += a.size
 	a.mem.busy++
 	a.mem.filling = true
+	s.counts.WriteBacks++
+	s.counts.WrittenBytes += a.bytes
 	s.out.put(&move{a: a, version: a.version})
 	return true
 }

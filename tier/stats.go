@@ -8,12 +8,12 @@ type Counts struct {
 	Misses      int64 // of these, arrays whose content was not on the device nor on its way
 	MissedBytes int64
 
-	Fills       int64 // arrays brought to the device
+	Fills       int64 // copies to the device that were begun
 	FilledBytes int64
 	Prefetches  int64 // of these, before anybody asked
 	WastedBytes int64 // brought in ahead, and gone before they were used
 
-	WriteBacks   int64 // arrays copied from the device to host memory
+	WriteBacks   int64 // copies from the device to host memory that were begun
 	WrittenBytes int64
 	Evictions    int64 // copies that left the device for others of the store
 

@@ -75,7 +75,7 @@ func New(dev device.Device, o Options) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.pool == nil {
 		s.ownPool = true
-		if s.pool, err = vram.New(dev, vram.Options{Budget: o.DeviceBytes}); err != nil {
+		if s.pool, err = vram.New(dev, vram.Options{Budget: o.DeviceBytes + o.DeviceBytes/piecesShare + piecesBytes}); err != nil {
 			return nil, fmt.Errorf("tier: %w", err)
 		}
 	}
@@ -87,6 +87,12 @@ func New(dev device.Device, o Options) (*Store, error) {
 	s.remove = s.pool.OnLowMemory(s.reclaim)
 	return s, nil
 }
+
+// What the store's own pool may have beyond the arrays, for memory in pieces.
+const (
+	piecesShare = 32
+	piecesBytes = 8 << 20
+)
 
 // open makes what New needs of the device.
 func (s *Store) open() (err error) {

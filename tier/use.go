@@ -148,7 +148,7 @@ func (a *Array) usable(writes bool) error {
 	case a.users > 0 && writes:
 		return fmt.Errorf("tier: write %v: %w: it has readers", a, ErrInUse)
 	case a.lost != nil:
-		err := fmt.Errorf("tier: use %v: the last write to it was lost: %w", a, a.lost)
+		err := fmt.Errorf("tier: use %v: %w: %w", a, ErrLost, a.lost)
 		a.lost = nil
 		return err
 	}
@@ -225,6 +225,15 @@ func (s *Store) leave(u *use) {
 	}
 }
 
+// end takes a complete use out of its arrays. s.mu is held.
+func (s *Store) end(u *use) {
+	for _, x := range u.accesses {
+		x.array.lent--
+	}
+	s.unpin(u)
+	s.leave(u)
+}
+
 // lend orders the stream behind everything that concerns the arrays of a complete
 // use. s.mu is held.
 func (s *Store) lend(stream device.Stream, u *use) (*Lease, error) {
@@ -232,15 +241,18 @@ func (s *Store) lend(stream device.Stream, u *use) (*Lease, error) {
 	for _, x := range u.accesses {
 		a := x.array
 		err := error(nil)
-		if a.dev.state == launched {
+		switch a.dev.state {
+		case launched:
 			err = stream.Wait(a.dev.filled)
+		case abandoned:
+			err = a.lost
+			a.lost = nil
 		}
 		if err == nil {
 			err = a.marks.wait(stream, x.mode != read)
 		}
 		if err != nil {
-			s.unpin(u)
-			s.leave(u)
+			s.end(u)
 			s.pump()
 			return nil, fmt.Errorf("tier: use %v: %w", a, err)
 		}
@@ -251,7 +263,6 @@ func (s *Store) lend(stream device.Stream, u *use) (*Lease, error) {
 		l.ptrs = append(l.ptrs, a.dev.block.Ptr())
 	}
 	for _, x := range u.accesses {
-		x.array.lent++
 		s.offer(x.array)
 	}
 	s.pump() // what was used makes room in the window
@@ -313,11 +324,7 @@ func (l *Lease) Release() error {
 	if ev != nil {
 		s.unref(k)
 	}
-	for _, x := range l.use.accesses {
-		x.array.lent--
-	}
-	s.unpin(l.use)
-	s.leave(l.use)
+	s.end(l.use)
 	s.starved = nil
 	s.pump()
 	return err

@@ -1,0 +1,159 @@
+package tier_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/tier"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+// Other allocations of the pool push arrays out, instead of failing, and arrays that
+// are touched push each other out; the content stays.
+func TestPressure(t *testing.T) {
+	dev := devicetest.Open(t)
+	const capacity, each = 128 * mib, 4 * mib
+	pool, err := vram.New(dev, vram.Options{Budget: capacity})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, pool.Close()) })
+	f := openOn(t, dev, tier.Options{Pool: pool, HostBytes: 2*capacity + each})
+	r := rand.New(rand.NewPCG(3, 4))
+	var arrays []*tier.Array
+	var content []byte
+	for range 2 * capacity / each {
+		a := f.array("", each)
+		v := byte(r.Uint32())
+		f.fill(tier.Overwrite(a), a, v, 0, each)
+		arrays, content = append(arrays, a), append(content, v)
+	}
+	var others []vram.Block
+	for i := range 400 {
+		switch k := r.IntN(len(arrays)); {
+		case i%4 == 0 && len(others) < 20:
+			b, err := pool.Alloc(ctx, each, vram.Use{Stream: f.stream, Name: "other"})
+			testkit.OK(t, err)
+			testkit.OK(t, f.stream.Memset(b.Ptr(), 0xee, each))
+			others = append(others, b)
+		case i%4 == 1 && len(others) > 10:
+			testkit.OK(t, others[0].Free())
+			others = others[1:]
+		case i%2 == 0:
+			content[k]++
+			f.fill(tier.Write(arrays[k]), arrays[k], content[k], 0, each)
+		default:
+			if got := f.read(arrays[k]); !bytes.Equal(got, bytes.Repeat(content[k:k+1], each)) {
+				t.Fatalf("array %d after %d steps: %d, want %d", k, i, got[0], content[k])
+			}
+		}
+	}
+	for _, b := range others {
+		testkit.OK(t, b.Free())
+	}
+	s := f.store.Stats()
+	if s.ReclaimedBytes == 0 {
+		t.Errorf("nothing was reclaimed: %+v", s)
+	}
+	for i, a := range arrays {
+		got := make([]byte, each)
+		testkit.OK(t, a.ReadAt(ctx, got, 0))
+		if !bytes.Equal(got, bytes.Repeat(content[i:i+1], each)) {
+			t.Fatalf("array %d: %d, want %d", i, got[0], content[i])
+		}
+	}
+}
+
+// Goroutines with streams of their own share arrays: every write is seen by whoever
+// comes next, on whichever stream.
+func TestConcurrent(t *testing.T) {
+	f := open(t, tier.Options{DeviceBytes: 24 * mib, HostBytes: 64 * mib})
+	const n = mib / 2
+	type shared struct {
+		sync.RWMutex
+		a *tier.Array
+		v byte
+	}
+	var list []*shared
+	for range 60 {
+		list = append(list, &shared{a: f.array("", n)})
+	}
+	arrays := make([]*tier.Array, len(list))
+	for i, x := range list {
+		arrays[i] = x.a
+	}
+	f.store.Sequential(arrays[:30]...)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			stream, err := f.dev.NewStream()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer stream.Close()
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for i := range 200 {
+				x := list[r.IntN(len(list))]
+				if i%3 == 0 {
+					x = list[i%30]
+				}
+				if err := touch(f.store, x.a, stream, r, &x.RWMutex, &x.v); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i, x := range list {
+		if got := f.read(x.a); !bytes.Equal(got, bytes.Repeat([]byte{x.v}, n)) {
+			t.Errorf("array %d: %d, want %d", i, got[0], x.v)
+		}
+	}
+}
+
+// touch reads or writes an array that others touch too. The lock is held for the
+// calls that the store refuses beside each other; the work itself runs on.
+func touch(s *tier.Store, a *tier.Array, stream device.Stream, r *rand.Rand, mu *sync.RWMutex, v *byte) error {
+	short, cancel := context.WithCancel(ctx)
+	if r.IntN(20) == 0 {
+		cancel()
+	}
+	defer cancel()
+	if r.IntN(2) == 0 {
+		mu.Lock()
+		defer mu.Unlock()
+		l, err := s.Use(short, stream, tier.Write(a))
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		*v++
+		return errors.Join(stream.Memset(l.Ptr(a), *v, a.Bytes()), l.Release())
+	}
+	mu.RLock()
+	defer mu.RUnlock()
+	l, err := s.Use(short, stream, tier.Read(a))
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	got := make([]byte, a.Bytes())
+	if err := errors.Join(stream.CopyD2H(got, l.Ptr(a)), stream.Synchronize(), l.Release()); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, bytes.Repeat([]byte{*v}, len(got))) {
+		return errors.New("wrong content")
+	}
+	return nil
+}
