@@ -1,5 +1,7 @@
 package device
 
+import "reflect"
+
 // As finds an ability of a device: it returns dev itself, or the first of the
 // devices that dev wraps, that has type T. T is a capability such as [Pinner],
 // or the type of a backend's device. It is false when none has that type, and
@@ -15,9 +17,13 @@ func Unwrap(dev Device) Device { return unwrap[Device](dev) }
 
 // Same reports whether a and b are one device, whatever it is wrapped in.
 // Compare devices with it, and not with ==: [Stream.Device] returns the device
-// that made the stream, which a wrapper may lie around.
+// that made the stream, which a wrapper may lie around. For the same reason use no
+// Device as the key of a map: a wrapper may also be of a type that cannot be
+// compared.
 func Same(a, b Device) bool {
-	return a == b || innermost(a, Unwrap) == innermost(b, Unwrap)
+	a, b = innermost(a, Unwrap), innermost(b, Unwrap)
+	t := reflect.TypeOf(a)
+	return t == reflect.TypeOf(b) && (t == nil || t.Comparable() && a == b)
 }
 
 // AsStream is [As] for streams. Backends find their own streams with it, so

@@ -65,6 +65,41 @@ func TestAs(t *testing.T) {
 	}
 }
 
+// labelled is a wrapper that is held by value and cannot be compared.
+type labelled struct {
+	device.Wrapper
+	labels []string
+}
+
+// The identity of a device is that of the device inside, of whatever type its
+// wrappers are.
+func TestSameOfWrappersWithoutEquality(t *testing.T) {
+	dev, err := host.Open(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	other, err := host.Open(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	a, b := labelled{device.Wrapper{Device: dev}, []string{"a"}}, labelled{device.Wrapper{Device: dev}, nil}
+	if !device.Same(a, a) || !device.Same(a, b) || !device.Same(a, dev) {
+		t.Error("not the same as the device inside")
+	}
+	if device.Same(a, labelled{device.Wrapper{Device: other}, a.labels}) || device.Same(a, nil) {
+		t.Error("the same as another")
+	}
+	type hidden struct {
+		device.Device
+		labels []string
+	}
+	if device.Same(hidden{Device: dev}, hidden{Device: dev}) {
+		t.Error("devices that cannot be compared are the same")
+	}
+}
+
 // Asking a device costs no memory, and hardly any time, wrapped or not.
 func TestAsAllocatesNothing(t *testing.T) {
 	dev, err := host.Open(1 << 20)

@@ -111,12 +111,19 @@ func (r *Registration) Unregister() error {
 	if r.pages == nil {
 		return r.goneError()
 	}
+	pages := r.pages
+	r.pages = nil
+	p.busy++
+	p.mu.Unlock()
+	err := p.pinner.Unpin(pages)
+	p.mu.Lock()
+	p.done()
 	// A closed device pins nothing any more.
-	if err := p.pinner.Unpin(r.pages); err != nil && !errors.Is(err, device.ErrClosed) {
+	if err != nil && !errors.Is(err, device.ErrClosed) {
+		r.pages = pages
 		return fmt.Errorf("pinned: unregister %s: %w", units.Bytes(int64(len(r.mem))), err)
 	}
-	p.registered -= int64(len(r.pages))
-	r.pages = nil
+	p.registered -= int64(len(pages))
 	p.refused = 0
 	return nil
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // mapped returns pages that are unmapped when the test ends.
@@ -56,6 +58,46 @@ func TestRegister(t *testing.T) {
 	}
 	if n, _ := dev.state(); n != 0 || p.Stats().RegisteredBytes != 0 {
 		t.Errorf("%d bytes are still pinned", n)
+	}
+}
+
+// While the driver unpins, the pool serves others; a second call fails at once, and
+// Close waits.
+func TestUnregisterUnlocked(t *testing.T) {
+	dev := newGated()
+	dev.open.Store(true)
+	p, err := NewPool(dev, Options{Budget: 8 * mib, SegmentBytes: mib, ShrinkAfter: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustFree(t, mustAlloc(t, p, 2*mib))
+	r, err := p.Register(mapped(t, mib))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.open.Store(false)
+	done := make(chan error)
+	go func() { done <- r.Unregister() }()
+	<-dev.entered
+	served := make(chan *Buffer)
+	go func() { served <- mustAlloc(t, p, 2*mib) }()
+	select {
+	case b := <-served:
+		mustFree(t, b)
+	case <-time.After(testkit.Hang):
+		t.Fatal("the pool waits for the driver")
+	}
+	if err := r.Unregister(); !errors.Is(err, ErrFreed) {
+		t.Errorf("a second call meanwhile: %v", err)
+	}
+	closed := make(chan error)
+	go func() { closed <- p.Close() }()
+	close(dev.gate)
+	if err := errors.Join(<-done, <-closed); err != nil {
+		t.Error(err)
+	}
+	if n, _ := dev.state(); n != 0 {
+		t.Errorf("%d bytes pinned", n)
 	}
 }
 

@@ -47,7 +47,7 @@ func (l *bridges) get(to, from device.Device) (*bridge, error) {
 	}
 	l.busy.Add(1)
 	for i, b := range l.idle {
-		if b.from == from {
+		if device.Same(b.from, from) {
 			l.idle = append(l.idle[:i], l.idle[i+1:]...)
 			l.mu.Unlock()
 			return b, nil

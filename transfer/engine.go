@@ -210,12 +210,26 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
-		e.plain.Store(true) // slower, but it works
+		if err := e.goPlain(ctx); err != nil {
+			return err
+		}
 	}
 	if c.On != nil {
 		return e.queue(c)
 	}
 	return e.streams.copy(ctx, c)
+}
+
+// goPlain is for a copy that could not be staged since nothing can be pinned: from
+// now on nothing is staged, which is slower, but works. A limit that is reached as
+// ctx ends says nothing about the next copy, because pinned memory that another
+// user is about to give back is waited for only as long.
+func (e *Engine) goPlain(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.plain.Store(true)
+	return nil
 }
 
 // Stages reports whether a copy of n bytes of pageable memory goes through

@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -165,6 +166,44 @@ func TestPinLimit(t *testing.T) {
 			if w.last() != 1<<20 {
 				t.Errorf("reports %v", w.reports)
 			}
+		})
+	}
+}
+
+// A limit that is met as the context ends is the end of that copy alone: the
+// next one is staged.
+func TestPinLimitAsContextEnds(t *testing.T) {
+	const n = 1 << 18
+	for name, do := range map[string]func(ctx context.Context, f *fixture, e *transfer.Engine) error{
+		"copy": func(ctx context.Context, f *fixture, e *transfer.Engine) error {
+			return e.H2D(ctx, f.Alloc(n), make([]byte, n))
+		},
+		"batch": func(ctx context.Context, f *fixture, e *transfer.Engine) error {
+			b, _ := f.scattered(f.Alloc(n), n, false)
+			return e.Batch(ctx, b)
+		},
+		"file": func(ctx context.Context, f *fixture, e *transfer.Engine) error {
+			_, err := e.ReadFile(ctx, transfer.FileCopy{File: f.NewFile(t.TempDir(), unique(n, 1)), Device: f.Alloc(n), Bytes: n, Path: transfer.FileCached})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t)
+			f.NeedsPinned(1 << 20)
+			e := f.Engine(transfer.Options{Copiers: 2, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1000})
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			var pins atomic.Int64
+			f.Dev.OnPin(func() error { pins.Add(1); cancel(); return device.ErrPinLimit })
+			f.Fails("the copy", do(ctx, f, e), context.Canceled)
+			if pins.Load() == 0 {
+				t.Fatal("nothing was to be pinned")
+			}
+			f.Dev.OnPin(func() error { return nil })
+			if !e.Stages(n, false) {
+				t.Error("nothing is staged any more")
+			}
+			f.Works(e)
 		})
 	}
 }

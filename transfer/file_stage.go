@@ -77,7 +77,9 @@ func (e *Engine) stageFile(ctx context.Context, part *filePart, cached bool) err
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
-		e.plain.Store(true)
+		if err := e.goPlain(ctx); err != nil {
+			return err
+		}
 	}
 	p := staging.PlanOf(linkmodel.Staging{Copiers: e.options.FileWorkers}, n, slot)
 	// Disks like large requests.

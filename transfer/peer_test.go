@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -146,6 +147,51 @@ func TestPeerArguments(t *testing.T) {
 	if err := e.Peer(ctx, transfer.PeerCopy{Dst: p, From: to, Src: p, Bytes: 16}); !errors.Is(err, device.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// labelled is a wrapper that is held by value and cannot be compared.
+type labelled struct {
+	device.Wrapper
+	labels []string
+}
+
+// The other device may be wrapped in any type, and the bridge to it is kept.
+func TestPeerOfWrapped(t *testing.T) {
+	to, from := devicetest.Open(t), openPeer(t)
+	e, err := transfer.New(to, transfer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	counted := &counting{Wrapper: device.Wrapper{Device: from}}
+	wrapped := labelled{Wrapper: device.Wrapper{Device: counted}}
+	dst, err := to.Alloc(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := from.Alloc(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := e.Peer(ctx, transfer.PeerCopy{Dst: dst, From: wrapped, Src: src, Bytes: 16}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := counted.streams.Load(); n != 1 {
+		t.Errorf("%d streams for three copies one after the other", n)
+	}
+}
+
+// counting counts the streams that are made.
+type counting struct {
+	device.Wrapper
+	streams atomic.Int64
+}
+
+func (c *counting) NewStream() (device.Stream, error) {
+	c.streams.Add(1)
+	return c.Device.NewStream()
 }
 
 // openPeer opens another device beside the one that devicetest opens: the

@@ -78,7 +78,9 @@ func (e *Engine) moveRows(ctx context.Context, j rowsJob) error {
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
-		e.plain.Store(true)
+		if err := e.goPlain(ctx); err != nil {
+			return err
+		}
 		return e.streams.rows(ctx, e, j, d, BatchLoop)
 	}
 	path, err := e.rowsPath(j, d)

@@ -1,6 +1,7 @@
 package devdecode
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -10,10 +11,10 @@ import (
 // beside each other decode less than one, and one takes long to make.
 type decoders struct {
 	mu  sync.Mutex
-	all map[device.Device]*sharedDecoder
+	all []*sharedDecoder
 }
 
-var shared = decoders{all: map[device.Device]*sharedDecoder{}}
+var shared decoders
 
 // sharedDecoder is the decoder of a device, until the last of its users closes
 // it.
@@ -28,16 +29,18 @@ type sharedDecoder struct {
 func (d *decoders) open(dev device.Device) (*sharedDecoder, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.all[dev]
-	if s == nil {
-		made, err := OpenJPEG(dev)
-		if err != nil {
-			return nil, err
+	for _, s := range d.all {
+		if device.Same(s.dev, dev) {
+			s.users++
+			return s, nil
 		}
-		s = &sharedDecoder{JPEGDecoder: made, among: d, dev: dev}
-		d.all[dev] = s
 	}
-	s.users++
+	made, err := OpenJPEG(dev)
+	if err != nil {
+		return nil, err
+	}
+	s := &sharedDecoder{JPEGDecoder: made, among: d, dev: dev, users: 1}
+	d.all = append(d.all, s)
 	return s, nil
 }
 
@@ -48,6 +51,6 @@ func (s *sharedDecoder) Close() error {
 	if s.users--; s.users > 0 {
 		return nil
 	}
-	delete(s.among.all, s.dev)
+	s.among.all = slices.DeleteFunc(s.among.all, func(other *sharedDecoder) bool { return other == s })
 	return s.JPEGDecoder.Close()
 }
