@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/host"
 )
 
 // The page is written, and standard output says where beside the short table.
@@ -120,6 +122,55 @@ func TestBenchLinkInterrupt(t *testing.T) {
 		if r.code == exitFailed && r.stderr != "pinion: interrupted\n" || r.stdout != "" {
 			t.Errorf("%q, and on standard output %q", r.stderr, r.stdout)
 		}
+	}
+}
+
+// stuck is the host backend with a driver that, once it has begun to pin memory,
+// does nothing else for an hour.
+type stuck struct {
+	device.Wrapper
+	device.Pinner
+}
+
+func (d stuck) Pin(b []byte, _ device.PinFlags) error {
+	os.WriteFile(os.Getenv("PINION_TEST_PINNING"), nil, 0o600)
+	time.Sleep(time.Hour)
+	return nil
+}
+
+// registerStuck adds the backend to a process that a test started.
+func registerStuck() {
+	if os.Getenv("PINION_TEST_PINNING") == "" {
+		return
+	}
+	device.Register(device.Backend{Name: "stuck", Open: func(string) (device.Device, error) {
+		dev, err := host.Open(64 << 20)
+		if err != nil {
+			return nil, err
+		}
+		return stuck{device.Wrapper{Device: dev}, dev}, nil
+	}, List: func() ([]string, error) { return []string{"stuck"}, nil }})
+}
+
+// So it does in the middle of a call of the driver, which takes as long as it
+// likes.
+func TestBenchLinkInterruptWhilePinning(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not interrupt single processes")
+	}
+	pinning := filepath.Join(t.TempDir(), "pinning")
+	t.Setenv("PINION_TEST_PINNING", pinning)
+	r := process(t, func(p *os.Process) {
+		for {
+			if _, err := os.Stat(pinning); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		ok(t, p.Signal(os.Interrupt))
+	}, "bench", "link", "--device", "stuck", "--size", "1MiB", "--json")
+	if r.code != exitFailed || r.stderr != "pinion: interrupted\n" || r.stdout != "" {
+		t.Errorf("exit code %d, %q, and on standard output %q", r.code, r.stderr, r.stdout)
 	}
 }
 

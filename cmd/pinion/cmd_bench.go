@@ -178,8 +178,15 @@ type linkRun struct {
 	*linkbench.Report
 }
 
-// measure opens the device and measures it with the flags' options added to o.
-func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *linkRun, err error) {
+// measure opens the device and measures it with the flags' options added to o. An
+// interrupt ends it within a second, also in the middle of pinning much memory.
+func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (*linkRun, error) {
+	line := cli.NewProgress(cmd)
+	defer line.Clear()
+	return cli.Promptly(cmd.Context(), func() (*linkRun, error) { return f.measureWith(cmd, o, line) })
+}
+
+func (f *benchFlags) measureWith(cmd *cobra.Command, o linkbench.Options, line *cli.Progress) (run *linkRun, err error) {
 	start := time.Now()
 	dev, err := cli.OpenDevice(cmd, *f.device)
 	if err != nil {
@@ -188,10 +195,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *link
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	run = &linkRun{Record: provenance.Now(), info: dev.Info(), opened: time.Since(start)}
 
-	line := cli.NewProgress(cmd)
 	if o.Curves {
 		if err := ensureModel(cmd, dev, line.Show); err != nil {
-			line.Clear()
 			return nil, err
 		}
 	}
@@ -200,6 +205,5 @@ func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (run *link
 		o.Size = f.size // and not less
 	}
 	run.Report, err = linkbench.Run(cmd.Context(), dev, o)
-	line.Clear()
 	return run, err
 }

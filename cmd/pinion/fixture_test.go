@@ -23,6 +23,7 @@ import (
 // and keeps the tests off a GPU.
 func TestMain(m *testing.M) {
 	if os.Getenv("PINION_TEST_MAIN") != "" {
+		registerStuck()
 		main() // with the environment of the test that started it
 	}
 	os.Setenv("PINION_LIB_CUDA", "off")
