@@ -1,0 +1,340 @@
+// Command outofcore measures products of matrices of which a quarter fits into
+// the device memory that is given: beside the time in core, where all of them
+// lie in device memory, and the floor, which no blocking can beat.
+//
+//	go run ./bench/outofcore --device cuda:0 > outofcore.json
+//	go run ./bench/outofcore --device host --quick
+//
+// A sample of C is compared with products in float64 before anything is timed.
+// The rows of one shape are timed in turn, one repeat of each after the other.
+// Read it beside peers/torch_outofcore.py, which does the same with PyTorch.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/bench/internal/harness"
+	"github.com/pinion-gpu/pinion/blas"
+	"github.com/pinion-gpu/pinion/blas/auto"
+	"github.com/pinion-gpu/pinion/device"
+	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/measure"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/outofcore"
+	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/transfer"
+)
+
+type options struct {
+	harness.Options
+	repeats int
+	share   int64 // of the data that fits: 1 / share
+}
+
+func main() {
+	var o options
+	o.Flags("f32, tf32, bf16, pageable")
+	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each row")
+	flag.Int64Var(&o.share, "share", 4, "device memory for tiles is the bytes of A, B and C divided by this")
+	flag.Parse()
+	harness.Main("outofcore", func(ctx context.Context, w io.Writer) error {
+		return harness.Run(o.Device, w, func(dev device.Device) (any, error) { return measureAll(ctx, dev, o) })
+	})
+}
+
+// row is a figure, and what it is to be compared with.
+type row struct {
+	measure.Row
+	M              int64    `json:"m"`
+	N              int64    `json:"n"`
+	K              int64    `json:"k"`
+	DeviceBytes    int64    `json:"device_bytes"` // for tiles and workspace
+	H2DBytes       int64    `json:"h2d_bytes,omitempty"`
+	D2HBytes       int64    `json:"d2h_bytes,omitempty"`
+	FloorH2DBytes  int64    `json:"floor_h2d_bytes,omitempty"`
+	FloorD2HBytes  int64    `json:"floor_d2h_bytes,omitempty"`
+	FloorSeconds   float64  `json:"floor_seconds,omitempty"` // the larger of in core and link
+	LinkSeconds    float64  `json:"link_floor_seconds,omitempty"`
+	PlannedSeconds float64  `json:"planned_seconds,omitempty"`
+	Tile           [3]int64 `json:"tile"`
+	SetupSeconds   float64  `json:"setup_seconds,omitempty"`
+	ShareOfFloor   float64  `json:"share_of_floor,omitempty"`
+	Library        string   `json:"library,omitempty"`
+}
+
+type bench struct {
+	harness.Document[row]
+	o options
+}
+
+func measureAll(ctx context.Context, dev device.Device, o options) (any, error) {
+	if o.Quick {
+		o.repeats = 1
+	}
+	b := &bench{Document: harness.NewDocument[row](dev, "outofcore", o.repeats), o: o}
+	n32, n16, pageable := int64(32<<10), int64(64<<10), int64(32<<10)
+	if o.Quick {
+		n32, n16, pageable = 256, 384, 384
+	}
+	product := func(c shape) func(context.Context, *harness.Memory) error {
+		return func(ctx context.Context, m *harness.Memory) error { return b.shape(ctx, m, c) }
+	}
+	err := b.Measure(ctx, dev, o.Only, []harness.Group{
+		{Name: "f32", Measure: product(shape{"f32", n32, dtype.F32, false, true})},
+		{Name: "tf32", Measure: product(shape{"tf32", n32, dtype.F32, true, true})},
+		{Name: "bf16", Measure: product(shape{"bf16", n16, dtype.BF16, false, true})},
+		{Name: "pageable", Measure: product(shape{"bf16, pageable", pageable, dtype.BF16, false, false})},
+	})
+	return b.Document, err
+}
+
+// shape is a square product.
+type shape struct {
+	name   string
+	n      int64
+	t      dtype.DType
+	tf32   bool
+	pinned bool
+}
+
+// sample is a row that is being measured.
+type sample struct {
+	measure.Sample
+	row row
+}
+
+// Result implements [harness.Measurable].
+func (s *sample) Result() row {
+	r := s.row
+	r.Row = s.Row
+	return r
+}
+
+func (b *bench) shape(ctx context.Context, m *harness.Memory, c shape) (err error) {
+	bytes := c.n * c.n * int64(c.t.Size())
+	var host [3][]byte
+	for i := range host {
+		if host[i], err = hostMemory(ctx, m, bytes, c.pinned); err != nil {
+			return err
+		}
+		fill(host[i], c.t, uint64(i+1))
+	}
+	engine, err := transfer.New(m.Dev, transfer.Options{})
+	if err != nil {
+		return err
+	}
+	m.Later(engine.Close)
+	library, err := auto.Open(m.Dev)
+	if err != nil {
+		return err
+	}
+	m.Later(library.Close)
+	budget := 3*bytes/b.o.share + library.WorkspaceBytes()
+	runner, err := outofcore.New(engine, outofcore.Options{DeviceBytes: budget})
+	if err != nil {
+		return err
+	}
+	m.Later(runner.Close)
+	matrix := func(b []byte) outofcore.Matrix {
+		return outofcore.Matrix{Bytes: b, Type: c.t, Rows: c.n, Columns: c.n}
+	}
+	product := outofcore.Product{A: matrix(host[0]), B: matrix(host[1]), C: matrix(host[2]), TF32: c.tf32}
+
+	core, err := newInCore(ctx, m, engine, library, c, host)
+	if err != nil {
+		return err
+	}
+	var report outofcore.Report
+	out := &sample{row: row{M: c.n, N: c.n, K: c.n, DeviceBytes: budget, Library: library.Library()}}
+	out.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: "out of core", Unit: "s"},
+		Run: func() (float64, error) {
+			var err error
+			report, err = runner.MatMul(ctx, product)
+			return report.Wall.Seconds(), err
+		},
+		Check: func() error {
+			if _, err := runner.MatMul(ctx, product); err != nil {
+				return err
+			}
+			return compare(host, c)
+		}}
+	in := &sample{row: row{M: c.n, N: c.n, K: c.n, DeviceBytes: 3 * bytes, Library: library.Library()}}
+	in.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: "in core", Unit: "s"}, Run: core.run}
+	whole := &sample{row: in.row}
+	whole.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: "copy in, multiply, copy out", Unit: "s"}, Run: core.withCopies}
+	before := len(b.Rows)
+	if err := harness.Add(ctx, &b.Document, []*sample{in, out, whole}); err != nil {
+		return err
+	}
+	// What the floor is made of is known now.
+	rows := b.Rows[before:]
+	inCore := rows[0].Value
+	for i := range rows {
+		r := &rows[i]
+		if r.By != "out of core" {
+			continue
+		}
+		p := report.Plan
+		r.H2DBytes, r.D2HBytes, r.PlannedSeconds = p.H2DBytes, p.D2HBytes, p.Seconds
+		r.Tile = [3]int64{p.TileM, p.TileN, p.TileK}
+		r.FloorH2DBytes, r.FloorD2HBytes, r.LinkSeconds = report.Floor.H2DBytes, report.Floor.D2HBytes, report.Floor.LinkSeconds
+		r.FloorSeconds = max(inCore, r.LinkSeconds)
+		r.SetupSeconds = report.Setup.Seconds()
+		r.ShareOfFloor = r.FloorSeconds / r.Value
+		fmt.Fprintf(os.Stderr, "%s %d^3: in core %.3f s, link floor %.3f s, out of core %.3f s (planned %.3f s, setup %.4f s): %.1f %% of the floor; "+
+			"tiles %d x %d x %d, %d slots, %d products, %.2f GiB in (floor %.2f), %.2f out\n",
+			c.name, c.n, inCore, r.LinkSeconds, r.Value, r.PlannedSeconds, r.SetupSeconds, 100*r.ShareOfFloor,
+			p.TileM, p.TileN, p.TileK, p.Slots, p.Products,
+			float64(p.H2DBytes)/(1<<30), float64(r.FloorH2DBytes)/(1<<30), float64(p.D2HBytes)/(1<<30))
+	}
+	return nil
+}
+
+// hostMemory takes n bytes.
+func hostMemory(ctx context.Context, m *harness.Memory, n int64, pin bool) ([]byte, error) {
+	if !pin {
+		return make([]byte, n), nil
+	}
+	pool, err := pinned.NewPool(m.Dev, pinned.Options{Budget: pagemem.RoundUp(n), SegmentBytes: pagemem.RoundUp(n), Flags: device.PinMapped})
+	if err != nil {
+		return nil, err
+	}
+	m.Later(pool.Close)
+	b, err := pool.Alloc(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	m.Later(func() error { return b.Free() })
+	return b.Bytes(), nil
+}
+
+// fill makes numbers between 1 and 2 with random signs.
+func fill(b []byte, t dtype.DType, seed uint64) {
+	keep, set := uint64(0x807fffff807fffff), uint64(0x3f8000003f800000)
+	if t == dtype.BF16 {
+		keep, set = 0x807f807f807f807f, 0x3f803f803f803f80
+	}
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
+	var all sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for w := range workers {
+		all.Go(func() {
+			part := words[len(words)*w/workers : len(words)*(w+1)/workers]
+			x := seed*0x9e3779b97f4a7c15 + uint64(w+1)*0xbf58476d1ce4e5b9
+			for i := range part {
+				x ^= x << 13
+				x ^= x >> 7
+				x ^= x << 17
+				part[i] = x&keep | set
+			}
+		})
+	}
+	all.Wait()
+}
+
+func at(b []byte, t dtype.DType, i int64) float64 {
+	if t == dtype.BF16 {
+		bits := uint32(b[2*i]) | uint32(b[2*i+1])<<8
+		return float64(math.Float32frombits(bits << 16))
+	}
+	return float64(*(*float32)(unsafe.Pointer(&b[4*i])))
+}
+
+// compare compares elements of C, some of each part, with dot products in
+// float64.
+func compare(host [3][]byte, c shape) error {
+	const parts = 16
+	random := rand.New(rand.NewPCG(1, 2))
+	unit := 1.0 / (1 << 24)
+	if c.tf32 {
+		unit = 1.0 / (1 << 11)
+	}
+	for part := range int64(parts * parts) {
+		i := (part/parts*c.n + random.Int64N(c.n)) / parts
+		j := (part%parts*c.n + random.Int64N(c.n)) / parts
+		var sum, magnitude float64
+		for k := range c.n {
+			v := at(host[0], c.t, i*c.n+k) * at(host[1], c.t, k*c.n+j)
+			sum += v
+			if v < 0 {
+				v = -v
+			}
+			magnitude += v
+		}
+		got := at(host[2], c.t, i*c.n+j)
+		// Rounding errors of sums of random signs grow with the root of k; the
+		// worst case would accept anything here.
+		bound := 64 * unit * magnitude
+		if c.t == dtype.BF16 {
+			bound += max(sum, -sum) / 128
+		}
+		if d := got - sum; !(d <= bound && -d <= bound) {
+			return fmt.Errorf("row %d, column %d is %v, want %v within %v", i, j, got, sum, bound)
+		}
+	}
+	return nil
+}
+
+// inCore is the product with all matrices in device memory.
+type inCore struct {
+	ctx     context.Context
+	engine  *transfer.Engine
+	library blas.BLAS
+	stream  device.Stream
+	gemm    blas.Gemm
+	host    [3][]byte
+}
+
+func newInCore(ctx context.Context, m *harness.Memory, engine *transfer.Engine, library blas.BLAS, c shape, host [3][]byte) (*inCore, error) {
+	x := &inCore{ctx: ctx, engine: engine, library: library, stream: m.Stream, host: host}
+	x.gemm = blas.Gemm{M: c.n, N: c.n, K: c.n, Alpha: 1, Type: c.t, TF32: c.tf32, WorkspaceBytes: library.WorkspaceBytes()}
+	for i, to := range []*device.Ptr{&x.gemm.A.Ptr, &x.gemm.B.Ptr, &x.gemm.C.Ptr} {
+		p, err := m.Alloc(int64(len(host[i])))
+		if err != nil {
+			return nil, err
+		}
+		*to = p
+	}
+	if n := library.WorkspaceBytes(); n > 0 {
+		p, err := m.Alloc(n)
+		if err != nil {
+			return nil, err
+		}
+		x.gemm.Workspace = p
+	}
+	return x, x.copyIn()
+}
+
+func (x *inCore) copyIn() error {
+	return errors.Join(x.engine.H2D(x.ctx, x.gemm.A.Ptr, x.host[0]), x.engine.H2D(x.ctx, x.gemm.B.Ptr, x.host[1]))
+}
+
+func (x *inCore) run() (float64, error) {
+	began := time.Now()
+	err := errors.Join(x.library.Gemm(x.stream, x.gemm), x.stream.Synchronize())
+	return time.Since(began).Seconds(), err
+}
+
+func (x *inCore) withCopies() (float64, error) {
+	began := time.Now()
+	if err := x.copyIn(); err != nil {
+		return 0, err
+	}
+	if _, err := x.run(); err != nil {
+		return 0, err
+	}
+	err := x.engine.D2H(x.ctx, x.host[2], x.gemm.C.Ptr)
+	return time.Since(began).Seconds(), err
+}
