@@ -5,15 +5,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/blas/blastest"
 	"github.com/pinion-gpu/pinion/device"
-	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/dl"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
-func TestConformance(t *testing.T) {
+// open opens the device, or skips the test where there is none.
+func open(t *testing.T) device.Device {
+	t.Helper()
+	if noDevice != "" {
+		t.Skip(noDevice)
+	}
 	dev := devicetest.Open(t)
 	if n, ok := device.As[device.Native](dev); !ok || n.API() != device.CUDA {
 		t.Skip("not a CUDA device")
@@ -21,7 +28,45 @@ func TestConformance(t *testing.T) {
 	if _, err := library(); err != nil {
 		t.Skip(err)
 	}
-	blastest.Run(t, dev, Open)
+	return dev
+}
+
+func TestConformance(t *testing.T) { blastest.Run(t, open(t), Open) }
+
+// TestRoutines: the library is asked once for each shape, and everything is
+// given back.
+func TestRoutines(t *testing.T) {
+	dev := open(t)
+	if onGPU {
+		t.Skip("the stand-in counts")
+	}
+	var count, asked dl.Func
+	_, err := dl.Open(dl.Library{Name: "fake", Files: []string{fake}, Symbols: []dl.Symbol{
+		{Name: "fakecublasltCount", Func: &count}, {Name: "fakecublasltAsked", Func: &asked}}})
+	testkit.OK(t, err)
+	before, begun := count.Call(), asked.Call()
+	b, err := Open(dev)
+	testkit.OK(t, err)
+	s, err := dev.NewStream()
+	testkit.OK(t, err)
+	at, err := dev.Alloc(1 << 20)
+	testkit.OK(t, err)
+	gemm := func(n int64, beta float32) {
+		testkit.OK(t, b.Gemm(s, blas.Gemm{M: n, N: n, K: n, Alpha: 1, Beta: beta, Type: dtype.F32,
+			A: blas.Matrix{Ptr: at}, B: blas.Matrix{Ptr: at.Add(1 << 18)}, C: blas.Matrix{Ptr: at.Add(1 << 19)}}))
+	}
+	for range 3 {
+		gemm(4, 0)
+		gemm(4, 1)
+		gemm(5, 0)
+	}
+	if n := asked.Call() - begun; n != 2 {
+		t.Errorf("the library was asked %d times for 2 shapes", n)
+	}
+	testkit.OK(t, errors.Join(s.Close(), dev.Free(at), b.Close()))
+	if n := count.Call(); n != before {
+		t.Errorf("%d of the library's objects are left", n-before)
+	}
 }
 
 // TestOpenOnOther: what is missing is said.
