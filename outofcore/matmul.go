@@ -45,22 +45,6 @@ type Product struct {
 	TF32 bool
 }
 
-// Report tells what a product took.
-type Report struct {
-	Plan    *Plan
-	Floor   Floor
-	Library string        // that multiplied
-	Pinned  bool          // all host memory was pinned, and copied straight
-	Setup   time.Duration // planning, device memory and streams
-	Wall    time.Duration // all of it
-}
-
-// FlopRate is the floating-point operations a second that were reached.
-func (r *Report) FlopRate() float64 {
-	p := &r.Plan.Problem
-	return 2 * float64(p.M) * float64(p.N) * float64(p.K) / r.Wall.Seconds()
-}
-
 // MatMul computes p. None of the matrices needs to fit into the device's
 // memory: tiles of them come in, are multiplied and go out at the same time.
 // The [Plan] decides which and when.

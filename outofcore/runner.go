@@ -144,8 +144,8 @@ func (r *Runner) linkRate(pinned, toHost bool) float64 {
 }
 
 // flopRate measures how fast the device multiplies matrices of a type, once,
-// with at most so much memory: matrices that grow until a product takes about a
-// millisecond. It is 0 where not even small ones have room.
+// with at most so much memory: matrices that grow until a product takes a few
+// milliseconds. It is 0 where not even small ones have room.
 func (r *Runner) flopRate(ctx context.Context, b blas.BLAS, t dtype.DType, tf32 bool, budget int64) (rate float64, err error) {
 	key := rateKey{t, tf32}
 	r.mu.Lock()
@@ -156,7 +156,7 @@ func (r *Runner) flopRate(ctx context.Context, b blas.BLAS, t dtype.DType, tf32 
 	}
 	const (
 		least, most = 128, 4096
-		enough      = time.Millisecond
+		enough      = 3 * time.Millisecond
 	)
 	workspace, size := b.WorkspaceBytes(), int64(t.Size())
 	side := int64(most)
