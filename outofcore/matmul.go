@@ -15,6 +15,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/directio"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/shmem"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -188,9 +189,9 @@ type execution struct {
 	product *Product
 	blas    blas.BLAS
 
-	factors, sums, workspace device.Ptr // in device memory
-	in, compute, out         *lane
-	boxPath                  transfer.BatchPath
+	factors, sums, narrow, workspace device.Ptr // in device memory
+	in, compute, out                 *lane
+	boxPath                          transfer.BatchPath
 }
 
 // execute carries out a plan.
@@ -198,12 +199,13 @@ func (r *Runner) execute(ctx context.Context, p *Product, plan *Plan, b blas.BLA
 	x := &execution{Plan: plan, Runner: r, product: p, blas: b}
 	memory, free, err := r.alloc(ctx, plan.DeviceBytes()+b.WorkspaceBytes())
 	if err != nil {
-		return fmt.Errorf("%d slots of %d bytes and %d of %d: %w", plan.Slots, plan.SlotBytes, plan.SumSlots, plan.SumSlotBytes, err)
+		return fmt.Errorf("%s for tiles: %w", units.Bytes(plan.DeviceBytes()), err)
 	}
 	defer func() { err = errors.Join(err, free()) }()
 	x.factors = memory
 	x.sums = memory.Add(plan.Slots * plan.SlotBytes)
-	x.workspace = x.sums.Add(plan.SumSlots * plan.SumSlotBytes)
+	x.narrow = x.sums.Add(plan.SumSlots * plan.SumSlotBytes)
+	x.workspace = x.narrow.Add(plan.NarrowSlots * plan.NarrowSlotBytes)
 	if _, ok := device.As[device.BoxCopier](r.dev); ok {
 		x.boxPath = transfer.BatchBox // by the copy engine: kernels are for the products
 	}
@@ -234,23 +236,32 @@ func (r *Runner) execute(ctx context.Context, p *Product, plan *Plan, b blas.BLA
 // fillIn brings the tiles.
 func (x *execution) fillIn() error {
 	for _, l := range x.loads {
-		behind, slot, bytes := x.compute, x.factors, x.SlotBytes
+		behind, at := x.compute, x.factors.Add(int64(l.slot)*x.SlotBytes)
+		if x.behindStore(l) {
+			behind = x.out
+		}
 		if l.tile.of == matrixC {
-			behind, slot, bytes = x.out, x.sums, x.SumSlotBytes
+			at = x.result(l.slot, l.slot)
 		}
 		if l.after >= 0 {
 			if err := x.in.follow(behind, l.after); err != nil {
 				return err
 			}
 		}
-		err := x.in.push(func(s device.Stream) error {
-			return x.copy(s, l.tile, slot.Add(int64(l.slot)*bytes), false)
-		})
-		if err != nil {
+		if err := x.in.push(func(s device.Stream) error { return x.copy(s, l.tile, at, false) }); err != nil {
 			return err
 		}
 	}
 	return x.in.finish()
+}
+
+// result is where a tile of C is that comes in or goes out: in its own slot, or
+// in the slot of its sums.
+func (x *execution) result(sum, narrow int) device.Ptr {
+	if x.narrows() {
+		return x.narrow.Add(int64(narrow) * x.NarrowSlotBytes)
+	}
+	return x.sums.Add(int64(sum) * x.SumSlotBytes)
 }
 
 // fillCompute multiplies them.
@@ -285,7 +296,7 @@ func (x *execution) fillOut() error {
 			return err
 		}
 		err := x.out.push(func(stream device.Stream) error {
-			return x.copy(stream, tile{matrixC, s.i, s.j}, x.sums.Add(int64(s.c)*x.SumSlotBytes), true)
+			return x.copy(stream, tile{matrixC, s.i, s.j}, x.result(s.c, s.narrow), true)
 		})
 		if err != nil {
 			return err
@@ -350,14 +361,15 @@ func (x *execution) multiply(s device.Stream, at step) error {
 	if !x.narrows() {
 		return x.blas.Gemm(s, g)
 	}
-	g.C.Ptr, g.TypeC = c.Add(x.wideOffset()), dtype.F32
+	g.TypeC = dtype.F32
+	narrow := x.result(at.c, at.narrow)
 	if at.first && g.Beta != 0 {
-		if err := x.kernels.Cast(s, g.C.Ptr, dtype.F32, c, dtype.BF16, m*n); err != nil {
+		if err := x.kernels.Cast(s, c, dtype.F32, narrow, dtype.BF16, m*n); err != nil {
 			return err
 		}
 	}
 	if err := x.blas.Gemm(s, g); err != nil || !at.last {
 		return err
 	}
-	return x.kernels.Cast(s, c, dtype.BF16, g.C.Ptr, dtype.F32, m*n)
+	return x.kernels.Cast(s, narrow, dtype.BF16, c, dtype.F32, m*n)
 }

@@ -46,8 +46,10 @@ type Plan struct {
 	SumSlots, SumSlotBytes int64 // for tiles of C
 
 	// SplitK: a tile of C takes several products. In bfloat16 it is then summed
-	// in float32 and narrowed once, into the end of its slot.
-	SplitK bool
+	// in float32, and there are slots for tiles that are narrowed to go out, or
+	// have come in.
+	SplitK                       bool
+	NarrowSlots, NarrowSlotBytes int64
 
 	Products           int     // of tiles
 	H2DBytes, D2HBytes int64   // that the plan moves
@@ -59,7 +61,9 @@ type Plan struct {
 }
 
 // DeviceBytes is the memory that the plan takes.
-func (p *Plan) DeviceBytes() int64 { return p.Slots*p.SlotBytes + p.SumSlots*p.SumSlotBytes }
+func (p *Plan) DeviceBytes() int64 {
+	return p.Slots*p.SlotBytes + p.SumSlots*p.SumSlotBytes + p.NarrowSlots*p.NarrowSlotBytes
+}
 
 // matrix names an operand.
 type matrix uint8
@@ -77,7 +81,8 @@ type tile struct {
 }
 
 // load brings a tile into a slot, when what was there before is done with:
-// behind that step, or for C behind that store. -1 is at once.
+// behind that step, or for a tile of C that is not narrow behind that store.
+// -1 is at once.
 type load struct {
 	tile  tile
 	slot  int
@@ -90,7 +95,8 @@ type step struct {
 	a, b, c     int  // slots
 	loads       int  // so many must be done before
 	first, last bool // of this tile of C
-	after       int  // a first step overwrites the slot behind that store; -1: at once
+	narrow      int  // slot of the tile of C: that came in, for a first step, or goes out, for a last one
+	after       int  // the step overwrites the slot of what goes out behind that store; -1: at once
 	store       int  // of a last step: its number
 }
 
@@ -189,9 +195,9 @@ func sides(extent, least int64) []int64 {
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// kindsOf lists the ways with tiles of that size. With whole columns of k in a tile, a band
-// of rows of A stays while the columns of B go by. Else a block of C stays
-// while A and B go by.
+// kindsOf lists the ways with tiles of that size. With whole columns of k in a
+// tile, a band of rows of A stays while the columns of B go by. Else a block of
+// C stays while A and B go by.
 func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 	m, n := p.M, p.N
 	if swapped {
@@ -201,24 +207,28 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 	if float64(mt)*float64(nt)*float64(kt) > mostSteps {
 		return nil
 	}
-	slot, sum := p.slotBytes(side, depth)
+	s := p.slotSizes(side, depth)
+	room := p.DeviceBytes - s.narrowSlots*s.narrow
+
+	// Times of a tile, for the guesses.
+	in, out := float64(s.factor)/p.H2DRate, float64(min(side, p.M)*min(side, p.N)*int64(p.Type.Size()))/p.D2HRate
+	compute := 2*float64(p.M)*float64(p.N)*float64(p.K)/(p.FlopRate*p.efficiency(side)) + launch*float64(mt*nt*kt)
+	step := compute / float64(mt*nt*kt)
 	var list []kind
-	add := func(k kind, h2d float64, fill float64) {
+	add := func(k kind, loads, ends float64) {
 		k.tile, k.depth, k.swapped = side, depth, swapped
-		if kt > 1 {
-			h2d *= float64(kt)
-		}
-		products := 2 * float64(p.M) * float64(p.N) * float64(p.K)
-		compute := products/(p.FlopRate*p.efficiency(side)) + launch*float64(mt*nt*kt)
-		k.guess = max(compute, h2d*float64(slot)/p.H2DRate) + fill*float64(slot)/p.H2DRate
+		k.guess = max(compute, loads*in) + 2*in + out + ends
 		list = append(list, k)
 	}
 	for _, window := range []int{1, 2, 4} {
 		if kt == 1 {
-			slots := int((p.DeviceBytes - sumSlots*sum) / slot)
+			slots := int((room - sumSlots*s.sum) / s.factor)
+			// While a band grows by tiles of both, t tiles make t^2/4
+			// products; it lags behind the link the most by this.
+			growth := in * in / step
 			if slots >= mt+nt {
 				if window == 1 {
-					add(kind{rows: mt, columns: nt, group: nt}, float64(mt+nt), 2)
+					add(kind{rows: mt, columns: nt, group: nt}, float64(mt+nt), min(growth, float64(mt+nt)*in))
 				}
 				continue
 			}
@@ -229,7 +239,8 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 				}
 				bands := (mt-1)/rows + 1
 				rows = (mt-1)/bands + 1
-				add(kind{rows: rows, columns: nt, group: group, window: window}, float64(mt+bands*(nt-group)+group), 2)
+				add(kind{rows: rows, columns: nt, group: group, window: window}, float64(mt+bands*(nt-group)+group),
+					min(growth, float64(rows)*in))
 			}
 			continue
 		}
@@ -237,8 +248,8 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 		var best kind
 		least := math.Inf(1)
 		for rows := 1; rows <= mt; rows++ {
-			left := p.DeviceBytes - (int64(rows)+1+int64(window))*slot - sum
-			columns := int(min(left/(slot+int64(rows)*sum), int64(nt)))
+			left := room - (int64(rows)+1+int64(window))*s.factor - s.sum
+			columns := int(min(left/(s.factor+int64(rows)*s.sum), int64(nt)))
 			if columns < 1 {
 				break
 			}
@@ -248,7 +259,7 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 			}
 		}
 		if best.rows > 0 {
-			add(best, least, 2)
+			add(best, least*float64(kt), float64(best.rows*best.columns)*max(out-step, 0)) // the last block goes out
 		}
 	}
 	return list
@@ -257,18 +268,31 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 // sumSlots for tiles of C: one is computed, one goes out, and one is spare.
 const sumSlots = 3
 
-// slotBytes are the sizes of a tile of A or B, and of C.
-func (p *Problem) slotBytes(side, depth int64) (slot, sum int64) {
-	size := int64(p.Type.Size())
-	align := func(n int64) int64 { return ceil(n, slotAlign) * slotAlign }
-	slot = align(min(side, max(p.M, p.N)) * depth * size)
-	elements := min(side, p.M) * min(side, p.N)
-	sum = align(elements * size)
-	if p.Type == dtype.BF16 && depth < p.K {
-		sum += align(elements * 4)
-	}
-	return slot, sum
+// slotSizes are the sizes of tiles in device memory.
+type slotSizes struct {
+	factor, sum         int64
+	narrow, narrowSlots int64
 }
+
+func (p *Problem) slotSizes(side, depth int64) slotSizes {
+	align := func(n int64) int64 { return ceil(n, slotAlign) * slotAlign }
+	size := int64(p.Type.Size())
+	elements := min(side, p.M) * min(side, p.N)
+	s := slotSizes{factor: align(min(side, max(p.M, p.N)) * depth * size), sum: align(elements * size)}
+	if p.Type == dtype.BF16 && depth < p.K {
+		s.narrow, s.sum, s.narrowSlots = s.sum, align(elements*4), narrowOut
+		if p.ReadC {
+			s.narrowSlots += narrowIn
+		}
+	}
+	return s
+}
+
+// Narrow tiles: some go out, the others come in.
+const (
+	narrowOut = 2
+	narrowIn  = 2
+)
 
 // efficiency is the share of the multiprocessors that a product of that size
 // keeps busy: the library's kernels make pieces of about 128 x 256 of C, one on

@@ -20,6 +20,7 @@ func audit(p *Plan) error {
 	if p.DeviceBytes() > p.Problem.DeviceBytes {
 		return fmt.Errorf("it takes %d bytes of %d", p.DeviceBytes(), p.Problem.DeviceBytes)
 	}
+	none := tile{of: 99}
 	factors, sums := make([]tile, p.Slots), make([]tile, p.SumSlots)
 	lastUse, lastStore := make([]int, p.Slots), make([]int, p.SumSlots)
 	for i := range lastUse {
@@ -28,7 +29,6 @@ func audit(p *Plan) error {
 	for i := range lastStore {
 		lastStore[i] = -1
 	}
-	none := tile{of: 99}
 	for i := range factors {
 		factors[i] = none
 	}
@@ -38,12 +38,25 @@ func audit(p *Plan) error {
 	type cellKey struct{ i, j, l int }
 	done := map[cellKey]bool{}
 	count := map[[2]int]int{}
+	// Narrow slots: what came in and is not read yet, and how each was used last.
+	narrow := make([]tile, p.NarrowSlots)
+	narrowStep, narrowStore := make([]int, p.NarrowSlots), make([]int, p.NarrowSlots)
+	for i := range narrow {
+		narrow[i], narrowStep[i], narrowStore[i] = none, -1, -1
+	}
 	loaded, stores := 0, 0
 	var h2d, d2h int64
 	for n, s := range p.steps {
 		for ; loaded < s.loads; loaded++ {
 			l := p.loads[loaded]
 			h2d += p.bytes(l.tile)
+			if l.tile.of == matrixC && p.narrows() {
+				if narrow[l.slot] != none || narrowStore[l.slot] >= 0 || l.after < narrowStep[l.slot] || l.after >= n {
+					return fmt.Errorf("load %d of %v overwrites a tile that is not read yet", loaded, l.tile)
+				}
+				narrow[l.slot] = l.tile
+				continue
+			}
 			if l.tile.of == matrixC {
 				if sums[l.slot] != none || l.after < lastStore[l.slot] || l.after >= stores {
 					return fmt.Errorf("load %d of %v overwrites a live sum, or one that is on its way (store %d, it waits for %d of %d)",
@@ -67,6 +80,12 @@ func audit(p *Plan) error {
 				return fmt.Errorf("step %d overwrites a live sum, or one that is on its way", n)
 			}
 			sums[s.c] = c
+			if p.narrows() && p.Problem.ReadC {
+				if narrow[s.narrow] != c {
+					return fmt.Errorf("step %d finds %v, wants %v", n, narrow[s.narrow], c)
+				}
+				narrow[s.narrow], narrowStep[s.narrow] = none, n
+			}
 		}
 		if sums[s.c] != c || s.first != (count[[2]int{s.i, s.j}] == 0) || s.last != (count[[2]int{s.i, s.j}] == kt-1) {
 			return fmt.Errorf("step %d: slot %d holds %v, want %v; it is product %d of %d", n, s.c, sums[s.c], c, count[[2]int{s.i, s.j}], kt)
@@ -80,7 +99,15 @@ func audit(p *Plan) error {
 			if s.store != stores {
 				return fmt.Errorf("step %d is store %d, want %d", n, s.store, stores)
 			}
-			sums[s.c], lastStore[s.c] = none, stores
+			sums[s.c] = none
+			if p.narrows() {
+				if narrow[s.narrow] != none || narrowStep[s.narrow] >= 0 || s.after < narrowStore[s.narrow] || s.after >= stores {
+					return fmt.Errorf("step %d overwrites a tile that is on its way", n)
+				}
+				narrowStore[s.narrow] = stores
+			} else {
+				lastStore[s.c] = stores
+			}
 			stores++
 			d2h += p.bytes(c)
 		}

@@ -50,13 +50,15 @@ func allVacant(n int64) vacancies {
 func (p *Problem) simulate(k kind) *Plan {
 	plan := &Plan{Problem: *p, TileM: min(k.tile, p.M), TileN: min(k.tile, p.N), TileK: k.depth, SplitK: k.depth < p.K}
 	mt, nt, kt := plan.tiles()
-	plan.SlotBytes, plan.SumSlotBytes = p.slotBytes(k.tile, k.depth)
+	sizes := p.slotSizes(k.tile, k.depth)
+	plan.SlotBytes, plan.SumSlotBytes = sizes.factor, sizes.sum
+	plan.NarrowSlots, plan.NarrowSlotBytes = sizes.narrowSlots, sizes.narrow
 	plan.SumSlots = sumSlots
 	if plan.SplitK {
 		plan.SumSlots = int64(k.rows)*int64(k.columns) + 1
 	}
 	plan.SumSlots = min(plan.SumSlots, int64(mt)*int64(nt))
-	plan.Slots = (p.DeviceBytes - plan.SumSlots*plan.SumSlotBytes) / plan.SlotBytes
+	plan.Slots = (p.DeviceBytes - plan.SumSlots*plan.SumSlotBytes - plan.NarrowSlots*plan.NarrowSlotBytes) / plan.SlotBytes
 	capacity := int(plan.Slots) - k.window
 	if all := int64(mt+nt) * int64(kt); plan.Slots >= all {
 		plan.Slots, capacity = all, int(all)
@@ -112,7 +114,12 @@ func (p *Problem) simulate(k kind) *Plan {
 		return places[t].slot
 	}
 
-	sums := allVacant(plan.SumSlots)
+	// Sums are free again behind a store; narrowed ones at once, for products
+	// run in order, and the tiles that they become and come from are elsewhere.
+	sums, goOut, comeIn := allVacant(plan.SumSlots), allVacant(min(plan.NarrowSlots, narrowOut)), allVacant(narrowIn)
+	for n := range comeIn {
+		comeIn[n].slot += narrowOut
+	}
 	type sum struct{ slot, left int }
 	live := map[[2]int]*sum{}
 	plan.steps = make([]step, len(order))
@@ -121,13 +128,17 @@ func (p *Problem) simulate(k kind) *Plan {
 		a, b := index(c)
 		at.a = use(s, a, b, nextA[s], tile{matrixA, c.i, c.l})
 		at.b = use(s, b, a, nextB[s], tile{matrixB, c.l, c.j})
-		here := [2]int{c.i, c.j}
+		here, is := [2]int{c.i, c.j}, tile{matrixC, c.i, c.j}
 		if live[here] == nil {
 			v := sums.take()
 			live[here] = &sum{v.slot, kt}
 			at.first, at.after = true, v.after
 			if p.ReadC {
-				is := tile{matrixC, c.i, c.j}
+				if plan.narrows() {
+					v = comeIn.take()
+					at.narrow = v.slot
+					comeIn = append(comeIn, vacancy{v.slot, s})
+				}
 				plan.loads = append(plan.loads, load{is, v.slot, v.after})
 				plan.H2DBytes += plan.bytes(is)
 			}
@@ -136,9 +147,16 @@ func (p *Problem) simulate(k kind) *Plan {
 		at.loads = len(plan.loads)
 		if live[here].left--; live[here].left == 0 {
 			at.last, at.store = true, plan.stores
-			sums = append(sums, vacancy{at.c, plan.stores})
+			if plan.narrows() {
+				v := goOut.take()
+				at.narrow, at.after = v.slot, v.after
+				goOut = append(goOut, vacancy{v.slot, plan.stores})
+				sums = append(sums, vacancy{at.c, -1})
+			} else {
+				sums = append(sums, vacancy{at.c, plan.stores})
+			}
 			plan.stores++
-			plan.D2HBytes += plan.bytes(tile{matrixC, c.i, c.j})
+			plan.D2HBytes += plan.bytes(is)
 			delete(live, here)
 		}
 		plan.steps[s] = at
@@ -189,7 +207,7 @@ func (p *Plan) time() float64 {
 		for ; next < at.loads; next++ {
 			l := p.loads[next]
 			if l.after >= 0 {
-				if l.tile.of == matrixC {
+				if p.behindStore(l) {
 					in = max(in, stored[l.after])
 				} else {
 					in = max(in, stepped[l.after])
@@ -216,11 +234,8 @@ func (p *Plan) time() float64 {
 	return max(compute, out)
 }
 
+// behindStore reports whether a load waits for a store, and not for a step.
+func (p *Plan) behindStore(l load) bool { return l.tile.of == matrixC && !p.narrows() }
+
 // narrows reports whether C is summed in float32 and narrowed at the end.
 func (p *Plan) narrows() bool { return p.SplitK && p.Problem.Type == dtype.BF16 }
-
-// wideOffset is where the float32 sums of a tile begin in its slot, behind the
-// room for the narrowed ones.
-func (p *Plan) wideOffset() int64 {
-	return ceil(p.TileM*p.TileN*int64(p.Problem.Type.Size()), slotAlign) * slotAlign
-}
