@@ -29,13 +29,14 @@ type Array struct {
 	lent    int    // leases that hold it
 	writing bool   // the one user writes
 
-	dev deviceCopy
-	mem memoryCopy
+	dev  deviceCopy
+	mem  memoryCopy
+	file fileCopy
 
 	marks marks // work of users on the device's copy
 
 	lost  error // why the newest write of a user was lost; told to the next one
-	stuck error // why it could not be written back, the last time
+	stuck error // why it could not be written back, or read from its file, the last time
 
 	reuse forecast.Reuse
 	order *Order // that announced it; nil: none
@@ -95,7 +96,7 @@ func (a *Array) inMemory() bool {
 }
 
 // clean reports whether the device's copy may go: the content is below too.
-func (a *Array) clean() bool { return a.version == 0 || a.inMemory() }
+func (a *Array) clean() bool { return a.version == 0 || a.inMemory() || a.inFile() }
 
 // evictable reports whether the device's copy may leave: at once if it is clean, even
 // before all of it came, for the streams keep the order.
@@ -140,4 +141,5 @@ func (s *Store) settle(a *Array) {
 	if a.mem.held && a.mem.busy == 0 {
 		s.release(a)
 	}
+	s.forgetFile(a)
 }

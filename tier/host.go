@@ -38,6 +38,7 @@ func (a *Array) host(ctx context.Context, p []byte, offset int64, write bool) er
 	if n == 0 {
 		return ctx.Err()
 	}
+	a.stuck = nil
 	a.users++
 	a.writing = write
 	defer func() {
@@ -79,6 +80,10 @@ func (s *Store) reachHost(ctx context.Context, a *Array, write, whole bool) erro
 		if err := s.await(ctx); err != nil {
 			return err
 		}
+		if err := a.stuck; err != nil {
+			a.stuck = nil
+			return err
+		}
 	}
 	return nil
 }
@@ -114,6 +119,7 @@ func (s *Store) hostCopy(a *Array, p []byte, offset int64, write, whole bool) (a
 	if write {
 		a.version++
 		a.mem.version = a.version
+		s.forgetFile(a)
 		if a.dev.state == ready {
 			s.drop(a)
 		}
@@ -144,7 +150,10 @@ func (s *Store) inHost(a *Array, write, whole bool) bool {
 	if a.inMemory() {
 		return true
 	}
-	if a.dev.state == ready {
+	switch {
+	case a.inFile():
+		s.fetch(a)
+	case a.dev.state == ready:
 		s.writeBack(a, true)
 	}
 	return false

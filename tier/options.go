@@ -35,6 +35,10 @@ type Options struct {
 	FarNodes []int
 	FarBytes int64
 
+	// Files are the tier below host memory. An array passes through host memory
+	// on its way, so HostBytes has to hold some of the largest. Default: none.
+	Files Files
+
 	// WindowBytes is how far the store brings arrays in ahead of their use, in
 	// bytes, and how far ahead it writes back what will have to leave. It is
 	// taken from DeviceBytes: more hides longer latencies, less leaves more for

@@ -145,7 +145,7 @@ func (s *Store) prefetch() {
 			if !ok || o.ahead >= o.order.Cursor()+int64(o.order.Len()) {
 				break
 			}
-			if a.order == o && a.dev.state == absent && a.version > 0 && !a.freed {
+			if a.order == o && a.dev.state == absent && a.version > 0 && !a.freed && a.stuck == nil {
 				if s.ahead > 0 && s.ahead+a.size > window || !s.makeRoom(a.size, a) {
 					break
 				}

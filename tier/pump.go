@@ -76,6 +76,7 @@ func (s *Store) want(x Access) bool {
 		return true
 	case absent:
 		if !s.makeRoom(a.size, nil) {
+			s.callOff()
 			return false
 		}
 		s.reserve(a, x.mode == overwrite)
@@ -134,11 +135,23 @@ func (s *Store) giveUp() {
 	}
 	err := s.noRoom("the use", u.bytes, s.options.DeviceBytes-s.pinned, cause)
 	s.limit = s.options.DeviceBytes
+	if s.files != nil {
+		s.files.refused = nil
+	}
 	for _, p := range s.memory {
 		p.limit = p.budget
 	}
 	s.finish(u, err)
 	s.victims.forget()
+}
+
+// callOff gives up what was to be brought in ahead and has not begun to move.
+func (s *Store) callOff() {
+	for _, a := range slices.Clone(s.bringing) {
+		if a.pins == 0 && !a.file.reading {
+			s.unreserve(a)
+		}
+	}
 }
 
 // reserve sets device memory aside for an array.
@@ -170,6 +183,9 @@ func (s *Store) bringOn(a *Array) {
 	m := &move{a: a, version: a.version}
 	if !a.dev.fresh && a.version > 0 {
 		if !a.inMemory() {
+			if a.inFile() {
+				s.fetch(a)
+			}
 			return
 		}
 		a.mem.busy++
@@ -230,12 +246,12 @@ func (s *Store) writeBack(a *Array, push bool) bool {
 // makePlace sets host memory aside for an array, and pushes others out of it.
 func (s *Store) makePlace(a *Array) bool {
 	for !s.place(a) {
-		v := s.memoryVictim()
-		if v == nil {
-			s.promote()
+		if !s.memoryRoom(a.bytes) {
+			if s.files == nil || s.files.refused != nil {
+				s.promote()
+			}
 			return false
 		}
-		s.release(v)
 	}
 	return true
 }

@@ -15,6 +15,8 @@ type Counts struct {
 
 	WriteBacks   int64 // copies from the device to host memory that were begun
 	WrittenBytes int64
+	SavedBytes   int64 // copied from host memory to files
+	FetchedBytes int64 // and back
 	Evictions    int64 // copies that left the device for others of the store
 
 	ReclaimedBytes int64 // that left for others who use the pool

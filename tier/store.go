@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/tier/internal/forecast"
 	"github.com/pinion-gpu/pinion/vram"
 )
@@ -42,6 +43,7 @@ type Store struct {
 	ahead      int64 // bytes of what was brought in ahead and is not used yet
 	cleaning   int64 // bytes that are being written back
 	memory     []*memoryPool
+	files      *fileTier // nil: none
 
 	waiting  []*use   // for their turn, in order
 	active   []*use   // admitted, and not complete
@@ -99,6 +101,9 @@ func (s *Store) open() (err error) {
 	if s.memory, err = memoryPools(s.dev, s.options); err != nil {
 		return err
 	}
+	if s.files, err = openFiles(s.ctx, s.options.Files); err != nil {
+		return err
+	}
 	if s.in, err = newLane(s, s.launchFill, s.landFill); err != nil {
 		return err
 	}
@@ -108,8 +113,8 @@ func (s *Store) open() (err error) {
 
 // NewArray adds an array of bytes > 0 zeros, with a name for reports, or none. It
 // takes no memory yet, but it must fit: NewArray fails with a [*RoomError] when all
-// tiers together cannot hold the arrays of the store any more, and with ErrBudget
-// when the array alone is larger than the device budget.
+// tiers together cannot hold the arrays of the store any more, or host memory not the
+// one array, and with ErrBudget when the device cannot.
 func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
 	if bytes <= 0 {
 		return nil, fmt.Errorf("tier: %w: an array of %d bytes", device.ErrArgument, bytes)
@@ -122,6 +127,9 @@ func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
 	a := &Array{s: s, name: name, id: s.made + 1, bytes: bytes, size: roundUp(bytes)}
 	if a.size > s.options.DeviceBytes {
 		return nil, fmt.Errorf("tier: %w: %v has %d bytes, the budget is %d", ErrBudget, a, bytes, s.options.DeviceBytes)
+	}
+	if !s.canLeave(a) {
+		return nil, s.noRoom(a.String()+" in host memory", a.size, s.memoryFree(), nil)
 	}
 	if free := s.capacity(max(s.largest, a.size)) - s.committed; a.size > free {
 		return nil, s.noRoom(a.String(), a.size, free, nil)
@@ -151,10 +159,24 @@ func (s *Store) capacity(largest int64) int64 {
 	for _, p := range s.memory {
 		below += p.budget
 	}
+	if s.files != nil {
+		below += s.files.bytes
+	}
 	if below == 0 {
 		return s.options.DeviceBytes // nothing ever moves
 	}
 	return s.options.DeviceBytes + below - largest
+}
+
+// canLeave reports whether host memory has room for an array, if there is any.
+// s.mu is held.
+func (s *Store) canLeave(a *Array) bool {
+	for _, p := range s.memory {
+		if pagemem.RoundUp(a.bytes) <= p.budget {
+			return true
+		}
+	}
+	return len(s.memory) == 0
 }
 
 // window is how many bytes the store brings in ahead. s.mu is held.
@@ -170,6 +192,10 @@ func (s *Store) levels() []Level {
 	list := []Level{{"device", s.options.DeviceBytes, s.deviceUsed}}
 	for _, p := range s.memory {
 		list = append(list, Level{p.name, p.budget, p.used})
+	}
+	if s.files != nil {
+		bytes, used := s.files.store.Usage()
+		list = append(list, Level{"file", bytes, used})
 	}
 	return list
 }
@@ -231,7 +257,7 @@ func (s *Store) close() error {
 		}
 	}
 	s.events.close()
-	errs = append(errs, closeMemory(s.memory))
+	errs = append(errs, closeMemory(s.memory), s.files.close())
 	if s.ownPool {
 		errs = append(errs, s.pool.Close())
 	}

@@ -3,6 +3,7 @@ package tier_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -113,9 +114,21 @@ func TestSweep(t *testing.T) {
 }
 
 func TestRandomOperations(t *testing.T) {
-	for seed := range uint64(4) {
-		r := rand.New(rand.NewPCG(seed, 5))
-		f := open(t, tier.Options{DeviceBytes: 8 * mib, HostBytes: 16 * mib})
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testRandom(t, seed) })
+	}
+}
+
+func testRandom(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 5))
+	o, most := tier.Options{DeviceBytes: 8 * mib, HostBytes: 16 * mib}, int64(18*mib)
+	if seed%2 == 1 {
+		o.HostBytes = 6 * mib
+		o.Files = tier.Files{Folders: []string{t.TempDir(), t.TempDir()}, Bytes: 32 * mib, Checksums: true}
+		most = 36 * mib
+	}
+	{
+		f := open(t, o)
 		type model struct {
 			a *tier.Array
 			b []byte
@@ -129,15 +142,15 @@ func TestRandomOperations(t *testing.T) {
 			}
 			switch k := r.IntN(10); {
 			case m == nil || k == 0:
-				n := 1 + r.Int64N(mib/4)
-				if total+n > 18*mib {
+				n := 1 + r.Int64N(most/72)
+				if total+n > most {
 					continue
 				}
 				a, err := f.store.NewArray("", n)
 				testkit.OK(t, err)
 				live = append(live, &model{a, make([]byte, n)})
 				total += n
-			case k == 1 && total > 16*mib:
+			case k == 1 && total > most-2*mib:
 				testkit.OK(t, m.a.Free())
 				total -= m.a.Bytes()
 				live = deleteOne(live, m)

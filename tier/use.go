@@ -132,6 +132,7 @@ func (s *Store) newUse(accesses []Access) (*use, error) {
 			ErrBudget, len(accesses), u.bytes, s.options.DeviceBytes)
 	}
 	for _, x := range accesses {
+		x.array.stuck = nil
 		x.array.users++
 		x.array.writing = x.mode != read
 	}
@@ -319,6 +320,7 @@ func (l *Lease) Release() error {
 			a.version++
 			a.dev.version = a.version
 			a.dev.fresh = false
+			s.forgetFile(a)
 		}
 	}
 	if ev != nil {

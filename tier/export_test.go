@@ -1,0 +1,36 @@
+package tier
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/pinion-gpu/pinion/tier/internal/spill"
+)
+
+// FailFiles has writes to the files of s, or reads, fail as long as the values are
+// not zero.
+func (s *Store) FailFiles(writes, reads *atomic.Int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files.store = &badPieces{s.files.store, writes, reads, err}
+}
+
+type badPieces struct {
+	pieces
+	writes, reads *atomic.Int64
+	err           error
+}
+
+func (b *badPieces) Write(ctx context.Context, p *spill.Piece, data []byte) error {
+	if b.writes.Load() != 0 {
+		return b.err
+	}
+	return b.pieces.Write(ctx, p, data)
+}
+
+func (b *badPieces) Read(ctx context.Context, p *spill.Piece, data []byte) error {
+	if b.reads.Load() != 0 {
+		return b.err
+	}
+	return b.pieces.Read(ctx, p, data)
+}

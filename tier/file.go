@@ -1,0 +1,247 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/tier/internal/spill"
+)
+
+// Files are the tier below host memory.
+type Files struct {
+	// Folders are where the files are made, one in each: on disks of their own,
+	// the stripes of an array are read and written together. Default: no file
+	// tier.
+	Folders []string
+
+	// Bytes is the size of all files together. It is taken from the disks when
+	// the store is made, where the file system can do that: a disk that is too
+	// full is an error then, and no surprise later.
+	Bytes int64
+
+	// Checksums compares what comes back from a file with what went there.
+	Checksums bool
+}
+
+// fileCopy is an array's piece of the files.
+type fileCopy struct {
+	piece   *spill.Piece // nil: none
+	version uint64
+	writing bool
+	reading bool
+}
+
+// fileTier is the files of a store. Everything is guarded by Store.mu but the store
+// itself.
+type fileTier struct {
+	store   pieces
+	bytes   int64
+	ctx     context.Context
+	reads   int64 // bytes of arrays being read
+	writes  int64 // bytes of arrays being written
+	refused error // why the latest write failed; until a use gives up, none begins
+}
+
+// pieces is what the tier needs of a spill.Store.
+type pieces interface {
+	Alloc(n int64) (*spill.Piece, error)
+	Free(*spill.Piece)
+	Write(ctx context.Context, p *spill.Piece, b []byte) error
+	Read(ctx context.Context, p *spill.Piece, b []byte) error
+	Usage() (bytes, used int64)
+	Close() error
+}
+
+func openFiles(ctx context.Context, o Files) (*fileTier, error) {
+	if len(o.Folders) == 0 {
+		return nil, nil
+	}
+	s, err := spill.Open(spill.Options{Folders: o.Folders, Bytes: o.Bytes, Checksums: o.Checksums})
+	if err != nil {
+		return nil, err
+	}
+	bytes, _ := s.Usage()
+	return &fileTier{store: s, bytes: bytes, ctx: ctx}, nil
+}
+
+func (f *fileTier) close() error {
+	if f == nil {
+		return nil
+	}
+	return f.store.Close()
+}
+
+// inFile reports whether the newest content is in a file.
+func (a *Array) inFile() bool {
+	return a.file.piece != nil && !a.file.writing && a.file.version == a.version
+}
+
+// fetch starts reading an array from its file to host memory. s.mu is held for all
+// that follows.
+func (s *Store) fetch(a *Array) {
+	if a.file.reading || a.mem.busy > 0 || s.files.reads > 0 && s.files.reads+a.bytes > s.window() {
+		return
+	}
+	if !a.mem.held && !s.makePlace(a) {
+		return
+	}
+	f, piece, version := s.files, a.file.piece, a.version
+	a.file.reading = true
+	a.mem.busy++
+	a.mem.filling = true
+	f.reads += a.bytes
+	s.inflight++
+	s.moves++
+	s.counts.FetchedBytes += a.bytes
+	go func() {
+		err := s.allocMemory(a)
+		if err == nil {
+			err = f.store.Read(f.ctx, piece, a.mem.buf.Bytes())
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a.file.reading = false
+		a.mem.busy--
+		a.mem.filling = false
+		f.reads -= a.bytes
+		s.inflight--
+		if err == nil {
+			a.mem.version = version
+			s.memoryLanded(a)
+		} else if a.mem.version = 0; !s.memoryFailed(a, err) {
+			err = fmt.Errorf("tier: read %v: %w", a, err)
+			s.stuck, a.stuck = err, err
+			if a.dev.state == reserved {
+				s.unreserve(a)
+			}
+			s.failed(a, err)
+		}
+		s.settled(a)
+	}()
+}
+
+// save starts writing an array from host memory to a file. It reports false when
+// there is no room.
+func (s *Store) save(a *Array) bool {
+	f := s.files
+	piece, err := f.store.Alloc(a.bytes)
+	for errors.Is(err, spill.ErrFull) && s.dropFile() {
+		piece, err = f.store.Alloc(a.bytes)
+	}
+	if err != nil {
+		return false
+	}
+	buf := a.mem.buf
+	a.file = fileCopy{piece: piece, version: a.version, writing: true}
+	a.mem.busy++
+	f.writes += a.bytes
+	s.inflight++
+	s.moves++
+	s.counts.SavedBytes += a.bytes
+	go func() {
+		err := f.store.Write(f.ctx, piece, buf.Bytes())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a.mem.busy--
+		a.file.writing = false
+		f.writes -= a.bytes
+		s.inflight--
+		if err != nil {
+			f.refused = fmt.Errorf("tier: write %v: %w", a, err)
+			s.stuck = f.refused
+		}
+		if err != nil || a.file.version != a.version {
+			s.forgetFile(a)
+		}
+		s.settled(a)
+	}()
+	return true
+}
+
+// forgetFile gives the room of an array in the files back, once nothing uses it.
+func (s *Store) forgetFile(a *Array) {
+	if a.file.piece == nil || a.file.writing || a.file.reading {
+		return
+	}
+	s.files.store.Free(a.file.piece)
+	a.file = fileCopy{}
+}
+
+// dropFile gives up one copy in a file that is above as well.
+func (s *Store) dropFile() bool {
+	var best *Array
+	for a := range s.arrays {
+		if a.file.piece == nil || a.file.writing || a.file.reading || a.inFile() && !a.inMemory() && !(a.resident() && !a.dev.fresh) {
+			continue
+		}
+		if best == nil || s.next(a) < s.next(best) {
+			best = a
+		}
+	}
+	if best == nil {
+		return false
+	}
+	s.forgetFile(best)
+	return true
+}
+
+// memoryRoom makes room for n bytes in host memory: what is in a file too is
+// forgotten, and what is not goes there. It reports whether something gave its place
+// up at once.
+func (s *Store) memoryRoom(n int64) bool {
+	if s.files == nil {
+		return s.vacate(s.memoryVictim())
+	}
+	var clean, dirty *Array // those that are needed last
+	for a := range s.arrays {
+		if !a.mem.held || a.mem.busy > 0 || a.dev.state == reserved || a.mem.buf == nil {
+			continue
+		}
+		switch {
+		case !a.inMemory() && a.dev.state == absent, a.inMemory() && a.inFile():
+			if clean == nil || s.next(a) > s.next(clean) {
+				clean = a
+			}
+		case a.inMemory() && a.dev.state == absent && !a.file.writing && a.users == 0:
+			if dirty == nil || s.next(a) > s.next(dirty) {
+				dirty = a
+			}
+		}
+	}
+	if clean != nil {
+		return s.vacate(clean)
+	}
+	for dirty != nil && s.files.refused == nil && s.files.writes < n+s.window() {
+		if !s.save(dirty) {
+			break
+		}
+		dirty = s.nextToSave()
+	}
+	if s.files.writes > 0 {
+		return false
+	}
+	return s.vacate(s.memoryVictim())
+}
+
+// nextToSave is the array in host memory alone that is needed last.
+func (s *Store) nextToSave() (last *Array) {
+	for a := range s.arrays {
+		if a.mem.buf == nil || a.mem.busy > 0 || !a.inMemory() || a.inFile() || a.file.writing || a.dev.state != absent || a.users > 0 {
+			continue
+		}
+		if last == nil || s.next(a) > s.next(last) {
+			last = a
+		}
+	}
+	return last
+}
+
+// vacate gives up the place of an array, if there is one.
+func (s *Store) vacate(a *Array) bool {
+	if a == nil {
+		return false
+	}
+	s.release(a)
+	return true
+}
