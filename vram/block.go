@@ -72,6 +72,14 @@ type block struct {
 
 func (b *block) end() device.Ptr { return b.ptr.Add(b.bytes) }
 
+// key orders blocks by region and address, in every run alike.
+func (b *block) key() uint64 {
+	if b.region == nil {
+		return uint64(b.ptr)
+	}
+	return uint64(b.region.number)<<44 | uint64(b.ptr-b.region.ptr)
+}
+
 func (b *block) live() bool { return b.life.Load()&1 == 1 }
 
 // handOut makes b live and returns its handle.

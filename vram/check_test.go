@@ -2,8 +2,6 @@ package vram
 
 import (
 	"testing"
-
-	"github.com/pinion-gpu/pinion/device"
 )
 
 // verify checks what must be true of a pool at any moment.
@@ -58,8 +56,8 @@ func (p *Pool) verify(t testing.TB) {
 						free_ += b.bytes
 						freeBytes += b.bytes
 						if c != nil && b.owner == nil {
-							_, n := c.span(b)
-							whole += n / c.size
+							start, end := c.span(b)
+							whole += end - start
 						}
 					}
 					if c != nil {
@@ -70,12 +68,16 @@ func (p *Pool) verify(t testing.TB) {
 				if at != r.ptr.Add(r.bytes) {
 					t.Errorf("region ends at %#x, want %#x", uint64(at), uint64(r.ptr.Add(r.bytes)))
 				}
-				for _, page := range r.pages {
-					if page != 0 {
-						mapped += c.size
+				for i, x := range r.pages {
+					if x == nil {
+						continue
+					}
+					mapped += c.unit
+					if at := int64(i) * c.unit; at < x.at || at >= x.at+x.bytes {
+						t.Errorf("chunk of %d bytes at %d found at %d", x.bytes, x.at, at)
 					}
 				}
-				if r.pages == nil {
+				if c == nil {
 					mapped += r.bytes
 				}
 			}
@@ -86,8 +88,15 @@ func (p *Pool) verify(t testing.TB) {
 				t.Errorf("free bytes %d, want %d", h.bytes, freeBytes)
 			}
 			if c != nil {
-				if c.idleChunks != whole {
-					t.Errorf("%d whole chunks, want %d", c.idleChunks, whole)
+				if c.idleTotal != whole {
+					t.Errorf("%d bytes in idle chunks, want %d", c.idleTotal, whole)
+				}
+				var sum int64
+				for _, x := range c.unmapped {
+					sum += x.bytes
+				}
+				if c.unmappedTotal != sum {
+					t.Errorf("%d bytes in unmapped chunks, want %d", c.unmappedTotal, sum)
 				}
 				mapped += c.unmappedBytes()
 				free_ += c.unmappedBytes()
@@ -107,11 +116,11 @@ func (p *Pool) verify(t testing.TB) {
 // verifyPages checks that a block has memory behind all of it, or none.
 func (p *Pool) verifyPages(t testing.TB, c *chunked, b *block) {
 	t.Helper()
-	first := int64(b.ptr-b.region.ptr) / c.size
-	last := (int64(b.end()-b.region.ptr) + c.size - 1) / c.size
+	first := int64(b.ptr-b.region.ptr) / c.unit
+	last := (int64(b.end()-b.region.ptr) + c.unit - 1) / c.unit
 	for i := first; i < last; i++ {
-		if (b.region.pages[i] == device.Chunk(0)) != (b.kind == hole) {
-			t.Errorf("block of kind %d at %#x: chunk %d there is %d", b.kind, uint64(b.ptr), i, b.region.pages[i])
+		if there := i < int64(len(b.region.pages)) && b.region.pages[i] != nil; there != (b.kind != hole) {
+			t.Errorf("block of kind %d at %#x: memory at page %d: %t", b.kind, uint64(b.ptr), i, there)
 		}
 	}
 }

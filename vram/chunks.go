@@ -1,8 +1,10 @@
 package vram
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -11,114 +13,73 @@ import (
 // errBudget says that the pool may not grow.
 var errBudget = errors.New("budget exceeded")
 
-// chunked backs a heap with physical chunks that are mapped into reserved
-// address space. A chunk that holds only idle blocks is unmapped there and mapped
-// where it is needed: free memory is usable, except for less than a chunk at
-// either end of a block.
+// chunked backs a heap with physical chunks of several sizes that are mapped into
+// reserved address space. A chunk that holds only idle blocks can be unmapped
+// there and mapped where it is needed.
 type chunked struct {
 	heap   *heap
 	mapper device.Mapper
-	size   int64 // of a chunk
-	room   int64 // of a region, at least
+	unit   int64 // sizes and places of chunks are multiples
+	fixed  int64 // size of every chunk; 0: chosen by what is asked for
+	most   int64 // size of the largest chunk
 
-	unmapped   []device.Chunk // mapped nowhere
-	idleChunks int64          // chunks that hold only idle blocks
+	unmapped      []*chunk // mapped nowhere
+	unmappedTotal int64    // their bytes
+	idleTotal     int64    // bytes of the mapped chunks that hold only idle blocks
 }
 
-// span returns the whole chunks inside b: where they begin, and their bytes.
-func (c *chunked) span(b *block) (start, bytes int64) {
-	offset := int64(b.ptr - b.region.ptr)
-	start = (offset + c.size - 1) &^ (c.size - 1)
-	end := (offset + b.bytes) &^ (c.size - 1)
-	return start, max(end-start, 0)
+// chunk is physical memory, mapped at one place or nowhere.
+type chunk struct {
+	handle device.Chunk
+	bytes  int64
+	at     int64 // where in its region
+}
+
+// span returns where in its region the whole chunks inside b begin and end.
+func (c *chunked) span(b *block) (start, end int64) {
+	pages := b.region.pages
+	from := int64(b.ptr - b.region.ptr)
+	to := from + b.bytes
+	start, end = (from+c.unit-1)&^(c.unit-1), to&^(c.unit-1)
+	if start >= end {
+		return start, start
+	}
+	if x := pages[start/c.unit]; x.at < start {
+		start = x.at + x.bytes
+	}
+	if x := pages[end/c.unit-1]; x.at+x.bytes > end {
+		end = x.at
+	}
+	return start, max(start, end)
 }
 
 func (c *chunked) idle(b *block, change int64) {
-	_, bytes := c.span(b)
-	c.idleChunks += change * (bytes / c.size)
+	start, end := c.span(b)
+	c.idleTotal += change * (end - start)
 }
 
 func (c *chunked) movable(b *block) int64 {
-	_, bytes := c.span(b)
-	return bytes
+	start, end := c.span(b)
+	return end - start
 }
 
-func (c *chunked) unmappedBytes() int64 { return int64(len(c.unmapped)) * c.size }
+func (c *chunked) unmappedBytes() int64 { return c.unmappedTotal }
 
-// grow maps chunks into the smallest hole with room for n bytes, right behind the
-// free block before it if o may use that one.
-func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
-	h := c.heap
-	if n > most {
-		return nil, errBudget
+func total(chunks []*chunk) (n int64) {
+	for _, x := range chunks {
+		n += x.bytes
 	}
-	gap := h.holes.best(n)
-	if gap == nil {
-		var err error
-		if gap, err = c.reserve(n); err != nil {
-			return nil, err
-		}
-	}
-	front := gap.prev
-	if front != nil && (front.kind != free || front.owner != nil && front.owner != o) {
-		front = nil
-	}
-	need := n
-	if front != nil {
-		need -= front.bytes
-		h.unset(front) // so that its chunks stay where they are
-	}
-	need = (need + c.size - 1) / c.size
-	if err := c.gather(need, most); err != nil {
-		if front != nil {
-			h.put(front)
-		}
-		return nil, err
-	}
-	// Gathering may have made the hole larger, or another block of it.
-	if front != nil {
-		gap = front.next
-	} else {
-		gap = h.holes.best(n)
-	}
-	h.unset(gap)
-	if err := c.put(gap, need); err != nil {
-		h.put(gap)
-		if front != nil {
-			h.put(front)
-		}
-		return nil, err
-	}
-	if rest := gap.bytes - need*c.size; rest > 0 {
-		h.put(h.cut(gap, need*c.size))
-	}
-	gap.kind = free
-	if front == nil {
-		return h.occupy(gap, n, o), nil
-	}
-	// The two become one block; the bytes behind the first n are new.
-	var rest *block
-	if extra := front.bytes + gap.bytes - n; extra > 0 {
-		rest = h.cut(gap, gap.bytes-extra)
-	}
-	front.bytes += gap.bytes
-	h.unlink(gap)
-	front.kind, front.owner = taken, o
-	if rest != nil {
-		h.merge(rest)
-	}
-	return front, nil
+	return n
 }
 
 // reserve makes a region with a hole of n bytes at least.
 func (c *chunked) reserve(n int64) (*block, error) {
-	n = (n + c.size - 1) &^ (c.size - 1)
 	var ptr device.Ptr
 	var err error
-	for bytes := max(c.room, n); ; bytes = max(bytes/2&^(c.size-1), n) {
+	room := (max(2*n, 2*c.heap.pool.hard) + c.unit - 1) &^ (c.unit - 1)
+	for bytes := room; ; bytes = max(bytes/2&^(c.unit-1), n) {
 		if ptr, err = c.mapper.Reserve(bytes); err == nil {
-			r, b := c.heap.add(ptr, bytes, hole)
-			r.pages = make([]device.Chunk, bytes/c.size)
+			_, b := c.heap.add(ptr, bytes, hole)
 			c.heap.put(b)
 			return b, nil
 		}
@@ -128,108 +89,189 @@ func (c *chunked) reserve(n int64) (*block, error) {
 	}
 }
 
-// gather sees to it that n chunks are unmapped: idle ones from elsewhere and, if
-// there are too few, new ones. It makes none unless it can have all of them.
-func (c *chunked) gather(n, most int64) error {
+// create makes chunks of the sizes, all or none.
+func (c *chunked) create(sizes []int64) ([]*chunk, error) {
 	p := c.heap.pool
-	made := n - int64(len(c.unmapped)) - c.idleChunks
-	if made > 0 && p.reserved.current.Load() > most-made*c.size {
-		return errBudget
-	}
-	for i := range made {
-		chunk, err := c.mapper.CreateChunk(c.size)
+	var made []*chunk
+	for _, n := range sizes {
+		handle, err := c.mapper.CreateChunk(n)
 		if err != nil {
-			return errors.Join(err, c.release(i))
+			c.store(made)
+			return nil, errors.Join(err, c.release(len(made)))
 		}
 		p.calls.Create++
-		p.reserved.add(c.size)
-		c.unmapped = append(c.unmapped, chunk)
+		p.reserved.add(n)
+		made = append(made, &chunk{handle: handle, bytes: n})
 	}
-	for int64(len(c.unmapped)) < n {
-		if err := c.take(n - int64(len(c.unmapped))); err != nil {
-			return err
-		}
-	}
-	return nil
+	return made, nil
+}
+
+// store keeps chunks that are mapped nowhere.
+func (c *chunked) store(chunks []*chunk) {
+	c.unmapped = append(c.unmapped, chunks...)
+	c.unmappedTotal += total(chunks)
 }
 
 // release returns the last n of the unmapped chunks to the device.
-func (c *chunked) release(n int64) error {
+func (c *chunked) release(n int) error {
 	p := c.heap.pool
 	for ; n > 0; n-- {
 		last := len(c.unmapped) - 1
-		if err := c.mapper.ReleaseChunk(c.unmapped[last]); err != nil {
+		x := c.unmapped[last]
+		if err := c.mapper.ReleaseChunk(x.handle); err != nil {
 			return err
 		}
 		c.unmapped = c.unmapped[:last]
+		c.unmappedTotal -= x.bytes
 		p.calls.Release++
-		p.reserved.add(-c.size)
+		p.reserved.add(-x.bytes)
 	}
 	return nil
 }
 
-// take unmaps up to n chunks of the largest idle block that has any, from its
-// end.
-func (c *chunked) take(n int64) error {
+// take returns the chunks that were picked from the list, mapped nowhere. After
+// an error it returns those that it has unmapped by then.
+func (c *chunked) take(list []spare, picked []int) (chunks []*chunk, err error) {
+	var mapped []spare
+	for _, i := range picked {
+		if list[i].b != nil {
+			mapped = append(mapped, list[i])
+			continue
+		}
+		x := list[i].chunk
+		chunks = append(chunks, x)
+		c.unmapped = slices.Delete(c.unmapped, slices.Index(c.unmapped, x), slices.Index(c.unmapped, x)+1)
+		c.unmappedTotal -= x.bytes
+	}
+	// Those of one block from its end, neighbours together: what is left of the
+	// block then begins where it did.
+	slices.SortStableFunc(mapped, func(a, b spare) int {
+		if a.b != b.b {
+			return cmp.Compare(a.b.key(), b.b.key())
+		}
+		return cmp.Compare(b.at, a.at)
+	})
+	for i := 0; i < len(mapped); {
+		b, end := mapped[i].b, mapped[i].at+mapped[i].bytes
+		start := end
+		for i < len(mapped) && mapped[i].b == b && mapped[i].at+mapped[i].bytes == start {
+			start = mapped[i].at
+			i++
+		}
+		_, some, err := c.unmap(b, start, end)
+		chunks = append(chunks, some...)
+		if err != nil {
+			return chunks, err
+		}
+	}
+	return chunks, nil
+}
+
+// unmap unmaps the chunks of an idle block that lie from start to end of its
+// region, and returns the hole that they leave, which may be larger. The block
+// keeps what is before them, if there is any.
+func (c *chunked) unmap(b *block, start, end int64) (gap *block, chunks []*chunk, err error) {
 	h := c.heap
-	var b *block
-	var start, bytes int64
-	for b = range h.idle.large.Descending() {
-		if start, bytes = c.span(b); bytes > 0 {
-			break
-		} // else it is less than two chunks, across their border
+	r := b.region
+	if err := c.mapper.Unmap(r.ptr.Add(start), end-start); err != nil {
+		return nil, nil, fmt.Errorf("unmap %d bytes: %w", end-start, err)
 	}
-	if bytes > n*c.size {
-		start += bytes - n*c.size
-		bytes = n * c.size
-	}
-	if err := c.mapper.Unmap(b.region.ptr.Add(start), bytes); err != nil {
-		return fmt.Errorf("unmap %d bytes: %w", bytes, err)
-	}
-	h.pool.calls.Unmap += bytes / c.size
-	h.pool.log(Event{Kind: EventUnmap, Address: b.region.ptr.Add(start), Bytes: bytes})
-	pages := b.region.pages[start/c.size:][:bytes/c.size]
-	c.unmapped = append(c.unmapped, pages...)
-	clear(pages)
-	// Before, gap, behind: all in no set for now.
+	h.pool.log(Event{Kind: EventUnmap, Address: r.ptr.Add(start), Bytes: end - start})
 	h.unset(b)
-	gap := b
-	if front := start - int64(b.ptr-b.region.ptr); front > 0 {
+	for at := start; at < end; {
+		x := r.pages[at/c.unit]
+		chunks = append(chunks, x)
+		at += x.bytes
+	}
+	h.pool.calls.Unmap += int64(len(chunks))
+	gap = b
+	if front := start - int64(b.ptr-r.ptr); front > 0 {
 		gap = h.cut(b, front)
+	}
+	var rest *block
+	if gap.bytes > end-start {
+		rest = h.cut(gap, end-start)
+	}
+	clear(r.pages[start/c.unit : end/c.unit])
+	if gap != b {
 		h.put(b)
 	}
-	if gap.bytes > bytes {
-		h.put(h.cut(gap, bytes))
+	if rest != nil {
+		h.put(rest)
 	}
 	gap.kind = hole
-	h.merge(gap)
-	return nil
+	return h.merge(gap), chunks, nil
 }
 
-// put maps n unmapped chunks at the start of gap.
-func (c *chunked) put(gap *block, n int64) error {
-	p := c.heap.pool
-	chunks := c.unmapped[int64(len(c.unmapped))-n:]
-	if err := c.mapper.Map(gap.ptr, chunks, c.size); err != nil {
-		return fmt.Errorf("map %d chunks of %d bytes: %w", n, c.size, err)
+// put maps chunks at the start of a gap, or at its end. After an error none is
+// mapped.
+func (c *chunked) put(gap *block, chunks []*chunk, last bool) error {
+	p, r := c.heap.pool, gap.region
+	start := int64(gap.ptr - r.ptr)
+	if last {
+		start += gap.bytes - total(chunks)
+		slices.Reverse(chunks) // the one that is used in part comes first
 	}
-	p.calls.Map += n
-	p.log(Event{Kind: EventMap, Address: gap.ptr, Bytes: n * c.size})
-	copy(gap.region.pages[int64(gap.ptr-gap.region.ptr)/c.size:], chunks)
-	c.unmapped = c.unmapped[:int64(len(c.unmapped))-n]
+	at := start
+	handles := make([]device.Chunk, 0, len(chunks))
+	for i := 0; i < len(chunks); {
+		// Those of one size by one call.
+		size := chunks[i].bytes
+		first := i
+		for handles = handles[:0]; i < len(chunks) && chunks[i].bytes == size; i++ {
+			handles = append(handles, chunks[i].handle)
+		}
+		if err := c.mapper.Map(r.ptr.Add(at), handles, size); err != nil {
+			err = fmt.Errorf("map %d chunks of %d bytes: %w", len(handles), size, err)
+			if at > start {
+				err = errors.Join(err, c.mapper.Unmap(r.ptr.Add(start), at-start))
+			}
+			return err
+		}
+		for _, x := range chunks[first:i] {
+			x.at = at
+			at += size
+		}
+	}
+	p.calls.Map += int64(len(chunks))
+	p.log(Event{Kind: EventMap, Address: r.ptr.Add(start), Bytes: at - start})
+	if last := int(at / c.unit); last > len(r.pages) {
+		r.pages = append(r.pages, make([]*chunk, last-len(r.pages))...)
+	}
+	for _, x := range chunks {
+		for i := x.at; i < x.at+x.bytes; i += c.unit {
+			r.pages[i/c.unit] = x
+		}
+	}
 	return nil
 }
 
 // trim returns all idle chunks to the device.
 func (c *chunked) trim() (freed int64, err error) {
-	for c.idleChunks > 0 {
-		if err := c.take(c.idleChunks); err != nil {
+	for b := c.movableBlock(); b != nil; b = c.movableBlock() {
+		start, end := c.span(b)
+		_, chunks, err := c.unmap(b, start, end)
+		if err != nil {
 			return 0, err
 		}
+		c.store(chunks)
 	}
-	before := c.unmappedBytes()
-	err = c.release(int64(len(c.unmapped)))
-	return before - c.unmappedBytes(), err
+	before := c.unmappedTotal
+	err = c.release(len(c.unmapped))
+	return before - c.unmappedTotal, err
+}
+
+// movableBlock returns an idle block with a whole chunk in it, or nil.
+func (c *chunked) movableBlock() *block {
+	if c.idleTotal == 0 {
+		return nil
+	}
+	for b := range c.heap.idle.large.Descending() {
+		if start, end := c.span(b); start < end {
+			return b
+		}
+	}
+	return nil
 }
 
 // close returns everything to the device, even memory in use.
@@ -237,22 +279,18 @@ func (c *chunked) close() error {
 	var errs []error
 	for _, r := range c.heap.regions {
 		for i := 0; i < len(r.pages); {
-			n := i
-			for n < len(r.pages) && r.pages[n] != 0 {
-				n++
+			x := r.pages[i]
+			if x == nil {
+				i++
+				continue
 			}
-			if n > i {
-				errs = append(errs, c.mapper.Unmap(r.ptr.Add(int64(i)*c.size), int64(n-i)*c.size))
-				for _, chunk := range r.pages[i:n] {
-					errs = append(errs, c.mapper.ReleaseChunk(chunk))
-				}
-			}
-			i = n + 1
+			errs = append(errs, c.mapper.Unmap(r.ptr.Add(x.at), x.bytes), c.mapper.ReleaseChunk(x.handle))
+			i += int(x.bytes / c.unit)
 		}
 		errs = append(errs, c.mapper.Unreserve(r.ptr, r.bytes))
 	}
-	for _, chunk := range c.unmapped {
-		errs = append(errs, c.mapper.ReleaseChunk(chunk))
+	for _, x := range c.unmapped {
+		errs = append(errs, c.mapper.ReleaseChunk(x.handle))
 	}
 	return errors.Join(errs...)
 }

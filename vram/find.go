@@ -54,6 +54,9 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (*b
 		return p.async.alloc(p, size, n, use, o)
 	}
 	h := p.heapOf(size)
+	if o != nil && p.chunk > 0 && size > largestSmall {
+		p.advance(o) // idle memory joins with its neighbours, and can be moved
+	}
 	if b := h.fit(size, o); b != nil {
 		return b, nil
 	}

@@ -32,7 +32,7 @@ type links struct {
 func (s *freeSet) insert(b *block) {
 	s.count++
 	if b.bytes >= binned {
-		s.large.Insert(&b.set.node, b, b.bytes, uint64(b.ptr))
+		s.large.Insert(&b.set.node, b, b.bytes, b.key())
 		return
 	}
 	b.set.before, b.set.after = nil, nil

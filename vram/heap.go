@@ -25,14 +25,16 @@ type heap struct {
 	idle    freeSet // free blocks that any stream may have
 	holes   freeSet // addresses without memory
 	bytes   int64   // of free blocks, idle or not
+	made    int     // regions that were ever added
 }
 
 // region is a reservation of address space, or a segment.
 type region struct {
-	ptr   device.Ptr
-	bytes int64
-	first *block         // by address
-	pages []device.Chunk // behind the addresses, by chunk size; 0: none. nil for a segment
+	ptr    device.Ptr
+	bytes  int64
+	first  *block   // by address
+	number int      // in order of creation, from 0 on
+	pages  []*chunk // behind the addresses, by the unit of chunks; nil: none. None for a segment
 }
 
 // set returns the set that b belongs in.
@@ -130,25 +132,42 @@ func (h *heap) cut(b *block, n int64) *block {
 // fit takes n bytes for o from the smallest free block that is large enough, or
 // returns nil.
 func (h *heap) fit(n int64, o *owner) *block {
+	for range 2 {
+		b := h.best(n, o)
+		if b == nil {
+			return nil
+		}
+		last := h.backing.fromEnd(b, n)
+		if b = h.backing.divide(b, n, last); b != nil {
+			h.unset(b)
+			return h.occupy(b, n, o, last)
+		}
+	}
+	return nil
+}
+
+// best returns the smallest free block of at least n bytes that o may use, or nil.
+func (h *heap) best(n int64, o *owner) *block {
 	b := h.idle.best(n)
 	if o != nil {
 		if own := o.free[h.index].best(n); own != nil && (b == nil || own.bytes <= b.bytes) {
 			b = own
 		}
 	}
-	if b == nil {
-		return nil
-	}
-	h.unset(b)
-	return h.occupy(b, n, o)
+	return b
 }
 
-// occupy takes the first n bytes of b, which is free and in no set. The rest is
-// freed.
-func (h *heap) occupy(b *block, n int64, o *owner) *block {
+// occupy takes the first n bytes of b, which is free and in no set, or the last
+// ones. The rest is freed.
+func (h *heap) occupy(b *block, n int64, o *owner, last bool) *block {
 	var rest *block
 	if b.bytes > n {
-		rest = h.cut(b, n)
+		if last {
+			rest = b
+			b = h.cut(b, b.bytes-n)
+		} else {
+			rest = h.cut(b, n)
+		}
 	}
 	b.kind, b.owner = taken, o
 	if rest != nil {
@@ -159,7 +178,8 @@ func (h *heap) occupy(b *block, n int64, o *owner) *block {
 
 // add adds a region with one block in it, of kind k.
 func (h *heap) add(ptr device.Ptr, bytes int64, k kind) (*region, *block) {
-	r := &region{ptr: ptr, bytes: bytes}
+	r := &region{ptr: ptr, bytes: bytes, number: h.made}
+	h.made++
 	b := h.pool.newBlock()
 	b.region, b.ptr, b.bytes, b.kind = r, ptr, bytes, k
 	b.owner, b.seq, b.prev, b.next = nil, 0, nil, nil
@@ -180,6 +200,15 @@ type backing interface {
 
 	// idle notes that a block becomes idle (+1) or is idle no more (-1).
 	idle(b *block, change int64)
+
+	// fromEnd reports whether n bytes are better taken from the end of b than
+	// from its start.
+	fromEnd(b *block, n int64) bool
+
+	// divide prepares b, which is free and in its set, for n bytes to be taken
+	// from its start or its end, and returns it. It returns nil if that failed
+	// and b is not what it was.
+	divide(b *block, n int64, last bool) *block
 
 	// movable is how many of b's bytes could be mapped at another address.
 	movable(b *block) int64

@@ -59,12 +59,17 @@ type Options struct {
 	// Source is where memory comes from. Default: SourceAuto.
 	Source Source
 
-	// ChunkBytes is the size of a physical chunk, a power of two and a
-	// multiple of the device's granularity. Small chunks waste less at the
-	// ends of blocks; mapping and unmapping one takes 36 µs on an H200,
-	// whatever its size. Default: 1/16384 of the
-	// budget or of the device's memory, from the granularity up to 8 MiB.
+	// ChunkBytes is the size of every physical chunk of blocks above 1 MiB, a
+	// power of two and a multiple of the device's granularity. Default: 0,
+	// several sizes: large chunks for large blocks, and smaller ones when more
+	// than half of the budget, or of the device's memory, is in use.
 	ChunkBytes int64
+
+	// Slack is how much the pool reserves beyond what is live before it moves
+	// memory rather than taking more, as a share of what is live. Moving takes
+	// time, and memory that is taken is missing elsewhere. When memory is
+	// short there is no slack. Default: 0, a tenth. Less than 0: none.
+	Slack float64
 
 	// History is how many events the pool remembers. Default: 0, none.
 	History int
@@ -74,8 +79,8 @@ type Options struct {
 	Stacks StackMode
 }
 
-// maxChunkBytes is the largest chunk that is chosen by default.
-const maxChunkBytes = 8 << 20
+// defaultSlack is Options.Slack by default.
+const defaultSlack = 0.1
 
 func (o *Options) check() error {
 	if o.Budget < 0 || o.Soft < 0 || o.ChunkBytes < 0 || o.History < 0 || o.Source > SourceDriver || o.Stacks > StacksAll {
@@ -98,15 +103,26 @@ func (o *Options) check() error {
 	return nil
 }
 
-// chunkBytes is the size of chunks on a device with that granularity and
-// memory for the pool.
-func (o *Options) chunkBytes(granularity, capacity int64) (int64, error) {
+// slack is Options.Slack with its default.
+func (o *Options) slack() float64 {
+	switch {
+	case o.Slack < 0:
+		return 0
+	case o.Slack == 0:
+		return defaultSlack
+	}
+	return o.Slack
+}
+
+// mostChunkBytes is the size of the largest chunk on a device with that
+// granularity and memory for the pool.
+func (o *Options) mostChunkBytes(granularity, capacity int64) (int64, error) {
 	if n := o.ChunkBytes; n > 0 {
 		if n&(n-1) != 0 || n%granularity != 0 {
 			return 0, fmt.Errorf("vram: %w: chunks of %s: want a power of two and a multiple of %s", device.ErrArgument, units.Bytes(n), units.Bytes(granularity))
 		}
 		return n, nil
 	}
-	n := int64(1) << (bits.Len64(uint64(max(capacity/16384, 1))) - 1)
-	return max(min(n, maxChunkBytes), granularity), nil
+	n := int64(1) << (bits.Len64(uint64(max(capacity/128, 1))) - 1)
+	return max(n, granularity), nil
 }

@@ -204,14 +204,14 @@ func (p *Pool) record(s device.Stream) (device.Event, error) {
 
 // pollTime is how long an allocation of n bytes polls for freed memory to become
 // idle before it takes more from the device. It is less than the device takes to
-// map as much (33 µs a chunk on an H200): waiting for a device that is nearly done
-// pays, and one that is far behind costs little.
+// map as much: waiting for a device that is nearly done pays, and one that is far
+// behind costs little.
 func (p *Pool) pollTime(n int64) time.Duration {
 	const least, most, each = 50 * time.Microsecond, 5 * time.Millisecond, 20 * time.Microsecond
 	if p.chunk == 0 {
 		return least
 	}
-	return min(least+time.Duration(n/p.chunk)*each, most)
+	return min(least+time.Duration((n+p.chunk-1)/p.chunk)*each, most)
 }
 
 // poll makes freed memory that no stream uses any more idle, and reports whether

@@ -18,8 +18,9 @@ type Pool struct {
 	dev     device.Device
 	options Options
 	source  Source
-	hard    int64 // the most bytes that it may have: the budget, or all of the device
-	chunk   int64 // bytes of a large chunk; 0: there are only segments
+	hard    int64   // the most bytes that it may have: the budget, or all of the device
+	chunk   int64   // bytes of the largest chunk; 0: there are only segments
+	slack   float64 // Options.Slack, or its default
 	start   time.Time
 
 	shards    shards
@@ -132,16 +133,12 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 		return fmt.Errorf("vram: %w", err)
 	}
 	small = max(small, binned) // a block with a whole chunk in it is in the treap
-	if p.chunk, err = p.options.chunkBytes(small, capacity); err != nil {
+	if p.chunk, err = p.options.mostChunkBytes(small, capacity); err != nil {
 		return err
 	}
-	sizes := [heaps]int64{smallHeap: small, largeHeap: p.chunk}
-	for i, h := range p.heaps {
-		size := sizes[i]
-		// Address space costs nothing but the table of its chunks. With room
-		// to spare, a hole that is large enough is never far.
-		h.backing = &chunked{heap: h, mapper: mapper, size: size, room: 2 * (capacity + size - 1) &^ (size - 1)}
-	}
+	p.slack = p.options.slack()
+	p.heaps[smallHeap].backing = &chunked{heap: p.heaps[smallHeap], mapper: mapper, unit: small, fixed: small, most: small}
+	p.heaps[largeHeap].backing = &chunked{heap: p.heaps[largeHeap], mapper: mapper, unit: small, fixed: p.options.ChunkBytes, most: p.chunk}
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (s *segmented) grow(n int64, o *owner, most int64) (*block, error) {
 		p.reserved.add(bytes)
 		p.log(Event{Kind: EventMap, Address: ptr, Bytes: bytes})
 		_, b := s.heap.add(ptr, bytes, free)
-		return s.heap.occupy(b, n, o), nil
+		return s.heap.occupy(b, n, o, false), nil
 	}
 	return nil, last
 }
@@ -76,6 +76,10 @@ func (s *segmented) trim() (freed int64, err error) {
 }
 
 func (s *segmented) idle(*block, int64) {}
+
+func (s *segmented) fromEnd(*block, int64) bool { return false }
+
+func (s *segmented) divide(b *block, _ int64, _ bool) *block { return b }
 
 func (s *segmented) movable(b *block) int64 {
 	if b.bytes == b.region.bytes {
