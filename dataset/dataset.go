@@ -185,3 +185,10 @@ func CheckRead(d named, i int, dst []byte, bytes int) error {
 // there are, as of a stream: it is to be read from the first sample on, in order,
 // until one fails with [ErrEnd].
 const UnknownLen = math.MaxInt32
+
+// Seeder is implemented by datasets that draw the order of their samples
+// themselves, such as shuffled streams. SetSeed gives the seed of the passes that
+// begin later; package loader sets that of its options.
+type Seeder interface {
+	SetSeed(seed uint64)
+}

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
+
+	"github.com/pinion-gpu/pinion/internal/panicked"
 )
 
 // MapFunc makes sample v.Index of a [Map]: it reads src and writes all of dst.
@@ -159,7 +160,7 @@ func (r *mapReader) Read(ctx context.Context, v Visit, dst []byte) error {
 		return err
 	}
 	if err := r.mapped.call(ctx, v, dst, src); err != nil {
-		return fmt.Errorf("%s: %w", r.mapped.Name(v.Index), err)
+		return panicked.WithStack(fmt.Errorf("%s: %w", r.mapped.Name(v.Index), err))
 	}
 	return nil
 }
@@ -168,11 +169,18 @@ func (r *mapReader) Read(ctx context.Context, v Visit, dst []byte) error {
 func (d *Map) call(ctx context.Context, v Visit, dst, src []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w in the function of a map: %v\n%s", ErrPanic, p, debug.Stack())
+			err = panicError{fmt.Errorf("the function of a map: %w", panicked.Error(p))}
 		}
 	}()
 	return d.f(ctx, v, dst[:len(dst):len(dst)], src)
 }
+
+// panicError is an [ErrPanic].
+type panicError struct{ error }
+
+func (e panicError) Unwrap() error { return e.error }
+
+func (panicError) Is(target error) bool { return target == ErrPanic }
 
 // Close implements [Reader].
 func (r *mapReader) Close() error { return r.reader.Close() }

@@ -99,6 +99,9 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 func (l *Loader) describe() (err error) {
 	samples := &l.layout.Samples
 	l.endless = l.samples == dataset.UnknownLen
+	if s, ok := dataset.As[dataset.Seeder](l.dataset()); ok {
+		s.SetSeed(l.options.Seed)
+	}
 	if err := checkStream(l.dataset(), l.options); err != nil {
 		return err
 	}

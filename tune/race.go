@@ -179,7 +179,8 @@ func estimate(all []*runner, laps int) {
 const driftLaps = 4
 
 // settled reports whether the choice is known to be good: two standard errors
-// of the difference would not make any other setting more than 5 % faster. The
+// of the difference would not make any other setting more than 5 % faster, and its
+// own rate is known to within 5 %, which matters where it is the only one left. The
 // choice need not be the fastest by score.
 func settled(choice *runner, field []*runner, step bool) bool {
 	const most = 0.05
@@ -188,7 +189,7 @@ func settled(choice *runner, field []*runner, step bool) bool {
 			return false
 		}
 	}
-	return !math.IsInf(choice.err, 1)
+	return choice.err <= most
 }
 
 // decided reports whether more rounds could not change the choice: it is

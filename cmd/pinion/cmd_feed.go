@@ -205,6 +205,9 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *pipeline.Input, options loader.
 		}
 		return err
 	}
+	if ahead := report.Slabs - 1; ahead >= 0 && ahead < options.Prefetch {
+		in.Line.Message("--prefetch %d: no more than %s could be read ahead; there are no more, or they have no room in memory", options.Prefetch, units.Count(ahead, "batch"))
+	}
 	if report.Samples == 0 && options.Resume != nil {
 		in.Line.Message("Nothing left to feed: the state of --resume is at the end of %s; raise --epochs to continue",
 			units.Count(options.Epochs, "epoch"))

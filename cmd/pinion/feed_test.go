@@ -3,10 +3,12 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -528,3 +530,54 @@ type stays struct{ device.Device }
 
 func (s stays) Unwrap() device.Device { return s.Device }
 func (stays) Close() error            { return nil }
+
+// The largest batch is that of what there was, also where nobody knew before.
+func TestFeedShortStream(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tar.gz")
+	f, err := os.Create(path)
+	ok(t, err)
+	z := gzip.NewWriter(f)
+	w := tar.NewWriter(z)
+	photo := jpegOf(t, 1)
+	for i := range 3 {
+		ok(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d.jpg", i), Size: int64(len(photo)), Mode: 0o600}))
+		_, err := w.Write(photo)
+		ok(t, err)
+	}
+	ok(t, errors.Join(w.Close(), z.Close(), f.Close()))
+	doc := document(t, []string{"batch_shape"}, "feed", path, "--device", "host", "--json")
+	if shape := fmt.Sprint(doc["batch_shape"]); doc["samples"] != 3. || !strings.HasPrefix(shape, "[3 ") {
+		t.Errorf("%v samples in batches of %v", doc["samples"], shape)
+	}
+}
+
+// What was asked for and not done is said.
+func TestFeedPrefetchBeyond(t *testing.T) {
+	dir := makePhotos(t, 4)
+	r := pinion(t, "feed", dir, "--device", "host", "--batch", "2", "--prefetch", "100000")
+	if r.code != exitDone || !strings.Contains(r.stderr, "--prefetch 100000: no more than 2 batches could be read ahead") {
+		t.Errorf("exit code %d\n%s", r.code, r.stderr)
+	}
+	if r := pinion(t, "feed", dir, "--device", "host", "--batch", "2", "--prefetch", "2"); r.stderr != "" {
+		t.Error(r.stderr)
+	}
+}
+
+// Options that are wrong are found before sample photos are made.
+func TestFeedChecksBeforeSamplePhotos(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv("HOME", cache)
+	t.Setenv("LocalAppData", cache)
+	for args, say := range map[string]string{
+		"feed --transform nosuch:1": "--transform: ", "feed --size 0": "--size", "tune --depth 3": "--depth",
+	} {
+		r := pinion(t, strings.Fields(args)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, say) {
+			t.Errorf("%q: exit code %d, %s", args, r.code, r.stderr)
+		}
+	}
+	if made, _ := filepath.Glob(filepath.Join(cache, "*")); made != nil {
+		t.Errorf("made %v", made)
+	}
+}

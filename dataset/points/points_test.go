@@ -92,11 +92,11 @@ func TestPointCloudsErrors(t *testing.T) {
 	}
 	many := map[string][]byte{}
 	for i := range 200 {
-		many[fmt.Sprintf("%03d.bin", i)] = make([]byte, 16*(1+i%3)+i/77)
+		many[fmt.Sprintf("%03d.bin", i)] = make([]byte, 16*(1+i%3)+1+i/77)
 	}
 	for range 5 { // whichever goroutine is first, the first bad file is named
 		_, err = Open(t.Context(), datatest.Folder(t, many), Options{})
-		testkit.WantError(t, "first", err, dataset.ErrDamaged, "077.bin: ")
+		testkit.WantError(t, "first", err, dataset.ErrDamaged, "000.bin: ")
 	}
 }
 
@@ -122,6 +122,22 @@ func TestBadCloud(t *testing.T) {
 		if !errors.Is(err, kind) || err != nil && !strings.Contains(err.Error(), d.Name(i)) {
 			t.Errorf("%s: %v, want %v", d.Name(i), err, kind)
 		}
+	}
+}
+
+// TestMostlyBad: one good file is enough, however many others are bad.
+func TestMostlyBad(t *testing.T) {
+	d, err := Open(t.Context(), datatest.Folder(t, map[string][]byte{
+		"a.bin": make([]byte, 31), "b.bin": make([]byte, 33), "c.bin": make([]byte, 48), "d.bin": make([]byte, 15),
+	}), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := dataset.Warnings(d); len(w) != 1 || !strings.Contains(w[0], "3 of 4 files cannot be read; the first: "+d.Name(0)) {
+		t.Errorf("warnings %q", w)
+	}
+	if n := dataset.Length(d, 2); n != 3 {
+		t.Errorf("the good file has %d points", n)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/photos"
@@ -42,21 +43,31 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
+			var seed atomic.Uint64
 			if n := values.Int("shuffle-buffer"); values.Given("shuffle-buffer") {
 				if n < 1 {
 					return nil, values.Bad("shuffle-buffer", fmt.Errorf("%d is below 1", n))
 				}
-				s = s.Shuffle(n, 0)
+				s = s.shuffle(n, seed.Load)
 			}
 			files := NewFiles(s)
 			d, err := photos.New(files, pictures)
 			if err != nil {
 				return nil, err
 			}
-			return dataset.Owning(d, files), nil
+			return &seeded{dataset.Wrapper{Dataset: dataset.Owning(d, files)}, &seed}, nil
 		},
 	})
 }
+
+// seeded is a dataset whose order is drawn from a seed.
+type seeded struct {
+	dataset.Wrapper
+	seed *atomic.Uint64
+}
+
+// SetSeed implements [dataset.Seeder].
+func (d *seeded) SetSeed(seed uint64) { d.seed.Store(seed) }
 
 // compressedTar reports whether a file that begins like that is a tar which is
 // compressed.

@@ -28,10 +28,11 @@ func TestLoaderResumes(t *testing.T) {
 	path := testkit.WriteFile(t, zstandard(t, packed(t, members...)), t.TempDir(), "x.tar.zst")
 	dev := testkit.Must(device.Open("host"))(t)
 	defer dev.Close()
+	seed := uint64(5)
 	read := func(resume *loader.State, batches int) (labels []int32, state loader.State) {
 		d := testkit.Must(dataset.Open(t.Context(), path, dataset.Options{"size": 4, "shuffle-buffer": 50}))(t)
 		defer func() { testkit.OK(t, dataset.Close(d)) }()
-		l := testkit.Must(loader.New(dev, d, loader.Options{Batch: batch, Workers: 4, Resume: resume}))(t)
+		l := testkit.Must(loader.New(dev, d, loader.Options{Batch: batch, Workers: 4, Resume: resume, Seed: seed}))(t)
 		defer func() { testkit.OK(t, l.Close()) }()
 		for b, err := range l.All(t.Context()) {
 			testkit.OK(t, err)
@@ -49,6 +50,11 @@ func TestLoaderResumes(t *testing.T) {
 	if len(whole) != n || slices.IsSorted(whole) || sorted[0] != 0 || sorted[n-1] != n-1 || len(slices.Compact(sorted)) != n {
 		t.Fatalf("%d labels: %v", len(whole), whole)
 	}
+	seed = 7
+	if other, _ := read(nil, -1); len(other) != n || slices.Equal(other, whole) {
+		t.Error("another seed gives the same order, or other samples")
+	}
+	seed = 5
 	for _, batches := range []int{1, 20, 61} {
 		first, state := read(nil, batches)
 		rest, _ := read(&state, -1)

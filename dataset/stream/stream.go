@@ -189,8 +189,13 @@ func (s *Stream) Shard(rank, world int) *Stream {
 // held, and a random one of those makes room for the next, as in WebDataset and
 // tf.data. n below 1 gives a stream that fails with [errs.ErrArgument].
 func (s *Stream) Shuffle(n int, seed uint64) *Stream {
+	return s.shuffle(n, func() uint64 { return seed })
+}
+
+// shuffle is Shuffle with a seed that is asked for when a pass begins.
+func (s *Stream) shuffle(n int, seed func() uint64) *Stream {
 	return s.of(func(ctx context.Context, from Position, yield func(*Record) error) error {
-		buffer, err := sampler.NewShuffleBuffer[*Record](n, seed, from.Epoch)
+		buffer, err := sampler.NewShuffleBuffer[*Record](n, seed(), from.Epoch)
 		if err != nil {
 			return fmt.Errorf("%s: shuffle: %w", s.name, err)
 		}

@@ -34,9 +34,10 @@ type Form struct {
 	Unlike func(shape, first []int, nameOfFirst string) error
 }
 
-// Measure finds the lengths of all samples. It fails where most files cannot be
-// read, with the error of the first of them, where samples are unlike each other, and with
-// [dataset.ErrEmpty] where all are empty.
+// Measure finds the lengths of all samples. It fails where no file can be read, with
+// the error of the first, where samples are unlike each other, and with
+// [dataset.ErrEmpty] where all are empty. Files that cannot be read say more than
+// those that are empty.
 func Measure(ctx context.Context, folder *dataset.Folder, form Form) (*Files, error) {
 	n := folder.Len()
 	shapes, errs := make([][]int, n), make([]error, n)
@@ -53,7 +54,7 @@ func Measure(ctx context.Context, folder *dataset.Folder, form Form) (*Files, er
 			d.faults[i] = err
 		}
 	}
-	if len(d.faults) > n/2 { // then it is not the files
+	if len(d.faults) == n {
 		return nil, errs[d.firstFault()]
 	}
 	first := slices.Index(errs, nil)
@@ -70,6 +71,9 @@ func Measure(ctx context.Context, folder *dataset.Folder, form Form) (*Files, er
 		d.spec.Ragged = d.spec.Ragged || shape[0] != shapes[first][0]
 	}
 	if d.spec.Shape[0] == 0 {
+		if len(d.faults) > 0 {
+			return nil, errs[d.firstFault()]
+		}
 		return nil, dataset.ErrEmpty
 	}
 	if !d.spec.Ragged {

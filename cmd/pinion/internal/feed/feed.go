@@ -92,6 +92,9 @@ func Run(ctx context.Context, dev device.Device, ds dataset.Dataset, o Options) 
 	err = r.all(ctx)
 	r.report.Elapsed = since(start)
 	r.report.Stats = ld.Stats()
+	if most := r.largest; most > 0 && most < r.report.Shape[0] { // a stream that ended before
+		r.report.Shape = slices.Concat([]int{most}, r.report.Shape[1:])
+	}
 	if r.sum != nil && err == nil {
 		r.report.Checksum = "sha256:" + hex.EncodeToString(r.sum.Sum(nil))
 	}
@@ -105,6 +108,7 @@ type run struct {
 	report     *Report
 	epoch      int
 	samples    int64
+	largest    int // samples of the largest batch
 	epochStart time.Time
 
 	sum  hash.Hash
@@ -127,6 +131,7 @@ func (r *run) all(ctx context.Context) error {
 			r.epoch = b.Epoch
 		}
 		r.samples += int64(b.Shape[0])
+		r.largest = max(r.largest, b.Shape[0])
 		if err := r.use(ctx, b); err != nil {
 			return err
 		}

@@ -124,29 +124,61 @@ func (f *datasetFlags) open(cmd *cobra.Command, args []string, line *cli.Progres
 	if cmd.Flags().Changed("raw") && len(args) == 0 {
 		return nil, "", cli.BadUsage(cmd, "--raw describes a file, but none was named")
 	}
-	if path, err = datasetPath(cmd, args, line); err != nil {
-		return nil, "", err
-	}
 	options := openOptions(line)
 	for name, o := range f.options {
 		if cmd.Flags().Changed(name) {
 			options[name] = o.text
 		}
 	}
-	ds, err = dataset.Open(cmd.Context(), path, options)
-	var bad *dataset.OptionError
-	switch {
-	case errors.As(err, &bad) && bad.Err != nil:
-		return nil, path, cli.BadUsage(cmd, "--%s: %w", bad.Option, bad.Err)
-	case errors.As(err, &bad):
-		return nil, path, cli.BadUsage(cmd, "--%s does not apply to %s (%s); it is for %s", bad.Option, path, bad.Format, strings.Join(bad.Formats, ", "))
-	case err != nil:
-		return nil, path, err
+	if len(args) == 0 {
+		if err := f.tryOptions(cmd, options); err != nil {
+			return nil, "", err
+		}
+	}
+	if path, err = datasetPath(cmd, args, line); err != nil {
+		return nil, "", err
+	}
+	if ds, err = dataset.Open(cmd.Context(), path, options); err != nil {
+		return nil, path, misuse(cmd, path, err)
 	}
 	for _, warning := range dataset.Warnings(ds) {
 		line.Message("warning: %s", warning)
 	}
 	return ds, path, nil
+}
+
+// misuse says it in terms of flags where err is of an option.
+func misuse(cmd *cobra.Command, path string, err error) error {
+	var bad *dataset.OptionError
+	switch {
+	case errors.As(err, &bad) && bad.Err != nil:
+		return cli.BadUsage(cmd, "--%s: %w", bad.Option, bad.Err)
+	case errors.As(err, &bad):
+		return cli.BadUsage(cmd, "--%s does not apply to %s (%s); it is for %s", bad.Option, path, bad.Format, strings.Join(bad.Formats, ", "))
+	}
+	return err
+}
+
+// tryOptions finds options that are wrong with one sample photo, before a thousand
+// are made.
+func (f *datasetFlags) tryOptions(cmd *cobra.Command, options dataset.Options) (err error) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(f.options)), cmd.Flags().Changed) {
+		return nil
+	}
+	temp, err := os.MkdirTemp("", "pinion-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	dir := filepath.Join(temp, "photos")
+	if err := samplephotos.Make(cmd.Context(), dir, 1, nil); err != nil {
+		return err
+	}
+	ds, err := dataset.Open(cmd.Context(), dir, options)
+	if err != nil {
+		return misuse(cmd, "the sample photos", err)
+	}
+	return dataset.Close(ds)
 }
 
 // openOptions are those that every dataset is opened with.
