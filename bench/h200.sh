@@ -12,7 +12,7 @@
 # first thing that fails, and writes one JSON file for each measurement to the
 # folder OUT. Peers are measured before Pinion, with as many repeats, and again
 # after it into files whose names end in -again. DISK is a folder, on the disk to
-# be measured, with 7 GiB of room (default: .build).
+# be measured, with 9 GiB of room (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [weights] [processes] [photos] [feed] [tune]"

@@ -43,5 +43,8 @@
 //	failed_samples       samples that could not be read; replaced_samples of
 //	                     them were replaced, the others were skipped
 //	failures             one row for each: epoch, index, sample, error
+//	path                 from a file to the device: "cached", "direct", "mapped"
+//	                     or "cufile", or several of them, as in "cached+direct";
+//	                     cached_bytes, direct_bytes … say how much took which
 //	not_available        what could not be used or measured: name, reason
 package main
