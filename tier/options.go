@@ -42,8 +42,8 @@ type Options struct {
 	// WindowBytes is how far the store brings arrays in ahead of their use, in
 	// bytes, and how far ahead it writes back what will have to leave. It is
 	// taken from DeviceBytes: more hides longer latencies, less leaves more for
-	// what stays. Range: up to half of DeviceBytes. Default: three of the
-	// largest arrays and at least 64 MiB, as far as a sixteenth of DeviceBytes or
+	// what stays. Range: up to half of DeviceBytes. Default: two of the
+	// largest arrays and at least 32 MiB, as far as a sixteenth of DeviceBytes or
 	// two arrays go.
 	WindowBytes int64
 
@@ -52,8 +52,8 @@ type Options struct {
 }
 
 const (
-	leastWindow = 64 << 20
-	windowOf    = 3 // arrays
+	leastWindow = 32 << 20
+	windowOf    = 2 // arrays
 )
 
 func (o Options) withDefaults(dev device.Device) (Options, error) {

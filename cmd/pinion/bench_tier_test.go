@@ -11,14 +11,14 @@ import (
 )
 
 func TestBenchTier(t *testing.T) {
-	args := []string{"bench", "tier", "--device", "host", "--budget", "1MiB", "--array", "32KiB", "--seconds", "0.001"}
+	args := []string{"bench", "tier", "--device", "host", "--budget", "4MiB", "--array", "256KiB", "--seconds", "0.001"}
 	r := pinion(t, args...)
-	for _, want := range []string{"a budget of 1 MiB, arrays of 32 KiB", "sequential, written", "random", "zipf", "announced", "copy anew", "0.5x", "4x"} {
+	for _, want := range []string{"a budget of 4 MiB, arrays of 256 KiB", "sequential, written", "random", "zipf", "announced", "copy anew", "0.5x", "4x", "0 failures"} {
 		if r.code != exitDone || !strings.Contains(r.stdout, want) {
 			t.Errorf("exit code %d, %q is missing in\n%s%s", r.code, want, r.stdout, r.stderr)
 		}
 	}
-	doc := document(t, []string{"device", "budget_bytes", "array_bytes", "h2d_gb_per_s", "d2h_gb_per_s", "rows"}, append(args, "--json")...)
+	doc := document(t, []string{"device", "budget_bytes", "array_bytes", "h2d_gb_per_s", "d2h_gb_per_s", "rows", "pressure"}, append(args, "--json")...)
 	rows := doc["rows"].([]any)
 	if len(rows) != 5*(3+2+3+3) {
 		t.Errorf("%d rows", len(rows))

@@ -30,10 +30,12 @@ whose arrays move between pinned host memory and the device as they are used:
   random      all alike
   zipf        the n-th most popular array is used 1/n as often as the first
 
-The arrays are held in three ways:
+The arrays are held in these ways:
 
   store       by a tier.Store that is told nothing
   announced   by a tier.Store that knows the order of uses
+  managed     as managed memory, each array prefetched before its use and the
+              least recently used ones sent back; only where pages migrate
   copy anew   by nobody: each use copies its array, three buffers in turn
 
 USED is how fast the uses went through their bytes: more than the link carries
@@ -41,6 +43,9 @@ where arrays stay on the device. MOVED is what crossed the link meanwhile, both
 directions together. MISSES are the bytes brought in, of those used; LEAST is
 what the best possible schedule would bring in (Belady's), LRU what dropping the
 least recently used one would. The content is checked before it is timed.
+
+In the end arrays of twice a pool's size are touched at random, with plain
+allocations of the pool beside them; every byte is checked.
 
 The budget stands in for the device's capacity; device memory is never filled. A
 run takes --budget of device memory and four times that of pinned host memory.`,
@@ -113,6 +118,21 @@ type tierOutput struct {
 	D2HGBPerS   float64   `json:"d2h_gb_per_s"`
 	InitSeconds float64   `json:"initialisation_seconds"`
 	Rows        []tierRow `json:"rows"`
+
+	Pressure tierPressure `json:"pressure"`
+}
+
+// tierPressure is arrays of twice the size of a pool, and plain allocations beside
+// them.
+type tierPressure struct {
+	Arrays         int     `json:"arrays"`
+	Bytes          int64   `json:"bytes"`
+	Touches        int     `json:"touches"`
+	Allocs         int     `json:"allocs"`
+	Failures       int     `json:"failures"`
+	FirstFailure   string  `json:"first_failure,omitempty"`
+	ReclaimedBytes int64   `json:"reclaimed_bytes"`
+	Seconds        float64 `json:"seconds"`
 }
 
 type tierRow struct {
@@ -139,6 +159,11 @@ func newTierOutput(record provenance.Record, info device.Info, opened time.Durat
 		Record: record.On(info.ID, info.Name), Link: newLinkRow(info.Link),
 		BudgetBytes: o.Budget, ArrayBytes: o.ArrayBytes,
 		H2DGBPerS: r.LinkH2D / 1e9, D2HGBPerS: r.LinkD2H / 1e9, InitSeconds: opened.Seconds(),
+	}
+	out.Pressure = tierPressure{r.Pressure.Arrays, r.Pressure.Bytes, r.Pressure.Touches, r.Pressure.Allocs, r.Pressure.Failures, "",
+		r.Pressure.Reclaimed, r.Pressure.Seconds}
+	if err := r.Pressure.First; err != nil {
+		out.Pressure.FirstFailure = err.Error()
 	}
 	for _, x := range r.Rows {
 		out.Rows = append(out.Rows, tierRow{
@@ -180,5 +205,13 @@ func (o *tierOutput) print(w io.Writer) {
 				share(x.FilledBytes), share(x.LeastBytes), share(x.LRUBytes))
 		}
 		t.Write(w)
+	}
+	if p := o.Pressure; p.Arrays > 0 {
+		fmt.Fprintf(w, "\nA pool of %s, arrays of %s in it, touched %s at random, and %s beside them: %s. %s left the device for them; %s in all.\n",
+			units.Bytes(o.BudgetBytes), units.Bytes(p.Bytes), units.Count(p.Touches, "time"), units.Count(p.Allocs, "plain allocation"),
+			units.Count(p.Failures, "failure"), units.Bytes(p.ReclaimedBytes), units.Seconds(p.Seconds))
+		if p.FirstFailure != "" {
+			fmt.Fprintf(w, "The first failure: %s\n", p.FirstFailure)
+		}
 	}
 }

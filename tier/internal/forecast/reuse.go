@@ -35,7 +35,7 @@ const (
 func (r *Reuse) Use(c Clock) {
 	switch distance := float64(c.Now - r.last); {
 	case r.uses == 1:
-		r.mean, r.off = distance, distance
+		r.mean, r.off = distance, distance/3
 	case r.uses > 1:
 		r.off += smoothing * (math.Abs(distance-r.mean) - r.off)
 		r.mean += smoothing * (distance - r.mean)

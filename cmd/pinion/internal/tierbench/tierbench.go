@@ -27,6 +27,8 @@ type Report struct {
 	LinkH2D float64 // bytes a second, arrays of pinned memory one after the other
 	LinkD2H float64
 	Rows    []Row
+
+	Pressure Pressure
 }
 
 // Row is one working set, used in one way.
@@ -55,6 +57,7 @@ func (r Row) Moved() float64 { return float64(r.Filled+r.Written) / r.Seconds }
 const (
 	Store    = "store"      // a tier.Store that knows nothing beforehand
 	Announce = "announced"  // a tier.Store that knows the order
+	Managed  = "managed"    // managed memory, prefetched; what was used least recently goes back
 	CopyAll  = "copy anew"  // every use copies the array in, three buffers in turn
 	array    = "array %d"   // name of an array
 	random   = "random"     // uses of all arrays alike
@@ -75,7 +78,7 @@ type bench struct {
 
 // Run measures on dev.
 func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err error) {
-	b := &bench{Options: o, dev: dev, report: &Report{}, steps: 1 + len(o.Ratios)*len(kinds)}
+	b := &bench{Options: o, dev: dev, report: &Report{}, steps: 2 + len(o.Ratios)*len(kinds)}
 	if b.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
@@ -94,6 +97,10 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 			}
 		}
 	}
+	b.progress("pressure")
+	if b.report.Pressure, err = b.pressure(ctx); err != nil {
+		return nil, fmt.Errorf("pressure: %w", err)
+	}
 	return b.report, nil
 }
 
@@ -105,10 +112,10 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{turn, false, []string{Store, Announce, CopyAll}},
+	{turn, false, []string{Store, Announce, Managed, CopyAll}},
 	{turn, true, []string{Announce, CopyAll}},
 	{random, false, []string{Store, Announce, CopyAll}},
-	{zipf, false, []string{Store, Announce, CopyAll}},
+	{zipf, false, []string{Store, Announce, Managed, CopyAll}},
 }
 
 func (b *bench) progress(what string) {
@@ -190,10 +197,17 @@ func (b *bench) measure(ctx context.Context, ratio float64, k kind) error {
 		row := Row{Access: k.access, Write: k.write, Ratio: ratio, By: by, Arrays: n}
 		row.Least, row.LRU = int64(least)*b.ArrayBytes, int64(lru)*b.ArrayBytes
 		var err error
-		if by == CopyAll {
+		ok := true
+		switch by {
+		case CopyAll:
 			err = b.copyAll(ctx, &row, uses, k.write)
-		} else {
+		case Managed:
+			ok, err = b.managed(ctx, &row, uses, k.write)
+		default:
 			err = b.store(ctx, &row, uses, k.write)
+		}
+		if !ok {
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", by, err)

@@ -1,0 +1,124 @@
+package tier_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"sort"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/tier"
+)
+
+// What the store brings in, beside the best that can be done (Belady) and least
+// recently used, for a budget of 64 arrays. Prefetching takes a little of the budget.
+func TestMisses(t *testing.T) {
+	const slots, n = 64, 64 << 10
+	for _, c := range []struct {
+		name     string
+		arrays   int
+		popular  float64 // uses fall with this power of the rank; 0: in turn
+		announce bool
+		best     float64 // most misses, as a share of the best schedule's
+		lru      float64 // and of least recently used's
+	}{
+		{"sequential 4x", 4 * slots, 0, false, 1.15, 0.85},
+		{"sequential 4x, announced", 4 * slots, 0, true, 1.03, 0.8},
+		{"sequential 1.5x, announced", slots * 3 / 2, 0, true, 1.1, 0.4},
+		{"zipf 2x", 2 * slots, 1, false, 2, 0.9},
+		{"zipf 2x, recorded", 2 * slots, 1, true, 1.1, 0.6},
+		{"zipf 4x, recorded", 4 * slots, 1, true, 1.1, 0.6},
+		{"fits", slots, 1, false, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			uses := inTurn(c.arrays)
+			if c.popular > 0 {
+				uses = byRank(c.arrays, 2048, c.popular)
+			}
+			f := open(t, tier.Options{DeviceBytes: slots * n, HostBytes: int64(c.arrays+1) * n * 2, WindowBytes: 2 * n})
+			arrays := make([]*tier.Array, c.arrays)
+			for i := range arrays {
+				arrays[i] = f.array("", n)
+				testkit.OK(t, arrays[i].WriteAt(ctx, make([]byte, n), 0))
+			}
+			round := func() {
+				for _, i := range uses {
+					testkit.OK(t, f.use(tier.Read(arrays[i])).Release())
+				}
+				testkit.OK(t, f.stream.Synchronize())
+			}
+			if c.announce {
+				tape := f.store.Record()
+				round()
+				f.store.Replay(tape.Stop())
+			}
+			for range 6 { // it takes some to see that the distances are even
+				round()
+			}
+			before := f.store.Stats()
+			for range 3 {
+				round()
+			}
+			s := f.store.Stats()
+			got := s.Fills - before.Fills
+			best, lru := 3*misses(uses, slots, true), 3*misses(uses, slots, false)
+			t.Logf("%d of %d uses brought in, %.2f of the best, %.2f of LRU; %d strays", got, 3*len(uses),
+				float64(got)/float64(best), float64(got)/float64(lru), s.Strays)
+			if float64(got) > c.best*float64(best) || float64(got) > c.lru*float64(lru) || s.WastedBytes > 0 {
+				t.Errorf("%d brought in, best %d, LRU %d, %d wasted", got, best, lru, s.WastedBytes)
+			}
+		})
+	}
+}
+
+func inTurn(n int) []int {
+	uses := make([]int, n)
+	for i := range uses {
+		uses[i] = i
+	}
+	return uses
+}
+
+func byRank(n, length int, power float64) []int {
+	r := rand.New(rand.NewPCG(1, 2))
+	sums, total := make([]float64, n), 0.0
+	for i := range sums {
+		total += math.Pow(float64(i+1), -power)
+		sums[i] = total
+	}
+	which, uses := r.Perm(n), make([]int, length)
+	for i := range uses {
+		uses[i] = which[min(sort.SearchFloat64s(sums, r.Float64()*total), n-1)]
+	}
+	return uses
+}
+
+// misses is how many of the uses of a round that follows others like it miss, when
+// what is needed last leaves, or what was used first.
+func misses(uses []int, slots int, best bool) (missed int64) {
+	held := map[int]int{} // array: when it was used, or will be
+	for i := range 2 * len(uses) {
+		x := uses[i%len(uses)]
+		if _, ok := held[x]; !ok {
+			if i >= len(uses) {
+				missed++
+			}
+			if len(held) == slots {
+				worst := -1
+				for y := range held {
+					if worst < 0 || best && held[y] > held[worst] || !best && held[y] < held[worst] {
+						worst = y
+					}
+				}
+				delete(held, worst)
+			}
+		}
+		held[x] = i
+		if best {
+			for held[x]++; uses[held[x]%len(uses)] != x; {
+				held[x]++
+			}
+		}
+	}
+	return missed
+}
