@@ -58,7 +58,7 @@ func FieldOption() Option {
 
 // LabelOption returns the option for the part of a file that holds the labels.
 func LabelOption() Option {
-	return Option{Name: "label", Usage: "`NAME` of the array, tensor, JSON field, column or member of a tar that holds the labels; for .npy the path of another one; of CSV also several separated by commas (default: none; x.labels.npy beside x.npy)"}
+	return Option{Name: "label", Usage: "`NAME` of the array, tensor, JSON field, column or member of a tar that holds the labels; for .npy the path of another one; of CSV and Parquet also several separated by commas (default: none; x.labels.npy beside x.npy)"}
 }
 
 // OptionError is an option that a format does not have, or whose value is none.

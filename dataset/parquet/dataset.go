@@ -23,7 +23,9 @@ type Options struct {
 	Columns []string
 	// Label is the column of the labels: whole numbers of 32 bits; texts, which
 	// become classes with a table ([Dataset.Classes]); or floats, which are targets
-	// ([Dataset.Targets]). A null is -1, or NaN. Default: none, all labels are -1.
+	// ([Dataset.Targets]). A null is -1, or NaN. Several columns of numbers, with
+	// commas between their names, are targets too, side by side. Default: none, all
+	// labels are -1.
 	Label string
 	// DType is the type of the samples' elements. Numbers are rounded to it
 	// where it is a float, and have to be what it can hold. Default: the
@@ -132,18 +134,17 @@ func (o Options) numbers(leaves []column) ([]column, error) {
 
 // allNumbers is numbers where none are named.
 func (o Options) allNumbers(leaves []column) ([]column, error) {
-	label := -1
+	var label []column
 	if o.Label != "" {
-		c, err := named(leaves, o.Label, scalar, words)
-		if err != nil {
+		var err error
+		if label, err = labelColumns(leaves, o.Label); err != nil {
 			return nil, err
 		}
-		label = c.index
 	}
 	var scalars, lists []column
 	for _, c := range leaves {
 		switch {
-		case c.index == label:
+		case slices.ContainsFunc(label, func(l column) bool { return l.index == c.index }):
 		case c.kind == scalar:
 			scalars = append(scalars, c)
 		case c.kind == list:

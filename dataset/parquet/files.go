@@ -19,7 +19,9 @@ type FileOptions struct {
 	Column string
 	// Label is the column of the labels: whole numbers of 32 bits; texts, which
 	// become classes with a table ([Files.Classes]); or floats, which are targets
-	// ([Files.Targets]). A null is -1, or NaN. Default: none, all labels are -1.
+	// ([Files.Targets]). A null is -1, or NaN. Several columns of numbers, with
+	// commas between their names, are targets too, side by side. Default: none, all
+	// labels are -1.
 	Label string
 	// MaxFileBytes is the largest file that is read. Default 256 MiB.
 	MaxFileBytes int64

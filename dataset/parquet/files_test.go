@@ -17,12 +17,52 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/photos"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/samplephotos"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // imageFields are those of datasets of images of the Hugging Face hub.
+// TestLabelColumns: several columns of labels are targets, side by side, also over
+// row groups and files.
+func TestLabelColumns(t *testing.T) {
+	dir := t.TempDir()
+	fields := schema.FieldList{required("a", f32), required("x", i32), optional("y", f64), required("x,y", i32), text}
+	group := func(k int32) []values {
+		return []values{{of: []float32{float32(k), 0}}, {of: []int32{k, k + 1}}, {of: []float64{float64(k) / 2}, defs: []int16{1, 0}}, {of: []int32{7, 8}}, {of: []pq.ByteArray{}, defs: []int16{0, 0}}}
+	}
+	write(t, filepath.Join(dir, "0.parquet"), fields, [][]values{group(10), group(20)})
+	write(t, filepath.Join(dir, "1.parquet"), fields, [][]values{group(30)})
+	d, err := Open(context.Background(), dir, Options{Label: "x,a,y"})
+	testkit.OK(t, err)
+	if rows, labels := readRows(t, d); fmt.Sprint(rows, labels) != "[[7] [8] [7] [8] [7] [8]] [-1 -1 -1 -1 -1 -1]" {
+		t.Errorf("samples %v, labels %v", rows, labels)
+	}
+	targets := dataset.Targets(d)
+	if targets == nil || targets.Spec().String() != "3 f32" || targets.Len() != 6 {
+		t.Fatalf("targets %v", targets)
+	}
+	r, err := targets.NewReader()
+	testkit.OK(t, err)
+	for i, want := range []string{"[10 10 5]", "[11 0 NaN]", "[20 20 10]", "[21 0 NaN]", "[30 30 15]", "[31 0 NaN]"} {
+		b := make([]byte, 12)
+		testkit.OK(t, r.Read(context.Background(), dataset.Visit{Index: i}, b))
+		if got := fmt.Sprint(numbers(b, dtype.F32)); got != want {
+			t.Errorf("row %d: %s, want %s", i, got, want)
+		}
+	}
+	d, err = Open(context.Background(), dir, Options{Label: "x,y"}) // a column of that name
+	testkit.OK(t, err)
+	if d.Label(1) != 8 {
+		t.Errorf("label %d", d.Label(1))
+	}
+	_, err = Open(context.Background(), dir, Options{Label: "x,text"})
+	testkit.WantError(t, "text among several", err, dataset.ErrFormat, `"text" is text, want numbers`)
+	_, err = Open(context.Background(), dir, Options{Label: "x,nosuch"})
+	testkit.WantError(t, "no such column", err, dataset.ErrArgument, `no column "nosuch"`)
+}
+
 func imageFields() schema.FieldList {
 	return schema.FieldList{
 		node("image", pq.Repetitions.Optional, nil,

@@ -3,16 +3,20 @@ package parquet
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sort"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	rowlabels "github.com/pinion-gpu/pinion/dataset/internal/labels"
+	"github.com/pinion-gpu/pinion/dtype"
 )
 
 // defaultCacheBytes is the default of the options' CacheBytes.
@@ -98,9 +102,9 @@ func (t *table) choose(samples func(leaves []column) ([]column, error), label st
 		if label == "" {
 			continue
 		}
-		c, err := named(leaves, label, scalar, words)
-		if err == nil {
-			first := append(t.sources[0].label, c)[0]
+		list, err := labelColumns(leaves, label)
+		if err == nil && len(list) == 1 && s != t.sources[0] {
+			c, first := list[0], t.sources[0].label[0]
 			if c.kind != first.kind || c.number.float != first.number.float {
 				err = fmt.Errorf("%w: label column %q is of another type than in %s", dataset.ErrFormat, label, t.sources[0].path)
 			}
@@ -108,7 +112,7 @@ func (t *table) choose(samples func(leaves []column) ([]column, error), label st
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.path, err)
 		}
-		s.label = []column{c}
+		s.label = list
 	}
 	for _, g := range t.groups {
 		for _, columns := range [][]column{g.source.samples, g.source.label} {
@@ -120,6 +124,24 @@ func (t *table) choose(samples func(leaves []column) ([]column, error), label st
 		}
 	}
 	return nil
+}
+
+// labelColumns returns the columns of the labels: the one of that name, or those of
+// numbers whose names are given with commas between them.
+func labelColumns(leaves []column, label string) ([]column, error) {
+	c, err := named(leaves, label, scalar, words)
+	if err == nil || !strings.Contains(label, ",") {
+		return []column{c}, err
+	}
+	var list []column
+	for name := range strings.SplitSeq(label, ",") {
+		c, err := named(leaves, name, scalar)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
 }
 
 // index makes room for a number for each row, and fills it row group by row
@@ -141,7 +163,7 @@ func (t *table) index(ctx context.Context, what string, read func(ctx context.Co
 
 // readLabels reads the column of labels.
 func (t *table) readLabels(ctx context.Context) (err error) {
-	if c := t.sources[0].label[0]; c.kind == words || c.number.float {
+	if c := t.sources[0].label[0]; len(t.sources[0].label) > 1 || c.kind == words || c.number.float {
 		return t.buildLabels(ctx, c.kind == words)
 	}
 	t.labels, err = t.index(ctx, "labels", func(ctx context.Context, rg *openGroup, g *group, into []int32) error {
@@ -150,23 +172,28 @@ func (t *table) readLabels(ctx context.Context) (err error) {
 	return err
 }
 
-// buildLabels reads a column of labels that are texts, or numbers with fractions.
+// buildLabels reads a column of labels that are texts, or numbers with fractions,
+// or several columns of numbers.
 func (t *table) buildLabels(ctx context.Context, isText bool) error {
-	if bytes := 8 * int64(t.rows); bytes > t.cache.max {
+	width := len(t.sources[0].label)
+	if bytes := 8 * int64(t.rows) * int64(width); bytes > t.cache.max {
 		return fmt.Errorf("%s: %w: labels of %d rows take %d bytes, CacheBytes allow %d", t.name, dataset.ErrTooLarge, t.rows, bytes, t.cache.max)
 	}
 	parts := make([]rowlabels.Builder, len(t.groups))
 	err := inParallel(ctx, len(t.groups), func(ctx context.Context, i int) error {
 		g := t.groups[i]
-		parts[i] = rowlabels.Builder{Text: isText, Width: 1}
+		parts[i] = rowlabels.Builder{Text: isText, Width: width}
 		return g.source.read(g.index, func(rg *openGroup) error {
+			if width > 1 {
+				return addRows(ctx, rg, g.source.label, g.rows, &parts[i])
+			}
 			return addLabels(ctx, rg, g.source.label[0], g.rows, &parts[i])
 		})
 	})
 	if err != nil {
 		return err
 	}
-	all := rowlabels.Builder{Text: isText, Width: 1}
+	all := rowlabels.Builder{Text: isText, Width: width}
 	for i := range parts {
 		all.Append(&parts[i])
 	}
@@ -174,6 +201,29 @@ func (t *table) buildLabels(ctx context.Context, isText bool) error {
 	t.labels, t.names, t.targets = set.Labels, set.Names, set.Targets
 	return err
 }
+
+// addRows adds the labels of a row group that several columns have: those of a row
+// together. A null is NaN.
+func addRows(ctx context.Context, rg *openGroup, columns []column, rows int, b *rowlabels.Builder) error {
+	block, err := decodeRows(ctx, rg, columns, rows, element{dtype: dtype.F64, fill: nan})
+	if err != nil {
+		return err
+	}
+	for row := range rows {
+		if err := block.faults[row]; err != nil {
+			return err
+		}
+		for v := range slices.Chunk(block.data[row*block.size:][:block.size], 8) {
+			if err := b.Number(math.Float64frombits(binary.LittleEndian.Uint64(v))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// nan stands for nulls among several labels.
+var nan = binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.NaN()))
 
 // addLabels adds the labels of a row group. A null is no label: -1, or NaN.
 func addLabels(ctx context.Context, rg *openGroup, col column, rows int, b *rowlabels.Builder) error {
