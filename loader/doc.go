@@ -30,6 +30,10 @@
 //
 // [NewOn] deals batches out to several devices in turn.
 //
+// What a batch takes of a device is known before anything is allocated. One that
+// does not fit is a [BatchError], which says how many samples would; with
+// [AutoBatch] a batch has as many as all device buffers have room for.
+//
 // # Order
 //
 // What is in a batch, and everything random about its samples, depends on the
