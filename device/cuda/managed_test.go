@@ -165,3 +165,34 @@ func TestFakeManagedRoomChild(t *testing.T) {
 	manage(19, true)
 	testkit.OK(t, other.Free(theirs))
 }
+
+// What is managed and on the device counts once against the room for more, but
+// for what the driver keeps for itself.
+func TestManagedRoomOnDevice(t *testing.T) {
+	dev := openGPU(t)
+	if dev.Migration() != device.PageMigration {
+		t.Skip("managed memory does not migrate by pages")
+	}
+	s, err := dev.NewStream()
+	testkit.OK(t, err)
+	before, err := dev.Memory()
+	testkit.OK(t, err)
+	var held int64
+	for n := int64(64 << 20); held+n < before.FreeBytes/8 && n <= 4<<30; n *= 4 {
+		p, _, err := dev.AllocManaged(n, device.ManagedOptions{})
+		testkit.OK(t, err)
+		testkit.OK(t, dev.Prefetch(s, p, n, device.OnDevice))
+		testkit.OK(t, s.Synchronize())
+		held += n
+		now, err := dev.Memory()
+		testkit.OK(t, err)
+		t.Logf("%d MiB prefetched to the device: %d MiB more are in use", held>>20, (before.FreeBytes-now.FreeBytes)>>20)
+	}
+	const spare = 1 << 30
+	q, _, err := dev.AllocManaged(before.FreeBytes-held-spare, device.ManagedOptions{}) // and never touched
+	testkit.OK(t, err)
+	_, _, err = dev.AllocManaged(2*spare, device.ManagedOptions{})
+	testkit.WantError(t, "more than is left", err, device.ErrOutOfMemory, "of managed memory would be more than the device holds")
+	t.Log(err)
+	testkit.OK(t, dev.Free(q))
+}
