@@ -10,8 +10,7 @@ import (
 
 // Box describes a strided copy, the slice of a tensor: Planes x Rows rows of
 // RowBytes bytes. Strides are in bytes, from the start of a row, or of a
-// plane, to that of the next; zero means that rows, or planes, lie one behind
-// the other.
+// plane, to the start of the next; zero means that rows, or planes, are adjacent.
 type Box struct {
 	Dst, Src             Memory
 	DstOffset, SrcOffset int64 // of the first row

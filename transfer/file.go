@@ -70,10 +70,10 @@ const (
 	// fill an aligned block of 4 KiB are still written through the cache.
 	FileDirect FilePath = "direct"
 
-	// FileMapped maps the file and copies from the mapping. It is for reading
-	// only. When the file shrinks meanwhile, or the disk fails, the host
-	// backend makes an error of it, but a driver in C that touches the pages
-	// that are gone kills the process: use it on files that nobody changes.
+	// FileMapped maps the file and copies from the mapping, for reading only. If
+	// the file shrinks meanwhile, or the disk fails, the host backend returns an
+	// error, but a C driver that touches the missing pages kills the process: use
+	// it on files that nobody changes.
 	FileMapped FilePath = "mapped"
 
 	// FileCuFile uses NVIDIA's cuFile, also where it would go through host
@@ -81,7 +81,7 @@ const (
 	FileCuFile FilePath = "cufile"
 )
 
-// FileReport tells how the bytes of a file went.
+// FileReport says which way the bytes of a file took.
 type FileReport struct {
 	CachedBytes int64 // through the page cache
 	DirectBytes int64 // past it

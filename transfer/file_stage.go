@@ -68,8 +68,8 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 	return err
 }
 
-// stageFile moves a file through pinned slots: with the copiers what is read
-// at the speed of memory, with the file workers what is not.
+// stageFile moves a file through pinned slots: by the copiers if the page cache
+// has all of it, and otherwise by the file workers.
 func (e *Engine) stageFile(ctx context.Context, part *filePart, cached bool) error {
 	n, slot := part.copy.Bytes, e.options.SlotBytes
 	if cached && !e.plain.Load() {

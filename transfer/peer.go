@@ -21,8 +21,8 @@ type PeerCopy struct {
 	// reach each other.
 	Staged bool
 
-	// After and On hold the copy up as they do a [Copy]; the call returns when
-	// it is done. They may be of either device.
+	// After and On delay the copy as they do a [Copy]; the call returns when it is
+	// done. They may belong to either device.
 	After device.Event
 	On    device.Stream
 

@@ -11,8 +11,8 @@ import (
 
 // Run checks that the devices that open gives keep the contract of package
 // device. Each call of open must give a device of its own; the suite closes
-// it. A device of at most 1 GiB is also filled to the brim and has its free
-// bytes counted, which would be rude on one that others use.
+// it. A device of at most 1 GiB is also filled up and has its free bytes counted;
+// larger ones may be shared with others.
 func Run(t *testing.T, open func(t testing.TB) device.Device) {
 	keepOpen(t, open)
 	for _, c := range slices.Concat([]fixture.Test{

@@ -125,8 +125,8 @@ var library = dl.Library{
 	Symbols: symbols,
 }
 
-// words are scratch for results that the driver writes through a pointer: kept
-// in a pool, a call that asks for one allocates nothing.
+// words are scratch for results that the driver writes through a pointer. They
+// are pooled, so that such a call allocates nothing.
 var words = sync.Pool{New: func() any { return new([2]uint64) }}
 
 // Values of the driver's enumerations and flags. abi/abi.c prints them, and

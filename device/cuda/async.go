@@ -17,11 +17,10 @@ type poolProps struct {
 	reserved    [56]byte
 }
 
-// memPool returns the device's pool, on a thread that has entered. It is one
-// of its own and not the GPU's default pool: that has one release threshold
-// for all of the process, which is not Pinion's to change, and memory of
-// others in it would be trimmed too. It also goes away in Close, with all that
-// it kept.
+// memPool returns the device's pool, on a thread that has entered. It is not the
+// GPU's default pool, which the whole process shares: its release threshold is
+// not Pinion's to change, and trimming it would take memory from others. A pool
+// of our own also goes away in Close, with all that it kept.
 func (d *Device) memPool() (uintptr, error) {
 	if !d.canAllocAsync {
 		return 0, fmt.Errorf("cuda: stream-ordered allocation: %w", device.ErrNotSupported)
@@ -78,8 +77,7 @@ func (d *Device) FreeAsync(s device.Stream, p device.Ptr) error {
 		return err
 	}
 	defer cs.leave()
-	// First out of the books: the driver may give the address out again at
-	// once.
+	// Forget the address first: the driver may hand it out again at once.
 	d.owned.Lock()
 	_, ok := d.async[uint64(p)]
 	var n int64

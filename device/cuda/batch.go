@@ -30,7 +30,7 @@ var batches = sync.Pool{New: func() any {
 	return &batch{attributes: memcpyAttributes{srcAccessOrder: srcAccessOrderStream}}
 }}
 
-// CanCopyBatch implements [device.BatchCopier]: drivers do since CUDA 12.8.
+// CanCopyBatch implements [device.BatchCopier]: drivers can since CUDA 12.8.
 func (d *Device) CanCopyBatch() bool { return api.memcpyBatchAsync.Ok() || api.memcpyBatchAsync12.Ok() }
 
 // CopyBatch implements [device.BatchCopier].
@@ -71,7 +71,7 @@ func (b *batch) fill(spans []device.Span) {
 	b.failed = math.MaxUint64
 }
 
-// call hands the driver the list of arguments of b, which needs no other.
+// call passes the driver the arguments of b, from memory that b owns.
 func (b *batch) call(stream uintptr) uintptr {
 	b.args = [9]uintptr{
 		uintptr(unsafe.Pointer(&b.dsts[0])), uintptr(unsafe.Pointer(&b.srcs[0])), uintptr(unsafe.Pointer(&b.sizes[0])),

@@ -89,8 +89,8 @@ var openCuFile = sync.OnceValues(func() (props *fileProps, err error) {
 	return (*fileProps)(unsafe.Pointer(room)), nil
 })
 
-// checkFile makes an error of a CUfileError_t, which comes back in one
-// register: cuFile's own code and below it, in the upper half, the driver's.
+// checkFile makes an error of a CUfileError_t, which comes back in one register:
+// cuFile's code in the lower half, the driver's in the upper.
 func checkFile(call string, result uintptr) error {
 	code, driver := int32(result), uintptr(uint64(result)>>32)
 	if code == 0 {

@@ -25,7 +25,7 @@ func TestCuFileABI(t *testing.T) {
 		"fileNVMeBit":    fileNVMeBit,
 		"fileNVMeP2PBit": fileNVMeP2PBit,
 
-		// As checkFile takes it apart.
+		// checkFile relies on these.
 		"sizeof(result)":          8,
 		"offsetof(result.code)":   0,
 		"offsetof(result.driver)": 4,

@@ -50,11 +50,11 @@ func (d *Device) leave() {
 // severalDevices says that threads may have the context of another device.
 var severalDevices atomic.Bool
 
-// call makes a driver call that is told its context by a stream or an event.
-// The thread still needs some context, which it has from an earlier call in
-// nearly every case, so one is set only when the driver misses it: setting it
-// costs a tenth of what queueing a copy does. What it misses it says in many
-// ways: to copy mapped chunks without a context is an invalid value.
+// call makes a driver call whose stream or event says which context it is for.
+// The thread still needs a context, any one. It nearly always has one from an
+// earlier call, and setting it costs a tenth of queueing a copy, so it is set
+// only when the driver complains. The driver complains in many ways: copying
+// mapped chunks without a context, for one, is "invalid value".
 func (d *Device) call(fn func() uintptr) uintptr {
 	if !severalDevices.Load() {
 		switch r := fn(); r {

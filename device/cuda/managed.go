@@ -81,8 +81,8 @@ func hostMemory(p device.Ptr, n int64) []byte {
 	return unsafe.Slice((*byte)(dl.Pointer(uintptr(p))), n)
 }
 
-// roomToManage fails when n more bytes of managed memory are more than the
-// device has beside what is on it. The caller holds managing.
+// roomToManage fails when the device has no room for n more bytes of managed
+// memory beside what is on it. The caller holds managing.
 //
 // The driver tells how much memory is in use, but not how much of that is
 // managed memory that migrated to the device. So what others hold is known

@@ -51,8 +51,8 @@ func (d *Device) Pin(b []byte, flags device.PinFlags) error {
 	return nil
 }
 
-// pinError tells a refusal of the system from other failures. The driver's
-// "out of memory" is about host memory here, so its error is only quoted.
+// pinError makes device.ErrPinLimit of a refusal by the system. The driver's "out
+// of memory" is about host memory here, so its error is quoted, not wrapped.
 func pinError(err error) error {
 	for _, code := range []int{resultOutOfMemory, resultOperatingSystem, resultNotPermitted} {
 		if is(err, code) {

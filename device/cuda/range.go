@@ -36,10 +36,9 @@ func (d *Device) CheckRange(p device.Ptr, n int64) error {
 	return nil
 }
 
-// rangeAt returns the range of memory that holds an address. What the device
-// allocated it knows without the driver. Of address space that the Mapper
-// reserved the driver knows as one range, mapped or not; there the device's own
-// books tell.
+// rangeAt returns the range of memory that holds an address. The device looks up
+// its own allocations without the driver, and what the Mapper has mapped too: to
+// the driver, reserved address space is one range, mapped or not.
 func (d *Device) rangeAt(address uint64) (start, size uint64, ok bool) {
 	d.owned.Lock()
 	_, reserved := d.reserved.Find(address, 1)

@@ -226,8 +226,8 @@ func (s *stream) destroy() (errs error) {
 	return errs
 }
 
-// closedWith is what closing a part of a device returns when the device cannot
-// be entered: nothing, where the part was closed with it.
+// closedWith is the result of closing a stream or an event whose device cannot be
+// entered: no error if the device was closed, since that closed them too.
 func closedWith(err error) error {
 	if errors.Is(err, device.ErrClosed) {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/pinion-gpu/pinion/device/host"
 )
 
-// What is freed in stream order makes room, however far the stream is: when an
-// allocation finds none, comes to wait for the stream, or looks again.
+// Memory freed in stream order makes room, however far behind the stream is: an
+// allocation that finds no room waits for the stream, or looks again.
 func TestRoomOfWhatIsFreed(t *testing.T) {
 	const n = 1 << 20
 	dev, err := host.Open(2 * n)

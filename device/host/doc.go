@@ -14,10 +14,9 @@
 // do. On Linux address space and physical memory are managed apart
 // ([device.Mapper]): chunks are pieces of one memory file (a memfd).
 //
-// Work that meets memory which was unmapped under it fails, as does a copy
-// from the mapping of a file that became shorter: a fault in the goroutine of
-// a stream is the stream's error. A function that Call runs has no such help
-// in goroutines that it starts itself.
+// Work on memory that was unmapped fails, as does a copy from the mapping of a
+// file that has shrunk: a fault in a stream's goroutine is an error of the stream.
+// A function that Call runs has no such protection in goroutines that it starts.
 //
 // A stream needs no goroutine while it has no work, so an idle device costs
 // nothing.
