@@ -138,27 +138,28 @@ func (c *chunked) take(list []spare, picked []int) (chunks []*chunk, err error) 
 			mapped = append(mapped, list[i])
 			continue
 		}
-		x := list[i].chunk
+		x, from := list[i].chunk, list[i].from
 		chunks = append(chunks, x)
-		c.unmapped = slices.Delete(c.unmapped, slices.Index(c.unmapped, x), slices.Index(c.unmapped, x)+1)
-		c.unmappedTotal -= x.bytes
+		at := slices.Index(from.unmapped, x)
+		from.unmapped = slices.Delete(from.unmapped, at, at+1)
+		from.unmappedTotal -= x.bytes
 	}
 	// Those of one block from its end, neighbours together: what is left of the
 	// block then begins where it did.
 	slices.SortStableFunc(mapped, func(a, b spare) int {
 		if a.b != b.b {
-			return cmp.Compare(a.b.key(), b.b.key())
+			return cmp.Or(cmp.Compare(a.from.heap.index, b.from.heap.index), cmp.Compare(a.b.key(), b.b.key()))
 		}
 		return cmp.Compare(b.at, a.at)
 	})
 	for i := 0; i < len(mapped); {
-		b, end := mapped[i].b, mapped[i].at+mapped[i].bytes
+		from, b, end := mapped[i].from, mapped[i].b, mapped[i].at+mapped[i].bytes
 		start := end
 		for i < len(mapped) && mapped[i].b == b && mapped[i].at+mapped[i].bytes == start {
 			start = mapped[i].at
 			i++
 		}
-		_, some, err := c.unmap(b, start, end)
+		_, some, err := from.unmap(b, start, end)
 		chunks = append(chunks, some...)
 		if err != nil {
 			return chunks, err

@@ -159,7 +159,7 @@ func (p *Pool) busy() bool {
 	busy := len(p.pending) > 0
 	p.owners.Range(func(_, x any) bool {
 		o := x.(*owner)
-		busy = busy || len(o.marks) > 0 && o.free[smallHeap].count+o.free[largeHeap].count > 0
+		busy = busy || len(o.marks) > 0 && o.frees() > 0
 		return !busy
 	})
 	return busy

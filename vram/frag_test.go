@@ -77,18 +77,18 @@ func TestFragmentation(t *testing.T) {
 		calls int64 // of the driver, at most
 		trace func(seed uint64) (iter.Seq[trace.Event], error)
 	}{
-		{"1,000 of up to 4 GiB", 1.15, 2000, func(s uint64) (iter.Seq[trace.Event], error) {
+		{"1,000 of up to 4 GiB", 1.16, 2000, func(s uint64) (iter.Seq[trace.Event], error) {
 			return trace.Random(trace.RandomOptions{Count: 1000, Max: 4 * gib, Live: 16 * gib, Seed: s})
 		}},
 		{"10,000 of up to 1 GiB", 1.16, 20000, func(s uint64) (iter.Seq[trace.Event], error) {
 			return trace.Random(trace.RandomOptions{Count: 10000, Max: gib, Live: 16 * gib, Seed: s})
 		}},
-		{"growing batch", 1.15, 1000, func(s uint64) (iter.Seq[trace.Event], error) {
+		{"growing batch", 1.1, 1000, func(s uint64) (iter.Seq[trace.Event], error) {
 			return trace.Growing(trace.GrowingOptions{Seed: s})
 		}},
 		{"steps", 1.2, 1000, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Steps(trace.StepsOptions{Seed: s}) }},
 		{"streams", 1.2, 4000, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Streams(trace.StreamsOptions{Seed: s}) }},
-		{"cycles", 1.12, 500, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Cycles(trace.CyclesOptions{Seed: s}) }},
+		{"cycles", 1.13, 700, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Cycles(trace.CyclesOptions{Seed: s}) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			worst, calls := 0.0, int64(0)
@@ -101,7 +101,7 @@ func TestFragmentation(t *testing.T) {
 				worst, calls = max(worst, r.ratio), max(calls, r.calls)
 				if c.name == "cycles" {
 					// The cycles need the same; a pool that fragments grows.
-					if first, last := r.reserve[0], r.reserve[len(r.reserve)-1]; float64(last) > 1.12*float64(first) {
+					if first, last := r.reserve[0], r.reserve[len(r.reserve)-1]; float64(last) > 1.15*float64(first) {
 						t.Errorf("seed %d: %d bytes reserved after the first of %d cycles, %d after the last", seed, first, len(r.reserve), last)
 					}
 				}

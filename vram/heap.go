@@ -4,18 +4,22 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// Small and large blocks are kept apart: a small block that lives long must not
-// occupy a large chunk.
+// Blocks of different sizes are kept apart: a small block that lives long must not
+// hold a large chunk.
 const (
 	smallHeap = iota
+	mediumHeap
 	largeHeap
 	heaps // how many there are
 )
 
-// largestSmall is the size of the largest small block.
-const largestSmall = 1 << 20
+// largestSmall and largestMedium are the sizes of the largest blocks of a kind.
+const (
+	largestSmall  = 1 << 20
+	largestMedium = 32 << 20
+)
 
-// heap holds the blocks of one of the two kinds, in regions of address space.
+// heap holds the blocks of one of these kinds, in regions of address space.
 // Pool.mu guards it.
 type heap struct {
 	pool    *Pool

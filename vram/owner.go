@@ -37,6 +37,14 @@ type mark struct {
 	event device.Event
 }
 
+// frees is how many free blocks belong to o.
+func (o *owner) frees() (n int) {
+	for i := range o.free {
+		n += o.free[i].count
+	}
+	return n
+}
+
 // hash tells owners apart in a shard. A nil owner has one, too.
 func (o *owner) hash() uint64 {
 	if o == nil {
@@ -221,7 +229,7 @@ func (p *Pool) poll(limit time.Duration) bool {
 	var busy []*owner
 	p.owners.Range(func(_, x any) bool {
 		o := x.(*owner)
-		if len(o.marks) == 0 && o.free[smallHeap].count+o.free[largeHeap].count == 0 {
+		if len(o.marks) == 0 && o.frees() == 0 {
 			return true
 		}
 		found = p.advance(o) || found

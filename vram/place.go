@@ -110,17 +110,32 @@ func (p *Pool) tight(n int64) bool { return p.alive()+n > p.hard/2 }
 // spare is a chunk that may be mapped elsewhere.
 type spare struct {
 	*chunk
-	b *block // idle, that it is in; nil: it is mapped nowhere
+	from *chunked
+	b    *block // idle, that it is in; nil: it is mapped nowhere
 }
 
-// spares lists chunks that may be mapped elsewhere, the largest first: all that
-// are mapped nowhere, and those in the largest idle blocks until there is plenty
-// for n bytes.
-func (c *chunked) spares(n int64) []spare {
-	var list []spare
+// spares lists chunks of this heap, or of all heaps, that may be mapped elsewhere,
+// the largest first, and among equals those of this heap: all that are mapped
+// nowhere, and those in the largest idle blocks until there is plenty for n bytes.
+func (c *chunked) spares(n int64, all bool) []spare {
+	list := c.append(nil, c, n)
+	for _, h := range c.heap.pool.heaps {
+		if all && h != c.heap {
+			list = h.backing.(*chunked).append(list, c, n)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b spare) int { return cmp.Compare(b.bytes, a.bytes) })
+	return list
+}
+
+// append appends chunks of this heap that may be mapped in another.
+func (c *chunked) append(list []spare, to *chunked, n int64) []spare {
+	fits := func(x *chunk) bool { return to.fixed == 0 || x.bytes == to.fixed }
 	for _, x := range c.unmapped {
-		list = append(list, spare{x, nil})
-		n -= x.bytes
+		if fits(x) {
+			list = append(list, spare{x, c, nil})
+			n -= x.bytes
+		}
 	}
 	const plenty = 8
 	enough := plenty * max(n, 0)
@@ -128,14 +143,15 @@ func (c *chunked) spares(n int64) []spare {
 		start, end := c.span(b)
 		for at := start; at < end; {
 			x := b.region.pages[at/c.unit]
-			list = append(list, spare{x, b})
+			if fits(x) {
+				list = append(list, spare{x, c, b})
+			}
 			at += x.bytes
 		}
 		if enough -= end - start; enough <= 0 {
 			break
 		}
 	}
-	slices.SortStableFunc(list, func(a, b spare) int { return cmp.Compare(b.bytes, a.bytes) })
 	return list
 }
 
@@ -184,15 +200,29 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 	}
 	p := c.heap.pool
 	full := errBudget
-	if at, sizes := c.fresh(n, o, most); sizes != nil {
+	plenty := p.plenty(n)
+	if at, sizes := c.fresh(n, o, min(most, plenty)); sizes != nil {
 		b, err := c.fill(n, o, at, nil, sizes)
 		if !short(err) {
 			return b, err
 		}
 		full, most = err, p.reserved.current.Load() // the device has no more
 	}
-	list := c.spares(n)
+	list := c.spares(n, false)
 	at := c.cheapest(list, n, o)
+	if at.makes > 0 {
+		list = c.spares(n, true)
+		at = c.cheapest(list, n, o)
+	}
+	if len(at.picked) > dear && full == errBudget && !p.tight(n) {
+		// A little more, rather than as long as that.
+		more := int64(float64(p.alive()) * p.slack / 3)
+		if at, sizes := c.fresh(n, o, min(most, plenty+more)); sizes != nil {
+			if b, err := c.fill(n, o, at, nil, sizes); !short(err) {
+				return b, err
+			}
+		}
+	}
 	var sizes []int64
 	if at.makes > 0 {
 		if sizes = c.sizes(at.makes, most-p.reserved.current.Load(), false); sizes == nil {
@@ -202,10 +232,13 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 	return c.fill(n, o, at, list, sizes)
 }
 
+// dear is how many chunks are moved at most while new ones would exceed the slack
+// by less than a third.
+const dear = 4
+
 // fresh returns a place for n bytes in new chunks, and their sizes; none if the
-// pool should rather move what it has.
+// pool would have more than most bytes.
 func (c *chunked) fresh(n int64, o *owner, most int64) (at place, sizes []int64) {
-	p := c.heap.pool
 	saved := int64(0)
 	for gap := range c.heap.holes.large.Descending() { // the largest free block
 		if f := gap.prev; usable(f, o) && f.bytes > saved && f.bytes+gap.bytes >= n+c.most {
@@ -215,7 +248,7 @@ func (c *chunked) fresh(n int64, o *owner, most int64) (at place, sizes []int64)
 	if at.gap == nil {
 		at.gap = c.heap.holes.best(n + c.most)
 	}
-	return at, c.sizes(n-saved, min(most, p.plenty(n))-p.reserved.current.Load(), true)
+	return at, c.sizes(n-saved, most-c.heap.pool.reserved.current.Load(), true)
 }
 
 // plenty is how many bytes the pool may have, with n more live, before it moves
@@ -246,9 +279,9 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 	if p := c.heap.pool; c.fixed == 0 {
 		most = min((units+parts-1)/parts, c.most/step)
 		if p.tight(n) {
-			most = min(most, c.fine()/step)
+			most = min((units+tightParts-1)/tightParts, c.fine()/step)
 		} else if stuck := c.heap.bytes - c.idleTotal; ahead && float64(stuck) < p.slack/3*float64(p.alive()) {
-			most = max(most, min(room/3, 32*n, p.alive()/36, c.most)/step)
+			most = max(most, min(room/3, 32*n, p.alive()/36, c.fine())/step)
 			units = max(units, most)
 		}
 	}
@@ -261,9 +294,13 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 	return sizes
 }
 
-// parts is how many new chunks a large block has. Fewer make fewer calls, more
-// leave less that cannot be moved when a part of the block is used again.
-const parts = 5
+// parts is how many new chunks a large block has, and tightParts when memory is
+// short, at least. Fewer make fewer calls; more leave less that cannot be moved
+// when a part of the block is used again.
+const (
+	parts      = 4
+	tightParts = 16
+)
 
 // cheapest returns the place for n bytes that takes the fewest chunks to be
 // mapped there, of the list or, where they are not enough, new ones.
@@ -338,9 +375,6 @@ func (c *chunked) fill(n int64, o *owner, at place, list []spare, sizes []int64)
 		f.kind = taken
 	}
 	chunks, err := c.take(list, at.picked)
-	if err == nil && len(chunks) >= many && c.fixed == 0 && !c.heap.pool.tight(n) {
-		chunks, err = c.fuse(chunks)
-	}
 	chunks = append(chunks, made...)
 	if err == nil {
 		err = c.put(gap, chunks, at.last)
@@ -376,18 +410,4 @@ func (c *chunked) fill(n int64, o *owner, at place, list []spare, sizes []int64)
 	}
 	gap.kind, gap.owner, gap.seq = free, nil, 0
 	return h.occupy(gap, n, o, at.last), nil
-}
-
-// many is how many chunks are replaced by larger ones rather than mapped
-// elsewhere.
-const many = 12
-
-// fuse replaces unmapped chunks by fewer ones of the same bytes.
-func (c *chunked) fuse(chunks []*chunk) ([]*chunk, error) {
-	bytes := total(chunks)
-	c.store(chunks)
-	if err := c.release(len(chunks)); err != nil {
-		return nil, err
-	}
-	return c.create(c.sizes(bytes, bytes, false))
 }

@@ -137,8 +137,11 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 		return err
 	}
 	p.slack = p.options.slack()
-	p.heaps[smallHeap].backing = &chunked{heap: p.heaps[smallHeap], mapper: mapper, unit: small, fixed: small, most: small}
-	p.heaps[largeHeap].backing = &chunked{heap: p.heaps[largeHeap], mapper: mapper, unit: small, fixed: p.options.ChunkBytes, most: p.chunk}
+	fixed := [heaps]int64{small, p.options.ChunkBytes, p.options.ChunkBytes}
+	most := [heaps]int64{small, min(p.chunk, 2*largestMedium), p.chunk}
+	for i, h := range p.heaps {
+		h.backing = &chunked{heap: h, mapper: mapper, unit: small, fixed: fixed[i], most: max(most[i], fixed[i])}
+	}
 	return nil
 }
 
@@ -284,8 +287,11 @@ func (p *Pool) giveAll(list *block) {
 
 // heapOf returns the heap for blocks of a size, which is rounded.
 func (p *Pool) heapOf(bytes int64) *heap {
-	if bytes <= largestSmall {
+	switch {
+	case bytes <= largestSmall:
 		return p.heaps[smallHeap]
+	case bytes <= largestMedium:
+		return p.heaps[mediumHeap]
 	}
 	return p.heaps[largeHeap]
 }
