@@ -36,6 +36,8 @@ The arrays are held in these ways:
   announced   by a tier.Store that knows the order of uses
   managed     as managed memory, each array prefetched before its use and the
               least recently used ones sent back; only where pages migrate
+  files       with --folder: by a store that knows the order, has host memory for
+              half of the budget, and keeps the rest in files
   copy anew   by nobody: each use copies its array, three buffers in turn
 
 USED is how fast the uses went through their bytes: more than the link carries
@@ -51,6 +53,7 @@ The budget stands in for the device's capacity; device memory is never filled. A
 run takes --budget of device memory and four times that of pinned host memory.`,
 		Example: `  pinion bench tier
   pinion bench tier --device cuda:0 --budget 4GiB --array 64MiB
+  pinion bench tier --folder /nvme0 --folder /nvme1
   pinion bench tier --json > tier.json`,
 		Args: cli.NoArgs,
 	}
@@ -60,6 +63,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 	flags.Size(cmd.Flags(), &o.Budget, "budget", 1<<30, "bytes of device memory for the arrays; the default is less where memory is short")
 	flags.Size(cmd.Flags(), &o.ArrayBytes, "array", 0, "bytes of an array (default: 1/64 of the budget)")
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", 0.5, "least time of a row")
+	cmd.Flags().StringArrayVar(&o.Folders, "folder", nil, "also keep arrays in a file in this folder; several share the bytes")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Seconds <= 0 || o.Seconds > 60 {
@@ -146,6 +150,8 @@ type tierRow struct {
 	UsedBytes     int64   `json:"used_bytes"`
 	FilledBytes   int64   `json:"filled_bytes"`
 	WrittenBytes  int64   `json:"written_bytes"`
+	FetchedBytes  int64   `json:"fetched_bytes"` // from files
+	SavedBytes    int64   `json:"saved_bytes"`   // to files
 	LeastBytes    int64   `json:"least_filled_bytes"`
 	LRUBytes      int64   `json:"lru_filled_bytes"`
 	GBPerS        float64 `json:"gb_per_s"`       // used
@@ -168,7 +174,7 @@ func newTierOutput(record provenance.Record, info device.Info, opened time.Durat
 	for _, x := range r.Rows {
 		out.Rows = append(out.Rows, tierRow{
 			Access: x.Access, Write: x.Write, Ratio: x.Ratio, By: x.By, Arrays: x.Arrays, Uses: x.Uses, Seconds: x.Seconds,
-			UsedBytes: x.Bytes, FilledBytes: x.Filled, WrittenBytes: x.Written, LeastBytes: x.Least, LRUBytes: x.LRU,
+			UsedBytes: x.Bytes, FilledBytes: x.Filled, WrittenBytes: x.Written, FetchedBytes: x.Fetched, SavedBytes: x.Saved, LeastBytes: x.Least, LRUBytes: x.LRU,
 			GBPerS: x.Rate() / 1e9, MovedGBPerS: x.Moved() / 1e9,
 			LinkFraction:  float64(x.Filled) / x.Seconds / r.LinkH2D,
 			FloorFraction: float64(x.Least) / r.LinkH2D / x.Seconds,

@@ -19,6 +19,7 @@ type Options struct {
 	ArrayBytes int64     // size of an array
 	Ratios     []float64 // working set / budget
 	Seconds    float64   // least time of a row
+	Folders    []string  // for arrays in files; none leaves that out
 	Progress   func(step, steps int, what string)
 }
 
@@ -44,6 +45,8 @@ type Row struct {
 	Filled  int64 // bytes brought to the device
 	Written int64 // bytes brought back
 	Least   int64 // bytes that the best schedule brings to the device
+	Fetched int64 // bytes read from files
+	Saved   int64 // bytes written to files
 	LRU     int64 // bytes that least recently used brings to the device
 }
 
@@ -58,6 +61,7 @@ const (
 	Store    = "store"      // a tier.Store that knows nothing beforehand
 	Announce = "announced"  // a tier.Store that knows the order
 	Managed  = "managed"    // managed memory, prefetched; what was used least recently goes back
+	Files    = "files"      // an announced tier.Store with host memory for half of the budget, and files
 	CopyAll  = "copy anew"  // every use copies the array in, three buffers in turn
 	array    = "array %d"   // name of an array
 	random   = "random"     // uses of all arrays alike
@@ -79,6 +83,9 @@ type bench struct {
 // Run measures on dev.
 func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err error) {
 	b := &bench{Options: o, dev: dev, report: &Report{}, steps: 2 + len(o.Ratios)*len(kinds)}
+	if len(o.Folders) > 0 {
+		b.steps += len(o.Ratios)
+	}
 	if b.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
@@ -94,6 +101,13 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 		for _, k := range kinds {
 			if err := b.measure(ctx, ratio, k); err != nil {
 				return nil, fmt.Errorf("%s, working set %gx: %w", k.access, ratio, err)
+			}
+		}
+	}
+	for _, ratio := range o.Ratios {
+		if len(o.Folders) > 0 {
+			if err := b.measure(ctx, ratio, filed); err != nil {
+				return nil, fmt.Errorf("files, working set %gx: %w", ratio, err)
 			}
 		}
 	}
@@ -117,6 +131,9 @@ var kinds = []kind{
 	{random, false, []string{Store, Announce, CopyAll}},
 	{zipf, false, []string{Store, Announce, Managed, CopyAll}},
 }
+
+// filed is what is measured where there are folders.
+var filed = kind{turn, false, []string{Files}}
 
 func (b *bench) progress(what string) {
 	if b.step++; b.Progress != nil {
@@ -276,7 +293,12 @@ func (b *bench) rounds(row *Row, uses []int, use func(i int) error, begin func()
 
 // store measures a tier.Store.
 func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (err error) {
-	s, err := tier.New(b.dev, tier.Options{DeviceBytes: b.Budget, HostBytes: int64(row.Arrays+1) * b.ArrayBytes})
+	o := tier.Options{DeviceBytes: b.Budget, HostBytes: int64(row.Arrays+1) * b.ArrayBytes}
+	if row.By == Files {
+		o.HostBytes = b.Budget / 2
+		o.Files = tier.Files{Folders: b.Folders, Bytes: int64(row.Arrays+1) * b.ArrayBytes}
+	}
+	s, err := tier.New(b.dev, o)
 	if err != nil {
 		return err
 	}
@@ -292,7 +314,7 @@ func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (er
 			return err
 		}
 	}
-	if row.By == Announce {
+	if row.By != Store {
 		order := make([]*tier.Array, len(uses))
 		for i, x := range uses {
 			order[i] = arrays[x]
@@ -331,6 +353,8 @@ func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (er
 		now := s.Stats()
 		row.Filled = now.FilledBytes - before.FilledBytes
 		row.Written = now.WrittenBytes - before.WrittenBytes
+		row.Fetched = now.FetchedBytes - before.FetchedBytes
+		row.Saved = now.SavedBytes - before.SavedBytes
 	})
 }
 
