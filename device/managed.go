@@ -5,8 +5,8 @@ import "fmt"
 // Manager is a device with managed (unified) memory: host and device see it at
 // the same address, and where they have memory of their own, the driver moves
 // its pages to whoever touches them. That is convenient and slow: a page that is
-// missing is a fault. [Manager.Prefetch] moves pages before they are missed, at
-// the speed of a copy.
+// missing is a fault. [Manager.Prefetch] moves pages before they are missed, which
+// to the device is nearly as fast as a copy.
 type Manager interface {
 	// CanManage reports whether the device supports managed memory. All else
 	// here fails with [ErrNotSupported] where it does not.

@@ -158,6 +158,17 @@ func (n *feeder) tooLarge(batch int, cause error) error {
 	return e
 }
 
+// sharing is how many feeders have the memory of n's device, itself included: a
+// device may be named more than once.
+func (l *Loader) sharing(n *feeder) (count int64) {
+	for _, other := range l.feeders {
+		if id := n.dev.Info().UUID; other.dev == n.dev || id != "" && id == other.dev.Info().UUID {
+			count++
+		}
+	}
+	return count
+}
+
 // chooseBatch makes AutoBatch a number, and says why it is that one.
 func (l *Loader) chooseBatch() (err error) {
 	defer usercode.Recover(&err, "loader: in the sampler")
@@ -183,7 +194,7 @@ func (l *Loader) chooseBatch() (err error) {
 		all, reason := room, fmt.Sprintf("the %s of DeviceBudget", units.Bytes(room))
 		if !budget {
 			reason = fmt.Sprintf("the %s free on %s, less a sixteenth", units.Bytes(room), n.dev.Info().ID)
-			room -= room / spare
+			room = (room - room/spare) / l.sharing(n)
 		}
 		fits := n.inRoom(room, o.DeviceBuffers)
 		if fits == 0 && n.inRoom(all, 1) == 0 {

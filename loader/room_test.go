@@ -161,24 +161,27 @@ func TestAutoBatchLimits(t *testing.T) {
 	ds := table(50, dtype.U8, 20_000)
 	five, err := sampler.NewSequential(5)
 	testkit.OK(t, err)
+	thousand, err := sampler.NewRandomWithReplacement(50, 1000, 1)
+	testkit.OK(t, err)
 	for _, c := range []struct {
-		name      string
-		o         loader.Options
-		want      int
-		why       string
-		tooDevice device.Device
+		name string
+		o    loader.Options
+		want int
+		why  string
+		also device.Device
 	}{
 		{"epoch", loader.Options{}, 50, "an epoch has no more samples", nil},
 		{"sampler", loader.Options{Sampler: five}, 5, "an epoch has no more samples", nil},
 		{"drop last", loader.Options{DropLast: true}, 50, "an epoch has no more samples", nil},
 		{"budget", loader.Options{DeviceBudget: 1_500_000, DeviceBuffers: 2}, 37, "2 device buffers of it fit into the 1.43 MiB of DeviceBudget", nil},
 		{"pin budget", loader.Options{PinBudget: 100_000, DeviceBuffers: 1}, 4, "97.7 KiB of PinBudget", nil},
+		{"the same device twice", loader.Options{DeviceBuffers: 8, Sampler: thousand}, 196, "8 device buffers of it fit into the 64 MiB free on host:64MiB", dev},
 		{"the smaller device", loader.Options{DeviceBuffers: 1}, 49, "free on host:1MiB, less a sixteenth", tiny},
 	} {
 		c.o.Batch = loader.AutoBatch
 		devices := []device.Device{dev}
-		if c.tooDevice != nil {
-			devices = append(devices, c.tooDevice)
+		if c.also != nil {
+			devices = append(devices, c.also)
 		}
 		ld, err := loader.NewOn(devices, ds, c.o)
 		testkit.OK(t, err)

@@ -13,8 +13,9 @@
 // nobody knows which; structures that point into themselves; code that is being
 // ported. A page that is missing is a fault, and data that comes by faults comes
 // at a fraction of the speed of the link. [Array.Prefetch] moves pages before they
-// are missed, as fast as a copy of pinned memory. For data that streams through
-// the device, packages transfer and vram are as fast and say what happens when.
+// are missed, to the device nearly as fast as a copy of pinned memory, to the host
+// at a fraction of that. For data that streams through the device, packages
+// transfer and vram are faster and say what happens when.
 //
 // New refuses arrays for which the device has no room. Such an array would work,
 // with pages that push each other out, at the speed of faults.
