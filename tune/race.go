@@ -180,7 +180,7 @@ const driftLaps = 4
 
 // settled reports whether the choice is known to be good: two standard errors
 // of the difference would not make any other setting more than 5 % faster, and its
-// own rate is known to within 5 %, which matters where it is the only one left. The
+// own rate is known to within 5 %, which matters where the others dropped out. The
 // choice need not be the fastest by score.
 func settled(choice *runner, field []*runner, step bool) bool {
 	const most = 0.05

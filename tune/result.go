@@ -23,8 +23,9 @@ type Result struct {
 	StepSeconds float64 `json:"step_seconds,omitempty"`
 
 	// Settled: no other setting is more than 5 % faster, as far as the trials can
-	// tell, and the rate of the choice is known to within 5 %. Where they vary too much for that, the choice is a guess, and is not
-	// kept. Error is the standard error of its rate, as a share of it; 0 is
+	// tell, and the rate of the choice is known to within 5 %; or there is no other
+	// setting. Where trials vary too much for that, the choice is a guess, and is
+	// not kept. Error is the standard error of its rate, as a share of it; 0 is
 	// unknown.
 	Settled bool    `json:"settled"`
 	Error   float64 `json:"error_fraction,omitempty"`

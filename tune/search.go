@@ -244,6 +244,7 @@ func (s *search) compete() (field []*runner, err error) {
 		field = s.leaders()
 	}
 	field, s.settled = choose(field, s.o.Step)
+	s.settled = s.settled || len(s.fits) == 1 // there was nothing to choose from
 	return field, nil
 }
 
