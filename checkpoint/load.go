@@ -230,13 +230,17 @@ func (l *load) run(ctx context.Context, done func(job, transfer.FileReport)) (er
 	if err := l.prepare(ctx, l.staging); err != nil {
 		return err
 	}
-	var jobs []job
-	for _, f := range l.files {
-		for _, s := range f.steps {
-			jobs = append(jobs, job{s, f.memory.ptr})
+	return l.reader.run(ctx, func(ctx context.Context, yield func(job)) error {
+		for _, f := range l.files {
+			for _, s := range f.steps {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				yield(job{step: s, base: f.memory.ptr})
+			}
 		}
-	}
-	return l.reader.run(ctx, jobs, done)
+		return nil
+	}, done)
 }
 
 // order puts the tensors in the order of the checkpoint.

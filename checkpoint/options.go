@@ -61,7 +61,7 @@ type limits struct {
 	small    int64 // below it, what is contiguous is read together with others
 	gap      int64 // the most bytes between small parts that are read with them
 	group    int64 // the most bytes of small parts that are read together
-	staging  int64 // bytes of the file in device memory that are cast at once
+	staging  int64 // the most bytes of the file in device memory that are cast at once
 	parallel int   // parts under way at once
 }
 
@@ -70,7 +70,7 @@ var defaultLimits = limits{
 	small:    1 << 20,
 	gap:      64 << 10,
 	group:    8 << 20,
-	staging:  64 << 20,
+	staging:  256 << 20,
 	parallel: 3,
 }
 

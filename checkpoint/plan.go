@@ -147,8 +147,17 @@ func (l *limits) copies(pieces []piece) (steps []step) {
 	return steps
 }
 
-// casts plans pieces that are cast.
+// leastStaging is what is worth casting at once.
+const leastStaging = 16 << 20
+
+// casts plans pieces that are cast. Few of them are cut smaller, so that all
+// workers have some.
 func (l *limits) casts(pieces []piece) (steps []step) {
+	total := int64(0)
+	for i := range pieces {
+		total += pieces[i].Bytes
+	}
+	staging := min(l.staging, max(leastStaging, total/int64(4*l.parallel)))
 	var s step
 	flush := func() {
 		if len(s.cuts) > 0 {
@@ -160,11 +169,11 @@ func (l *limits) casts(pieces []piece) (steps []step) {
 		source, to := int64(p.from.Size()), int64(p.to.Size())
 		for done := int64(0); done < p.Bytes; {
 			offset := p.Offset + done
-			room := (l.staging - (offset - s.offset)) / source * source
+			room := (staging - (offset - s.offset)) / source * source
 			if len(s.cuts) == 0 || offset-s.offset-s.bytes > l.gap || room <= 0 || (offset-s.offset)%source != 0 {
 				flush()
 				s = step{file: p.File, offset: offset, cast: true}
-				room = l.staging / source * source
+				room = staging / source * source
 			}
 			n := min(p.Bytes-done, room)
 			s.cuts = append(s.cuts, cut{from: offset - s.offset, bytes: n, at: p.at + done/source*to, source: p.from, to: p.to})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/kernels"
@@ -31,10 +30,12 @@ type worker struct {
 	stream  device.Stream
 }
 
-// job is a step and where on the device its memory begins.
+// job is a step, where on the device its memory begins, and which of several
+// layers it is of.
 type job struct {
 	step
-	base device.Ptr
+	base  device.Ptr
+	layer int
 }
 
 func newReader(t Target, o *Options) *reader {
@@ -75,32 +76,36 @@ func (r *reader) prepare(ctx context.Context, staging int64) (err error) {
 	return nil
 }
 
-// run carries out jobs, several at once, and reports each that is done: those
-// calls come one at a time. The first error ends the run.
-func (r *reader) run(ctx context.Context, jobs []job, done func(job, transfer.FileReport)) error {
+// run carries out the jobs that jobs yields, several at once and begun in that
+// order, and reports each that is done: those calls come one at a time. The first
+// error ends the run, and the context that jobs got.
+func (r *reader) run(ctx context.Context, jobs func(ctx context.Context, yield func(job)) error, done func(job, transfer.FileReport)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var next atomic.Int64
+	todo := make(chan job)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, w := range r.workers[:min(len(r.workers), len(jobs))] {
+	for _, w := range r.workers {
 		all.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(jobs) || ctx.Err() != nil {
-					return
+			for j := range todo {
+				if ctx.Err() != nil {
+					continue
 				}
-				report, err := w.do(ctx, jobs[i])
+				report, err := w.do(ctx, j)
 				if err != nil {
-					cancel(fmt.Errorf("%s: %w", jobs[i].file.Path(), err))
-					return
+					cancel(fmt.Errorf("%s: %w", j.file.Path(), err))
+					continue
 				}
 				mu.Lock()
-				done(jobs[i], report)
+				done(j, report)
 				mu.Unlock()
 			}
 		})
 	}
+	if err := jobs(ctx, func(j job) { todo <- j }); err != nil {
+		cancel(err)
+	}
+	close(todo)
 	all.Wait()
 	return context.Cause(ctx)
 }

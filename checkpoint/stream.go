@@ -239,40 +239,60 @@ func (s *streamer) alloc(ctx context.Context, o *StreamOptions) error {
 	return nil
 }
 
-// load fills buffers as they become free.
+// flight is a layer that is being loaded.
+type flight struct {
+	ready
+	left int // steps
+}
+
+// load fills buffers as they become free, and hands out layers in their order.
+// There are as many buffers as layers has room for.
 func (s *streamer) load(ctx context.Context, progress func(done, total int64), free <-chan *streamBuffer, layers chan<- ready) error {
-	done := int64(0)
-	for _, l := range s.layers {
-		var b *streamBuffer
-		select {
-		case b = <-free:
-		case <-ctx.Done():
-			return ctx.Err()
+	var mu sync.Mutex
+	var flights []*flight // in their order; nil those that were handed out
+	next, bytes := 0, int64(0)
+	handOut := func() {
+		for next < len(flights) && flights[next].left == 0 {
+			s.report.Tensors += len(flights[next].layer.Tensors)
+			layers <- flights[next].ready
+			flights[next] = nil
+			next++
 		}
-		if b.used != nil {
-			if err := device.Wait(ctx, b.used); err != nil {
-				return err
-			}
-		}
-		var jobs []job
-		for _, step := range l.steps {
-			jobs = append(jobs, job{step, b.memory.ptr})
-		}
-		err := s.run(ctx, jobs, func(j job, f transfer.FileReport) {
-			s.report.add(f)
-			done += j.want
-			if progress != nil {
-				progress(done, s.total)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		s.report.Tensors += len(l.pieces)
-		s.report.Bytes = done
-		layers <- ready{&Loaded{l.name, tensorsAt(l.pieces, b.memory.ptr, 0)}, b}
 	}
-	return nil
+	return s.run(ctx, func(ctx context.Context, yield func(job)) error {
+		for i, l := range s.layers {
+			var b *streamBuffer
+			select {
+			case b = <-free:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if b.used != nil {
+				if err := device.Wait(ctx, b.used); err != nil {
+					return err
+				}
+			}
+			mu.Lock()
+			flights = append(flights, &flight{ready{&Loaded{l.name, tensorsAt(l.pieces, b.memory.ptr, 0)}, b}, len(l.steps)})
+			handOut() // where there is nothing to load
+			mu.Unlock()
+			for _, step := range l.steps {
+				yield(job{step, b.memory.ptr, i})
+			}
+		}
+		return nil
+	}, func(j job, f transfer.FileReport) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.report.add(f)
+		bytes += j.want
+		s.report.Bytes = bytes
+		if progress != nil {
+			progress(bytes, s.total)
+		}
+		flights[j.layer].left--
+		handOut()
+	})
 }
 
 // close waits for work on the buffers and frees them.

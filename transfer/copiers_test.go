@@ -187,3 +187,32 @@ func TestCopiersBesidePending(t *testing.T) {
 		f.OK(e.Close())
 	}
 }
+
+// A prepared engine pins nothing when it copies, and one that cannot pin copies
+// without.
+func TestPrepare(t *testing.T) {
+	f := open(t)
+	e := f.Engine(transfer.Options{Copiers: 2, Slots: 2, SlotBytes: 16 << 10, StageAbove: 1})
+	p, data := f.Alloc(100_000), unique(100_000, 1)
+	f.OK(e.Prepare(ctx))
+	pinned, opened := f.Dev.PinnedNow.Load(), f.Dev.Opened.Load()
+	f.OK(e.Prepare(ctx))
+	f.OK(e.H2D(ctx, p, data))
+	if pinned < 2*2*16<<10 || f.Dev.PinnedNow.Load() != pinned || f.Dev.Opened.Load() != opened {
+		t.Errorf("%d bytes were pinned by Prepare, then %d; %d streams and events, then %d", pinned, f.Dev.PinnedNow.Load(), opened, f.Dev.Opened.Load())
+	}
+	f.OK(e.Close())
+	if err := e.Prepare(ctx); !errors.Is(err, device.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+
+	f.Dev.OnPin(func() error { return device.ErrPinLimit })
+	e = f.Engine(transfer.Options{Copiers: 2, StageAbove: 1})
+	f.OK(e.Prepare(ctx))
+	f.OK(e.H2D(ctx, p, data))
+	got := make([]byte, len(data))
+	f.OK(e.D2H(ctx, got, p))
+	if !bytes.Equal(got, data) {
+		t.Error("other bytes")
+	}
+}

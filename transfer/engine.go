@@ -232,6 +232,21 @@ func (e *Engine) goPlain(ctx context.Context) error {
 	return nil
 }
 
+// Prepare pins the memory for staging now, instead of when the first copy needs
+// it, which that copy then does not wait for. Where it cannot be pinned, or the
+// device shares the host's memory, nothing is staged; that is no error.
+func (e *Engine) Prepare(ctx context.Context) error {
+	const large = 1 << 40
+	if !e.Stages(large, false) {
+		return nil
+	}
+	err := e.stager.Prepare(ctx)
+	if errors.Is(err, device.ErrPinLimit) {
+		return e.goPlain(ctx)
+	}
+	return err
+}
+
 // Stages reports whether a copy of n bytes of pageable memory goes through
 // copiers, as far as is known before the first one; else the driver copies.
 func (e *Engine) Stages(n int64, toHost bool) bool { return e.plan(n, toHost).Copiers > 0 }

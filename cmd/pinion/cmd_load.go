@@ -212,6 +212,9 @@ func (f *loadFlags) targets(cmd *cobra.Command) (targets []checkpoint.Target, cl
 			return nil, closeAll, err
 		}
 		closers = append(closers, engine.Close)
+		if err := engine.Prepare(cmd.Context()); err != nil {
+			return nil, closeAll, err
+		}
 		targets = append(targets, checkpoint.Target{Engine: engine})
 	}
 	return targets, closeAll, nil

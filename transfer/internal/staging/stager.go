@@ -154,6 +154,16 @@ func (s *Stager) move(ctx context.Context, t *task, p Plan) error {
 	}
 }
 
+// Prepare makes what copies need now, instead of at the first one. It fails as
+// [Stager.Copy] does.
+func (s *Stager) Prepare(ctx context.Context) error {
+	err := s.begin(ctx)
+	if err == nil {
+		s.active.Done()
+	}
+	return err
+}
+
 // begin starts the helpers if need be and keeps them for one task.
 func (s *Stager) begin(ctx context.Context) error {
 	s.mu.Lock()
