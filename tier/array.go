@@ -121,6 +121,7 @@ func (a *Array) Free() error {
 	a.freed = true
 	delete(s.arrays, a)
 	s.committed -= a.size
+	s.clock.HalfLife = halfLives * s.committed
 	if a.order != nil {
 		a.order.remove(a)
 	}

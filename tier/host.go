@@ -94,7 +94,7 @@ func (s *Store) reachHost(ctx context.Context, a *Array, write, whole bool) erro
 func (s *Store) hostCopy(a *Array, p []byte, offset int64, write, whole bool) (again bool, err error) {
 	a.mem.busy++
 	a.mem.filling = write
-	zero := a.mem.buf == nil && !whole
+	zero := a.version == 0 && !whole
 	s.inflight++
 	s.mu.Unlock()
 	if err = s.allocMemory(a); err == nil {

@@ -14,6 +14,7 @@ type move struct {
 	a       *Array
 	version uint64 // of the content that moves
 	from    []byte // host memory, for a fill; nil: zeros, or nothing
+	zero    bool   // a fill of zeros
 	event   device.Event
 }
 
@@ -139,7 +140,7 @@ func (s *Store) launchFill(m *move) error {
 	switch {
 	case m.from != nil:
 		err = s.in.stream.CopyH2D(block.Ptr(), m.from)
-	case !a.dev.fresh:
+	case m.zero:
 		err = s.in.stream.Memset(block.Ptr(), 0, a.bytes)
 	}
 	if err == nil {

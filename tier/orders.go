@@ -85,7 +85,9 @@ func (s *Store) announce(arrays []*Array, set func(*Order)) *Order {
 		}
 		a.order, a.cold = o, false
 	}
-	s.orders = append(s.orders, o)
+	if len(arrays) > 0 {
+		s.orders = append(s.orders, o)
+	}
 	s.victims.forget()
 	s.pump()
 	return o
@@ -100,7 +102,7 @@ func (o *Order) Forget() {
 			a.order = nil
 		}
 	}
-	o.s.orders = slices.DeleteFunc(o.s.orders, func(x *Order) bool { return x == o })
+	o.end()
 	o.s.victims.forget()
 }
 
@@ -108,6 +110,14 @@ func (o *Order) Forget() {
 func (o *Order) remove(a *Array) {
 	o.order.Remove(a)
 	a.order = nil
+	if o.order.Left() == 0 {
+		o.end()
+	}
+}
+
+// end takes the order out of the store.
+func (o *Order) end() {
+	o.s.orders = slices.DeleteFunc(o.s.orders, func(x *Order) bool { return x == o })
 }
 
 // used follows a use.
@@ -120,9 +130,6 @@ func (o *Order) used(a *Array) {
 	}
 	if o.once {
 		o.remove(a)
-		if o.order.Cursor() >= int64(o.order.Len()) {
-			o.s.orders = slices.DeleteFunc(o.s.orders, func(x *Order) bool { return x == o })
-		}
 	}
 }
 
@@ -145,7 +152,7 @@ func (s *Store) prefetch() {
 			if !ok || o.ahead >= o.order.Cursor()+int64(o.order.Len()) {
 				break
 			}
-			if a.order == o && a.dev.state == absent && a.version > 0 && !a.freed && a.stuck == nil {
+			if a.order == o && a.dev.state == absent && a.version > 0 && !a.freed && !a.cold && a.stuck == nil {
 				if s.ahead > 0 && s.ahead+a.size > window || !s.makeRoom(a.size, a) {
 					break
 				}

@@ -72,7 +72,15 @@ func TestPressure(t *testing.T) {
 // Goroutines with streams of their own share arrays: every write is seen by whoever
 // comes next, on whichever stream.
 func TestConcurrent(t *testing.T) {
-	f := open(t, tier.Options{DeviceBytes: 24 * mib, HostBytes: 64 * mib})
+	t.Run("memory", func(t *testing.T) { testConcurrent(t, tier.Options{DeviceBytes: 8 * mib, HostBytes: 32 * mib}) })
+	t.Run("files", func(t *testing.T) {
+		testConcurrent(t, tier.Options{DeviceBytes: 8 * mib, HostBytes: 8 * mib,
+			Files: tier.Files{Folders: []string{t.TempDir()}, Bytes: 32 * mib, Checksums: true}})
+	})
+}
+
+func testConcurrent(t *testing.T, o tier.Options) {
+	f := open(t, o)
 	const n = mib / 2
 	type shared struct {
 		sync.RWMutex
@@ -156,4 +164,54 @@ func touch(s *tier.Store, a *tier.Array, stream device.Stream, r *rand.Rand, mu 
 		return errors.New("wrong content")
 	}
 	return nil
+}
+
+// Uses of many arrays by several goroutines, each nearly as large as the budget, take
+// turns and all finish.
+func TestLargeUses(t *testing.T) {
+	f := open(t, tier.Options{DeviceBytes: 16 * mib, HostBytes: 16 * mib,
+		Files: tier.Files{Folders: []string{t.TempDir()}, Bytes: 32 * mib}})
+	const n = mib
+	var arrays []*tier.Array
+	for i := range 40 {
+		a := f.array("", n)
+		testkit.OK(t, a.WriteAt(ctx, bytes.Repeat([]byte{byte(i)}, n), 0))
+		arrays = append(arrays, a)
+	}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			stream, err := f.dev.NewStream()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer stream.Close()
+			r := rand.New(rand.NewPCG(uint64(g), 2))
+			got := make([]byte, n)
+			for range 25 {
+				var uses []tier.Access
+				which := r.Perm(len(arrays))[:1+r.IntN(15)]
+				for _, i := range which {
+					uses = append(uses, tier.Read(arrays[i]))
+				}
+				l, err := f.store.Use(ctx, stream, uses...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, i := range which {
+					if err := errors.Join(stream.CopyD2H(got, l.Ptr(arrays[i])), stream.Synchronize()); err != nil {
+						t.Error(err)
+					} else if !bytes.Equal(got, bytes.Repeat([]byte{byte(i)}, n)) {
+						t.Errorf("array %d: %d", i, got[0])
+					}
+				}
+				if err := l.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

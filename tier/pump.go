@@ -28,8 +28,9 @@ func (s *Store) pump() {
 		s.bringOn(a)
 	}
 	s.wake()
-	if blocked && (s.inflight == 0 || s.moves > s.active[0].patience) {
-		s.giveUp()
+	if len(s.active) > 0 && (s.inflight == 0 || blocked && s.moves > s.active[0].patience) && s.giveUp() {
+		s.pump() // that may help the others
+		return
 	}
 	if !blocked && len(s.waiting) == 0 {
 		s.prefetch()
@@ -122,10 +123,10 @@ func (s *Store) failed(a *Array, err error) {
 }
 
 // giveUp ends the first use that waits, when nothing is under way that could make
-// room and nobody else holds anything.
-func (s *Store) giveUp() {
+// room, unless somebody holds arrays and may release them. It reports whether it did.
+func (s *Store) giveUp() bool {
 	if s.lentAny() {
-		return // a release may change that
+		return false
 	}
 	u := s.active[0]
 	cause := errors.Join(s.stuck, s.starved)
@@ -143,6 +144,7 @@ func (s *Store) giveUp() {
 	}
 	s.finish(u, err)
 	s.victims.forget()
+	return true
 }
 
 // callOff gives up what was to be brought in ahead and has not begun to move.
@@ -180,7 +182,7 @@ func (s *Store) bringOn(a *Array) {
 	if a.dev.state != reserved {
 		return
 	}
-	m := &move{a: a, version: a.version}
+	m := &move{a: a, version: a.version, zero: !a.dev.fresh && a.version == 0}
 	if !a.dev.fresh && a.version > 0 {
 		if !a.inMemory() {
 			if a.inFile() {

@@ -85,9 +85,12 @@ func (s *Store) sortVictims(bytes int64) {
 	s.victims.list = cut(list, bytes)
 }
 
-// cut keeps so many bytes of a list.
+// cut keeps so many bytes of a list, and what is in use between them.
 func cut(list []candidate, bytes int64) []candidate {
 	for i, c := range list {
+		if c.a.pins > 0 {
+			continue
+		}
 		if bytes -= c.a.size; bytes <= 0 {
 			return list[:i+1]
 		}

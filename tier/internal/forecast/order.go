@@ -111,6 +111,9 @@ func (o *Order[T]) At(number int64) (x T, ok bool) {
 	return o.items[number%n], true
 }
 
+// Left is the number of different items.
+func (o *Order[T]) Left() int { return len(o.where) }
+
 // Len is the number of uses in one lap.
 func (o *Order[T]) Len() int { return len(o.items) }
 

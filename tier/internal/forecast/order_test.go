@@ -74,7 +74,7 @@ func TestStrays(t *testing.T) {
 	if at, ok := o.Find(75); ok || !math.IsInf(o.Next(75), 1) {
 		t.Error(at)
 	}
-	if n := len(slices.Collect(o.Items)); n != 99 || o.Len() != 100 {
+	if n := len(slices.Collect(o.Items)); n != 99 || o.Left() != 99 || o.Len() != 100 {
 		t.Error(n, o.Len())
 	}
 	empty := NewOrder(nil, func(int) int64 { return 1 }, true)
