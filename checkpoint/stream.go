@@ -295,12 +295,16 @@ func (s *streamer) load(ctx context.Context, progress func(done, total int64), f
 	})
 }
 
-// close waits for work on the buffers and frees them.
+// close waits for the work on the buffers, also that of a loop's body that ended
+// the loop, and frees them.
 func (s *streamer) close() error {
 	var all []error
+	if s.on != nil {
+		all = append(all, s.on.Synchronize())
+	}
 	for _, b := range s.buffers {
 		if b.used != nil {
-			all = append(all, b.used.Synchronize(), b.used.Close())
+			all = append(all, b.used.Close())
 		}
 		if b.memory != nil {
 			all = append(all, b.memory.free())

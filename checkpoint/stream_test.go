@@ -6,12 +6,15 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/safetensors"
+	"github.com/pinion-gpu/pinion/vram"
 )
 
 func TestLayers(t *testing.T) {
@@ -182,6 +185,43 @@ func TestStreamEnds(t *testing.T) {
 	} {
 		for _, err := range Stream(t.Context(), m.ck, o, f.targets[0]) {
 			testkit.WantError(t, name, err, ErrArgument)
+		}
+	}
+}
+
+// However a loop ends, work that was queued on its layers is done before their
+// memory is free.
+func TestStreamWaits(t *testing.T) {
+	f := open(t, 1)
+	caller, ok := device.As[device.Caller](f.dev)
+	if !ok {
+		t.Skip("the device runs no Go functions in its streams")
+	}
+	stream := testkit.Must(f.dev.NewStream())(t)
+	defer stream.Close()
+	m := write(t, 0, tensor("h.0.w", safetensors.F32, 1000), tensor("h.1.w", safetensors.F32, 1000))
+	pool := testkit.Must(vram.New(f.dev, vram.Options{}))(t) // which does not wait when memory is freed
+	defer func() { testkit.OK(t, pool.Close()) }()
+	f.targets[0].Pool = pool
+	for name, end := range map[string]func(){"break": nil, "panic": func() { panic("stop") }} {
+		var done atomic.Bool
+		func() {
+			defer func() { recover() }()
+			for _, err := range Stream(t.Context(), m.ck, StreamOptions{On: stream}, f.targets[0]) {
+				testkit.OK(t, err)
+				testkit.OK(t, caller.Call(stream, func() error {
+					time.Sleep(20 * time.Millisecond)
+					done.Store(true)
+					return nil
+				}))
+				if end != nil {
+					end()
+				}
+				break
+			}
+		}()
+		if !done.Load() {
+			t.Errorf("%s: the memory is free, and the work not done", name)
 		}
 	}
 }
