@@ -96,12 +96,9 @@ func (l *lanes) lane(dev device.Device, name string, ahead int) (n *lane, err er
 func (n *lane) push(queue func(s device.Stream) error) error {
 	number := n.queued // this goroutine alone changes it
 	if number-n.passed == len(n.marks) {
-		if err := device.Wait(n.ctx, n.mark(n.passed)); err != nil {
-			return fmt.Errorf("%s: %w", n.name, err)
+		if err := n.retire(); err != nil {
+			return err
 		}
-		n.mu.Lock()
-		n.passed++
-		n.mu.Unlock()
 	}
 	if err := n.ctx.Err(); err != nil {
 		return err
@@ -115,6 +112,17 @@ func (n *lane) push(queue func(s device.Stream) error) error {
 	n.mu.Lock()
 	n.queued++
 	n.changed.Broadcast()
+	n.mu.Unlock()
+	return nil
+}
+
+// retire waits for the oldest operation that is queued.
+func (n *lane) retire() error {
+	if err := device.Wait(n.ctx, n.mark(n.passed)); err != nil {
+		return fmt.Errorf("%s: %w", n.name, err)
+	}
+	n.mu.Lock()
+	n.passed++
 	n.mu.Unlock()
 	return nil
 }
@@ -141,9 +149,9 @@ func (n *lane) follow(other *lane, number int) error {
 
 // finish waits for all that is queued.
 func (n *lane) finish() error {
-	for ; n.passed < n.queued; n.passed++ {
-		if err := device.Wait(n.ctx, n.mark(n.passed)); err != nil {
-			return fmt.Errorf("%s: %w", n.name, err)
+	for n.passed < n.queued {
+		if err := n.retire(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -28,8 +28,9 @@ type Product struct {
 	A, B           Matrix // of one type: F32 or BF16
 	TransA, TransB bool
 
-	// C takes the result and has the type of A and B. Its memory must overlap
-	// neither of them. Default: the file at Path.
+	// C takes the result and has the type of A and B. Its Bytes must overlap
+	// theirs nowhere, not even in the gaps between rows. Default: the file at
+	// Path.
 	C Matrix
 
 	// Path is a file that is made for C: its rows, one behind the other,
@@ -140,6 +141,14 @@ func (p *Product) problem() (Problem, error) {
 	err = errors.Join(err, p.B.check("B", rows, columns, p.A.Type))
 	if p.Path == "" {
 		err = errors.Join(err, p.C.check("C", m, n, p.A.Type))
+		for _, f := range []struct {
+			name string
+			m    Matrix
+		}{{"A", p.A}, {"B", p.B}} {
+			if overlap(p.C.Bytes, f.m.Bytes) {
+				err = errors.Join(err, fmt.Errorf("%w: C and %s overlap in host memory", device.ErrArgument, f.name))
+			}
+		}
 	}
 	return problem, err
 }

@@ -291,7 +291,8 @@ func TestArguments(t *testing.T) {
 	f := func(rows, columns int64) Matrix {
 		return Float32(make([]float32, rows*columns), rows, columns)
 	}
-	good := Product{A: f(4, 5), B: f(5, 6), C: f(4, 6)}
+	good := Product{A: f(6, 8), B: f(5, 6), C: f(4, 6)}
+	good.A.Rows, good.A.Columns = 4, 5
 	for name, c := range map[string]struct {
 		change func(p *Product)
 		says   string
@@ -303,6 +304,7 @@ func TestArguments(t *testing.T) {
 		"no type":    {func(p *Product) { p.A.Type = dtype.I32 }, "i32"},
 		"short":      {func(p *Product) { p.A.Bytes = p.A.Bytes[:76] }, "A has 76 bytes"},
 		"stride":     {func(p *Product) { p.C.Stride = 3 }, "3 apart"},
+		"overlap":    {func(p *Product) { p.C.Bytes = p.A.Bytes[:cap(p.A.Bytes)] }, "C and A overlap"},
 		"path":       {func(p *Product) { p.Path = "x" }, "x"},
 		"path, read": {func(p *Product) { p.Path, p.C, p.Beta = "x", Matrix{}, 1 }, "x"},
 	} {

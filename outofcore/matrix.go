@@ -75,3 +75,9 @@ func (m *Matrix) window(row, column, rows, columns int64) window {
 
 // whole reports whether the window has no gaps.
 func (w *window) whole() bool { return w.rows == 1 || w.stride == w.rowBytes }
+
+// overlap reports whether a and b share a byte.
+func overlap(a, b []byte) bool {
+	from, to := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return len(a) > 0 && len(b) > 0 && from < to+uintptr(len(b)) && to < from+uintptr(len(a))
+}

@@ -145,7 +145,8 @@ func (r *Runner) linkRate(pinned, toHost bool) float64 {
 
 // flopRate measures how fast the device multiplies matrices of a type, once,
 // with at most so much memory: matrices that grow until a product takes a few
-// milliseconds. It is 0 where not even small ones have room.
+// milliseconds. It is the rate of a product that keeps all multiprocessors
+// busy, and 0 where not even small ones have room.
 func (r *Runner) flopRate(ctx context.Context, b blas.BLAS, t dtype.DType, tf32 bool, budget int64) (rate float64, err error) {
 	key := rateKey{t, tf32}
 	r.mu.Lock()
@@ -156,7 +157,8 @@ func (r *Runner) flopRate(ctx context.Context, b blas.BLAS, t dtype.DType, tf32 
 	}
 	const (
 		least, most = 128, 4096
-		enough      = 3 * time.Millisecond
+		several     = 4
+		enough      = several * 3 * time.Millisecond
 	)
 	workspace, size := b.WorkspaceBytes(), int64(t.Size())
 	side := int64(most)
@@ -185,14 +187,20 @@ func (r *Runner) flopRate(ctx context.Context, b blas.BLAS, t dtype.DType, tf32 
 		g := blas.Gemm{M: now, N: now, K: now, Alpha: 1, Type: t, TF32: tf32,
 			A: blas.Matrix{Ptr: at}, B: blas.Matrix{Ptr: at.Add(n)}, C: blas.Matrix{Ptr: at.Add(2 * n)},
 			Workspace: at.Add(3 * n), WorkspaceBytes: workspace}
-		for range 2 { // the first one warms up
+		for _, products := range []int{1, several} { // the first one warms up
 			began := time.Now()
-			if err := errors.Join(b.Gemm(s, g), s.Synchronize(), ctx.Err()); err != nil {
+			for range products {
+				if err := errors.Join(b.Gemm(s, g), ctx.Err()); err != nil {
+					return 0, err
+				}
+			}
+			if err := s.Synchronize(); err != nil {
 				return 0, err
 			}
 			took = time.Since(began)
 		}
-		rate = 2 * float64(now*now*now) / took.Seconds()
+		shape := Problem{M: now, N: now, Multiprocessors: r.dev.Info().Multiprocessors}
+		rate = several * 2 * float64(now*now*now) / took.Seconds() / shape.efficiency(now)
 	}
 	r.mu.Lock()
 	r.rates[key] = rate
