@@ -185,7 +185,7 @@ func (l *Loader) chooseBatch() (err error) {
 	case !l.endless:
 		atMost(l.samples, "an epoch has no more samples")
 	}
-	onHost := int64(0) // bytes of all device buffers that are host memory
+	onHost := int64(0) // devices whose buffers are host memory
 	for _, n := range l.feeders {
 		room, budget, err := n.room()
 		if err != nil {
