@@ -133,6 +133,58 @@ func TestDecodeOnDevice(t *testing.T) {
 	}
 }
 
+// While the device has no memory for decoding, the CPU decodes, and the batches
+// are the same.
+func TestDecodeShortOfMemory(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	ds := makePhotos(t, 40, 32)
+	o := loader.Options{Batch: 7, Epochs: 2, Shuffle: true, Decode: loader.DecodeCPU}
+	want, err := run(t, dev, ds, o)
+	testkit.OK(t, err)
+	o.Decode = loader.DecodeGPU
+	for name, short := range map[string]func(int) bool{
+		"now and then": func(batch int) bool { return batch%3 == 1 },
+		"always":       func(int) bool { return true },
+	} {
+		s := &loader.StandIn{Engine: 7, Short: short}
+		loader.UseStandIn(t, s)
+		have, err := run(t, dev, ds, o)
+		testkit.OK(t, err)
+		compare(t, name, have, want)
+		if s.Decoded == 0 != (name == "always") {
+			t.Errorf("%s: %d pictures were decoded on the device", name, s.Decoded)
+		}
+	}
+}
+
+// Scratch for decoded pictures leaves memory to others: it does not grow where
+// there is little.
+func TestDecodeLeavesMemory(t *testing.T) {
+	needTurbo(t)
+	loader.SetRoom(t, 1<<20, 64<<20)
+	s := &loader.StandIn{Engine: 7}
+	loader.UseStandIn(t, s)
+	ds := makePhotos(t, 40, 32)
+	for _, c := range []struct{ held, least, most int64 }{ // free in the end
+		{220 << 20, 15 << 20, 34 << 20},
+		{1 << 20, 200 << 20, 235 << 20},
+	} {
+		dev := open(t, "host:256MiB")
+		_, err := dev.Alloc(c.held)
+		testkit.OK(t, err)
+		ld := start(t, dev, ds, loader.Options{Batch: 20, DeviceBuffers: 1, Decode: loader.DecodeGPU})
+		if _, err := drain(t, dev, ld); err != nil {
+			t.Fatal(err)
+		}
+		if free := freeBytes(t, dev); free < c.least || free > c.most {
+			t.Errorf("%d bytes are free where others hold %d, want %d to %d", free, c.held, c.least, c.most)
+		}
+		within(t, "Close", ld.Close)
+	}
+}
+
 // Loaders of one device share its decoder, which is closed with the last of them.
 func TestDecodeTogether(t *testing.T) {
 	needTurbo(t)

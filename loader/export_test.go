@@ -20,6 +20,7 @@ type StandIn struct {
 	dev     device.Caller
 	Engine  int
 	Refuses func(width, height int) bool // whether the device finds a picture to be bad
+	Short   func(batch int) bool         // whether there is no memory for a call of Decode
 	Before  func()                       // runs on the device before a picture is decoded
 	Batches int                          // calls of Decode
 	Decoded int                          // pictures
@@ -80,6 +81,9 @@ func (s *StandIn) Decode(stream device.Stream, pictures []nvjpeg.Picture) error 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Batches++
+	if s.Short != nil && s.Short(s.Batches) {
+		return device.ErrOutOfMemory
+	}
 	refused := &nvjpeg.RefusedError{}
 	for i, p := range pictures {
 		if s.Refuses != nil && s.Refuses(p.JPEG.Width, p.JPEG.Height) {

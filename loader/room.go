@@ -162,7 +162,7 @@ func (n *feeder) tooLarge(batch int, cause error) error {
 // device may be named more than once.
 func (l *Loader) sharing(n *feeder) (count int64) {
 	for _, other := range l.feeders {
-		if id := n.dev.Info().UUID; other.dev == n.dev || id != "" && id == other.dev.Info().UUID {
+		if id := n.dev.Info().UUID; device.Same(other.dev, n.dev) || id != "" && id == other.dev.Info().UUID {
 			count++
 		}
 	}

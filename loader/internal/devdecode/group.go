@@ -46,8 +46,15 @@ func (d *Decoder) makeRoom(c *slab.Contents, f *Files) error {
 	if all <= d.room || d.room == limit {
 		return nil
 	}
-	err := d.grow(min(limit, all+all/4))
-	if errors.Is(err, device.ErrOutOfMemory) {
+	want := min(limit, all+all/4)
+	if memory, err := d.dev.Memory(); err == nil {
+		want = min(want, memory.FreeBytes/4) // both are half of what is free: the decoder needs memory, too
+	}
+	var err error
+	if want > d.room {
+		err = d.grow(want)
+	}
+	if want <= d.room && want < limit || errors.Is(err, device.ErrOutOfMemory) {
 		err = nil
 		d.limit.Store(d.room) // larger pictures are for the CPU from now on
 	}
@@ -135,6 +142,12 @@ func (d *Decoder) decode(f *Files) (some bool, err error) {
 		return false, nil
 	}
 	err = d.decoder.Decode(d.stream, d.pictures)
+	if errors.Is(err, device.ErrOutOfMemory) { // somebody else took it
+		for _, slot := range d.slots {
+			f.refuse(slot)
+		}
+		return true, nil
+	}
 	var refused *nvjpeg.RefusedError
 	if !errors.As(err, &refused) {
 		return false, err
