@@ -36,8 +36,8 @@ The arrays are held in these ways:
   announced   by a tier.Store that knows the order of uses
   managed     as managed memory, each array prefetched before its use and the
               least recently used ones sent back; only where pages migrate
-  files       with --folder: by a store that knows the order, has host memory for
-              half of the budget, and keeps the rest in files
+  files       with --folder: by a store that knows the order, has host memory
+              for half of the budget, and keeps the rest in files
   copy anew   by nobody: each use copies its array, three buffers in turn
 
 USED is how fast the uses went through their bytes: more than the link carries
