@@ -1,0 +1,156 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pinion-gpu/pinion/safetensors"
+	"github.com/pinion-gpu/pinion/tier"
+)
+
+// StoreOptions tune [LoadStore].
+type StoreOptions struct {
+	// Keep says which tensors are loaded, by name. Default: all.
+	Keep func(name string) bool
+
+	// Layers are what arrays are made of. Default: [Layers] of the tensors
+	// that Keep keeps.
+	Layers []Layer
+
+	// Progress, if set, is called with the bytes read so far, by one goroutine
+	// at a time, the last time with done == total.
+	Progress func(done, total int64)
+}
+
+// StoredLayer is a layer in a store.
+type StoredLayer struct {
+	Name   string
+	Array  *tier.Array // nil for a layer without elements
+	pieces []piece
+}
+
+// Tensors returns the layer's tensors on the device, for work under a lease of
+// its array.
+func (l *StoredLayer) Tensors(lease *tier.Lease) []Tensor {
+	if l.Array == nil {
+		return tensorsAt(l.pieces, 0, 0)
+	}
+	return tensorsAt(l.pieces, lease.Ptr(l.Array), 0)
+}
+
+// LoadStore reads the layers of ck into a store, one array for each, for models
+// that do not fit on the device and are used more than once: [tier.Store] keeps on
+// the device what fits, and the rest in host memory or files. [tier.Stream] runs
+// layers in order. The arrays are the caller's. It fails as [Load] does, and as
+// the store's calls do; then the arrays are freed.
+func LoadStore(ctx context.Context, ck *safetensors.Checkpoint, o StoreOptions, store *tier.Store) (layers []*StoredLayer, err error) {
+	l := &storeLoader{progress: o.Progress}
+	defer func() {
+		if err != nil {
+			if freeErr := l.free(); freeErr != nil {
+				err = errors.Join(err, freeErr)
+			}
+			err = about(ctx, err)
+		}
+	}()
+	options := Options{Keep: o.Keep}
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	options.limits.small, options.limits.step = 0, storeChunk
+	from := o.Layers
+	if from == nil {
+		from = Layers(options.kept(ck.Tensors()))
+	}
+	for _, layer := range from {
+		pieces, size := options.layout(layer.Tensors)
+		s := &StoredLayer{Name: layer.Name, pieces: pieces}
+		l.layers = append(l.layers, s)
+		l.steps = append(l.steps, options.limits.plan(pieces))
+		l.total += layer.Bytes()
+		if size == 0 {
+			continue
+		}
+		if s.Array, err = store.NewArray(layer.Name, size); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.run(ctx); err != nil {
+		return nil, err
+	}
+	return l.layers, nil
+}
+
+// storeChunk is how much a goroutine reads at once.
+const storeChunk = 4 << 20
+
+// storeLoader fills arrays. An array has one writer at a time, so each is one
+// goroutine's.
+type storeLoader struct {
+	layers   []*StoredLayer
+	steps    [][]step // of each
+	total    int64
+	progress func(done, total int64)
+
+	mu   sync.Mutex
+	done int64
+}
+
+func (l *storeLoader) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), maxStoreReaders, len(l.layers)) {
+		all.Go(func() {
+			buffer := make([]byte, storeChunk)
+			for i := int(next.Add(1)) - 1; i < len(l.layers) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				for _, s := range l.steps[i] {
+					if err := l.read(ctx, l.layers[i].Array, s, buffer[:s.bytes]); err != nil {
+						cancel(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+const maxStoreReaders = 8
+
+func (l *storeLoader) read(ctx context.Context, a *tier.Array, s step, buffer []byte) error {
+	if n, err := s.file.OS().ReadAt(buffer, s.offset); n < len(buffer) {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("the file has shrunk, %d of %d bytes at %d: %w", n, len(buffer), s.offset, io.ErrUnexpectedEOF)
+		}
+		return fmt.Errorf("%s: %w", s.file.Path(), err)
+	}
+	if err := a.WriteAt(ctx, buffer, s.at); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.done += s.bytes
+	if l.progress != nil {
+		l.progress(l.done, l.total)
+	}
+	return nil
+}
+
+// free frees the arrays.
+func (l *storeLoader) free() error {
+	var all []error
+	for _, s := range l.layers {
+		if s.Array != nil {
+			all = append(all, s.Array.Free())
+		}
+	}
+	return errors.Join(all...)
+}
