@@ -35,7 +35,7 @@ type Array struct {
 
 	marks marks // work of users on the device's copy
 
-	lost  error // why the newest write of a user was lost; told to the next one
+	lost  error // why the newest writes were lost; told to the next user
 	stuck error // why it could not be written back, or read from its file, the last time
 
 	reuse forecast.Reuse
@@ -62,6 +62,7 @@ type deviceCopy struct {
 	fill     *move        // under way
 	filled   device.Event // passed when the content is there; while launched
 	ahead    bool         // brought in before anybody asked, and not used yet
+	failed   error        // why it was abandoned
 	cleaning bool         // it is being written back
 	fresh    bool         // its content is not wanted: a user overwrites all of it
 }

@@ -179,11 +179,12 @@ func (s *Store) landFill(m *move, err error) {
 	}
 	err = fmt.Errorf("tier: bring %v to the device: %w", a, err)
 	inUse := a.lent > 0
-	if inUse || a.version != m.version {
-		// Somebody worked on what never came. What was below still counts.
-		a.lost = err
+	if a.version != m.version {
+		// Somebody wrote to what never came. What was below still counts.
+		a.lost = fmt.Errorf("%w: %w", ErrLost, err)
 		a.version = m.version
 	}
+	a.dev.failed = err
 	if a.dev.state == launched {
 		a.dev.state = abandoned
 		if !inUse {

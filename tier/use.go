@@ -149,7 +149,7 @@ func (a *Array) usable(writes bool) error {
 	case a.users > 0 && writes:
 		return fmt.Errorf("tier: write %v: %w: it has readers", a, ErrInUse)
 	case a.lost != nil:
-		err := fmt.Errorf("tier: use %v: %w: %w", a, ErrLost, a.lost)
+		err := fmt.Errorf("tier: use %v: %w", a, a.lost)
 		a.lost = nil
 		return err
 	}
@@ -246,7 +246,7 @@ func (s *Store) lend(stream device.Stream, u *use) (*Lease, error) {
 		case launched:
 			err = stream.Wait(a.dev.filled)
 		case abandoned:
-			err = a.lost
+			err = errors.Join(a.dev.failed, a.lost)
 			a.lost = nil
 		}
 		if err == nil {
@@ -309,7 +309,7 @@ func (l *Lease) Release() error {
 	for _, x := range l.use.accesses {
 		a := x.array
 		if a.dev.state == abandoned {
-			err = errors.Join(err, a.lost)
+			err = errors.Join(err, a.dev.failed, a.lost)
 			a.lost = nil
 			continue
 		}

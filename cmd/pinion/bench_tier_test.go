@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func TestBenchTier(t *testing.T) {
@@ -18,7 +20,12 @@ func TestBenchTier(t *testing.T) {
 			t.Errorf("exit code %d, %q is missing in\n%s%s", r.code, want, r.stdout, r.stderr)
 		}
 	}
+	html := filepath.Join(t.TempDir(), "tier.html")
+	args = append(args, "--report", html)
 	doc := document(t, []string{"device", "budget_bytes", "array_bytes", "h2d_gb_per_s", "d2h_gb_per_s", "rows", "pressure"}, append(args, "--json")...)
+	if text := testkit.ReadFile(t, html); doc["report"] != html || !strings.Contains(text, "</html>") {
+		t.Errorf("%v, a page of %d bytes", doc["report"], len(text))
+	}
 	rows := doc["rows"].([]any)
 	if len(rows) != 5*(3+2+3+3) {
 		t.Errorf("%d rows", len(rows))
@@ -40,6 +47,7 @@ func TestBenchTierUsage(t *testing.T) {
 		{"--budget 1MiB --array 512KiB", "a quarter of the budget"},
 		{"--budget 0", "must be a size"},
 		{"more", "more"},
+		{"--report=", "name of a file"},
 	} {
 		r := pinion(t, append([]string{"bench", "tier"}, strings.Fields(c.args)...)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, c.say) || r.stdout != "" {

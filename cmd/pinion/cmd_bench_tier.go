@@ -11,7 +11,10 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierbench"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierreport"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
+	"github.com/pinion-gpu/pinion/internal/cpuname"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/internal/texttable"
@@ -54,7 +57,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 		Example: `  pinion bench tier
   pinion bench tier --device cuda:0 --budget 4GiB --array 64MiB
   pinion bench tier --folder /nvme0 --folder /nvme1
-  pinion bench tier --json > tier.json`,
+  pinion bench tier --report tier.html --json > tier.json`,
 		Args: cli.NoArgs,
 	}
 	o := tierbench.Options{Ratios: []float64{0.5, 1, 1.5, 2, 4}}
@@ -64,6 +67,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 	flags.Size(cmd.Flags(), &o.ArrayBytes, "array", 0, "bytes of an array (default: 1/64 of the budget)")
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", 0.5, "least time of a row")
 	cmd.Flags().StringArrayVar(&o.Folders, "folder", nil, "also keep arrays in a file in this folder; several share the bytes")
+	report := cmd.Flags().String("report", "", "write an HTML page with curves to this file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Seconds <= 0 || o.Seconds > 60 {
@@ -72,10 +76,30 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 		if cmd.Flags().Changed("array") && o.Budget/4 < o.ArrayBytes {
 			return cli.BadUsage(cmd, "--array is %s, but must be at most a quarter of the budget of %s", units.Bytes(o.ArrayBytes), units.Bytes(o.Budget))
 		}
-		out, err := benchTier(cmd, *name, o, cmd.Flags().Changed("budget"))
+		if *report == "" && cmd.Flags().Changed("report") {
+			return cli.BadUsage(cmd, "--report needs the name of a file")
+		}
+		page := (*atomicfile.File)(nil)
+		if *report != "" {
+			var err error
+			if page, err = cli.CreateFile(*report); err != nil {
+				return err
+			}
+		}
+		run, err := benchTier(cmd, *name, o, cmd.Flags().Changed("budget"))
 		if err != nil {
+			if page != nil {
+				err = errors.Join(err, page.Discard())
+			}
 			return err
 		}
+		if page != nil {
+			if err := cli.FinishFile(page, run.writeReport); err != nil {
+				return err
+			}
+		}
+		out := run.output()
+		out.Report = *report
 		if asJSON {
 			return cli.PrintJSON(cmd, out)
 		}
@@ -84,7 +108,16 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 	return cmd
 }
 
-func benchTier(cmd *cobra.Command, name string, o tierbench.Options, exact bool) (out *tierOutput, err error) {
+// tierRun is a measurement and what it was made on.
+type tierRun struct {
+	provenance.Record
+	info    device.Info
+	opened  time.Duration
+	options tierbench.Options
+	*tierbench.Report
+}
+
+func benchTier(cmd *cobra.Command, name string, o tierbench.Options, exact bool) (run *tierRun, err error) {
 	start := time.Now()
 	dev, err := cli.OpenDevice(cmd, name)
 	if err != nil {
@@ -109,7 +142,19 @@ func benchTier(cmd *cobra.Command, name string, o tierbench.Options, exact bool)
 	if err != nil {
 		return nil, err
 	}
-	return newTierOutput(record, dev.Info(), opened, o, report), nil
+	return &tierRun{record, dev.Info(), opened, o, report}, nil
+}
+
+func (r *tierRun) output() *tierOutput {
+	return newTierOutput(r.Record, r.info, r.opened, r.options, r.Report)
+}
+
+// writeReport writes the run as an HTML page.
+func (r *tierRun) writeReport(w io.Writer) error {
+	return tierreport.Render(w, &tierreport.Report{
+		MeasuredAt: r.MeasuredAt, Commit: r.Commit, Platform: r.Platform, CPU: cpuname.Name(), CPUs: r.CPUs,
+		Device: r.info, Options: r.options, Bench: r.Report,
+	})
 }
 
 // tierOutput is the JSON document of pinion bench tier.
@@ -124,6 +169,7 @@ type tierOutput struct {
 	Rows        []tierRow `json:"rows"`
 
 	Pressure tierPressure `json:"pressure"`
+	Report   string       `json:"report,omitempty"` // file of the HTML page
 }
 
 // tierPressure is arrays of twice the size of a pool, and plain allocations beside

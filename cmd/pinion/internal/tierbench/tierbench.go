@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -303,16 +305,9 @@ func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	arrays := make([]*tier.Array, row.Arrays)
-	content := make([]byte, b.ArrayBytes)
-	for i := range arrays {
-		if arrays[i], err = s.NewArray(fmt.Sprintf(array, i), b.ArrayBytes); err != nil {
-			return err
-		}
-		stamp(content, i)
-		if err := arrays[i].WriteAt(ctx, content, 0); err != nil {
-			return err
-		}
+	arrays, err := b.fill(ctx, s, row.Arrays)
+	if err != nil {
+		return err
 	}
 	if row.By != Store {
 		order := make([]*tier.Array, len(uses))
@@ -399,4 +394,25 @@ const stampBytes = 8
 
 func stamped(i int) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(i)+0x5151) }
 
-func stamp(b []byte, i int) { copy(b, stamped(i)) }
+// fill makes arrays that begin with their stamps.
+func (b *bench) fill(ctx context.Context, s *tier.Store, n int) ([]*tier.Array, error) {
+	arrays := make([]*tier.Array, n)
+	for i := range arrays {
+		var err error
+		if arrays[i], err = s.NewArray(fmt.Sprintf(array, i), b.ArrayBytes); err != nil {
+			return nil, err
+		}
+	}
+	var all sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	errs := make([]error, workers)
+	for w := range workers {
+		all.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += workers {
+				errs[w] = arrays[i].WriteAt(ctx, stamped(i), 0)
+			}
+		})
+	}
+	all.Wait()
+	return arrays, errors.Join(errs...)
+}

@@ -15,7 +15,7 @@ func trace(access string, n int) []int {
 		}
 		return uses
 	}
-	uses := make([]int, max(8*n, 256))
+	uses := make([]int, max(4*n, 256))
 	sums := make([]float64, n) // of the shares of arrays up to each
 	total := 0.0
 	for i := range sums {
