@@ -19,7 +19,8 @@ type Pool struct {
 	options Options
 	source  Source
 	hard    int64   // the most bytes that it may have: the budget, or all of the device
-	chunk   int64   // bytes of the largest chunk; 0: there are only segments
+	unit    int64   // bytes of the smallest chunk; 0: there are only segments
+	chunk   int64   // bytes of the largest
 	slack   float64 // Options.Slack, or its default
 	start   time.Time
 
@@ -136,7 +137,7 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 	if p.chunk, err = p.options.mostChunkBytes(small, capacity); err != nil {
 		return err
 	}
-	p.slack = p.options.slack()
+	p.unit, p.slack = small, p.options.slack()
 	fixed := [heaps]int64{small, p.options.ChunkBytes, p.options.ChunkBytes}
 	most := [heaps]int64{small, min(p.chunk, 2*largestMedium), p.chunk}
 	for i, h := range p.heaps {

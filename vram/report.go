@@ -143,7 +143,11 @@ func (e *OutOfMemoryError) advise() []string {
 // The pool could take room more bytes from the device.
 func (e *OutOfMemoryError) fragmented(asked, room int64) string {
 	s := e.Stats
-	usable := s.Free - s.Fragmented + room
+	rest := int64(0) // of room, that is no chunk
+	if s.ChunkUnit > 0 {
+		rest = room % s.ChunkUnit
+	}
+	usable := s.Free - s.Fragmented + room - rest
 	if s.ChunkBytes == 0 {
 		usable = max(s.LargestFree, room) // segments cannot be joined
 	}
@@ -154,12 +158,19 @@ func (e *OutOfMemoryError) fragmented(asked, room int64) string {
 	if s.Free < asked {
 		free += fmt.Sprintf(", and the pool may take %s more", units.Bytes(room))
 	}
+	if s.Free+room-rest < asked {
+		return fmt.Sprintf("%s. That is enough, but %s of it is less than a chunk, which has %s at least.",
+			free, units.Bytes(rest), units.Bytes(s.ChunkUnit))
+	}
 	if s.ChunkBytes == 0 {
 		return fmt.Sprintf("%s. That is enough, but the largest block is %s: set Options.Source to SourceChunks, if the device has virtual memory.",
 			free, units.Bytes(s.LargestFree))
 	}
-	return fmt.Sprintf("%s. That is enough, but %s of it is in chunks that live blocks share: set Options.ChunkBytes to less than %s.",
-		free, units.Bytes(s.Fragmented), units.Bytes(s.ChunkBytes))
+	remedy := "allocate what lives long before the rest, or in larger blocks"
+	if s.ChunkBytes > s.ChunkUnit {
+		remedy = fmt.Sprintf("set Options.ChunkBytes to %s, the least there is, or ", units.Bytes(s.ChunkUnit)) + remedy
+	}
+	return fmt.Sprintf("%s. That is enough, but %s of it is in chunks that live blocks share: %s.", free, units.Bytes(s.Fragmented), remedy)
 }
 
 // adviseLimit is the advice if the limit of the purpose is the cause.

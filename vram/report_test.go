@@ -18,7 +18,7 @@ func situation(live, free, fragmented, asked int64) *OutOfMemoryError {
 		Device: "cuda:0", Asked: asked, Purpose: Activations, Name: "layer 12",
 		Stats: Stats{
 			Requested: account(live), Allocated: account(live), Active: account(live), Reserved: account(reserved),
-			Blocks: account(321), Free: free, Fragmented: fragmented, LargestFree: free / 2, ChunkBytes: 8 * mib,
+			Blocks: account(321), Free: free, Fragmented: fragmented, LargestFree: free / 2, ChunkUnit: 2 * mib, ChunkBytes: 8 * mib,
 		},
 		Memory: device.Memory{TotalBytes: 80 * gib, FreeBytes: 78*gib - reserved},
 		cause:  device.ErrOutOfMemory,
@@ -60,7 +60,7 @@ func situations() map[string]struct {
 		},
 		"fragmented": {
 			situation(70*gib, 8*gib, 6*gib, 4*gib),
-			[]string{"8 GiB is free. That is enough, but 6 GiB of it is in chunks", "Options.ChunkBytes to less than 8 MiB"},
+			[]string{"8 GiB is free. That is enough, but 6 GiB of it is in chunks", "Options.ChunkBytes to 2 MiB, the least there is"},
 			[]string{"exceed", "Other programs", "SourceChunks"},
 		},
 		"fragmented_with_room": {
@@ -68,8 +68,21 @@ func situations() map[string]struct {
 			[]string{"7 GiB is free, and the pool may take 1 GiB more. That is enough, but 6 GiB"},
 			[]string{"exceed"},
 		},
+		"fragmented_least": { // no smaller chunks are to be had
+			change(situation(70*gib, 8*gib, 6*gib, 4*gib), func(e *OutOfMemoryError) { e.Stats.ChunkBytes = 2 * mib }),
+			[]string{"6 GiB of it is in chunks that live blocks share: allocate what lives long before the rest"},
+			[]string{"ChunkBytes"},
+		},
+		"remainder": { // the room that the budget leaves is no chunk
+			change(situation(10*gib, 0, 0, mib), func(e *OutOfMemoryError) {
+				e.Stats.Budget = 10*gib + mib
+				e.cause = fmt.Errorf("%w", errBudget)
+			}),
+			[]string{"0 B is free, and the pool may take 1 MiB more. That is enough, but 1 MiB of it is less than a chunk, which has 2 MiB at least"},
+			[]string{"ChunkBytes", "exceed"},
+		},
 		"segments": {
-			change(situation(70*gib, 8*gib, 8*gib, 6*gib), func(e *OutOfMemoryError) { e.Stats.ChunkBytes = 0 }),
+			change(situation(70*gib, 8*gib, 8*gib, 6*gib), func(e *OutOfMemoryError) { e.Stats.ChunkBytes, e.Stats.ChunkUnit = 0, 0 }),
 			[]string{"8 GiB is free. That is enough, but the largest block is 4 GiB", "SourceChunks"},
 			[]string{"exceed", "ChunkBytes"},
 		},

@@ -27,7 +27,8 @@ type Stats struct {
 	Fragmented  int64 // bytes of Free in chunks that live blocks share: they cannot be moved
 	LargestFree int64 // bytes of the largest free block
 	Budget      int64 // the most that Reserved may be; 0: all of the device
-	ChunkBytes  int64 // size of the largest chunk of physical memory that there may be; 0: there are only segments
+	ChunkUnit   int64 // size of the smallest chunk of physical memory that there may be; 0: there are only segments
+	ChunkBytes  int64 // size of the largest; 0: there are only segments
 
 	Calls       DriverCalls
 	Retries     int64 // allocations that succeeded after memory was short
@@ -76,6 +77,7 @@ func (p *Pool) stats() Stats {
 		Blocks:      p.account(&p.live.blocks, func(t *tally[gauge]) *gauge { return &t.blocks }),
 		Reserved:    p.reserved.account(),
 		Budget:      p.options.Budget,
+		ChunkUnit:   p.unit,
 		ChunkBytes:  p.chunk,
 		Calls:       p.calls,
 		Retries:     p.retries.Load(),

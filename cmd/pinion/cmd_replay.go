@@ -63,7 +63,9 @@ The allocators are
   driver   the driver's stream-ordered pool
 
 FRAGMENTATION is the peak of the reserved bytes over the peak of the live bytes.
-For plain and driver, only the live bytes are known to be reserved.
+For plain and driver, only the live bytes are known to be reserved. What
+PyTorch's caching allocator would reserve with the same capacity, by default and
+with expandable_segments:True, is simulated by its rules.
 
 The host backend can stand in for a GPU of --capacity (80 GiB by default); a
 replay touches none of that memory. On a GPU, --capacity is a budget.
@@ -95,7 +97,7 @@ selects the format:
 		f.device = cli.DeviceFlag(cmd)
 		flags.Choice(set, &f.allocator, "allocator", "pinion", allocators, "what to replay on: "+flags.Or(allocators))
 		flags.Size(set, &f.capacity, "capacity", 0, "memory that the allocator may use (default: on the host 80GiB, else what the device has free)")
-		flags.Size(set, &f.chunk, "chunk", 0, "bytes of a physical chunk of the pool, a power of two (default: chosen by the capacity)")
+		flags.Size(set, &f.chunk, "chunk", 0, "bytes of every physical chunk of the pool, a power of two (default: several sizes)")
 		set.StringVar(&f.snapshot, "snapshot", "", "`FILE` for what the pool holds at the end, and its history: *.pickle, *.json or *.jsonl")
 		flags.Int(set, &f.history, "history", 1_000_000, flags.Between(1, maxHistory), "events in the --snapshot")
 		set.BoolVar(&f.json, "json", false, "print one JSON document")
@@ -174,13 +176,18 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 		defer func() { err = errors.Join(err, snapshot.close()) }()
 		options.AtEnd = func() error { return snapshot.write(cmd.Context(), pool.Pool().Snapshot()) }
 	}
-	result, err := replay.Run(cmd.Context(), in.events(), allocator, options)
+	simulations := []*replay.Torch{replay.NewTorch(capacity, false), replay.NewTorch(capacity, true)}
+	result, err := replay.Run(cmd.Context(), observed(in.events(), simulations), allocator, options)
 	line.Clear()
 	if err != nil {
 		return err
 	}
 	out := newReplayOutput(dev, f.allocator, in, capacity, &result)
 	out.defaultCapacity = f.capacity == 0 && !strings.HasPrefix(*f.device, "host:") && inHostMemory(dev)
+	for i, s := range simulations {
+		out.Simulated = append(out.Simulated, simulatedOutput{
+			Allocator: simulatedNames[i], PeakReservedBytes: s.PeakReservedBytes, Fragmentation: s.Fragmentation(), OOMs: s.OOMs})
+	}
 	if pool != nil {
 		out.ChunkBytes = pool.Pool().Stats().ChunkBytes
 	}
@@ -191,6 +198,22 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 		return cli.PrintJSON(cmd, out)
 	}
 	return cli.PrintText(cmd, out.print)
+}
+
+// observed gives the events to simulations, too.
+func observed(events iter.Seq2[trace.Event, error], simulations []*replay.Torch) iter.Seq2[trace.Event, error] {
+	return func(yield func(trace.Event, error) bool) {
+		for e, err := range events {
+			if err == nil {
+				for _, s := range simulations {
+					s.Add(e)
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // inHostMemory reports whether the memory of dev is the machine's own, of which

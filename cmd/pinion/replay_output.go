@@ -28,7 +28,7 @@ type replayOutput struct {
 	Format        string `json:"format"`
 	Allocator     string `json:"allocator"`
 	CapacityBytes int64  `json:"capacity_bytes"`
-	ChunkBytes    int64  `json:"chunk_bytes,omitempty"` // 0: no chunks
+	ChunkBytes    int64  `json:"chunk_bytes,omitempty"` // of the largest; 0: no chunks
 
 	Events            int64    `json:"events"`
 	PeakLiveBytes     int64    `json:"peak_live_bytes"`
@@ -47,10 +47,23 @@ type replayOutput struct {
 	FailedGranted     int64    `json:"failed_granted"`
 	Seconds           float64  `json:"seconds"`
 
+	Simulated []simulatedOutput `json:"simulated"`
+
 	Snapshot *snapshotOutput `json:"snapshot,omitempty"`
 
 	defaultCapacity bool // of the host
 }
+
+// simulatedOutput is what another allocator would have needed, by its rules.
+type simulatedOutput struct {
+	Allocator         string  `json:"allocator"`
+	PeakReservedBytes int64   `json:"peak_reserved_bytes"`
+	Fragmentation     float64 `json:"fragmentation"`
+	OOMs              int64   `json:"ooms"`
+}
+
+// simulatedNames name PyTorch's allocator by default and with expandable segments.
+var simulatedNames = []string{"pytorch", "pytorch expandable_segments"}
 
 // snapshotOutput says what --snapshot wrote.
 type snapshotOutput struct {
@@ -86,7 +99,7 @@ func (o *replayOutput) print(w io.Writer) {
 		fmt.Fprint(w, " (default of the host, see --capacity)")
 	}
 	if o.ChunkBytes > 0 {
-		fmt.Fprintf(w, " in chunks of %s", units.Bytes(o.ChunkBytes))
+		fmt.Fprintf(w, " in chunks of up to %s", units.Bytes(o.ChunkBytes))
 	}
 	fmt.Fprintf(w, ", %s\n\n", units.Seconds(o.Seconds))
 	if o.Events > 0 {
@@ -108,6 +121,14 @@ func (o *replayOutput) printFigures(w io.Writer) {
 	calls := texttable.New(">DRIVER CALLS", ">ALLOC P50", ">ALLOC P99", ">FREE P50")
 	calls.Add(fmt.Sprint(o.DriverCalls), nanoseconds(o.AllocP50), nanoseconds(o.AllocP99), nanoseconds(o.FreeP50))
 	calls.Write(w)
+	if len(o.Simulated) > 0 {
+		fmt.Fprintln(w)
+		others := texttable.New("SIMULATED", ">PEAK RESERVED", ">FRAGMENTATION", ">OOMS")
+		for _, s := range o.Simulated {
+			others.Add(s.Allocator, units.Bytes(s.PeakReservedBytes), ratio(s.Fragmentation), fmt.Sprint(s.OOMs))
+		}
+		others.Write(w)
+	}
 
 	if o.OOMs > 0 {
 		fmt.Fprintf(w, "\nOut of memory %s. The least that was too much, live and asked for:\n%s",

@@ -44,7 +44,7 @@ func TestReplayText(t *testing.T) {
 	out.print(&b)
 	const want = `cuda:0  Fast GPU
 run.pickle (pytorch snapshot) on pinion
-16 GiB in chunks of 2 MiB, 1.50 s
+16 GiB in chunks of up to 2 MiB, 1.50 s
 
 EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS
  20000     15 GiB         16 GiB          1.067     3
@@ -81,7 +81,7 @@ func TestReplayTextNothing(t *testing.T) {
 	out.print(&b)
 	const want = `host memory
 t.csv (csv) on pinion
-1 MiB (default of the host, see --capacity) in chunks of 2 MiB, 0 ns
+1 MiB (default of the host, see --capacity) in chunks of up to 2 MiB, 0 ns
 
 EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS
      1        0 B            0 B              -     1
@@ -95,7 +95,7 @@ Out of memory 1 time. The least that was too much, live and asked for:
 One chunk is 2 MiB: more than the capacity. See --chunk and --capacity.
 host memory
 t.csv (csv) on pinion
-1 MiB (default of the host, see --capacity) in chunks of 2 MiB, 0 ns
+1 MiB (default of the host, see --capacity) in chunks of up to 2 MiB, 0 ns
 
 The trace has no events.
 `
@@ -119,6 +119,10 @@ EVENTS  PEAK LIVE  PEAK RESERVED  FRAGMENTATION  OOMS
 
 DRIVER CALLS
            5 TIME TIME TIME
+
+SIMULATED                    PEAK RESERVED  FRAGMENTATION  OOMS
+pytorch                             42 MiB          8.400     0
+pytorch expandable_segments         42 MiB          8.400     0
 
 Reserved counts what is live: what the driver rounds up or keeps is not seen.
 `
