@@ -21,6 +21,8 @@
 //     of normalised floats (NCHW), or of the samples as they are. On the way it
 //     can jitter the colours of each image ([Colour]) and mix images (mixup).
 //   - [Set.Cast] converts elements from one type to another.
+//   - [Set.Combine] does arithmetic on the elements of one or two arrays, and
+//     [Set.Reduce] makes one value of all elements.
 //   - [Set.Fill] repeats an element.
 //   - [Set.Gather] and [Set.Scatter] move blocks by index.
 //   - [Set.CopySpans] makes many copies of any length, listed in device memory.

@@ -33,6 +33,9 @@ func names() []string {
 	for _, unit := range moveUnits {
 		list = append(list, fmt.Sprintf("gather_%d", unit), fmt.Sprintf("scatter_%d", unit))
 	}
+	for _, t := range arithmeticTypes {
+		list = append(list, "combine_"+t.String(), "reduce_"+t.String())
+	}
 	for _, unit := range spanUnits {
 		list = append(list, spansKernel(unit))
 	}

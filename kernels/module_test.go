@@ -157,6 +157,10 @@ func TestLaunches(t *testing.T) {
 		{augment(dtype.F16, 2, 3, 224, 224, 0), "normalize3_f16 25x2"},
 		{set.Cast(stream{}, dst, dtype.F16, src, dtype.F32, 257), "cast_f16 2x1"},
 		{set.Cast(stream{}, dst, dtype.F16, src, dtype.F32, 1<<45), "cast_f16 1073741824x1"},
+		{set.Combine(stream{}, Combine{Op: Linear, Type: dtype.F32, Dst: dst, X: src, N: 257}), "combine_f32 2x1"},
+		{set.Combine(stream{}, Combine{Op: Product, Type: dtype.BF16, Dst: dst, X: dst, Y: src, N: 1}), "combine_bf16 1x1"},
+		{set.Reduce(stream{}, Reduce{Op: Sum, Type: dtype.F32, Lanes: dst, X: src, N: 257}), "reduce_f32 2x1"},
+		{set.Reduce(stream{}, Reduce{Op: Dot, Type: dtype.BF16, Lanes: dst, X: src, Y: src, N: 1 << 40}), "reduce_bf16 128x1"},
 		{set.Fill(stream{}, dst, 4, 0, 1024), "fill 1x1"},
 		{set.Fill(stream{}, dst, 4, 0, 1025), "fill 2x1"},
 		{gather(dst, src, 10, 16<<10), "gather_16 10x1"},
@@ -337,6 +341,10 @@ func launchedParams(t *testing.T) map[string]int {
 		errs = append(errs, set.Cast(stream{}, dst, to, src, castTypes[(i+1)%len(castTypes)], 1))
 	}
 	errs = append(errs, set.Fill(stream{}, dst, 1, 0, 1))
+	for _, t := range arithmeticTypes {
+		errs = append(errs, set.Combine(stream{}, Combine{Op: Abs, Type: t, Dst: dst, X: src, N: 1}),
+			set.Reduce(stream{}, Reduce{Op: Sum, Type: t, Lanes: dst, X: src, N: 1}))
+	}
 	for _, unit := range moveUnits {
 		b := Blocks{Dst: dst, Src: src, Index: index, N: 1, Total: 1, BlockBytes: unit}
 		errs = append(errs, set.Gather(stream{}, b), set.Scatter(stream{}, b))
