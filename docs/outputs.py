@@ -114,6 +114,7 @@ outputs = {
     "load": lambda: shell("pinion load ~/model"),
     "link": lambda: shell("pinion bench link --size 64MiB"),
     "chunks": lambda: example("./examples/chunks"),
+    "outofcore": lambda: example("./examples/outofcore"),
     "processes": lambda: shell("pinion bench processes --size 16MiB"),
     "managed": lambda: shell("pinion bench managed --size 16MiB"),
     "devices": lambda: shell("pinion devices"),

@@ -98,20 +98,16 @@ func (r *Runner) matMul(ctx context.Context, p Product, began time.Time) (report
 	if problem.FlopRate, err = r.flopRate(ctx, b, p.A.Type, p.TF32, budget); err != nil {
 		return report, err
 	}
-	report.Pinned = r.pinned(p.A.Bytes) && r.pinned(p.B.Bytes) && r.pinned(p.C.Bytes)
+	pinned := func(b []byte) bool { return r.pinner != nil && r.pinner.Pinned(b) }
+	report.Pinned = pinned(p.A.Bytes) && pinned(p.B.Bytes) && pinned(p.C.Bytes)
 	problem.H2DRate, problem.D2HRate = r.linkRate(report.Pinned, false), r.linkRate(report.Pinned, true)
 	problem.Multiprocessors = r.dev.Info().Multiprocessors
-	problem.DeviceBytes = budget - b.WorkspaceBytes()
+	problem.DeviceBytes = max(budget-b.WorkspaceBytes(), 0)
 	if report.Plan, err = r.plan(problem); err != nil {
 		return report, err
 	}
 	report.Floor = report.Plan.Problem.Floor()
 	return report, r.execute(ctx, &p, report.Plan, b, func() { report.Setup = time.Since(began) })
-}
-
-func (r *Runner) pinned(b []byte) bool {
-	pinner, ok := device.As[device.Pinner](r.dev)
-	return ok && pinner.Pinned(b)
 }
 
 // problem checks p and says what is to be planned.
@@ -200,7 +196,7 @@ type execution struct {
 
 	factors, sums, narrow, workspace device.Ptr // in device memory
 	in, compute, out                 *lane
-	boxPath                          transfer.BatchPath
+	boxes                            device.BoxCopier // nil: none
 }
 
 // execute carries out a plan.
@@ -215,9 +211,7 @@ func (r *Runner) execute(ctx context.Context, p *Product, plan *Plan, b blas.BLA
 	x.sums = memory.Add(plan.Slots * plan.SlotBytes)
 	x.narrow = x.sums.Add(plan.SumSlots * plan.SumSlotBytes)
 	x.workspace = x.narrow.Add(plan.NarrowSlots * plan.NarrowSlotBytes)
-	if _, ok := device.As[device.BoxCopier](r.dev); ok {
-		x.boxPath = transfer.BatchBox // by the copy engine: kernels are for the products
-	}
+	x.boxes, _ = device.As[device.BoxCopier](r.dev)
 	lanes := newLanes(ctx)
 	defer lanes.stop()
 	x.ctx = lanes.ctx
@@ -337,17 +331,36 @@ func (x *execution) copy(s device.Stream, t tile, at device.Ptr, toHost bool) er
 	if w.whole() {
 		return x.engine.Do(x.ctx, transfer.Copy{Host: w.bytes, Device: at, ToHost: toHost, On: s})
 	}
+	if done, err := x.copyBox(s, w, at, toHost); done || err != nil {
+		return err
+	}
 	host, dev := transfer.Host(w.bytes), transfer.Device(at, w.rows*w.rowBytes)
-	box := transfer.Box{Dst: dev, Src: host, RowBytes: w.rowBytes, Rows: w.rows, SrcRowStride: w.stride, On: s, Path: x.boxPath}
+	box := transfer.Box{Dst: dev, Src: host, RowBytes: w.rowBytes, Rows: w.rows, SrcRowStride: w.stride, On: s}
 	if toHost {
 		box.Dst, box.Src, box.SrcRowStride, box.DstRowStride = host, dev, 0, w.stride
 	}
-	err := x.engine.Box(x.ctx, box)
-	if box.Path != transfer.BatchAuto && errors.Is(err, device.ErrNotSupported) {
-		box.Path = transfer.BatchAuto
-		err = x.engine.Box(x.ctx, box)
+	return x.engine.Box(x.ctx, box)
+}
+
+// copyBox queues a window of pinned memory for the copy engine, where the
+// driver can: the engine would wait for long boxes, or take a kernel, and
+// kernels are for the products.
+func (x *execution) copyBox(s device.Stream, w window, at device.Ptr, toHost bool) (done bool, err error) {
+	if x.boxes == nil || x.pinner == nil || !x.pinner.CanMap() || !x.pinner.Pinned(w.bytes) {
+		return false, nil
 	}
-	return err
+	host, err := x.pinner.Mapped(w.bytes)
+	if err != nil {
+		return false, err
+	}
+	box := device.Box{Dst: at, Src: host, RowBytes: w.rowBytes, Rows: w.rows, Planes: 1, DstRowStride: w.rowBytes, SrcRowStride: w.stride}
+	if toHost {
+		box.Dst, box.Src, box.DstRowStride, box.SrcRowStride = host, at, w.stride, w.rowBytes
+	}
+	if !x.boxes.CanCopyBox(box) {
+		return false, nil
+	}
+	return true, x.boxes.CopyBox(s, box)
 }
 
 // multiply queues a product of tiles.

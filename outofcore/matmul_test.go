@@ -15,6 +15,7 @@ import (
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/directio"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
@@ -207,6 +208,24 @@ func TestPath(t *testing.T) {
 		if len(files) != 1 || testkit.ReadFile(t, path) != string(got) {
 			t.Errorf("%d files after a cancelled product, or another content", len(files))
 		}
+	})
+}
+
+// TestMappedFile: a mapped file is accepted as it is.
+func TestMappedFile(t *testing.T) {
+	devices(t, func(t *testing.T, dev device.Device) {
+		r := open(t, dev, Options{DeviceBytes: 64 << 20})
+		p := r.product(200, false)
+		file, err := os.Open(testkit.WriteFile(t, p.A.Bytes, t.TempDir(), "a.bin"))
+		testkit.OK(t, err)
+		defer file.Close()
+		mapped, unmap, err := directio.Map(file, 0, int64(len(p.A.Bytes)))
+		testkit.OK(t, err)
+		defer func() { testkit.OK(t, unmap()) }()
+		p.A.Bytes = mapped
+		before := append([]byte(nil), p.C.Bytes...)
+		testkit.OK(t, must(r.runner.MatMul(ctx, p)))
+		testkit.OK(t, r.check(p, p.C.Bytes, before))
 	})
 }
 

@@ -18,9 +18,9 @@ import (
 
 // Options configures a [Runner]. The zero value works.
 type Options struct {
-	// DeviceBytes is the most device memory that a call takes, in bytes.
-	// Default: four fifths of what is free at the call, or of the budget of
-	// Pool that is not in use.
+	// DeviceBytes is the most device memory that a call takes, in bytes, the
+	// library's workspace included. Default: four fifths of what the device
+	// has free at the call.
 	DeviceBytes int64
 
 	// Pool gives the device memory, and takes it back after the call. It is
@@ -34,6 +34,7 @@ type Options struct {
 type Runner struct {
 	engine  *transfer.Engine
 	dev     device.Device
+	pinner  device.Pinner // nil: none
 	options Options
 	kernels *kernels.Set
 
@@ -57,7 +58,8 @@ func New(e *transfer.Engine, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outofcore: %w", err)
 	}
-	return &Runner{engine: e, dev: e.Device(), options: o, kernels: set,
+	pinner, _ := device.As[device.Pinner](e.Device())
+	return &Runner{engine: e, dev: e.Device(), pinner: pinner, options: o, kernels: set,
 		rates: map[rateKey]float64{}, plans: map[Problem]*Plan{}}, nil
 }
 

@@ -1,0 +1,40 @@
+// Package outofcore computes on matrices and arrays that are larger than the
+// device's memory. They stay in host memory, as slices or mapped files; tiles
+// or chunks of them come in, are computed on and go out, all at the same time.
+//
+//	runner, err := outofcore.New(engine, outofcore.Options{})
+//	defer runner.Close()
+//	report, err := runner.MatMul(ctx, outofcore.Product{
+//		A: outofcore.Float32(a, m, k), B: outofcore.Float32(b, k, n), C: outofcore.Float32(c, m, n),
+//	})
+//	fmt.Print(report) // what was moved, how long it took, and the least that it could
+//
+//	_, err = runner.Map(ctx, outofcore.Map{Op: kernels.Linear, A: 2, X: outofcore.Floats(x), Out: outofcore.Floats(y)})
+//	norm, _, err := runner.Reduce(ctx, outofcore.Reduction{Op: kernels.SumSquares, X: outofcore.Floats(y)})
+//
+// # Products
+//
+// [MakePlan] cuts the matrices into tiles and puts their products in an order,
+// by how fast the link and the device are. Where tiles as deep as k fit, a band
+// of rows of A stays on the device while the columns of B go by, or the other
+// way round. Else a block of C stays, and A and B go by. Each band or block
+// begins where the one before it ended, so what is there is used again. Which
+// tile leaves for another is decided with all of the order known.
+//
+// A [Plan] is a function of the [Problem], and [Problem.Floor] says what no
+// plan can beat.
+//
+// Copies in, products and copies out run on a stream each, and wait for each
+// other on the device. The host stays a few operations ahead, so a context
+// that ends stops a product soon. Pinned memory is copied straight, pageable
+// memory and mapped files through the engine's copiers.
+//
+// Products are summed in float32. A result in bfloat16 is rounded once, however
+// many tiles its sum takes.
+//
+// # Arrays
+//
+// [Runner.Map] and [Runner.Reduce] are pipelines (package pipeline) of chunks,
+// with kernels of package kernels or functions of your own. A reduction gives
+// the same bits on every device and with any memory.
+package outofcore
