@@ -35,19 +35,21 @@ import (
 	"github.com/pinion-gpu/pinion/outofcore"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
+	"github.com/pinion-gpu/pinion/transfer/calibrate"
+	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 type options struct {
 	harness.Options
-	repeats int
-	share   int64 // of the data that fits: 1 / share
+	repeats   int
+	calibrate bool
 }
 
 func main() {
 	var o options
-	o.Flags("f32, tf32, bf16, pageable")
+	o.Flags("f32, tf32, bf16, shares, pageable, arrays")
 	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each row")
-	flag.Int64Var(&o.share, "share", 4, "device memory for tiles is the bytes of A, B and C divided by this")
+	flag.BoolVar(&o.calibrate, "calibrate", false, "measure the link's model first, and plan by it")
 	flag.Parse()
 	harness.Main("outofcore", func(ctx context.Context, w io.Writer) error {
 		return harness.Run(o.Device, w, func(dev device.Device) (any, error) { return measureAll(ctx, dev, o) })
@@ -57,26 +59,35 @@ func main() {
 // row is a figure, and what it is to be compared with.
 type row struct {
 	measure.Row
-	M              int64    `json:"m"`
-	N              int64    `json:"n"`
-	K              int64    `json:"k"`
-	DeviceBytes    int64    `json:"device_bytes"` // for tiles and workspace
-	H2DBytes       int64    `json:"h2d_bytes,omitempty"`
-	D2HBytes       int64    `json:"d2h_bytes,omitempty"`
-	FloorH2DBytes  int64    `json:"floor_h2d_bytes,omitempty"`
-	FloorD2HBytes  int64    `json:"floor_d2h_bytes,omitempty"`
-	FloorSeconds   float64  `json:"floor_seconds,omitempty"` // the larger of in core and link
-	LinkSeconds    float64  `json:"link_floor_seconds,omitempty"`
-	PlannedSeconds float64  `json:"planned_seconds,omitempty"`
-	Tile           [3]int64 `json:"tile"`
-	SetupSeconds   float64  `json:"setup_seconds,omitempty"`
-	ShareOfFloor   float64  `json:"share_of_floor,omitempty"`
-	Library        string   `json:"library,omitempty"`
+	M              int64   `json:"m,omitempty"`
+	N              int64   `json:"n,omitempty"`
+	K              int64   `json:"k,omitempty"`
+	DeviceBytes    int64   `json:"device_bytes"` // for tiles and workspace
+	H2DBytes       int64   `json:"h2d_bytes,omitempty"`
+	D2HBytes       int64   `json:"d2h_bytes,omitempty"`
+	FloorH2DBytes  int64   `json:"floor_h2d_bytes,omitempty"`
+	FloorD2HBytes  int64   `json:"floor_d2h_bytes,omitempty"`
+	FloorSeconds   float64 `json:"floor_seconds,omitempty"` // the larger of in core and link
+	LinkSeconds    float64 `json:"link_floor_seconds,omitempty"`
+	PlannedSeconds float64 `json:"planned_seconds,omitempty"`
+	Tile           []int64 `json:"tile,omitempty"` // rows and columns of C, and depth
+	SetupSeconds   float64 `json:"setup_seconds,omitempty"`
+	ShareOfFloor   float64 `json:"share_of_floor,omitempty"`
+	Library        string  `json:"library,omitempty"`
 }
 
 type bench struct {
 	harness.Document[row]
-	o options
+	o     options
+	model *linkmodel.Model // nil: what is in the user's cache, or rules of thumb
+}
+
+func (b *bench) engine(m *harness.Memory) (*transfer.Engine, error) {
+	e, err := transfer.New(m.Dev, transfer.Options{Model: b.model})
+	if err == nil {
+		m.Later(e.Close)
+	}
+	return e, err
 }
 
 func measureAll(ctx context.Context, dev device.Device, o options) (any, error) {
@@ -84,18 +95,28 @@ func measureAll(ctx context.Context, dev device.Device, o options) (any, error) 
 		o.repeats = 1
 	}
 	b := &bench{Document: harness.NewDocument[row](dev, "outofcore", o.repeats), o: o}
-	n32, n16, pageable := int64(32<<10), int64(64<<10), int64(32<<10)
+	if o.calibrate {
+		model, err := calibrate.Run(ctx, dev, calibrate.Options{})
+		if err != nil {
+			return nil, err
+		}
+		b.model = model
+	}
+	n32, n16, half := int64(32<<10), int64(64<<10), int64(32<<10)
 	if o.Quick {
-		n32, n16, pageable = 256, 384, 384
+		n32, n16, half = 256, 384, 512
 	}
 	product := func(c shape) func(context.Context, *harness.Memory) error {
 		return func(ctx context.Context, m *harness.Memory) error { return b.shape(ctx, m, c) }
 	}
+	quarter := []int64{4}
 	err := b.Measure(ctx, dev, o.Only, []harness.Group{
-		{Name: "f32", Measure: product(shape{"f32", n32, dtype.F32, false, true})},
-		{Name: "tf32", Measure: product(shape{"tf32", n32, dtype.F32, true, true})},
-		{Name: "bf16", Measure: product(shape{"bf16", n16, dtype.BF16, false, true})},
-		{Name: "pageable", Measure: product(shape{"bf16, pageable", pageable, dtype.BF16, false, false})},
+		{Name: "f32", Measure: product(shape{"f32", n32, dtype.F32, false, true, quarter})},
+		{Name: "tf32", Measure: product(shape{"tf32", n32, dtype.F32, true, true, quarter})},
+		{Name: "bf16", Measure: product(shape{"bf16", n16, dtype.BF16, false, true, quarter})},
+		{Name: "shares", Measure: product(shape{"bf16, by memory", half, dtype.BF16, false, true, []int64{1, 2, 4, 8, 16, 32}})},
+		{Name: "pageable", Measure: product(shape{"bf16, pageable", half, dtype.BF16, false, false, quarter})},
+		{Name: "arrays", Measure: b.arrays},
 	})
 	return b.Document, err
 }
@@ -107,6 +128,7 @@ type shape struct {
 	t      dtype.DType
 	tf32   bool
 	pinned bool
+	shares []int64 // of the data that fits: 1 / share
 }
 
 // sample is a row that is being measured.
@@ -131,22 +153,15 @@ func (b *bench) shape(ctx context.Context, m *harness.Memory, c shape) (err erro
 		}
 		fill(host[i], c.t, uint64(i+1))
 	}
-	engine, err := transfer.New(m.Dev, transfer.Options{})
+	engine, err := b.engine(m)
 	if err != nil {
 		return err
 	}
-	m.Later(engine.Close)
 	library, err := auto.Open(m.Dev)
 	if err != nil {
 		return err
 	}
 	m.Later(library.Close)
-	budget := 3*bytes/b.o.share + library.WorkspaceBytes()
-	runner, err := outofcore.New(engine, outofcore.Options{DeviceBytes: budget})
-	if err != nil {
-		return err
-	}
-	m.Later(runner.Close)
 	matrix := func(b []byte) outofcore.Matrix {
 		return outofcore.Matrix{Bytes: b, Type: c.t, Rows: c.n, Columns: c.n}
 	}
@@ -156,50 +171,67 @@ func (b *bench) shape(ctx context.Context, m *harness.Memory, c shape) (err erro
 	if err != nil {
 		return err
 	}
-	var report outofcore.Report
-	out := &sample{row: row{M: c.n, N: c.n, K: c.n, DeviceBytes: budget, Library: library.Library()}}
-	out.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: "out of core", Unit: "s"},
-		Run: func() (float64, error) {
-			var err error
-			report, err = runner.MatMul(ctx, product)
-			return report.Wall.Seconds(), err
-		},
-		Check: func() error {
-			if _, err := runner.MatMul(ctx, product); err != nil {
-				return err
-			}
-			return compare(host, c)
-		}}
-	in := &sample{row: row{M: c.n, N: c.n, K: c.n, DeviceBytes: 3 * bytes, Library: library.Library()}}
-	in.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: "in core", Unit: "s"}, Run: core.run}
-	whole := &sample{row: in.row}
-	whole.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: "copy in, multiply, copy out", Unit: "s"}, Run: core.withCopies}
+	square := row{M: c.n, N: c.n, K: c.n, Library: library.Library(), DeviceBytes: 3*bytes + library.WorkspaceBytes()}
+	samples := []*sample{
+		{row: square, Sample: measure.Sample{Row: measure.Row{Name: c.name, By: "in core", Unit: "s"}, Run: core.run}},
+		{row: square, Sample: measure.Sample{Row: measure.Row{Name: c.name, By: "copy in, multiply, copy out", Unit: "s"}, Run: core.withCopies}},
+	}
+	reports := map[string]*outofcore.Report{}
+	for _, share := range c.shares {
+		budget := 3*bytes/share + library.WorkspaceBytes()
+		runner, err := outofcore.New(engine, outofcore.Options{DeviceBytes: budget})
+		if err != nil {
+			return err
+		}
+		m.Later(runner.Close)
+		by, report := fmt.Sprintf("out of core, 1/%d", share), new(outofcore.Report)
+		reports[by] = report
+		s := &sample{row: square}
+		s.row.DeviceBytes = budget
+		s.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: by, Unit: "s"},
+			Run: func() (float64, error) {
+				var err error
+				*report, err = runner.MatMul(ctx, product)
+				return report.Wall.Seconds(), err
+			},
+			Check: func() error {
+				clear(host[2])
+				if _, err := runner.MatMul(ctx, product); err != nil {
+					return err
+				}
+				return compare(host, c)
+			}}
+		samples = append(samples, s)
+	}
 	before := len(b.Rows)
-	if err := harness.Add(ctx, &b.Document, []*sample{in, out, whole}); err != nil {
+	if err := harness.Add(ctx, &b.Document, samples); err != nil {
 		return err
 	}
 	// What the floor is made of is known now.
 	rows := b.Rows[before:]
-	inCore := rows[0].Value
 	for i := range rows {
-		r := &rows[i]
-		if r.By != "out of core" {
-			continue
+		if report, ok := reports[rows[i].By]; ok {
+			rows[i].explain(report, rows[0].Value)
 		}
-		p := report.Plan
-		r.H2DBytes, r.D2HBytes, r.PlannedSeconds = p.H2DBytes, p.D2HBytes, p.Seconds
-		r.Tile = [3]int64{p.TileM, p.TileN, p.TileK}
-		r.FloorH2DBytes, r.FloorD2HBytes, r.LinkSeconds = report.Floor.H2DBytes, report.Floor.D2HBytes, report.Floor.LinkSeconds
-		r.FloorSeconds = max(inCore, r.LinkSeconds)
-		r.SetupSeconds = report.Setup.Seconds()
-		r.ShareOfFloor = r.FloorSeconds / r.Value
-		fmt.Fprintf(os.Stderr, "%s %d^3: in core %.3f s, link floor %.3f s, out of core %.3f s (planned %.3f s, setup %.4f s): %.1f %% of the floor; "+
-			"tiles %d x %d x %d, %d slots, %d products, %.2f GiB in (floor %.2f), %.2f out\n",
-			c.name, c.n, inCore, r.LinkSeconds, r.Value, r.PlannedSeconds, r.SetupSeconds, 100*r.ShareOfFloor,
-			p.TileM, p.TileN, p.TileK, p.Slots, p.Products,
-			float64(p.H2DBytes)/(1<<30), float64(r.FloorH2DBytes)/(1<<30), float64(p.D2HBytes)/(1<<30))
 	}
 	return nil
+}
+
+// explain adds what the report of the last repeat says, and says it to people.
+func (r *row) explain(report *outofcore.Report, inCore float64) {
+	p := report.Plan
+	r.H2DBytes, r.D2HBytes, r.PlannedSeconds = p.H2DBytes, p.D2HBytes, p.Seconds
+	r.Tile = []int64{p.TileM, p.TileN, p.TileK}
+	r.FloorH2DBytes, r.FloorD2HBytes, r.LinkSeconds = report.Floor.H2DBytes, report.Floor.D2HBytes, report.Floor.LinkSeconds
+	r.FloorSeconds = max(inCore, r.LinkSeconds)
+	r.SetupSeconds = report.Setup.Seconds()
+	r.ShareOfFloor = r.FloorSeconds / r.Value
+	const gib = 1 << 30
+	fmt.Fprintf(os.Stderr, "%s, %s: %.4f s (planned %.4f, setup %.4f), in core %.4f, link alone %.4f: %.1f %% of the floor; "+
+		"%.2f GiB in (floor %.2f), %.2f out; %d products of %d x %d x %d, %d slots; link %.1f and %.1f GB/s, %.0f TFLOP/s\n",
+		r.Name, r.By, r.Value, r.PlannedSeconds, r.SetupSeconds, inCore, r.LinkSeconds, 100*r.ShareOfFloor,
+		float64(p.H2DBytes)/gib, float64(r.FloorH2DBytes)/gib, float64(p.D2HBytes)/gib,
+		p.Products, p.TileM, p.TileN, p.TileK, p.Slots, p.Problem.H2DRate/1e9, p.Problem.D2HRate/1e9, p.Problem.FlopRate/1e12)
 }
 
 // hostMemory takes n bytes.

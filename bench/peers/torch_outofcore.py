@@ -39,6 +39,23 @@ def product(a, b, c, rows, overlap):
     torch.cuda.synchronize()
 
 
+registered = []
+
+
+def pinned(n, dtype):
+    """n elements, page-locked: registering takes a tenth of the time of pin_memory."""
+    t = torch.empty(n, dtype=dtype).fill_(0)
+    assert torch.cuda.cudart().cudaHostRegister(t.data_ptr(), t.numel() * t.element_size(), 0) == 0 and t.is_pinned()
+    registered.append(t)
+    return t
+
+
+def unpin():
+    torch.cuda.synchronize()
+    while registered:
+        torch.cuda.cudart().cudaHostUnregister(registered.pop().data_ptr())
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--repeats", type=int, default=3)
@@ -57,10 +74,10 @@ def main():
         high = 1 << 40
         while high > 128 and high * n * bytes_each // n // n + 5 * bytes_each // blocks > budget:
             high //= 2
-        a = torch.empty(n, n, dtype=dtype, pin_memory=True)
-        a.copy_(torch.randn(1, n).expand(n, n))
-        b = [torch.ones(n, n // blocks, dtype=dtype, pin_memory=True) for _ in range(blocks)]
-        c = [torch.empty(n, n // blocks, dtype=dtype, pin_memory=True) for _ in range(blocks)]
+        a, b, c = (pinned(n * n, dtype) for _ in range(3))
+        a = a.view(n, n).copy_(torch.randn(1, n).to(dtype).expand(n, n))
+        b = list(b.fill_(1).view(blocks, n, n // blocks))
+        c = list(c.view(blocks, n, n // blocks))
         for by, overlap in (("one stream", False), ("two streams", True)):
             times = []
             torch.cuda.empty_cache()
@@ -72,11 +89,12 @@ def main():
                     times.append(time.perf_counter() - began)
             want = a[0].double().sum().item()
             got = c[-1][0, -1].double().item()
-            assert abs(got - want) <= 0.02 * a[0].double().abs().sum().item() ** 0.5 + 0.01 * abs(want), (got, want)
+            assert abs(got - want) <= 0.01 * abs(want) + 1e-3 * a[0].double().abs().sum().item(), (got, want)
             rows.append({"name": name, "by": by, "value": statistics.median(times), "unit": "s",
                          "min": min(times), "max": max(times), "n": n, "band_rows": high,
                          "device_bytes": torch.cuda.max_memory_reserved(), "budget_bytes": budget})
         del a, b, c
+        unpin()
     print(json.dumps({"peer": "PyTorch " + torch.__version__, "what": "outofcore", "device_name": torch.cuda.get_device_name(),
                       "repeats": o.repeats, "rows": rows}, indent=1))
 
