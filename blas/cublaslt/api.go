@@ -39,10 +39,13 @@ const (
 	descTransB = 4
 
 	preferWorkspace  = 1
+	preferReduction  = 3
 	preferAlignmentA = 5
 	preferAlignmentB = 6
 	preferAlignmentC = 7
 	preferAlignmentD = 8
+
+	reduceComputeType = 2 // CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 )
 
 // algorithm is cublasLtMatmulAlgo_t.

@@ -117,6 +117,12 @@ func (m *multiplier) ask(r *routine, p problem) (err error) {
 	defer func() {
 		err = errors.Join(err, check("cublasLtMatmulPreferenceDestroy", api.preferenceDestroy.Call(preference)))
 	}()
+	// Partial sums in the type of C would round it more than once.
+	reduction := uint32(reduceComputeType)
+	if err := check("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet.Call(preference, preferReduction,
+		uintptr(unsafe.Pointer(&reduction)), unsafe.Sizeof(reduction))); err != nil {
+		return err
+	}
 	workspace := uint64(p.workspaceBytes)
 	if err := check("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet.Call(preference, preferWorkspace,
 		uintptr(unsafe.Pointer(&workspace)), unsafe.Sizeof(workspace))); err != nil {

@@ -99,6 +99,8 @@ int cublasLtMatmulPreferenceSetAttribute(struct preference *p, int attribute, co
 		return INVALID_VALUE;
 	if (attribute == 1 && n == 8)
 		memcpy(&p->workspace, value, 8);
+	else if (attribute == 3 && n == 4 && *(const uint32_t *)value == 2)
+		return SUCCESS;
 	else if (attribute >= 5 && attribute <= 8 && n == 4)
 		memcpy(&p->align[attribute], value, 4);
 	else
