@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/directio"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Writer writes a file, or a folder of shards, that is there as a whole or not
@@ -81,13 +83,19 @@ func Create(path string, tensors []Tensor, o WriterOptions) (*Writer, error) {
 // CreateFolder begins a folder of these tensors as [Open] takes it: one file, or
 // shards and their index where o.ShardBytes makes more of them. Tensors keep the
 // order in which they are given as far as shards go. The folder must be new or
-// empty. It fails as [Create] does.
+// empty, or it fails with [fs.ErrExist]; otherwise it fails as [Create] does.
 func CreateFolder(path string, tensors []Tensor, o WriterOptions) (w *Writer, err error) {
 	if o.ShardBytes < 0 {
 		return nil, fmt.Errorf("%s: %w: shards of %d bytes", path, ErrArgument, o.ShardBytes)
 	}
 	if _, err := prepare(tensors); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	// Commit would find that too, but a model later.
+	if entries, err := os.ReadDir(path); err == nil && len(entries) > 0 {
+		return nil, fmt.Errorf("%s: %w: it has %s", path, fs.ErrExist, units.Count(len(entries), "file"))
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	folder, err := atomicfile.CreateFolder(path)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -136,6 +138,18 @@ func TestWriterErrors(t *testing.T) {
 	}
 	_, err := CreateFolder(filepath.Join(dir, "new"), nil, WriterOptions{ShardBytes: -1})
 	testkit.WantError(t, "shards", err, ErrArgument, "shards of -1 bytes")
+
+	_, err = CreateFolder(dir, []Tensor{x}, WriterOptions{})
+	testkit.WantError(t, "folder that is not empty", err, fs.ErrExist, dir)
+	_, err = CreateFolder(path, []Tensor{x}, WriterOptions{})
+	testkit.WantError(t, "file", err, syscall.ENOTDIR, path)
+	testkit.OK(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+	empty := testkit.Must(CreateFolder(filepath.Join(dir, "empty"), nil, WriterOptions{}))(t)
+	testkit.OK(t, empty.Commit())
+	if ck := testkit.Must(Open(filepath.Join(dir, "empty")))(t); len(ck.Tensors()) != 0 || ck.Close() != nil {
+		t.Error("a model of nothing has tensors")
+	}
+	testkit.OK(t, os.RemoveAll(filepath.Join(dir, "empty")))
 
 	w := testkit.Must(Create(path, []Tensor{x, {Name: "y", DType: U8, Shape: []int64{2}}}, WriterOptions{}))(t)
 	testkit.WantError(t, "length", w.Write("x", []byte("abc")), ErrArgument, "3 bytes, shape [4] and type U8 need 4")
