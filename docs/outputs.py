@@ -115,6 +115,7 @@ outputs = {
     "link": lambda: shell("pinion bench link --size 64MiB"),
     "chunks": lambda: example("./examples/chunks"),
     "outofcore": lambda: example("./examples/outofcore"),
+    "layers": lambda: example("./examples/layers"),
     "processes": lambda: shell("pinion bench processes --size 16MiB"),
     "managed": lambda: shell("pinion bench managed --size 16MiB"),
     "devices": lambda: shell("pinion devices"),
