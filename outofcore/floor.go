@@ -35,8 +35,8 @@ func (p *Problem) Floor() Floor {
 		f.LinkSeconds = max(float64(f.H2DBytes)/p.H2DRate, float64(f.D2HBytes)/p.D2HRate,
 			float64(f.BothBytes)/(p.H2DRate+p.D2HRate))
 	}
-	if p.FlopRate > 0 {
-		f.ComputeSeconds = 2 * products / p.FlopRate
+	if most := p.Speed.Most(); most > 0 {
+		f.ComputeSeconds = 2 * products / most
 	}
 	return f
 }

@@ -95,13 +95,12 @@ func (r *Runner) matMul(ctx context.Context, p Product, began time.Time) (report
 	if err != nil {
 		return report, err
 	}
-	if problem.FlopRate, err = r.flopRate(ctx, b, p.A.Type, p.TF32, budget); err != nil {
+	if problem.Speed, err = r.speed(ctx, b, p.A.Type, p.TF32, budget); err != nil {
 		return report, err
 	}
 	pinned := func(b []byte) bool { return r.pinner != nil && r.pinner.Pinned(b) }
 	report.Pinned = pinned(p.A.Bytes) && pinned(p.B.Bytes) && pinned(p.C.Bytes)
 	problem.H2DRate, problem.D2HRate = r.linkRate(report.Pinned, false), r.linkRate(report.Pinned, true)
-	problem.Multiprocessors = r.dev.Info().Multiprocessors
 	problem.DeviceBytes = max(budget-b.WorkspaceBytes(), 0)
 	if report.Plan, err = r.plan(problem); err != nil {
 		return report, err

@@ -21,14 +21,10 @@ type Problem struct {
 
 	DeviceBytes int64 // device memory for tiles
 
-	// Rates of the link, in bytes a second, and of the device's products, in
-	// floating-point operations a second. They decide between plans that move
-	// the same bytes. 0: unknown.
-	H2DRate, D2HRate, FlopRate float64
-
-	// Multiprocessors of the device. Tiles that leave many of them idle count
-	// as slower. 0: unknown.
-	Multiprocessors int
+	// Rates of the link, in bytes a second, and the speed of products. They
+	// decide between plans. 0: unknown.
+	H2DRate, D2HRate float64
+	Speed            Speed
 }
 
 // Plan is an order of tile products, and of the copies that bring and take the
@@ -127,7 +123,6 @@ func MakePlan(p Problem) (*Plan, error) {
 		return nil, fmt.Errorf("outofcore: %w: %d x %d x %d are more elements than memory has", device.ErrArgument, p.M, p.N, p.K)
 	}
 	p.H2DRate, p.D2HRate = cmp.Or(p.H2DRate, assumedLink), cmp.Or(p.D2HRate, assumedLink)
-	p.FlopRate = cmp.Or(p.FlopRate, assumedFlops)
 	kinds := p.kinds()
 	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(a.guess, b.guess) })
 	var best *Plan
@@ -159,7 +154,7 @@ func (p *Plan) better(q *Plan) bool {
 
 const (
 	assumedLink  = 25e9
-	assumedFlops = 10e12
+	assumedFlops = 10e12 // a second
 
 	simulated = 24 // kinds that look best
 	mostSteps = 1 << 13
@@ -212,7 +207,8 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 
 	// Times of a tile, for the guesses.
 	in, out := float64(s.factor)/p.H2DRate, float64(min(side, p.M)*min(side, p.N)*int64(p.Type.Size()))/p.D2HRate
-	compute := 2*float64(p.M)*float64(p.N)*float64(p.K)/(p.FlopRate*p.efficiency(side)) + launch*float64(mt*nt*kt)
+	compute := float64(mt*nt*kt) * p.stepSeconds(min(side, p.M), min(side, p.N), min(depth, p.K), kt > 1)
+	compute *= float64(p.M) * float64(p.N) * float64(p.K) / (float64(mt*nt*kt) * float64(min(side, p.M)*min(side, p.N)*min(depth, p.K))) // edges
 	step := compute / float64(mt*nt*kt)
 	var list []kind
 	add := func(k kind, loads, ends float64) {
@@ -294,13 +290,12 @@ const (
 	narrowIn  = 2
 )
 
-// efficiency is the share of the multiprocessors that a product of that size
-// keeps busy: the library's kernels make pieces of about 128 x 256 of C, one on
-// each multiprocessor at a time.
-func (p *Problem) efficiency(side int64) float64 {
-	if p.Multiprocessors == 0 {
-		return 1
+// stepSeconds is what a product of tiles takes.
+func (p *Problem) stepSeconds(m, n, k int64, add bool) float64 {
+	side := int64(math.Sqrt(float64(m) * float64(n)))
+	t := launch + 2*float64(m)*float64(n)*float64(k)/p.Speed.at(side)
+	if add {
+		t += p.Speed.AddSeconds * float64(m) * float64(n) * 4
 	}
-	pieces := float64(ceil(min(side, p.M), 128) * ceil(min(side, p.N), 256))
-	return pieces / (math.Ceil(pieces/float64(p.Multiprocessors)) * float64(p.Multiprocessors))
+	return t
 }

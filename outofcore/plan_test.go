@@ -128,8 +128,11 @@ func TestPlans(t *testing.T) {
 	audited, refused := 0, 0
 	for range 300 {
 		dim := func() int64 { return 1 + random.Int64N(int64(1)<<(1+random.IntN(12))) }
-		p := Problem{M: dim(), N: dim(), K: dim(), Type: dtype.F32, ReadC: random.IntN(3) == 0, Multiprocessors: random.IntN(2) * 132,
-			FlopRate: math.Pow(10, 9+6*random.Float64()), H2DRate: 50e9, D2HRate: 40e9}
+		p := Problem{M: dim(), N: dim(), K: dim(), Type: dtype.F32, ReadC: random.IntN(3) == 0, H2DRate: 50e9, D2HRate: 40e9}
+		for i := range random.IntN(speedSides + 1) {
+			p.Speed.FlopRate[i] = math.Pow(10, 9+6*random.Float64())
+		}
+		p.Speed.AddSeconds = float64(random.IntN(2)) * 1e-12
 		if random.IntN(2) == 0 {
 			p.Type = dtype.BF16
 		}
@@ -166,7 +169,7 @@ func TestPlans(t *testing.T) {
 
 // tiny is a problem of mt x nt x kt elements with tiles of one.
 func tiny(mt, nt, kt, slots, sums int) *Problem {
-	return &Problem{M: int64(mt), N: int64(nt), K: int64(kt), Type: dtype.F32, H2DRate: 1e9, D2HRate: 1e9, FlopRate: 1e9,
+	return &Problem{M: int64(mt), N: int64(nt), K: int64(kt), Type: dtype.F32, H2DRate: 1e9, D2HRate: 1e9,
 		DeviceBytes: int64(slots+sums) * slotAlign}
 }
 
@@ -318,7 +321,7 @@ func TestBands(t *testing.T) {
 
 // TestSame: a plan is a function of its problem.
 func TestSame(t *testing.T) {
-	p := Problem{M: 5000, N: 3000, K: 4000, Type: dtype.BF16, DeviceBytes: 20 << 20, FlopRate: 1e14}
+	p := Problem{M: 5000, N: 3000, K: 4000, Type: dtype.BF16, DeviceBytes: 20 << 20}
 	a, err := MakePlan(p)
 	testkit.OK(t, err)
 	b, err := MakePlan(p)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/blas/auto"
@@ -38,13 +37,13 @@ type Runner struct {
 	options Options
 	kernels *kernels.Set
 
-	mu    sync.Mutex
-	blas  blas.BLAS // opened by the first product
-	rates map[rateKey]float64
-	plans map[Problem]*Plan
+	mu     sync.Mutex
+	blas   blas.BLAS // opened by the first product
+	speeds map[speedKey]Speed
+	plans  map[Problem]*Plan
 }
 
-type rateKey struct {
+type speedKey struct {
 	t    dtype.DType
 	tf32 bool
 }
@@ -60,7 +59,7 @@ func New(e *transfer.Engine, o Options) (*Runner, error) {
 	}
 	pinner, _ := device.As[device.Pinner](e.Device())
 	return &Runner{engine: e, dev: e.Device(), pinner: pinner, options: o, kernels: set,
-		rates: map[rateKey]float64{}, plans: map[Problem]*Plan{}}, nil
+		speeds: map[speedKey]Speed{}, plans: map[Problem]*Plan{}}, nil
 }
 
 // Close gives back what the runner has from the device. No call may be under
@@ -143,69 +142,4 @@ func (r *Runner) linkRate(pinned, toHost bool) float64 {
 	}
 	const share = 0.85 // of the wire that copies reach
 	return r.dev.Info().Link.BytesPerSecond() * share
-}
-
-// flopRate measures how fast the device multiplies matrices of a type, once,
-// with at most so much memory: matrices that grow until a product takes a few
-// milliseconds. It is the rate of a product that keeps all multiprocessors
-// busy, and 0 where not even small ones have room.
-func (r *Runner) flopRate(ctx context.Context, b blas.BLAS, t dtype.DType, tf32 bool, budget int64) (rate float64, err error) {
-	key := rateKey{t, tf32}
-	r.mu.Lock()
-	rate = r.rates[key]
-	r.mu.Unlock()
-	if rate > 0 {
-		return rate, nil
-	}
-	const (
-		least, most = 128, 4096
-		several     = 4
-		enough      = several * 3 * time.Millisecond
-	)
-	workspace, size := b.WorkspaceBytes(), int64(t.Size())
-	side := int64(most)
-	for side >= least && 3*side*side*size+workspace > budget {
-		side /= 2
-	}
-	if side < least {
-		return 0, nil
-	}
-	n := side * side * size
-	at, free, err := r.alloc(ctx, 3*n+workspace)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, free()) }()
-	s, err := r.dev.NewStream()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }() // waits, before the memory goes
-	if err := s.Memset(at, 0, 2*n); err != nil {
-		return 0, err
-	}
-	var took time.Duration
-	for now := int64(least); now <= side && took < enough; now *= 2 {
-		g := blas.Gemm{M: now, N: now, K: now, Alpha: 1, Type: t, TF32: tf32,
-			A: blas.Matrix{Ptr: at}, B: blas.Matrix{Ptr: at.Add(n)}, C: blas.Matrix{Ptr: at.Add(2 * n)},
-			Workspace: at.Add(3 * n), WorkspaceBytes: workspace}
-		for _, products := range []int{1, several} { // the first one warms up
-			began := time.Now()
-			for range products {
-				if err := errors.Join(b.Gemm(s, g), ctx.Err()); err != nil {
-					return 0, err
-				}
-			}
-			if err := s.Synchronize(); err != nil {
-				return 0, err
-			}
-			took = time.Since(began)
-		}
-		shape := Problem{M: now, N: now, Multiprocessors: r.dev.Info().Multiprocessors}
-		rate = several * 2 * float64(now*now*now) / took.Seconds() / shape.efficiency(now)
-	}
-	r.mu.Lock()
-	r.rates[key] = rate
-	r.mu.Unlock()
-	return rate, nil
 }

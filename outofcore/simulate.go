@@ -224,7 +224,7 @@ func (p *Plan) time() float64 {
 		}
 		_, _, rows, depth := p.extent(tile{matrixA, at.i, at.l})
 		_, _, _, columns := p.extent(tile{matrixB, at.l, at.j})
-		compute += launch + 2*float64(rows)*float64(columns)*float64(depth)/(q.FlopRate*q.efficiency(max(rows, columns)))
+		compute += q.stepSeconds(rows, columns, depth, !at.first)
 		stepped[s] = compute
 		if at.last {
 			out = max(out, compute) + float64(p.bytes(tile{matrixC, at.i, at.j}))/q.D2HRate

@@ -228,10 +228,19 @@ func (r *row) explain(report *outofcore.Report, inCore float64) {
 	r.ShareOfFloor = r.FloorSeconds / r.Value
 	const gib = 1 << 30
 	fmt.Fprintf(os.Stderr, "%s, %s: %.4f s (planned %.4f, setup %.4f), in core %.4f, link alone %.4f: %.1f %% of the floor; "+
-		"%.2f GiB in (floor %.2f), %.2f out; %d products of %d x %d x %d, %d slots; link %.1f and %.1f GB/s, %.0f TFLOP/s\n",
+		"%.2f GiB in (floor %.2f), %.2f out; %d products of %d x %d x %d, %d slots; link %.1f and %.1f GB/s, TFLOP/s by side %.0f, adding %.2f ps a byte\n",
 		r.Name, r.By, r.Value, r.PlannedSeconds, r.SetupSeconds, inCore, r.LinkSeconds, 100*r.ShareOfFloor,
 		float64(p.H2DBytes)/gib, float64(r.FloorH2DBytes)/gib, float64(p.D2HBytes)/gib,
-		p.Products, p.TileM, p.TileN, p.TileK, p.Slots, p.Problem.H2DRate/1e9, p.Problem.D2HRate/1e9, p.Problem.FlopRate/1e12)
+		p.Products, p.TileM, p.TileN, p.TileK, p.Slots, p.Problem.H2DRate/1e9, p.Problem.D2HRate/1e9, tera(p.Problem.Speed.FlopRate[:]), p.Problem.Speed.AddSeconds*1e12)
+}
+
+// tera divides by 10^12.
+func tera(rates []float64) []float64 {
+	list := make([]float64, len(rates))
+	for i, r := range rates {
+		list[i] = r / 1e12
+	}
+	return list
 }
 
 // hostMemory takes n bytes.
