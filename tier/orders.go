@@ -13,8 +13,9 @@ type Order struct {
 	s          *Store
 	order      *forecast.Order[*Array]
 	sequential bool
-	once       bool  // it ends when its last use came
-	ahead      int64 // every use before this number is on the device, or on its way
+	once       bool   // it ends when its last use came
+	blank      []bool // uses that overwrite, whose content is not wanted; nil: none
+	ahead      int64  // every use before this number is on the device, or on its way
 }
 
 // Recording notes the uses of a store in order, until Stop.
@@ -143,6 +144,11 @@ func (o *Order) left(a *Array) {
 // next is the distance to the next use.
 func (o *Order) next(a *Array) float64 { return o.order.Next(a) }
 
+// overwrites reports whether the use of a number wants no content.
+func (o *Order) overwrites(number int64) bool {
+	return len(o.blank) == o.order.Len() && o.blank[number%int64(len(o.blank))]
+}
+
 // prefetch brings in what the orders say comes next, as far as the window goes.
 func (s *Store) prefetch() {
 	window := s.window()
@@ -152,7 +158,7 @@ func (s *Store) prefetch() {
 			if !ok || o.ahead >= o.order.Cursor()+int64(o.order.Len()) {
 				break
 			}
-			if a.order == o && a.dev.state == absent && a.version > 0 && !a.freed && !a.cold && a.stuck == nil {
+			if a.order == o && !o.overwrites(o.ahead) && a.dev.state == absent && a.version > 0 && !a.freed && !a.cold && a.stuck == nil {
 				if s.ahead > 0 && s.ahead+a.size > window || !s.makeRoom(a.size, a) {
 					break
 				}

@@ -36,12 +36,17 @@ type Stream struct {
 // NewStream announces the steps of a round.
 func (s *Store) NewStream(steps ...Step) (*Stream, error) {
 	var arrays []*Array
+	var blank []bool
 	for i, x := range steps {
 		if x.Run == nil || len(x.Use) == 0 {
 			return nil, fmt.Errorf("tier: stream: %w: step %d has %d arrays and runs %t", device.ErrArgument, i, len(x.Use), x.Run != nil)
 		}
 		for _, a := range x.Use {
+			if a.array == nil || a.array.s != s {
+				return nil, fmt.Errorf("tier: stream: %w: step %d uses an array that is not of this store", device.ErrArgument, i)
+			}
 			arrays = append(arrays, a.array)
+			blank = append(blank, a.mode == overwrite)
 		}
 	}
 	if len(steps) == 0 {
@@ -57,7 +62,7 @@ func (s *Store) NewStream(steps ...Step) (*Stream, error) {
 			t.marks[i] = append(t.marks[i], e)
 		}
 	}
-	t.order = s.Replay(arrays)
+	t.order = s.announce(arrays, func(o *Order) { o.blank = blank })
 	return t, nil
 }
 

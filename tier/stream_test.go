@@ -75,7 +75,7 @@ func TestStreamFails(t *testing.T) {
 	f := open(t, tier.Options{DeviceBytes: 16 * mib, HostBytes: 16 * mib})
 	a := f.array("a", mib)
 	run := func(device.Stream, *tier.Lease) error { return nil }
-	for _, steps := range [][]tier.Step{nil, {{Run: run}}, {{Use: []tier.Access{tier.Read(a)}}}} {
+	for _, steps := range [][]tier.Step{nil, {{Run: run}}, {{Use: []tier.Access{tier.Read(a)}}}, {{Use: []tier.Access{{}}, Run: run}}} {
 		_, err := f.store.NewStream(steps...)
 		testkit.WantError(t, "steps", err, device.ErrArgument)
 	}
@@ -98,4 +98,23 @@ func TestReportShares(t *testing.T) {
 	if r.Rate() != 4e9 || r.Hidden(6e9) != 0.5 || (tier.StreamReport{Time: time.Second}).Hidden(1) != 1 {
 		t.Error(r.Rate(), r.Hidden(6e9))
 	}
+}
+
+// What steps overwrite is not brought in, not even ahead.
+func TestStreamOverwrites(t *testing.T) {
+	f := open(t, tier.Options{DeviceBytes: 8 * mib, HostBytes: 34 * mib})
+	var steps []tier.Step
+	for i := range 32 {
+		a := f.array("", mib)
+		steps = append(steps, tier.Step{Use: []tier.Access{tier.Overwrite(a)},
+			Run: func(s device.Stream, l *tier.Lease) error { return s.Memset(l.Ptr(a), byte(i), mib) }})
+	}
+	s, err := f.store.NewStream(steps...)
+	testkit.OK(t, err)
+	r, err := s.Run(ctx, f.stream, 3)
+	testkit.OK(t, err)
+	if r.Filled != 0 || r.Written == 0 {
+		t.Errorf("%+v", r)
+	}
+	testkit.OK(t, s.Close())
 }
