@@ -339,7 +339,8 @@ MOVE(scatter_16, uint4, true)
 MOVE(scatter_4, u32, true)
 MOVE(scatter_1, u8, true)
 
-#include "arithmetic.cuh"
 #include "spans.cuh"
+#include "pairs.cuh"
+#include "arithmetic.cuh"
 #include "augment.cuh"
 #include "resample.cuh"

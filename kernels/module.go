@@ -17,7 +17,7 @@ var ptx []byte
 
 // names lists the kernels of the module, as launch functions ask for them.
 func names() []string {
-	list := []string{fillKernel, weightsKernel, resampleKernel}
+	list := []string{fillKernel, weightsKernel, resampleKernel, pairsKernel}
 	for _, from := range sampleTypes {
 		list = append(list, kernelFrom(sumsKernel, from))
 		for _, t := range normalizeTypes(from) {

@@ -21,6 +21,8 @@ var (
 	resampleSource string
 	//go:embed spans.cuh
 	spansSource string
+	//go:embed pairs.cuh
+	pairsSource string
 	//go:embed *.cu *.cuh
 	sources embed.FS
 )
@@ -257,10 +259,13 @@ func TestEntryBytes(t *testing.T) {
 	}
 }
 
-// TestSpansPerThread: grids are made for what spans.cuh moves at a time.
-func TestSpansPerThread(t *testing.T) {
-	if want := fmt.Sprintf("copy_spans<T, %d, ", spansPerThread); !strings.Contains(spansSource, want) {
+// TestCopyPerThread: grids are made for what a thread moves at a time.
+func TestCopyPerThread(t *testing.T) {
+	if want := fmt.Sprintf("copy_spans<T, %d, ", copyPerThread); !strings.Contains(spansSource, want) {
 		t.Errorf("spans.cuh has no %q", want)
+	}
+	if want := fmt.Sprintf("copy_runs<%d, ", copyPerThread); !strings.Contains(pairsSource, want) {
+		t.Errorf("pairs.cuh has no %q", want)
 	}
 }
 
@@ -352,6 +357,7 @@ func launchedParams(t *testing.T) map[string]int {
 	for _, unit := range spanUnits {
 		errs = append(errs, set.CopySpans(stream{}, SpanList{Entries: index, N: 1, Units: 1, Unit: unit}))
 	}
+	errs = append(errs, set.CopyPairs(stream{}, PairList{Dst: dst, Src: src, Pairs: index, N: 1, Bytes: 16}))
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}

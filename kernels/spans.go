@@ -62,8 +62,8 @@ func (k *Set) CopySpans(s device.Stream, l SpanList) error {
 var spanUnits = []int64{16, 4, 1}
 
 const (
-	spansPerThread = 8 // units that a thread moves at a time, as spans.cuh has it
-	spansBlocks    = 8 // the most thread blocks for each multiprocessor
+	copyPerThread = 8 // units that a thread moves at a time, as spans.cuh and pairs.cuh have it
+	copyBlocks    = 8 // the most thread blocks for each multiprocessor
 )
 
 func spansKernel(unit int64) string { return fmt.Sprintf("copy_spans_%d", unit) }
@@ -88,16 +88,22 @@ func (j spansJob) check() error {
 }
 
 func (j spansJob) launch(k *Set, s device.Stream) error {
-	blocks := blocksFor(j.Units, spansPerThread*threads)
-	if k.multiprocessors > 0 {
-		blocks = min(blocks, spansBlocks*k.multiprocessors)
-	}
-	if j.Blocks > 0 {
-		blocks = min(blocks, j.Blocks)
-	}
 	var args device.Args
 	args.Ptr(j.Entries).Int64(j.N).Int64(j.Units)
-	return k.start(s, spansKernel(j.Unit), blocks, &args)
+	return k.start(s, spansKernel(j.Unit), k.copyBlocks(j.Units, j.Blocks), &args)
+}
+
+// copyBlocks gives the thread blocks for copying so many units: at most most,
+// if that is not 0.
+func (k *Set) copyBlocks(units int64, most int) int {
+	blocks := blocksFor(units, copyPerThread*threads)
+	if k.multiprocessors > 0 {
+		blocks = min(blocks, copyBlocks*k.multiprocessors)
+	}
+	if most > 0 {
+		blocks = min(blocks, most)
+	}
+	return blocks
 }
 
 func (j spansJob) call(c device.Caller, s device.Stream) error {

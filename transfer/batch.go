@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/kernels"
 )
 
 // Block is one copy of a [Batch]: Bytes bytes between two offsets.
@@ -89,13 +90,15 @@ type rows interface {
 	mean() int64 // bytes of a row, about
 
 	// part checks rows from an index on: at most so many, and about so many
-	// bytes of them. Several goroutines may check parts and write entries.
+	// bytes of them.
 	part(from, most int, mostBytes int64) (rowsPart, error)
 	// add takes note of a part that was checked.
 	add(rowsPart)
 	// entries writes a part as kernels.SpanEntry, for sides at these addresses,
 	// and returns how many they are and their units.
 	entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64)
+	// pairs writes a part as kernels.Pair.
+	pairs(list []byte, p rowsPart)
 	// overlap looks for destinations that overlap each other, when all parts
 	// were added.
 	overlap() error
@@ -120,6 +123,7 @@ type rowsPart struct {
 	bytes    int64
 	or       int64 // of all offsets and sizes
 	sizes    int64 // or of all sizes
+	each     int64 // bytes of each, where all have the same; else 0
 	grain    int64 // or of all destinations and sizes
 
 	unsorted bool // destinations may overlap, or overlap the block before
@@ -175,12 +179,16 @@ func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
 	blocks := l.blocks[from:to]
 	// What is wrong with any block sets the sign of bad. (A branch for each
 	// check would take twice the time.)
-	var bad, unsorted, dst, src, size, sum int64
+	var bad, unsorted, dst, src, size, differ, sum int64
 	dstEnd := int64(0) // of the block before
 	if from > 0 {
 		dstEnd = l.blocks[from-1].Dst + l.blocks[from-1].Bytes
 	}
 	dstBytes, srcBytes := l.dst.bytes, l.src.bytes
+	each := int64(0)
+	if len(blocks) > 0 {
+		each = blocks[0].Bytes
+	}
 	i := 0
 	for ; i < len(blocks) && sum < mostBytes; i++ {
 		k := &blocks[i]
@@ -191,16 +199,21 @@ func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
 		dst |= kDst
 		src |= kSrc
 		size |= kBytes
+		differ |= kBytes ^ each
 		sum += max(kBytes, 0)
 		dstEnd = kDst + kBytes
 	}
 	if bad < 0 {
 		return p, l.outside(from)
 	}
-	return rowsPart{
+	p = rowsPart{
 		from: from, to: from + i, bytes: sum, or: dst | src | size, sizes: size, grain: dst | size,
 		unsorted: unsorted < 0,
-	}, nil
+	}
+	if differ == 0 {
+		p.each = each
+	}
+	return p, nil
 }
 
 func (l *blockList) add(p rowsPart) {
@@ -268,6 +281,14 @@ func (l *blockList) entries(list []byte, p rowsPart, dst, src device.Ptr, unit i
 		dstEnd, srcEnd = k.Dst+k.Bytes, k.Src+k.Bytes
 	}
 	return n, bytes >> shift
+}
+
+func (l *blockList) pairs(list []byte, p rowsPart) {
+	blocks := l.blocks[p.from:p.to]
+	list = list[:len(blocks)*kernels.PairBytes]
+	for i := range blocks {
+		putPair(list[i*kernels.PairBytes:], blocks[i].Dst, blocks[i].Src)
+	}
 }
 
 // overlap looks for blocks whose destinations overlap. Only storage is written:

@@ -217,3 +217,62 @@ func TestBatchSharedSources(t *testing.T) {
 		t.Error("wrong content")
 	}
 }
+
+// Many blocks of one page or more, all of a size or changing in the middle,
+// arrive by every route, and so do boxes of such rows.
+func TestBatchOfPages(t *testing.T) {
+	const page, pages = 4 << 10, 2600
+	s := openSides(t, 2*page*pages, transfer.Options{Copiers: 3, Slots: 2, SlotBytes: 64 << 10, StageAbove: 1})
+	random := rand.New(rand.NewPCG(5, 6))
+	blocks := func(change int) (list []transfer.Block) {
+		to, from := random.Perm(pages), random.Perm(pages)
+		for i := range pages {
+			k := transfer.Block{Dst: int64(to[i]) * 2 * page, Src: int64(from[i]) * 2 * page, Bytes: page}
+			if i >= change {
+				k.Bytes = page + 16*int64(i%3)
+			}
+			list = append(list, k)
+		}
+		return list
+	}
+	for _, route := range s.routes() {
+		t.Run(route.name, func(t *testing.T) {
+			dst, src := unique(s.n, 1), unique(s.n, 2)
+			for _, list := range [][]transfer.Block{blocks(pages), blocks(pages / 2)} {
+				if route.path == transfer.BatchBox {
+					break // it is for boxes
+				}
+				route.set(dst, src)
+				err := s.engine.Batch(ctx, transfer.Batch{Dst: route.dst, Src: route.src, Blocks: list, Path: route.path})
+				if errors.Is(err, device.ErrNotSupported) {
+					t.Skip(err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := bytes.Clone(dst)
+				for _, k := range list {
+					copy(want[k.Dst:k.Dst+k.Bytes], src[k.Src:])
+				}
+				if !bytes.Equal(route.get(), want) {
+					t.Fatal("wrong content of blocks")
+				}
+			}
+			route.set(dst, src)
+			err := s.engine.Box(ctx, transfer.Box{Dst: route.dst, Src: route.src, Path: route.path,
+				RowBytes: page, Rows: pages, DstRowStride: 2 * page, SrcRowStride: page + 32})
+			if errors.Is(err, device.ErrNotSupported) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range pages {
+				copy(dst[2*page*i:][:page], src[(page+32)*i:])
+			}
+			if !bytes.Equal(route.get(), dst) {
+				t.Fatal("wrong content of a box")
+			}
+		})
+	}
+}

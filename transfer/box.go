@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/kernels"
 )
 
 // Box describes a strided copy, the slice of a tensor: Planes x Rows rows of
@@ -176,7 +177,7 @@ func (r *boxRows) mean() int64 { return r.bytes }
 
 func (r *boxRows) part(from, most int, mostBytes int64) (rowsPart, error) {
 	n := min(int64(r.count()-from), int64(most), (mostBytes-1)/r.bytes+1)
-	return rowsPart{from: from, to: from + int(n), bytes: n * r.bytes, or: r.or()}, nil
+	return rowsPart{from: from, to: from + int(n), bytes: n * r.bytes, or: r.or(), each: r.bytes}, nil
 }
 
 func (r *boxRows) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int64) (n int, units int64) {
@@ -187,6 +188,14 @@ func (r *boxRows) entries(list []byte, p rowsPart, dst, src device.Ptr, unit int
 		list = list[entryBytes:]
 	}
 	return p.to - p.from, units
+}
+
+func (r *boxRows) pairs(list []byte, p rowsPart) {
+	for i := p.from; i < p.to; i++ {
+		k := r.at(i)
+		putPair(list, k.Dst, k.Src)
+		list = list[kernels.PairBytes:]
+	}
 }
 
 // add, overlap and complete have nothing to do: strides were checked.

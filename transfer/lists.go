@@ -13,16 +13,16 @@ import (
 type lists struct {
 	pool    *pinned.Pool
 	host    *pinned.Buffer
+	mapped  device.Ptr // of host; 0: the device cannot map it
 	device  device.Ptr
 	streams [rowsInFlight]device.Stream
 	ready   device.Event
-	free    chan int // slots, for parts that goroutines share; the first was used longest ago
 }
 
 const listBytes = partRows * entryBytes
 
 func newLists(dev device.Device) (l *lists, err error) {
-	l = &lists{free: make(chan int, rowsInFlight)}
+	l = &lists{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close(dev))
@@ -30,13 +30,15 @@ func newLists(dev device.Device) (l *lists, err error) {
 		}
 	}()
 	if l.pool, err = pinned.NewPool(dev, pinned.Options{
-		Name: "lists", Budget: pagemem.RoundUp(rowsInFlight * listBytes), SegmentBytes: rowsInFlight * listBytes, AllowPageable: true,
+		Name: "lists", Budget: pagemem.RoundUp(rowsInFlight * listBytes), SegmentBytes: rowsInFlight * listBytes,
+		Flags: device.PinMapped, AllowPageable: true,
 	}); err != nil {
 		return l, err
 	}
 	if l.host, err = l.pool.Alloc(context.Background(), rowsInFlight*listBytes); err != nil {
 		return l, err
 	}
+	l.mapped, _ = l.host.Mapped()
 	if l.device, err = dev.Alloc(rowsInFlight * listBytes); err != nil {
 		return l, err
 	}
@@ -44,7 +46,6 @@ func newLists(dev device.Device) (l *lists, err error) {
 		if l.streams[i], err = dev.NewStream(); err != nil {
 			return l, err
 		}
-		l.free <- i
 	}
 	l.ready, err = dev.NewEvent(device.EventNoTiming)
 	return l, err

@@ -200,31 +200,18 @@ var _ [entryBytes]byte = [unsafe.Sizeof(kernels.SpanEntry{})]byte{} // the same 
 // others.
 const linkBlocks = 64
 
-// rows copies j by a path that uses one stream.
+// rows copies j by a path.
 func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) error {
 	if j.on != nil {
 		return p.queueRows(ctx, e, j, d, path)
 	}
 	return p.use(j.host(), func(s *copyStream) error {
-		if d == deviceToDevice && path == BatchKernel && j.progress == nil {
-			m, err := s.spans(e, &j, d)
-			if err == nil {
-				return s.beside(ctx, &j, m)
-			}
-			if j.path != BatchAuto || !errors.Is(err, device.ErrOutOfMemory) {
-				return err
-			}
-			path = BatchLoop // slower, but it works
-		}
 		if j.after != nil {
 			if err := s.stream.Wait(j.after); err != nil {
 				return err
 			}
 		}
-		m, err := s.mover(e, &j, d, path)
-		if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
-			m, err = s.mover(e, &j, d, BatchLoop) // slower, but it works
-		}
+		m, err := s.moverOrLoop(e, &j, d, path)
 		if err != nil {
 			return err
 		}
@@ -247,15 +234,12 @@ func (p *streamPool) queueRows(ctx context.Context, e *Engine, j rowsJob, d dire
 	// the work is done.
 	own := s.stream
 	s.stream = j.on
-	m, err := s.mover(e, &j, d, path)
-	if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
-		m, err = s.mover(e, &j, d, BatchLoop)
-	}
+	m, err := s.moverOrLoop(e, &j, d, path)
 	if err == nil {
 		// A context ends between two parts. After another error some of the
 		// work may be queued without a mark behind it.
 		if err = s.parts(ctx, &j, m); err != nil && err != ctx.Err() {
-			err = errors.Join(err, j.on.Synchronize())
+			err = errors.Join(err, s.synchronize())
 		}
 	}
 	s.stream = own
@@ -263,9 +247,9 @@ func (p *streamPool) queueRows(ctx context.Context, e *Engine, j rowsJob, d dire
 	return err
 }
 
-// mover queues a part of a job; the number tells the parts apart whose
-// descriptions may be in use at once.
-type mover func(number int, p rowsPart) error
+// mover queues a part of a job, and returns the stream that it is on. The number
+// tells the parts apart whose descriptions may be in use at once.
+type mover func(number int, p rowsPart) (device.Stream, error)
 
 // parts moves all rows, a few parts at a time.
 func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
@@ -300,10 +284,11 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 		}
 		j.rows.add(p)
 		bytes[part%rowsInFlight] = p.bytes
-		if err := move(part, p); err != nil {
+		stream, err := move(part, p)
+		if err != nil {
 			return err
 		}
-		if err := s.stream.Record(s.events[part%rowsInFlight]); err != nil {
+		if err := stream.Record(s.events[part%rowsInFlight]); err != nil {
 			return err
 		}
 		from = p.to
@@ -330,40 +315,40 @@ func (s *copyStream) parts(ctx context.Context, j *rowsJob, move mover) error {
 }
 
 // nextRows is how many rows the part behind one of most rows has, where so many
-// are left. A little more each time: the host describes rows about twice as
-// fast as a kernel moves 16 KiB of each, and no small part is left at the end.
+// are left. The host describes 16 KiB in less time than a kernel copies them, so
+// each part can be larger than the one before; no small one is left at the end.
 func nextRows(most, left int) int {
-	most = min(most+2*firstRows, partRows)
+	most = min(2*most+firstRows, partRows)
 	if left <= most+most/2 {
 		return partRows
 	}
 	return most
 }
 
+// moverOrLoop is mover; if the engine chooses the path, and there is no memory
+// for it, that is a copy for each row.
+func (s *copyStream) moverOrLoop(e *Engine, j *rowsJob, d direction, path BatchPath) (mover, error) {
+	m, err := s.mover(e, j, d, path)
+	if j.path == BatchAuto && errors.Is(err, device.ErrOutOfMemory) {
+		return s.mover(e, j, d, BatchLoop) // slower, but it works
+	}
+	return m, err
+}
+
 // mover returns what queues rows by path.
 func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (mover, error) {
-	if path == BatchLoop {
-		return func(_ int, p rowsPart) error {
+	switch path {
+	case BatchLoop:
+		return func(_ int, p rowsPart) (device.Stream, error) {
 			for i := p.from; i < p.to; i++ {
 				if err := s.row(j, d, j.rows.at(i)); err != nil {
-					return err
+					return nil, err
 				}
 			}
-			return nil
+			return s.stream, nil
 		}, nil
-	}
-	if path == BatchKernel {
-		m, err := s.spans(e, j, d)
-		if err != nil {
-			return nil, err
-		}
-		return func(number int, p rowsPart) error {
-			upload := s.lists.streams[0] // beside the kernel of the part before
-			if number == 0 {
-				upload = s.stream
-			}
-			return m.queue(s.stream, upload, number%rowsInFlight, p)
-		}, nil
+	case BatchKernel:
+		return s.kernelMover(e, j, d)
 	}
 	dst, src, err := e.reachBoth(j)
 	if err != nil {
@@ -371,20 +356,20 @@ func (s *copyStream) mover(e *Engine, j *rowsJob, d direction, path BatchPath) (
 	}
 	if path == BatchDriver {
 		var spans []device.Span
-		return func(_ int, p rowsPart) error {
+		return func(_ int, p rowsPart) (device.Stream, error) {
 			spans = spans[:0]
 			for i := p.from; i < p.to; i++ {
 				k := j.rows.at(i)
 				spans = append(spans, device.Span{Dst: dst.Add(k.Dst), Src: src.Add(k.Src), Bytes: k.Bytes})
 			}
-			return e.can.batch.CopyBatch(s.stream, spans)
+			return s.stream, e.can.batch.CopyBatch(s.stream, spans)
 		}, nil
 	}
-	return func(_ int, p rowsPart) error {
+	return func(_ int, p rowsPart) (device.Stream, error) {
 		if p.from > 0 {
-			return nil // the first call copied all
+			return s.stream, nil // the first call copied all
 		}
-		return e.can.box.CopyBox(s.stream, j.box(dst, src))
+		return s.stream, e.can.box.CopyBox(s.stream, j.box(dst, src))
 	}, nil
 }
 
@@ -394,49 +379,6 @@ func (e *Engine) reachBoth(j *rowsJob) (dst, src device.Ptr, err error) {
 		src, err = e.reach(j.src)
 	}
 	return dst, src, err
-}
-
-// spanMover queues parts of rows as spans that a kernel copies.
-type spanMover struct {
-	set      *kernels.Set
-	lists    *lists
-	rows     rows
-	dst, src device.Ptr
-	blocks   int // of threads, at most; 0: as many as the work has
-}
-
-func (s *copyStream) spans(e *Engine, j *rowsJob, d direction) (m spanMover, err error) {
-	m.rows = j.rows
-	if m.dst, m.src, err = e.reachBoth(j); err != nil {
-		return m, err
-	}
-	if m.set, err = e.kernels(); err != nil {
-		return m, err
-	}
-	if s.lists == nil {
-		if s.lists, err = newLists(e.dev); err != nil {
-			return m, err
-		}
-	}
-	m.lists = s.lists
-	if d != deviceToDevice {
-		m.blocks = linkBlocks
-	}
-	return m, nil
-}
-
-// queue queues a part on s. Its list is in that slot, which no part in flight
-// uses, and goes to the device on the stream upload.
-func (m *spanMover) queue(s, upload device.Stream, slot int, p rowsPart) error {
-	unit := unitOf(p.or | int64(m.dst|m.src))
-	n, units := m.rows.entries(m.lists.slot(slot)[:(p.to-p.from)*entryBytes], p, m.dst, m.src, unit)
-	entries, err := m.lists.send(s, upload, slot, n*entryBytes)
-	if err != nil {
-		return err
-	}
-	return m.set.CopySpans(s, kernels.SpanList{
-		Entries: entries, N: int64(n), Units: units, Unit: unit, Blocks: m.blocks,
-	})
 }
 
 // putEntry writes a kernels.SpanEntry.

@@ -57,9 +57,7 @@ func (p *streamPool) use(host []byte, fn func(*copyStream) error) (err error) {
 	done := false
 	defer func() {
 		if !done { // an error, or progress panicked
-			if syncErr := s.stream.Synchronize(); syncErr != nil {
-				err = errors.Join(err, syncErr)
-			}
+			err = errors.Join(err, s.synchronize())
 		}
 		runtime.KeepAlive(host) // the driver may use it to the end
 		p.leave(s)
@@ -67,6 +65,17 @@ func (p *streamPool) use(host []byte, fn func(*copyStream) error) (err error) {
 	err = fn(s)
 	done = err == nil
 	return err
+}
+
+// synchronize waits for all that was queued for s.
+func (s *copyStream) synchronize() error {
+	errs := []error{s.stream.Synchronize()}
+	if s.lists != nil {
+		for _, stream := range s.lists.streams {
+			errs = append(errs, stream.Synchronize())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *copyStream) copy(ctx context.Context, c Copy) error {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/linger"
 )
 
 // share is a copy of memory that fits into one ring. Its time goes to waiting
@@ -13,7 +14,7 @@ import (
 // the slots of the caller's ring, and the caller alone queues transfers, each of
 // many pieces. Nobody takes a lock, and the caller sleeps nowhere. (Of 1 MiB in
 // chunks that each copier queues for itself, half the time went to the driver's
-// lock and to waking the caller: 15 GB/s on an H200 machine, and 24 like this.)
+// lock and to waking the caller: 15 GB/s on an H200 machine, and 25 like this.)
 type share struct {
 	state atomic.Int32 // shareFree and so on
 	hands atomic.Int32 // helpers that look at it or work on it
@@ -50,13 +51,16 @@ const (
 	shareLeast = 64 << 10
 	shareMost  = 8 << 20
 
-	// Transfers are few, since each takes the caller some microseconds, and
-	// to the device the first of them begins early.
-	shareTransfer      = 512 << 10
-	smallShareTransfer = 256 << 10 // to the device, of copies up to
-	smallShare         = 2 << 20
+	shareCopiers = 8 // fill the link; of more, some only get in the way
 
-	hotSpins = 2048 // some ten microseconds
+	// Transfers are few, since each takes the caller and the device some
+	// microseconds. To the device the first is small, so that the link begins
+	// early; to the host all are, so that copiers do.
+	firstTransfer  = 128 << 10
+	deviceTransfer = 1 << 20
+	hostTransfer   = 512 << 10
+
+	hotSpins = 64 // some ten microseconds
 )
 
 // shareable reports whether n bytes are better shared.
@@ -81,7 +85,7 @@ func (s *Stager) openShare(c Copy, p Plan) *share {
 	n := int64(len(c.Host))
 	sh.memory, sh.slot = memory{c, p.PastCaches}, s.options.SlotBytes
 	sh.pieces = int32((n + sharePiece - 1) / sharePiece)
-	helpers := min(int32(p.Copiers), sh.pieces) - 1
+	helpers := min(int32(p.Copiers), sh.pieces, shareCopiers) - 1
 	sh.helpers.Store(helpers)
 	for i := range sh.pieces {
 		sh.done[i].Store(false)
@@ -144,11 +148,21 @@ func (s *Stager) helpShares() (helped bool) {
 
 // help copies pieces until all are taken.
 func (sh *share) help() {
-	for spin := 1; sh.next.Load() < sh.pieces; spin++ {
-		if !sh.copyPiece() && spin%hotSpins == 0 {
-			runtime.Gosched() // the next pieces are still on the link
+	for spins := 0; sh.next.Load() < sh.pieces; {
+		if !sh.copyPiece() {
+			spins = pause(spins) // the next pieces are still on the link
 		}
 	}
+}
+
+// pause is one round of a wait for others, which has spun so often before. Now
+// and then it lets others run.
+func pause(spins int) int {
+	linger.Pause()
+	if spins++; spins%hotSpins == 0 {
+		runtime.Gosched()
+	}
+	return spins
 }
 
 // copyPiece copies the next piece that may be taken, if there is one.
@@ -191,12 +205,14 @@ func (sh *share) staged(offset, n int64) []byte {
 
 // transfer is the size of the transfer at offset.
 func (sh *share) transfer(offset int64) int64 {
-	n := int64(len(sh.Host))
-	size := int64(shareTransfer)
-	if !sh.ToHost && n <= smallShare {
-		size = smallShareTransfer
+	size := int64(deviceTransfer)
+	switch {
+	case sh.ToHost:
+		size = hostTransfer
+	case offset == 0:
+		size = firstTransfer
 	}
-	return min(size, n-offset, sh.slot-offset%sh.slot)
+	return min(size, int64(len(sh.Host))-offset, sh.slot-offset%sh.slot)
 }
 
 // run carries out the caller's part.
@@ -218,7 +234,7 @@ func (sh *share) run(dev device.Device) (err error) {
 func (sh *share) toDevice() error {
 	n, s := int64(len(sh.Host)), sh.ring.stream
 	var sent int64
-	spin := 0
+	spins := 0
 	ready := int32(0) // pieces from the first on that are in their slots
 	for sent < n {
 		size := sh.transfer(sent)
@@ -226,8 +242,8 @@ func (sh *share) toDevice() error {
 			ready++
 		}
 		if min(int64(ready)*sharePiece, n) < sent+size {
-			if spin++; !sh.copyPiece() && spin%hotSpins == 0 {
-				runtime.Gosched() // others copy the ones that it needs
+			if !sh.copyPiece() {
+				spins = pause(spins) // others copy the ones that it needs
 			}
 			continue
 		}
@@ -246,7 +262,7 @@ func (sh *share) toDevice() error {
 func (sh *share) toHost(dev device.Device) error {
 	n, s := int64(len(sh.Host)), sh.ring.stream
 	var queued, arrived int // transfers
-	spin := 0
+	spins := 0
 	var sent int64
 	var ends [shareMost / sharePiece]int64 // of the transfers
 	for sh.left.Load() > 0 {
@@ -280,8 +296,8 @@ func (sh *share) toHost(dev device.Device) error {
 				continue
 			}
 		}
-		if spin++; sent == n && !sh.copyPiece() && spin%32 == 0 {
-			runtime.Gosched() // asking the event has taken some time
+		if sent == n && !sh.copyPiece() {
+			spins = pause(spins)
 		}
 	}
 	return nil
