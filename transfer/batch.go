@@ -175,20 +175,23 @@ func (l *blockList) fill(b Batch) error {
 
 // scan checks the blocks of a range, or those of it that have so many bytes.
 func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
-	p := rowsPart{from: from, to: from}
 	blocks := l.blocks[from:to]
+	before := int64(0) // where the destination of the block before ends
+	if from > 0 {
+		before = l.blocks[from-1].Dst + l.blocks[from-1].Bytes
+	}
+	if len(blocks) > 1 && blocks[0].Bytes == blocks[1].Bytes && blocks[0].Bytes > 0 {
+		each := blocks[0].Bytes
+		even := blocks[:min(int64(len(blocks)), (mostBytes-1)/each+1)]
+		if p, ok := l.scanEven(even, before); ok {
+			p.from, p.to = from, from+len(even)
+			return p, nil
+		}
+	}
 	// What is wrong with any block sets the sign of bad. (A branch for each
 	// check would take twice the time.)
-	var bad, unsorted, dst, src, size, differ, sum int64
-	dstEnd := int64(0) // of the block before
-	if from > 0 {
-		dstEnd = l.blocks[from-1].Dst + l.blocks[from-1].Bytes
-	}
-	dstBytes, srcBytes := l.dst.bytes, l.src.bytes
-	each := int64(0)
-	if len(blocks) > 0 {
-		each = blocks[0].Bytes
-	}
+	var bad, unsorted, dst, src, size, sum int64
+	dstEnd, dstBytes, srcBytes := before, l.dst.bytes, l.src.bytes
 	i := 0
 	for ; i < len(blocks) && sum < mostBytes; i++ {
 		k := &blocks[i]
@@ -199,21 +202,38 @@ func (l *blockList) scan(from, to int, mostBytes int64) (rowsPart, error) {
 		dst |= kDst
 		src |= kSrc
 		size |= kBytes
-		differ |= kBytes ^ each
 		sum += max(kBytes, 0)
 		dstEnd = kDst + kBytes
 	}
 	if bad < 0 {
-		return p, l.outside(from)
+		return rowsPart{}, l.outside(from)
 	}
-	p = rowsPart{
+	return rowsPart{
 		from: from, to: from + i, bytes: sum, or: dst | src | size, sizes: size, grain: dst | size,
 		unsorted: unsorted < 0,
+	}, nil
+}
+
+// scanEven is scan for blocks of one size. It reports false when something is
+// wrong with one of them, or when they are not.
+func (l *blockList) scanEven(blocks []Block, before int64) (rowsPart, bool) {
+	each := blocks[0].Bytes
+	dstRoom, srcRoom := l.dst.bytes-each, l.src.bytes-each
+	var bad, unsorted, differ, dst, src int64
+	for i := range blocks {
+		k := &blocks[i]
+		kDst, kSrc := k.Dst, k.Src
+		bad |= kDst | kSrc | (dstRoom - kDst) | (srcRoom - kSrc)
+		differ |= k.Bytes ^ each
+		unsorted |= kDst - before
+		dst |= kDst
+		src |= kSrc
+		before = kDst + each
 	}
-	if differ == 0 {
-		p.each = each
-	}
-	return p, nil
+	return rowsPart{
+		bytes: int64(len(blocks)) * each, each: each, or: dst | src | each, sizes: each, grain: dst | each,
+		unsorted: unsorted < 0,
+	}, bad|dstRoom|srcRoom >= 0 && differ == 0
 }
 
 func (l *blockList) add(p rowsPart) {
@@ -287,7 +307,8 @@ func (l *blockList) pairs(list []byte, p rowsPart) {
 	blocks := l.blocks[p.from:p.to]
 	list = list[:len(blocks)*kernels.PairBytes]
 	for i := range blocks {
-		putPair(list[i*kernels.PairBytes:], blocks[i].Dst, blocks[i].Src)
+		k := &blocks[i]
+		putPair(list[i*kernels.PairBytes:i*kernels.PairBytes+kernels.PairBytes], k.Dst, k.Src)
 	}
 }
 

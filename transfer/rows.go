@@ -186,7 +186,7 @@ func (e *Engine) closeKernels() error {
 // Rows are queued in parts, so that a cancelled context stops them within
 // milliseconds and one part is described while another is copied.
 const (
-	firstRows    = 512 // of the first part: the sooner the device begins, the better
+	firstRows    = 1024 // of the first part: the sooner the device begins, the better
 	partRows     = 16384
 	partRowBytes = 128 << 20
 	rowsInFlight = 4  // parts

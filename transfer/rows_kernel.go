@@ -87,5 +87,5 @@ func (r *kernelRows) paired(p rowsPart, unit int64) bool {
 
 // putPair writes a kernels.Pair of two offsets.
 func putPair(b []byte, dst, src int64) {
-	kernels.PutPair(b, kernels.Pair{Dst: uint32(dst / kernels.PairUnit), Src: uint32(src / kernels.PairUnit)})
+	kernels.PutPair(b, kernels.Pair{Dst: uint32(uint64(dst) / kernels.PairUnit), Src: uint32(uint64(src) / kernels.PairUnit)})
 }
