@@ -9,8 +9,8 @@
 # A build is a folder with pinion, moves, loop and feeding; BASE and NEW name
 # the two (.build-base and .build). Every part runs at least once with each build.
 # After that parts are repeated, the build that goes first changing every time,
-# for as long as another round fits into LIMIT seconds (460). A part that fails is
-# said and left out.
+# for as long as another round fits into LIMIT seconds (460). FEED names the groups
+# of bench/feeding. A part that fails is said and left out.
 #
 # The results are OUT/base/PART-ROUND.json and OUT/new/…; bench/compare.py OUT
 # prints them as a table. The host needs no Go, only Python.
@@ -52,7 +52,7 @@ hold() {
 	done
 }
 feed() {
-	run "$1" "feeding-$2" feeding --device "$device" --copiers 16 --only cpu,memory,mapped,gpu --photos "$tmp/photos" --images "$tmp/images.raw" --json "${quick[@]}"
+	run "$1" "feeding-$2" feeding --device "$device" --copiers 16 --only "${FEED:-cpu,memory,mapped,gpu}" --photos "$tmp/photos" --images "$tmp/images.raw" --json "${quick[@]}"
 }
 
 # What they measure it on.
