@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -36,19 +37,30 @@ func BenchmarkUse(b *testing.B) {
 	}
 }
 
-// BenchmarkMiss is a use of an array that another one leaves the device for.
+// BenchmarkMiss is a use of an array that another one leaves the device for, with so
+// many arrays of 4 KiB, half of which fit; written or only read.
 func BenchmarkMiss(b *testing.B) {
-	f := open(b, tier.Options{DeviceBytes: 4 * mib, HostBytes: 64 * mib})
-	arrays := make([]*tier.Array, 2000)
-	for i := range arrays {
-		arrays[i] = f.array("", 4096)
-		testkit.OK(b, arrays[i].WriteAt(ctx, make([]byte, 4096), 0))
-	}
-	f.store.Sequential(arrays...)
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		testkit.OK(b, f.use(tier.Read(arrays[i%len(arrays)])).Release())
-		i++
+	for _, n := range []int{1000, 20000} {
+		for _, write := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d arrays, write %v", n, write), func(b *testing.B) {
+				bytes := int64(n) * 4096
+				f := open(b, tier.Options{DeviceBytes: bytes / 2, HostBytes: bytes + mib})
+				arrays := make([]*tier.Array, n)
+				for i := range arrays {
+					arrays[i] = f.array("", 4096)
+					testkit.OK(b, arrays[i].WriteAt(ctx, []byte{1}, 0))
+				}
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					access := tier.Read(arrays[i%n])
+					if write {
+						access = tier.Write(arrays[i%n])
+					}
+					testkit.OK(b, f.use(access).Release())
+					i++
+				}
+			})
+		}
 	}
 }

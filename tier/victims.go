@@ -117,7 +117,7 @@ func (s *Store) makeRoom(n int64, ahead *Array) bool {
 	if ahead != nil {
 		most = 1 / s.next(ahead)
 	}
-	window := s.window()
+	window := min(s.window(), mostAhead*n)
 	if !s.pick(over, window, most, ahead != nil) {
 		// The list is used up, or what is left of it was used since.
 		s.listVictims(over + 2*window)
@@ -131,6 +131,9 @@ func (s *Store) makeRoom(n int64, ahead *Array) bool {
 	}
 	return s.deviceUsed+n <= s.limit
 }
+
+// mostAhead is how many arrays of one size, at most, are written back beforehand.
+const mostAhead = 64
 
 // pick goes through the list of victims: over bytes leave, or will once they are
 // written back, and those behind, up to a window, are written back beforehand. A
