@@ -47,6 +47,8 @@ func TestBenchTierUsage(t *testing.T) {
 		{"--budget 1MiB --array 512KiB", "a quarter of the budget"},
 		{"--budget 0", "must be a size"},
 		{"more", "more"},
+		{"--ratios 1,0", "above 0"},
+		{"--ratios x", "ratios"},
 		{"--report=", "name of a file"},
 	} {
 		r := pinion(t, append([]string{"bench", "tier"}, strings.Fields(c.args)...)...)
