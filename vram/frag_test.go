@@ -4,9 +4,11 @@ import (
 	"errors"
 	"flag"
 	"iter"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
 
@@ -159,4 +161,105 @@ func openHost(t testing.TB, name string) device.Device {
 		t.Skip("no virtual memory here")
 	}
 	return dev
+}
+
+// TestTight replays traces with so little memory that most of it is live at the
+// peak: nothing fails.
+func TestTight(t *testing.T) {
+	exact(t) // and untouched
+	for _, c := range []struct {
+		name  string
+		share float64 // of the budget that is live at the peak
+		trace func(seed uint64) (iter.Seq[trace.Event], error)
+	}{
+		{"1,000 of up to 4 GiB", 0.97, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 1000, Max: 4 * gib, Live: 16 * gib, Seed: s})
+		}},
+		{"10,000 of up to 1 GiB", 0.97, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 5000, Max: gib, Live: 16 * gib, Seed: s})
+		}},
+		{"growing batch", 0.97, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Growing(trace.GrowingOptions{Seed: s})
+		}},
+		{"cycles", 0.97, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Cycles(trace.CyclesOptions{Seed: s}) }},
+		{"20,000 of up to 6 MiB", 0.95, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 20000, Max: 6 << 20, Live: 16 * gib, Seed: s})
+		}},
+		{"20,000 of up to 16 MiB", 0.93, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 20000, Max: 16 << 20, Live: 16 * gib, Seed: s})
+		}},
+		{"20,000 of up to 20 MiB", 0.93, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 20000, Max: 20 << 20, Live: 16 * gib, Seed: s})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range *seeds {
+				events, err := c.trace(uint64(seed))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var live, peak int64
+				for e := range events {
+					if e.Op == trace.Free {
+						live -= e.Bytes
+					} else {
+						live += e.Bytes
+					}
+					peak = max(peak, live)
+				}
+				r := replay(t, "host:141GiB", Options{Budget: int64(float64(peak) / c.share)}, events)
+				t.Logf("seed %d: reserved %.3f of what was live, with %d driver calls", seed, r.ratio, r.calls)
+				if r.failed > 0 {
+					t.Errorf("seed %d: the first failure was at %.3f of the budget", seed, r.failed)
+				}
+			}
+		})
+	}
+}
+
+// TestSurvivors frees batches of large blocks but for one small block after each,
+// and then takes what is left in large blocks: hardly any memory is held by chunks
+// that the small ones share.
+func TestSurvivors(t *testing.T) {
+	exact(t) // and untouched
+	const budget = 16 * gib
+	for _, small := range []int64{100 << 10, 1 << 20, 3 << 20} {
+		p, err := New(openHost(t, "host:141GiB"), Options{Budget: budget})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(1, 1))
+		var live int64
+		var rest []Block
+		for range 40 {
+			var batch []Block
+			for live < budget*6/10 {
+				b := alloc(t, p, 16<<20+rng.Int64N(240<<20), Use{})
+				s := alloc(t, p, small/2+rng.Int64N(small), Use{})
+				batch, rest = append(batch, b), append(rest, s)
+				live += b.Bytes() + s.Bytes()
+			}
+			for _, b := range batch {
+				live -= b.Bytes()
+				testkit.OK(t, b.Free())
+			}
+		}
+		survivors := live
+		for {
+			b, err := p.Alloc(ctx, 64<<20, Use{})
+			if err != nil {
+				break
+			}
+			rest = append(rest, b)
+			live += b.Bytes()
+		}
+		t.Logf("%d KiB: survivors are %.3f of the budget; the first failure is at %.3f of it", small>>10, float64(survivors)/budget, float64(live+64<<20)/budget)
+		if float64(live+64<<20) < 0.97*budget {
+			t.Errorf("%d KiB: want at least 0.97", small>>10)
+		}
+		for _, b := range rest {
+			testkit.OK(t, b.Free())
+		}
+		testkit.OK(t, p.Close())
+	}
 }

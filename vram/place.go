@@ -87,7 +87,7 @@ func (c *chunked) cutting(b *block, n int64, last bool) (first int64, x *chunk) 
 		return 0, nil
 	}
 	x = b.region.pages[at/c.unit]
-	fine := c.fine()
+	fine := max(c.fine()*2/3&^(c.unit-1), c.unit)
 	if first = at - x.at; !last {
 		first += fine - 1
 	}

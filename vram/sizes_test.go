@@ -1,0 +1,156 @@
+package vram
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+)
+
+// TestSizes does random things with blocks of up to half a GiB, which take chunks
+// of many sizes: plenty of memory and hardly any in turn. What is written to the
+// ends and the middle of a block stays there, and after each step everything that
+// must be true of a pool is.
+func TestSizes(t *testing.T) {
+	exact(t) // and mostly untouched
+	for name, o := range map[string]Options{
+		"slack":    {Source: SourceChunks, Budget: 3 << 30},
+		"no slack": {Source: SourceChunks, Budget: 3 << 30, Slack: -1},
+		"roomy":    {Source: SourceChunks, Budget: 12 << 30, Slack: 0.5},
+	} {
+		t.Run(name, func(t *testing.T) { sizes(t, o) })
+	}
+}
+
+func sizes(t *testing.T, o Options) {
+	dev := devicetest.Open(t)
+	p := newPool(t, dev, o)
+	streams := []device.Stream{newStream(t, dev), nil}
+	r := rand.New(rand.NewPCG(*seed, 3))
+	type kept struct {
+		Block
+		stream device.Stream
+		marks  [3][]byte // at the start, in the middle, at the end
+	}
+	places := func(b Block) [3]int64 {
+		n := min(b.Bytes(), 16)
+		return [3]int64{0, (b.Bytes() - n) / 2, b.Bytes() - n}
+	}
+	var list []kept
+	drop := func(i int) {
+		b := list[i]
+		list[i] = list[len(list)-1]
+		list = list[:len(list)-1]
+		s := streams[0]
+		for k, at := range places(b.Block) {
+			got := make([]byte, len(b.marks[k]))
+			testkit.OK(t, errors.Join(s.CopyD2H(got, b.Ptr().Add(at)), s.Synchronize()))
+			if !bytes.Equal(got, b.marks[k]) {
+				t.Fatalf("%d bytes at %#x: %x at %d, want %x", b.Bytes(), uint64(b.Ptr()), got, at, b.marks[k])
+			}
+		}
+		testkit.OK(t, b.Free())
+	}
+	var live int64
+	full := 0
+	for end := time.Now().Add(*long); time.Now().Before(end) && !t.Failed(); {
+		if most := o.Budget * int64(4+r.IntN(5)) / 8; live < most {
+			n := 1 + r.Int64N(1<<(1+r.IntN(29)))
+			st := streams[r.IntN(2)]
+			b, err := p.Alloc(ctx, n, Use{Stream: st})
+			if errors.Is(err, device.ErrOutOfMemory) {
+				full++
+				for range len(list) / 2 {
+					drop(r.IntN(len(list)))
+				}
+			} else {
+				testkit.OK(t, err)
+				k := kept{Block: b, stream: st}
+				value := byte(r.Uint32())
+				for i, at := range places(b) {
+					k.marks[i] = bytes.Repeat([]byte{value}, int(min(n, 16)))
+					testkit.OK(t, streams[0].CopyH2D(b.Ptr().Add(at), k.marks[i]))
+				}
+				testkit.OK(t, streams[0].Synchronize())
+				list = append(list, k)
+			}
+		} else {
+			for range 1 + r.IntN(len(list)) {
+				drop(r.IntN(len(list)))
+			}
+		}
+		if r.IntN(200) == 0 {
+			_, err := p.Trim()
+			testkit.OK(t, err)
+		}
+		p.verify(t)
+		s := p.Stats()
+		live = s.Requested.Current
+		if s.Reserved.Current > o.Budget || s.Blocks.Current != int64(len(list)) {
+			t.Errorf("%d bytes reserved of %d, %d blocks of %d", s.Reserved.Current, o.Budget, s.Blocks.Current, len(list))
+		}
+	}
+	for len(list) > 0 {
+		drop(len(list) - 1)
+	}
+	testkit.OK(t, dev.Synchronize())
+	for range 2 { // which records events first
+		_, err := p.Trim()
+		testkit.OK(t, err)
+		testkit.OK(t, dev.Synchronize())
+	}
+	if s := p.Stats(); s.Reserved.Current != 0 {
+		t.Errorf("%d bytes reserved at the end", s.Reserved.Current)
+	}
+	t.Logf("%d times out of memory; %+v", full, p.Stats().Calls)
+}
+
+// TestSizesFaulty: after a call of the device has failed, in the middle of whatever
+// the pool does with chunks of many sizes, the books are right.
+func TestSizesFaulty(t *testing.T) {
+	exact(t)
+	f := newFaulty(t, "host:4GiB")
+	p := newPool(t, f, Options{Budget: 3 << 30})
+	r := rand.New(rand.NewPCG(*seed, 4))
+	const any = 1 << 30
+	var list []Block
+	booms := 0
+	for end := time.Now().Add(*long); time.Now().Before(end) && !t.Failed(); {
+		switch r.IntN(12) {
+		case 0:
+			f.mapErr = errBoom
+		case 1:
+			f.unmapErr = errBoom
+		case 2:
+			f.createLeft = r.IntN(4)
+		case 3:
+			f.releaseLeft = r.IntN(2)
+		}
+		b, err := p.Alloc(ctx, 1+r.Int64N(1<<(20+r.IntN(10))), Use{})
+		if err == nil {
+			list = append(list, b)
+		} else if errors.Is(err, errBoom) {
+			booms++
+		} else if !errors.Is(err, device.ErrOutOfMemory) {
+			t.Fatal(err)
+		}
+		f.mapErr, f.unmapErr, f.createLeft, f.releaseLeft = nil, nil, any, any
+		p.verify(t)
+		for len(list) > 0 && (r.IntN(3) == 0 || p.Stats().Allocated.Current > 5<<29) {
+			i := r.IntN(len(list))
+			testkit.OK(t, list[i].Free())
+			list = append(list[:i], list[i+1:]...)
+		}
+	}
+	for _, b := range list {
+		testkit.OK(t, b.Free())
+	}
+	if booms == 0 {
+		t.Error("nothing failed")
+	}
+}
