@@ -55,7 +55,10 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (*b
 	}
 	h := p.heapOf(size)
 	if o != nil && p.chunk > 0 && size > largestSmall {
-		p.advance(o) // idle memory joins with its neighbours, and can be moved
+		// Idle memory joins with its neighbours, and can be moved. What is freed
+		// since is for the next time.
+		p.settle(o)
+		p.mark(o)
 	}
 	if b := h.fit(size, o); b != nil {
 		return b, nil

@@ -71,6 +71,12 @@ type Options struct {
 	// short there is no slack. Default: 0, a tenth. Less than 0: none.
 	Slack float64
 
+	// Caches is how many caches of freed blocks there are. With one, the same
+	// calls of one goroutine always have the same result; with fewer than
+	// processors, goroutines wait for each other. Default: 0, two for each
+	// processor.
+	Caches int
+
 	// History is how many events the pool remembers. Default: 0, none.
 	History int
 
@@ -83,9 +89,9 @@ type Options struct {
 const defaultSlack = 0.1
 
 func (o *Options) check() error {
-	if o.Budget < 0 || o.Soft < 0 || o.ChunkBytes < 0 || o.History < 0 || o.Source > SourceDriver || o.Stacks > StacksAll {
-		return fmt.Errorf("vram: %w: budget %d, soft limit %d, chunks of %d bytes, history of %d events, source %d, stacks %d",
-			device.ErrArgument, o.Budget, o.Soft, o.ChunkBytes, o.History, o.Source, o.Stacks)
+	if o.Budget < 0 || o.Soft < 0 || o.ChunkBytes < 0 || o.Caches < 0 || o.History < 0 || o.Source > SourceDriver || o.Stacks > StacksAll {
+		return fmt.Errorf("vram: %w: budget %d, soft limit %d, chunks of %d bytes, %d caches, history of %d events, source %d, stacks %d",
+			device.ErrArgument, o.Budget, o.Soft, o.ChunkBytes, o.Caches, o.History, o.Source, o.Stacks)
 	}
 	if o.Budget > 0 && o.Soft > o.Budget {
 		return fmt.Errorf("vram: %w: the soft limit of %s is above the budget of %s", device.ErrArgument, units.Bytes(o.Soft), units.Bytes(o.Budget))

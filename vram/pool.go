@@ -76,7 +76,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 		return nil, fmt.Errorf("vram: %w", err)
 	}
 	p := &Pool{dev: dev, options: o, source: o.Source, start: time.Now()}
-	p.shards.all = newShards()
+	p.shards.all = newShards(o.Caches)
 	capacity := memory.TotalBytes
 	if o.Budget > 0 {
 		capacity = min(capacity, o.Budget)

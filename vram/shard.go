@@ -91,8 +91,11 @@ type shards struct {
 	next atomic.Uint64 // how many were handed out; it must not wrap, or seen would miss some
 }
 
-func newShards() []*shard {
-	all := make([]*shard, 2*runtime.GOMAXPROCS(0))
+func newShards(n int) []*shard {
+	if n == 0 {
+		n = 2 * runtime.GOMAXPROCS(0)
+	}
+	all := make([]*shard, n)
 	for i := range all {
 		all[i] = new(shard)
 	}

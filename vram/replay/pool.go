@@ -23,9 +23,13 @@ type poolBlock struct {
 	stream int
 }
 
-// NewPool makes a pool on dev, which the caller has to close. Errors are those of
+// NewPool makes a pool on dev, which the caller has to close. It has one cache by
+// default, so that a replay is the same from run to run. Errors are those of
 // [vram.New].
 func NewPool(dev device.Device, o vram.Options) (*Pool, error) {
+	if o.Caches == 0 {
+		o.Caches = 1
+	}
 	pool, err := vram.New(dev, o)
 	if err != nil {
 		return nil, err
@@ -71,6 +75,9 @@ func (p *Pool) Free(h Handle, e trace.Event) error {
 	}
 	return block.Free()
 }
+
+// settle waits for the streams. There is no work on them but events.
+func (p *Pool) settle() error { return p.streams.synchronize() }
 
 // Reserved implements [Allocator].
 func (p *Pool) Reserved() int64 { return p.pool.Reserved() }

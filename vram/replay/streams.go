@@ -41,6 +41,14 @@ func (s *streams) get(number int) (device.Stream, error) {
 	return stream, nil
 }
 
+func (s *streams) synchronize() error {
+	var errs []error
+	for _, stream := range s.made {
+		errs = append(errs, stream.Synchronize())
+	}
+	return errors.Join(errs...)
+}
+
 func (s *streams) close() error {
 	var errs []error
 	for _, stream := range s.made {
