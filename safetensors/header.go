@@ -106,27 +106,26 @@ func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	if n < len(head) || head[lengthBytes] != '{' {
 		return nil, fmt.Errorf("%w: not a safetensors file: begins with %q", ErrFormat, head[:n])
 	}
-	switch length := binary.LittleEndian.Uint64(head[:]); {
-	case length > uint64(size-lengthBytes):
+	length := binary.LittleEndian.Uint64(head[:])
+	if length > uint64(size-lengthBytes) {
 		return nil, fmt.Errorf("%w: a safetensors header of %d bytes in a file of %d", ErrDamaged, length, size)
-	case length > MaxHeader:
-		return nil, fmt.Errorf("%w: a safetensors header of %d bytes, the limit is %d", ErrTooLarge, length, MaxHeader)
-	default:
-		text := make([]byte, length)
-		switch n, err := r.ReadAt(text, lengthBytes); {
-		case n == len(text):
-		case errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("%w: the file has shrunk: %d of %d bytes of the header", ErrDamaged, n, length)
-		default:
-			return nil, err
-		}
-		start := lengthBytes + int64(length)
-		h, err := parse(text, start, size-start)
-		if err != nil {
-			return nil, fmt.Errorf("safetensors header: %w", err)
-		}
-		return h, nil
 	}
+	if length > MaxHeader {
+		return nil, fmt.Errorf("%w: a safetensors header of %d bytes, the limit is %d", ErrTooLarge, length, MaxHeader)
+	}
+	text := make([]byte, length)
+	if n, err := r.ReadAt(text, lengthBytes); n < len(text) {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: the file has shrunk: %d of %d bytes of the header", ErrDamaged, n, length)
+		}
+		return nil, err
+	}
+	start := lengthBytes + int64(length)
+	h, err := parse(text, start, size-start)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors header: %w", err)
+	}
+	return h, nil
 }
 
 func damaged(format string, args ...any) error {
