@@ -1,6 +1,7 @@
 package vram
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -228,15 +229,15 @@ func (p *Pool) poll(limit time.Duration) bool {
 	found := p.settlePending()
 	var busy []*owner
 	p.owners.Range(func(_, x any) bool {
-		o := x.(*owner)
-		if len(o.marks) == 0 && o.frees() == 0 {
-			return true
-		}
-		found = p.advance(o) || found
-		if len(o.marks) > 0 {
+		if o := x.(*owner); len(o.marks) > 0 || o.frees() > 0 {
 			busy = append(busy, o)
 		}
 		return true
+	})
+	slices.SortFunc(busy, func(a, b *owner) int { return cmp.Compare(a.id, b.id) }) // in every run alike
+	busy = slices.DeleteFunc(busy, func(o *owner) bool {
+		found = p.advance(o) || found
+		return len(o.marks) == 0
 	})
 	for start := time.Now(); len(busy) > 0 && time.Since(start) < limit; {
 		runtime.Gosched()

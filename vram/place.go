@@ -216,7 +216,7 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 	}
 	if len(at.picked) > dear && full == errBudget && !p.tight(n) {
 		// A little more, rather than as long as that.
-		more := int64(float64(p.alive()) * p.slack / 2)
+		more := int64(float64(p.alive()) * p.slack * 0.45)
 		if at, sizes := c.fresh(n, o, min(most, plenty+more)); sizes != nil {
 			if b, err := c.fill(n, o, at, nil, sizes); !short(err) {
 				return b, err
@@ -233,8 +233,8 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 }
 
 // dear is how many chunks are moved at most while new ones would exceed the slack
-// by less than half.
-const dear = 3
+// by little.
+const dear = 2
 
 // fresh returns a place for n bytes in new chunks, and their sizes; none if the
 // pool would have more than most bytes.
@@ -281,7 +281,7 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 		if p.tight(n) {
 			most = min((units+tightParts-1)/tightParts, c.fine()/step)
 		} else if stuck := c.heap.bytes - c.idleTotal; ahead && float64(stuck) < p.slack/3*float64(p.alive()) {
-			most = max(most, min(room/3, 32*n, p.alive()/24, c.fine())/step)
+			most = max(most, min(room/3, 32*n, p.alive()/36, c.fine())/step)
 			units = max(units, most)
 		}
 	}
@@ -322,9 +322,9 @@ func (c *chunked) cheapest(list []spare, n int64, o *owner) (best place) {
 		if need-missing+makes > room {
 			return
 		}
-		// What is too much cannot be moved while the block lives: a quarter of
-		// the block is as bad as one chunk more.
-		cost := float64(len(picked)) + 4*float64(max(-missing, 0))/float64(n)
+		// What is taken and not needed is missing elsewhere: half of the block is
+		// as bad as one chunk more.
+		cost := float64(len(picked)) + 2*float64(need-missing)/float64(n)
 		if makes < best.makes || makes == best.makes && cost < best.cost {
 			best = place{gap, f, last, slices.Clone(picked), makes, cost}
 		}
