@@ -3,9 +3,10 @@
 #
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
-# Parts, in this order, all but peers, hold, weights, feed and tune by default: check (the
-# conformance and kernel suites), link, moves, peers (for two GPUs), hold,
-# weights, processes, photos, feed, tune. Each can run alone, into the same folder.
+# Parts, in this order: check (the conformance and kernel suites), link, moves,
+# peers (for two GPUs), hold, tier, outofcore, weights, processes, photos, feed,
+# tune. By default check, link, moves, processes and photos. Each can run alone,
+# into the same folder.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
 # only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
@@ -15,12 +16,12 @@
 # be measured, with 9 GiB of room (default: .build).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [weights] [processes] [photos] [feed] [tune]"
+usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [tier] [outofcore] [weights] [processes] [photos] [feed] [tune]"
 out=${1:?$usage}
 shift
 parts=" ${*:-check link moves processes photos} "
 for part in $parts; do
-	case $part in check | link | moves | peers | hold | weights | processes | photos | feed | tune) ;; *) echo "$usage" >&2 && exit 2 ;; esac
+	case $part in check | link | moves | peers | hold | tier | outofcore | weights | processes | photos | feed | tune) ;; *) echo "$usage" >&2 && exit 2 ;; esac
 done
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -161,6 +162,28 @@ if part hold; then
 	done
 	step "hold: traces, PyTorch again"
 	torch_replay torch-replay-again
+fi
+
+if part tier; then
+	step tier
+	check tier
+	mkdir -p "$disk/tier"
+	$pinion bench tier --device cuda:0 --budget 2GiB --array 32MiB --seconds 0.3 --folder "$disk/tier" --json >"$out/tier.json"
+	rmdir "$disk/tier"
+	step "tier: managed memory"
+	$pinion bench managed --device cuda:0 --json >"$out/managed.json"
+	step "tier: layers"
+	"$build/layers" -device cuda:0 -layers 256 -width 4096 -batch 64 -budget 4GiB
+fi
+
+if part outofcore; then
+	step outofcore
+	check blas.cublaslt
+	check outofcore
+	step "outofcore: PyTorch"
+	python3 bench/peers/torch_outofcore.py --repeats 2 >"$out/torch-outofcore.json"
+	step "outofcore: Pinion"
+	XDG_CACHE_HOME=$tmp "$build/outofcore" --device cuda:0 --calibrate --repeats 3 >"$out/outofcore.json"
 fi
 
 if part weights; then
