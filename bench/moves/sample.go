@@ -35,13 +35,16 @@ func timed(fn func() error) func() (float64, error) {
 	}
 }
 
-// awake runs fn twice and counts the second time. Before a sample is a pause,
-// after which processors wake slowly: a copy of 100 us would take half as long
-// again, and those of the peers follow each other without a pause.
+// awake runs fn until 2 ms are over, and then counts one more run. Before a
+// sample is a pause, after which processors and the device wake slowly: a copy of
+// 100 us would take half as long again, and those of the peers follow each other
+// without a pause.
 func awake(fn func() (float64, error)) func() (float64, error) {
 	return func() (float64, error) {
-		if _, err := fn(); err != nil {
-			return 0, err
+		for start := time.Now(); time.Since(start) < 2*time.Millisecond; {
+			if _, err := fn(); err != nil {
+				return 0, err
+			}
 		}
 		return fn()
 	}
