@@ -34,3 +34,11 @@ func (b *badPieces) Read(ctx context.Context, p *spill.Piece, data []byte) error
 	}
 	return b.pieces.Read(ctx, p, data)
 }
+
+// PeakHostBytes is the most pinned memory that s ever had.
+func (s *Store) PeakHostBytes() (bytes int64) {
+	for _, p := range s.memory {
+		bytes += p.pool.Stats().PeakReservedBytes
+	}
+	return bytes
+}

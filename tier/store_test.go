@@ -127,71 +127,73 @@ func testRandom(t *testing.T, seed uint64) {
 		o.Files = tier.Files{Folders: []string{t.TempDir(), t.TempDir()}, Bytes: 32 * mib, Checksums: true}
 		most = 36 * mib
 	}
-	{
-		f := open(t, o)
-		type model struct {
-			a *tier.Array
-			b []byte
+	f := open(t, o)
+	type model struct {
+		a *tier.Array
+		b []byte
+	}
+	var live []*model
+	total := int64(0)
+	for step := range 1500 {
+		var m *model
+		if len(live) > 0 {
+			m = live[r.IntN(len(live))]
 		}
-		var live []*model
-		total := int64(0)
-		for step := range 1500 {
-			var m *model
-			if len(live) > 0 {
-				m = live[r.IntN(len(live))]
+		switch k := r.IntN(10); {
+		case m == nil || k == 0:
+			n := 1 + r.Int64N(most/72)
+			if total+n > most {
+				continue
 			}
-			switch k := r.IntN(10); {
-			case m == nil || k == 0:
-				n := 1 + r.Int64N(most/72)
-				if total+n > most {
-					continue
-				}
-				a, err := f.store.NewArray("", n)
-				testkit.OK(t, err)
-				live = append(live, &model{a, make([]byte, n)})
-				total += n
-			case k == 1 && total > most-2*mib:
-				testkit.OK(t, m.a.Free())
-				total -= m.a.Bytes()
-				live = deleteOne(live, m)
-			case k < 4:
-				got := f.read(m.a)
-				if !bytes.Equal(got, m.b) {
-					t.Fatalf("seed %d step %d: wrong content", seed, step)
-				}
-			case k < 7:
-				off := r.Int64N(m.a.Bytes())
-				n := 1 + r.Int64N(m.a.Bytes()-off)
-				v := byte(r.Uint32())
-				if k == 6 {
-					off, n = 0, m.a.Bytes()
-					f.fill(tier.Overwrite(m.a), m.a, v, off, n)
-				} else {
-					f.fill(tier.Write(m.a), m.a, v, off, n)
-				}
-				fill(m.b[off:off+n], v)
-			case k == 7:
-				off := r.Int64N(m.a.Bytes())
-				p := make([]byte, 1+r.Int64N(m.a.Bytes()-off))
-				testkit.OK(t, m.a.ReadAt(ctx, p, off))
-				if !bytes.Equal(p, m.b[off:off+int64(len(p))]) {
-					t.Fatalf("seed %d step %d: wrong content", seed, step)
-				}
-			case k == 8:
-				off := r.Int64N(m.a.Bytes())
-				p := testkit.RandomBytes(int(1+r.Int64N(m.a.Bytes()-off)), r.Uint64())
-				testkit.OK(t, m.a.WriteAt(ctx, p, off))
-				copy(m.b[off:], p)
-			default:
-				f.hint(r, live[r.IntN(len(live))].a, m.a)
+			a, err := f.store.NewArray("", n)
+			testkit.OK(t, err)
+			live = append(live, &model{a, make([]byte, n)})
+			total += n
+		case k == 1 && total > most-2*mib:
+			testkit.OK(t, m.a.Free())
+			total -= m.a.Bytes()
+			live = deleteOne(live, m)
+		case k < 4:
+			got := f.read(m.a)
+			if !bytes.Equal(got, m.b) {
+				t.Fatalf("seed %d step %d: wrong content", seed, step)
 			}
+		case k < 7:
+			off := r.Int64N(m.a.Bytes())
+			n := 1 + r.Int64N(m.a.Bytes()-off)
+			v := byte(r.Uint32())
+			if k == 6 {
+				off, n = 0, m.a.Bytes()
+				f.fill(tier.Overwrite(m.a), m.a, v, off, n)
+			} else {
+				f.fill(tier.Write(m.a), m.a, v, off, n)
+			}
+			fill(m.b[off:off+n], v)
+		case k == 7:
+			off := r.Int64N(m.a.Bytes())
+			p := make([]byte, 1+r.Int64N(m.a.Bytes()-off))
+			testkit.OK(t, m.a.ReadAt(ctx, p, off))
+			if !bytes.Equal(p, m.b[off:off+int64(len(p))]) {
+				t.Fatalf("seed %d step %d: wrong content", seed, step)
+			}
+		case k == 8:
+			off := r.Int64N(m.a.Bytes())
+			p := testkit.RandomBytes(int(1+r.Int64N(m.a.Bytes()-off)), r.Uint64())
+			testkit.OK(t, m.a.WriteAt(ctx, p, off))
+			copy(m.b[off:], p)
+		default:
+			f.hint(r, live[r.IntN(len(live))].a, m.a)
 		}
-		for _, m := range live {
-			if !bytes.Equal(f.read(m.a), m.b) {
-				t.Fatalf("seed %d: wrong content in the end", seed)
-			}
+	}
+	for _, m := range live {
+		if !bytes.Equal(f.read(m.a), m.b) {
+			t.Fatalf("seed %d: wrong content in the end", seed)
 		}
-		t.Logf("%+v", f.store.Stats())
+	}
+	s := f.store.Stats()
+	t.Logf("%+v", s)
+	if got := f.store.PeakHostBytes(); got > o.HostBytes || s.DevicePeak > o.DeviceBytes {
+		t.Errorf("%d bytes of host memory, the budget is %d; %d of device memory, %d", got, o.HostBytes, s.DevicePeak, o.DeviceBytes)
 	}
 }
 
