@@ -40,6 +40,7 @@ type Array struct {
 
 	reuse forecast.Reuse
 	order *Order // that announced it; nil: none
+	kept  bool   // order has it stay on the device
 	cold  bool   // DontNeed, and not used since
 }
 

@@ -46,6 +46,18 @@ func (m *marks) clear(s *Store) {
 	m.write, m.reads = nil, m.reads[:0]
 }
 
+// passed reports whether the work is over.
+func (m *marks) passed() bool {
+	for _, k := range append(m.reads[:len(m.reads):len(m.reads)], m.write) {
+		if k != nil {
+			if done, _ := k.event.Done(); !done {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // wait has stream wait for the newest write, and before a write for the reads too.
 func (m *marks) wait(stream device.Stream, write bool) error {
 	if m.write != nil && m.write.stream != stream {

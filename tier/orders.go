@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"math"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/tier/internal/forecast"
@@ -15,6 +16,7 @@ type Order struct {
 	sequential bool
 	once       bool   // it ends when its last use came
 	blank      []bool // uses that overwrite, whose content is not wanted; nil: none
+	step       int64  // bytes of arrays that are in use at once, at most
 	ahead      int64  // every use before this number is on the device, or on its way
 }
 
@@ -77,15 +79,16 @@ func (s *Store) announce(arrays []*Array, set func(*Order)) *Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	arrays = slices.DeleteFunc(slices.Clone(arrays), func(a *Array) bool { return a == nil || a.s != s || a.freed })
-	o := &Order{s: s}
+	o := &Order{s: s, step: s.largest}
 	set(o)
 	o.order = forecast.NewOrder(arrays, func(a *Array) int64 { return a.bytes }, !o.once)
 	for _, a := range arrays {
 		if a.order != nil && a.order != o {
 			a.order.remove(a)
 		}
-		a.order, a.cold = o, false
+		a.order, a.cold, a.kept = o, false, false
 	}
+	s.keep(o, arrays)
 	if len(arrays) > 0 {
 		s.orders = append(s.orders, o)
 	}
@@ -100,17 +103,61 @@ func (o *Order) Forget() {
 	defer o.s.mu.Unlock()
 	for a := range o.order.Items {
 		if a.order == o {
-			a.order = nil
+			a.order, a.kept = nil, false
 		}
 	}
 	o.end()
 	o.s.victims.forget()
 }
 
+// keep chooses arrays of a cyclic order that stay on the device: of those that come
+// least often in a round, as many as fit beside the others, and evenly spaced. Which
+// of them stay makes no difference to how much has to move. But if they followed each
+// other, the link would have nothing to do while they are used, and the device would
+// wait while it carries the rest.
+func (s *Store) keep(o *Order, arrays []*Array) {
+	if o.once {
+		return
+	}
+	uses := map[*Array]int{}
+	for _, a := range arrays {
+		uses[a]++
+	}
+	fewest := len(arrays)
+	for _, n := range uses {
+		fewest = min(fewest, n)
+	}
+	room, rare := s.options.DeviceBytes-2*s.window()-o.step, int64(0)
+	for a := range s.arrays {
+		switch {
+		case uses[a] == fewest:
+			rare += a.size
+		case uses[a] > 0:
+			room -= a.size
+		case a.order == nil:
+			room -= min(a.size, s.options.DeviceBytes/keepShare) // it may be used beside these
+		}
+	}
+	if room < s.options.DeviceBytes/2 || rare <= room {
+		return
+	}
+	share, sum := float64(room)/float64(rare), 0.0
+	for _, a := range arrays {
+		if uses[a] != fewest {
+			continue
+		}
+		uses[a] = 0 // only once
+		before := math.Floor(sum / float64(s.largest))
+		if sum += share * float64(a.size); math.Floor(sum/float64(s.largest)) > before {
+			a.kept = true
+		}
+	}
+}
+
 // remove takes an array out. s.mu is held for all that follows.
 func (o *Order) remove(a *Array) {
 	o.order.Remove(a)
-	a.order = nil
+	a.order, a.kept = nil, false
 	if o.order.Left() == 0 {
 		o.end()
 	}
@@ -141,8 +188,17 @@ func (o *Order) left(a *Array) {
 	}
 }
 
-// next is the distance to the next use.
-func (o *Order) next(a *Array) float64 { return o.order.Next(a) }
+// next is the distance to the next use. That of an array that is to stay counts as
+// shorter.
+func (o *Order) next(a *Array) float64 {
+	if a.kept {
+		return o.order.Next(a) / keepShare
+	}
+	return o.order.Next(a)
+}
+
+// keepShare is by how much.
+const keepShare = 16
 
 // overwrites reports whether the use of a number wants no content.
 func (o *Order) overwrites(number int64) bool {

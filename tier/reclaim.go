@@ -15,7 +15,7 @@ func (s *Store) reclaim(ctx context.Context, need int64) (int64, error) {
 	for freed < need && !s.closed {
 		before := s.deviceUsed
 		s.listVictims(2 * (need - freed))
-		s.pick(need-freed, 0, math.Inf(1), false)
+		s.pick(need-freed, 0, math.Inf(1), takeAny)
 		freed += before - s.deviceUsed
 		if freed >= need || s.cleaning == 0 {
 			break

@@ -37,17 +37,21 @@ type Stream struct {
 func (s *Store) NewStream(steps ...Step) (*Stream, error) {
 	var arrays []*Array
 	var blank []bool
+	most := int64(0) // bytes of a step
 	for i, x := range steps {
 		if x.Run == nil || len(x.Use) == 0 {
 			return nil, fmt.Errorf("tier: stream: %w: step %d has %d arrays and runs %t", device.ErrArgument, i, len(x.Use), x.Run != nil)
 		}
+		sum := int64(0)
 		for _, a := range x.Use {
 			if a.array == nil || a.array.s != s {
 				return nil, fmt.Errorf("tier: stream: %w: step %d uses an array that is not of this store", device.ErrArgument, i)
 			}
 			arrays = append(arrays, a.array)
 			blank = append(blank, a.mode == overwrite)
+			sum += a.array.size
 		}
+		most = max(most, sum)
 	}
 	if len(steps) == 0 {
 		return nil, fmt.Errorf("tier: stream: %w: no steps", device.ErrArgument)
@@ -62,7 +66,7 @@ func (s *Store) NewStream(steps ...Step) (*Stream, error) {
 			t.marks[i] = append(t.marks[i], e)
 		}
 	}
-	t.order = s.announce(arrays, func(o *Order) { o.blank = blank })
+	t.order = s.announce(arrays, func(o *Order) { o.blank, o.step = blank, most })
 	return t, nil
 }
 

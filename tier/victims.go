@@ -106,10 +106,7 @@ func compare(x, y candidate) int {
 // is dirty is written back first: then makeRoom starts that and reports false. For
 // an array that is only brought in ahead, nothing leaves that is needed sooner.
 func (s *Store) makeRoom(n int64, ahead *Array) bool {
-	over := s.deviceUsed + n - s.limit
-	if s.starved != nil {
-		over = max(over, n) // what the pool has left is in pieces, or belongs to others
-	}
+	over := s.over(n)
 	if over <= 0 {
 		return true
 	}
@@ -118,10 +115,17 @@ func (s *Store) makeRoom(n int64, ahead *Array) bool {
 		most = 1 / s.next(ahead)
 	}
 	window := min(s.window(), mostAhead*n)
-	if !s.pick(over, window, most, ahead != nil) {
-		// The list is used up, or what is left of it was used since.
-		s.listVictims(over + 2*window)
-		s.pick(over, window, most, ahead != nil)
+	need := mayWait
+	if ahead == nil {
+		need = spareWarm
+	}
+	enough := s.pick(over, window, most, need)
+	if !enough { // the list is used up, or what is left of it was used since
+		s.listVictims(over + 4*window)
+		enough = s.pick(s.over(n), window, most, need)
+	}
+	if !enough && ahead == nil {
+		s.pick(s.over(n), window, most, takeAny)
 	}
 	if s.starved != nil {
 		return false
@@ -132,18 +136,49 @@ func (s *Store) makeRoom(n int64, ahead *Array) bool {
 	return s.deviceUsed+n <= s.limit
 }
 
+// over is how much has to leave the device for n bytes.
+func (s *Store) over(n int64) int64 {
+	over := s.deviceUsed + n - s.limit
+	if s.starved != nil {
+		return max(over, n) // what the pool has left is in pieces, or belongs to others
+	}
+	return over
+}
+
 // mostAhead is how many arrays of one size, at most, are written back beforehand.
 const mostAhead = 64
 
+// alike is up to which ratio of their worths it makes no difference which array leaves.
+const alike = 2
+
+// need says how much somebody wants room.
+type need int
+
+const (
+	mayWait   need = iota // it waits for arrays in use, and warm ones, if others are worth much more
+	spareWarm             // it takes others instead
+	takeAny               // it takes warm ones too
+)
+
+// warm reports whether the work with an array that was used just now may still be
+// running, or even be ahead: whoever got its memory would wait for that. A program
+// that queues many uses would otherwise have each copy wait for the computing before
+// it, for the array used last is often the one needed last.
+func (s *Store) warm(a *Array, window int64) bool {
+	return s.clock.Now-a.reuse.Last()-a.bytes < window && !a.marks.passed()
+}
+
 // pick goes through the list of victims: over bytes leave, or will once they are
-// written back, and those behind, up to a window, are written back beforehand. A
-// patient caller waits for arrays in use that are worth less than others. It reports
-// whether the list was long enough.
-func (s *Store) pick(over, window int64, most float64, patient bool) bool {
+// written back, and those behind, up to a window, are written back beforehand. It
+// reports whether that is all that was asked for.
+func (s *Store) pick(over, window int64, most float64, need need) bool {
 	s.sortVictims(over + 4*window)
 	kept := s.victims.list[:0]
-	found, next := int64(0), 0
+	found, waits, next := int64(0), int64(0), 0
 	for i, c := range s.victims.list {
+		if waits > 0 && c.worth > alike*s.victims.list[0].worth {
+			found, waits = found+waits, 0 // better to wait than to take this one
+		}
 		if found >= over+window {
 			break
 		}
@@ -157,13 +192,20 @@ func (s *Store) pick(over, window int64, most float64, patient bool) bool {
 		switch {
 		case a.pins > 0:
 			kept = append(kept, c)
-			if patient { // it is worth waiting for
-				found += a.size
+			if need == mayWait {
+				waits += a.size
 			}
 			continue
 		case a.dev.cleaning, a.dev.state == launched && !a.clean():
 		case a.clean():
 			if found < over {
+				if need != takeAny && s.warm(a, window) {
+					kept = append(kept, c)
+					if need == mayWait {
+						waits += a.size
+					}
+					continue
+				}
 				over -= a.size
 				s.drop(a)
 				s.counts.Evictions++
@@ -179,7 +221,7 @@ func (s *Store) pick(over, window int64, most float64, patient bool) bool {
 		kept = append(kept, c)
 	}
 	s.victims.list = append(kept, s.victims.list[next:]...)
-	return found >= over+min(window, 1)
+	return over <= 0 || found+waits >= over
 }
 
 // memoryVictim chooses an array on the device that can give its place in host memory
