@@ -93,7 +93,7 @@ func TestSameOfWrappersWithoutEquality(t *testing.T) {
 	}
 	type hidden struct {
 		device.Device
-		labels []string
+		_ []string
 	}
 	if device.Same(hidden{Device: dev}, hidden{Device: dev}) {
 		t.Error("devices that cannot be compared are the same")

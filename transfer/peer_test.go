@@ -152,7 +152,7 @@ func TestPeerArguments(t *testing.T) {
 // labelled is a wrapper that is held by value and cannot be compared.
 type labelled struct {
 	device.Wrapper
-	labels []string
+	_ []string
 }
 
 // The other device may be wrapped in any type, and the bridge to it is kept.

@@ -69,8 +69,6 @@ func (r *randomTest) renew(b *modelBuffer) {
 	r.use(r.Stream(), func(s device.Stream) error { return s.Memset(b.p, 0, int64(len(b.want))) }, b)
 }
 
-func (r *randomTest) stream() device.Stream { return r.streams[r.IntN(len(r.streams))] }
-
 // part chooses a range of a buffer of n bytes, empty ones included.
 func (r *randomTest) part(n int) (from, to int) {
 	from = r.IntN(n + 1)
