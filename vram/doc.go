@@ -29,9 +29,10 @@
 // # Memory
 //
 // Where the device has virtual memory ([device.Mapper]), the pool maps physical
-// chunks into reserved address space. Chunks that hold only free memory are
-// unmapped there and mapped where a large block is wanted, so all free memory can
-// be used, except for less than a chunk at either end of a free block
+// chunks into reserved address space. While memory is plentiful it takes new ones,
+// up to a tenth more than is live (Options.Slack). Then chunks that hold only free
+// memory are unmapped and mapped where a large block is wanted, so all free memory
+// can be used, except for less than a chunk at either end of a free block
 // ([Stats].Fragmented). Elsewhere it divides ordinary allocations
 // ([SourceSegments]). [SourceDriver] passes every call to the driver's own
 // stream-ordered pool, for comparison.

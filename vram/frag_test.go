@@ -263,3 +263,62 @@ func TestSurvivors(t *testing.T) {
 		testkit.OK(t, p.Close())
 	}
 }
+
+// TestComb frees every second block of a full pool and takes what is left in large
+// blocks. With chunks of the device's granularity, all that an allocator can get
+// which copies nothing is got: the units without a live byte.
+func TestComb(t *testing.T) {
+	exact(t) // and untouched
+	const budget = 16 * gib
+	for _, c := range []struct {
+		bytes int64
+		least float64 // of the budget that is live, or asked for, at the first failure, with default chunks
+	}{{3 << 20, 0.6}, {10 << 20, 0.7}, {64 << 20, 0.92}} {
+		for _, chunk := range []int64{0, 2 << 20} {
+			p, err := New(openHost(t, "host:141GiB"), Options{Budget: budget, ChunkBytes: chunk})
+			testkit.OK(t, err)
+			rng := rand.New(rand.NewPCG(1, 1))
+			var live int64
+			var list, rest []Block
+			for live < budget*9/10 {
+				b := alloc(t, p, c.bytes/2+rng.Int64N(c.bytes), Use{})
+				list = append(list, b)
+				live += b.Bytes()
+			}
+			for i, b := range list {
+				if i%2 == 0 {
+					live -= b.Bytes()
+					testkit.OK(t, b.Free())
+				} else {
+					rest = append(rest, b)
+				}
+			}
+			could := live + budget - p.Reserved() // the least there is, whatever the chunks
+			p.freeze(func() {
+				for _, h := range p.heaps {
+					for _, b := range h.idle.blocks(nil) {
+						from := int64(b.ptr - b.region.ptr)
+						could += max((from+b.bytes)&^(p.unit-1)-(from+p.unit-1)&^(p.unit-1), 0)
+					}
+				}
+			})
+			const large = 128 << 20
+			for {
+				b, err := p.Alloc(ctx, large, Use{})
+				if err != nil {
+					break
+				}
+				rest = append(rest, b)
+				live += large
+			}
+			t.Logf("%d MiB, chunks of %d: the first failure is at %.3f of the budget; %.3f could be live", c.bytes>>20, chunk, float64(live+large)/budget, float64(could)/budget)
+			if chunk > 0 && live+large < could || float64(live+large) < c.least*budget {
+				t.Errorf("%d MiB, chunks of %d: too early", c.bytes>>20, chunk)
+			}
+			for _, b := range rest {
+				testkit.OK(t, b.Free())
+			}
+			testkit.OK(t, p.Close())
+		}
+	}
+}
