@@ -174,9 +174,21 @@ func (s *Store) warm(a *Array, window int64) bool {
 func (s *Store) pick(over, window int64, most float64, need need) bool {
 	s.sortVictims(over + 4*window)
 	kept := s.victims.list[:0]
-	found, waits, next := int64(0), int64(0), 0
+	var found, waits int64 // bytes that will leave, and that will if we wait
+	var least float64      // worth of the first to wait for
+	next := 0
+	wait := func(c candidate) {
+		kept = append(kept, c)
+		if need != mayWait {
+			return
+		}
+		if waits == 0 {
+			least = c.worth
+		}
+		waits += c.a.size
+	}
 	for i, c := range s.victims.list {
-		if waits > 0 && c.worth > alike*s.victims.list[0].worth {
+		if waits > 0 && c.worth > alike*least {
 			found, waits = found+waits, 0 // better to wait than to take this one
 		}
 		if found >= over+window {
@@ -191,19 +203,13 @@ func (s *Store) pick(over, window int64, most float64, need need) bool {
 		}
 		switch {
 		case a.pins > 0:
-			kept = append(kept, c)
-			if need == mayWait {
-				waits += a.size
-			}
+			wait(c)
 			continue
 		case a.dev.cleaning, a.dev.state == launched && !a.clean():
 		case a.clean():
 			if found < over {
 				if need != takeAny && s.warm(a, window) {
-					kept = append(kept, c)
-					if need == mayWait {
-						waits += a.size
-					}
+					wait(c)
 					continue
 				}
 				over -= a.size
