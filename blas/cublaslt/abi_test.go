@@ -1,0 +1,68 @@
+package cublaslt
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"fmt"
+	"testing"
+	"unsafe"
+)
+
+// abi is what testdata/abi/abi.c printed with the vendor's header.
+//
+//go:embed testdata/abi/abi.txt
+var abi []byte
+
+// TestABI compares the values and layouts that the binding is written with to
+// those of the vendor's header.
+func TestABI(t *testing.T) {
+	var (
+		h heuristicResult
+		r routine
+	)
+	bound := map[string]uintptr{
+		"statusNotInitialized":                statusNotInitialized,
+		"statusAllocFailed":                   statusAllocFailed,
+		"statusInvalidValue":                  statusInvalidValue,
+		"statusArchMismatch":                  statusArchMismatch,
+		"statusNotSupported":                  statusNotSupported,
+		"typeF32":                             typeF32,
+		"typeBF16":                            typeBF16,
+		"computeF32":                          computeF32,
+		"computeTF32":                         computeTF32,
+		"opTranspose":                         opTranspose,
+		"descTransA":                          descTransA,
+		"descTransB":                          descTransB,
+		"preferWorkspace":                     preferWorkspace,
+		"preferAlignmentA":                    preferAlignmentA,
+		"preferAlignmentB":                    preferAlignmentB,
+		"preferAlignmentC":                    preferAlignmentC,
+		"preferAlignmentD":                    preferAlignmentD,
+		"sizeof(algorithm)":                   unsafe.Sizeof(h.algorithm),
+		"sizeof(heuristicResult)":             unsafe.Sizeof(h),
+		"offsetof(heuristicResult.algorithm)": unsafe.Offsetof(h.algorithm),
+		"offsetof(heuristicResult.workspaceBytes)": unsafe.Offsetof(h.workspaceBytes),
+		"offsetof(heuristicResult.state)":          unsafe.Offsetof(h.state),
+		"offsetof(heuristicResult.waves)":          unsafe.Offsetof(h.waves),
+		"offsetof(heuristicResult.reserved)":       unsafe.Offsetof(h.reserved),
+		"sizeof(handle)":                           unsafe.Sizeof(new(multiplier).handle),
+		"sizeof(descriptor)":                       unsafe.Sizeof(r.desc),
+		"sizeof(layout)":                           unsafe.Sizeof(r.a),
+		"sizeof(preference)":                       unsafe.Sizeof(uintptr(0)),
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(abi)); lines.Scan(); {
+		var name string
+		var header uintptr
+		if _, err := fmt.Sscan(lines.Text(), &name, &header); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		if ours, ok := bound[name]; !ok || ours != header {
+			t.Errorf("%s is %d in the header, here %d (%t)", name, header, ours, ok)
+		}
+		delete(bound, name)
+	}
+	if len(bound) > 0 {
+		t.Errorf("the header's values are not recorded: %v", bound)
+	}
+}
