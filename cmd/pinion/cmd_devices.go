@@ -70,30 +70,21 @@ type libraryRow struct {
 }
 
 type deviceRow struct {
-	ID                string   `json:"id"`
-	Backend           string   `json:"backend"`
-	Name              string   `json:"name"`
-	UUID              string   `json:"uuid,omitempty"`
-	MemoryTotalBytes  int64    `json:"memory_total_bytes"`
-	MemoryFreeBytes   int64    `json:"memory_free_bytes"`
-	Link              *linkRow `json:"link,omitempty"`
-	SharesHostMemory  bool     `json:"shares_host_memory"` // there is no link
-	CopyEngines       int      `json:"copy_engines"`
-	Multiprocessors   int      `json:"multiprocessors"`
-	ComputeCapability string   `json:"compute_capability,omitempty"`
-	DriverVersion     string   `json:"driver_version,omitempty"`
-	PCIBusID          string   `json:"pci_bus_id,omitempty"`
-	NUMANode          *int     `json:"numa_node,omitempty"`
-	Capabilities      []string `json:"capabilities"`
-}
-
-type linkRow struct {
-	Kind          string  `json:"kind"`
-	Generation    int     `json:"generation"`
-	Width         int     `json:"width"`
-	MaxGeneration int     `json:"max_generation"`
-	MaxWidth      int     `json:"max_width"`
-	WireGBPerS    float64 `json:"wire_gb_per_s"`
+	ID                string       `json:"id"`
+	Backend           string       `json:"backend"`
+	Name              string       `json:"name"`
+	UUID              string       `json:"uuid,omitempty"`
+	MemoryTotalBytes  int64        `json:"memory_total_bytes"`
+	MemoryFreeBytes   int64        `json:"memory_free_bytes"`
+	Link              *cli.LinkRow `json:"link,omitempty"`
+	SharesHostMemory  bool         `json:"shares_host_memory"` // there is no link
+	CopyEngines       int          `json:"copy_engines"`
+	Multiprocessors   int          `json:"multiprocessors"`
+	ComputeCapability string       `json:"compute_capability,omitempty"`
+	DriverVersion     string       `json:"driver_version,omitempty"`
+	PCIBusID          string       `json:"pci_bus_id,omitempty"`
+	NUMANode          *int         `json:"numa_node,omitempty"`
+	Capabilities      []string     `json:"capabilities"`
 }
 
 func listDevices() (*deviceList, error) {
@@ -159,21 +150,8 @@ func describe(name string) (row *deviceRow, err error) {
 	if cc := info.ComputeCapability; cc != [2]int{} {
 		row.ComputeCapability = fmt.Sprintf("%d.%d", cc[0], cc[1])
 	}
-	row.Link = newLinkRow(info.Link)
+	row.Link = cli.NewLinkRow(info.Link)
 	return row, nil
-}
-
-// newLinkRow describes a link; nil is one that is unknown or not there.
-func newLinkRow(l device.Link) *linkRow {
-	if l.Kind == "" {
-		return nil
-	}
-	return &linkRow{l.Kind, l.Gen, l.Width, l.MaxGen, l.MaxWidth, l.BytesPerSecond() / 1e9}
-}
-
-func (l *linkRow) String() string {
-	link := device.Link{Kind: l.Kind, MaxGen: l.MaxGeneration, MaxWidth: l.MaxWidth}
-	return fmt.Sprintf("%s, %.0f GB/s", link, l.WireGBPerS)
 }
 
 // devicesWidth is how wide the text is: what a terminal has at least.

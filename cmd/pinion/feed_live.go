@@ -31,7 +31,7 @@ func (l *live) show(now loader.Stats, done, total int) {
 		l.facts = []string{
 			fmt.Sprintf("%.0f samples/s", float64(s.Samples)/passed.Seconds()),
 			"limit: " + limitWords[s.Limit(passed)],
-			fmt.Sprintf("%s GB/s", gb(float64(s.BytesToDevice)/passed.Seconds()/1e9)),
+			fmt.Sprintf("%s GB/s", cli.GBPerS(float64(s.BytesToDevice)/passed.Seconds()/1e9)),
 			fmt.Sprintf("%d ready, %d of %d slabs in use", now.Ready, now.Reading, now.Slabs),
 		}
 		l.at, l.last = time.Now(), now

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/benchcmd"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
@@ -84,7 +85,7 @@ Without a GPU every command works on the host backend.`,
 		return cli.BadUsage(cmd, "%w", flags.Explain(cmd, err))
 	})
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newFeed(), newTune(), newPack(), newDevices(), newBench(), newReplay(), newInspect(), newLoad(), newCompletion(), newVersion())
+	root.AddCommand(newFeed(), newTune(), newPack(), newDevices(), benchcmd.New(), newReplay(), newInspect(), newLoad(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is in its place
 	flags.Setup(root, exitCodes)
 	return root

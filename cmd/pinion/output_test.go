@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 )
 
@@ -159,7 +160,7 @@ func TestDevicesText(t *testing.T) {
 	list := &deviceList{
 		Devices: []deviceRow{
 			{ID: "cuda:0", Backend: "cuda", Name: "NVIDIA H200", MemoryTotalBytes: 150 << 30, MemoryFreeBytes: 149 << 30, CopyEngines: 3, NUMANode: &node,
-				Link: &linkRow{"PCIe", 5, 16, 5, 16, 63.015}, Capabilities: []string{"pinned", "mapped", "managed", "virtual-memory", "stream-ordered-allocation", "batch", "box", "peer", "files", "kernels"}},
+				Link: &cli.LinkRow{Kind: "PCIe", Generation: 5, Width: 16, MaxGeneration: 5, MaxWidth: 16, WireGBPerS: 63.015}, Capabilities: []string{"pinned", "mapped", "managed", "virtual-memory", "stream-ordered-allocation", "batch", "box", "peer", "files", "kernels"}},
 			{ID: "host", Backend: "host", Name: "host memory", SharesHostMemory: true, MemoryTotalBytes: 8 << 30, MemoryFreeBytes: 8 << 30, CopyEngines: 2},
 		},
 		Libraries: []libraryRow{

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 
@@ -33,6 +34,9 @@ func PrintText(cmd *cobra.Command, print func(io.Writer)) error {
 	_, err := io.WriteString(w, terminal.Fit(w, text.String()))
 	return err
 }
+
+// GBPerS prints a rate that is in units of 10^9 bytes a second.
+func GBPerS(rate float64) string { return fmt.Sprintf("%.2f", rate) }
 
 // ShellQuote writes a word as a shell takes it.
 func ShellQuote(word string) string {

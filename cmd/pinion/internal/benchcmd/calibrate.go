@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // calibrate measures the model of the link, keeps it and prints it.
-func (f *benchFlags) calibrate(cmd *cobra.Command) (err error) {
+func (f *linkFlags) calibrate(cmd *cobra.Command) (err error) {
 	dev, err := cli.OpenDevice(cmd, *f.device)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (o *calibrationOutput) print(w io.Writer) {
 			}
 		}
 		t.Add(units.Bytes(c.Bytes), directions[c.Direction], c.Path, copiers, stores,
-			units.Seconds(c.Seconds), gb(float64(c.Bytes)/c.Seconds/1e9))
+			units.Seconds(c.Seconds), cli.GBPerS(float64(c.Bytes)/c.Seconds/1e9))
 	}
 	t.Write(w)
 
@@ -116,7 +116,7 @@ func (o *calibrationOutput) print(w io.Writer) {
 			name = "pageable, 1 copier"
 		}
 		latency, rate := p.Curve.Fit()
-		t.Add(name, directions[directionText(p.ToHost)], units.Duration(latency), gb(rate/1e9))
+		t.Add(name, directions[directionText(p.ToHost)], units.Duration(latency), cli.GBPerS(rate/1e9))
 	}
 	t.Write(w)
 

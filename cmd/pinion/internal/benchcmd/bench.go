@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"errors"
@@ -14,7 +14,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-func newBench() *cobra.Command {
+// New makes the command, with its subcommands.
+func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what this machine can do",
@@ -28,10 +29,10 @@ rates, times, the limit of the link, and advice.`,
 		Args: cli.NoArgs,
 	}
 	file := cmd.Flags().String("report", "", "write an HTML page about the link to this file")
-	flags := addBenchFlags(cmd)
+	flags := addLinkFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("report") {
-			for _, name := range benchFlagNames {
+			for _, name := range linkFlagNames {
 				if cmd.Flags().Changed(name) {
 					return cli.BadUsage(cmd, "--%s needs --report, or a command such as bench link", name)
 				}
@@ -63,11 +64,11 @@ rates, times, the limit of the link, and advice.`,
 		out.hideCurves()
 		return cli.PrintText(cmd, out.print)
 	}
-	cmd.AddCommand(newBenchLink(), newBenchManaged(), newBenchProcesses(), newBenchTier())
+	cmd.AddCommand(newLink(), newManaged(), newProcesses(), newTier())
 	return cmd
 }
 
-func newBenchLink() *cobra.Command {
+func newLink() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "link",
 		Short: "Measure the paths between host and device memory",
@@ -109,7 +110,7 @@ driver or version is never used.`,
   pinion bench link --json > link.json`,
 		Args: cli.NoArgs,
 	}
-	flags := addBenchFlags(cmd)
+	flags := addLinkFlags(cmd)
 	copiers := cmd.Flags().Int("copiers", 0, "goroutines of the staged path (default: one per processor, at most 12)")
 	calibrate := cmd.Flags().Bool("calibrate", false, "measure and keep the model that Pinion chooses paths by")
 	curves := cmd.Flags().Bool("curves", false, "also measure every path at sizes from 1 KiB")
@@ -142,25 +143,25 @@ driver or version is never used.`,
 	return cmd
 }
 
-// benchFlags are those of every measurement of the link.
-type benchFlags struct {
+// linkFlags are those of every measurement of the link.
+type linkFlags struct {
 	device  *string
 	size    int64
 	repeats int
 	json    bool
 }
 
-var benchFlagNames = []string{"device", "size", "repeats", "json"}
+var linkFlagNames = []string{"device", "size", "repeats", "json"}
 
-func addBenchFlags(cmd *cobra.Command) *benchFlags {
-	f := &benchFlags{device: cli.DeviceFlag(cmd)}
+func addLinkFlags(cmd *cobra.Command) *linkFlags {
+	f := &linkFlags{device: cli.DeviceFlag(cmd)}
 	flags.Size(cmd.Flags(), &f.size, "size", 1<<30, "bytes of the largest copy; the default is less where memory is short")
 	cmd.Flags().IntVar(&f.repeats, "repeats", 7, "timed repeats of each path")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON document")
 	return f
 }
 
-func (f *benchFlags) check(cmd *cobra.Command) error {
+func (f *linkFlags) check(cmd *cobra.Command) error {
 	if f.repeats < 1 {
 		return cli.BadUsage(cmd, "--repeats is %d, but must be at least 1", f.repeats)
 	}
@@ -180,13 +181,13 @@ type linkRun struct {
 
 // measure opens the device and measures it with the flags' options added to o. An
 // interrupt ends it within a second, also in the middle of pinning much memory.
-func (f *benchFlags) measure(cmd *cobra.Command, o linkbench.Options) (*linkRun, error) {
+func (f *linkFlags) measure(cmd *cobra.Command, o linkbench.Options) (*linkRun, error) {
 	line := cli.NewProgress(cmd)
 	defer line.Clear()
 	return cli.Promptly(cmd.Context(), func() (*linkRun, error) { return f.measureWith(cmd, o, line) })
 }
 
-func (f *benchFlags) measureWith(cmd *cobra.Command, o linkbench.Options, line *cli.Progress) (run *linkRun, err error) {
+func (f *linkFlags) measureWith(cmd *cobra.Command, o linkbench.Options, line *cli.Progress) (run *linkRun, err error) {
 	start := time.Now()
 	dev, err := cli.OpenDevice(cmd, *f.device)
 	if err != nil {

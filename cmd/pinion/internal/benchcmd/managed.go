@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-func newBenchManaged() *cobra.Command {
+func newManaged() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "managed",
 		Short: "Measure managed memory beside copies",
@@ -57,7 +57,7 @@ free for each: managed memory is never oversubscribed.`,
 		if !cmd.Flags().Changed("size") {
 			o.Size = 0 // or less
 		}
-		out, err := benchManaged(cmd, *name, o)
+		out, err := measureManaged(cmd, *name, o)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ free for each: managed memory is never oversubscribed.`,
 	return cmd
 }
 
-func benchManaged(cmd *cobra.Command, name string, o managedbench.Options) (out *managedOutput, err error) {
+func measureManaged(cmd *cobra.Command, name string, o managedbench.Options) (out *managedOutput, err error) {
 	start := time.Now()
 	dev, err := cli.OpenDevice(cmd, name)
 	if err != nil {
@@ -90,7 +90,7 @@ func benchManaged(cmd *cobra.Command, name string, o managedbench.Options) (out 
 // managedOutput is the JSON document of pinion bench managed.
 type managedOutput struct {
 	provenance.Record
-	Link         *linkRow         `json:"link,omitempty"`
+	Link         *cli.LinkRow     `json:"link,omitempty"`
 	Migration    string           `json:"migration"` // of managed memory: "none", "pages" or "whole"
 	SizesBytes   []int64          `json:"sizes_bytes"`
 	SizeReason   string           `json:"size_reason,omitempty"` // why the largest is less than the default
@@ -118,7 +118,7 @@ type managedSkipped struct {
 
 func newManagedOutput(record provenance.Record, info device.Info, opened time.Duration, r *managedbench.Report) *managedOutput {
 	out := &managedOutput{
-		Record: record.On(info.ID, info.Name), Link: newLinkRow(info.Link),
+		Record: record.On(info.ID, info.Name), Link: cli.NewLinkRow(info.Link),
 		Migration: r.Migration.String(), SizesBytes: r.Sizes, SizeReason: r.SizeReason, Repeats: r.Repeats,
 		InitSeconds: opened.Seconds(), Ways: []managedRow{}, NotAvailable: []managedSkipped{},
 	}

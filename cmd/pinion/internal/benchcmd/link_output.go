@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/texttable"
@@ -14,7 +15,7 @@ import (
 
 type linkOutput struct {
 	provenance.Record
-	Link         *linkRow     `json:"link,omitempty"`
+	Link         *cli.LinkRow `json:"link,omitempty"`
 	SizeBytes    int64        `json:"size_bytes"`
 	SizeReason   string       `json:"size_reason,omitempty"` // why it is less than the default
 	Repeats      int          `json:"repeats"`
@@ -78,7 +79,7 @@ func newLinkOutput(r *linkRun) *linkOutput {
 	info := r.info
 	out := &linkOutput{
 		Record:    r.Record.On(info.ID, info.Name),
-		Link:      newLinkRow(info.Link),
+		Link:      cli.NewLinkRow(info.Link),
 		SizeBytes: r.Size, SizeReason: r.SizeReason, PinBytes: r.PinSize, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
 		Bulk: []bulkRow{}, SmallCopies: timingRows(r.Small), PinCost: timingRows(r.Pin), NotAvailable: []skippedRow{},
 	}
@@ -139,7 +140,7 @@ func (o *linkOutput) print(w io.Writer) {
 
 	t := texttable.New("PATH", "DIRECTION", ">GB/s", ">MIN", ">MAX", ">OF BEST")
 	for _, b := range o.Bulk {
-		t.Add(b.Path, directions[b.Direction], gb(b.GBPerS), gb(b.MinGBPerS), gb(b.MaxGBPerS), fmt.Sprintf("%.0f %%", 100*b.OfBest))
+		t.Add(b.Path, directions[b.Direction], cli.GBPerS(b.GBPerS), cli.GBPerS(b.MinGBPerS), cli.GBPerS(b.MaxGBPerS), fmt.Sprintf("%.0f %%", 100*b.OfBest))
 	}
 	t.Write(w)
 
@@ -205,6 +206,3 @@ func (o *linkOutput) printCurves(w io.Writer, direction string) {
 }
 
 var directions = map[string]string{"h2d": "host to device", "d2h": "device to host", "both": "both at once", "d2d": "inside the device"}
-
-// gb prints a rate that is in units of 10^9 bytes a second.
-func gb(perSecond float64) string { return fmt.Sprintf("%.2f", perSecond) }

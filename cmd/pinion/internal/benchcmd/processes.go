@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-func newBenchProcesses() *cobra.Command {
+func newProcesses() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "processes",
 		Short: "Measure pinned memory in several processes",
@@ -69,12 +69,12 @@ faster than ordinary memory.`,
 		}
 		return cli.PrintText(cmd, out.print)
 	}
-	cmd.AddCommand(newBenchProcessesChild())
+	cmd.AddCommand(newProcessesChild())
 	return cmd
 }
 
-// newBenchProcessesChild is what the processes run.
-func newBenchProcessesChild() *cobra.Command {
+// newProcessesChild is what the processes run.
+func newProcessesChild() *cobra.Command {
 	return &cobra.Command{
 		Use:     "child",
 		Short:   "Copy for the bench that started this process",

@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-func newBenchTier() *cobra.Command {
+func newTier() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tier",
 		Short: "Measure working sets larger than a budget of device memory",
@@ -93,7 +93,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 				return err
 			}
 		}
-		run, err := benchTier(cmd, *name, o, cmd.Flags().Changed("budget"))
+		run, err := measureTier(cmd, *name, o, cmd.Flags().Changed("budget"))
 		if err != nil {
 			if page != nil {
 				err = errors.Join(err, page.Discard())
@@ -124,7 +124,7 @@ type tierRun struct {
 	*tierbench.Report
 }
 
-func benchTier(cmd *cobra.Command, name string, o tierbench.Options, exact bool) (run *tierRun, err error) {
+func measureTier(cmd *cobra.Command, name string, o tierbench.Options, exact bool) (run *tierRun, err error) {
 	start := time.Now()
 	dev, err := cli.OpenDevice(cmd, name)
 	if err != nil {
@@ -167,13 +167,13 @@ func (r *tierRun) writeReport(w io.Writer) error {
 // tierOutput is the JSON document of pinion bench tier.
 type tierOutput struct {
 	provenance.Record
-	Link        *linkRow  `json:"link,omitempty"`
-	BudgetBytes int64     `json:"budget_bytes"`
-	ArrayBytes  int64     `json:"array_bytes"`
-	H2DGBPerS   float64   `json:"h2d_gb_per_s"` // pinned memory, arrays one after the other
-	D2HGBPerS   float64   `json:"d2h_gb_per_s"`
-	InitSeconds float64   `json:"initialisation_seconds"`
-	Rows        []tierRow `json:"rows"`
+	Link        *cli.LinkRow `json:"link,omitempty"`
+	BudgetBytes int64        `json:"budget_bytes"`
+	ArrayBytes  int64        `json:"array_bytes"`
+	H2DGBPerS   float64      `json:"h2d_gb_per_s"` // pinned memory, arrays one after the other
+	D2HGBPerS   float64      `json:"d2h_gb_per_s"`
+	InitSeconds float64      `json:"initialisation_seconds"`
+	Rows        []tierRow    `json:"rows"`
 
 	Pressure tierPressure `json:"pressure"`
 	Report   string       `json:"report,omitempty"` // file of the HTML page
@@ -215,7 +215,7 @@ type tierRow struct {
 
 func newTierOutput(record provenance.Record, info device.Info, opened time.Duration, o tierbench.Options, r *tierbench.Report) *tierOutput {
 	out := &tierOutput{
-		Record: record.On(info.ID, info.Name), Link: newLinkRow(info.Link),
+		Record: record.On(info.ID, info.Name), Link: cli.NewLinkRow(info.Link),
 		BudgetBytes: o.Budget, ArrayBytes: o.ArrayBytes,
 		H2DGBPerS: r.LinkH2D / 1e9, D2HGBPerS: r.LinkD2H / 1e9, InitSeconds: opened.Seconds(),
 	}
@@ -242,7 +242,7 @@ func (o *tierOutput) print(w io.Writer) {
 		fmt.Fprintf(w, "  %s", o.Link)
 	}
 	fmt.Fprintf(w, "\na budget of %s, arrays of %s; GB/s\npinned memory, one array after the other: %s to the device, %s back\n",
-		units.Bytes(o.BudgetBytes), units.Bytes(o.ArrayBytes), gb(o.H2DGBPerS), gb(o.D2HGBPerS))
+		units.Bytes(o.BudgetBytes), units.Bytes(o.ArrayBytes), cli.GBPerS(o.H2DGBPerS), cli.GBPerS(o.D2HGBPerS))
 	seen := map[string]bool{}
 	for _, r := range o.Rows {
 		what := r.Access
@@ -260,7 +260,7 @@ func (o *tierOutput) print(w io.Writer) {
 				continue
 			}
 			share := func(n int64) string { return units.Percent(float64(n) / float64(x.UsedBytes)) }
-			t.Add(fmt.Sprintf("%gx", x.Ratio), x.By, gb(x.GBPerS), gb(x.MovedGBPerS), units.Percent(x.LinkFraction),
+			t.Add(fmt.Sprintf("%gx", x.Ratio), x.By, cli.GBPerS(x.GBPerS), cli.GBPerS(x.MovedGBPerS), units.Percent(x.LinkFraction),
 				share(x.FilledBytes), share(x.LeastBytes), share(x.LRUBytes))
 		}
 		t.Write(w)

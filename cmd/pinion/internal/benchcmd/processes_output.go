@@ -1,4 +1,4 @@
-package main
+package benchcmd
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/procbench"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/texttable"
@@ -14,7 +15,7 @@ import (
 
 type processesOutput struct {
 	provenance.Record
-	Link         *linkRow     `json:"link,omitempty"`
+	Link         *cli.LinkRow `json:"link,omitempty"`
 	SharesMemory bool         `json:"shares_host_memory"`
 	SizeBytes    int64        `json:"size_bytes"`
 	Processes    int          `json:"processes"`
@@ -81,7 +82,7 @@ type puzzlesRow struct {
 func newProcessesOutput(r *processesRun) *processesOutput {
 	out := &processesOutput{
 		Record: r.Record.On(r.info.ID, r.info.Name),
-		Link:   newLinkRow(r.info.Link), SharesMemory: r.info.Integrated,
+		Link:   cli.NewLinkRow(r.info.Link), SharesMemory: r.info.Integrated,
 		SizeBytes: r.Size, Processes: r.Procs, Repeats: r.Repeats, InitSeconds: r.opened.Seconds(),
 		Times: []timingRow{}, Copies: []sharingRow{}, NotAvailable: []skippedRow{},
 	}
@@ -176,7 +177,7 @@ func (o *processesOutput) printCopies(w io.Writer) {
 		return units.Percent(p)
 	}
 	for _, c := range o.Copies {
-		t.Add(c.Memory, copyWords[c.Direction], units.Seconds(c.FirstSeconds), gb(c.Alone.GBPerS), gb(c.Together.GBPerS), gb(c.TotalGBPerS),
+		t.Add(c.Memory, copyWords[c.Direction], units.Seconds(c.FirstSeconds), cli.GBPerS(c.Alone.GBPerS), cli.GBPerS(c.Together.GBPerS), cli.GBPerS(c.TotalGBPerS),
 			fmt.Sprintf("%.0f %%", 100*max(c.Alone.spread(), c.Together.spread())), share(c.AloneOfPrivate), share(c.TogetherOfPrivate))
 	}
 	t.Write(w)
@@ -220,7 +221,7 @@ func (o *processesOutput) explain(w io.Writer) {
 		units.Digits(p.NaiveRatio), units.Seconds(p.OpenSeconds), units.Seconds(p.FirstPageableSeconds), units.Seconds(p.PinnedSeconds), units.Digits(p.SteadyRatio))
 	if p.SerialisedGBPerS > 0 {
 		fmt.Fprintf(w, "Why a pinned buffer is no faster in another process: it arrives pageable. There it copies at %s GB/s, ordinary memory at %s and private pinned memory at %s.\n",
-			gb(p.SerialisedGBPerS), gb(p.PageableGBPerS), gb(p.PinnedGBPerS))
+			cli.GBPerS(p.SerialisedGBPerS), cli.GBPerS(p.PageableGBPerS), cli.GBPerS(p.PinnedGBPerS))
 	}
 	if p.SharedAlone > 0 {
 		fmt.Fprintf(w, "What to do instead: a shared segment that each process pins. In the process that is furthest behind it reaches %s of private pinned memory alone and %s together.\n",
