@@ -111,8 +111,8 @@ type kind struct {
 var ErrBudget = errors.New("device budget too small")
 
 // MakePlan chooses how p is cut into tiles and in which order they are
-// multiplied, so that it takes the least time by the rates of p, and among equals
-// moves the fewest bytes. It fails with [device.ErrArgument] for sizes that
+// multiplied, so that it takes the least time by the rates of p and, among
+// equals, moves the fewest bytes. It fails with [device.ErrArgument] for sizes that
 // cannot be right and with [ErrBudget] for too little device memory.
 func MakePlan(p Problem) (*Plan, error) {
 	if p.M < 1 || p.N < 1 || p.K < 1 || p.Type != dtype.F32 && p.Type != dtype.BF16 || p.DeviceBytes < 0 {
@@ -123,13 +123,20 @@ func MakePlan(p Problem) (*Plan, error) {
 		return nil, fmt.Errorf("outofcore: %w: %d x %d x %d are more elements than memory has", device.ErrArgument, p.M, p.N, p.K)
 	}
 	p.H2DRate, p.D2HRate = cmp.Or(p.H2DRate, assumedLink), cmp.Or(p.D2HRate, assumedLink)
-	kinds := p.kinds()
+	var kinds []kind
+	for steps := manySteps; len(kinds) == 0 && steps <= mostSteps; steps *= 4 {
+		kinds = p.kinds(steps)
+	}
 	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(a.guess, b.guess) })
 	var best *Plan
+	steps := 0
 	for _, k := range kinds[:min(len(kinds), simulated)] {
 		plan := p.simulate(k)
 		if best == nil || plan.better(best) {
 			best = plan
+		}
+		if steps += plan.Products; steps > mostSteps {
+			break
 		}
 	}
 	if best == nil {
@@ -156,21 +163,23 @@ const (
 	assumedLink  = 25e9
 	assumedFlops = 10e12 // a second
 
-	simulated = 24 // kinds that look best
-	mostSteps = 1 << 13
-	smallest  = 64   // side of a tile
-	launch    = 5e-6 // seconds that a product takes beside its operations
+	simulated = 24      // kinds that look best
+	manySteps = 1 << 13 // are enough, where their tiles fit
+	mostSteps = 1 << 19 // of a plan, and of all that are simulated
+	smallest  = 64      // side of a tile
+	launch    = 5e-6    // seconds that a product takes beside its operations
 
 	slotAlign = 512
 )
 
-// kinds lists the ways that fit, each with a guess of its time.
-func (p *Problem) kinds() []kind {
+// kinds lists the ways that fit and take so many products at most, each with a
+// guess of its time.
+func (p *Problem) kinds(mostSteps int) []kind {
 	var list []kind
 	for _, side := range sides(max(p.M, p.N), smallest) {
 		for _, depth := range sides(p.K, smallest) {
 			for _, swapped := range []bool{false, true} {
-				list = append(list, p.kindsOf(side, depth, swapped)...)
+				list = append(list, p.kindsOf(side, depth, swapped, mostSteps)...)
 			}
 		}
 	}
@@ -193,13 +202,13 @@ func ceil(a, b int64) int64 { return (a + b - 1) / b }
 // kindsOf lists the ways with tiles of that size. With whole columns of k in a
 // tile, a band of rows of A stays while the columns of B go by. Else a block of
 // C stays while A and B go by.
-func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
+func (p *Problem) kindsOf(side, depth int64, swapped bool, mostSteps int) []kind {
 	m, n := p.M, p.N
 	if swapped {
 		m, n = n, m
 	}
 	mt, nt, kt := int(ceil(m, side)), int(ceil(n, side)), int(ceil(p.K, depth))
-	if float64(mt)*float64(nt)*float64(kt) > mostSteps {
+	if float64(mt)*float64(nt)*float64(kt) > float64(mostSteps) {
 		return nil
 	}
 	s := p.slotSizes(side, depth)
@@ -207,8 +216,9 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool) []kind {
 
 	// Times of a tile, for the guesses.
 	in, out := float64(s.factor)/p.H2DRate, float64(min(side, p.M)*min(side, p.N)*int64(p.Type.Size()))/p.D2HRate
-	compute := float64(mt*nt*kt) * p.stepSeconds(min(side, p.M), min(side, p.N), min(depth, p.K), kt > 1)
-	compute *= float64(p.M) * float64(p.N) * float64(p.K) / (float64(mt*nt*kt) * float64(min(side, p.M)*min(side, p.N)*min(depth, p.K))) // edges
+	high, wide := min(side, p.M), min(side, p.N)
+	whole := float64(high) * float64(wide) * float64(depth) // of a product; at the edges they are smaller
+	compute := p.stepSeconds(high, wide, depth, kt > 1) * float64(p.M) * float64(p.N) * float64(p.K) / whole
 	step := compute / float64(mt*nt*kt)
 	var list []kind
 	add := func(k kind, loads, ends float64) {

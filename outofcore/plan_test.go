@@ -145,7 +145,7 @@ func TestPlans(t *testing.T) {
 		}
 		testkit.OK(t, err)
 		plans := []*Plan{best}
-		for _, k := range best.Problem.kinds() {
+		for _, k := range best.Problem.kinds(manySteps) {
 			if random.IntN(20) == 0 {
 				plans = append(plans, best.Problem.simulate(k))
 			}
@@ -328,6 +328,18 @@ func TestSame(t *testing.T) {
 	testkit.OK(t, err)
 	if fmt.Sprint(a) != fmt.Sprint(b) {
 		t.Error("two plans of one problem differ")
+	}
+}
+
+// TestLittleMemory: where the usual number of products is not enough, there are
+// more.
+func TestLittleMemory(t *testing.T) {
+	p := Problem{M: 128 << 10, N: 128 << 10, K: 128 << 10, Type: dtype.F32, DeviceBytes: 128 << 20}
+	plan, err := MakePlan(p)
+	testkit.OK(t, err)
+	testkit.OK(t, audit(plan))
+	if plan.Products <= manySteps {
+		t.Errorf("%d products: the test is too easy", plan.Products)
 	}
 }
 
