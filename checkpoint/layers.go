@@ -23,6 +23,18 @@ func (l Layer) Bytes() (n int64) {
 	return n
 }
 
+// checkLayers checks layers that a caller chose.
+func checkLayers(layers []Layer) error {
+	for _, l := range layers {
+		for _, t := range l.Tensors {
+			if t.File == nil {
+				return fmt.Errorf("%w: %.80q of layer %.80q is in no file", ErrArgument, t.Name, l.Name)
+			}
+		}
+	}
+	return nil
+}
+
 // Layers divides tensors by their names: a layer is what has the same name up
 // to its first number ("model.layers.12."), and else what has the same name but
 // for the last part ("lm_head.weight", "lm_head.bias"). Layers are in the order
@@ -46,17 +58,19 @@ func Layers(tensors []safetensors.Tensor) []Layer {
 	return layers
 }
 
+// layerOf takes no memory, however many parts a name has.
 func layerOf(name string) string {
-	parts := strings.Split(name, ".")
-	for i, part := range parts {
+	end := -1
+	for part := range strings.SplitSeq(name, ".") {
+		end += 1 + len(part)
 		if isNumber(part) {
-			return strings.Join(parts[:i+1], ".")
+			return name[:end]
 		}
 	}
-	if len(parts) > 1 {
-		parts = parts[:len(parts)-1]
+	if last := strings.LastIndexByte(name, '.'); last >= 0 {
+		return name[:last]
 	}
-	return strings.Join(parts, ".")
+	return name
 }
 
 func isNumber(s string) bool {
@@ -65,18 +79,24 @@ func isNumber(s string) bool {
 
 // compareNames compares names part by part, numbers by their value.
 func compareNames(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		order := cmp.Compare(x[i], y[i])
-		if isNumber(x[i]) && isNumber(y[i]) {
-			m, n := strings.TrimLeft(x[i], "0"), strings.TrimLeft(y[i], "0")
+	for {
+		x, restA, moreA := strings.Cut(a, ".")
+		y, restB, moreB := strings.Cut(b, ".")
+		order := cmp.Compare(x, y)
+		if isNumber(x) && isNumber(y) {
+			m, n := strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
 			order = cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n), order)
 		}
-		if order != 0 {
+		switch {
+		case order != 0 || !moreA && !moreB:
 			return order
+		case !moreA:
+			return -1
+		case !moreB:
+			return 1
 		}
+		a, b = restA, restB
 	}
-	return cmp.Compare(len(x), len(y))
 }
 
 // place divides tensors among n targets.

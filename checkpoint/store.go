@@ -67,6 +67,9 @@ func LoadStore(ctx context.Context, ck *safetensors.Checkpoint, o StoreOptions, 
 	if from == nil {
 		from = Layers(options.kept(ck.Tensors()))
 	}
+	if err := checkLayers(from); err != nil {
+		return nil, err
+	}
 	for _, layer := range from {
 		pieces, size := options.layout(layer.Tensors)
 		s := &StoredLayer{Name: layer.Name, pieces: pieces}

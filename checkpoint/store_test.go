@@ -78,6 +78,8 @@ func TestLoadStore(t *testing.T) {
 		_, err = LoadStore(t.Context(), m.ck, StoreOptions{}, store)
 		testkit.WantError(t, "shrunk", err, io.ErrUnexpectedEOF, m.ck.Files()[0].Path())
 	}
+	_, err = LoadStore(t.Context(), m.ck, StoreOptions{Layers: []Layer{{Name: "x", Tensors: []safetensors.Tensor{tensor("x", safetensors.F32, 4)}}}}, store)
+	testkit.WantError(t, "no file", err, ErrArgument, "is in no file")
 	small := testkit.Must(tier.New(f.dev, tier.Options{DeviceBytes: 1 << 20, HostBytes: 1 << 20}))(t)
 	defer func() { testkit.OK(t, small.Close()) }()
 	large := write(t, 0, tensor("a.weight", safetensors.F32, 1<<18), tensor("b.weight", safetensors.F32, 1<<18), tensor("c.weight", safetensors.F32, 1<<18))

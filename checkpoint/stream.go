@@ -186,13 +186,11 @@ func newStreamer(ck *safetensors.Checkpoint, o *StreamOptions, t Target) (*strea
 	if layers == nil {
 		layers = Layers(o.kept(ck.Tensors()))
 	}
+	if err := checkLayers(layers); err != nil {
+		return nil, err
+	}
 	s := &streamer{reader: newReader(t, &o.Options), on: o.On}
 	for _, l := range layers {
-		for _, x := range l.Tensors {
-			if x.File == nil {
-				return nil, fmt.Errorf("%w: %.80q of layer %.80q is in no file", ErrArgument, x.Name, l.Name)
-			}
-		}
 		pieces, size := o.layout(l.Tensors)
 		steps := o.limits.plan(pieces)
 		s.staging = max(s.staging, staging(steps))

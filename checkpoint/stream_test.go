@@ -1,11 +1,13 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +32,27 @@ func TestLayers(t *testing.T) {
 	want := []string{"h.0071 2", "h.71 2", "h.81 2", "lm_head2 4", "model.embed1 2", "model.layers.22 4", "model.layers.102 4", "model.norm1 2", "scale1 2"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The order is that of the parts of names, and a name of many parts takes no
+// memory for them.
+func TestLayerNames(t *testing.T) {
+	sorted := []string{"", ".", "..", ".a", "2", "2.", "2.a", "10", "10.a", "a", "a.", "a..", "a.02", "a.2", "a.10", "a.b", "a.b.c", "b"}
+	for i, a := range sorted {
+		for j, b := range sorted {
+			if got := compareNames(a, b); got != cmp.Compare(i, j) && a != b {
+				t.Errorf("%q and %q compare as %d", a, b, got)
+			}
+		}
+	}
+	long := strings.Repeat(".", 100_000)
+	tensors := []safetensors.Tensor{{Name: long + "a"}, {Name: long + "b.c"}}
+	if n := testing.AllocsPerRun(10, func() { layerOf(long) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := testing.AllocsPerRun(10, func() { compareNames(tensors[0].Name, tensors[1].Name) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

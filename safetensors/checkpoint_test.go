@@ -80,6 +80,7 @@ func TestIndexErrors(t *testing.T) {
 		{"missing tensor", `{"weight_map":{"a":"1.safetensors","z":"1.safetensors","b":"1.safetensors"}}`, ErrDamaged, `"b" is not in 1.safetensors, where the index says it is; 1 of 3`},
 		{"outside", `{"weight_map":{"a":"../1.safetensors"}}`, ErrDamaged, "no file below the index"},
 		{"absolute", `{"weight_map":{"a":"/1.safetensors"}}`, ErrDamaged, "no file below the index"},
+		{"control character", `{"weight_map":{"a":"\u001b[31m1.safetensors"}}`, ErrDamaged, `"\x1b[31m1.safetensors", which is no file`},
 		{"empty name", `{"weight_map":{"a":""}}`, ErrDamaged, "no file below the index"},
 		{"twice", `{"weight_map":{"a":"1.safetensors","a":"1.safetensors"}}`, ErrDamaged, `"a" twice`},
 		{"map twice", `{"weight_map":{},"weight_map":{}}`, ErrDamaged, `"weight_map" twice`},
@@ -108,6 +109,11 @@ func TestIndex(t *testing.T) {
 	testkit.OK(t, err)
 	if x.TotalBytes != 0 || !slices.Equal(x.Names(), []string{"1", "2"}) {
 		t.Errorf("%+v, %q", x, x.Names())
+	}
+	alias, err := ParseIndex([]byte(`{"weight_map":{"a":"m","b":"./m","c":"sub/..//m"}}`))
+	testkit.OK(t, err)
+	if !slices.Equal(alias.Names(), []string{"m"}) {
+		t.Errorf("one file by three names is %q", alias.Names())
 	}
 	x.TotalBytes = 77
 	path := filepath.Join(t.TempDir(), "index.json")

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/jsonscan"
@@ -90,9 +93,11 @@ func ParseIndex(text []byte) (*Index, error) {
 		return nil, fmt.Errorf("%w: an index has a weight_map, this has none", ErrFormat)
 	}
 	for tensor, file := range x.Files {
-		if !filepath.IsLocal(filepath.FromSlash(file)) {
+		if !filepath.IsLocal(filepath.FromSlash(file)) || strings.ContainsFunc(file, unicode.IsControl) {
 			return nil, damaged("index: %.80q is in %.80q, which is no file below the index", tensor, file)
 		}
+		// A file that has many names here is opened once.
+		x.Files[tensor] = path.Clean(file)
 	}
 	return x, nil
 }
