@@ -3,6 +3,8 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +46,10 @@ func TestBadUses(t *testing.T) {
 	testkit.WantError(t, "no bytes", err, device.ErrArgument)
 	_, err = f.store.NewArray("big", 65*mib)
 	testkit.WantError(t, "larger than the device", err, tier.ErrBudget)
+	_, err = f.store.NewArray("huge", math.MaxInt64)
+	testkit.WantError(t, "larger than anything", err, tier.ErrBudget)
+	f.store.WillNeed(nil, foreign)
+	f.store.DontNeed(nil, foreign)
 	testkit.WantError(t, "outside", a.WriteAt(ctx, make([]byte, 2), 40*mib-1), device.ErrArgument)
 	testkit.WantError(t, "outside", a.ReadAt(ctx, make([]byte, 2), -1), device.ErrArgument)
 
@@ -133,4 +139,57 @@ func TestCloseInUse(t *testing.T) {
 	_, err = store.Use(ctx, stream, tier.Read(a))
 	testkit.WantError(t, "after close", err, tier.ErrClosed)
 	testkit.WantError(t, "after close", a.ReadAt(ctx, make([]byte, 1), 0), tier.ErrClosed)
+}
+
+// A read by the host that waits for room goes on when a lease ends, and with an error
+// when the store is closed.
+func TestHostWaits(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		dev := devicetest.Open(t)
+		store, err := tier.New(dev, tier.Options{DeviceBytes: 4 * mib, HostBytes: 4 * mib})
+		testkit.OK(t, err)
+		stream, err := dev.NewStream()
+		testkit.OK(t, err)
+		f := &fixture{t, dev, stream, store}
+		var arrays []*tier.Array
+		for i := range 7 {
+			a := f.array(fmt.Sprint(i), mib)
+			f.fill(tier.Overwrite(a), a, byte(i), 0, mib)
+			arrays = append(arrays, a)
+		}
+		testkit.OK(t, stream.Synchronize())
+		// This array has a place on the device and one below: nothing is free.
+		l := f.use(tier.Overwrite(arrays[0]))
+		reads := make(chan error, 6)
+		for i, a := range arrays[1:] {
+			go func() {
+				got := make([]byte, 1)
+				err := a.ReadAt(ctx, got, 0)
+				if err == nil && got[0] != byte(i+1) {
+					err = fmt.Errorf("array %d: %d", i+1, got[0])
+				}
+				reads <- err
+			}()
+		}
+		time.Sleep(50 * time.Millisecond)
+		waiting := 6 - len(reads)
+		if waiting == 0 {
+			t.Fatal("no read waits")
+		}
+		if closes {
+			testkit.WantError(t, "close", store.Close(), tier.ErrInUse)
+		} else {
+			testkit.OK(t, l.Release())
+		}
+		for i := range 6 {
+			err := testkit.Receive(t, "a read", reads)
+			if closes && i >= 6-waiting {
+				testkit.WantError(t, "a read", err, tier.ErrClosed)
+			} else {
+				testkit.OK(t, err)
+			}
+		}
+		testkit.OK(t, stream.Close())
+		testkit.OK(t, store.Close())
+	}
 }

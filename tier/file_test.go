@@ -101,6 +101,14 @@ func TestBadFolders(t *testing.T) {
 	}
 }
 
+// Without host memory nothing could go to the files.
+func TestFilesWithoutHost(t *testing.T) {
+	for _, bytes := range []int64{-1, 100} {
+		_, err := tier.New(devicetest.Open(t), tier.Options{DeviceBytes: mib, HostBytes: bytes, Files: tier.Files{Folders: []string{t.TempDir()}, Bytes: mib}})
+		testkit.WantError(t, "files alone", err, device.ErrArgument, "host memory")
+	}
+}
+
 // An array that host memory cannot hold is refused: it could never leave the device.
 func TestTooLargeForHost(t *testing.T) {
 	f := open(t, tier.Options{DeviceBytes: 64 * mib, HostBytes: 16 * mib, Files: tier.Files{Folders: []string{t.TempDir()}, Bytes: 64 * mib}})

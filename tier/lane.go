@@ -110,10 +110,6 @@ func (s *Store) settled(a *Array) {
 		s.settle(a)
 	}
 	s.pump()
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
-	}
 	if s.inflight == 0 {
 		s.quiet.Broadcast()
 	}

@@ -68,7 +68,7 @@ func (s *Store) DontNeed(arrays ...*Array) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range arrays {
-		if a.s == s && !a.freed {
+		if a != nil && a.s == s && !a.freed {
 			a.cold = true
 		}
 	}

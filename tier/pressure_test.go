@@ -69,6 +69,32 @@ func TestPressure(t *testing.T) {
 	}
 }
 
+// Arrays leave for other allocations also by way of the files, when host memory is
+// full.
+func TestPressureFiles(t *testing.T) {
+	dev := devicetest.Open(t)
+	pool, err := vram.New(dev, vram.Options{Budget: 32 * mib})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, pool.Close()) })
+	f := openOn(t, dev, tier.Options{Pool: pool, HostBytes: 4 * mib, Files: tier.Files{Folders: []string{t.TempDir()}, Bytes: 64 * mib}})
+	var arrays []*tier.Array
+	for i := range 60 {
+		a := f.array("", mib)
+		f.fill(tier.Overwrite(a), a, byte(i), 0, mib)
+		arrays = append(arrays, a)
+	}
+	b, err := pool.Alloc(ctx, 16*mib, vram.Use{Stream: f.stream})
+	testkit.OK(t, err)
+	testkit.OK(t, b.Free())
+	for i, a := range arrays {
+		got := make([]byte, mib)
+		testkit.OK(t, a.ReadAt(ctx, got, 0))
+		if !bytes.Equal(got, bytes.Repeat([]byte{byte(i)}, mib)) {
+			t.Fatalf("array %d: %d", i, got[0])
+		}
+	}
+}
+
 // Goroutines with streams of their own share arrays: every write is seen by whoever
 // comes next, on whichever stream.
 func TestConcurrent(t *testing.T) {

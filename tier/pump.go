@@ -11,6 +11,7 @@ import (
 // the uses, then what will be used soon. It is called whenever something changed:
 // a use came or went, a move ended. s.mu is held.
 func (s *Store) pump() {
+	s.tellChanged()
 	if s.closed {
 		return
 	}

@@ -17,7 +17,7 @@ func (s *Store) reclaim(ctx context.Context, need int64) (int64, error) {
 		s.listVictims(2 * (need - freed))
 		s.pick(need-freed, 0, math.Inf(1), takeAny)
 		freed += before - s.deviceUsed
-		if freed >= need || s.cleaning == 0 {
+		if freed >= need || s.cleaning == 0 && (s.files == nil || s.files.writes == 0) {
 			break
 		}
 		if err := s.await(ctx); err != nil {
@@ -31,7 +31,8 @@ func (s *Store) reclaim(ctx context.Context, need int64) (int64, error) {
 	return freed, nil
 }
 
-// await waits until a move ends, with s.mu released meanwhile.
+// await waits until something changed: a move ended, or a lease. s.mu is released
+// meanwhile.
 func (s *Store) await(ctx context.Context) error {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -44,5 +45,13 @@ func (s *Store) await(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// tellChanged ends what await waits for. s.mu is held.
+func (s *Store) tellChanged() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
 	}
 }

@@ -53,7 +53,7 @@ type Store struct {
 	victims  victims
 	promoted *Array        // the newest one that went up for want of host memory
 	starved  error         // the pool had no memory; until something leaves the device
-	changed  chan struct{} // closed when a move ends; nil: nobody waits for that
+	changed  chan struct{} // closed when something changed; nil: nobody waits for that
 	stuck    error         // why the latest move failed
 
 	clock  forecast.Clock
@@ -101,6 +101,9 @@ func (s *Store) open() (err error) {
 	if s.memory, err = memoryPools(s.dev, s.options); err != nil {
 		return err
 	}
+	if len(s.options.Files.Folders) > 0 && len(s.memory) == 0 {
+		return fmt.Errorf("%w: arrays pass through host memory on their way to files, and it has %d bytes", device.ErrArgument, s.options.HostBytes)
+	}
 	if s.files, err = openFiles(s.ctx, s.options.Files); err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
 		return nil, ErrClosed
 	}
 	a := &Array{s: s, name: name, id: s.made + 1, bytes: bytes, size: roundUp(bytes)}
-	if a.size > s.options.DeviceBytes {
+	if bytes > s.options.DeviceBytes || a.size > s.options.DeviceBytes {
 		return nil, fmt.Errorf("tier: %w: %v has %d bytes, the budget is %d", ErrBudget, a, bytes, s.options.DeviceBytes)
 	}
 	if !s.canLeave(a) {
@@ -214,6 +217,7 @@ func (s *Store) Close() error {
 	for _, u := range slices.Concat(s.waiting, s.active) {
 		s.finish(u, ErrClosed)
 	}
+	s.tellChanged()
 	for s.inflight > 0 {
 		s.quiet.Wait()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,8 +110,12 @@ func create(folder string, bytes int64, cached bool) (*file, error) {
 	}
 	x := &file{name: f.Name(), file: f, busy: make(chan struct{}, workersPerFile), named: true}
 	err = lock(f)
-	if err == nil && nameless {
-		err = os.Remove(f.Name())
+	if nameless {
+		// Another store that sweeps the folder may hold the lock, or have removed
+		// the file: then it has lost its name too, as it should.
+		if err = os.Remove(f.Name()); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 		x.named = err != nil
 	}
 	if err == nil {

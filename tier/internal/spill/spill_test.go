@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/errs"
@@ -201,4 +202,26 @@ func TestInUse(t *testing.T) {
 	if _, err := os.Stat(name); err != nil || s.Removed() != 0 {
 		t.Errorf("%v, %d removed", err, s.Removed())
 	}
+}
+
+// Stores that are opened in one folder at the same time remove each other's names,
+// and go on.
+func TestOpenTogether(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				s, err := spill.Open(spill.Options{Folders: []string{dir}, Bytes: mib})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
