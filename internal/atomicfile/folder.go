@@ -3,11 +3,14 @@ package atomicfile
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/errs"
 )
 
 // Folder is a folder that is being filled. [Folder.Commit] puts it in its
@@ -21,9 +24,18 @@ type Folder struct {
 
 // CreateFolder makes the draft of a folder that is to be at path. Drafts that
 // killed processes left for the same path are removed, where the system tells
-// them from those of processes that live (not on Windows).
+// them from those of processes that live (not on Windows). Where path is a
+// symbolic link, the folder goes where it points to.
+//
+// It fails with [errs.ErrArgument] for the working directory and an empty path.
 func CreateFolder(path string) (*Folder, error) {
-	path = filepath.Clean(path)
+	path, err := resolve(filepath.Clean(path))
+	if err != nil {
+		return nil, err
+	}
+	if path == "." {
+		return nil, fmt.Errorf("%w: a new folder cannot take the place of the working directory", errs.ErrArgument)
+	}
 	parent, prefix := filepath.Dir(path), "."+filepath.Base(path)+".part-"
 	removeStale(parent, prefix)
 	for {
@@ -55,21 +67,36 @@ func (noLock) Close() error { return nil }
 // there.
 func (f *Folder) Path() string { return f.draft }
 
-// Commit puts the folder in its place, where an empty one may be. It fails with
-// [fs.ErrExist] where something else is; the draft is then removed.
+// Commit puts the folder in its place, where an empty one may be, and makes the
+// names in it and its own durable; that of the files' contents is theirs who
+// wrote them. It fails with [fs.ErrExist] where something else is; the draft is
+// then removed.
 func (f *Folder) Commit() error {
-	// Renaming replaces an empty folder on some systems only.
-	err := os.Remove(f.path)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.Rename(f.draft, f.path)
-	} else if _, there := os.Lstat(f.path); there == nil {
-		err = &fs.PathError{Op: "rename", Path: f.path, Err: fs.ErrExist}
+	err := syncDir(f.draft)
+	if err == nil {
+		err = f.replace()
 	}
 	if err != nil {
 		return errors.Join(about(f.path, err), f.Discard())
 	}
 	f.draft = ""
-	return f.lock.Close()
+	return errors.Join(about(f.path, syncDir(filepath.Dir(f.path))), f.lock.Close())
+}
+
+// replace renames the draft. Renaming replaces an empty folder on some systems
+// only.
+func (f *Folder) replace() error {
+	info, err := os.Lstat(f.path)
+	if err == nil && info.IsDir() {
+		err = os.Remove(f.path) // if it is empty
+	}
+	if _, there := os.Lstat(f.path); there == nil {
+		return &fs.PathError{Op: "rename", Path: f.path, Err: fs.ErrExist}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(f.draft, f.path)
 }
 
 // Discard removes the draft with all that is in it. After Commit, and a second

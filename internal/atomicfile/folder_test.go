@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
@@ -38,6 +39,43 @@ func TestFolder(t *testing.T) {
 	}
 	_, err := CreateFolder(filepath.Join(parent, "none", "a"))
 	testkit.WantError(t, "no parent", err, fs.ErrNotExist)
+}
+
+// A file that came meanwhile is not lost, a link is kept, and the working
+// directory is not replaced.
+func TestFolderInTheWay(t *testing.T) {
+	parent := t.TempDir()
+	path := filepath.Join(parent, "photos")
+	f := testkit.Must(CreateFolder(path))(t)
+	testkit.WriteFile(t, "mine", path)
+	testkit.WantError(t, "a file is there", f.Commit(), fs.ErrExist, path)
+	holds(t, parent, "photos", "mine")
+
+	t.Chdir(t.TempDir())
+	for _, path := range []string{"", ".", "a/.."} {
+		_, err := CreateFolder(path)
+		testkit.WantError(t, path, err, errs.ErrArgument, "the working directory")
+	}
+
+	if runtime.GOOS == "windows" {
+		return // where links need a privilege
+	}
+	link := filepath.Join(parent, "link")
+	for _, empty := range []bool{false, true} {
+		testkit.OK(t, os.RemoveAll(path))
+		if empty {
+			testkit.OK(t, os.Mkdir(path, 0o755))
+		}
+		os.Remove(link)
+		testkit.OK(t, os.Symlink("photos", link))
+		f := testkit.Must(CreateFolder(link))(t)
+		testkit.WriteFile(t, "one", f.Path(), "a")
+		testkit.OK(t, f.Commit())
+		holds(t, path, "a", "one")
+		if to := testkit.Must(os.Readlink(link))(t); to != "photos" {
+			t.Errorf("the link points to %s", to)
+		}
+	}
 }
 
 // What a killed process left is removed, and what a living one fills is not.
