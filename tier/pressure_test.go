@@ -241,3 +241,32 @@ func TestLargeUses(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// An array that was listed as a victim while a use waited for others, and offered by
+// that use, leaves once.
+func TestLeavesOnce(t *testing.T) {
+	const budget = 4 * mib
+	f := open(t, tier.Options{DeviceBytes: budget, HostBytes: 64 * mib})
+	r := rand.New(rand.NewPCG(7, 8))
+	var arrays []*tier.Array
+	for range 40 {
+		a := f.array("", 1+r.Int64N(mib))
+		testkit.OK(t, a.WriteAt(ctx, make([]byte, a.Bytes()), 0))
+		arrays = append(arrays, a)
+	}
+	f.store.Sequential(arrays...)
+	for range 2000 {
+		var accesses []tier.Access
+		for _, i := range r.Perm(len(arrays))[:1+r.IntN(4)] {
+			accesses = append(accesses, tier.Read(arrays[i]))
+		}
+		testkit.OK(t, f.use(accesses...).Release())
+	}
+	for _, a := range arrays {
+		testkit.OK(t, a.Free())
+	}
+	testkit.Eventually(t, "nothing is used", func() bool {
+		levels := f.store.Stats().Levels
+		return levels[0].Used == 0 && levels[1].Used == 0
+	})
+}

@@ -82,6 +82,8 @@ func (s *Store) sortVictims(bytes int64) {
 		}
 	}
 	slices.SortFunc(list, compare)
+	// Several users of one array may have offered it.
+	list = slices.CompactFunc(list, func(x, y candidate) bool { return x.a == y.a })
 	s.victims.list = cut(list, bytes)
 }
 
