@@ -88,8 +88,13 @@ func CreateFolder(path string, tensors []Tensor, o WriterOptions) (w *Writer, er
 	if o.ShardBytes < 0 {
 		return nil, fmt.Errorf("%s: %w: shards of %d bytes", path, ErrArgument, o.ShardBytes)
 	}
-	if _, err := prepare(tensors); err != nil {
+	prepared, err := prepare(tensors)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	total := int64(0)
+	for _, t := range prepared {
+		total += t.Bytes
 	}
 	// Commit would find that too, but a model later.
 	if entries, err := os.ReadDir(path); err == nil && len(entries) > 0 {
@@ -139,6 +144,11 @@ func CreateFolder(path string, tensors []Tensor, o WriterOptions) (w *Writer, er
 			return w, err
 		}
 		files = append(files, f)
+		if i == 0 && total > 0 { // before the first shards fill the disk
+			if err := directio.CheckRoom(f, total); err != nil {
+				return w, err
+			}
+		}
 		if shard, err = prepare(shard); err != nil {
 			return w, err
 		}

@@ -14,26 +14,45 @@ import (
 // where the file system can do that beforehand. It fails with the numbers when
 // there is not enough.
 func Reserve(f *os.File, n int64) error {
-	reserve := func(n int64) error {
-		return control(f, func(fd int) error {
-			_, err := again(func() (int, error) { return 0, unix.Fallocate(fd, 0, 0, n) })
-			return err
-		})
+	// A reservation that fails would fill the disk first.
+	can, err := checkRoom(f, n)
+	if !can || err != nil {
+		return err
 	}
-	err := reserve(1)
+	return noRoom(f, n, fallocate(f, n))
+}
+
+// CheckRoom fails as [Reserve] does where the disk of f has no room for n > 0
+// bytes, and reserves none. It is for the bytes of several files.
+func CheckRoom(f *os.File, n int64) error {
+	_, err := checkRoom(f, n)
+	return err
+}
+
+// checkRoom also tells whether the file system reserves at all.
+func checkRoom(f *os.File, n int64) (can bool, err error) {
+	err = fallocate(f, 1)
 	if errors.Is(err, errors.ErrUnsupported) || err == unix.EINVAL {
-		return nil
+		return false, nil
 	}
 	if free, ok := free(f); err == nil && ok && free < n {
-		err = unix.ENOSPC // a reservation that fails would fill the disk first
+		err = unix.ENOSPC
 	}
+	return true, noRoom(f, n, err)
+}
+
+func fallocate(f *os.File, n int64) error {
+	return control(f, func(fd int) error {
+		_, err := again(func() (int, error) { return 0, unix.Fallocate(fd, 0, 0, n) })
+		return err
+	})
+}
+
+func noRoom(f *os.File, n int64, err error) error {
 	if err == nil {
-		err = reserve(n)
+		return nil
 	}
-	if err != nil {
-		return withFree(f, fmt.Errorf("reserve %s: %w", units.Bytes(n), err))
-	}
-	return nil
+	return withFree(f, fmt.Errorf("reserve %s: %w", units.Bytes(n), err))
 }
 
 // free returns how many bytes the file system of f has room for.
@@ -46,7 +65,7 @@ func free(f *os.File) (int64, bool) {
 // withFree adds to the error of a full disk how full it is.
 func withFree(f *os.File, err error) error {
 	if free, ok := free(f); ok && errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("%w: %s are free", err, units.Bytes(int64(free)))
+		return fmt.Errorf("%w: %s are free", err, units.Bytes(free))
 	}
 	return err
 }
