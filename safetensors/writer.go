@@ -44,7 +44,8 @@ type Writer struct {
 	discard func() error
 
 	mu      sync.Mutex
-	written []bool
+	written []bool // or being written
+	writing int    // tensors
 	ended   bool
 }
 
@@ -342,6 +343,7 @@ func (w *Writer) Place(name string, write func(f *os.File, t Tensor) error) erro
 	ended, twice := w.ended, ok && w.written[i] && w.tensors[i].Bytes > 0
 	if ok && !ended && !twice {
 		w.written[i] = true
+		w.writing++
 	}
 	w.mu.Unlock()
 	switch {
@@ -352,18 +354,23 @@ func (w *Writer) Place(name string, write func(f *os.File, t Tensor) error) erro
 	case twice:
 		return fmt.Errorf("%w: %.80q is written twice", ErrArgument, name)
 	}
-	if err := write(w.files[i], w.tensors[i]); err != nil {
+	done := false
+	defer func() { // also when write panics
 		w.mu.Lock()
-		w.written[i] = w.tensors[i].Bytes == 0
-		w.mu.Unlock()
+		defer w.mu.Unlock()
+		w.written[i] = done || w.tensors[i].Bytes == 0
+		w.writing--
+	}()
+	if err := write(w.files[i], w.tensors[i]); err != nil {
 		return fmt.Errorf("%.80q: %w", name, err)
 	}
+	done = true
 	return nil
 }
 
 // Commit makes what was written durable and puts it in its place. It fails with
-// [ErrArgument] while a tensor is not written yet, and the Writer goes on; after
-// any other error nothing is there.
+// [ErrArgument] while a tensor is not written yet or a write is under way, and
+// the Writer goes on; any other error leaves what was there before.
 func (w *Writer) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -378,6 +385,9 @@ func (w *Writer) Commit() error {
 			}
 		}
 		return fmt.Errorf("%w: %d of %d tensors are not written yet, the first is %.80q", ErrArgument, left, len(w.tensors), w.tensors[i].Name)
+	}
+	if w.writing > 0 {
+		return fmt.Errorf("%w: %s under way", ErrArgument, units.Count(w.writing, "write"))
 	}
 	w.ended = true
 	if err := w.commit(); err != nil {

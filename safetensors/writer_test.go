@@ -160,6 +160,10 @@ func TestWriterErrors(t *testing.T) {
 	testkit.OK(t, w.Write("x", []byte("abcd")))
 	testkit.WantError(t, "again", w.Write("x", []byte("abcd")), ErrArgument, "written twice")
 	testkit.WantError(t, "commit", w.Commit(), ErrArgument, `1 of 2 tensors are not written yet, the first is "y"`)
+	testkit.OK(t, w.Place("y", func(*os.File, Tensor) error {
+		testkit.WantError(t, "early", w.Commit(), ErrArgument, "1 write under way")
+		return nil
+	}))
 	testkit.OK(t, w.Discard())
 	testkit.WantError(t, "after", w.Write("y", []byte("ab")), ErrClosed)
 	if text := testkit.ReadFile(t, path); text != "before" {
