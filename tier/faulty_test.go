@@ -86,14 +86,19 @@ func (e *faultyEvent) Synchronize() error {
 // called lost made of it.
 func TestFaults(t *testing.T) {
 	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { testFaults(t, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			testFaults(t, seed, tier.Options{DeviceBytes: 24 * mib, HostBytes: 64 * mib})
+		})
+		t.Run(fmt.Sprint("files ", seed), func(t *testing.T) {
+			testFaults(t, seed, tier.Options{DeviceBytes: 8 * mib, HostBytes: 8 * mib, Files: tier.Files{Folders: []string{t.TempDir()}, Bytes: 64 * mib}})
+		})
 	}
 }
 
-func testFaults(t *testing.T, seed uint64) {
+func testFaults(t *testing.T, seed uint64, o tier.Options) {
 	r := rand.New(rand.NewPCG(seed, 9))
 	dev := &faulty{Wrapper: device.Wrapper{Device: devicetest.Open(t)}, rand: rand.New(rand.NewPCG(seed, 10))}
-	f := openOn(t, dev, tier.Options{DeviceBytes: 24 * mib, HostBytes: 64 * mib})
+	f := openOn(t, dev, o)
 	plain, err := dev.Device.NewStream() // for the test's own copies
 	testkit.OK(t, err)
 	defer plain.Close()

@@ -117,6 +117,7 @@ func (s *Store) fetch(a *Array) {
 			}
 			s.failed(a, err)
 		}
+		s.forgetStale(a)
 		s.settled(a)
 	}()
 }
@@ -151,9 +152,10 @@ func (s *Store) save(a *Array) bool {
 			f.refused = fmt.Errorf("tier: write %v: %w", a, err)
 			s.stuck = f.refused
 		}
-		if err != nil || a.file.version != a.version {
+		if err != nil {
 			s.forgetFile(a)
 		}
+		s.forgetStale(a)
 		s.settled(a)
 	}()
 	return true
@@ -168,11 +170,28 @@ func (s *Store) forgetFile(a *Array) {
 	a.file = fileCopy{}
 }
 
+// stale reports whether an array's piece has an older content that is not wanted any
+// more. Until the host saw that the array came to the device, what was written there
+// may yet be lost, and the older content is the one that counts.
+func (a *Array) stale() bool {
+	return a.file.piece != nil && a.file.version != a.version && a.dev.state != launched
+}
+
+// forgetStale gives the room of an older content back.
+func (s *Store) forgetStale(a *Array) {
+	if a.stale() {
+		s.forgetFile(a)
+	}
+}
+
 // dropFile gives up one copy in a file that is above as well.
 func (s *Store) dropFile() bool {
 	var best *Array
 	for a := range s.arrays {
-		if a.file.piece == nil || a.file.writing || a.file.reading || a.inFile() && !a.inMemory() && !(a.resident() && !a.dev.fresh) {
+		if a.file.piece == nil || a.file.writing || a.file.reading {
+			continue
+		}
+		if above := a.inMemory() || a.resident() && !a.dev.fresh; !a.stale() && !(above && a.inFile()) {
 			continue
 		}
 		if best == nil || s.next(a) < s.next(best) {

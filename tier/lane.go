@@ -167,6 +167,7 @@ func (s *Store) landFill(m *move, err error) {
 	a.dev.fill, a.dev.filled = nil, nil
 	if err == nil {
 		a.dev.state = ready
+		s.forgetStale(a)
 		s.limit = min(s.limit+a.bytes/recovery, s.options.DeviceBytes)
 		if a.dev.fresh && a.users == 0 {
 			s.drop(a) // whoever wanted to overwrite it went away

@@ -320,7 +320,7 @@ func (l *Lease) Release() error {
 			a.version++
 			a.dev.version = a.version
 			a.dev.fresh = false
-			s.forgetFile(a)
+			s.forgetStale(a)
 		}
 	}
 	if ev != nil {
