@@ -206,6 +206,11 @@ func TestLoadTooLarge(t *testing.T) {
 	if n != 3 {
 		t.Errorf("%d layers", n)
 	}
+	// One layer needs no second buffer.
+	o := StreamOptions{Options: Options{Keep: func(name string) bool { return name == "c.weight" }}, Buffers: 64}
+	for _, err := range Stream(t.Context(), m.ck, o, target) {
+		testkit.OK(t, err)
+	}
 }
 
 func TestClose(t *testing.T) {

@@ -26,7 +26,7 @@ type StreamOptions struct {
 
 	// Buffers is how many layers are in device memory at once: one is at work
 	// and the others are loaded ahead. Each buffer is as large as the largest
-	// layer. Range: 1 and more. Default: 2.
+	// layer; there are no more of them than layers. Range: 1 and more. Default: 2.
 	Buffers int
 
 	// Budget is the most bytes of device memory that the buffers may take.
@@ -208,7 +208,7 @@ func (s *streamer) alloc(ctx context.Context, o *StreamOptions) error {
 			largest = l
 		}
 	}
-	buffers := cmp.Or(o.Buffers, 2)
+	buffers := min(cmp.Or(o.Buffers, 2), len(s.layers))
 	need := int64(buffers)*largest.size + s.staging*int64(len(s.workers))
 	what := fmt.Sprintf("streaming with %s of %s, for layer %.80q,", units.Count(buffers, "buffer"), units.Bytes(largest.size), largest.name)
 	if o.Budget > 0 && need > o.Budget {

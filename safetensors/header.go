@@ -104,7 +104,7 @@ func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 		return nil, err
 	}
 	if n < len(head) || head[lengthBytes] != '{' {
-		return nil, fmt.Errorf("%w: not a safetensors file: begins with %q", ErrFormat, head[:n])
+		return nil, fmt.Errorf("%w: not a safetensors file: %s", ErrFormat, describe(head[:n]))
 	}
 	length := binary.LittleEndian.Uint64(head[:])
 	if length > uint64(size-lengthBytes) {
@@ -126,6 +126,20 @@ func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 		return nil, fmt.Errorf("safetensors header: %w", err)
 	}
 	return h, nil
+}
+
+// describe tells what a file may be that begins with head.
+func describe(head []byte) string {
+	begins := fmt.Sprintf("begins with %q", head)
+	switch {
+	case len(head) == 0:
+		return "empty"
+	case bytes.HasPrefix(head, []byte("version h")):
+		return begins + ", as a Git LFS pointer does: git lfs pull gets the file itself"
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		return begins + ", as a pickled checkpoint of PyTorch does: safetensors.torch.save_file converts it"
+	}
+	return begins
 }
 
 func damaged(format string, args ...any) error {

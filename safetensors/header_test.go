@@ -97,7 +97,7 @@ func headerErrors() []struct {
 		kind error
 		text string
 	}{
-		{"empty", nil, ErrFormat, `begins with ""`},
+		{"empty", nil, ErrFormat, "empty"},
 		{"short", good[:8], ErrFormat, "begins with"},
 		{"text", []byte("id,label\n1,2\n"), ErrFormat, `begins with "id,label\n"`},
 		{"no header", make([]byte, 16), ErrFormat, "begins with"},
@@ -227,6 +227,14 @@ func TestOpenFile(t *testing.T) {
 	testkit.WantError(t, "folder", err, ErrFormat, "not a regular file")
 	_, err = OpenFile(filepath.Join(dir, "none"))
 	testkit.WantError(t, "absent", err, os.ErrNotExist, "none")
+	for text, says := range map[string]string{
+		"": "not a safetensors file: empty",
+		"version https://git-lfs.github.com/spec/v1\n": "git lfs pull",
+		"PK\x03\x04\x00\x00\x08\x08\x00\x00":           "pickled checkpoint",
+	} {
+		_, err := OpenFile(testkit.WriteFile(t, text, dir, "other"))
+		testkit.WantError(t, says, err, ErrFormat, says)
+	}
 	path := testkit.WriteFile(t, fileOf("{"+entry("x", "U8", "2", 0, 2)+","+entry("y", "U8", "2", 2, 4)+"}", []byte("abcd")), dir, "a")
 	f := testkit.Must(OpenFile(path))(t)
 	y, _ := f.Find("y")
