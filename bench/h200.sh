@@ -152,13 +152,9 @@ if part hold; then
 		for allocator in pinion plain driver; do
 			$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --allocator $allocator --json >"$out/replay-$trace-$allocator.json"
 		done
-		# Once more with so little that 97 % of it is live at the peak. By
-		# itself the pool would take chunks of 2 MiB then: of the random traces,
-		# that takes millions of driver calls, and minutes.
-		chunk=()
-		case $trace in random-*) chunk=(--chunk 16MiB) ;; esac
+		# Once more with so little that 97 % of it is live at the peak.
 		capacity=$(python3 -c 'import json, sys; print(int(json.load(sys.stdin)["peak_trace_bytes"] / 0.97))' <"$out/replay-$trace-pinion.json")
-		$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --capacity "$capacity" "${chunk[@]}" --json >"$out/replay-$trace-pinion-full.json"
+		$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --capacity "$capacity" --json >"$out/replay-$trace-pinion-full.json"
 	done
 	step "hold: traces, PyTorch again"
 	torch_replay torch-replay-again
