@@ -139,7 +139,7 @@ func (o *inspectOutput) print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	for _, key := range slices.Sorted(maps.Keys(o.Metadata)) {
-		fmt.Fprintf(w, "%s: %.200q\n", key, o.Metadata[key])
+		fmt.Fprintf(w, "%s: %.200q\n", printable(key), o.Metadata[key])
 	}
 	fmt.Fprintln(w)
 

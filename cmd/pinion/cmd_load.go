@@ -235,7 +235,7 @@ type loadOutput struct {
 	Seconds               float64 `json:"seconds"`                // from opening the files on
 	GBPerS                float64 `json:"gb_per_s"`
 
-	Path        string   `json:"path"` // from the files to the device
+	Path        string   `json:"path,omitempty"` // from the files to the device; none where there are no bytes
 	CachedBytes int64    `json:"cached_bytes"`
 	DirectBytes int64    `json:"direct_bytes"`
 	MappedBytes int64    `json:"mapped_bytes"`

@@ -80,11 +80,16 @@ model-00003-of-00003.safetensors        4  8.34 KiB
 
 	// A name cannot do anything to a terminal.
 	bad := filepath.Join(t.TempDir(), "bad.safetensors")
-	w, err := safetensors.Create(bad, []safetensors.Tensor{{Name: "a\x1b[31m\n", DType: safetensors.U8, Shape: []int64{0}}}, safetensors.WriterOptions{})
+	w, err := safetensors.Create(bad, []safetensors.Tensor{{Name: "a\x1b[31m\n", DType: safetensors.U8, Shape: []int64{0}}},
+		safetensors.WriterOptions{Metadata: map[string]string{"b\x1b[31m\n": "\x1b"}})
 	ok(t, err)
 	ok(t, w.Commit())
 	if r := pinion(t, "inspect", bad); r.code != exitDone || strings.Contains(r.stdout, "\x1b") || !strings.Contains(r.stdout, `a\x1b[31m\n`) {
 		t.Errorf("%d %q", r.code, r.stdout)
+	}
+	doc = document(t, []string{"tensors", "bytes"}, "load", bad, "--device", "host:1MiB", "--json")
+	if path, there := doc["path"]; there {
+		t.Errorf("nothing took the path %q", path)
 	}
 }
 
