@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/safetensors"
 	"github.com/pinion-gpu/pinion/tier"
 )
@@ -70,16 +71,24 @@ func LoadStore(ctx context.Context, ck *safetensors.Checkpoint, o StoreOptions, 
 	if err := checkLayers(from); err != nil {
 		return nil, err
 	}
-	for _, layer := range from {
+	sizes, all := make([]int64, len(from)), int64(0)
+	for i, layer := range from {
 		pieces, size := options.layout(layer.Tensors)
-		s := &StoredLayer{Name: layer.Name, pieces: pieces}
-		l.layers = append(l.layers, s)
+		l.layers = append(l.layers, &StoredLayer{Name: layer.Name, pieces: pieces})
 		l.steps = append(l.steps, options.limits.plan(pieces))
 		l.total += layer.Bytes()
-		if size == 0 {
+		sizes[i] = size
+		all += size
+	}
+	for i, s := range l.layers {
+		if sizes[i] == 0 {
 			continue
 		}
-		if s.Array, err = store.NewArray(layer.Name, size); err != nil {
+		s.Array, err = store.NewArray(s.Name, sizes[i])
+		if errors.Is(err, tier.ErrNoRoom) {
+			return nil, fmt.Errorf("%s with %s in all do not fit: %w", units.Count(len(from), "layer"), units.Bytes(all), err)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -84,7 +84,7 @@ func TestLoadStore(t *testing.T) {
 	defer func() { testkit.OK(t, small.Close()) }()
 	large := write(t, 0, tensor("a.weight", safetensors.F32, 1<<18), tensor("b.weight", safetensors.F32, 1<<18), tensor("c.weight", safetensors.F32, 1<<18))
 	_, err = LoadStore(t.Context(), large.ck, StoreOptions{}, small)
-	testkit.WantError(t, "too large", err, tier.ErrNoRoom)
+	testkit.WantError(t, "too large", err, tier.ErrNoRoom, "3 layers with 3 MiB in all do not fit", `"b" needs 1 MiB`)
 	for name, s := range map[string]*tier.Store{"after errors": store, "without room": small} {
 		if stats := s.Stats(); stats.Arrays != 0 {
 			t.Errorf("%s: %d arrays are left", name, stats.Arrays)
