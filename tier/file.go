@@ -210,7 +210,7 @@ func (s *Store) dropFile() bool {
 // up at once.
 func (s *Store) memoryRoom(n int64) bool {
 	if s.files == nil {
-		return s.vacate(s.memoryVictim())
+		return s.vacate(s.memoryVictim(n))
 	}
 	var clean, dirty *Array // those that are needed last
 	for a := range s.arrays {
@@ -240,7 +240,7 @@ func (s *Store) memoryRoom(n int64) bool {
 	if s.files.writes > 0 {
 		return false
 	}
-	return s.vacate(s.memoryVictim())
+	return s.vacate(s.memoryVictim(n))
 }
 
 // nextToSave is the array in host memory alone that is needed last.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
@@ -269,4 +270,28 @@ func TestLeavesOnce(t *testing.T) {
 		levels := f.store.Stats().Levels
 		return levels[0].Used == 0 && levels[1].Used == 0
 	})
+}
+
+// Arrays keep their places in host memory when all of those together would not do for
+// what needs one: else they would be written back again for nothing, for ever where
+// somebody pushes them out of the device meanwhile.
+func TestPlacesKept(t *testing.T) {
+	f := open(t, tier.Options{DeviceBytes: 5 * mib, HostBytes: 5 * mib})
+	small, rest, big := f.array("small", mib), f.array("rest", 2*mib), f.array("big", 3*mib)
+	held := f.array("held", mib)
+	for _, a := range []*tier.Array{small, rest, held} {
+		testkit.OK(t, a.WriteAt(ctx, make([]byte, a.Bytes()), 0))
+	}
+	testkit.OK(t, f.use(tier.Read(small)).Release())
+	testkit.OK(t, f.use(tier.Overwrite(big)).Release())
+	l := f.use(tier.Overwrite(held)) // its old content stays below until it is written
+	testkit.OK(t, f.stream.Synchronize())
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	testkit.WantError(t, "no place", big.WriteAt(short, make([]byte, big.Bytes()), 0), context.DeadlineExceeded)
+	if host := f.store.Stats().Levels[1]; host.Used != 4*mib {
+		t.Errorf("%d bytes of host memory are used, want %d", host.Used, 4*mib)
+	}
+	testkit.OK(t, l.Release())
+	testkit.OK(t, big.WriteAt(ctx, make([]byte, big.Bytes()), 0))
 }

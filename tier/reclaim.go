@@ -12,7 +12,8 @@ func (s *Store) reclaim(ctx context.Context, need int64) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var freed int64
-	for freed < need && !s.closed {
+	patience := s.moves + turns*int64(len(s.arrays)+1)
+	for freed < need && !s.closed && s.moves <= patience {
 		before := s.deviceUsed
 		s.listVictims(2 * (need - freed))
 		s.pick(need-freed, 0, math.Inf(1), takeAny)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/internal/pagemem"
 )
 
 // worth says how much an array on the device is worth keeping: what bringing it
@@ -234,11 +236,18 @@ func (s *Store) pick(over, window int64, most float64, need need) bool {
 
 // memoryVictim chooses an array on the device that can give its place in host memory
 // up at once, the one that stays there longest: what leaves soon needs its place.
-// nil: there is none.
-func (s *Store) memoryVictim() *Array {
+// nil: there is none, or all of them together would not make n bytes of room. Then
+// they would become dirty for nothing, and be written back again and again.
+func (s *Store) memoryVictim(n int64) *Array {
+	room := map[*memoryPool]int64{}
+	for a := range s.arrays {
+		if a.mayVacate() {
+			room[a.mem.pool] += pagemem.RoundUp(a.bytes)
+		}
+	}
 	var best *Array
 	for a := range s.arrays {
-		if !a.mem.held || a.mem.busy > 0 || a.dev.state != ready || a.dev.fresh {
+		if p := a.mem.pool; !a.mayVacate() || p.used-room[p]+pagemem.RoundUp(n) > p.limit {
 			continue
 		}
 		if best == nil || s.next(a) < s.next(best) {
@@ -246,4 +255,9 @@ func (s *Store) memoryVictim() *Array {
 		}
 	}
 	return best
+}
+
+// mayVacate reports whether an array on the device can give its place below up.
+func (a *Array) mayVacate() bool {
+	return a.mem.held && a.mem.busy == 0 && a.dev.state == ready && !a.dev.fresh
 }
