@@ -100,10 +100,6 @@ func (a *Array) inMemory() bool {
 // clean reports whether the device's copy may go: the content is below too.
 func (a *Array) clean() bool { return a.version == 0 || a.inMemory() || a.inFile() }
 
-// evictable reports whether the device's copy may leave: at once if it is clean, even
-// before all of it came, for the streams keep the order.
-func (a *Array) evictable() bool { return a.resident() && a.pins == 0 && !a.freed }
-
 // resident reports whether the device has the content, or will have it by the time
 // that work which is queued now begins.
 func (a *Array) resident() bool { return a.dev.state == ready || a.dev.state == launched }
