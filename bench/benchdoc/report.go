@@ -23,6 +23,9 @@ func report(runs []*run) string {
 		for _, f := range r.links {
 			f.write(&w)
 		}
+		for _, f := range r.managed {
+			f.write(&w)
+		}
 		for _, f := range r.moves {
 			f.write(&w, r.peers)
 		}
@@ -31,6 +34,7 @@ func report(runs []*run) string {
 		}
 		writeCompared(&w, hold, r.compared[hold])
 		writeReplays(&w, r.replays)
+		writeCompared(&w, weights, r.compared[weights])
 		for _, f := range r.processes {
 			f.write(&w)
 		}

@@ -23,6 +23,7 @@ type run struct {
 	processes []*processesFile
 	feeds     []*feedFile
 	tunes     []*tuneFile
+	managed   []*managedFile
 	peers     []*peerFile
 }
 
@@ -138,6 +139,7 @@ func (r *run) add(name string, data []byte) error {
 		Devices  json.RawMessage `json:"devices"`
 		Reserved json.RawMessage `json:"peak_reserved_bytes"`
 		Trials   json.RawMessage `json:"trials"`
+		Ways     json.RawMessage `json:"ways"`
 	}
 	if err := json.Unmarshal(data, &kind); err != nil {
 		return err
@@ -167,10 +169,12 @@ func (r *run) add(name string, data []byte) error {
 		return load(data, &r.tunes, func(f *tuneFile) error { f.file = name; return f.check() })
 	case kind.Stages != nil:
 		return load(data, &r.feeds, func(f *feedFile) error { f.file = name; return f.check() })
+	case kind.Ways != nil:
+		return load(data, &r.managed, func(f *managedFile) error { f.file = name; return f.check() })
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, bench processes, feed, tune, devices or replay, nor of bench/moves, bench/loop, bench/feeding or a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, bench managed, bench processes, feed, tune, devices or replay, nor of bench/moves, bench/loop, bench/feeding or a peer")
 }
 
 // load decodes one file into a new element of list.
