@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/blas"
@@ -17,6 +18,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/directio"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
 	"github.com/pinion-gpu/pinion/vram"
@@ -335,5 +337,22 @@ func TestArguments(t *testing.T) {
 	testkit.WantError(t, "budget", must(r.runner.MatMul(ctx, good)), ErrBudget)
 	if _, err := New(r.engine, Options{DeviceBytes: -1}); !errors.Is(err, device.ErrArgument) {
 		t.Error(err)
+	}
+}
+
+// TestBFloat16: slices of bfloat16 numbers are computed on in place.
+func TestBFloat16(t *testing.T) {
+	const one, two, three, four = 0x3f80, 0x4000, 0x4040, 0x4080
+	r := open(t, devicetest.Open(t), Options{})
+	a, turn, c := []uint16{one, two, three, four}, []uint16{0, one, one, 0}, make([]uint16, 4)
+	_, err := r.runner.MatMul(ctx, Product{A: BFloat16(a, 2, 2), B: BFloat16(turn, 2, 2), C: BFloat16(c, 2, 2)})
+	testkit.OK(t, err)
+	if want := []uint16{two, one, four, three}; !slices.Equal(c, want) {
+		t.Errorf("%#x, want %#x", c, want)
+	}
+	sum, _, err := r.runner.Reduce(ctx, Reduction{Op: kernels.Sum, X: BFloats(a)})
+	testkit.OK(t, err)
+	if sum != 10 {
+		t.Errorf("the sum is %v, want 10", sum)
 	}
 }

@@ -1,12 +1,11 @@
 package cublaslt
 
 import (
-	"bufio"
-	"bytes"
 	_ "embed"
-	"fmt"
 	"testing"
 	"unsafe"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // abi is what testdata/abi/abi.c printed with the vendor's header.
@@ -51,18 +50,5 @@ func TestABI(t *testing.T) {
 		"sizeof(layout)":                           unsafe.Sizeof(r.a),
 		"sizeof(preference)":                       unsafe.Sizeof(uintptr(0)),
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(abi)); lines.Scan(); {
-		var name string
-		var header uintptr
-		if _, err := fmt.Sscan(lines.Text(), &name, &header); err != nil {
-			t.Fatalf("%q: %v", lines.Text(), err)
-		}
-		if ours, ok := bound[name]; !ok || ours != header {
-			t.Errorf("%s is %d in the header, here %d (%t)", name, header, ours, ok)
-		}
-		delete(bound, name)
-	}
-	if len(bound) > 0 {
-		t.Errorf("the header's values are not recorded: %v", bound)
-	}
+	testkit.ABI(t, abi, bound)
 }

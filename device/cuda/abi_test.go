@@ -1,14 +1,12 @@
 package cuda
 
 import (
-	"bufio"
-	"bytes"
 	_ "embed"
-	"fmt"
 	"testing"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // abi is what testdata/abi/abi.c printed with the vendor's header.
@@ -146,22 +144,5 @@ func TestABI(t *testing.T) {
 		"offsetof(memcpy3D.rows)":                   unsafe.Offsetof(box.rows),
 		"offsetof(memcpy3D.planes)":                 unsafe.Offsetof(box.planes),
 	}
-	lines := bufio.NewScanner(bytes.NewReader(abi))
-	for lines.Scan() {
-		var name string
-		var want uintptr
-		if _, err := fmt.Sscan(lines.Text(), &name, &want); err != nil {
-			t.Fatalf("%q: %v", lines.Text(), err)
-		}
-		got, ok := bound[name]
-		if !ok {
-			t.Errorf("%s: not compared", name)
-		} else if got != want {
-			t.Errorf("%s is %d, the header says %d", name, got, want)
-		}
-		delete(bound, name)
-	}
-	for name := range bound {
-		t.Errorf("%s: the header's value is not recorded", name)
-	}
+	testkit.ABI(t, abi, bound)
 }

@@ -1,12 +1,11 @@
 package cuda
 
 import (
-	"bufio"
-	"bytes"
 	_ "embed"
-	"fmt"
 	"testing"
 	"unsafe"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // cuFileABI is what testdata/abi/cufile.c printed with the vendor's header.
@@ -40,22 +39,5 @@ func TestCuFileABI(t *testing.T) {
 		"offsetof(fileProps.nvfs)":             unsafe.Offsetof(props.nvfs),
 		"offsetof(fileProps.nvfs.statusFlags)": unsafe.Offsetof(props.nvfs) + unsafe.Offsetof(props.nvfs.statusFlags),
 	}
-	lines := bufio.NewScanner(bytes.NewReader(cuFileABI))
-	for lines.Scan() {
-		var name string
-		var want uintptr
-		if _, err := fmt.Sscan(lines.Text(), &name, &want); err != nil {
-			t.Fatalf("%q: %v", lines.Text(), err)
-		}
-		got, ok := bound[name]
-		if !ok {
-			t.Errorf("%s: not compared", name)
-		} else if got != want {
-			t.Errorf("%s is %d, the header says %d", name, got, want)
-		}
-		delete(bound, name)
-	}
-	for name := range bound {
-		t.Errorf("%s: the header's value is not recorded", name)
-	}
+	testkit.ABI(t, cuFileABI, bound)
 }

@@ -4,6 +4,7 @@ package testkit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -128,4 +129,28 @@ func NoLeaks(t testing.TB) {
 func stacks() []byte {
 	text := make([]byte, 1<<20)
 	return text[:runtime.Stack(text, true)]
+}
+
+// ABI compares the values and layouts that a binding is written with, by name,
+// to those of the vendor's header: lines of a name and a number, as a C program
+// printed them. Both must have the same names.
+func ABI(t testing.TB, header []byte, bound map[string]uintptr) {
+	t.Helper()
+	ours := maps.Clone(bound)
+	for line := range strings.Lines(string(header)) {
+		var name string
+		var theirs uintptr
+		if _, err := fmt.Sscan(line, &name, &theirs); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if got, ok := ours[name]; !ok {
+			t.Errorf("%s: not compared", name)
+		} else if got != theirs {
+			t.Errorf("%s is %d, the header says %d", name, got, theirs)
+		}
+		delete(ours, name)
+	}
+	for name := range ours {
+		t.Errorf("%s: the header's value is not recorded", name)
+	}
 }

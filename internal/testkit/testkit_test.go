@@ -62,3 +62,21 @@ func TestWaiting(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestABI(t *testing.T) {
+	header := []byte("size 8\noffset 16\n")
+	for name, c := range map[string]struct {
+		bound map[string]uintptr
+		good  bool
+	}{
+		"right":         {map[string]uintptr{"size": 8, "offset": 16}, true},
+		"another value": {map[string]uintptr{"size": 4, "offset": 16}, false},
+		"one less":      {map[string]uintptr{"size": 8}, false},
+		"one more":      {map[string]uintptr{"size": 8, "offset": 16, "kind": 0}, false},
+	} {
+		s := &spy{TB: t}
+		if ABI(s, header, c.bound); s.failed == c.good {
+			t.Errorf("%s: failed is %v", name, s.failed)
+		}
+	}
+}
