@@ -95,8 +95,13 @@ type StreamReport struct {
 	Compute time.Duration // in steps, by the device's clock
 }
 
-// Rate is the bytes of arrays used a second.
-func (r StreamReport) Rate() float64 { return float64(r.Bytes) / r.Time.Seconds() }
+// Rate is the bytes of arrays used a second; 0 where no time passed.
+func (r StreamReport) Rate() float64 {
+	if r.Time <= 0 {
+		return 0
+	}
+	return float64(r.Bytes) / r.Time.Seconds()
+}
 
 // Hidden is the share of the copying to the device that was hidden behind computing,
 // 0 to 1, on a link that carries so many bytes a second: what the rounds took longer

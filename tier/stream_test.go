@@ -118,3 +118,10 @@ func TestStreamOverwrites(t *testing.T) {
 	}
 	testkit.OK(t, s.Close())
 }
+
+// A report of no rounds has no rate, and can be printed as JSON.
+func TestReportOfNothing(t *testing.T) {
+	if rate := (tier.StreamReport{}).Rate(); rate != 0 {
+		t.Errorf("%v bytes a second, want 0", rate)
+	}
+}
