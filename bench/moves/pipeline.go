@@ -157,7 +157,7 @@ func (t *stream) samples(ctx context.Context, m *memory) ([]*sample, error) {
 				setups = append(setups, report.Setup.Seconds())
 				return report.Wall.Seconds(), err
 			},
-			Figure: func(wall float64) float64 { return 100 * least() / wall },
+			Figure: func(wall float64) float64 { return 100 * (least() / wall) },
 		},
 		finish: func(r *row) {
 			r.ChunkBytes, r.SetupSeconds = chunk, stats.Median(setups)
