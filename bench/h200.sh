@@ -49,8 +49,21 @@ check() { # NAME of the test binary
 
 cuda_moves() { [ -x "$tmp/cuda_moves" ] || nvcc -O2 -o "$tmp/cuda_moves" bench/peers/cuda_moves.cu -lcuda; }
 
+# What the bindings rely on, compared with the vendor's headers.
+abi() { # FILE.c
+	if cc -I"${CUDA_HOME:-/usr/local/cuda}/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
+		"$tmp/abi" | diff "${1%.c}.txt" - || exit 1
+		echo "ok   $1"
+	else
+		echo "SKIP $1: $(head -1 "$tmp/abi.log")"
+	fi
+}
+
 if part check; then
 	step check
+	for file in {device/cuda,imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
+		abi "$file"
+	done
 	shopt -s nullglob
 	for test in "$build"/*.test; do
 		check "$(basename "$test" .test)"

@@ -3,7 +3,6 @@ package cublaslt
 import (
 	"fmt"
 	"runtime"
-	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/dl"
@@ -64,21 +63,11 @@ type heuristicResult struct {
 const minVersion = 120000
 
 // library is [load], once for the process.
-var library = sync.OnceValues(load)
+var library = dl.Bind("cuBLASLt", "matrix products on the GPU", load)
 
-// loaded is the file that library loaded.
-var loaded string
-
-func init() {
-	dl.Register(dl.Optional{Name: "cuBLASLt", Use: "matrix products on the GPU", Open: func() (string, error) {
-		_, err := library()
-		return loaded, err
-	}})
-}
-
-// load loads cuBLASLt and returns its version.
-func load() (version int, err error) {
-	file, err := dl.Open(dl.Library{
+// load loads cuBLASLt and returns the file and its version.
+func load() (file string, version int, err error) {
+	file, err = dl.Open(dl.Library{
 		Name: "cublasLt",
 		Files: map[string][]string{
 			"linux": {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
@@ -102,15 +91,14 @@ func load() (version int, err error) {
 		},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("cublaslt: %w: no cuBLASLt library: %w", device.ErrNotSupported, err)
+		return "", 0, fmt.Errorf("cublaslt: %w: no cuBLASLt library: %w", device.ErrNotSupported, err)
 	}
-	loaded = file
 	version = int(api.getVersion.Call())
 	if version < minVersion {
-		return 0, fmt.Errorf("cublaslt: %w: %s is version %s; %s or newer is needed",
+		return "", 0, fmt.Errorf("cublaslt: %w: %s is version %s; %s or newer is needed",
 			device.ErrNotSupported, file, versionText(version), versionText(minVersion))
 	}
-	return version, nil
+	return file, version, nil
 }
 
 // versionText is major, minor and patch of a version: 130002 is 13.0.2.

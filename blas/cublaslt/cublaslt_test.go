@@ -18,8 +18,8 @@ import (
 // open opens the device, or skips the test where there is none.
 func open(t *testing.T) device.Device {
 	t.Helper()
-	if noDevice != "" {
-		t.Skip(noDevice)
+	if standIns.Missing != "" {
+		t.Skip(standIns.Missing)
 	}
 	dev := devicetest.Open(t)
 	if n, ok := device.As[device.Native](dev); !ok || n.API() != device.CUDA {
@@ -37,11 +37,11 @@ func TestConformance(t *testing.T) { blastest.Run(t, open(t), Open) }
 // given back.
 func TestRoutines(t *testing.T) {
 	dev := open(t)
-	if onGPU {
+	if standIns.File == "" {
 		t.Skip("the stand-in counts")
 	}
 	var count, asked dl.Func
-	_, err := dl.Open(dl.Library{Name: "fake", Files: []string{fake}, Symbols: []dl.Symbol{
+	_, err := dl.Open(dl.Library{Name: "fake", Files: []string{standIns.File}, Symbols: []dl.Symbol{
 		{Name: "fakecublasltCount", Func: &count}, {Name: "fakecublasltAsked", Func: &asked}}})
 	testkit.OK(t, err)
 	before, begun := count.Call(), asked.Call()

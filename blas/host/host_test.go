@@ -2,8 +2,6 @@ package host
 
 import (
 	"errors"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/blas"
@@ -48,14 +46,7 @@ func TestOpenBLAS(t *testing.T) {
 }
 
 func standIn(t *testing.T) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("neither OpenBLAS nor a C compiler")
-	}
-	file := filepath.Join(t.TempDir(), "libopenblas.so")
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", file, "testdata/sgemm.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	file := testkit.Library(t, "libopenblas.so", "testdata/sgemm.c")
 	t.Setenv("PINION_LIB_OPENBLAS", file)
 	if _, err := dl.Open(dl.Library{Name: "openblas", Files: []string{file},
 		Symbols: []dl.Symbol{{Name: "sgemm_", Func: &sgemm}}}); err != nil {

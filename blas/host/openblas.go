@@ -2,7 +2,6 @@ package host
 
 import (
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/internal/dl"
@@ -13,8 +12,8 @@ import (
 var sgemm dl.Func
 
 // library loads OpenBLAS, once for the process.
-var library = sync.OnceValues(func() (file string, err error) {
-	return dl.Open(dl.Library{
+var library = dl.Bind("OpenBLAS", "matrix products on the host backend", func() (file, same string, err error) {
+	file, err = dl.Open(dl.Library{
 		Name: "openblas",
 		Files: map[string][]string{
 			"linux":   {"libopenblas.so.0", "libopenblas.so"},
@@ -23,11 +22,8 @@ var library = sync.OnceValues(func() (file string, err error) {
 		}[runtime.GOOS],
 		Symbols: []dl.Symbol{{Name: "sgemm_", Func: &sgemm}},
 	})
+	return file, file, err
 })
-
-func init() {
-	dl.Register(dl.Optional{Name: "OpenBLAS", Use: "matrix products on the host backend", Open: library})
-}
 
 // callSgemm is c = alpha op(a) op(b) + beta c, row-major. Dimensions and
 // strides are below 2^31.

@@ -1,29 +1,20 @@
 package main
 
 import (
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // fakeCUDA makes the stand-in for the CUDA driver that package cuda's tests use
 // the one of this test, and sets what is simulated: NAME=VALUE.
 func fakeCUDA(t *testing.T, env ...string) {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil || runtime.GOOS != "linux" {
-		t.Skip("the stand-in for the CUDA driver needs Linux and a C compiler")
-	}
-	const dir = "../../device/cuda/testdata/fakecuda"
-	sources, err := filepath.Glob(dir + "/*.c")
+	sources, err := filepath.Glob("../../device/cuda/testdata/fakecuda/*.c")
 	ok(t, err)
-	library := filepath.Join(t.TempDir(), "libfakecuda.so")
-	args := append([]string{"-O1", "-shared", "-fPIC", "-pthread", "-o", library}, sources...)
-	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("cc: %v\n%s", err, out)
-	}
+	library := testkit.Library(t, "libfakecuda.so", sources...)
 	t.Setenv("PINION_LIB_CUDA", library)
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")

@@ -4,28 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/cuda"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func buildFakeCuFile(t *testing.T) string {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil || runtime.GOOS != "linux" {
-		t.Skip("no C compiler (cc) to build the stand-in for cuFile")
-	}
-	file := filepath.Join(t.TempDir(), "libfakecufile.so")
-	if text, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", file,
-		"testdata/fakecufile/fakecufile.c").CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cc, err, text)
-	}
-	return file
+	return testkit.Library(t, "libfakecufile.so", "testdata/fakecufile/fakecufile.c")
 }
 
 func TestFakeCuFile(t *testing.T) {

@@ -5,35 +5,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/cuda"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // buildFake compiles the stand-in for the CUDA driver in testdata/fakecuda.
 func buildFake(t *testing.T, flags ...string) string {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("the stand-in for the CUDA driver is for Linux")
-	}
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler (cc) to build the stand-in for the CUDA driver")
-	}
-	file := filepath.Join(t.TempDir(), "libfakecuda.so")
 	sources, err := filepath.Glob("testdata/fakecuda/*.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := append([]string{"-shared", "-fPIC", "-pthread", "-O1", "-Wall", "-Werror", "-o", file}, flags...)
-	if text, err := exec.Command(cc, append(args, sources...)...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cc, err, text)
-	}
-	return file
+	testkit.OK(t, err)
+	return testkit.Library(t, "libfakecuda.so", append(flags, sources...)...)
 }
 
 // inChild runs one test of this binary in a process of its own, because a

@@ -3,7 +3,6 @@ package nvjpeg
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -50,21 +49,12 @@ type nvImage struct {
 const minMajor = 12
 
 // library is [load], once for the process.
-var library = sync.OnceValues(load)
+var library = dl.Bind("nvJPEG", "JPEG decoding on the GPU", load)
 
-// loaded is the file that library loaded.
-var loaded string
-
-func init() {
-	dl.Register(dl.Optional{Name: "nvJPEG", Use: "JPEG decoding on the GPU", Open: func() (string, error) {
-		_, err := library()
-		return loaded, err
-	}})
-}
-
-// load loads nvJPEG and returns the flags that its version understands.
-func load() (flags uintptr, err error) {
-	file, err := dl.Open(dl.Library{
+// load loads nvJPEG and returns the file, and the flags that its version
+// understands.
+func load() (file string, flags uintptr, err error) {
+	file, err = dl.Open(dl.Library{
 		Name: "nvjpeg",
 		Files: map[string][]string{
 			"linux": {"libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so",
@@ -83,25 +73,24 @@ func load() (flags uintptr, err error) {
 		},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("nvjpeg: %w: no nvJPEG library: %w", device.ErrNotSupported, err)
+		return "", 0, fmt.Errorf("nvjpeg: %w: no nvJPEG library: %w", device.ErrNotSupported, err)
 	}
-	loaded = file
 	major, err := property(propertyMajor)
 	if err != nil {
-		return 0, err
+		return "", 0, err
 	}
 	minor, err := property(propertyMinor)
 	if err != nil {
-		return 0, err
+		return "", 0, err
 	}
 	if major < minMajor {
-		return 0, fmt.Errorf("nvjpeg: %w: %s is version %d.%d; %d.0 or newer is needed",
+		return "", 0, fmt.Errorf("nvjpeg: %w: %s is version %d.%d; %d.0 or newer is needed",
 			device.ErrNotSupported, file, major, minor, minMajor)
 	}
 	if major > minMajor || minor >= 1 {
 		flags |= flagInterpolate
 	}
-	return flags, nil
+	return file, flags, nil
 }
 
 func property(which uintptr) (int32, error) {

@@ -31,6 +31,24 @@ func Register(o Optional) {
 	optional.list = append(optional.list, o)
 }
 
+// Bind registers a library, and returns the function that loads it, once for
+// the process: with load, which returns the file, and what else the caller
+// wants to keep.
+func Bind[T any](name, use string, load func() (file string, kept T, err error)) func() (T, error) {
+	var file string
+	once := sync.OnceValues(func() (kept T, err error) {
+		file, kept, err = load()
+		return kept, err
+	})
+	Register(Optional{Name: name, Use: use, Open: func() (string, error) {
+		if _, err := once(); err != nil {
+			return "", err
+		}
+		return file, nil
+	}})
+	return once
+}
+
 // Registered lists the libraries that the packages of this program can use, by
 // name.
 func Registered() []Optional {

@@ -3,6 +3,7 @@ package dl_test
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,14 +12,50 @@ import (
 
 func TestRegistered(t *testing.T) {
 	none := errors.New("none")
-	dl.Register(dl.Optional{Name: "zlib", Use: "tests", Open: func() (string, error) { return "", none }})
-	dl.Register(dl.Optional{Name: "Alib", Use: "tests", Open: func() (string, error) { return "libalib.so", nil }})
-	list := dl.Registered()
-	if len(list) != 2 || list[0].Name != "Alib" || list[1].Name != "zlib" {
-		t.Fatalf("%v", list)
+	dl.Register(dl.Optional{Name: "zlib", Use: "registered", Open: func() (string, error) { return "", none }})
+	dl.Register(dl.Optional{Name: "Alib", Use: "registered", Open: func() (string, error) { return "libalib.so", nil }})
+	var names []string
+	for _, o := range dl.Registered() {
+		if o.Use == "registered" {
+			names = append(names, o.Name)
+		}
+		if _, err := o.Open(); o.Name == "zlib" && err != none {
+			t.Error(err)
+		}
 	}
-	if _, err := list[1].Open(); err != none {
-		t.Error(err)
+	if !slices.Equal(names, []string{"Alib", "zlib"}) {
+		t.Error(names)
+	}
+}
+
+// What is bound is loaded at the first call, and once.
+func TestBind(t *testing.T) {
+	calls := 0
+	none := errors.New("none")
+	library := dl.Bind("bound", "tests", func() (string, int, error) { calls++; return "libbound.so", 7, nil })
+	missing := dl.Bind("missing", "tests", func() (string, int, error) { return "libmissing.so", 0, none })
+	if calls != 0 {
+		t.Error("loaded before it was asked for")
+	}
+	for range 2 {
+		if kept, err := library(); kept != 7 || err != nil || calls != 1 {
+			t.Errorf("%d, %v after %d calls", kept, err, calls)
+		}
+		if _, err := missing(); err != none {
+			t.Error(err)
+		}
+	}
+	for _, o := range dl.Registered() {
+		switch file, err := o.Open(); o.Name {
+		case "bound":
+			if file != "libbound.so" || err != nil || calls != 1 {
+				t.Errorf("%q, %v", file, err)
+			}
+		case "missing":
+			if file != "" || err != none {
+				t.Errorf("%q, %v", file, err)
+			}
+		}
 	}
 }
 

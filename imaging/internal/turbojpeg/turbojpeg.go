@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/internal/dl"
@@ -17,7 +16,6 @@ import (
 // has.
 type api struct {
 	name string
-	file string // that was loaded
 
 	initDecompress, destroy, decompressHeader3, decompress2 dl.Func
 	getErrorStr2, getErrorCode                              dl.Func
@@ -36,9 +34,9 @@ const (
 )
 
 // library loads the library once.
-var library = sync.OnceValues(load)
+var library = dl.Bind("libturbojpeg", "fast JPEG decoding", load)
 
-func load() (*api, error) {
+func load() (string, *api, error) {
 	files := []string{"libturbojpeg.so.0", "libturbojpeg.so"}
 	switch runtime.GOOS {
 	case "darwin":
@@ -66,24 +64,14 @@ func load() (*api, error) {
 		},
 	})
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	version := "2.x"
 	if a.init3.Ok() {
 		version = "3.x"
 	}
-	a.name, a.file = fmt.Sprintf("libturbojpeg %s (%s)", version, file), file
-	return &a, nil
-}
-
-func init() {
-	dl.Register(dl.Optional{Name: "libturbojpeg", Use: "fast JPEG decoding", Open: func() (string, error) {
-		a, err := library()
-		if err != nil {
-			return "", err
-		}
-		return a.file, nil
-	}})
+	a.name = fmt.Sprintf("libturbojpeg %s (%s)", version, file)
+	return file, &a, nil
 }
 
 // Library names the library, "libturbojpeg 2.x (file)", or says why it is not

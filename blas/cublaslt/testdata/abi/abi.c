@@ -20,10 +20,12 @@ int main(void)
     VALUE("descTransA", CUBLASLT_MATMUL_DESC_TRANSA);
     VALUE("descTransB", CUBLASLT_MATMUL_DESC_TRANSB);
     VALUE("preferWorkspace", CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+    VALUE("preferReduction", CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
     VALUE("preferAlignmentA", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
     VALUE("preferAlignmentB", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
     VALUE("preferAlignmentC", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
     VALUE("preferAlignmentD", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+    VALUE("reduceComputeType", CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     VALUE("sizeof(algorithm)", sizeof(cublasLtMatmulAlgo_t));
     VALUE("sizeof(heuristicResult)", sizeof(cublasLtMatmulHeuristicResult_t));
     VALUE("offsetof(heuristicResult.algorithm)", offsetof(cublasLtMatmulHeuristicResult_t, algo));
