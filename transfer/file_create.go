@@ -16,9 +16,10 @@ import (
 // as it was. A file at path is replaced and keeps its permissions; where path
 // is a symbolic link, the file that it points to is.
 //
-// The bytes are written to a hidden file in the same directory, which is then
-// renamed; only a process that is killed leaves it behind. Room on the disk is
-// reserved first where the file system can: too little fails at once.
+// The bytes are written to a file without a name, which is then linked, or on
+// systems and file systems that have none (other than Linux; NFS) to a hidden one
+// in the same directory, which a process that is killed leaves behind. Room on the
+// disk is reserved first where the file system can: too little fails at once.
 func (e *Engine) CreateFile(ctx context.Context, path string, c FileCopy) (r FileReport, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err

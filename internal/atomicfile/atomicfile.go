@@ -1,8 +1,13 @@
 // Package atomicfile writes files and folders that are there as a whole or not
-// at all. They are written under a hidden name beside their place and renamed
-// when they are complete.
+// at all. They are written beside their place and put there when they are
+// complete.
 //
-// (github.com/google/renameio does the same for files, but not on Windows.)
+// On Linux a file has no name until then, where the file system allows that, so
+// that a process that is killed leaves nothing behind. Elsewhere a file, like
+// every folder, has a hidden name and is renamed.
+//
+// (github.com/google/renameio does the same for files, but always under a name
+// and not on Windows.)
 package atomicfile
 
 import (
@@ -20,10 +25,12 @@ import (
 
 // File is a file that is being written. [File.Commit] puts it in its place;
 // [File.Discard], which is to be deferred, removes it if that did not happen.
+// Both close it; nobody else may.
 type File struct {
 	*os.File
 	path  string // where it goes
-	draft string // where it is until then; "" when it is done
+	draft string // its name until then; "" where it has none
+	done  bool
 }
 
 // Create makes the draft of a file that is to be at path, for reading and
@@ -33,7 +40,10 @@ type File struct {
 //
 // It fails with [errs.ErrArgument] where something other than a file is at
 // path, such as a folder, a device or a pipe.
-func Create(path string, perm fs.FileMode) (*File, error) {
+func Create(path string, perm fs.FileMode) (*File, error) { return create(path, perm, false) }
+
+// create is Create of a draft that has a name, or need not have one.
+func create(path string, perm fs.FileMode, named bool) (*File, error) {
 	target, err := resolve(path)
 	if err != nil {
 		return nil, err
@@ -45,19 +55,26 @@ func Create(path string, perm fs.FileMode) (*File, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	draft := filepath.Join(filepath.Dir(target), ".pinion-"+rand.Text())
-	file, err := os.OpenFile(draft, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
-	if err != nil {
-		return nil, about(path, err)
+	f := &File{path: target}
+	if !named {
+		f.File, err = openUnnamed(target, perm)
 	}
-	f := &File{file, target, draft}
+	if named || err != nil {
+		f.draft = draftName(target)
+		if f.File, err = os.OpenFile(f.draft, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm); err != nil {
+			return nil, about(path, err)
+		}
+	}
 	if info != nil {
-		if err := file.Chmod(info.Mode().Perm()); err != nil && runtime.GOOS != "windows" {
+		if err := f.Chmod(info.Mode().Perm()); err != nil && runtime.GOOS != "windows" {
 			return nil, errors.Join(about(path, err), f.Discard())
 		}
 	}
 	return f, nil
 }
+
+// draftName is a new hidden name beside path.
+func draftName(path string) string { return filepath.Join(filepath.Dir(path), ".pinion-"+rand.Text()) }
 
 // Commit writes the file to the disk, closes it and puts it in its place. When
 // Commit returns, it is there even if the machine loses power. After an error
@@ -76,33 +93,52 @@ func (f *File) Commit() error {
 // CommitUnsynced is [File.Commit] for files that can be made again: it does not
 // wait for the disk, and after a loss of power the file may be empty.
 func (f *File) CommitUnsynced() error {
-	err := f.Close()
-	if errors.Is(err, fs.ErrClosed) {
-		err = nil // the caller has closed it
-	}
-	if err == nil {
-		err = os.Rename(f.draft, f.path)
-	}
-	if err != nil {
+	if err := f.publish(); err != nil {
 		return errors.Join(about(f.path, err), f.Discard())
 	}
-	f.draft = ""
+	f.done = true
 	return nil
+}
+
+// publish puts the draft in its place and closes it.
+func (f *File) publish() error {
+	if f.draft == "" {
+		err := link(f.File, f.path)
+		if err == nil {
+			return f.Close()
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		// A link replaces nothing, renaming does.
+		draft := draftName(f.path)
+		if err := link(f.File, draft); err != nil {
+			return err
+		}
+		f.draft = draft
+	}
+	// Some file systems say here only what they could not write.
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.draft, f.path)
 }
 
 // Discard closes and removes the draft. After Commit, and a second time, it
 // does nothing.
 func (f *File) Discard() error {
-	if f.draft == "" {
+	if f.done {
 		return nil
 	}
-	draft := f.draft
-	f.draft = ""
+	f.done = true
 	err := f.Close()
 	if errors.Is(err, fs.ErrClosed) {
-		err = nil
+		err = nil // by a Commit that failed
 	}
-	return errors.Join(err, os.Remove(draft))
+	if f.draft != "" {
+		err = errors.Join(err, os.Remove(f.draft))
+	}
+	return err
 }
 
 // WriteFile is [os.WriteFile] that leaves all of data at path, or what was

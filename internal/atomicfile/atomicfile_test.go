@@ -1,7 +1,6 @@
 package atomicfile
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -146,15 +145,55 @@ func TestNotAFile(t *testing.T) {
 	}
 }
 
-func TestClosedByCaller(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a")
-	f := testkit.Must(Create(path, 0o644))(t)
-	testkit.OK(t, f.Close())
-	if err := f.Commit(); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("nothing can be synchronised: %v", err)
-	}
-	f = testkit.Must(Create(path, 0o644))(t)
-	testkit.OK(t, f.Close())
-	testkit.OK(t, f.CommitUnsynced())
-	testkit.OK(t, f.Discard())
+// drafts makes files in both ways.
+func drafts(t *testing.T, test func(t *testing.T, create func(path string, perm fs.FileMode) (*File, error))) {
+	t.Run("unnamed", func(t *testing.T) { test(t, Create) })
+	t.Run("named", func(t *testing.T) {
+		test(t, func(path string, perm fs.FileMode) (*File, error) { return create(path, perm, true) })
+	})
+}
+
+func TestDrafts(t *testing.T) {
+	drafts(t, func(t *testing.T, create func(path string, perm fs.FileMode) (*File, error)) {
+		for _, commit := range []func(*File) error{(*File).Commit, (*File).CommitUnsynced} {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "a")
+			for _, text := range []string{"new", "replaced"} {
+				f := testkit.Must(create(path, 0o600))(t)
+				testkit.Must(f.WriteString("dropped"))(t)
+				testkit.OK(t, f.Discard())
+				testkit.OK(t, f.Discard())
+
+				f = testkit.Must(create(path, 0o600))(t)
+				testkit.Must(f.WriteString(text))(t)
+				testkit.OK(t, commit(f))
+				testkit.OK(t, f.Discard())
+				holds(t, dir, "a", text)
+				if info := testkit.Must(os.Stat(path))(t); info.Mode() != 0o600 && runtime.GOOS != "windows" {
+					t.Errorf("%v", info.Mode())
+				}
+			}
+			// Whoever is last wins, also where there was nothing at first.
+			testkit.OK(t, os.Remove(path))
+			first, second := testkit.Must(create(path, 0o600))(t), testkit.Must(create(path, 0o600))(t)
+			testkit.Must(first.WriteString("first"))(t)
+			testkit.OK(t, commit(second))
+			testkit.OK(t, commit(first))
+			holds(t, dir, "a", "first")
+		}
+	})
+}
+
+// A closed file cannot be committed, and what was there stays.
+func TestClosed(t *testing.T) {
+	drafts(t, func(t *testing.T, create func(path string, perm fs.FileMode) (*File, error)) {
+		dir := t.TempDir()
+		path := testkit.WriteFile(t, "old", dir, "a")
+		for _, commit := range []func(*File) error{(*File).Commit, (*File).CommitUnsynced} {
+			f := testkit.Must(create(path, 0o644))(t)
+			testkit.OK(t, f.Close())
+			testkit.WantError(t, "closed", commit(f), fs.ErrClosed, path)
+			holds(t, dir, "a", "old")
+		}
+	})
 }
