@@ -56,15 +56,17 @@ func TestDecideAfterClose(t *testing.T) {
 	for i := range 40 {
 		ds.fail[i] = true
 	}
-	closing, asked := make(chan struct{}), 0
+	made, closing, asked := make(chan *loader.Loader, 1), make(chan struct{}), 0
 	ld, err := loader.New(dev, ds, loader.Options{Batch: 2, Decide: func(*loader.SampleError) loader.ErrorPolicy {
 		if asked++; asked == 1 {
+			stopped := loader.Stopped(<-made)
 			close(closing)
-			time.Sleep(20 * time.Millisecond)
+			<-stopped
 		}
 		return loader.Replace
 	}})
 	testkit.OK(t, err)
+	made <- ld
 	<-closing
 	within(t, "Close", ld.Close)
 	if asked > 1 {

@@ -39,6 +39,9 @@ func UseStandIn(t testing.TB, s *StandIn) {
 	t.Cleanup(func() { devdecode.OpenJPEG = before })
 }
 
+// Stopped is closed when the goroutines of a loader are told to end.
+func Stopped(l *Loader) <-chan struct{} { return l.run.ctx.Done() }
+
 // SetRoom bounds the memory for decoded pictures of a loader that has not
 // begun.
 func SetRoom(t testing.TB, first, most int64) {

@@ -171,9 +171,8 @@ func TestHostWaits(t *testing.T) {
 				reads <- err
 			}()
 		}
-		time.Sleep(50 * time.Millisecond)
-		waiting := 6 - len(reads)
-		if waiting == 0 {
+		time.Sleep(50 * time.Millisecond) // most wait by now, or are done
+		if len(reads) == 6 {
 			t.Fatal("no read waits")
 		}
 		if closes {
@@ -181,13 +180,17 @@ func TestHostWaits(t *testing.T) {
 		} else {
 			testkit.OK(t, l.Release())
 		}
-		for i := range 6 {
+		refused := 0
+		for range 6 {
 			err := testkit.Receive(t, "a read", reads)
-			if closes && i >= 6-waiting {
-				testkit.WantError(t, "a read", err, tier.ErrClosed)
-			} else {
-				testkit.OK(t, err)
+			if closes && errors.Is(err, tier.ErrClosed) {
+				refused++
+				continue
 			}
+			testkit.OK(t, err)
+		}
+		if closes && refused == 0 {
+			t.Error("no read was refused")
 		}
 		testkit.OK(t, stream.Close())
 		testkit.OK(t, store.Close())

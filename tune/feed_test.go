@@ -22,6 +22,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
@@ -95,12 +96,7 @@ func TestFeed(t *testing.T) {
 	if memory.FreeBytes != memory.TotalBytes {
 		t.Errorf("%d bytes of device memory are still taken", memory.TotalBytes-memory.FreeBytes)
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before+1 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > before+1 {
-		t.Errorf("%d goroutines, %d before", n, before)
-	}
+	testkit.Eventually(t, "as many goroutines as before", func() bool { return runtime.NumGoroutine() <= before+1 })
 }
 
 // A trial begins where the one before it ended, in an order that is not shuffled,

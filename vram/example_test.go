@@ -45,12 +45,12 @@ func Example() {
 		}
 	}
 	stats := pool.Stats()
-	fmt.Println("requested:", stats.Requested.Current, "at the peak", stats.Requested.Peak)
-	fmt.Println("activations at their peak:", stats.Purposes[vram.Activations].Requested.Peak)
+	fmt.Println("requested:", stats.Requested.Current, "in all", stats.Requested.Allocated)
+	fmt.Println("activations in all:", stats.Purposes[vram.Activations].Requested.Allocated)
 	fmt.Println("allocations:", stats.Blocks.Allocated)
 	// Output:
-	// requested: 100000 at the peak 1100000
-	// activations at their peak: 1000000
+	// requested: 100000 in all 3100000
+	// activations in all: 3000000
 	// allocations: 4
 }
 

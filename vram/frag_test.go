@@ -22,9 +22,10 @@ type replayed struct {
 	reserve []int64 // reserved bytes when nothing was live
 }
 
-// replay runs a trace through a pool. Blocks have no stream, so that it does not
-// depend on time what is free.
+// replay runs a trace through a pool. Blocks have no stream, and there is one
+// cache, so that it depends neither on time nor on processors what is free.
 func replay(t testing.TB, name string, o Options, events iter.Seq[trace.Event]) (r replayed) {
+	o.Caches = 1
 	p, err := New(openHost(t, name), o)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func TestOneStuckStream(t *testing.T) {
 	testkit.OK(t, a.Free())
 	testkit.OK(t, b.Free())
 	time.AfterFunc(50*time.Millisecond, relQ)
-	c, cancel := context.WithTimeout(ctx, 20*time.Second)
+	c, cancel := context.WithTimeout(ctx, testkit.Hang)
 	defer cancel()
 	if _, err := p.Alloc(c, 16*mb, Use{Stream: third}); err != nil {
 		t.Errorf("%v", err)
@@ -158,14 +158,14 @@ func TestDriverWithoutStream(t *testing.T) {
 	testkit.OK(t, b.RecordStream(s))
 	rel := hold(t, dev, s)
 	testkit.OK(t, b.Free())
-	c, cancel := context.WithTimeout(ctx, 5*time.Second)
+	c, cancel := context.WithTimeout(ctx, testkit.Hang/2)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { _, err := p.Alloc(c, mb, Use{}); done <- err }()
 	select {
 	case err := <-done:
 		testkit.OK(t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Hang):
 		t.Error("alloc of 1 MiB of 56 waits past its context; lock free:", p.mu.TryLock())
 	}
 	rel()

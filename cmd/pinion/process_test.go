@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
-// hang is how long a process may take before a test calls it stuck: far longer
-// than one needs on a machine that is busy with other work.
-const hang = 2 * time.Minute
+// hang is how long a process may take before a test calls it stuck.
+const hang = testkit.Hang
 
 // process runs the command in a process of its own. during, if set, is called
 // once it runs.

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/csv"
@@ -20,6 +19,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dataset/points"
 	"github.com/pinion-gpu/pinion/dataset/tar"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // TestOpenHeedsContext: what takes long to open ends with its context, wherever
@@ -93,10 +93,6 @@ func TestOpenHeedsContext(t *testing.T) {
 		if err := open(ctx); !errors.Is(err, cause) {
 			t.Errorf("%s: %v, want the cause", name, err)
 		}
-		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: %d goroutines before, %d now", name, goroutines, runtime.NumGoroutine())
-			}
-		}
+		testkit.Eventually(t, name+": as many goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines })
 	}
 }

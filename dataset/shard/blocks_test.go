@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // TestOneRequestForAll: many readers of one block.
@@ -63,20 +65,15 @@ func TestOneRequestForAll(t *testing.T) {
 // waiting returns when so many readers wait for a block.
 func waiting(t *testing.T, s *Set, readers int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, fmt.Sprintf("%d readers wait", readers), func() bool {
 		s.blocks.mu.Lock()
+		defer s.blocks.mu.Unlock()
 		n := 0
 		for _, f := range s.blocks.flights {
 			n += f.waiters
 		}
-		s.blocks.mu.Unlock()
-		if n == readers {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d readers wait, want %d", n, readers)
-		}
-	}
+		return n == readers
+	})
 }
 
 // TestContexts: a reader stops at once, whatever the server does, and so does
@@ -133,11 +130,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		check(t, s, want)
 		s.Close()
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, there were %d", runtime.NumGoroutine(), before)
-		}
-	}
+	testkit.Eventually(t, "as many goroutines as before", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // TestConnections: no more requests at once than asked for.
@@ -184,11 +177,7 @@ func TestReadAhead(t *testing.T) {
 	arrives := func(shard, block int) {
 		t.Helper()
 		id := blockID{s.shards[shard].place.(*remote), int64(block)}
-		for deadline := time.Now().Add(10 * time.Second); !s.cache.has(id.name()); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("block %d of shard %d does not arrive", block, shard)
-			}
-		}
+		testkit.Eventually(t, fmt.Sprintf("block %d of shard %d arrives", block, shard), func() bool { return s.cache.has(id.name()) })
 	}
 	if _, err := s.Read(t.Context(), 0, "jpg", nil); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func newCache(t testing.TB, dir string, limit int64) *cache {
@@ -224,9 +226,7 @@ func TestCacheTooSlow(t *testing.T) {
 			}
 		}
 	}()
-	for deadline := time.Now().Add(10 * time.Second); s.Stats().Fetched-before < memoryBlocks && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "blocks on their way into the cache", func() bool { return s.Stats().Fetched-before >= memoryBlocks })
 	time.Sleep(100 * time.Millisecond) // for more to come, if any do
 	if n := s.Stats().Fetched - before; n != memoryBlocks {
 		t.Errorf("%d blocks are on their way into the cache, want %d", n, memoryBlocks)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -88,56 +89,73 @@ func TestServerFaults(t *testing.T) {
 	}
 }
 
+// slowServer answers requests for ranges of one file with a few bytes every now
+// and then. It needs no network, so that tests can run on a clock of their own.
+type slowServer struct {
+	file  []byte
+	bytes int // at once
+	pause time.Duration
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	from, to := 0, len(s.file)-1
+	fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to)
+	to = min(to, len(s.file)-1)
+	header := http.Header{"Etag": {`"1"`}, "Content-Range": {fmt.Sprintf("bytes %d-%d/%d", from, to, len(s.file))}}
+	body := &slowBody{r.Context(), s, s.file[from : to+1]}
+	return &http.Response{StatusCode: http.StatusPartialContent, Header: header, Body: body, ContentLength: -1, Request: r}, nil
+}
+
+type slowBody struct {
+	ctx context.Context
+	slowServer
+	left []byte
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if len(b.left) == 0 {
+		return 0, io.EOF
+	}
+	select {
+	case <-time.After(b.pause):
+	case <-b.ctx.Done():
+		return 0, context.Cause(b.ctx)
+	}
+	n := copy(p[:min(len(p), b.bytes)], b.left)
+	b.left = b.left[n:]
+	return n, nil
+}
+
+func (b *slowBody) Close() error { return nil }
+
 // TestServerSlow: slower than the time-out in all, but never still for long.
 func TestServerSlow(t *testing.T) {
-	t.Parallel()
-	want := []entry{{name: "1.jpg", content: string(block(1, 150_000))}}
-	srv := newServer(t, map[string][]byte{"train.tar": pack(t, want...)})
-	content := srv.files["train.tar"]
-	srv.set(func() {
-		srv.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
-			var from, to int
-			fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to)
-			w.Header().Set("ETag", `"1"`)
-			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, len(content)))
-			w.WriteHeader(206)
-			for part := content[from : to+1]; len(part) > 0; part = part[min(len(part), 8<<10):] {
-				w.Write(part[:min(len(part), 8<<10)])
-				w.(http.Flusher).Flush()
-				time.Sleep(250 * time.Millisecond)
-			}
-			return true
+	synctest.Test(t, func(t *testing.T) {
+		want := []entry{{name: "1.jpg", content: string(block(1, 150_000))}}
+		opts := options(t)
+		opts.Timeout, opts.Retries, opts.blockBytes = 600*time.Millisecond, -1, 1<<20 // one request for all
+		opts.Client = &http.Client{Transport: slowServer{pack(t, want...), 8 << 10, 250 * time.Millisecond}}
+		start := time.Now()
+		check(t, open(t, "http://slow.example/train.tar", opts), want)
+		if took := time.Since(start); took < 4*opts.Timeout {
+			t.Errorf("took %v", took)
 		}
 	})
-	opts := options(t)
-	opts.Timeout, opts.Retries = 4*time.Second, -1
-	check(t, open(t, srv.URL+"/train.tar", opts), want)
 }
 
 // TestServerTrickles: a byte now and then is no progress.
 func TestServerTrickles(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t, map[string][]byte{"train.tar": pack(t, entry{name: "1.jpg", content: string(block(1, 150_000))})})
-	srv.set(func() {
-		srv.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("ETag", `"1"`)
-			asked, _ := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
-			w.Header().Set("Content-Range", fmt.Sprintf("bytes %s/%d", asked, len(srv.files["train.tar"])))
-			w.WriteHeader(206)
-			for r.Context().Err() == nil {
-				w.Write([]byte{0})
-				w.(http.Flusher).Flush()
-				time.Sleep(10 * time.Millisecond)
-			}
-			return true
+	synctest.Test(t, func(t *testing.T) {
+		opts := options(t)
+		opts.Timeout, opts.Retries = 200*time.Millisecond, -1
+		file := pack(t, entry{name: "1.jpg", content: string(block(1, 150_000))})
+		opts.Client = &http.Client{Transport: slowServer{file, 1, 10 * time.Millisecond}}
+		_, err := Open(t.Context(), "http://slow.example/train.tar", opts)
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "less than 16384 bytes in 200ms") {
+			t.Errorf("%v", err)
 		}
 	})
-	opts := options(t)
-	opts.Timeout, opts.Retries = 200*time.Millisecond, -1
-	_, err := Open(t.Context(), srv.URL+"/train.tar", opts)
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "less than 16384 bytes in 200ms") {
-		t.Errorf("%v", err)
-	}
 }
 
 // TestServerErrors: what will not go away is an error at once, that says what

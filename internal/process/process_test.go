@@ -8,9 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/internal/process"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func Example() {
@@ -98,11 +98,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nobody collects it meanwhile, so it stays a zombie.
-	for deadline := time.Now().Add(20 * time.Second); id.Alive(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("alive as a zombie")
-		}
-	}
+	testkit.Eventually(t, "a zombie is not alive", func() bool { return !id.Alive() })
 	child.Wait()
 	if id.Alive() {
 		t.Error("alive when it was collected")
