@@ -28,7 +28,8 @@
 // link carries what the file holds. With several targets a model is spread over
 // devices, whole layers to each ([Layers]), or as Options.Place says. [Stream]
 // brings one layer after the other through a few buffers, for a model that does
-// not fit; the next ones are on their way while one is at work. [LoadStore] puts
+// not fit; the next ones are on their way while one is at work. Several devices
+// take the layers in turn, over all links at once. [LoadStore] puts
 // layers into a [tier.Store], for one that is used again and again.
 //
 // A checkpoint that does not fit is refused before anything is allocated. After

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/safetensors"
 )
 
@@ -99,6 +100,13 @@ func compareNames(a, b string) int {
 	}
 }
 
+func checkPlace(i int, name string, n int) error {
+	if i < 0 || i >= n {
+		return fmt.Errorf("%w: Place says %d of %.80q, and there are %s", ErrArgument, i, name, units.Count(n, "target"))
+	}
+	return nil
+}
+
 // place divides tensors among n targets.
 func (o *Options) place(tensors []safetensors.Tensor, n int) ([][]safetensors.Tensor, error) {
 	shares := make([][]safetensors.Tensor, n)
@@ -106,8 +114,8 @@ func (o *Options) place(tensors []safetensors.Tensor, n int) ([][]safetensors.Te
 	case o.Place != nil:
 		for _, t := range tensors {
 			i := o.Place(t.Name)
-			if i < 0 || i >= n {
-				return nil, fmt.Errorf("%w: Place says %d of %.80q, and there are %d targets", ErrArgument, i, t.Name, n)
+			if err := checkPlace(i, t.Name, n); err != nil {
+				return nil, err
 			}
 			shares[i] = append(shares[i], t)
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/safetensors"
 	"github.com/pinion-gpu/pinion/transfer"
 )
@@ -89,15 +90,17 @@ func Load(ctx context.Context, ck *safetensors.Checkpoint, o Options, targets ..
 		}
 	}()
 	loads := make([]*load, len(targets))
+	needs, what := make([]int64, len(targets)), make([]string, len(targets))
 	total := int64(0)
 	for i, t := range targets {
 		loads[i] = newLoad(t, shares[i], &o)
-		if err := t.fits(loads[i].needs(), fmt.Sprintf("loading %d tensors", len(shares[i]))); err != nil {
-			return w, err
-		}
+		needs[i], what[i] = loads[i].needs(), "loading "+units.Count(len(shares[i]), "tensor")
 		for _, x := range shares[i] {
 			total += x.Bytes
 		}
+	}
+	if err := fits(targets, needs, what); err != nil {
+		return w, err
 	}
 	for i, l := range loads {
 		if err := l.alloc(ctx, w, i); err != nil {
@@ -131,14 +134,8 @@ func Load(ctx context.Context, ck *safetensors.Checkpoint, o Options, targets ..
 	if err := ctx.Err(); err != nil {
 		return w, err
 	}
-	// What a target was stopped by is not what went wrong.
-	slices.SortStableFunc(errs, func(a, b error) int {
-		return cmp.Compare(stopped(a), stopped(b))
-	})
-	for _, err := range errs {
-		if err != nil {
-			return w, err
-		}
+	if err := cause(errs); err != nil {
+		return w, err
 	}
 	if o.Progress != nil && total == 0 {
 		o.Progress(0, 0)
@@ -156,12 +153,15 @@ func about(ctx context.Context, err error) error {
 	return fmt.Errorf("checkpoint: %w", err)
 }
 
-// stopped puts the errors of those who were only stopped last.
-func stopped(err error) int {
-	if errors.Is(err, context.Canceled) {
-		return 1
+// cause returns what went wrong on one of several targets: not what the others
+// were stopped by, if there is more.
+func cause(errs []error) (err error) {
+	for _, e := range errs {
+		if err == nil || errors.Is(err, context.Canceled) && e != nil && !errors.Is(e, context.Canceled) {
+			err = e
+		}
 	}
-	return 0
+	return err
 }
 
 // load is what one target gets.

@@ -192,6 +192,16 @@ func TestLoadTooLarge(t *testing.T) {
 	}
 	_, err = Load(t.Context(), m.ck, Options{Floats: dtype.F64}, target)
 	testkit.WantError(t, "cast", err, device.ErrOutOfMemory, "loading 3 tensors needs 2.10 MiB")
+	// Targets on one device share its memory.
+	_, err = Load(t.Context(), m.ck, Options{}, target, target)
+	testkit.WantError(t, "twice", err, device.ErrOutOfMemory, "loading 2 tensors needs 391 KiB, 1.14 MiB with the other targets on the device", "has 1 MiB free of 1 MiB")
+	for _, err := range Stream(t.Context(), m.ck, StreamOptions{}, target, target, target) {
+		testkit.WantError(t, "stream, one device", err, device.ErrOutOfMemory, `with 1 buffer of 195 KiB, for layer "a"`, "1.14 MiB with the other")
+	}
+	second := testkit.Must(device.Open("host:1MiB"))(t)
+	defer second.Close()
+	w := testkit.Must(Load(t.Context(), m.ck, Options{}, target, Target{Engine: f.engine(second)}))(t)
+	testkit.OK(t, w.Close())
 	for _, err := range Stream(t.Context(), m.ck, StreamOptions{}, target) {
 		testkit.WantError(t, "stream", err, device.ErrOutOfMemory, "2 buffers of 781 KiB", `for layer "c"`, "needs 1.53 MiB")
 	}

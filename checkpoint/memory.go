@@ -39,20 +39,41 @@ func (t *Target) alloc(ctx context.Context, n int64, name string, staging bool) 
 	return &memory{p, func() error { return dev.Free(p) }}, nil
 }
 
-// fits fails where a target that has no pool, which knows better, has less
-// memory than need.
-func (t *Target) fits(need int64, what string) error {
-	if t.Pool != nil {
-		return nil
-	}
-	dev := t.Engine.Device()
-	m, err := dev.Memory()
-	if err != nil {
-		return err
-	}
-	if need > m.FreeBytes {
-		return fmt.Errorf("%w: %s needs %s, and %s has %s free of %s", device.ErrOutOfMemory, what,
-			units.Bytes(need), dev.Info().ID, units.Bytes(m.FreeBytes), units.Bytes(m.TotalBytes))
+// fits fails where targets have less memory than they need: needs bytes each, to
+// do what. Targets on one device share it. One that has a pool, which knows
+// better, is left out.
+func fits(targets []Target, needs []int64, what []string) error {
+	for i, t := range targets {
+		if t.Pool != nil {
+			continue
+		}
+		dev := t.Engine.Device()
+		all := int64(0)
+		for j, other := range targets {
+			if other.Pool == nil && sameMemory(dev, other.Engine.Device()) {
+				all += needs[j]
+			}
+		}
+		m, err := dev.Memory()
+		if err != nil {
+			return err
+		}
+		if all <= m.FreeBytes {
+			continue
+		}
+		with := ""
+		if all > needs[i] {
+			with = fmt.Sprintf(", %s with the other targets on the device", units.Bytes(all))
+		}
+		return fmt.Errorf("%w: %s needs %s%s, and %s has %s free of %s", device.ErrOutOfMemory, what[i],
+			units.Bytes(needs[i]), with, dev.Info().ID, units.Bytes(m.FreeBytes), units.Bytes(m.TotalBytes))
 	}
 	return nil
+}
+
+// sameMemory reports whether two devices are one, which may have been opened
+// twice.
+func sameMemory(a, b device.Device) bool {
+	id := a.Info().UUID
+	return device.Same(a, b) || id != "" && id == b.Info().UUID
 }

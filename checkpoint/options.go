@@ -36,9 +36,9 @@ type Options struct {
 	// stay as they are. Default: as stored.
 	Floats dtype.DType
 
-	// Place says to which of several targets a tensor goes, from 0 on. It is
-	// called once for each. Default: whole layers, in order, to each target
-	// about the same number of bytes.
+	// Place says to which of several targets a tensor goes, from 0 on; [Stream]
+	// asks it for layers. It is called once for each. Default: whole layers, in
+	// order, to each target about the same number of bytes.
 	Place func(name string) int
 
 	// Align is what the address of each tensor is a multiple of, a power of

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -95,10 +98,15 @@ func TestStream(t *testing.T) {
 	testkit.NoLeaks(t)
 	r := rand.New(rand.NewPCG(3, 9))
 	for round := range 12 {
-		f := open(t, 1)
+		f := open(t, 1+r.IntN(3))
 		m := write(t, 200_000, some(r, 40)...)
-		stream := testkit.Must(f.dev.NewStream())(t)
-		o := StreamOptions{Buffers: r.IntN(4), On: stream}
+		o := StreamOptions{Buffers: r.IntN(4)}
+		for range f.targets {
+			o.On = append(o.On, testkit.Must(f.dev.NewStream())(t))
+		}
+		if round%4 == 1 {
+			o.Place = func(layer string) int { return len(layer) * 7 % len(f.targets) }
+		}
 		o.Floats = []dtype.DType{0, dtype.F32, dtype.BF16}[round%3]
 		if round%2 == 1 {
 			o.limits = limits{step: 30_000, small: 2000, gap: 100, group: 5000, staging: 10_000, parallel: 2}
@@ -111,13 +119,21 @@ func TestStream(t *testing.T) {
 			}
 		}
 		names, seen := []string{}, 0
-		kept := testkit.Must(f.dev.Alloc(1 << 20))(t)
-		for layer, err := range Stream(t.Context(), m.ck, o, f.targets[0]) {
+		kept := testkit.Must(f.dev.Alloc(int64(len(f.targets)) << 20))(t)
+		for layer, err := range Stream(t.Context(), m.ck, o, f.targets...) {
 			testkit.OK(t, err)
+			want := len(names) % len(f.targets)
+			if o.Place != nil {
+				want = o.Place(layer.Name)
+			}
+			if layer.Target != want {
+				t.Errorf("layer %d, %q, is on target %d, want %d", len(names), layer.Name, layer.Target, want)
+			}
+			stream := o.On[layer.Target]
 			names = append(names, layer.Name)
 			for _, x := range layer.Tensors {
 				seen++
-				if found, ok := layer.Find(x.Name); !ok || found.Ptr != x.Ptr {
+				if found, ok := layer.Find(x.Name); !ok || found.Ptr != x.Ptr || x.Target != layer.Target {
 					t.Errorf("%q is not found", x.Name)
 				}
 				f.check(m, x, o.Floats)
@@ -125,19 +141,22 @@ func TestStream(t *testing.T) {
 			// Queued, not waited for: by the time it runs, the loop may be
 			// layers ahead.
 			if x := layer.Tensors[0]; x.Bytes > 0 && x.Bytes <= 1<<20 {
-				testkit.OK(t, stream.CopyD2D(kept, x.Ptr, x.Bytes))
+				at := kept.Add(int64(layer.Target) << 20)
+				testkit.OK(t, stream.CopyD2D(at, x.Ptr, x.Bytes))
 				got := make([]byte, x.Bytes)
 				defer func(x Tensor, want []byte) {
 					if string(got) != string(want) {
 						t.Errorf("%q was overwritten while it was in use", x.Name)
 					}
 				}(x, data(safetensors.Tensor{DType: m.stored(x).DType, Shape: x.Shape}, x.DType, m.seeds[x.Name]))
-				testkit.OK(t, stream.CopyD2H(got, kept))
+				testkit.OK(t, stream.CopyD2H(got, at))
 			}
 		}
-		testkit.OK(t, stream.Synchronize())
+		for _, stream := range o.On {
+			testkit.OK(t, stream.Synchronize())
+			testkit.OK(t, stream.Close())
+		}
 		testkit.OK(t, f.dev.Free(kept))
-		testkit.OK(t, stream.Close())
 		if !slices.IsSortedFunc(names, compareNames) || seen != 40 || last != m.ck.Bytes() {
 			t.Errorf("layers %q, %d tensors, %d bytes", names, seen, last)
 		}
@@ -205,11 +224,44 @@ func TestStreamEnds(t *testing.T) {
 		"buffers": {Buffers: -1},
 		"budget":  {Budget: -1},
 		"layers":  {Layers: []Layer{{Name: "x", Tensors: []safetensors.Tensor{tensor("x", safetensors.U8)}}}},
+		"streams": {On: make([]device.Stream, 2)},
+		"place":   {Options: Options{Place: func(string) int { return 1 }}},
 	} {
 		for _, err := range Stream(t.Context(), m.ck, o, f.targets[0]) {
 			testkit.WantError(t, name, err, ErrArgument)
 		}
 	}
+}
+
+// An error on one device ends the loop, however much the others could still do,
+// and is the one that the loop gets.
+func TestStreamFails(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("it does not cut a file that is open")
+	}
+	testkit.NoLeaks(t)
+	f := open(t, 3)
+	var tensors []safetensors.Tensor
+	for i := range 40 {
+		tensors = append(tensors, tensor(fmt.Sprintf("h.%d.w", i), safetensors.F32, 1000))
+	}
+	m := write(t, 1, tensors...) // a file each
+	cut, _ := m.ck.Find("h.7.w")
+	testkit.OK(t, os.Truncate(cut.File.Path(), 100))
+	var errs []error
+	n := 0
+	for l, err := range Stream(t.Context(), m.ck, StreamOptions{}, f.targets...) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f.check(m, l.Tensors[0], 0)
+		n++
+	}
+	if len(errs) != 1 || n > 7 {
+		t.Fatalf("%v after %d layers", errs, n)
+	}
+	testkit.WantError(t, "cut short", errs[0], io.ErrUnexpectedEOF, cut.File.Path())
 }
 
 // However a loop ends, work that was queued on its layers is done before their
@@ -230,7 +282,7 @@ func TestStreamWaits(t *testing.T) {
 		var done atomic.Bool
 		func() {
 			defer func() { recover() }()
-			for _, err := range Stream(t.Context(), m.ck, StreamOptions{On: stream}, f.targets[0]) {
+			for _, err := range Stream(t.Context(), m.ck, StreamOptions{On: []device.Stream{stream}}, f.targets[0]) {
 				testkit.OK(t, err)
 				testkit.OK(t, caller.Call(stream, func() error {
 					time.Sleep(20 * time.Millisecond)

@@ -57,7 +57,7 @@ folder with either. Several files are one checkpoint.
 
 With several devices each gets whole layers, about the same number of bytes. A
 checkpoint that does not fit can be streamed: layer by layer, through a few
-buffers as large as the largest layer.`,
+buffers as large as the largest layer; several devices take the layers in turn.`,
 		Example: `  pinion load model.safetensors
   pinion load ~/models/llama --device cuda:0,cuda:1
   pinion load ~/models/llama --only 'model.layers.0.*' --dtype bf16
@@ -71,8 +71,8 @@ buffers as large as the largest layer.`,
 	set.Lookup("device").Usage += `; several, such as "cuda:0,cuda:1", share the tensors`
 	set.StringArrayVar(&f.only, "only", nil, "load the tensors whose names match `PATTERN`, such as 'model.layers.0.*'; may be given several times")
 	flags.Choice(set, &f.dtype, "dtype", "", []string{"f16", "bf16", "f32", "f64"}, "cast floating-point tensors on the device to f16, bf16, f32 or f64 (default: as stored)")
-	set.BoolVar(&f.stream, "stream", false, "load layer by layer into the same buffers")
-	flags.Int(set, &f.buffers, "buffers", 2, flags.Between(1, 64), "layers in device memory at once, with --stream")
+	set.BoolVar(&f.stream, "stream", false, "load layer by layer, into a few buffers")
+	flags.Int(set, &f.buffers, "buffers", 2, flags.Between(1, 64), "layers in the memory of each device at once, with --stream")
 	flags.Choice(set, &f.path, "path", "auto", filePaths, "way from the file to the device: "+flags.Or(filePaths))
 	flags.Int(set, &f.copiers, "copiers", 0, flags.Between(0, 256), fmt.Sprintf("goroutines that copy from the page cache (default: one a processor, at most %d)", maxLoadCopiers))
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
@@ -98,10 +98,7 @@ func (f *loadFlags) check(cmd *cobra.Command) error {
 			return cli.BadUsage(cmd, "--device names %s twice", name)
 		}
 	}
-	switch {
-	case f.stream && len(names) > 1:
-		return cli.BadUsage(cmd, "--stream goes to one device, but --device names %d", len(names))
-	case !f.stream && cmd.Flags().Changed("buffers"):
+	if !f.stream && cmd.Flags().Changed("buffers") {
 		return cli.BadUsage(cmd, "--buffers needs --stream")
 	}
 	return nil
@@ -160,7 +157,7 @@ func (f *loadFlags) run(cmd *cobra.Command, args []string) (err error) {
 		return fmt.Errorf("--only %s matches none of %s", strings.Join(f.only, " --only "), units.Count(len(ck.Tensors()), "tensor"))
 	}
 	if f.stream {
-		err = out.stream(cmd.Context(), ck, checkpoint.StreamOptions{Options: o, Buffers: f.buffers}, targets[0])
+		err = out.stream(cmd.Context(), ck, checkpoint.StreamOptions{Options: o, Buffers: f.buffers}, targets)
 	} else {
 		err = out.load(cmd.Context(), ck, o, targets)
 	}
@@ -261,10 +258,10 @@ func (o *loadOutput) load(ctx context.Context, ck *safetensors.Checkpoint, optio
 	return w.Close()
 }
 
-func (o *loadOutput) stream(ctx context.Context, ck *safetensors.Checkpoint, options checkpoint.StreamOptions, target checkpoint.Target) error {
+func (o *loadOutput) stream(ctx context.Context, ck *safetensors.Checkpoint, options checkpoint.StreamOptions, targets []checkpoint.Target) error {
 	var r checkpoint.Report
 	options.Report = &r
-	for _, err := range checkpoint.Stream(ctx, ck, options, target) {
+	for _, err := range checkpoint.Stream(ctx, ck, options, targets...) {
 		if err != nil {
 			return err
 		}

@@ -108,6 +108,7 @@ func TestLoadCommand(t *testing.T) {
 		{"--device host:1MiB --only layers.1* --only scale", "[host:1MiB]", 5, 2*4104 + 4},
 		{"--device host:1MiB --dtype f32", "[host:1MiB]", 10, 22820},
 		{"--device host:20KiB --stream", "[host:20KiB]", 10, 22820},
+		{"--device host:20KiB,host:30KiB --stream --buffers 1", "[host:20KiB host:30KiB]", 10, 22820},
 		{"--device host:1MiB --path cached --copiers 2", "[host:1MiB]", 10, 22820},
 	} {
 		doc := document(t, keys, append([]string{"load", path, "--json"}, strings.Fields(c.args)...)...)
@@ -181,7 +182,7 @@ func TestLoadCommandErrors(t *testing.T) {
 		{"load --buffers 2 " + path, 2, []string{"--buffers needs --stream"}},
 		{"load --buffers 0 --stream " + path, 2, []string{"--buffers"}},
 		{"load --copiers -1 " + path, 2, []string{"--copiers"}},
-		{"load --stream --device host:1MiB,host:2MiB " + path, 2, []string{"--stream goes to one device"}},
+		{"load --stream --device host:20KiB,host:2KiB " + path, 1, []string{"out of device memory", "host:2KiB has 2 KiB free"}},
 		{"load --device cuda:0,cuda:0 " + path, 2, []string{"--device names cuda:0 twice"}},
 		{"load --device host:1MiB,gpu " + path, 2, []string{"--device", "gpu"}},
 	} {
