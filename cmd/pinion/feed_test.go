@@ -230,7 +230,7 @@ func TestFeedInterrupted(t *testing.T) {
 	order := []string{"--batch", "2", "--size", "16", "--shuffle", "--epochs", "1000000000"}
 	args := append([]string{"feed", dir, "--device", "host", "--save-state", state, "--digests", file}, order...)
 	r := process(t, func(p *os.Process) {
-		written(t, filepath.Join(filepath.Dir(file), ".*"))
+		written(t, p, filepath.Dir(file))
 		ok(t, p.Signal(os.Interrupt))
 	}, args...)
 	if r.code != exitFailed || !strings.Contains(r.stderr, "interrupted") || !strings.Contains(r.stderr, "--resume "+state) || !strings.Contains(r.stdout, "samples/s") {
@@ -252,19 +252,27 @@ func TestFeedInterrupted(t *testing.T) {
 	}
 }
 
-// written waits until something is in a file of that pattern.
-func written(t testing.TB, pattern string) {
+// written waits until something is in a draft that the process has in dir.
+func written(t testing.TB, p *os.Process, dir string) {
 	t.Helper()
 	for end := time.Now().Add(hang); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		files, err := filepath.Glob(pattern)
+		files, err := filepath.Glob(filepath.Join(dir, ".*"))
 		ok(t, err)
+		// On Linux a draft has no name but this.
+		open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Pid))
+		ok(t, err)
+		for _, file := range open {
+			if place, err := os.Readlink(file); err == nil && strings.HasPrefix(place, dir) {
+				files = append(files, file)
+			}
+		}
 		for _, file := range files {
 			if info, err := os.Stat(file); err == nil && info.Size() > 0 {
 				return
 			}
 		}
 	}
-	t.Errorf("nothing is in %s after %v", pattern, hang)
+	t.Errorf("nothing is in a draft in %s after %v", dir, hang)
 }
 
 // Files of every kind are told by their content, and flags say what of them is
