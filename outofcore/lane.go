@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -71,9 +72,12 @@ type lane struct {
 	*lanes
 	name   string
 	stream device.Stream
-	marks  []device.Event // of operation n: marks[n % len(marks)]
+	begin  device.Event   // before everything
+	starts []device.Event // of operation n: starts[n % len(starts)]
+	marks  []device.Event // its end, in the same way
 	queued int            // operations
 	passed int            // that the host has seen done
+	took   Lane           // they took
 }
 
 // lane makes a lane that is at most ahead operations in front of the device.
@@ -82,12 +86,21 @@ func (l *lanes) lane(dev device.Device, name string, ahead int) (n *lane, err er
 	if n.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
-	for range ahead {
-		mark, err := dev.NewEvent(device.EventNoTiming | device.EventBlockingSync)
-		if err != nil {
-			return nil, errors.Join(err, n.close())
+	event := func() (e device.Event) {
+		if err == nil {
+			e, err = dev.NewEvent(device.EventBlockingSync)
 		}
-		n.marks = append(n.marks, mark)
+		return e
+	}
+	n.begin = event()
+	for range ahead {
+		n.starts, n.marks = append(n.starts, event()), append(n.marks, event())
+	}
+	if err == nil {
+		err = n.stream.Record(n.begin)
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
 }
@@ -102,6 +115,9 @@ func (n *lane) push(queue func(s device.Stream) error) error {
 	}
 	if err := n.ctx.Err(); err != nil {
 		return err
+	}
+	if err := n.stream.Record(n.starts[number%len(n.starts)]); err != nil {
+		return fmt.Errorf("%s: %w", n.name, err)
 	}
 	if err := queue(n.stream); err != nil {
 		return fmt.Errorf("%s: %w", n.name, err)
@@ -118,9 +134,19 @@ func (n *lane) push(queue func(s device.Stream) error) error {
 
 // retire waits for the oldest operation that is queued.
 func (n *lane) retire() error {
-	if err := device.Wait(n.ctx, n.mark(n.passed)); err != nil {
+	start, end := n.starts[n.passed%len(n.starts)], n.mark(n.passed)
+	err := device.Wait(n.ctx, end)
+	var from, took time.Duration
+	if err == nil {
+		from, err = start.Since(n.begin)
+	}
+	if err == nil {
+		took, err = end.Since(start)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", n.name, err)
 	}
+	n.took.add(from.Seconds(), took.Seconds())
 	n.mu.Lock()
 	n.passed++
 	n.mu.Unlock()
@@ -160,8 +186,10 @@ func (n *lane) finish() error {
 // close waits for the stream and gives it back.
 func (n *lane) close() error {
 	err := n.stream.Close()
-	for _, mark := range n.marks {
-		err = errors.Join(err, mark.Close())
+	for _, e := range append(append([]device.Event{n.begin}, n.starts...), n.marks...) {
+		if e != nil {
+			err = errors.Join(err, e.Close())
+		}
 	}
 	return err
 }

@@ -101,12 +101,17 @@ func (r *Runner) matMul(ctx context.Context, p Product, began time.Time) (report
 	pinned := func(b []byte) bool { return r.pinner != nil && r.pinner.Pinned(b) }
 	report.Pinned = pinned(p.A.Bytes) && pinned(p.B.Bytes) && pinned(p.C.Bytes)
 	problem.H2DRate, problem.D2HRate = r.linkRate(report.Pinned, false), r.linkRate(report.Pinned, true)
+	for i, m := range []*Matrix{&p.A, &p.B, &p.C} {
+		if problem.RowShare[i], err = r.rowShare(ctx, m, budget); err != nil {
+			return report, err
+		}
+	}
 	problem.DeviceBytes = max(budget-b.WorkspaceBytes(), 0)
 	if report.Plan, err = r.plan(problem); err != nil {
 		return report, err
 	}
 	report.Floor = report.Plan.Problem.Floor()
-	return report, r.execute(ctx, &p, report.Plan, b, func() { report.Setup = time.Since(began) })
+	return report, r.execute(ctx, &p, b, &report, began)
 }
 
 // problem checks p and says what is to be planned.
@@ -119,7 +124,7 @@ func (p *Product) problem() (Problem, error) {
 	if p.TransB {
 		n = p.B.Rows
 	}
-	problem := Problem{M: m, N: n, K: k, Type: p.A.Type, ReadC: p.Beta != 0}
+	problem := Problem{M: m, N: n, K: k, Type: p.A.Type, ReadC: p.Beta != 0, TransA: p.TransA, TransB: p.TransB}
 	switch {
 	case m < 1 || n < 1 || k < 1:
 		return problem, fmt.Errorf("%w: %d x %d x %d", device.ErrArgument, m, n, k)
@@ -198,8 +203,9 @@ type execution struct {
 	boxes                            device.BoxCopier // nil: none
 }
 
-// execute carries out a plan.
-func (r *Runner) execute(ctx context.Context, p *Product, plan *Plan, b blas.BLAS, started func()) (err error) {
+// execute carries out the plan of a report, and completes that.
+func (r *Runner) execute(ctx context.Context, p *Product, b blas.BLAS, report *Report, began time.Time) (err error) {
+	plan := report.Plan
 	x := &execution{Plan: plan, Runner: r, product: p, blas: b}
 	memory, free, err := r.alloc(ctx, plan.DeviceBytes()+b.WorkspaceBytes())
 	if err != nil {
@@ -226,11 +232,12 @@ func (r *Runner) execute(ctx context.Context, p *Product, plan *Plan, b blas.BLA
 		defer func() { err = errors.Join(err, made.close()) }()
 		*l.to = made
 	}
-	started()
+	report.Setup = time.Since(began)
 	lanes.run(x.fillIn)
 	lanes.run(x.fillCompute)
 	lanes.run(x.fillOut)
 	err = lanes.wait(ctx)
+	report.Lanes = Lanes{x.in.took, x.compute.took, x.out.took}
 	runtime.KeepAlive(p) // the driver may use the matrices to the end
 	return err
 }

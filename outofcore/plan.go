@@ -21,10 +21,66 @@ type Problem struct {
 
 	DeviceBytes int64 // device memory for tiles
 
+	TransA, TransB bool // the matrix is stored the other way round
+
 	// Rates of the link, in bytes a second, and the speed of products. They
 	// decide between plans. 0: unknown.
 	H2DRate, D2HRate float64
+	RowShare         [3]RowShare // of tiles of A, B and C
 	Speed            Speed
+}
+
+// RowShare is which share of the link's rate copies reach whose rows have gaps
+// between them in host memory: rows of 512, 1024, … 65536 bytes. 0: unknown,
+// and counts as 1. [Runner] measures it, for pinned matrices that are large.
+type RowShare [8]float64
+
+const leastRow = 512
+
+// at is the share for rows of n bytes: between two measured lengths on a line
+// over the logarithm; 1 beyond them.
+func (s *RowShare) at(n int64) float64 {
+	octave := max(math.Log2(float64(n)/leastRow), 0)
+	i := int(octave)
+	if i >= len(s) {
+		return 1
+	}
+	share := func(i int) float64 {
+		if i >= len(s) {
+			return 1
+		}
+		return cmp.Or(s[i], 1)
+	}
+	part := octave - float64(i)
+	return share(i)*(1-part) + share(i+1)*part
+}
+
+// rowBytes is how long the rows of a tile are in host memory; 0: the tile has
+// no gaps.
+func (p *Problem) rowBytes(of matrix, tileM, tileN, tileK int64) int64 {
+	across, all := tileN, p.N
+	switch {
+	case of == matrixA && p.TransA:
+		across, all = tileM, p.M
+	case of == matrixA, of == matrixB && p.TransB:
+		across, all = tileK, p.K
+	}
+	if across >= all {
+		return 0
+	}
+	return across * int64(p.Type.Size())
+}
+
+// rate is how many bytes of a tile cross the link a second.
+func (p *Problem) rate(of matrix, tileM, tileN, tileK int64, toHost bool) float64 {
+	rate := p.H2DRate
+	if toHost {
+		rate = p.D2HRate
+	}
+	if n := p.rowBytes(of, tileM, tileN, tileK); n > 0 {
+		rate *= p.RowShare[of].at(n)
+	}
+	return rate
 }
 
 // Plan is an order of tile products, and of the copies that bring and take the
@@ -50,6 +106,7 @@ type Plan struct {
 	Products           int     // of tiles
 	H2DBytes, D2HBytes int64   // that the plan moves
 	Seconds            float64 // that it takes by the rates; 0 if they are unknown
+	Lanes              Lanes   // how that comes about
 
 	loads  []load
 	steps  []step
@@ -215,10 +272,11 @@ func (p *Problem) kindsOf(side, depth int64, swapped bool, mostSteps int) []kind
 	room := p.DeviceBytes - s.narrowSlots*s.narrow
 
 	// Times of a tile, for the guesses.
-	in, out := float64(s.factor)/p.H2DRate, float64(min(side, p.M)*min(side, p.N)*int64(p.Type.Size()))/p.D2HRate
 	high, wide := min(side, p.M), min(side, p.N)
+	in := float64(s.factor) / 2 * (1/p.rate(matrixA, high, wide, depth, false) + 1/p.rate(matrixB, high, wide, depth, false))
+	out := float64(high*wide*int64(p.Type.Size())) / p.rate(matrixC, high, wide, depth, true)
 	whole := float64(high) * float64(wide) * float64(depth) // of a product; at the edges they are smaller
-	compute := p.stepSeconds(high, wide, depth, kt > 1) * float64(p.M) * float64(p.N) * float64(p.K) / whole
+	compute := p.stepSeconds(high, wide, depth, kt > 1, false) * float64(p.M) * float64(p.N) * float64(p.K) / whole
 	step := compute / float64(mt*nt*kt)
 	var list []kind
 	add := func(k kind, loads, ends float64) {
@@ -300,12 +358,16 @@ const (
 	narrowIn  = 2
 )
 
-// stepSeconds is what a product of tiles takes.
-func (p *Problem) stepSeconds(m, n, k int64, add bool) float64 {
+// stepSeconds is what a product of tiles takes: added to what is there, and
+// narrowed to bfloat16 behind it.
+func (p *Problem) stepSeconds(m, n, k int64, add, narrow bool) float64 {
 	side := int64(math.Sqrt(float64(m) * float64(n)))
 	t := launch + 2*float64(m)*float64(n)*float64(k)/p.Speed.at(side)
 	if add {
 		t += p.Speed.AddSeconds * float64(m) * float64(n) * 4
+	}
+	if narrow { // reads 4 bytes and writes 2, where adding reads 4
+		t += p.Speed.AddSeconds * float64(m) * float64(n) * 6
 	}
 	return t
 }

@@ -132,6 +132,12 @@ func TestPlans(t *testing.T) {
 		for i := range random.IntN(speedSides + 1) {
 			p.Speed.FlopRate[i] = math.Pow(10, 9+6*random.Float64())
 		}
+		p.TransA, p.TransB = random.IntN(2) == 0, random.IntN(2) == 0
+		for i := range p.RowShare {
+			for k := range random.IntN(len(p.RowShare[i]) + 1) {
+				p.RowShare[i][k] = 0.1 + 0.9*random.Float64()
+			}
+		}
 		p.Speed.AddSeconds = float64(random.IntN(2)) * 1e-12
 		if random.IntN(2) == 0 {
 			p.Type = dtype.BF16

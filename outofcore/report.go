@@ -9,14 +9,62 @@ import (
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
+// Lane is what one of the queues of a product did, in seconds from the moment
+// that the tiles' memory was there.
+type Lane struct {
+	Busy  float64 // the rest of the time it waited for the others
+	Began float64 // the first operation
+	Ended float64 // the last one
+}
+
+// add runs an operation of so many seconds, not before that time, and returns
+// when it is over.
+func (l *Lane) add(from, seconds float64) float64 {
+	from = max(from, l.Ended)
+	if l.Busy == 0 {
+		l.Began = from
+	}
+	l.Busy += seconds
+	l.Ended = from + seconds
+	return l.Ended
+}
+
+// Lanes are the queues of a product: tiles that come in, products of tiles, and
+// tiles of C that go out.
+type Lanes struct{ In, Products, Out Lane }
+
 // Report tells what a product took.
 type Report struct {
 	Plan    *Plan
 	Floor   Floor
 	Library string        // that multiplied
 	Pinned  bool          // all host memory was pinned, and copied straight
+	Lanes   Lanes         // as the device saw them; [Plan.Lanes] is what was expected
 	Setup   time.Duration // planning, device memory and streams
 	Wall    time.Duration // all of it
+}
+
+// Times are where the wall time of a product went. They add up to it.
+type Times struct {
+	Setup, FirstTiles, Products, Waiting, LastTiles, Closing time.Duration
+}
+
+// Times says where the time went: Setup; FirstTiles, until the first product of
+// tiles could begin; Products; Waiting, of products for tiles in between;
+// LastTiles, which went out behind the last product; and Closing, giving
+// everything back.
+func (r *Report) Times() Times {
+	duration := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	l := r.Lanes
+	t := Times{
+		Setup:      r.Setup,
+		FirstTiles: duration(l.Products.Began),
+		Products:   duration(l.Products.Busy),
+		Waiting:    duration(l.Products.Ended - l.Products.Began - l.Products.Busy),
+		LastTiles:  duration(max(l.Out.Ended-l.Products.Ended, 0)),
+	}
+	t.Closing = r.Wall - t.Setup - t.FirstTiles - t.Products - t.Waiting - t.LastTiles
+	return t
 }
 
 // FlopRate is the floating-point operations a second that were reached.
@@ -39,18 +87,33 @@ func (r Report) String() string {
 	fmt.Fprintf(&t, "%d x %d x %d of %v by %s, %s\n", q.M, q.N, q.K, q.Type, r.Library, memory)
 	fmt.Fprintf(&t, "%s of tiles of %d x %d x %d in %s of device memory\n", units.Count(p.Products, "product"),
 		p.TileM, p.TileN, p.TileK, units.Bytes(p.DeviceBytes()))
-	table := texttable.New("", ">moved", ">least", ">times")
-	row := func(name string, moved, least int64) {
-		table.Add(name, units.Bytes(moved), units.Bytes(least), units.Digits(float64(moved)/float64(least)))
+	table := texttable.New("", ">moved", ">least", ">times", ">at", ">expected")
+	row := func(name string, moved, least int64, lanes ...Lane) {
+		cells := []string{name, units.Bytes(moved), units.Bytes(least), units.Digits(float64(moved) / float64(least)), "", ""}
+		for i, l := range lanes {
+			if l.Busy > 0 {
+				cells[4+i] = units.Rate(float64(moved) / l.Busy)
+			}
+		}
+		table.Add(cells...)
 	}
-	row("copied in", p.H2DBytes, r.Floor.H2DBytes)
-	row("copied out", p.D2HBytes, r.Floor.D2HBytes)
+	row("copied in", p.H2DBytes, r.Floor.H2DBytes, r.Lanes.In, p.Lanes.In)
+	row("copied out", p.D2HBytes, r.Floor.D2HBytes, r.Lanes.Out, p.Lanes.Out)
 	row("both", p.H2DBytes+p.D2HBytes, r.Floor.BothBytes)
 	t.WriteString(table.String())
 	times := texttable.New("", ">time", "")
-	times.Add("products alone", units.Seconds(r.Floor.ComputeSeconds), "by a measured rate")
+	if r.Floor.ComputeSeconds > 0 {
+		times.Add("products alone", units.Seconds(r.Floor.ComputeSeconds), "by a measured rate")
+	}
 	times.Add("link alone", units.Seconds(r.Floor.LinkSeconds), fmt.Sprintf("the least bytes, at %s in, %s out", units.Rate(q.H2DRate), units.Rate(q.D2HRate)))
 	times.Add("planned", units.Seconds(p.Seconds), "")
-	times.Add("wall", units.Duration(r.Wall), fmt.Sprintf("%s of it setup; %s GFLOP/s", units.Duration(r.Setup), units.Digits(r.FlopRate()/1e9)))
+	times.Add("wall", units.Duration(r.Wall), units.Digits(r.FlopRate()/1e9)+" GFLOP/s")
+	at := r.Times()
+	times.Add("  setup", units.Duration(at.Setup), "")
+	times.Add("  first tiles", units.Duration(at.FirstTiles), fmt.Sprintf("until a product could begin; planned %s", units.Seconds(p.Lanes.Products.Began)))
+	times.Add("  products", units.Duration(at.Products), fmt.Sprintf("planned %s", units.Seconds(p.Lanes.Products.Busy)))
+	times.Add("  waiting", units.Duration(at.Waiting), fmt.Sprintf("of products for tiles; planned %s", units.Seconds(p.Lanes.Products.Ended-p.Lanes.Products.Began-p.Lanes.Products.Busy)))
+	times.Add("  last tiles", units.Duration(at.LastTiles), fmt.Sprintf("on their way out; planned %s", units.Seconds(max(p.Lanes.Out.Ended-p.Lanes.Products.Ended, 0))))
+	times.Add("  closing", units.Duration(at.Closing), "")
 	return t.String() + times.String()
 }

@@ -41,6 +41,9 @@ type Runner struct {
 	blas   blas.BLAS // opened by the first product
 	speeds map[speedKey]Speed
 	plans  map[Problem]*Plan
+	rows   map[int64]RowShare // by the distance of rows, in bytes
+
+	rowsWorth int64 // [rowsWorth], but for tests
 }
 
 type speedKey struct {
@@ -59,7 +62,8 @@ func New(e *transfer.Engine, o Options) (*Runner, error) {
 	}
 	pinner, _ := device.As[device.Pinner](e.Device())
 	return &Runner{engine: e, dev: e.Device(), pinner: pinner, options: o, kernels: set,
-		speeds: map[speedKey]Speed{}, plans: map[Problem]*Plan{}}, nil
+		speeds: map[speedKey]Speed{}, plans: map[Problem]*Plan{},
+		rows: map[int64]RowShare{}, rowsWorth: rowsWorth}, nil
 }
 
 // Close gives back what the runner has from the device. No call may be under

@@ -167,7 +167,7 @@ func (p *Problem) simulate(k kind) *Plan {
 		}
 	}
 	plan.Products = len(order)
-	plan.Seconds = plan.time()
+	plan.Seconds, plan.Lanes = plan.time()
 	return plan
 }
 
@@ -196,42 +196,61 @@ func (p *Plan) bytes(t tile) int64 {
 	return rows * columns * int64(p.Problem.Type.Size())
 }
 
+// duplex is the share of its rate that a direction of the link keeps while the
+// other one is busy, too: of PCIe 5, 97 GB/s of 110 together.
+const duplex = 0.88
+
 // time runs the plan by the rates: three queues that wait for each other.
-func (p *Plan) time() float64 {
+func (p *Plan) time() (seconds float64, lanes Lanes) {
 	q := &p.Problem
+	copying := func(t tile, toHost bool) float64 {
+		return float64(p.bytes(t)) / q.rate(t.of, p.TileM, p.TileN, p.TileK, toHost)
+	}
+	in, compute, out := &lanes.In, &lanes.Products, &lanes.Out
+	for _, l := range p.loads {
+		in.Busy += copying(l.tile, false)
+	}
+	for _, at := range p.steps {
+		if at.last {
+			out.Busy += copying(tile{matrixC, at.i, at.j}, true)
+		}
+	}
+	// As long as both directions are busy, both are slower.
+	most := min(in.Busy, out.Busy) * (1/duplex - 1)
+	slowIn, slowOut := 1+most/in.Busy, 1+most/out.Busy
+	in.Busy, out.Busy = 0, 0
+
 	loaded, stepped := make([]float64, len(p.loads)), make([]float64, len(p.steps))
 	stored := make([]float64, 0, p.stores)
-	var in, compute, out float64 // when each queue is through with what it has
 	next := 0
 	for s, at := range p.steps {
 		for ; next < at.loads; next++ {
 			l := p.loads[next]
+			free := 0.0
 			if l.after >= 0 {
 				if p.behindStore(l) {
-					in = max(in, stored[l.after])
+					free = stored[l.after]
 				} else {
-					in = max(in, stepped[l.after])
+					free = stepped[l.after]
 				}
 			}
-			in += float64(p.bytes(l.tile)) / q.H2DRate
-			loaded[next] = in
+			loaded[next] = in.add(free, copying(l.tile, false)*slowIn)
 		}
+		ready := 0.0
 		if at.loads > 0 {
-			compute = max(compute, loaded[at.loads-1])
+			ready = loaded[at.loads-1]
 		}
 		if at.after >= 0 {
-			compute = max(compute, stored[at.after])
+			ready = max(ready, stored[at.after])
 		}
 		_, _, rows, depth := p.extent(tile{matrixA, at.i, at.l})
 		_, _, _, columns := p.extent(tile{matrixB, at.l, at.j})
-		compute += q.stepSeconds(rows, columns, depth, !at.first)
-		stepped[s] = compute
+		stepped[s] = compute.add(ready, q.stepSeconds(rows, columns, depth, !at.first, at.last && p.narrows()))
 		if at.last {
-			out = max(out, compute) + float64(p.bytes(tile{matrixC, at.i, at.j}))/q.D2HRate
-			stored = append(stored, out)
+			stored = append(stored, out.add(stepped[s], copying(tile{matrixC, at.i, at.j}, true)*slowOut))
 		}
 	}
-	return max(compute, out)
+	return max(compute.Ended, out.Ended), lanes
 }
 
 // behindStore reports whether a load waits for a store, and not for a step.

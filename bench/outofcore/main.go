@@ -7,6 +7,8 @@
 //
 // A sample of C is compared with products in float64 before anything is timed.
 // The rows of one shape are timed in turn, one repeat of each after the other.
+// Plans are made by the model of the link in the user's cache, which `pinion
+// bench link --calibrate` measures.
 // Read it beside peers/torch_outofcore.py, which does the same with PyTorch.
 package main
 
@@ -35,21 +37,17 @@ import (
 	"github.com/pinion-gpu/pinion/outofcore"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/transfer"
-	"github.com/pinion-gpu/pinion/transfer/calibrate"
-	"github.com/pinion-gpu/pinion/transfer/linkmodel"
 )
 
 type options struct {
 	harness.Options
-	repeats   int
-	calibrate bool
+	repeats int
 }
 
 func main() {
 	var o options
 	o.Flags("f32, tf32, bf16, shares, pageable, arrays")
 	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each row")
-	flag.BoolVar(&o.calibrate, "calibrate", false, "measure the link's model first, and plan by it")
 	flag.Parse()
 	harness.Main("outofcore", func(ctx context.Context, w io.Writer) error {
 		return harness.Run(o.Device, w, func(dev device.Device) (any, error) { return measureAll(ctx, dev, o) })
@@ -70,55 +68,72 @@ type row struct {
 	FloorSeconds   float64 `json:"floor_seconds,omitempty"` // the larger of in core and link
 	LinkSeconds    float64 `json:"link_floor_seconds,omitempty"`
 	PlannedSeconds float64 `json:"planned_seconds,omitempty"`
-	Tile           []int64 `json:"tile,omitempty"` // rows and columns of C, and depth
-	SetupSeconds   float64 `json:"setup_seconds,omitempty"`
-	ShareOfFloor   float64 `json:"share_of_floor,omitempty"`
+	Tile           []int64 `json:"tile,omitempty"`              // rows and columns of C, and depth
+	FloorFraction  float64 `json:"floor_fraction,omitempty"`    // of the wall time
+	AtLeast        float64 `json:"at_least_fraction,omitempty"` // of the floor, to reach on an H200
+	Went           *went   `json:"went,omitempty"`              // where the time went
 	Library        string  `json:"library,omitempty"`
+}
+
+// went is where the time of the last repeat went, beside what was planned. The
+// first six add up to it.
+type went struct {
+	SetupSeconds      float64 `json:"setup_seconds"`
+	FirstTilesSeconds float64 `json:"first_tiles_seconds"` // until a product could begin
+	ProductsSeconds   float64 `json:"products_seconds"`
+	WaitingSeconds    float64 `json:"waiting_seconds"` // of products, for tiles
+	LastTilesSeconds  float64 `json:"last_tiles_seconds"`
+	ClosingSeconds    float64 `json:"closing_seconds"`
+
+	PlannedProductsSeconds float64 `json:"planned_products_seconds"`
+	H2DGBPerS              float64 `json:"h2d_gb_per_s"` // while it copied
+	D2HGBPerS              float64 `json:"d2h_gb_per_s"`
+	PlannedH2DGBPerS       float64 `json:"planned_h2d_gb_per_s"`
+	PlannedD2HGBPerS       float64 `json:"planned_d2h_gb_per_s"`
+
+	RowFractions [3]outofcore.RowShare `json:"row_fractions"` // of the link's rate, by length of rows, of A, B and C
+	FlopRates    []float64             `json:"flop_rates"`    // measured, by side
+	AddSeconds   float64               `json:"add_seconds"`   // a byte of C
 }
 
 type bench struct {
 	harness.Document[row]
-	o     options
-	model *linkmodel.Model // nil: what is in the user's cache, or rules of thumb
+	o options
 }
 
 func (b *bench) engine(m *harness.Memory) (*transfer.Engine, error) {
-	e, err := transfer.New(m.Dev, transfer.Options{Model: b.model})
+	e, err := transfer.New(m.Dev, transfer.Options{})
 	if err == nil {
 		m.Later(e.Close)
 	}
 	return e, err
 }
 
-func measureAll(ctx context.Context, dev device.Device, o options) (any, error) {
+type document = harness.Document[row]
+
+func measureAll(ctx context.Context, dev device.Device, o options) (*document, error) {
 	if o.Quick {
 		o.repeats = 1
 	}
 	b := &bench{Document: harness.NewDocument[row](dev, "outofcore", o.repeats), o: o}
-	if o.calibrate {
-		model, err := calibrate.Run(ctx, dev, calibrate.Options{})
-		if err != nil {
-			return nil, err
-		}
-		b.model = model
-	}
 	n32, n16, half := int64(32<<10), int64(64<<10), int64(32<<10)
+	shares := []int64{1, 2, 4, 8, 16, 32}
 	if o.Quick {
-		n32, n16, half = 256, 384, 512
+		n32, n16, half, shares = 256, 384, 512, shares[:4]
 	}
 	product := func(c shape) func(context.Context, *harness.Memory) error {
 		return func(ctx context.Context, m *harness.Memory) error { return b.shape(ctx, m, c) }
 	}
 	quarter := []int64{4}
 	err := b.Measure(ctx, dev, o.Only, []harness.Group{
-		{Name: "f32", Measure: product(shape{"f32", n32, dtype.F32, false, true, quarter})},
-		{Name: "tf32", Measure: product(shape{"tf32", n32, dtype.F32, true, true, quarter})},
-		{Name: "bf16", Measure: product(shape{"bf16", n16, dtype.BF16, false, true, quarter})},
-		{Name: "shares", Measure: product(shape{"bf16, by memory", half, dtype.BF16, false, true, []int64{1, 2, 4, 8, 16, 32}})},
-		{Name: "pageable", Measure: product(shape{"bf16, pageable", half, dtype.BF16, false, false, quarter})},
+		{Name: "f32", Measure: product(shape{"f32", n32, dtype.F32, false, true, quarter, true})},
+		{Name: "tf32", Measure: product(shape{"tf32", n32, dtype.F32, true, true, quarter, false})},
+		{Name: "bf16", Measure: product(shape{"bf16", n16, dtype.BF16, false, true, quarter, true})},
+		{Name: "shares", Measure: product(shape{"bf16, by memory", half, dtype.BF16, false, true, shares, false})},
+		{Name: "pageable", Measure: product(shape{"bf16, pageable", half, dtype.BF16, false, false, quarter, false})},
 		{Name: "arrays", Measure: b.arrays},
 	})
-	return b.Document, err
+	return &b.Document, err
 }
 
 // shape is a square product.
@@ -129,6 +144,7 @@ type shape struct {
 	tf32   bool
 	pinned bool
 	shares []int64 // of the data that fits: 1 / share
+	bound  bool    // a quarter has to reach the target
 }
 
 // sample is a row that is being measured.
@@ -188,6 +204,9 @@ func (b *bench) shape(ctx context.Context, m *harness.Memory, c shape) (err erro
 		reports[by] = report
 		s := &sample{row: square}
 		s.row.DeviceBytes = budget
+		if c.bound && share == 4 {
+			s.row.AtLeast = target
+		}
 		s.Sample = measure.Sample{Row: measure.Row{Name: c.name, By: by, Unit: "s"},
 			Run: func() (float64, error) {
 				var err error
@@ -217,30 +236,28 @@ func (b *bench) shape(ctx context.Context, m *harness.Memory, c shape) (err erro
 	return nil
 }
 
+// target is the share of the floor that a product of which a quarter fits has
+// to reach, on an H200.
+const target = 0.92
+
 // explain adds what the report of the last repeat says, and says it to people.
 func (r *row) explain(report *outofcore.Report, inCore float64) {
-	p := report.Plan
+	p, at := report.Plan, report.Times()
 	r.H2DBytes, r.D2HBytes, r.PlannedSeconds = p.H2DBytes, p.D2HBytes, p.Seconds
 	r.Tile = []int64{p.TileM, p.TileN, p.TileK}
 	r.FloorH2DBytes, r.FloorD2HBytes, r.LinkSeconds = report.Floor.H2DBytes, report.Floor.D2HBytes, report.Floor.LinkSeconds
 	r.FloorSeconds = max(inCore, r.LinkSeconds)
-	r.SetupSeconds = report.Setup.Seconds()
-	r.ShareOfFloor = r.FloorSeconds / r.Value
-	const gib = 1 << 30
-	fmt.Fprintf(os.Stderr, "%s, %s: %.4f s (planned %.4f, setup %.4f), in core %.4f, link alone %.4f: %.1f %% of the floor; "+
-		"%.2f GiB in (floor %.2f), %.2f out; %d products of %d x %d x %d, %d slots; link %.1f and %.1f GB/s, TFLOP/s by side %.0f, adding %.2f ps a byte\n",
-		r.Name, r.By, r.Value, r.PlannedSeconds, r.SetupSeconds, inCore, r.LinkSeconds, 100*r.ShareOfFloor,
-		float64(p.H2DBytes)/gib, float64(r.FloorH2DBytes)/gib, float64(p.D2HBytes)/gib,
-		p.Products, p.TileM, p.TileN, p.TileK, p.Slots, p.Problem.H2DRate/1e9, p.Problem.D2HRate/1e9, tera(p.Problem.Speed.FlopRate[:]), p.Problem.Speed.AddSeconds*1e12)
-}
-
-// tera divides by 10^12.
-func tera(rates []float64) []float64 {
-	list := make([]float64, len(rates))
-	for i, r := range rates {
-		list[i] = r / 1e12
+	r.FloorFraction = r.FloorSeconds / r.Value
+	rate := func(bytes int64, l outofcore.Lane) float64 { return float64(bytes) / max(l.Busy, 1e-9) / 1e9 }
+	r.Went = &went{
+		SetupSeconds: at.Setup.Seconds(), FirstTilesSeconds: at.FirstTiles.Seconds(), ProductsSeconds: at.Products.Seconds(),
+		WaitingSeconds: at.Waiting.Seconds(), LastTilesSeconds: at.LastTiles.Seconds(), ClosingSeconds: at.Closing.Seconds(),
+		PlannedProductsSeconds: p.Lanes.Products.Busy,
+		H2DGBPerS:              rate(p.H2DBytes, report.Lanes.In), D2HGBPerS: rate(p.D2HBytes, report.Lanes.Out),
+		PlannedH2DGBPerS: rate(p.H2DBytes, p.Lanes.In), PlannedD2HGBPerS: rate(p.D2HBytes, p.Lanes.Out),
+		RowFractions: p.Problem.RowShare, FlopRates: p.Problem.Speed.FlopRate[:], AddSeconds: p.Problem.Speed.AddSeconds,
 	}
-	return list
+	fmt.Fprintf(os.Stderr, "%s, %s: %.1f %% of the floor (in core %.4f s, link alone %.4f)\n%v", r.Name, r.By, 100*r.FloorFraction, inCore, r.LinkSeconds, report)
 }
 
 // hostMemory takes n bytes.
