@@ -1,0 +1,75 @@
+// Arrays as DLPack: https://dmlc.github.io/dlpack/latest/
+#include "pinion.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  DLManagedTensor managed;
+  pinion_hold *hold;
+  int64_t shape[PINION_DIMS];
+} plain;
+
+typedef struct {
+  DLManagedTensorVersioned managed;
+  pinion_hold *hold;
+  int64_t shape[PINION_DIMS];
+} versioned;
+
+static void delete_plain(DLManagedTensor *m) {
+  pinion_release(((plain *)m)->hold);
+  free(m);
+}
+
+static void delete_versioned(DLManagedTensorVersioned *m) {
+  pinion_release(((versioned *)m)->hold);
+  free(m);
+}
+
+static DLTensor tensor(const pinion_array *a, int64_t *shape) {
+  return (DLTensor){(void *)(uintptr_t)a->data, {a->device_type, a->device_id}, a->ndim, a->dtype, shape, NULL, 0};
+}
+
+// Strides are NULL, which is row-major, in DLPack 0.x; since 1.2 they must be
+// there.
+static void strides(versioned *v) {
+  int64_t *s = (int64_t *)(v + 1), n = 1;
+  for (int i = v->managed.tensor.ndim - 1; i >= 0; i--) {
+    s[i] = n;
+    n *= v->shape[i];
+  }
+  v->managed.tensor.strides = s;
+}
+
+void *pinion_dlpack(pinion_hold *hold, const pinion_array *a, int with_version) {
+  if (with_version) {
+    versioned *v = malloc(sizeof *v + sizeof v->shape);
+    if (!v) return NULL;
+    *v = (versioned){{{1, 0}, NULL, delete_versioned, 0, tensor(a, v->shape)}, hold};
+    memcpy(v->shape, a->shape, sizeof v->shape);
+    strides(v);
+    pinion_retain(hold);
+    return v;
+  }
+  plain *p = malloc(sizeof *p);
+  if (!p) return NULL;
+  *p = (plain){{tensor(a, p->shape), NULL, delete_plain}, hold};
+  memcpy(p->shape, a->shape, sizeof p->shape);
+  pinion_retain(hold);
+  return p;
+}
+
+static int (*is_valid)(void *, const char *);
+static void *(*get_pointer)(void *, const char *);
+void pinion_capsule_functions(void *v, void *g) { is_valid = v, get_pointer = g; }
+
+// A capsule that was taken has another name, and its memory another owner.
+static void destructor(void *capsule) {
+  if (is_valid(capsule, "dltensor")) {
+    DLManagedTensor *m = get_pointer(capsule, "dltensor");
+    m->deleter(m);
+  } else if (is_valid(capsule, "dltensor_versioned")) {
+    DLManagedTensorVersioned *m = get_pointer(capsule, "dltensor_versioned");
+    m->deleter(m);
+  }
+}
+void *pinion_capsule_destructor(void) { return destructor; }

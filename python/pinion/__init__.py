@@ -1,0 +1,40 @@
+"""Pinion: batches from disk into the memory of the device, as fast as the machine can.
+
+    loader = pinion.DataLoader("photos", batch_size=64, shuffle=True)
+    for images, labels in loader:
+        ...
+
+The library behind it is loaded when it is first used, not by importing the package.
+"""
+
+from ._dlpack import Array
+from ._errors import (
+    ClosedError,
+    DataError,
+    ForkedError,
+    HeldError,
+    InternalError,
+    PinionError,
+    SampleError,
+    StateError,
+    UnavailableError,
+    UnsupportedError,
+)
+from ._loader import DataLoader
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Array",
+    "ClosedError",
+    "DataError",
+    "DataLoader",
+    "ForkedError",
+    "HeldError",
+    "InternalError",
+    "PinionError",
+    "SampleError",
+    "StateError",
+    "UnavailableError",
+    "UnsupportedError",
+]

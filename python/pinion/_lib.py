@@ -1,0 +1,145 @@
+"""libpinion by ctypes: the Python side of capi/pinion.h.
+
+A runtime of Go begins to run when the library is loaded, so that is put off
+until something needs it: use load(), never the library of a global variable.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import os
+import threading
+from typing import Any, NoReturn
+
+from . import _errors
+
+ABI = 1
+ARRAYS, DIMS = 12, 8
+OK, END, WAIT = 0, 1, 2
+HOST_MEMORY = -9
+FRESH, MANAGED, CAPTURE = 1, 2, 4
+SAMPLES, LABELS, LENGTHS, MASK, MIX, TARGET, TARGET_LENGTHS = range(7)
+
+POLL = 100
+"""Milliseconds for which a call may keep signals waiting."""
+
+
+class Array(C.Structure):
+    """pinion_array."""
+
+    _fields_ = [
+        ("data", C.c_uint64), ("role", C.c_int32), ("ndim", C.c_int32),
+        ("code", C.c_uint8), ("bits", C.c_uint8), ("lanes", C.c_uint16),
+        ("device_type", C.c_int32), ("device_id", C.c_int32), ("shape", C.c_int64 * DIMS),
+    ]  # fmt: skip
+
+
+class Batch(C.Structure):
+    """pinion_batch."""
+
+    _fields_ = [
+        ("hold", C.c_void_p), ("managed", C.c_void_p * ARRAYS),
+        ("epoch", C.c_int32), ("number", C.c_int32), ("arrays", C.c_int32), ("_", C.c_int32),
+        ("array", Array * ARRAYS),
+    ]  # fmt: skip
+
+
+# name: result, arguments. One table for each file of capi.
+_core: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_abi": (C.c_int, []),
+    "pinion_forked": (C.c_int, []),
+    "pinion_message": (C.c_char_p, []),
+    "pinion_detail": (C.c_char_p, []),
+    "pinion_free": (None, [C.c_void_p]),
+    "pinion_holds": (C.c_int64, []),
+    "pinion_retain": (None, [C.c_void_p]),
+    "pinion_release": (None, [C.c_void_p]),
+    "pinion_dlpack": (C.c_void_p, [C.c_void_p, C.c_void_p, C.c_int]),
+    "pinion_capsule_destructor": (C.c_void_p, []),
+    "pinion_capsule_functions": (None, [C.c_void_p, C.c_void_p]),
+    "pinion_test_panic": (C.c_int, []),
+}
+_loader: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_loader_open": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
+    "pinion_loader_next": (C.c_int, [C.c_uint64, C.c_int32, C.c_int32, C.c_void_p]),
+    "pinion_loader_close": (C.c_int, [C.c_uint64]),
+    "pinion_loader_state": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
+    "pinion_loader_resume": (C.c_int, [C.c_uint64, C.c_char_p, C.c_int64]),
+    "pinion_loader_info": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
+}
+_tables = (_core, _loader)
+
+_lib: Any = None
+_loading = threading.Lock()
+
+
+def path() -> str:
+    """Where the library is: beside this file, or where PINION_LIBRARY says."""
+    return os.environ.get("PINION_LIBRARY") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpinion.so")
+
+
+def _open() -> Any:
+    where = path()
+    try:
+        lib = C.CDLL(where)
+    except OSError as e:
+        raise ImportError(f"Pinion's library cannot be loaded: {e}") from None
+    other = f"{where} is not the library of this package: install pinion again, and unset PINION_LIBRARY"
+    try:
+        lib.pinion_abi.restype = C.c_int
+        abi = lib.pinion_abi()
+        if abi != ABI:
+            raise ImportError(f"{other} (its ABI is {abi}, {ABI} is needed)")
+        for table in _tables:
+            for name, (result, arguments) in table.items():
+                f = getattr(lib, name)
+                f.restype, f.argtypes = result, arguments
+    except AttributeError as e:
+        raise ImportError(f"{other} ({e})") from None
+    api = C.pythonapi
+    lib.pinion_capsule_functions(C.cast(api.PyCapsule_IsValid, C.c_void_p), C.cast(api.PyCapsule_GetPointer, C.c_void_p))
+    return lib
+
+
+def load() -> Any:
+    """The library. It raises ForkedError in a child of the process that loaded it."""
+    global _lib
+    if _lib is None:
+        with _loading:
+            if _lib is None:
+                _lib = _open()
+    if _lib.pinion_forked():
+        raise _errors.ForkedError(_errors.FORKED)
+    return _lib
+
+
+def loaded() -> Any:
+    """The library if it was loaded and can be used here, else None."""
+    return _lib if _lib is not None and not _lib.pinion_forked() else None
+
+
+def fail(code: int) -> NoReturn:
+    """Raises the error that the last call of this thread returned."""
+    raise _errors.make(code, _lib.pinion_message().decode(errors="replace"), _lib.pinion_detail().decode(errors="replace"))
+
+
+def check(code: int) -> int:
+    """A code that is no error; raises one that is."""
+    if code < 0:
+        fail(code)
+    return code
+
+
+def take(text: Any) -> str:
+    """A text of the library, which is freed."""
+    try:
+        return C.string_at(text).decode(errors="replace")
+    finally:
+        _lib.pinion_free(text)
+
+
+def ask(function: Any, *arguments: Any) -> str:
+    """The text that a function gives by its last argument."""
+    out = C.c_void_p()
+    check(function(*arguments, C.byref(out)))
+    return take(out)
