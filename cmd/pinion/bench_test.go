@@ -11,6 +11,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // The page is written, and standard output says where beside the short table.
@@ -124,8 +125,8 @@ func TestBenchLinkInterrupt(t *testing.T) {
 	}
 }
 
-// stuck is the host backend with a driver that, once it has begun to pin memory,
-// does nothing else for an hour.
+// stuck is the host backend with a link, and with a driver that, once it has begun
+// to pin memory, does nothing else for an hour.
 type stuck struct {
 	device.Wrapper
 	device.Pinner
@@ -135,6 +136,12 @@ func (d stuck) Pin(b []byte, _ device.PinFlags) error {
 	os.WriteFile(os.Getenv("PINION_TEST_PINNING"), nil, 0o600)
 	time.Sleep(time.Hour)
 	return nil
+}
+
+func (d stuck) Info() device.Info {
+	info := d.Device.Info()
+	info.Integrated = false
+	return info
 }
 
 // registerStuck adds the backend to a process that a test started.
@@ -157,19 +164,21 @@ func TestBenchLinkInterruptWhilePinning(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not interrupt single processes")
 	}
-	pinning := filepath.Join(t.TempDir(), "pinning")
-	t.Setenv("PINION_TEST_PINNING", pinning)
-	r := process(t, func(p *os.Process) {
-		for {
-			if _, err := os.Stat(pinning); err == nil {
-				break
-			}
-			time.Sleep(time.Millisecond)
+	for _, args := range []string{"--size 1MiB", "--size 1MiB --curves", "--calibrate"} {
+		cache, pinning := t.TempDir(), filepath.Join(t.TempDir(), "pinning")
+		t.Setenv("PINION_TEST_PINNING", pinning)
+		t.Setenv("XDG_CACHE_HOME", cache)
+		r := process(t, func(p *os.Process) {
+			testkit.Eventually(t, "pinning begins", func() bool {
+				_, err := os.Stat(pinning)
+				return err == nil
+			})
+			ok(t, p.Signal(os.Interrupt))
+		}, append(strings.Fields("bench link --device stuck --json"), strings.Fields(args)...)...)
+		if r.code != exitFailed || r.stderr != "pinion: interrupted\n" || r.stdout != "" {
+			t.Errorf("%s: exit code %d, %q, and on standard output %q", args, r.code, r.stderr, r.stdout)
 		}
-		ok(t, p.Signal(os.Interrupt))
-	}, "bench", "link", "--device", "stuck", "--size", "1MiB", "--json")
-	if r.code != exitFailed || r.stderr != "pinion: interrupted\n" || r.stdout != "" {
-		t.Errorf("exit code %d, %q, and on standard output %q", r.code, r.stderr, r.stdout)
+		onlyFile(t, cache, "")
 	}
 }
 

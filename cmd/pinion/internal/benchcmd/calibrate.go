@@ -19,36 +19,43 @@ import (
 )
 
 // calibrate measures the model of the link, keeps it and prints it.
-func (f *linkFlags) calibrate(cmd *cobra.Command) (err error) {
-	dev, err := cli.OpenDevice(cmd, *f.device)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	_, missing := linkmodel.Load(dev)
+func (f *linkFlags) calibrate(cmd *cobra.Command) error {
 	line := cli.NewProgress(cmd)
-	start := time.Now()
-	m, err := calibrate.Run(cmd.Context(), dev, calibrate.Options{Progress: line.Show})
+	out, err := cli.Promptly(cmd.Context(), func() (*calibrationOutput, error) { return f.keepModel(cmd, line) })
 	line.Clear()
 	if err != nil {
 		return err
 	}
-	out := &calibrationOutput{Record: provenance.Now().On(dev.Info().ID, dev.Info().Name), Seconds: time.Since(start).Seconds(), Model: m}
-	if missing != nil {
-		out.Replaced = missing.Error()
-	}
-	if out.File, err = m.Save(dev); err != nil {
-		return err
-	}
 	for n := int64(1 << 10); n <= 1<<30; n *= 4 {
 		for _, toHost := range []bool{false, true} {
-			out.Choices = append(out.Choices, choiceOutput{n, directionText(toHost), m.Choice(n, toHost)})
+			out.Choices = append(out.Choices, choiceOutput{n, directionText(toHost), out.Model.Choice(n, toHost)})
 		}
 	}
 	if f.json {
 		return cli.PrintJSON(cmd, out)
 	}
 	return cli.PrintText(cmd, out.print)
+}
+
+// keepModel opens the device, measures its model and keeps it.
+func (f *linkFlags) keepModel(cmd *cobra.Command, line *cli.Progress) (out *calibrationOutput, err error) {
+	dev, err := cli.OpenDevice(cmd, *f.device)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	_, missing := linkmodel.Load(dev)
+	start := time.Now()
+	m, err := calibrate.Run(cmd.Context(), dev, calibrate.Options{Progress: line.Show})
+	if err != nil {
+		return nil, err
+	}
+	out = &calibrationOutput{Record: provenance.Now().On(dev.Info().ID, dev.Info().Name), Seconds: time.Since(start).Seconds(), Model: m}
+	if missing != nil {
+		out.Replaced = missing.Error()
+	}
+	out.File, err = m.Save(dev)
+	return out, err
 }
 
 // ensureModel measures the model of dev where there is none, so that what is

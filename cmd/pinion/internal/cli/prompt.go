@@ -12,7 +12,7 @@ const grace = 500 * time.Millisecond
 // noticed it for half a second: a call of the driver cannot be cut short, and
 // page-locking a GiB may take seconds on a busy machine. Work then goes on until the
 // process ends, which the caller must be about to do. So it is for work that leaves
-// nothing behind but memory.
+// nothing behind but memory, and files that are written beside and renamed.
 func Promptly[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -29,6 +29,11 @@ func Promptly[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	case r := <-done:
 		return r.value, r.err
 	case <-late:
+	}
+	select {
+	case r := <-done: // just in time, on a busy machine
+		return r.value, r.err
+	default:
 		var none T
 		return none, ctx.Err()
 	}
