@@ -47,7 +47,7 @@ func pinionWith(t testing.TB, ctx context.Context, args ...string) (r result) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // of nil, those of the test
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
 	err := root.ExecuteContext(ctx)
