@@ -25,15 +25,36 @@ func PrintJSON(cmd *cobra.Command, v any) error {
 }
 
 // PrintText writes what print prints to standard output, wrapped to the terminal
-// if it is one. It writes all at once, so that a full disk or a closed pipe is an
-// error.
+// if it is one, with tables that fit. It writes all at once, so that a full disk or
+// a closed pipe is an error.
 func PrintText(cmd *cobra.Command, print func(io.Writer)) error {
-	var text bytes.Buffer
-	print(&text)
-	w := cmd.OutOrStdout()
-	_, err := io.WriteString(w, terminal.Fit(w, text.String()))
+	w, width := cmd.OutOrStdout(), 0
+	if measure := terminal.Width(w); measure != nil {
+		width = measure()
+	}
+	_, err := io.WriteString(w, textFor(width, print))
 	return err
 }
+
+// textFor returns what print prints for a terminal of that many columns; 0 is no
+// terminal.
+func textFor(width int, print func(io.Writer)) string {
+	text := &lines{width: width}
+	print(text)
+	if width == 0 {
+		return text.String()
+	}
+	return terminal.Wrap(text.String(), width)
+}
+
+// lines is text for a terminal.
+type lines struct {
+	bytes.Buffer
+	width int
+}
+
+// LineWidth implements [texttable.Liner].
+func (l *lines) LineWidth() int { return l.width }
 
 // GBPerS prints a rate that is in units of 10^9 bytes a second.
 func GBPerS(rate float64) string { return fmt.Sprintf("%.2f", rate) }
