@@ -32,5 +32,6 @@
 // 100 MB and the size of the file; UTF-8; JSON, without a key that stands twice;
 // the type and the shape of each tensor, whose size may not overflow; and that
 // the tensors cover the data without a hole, an overlap or a trailing byte. A
-// header takes memory in proportion to its length, which the file really has.
+// header takes memory in proportion to its length, which the file really has;
+// for that, a shape has at most 64 dimensions here.
 package safetensors

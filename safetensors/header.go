@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/pinion-gpu/pinion/internal/errs"
@@ -22,7 +23,7 @@ var (
 	// ErrDamaged: a file that is cut short, or whose header or index
 	// contradicts itself or the data.
 	ErrDamaged = errs.ErrDamaged
-	// ErrTooLarge: a header or an index beyond the limit.
+	// ErrTooLarge: a header, an index or a shape beyond the limit.
 	ErrTooLarge = errs.ErrTooLarge
 	// ErrArgument: an argument that cannot be right.
 	ErrArgument = errs.ErrArgument
@@ -34,9 +35,15 @@ var (
 // implementation. An index may be as long.
 const MaxHeader = 100_000_000
 
+// MaxRank is the most dimensions that a tensor may have, as in NumPy and PyTorch.
+// The format knows no limit; without one a header would take many times its
+// length in memory.
+const MaxRank = 64
+
 const (
 	lengthBytes = 8 // of the header's length
 	metadataKey = "__metadata__"
+	leastEntry  = len(`"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}`)
 )
 
 // Tensor says where a tensor is and what it holds.
@@ -96,7 +103,7 @@ func Sniff(head []byte, size int64) bool {
 // ReadHeader reads and checks the header of a file of that size. It fails with
 // [ErrFormat] for what is no .safetensors file or has a type that is not known,
 // [ErrDamaged] for one that contradicts itself, and [ErrTooLarge] for a header
-// beyond [MaxHeader].
+// beyond [MaxHeader] or a shape beyond [MaxRank].
 func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	var head [lengthBytes + 1]byte
 	n, err := r.ReadAt(head[:min(int64(len(head)), size)], 0)
@@ -152,7 +159,9 @@ func parse(text []byte, start, data int64) (*Header, error) {
 	if err := checkText(text); err != nil {
 		return nil, err
 	}
-	h := &Header{Bytes: start, byName: map[string]int{}}
+	// As large as they will be: growing takes twice the memory.
+	entries := min(bytes.Count(text, []byte{'{'}), len(text)/leastEntry)
+	h := &Header{Bytes: start, byName: make(map[string]int, entries), Tensors: make([]Tensor, 0, entries)}
 	hasMetadata := false
 	err := jsonscan.Object(text, func(key, value []byte) error {
 		if string(key) == metadataKey {
@@ -179,7 +188,7 @@ func parse(text []byte, start, data int64) (*Header, error) {
 		return nil
 	})
 	if err != nil {
-		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
+		if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) && !errors.Is(err, ErrTooLarge) {
 			err = damaged("%w", err)
 		}
 		return nil, err
@@ -276,7 +285,11 @@ func parseMetadata(value []byte) (map[string]string, error) {
 
 // parseStrings reads an object of strings.
 func parseStrings(value []byte) (map[string]string, error) {
-	m := map[string]string{}
+	n := 0
+	if err := jsonscan.Object(value, func([]byte, []byte) error { n++; return nil }); err != nil {
+		return nil, err
+	}
+	m := make(map[string]string, n) // growing takes twice the memory
 	return m, jsonscan.Object(value, func(key, value []byte) error {
 		if _, twice := m[string(key)]; twice {
 			return fmt.Errorf("%.80q twice", key)
@@ -298,71 +311,98 @@ func parseString(value []byte) (string, error) {
 	return string(s), err
 }
 
+// members are what an entry has.
+var members = [...]string{"dtype", "shape", "data_offsets"}
+
 // parseTensor reads an entry. Its Offset is still that from the end of the
 // header. Members that the format does not know are ignored, as the reference
 // implementation does.
 func parseTensor(value []byte) (t Tensor, err error) {
-	const needed = 3
-	var seen []string
-	err = jsonscan.Object(value, func(key, value []byte) error {
-		name := string(key)
-		switch name {
-		case "dtype", "shape", "data_offsets":
-		default:
+	var seen [len(members)]bool
+	err = jsonscan.Object(value, func(key, value []byte) (err error) {
+		i := slices.Index(members[:], string(key))
+		if i < 0 {
 			return nil
 		}
-		if slices.Contains(seen, name) {
-			return fmt.Errorf("%s twice", name)
+		if seen[i] {
+			return fmt.Errorf("%s twice", key)
 		}
-		seen = append(seen, name)
-		switch name {
+		seen[i] = true
+		switch members[i] {
 		case "dtype":
-			s, err := parseString(value)
-			if err != nil {
-				return fmt.Errorf("dtype: %w", err)
-			}
-			known, ok := types[s]
-			if !ok {
-				return fmt.Errorf("%w: type %.20q", ErrFormat, s)
-			}
-			t.DType = known.name
+			t.DType, err = parseDType(value)
 		case "shape":
-			if t.Shape, err = parseNumbers(value); err != nil {
-				return fmt.Errorf("shape: %w", err)
-			}
+			t.Shape, err = parseShape(value)
 		default:
-			offsets, err := parseNumbers(value)
-			if err != nil {
-				return fmt.Errorf("data_offsets: %w", err)
-			}
-			if len(offsets) != 2 || offsets[1] < offsets[0] {
-				return fmt.Errorf("data_offsets %s", shapeText(offsets))
-			}
-			t.Offset, t.Bytes = offsets[0], offsets[1]-offsets[0]
+			t.Offset, t.Bytes, err = parseOffsets(value)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", members[i], err)
 		}
 		return nil
 	})
 	switch {
-	case errors.Is(err, ErrFormat):
+	case errors.Is(err, ErrFormat), errors.Is(err, ErrTooLarge):
 		return t, err
 	case err != nil:
 		return t, damaged("%.200w", err)
-	case len(seen) < needed:
-		return t, damaged("has %s of dtype, shape and data_offsets", namesText(seen))
+	}
+	var missing []string
+	for i, there := range seen {
+		if !there {
+			missing = append(missing, members[i])
+		}
+	}
+	if len(missing) > 0 {
+		return t, damaged("has no %s", strings.Join(missing, " and no "))
 	}
 	return t, nil
 }
 
-// parseNumbers reads an array of whole numbers from 0 on.
-func parseNumbers(value []byte) ([]int64, error) {
+func parseDType(value []byte) (DType, error) {
+	name, err := parseString(value)
+	if err != nil {
+		return "", err
+	}
+	known, ok := types[name]
+	if !ok {
+		return "", fmt.Errorf("%w: type %.20q", ErrFormat, name)
+	}
+	return known.name, nil
+}
+
+func parseShape(value []byte) ([]int64, error) {
+	rank := bytes.Count(value, []byte{','}) + 1
+	if rank > MaxRank {
+		return nil, fmt.Errorf("%w: %d dimensions, the limit is %d", ErrTooLarge, rank, MaxRank)
+	}
+	return parseNumbers(make([]int64, 0, rank), value)
+}
+
+func parseOffsets(value []byte) (offset, size int64, err error) {
+	var buffer [2]int64
+	if n := bytes.Count(value, []byte{','}) + 1; n > len(buffer) {
+		return 0, 0, fmt.Errorf("%d numbers, not a start and an end", n)
+	}
+	offsets, err := parseNumbers(buffer[:0], value)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(offsets) < 2 || offsets[1] < offsets[0] {
+		return 0, 0, fmt.Errorf("%d, not a start and an end", offsets)
+	}
+	return offsets[0], offsets[1] - offsets[0], nil
+}
+
+// parseNumbers appends an array of whole numbers from 0 on.
+func parseNumbers(numbers []int64, value []byte) ([]int64, error) {
 	if value[0] != '[' {
 		return nil, fmt.Errorf("%.40s is no array", value)
 	}
 	inside := bytes.TrimSpace(value[1 : len(value)-1])
 	if len(inside) == 0 {
-		return []int64{}, nil
+		return numbers, nil
 	}
-	numbers := make([]int64, 0, bytes.Count(inside, []byte{','})+1)
 	for part := range bytes.SplitSeq(inside, []byte{','}) {
 		part = bytes.TrimSpace(part)
 		n, ok := jsonscan.ParseUint(part)
@@ -378,17 +418,21 @@ func parseNumbers(value []byte) ([]int64, error) {
 // multiplies in the order of the shape and fails where that overflows, also if a
 // dimension of 0 follows.
 func sizeOf(d DType, shape []int64) (int64, error) {
-	elements := int64(1)
-	for _, n := range append(slices.Clip(shape), d.Bits()) {
-		if n < 0 || n > 0 && elements > math.MaxInt64/n {
+	bits := int64(1)
+	for i := range len(shape) + 1 {
+		n := d.Bits() // the last factor
+		if i < len(shape) {
+			n = shape[i]
+		}
+		if n < 0 || n > 0 && bits > math.MaxInt64/n {
 			return 0, damaged("shape %s of type %s is more than 2^63-1 bits", shapeText(shape), d)
 		}
-		elements *= n
+		bits *= n
 	}
-	if elements%8 != 0 {
-		return 0, damaged("shape %s of type %s is %d bits, no whole number of bytes", shapeText(shape), d, elements)
+	if bits%8 != 0 {
+		return 0, damaged("shape %s of type %s is %d bits, no whole number of bytes", shapeText(shape), d, bits)
 	}
-	return elements / 8, nil
+	return bits / 8, nil
 }
 
 // shapeText is a list of numbers for a message.
@@ -398,14 +442,4 @@ func shapeText(shape []int64) string {
 		return fmt.Sprint(shape)
 	}
 	return fmt.Sprintf("%d and %d more", shape[:most], len(shape)-most)
-}
-
-func namesText(names []string) string {
-	switch len(names) {
-	case 0:
-		return "none"
-	case 1:
-		return "only " + names[0]
-	}
-	return "only " + names[0] + " and " + names[1]
 }

@@ -64,7 +64,8 @@ const defaultShardBytes = 5_000_000_000
 
 // Create begins a file of these tensors, of which name, type and shape are
 // used. It fails with [ErrArgument] for a name that stands twice, is no UTF-8
-// or "__metadata__", a type that is not known, and a shape that is too large.
+// or "__metadata__", a type that is not known, and a shape that is too large or
+// has more than [MaxRank] dimensions.
 func Create(path string, tensors []Tensor, o WriterOptions) (*Writer, error) {
 	tensors, err := prepare(tensors)
 	if err != nil {
@@ -202,6 +203,8 @@ func prepare(tensors []Tensor) ([]Tensor, error) {
 			return nil, fmt.Errorf("%w: two tensors have the name %.80q", ErrArgument, t.Name)
 		case t.DType.Bits() == 0:
 			return nil, fmt.Errorf("%w: %.80q: type %.20q", ErrArgument, t.Name, t.DType)
+		case len(t.Shape) > MaxRank:
+			return nil, fmt.Errorf("%w: %.80q: %d dimensions, the limit is %d", ErrArgument, t.Name, len(t.Shape), MaxRank)
 		}
 		names[t.Name] = true
 		var err error

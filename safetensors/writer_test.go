@@ -129,6 +129,7 @@ func TestWriterErrors(t *testing.T) {
 		"type":     {[]Tensor{{Name: "x", DType: "u8"}}, WriterOptions{}, `type "u8"`},
 		"negative": {[]Tensor{{Name: "x", DType: U8, Shape: []int64{-1}}}, WriterOptions{}, "shape [-1]"},
 		"overflow": {[]Tensor{{Name: "x", DType: U8, Shape: []int64{1 << 40, 1 << 40}}}, WriterOptions{}, "2^63-1 bits"},
+		"rank":     {[]Tensor{{Name: "x", DType: U8, Shape: make([]int64, MaxRank+1)}}, WriterOptions{}, "65 dimensions, the limit is 64"},
 		"metadata": {[]Tensor{x}, WriterOptions{Metadata: map[string]string{"\xff": ""}}, "UTF-8"},
 	} {
 		_, err := Create(path, c.tensors, c.o)
