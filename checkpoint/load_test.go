@@ -172,10 +172,24 @@ func TestLoadErrors(t *testing.T) {
 		o.Keep = func(tensor string) bool { return strings.HasPrefix(tensor, "a") == strings.HasPrefix(name, "large") }
 		_, err := Load(t.Context(), m.ck, o, f.targets...)
 		testkit.WantError(t, name, err, io.ErrUnexpectedEOF, m.ck.Files()[0].Path())
+		namedOnce(t, m, err)
 	}
 	testkit.OK(t, m.ck.Close())
 	_, err = Load(t.Context(), m.ck, Options{}, f.targets...)
 	testkit.WantError(t, "closed", err, os.ErrClosed)
+	namedOnce(t, m, err)
+	o = Options{limits: defaultLimits}
+	o.limits.small = 1 << 30
+	_, err = Load(t.Context(), m.ck, o, f.targets...)
+	testkit.WantError(t, "closed, read together", err, os.ErrClosed)
+	namedOnce(t, m, err)
+}
+
+func namedOnce(t *testing.T, m *model, err error) {
+	t.Helper()
+	if path := m.ck.Files()[0].Path(); strings.Count(fmt.Sprint(err), path) != 1 {
+		t.Errorf("%q names %s %d times", err, path, strings.Count(fmt.Sprint(err), path))
+	}
 }
 
 // What does not fit is refused before anything is allocated.

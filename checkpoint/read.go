@@ -93,7 +93,7 @@ func (r *reader) run(ctx context.Context, jobs func(ctx context.Context, yield f
 				}
 				report, err := w.do(ctx, j)
 				if err != nil {
-					cancel(fmt.Errorf("%s: %w", j.file.Path(), err))
+					cancel(err)
 					continue
 				}
 				mu.Lock()
@@ -133,10 +133,10 @@ func (w *worker) cast(ctx context.Context, j *job) (transfer.FileReport, error) 
 	}
 	for _, c := range j.cuts {
 		if err := w.set.Cast(w.stream, j.base.Add(c.at), c.to, w.staging.ptr.Add(c.from), c.source, c.bytes/int64(c.source.Size())); err != nil {
-			return r, errors.Join(err, w.stream.Synchronize())
+			return r, j.about(errors.Join(err, w.stream.Synchronize()))
 		}
 	}
-	return r, w.stream.Synchronize()
+	return r, j.about(w.stream.Synchronize())
 }
 
 // spread reads small tensors together and gives each its place.
@@ -145,11 +145,7 @@ func (w *worker) spread(ctx context.Context, j *job) (r transfer.FileReport, err
 		w.host = make([]byte, j.bytes)
 	}
 	host := w.host[:j.bytes]
-	n, err := j.file.OS().ReadAt(host, j.offset)
-	if n < len(host) {
-		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("the file has shrunk, %d of %d bytes at %d: %w", n, len(host), j.offset, io.ErrUnexpectedEOF)
-		}
+	if err := j.readAt(host); err != nil {
 		return r, err
 	}
 	first, end := j.cuts[0].at, int64(0)
@@ -158,10 +154,30 @@ func (w *worker) spread(ctx context.Context, j *job) (r transfer.FileReport, err
 		blocks[i] = transfer.Block{Dst: c.at - first, Src: c.from, Bytes: c.bytes}
 		end = max(end, c.at+c.bytes)
 	}
-	r.CachedBytes = int64(n)
-	return r, w.target.Engine.Batch(ctx, transfer.Batch{
+	r.CachedBytes = j.bytes
+	return r, j.about(w.target.Engine.Batch(ctx, transfer.Batch{
 		Dst: transfer.Device(j.base.Add(first), end-first), Src: transfer.Host(host), Blocks: blocks,
-	})
+	}))
+}
+
+// readAt reads the step into b, which is as long. Its errors name the file.
+func (s *step) readAt(b []byte) error {
+	n, err := s.file.OS().ReadAt(b, s.offset)
+	switch {
+	case n == len(b):
+		return nil
+	case errors.Is(err, io.EOF):
+		return s.about(fmt.Errorf("the file has shrunk, %d of %d bytes at %d: %w", n, len(b), s.offset, io.ErrUnexpectedEOF))
+	}
+	return err
+}
+
+// about says what file an error that does not name it is about.
+func (s *step) about(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", s.file.Path(), err)
 }
 
 // close gives back what casting took. No run may be under way.

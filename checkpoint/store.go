@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -138,11 +137,8 @@ func (l *storeLoader) run(ctx context.Context) error {
 const maxStoreReaders = 8
 
 func (l *storeLoader) read(ctx context.Context, a *tier.Array, s step, buffer []byte) error {
-	if n, err := s.file.OS().ReadAt(buffer, s.offset); n < len(buffer) {
-		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("the file has shrunk, %d of %d bytes at %d: %w", n, len(buffer), s.offset, io.ErrUnexpectedEOF)
-		}
-		return fmt.Errorf("%s: %w", s.file.Path(), err)
+	if err := s.readAt(buffer); err != nil {
+		return err
 	}
 	if err := a.WriteAt(ctx, buffer, s.at); err != nil {
 		return err

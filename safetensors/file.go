@@ -33,7 +33,10 @@ func OpenFile(path string) (*File, error) {
 	}
 	f := &File{path: path, file: file}
 	if err := f.readHeader(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+		if named := (*fs.PathError)(nil); !errors.As(err, &named) {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		return nil, errors.Join(err, file.Close())
 	}
 	return f, nil
 }

@@ -1,13 +1,15 @@
 // Package texttable prints rows of cells in aligned columns, in lines that fit
-// a terminal. (text/tabwriter aligns all columns to the same side and knows no
-// width of a terminal.)
+// a terminal. Widths are those on a terminal, where Chinese characters take two
+// columns and accents none. (text/tabwriter aligns all columns to the same side
+// and knows no widths.)
 package texttable
 
 import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 )
 
 // gap is between two columns. A space less is there where it would not fit else.
@@ -48,7 +50,7 @@ func (t *Table) Add(cells ...string) { t.rows = append(t.rows, row{cells: cells}
 // Line adds a line of text between the rows. It makes no column wider.
 func (t *Table) Line(text string) { t.rows = append(t.rows, row{text: text}) }
 
-// Liner is a writer that knows how many characters a line has room for, as a
+// Liner is a writer that knows how many columns a line has room for, as a
 // terminal does. Zero is any number.
 type Liner interface {
 	io.Writer
@@ -106,7 +108,7 @@ func (t *Table) text(width int) string {
 				if i > 0 {
 					line.WriteString(gap)
 				}
-				pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(part))
+				pad := strings.Repeat(" ", max(widths[i]-uniseg.StringWidth(part), 0))
 				if t.right[i] {
 					line.WriteString(pad + part)
 				} else {
@@ -125,7 +127,7 @@ func (t *Table) widths(width int, gap string) (widths []int, fits bool) {
 	widths, least := make([]int, len(t.right)), make([]int, len(t.right))
 	for y, row := range t.rows {
 		for i, cell := range row.cells {
-			n := utf8.RuneCountInString(cell)
+			n := uniseg.StringWidth(cell)
 			widths[i] = max(widths[i], n)
 			if !t.right[i] || t.headed && y == 0 {
 				n = longestWord(cell)
@@ -154,7 +156,7 @@ func (t *Table) widths(width int, gap string) (widths []int, fits bool) {
 	for _, row := range t.rows {
 		for i, cell := range row.cells {
 			for _, line := range wrap(cell, widths[i]) {
-				used[i] = max(used[i], utf8.RuneCountInString(line))
+				used[i] = max(used[i], uniseg.StringWidth(line))
 			}
 		}
 	}
@@ -166,7 +168,7 @@ func (t *Table) lists(width int) string {
 	head := t.rows[0].cells
 	label := 0
 	for _, h := range head[1:] {
-		label = max(label, utf8.RuneCountInString(h))
+		label = max(label, uniseg.StringWidth(h))
 	}
 	var text strings.Builder
 	for _, r := range t.rows[1:] {
@@ -180,10 +182,10 @@ func (t *Table) lists(width int) string {
 				continue
 			}
 			h := head[i+1]
-			left := gap + h + strings.Repeat(" ", label-utf8.RuneCountInString(h)) + gap
-			for _, part := range wrap(cell, max(width-utf8.RuneCountInString(left), 1)) {
+			left := gap + h + strings.Repeat(" ", label-uniseg.StringWidth(h)) + gap
+			for _, part := range wrap(cell, max(width-uniseg.StringWidth(left), 1)) {
 				text.WriteString(strings.TrimRight(left+part, " ") + "\n")
-				left = strings.Repeat(" ", utf8.RuneCountInString(left))
+				left = strings.Repeat(" ", uniseg.StringWidth(left))
 			}
 		}
 	}
@@ -197,7 +199,7 @@ func indentation(text string) string { return text[:len(text)-len(strings.TrimLe
 func longestWord(text string) int {
 	n := 0
 	for word := range strings.FieldsSeq(text) {
-		n = max(n, utf8.RuneCountInString(word))
+		n = max(n, uniseg.StringWidth(word))
 	}
 	return n + len(indentation(text))
 }
@@ -205,7 +207,7 @@ func longestWord(text string) int {
 // wrap breaks text between its words into lines of at most width characters, as
 // far as the words allow. All lines are indented as the first is.
 func wrap(text string, width int) []string {
-	if utf8.RuneCountInString(text) <= width {
+	if uniseg.StringWidth(text) <= width {
 		return []string{text}
 	}
 	indent := indentation(text)
@@ -215,7 +217,7 @@ func wrap(text string, width int) []string {
 		switch {
 		case line == "":
 			line = indent + word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+		case uniseg.StringWidth(line)+1+uniseg.StringWidth(word) <= width:
 			line += " " + word
 		default:
 			lines = append(lines, line)

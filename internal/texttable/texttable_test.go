@@ -30,6 +30,23 @@ staged  12.30
 	}
 }
 
+// Columns are those of a terminal: wide characters take two, combining ones none.
+func TestWide(t *testing.T) {
+	table := New("TENSOR", ">SIZE", "NOTE")
+	table.Add("语言.重み", "1", "宽 宽 宽")
+	table.Add("cafe\u0301", "10", "x")
+	table.Add("plain", "100")
+	compare(t, table.String(), `
+TENSOR     SIZE  NOTE
+语言.重み     1  宽 宽 宽
+café         10  x
+plain       100
+`)
+	if lines := wrap("宽宽 宽宽 宽宽", 12); len(lines) != 2 || lines[0] != "宽宽 宽宽" {
+		t.Errorf("%q", lines)
+	}
+}
+
 func TestWithoutHeading(t *testing.T) {
 	table := New("", ">", ">")
 	table.Add("live", "1 KiB", "2 KiB")
