@@ -11,19 +11,19 @@ import (
 func TestBenchTier(t *testing.T) {
 	args := []string{"bench", "tier", "--device", "host", "--budget", "4MiB", "--array", "256KiB", "--seconds", "0.001"}
 	r := pinion(t, args...)
-	for _, want := range []string{"a budget of 4 MiB, arrays of 256 KiB", "sequential, written", "random", "zipf", "announced", "copy anew", "0.5x", "4x", "0 failures"} {
+	for _, want := range []string{"a budget of 4 MiB, arrays of 256 KiB", "sequential, written", "random", "zipf", "announced", "copy anew", "0.5x", "4x", "0 failures", "layers", "Not available: managed"} {
 		if r.code != exitDone || !strings.Contains(r.stdout, want) {
 			t.Errorf("exit code %d, %q is missing in\n%s%s", r.code, want, r.stdout, r.stderr)
 		}
 	}
 	html := filepath.Join(t.TempDir(), "tier.html")
 	args = append(args, "--report", html)
-	doc := document(t, []string{"device", "budget_bytes", "array_bytes", "h2d_gb_per_s", "d2h_gb_per_s", "rows", "pressure"}, append(args, "--json")...)
-	if text := testkit.ReadFile(t, html); doc["report"] != html || !strings.Contains(text, "</html>") {
-		t.Errorf("%v, a page of %d bytes", doc["report"], len(text))
+	doc := document(t, []string{"device", "budget_bytes", "array_bytes", "h2d_gb_per_s", "d2h_gb_per_s", "rows", "pressure", "not_available"}, append(args, "--json")...)
+	if text := testkit.ReadFile(t, html); doc["report_file"] != html || !strings.Contains(text, "</html>") {
+		t.Errorf("%v, a page of %d bytes", doc["report_file"], len(text))
 	}
 	rows := doc["rows"].([]any)
-	if len(rows) != 5*(3+2+3+3) {
+	if len(rows) != 5*(4+2+3+3) {
 		t.Errorf("%d rows", len(rows))
 	}
 	for _, x := range rows {

@@ -37,6 +37,7 @@ The arrays are held in these ways:
 
   store       by a tier.Store that is told nothing
   announced   by a tier.Store that knows the order of uses
+  layers      by a tier.Stream, which runs a step for each array
   managed     as managed memory, each array prefetched before its use and the
               least recently used ones sent back; only where pages migrate
   files       with --folder: by a store that knows the order, has host memory
@@ -176,7 +177,15 @@ type tierOutput struct {
 	Rows        []tierRow    `json:"rows"`
 
 	Pressure tierPressure `json:"pressure"`
-	Report   string       `json:"report,omitempty"` // file of the HTML page
+	Report   string       `json:"report_file,omitempty"` // HTML page
+
+	NotAvailable []tierMissing `json:"not_available"`
+}
+
+// tierMissing is who cannot hold arrays here.
+type tierMissing struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
 }
 
 // tierPressure is arrays of twice the size of a pool, and plain allocations beside
@@ -218,6 +227,10 @@ func newTierOutput(record provenance.Record, info device.Info, opened time.Durat
 		Record: record.On(info.ID, info.Name), Link: cli.NewLinkRow(info.Link),
 		BudgetBytes: o.Budget, ArrayBytes: o.ArrayBytes,
 		H2DGBPerS: r.LinkH2D / 1e9, D2HGBPerS: r.LinkD2H / 1e9, InitSeconds: opened.Seconds(),
+		Rows: []tierRow{}, NotAvailable: []tierMissing{},
+	}
+	for _, n := range r.NotAvailable {
+		out.NotAvailable = append(out.NotAvailable, tierMissing(n))
 	}
 	out.Pressure = tierPressure{r.Pressure.Arrays, r.Pressure.Bytes, r.Pressure.Touches, r.Pressure.Allocs, r.Pressure.Failures, "",
 		r.Pressure.Reclaimed, r.Pressure.Seconds}
@@ -264,6 +277,9 @@ func (o *tierOutput) print(w io.Writer) {
 				share(x.FilledBytes), share(x.LeastBytes), share(x.LRUBytes))
 		}
 		t.Write(w)
+	}
+	for _, n := range o.NotAvailable {
+		fmt.Fprintf(w, "\nNot available: %s: %s\n", n.Name, n.Reason)
 	}
 	if p := o.Pressure; p.Arrays > 0 {
 		fmt.Fprintf(w, "\nA pool of %s, arrays of %s in it, touched %s at random, and %s beside them: %s. %s left the device for them; %s in all.\n",

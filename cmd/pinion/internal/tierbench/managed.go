@@ -9,19 +9,22 @@ import (
 
 // managed measures managed memory under the budget: what is used is prefetched to the
 // device, and what was used least recently goes back to the host, so that no more than
-// the budget is on the device. It reports false where managed memory does not migrate,
-// or there is no room for all of it.
-func (b *bench) managed(_ context.Context, row *Row, uses []int, write bool) (ok bool, err error) {
+// the budget is on the device. Where managed memory does not migrate, or there is no
+// room for all of it, it says why there is nothing to measure.
+func (b *bench) managed(_ context.Context, row *Row, uses []int, write bool) (why string, err error) {
 	m, has := device.As[device.Manager](b.dev)
-	if !has || !m.CanManage() || m.Migration() != device.PageMigration {
-		return false, nil
+	if !has || !m.CanManage() {
+		return "the device has no managed memory", nil
+	}
+	if m.Migration() != device.PageMigration {
+		return "managed memory does not move by pages here", nil
 	}
 	ptr, host, err := m.AllocManaged(int64(row.Arrays)*b.ArrayBytes, device.ManagedOptions{})
 	if errors.Is(err, device.ErrOutOfMemory) {
-		return false, nil
+		return err.Error(), nil
 	}
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, b.dev.Free(ptr)) }()
 	for i := 0; i < len(host); i += 4096 {
@@ -29,12 +32,12 @@ func (b *bench) managed(_ context.Context, row *Row, uses []int, write bool) (ok
 	}
 	in, err := b.dev.NewStream()
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, b.dev.Synchronize(), in.Close()) }()
 	arrived, err := b.dev.NewEvent(device.EventNoTiming)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, arrived.Close()) }()
 
@@ -60,5 +63,5 @@ func (b *bench) managed(_ context.Context, row *Row, uses []int, write bool) (ok
 		return errors.Join(m.Prefetch(in, at(i), b.ArrayBytes, device.OnDevice), in.Record(arrived), b.stream.Wait(arrived),
 			b.touch(at(i), write))
 	}, func() { row.Filled, row.Written = 0, 0 }, func() {})
-	return true, err
+	return "", err
 }

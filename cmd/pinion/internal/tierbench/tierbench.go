@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,12 @@ type Report struct {
 	Rows    []Row
 
 	Pressure Pressure
+
+	NotAvailable []NotAvailable
 }
+
+// NotAvailable is who cannot hold arrays here, and why.
+type NotAvailable struct{ Name, Reason string }
 
 // Row is one working set, used in one way.
 type Row struct {
@@ -62,6 +68,7 @@ func (r Row) Moved() float64 { return float64(r.Filled+r.Written) / r.Seconds }
 const (
 	Store    = "store"      // a tier.Store that knows nothing beforehand
 	Announce = "announced"  // a tier.Store that knows the order
+	Layers   = "layers"     // a tier.Stream, each array in a step of its own
 	Managed  = "managed"    // managed memory, prefetched; what was used least recently goes back
 	Files    = "files"      // an announced tier.Store with host memory for half of the budget, and files
 	CopyAll  = "copy anew"  // every use copies the array in, three buffers in turn
@@ -128,7 +135,7 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{turn, false, []string{Store, Announce, Managed, CopyAll}},
+	{turn, false, []string{Store, Announce, Layers, Managed, CopyAll}},
 	{turn, true, []string{Announce, CopyAll}},
 	{random, false, []string{Store, Announce, CopyAll}},
 	{zipf, false, []string{Store, Announce, Managed, CopyAll}},
@@ -136,6 +143,13 @@ var kinds = []kind{
 
 // filed is what is measured where there are folders.
 var filed = kind{turn, false, []string{Files}}
+
+// missing notes once that nothing is held by that name, and why.
+func (b *bench) missing(name, why string) {
+	if n := (NotAvailable{name, why}); !slices.Contains(b.report.NotAvailable, n) {
+		b.report.NotAvailable = append(b.report.NotAvailable, n)
+	}
+}
 
 func (b *bench) progress(what string) {
 	if b.step++; b.Progress != nil {
@@ -216,17 +230,19 @@ func (b *bench) measure(ctx context.Context, ratio float64, k kind) error {
 		row := Row{Access: k.access, Write: k.write, Ratio: ratio, By: by, Arrays: n}
 		row.Least, row.LRU = int64(least)*b.ArrayBytes, int64(lru)*b.ArrayBytes
 		var err error
-		ok := true
 		switch by {
 		case CopyAll:
 			err = b.copyAll(ctx, &row, uses, k.write)
 		case Managed:
-			ok, err = b.managed(ctx, &row, uses, k.write)
+			var why string
+			if why, err = b.managed(ctx, &row, uses, k.write); why != "" {
+				b.missing(Managed, why)
+				continue
+			}
+		case Layers:
+			err = b.layers(ctx, &row, uses)
 		default:
 			err = b.store(ctx, &row, uses, k.write)
-		}
-		if !ok {
-			continue
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", by, err)
@@ -293,22 +309,29 @@ func (b *bench) rounds(row *Row, uses []int, use func(i int) error, begin func()
 	return nil
 }
 
-// store measures a tier.Store.
-func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (err error) {
+// hold makes a tier.Store for a row, with its arrays.
+func (b *bench) hold(ctx context.Context, row *Row) (s *tier.Store, arrays []*tier.Array, err error) {
 	o := tier.Options{DeviceBytes: b.Budget, HostBytes: int64(row.Arrays+1) * b.ArrayBytes}
 	if row.By == Files {
 		o.HostBytes = b.Budget / 2
 		o.Files = tier.Files{Folders: b.Folders, Bytes: int64(row.Arrays+1) * b.ArrayBytes}
 	}
-	s, err := tier.New(b.dev, o)
+	if s, err = tier.New(b.dev, o); err != nil {
+		return nil, nil, err
+	}
+	if arrays, err = b.fill(ctx, s, row.Arrays); err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, arrays, nil
+}
+
+// store measures a tier.Store.
+func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (err error) {
+	s, arrays, err := b.hold(ctx, row)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	arrays, err := b.fill(ctx, s, row.Arrays)
-	if err != nil {
-		return err
-	}
 	if row.By != Store {
 		order := make([]*tier.Array, len(uses))
 		for i, x := range uses {
@@ -351,6 +374,54 @@ func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (er
 		row.Fetched = now.FetchedBytes - before.FetchedBytes
 		row.Saved = now.SavedBytes - before.SavedBytes
 	})
+}
+
+// layers measures a tier.Stream with a step for each array.
+func (b *bench) layers(ctx context.Context, row *Row, uses []int) (err error) {
+	s, arrays, err := b.hold(ctx, row)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	heads := make([]byte, len(uses)*stampBytes)
+	check := true
+	var steps []tier.Step
+	for k, i := range uses {
+		steps = append(steps, tier.Step{Name: arrays[i].Name(), Use: []tier.Access{tier.Read(arrays[i])},
+			Run: func(stream device.Stream, l *tier.Lease) error {
+				if check {
+					return stream.CopyD2H(heads[k*stampBytes:(k+1)*stampBytes], l.Ptr(arrays[i]))
+				}
+				return b.touch(l.Ptr(arrays[i]), false)
+			}})
+	}
+	network, err := s.NewStream(steps...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, network.Close()) }()
+	if _, err := network.Run(ctx, b.stream, 1); err != nil {
+		return errors.Join(err, b.stream.Synchronize())
+	}
+	for k, i := range uses {
+		if got := heads[k*stampBytes : (k+1)*stampBytes]; !bytes.Equal(got, stamped(i)) {
+			return fmt.Errorf("array %d begins with %x, want %x", i, got, stamped(i))
+		}
+	}
+	check = false
+	rounds, r := 1, tier.StreamReport{}
+	for range 2 { // the first round says how many take the time of a row
+		if r, err = network.Run(ctx, b.stream, rounds); err != nil {
+			return errors.Join(err, b.stream.Synchronize())
+		}
+		rounds = int(min(max(b.Seconds/r.Time.Seconds(), 1), 1e6))
+	}
+	row.Seconds = r.Time.Seconds()
+	row.Uses = int64(r.Rounds) * int64(len(uses))
+	row.Bytes, row.Filled, row.Written = r.Bytes, r.Filled, r.Written
+	row.Least *= int64(r.Rounds)
+	row.LRU *= int64(r.Rounds)
+	return nil
 }
 
 // copyAll measures what a program does that holds nothing: it copies each array in

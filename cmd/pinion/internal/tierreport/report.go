@@ -74,7 +74,8 @@ func Render(w io.Writer, r *Report) error {
 	return page.Render(w, pageTemplate, v)
 }
 
-// series are the lines of the plots, in the order of the legend.
+// series are the lines of the plots, in the order of the legend. Layers, which would
+// lie on top of announced, are in the tables only.
 var series = []page.Series{
 	{ID: "announced", Name: tierbench.Announce, About: "a store that knows the order of uses", Mark: "circle"},
 	{ID: "store", Name: tierbench.Store, About: "a store that is told nothing", Mark: "square"},
