@@ -150,6 +150,10 @@ func TestBadResults(t *testing.T) {
 		{"replay of no trace", `{"allocator": "pinion", "capacity_bytes": 9, "events": 1, "peak_live_bytes": 1, "peak_reserved_bytes": 1}`, `trace "" on allocator "pinion"`},
 		{"replay with less than what is live", `{"trace": "t", "allocator": "pinion", "capacity_bytes": 9, "events": 1, "peak_live_bytes": 2, "peak_reserved_bytes": 1}`, "is no replay"},
 		{"peer's replay of nothing", `{"peer": "A", "what": "replay", "replays": [{"trace": "t", "allocator": "a", "capacity_bytes": 9, "peak_live_bytes": 1, "peak_reserved_bytes": 1}]}`, "is no replay"},
+		{"tier without a budget", `{"pressure": {}, "array_bytes": 1, "h2d_gb_per_s": 1, "d2h_gb_per_s": 1}`, "a budget of 0 bytes"},
+		{"tier in no time", `{"pressure": {}, "budget_bytes": 4, "array_bytes": 1, "h2d_gb_per_s": 1, "d2h_gb_per_s": 1, "rows": [{"access": "zipf", "by": "store", "working_set_ratio": 2, "used_bytes": 5}]}`, "zipf of 2x"},
+		{"tier by nobody", `{"pressure": {}, "budget_bytes": 4, "array_bytes": 1, "h2d_gb_per_s": 1, "d2h_gb_per_s": 1, "rows": [{"access": "zipf", "working_set_ratio": 2, "used_bytes": 5, "seconds": 1, "gb_per_s": 1}]}`, `held by ""`},
+		{"product in no time", `{"peer": "Pinion", "what": "outofcore", "commit": "1", "rows": [{"name": "f32", "by": "in core", "unit": "s", "value": 0}]}`, "f32: 0 is not"},
 		{"peer above max", `{"peer": "A", "what": "link", "rows": [{"name": "x", "unit": "s", "value": 3, "max": 2}]}`, "x: 3 is not"},
 	} {
 		root := copyRoot(t)

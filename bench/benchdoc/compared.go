@@ -17,6 +17,8 @@ const (
 	feeding = "feeding" // of bench/feeding and its peers
 	folder  = "folder"  // of bench/folder and its peer
 	weights = "weights" // of bench/weights and its peer
+
+	outofcore = "outofcore" // of bench/outofcore and its peer
 )
 
 // comparedKinds say of each what it is called, what a reader has to know, and
@@ -30,7 +32,9 @@ var comparedKinds = map[string]struct {
 	feeding: {"feeding a device", "Rates are those of a full pipeline; a row in per cent of another compares the two repeat by repeat.",
 		"target", targetText},
 	weights: {"a checkpoint into device memory", "From before the header is read until all tensors are there.", "target", targetText},
-	folder:  {"a folder of a million files", "Rows that begin with \"first\" have cold caches.", "target", targetText},
+	outofcore: {"products larger than device memory", "The floor of a product is the larger of its time in core and of the fewest bytes that any blocking must move.",
+		"of the floor", floorText},
+	folder: {"a folder of a million files", "Rows that begin with \"first\" have cold caches.", "target", targetText},
 }
 
 // comparedFile is such a file: of Pinion if it has a commit.
@@ -49,6 +53,7 @@ type comparedRow struct {
 	Slower  *float64 `json:"slower_fraction"` // than preallocated memory
 	AtLeast *float64 `json:"at_least"`        // what it has to reach
 	AtMost  *float64 `json:"at_most"`
+	outOfCore
 }
 
 func (f *comparedFile) check() error {

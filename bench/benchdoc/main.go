@@ -5,12 +5,14 @@
 //
 //	go run ./bench/benchdoc          # write
 //	go run ./bench/benchdoc -check   # fail if something is out of date
+//	go run ./bench/benchdoc -targets bench/results/FOLDER # what a run has to reach, and what it did
 //
 // A run is a folder, bench/results/<date>-<machine>/, whose files are told
 // apart by content: documents of `pinion bench link --json`, `pinion bench
-// processes --json`, `pinion feed --json`, `pinion devices --json` and `pinion
-// replay --json`, of bench/moves, bench/loop and bench/feeding, and files of
-// peers. bench/README.md describes the last four and how a run is made.
+// processes --json`, `pinion bench managed --json`, `pinion bench tier --json`,
+// `pinion feed --json`, `pinion tune --json`, `pinion devices --json` and `pinion
+// replay --json`, of the programs in bench, and files of peers. bench/README.md
+// describes the last two and how a run is made.
 //
 // Text between the lines <!-- results --> and <!-- /results --> is replaced;
 // everything else in those documents is written by hand and stays.
@@ -27,7 +29,17 @@ import (
 func main() {
 	root := flag.String("root", ".", "folder of the module")
 	check := flag.Bool("check", false, "write nothing; fail if a document is out of date")
+	targets := flag.String("targets", "", "write nothing; print what the run in this folder has to reach")
 	flag.Parse()
+	if *targets != "" {
+		r, err := loadRun(*targets)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "benchdoc:", err)
+			os.Exit(1)
+		}
+		r.printTargets(os.Stdout)
+		return
+	}
 	if err := update(*root, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "benchdoc:", err)
 		os.Exit(1)

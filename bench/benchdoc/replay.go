@@ -80,6 +80,9 @@ func (f *replayFile) check() error {
 	return errors.Join(errs...)
 }
 
+// tight reports whether the trace filled the memory that there was.
+func (r *replay) tight() bool { return r.Needed > r.Capacity/10*9 }
+
 // writeReplays writes all replays of a run as one table, by traces, those with
 // much memory first.
 func writeReplays(w *strings.Builder, files []*replayFile) {
@@ -100,8 +103,8 @@ func writeReplays(w *strings.Builder, files []*replayFile) {
 		}
 		list = append(list, f.all()...)
 	}
-	tight := func(r replay) int { // the trace filled the memory that there was
-		if r.Needed > r.Capacity/10*9 {
+	tight := func(r replay) int {
+		if r.tight() {
 			return 1
 		}
 		return 0

@@ -17,6 +17,7 @@ func report(runs []*run) string {
 	var w strings.Builder
 	for _, r := range runs {
 		fmt.Fprintf(&w, "\n## %s\n", plain(r.name))
+		r.writeTargets(&w)
 		for _, f := range r.devices {
 			f.write(&w)
 		}
@@ -26,6 +27,10 @@ func report(runs []*run) string {
 		for _, f := range r.managed {
 			f.write(&w)
 		}
+		for _, f := range r.tiers {
+			f.write(&w)
+		}
+		writeOutOfCore(&w, r.compared[outofcore])
 		for _, f := range r.moves {
 			f.write(&w, r.peers)
 		}

@@ -24,6 +24,7 @@ type run struct {
 	feeds     []*feedFile
 	tunes     []*tuneFile
 	managed   []*managedFile
+	tiers     []*tierFile
 	peers     []*peerFile
 }
 
@@ -140,6 +141,7 @@ func (r *run) add(name string, data []byte) error {
 		Reserved json.RawMessage `json:"peak_reserved_bytes"`
 		Trials   json.RawMessage `json:"trials"`
 		Ways     json.RawMessage `json:"ways"`
+		Pressure json.RawMessage `json:"pressure"`
 	}
 	if err := json.Unmarshal(data, &kind); err != nil {
 		return err
@@ -171,10 +173,12 @@ func (r *run) add(name string, data []byte) error {
 		return load(data, &r.feeds, func(f *feedFile) error { f.file = name; return f.check() })
 	case kind.Ways != nil:
 		return load(data, &r.managed, func(f *managedFile) error { f.file = name; return f.check() })
+	case kind.Pressure != nil:
+		return load(data, &r.tiers, func(f *tierFile) error { f.file = name; return f.check() })
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, bench managed, bench processes, feed, tune, devices or replay, nor of bench/moves, bench/loop, bench/feeding or a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, bench managed, bench processes, bench tier, feed, tune, devices or replay, nor of bench/moves, bench/loop, bench/feeding, bench/folder, bench/outofcore, bench/weights or a peer")
 }
 
 // load decodes one file into a new element of list.

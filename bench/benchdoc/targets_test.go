@@ -1,0 +1,49 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
+)
+
+// TestTargets: a run is held against every target, also those that it did not
+// measure.
+func TestTargets(t *testing.T) {
+	r, err := loadRun(filepath.Join(sample, "bench/results/2000-01-03-laptop"))
+	testkit.OK(t, err)
+	var w strings.Builder
+	r.printTargets(&w)
+	for _, want := range []string{
+		"checkpoint from the page cache at least 46.0 GB/s 2.51 GB/s no",
+		"a pool with arrays of twice its size 0 failures 0 failures yes",
+		"random-1000: driver calls at most 2,000 216 yes",
+		"first alloc of 1 GiB at most 1.00 ms not measured",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(w.String()), " "), want) {
+			t.Errorf("%q is missing in\n%s", want, &w)
+		}
+	}
+	if lines := strings.Count(w.String(), "\n"); lines != len(targets())+1 {
+		t.Errorf("%d lines for %d targets", lines, len(targets()))
+	}
+}
+
+// TestReached: bounds are reached from the right side.
+func TestReached(t *testing.T) {
+	least, most, none := target{wanted: 2, text: ratio}, target{wanted: 2, atMost: true, text: ratio}, target{atMost: true, text: failures}
+	for _, c := range []struct {
+		t     target
+		v     float64
+		want  bool
+		bound string
+	}{
+		{least, 2, true, "at least 2.000"}, {least, 1.9, false, "at least 2.000"}, {least, 3, true, "at least 2.000"},
+		{most, 2, true, "at most 2.000"}, {most, 2.1, false, "at most 2.000"}, {none, 0, true, "0 failures"}, {none, 1, false, "0 failures"},
+	} {
+		if got := c.t.reached(c.v); got != c.want || c.t.bound() != c.bound {
+			t.Errorf("%v of %s: %t", c.v, c.t.bound(), got)
+		}
+	}
+}
