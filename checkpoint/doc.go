@@ -32,6 +32,9 @@
 // take the layers in turn, over all links at once. [LoadStore] puts
 // layers into a [tier.Store], for one that is used again and again.
 //
+// [LoadInto] brings tensors, or parts of them, into memory that another library
+// gave.
+//
 // A checkpoint that does not fit is refused before anything is allocated. After
 // an error nothing stays allocated.
 package checkpoint

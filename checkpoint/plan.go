@@ -33,22 +33,9 @@ func (p *piece) dtype() safetensors.DType {
 func (o *Options) layout(tensors []safetensors.Tensor) (pieces []piece, size int64) {
 	pieces = make([]piece, len(tensors))
 	for i, t := range tensors {
-		p := &pieces[i]
-		*p = piece{Tensor: t, size: t.Bytes}
-		if from, ok := t.DType.Element(); ok && castable(from) && o.Floats != 0 && from != o.Floats {
-			p.from, p.to = from, o.Floats
-			p.size = t.Bytes / int64(from.Size()) * int64(o.Floats.Size())
-		}
+		pieces[i] = o.piece(t)
 	}
-	files := map[*safetensors.File]int{} // in the order in which they come
-	for _, p := range pieces {
-		if _, ok := files[p.File]; !ok {
-			files[p.File] = len(files)
-		}
-	}
-	slices.SortStableFunc(pieces, func(a, b piece) int {
-		return cmp.Or(cmp.Compare(files[a.File], files[b.File]), cmp.Compare(a.Offset, b.Offset))
-	})
+	sortPieces(pieces)
 	for i := range pieces {
 		p := &pieces[i]
 		p.at = (size + o.Align - 1) &^ (o.Align - 1)
@@ -58,6 +45,30 @@ func (o *Options) layout(tensors []safetensors.Tensor) (pieces []piece, size int
 		size = p.at + p.size
 	}
 	return pieces, size
+}
+
+// piece is a tensor that has no place yet.
+func (o *Options) piece(t safetensors.Tensor) piece {
+	p := piece{Tensor: t, size: t.Bytes}
+	if from, ok := t.DType.Element(); ok && castable(from) && o.Floats != 0 && from != o.Floats {
+		p.from, p.to = from, o.Floats
+		p.size = t.Bytes / int64(from.Size()) * int64(o.Floats.Size())
+	}
+	return p
+}
+
+// sortPieces puts pieces in the order in which their files come first, those of
+// a file in that of their data.
+func sortPieces(pieces []piece) {
+	files := map[*safetensors.File]int{}
+	for _, p := range pieces {
+		if _, ok := files[p.File]; !ok {
+			files[p.File] = len(files)
+		}
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(files[a.File], files[b.File]), cmp.Compare(a.Offset, b.Offset))
+	})
 }
 
 // step is a part of a file that is read in one go, and what becomes of it.
@@ -170,14 +181,14 @@ func (l *limits) casts(pieces []piece) (steps []step) {
 		for done := int64(0); done < p.Bytes; {
 			offset := p.Offset + done
 			room := (staging - (offset - s.offset)) / source * source
-			if len(s.cuts) == 0 || offset-s.offset-s.bytes > l.gap || room <= 0 || (offset-s.offset)%source != 0 {
+			if len(s.cuts) == 0 || offset < s.offset || offset-s.offset-s.bytes > l.gap || room <= 0 || (offset-s.offset)%source != 0 {
 				flush()
 				s = step{file: p.File, offset: offset, cast: true}
 				room = staging / source * source
 			}
 			n := min(p.Bytes-done, room)
 			s.cuts = append(s.cuts, cut{from: offset - s.offset, bytes: n, at: p.at + done/source*to, source: p.from, to: p.to})
-			s.bytes = offset + n - s.offset
+			s.bytes = max(s.bytes, offset+n-s.offset) // a tensor may be read twice
 			s.want += n
 			done += n
 		}

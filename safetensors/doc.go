@@ -12,6 +12,9 @@
 //		fmt.Println(t.Name, t.DType, t.Shape, t.Bytes)
 //	}
 //
+// [Read] reads tensors into memory that the caller gives; [Tensor.Range] is a part
+// of a tensor, for what needs no more. [Create] and [CreateFolder] write.
+//
 // # The format
 //
 // A file is the length of the header in eight little-endian bytes, the header, a

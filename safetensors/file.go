@@ -3,7 +3,6 @@ package safetensors
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 )
@@ -71,10 +70,4 @@ func (f *File) Close() error {
 		return err
 	}
 	return nil
-}
-
-// Data reads the bytes of a tensor that was found in a [File] or a
-// [Checkpoint]: little-endian elements, rows one behind the other.
-func (t Tensor) Data() *io.SectionReader {
-	return io.NewSectionReader(t.File.file, t.Offset, t.Bytes)
 }

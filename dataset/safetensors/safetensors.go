@@ -105,8 +105,6 @@ func newDataset(f *safetensors.File, opts Options) (*Dataset, error) {
 // Tensors returns the sorted names of all tensors of the file.
 func (d *Dataset) Tensors() []string { return slices.Clone(d.tensors) }
 
-const maxDims = 64
-
 // types are those that are read, as they are stored.
 var types = map[safetensors.DType]stored.Type{
 	"BOOL": stored.Of(dtype.U8), "U8": stored.Of(dtype.U8), "I8": stored.Of(dtype.I8), "U16": stored.Of(dtype.U16), "I16": stored.Of(dtype.I16),
@@ -125,8 +123,6 @@ func (t tensor) samples() (int, dataset.Spec, error) {
 		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of type %s; want BOOL, U8 to U64, I8 to I64, F16, BF16, F32 or F64", dataset.ErrFormat, t.DType)
 	case len(t.Shape) == 0:
 		return 0, dataset.Spec{}, fmt.Errorf("%w: a scalar; want a tensor whose first axis counts samples", dataset.ErrFormat)
-	case len(t.Shape) > maxDims:
-		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of %d dimensions, the limit is %d", dataset.ErrTooLarge, len(t.Shape), maxDims)
 	case t.Bytes == 0:
 		return 0, dataset.Spec{}, fmt.Errorf("%w: a tensor of shape %d", dataset.ErrEmpty, t.Shape)
 	case t.Bytes > math.MaxInt:
