@@ -90,9 +90,17 @@ func note(code C.int, message, detail string) C.int {
 
 // guard turns a panic into PINION_INTERNAL. Every exported function defers it.
 func guard(result *C.int) {
-	if r := recover(); r != nil {
-		*result = note(C.PINION_INTERNAL, fmt.Sprintf("%v\n%s", r, debug.Stack()), "")
+	if code, text := recovered(recover()); code != C.PINION_OK {
+		*result = note(code, text, "")
 	}
+}
+
+// recovered is what a panic says, if there is one.
+func recovered(r any) (C.int, string) {
+	if r == nil {
+		return C.PINION_OK, ""
+	}
+	return C.PINION_INTERNAL, fmt.Sprintf("%v\n%s", r, debug.Stack())
 }
 
 // text is a string for the caller, who frees it with pinion_free.

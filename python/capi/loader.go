@@ -50,8 +50,8 @@ type feed struct {
 
 	ctx    context.Context // ends when it is closed
 	cancel context.CancelFunc
-	mu     sync.Mutex // held while loader is used by Next, or changed
-	loader *loader.Loader
+	mu     sync.Mutex // of those who take batches, or change the loader
+	loader atomic.Pointer[loader.Loader]
 }
 
 var (
@@ -65,22 +65,31 @@ type lent struct {
 	feed *feed
 }
 
+// pinion_loader_open opens what arguments (a config as JSON) say, as a task whose
+// value is the loader.
+//
 //export pinion_loader_open
-func pinion_loader_open(arguments *C.char, n C.int64_t, loader *C.uint64_t) (result C.int) {
+func pinion_loader_open(arguments *C.char, n C.int64_t, task *C.uint64_t) (result C.int) {
 	defer guard(&result)
 	var c config
 	if err := parse(arguments, n, &c); err != nil {
 		return fail(err)
 	}
-	f, err := open(c)
-	if err != nil {
-		return fail(err)
+	undo := func(handle uint64) {
+		if f, ok := feeds.take(handle); ok {
+			_ = f.close()
+		}
 	}
-	*loader = C.uint64_t(feeds.add(f))
-	return C.PINION_OK
+	return start(task, undo, func(ctx context.Context) (uint64, error) {
+		f, err := open(ctx, c)
+		if err != nil {
+			return 0, err
+		}
+		return feeds.add(f), nil
+	})
 }
 
-func open(c config) (f *feed, err error) {
+func open(ctx context.Context, c config) (f *feed, err error) {
 	f = &feed{config: c, outbox: C.pn_outbox_new()}
 	f.refs.Store(1)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -89,7 +98,7 @@ func open(c config) (f *feed, err error) {
 			err = errors.Join(err, f.close())
 		}
 	}()
-	if f.dataset, err = dataset.Open(f.ctx, c.Source, c.Options); err != nil {
+	if f.dataset, err = dataset.Open(ctx, c.Source, c.Options); err != nil {
 		return f, err
 	}
 	f.labels = labelled(f.dataset)
@@ -117,13 +126,15 @@ func (f *feed) begin(state *loader.State) error {
 			return fmt.Errorf("%w: %w", device.ErrArgument, err)
 		}
 	}
-	if f.loader != nil {
-		if err := f.loader.Close(); err != nil {
+	if old := f.loader.Load(); old != nil {
+		if err := old.Close(); err != nil {
 			return err
 		}
-		f.loader = nil
 	}
-	f.loader, err = loader.NewOn(f.devices, f.dataset, o)
+	ld, err := loader.NewOn(f.devices, f.dataset, o)
+	if err == nil {
+		f.loader.Store(ld)
+	}
 	return err
 }
 
@@ -148,8 +159,8 @@ func (f *feed) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var errs []error
-	if f.loader != nil {
-		errs = append(errs, f.loader.Close())
+	if ld := f.loader.Load(); ld != nil {
+		errs = append(errs, ld.Close())
 	}
 	if f.dataset != nil {
 		errs = append(errs, dataset.Close(f.dataset))
@@ -170,14 +181,18 @@ func (f *feed) drop() error {
 	return errors.Join(errs...)
 }
 
+// pinion_loader_close closes a loader, as a task: what is being read has to end.
+//
 //export pinion_loader_close
-func pinion_loader_close(loader C.uint64_t) (result C.int) {
+func pinion_loader_close(loader C.uint64_t, task *C.uint64_t) (result C.int) {
 	defer guard(&result)
 	f, ok := feeds.take(uint64(loader))
-	if !ok {
-		return C.PINION_OK
-	}
-	return fail(f.close())
+	return start(task, nil, func(context.Context) (uint64, error) {
+		if !ok {
+			return 0, nil
+		}
+		return 0, f.close()
+	})
 }
 
 //export pnLoaderNext
@@ -213,9 +228,10 @@ func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, out *C.pinio
 // next returns the next batch of an epoch, nil at its end. Fresh: of a new epoch,
 // if this one was begun.
 func (f *feed) next(ctx context.Context, fresh bool) (*loader.Batch, error) {
-	loop := f.loader.Rest
+	ld := f.loader.Load()
+	loop := ld.Rest
 	if fresh {
-		loop = f.loader.Epoch
+		loop = ld.Epoch
 	}
 	for b, err := range loop(ctx) {
 		return b, err
@@ -322,14 +338,7 @@ func pinion_loader_state(loader C.uint64_t, out **C.char) (result C.int) {
 	if !ok {
 		return closed("the DataLoader")
 	}
-	return f.tell(out, f.current().State())
-}
-
-// current is the loader that there is now.
-func (f *feed) current() *loader.Loader {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.loader
+	return f.tell(out, f.loader.Load().State())
 }
 
 // tell gives the caller JSON.
@@ -342,8 +351,10 @@ func (f *feed) tell(out **C.char, v any) C.int {
 	return C.PINION_OK
 }
 
+// pinion_loader_resume begins again where a state (as JSON) is, as a task.
+//
 //export pinion_loader_resume
-func pinion_loader_resume(handle C.uint64_t, state *C.char, n C.int64_t) (result C.int) {
+func pinion_loader_resume(handle C.uint64_t, state *C.char, n C.int64_t, task *C.uint64_t) (result C.int) {
 	defer guard(&result)
 	f, ok := feeds.get(uint64(handle))
 	if !ok {
@@ -353,9 +364,11 @@ func pinion_loader_resume(handle C.uint64_t, state *C.char, n C.int64_t) (result
 	if err := parse(state, n, &s); err != nil {
 		return fail(fmt.Errorf("%w: %w", loader.ErrState, err))
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return fail(f.begin(&s))
+	return start(task, nil, func(context.Context) (uint64, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return 0, f.begin(&s)
+	})
 }
 
 // info is what pinion_loader_info tells.
@@ -378,7 +391,7 @@ func pinion_loader_info(loader C.uint64_t, out **C.char) (result C.int) {
 	if !ok {
 		return closed("the DataLoader")
 	}
-	ld := f.current()
+	ld := f.loader.Load()
 	state, stats := ld.State(), ld.Stats()
 	i := info{Batches: state.EpochBatches, Samples: f.dataset.Len(), Epoch: state.Epoch, Classes: dataset.Classes(f.dataset),
 		Shape: stats.Shape, DType: stats.DType.String(), Stats: stats}

@@ -58,13 +58,15 @@ _core: dict[str, tuple[Any, list[Any]]] = {
     "pinion_capsule_destructor": (C.c_void_p, []),
     "pinion_capsule_functions": (None, [C.c_void_p, C.c_void_p]),
     "pinion_test_panic": (C.c_int, []),
+    "pinion_task_wait": (C.c_int, [C.c_uint64, C.c_int32, C.POINTER(C.c_uint64)]),
+    "pinion_task_cancel": (C.c_int, [C.c_uint64]),
 }
 _loader: dict[str, tuple[Any, list[Any]]] = {
     "pinion_loader_open": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
     "pinion_loader_next": (C.c_int, [C.c_uint64, C.c_int32, C.c_int32, C.c_void_p]),
-    "pinion_loader_close": (C.c_int, [C.c_uint64]),
+    "pinion_loader_close": (C.c_int, [C.c_uint64, C.POINTER(C.c_uint64)]),
     "pinion_loader_state": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
-    "pinion_loader_resume": (C.c_int, [C.c_uint64, C.c_char_p, C.c_int64]),
+    "pinion_loader_resume": (C.c_int, [C.c_uint64, C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
     "pinion_loader_info": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
 }
 _tables = (_core, _loader)
@@ -143,3 +145,18 @@ def ask(function: Any, *arguments: Any) -> str:
     out = C.c_void_p()
     check(function(*arguments, C.byref(out)))
     return take(out)
+
+
+def run(function: Any, *arguments: Any, patience: int | None = None) -> int:
+    """The value of a task, which a function gives by its last argument. An interrupt gives the task up; so does the end
+    of patience, in milliseconds, without a word."""
+    lib = load()
+    task, value = C.c_uint64(), C.c_uint64()
+    check(function(*arguments, C.byref(task)))
+    try:
+        while check(lib.pinion_task_wait(task, POLL, C.byref(value))) == WAIT:
+            if patience is not None and (patience := patience - POLL) <= 0:
+                break
+    finally:
+        lib.pinion_task_cancel(task)  # is nothing where the task is over
+    return value.value

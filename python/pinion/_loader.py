@@ -174,9 +174,7 @@ class DataLoader:
             raise _errors.ClosedError("the DataLoader is closed")
         devices = self._device if isinstance(self._device, (list, tuple)) else [self._device]
         text = json.dumps({**self._config, "devices": [_device_name(d) for d in devices]}).encode()
-        handle = C.c_uint64()
-        _lib.check(lib.pinion_loader_open(text, len(text), C.byref(handle)))
-        self._handle = handle.value
+        self._handle = _lib.run(lib.pinion_loader_open, text, len(text))
         self._finalizer = weakref.finalize(self, _close, self._handle)
         self._convert = _converters[_form(self._output)]
         if self._state is not None:
@@ -186,7 +184,7 @@ class DataLoader:
 
     def _resume(self, state: Mapping[str, Any]) -> None:
         text = json.dumps(dict(state)).encode()
-        _lib.check(_lib.load().pinion_loader_resume(self._handle, text, len(text)))
+        _lib.run(_lib.load().pinion_loader_resume, self._handle, text, len(text))
 
     def _info(self) -> dict[str, Any]:
         with self._lock:
@@ -234,7 +232,7 @@ class DataLoader:
             self._finalizer.detach()
             lib = _lib.loaded()
             if lib is not None:
-                _lib.check(lib.pinion_loader_close(handle))
+                _lib.run(lib.pinion_loader_close, handle)
 
     def __enter__(self) -> DataLoader:
         return self
@@ -243,10 +241,14 @@ class DataLoader:
         self.close()
 
 
+PATIENCE = 3000
+"""Milliseconds for which the end of the process, or of a loader that was not closed, waits for what is being read."""
+
+
 def _close(handle: int) -> None:
     lib = _lib.loaded()
     if lib is not None:
-        lib.pinion_loader_close(handle)
+        _lib.run(lib.pinion_loader_close, handle, patience=PATIENCE)
 
 
 class _Iterator:

@@ -96,7 +96,7 @@ def child():
 
     def run(body, *arguments, want=0, env=None, python=(), timeout=120):
         code, out, err = Child(body, *arguments, env=env, python=python).end(timeout)
-        assert code == want, f"exit code {code}, want {want}\n{out}\n{err}"
+        assert code in (want if isinstance(want, tuple) else (want,)), f"exit code {code}, want {want}\n{out}\n{err}"
         return out + err
 
     return run

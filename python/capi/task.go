@@ -1,0 +1,91 @@
+package main
+
+// #include "pinion.h"
+import "C"
+
+import (
+	"context"
+	"time"
+)
+
+// task is work that may take long, which the caller waits for in short calls, so
+// that Python sees to its signals meanwhile.
+type task struct {
+	cancel context.CancelFunc
+	undo   func(value uint64) // of a result that nobody wants any more; may be nil
+	done   chan struct{}      // closed when what follows is there
+	value  uint64
+	err    error
+	code   C.int // in place of err: of a panic
+	text   string
+}
+
+var tasks handles[*task]
+
+// start runs fn as a task and gives the caller its handle. What fn returns
+// pinion_task_wait gives: a handle, mostly. If the caller gives the task up, the
+// context ends, and undo gets the value, should there be one.
+func start(handle *C.uint64_t, undo func(value uint64), fn func(ctx context.Context) (uint64, error)) C.int {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &task{cancel: cancel, undo: undo, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		defer cancel()
+		defer func() { t.code, t.text = recovered(recover()) }()
+		t.value, t.err = fn(ctx)
+	}()
+	*handle = C.uint64_t(tasks.add(t))
+	return C.PINION_OK
+}
+
+// pinion_task_wait waits some time for a task: PINION_WAIT if it is not over.
+// Otherwise the handle of the task ends, and value is its result.
+//
+//export pinion_task_wait
+func pinion_task_wait(handle C.uint64_t, milliseconds C.int32_t, value *C.uint64_t) (result C.int) {
+	defer guard(&result)
+	t, ok := tasks.get(uint64(handle))
+	if !ok {
+		return closed("the task")
+	}
+	select {
+	case <-t.done:
+	default:
+		timer := time.NewTimer(time.Duration(milliseconds) * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-t.done:
+		case <-timer.C:
+			return C.PINION_WAIT
+		}
+	}
+	if _, ok := tasks.take(uint64(handle)); !ok {
+		return closed("the task")
+	}
+	if t.code != C.PINION_OK {
+		return note(t.code, t.text, "")
+	}
+	*value = C.uint64_t(t.value)
+	return fail(t.err)
+}
+
+// pinion_task_cancel gives a task up, without waiting for its end.
+//
+//export pinion_task_cancel
+func pinion_task_cancel(handle C.uint64_t) (result C.int) {
+	defer guard(&result)
+	t, ok := tasks.take(uint64(handle))
+	if !ok {
+		return C.PINION_OK
+	}
+	t.cancel()
+	if t.undo != nil {
+		go func() {
+			<-t.done
+			if t.err == nil && t.code == C.PINION_OK {
+				t.undo(t.value)
+			}
+		}()
+	}
+	return C.PINION_OK
+}
