@@ -26,9 +26,9 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
-	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/internal/recipe"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -108,7 +108,7 @@ func TestFeedRanks(t *testing.T) {
 func TestFeedSamplers(t *testing.T) {
 	dir := makePhotos(t, 7)
 	seen := map[string]bool{}
-	for _, name := range pipeline.Samplers {
+	for _, name := range recipe.Samplers {
 		if name == "blocks" {
 			continue // for shards, see TestPack
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/recipe"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -40,7 +41,7 @@ func (f *Flags) Use(cmd *cobra.Command, args []string, prepare func(dataset.Data
 		in.with = append(in.with, target{labels, "the labels"})
 	}
 	for _, path := range f.targets {
-		ds, openErr := openTarget(cmd.Context(), path, in.Dataset, in.Line)
+		ds, openErr := recipe.OpenTarget(cmd.Context(), path, in.Dataset, openOptions(in.Line))
 		if openErr != nil {
 			return fmt.Errorf("--targets: %w", openErr)
 		}
@@ -58,8 +59,38 @@ func (f *Flags) Use(cmd *cobra.Command, args []string, prepare func(dataset.Data
 	in.Opened = time.Since(start)
 	err = fn(in)
 	var sample *loader.SampleError
-	if errors.As(err, &sample) && policies[f.onError] == loader.Fail {
+	if errors.As(err, &sample) && recipe.Policies[f.onError] == loader.Fail {
 		return fmt.Errorf("%w; --on-error skip leaves such samples out", err)
 	}
 	return err
+}
+
+// target is a dataset that goes with another one.
+type target struct {
+	ds   dataset.Dataset
+	path string
+}
+
+// Targets are the datasets that go with it, for the loader.
+func (in *Input) Targets() (list []dataset.Dataset) {
+	for _, t := range in.with {
+		list = append(list, t.ds)
+	}
+	return list
+}
+
+// TargetRow is a target in a report.
+type TargetRow struct {
+	Dataset string `json:"dataset"`
+	Sample  string `json:"sample"` // shape and type
+}
+
+func (t TargetRow) String() string { return fmt.Sprintf("with each %s of %s", t.Sample, t.Dataset) }
+
+// TargetRows are the rows about them in a report.
+func (in *Input) TargetRows() (rows []TargetRow) {
+	for _, t := range in.with {
+		rows = append(rows, TargetRow{t.path, t.ds.Spec().String()})
+	}
+	return rows
 }

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/recipe"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
@@ -69,12 +69,12 @@ func (f *Flags) Register(cmd *cobra.Command, several bool) {
 	set := cmd.Flags()
 	flags.Group(set, "Dataset", func() {
 		f.datasetFlags.register(cmd)
-		flags.Choice(set, &f.onError, "on-error", "fail", keys(policies), "when a sample cannot be read: fail, skip it, or replace it with another one")
+		flags.Choice(set, &f.onError, "on-error", "fail", recipe.Words(recipe.Policies), "when a sample cannot be read: fail, skip it, or replace it with another one")
 		set.DurationVar(&f.sampleTimeout, "sample-timeout", 0, "longest `TIME` to read a sample, such as 10s (default: no limit)")
 	})
 	flags.Group(set, "Order", func() {
 		set.BoolVar(&f.shuffle, "shuffle", false, "visit the samples of each epoch in random order: --sampler random")
-		flags.Choice(set, &f.Sampler, "sampler", "sequential", Samplers, "order of samples: "+flags.Or(Samplers))
+		flags.Choice(set, &f.Sampler, "sampler", "sequential", recipe.Samplers, "order of samples: "+flags.Or(recipe.Samplers))
 		set.Uint64Var(&f.Seed, "seed", 0, "seed of the order and of everything random about samples")
 		flags.Int(set, &f.rank, "rank", 0, flags.AtLeast(0), "number of this process among --world")
 		flags.Int(set, &f.world, "world", 1, flags.AtLeast(1), "processes that share every epoch")
@@ -83,12 +83,12 @@ func (f *Flags) Register(cmd *cobra.Command, several bool) {
 		flags.Ints(set, &f.Batch, "batch", []int{64}, flags.AtLeast(1).Or("auto", loader.AutoBatch), several, batchUsage.usage(several))
 		set.BoolVar(&f.dropLast, "drop-last", false, "leave out a last batch that is not full")
 		set.BoolVar(&f.unordered, "unordered", false, "take the batches of an epoch as they are complete")
-		flags.Choice(set, &f.dtype, "dtype", "", dtypes, "element type on the device: "+flags.Or(dtypes)+" (default: f32 for photos and for u8 and u16 arrays of HxWx1..4, else the file's own)")
+		flags.Choice(set, &f.dtype, "dtype", "", recipe.DTypes, "element type on the device: "+flags.Or(recipe.DTypes)+" (default: f32 for photos and for u8 and u16 arrays of HxWx1..4, else the file's own)")
 		set.Float64Var(&f.mixup, "mixup", 0, "mix pairs of images by weights from Beta(`ALPHA`, ALPHA) (default: none)")
 	})
 	flags.Group(set, "Device and speed", func() {
 		f.device = cli.DeviceFlag(cmd)
-		flags.Choice(set, &f.decode, "decode", "auto", keys(decodePlaces), "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
+		flags.Choice(set, &f.decode, "decode", "auto", recipe.Words(recipe.DecodePlaces), "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
 		flags.Ints(set, &f.Workers, "workers", nil, flags.AtLeast(1), several, workersUsage.usage(several))
 		flags.Ints(set, &f.Prefetch, "prefetch", nil, flags.AtLeast(1), several, prefetchUsage.usage(several))
 		set.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable, and copy it through pinned chunks")
@@ -99,26 +99,17 @@ func (f *Flags) Register(cmd *cobra.Command, several bool) {
 	})
 }
 
-// Values of flags.
-var (
-	dtypes       = []string{"f32", "f16", "bf16", "u8", "u16"}
-	policies     = map[string]loader.ErrorPolicy{"fail": loader.Fail, "skip": loader.Skip, "replace": loader.Replace}
-	decodePlaces = map[string]loader.DecodePlace{"auto": loader.DecodeAuto, "cpu": loader.DecodeCPU, "gpu": loader.DecodeGPU}
-)
-
-func keys[T any](values map[string]T) []string { return slices.Sorted(maps.Keys(values)) }
-
 // Options checks the flags and makes the loader's options of them, except for
 // what tune searches for, and for what depends on the dataset: see [Flags.Prepare].
 func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 	o := loader.Options{
-		OnError: policies[f.onError], SampleTimeout: f.sampleTimeout,
+		OnError: recipe.Policies[f.onError], SampleTimeout: f.sampleTimeout,
 		Seed: f.Seed, Rank: f.rank, World: f.world,
 		DropLast: f.dropLast, Unordered: f.unordered, Mixup: f.mixup,
-		Decode: decodePlaces[f.decode], PinBudget: f.pinBudget, DeviceBudget: f.deviceBudget,
+		Decode: recipe.DecodePlaces[f.decode], PinBudget: f.pinBudget, DeviceBudget: f.deviceBudget,
 	}
 	if f.dtype != "" {
-		o.DType, _ = dtype.Parse(f.dtype) // one of dtypes
+		o.DType, _ = dtype.Parse(f.dtype) // one of recipe.DTypes
 	}
 	if f.noPin {
 		o.Pin = loader.PinNever
@@ -142,26 +133,27 @@ func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 
 const maxMixup = 4 // the loader's
 
-// Prepare sets what depends on the dataset in o, for batches of that size.
-func (f *Flags) Prepare(cmd *cobra.Command, ds dataset.Dataset, batch int, o *loader.Options) error {
-	if err := f.checkBits(cmd, ds); err != nil {
-		return err
-	}
-	return f.order(ds, batch, o)
-}
-
-// checkBits fails for photos of other bits than --dtype wants.
-func (f *Flags) checkBits(cmd *cobra.Command, ds dataset.Dataset) error {
-	if _, pictures := dataset.As[dataset.Encoded](ds); !pictures {
-		return nil
-	}
-	switch depth := ds.Spec().DType; {
-	case f.dtype == "u16" && depth == dtype.U8:
-		return cli.BadUsage(cmd, "--dtype u16 leaves samples as they are, but photos are decoded to 8 bits: add --depth 16, or take --dtype u8")
-	case f.dtype == "u8" && depth == dtype.U16:
-		return cli.BadUsage(cmd, "--dtype u8 leaves samples as they are, but --depth is 16: leave that out, or take --dtype u16")
+// checkOrder checks the flags that say in which order samples come.
+func (f *Flags) checkOrder(cmd *cobra.Command) error {
+	switch {
+	case f.shuffle && cmd.Flags().Changed("sampler") && f.Sampler != "random":
+		return cli.BadUsage(cmd, "--shuffle means --sampler random, but --sampler is %s", f.Sampler)
+	case f.rank >= f.world:
+		return cli.BadUsage(cmd, "--rank is %d, but must be 0 to %d with --world %d", f.rank, f.world-1, f.world)
 	}
 	return nil
+}
+
+// Prepare sets what depends on the dataset in o, for batches of that size.
+func (f *Flags) Prepare(cmd *cobra.Command, ds dataset.Dataset, batch int, o *loader.Options) error {
+	if err := recipe.CheckDepth(ds, o.DType, "--depth", "--dtype"); err != nil {
+		return cli.BadUsage(cmd, "%w", err)
+	}
+	word := f.Sampler
+	if f.shuffle {
+		word = "random"
+	}
+	return recipe.Order(o, ds, word, batch)
 }
 
 // Paths are all that is read: the dataset, if args names one, and what goes with

@@ -1,54 +1,24 @@
-package pipeline
+package recipe
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"image/color"
 	"image/png"
 
-	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/photos"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/imaging"
 )
 
-// target is a dataset that goes with another one.
-type target struct {
-	ds   dataset.Dataset
-	path string
-}
-
-// Targets are the datasets that go with it, for the loader.
-func (in *Input) Targets() (list []dataset.Dataset) {
-	for _, t := range in.with {
-		list = append(list, t.ds)
-	}
-	return list
-}
-
-// TargetRow is a target in a report.
-type TargetRow struct {
-	Dataset string `json:"dataset"`
-	Sample  string `json:"sample"` // shape and type
-}
-
-func (t TargetRow) String() string { return fmt.Sprintf("with each %s of %s", t.Sample, t.Dataset) }
-
-// TargetRows are the rows about them in a report.
-func (in *Input) TargetRows() (rows []TargetRow) {
-	for _, t := range in.with {
-		rows = append(rows, TargetRow{t.path, t.ds.Spec().String()})
-	}
-	return rows
-}
-
-// openTarget opens what goes with the samples of ds. Pictures are masks; where
-// both are folders, they are found by the names of the photos.
-func openTarget(ctx context.Context, path string, ds dataset.Dataset, line *cli.Progress) (dataset.Dataset, error) {
-	opened, err := dataset.Open(ctx, path, openOptions(line))
+// OpenTarget opens what goes with the samples of ds, which stays the caller's to
+// close, as the result is. Pictures are masks; where both are folders, they are
+// found by the names of the photos. It fails as [dataset.Open] and
+// [dataset.Match] do.
+func OpenTarget(ctx context.Context, path string, ds dataset.Dataset, options dataset.Options) (dataset.Dataset, error) {
+	opened, err := dataset.Open(ctx, path, options)
 	if err != nil {
 		return nil, err
 	}

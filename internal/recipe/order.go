@@ -1,49 +1,40 @@
-package pipeline
+package recipe
 
 import (
 	"fmt"
 
-	"github.com/spf13/cobra"
-
-	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/sampler"
 )
 
-// Samplers are the values of --sampler.
-var Samplers = []string{"sequential", "random", "replacement", "balanced", "length", "blocks"}
-
-// checkOrder checks the flags that say in which order samples come.
-func (f *Flags) checkOrder(cmd *cobra.Command) error {
-	switch {
-	case f.shuffle && cmd.Flags().Changed("sampler") && f.Sampler != "random":
-		return cli.BadUsage(cmd, "--shuffle means --sampler random, but --sampler is %s", f.Sampler)
-	case f.rank >= f.world:
-		return cli.BadUsage(cmd, "--rank is %d, but must be 0 to %d with --world %d", f.rank, f.world-1, f.world)
-	}
-	return nil
-}
-
-// order sets the order of samples in o.
-func (f *Flags) order(ds dataset.Dataset, batch int, o *loader.Options) (err error) {
-	switch f.Sampler {
+// Order sets the order of the samples of ds in o, by its word, one of
+// [Samplers]; empty: what o.Shuffle says. The seed is o.Seed, and batch the
+// size of batches of samples of similar length. It fails with
+// [dataset.ErrArgument] for another word, and where the dataset has no classes or
+// shards that the order needs.
+func Order(o *loader.Options, ds dataset.Dataset, word string, batch int) (err error) {
+	switch word {
+	case "":
+	case "sequential":
+		o.Shuffle = false
 	case "random":
 		o.Shuffle = true
 	case "replacement":
-		o.Sampler, err = sampler.NewRandomWithReplacement(ds.Len(), ds.Len(), f.Seed)
+		o.Sampler, err = sampler.NewRandomWithReplacement(ds.Len(), ds.Len(), o.Seed)
 	case "balanced":
-		o.Sampler, err = balanced(ds, f.Seed)
+		o.Sampler, err = balanced(ds, o.Seed)
 	case "length":
-		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: batch, DropLast: f.dropLast, Seed: f.Seed})
-		if !f.dropLast {
+		o.Batches, err = sampler.NewByLength(lengths(ds), sampler.ByLengthOptions{Size: batch, DropLast: o.DropLast, Seed: o.Seed})
+		if !o.DropLast {
 			o.Batch = min(batch, ds.Len()) // none is larger
 		}
 		o.DropLast = false
 	case "blocks":
-		o.Sampler, err = blocks(ds, f.Seed)
+		o.Sampler, err = blocks(ds, o.Seed)
 	default:
-		o.Shuffle = f.shuffle
+		err = fmt.Errorf("%w: no sampler is named %q; there are: %v", errs.ErrArgument, word, Samplers)
 	}
 	return err
 }
@@ -55,7 +46,7 @@ func balanced(ds dataset.Dataset, seed uint64) (sampler.Sampler, error) {
 		size[ds.Label(i)]++
 	}
 	if len(size) == 1 {
-		return nil, fmt.Errorf("--sampler balanced: the samples are of one class only, or have none")
+		return nil, fmt.Errorf("%w: sampler balanced: the samples are of one class only, or have none", errs.ErrArgument)
 	}
 	weights := make([]float64, ds.Len())
 	for i := range weights {
@@ -71,7 +62,7 @@ const blockGroup = 8
 func blocks(ds dataset.Dataset, seed uint64) (sampler.Sampler, error) {
 	sharded, ok := dataset.As[interface{ Shards() []int }](ds)
 	if !ok || sharded.Shards() == nil {
-		return nil, fmt.Errorf("--sampler blocks: the samples are not in shards")
+		return nil, fmt.Errorf("%w: sampler blocks: the samples are not in shards", errs.ErrArgument)
 	}
 	return sampler.NewBlocks(sharded.Shards(), blockGroup, seed)
 }
