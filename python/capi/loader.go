@@ -15,25 +15,79 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/recipe"
 	"github.com/pinion-gpu/pinion/loader"
 )
 
-// config is what pinion_loader_open reads: the arguments of pinion.DataLoader.
+// config is what pinion_loader_open reads: the arguments of pinion.DataLoader. A
+// zero value means what it means in [loader.Options].
 type config struct {
-	Source     string          `json:"source"`
-	Options    dataset.Options `json:"options"` // of the format
-	Devices    []string        `json:"devices"`
-	Batch      int             `json:"batch_size"`
-	Shuffle    bool            `json:"shuffle"`
-	Workers    int             `json:"num_workers"`
-	Prefetch   int             `json:"prefetch"`
-	DropLast   bool            `json:"drop_last"`
-	Seed       uint64          `json:"seed"`
-	DType      string          `json:"dtype"`
-	Rank       int             `json:"rank"`
-	World      int             `json:"world_size"`
-	Buffers    int             `json:"device_buffers"`
-	MaxBuffers int             `json:"max_device_buffers"`
+	Source  string          `json:"source"`
+	Options dataset.Options `json:"options"` // of the format
+	Targets []string        `json:"targets"`
+	Devices []string        `json:"devices"`
+
+	Batch    int    `json:"batch_size"`
+	Shuffle  bool   `json:"shuffle"`
+	Sampler  string `json:"sampler"`
+	DropLast bool   `json:"drop_last"`
+	InOrder  bool   `json:"in_order"`
+	Seed     uint64 `json:"seed"`
+	Rank     int    `json:"rank"`
+	World    int    `json:"world_size"`
+
+	DType  string    `json:"dtype"`
+	Mean   []float64 `json:"mean"`
+	Std    []float64 `json:"std"`
+	Mixup  float64   `json:"mixup"`
+	Pad    float64   `json:"pad"`
+	PadTo  int       `json:"pad_to"`
+	Mask   bool      `json:"mask"`
+	Decode string    `json:"decode"`
+
+	OnError       string  `json:"on_error"`
+	SampleTimeout float64 `json:"sample_timeout"` // seconds
+
+	Workers      int   `json:"num_workers"`
+	Prefetch     int   `json:"prefetch"`
+	Pin          bool  `json:"pin_memory"`
+	PinBudget    int64 `json:"pin_budget"`
+	DeviceBudget int64 `json:"device_budget"`
+	Copiers      int   `json:"copiers"`
+	Chunk        int64 `json:"chunk"`
+	Buffers      int   `json:"device_buffers"`
+	MaxBuffers   int   `json:"max_device_buffers"`
+}
+
+// options are those of a loader of ds that depend on nothing else.
+func (c *config) options(ds dataset.Dataset) (o loader.Options, err error) {
+	o = loader.Options{
+		Batch: c.Batch, Shuffle: c.Shuffle, DropLast: c.DropLast, Unordered: !c.InOrder, Seed: c.Seed, Rank: c.Rank, World: c.World,
+		Mean: c.Mean, Std: c.Std, Mixup: c.Mixup, Pad: c.Pad, PadTo: c.PadTo, Mask: c.Mask,
+		SampleTimeout: time.Duration(c.SampleTimeout * float64(time.Second)),
+		Workers:       c.Workers, Prefetch: c.Prefetch, PinBudget: c.PinBudget, DeviceBudget: c.DeviceBudget,
+		Copiers: c.Copiers, ChunkBytes: c.Chunk, DeviceBuffers: c.Buffers, MaxDeviceBuffers: c.MaxBuffers,
+		Epochs: epochs, StateAtEnd: loader.EmptyRest,
+	}
+	if !c.Pin {
+		o.Pin = loader.PinNever
+	}
+	if c.DType != "" {
+		if o.DType, err = dtype.Parse(c.DType); err != nil {
+			return o, fmt.Errorf("%w: %w", errs.ErrArgument, err)
+		}
+	}
+	if o.OnError, err = recipe.Find("on_error", c.OnError, recipe.Policies); err != nil {
+		return o, err
+	}
+	if o.Decode, err = recipe.Find("decode", c.Decode, recipe.DecodePlaces); err != nil {
+		return o, err
+	}
+	if err := recipe.CheckDepth(ds, o.DType, "depth", "dtype"); err != nil {
+		return o, err
+	}
+	return o, recipe.Order(&o, ds, c.Sampler, c.Batch)
 }
 
 // epochs is as many as nobody comes to the end of.
@@ -41,8 +95,10 @@ const epochs = 1 << 40
 
 // feed is a loader that the caller has.
 type feed struct {
-	config  config
 	dataset dataset.Dataset
+	targets []dataset.Dataset
+	opened  []dataset.Dataset // of the targets, those to close
+	options loader.Options
 	devices []device.Device
 	labels  bool // whether the samples have any
 	outbox  *C.pinion_outbox
@@ -90,7 +146,7 @@ func pinion_loader_open(arguments *C.char, n C.int64_t, task *C.uint64_t) (resul
 }
 
 func open(ctx context.Context, c config) (f *feed, err error) {
-	f = &feed{config: c, outbox: C.pn_outbox_new()}
+	f = &feed{outbox: C.pn_outbox_new()}
 	f.refs.Store(1)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	defer func() {
@@ -102,6 +158,20 @@ func open(ctx context.Context, c config) (f *feed, err error) {
 		return f, err
 	}
 	f.labels = labelled(f.dataset)
+	if labels := dataset.Targets(f.dataset); labels != nil {
+		f.targets = append(f.targets, labels)
+	}
+	for _, path := range c.Targets {
+		ds, err := recipe.OpenTarget(ctx, path, f.dataset, nil)
+		if err != nil {
+			return f, fmt.Errorf("targets: %w", err)
+		}
+		f.targets, f.opened = append(f.targets, ds), append(f.opened, ds)
+	}
+	if f.options, err = c.options(f.dataset); err != nil {
+		return f, err
+	}
+	f.options.Targets = f.targets
 	for _, name := range c.Devices {
 		dev, err := device.Open(name)
 		if err != nil {
@@ -112,27 +182,29 @@ func open(ctx context.Context, c config) (f *feed, err error) {
 	return f, f.begin(nil)
 }
 
-// begin makes the loader, in the place of one that there was.
+// begin makes the loader, in the place of one that there was. After an error
+// there is one where that was.
 func (f *feed) begin(state *loader.State) error {
-	c := &f.config
-	o := loader.Options{
-		Batch: c.Batch, Shuffle: c.Shuffle, Workers: c.Workers, Prefetch: c.Prefetch, DropLast: c.DropLast, Seed: c.Seed,
-		Rank: c.Rank, World: c.World, DeviceBuffers: c.Buffers, MaxDeviceBuffers: c.MaxBuffers,
-		Epochs: epochs, Resume: state, StateAtEnd: loader.EmptyRest,
-	}
-	var err error
-	if c.DType != "" {
-		if o.DType, err = dtype.Parse(c.DType); err != nil {
-			return fmt.Errorf("%w: %w", device.ErrArgument, err)
-		}
-	}
-	if old := f.loader.Load(); old != nil {
-		if err := old.Close(); err != nil {
+	o := f.options
+	o.Resume = state
+	old := f.loader.Load()
+	if old != nil {
+		if err := old.Close(); err != nil { // there may not be memory for both
 			return err
 		}
 	}
 	ld, err := loader.NewOn(f.devices, f.dataset, o)
 	if err == nil {
+		f.loader.Store(ld)
+		return nil
+	}
+	if old != nil { // go on as before
+		s := old.State()
+		o.Resume = &s
+		ld, again := loader.NewOn(f.devices, f.dataset, o)
+		if again != nil {
+			return errors.Join(err, again)
+		}
 		f.loader.Store(ld)
 	}
 	return err
@@ -158,15 +230,18 @@ func (f *feed) close() error {
 	f.cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var errs []error
+	var failed []error
 	if ld := f.loader.Load(); ld != nil {
-		errs = append(errs, ld.Close())
+		failed = append(failed, ld.Close())
+	}
+	for _, ds := range f.opened {
+		failed = append(failed, dataset.Close(ds))
 	}
 	if f.dataset != nil {
-		errs = append(errs, dataset.Close(f.dataset))
+		failed = append(failed, dataset.Close(f.dataset))
 	}
 	C.pn_outbox_close(f.outbox)
-	return errors.Join(append(errs, f.drop())...)
+	return errors.Join(append(failed, f.drop())...)
 }
 
 // drop ends a use of the devices; the last one closes them.
@@ -174,11 +249,11 @@ func (f *feed) drop() error {
 	if f.refs.Add(-1) > 0 {
 		return nil
 	}
-	var errs []error
+	var failed []error
 	for _, dev := range f.devices {
-		errs = append(errs, dev.Close())
+		failed = append(failed, dev.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(failed...)
 }
 
 // pinion_loader_close closes a loader, as a task: what is being read has to end.
@@ -196,7 +271,7 @@ func pinion_loader_close(loader C.uint64_t, task *C.uint64_t) (result C.int) {
 }
 
 //export pnLoaderNext
-func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, out *C.pinion_batch) (result C.int) {
+func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, stream C.int64_t, out *C.pinion_batch) (result C.int) {
 	defer guard(&result)
 	f, ok := feeds.get(uint64(handle))
 	if !ok {
@@ -205,7 +280,7 @@ func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, out *C.pinio
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if flags&C.PINION_CAPTURE == 0 {
-		drain(f.outbox)
+		drain(f.outbox, int64(stream))
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, time.Duration(milliseconds)*time.Millisecond)
 	defer cancel()
@@ -278,14 +353,20 @@ func (f *feed) lend(b *loader.Batch, out *C.pinion_batch) {
 	}
 }
 
+// Kinds of memory, in terms of DLPack.
+const (
+	hostMemory = 1
+	cudaMemory = 2
+)
+
 // place is where a device's memory is, in terms of DLPack.
 func place(dev device.Device) (kind, id C.int32_t) {
 	if native, ok := device.As[device.Native](dev); ok && native.API() == device.CUDA {
 		var n int32
 		_, _ = fmt.Sscanf(dev.Info().ID, "cuda:%d", &n)
-		return 2, C.int32_t(n)
+		return cudaMemory, C.int32_t(n)
 	}
-	return 1, 0
+	return hostMemory, 0
 }
 
 // element is an element type, in terms of DLPack.
@@ -302,8 +383,9 @@ func element(t dtype.DType) C.DLDataType {
 	return d
 }
 
-// drain gives back the batches whose last use has ended.
-func drain(box *C.pinion_outbox) {
+// drain gives back the batches whose last use has ended. The stream is that of
+// pinion_loader_next.
+func drain(box *C.pinion_outbox, stream int64) {
 	for h := C.pn_outbox_take(box); h != nil; {
 		var id C.uint64_t
 		h = C.pn_hold_done(h, &id)
@@ -311,15 +393,24 @@ func drain(box *C.pinion_outbox) {
 		if !ok {
 			continue
 		}
-		_ = b.giveBack()
+		_ = b.giveBack(stream)
 		_ = b.feed.drop()
 	}
 }
 
-// giveBack gives a batch back behind the work that uses it.
-func (b lent) giveBack() error {
-	if kind, _ := place(b.Device); kind == 1 {
+// giveBack gives a batch back behind the work that uses it. On a device that is
+// not the host, that is the work of all streams: the caller may have used any of
+// them. An event behind it all costs no waiting.
+func (b lent) giveBack(stream int64) error {
+	native, ok := device.As[device.Native](b.Device)
+	if !ok {
 		return b.Release() // there is no work but the caller's own, which is done
+	}
+	if all, ok := device.As[device.ContextRecorder](b.Device); stream >= 0 && !(ok && all.CanRecordAll()) {
+		if s, err := native.StreamOf(uintptr(stream)); err == nil {
+			defer s.Close()
+			return b.Release(s)
+		}
 	}
 	return b.ReleaseAfterAll()
 }
@@ -328,7 +419,7 @@ func (b lent) giveBack() error {
 func pnDrain(box *C.pinion_outbox) {
 	var result C.int
 	defer guard(&result)
-	drain(box)
+	drain(box, -1)
 }
 
 //export pinion_loader_state
@@ -338,11 +429,11 @@ func pinion_loader_state(loader C.uint64_t, out **C.char) (result C.int) {
 	if !ok {
 		return closed("the DataLoader")
 	}
-	return f.tell(out, f.loader.Load().State())
+	return tell(out, f.loader.Load().State())
 }
 
 // tell gives the caller JSON.
-func (f *feed) tell(out **C.char, v any) C.int {
+func tell(out **C.char, v any) C.int {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fail(err)
@@ -371,17 +462,43 @@ func pinion_loader_resume(handle C.uint64_t, state *C.char, n C.int64_t, task *C
 	})
 }
 
-// info is what pinion_loader_info tells.
+// pinion_loader_seek has the next loop begin with an epoch, as a task. Resumed: a
+// loop goes on in the epoch that the loader is in, since it was just put there.
+//
+//export pinion_loader_seek
+func pinion_loader_seek(handle C.uint64_t, epoch C.int64_t, resumed C.int32_t, task *C.uint64_t) (result C.int) {
+	defer guard(&result)
+	f, ok := feeds.get(uint64(handle))
+	if !ok {
+		return closed("the DataLoader")
+	}
+	return start(task, nil, func(context.Context) (uint64, error) { return 0, f.seek(int(epoch), resumed != 0) })
+}
+
+func (f *feed) seek(epoch int, resumed bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.loader.Load().State()
+	next := s.Epoch
+	if within := s.Batch > 0 || len(s.Ahead) > 0; within && !resumed {
+		next++ // a loop that was left drops the rest of its epoch
+	}
+	if next == epoch {
+		return nil
+	}
+	s.Epoch, s.Batch, s.Ahead, s.Dropped, s.Rank, s.World = epoch, 0, nil, 0, 0, 0
+	return f.begin(&s)
+}
+
+// info is what pinion_loader_info tells. Sizes are in bytes.
 type info struct {
-	Batches int           `json:"batches"` // of an epoch; -1: nobody knows
-	Samples int           `json:"samples"` // of the dataset; -1: nobody knows
-	Epoch   int           `json:"epoch"`   // of the next batch
-	Classes []string      `json:"classes"`
-	Devices []string      `json:"devices"`
-	Shape   []int         `json:"shape"` // of a full batch
-	DType   string        `json:"dtype"`
-	Stats   loader.Stats  `json:"stats"`
-	Waited  time.Duration `json:"waited"`
+	Batches  int      `json:"batches"` // of an epoch; -1: nobody knows
+	Samples  int      `json:"samples"` // of the dataset; -1: nobody knows
+	Batch    int      `json:"batch_size"`
+	Classes  []string `json:"classes"`
+	Devices  []string `json:"devices"`
+	Warnings []string `json:"warnings"`
+	CUDA     bool     `json:"cuda"` // whether batches are in the memory of CUDA devices
 }
 
 //export pinion_loader_info
@@ -392,14 +509,62 @@ func pinion_loader_info(loader C.uint64_t, out **C.char) (result C.int) {
 		return closed("the DataLoader")
 	}
 	ld := f.loader.Load()
-	state, stats := ld.State(), ld.Stats()
-	i := info{Batches: state.EpochBatches, Samples: f.dataset.Len(), Epoch: state.Epoch, Classes: dataset.Classes(f.dataset),
-		Shape: stats.Shape, DType: stats.DType.String(), Stats: stats}
+	i := info{Batches: ld.State().EpochBatches, Samples: f.dataset.Len(), Batch: ld.Stats().Batch,
+		Classes: dataset.Classes(f.dataset), Warnings: dataset.Warnings(f.dataset)}
 	if i.Samples == dataset.UnknownLen {
 		i.Batches, i.Samples = -1, -1
 	}
 	for _, dev := range f.devices {
+		kind, _ := place(dev)
+		i.CUDA = i.CUDA || kind == cudaMemory
 		i.Devices = append(i.Devices, dev.Info().ID)
 	}
-	return f.tell(out, i)
+	return tell(out, i)
+}
+
+// statistics are what pinion_loader_stats tells, in the words of `pinion feed`.
+type statistics struct {
+	Samples       int64              `json:"samples"`
+	Batches       int64              `json:"batches"`
+	Errors        int64              `json:"errors"`
+	BytesToDevice int64              `json:"to_device_bytes"`
+	DeviceWait    float64            `json:"device_wait_seconds"`
+	Stages        map[string]float64 `json:"stages_seconds"`
+	Workers       int                `json:"workers"`
+	Ready         int                `json:"ready_batches"`
+	DeviceBuffers int                `json:"device_buffers"`
+	HostBytes     int64              `json:"host_bytes"`
+	DeviceBytes   int64              `json:"device_bytes"`
+	Pinned        bool               `json:"pinned"`
+	PageableWhy   string             `json:"pageable_why"`
+	DecodeDevice  bool               `json:"decode_on_device"`
+	DecodeWhy     string             `json:"decode_why"`
+	Unread        []unread           `json:"unread"`
+}
+
+// unread is a sample that was left out or replaced.
+type unread struct {
+	Index int    `json:"index"`
+	Name  string `json:"name"`
+	Error string `json:"error"`
+}
+
+//export pinion_loader_stats
+func pinion_loader_stats(loader C.uint64_t, out **C.char) (result C.int) {
+	defer guard(&result)
+	f, ok := feeds.get(uint64(loader))
+	if !ok {
+		return closed("the DataLoader")
+	}
+	ld := f.loader.Load()
+	s := ld.Stats()
+	report := statistics{s.Samples, s.Batches, s.Errors, s.BytesToDevice, s.DeviceWait.Seconds(), map[string]float64{}, s.Workers, s.Ready,
+		s.DeviceBuffers, s.HostBytes, s.DeviceBytes, s.Pinned, s.PageableWhy, s.DecodeDevice, s.DecodeWhy, nil}
+	for _, stage := range s.Stages {
+		report.Stages[stage.Name] = stage.Time.Seconds()
+	}
+	for _, e := range ld.Unread() {
+		report.Unread = append(report.Unread, unread{e.Index, e.Name, e.Err.Error()})
+	}
+	return tell(out, report)
 }

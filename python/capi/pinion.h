@@ -104,19 +104,19 @@ void pinion_capsule_functions(void *is_valid, void *get_pointer);
 
 typedef struct {
   pinion_hold *hold;                // one holder: the caller
-  void *managed[PINION_ARRAYS];     // with PINION_MANAGED, a DLManagedTensor each
   int32_t epoch, number, arrays, _; // number: of the batch in its epoch
   pinion_array array[PINION_ARRAYS];
 } pinion_batch;
 
 enum {
   PINION_FRESH = 1,   // begin an epoch
-  PINION_MANAGED = 2, // make managed, which take the place of the caller's hold
-  PINION_CAPTURE = 4, // a CUDA graph is being captured: record no events
+  PINION_CAPTURE = 2, // a CUDA graph is being captured: record no events
 };
 // pinion_loader_next gives the next batch of a loader's epoch, or waits for some
-// time. Before that it gives back the batches whose last use has ended.
-int pinion_loader_next(uint64_t loader, int32_t milliseconds, int32_t flags, pinion_batch *);
+// time. Before that it gives back the batches whose last use has ended. Stream is
+// the CUstream whose work uses batches, for drivers that cannot record an event
+// behind the work of all streams; -1: it is not known.
+int pinion_loader_next(uint64_t loader, int32_t milliseconds, int32_t flags, int64_t stream, pinion_batch *);
 
 int pinion_abi(void);
 int pinion_forked(void); // whether this is a child of the process that loaded the library

@@ -7,6 +7,7 @@ the memory back.
 from __future__ import annotations
 
 import ctypes as C
+from collections.abc import Sequence
 from typing import Any
 
 from . import _lib
@@ -27,22 +28,22 @@ def destructor() -> Any:
     return _destructor
 
 
-def capsule(managed: Any) -> Any:
-    """A capsule of a DLManagedTensor, which it owns."""
-    return _new(managed, b"dltensor", destructor())
-
-
 class Hold:
-    """One holder of memory, until it is deleted."""
+    """One holder of memory, until it is deleted.
+
+    It is made empty, and gets its pointer by an assignment, between whose two sides no signal can come: what a call
+    returned would be lost when an interrupt came before it was kept.
+    """
 
     __slots__ = ("pointer", "_release", "__weakref__")
 
-    def __init__(self, pointer: int) -> None:
-        self.pointer = pointer
+    def __init__(self) -> None:
+        self.pointer: int | None = None
         self._release = _lib.load().pinion_release  # modules may be gone before the last hold is
 
     def __del__(self) -> None:
-        self._release(self.pointer)
+        if self.pointer is not None:
+            self._release(self.pointer)
 
 
 class Array:
@@ -55,6 +56,11 @@ class Array:
 
     def __init__(self, array: _lib.Array, hold: Hold) -> None:
         self._array, self._hold = array, hold
+
+    @property
+    def role(self) -> int:
+        """What it is in a batch."""
+        return int(self._array.role)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,6 +126,14 @@ class Array:
         return from_dlpack(self)
 
 
-def copy_of(array: _lib.Array) -> _lib.Array:
-    """A description that stays when the struct that it is in is used again."""
-    return _lib.Array.from_buffer_copy(array)
+def take(out: Any) -> Hold:
+    """The hold in a struct, which is empty afterwards."""
+    hold = Hold()
+    hold.pointer = out.hold
+    out.hold = None
+    return hold
+
+
+def arrays(described: Sequence[_lib.Array], hold: Hold) -> tuple[Array, ...]:
+    """Arrays as they are described in a struct that will be used again."""
+    return tuple(Array(_lib.Array.from_buffer_copy(a), hold) for a in described)

@@ -16,8 +16,7 @@ from . import _errors
 ABI = 1
 ARRAYS, DIMS = 12, 8
 OK, END, WAIT = 0, 1, 2
-HOST_MEMORY = -9
-FRESH, MANAGED, CAPTURE = 1, 2, 4
+FRESH, CAPTURE = 1, 2
 SAMPLES, LABELS, LENGTHS, MASK, MIX, TARGET, TARGET_LENGTHS = range(7)
 
 POLL = 100
@@ -38,7 +37,7 @@ class Batch(C.Structure):
     """pinion_batch."""
 
     _fields_ = [
-        ("hold", C.c_void_p), ("managed", C.c_void_p * ARRAYS),
+        ("hold", C.c_void_p),
         ("epoch", C.c_int32), ("number", C.c_int32), ("arrays", C.c_int32), ("_", C.c_int32),
         ("array", Array * ARRAYS),
     ]  # fmt: skip
@@ -63,10 +62,12 @@ _core: dict[str, tuple[Any, list[Any]]] = {
 }
 _loader: dict[str, tuple[Any, list[Any]]] = {
     "pinion_loader_open": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
-    "pinion_loader_next": (C.c_int, [C.c_uint64, C.c_int32, C.c_int32, C.c_void_p]),
+    "pinion_loader_next": (C.c_int, [C.c_uint64, C.c_int32, C.c_int32, C.c_int64, C.c_void_p]),
     "pinion_loader_close": (C.c_int, [C.c_uint64, C.POINTER(C.c_uint64)]),
     "pinion_loader_state": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
     "pinion_loader_resume": (C.c_int, [C.c_uint64, C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
+    "pinion_loader_seek": (C.c_int, [C.c_uint64, C.c_int64, C.c_int32, C.POINTER(C.c_uint64)]),
+    "pinion_loader_stats": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
     "pinion_loader_info": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
 }
 _tables = (_core, _loader)

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,10 +18,6 @@ from . import _dlpack, _errors, _lib
 _dtypes = {
     "float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16",
     "float64": "f64", "double": "f64", "uint8": "u8", "uint16": "u16", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-}  # fmt: skip
-_roles = {
-    _lib.SAMPLES: "samples", _lib.LABELS: "labels", _lib.LENGTHS: "lengths", _lib.MASK: "mask", _lib.MIX: "mix",
-    _lib.TARGET: "target", _lib.TARGET_LENGTHS: "target_lengths",
 }  # fmt: skip
 
 
@@ -69,9 +66,17 @@ def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
+def _text(value: Any) -> str:
+    """An option as the command's flags have it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ("x" if all(isinstance(v, int) for v in value) else ",").join(map(str, value))
+    return str(value)
+
+
 def _form(output: str) -> str:
-    if output not in ("auto", "torch", "numpy", "dlpack"):
-        raise ValueError(f"output is {output!r}, but must be 'auto', 'torch', 'numpy' or 'dlpack'")
+    """What is yielded: for "auto" the first that is installed."""
     if output != "auto":
         return output
     for name in ("torch", "numpy"):
@@ -90,36 +95,62 @@ class DataLoader:
             for images, labels in loader:
                 ...
 
-    Arguments have PyTorch's names and meanings where PyTorch has them. Each loop is an epoch of its own; after
-    ``break`` the next one begins a new epoch.
+    A batch is a tuple: samples, labels (int64) if there are any, then lengths and mask where samples differ in length,
+    weights of mixup, and targets. Each loop is an epoch; after ``break`` the next loop begins a new one, as with
+    PyTorch. Arguments that PyTorch has too have its names and meanings.
 
-    source: a file, a folder, a pattern or a URL: all that ``pinion feed`` reads.
-    batch_size: samples in a batch.
-    shuffle: visit the samples of each epoch in an order drawn from seed and the number of the epoch.
-    num_workers: threads that read and decode. 0: one a processor.
-    drop_last: leave out a last batch that is not full.
-    seed: of the order, and of everything random about samples.
-    transform: what becomes of pictures, such as "rrc:224,flip" (see ``pinion feed --help``), or a function of your
-        own, which gets each batch as it would be yielded, and whose result is yielded instead.
-    dtype: element type on the device, as "bf16" or torch.bfloat16. Default: float32 for pictures, else the dataset's.
-    device: "cuda:0", "cpu", a torch.device, or several of them, to which batches are dealt out in turn. Default:
-        LOCAL_RANK's GPU under torchrun, else the first that works, else the host.
-    rank, world_size: which part of every epoch is this process's. Default: torchrun's RANK and WORLD_SIZE.
-    prefetch: batches read ahead of the one on its way to the device. 0: 2 to 4.
-    output: what is yielded: "torch" tensors, "numpy" arrays, or "dlpack" objects (pinion.Array). Default: the first
-        that is installed.
-    names: yield dicts with these keys instead of tuples, such as ("pixel_values", "labels").
-    options: of the dataset's format, as of ``pinion feed``, with "_" for "-": ``field="tokens"``.
+    A batch's memory is given back when nothing uses it any more: arrays stay valid when the loader is closed, and
+    ``list(loader)`` works where there is memory for it. Work that a GPU has yet to do on a batch is waited for on the
+    GPU, whatever stream it is on. The file, the device and the threads are opened when they are first needed.
 
-    A batch is a tuple of samples, labels (int64, if the dataset has any), and whatever else there is: lengths, masks
-    and targets. Its memory is given back when nothing uses it any more; arrays stay valid when the loader is closed.
-    The file, the device and the threads are opened when they are first needed.
+    What is read:
+        source: a file, a folder, a pattern such as "train-{000..127}.tar", or a URL: all that ``pinion feed`` reads.
+        targets: paths of datasets whose sample i goes with sample i of the source, such as a folder of masks.
+        **options: of the source's format, as for ``pinion feed``, with "_" for "-": ``field="tokens"``, ``depth=16``.
+        on_error: what is done about a sample that cannot be read: "fail", "skip" or "replace".
+        sample_timeout: the longest time to read a sample, in seconds. Default: no limit.
+
+    Their order, which depends on seed and epoch alone:
+        shuffle: each sample once, in random order.
+        sampler: "sequential", "random", "replacement", "balanced", "length" or "blocks": see ``pinion feed --help``.
+        seed: of the order, and of everything random about samples.
+        rank, world_size: which part of every epoch is this process's. Default: torchrun's RANK and WORLD_SIZE.
+        in_order: False yields the batches of an epoch as they become complete.
+
+    What becomes of them:
+        batch_size: samples in a batch; "auto": as many as there is room for.
+        drop_last: leave out a last batch that is not full.
+        transform: of pictures, such as "rrc:224,flip" (see ``pinion feed --help``); or a function of your own that gets
+            each batch as it would be yielded, and whose result is yielded instead.
+        dtype: the element type on the device, as "bf16" or torch.bfloat16. Default: float32 for pictures, else the
+            source's. uint8 leaves the pixels of pictures as they are.
+        mean, std: normalise pictures, a value a channel, on a scale from 0 to 1. Default: ImageNet's.
+        mixup: alpha of mixup. Sample i of n is mixed with sample (i + n // 2) % n, and weighs what the batch says.
+        pad, pad_to, mask: samples that differ in length are padded with pad, to the longest of the batch or to pad_to;
+            mask adds an array of bytes, 1 for data and 0 for padding.
+
+    Where they go:
+        device: "cuda:0", "cpu", a torch.device, or a list of them, to which batches are dealt out in turn. Default:
+            LOCAL_RANK's GPU under torchrun, else the first that works, else the host.
+        output: what is yielded: "torch" tensors, "numpy" arrays, or "dlpack" objects (pinion.Array). Default: the first
+            that is installed.
+        names: keys, such as ("pixel_values", "labels"), to yield dicts instead of tuples.
+
+    How fast:
+        num_workers: threads that read and decode. 0: one a processor.
+        prefetch: batches read ahead of the one on its way to the device. 0: 2 to 4.
+        decode: where JPEGs are decoded: "cpu", "gpu", or "auto" for a GPU with JPEG engines.
+        pin_memory: False leaves host memory pageable.
+        device_buffers: batches in the memory of each device. More are made while the program keeps these.
+        pin_budget, device_budget: the most bytes of page-locked host memory, and of the device's. 0: what is sensible,
+            and what is free.
+        copiers, chunk: threads that copy memory which is not pinned, and the bytes of a piece. 0: the default.
     """
 
     def __init__(
         self,
         source: str | os.PathLike[str],
-        batch_size: int = 1,
+        batch_size: int | str = 1,
         shuffle: bool = False,
         *,
         num_workers: int = 0,
@@ -130,41 +161,70 @@ class DataLoader:
         device: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
-        prefetch: int = 0,
+        targets: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        sampler: str | None = None,
+        in_order: bool = True,
+        on_error: str = "fail",
+        sample_timeout: float = 0,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        mixup: float = 0,
+        pad: float = 0,
+        pad_to: int = 0,
+        mask: bool = False,
         output: str = "auto",
         names: Sequence[str] | None = None,
+        prefetch: int = 0,
+        decode: str = "auto",
+        pin_memory: bool = True,
+        device_buffers: int = 4,
+        pin_budget: int = 0,
+        device_budget: int = 0,
+        copiers: int = 0,
+        chunk: int = 0,
         **options: Any,
     ) -> None:
-        self._handle = 0  # before anything can fail: __del__ looks at it
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}, but must be at least 1")
+        self._finalizer: weakref.finalize[..., Any] | None = None
+        if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
+            raise ValueError(f"batch_size is {batch_size!r}, but must be at least 1, or 'auto'")
+        if shuffle and sampler not in (None, "random"):
+            raise ValueError(f"shuffle means sampler='random', but sampler is {sampler!r}")
+        if output not in ("auto", *_converters):
+            raise ValueError(f"output is {output!r}, but must be 'auto', 'torch', 'numpy' or 'dlpack'")
         self.source = os.fspath(source)
-        self.batch_size = batch_size
         self.drop_last = drop_last
         self.num_workers = num_workers
         self.rank, self.world_size = _share(rank, world_size)
         self._then = transform if callable(transform) else None
         if isinstance(transform, str):
             options["transform"] = transform
+        if isinstance(targets, (str, os.PathLike)):
+            targets = [targets]
         self._names = tuple(names) if names is not None else None
         self._output = output
         self._device = device
         self._config: dict[str, Any] = {
-            "source": self.source, "options": {k.replace("_", "-"): v for k, v in options.items() if v is not None},
-            "batch_size": batch_size, "shuffle": bool(shuffle), "num_workers": num_workers, "prefetch": prefetch,
-            "drop_last": drop_last, "seed": seed, "dtype": _dtype_name(dtype), "rank": self.rank, "world_size": self.world_size,
+            "source": self.source, "targets": [os.fspath(t) for t in targets],
+            "options": {k.replace("_", "-"): _text(v) for k, v in options.items() if v is not None},
+            "batch_size": -1 if batch_size == "auto" else batch_size, "shuffle": bool(shuffle), "sampler": sampler or "",
+            "drop_last": drop_last, "in_order": in_order, "seed": seed, "rank": self.rank, "world_size": self.world_size,
+            "dtype": _dtype_name(dtype), "mean": None if mean is None else list(mean), "std": None if std is None else list(std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
+            "mask": mask, "decode": decode, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
+            "prefetch": prefetch, "pin_memory": pin_memory, "pin_budget": pin_budget, "device_budget": device_budget,
             # One more than the library's own default: a batch comes back at the next call of next.
-            "device_buffers": 4, "max_device_buffers": 1 << 16,
+            "copiers": copiers, "chunk": chunk, "device_buffers": device_buffers, "max_device_buffers": 1 << 16,
         }  # fmt: skip
         self._lock = threading.RLock()
-        self._out = _lib.Batch()
-        self._reference = C.byref(self._out)
+        self._handle = 0  # of the library's loader, once there is one
         self._closed = False
-        self._turn = 0  # number of the last iterator
+        self._out = _lib.Batch()  # what the library describes a batch in
+        self._reference = C.byref(self._out)
+        self._turn = 0  # number of the last loop
         self._state: dict[str, Any] | None = None  # to go on from when it starts
+        self._resumed = False  # no loop has begun since
         self._epoch: int | None = None  # wanted for the next loop
 
-    # Starting is put off until the first batch, so that a loader that is made before a fork, or that is to resume,
+    # Starting is put off until something needs it, so that a loader that is made before a fork, or that is to resume,
     # starts once, and where it is used.
     def _start(self) -> Any:
         lib = _lib.load()
@@ -175,8 +235,12 @@ class DataLoader:
         devices = self._device if isinstance(self._device, (list, tuple)) else [self._device]
         text = json.dumps({**self._config, "devices": [_device_name(d) for d in devices]}).encode()
         self._handle = _lib.run(lib.pinion_loader_open, text, len(text))
-        self._finalizer = weakref.finalize(self, _close, self._handle)
+        self._finalizer = weakref.finalize(self, _close, self._handle, self._out)
+        self._facts: dict[str, Any] = json.loads(_lib.ask(lib.pinion_loader_info, self._handle))
         self._convert = _converters[_form(self._output)]
+        self._stream = _stream_of(self._facts["devices"]) if self._facts["cuda"] else None
+        for warning in self._facts["warnings"] or ():
+            warnings.warn(f"{self.source}: {warning}", stacklevel=4)
         if self._state is not None:
             state, self._state = self._state, None
             self._resume(state)
@@ -185,28 +249,57 @@ class DataLoader:
     def _resume(self, state: Mapping[str, Any]) -> None:
         text = json.dumps(dict(state)).encode()
         _lib.run(_lib.load().pinion_loader_resume, self._handle, text, len(text))
+        self._resumed = True
 
-    def _info(self) -> dict[str, Any]:
+    def _fact(self, name: str) -> Any:
         with self._lock:
-            lib = self._start()
-            result: dict[str, Any] = json.loads(_lib.ask(lib.pinion_loader_info, self._handle))
-            return result
+            self._start()
+            return self._facts[name]
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in a batch."""
+        size: int = self._config["batch_size"]
+        return size if size > 0 else int(self._fact("batch_size"))
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of the classes, to which labels are indexes, if they have any."""
+        names: list[str] | None = self._fact("classes")
+        return names
+
+    @property
+    def dataset(self) -> Samples:
+        """What len() of tells the samples of the dataset: of all ranks."""
+        return Samples(self)
 
     def __len__(self) -> int:
         """The batches of an epoch of this rank."""
-        n: int = self._info()["batches"]
+        n: int = self._fact("batches")
         if n < 0:
             raise TypeError("a stream has no length: it is read to its end")
         return n
 
     def __iter__(self) -> Iterator[Any]:
         with self._lock:
-            self._start()
+            lib = self._start()
             self._turn += 1
-            return _Iterator(self, self._turn)
+            _dlpack.take(self._out)  # a batch that an interrupt came before
+            if self._epoch is not None:
+                _lib.run(lib.pinion_loader_seek, self._handle, self._epoch, self._resumed)
+                self._epoch = None
+            self._resumed = False
+            return _Loop(self, self._turn)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next loop is over the epoch of that number. It need not be called: loops count by themselves."""
+        if epoch < 0:
+            raise ValueError(f"epoch is {epoch}, but must not be negative")
+        with self._lock:
+            self._epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader is: behind the last batch that it gave. For load_state_dict of another one."""
+        """Where the loader is: behind the last batch that it gave. It is small, and of JSON's types."""
         with self._lock:
             if self._state is not None:
                 return dict(self._state)
@@ -214,25 +307,37 @@ class DataLoader:
             state: dict[str, Any] = json.loads(_lib.ask(lib.pinion_loader_state, self._handle))
             return state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where state_dict was called: the next loop begins with the batch that would have come next."""
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Goes on where state_dict was called: the next loop begins with the batch that would have come next; it has no
+        batches if that one had none left. Workers, devices and the number of ranks may differ, if batch_size times
+        world_size stays the same."""
         with self._lock:
             self._turn += 1
+            _dlpack.take(self._out)
+            self._epoch = None
             if self._handle:
-                self._resume(state)
+                self._resume(state_dict)
             else:
-                self._state = dict(state)
+                self._state = dict(state_dict)
+
+    def stats(self) -> dict[str, Any]:
+        """What was done so far, and how long it took, in the words of ``pinion feed --json``."""
+        with self._lock:
+            lib = self._start()
+            stats: dict[str, Any] = json.loads(_lib.ask(lib.pinion_loader_stats, self._handle))
+            return stats
 
     def close(self) -> None:
         """Ends the threads and frees the memory of batches that nobody has. Arrays stay valid."""
         with self._lock:
             self._closed = True
             handle, self._handle = self._handle, 0
-        if handle:
-            self._finalizer.detach()
-            lib = _lib.loaded()
-            if lib is not None:
-                _lib.run(lib.pinion_loader_close, handle)
+            if self._finalizer is not None:
+                self._finalizer.detach()
+        lib = _lib.loaded()
+        if handle and lib is not None:
+            _dlpack.take(self._out)
+            _lib.run(lib.pinion_loader_close, handle)
 
     def __enter__(self) -> DataLoader:
         return self
@@ -240,49 +345,65 @@ class DataLoader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<pinion.DataLoader {self.source!r}>"
+
+
+class Samples:
+    """The samples of a DataLoader, for those who ask how many there are."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+
+    def __len__(self) -> int:
+        n: int = self._loader._fact("samples")
+        if n < 0:
+            raise TypeError("a stream has no length: it is read to its end")
+        return n
+
 
 PATIENCE = 3000
 """Milliseconds for which the end of the process, or of a loader that was not closed, waits for what is being read."""
 
 
-def _close(handle: int) -> None:
+def _close(handle: int, out: _lib.Batch) -> None:
     lib = _lib.loaded()
     if lib is not None:
+        _dlpack.take(out)
         _lib.run(lib.pinion_loader_close, handle, patience=PATIENCE)
 
 
-class _Iterator:
+class _Loop:
     """A loop over an epoch."""
 
-    __slots__ = ("_loader", "_turn", "_flags")
+    __slots__ = ("_loader", "_turn", "_flags", "_ended")
 
     def __init__(self, loader: DataLoader, turn: int) -> None:
-        self._loader, self._turn, self._flags = loader, turn, _lib.FRESH
+        self._loader, self._turn, self._flags, self._ended = loader, turn, _lib.FRESH, False
 
-    def __iter__(self) -> _Iterator:
+    def __iter__(self) -> _Loop:
         return self
 
     def __next__(self) -> Any:
         loader = self._loader
         with loader._lock:
+            if self._ended:
+                raise StopIteration
             lib = _lib.load()
             if self._turn != loader._turn:
-                if self._flags < 0:
-                    raise StopIteration
-                raise RuntimeError("another loop over this DataLoader has begun, which ended this one")
-            if self._flags < 0:
-                raise StopIteration
-            while True:
-                code = lib.pinion_loader_next(loader._handle, _lib.POLL, self._flags, loader._reference)
-                if code == _lib.OK:
-                    break
+                raise RuntimeError("another loop over this DataLoader has begun, or a state was loaded, which ended this loop")
+            out, flags, stream = loader._out, self._flags, -1
+            if loader._stream is not None:
+                stream, capturing = loader._stream()
+                flags |= _lib.CAPTURE if capturing else 0
+            while not out.hold:  # there is a batch already where an interrupt came before it was given
+                code = lib.pinion_loader_next(loader._handle, _lib.POLL, flags, stream, loader._reference)
                 if code == _lib.END:
-                    self._flags = -1
+                    self._ended = True
                     raise StopIteration
-                if code != _lib.WAIT:
-                    _lib.fail(code)
+                _lib.check(code)
             self._flags = 0
-            batch: Any = loader._convert(loader._out)
+            batch: Any = loader._convert(out)
         if loader._names is not None:
             batch = dict(zip(loader._names, batch))
         if loader._then is not None:
@@ -290,19 +411,30 @@ class _Iterator:
         return batch
 
 
+def _stream_of(devices: Sequence[str]) -> Callable[[], tuple[int, bool]] | None:
+    """What tells torch's current stream on a device, and whether a graph is being captured there."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    capturing = getattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    if len(devices) > 1:
+        return lambda: (-1, capturing())
+    number = int(devices[0].partition(":")[2] or 0)
+    return lambda: (torch.cuda.current_stream(number).cuda_stream, capturing())
+
+
 def _arrays(out: _lib.Batch) -> tuple[_dlpack.Array, ...]:
-    hold = _dlpack.Hold(out.hold)
-    return tuple(_dlpack.Array(_dlpack.copy_of(a), hold) for a in out.array[: out.arrays])
+    n = out.arrays
+    return _dlpack.arrays(out.array[:n], _dlpack.take(out))
 
 
 def _numpy(out: _lib.Batch) -> tuple[Any, ...]:
-    arrays = _arrays(out)
-    return tuple(a.numpy().astype("int64") if a._array.role == _lib.LABELS else a.numpy() for a in arrays)
+    # PyTorch's labels are int64, and its losses want that.
+    return tuple(a.numpy().astype("int64") if a.role == _lib.LABELS else a.numpy() for a in _arrays(out))
 
 
 def _torch(out: _lib.Batch) -> tuple[Any, ...]:
-    arrays = _arrays(out)
-    return tuple(a.torch().long() if a._array.role == _lib.LABELS else a.torch() for a in arrays)
+    return tuple(a.torch().long() if a.role == _lib.LABELS else a.torch() for a in _arrays(out))
 
 
 _converters: dict[str, Callable[[_lib.Batch], tuple[Any, ...]]] = {"dlpack": _arrays, "numpy": _numpy, "torch": _torch}

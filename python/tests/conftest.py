@@ -50,16 +50,16 @@ def photos(tmp_path_factory):
 
 
 def write_png(path, pixels):
-    """Writes an H x W x 3 array of bytes."""
+    """Writes an array of bytes, H x W x 3 or H x W."""
     import struct
     import zlib
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    height, width, _ = pixels.shape
+    height, width = pixels.shape[:2]
     rows = b"".join(b"\0" + pixels[y].tobytes() for y in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
 
 

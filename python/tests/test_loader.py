@@ -1,8 +1,11 @@
 """What DataLoader gives."""
 
+import hashlib
 import json
+import subprocess
 
 import pytest
+from conftest import command, write_png
 
 import pinion
 
@@ -110,3 +113,183 @@ def test_an_old_loop_ends(array):
         assert next(new)[0][0, 0] == 0
         with pytest.raises(RuntimeError, match="another loop"):
             next(old)
+
+
+def digests(command, tmp_path, source, *flags):
+    """What `pinion feed --digests` says of every batch."""
+    path = tmp_path / "digests.jsonl"
+    subprocess.run([command, "feed", source, "--device", "host", "--digests", str(path), *flags], check=True, capture_output=True)
+    return [(line["epoch"], line["batch"], line["sha256"]) for line in map(json.loads, path.read_text().splitlines())]
+
+
+@pytest.mark.parametrize(
+    "flags, arguments",
+    [
+        ("", {}),
+        ("--shuffle --seed 7 --drop-last --transform rrc:40,flip,jitter", {"shuffle": True, "seed": 7, "drop_last": True, "transform": "rrc:40,flip,jitter"}),
+        ("--sampler balanced --dtype f16 --size 24", {"sampler": "balanced", "dtype": "float16", "size": 24}),
+        ("--sampler replacement --dtype u8 --rank 1 --world 3", {"sampler": "replacement", "dtype": np.uint8, "rank": 1, "world_size": 3}),
+        ("--mixup 0.3 --shuffle --channels 1", {"mixup": 0.3, "shuffle": True, "channels": 1}),
+    ],
+)  # fmt: skip
+def test_batches_are_those_of_the_command(photos, tmp_path, flags, arguments):
+    want = digests(command(), tmp_path, photos, "--batch", "20", "--epochs", "2", *flags.split())
+    got = []
+    with load(photos, 20, **arguments) as loader:
+        for epoch in range(2):
+            for number, (x, *_) in enumerate(loader):
+                got.append((epoch, number, hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()))
+    assert got == want
+
+
+def test_targets(photos, array, tmp_path):
+    masks = tmp_path / "masks"
+    for kind in ("cat", "dog"):
+        (masks / kind).mkdir(parents=True)
+        for i in range(48):
+            write_png(masks / kind / f"{i:03d}.png", np.full((48, 64), i, dtype=np.uint8))
+    want = digests(command(), tmp_path, photos, "--batch", "20", "--shuffle", "--transform", "rrc:40,flip", "--targets", str(masks))
+    got = []
+    with load(photos, 20, shuffle=True, transform="rrc:40,flip", targets=masks) as loader:
+        for number, (x, y, m) in enumerate(loader):
+            assert m.dtype == np.uint8 and len(m) == len(y)
+            got.append((0, number, hashlib.sha256(x.tobytes() + m.tobytes()).hexdigest()))
+    assert got == want
+
+
+def test_samples_of_different_lengths(tmp_path):
+    path = tmp_path / "tokens.jsonl"
+    path.write_text("".join(json.dumps({"tokens": list(range(1, n + 1)), "class": n % 3}) + "\n" for n in (3, 1, 4, 2)))
+    with load(path, 4, field="tokens", label="class", mask=True, pad=-1) as loader:
+        ((x, y, lengths, mask),) = loader
+    assert lengths.tolist() == [3, 1, 4, 2] and y.tolist() == [0, 1, 1, 2]
+    assert x.tolist() == [[1, 2, 3, -1], [1, -1, -1, -1], [1, 2, 3, 4], [1, 2, -1, -1]]
+    assert np.array_equal(mask, x > 0)
+
+
+def test_names_and_functions(photos):
+    with load(photos, 8, names=("pixel_values", "labels"), transform=lambda b: {**b, "n": len(b["labels"])}) as loader:
+        b = next(iter(loader))
+    assert list(b) == ["pixel_values", "labels", "n"] and b["n"] == 8 and b["pixel_values"].shape == (8, 3, 224, 224)
+
+
+def test_facts(photos, array):
+    with load(photos, 20) as loader:
+        assert (len(loader), loader.batch_size, len(loader.dataset), loader.classes) == (5, 20, 96, ["cat", "dog"])
+        for _ in loader:
+            pass
+        stats = loader.stats()
+        assert stats["samples"] == 96 and stats["batches"] == 5 and stats["stages_seconds"]["decode"] > 0
+    with load(array, "auto") as loader:
+        assert loader.batch_size > 0 and sum(len(x) for (x,) in loader) == 65536
+
+
+def test_set_epoch(array):
+    def first(loader):
+        return float(next(iter(loader))[0][0, 0])
+
+    with load(array, 100, shuffle=True) as loader:
+        want = [float(next(iter(loader))[0][0, 0]) for _ in range(6)]
+    with load(array, 100, shuffle=True) as loader:
+        for epoch in (0, 1, 2, 2, 5, 1):
+            loader.set_epoch(epoch)
+            assert first(loader) == want[epoch], epoch
+        assert first(loader) == want[2]
+        loader.set_epoch(4)
+        state = loader.state_dict()
+    with load(array, 100, shuffle=True) as loader:
+        loader.load_state_dict(state)  # of epoch 2, behind its first batch
+        loader.set_epoch(2)
+        assert len(list(loader)) == 655
+        loader.set_epoch(4)
+        assert first(loader) == want[4]
+
+
+def test_state_at_the_end_of_an_epoch(array):
+    """As with torchdata: behind the last batch, the loop that goes on has no batches; after the loop, the next epoch
+    begins."""
+    with load(array, 32768) as loader:
+        it = iter(loader)
+        next(it), next(it)
+        inside = loader.state_dict()
+        assert list(it) == []
+        after = loader.state_dict()
+    for state, want in ((inside, [0, 2, 2]), (after, [2, 2, 2])):
+        with load(array, 32768) as loader:
+            loader.load_state_dict(state)
+            assert [len(list(loader)) for _ in range(3)] == want
+
+
+def test_states_that_do_not_fit(array, photos):
+    with load(array, 64) as loader:
+        state = loader.state_dict()
+        for bad in ({**state, "seed": 5}, {**state, "epoch": "x"}, {}):
+            with pytest.raises(pinion.StateError):
+                loader.load_state_dict(bad)
+        assert len(list(loader)) == 1024
+    with load(photos, 64) as loader, pytest.raises(pinion.StateError, match="samples of the dataset: 65536 in the state, 96 now"):
+        loader.load_state_dict(state)
+        next(iter(loader))
+
+
+def test_ranks_of_torchrun(array, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    got = []
+    for rank in range(4):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        with load(array, 64, shuffle=True) as loader:
+            assert len(loader) == 256
+            got += [v for (x,) in loader for v in x[:, 0].tolist()]
+    assert sorted(got) == list(range(0, 65536 * 4, 4))
+    with pytest.raises(ValueError, match="both or none"):
+        load(array, rank=1)
+
+
+def test_resume_on_other_ranks(array):
+    """One rank goes on where four were."""
+    with load(array, 400, shuffle=True) as one:
+        want = [float(x.sum()) for (x,) in one]
+    states = []
+    for rank in range(4):
+        with load(array, 100, shuffle=True, rank=rank, world_size=4) as loader:
+            it = iter(loader)
+            for _ in range(10):
+                next(it)
+            states.append(loader.state_dict())
+    assert all(s == states[0] for s in states)
+    with load(array, 400, shuffle=True, num_workers=3) as loader:
+        loader.load_state_dict(states[2])
+        assert [float(x.sum()) for (x,) in loader] == want[10:]
+
+
+def test_samples_that_are_left_out(photos, tmp_path):
+    import shutil
+
+    shutil.copytree(photos, tmp_path / "photos")
+    (tmp_path / "photos" / "cat" / "bad.png").write_bytes(b"nothing")
+    with load(tmp_path / "photos", 97, on_error="skip") as loader:
+        ((x, y),) = loader
+        assert len(x) == 96 and [u["name"][-7:] for u in loader.stats()["unread"]] == ["bad.png"]
+    with load(tmp_path / "photos", 97) as loader, pytest.raises(pinion.SampleError, match="bad.png") as caught:
+        next(iter(loader))
+    assert (caught.value.index, caught.value.epoch, caught.value.batch) == (48, 0, 0)
+
+
+def test_a_wrong_word(photos):
+    for argument in ({"on_error": "skp"}, {"sampler": "sorted"}, {"decode": "tpu"}, {"output": "jax"}, {"depth": "many"}, {"transform": "flop"},
+                     {"shuffle": True, "sampler": "length"}, {"mixup": 9}):  # fmt: skip
+        with pytest.raises(ValueError):
+            len(load(photos, **argument))
+
+
+def test_several_devices(array):
+    with load(array, 64, device=["host", "host"]) as loader:
+        assert sum(len(x) for (x,) in loader) == 65536
+
+
+def test_many_epochs(array):
+    with load(array, 16384, shuffle=True) as loader:
+        for _ in range(200):
+            assert sum(len(x) for (x,) in loader) == 65536
+        assert loader.stats()["device_buffers"] <= 5
