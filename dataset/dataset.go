@@ -183,8 +183,18 @@ func CheckRead(d named, i int, dst []byte, bytes int) error {
 
 // UnknownLen is the length of a dataset of which nobody knows how many samples
 // there are, as of a stream: it is to be read from the first sample on, in order,
-// until one fails with [ErrEnd].
+// until one fails with [ErrEnd], and once, unless it is a [Repeater].
 const UnknownLen = math.MaxInt32
+
+// Repeater is implemented by datasets of [UnknownLen] that may be read more than
+// once, and by such [Files].
+type Repeater interface {
+	// Repeats returns nil, or why the dataset comes only once.
+	Repeats() error
+	// BeginPass ends a pass that is under way, whose reads must have ended. What
+	// is read next is of the given epoch, from any sample on.
+	BeginPass(epoch int)
+}
 
 // Seeder is implemented by datasets that draw the order of their samples
 // themselves, such as shuffled streams. SetSeed gives the seed of the passes that

@@ -3,8 +3,8 @@ package dataset
 import "context"
 
 // Files is encoded samples: files of any size, in a folder, in tar shards or
-// elsewhere. It is safe for concurrent use. [NewImages] makes a dataset of
-// pictures.
+// elsewhere. It is safe for concurrent use. photos.New makes a dataset
+// of pictures of them.
 type Files interface {
 	// Len returns the number of files, at least 1.
 	Len() int

@@ -9,11 +9,14 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
-// TestOptionDefaults: an option that is not given has its default.
-func TestOptionDefaults(t *testing.T) {
-	var length int
-	var names []string
-	var given bool
+// opened is what the format "defaults" was opened with last.
+var opened struct {
+	length int
+	names  []string
+	given  bool
+}
+
+func init() {
 	dataset.Register(dataset.Format{
 		Name: "defaults",
 		Options: []dataset.Option{
@@ -27,10 +30,14 @@ func TestOptionDefaults(t *testing.T) {
 			return dataset.NoMatch
 		},
 		Open: func(_ context.Context, _ *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
-			length, names, given = values.Int("defaults-length"), values.List("defaults-names"), values.Given("defaults-length")
+			opened.length, opened.names, opened.given = values.Int("defaults-length"), values.List("defaults-names"), values.Given("defaults-length")
 			return dataset.NewMemoryOf([]uint8{1}, nil, dataset.MemoryOptions{})
 		},
 	})
+}
+
+// TestOptionDefaults: an option that is not given has its default.
+func TestOptionDefaults(t *testing.T) {
 	for _, c := range []struct {
 		options dataset.Options
 		length  int
@@ -38,8 +45,8 @@ func TestOptionDefaults(t *testing.T) {
 	}{{nil, 8, false}, {dataset.Options{"defaults-length": 3}, 3, true}, {dataset.Options{"defaults-length": "0"}, 0, true}} {
 		_, err := dataset.Open(t.Context(), "a.defaults", c.options)
 		testkit.OK(t, err)
-		if length != c.length || given != c.given || strings.Join(names, " ") != "x y" {
-			t.Errorf("%v: length %d, given %v, names %q", c.options, length, given, names)
+		if opened.length != c.length || opened.given != c.given || strings.Join(opened.names, " ") != "x y" {
+			t.Errorf("%v: %+v", c.options, opened)
 		}
 	}
 }

@@ -49,7 +49,9 @@
 // size fails with [ErrState].
 //
 // A dataset of unknown length ([dataset.UnknownLen]), such as a compressed tar or
-// a pipe, is read once, from its first sample to its last.
+// a pipe, is read in order, from its first sample to its last. One that is a
+// [dataset.Repeater], as a file is and a pipe is not, is read again for each epoch;
+// nothing of the next epoch is read before the end of the one before it.
 //
 // # Targets
 //

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-
-	"github.com/pinion-gpu/pinion/device"
 )
 
 // All returns the batches of all epochs to come, for a range loop. An error is
@@ -122,7 +120,9 @@ func (l *Loader) dropRest() error {
 		return l.failure
 	}
 	if l.endless { // as long as only loops begin
-		return fmt.Errorf("loader: %w: a stream is read once and cannot be begun again: make another loader, or use Rest to go on", device.ErrArgument)
+		if err := l.repeats(); err != nil {
+			return fmt.Errorf("loader: a new epoch after a loop that was left early: %w; Rest goes on inside the old one", err)
+		}
 	}
 	l.leftEarly = false
 	err := l.drop(at)

@@ -47,6 +47,7 @@ type Loader struct {
 	ahead    map[int]bool // and so are these
 	atEnd    bool         // the last batch was the last of its epoch, and nobody went on since
 	dropped  int          // epochs that loops left early
+	gap      int          // numbers before done that no batch has: those behind the end of a stream's epochs
 
 	closing sync.RWMutex // held for reading in Release
 	closed  bool
@@ -102,7 +103,7 @@ func (l *Loader) describe() (err error) {
 	if s, ok := dataset.As[dataset.Seeder](l.dataset()); ok {
 		s.SetSeed(l.options.Seed)
 	}
-	if err := checkStream(l.dataset(), l.options); err != nil {
+	if err := l.checkStream(); err != nil {
 		return err
 	}
 	if err := samples.Check(); err != nil {

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -87,6 +88,13 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 			return nil, err
 		}
 		b, err := l.take(ctx)
+		if err == io.EOF && l.endless {
+			begun, failed := l.nextPass()
+			if begun && failed == nil {
+				continue
+			}
+			err = cmp.Or(failed, err)
+		}
 		switch {
 		case err != nil:
 			return nil, err

@@ -36,6 +36,9 @@ type run struct {
 func (l *Loader) start() {
 	r := &run{first: l.done, skip: maps.Clone(l.ahead), early: map[int]*Batch{}}
 	r.limit.Store(math.MaxInt64)
+	if l.endless {
+		l.beginPass(l.order.epoch(l.done))
+	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.emptied = l.newEmptied(r)
 	// Where batches come in any order, none are read by those who make them: one
@@ -94,6 +97,19 @@ func (r *run) end() {
 // drop ends the run and starts another with batch n, the first of the epoch
 // after one that is dropped. What was read ahead is lost.
 func (l *Loader) drop(n int) error {
+	return l.restart(func() {
+		if l.endless {
+			l.gap += n - l.done
+		}
+		l.done = n
+		l.dropped++
+		l.order.count(l.options.Epochs, l.dropped)
+	})
+}
+
+// restart ends the run, calls move, which changes the position, and starts
+// another there.
+func (l *Loader) restart(move func()) error {
 	l.lifetime.Lock()
 	defer l.lifetime.Unlock()
 	if l.ended() {
@@ -106,10 +122,8 @@ func (l *Loader) drop(n int) error {
 		}
 	}
 	l.position.Lock()
-	l.done = n
 	clear(l.ahead)
-	l.dropped++
-	l.order.count(l.options.Epochs, l.dropped)
+	move()
 	l.position.Unlock()
 	l.start()
 	return nil

@@ -87,12 +87,17 @@ func (l *Loader) State() State {
 
 // Progress returns how many batches Next has returned, or passed over because
 // none of their samples could be read, and how many there are in all epochs. Both
-// include the batches before the state that was resumed. The length of a stream
-// is known at its end; until then the total is larger than any.
+// include the batches before the state that was resumed, of a stream only those
+// of its epoch. The length of a stream is known at the end of its last epoch; until
+// then the total is larger than any.
 func (l *Loader) Progress() (done, total int) {
 	l.position.Lock()
 	defer l.position.Unlock()
-	return l.done + len(l.ahead), l.total()
+	done, total = l.done+len(l.ahead), l.order.total
+	if l.endless && l.order.epoch(l.first) >= l.order.epoch(total-1) { // the last
+		total = l.total()
+	}
+	return done - l.gap, total - l.gap
 }
 
 // startState is a state at the start.
@@ -181,6 +186,9 @@ func (l *Loader) resume(s State) error {
 		last = a[1]
 	}
 	l.done = at + s.Batch
+	if l.endless {
+		l.gap = at
+	}
 	if s.Batch > 0 && s.Batch == s.EpochBatches {
 		l.emptyRest, l.atEnd = true, true
 	}

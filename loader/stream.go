@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
@@ -9,11 +10,13 @@ import (
 )
 
 // checkStream refuses what cannot be done with a dataset of unknown length,
-// which is read once, from its first sample to its last.
-func checkStream(ds dataset.Dataset, o Options) error {
-	if ds.Len() != dataset.UnknownLen {
+// which is read from its first sample to its last, and once if it is no
+// [dataset.Repeater].
+func (l *Loader) checkStream() error {
+	if !l.endless {
 		return nil
 	}
+	o := l.options
 	for _, c := range []struct {
 		asked   bool
 		option  string
@@ -21,7 +24,6 @@ func checkStream(ds dataset.Dataset, o Options) error {
 	}{
 		{o.Shuffle || o.Sampler != nil || o.Batches != nil, "Shuffle, Sampler and Batches", "shuffle it by a buffer of its own"},
 		{o.World > 1, "World above 1", "give each rank a part of it"},
-		{o.Epochs > 1, "Epochs above 1", "make a loader for each pass"},
 		{o.Unordered, "Unordered", "its samples come in their order"},
 		{o.OnError == Replace, "Replace", "skip what cannot be read"},
 		{len(o.Targets) > 0, "Targets", "it has none"},
@@ -30,7 +32,43 @@ func checkStream(ds dataset.Dataset, o Options) error {
 			return fmt.Errorf("loader: %w: a stream of unknown length cannot be used with %s: %s", device.ErrArgument, c.option, c.instead)
 		}
 	}
+	if err := l.repeats(); err != nil && o.Epochs > 1 {
+		return fmt.Errorf("loader: more than one epoch: %w", err)
+	}
 	return nil
+}
+
+// repeats returns nil if a stream can be read again, or why not.
+func (l *Loader) repeats() error {
+	if r, ok := dataset.As[dataset.Repeater](l.dataset()); ok {
+		return r.Repeats()
+	}
+	return fmt.Errorf("%w: a stream of unknown length that is read once: make a loader for each pass", device.ErrArgument)
+}
+
+// beginPass tells a stream which epoch is read from now on.
+func (l *Loader) beginPass(epoch int) {
+	if r, ok := dataset.As[dataset.Repeater](l.dataset()); ok {
+		r.BeginPass(epoch)
+	}
+}
+
+// nextPass begins the next epoch of a stream that ended, and reports whether
+// there is one. An epoch without any batch is the last: others would have none
+// either.
+func (l *Loader) nextPass() (begun bool, err error) {
+	l.position.Lock()
+	per, at, end := l.order.perEpoch, l.done, l.run.limit.Load()
+	next := (l.order.epoch(at) + 1) * per
+	last := l.order.total-l.order.epoch(at)*per <= per || end == int64(l.first) && l.first%per == 0
+	l.position.Unlock()
+	if end == math.MaxInt64 || last {
+		return false, nil
+	}
+	return true, l.restart(func() {
+		l.gap += next - at
+		l.done = next
+	})
 }
 
 // endsAt notes that no batch from number n on has samples.
@@ -43,7 +81,8 @@ func (r *run) endsAt(n int) {
 	}
 }
 
-// total is the number of batches in all epochs, as far as that is known.
+// total is the number behind the last batch of all epochs, or of the stream's
+// epoch that is read, as far as that is known.
 func (l *Loader) total() int { return int(min(int64(l.order.total), l.run.limit.Load())) }
 
 // cutOff deals with a job in whose middle a stream ended: it is the last batch,
@@ -63,7 +102,7 @@ func (n *feeder) cutOff(j *read.Job) bool {
 // left out.
 func (l *Loader) nothingRead() error {
 	if e := &l.emptied; l.endless && e.good < 0 && e.leftOut > 0 {
-		return e.failure(0)
+		return e.failure(l.order.epoch(l.first))
 	}
 	return nil
 }

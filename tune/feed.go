@@ -309,10 +309,11 @@ func (f *feed) Try(ctx context.Context, s Setting, r Run) (m Measurement, err er
 		o.Decode = place
 	}
 	// Other samples come first in each trial: else only the first of a large
-	// dataset would be read, and lie in the page cache.
+	// dataset would be read, and lie in the page cache. A stream has but one
+	// beginning.
 	o.Seed += f.tries
 	f.tries++
-	if !o.Shuffle {
+	if !o.Shuffle && f.ds.Len() != dataset.UnknownLen {
 		if o.Sampler, err = f.onward(); err != nil {
 			return m, err
 		}

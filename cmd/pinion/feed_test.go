@@ -541,22 +541,50 @@ func (stays) Close() error            { return nil }
 
 // The largest batch is that of what there was, also where nobody knew before.
 func TestFeedShortStream(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.tar.gz")
+	path := makeStream(t, 3)
+	doc := document(t, []string{"batch_shape"}, "feed", path, "--device", "host", "--json")
+	if shape := fmt.Sprint(doc["batch_shape"]); doc["samples"] != 3. || !strings.HasPrefix(shape, "[3 ") {
+		t.Errorf("%v samples in batches of %v", doc["samples"], shape)
+	}
+}
+
+// A file is read again for each epoch and each trial, though nobody knows before
+// its end how many samples it has; an order of them cannot be asked for.
+func TestStreams(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	path := makeStream(t, 3)
+	doc := document(t, nil, "feed", path, "--device", "host", "--epochs", "4", "--shuffle-buffer", "2", "--json")
+	if doc["samples"] != 12. || doc["batches"] != 4. {
+		t.Errorf("%v samples in %v batches, want 12 in 4", doc["samples"], doc["batches"])
+	}
+	doc = document(t, nil, "tune", path, "--device", "host", "--budget", "300ms", "--json")
+	if n, there := doc["samples"]; there {
+		t.Errorf("%v samples of a stream", n)
+	}
+	if r := pinion(t, "tune", path, "--device", "host", "--budget", "300ms"); !strings.Contains(r.stdout, path+": a stream of samples of 224x224x3 u8\n") {
+		t.Errorf("%s%s", r.stdout, r.stderr)
+	}
+	for _, order := range []string{"--shuffle", "--sampler random", "--sampler balanced", "--sampler length"} {
+		checkMessage(t, order, pinion(t, append([]string{"feed", path, "--device", "host"}, strings.Fields(order)...)...), exitFailed, []string{"shuffle-buffer"})
+	}
+}
+
+// makeStream is a compressed tar of n photos.
+func makeStream(t testing.TB, n int) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "x.tar.gz")
 	f, err := os.Create(path)
 	ok(t, err)
 	z := gzip.NewWriter(f)
 	w := tar.NewWriter(z)
 	photo := jpegOf(t, 1)
-	for i := range 3 {
+	for i := range n {
 		ok(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d.jpg", i), Size: int64(len(photo)), Mode: 0o600}))
 		_, err := w.Write(photo)
 		ok(t, err)
 	}
 	ok(t, errors.Join(w.Close(), z.Close(), f.Close()))
-	doc := document(t, []string{"batch_shape"}, "feed", path, "--device", "host", "--json")
-	if shape := fmt.Sprint(doc["batch_shape"]); doc["samples"] != 3. || !strings.HasPrefix(shape, "[3 ") {
-		t.Errorf("%v samples in batches of %v", doc["samples"], shape)
-	}
+	return path
 }
 
 // What was asked for and not done is said.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tunereport"
+	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/internal/cpuname"
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/texttable"
@@ -19,7 +20,7 @@ import (
 type tuneOutput struct {
 	provenance.Record
 	Dataset    string               `json:"dataset"`
-	Samples    int                  `json:"samples"`
+	Samples    int                  `json:"samples,omitempty"` // of the dataset; 0: a stream, nobody knows
 	Spec       string               `json:"spec"`
 	Targets    []pipeline.TargetRow `json:"targets,omitempty"`
 	AgeSeconds float64              `json:"age_seconds"` // of a result that was kept; 0: it is new
@@ -33,10 +34,22 @@ type tuneOutput struct {
 
 func newTuneOutput(in *pipeline.Input) *tuneOutput {
 	info := in.Device.Info()
-	return &tuneOutput{
+	o := &tuneOutput{
 		Record:  provenance.Now().On(info.ID, info.Name),
 		Dataset: in.Path, Samples: in.Dataset.Len(), Spec: in.Dataset.Spec().String(), Targets: in.TargetRows(),
 	}
+	if o.Samples == dataset.UnknownLen {
+		o.Samples = 0
+	}
+	return o
+}
+
+// samples says how many there are, and what one is.
+func (o *tuneOutput) samples() string {
+	if o.Samples == 0 {
+		return "a stream of samples of " + o.Spec
+	}
+	return fmt.Sprintf("%s of %s", units.Count(o.Samples, "sample"), o.Spec)
 }
 
 // writeReport writes the page.
@@ -46,7 +59,7 @@ func (o *tuneOutput) writeReport(w io.Writer) error {
 		targets = append(targets, t.String())
 	}
 	return tunereport.Render(w, &tunereport.Report{
-		Dataset: o.Dataset, Samples: o.Samples, Spec: o.Spec, Targets: targets, Device: o.DeviceName, Platform: o.Platform,
+		Dataset: o.Dataset, Samples: o.samples(), Targets: targets, Device: o.DeviceName, Platform: o.Platform,
 		CPU: cpuname.Name(), CPUs: o.CPUs, Commit: o.Commit, Result: o.Result,
 	})
 }
@@ -57,7 +70,7 @@ const mostRows = 10
 func (o *tuneOutput) print(w io.Writer) {
 	r := o.Result
 	fmt.Fprintf(w, "%s  %s\n", o.Device, o.DeviceName)
-	fmt.Fprintf(w, "%s: %s of %s\n", o.Dataset, units.Count(o.Samples, "sample"), o.Spec)
+	fmt.Fprintf(w, "%s: %s\n", o.Dataset, o.samples())
 	for _, t := range o.Targets {
 		fmt.Fprintln(w, t)
 	}

@@ -69,6 +69,21 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(o.Decode.Check(), o.Transform.Check())
 }
 
+// Repeats implements [dataset.Repeater].
+func (d *Images) Repeats() error {
+	if r, ok := d.Files.(dataset.Repeater); ok {
+		return r.Repeats()
+	}
+	return fmt.Errorf("%w: files of an unknown number that come once", dataset.ErrArgument)
+}
+
+// BeginPass implements [dataset.Repeater].
+func (d *Images) BeginPass(epoch int) {
+	if r, ok := d.Files.(dataset.Repeater); ok {
+		r.BeginPass(epoch)
+	}
+}
+
 // Open is [OpenFolder], then [New].
 func Open(ctx context.Context, dir string, opts Options) (*Images, error) {
 	if _, err := opts.withDefaults(); err != nil {

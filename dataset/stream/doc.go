@@ -31,7 +31,8 @@
 // # Loading
 //
 // [NewFiles] makes files of a stream, of which photos.New makes a dataset that
-// package loader reads: in order, once, and by all its workers.
+// package loader reads: in order, and by all its workers. What can be opened again
+// is read again for each epoch; a pipe comes once.
 //
 // # Limits
 //

@@ -12,14 +12,14 @@ import (
 )
 
 // Files is one member of every record of a stream, as [dataset.Files]: file i is
-// that of record i. They are read once and in about ascending order, as package
-// loader does it, by any number of readers: a reader waits until the stream has
-// come to its file. Which record is first does not matter, so that a loader can
-// resume. What is behind the end fails with [dataset.ErrEnd].
+// that of record i. They are read in about ascending order, each once in an epoch,
+// as package loader does it, by any number of readers: a reader waits until the
+// stream has come to its file. Which record is first does not matter, so that a
+// loader can resume. What is behind the end fails with [dataset.ErrEnd].
 //
-// Reading file 0 again, or one far back, begins another epoch of the stream. The
-// names and labels of files are known once they came, and forgotten 64 Ki files
-// later.
+// BeginPass begins another epoch of the stream, and so does reading file 0 again,
+// or one far back. The names and labels of files are known once they came, and
+// forgotten 64 Ki files later.
 type Files struct {
 	stream     *Stream
 	extensions []string
@@ -100,15 +100,37 @@ func (f *Files) NewFileReader() (dataset.FileReader, error) { return &fileReader
 // Close ends the reading and returns when it has ended.
 func (f *Files) Close() error {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.closed = true
 	f.changed()
+	f.end()
+	return nil
+}
+
+// Repeats implements [dataset.Repeater].
+func (f *Files) Repeats() error { return f.stream.Repeats() }
+
+// BeginPass implements [dataset.Repeater].
+func (f *Files) BeginPass(epoch int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stop != nil && f.stream.once { // to read it is an error
+		return
+	}
+	f.end()
+	f.epoch, f.stop = epoch, nil
+}
+
+// end ends the reading, if it has begun. The lock is held, but not throughout.
+func (f *Files) end() {
+	if f.stop == nil {
+		return
+	}
 	stop, done := f.stop, f.done
 	f.mu.Unlock()
-	if stop != nil {
-		stop()
-		<-done
-	}
-	return nil
+	stop()
+	<-done
+	f.mu.Lock()
 }
 
 // changed wakes all who wait. The lock is held.
@@ -172,14 +194,11 @@ func (f *Files) read(ctx context.Context, i int) ([]byte, error) {
 // not have the first file. The lock is held, but not throughout.
 func (f *Files) begin(i int) error {
 	if f.stop != nil {
-		if f.stream.once {
-			return fmt.Errorf("%s[%d]: %w: it was read before, and comes only once", f.stream.name, i, dataset.ErrArgument)
+		if err := f.stream.Repeats(); err != nil {
+			return err
 		}
-		epoch, stop, done := f.epoch, f.stop, f.done
-		f.mu.Unlock()
-		stop()
-		<-done
-		f.mu.Lock()
+		epoch := f.epoch
+		f.end()
 		if f.epoch != epoch || f.closed { // others began meanwhile
 			return nil
 		}

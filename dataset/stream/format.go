@@ -17,7 +17,7 @@ func init() {
 		Name:    "stream",
 		Title:   "tar streams",
 		Files:   ".tar.gz, .tgz, .tar.zst, or - for standard input, which may be a plain tar",
-		Samples: "a picture of each sample, as of a folder of photos; in order, and once",
+		Samples: "a picture of each sample, as of a folder of photos; in order",
 		Options: append(photos.FormatOptions(),
 			dataset.LabelOption(),
 			dataset.Option{Name: "shuffle-buffer", Kind: dataset.Int, Usage: "shuffle a stream within a window of `N` samples, which are held in memory"},

@@ -48,7 +48,7 @@ func Open(location string, opts Options) (*Stream, error) {
 		read := false
 		s := NewReader("standard input", func(context.Context) (io.ReadCloser, error) {
 			if read {
-				return nil, fmt.Errorf("%w: it was read before, and comes only once", errs.ErrArgument)
+				return nil, errOnce
 			}
 			read = true
 			return standardInput()
@@ -68,6 +68,9 @@ func Open(location string, opts Options) (*Stream, error) {
 	s.once = !info.Mode().IsRegular()
 	return s, nil
 }
+
+// errOnce is why a pipe is not read twice.
+var errOnce = fmt.Errorf("%w: it comes only once; write it to a file, which can be read any number of times", errs.ErrArgument)
 
 // standardInput opens standard input anew where the system can: the end of a
 // context then ends the wait for a pipe that is idle.

@@ -63,6 +63,15 @@ func New(name string, each func(ctx context.Context, epoch int, yield func(*Reco
 	}}
 }
 
+// Repeats returns nil, or why the stream cannot be read a second time, as one from
+// a pipe cannot.
+func (s *Stream) Repeats() error {
+	if s.once {
+		return fmt.Errorf("%s: %w", s.name, errOnce)
+	}
+	return nil
+}
+
 // Name returns the name of the source.
 func (s *Stream) Name() string { return s.name }
 

@@ -12,9 +12,13 @@ import (
 // Order sets the order of the samples of ds in o, by its word, one of
 // [Samplers]; empty: what o.Shuffle says. The seed is o.Seed, and batch the
 // size of batches of samples of similar length. It fails with
-// [dataset.ErrArgument] for another word, and where the dataset has no classes or
-// shards that the order needs.
+// [dataset.ErrArgument] for another word, where the dataset has no classes or
+// shards that the order needs, and for a stream, which has an order of its own.
 func Order(o *loader.Options, ds dataset.Dataset, word string, batch int) (err error) {
+	ordered := o.Shuffle && word == "" || word != "" && word != "sequential"
+	if ordered && ds.Len() == dataset.UnknownLen {
+		return fmt.Errorf("%w: samples of a stream come in its order: nobody knows before its end how many there are; shuffle-buffer mixes those of a window", errs.ErrArgument)
+	}
 	switch word {
 	case "":
 	case "sequential":

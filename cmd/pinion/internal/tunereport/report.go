@@ -17,9 +17,8 @@ import (
 
 // Report is everything that the page tells.
 type Report struct {
-	Dataset  string // path
-	Samples  int
-	Spec     string   // of a sample
+	Dataset  string   // path
+	Samples  string   // a phrase: how many there are, and what one is
 	Targets  []string // a phrase each: what goes with the samples
 	Device   string   // the vendor's name
 	Platform string   // system, architecture, Go version
@@ -85,7 +84,7 @@ func Render(w io.Writer, r *Report) error {
 
 // facts name the machine and the dataset.
 func (r *Report) facts() (list []string) {
-	list = append(list, fmt.Sprintf("%d samples of %s", r.Samples, r.Spec))
+	list = append(list, r.Samples)
 	list = append(append(list, r.Targets...), r.Device)
 	if r.CPU != "" {
 		list = append(list, fmt.Sprintf("%s, %d CPUs", r.CPU, r.CPUs))

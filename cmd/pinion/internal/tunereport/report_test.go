@@ -40,7 +40,7 @@ func full() *Report {
 			r.Settings = append(r.Settings, row)
 		}
 	}
-	return &Report{Dataset: "/data/photos", Samples: 1024, Spec: "224x224x3 u8", Device: "Invented GPU", Platform: "linux/amd64", CPU: "Invented CPU", CPUs: 16, Commit: strings.Repeat("ab", 20), Result: r}
+	return &Report{Dataset: "/data/photos", Samples: "1024 samples of 224x224x3 u8", Device: "Invented GPU", Platform: "linux/amd64", CPU: "Invented CPU", CPUs: 16, Commit: strings.Repeat("ab", 20), Result: r}
 }
 
 func render(t testing.TB, r *Report) string {
@@ -124,7 +124,7 @@ func TestPartialPages(t *testing.T) {
 func TestHostileStrings(t *testing.T) {
 	const evil = `"><script>alert(1)</script><!-- ' </title></style></svg> {{.}} ]]> javascript:x`
 	r := full()
-	r.Dataset, r.Spec, r.Device, r.Platform, r.CPU, r.Commit = evil, evil, evil, evil, evil, evil
+	r.Dataset, r.Samples, r.Device, r.Platform, r.CPU, r.Commit = evil, evil, evil, evil, evil, evil
 	for i := range r.Result.Settings {
 		r.Result.Settings[i].Decode = evil
 	}
