@@ -1,16 +1,26 @@
 #!/bin/bash
 # Builds what bench/h200.sh runs, without cgo, into .build/: the command, the
 # programs that measure, and the test binaries of the packages that touch a
-# device.
+# device. With --pack they are packed into .build/pack/h200.tar.xz, too, some 16 MB,
+# from which bench/h200.sh takes them on a host without Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 mkdir -p .build
+commit=$(git rev-parse HEAD)
+[ -z "$(git status --porcelain)" ] || commit+=" with changes"
+strip="-s -w -X 'github.com/pinion-gpu/pinion/internal/provenance.commit=$commit'"
 rm -f .build/*.test
-for program in cmd/pinion bench/{moves,loop,feeding,weights,outofcore} examples/layers; do
-	go build -buildvcs=true -ldflags='-s -w' -o ".build/${program##*/}" "./$program"
+for program in cmd/pinion bench/{moves,loop,feeding,weights,outofcore,benchdoc} examples/layers; do
+	go build -buildvcs=auto -ldflags="$strip" -o ".build/${program##*/}" "./$program"
 done
 for package in device/cuda imaging/nvjpeg kernels blas/cublaslt pinned transfer managed vram tier checkpoint outofcore loader cmd/pinion/internal/{linkbench,managedbench}; do
-	go test -c -o ".build/${package//\//.}.test" "./$package"
+	go test -c -ldflags="$strip" -o ".build/${package//\//.}.test" "./$package"
 done
+rm -rf .build/pack
+if [ "${1:-}" = --pack ]; then
+	mkdir .build/pack
+	# They have much in common: the window holds them all.
+	tar -C .build -cf - --exclude=./pack . | xz -T1 --lzma2=preset=2,dict=192MiB >.build/pack/h200.tar.xz
+fi
 ls -l .build

@@ -3,48 +3,76 @@
 #
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
-# Parts, in this order: check (the conformance and kernel suites), link, moves,
-# peers (for two GPUs), hold, tier, outofcore, weights, processes, photos, feed,
-# tune. By default check, link, moves, processes and photos. Each can run alone,
-# into the same folder.
+# Parts, in the order they are named: check (the conformance and kernel suites),
+# link, moves, peers (for two GPUs), outofcore, tier, weights, hold, processes,
+# photos, feed, tune. By default check, link, moves, processes and photos. Each
+# can run alone, into the same folder. Work with more than the device has:
+#
+#   bench/h200.sh OUT outofcore tier weights hold check
+#
+# which takes some 2, 3, 3, 3 and 5 minutes, 40 GiB of device memory, 60 GiB of
+# host memory and 20 GiB of disk, and ends with what was wanted and measured.
 #
 # bench/build.sh makes .build/ on any machine with Go; this script needs no Go,
-# only the CUDA toolkit, a C compiler and PyTorch for the peers. It stops at the
-# first thing that fails, and writes one JSON file for each measurement to the
+# only the CUDA toolkit, a C compiler and PyTorch for the peers. A part ends at
+# the first program of Pinion's that fails; the others run all the same. So does
+# what comes behind a test or a peer that fails, and the script fails in the end.
+# It writes one JSON file for each measurement to the
 # folder OUT. Peers are measured before Pinion, with as many repeats, and again
 # after it into files whose names end in -again. DISK is a folder, on the disk to
-# be measured, with 9 GiB of room (default: .build).
+# be measured, with 9 GiB of room (default: .build). DEVICE is what to measure
+# (default: cuda:0); with QUICK=1 everything that knows small sizes takes them,
+# to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-usage="usage: bench/h200.sh OUT [check] [link] [moves] [peers] [hold] [tier] [outofcore] [weights] [processes] [photos] [feed] [tune]"
+all="check link moves peers outofcore tier weights hold processes photos feed tune"
+usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
-parts=" ${*:-check link moves processes photos} "
-for part in $parts; do
-	case $part in check | link | moves | peers | hold | tier | outofcore | weights | processes | photos | feed | tune) ;; *) echo "$usage" >&2 && exit 2 ;; esac
+parts=("$@")
+[ $# -gt 0 ] || parts=(check link moves processes photos)
+for part in "${parts[@]}"; do
+	[[ " $all " == *" $part "* ]] || { echo "$usage" >&2 && exit 2; }
 done
 mkdir -p "$out"
 out=$(realpath "$out")
 build=$PWD/.build
+# What was packed by bench/build.sh --pack, on a host that has no Go.
+[ ! -e "$build/pack/h200.tar.xz" ] || tar -C "$build" -xJf "$build/pack/h200.tar.xz"
 pinion=$build/pinion
 disk=${DISK:-$build}
+device=${DEVICE:-cuda:0}
+quick=()
+[ -z "${QUICK:-}" ] || quick=(--quick)
 [ -d .deps ] && export LD_LIBRARY_PATH="$PWD/.deps:${LD_LIBRARY_PATH:-}"
 export PYTHONPATH=bench/peers
 tmp=$(mktemp -d)
 photos=$tmp/photos
 random=$disk/random.bin
 images=$disk/images.raw
-trap 'rm -rf "$tmp" "$random" "$images"' EXIT
+model=$disk/model
+arrays=/dev/shm/pinion-$$ # in memory, so that no disk is still writing
+trap 'rm -rf "$tmp" "$random" "$images" "$model" "$arrays"' EXIT
 
-part() { [[ $parts == *" $1 "* ]]; }
 step() { echo "== $* (${SECONDS} s)"; }
 
-check() { # NAME of the test binary
-	(cd "${1//.//}" && PINION_DEVICE=cuda:0 "$build/$1.test" >"$tmp/$1.log" 2>&1) && echo "ok   $1" || {
-		echo "FAIL $1"
+check() { # NAME of a test binary; once. What fails is told in the end.
+	[ ! -e "$tmp/$1.log" ] || return 0
+	if (cd "${1//.//}" && PINION_DEVICE=$device "$build/$1.test" -test.timeout 150s >"$tmp/$1.log" 2>&1); then
+		echo "ok   $1 (${SECONDS} s)"
+	else
+		echo "FAIL $1 (${SECONDS} s)"
 		tail -40 "$tmp/$1.log"
-		exit 1
-	}
+		echo "$1" >>"$tmp/failed"
+	fi
+}
+
+peer() { # NAME of the result, SCRIPT and its arguments: a peer that fails ends nothing
+	if python3 "bench/peers/$2.py" "${@:3}" >"$out/$1.json"; then
+		return
+	fi
+	echo "FAIL $1"
+	rm "$out/$1.json"
 }
 
 cuda_moves() { [ -x "$tmp/cuda_moves" ] || nvcc -O2 -o "$tmp/cuda_moves" bench/peers/cuda_moves.cu -lcuda; }
@@ -52,37 +80,39 @@ cuda_moves() { [ -x "$tmp/cuda_moves" ] || nvcc -O2 -o "$tmp/cuda_moves" bench/p
 # What the bindings rely on, compared with the vendor's headers.
 abi() { # FILE.c
 	if cc -I"${CUDA_HOME:-/usr/local/cuda}/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
-		"$tmp/abi" | diff "${1%.c}.txt" - || exit 1
-		echo "ok   $1"
+		if "$tmp/abi" | diff "${1%.c}.txt" -; then
+			echo "ok   $1"
+		else
+			echo "FAIL $1"
+			echo "$1" >>"$tmp/failed"
+		fi
 	else
 		echo "SKIP $1: $(head -1 "$tmp/abi.log")"
 	fi
 }
 
-if part check; then
-	step check
+part_check() {
+	local file
 	for file in {device/cuda,imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
 		abi "$file"
 	done
-	shopt -s nullglob
-	for test in "$build"/*.test; do
-		check "$(basename "$test" .test)"
+	# First what is hardest on a device.
+	for file in tier vram outofcore checkpoint managed $(cd "$build" && ls ./*.test | sed 's|^./||; s|.test$||'); do
+		check "$file"
 	done
-fi
+}
 
-if part link; then
-	step link
+part_link() {
 	$pinion devices --json >"$out/devices.json"
 	nvcc -O2 -o "$tmp/cuda_link" bench/peers/cuda_link.cu
 	"$tmp/cuda_link" >"$out/cpp-link.json"
 	python3 bench/peers/torch_link.py >"$out/torch-link.json"
-	XDG_CACHE_HOME=$tmp $pinion bench link --device cuda:0 --curves --repeats 9 --copiers 12 --json >"$out/link-curves.json"
+	XDG_CACHE_HOME=$tmp $pinion bench link --device "$device" --curves --repeats 9 --copiers 12 --json >"$out/link-curves.json"
 	python3 bench/peers/torch_link.py >"$out/torch-link-again.json"
 	"$tmp/cuda_link" >"$out/cpp-link-again.json"
-fi
+}
 
-if part moves; then
-	step moves
+part_moves() {
 	cuda_moves
 	cc -O2 -pthread -o "$tmp/direct_read" bench/peers/direct_read.c
 	# 4 GiB that no disk can compress and no copy gets right by accident.
@@ -100,7 +130,7 @@ if part moves; then
 	"$tmp/cuda_moves" "$random" >"$out/cpp-moves.json"
 	python3 bench/peers/torch_moves.py "$random" >"$out/torch-moves.json"
 	step "moves: Pinion"
-	XDG_CACHE_HOME=$tmp "$build/moves" --device cuda:0 --copiers 16 --file "$random" >"$out/moves.json"
+	XDG_CACHE_HOME=$tmp "$build/moves" --device "$device" --copiers 16 --file "$random" >"$out/moves.json"
 	step "moves: peers again"
 	"$tmp/cuda_moves" "$random" >"$out/cpp-moves-again.json"
 	python3 bench/peers/torch_moves.py "$random" >"$out/torch-moves-again.json"
@@ -112,7 +142,7 @@ if part moves; then
 			rm "$out/disk-c-$i.json"
 			break
 		}
-		XDG_CACHE_HOME=$tmp "$build/moves" --device cuda:0 --only disk --file "$random" >"$out/disk-$i.json"
+		XDG_CACHE_HOME=$tmp "$build/moves" --device "$device" --only disk --file "$random" >"$out/disk-$i.json"
 	done
 	rm "$random"
 
@@ -124,89 +154,62 @@ if part moves; then
 	command -v taskset >/dev/null && pin=(taskset -c $core)
 	for i in 1 2 3 4 5 6 7; do
 		"${pin[@]}" "$tmp/cuda_moves" --queued >"$out/queued-cpp-$i.json"
-		"$build/moves" --device cuda:0 --only queued --core $core >"$out/queued-$i.json"
+		"$build/moves" --device "$device" --only queued --core $core >"$out/queued-$i.json"
 	done
-fi
+}
 
-if part peers; then
-	step peers
+part_peers() {
 	check device.cuda
 	check transfer
 	check loader
 	cuda_moves
 	"$tmp/cuda_moves" --peer >"$out/cpp-peer.json"
-	"$build/moves" --device cuda:0 --only peer >"$out/peer.json"
+	"$build/moves" --device "$device" --only peer >"$out/peer.json"
 	"$tmp/cuda_moves" --peer >"$out/cpp-peer-again.json"
 	step "peers: feeding"
-	"$build/feeding" --device cuda:0 --only devices --photos "$tmp/photos" --images "$images" --json >"$out/feeding-devices.json"
-fi
+	"$build/feeding" --device "$device" --only devices --photos "$tmp/photos" --images "$images" --json >"$out/feeding-devices.json"
+}
 
-if part hold; then
-	step hold
-	check vram
-	step "hold: loops, PyTorch"
-	python3 bench/peers/torch_loop.py >"$out/torch-loop.json"
-	step "hold: loops, Pinion"
-	"$build/loop" --device cuda:0 >"$out/loop.json"
-	step "hold: loops, PyTorch again"
-	python3 bench/peers/torch_loop.py >"$out/torch-loop-again.json"
-
-	step "hold: traces are made"
-	generate() { $pinion replay --generate "${@:2}" --seed 1 >"$tmp/$1.jsonl"; } # NAME GENERATOR FLAGS…
-	generate random-1000 random --count 1000 --max 4GiB --live 16GiB
-	generate random-10000 random --count 10000 --max 1GiB --live 16GiB
-	generate growing growing
-	generate cycles cycles
-	torch_replay() { python3 bench/peers/torch_alloc.py "$tmp"/{random-1000,random-10000,growing,cycles}.jsonl >"$out/$1.json"; }
-	step "hold: traces, PyTorch"
-	torch_replay torch-replay
-	step "hold: traces, Pinion"
-	for trace in random-1000 random-10000 growing cycles; do
-		for allocator in pinion plain driver; do
-			$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --allocator $allocator --json >"$out/replay-$trace-$allocator.json"
-		done
-		# Once more with so little that 97 % of it is live at the peak.
-		capacity=$(python3 -c 'import json, sys; print(int(json.load(sys.stdin)["peak_trace_bytes"] / 0.97))' <"$out/replay-$trace-pinion.json")
-		$pinion replay "$tmp/$trace.jsonl" --device cuda:0 --capacity "$capacity" --json >"$out/replay-$trace-pinion-full.json"
-	done
-	step "hold: traces, PyTorch again"
-	torch_replay torch-replay-again
-fi
-
-if part tier; then
-	step tier
-	check tier
-	mkdir -p "$disk/tier"
-	$pinion bench tier --device cuda:0 --budget 2GiB --array 32MiB --seconds 0.3 --folder "$disk/tier" --json >"$out/tier.json"
-	rmdir "$disk/tier"
-	step "tier: managed memory"
-	$pinion bench managed --device cuda:0 --json >"$out/managed.json"
-	step "tier: layers"
-	"$build/layers" -device cuda:0 -layers 256 -width 4096 -batch 64 -budget 4GiB
-fi
-
-if part outofcore; then
-	step outofcore
+part_outofcore() {
 	check blas.cublaslt
 	check outofcore
-	step "outofcore: PyTorch"
-	python3 bench/peers/torch_outofcore.py --repeats 2 >"$out/torch-outofcore.json"
+	# Plans are made by the model of the link.
+	export XDG_CACHE_HOME=$tmp
+	[ -n "${QUICK:-}" ] || $pinion bench link --device "$device" --calibrate
+	# What has a target first.
 	step "outofcore: Pinion"
-	XDG_CACHE_HOME=$tmp "$build/outofcore" --device cuda:0 --calibrate --repeats 3 >"$out/outofcore.json"
-fi
+	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only f32,bf16 >"$out/outofcore.json"
+	step "outofcore: PyTorch"
+	peer torch-outofcore torch_outofcore --repeats 2
+	step "outofcore: the rest"
+	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only tf32,shares,pageable,arrays >"$out/outofcore-more.json"
+}
 
-if part weights; then
-	step weights
+part_tier() {
+	check tier
+	local size=(--budget 2GiB --array 32MiB --seconds 0.3) large=(--budget 4GiB --array 64MiB --seconds 0.05)
+	[ -z "${QUICK:-}" ] || size=(--budget 4MiB --array 64KiB --seconds 0.01) large=(--budget 8MiB --array 256KiB --seconds 0.01)
+	step "tier: working sets"
+	$pinion bench tier --device "$device" "${size[@]}" --json >"$out/tier.json"
+	step "tier: a pool under pressure"
+	$pinion bench tier --device "$device" "${large[@]}" --ratios 0.5 --json >"$out/tier-large-arrays.json"
+	step "tier: files"
+	mkdir -p "$disk/tier"
+	$pinion bench tier --device "$device" "${size[@]}" --ratios 2 --folder "$disk/tier" --json >"$out/tier-files.json"
+	rmdir "$disk/tier"
+	step "tier: managed memory"
+	$pinion bench managed --device "$device" --json >"$out/managed.json"
+	step "tier: layers"
+	local layers=(-layers 128 -width 4096 -batch 64 -budget 2GiB)
+	[ -z "${QUICK:-}" ] || layers=()
+	"$build/layers" -device "$device" "${layers[@]}"
+}
+
+part_weights() {
 	check checkpoint
-	model=$disk/model
-	trap 'rm -rf "$tmp" "$random" "$images" "$model"' EXIT
-	"$build/weights" --generate "$model"
-	step "weights: PyTorch"
-	python3 bench/peers/torch_weights.py "$model" >"$out/torch-weights.json"
 	step "weights: Pinion"
-	"$build/weights" --device cuda:0 --model "$model" >"$out/weights.json"
-	step "weights: PyTorch again"
-	python3 bench/peers/torch_weights.py "$model" >"$out/torch-weights-again.json"
+	"$build/weights" ${QUICK:+--bytes 67108864} --generate "$model"
+	"$build/weights" --device "$device" "${quick[@]}" --model "$model" >"$out/weights.json"
 	step "weights: disk"
 	cc -O2 -pthread -o "$tmp/direct_read" bench/peers/direct_read.c
 	for i in 1 2 3; do
@@ -215,22 +218,60 @@ if part weights; then
 			rm "$out/disk-c-weights-$i.json"
 			break
 		}
-		"$build/weights" --device cuda:0 --only disk --model "$model" >"$out/disk-weights-$i.json"
+		"$build/weights" --device "$device" "${quick[@]}" --only disk --model "$model" >"$out/disk-weights-$i.json"
 	done
+	step "weights: PyTorch"
+	cat "$model"/*.safetensors >/dev/null # into the page cache again
+	peer torch-weights torch_weights "$model"
+	step "weights: Pinion again"
+	"$build/weights" --device "$device" "${quick[@]}" --model "$model" >"$out/weights-again.json"
 	rm -r "$model"
-fi
+}
 
-if part processes; then
-	step processes
+part_hold() {
+	check vram
+	step "hold: loops, PyTorch"
+	peer torch-loop torch_loop
+	step "hold: loops, Pinion"
+	"$build/loop" --device "$device" "${quick[@]}" >"$out/loop.json"
+	step "hold: loops, PyTorch again"
+	peer torch-loop-again torch_loop
+
+	step "hold: traces are made"
+	generate() { $pinion replay --generate "${@:2}" --seed 1 >"$tmp/$1.jsonl"; } # NAME GENERATOR FLAGS…
+	generate random-1000 random --count 1000 --max 4GiB --live 16GiB
+	generate random-10000 random --count 10000 --max 1GiB --live 16GiB
+	generate growing growing
+	generate cycles cycles
+	for most in 6 16 20; do
+		generate blocks-$most random --count 40000 --max ${most}MiB --live 16GiB
+	done
+	torch_replay() { peer "$1" torch_alloc "$tmp"/{random-1000,random-10000,growing,cycles}.jsonl; }
+	step "hold: traces, PyTorch"
+	torch_replay torch-replay
+	step "hold: traces, Pinion"
+	for trace in random-1000 random-10000 growing cycles blocks-6 blocks-16 blocks-20; do
+		for allocator in pinion plain driver; do
+			[[ $trace != blocks-* || $allocator == pinion ]] || continue
+			$pinion replay "$tmp/$trace.jsonl" --device "$device" --allocator $allocator --json >"$out/replay-$trace-$allocator.json"
+		done
+		# Once more with so little that 97 % of it is live at the peak.
+		capacity=$(python3 -c 'import json, sys; print(int(json.load(sys.stdin)["peak_trace_bytes"] / 0.97))' <"$out/replay-$trace-pinion.json")
+		$pinion replay "$tmp/$trace.jsonl" --device "$device" --capacity "$capacity" --json >"$out/replay-$trace-pinion-full.json"
+	done
+	step "hold: traces, PyTorch again"
+	torch_replay torch-replay-again
+}
+
+part_processes() {
 	python3 bench/peers/torch_processes.py >"$out/torch-processes.json"
-	$pinion bench processes --device cuda:0 --procs 2 --json >"$out/processes.json"
+	$pinion bench processes --device "$device" --procs 2 --json >"$out/processes.json"
 	python3 bench/peers/torch_processes.py >"$out/torch-processes-again.json"
-fi
+}
 
-if part photos; then
-	step photos
+part_photos() {
 	# The sample photos, eight times over: enough for a loader to reach its pace.
-	XDG_CACHE_HOME=$tmp $pinion feed --device cuda:0 --json >/dev/null 2>&1
+	XDG_CACHE_HOME=$tmp $pinion feed --device "$device" --json >/dev/null 2>&1
 	sample=$(ls -d "$tmp"/pinion/sample-photos-*)
 	for i in 1 2 3 4 5 6 7; do
 		for class in "$sample"/*/; do
@@ -245,7 +286,7 @@ if part photos; then
 	feed() { # NAME FLAGS…
 		local name=$1
 		shift
-		(cd "$sample/.." && $pinion feed "$(basename "$sample")" --device cuda:0 --json "$@") >"$out/feed-$name.json"
+		(cd "$sample/.." && $pinion feed "$(basename "$sample")" --device "$device" --json "$@") >"$out/feed-$name.json"
 	}
 	python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader.json"
 	feed f32 --workers 16 --epochs 6
@@ -257,11 +298,10 @@ if part photos; then
 	feed checksum-2 --workers 3 --prefetch 1 --no-pin --shuffle --seed 5 --checksum
 	feed checksum-host --device host --workers 16 --shuffle --seed 5 --checksum
 	python3 bench/peers/torch_loader.py "$sample" 16 >"$out/torch-loader-again.json"
-fi
+}
 
-if part feed; then
-	step feed
-	feeding() { "$build/feeding" --device cuda:0 --copiers 16 --photos "$photos" --images "$images" --json "$@"; }
+part_feed() {
+	feeding() { "$build/feeding" --device "$device" --copiers 16 --photos "$photos" --images "$images" --json "$@"; }
 	torch_feeding() { # ENDING of the names
 		python3 bench/peers/torch_loader.py "$photos" 0 4 8 16 >"$out/torch-loader$1.json"
 		python3 bench/peers/torch_decode.py "$photos" 16 >"$out/torch-decode$1.json"
@@ -275,19 +315,16 @@ if part feed; then
 	feeding >"$out/feeding.json"
 	step "feed: PyTorch again"
 	torch_feeding -again
-fi
+}
 
-if part tune; then
-	step tune
-	# In memory, so that no disk is still writing.
-	arrays=$(mktemp -d -p /dev/shm)
-	trap 'rm -rf "$tmp" "$random" "$images" "$arrays"' EXIT
-	[ -d "$photos" ] || "$build/feeding" --device cuda:0 --only core --photos "$photos" >/dev/null
+part_tune() {
+	mkdir "$arrays"
+	[ -d "$photos" ] || "$build/feeding" --device "$device" --only core --photos "$photos" >/dev/null
 	head -c $((8192 * 256 * 256 * 3)) /dev/urandom >"$arrays/images.raw"
 	head -c $((200000 * 256 * 4)) /dev/urandom >"$arrays/rows.raw"
 	tune() { # NAME DATASET FLAGS…
 		step "tune: $1"
-		(cd "$(dirname "$2")" && XDG_CACHE_HOME=$tmp $pinion tune "$(basename "$2")" --device cuda:0 --fresh --json "${@:3}") >"$out/tune-$1.json"
+		(cd "$(dirname "$2")" && XDG_CACHE_HOME=$tmp $pinion tune "$(basename "$2")" --device "$device" --fresh --json "${@:3}") >"$out/tune-$1.json"
 	}
 	tune photos-all "$photos"
 	# Of a grid that can be measured in minutes.
@@ -295,7 +332,23 @@ if part tune; then
 	tune images "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 4,16
 	tune images-no-pin "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 2,4,8,16 --no-pin
 	tune rows "$arrays/rows.raw" --raw 256,f32 --exhaustive
-fi
+}
+
+failed=()
+for part in "${parts[@]}"; do
+	step "$part"
+	set +e
+	(
+		set -e
+		"part_$part"
+	)
+	code=$?
+	set -e
+	[ $code -eq 0 ] || failed+=("$part")
+done
 
 step summary
-python3 bench/summary.py "$out"
+python3 bench/summary.py "$out" || true
+"$build/benchdoc" -targets "$out" || failed+=(targets)
+[ ! -e "$tmp/failed" ] || failed+=($(sort -u "$tmp/failed"))
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" && exit 1; }

@@ -2,6 +2,7 @@
 package provenance
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -23,6 +24,10 @@ type Record struct {
 	DeviceName string `json:"device_name,omitempty"`
 }
 
+// commit is that of a build in a work tree of which Go cannot tell it, such as
+// one of several of a repository: go build -ldflags "-X …/provenance.commit=…".
+var commit string
+
 // Now is the record of what is measured now.
 func Now() Record {
 	r := Record{
@@ -33,21 +38,18 @@ func Now() Record {
 		CPU:        cpuname.Name(),
 		CPUs:       runtime.NumCPU(),
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return r
-	}
-	if info.Main.Version != "" {
-		r.Version = info.Main.Version
-	}
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			r.Commit = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			r.Commit += " with changes"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		r.Version = cmp.Or(info.Main.Version, r.Version)
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				r.Commit = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				r.Commit += " with changes"
+			}
 		}
 	}
+	r.Commit = cmp.Or(commit, r.Commit)
 	return r
 }
 

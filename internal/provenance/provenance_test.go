@@ -24,3 +24,13 @@ func TestNow(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A commit that the build was told is the commit.
+func TestCommit(t *testing.T) {
+	was := commit
+	t.Cleanup(func() { commit = was })
+	commit = "0123 with changes"
+	if got := Now().Commit; got != commit {
+		t.Errorf("%q", got)
+	}
+}

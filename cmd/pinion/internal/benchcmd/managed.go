@@ -90,14 +90,14 @@ func measureManaged(cmd *cobra.Command, name string, o managedbench.Options) (ou
 // managedOutput is the JSON document of pinion bench managed.
 type managedOutput struct {
 	provenance.Record
-	Link         *cli.LinkRow     `json:"link,omitempty"`
-	Migration    string           `json:"migration"` // of managed memory: "none", "pages" or "whole"
-	SizesBytes   []int64          `json:"sizes_bytes"`
-	SizeReason   string           `json:"size_reason,omitempty"` // why the largest is less than the default
-	Repeats      int              `json:"repeats"`
-	InitSeconds  float64          `json:"initialisation_seconds"`
-	Ways         []managedRow     `json:"ways"`
-	NotAvailable []managedSkipped `json:"not_available"`
+	Link         *cli.LinkRow `json:"link,omitempty"`
+	Migration    string       `json:"migration"` // of managed memory: "none", "pages" or "whole"
+	SizesBytes   []int64      `json:"sizes_bytes"`
+	SizeReason   string       `json:"size_reason,omitempty"` // why the largest is less than the default
+	Repeats      int          `json:"repeats"`
+	InitSeconds  float64      `json:"initialisation_seconds"`
+	Ways         []managedRow `json:"ways"`
+	NotAvailable []skippedRow `json:"not_available"`
 }
 
 type managedRow struct {
@@ -110,24 +110,18 @@ type managedRow struct {
 	GBPerS     float64 `json:"gb_per_s"`
 }
 
-type managedSkipped struct {
-	Way       string `json:"way"`
-	Direction string `json:"direction"`
-	Reason    string `json:"reason"`
-}
-
 func newManagedOutput(record provenance.Record, info device.Info, opened time.Duration, r *managedbench.Report) *managedOutput {
 	out := &managedOutput{
 		Record: record.On(info.ID, info.Name), Link: cli.NewLinkRow(info.Link),
 		Migration: r.Migration.String(), SizesBytes: r.Sizes, SizeReason: r.SizeReason, Repeats: r.Repeats,
-		InitSeconds: opened.Seconds(), Ways: []managedRow{}, NotAvailable: []managedSkipped{},
+		InitSeconds: opened.Seconds(), Ways: []managedRow{}, NotAvailable: []skippedRow{},
 	}
 	for _, w := range r.Rows {
 		out.Ways = append(out.Ways, managedRow{w.Way, w.Direction, w.Bytes,
 			w.Median.Seconds(), w.Least.Seconds(), w.Most.Seconds(), w.PerSecond() / 1e9})
 	}
 	for _, s := range r.Skipped {
-		out.NotAvailable = append(out.NotAvailable, managedSkipped{s.Way, s.Direction, s.Why.Error()})
+		out.NotAvailable = append(out.NotAvailable, skippedRow{s.Way + " " + directions[s.Direction], s.Why.Error()})
 	}
 	return out
 }
@@ -149,11 +143,7 @@ func (o *managedOutput) print(w io.Writer) {
 	}
 	o.printTable(w, "HOST WRITES, A KERNEL READS", "h2d")
 	o.printTable(w, "A KERNEL WRITES, HOST READS", "d2h")
-	var rows []skippedRow
-	for _, s := range o.NotAvailable {
-		rows = append(rows, skippedRow{s.Way + " " + directions[s.Direction], s.Reason})
-	}
-	printNotAvailable(w, rows)
+	printNotAvailable(w, o.NotAvailable)
 }
 
 // printTable prints a row for each way and a column for each size.

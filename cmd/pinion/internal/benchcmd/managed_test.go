@@ -47,7 +47,7 @@ Not available: pinned host to device: page-locked memory limit reached
 	if b.String() != want {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
 	}
-	if w := out.Ways[0]; w.MinSeconds != 0.0001 || w.Seconds != 0.0002 || w.MaxSeconds != 0.0004 || out.NotAvailable[0].Way != "pinned" {
+	if w := out.Ways[0]; w.MinSeconds != 0.0001 || w.Seconds != 0.0002 || w.MaxSeconds != 0.0004 || out.NotAvailable[0].Name != "pinned host to device" {
 		t.Errorf("%+v, %+v", w, out.NotAvailable)
 	}
 }

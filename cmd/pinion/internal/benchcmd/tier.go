@@ -179,13 +179,7 @@ type tierOutput struct {
 	Pressure tierPressure `json:"pressure"`
 	Report   string       `json:"report_file,omitempty"` // HTML page
 
-	NotAvailable []tierMissing `json:"not_available"`
-}
-
-// tierMissing is who cannot hold arrays here.
-type tierMissing struct {
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	NotAvailable []skippedRow `json:"not_available"`
 }
 
 // tierPressure is arrays of twice the size of a pool, and plain allocations beside
@@ -227,10 +221,10 @@ func newTierOutput(record provenance.Record, info device.Info, opened time.Durat
 		Record: record.On(info.ID, info.Name), Link: cli.NewLinkRow(info.Link),
 		BudgetBytes: o.Budget, ArrayBytes: o.ArrayBytes,
 		H2DGBPerS: r.LinkH2D / 1e9, D2HGBPerS: r.LinkD2H / 1e9, InitSeconds: opened.Seconds(),
-		Rows: []tierRow{}, NotAvailable: []tierMissing{},
+		Rows: []tierRow{}, NotAvailable: []skippedRow{},
 	}
 	for _, n := range r.NotAvailable {
-		out.NotAvailable = append(out.NotAvailable, tierMissing(n))
+		out.NotAvailable = append(out.NotAvailable, skippedRow{n.Name, n.Reason})
 	}
 	out.Pressure = tierPressure{r.Pressure.Arrays, r.Pressure.Bytes, r.Pressure.Touches, r.Pressure.Allocs, r.Pressure.Failures, "",
 		r.Pressure.Reclaimed, r.Pressure.Seconds}
@@ -278,9 +272,7 @@ func (o *tierOutput) print(w io.Writer) {
 		}
 		t.Write(w)
 	}
-	for _, n := range o.NotAvailable {
-		fmt.Fprintf(w, "\nNot available: %s: %s\n", n.Name, n.Reason)
-	}
+	printNotAvailable(w, o.NotAvailable)
 	if p := o.Pressure; p.Arrays > 0 {
 		fmt.Fprintf(w, "\nA pool of %s, arrays of %s in it, touched %s at random, and %s beside them: %s. %s left the device for them; %s in all.\n",
 			units.Bytes(o.BudgetBytes), units.Bytes(p.Bytes), units.Count(p.Touches, "time"), units.Count(p.Allocs, "plain allocation"),
