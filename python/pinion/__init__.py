@@ -7,6 +7,9 @@
 The library behind it is loaded when it is first used, not by importing the package.
 """
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from ._dlpack import Array
 from ._errors import (
     ClosedError,
@@ -38,3 +41,10 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """Submodules that need more than Python are imported when they are first used."""
+    if name in ("torch",):
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

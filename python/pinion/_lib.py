@@ -70,7 +70,21 @@ _loader: dict[str, tuple[Any, list[Any]]] = {
     "pinion_loader_stats": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
     "pinion_loader_info": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
 }
-_tables = (_core, _loader)
+_torch: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_pinned_alloc": (
+        C.c_int,
+        [C.c_char_p, C.c_int64, C.c_int64, C.POINTER(C.c_uint64), C.POINTER(C.c_uint64), C.POINTER(C.c_int32)],
+    ),
+    "pinion_pinned_register": (C.c_int, [C.c_char_p, C.c_int64, C.c_void_p, C.c_int64, C.POINTER(C.c_uint64)]),
+    "pinion_pinned_free": (C.c_int, [C.c_uint64]),
+    "pinion_pinned_stats": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_void_p)]),
+    "pinion_copy": (
+        C.c_int,
+        [C.c_char_p, C.c_int64, C.c_void_p, C.c_uint64, C.c_int64, C.c_int32, C.c_int64, C.POINTER(C.c_uint64)],
+    ),
+    "pinion_task_stop": (C.c_int, [C.c_uint64]),
+}
+_tables = (_core, _loader, _torch)
 
 _lib: Any = None
 _loading = threading.Lock()

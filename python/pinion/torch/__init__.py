@@ -1,0 +1,16 @@
+"""Pinion for programs that have tensors already: pinned memory, copies, and activations that wait in host memory.
+
+    x = pinion.torch.empty(1024, 1024, pin_memory=True)  # exactly 4 MiB of page-locked memory
+    y = pinion.torch.to_device(features, "cuda")         # pageable memory, at the speed of the link
+
+    offload = pinion.torch.offload(hide=True)
+    for batch in loader:
+        with offload:
+            loss = model(batch)
+        loss.backward()
+"""
+
+from ._copy import to_device, to_host
+from ._memory import empty, pin_, pinned_stats
+
+__all__ = ["empty", "pin_", "pinned_stats", "to_device", "to_host"]

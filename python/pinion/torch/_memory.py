@@ -1,0 +1,151 @@
+"""Page-locked memory for tensors: of exactly the bytes that are needed, close to the device that copies it."""
+
+from __future__ import annotations
+
+import collections
+import ctypes as C
+import json
+import weakref
+from typing import Any
+
+import torch
+
+from .. import _lib
+
+_waiting: collections.deque[int] = collections.deque()  # handles to free when no graph is being captured
+
+
+def site(device: Any = None) -> bytes:
+    """The library's name of a device. Default: the current GPU, or the host where there is none."""
+    d = torch.device("cuda" if device is None and torch.cuda.is_available() else "cpu" if device is None else device)
+    if d.type == "cpu":
+        return b"host"
+    if d.type != "cuda":
+        raise ValueError(f"the device is {d}, but must be a CUDA device or the CPU")
+    return b"cuda:%d" % (torch.cuda.current_device() if d.index is None else d.index)
+
+
+def itemsize(dtype: torch.dtype) -> int:
+    """Bytes of an element."""
+    return torch.empty((), dtype=dtype).element_size()
+
+
+def _capturing() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def _free(handle: int) -> None:
+    """Ends pinned memory: later, where an event would spoil the capture of a CUDA graph."""
+    _waiting.append(handle)
+    _free_waiting()
+
+
+def _free_waiting() -> None:
+    if not _waiting or _capturing():
+        return
+    lib = _lib.loaded()
+    while lib is not None and _waiting:
+        try:
+            handle = _waiting.popleft()
+        except IndexError:  # another thread took it
+            return
+        lib.pinion_pinned_free(handle)
+
+
+def allocate(nbytes: int, where: bytes) -> torch.Tensor:
+    """Bytes of pinned memory, which go back when the last tensor of them does, behind what is queued on the device."""
+    _free_waiting()
+    handle, address, locked = C.c_uint64(), C.c_uint64(), C.c_int32()
+    lib = _lib.load()
+    _lib.check(lib.pinion_pinned_alloc(where, len(where), nbytes, C.byref(handle), C.byref(address), C.byref(locked)))
+    memory = (C.c_uint8 * nbytes).from_address(address.value)
+    weakref.finalize(memory, _free, handle.value).atexit = False
+    return torch.frombuffer(memory, dtype=torch.uint8)  # keeps memory
+
+
+def empty(
+    *size: Any,
+    dtype: torch.dtype | None = None,
+    pin_memory: bool = True,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> torch.Tensor:
+    """A tensor in host memory as of torch.empty(..., pin_memory=True), but of exactly its bytes.
+
+    PyTorch rounds pinned memory up to a power of two: 129 MiB take 256. Here they take 129, in whole pages, on the
+    NUMA node of the GPU where the machine has several. Small tensors share pages. Pinning is several times faster
+    too. Freed memory serves later tensors, and goes back to the system when it was free for a minute.
+
+    size: as of torch.empty.
+    device: the GPU that the memory is near; all can copy it. Default: the current one. Without a GPU it is ordinary
+        memory, page-locked where the system allows it.
+
+    A tensor that dies while copies of it are queued is no mistake: its memory serves others only behind them.
+    """
+    if len(size) == 1 and not isinstance(size[0], int):
+        size = tuple(size[0])
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    count = 1
+    for n in size:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(size)}")
+        count *= int(n)
+    nbytes = count * itemsize(dtype)
+    if not pin_memory or not nbytes:
+        return torch.empty(size, dtype=dtype, requires_grad=requires_grad)
+    made = allocate(nbytes, site(device)).view(dtype).view(size)
+    return made.requires_grad_(requires_grad)
+
+
+def pin_(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """Page-locks the memory of a tensor of the CPU where it is, until the tensor dies, and returns the tensor.
+
+    Copies between it and a GPU then run at the speed of the link, and non_blocking=True means what it says. Nothing
+    is copied: x.pin_memory() would need the memory twice. It is worth its time for memory that is copied again and
+    again, such as weights that wait in host memory. The whole storage of the tensor is locked, and stays so while views
+    of the tensor live.
+
+    Whole pages are locked. Memory that shares a page with other pinned memory, as small tensors may, is a ValueError.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"pin_ takes a tensor, not {type(tensor).__name__}")
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise RuntimeError(f"cannot pin a tensor of {tensor.layout} on {tensor.device}: only dense CPU tensors can be pinned")
+    where = site(device)
+    storage = storage_of(tensor)
+    nbytes = storage.nbytes()
+    if not nbytes or (where != b"host" and tensor.is_pinned()):
+        return tensor
+    handle = C.c_uint64()
+    lib = _lib.load()
+    _free_waiting()
+    _lib.check(lib.pinion_pinned_register(where, len(where), storage.data_ptr(), nbytes, C.byref(handle)))
+    weakref.finalize(tensor, _unpin, handle.value, storage).atexit = False
+    return tensor
+
+
+def _unpin(handle: int, storage: Any) -> None:
+    _free(handle)
+    if _waiting:  # a capture: the memory must outlive its registration
+        _kept.append(storage)
+    else:
+        _kept.clear()
+
+
+_kept: list[Any] = []
+
+
+def storage_of(tensor: torch.Tensor) -> Any:
+    """The bytes that a tensor is a view of."""
+    if hasattr(tensor, "untyped_storage"):
+        return tensor.untyped_storage()
+    storage = tensor.storage()  # PyTorch 1
+    return storage.untyped() if hasattr(storage, "untyped") else storage
+
+
+def pinned_stats(device: Any = None) -> dict[str, Any]:
+    """What memory empty and pin_ hold for a device, in bytes."""
+    _free_waiting()
+    where = site(device)
+    stats: dict[str, Any] = json.loads(_lib.ask(_lib.load().pinion_pinned_stats, where, len(where)))
+    return stats
