@@ -6,8 +6,8 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
-	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/tier/internal/forecast"
+	"github.com/pinion-gpu/pinion/tier/internal/spans"
 	"github.com/pinion-gpu/pinion/vram"
 )
 
@@ -18,7 +18,7 @@ type Array struct {
 	name  string
 	id    int64
 	bytes int64
-	size  int64 // bytes, rounded up as blocks of the device's pool are
+	size  int64 // bytes that it takes of a tier: whole pages
 
 	// Guarded by Store.mu.
 
@@ -70,9 +70,9 @@ type deviceCopy struct {
 
 // memoryCopy is a place in host memory, with or without the newest content.
 type memoryCopy struct {
-	held    bool // bytes of pool are set aside
 	pool    *memoryPool
-	buf     *pinned.Buffer // nil until a lane allocated it
+	spans   []spans.Span // of pool that are set aside; nil: none
+	parts   [][]byte     // the memory; nil until a lane made it
 	version uint64
 	busy    int  // moves and copies by the host that read or write it
 	filling bool // one of them writes
@@ -92,9 +92,12 @@ func (a *Array) String() string {
 	return fmt.Sprintf("array %d of %s", a.id, units.Bytes(a.bytes))
 }
 
+// held reports whether the array has a place.
+func (m *memoryCopy) held() bool { return m.spans != nil }
+
 // inMemory reports whether the newest content is in host memory.
 func (a *Array) inMemory() bool {
-	return a.mem.buf != nil && !a.mem.filling && a.mem.version == a.version
+	return a.mem.parts != nil && !a.mem.filling && a.mem.version == a.version
 }
 
 // clean reports whether the device's copy may go: the content is below too.
@@ -137,7 +140,7 @@ func (s *Store) settle(a *Array) {
 	if a.dev.state == ready && !a.dev.cleaning {
 		s.drop(a)
 	}
-	if a.mem.held && a.mem.busy == 0 {
+	if a.mem.held() && a.mem.busy == 0 {
 		s.release(a)
 	}
 	s.forgetFile(a)

@@ -21,14 +21,14 @@ type badPieces struct {
 	err           error
 }
 
-func (b *badPieces) Write(ctx context.Context, p *spill.Piece, data []byte) error {
+func (b *badPieces) Write(ctx context.Context, p *spill.Piece, data [][]byte) error {
 	if b.writes.Load() != 0 {
 		return b.err
 	}
 	return b.pieces.Write(ctx, p, data)
 }
 
-func (b *badPieces) Read(ctx context.Context, p *spill.Piece, data []byte) error {
+func (b *badPieces) Read(ctx context.Context, p *spill.Piece, data [][]byte) error {
 	if b.reads.Load() != 0 {
 		return b.err
 	}

@@ -1,9 +1,11 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/tier/internal/spill"
 )
@@ -47,8 +49,8 @@ type fileTier struct {
 type pieces interface {
 	Alloc(n int64) (*spill.Piece, error)
 	Free(*spill.Piece)
-	Write(ctx context.Context, p *spill.Piece, b []byte) error
-	Read(ctx context.Context, p *spill.Piece, b []byte) error
+	Write(ctx context.Context, p *spill.Piece, from [][]byte) error
+	Read(ctx context.Context, p *spill.Piece, to [][]byte) error
 	Usage() (bytes, used int64)
 	Close() error
 }
@@ -77,14 +79,14 @@ func (a *Array) inFile() bool {
 	return a.file.piece != nil && !a.file.writing && a.file.version == a.version
 }
 
-// fetch starts reading an array from its file to host memory. s.mu is held for all
-// that follows.
-func (s *Store) fetch(a *Array) {
+// fetch starts reading an array from its file to host memory. It reports false while
+// that has no room. s.mu is held for all that follows.
+func (s *Store) fetch(a *Array) bool {
 	if a.file.reading || a.mem.busy > 0 || s.files.reads > 0 && s.files.reads+a.bytes > s.window() {
-		return
+		return true
 	}
-	if !a.mem.held && !s.makePlace(a) {
-		return
+	if !s.takePlace(a) {
+		return false
 	}
 	f, piece, version := s.files, a.file.piece, a.version
 	a.file.reading = true
@@ -97,7 +99,7 @@ func (s *Store) fetch(a *Array) {
 	go func() {
 		err := s.allocMemory(a)
 		if err == nil {
-			err = f.store.Read(f.ctx, piece, a.mem.buf.Bytes())
+			err = f.store.Read(f.ctx, piece, a.mem.parts)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -108,8 +110,8 @@ func (s *Store) fetch(a *Array) {
 		s.inflight--
 		if err == nil {
 			a.mem.version = version
-			s.memoryLanded(a)
-		} else if a.mem.version = 0; !s.memoryFailed(a, err) {
+		} else {
+			s.memoryFailed(a)
 			err = fmt.Errorf("tier: read %v: %w", a, err)
 			s.stuck, a.stuck = err, err
 			if a.dev.state == reserved {
@@ -120,6 +122,7 @@ func (s *Store) fetch(a *Array) {
 		s.forgetStale(a)
 		s.settled(a)
 	}()
+	return true
 }
 
 // save starts writing an array from host memory to a file. It reports false when
@@ -127,13 +130,13 @@ func (s *Store) fetch(a *Array) {
 func (s *Store) save(a *Array) bool {
 	f := s.files
 	piece, err := f.store.Alloc(a.bytes)
-	for errors.Is(err, spill.ErrFull) && s.dropFile() {
+	if errors.Is(err, spill.ErrFull) && s.dropFiles(a.size) {
 		piece, err = f.store.Alloc(a.bytes)
 	}
 	if err != nil {
 		return false
 	}
-	buf := a.mem.buf
+	parts := a.mem.parts
 	a.file = fileCopy{piece: piece, version: a.version, writing: true}
 	a.mem.busy++
 	f.writes += a.bytes
@@ -141,7 +144,7 @@ func (s *Store) save(a *Array) bool {
 	s.moves++
 	s.counts.SavedBytes += a.bytes
 	go func() {
-		err := f.store.Write(f.ctx, piece, buf.Bytes())
+		err := f.store.Write(f.ctx, piece, parts)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		a.mem.busy--
@@ -151,8 +154,6 @@ func (s *Store) save(a *Array) bool {
 		if err != nil {
 			f.refused = fmt.Errorf("tier: write %v: %w", a, err)
 			s.stuck = f.refused
-		}
-		if err != nil {
 			s.forgetFile(a)
 		}
 		s.forgetStale(a)
@@ -184,76 +185,86 @@ func (s *Store) forgetStale(a *Array) {
 	}
 }
 
-// dropFile gives up one copy in a file that is above as well.
-func (s *Store) dropFile() bool {
-	var best *Array
+// dropFiles makes room for n bytes in the files: copies of what is above as well are
+// given up, those that stay there longest first, but only if that does. It reports
+// whether it did.
+func (s *Store) dropFiles(n int64) bool {
+	var list []*Array
+	bytes, used := s.files.store.Usage()
+	room := bytes - used
 	for a := range s.arrays {
-		if a.file.piece == nil || a.file.writing || a.file.reading {
-			continue
-		}
-		if above := a.inMemory() || a.resident() && !a.dev.fresh; !a.stale() && !(above && a.inFile()) {
-			continue
-		}
-		if best == nil || s.next(a) < s.next(best) {
-			best = a
+		if a.mayDropFile() {
+			list = append(list, a)
+			room += a.size
 		}
 	}
-	if best == nil {
+	if room < n {
 		return false
 	}
-	s.forgetFile(best)
+	slices.SortFunc(list, func(x, y *Array) int { return cmp.Compare(s.next(x), s.next(y)) })
+	for _, a := range list {
+		if bytes, used := s.files.store.Usage(); bytes-used >= n {
+			break
+		}
+		s.forgetFile(a)
+	}
 	return true
 }
 
-// memoryRoom makes room for n bytes in host memory: what is in a file too is
-// forgotten, and what is not goes there. It reports whether something gave its place
-// up at once.
-func (s *Store) memoryRoom(n int64) bool {
-	if s.files == nil {
-		return s.vacate(s.memoryVictim(n))
-	}
-	var clean, dirty *Array // those that are needed last
-	for a := range s.arrays {
-		if !a.mem.held || a.mem.busy > 0 || a.dev.state == reserved || a.mem.buf == nil {
-			continue
-		}
-		switch {
-		case !a.inMemory() && a.dev.state == absent, a.inMemory() && a.inFile():
-			if clean == nil || s.next(a) > s.next(clean) {
-				clean = a
-			}
-		case a.inMemory() && a.dev.state == absent && !a.file.writing && a.users == 0:
-			if dirty == nil || s.next(a) > s.next(dirty) {
-				dirty = a
-			}
-		}
-	}
-	if clean != nil {
-		return s.vacate(clean)
-	}
-	for dirty != nil && s.files.refused == nil && s.files.writes < n+s.window() {
-		if !s.save(dirty) {
-			break
-		}
-		dirty = s.nextToSave()
-	}
-	if s.files.writes > 0 {
+// mayDropFile reports whether the copy of an array in a file can be given up.
+func (a *Array) mayDropFile() bool {
+	if a.file.piece == nil || a.file.writing || a.file.reading {
 		return false
+	}
+	return a.stale() || a.inFile() && (a.inMemory() || a.onDevice())
+}
+
+// memoryRoom makes room for n bytes in host memory: what is in a file too is
+// forgotten, and what is not goes there. What uses wait for goes last. It reports
+// whether something gave its place up at once.
+func (s *Store) memoryRoom(n int64) bool {
+	if s.files != nil {
+		for _, wanted := range []bool{false, true} {
+			if s.vacate(s.last(wanted, (*Array).spare)) {
+				return true
+			}
+			for s.files.refused == nil && s.files.writes < n+s.window() {
+				if a := s.last(wanted, (*Array).alone); a == nil || !s.save(a) {
+					break
+				}
+			}
+			if s.files.writes > 0 {
+				return false
+			}
+		}
 	}
 	return s.vacate(s.memoryVictim(n))
 }
 
-// nextToSave is the array in host memory alone that is needed last.
-func (s *Store) nextToSave() (last *Array) {
+// last is the array of a kind that is needed last, of those that uses wait for, or of
+// the others; nil: there is none.
+func (s *Store) last(wanted bool, kind func(*Array) bool) (last *Array) {
 	for a := range s.arrays {
-		if a.mem.buf == nil || a.mem.busy > 0 || !a.inMemory() || a.inFile() || a.file.writing || a.dev.state != absent || a.users > 0 {
-			continue
-		}
-		if last == nil || s.next(a) > s.next(last) {
+		if a.wanted() == wanted && kind(a) && (last == nil || s.next(a) > s.next(last)) {
 			last = a
 		}
 	}
 	return last
+}
+
+// spare reports whether the place of an array can be given up for nothing: what is
+// there is old, or in a file too.
+func (a *Array) spare() bool {
+	if a.mem.parts == nil || a.mem.busy > 0 || a.dev.state == reserved {
+		return false
+	}
+	return a.inMemory() && a.inFile() || !a.inMemory() && a.dev.state == absent
+}
+
+// alone reports whether the content of an array is in host memory and nowhere else, and
+// can be saved to a file.
+func (a *Array) alone() bool {
+	return a.inMemory() && !a.inFile() && !a.file.writing && a.mem.busy == 0 && a.dev.state == absent
 }
 
 // vacate gives up the place of an array, if there is one.

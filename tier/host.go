@@ -21,7 +21,7 @@ func (a *Array) WriteAt(ctx context.Context, p []byte, offset int64) error {
 	return a.host(ctx, p, offset, true)
 }
 
-func (a *Array) host(ctx context.Context, p []byte, offset int64, write bool) error {
+func (a *Array) host(ctx context.Context, p []byte, offset int64, writes bool) error {
 	n := int64(len(p))
 	if offset < 0 || n > a.bytes-offset {
 		return fmt.Errorf("tier: %v: %w: %d bytes at %d of %d", a, device.ErrArgument, n, offset, a.bytes)
@@ -29,94 +29,115 @@ func (a *Array) host(ctx context.Context, p []byte, offset int64, write bool) er
 	s := a.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return ErrClosed
+	mode := read
+	switch {
+	case writes && n == a.bytes:
+		mode = overwrite
+	case writes:
+		mode = write
 	}
-	if err := a.usable(write); err != nil {
+	u, err := s.newUse([]Access{{a, mode}}, true)
+	if err != nil {
 		return err
 	}
-	if n == 0 {
+	if n == 0 || a.version == 0 && !writes {
+		s.leave(u)
+		clear(p)
 		return ctx.Err()
 	}
-	a.stuck = nil
-	a.users++
-	a.writing = write
-	defer func() {
-		a.users--
-		if write {
-			a.writing = false
-		}
-		s.settled(a)
-	}()
-	if a.version == 0 && !write {
-		clear(p)
-		return nil
+	s.active = append(s.active, u)
+	if err := s.complete(ctx, u); err != nil {
+		return err
 	}
-	whole := write && n == a.bytes
-	for {
-		err := s.reachHost(ctx, a, write, whole)
-		if err != nil {
-			return err
+	return s.hostCopy(u, p, offset)
+}
+
+// wantHost takes the next step towards an array in host memory that the host can read,
+// or write. It reports false while it lacks room.
+func (s *Store) wantHost(x Access) bool {
+	a := x.array
+	if s.hostWaits(x) || s.inHost(x) {
+		return true
+	}
+	switch {
+	case x.mode == overwrite || a.version == 0:
+		return s.takePlace(a)
+	case a.inFile():
+		return s.fetch(a)
+	case a.dev.state == ready:
+		return s.takePlace(a) && s.writeBack(a, false)
+	}
+	return true
+}
+
+// hostWaits reports whether moves that are under way have to end first.
+func (s *Store) hostWaits(x Access) bool {
+	a := x.array
+	if x.mode != read {
+		switch a.dev.state {
+		case reserved:
+			s.unreserve(a) // it was coming ahead of time
+		case filling, launched, abandoned:
+			return true
 		}
-		again := false
-		if again, err = s.hostCopy(a, p, offset, write, whole); !again {
-			return err
-		}
+	}
+	return a.dev.cleaning || a.mem.filling || x.mode != read && a.mem.busy > 0
+}
+
+// inHost reports whether the memory that the host reads or writes is there.
+func (s *Store) inHost(x Access) bool {
+	a := x.array
+	if x.mode == overwrite || a.version == 0 {
+		return a.mem.held()
+	}
+	return a.inMemory()
+}
+
+// wakeHost completes a use by the host whose array is there. A move of it counts as
+// under way until the host has copied.
+func (s *Store) wakeHost(u *use) {
+	x := u.accesses[0]
+	a := x.array
+	switch {
+	case a.lost != nil:
+		err := fmt.Errorf("tier: use %v: %w", a, a.lost)
+		a.lost = nil
+		s.finish(u, err)
+	case !s.hostWaits(x) && s.inHost(x):
+		a.mem.busy++
+		a.mem.filling = x.mode != read
+		s.inflight++
+		s.finish(u, nil)
 	}
 }
 
-// reachHost waits until the host can read, or write, the array in host memory. s.mu
-// is held, except while it waits.
-func (s *Store) reachHost(ctx context.Context, a *Array, write, whole bool) error {
-	for !s.inHost(a, write, whole) {
-		if s.closed {
-			return ErrClosed
-		}
-		if s.inflight == 0 && !s.lentAny() {
-			cause := s.stuck
-			s.stuck = nil
-			return s.noRoom(a.String()+" in host memory", a.size, s.memoryFree(), cause)
-		}
-		if err := s.await(ctx); err != nil {
-			return err
-		}
-		if err := a.stuck; err != nil {
-			a.stuck = nil
-			return err
-		}
-	}
-	return nil
-}
-
-// hostCopy copies between p and the array in host memory. It reports whether the
-// memory was not to be had, and more has to leave. s.mu is held, except while it
-// copies.
-func (s *Store) hostCopy(a *Array, p []byte, offset int64, write, whole bool) (again bool, err error) {
-	a.mem.busy++
-	a.mem.filling = write
-	zero := a.version == 0 && !whole
-	s.inflight++
+// hostCopy copies between p and the array of a complete use. s.mu is held, except
+// while it copies.
+func (s *Store) hostCopy(u *use, p []byte, offset int64) error {
+	x := u.accesses[0]
+	a := x.array
+	zero := a.version == 0 && x.mode == write
 	s.mu.Unlock()
-	if err = s.allocMemory(a); err == nil {
-		b := a.mem.buf.Bytes()
+	err := s.allocMemory(a)
+	if err == nil {
 		if zero {
-			clear(b)
+			a.mem.clear()
 		}
-		if write {
-			copy(b[offset:], p)
+		if x.mode == read {
+			a.mem.copyOut(p, offset)
 		} else {
-			copy(p, b[offset:])
+			a.mem.copyIn(p, offset)
 		}
 	}
 	s.mu.Lock()
 	s.inflight--
 	a.mem.busy--
 	a.mem.filling = false
-	if err != nil {
-		return s.memoryFailed(a, err), fmt.Errorf("tier: %v: %w", a, err)
-	}
-	s.memoryLanded(a)
-	if write {
+	switch {
+	case err != nil:
+		s.memoryFailed(a)
+		err = fmt.Errorf("tier: %v: %w", a, err)
+	case x.mode != read:
 		a.version++
 		a.mem.version = a.version
 		s.forgetFile(a)
@@ -124,39 +145,9 @@ func (s *Store) hostCopy(a *Array, p []byte, offset int64, write, whole bool) (a
 			s.drop(a)
 		}
 	}
-	return false, nil
-}
-
-// inHost takes the next step towards host memory that the host can read, or write,
-// and reports whether it is reached. s.mu is held.
-func (s *Store) inHost(a *Array, write, whole bool) bool {
-	if s.closed {
-		return false
-	}
-	switch a.dev.state {
-	case reserved:
-		s.unreserve(a) // it was coming ahead of time
-	case filling, launched, abandoned:
-		if write {
-			return false
-		}
-	}
-	if a.dev.cleaning || write && a.mem.busy > 0 || a.mem.filling {
-		return false
-	}
-	if whole || a.version == 0 {
-		return a.mem.held || s.makePlace(a)
-	}
-	if a.inMemory() {
-		return true
-	}
-	switch {
-	case a.inFile():
-		s.fetch(a)
-	case a.dev.state == ready:
-		s.writeBack(a, true)
-	}
-	return false
+	s.leave(u)
+	s.settled(a)
+	return err
 }
 
 // lentAny reports whether any lease is out. s.mu is held.
@@ -173,7 +164,7 @@ func (s *Store) lentAny() bool {
 func (s *Store) memoryFree() int64 {
 	free := int64(0)
 	for _, p := range s.memory {
-		free += p.budget - p.used
+		free += p.room.Left()
 	}
 	return free
 }

@@ -1,8 +1,10 @@
 package tier
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -12,9 +14,9 @@ import (
 // move is one copy between the tiers that is under way.
 type move struct {
 	a       *Array
-	version uint64 // of the content that moves
-	from    []byte // host memory, for a fill; nil: zeros, or nothing
-	zero    bool   // a fill of zeros
+	version uint64   // of the content that moves
+	from    [][]byte // host memory, for a fill; nil: zeros, or nothing
+	zero    bool     // a fill of zeros
 	event   device.Event
 }
 
@@ -129,13 +131,17 @@ func (s *Store) launchFill(m *move) error {
 	if err := s.moveEvent(m); err != nil {
 		return err
 	}
-	block, err := s.pool.Alloc(s.ctx, a.bytes, vram.Use{Stream: s.in.stream, Purpose: s.options.Purpose, Name: a.name})
+	block, err := s.pool.Alloc(context.WithValue(s.ctx, ownKey{}, s), a.bytes, vram.Use{Stream: s.in.stream, Purpose: s.options.Purpose, Name: a.name})
 	if err != nil {
 		return err
 	}
 	switch {
 	case m.from != nil:
-		err = s.in.stream.CopyH2D(block.Ptr(), m.from)
+		at := block.Ptr()
+		for _, b := range m.from {
+			err = errors.Join(err, s.in.stream.CopyH2D(at, b))
+			at = at.Add(int64(len(b)))
+		}
 	case m.zero:
 		err = s.in.stream.Memset(block.Ptr(), 0, a.bytes)
 	}
@@ -148,6 +154,7 @@ func (s *Store) launchFill(m *move) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.dev.block, a.dev.filled, a.dev.state = block, m.event, launched
+	s.coming -= a.size
 	s.wake()
 	return nil
 }
@@ -168,7 +175,7 @@ func (s *Store) landFill(m *move, err error) {
 	if err == nil {
 		a.dev.state = ready
 		s.forgetStale(a)
-		s.limit = min(s.limit+a.bytes/recovery, s.options.DeviceBytes)
+		s.limit = min(max(s.limit+a.bytes/recovery, s.deviceUsed-s.coming), s.options.DeviceBytes)
 		if a.dev.fresh && a.users == 0 {
 			s.drop(a) // whoever wanted to overwrite it went away
 		}
@@ -216,7 +223,11 @@ func (s *Store) launchWriteBack(m *move) error {
 	if err != nil {
 		return err
 	}
-	err = s.out.stream.CopyD2H(a.mem.buf.Bytes(), a.dev.block.Ptr())
+	at := a.dev.block.Ptr()
+	for _, b := range a.mem.parts {
+		err = errors.Join(err, s.out.stream.CopyD2H(b, at))
+		at = at.Add(int64(len(b)))
+	}
 	if err == nil {
 		err = s.out.stream.Record(m.event)
 	}
@@ -235,13 +246,14 @@ func (s *Store) landWriteBack(m *move, err error) {
 	a.mem.filling = false
 	if err == nil {
 		a.mem.version = m.version
-		s.memoryLanded(a)
 		return
 	}
-	a.mem.version = 0 // half of it may be there
-	if s.memoryFailed(a, err) {
-		return
-	}
+	s.memoryFailed(a) // half of it may be there
 	a.stuck = fmt.Errorf("tier: write back %v: %w", a, err)
 	s.stuck = a.stuck
+	for _, u := range slices.Clone(s.active) {
+		if u.host && u.names(a) {
+			s.finish(u, a.stuck)
+		}
+	}
 }

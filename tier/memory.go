@@ -3,22 +3,37 @@ package tier
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/tier/internal/spans"
 )
 
-// memoryPool is one tier in host memory.
+// memoryPool is one tier in host memory: an address space of its budget, of which
+// arrays have spans, and segments of pinned memory for those parts of it that are
+// taken. So room in pieces is room.
 type memoryPool struct {
-	name   string
-	far    bool
-	pool   *pinned.Pool
-	budget int64
-	limit  int64 // what could really be had, up to budget
-	used   int64 // set aside, in whole pages
-	peak   int64
+	name    string
+	far     bool
+	pool    *pinned.Pool
+	budget  int64
+	segment int64 // bytes of a segment; the last may have fewer
+
+	// Guarded by Store.mu.
+	room     *spans.List
+	segments []segment
+
+	growing sync.Mutex // held by whoever adds memory to segments
+}
+
+// segment is memory for a part of the address space.
+type segment struct {
+	users int            // spans that reach into it
+	buf   *pinned.Buffer // nil: none yet
 }
 
 // onNode is a device that seems to be attached to another NUMA node: a pinned.Pool
@@ -38,18 +53,20 @@ func (d onNode) Info() device.Info {
 func memoryPools(dev device.Device, o Options) ([]*memoryPool, error) {
 	var pools []*memoryPool
 	add := func(name string, far bool, dev device.Device, budget int64) error {
-		budget = budget / pageBytes * pageBytes
-		if budget <= 0 {
+		page := pagemem.PageSize()
+		budget = budget / page * page
+		if budget == 0 {
 			return nil
 		}
-		p, err := pinned.NewPool(dev, pinned.Options{
-			Name: "tier: " + name, Budget: budget, AllowPageable: true,
-			SegmentBytes: max(min(8<<20, budget/16), pageBytes),
-		})
+		p, err := pinned.NewPool(dev, pinned.Options{Name: "tier: " + name, Budget: budget, AllowPageable: true, SegmentBytes: page})
 		if err != nil {
 			return err
 		}
-		pools = append(pools, &memoryPool{name: name, far: far, pool: p, budget: budget, limit: budget})
+		size := segmentBytes(budget)
+		pools = append(pools, &memoryPool{
+			name: name, far: far, pool: p, budget: budget, segment: size,
+			room: spans.New(budget), segments: make([]segment, (budget+size-1)/size),
+		})
 		return nil
 	}
 	err := add("host", false, dev, o.HostBytes)
@@ -74,7 +91,16 @@ func memoryPools(dev device.Device, o Options) ([]*memoryPool, error) {
 	return pools, nil
 }
 
-const pageBytes = 4096
+// segmentBytes is the size of the segments of a budget: pinning one takes a few
+// milliseconds at most, and few arrays lie across two.
+func segmentBytes(budget int64) int64 {
+	const parts, most = 16, 64 << 20
+	n := pagemem.RoundUp(min(budget/parts, most))
+	if n > pagemem.HugePage {
+		n = n / pagemem.HugePage * pagemem.HugePage
+	}
+	return max(n, pagemem.PageSize())
+}
 
 func nodeBytes(id int) int64 {
 	for _, n := range numa.Nodes() {
@@ -96,13 +122,16 @@ func closeMemory(pools []*memoryPool) error {
 // place sets host memory aside for an array that has none, in the pool that suits
 // it. It reports whether there is room. s.mu is held.
 func (s *Store) place(a *Array) bool {
-	n := pagemem.RoundUp(a.bytes)
 	for _, wantFar := range []bool{a.streamed(), !a.streamed()} {
 		for _, p := range s.memory {
-			if p.far == wantFar && p.used+n <= p.limit {
-				p.used += n
-				p.peak = max(p.peak, p.used)
-				a.mem = memoryCopy{held: true, pool: p}
+			if p.far != wantFar {
+				continue
+			}
+			if list := p.room.Take(a.size); list != nil {
+				a.mem = memoryCopy{pool: p, spans: list}
+				for i := range p.reached(list) {
+					p.segments[i].users++
+				}
 				return true
 			}
 		}
@@ -117,50 +146,118 @@ func (a *Array) streamed() bool { return a.order != nil && a.order.sequential }
 // release gives the place in host memory back. No move uses it. s.mu is held.
 func (s *Store) release(a *Array) {
 	m := a.mem
-	m.pool.used -= pagemem.RoundUp(a.bytes)
 	a.mem = memoryCopy{}
-	if m.buf != nil {
-		if err := m.buf.Free(); err != nil {
+	m.pool.room.Give(m.spans)
+	for i := range m.pool.reached(m.spans) {
+		x := &m.pool.segments[i]
+		if x.users--; x.users > 0 || x.buf == nil {
+			continue
+		}
+		if err := x.buf.Free(); err != nil {
 			s.stuck = err
+		}
+		x.buf = nil
+	}
+}
+
+// reached lists the segments that spans reach into, each as often as spans do.
+func (p *memoryPool) reached(list []spans.Span) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for _, x := range list {
+			for i := x.At / p.segment; i*p.segment < x.At+x.N; i++ {
+				if !yield(i) {
+					return
+				}
+			}
 		}
 	}
 }
 
-// allocMemory makes the host memory that is set aside for an array.
+// allocMemory makes the host memory that is set aside for an array. A move uses it.
 func (s *Store) allocMemory(a *Array) error {
 	s.mu.Lock()
-	p, has := a.mem.pool, a.mem.buf != nil
+	defer s.mu.Unlock()
+	if a.mem.parts != nil {
+		return nil
+	}
+	p := a.mem.pool
+	for i := range p.reached(a.mem.spans) {
+		if p.segments[i].buf == nil {
+			if err := s.grow(p, i); err != nil {
+				return err
+			}
+		}
+	}
+	left := a.bytes
+	for _, x := range a.mem.spans {
+		for at := x.At; at < x.At+x.N; {
+			i := at / p.segment
+			begin, end := at-i*p.segment, min(x.At+x.N-i*p.segment, p.segment)
+			part := p.segments[i].buf.Bytes()[begin:end:end]
+			at += end - begin
+			part = part[:min(left, int64(len(part)))]
+			left -= int64(len(part))
+			a.mem.parts = append(a.mem.parts, part)
+		}
+	}
+	return nil
+}
+
+// grow makes the memory of a segment. s.mu is held, except while it does.
+func (s *Store) grow(p *memoryPool, i int64) error {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	s.mu.Lock()
+	has := p.segments[i].buf != nil
 	s.mu.Unlock()
 	if has {
 		return nil
 	}
-	buf, err := p.pool.Alloc(s.ctx, a.bytes)
+	buf, err := p.pool.Alloc(s.ctx, min(p.segment, p.budget-i*p.segment))
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.mem.buf = buf
+	p.segments[i].buf = buf
+	s.mu.Unlock()
 	return nil
 }
 
-// memoryLanded notes that host memory was to be had. s.mu is held.
-func (s *Store) memoryLanded(a *Array) {
-	p := a.mem.pool
-	p.limit = min(p.limit+a.bytes/recovery, p.budget)
+// copyIn copies b to an offset of an array in host memory; copyOut copies from there.
+func (m *memoryCopy) copyIn(b []byte, offset int64) {
+	m.each(offset, int64(len(b)), func(part []byte) { b = b[copy(part, b):] })
 }
 
-// memoryFailed gives a place without content back after a failure. When the memory
-// could not be had although its bytes were free, for it was in pieces, the store
-// makes do with less for a while, and memoryFailed reports that it is worth another
-// try. s.mu is held.
-func (s *Store) memoryFailed(a *Array, err error) (again bool) {
-	if p := a.mem.pool; a.mem.buf == nil && (errors.Is(err, pinned.ErrBudget) || errors.Is(err, device.ErrPinLimit)) {
-		p.limit = p.used - pagemem.RoundUp(a.bytes)
-		again = p.limit > 0
+func (m *memoryCopy) copyOut(b []byte, offset int64) {
+	m.each(offset, int64(len(b)), func(part []byte) { b = b[copy(b, part):] })
+}
+
+func (m *memoryCopy) clear() {
+	for _, part := range m.parts {
+		clear(part)
 	}
+}
+
+// each calls do with the parts of n bytes at an offset, in order.
+func (m *memoryCopy) each(offset, n int64, do func([]byte)) {
+	for _, part := range m.parts {
+		size := int64(len(part))
+		if offset < size && n > 0 {
+			part = part[offset:min(offset+n, size)]
+			do(part)
+			n -= int64(len(part))
+			offset = size
+		}
+		offset -= size
+	}
+}
+
+// memoryFailed gives a place without content back, after a failure. s.mu is held.
+func (s *Store) memoryFailed(a *Array) {
+	a.mem.version = 0
 	if a.mem.busy == 0 {
 		s.release(a)
 	}
-	return again
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/vram"
 )
@@ -17,7 +18,8 @@ type Options struct {
 	// memory in pieces.
 	Pool *vram.Pool
 
-	// DeviceBytes is the most device memory that arrays take, in bytes. Default:
+	// DeviceBytes is the most device memory that arrays take, in bytes, rounded up
+	// to whole pages. An array takes whole pages of every tier. Default:
 	// the budget of Pool, or nine tenths of what the device has free.
 	DeviceBytes int64
 
@@ -71,6 +73,7 @@ func (o Options) withDefaults(dev device.Device) (Options, error) {
 		}
 		o.DeviceBytes = m.FreeBytes / 10 * 9
 	}
+	o.DeviceBytes = pagemem.RoundUp(o.DeviceBytes)
 	if o.HostBytes == 0 {
 		o.HostBytes = max(sysmem.Available()/4, 64<<20)
 	}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
@@ -272,26 +272,70 @@ func TestLeavesOnce(t *testing.T) {
 	})
 }
 
-// Arrays keep their places in host memory when all of those together would not do for
-// what needs one: else they would be written back again for nothing, for ever where
-// somebody pushes them out of the device meanwhile.
-func TestPlacesKept(t *testing.T) {
-	f := open(t, tier.Options{DeviceBytes: 5 * mib, HostBytes: 5 * mib})
-	small, rest, big := f.array("small", mib), f.array("rest", 2*mib), f.array("big", 3*mib)
-	held := f.array("held", mib)
-	for _, a := range []*tier.Array{small, rest, held} {
-		testkit.OK(t, a.WriteAt(ctx, make([]byte, a.Bytes()), 0))
+// Allocations of others are not refused while six goroutines use arrays, as long as what
+// these hold leaves room.
+func TestPressureBesideUses(t *testing.T) {
+	dev := devicetest.Open(t)
+	pool, err := vram.New(dev, vram.Options{Budget: 24 * mib})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, pool.Close()) })
+	f := openOn(t, dev, tier.Options{Pool: pool, HostBytes: 96 * mib})
+	r := rand.New(rand.NewPCG(1, 2))
+	var arrays [6][]*tier.Array
+	for i := range arrays {
+		for range 10 {
+			a := f.array("", 1+r.Int64N(2*mib))
+			testkit.OK(t, a.WriteAt(ctx, make([]byte, a.Bytes()), 0))
+			arrays[i] = append(arrays[i], a)
+		}
 	}
-	testkit.OK(t, f.use(tier.Read(small)).Release())
-	testkit.OK(t, f.use(tier.Overwrite(big)).Release())
-	l := f.use(tier.Overwrite(held)) // its old content stays below until it is written
-	testkit.OK(t, f.stream.Synchronize())
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer cancel()
-	testkit.WantError(t, "no place", big.WriteAt(short, make([]byte, big.Bytes()), 0), context.DeadlineExceeded)
-	if host := f.store.Stats().Levels[1]; host.Used != 4*mib {
-		t.Errorf("%d bytes of host memory are used, want %d", host.Used, 4*mib)
+	var done atomic.Bool
+	var uses, others sync.WaitGroup
+	for i, list := range arrays {
+		uses.Go(func() {
+			stream, err := dev.NewStream()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer stream.Close()
+			r := rand.New(rand.NewPCG(uint64(i), 3))
+			for !done.Load() {
+				a := list[r.IntN(len(list))]
+				l, err := f.store.Use(ctx, stream, []func(*tier.Array) tier.Access{tier.Read, tier.Write, tier.Overwrite}[r.IntN(3)](a))
+				if err == nil {
+					err = errors.Join(stream.Memset(l.Ptr(a), 1, a.Bytes()), stream.Synchronize(), l.Release())
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
 	}
-	testkit.OK(t, l.Release())
-	testkit.OK(t, big.WriteAt(ctx, make([]byte, big.Bytes()), 0))
+	for i := range 4 {
+		others.Go(func() {
+			stream, err := dev.NewStream()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer stream.Close()
+			r := rand.New(rand.NewPCG(uint64(i), 4))
+			for range 100 {
+				b, err := pool.Alloc(ctx, 1+r.Int64N(3*mib/2), vram.Use{Stream: stream})
+				if err == nil {
+					err = errors.Join(stream.Memset(b.Ptr(), 2, 1), stream.Synchronize(), b.Free())
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	others.Wait()
+	done.Store(true)
+	uses.Wait()
+	t.Logf("%+v", f.store.Stats())
 }

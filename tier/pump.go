@@ -2,7 +2,9 @@ package tier
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -15,37 +17,40 @@ func (s *Store) pump() {
 	if s.closed {
 		return
 	}
+	s.wake() // before others push out what came
 	for s.admit() {
 	}
-	blocked := false
-	for _, u := range slices.Clone(s.active) {
-		for _, x := range u.accesses {
-			if !s.want(x) {
-				blocked = true
-			}
+	blocked := s.serve()
+	if !blocked {
+		for _, a := range slices.Clone(s.bringing) {
+			s.bringOn(a)
 		}
 	}
-	for _, a := range slices.Clone(s.bringing) {
-		s.bringOn(a)
-	}
 	s.wake()
-	if len(s.active) > 0 && (s.inflight == 0 || blocked && s.moves > s.active[0].patience) && s.giveUp() {
+	switch {
+	case len(s.active) > 0 && (s.inflight == 0 || blocked && s.turnsInVain()) && s.giveUp():
 		s.pump() // that may help the others
-		return
-	}
-	if !blocked && len(s.waiting) == 0 {
+	case !blocked && len(s.waiting) == 0:
 		s.prefetch()
 	}
 }
 
-// turns is how often each array may move, on average, until a use that still has no
-// room fails. Memory in pieces could otherwise keep arrays changing places for ever.
-const turns = 4
+// turnsInVain reports whether the first use in line still lacks room after every array
+// has moved many times, on average, for nobody but it. Nothing known leads there; but if
+// something does, an error is better than arrays that change places for ever.
+func (s *Store) turnsInVain() bool {
+	const turns = 64
+	if s.first != s.active[0] {
+		s.first, s.patience = s.active[0], s.moves+turns*int64(len(s.arrays)+1)
+	}
+	return s.moves > s.patience
+}
 
 // admit lets the first use that waits have its arrays, if the device budget has
-// room for them beside those of the others: so whoever is admitted can go on.
+// room for them beside those of the others: so whoever is admitted can go on. While
+// the pool has less than the budget, it admits nobody beside those who are short.
 func (s *Store) admit() bool {
-	if len(s.waiting) == 0 {
+	if len(s.waiting) == 0 || slices.ContainsFunc(s.active, func(u *use) bool { return u.short }) {
 		return false
 	}
 	u := s.waiting[0]
@@ -60,30 +65,49 @@ func (s *Store) admit() bool {
 	}
 	s.waiting = slices.Delete(s.waiting, 0, 1)
 	s.active = append(s.active, u)
-	u.patience = s.moves + turns*int64(len(s.arrays)+1)
 	s.pin(u)
 	return true
+}
+
+// serve starts what brings the arrays of admitted uses, in their order, up to the first
+// that lacks room: what leaves for that one is not for those behind it, who would else
+// keep it waiting for ever. It reports whether there is one.
+func (s *Store) serve() (blocked bool) {
+	for _, u := range slices.Clone(s.active) {
+		if !s.advance(u) {
+			return true
+		}
+	}
+	return false
+}
+
+// advance takes the next steps for a use. It reports false while it lacks room.
+func (s *Store) advance(u *use) bool {
+	if u.host {
+		return s.wantHost(u.accesses[0])
+	}
+	all := true
+	for _, x := range u.accesses {
+		all = s.want(x) && all
+	}
+	return all
 }
 
 // want starts what brings an array to the device for a use. It reports false while
 // nothing could be started for lack of room.
 func (s *Store) want(x Access) bool {
 	a := x.array
-	switch a.dev.state {
-	case ready:
-		if a.dev.fresh && a.lent == 0 && x.mode != overwrite {
-			s.drop(a) // it was made for somebody who would overwrite it
-			return s.want(x)
-		}
-		return true
-	case absent:
+	if a.dev.state == ready && a.dev.fresh && a.lent == 0 && x.mode != overwrite {
+		s.drop(a) // it was made for somebody who would overwrite it
+	}
+	if a.dev.state == absent {
 		if !s.makeRoom(a.size, nil) {
 			s.callOff()
 			return false
 		}
 		s.reserve(a, x.mode == overwrite)
 	}
-	return true
+	return s.bringOn(a)
 }
 
 // usable reports whether work with an array can be queued.
@@ -100,6 +124,10 @@ func (x Access) usable() bool {
 // wake completes the uses whose arrays are all there.
 func (s *Store) wake() {
 	for _, u := range slices.Clone(s.active) {
+		if u.host {
+			s.wakeHost(u)
+			continue
+		}
 		if !slices.ContainsFunc(u.accesses, func(x Access) bool { return !x.usable() }) {
 			for _, x := range u.accesses {
 				x.array.lent++
@@ -114,20 +142,36 @@ func (s *Store) wake() {
 func (s *Store) failed(a *Array, err error) {
 	if errors.Is(err, device.ErrOutOfMemory) {
 		s.starved = err
+		for _, u := range s.active {
+			u.short = u.short || !u.host && u.names(a)
+		}
 		return
 	}
+	if a.lost != nil {
+		err = fmt.Errorf("tier: use %v: %w", a, a.lost)
+	}
 	for _, u := range slices.Clone(s.active) {
-		if slices.ContainsFunc(u.accesses, func(x Access) bool { return x.array == a }) {
+		if u.names(a) {
+			a.lost = nil
 			s.finish(u, err)
 		}
 	}
 }
 
-// giveUp ends the first use that waits, when nothing is under way that could make
-// room, unless somebody holds arrays and may release them. It reports whether it did.
+func (u *use) names(a *Array) bool {
+	return slices.ContainsFunc(u.accesses, func(x Access) bool { return x.array == a })
+}
+
+// giveUp is called when nothing is under way that could make room for the first use.
+// If somebody holds arrays, it waits for them. Else it does with less, or else the use
+// fails. giveUp reports whether something changed.
 func (s *Store) giveUp() bool {
 	if s.lentAny() {
+		s.askAgain()
 		return false
+	}
+	if s.bringContent() || s.retreat() {
+		return true
 	}
 	u := s.active[0]
 	cause := errors.Join(s.stuck, s.starved)
@@ -135,18 +179,68 @@ func (s *Store) giveUp() bool {
 	for a := range s.arrays {
 		a.stuck = nil
 	}
-	err := s.noRoom("the use", u.bytes, s.options.DeviceBytes-s.pinned, cause)
+	what, free := "the use", s.options.DeviceBytes-s.pinned
+	if u.host {
+		what, free = u.accesses[0].array.String()+" in host memory", s.memoryFree()
+	}
+	err := s.noRoom(what, u.bytes, free, cause)
 	s.limit = s.options.DeviceBytes
 	if s.files != nil {
 		s.files.refused = nil
-	}
-	for _, p := range s.memory {
-		p.limit = p.budget
 	}
 	s.finish(u, err)
 	s.victims.forget()
 	return true
 }
+
+// bringContent has uses that overwrite arrays bring their content in after all. An
+// array that is overwritten takes room twice until it is: its old content stays below.
+// One that moves does not. It reports whether there is any such use.
+func (s *Store) bringContent() (any bool) {
+	for _, u := range s.active {
+		for i, x := range u.accesses {
+			if !u.host && x.mode == overwrite && x.array.version > 0 {
+				u.accesses[i].mode = write
+				any = true
+			}
+		}
+	}
+	return any
+}
+
+// retreat takes the admission of all uses but the first back: arrays that came for them
+// may leave for it. When the pool has less than the budget, each could else hold what
+// the others lack. It reports whether there is any such use.
+func (s *Store) retreat() bool {
+	first, rest := s.active[0], []*use(nil)
+	s.active = slices.DeleteFunc(s.active, func(u *use) bool {
+		if u == first || u.host {
+			return false
+		}
+		s.unpin(u)
+		rest = append(rest, u)
+		return true
+	})
+	s.waiting = append(rest, s.waiting...)
+	first.short = true // so nobody is admitted beside it
+	return len(rest) > 0
+}
+
+// askAgain asks the pool for memory again after a while, when uses wait for it: others
+// who use it may have freed some.
+func (s *Store) askAgain() {
+	if s.starved == nil || s.retry != nil {
+		return
+	}
+	s.retry = time.AfterFunc(retryAfter, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.retry, s.starved = nil, nil
+		s.pump()
+	})
+}
+
+const retryAfter = 20 * time.Millisecond
 
 // callOff gives up what was to be brought in ahead and has not begun to move.
 func (s *Store) callOff() {
@@ -161,6 +255,7 @@ func (s *Store) callOff() {
 func (s *Store) reserve(a *Array, fresh bool) {
 	a.dev = deviceCopy{state: reserved, version: a.version, fresh: fresh}
 	s.deviceUsed += a.size
+	s.coming += a.size
 	s.devicePeak = max(s.devicePeak, s.deviceUsed)
 	s.bringing = append(s.bringing, a)
 	s.bringOn(a)
@@ -175,30 +270,30 @@ func (s *Store) unreserve(a *Array) {
 		s.ahead -= a.size
 	}
 	s.deviceUsed -= a.size
+	s.coming -= a.size
 	a.dev = deviceCopy{}
 }
 
-// bringOn takes the next step of bringing an array whose memory is set aside.
-func (s *Store) bringOn(a *Array) {
+// bringOn takes the next step of bringing an array whose memory is set aside. It
+// reports false while that lacks room in host memory.
+func (s *Store) bringOn(a *Array) bool {
 	if a.dev.state != reserved {
-		return
+		return true
 	}
 	m := &move{a: a, version: a.version, zero: !a.dev.fresh && a.version == 0}
 	if !a.dev.fresh && a.version > 0 {
 		if !a.inMemory() {
-			if a.inFile() {
-				s.fetch(a)
-			}
-			return
+			return !a.inFile() || s.fetch(a)
 		}
 		a.mem.busy++
-		m.from = a.mem.buf.Bytes()
+		m.from = a.mem.parts
 		s.counts.Fills++
 		s.counts.FilledBytes += a.bytes
 	}
 	s.bringing = slices.DeleteFunc(s.bringing, func(x *Array) bool { return x == a })
 	a.dev.state, a.dev.fill = filling, m
 	s.in.put(m)
+	return true
 }
 
 // drop frees the device's copy of an array. The stream that fills what comes next
@@ -219,6 +314,7 @@ func (s *Store) drop(a *Array) {
 		s.stuck = err
 	}
 	s.deviceUsed -= a.size
+	s.dropped += a.size
 	s.starved = nil
 	a.dev = deviceCopy{}
 	if a.order != nil {
@@ -230,7 +326,7 @@ func (s *Store) drop(a *Array) {
 // there is no room. With push others give up their places for it, which makes them
 // dirty.
 func (s *Store) writeBack(a *Array, push bool) bool {
-	if !a.mem.held && !s.place(a) && (!push || !s.makePlace(a)) {
+	if !a.mem.held() && !s.place(a) && (!push || !s.makePlace(a)) {
 		return false
 	}
 	if a.mem.busy > 0 {
@@ -249,26 +345,39 @@ func (s *Store) writeBack(a *Array, push bool) bool {
 // makePlace sets host memory aside for an array, and pushes others out of it.
 func (s *Store) makePlace(a *Array) bool {
 	for !s.place(a) {
-		if !s.memoryRoom(a.bytes) {
-			if s.files == nil || s.files.refused != nil {
-				s.promote()
-			}
+		if !s.memoryRoom(a.size) {
 			return false
 		}
 	}
 	return true
 }
 
-// promote moves an array from host memory to the device, if that has room that
-// nobody wants: host memory is full.
+// takePlace does that for somebody who wants no room on the device: when nothing leaves
+// host memory downwards, something goes up.
+func (s *Store) takePlace(a *Array) bool {
+	if a.mem.held() || s.makePlace(a) {
+		return true
+	}
+	if s.files == nil || s.files.writes == 0 {
+		s.promote()
+	}
+	return false
+}
+
+// promote moves an array from host memory to the device, if that has room: host memory
+// is full.
 func (s *Store) promote() {
-	if s.promoted != nil && s.promoted.dev.state != absent && s.promoted.dev.state != ready {
-		return // it is on its way
+	if s.starved != nil || s.promoted != nil && s.promoted.dev.state != absent && s.promoted.dev.state != ready {
+		return // the newest one is on its way
+	}
+	limit := s.limit
+	if s.inflight == 0 {
+		limit = s.options.DeviceBytes // the pool may have some again
 	}
 	var best *Array
 	for a := range s.arrays {
-		if a.dev.state == absent && a.users == 0 && a.inMemory() && a.mem.busy == 0 && s.deviceUsed+a.size <= s.limit &&
-			(best == nil || s.next(a) < s.next(best)) {
+		if a.dev.state == absent && a.inMemory() && a.mem.busy == 0 && s.deviceUsed+a.size <= limit &&
+			(best == nil || s.sooner(a, best)) {
 			best = a
 		}
 	}

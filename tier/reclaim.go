@@ -5,29 +5,47 @@ import (
 	"math"
 )
 
+// ownKey is in the context of the store's own allocations.
+type ownKey struct{}
+
+// turns is how often each array may move, on average, while somebody reclaims memory.
+const turns = 4
+
 // reclaim frees device memory for others who use the pool: what is clean at once,
 // and what is dirty when it is written back. The store makes do with less from then
 // on, and grows again as its own moves find memory.
-func (s *Store) reclaim(ctx context.Context, need int64) (int64, error) {
+func (s *Store) reclaim(ctx context.Context, need int64) (freed int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var freed int64
-	patience := s.moves + turns*int64(len(s.arrays)+1)
-	for freed < need && !s.closed && s.moves <= patience {
-		before := s.deviceUsed
-		s.listVictims(2 * (need - freed))
-		s.pick(need-freed, 0, math.Inf(1), takeAny)
-		freed += before - s.deviceUsed
-		if freed >= need || s.cleaning == 0 && (s.files == nil || s.files.writes == 0) {
+	own := ctx.Value(ownKey{}) == s
+	limit := s.deviceUsed - need
+	if !own {
+		// What is set to come would take what leaves, and so would others who ask.
+		s.callOff()
+		s.owed += need
+		defer func() { s.owed -= need }()
+		limit = s.deviceUsed - s.coming - s.owed
+		s.limit = max(min(s.limit, limit), 0)
+	}
+	dropped, patience := s.dropped, s.moves+turns*int64(len(s.arrays)+1)
+	for s.deviceUsed > limit && !s.closed && s.moves <= patience {
+		s.listVictims(2 * (s.deviceUsed - limit))
+		s.pick(s.deviceUsed-limit, 0, math.Inf(1), takeAny)
+		// The store's own allocation is under way itself.
+		if s.deviceUsed <= limit || s.inflight == 0 || own && s.cleaning == 0 && (s.files == nil || s.files.writes == 0) {
 			break
 		}
-		if err := s.await(ctx); err != nil {
+		if s.await(ctx) != nil {
 			break // the allocation says why it failed
 		}
 	}
-	if freed > 0 {
+	freed = s.dropped - dropped
+	s.counts.ReclaimedBytes += freed
+	switch {
+	case own:
 		s.limit = min(s.limit, s.deviceUsed)
-		s.counts.ReclaimedBytes += freed
+	case s.deviceUsed > limit:
+		s.limit = max(s.limit, min(s.deviceUsed-s.coming, s.options.DeviceBytes))
 	}
 	return freed, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
@@ -34,9 +35,13 @@ type Store struct {
 	arrays    map[*Array]struct{}
 	made      int64
 	committed int64 // bytes of all arrays
-	largest   int64 // bytes of the largest array so far
+	largest   int64 // bytes that the largest array so far takes of a tier
+	unit      int64 // all arrays so far take multiples of that
 
 	deviceUsed int64 // bytes of copies and moves on the device
+	coming     int64 // of these, bytes that are set aside and were not yet taken from the pool
+	dropped    int64 // bytes that left the device so far
+	owed       int64 // bytes that others who use the pool wait for
 	devicePeak int64
 	limit      int64 // what the pool really has for the store, up to the budget
 	pinned     int64 // bytes of arrays that admitted uses hold
@@ -46,13 +51,16 @@ type Store struct {
 	files      *fileTier // nil: none
 
 	waiting  []*use   // for their turn, in order
-	active   []*use   // admitted, and not complete
+	active   []*use   // admitted, and not complete, in order
+	first    *use     // of them, the last time that it lacked room
+	patience int64    // the number of moves after which it fails
 	bringing []*Array // reserved on the device: their content is still below
 	inflight int      // moves
 	moves    int64    // so far
 	victims  victims
 	promoted *Array        // the newest one that went up for want of host memory
 	starved  error         // the pool had no memory; until something leaves the device
+	retry    *time.Timer   // asks the pool again; nil: nobody waits for that
 	changed  chan struct{} // closed when something changed; nil: nobody waits for that
 	stuck    error         // why the latest move failed
 
@@ -127,55 +135,62 @@ func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	a := &Array{s: s, name: name, id: s.made + 1, bytes: bytes, size: roundUp(bytes)}
-	if bytes > s.options.DeviceBytes || a.size > s.options.DeviceBytes {
+	a := &Array{s: s, name: name, id: s.made + 1, bytes: bytes, size: pagemem.RoundUp(bytes)}
+	if a.size > s.options.DeviceBytes {
 		return nil, fmt.Errorf("tier: %w: %v has %d bytes, the budget is %d", ErrBudget, a, bytes, s.options.DeviceBytes)
 	}
 	if !s.canLeave(a) {
 		return nil, s.noRoom(a.String()+" in host memory", a.size, s.memoryFree(), nil)
 	}
-	if free := s.capacity(max(s.largest, a.size)) - s.committed; a.size > free {
+	largest, unit := max(s.largest, a.size), gcd(s.unit, a.size)
+	if free := s.capacity(largest, unit) - s.committed; a.size > free {
 		return nil, s.noRoom(a.String(), a.size, free, nil)
 	}
 	s.made++
 	s.committed += a.size
-	s.largest = max(s.largest, a.size)
+	s.largest, s.unit = largest, unit
 	s.clock.HalfLife = halfLives * s.committed
 	s.arrays[a] = struct{}{}
 	return a, nil
-}
-
-// roundUp rounds to what blocks of a pool are multiples of.
-func roundUp(n int64) int64 {
-	const unit = 512
-	return (n + unit - 1) &^ (unit - 1)
 }
 
 // halfLives is how many times the bytes of all arrays are used until uses count
 // half; see TestPolicies of internal/forecast.
 const halfLives = 4
 
-// capacity is how many bytes of arrays all tiers hold, the largest having so many:
-// what moves needs its room twice. s.mu is held.
-func (s *Store) capacity(largest int64) int64 {
-	below := int64(0)
+// capacity is how many bytes of arrays the tiers hold together and can still move, so
+// that any array comes to the device, if need be after others left it: the largest
+// takes so many bytes, and all take multiples of unit. In each tier, what is left may
+// be a unit too little for the next array to move there; then one more unit has to be
+// free. What comes from a file takes room in host memory before it gives up its own.
+// s.mu is held.
+func (s *Store) capacity(largest, unit int64) int64 {
+	room := s.options.DeviceBytes / unit * unit
+	if len(s.memory) == 0 {
+		return room // nothing ever moves
+	}
+	room -= largest
 	for _, p := range s.memory {
-		below += p.budget
+		room += max(p.budget/unit*unit-(largest-unit), 0)
 	}
 	if s.files != nil {
-		below += s.files.bytes
+		room += max(s.files.bytes/unit*unit-(largest-unit)-largest, 0)
 	}
-	if below == 0 {
-		return s.options.DeviceBytes // nothing ever moves
+	return room
+}
+
+func gcd(a, b int64) int64 {
+	for b > 0 {
+		a, b = b, a%b
 	}
-	return s.options.DeviceBytes + below - largest
+	return a
 }
 
 // canLeave reports whether host memory has room for an array, if there is any.
 // s.mu is held.
 func (s *Store) canLeave(a *Array) bool {
 	for _, p := range s.memory {
-		if pagemem.RoundUp(a.bytes) <= p.budget {
+		if a.size <= p.budget {
 			return true
 		}
 	}
@@ -194,7 +209,7 @@ func (s *Store) window() int64 {
 func (s *Store) levels() []Level {
 	list := []Level{{"device", s.options.DeviceBytes, s.deviceUsed}}
 	for _, p := range s.memory {
-		list = append(list, Level{p.name, p.budget, p.used})
+		list = append(list, Level{p.name, p.budget, p.budget - p.room.Left()})
 	}
 	if s.files != nil {
 		bytes, used := s.files.store.Usage()
@@ -214,6 +229,9 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	if s.retry != nil {
+		s.retry.Stop()
+	}
 	for _, u := range slices.Concat(s.waiting, s.active) {
 		s.finish(u, ErrClosed)
 	}

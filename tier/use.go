@@ -35,11 +35,12 @@ func Write(a *Array) Access { return Access{a, write} }
 // the memory has any content at first.
 func Overwrite(a *Array) Access { return Access{a, overwrite} }
 
-// use is one call of Use.
+// use is one call of Use, or of ReadAt or WriteAt.
 type use struct {
 	accesses []Access
-	bytes    int64
-	patience int64 // the number of moves after which it fails, if it has no room then
+	host     bool  // the host wants the one array, in host memory
+	bytes    int64 // of device memory
+	short    bool  // the pool had no memory for it
 	done     bool
 	err      error
 	ready    chan struct{} // closed when done
@@ -76,42 +77,52 @@ func (s *Store) Use(ctx context.Context, stream device.Stream, accesses ...Acces
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u, err := s.newUse(accesses)
+	u, err := s.newUse(accesses, false)
 	if err != nil {
 		return nil, err
 	}
 	s.note(accesses)
 	s.waiting = append(s.waiting, u)
-	s.pump()
-	if !u.done {
-		s.mu.Unlock()
-		select {
-		case <-u.ready:
-		case <-ctx.Done():
-		}
-		s.mu.Lock()
-		if !u.done {
-			held := slices.Contains(s.waiting, u)
-			s.finish(u, ctx.Err())
-			s.pump()
-			if held {
-				return nil, fmt.Errorf("%w, waiting: %w", s.noRoom("the use", u.bytes, s.options.DeviceBytes-s.pinned, nil), ctx.Err())
-			}
-			return nil, ctx.Err()
-		}
+	if err := s.complete(ctx, u); err != nil {
+		return nil, err
 	}
-	if u.err != nil {
-		return nil, u.err
+	if s.ended {
+		return nil, ErrClosed
 	}
 	return s.lend(stream, u)
 }
 
+// complete waits until a use is complete, or ctx ends. s.mu is held, except while it
+// waits.
+func (s *Store) complete(ctx context.Context, u *use) error {
+	s.pump()
+	if u.done {
+		return u.err
+	}
+	s.mu.Unlock()
+	select {
+	case <-u.ready:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	if u.done {
+		return u.err
+	}
+	err := ctx.Err()
+	if slices.Contains(s.waiting, u) {
+		err = fmt.Errorf("%w, waiting: %w", s.noRoom("the use", u.bytes, s.options.DeviceBytes-s.pinned, nil), err)
+	}
+	s.finish(u, err)
+	s.pump()
+	return err
+}
+
 // newUse checks a use and notes its users. s.mu is held.
-func (s *Store) newUse(accesses []Access) (*use, error) {
+func (s *Store) newUse(accesses []Access, host bool) (*use, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	u := &use{accesses: slices.Clone(accesses), ready: make(chan struct{})}
+	u := &use{accesses: slices.Clone(accesses), host: host, ready: make(chan struct{})}
 	for i, x := range accesses {
 		a := x.array
 		if a == nil || a.s != s {
@@ -184,7 +195,7 @@ func (s *Store) finish(u *use, err error) {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else if i := slices.Index(s.active, u); i >= 0 {
 		s.active = slices.Delete(s.active, i, i+1)
-		if err != nil {
+		if err != nil && !u.host {
 			s.unpin(u)
 		}
 	}
@@ -216,8 +227,7 @@ func (s *Store) unpin(u *use) {
 func (s *Store) leave(u *use) {
 	for _, x := range u.accesses {
 		a := x.array
-		a.users--
-		if x.mode != read {
+		if a.users--; x.mode != read {
 			a.writing = false
 		}
 		if a.lent == 0 && (a.dev.state == abandoned || a.dev.state == ready && a.dev.fresh) {

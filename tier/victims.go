@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/pinion-gpu/pinion/internal/pagemem"
 )
 
 // worth says how much an array on the device is worth keeping: what bringing it
@@ -134,7 +132,7 @@ func (s *Store) makeRoom(n int64, ahead *Array) bool {
 	if s.starved != nil {
 		return false
 	}
-	if ahead == nil && s.cleaning == 0 && !slices.ContainsFunc(s.victims.list, func(c candidate) bool { return c.a.pins == 0 }) {
+	if ahead == nil && (s.inflight == 0 || s.cleaning == 0 && !slices.ContainsFunc(s.victims.list, func(c candidate) bool { return c.a.pins == 0 })) {
 		return s.deviceUsed+n <= s.options.DeviceBytes // the pool may have some again
 	}
 	return s.deviceUsed+n <= s.limit
@@ -242,15 +240,12 @@ func (s *Store) memoryVictim(n int64) *Array {
 	room := map[*memoryPool]int64{}
 	for a := range s.arrays {
 		if a.mayVacate() {
-			room[a.mem.pool] += pagemem.RoundUp(a.bytes)
+			room[a.mem.pool] += a.size
 		}
 	}
 	var best *Array
 	for a := range s.arrays {
-		if p := a.mem.pool; !a.mayVacate() || p.used-room[p]+pagemem.RoundUp(n) > p.limit {
-			continue
-		}
-		if best == nil || s.next(a) < s.next(best) {
+		if p := a.mem.pool; a.mayVacate() && p.room.Left()+room[p] >= n && (best == nil || s.next(a) < s.next(best)) {
 			best = a
 		}
 	}
@@ -258,6 +253,21 @@ func (s *Store) memoryVictim(n int64) *Array {
 }
 
 // mayVacate reports whether an array on the device can give its place below up.
-func (a *Array) mayVacate() bool {
-	return a.mem.held && a.mem.busy == 0 && a.dev.state == ready && !a.dev.fresh
+func (a *Array) mayVacate() bool { return a.mem.held() && a.mem.busy == 0 && a.onDevice() }
+
+// onDevice reports whether the device surely has the content, or will, for somebody
+// who holds the array overwrites it.
+func (a *Array) onDevice() bool {
+	return a.dev.state == ready && (!a.dev.fresh || a.lent > 0)
+}
+
+// wanted reports whether somebody waits for an array that is not on the device.
+func (a *Array) wanted() bool { return a.users > 0 && a.dev.state == absent }
+
+// sooner reports whether an array is needed before another.
+func (s *Store) sooner(a, b *Array) bool {
+	if a.wanted() != b.wanted() {
+		return a.wanted()
+	}
+	return s.next(a) < s.next(b)
 }

@@ -165,21 +165,25 @@ func (p *Pool) busy() bool {
 	return busy
 }
 
-// reclaim calls the reclaimers, and retries after each that freed memory.
+// reclaim calls the reclaimers, and retries after each that freed memory. What is freed
+// may be in pieces, or others may take it: then the same one is asked again.
 func (f *fallback) reclaim(ctx context.Context) (*block, error) {
+	const most = 8
 	for _, r := range slices.Clone(f.pool.reclaimers) {
-		freed, err := f.call(ctx, r)
-		if err != nil {
-			return nil, fmt.Errorf("reclaim: %w", err)
-		}
-		if freed <= 0 {
-			continue
-		}
-		if b, err := f.retry(ctx); b != nil || err != nil {
-			return b, err
-		}
-		if b, err := f.wait(ctx); b != nil || err != nil {
-			return b, err
+		for range most {
+			freed, err := f.call(ctx, r)
+			if err != nil {
+				return nil, fmt.Errorf("reclaim: %w", err)
+			}
+			if freed <= 0 {
+				break
+			}
+			if b, err := f.retry(ctx); b != nil || err != nil {
+				return b, err
+			}
+			if b, err := f.wait(ctx); b != nil || err != nil {
+				return b, err
+			}
 		}
 	}
 	return nil, nil

@@ -17,7 +17,8 @@ type reclaimer struct {
 // is short and waiting does not help. f frees blocks of this pool whose content
 // can be restored, such as caches, and returns how many bytes it freed. The
 // reclaimers are called in the order of their registration, until the
-// allocation succeeds. f must not allocate from the pool. If f fails, the
+// allocation succeeds; one that freed something is called again, a few times, if
+// that did not do. f must not allocate from the pool. If f fails, the
 // allocation fails with its error. remove undoes the registration.
 func (p *Pool) OnLowMemory(f func(ctx context.Context, need int64) (freed int64, err error)) (remove func()) {
 	r := &reclaimer{f}

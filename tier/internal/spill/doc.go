@@ -2,8 +2,8 @@
 //
 //	store, err := spill.Open(spill.Options{Folders: []string{"/nvme0", "/nvme1"}, Bytes: 1 << 40})
 //	piece, err := store.Alloc(n)
-//	err = store.Write(ctx, piece, b) // b begins on a page and ends on one, or has room to
-//	err = store.Read(ctx, piece, b)
+//	err = store.Write(ctx, piece, memory) // in one place or several, each on a page
+//	err = store.Read(ctx, piece, memory)
 //	store.Free(piece)
 //
 // One file in each folder holds a stripe of every large piece, so that disks work

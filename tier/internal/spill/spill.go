@@ -16,6 +16,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/directio"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/tier/internal/spans"
 )
 
 // ErrFull: the store has no room for a piece.
@@ -41,12 +42,10 @@ const (
 type Store struct {
 	files     []*file
 	checksums bool
-	bytes     int64
 	removed   int
 
 	mu   sync.Mutex
-	free []span // by address, no two adjacent
-	used int64
+	room *spans.List
 }
 
 // file is one file: a stripe of every so many.
@@ -58,14 +57,11 @@ type file struct {
 	named   bool          // it has its name still
 }
 
-// span is a range of the store's addresses, which run through the stripes of all
-// files in turn.
-type span struct{ at, n int64 }
-
-// Piece is memory in the store.
+// Piece is memory in the store. Its spans are ranges of the store's addresses, which
+// run through the stripes of all files in turn.
 type Piece struct {
 	bytes int64
-	spans []span
+	spans []spans.Span
 	sums  []uint32 // of each part, once it was written
 }
 
@@ -90,11 +86,11 @@ func Open(o Options) (s *Store, err error) {
 		}
 	}()
 	unit := int64(stripe * len(o.Folders))
-	s.bytes = (o.Bytes + unit - 1) / unit * unit
-	s.free = []span{{0, s.bytes}}
+	bytes := (o.Bytes + unit - 1) / unit * unit
+	s.room = spans.New(bytes)
 	for _, folder := range o.Folders {
 		s.removed += sweep(folder)
-		f, err := create(folder, s.bytes/int64(len(o.Folders)), o.Cached)
+		f, err := create(folder, bytes/int64(len(o.Folders)), o.Cached)
 		if err != nil {
 			return s, err
 		}
@@ -198,7 +194,7 @@ func (s *Store) Close() error {
 func (s *Store) Usage() (bytes, used int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bytes, s.used
+	return s.room.Usage()
 }
 
 // Removed is how many files of processes that were killed Open found and removed.
@@ -218,55 +214,26 @@ func (s *Store) Notes() (notes []string) {
 	return notes
 }
 
-// Alloc takes room for n > 0 bytes: the first that is free, in as many parts as it
-// takes, so that room in pieces is room too. It fails with ErrFull.
+// Alloc takes room for n > 0 bytes, in as many parts as it takes. It fails with
+// ErrFull.
 func (s *Store) Alloc(n int64) (*Piece, error) {
-	size := (n + align - 1) / align * align
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if size > s.bytes-s.used {
-		return nil, fmt.Errorf("%w: %s asked for, %s of %s left", ErrFull, units.Bytes(size), units.Bytes(s.bytes-s.used), units.Bytes(s.bytes))
+	list := s.room.Take(roundUp(n))
+	if list == nil {
+		bytes, _ := s.room.Usage()
+		return nil, fmt.Errorf("%w: %s asked for, %s of %s left", ErrFull, units.Bytes(n), units.Bytes(s.room.Left()), units.Bytes(bytes))
 	}
-	s.used += size
-	p := &Piece{bytes: n}
-	for i := range s.free { // one span that is large enough
-		if f := &s.free[i]; f.n >= size {
-			p.spans = []span{{f.at, size}}
-			if f.at, f.n = f.at+size, f.n-size; f.n == 0 {
-				s.free = slices.Delete(s.free, i, i+1)
-			}
-			return p, nil
-		}
-	}
-	for size > 0 {
-		f := &s.free[0]
-		take := min(size, f.n)
-		p.spans = append(p.spans, span{f.at, take})
-		size -= take
-		if f.at, f.n = f.at+take, f.n-take; f.n == 0 {
-			s.free = s.free[1:]
-		}
-	}
-	return p, nil
+	return &Piece{bytes: n, spans: list}, nil
 }
+
+func roundUp(n int64) int64 { return (n + align - 1) / align * align }
 
 // Free gives the room of a piece back.
 func (s *Store) Free(p *Piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, x := range p.spans {
-		s.used -= x.n
-		i, _ := slices.BinarySearchFunc(s.free, x.at, func(f span, at int64) int { return int(min(max(f.at-at, -1), 1)) })
-		s.free = slices.Insert(s.free, i, x)
-		if i+1 < len(s.free) && x.at+x.n == s.free[i+1].at {
-			s.free[i].n += s.free[i+1].n
-			s.free = slices.Delete(s.free, i+1, i+2)
-		}
-		if i > 0 && s.free[i-1].at+s.free[i-1].n == x.at {
-			s.free[i-1].n += s.free[i].n
-			s.free = slices.Delete(s.free, i, i+1)
-		}
-	}
+	s.room.Give(p.spans)
 	p.spans = nil
 }
 
@@ -281,32 +248,64 @@ type part struct {
 func (s *Store) parts(p *Piece) (list []part) {
 	at := int64(0)
 	for _, x := range p.spans {
-		for x.n > 0 {
-			number, inside := x.at/stripe, x.at%stripe
-			n := min(x.n, stripe-inside)
+		for x.N > 0 {
+			number, inside := x.At/stripe, x.At%stripe
+			n := min(x.N, stripe-inside)
 			k := int64(len(s.files))
 			list = append(list, part{s.files[number%k], number/k*stripe + inside, at, n})
-			x.at, x.n, at = x.at+n, x.n-n, at+n
+			x.At, x.N, at = x.At+n, x.N-n, at+n
 		}
 	}
 	return list
 }
 
-// room is b as far as whole units go.
-func room(p *Piece, b []byte) ([]byte, error) {
-	size := (p.bytes + align - 1) / align * align
-	if int64(len(b)) < p.bytes || int64(cap(b)) < size {
-		return nil, fmt.Errorf("file tier: %w: %d bytes, with room for %d, for a piece of %d", errs.ErrArgument, len(b), cap(b), p.bytes)
+// memory is a piece's content, in one place or several: whole pages, and the last
+// with room for them.
+type memory [][]byte
+
+// check checks that a piece fits, and counts the last place as whole pages.
+func (m memory) check(p *Piece) (memory, error) {
+	have, last := int64(0), len(m)-1
+	for i, b := range m {
+		if have += int64(len(b)); i < last && len(b)%align != 0 {
+			return nil, fmt.Errorf("file tier: %w: place %d of %d has %d bytes, which are no whole pages", errs.ErrArgument, i, len(m), len(b))
+		}
 	}
-	return b[:size], nil
+	if have != p.bytes || last < 0 || have-int64(len(m[last]))+int64(cap(m[last])) < roundUp(p.bytes) {
+		return nil, fmt.Errorf("file tier: %w: %d bytes for a piece of %d, or no room for whole pages behind them", errs.ErrArgument, have, p.bytes)
+	}
+	m = slices.Clone(m)
+	m[last] = m[last][:roundUp(int64(len(m[last])))]
+	return m, nil
+}
+
+// each calls do with the places of n bytes at an address of the memory, in order, and
+// with where in those bytes each is.
+func (m memory) each(at, n int64, do func(b []byte, offset int64) error) error {
+	offset := int64(0)
+	for _, b := range m {
+		if size := int64(len(b)); at >= size {
+			at -= size
+			continue
+		}
+		b = b[at:min(int64(len(b)), at+n-offset)]
+		if err := do(b, offset); err != nil {
+			return err
+		}
+		if offset, at = offset+int64(len(b)), 0; offset == n {
+			break
+		}
+	}
+	return nil
 }
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// Write writes a piece from b, whose capacity is whole units of 4096 bytes. When it
-// fails, or ctx ends, the piece has any content.
-func (s *Store) Write(ctx context.Context, p *Piece, b []byte) error {
-	b, err := room(p, b)
+// Write writes a piece from memory in one or several places: each begins on a page and
+// is whole pages, and the last has room for them. When it fails, or ctx ends, the
+// piece has any content.
+func (s *Store) Write(ctx context.Context, p *Piece, from [][]byte) error {
+	m, err := memory(from).check(p)
 	if err != nil {
 		return err
 	}
@@ -315,38 +314,44 @@ func (s *Store) Write(ctx context.Context, p *Piece, b []byte) error {
 		p.sums = make([]uint32, len(list))
 	}
 	return s.each(ctx, list, func(i int, x part) error {
-		data := b[x.at : x.at+x.n]
-		if s.checksums {
-			p.sums[i] = crc32.Checksum(data, table)
-		}
-		if err := x.file.out.Write(data, x.offset); err != nil {
-			return fmt.Errorf("file tier: %s: %w", x.file.name, err)
-		}
-		return nil
+		return m.each(x.at, x.n, func(b []byte, offset int64) error {
+			if s.checksums {
+				p.sums[i] = crc32.Update(p.sums[i], table, b)
+			}
+			if err := x.file.out.Write(b, x.offset+offset); err != nil {
+				return fmt.Errorf("file tier: %s: %w", x.file.name, err)
+			}
+			return nil
+		})
 	})
 }
 
-// Read reads a piece into b, whose capacity is whole units of 4096 bytes. With
-// checksums it fails with errs.ErrDamaged when the bytes are not those that were
-// written.
-func (s *Store) Read(ctx context.Context, p *Piece, b []byte) error {
-	b, err := room(p, b)
+// Read reads a piece into memory such as Write takes. With checksums it fails with
+// errs.ErrDamaged when the bytes are not those that were written.
+func (s *Store) Read(ctx context.Context, p *Piece, to [][]byte) error {
+	m, err := memory(to).check(p)
 	if err != nil {
 		return err
 	}
 	return s.each(ctx, s.parts(p), func(i int, x part) error {
-		data := b[x.at : x.at+x.n]
-		got, err := x.file.in.Read(data, x.offset, x.n)
-		if err != nil {
-			return fmt.Errorf("file tier: %s: %w", x.file.name, err)
+		sum := uint32(0)
+		err := m.each(x.at, x.n, func(b []byte, offset int64) error {
+			got, err := x.file.in.Read(b, x.offset+offset, int64(len(b)))
+			if err != nil {
+				return fmt.Errorf("file tier: %s: %w", x.file.name, err)
+			}
+			if &got[0] != &b[0] {
+				copy(b, got)
+			}
+			if p.sums != nil {
+				sum = crc32.Update(sum, table, b)
+			}
+			return nil
+		})
+		if err == nil && p.sums != nil && sum != p.sums[i] {
+			err = fmt.Errorf("file tier: %s: %w: %d bytes at %d are not those that were written", x.file.name, errs.ErrDamaged, x.n, x.offset)
 		}
-		if &got[0] != &data[0] {
-			copy(data, got)
-		}
-		if p.sums != nil && crc32.Checksum(data, table) != p.sums[i] {
-			return fmt.Errorf("file tier: %s: %w: %d bytes at %d are not those that were written", x.file.name, errs.ErrDamaged, x.n, x.offset)
-		}
-		return nil
+		return err
 	})
 }
 

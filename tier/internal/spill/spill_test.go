@@ -78,7 +78,7 @@ func testPieces(t *testing.T, folders int, cached bool) {
 		if err == nil {
 			h := held{p, n, r.Uint64()}
 			copy(b, testkit.RandomBytes(int(n), h.seed))
-			testkit.OK(t, s.Write(ctx, p, b[:n]))
+			testkit.OK(t, s.Write(ctx, p, places(r, b[:n])))
 			list = append(list, h)
 			used += (n + 4095) / 4096 * 4096
 		} else if all, now := s.Usage(); !errors.Is(err, spill.ErrFull) || all-now >= n {
@@ -94,7 +94,7 @@ func testPieces(t *testing.T, folders int, cached bool) {
 		}
 		i := r.IntN(len(list))
 		h := list[i]
-		testkit.OK(t, s.Read(ctx, h.p, b[:h.n]))
+		testkit.OK(t, s.Read(ctx, h.p, places(r, b[:h.n])))
 		if !bytes.Equal(b[:h.n], testkit.RandomBytes(int(h.n), h.seed)) {
 			t.Fatalf("a piece of %d bytes changed", h.n)
 		}
@@ -118,19 +118,29 @@ func testPieces(t *testing.T, folders int, cached bool) {
 	}
 }
 
+// places cuts memory into places of whole pages, some of them adjacent.
+func places(r *rand.Rand, b []byte) (list [][]byte) {
+	for r.IntN(4) > 0 {
+		if n := 4096 * (1 + r.IntN(1024)); n < len(b) {
+			list, b = append(list, b[:n]), b[n:]
+		}
+	}
+	return append(list, b)
+}
+
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, spill.Options{Folders: []string{dir}, Bytes: 8 * mib, Checksums: true})
 	p, err := s.Alloc(6 * mib)
 	testkit.OK(t, err)
 	b := pages(t, 6*mib)
-	testkit.OK(t, s.Write(ctx, p, b))
+	testkit.OK(t, s.Write(ctx, p, [][]byte{b}))
 	other, err := s.Alloc(mib)
 	testkit.OK(t, err)
-	testkit.OK(t, s.Write(ctx, other, b[:mib]))
+	testkit.OK(t, s.Write(ctx, other, [][]byte{b[:mib]}))
 	s.Smash(p, 5*mib+17)
-	testkit.WantError(t, "a damaged piece", s.Read(ctx, p, b), errs.ErrDamaged, "2097152 bytes at 4194304", dir)
-	testkit.OK(t, s.Read(ctx, other, b[:mib]))
+	testkit.WantError(t, "a damaged piece", s.Read(ctx, p, [][]byte{b}), errs.ErrDamaged, "2097152 bytes at 4194304", dir)
+	testkit.OK(t, s.Read(ctx, other, [][]byte{b[:mib]}))
 }
 
 func TestBad(t *testing.T) {
@@ -148,11 +158,19 @@ func TestBad(t *testing.T) {
 	s := open(t, spill.Options{Folders: []string{dir}, Bytes: mib})
 	p, err := s.Alloc(5000)
 	testkit.OK(t, err)
-	testkit.WantError(t, "short memory", s.Write(ctx, p, make([]byte, 4999)), errs.ErrArgument)
-	testkit.WantError(t, "memory without room", s.Read(ctx, p, make([]byte, 5000)[:5000:5000]), errs.ErrArgument)
+	for name, b := range map[string][][]byte{
+		"no memory":           nil,
+		"short memory":        {make([]byte, 4999)},
+		"long memory":         {make([]byte, 4096), make([]byte, 4096)},
+		"memory without room": {make([]byte, 5000)[:5000:5000]},
+		"no whole pages":      {make([]byte, 1000), make([]byte, 4000, 8192)},
+	} {
+		testkit.WantError(t, name, s.Write(ctx, p, b), errs.ErrArgument)
+		testkit.WantError(t, name, s.Read(ctx, p, b), errs.ErrArgument)
+	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	testkit.WantError(t, "ended", s.Write(ended, p, pages(t, 5000)), context.Canceled)
+	testkit.WantError(t, "ended", s.Write(ended, p, [][]byte{pages(t, 5000)}), context.Canceled)
 }
 
 // A process that is killed leaves nothing, and what one left is removed.
@@ -162,7 +180,7 @@ func TestKilled(t *testing.T) {
 		testkit.OK(t, err)
 		p, err := s.Alloc(mib)
 		testkit.OK(t, err)
-		testkit.OK(t, s.Write(ctx, p, pages(t, mib)))
+		testkit.OK(t, s.Write(ctx, p, [][]byte{pages(t, mib)}))
 		self, err := os.FindProcess(os.Getpid())
 		testkit.OK(t, err)
 		testkit.OK(t, self.Kill())
