@@ -100,6 +100,7 @@ type feed struct {
 	opened  []dataset.Dataset // of the targets, those to close
 	options loader.Options
 	devices []device.Device
+	cuda    bool // whether one of them is CUDA's
 	labels  bool // whether the samples have any
 	outbox  *C.pinion_outbox
 	refs    atomic.Int64 // batches with the caller, and one for being open
@@ -178,6 +179,8 @@ func open(ctx context.Context, c config) (f *feed, err error) {
 			return f, err
 		}
 		f.devices = append(f.devices, dev)
+		kind, _ := place(dev)
+		f.cuda = f.cuda || kind == cudaMemory
 	}
 	return f, f.begin(nil)
 }
@@ -277,27 +280,43 @@ func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, stream C.int
 	if !ok {
 		return closed("the DataLoader")
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if flags&C.PINION_CAPTURE == 0 {
-		drain(f.outbox, int64(stream))
-	}
-	ctx, cancel := context.WithTimeout(f.ctx, time.Duration(milliseconds)*time.Millisecond)
-	defer cancel()
-	b, err := f.next(ctx, flags&C.PINION_FRESH != 0)
+	var b *loader.Batch
+	var err error
+	f.call(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if flags&C.PINION_CAPTURE == 0 {
+			drain(f.outbox, int64(stream))
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, time.Duration(milliseconds)*time.Millisecond)
+		defer cancel()
+		if b, err = f.next(ctx, flags&C.PINION_FRESH != 0); b != nil {
+			f.refs.Add(1)
+			f.lend(b, out)
+		}
+	})
 	switch {
+	case b != nil:
+		return C.PINION_OK
 	case f.ctx.Err() != nil:
 		return closed("the DataLoader")
 	case errors.Is(err, context.DeadlineExceeded):
 		return C.PINION_WAIT
 	case err != nil:
 		return fail(err)
-	case b == nil:
-		return C.PINION_END
 	}
-	f.refs.Add(1)
-	f.lend(b, out)
-	return C.PINION_OK
+	return C.PINION_END
+}
+
+// call calls fn, in a thread of Go's own where it may call CUDA: such calls
+// change the context of their thread, which for the caller's thread would be to
+// change its device under PyTorch's feet.
+func (f *feed) call(fn func()) {
+	if f.cuda {
+		elsewhere(fn)
+	} else {
+		fn()
+	}
 }
 
 // next returns the next batch of an epoch, nil at its end. Fresh: of a new epoch,
@@ -419,7 +438,7 @@ func (b lent) giveBack(stream int64) error {
 func pnDrain(box *C.pinion_outbox) {
 	var result C.int
 	defer guard(&result)
-	drain(box, -1)
+	elsewhere(func() { drain(box, -1) })
 }
 
 //export pinion_loader_state
@@ -509,14 +528,12 @@ func pinion_loader_info(loader C.uint64_t, out **C.char) (result C.int) {
 		return closed("the DataLoader")
 	}
 	ld := f.loader.Load()
-	i := info{Batches: ld.State().EpochBatches, Samples: f.dataset.Len(), Batch: ld.Stats().Batch,
+	i := info{CUDA: f.cuda, Batches: ld.State().EpochBatches, Samples: f.dataset.Len(), Batch: ld.Stats().Batch,
 		Classes: dataset.Classes(f.dataset), Warnings: dataset.Warnings(f.dataset)}
 	if i.Samples == dataset.UnknownLen {
 		i.Batches, i.Samples = -1, -1
 	}
 	for _, dev := range f.devices {
-		kind, _ := place(dev)
-		i.CUDA = i.CUDA || kind == cudaMemory
 		i.Devices = append(i.Devices, dev.Info().ID)
 	}
 	return tell(out, i)

@@ -38,6 +38,19 @@ func start(handle *C.uint64_t, undo func(value uint64), fn func(ctx context.Cont
 	return C.PINION_OK
 }
 
+// elsewhere calls fn in another thread than the caller's, and waits for it. A
+// panic of fn becomes the caller's.
+func elsewhere(fn func()) {
+	done := make(chan any)
+	go func() {
+		defer func() { done <- recover() }()
+		fn()
+	}()
+	if r := <-done; r != nil {
+		panic(r)
+	}
+}
+
 // pinion_task_wait waits some time for a task: PINION_WAIT if it is not over.
 // Otherwise the handle of the task ends, and value is its result.
 //
