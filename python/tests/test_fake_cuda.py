@@ -1,0 +1,144 @@
+"""CUDA without a GPU: the stand-in for the driver that the tests of device/cuda have, whose device memory is ordinary
+memory. It has no kernels, which samples that stay as they are do not need."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+pytest.importorskip("numpy")
+SOURCE = os.path.join(os.path.dirname(__file__), "../../device/cuda/testdata/fakecuda/fakecuda.c")
+
+START = """
+import ctypes, gc, os, sys
+import numpy as np, pinion
+ARRAY = sys.argv[1]
+driver = ctypes.CDLL(os.environ["PINION_LIB_CUDA"])
+def load(device="cuda:0", batch=1024): return pinion.DataLoader(ARRAY, batch, device=device, output="dlpack")
+def look(a): return np.ctypeslib.as_array(ctypes.cast(a._array.data, ctypes.POINTER(ctypes.c_float)), a.shape)
+"""
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory):
+    if not os.path.exists(SOURCE) or not shutil.which("cc"):
+        pytest.skip("needs the sources of the repository and a C compiler")
+    folder = tmp_path_factory.mktemp("driver")
+
+    def build(*flags):
+        path = str(folder / "-".join(("libfakecuda", *flags, ".so")))
+        if not os.path.exists(path):
+            subprocess.run(["cc", "-shared", "-fPIC", "-pthread", *flags, "-o", path, SOURCE], check=True)
+        return path
+
+    return build
+
+
+@pytest.fixture
+def run(child, driver, array):
+    import textwrap
+
+    def run(body, *flags, **env):
+        env = {"PINION_LIB_CUDA": driver(*flags), "PINION_LIB_NVML": "off", "FAKECUDA_DEVICES": "2", **env}
+        return child(START + textwrap.dedent(body), array, env=env)
+
+    return run
+
+
+def test_batches(run):
+    run("""
+        with load() as loader:
+            for epoch in range(3):
+                for i, (a,) in enumerate(loader):
+                    assert a.__dlpack_device__() == (2, 0) and look(a)[0, 0] == 4096 * i
+                assert i == 63
+            assert loader.stats()["device_buffers"] == 4
+            kept = list(loader)
+        assert all(look(a)[0, 0] == 4096 * i for i, (a,) in enumerate(kept))
+        del a, kept; gc.collect()
+        assert pinion._lib.load().pinion_holds() == 0
+    """)
+
+
+def test_the_loop_waits_for_no_device(run):
+    run(
+        """
+        loader = load()
+        for epoch in range(3): assert sum(1 for _ in loader) == 64
+        assert loader.stats()["device_buffers"] == 4  # all came back
+        os._exit(0)
+        """,
+        FAKECUDA_FAIL="cuCtxSynchronize=999",
+    )
+
+
+def test_the_context_of_the_callers_thread_stays(run):
+    """PyTorch's current device is the context of the thread."""
+    run("""
+        driver.cuInit(0)
+        first, now = ctypes.c_void_p(), ctypes.c_void_p()
+        assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(first), 0) == 0 and driver.cuCtxSetCurrent(first) == 0
+        def check(): assert driver.cuCtxGetCurrent(ctypes.byref(now)) == 0 and now.value == first.value
+        loader = load(["cuda:1"]); it = iter(loader); check()
+        for (a,) in it: check()
+        kept = next(iter(loader)); check()
+        loader.close(); check()
+        del kept, a; gc.collect(); check()
+    """)
+
+
+def test_nothing_is_recorded_while_a_graph_is_captured(run):
+    """The event behind all streams would end the capture. Batches wait until it is over."""
+    run("""
+        loader = load(); capturing = True
+        len(loader); loader._stream = lambda: (-1, capturing)
+        it = iter(loader)
+        for _ in range(12): next(it)
+        buffers = loader.stats()["device_buffers"]
+        assert buffers >= 11
+        capturing = False
+        assert sum(1 for _ in it) == 64 - 12
+        assert loader.stats()["device_buffers"] == buffers
+    """)
+
+
+def test_a_driver_that_cannot_record_behind_all_streams(run):
+    run(
+        """
+        loader = load(); len(loader); loader._stream = lambda: (0, False)
+        for _ in range(3): assert sum(1 for _ in loader) == 64
+        assert loader.stats()["device_buffers"] == 4
+        os._exit(0)
+        """,
+        "-DFAKECUDA_WITHOUT_RECORD_ALL",
+        FAKECUDA_FAIL="cuCtxSynchronize=999",
+    )
+
+
+def test_several_devices(run):
+    run("""
+        with load(["cuda:0", "cuda:1"]) as loader:
+            for _ in range(2): assert [a.__dlpack_device__() for (a,) in loader] == [(2, 0), (2, 1)] * 32
+    """)
+
+
+def test_exit_with_everything_alive(run):
+    run("loader = load(); it = iter(loader); a = next(it); b = load(); c = next(iter(b))")
+
+
+def test_out_of_memory(run):
+    assert "out of device memory" in run(
+        """
+        try: next(iter(load(batch=65536)))
+        except MemoryError as e: print(e)
+        """,
+        FAKECUDA_MEMORY=str(1 << 20),
+    )
+
+
+def test_a_gpu_that_is_not_there(run):
+    assert "cuda:7" in run("""
+        try: next(iter(load("cuda:7")))
+        except pinion.UnavailableError as e: print(e)
+    """)
