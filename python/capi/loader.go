@@ -286,7 +286,9 @@ func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, stream C.int
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if flags&C.PINION_CAPTURE == 0 {
-			drain(f.outbox, int64(stream))
+			if err = drain(f.outbox, int64(stream)); err != nil {
+				return
+			}
 		}
 		ctx, cancel := context.WithTimeout(f.ctx, time.Duration(milliseconds)*time.Millisecond)
 		defer cancel()
@@ -404,7 +406,8 @@ func element(t dtype.DType) C.DLDataType {
 
 // drain gives back the batches whose last use has ended. The stream is that of
 // pinion_loader_next.
-func drain(box *C.pinion_outbox, stream int64) {
+func drain(box *C.pinion_outbox, stream int64) error {
+	var failed []error
 	for h := C.pn_outbox_take(box); h != nil; {
 		var id C.uint64_t
 		h = C.pn_hold_done(h, &id)
@@ -412,9 +415,9 @@ func drain(box *C.pinion_outbox, stream int64) {
 		if !ok {
 			continue
 		}
-		_ = b.giveBack(stream)
-		_ = b.feed.drop()
+		failed = append(failed, b.giveBack(stream), b.feed.drop())
 	}
+	return errors.Join(failed...)
 }
 
 // giveBack gives a batch back behind the work that uses it. On a device that is
@@ -438,7 +441,7 @@ func (b lent) giveBack(stream int64) error {
 func pnDrain(box *C.pinion_outbox) {
 	var result C.int
 	defer guard(&result)
-	elsewhere(func() { drain(box, -1) })
+	elsewhere(func() { _ = drain(box, -1) }) // nobody is there to be told
 }
 
 //export pinion_loader_state

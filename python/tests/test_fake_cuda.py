@@ -106,7 +106,11 @@ def test_nothing_is_recorded_while_a_graph_is_captured(run):
 def test_a_driver_that_cannot_record_behind_all_streams(run):
     run(
         """
-        loader = load(); len(loader); loader._stream = lambda: (0, False)
+        loader = load(); len(loader)
+        context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+        assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and driver.cuCtxSetCurrent(context) == 0
+        assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+        loader._stream = lambda: (stream.value, False)
         for _ in range(3): assert sum(1 for _ in loader) == 64
         assert loader.stats()["device_buffers"] == 4
         os._exit(0)
