@@ -1,5 +1,6 @@
-// Command benchdoc writes the measured tables of the documentation: those of
-// docs/benchmarks.md and the one in README.md. Every figure comes from a file
+// Command benchdoc writes the measured tables and curves of the documentation:
+// the tables of docs/benchmarks.md and those in README.md, and the curves in
+// docs/guide/tiers.md, whose pictures are in docs/img. Every figure comes from a file
 // in bench/results; nothing is computed but medians over epochs and files,
 // and quotients, and what was not measured has no row.
 //
@@ -22,8 +23,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 func main() {
@@ -56,8 +60,13 @@ func update(root string, check bool) error {
 	for _, d := range []struct{ path, text string }{
 		{"README.md", comparison(runs)},
 		{filepath.Join("docs", "benchmarks.md"), report(runs)},
+		{filepath.Join("docs", "guide", "tiers.md"), tierGuide(runs)},
 	} {
 		errs = append(errs, replaceFile(filepath.Join(root, d.path), d.text, check))
+	}
+	pictures := curves(runs)
+	for _, path := range slices.Sorted(maps.Keys(pictures)) {
+		errs = append(errs, writeFile(filepath.Join(root, "docs", path), pictures[path], check))
 	}
 	return errors.Join(errs...)
 }
@@ -69,13 +78,25 @@ func replaceFile(path, text string, check bool) error {
 		return err
 	}
 	document, err := replace(string(old), text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
-	case document == string(old):
+	}
+	return writeFile(path, document, check)
+}
+
+// writeFile writes a file that has other text, or none, or with check says so.
+func writeFile(path, text string, check bool) error {
+	old, err := os.ReadFile(path)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && text == string(old):
 		return nil
 	case check:
 		return fmt.Errorf("%s is out of date; go generate ./docs writes it", path)
 	}
-	return os.WriteFile(path, []byte(document), 0o644)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
 }

@@ -4,7 +4,7 @@ import (
 	"html/template"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
-	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/plot"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -31,9 +31,9 @@ func (r *Report) pinCost() template.HTML {
 	if len(rows) == 0 {
 		return ""
 	}
-	b := page.Bars{ID: "pin", Title: "Time to allocate " + units.Bytes(r.Bench.PinSize) + " of pinned memory"}
+	b := plot.Bars{ID: "pin", Title: "Time to allocate " + units.Bytes(r.Bench.PinSize) + " of pinned memory"}
 	for i, t := range rows {
-		b.Rows = append(b.Rows, page.Bar{
+		b.Rows = append(b.Rows, plot.Bar{
 			Name: t.What, Text: units.Duration(t.Median), Other: i > 0,
 			Value: float64(t.Median), Low: float64(t.Least), High: float64(t.Most),
 		})

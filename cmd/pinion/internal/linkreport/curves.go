@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/plot"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -16,16 +17,16 @@ const latencySizes = 1 << 20
 // bandwidth plots the rates of every path, one plot for each direction.
 func (r *Report) bandwidth() (list []page.Graph) {
 	for _, w := range ways {
-		p := page.Plot{
+		p := plot.Plot{
 			ID: "rate-" + w.id, Title: w.title + ": rate by copy size", YName: "GB/s", XName: "copy size", Label: units.Bytes, Short: units.BytesShort,
 			Value: func(v float64) string { return gb(v) + " GB/s" },
 			Tick:  func(v float64) string { return strconv.FormatFloat(v/1e9, 'g', 4, 64) },
 		}
 		for _, s := range r.styles() {
-			line := page.Line{Series: s}
+			line := plot.Line{Series: s}
 			for _, q := range r.curve(s.ID, w.id) {
 				median, least, most := q.Rates()
-				line.Points = append(line.Points, page.Point{X: q.Bytes, Y: median, Low: least, High: most})
+				line.Points = append(line.Points, plot.Point{X: q.Bytes, Y: median, Low: least, High: most})
 			}
 			p.Add(line)
 		}
@@ -48,7 +49,7 @@ func (r *Report) bandwidth() (list []page.Graph) {
 // latency plots the times of small copies.
 func (r *Report) latency() (list []page.Graph) {
 	for _, w := range ways {
-		p := page.Plot{
+		p := plot.Plot{
 			ID: "time-" + w.id, Title: w.title + ": time by copy size", YName: "time of a copy", XName: "copy size", Label: units.Bytes, Short: units.BytesShort, Log: true,
 			Value: func(v float64) string { return units.Duration(time.Duration(v)) },
 			Tick: func(v float64) string {
@@ -60,10 +61,10 @@ func (r *Report) latency() (list []page.Graph) {
 			},
 		}
 		for _, s := range r.styles() {
-			line := page.Line{Series: s}
+			line := plot.Line{Series: s}
 			for _, q := range r.curve(s.ID, w.id) {
 				if q.Bytes <= latencySizes {
-					line.Points = append(line.Points, page.Point{X: q.Bytes, Y: float64(q.Median), Low: float64(q.Least), High: float64(q.Most)})
+					line.Points = append(line.Points, plot.Point{X: q.Bytes, Y: float64(q.Median), Low: float64(q.Least), High: float64(q.Most)})
 				}
 			}
 			p.Add(line)
@@ -81,7 +82,7 @@ func (r *Report) legend() (list []page.LegendRow) {
 		if len(r.curve(s.ID, "h2d"))+len(r.curve(s.ID, "d2h")) == 0 {
 			continue
 		}
-		list = append(list, s.Legend())
+		list = append(list, page.Legend(s))
 	}
 	return list
 }

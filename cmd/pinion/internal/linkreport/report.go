@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
-	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/plot"
 )
 
 // Report is everything that the page tells.
@@ -109,12 +109,12 @@ var ways = []way{{"h2d", "Host to device"}, {"d2h", "Device to host"}}
 
 // styles are in the order of legends and tables. Lines are drawn in it too:
 // Pinion's is broad and lies under those that it follows.
-func (r *Report) styles() []page.Series {
+func (r *Report) styles() []plot.Series {
 	plain := "pageable memory, the driver’s own copy"
 	if r.Device.Integrated {
 		plain = "pageable memory, a plain copy"
 	}
-	return []page.Series{
+	return []plot.Series{
 		{ID: "chosen", Name: "Pinion", About: "pageable memory, the path that Pinion chooses", Mark: "diamond"},
 		{ID: "pinned", Name: "pinned", About: "page-locked memory, straight to the copy engine", Mark: "circle"},
 		{ID: "staged", Name: "staged", About: "pageable memory, always through Pinion’s pinned rings", Mark: "square"},

@@ -5,6 +5,8 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+
+	"github.com/pinion-gpu/pinion/internal/plot"
 )
 
 //go:embed parts.html.tmpl
@@ -75,11 +77,4 @@ type LegendRow struct {
 }
 
 // Legend explains a series.
-func (s Series) Legend() LegendRow {
-	var c Canvas
-	c.Add(`<svg class="swatch" aria-hidden="true" viewBox="0 0 28 14">`)
-	c.Add(`<path d="M1 7L27 7" class="line p-%s"/>`, s.ID)
-	c.Marker(s.Mark, 14, 7, 3.5, "mark p-"+s.ID)
-	c.Add(`</svg>`)
-	return LegendRow{template.HTML(c.b.String()), s.Name, s.About}
-}
+func Legend(s plot.Series) LegendRow { return LegendRow{s.Swatch(), s.Name, s.About} }

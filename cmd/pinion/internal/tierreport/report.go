@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierbench"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/plot"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -76,7 +77,7 @@ func Render(w io.Writer, r *Report) error {
 
 // series are the lines of the plots, in the order of the legend. Layers, which would
 // lie on top of announced, are in the tables only.
-var series = []page.Series{
+var series = []plot.Series{
 	{ID: "announced", Name: tierbench.Announce, About: "a store that knows the order of uses", Mark: "circle"},
 	{ID: "store", Name: tierbench.Store, About: "a store that is told nothing", Mark: "square"},
 	{ID: "managed", Name: tierbench.Managed, About: "managed memory, prefetched; what was used least recently goes back", Mark: "triangle"},
@@ -118,32 +119,32 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	drawn := map[string]bool{}
 	for i, kind := range r.kinds() {
 		ratio := func(x int64) string { return fmt.Sprintf("%gx", float64(x)/100) }
-		plot := page.Plot{
+		graph := plot.Plot{
 			ID: fmt.Sprintf("k%d", i), Title: title(kind), YName: "GB/s used", XName: "working set, of the budget", Label: ratio, Short: ratio,
 			LimitText: "the link", Log: true,
 			Value: func(v float64) string { return units.Digits(v) + " GB/s" },
 			Tick:  func(v float64) string { return fmt.Sprintf("%g", v) },
 		}
 		for _, s := range series {
-			line := page.Line{Series: s}
+			line := plot.Line{Series: s}
 			for _, x := range r.rows(kind, s.Name) {
 				if rate := x.Rate() / 1e9; rate > 0 && !math.IsInf(rate, 0) {
 					if link := r.Bench.LinkH2D / 1e9; rate <= link {
-						plot.Limit = link // else it would lie below the plot
+						graph.Limit = link // else it would lie below the plot
 					}
-					line.Points = append(line.Points, page.Point{X: int64(math.Round(x.Ratio * 100)), Y: rate, Low: rate, High: rate})
+					line.Points = append(line.Points, plot.Point{X: int64(math.Round(x.Ratio * 100)), Y: rate, Low: rate, High: rate})
 				}
 			}
-			plot.Add(line)
+			graph.Add(line)
 			drawn[s.ID] = drawn[s.ID] || len(line.Points) > 0
 		}
-		if svg := plot.Draw(800, 360); svg != "" {
-			list = append(list, page.Graph{Title: plot.Title, SVG: svg})
+		if svg := graph.Draw(800, 360); svg != "" {
+			list = append(list, page.Graph{Title: graph.Title, SVG: svg})
 		}
 	}
 	for _, s := range series {
 		if drawn[s.ID] {
-			legend = append(legend, s.Legend())
+			legend = append(legend, page.Legend(s))
 		}
 	}
 	return list, legend

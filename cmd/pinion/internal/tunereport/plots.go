@@ -6,12 +6,13 @@ import (
 	"strconv"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/plot"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/tune"
 )
 
 // series are the lines of the plots, in the order of the legend.
-var series = []page.Series{
+var series = []plot.Series{
 	{ID: "pinned", Name: "pinned", About: "measured: the best setting with so many workers and pinned memory", Mark: "circle"},
 	{ID: "pageable", Name: "pageable", About: "measured, with pageable memory and the best copiers and chunks, where it is staged", Mark: "square"},
 	{ID: "modelpinned", Name: "model", About: "what the model predicts, with pinned memory", Mark: "triangle"},
@@ -21,12 +22,12 @@ var series = []page.Series{
 // plots draws rates over workers, and how long the device waits, with a legend.
 func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	rate := page.Plot{
+	rate := plot.Plot{
 		ID: "rate", Title: "Samples a second over workers", YName: "samples/s", XName: "workers", Label: number, Short: number,
 		Value: func(v float64) string { return units.Digits(v) + "/s" },
 		Tick:  tick,
 	}
-	wait := page.Plot{
+	wait := plot.Plot{
 		ID: "wait", Title: "Time that the device waits, over workers", YName: "% of the time", XName: "workers", Label: number, Short: number,
 		Limit: 1, LimitText: "1 %: the device counts as fed",
 		Value: func(v float64) string { return units.Digits(v) + " %" },
@@ -34,7 +35,7 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	}
 	best := r.Result.Best
 	for i, pin := range []bool{true, false} {
-		measured, waits, model := page.Line{Series: series[i]}, page.Line{Series: series[i]}, page.Line{Series: series[2+i]}
+		measured, waits, model := plot.Line{Series: series[i]}, plot.Line{Series: series[i]}, plot.Line{Series: series[2+i]}
 		rows := map[int]tune.Row{}     // the choice, or the fastest that ran
 		predicted := map[int]float64{} // the most
 		for _, s := range r.Result.Settings {
@@ -48,12 +49,12 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 		}
 		for _, w := range slices.Sorted(maps.Keys(predicted)) {
 			if s, there := rows[w]; there {
-				measured.Points = append(measured.Points, page.Point{X: int64(w), Y: s.Rate(), Low: min(s.Least, s.Rate()), High: max(s.Most, s.Rate())})
+				measured.Points = append(measured.Points, plot.Point{X: int64(w), Y: s.Rate(), Low: min(s.Least, s.Rate()), High: max(s.Most, s.Rate())})
 				v := 100 * min(max(s.DeviceWait, 0), 1)
-				waits.Points = append(waits.Points, page.Point{X: int64(w), Y: v, Low: v, High: v})
+				waits.Points = append(waits.Points, plot.Point{X: int64(w), Y: v, Low: v, High: v})
 			}
 			if v := predicted[w]; rateOK(v) {
-				model.Points = append(model.Points, page.Point{X: int64(w), Y: v, Low: v, High: v})
+				model.Points = append(model.Points, plot.Point{X: int64(w), Y: v, Low: v, High: v})
 			}
 		}
 		rate.Add(model)
@@ -61,8 +62,8 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 		wait.Add(waits)
 	}
 	for _, s := range series {
-		if slices.ContainsFunc(rate.Lines, func(l page.Line) bool { return l.Series == s }) {
-			legend = append(legend, s.Legend())
+		if slices.ContainsFunc(rate.Lines, func(l plot.Line) bool { return l.Series == s }) {
+			legend = append(legend, page.Legend(s))
 		}
 	}
 	if svg := rate.Draw(800, 400); svg != "" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/plot"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/tune"
 )
@@ -148,12 +149,12 @@ func (r *Report) how() string {
 
 // stages draws what a sample costs in each stage.
 func (r *Report) stages() template.HTML {
-	b := page.Bars{ID: "stages", Title: "Time of a sample in each stage, with the best setting"}
+	b := plot.Bars{ID: "stages", Title: "Time of a sample in each stage, with the best setting"}
 	for _, s := range r.Result.Stages {
 		if !(s.Seconds > 0) || math.IsInf(s.Seconds, 0) {
 			continue
 		}
-		b.Rows = append(b.Rows, page.Bar{
+		b.Rows = append(b.Rows, plot.Bar{
 			Name:  fmt.Sprintf("%s (%s), %s busy", s.Name, s.Where, page.Percent(s.Busy)),
 			Text:  units.Duration(time.Duration(s.Seconds * 1e9)),
 			Value: s.Seconds, Other: s.Where != "worker",

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/plot"
 )
 
 // Colours checks the colours of a style sheet, in both themes, and the marks of
 // the series of its plots.
-func Colours(t *testing.T, css string, series []page.Series) {
+func Colours(t *testing.T, css string, series []plot.Series) {
 	t.Helper()
 	for name, c := range themes(css) {
 		if len(c) < len(series)+5 {
@@ -63,7 +63,7 @@ func contrast(a, b [3]float64) float64 {
 }
 
 // checkContrast: text and lines stand out from what is behind them.
-func checkContrast(t *testing.T, theme string, c map[string][3]float64, series []page.Series) {
+func checkContrast(t *testing.T, theme string, c map[string][3]float64, series []plot.Series) {
 	t.Helper()
 	for _, behind := range []string{"page", "card"} {
 		for _, text := range []string{"ink", "soft", "accent"} {
@@ -82,7 +82,7 @@ func checkContrast(t *testing.T, theme string, c map[string][3]float64, series [
 // checkBlindness: no two lines look alike to people with any of the three kinds
 // of colour blindness, as G. M. Machado and others simulate them ("A
 // physiologically-based model for simulation of color vision deficiency", 2009).
-func checkBlindness(t *testing.T, theme string, c map[string][3]float64, series []page.Series) {
+func checkBlindness(t *testing.T, theme string, c map[string][3]float64, series []plot.Series) {
 	t.Helper()
 	const apart = 15 // CIE76; about 2 can just be told apart
 	for kind, m := range map[string][3][3]float64{
@@ -123,7 +123,7 @@ func lab(c [3]float64) [3]float64 {
 }
 
 // checkMarks: lines differ in more than colour.
-func checkMarks(t *testing.T, css string, series []page.Series) {
+func checkMarks(t *testing.T, css string, series []plot.Series) {
 	t.Helper()
 	marks := map[string]string{}
 	for _, s := range series {

@@ -1,4 +1,4 @@
-package page
+package plot
 
 import (
 	"fmt"
@@ -55,10 +55,12 @@ func Polyline(points [][2]float64) string {
 	return b.String()
 }
 
-// Marker is the shape that tells a path apart without colour.
+// Marker is the shape that tells a path apart without colour; "" is none.
 func (c *Canvas) Marker(shape string, x, y, r float64, class string) {
 	var d string
 	switch shape {
+	case "":
+		return
 	case "circle":
 		c.Add(`<circle cx="%s" cy="%s" r="%s" class="%s"/>`, n(x), n(y), n(r), class)
 		return

@@ -1,4 +1,4 @@
-package page
+package plot
 
 import (
 	"cmp"
@@ -36,7 +36,17 @@ type Series struct {
 	ID    string
 	Name  string // short, beside the line
 	About string
-	Mark  string // shape of its points: "circle", "square", "triangle", "diamond", "cross"
+	Mark  string // shape of its points: "circle", "square", "triangle", "diamond", "cross"; "" is none
+}
+
+// Swatch is a piece of the line with its mark, for legends of pages.
+func (s Series) Swatch() template.HTML {
+	var c Canvas
+	c.Add(`<svg class="swatch" aria-hidden="true" viewBox="0 0 28 14">`)
+	c.Add(`<path d="M1 7L27 7" class="line p-%s"/>`, s.ID)
+	c.Marker(s.Mark, 14, 7, 3.5, "mark p-"+s.ID)
+	c.Add(`</svg>`)
+	return template.HTML(c.b.String())
 }
 
 // Point is positive and finite in everything. A band goes from Low to High.
@@ -116,19 +126,24 @@ func (f *frame) y(v float64) float64 {
 
 func (f *frame) svg(id, class string) template.HTML {
 	return Figure(id, class, f.Title, f.about(), f.w, f.h, func(c *Canvas) {
-		f.axes(c)
-		for _, l := range f.Lines {
-			f.band(c, l)
-		}
-		f.limitLine(c)
-		for _, l := range f.Lines {
-			f.line(c, l)
-		}
-		if !f.narrow {
-			f.labels(c)
-		}
+		f.draw(c)
 		f.columns(c)
 	})
+}
+
+// draw makes what is seen of the plot.
+func (f *frame) draw(c *Canvas) {
+	f.axes(c)
+	for _, l := range f.Lines {
+		f.band(c, l)
+	}
+	f.limitLine(c)
+	for _, l := range f.Lines {
+		f.line(c, l)
+	}
+	if !f.narrow {
+		f.labels(c)
+	}
 }
 
 // about says what the lines show, for those who cannot see them.
