@@ -19,7 +19,7 @@ import (
 // when an epoch is dropped, so the first batch of the new one takes its time.
 func (l *Loader) All(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
-		if err := l.dropRest(); err != nil {
+		if err := l.dropRest(ctx); err != nil {
 			yield(nil, err)
 			return
 		}
@@ -34,7 +34,7 @@ func (l *Loader) All(ctx context.Context) iter.Seq2[*Batch, error] {
 // epoch after it are on their way meanwhile.
 func (l *Loader) Epoch(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
-		if err := l.dropRest(); err != nil {
+		if err := l.dropRest(ctx); err != nil {
 			yield(nil, err)
 			return
 		}
@@ -104,7 +104,17 @@ func (l *Loader) within() bool {
 }
 
 // dropRest goes on to the next epoch, if the last loop was left inside one.
-func (l *Loader) dropRest() error {
+func (l *Loader) dropRest(ctx context.Context) error {
+	if l.endless && l.leftEarly { // its last batch may have been the last of a stream
+		l.position.Lock()
+		epoch := l.order.epoch(l.done)
+		l.position.Unlock()
+		if b, err := l.peek(ctx, epoch); err != nil && err != io.EOF {
+			return err
+		} else if b == nil {
+			l.leftEarly = false
+		}
+	}
 	l.position.Lock()
 	drop := l.leftEarly && l.within()
 	at := 0

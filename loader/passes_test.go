@@ -127,6 +127,30 @@ func TestLoopsOverPasses(t *testing.T) {
 	}
 }
 
+// A loop that is left with the last batch of an epoch leaves nothing of it.
+func TestLastBatchOfPass(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	for range 20 { // whether the end is known by then or not
+		ld := start(t, dev, streamAgain(8), loader.Options{Batch: 4, Epochs: 2, Workers: 1})
+		var epochs []int
+		for range 4 {
+			for b, err := range ld.All(t.Context()) {
+				testkit.OK(t, err)
+				epochs = append(epochs, b.Epoch)
+				testkit.OK(t, b.Release())
+				if b.Number == 1 {
+					break
+				}
+			}
+		}
+		if want := []int{0, 0, 1, 1}; !slices.Equal(epochs, want) {
+			t.Fatalf("epochs %v, want %v", epochs, want)
+		}
+		within(t, "Close", ld.Close)
+	}
+}
+
 // A stream without a batch is not read for ever, and one without a good sample is
 // an error.
 func TestEmptyPasses(t *testing.T) {
