@@ -66,5 +66,5 @@ func TestRaw(t *testing.T) {
 	_, err = dataset.OpenRaw(path+"x", spec, dataset.RawOptions{})
 	testkit.WantError(t, "missing", err, fs.ErrNotExist, "b.binx")
 	_, err = dataset.OpenRaw(t.TempDir(), spec, dataset.RawOptions{})
-	testkit.WantError(t, "folder", err, dataset.ErrFormat, "not a regular file")
+	testkit.WantError(t, "folder", err, dataset.ErrFormat, "a folder, not a regular file")
 }

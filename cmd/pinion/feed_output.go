@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/feed"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/pipeline"
@@ -18,6 +19,7 @@ import (
 type feedOutput struct {
 	provenance.Record
 	Dataset            string               `json:"dataset"`
+	Classes            int                  `json:"classes,omitempty"` // with names, which labels are of; 0: none
 	Targets            []pipeline.TargetRow `json:"targets,omitempty"`
 	JPEGDecoder        string               `json:"jpeg_decoder,omitempty"`
 	DecodeDevice       bool                 `json:"decode_on_device"`
@@ -49,6 +51,7 @@ type feedOutput struct {
 	Stages             []stageRow           `json:"stages"`
 	Epochs             []epochRow           `json:"epochs"`
 	Checksum           string               `json:"checksum,omitempty"`
+	classes            []string
 }
 
 type stageRow struct {
@@ -72,7 +75,7 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 	info := in.Device.Info()
 	out := &feedOutput{
 		Record:  provenance.Now().On(info.ID, info.Name),
-		Dataset: in.Path, Targets: in.TargetRows(),
+		Dataset: in.Path, Targets: in.TargetRows(), classes: dataset.Classes(in.Dataset),
 		Batch: r.Batch, BatchReason: r.BatchWhy, BatchShape: r.Shape, DType: r.DType.String(),
 		Samples: r.Samples, Batches: r.Batches,
 		FailedSamples: r.Errors, ReplacedSamples: r.Replaced, Failures: append([]unreadRow{}, unread.rows...),
@@ -94,6 +97,7 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
 	}
+	out.Classes = len(out.classes)
 	if r.Samples > 0 {
 		out.Limit = r.Limit(r.Elapsed)
 	}
@@ -119,6 +123,24 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 	}
 	return out
 }
+
+// few lists the first of names, which may be any text.
+func few(names []string) string {
+	const most, longest = 6, 24
+	more := ""
+	if len(names) > most {
+		names, more = names[:most-1], ", …"
+	}
+	short := make([]string, len(names))
+	for i, name := range names {
+		if short[i] = fmt.Sprintf("%.*s", longest, name); short[i] != name || strings.ContainsFunc(name, unprintable) {
+			short[i] = fmt.Sprintf("%.*q", longest, name)
+		}
+	}
+	return strings.Join(short, ", ") + more
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // stageNames says in words what a stage is.
 var stageNames = map[string]string{
@@ -146,6 +168,9 @@ func (o *feedOutput) print(w io.Writer) {
 		units.Count(o.Batches, "batch"), shape, o.DType, units.Seconds(o.Seconds))
 	if o.BatchReason != "" {
 		fmt.Fprintf(w, "batches of %d: %s\n", o.Batch, o.BatchReason)
+	}
+	if n := len(o.classes); n > 0 {
+		fmt.Fprintf(w, "%s: %s\n", units.Count(n, "class"), few(o.classes))
 	}
 	for _, t := range o.Targets {
 		fmt.Fprintln(w, t)

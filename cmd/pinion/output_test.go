@@ -227,6 +227,7 @@ func TestFeedText(t *testing.T) {
 	out := &feedOutput{
 		Record: provenance.Record{}.On("cuda:0", "Fast GPU"), JPEGDecoder: "libjpeg-turbo", BatchShape: []int{64, 3, 224, 224}, DType: "bf16",
 		Samples: 12800, Batches: 200, FailedSamples: 3, Seconds: 6.4, SamplesPerS: 2000, H2DGBPerS: 0.301, DeviceWaitFraction: 0.123,
+		classes: []string{"ant", "bee\x1b[2J", "cat", "dog that has a very long name", "eel", "fox", "gnu"},
 		Workers: 16, Slabs: 5, DeviceBuffers: 3, HostBytes: 48 << 20, DeviceBytes: 144 << 20, Pinned: true, Checksum: "sha256:00", ReplacedSamples: 1, Limit: "decode",
 		Stages: []stageRow{
 			{"read", "worker", 0.5, 39e-6, 0.005},
@@ -238,6 +239,7 @@ func TestFeedText(t *testing.T) {
 	out.print(&b)
 	const want = `cuda:0  Fast GPU
 12800 samples in 200 batches of 64x3x224x224 bf16, 6.40 s
+7 classes: ant, "bee\x1b[2J", cat, "dog that has a very long", eel, …
 
   2000 samples/s, 0.301 GB/s to the device; it waited for data 12.3 % of the time
   held up by decoding

@@ -3,6 +3,7 @@ package all_test
 import (
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,8 +16,8 @@ import (
 func TestHints(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ content, text string }{
-		"one.png":       {"\x89PNG\r\n\x1a\n", "pictures are read from a folder: open " + dir},
-		"one.bin":       {"\x00\x00\x80?", "point clouds are read from a folder: open " + dir},
+		"one.png":       {"\x89PNG\r\n\x1a\n", "pictures are read from a folder: open " + strconv.Quote(dir)},
+		"one.bin":       {"\x00\x00\x80?", "point clouds are read from a folder: open " + strconv.Quote(dir)},
 		"head.nii":      {"\x5c\x01\x00\x00", "not a NIfTI-1 or NIfTI-2 file"},
 		"list.json":     {`[{"x":[1,2]},{"x":[3,4]}]`, "one JSON document"},
 		"pretty.json":   {"[\n  {\n    \"x\": 1\n  }\n]\n", "one JSON document"},

@@ -51,7 +51,7 @@ func openVolumes(ctx context.Context, folder *dataset.Folder, opts Options) (d *
 			return opts.size(f.header.shape), f.file.Close()
 		},
 		Unlike: func(shape, first []int, name string) error {
-			return fmt.Errorf("%w: a volume of shape %v, that of %s is %v; option Size makes them alike", dataset.ErrFormat, shape, name, first)
+			return fmt.Errorf("%w: a volume of shape %v, that of %s is %v; Crop (--crop ZxYxX) makes them alike", dataset.ErrFormat, shape, name, first)
 		},
 	})
 	if err != nil {

@@ -261,7 +261,7 @@ func (p *literal) tuple() []int {
 func (p *literal) descr() (t stored.Type, err error) {
 	p.space()
 	if strings.HasPrefix(p.rest, "[") || strings.HasPrefix(p.rest, "(") {
-		return t, fmt.Errorf("%w: a NumPy array of structures: %.40q", dataset.ErrFormat, p.rest)
+		return t, fmt.Errorf("%w: a NumPy array of structures, such as records; save each of their fields as an array of its own", dataset.ErrFormat)
 	}
 	s := p.str()
 	if s == "" {

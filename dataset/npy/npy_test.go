@@ -95,7 +95,7 @@ func TestNPYErrors(t *testing.T) {
 		{"cut short", good[:len(good)-1], dataset.ErrDamaged, "has 151 bytes, its header (3x2 f32) promises 152"},
 		{"too long", append(bytes.Clone(good), 0), dataset.ErrDamaged, "has 153 bytes, its header (3x2 f32) promises 152"},
 		{"objects", header(datatest.NPYHeader("|O", 3)), dataset.ErrFormat, "Python objects"},
-		{"structure", header(structure), dataset.ErrFormat, "structures"},
+		{"structure", header(structure), dataset.ErrFormat, "an array of its own"},
 		{"strings", header(datatest.NPYHeader("<U8", 3)), dataset.ErrFormat, `type "<U8"`},
 		{"complex", header(datatest.NPYHeader("<c8", 3)), dataset.ErrFormat, `type "<c8"`},
 		{"no byte order", header(datatest.NPYHeader("|f4", 3)), dataset.ErrDamaged, "no byte order"},

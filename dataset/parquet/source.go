@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/internal/file"
 	"github.com/pinion-gpu/pinion/dataset/parquet/internal/chunks"
 )
 
@@ -78,8 +79,8 @@ func openRegular(path string) (*os.File, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s: %w: not a regular file but %v", path, dataset.ErrFormat, info.Mode())
+	if err := file.CheckRegular(path, info); err != nil {
+		return nil, nil, err
 	}
 	f, err := os.Open(path)
 	if err != nil {

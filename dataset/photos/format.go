@@ -71,7 +71,7 @@ func init() {
 				return nil, err
 			}
 			if single(at) {
-				return nil, fmt.Errorf("%s: %w: pictures are read from a folder: open %s", at.Path(), dataset.ErrFormat, filepath.Dir(at.Path()))
+				return nil, fmt.Errorf("%s: %w: pictures are read from a folder: open %q", at.Path(), dataset.ErrFormat, filepath.Dir(at.Path()))
 			}
 			folder, err := at.Folder(dataset.FolderOptions{Extensions: Extensions})
 			if err != nil {

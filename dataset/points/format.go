@@ -31,7 +31,7 @@ func init() {
 		},
 		Open: func(ctx context.Context, at *dataset.Location, values dataset.Values) (dataset.Dataset, error) {
 			if single(at) {
-				return nil, fmt.Errorf("%s: %w: point clouds are read from a folder: open %s. A file of bare samples needs their shape and type (OpenRaw, --raw)", at.Path(), dataset.ErrFormat, filepath.Dir(at.Path()))
+				return nil, fmt.Errorf("%s: %w: point clouds are read from a folder: open %q; a file of bare samples needs their shape and type (OpenRaw, --raw)", at.Path(), dataset.ErrFormat, filepath.Dir(at.Path()))
 			}
 			opts, err := Options{Columns: values.Int("columns"), Fields: values.List("fields")}.withDefaults()
 			if err != nil {

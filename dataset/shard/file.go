@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	regular "github.com/pinion-gpu/pinion/dataset/internal/file"
 )
 
 // maxOpenFiles is how many shards stay open: opening a file takes milliseconds
@@ -30,8 +32,8 @@ func openFile(path string, files *files) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: %w: not a regular file but %v", path, ErrFormat, info.Mode())
+	if err := regular.CheckRegular(path, info); err != nil {
+		return nil, err
 	}
 	return &file{path, info.Size(), info.ModTime(), files}, nil
 }

@@ -25,9 +25,24 @@ const DefaultMax = 256 << 20
 // CheckRegular keeps away from pipes and devices, which could block for ever.
 func CheckRegular(path string, info os.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: %w: not a regular file but %v", path, errFormat, info.Mode())
+		return fmt.Errorf("%s: %w: %s, not a regular file", path, errFormat, kind(info.Mode()))
 	}
 	return nil
+}
+
+// kind says in words what is no regular file.
+func kind(mode os.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&os.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&os.ModeSocket != 0:
+		return "a socket"
+	case mode&os.ModeDevice != 0:
+		return "a device"
+	}
+	return fmt.Sprintf("something of mode %v", mode)
 }
 
 // OpenRegular opens a file unless it is a pipe or a device, and returns its size.

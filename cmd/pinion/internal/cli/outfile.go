@@ -12,7 +12,12 @@ import (
 // CreateFile begins a file that is written at the end of a run, so that a run
 // whose result could not be written fails at once. FinishFile puts it in its
 // place.
-func CreateFile(path string) (*atomicfile.File, error) { return atomicfile.Create(path, 0o666) }
+func CreateFile(path string) (*atomicfile.File, error) {
+	if path == "-" {
+		return nil, errors.New("- names no file here; ./- does, and lines can go to /dev/stdout")
+	}
+	return atomicfile.Create(path, 0o666)
+}
 
 // FinishFile writes a file and puts it in its place.
 func FinishFile(f *atomicfile.File, write func(io.Writer) error) error {

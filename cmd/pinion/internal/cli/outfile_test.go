@@ -23,3 +23,27 @@ func TestFinishFile(t *testing.T) {
 		t.Errorf("%v, %v are left", list, err)
 	}
 }
+
+// "-" is not taken for a name: nobody means a file that is called so.
+func TestNoFileNamed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := CreateFile("-"); err == nil {
+		t.Error("CreateFile")
+	}
+	if _, err := CreateLines("-"); err == nil {
+		t.Error("CreateLines")
+	}
+	if err := CheckFile("-"); err == nil {
+		t.Error("CheckFile")
+	}
+	lines, err := CreateLines("./-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lines.Close(true); err != nil {
+		t.Error(err)
+	}
+	if list, err := os.ReadDir("."); err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
