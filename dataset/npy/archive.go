@@ -10,12 +10,14 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/internal/file"
 	"github.com/pinion-gpu/pinion/dataset/internal/names"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 const (
@@ -68,9 +70,22 @@ func readArchive(file io.ReaderAt, size int64) (archive, error) {
 		a.members[name] = m
 	}
 	if len(a.members) == 0 {
-		return archive{}, fmt.Errorf("%w: a zip archive of %d files, none of them an array (.npy)", dataset.ErrFormat, len(r.File))
+		return archive{}, fmt.Errorf("%w: a zip archive of %s, none of them an array (.npy)%s", dataset.ErrFormat, units.Count(len(r.File), "file"), instead(r.File))
 	}
 	return a, nil
+}
+
+// instead says what to do with an archive of something else.
+func instead(files []*zip.File) string {
+	for _, f := range files {
+		switch strings.ToLower(path.Ext(f.Name)) {
+		case ".jpg", ".jpeg", ".png", ".webp":
+			return "; unpack it: photos are read from folders and tars"
+		case ".pkl":
+			return "; of a PyTorch file, save the tensors with safetensors.torch.save_file"
+		}
+	}
+	return ""
 }
 
 func (a archive) names() []string { return slices.Sorted(maps.Keys(a.members)) }
