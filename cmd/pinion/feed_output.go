@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -97,6 +98,9 @@ func newFeedOutput(in *pipeline.Input, r *feed.Report, unread *unreadSamples) *f
 		Stages:             []stageRow{},
 		Epochs:             []epochRow{},
 	}
+	if slices.Equal(out.classes, []string{""}) { // a folder without sub-folders
+		out.classes = nil
+	}
 	out.Classes = len(out.classes)
 	if r.Samples > 0 {
 		out.Limit = r.Limit(r.Elapsed)
@@ -133,6 +137,10 @@ func few(names []string) string {
 	}
 	short := make([]string, len(names))
 	for i, name := range names {
+		if name == "" { // of photos
+			short[i] = "(outside of sub-folders)"
+			continue
+		}
 		if short[i] = fmt.Sprintf("%.*s", longest, name); short[i] != name || strings.ContainsFunc(name, unprintable) {
 			short[i] = fmt.Sprintf("%.*q", longest, name)
 		}

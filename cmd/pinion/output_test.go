@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -227,7 +228,7 @@ func TestFeedText(t *testing.T) {
 	out := &feedOutput{
 		Record: provenance.Record{}.On("cuda:0", "Fast GPU"), JPEGDecoder: "libjpeg-turbo", BatchShape: []int{64, 3, 224, 224}, DType: "bf16",
 		Samples: 12800, Batches: 200, FailedSamples: 3, Seconds: 6.4, SamplesPerS: 2000, H2DGBPerS: 0.301, DeviceWaitFraction: 0.123,
-		classes: []string{"ant", "bee\x1b[2J", "cat", "dog that has a very long name", "eel", "fox", "gnu"},
+		classes: []string{"", "bee\x1b[2J", "cat", "dog that has a very long name", "eel", "fox", "gnu"},
 		Workers: 16, Slabs: 5, DeviceBuffers: 3, HostBytes: 48 << 20, DeviceBytes: 144 << 20, Pinned: true, Checksum: "sha256:00", ReplacedSamples: 1, Limit: "decode",
 		Stages: []stageRow{
 			{"read", "worker", 0.5, 39e-6, 0.005},
@@ -239,7 +240,7 @@ func TestFeedText(t *testing.T) {
 	out.print(&b)
 	const want = `cuda:0  Fast GPU
 12800 samples in 200 batches of 64x3x224x224 bf16, 6.40 s
-7 classes: ant, "bee\x1b[2J", cat, "dog that has a very long", eel, …
+7 classes: (outside of sub-folders), "bee\x1b[2J", cat, "dog that has a very long", eel, …
 
   2000 samples/s, 0.301 GB/s to the device; it waited for data 12.3 % of the time
   held up by decoding
@@ -303,6 +304,20 @@ func TestRootExample(t *testing.T) {
 		cmd, _, err := root.Find(args)
 		if err != nil || cmd == root {
 			t.Errorf("%q finds %s, %v", line, cmd.Name(), err)
+		}
+	}
+}
+
+// Classes are those of labels, not the one of a folder without sub-folders.
+func TestFeedClasses(t *testing.T) {
+	dir := makePhotos(t, 4)
+	if doc := document(t, []string{"classes"}, "feed", dir, "--device", "host", "--json"); doc["classes"] != 2. {
+		t.Errorf("%v classes", doc["classes"])
+	}
+	for path, want := range map[string]bool{dir: true, filepath.Join(dir, "even"): false} {
+		r := pinion(t, "feed", path, "--device", "host")
+		if r.code != exitDone || strings.Contains(r.stdout, "\n2 classes: even, odd\n") != want || strings.Contains(r.stdout, "class") != want {
+			t.Errorf("%s: %+v", path, r)
 		}
 	}
 }
