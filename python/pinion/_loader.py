@@ -184,7 +184,8 @@ class DataLoader:
         chunk: int = 0,
         **options: Any,
     ) -> None:
-        self._finalizer: weakref.finalize[..., Any] | None = None
+        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "options")} | options
+        self._finalizer: Any = None
         if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
             raise ValueError(f"batch_size is {batch_size!r}, but must be at least 1, or 'auto'")
         if shuffle and sampler not in (None, "random"):
@@ -329,15 +330,24 @@ class DataLoader:
 
     def close(self) -> None:
         """Ends the threads and frees the memory of batches that nobody has. Arrays stay valid."""
+        self._closed = True
+        self._end()  # without the lock, which a thread may hold that waits for a batch
         with self._lock:
-            self._closed = True
-            handle, self._handle = self._handle, 0
-            if self._finalizer is not None:
-                self._finalizer.detach()
+            self._end()
+            if _lib.loaded() is not None:
+                _dlpack.take(self._out)
+
+    def _end(self) -> None:
+        handle, self._handle = self._handle, 0
         lib = _lib.loaded()
         if handle and lib is not None:
-            _dlpack.take(self._out)
+            self._finalizer.detach()
             _lib.run(lib.pinion_loader_close, handle)
+
+    def __reduce__(self) -> Any:
+        """To another process: a loader of its own, that goes on where this one is."""
+        state = self.state_dict() if self._handle else self._state
+        return _make, (type(self), self._arguments, state)
 
     def __enter__(self) -> DataLoader:
         return self
@@ -360,6 +370,13 @@ class Samples:
         if n < 0:
             raise TypeError("a stream has no length: it is read to its end")
         return n
+
+
+def _make(kind: type[DataLoader], arguments: dict[str, Any], state: dict[str, Any] | None) -> DataLoader:
+    loader = kind(**arguments)
+    if state is not None:
+        loader.load_state_dict(state)
+    return loader
 
 
 PATIENCE = 3000
@@ -416,11 +433,11 @@ def _stream_of(devices: Sequence[str]) -> Callable[[], tuple[int, bool]] | None:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None
-    capturing = getattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    cuda: Any = torch.cuda
     if len(devices) > 1:
-        return lambda: (-1, capturing())
+        return lambda: (-1, cuda.is_current_stream_capturing())
     number = int(devices[0].partition(":")[2] or 0)
-    return lambda: (torch.cuda.current_stream(number).cuda_stream, capturing())
+    return lambda: (cuda.current_stream(number).cuda_stream, cuda.is_current_stream_capturing())
 
 
 def _arrays(out: _lib.Batch) -> tuple[_dlpack.Array, ...]:

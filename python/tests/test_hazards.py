@@ -337,6 +337,18 @@ def test_close_while_a_thread_waits(run):
     """)
 
 
+def test_exit_while_a_thread_waits_for_what_never_comes(run):
+    run("""
+        import socket
+        server = socket.create_server(("127.0.0.1", 0)); ended = []
+        loader = pinion.DataLoader(f"http://127.0.0.1:{server.getsockname()[1]}/train.tar", 8, device="host")
+        def work():
+            try: next(iter(loader))
+            except Exception as e: ended.append(e)
+        t = threading.Thread(target=work, daemon=True); t.start(); time.sleep(.3)
+    """)
+
+
 def test_two_threads_share_an_iterator(run):
     run("""
         it, n = iter(small()), []

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pickle
 import subprocess
 
 import pytest
@@ -304,3 +305,15 @@ def test_a_thousand_epochs(tmp_path):
         after = sizes()
         assert loader.stats()["device_buffers"] == 4
     assert after[0] < before[0] + 64 and after[1] < before[1] + 20, (before, after)
+
+
+def test_pickle(array):
+    with load(array, 1000, shuffle=True) as loader:
+        again = pickle.loads(pickle.dumps(loader))
+        it = iter(loader)
+        next(it)
+        behind = pickle.loads(pickle.dumps(loader))
+        want = [float(x.sum()) for (x,) in it]
+    with again, behind:
+        assert [float(x.sum()) for (x,) in again][1:] == want
+        assert [float(x.sum()) for (x,) in behind] == want
