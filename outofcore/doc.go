@@ -32,9 +32,23 @@
 // Products are summed in float32. A result in bfloat16 is rounded once, however
 // many tiles its sum takes.
 //
+// # Matrices in a store
+//
+// A [Tiled] matrix lies in a tier.Store, each tile an array of it, and
+// [Runner.MatMulTiled] uses tiles where they lie: for weights that are used
+// again, by this product or by other work, and stay on the device as far as
+// there is room. [Runner.MatMul] is for matrices that are used once. They come
+// from memory of any kind, a plan that knows every tile's way decides what
+// stays, and nothing of them is left on the device.
+//
+//	w, err := outofcore.NewTiled(store, "w", dtype.BF16, k, n, 4096, 4096)
+//	err = w.Write(ctx, outofcore.BFloat16(weights, k, n))
+//	_, err = runner.MatMulTiled(ctx, store, outofcore.TiledProduct{A: x, B: w, C: y})
+//
 // # Arrays
 //
 // [Runner.Map] and [Runner.Reduce] are pipelines (package pipeline) of chunks,
 // with kernels of package kernels or functions of your own. A reduction gives
-// the same bits on every device and with any memory.
+// the same bits on every device and with any memory. What is done to arrays of a
+// tier.Store is a tier.Step that calls the same kernels.
 package outofcore

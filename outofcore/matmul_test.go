@@ -109,7 +109,7 @@ func (r *rig) product(most int64, pin bool) Product {
 // that memory before.
 func (r *rig) check(p Product, got, before []byte) error {
 	g := blas.Gemm{M: p.C.Rows, N: p.C.Columns, K: p.A.Columns, TransA: p.TransA, TransB: p.TransB, Alpha: p.Alpha, Beta: p.Beta,
-		Type: p.A.Type, TF32: p.TF32, A: blas.Matrix{Stride: p.A.Stride}, B: blas.Matrix{Stride: p.B.Stride}, C: blas.Matrix{Stride: p.C.Stride}}
+		Type: p.A.Type, TypeC: p.C.Type, TF32: p.TF32, A: blas.Matrix{Stride: p.A.Stride}, B: blas.Matrix{Stride: p.B.Stride}, C: blas.Matrix{Stride: p.C.Stride}}
 	if p.TransA {
 		g.K = p.A.Rows
 	}
