@@ -119,9 +119,9 @@ def queued():
             print(f'{"    C++":50}{min(raw[name]):9.4g} of {raw[name]}')
 
 
-def disk():
+def disk(name):
     """The disk, against what it gives by the best number of threads."""
-    ours, raw = runs("disk-[0-9]*.json"), runs("disk-c-*.json")
+    ours, raw = runs(f"disk-{name}[0-9]*.json"), runs(f"disk-c-{name}[0-9]*.json")
     for name, values in raw.items():
         print(f'{name:60}{statistics.median(values):9.4g} of {values}')
     for name, values in ours.items():
@@ -238,7 +238,7 @@ def feeds():
 
 link()
 moves("moves", ("cpp-moves", "cpp-moves-again", "torch-moves", "torch-moves-again"), targets)
-disk()
+disk("")
 queued()
 moves("peer", ("cpp-peer", "cpp-peer-again"), lambda peers: {})
 side_by_side("loop", ("torch-loop", "torch-loop-again"), hold_goal)
@@ -246,3 +246,6 @@ replays()
 processes()
 feeds()
 side_by_side("feeding", [f"torch-{what}{turn}" for what in ("loader", "decode", "arrays") for turn in ("", "-again")], feeding_goal)
+side_by_side("weights", ("weights-again", "torch-weights"), feeding_goal)
+side_by_side("weights-cold", ("torch-weights-cold",), feeding_goal)
+disk("weights-")

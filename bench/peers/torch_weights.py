@@ -1,10 +1,12 @@
 """Loads a checkpoint to a GPU the ways that PyTorch's users do.
 
     python3 torch_weights.py MODEL [REPEATS] > torch-weights.json
+    python3 torch_weights.py --cold MODEL [REPEATS] > torch-weights-cold.json
 
 MODEL is a .safetensors file, or a folder with model.safetensors, as bench/weights
---generate writes it. It should be in the page cache. Every way is checked by the
-sums of some tensors before it is timed; the ways are timed in turn.
+--generate writes it. It should be in the page cache; with --cold its pages are
+dropped before each repeat. Every way is checked by the bytes of some tensors
+before it is timed; the ways are timed in turn.
 
 Where the safetensors package is not installed, "mapped" stands for it: that is
 what its load_file does (a storage of the mapped file, .to(device) for each
@@ -81,11 +83,19 @@ class PinnedReads:
         return tensors
 
 
+def drop(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
 def main():
-    path = sys.argv[1]
+    cold = sys.argv[1] == "--cold"
+    path, *rest = sys.argv[1 + cold:]
     if os.path.isdir(path):
         path = os.path.join(path, "model.safetensors")
-    repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    repeats = int(rest[0]) if rest else 2 if cold else 7
     start, entries = header(path)
     size = os.path.getsize(path) - start
     ways = [("mapped, .to(device) of each tensor", mapped), ("pinned reads by 16 threads", PinnedReads())]
@@ -118,6 +128,8 @@ def main():
         def run():
             torch.cuda.empty_cache()
             torch.cuda.synchronize()
+            if cold:
+                drop(path)
             kept = []
 
             def timed():
@@ -129,7 +141,7 @@ def main():
             return size / 1e9 / seconds
         return run
 
-    rows = peer.compare("load in page cache", "GB/s", [(by, figure(load)) for by, load in ways], repeats)
+    rows = peer.compare("load from disk" if cold else "load in page cache", "GB/s", [(by, figure(load)) for by, load in ways], repeats)
     peer.document("PyTorch " + torch.__version__, "weights", torch.cuda.get_device_name(), rows, repeats=repeats, bytes=size,
                   safetensors=version)
 

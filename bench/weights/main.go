@@ -33,7 +33,7 @@ type options struct {
 
 func main() {
 	var o options
-	o.Flags("cached; and only then disk")
+	o.Flags("cached; and only then disk, cold")
 	flag.StringVar(&o.model, "model", "", "checkpoint to load, on the disk to be measured")
 	flag.StringVar(&o.generate, "generate", "", "write a checkpoint of random bytes to this new folder, and measure nothing")
 	flag.Int64Var(&o.bytes, "bytes", 8<<30, "size of the checkpoint to generate")

@@ -84,8 +84,9 @@ func measureAll(ctx context.Context, dev device.Device, o options) (d *document,
 	}
 	err = b.Measure(ctx, dev, o.Only, []harness.Group{
 		{Name: "cached", Measure: b.cached},
-		// A disk drifts: in turn with a peer.
+		// A disk drifts: in turn with peers.
 		{Name: "disk", Measure: b.disk, Asked: true},
+		{Name: "cold", Measure: b.cold, Asked: true},
 	})
 	return b.document, err
 }
@@ -108,16 +109,26 @@ func (b *bench) cached(ctx context.Context, m *harness.Memory) error {
 	return harness.Add(ctx, &b.Document, []*sample{load, fresh, cast, layers})
 }
 
-// disk measures a model whose pages are dropped from the page cache.
+// disk measures a load from the disk, for the documents about disks.
 func (b *bench) disk(ctx context.Context, m *harness.Memory) error {
 	b.What = "disk"
+	return b.uncached(ctx, m, "disk h2d, checkpoint")
+}
+
+// cold measures the same beside what PyTorch's users do.
+func (b *bench) cold(ctx context.Context, m *harness.Memory) error {
+	return b.uncached(ctx, m, "load from disk")
+}
+
+// uncached measures a model whose pages are dropped from the page cache.
+func (b *bench) uncached(ctx context.Context, m *harness.Memory, name string) error {
 	b.Repeats = min(b.Repeats, 3)
 	engine, err := b.engine()
 	if err != nil {
 		return err
 	}
 	m.Later(engine.Close)
-	s := b.loading(ctx, "disk h2d, checkpoint", checkpoint.Options{}, engine)
+	s := b.loading(ctx, name, checkpoint.Options{}, engine)
 	load := s.Run
 	s.Run = func() (float64, error) {
 		for _, path := range b.paths {
