@@ -187,6 +187,7 @@ func pinion_pinned_stats(device *C.char, n C.int64_t, out **C.char) (result C.in
 		"reserved_bytes": t.ReservedBytes, "active_bytes": t.ActiveBytes, "requested_bytes": t.RequestedBytes,
 		"pending_bytes": t.PendingBytes, "registered_bytes": t.RegisteredBytes, "peak_reserved_bytes": t.PeakReservedBytes,
 		"pageable_bytes": t.PageableBytes, "buffers": t.Buffers, "numa_node": t.NUMANode,
+		"available_bytes": sysmem.Available(),
 	})
 }
 

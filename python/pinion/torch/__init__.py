@@ -12,5 +12,6 @@
 
 from ._copy import to_device, to_host
 from ._memory import empty, pin_, pinned_stats
+from ._offload import offload
 
-__all__ = ["empty", "pin_", "pinned_stats", "to_device", "to_host"]
+__all__ = ["empty", "offload", "pin_", "pinned_stats", "to_device", "to_host"]

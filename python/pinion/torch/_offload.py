@@ -1,0 +1,546 @@
+"""Saved activations that wait for backward in host memory."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from . import _policy, _streams
+from ._memory import storage_of
+
+_MIB = 1 << 20
+_in_backward = getattr(torch._C, "_current_graph_task_id", lambda: -1)  # -1: no backward is running
+
+
+def _bytes_of(storage: Any, device: torch.device) -> torch.Tensor:
+    """A storage as a tensor of bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+class _Buffer:
+    """Pinned memory, and the event of the last copy that uses it."""
+
+    __slots__ = ("nbytes", "memory", "event")
+
+    def __init__(self, nbytes: int, memory: torch.Tensor) -> None:
+        self.nbytes, self.memory, self.event = nbytes, memory, None
+
+
+class _Buffers:
+    """Pinned memory that is used again and again, up to a limit."""
+
+    def __init__(self, limit: int | None, seam: Any) -> None:
+        self._limit, self.seam = limit, seam
+        self.nbytes = self.peak = self.used = self.peak_used = 0
+        self.refused = ""  # why there was no memory
+        self._free: dict[tuple[torch.device, int], list[_Buffer]] = {}
+
+    @property
+    def limit(self) -> int:
+        if self._limit is None:
+            self._limit = int(self.seam.host_available()) // 2
+        return self._limit
+
+    def take(self, nbytes: int, device: torch.device) -> _Buffer | None:
+        """A buffer of at least so many bytes; None where there is no room."""
+        fits = [n for (d, n), free in self._free.items() if d == device and free and nbytes <= n <= nbytes + nbytes // 4]
+        if fits:
+            buffer = self._free[device, min(fits)].pop()
+        else:
+            if self.nbytes + nbytes > self.limit:
+                self._give_up(nbytes)
+            if self.nbytes + nbytes > self.limit:
+                self.refused = f"max_host_bytes is {self.limit}"
+                return None
+            try:
+                buffer = _Buffer(nbytes, self.seam.host_bytes(nbytes, device))
+            except MemoryError as e:
+                self.refused = str(e)
+                return None
+            self.nbytes += nbytes
+            self.peak = max(self.peak, self.nbytes)
+        self.used += buffer.nbytes
+        self.peak_used = max(self.peak_used, self.used)
+        return buffer
+
+    def give(self, buffer: _Buffer, device: torch.device) -> None:
+        self.used -= buffer.nbytes
+        self._free.setdefault((device, buffer.nbytes), []).append(buffer)
+
+    def _give_up(self, nbytes: int) -> None:
+        """Gives memory that is not used back to the system, until so much more may be taken."""
+        for free in self._free.values():
+            while free and self.nbytes + nbytes > self.limit:
+                self.nbytes -= free.pop().nbytes
+
+
+class _Flight:
+    """A copy out, whose source stays until the stream that computes has waited for the copy."""
+
+    __slots__ = ("event", "number", "saved", "source", "stream")
+
+    def __init__(self, number: int, saved: _Saved, source: torch.Tensor, stream: Any, event: Any) -> None:
+        self.number, self.saved, self.source, self.stream, self.event = number, weakref.ref(saved), source, stream, event
+
+
+class _Saved:
+    """A storage that was saved for backward. It lives as long as a view of it is saved."""
+
+    def __init__(self, step: _Step, number: int, storage: Any, device: torch.device) -> None:
+        self.step, self.number, self.device, self.nbytes = step, number, device, storage.nbytes()
+        self.weak = StorageWeakRef(storage)
+        self.here: torch.Tensor | None = _bytes_of(storage, device)
+        self.buffer: _Buffer | None = None  # with a copy
+        self.flight: _Flight | None = None
+        self.fetch: tuple[Any, Any] | None = None  # stream and event of a copy back that nobody has waited for
+        self.stream: Any = None  # of the memory of a copy back
+        self.views: weakref.WeakSet[_View] = weakref.WeakSet()
+        self.kept = self.modified = False
+
+    def __del__(self) -> None:
+        try:
+            self.step.forget(self)
+        except Exception:  # the interpreter is ending
+            pass
+
+
+class _View:
+    """What autograd keeps instead of a tensor."""
+
+    __slots__ = ("__weakref__", "dtype", "offset", "saved", "shape", "stride", "used", "version", "watch")
+
+    def __init__(self, saved: _Saved, tensor: torch.Tensor) -> None:
+        self.saved, self.dtype, self.shape, self.stride = saved, tensor.dtype, tensor.shape, tensor.stride()
+        self.offset = tensor.storage_offset()
+        self.used = False  # by a backward
+        # While the memory stays, what is written to it is found out by its version, as autograd does.
+        self.watch: torch.Tensor | None = tensor.detach() if saved.here is not None else None
+        self.version = tensor._version
+
+    def tensor(self, memory: torch.Tensor) -> torch.Tensor:
+        return torch.empty(0, dtype=self.dtype, device=memory.device).set_(storage_of(memory), self.offset, self.shape, self.stride)
+
+    def check(self) -> None:
+        if self.watch is not None and self.watch._version != self.version:
+            self.saved.modified = True
+
+
+class _Step:
+    """One forward pass within the context, and its backward."""
+
+    def __init__(self, owner: offload, plan: _policy.Plan, number: int, measuring: bool) -> None:
+        self.owner, self.plan, self.number, self.measuring = owner, plan, number, measuring
+        self.seam, self.lock = owner._seam, owner._lock
+        self.sizes: list[int] = []
+        self.device: torch.device | None = None
+        self.marks: list[tuple[Any, Any]] = []  # events where items were saved, and first wanted
+        self.wanted: set[int] = set()
+        self.idle: set[int] = set()  # items whose memory others keep
+        self.by_storage: weakref.WeakValueDictionary[int, _Saved] = weakref.WeakValueDictionary()
+        self.sent: list[tuple[int, weakref.ref[_Saved]]] = []  # by number
+        self.kept: collections.deque[weakref.ref[_Saved]] = collections.deque()  # may be sent yet
+        self.kept_bytes = 0
+        self.flights: collections.deque[_Flight] = collections.deque()
+        self.flying = self.ahead = 0
+        self.sent_bytes = self.fetched_bytes = self.views = self.tensors_sent = 0
+        self.waits: list[tuple[Any, Any]] = []
+
+    # Forward.
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        if not self._travels(tensor):
+            return tensor
+        with self.lock, torch.no_grad():
+            storage = storage_of(tensor)
+            saved = self.by_storage.get(storage._cdata)
+            if saved is None:
+                saved = self._add(storage, tensor.device)
+            view = _View(saved, tensor)
+            saved.views.add(view)
+            self.views += 1
+            return view
+
+    def _travels(self, t: torch.Tensor) -> bool:
+        if type(t) is not torch.Tensor or t.layout != torch.strided or not self.seam.has(t.device) or _in_backward() != -1:
+            return False
+        if t.is_leaf and t.requires_grad or t.is_quantized or t.is_conj() or t.is_neg():
+            return False
+        base = t._base
+        if base is not None and (isinstance(base, torch.nn.Parameter) or (base.is_leaf and base.requires_grad)):
+            return False
+        return t.numel() > 0 and bool(storage_of(t).nbytes() >= self.owner.min_bytes)
+
+    def _add(self, storage: Any, device: torch.device) -> _Saved:
+        number = len(self.sizes)
+        saved = _Saved(self, number, storage, device)
+        self.by_storage[storage._cdata] = saved
+        self.sizes.append(saved.nbytes)
+        self.device = self.device or device
+        stream = self.seam.current(device)
+        if self.measuring:
+            self.marks.append((self.seam.mark(stream, timing=True), None))
+        if number not in self.plan.chosen or not self._send(saved, stream):
+            self.kept.append(weakref.ref(saved))
+            self._keep(saved, True)
+            self._evict(stream)
+        self._land_some(number, stream)
+        return saved
+
+    def _keep(self, saved: _Saved, keep: bool) -> None:
+        """Notes whether memory stays that could leave."""
+        if saved.kept != keep:
+            saved.kept = keep
+            self.kept_bytes += saved.nbytes if keep else -saved.nbytes
+
+    def _evict(self, stream: Any) -> None:
+        """Sends what was saved first, until what stays is within the budget."""
+        budget = self.owner.budget
+        while budget is not None and self.kept_bytes > budget and self.kept:
+            saved = self.kept[0]()
+            if saved is not None:
+                if saved.number not in self.owner._idle and not self._send(saved, stream):
+                    return
+                self._keep(saved, False)  # one that is idle is not the budget's: sending it would free nothing
+            self.kept.popleft()
+
+    def _send(self, saved: _Saved, stream: Any) -> bool:
+        """Queues a copy to the host."""
+        buffer = self.owner._buffers.take(saved.nbytes, saved.device)
+        if buffer is None:
+            return False
+        seam, source = self.seam, saved.here
+        assert source is not None
+        out = seam.copies(saved.device, "out")
+        seam.wait(out, seam.mark(stream))
+        if buffer.event is not None:
+            seam.wait(out, buffer.event)
+        seam.copy(buffer.memory[: saved.nbytes], source, out)
+        buffer.event = seam.mark(out)
+        saved.buffer = buffer
+        saved.flight = _Flight(saved.number, saved, source, stream, buffer.event)
+        self.flights.append(saved.flight)
+        self.flying += saved.nbytes
+        bisect.insort(self.sent, (saved.number, weakref.ref(saved)), key=lambda entry: entry[0])
+        self.sent_bytes += saved.nbytes
+        self.tensors_sent += 1
+        return True
+
+    def _land_some(self, number: int, stream: Any) -> None:
+        """Gives back the memory of copies that are done by now, as the plan says, or of which too much is on the way."""
+        while self.flights:
+            oldest = self.flights[0]
+            if oldest.source is None:  # nobody saves it any more
+                self.flights.popleft()
+                continue
+            due = self.plan.land.get(oldest.number)
+            full = self.flying > self.owner.window_bytes and len(self.flights) > 1
+            if not full and (due is None or due > number):
+                return
+            self.flights.popleft()
+            self._land(oldest, stream if full else None)
+
+    def _land(self, flight: _Flight, timed: Any = None) -> None:
+        """Makes the stream that computes wait for a copy out: behind that, it may use the memory for something else."""
+        if flight.source is None:
+            return
+        if timed is not None:
+            self._wait(timed, flight.event)
+        if timed != flight.stream:
+            self.seam.wait(flight.stream, flight.event)
+        self.flying -= flight.source.numel()
+        flight.source = None
+        saved = flight.saved()
+        if saved is not None:
+            for view in saved.views:
+                view.check()
+                view.watch = None
+            saved.here = saved.flight = None
+
+    def _wait(self, stream: Any, event: Any) -> None:
+        """Makes a stream wait, and measures how long."""
+        if len(self.waits) < 4096 and not self.seam.passed(event):
+            before = self.seam.mark(stream, timing=True)
+            self.seam.wait(stream, event)
+            self.waits.append((before, self.seam.mark(stream, timing=True)))
+        else:
+            self.seam.wait(stream, event)
+
+    def land_all(self) -> None:
+        with self.lock:
+            while self.flights:
+                self._land(self.flights.popleft())
+
+    # Backward.
+
+    def unpack(self, packed: Any) -> torch.Tensor:
+        if not isinstance(packed, _View):
+            return packed  # type: ignore[no-any-return]
+        saved = packed.saved
+        with self.lock, torch.no_grad():
+            stream = self.seam.current(saved.device)
+            if self.measuring and saved.number not in self.wanted:
+                self.wanted.add(saved.number)
+                self.marks[saved.number] = self.marks[saved.number][0], self.seam.mark(stream, timing=True)
+            memory = self._memory(saved, stream)
+            packed.check()
+            if saved.modified:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation "
+                    f"while it was on its way to the host: {packed.dtype} {list(packed.shape)}"
+                )
+            tensor = packed.tensor(memory)
+            packed.used = True
+            if saved.buffer is not None and saved.flight is None and all(view.used for view in saved.views):
+                saved.here = None  # another backward fetches it again
+                for view in saved.views:
+                    view.used = False
+            return tensor
+
+    def _memory(self, saved: _Saved, stream: Any) -> torch.Tensor:
+        """The bytes of a storage on the device, for work on a stream."""
+        if saved.here is None:
+            self._find(saved)
+        if saved.here is None:
+            self._fetch(saved, stream)
+        self._fetch_ahead(saved.number, stream)
+        memory = saved.here
+        assert memory is not None
+        if saved.fetch is not None:
+            self.ahead -= saved.nbytes
+            self._wait(stream, saved.fetch[1])
+            if saved.fetch[0] != stream:
+                self.seam.wait(*saved.fetch)
+            saved.fetch = None
+        if saved.stream is not None and saved.stream != stream:
+            self.seam.also_on(memory, stream)
+        return memory
+
+    def _find(self, saved: _Saved) -> None:
+        """Takes the memory itself where others have kept it."""
+        storage = None if saved.weak.expired() else torch.UntypedStorage._new_with_weak_ptr(saved.weak.cdata)
+        if storage is not None and storage.nbytes() == saved.nbytes:
+            saved.here = _bytes_of(storage, saved.device)
+            self.idle.add(saved.number)
+
+    def _fetch(self, saved: _Saved, stream: Any) -> None:
+        """Queues a copy back, into memory of a stream."""
+        seam, buffer = self.seam, saved.buffer
+        assert buffer is not None
+        back = seam.copies(saved.device, "back")
+        memory = seam.device_bytes(saved.nbytes, saved.device)
+        seam.wait(back, seam.mark(stream))  # what used the memory before
+        seam.wait(back, buffer.event)
+        seam.copy(memory, buffer.memory[: saved.nbytes], back)
+        buffer.event = seam.mark(back)
+        saved.here, saved.stream, saved.fetch = memory, stream, (stream, buffer.event)
+        self.ahead += saved.nbytes
+        self.fetched_bytes += saved.nbytes
+
+    def _fetch_ahead(self, number: int, stream: Any) -> None:
+        """Fetches what was saved before an item, the last first, as far as the window goes."""
+        i = bisect.bisect_left(self.sent, number, key=lambda entry: entry[0])
+        while i > 0 and self.ahead < self.owner.window_bytes:
+            i -= 1
+            saved = self.sent[i][1]()
+            if saved is None or saved.here is not None or any(view.used for view in saved.views):
+                continue
+            self._find(saved)
+            if saved.here is None:
+                self._fetch(saved, stream)
+
+    def forget(self, saved: _Saved) -> None:
+        """A storage that nobody saves any more."""
+        with self.lock:
+            if saved.flight is not None:
+                self._land(saved.flight)
+            if saved.fetch is not None:
+                self.seam.wait(*saved.fetch)
+                self.ahead -= saved.nbytes
+            if saved.buffer is not None:
+                self.owner._buffers.give(saved.buffer, saved.device)
+            self._keep(saved, False)
+
+    # What was measured.
+
+    def items(self) -> list[_policy.Item]:
+        """The timeline of the step, once its backward is done."""
+        ends = [wanted for _, wanted in self.marks if wanted is not None]
+        if not ends:
+            return []
+        for end in ends:
+            self.seam.finish(end)
+        start = self.marks[0][0]
+        return [
+            _policy.Item(size, self.seam.seconds(start, saved), None if wanted is None else self.seam.seconds(start, wanted))
+            for size, (saved, wanted) in zip(self.sizes, self.marks)
+        ]
+
+    def report(self) -> dict[str, Any]:
+        waited = 0.0
+        for before, after in self.waits:
+            self.seam.finish(after)
+            waited += self.seam.seconds(before, after)
+        return {
+            "step": self.number,
+            "measured": self.measuring,
+            "tensors": len(self.sizes),
+            "views": self.views,
+            "saved_bytes": sum(self.sizes),
+            "sent_tensors": self.tensors_sent,
+            "sent_bytes": self.sent_bytes,
+            "fetched_bytes": self.fetched_bytes,
+            "waited_seconds": waited,
+        }
+
+
+class offload:  # noqa: N801: as torch.no_grad
+    """Sends activations that autograd saves to pinned host memory, and brings them back ahead of their use in backward.
+
+    ::
+
+        offload = pinion.torch.offload(hide=True)
+        for x, y in loader:
+            with offload:
+                loss = loss_fn(model(x), y)
+            loss.backward()
+
+    Make one, and enter it for every forward pass: what one step measures serves the next ones.
+
+    budget: bytes of activations that may stay on the device. What was saved first leaves, since backward wants it last.
+        0, the default without hide: all that is large enough leaves.
+    hide: let only as many leave as the link carries while the device computes. The first two steps are as without
+        offload (or as budget says) and the second one is measured: when each tensor was saved and wanted, and how fast
+        the link is. Then a simulation of the link chooses. Another number of tensors than before is measured again.
+    max_host_bytes: the most pinned memory that is taken. Default: half of what is free. What does not fit stays.
+    min_bytes: memory below this size stays.
+    window_bytes: how much may be on its way in each direction; so much device memory is needed besides.
+
+    Gradients are bit for bit those without offload. The unit is the storage: views of it, and a tensor that is saved by
+    several operations, travel once and come back as the same views. Parameters and other leaves that want gradients
+    stay, and so do sparse tensors, subclasses and tensors on other devices than GPUs. A tensor that something else keeps
+    alive is not fetched, and in later steps not sent.
+
+    torch.utils.checkpoint within the context saves the inputs of its blocks here. Other contexts of saved tensors inside
+    have their own way. Memory is recycled: after the first steps nothing is pinned any more. While a CUDA graph is
+    captured nothing leaves.
+    """
+
+    def __init__(
+        self,
+        budget: int | None = None,
+        *,
+        hide: bool = False,
+        max_host_bytes: int | None = None,
+        min_bytes: int = _MIB,
+        window_bytes: int = 256 * _MIB,
+    ) -> None:
+        if budget is not None and budget < 0:
+            raise ValueError(f"budget is {budget}, but must be at least 0")
+        if window_bytes < 1 or min_bytes < 0:
+            raise ValueError(f"window_bytes is {window_bytes} and min_bytes {min_bytes}: they must be at least 1 and 0")
+        self.budget = 0 if budget is None and not hide else budget
+        self.hide, self.min_bytes, self.window_bytes = hide, min_bytes, window_bytes
+        self._seam: Any = _seam
+        self._lock = threading.RLock()
+        self._buffers = _Buffers(max_host_bytes, _seam)
+        self._plan = _policy.Plan()
+        self._link: _policy.Link | None = None
+        self._items: list[_policy.Item] = []
+        self._idle: set[int] = set()
+        self._steps = 0
+        self._measured = False  # enough for a plan that hides
+        self._open: list[tuple[_Step, Any]] = []
+        self._last: collections.deque[_Step] = collections.deque(maxlen=2)
+
+    def __enter__(self) -> offload:
+        with self._lock:
+            if self._last:
+                self._learn(self._last[-1])
+            measuring = self.hide and not self._measured
+            step = _Step(self, self._plan, self._steps, measuring)
+            self._steps += 1
+        hooks = saved_tensors_hooks(step.pack, step.unpack)
+        hooks.__enter__()
+        self._open.append((step, hooks))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        step, hooks = self._open.pop()
+        hooks.__exit__(*error)
+        if error and error[0] is not None:
+            step.land_all()
+        self._last.append(step)
+
+    def _learn(self, step: _Step) -> None:
+        """Makes the plan for the next step from what was seen in one."""
+        sizes = step.sizes
+        if not sizes:
+            return
+        again = len(sizes) != self._plan.count
+        if again:
+            self._idle.clear()
+        if not again and step.idle <= self._idle:
+            return
+        self._idle |= step.idle
+        plan = _policy.Plan(count=len(sizes))
+        if self.hide:
+            if again:
+                self._measured = False
+                self._link = self._link or self._measure(step)
+                if step.number == 0 or not step.wanted or self._link is None:  # the first step warms up
+                    return
+                self._items = step.items()
+            self._measured = True
+            plan = _policy.hide(self._items, self._link, self.window_bytes, self._buffers.limit, without=self._idle)
+        if self.budget is not None:
+            plan = _policy.within(sizes, self.budget, self._buffers.limit, without=self._idle, plan=plan)
+        self._plan = plan
+
+    def _measure(self, step: _Step) -> _policy.Link | None:
+        """The rates of the link, as far as one can count on them; None where there is no memory to measure them."""
+        seam, device, n = self._seam, step.device, 32 * _MIB
+        buffer = self._buffers.take(n, device) if device is not None else None
+        if buffer is None or device is None:
+            return None
+        try:
+            memory = seam.device_bytes(n, device)
+            rates = []
+            for way in ("out", "back"):
+                stream, best = seam.copies(device, way), 0.0
+                seam.wait(stream, seam.mark(seam.current(device)))
+                for _ in range(4):
+                    start = seam.mark(stream, timing=True)
+                    seam.copy(*((buffer.memory[:n], memory) if way == "out" else (memory, buffer.memory[:n])), stream)
+                    end = seam.mark(stream, timing=True)
+                    seam.finish(end)
+                    best = max(best, n / max(seam.seconds(start, end), 1e-9))
+                rates.append(0.9 * best)
+        except RuntimeError:  # out of memory
+            return None
+        finally:
+            self._buffers.give(buffer, device)
+        return _policy.Link(*rates)
+
+    def report(self) -> dict[str, Any]:
+        """What the last steps sent and what it cost, in bytes and seconds. It waits for the device to finish them."""
+        with self._lock:
+            plan, link, buffers = self._plan, self._link, self._buffers
+            return {
+                "steps": [step.report() for step in self._last],
+                "host_bytes": buffers.nbytes,
+                "peak_host_bytes": buffers.peak,
+                "peak_used_host_bytes": buffers.peak_used,
+                "host_refused": buffers.refused,
+                "plan": {"tensors": len(plan.chosen), "estimated_wait_seconds": plan.waited, "estimated_peak_bytes": plan.peak},
+                "link_bytes_per_second": None if link is None else {"out": link.out, "back": link.back},
+            }
+
+
+_seam: Any = _streams.Cuda()
