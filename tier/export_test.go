@@ -42,3 +42,10 @@ func (s *Store) PeakHostBytes() (bytes int64) {
 	}
 	return bytes
 }
+
+// Marks is how many events of work on the device's copy an array has.
+func (a *Array) Marks() int {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	return len(a.marks.reads)
+}

@@ -80,12 +80,12 @@ func (a *Array) inFile() bool {
 }
 
 // fetch starts reading an array from its file to host memory. It reports false while
-// that has no room. s.mu is held for all that follows.
+// that has to wait for room, or for other reads. s.mu is held for all that follows.
 func (s *Store) fetch(a *Array) bool {
-	if a.file.reading || a.mem.busy > 0 || s.files.reads > 0 && s.files.reads+a.bytes > s.window() {
+	if a.file.reading {
 		return true
 	}
-	if !s.takePlace(a) {
+	if a.mem.busy > 0 || s.files.reads > 0 && s.files.reads+a.bytes > s.window() || !s.takePlace(a) {
 		return false
 	}
 	f, piece, version := s.files, a.file.piece, a.version

@@ -1,6 +1,8 @@
 package tier
 
 import (
+	"slices"
+
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -34,7 +36,17 @@ func (m *marks) add(s *Store, k *mark, write bool) {
 			return
 		}
 	}
-	m.reads = append(m.reads, k)
+	m.reads = append(slices.DeleteFunc(m.reads, func(old *mark) bool { return s.letGo(old) }), k)
+}
+
+// letGo lets go of a mark if the work before it is over, and reports whether it is: a
+// program that reads on a new stream each time would leave one of each else.
+func (s *Store) letGo(k *mark) bool {
+	done, _ := k.event.Done()
+	if done {
+		s.unref(k)
+	}
+	return done
 }
 
 // clear forgets all marks.

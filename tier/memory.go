@@ -114,6 +114,11 @@ func nodeBytes(id int) int64 {
 func closeMemory(pools []*memoryPool) error {
 	var errs []error
 	for _, p := range pools {
+		for _, x := range p.segments {
+			if x.buf != nil {
+				errs = append(errs, x.buf.Free())
+			}
+		}
 		errs = append(errs, p.pool.Close())
 	}
 	return errors.Join(errs...)
@@ -150,7 +155,7 @@ func (s *Store) release(a *Array) {
 	m.pool.room.Give(m.spans)
 	for i := range m.pool.reached(m.spans) {
 		x := &m.pool.segments[i]
-		if x.users--; x.users > 0 || x.buf == nil {
+		if x.users--; x.users > 0 || x.buf == nil || m.pool.bytes(i) < m.pool.segment {
 			continue
 		}
 		if err := x.buf.Free(); err != nil {
@@ -203,27 +208,34 @@ func (s *Store) allocMemory(a *Array) error {
 	return nil
 }
 
-// grow makes the memory of a segment. s.mu is held, except while it does.
+// grow makes the memory of a segment, and before any that of the last one, if it is
+// smaller, for good: then all that come and go are of one size, and fit in each other's
+// place. s.mu is held, except while it does.
 func (s *Store) grow(p *memoryPool, i int64) error {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	p.growing.Lock()
 	defer p.growing.Unlock()
-	s.mu.Lock()
-	has := p.segments[i].buf != nil
-	s.mu.Unlock()
-	if has {
-		return nil
+	for _, i := range []int64{int64(len(p.segments)) - 1, i} {
+		s.mu.Lock()
+		skip := p.segments[i].buf != nil || p.segments[i].users == 0 && p.bytes(i) == p.segment
+		s.mu.Unlock()
+		if skip {
+			continue
+		}
+		buf, err := p.pool.Alloc(s.ctx, p.bytes(i))
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		p.segments[i].buf = buf
+		s.mu.Unlock()
 	}
-	buf, err := p.pool.Alloc(s.ctx, min(p.segment, p.budget-i*p.segment))
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	p.segments[i].buf = buf
-	s.mu.Unlock()
 	return nil
 }
+
+// bytes is the size of a segment.
+func (p *memoryPool) bytes(i int64) int64 { return min(p.segment, p.budget-i*p.segment) }
 
 // copyIn copies b to an offset of an array in host memory; copyOut copies from there.
 func (m *memoryCopy) copyIn(b []byte, offset int64) {

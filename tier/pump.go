@@ -75,6 +75,7 @@ func (s *Store) admit() bool {
 func (s *Store) serve() (blocked bool) {
 	for _, u := range slices.Clone(s.active) {
 		if !s.advance(u) {
+			s.callOff()
 			return true
 		}
 	}
@@ -86,15 +87,13 @@ func (s *Store) advance(u *use) bool {
 	if u.host {
 		return s.wantHost(u.accesses[0])
 	}
-	all := true
-	for _, x := range u.accesses {
-		all = s.want(x) && all
-	}
-	return all
+	// One after the other: room on the device that is set aside for an array which
+	// cannot come yet is room that others lack on their way down.
+	return !slices.ContainsFunc(u.accesses, func(x Access) bool { return !s.want(x) })
 }
 
-// want starts what brings an array to the device for a use. It reports false while
-// nothing could be started for lack of room.
+// want starts what brings an array to the device for a use. It reports false while that
+// has to wait for room.
 func (s *Store) want(x Access) bool {
 	a := x.array
 	if a.dev.state == ready && a.dev.fresh && a.lent == 0 && x.mode != overwrite {
@@ -102,7 +101,6 @@ func (s *Store) want(x Access) bool {
 	}
 	if a.dev.state == absent {
 		if !s.makeRoom(a.size, nil) {
-			s.callOff()
 			return false
 		}
 		s.reserve(a, x.mode == overwrite)
@@ -199,9 +197,12 @@ func (s *Store) giveUp() bool {
 func (s *Store) bringContent() (any bool) {
 	for _, u := range s.active {
 		for i, x := range u.accesses {
-			if !u.host && x.mode == overwrite && x.array.version > 0 {
+			if a := x.array; !u.host && x.mode == overwrite && a.version > 0 {
 				u.accesses[i].mode = write
 				any = true
+				if a.dev.state == ready && a.dev.fresh && a.lent == 0 {
+					s.drop(a)
+				}
 			}
 		}
 	}
@@ -275,7 +276,7 @@ func (s *Store) unreserve(a *Array) {
 }
 
 // bringOn takes the next step of bringing an array whose memory is set aside. It
-// reports false while that lacks room in host memory.
+// reports false while that has to wait for room in host memory, or for other reads.
 func (s *Store) bringOn(a *Array) bool {
 	if a.dev.state != reserved {
 		return true
@@ -367,7 +368,7 @@ func (s *Store) takePlace(a *Array) bool {
 // promote moves an array from host memory to the device, if that has room: host memory
 // is full.
 func (s *Store) promote() {
-	if s.starved != nil || s.promoted != nil && s.promoted.dev.state != absent && s.promoted.dev.state != ready {
+	if s.starved != nil || s.promoted != nil && (s.promoted.dev.state == filling || s.promoted.dev.state == launched) {
 		return // the newest one is on its way
 	}
 	limit := s.limit

@@ -124,8 +124,9 @@ func (s *Store) open() (err error) {
 
 // NewArray adds an array of bytes > 0 zeros, with a name for reports, or none. It
 // takes no memory yet, but it must fit: NewArray fails with a [*RoomError] when all
-// tiers together cannot hold the arrays of the store any more, or host memory not the
-// one array, and with ErrBudget when the device cannot.
+// tiers together cannot hold the arrays of the store any more with room to move them
+// (up to two of the largest; docs/tier.md has the sum), or host memory not the one
+// array, and with ErrBudget when the device cannot.
 func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
 	if bytes <= 0 {
 		return nil, fmt.Errorf("tier: %w: an array of %d bytes", device.ErrArgument, bytes)
