@@ -142,15 +142,19 @@ func TestReadFileReport(t *testing.T) {
 func TestReadFileWorkers(t *testing.T) {
 	const n, copiers = 1 << 20, 7
 	f := open(t)
+	f.NeedsPinned(1 << 20)
 	file := f.NewFile(t.TempDir(), unique(n, 1))
 	for _, path := range []transfer.FilePath{transfer.FileDirect, transfer.FileAuto} {
 		e := f.Engine(transfer.Options{Copiers: copiers, FileWorkers: 2, Slots: 1, SlotBytes: 16 << 10, StageAbove: 1})
 		before := f.Dev.Opened.Load()
-		_, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Device: f.Alloc(n), Bytes: n, Path: path})
+		report, err := e.ReadFile(ctx, transfer.FileCopy{File: file, Device: f.Alloc(n), Bytes: n, Path: path})
 		if errors.Is(err, device.ErrNotSupported) {
 			continue
 		}
 		f.OK(err)
+		if path == transfer.FileAuto && report.CachedBytes < n {
+			continue // the system needed the page cache for something else
+		}
 		want := int64(2 * copiers) // a stream and an event each
 		if path == transfer.FileDirect {
 			want = 2 * 2

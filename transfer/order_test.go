@@ -293,6 +293,7 @@ func TestOrderOfPeers(t *testing.T) {
 	const n = 100_000
 	for _, queued := range []bool{false, true} {
 		f := open(t)
+		f.NeedsPinned(16 << 20)
 		other := devicetest.OpenDiscrete(t, 1<<20)
 		from, err := other.Alloc(n)
 		f.OK(err)
