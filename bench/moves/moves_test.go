@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/bench/internal/harness"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
@@ -23,6 +24,7 @@ func quick(only string) harness.Options {
 // TestQuick runs everything small on the host backend: the document is what
 // readers of it expect, and nothing is skipped that the host can do.
 func TestQuick(t *testing.T) {
+	devicetest.NeedsPinned(t, devicetest.Open(t), 64<<20)
 	file := filepath.Join(t.TempDir(), "data")
 	data := make([]byte, 5<<20+123)
 	fill(data, 1)
@@ -83,6 +85,7 @@ func TestQuick(t *testing.T) {
 
 // TestOnly: groups can be measured apart, and queued copies only so.
 func TestOnly(t *testing.T) {
+	devicetest.NeedsPinned(t, devicetest.Open(t), 64<<20)
 	for _, c := range []struct{ only, what, rows string }{
 		{"queued", "queued", "4 KiB pinned h2d, queued; 4 KiB pinned h2d, queued: allocations; 4 KiB pinned h2d, queued, by the device's call; 4 KiB pinned h2d, queued, by the device's call: allocations"},
 		{"page", "moves", "pageable h2d; pageable d2h; pageable both"},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
@@ -16,6 +17,7 @@ func TestQuick(t *testing.T) {
 	dev, err := device.Open(o.Device)
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, dev.Close()) })
+	devicetest.NeedsPinned(t, dev, 64<<20)
 	d, err := measureAll(context.Background(), dev, o)
 	testkit.OK(t, err)
 	explained, targets := 0, 0

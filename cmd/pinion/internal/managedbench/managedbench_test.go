@@ -18,6 +18,7 @@ import (
 func TestRun(t *testing.T) {
 	dev := devicetest.Open(t)
 	const size = 32 << 20
+	devicetest.NeedsPinned(t, dev, 2*size)
 	before, err := dev.Memory()
 	testkit.OK(t, err)
 	last := -1
