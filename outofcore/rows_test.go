@@ -73,7 +73,9 @@ func TestSlowRows(t *testing.T) {
 // TestRowsMeasured: the rows of pinned matrices that are large are measured,
 // once for each distance.
 func TestRowsMeasured(t *testing.T) {
-	r := open(t, devicetest.Open(t), Options{})
+	dev := devicetest.Open(t)
+	devicetest.NeedsPinned(t, dev, 64<<20)
+	r := open(t, dev, Options{})
 	if r.runner.pinner == nil || !r.runner.pinner.CanMap() {
 		t.Skip("no pinned memory that the device sees")
 	}
