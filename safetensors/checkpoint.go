@@ -122,10 +122,14 @@ func (ck *Checkpoint) addIndex(path string) error {
 	if err != nil {
 		return err
 	}
+	folder := filepath.Dir(path)
+	if err := x.missing(folder); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	for _, name := range x.Names() {
-		f, err := OpenFile(filepath.Join(filepath.Dir(path), filepath.FromSlash(name)))
+		f, err := OpenFile(filepath.Join(folder, filepath.FromSlash(name)))
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, x.missing(name, err))
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		ck.files = append(ck.files, f)
 		for _, t := range f.Tensors {

@@ -73,9 +73,9 @@ func TestIndexErrors(t *testing.T) {
 		kind       error
 		says       string
 	}{
-		{"missing shard", `{"weight_map":{"a":"1.safetensors","b":"2.safetensors","c":"2.safetensors"}}`, fs.ErrNotExist, "a shard of the index is missing"},
-		{"missing shard", `{"weight_map":{"a":"1.safetensors","b":"2.safetensors","c":"2.safetensors"}}`, fs.ErrNotExist, "it holds 2 of 3 tensors"},
-		{"missing shard", `{"weight_map":{"a":"1.safetensors","b":"2.safetensors"}}`, fs.ErrNotExist, "2.safetensors"},
+		{"missing shard", `{"weight_map":{"a":"1.safetensors","b":"2.safetensors","c":"2.safetensors"}}`, fs.ErrNotExist, "missing shards: 1 of 2, with 2 of 3 tensors; the first is 2.safetensors"},
+		{"missing shard", `{"weight_map":{"a":"1.safetensors","b":"2.safetensors","c":"2.safetensors"}}`, fs.ErrNotExist, "the first is 2.safetensors: file does not exist"},
+		{"missing shards", `{"weight_map":{"a":"1.safetensors","b":"3.safetensors","c":"2.safetensors"}}`, fs.ErrNotExist, "missing shards: 2 of 3, with 2 of 3 tensors; the first is 2.safetensors"},
 		{"bad shard", `{"weight_map":{"a":"bad.safetensors"}}`, ErrFormat, "bad.safetensors: format not supported: not a safetensors file"},
 		{"missing tensor", `{"weight_map":{"a":"1.safetensors","z":"1.safetensors","b":"1.safetensors"}}`, ErrDamaged, `"b" is not in 1.safetensors, where the index says it is; 1 of 3`},
 		{"outside", `{"weight_map":{"a":"../1.safetensors"}}`, ErrDamaged, "no file below the index"},

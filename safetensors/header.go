@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/jsonscan"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // Errors that callers can tell apart with errors.Is.
@@ -145,6 +146,12 @@ func describe(head []byte) string {
 		return begins + ", as a Git LFS pointer does: git lfs pull gets the file itself"
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
 		return begins + ", as a pickled checkpoint of PyTorch does: safetensors.torch.save_file converts it"
+	case bytes.HasPrefix(head, []byte("GGUF")):
+		return begins + ", as a model of llama.cpp does"
+	case head[0] == '<':
+		return begins + ", as a web page does, perhaps in place of a download"
+	case len(bytes.Trim(head, "\x00")) == 0:
+		return begins + ", as a download does that is not complete"
 	}
 	return begins
 }
@@ -213,8 +220,11 @@ func parse(text []byte, start, data int64) (*Header, error) {
 		t.Offset += start
 		h.byName[t.Name] = i
 	}
-	if end != data {
-		return nil, damaged("the tensors have %d bytes, the file %d", end, data)
+	switch {
+	case end > data:
+		return nil, damaged("cut short: the tensors have %d bytes, the file has %d of them", end, data)
+	case end < data:
+		return nil, damaged("%s behind the %d of the tensors", units.Count(data-end, "byte"), end)
 	}
 	return h, nil
 }

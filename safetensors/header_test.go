@@ -105,8 +105,8 @@ func headerErrors() []struct {
 		{"array", with("[]"), ErrFormat, "begins with"},
 		{"huge header", huge, ErrDamaged, "header of 18446744073709551615 bytes in a file of"},
 		{"header beyond the file", good[:40], ErrDamaged, "in a file of 40"},
-		{"cut short", good[:len(good)-1], ErrDamaged, "the tensors have 4 bytes, the file 3"},
-		{"too long", append(bytes.Clone(good), 0), ErrDamaged, "the tensors have 4 bytes, the file 5"},
+		{"cut short", good[:len(good)-1], ErrDamaged, "cut short: the tensors have 4 bytes, the file has 3 of them"},
+		{"too long", append(bytes.Clone(good), 0), ErrDamaged, "1 byte behind the 4 of the tensors"},
 		{"no end", with(`{"x":{"dtype":"U8"`), ErrDamaged, "header"},
 		{"not closed", with(`{` + entry("x", "U8", "4", 0, 4)), ErrDamaged, "missing at the end"},
 		{"no UTF-8", with("{\"\xff\":1}"), ErrDamaged, "UTF-8"},
@@ -238,8 +238,11 @@ func TestOpenFile(t *testing.T) {
 	testkit.WantError(t, "absent", err, os.ErrNotExist, "none")
 	for text, says := range map[string]string{
 		"": "not a safetensors file: empty",
-		"version https://git-lfs.github.com/spec/v1\n": "git lfs pull",
-		"PK\x03\x04\x00\x00\x08\x08\x00\x00":           "pickled checkpoint",
+		"version https://git-lfs.github.com/spec/v1\n":     "git lfs pull",
+		"PK\x03\x04\x00\x00\x08\x08\x00\x00":               "pickled checkpoint",
+		"GGUF\x03\x00\x00\x00\x00\x00":                     "llama.cpp",
+		"<!DOCTYPE html><html>Not found</html>":            "web page",
+		"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00": "not complete",
 	} {
 		_, err := OpenFile(testkit.WriteFile(t, text, dir, "other"))
 		testkit.WantError(t, says, err, ErrFormat, says)

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -148,16 +149,24 @@ func (x *Index) write(w io.Writer) error {
 	}{metadata{x.TotalBytes}, x.Files})
 }
 
-// missing explains why a file of an index cannot be opened.
-func (x *Index) missing(file string, err error) error {
-	if !errors.Is(err, os.ErrNotExist) {
-		return err
+// missing fails where files of the index, which is in folder, are not there.
+func (x *Index) missing(folder string) error {
+	absent := map[string]bool{}
+	first, tensors := "", 0
+	for _, name := range x.Names() {
+		if _, err := os.Stat(filepath.Join(folder, filepath.FromSlash(name))); errors.Is(err, os.ErrNotExist) {
+			absent[name] = true
+			first = cmp.Or(first, name)
+		}
 	}
-	tensors := 0
 	for _, name := range x.Files {
-		if name == file {
+		if absent[name] {
 			tensors++
 		}
 	}
-	return fmt.Errorf("a shard of the index is missing: %w (it holds %d of %d tensors)", err, tensors, len(x.Files))
+	if len(absent) == 0 {
+		return nil
+	}
+	return fmt.Errorf("missing shards: %d of %d, with %d of %d tensors; the first is %s: %w",
+		len(absent), len(x.Names()), tensors, len(x.Files), first, os.ErrNotExist)
 }

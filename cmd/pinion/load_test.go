@@ -165,9 +165,9 @@ func TestLoadCommandErrors(t *testing.T) {
 	}{
 		{"inspect", 2, []string{"name a .safetensors file"}},
 		{"load", 2, []string{"name a .safetensors file"}},
-		{"inspect " + broken, 1, []string{"a shard of the index is missing", "model-00002-of-00003.safetensors does not exist", "it holds 4 of 10 tensors"}},
-		{"load " + broken, 1, []string{"a shard of the index is missing"}},
-		{"inspect " + short, 1, []string{"model.safetensors: safetensors header: damaged", "the tensors have 22820 bytes"}},
+		{"inspect " + broken, 1, []string{"missing shards: 1 of 3, with 4 of 10 tensors; the first is model-00002-of-00003.safetensors: file does not exist\n"}},
+		{"load " + broken, 1, []string{"missing shards: 1 of 3"}},
+		{"inspect " + short, 1, []string{"model.safetensors: safetensors header: damaged", "cut short: the tensors have 22820 bytes"}},
 		{"inspect " + text, 1, []string{"not a safetensors file"}},
 		{"inspect " + t.TempDir(), 1, []string{"no .safetensors file and no index"}},
 		{"inspect " + path + "/none", 1, []string{"none does not exist"}},

@@ -126,7 +126,7 @@ func TestSafeTensorsErrors(t *testing.T) {
 	}{
 		{"empty", nil, dataset.ErrFormat, "empty"},
 		{"text", []byte("id,label\n1,2\n"), dataset.ErrFormat, `begins with "id,label\n"`},
-		{"cut short", good[:len(good)-1], dataset.ErrDamaged, "the tensors have 4 bytes, the file 3"},
+		{"cut short", good[:len(good)-1], dataset.ErrDamaged, "the tensors have 4 bytes, the file has 3 of them"},
 		{"unknown type", tensorsFile("{"+entryText("x", "U9", "4", 0, 4)+"}", []byte("abcd")), dataset.ErrFormat, `type "U9"`},
 		{"nothing", tensorsFile("{}", nil), dataset.ErrArgument, "There are none"},
 		{"scalar", tensorsFile("{"+entryText("x", "U8", "", 0, 1)+"}", []byte("a")), dataset.ErrFormat, "scalar"},
