@@ -35,35 +35,34 @@ def _dtype_name(dtype: Any) -> str:
     return _dtypes.get(name, name)
 
 
+def _cuda_of_torch() -> Any:
+    """torch.cuda, where torch is in use and has a GPU."""
+    torch: Any = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_available() else None
+
+
 def _device_name(device: Any) -> str:
     """The library's name of a device, which may be torch's."""
-    if device is None:
-        local = os.environ.get("LOCAL_RANK")
-        if local is not None and "WORLD_SIZE" in os.environ:
-            torch = sys.modules.get("torch")
-            if torch is not None and torch.cuda.is_available():
-                return f"cuda:{local}"
-        return "auto"
     if isinstance(device, int):
         return f"cuda:{device}"
-    name = str(device)
-    if name == "cpu":
-        return "host"
-    if name == "cuda":
-        torch = sys.modules.get("torch")
-        return f"cuda:{torch.cuda.current_device()}" if torch is not None and torch.cuda.is_available() else "cuda:0"
-    return name
+    name = "auto" if device is None else str(device)
+    cuda = _cuda_of_torch()
+    if cuda is not None and name in ("auto", "cuda"):
+        local = int(os.environ.get("LOCAL_RANK", -1)) if name == "auto" else -1
+        return f"cuda:{local if 0 <= local < cuda.device_count() else cuda.current_device()}"
+    return {"cpu": "host", "cuda": "cuda:0"}.get(name, name)
 
 
 def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Which part of every epoch is this process's: what was asked for, or what torchrun says."""
-    if rank is None and world_size is None:
-        if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        return 0, 1
-    if rank is None or world_size is None:
-        raise ValueError("rank and world_size go together: give both or none")
-    return rank, world_size
+    """Which part of every epoch is this process's: what was asked for, or what torch or torchrun says."""
+    if rank is not None and world_size is not None:
+        return rank, world_size
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return 0, 1
 
 
 def _text(value: Any) -> str:
@@ -114,7 +113,8 @@ class DataLoader:
         shuffle: each sample once, in random order.
         sampler: "sequential", "random", "replacement", "balanced", "length" or "blocks": see ``pinion feed --help``.
         seed: of the order, and of everything random about samples.
-        rank, world_size: which part of every epoch is this process's. Default: torchrun's RANK and WORLD_SIZE.
+        rank, world_size: which part of every epoch is this process's. Default: what torch.distributed says, or torchrun's
+            RANK and WORLD_SIZE, when the loader is first used.
         in_order: False yields the batches of an epoch as they become complete.
 
     What becomes of them:
@@ -131,7 +131,7 @@ class DataLoader:
 
     Where they go:
         device: "cuda:0", "cpu", a torch.device, or a list of them, to which batches are dealt out in turn. Default:
-            LOCAL_RANK's GPU under torchrun, else the first that works, else the host.
+            LOCAL_RANK's GPU under torchrun, else torch's current one, else the first that works, else the host.
         output: what is yielded: "torch" tensors, "numpy" arrays, or "dlpack" objects (pinion.Array). Default: the first
             that is installed.
         names: keys, such as ("pixel_values", "labels"), to yield dicts instead of tuples.
@@ -195,7 +195,9 @@ class DataLoader:
         self.source = os.fspath(source)
         self.drop_last = drop_last
         self.num_workers = num_workers
-        self.rank, self.world_size = _share(rank, world_size)
+        if (rank is None) != (world_size is None):
+            raise ValueError("rank and world_size go together: give both or none")
+        self._share = rank, world_size
         self._then = transform if callable(transform) else None
         if isinstance(transform, str):
             options["transform"] = transform
@@ -208,7 +210,7 @@ class DataLoader:
             "source": self.source, "targets": [os.fspath(t) for t in targets],
             "options": {k.replace("_", "-"): _text(v) for k, v in options.items() if v is not None},
             "batch_size": -1 if batch_size == "auto" else batch_size, "shuffle": bool(shuffle), "sampler": sampler or "",
-            "drop_last": drop_last, "in_order": in_order, "seed": seed, "rank": self.rank, "world_size": self.world_size,
+            "drop_last": drop_last, "in_order": in_order, "seed": seed,
             "dtype": _dtype_name(dtype), "mean": None if mean is None else list(mean), "std": None if std is None else list(std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
             "mask": mask, "decode": decode, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
             "prefetch": prefetch, "pin_memory": pin_memory, "pin_budget": pin_budget, "device_budget": device_budget,
@@ -233,12 +235,14 @@ class DataLoader:
             return lib
         if self._closed:
             raise _errors.ClosedError("the DataLoader is closed")
-        devices = self._device if isinstance(self._device, (list, tuple)) else [self._device]
-        text = json.dumps({**self._config, "devices": [_device_name(d) for d in devices]}).encode()
+        form = _form(self._output)
+        self.rank, self.world_size = _share(*self._share)
+        self._config |= {"rank": self.rank, "world_size": self.world_size, "devices": self._devices(form)}
+        text = json.dumps(self._config).encode()
         self._handle = _lib.run(lib.pinion_loader_open, text, len(text))
         self._finalizer = weakref.finalize(self, _close, self._handle, self._out)
         self._facts: dict[str, Any] = json.loads(_lib.ask(lib.pinion_loader_info, self._handle))
-        self._convert = _converters[_form(self._output)]
+        self._convert = _converters[form]
         self._stream = _stream_of(self._facts["devices"]) if self._facts["cuda"] else None
         for warning in self._facts["warnings"] or ():
             warnings.warn(f"{self.source}: {warning}", stacklevel=4)
@@ -246,6 +250,20 @@ class DataLoader:
             state, self._state = self._state, None
             self._resume(state)
         return lib
+
+    def _devices(self, form: str) -> list[str]:
+        """The library's names of the devices. The default is one that torch can use, where it is to have the batches."""
+        if form == "torch":
+            importlib.import_module("torch")
+        several = self._device if isinstance(self._device, (list, tuple)) else [self._device]
+        names = [_device_name(d) for d in several]
+        if form == "torch" and _cuda_of_torch() is None:
+            if any(n.startswith("cuda") for n in names):
+                raise _errors.UnavailableError(
+                    f"device is {', '.join(names)}, but this PyTorch has no GPU: take device='cpu', or output='dlpack'"
+                )
+            names = ["host" if n == "auto" else n for n in names]
+        return names
 
     def _resume(self, state: Mapping[str, Any]) -> None:
         text = json.dumps(dict(state)).encode()
@@ -430,10 +448,9 @@ class _Loop:
 
 def _stream_of(devices: Sequence[str]) -> Callable[[], tuple[int, bool]] | None:
     """What tells torch's current stream on a device, and whether a graph is being captured there."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
+    cuda = _cuda_of_torch()
+    if cuda is None:
         return None
-    cuda: Any = torch.cuda
     if len(devices) > 1:
         return lambda: (-1, cuda.is_current_stream_capturing())
     number = int(devices[0].partition(":")[2] or 0)

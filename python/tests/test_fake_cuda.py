@@ -141,6 +141,19 @@ def test_out_of_memory(run):
     )
 
 
+def test_a_gpu_that_torch_has_not(run):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this torch has a GPU")
+    out = run("""
+        with pinion.DataLoader(ARRAY, 64, output="torch") as loader: assert next(iter(loader))[0].device.type == "cpu"
+        try: next(iter(pinion.DataLoader(ARRAY, 64, output="torch", device="cuda:0")))
+        except pinion.UnavailableError as e: print(e)
+        with pinion.DataLoader(ARRAY, 64, output="dlpack") as loader: assert next(iter(loader))[0].__dlpack_device__() == (2, 0)
+    """)
+    assert "this PyTorch has no GPU" in out
+
+
 def test_a_gpu_that_is_not_there(run):
     assert "cuda:7" in run("""
         try: next(iter(load("cuda:7")))

@@ -94,7 +94,7 @@ def test_interrupt_while_a_server_is_silent(interrupted):
         import socket
         server = socket.create_server(("127.0.0.1", 0))
         print("started", flush=True)
-        try: next(iter(pinion.DataLoader(f"http://127.0.0.1:{server.getsockname()[1]}/train.tar", 8, device="host")))
+        try: next(iter(pinion.DataLoader(f"http://127.0.0.1:{server.getsockname()[1]}/train.tar", 8, device="host", output="numpy")))
         except KeyboardInterrupt: print("interrupted")
         """,
         signal.SIGINT,
@@ -341,7 +341,7 @@ def test_exit_while_a_thread_waits_for_what_never_comes(run):
     run("""
         import socket
         server = socket.create_server(("127.0.0.1", 0)); ended = []
-        loader = pinion.DataLoader(f"http://127.0.0.1:{server.getsockname()[1]}/train.tar", 8, device="host")
+        loader = pinion.DataLoader(f"http://127.0.0.1:{server.getsockname()[1]}/train.tar", 8, device="host", output="numpy")
         def work():
             try: next(iter(loader))
             except Exception as e: ended.append(e)
@@ -505,7 +505,7 @@ def test_a_sample_that_cannot_be_read(run, tmp_path):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
     out = run(f"""
-        try: next(iter(pinion.DataLoader({str(tmp_path)!r}, 1, device="host")))
+        try: next(iter(pinion.DataLoader({str(tmp_path)!r}, 1, device="host", output="numpy")))
         except pinion.SampleError as e: print(e.index, e.name, e.epoch, e.batch, e)
     """)
     assert "0 " in out and "broken.png" in out
@@ -513,7 +513,7 @@ def test_a_sample_that_cannot_be_read(run, tmp_path):
 
 def test_out_of_memory(run):
     out = run("""
-        try: next(iter(pinion.DataLoader(ARRAY, 4096, device="host:16KiB")))
+        try: next(iter(pinion.DataLoader(ARRAY, 4096, device="host:16KiB", output="numpy")))
         except MemoryError as e: print("memory:", e)
     """)
     assert "memory:" in out
