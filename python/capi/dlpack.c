@@ -40,30 +40,29 @@ static void strides(versioned *v) {
   v->managed.tensor.strides = s;
 }
 
-void *pinion_dlpack(pinion_hold *hold, const pinion_array *a, int with_version) {
+static void *managed(pinion_hold *hold, const pinion_array *a, int with_version) {
   if (with_version) {
     versioned *v = malloc(sizeof *v + sizeof v->shape);
     if (!v) return NULL;
     *v = (versioned){{{1, 0}, NULL, delete_versioned, 0, tensor(a, v->shape)}, hold};
     memcpy(v->shape, a->shape, sizeof v->shape);
     strides(v);
-    pinion_retain(hold);
     return v;
   }
   plain *p = malloc(sizeof *p);
   if (!p) return NULL;
   *p = (plain){{tensor(a, p->shape), NULL, delete_plain}, hold};
   memcpy(p->shape, a->shape, sizeof p->shape);
-  pinion_retain(hold);
   return p;
 }
 
+static void *(*new_capsule)(void *, const char *, void (*)(void *));
 static int (*is_valid)(void *, const char *);
 static void *(*get_pointer)(void *, const char *);
-void pinion_capsule_functions(void *v, void *g) { is_valid = v, get_pointer = g; }
+void pinion_python(void *n, void *v, void *g) { new_capsule = n, is_valid = v, get_pointer = g; }
 
 // A capsule that was taken has another name, and its memory another owner.
-static void destructor(void *capsule) {
+static void free_tensor(void *capsule) {
   if (is_valid(capsule, "dltensor")) {
     DLManagedTensor *m = get_pointer(capsule, "dltensor");
     m->deleter(m);
@@ -72,4 +71,23 @@ static void destructor(void *capsule) {
     m->deleter(m);
   }
 }
-void *pinion_capsule_destructor(void) { return destructor; }
+
+void *pinion_dlpack(pinion_hold *hold, const pinion_array *a, int with_version) {
+  void *m = managed(hold, a, with_version);
+  if (!m) return NULL;
+  pinion_retain(hold);
+  void *capsule = new_capsule(m, with_version ? "dltensor_versioned" : "dltensor", free_tensor);
+  if (!capsule) {
+    pinion_release(hold);
+    free(m);
+  }
+  return capsule;
+}
+
+static void free_hold(void *capsule) { pinion_release(get_pointer(capsule, "pinion_hold")); }
+
+void *pinion_take(pinion_hold **at) {
+  void *capsule = new_capsule(*at, "pinion_hold", free_hold);
+  if (capsule) *at = NULL;
+  return capsule;
+}

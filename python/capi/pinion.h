@@ -95,12 +95,19 @@ typedef struct {
   int64_t shape[PINION_DIMS];
 } pinion_array;
 
-// Makes a DLManagedTensor of an array, or a DLManagedTensorVersioned, which adds
-// a holder. NULL where there is no memory for it.
+// Objects of Python. These two are called with Python's lock, and return a new
+// reference to a capsule. Whoever makes an object in one call of C loses nothing
+// to an interrupt, and an object that is freed by C swallows none, as __del__
+// would.
+//
+// pinion_take makes a holder of the hold at the address, which becomes NULL.
+// pinion_dlpack makes a DLManagedTensor of an array, or a DLManagedTensorVersioned,
+// which adds a holder.
+void *pinion_take(pinion_hold **);
 void *pinion_dlpack(pinion_hold *, const pinion_array *, int versioned);
-void *pinion_capsule_destructor(void); // for capsules of it that nobody took
-// PyCapsule_IsValid and PyCapsule_GetPointer of the Python that is running.
-void pinion_capsule_functions(void *is_valid, void *get_pointer);
+// PyCapsule_New, PyCapsule_IsValid and PyCapsule_GetPointer of the Python that is
+// running.
+void pinion_python(void *new_capsule, void *is_valid, void *get_pointer);
 
 typedef struct {
   pinion_hold *hold;                // one holder: the caller

@@ -1,6 +1,6 @@
 """Memory of the library as NumPy arrays, torch tensors and DLPack objects.
 
-A Hold keeps memory: everything made from it keeps it, and the last to go gives
+A hold keeps memory: everything made from it keeps it, and the last to go gives
 the memory back.
 """
 
@@ -12,38 +12,23 @@ from typing import Any
 
 from . import _lib
 
-_new = C.pythonapi.PyCapsule_New
-_new.restype, _new.argtypes = C.py_object, [C.c_void_p, C.c_char_p, C.c_void_p]
-_destructor: Any = None
-
 CPU, CUDA = 1, 2  # DLPack's device types
 _kinds = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "b"}
 
 
-def destructor() -> Any:
-    """What frees a capsule that nobody took."""
-    global _destructor
-    if _destructor is None:
-        _destructor = _lib.load().pinion_capsule_destructor()
-    return _destructor
+# These two make objects of Python, so they keep Python's lock: see pinion.h.
+_functions: Any = None
 
 
-class Hold:
-    """One holder of memory, until it is deleted.
-
-    It is made empty, and gets its pointer by an assignment, between whose two sides no signal can come: what a call
-    returned would be lost when an interrupt came before it was kept.
-    """
-
-    __slots__ = ("pointer", "_release", "__weakref__")
-
-    def __init__(self) -> None:
-        self.pointer: int | None = None
-        self._release = _lib.load().pinion_release  # modules may be gone before the last hold is
-
-    def __del__(self) -> None:
-        if self.pointer is not None:
-            self._release(self.pointer)
+def _objects() -> Any:
+    global _functions
+    if _functions is None:
+        _lib.load()
+        functions = C.PyDLL(_lib.path())
+        functions.pinion_take.restype, functions.pinion_take.argtypes = C.py_object, [C.c_void_p]
+        functions.pinion_dlpack.restype, functions.pinion_dlpack.argtypes = C.py_object, [C.c_void_p, C.c_void_p, C.c_int]
+        _functions = functions
+    return _functions
 
 
 class Array:
@@ -52,10 +37,10 @@ class Array:
     The memory lives as long as this object and everything made from it.
     """
 
-    __slots__ = ("_array", "_hold")
+    __slots__ = ("_array", "_hold", "_pointer")
 
-    def __init__(self, array: _lib.Array, hold: Hold) -> None:
-        self._array, self._hold = array, hold
+    def __init__(self, array: _lib.Array, hold: Any, pointer: int) -> None:
+        self._array, self._hold, self._pointer = array, hold, pointer
 
     @property
     def role(self) -> int:
@@ -99,10 +84,8 @@ class Array:
         if copy:
             raise BufferError("the array is not copied: copy what is made of it")
         versioned = max_version is not None and max_version[0] >= 1
-        managed = _lib.load().pinion_dlpack(self._hold.pointer, C.byref(self._array), versioned)
-        if not managed:
-            raise MemoryError("no memory for a tensor")
-        return _new(managed, b"dltensor_versioned" if versioned else b"dltensor", destructor())
+        _lib.load()
+        return _objects().pinion_dlpack(self._pointer, C.byref(self._array), versioned)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -126,14 +109,13 @@ class Array:
         return from_dlpack(self)
 
 
-def take(out: Any) -> Hold:
-    """The hold in a struct, which is empty afterwards."""
-    hold = Hold()
-    hold.pointer = out.hold
-    out.hold = None
-    return hold
+def take(out: Any) -> Any:
+    """An object that keeps the hold in a struct, which it is the first field of and is taken from; None for none."""
+    return _objects().pinion_take(C.byref(out)) if out.hold else None
 
 
-def arrays(described: Sequence[_lib.Array], hold: Hold) -> tuple[Array, ...]:
-    """Arrays as they are described in a struct that will be used again."""
-    return tuple(Array(_lib.Array.from_buffer_copy(a), hold) for a in described)
+def arrays(out: Any, described: Sequence[_lib.Array]) -> tuple[Array, ...]:
+    """Arrays as they are described, with the hold in a struct, both of which will be used again for others."""
+    pointer = out.hold
+    hold = take(out)
+    return tuple(Array(_lib.Array.from_buffer_copy(a), hold, pointer) for a in described)

@@ -53,9 +53,7 @@ _core: dict[str, tuple[Any, list[Any]]] = {
     "pinion_holds": (C.c_int64, []),
     "pinion_retain": (None, [C.c_void_p]),
     "pinion_release": (None, [C.c_void_p]),
-    "pinion_dlpack": (C.c_void_p, [C.c_void_p, C.c_void_p, C.c_int]),
-    "pinion_capsule_destructor": (C.c_void_p, []),
-    "pinion_capsule_functions": (None, [C.c_void_p, C.c_void_p]),
+    "pinion_python": (None, [C.c_void_p, C.c_void_p, C.c_void_p]),
     "pinion_test_panic": (C.c_int, []),
     "pinion_task_wait": (C.c_int, [C.c_uint64, C.c_int32, C.POINTER(C.c_uint64)]),
     "pinion_task_cancel": (C.c_int, [C.c_uint64]),
@@ -114,7 +112,7 @@ def _open() -> Any:
     except AttributeError as e:
         raise ImportError(f"{other} ({e})") from None
     api = C.pythonapi
-    lib.pinion_capsule_functions(C.cast(api.PyCapsule_IsValid, C.c_void_p), C.cast(api.PyCapsule_GetPointer, C.c_void_p))
+    lib.pinion_python(*(C.cast(f, C.c_void_p) for f in (api.PyCapsule_New, api.PyCapsule_IsValid, api.PyCapsule_GetPointer)))
     return lib
 
 

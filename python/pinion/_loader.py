@@ -458,8 +458,7 @@ def _stream_of(devices: Sequence[str]) -> Callable[[], tuple[int, bool]] | None:
 
 
 def _arrays(out: _lib.Batch) -> tuple[_dlpack.Array, ...]:
-    n = out.arrays
-    return _dlpack.arrays(out.array[:n], _dlpack.take(out))
+    return _dlpack.arrays(out, out.array[: out.arrays])
 
 
 def _numpy(out: _lib.Batch) -> tuple[Any, ...]:
