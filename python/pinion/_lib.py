@@ -82,7 +82,17 @@ _torch: dict[str, tuple[Any, list[Any]]] = {
     ),
     "pinion_task_stop": (C.c_int, [C.c_uint64]),
 }
-_tables = (_core, _loader, _torch)
+_safetensors: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_safetensors_open": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
+    "pinion_safetensors_close": (C.c_int, [C.c_uint64]),
+    "pinion_safetensors_info": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
+    "pinion_safetensors_read": (
+        C.c_int,
+        [C.c_uint64, C.c_char_p, C.c_int64, C.c_char_p, C.c_int64, C.c_int64, C.POINTER(C.c_uint64)],
+    ),
+    "pinion_safetensors_save": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
+}
+_tables = (_core, _loader, _torch, _safetensors)
 
 _lib: Any = None
 _loading = threading.Lock()
@@ -173,3 +183,15 @@ def run(function: Any, *arguments: Any, patience: int | None = None) -> int:
     finally:
         lib.pinion_task_cancel(task)  # is nothing where the task is over
     return value.value
+
+
+def run_to_end(function: Any, *arguments: Any) -> None:
+    """A task that uses memory of the caller's. An interrupt ends it, and returns when it touches the memory no more."""
+    lib = load()
+    task, value = C.c_uint64(), C.c_uint64()
+    check(function(*arguments, C.byref(task)))
+    try:
+        while check(lib.pinion_task_wait(task, POLL, C.byref(value))) == WAIT:
+            pass
+    finally:
+        lib.pinion_task_stop(task)  # is nothing where the task is over

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes as C
 from typing import Any
 
 import torch
@@ -15,15 +14,8 @@ SMALL = 1 << 20
 
 
 def _run(where: bytes, host: int, device: int, nbytes: int, to_host: bool, stream: int) -> None:
-    """One copy. An interrupt ends it, and leaves nothing that touches the memory."""
-    lib = _lib.load()
-    task, value = C.c_uint64(), C.c_uint64()
-    _lib.check(lib.pinion_copy(where, len(where), host, device, nbytes, to_host, stream, C.byref(task)))
-    try:
-        while _lib.check(lib.pinion_task_wait(task, _lib.POLL, C.byref(value))) == _lib.WAIT:
-            pass
-    finally:
-        lib.pinion_task_stop(task)  # is nothing where the task is over
+    """One copy."""
+    _lib.run_to_end(_lib.load().pinion_copy, where, len(where), host, device, nbytes, to_host, stream)
 
 
 def _stream(device: torch.device) -> int:
