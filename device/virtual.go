@@ -40,8 +40,9 @@ type Mapper interface {
 	ReleaseChunk(c Chunk) error
 
 	// Map puts chunks of n bytes each, one behind the other, at p, readable
-	// and writable by the device. The content of a chunk comes with it. The
-	// room must lie in one reservation, and nothing may be mapped there. It is
+	// and writable by the device. The content of a chunk comes with it. A chunk
+	// may be mapped at several places: what was written at one is seen at
+	// another by work that begins when the writing is done. The room must lie in one reservation, and nothing may be mapped there. It is
 	// all or nothing: after an error none of them is mapped. The slice may be
 	// used again when Map returns. No chunks are no work.
 	Map(p Ptr, chunks []Chunk, n int64) error

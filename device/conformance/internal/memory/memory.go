@@ -19,6 +19,7 @@ var Tests = []fixture.Test{
 	{Name: "virtual-memory", Run: testVirtualMemory},
 	{Name: "virtual-memory-errors", Run: testVirtualMemoryErrors},
 	{Name: "virtual-memory-many", Run: testVirtualMemoryMany},
+	{Name: "virtual-memory-twice", Run: testVirtualMemoryTwice},
 	{Name: "virtual-memory-all-or-nothing", Run: testVirtualMemoryAllOrNothing},
 	{Name: "virtual-memory-capacity", Run: testVirtualMemoryCapacity},
 	{Name: "virtual-memory-random", Run: testVirtualMemoryRandom},

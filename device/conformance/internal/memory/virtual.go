@@ -341,3 +341,35 @@ func testVirtualMemoryCapacity(f *fixture.F) {
 		f.Errorf("%d bytes free before and %d after all", before, now)
 	}
 }
+
+// A chunk that is mapped at two places has the same content at both, whichever it
+// was written at.
+func testVirtualMemoryTwice(f *fixture.F) {
+	m, unit := f.Mapper()
+	s := f.Stream()
+	chunks := newChunks(f, m, 2, unit)
+	p, err := m.Reserve(4 * unit)
+	f.OK(err)
+	first, second := p, p.Add(2*unit)
+	f.OK(m.Map(first, chunks, unit))
+	f.OK(m.Map(second, chunks[:1], unit))
+	want := fixture.Unique(unit, 2)
+	half := unit / 2
+	f.OK(s.CopyH2D(first, want[:half]))
+	f.OK(s.CopyH2D(second.Add(half), want[half:]))
+	f.OK(s.Synchronize())
+	for _, at := range []device.Ptr{first, second} {
+		if !bytes.Equal(f.Download(at, unit), want) {
+			f.Errorf("a chunk at two places has other content at %#x", uint64(at))
+		}
+	}
+	f.OK(m.Unmap(first, 2*unit))
+	if !bytes.Equal(f.Download(second, unit), want) {
+		f.Error("a chunk lost its content when one of two mappings went")
+	}
+	f.OK(m.Unmap(second, unit))
+	for _, c := range chunks {
+		f.OK(m.ReleaseChunk(c))
+	}
+	f.OK(m.Unreserve(p, 4*unit))
+}
