@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
 
 // Block is live memory of a pool. It is a handle that may be copied; the zero
@@ -23,7 +24,7 @@ func (b Block) Ptr() device.Ptr { return b.ptr }
 func (b Block) Bytes() int64 { return b.requested }
 
 // unit is the alignment of blocks; sizes are rounded up to it.
-const unit = 512
+const unit = freeset.Unit
 
 // blockBytes is the size of a block for n bytes.
 func blockBytes(n int64) int64 { return roundUp(n + guard) }
@@ -38,6 +39,7 @@ const (
 	pending             // freed, but in use by streams other than its own
 	free                // in the set of its owner
 	hole                // addresses without memory
+	lent                // addresses of memory that is used at others; within one mapping
 )
 
 // block is a range of addresses of a region. Every address of a region is in
@@ -67,7 +69,7 @@ type block struct {
 	// Guarded by Pool.mu.
 	kind       kind
 	prev, next *block // neighbours by address
-	set        links
+	set        freeset.Links[block]
 }
 
 func (b *block) end() device.Ptr { return b.ptr.Add(b.bytes) }
@@ -79,6 +81,15 @@ func (b *block) key() uint64 {
 	}
 	return uint64(b.region.number)<<44 | uint64(b.ptr-b.region.ptr)
 }
+
+// offset is where in its region b begins.
+func (b *block) offset() int64 { return int64(b.ptr - b.region.ptr) }
+
+// at returns where in its region b begins and ends.
+func (b *block) at() (from, to int64) { return b.offset(), b.offset() + b.bytes }
+
+// bare reports whether b has no memory of its own.
+func (b *block) bare() bool { return b.kind == hole || b.kind == lent }
 
 func (b *block) live() bool { return b.life.Load()&1 == 1 }
 

@@ -1,6 +1,8 @@
 package vram
 
 import (
+	"github.com/pinion-gpu/pinion/vram/internal/freeset"
+	"slices"
 	"testing"
 )
 
@@ -14,8 +16,8 @@ func (p *Pool) verify(t testing.TB) {
 				continue
 			}
 			inSets := map[*block]bool{}
-			collect := func(set *freeSet, k kind, o *owner) {
-				for _, b := range set.blocks(nil) {
+			collect := func(set *freeset.Set[block], k kind, o *owner) {
+				for _, b := range set.AtLeast(0) {
 					if b.kind != k || k == free && b.owner != o || inSets[b] {
 						t.Errorf("%#x of kind %d in the set of kind %d", uint64(b.ptr), b.kind, k)
 					}
@@ -29,6 +31,8 @@ func (p *Pool) verify(t testing.TB) {
 				return true
 			})
 			var whole, freeBytes int64
+			chunks := map[*chunk]bool{}
+			users := map[*chunk][]byte{} // by the unit of blocks: how many blocks have its memory
 			c, _ := h.backing.(*chunked)
 			for _, r := range h.regions {
 				at := r.ptr
@@ -61,7 +65,7 @@ func (p *Pool) verify(t testing.TB) {
 						}
 					}
 					if c != nil {
-						p.verifyPages(t, c, b)
+						p.verifyPages(t, c, b, users)
 					}
 					at, last = b.end(), b
 				}
@@ -72,13 +76,21 @@ func (p *Pool) verify(t testing.TB) {
 					if x == nil {
 						continue
 					}
-					mapped += c.unit
+					if !chunks[x.chunk] {
+						chunks[x.chunk] = true
+						mapped += x.bytes
+					}
 					if at := int64(i) * c.unit; at < x.at || at >= x.at+x.bytes {
 						t.Errorf("chunk of %d bytes at %d found at %d", x.bytes, x.at, at)
 					}
 				}
 				if c == nil {
 					mapped += r.bytes
+				}
+			}
+			for x, list := range users {
+				if i := slices.IndexFunc(list, func(n byte) bool { return n != 1 }); i >= 0 {
+					t.Errorf("chunk of %d bytes: %d blocks use byte %d", x.bytes, list[i], i*unit)
 				}
 			}
 			if len(inSets) > 0 {
@@ -114,8 +126,29 @@ func (p *Pool) verify(t testing.TB) {
 }
 
 // verifyPages checks that a block has memory behind all of it, or none.
-func (p *Pool) verifyPages(t testing.TB, c *chunked, b *block) {
+func (p *Pool) verifyPages(t testing.TB, c *chunked, b *block, users map[*chunk][]byte) {
 	t.Helper()
+	from, to := b.at()
+	for at := from; b.kind != hole && at < to; at += unit {
+		if i := at / c.unit; i < int64(len(b.region.pages)) && b.region.pages[i] != nil {
+			m := b.region.pages[i]
+			if len(m.places) == 1 {
+				if b.kind == lent {
+					t.Errorf("lent %#x is of a chunk at one place", uint64(b.ptr))
+				}
+				at = min(to, m.end()) - unit
+				continue
+			}
+			if users[m.chunk] == nil {
+				users[m.chunk] = make([]byte, m.bytes/unit)
+			}
+			if b.kind != lent {
+				users[m.chunk][(at-m.at)/unit]++
+			} else if to > m.end() {
+				t.Errorf("lent %#x is in several mappings", uint64(b.ptr))
+			}
+		}
+	}
 	first := int64(b.ptr-b.region.ptr) / c.unit
 	last := (int64(b.end()-b.region.ptr) + c.unit - 1) / c.unit
 	for i := first; i < last; i++ {

@@ -26,13 +26,40 @@ type chunked struct {
 	unmapped      []*chunk // mapped nowhere
 	unmappedTotal int64    // their bytes
 	idleTotal     int64    // bytes of the mapped chunks that hold only idle blocks
+	scattered     []*chunk // that lie in idle blocks altogether, at several places; some may not any more
 }
 
-// chunk is physical memory, mapped at one place or nowhere.
+// chunk is physical memory. It is mapped nowhere, at one place or, if blocks were
+// stitched of its parts, at several, each of which has the use of other bytes.
 type chunk struct {
 	handle device.Chunk
 	bytes  int64
-	at     int64 // where in its region
+	places []*mapping
+	idle   int64 // bytes in idle blocks that have a part of it
+}
+
+// mapping is a place of a chunk.
+type mapping struct {
+	*chunk
+	at   int64  // in its region
+	lent *block // one of those in it; nil: none
+}
+
+func (m *mapping) end() int64 { return m.at + m.bytes }
+
+// note notes that x is mapped at a place.
+func (c *chunked) note(r *region, x *chunk, at int64) {
+	m := &mapping{chunk: x, at: at}
+	x.places = append(x.places, m)
+	for ; at < m.end(); at += c.unit {
+		r.pages[at/c.unit] = m
+	}
+}
+
+// forget notes that m is not mapped any more.
+func (c *chunked) forget(r *region, m *mapping) {
+	m.places = slices.DeleteFunc(m.places, func(x *mapping) bool { return x == m })
+	clear(r.pages[m.at/c.unit : m.end()/c.unit])
 }
 
 // span returns where in its region the whole chunks inside b begin and end.
@@ -56,6 +83,24 @@ func (c *chunked) span(b *block) (start, end int64) {
 func (c *chunked) idle(b *block, change int64) {
 	start, end := c.span(b)
 	c.idleTotal += change * (end - start)
+	from, to := b.at()
+	if start == end {
+		start = min(to, b.region.pages[from/c.unit].end())
+		end = start
+	}
+	if from < start {
+		c.part(b.region.pages[from/c.unit].chunk, change*(start-from))
+	}
+	if to > end {
+		c.part(b.region.pages[end/c.unit].chunk, change*(to-end))
+	}
+}
+
+// part notes that an idle block has, or has no more, some bytes of x.
+func (c *chunked) part(x *chunk, bytes int64) {
+	if x.idle += bytes; x.idle == x.bytes && len(x.places) > 1 {
+		c.scattered = append(c.scattered, x)
+	}
 }
 
 func (c *chunked) movable(b *block) int64 {
@@ -180,9 +225,10 @@ func (c *chunked) unmap(b *block, start, end int64) (gap *block, chunks []*chunk
 	h.pool.log(Event{Kind: EventUnmap, Address: r.ptr.Add(start), Bytes: end - start})
 	h.unset(b)
 	for at := start; at < end; {
-		x := r.pages[at/c.unit]
-		chunks = append(chunks, x)
-		at += x.bytes
+		m := r.pages[at/c.unit]
+		c.forget(r, m)
+		chunks = append(chunks, m.chunk)
+		at = m.end()
 	}
 	h.pool.calls.Unmap += int64(len(chunks))
 	gap = b
@@ -193,7 +239,6 @@ func (c *chunked) unmap(b *block, start, end int64) (gap *block, chunks []*chunk
 	if gap.bytes > end-start {
 		rest = h.cut(gap, end-start)
 	}
-	clear(r.pages[start/c.unit : end/c.unit])
 	if gap != b {
 		h.put(b)
 	}
@@ -229,26 +274,25 @@ func (c *chunked) put(gap *block, chunks []*chunk, last bool) error {
 			}
 			return err
 		}
-		for _, x := range chunks[first:i] {
-			x.at = at
-			at += size
-		}
+		at += int64(i-first) * size
 	}
 	p.calls.Map += int64(len(chunks))
-	p.log(Event{Kind: EventMap, Address: r.ptr.Add(start), Bytes: at - start})
 	if last := int(at / c.unit); last > len(r.pages) {
-		r.pages = append(r.pages, make([]*chunk, last-len(r.pages))...)
+		r.pages = append(r.pages, make([]*mapping, last-len(r.pages))...)
 	}
+	at = start
 	for _, x := range chunks {
-		for i := x.at; i < x.at+x.bytes; i += c.unit {
-			r.pages[i/c.unit] = x
-		}
+		c.note(r, x, at)
+		at += x.bytes
 	}
 	return nil
 }
 
 // trim returns all idle chunks to the device.
 func (c *chunked) trim() (freed int64, err error) {
+	if err := c.gather(); err != nil {
+		return 0, err
+	}
 	for b := c.movableBlock(); b != nil; b = c.movableBlock() {
 		start, end := c.span(b)
 		_, chunks, err := c.unmap(b, start, end)
@@ -267,7 +311,7 @@ func (c *chunked) movableBlock() *block {
 	if c.idleTotal == 0 {
 		return nil
 	}
-	for b := range c.heap.idle.large.Descending() {
+	for b := range c.heap.idle.Large() {
 		if start, end := c.span(b); start < end {
 			return b
 		}
@@ -285,8 +329,11 @@ func (c *chunked) close() error {
 				i++
 				continue
 			}
-			errs = append(errs, c.mapper.Unmap(r.ptr.Add(x.at), x.bytes), c.mapper.ReleaseChunk(x.handle))
+			errs = append(errs, c.mapper.Unmap(r.ptr.Add(x.at), x.bytes))
 			i += int(x.bytes / c.unit)
+			if c.forget(r, x); len(x.places) == 0 {
+				c.unmapped = append(c.unmapped, x.chunk)
+			}
 		}
 		errs = append(errs, c.mapper.Unreserve(r.ptr, r.bytes))
 	}

@@ -60,6 +60,9 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (*b
 		p.settle(o)
 		p.mark(o)
 	}
+	if b, err := h.backing.squeeze(size, o); b != nil || err != nil {
+		return b, err
+	}
 	if b := h.fit(size, o); b != nil {
 		return b, nil
 	}

@@ -91,7 +91,7 @@ func TestFragmentation(t *testing.T) {
 		}},
 		{"steps", 1.2, 1000, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Steps(trace.StepsOptions{Seed: s}) }},
 		{"streams", 1.2, 4000, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Streams(trace.StreamsOptions{Seed: s}) }},
-		{"cycles", 1.13, 700, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Cycles(trace.CyclesOptions{Seed: s}) }},
+		{"cycles", 1.15, 700, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Cycles(trace.CyclesOptions{Seed: s}) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			worst, calls := 0.0, int64(0)
@@ -183,14 +183,14 @@ func TestTight(t *testing.T) {
 			return trace.Growing(trace.GrowingOptions{Seed: s})
 		}},
 		{"cycles", 0.97, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Cycles(trace.CyclesOptions{Seed: s}) }},
-		{"20,000 of up to 6 MiB", 0.95, func(s uint64) (iter.Seq[trace.Event], error) {
-			return trace.Random(trace.RandomOptions{Count: 20000, Max: 6 << 20, Live: 16 * gib, Seed: s})
+		{"12,000 of up to 6 MiB", 0.97, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 12000, Max: 6 << 20, Live: 16 * gib, Seed: s})
 		}},
-		{"20,000 of up to 16 MiB", 0.93, func(s uint64) (iter.Seq[trace.Event], error) {
-			return trace.Random(trace.RandomOptions{Count: 20000, Max: 16 << 20, Live: 16 * gib, Seed: s})
+		{"6,000 of up to 16 MiB", 0.97, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 6000, Max: 16 << 20, Live: 16 * gib, Seed: s})
 		}},
-		{"20,000 of up to 20 MiB", 0.93, func(s uint64) (iter.Seq[trace.Event], error) {
-			return trace.Random(trace.RandomOptions{Count: 20000, Max: 20 << 20, Live: 16 * gib, Seed: s})
+		{"6,000 of up to 20 MiB", 0.97, func(s uint64) (iter.Seq[trace.Event], error) {
+			return trace.Random(trace.RandomOptions{Count: 6000, Max: 20 << 20, Live: 16 * gib, Seed: s})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestComb(t *testing.T) {
 	for _, c := range []struct {
 		bytes int64
 		least float64 // of the budget that is live, or asked for, at the first failure, with default chunks
-	}{{3 << 20, 0.6}, {10 << 20, 0.7}, {64 << 20, 0.92}} {
+	}{{3 << 20, 0.68}, {10 << 20, 0.85}, {64 << 20, 0.92}} {
 		for _, chunk := range []int64{0, 2 << 20} {
 			p, err := New(openHost(t, "host:141GiB"), Options{Budget: budget, ChunkBytes: chunk})
 			testkit.OK(t, err)
@@ -297,7 +297,7 @@ func TestComb(t *testing.T) {
 			could := live + budget - p.Reserved() // the least there is, whatever the chunks
 			p.freeze(func() {
 				for _, h := range p.heaps {
-					for _, b := range h.idle.blocks(nil) {
+					for _, b := range h.idle.AtLeast(0) {
 						from := int64(b.ptr - b.region.ptr)
 						could += max((from+b.bytes)&^(p.unit-1)-(from+p.unit-1)&^(p.unit-1), 0)
 					}

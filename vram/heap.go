@@ -2,6 +2,7 @@ package vram
 
 import (
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
 
 // Blocks of different sizes are kept apart: a small block that lives long must not
@@ -26,23 +27,23 @@ type heap struct {
 	index   int // in Pool.heaps
 	backing backing
 	regions []*region
-	idle    freeSet // free blocks that any stream may have
-	holes   freeSet // addresses without memory
-	bytes   int64   // of free blocks, idle or not
-	made    int     // regions that were ever added
+	idle    freeset.Set[block] // free blocks that any stream may have
+	holes   freeset.Set[block] // addresses without memory
+	bytes   int64              // of free blocks, idle or not
+	made    int                // regions that were ever added
 }
 
 // region is a reservation of address space, or a segment.
 type region struct {
 	ptr    device.Ptr
 	bytes  int64
-	first  *block   // by address
-	number int      // in order of creation, from 0 on
-	pages  []*chunk // behind the addresses, by the unit of chunks; nil: none. None for a segment
+	first  *block     // by address
+	number int        // in order of creation, from 0 on
+	pages  []*mapping // behind the addresses, by the unit of chunks; nil: none. None for a segment
 }
 
 // set returns the set that b belongs in.
-func (h *heap) set(b *block) *freeSet {
+func (h *heap) set(b *block) *freeset.Set[block] {
 	switch {
 	case b.kind == hole:
 		return &h.holes
@@ -54,7 +55,7 @@ func (h *heap) set(b *block) *freeSet {
 
 // unset takes a free block or a hole out of its set.
 func (h *heap) unset(b *block) {
-	h.set(b).remove(b)
+	h.set(b).Remove(&b.set)
 	if b.kind == free {
 		h.bytes -= b.bytes
 		if b.owner == nil {
@@ -65,7 +66,7 @@ func (h *heap) unset(b *block) {
 
 // put puts a free block or a hole into its set.
 func (h *heap) put(b *block) {
-	h.set(b).insert(b)
+	h.set(b).Insert(&b.set, b, b.bytes, b.key())
 	if b.kind == free {
 		h.bytes += b.bytes
 		if o := b.owner; o == nil {
@@ -152,9 +153,9 @@ func (h *heap) fit(n int64, o *owner) *block {
 
 // best returns the smallest free block of at least n bytes that o may use, or nil.
 func (h *heap) best(n int64, o *owner) *block {
-	b := h.idle.best(n)
+	b := h.idle.Best(n)
 	if o != nil {
-		if own := o.free[h.index].best(n); own != nil && (b == nil || own.bytes <= b.bytes) {
+		if own := o.free[h.index].Best(n); own != nil && (b == nil || own.bytes <= b.bytes) {
 			b = own
 		}
 	}
@@ -198,6 +199,10 @@ type backing interface {
 	// device.ErrOutOfMemory if the device has none, or with errBudget if the
 	// pool would have more than most bytes.
 	grow(n int64, o *owner, most int64) (*block, error)
+
+	// squeeze returns a block of n bytes for o that leaves as little as possible
+	// of what nobody can use, if memory is so short that this pays; nil if not.
+	squeeze(n int64, o *owner) (*block, error)
 
 	// trim returns idle memory to the device, and reports how much.
 	trim() (int64, error)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
 
 // owner is a stream that uses memory. Memory freed on it may be reused there at
@@ -23,7 +24,7 @@ type owner struct {
 	seq    atomic.Uint64 // number of the next frees
 
 	// Guarded by Pool.mu.
-	free   [heaps]freeSet
+	free   [heaps]freeset.Set[block]
 	marks  []mark // by number
 	done   uint64 // the work before frees up to this number is done
 	marked uint64 // up to this number a mark stands for them
@@ -41,7 +42,7 @@ type mark struct {
 // frees is how many free blocks belong to o.
 func (o *owner) frees() (n int) {
 	for i := range o.free {
-		n += o.free[i].count
+		n += o.free[i].Len()
 	}
 	return n
 }
@@ -172,7 +173,7 @@ func (p *Pool) settle(o *owner) (found bool) {
 		}
 	}()
 	for i, h := range p.heaps {
-		for _, b := range o.free[i].blocks(nil) {
+		for _, b := range o.free[i].AtLeast(0) {
 			switch {
 			case b.kind != free || b.owner != o: // it was merged
 			case b.seq <= o.done:

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/vram/internal/pieces"
 )
 
 // fromEnd reports whether n bytes would leave less of the chunk that their border
@@ -68,13 +70,14 @@ func (c *chunked) divide(b *block, n int64, last bool) *block {
 		h.merge(gap)
 		return nil
 	}
+	h.pool.log(Event{Kind: EventMap, Address: r.ptr.Add(at), Bytes: bytes})
 	gap.kind, gap.owner, gap.seq = free, nil, 0
 	return h.merge(gap)
 }
 
 // cutting returns the chunk that has to be divided before n bytes are taken from
 // the start or the end of b, and the bytes of its first part; nil: none.
-func (c *chunked) cutting(b *block, n int64, last bool) (first int64, x *chunk) {
+func (c *chunked) cutting(b *block, n int64, last bool) (first int64, x *mapping) {
 	if c.fixed > 0 || b.bytes == n || !c.heap.pool.tight(n) {
 		return 0, nil
 	}
@@ -102,6 +105,13 @@ func (c *chunked) fine() int64 {
 	return max(c.heap.pool.hard/1024&^(c.unit-1), c.unit)
 }
 
+// roomy reports whether a small request may get a larger chunk, for those to come.
+// What is free in the middle of one cannot be stitched, so that blocks of about a
+// chunk's size get no larger ones from 1/8 of the memory on.
+func (c *chunked) roomy(n int64) bool {
+	return c.heap.index != mediumHeap || c.heap.pool.alive()+n < c.heap.pool.hard/8
+}
+
 // tight reports whether more than half of what the pool may have is in use with n
 // bytes more. From then on it makes smaller chunks, so that there are enough when
 // memory is short.
@@ -112,6 +122,7 @@ type spare struct {
 	*chunk
 	from *chunked
 	b    *block // idle, that it is in; nil: it is mapped nowhere
+	at   int64  // where in the region of b
 }
 
 // spares lists chunks of this heap, or of all heaps, that may be mapped elsewhere,
@@ -133,18 +144,18 @@ func (c *chunked) append(list []spare, to *chunked, n int64) []spare {
 	fits := func(x *chunk) bool { return to.fixed == 0 || x.bytes == to.fixed }
 	for _, x := range c.unmapped {
 		if fits(x) {
-			list = append(list, spare{x, c, nil})
+			list = append(list, spare{x, c, nil, 0})
 			n -= x.bytes
 		}
 	}
 	const plenty = 8
 	enough := plenty * max(n, 0)
-	for b := range c.heap.idle.large.Descending() {
+	for b := range c.heap.idle.Large() {
 		start, end := c.span(b)
 		for at := start; at < end; {
 			x := b.region.pages[at/c.unit]
-			if fits(x) {
-				list = append(list, spare{x, c, b})
+			if fits(x.chunk) {
+				list = append(list, spare{x.chunk, c, b, at})
 			}
 			at += x.bytes
 		}
@@ -208,6 +219,11 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 		}
 		full, most = err, p.reserved.current.Load() // the device has no more
 	}
+	if c.heap.index == mediumHeap && p.tight(n) {
+		if b, err := c.stitch(n, o, most, pieces.Any); b != nil || err != nil {
+			return b, err
+		}
+	}
 	list := c.spares(n, false)
 	at := c.cheapest(list, n, o)
 	if at.makes > 0 {
@@ -226,6 +242,9 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 	var sizes []int64
 	if at.makes > 0 {
 		if sizes = c.sizes(at.makes, most-p.reserved.current.Load(), false); sizes == nil {
+			if b, err := c.stitch(n, o, most, pieces.Any); b != nil || err != nil {
+				return b, err
+			}
 			return nil, full
 		}
 	}
@@ -240,13 +259,13 @@ const dear = 2
 // pool would have more than most bytes.
 func (c *chunked) fresh(n int64, o *owner, most int64) (at place, sizes []int64) {
 	saved := int64(0)
-	for gap := range c.heap.holes.large.Descending() { // the largest free block
+	for gap := range c.heap.holes.Large() { // the largest free block
 		if f := gap.prev; usable(f, o) && f.bytes > saved && f.bytes+gap.bytes >= n+c.most {
 			at, saved = place{gap: gap, free: f}, f.bytes
 		}
 	}
 	if at.gap == nil {
-		at.gap = c.heap.holes.best(n + c.most)
+		at.gap = c.heap.holes.Best(n + c.most)
 	}
 	return at, c.sizes(n-saved, most-c.heap.pool.reserved.current.Load(), true)
 }
@@ -280,7 +299,7 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 		most = min((units+parts-1)/parts, c.most/step)
 		if p.tight(n) {
 			most = min((units+tightParts-1)/tightParts, c.fine()/step)
-		} else if stuck := c.heap.bytes - c.idleTotal; ahead && float64(stuck) < p.slack/3*float64(p.alive()) {
+		} else if stuck := c.heap.bytes - c.idleTotal; ahead && c.roomy(n) && float64(stuck) < p.slack/3*float64(p.alive()) {
 			most = max(most, min(room/3, 32*n, p.alive()/36, c.fine())/step)
 			units = max(units, most)
 		}
@@ -330,7 +349,7 @@ func (c *chunked) cheapest(list []spare, n int64, o *owner) (best place) {
 		}
 	}
 	bare := false
-	for gap := range c.heap.holes.large.Descending() {
+	for gap := range c.heap.holes.Large() {
 		if usable(gap.prev, o) {
 			try(gap, gap.prev, false)
 		}
@@ -399,6 +418,7 @@ func (c *chunked) fill(n int64, o *owner, at place, list []spare, sizes []int64)
 		rest.kind = hole
 		h.merge(rest)
 	}
+	h.pool.log(Event{Kind: EventMap, Address: gap.ptr, Bytes: bytes})
 	// The free block and the new memory become one.
 	if f != nil {
 		if at.last {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
 
 // Pool is an allocator of device memory. All its methods are safe for
@@ -133,7 +134,7 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 	if err != nil {
 		return fmt.Errorf("vram: %w", err)
 	}
-	small = max(small, binned) // a block with a whole chunk in it is in the treap
+	small = max(small, freeset.Binned) // a block with a whole chunk in it is in the treap
 	if p.chunk, err = p.options.mostChunkBytes(small, capacity); err != nil {
 		return err
 	}

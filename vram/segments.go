@@ -75,6 +75,8 @@ func (s *segmented) trim() (freed int64, err error) {
 	return freed, err
 }
 
+func (s *segmented) squeeze(int64, *owner) (*block, error) { return nil, nil }
+
 func (s *segmented) idle(*block, int64) {}
 
 func (s *segmented) fromEnd(*block, int64) bool { return false }

@@ -18,16 +18,41 @@ import (
 // must be true of a pool is.
 func TestSizes(t *testing.T) {
 	exact(t) // and mostly untouched
+	any := func(r *rand.Rand) int64 { return 1 + r.Int64N(1<<(1+r.IntN(29))) }
 	for name, o := range map[string]Options{
 		"slack":    {Source: SourceChunks, Budget: 3 << 30},
 		"no slack": {Source: SourceChunks, Budget: 3 << 30, Slack: -1},
 		"roomy":    {Source: SourceChunks, Budget: 12 << 30, Slack: 0.5},
 	} {
-		t.Run(name, func(t *testing.T) { sizes(t, o) })
+		t.Run(name, func(t *testing.T) {
+			end := time.Now().Add(*long)
+			sizes(t, o, any, 4, func() bool { return time.Now().Before(end) })
+		})
 	}
 }
 
-func sizes(t *testing.T, o Options) {
+// TestStitch does the same with blocks of about a chunk's size and hardly any
+// memory, so that most of them are stitched.
+func TestStitch(t *testing.T) {
+	exact(t)
+	for _, chunk := range []int64{0, 2 << 20, 4 << 20} {
+		left := 300
+		n := sizes(t, Options{Source: SourceChunks, Budget: 128 << 20, ChunkBytes: chunk}, func(r *rand.Rand) int64 {
+			return 1<<20 + r.Int64N(8<<20)
+		}, 8, func() bool {
+			left--
+			return left > 0
+		})
+		if n < 10 {
+			t.Errorf("chunks of %d: %d places of chunks that have several", chunk, n)
+		}
+	}
+}
+
+// sizes is TestSizes with blocks of some sizes, between low eighths of the memory
+// and all of it, while there is more to do. It returns how many places those chunks
+// had at most that have several.
+func sizes(t *testing.T, o Options, size func(*rand.Rand) int64, low int, more func() bool) (stitched int) {
 	dev := devicetest.Open(t)
 	p := newPool(t, dev, o)
 	streams := []device.Stream{newStream(t, dev), nil}
@@ -58,14 +83,14 @@ func sizes(t *testing.T, o Options) {
 	}
 	var live int64
 	full := 0
-	for end := time.Now().Add(*long); time.Now().Before(end) && !t.Failed(); {
-		if most := o.Budget * int64(4+r.IntN(5)) / 8; live < most {
-			n := 1 + r.Int64N(1<<(1+r.IntN(29)))
+	for more() && !t.Failed() {
+		if most := o.Budget * int64(low+r.IntN(9-low)) / 8; live < most {
+			n := size(r)
 			st := streams[r.IntN(2)]
 			b, err := p.Alloc(ctx, n, Use{Stream: st})
 			if errors.Is(err, device.ErrOutOfMemory) {
 				full++
-				for range len(list) / 2 {
+				for range 1 + r.IntN(len(list)/low) {
 					drop(r.IntN(len(list)))
 				}
 			} else {
@@ -89,6 +114,7 @@ func sizes(t *testing.T, o Options) {
 			testkit.OK(t, err)
 		}
 		p.verify(t)
+		stitched = max(stitched, p.stitched())
 		s := p.Stats()
 		live = s.Requested.Current
 		if s.Reserved.Current > o.Budget || s.Blocks.Current != int64(len(list)) {
@@ -107,15 +133,43 @@ func sizes(t *testing.T, o Options) {
 	if s := p.Stats(); s.Reserved.Current != 0 {
 		t.Errorf("%d bytes reserved at the end", s.Reserved.Current)
 	}
-	t.Logf("%d times out of memory; %+v", full, p.Stats().Calls)
+	t.Logf("%d times out of memory, up to %d places of chunks that have several; %+v", full, stitched, p.Stats().Calls)
+	return stitched
+}
+
+// stitched is how many places those chunks have that have several.
+func (p *Pool) stitched() (n int) {
+	p.freeze(func() {
+		for _, h := range p.heaps {
+			for _, r := range h.regions {
+				last := (*mapping)(nil)
+				for _, m := range r.pages {
+					if m != nil && m != last && len(m.places) > 1 {
+						n++
+					}
+					last = m
+				}
+			}
+		}
+	})
+	return n
 }
 
 // TestSizesFaulty: after a call of the device has failed, in the middle of whatever
 // the pool does with chunks of many sizes, the books are right.
 func TestSizesFaulty(t *testing.T) {
 	exact(t)
+	t.Run("all", func(t *testing.T) {
+		sizesFaulty(t, 3<<30, func(r *rand.Rand) int64 { return 1 + r.Int64N(1<<(20+r.IntN(10))) })
+	})
+	t.Run("stitched", func(t *testing.T) {
+		sizesFaulty(t, 128<<20, func(r *rand.Rand) int64 { return 1<<20 + r.Int64N(8<<20) })
+	})
+}
+
+func sizesFaulty(t *testing.T, budget int64, size func(*rand.Rand) int64) {
 	f := newFaulty(t, "host:4GiB")
-	p := newPool(t, f, Options{Budget: 3 << 30})
+	p := newPool(t, f, Options{Budget: budget})
 	r := rand.New(rand.NewPCG(*seed, 4))
 	const any = 1 << 30
 	var list []Block
@@ -131,7 +185,7 @@ func TestSizesFaulty(t *testing.T) {
 		case 3:
 			f.releaseLeft = r.IntN(2)
 		}
-		b, err := p.Alloc(ctx, 1+r.Int64N(1<<(20+r.IntN(10))), Use{})
+		b, err := p.Alloc(ctx, size(r), Use{})
 		if err == nil {
 			list = append(list, b)
 		} else if errors.Is(err, errBoom) {
@@ -141,7 +195,7 @@ func TestSizesFaulty(t *testing.T) {
 		}
 		f.mapErr, f.unmapErr, f.createLeft, f.releaseLeft = nil, nil, any, any
 		p.verify(t)
-		for len(list) > 0 && (r.IntN(3) == 0 || p.Stats().Allocated.Current > 5<<29) {
+		for len(list) > 0 && (r.IntN(3) == 0 || p.Stats().Allocated.Current > budget) {
 			i := r.IntN(len(list))
 			testkit.OK(t, list[i].Free())
 			list = append(list[:i], list[i+1:]...)

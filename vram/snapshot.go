@@ -75,10 +75,10 @@ func (p *Pool) Snapshot() (s Snapshot) {
 // segments lists the ranges of r that memory is mapped to.
 func (r *region) segments(small bool) (list []Segment) {
 	for b := r.first; b != nil; b = b.next {
-		if b.kind == hole {
+		if b.bare() {
 			continue
 		}
-		if b.prev == nil || b.prev.kind == hole {
+		if b.prev == nil || b.prev.bare() {
 			list = append(list, Segment{Address: b.ptr, Small: small})
 		}
 		s := &list[len(list)-1]

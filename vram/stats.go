@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/internal/texttable"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
 
 // Account follows an amount over time, in bytes or in blocks. Current, Allocated
@@ -108,11 +109,11 @@ func (p *Pool) stats() Stats {
 		if h.backing == nil {
 			break
 		}
-		count := func(set *freeSet) {
-			if b := set.largest(); b != nil {
+		count := func(set *freeset.Set[block]) {
+			if b := set.Largest(); b != nil {
 				s.LargestFree = max(s.LargestFree, b.bytes)
 			}
-			for _, b := range set.blocks(nil) {
+			for _, b := range set.AtLeast(0) {
 				s.Fragmented -= h.backing.movable(b)
 			}
 		}
