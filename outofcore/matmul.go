@@ -357,7 +357,7 @@ func (x *execution) copyBox(s device.Stream, w window, at device.Ptr, toHost boo
 	}
 	host, err := x.pinner.Mapped(w.bytes)
 	if err != nil {
-		return false, err
+		return false, nil // pinned by somebody who did not map it: the engine copies that, too
 	}
 	box := device.Box{Dst: at, Src: host, RowBytes: w.rowBytes, Rows: w.rows, Planes: 1, DstRowStride: w.rowBytes, SrcRowStride: w.stride}
 	if toHost {

@@ -37,7 +37,7 @@ func (r *Runner) rowShare(ctx context.Context, m *Matrix, budget int64) (share R
 	}
 	host, err := r.pinner.Mapped(m.Bytes)
 	if err != nil {
-		return share, err
+		return share, nil // not mapped
 	}
 	at, free, err := r.alloc(ctx, sample)
 	if errors.Is(err, device.ErrOutOfMemory) {

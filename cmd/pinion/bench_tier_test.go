@@ -42,6 +42,8 @@ func TestBenchTierUsage(t *testing.T) {
 		{"--seconds 0", "above 0"},
 		{"--budget 1MiB --array 512KiB", "a quarter of the budget"},
 		{"--budget 0", "must be a size"},
+		{"--budget 8KiB", "at least 16 KiB"},
+		{"--array 1KiB", "at least 4 KiB"},
 		{"more", "more"},
 		{"--ratios 1,0", "above 0"},
 		{"--ratios x", "ratios"},
@@ -49,6 +51,21 @@ func TestBenchTierUsage(t *testing.T) {
 	} {
 		r := pinion(t, append([]string{"bench", "tier"}, strings.Fields(c.args)...)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, c.say) || r.stdout != "" {
+			t.Errorf("%s: exit code %d, want %q\n%s%s", c.args, r.code, c.say, r.stdout, r.stderr)
+		}
+	}
+}
+
+// TestBenchTierRoom: what there is no room for is refused before anything is
+// measured.
+func TestBenchTierRoom(t *testing.T) {
+	for _, c := range []struct{ args, say string }{
+		{"--device host:16MiB --budget 1GiB", "needs 1.06 GiB of device memory, of which 16 MiB are free"},
+		{"--device host:4TiB --budget 1TiB", "not enough host memory: the run needs"},
+		{"--device host --budget 4MiB --ratios 2 --folder /nonexistent/folder", "/nonexistent/folder"},
+	} {
+		r := pinion(t, append([]string{"bench", "tier"}, strings.Fields(c.args)...)...)
+		if r.code != exitFailed || !strings.Contains(r.stderr, c.say) || r.stdout != "" || strings.Contains(r.stderr, "sequential") {
 			t.Errorf("%s: exit code %d, want %q\n%s%s", c.args, r.code, c.say, r.stdout, r.stderr)
 		}
 	}

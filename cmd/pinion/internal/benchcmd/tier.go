@@ -84,6 +84,12 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 		if cmd.Flags().Changed("array") && o.Budget/4 < o.ArrayBytes {
 			return cli.BadUsage(cmd, "--array is %s, but must be at most a quarter of the budget of %s", units.Bytes(o.ArrayBytes), units.Bytes(o.Budget))
 		}
+		if n := o.ArrayBytes; cmd.Flags().Changed("array") && n < tierbench.LeastArray {
+			return cli.BadUsage(cmd, "--array is %s, but must be at least %s", units.Bytes(n), units.Bytes(tierbench.LeastArray))
+		}
+		if o.Budget < 4*tierbench.LeastArray {
+			return cli.BadUsage(cmd, "--budget is %s, but must be at least %s", units.Bytes(o.Budget), units.Bytes(4*tierbench.LeastArray))
+		}
 		if *report == "" && cmd.Flags().Changed("report") {
 			return cli.BadUsage(cmd, "--report needs the name of a file")
 		}
@@ -141,7 +147,7 @@ func measureTier(cmd *cobra.Command, name string, o tierbench.Options, exact boo
 		o.Budget = max(min(o.Budget, memory.FreeBytes/4, sysmem.Available()/16)>>20<<20, 1<<20)
 	}
 	if o.ArrayBytes == 0 {
-		o.ArrayBytes = max(o.Budget/64, 4096)
+		o.ArrayBytes = max(o.Budget/64, tierbench.LeastArray)
 	}
 	line := cli.NewProgress(cmd)
 	o.Progress = line.Show

@@ -12,9 +12,14 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/tier"
 )
+
+// LeastArray is how small an array may be: host memory is taken by pages.
+const LeastArray = 4096
 
 // Options say what is measured. Every field is needed.
 type Options struct {
@@ -89,8 +94,45 @@ type bench struct {
 	steps  int
 }
 
+// check refuses at once what would fail, or take the machine's last memory, after
+// minutes: too little room, and folders that cannot be written.
+func (o *Options) check(dev device.Device, available int64) error {
+	most := 2.0 // of the pool under pressure
+	for _, r := range o.Ratios {
+		most = max(most, r)
+	}
+	need := o.Budget + 4*o.ArrayBytes // with what uses write to, and a ring of three
+	host := int64(most*float64(o.Budget)) + 2*o.ArrayBytes
+	memory, err := dev.Memory()
+	if err != nil {
+		return err
+	}
+	if memory.FreeBytes < need {
+		return fmt.Errorf("%w: the run needs %s of device memory, of which %s are free", device.ErrOutOfMemory,
+			units.Bytes(need), units.Bytes(memory.FreeBytes))
+	}
+	if dev.Info().Integrated {
+		host += need
+	}
+	if available > 0 && available < host {
+		return fmt.Errorf("%w: the run needs %s, of which %s are available", sysmem.ErrMemory, units.Bytes(host), units.Bytes(available))
+	}
+	if len(o.Folders) == 0 {
+		return nil
+	}
+	s, err := tier.New(dev, tier.Options{DeviceBytes: 4 * o.ArrayBytes, HostBytes: 4 * o.ArrayBytes,
+		Files: tier.Files{Folders: o.Folders, Bytes: o.ArrayBytes}})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
 // Run measures on dev.
 func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err error) {
+	if err := o.check(dev, sysmem.Available()); err != nil {
+		return nil, err
+	}
 	b := &bench{Options: o, dev: dev, report: &Report{}, steps: 2 + len(o.Ratios)*len(kinds)}
 	if len(o.Folders) > 0 {
 		b.steps += len(o.Ratios)
