@@ -26,6 +26,9 @@ func (a *Array) host(ctx context.Context, p []byte, offset int64, writes bool) e
 	if offset < 0 || n > a.bytes-offset {
 		return fmt.Errorf("tier: %v: %w: %d bytes at %d of %d", a, device.ErrArgument, n, offset, a.bytes)
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	s := a.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +46,7 @@ func (a *Array) host(ctx context.Context, p []byte, offset int64, writes bool) e
 	if n == 0 || a.version == 0 && !writes {
 		s.leave(u)
 		clear(p)
-		return ctx.Err()
+		return nil
 	}
 	s.active = append(s.active, u)
 	if err := s.complete(ctx, u); err != nil {

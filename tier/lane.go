@@ -1,7 +1,6 @@
 package tier
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,7 +130,7 @@ func (s *Store) launchFill(m *move) error {
 	if err := s.moveEvent(m); err != nil {
 		return err
 	}
-	block, err := s.pool.Alloc(context.WithValue(s.ctx, ownKey{}, s), a.bytes, vram.Use{Stream: s.in.stream, Purpose: s.options.Purpose, Name: a.name})
+	block, err := s.pool.Alloc(s.own, a.bytes, vram.Use{Stream: s.in.stream, Purpose: s.options.Purpose, Name: a.name})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type Store struct {
 	pool    *vram.Pool
 	ownPool bool
 	ctx     context.Context // of moves; ends with the store
+	own     context.Context // of the store's own allocations, for reclaim
 	cancel  func()
 	remove  func() // takes the reclaimer out of the pool
 
@@ -83,6 +84,7 @@ func New(dev device.Device, o Options) (*Store, error) {
 	s := &Store{dev: dev, options: o, pool: o.Pool, limit: o.DeviceBytes, arrays: map[*Array]struct{}{}, events: events{dev: dev}}
 	s.quiet.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.own = context.WithValue(s.ctx, ownKey{}, s)
 	if s.pool == nil {
 		s.ownPool = true
 		if s.pool, err = vram.New(dev, vram.Options{Budget: o.DeviceBytes + o.DeviceBytes/piecesShare + piecesBytes}); err != nil {
