@@ -157,8 +157,8 @@ func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
 	return a, nil
 }
 
-// halfLives is how many times the bytes of all arrays are used until uses count
-// half; see TestPolicies of internal/forecast.
+// halfLives is how many times the bytes of all arrays are used until uses count half
+// in the short memory; see TestPolicies of internal/forecast.
 const halfLives = 4
 
 // capacity is how many bytes of arrays the tiers hold together and can still move, so

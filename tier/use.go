@@ -184,7 +184,7 @@ func (s *Store) note(accesses []Access) {
 		if a.order != nil {
 			a.order.used(a)
 		}
-		a.reuse.Use(s.clock)
+		a.reuse.Use(&s.clock)
 		s.clock.Now += a.bytes
 	}
 }

@@ -31,7 +31,7 @@ func (s *Store) next(a *Array) float64 {
 	case a.order != nil:
 		return max(a.order.next(a), 1)
 	}
-	return a.reuse.Next(s.clock)
+	return a.reuse.Next(&s.clock)
 }
 
 // victims are the arrays that leave the device next, in order: a list that is made
