@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -188,5 +191,54 @@ func TestOnePass(t *testing.T) {
 	}
 	for _, err := range ld.All(t.Context()) {
 		says(t, err, ds.once, "Rest")
+	}
+}
+
+// Whatever loops and calls of Next there are, a stream that can be read again has
+// the batches of a dataset whose length is known.
+func TestPassesAsEpochs(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	type pair = [2]int // epoch and number
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		n, o := 1+rng.IntN(20), loader.Options{Batch: 1 + rng.IntN(5), Epochs: 1 + rng.IntN(4), Workers: 1 + rng.IntN(3)}
+		loaders := []*loader.Loader{start(t, dev, images(n, 4, 4, 3), o), start(t, dev, streamAgain(n), o)}
+		for step := range 30 {
+			kind, most := rng.IntN(4), 1+rng.IntN(8)
+			var got [2][]pair
+			for i, ld := range loaders {
+				left := most
+				take := func(b *loader.Batch, err error) (more bool) {
+					if err == io.EOF {
+						got[i] = append(got[i], pair{-1, -1})
+						return false
+					}
+					testkit.OK(t, err)
+					got[i] = append(got[i], pair{b.Epoch, b.Number})
+					testkit.OK(t, b.Release())
+					left--
+					return left > 0
+				}
+				if kind == 3 {
+					for take(next(t, ld)) {
+					}
+					continue
+				}
+				loop := []func(context.Context) iter.Seq2[*loader.Batch, error]{ld.All, ld.Epoch, ld.Rest}[kind]
+				for b, err := range loop(t.Context()) {
+					if !take(b, err) {
+						break
+					}
+				}
+			}
+			if !slices.Equal(got[0], got[1]) {
+				t.Fatalf("seed %d, step %d: %d samples in batches of %d, %d epochs: %s of %d: %v of the stream, want %v",
+					seed, step, n, o.Batch, o.Epochs, []string{"All", "Epoch", "Rest", "Next"}[kind], most, got[1], got[0])
+			}
+		}
+		for _, ld := range loaders {
+			within(t, "Close", ld.Close)
+		}
 	}
 }
