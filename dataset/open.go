@@ -82,6 +82,11 @@ func (l *Location) format(ctx context.Context) (*Format, error) {
 		}
 		titles = append(titles, f.Title)
 	}
+	for magic, tool := range map[string]string{"\x1f\x8b\x08": "gzip", "\x28\xb5\x2f\xfd": "zstd"} {
+		if strings.HasPrefix(string(l.head), magic) {
+			return nil, fmt.Errorf("%s: %w: compressed with %s, which is read of tars and NIfTI volumes; decompress it with %[3]s -d", l.path, ErrFormat, tool)
+		}
+	}
 	return nil, fmt.Errorf("%s: %w: neither a folder nor one of %s; its %s begin with %q",
 		l.path, ErrFormat, strings.Join(titles, ", "), units.Bytes(l.Size()), l.head[:min(len(l.head), 8)])
 }

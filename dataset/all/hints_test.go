@@ -25,6 +25,8 @@ func TestHints(t *testing.T) {
 		"broken.jsonl":  {"{\"x\":1,}\n{\"x\":2}\n", ":1: format not supported: not JSON"},
 		"shard.tar.xz":  {"\xfd7zXZ\x00\x00\x04", "compressed with xz, not with gzip or Zstandard; pipe it in: xz -dc "},
 		"shard.tar.bz2": {"BZh91AY&SY", "compressed with bzip2"},
+		"a.npy.gz":      {"\x1f\x8b\b\b\x15\xe3\x03k", "decompress it with gzip -d"},
+		"a.csv.zst":     {"\x28\xb5\x2f\xfd\x04\x00", "decompress it with zstd -d"},
 	} {
 		path := datatest.WriteFile(t, filepath.Join(dir, name), []byte(c.content))
 		_, err := dataset.Open(t.Context(), path, nil)
