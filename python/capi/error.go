@@ -18,6 +18,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/vram/trace"
 )
 
 // codes are the codes of errors. The first that an error is counts, so what is
@@ -39,9 +40,12 @@ var codes = []struct {
 	{fs.ErrNotExist, C.PINION_NOT_FOUND},
 	{fs.ErrPermission, C.PINION_PERMISSION},
 	{errs.ErrArgument, C.PINION_ARGUMENT},
+	{trace.ErrArgument, C.PINION_ARGUMENT},
 	{dataset.ErrEmpty, C.PINION_DATA},
 	{dataset.ErrUnavailable, C.PINION_UNAVAILABLE},
 	{errs.ErrFormat, C.PINION_DATA},
+	{trace.ErrFormat, C.PINION_DATA},
+	{trace.ErrMalformed, C.PINION_DATA},
 	{errs.ErrTooLarge, C.PINION_DATA},
 	{errs.ErrDamaged, C.PINION_DATA},
 }

@@ -45,6 +45,6 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """Submodules that need more than Python are imported when they are first used."""
-    if name in ("safetensors", "torch"):
+    if name in ("memory", "safetensors", "torch"):
         return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -92,7 +92,11 @@ _safetensors: dict[str, tuple[Any, list[Any]]] = {
     ),
     "pinion_safetensors_save": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
 }
-_tables = (_core, _loader, _torch, _safetensors)
+_memory: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_memory_replay": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
+    "pinion_memory_text": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
+}
+_tables = (_core, _loader, _torch, _safetensors, _memory)
 
 _lib: Any = None
 _loading = threading.Lock()
