@@ -408,6 +408,27 @@ def test_graph_that_is_dropped(fake, model):
         assert offload._last[-1].flying == 0 == offload._last[-1].ahead
 
 
+@pytest.mark.parametrize("arguments", [{"min_bytes": 0}, {"min_bytes": 1 << 30}, {"budget": 1 << 30, "min_bytes": 0}, {"hide": True, "min_bytes": 0}])
+def test_graphs_are_no_cycles(fake, arguments):
+    offload = pinion.torch.offload(**arguments, window_bytes=1)
+    gc.collect()
+    gc.disable()
+    try:
+        for backward in (False, True):
+            x = torch.randn(1000, requires_grad=True)
+            with offload:
+                y = x.exp().view(10, 100).tanh()[2:].sigmoid()
+                z = (y * 2).relu_()
+            storages = [_offload.StorageWeakRef(storage_of(t)) for t in (y, z)]
+            if backward:
+                z.sum().backward()
+            del y, z
+            assert all(w.expired() for w in storages)
+            assert offload._buffers.used == 0
+    finally:
+        gc.enable()
+
+
 def test_part_of_a_graph(fake):
     """What was fetched ahead and is not wanted goes back."""
     offload = pinion.torch.offload(min_bytes=0, window_bytes=1 << 20)

@@ -156,7 +156,8 @@ class _Step:
 
     def pack(self, tensor: torch.Tensor) -> Any:
         if not self._travels(tensor):
-            return tensor
+            # Of what an operation made, autograd would keep the operation, and that the tensor: nobody would free them.
+            return tensor if tensor.is_leaf else tensor.detach()
         with self.lock, torch.no_grad():
             storage = storage_of(tensor)
             saved = self.by_storage.get(storage._cdata)
