@@ -107,8 +107,10 @@ func checkPlace(i int, name string, n int) error {
 	return nil
 }
 
-// place divides tensors among n targets.
-func (o *Options) place(tensors []safetensors.Tensor, n int) ([][]safetensors.Tensor, error) {
+// place divides tensors among as many targets as there are weights, in
+// proportion to these.
+func (o *Options) place(tensors []safetensors.Tensor, weights []float64) ([][]safetensors.Tensor, error) {
+	n := len(weights)
 	shares := make([][]safetensors.Tensor, n)
 	switch {
 	case o.Place != nil:
@@ -122,17 +124,22 @@ func (o *Options) place(tensors []safetensors.Tensor, n int) ([][]safetensors.Te
 	case n == 1:
 		shares[0] = tensors
 	default:
-		total, before := int64(0), int64(0)
+		total, all := int64(0), 0.0
 		for _, t := range tensors {
 			total += t.Bytes
 		}
+		for _, w := range weights {
+			all += w
+		}
+		i, before, end := 0, int64(0), weights[0]
 		for _, l := range Layers(tensors) {
 			// By its middle, so that each target has as much too little as too
 			// much.
 			bytes := l.Bytes()
-			i := 0
-			if total > 0 {
-				i = min(n-1, int(float64(before+bytes/2)/float64(total)*float64(n)))
+			middle := float64(before+bytes/2) / float64(max(total, 1)) * all
+			for i < n-1 && middle >= end {
+				i++
+				end += weights[i]
 			}
 			shares[i] = append(shares[i], l.Tensors...)
 			before += bytes

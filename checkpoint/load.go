@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/safetensors"
 	"github.com/pinion-gpu/pinion/transfer"
@@ -76,9 +77,13 @@ func Load(ctx context.Context, ck *safetensors.Checkpoint, o Options, targets ..
 	}
 	began := time.Now()
 	kept := o.kept(ck.Tensors())
-	shares, err := o.place(kept, len(targets))
+	loads, err := spreadOver(kept, &o, targets)
 	if err != nil {
 		return nil, err
+	}
+	total := int64(0)
+	for _, t := range kept {
+		total += t.Bytes
 	}
 	w = &Weights{byName: map[string]int{}}
 	defer func() {
@@ -89,19 +94,6 @@ func Load(ctx context.Context, ck *safetensors.Checkpoint, o Options, targets ..
 			w = nil
 		}
 	}()
-	loads := make([]*load, len(targets))
-	needs, what := make([]int64, len(targets)), make([]string, len(targets))
-	total := int64(0)
-	for i, t := range targets {
-		loads[i] = newLoad(t, shares[i], &o)
-		needs[i], what[i] = loads[i].needs(), "loading "+units.Count(len(shares[i]), "tensor")
-		for _, x := range shares[i] {
-			total += x.Bytes
-		}
-	}
-	if err := fits(targets, needs, what); err != nil {
-		return w, err
-	}
 	for i, l := range loads {
 		if err := l.alloc(ctx, w, i); err != nil {
 			return w, err
@@ -143,6 +135,48 @@ func Load(ctx context.Context, ck *safetensors.Checkpoint, o Options, targets ..
 	w.order(kept)
 	w.report.Tensors, w.report.Bytes, w.report.Wall = len(w.tensors), total, time.Since(began)
 	return w, nil
+}
+
+// spreadOver says what each target loads. Where targets that are to have about
+// the same have not the same room, those with more get more.
+func spreadOver(tensors []safetensors.Tensor, o *Options, targets []Target) ([]*load, error) {
+	same := make([]float64, len(targets))
+	for i := range same {
+		same[i] = 1
+	}
+	loads, err := o.loads(tensors, targets, same)
+	if len(targets) == 1 || o.Place != nil || !errors.Is(err, device.ErrOutOfMemory) {
+		return loads, err
+	}
+	room := make([]float64, len(targets))
+	for i, t := range targets {
+		m, memoryErr := t.Engine.Device().Memory()
+		if memoryErr != nil || t.Pool != nil {
+			return nil, err
+		}
+		room[i] = float64(m.FreeBytes)
+	}
+	loads, again := o.loads(tensors, targets, room)
+	if again != nil {
+		return nil, err
+	}
+	return loads, nil
+}
+
+// loads gives each target a share of the tensors, and fails where it has no
+// room for it.
+func (o *Options) loads(tensors []safetensors.Tensor, targets []Target, weights []float64) ([]*load, error) {
+	shares, err := o.place(tensors, weights)
+	if err != nil {
+		return nil, err
+	}
+	loads := make([]*load, len(targets))
+	needs, what := make([]int64, len(targets)), make([]string, len(targets))
+	for i, t := range targets {
+		loads[i] = newLoad(t, shares[i], o)
+		needs[i], what[i] = loads[i].needs(), "loading "+units.Count(len(shares[i]), "tensor")
+	}
+	return loads, fits(targets, needs, what)
 }
 
 // about says whose error it is, unless it is ctx's own.

@@ -38,7 +38,8 @@ type Options struct {
 
 	// Place says to which of several targets a tensor goes, from 0 on; [Stream]
 	// asks it for layers. It is called once for each. Default: whole layers, in
-	// order, to each target about the same number of bytes.
+	// order, to each target about the same number of bytes, or where that does
+	// not fit, in proportion to the memory that is free.
 	Place func(name string) int
 
 	// Align is what the address of each tensor is a multiple of, a power of

@@ -68,7 +68,8 @@ func TestPlace(t *testing.T) {
 		}
 	}
 	for n := 1; n <= 5; n++ {
-		shares, err := (&Options{}).place(tensors, n)
+		weights := slices.Repeat([]float64{1}, n)
+		shares, err := (&Options{}).place(tensors, weights)
 		testkit.OK(t, err)
 		of, count := map[string]int{}, 0
 		for i, share := range shares {
@@ -90,6 +91,36 @@ func TestPlace(t *testing.T) {
 			t.Errorf("%d tensors have a target", count)
 		}
 	}
+	shares, err := (&Options{}).place(tensors, []float64{1, 0, 3})
+	testkit.OK(t, err)
+	for i, want := range []int{6 * 3, 0, 18 * 3} {
+		if len(shares[i]) != want {
+			t.Errorf("target %d has %d tensors, want %d", i, len(shares[i]), want)
+		}
+	}
+}
+
+// Where the same for all does not fit, those with more room get more.
+func TestLoadUneven(t *testing.T) {
+	testkit.NoLeaks(t)
+	var tensors []safetensors.Tensor
+	for i := range 20 {
+		tensors = append(tensors, tensor(fmt.Sprintf("h.%d.w", i), safetensors.U8, 100<<10))
+	}
+	m := write(t, 0, tensors...)
+	f := &fixture{TB: t}
+	for _, size := range []string{"host:512KiB", "host:2MiB"} {
+		dev := testkit.Must(device.Open(size))(t)
+		t.Cleanup(func() { dev.Close() })
+		f.targets = append(f.targets, Target{Engine: f.engine(dev)})
+	}
+	w := testkit.Must(Load(t.Context(), m.ck, Options{}, f.targets...))(t)
+	for _, x := range w.Tensors() {
+		f.check(m, x, 0)
+	}
+	testkit.OK(t, w.Close())
+	_, err := Load(t.Context(), m.ck, Options{}, f.targets[0], f.targets[0])
+	testkit.WantError(t, "too little", err, device.ErrOutOfMemory, "loading 10 tensors needs 1000 KiB")
 }
 
 // Every layer comes with its bytes, which stay until work that was queued on

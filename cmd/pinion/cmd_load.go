@@ -55,9 +55,10 @@ it at the speed of the disk.
 FILE is a .safetensors file, an index of shards (*.safetensors.index.json), or a
 folder with either. Several files are one checkpoint.
 
-With several devices each gets whole layers, about the same number of bytes. A
-checkpoint that does not fit can be streamed: layer by layer, through a few
-buffers as large as the largest layer; several devices take the layers in turn.`,
+With several devices each gets whole layers, about the same number of bytes, or
+more where more memory is free if that does not fit. A checkpoint that does not
+fit at all can be streamed: layer by layer, through a few buffers as large as the
+largest layer; several devices take the layers in turn.`,
 		Example: `  pinion load model.safetensors
   pinion load ~/models/llama --device cuda:0,cuda:1
   pinion load ~/models/llama --only 'model.layers.0.*' --dtype bf16
