@@ -57,8 +57,8 @@ folder with either. Several files are one checkpoint.
 
 With several devices each gets whole layers, about the same number of bytes, or
 more where more memory is free if that does not fit. A checkpoint that does not
-fit at all can be streamed: layer by layer, through a few buffers as large as the
-largest layer; several devices take the layers in turn.`,
+fit at all can be streamed: layer by layer, through a few buffers as large as
+the largest layer; several devices take the layers in turn.`,
 		Example: `  pinion load model.safetensors
   pinion load ~/models/llama --device cuda:0,cuda:1
   pinion load ~/models/llama --only 'model.layers.0.*' --dtype bf16
