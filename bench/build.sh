@@ -1,8 +1,9 @@
 #!/bin/bash
 # Builds what bench/h200.sh runs, without cgo, into .build/: the command, the
 # programs that measure, and the test binaries of the packages that touch a
-# device. With --pack they are packed into .build/pack/h200.tar.xz, too, some 16 MB,
-# from which bench/h200.sh takes them on a host without Go.
+# device; and the wheel of the Python package, where there is a C compiler. With
+# --pack they are packed into .build/pack/h200.tar.xz, too, from which
+# bench/h200.sh takes them on a host without Go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
@@ -17,6 +18,8 @@ done
 for package in device/cuda imaging/nvjpeg kernels blas/cublaslt pinned transfer managed vram tier checkpoint outofcore loader cmd/pinion/internal/{linkbench,managedbench}; do
 	go test -c -ldflags="$strip" -o ".build/${package//\//.}.test" "./$package"
 done
+rm -rf .build/python
+! command -v cc >/dev/null || bash python/build.sh .build/python x86_64
 rm -rf .build/pack
 if [ "${1:-}" = --pack ]; then
 	mkdir .build/pack

@@ -5,7 +5,7 @@
 #
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, tier, weights, hold, processes,
-# photos, feed, tune. By default check, link, moves, processes and photos. Each
+# photos, feed, tune, python. By default check, link, moves, processes and photos. Each
 # can run alone, into the same folder. Work with more than the device has:
 #
 #   bench/h200.sh OUT outofcore tier weights hold check
@@ -25,7 +25,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore tier weights hold processes photos feed tune"
+all="check link moves peers outofcore tier weights hold processes photos feed tune python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -342,6 +342,27 @@ part_tune() {
 	tune images "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 4,16
 	tune images-no-pin "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 2,4,8,16 --no-pin
 	tune rows "$arrays/rows.raw" --raw 256,f32 --exhaustive
+}
+
+# The Python package, from its wheel, in the PyTorch that is here.
+part_python() {
+	local device_name=${device/#host/cpu}
+	mkdir -p "$tmp/python"
+	python3 -m zipfile -e "$build"/python/pinion-*"_$(uname -m).whl" "$tmp/python"
+	chmod +x "$tmp"/python/pinion-*.data/scripts/pinion
+	export PYTHONPATH=$tmp/python:$PWD/bench/peers PINION_COMMAND PYTHONDONTWRITEBYTECODE=1
+	PINION_COMMAND=$(ls "$tmp"/python/pinion-*.data/scripts/pinion)
+	if python3 -c 'import pytest'; then
+		python3 -m pytest -c python/pytest.ini python/tests || echo "python tests" >>"$tmp/failed"
+	else
+		echo "SKIP python tests: there is no pytest"
+	fi
+	[ -d "$photos" ] || "$build/feeding" --device "$device" --only core --photos "$photos" >/dev/null
+	mkdir -p "$out/python"
+	peer python/torch-loader torch_loader "$photos" 16
+	python3 python/bench/photos.py "$photos" "$device_name" >"$out/python/photos.json"
+	peer python/torch-loader-again torch_loader "$photos" 16
+	python3 python/bench/overhead.py | tee "$out/python/overhead.txt"
 }
 
 failed=()

@@ -1,9 +1,6 @@
 """What trainers ask of a loader: the calls that transformers.Trainer, accelerate and Lightning make, as of their
 sources. The packages themselves need not be installed."""
 
-import os
-import tempfile
-
 import pytest
 
 import pinion
@@ -57,7 +54,7 @@ def test_accelerate(photos):
     assert parts == [48, 48]
 
 
-def test_ranks_of_torch_distributed(photos, child):
+def test_ranks_of_torch_distributed(photos, child, tmp_path):
     """A process group that begins after the loader was made, and without torchrun's environment, as Lightning does it."""
     child(
         """
@@ -74,5 +71,6 @@ def test_ranks_of_torch_distributed(photos, child):
         if pid: assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         """,
         photos,
-        os.path.join(tempfile.mkdtemp(), "group"),
+        tmp_path / "group",
+        env={"GLOO_SOCKET_IFNAME": "lo"},
     )
