@@ -65,7 +65,8 @@ type Lease struct {
 // array is ordered with that of earlier uses, of whichever stream.
 //
 // Use fails with ErrBudget when its arrays exceed the device budget together, with a
-// [*RoomError] when what is there cannot leave, with ErrFreed, and with ErrClosed.
+// [*RoomError] when what is there cannot leave and nobody holds arrays whose release
+// could help, with ErrFreed, and with ErrClosed.
 // Nothing is held then. A program that holds a lease while it waits for another in
 // the same goroutine may wait for itself: name all arrays in one Use.
 func (s *Store) Use(ctx context.Context, stream device.Stream, accesses ...Access) (*Lease, error) {

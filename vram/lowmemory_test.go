@@ -75,6 +75,31 @@ func TestShort(t *testing.T) {
 	}
 }
 
+// A reclaimer that frees a little is asked again.
+func TestReclaimAgain(t *testing.T) {
+	const n = 8 << 20
+	p := newPool(t, devicetest.Open(t), Options{Budget: 4 * n})
+	var held []Block
+	for range 4 {
+		held = append(held, alloc(t, p, n, Use{}))
+	}
+	calls := 0
+	p.OnLowMemory(func(context.Context, int64) (int64, error) {
+		if calls++; len(held) == 0 {
+			return 0, nil
+		}
+		err := held[0].Free()
+		held = held[1:]
+		return n, err
+	})
+	b := alloc(t, p, 3*n, Use{})
+	if calls != 3 || len(held) != 1 {
+		t.Errorf("%d calls, %d blocks held; want 3 and 1", calls, len(held))
+	}
+	testkit.OK(t, b.Free())
+	testkit.OK(t, held[0].Free())
+}
+
 // exact skips tests that count bytes where blocks have a guard.
 func exact(t *testing.T) {
 	if guard > 0 {
