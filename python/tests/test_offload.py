@@ -506,6 +506,28 @@ def test_no_host_memory_at_all(fake, model, monkeypatch):
         assert offload.report()["host_refused"] == "the system refused"
 
 
+def test_no_device_memory_to_fetch_ahead(fake, model, monkeypatch):
+    want = plain(model)
+    offload = pinion.torch.offload(min_bytes=256, window_bytes=3000)
+    refused = []
+
+    def run(x):
+        with offload:
+            loss = model(x)
+        step = offload._open[-1][0] if offload._open else offload._last[-1]
+
+        def device_bytes(n, device):
+            if step.ahead:
+                refused.append(n)
+                raise RuntimeError("CUDA out of memory. Tried to allocate")
+            return Fake.device_bytes(fake, n, device)
+
+        monkeypatch.setattr(fake, "device_bytes", device_bytes)
+        loss.backward()
+
+    assert same(gradients(model, run), want) and refused
+
+
 def test_steps_of_other_lengths(fake, model):
     """The plan is made for as many tensors as the last step had."""
     for arguments in ({"budget": 3000}, {"hide": True}, {"hide": True, "budget": 3000}):

@@ -186,7 +186,7 @@ class _Step:
         self.device = self.device or device
         stream = self.seam.current(device)
         if self.measuring:
-            self.marks.append((self.seam.mark(stream, timing=True), None))
+            self.marks.append((self.seam.mark(stream, timing=True) if device == self.device else None, None))
         if number not in self.plan.chosen or not self._send(saved, stream):
             self.kept.append(weakref.ref(saved))
             self._keep(saved, True)
@@ -286,7 +286,7 @@ class _Step:
         saved = packed.saved
         with self.lock, torch.no_grad():
             stream = self.seam.current(saved.device)
-            if self.measuring and saved.number not in self.wanted:
+            if self.measuring and saved.device == self.device and saved.number not in self.wanted:
                 self.wanted.add(saved.number)
                 self.marks[saved.number] = self.marks[saved.number][0], self.seam.mark(stream, timing=True)
             memory = self._memory(saved, stream)
@@ -354,7 +354,12 @@ class _Step:
                 continue
             self._find(saved)
             if saved.here is None:
-                self._fetch(saved, stream)
+                try:
+                    self._fetch(saved, stream)
+                except RuntimeError as e:
+                    if "out of memory" not in str(e):
+                        raise
+                    return  # it is fetched when it must be
 
     def forget(self, saved: _Saved) -> None:
         """A storage that nobody saves any more."""
@@ -379,7 +384,11 @@ class _Step:
             self.seam.finish(end)
         start = self.marks[0][0]
         return [
-            _policy.Item(size, self.seam.seconds(start, saved), None if wanted is None else self.seam.seconds(start, wanted))
+            _policy.Item(
+                size,
+                0.0 if saved is None else self.seam.seconds(start, saved),
+                None if wanted is None else self.seam.seconds(start, wanted),
+            )
             for size, (saved, wanted) in zip(self.sizes, self.marks)
         ]
 
@@ -430,7 +439,8 @@ class offload:  # noqa: N801: as torch.no_grad
 
     torch.utils.checkpoint within the context saves the inputs of its blocks here. Other contexts of saved tensors inside
     have their own way. Memory is recycled: after the first steps nothing is pinned any more. While a CUDA graph is
-    captured nothing leaves.
+    captured nothing leaves. Only one device is measured, the first: with hide, activations of others stay. One object is
+    for one thread.
     """
 
     def __init__(
