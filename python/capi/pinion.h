@@ -125,6 +125,10 @@ enum {
 // behind the work of all streams; -1: it is not known.
 int pinion_loader_next(uint64_t loader, int32_t milliseconds, int32_t flags, int64_t stream, pinion_batch *);
 
+// For torch.cuda.memory.CUDAPluggableAllocator.
+void *pinion_torch_malloc(int64_t size, int32_t device, void *stream); // NULL: no memory
+void pinion_torch_free(void *, int64_t size, int32_t device, void *stream);
+
 int pinion_abi(void);
 int pinion_forked(void); // whether this is a child of the process that loaded the library
 int64_t pinion_holds(void); // that are alive

@@ -81,6 +81,8 @@ _torch: dict[str, tuple[Any, list[Any]]] = {
         [C.c_char_p, C.c_int64, C.c_void_p, C.c_uint64, C.c_int64, C.c_int32, C.c_int64, C.POINTER(C.c_uint64)],
     ),
     "pinion_task_stop": (C.c_int, [C.c_uint64]),
+    "pinion_torch_malloc": (C.c_void_p, [C.c_int64, C.c_int32, C.c_void_p]),  # PyTorch calls these two
+    "pinion_torch_free": (None, [C.c_void_p, C.c_int64, C.c_int32, C.c_void_p]),
 }
 _safetensors: dict[str, tuple[Any, list[Any]]] = {
     "pinion_safetensors_open": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),

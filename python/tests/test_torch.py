@@ -255,6 +255,30 @@ def test_exit_with_live_tensors(child):
     child("import torch, pinion.torch\nx = pinion.torch.empty(1000)\nw = pinion.torch.pin_(torch.ones(50000))")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_memory_pool_without_a_gpu():
+    with pytest.raises(pinion.UnsupportedError, match="needs a GPU"):
+        pinion.torch.memory_pool()
+    lib = _lib.load()
+    assert lib.pinion_torch_malloc(4096, 0, None) is None
+    lib.pinion_torch_free(None, 4096, 0, None)
+    lib.pinion_torch_free(64, 4096, 0, None)  # not its own
+
+
+@cuda
+@pytest.mark.skipif(not hasattr(torch.cuda, "MemPool"), reason="PyTorch is older than 2.5")
+def test_memory_pool():
+    pool = pinion.torch.memory_pool()
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.arange(1 << 26, device="cuda")
+        y = torch.ones(1000, device="cuda")
+    assert int(x[-1]) == (1 << 26) - 1 and float(y.sum()) == 1000
+    del x, y
+    torch.cuda.empty_cache()
+    del pool
+    gc.collect()
+
+
 @cuda
 def test_pinned_for_the_gpu():
     x = pinion.torch.empty(1 << 20, dtype=torch.int32)

@@ -14,5 +14,6 @@ from ._copy import to_device, to_host
 from ._load import load
 from ._memory import empty, pin_, pinned_stats
 from ._offload import offload
+from ._pool import memory_pool
 
-__all__ = ["empty", "load", "offload", "pin_", "pinned_stats", "to_device", "to_host"]
+__all__ = ["empty", "load", "memory_pool", "offload", "pin_", "pinned_stats", "to_device", "to_host"]
