@@ -95,6 +95,7 @@ func (l *Location) format(ctx context.Context) (*Format, error) {
 func (l *Location) single(ctx context.Context) string {
 	const most = 20 // files to look at
 	entries, _ := os.ReadDir(l.path)
+	best, advice := NoMatch, ""
 	for _, e := range names.First(entries, most) {
 		if !e.Type().IsRegular() {
 			continue
@@ -103,11 +104,11 @@ func (l *Location) single(ctx context.Context) string {
 		if err != nil {
 			continue
 		}
-		if f, match := at.surest(); match >= Likely {
-			return fmt.Sprintf("; %s is a dataset of its own (%s): open that", at.path, f.Title)
+		if f, match := at.surest(); match > best {
+			best, advice = match, fmt.Sprintf("; %s is a dataset of its own (%s): open that", at.path, f.Title)
 		}
 	}
-	return ""
+	return advice
 }
 
 // notThere is the error for a path where there is nothing: with the names that
