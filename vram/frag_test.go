@@ -86,7 +86,7 @@ func TestFragmentation(t *testing.T) {
 		{"10,000 of up to 1 GiB", 1.16, 20000, func(s uint64) (iter.Seq[trace.Event], error) {
 			return trace.Random(trace.RandomOptions{Count: 10000, Max: gib, Live: 16 * gib, Seed: s})
 		}},
-		{"growing batch", 1.1, 1000, func(s uint64) (iter.Seq[trace.Event], error) {
+		{"growing batch", 1.13, 1000, func(s uint64) (iter.Seq[trace.Event], error) {
 			return trace.Growing(trace.GrowingOptions{Seed: s})
 		}},
 		{"steps", 1.2, 1000, func(s uint64) (iter.Seq[trace.Event], error) { return trace.Steps(trace.StepsOptions{Seed: s}) }},
