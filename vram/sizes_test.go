@@ -113,6 +113,9 @@ func sizes(t *testing.T, o Options, size func(*rand.Rand) int64, low int, more f
 			_, err := p.Trim()
 			testkit.OK(t, err)
 		}
+		if r.IntN(20) == 0 {
+			testkit.Must(p.Tidy(ctx))(t)
+		}
 		p.verify(t)
 		stitched = max(stitched, p.stitched())
 		s := p.Stats()
@@ -185,6 +188,12 @@ func sizesFaulty(t *testing.T, budget int64, size func(*rand.Rand) int64) {
 		case 3:
 			f.releaseLeft = r.IntN(2)
 		}
+		if r.IntN(8) == 0 {
+			if _, err := p.Tidy(ctx); err != nil && !errors.Is(err, errBoom) {
+				t.Fatal(err)
+			}
+			p.verify(t)
+		}
 		b, err := p.Alloc(ctx, size(r), Use{})
 		if err == nil {
 			list = append(list, b)
@@ -206,5 +215,46 @@ func sizesFaulty(t *testing.T, budget int64, size func(*rand.Rand) int64) {
 	}
 	if booms == 0 {
 		t.Error("nothing failed")
+	}
+}
+
+// TestTidy: after a full pool has freed every second block and tidied up, a block of
+// as much takes no call of the driver, and without that it takes some.
+func TestTidy(t *testing.T) {
+	exact(t)
+	for _, tidy := range []bool{false, true} {
+		p := newPool(t, openHost(t, "host:4GiB"), Options{Budget: 4 << 30})
+		var list []Block
+		for range 32 {
+			list = append(list, alloc(t, p, 100<<20, Use{}))
+		}
+		for i := 0; i < len(list); i += 2 {
+			testkit.OK(t, list[i].Free())
+		}
+		before := p.Stats()
+		if tidy {
+			moved := testkit.Must(p.Tidy(ctx))(t)
+			if s := p.Stats(); moved == 0 || s.Reserved.Current != before.Reserved.Current || s.LargestFree < 1<<30 {
+				t.Errorf("moved %d bytes; the largest block has %d", moved, s.LargestFree)
+			}
+			if again := testkit.Must(p.Tidy(ctx))(t); again != 0 {
+				t.Errorf("moved %d bytes again", again)
+			}
+			p.verify(t)
+			before = p.Stats()
+		}
+		b := alloc(t, p, 1<<30, Use{})
+		if calls := p.Stats().Calls.Total() - before.Calls.Total(); (calls == 0) != tidy {
+			t.Errorf("tidy %t: %d calls", tidy, calls)
+		}
+		testkit.OK(t, b.Free())
+		for i := 1; i < len(list); i += 2 {
+			testkit.OK(t, list[i].Free())
+		}
+	}
+	p := newPool(t, openHost(t, "host:64MiB"), Options{})
+	testkit.OK(t, p.Close())
+	if _, err := p.Tidy(ctx); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
 	}
 }

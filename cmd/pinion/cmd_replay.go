@@ -32,13 +32,13 @@ type replayFlags struct {
 	capacity, chunk int64
 	snapshot        string // file; "": none
 	history         int
-	json            bool
+	tidy, json      bool
 }
 
 // allocators are the values of --allocator.
 var allocators = []string{"pinion", "plain", "driver"}
 
-var replayFlagNames = []string{"device", "allocator", "capacity", "chunk", "snapshot", "history", "json"}
+var replayFlagNames = []string{"device", "allocator", "capacity", "chunk", "snapshot", "history", "tidy", "json"}
 
 func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
@@ -70,6 +70,9 @@ with expandable_segments:True, is simulated by its rules.
 The host backend can stand in for a GPU of --capacity (80 GiB by default); a
 replay touches none of that memory. On a GPU, --capacity is a budget.
 
+--tidy lets the pool move idle memory together after each event, outside of the
+measured times: more driver calls in all, and fewer in the allocations.
+
 --snapshot writes what the pool holds at the end of the trace, and the last
 --history events before it. Recording them adds to the measured times. The name
 selects the format:
@@ -100,6 +103,7 @@ selects the format:
 		flags.Size(set, &f.chunk, "chunk", 0, "bytes of every physical chunk of the pool, a power of two (default: several sizes)")
 		set.StringVar(&f.snapshot, "snapshot", "", "`FILE` for what the pool holds at the end, and its history: *.pickle, *.json or *.jsonl")
 		flags.Int(set, &f.history, "history", 1_000_000, flags.Between(1, maxHistory), "events in the --snapshot")
+		set.BoolVar(&f.tidy, "tidy", false, "let the pool move idle memory together between events, outside of the measured times")
 		set.BoolVar(&f.json, "json", false, "print one JSON document")
 	})
 	g := addGenerateFlags(cmd)
@@ -134,6 +138,9 @@ func (f *replayFlags) check(cmd *cobra.Command, path string) error {
 	if f.allocator != "pinion" && f.chunk != 0 {
 		return cli.BadUsage(cmd, "--chunk is for --allocator pinion, not for %s", f.allocator)
 	}
+	if f.allocator != "pinion" && f.tidy {
+		return cli.BadUsage(cmd, "--tidy is for --allocator pinion, not for %s", f.allocator)
+	}
 	if f.capacity != 0 && strings.HasPrefix(*f.device, "host:") {
 		return cli.BadUsage(cmd, "--device %s has a capacity already: leave out --capacity", *f.device)
 	}
@@ -166,7 +173,7 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 	defer func() { err = errors.Join(err, allocator.Close()) }()
 
 	line := cli.NewProgress(cmd)
-	options := replay.Options{Progress: func(events int64) { in.show(line, events) }}
+	options := replay.Options{Tidy: f.tidy, Progress: func(events int64) { in.show(line, events) }}
 	pool, _ := allocator.(*replay.Pool)
 	var snapshot *snapshotFile
 	if f.snapshot != "" {

@@ -19,6 +19,10 @@ type Options struct {
 	// Default: none.
 	Progress func(events int64)
 
+	// Tidy calls [vram.Pool.Tidy] between events, outside of the times that are
+	// measured, as a program does that has time. Default: not.
+	Tidy bool
+
 	// AtEnd is called after the last event, to look at the allocator: blocks
 	// that the trace does not free are still live. Its error is returned as it is.
 	// Default: none.
@@ -129,6 +133,9 @@ func (r *replay) run(ctx context.Context, events iter.Seq2[trace.Event, error], 
 		err := r.event(ctx, e)
 		if p, ok := r.a.(*Pool); ok && err == nil {
 			err = p.settle() // outside of all times: the next event finds the same in every run
+			if err == nil && o.Tidy {
+				_, err = p.pool.Tidy(ctx)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("replay: event %d: %s of %s: %w", r.Events, e.Op, units.Bytes(e.Bytes), err)
