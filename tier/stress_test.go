@@ -61,7 +61,11 @@ func (x *slot) unlock(mode int) {
 
 // Eight goroutines, budgets of a few arrays, every byte compared.
 func TestStress(t *testing.T) {
-	for seed := range uint64(2) {
+	seeds := uint64(1)
+	if *stressFor > 0 {
+		seeds = 3
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("memory ", seed), func(t *testing.T) {
 			runStress(t, seed, tier.Options{DeviceBytes: 16 * mib, HostBytes: 32 * mib}, 0, 35*mib)
 		})
