@@ -121,7 +121,8 @@ const maxTries = 10
 // when it fails.
 func found(f *os.File, h header, workers int) (*Segment, error) {
 	s := &Segment{header: h, path: h.path, creator: true, self: h.creator, file: f}
-	if err := s.attach(workers, func() error { h.put(s.mem); return nil }); err != nil {
+	populate := func() error { return shmem.Populate(f, s.mem, workers) }
+	if err := s.attach(populate, func() error { h.put(s.mem); return nil }); err != nil {
 		return nil, err
 	}
 	return s, nil

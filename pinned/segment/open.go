@@ -20,6 +20,12 @@ type OpenOptions struct {
 	// Generation is the [Segment.Generation] that the segment must have, so
 	// that a later one at the same path is not mistaken for it. Default 0: any.
 	Generation uint64
+
+	// Sparse leaves the pages as they are: those that nobody has touched get
+	// memory when somebody does, and a process that touches one when there is
+	// none left is killed. It is for segments whose users take memory as they
+	// need it. Default: all pages are backed by memory, or Open fails.
+	Sparse bool
 }
 
 // Open maps the segment in f, a file that another process has handed
@@ -104,7 +110,11 @@ func open(f *os.File, path string, o OpenOptions) (*Segment, error) {
 	if named {
 		s.path = path // the creator may see another tree of files
 	}
-	err = s.attach(0, func() error {
+	populate := func() error { return shmem.Populate(s.file, s.mem, 0) }
+	if o.Sparse {
+		populate = func() error { pagemem.Huge(s.mem); return nil }
+	}
+	err = s.attach(populate, func() error {
 		if named && !isAt(f, path) {
 			return errMoved
 		}
@@ -116,16 +126,16 @@ func open(f *os.File, path string, o OpenOptions) (*Segment, error) {
 	return s, nil
 }
 
-// attach maps the file and takes an owner slot. First it calls ready, with
-// the file mapped and locked.
-func (s *Segment) attach(workers int, ready func() error) error {
+// attach maps the file and takes an owner slot. Before that it calls populate,
+// with the file mapped, and ready, with the file locked too.
+func (s *Segment) attach(populate, ready func() error) error {
 	mem, err := shmem.Map(s.file, fileBytes(s.header.size))
 	if err != nil {
 		return err
 	}
 	s.mem = mem
 	err = func() error {
-		if err := shmem.Populate(s.file, mem, workers); err != nil {
+		if err := populate(); err != nil {
 			return err
 		}
 		unlock, err := shmem.Lock(s.file)
