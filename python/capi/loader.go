@@ -112,12 +112,16 @@ type feed struct {
 }
 
 var (
-	feeds   handles[*feed]
-	batches handles[lent]
+	feeds handles[*feed]
+	lents handles[lent]
 )
 
-// lent is a batch with the caller.
-type lent struct {
+// lent is what a hold keeps: memory with the caller. The stream of giveBack is
+// that of pinion_loader_next.
+type lent interface{ giveBack(stream int64) error }
+
+// fed is a batch with the caller.
+type fed struct {
 	*loader.Batch
 	feed *feed
 }
@@ -337,7 +341,7 @@ func (f *feed) next(ctx context.Context, fresh bool) (*loader.Batch, error) {
 
 // lend describes a batch to the caller.
 func (f *feed) lend(b *loader.Batch, out *C.pinion_batch) {
-	out.hold = C.pn_hold_new(f.outbox, C.uint64_t(batches.add(lent{b, f})))
+	out.hold = C.pn_hold_new(f.outbox, C.uint64_t(lents.add(fed{b, f})))
 	out.epoch, out.number, out.arrays = C.int32_t(b.Epoch), C.int32_t(b.Number), 0
 	kind, id := place(b.Device)
 	add := func(role C.int32_t, data device.Ptr, t dtype.DType, shape ...int) {
@@ -404,18 +408,16 @@ func element(t dtype.DType) C.DLDataType {
 	return d
 }
 
-// drain gives back the batches whose last use has ended. The stream is that of
-// pinion_loader_next.
+// drain gives back what is in an outbox: memory whose last use has ended. The
+// stream is that of pinion_loader_next.
 func drain(box *C.pinion_outbox, stream int64) error {
 	var failed []error
 	for h := C.pn_outbox_take(box); h != nil; {
 		var id C.uint64_t
 		h = C.pn_hold_done(h, &id)
-		b, ok := batches.take(uint64(id))
-		if !ok {
-			continue
+		if l, ok := lents.take(uint64(id)); ok {
+			failed = append(failed, l.giveBack(stream))
 		}
-		failed = append(failed, b.giveBack(stream), b.feed.drop())
 	}
 	return errors.Join(failed...)
 }
@@ -423,7 +425,11 @@ func drain(box *C.pinion_outbox, stream int64) error {
 // giveBack gives a batch back behind the work that uses it. On a device that is
 // not the host, that is the work of all streams: the caller may have used any of
 // them. An event behind it all costs no waiting.
-func (b lent) giveBack(stream int64) error {
+func (b fed) giveBack(stream int64) error {
+	return errors.Join(b.release(stream), b.feed.drop())
+}
+
+func (b fed) release(stream int64) error {
 	native, ok := device.As[device.Native](b.Device)
 	if !ok {
 		return b.Release() // there is no work but the caller's own, which is done

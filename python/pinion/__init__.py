@@ -8,6 +8,7 @@ The library behind it is loaded when it is first used, not by importing the pack
 """
 
 import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from ._dlpack import Array
@@ -25,11 +26,15 @@ from ._errors import (
 )
 from ._loader import DataLoader
 
+if _TYPE_CHECKING:
+    from .collate import Collate
+
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Array",
     "ClosedError",
+    "Collate",
     "DataError",
     "DataLoader",
     "ForkedError",
@@ -45,6 +50,10 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """Submodules that need more than Python are imported when they are first used."""
-    if name in ("memory", "safetensors", "torch"):
+    if name in ("collate", "memory", "safetensors", "torch"):
         return _importlib.import_module(f"{__name__}.{name}")
+    if name == "Collate":
+        from .collate import Collate
+
+        return Collate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -98,7 +98,15 @@ _memory: dict[str, tuple[Any, list[Any]]] = {
     "pinion_memory_replay": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
     "pinion_memory_text": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
 }
-_tables = (_core, _loader, _torch, _safetensors, _memory)
+_collate: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_collate_open": (C.c_int, [C.c_int, C.POINTER(C.c_uint64), C.POINTER(C.c_uint64)]),
+    "pinion_collate_use": (C.c_int, [C.c_uint64, C.c_char_p]),
+    "pinion_collate_settle": (C.c_int, [C.c_uint64]),
+    "pinion_collate_lend": (C.c_int, [C.c_uint64, C.c_uint64, C.c_uint64, C.c_uint64, C.c_void_p]),
+    "pinion_collate_stats": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
+    "pinion_collate_close": (C.c_int, [C.c_uint64]),
+}
+_tables = (_core, _loader, _torch, _safetensors, _memory, _collate)
 
 _lib: Any = None
 _loading = threading.Lock()
