@@ -56,7 +56,7 @@ class LostError(RuntimeError):
 class Slot(NamedTuple):
     """A slot that this process has."""
 
-    index: int
+    number: int  # of its entry
     sequence: int
     start: int  # in the file
     size: int
@@ -64,7 +64,7 @@ class Slot(NamedTuple):
     @property
     def state(self) -> int:
         """Where the state is in the file."""
-        return _at(self.index)
+        return _at(self.number)
 
 
 class _Entry(NamedTuple):

@@ -91,7 +91,7 @@ class Collate:
             _here.room = outer
         if self._fn is not None:
             self._last = room.used
-        return _Ticket(self._memory.ring.generation, payload, tuple((s.index, s.sequence) for s in room.slots), room.short)
+        return _Ticket(self._memory.ring.generation, payload, tuple((s.number, s.sequence) for s in room.slots), room.short)
 
     def stats(self) -> dict[str, Any]:
         """What memory there is: slot_bytes, of which pinned_bytes, at most limit_bytes; and how many slots that are.
