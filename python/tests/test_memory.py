@@ -123,8 +123,8 @@ class Machine:
 
 @pytest.mark.parametrize("error", [MemoryError, RuntimeError])
 def test_fit(error):
-    for fits in list(range(1, 40)) + [1000, 12345]:
-        for start in (1, 2, 3, 16, 64):
+    for fits in (1, 2, 3, 7, 8, 33, 12345):  # few: every trial collects garbage, which takes its time beside torch
+        for start in (1, 3, 64):
             machine = Machine(fits, error)
             assert fit_batch_size(machine, start, steps=1) == fits
             assert len(machine.tried) <= 2 * max(fits, start).bit_length() + 2
