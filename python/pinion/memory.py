@@ -135,20 +135,20 @@ def leaks(snapshot: str | os.PathLike[str] | Mapping[str, Any], *, device: int |
     found = _read(snapshot)
     traces: list[list[Mapping[str, Any]]] = list(found["device_traces"])
     if device is None:
-        device = max(range(len(traces)), key=lambda i: len(traces[i]), default=0)
+        device = max(range(len(traces)), key=lambda i: len(traces[i])) if traces else 0
     elif not 0 <= device < len(traces):
         raise ValueError(f"device is {device}, but the snapshot has {len(traces)}")
     events = traces[device] if traces else []
-    live: dict[int, tuple[int, Mapping[str, Any]]] = {}
-    touched: set[int] = set()
+    live: dict[Any, tuple[int, Mapping[str, Any]]] = {}
+    touched: set[Any] = set()
     for i, event in enumerate(events):
         action, address = event.get("action"), event.get("addr")
         if action == "alloc":
-            live[address] = i, event  # type: ignore[index]
-            touched.add(address)  # type: ignore[arg-type]
+            live[address] = i, event
+            touched.add(address)
         elif action in ("free_requested", "free_completed"):
-            live.pop(address, None)  # type: ignore[arg-type]
-            touched.add(address)  # type: ignore[arg-type]
+            live.pop(address, None)
+            touched.add(address)
     older = 0
     for segment in found.get("segments", ()):
         if segment.get("device", 0) != device:

@@ -52,12 +52,12 @@ def _target(device: Any) -> torch.device:
 
 class _ToDevice(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:  # type: ignore[override]
         ctx.back = tensor.device
         return _up(tensor, device)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
         return gradient.to(ctx.back), None
 
 

@@ -13,6 +13,7 @@ import torch
 from .. import _lib
 
 _waiting: collections.deque[int] = collections.deque()  # handles to free when no graph is being captured
+_kept: list[Any] = []  # memory that is registered until then
 
 
 def site(device: Any = None) -> bytes:
@@ -50,6 +51,7 @@ def _free_waiting() -> None:
         except IndexError:  # another thread took it
             return
         lib.pinion_pinned_free(handle)
+    _kept.clear()
 
 
 def allocate(nbytes: int, where: bytes) -> torch.Tensor:
@@ -128,11 +130,6 @@ def _unpin(handle: int, storage: Any) -> None:
     _free(handle)
     if _waiting:  # a capture: the memory must outlive its registration
         _kept.append(storage)
-    else:
-        _kept.clear()
-
-
-_kept: list[Any] = []
 
 
 def storage_of(tensor: torch.Tensor) -> Any:

@@ -87,7 +87,8 @@ class _Flight:
     __slots__ = ("event", "number", "saved", "source", "stream")
 
     def __init__(self, number: int, saved: _Saved, source: torch.Tensor, stream: Any, event: Any) -> None:
-        self.number, self.saved, self.source, self.stream, self.event = number, weakref.ref(saved), source, stream, event
+        self.number, self.saved, self.stream, self.event = number, weakref.ref(saved), stream, event
+        self.source: torch.Tensor | None = source
 
 
 class _Saved:
@@ -509,6 +510,7 @@ class offload:  # noqa: N801: as torch.no_grad
                     return
                 self._items = step.items()
             self._measured = True
+            assert self._link is not None
             plan = _policy.hide(self._items, self._link, self.window_bytes, self._buffers.limit, without=self._idle)
         if self.budget is not None:
             plan = _policy.within(sizes, self.budget, self._buffers.limit, without=self._idle, plan=plan)
