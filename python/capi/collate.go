@@ -110,8 +110,9 @@ func pinion_collate_settle(handle C.uint64_t) (result C.int) {
 }
 
 // pinion_collate_lend lends n bytes from start; when they are free, it sets the
-// 32-bit word at state to 0. It fails with PINION_HOST_MEMORY, beside the hold,
-// where the system does not pin them.
+// 32-bit word at state to 0. Both of the two pointers at hold become the hold, of
+// which pinion_take leaves the second. It fails with PINION_HOST_MEMORY, beside
+// the hold, where the system does not pin them.
 //
 //export pinion_collate_lend
 func pinion_collate_lend(handle, start, n, state C.uint64_t, hold **C.pinion_hold) (result C.int) {
@@ -130,7 +131,8 @@ func pinion_collate_lend(handle, start, n, state C.uint64_t, hold **C.pinion_hol
 	if err != nil {
 		return fail(err)
 	}
-	*hold = C.pn_hold_new(r.outbox, C.uint64_t(lents.add(slot{loan})))
+	h := C.pn_hold_new(r.outbox, C.uint64_t(lents.add(slot{loan})))
+	*(*[2]*C.pinion_hold)(unsafe.Pointer(hold)) = [2]*C.pinion_hold{h, h}
 	return fail(loan.PinError())
 }
 

@@ -225,6 +225,13 @@ class Ring:
         """Gives back a slot of this process."""
         struct.pack_into("<I", self.map, slot.state, _FREE)
 
+    def leave(self, index: int, sequence: int) -> None:
+        """Gives back a slot if it is one of this process."""
+        with self.locked():
+            entry = self._entry(index)
+            if entry.state == _TAKEN and entry[1:4] == self._self and entry.sequence == sequence:
+                struct.pack_into("<I", self.map, _at(index), _FREE)
+
     def _entry(self, index: int) -> _Entry:
         return _Entry._make(_ENTRY.unpack_from(self.map, _at(index)))
 

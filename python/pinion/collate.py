@@ -348,32 +348,31 @@ class _Memory:
                 f"Collate: its memory ({self.ring.size >> 20} MiB at most) is used up, or has too many slots; batches come through torch's "
                 "shared memory until others are dropped. Keep fewer batches, or give Collate a larger limit.",
             )
-        mine: list[_ring.Slot] = []
-        lent: list[_Lent] = []
+        outs = [_Out() for _ in slots]  # an interrupt at any place loses nothing
+        lib: Any = None
         try:
-            for index, sequence in slots:
-                mine.append(self.ring.take(index, sequence))
+            mine = [self.ring.take(number, sequence) for number, sequence in slots]
             lib = self._open()
             if lib is None:
                 return _Unpickler(payload, _Copies(self.ring, mine)).load()
             self._settle(lib)
-            while mine:
-                lent.append(self._lend(lib, mine.pop(0)))
-            return _Unpickler(payload, _Views(lent)).load()
+            return _Unpickler(payload, _Views([self._lend(lib, *each) for each in zip(mine, outs)])).load()
         finally:
-            for slot in mine:
-                self.ring.free(slot)
+            for (number, sequence), out in zip(slots, outs):
+                if out.hold:
+                    lib.pinion_release(out.hold)
+                elif not out.lent:
+                    self.ring.leave(number, sequence)
 
-    def _lend(self, lib: Any, slot: _ring.Slot) -> _Lent:
+    def _lend(self, lib: Any, slot: _ring.Slot, out: _Out) -> _Lent:
         """Lends a slot to tensors."""
-        out, start = _Out(), slot.start - _ring.DATA
+        start = slot.start - _ring.DATA
         code = lib.pinion_collate_lend(self._handle, start, slot.size, slot.state - _ring.DATA, C.byref(out))
-        if not out.hold:
-            self.ring.free(slot)
+        if not out.lent:
             _lib.check(code)
         if code < 0:
             self._warn("pin", f"Collate: batches are not pinned: {lib.pinion_message().decode(errors='replace')}")
-        return _Lent(out.hold, _dlpack.take(out), self._address + start)
+        return _Lent(out.lent, _dlpack.take(out), self._address + start)
 
     def _settle(self, lib: Any) -> None:
         """Frees the slots whose copies are done; not in the capture of a CUDA graph, which that would end."""
@@ -422,9 +421,9 @@ def _in_use(device: int) -> bool:
 
 
 class _Out(C.Structure):
-    """What pinion_collate_lend fills."""
+    """What pinion_collate_lend fills: with a hold, until it is taken, and with what that was."""
 
-    _fields_ = [("hold", C.c_void_p)]
+    _fields_ = [("hold", C.c_void_p), ("lent", C.c_void_p)]
 
 
 class _Lent(NamedTuple):

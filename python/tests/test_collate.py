@@ -410,7 +410,6 @@ def test_start_methods(program, context):
             assert check(loader) == 50
         del loader
         assert idle(collate) and collate.stats()["slots"] <= 9, collate.stats()
-        for worker in (1, 0): pass
     """)
 
 
