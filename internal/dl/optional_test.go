@@ -11,17 +11,17 @@ import (
 	"github.com/pinion-gpu/pinion/internal/dl"
 )
 
-var none = errors.New("none")
+var errNone = errors.New("none")
 
 func TestRegistered(t *testing.T) {
-	dl.Register(dl.Optional{Name: "zlib", Use: "registered", Open: func() (string, error) { return "", none }})
+	dl.Register(dl.Optional{Name: "zlib", Use: "registered", Open: func() (string, error) { return "", errNone }})
 	dl.Register(dl.Optional{Name: "Alib", Use: "registered", Open: func() (string, error) { return "libalib.so", nil }})
 	var names []string
 	for _, o := range dl.Registered() {
 		if o.Use == "registered" {
 			names = append(names, o.Name)
 		}
-		if _, err := o.Open(); o.Name == "zlib" && !errors.Is(err, none) {
+		if _, err := o.Open(); o.Name == "zlib" && !errors.Is(err, errNone) {
 			t.Error(err)
 		}
 	}
@@ -35,7 +35,7 @@ func TestBind(t *testing.T) {
 	calls := 0
 	bound, missed := fmt.Sprintf("bound %p", &calls), fmt.Sprintf("missing %p", &calls)
 	library := dl.Bind(bound, "tests", func() (string, int, error) { calls++; return "libbound.so", 7, nil })
-	missing := dl.Bind(missed, "tests", func() (string, int, error) { return "libmissing.so", 0, none })
+	missing := dl.Bind(missed, "tests", func() (string, int, error) { return "libmissing.so", 0, errNone })
 	if calls != 0 {
 		t.Error("loaded before it was asked for")
 	}
@@ -43,7 +43,7 @@ func TestBind(t *testing.T) {
 		if kept, err := library(); kept != 7 || err != nil || calls != 1 {
 			t.Errorf("%d, %v after %d calls", kept, err, calls)
 		}
-		if _, err := missing(); err != none {
+		if _, err := missing(); err != errNone {
 			t.Error(err)
 		}
 	}
@@ -54,7 +54,7 @@ func TestBind(t *testing.T) {
 				t.Errorf("%q, %v", file, err)
 			}
 		case missed:
-			if file != "" || err != none {
+			if file != "" || err != errNone {
 				t.Errorf("%q, %v", file, err)
 			}
 		}
