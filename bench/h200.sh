@@ -363,6 +363,10 @@ part_python() {
 	python3 python/bench/photos.py "$photos" "$device_name" >"$out/python/photos.json"
 	peer python/torch-loader-again torch_loader "$photos" 16
 	python3 python/bench/overhead.py | tee "$out/python/overhead.txt"
+	local name
+	for name in collate copies offload; do
+		python3 "python/bench/$name.py" --out "$out/python/$name.json" || echo "python $name" >>"$tmp/failed"
+	done
 }
 
 failed=()

@@ -1,6 +1,6 @@
 """A Python dataset through DataLoader's workers, onto the device: with pinion.Collate, and without.
 
-usage: collate.py [--workers 8] [--batch 64] [--shape 3,224,224] [--batches 100] [--rounds 5] [--device cuda] [--json FILE]
+usage: collate.py [--workers 8] [--batch 64] [--shape 3,224,224] [--batches 100] [--rounds 5] [--device cuda] [--out FILE]
 
 Every round is an epoch of each way, in turns: torch's default_collate with pin_memory=True (on a CPU, where that does nothing,
 a copy into one buffer as its thread makes it), default_collate alone, and Collate. Every batch is copied to the device, and
@@ -47,7 +47,7 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--context", default="fork", choices=["fork", "spawn", "forkserver"])
-    p.add_argument("--json", dest="out")
+    p.add_argument("--out")
     a = p.parse_args()
     device, shape = torch.device(a.device), tuple(map(int, a.shape.split(",")))
     gpu = device.type == "cuda"
