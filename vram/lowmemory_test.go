@@ -77,6 +77,7 @@ func TestShort(t *testing.T) {
 
 // A reclaimer that frees a little is asked again.
 func TestReclaimAgain(t *testing.T) {
+	exact(t)
 	const n = 8 << 20
 	p := newPool(t, devicetest.Open(t), Options{Budget: 4 * n})
 	var held []Block
