@@ -70,6 +70,9 @@ func (c *config) options(ds dataset.Dataset) (o loader.Options, err error) {
 		Copiers: c.Copiers, ChunkBytes: c.Chunk, DeviceBuffers: c.Buffers, MaxDeviceBuffers: c.MaxBuffers,
 		Epochs: epochs, StateAtEnd: loader.EmptyRest,
 	}
+	if once(ds) != nil {
+		o.Epochs = 1
+	}
 	if !c.Pin {
 		o.Pin = loader.PinNever
 	}
@@ -93,6 +96,17 @@ func (c *config) options(ds dataset.Dataset) (o loader.Options, err error) {
 // epochs is as many as nobody comes to the end of.
 const epochs = 1 << 40
 
+// once says why a dataset has one epoch only; nil: it has more.
+func once(ds dataset.Dataset) error {
+	if ds.Len() != dataset.UnknownLen {
+		return nil
+	}
+	if r, ok := dataset.As[dataset.Repeater](ds); ok {
+		return r.Repeats()
+	}
+	return fmt.Errorf("%w: a stream that is read once", errs.ErrArgument)
+}
+
 // feed is a loader that the caller has.
 type feed struct {
 	dataset dataset.Dataset
@@ -109,6 +123,7 @@ type feed struct {
 	cancel context.CancelFunc
 	mu     sync.Mutex // of those who take batches, or change the loader
 	loader atomic.Pointer[loader.Loader]
+	begun  bool // whether a loop has
 }
 
 var (
@@ -331,11 +346,18 @@ func (f *feed) next(ctx context.Context, fresh bool) (*loader.Batch, error) {
 	ld := f.loader.Load()
 	loop := ld.Rest
 	if fresh {
+		if f.begun {
+			if err := once(f.dataset); err != nil {
+				return nil, fmt.Errorf("a second epoch: %w", err)
+			}
+		}
 		loop = ld.Epoch
 	}
 	for b, err := range loop(ctx) {
+		f.begun = f.begun || err == nil
 		return b, err
 	}
+	f.begun = true
 	return nil, nil
 }
 

@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import subprocess
+import sys
+import tarfile
 
 import pytest
 from conftest import command, write_png
@@ -317,3 +319,21 @@ def test_pickle(array):
     with again, behind:
         assert [float(x.sum()) for (x,) in again][1:] == want
         assert [float(x.sum()) for (x,) in behind] == want
+
+
+def test_a_pipe_comes_once(tmp_path):
+    with tarfile.open(tmp_path / "photos.tar", "w") as tar:
+        for i in range(10):
+            write_png(tmp_path / f"{i}.png", np.full((8, 8, 3), 20 * i, np.uint8))
+            tar.add(tmp_path / f"{i}.png", f"{i}.png")
+    program = """if True:
+        import pinion
+        loader = pinion.DataLoader("-", 4, device="host", dtype="u8", output="numpy")
+        print([x.max() for x, *_ in loader])
+        try: list(loader)
+        except ValueError as e: print(e)
+    """
+    with open(tmp_path / "photos.tar", "rb") as tar:
+        out = subprocess.run([sys.executable, "-c", program], stdin=tar, capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.startswith("[60, 140, 180]\n") and "it comes only once" in out.stdout, out.stdout
