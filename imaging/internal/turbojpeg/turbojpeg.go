@@ -117,6 +117,8 @@ func (t *Decoder) Size() (width, height int) { return int(t.width), int(t.height
 // it refuses all that follow. A new one takes half a microsecond.
 func (t *Decoder) Open() error {
 	t.Close()
+	runtime.LockOSThread() // as in Decode
+	defer runtime.UnlockOSThread()
 	t.handle = t.api.initDecompress.Call()
 	if t.handle == 0 {
 		return fmt.Errorf("tjInitDecompress: %s", dl.GoString(t.api.getErrorStr2.Call(0)))
@@ -161,6 +163,10 @@ var ErrDoubtful = errors.New("doubtful JPEG")
 
 // Decode writes the picture whose header was read, at its size or shrunk.
 func (t *Decoder) Decode(dst, data []byte, width, height int) error {
+	// The library keeps the text of a fatal error for each thread: on another
+	// thread it would be that of another picture.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	rc := t.api.decompress2.Call(t.handle,
 		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
