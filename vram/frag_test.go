@@ -225,7 +225,7 @@ func TestSurvivors(t *testing.T) {
 	exact(t) // and untouched
 	const budget = 16 * gib
 	for _, small := range []int64{100 << 10, 1 << 20, 3 << 20} {
-		p, err := New(openHost(t, "host:141GiB"), Options{Budget: budget})
+		p, err := New(openHost(t, "host:141GiB"), Options{Budget: budget, Caches: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ func TestComb(t *testing.T) {
 		least float64 // of the budget that is live, or asked for, at the first failure, with default chunks
 	}{{3 << 20, 0.68}, {10 << 20, 0.85}, {64 << 20, 0.92}} {
 		for _, chunk := range []int64{0, 2 << 20} {
-			p, err := New(openHost(t, "host:141GiB"), Options{Budget: budget, ChunkBytes: chunk})
+			p, err := New(openHost(t, "host:141GiB"), Options{Budget: budget, ChunkBytes: chunk, Caches: 1})
 			testkit.OK(t, err)
 			rng := rand.New(rand.NewPCG(1, 1))
 			var live int64
