@@ -41,7 +41,9 @@ func TestMisses(t *testing.T) {
 				arrays[i] = f.array("", n)
 				testkit.OK(t, arrays[i].WriteAt(ctx, make([]byte, n), 0))
 			}
+			rounds := 0
 			round := func() {
+				rounds++
 				for _, i := range uses {
 					testkit.OK(t, f.use(tier.Read(arrays[i])).Release())
 				}
@@ -52,17 +54,18 @@ func TestMisses(t *testing.T) {
 				round()
 				f.store.Replay(tape.Stop())
 			}
-			for range 6 { // it takes some to see that the distances are even
+			const warm, counted = 7, 6 // it takes some to see that the distances are even
+			for range warm - rounds {
 				round()
 			}
 			before := f.store.Stats()
-			for range 3 {
+			for range counted {
 				round()
 			}
 			s := f.store.Stats()
 			got := s.Fills - before.Fills
-			best, lru := 3*misses(uses, slots, true), 3*misses(uses, slots, false)
-			t.Logf("%d of %d uses brought in, %.2f of the best, %.2f of LRU; %d strays", got, 3*len(uses),
+			best, lru := misses(uses, slots, warm, counted, true), misses(uses, slots, warm, counted, false)
+			t.Logf("%d of %d uses brought in, %.2f of the best, %.2f of LRU; %d strays", got, counted*len(uses),
 				float64(got)/float64(best), float64(got)/float64(lru), s.Strays)
 			if float64(got) > c.best*float64(best) || float64(got) > c.lru*float64(lru) || s.WastedBytes > 0 {
 				t.Errorf("%d brought in, best %d, LRU %d, %d wasted", got, best, lru, s.WastedBytes)
@@ -93,14 +96,14 @@ func byRank(n, length int, power float64) []int {
 	return uses
 }
 
-// misses is how many of the uses of a round that follows others like it miss, when
+// misses is how many of the uses of some rounds that follow others like them miss, when
 // what is needed last leaves, or what was used first.
-func misses(uses []int, slots int, best bool) (missed int64) {
+func misses(uses []int, slots, before, rounds int, best bool) (missed int64) {
 	held := map[int]int{} // array: when it was used, or will be
-	for i := range 2 * len(uses) {
+	for i := range (before + rounds) * len(uses) {
 		x := uses[i%len(uses)]
 		if _, ok := held[x]; !ok {
-			if i >= len(uses) {
+			if i >= before*len(uses) {
 				missed++
 			}
 			if len(held) == slots {

@@ -37,6 +37,20 @@ func TestBenchTier(t *testing.T) {
 	}
 }
 
+// Only what was asked for is measured.
+func TestBenchTierAccess(t *testing.T) {
+	doc := document(t, nil, "bench", "tier", "--device", "host", "--budget", "1MiB", "--seconds", "0.001", "--ratios", "2", "--access", "zipf", "--json")
+	rows := doc["rows"].([]any)
+	for _, x := range rows {
+		if row := x.(map[string]any); row["access"] != "zipf" || row["working_set_ratio"] != 2.0 {
+			t.Errorf("%v", row)
+		}
+	}
+	if len(rows) != 3 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
 func TestBenchTierUsage(t *testing.T) {
 	for _, c := range []struct{ args, say string }{
 		{"--seconds 0", "above 0"},
@@ -47,6 +61,7 @@ func TestBenchTierUsage(t *testing.T) {
 		{"more", "more"},
 		{"--ratios 1,0", "above 0"},
 		{"--ratios x", "ratios"},
+		{"--access zipf,all", "\"all\", but must be of sequential, random, zipf"},
 		{"--report=", "name of a file"},
 	} {
 		r := pinion(t, append([]string{"bench", "tier"}, strings.Fields(c.args)...)...)

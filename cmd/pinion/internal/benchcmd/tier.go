@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,7 +59,7 @@ The budget stands in for the device's capacity; device memory is never filled. A
 run takes --budget of device memory and four times that of pinned host memory.`,
 		Example: `  pinion bench tier
   pinion bench tier --device cuda:0 --budget 4GiB --array 64MiB
-  pinion bench tier --ratios 2,4
+  pinion bench tier --ratios 2 --access zipf
   pinion bench tier --folder /nvme0 --folder /nvme1
   pinion bench tier --report tier.html --json > tier.json`,
 		Args: cli.NoArgs,
@@ -68,6 +70,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 	flags.Size(cmd.Flags(), &o.Budget, "budget", 1<<30, "bytes of device memory for the arrays; the default is less where memory is short")
 	flags.Size(cmd.Flags(), &o.ArrayBytes, "array", 0, "bytes of an array (default: 1/64 of the budget)")
 	cmd.Flags().Float64SliceVar(&o.Ratios, "ratios", []float64{0.5, 1, 1.5, 2, 4}, "working sets to measure, in terms of the budget")
+	cmd.Flags().StringSliceVar(&o.Access, "access", tierbench.Accesses(), "ways of using the arrays")
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", 0.5, "least time of a row")
 	cmd.Flags().StringArrayVar(&o.Folders, "folder", nil, "also keep arrays in a file in this folder; several share the bytes")
 	report := cmd.Flags().String("report", "", "write an HTML page with curves to this file")
@@ -79,6 +82,11 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 		for _, r := range o.Ratios {
 			if !(r > 0 && r <= 64) {
 				return cli.BadUsage(cmd, "--ratios has %g, but must be above 0 and at most 64", r)
+			}
+		}
+		for _, a := range o.Access {
+			if !slices.Contains(tierbench.Accesses(), a) {
+				return cli.BadUsage(cmd, "--access has %q, but must be of %s", a, strings.Join(tierbench.Accesses(), ", "))
 			}
 		}
 		if cmd.Flags().Changed("array") && o.Budget/4 < o.ArrayBytes {

@@ -21,11 +21,12 @@ import (
 // LeastArray is how small an array may be: host memory is taken by pages.
 const LeastArray = 4096
 
-// Options say what is measured. Every field is needed.
+// Options say what is measured. Every field is needed, but for those with a default.
 type Options struct {
 	Budget     int64     // of device memory, bytes
 	ArrayBytes int64     // size of an array
 	Ratios     []float64 // working set / budget
+	Access     []string  // ways of using arrays, of those in Accesses; default: all
 	Seconds    float64   // least time of a row
 	Folders    []string  // for arrays in files; none leaves that out
 	Progress   func(step, steps int, what string)
@@ -83,6 +84,9 @@ const (
 	turn     = "sequential" // in turn, again and again
 )
 
+// Accesses lists the ways of using arrays.
+func Accesses() []string { return []string{turn, random, zipf} }
+
 // bench is a run.
 type bench struct {
 	Options
@@ -133,7 +137,13 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	if err := o.check(dev, sysmem.Available()); err != nil {
 		return nil, err
 	}
-	b := &bench{Options: o, dev: dev, report: &Report{}, steps: 2 + len(o.Ratios)*len(kinds)}
+	var chosen []kind
+	for _, k := range kinds {
+		if len(o.Access) == 0 || slices.Contains(o.Access, k.access) {
+			chosen = append(chosen, k)
+		}
+	}
+	b := &bench{Options: o, dev: dev, report: &Report{}, steps: 2 + len(o.Ratios)*len(chosen)}
 	if len(o.Folders) > 0 {
 		b.steps += len(o.Ratios)
 	}
@@ -149,7 +159,7 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 		return nil, fmt.Errorf("the link: %w", err)
 	}
 	for _, ratio := range o.Ratios {
-		for _, k := range kinds {
+		for _, k := range chosen {
 			if err := b.measure(ctx, ratio, k); err != nil {
 				return nil, fmt.Errorf("%s, working set %gx: %w", k.access, ratio, err)
 			}
@@ -266,11 +276,8 @@ func (b *bench) measure(ctx context.Context, ratio float64, k kind) error {
 	b.progress(fmt.Sprintf("%s, %gx", what, ratio))
 	n := max(int(ratio*float64(b.Budget)/float64(b.ArrayBytes)), 1)
 	uses := trace(k.access, n)
-	slots := int(b.Budget / b.ArrayBytes)
-	least, lru := leastMisses(uses, slots), lruMisses(uses, slots)
 	for _, by := range k.by {
 		row := Row{Access: k.access, Write: k.write, Ratio: ratio, By: by, Arrays: n}
-		row.Least, row.LRU = int64(least)*b.ArrayBytes, int64(lru)*b.ArrayBytes
 		var err error
 		switch by {
 		case CopyAll:
@@ -319,7 +326,7 @@ func (b *bench) rounds(row *Row, uses []int, use func(i int) error, begin func()
 		}
 	}
 	var start time.Time
-	rounds := int64(0)
+	rounds := 0
 	for ; rounds == 0 || time.Since(start).Seconds() < b.Seconds; rounds++ {
 		for _, i := range uses {
 			if err := use(i); err != nil {
@@ -342,13 +349,19 @@ func (b *bench) rounds(row *Row, uses []int, use func(i int) error, begin func()
 		return err
 	}
 	row.Seconds = time.Since(start).Seconds()
-	rounds--
-	row.Uses = rounds * int64(len(uses))
-	row.Bytes = row.Uses * b.ArrayBytes
-	row.Least *= rounds
-	row.LRU *= rounds
+	b.count(row, uses, 1, rounds-1)
 	end()
 	return nil
+}
+
+// count notes the uses of the rounds that were counted, after others, and what the best
+// schedule and least recently used would have brought in for the same ones.
+func (b *bench) count(row *Row, uses []int, before, rounds int) {
+	slots := int(b.Budget / b.ArrayBytes)
+	row.Uses = int64(rounds) * int64(len(uses))
+	row.Bytes = row.Uses * b.ArrayBytes
+	row.Least = int64(leastMisses(uses, slots, before, rounds)) * b.ArrayBytes
+	row.LRU = int64(lruMisses(uses, slots, before, rounds)) * b.ArrayBytes
 }
 
 // hold makes a tier.Store for a row, with its arrays.
@@ -451,18 +464,18 @@ func (b *bench) layers(ctx context.Context, row *Row, uses []int) (err error) {
 		}
 	}
 	check = false
-	rounds, r := 1, tier.StreamReport{}
-	for range 2 { // the first round says how many take the time of a row
+	before, rounds, r := 1, 1, tier.StreamReport{}
+	for i := range 2 { // the first round says how many take the time of a row
 		if r, err = network.Run(ctx, b.stream, rounds); err != nil {
 			return errors.Join(err, b.stream.Synchronize())
 		}
-		rounds = int(min(max(b.Seconds/r.Time.Seconds(), 1), 1e6))
+		if i == 0 {
+			before, rounds = 2, int(min(max(b.Seconds/r.Time.Seconds(), 1), 1e6))
+		}
 	}
 	row.Seconds = r.Time.Seconds()
-	row.Uses = int64(r.Rounds) * int64(len(uses))
-	row.Bytes, row.Filled, row.Written = r.Bytes, r.Filled, r.Written
-	row.Least *= int64(r.Rounds)
-	row.LRU *= int64(r.Rounds)
+	b.count(row, uses, before, r.Rounds)
+	row.Filled, row.Written = r.Filled, r.Written
 	return nil
 }
 

@@ -1,7 +1,11 @@
 package tierbench
 
 import (
+	"container/heap"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sort"
 )
 
@@ -33,60 +37,83 @@ func trace(access string, n int) []int {
 	return uses
 }
 
-// leastMisses is how many arrays the best schedule (Belady's) brings in for a round
-// that follows others like it, with room for so many.
-func leastMisses(uses []int, slots int) int {
-	twice := append(append([]int{}, uses...), append(append([]int{}, uses...), uses...)...)
-	next := make([]int, len(twice))
+// leastMisses is how many arrays the best schedule (Belady's) brings in during some
+// rounds that follow others of the same uses, with room for so many arrays and none of
+// them there at first. Rounds differ: what one of them leaves decides what the next one
+// misses, and the fewest misses of one round leave more than that to those around it.
+func leastMisses(uses []int, slots, before, rounds int) int {
+	next := make([]int, len(uses)) // distance to the next use of the same array
 	at := map[int]int{}
-	for i := len(twice) - 1; i >= 0; i-- {
-		next[i] = len(twice)
-		if j, ok := at[twice[i]]; ok {
-			next[i] = j
+	for i := 2*len(uses) - 1; i >= 0; i-- {
+		x := uses[i%len(uses)]
+		if i < len(uses) {
+			next[i] = at[x] - i
 		}
-		at[twice[i]] = i
+		at[x] = i
 	}
-	held, misses := map[int]int{}, 0 // array: its next use
-	for i, x := range twice {
-		if _, ok := held[x]; !ok {
-			if i >= len(uses) && i < 2*len(uses) {
-				misses++
-			}
-			if len(held) >= slots {
-				furthest := -1
-				for y := range held {
-					if furthest < 0 || held[y] > held[furthest] {
-						furthest = y
-					}
-				}
-				delete(held, furthest)
-			}
-		}
-		held[x] = next[i]
-	}
-	return misses
+	return misses(uses, slots, before, rounds, func(i int) int { return -i - next[i%len(uses)] })
 }
 
 // lruMisses is the same for a schedule that drops what was used least recently.
-func lruMisses(uses []int, slots int) int {
-	held, misses := map[int]int{}, 0 // array: its last use
-	for i := range 2 * len(uses) {
+func lruMisses(uses []int, slots, before, rounds int) int {
+	return misses(uses, slots, before, rounds, func(i int) int { return i })
+}
+
+// misses counts what a schedule brings in that drops the array whose newest use ranks
+// lowest. Ranks differ, and depend on the place in a round alone, but for a constant.
+func misses(uses []int, slots, before, rounds int, rank func(use int) int) int {
+	held := map[int]int{} // array: rank of its newest use
+	var queue ranks       // of these, and of uses that are no longer the newest
+	var sums []int        // misses up to each round
+	seen := map[string]int{}
+	missed := 0
+	for i := 0; ; i++ {
+		if i%len(uses) == 0 {
+			n := len(sums)
+			sums = append(sums, missed)
+			if n == before+rounds {
+				return missed - sums[before]
+			}
+			// The same arrays at the end of a round make the same rounds follow.
+			state := fmt.Sprint(slices.Sorted(maps.Keys(held)))
+			if first, again := seen[state]; again {
+				upTo := func(round int) int {
+					if round <= n {
+						return sums[round]
+					}
+					laps, rest := (round-first)/(n-first), (round-first)%(n-first)
+					return sums[first+rest] + laps*(missed-sums[first])
+				}
+				return upTo(before+rounds) - upTo(before)
+			}
+			seen[state] = n
+		}
 		x := uses[i%len(uses)]
 		if _, ok := held[x]; !ok {
-			if i >= len(uses) {
-				misses++
-			}
-			if len(held) >= slots {
-				oldest := -1
-				for y := range held {
-					if oldest < 0 || held[y] < held[oldest] {
-						oldest = y
-					}
+			missed++
+			for len(held) >= slots {
+				y := heap.Pop(&queue).(ranked)
+				if newest, ok := held[y.array]; ok && newest == y.rank {
+					delete(held, y.array)
 				}
-				delete(held, oldest)
 			}
 		}
-		held[x] = i
+		held[x] = rank(i)
+		heap.Push(&queue, ranked{x, held[x]})
 	}
-	return misses
+}
+
+// ranked is a use of an array, and ranks are a heap of them.
+type ranked struct{ array, rank int }
+
+type ranks []ranked
+
+func (r ranks) Len() int           { return len(r) }
+func (r ranks) Less(i, j int) bool { return r[i].rank < r[j].rank }
+func (r ranks) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *ranks) Push(x any)        { *r = append(*r, x.(ranked)) }
+func (r *ranks) Pop() any {
+	last := (*r)[len(*r)-1]
+	*r = (*r)[:len(*r)-1]
+	return last
 }
