@@ -61,7 +61,10 @@ type RoomError struct {
 	Free    int64    // bytes that are left for it, in all tiers together
 	Levels  []Level  // every tier
 	Holders []Holder // the largest arrays
-	Cause   error    // why moves failed; nil: there is no room
+	Leases  int      // that hold device memory, when a use waited in vain
+	Waiting int      // uses that waited then, this one among them
+	Others  int64    // bytes that others had of the pool then
+	Cause   error    // why moves failed, or the wait ended; nil: there is no room
 }
 
 // Error has all figures in one line.
@@ -75,6 +78,14 @@ func (e *RoomError) Error() string {
 		fmt.Fprintf(&b, "%s %s %s", []string{",", "; largest:"}[btoi(i == 0)], h.Name, units.Bytes(h.Bytes))
 		if h.InUse {
 			b.WriteString(" (in use)")
+		}
+	}
+	if e.Waiting > 0 {
+		fmt.Fprintf(&b, "; %s waited, %s held", units.Count(e.Waiting, "use"), units.Count(e.Leases, "lease"))
+		if e.Others > 0 {
+			fmt.Fprintf(&b, ", others had %s of the pool", units.Bytes(e.Others))
+		} else if e.Leases > 0 {
+			b.WriteString(": only a release makes room (to hold several arrays, name them in one Use)")
 		}
 	}
 	if e.Cause != nil {
@@ -99,7 +110,7 @@ func (e *RoomError) Unwrap() []error {
 }
 
 // noRoom explains that something has no room. s.mu is held.
-func (s *Store) noRoom(what string, needs, free int64, cause error) error {
+func (s *Store) noRoom(what string, needs, free int64, cause error) *RoomError {
 	const most = 5
 	e := &RoomError{What: what, Needs: needs, Free: free, Levels: s.levels(), Cause: cause}
 	for a := range s.arrays {
@@ -112,5 +123,23 @@ func (s *Store) noRoom(what string, needs, free int64, cause error) error {
 		return strings.Compare(x.Name, y.Name)
 	})
 	e.Holders = e.Holders[:min(len(e.Holders), most)]
+	return e
+}
+
+// inVain explains that a use waited for room until its context ended. s.mu is held.
+func (s *Store) inVain(u *use, ended error) error {
+	what, free := "the use", s.options.DeviceBytes-s.pinned
+	if u.host {
+		what, free = u.accesses[0].array.String()+" in host memory", s.memoryFree()
+	}
+	e := s.noRoom(what, u.bytes, free, errors.Join(u.refused, ended))
+	e.Waiting, e.Leases = len(s.waiting)+len(s.active), s.leases
+	e.Others = s.pool.Stats().Requested.Current
+	for a := range s.arrays {
+		if a.dev.state >= launched {
+			e.Others -= a.bytes
+		}
+	}
+	e.Others = max(e.Others, 0)
 	return e
 }

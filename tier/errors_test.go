@@ -103,7 +103,7 @@ func TestContextEnds(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	_, err := f.store.Use(short, f.stream, tier.Read(b))
-	testkit.WantError(t, "waiting", err, context.DeadlineExceeded, `"a" 20 MiB (in use)`)
+	testkit.WantError(t, "waiting", err, context.DeadlineExceeded, `"a" 20 MiB (in use)`, "1 use waited, 1 lease held: only a release makes room")
 	_, err = f.store.Use(short, f.stream, tier.Read(b))
 	testkit.WantError(t, "ended before", err, context.DeadlineExceeded)
 	time.AfterFunc(10*time.Millisecond, func() { testkit.OK(t, l.Release()) })

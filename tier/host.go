@@ -153,16 +153,6 @@ func (s *Store) hostCopy(u *use, p []byte, offset int64) error {
 	return err
 }
 
-// lentAny reports whether any lease is out. s.mu is held.
-func (s *Store) lentAny() bool {
-	for a := range s.arrays {
-		if a.lent > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // memoryFree is what host memory has left. s.mu is held.
 func (s *Store) memoryFree() int64 {
 	free := int64(0)

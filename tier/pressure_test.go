@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
@@ -338,4 +339,44 @@ func TestPressureBesideUses(t *testing.T) {
 	done.Store(true)
 	uses.Wait()
 	t.Logf("%+v", f.store.Stats())
+}
+
+// A use that waits for a pool that others have emptied goes on when they free memory,
+// and says who has it when its context ends first.
+func TestWaitsForOthers(t *testing.T) {
+	const each = 4 * mib
+	dev := devicetest.Open(t)
+	pool, err := vram.New(dev, vram.Options{Budget: 16 * mib})
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, pool.Close()) })
+	f := openOn(t, dev, tier.Options{Pool: pool, HostBytes: 64 * mib})
+	a, b := f.array("a", each), f.array("b", each)
+	held := f.use(tier.Overwrite(a)) // somebody who could make room
+	other, err := pool.Alloc(ctx, 16*mib-each, vram.Use{Name: "other"})
+	testkit.OK(t, err)
+
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = f.store.Use(short, f.stream, tier.Overwrite(b))
+	var room *tier.RoomError
+	testkit.WantError(t, "waiting", err, context.DeadlineExceeded, `"a" 4 MiB (in use)`, "1 use waited, 1 lease held, others had 12 MiB of the pool")
+	if !errors.As(err, &room) || !errors.Is(err, device.ErrOutOfMemory) || room.Leases != 1 || room.Waiting != 1 || room.Others != 12*mib || room.Needs != each {
+		t.Errorf("%+v", room)
+	}
+
+	got := make(chan error)
+	go func() {
+		l, err := f.store.Use(ctx, f.stream, tier.Overwrite(b))
+		if err == nil {
+			err = l.Release()
+		}
+		got <- err
+	}()
+	testkit.Eventually(t, "the use waits", func() bool {
+		s := f.store.Stats()
+		return s.Waiting == 1 && s.Leases == 1 && pool.Stats().OutOfMemory > 1
+	})
+	testkit.OK(t, other.Free())
+	testkit.OK(t, <-got)
+	testkit.OK(t, held.Release())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram"
 )
 
 // pump starts every move that can start: first what uses wait for, in the order of
@@ -127,6 +128,7 @@ func (s *Store) wake() {
 			continue
 		}
 		if !slices.ContainsFunc(u.accesses, func(x Access) bool { return !x.usable() }) {
+			s.leases++
 			for _, x := range u.accesses {
 				x.array.lent++
 			}
@@ -141,7 +143,9 @@ func (s *Store) failed(a *Array, err error) {
 	if errors.Is(err, device.ErrOutOfMemory) {
 		s.starved = err
 		for _, u := range s.active {
-			u.short = u.short || !u.host && u.names(a)
+			if !u.host && u.names(a) {
+				u.short, u.refused = true, err
+			}
 		}
 		return
 	}
@@ -164,7 +168,7 @@ func (u *use) names(a *Array) bool {
 // If somebody holds arrays, it waits for them. Else it does with less, or else the use
 // fails. giveUp reports whether something changed.
 func (s *Store) giveUp() bool {
-	if s.lentAny() {
+	if s.leases > 0 {
 		s.askAgain()
 		return false
 	}
@@ -227,21 +231,46 @@ func (s *Store) retreat() bool {
 	return len(rest) > 0
 }
 
-// askAgain asks the pool for memory again after a while, when uses wait for it: others
-// who use it may have freed some.
+// askAgain asks the pool for memory again, when uses wait for it, as soon as somebody
+// freed some: others who use the pool may.
 func (s *Store) askAgain() {
-	if s.starved == nil || s.retry != nil {
+	if s.starved == nil || s.asking {
 		return
 	}
-	s.retry = time.AfterFunc(retryAfter, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.retry, s.starved = nil, nil
-		s.pump()
+	s.asking = true
+	freed, others := s.pool.Freed(), (<-chan time.Time)(nil)
+	var short *vram.OutOfMemoryError
+	if !errors.As(s.starved, &short) || !short.OfPool() {
+		others = time.After(othersEvery)
+	}
+	s.askers.Go(func() {
+		s.ask(true) // some may have come free before the pool was asked to tell
+		select {
+		case <-freed:
+		case <-others:
+		case <-s.ctx.Done():
+			return
+		}
+		time.Sleep(together)
+		s.ask(false)
 	})
 }
 
-const retryAfter = 20 * time.Millisecond
+// ask asks the pool, and says whether the next answer is still awaited.
+func (s *Store) ask(again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking, s.starved = again, nil
+	s.pump()
+}
+
+// othersEvery is how often the pool is asked when it is the device that has no more:
+// nobody tells what other programs free.
+const othersEvery = 100 * time.Millisecond
+
+// together is for how long what is freed counts as freed at once: a pool that others use
+// all the time is not asked each time.
+const together = time.Millisecond
 
 // callOff gives up what was to be brought in ahead and has not begun to move.
 func (s *Store) callOff() {

@@ -33,6 +33,8 @@ type Stats struct {
 	Bytes       int64 // of all arrays
 	PinnedBytes int64 // of arrays that uses hold
 	AheadBytes  int64 // of arrays that were brought in ahead and not used yet
+	Leases      int   // that were not released
+	Waiting     int   // uses that wait for arrays, or for room
 }
 
 // Stats returns the statistics.
@@ -42,5 +44,6 @@ func (s *Store) Stats() Stats {
 	return Stats{
 		Counts: s.counts, Levels: s.levels(), DevicePeak: s.devicePeak, DeviceLimit: s.limit,
 		Arrays: len(s.arrays), Bytes: s.committed, PinnedBytes: s.pinned, AheadBytes: s.ahead,
+		Leases: s.leases, Waiting: len(s.waiting) + len(s.active),
 	}
 }

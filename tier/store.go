@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
@@ -53,15 +52,17 @@ type Store struct {
 
 	waiting  []*use   // for their turn, in order
 	active   []*use   // admitted, and not complete, in order
+	leases   int      // complete uses that were not released
 	first    *use     // of them, the last time that it lacked room
 	patience int64    // the number of moves after which it fails
 	bringing []*Array // reserved on the device: their content is still below
 	inflight int      // moves
 	moves    int64    // so far
 	victims  victims
-	promoted *Array        // the newest one that went up for want of host memory
-	starved  error         // the pool had no memory; until something leaves the device
-	retry    *time.Timer   // asks the pool again; nil: nobody waits for that
+	promoted *Array // the newest one that went up for want of host memory
+	starved  error  // the pool had no memory; until something leaves the device
+	asking   bool   // a goroutine asks the pool again when others freed some
+	askers   sync.WaitGroup
 	changed  chan struct{} // closed when something changed; nil: nobody waits for that
 	stuck    error         // why the latest move failed
 
@@ -232,9 +233,6 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	if s.retry != nil {
-		s.retry.Stop()
-	}
 	for _, u := range slices.Concat(s.waiting, s.active) {
 		s.finish(u, ErrClosed)
 	}
@@ -249,6 +247,8 @@ func (s *Store) Close() error {
 	s.remove()
 	s.in.ended.Wait()
 	s.out.ended.Wait()
+	s.cancel()
+	s.askers.Wait()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

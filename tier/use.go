@@ -41,6 +41,7 @@ type use struct {
 	host     bool  // the host wants the one array, in host memory
 	bytes    int64 // of device memory
 	short    bool  // the pool had no memory for it
+	refused  error // what the pool said
 	done     bool
 	err      error
 	ready    chan struct{} // closed when done
@@ -68,7 +69,9 @@ type Lease struct {
 // [*RoomError] when what is there cannot leave and nobody holds arrays whose release
 // could help, with ErrFreed, and with ErrClosed.
 // Nothing is held then. A program that holds a lease while it waits for another in
-// the same goroutine may wait for itself: name all arrays in one Use.
+// the same goroutine may wait for itself: name all arrays in one Use. The store cannot
+// know who will release a lease; when ctx ends the wait, a [*RoomError] says what is
+// needed and who holds the rest.
 func (s *Store) Use(ctx context.Context, stream device.Stream, accesses ...Access) (*Lease, error) {
 	if stream == nil || len(accesses) == 0 {
 		return nil, fmt.Errorf("tier: use: %w: %d arrays, stream %v", device.ErrArgument, len(accesses), stream)
@@ -110,8 +113,8 @@ func (s *Store) complete(ctx context.Context, u *use) error {
 		return u.err
 	}
 	err := ctx.Err()
-	if slices.Contains(s.waiting, u) {
-		err = fmt.Errorf("%w, waiting: %w", s.noRoom("the use", u.bytes, s.options.DeviceBytes-s.pinned, nil), err)
+	if slices.Contains(s.waiting, u) || u.short || s.inflight == 0 {
+		err = s.inVain(u, err)
 	}
 	s.finish(u, err)
 	s.pump()
@@ -239,6 +242,7 @@ func (s *Store) leave(u *use) {
 
 // end takes a complete use out of its arrays. s.mu is held.
 func (s *Store) end(u *use) {
+	s.leases--
 	for _, x := range u.accesses {
 		x.array.lent--
 	}

@@ -40,6 +40,7 @@ type Pool struct {
 	failed       atomic.Int64 // allocations that failed
 	history      *history     // nil: none
 	async        *async       // nil: the heaps are the pool
+	freed        frees
 
 	mu         sync.Mutex
 	heaps      [heaps]*heap
@@ -232,6 +233,7 @@ func (h Block) Free() error {
 		evicted = s.put(b)
 	}
 	p.shards.release(s)
+	defer p.freed.tell()
 	switch {
 	case evicted != nil:
 		p.mu.Lock()
@@ -395,6 +397,7 @@ func (p *Pool) Close() error {
 		return nil
 	}
 	openPools.remove(p)
+	p.freed.tell()
 	leaks := p.leaks() // ends their life: they cannot be freed any more
 	errs := []error{leaks.err(), p.dev.Synchronize()}
 	if p.async != nil {
