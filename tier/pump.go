@@ -234,17 +234,23 @@ func (s *Store) retreat() bool {
 // askAgain asks the pool for memory again, when uses wait for it, as soon as somebody
 // freed some: others who use the pool may.
 func (s *Store) askAgain() {
-	if s.starved == nil || s.asking {
+	if s.starved == nil {
 		return
 	}
-	s.asking = true
+	by := &s.asking.device
 	freed, others := s.pool.Freed(), (<-chan time.Time)(nil)
 	var short *vram.OutOfMemoryError
-	if !errors.As(s.starved, &short) || !short.OfPool() {
+	if errors.As(s.starved, &short) && short.OfPool() {
+		by = &s.asking.pool
+	} else {
 		others = time.After(othersEvery)
 	}
+	if *by {
+		return
+	}
+	*by = true
 	s.askers.Go(func() {
-		s.ask(true) // some may have come free before the pool was asked to tell
+		s.ask(by, true) // some may have come free before the pool was asked to tell
 		select {
 		case <-freed:
 		case <-others:
@@ -252,15 +258,15 @@ func (s *Store) askAgain() {
 			return
 		}
 		time.Sleep(together)
-		s.ask(false)
+		s.ask(by, false)
 	})
 }
 
 // ask asks the pool, and says whether the next answer is still awaited.
-func (s *Store) ask(again bool) {
+func (s *Store) ask(by *bool, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asking, s.starved = again, nil
+	*by, s.starved = again, nil
 	s.pump()
 }
 

@@ -59,9 +59,9 @@ type Store struct {
 	inflight int      // moves
 	moves    int64    // so far
 	victims  victims
-	promoted *Array // the newest one that went up for want of host memory
-	starved  error  // the pool had no memory; until something leaves the device
-	asking   bool   // a goroutine asks the pool again when others freed some
+	promoted *Array                      // the newest one that went up for want of host memory
+	starved  error                       // the pool had no memory; until something leaves the device
+	asking   struct{ pool, device bool } // a goroutine waits for memory that comes free there, and asks the pool again
 	askers   sync.WaitGroup
 	changed  chan struct{} // closed when something changed; nil: nobody waits for that
 	stuck    error         // why the latest move failed

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -48,10 +49,10 @@ func failures(v float64) string { return units.Count(int(v), "failure") }
 
 // targets lists what is held against a run, in the order of the table.
 func targets() (list []target) {
-	sweep, zipf := tierUse{Access: "sequential"}, tierUse{Access: "zipf"}
-	written := tierUse{Access: "sequential", Write: true}
+	sweep, zipf := tierdoc.Use{Access: tierdoc.Sequential}, tierdoc.Use{Access: tierdoc.Zipf}
+	written := tierdoc.Use{Access: tierdoc.Sequential, Write: true}
 	// Where a run has several files, the one with the most rows counts.
-	tier := func(u tierUse, working float64, by string, figure func(r *tierRow) float64) func(*run) (float64, bool) {
+	tier := func(u tierdoc.Use, working float64, by string, figure func(r *tierdoc.Row) float64) func(*run) (float64, bool) {
 		return func(r *run) (float64, bool) {
 			var best *tierFile
 			for _, f := range r.tiers {
@@ -67,15 +68,15 @@ func targets() (list []target) {
 	}
 	list = append(list,
 		target{"sweep over 4x the budget, of the link's rate", 0.95, false, units.Percent,
-			tier(sweep, 4, "announced", func(r *tierRow) float64 { return r.Link })},
+			tier(sweep, 4, "announced", func(r *tierdoc.Row) float64 { return r.LinkFraction })},
 		target{"the same, every byte written back, both directions", 85, false, gbPerS,
-			tier(written, 4, "announced", func(r *tierRow) float64 { return r.Moved })},
+			tier(written, 4, "announced", func(r *tierdoc.Row) float64 { return r.MovedGBPerS })},
 		target{"zipf over 2x, recorded: misses, of the best schedule's", 1.1, true, ratio,
-			tier(zipf, 2, "announced", func(r *tierRow) float64 { return float64(r.Filled) / float64(r.Least) })},
+			tier(zipf, 2, "announced", func(r *tierdoc.Row) float64 { return float64(r.FilledBytes) / float64(r.LeastBytes) })},
 		target{"zipf over 2x, not announced: misses, of LRU's", 1, true, ratio,
-			tier(zipf, 2, "store", func(r *tierRow) float64 { return float64(r.Filled) / float64(r.LRU) })},
+			tier(zipf, 2, "store", func(r *tierdoc.Row) float64 { return float64(r.FilledBytes) / float64(r.LRUBytes) })},
 		target{"layers of 4x the budget, time of the floor's", 1.05, true, ratio,
-			tier(sweep, 4, "layers", func(r *tierRow) float64 { return 1 / r.Floor })},
+			tier(sweep, 4, "layers", func(r *tierdoc.Row) float64 { return 1 / r.FloorFraction })},
 		target{"a pool with arrays of twice its size", 0, true, failures, func(r *run) (float64, bool) {
 			sum := 0
 			for _, f := range r.tiers {

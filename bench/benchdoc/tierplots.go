@@ -2,26 +2,26 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/internal/plot"
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
-// tierLines are the lines of the curves in the guide: those of the report of
-// `pinion bench tier`, and the floor.
-var tierLines = []struct {
-	series plot.Series
-	colour plot.Colour
-}{
-	{plot.Series{ID: "floor", Name: "floor"}, plot.Colour{Light: "#14181f", Dark: "#eef1f5"}},
-	{plot.Series{ID: "announced", Name: "announced", Mark: "circle"}, plot.Colour{Light: "#003f9e", Dark: "#3f94fa"}},
-	{plot.Series{ID: "store", Name: "store", Mark: "square"}, plot.Colour{Light: "#8a5a00", Dark: "#f2d873"}},
-	{plot.Series{ID: "managed", Name: "managed", Mark: "triangle"}, plot.Colour{Light: "#777d85", Dark: "#939aa4"}},
-	{plot.Series{ID: "copyanew", Name: "copy anew", Mark: "diamond"}, plot.Colour{Light: "#2b8fc0", Dark: "#b4f3ee"}},
+// floorLine is the line of the curves that is not measured.
+var floorLine = plot.Series{ID: "floor", Name: "floor"}
+
+// tierColours are those of the curves in the guide, by ID; lines without one are not
+// drawn there.
+var tierColours = map[string]plot.Colour{
+	"floor":     {Light: "#14181f", Dark: "#eef1f5"},
+	"announced": {Light: "#003f9e", Dark: "#3f94fa"},
+	"store":     {Light: "#8a5a00", Dark: "#f2d873"},
+	"managed":   {Light: "#777d85", Dark: "#939aa4"},
+	"copyanew":  {Light: "#2b8fc0", Dark: "#b4f3ee"},
 }
 
 // newestTier is the newest document about working sets on a device other than
@@ -49,7 +49,7 @@ func (f *tierFile) ratios() (list []float64) {
 }
 
 // picture is the file of the curves of one way of using arrays, below docs.
-func (u tierUse) picture() string {
+func picture(u tierdoc.Use) string {
 	name := "tier-" + strings.ReplaceAll(u.Access, " ", "-")
 	if u.Write {
 		name += "-written"
@@ -63,7 +63,7 @@ func curves(runs []*run) map[string]string {
 	if _, f := newestTier(runs); f != nil {
 		for _, u := range f.uses() {
 			if svg := f.plot(u); svg != "" {
-				pictures[u.picture()] = svg
+				pictures[picture(u)] = svg
 			}
 		}
 	}
@@ -71,41 +71,39 @@ func curves(runs []*run) map[string]string {
 }
 
 // plot draws the bytes used a second over the working set.
-func (f *tierFile) plot(u tierUse) string {
-	label := func(x int64) string { return fmt.Sprintf("%gx", float64(x)/100) }
-	p := plot.Plot{
-		Title: u.String(), YName: "GB/s used", XName: "working set, of the budget", Label: label, Short: label, Log: true,
-		Value: func(v float64) string { return units.Digits(v) + " GB/s" }, Tick: func(v float64) string { return fmt.Sprintf("%g", v) },
-	}
-	colours := map[string]plot.Colour{}
-	for _, l := range tierLines {
-		line := plot.Line{Series: l.series}
+func (f *tierFile) plot(u tierdoc.Use) string {
+	p := tierdoc.Curves(u)
+	for _, series := range append([]plot.Series{floorLine}, tierdoc.Series()...) {
+		if _, drawn := tierColours[series.ID]; !drawn {
+			continue
+		}
+		line := plot.Line{Series: series}
 		for _, ratio := range f.ratios() {
 			v := 0.0
-			if l.series.ID == "floor" {
+			if series.ID == floorLine.ID {
 				v = f.floor(u, ratio)
-			} else if r := f.find(u, ratio, l.series.Name); r != nil {
+			} else if r := f.find(u, ratio, series.Name); r != nil {
 				v = r.GBPerS
 			}
 			if v > 0 {
-				line.Points = append(line.Points, plot.Point{X: int64(math.Round(100 * ratio)), Y: v, Low: v, High: v})
+				line.Points = append(line.Points, tierdoc.Point(ratio, v))
 			}
 		}
 		p.Add(line)
-		colours[l.series.ID] = l.colour
 	}
-	return p.File(640, 320, colours)
+	return p.File(640, 320, tierColours)
 }
 
 // floor is the fastest that a link lets a schedule be, in GB/s used; 0 where
-// everything fits.
-func (f *tierFile) floor(u tierUse, ratio float64) float64 {
+// everything fits. The row with the most uses tells it best.
+func (f *tierFile) floor(u tierdoc.Use, ratio float64) (gbPerS float64) {
+	uses := int64(0)
 	for _, r := range f.Rows {
-		if r.tierUse == u && r.Ratio == ratio && r.Least > 0 {
-			return float64(r.Used) / float64(r.Least) * f.H2D
+		if r.Use == u && r.Ratio == ratio && r.LeastBytes > 0 && r.Uses > uses {
+			uses, gbPerS = r.Uses, float64(r.UsedBytes)/float64(r.LeastBytes)*f.H2DGBPerS
 		}
 	}
-	return 0
+	return gbPerS
 }
 
 // tierGuide is what the guide shows of the newest run.
@@ -117,17 +115,17 @@ func tierGuide(runs []*run) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "\n%s (run %s): a budget of %s, arrays of %s, a link of %s GB/s to the device and %s back. "+
 		"The floor is what the fewest bytes of any schedule take on that link; what fits has none.\n",
-		plain(f.DeviceName), plain(r.name), units.Bytes(f.Budget), units.Bytes(f.Array), number(f.H2D), number(f.D2H))
+		plain(f.DeviceName), plain(r.name), units.Bytes(f.BudgetBytes), units.Bytes(f.ArrayBytes), number(f.H2DGBPerS), number(f.D2HGBPerS))
 	largest := f.ratios()[len(f.ratios())-1]
 	head := []string{fmt.Sprintf("GB/s used, %gx the budget", largest)}
 	for _, u := range f.uses() {
 		head = append(head, ">"+u.String())
 		if svg := f.plot(u); svg != "" {
-			fmt.Fprintf(&w, "\n![%s](../%s)\n", f.alt(u, largest), filepath.ToSlash(u.picture()))
+			fmt.Fprintf(&w, "\n![%s](../%s)\n", f.alt(u, largest), filepath.ToSlash(picture(u)))
 		}
 	}
 	t := newTable(head...)
-	for _, by := range append([]string{"floor"}, tierHolders...) {
+	for _, by := range append([]string{"floor"}, tierdoc.Holders()...) {
 		cells, any := []string{by}, false
 		for _, u := range f.uses() {
 			v := 0.0
@@ -152,11 +150,11 @@ func tierGuide(runs []*run) string {
 }
 
 // alt says what the curves of u show, for those who cannot see them.
-func (f *tierFile) alt(u tierUse, largest float64) string {
+func (f *tierFile) alt(u tierdoc.Use, largest float64) string {
 	var parts []string
-	for _, l := range tierLines {
-		if r := f.find(u, largest, l.series.Name); r != nil {
-			parts = append(parts, fmt.Sprintf("%s %s", l.series.Name, number(r.GBPerS)))
+	for _, s := range tierdoc.Series() {
+		if r := f.find(u, largest, s.Name); r != nil {
+			parts = append(parts, fmt.Sprintf("%s %s", s.Name, number(r.GBPerS)))
 		}
 	}
 	return plain(fmt.Sprintf("Curves over the working set, %s. GB/s at %gx the budget: %s.", u, largest, strings.Join(parts, ", ")))

@@ -20,6 +20,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/provenance"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -70,7 +71,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 	flags.Size(cmd.Flags(), &o.Budget, "budget", 1<<30, "bytes of device memory for the arrays; the default is less where memory is short")
 	flags.Size(cmd.Flags(), &o.ArrayBytes, "array", 0, "bytes of an array (default: 1/64 of the budget)")
 	cmd.Flags().Float64SliceVar(&o.Ratios, "ratios", []float64{0.5, 1, 1.5, 2, 4}, "working sets to measure, in terms of the budget")
-	cmd.Flags().StringSliceVar(&o.Access, "access", tierbench.Accesses(), "ways of using the arrays")
+	cmd.Flags().StringSliceVar(&o.Access, "access", tierdoc.Accesses(), "ways of using the arrays")
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", 0.5, "least time of a row")
 	cmd.Flags().StringArrayVar(&o.Folders, "folder", nil, "also keep arrays in a file in this folder; several share the bytes")
 	report := cmd.Flags().String("report", "", "write an HTML page with curves to this file")
@@ -85,8 +86,8 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 			}
 		}
 		for _, a := range o.Access {
-			if !slices.Contains(tierbench.Accesses(), a) {
-				return cli.BadUsage(cmd, "--access has %q, but must be of %s", a, strings.Join(tierbench.Accesses(), ", "))
+			if !slices.Contains(tierdoc.Accesses(), a) {
+				return cli.BadUsage(cmd, "--access has %q, but must be of %s", a, strings.Join(tierdoc.Accesses(), ", "))
 			}
 		}
 		if cmd.Flags().Changed("array") && o.Budget/4 < o.ArrayBytes {
@@ -182,72 +183,34 @@ func (r *tierRun) writeReport(w io.Writer) error {
 // tierOutput is the JSON document of pinion bench tier.
 type tierOutput struct {
 	provenance.Record
-	Link        *cli.LinkRow `json:"link,omitempty"`
-	BudgetBytes int64        `json:"budget_bytes"`
-	ArrayBytes  int64        `json:"array_bytes"`
-	H2DGBPerS   float64      `json:"h2d_gb_per_s"` // pinned memory, arrays one after the other
-	D2HGBPerS   float64      `json:"d2h_gb_per_s"`
-	InitSeconds float64      `json:"initialisation_seconds"`
-	Rows        []tierRow    `json:"rows"`
-
-	Pressure tierPressure `json:"pressure"`
-	Report   string       `json:"report_file,omitempty"` // HTML page
+	Link *cli.LinkRow `json:"link,omitempty"`
+	tierdoc.Document
 
 	NotAvailable []skippedRow `json:"not_available"`
-}
-
-// tierPressure is arrays of twice the size of a pool, and plain allocations beside
-// them.
-type tierPressure struct {
-	Arrays         int     `json:"arrays"`
-	Bytes          int64   `json:"bytes"`
-	Touches        int     `json:"touches"`
-	Allocs         int     `json:"allocs"`
-	Failures       int     `json:"failures"`
-	FirstFailure   string  `json:"first_failure,omitempty"`
-	ReclaimedBytes int64   `json:"reclaimed_bytes"`
-	Seconds        float64 `json:"seconds"`
-}
-
-type tierRow struct {
-	Access        string  `json:"access"`
-	Write         bool    `json:"write"`
-	Ratio         float64 `json:"working_set_ratio"`
-	By            string  `json:"by"`
-	Arrays        int     `json:"arrays"`
-	Uses          int64   `json:"uses"`
-	Seconds       float64 `json:"seconds"`
-	UsedBytes     int64   `json:"used_bytes"`
-	FilledBytes   int64   `json:"filled_bytes"`
-	WrittenBytes  int64   `json:"written_bytes"`
-	FetchedBytes  int64   `json:"fetched_bytes"` // from files
-	SavedBytes    int64   `json:"saved_bytes"`   // to files
-	LeastBytes    int64   `json:"least_filled_bytes"`
-	LRUBytes      int64   `json:"lru_filled_bytes"`
-	GBPerS        float64 `json:"gb_per_s"`       // used
-	MovedGBPerS   float64 `json:"moved_gb_per_s"` // both directions together
-	LinkFraction  float64 `json:"link_fraction"`  // bytes brought in a second, of h2d_gb_per_s
-	FloorFraction float64 `json:"floor_fraction"` // time of the fewest bytes at h2d_gb_per_s, of the time taken
 }
 
 func newTierOutput(record provenance.Record, info device.Info, opened time.Duration, o tierbench.Options, r *tierbench.Report) *tierOutput {
 	out := &tierOutput{
 		Record: record.On(info.ID, info.Name), Link: cli.NewLinkRow(info.Link),
-		BudgetBytes: o.Budget, ArrayBytes: o.ArrayBytes,
-		H2DGBPerS: r.LinkH2D / 1e9, D2HGBPerS: r.LinkD2H / 1e9, InitSeconds: opened.Seconds(),
-		Rows: []tierRow{}, NotAvailable: []skippedRow{},
+		Document: tierdoc.Document{
+			BudgetBytes: o.Budget, ArrayBytes: o.ArrayBytes,
+			H2DGBPerS: r.LinkH2D / 1e9, D2HGBPerS: r.LinkD2H / 1e9, InitSeconds: opened.Seconds(),
+			Rows: []tierdoc.Row{},
+		},
+		NotAvailable: []skippedRow{},
 	}
 	for _, n := range r.NotAvailable {
 		out.NotAvailable = append(out.NotAvailable, skippedRow{n.Name, n.Reason})
 	}
-	out.Pressure = tierPressure{r.Pressure.Arrays, r.Pressure.Bytes, r.Pressure.Touches, r.Pressure.Allocs, r.Pressure.Failures, "",
-		r.Pressure.Reclaimed, r.Pressure.Seconds}
-	if err := r.Pressure.First; err != nil {
+	p := r.Pressure
+	out.Pressure = tierdoc.Pressure{Arrays: p.Arrays, Bytes: p.Bytes, Touches: p.Touches, Allocs: p.Allocs, Failures: p.Failures,
+		ReclaimedBytes: p.Reclaimed, Seconds: p.Seconds}
+	if err := p.First; err != nil {
 		out.Pressure.FirstFailure = err.Error()
 	}
 	for _, x := range r.Rows {
-		out.Rows = append(out.Rows, tierRow{
-			Access: x.Access, Write: x.Write, Ratio: x.Ratio, By: x.By, Arrays: x.Arrays, Uses: x.Uses, Seconds: x.Seconds,
+		out.Rows = append(out.Rows, tierdoc.Row{
+			Use: x.Use, Ratio: x.Ratio, By: x.By, Arrays: x.Arrays, Uses: x.Uses, Seconds: x.Seconds,
 			UsedBytes: x.Bytes, FilledBytes: x.Filled, WrittenBytes: x.Written, FetchedBytes: x.Fetched, SavedBytes: x.Saved, LeastBytes: x.Least, LRUBytes: x.LRU,
 			GBPerS: x.Rate() / 1e9, MovedGBPerS: x.Moved() / 1e9,
 			LinkFraction:  float64(x.Filled) / x.Seconds / r.LinkH2D,
@@ -264,35 +227,32 @@ func (o *tierOutput) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\na budget of %s, arrays of %s; GB/s\npinned memory, one array after the other: %s to the device, %s back\n",
 		units.Bytes(o.BudgetBytes), units.Bytes(o.ArrayBytes), cli.GBPerS(o.H2DGBPerS), cli.GBPerS(o.D2HGBPerS))
-	seen := map[string]bool{}
+	seen := map[tierdoc.Use]bool{}
 	for _, r := range o.Rows {
+		if seen[r.Use] {
+			continue
+		}
+		seen[r.Use] = true
 		what := r.Access
 		if r.Write {
 			what += ", written"
 		}
-		if seen[what] {
-			continue
-		}
-		seen[what] = true
 		fmt.Fprintln(w)
 		t := texttable.New("WORKING SET", what, ">USED", ">MOVED", ">OF LINK", ">MISSES", ">LEAST", ">LRU")
 		for _, x := range o.Rows {
-			if x.Access != r.Access || x.Write != r.Write {
+			if x.Use != r.Use {
 				continue
 			}
-			share := func(n int64) string { return units.Percent(float64(n) / float64(x.UsedBytes)) }
 			t.Add(fmt.Sprintf("%gx", x.Ratio), x.By, cli.GBPerS(x.GBPerS), cli.GBPerS(x.MovedGBPerS), units.Percent(x.LinkFraction),
-				share(x.FilledBytes), share(x.LeastBytes), share(x.LRUBytes))
+				x.Share(x.FilledBytes), x.Share(x.LeastBytes), x.Share(x.LRUBytes))
 		}
 		t.Write(w)
 	}
 	printNotAvailable(w, o.NotAvailable)
-	if p := o.Pressure; p.Arrays > 0 {
-		fmt.Fprintf(w, "\nA pool of %s, arrays of %s in it, touched %s at random, and %s beside them: %s. %s left the device for them; %s in all.\n",
-			units.Bytes(o.BudgetBytes), units.Bytes(p.Bytes), units.Count(p.Touches, "time"), units.Count(p.Allocs, "plain allocation"),
-			units.Count(p.Failures, "failure"), units.Bytes(p.ReclaimedBytes), units.Seconds(p.Seconds))
-		if p.FirstFailure != "" {
-			fmt.Fprintf(w, "The first failure: %s\n", p.FirstFailure)
-		}
+	if said := o.Pressure.Sentence(o.BudgetBytes); said != "" {
+		fmt.Fprintf(w, "\n%s\n", said)
+	}
+	if o.Pressure.FirstFailure != "" {
+		fmt.Fprintf(w, "The first failure: %s\n", o.Pressure.FirstFailure)
 	}
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 )
 
 func TestTierOutput(t *testing.T) {
 	row := func(by string, ratio float64, filled, written int64) tierbench.Row {
-		return tierbench.Row{Access: "sequential", Write: written > 0, Ratio: ratio, By: by, Arrays: 64, Uses: 64, Bytes: 4e9,
+		return tierbench.Row{Use: tierdoc.Use{Access: tierdoc.Sequential, Write: written > 0}, Ratio: ratio, By: by, Arrays: 64, Uses: 64, Bytes: 4e9,
 			Seconds: 0.1, Filled: filled, Written: written, Least: 1e9, LRU: 2e9}
 	}
 	out := newTierOutput(provenance.Record{}, device.Info{ID: "cuda:0", Name: "GPU"}, time.Second,
 		tierbench.Options{Budget: 4 << 30, ArrayBytes: 64 << 20},
-		&tierbench.Report{LinkH2D: 50e9, LinkD2H: 40e9, Rows: []tierbench.Row{row(tierbench.Store, 1, 0, 0), row(tierbench.CopyAll, 2, 4e9, 4e9)}})
+		&tierbench.Report{LinkH2D: 50e9, LinkD2H: 40e9, Rows: []tierbench.Row{row(tierdoc.Store, 1, 0, 0), row(tierdoc.CopyAnew, 2, 4e9, 4e9)}})
 	var b strings.Builder
 	out.print(&b)
 	const want = `cuda:0  GPU

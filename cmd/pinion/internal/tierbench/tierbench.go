@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/tier"
@@ -26,7 +27,7 @@ type Options struct {
 	Budget     int64     // of device memory, bytes
 	ArrayBytes int64     // size of an array
 	Ratios     []float64 // working set / budget
-	Access     []string  // ways of using arrays, of those in Accesses; default: all
+	Access     []string  // ways of using arrays, of tierdoc.Accesses; default: all
 	Seconds    float64   // least time of a row
 	Folders    []string  // for arrays in files; none leaves that out
 	Progress   func(step, steps int, what string)
@@ -48,10 +49,9 @@ type NotAvailable struct{ Name, Reason string }
 
 // Row is one working set, used in one way.
 type Row struct {
-	Access  string // "sequential", "random", "zipf"
-	Write   bool   // every use writes the whole array
+	tierdoc.Use
 	Ratio   float64
-	By      string // who held the arrays
+	By      string // who held the arrays: one of tierdoc.Holders
 	Arrays  int
 	Uses    int64
 	Bytes   int64 // used
@@ -70,22 +70,7 @@ func (r Row) Rate() float64 { return float64(r.Bytes) / r.Seconds }
 // Moved is the bytes moved a second, both directions together.
 func (r Row) Moved() float64 { return float64(r.Filled+r.Written) / r.Seconds }
 
-// Who holds the arrays.
-const (
-	Store    = "store"      // a tier.Store that knows nothing beforehand
-	Announce = "announced"  // a tier.Store that knows the order
-	Layers   = "layers"     // a tier.Stream, each array in a step of its own
-	Managed  = "managed"    // managed memory, prefetched; what was used least recently goes back
-	Files    = "files"      // an announced tier.Store with host memory for half of the budget, and files
-	CopyAll  = "copy anew"  // every use copies the array in, three buffers in turn
-	array    = "array %d"   // name of an array
-	random   = "random"     // uses of all arrays alike
-	zipf     = "zipf"       // of the n-th most popular array, 1/n as many
-	turn     = "sequential" // in turn, again and again
-)
-
-// Accesses lists the ways of using arrays.
-func Accesses() []string { return []string{turn, random, zipf} }
+const array = "array %d" // name of an array
 
 // bench is a run.
 type bench struct {
@@ -139,7 +124,7 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	}
 	var chosen []kind
 	for _, k := range kinds {
-		if len(o.Access) == 0 || slices.Contains(o.Access, k.access) {
+		if len(o.Access) == 0 || slices.Contains(o.Access, k.Access) {
 			chosen = append(chosen, k)
 		}
 	}
@@ -161,7 +146,7 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	for _, ratio := range o.Ratios {
 		for _, k := range chosen {
 			if err := b.measure(ctx, ratio, k); err != nil {
-				return nil, fmt.Errorf("%s, working set %gx: %w", k.access, ratio, err)
+				return nil, fmt.Errorf("%s, working set %gx: %w", k.Access, ratio, err)
 			}
 		}
 	}
@@ -181,20 +166,19 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 
 // kind is a way of using arrays, and who is measured at it.
 type kind struct {
-	access string
-	write  bool
-	by     []string
+	tierdoc.Use
+	by []string
 }
 
 var kinds = []kind{
-	{turn, false, []string{Store, Announce, Layers, Managed, CopyAll}},
-	{turn, true, []string{Announce, CopyAll}},
-	{random, false, []string{Store, Announce, CopyAll}},
-	{zipf, false, []string{Store, Announce, Managed, CopyAll}},
+	{tierdoc.Use{Access: tierdoc.Sequential}, []string{tierdoc.Store, tierdoc.Announced, tierdoc.Layers, tierdoc.Managed, tierdoc.CopyAnew}},
+	{tierdoc.Use{Access: tierdoc.Sequential, Write: true}, []string{tierdoc.Announced, tierdoc.CopyAnew}},
+	{tierdoc.Use{Access: tierdoc.Random}, []string{tierdoc.Store, tierdoc.Announced, tierdoc.CopyAnew}},
+	{tierdoc.Use{Access: tierdoc.Zipf}, []string{tierdoc.Store, tierdoc.Announced, tierdoc.Managed, tierdoc.CopyAnew}},
 }
 
 // filed is what is measured where there are folders.
-var filed = kind{turn, false, []string{Files}}
+var filed = kind{tierdoc.Use{Access: tierdoc.Sequential}, []string{tierdoc.Files}}
 
 // missing notes once that nothing is held by that name, and why.
 func (b *bench) missing(name, why string) {
@@ -269,29 +253,25 @@ func (b *bench) link() (err error) {
 }
 
 func (b *bench) measure(ctx context.Context, ratio float64, k kind) error {
-	what := k.access
-	if k.write {
-		what += ", written"
-	}
-	b.progress(fmt.Sprintf("%s, %gx", what, ratio))
+	b.progress(fmt.Sprintf("%v, %gx", k.Use, ratio))
 	n := max(int(ratio*float64(b.Budget)/float64(b.ArrayBytes)), 1)
-	uses := trace(k.access, n)
+	uses := trace(k.Access, n)
 	for _, by := range k.by {
-		row := Row{Access: k.access, Write: k.write, Ratio: ratio, By: by, Arrays: n}
+		row := Row{Use: k.Use, Ratio: ratio, By: by, Arrays: n}
 		var err error
 		switch by {
-		case CopyAll:
-			err = b.copyAll(ctx, &row, uses, k.write)
-		case Managed:
+		case tierdoc.CopyAnew:
+			err = b.copyAll(ctx, &row, uses, k.Write)
+		case tierdoc.Managed:
 			var why string
-			if why, err = b.managed(ctx, &row, uses, k.write); why != "" {
-				b.missing(Managed, why)
+			if why, err = b.managed(ctx, &row, uses, k.Write); why != "" {
+				b.missing(tierdoc.Managed, why)
 				continue
 			}
-		case Layers:
+		case tierdoc.Layers:
 			err = b.layers(ctx, &row, uses)
 		default:
-			err = b.store(ctx, &row, uses, k.write)
+			err = b.store(ctx, &row, uses, k.Write)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", by, err)
@@ -367,7 +347,7 @@ func (b *bench) count(row *Row, uses []int, before, rounds int) {
 // hold makes a tier.Store for a row, with its arrays.
 func (b *bench) hold(ctx context.Context, row *Row) (s *tier.Store, arrays []*tier.Array, err error) {
 	o := tier.Options{DeviceBytes: b.Budget, HostBytes: int64(row.Arrays+1) * b.ArrayBytes}
-	if row.By == Files {
+	if row.By == tierdoc.Files {
 		o.HostBytes = b.Budget / 2
 		o.Files = tier.Files{Folders: b.Folders, Bytes: int64(row.Arrays+1) * b.ArrayBytes}
 	}
@@ -387,12 +367,12 @@ func (b *bench) store(ctx context.Context, row *Row, uses []int, write bool) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if row.By != Store {
+	if row.By != tierdoc.Store {
 		order := make([]*tier.Array, len(uses))
 		for i, x := range uses {
 			order[i] = arrays[x]
 		}
-		if row.Access == turn {
+		if row.Access == tierdoc.Sequential {
 			s.Sequential(arrays...)
 		} else {
 			s.Replay(order)

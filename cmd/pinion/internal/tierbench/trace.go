@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 )
 
 // trace is one round of uses of n arrays.
 func trace(access string, n int) []int {
 	r := rand.New(rand.NewPCG(uint64(n), 7))
-	if access == turn {
+	if access == tierdoc.Sequential {
 		uses := make([]int, n)
 		for i := range uses {
 			uses[i] = i
@@ -23,7 +25,7 @@ func trace(access string, n int) []int {
 	sums := make([]float64, n) // of the shares of arrays up to each
 	total := 0.0
 	for i := range sums {
-		if access == zipf {
+		if access == tierdoc.Zipf {
 			total += 1 / float64(i+1)
 		} else {
 			total++

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 )
 
 // Misses are those that can be counted by hand.
@@ -86,7 +88,7 @@ func plainMisses(uses []int, slots, before, rounds int, best bool) (missed int) 
 // What the best schedule misses in one round is not what it misses in each: rounds with
 // few misses are paid for by others.
 func TestRoundsDiffer(t *testing.T) {
-	uses := trace(zipf, 128)
+	uses := trace(tierdoc.Zipf, 128)
 	if one, eleven := leastMisses(uses, 64, 1, 1), leastMisses(uses, 64, 1, 11); one != 40 || eleven != 466 {
 		t.Errorf("the best schedule brings %d arrays in during one round and %d during eleven", one, eleven)
 	}
@@ -95,7 +97,7 @@ func TestRoundsDiffer(t *testing.T) {
 // Every trace uses only arrays that there are, the same in every run, and no
 // schedule beats the best one.
 func TestTraces(t *testing.T) {
-	for _, access := range []string{turn, random, zipf} {
+	for _, access := range tierdoc.Accesses() {
 		for _, n := range []int{1, 7, 64} {
 			uses := trace(access, n)
 			if !slices.Equal(uses, trace(access, n)) {
@@ -114,7 +116,7 @@ func TestTraces(t *testing.T) {
 			}
 		}
 	}
-	if uses := trace(zipf, 64); len(uses) < 256 {
+	if uses := trace(tierdoc.Zipf, 64); len(uses) < 256 {
 		t.Errorf("%d uses", len(uses))
 	}
 }

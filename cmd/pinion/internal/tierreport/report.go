@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierbench"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/plot"
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -75,39 +76,20 @@ func Render(w io.Writer, r *Report) error {
 	return page.Render(w, pageTemplate, v)
 }
 
-// series are the lines of the plots, in the order of the legend. Layers, which would
-// lie on top of announced, are in the tables only.
-var series = []plot.Series{
-	{ID: "announced", Name: tierbench.Announce, About: "a store that knows the order of uses", Mark: "circle"},
-	{ID: "store", Name: tierbench.Store, About: "a store that is told nothing", Mark: "square"},
-	{ID: "managed", Name: tierbench.Managed, About: "managed memory, prefetched; what was used least recently goes back", Mark: "triangle"},
-	{ID: "copyanew", Name: tierbench.CopyAll, About: "each use copies its array", Mark: "diamond"},
-	{ID: "files", Name: tierbench.Files, About: "a store that knows the order, with half the budget of host memory and the rest in files", Mark: "cross"},
-}
-
 // kinds lists the ways of using arrays, in the order of the rows.
-func (r *Report) kinds() (list []tierbench.Row) {
+func (r *Report) kinds() (list []tierdoc.Use) {
 	for _, x := range r.Bench.Rows {
-		if !slices.ContainsFunc(list, func(y tierbench.Row) bool { return same(x, y) }) {
-			list = append(list, x)
+		if !slices.Contains(list, x.Use) {
+			list = append(list, x.Use)
 		}
 	}
 	return list
 }
 
-func same(x, y tierbench.Row) bool { return x.Access == y.Access && x.Write == y.Write }
-
-func title(x tierbench.Row) string {
-	if x.Write {
-		return x.Access + ", every byte written"
-	}
-	return x.Access
-}
-
 // rows are those of one kind, and of one who holds the arrays or of all.
-func (r *Report) rows(kind tierbench.Row, by string) (list []tierbench.Row) {
+func (r *Report) rows(kind tierdoc.Use, by string) (list []tierbench.Row) {
 	for _, x := range r.Bench.Rows {
-		if same(x, kind) && (by == "" || x.By == by) && x.Seconds > 0 {
+		if x.Use == kind && (by == "" || x.By == by) && x.Seconds > 0 {
 			list = append(list, x)
 		}
 	}
@@ -118,21 +100,16 @@ func (r *Report) rows(kind tierbench.Row, by string) (list []tierbench.Row) {
 func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 	drawn := map[string]bool{}
 	for i, kind := range r.kinds() {
-		ratio := func(x int64) string { return fmt.Sprintf("%gx", float64(x)/100) }
-		graph := plot.Plot{
-			ID: fmt.Sprintf("k%d", i), Title: title(kind), YName: "GB/s used", XName: "working set, of the budget", Label: ratio, Short: ratio,
-			LimitText: "the link", Log: true,
-			Value: func(v float64) string { return units.Digits(v) + " GB/s" },
-			Tick:  func(v float64) string { return fmt.Sprintf("%g", v) },
-		}
-		for _, s := range series {
+		graph := tierdoc.Curves(kind)
+		graph.ID, graph.LimitText = fmt.Sprintf("k%d", i), "the link"
+		for _, s := range tierdoc.Series() {
 			line := plot.Line{Series: s}
 			for _, x := range r.rows(kind, s.Name) {
 				if rate := x.Rate() / 1e9; rate > 0 && !math.IsInf(rate, 0) {
 					if link := r.Bench.LinkH2D / 1e9; rate <= link {
 						graph.Limit = link // else it would lie below the plot
 					}
-					line.Points = append(line.Points, plot.Point{X: int64(math.Round(x.Ratio * 100)), Y: rate, Low: rate, High: rate})
+					line.Points = append(line.Points, tierdoc.Point(x.Ratio, rate))
 				}
 			}
 			graph.Add(line)
@@ -142,7 +119,7 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 			list = append(list, page.Graph{Title: graph.Title, SVG: svg})
 		}
 	}
-	for _, s := range series {
+	for _, s := range tierdoc.Series() {
 		if drawn[s.ID] {
 			legend = append(legend, page.Legend(s))
 		}
@@ -152,7 +129,7 @@ func (r *Report) plots() (list []page.Graph, legend []page.LegendRow) {
 
 // largest is the row of the largest working set of a kind.
 func (r *Report) largest(access string, write bool, by string) (row tierbench.Row, ok bool) {
-	for _, x := range r.rows(tierbench.Row{Access: access, Write: write}, by) {
+	for _, x := range r.rows(tierdoc.Use{Access: access, Write: write}, by) {
 		if x.Ratio > row.Ratio {
 			row, ok = x, true
 		}
@@ -161,7 +138,7 @@ func (r *Report) largest(access string, write bool, by string) (row tierbench.Ro
 }
 
 func (r *Report) finding() string {
-	x, ok := r.largest("sequential", false, tierbench.Announce)
+	x, ok := r.largest(tierdoc.Sequential, false, tierdoc.Announced)
 	if !ok || r.Bench.LinkH2D <= 0 {
 		return "Working sets around the size of a budget of device memory."
 	}
@@ -172,13 +149,13 @@ func (r *Report) tiles() (list []page.Tile) {
 	add := func(name string, v float64, note string) {
 		list = append(list, page.Tile{Name: name, Values: []page.TileValue{{Number: units.Digits(v / 1e9), Unit: "GB/s"}}, Note: note})
 	}
-	if x, ok := r.largest("sequential", false, tierbench.Announce); ok {
+	if x, ok := r.largest(tierdoc.Sequential, false, tierdoc.Announced); ok {
 		add(fmt.Sprintf("Sweep, %gx", x.Ratio), x.Rate(), "of bytes used, read only")
 	}
-	if x, ok := r.largest("sequential", true, tierbench.Announce); ok {
+	if x, ok := r.largest(tierdoc.Sequential, true, tierdoc.Announced); ok {
 		add(fmt.Sprintf("Sweep, written, %gx", x.Ratio), x.Moved(), "over the link, both directions together")
 	}
-	if x, ok := r.largest("zipf", false, tierbench.Announce); ok && x.Least > 0 {
+	if x, ok := r.largest(tierdoc.Zipf, false, tierdoc.Announced); ok && x.Least > 0 {
 		list = append(list, page.Tile{Name: fmt.Sprintf("Misses, zipf, %gx", x.Ratio),
 			Values: []page.TileValue{{Number: fmt.Sprintf("%.2f", float64(x.Filled)/float64(x.Least)), Unit: "of the best"}}, Note: "with a recorded order"})
 	}
@@ -191,7 +168,7 @@ func (r *Report) tiles() (list []page.Tile) {
 
 func (r *Report) tables() (list []page.Table) {
 	for _, kind := range r.kinds() {
-		t := page.Table{Title: title(kind), Head: []string{"working set", "held by", "used GB/s", "moved GB/s", "brought in", "least", "LRU", "floor / time"}}
+		t := page.Table{Title: kind.String(), Head: []string{"working set", "held by", "used GB/s", "moved GB/s", "brought in", "least", "LRU", "floor / time"}}
 		for _, x := range r.rows(kind, "") {
 			share := func(n int64) page.Cell { return page.Cell{Main: page.Percent(float64(n) / float64(x.Bytes))} }
 			floor := float64(x.Least) / r.Bench.LinkH2D / x.Seconds

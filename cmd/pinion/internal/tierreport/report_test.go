@@ -8,23 +8,24 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page/pagetest"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/tierbench"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/tierdoc"
 )
 
 func TestPage(t *testing.T) {
 	bench := &tierbench.Report{LinkH2D: 50e9, LinkD2H: 48e9, Pressure: tierbench.Pressure{Arrays: 128, Touches: 256, Allocs: 64}}
-	for _, by := range []string{tierbench.Store, tierbench.Announce, tierbench.CopyAll} {
+	for _, by := range []string{tierdoc.Store, tierdoc.Announced, tierdoc.CopyAnew} {
 		for _, write := range []bool{false, true} {
 			for _, ratio := range []float64{0.5, 4} {
 				seconds := 0.06
-				if by == tierbench.CopyAll {
+				if by == tierdoc.CopyAnew {
 					seconds = 0.1
 				}
-				bench.Rows = append(bench.Rows, tierbench.Row{Access: "sequential", Write: write, Ratio: ratio, By: by,
+				bench.Rows = append(bench.Rows, tierbench.Row{Use: tierdoc.Use{Access: tierdoc.Sequential, Write: write}, Ratio: ratio, By: by,
 					Arrays: 64, Uses: 64, Bytes: 4e9, Seconds: seconds, Filled: 3e9, Written: 3e9, Least: int64(ratio) * 750e6, LRU: 4e9})
 			}
 		}
 	}
-	bench.Rows = append(bench.Rows, tierbench.Row{Access: "zipf", Ratio: 2, By: tierbench.Announce, Bytes: 4e9, Seconds: 0.1, Filled: 1.05e9, Least: 1e9, LRU: 2e9})
+	bench.Rows = append(bench.Rows, tierbench.Row{Use: tierdoc.Use{Access: tierdoc.Zipf}, Ratio: 2, By: tierdoc.Announced, Bytes: 4e9, Seconds: 0.1, Filled: 1.05e9, Least: 1e9, LRU: 2e9})
 	var b strings.Builder
 	err := Render(&b, &Report{
 		MeasuredAt: "2026-01-02T03:04:05Z", Commit: "abcdef", Platform: "linux/amd64", CPU: "Some CPU", CPUs: 16,
@@ -54,4 +55,4 @@ func TestEmptyPage(t *testing.T) {
 	pagetest.Check(t, b.String())
 }
 
-func TestColours(t *testing.T) { pagetest.Colours(t, string(page.Style(styleText)), series) }
+func TestColours(t *testing.T) { pagetest.Colours(t, string(page.Style(styleText)), tierdoc.Series()) }
