@@ -187,8 +187,11 @@ func (f *frame) axes(c *Canvas) {
 func (f *frame) yTicks() (list []float64) {
 	if f.Log {
 		digits := []float64{1, 2, 5}
-		if f.maxY-f.minY > 2.5 {
+		switch decades := f.maxY - f.minY; {
+		case decades > 2.5:
 			digits = []float64{1}
+		case decades < 0.8: // two of the above at most
+			digits = []float64{1, 1.5, 2, 3, 4, 5, 7}
 		}
 		for e := math.Floor(f.minY); e <= f.maxY; e++ {
 			for _, d := range digits {

@@ -3,6 +3,7 @@ package plot
 import (
 	"encoding/xml"
 	"io"
+	"math"
 	"strings"
 	"testing"
 
@@ -51,6 +52,18 @@ func TestEmpty(t *testing.T) {
 	p := Plot{Title: "none"}
 	if p.File(640, 320, nil) != "" || p.Draw(640, 320) != "" {
 		t.Error("an empty plot was drawn")
+	}
+}
+
+// Values of less than a decade have ticks to read them by, too.
+func TestTicks(t *testing.T) {
+	for high := 1.2; high < 1e5; high *= 1.3 {
+		for _, low := range []float64{1, 1.6, 2.1, 4.2, 6} {
+			f := frame{Plot: &Plot{Log: true}, minY: math.Log10(low) - 0.06, maxY: math.Log10(low*high) + 0.06}
+			if n := len(f.yTicks()); n < 2 && high > 1.7 || n > 9 {
+				t.Errorf("%d ticks from %g to %g", n, low, low*high)
+			}
+		}
 	}
 }
 

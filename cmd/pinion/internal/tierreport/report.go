@@ -171,9 +171,12 @@ func (r *Report) tables() (list []page.Table) {
 		t := page.Table{Title: kind.String(), Head: []string{"working set", "held by", "used GB/s", "moved GB/s", "brought in", "least", "LRU", "floor / time"}}
 		for _, x := range r.rows(kind, "") {
 			share := func(n int64) page.Cell { return page.Cell{Main: page.Percent(float64(n) / float64(x.Bytes))} }
-			floor := float64(x.Least) / r.Bench.LinkH2D / x.Seconds
+			floor := page.Cell{} // what fits has none
+			if x.Least > 0 {
+				floor.Main = page.Percent(float64(x.Least) / r.Bench.LinkH2D / x.Seconds)
+			}
 			t.Rows = append(t.Rows, []page.Cell{{Main: fmt.Sprintf("%gx", x.Ratio)}, {Main: x.By}, {Main: units.Digits(x.Rate() / 1e9)},
-				{Main: units.Digits(x.Moved() / 1e9)}, share(x.Filled), share(x.Least), share(x.LRU), {Main: page.Percent(floor)}})
+				{Main: units.Digits(x.Moved() / 1e9)}, share(x.Filled), share(x.Least), share(x.LRU), floor})
 		}
 		list = append(list, t)
 	}
