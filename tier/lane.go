@@ -163,6 +163,7 @@ func (s *Store) landFill(m *move, err error) {
 	a := m.a
 	if m.from != nil {
 		a.mem.busy--
+		s.filling -= a.size
 	}
 	if a.dev.fill != m {
 		if err != nil { // it left again already

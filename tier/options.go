@@ -44,7 +44,7 @@ type Options struct {
 	// WindowBytes is how far the store brings arrays in ahead of their use, in
 	// bytes, and how far ahead it writes back what will have to leave. It is
 	// taken from DeviceBytes: more hides longer latencies, less leaves more for
-	// what stays. Range: up to half of DeviceBytes. Default: two of the
+	// what stays. A program that runs ahead of the device gets half of it. Range: up to half of DeviceBytes. Default: two of the
 	// largest arrays and at least 32 MiB, as far as a sixteenth of DeviceBytes or
 	// two arrays go.
 	WindowBytes int64

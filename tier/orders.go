@@ -205,9 +205,14 @@ func (o *Order) overwrites(number int64) bool {
 	return len(o.blank) == o.order.Len() && o.blank[number%int64(len(o.blank))]
 }
 
-// prefetch brings in what the orders say comes next, as far as the window goes.
+// prefetch brings in what the orders say comes next, as far as the window goes. Where a
+// program runs ahead of the device, and a window of copies that it asked for is under way
+// already, half of one is enough to find room in time, and leaves more for what stays.
 func (s *Store) prefetch() {
 	window := s.window()
+	if s.filling-s.ahead >= window {
+		window /= 2
+	}
 	for _, o := range slices.Clone(s.orders) {
 		for s.ahead < window {
 			a, ok := o.order.At(o.ahead)

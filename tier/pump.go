@@ -323,6 +323,7 @@ func (s *Store) bringOn(a *Array) bool {
 		}
 		a.mem.busy++
 		m.from = a.mem.parts
+		s.filling += a.size
 		s.counts.Fills++
 		s.counts.FilledBytes += a.bytes
 	}

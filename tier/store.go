@@ -46,6 +46,7 @@ type Store struct {
 	limit      int64 // what the pool really has for the store, up to the budget
 	pinned     int64 // bytes of arrays that admitted uses hold
 	ahead      int64 // bytes of what was brought in ahead and is not used yet
+	filling    int64 // bytes that are being copied to the device
 	cleaning   int64 // bytes that are being written back
 	memory     []*memoryPool
 	files      *fileTier // nil: none
