@@ -18,6 +18,10 @@ type quantity struct {
 	unit  string // that a row must have, or "s" for any unit of time
 	name  string // of the peers' rows, in lower case; "" takes the best row of that unit
 	host  bool   // of the files about the host alone
+
+	// Of a row in files that compare programs: what they are about, and what
+	// the peer's "by" begins with.
+	kind, by string
 }
 
 const images = "images/s"
@@ -30,6 +34,8 @@ var quantities = []quantity{
 	{title: "pinned memory, both directions at once", name: "pinned both", unit: "GB/s"},
 	{title: "pin 1 GiB", name: "pin 1 gib", unit: "s"},
 	{title: "copy 4 KiB of pinned memory to the device and wait", name: "4 kib pinned h2d", unit: "s"},
+	{title: "safetensors checkpoint in the page cache to the device (PyTorch: `load_file`)", unit: "GB/s",
+		name: "load in page cache", kind: weights, by: "safetensors"},
 	{title: "JPEG photos into float32 batches on the device, best setting", unit: images},
 	{title: "JPEG photos into float32 batches without a GPU, best setting", unit: images, host: true},
 }
@@ -68,8 +74,10 @@ func (r *run) device() (id, name string) {
 	for _, f := range r.moves {
 		all = append(all, f.provenance)
 	}
-	for _, f := range r.compared[feeding] {
-		all = append(all, f.provenance)
+	for _, kind := range []string{feeding, weights} {
+		for _, f := range r.compared[kind] {
+			all = append(all, f.provenance)
+		}
 	}
 	for _, f := range r.feeds {
 		all = append(all, f.provenance)
@@ -236,8 +244,7 @@ func (r *run) columns() []*column {
 		}
 	}
 	var peers []*column
-	offer := func(peer, file string, rows []peerRow) {
-		name := peer
+	peer := func(name string) *column {
 		if i := strings.LastIndex(name, ", "); i >= 0 {
 			name = name[:i]
 		}
@@ -246,12 +253,15 @@ func (r *run) columns() []*column {
 			i = len(peers)
 			peers = append(peers, &column{name, map[quantity]float64{}, map[quantity][]float64{}})
 		}
+		return peers[i]
+	}
+	offer := func(name, file string, rows []peerRow) {
 		for _, q := range quantities {
-			if q.host != aboutHost(file) {
+			if q.kind != "" || q.host != aboutHost(file) {
 				continue
 			}
 			for _, row := range rows {
-				peers[i].offer(q, row)
+				peer(name).offer(q, row)
 			}
 		}
 	}
@@ -263,6 +273,15 @@ func (r *run) columns() []*column {
 	for _, f := range r.compared[feeding] {
 		if f.Commit == "" {
 			offer(f.Peer, f.file, f.fedPhotos())
+		}
+	}
+	for _, q := range quantities {
+		for _, f := range r.compared[q.kind] {
+			for _, row := range f.Rows {
+				if f.Commit == "" && strings.HasPrefix(row.By, q.by) {
+					peer(f.Peer).offer(q, row.peerRow)
+				}
+			}
 		}
 	}
 	peers = slices.DeleteFunc(peers, func(c *column) bool { return len(c.values) == 0 })
@@ -303,8 +322,11 @@ func (r *run) link() *linkFile {
 
 // own finds Pinion's value.
 func (r *run) own(q quantity) (v float64, ok bool) {
-	if q.unit == images {
+	switch {
+	case q.unit == images:
 		return r.ownImages(q.host)
+	case q.kind != "":
+		return r.ownCompared(q)
 	}
 	f := r.link()
 	if f == nil || q.host {
@@ -328,6 +350,20 @@ func (r *run) own(q quantity) (v float64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// ownCompared is the median of Pinion's rows of that name on a device.
+func (r *run) ownCompared(q quantity) (v float64, ok bool) {
+	c := column{values: map[quantity]float64{}, all: map[quantity][]float64{}}
+	for _, f := range r.compared[q.kind] {
+		for _, row := range f.Rows {
+			if f.Commit != "" && !isHost(f.Device, f.DeviceName) {
+				c.offer(q, row.peerRow)
+			}
+		}
+	}
+	v, ok = c.values[q]
+	return v, ok
 }
 
 // ownImages is the best rate of photos into float32, which is what the peers
