@@ -234,7 +234,11 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 			// (Higham, "Accuracy and Stability", 3.5), and the last rounding.
 			bound := (float64(g.K) + 4) * unit * magnitude
 			if tc == dtype.BF16 {
-				bound += math.Exp2(-8) * (math.Abs(want) + bound)
+				rounded := math.Abs(want)
+				if g.Beta != 0 { // the product may be rounded before C is added
+					rounded += math.Abs(float64(g.Alpha) * sum)
+				}
+				bound += math.Exp2(-8) * (rounded + bound)
 			}
 			if v := At(got, at, tc); !(math.Abs(v-want) <= bound) {
 				return fmt.Errorf("row %d, column %d is %v, want %v within %.3g", i, j, v, want, bound)
