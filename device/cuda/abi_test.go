@@ -68,6 +68,8 @@ func TestABI(t *testing.T) {
 		"streamPerThread":          streamPerThread,
 		"eventBlockingSync":        eventBlockingSync,
 		"eventDisableTiming":       eventDisableTiming,
+		"captureGlobal":            captureGlobal,
+		"captureRelaxed":           captureRelaxed,
 		"memAttachGlobal":          memAttachGlobal,
 		"adviseReadMostly":         adviseReadMostly,
 		"unadviseReadMostly":       unadviseReadMostly,

@@ -27,6 +27,7 @@ var api struct {
 	eventCreate, eventDestroy, eventRecord, eventQuery               dl.Func
 	ctxRecordEvent, streamGetCtx                                     dl.Func
 	eventSynchronize, eventElapsedTime                               dl.Func
+	threadExchangeStreamCaptureMode                                  dl.Func
 	moduleLoadData, moduleUnload, moduleGetFunction, launchKernel    dl.Func
 	memAllocManaged, memPrefetchAsync                                dl.Func
 	memAdvise, memRangeGetAttribute                                  dl.Func
@@ -88,6 +89,8 @@ var symbols = []dl.Symbol{
 	{Name: "cuEventQuery", Func: &api.eventQuery},
 	{Name: "cuEventSynchronize", Func: &api.eventSynchronize},
 	{Name: "cuEventElapsedTime", Func: &api.eventElapsedTime},
+
+	{Name: "cuThreadExchangeStreamCaptureMode", Func: &api.threadExchangeStreamCaptureMode, Optional: true},
 
 	{Name: "cuModuleLoadData", Func: &api.moduleLoadData},
 	{Name: "cuModuleUnload", Func: &api.moduleUnload},
@@ -174,6 +177,8 @@ const (
 	streamPerThread          = 2
 	eventBlockingSync        = 1
 	eventDisableTiming       = 2
+	captureGlobal            = 0
+	captureRelaxed           = 2
 	memAttachGlobal          = 1
 	adviseReadMostly         = 1
 	unadviseReadMostly       = 2

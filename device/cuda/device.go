@@ -21,6 +21,7 @@ func (d *Device) enter() error {
 		d.leave()
 		return err
 	}
+	relax()
 	return nil
 }
 
@@ -43,6 +44,7 @@ func (d *Device) hold() error {
 }
 
 func (d *Device) leave() {
+	unrelax()
 	runtime.UnlockOSThread()
 	d.mu.RUnlock()
 }

@@ -93,6 +93,32 @@ func TestFakeRecordAllCapturingChild(t *testing.T) {
 	}
 }
 
+// While others capture a graph in the global mode, calls that might wait are
+// refused, unless the program said that there are captures.
+func TestFakeBesideCaptures(t *testing.T) {
+	inChild(t, "TestFakeBesideCapturesChild", "PINION_LIB_CUDA="+buildFake(t), "PINION_LIB_NVML=off", "FAKECUDA_CAPTURING=1")
+}
+
+func TestFakeBesideCapturesChild(t *testing.T) {
+	if os.Getenv("FAKECUDA_CAPTURING") == "" {
+		t.Skip("a part of TestFakeBesideCaptures")
+	}
+	dev, err := cuda.Open(0)
+	testkit.OK(t, err)
+	defer dev.Close()
+	if _, err := dev.Alloc(4096); err == nil {
+		t.Fatal("the stand-in allows everything")
+	}
+	cuda.BesideCaptures()
+	p, err := dev.Alloc(4096)
+	testkit.OK(t, err)
+	testkit.OK(t, dev.Free(p))
+	e, err := dev.NewEvent(device.EventNoTiming)
+	testkit.OK(t, err)
+	_, err = e.Done()
+	testkit.OK(t, err)
+}
+
 func TestFakeBatchAbsentChild(t *testing.T) {
 	if os.Getenv("WITHOUT_BATCH") == "" {
 		t.Skip("a part of TestFakeBatch")

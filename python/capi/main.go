@@ -10,6 +10,9 @@ package main
 import (
 	_ "github.com/pinion-gpu/pinion/dataset/all"
 	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/device/cuda"
 )
+
+func init() { cuda.BesideCaptures() } // PyTorch's
 
 func main() {}

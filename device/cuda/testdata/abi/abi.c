@@ -50,6 +50,8 @@ int main(void) {
 	VALUE("streamPerThread", (size_t)CU_STREAM_PER_THREAD);
 	VALUE("eventBlockingSync", CU_EVENT_BLOCKING_SYNC);
 	VALUE("eventDisableTiming", CU_EVENT_DISABLE_TIMING);
+	VALUE("captureGlobal", CU_STREAM_CAPTURE_MODE_GLOBAL);
+	VALUE("captureRelaxed", CU_STREAM_CAPTURE_MODE_RELAXED);
 	VALUE("memAttachGlobal", CU_MEM_ATTACH_GLOBAL);
 	VALUE("adviseReadMostly", CU_MEM_ADVISE_SET_READ_MOSTLY);
 	VALUE("unadviseReadMostly", CU_MEM_ADVISE_UNSET_READ_MOSTLY);

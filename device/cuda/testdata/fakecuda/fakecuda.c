@@ -11,6 +11,7 @@
  *   FAKECUDA_DEVICES  number of GPUs, at most 4 (1)
  *   FAKECUDA_MEMORY   memory of each in bytes (256 MiB)
  *   FAKECUDA_VERSION  version of the driver API (13000)
+ *   FAKECUDA_CAPTURING  another thread captures a graph in the global mode
  *   FAKECUDA_FAIL     calls that fail, and how: "cuInit=999,cuMemAlloc_v2=2"
  *   FAKECUDA_PEERS    whether GPUs reach each other's memory, 0 or 1 (1)
  *   FAKECUDA_CONCURRENT  whether managed memory migrates by pages, 0 or 1 (1)
@@ -122,6 +123,19 @@ static result enter(const char *call, enum needs needs) {
 		return INVALID_CONTEXT;
 	return OK;
 }
+
+/* The mode of this thread's calls while others capture. */
+static _Thread_local int capture_mode;
+
+result cuThreadExchangeStreamCaptureMode(int *mode) {
+	int old = capture_mode;
+	capture_mode = *mode;
+	*mode = old;
+	return OK;
+}
+
+/* Calls that may wait for captured work. */
+#define MAY_WAIT do { if (!capture_mode && getenv("FAKECUDA_CAPTURING")) return 900; } while (0)
 
 #define NEED(needs) do { result r_ = enter(__func__, needs); if (r_) return r_; } while (0)
 
@@ -622,6 +636,7 @@ static result allocate(address *p, size_t n, enum kind kind) {
 #ifndef FAKECUDA_WITHOUT_MEMALLOC
 result cuMemAlloc_v2(address *p, size_t n) {
 	NEED(CONTEXT);
+	MAY_WAIT;
 	return allocate(p, n, DEVICE);
 }
 #endif
@@ -684,6 +699,7 @@ result cuMemFreeHost(void *p) {
 
 result cuMemHostRegister_v2(void *p, size_t n, unsigned flags) {
 	NEED(CONTEXT);
+	MAY_WAIT;
 	if (!p || n == 0 || flags > 15)
 		return INVALID_VALUE;
 	LOCKED;
@@ -1116,6 +1132,7 @@ result cuCtxRecordEvent(void *context, void *event) {
 
 result cuEventQuery(void *event) {
 	NEED(CONTEXT);
+	MAY_WAIT;
 	LOCKED;
 	struct event *e = live_event(event);
 	if (!e)

@@ -1,0 +1,37 @@
+package cuda
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// besideCaptures says that others in the process may be capturing a graph.
+var besideCaptures atomic.Bool
+
+// BesideCaptures makes the calls of this package safe while other code in the
+// process, such as PyTorch, captures a CUDA graph in the global mode. In that mode the
+// driver refuses calls of all threads that might wait for captured work (those
+// that allocate, register memory or ask for an event, among others), and ends the
+// capture. From here on each such call is made in the relaxed mode
+// (cuThreadExchangeStreamCaptureMode): Pinion never waits for a stream that it
+// does not know. It costs two calls of the driver for each that it protects, so
+// programs that capture nothing do without. It holds for the whole process, and does
+// nothing where the driver is older than CUDA 10.1.
+func BesideCaptures() { besideCaptures.Store(true) }
+
+// relax puts this thread, which is locked, into the relaxed mode.
+func relax() { exchange(captureRelaxed) }
+
+// unrelax puts it back into the mode in which threads begin: it may be the
+// program's own.
+func unrelax() { exchange(captureGlobal) }
+
+func exchange(mode uint64) {
+	if !besideCaptures.Load() || !api.threadExchangeStreamCaptureMode.Ok() {
+		return
+	}
+	word := words.Get().(*[2]uint64)
+	word[0] = mode // the driver writes the old one over it
+	api.threadExchangeStreamCaptureMode.Call4(uintptr(unsafe.Pointer(word)), 0, 0, 0)
+	words.Put(word)
+}
