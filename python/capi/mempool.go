@@ -30,13 +30,16 @@ var (
 func pnMalloc(size C.int64_t, dev C.int32_t, stream C.uint64_t) (address C.uint64_t) {
 	var result C.int
 	defer guard(&result)
-	s, err := siteOf(fmt.Sprintf("cuda:%d", dev))
-	if err != nil {
-		fail(err)
-		return 0
-	}
-	v, _ := mempools.LoadOrStore(s, &mempool{})
-	block, err := v.(*mempool).alloc(s, int64(size), stream)
+	var block vram.Block
+	var err error
+	elsewhere(func() {
+		var s *site
+		if s, err = siteOf(fmt.Sprintf("cuda:%d", dev)); err != nil {
+			return
+		}
+		v, _ := mempools.LoadOrStore(s, &mempool{})
+		block, err = v.(*mempool).alloc(s, int64(size), stream)
+	})
 	if err != nil {
 		fail(err)
 		return 0
@@ -81,6 +84,6 @@ func pnFree(address C.uint64_t) {
 	var result C.int
 	defer guard(&result)
 	if block, ok := mempoolBlocks.LoadAndDelete(uint64(address)); ok {
-		_ = block.(vram.Block).Free()
+		elsewhere(func() { _ = block.(vram.Block).Free() })
 	}
 }

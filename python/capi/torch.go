@@ -35,7 +35,9 @@ var sites struct {
 	byName map[string]*site
 }
 
-// siteOf returns the site of a device, and opens it first where there is none.
+// siteOf returns the site of a device, and opens it first where there is none. It
+// and all that a site does change the context of their thread: call them
+// elsewhere than in the caller's.
 func siteOf(name string) (*site, error) {
 	sites.Lock()
 	defer sites.Unlock()
@@ -125,11 +127,15 @@ var helds handles[held]
 //export pinion_pinned_alloc
 func pinion_pinned_alloc(device *C.char, n C.int64_t, bytes C.int64_t, handle, address *C.uint64_t, locked *C.int32_t) (result C.int) {
 	defer guard(&result)
-	s, err := siteOf(C.GoStringN(device, C.int(n)))
-	if err != nil {
-		return fail(err)
-	}
-	b, err := s.pool.Alloc(context.Background(), int64(bytes))
+	name := C.GoStringN(device, C.int(n))
+	var s *site
+	var b *pinned.Buffer
+	var err error
+	elsewhere(func() {
+		if s, err = siteOf(name); err == nil {
+			b, err = s.pool.Alloc(context.Background(), int64(bytes))
+		}
+	})
 	if err != nil {
 		return fail(err)
 	}
@@ -147,11 +153,15 @@ func pinion_pinned_alloc(device *C.char, n C.int64_t, bytes C.int64_t, handle, a
 //export pinion_pinned_register
 func pinion_pinned_register(device *C.char, n C.int64_t, address unsafe.Pointer, bytes C.int64_t, handle *C.uint64_t) (result C.int) {
 	defer guard(&result)
-	s, err := siteOf(C.GoStringN(device, C.int(n)))
-	if err != nil {
-		return fail(err)
-	}
-	r, err := s.pool.Register(memoryAt(address, bytes))
+	name := C.GoStringN(device, C.int(n))
+	var s *site
+	var r *pinned.Registration
+	var err error
+	elsewhere(func() {
+		if s, err = siteOf(name); err == nil {
+			r, err = s.pool.Register(memoryAt(address, bytes))
+		}
+	})
 	if err != nil {
 		return fail(err)
 	}
@@ -169,7 +179,9 @@ func pinion_pinned_free(handle C.uint64_t) (result C.int) {
 	if !ok {
 		return C.PINION_OK
 	}
-	return fail(h.giveBack())
+	var err error
+	elsewhere(func() { err = h.giveBack() })
+	return fail(err)
 }
 
 // pinion_pinned_stats tells pinned.Stats of the memory that was pinned for a
@@ -178,7 +190,10 @@ func pinion_pinned_free(handle C.uint64_t) (result C.int) {
 //export pinion_pinned_stats
 func pinion_pinned_stats(device *C.char, n C.int64_t, out **C.char) (result C.int) {
 	defer guard(&result)
-	s, err := siteOf(C.GoStringN(device, C.int(n)))
+	name := C.GoStringN(device, C.int(n))
+	var s *site
+	var err error
+	elsewhere(func() { s, err = siteOf(name) })
 	if err != nil {
 		return fail(err)
 	}
@@ -202,12 +217,13 @@ func memoryAt(address unsafe.Pointer, bytes C.int64_t) []byte {
 //export pinion_copy
 func pinion_copy(name *C.char, n C.int64_t, host unsafe.Pointer, dev C.uint64_t, bytes C.int64_t, toHost C.int32_t, stream C.int64_t, task *C.uint64_t) (result C.int) {
 	defer guard(&result)
-	s, err := siteOf(C.GoStringN(name, C.int(n)))
-	if err != nil {
-		return fail(err)
-	}
+	where := C.GoStringN(name, C.int(n))
 	c := transfer.Copy{Host: memoryAt(host, bytes), Device: device.Ptr(dev), ToHost: toHost != 0}
 	return start(task, nil, func(ctx context.Context) (uint64, error) {
+		s, err := siteOf(where)
+		if err != nil {
+			return 0, err
+		}
 		return 0, s.on(stream, func(on device.Stream) error {
 			c.On = on
 			if err := s.engine.Do(ctx, c); err != nil || on == nil || !c.ToHost {

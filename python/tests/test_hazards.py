@@ -407,16 +407,18 @@ def test_subprocess_beside_the_loader(run):
 
 
 def test_subinterpreters(run):
+    """They load it where they load ctypes; where not, they say so, and the main interpreter goes on."""
     pytest.importorskip("_xxsubinterpreters")
     out = run("""
         import _xxsubinterpreters as si
         loader = small(); next(iter(loader))
         i = si.create()
-        si.run_string(i, "import pinion; print('samples:', sum(len(a) for (a,) in pinion.DataLoader(%r, 64, device='host', output='dlpack')))" % ARRAY)
+        try: si.run_string(i, "import pinion; print('samples:', sum(len(a) for (a,) in pinion.DataLoader(%r, 64, device='host', output='dlpack')))" % ARRAY)
+        except si.RunFailedError as e: print(e)
         si.destroy(i)
         next(iter(loader))
     """)
-    assert "samples: 65536" in out
+    assert "samples: 65536" in out or "_ctypes does not support loading in subinterpreters" in out
 
 
 OTHER = """

@@ -87,24 +87,27 @@ def registered():
     return pinion.torch.pinned_stats()["registered_bytes"]
 
 
+LARGE = (32 << 20) + 1000  # bytes that malloc maps by themselves
+
+
 def test_pin_in_place():
     before = registered()
-    x = torch.arange(40000, dtype=torch.int32)
+    x = torch.arange(LARGE // 4, dtype=torch.int32)
     address = x.data_ptr()
     assert pinion.torch.pin_(x) is x and x.data_ptr() == address
-    assert registered() - before >= 160000
-    with pytest.raises(ValueError, match="pinned already"):
-        pinion.torch.pin_(x[100:])
+    pinned = registered()
+    assert pinned - before >= LARGE
     view = x[5:10]
+    assert pinion.torch.pin_(view) is view and registered() == pinned
     del x
-    assert registered() > before and view.tolist() == [5, 6, 7, 8, 9]
+    assert registered() == pinned and view.tolist() == [5, 6, 7, 8, 9]
     del view
     assert registered() == before
 
 
 def test_pin_of_parameters_that_autograd_keeps():
     before = registered()
-    w = torch.nn.Parameter(torch.ones(300, 300))
+    w = torch.nn.Parameter(torch.ones(LARGE // 4))
     pinion.torch.pin_(w)
     loss = (w * 2).sum()
     keeper = [w]
@@ -113,6 +116,40 @@ def test_pin_of_parameters_that_autograd_keeps():
     loss.backward()
     assert keeper[0].grad is not None
     del loss, keeper
+    assert registered() == before
+
+
+def test_pin_of_pages_that_others_have():
+    """What shares a page with pinned memory could not be copied any more: CUDA refuses what is pinned in part."""
+    before = registered()
+    for x in (torch.ones(10), torch.from_numpy(numpy.ones(LARGE, numpy.uint8)[5000:]), torch.ones(LARGE // 4)[:0].new_ones(3000)):
+        with pytest.raises(ValueError, match="other memory shares a page"):
+            pinion.torch.pin_(x)
+    assert registered() == before
+
+
+def test_pin_of_whole_pages():
+    import mmap
+    import tempfile
+
+    before = registered()
+    page = mmap.PAGESIZE
+    with mmap.mmap(-1, 4 * page) as memory:
+        x = torch.frombuffer(memory, dtype=torch.uint8, offset=page, count=2 * page)
+        pinion.torch.pin_(x)
+        assert registered() == before + 2 * page
+        del x
+        assert registered() == before
+    with tempfile.NamedTemporaryFile() as f:
+        f.truncate(3 * page + 10)
+        x = torch.from_numpy(numpy.memmap(f.name, numpy.uint8, "r+"))
+        pinion.torch.pin_(x)
+        assert registered() == before + 4 * page
+        del x
+    x = torch.ones(5000).share_memory_()
+    pinion.torch.pin_(x)
+    assert registered() == before + 20480
+    del x
     assert registered() == before
 
 
@@ -237,7 +274,7 @@ def test_in_a_forked_child(child):
     child("""
         import os, torch, pinion.torch
         x = pinion.torch.empty(1000)
-        w = pinion.torch.pin_(torch.ones(50000))
+        w = pinion.torch.pin_(torch.ones(10 << 20))
         pid = os.fork()
         if pid == 0:
             del x, w
@@ -252,7 +289,7 @@ def test_in_a_forked_child(child):
 
 
 def test_exit_with_live_tensors(child):
-    child("import torch, pinion.torch\nx = pinion.torch.empty(1000)\nw = pinion.torch.pin_(torch.ones(50000))")
+    child("import torch, pinion.torch\nx = pinion.torch.empty(1000)\nw = pinion.torch.pin_(torch.ones(10 << 20))")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -283,8 +320,8 @@ def test_memory_pool():
 def test_pinned_for_the_gpu():
     x = pinion.torch.empty(1 << 20, dtype=torch.int32)
     assert x.is_pinned() and x[10:].is_pinned()
-    y = pinion.torch.pin_(torch.arange(1 << 20))
-    assert y.is_pinned() and torch.equal(y.cuda(non_blocking=True).cpu(), torch.arange(1 << 20))
+    y = pinion.torch.pin_(torch.arange(LARGE))
+    assert y.is_pinned() and torch.equal(y.cuda(non_blocking=True).cpu(), torch.arange(LARGE))
     x.copy_(torch.arange(1 << 20, device="cuda"), non_blocking=True)
     torch.cuda.synchronize()
     assert int(x[-1]) == (1 << 20) - 1

@@ -89,7 +89,7 @@ def to_device(data: Any, device: Any = "cuda", non_blocking: bool = False) -> to
     tensor = data if isinstance(data, torch.Tensor) else torch.as_tensor(data)
     nbytes = tensor.numel() * tensor.element_size() if tensor.layout == torch.strided else 0
     if where.type == "cuda" and (
-        tensor.device.type != "cpu" or type(tensor) not in _known or nbytes < SMALL or tensor.is_pinned()
+        tensor.device.type != "cpu" or type(tensor) not in _known or nbytes < SMALL or _memory.is_pinned(tensor)
     ):
         return tensor.to(where, non_blocking=non_blocking)
     if where.type == "cpu" or not nbytes:
@@ -130,7 +130,7 @@ def to_host(tensor: torch.Tensor, out: torch.Tensor | None = None, non_blocking:
         return out.copy_(tensor, non_blocking=non_blocking)
     if not nbytes:
         return out
-    if source.device.type == "cpu" or nbytes < SMALL or out.is_pinned():
+    if source.device.type == "cpu" or nbytes < SMALL or _memory.is_pinned(out):
         return out.copy_(source, non_blocking=non_blocking)
     return _down(source, out)
 

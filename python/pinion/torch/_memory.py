@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes as C
 import json
+import mmap
 import weakref
 from typing import Any
 
@@ -14,6 +15,7 @@ from .. import _lib
 
 _waiting: collections.deque[int] = collections.deque()  # handles to free when no graph is being captured
 _kept: list[Any] = []  # memory that is registered until then
+_registered: set[int] = set()  # addresses of the storages that pin_ has pinned
 
 
 def site(device: Any = None) -> bytes:
@@ -56,9 +58,9 @@ def _free_waiting() -> None:
 
 def allocate(nbytes: int, where: bytes) -> torch.Tensor:
     """Bytes of pinned memory, which go back when the last tensor of them does, behind what is queued on the device."""
+    lib = _lib.load()
     _free_waiting()
     handle, address, locked = C.c_uint64(), C.c_uint64(), C.c_int32()
-    lib = _lib.load()
     _lib.check(lib.pinion_pinned_alloc(where, len(where), nbytes, C.byref(handle), C.byref(address), C.byref(locked)))
     memory = (C.c_uint8 * nbytes).from_address(address.value)
     weakref.finalize(memory, _free, handle.value).atexit = False
@@ -95,6 +97,7 @@ def empty(
     nbytes = count * itemsize(dtype)
     if not pin_memory or not nbytes:
         return torch.empty(size, dtype=dtype, requires_grad=requires_grad)
+    _lib.load()  # before CUDA is asked, which a forked child must not do
     made = allocate(nbytes, site(device)).view(dtype).view(size)
     return made.requires_grad_(requires_grad)
 
@@ -105,28 +108,72 @@ def pin_(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
     Copies between it and a GPU then run at the speed of the link, and non_blocking=True means what it says. Nothing
     is copied: x.pin_memory() would need the memory twice. It is worth its time for memory that is copied again and
     again, such as weights that wait in host memory. The whole storage of the tensor is locked, and stays so while views
-    of the tensor live.
+    of the tensor live. Memory that is pinned already stays as it is.
 
-    Whole pages are locked. Memory that shares a page with other pinned memory, as small tensors may, is a ValueError.
+    The system locks whole pages, and CUDA refuses copies of memory that is pinned in part. So the pages of the tensor
+    must be its own, or plain copies of whatever shares them would fail: it is a ValueError where they are not. They are
+    those of mapped files and shared memory as a whole; of memory that begins and ends with a page; and of
+    blocks that malloc has mapped by themselves: those of 32 MiB or more, with glibc, and smaller ones as it pleases, of
+    128 KiB at least. For others there is pinion.torch.empty(x.shape, dtype=x.dtype).copy_(x).
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"pin_ takes a tensor, not {type(tensor).__name__}")
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise RuntimeError(f"cannot pin a tensor of {tensor.layout} on {tensor.device}: only dense CPU tensors can be pinned")
+    lib = _lib.load()
     where = site(device)
     storage = storage_of(tensor)
-    nbytes = storage.nbytes()
-    if not nbytes or (where != b"host" and tensor.is_pinned()):
+    address, nbytes = storage.data_ptr(), storage.nbytes()
+    if not nbytes or address in _registered or (where != b"host" and is_pinned(bytes_of(storage))):
         return tensor
-    handle = C.c_uint64()
-    lib = _lib.load()
     _free_waiting()
-    _lib.check(lib.pinion_pinned_register(where, len(where), storage.data_ptr(), nbytes, C.byref(handle)))
-    weakref.finalize(tensor, _unpin, handle.value, storage).atexit = False
+    if not owns_pages(address, nbytes):
+        raise ValueError(
+            f"cannot pin {nbytes} bytes at {address:#x} where they are: other memory shares a page with them. "
+            "Memory of pinion.torch.empty is pinned; copy the tensor there"
+        )
+    handle = C.c_uint64()
+    _lib.check(lib.pinion_pinned_register(where, len(where), address, nbytes, C.byref(handle)))
+    _registered.add(address)
+    weakref.finalize(tensor, _unpin, handle.value, address, storage).atexit = False
     return tensor
 
 
-def _unpin(handle: int, storage: Any) -> None:
+def is_pinned(tensor: torch.Tensor) -> bool:
+    """Whether the memory of a dense tensor is pinned: all of it, where tensor.is_pinned looks at its first byte."""
+    if not tensor.is_pinned():
+        return False
+    last = tensor.storage_offset() + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
+    return bytes_of(storage_of(tensor))[(last + 1) * tensor.element_size() - 1 :].is_pinned()
+
+
+def owns_pages(address: int, nbytes: int) -> bool:
+    """Whether nobody else has memory on the pages of a block."""
+    page = mmap.PAGESIZE
+    start, end = address // page * page, -(-(address + nbytes) // page) * page
+    return (start, end) == (address, address + nbytes) or _mapped_by_malloc(address, nbytes) or _is_file(start, end)
+
+
+def _mapped_by_malloc(address: int, nbytes: int) -> bool:
+    """Whether a block is what glibc's malloc has mapped for it alone."""
+    # Before a block is the header: its size, whose lowest bits are flags; and before that, for a mapped block, how far
+    # its mapping begins before the header. With another malloc other things are there, which do not make whole pages.
+    if address % mmap.PAGESIZE < 16:
+        return False  # the header would be on another page, which may not be there
+    before, size = C.c_size_t.from_address(address - 16).value, C.c_size_t.from_address(address - 8).value
+    whole = (address - 16 - before) % mmap.PAGESIZE == 0 and (before + (size & ~7)) % mmap.PAGESIZE == 0
+    return size & 7 == 2 and whole and before < 2 * mmap.PAGESIZE and nbytes <= (size & ~7) - 16 < nbytes + 2 * mmap.PAGESIZE
+
+
+def _is_file(start: int, end: int) -> bool:
+    """Whether exactly these pages are those of a file, or of shared memory."""
+    with open("/proc/self/maps") as f:
+        # Memory that is no file's may be of several blocks: the system joins and splits mappings of it.
+        return any(line.startswith(f"{start:08x}-{end:08x} ") and line.split()[4] != "0" for line in f)
+
+
+def _unpin(handle: int, address: int, storage: Any) -> None:
+    _registered.discard(address)
     _free(handle)
     if _waiting:  # a capture: the memory must outlive its registration
         _kept.append(storage)
@@ -138,6 +185,11 @@ def storage_of(tensor: torch.Tensor) -> Any:
         return tensor.untyped_storage()
     storage = tensor.storage()  # PyTorch 1
     return storage.untyped() if hasattr(storage, "untyped") else storage
+
+
+def bytes_of(storage: Any, device: torch.device | None = None) -> torch.Tensor:
+    """A storage as a tensor of bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
 def pinned_stats(device: Any = None) -> dict[str, Any]:

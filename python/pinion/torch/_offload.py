@@ -13,15 +13,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import _policy, _streams
-from ._memory import storage_of
+from ._memory import bytes_of, storage_of
 
 _MIB = 1 << 20
 _in_backward = getattr(torch._C, "_current_graph_task_id", lambda: -1)  # -1: no backward is running
-
-
-def _bytes_of(storage: Any, device: torch.device) -> torch.Tensor:
-    """A storage as a tensor of bytes."""
-    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
 class _Buffer:
@@ -97,7 +92,7 @@ class _Saved:
     def __init__(self, step: _Step, number: int, storage: Any, device: torch.device) -> None:
         self.step, self.number, self.device, self.nbytes = step, number, device, storage.nbytes()
         self.weak = StorageWeakRef(storage)
-        self.here: torch.Tensor | None = _bytes_of(storage, device)
+        self.here: torch.Tensor | None = bytes_of(storage, device)
         self.buffer: _Buffer | None = None  # with a copy
         self.flight: _Flight | None = None
         self.fetch: tuple[Any, Any] | None = None  # stream and event of a copy back that nobody has waited for
@@ -328,7 +323,7 @@ class _Step:
         """Takes the memory itself where others have kept it."""
         storage = None if saved.weak.expired() else torch.UntypedStorage._new_with_weak_ptr(saved.weak.cdata)
         if storage is not None and storage.nbytes() == saved.nbytes:
-            saved.here = _bytes_of(storage, saved.device)
+            saved.here = bytes_of(storage, saved.device)
             self.idle.add(saved.number)
 
     def _fetch(self, saved: _Saved, stream: Any) -> None:
