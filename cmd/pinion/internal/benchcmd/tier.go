@@ -50,9 +50,9 @@ The arrays are held in these ways:
 USED is how fast the uses went through their bytes: more than the link carries
 where arrays stay on the device. MOVED is what crossed the link meanwhile, both
 directions together. MISSES are the bytes brought in, of those used; LEAST is
-what the best possible schedule would bring in during the same rounds (Belady's),
-LRU what dropping the least recently used one would. The content is checked before
-it is timed.
+what the best possible schedule (Belady's) would bring in during the same
+rounds, LRU what dropping the least recently used one would. The content is
+checked before it is timed.
 
 In the end arrays of twice a pool's size are touched at random, with plain
 allocations of the pool beside them; every byte is checked.
