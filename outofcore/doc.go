@@ -30,7 +30,8 @@
 // memory and mapped files through the engine's copiers.
 //
 // Products are summed in float32. A result in bfloat16 is rounded once, however
-// many tiles its sum takes.
+// many tiles its sum takes; with a Beta that is not 0, the product may be rounded
+// before C is added, too.
 //
 // # Matrices in a store
 //

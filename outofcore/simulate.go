@@ -196,8 +196,9 @@ func (p *Plan) bytes(t tile) int64 {
 	return rows * columns * int64(p.Problem.Type.Size())
 }
 
-// duplex is the share of its rate that a direction of the link keeps while the
-// other one is busy, too: of PCIe 5, 97 GB/s of 110 together.
+// duplex is the share of both directions' rates that the link carries together:
+// of PCIe 5, 97 GB/s of 110. Copies that are slower for other reasons, as those
+// of rows with gaps, do not slow each other.
 const duplex = 0.88
 
 // time runs the plan by the rates: three queues that wait for each other.
@@ -215,8 +216,9 @@ func (p *Plan) time() (seconds float64, lanes Lanes) {
 			out.Busy += copying(tile{matrixC, at.i, at.j}, true)
 		}
 	}
-	// As long as both directions are busy, both are slower.
-	most := min(in.Busy, out.Busy) * (1/duplex - 1)
+	// As long as both directions are busy, both may be slower.
+	together := float64(p.H2DBytes)/in.Busy + float64(p.D2HBytes)/out.Busy
+	most := min(in.Busy, out.Busy) * max(together/(duplex*(q.H2DRate+q.D2HRate))-1, 0)
 	slowIn, slowOut := 1+most/in.Busy, 1+most/out.Busy
 	in.Busy, out.Busy = 0, 0
 
