@@ -37,7 +37,9 @@ type BLAS interface {
 //	C = Alpha op(A) op(B) + Beta C
 //
 // where op(A) has M rows and K columns, op(B) K and N, and C M and N. op
-// transposes where TransA or TransB says so. Products are summed in float32.
+// transposes where TransA or TransB says so. Products are summed in float32. A
+// result of type BF16 is rounded once; with a Beta that is not 0, the product
+// may be rounded to BF16, too, before Beta C is added to it.
 type Gemm struct {
 	M, N, K        int64 // M and N of 0 are no work; K is 1 or more
 	TransA, TransB bool  // A is stored K x M; B is stored N x K

@@ -223,22 +223,24 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 				magnitude += math.Abs(v)
 			}
 			at := i*shapeC.Stride + j
-			want := float64(g.Alpha) * sum
+			product := float64(g.Alpha) * sum
+			want := product
 			magnitude *= math.Abs(float64(g.Alpha))
 			if g.Beta != 0 {
 				old := float64(g.Beta) * At(c, at, tc)
 				want += old
 				magnitude += math.Abs(old)
 			}
-			// The bound of a sum of K products in float32, in any order
-			// (Higham, "Accuracy and Stability", 3.5), and the last rounding.
+			// The bound e of a sum of K products in float32, in any order
+			// (Higham, "Accuracy and Stability", 3.5). In bfloat16, whose unit
+			// roundoff is u = 2^-8, rounding x, known within e, adds u (|x| + e):
+			// once for the product where C is added to it, once for the result.
 			bound := (float64(g.K) + 4) * unit * magnitude
 			if tc == dtype.BF16 {
-				rounded := math.Abs(want)
-				if g.Beta != 0 { // the product may be rounded before C is added
-					rounded += math.Abs(float64(g.Alpha) * sum)
+				if g.Beta != 0 {
+					bound += math.Exp2(-8) * (math.Abs(product) + bound)
 				}
-				bound += math.Exp2(-8) * (rounded + bound)
+				bound += math.Exp2(-8) * (math.Abs(want) + bound)
 			}
 			if v := At(got, at, tc); !(math.Abs(v-want) <= bound) {
 				return fmt.Errorf("row %d, column %d is %v, want %v within %.3g", i, j, v, want, bound)
