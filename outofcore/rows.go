@@ -25,7 +25,7 @@ func (r *Runner) rowShare(ctx context.Context, m *Matrix, budget int64) (share R
 		sample = 16 << 20
 		least  = 1 << 20 // bytes that say something
 		rows   = 2048    // at most, of a length
-		rounds = 3
+		rounds = 2       // of 12,032 rows
 	)
 	stride := m.stride() * int64(m.Type.Size())
 	boxes, can := device.As[device.BoxCopier](r.dev)
