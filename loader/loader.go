@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
@@ -93,6 +94,7 @@ func NewOn(devices []device.Device, ds dataset.Dataset, options Options) (*Loade
 		return nil, errors.Join(err, l.giveBack())
 	}
 	l.start()
+	live.Add(l)
 	return l, nil
 }
 
@@ -227,6 +229,15 @@ func (l *Loader) prepare(devices []device.Device) error {
 	return nil
 }
 
+// Devices returns the devices that batches go to, in turn.
+func (l *Loader) Devices() []device.Device {
+	list := make([]device.Device, len(l.feeders))
+	for i, n := range l.feeders {
+		list[i] = n.dev
+	}
+	return list
+}
+
 // ended reports whether the loader is closed.
 func (l *Loader) ended() bool {
 	l.closing.RLock()
@@ -255,6 +266,7 @@ func (l *Loader) Close() error {
 	l.lifetime.Lock()
 	defer l.lifetime.Unlock()
 	l.run.end()
+	live.Remove(l)
 	return l.giveBack()
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -16,6 +17,7 @@ import (
 // last buffer is freed. So it does while memory is registered, which stays
 // pinned. A second Close does nothing.
 func (p *Pool) Close() error {
+	live.Remove(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

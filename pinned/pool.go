@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/sysmem"
@@ -155,6 +156,7 @@ func NewPool(dev device.Device, o Options) (*Pool, error) {
 	if p.pinner == nil && p.hostAllocator == nil && !p.allowPageable {
 		return nil, fmt.Errorf("pinned: %w", errNoPinner(dev))
 	}
+	live.Add(p)
 	return p, nil
 }
 
@@ -185,9 +187,11 @@ func (p *Pool) Alloc(ctx context.Context, n int64) (*Buffer, error) {
 		}
 		overBudget := errors.Is(err, ErrBudget)
 		if !overBudget && !errors.Is(err, device.ErrPinLimit) || !p.promising() || overBudget && !p.within(size) {
+			p.failures++
 			return nil, err
 		}
 		if ended := p.awaitRelease(ctx); ended != nil {
+			p.failures++
 			return nil, fmt.Errorf("%w; waiting for what is pending: %w", err, ended)
 		}
 	}

@@ -159,6 +159,9 @@ func TestRandomOperations(t *testing.T) {
 					seed, step, active, requested, len(live), len(pending), s)
 			}
 		}
+		if n := p.Stats().Failures; n != int64(budgetErrors) {
+			t.Errorf("seed %d: %d failures are counted, there were %d", seed, n, budgetErrors)
+		}
 		if budgetErrors == 0 || reuses == 0 {
 			t.Errorf("seed %d: %d failures, %d reuses: the test does not test", seed, budgetErrors, reuses)
 		}

@@ -18,6 +18,7 @@ type counters struct {
 
 	buffers                              int
 	allocs, reuses, segmentAllocs, waits int64
+	failures                             int64
 	pinTime                              time.Duration
 
 	registered     int64 // bytes that Register has pinned
@@ -59,6 +60,7 @@ type Stats struct {
 
 	Allocs        int64         // successful calls of Alloc
 	Reuses        int64         // of these, served from memory that was there
+	Failures      int64         // calls of Alloc that failed
 	SegmentAllocs int64         // segments made
 	Waits         int64         // events that could not be recorded, so that Free waited for the device
 	PinTime       time.Duration // spent making segments: mapping, faulting in, pinning
@@ -96,6 +98,7 @@ func (p *Pool) Stats() Stats {
 		PendingBuffers:    len(p.pending),
 		Allocs:            p.allocs,
 		Reuses:            p.reuses,
+		Failures:          p.failures,
 		SegmentAllocs:     p.segmentAllocs,
 		Waits:             p.waits,
 		PinTime:           p.pinTime,

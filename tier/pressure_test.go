@@ -376,7 +376,11 @@ func TestWaitsForOthers(t *testing.T) {
 		s := f.store.Stats()
 		return s.Waiting == 1 && s.Leases == 1 && pool.Stats().OutOfMemory > 1
 	})
+	before := f.store.Stats()
 	testkit.OK(t, other.Free())
 	testkit.OK(t, <-got)
+	if after := f.store.Stats(); after.Waits != before.Waits+1 || after.WaitTime <= before.WaitTime {
+		t.Errorf("%d uses waited for %v, before %d for %v", after.Waits, after.WaitTime, before.Waits, before.WaitTime)
+	}
 	testkit.OK(t, held.Release())
 }

@@ -1,5 +1,7 @@
 package tier
 
+import "time"
+
 // Counts are what a store did since it was made.
 type Counts struct {
 	Uses      int64 // arrays in calls of Use
@@ -18,6 +20,9 @@ type Counts struct {
 	SavedBytes   int64 // copied from host memory to files
 	FetchedBytes int64 // and back
 	Evictions    int64 // copies that left the device for others of the store
+
+	Waits    int64         // uses that waited for arrays, or for room
+	WaitTime time.Duration // that they waited, until they began or failed
 
 	ReclaimedBytes int64 // that left for others who use the pool
 	Strays         int64 // uses that an announced order did not expect

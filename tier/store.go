@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/tier/internal/forecast"
 	"github.com/pinion-gpu/pinion/vram"
@@ -99,6 +100,7 @@ func New(dev device.Device, o Options) (*Store, error) {
 	s.in.start()
 	s.out.start()
 	s.remove = s.pool.OnLowMemory(s.reclaim)
+	live.Add(s)
 	return s, nil
 }
 
@@ -125,6 +127,9 @@ func (s *Store) open() (err error) {
 	s.out, err = newLane(s, s.launchWriteBack, s.landWriteBack)
 	return err
 }
+
+// Device returns the device that the store was made for.
+func (s *Store) Device() device.Device { return s.dev }
 
 // NewArray adds an array of bytes > 0 zeros, with a name for reports, or none. It
 // takes no memory yet, but it must fit: NewArray fails with a [*RoomError] when all
@@ -248,6 +253,7 @@ func (s *Store) Close() error {
 	s.remove()
 	s.in.ended.Wait()
 	s.out.ended.Wait()
+	live.Remove(s)
 	s.cancel()
 	s.askers.Wait()
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -104,11 +105,14 @@ func (s *Store) complete(ctx context.Context, u *use) error {
 		return u.err
 	}
 	s.mu.Unlock()
+	began := time.Now()
 	select {
 	case <-u.ready:
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
+	s.counts.Waits++
+	s.counts.WaitTime += time.Since(began)
 	if u.done {
 		return u.err
 	}

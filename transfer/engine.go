@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/pinned"
@@ -105,6 +106,7 @@ type Engine struct {
 	bridges bridges
 	marks   marks
 	closed  atomic.Bool
+	traffic traffics
 
 	set struct { // the device's kernels, loaded when they are first needed
 		sync.Mutex
@@ -155,6 +157,7 @@ func New(dev device.Device, options Options) (*Engine, error) {
 	e.files = staging.New(staging.Options{
 		Device: dev, Copiers: options.FileWorkers, Slots: 1, SlotBytes: options.SlotBytes, Pageable: true,
 	})
+	live.Add(e)
 	return e, nil
 }
 
@@ -206,7 +209,7 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 		if err := e.await(ctx, c.On, c.After); err != nil {
 			return err
 		}
-		err := e.stager.Copy(ctx, c.staged(), c.Progress, p)
+		err := e.stage(ctx, c, p)
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
 		}
@@ -214,6 +217,20 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 			return err
 		}
 	}
+	return e.copyPlain(ctx, c)
+}
+
+// stage moves c through the copiers.
+func (e *Engine) stage(ctx context.Context, c Copy, p staging.Plan) (err error) {
+	t := e.traffic.begin(linkDirection(c.ToHost), wayStaged)
+	defer func() { t.end(ctx, int64(len(c.Host)), err) }()
+	return e.stager.Copy(ctx, c.staged(), c.Progress, p)
+}
+
+// copyPlain leaves c to the driver.
+func (e *Engine) copyPlain(ctx context.Context, c Copy) (err error) {
+	t := e.traffic.begin(linkDirection(c.ToHost), wayPlain)
+	defer func() { t.end(ctx, int64(len(c.Host)), err) }()
 	if c.On != nil {
 		return e.queue(c)
 	}
@@ -280,6 +297,7 @@ func (e *Engine) Estimate(n int64, pinned, toHost bool) time.Duration {
 // nothing.
 func (e *Engine) Close() error {
 	e.closed.Store(true)
+	defer live.Remove(e)
 	return errors.Join(e.stager.Close(), e.files.Close(), e.streams.close(), e.bridges.close(), e.marks.close(), e.closeKernels())
 }
 

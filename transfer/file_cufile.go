@@ -43,6 +43,8 @@ func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileRep
 		}
 	}()
 
+	t := e.traffic.begin(linkDirection(write), wayCuFile)
+	defer func() { t.end(ctx, 0, err) }()
 	var next atomic.Int64
 	var stop atomic.Bool
 	var workers sync.WaitGroup
@@ -80,6 +82,7 @@ func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileRep
 			continue
 		}
 		r.CuFileBytes += p.bytes
+		t.bytes.Add(p.bytes)
 		if c.Progress != nil {
 			c.Progress(r.CuFileBytes, c.Bytes)
 		}

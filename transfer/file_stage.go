@@ -34,6 +34,7 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 	f, err := directio.Open(c.File, directio.Options{Path: path, Write: write})
 	if errors.Is(err, errors.ErrUnsupported) && c.Path == FileAuto {
 		r.note(err)
+		path = directio.Auto
 		f, err = directio.Open(c.File, directio.Options{Write: write})
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -62,7 +63,11 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 		// it would kill the process.
 		return e.readMapped(ctx, c, r)
 	}
-	err = e.stageFile(ctx, &filePart{file: f, copy: c, toFile: write}, cached)
+	part := &filePart{file: f, copy: c, toFile: write, way: wayDirect}
+	if cached || path == directio.Cached || write && path == directio.Auto {
+		part.way = wayCached
+	}
+	err = e.stageFile(ctx, part, cached)
 	r.CachedBytes, r.DirectBytes = f.Counts()
 	r.Notes = append(r.Notes, f.Notes()...)
 	return err
@@ -73,6 +78,7 @@ func (e *Engine) routeFile(ctx context.Context, c *FileCopy, write bool, r *File
 func (e *Engine) stageFile(ctx context.Context, part *filePart, cached bool) error {
 	n, slot := part.copy.Bytes, e.options.SlotBytes
 	if cached && !e.plain.Load() {
+		part.begin(e)
 		err := moveFile(ctx, e.stager, part, staging.PlanOf(linkmodel.Staging{Copiers: e.options.Copiers}, n, slot))
 		if !errors.Is(err, device.ErrPinLimit) {
 			return err
@@ -81,22 +87,30 @@ func (e *Engine) stageFile(ctx context.Context, part *filePart, cached bool) err
 			return err
 		}
 	}
+	part.begin(e)
 	p := staging.PlanOf(linkmodel.Staging{Copiers: e.options.FileWorkers}, n, slot)
 	// Disks like large requests.
 	p.Least = min(pagemem.RoundUp(max(n/int64(p.Copiers), p.Least)), slot)
 	return moveFile(ctx, e.files, part, p)
 }
 
-func moveFile(ctx context.Context, s *staging.Stager, part *filePart, p staging.Plan) error {
+func moveFile(ctx context.Context, s *staging.Stager, part *filePart, p staging.Plan) (err error) {
 	c := part.copy
+	defer func() { part.traffic.end(ctx, 0, err) }() // the chunks have counted their bytes
 	return s.Move(ctx, part, c.Bytes, c.Offset, c.Progress, p)
 }
 
 // filePart is a part of a file.
 type filePart struct {
-	file   *directio.File
-	copy   *FileCopy
-	toFile bool
+	file    *directio.File
+	copy    *FileCopy
+	toFile  bool
+	way     way
+	traffic *traffic // counts its bytes, chunk by chunk
+}
+
+func (f *filePart) begin(e *Engine) {
+	f.traffic = e.traffic.begin(linkDirection(f.toFile), f.way)
 }
 
 func (f *filePart) Load(slot []byte, offset, n int64) ([]byte, error) {
@@ -114,10 +128,13 @@ func (f *filePart) Queue(s device.Stream, staged []byte, offset int64) error {
 }
 
 func (f *filePart) Store(staged []byte, offset int64) error {
-	if !f.toFile {
-		return nil
+	if f.toFile {
+		if err := f.file.Write(staged, f.copy.Offset+offset); err != nil {
+			return err
+		}
 	}
-	return f.file.Write(staged, f.copy.Offset+offset)
+	f.traffic.bytes.Add(int64(len(staged)))
+	return nil
 }
 
 var _ staging.Payload = (*filePart)(nil)

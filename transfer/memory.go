@@ -43,9 +43,11 @@ const (
 	hostToDevice direction = iota
 	deviceToHost
 	deviceToDevice
+	peerToDevice // from another device
+	directions   // how many there are
 )
 
-func (d direction) String() string { return [...]string{"h2d", "d2h", "d2d"}[d] }
+func (d direction) String() string { return [...]string{"h2d", "d2h", "d2d", "p2p"}[d] }
 
 // directionOf tells where bytes go from src to dst.
 func directionOf(dst, src Memory) (direction, error) {

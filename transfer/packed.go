@@ -25,7 +25,7 @@ type packed struct {
 }
 
 // packRows moves j through the copiers.
-func (e *Engine) packRows(ctx context.Context, j rowsJob, d direction) error {
+func (e *Engine) packRows(ctx context.Context, j rowsJob, d direction) (err error) {
 	j.rows.index()
 	p := &packed{engine: e, job: &j, toHost: d == deviceToHost, unit: j.rows.unit()}
 	onDevice := j.dst
@@ -59,6 +59,8 @@ func (e *Engine) packRows(ctx context.Context, j rowsJob, d direction) error {
 		pl = e.stagedPlan(j.rows.total(), p.toHost)
 	}
 	pl.Most = min(pl.Most, p.room)
+	t := e.traffic.begin(d, wayPacked)
+	defer func() { t.end(ctx, j.rows.total(), err) }()
 	return e.stager.Move(ctx, p, j.rows.total(), 0, j.progress, pl)
 }
 

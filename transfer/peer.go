@@ -74,7 +74,14 @@ func (e *Engine) Peer(ctx context.Context, c PeerCopy) (err error) {
 		}
 		e.bridges.put(b)
 	}()
-	if !c.Staged && e.PeerAccess(c.From) {
+	straight := !c.Staged && e.PeerAccess(c.From)
+	w := wayStaged
+	if straight {
+		w = wayPeer
+	}
+	t := e.traffic.begin(peerToDevice, w)
+	defer func() { t.end(ctx, c.Bytes, err) }()
+	if straight {
 		err = b.straight(ctx, e.can.peers, c)
 	} else {
 		err = b.staged(ctx, c)

@@ -201,7 +201,9 @@ var _ [entryBytes]byte = [unsafe.Sizeof(kernels.SpanEntry{})]byte{} // the same 
 const linkBlocks = 64
 
 // rows copies j by a path.
-func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) error {
+func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) (err error) {
+	t := e.traffic.begin(d, wayOf(path))
+	defer func() { t.end(ctx, j.rows.total(), err) }()
 	if j.on != nil {
 		return p.queueRows(ctx, e, j, d, path)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
 
@@ -101,6 +102,7 @@ func New(dev device.Device, o Options) (*Pool, error) {
 		return nil, err
 	}
 	openPools.add(p)
+	live.Add(p)
 	return p, nil
 }
 
@@ -385,12 +387,16 @@ func (p *Pool) trim(but *heap) (freed int64, err error) {
 	return freed, err
 }
 
+// Device returns the device that the pool takes memory from.
+func (p *Pool) Device() device.Device { return p.dev }
+
 // Reserved is how many bytes the pool has from the device.
 func (p *Pool) Reserved() int64 { return p.reserved.current.Load() }
 
 // Close waits for the device's work and returns all memory to the device, even
 // that of live blocks: a [*LeakError] lists those. A second Close does nothing.
 func (p *Pool) Close() error {
+	live.Remove(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed.Swap(true) {

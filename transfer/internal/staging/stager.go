@@ -243,6 +243,9 @@ func (s *Stager) giveBack() error {
 	return errors.Join(errs...)
 }
 
+// Waiting is the number of tasks with chunks that nobody took yet.
+func (s *Stager) Waiting() int { return int(s.waiting.Load()) }
+
 // Close waits for copies under way, stops the helpers and gives the slots back.
 // Copies fail with [ErrClosed] afterwards; a second Close does nothing.
 func (s *Stager) Close() error {
