@@ -25,7 +25,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore tier weights hold processes photos feed tune python"
+all="check link moves peers outofcore tier weights hold processes photos feed tune python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -345,28 +345,48 @@ part_tune() {
 }
 
 # The Python package, from its wheel, in the PyTorch that is here.
-part_python() {
-	local device_name=${device/#host/cpu}
-	mkdir -p "$tmp/python"
-	python3 -m zipfile -e "$build"/python/pinion-*"_$(uname -m).whl" "$tmp/python"
+python_package() {
+	mkdir -p "$tmp/python" "$out/python"
+	[ -d "$tmp/python/pinion" ] || python3 -m zipfile -e "$build"/python/pinion-*"_$(uname -m).whl" "$tmp/python"
 	chmod +x "$tmp"/python/pinion-*.data/scripts/pinion
 	export PYTHONPATH=$tmp/python:$PWD/bench/peers PINION_COMMAND PYTHONDONTWRITEBYTECODE=1
 	PINION_COMMAND=$(ls "$tmp"/python/pinion-*.data/scripts/pinion)
-	if python3 -c 'import pytest'; then
-		python3 -m pytest -c python/pytest.ini python/tests || echo "python tests" >>"$tmp/failed"
-	else
+}
+
+# About three minutes. First what only a GPU shows.
+part_python-tests() {
+	python_package
+	if ! python3 -c 'import pytest'; then
 		echo "SKIP python tests: there is no pytest"
+		return
 	fi
+	local marker
+	for marker in gpu "not gpu"; do
+		python3 -m pytest -c python/pytest.ini -m "$marker" python/tests || echo "python tests" >>"$tmp/failed"
+	done
+}
+
+part_python() {
+	python_package
+	local device_name=${device/#host/cpu}
+	measure() { # NAME ARGUMENTS…
+		step "python: $1"
+		python3 "python/bench/$1.py" --device "${device_name%%:*}" --out "$out/python/$1.json" "${@:2}" || echo "python $1" >>"$tmp/failed"
+	}
+	local small=()
+	[ -z "${QUICK:-}" ] || small=(--mib 2)
+	measure copies --rounds 5 "${small[@]}"
+	[ -z "${QUICK:-}" ] || small=(--workers 2 --batch 4 --shape 3,8,8 --batches 4)
+	measure collate --rounds 3 "${small[@]}"
+	[ -z "${QUICK:-}" ] || small=(--layers 1 --width 32 --batch 1 --length 8 --vocabulary 50)
+	measure offload --rounds 3 "${small[@]}"
+	step "python: overhead"
+	python3 python/bench/overhead.py 3 | tee "$out/python/overhead.txt"
+	step "python: photos"
 	[ -d "$photos" ] || "$build/feeding" --device "$device" --only core --photos "$photos" >/dev/null
-	mkdir -p "$out/python"
 	peer python/torch-loader torch_loader "$photos" 16
 	python3 python/bench/photos.py "$photos" "$device_name" >"$out/python/photos.json"
 	peer python/torch-loader-again torch_loader "$photos" 16
-	python3 python/bench/overhead.py | tee "$out/python/overhead.txt"
-	local name
-	for name in collate copies offload; do
-		python3 "python/bench/$name.py" --out "$out/python/$name.json" || echo "python $name" >>"$tmp/failed"
-	done
 }
 
 failed=()

@@ -3,13 +3,17 @@
     PYTHONPATH=bench/peers python3 python/bench/photos.py FOLDER [DEVICE] > python-photos.json
 
 Rows: photos decoded on the GPU and on the processors, as in bench/peers/torch_loader.py, beside `pinion feed` on the
-same folder (PINION_COMMAND, or the command in PATH), in turn; next() for a batch that is ready; and where torchvision
-is installed, a training loop of ResNet-50 (bfloat16, channels last, batches of 64): its step with batches from the
-loader and with one batch that is there, and the share of the time in which the GPU had no work, as Pinion counts it and
-as PyTorch's profiler shows it. With QUICK=1 there is less of everything, to try it out: DEVICE may be cpu then.
+same folder (PINION_COMMAND, or the command in PATH), in turn; next() for a batch that is ready, in a loop that is busy in
+between; and where torchvision is installed, a training loop of ResNet-50 (bfloat16, channels last). Its batches are so
+large (256) that the GPU, not the processor, is what takes the time of a step: only then does the GPU stand still for want
+of data alone. Of the loop there are the time of a step with batches from the loader and with one batch that is there; the
+share of the time in which it waited for data, as Pinion counts it; and the share in which the stream that computes had no
+work, as PyTorch's profiler shows it, in both loops and their difference. The first batch of an epoch is before all of
+these. With QUICK=1 there is less of everything, to try it out: DEVICE may be cpu then.
 """
 
 import importlib.util
+import inspect
 import json
 import os
 import statistics
@@ -25,7 +29,8 @@ import pinion
 
 QUICK = bool(os.environ.get("QUICK"))
 BATCH = 8 if QUICK else 64
-EPOCHS = 2 if QUICK else 5
+TRAINING_BATCH = 8 if QUICK else 256
+EPOCHS = 2 if QUICK else 3
 WORKERS = 2 if QUICK else 16
 
 
@@ -58,41 +63,69 @@ def feed(folder, device, decode):
     return f"pinion feed, {WORKERS} workers, decode {decode}", run
 
 
-def ready(folder, device):
+def busy_for(seconds):
+    """Lets time pass as a training loop does, whose thread works. One that sleeps would be measured as it wakes up."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def ready(folder, device, output, count=20 if QUICK else 150):
     """next() of a batch that is ready, in microseconds."""
-    with pinion.DataLoader(folder, BATCH, num_workers=WORKERS, device=device, output="torch") as loader:
+    with pinion.DataLoader(folder, BATCH, num_workers=WORKERS, device=device, output=output) as loader:
         times = []
-        while len(times) < (20 if QUICK else 300):
-            for it in [iter(loader)]:
-                next(it)
-                for _ in range(len(loader) - 1):
-                    time.sleep(0.02)
-                    start = time.perf_counter_ns()
-                    batch = next(it)
-                    times.append((time.perf_counter_ns() - start) / 1e3)
+        while len(times) < count:
+            it = iter(loader)
+            batch = next(it)
+            for _ in range(len(loader) - 1):
+                busy_for(0.02)
+                start = time.perf_counter_ns()
+                batch = next(it)
+                times.append((time.perf_counter_ns() - start) / 1e3)
         del batch
     times.sort()
-    return dict(name="next() of a ready batch", by="pinion.DataLoader", unit="us", value=statistics.median(times),
-                min=times[len(times) // 10], max=times[len(times) * 9 // 10])  # fmt: skip
+    n = len(times)
+    return dict(name="next() of a ready batch", by=f"pinion.DataLoader, output {output}", unit="us", value=statistics.median(times),
+                min=times[n // 10], max=times[n * 9 // 10])  # fmt: skip
 
 
-def busy(trace):
-    """The share of a profile in which the GPU worked: of the time from its first kernel or copy to the end of its last."""
+def idle(trace):
+    """The share of a profile in which the stream that computes had no work, from its first kernel to the end of its last."""
     with open(trace) as f:
         events = json.load(f)["traceEvents"]
-    spans = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+    streams = {}
+    for e in events:
+        if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            streams.setdefault(e.get("args", {}).get("stream"), []).append((e["ts"], e["ts"] + e["dur"]))
+    spans = sorted(max(streams.values(), key=lambda spans: sum(b - a for a, b in spans)))
     total, end = 0.0, spans[0][0]
     for a, b in spans:
         total += max(0.0, b - max(a, end))
         end = max(end, b)
-    return total / (end - spans[0][0])
+    return 1 - total / (end - spans[0][0])
+
+
+def profiled(run):
+    """idle of what run does."""
+    profile = torch.profiler.profile
+    more = {"acc_events": True} if "acc_events" in inspect.signature(profile).parameters else {}
+    with profile(activities=[torch.profiler.ProfilerActivity.CUDA], **more) as found:
+        run()
+    with tempfile.TemporaryDirectory() as temp:
+        found.export_chrome_trace(temp + "/trace.json")
+        return idle(temp + "/trace.json")
 
 
 def training(folder, device):
     import torchvision
 
+    torch.backends.cudnn.benchmark = True
     model = torchvision.models.resnet50(num_classes=1000).to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
+    loader = pinion.DataLoader(
+        folder, TRAINING_BATCH, shuffle=True, drop_last=True, num_workers=WORKERS, device=device, dtype=torch.bfloat16, output="torch"
+    )
+    kept = [t.clone() for t in next(iter(loader))]
 
     def step(images, labels):
         with torch.autocast(device.type, dtype=torch.bfloat16):
@@ -101,37 +134,38 @@ def training(folder, device):
         loss.backward()
         optimizer.step()
 
-    loader = pinion.DataLoader(folder, BATCH, shuffle=True, drop_last=True, num_workers=WORKERS, device=device, dtype=torch.bfloat16, output="torch")
-    kept = [t.clone() for t in next(iter(loader))]
-
     def run(batches):
+        """Milliseconds of a step, and the share of the time in which Pinion's batches were waited for."""
+        it = iter(batches)
+        step(*next(it))
         wait(device)
-        start, n = time.perf_counter(), 0
-        for images, labels in batches:
+        before, start, n = loader.stats()["device_wait_seconds"], time.perf_counter(), 0
+        for images, labels in it:
             step(images, labels)
             n += 1
         wait(device)
-        return (time.perf_counter() - start) / n * 1e3
+        seconds = time.perf_counter() - start
+        return seconds / n * 1e3, (loader.stats()["device_wait_seconds"] - before) / seconds
 
-    fed, still, waited = [], [], []
-    run([kept] * 20)
+    def median(name, by, unit, values):
+        return dict(name=name, by=by, unit=unit, value=statistics.median(values), min=min(values), max=max(values))
+
+    there = [kept] * len(loader)
+    run(there)
+    fed, still = [], []
     for _ in range(EPOCHS):
-        still.append(run([kept] * len(loader)))
-        before, start = loader.stats()["device_wait_seconds"], time.perf_counter()
+        still.append(run(there))
         fed.append(run(loader))
-        waited.append((loader.stats()["device_wait_seconds"] - before) / (time.perf_counter() - start))
+    of = f"ResNet-50, batches of {TRAINING_BATCH}"
     rows = [
-        dict(name="a step of ResNet-50", by=by, unit="ms", value=statistics.median(v), min=min(v), max=max(v))
-        for by, v in (("batches of pinion.DataLoader", fed), ("one batch that is there", still))
+        median(f"a step of {of}", "batches of pinion.DataLoader", "ms", [ms for ms, _ in fed]),
+        median(f"a step of {of}", "one batch that is there", "ms", [ms for ms, _ in still]),
+        median(f"waiting for data: {of}", "Pinion", "of the time", [share for _, share in fed]),
     ]
-    rows.append(dict(name="waiting for data", by="Pinion", unit="of the time", value=statistics.median(waited), min=min(waited), max=max(waited)))
     if device.type == "cuda":
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            run(loader)
-        with tempfile.TemporaryDirectory() as temp:
-            profile.export_chrome_trace(temp + "/trace.json")
-            idle = 1 - busy(temp + "/trace.json")
-        rows.append(dict(name="GPU without work", by="PyTorch's profiler", unit="of the time", value=idle, min=idle, max=idle))
+        fed, still = profiled(lambda: run(loader)), profiled(lambda: run(there))
+        for by, share in (("batches of pinion.DataLoader", fed), ("one batch that is there", still), ("the difference", fed - still)):
+            rows.append(median(f"stream without work by PyTorch's profiler: {of}", by, "of the time", [share]))
     loader.close()
     return rows
 
@@ -146,7 +180,7 @@ def main():
         ways = [way(folder, device, decode), feed(folder, device, decode)]
         rows += peer.epochs(f"photos to 224-px f32 batches of {BATCH}, decode {decode}", "images/s", ways, EPOCHS)
     peer.step("next()")
-    rows.append(ready(folder, device))
+    rows += [ready(folder, device, output) for output in ("dlpack", "torch")]
     if importlib.util.find_spec("torchvision"):
         peer.step("ResNet-50")
         rows += training(folder, device)

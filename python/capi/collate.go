@@ -172,7 +172,7 @@ func pinion_collate_close(handle C.uint64_t) (result C.int) {
 	if !ok {
 		return C.PINION_OK
 	}
-	r.Close()
+	r.call(func() { r.Close() })
 	C.pn_outbox_close(r.outbox)
 	return C.PINION_OK
 }

@@ -22,6 +22,19 @@ def command():
     return found
 
 
+def pytest_collection_modifyitems(items):
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if not gpu:
+        return
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    if torch is None or not torch.cuda.is_available():
+        for item in gpu:
+            item.add_marker(pytest.mark.skip(reason="PyTorch has no GPU"))
+
+
 @pytest.fixture(scope="session")
 def device():
     return DEVICE

@@ -563,7 +563,7 @@ def test_collate_of_another_process_only(program):
     """)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_copies_are_done_before_the_memory_is_used_again(program):
     """Batches are dropped as soon as their copies are queued, behind work that takes far longer than making them."""
     program("""
@@ -588,7 +588,7 @@ def test_copies_are_done_before_the_memory_is_used_again(program):
     """)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_capture_of_a_graph_survives(program):
     program("""
         collate = pinion.Collate()

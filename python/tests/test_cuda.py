@@ -7,7 +7,7 @@ import pytest
 import pinion
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no GPU")
+pytestmark = pytest.mark.gpu
 
 
 def load(source, batch_size=32, **arguments):

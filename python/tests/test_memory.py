@@ -211,10 +211,9 @@ def test_fit_keeps_no_tensors():
     assert fit_batch_size(step, steps=1) == 3
 
 
+@pytest.mark.gpu
 def test_fit_on_the_gpu():
     torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU")
     one = 1 << 30
     found = fit_batch_size(lambda n: torch.empty(n * one, dtype=torch.uint8, device="cuda").zero_(), 4, steps=1)
     free = torch.cuda.mem_get_info()[0]

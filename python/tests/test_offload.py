@@ -674,10 +674,8 @@ def test_within():
 
 # A GPU.
 
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
-
-@cuda
+@pytest.mark.gpu
 @pytest.mark.parametrize("arguments", [{}, {"budget": 32 * MIB}, {"hide": True}, {"hide": True, "budget": 64 * MIB}])
 def test_on_the_gpu(arguments):
     torch.manual_seed(0)
@@ -711,7 +709,7 @@ def test_on_the_gpu(arguments):
     assert "hide" in arguments or report["steps"][-1]["sent_bytes"] > 0
 
 
-@cuda
+@pytest.mark.gpu
 def test_device_memory_on_the_gpu():
     layers = [torch.nn.Linear(1024, 1024).cuda() for _ in range(24)]
 

@@ -266,7 +266,7 @@ def test_many_tensors(tmp_path):
     assert same(load_file(tmp_path / "x.safetensors"), want)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.gpu
 def test_on_the_gpu(tmp_path):
     want = {**some(), "big": torch.randn(3000, 1111)}
     path = tmp_path / "x.safetensors"

@@ -13,8 +13,6 @@ import pinion.torch  # noqa: E402
 from pinion import _lib  # noqa: E402
 from pinion.torch import _copy, _memory  # noqa: E402
 
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-
 
 def active():
     gc.collect()
@@ -302,7 +300,7 @@ def test_memory_pool_without_a_gpu():
     lib.pinion_torch_free(64, 4096, 0, None)  # not its own
 
 
-@cuda
+@pytest.mark.gpu
 @pytest.mark.skipif(not hasattr(torch.cuda, "MemPool"), reason="PyTorch is older than 2.5")
 def test_memory_pool():
     pool = pinion.torch.memory_pool()
@@ -316,7 +314,7 @@ def test_memory_pool():
     gc.collect()
 
 
-@cuda
+@pytest.mark.gpu
 def test_pinned_for_the_gpu():
     x = pinion.torch.empty(1 << 20, dtype=torch.int32)
     assert x.is_pinned() and x[10:].is_pinned()
@@ -327,7 +325,7 @@ def test_pinned_for_the_gpu():
     assert int(x[-1]) == (1 << 20) - 1
 
 
-@cuda
+@pytest.mark.gpu
 def test_copies_of_the_gpu():
     for n in (10, 1 << 20, (1 << 24) + 3):
         x = torch.randn(n)
@@ -341,7 +339,7 @@ def test_copies_of_the_gpu():
         assert torch.equal(pinion.torch.to_device(x, "cuda").cpu(), x)
 
 
-@cuda
+@pytest.mark.gpu
 def test_order_of_copies_on_the_gpu():
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

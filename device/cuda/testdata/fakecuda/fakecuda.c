@@ -749,13 +749,18 @@ result cuPointerGetAttribute(void *value, int attribute, address p) {
 
 /* Copies */
 
+/* in_part says whether host memory is pinned in part, which copies refuse. */
+static int in_part(address p, uint64_t n) {
+	return overlaps(p, n, PINNED) && !covered(p, n, PINNED);
+}
+
 result cuMemcpyHtoDAsync_v2(address dst, const void *src, size_t n, void *stream) {
 	NEED(CONTEXT);
 	LOCKED;
 	struct stream *s = live(stream);
 	if (!s)
 		return INVALID_HANDLE;
-	if (!src || !covered(dst, n, REACHABLE))
+	if (!src || !covered(dst, n, REACHABLE) || in_part((address)src, n))
 		return INVALID_VALUE;
 	struct op op = {.kind = COPY, .dst = (void *)dst, .src = src, .bytes = n};
 	if (!covered((address)src, n, PINNED | MANAGED))
@@ -770,7 +775,7 @@ result cuMemcpyDtoHAsync_v2(void *dst, address src, size_t n, void *stream) {
 	struct stream *s = live(stream);
 	if (!s)
 		return INVALID_HANDLE;
-	if (!dst || !covered(src, n, REACHABLE))
+	if (!dst || !covered(src, n, REACHABLE) || in_part((address)dst, n))
 		return INVALID_VALUE;
 	queue(s, (struct op){.kind = COPY, .dst = dst, .src = (void *)src, .bytes = n});
 	if (!covered((address)dst, n, PINNED | MANAGED))
