@@ -138,7 +138,7 @@ def test_pin_of_whole_pages():
         assert registered() == before + 2 * page
         del x
         assert registered() == before
-    with tempfile.NamedTemporaryFile() as f:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as f:  # pages of files on a disk cannot be pinned for a GPU
         f.truncate(3 * page + 10)
         x = torch.from_numpy(numpy.memmap(f.name, numpy.uint8, "r+"))
         pinion.torch.pin_(x)

@@ -112,8 +112,8 @@ def pin_(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
 
     The system locks whole pages, and CUDA refuses copies of memory that is pinned in part. So the pages of the tensor
     must be its own, or plain copies of whatever shares them would fail: it is a ValueError where they are not. They are
-    those of mapped files and shared memory as a whole; of memory that begins and ends with a page; and of
-    blocks that malloc has mapped by themselves: those of 32 MiB or more, with glibc, and smaller ones as it pleases, of
+    those of shared memory and mapped files as a whole (of files on a disk the system may refuse it, which is a
+    ValueError, too); of memory that begins and ends with a page; and of blocks that malloc has mapped by themselves: those of 32 MiB or more, with glibc, and smaller ones as it pleases, of
     128 KiB at least. For others there is pinion.torch.empty(x.shape, dtype=x.dtype).copy_(x).
     """
     if not isinstance(tensor, torch.Tensor):
