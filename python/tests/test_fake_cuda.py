@@ -103,6 +103,35 @@ def test_nothing_is_recorded_while_a_graph_is_captured(run):
     """)
 
 
+def test_while_another_thread_captures(run):
+    """In PyTorch's mode of capture the driver refuses whatever may wait, unless the thread says that it may."""
+    run(
+        """
+        context = ctypes.c_void_p()
+        assert driver.cuInit(0) == 0 and driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert driver.cuCtxSetCurrent(context) == 0 and driver.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), 4096) == 900
+        with load() as loader:
+            for _ in range(2): assert sum(1 for _ in loader) == 64
+        from pinion import _lib, _ring
+        lib, ring = _lib.load(), _ring.Ring.create(8 << 20)
+        handle, address = ctypes.c_uint64(), ctypes.c_uint64()
+        _lib.check(lib.pinion_collate_open(ring.fd, ctypes.byref(handle), ctypes.byref(address)))
+        _lib.check(lib.pinion_collate_use(handle, b"cuda:0"))
+        slot, hold = ring.claim(1 << 20), (ctypes.c_void_p * 2)()
+        _lib.check(lib.pinion_collate_lend(handle, slot.start - _ring.DATA, slot.size, slot.state - _ring.DATA, hold))
+        _lib.check(lib.pinion_collate_settle(handle))
+        where = b"cuda:0"
+        memory = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int32()
+        _lib.check(lib.pinion_pinned_alloc(where, len(where), 1 << 20, *map(ctypes.byref, memory)))
+        _lib.check(lib.pinion_pinned_free(memory[0]))
+        mode = ctypes.c_int(0)
+        assert driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)) == 0 and mode.value == 0, "the thread's own mode"
+        os._exit(0)
+        """,
+        FAKECUDA_CAPTURING="1",
+    )
+
+
 def test_a_driver_that_cannot_record_behind_all_streams(run):
     run(
         """
