@@ -18,7 +18,8 @@ func (d *Device) enter() error {
 	}
 	runtime.LockOSThread()
 	if err := d.setCurrent(); err != nil {
-		d.leave()
+		runtime.UnlockOSThread()
+		d.mu.RUnlock()
 		return err
 	}
 	relax()
