@@ -14,5 +14,5 @@
 // stream of the other one waits for it, so that whatever waits for that GPU,
 // and above all freeing the source, waits for the copy too.
 //
-// NVML, where it is installed, adds the PCIe link to [device.Info].
+// NVML (internal/nvml), where it is installed, adds the PCIe link to [device.Info].
 package cuda
