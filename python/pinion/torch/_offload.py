@@ -16,6 +16,7 @@ from . import _policy, _streams
 from ._memory import bytes_of, storage_of
 
 _MIB = 1 << 20
+_SURE = 0.98  # of a rate that was measured beside the computation
 _in_backward = getattr(torch._C, "_current_graph_task_id", lambda: -1)  # -1: no backward is running
 
 
@@ -79,10 +80,11 @@ class _Buffers:
 class _Flight:
     """A copy out, whose source stays until the stream that computes has waited for the copy."""
 
-    __slots__ = ("event", "number", "saved", "source", "stream")
+    __slots__ = ("due", "event", "saved", "source", "stream")
 
-    def __init__(self, number: int, saved: _Saved, source: torch.Tensor, stream: Any, event: Any) -> None:
-        self.number, self.saved, self.stream, self.event = number, weakref.ref(saved), stream, event
+    def __init__(self, due: int | None, saved: _Saved, source: torch.Tensor, stream: Any, event: Any) -> None:
+        self.due = due  # the item at whose saving it lands; None: when the window is full
+        self.saved, self.stream, self.event = weakref.ref(saved), stream, event
         self.source: torch.Tensor | None = source
 
 
@@ -99,6 +101,7 @@ class _Saved:
         self.stream: Any = None  # of the memory of a copy back
         self.views: weakref.WeakSet[_View] = weakref.WeakSet()
         self.kept = self.modified = False
+        self.served = -1  # the backward that has had it
 
     def __del__(self) -> None:
         try:
@@ -143,10 +146,14 @@ class _Step:
         self.sent: list[tuple[int, weakref.ref[_Saved]]] = []  # by number
         self.kept: collections.deque[weakref.ref[_Saved]] = collections.deque()  # may be sent yet
         self.kept_bytes = 0
-        self.flights: collections.deque[_Flight] = collections.deque()
-        self.flying = self.ahead = 0
+        self.flights: collections.deque[_Flight] = collections.deque()  # within the window
+        self.planned: collections.deque[_Flight] = collections.deque()  # which land as the plan says
+        self.flying = self.ahead = 0  # bytes within the window
+        self.backward = -1  # which one runs
+        self.following = 0  # in the plan's fetches
         self.sent_bytes = self.fetched_bytes = self.views = self.tensors_sent = 0
         self.waits: list[tuple[Any, Any]] = []
+        self.copies: list[tuple[str, int, Any, Any]] = []  # way, bytes, and events around them, of a step with a new plan
 
     # Forward.
 
@@ -218,40 +225,47 @@ class _Step:
         seam.wait(out, seam.mark(stream))
         if buffer.event is not None:
             seam.wait(out, buffer.event)
-        seam.copy(buffer.memory[: saved.nbytes], source, out)
-        buffer.event = seam.mark(out)
+        buffer.event = self._copy("out", buffer.memory[: saved.nbytes], source, out)
         saved.buffer = buffer
-        saved.flight = _Flight(saved.number, saved, source, stream, buffer.event)
-        self.flights.append(saved.flight)
-        self.flying += saved.nbytes
+        due = self.plan.land.get(saved.number)
+        saved.flight = _Flight(due, saved, source, stream, buffer.event)
+        if due is None:
+            self.flights.append(saved.flight)
+            self.flying += saved.nbytes
+        else:
+            self.planned.append(saved.flight)
         bisect.insort(self.sent, (saved.number, weakref.ref(saved)), key=lambda entry: entry[0])
         self.sent_bytes += saved.nbytes
         self.tensors_sent += 1
         return True
 
+    def _copy(self, way: str, to: torch.Tensor, of: torch.Tensor, stream: Any) -> Any:
+        """Queues a copy, and returns an event behind it."""
+        timing = self.plan is self.owner._untried and self.device == (of if way == "out" else to).device
+        before = self.seam.mark(stream, timing=True) if timing else None
+        self.seam.copy(to, of, stream)
+        after = self.seam.mark(stream, timing=timing)
+        if timing:
+            self.copies.append((way, to.numel(), before, after))
+        return after
+
     def _land_some(self, number: int, stream: Any) -> None:
         """Gives back the memory of copies that are done by now, as the plan says, or of which too much is on the way."""
-        while self.flights:
-            oldest = self.flights[0]
-            if oldest.source is None:  # nobody saves it any more
-                self.flights.popleft()
-                continue
-            due = self.plan.land.get(oldest.number)
-            full = self.flying > self.owner.window_bytes and len(self.flights) > 1
-            if not full and (due is None or due > number):
-                return
-            self.flights.popleft()
-            self._land(oldest, stream if full else None)
+        while self.planned and (self.planned[0].source is None or (self.planned[0].due or 0) <= number):
+            self._land(self.planned.popleft(), stream)
+        while self.flights and (self.flights[0].source is None or (self.flying > self.owner.window_bytes and len(self.flights) > 1)):
+            self._land(self.flights.popleft(), stream)
 
-    def _land(self, flight: _Flight, timed: Any = None) -> None:
+    def _land(self, flight: _Flight, stream: Any = None) -> None:
         """Makes the stream that computes wait for a copy out: behind that, it may use the memory for something else."""
-        if flight.source is None:
+        if flight.source is None:  # nobody saves it any more
             return
-        if timed is not None:
-            self._wait(timed, flight.event)
-        if timed != flight.stream:
+        if stream is not None:
+            self._wait(stream, flight.event)
+        if stream != flight.stream:
             self.seam.wait(flight.stream, flight.event)
-        self.flying -= flight.source.numel()
+        if flight.due is None:
+            self.flying -= flight.source.numel()
         flight.source = None
         saved = flight.saved()
         if saved is not None:
@@ -269,10 +283,17 @@ class _Step:
         else:
             self.seam.wait(stream, event)
 
+    def land_planned(self) -> None:
+        """Forward is over: what the plan sent is gone, whatever the step was like."""
+        with self.lock:
+            if self.planned and self.device is not None:
+                self._land_some(len(self.sizes) + self.plan.count, self.seam.current(self.device))
+
     def land_all(self) -> None:
         with self.lock:
-            while self.flights:
-                self._land(self.flights.popleft())
+            for flights in (self.planned, self.flights):
+                while flights:
+                    self._land(flights.popleft())
 
     # Backward.
 
@@ -282,6 +303,8 @@ class _Step:
         saved = packed.saved
         with self.lock, torch.no_grad():
             stream = self.seam.current(saved.device)
+            if self.backward != (backward := _in_backward()):
+                self.backward, self.following = backward, 0
             if self.measuring and saved.device == self.device and saved.number not in self.wanted:
                 self.wanted.add(saved.number)
                 self.marks[saved.number] = self.marks[saved.number][0], self.seam.mark(stream, timing=True)
@@ -295,7 +318,7 @@ class _Step:
             tensor = packed.tensor(memory)
             packed.used = True
             if saved.buffer is not None and saved.flight is None and all(view.used for view in saved.views):
-                saved.here = None  # another backward fetches it again
+                saved.here, saved.served = None, backward  # another backward fetches it again
                 for view in saved.views:
                     view.used = False
             return tensor
@@ -310,7 +333,7 @@ class _Step:
         memory = saved.here
         assert memory is not None
         if saved.fetch is not None:
-            self.ahead -= saved.nbytes
+            self._arrive(saved)
             self._wait(stream, saved.fetch[1])
             if saved.fetch[0] != stream:
                 self.seam.wait(*saved.fetch)
@@ -334,28 +357,46 @@ class _Step:
         memory = seam.device_bytes(saved.nbytes, saved.device)
         seam.wait(back, seam.mark(stream))  # what used the memory before
         seam.wait(back, buffer.event)
-        seam.copy(memory, buffer.memory[: saved.nbytes], back)
-        buffer.event = seam.mark(back)
+        buffer.event = self._copy("back", memory, buffer.memory[: saved.nbytes], back)
         saved.here, saved.stream, saved.fetch = memory, stream, (stream, buffer.event)
-        self.ahead += saved.nbytes
+        if saved.number not in self.plan.land:
+            self.ahead += saved.nbytes
         self.fetched_bytes += saved.nbytes
 
+    def _arrive(self, saved: _Saved) -> None:
+        """Notes that what was fetched is not ahead of the computation any more."""
+        if saved.number not in self.plan.land:
+            self.ahead -= saved.nbytes
+
     def _fetch_ahead(self, number: int, stream: Any) -> None:
-        """Fetches what was saved before an item, the last first, as far as the window goes."""
+        """Fetches what is due by the plan, and of the rest what was saved before an item, the last first, as far as the
+        window goes."""
+        fetches = self.plan.fetches
+        while self.following < len(fetches) and fetches[self.following][0] >= number:
+            if not self._bring(fetches[self.following][1], stream):
+                return
+            self.following += 1
         i = bisect.bisect_left(self.sent, number, key=lambda entry: entry[0])
         while i > 0 and self.ahead < self.owner.window_bytes:
             i -= 1
-            saved = self.sent[i][1]()
-            if saved is None or saved.here is not None or any(view.used for view in saved.views):
-                continue
-            self._find(saved)
-            if saved.here is None:
-                try:
-                    self._fetch(saved, stream)
-                except RuntimeError as e:
-                    if "out of memory" not in str(e):
-                        raise
-                    return  # it is fetched when it must be
+            if self.sent[i][0] not in self.plan.land and not self._bring(self.sent[i][0], stream):
+                return
+
+    def _bring(self, number: int, stream: Any) -> bool:
+        """Fetches an item that left, if it is wanted; False if there is no memory: it is fetched when it must be."""
+        i = bisect.bisect_left(self.sent, number, key=lambda entry: entry[0])
+        saved = self.sent[i][1]() if i < len(self.sent) and self.sent[i][0] == number else None
+        if saved is None or saved.here is not None or saved.served == self.backward != -1 or any(view.used for view in saved.views):
+            return True
+        self._find(saved)
+        if saved.here is None:
+            try:
+                self._fetch(saved, stream)
+            except RuntimeError as e:
+                if "out of memory" not in str(e):
+                    raise
+                return False
+        return True
 
     def forget(self, saved: _Saved) -> None:
         """A storage that nobody saves any more."""
@@ -364,7 +405,7 @@ class _Step:
                 self._land(saved.flight)
             if saved.fetch is not None:
                 self.seam.wait(*saved.fetch)
-                self.ahead -= saved.nbytes
+                self._arrive(saved)
             if saved.buffer is not None:
                 self.owner._buffers.give(saved.buffer, saved.device)
             self._keep(saved, False)
@@ -387,6 +428,19 @@ class _Step:
             )
             for size, (saved, wanted) in zip(self.sizes, self.marks)
         ]
+
+    def link(self) -> _policy.Link | None:
+        """The rates of its copies beside the computation, if they were timed in both directions."""
+        nbytes: dict[str, int] = collections.Counter()
+        seconds: dict[str, float] = collections.Counter()  # type: ignore[assignment]
+        for way, n, before, after in self.copies:
+            self.seam.finish(after)
+            nbytes[way] += n
+            seconds[way] += self.seam.seconds(before, after)
+        self.copies.clear()
+        if len(nbytes) < 2 or not all(seconds.values()):
+            return None
+        return _policy.Link(*(_SURE * nbytes[way] / seconds[way] for way in ("out", "back")))
 
     def report(self) -> dict[str, Any]:
         waited = 0.0
@@ -423,10 +477,14 @@ class offload:  # noqa: N801: as torch.no_grad
         0, the default without hide: all that is large enough leaves.
     hide: let only as many leave as the link carries while the device computes. The first two steps are as without
         offload (or as budget says) and the second one is measured: when each tensor was saved and wanted, and how fast
-        the link is. Then a simulation of the link chooses. Another number of tensors than before is measured again.
+        the link is. Then a simulation of the link chooses what leaves, and when it comes back: as late as it may. The
+        third step shows how fast the link is beside the computation, and the choice is made once more. Another number
+        of tensors than before is measured again.
     max_host_bytes: the most pinned memory that is taken. Default: half of what is free. What does not fit stays.
     min_bytes: memory below this size stays.
-    window_bytes: how much may be on its way in each direction; so much device memory is needed besides.
+    window_bytes: how much may be on its way in each direction; so much device memory is needed besides. What hide sends
+        has no window.
+    slack: what part of a step the computation may wait for what hide sends.
 
     Gradients are bit for bit those without offload. The unit is the storage: views of it, and a tensor that is saved by
     several operations, travel once and come back as the same views. Parameters and other leaves that want gradients
@@ -447,17 +505,21 @@ class offload:  # noqa: N801: as torch.no_grad
         max_host_bytes: int | None = None,
         min_bytes: int = _MIB,
         window_bytes: int = 256 * _MIB,
+        slack: float = 0.01,
     ) -> None:
         if budget is not None and budget < 0:
             raise ValueError(f"budget is {budget}, but must be at least 0")
         if window_bytes < 1 or min_bytes < 0:
             raise ValueError(f"window_bytes is {window_bytes} and min_bytes {min_bytes}: they must be at least 1 and 0")
+        if not 0 <= slack < 1:
+            raise ValueError(f"slack is {slack}, but must be at least 0 and below 1")
         self.budget = 0 if budget is None and not hide else budget
-        self.hide, self.min_bytes, self.window_bytes = hide, min_bytes, window_bytes
+        self.hide, self.min_bytes, self.window_bytes, self.slack = hide, min_bytes, window_bytes, slack
         self._seam: Any = _seam
         self._lock = threading.RLock()
         self._buffers = _Buffers(max_host_bytes, _seam)
         self._plan = _policy.Plan()
+        self._untried: _policy.Plan | None = None  # a plan whose copies are timed, to make a better one
         self._link: _policy.Link | None = None
         self._items: list[_policy.Item] = []
         self._idle: set[int] = set()
@@ -483,6 +545,7 @@ class offload:  # noqa: N801: as torch.no_grad
         hooks.__exit__(*error)
         if error and error[0] is not None:
             step.land_all()
+        step.land_planned()
         self._last.append(step)
 
     def _learn(self, step: _Step) -> None:
@@ -491,25 +554,30 @@ class offload:  # noqa: N801: as torch.no_grad
         if not sizes:
             return
         again = len(sizes) != self._plan.count
+        link = None if again else step.link()
         if again:
             self._idle.clear()
-        if not again and step.idle <= self._idle:
+        elif step.idle <= self._idle and link is None:
             return
         self._idle |= step.idle
+        self._untried = None
         plan = _policy.Plan(count=len(sizes))
         if self.hide:
             if again:
-                self._measured = False
+                self._plan, self._measured = _policy.Plan(), False
                 self._link = self._link or self._measure(step)
                 if step.number == 0 or not step.wanted or self._link is None:  # the first step warms up
                     return
                 self._items = step.items()
             self._measured = True
+            self._link = link or self._link
             assert self._link is not None
-            plan = _policy.hide(self._items, self._link, self.window_bytes, self._buffers.limit, without=self._idle)
+            plan = _policy.hide(self._items, self._link, self._buffers.limit, slack=self.slack, without=self._idle)
         if self.budget is not None:
             plan = _policy.within(sizes, self.budget, self._buffers.limit, without=self._idle, plan=plan)
         self._plan = plan
+        if again:
+            self._untried = plan
 
     def _measure(self, step: _Step) -> _policy.Link | None:
         """The rates of the link, as far as one can count on them; None where there is no memory to measure them."""

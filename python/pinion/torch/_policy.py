@@ -39,6 +39,8 @@ class Outcome:
     """Most bytes of the items on the device at once."""
     landed: dict[int, int] = field(default_factory=dict)
     """Of each item that left the device, the number of the item at whose saving its memory is given back."""
+    fetches: list[tuple[int, int]] = field(default_factory=list)
+    """In the order of time: the number of an item at whose use in backward another is fetched, and that one's."""
 
 
 @dataclass(frozen=True)
@@ -48,69 +50,79 @@ class Plan:
     chosen: frozenset[int] = frozenset()
     land: dict[int, int] = field(default_factory=dict)
     """As Outcome.landed."""
+    fetches: list[tuple[int, int]] = field(default_factory=list)
+    """As Outcome.fetches."""
     count: int = 0
     """Items of the step that it was made from."""
     waited: float = 0.0
     peak: int = 0
 
 
-def simulate(items: Sequence[Item], chosen: Collection[int], link: Link, window: int) -> Outcome:
+RESERVE = 0.01
+"""How much earlier than needed a copy is planned to end, as a part of the step; four times that for one that comes back."""
+
+
+def simulate(items: Sequence[Item], chosen: Collection[int], link: Link) -> Outcome:
     """Runs a step in which the items chosen travel.
 
-    It does what the offloader does. Copies of one direction follow each other. On the way out, at most window bytes
-    (or one item) are on their way: before more are, the computation waits for the oldest. A copy that is done costs no
-    waiting, so its memory is given back at the next item that is saved. On the way back, items are fetched in the
-    reverse order of saving, window bytes (or one item) ahead.
+    Copies of one direction follow each other. An item leaves when it was saved. Its memory is given back at the saving
+    of a later item, as soon as its copy is done with some time to spare; at the last item, the computation waits for
+    what is still on its way. An item comes back as late as it may with time to spare, for until then its memory serves
+    others.
     """
+    n = len(items)
     chosen = set(chosen)
+    uses = sorted((item.wanted, i) for i, item in enumerate(items) if item.wanted is not None)
+    spare = RESERVE * uses[-1][0] if uses else 0.0
+    fetches = _late_fetches(items, chosen, uses, link, 4 * spare)
     late = out_free = back_free = 0.0
-    on_device = peak = flying = ahead = 0
+    on_device = peak = following = 0
     flights: collections.deque[int] = collections.deque()
     copied: dict[int, float] = {}  # when items are on the host
     fetched: dict[int, float] = {}  # and when they are back
     landed: dict[int, int] = {}
-    gone: list[int] = []  # landed, in the order of saving
-
-    def fetch(i: int, now: float) -> None:
-        nonlocal back_free, on_device, ahead, peak
-        back_free = fetched[i] = max(back_free, now, copied[i]) + items[i].nbytes / link.back
-        on_device += items[i].nbytes
-        ahead += items[i].nbytes
-        peak = max(peak, on_device)
-
-    events = [(item.saved, 0, i) for i, item in enumerate(items)]
-    events += [(item.wanted, 1, -i) for i, item in enumerate(items) if item.wanted is not None]
-    for moment, kind, number in sorted(events):
-        now, i = moment + late, abs(number)
-        size = items[i].nbytes
+    position = {i: place for place, (_, i) in enumerate(uses)}
+    events = [(item.saved, 0, i) for i, item in enumerate(items)] + [(wanted, 1, i) for wanted, i in uses]
+    for moment, kind, i in sorted(events):
+        now, size = moment + late, items[i].nbytes
         if kind == 0:
             on_device += size
             peak = max(peak, on_device)
             if i in chosen:
                 out_free = copied[i] = max(out_free, now) + size / link.out
                 flights.append(i)
-                flying += size
-            while flights and (copied[flights[0]] <= now or (flying > window and len(flights) > 1)):
+            while flights and (i == n - 1 or copied[flights[0]] + spare <= now):
                 j = flights.popleft()
                 late += max(0.0, copied[j] - now)
                 now = max(now, copied[j])
-                flying -= items[j].nbytes
                 on_device -= items[j].nbytes
                 landed[j] = i
-                gone.append(j)
             continue
-        if i in landed and i not in fetched:
-            fetch(i, now)
-        for j in reversed(gone[: bisect.bisect_left(gone, i)]):
-            if ahead >= window:
-                break
-            if j not in fetched and items[j].wanted is not None:
-                fetch(j, now)
-        if i in landed:
-            late += max(0.0, fetched[i] - now)
-            ahead -= size
+        while following < len(fetches) and position[fetches[following][0]] <= position[i]:
+            j = fetches[following][1]
+            following += 1
+            if j in landed:
+                back_free = fetched[j] = max(back_free, now) + items[j].nbytes / link.back
+                on_device += items[j].nbytes
+                peak = max(peak, on_device)
+        late += max(0.0, fetched.get(i, now) - now)
         on_device -= size
-    return Outcome(late, peak, landed)
+    return Outcome(late, peak, landed, fetches)
+
+
+def _late_fetches(
+    items: Sequence[Item], chosen: set[int], uses: Sequence[tuple[float, int]], link: Link, spare: float
+) -> list[tuple[int, int]]:
+    """When to fetch each item so that it is back just in time, after a use of another item or its own."""
+    fetches = []
+    begin, place = float("inf"), len(uses)
+    for wanted, j in reversed(uses):
+        if j not in chosen:
+            continue
+        begin = min(begin, wanted) - items[j].nbytes / link.back
+        place = min(place, max(0, bisect.bisect_right(uses, (begin - spare, len(items))) - 1))
+        fetches.append((uses[place][1], j))
+    return fetches[::-1]
 
 
 PATIENCE = 32
@@ -118,7 +130,7 @@ PATIENCE = 32
 
 
 def hide(
-    items: Sequence[Item], link: Link, window: int, host_bytes: int, *, slack: float = 0.01, without: Collection[int] = ()
+    items: Sequence[Item], link: Link, host_bytes: int, *, slack: float = 0.01, without: Collection[int] = ()
 ) -> Plan:
     """As many items as travel without being noticed: those that were saved first, since they are away longest.
 
@@ -134,7 +146,7 @@ def hide(
     def works(chosen: list[int]) -> bool:
         if sum(items[i].nbytes for i in chosen) > host_bytes:
             return False
-        outcome = simulate(items, chosen, link, window)
+        outcome = simulate(items, chosen, link)
         return outcome.waited <= allowed and all(i in outcome.landed for i in chosen)
 
     low, high = 0, len(candidates)  # the longest beginning that works, found by halving
@@ -151,8 +163,8 @@ def hide(
             misses = 0
         elif (misses := misses + 1) >= PATIENCE:
             break
-    outcome = simulate(items, chosen, link, window)
-    return Plan(frozenset(chosen), outcome.landed, len(items), outcome.waited, outcome.peak)
+    outcome = simulate(items, chosen, link)
+    return Plan(frozenset(chosen), outcome.landed, outcome.fetches, len(items), outcome.waited, outcome.peak)
 
 
 def within(sizes: Sequence[int], budget: int, host_bytes: int, *, without: Collection[int] = (), plan: Plan | None = None) -> Plan:
@@ -168,4 +180,4 @@ def within(sizes: Sequence[int], budget: int, host_bytes: int, *, without: Colle
             chosen.add(i)
             left -= size
             room -= size
-    return Plan(frozenset(chosen), plan.land, len(sizes), plan.waited, plan.peak)
+    return Plan(frozenset(chosen), plan.land, plan.fetches, len(sizes), plan.waited, plan.peak)
