@@ -1,7 +1,10 @@
 package vram
 
 import (
+	"cmp"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,4 +94,59 @@ func TestSnapshot(t *testing.T) {
 	}
 	testkit.OK(t, a.Free())
 	testkit.OK(t, b.Free())
+}
+
+// Visit shows the segments and blocks of Snapshot, also when the pool is closed.
+func TestVisit(t *testing.T) {
+	for _, source := range []Source{SourceChunks, SourceSegments, SourceDriver} {
+		p := newPool(t, devicetest.Open(t), Options{Source: source})
+		var held []Block
+		for i := range 200 {
+			held = append(held, alloc(t, p, int64(1000+i*i*100), Use{Purpose: Purposes()[i%4], Name: "x"}))
+			if i%3 == 2 {
+				testkit.OK(t, held[i-1].Free())
+				held[i-1] = Block{}
+			}
+		}
+		var segments []Segment
+		p.Visit(func(b BlockInfo, first bool) {
+			if first {
+				segments = append(segments, Segment{Address: b.Address})
+			}
+			s := &segments[len(segments)-1]
+			s.Bytes += b.Bytes
+			s.Blocks = append(s.Blocks, b)
+		})
+		slices.SortFunc(segments, func(a, b Segment) int { return cmp.Compare(a.Address, b.Address) })
+		want := p.Snapshot().Segments
+		for i := range want {
+			want[i].Small = false // which Visit does not tell
+		}
+		if len(want) == 0 || !reflect.DeepEqual(segments, want) {
+			t.Errorf("source %d: %d segments, want %d\n%+v\n%+v", source, len(segments), len(want), segments, want)
+		}
+		for _, b := range held {
+			if b != (Block{}) {
+				testkit.OK(t, b.Free())
+			}
+		}
+		testkit.OK(t, p.Close())
+		p.Visit(func(b BlockInfo, _ bool) { t.Errorf("source %d: of a closed pool: %+v", source, b) })
+	}
+}
+
+func BenchmarkVisit(b *testing.B) {
+	p := newPool(b, devicetest.Open(b), Options{Stacks: StacksAll})
+	var held []Block
+	for range 300_000 {
+		held = append(held, alloc(b, p, 512, Use{Purpose: Weights, Name: "layer"}))
+	}
+	var blocks []BlockInfo
+	for b.Loop() {
+		blocks = blocks[:0]
+		p.Visit(func(b BlockInfo, _ bool) { blocks = append(blocks, b) })
+	}
+	for _, block := range held {
+		testkit.OK(b, block.Free())
+	}
 }

@@ -56,36 +56,47 @@ func (p *Pool) Snapshot() (s Snapshot) {
 	p.freeze(func() {
 		s.Stats = p.stats()
 		s.Events, s.Dropped = p.history.list()
-		if p.async != nil {
-			p.each(func(b *block) {
-				s.Segments = append(s.Segments, Segment{Address: b.ptr, Bytes: b.bytes, Blocks: []BlockInfo{b.info()}})
-			})
-		} else {
-			for i, h := range p.heaps {
-				for _, r := range h.regions {
-					s.Segments = append(s.Segments, r.segments(i == smallHeap)...)
-				}
+		p.visit(func(b *block, first, small bool) {
+			if first {
+				s.Segments = append(s.Segments, Segment{Address: b.ptr, Small: small})
 			}
-		}
+			last := &s.Segments[len(s.Segments)-1]
+			last.Bytes += b.bytes
+			last.Blocks = append(last.Blocks, b.info())
+		})
 	})
 	slices.SortFunc(s.Segments, func(a, b Segment) int { return cmp.Compare(a.Address, b.Address) })
 	return s
 }
 
-// segments lists the ranges of r that memory is mapped to.
-func (r *region) segments(small bool) (list []Segment) {
-	for b := r.first; b != nil; b = b.next {
-		if b.bare() {
-			continue
-		}
-		if b.prev == nil || b.prev.bare() {
-			list = append(list, Segment{Address: b.ptr, Small: small})
-		}
-		s := &list[len(list)-1]
-		s.Bytes += b.bytes
-		s.Blocks = append(s.Blocks, b.info())
+// Visit calls f for every block of the pool: segment by segment, in no order of
+// theirs, and by address in each; first says that b begins a segment. It is Snapshot
+// for those who look at many blocks and keep few. The pool is frozen meanwhile: f
+// must be quick, and must not use the pool.
+func (p *Pool) Visit(f func(b BlockInfo, first bool)) {
+	p.freeze(func() {
+		p.visit(func(b *block, first, _ bool) { f(b.info(), first) })
+	})
+}
+
+// visit calls f for every block with memory. The pool is frozen.
+func (p *Pool) visit(f func(b *block, first, small bool)) {
+	if p.closed.Load() {
+		return
 	}
-	return list
+	if p.async != nil {
+		p.each(func(b *block) { f(b, true, false) }) // each is a segment
+		return
+	}
+	for i, h := range p.heaps {
+		for _, r := range h.regions {
+			for b := r.first; b != nil; b = b.next {
+				if !b.bare() {
+					f(b, b.prev == nil || b.prev.bare(), i == smallHeap)
+				}
+			}
+		}
+	}
 }
 
 func (b *block) info() BlockInfo {
@@ -112,7 +123,9 @@ func (p *Pool) freeze(f func()) {
 
 // freezeLocked is freeze with Pool.mu held.
 func (p *Pool) freezeLocked(f func()) {
-	p.flush()
+	if !p.closed.Load() { // its memory is gone
+		p.flush()
+	}
 	list := p.shards.list()
 	for _, s := range list {
 		s.mu.Lock()
