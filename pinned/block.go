@@ -8,8 +8,10 @@ type block struct {
 	addr       uintptr
 	size       int64
 	free       bool
-	requested  int64  // of a live buffer: what was asked for; else 0
-	prev, next *block // neighbours in the segment, by address
+	requested  int64     // of a live buffer: what was asked for; else 0
+	serial     int64     // of the newest buffer: how many there were before, and itself
+	stack      []uintptr // of who asked for it, if anybody wanted to know
+	prev, next *block    // neighbours in the segment, by address
 
 	marks []mark // of a pending block: what it waits for
 

@@ -18,13 +18,13 @@ type Buffer struct {
 	pinned bool
 }
 
-// handOut wraps a block in use into a buffer of n bytes.
-func (p *Pool) handOut(b *block, n int64) *Buffer {
+// handOut wraps a block in use into a buffer of n bytes, for whoever's stack it is.
+func (p *Pool) handOut(b *block, n int64, stack []uintptr) *Buffer {
 	p.allocs++
 	p.buffers++
 	p.requested += n
 	p.active += b.size
-	b.requested = n
+	b.requested, b.serial, b.stack = n, p.allocs, stack
 	p.peakActive = max(p.peakActive, p.active)
 	offset := b.addr - b.seg.base()
 	return &Buffer{
@@ -87,7 +87,7 @@ func (b *Buffer) Free(after ...device.Stream) error {
 	}
 	blk := b.block
 	b.block, b.mem = nil, nil
-	blk.requested = 0
+	blk.requested, blk.stack = 0, nil
 	p.buffers--
 	p.requested -= b.n
 	p.active -= blk.size

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/callstack"
 	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
@@ -89,8 +90,9 @@ type Pool struct {
 	changed  sync.Cond // busy, releasing or growingShared went down
 	closed   bool
 	segments map[*poolSegment]struct{}
-	free     [2]freeBlocks // free blocks, by class of their segment
-	spare    *block        // block structs to use again, linked by next
+	callers  map[*Registration]struct{} // what Register has pinned
+	free     [2]freeBlocks              // free blocks, by class of their segment
+	spare    *block                     // block structs to use again, linked by next
 
 	refused       int64 // the size of a shared segment that the system did not lock; 0: none
 	transit       int64 // bytes of segments being made or given back, unlocked
@@ -141,6 +143,7 @@ func NewPool(dev device.Device, o Options) (*Pool, error) {
 		shrinkAfter:     o.ShrinkAfter,
 		prefaultWorkers: o.PrefaultWorkers,
 		segments:        make(map[*poolSegment]struct{}),
+		callers:         make(map[*Registration]struct{}),
 	}
 	p.changed.L = &p.mu
 	if node := dev.Info().NUMANode; !o.AnyNode && numa.Known(node) {
@@ -178,12 +181,13 @@ func (p *Pool) Alloc(ctx context.Context, n int64) (*Buffer, error) {
 		return nil, fmt.Errorf("pinned: %w: alloc %d bytes", device.ErrArgument, n)
 	}
 	size := pagemem.RoundUp(n)
+	stack := callstack.IfWanted(0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
 		b, err := p.acquire(size)
 		if err == nil {
-			return p.handOut(b, n), nil
+			return p.handOut(b, n, stack), nil
 		}
 		overBudget := errors.Is(err, ErrBudget)
 		if !overBudget && !errors.Is(err, device.ErrPinLimit) || !p.promising() || overBudget && !p.within(size) {

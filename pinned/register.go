@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/callstack"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
@@ -16,6 +17,9 @@ type Registration struct {
 	pool  *Pool
 	mem   []byte // as it was given
 	pages []byte // the whole pages that hold it; nil once unregistered; guarded by pool.mu
+
+	serial int64     // how many there were before, and itself
+	stack  []uintptr // of who asked for it, if anybody wanted to know
 }
 
 // Register page-locks memory that is there already, such as a mapped file or
@@ -38,6 +42,7 @@ func (p *Pool) Register(b []byte) (*Registration, error) {
 	}
 	pages := wholePages(b)
 	size := int64(len(pages))
+	stack := callstack.IfWanted(0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -72,7 +77,10 @@ func (p *Pool) Register(b []byte) (*Registration, error) {
 		return nil, p.pinError("register", size, err)
 	}
 	p.registered += size
-	return &Registration{pool: p, mem: b, pages: pages}, nil
+	p.registrations++
+	r := &Registration{pool: p, mem: b, pages: pages, serial: p.registrations, stack: stack}
+	p.callers[r] = struct{}{}
+	return r, nil
 }
 
 // wholePages is b and what else is on its pages.
@@ -124,6 +132,7 @@ func (r *Registration) Unregister() error {
 		return fmt.Errorf("pinned: unregister %s: %w", units.Bytes(int64(len(r.mem))), err)
 	}
 	p.registered -= int64(len(pages))
+	delete(p.callers, r)
 	p.refused = 0
 	return nil
 }

@@ -22,6 +22,7 @@ type counters struct {
 	pinTime                              time.Duration
 
 	registered     int64 // bytes that Register has pinned
+	registrations  int64 // calls of Register that succeeded
 	releases       int64 // blocks that became free
 	mute           int   // pending blocks that could not be asked
 	pageableReason string

@@ -18,7 +18,8 @@ type Array struct {
 	name  string
 	id    int64
 	bytes int64
-	size  int64 // bytes that it takes of a tier: whole pages
+	size  int64     // bytes that it takes of a tier: whole pages
+	stack []uintptr // of who made it, if anybody wanted to know
 
 	// Guarded by Store.mu.
 
@@ -90,6 +91,27 @@ func (a *Array) String() string {
 		return strconv.Quote(a.name)
 	}
 	return fmt.Sprintf("array %d of %s", a.id, units.Bytes(a.bytes))
+}
+
+// ArrayInfo describes an array that was not freed.
+type ArrayInfo struct {
+	ID    int64 // counts up in a store
+	Name  string
+	Bytes int64
+
+	// Stack is where it was made, as program counters for runtime.CallersFrames. It
+	// is there only if somebody looked for leaks then.
+	Stack []uintptr
+}
+
+// Live lists the arrays that were not freed, in no order.
+func (s *Store) Live() (list []ArrayInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.arrays {
+		list = append(list, ArrayInfo{ID: a.id, Name: a.name, Bytes: a.bytes, Stack: a.stack})
+	}
+	return list
 }
 
 // held reports whether the array has a place.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/callstack"
 	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 	"github.com/pinion-gpu/pinion/tier/internal/forecast"
@@ -140,12 +141,13 @@ func (s *Store) NewArray(name string, bytes int64) (*Array, error) {
 	if bytes <= 0 {
 		return nil, fmt.Errorf("tier: %w: an array of %d bytes", device.ErrArgument, bytes)
 	}
+	stack := callstack.IfWanted(0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	a := &Array{s: s, name: name, id: s.made + 1, bytes: bytes, size: pagemem.RoundUp(bytes)}
+	a := &Array{s: s, name: name, id: s.made + 1, bytes: bytes, size: pagemem.RoundUp(bytes), stack: stack}
 	if a.size > s.options.DeviceBytes {
 		return nil, fmt.Errorf("tier: %w: %v has %d bytes, the budget is %d", ErrBudget, a, bytes, s.options.DeviceBytes)
 	}

@@ -3,11 +3,11 @@ package vram
 import (
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/callstack"
 )
 
 // EventKind says what happened.
@@ -84,18 +84,12 @@ func (s Stack) Caller() (frame runtime.Frame, ok bool) {
 	return frame, true
 }
 
-// maxStack is the most frames of a call stack.
-const maxStack = 32
-
 // recordAlloc records the call stack and the event of an allocation, as the
-// options say. The lock of the shard is held.
+// options say, or as whoever looks for leaks wants. The lock of the shard is held.
 func (p *Pool) recordAlloc(b *block) {
-	b.stack = nil
 	mode := p.options.Stacks
-	if mode == StacksAll || mode == StacksSampled && (b.bytes >= 1<<20 || rand.Uint32()%64 == 0) {
-		var pcs [maxStack]uintptr
-		n := runtime.Callers(3, pcs[:]) // without itself and Alloc
-		b.stack = slices.Clone(pcs[:n])
+	if mode == StacksAll || mode == StacksSampled && (b.bytes >= 1<<20 || rand.Uint32()%64 == 0) || callstack.Wanted() {
+		b.stack = callstack.Here(1) // without Alloc
 	}
 	p.log(Event{Kind: EventAlloc, Purpose: b.purpose, Stream: b.owner.number(), Address: b.ptr, Bytes: b.bytes, Asked: b.requested, Name: b.name, Stack: b.stack})
 }

@@ -81,7 +81,8 @@ type Options struct {
 	History int
 
 	// Stacks says which allocations remember their call stack, for leak
-	// reports, top holders and the history. Default: StacksNone.
+	// reports, top holders and the history. Default: StacksNone. While
+	// something looks for leaks (package monitor/leaks), all do.
 	Stacks StackMode
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/callstack"
 	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
@@ -184,7 +185,8 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	}
 	b.requested, b.purpose, b.name, b.since = n, use.Purpose, use.Name, time.Since(p.start)
 	p.count(s, b, true)
-	if p.history != nil || p.options.Stacks != StacksNone {
+	b.stack = nil
+	if p.history != nil || p.options.Stacks != StacksNone || callstack.Wanted() {
 		p.recordAlloc(b)
 	}
 	handle := b.handOut(n)

@@ -156,6 +156,15 @@ func (p *Pool) each(f func(*block)) {
 	}
 }
 
+// Live lists the live blocks, in no order. It freezes the pool and visits every
+// block, but keeps less than a [Snapshot].
+func (p *Pool) Live() (list []BlockInfo) {
+	p.freeze(func() {
+		p.each(func(b *block) { list = append(list, b.info()) })
+	})
+	return list
+}
+
 // Lookup returns the live block that contains an address. It fails with
 // [ErrForeign] if there is none. It is for debugging: it freezes the pool and
 // visits every block.
