@@ -51,11 +51,18 @@ func read(root fs.FS) memory {
 		if !ok {
 			continue
 		}
-		for _, dir := range c.dirs(group, mounts) {
+		for _, dir := range dirs(group, c.fsType, c.option, mounts) {
 			m = m.within(c.read(root, dir))
 		}
 	}
 	return m
+}
+
+// Of is Available and Limit of a system whose file system, with proc and the
+// control groups in it, is root.
+func Of(root fs.FS) (available, limit int64) {
+	m := read(root)
+	return m.available, m.limit
 }
 
 // within lowers m to what the group leaves; a group without a limit has limit 0.
@@ -149,10 +156,10 @@ var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\13
 
 // dirs lists the directories of the group and of all groups above it that can
 // be seen here, the group first, without the leading slash.
-func (c *controller) dirs(group string, mounts []mount) []string {
+func dirs(group, fsType, option string, mounts []mount) []string {
 	point, rel, found := "", "", false
 	for _, m := range mounts {
-		if m.fsType != c.fsType || c.option != "" && !slices.Contains(m.options, c.option) {
+		if m.fsType != fsType || option != "" && !slices.Contains(m.options, option) {
 			continue
 		}
 		if r, ok := below(group, m.root); ok {
@@ -168,10 +175,10 @@ func (c *controller) dirs(group string, mounts []mount) []string {
 	if !found {
 		return nil
 	}
-	for dirs := []string(nil); ; rel = strings.TrimPrefix(path.Dir("/"+rel), "/") {
-		dirs = append(dirs, strings.TrimPrefix(path.Join(point, rel), "/"))
+	for list := []string(nil); ; rel = strings.TrimPrefix(path.Dir("/"+rel), "/") {
+		list = append(list, strings.TrimPrefix(path.Join(point, rel), "/"))
 		if rel == "" {
-			return dirs
+			return list
 		}
 	}
 }

@@ -7,5 +7,6 @@
 //
 // On Linux the package reads /proc/meminfo and the memory controllers of
 // cgroup v2 and v1, at each call; that takes about a tenth of a millisecond. On
-// macOS and Windows it asks the system for its totals.
+// macOS and Windows it asks the system for its totals. [QuotaOf] reads what the
+// same control groups say of processors.
 package sysmem

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/linkbench"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/page"
+	"github.com/pinion-gpu/pinion/internal/pcie"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -46,10 +47,10 @@ func slowLink(r *Report) (advice, bool) {
 	for _, w := range ways {
 		b, ok := r.bulk("pinned", w.id)
 		l, known := r.limit(w.id)
-		if ok && known && b.Median < 0.8*l.rate {
+		if ok && known && b.Median < pcie.Low*l.Rate {
 			return advice{"Find out what slows the link.",
-				fmt.Sprintf("%s, pinned memory reaches %s GB/s, %s of the %s GB/s that the link can carry; 90 %% or more is usual. Check the process’s NUMA node, the IOMMU, the host’s memory channels and other traffic on the link.",
-					w.title, gb(b.Median), page.Percent(b.Median/l.rate), gb(l.rate))}, true
+				fmt.Sprintf("%s, pinned memory reaches %s GB/s, %s of the %s GB/s that the link can carry; %.0f %% or more is usual. “pinion doctor” checks the process’s NUMA node and the IOMMU; the host’s memory channels and other traffic on the link remain.",
+					w.title, gb(b.Median), page.Percent(b.Median/l.Rate), gb(l.Rate), 100*pcie.Usual)}, true
 		}
 	}
 	return advice{}, false

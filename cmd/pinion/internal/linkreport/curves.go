@@ -32,9 +32,9 @@ func (r *Report) bandwidth() (list []page.Graph) {
 		}
 		note := ""
 		if l, ok := r.limit(w.id); ok {
-			p.Limit, p.LimitText = l.rate, "limit of the link: "+gb(l.rate)+" GB/s"
-			note = "Limit, computed: " + l.formula
-			if l.assumed {
+			p.Limit, p.LimitText = l.Rate, "limit of the link: "+gb(l.Rate)+" GB/s"
+			note = "Limit, computed: " + l.Formula
+			if l.Assumed {
 				note += ". The packet size is unknown; 256 bytes are assumed"
 			}
 			note += "."

@@ -137,7 +137,7 @@ func (r *Report) finding() string {
 	if b, ok := r.bulk("pinned", "h2d"); ok {
 		sentence := "Pinned memory reaches the device at " + gb(b.Median) + " GB/s"
 		if l, ok := r.limit("h2d"); ok {
-			sentence += ", " + page.Percent(b.Median/l.rate) + " of what the link can carry"
+			sentence += ", " + page.Percent(b.Median/l.Rate) + " of what the link can carry"
 		}
 		text = append(text, sentence+".")
 	}

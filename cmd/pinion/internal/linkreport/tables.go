@@ -29,7 +29,7 @@ func (r *Report) bulkTable() page.Table {
 		}
 		share := "–"
 		if l, ok := r.limit(b.Direction); ok && b.Direction != "both" {
-			share = page.Percent(b.Median / l.rate)
+			share = page.Percent(b.Median / l.Rate)
 		}
 		t.Rows = append(t.Rows, []page.Cell{{Main: b.Path, Sub: names[b.Direction]}, {Main: gb(b.Median)}, {Main: gb(b.Least)}, {Main: gb(b.Most)}, {Main: share}})
 	}

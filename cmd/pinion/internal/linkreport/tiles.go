@@ -24,7 +24,7 @@ func (r *Report) tiles() (list []page.Tile) {
 		if !ok {
 			return ""
 		}
-		return fmt.Sprintf("%s and %s of the link’s limit", page.Percent(up/a.rate), page.Percent(down/b.rate))
+		return fmt.Sprintf("%s and %s of the link’s limit", page.Percent(up/a.Rate), page.Percent(down/b.Rate))
 	}
 	both := func(path string) (up, down linkbench.Bulk, ok bool) {
 		up, ok = r.bulk(path, "h2d")
@@ -83,7 +83,7 @@ func (r *Report) tiles() (list []page.Tile) {
 	}
 	if a, ok := r.limit("h2d"); ok {
 		b, _ := r.limit("d2h")
-		add("Limit of the link", "computed from "+r.Device.Link.String(), rates(a.rate, b.rate)...)
+		add("Limit of the link", "computed from "+r.Device.Link.String(), rates(a.Rate, b.Rate)...)
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package linkreport
+package pcie
 
 import (
 	"math"
@@ -25,20 +25,20 @@ func TestLinkLimit(t *testing.T) {
 		{pcie(1, 1), 128, "h2d", 0.2162, "2.5 GT/s × 1 lanes × 8/10 / 8 × 128/(128+20) = 0.2 GB/s", false},
 		{pcie(6, 16), 256, "d2h", 111.059, "64 GT/s × 16 lanes × 236/256 / 8 × 256/(256+16) = 111.1 GB/s", false},
 	} {
-		l, ok := linkLimit(c.link, c.payload, c.direction)
-		if !ok || math.Abs(l.rate/1e9-c.gb) > 0.001 || l.formula != c.formula || l.assumed != c.assumed {
+		l, ok := LinkLimit(c.link.MaxGen, c.link.MaxWidth, c.payload, c.direction == "d2h")
+		if !ok || math.Abs(l.Rate/1e9-c.gb) > 0.001 || l.Formula != c.formula || l.Assumed != c.assumed {
 			t.Errorf("%v, payload %d, %s: %+v, want %g GB/s, %q", c.link, c.payload, c.direction, l, c.gb, c.formula)
 		}
-		if wire := c.link.BytesPerSecond(); l.rate >= wire {
-			t.Errorf("%v: %g bytes of payload a second in %g on the wire", c.link, l.rate, wire)
+		if wire := c.link.BytesPerSecond(); l.Rate >= wire {
+			t.Errorf("%v: %g bytes of payload a second in %g on the wire", c.link, l.Rate, wire)
 		}
 	}
-	for _, l := range []device.Link{{}, {Kind: "NVLink", MaxGen: 4, MaxWidth: 18}, pcie(0, 16), pcie(7, 16), pcie(5, 0), pcie(5, -1)} {
-		if got, ok := linkLimit(l, 256, "h2d"); ok {
+	for _, l := range []device.Link{{}, pcie(0, 16), pcie(7, 16), pcie(5, 0), pcie(5, -1)} {
+		if got, ok := LinkLimit(l.MaxGen, l.MaxWidth, 256, false); ok {
 			t.Errorf("%+v: %+v", l, got)
 		}
 	}
-	if got, ok := linkLimit(pcie(5, 16), -1, "h2d"); ok {
+	if got, ok := LinkLimit(5, 16, -1, false); ok {
 		t.Errorf("a negative payload: %+v", got)
 	}
 }

@@ -1,31 +1,31 @@
-package linkbench
+package pcie
 
 import (
 	"encoding/binary"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"strings"
 )
 
-// MaxPayload is the size in bytes of the largest data packet that the PCIe
-// device at that bus address sends, such as 256. It is 0 where it cannot be
-// known: Linux shows the register to root only.
-func MaxPayload(busID string) int64 {
-	if busID == "" || filepath.Base(busID) != busID {
+// Payload is the size in bytes of the largest data packet that the PCIe device
+// at that bus address sends, such as 256. root is the file system at /. It is 0
+// where it cannot be known: Linux shows the register to root only.
+func Payload(root fs.FS, busID string) int64 {
+	if busID == "" || path.Base(busID) != busID {
 		return 0
 	}
-	config, err := os.ReadFile("/sys/bus/pci/devices/" + strings.ToLower(busID) + "/config")
+	config, err := fs.ReadFile(root, "sys/bus/pci/devices/"+strings.ToLower(busID)+"/config")
 	if err != nil {
 		return 0
 	}
-	return maxPayload(config)
+	return payload(config)
 }
 
-// maxPayload finds the Device Control register of the PCI Express capability
+// payload finds the Device Control register of the PCI Express capability
 // in a device's configuration space (PCI Express Base Specification, section
 // 7.5.3.4) and decodes its Max_Payload_Size. It is 0 when the register is not
 // there.
-func maxPayload(config []byte) int64 {
+func payload(config []byte) int64 {
 	const (
 		status        = 0x06
 		hasList       = 1 << 4

@@ -1,7 +1,8 @@
-package linkbench
+package pcie
 
 import (
 	"encoding/binary"
+	"os"
 	"testing"
 )
 
@@ -22,7 +23,7 @@ func config(size int, deviceControl uint16, chain ...byte) []byte {
 	return b[:size]
 }
 
-func TestMaxPayload(t *testing.T) {
+func TestPayload(t *testing.T) {
 	const power, msi, express = 0x01, 0x05, 0x10
 	noList := config(256, 0x20, 0x60, express)
 	noList[0x06] = 0
@@ -43,20 +44,20 @@ func TestMaxPayload(t *testing.T) {
 		"what anybody sees": {config(64, 0x20, 0x60, express), 0},
 		"nothing":           {nil, 0},
 	} {
-		if got := maxPayload(c.config); got != c.want {
+		if got := payload(c.config); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
 	for _, id := range []string{"", "nosuch", "../../../etc", "0000:00:00.0/.."} {
-		if got := MaxPayload(id); got != 0 {
+		if got := Payload(os.DirFS("/"), id); got != 0 {
 			t.Errorf("%q: %d", id, got)
 		}
 	}
 }
 
-func FuzzMaxPayload(f *testing.F) {
+func FuzzPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, config []byte) {
-		if n := maxPayload(config); n != 0 && (n < 128 || n > 4096 || n&(n-1) != 0) {
+		if n := payload(config); n != 0 && (n < 128 || n > 4096 || n&(n-1) != 0) {
 			t.Errorf("a payload of %d bytes", n)
 		}
 	})
