@@ -15,11 +15,12 @@
 // # Products
 //
 // [MakePlan] cuts the matrices into tiles and puts their products in an order,
-// by how fast the link and the device are. Where tiles as deep as k fit, a band
-// of rows of A stays on the device while the columns of B go by, or the other
-// way round. Else a block of C stays, and A and B go by. Each band or block
-// begins where the one before it ended, so what is there is used again. Which
-// tile leaves for another is decided with all of the order known.
+// by how fast the link and the device are. A band of rows of A stays on the
+// device while the columns of B go by, or the other way round, in tiles as deep
+// as k. Or a block of C stays, and A and B go by. With little memory, a band is
+// one wide panel, and thin ones go by. Each band or block begins where the one
+// before it ended, so what is there is used again. Which tile leaves for another
+// is decided with all of the order known.
 //
 // A [Plan] is a function of the [Problem], and [Problem.Floor] says what no
 // plan can beat.

@@ -198,9 +198,10 @@ type execution struct {
 	product *Product
 	blas    blas.BLAS
 
-	factors, sums, narrow, workspace device.Ptr // in device memory
-	in, compute, out                 *lane
-	boxes                            device.BoxCopier // nil: none
+	factors                 [2]device.Ptr // in device memory: the slots of A and of B
+	sums, narrow, workspace device.Ptr
+	in, compute, out        *lane
+	boxes                   device.BoxCopier // nil: none
 }
 
 // execute carries out the plan of a report, and completes that.
@@ -212,10 +213,10 @@ func (r *Runner) execute(ctx context.Context, p *Product, b blas.BLAS, report *R
 		return fmt.Errorf("%s for tiles: %w", units.Bytes(plan.DeviceBytes()), err)
 	}
 	defer func() { err = errors.Join(err, free()) }()
-	x.factors = memory
-	x.sums = memory.Add(plan.Slots * plan.SlotBytes)
-	x.narrow = x.sums.Add(plan.SumSlots * plan.SumSlotBytes)
-	x.workspace = x.narrow.Add(plan.NarrowSlots * plan.NarrowSlotBytes)
+	x.factors = [2]device.Ptr{memory, memory.Add(plan.A.bytes())}
+	x.sums = x.factors[matrixB].Add(plan.B.bytes())
+	x.narrow = x.sums.Add(plan.Sums.bytes())
+	x.workspace = x.narrow.Add(plan.Narrow.bytes())
 	x.boxes, _ = device.As[device.BoxCopier](r.dev)
 	lanes := newLanes(ctx)
 	defer lanes.stop()
@@ -245,12 +246,14 @@ func (r *Runner) execute(ctx context.Context, p *Product, b blas.BLAS, report *R
 // fillIn brings the tiles.
 func (x *execution) fillIn() error {
 	for _, l := range x.loads {
-		behind, at := x.compute, x.factors.Add(int64(l.slot)*x.SlotBytes)
+		behind, at := x.compute, device.Ptr(0)
 		if x.behindStore(l) {
 			behind = x.out
 		}
 		if l.tile.of == matrixC {
 			at = x.result(l.slot, l.slot)
+		} else {
+			at = x.factor(l.tile.of, l.slot)
 		}
 		if l.after >= 0 {
 			if err := x.in.follow(behind, l.after); err != nil {
@@ -264,13 +267,21 @@ func (x *execution) fillIn() error {
 	return x.in.finish()
 }
 
+// factor is where a tile of A or B is.
+func (x *execution) factor(of matrix, slot int) device.Ptr {
+	if of == matrixB && x.B.Count > 0 {
+		return x.factors[matrixB].Add(int64(slot) * x.B.Bytes)
+	}
+	return x.factors[matrixA].Add(int64(slot) * x.A.Bytes)
+}
+
 // result is where a tile of C is that comes in or goes out: in its own slot, or
 // in the slot of its sums.
 func (x *execution) result(sum, narrow int) device.Ptr {
 	if x.narrows() {
-		return x.narrow.Add(int64(narrow) * x.NarrowSlotBytes)
+		return x.narrow.Add(int64(narrow) * x.Narrow.Bytes)
 	}
-	return x.sums.Add(int64(sum) * x.SumSlotBytes)
+	return x.sums.Add(int64(sum) * x.Sums.Bytes)
 }
 
 // fillCompute multiplies them.
@@ -373,12 +384,12 @@ func (x *execution) copyBox(s device.Stream, w window, at device.Ptr, toHost boo
 func (x *execution) multiply(s device.Stream, at step) error {
 	_, _, m, k := x.extent(tile{matrixA, at.i, at.l})
 	_, _, _, n := x.extent(tile{matrixB, at.l, at.j})
-	c := x.sums.Add(int64(at.c) * x.SumSlotBytes)
+	c := x.sums.Add(int64(at.c) * x.Sums.Bytes)
 	g := blas.Gemm{
 		M: m, N: n, K: k, TransA: x.product.TransA, TransB: x.product.TransB,
 		Alpha: cmp.Or(x.product.Alpha, 1), Beta: 1,
-		A:    blas.Matrix{Ptr: x.factors.Add(int64(at.a) * x.SlotBytes)},
-		B:    blas.Matrix{Ptr: x.factors.Add(int64(at.b) * x.SlotBytes)},
+		A:    blas.Matrix{Ptr: x.factor(matrixA, at.a)},
+		B:    blas.Matrix{Ptr: x.factor(matrixB, at.b)},
 		C:    blas.Matrix{Ptr: c},
 		Type: x.Problem.Type, TF32: x.product.TF32,
 		Workspace: x.workspace, WorkspaceBytes: x.blas.WorkspaceBytes(),

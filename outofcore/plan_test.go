@@ -21,16 +21,23 @@ func audit(p *Plan) error {
 		return fmt.Errorf("it takes %d bytes of %d", p.DeviceBytes(), p.Problem.DeviceBytes)
 	}
 	none := tile{of: 99}
-	factors, sums := make([]tile, p.Slots), make([]tile, p.SumSlots)
-	lastUse, lastStore := make([]int, p.Slots), make([]int, p.SumSlots)
-	for i := range lastUse {
-		lastUse[i] = -1
+	// Slots of A and B have numbers of their own, or share those of A.
+	type slot struct{ shelf, number int }
+	slotOf := func(of matrix, number int) slot {
+		if of == matrixB && p.B.Count > 0 {
+			return slot{1, number}
+		}
+		return slot{0, number}
 	}
+	factors, lastUse := map[slot]tile{}, map[slot]int{}
+	for shelf, slots := range []Slots{p.A, p.B} {
+		for n := range int(slots.Count) {
+			factors[slot{shelf, n}], lastUse[slot{shelf, n}] = none, -1
+		}
+	}
+	sums, lastStore := make([]tile, p.Sums.Count), make([]int, p.Sums.Count)
 	for i := range lastStore {
 		lastStore[i] = -1
-	}
-	for i := range factors {
-		factors[i] = none
 	}
 	for i := range sums {
 		sums[i] = none
@@ -39,8 +46,8 @@ func audit(p *Plan) error {
 	done := map[cellKey]bool{}
 	count := map[[2]int]int{}
 	// Narrow slots: what came in and is not read yet, and how each was used last.
-	narrow := make([]tile, p.NarrowSlots)
-	narrowStep, narrowStore := make([]int, p.NarrowSlots), make([]int, p.NarrowSlots)
+	narrow := make([]tile, p.Narrow.Count)
+	narrowStep, narrowStore := make([]int, p.Narrow.Count), make([]int, p.Narrow.Count)
 	for i := range narrow {
 		narrow[i], narrowStep[i], narrowStore[i] = none, -1, -1
 	}
@@ -64,17 +71,23 @@ func audit(p *Plan) error {
 				}
 				continue
 			}
-			if l.after < lastUse[l.slot] || l.after >= n {
-				return fmt.Errorf("load %d of %v into slot %d waits for step %d; the slot is used until %d, and step %d needs it",
-					loaded, l.tile, l.slot, l.after, lastUse[l.slot], n)
+			at := slotOf(l.tile.of, l.slot)
+			if used, there := lastUse[at]; !there || l.after < used || l.after >= n {
+				return fmt.Errorf("load %d of %v into slot %v waits for step %d; the slot is used until %d, and step %d needs it",
+					loaded, l.tile, at, l.after, used, n)
 			}
-			factors[l.slot] = l.tile
+			if need := p.TileK * int64(p.Problem.Type.Size()); at.shelf == 0 && l.tile.of == matrixA && p.A.Bytes < p.TileM*need ||
+				l.tile.of == matrixB && []int64{p.A.Bytes, p.B.Bytes}[at.shelf] < p.TileN*need {
+				return fmt.Errorf("load %d of %v goes to slots of %d and %d bytes", loaded, l.tile, p.A.Bytes, p.B.Bytes)
+			}
+			factors[at] = l.tile
 		}
 		a, b, c := tile{matrixA, s.i, s.l}, tile{matrixB, s.l, s.j}, tile{matrixC, s.i, s.j}
-		if factors[s.a] != a || factors[s.b] != b || s.a == s.b {
-			return fmt.Errorf("step %d finds %v and %v, wants %v and %v", n, factors[s.a], factors[s.b], a, b)
+		atA, atB := slotOf(matrixA, s.a), slotOf(matrixB, s.b)
+		if factors[atA] != a || factors[atB] != b || atA == atB {
+			return fmt.Errorf("step %d finds %v and %v, wants %v and %v", n, factors[atA], factors[atB], a, b)
 		}
-		lastUse[s.a], lastUse[s.b] = n, n
+		lastUse[atA], lastUse[atB] = n, n
 		if s.first {
 			if sums[s.c] != none || s.after < lastStore[s.c] || s.after >= stores {
 				return fmt.Errorf("step %d overwrites a live sum, or one that is on its way", n)
@@ -160,7 +173,7 @@ func TestPlans(t *testing.T) {
 		for _, plan := range plans {
 			audited++
 			if err := audit(plan); err != nil {
-				t.Fatalf("%+v: tiles %d x %d x %d, %d slots, %d sums: %v", p, plan.TileM, plan.TileN, plan.TileK, plan.Slots, plan.SumSlots, err)
+				t.Fatalf("%+v: tiles %d x %d x %d, %v, %v, %v slots: %v", p, plan.TileM, plan.TileN, plan.TileK, plan.A, plan.B, plan.Sums, err)
 			}
 			if plan.H2DBytes < floor.H2DBytes || plan.D2HBytes < floor.D2HBytes || plan.H2DBytes+plan.D2HBytes < floor.BothBytes ||
 				plan.Seconds < floor.Seconds() {
@@ -218,16 +231,15 @@ func TestReplacement(t *testing.T) {
 		mt, nt, kt := 1+random.IntN(4), 1+random.IntN(4), 1+random.IntN(2)
 		window := random.IntN(2)
 		slots := 2 + window + random.IntN(5)
-		k := kind{tile: 1, depth: 1, rows: 1 + random.IntN(mt), columns: 1 + random.IntN(nt), group: 1 + random.IntN(3), window: window,
-			swapped: random.IntN(2) == 0}
-		sums := sumSlots
+		k := kind{m: 1, n: 1, depth: 1, rows: 1 + random.IntN(mt), columns: 1 + random.IntN(nt), group: 1 + random.IntN(3),
+			slots: [2]int{slots}, window: [2]int{window}, sums: sumSlots, swapped: random.IntN(2) == 0}
 		if kt > 1 {
-			sums = k.rows*k.columns + 1
+			k.sums = k.rows*k.columns + 1
 		}
-		if sums = min(sums, mt*nt); kt > 1 && k.swapped {
+		if kt > 1 && k.swapped {
 			continue // a square's sums; the block is turned
 		}
-		p := tiny(mt, nt, kt, slots, sums)
+		p := tiny(mt, nt, kt, slots, min(k.sums, mt*nt))
 		plan := p.simulate(k)
 		testkit.OK(t, audit(plan))
 		capacity := slots - window
@@ -303,7 +315,8 @@ func TestBands(t *testing.T) {
 						}
 						for ; rows >= 1; rows-- {
 							p := tiny(mt, nt, 1, capacity, min(sumSlots, mt*nt))
-							plan := p.simulate(kind{tile: 1, depth: 1, rows: rows, columns: nt, group: group, swapped: swapped})
+							plan := p.simulate(kind{m: 1, n: 1, depth: 1, slots: [2]int{capacity}, sums: sumSlots,
+								rows: rows, columns: nt, group: group, swapped: swapped})
 							testkit.OK(t, audit(plan))
 							least = min(least, len(plan.loads))
 						}

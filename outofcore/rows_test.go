@@ -11,7 +11,7 @@ import (
 
 func TestRowShareAt(t *testing.T) {
 	s := RowShare{0.5, 0.7, 0, 0.9, 0.8, 0.6, 0.8, 0.9}
-	for row, want := range map[int64]float64{100: 0.5, 512: 0.5, 724: 0.6, 1024: 0.7, 2048: 1, 4096: 0.9, 16384: 0.6, 32768: 0.8,
+	for row, want := range map[int64]float64{128: 0.125, 512: 0.5, 724: 0.6, 1024: 0.7, 2048: 1, 4096: 0.9, 16384: 0.6, 32768: 0.8,
 		65536: 0.9, 92682: 0.95, 131072: 1, 1 << 40: 1} {
 		if got := s.at(row); math.Abs(got-want) > 1e-3 {
 			t.Errorf("rows of %d bytes: %v, want %v", row, got, want)

@@ -43,7 +43,8 @@ type Runner struct {
 	plans  map[Problem]*Plan
 	rows   map[int64]RowShare // by the distance of rows, in bytes
 
-	rowsWorth int64 // [rowsWorth], but for tests
+	rowsWorth int64                        // [rowsWorth], but for tests
+	makePlan  func(Problem) (*Plan, error) // [MakePlan], but for tests
 }
 
 type speedKey struct {
@@ -63,7 +64,7 @@ func New(e *transfer.Engine, o Options) (*Runner, error) {
 	pinner, _ := device.As[device.Pinner](e.Device())
 	return &Runner{engine: e, dev: e.Device(), pinner: pinner, options: o, kernels: set,
 		speeds: map[speedKey]Speed{}, plans: map[Problem]*Plan{},
-		rows: map[int64]RowShare{}, rowsWorth: rowsWorth}, nil
+		rows: map[int64]RowShare{}, rowsWorth: rowsWorth, makePlan: MakePlan}, nil
 }
 
 // Close gives back what the runner has from the device. No call may be under
@@ -124,7 +125,7 @@ func (r *Runner) plan(p Problem) (*Plan, error) {
 	if plan != nil {
 		return plan, nil
 	}
-	plan, err := MakePlan(p)
+	plan, err := r.makePlan(p)
 	if err != nil {
 		return nil, err
 	}

@@ -45,23 +45,43 @@ func allVacant(n int64) vacancies {
 	return v
 }
 
+// shelf is where tiles of A, of B or of both are.
+type shelf struct {
+	free     vacancies
+	resident []int // of places
+	capacity int   // of resident tiles
+}
+
 // simulate makes the plan of a kind: it decides which tile is where and when,
 // and adds up what that takes.
 func (p *Problem) simulate(k kind) *Plan {
-	plan := &Plan{Problem: *p, TileM: min(k.tile, p.M), TileN: min(k.tile, p.N), TileK: k.depth, SplitK: k.depth < p.K}
+	plan := &Plan{Problem: *p, TileM: k.m, TileN: k.n, TileK: k.depth, SplitK: k.depth < p.K}
 	mt, nt, kt := plan.tiles()
-	sizes := p.slotSizes(k.tile, k.depth)
-	plan.SlotBytes, plan.SumSlotBytes = sizes.factor, sizes.sum
-	plan.NarrowSlots, plan.NarrowSlotBytes = sizes.narrowSlots, sizes.narrow
-	plan.SumSlots = sumSlots
-	if plan.SplitK {
-		plan.SumSlots = int64(k.rows)*int64(k.columns) + 1
+	sizes := p.slotSizes(k.m, k.n, k.depth)
+	plan.Narrow = sizes.narrow
+	plan.Sums = Slots{min(int64(k.sums), int64(mt)*int64(nt)), sizes.sum}
+	all := [2]int{mt * kt, nt * kt}
+	if k.slots[matrixB] == 0 {
+		all = [2]int{(mt + nt) * kt, 0}
 	}
-	plan.SumSlots = min(plan.SumSlots, int64(mt)*int64(nt))
-	plan.Slots = (p.DeviceBytes - plan.SumSlots*plan.SumSlotBytes - plan.NarrowSlots*plan.NarrowSlotBytes) / plan.SlotBytes
-	capacity := int(plan.Slots) - k.window
-	if all := int64(mt+nt) * int64(kt); plan.Slots >= all {
-		plan.Slots, capacity = all, int(all)
+	var shelves [2]shelf
+	for of, slots := range []*Slots{&plan.A, &plan.B} {
+		n := k.slots[of]
+		shelves[of].capacity = n - k.window[of]
+		if n >= all[of] {
+			n = all[of]
+			shelves[of].capacity = n
+		}
+		if n > 0 {
+			*slots = Slots{int64(n), sizes.factors[of]}
+		}
+		shelves[of].free = allVacant(int64(n))
+	}
+	shelfOf := func(of matrix) *shelf {
+		if plan.B.Count == 0 {
+			of = matrixA
+		}
+		return &shelves[of]
 	}
 	order := k.order(mt, nt, kt)
 
@@ -82,31 +102,30 @@ func (p *Problem) simulate(k kind) *Plan {
 	for n := range places {
 		places[n].slot = -1
 	}
-	var resident []int // of places
-	free := allVacant(plan.Slots)
-	leave := func(t int) {
+	leave := func(on *shelf, t int) {
 		was := &places[t]
-		free = append(free, vacancy{was.slot, was.last})
+		on.free = append(on.free, vacancy{was.slot, was.last})
 		was.slot = -1
-		moved := resident[len(resident)-1]
-		resident[was.at], places[moved].at = moved, was.at
-		resident = resident[:len(resident)-1]
+		moved := on.resident[len(on.resident)-1]
+		on.resident[was.at], places[moved].at = moved, was.at
+		on.resident = on.resident[:len(on.resident)-1]
 	}
 	// use makes a tile resident for step s, beside the other tile of the step.
 	use := func(s, t, other, next int, is tile) int {
+		on := shelfOf(is.of)
 		if places[t].slot < 0 {
-			for len(resident) >= capacity || len(free) == 0 {
+			for len(on.resident) >= on.capacity || len(on.free) == 0 {
 				victim := -1
-				for _, r := range resident {
+				for _, r := range on.resident {
 					if r != other && (victim < 0 || places[r].next > places[victim].next) {
 						victim = r
 					}
 				}
-				leave(victim)
+				leave(on, victim)
 			}
-			v := free.take()
-			places[t].slot, places[t].at = v.slot, len(resident)
-			resident = append(resident, t)
+			v := on.free.take()
+			places[t].slot, places[t].at = v.slot, len(on.resident)
+			on.resident = append(on.resident, t)
 			plan.loads = append(plan.loads, load{is, v.slot, v.after})
 			plan.H2DBytes += plan.bytes(is)
 		}
@@ -116,22 +135,22 @@ func (p *Problem) simulate(k kind) *Plan {
 
 	// Sums are free again behind a store; narrowed ones at once, for products
 	// run in order, and the tiles that they become and come from are elsewhere.
-	sums, goOut, comeIn := allVacant(plan.SumSlots), allVacant(min(plan.NarrowSlots, narrowOut)), allVacant(narrowIn)
+	sums, goOut, comeIn := allVacant(plan.Sums.Count), allVacant(min(plan.Narrow.Count, narrowOut)), allVacant(narrowIn)
 	for n := range comeIn {
 		comeIn[n].slot += narrowOut
 	}
-	type sum struct{ slot, left int }
-	live := map[[2]int]*sum{}
+	type sum struct{ slot, left int } // left: products
+	live := make([]sum, mt*nt)
 	plan.steps = make([]step, len(order))
 	for s, c := range order {
 		at := step{i: c.i, j: c.j, l: c.l, after: -1, store: -1}
 		a, b := index(c)
 		at.a = use(s, a, b, nextA[s], tile{matrixA, c.i, c.l})
 		at.b = use(s, b, a, nextB[s], tile{matrixB, c.l, c.j})
-		here, is := [2]int{c.i, c.j}, tile{matrixC, c.i, c.j}
-		if live[here] == nil {
+		here, is := &live[c.i*nt+c.j], tile{matrixC, c.i, c.j}
+		if here.left == 0 {
 			v := sums.take()
-			live[here] = &sum{v.slot, kt}
+			*here = sum{v.slot, kt}
 			at.first, at.after = true, v.after
 			if p.ReadC {
 				if plan.narrows() {
@@ -143,9 +162,9 @@ func (p *Problem) simulate(k kind) *Plan {
 				plan.H2DBytes += plan.bytes(is)
 			}
 		}
-		at.c = live[here].slot
+		at.c = here.slot
 		at.loads = len(plan.loads)
-		if live[here].left--; live[here].left == 0 {
+		if here.left--; here.left == 0 {
 			at.last, at.store = true, plan.stores
 			if plan.narrows() {
 				v := goOut.take()
@@ -157,12 +176,11 @@ func (p *Problem) simulate(k kind) *Plan {
 			}
 			plan.stores++
 			plan.D2HBytes += plan.bytes(is)
-			delete(live, here)
 		}
 		plan.steps[s] = at
-		for _, t := range []int{a, b} { // what is not used again makes room at once
+		for of, t := range []int{a, b} { // what is not used again makes room at once
 			if places[t].next == never {
-				leave(t)
+				leave(shelfOf(matrix(of)), t)
 			}
 		}
 	}
@@ -201,25 +219,32 @@ func (p *Plan) bytes(t tile) int64 {
 // of rows with gaps, do not slow each other.
 const duplex = 0.88
 
+// together is how many times longer copies in and out take beside each other,
+// for bytes that alone take so many seconds: as long as both directions are
+// busy, both may be slower.
+func (p *Problem) together(inBytes, in, outBytes, out float64) (slowIn, slowOut float64) {
+	most := min(in, out) * max((inBytes/in+outBytes/out)/(duplex*(p.H2DRate+p.D2HRate))-1, 0)
+	return 1 + most/in, 1 + most/out
+}
+
 // time runs the plan by the rates: three queues that wait for each other.
 func (p *Plan) time() (seconds float64, lanes Lanes) {
 	q := &p.Problem
-	copying := func(t tile, toHost bool) float64 {
-		return float64(p.bytes(t)) / q.rate(t.of, p.TileM, p.TileN, p.TileK, toHost)
-	}
+	rate := func(of matrix, toHost bool) float64 { return q.rate(of, p.TileM, p.TileN, p.TileK, toHost) }
+	rates := [3]float64{rate(matrixA, false), rate(matrixB, false), rate(matrixC, false)}
+	loading := func(t tile) float64 { return float64(p.bytes(t)) / rates[t.of] }
+	outRate := rate(matrixC, true)
+	storing := func(s step) float64 { return float64(p.bytes(tile{matrixC, s.i, s.j})) / outRate }
 	in, compute, out := &lanes.In, &lanes.Products, &lanes.Out
 	for _, l := range p.loads {
-		in.Busy += copying(l.tile, false)
+		in.Busy += loading(l.tile)
 	}
 	for _, at := range p.steps {
 		if at.last {
-			out.Busy += copying(tile{matrixC, at.i, at.j}, true)
+			out.Busy += storing(at)
 		}
 	}
-	// As long as both directions are busy, both may be slower.
-	together := float64(p.H2DBytes)/in.Busy + float64(p.D2HBytes)/out.Busy
-	most := min(in.Busy, out.Busy) * max(together/(duplex*(q.H2DRate+q.D2HRate))-1, 0)
-	slowIn, slowOut := 1+most/in.Busy, 1+most/out.Busy
+	slowIn, slowOut := q.together(float64(p.H2DBytes), in.Busy, float64(p.D2HBytes), out.Busy)
 	in.Busy, out.Busy = 0, 0
 
 	loaded, stepped := make([]float64, len(p.loads)), make([]float64, len(p.steps))
@@ -236,7 +261,7 @@ func (p *Plan) time() (seconds float64, lanes Lanes) {
 					free = stepped[l.after]
 				}
 			}
-			loaded[next] = in.add(free, copying(l.tile, false)*slowIn)
+			loaded[next] = in.add(free, loading(l.tile)*slowIn)
 		}
 		ready := 0.0
 		if at.loads > 0 {
@@ -249,7 +274,7 @@ func (p *Plan) time() (seconds float64, lanes Lanes) {
 		_, _, _, columns := p.extent(tile{matrixB, at.l, at.j})
 		stepped[s] = compute.add(ready, q.stepSeconds(rows, columns, depth, !at.first, at.last && p.narrows()))
 		if at.last {
-			stored = append(stored, out.add(stepped[s], copying(tile{matrixC, at.i, at.j}, true)*slowOut))
+			stored = append(stored, out.add(stepped[s], storing(at)*slowOut))
 		}
 	}
 	return max(compute.Ended, out.Ended), lanes
