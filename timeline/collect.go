@@ -1,0 +1,153 @@
+package timeline
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// pollEvery is how often events are looked at while there is work on a device.
+const pollEvery = 5 * time.Millisecond
+
+// stopWithin is how long Stop waits for work that has not ended.
+const stopWithin = 2 * time.Second
+
+// run looks at events, renews anchors and looks at memory, until the recording is
+// stopped.
+func (r *Recording) run() {
+	defer close(r.ended)
+	poll := time.NewTimer(pollEvery)
+	defer poll.Stop()
+	anchors := time.NewTicker(anchorEvery)
+	defer anchors.Stop()
+	look := time.NewTicker(r.every)
+	defer look.Stop()
+	polling := true
+	r.amounts.look(r)
+	for {
+		select {
+		case <-r.wake:
+			if !polling {
+				polling = true
+				poll.Reset(pollEvery)
+			}
+		case <-poll.C:
+			if polling = r.collect(); polling {
+				poll.Reset(pollEvery)
+			}
+		case <-anchors.C:
+			for _, d := range r.devices() {
+				d.renew()
+			}
+		case <-look.C:
+			r.amounts.look(r)
+		case <-r.quit:
+			deadline := time.After(stopWithin)
+			for _, d := range r.devices() {
+				d.finish(deadline)
+			}
+			r.amounts.look(r)
+			return
+		}
+	}
+}
+
+func (r *Recording) devices() []*wrapped {
+	r.list.Lock()
+	defer r.list.Unlock()
+	return slices.Clone(r.list.devices)
+}
+
+// collect records the work that has ended, and reports whether there is more.
+func (r *Recording) collect() (more bool) {
+	for _, d := range r.devices() {
+		if d.collect() {
+			more = true
+		}
+	}
+	return more
+}
+
+func (d *wrapped) collect() (more bool) {
+	d.collecting.Lock()
+	defer d.collecting.Unlock()
+	for _, s := range d.openStreams() {
+		if s.collect() {
+			more = true
+		}
+	}
+	return more
+}
+
+func (d *wrapped) openStreams() []*stream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.streams))
+}
+
+// renew makes a new anchor. A device that was closed by another hand is forgotten.
+func (d *wrapped) renew() {
+	if d.Closed() {
+		d.finish(closedNow)
+		d.r.forget(d)
+		return
+	}
+	d.collecting.Lock() // it is the clock's lock, too
+	defer d.collecting.Unlock()
+	d.mu.Lock()
+	c := d.clock
+	d.mu.Unlock()
+	if c == nil {
+		return
+	}
+	a, err := c.make()
+	if err != nil {
+		return // the old one is still good
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.anchor
+	d.anchor = a
+	d.worst = max(d.worst, a.error)
+	if old.users == 0 {
+		c.reuse(old.event)
+	} else {
+		d.anchors = append(d.anchors, old)
+	}
+}
+
+// finish records all work that was queued, or what has ended by the deadline, and
+// times nothing any more.
+func (d *wrapped) finish(deadline <-chan time.Time) {
+	d.collecting.Lock()
+	defer d.collecting.Unlock()
+	streams := d.openStreams()
+	for _, s := range streams {
+		for s.collect() {
+			select {
+			case <-deadline:
+				deadline = closedNow
+			case <-time.After(time.Millisecond):
+				continue
+			}
+			break
+		}
+		s.abandon()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clock == nil {
+		return
+	}
+	for _, p := range d.pairs {
+		p.close()
+	}
+	for _, a := range append(d.anchors, d.anchor) {
+		d.clock.reuse(a.event)
+	}
+	_ = d.clock.close() // nobody can do anything about it
+	d.clock, d.anchor, d.anchors, d.pairs = nil, nil, nil, nil
+}
+
+// closedNow is a deadline that has passed.
+var closedNow = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()

@@ -1,0 +1,155 @@
+package timeline
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/probe"
+)
+
+// Errors that callers can tell apart with errors.Is.
+var (
+	// ErrActive: another recording is on in this process.
+	ErrActive = errors.New("a recording is on")
+	// ErrArgument: an option that cannot be right.
+	ErrArgument = errs.ErrArgument
+)
+
+// Options tune a [Recording]. The zero value works.
+type Options struct {
+	// Records is how many records are kept: spans of the host, pieces of work of a
+	// device with their calls, and changes of counters. Each takes 88 bytes, when it
+	// is made. When there are more, the oldest go, and [Recording.Dropped] counts
+	// them. At least 4096. Default: 1,048,576, which is 88 MiB.
+	Records int
+
+	// Every is how often the amounts of memory are looked at. Default: 20 ms.
+	Every time.Duration
+}
+
+// Recording is what happens in this process while it is on. Its methods are safe for
+// concurrent use.
+type Recording struct {
+	began time.Time // zero of its clock
+	every time.Duration
+	on    atomic.Bool
+
+	mu    sync.Mutex
+	store store
+
+	list struct {
+		sync.Mutex
+		devices []*wrapped
+	}
+	amounts  amounts
+	wake     chan struct{} // of one: there is work on a device
+	quit     chan struct{}
+	ended    chan struct{}
+	stopping sync.Once
+	deaf     func()
+
+	untimed atomic.Int64 // pieces of work without device times
+}
+
+var current atomic.Pointer[Recording]
+
+// Current is the recording that is on in this process, or nil.
+func Current() *Recording { return current.Load() }
+
+// Start begins a recording. There is one at a time: another fails with [ErrActive].
+// Stop it.
+func Start(o Options) (*Recording, error) {
+	if o.Records == 0 {
+		o.Records = 1 << 20
+	}
+	if o.Every == 0 {
+		o.Every = 20 * time.Millisecond
+	}
+	if o.Records < chunkRecords || o.Records > math.MaxInt32 || o.Every < 0 {
+		return nil, fmt.Errorf("timeline: %w: %d records, want %d to %d; memory every %v", ErrArgument, o.Records, chunkRecords, math.MaxInt32, o.Every)
+	}
+	r := &Recording{
+		began: time.Now(), every: o.Every, store: store{most: (o.Records + chunkRecords - 1) / chunkRecords},
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+	}
+	stop, err := probe.Listen(r)
+	if err != nil {
+		return nil, fmt.Errorf("timeline: %w", ErrActive)
+	}
+	r.deaf = stop
+	r.on.Store(true)
+	current.Store(r)
+	go r.run()
+	return r, nil
+}
+
+// Stop ends the recording, once the devices have done what they are doing or after
+// two seconds. What was recorded stays. Devices that it wrapped go on as they are. A
+// second Stop does nothing.
+func (r *Recording) Stop() {
+	r.stopping.Do(func() {
+		r.on.Store(false)
+		r.deaf()
+		close(r.quit)
+		<-r.ended
+		current.CompareAndSwap(r, nil)
+	})
+	<-r.ended
+}
+
+// Now is the time on the recording's clock: since it began.
+func (r *Recording) Now() time.Duration { return time.Since(r.began) }
+
+// Began is when the recording's clock was zero.
+func (r *Recording) Began() time.Time { return r.began }
+
+// Dropped is how many of the oldest records are gone since there were more than
+// [Options].Records.
+func (r *Recording) Dropped() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.store.dropped
+}
+
+// Untimed is how many pieces of work have no device times: more was queued at once
+// than is timed, or they had not ended when the recording did.
+func (r *Recording) Untimed() int64 { return r.untimed.Load() }
+
+func (r *Recording) at(t time.Time) int64 { return int64(t.Sub(r.began)) }
+
+func (r *Recording) now() int64 { return int64(time.Since(r.began)) }
+
+// Span implements [probe.Listener].
+func (r *Recording) Span(row probe.Row, s probe.Span) {
+	start := max(r.at(s.Start), 0) // it may have begun before
+	x := record{
+		start: start, end: max(r.at(s.End), start), bytes: s.Bytes, batch: int32(s.Batch), count: int32(s.Samples),
+		read: int64(s.Stages.Read), decode: int64(s.Stages.Decode), resize: int64(s.Stages.Resize),
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.store.span(row, s.Name, x)
+}
+
+func (r *Recording) put(x record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.store.put(x)
+}
+
+func (r *Recording) row(group, name string) int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.store.row(group, name)
+}
+
+func (r *Recording) name(name string) int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.store.name(name)
+}

@@ -1,0 +1,350 @@
+package timeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/spans"
+)
+
+// Wrap returns a device that does what dev does, and records it: copies, kernels and
+// memory being set, with the times at which the device did them, and the memory that
+// is allocated. Use it in place of dev, and close it in its place. It has all the
+// abilities of dev ([device.As]). When the recording is over, it costs next to
+// nothing.
+//
+// A program that uses dev beside it goes unrecorded there.
+func (r *Recording) Wrap(dev device.Device) device.Device {
+	if dev == nil {
+		return nil
+	}
+	d := &wrapped{Wrapper: device.Wrapper{Device: dev}, r: r, id: dev.Info().ID, streams: map[*stream]struct{}{}}
+	d.calls = r.row("calls to "+d.id, "calls")
+	d.memory = r.row(d.id, "allocated from the device")
+	for i, name := range callNames {
+		d.names[i] = r.name(name)
+	}
+	d.open()
+	r.list.Lock()
+	r.list.devices = append(r.list.devices, d)
+	r.list.Unlock()
+	return d.layers(dev)
+}
+
+// wrapped is a device that records.
+type wrapped struct {
+	device.Wrapper
+	r      *Recording
+	id     string
+	calls  int32 // row of the calls
+	memory int32 // row of the counter
+	names  [callKinds]int32
+
+	mu        sync.Mutex
+	clock     *clock // nil: there is none, and nothing is timed
+	anchor    *anchor
+	anchors   []*anchor // older ones from which work is measured
+	worst     int64     // error of an anchor
+	pairs     []*pair   // free
+	made      int       // pairs
+	streams   map[*stream]struct{}
+	numbers   []bool // taken by streams without a label
+	ranges    spans.Set
+	allocated int64
+	closed    bool
+
+	collecting sync.Mutex // held by who looks at events
+}
+
+// Calls that have the same name each time.
+const (
+	callH2D = iota
+	callD2H
+	callD2D
+	callP2P
+	callMemset
+	callAlloc
+	callFree
+	callWait
+	callBatch
+	callBox
+	callPrefetch
+	callNative
+	callKinds
+)
+
+var callNames = [callKinds]string{
+	"copy h2d", "copy d2h", "copy d2d", "copy p2p", "memset", "allocate", "free", "synchronize",
+	"batch of copies", "copy of a box", "prefetch", "vendor's library",
+}
+
+// pair is the events around one piece of work.
+type pair struct{ begin, end device.Event }
+
+// close gives the events up. Nobody can do anything about an error.
+func (p *pair) close() { _ = errors.Join(p.begin.Close(), p.end.Close()) }
+
+// mostPairs is how many pieces of work of a device are timed at once. What is queued
+// beyond that has no device times, and counts as untimed.
+const mostPairs = 1 << 14
+
+// open makes what timing takes. Without it calls are recorded all the same.
+func (d *wrapped) open() {
+	c, err := newClock(d.Device, d.r.now)
+	if err != nil {
+		return
+	}
+	a, err := c.make()
+	if err != nil {
+		_ = c.close()
+		return
+	}
+	d.clock, d.anchor, d.worst = c, a, a.error
+}
+
+// take gives the events for a piece of work, and the anchor to measure from; nil: it
+// cannot be timed.
+func (d *wrapped) take() (*pair, *anchor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clock == nil || d.closed {
+		return nil, nil
+	}
+	var p *pair
+	if n := len(d.pairs); n > 0 {
+		p = d.pairs[n-1]
+		d.pairs = d.pairs[:n-1]
+	} else if d.made < mostPairs {
+		p = d.newPair()
+	}
+	if p == nil {
+		return nil, nil
+	}
+	d.anchor.users++
+	return p, d.anchor
+}
+
+func (d *wrapped) newPair() *pair {
+	begin, err := d.Device.NewEvent(0)
+	if err != nil {
+		return nil
+	}
+	end, err := d.Device.NewEvent(0)
+	if err != nil {
+		_ = begin.Close()
+		return nil
+	}
+	d.made++
+	return &pair{begin, end}
+}
+
+// giveBack ends the use of what take gave.
+func (d *wrapped) giveBack(p *pair, a *anchor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clock == nil { // the recording is over
+		p.close()
+		return
+	}
+	d.pairs = append(d.pairs, p)
+	d.left(a)
+}
+
+// left ends a use of an anchor. The caller holds mu.
+func (d *wrapped) left(a *anchor) {
+	a.users--
+	if a.users == 0 && a != d.anchor {
+		d.anchors = slices.DeleteFunc(d.anchors, func(x *anchor) bool { return x == a })
+		d.clock.reuse(a.event)
+	}
+}
+
+// op is a piece of work that is being queued.
+type op struct {
+	on     bool
+	called int64
+	pair   *pair
+	anchor *anchor
+}
+
+// begin marks where the work of a call that follows begins in s.
+func (d *wrapped) begin(s device.Stream) (o op) {
+	if !d.r.on.Load() {
+		return o
+	}
+	o.on, o.called = true, d.r.now()
+	if o.pair, o.anchor = d.take(); o.pair != nil && s.Record(o.pair.begin) != nil {
+		d.giveBack(o.pair, o.anchor)
+		o.pair = nil
+	}
+	return o
+}
+
+// end marks where the work ends that was queued on s since begin, or failed with err.
+func (d *wrapped) end(s *stream, o op, err error, e Engine, name int32, bytes int64) {
+	if !o.on {
+		return
+	}
+	if o.pair != nil && (err != nil || s.Stream.Record(o.pair.end) != nil) {
+		d.giveBack(o.pair, o.anchor)
+		o.pair = nil
+	}
+	if err != nil {
+		return
+	}
+	x := record{kind: kindCall, engine: e, row: d.calls, lane: s.lane.Load(), name: name, start: o.called, end: d.r.now(), bytes: bytes}
+	if o.pair == nil {
+		d.r.untimed.Add(1)
+		d.r.put(x)
+		return
+	}
+	s.mu.Lock()
+	s.flying = append(s.flying, flight{x, o.pair, o.anchor})
+	s.mu.Unlock()
+	select {
+	case d.r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// host records a call that queues no work.
+func (d *wrapped) host(start int64, name int32, bytes int64) {
+	if start >= 0 && d.r.on.Load() {
+		d.r.put(record{kind: kindSpan, row: d.calls, name: name, start: start, end: d.r.now(), bytes: bytes})
+	}
+}
+
+// start is the time now, or -1 when nothing is recorded.
+func (d *wrapped) start() int64 {
+	if !d.r.on.Load() {
+		return -1
+	}
+	return d.r.now()
+}
+
+// Alloc implements [device.Device].
+func (d *wrapped) Alloc(n int64) (device.Ptr, error) {
+	start := d.start()
+	p, err := d.Device.Alloc(n)
+	if err == nil {
+		d.host(start, d.names[callAlloc], n)
+		d.holds(p, n)
+		d.amount(n)
+	}
+	return p, err
+}
+
+// Free implements [device.Device].
+func (d *wrapped) Free(p device.Ptr) error {
+	d.mu.Lock()
+	n, known := d.ranges.Remove(uint64(p)) // first: another may have the address at once
+	d.mu.Unlock()
+	start := d.start()
+	err := d.Device.Free(p)
+	switch {
+	case err != nil && known:
+		d.holds(p, n)
+	case err == nil:
+		d.host(start, d.names[callFree], n)
+		d.amount(-n)
+	}
+	return err
+}
+
+// holds notes that n bytes at p are the device's.
+func (d *wrapped) holds(p device.Ptr, n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ranges.Insert(uint64(p), n)
+}
+
+// amount counts memory that came from the device, or went back.
+func (d *wrapped) amount(n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.allocated += n
+	if d.r.on.Load() {
+		now := d.r.now()
+		d.r.put(record{kind: kindCounter, row: d.memory, start: now, end: now, bytes: d.allocated})
+	}
+}
+
+// engine is that of a copy between two addresses: pinned memory that is mapped for the
+// device is not in its ranges.
+func (d *wrapped) engine(dst, src device.Ptr) Engine {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	to, from := d.ranges.Overlaps(uint64(dst), 1), d.ranges.Overlaps(uint64(src), 1)
+	switch {
+	case to && !from:
+		return H2D
+	case from && !to:
+		return D2H
+	}
+	return D2D
+}
+
+// Synchronize implements [device.Device].
+func (d *wrapped) Synchronize() error {
+	start := d.start()
+	err := d.Device.Synchronize()
+	d.host(start, d.names[callWait], 0)
+	return err
+}
+
+// Close implements [device.Device].
+func (d *wrapped) Close() error {
+	d.mu.Lock()
+	closed := d.closed
+	d.closed = true
+	d.mu.Unlock()
+	if closed {
+		return d.Device.Close()
+	}
+	d.finish(nil)
+	err := d.Device.Close()
+	d.r.forget(d)
+	return err
+}
+
+func (r *Recording) forget(d *wrapped) {
+	r.list.Lock()
+	defer r.list.Unlock()
+	r.list.devices = slices.DeleteFunc(r.list.devices, func(x *wrapped) bool { return x == d })
+}
+
+// NewStream implements [device.Device].
+func (d *wrapped) NewStream() (device.Stream, error) {
+	s, err := d.Device.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	return d.wrapStream(s), nil
+}
+
+func (d *wrapped) wrapStream(inner device.Stream) *stream {
+	s := &stream{StreamWrapper: device.StreamWrapper{Stream: inner}, d: d}
+	d.mu.Lock()
+	d.streams[s] = struct{}{}
+	if s.number = slices.Index(d.numbers, false); s.number < 0 {
+		s.number = len(d.numbers)
+		d.numbers = append(d.numbers, false)
+	}
+	d.numbers[s.number] = true
+	d.mu.Unlock()
+	s.lane.Store(d.r.row(d.id, fmt.Sprintf("stream %d", s.number+1)))
+	return s
+}
+
+// forget ends what is known of a stream that is closed.
+func (d *wrapped) forget(s *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.streams[s]; ok {
+		delete(d.streams, s)
+		d.numbers[s.number] = false
+	}
+}
