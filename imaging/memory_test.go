@@ -57,6 +57,9 @@ func jpegOf(sof byte, width, height int, sampling ...byte) []byte {
 // What decoding is said to take is what Go's decoders take: not less, and not
 // twice as much.
 func TestBytesOfPicture(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it decodes large pictures one after another")
+	}
 	const side = 1024
 	bounds := image.Rect(0, 0, side, side)
 	palette := color.Palette{color.Black, color.White}

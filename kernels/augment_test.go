@@ -178,7 +178,7 @@ func testMix(t *testing.T, from dtype.DType) {
 	for _, dt := range normalizeTypes(from) {
 		for round := range 20 {
 			p := kernels.Normalize{DType: dt, SrcType: from, N: 1 + rng.IntN(6), C: 1 + rng.IntN(4), H: 1 + rng.IntN(20), W: 1 + rng.IntN(20)}
-			if round == 0 { // more images than a grid is high
+			if round == 0 && !testing.Short() { // more images than a grid is high
 				p.N, p.C, p.H, p.W = 70001, 1, 1, 1
 			}
 			if dt != from {

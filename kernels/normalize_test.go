@@ -29,7 +29,11 @@ func TestNormalize(t *testing.T) {
 		{1, 1, 1, 1, 0, 0}, {300, 2, 1, 3, 5, 0}, {2, 4, 33, 31, 4, 8},
 		{0, 3, 4, 4, 0, 0}, {2, 3, 0, 4, 0, 0}, {2, 3, 4, 0, 0, 0}, {70000, 3, 1, 4, 0, 0}, {70000, 1, 1, 1, 0, 0},
 	}
-	for range 60 {
+	more := 60
+	if testing.Short() {
+		shapes, more = shapes[:15], 20 // none with tens of thousands of images
+	}
+	for range more {
 		shapes = append(shapes, shape{rng.IntN(4), 1 + rng.IntN(4), 1 + rng.IntN(40), 1 + rng.IntN(40), rng.IntN(20), 8 * rng.IntN(5)})
 	}
 	for _, s := range shapes {

@@ -70,7 +70,11 @@ func (p problem) String() string {
 
 // shapes are the cases that are easily got wrong.
 func (r *rig) shapes() {
-	for _, size := range [][3]int64{{1, 1, 1}, {1, 7, 3}, {5, 1, 9}, {64, 64, 64}, {65, 63, 257}, {3, 130, 300}, {128, 256, 512}} {
+	sizes := [][3]int64{{1, 1, 1}, {1, 7, 3}, {5, 1, 9}, {64, 64, 64}, {65, 63, 257}, {3, 130, 300}, {128, 256, 512}}
+	if testing.Short() {
+		sizes = sizes[:4]
+	}
+	for _, size := range sizes {
 		for trans := range 4 {
 			for _, types := range [][2]dtype.DType{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.BF16, dtype.F32}} {
 				for _, beta := range []float32{0, 1, -0.5} {

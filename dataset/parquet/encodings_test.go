@@ -129,6 +129,9 @@ func (c bomb) EncodeLevel(dst, src []byte, level int) []byte { return c.blow(dst
 // TestBomb: a page that expands beyond the size that its header claims is an
 // error, in memory of that size.
 func TestBomb(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it packs 512 MiB of zeros three times")
+	}
 	for name, c := range map[string]compress.Compression{"gzip": compress.Codecs.Gzip, "zstd": compress.Codecs.Zstd, "brotli": compress.Codecs.Brotli} {
 		codec, err := compress.GetCodec(c)
 		testkit.OK(t, err)
