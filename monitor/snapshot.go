@@ -27,6 +27,7 @@ type Snapshot struct {
 	Transfer []Transfer `json:"transfer" prefix:"pinion_transfer_"`
 	Tier     []Tier     `json:"tier" prefix:"pinion_tier_"`
 	Loader   []Loader   `json:"loader" prefix:"pinion_loader_"`
+	Foreign  []Foreign  `json:"foreign" prefix:"pinion_foreign_"`
 }
 
 // In the types below a field is a label of the metrics of its struct, or a metric: a
@@ -194,6 +195,7 @@ func Take() Snapshot {
 		MeasuredAt: now.UTC(), Seconds: now.Sub(start).Seconds(),
 		Version: version, PID: os.Getpid(), Command: command,
 		VRAM: pools.take(), Pinned: pinnedPools.take(), Transfer: engines.take(), Tier: stores.take(), Loader: loaders.take(),
+		Foreign: takeForeign(),
 	}
 	return s
 }
@@ -214,6 +216,7 @@ func (s Snapshot) Since(earlier Snapshot) Snapshot {
 	d.Transfer = since(s.Transfer, earlier.Transfer)
 	d.Tier = since(s.Tier, earlier.Tier)
 	d.Loader = since(s.Loader, earlier.Loader)
+	d.Foreign = since(s.Foreign, earlier.Foreign)
 	return d
 }
 

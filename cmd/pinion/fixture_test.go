@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		main() // with the environment of the test that started it
 	}
 	os.Setenv("PINION_LIB_CUDA", "off")
+	os.Setenv("PINION_TOP", "off") // pinion top need not show what tests run
 	os.Exit(m.Run())
 }
 

@@ -85,7 +85,10 @@ Without a GPU every command works on the host backend.`,
 		return cli.BadUsage(cmd, "%w", flags.Explain(cmd, err))
 	})
 	root.SetHelpCommand(newHelp(root))
-	root.AddCommand(newFeed(), newTune(), newPack(), newDevices(), benchcmd.New(), newReplay(), newInspect(), newLoad(), newCompletion(), newVersion())
+	for _, long := range []*cobra.Command{newFeed(), newTune(), newPack(), benchcmd.New(), newReplay(), newLoad()} {
+		root.AddCommand(cli.Offering(long))
+	}
+	root.AddCommand(newDevices(), newInspect(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is in its place
 	flags.Setup(root, exitCodes)
 	return root

@@ -48,7 +48,7 @@ type Process struct {
 func Processes() ([]Process, error) {
 	list, err := places()
 	if err != nil {
-		return nil, fmt.Errorf("local: %w", err)
+		return nil, fmt.Errorf("monitor: %w", err)
 	}
 	found := []Process{}
 	var failed []error
@@ -63,7 +63,7 @@ func Processes() ([]Process, error) {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), strings.Compare(a.Path, b.Path))
 	})
 	if len(failed) > 0 {
-		return found, fmt.Errorf("local: %w", reasons(failed))
+		return found, fmt.Errorf("monitor: %w", reasons(failed))
 	}
 	return found, nil
 }
@@ -77,9 +77,9 @@ func Find(pid int) (Process, error) {
 	case i >= 0:
 		return list[i], nil
 	case err != nil:
-		return Process{}, fmt.Errorf("local: %w by process %d: %w", ErrNotOffered, pid, err)
+		return Process{}, fmt.Errorf("monitor: %w by process %d: %w", ErrNotOffered, pid, err)
 	}
-	return Process{}, fmt.Errorf("local: %w by process %d: it runs no Pinion, is another user's, or has %s=off", ErrNotOffered, pid, variable)
+	return Process{}, fmt.Errorf("monitor: %w by process %d: it runs no Pinion, is another user's, or has %s=off", ErrNotOffered, pid, variable)
 }
 
 // search lists the processes with sockets in a folder, and removes the sockets of
@@ -118,7 +118,7 @@ const maxAnswer = 16 << 20
 // stopped or swapped out.
 func (p Process) Snapshot(ctx context.Context) (s monitor.Snapshot, err error) {
 	if err := p.get(ctx, &s); err != nil {
-		return monitor.Snapshot{}, fmt.Errorf("local: process %d: %w", p.PID, err)
+		return monitor.Snapshot{}, fmt.Errorf("monitor: process %d: %w", p.PID, err)
 	}
 	return s, nil
 }

@@ -50,24 +50,24 @@ var offered = make(chan struct{}, 1)
 func Offer(ctx context.Context, o Options) (stop func(), err error) {
 	list, err := places()
 	if err != nil {
-		return nil, fmt.Errorf("local: %w", err)
+		return nil, fmt.Errorf("monitor: %w", err)
 	}
 	if list == nil {
 		return func() {}, nil
 	}
 	id, err := process.Self()
 	if err != nil {
-		return nil, fmt.Errorf("local: %w", err)
+		return nil, fmt.Errorf("monitor: %w", err)
 	}
 	select {
 	case offered <- struct{}{}:
 	default:
-		return nil, fmt.Errorf("local: %w", ErrOffered)
+		return nil, fmt.Errorf("monitor: %w", ErrOffered)
 	}
 	l, path, err := listen(list, id)
 	if err != nil {
 		<-offered
-		return nil, fmt.Errorf("local: %w", err)
+		return nil, fmt.Errorf("monitor: %w", err)
 	}
 
 	requests, cancel := context.WithCancel(ctx)

@@ -6,6 +6,7 @@ until something needs it: use load(), never the library of a global variable.
 
 from __future__ import annotations
 
+import atexit
 import ctypes as C
 import os
 import threading
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 
 from . import _errors
 
-ABI = 1
+ABI = 2
 ARRAYS, DIMS = 12, 8
 OK, END, WAIT = 0, 1, 2
 FRESH, CAPTURE = 1, 2
@@ -106,7 +107,13 @@ _collate: dict[str, tuple[Any, list[Any]]] = {
     "pinion_collate_stats": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
     "pinion_collate_close": (C.c_int, [C.c_uint64]),
 }
-_tables = (_core, _loader, _torch, _safetensors, _memory, _collate)
+_monitor: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_monitor_offer": (C.c_int, []),
+    "pinion_monitor_withdraw": (C.c_int, []),
+    "pinion_monitor_snapshot": (C.c_int, [C.POINTER(C.c_void_p)]),
+    "pinion_monitor_foreign": (C.c_int, [C.c_char_p, C.c_int64]),
+}
+_tables = (_core, _loader, _torch, _safetensors, _memory, _collate, _monitor)
 
 _lib: Any = None
 _loading = threading.Lock()
@@ -137,6 +144,7 @@ def _open() -> Any:
         raise ImportError(f"{other} ({e})") from None
     api = C.pythonapi
     lib.pinion_python(*(C.cast(f, C.c_void_p) for f in (api.PyCapsule_New, api.PyCapsule_IsValid, api.PyCapsule_GetPointer)))
+    lib.pinion_monitor_offer()  # for `pinion top`; where that cannot be, nobody needs to know: pinion.monitor.offer() says why
     return lib
 
 
@@ -147,9 +155,17 @@ def load() -> Any:
         with _loading:
             if _lib is None:
                 _lib = _open()
+                atexit.register(_withdraw)
     if _lib.pinion_forked():
         raise _errors.ForkedError(_errors.FORKED)
     return _lib
+
+
+def _withdraw() -> None:
+    """Takes the process off the list of `pinion top`. A forked child leaves the list alone."""
+    lib = loaded()
+    if lib is not None:
+        lib.pinion_monitor_withdraw()
 
 
 def loaded() -> Any:

@@ -11,6 +11,7 @@ import textwrap
 import pytest
 
 DEVICE = os.environ.get("PINION_DEVICE", "host")
+os.environ["PINION_TOP"] = "off"  # the tests are not for pinion top to show
 
 
 def command():

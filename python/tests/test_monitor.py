@@ -1,0 +1,228 @@
+"""pinion.monitor, and what other processes see of this one."""
+
+import json
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+from conftest import Child
+
+START = """
+import json, os, socket, sys, time
+import pinion, pinion.monitor as monitor
+FOLDER = os.environ["PINION_TOP"]
+def sockets(): return sorted(os.listdir(FOLDER)) if os.path.isdir(FOLDER) else []
+def mine(): return [s for s in sockets() if s.split("-")[0] == str(os.getpid())]
+"""
+
+# What torch.cuda tells on a GPU, as far as it is used. Device 1 is not used; device 2 has an allocator that does not tell.
+TORCH = """
+import types
+def stats(i):
+    if i == 2: raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats")
+    known = {"allocation.all.allocated": 10 * (i == 0), "allocation.all.freed": 4, "allocation.all.current": 6,
+             "segment.all.allocated": 3, "segment.all.freed": 1, "num_alloc_retries": 1, "num_ooms": 2}
+    for j, k in enumerate(("reserved", "allocated", "active", "inactive_split", *(("requested",) if NEW else ()))):
+        known[k + "_bytes.all.current"] = 1000 * (j + 1)
+    return known
+NEW, ready = True, True
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(
+    is_initialized=lambda: ready, device_count=lambda: 3, memory_stats=stats))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("s") / "s")
+
+
+@pytest.fixture
+def run(child, folder, array):
+    def run(body, *start, **more):
+        import textwrap
+
+        return child(START + "".join(start) + textwrap.dedent(body), array, env={"PINION_TOP": folder}, **more)
+
+    return run
+
+
+def ask(folder, name, path="/snapshot"):
+    """What a process's socket answers."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(60)
+        s.connect(os.path.join(folder, name))
+        s.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        answer = b""
+        while more := s.recv(65536):
+            answer += more
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200") and b"Pinion-Api: 1" in head, answer
+    return json.loads(body)
+
+
+def test_snapshot(run):
+    run("""
+        s = monitor.snapshot()
+        assert s["pid"] == os.getpid() and s["loader"] == s["vram"] == s["foreign"] == [] and s["seconds"] > 0
+        with pinion.DataLoader(sys.argv[1], 1024, device="host", output="dlpack") as loader:
+            assert len(list(loader)) == 64
+            (l,) = monitor.snapshot()["loader"]
+            assert l["batches"] == 64 and l["samples"] == 65536 and l["loaders"] == 1
+            assert {s["stage"] for s in l["stages"]} >= {"read", "idle", "h2d"}
+        (l,) = monitor.snapshot()["loader"]
+        assert l["batches"] == 64 and l["loaders"] == 0  # what was done stays
+    """)
+
+
+def test_offered_with_the_first_use(run, folder):
+    run("""
+        loader = pinion.DataLoader(sys.argv[1], 1024, device="host", output="dlpack")
+        assert sockets() == []  # nothing was loaded
+        next(iter(loader))
+        assert len(mine()) == 1 and os.stat(FOLDER).st_mode & 0o777 == 0o700
+        monitor.offer(); monitor.offer()
+        assert len(mine()) == 1
+        monitor.withdraw(); monitor.withdraw()
+        assert sockets() == []
+        monitor.offer()
+        assert len(mine()) == 1
+    """)
+    assert os.listdir(folder) == []  # taken away at the end
+
+
+def test_off(child, array, tmp_path):
+    for value in ("off", "nonsense"):
+        child(
+            """
+            import sys, pinion, pinion.monitor
+            next(iter(pinion.DataLoader(sys.argv[1], 64, device="host", output="dlpack")))
+            assert pinion.monitor.snapshot()["loader"]
+            try: pinion.monitor.offer()
+            except ValueError as e: assert sys.argv[2] == "nonsense" in str(e)
+            else: assert sys.argv[2] == "off"
+            """,
+            array,
+            value,
+            env={"PINION_TOP": value, "XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)},
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_seen_from_outside(folder, array):
+    body = START + """
+next(iter(pinion.DataLoader(sys.argv[1], 64, device="host", output="dlpack")))
+print("ready", flush=True)
+time.sleep(600)
+"""
+    children = [Child(body, array, env={"PINION_TOP": folder}) for _ in range(2)]
+    for c in children:
+        assert c.line() == "ready\n"
+    names = {int(name.split("-")[0]): name for name in os.listdir(folder)}
+    assert set(names) == {c.process.pid for c in children}
+    for pid, name in names.items():
+        s = ask(folder, name)
+        assert s["pid"] == pid and s["loader"][0]["batches"] == 1
+    killed, interrupted = children
+    killed.process.kill()
+    killed.end()
+    interrupted.process.send_signal(signal.SIGINT)
+    code, _, _ = interrupted.end()
+    assert code == -signal.SIGINT
+    assert os.listdir(folder) == [names[killed.process.pid]]  # it could not take it away
+    third = Child(body, array, env={"PINION_TOP": folder})
+    third.line()
+    assert [int(name.split("-")[0]) for name in os.listdir(folder)] == [third.process.pid]  # so that the next one did
+    third.process.kill()
+    third.end()
+
+
+def test_fork(run):
+    # A child leaves the socket alone, whatever its end, and cannot be found itself.
+    run("""
+        def fork(body):
+            pid = os.fork()
+            if pid == 0: body()
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        def refused():
+            for f in (monitor.snapshot, monitor.offer, monitor.watch):
+                try: f()
+                except pinion.ForkedError: continue
+                os._exit(9)
+            watch.stop()
+            os._exit(0)
+        monitor.offer()
+        watch = monitor.watch(0.001)
+        before = mine()
+        for i in range(20):  # also while the thread has the lock
+            assert fork(refused) == 0
+            assert fork(lambda: sys.exit(3)) == 3
+        assert mine() == before == sockets()
+        watch.stop()
+        assert monitor.snapshot()["pid"] == os.getpid()
+    """, TORCH)
+
+
+def test_watch(run):
+    run("""
+        kept = monitor.watch(1000)  # too long to be waited for: snapshot() reads at once
+        want = dict(source="pytorch", device="cuda:0", reserved_bytes=1000, allocated_bytes=2000, active_bytes=3000,
+                    fragmented_bytes=4000, requested_bytes=5000, blocks=6, allocations=10, frees=4, driver_calls=4,
+                    retries=1, out_of_memory=2)
+        assert monitor.snapshot()["foreign"] == [want]
+        with monitor.watch() as other:
+            assert monitor.snapshot()["foreign"] == [want]
+        assert monitor.snapshot()["foreign"] == [want]
+        NEW = False  # a PyTorch before 2.0
+        assert monitor.snapshot()["foreign"] == [{**want, "requested_bytes": 2000}]
+        ready = False  # CUDA was not used yet
+        assert monitor.snapshot()["foreign"] == []
+        ready = True
+        kept.stop(); kept.stop()
+        assert monitor.snapshot()["foreign"] == []
+        try: monitor.watch(0)
+        except ValueError as e: assert "interval is 0" in str(e)
+        else: assert False
+    """, TORCH)
+
+
+def test_watch_reads_by_itself(folder, array):
+    c = Child(START + TORCH + "watch = monitor.watch(0.01)\nprint('ready', flush=True)\ntime.sleep(600)\n", array, env={"PINION_TOP": folder})
+    assert c.line() == "ready\n"
+    (name,) = os.listdir(folder)
+    end = time.monotonic() + 60
+    while not (found := ask(folder, name)["foreign"]) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert found[0]["source"] == "pytorch" and found[0]["reserved_bytes"] == 1000
+    c.process.send_signal(signal.SIGTERM)
+    assert c.end()[0] == -signal.SIGTERM
+
+
+def test_watch_without_torch(run):
+    run("""
+        with monitor.watch():
+            assert monitor.snapshot()["foreign"] == []
+        sys.modules["torch"] = None  # as while it is being imported, or cannot be
+        with monitor.watch():
+            assert monitor.snapshot()["foreign"] == []
+    """)
+
+
+def test_exit_while_watching(run):
+    run("monitor.watch(0.001); time.sleep(.05)", TORCH)
+    run("w = monitor.watch(0.001); raise SystemExit(5)", TORCH, want=5)
+
+
+@pytest.mark.gpu
+def test_watch_a_gpu(run):
+    run("""
+        import torch
+        with monitor.watch():
+            assert monitor.snapshot()["foreign"] == []
+            x = torch.empty(100 << 20, dtype=torch.uint8, device="cuda:0")
+            (f,) = monitor.snapshot()["foreign"]
+            assert f["device"] == "cuda:0" and f["allocated_bytes"] == torch.cuda.memory_allocated(0) >= 100 << 20
+            assert f["reserved_bytes"] == torch.cuda.memory_reserved(0) and f["blocks"] == 1
+    """)
