@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
 // async is the driver's own pool, which takes the place of the heaps. Pool.mu
@@ -14,7 +15,6 @@ type async struct {
 	driver device.StreamAllocator
 	stream device.Stream // for allocations without a stream; it never waits
 	frees  device.Stream // for their frees, which may have to wait
-	first  *block        // live ones, by next
 }
 
 func newAsync(dev device.Device) (*async, error) {
@@ -38,8 +38,8 @@ func newAsync(dev device.Device) (*async, error) {
 }
 
 func (a *async) alloc(p *Pool, size, n int64, use Use, o *owner) (*block, error) {
-	if budget := p.options.Budget; budget > 0 && p.reserved.current.Load()+size > budget {
-		return nil, p.outOfMemoryLocked(n, use, errBudget)
+	if budget := p.options.Budget; budget > 0 && p.ledger.Current()+size > budget {
+		return nil, p.outOfMemoryLocked(n, use, space.ErrBudget)
 	}
 	stream := a.stream
 	if o != nil {
@@ -49,21 +49,17 @@ func (a *async) alloc(p *Pool, size, n int64, use Use, o *owner) (*block, error)
 	if err == nil && o == nil {
 		err = stream.Synchronize() // any stream may use it
 	}
-	if short(err) {
+	if space.Short(err) {
 		return nil, p.outOfMemoryLocked(n, use, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.calls.Create++
-	p.reserved.add(size)
+	p.ledger.Calls.Create++
+	p.ledger.Take(size)
 	p.log(Event{Kind: EventMap, Address: ptr, Bytes: size})
-	b := p.newBlock()
-	b.ptr, b.bytes, b.kind, b.owner = ptr, size, taken, o
-	if b.prev, b.next = nil, a.first; a.first != nil {
-		a.first.prev = b
-	}
-	a.first = b
+	b := p.newBlock(o)
+	b.ptr, b.bytes = ptr, size
 	return b, nil
 }
 
@@ -93,16 +89,8 @@ func (a *async) free(p *Pool, b *block) error {
 		return errors.Join(failed, ErrClosed)
 	}
 	b.users = nil
-	if b.prev != nil {
-		b.prev.next = b.next
-	} else {
-		a.first = b.next
-	}
-	if b.next != nil {
-		b.next.prev = b.prev
-	}
-	p.calls.Release++
-	p.reserved.add(-b.bytes)
+	p.ledger.Calls.Release++
+	p.ledger.Return(b.bytes)
 	p.log(Event{Kind: EventUnmap, Address: b.ptr, Bytes: b.bytes})
 	err := a.driver.FreeAsync(stream, b.ptr)
 	if errors.Is(err, device.ErrClosed) { // the stream's work is over
@@ -116,8 +104,10 @@ func (a *async) trim() error { return a.driver.TrimPool(0) }
 
 func (a *async) close(p *Pool) error {
 	var errs []error
-	for b := a.first; b != nil; b = b.next {
-		errs = append(errs, p.dev.Free(b.ptr))
+	for _, b := range p.blocks {
+		if b.bytes > 0 {
+			errs = append(errs, p.dev.Free(b.ptr))
+		}
 	}
 	return errors.Join(append(errs, a.driver.TrimPool(0), a.stream.Close(), a.frees.Close())...)
 }

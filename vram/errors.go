@@ -89,7 +89,9 @@ func (p *Pool) outOfMemoryLocked(n int64, use Use, cause error) error {
 			e.Holders[i].Allocated += b.bytes
 		})
 	})
-	slices.SortStableFunc(e.Holders, func(a, b Holder) int { return cmp.Compare(b.Allocated, a.Allocated) })
+	slices.SortFunc(e.Holders, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(b.Allocated, a.Allocated), cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Name, b.Name))
+	})
 	e.Holders = e.Holders[:min(len(e.Holders), 10)]
 	e.Advice = e.advise()
 	p.log(Event{Kind: EventOutOfMemory, Purpose: use.Purpose, Address: device.Ptr(e.Memory.FreeBytes), Bytes: blockBytes(n), Asked: n, Name: use.Name})
@@ -143,7 +145,9 @@ func (p *Pool) leaks() *LeakError {
 			e.Bytes += info.Requested
 		}
 	})
-	slices.SortStableFunc(e.Leaks, func(a, b BlockInfo) int { return cmp.Compare(b.Requested, a.Requested) })
+	slices.SortFunc(e.Leaks, func(a, b BlockInfo) int {
+		return cmp.Or(cmp.Compare(b.Requested, a.Requested), cmp.Compare(a.Since, b.Since), cmp.Compare(a.Address, b.Address))
+	})
 	return e
 }
 

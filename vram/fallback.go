@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
-// fallback finds memory for one allocation that its heap cannot serve at once.
+// fallback finds memory for one allocation that the space cannot serve at once.
 // It tries steps in order of cost; docs/vram.md describes them. Pool.mu is held
 // throughout, except while a step waits or calls a reclaimer: other goroutines
 // may then take what the step has gained.
 type fallback struct {
 	pool  *Pool
-	heap  *heap
 	size  int64
 	owner *owner
 
@@ -26,7 +26,7 @@ type fallback struct {
 
 // step returns a block, or an error that ends the search, or neither, and the
 // next step is tried.
-type step func(*fallback, context.Context) (*block, error)
+type step func(*fallback, context.Context) (*space.Block, error)
 
 // cheapSteps take nothing away from anyone. costlySteps make someone wait or
 // give memory back.
@@ -35,15 +35,15 @@ var (
 	costlySteps = [...]step{(*fallback).trim, (*fallback).wait, (*fallback).reclaim, (*fallback).exceedSoft}
 )
 
-func newFallback(p *Pool, h *heap, size int64, o *owner) *fallback {
-	f := &fallback{pool: p, heap: h, size: size, owner: o, limit: p.hard}
+func newFallback(p *Pool, size int64, o *owner) *fallback {
+	f := &fallback{pool: p, size: size, owner: o, limit: p.hard}
 	if p.options.Soft > 0 {
 		f.limit = p.options.Soft
 	}
 	return f
 }
 
-func (f *fallback) run(ctx context.Context, steps []step) (*block, error) {
+func (f *fallback) run(ctx context.Context, steps []step) (*space.Block, error) {
 	for _, s := range steps {
 		if b, err := s(f, ctx); b != nil || err != nil {
 			return b, err
@@ -52,18 +52,18 @@ func (f *fallback) run(ctx context.Context, steps []step) (*block, error) {
 	return nil, nil
 }
 
-// fit takes a block that is free in the heap.
-func (f *fallback) fit() *block { return f.heap.fit(f.size, f.owner) }
+// fit takes a block that is free.
+func (f *fallback) fit() *space.Block { return f.pool.fit(f.size, f.owner) }
 
 // flush frees the blocks that shards cache.
-func (f *fallback) flush(context.Context) (*block, error) {
+func (f *fallback) flush(context.Context) (*space.Block, error) {
 	f.pool.forget()
 	f.pool.flush()
 	return f.fit(), nil
 }
 
 // poll asks which work streams have finished.
-func (f *fallback) poll(context.Context) (*block, error) {
+func (f *fallback) poll(context.Context) (*space.Block, error) {
 	if !f.pool.poll(f.pool.pollTime(f.size)) {
 		return nil, nil
 	}
@@ -71,13 +71,13 @@ func (f *fallback) poll(context.Context) (*block, error) {
 }
 
 // grow takes memory from the device, up to the limit.
-func (f *fallback) grow(context.Context) (*block, error) {
+func (f *fallback) grow(context.Context) (*space.Block, error) {
 	p := f.pool
-	b, err := f.heap.backing.grow(f.size, f.owner, f.limit)
-	if !short(err) {
+	b, err := p.space.Grow(f.size, f.owner.inSpace(), f.limit)
+	if !space.Short(err) {
 		return b, err
 	}
-	if errors.Is(err, errBudget) && f.limit == p.hard && (p.options.Budget == 0 || p.options.Budget > p.hard) {
+	if errors.Is(err, space.ErrBudget) && f.limit == p.hard && (p.options.Budget == 0 || p.options.Budget > p.hard) {
 		err = device.ErrOutOfMemory // the limit is the size of the device
 	}
 	f.shortage = err
@@ -86,26 +86,18 @@ func (f *fallback) grow(context.Context) (*block, error) {
 
 // trim returns idle memory of the other heap to the device and, if the device
 // is the one that has no more, that of other pools.
-func (f *fallback) trim(ctx context.Context) (*block, error) {
-	if _, err := f.trimHeaps(); err != nil {
+func (f *fallback) trim(ctx context.Context) (*space.Block, error) {
+	if _, err := f.pool.space.TrimFor(f.size); err != nil {
 		return nil, err
 	}
-	if !errors.Is(f.shortage, errBudget) {
+	if !errors.Is(f.shortage, space.ErrBudget) {
 		openPools.trim(f.pool)
 	}
 	return f.retry(ctx)
 }
 
-// trimHeaps returns idle memory of this pool's heaps to the device.
-func (f *fallback) trimHeaps() (int64, error) {
-	if f.pool.chunk > 0 {
-		return f.pool.trim(f.heap) // grow takes the idle chunks of this heap itself
-	}
-	return f.pool.trim(nil)
-}
-
 // retry tries the cheap steps again.
-func (f *fallback) retry(ctx context.Context) (*block, error) {
+func (f *fallback) retry(ctx context.Context) (*space.Block, error) {
 	p := f.pool
 	if p.closed.Load() {
 		return nil, ErrClosed
@@ -118,7 +110,7 @@ func (f *fallback) retry(ctx context.Context) (*block, error) {
 	if b, err := f.grow(ctx); b != nil || err != nil {
 		return b, err
 	}
-	if freed, err := f.trimHeaps(); err != nil || freed == 0 {
+	if freed, err := p.space.TrimFor(f.size); err != nil || freed == 0 {
 		return nil, err
 	}
 	return f.grow(ctx)
@@ -126,7 +118,7 @@ func (f *fallback) retry(ctx context.Context) (*block, error) {
 
 // wait retries each time a block becomes idle, until no freed memory is in use
 // any more or ctx is done.
-func (f *fallback) wait(ctx context.Context) (*block, error) {
+func (f *fallback) wait(ctx context.Context) (*space.Block, error) {
 	const shortest, longest = 20 * time.Microsecond, time.Millisecond
 	p := f.pool
 	for pause, seen := shortest, p.settled; ; {
@@ -159,7 +151,7 @@ func (p *Pool) busy() bool {
 	busy := len(p.pending) > 0
 	p.owners.Range(func(_, x any) bool {
 		o := x.(*owner)
-		busy = busy || len(o.marks) > 0 && o.frees() > 0
+		busy = busy || len(o.marks) > 0 && o.Blocks() > 0
 		return !busy
 	})
 	return busy
@@ -167,7 +159,7 @@ func (p *Pool) busy() bool {
 
 // reclaim calls the reclaimers, and retries after each that freed memory. What is freed
 // may be in pieces, or others may take it: then the same one is asked again.
-func (f *fallback) reclaim(ctx context.Context) (*block, error) {
+func (f *fallback) reclaim(ctx context.Context) (*space.Block, error) {
 	const most = 8
 	for _, r := range slices.Clone(f.pool.reclaimers) {
 		for range most {
@@ -197,15 +189,10 @@ func (f *fallback) call(ctx context.Context, r *reclaimer) (int64, error) {
 }
 
 // exceedSoft grows beyond the soft limit.
-func (f *fallback) exceedSoft(ctx context.Context) (*block, error) {
+func (f *fallback) exceedSoft(ctx context.Context) (*space.Block, error) {
 	if f.limit >= f.pool.hard {
 		return nil, nil
 	}
 	f.limit = f.pool.hard
 	return f.retry(ctx)
-}
-
-// short reports whether err says that there is no memory.
-func short(err error) bool {
-	return errors.Is(err, errBudget) || errors.Is(err, device.ErrOutOfMemory)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
 // find returns a block of size bytes for o when its shard has none cached. If
@@ -53,33 +54,52 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (*b
 	if p.async != nil {
 		return p.async.alloc(p, size, n, use, o)
 	}
-	h := p.heapOf(size)
-	if o != nil && p.chunk > 0 && size > largestSmall {
+	if o != nil && p.chunk > 0 && size > space.LargestSmall {
 		// Idle memory joins with its neighbours, and can be moved. What is freed
 		// since is for the next time.
 		p.settle(o)
 		p.mark(o)
 	}
-	if b, err := h.backing.squeeze(size, o); b != nil || err != nil {
-		return b, err
+	if p.space.Scarce(size) {
+		p.flush()
+		if mem, err := p.space.Squeeze(size, o.inSpace()); err != nil {
+			return nil, err
+		} else if mem != nil {
+			return p.adopt(mem, o), nil
+		}
 	}
-	if b := h.fit(size, o); b != nil {
-		return b, nil
+	if mem := p.fit(size, o); mem != nil {
+		return p.adopt(mem, o), nil
 	}
-	f := newFallback(p, h, size, o)
-	b, err := f.run(ctx, cheapSteps[:])
-	if b == nil && err == nil {
-		if b, err = f.run(ctx, costlySteps[:]); b != nil {
+	f := newFallback(p, size, o)
+	mem, err := f.run(ctx, cheapSteps[:])
+	if mem == nil && err == nil {
+		if mem, err = f.run(ctx, costlySteps[:]); mem != nil {
 			p.retries.Add(1)
 		}
 	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("vram: %s of %v: %w", units.Bytes(n), use.Purpose, err)
-	case b != nil:
-		return b, nil
+	case mem != nil:
+		return p.adopt(mem, o), nil
 	case p.closed.Load():
 		return nil, ErrClosed
 	}
 	return nil, p.outOfMemoryLocked(n, use, f.shortage)
+}
+
+// fit takes size bytes for o from what is free, or returns nil. Pool.mu is held.
+func (p *Pool) fit(size int64, o *owner) *space.Block {
+	for range 2 {
+		b, waits := p.space.Fit(size, o.inSpace(), false)
+		if !waits {
+			return b
+		}
+		if !p.poll(p.pollTime(0)) {
+			b, _ = p.space.Fit(size, o.inSpace(), true)
+			return b
+		}
+	}
+	return nil
 }

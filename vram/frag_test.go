@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 	"github.com/pinion-gpu/pinion/vram/trace"
 )
 
@@ -296,12 +297,11 @@ func TestComb(t *testing.T) {
 			}
 			could := live + budget - p.Reserved() // the least there is, whatever the chunks
 			p.freeze(func() {
-				for _, h := range p.heaps {
-					for _, b := range h.idle.AtLeast(0) {
-						from := int64(b.ptr - b.region.ptr)
-						could += max((from+b.bytes)&^(p.unit-1)-(from+p.unit-1)&^(p.unit-1), 0)
+				p.space.Visit(func(b *space.Block, _, _ bool) {
+					if from := int64(b.Ptr()); b.Free() {
+						could += max((from+b.Bytes())&^(p.unit-1)-(from+p.unit-1)&^(p.unit-1), 0)
 					}
-				}
+				})
 			})
 			const large = 128 << 20
 			for {

@@ -3,6 +3,8 @@ package vram
 import (
 	"errors"
 	"sync/atomic"
+
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
 // Freed returns a channel that is closed when memory of the pool is freed next, or
@@ -42,5 +44,5 @@ func (f *frees) tell() {
 // then only what is freed in this pool helps. Else the device has no more, and other
 // pools and other programs may have some of it.
 func (e *OutOfMemoryError) OfPool() bool {
-	return errors.Is(e.cause, errBudget) || errors.Is(e.cause, ErrLimit)
+	return errors.Is(e.cause, space.ErrBudget) || errors.Is(e.cause, ErrLimit)
 }

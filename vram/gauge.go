@@ -90,23 +90,3 @@ func (p *Pool) account(l *level, of func(*tally[gauge]) *gauge) Account {
 	a.Current = a.Allocated - a.Freed
 	return a
 }
-
-// balance is an account that is updated with Pool.mu held. Its level can be read
-// without.
-type balance struct {
-	level
-	in, out int64
-}
-
-func (b *balance) add(n int64) {
-	if n > 0 {
-		b.in += n
-	} else {
-		b.out -= n
-	}
-	b.raise(b.current.Add(n))
-}
-
-func (b *balance) account() Account {
-	return Account{Current: b.current.Load(), Peak: b.peak.Load(), Allocated: b.in, Freed: b.out}
-}

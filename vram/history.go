@@ -60,6 +60,15 @@ func (p *Pool) log(e Event) {
 	h.mu.Unlock()
 }
 
+// logMapped logs that memory comes to addresses, or leaves them.
+func (p *Pool) logMapped(at device.Ptr, bytes int64, there bool) {
+	kind := EventMap
+	if !there {
+		kind = EventUnmap
+	}
+	p.log(Event{Kind: kind, Address: at, Bytes: bytes})
+}
+
 // list returns the events in the ring, by time, and how many were overwritten.
 func (h *history) list() (events []Event, dropped int64) {
 	if h == nil {

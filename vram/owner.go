@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/vram/internal/freeset"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
 // owner is a stream that uses memory. Memory freed on it may be reused there at
@@ -20,17 +19,13 @@ import (
 // later stands for all numbers up to its own.
 type owner struct {
 	stream device.Stream
-	id     int32         // from 1 on, by first use
 	seq    atomic.Uint64 // number of the next frees
 
-	// Guarded by Pool.mu.
-	free   [heaps]freeset.Set[block]
+	// Guarded by Pool.mu, but for its ID, which counts from 1 on, by first use.
+	space.Owner
 	marks  []mark // by number
 	done   uint64 // the work before frees up to this number is done
 	marked uint64 // up to this number a mark stands for them
-	oldest uint64 // at most the lowest number in free
-	newest uint64 // the highest number that was ever in free
-	ended  bool   // the stream was closed: memory freed on it is idle
 }
 
 // mark is an event that stands for frees.
@@ -39,12 +34,12 @@ type mark struct {
 	event device.Event
 }
 
-// frees is how many free blocks belong to o.
-func (o *owner) frees() (n int) {
-	for i := range o.free {
-		n += o.free[i].Len()
+// inSpace is what the space knows of o; nil for none.
+func (o *owner) inSpace() *space.Owner {
+	if o == nil {
+		return nil
 	}
-	return n
+	return &o.Owner
 }
 
 // hash tells owners apart in a shard. A nil owner has one, too.
@@ -52,7 +47,7 @@ func (o *owner) hash() uint64 {
 	if o == nil {
 		return 0
 	}
-	return uint64(o.id) * 0xff51afd7ed558ccd
+	return uint64(o.ID) * 0xff51afd7ed558ccd
 }
 
 // number identifies o in the history and in snapshots.
@@ -60,7 +55,7 @@ func (o *owner) number() int32 {
 	if o == nil {
 		return 0
 	}
-	return o.id
+	return o.ID
 }
 
 // now is the number that a free on o carries.
@@ -84,7 +79,7 @@ func (p *Pool) owner(s *shard, stream device.Stream) (*owner, error) {
 		if theirs, ours := stream.Device().Info().ID, p.dev.Info().ID; theirs != ours && !device.Same(stream.Device(), p.dev) {
 			return nil, fmt.Errorf("vram: %w: the stream is of %s, the pool is on %s", device.ErrArgument, theirs, ours)
 		}
-		o := &owner{stream: stream, id: p.ownerIDs.Add(1)}
+		o := &owner{stream: stream, Owner: space.Owner{ID: p.ownerIDs.Add(1)}}
 		o.seq.Store(1)
 		x, _ = p.owners.LoadOrStore(stream, o)
 	}
@@ -106,8 +101,8 @@ func (p *Pool) forget() {
 		case err == nil:
 			p.events = append(p.events, e)
 		case errors.Is(err, device.ErrClosed):
-			o.newest = max(o.newest, o.marked+1) // so that mark looks at it, too
-			p.advance(o)
+			p.end(o)
+			p.settle(o)
 		}
 		return true
 	})
@@ -135,7 +130,7 @@ func (p *Pool) advance(o *owner) (found bool) {
 // mark records an event behind all frees of o so far, unless marks stand for all
 // of them already, or there are maxMarks. Pool.mu is held.
 func (p *Pool) mark(o *owner) {
-	if o.newest <= o.marked || len(o.marks) == maxMarks {
+	if o.Newest() <= o.marked || len(o.marks) == maxMarks {
 		return
 	}
 	// First the number: a free that still carries it came before the event.
@@ -144,10 +139,18 @@ func (p *Pool) mark(o *owner) {
 	case err == nil:
 		o.marked = seq
 		o.marks = append(o.marks, mark{seq, e})
-	case errors.Is(err, device.ErrClosed): // Close waited for its work
-		o.marked, o.done, o.ended = seq, seq, true
-		p.owners.Delete(o.stream)
+	case errors.Is(err, device.ErrClosed):
+		p.end(o)
 	} // after any other error the memory waits for the next mark
+}
+
+// end notes that the stream of o was closed, which waited for its work: what was
+// freed on it is idle, once p.settle has seen it, and so is all that comes. Pool.mu
+// is held.
+func (p *Pool) end(o *owner) {
+	seq := o.seq.Add(1) - 1
+	o.marked, o.done, o.Ended = seq, seq, true
+	p.owners.Delete(o.stream)
 }
 
 // settle makes the memory that o's passed marks stand for idle, and reports
@@ -163,28 +166,8 @@ func (p *Pool) settle(o *owner) (found bool) {
 		p.events = append(p.events, m.event)
 	}
 	o.marks = slices.Delete(o.marks, 0, passed)
-	if o.oldest > o.done {
-		return false
-	}
-	o.oldest = math.MaxUint64
-	defer func() {
-		if found {
-			p.settled++
-		}
-	}()
-	for i, h := range p.heaps {
-		for _, b := range o.free[i].AtLeast(0) {
-			switch {
-			case b.kind != free || b.owner != o: // it was merged
-			case b.seq <= o.done:
-				h.unset(b)
-				b.owner, b.seq = nil, 0
-				h.give(b)
-				found = true
-			default:
-				o.oldest = min(o.oldest, b.seq)
-			}
-		}
+	if found = p.space.Settle(&o.Owner, o.done); found {
+		p.settled++
 	}
 	return found
 }
@@ -230,12 +213,12 @@ func (p *Pool) poll(limit time.Duration) bool {
 	found := p.settlePending()
 	var busy []*owner
 	p.owners.Range(func(_, x any) bool {
-		if o := x.(*owner); len(o.marks) > 0 || o.frees() > 0 {
+		if o := x.(*owner); len(o.marks) > 0 || o.Blocks() > 0 {
 			busy = append(busy, o)
 		}
 		return true
 	})
-	slices.SortFunc(busy, func(a, b *owner) int { return cmp.Compare(a.id, b.id) }) // in every run alike
+	slices.SortFunc(busy, func(a, b *owner) int { return cmp.Compare(a.ID, b.ID) }) // in every run alike
 	busy = slices.DeleteFunc(busy, func(o *owner) bool {
 		found = p.advance(o) || found
 		return len(o.marks) == 0

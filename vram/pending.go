@@ -34,7 +34,7 @@ func (p *Pool) freeLater(b *block) error {
 			unmarked = append(unmarked, u)
 		}
 	}
-	b.kind = pending
+	b.pending = true
 	p.pendingBytes.Add(b.bytes)
 	p.raiseActivePeak()
 	p.pending = append(p.pending, f)
@@ -63,7 +63,7 @@ func (p *Pool) finish(users []*owner) error {
 	var errs []error
 	for _, u := range users {
 		if err := u.stream.Synchronize(); err != nil && !errors.Is(err, device.ErrClosed) {
-			errs = append(errs, fmt.Errorf("work on stream %d: %w", u.id, err))
+			errs = append(errs, fmt.Errorf("work on stream %d: %w", u.ID, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -85,10 +85,10 @@ func (p *Pool) settlePending() bool {
 			return false
 		}
 		b := f.b
-		b.users = nil
+		b.users, b.pending = nil, false
 		p.pendingBytes.Add(-b.bytes)
 		p.log(Event{Kind: EventReady, Purpose: b.purpose, Stream: b.owner.number(), Address: b.ptr, Bytes: b.bytes, Asked: b.requested, Name: b.name, Stack: b.stack})
-		p.heapOf(b.bytes).give(b)
+		p.give(b)
 		return true
 	})
 	if len(p.pending) < before {

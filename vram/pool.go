@@ -12,7 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/callstack"
 	"github.com/pinion-gpu/pinion/internal/live"
-	"github.com/pinion-gpu/pinion/vram/internal/freeset"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
 // Pool is an allocator of device memory. All its methods are safe for
@@ -21,10 +21,9 @@ type Pool struct {
 	dev     device.Device
 	options Options
 	source  Source
-	hard    int64   // the most bytes that it may have: the budget, or all of the device
-	unit    int64   // bytes of the smallest chunk; 0: there are only segments
-	chunk   int64   // bytes of the largest
-	slack   float64 // Options.Slack, or its default
+	hard    int64 // the most bytes that it may have: the budget, or all of the device
+	unit    int64 // bytes of the smallest chunk; 0: there are only segments
+	chunk   int64 // bytes of the largest
 	start   time.Time
 
 	shards    shards
@@ -35,21 +34,21 @@ type Pool struct {
 
 	live         tally[level]
 	limited      [purposes]limit
-	reserved     balance
 	pendingBytes atomic.Int64
 	active       level // of live and pending bytes; only its peak is used
 	retries      atomic.Int64
 	failed       atomic.Int64 // allocations that failed
 	history      *history     // nil: none
-	async        *async       // nil: the heaps are the pool
 	freed        frees
 
+	ledger     space.Ledger // of the device's memory; changes with mu held
 	mu         sync.Mutex
-	heaps      [heaps]*heap
+	space      *space.Space // the memory; nil: the driver's pool has it
+	async      *async       // the driver's pool; nil: space has the memory
+	blocks     []*block     // all structs there are; space.Block.Tag is the place in it
+	spare      *block       // those without memory, linked by kept
 	pending    []*pendingBlock
 	events     []device.Event // unused
-	spare      *block         // unused structs, linked by kept
-	calls      DriverCalls
 	reclaimers []*reclaimer
 	settled    int64 // counts the blocks that became idle
 	settleAt   int   // number of pending blocks at which they are polled next
@@ -96,9 +95,6 @@ func New(dev device.Device, o Options) (*Pool, error) {
 	if o.History > 0 {
 		p.history = newHistory(o.History)
 	}
-	for i := range p.heaps {
-		p.heaps[i] = &heap{pool: p, index: i}
-	}
 	if err := p.useSource(capacity); err != nil {
 		return nil, err
 	}
@@ -121,9 +117,7 @@ func (p *Pool) useSource(capacity int64) (err error) {
 	case SourceChunks:
 		err = p.useChunks(mapper, capacity)
 	case SourceSegments:
-		for _, h := range p.heaps {
-			h.backing = &segmented{h}
-		}
+		p.useSpace(space.Config{})
 	case SourceDriver:
 		p.async, err = newAsync(p.dev)
 	}
@@ -138,17 +132,21 @@ func (p *Pool) useChunks(mapper device.Mapper, capacity int64) error {
 	if err != nil {
 		return fmt.Errorf("vram: %w", err)
 	}
-	small = max(small, freeset.Binned) // a block with a whole chunk in it is in the treap
+	small = max(small, space.LeastChunk)
 	if p.chunk, err = p.options.mostChunkBytes(small, capacity); err != nil {
 		return err
 	}
-	p.unit, p.slack = small, p.options.slack()
-	fixed := [heaps]int64{small, p.options.ChunkBytes, p.options.ChunkBytes}
-	most := [heaps]int64{small, min(p.chunk, 2*largestMedium), p.chunk}
-	for i, h := range p.heaps {
-		h.backing = &chunked{heap: h, mapper: mapper, unit: small, fixed: fixed[i], most: max(most[i], fixed[i])}
-	}
+	p.unit = small
+	p.useSpace(space.Config{Mapper: mapper, Unit: small, Fixed: p.options.ChunkBytes, Largest: p.chunk, Slack: p.options.slack()})
 	return nil
+}
+
+func (p *Pool) useSpace(c space.Config) {
+	c.Device, c.Most, c.Ledger = p.dev, p.hard, &p.ledger
+	if p.history != nil {
+		c.Mapped = p.logMapped
+	}
+	p.space = space.New(c)
 }
 
 // Alloc returns n > 0 bytes of device memory, aligned to 512 bytes, or as the
@@ -287,21 +285,15 @@ func (p *Pool) count(s *shard, b *block, comes bool) {
 func (p *Pool) giveAll(list *block) {
 	for b := list; b != nil; {
 		next := b.kept
-		b.kept = nil
-		p.heapOf(b.bytes).give(b)
+		p.give(b)
 		b = next
 	}
 }
 
-// heapOf returns the heap for blocks of a size, which is rounded.
-func (p *Pool) heapOf(bytes int64) *heap {
-	switch {
-	case bytes <= largestSmall:
-		return p.heaps[smallHeap]
-	case bytes <= largestMedium:
-		return p.heaps[mediumHeap]
-	}
-	return p.heaps[largeHeap]
+// give gives the memory of b back to the space. Pool.mu is held.
+func (p *Pool) give(b *block) {
+	p.space.Give(b.mem, b.owner.inSpace(), b.seq)
+	p.retire(b)
 }
 
 // flush frees the blocks that shards cache. Pool.mu is held.
@@ -311,19 +303,28 @@ func (p *Pool) flush() {
 	}
 }
 
-// newBlock returns a block struct. Pool.mu is held.
-func (p *Pool) newBlock() *block {
+// newBlock returns a block without memory for o. Pool.mu is held.
+func (p *Pool) newBlock(o *owner) *block {
 	b := p.spare
 	if b == nil {
-		return &block{pool: p}
+		b = &block{pool: p, index: len(p.blocks)}
+		p.blocks = append(p.blocks, b)
 	}
-	p.spare, b.kept = b.kept, nil
+	p.spare, b.kept, b.owner = b.kept, nil, o
 	return b
 }
 
-// retire keeps the struct for a new block. Pool.mu is held.
+// adopt returns a block for o with memory of the space. Pool.mu is held.
+func (p *Pool) adopt(mem *space.Block, o *owner) *block {
+	b := p.newBlock(o)
+	b.mem, b.ptr, b.bytes = mem, mem.Ptr(), mem.Bytes()
+	mem.Tag = b.index
+	return b
+}
+
+// retire keeps the struct, whose memory is gone, for a new block. Pool.mu is held.
 func (p *Pool) retire(b *block) {
-	b.kind, b.region, b.owner, b.prev, b.next = taken, nil, nil, nil, nil
+	b.mem, b.bytes, b.owner = nil, 0, nil
 	b.kept, p.spare = p.spare, b
 }
 
@@ -370,30 +371,22 @@ func (p *Pool) Trim() (int64, error) {
 	}
 	p.flush()
 	p.poll(p.pollTime(0))
-	return p.trim(nil)
+	return p.trim()
 }
 
-// trim returns the idle memory of all heaps but one to the device. Pool.mu is
-// held.
-func (p *Pool) trim(but *heap) (freed int64, err error) {
+// trim returns all idle memory to the device. Pool.mu is held.
+func (p *Pool) trim() (freed int64, err error) {
 	if p.async != nil {
 		return 0, p.async.trim()
 	}
-	for _, h := range p.heaps {
-		if h != but && err == nil {
-			var n int64
-			n, err = h.backing.trim()
-			freed += n
-		}
-	}
-	return freed, err
+	return p.space.Trim()
 }
 
 // Device returns the device that the pool takes memory from.
 func (p *Pool) Device() device.Device { return p.dev }
 
 // Reserved is how many bytes the pool has from the device.
-func (p *Pool) Reserved() int64 { return p.reserved.current.Load() }
+func (p *Pool) Reserved() int64 { return p.ledger.Current() }
 
 // Close waits for the device's work and returns all memory to the device, even
 // that of live blocks: a [*LeakError] lists those. A second Close does nothing.
@@ -411,9 +404,7 @@ func (p *Pool) Close() error {
 	if p.async != nil {
 		errs = append(errs, p.async.close(p))
 	} else {
-		for _, h := range p.heaps {
-			errs = append(errs, h.backing.close())
-		}
+		errs = append(errs, p.space.Close())
 	}
 	p.owners.Range(func(_, x any) bool {
 		for _, m := range x.(*owner).marks {
@@ -429,6 +420,6 @@ func (p *Pool) Close() error {
 	for _, e := range p.events {
 		errs = append(errs, e.Close())
 	}
-	p.reserved.add(-p.reserved.current.Load())
+	p.ledger.Return(p.ledger.Current())
 	return errors.Join(errs...)
 }

@@ -66,7 +66,7 @@ func (l *poolList) trim(p *Pool) {
 		if !x.closed.Load() && x.async == nil {
 			x.flush()
 			x.poll(0)
-			x.trim(nil) // an error only means that p gets less
+			x.trim() // an error only means that p gets less
 		}
 		x.mu.Unlock()
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
 // situation makes an error of a pool on a device of 80 GiB, of which other
@@ -76,7 +77,7 @@ func situations() map[string]struct {
 		"remainder": { // the room that the budget leaves is no chunk
 			change(situation(10*gib, 0, 0, mib), func(e *OutOfMemoryError) {
 				e.Stats.Budget = 10*gib + mib
-				e.cause = fmt.Errorf("%w", errBudget)
+				e.cause = fmt.Errorf("%w", space.ErrBudget)
 			}),
 			[]string{"0 B is free, and the pool may take 1 MiB more. That is enough, but 1 MiB of it is less than a chunk, which has 2 MiB at least"},
 			[]string{"ChunkBytes", "exceed"},
@@ -89,7 +90,7 @@ func situations() map[string]struct {
 		"budget": {
 			change(situation(10*gib, 0, 0, gib), func(e *OutOfMemoryError) {
 				e.Stats.Budget = 10*gib + 512*mib
-				e.cause = fmt.Errorf("%w", errBudget)
+				e.cause = fmt.Errorf("%w", space.ErrBudget)
 			}),
 			[]string{"exceed the budget (10.5 GiB) by 512 MiB", "The budget of 10.5 GiB is the limit, while the device has 68 GiB left: raise Options.Budget."},
 			[]string{"Other programs", "in chunks"},
@@ -97,7 +98,7 @@ func situations() map[string]struct {
 		"budget_and_device": {
 			change(situation(60*gib, 0, 0, 30*gib), func(e *OutOfMemoryError) {
 				e.Stats.Budget = 60 * gib
-				e.cause = errBudget
+				e.cause = space.ErrBudget
 			}),
 			[]string{"by 30 GiB", "has 18 GiB left: a larger Options.Budget would help, but is not enough"},
 			[]string{"raise Options.Budget"},

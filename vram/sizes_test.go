@@ -116,8 +116,7 @@ func sizes(t *testing.T, o Options, size func(*rand.Rand) int64, low int, more f
 		if r.IntN(20) == 0 {
 			testkit.Must(p.Tidy(ctx))(t)
 		}
-		p.verify(t)
-		stitched = max(stitched, p.stitched())
+		stitched = max(stitched, p.verify(t))
 		s := p.Stats()
 		live = s.Requested.Current
 		if s.Reserved.Current > o.Budget || s.Blocks.Current != int64(len(list)) {
@@ -138,24 +137,6 @@ func sizes(t *testing.T, o Options, size func(*rand.Rand) int64, low int, more f
 	}
 	t.Logf("%d times out of memory, up to %d places of chunks that have several; %+v", full, stitched, p.Stats().Calls)
 	return stitched
-}
-
-// stitched is how many places those chunks have that have several.
-func (p *Pool) stitched() (n int) {
-	p.freeze(func() {
-		for _, h := range p.heaps {
-			for _, r := range h.regions {
-				last := (*mapping)(nil)
-				for _, m := range r.pages {
-					if m != nil && m != last && len(m.places) > 1 {
-						n++
-					}
-					last = m
-				}
-			}
-		}
-	})
-	return n
 }
 
 // TestSizesFaulty: after a call of the device has failed, in the middle of whatever

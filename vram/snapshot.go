@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
 // BlockState is the state of a block.
@@ -56,13 +57,13 @@ func (p *Pool) Snapshot() (s Snapshot) {
 	p.freeze(func() {
 		s.Stats = p.stats()
 		s.Events, s.Dropped = p.history.list()
-		p.visit(func(b *block, first, small bool) {
+		p.visit(func(b BlockInfo, first, small bool) {
 			if first {
-				s.Segments = append(s.Segments, Segment{Address: b.ptr, Small: small})
+				s.Segments = append(s.Segments, Segment{Address: b.Address, Small: small})
 			}
 			last := &s.Segments[len(s.Segments)-1]
-			last.Bytes += b.bytes
-			last.Blocks = append(last.Blocks, b.info())
+			last.Bytes += b.Bytes
+			last.Blocks = append(last.Blocks, b)
 		})
 	})
 	slices.SortFunc(s.Segments, func(a, b Segment) int { return cmp.Compare(a.Address, b.Address) })
@@ -75,36 +76,38 @@ func (p *Pool) Snapshot() (s Snapshot) {
 // must be quick, and must not use the pool.
 func (p *Pool) Visit(f func(b BlockInfo, first bool)) {
 	p.freeze(func() {
-		p.visit(func(b *block, first, _ bool) { f(b.info(), first) })
+		p.visit(func(b BlockInfo, first, _ bool) { f(b, first) })
 	})
 }
 
 // visit calls f for every block with memory. The pool is frozen.
-func (p *Pool) visit(f func(b *block, first, small bool)) {
+func (p *Pool) visit(f func(b BlockInfo, first, small bool)) {
 	if p.closed.Load() {
 		return
 	}
 	if p.async != nil {
-		p.each(func(b *block) { f(b, true, false) }) // each is a segment
+		p.each(func(b *block) { f(b.info(), true, false) }) // each is a segment
 		return
 	}
-	for i, h := range p.heaps {
-		for _, r := range h.regions {
-			for b := r.first; b != nil; b = b.next {
-				if !b.bare() {
-					f(b, b.prev == nil || b.prev.bare(), i == smallHeap)
-				}
-			}
+	p.space.Visit(func(b *space.Block, first, small bool) {
+		if !b.Free() {
+			f(p.blocks[b.Tag].info(), first, small)
+			return
 		}
-	}
+		free := BlockInfo{Address: b.Ptr(), Bytes: b.Bytes(), State: BlockFree}
+		if o := b.Owner(); o != nil {
+			free.Stream = o.ID
+		}
+		f(free, first, small)
+	})
 }
 
 func (b *block) info() BlockInfo {
 	i := BlockInfo{Address: b.ptr, Bytes: b.bytes, State: BlockFree, Stream: b.owner.number()}
 	switch {
-	case b.kind == pending:
+	case b.pending:
 		i.State = BlockPending
-	case b.kind == taken && b.live():
+	case b.live():
 		i.State = BlockLive
 	}
 	if i.State != BlockFree {
@@ -114,7 +117,7 @@ func (b *block) info() BlockInfo {
 }
 
 // freeze calls f while the pool is frozen: no block is allocated or freed, nothing
-// changes in the heaps, and shards cache nothing.
+// changes in the space, and shards cache nothing.
 func (p *Pool) freeze(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,21 +140,9 @@ func (p *Pool) freezeLocked(f func()) {
 
 // each calls f for every live block. The pool is frozen.
 func (p *Pool) each(f func(*block)) {
-	if p.async != nil {
-		for b := p.async.first; b != nil; b = b.next {
-			if b.live() {
-				f(b)
-			}
-		}
-		return
-	}
-	for _, h := range p.heaps {
-		for _, r := range h.regions {
-			for b := r.first; b != nil; b = b.next {
-				if b.kind == taken && b.live() {
-					f(b)
-				}
-			}
+	for _, b := range p.blocks {
+		if b.live() {
+			f(b)
 		}
 	}
 }
@@ -172,7 +163,7 @@ func (p *Pool) Lookup(at device.Ptr) (Block, error) {
 	found := Block{}
 	p.freeze(func() {
 		p.each(func(b *block) {
-			if at >= b.ptr && at < b.end() {
+			if at >= b.ptr && at < b.ptr.Add(b.bytes) {
 				found = Block{b, b.life.Load(), b.ptr, b.requested}
 			}
 		})

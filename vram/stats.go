@@ -8,7 +8,6 @@ import (
 
 	"github.com/pinion-gpu/pinion/internal/texttable"
 	"github.com/pinion-gpu/pinion/internal/units"
-	"github.com/pinion-gpu/pinion/vram/internal/freeset"
 )
 
 // Account follows an amount over time, in bytes or in blocks. Current, Allocated
@@ -84,11 +83,11 @@ func (p *Pool) stats() Stats {
 		Requested:   p.account(&p.live.requested, func(t *tally[gauge]) *gauge { return &t.requested }),
 		Allocated:   p.account(&p.live.allocated, func(t *tally[gauge]) *gauge { return &t.allocated }),
 		Blocks:      p.account(&p.live.blocks, func(t *tally[gauge]) *gauge { return &t.blocks }),
-		Reserved:    p.reserved.account(),
+		Reserved:    Account{Current: p.ledger.Current(), Peak: p.ledger.Peak, Allocated: p.ledger.Taken, Freed: p.ledger.Returned},
 		Budget:      p.options.Budget,
 		ChunkUnit:   p.unit,
 		ChunkBytes:  p.chunk,
-		Calls:       p.calls,
+		Calls:       DriverCalls(p.ledger.Calls),
 		Retries:     p.retries.Load(),
 		OutOfMemory: p.failed.Load(),
 		Age:         time.Since(p.start),
@@ -105,24 +104,13 @@ func (p *Pool) stats() Stats {
 	}
 	s.Free = s.Reserved.Current - s.Active.Current
 	s.Fragmented = s.Free
-	for i, h := range p.heaps {
-		if h.backing == nil {
-			break
-		}
-		count := func(set *freeset.Set[block]) {
-			if b := set.Largest(); b != nil {
-				s.LargestFree = max(s.LargestFree, b.bytes)
-			}
-			for _, b := range set.AtLeast(0) {
-				s.Fragmented -= h.backing.movable(b)
-			}
-		}
-		count(&h.idle)
+	if p.space != nil {
+		s.Fragmented -= p.space.Movable()
+		s.LargestFree = p.space.Largest()
 		p.owners.Range(func(_, x any) bool {
-			count(&x.(*owner).free[i])
+			s.LargestFree = max(s.LargestFree, x.(*owner).Largest())
 			return true
 		})
-		s.Fragmented -= h.backing.unmappedBytes()
 	}
 	return s
 }
@@ -130,7 +118,7 @@ func (p *Pool) stats() Stats {
 // ResetPeaks sets the peaks to the current values.
 func (p *Pool) ResetPeaks() {
 	p.freeze(func() {
-		list := []*level{&p.live.requested, &p.live.allocated, &p.live.blocks, &p.reserved.level}
+		list := []*level{&p.live.requested, &p.live.allocated, &p.live.blocks}
 		for i := range p.live.purposes {
 			list = append(list, &p.live.purposes[i].requested, &p.live.purposes[i].allocated)
 		}
@@ -138,6 +126,7 @@ func (p *Pool) ResetPeaks() {
 			l.peak.Store(l.current.Load())
 		}
 		p.active.peak.Store(0)
+		p.ledger.Peak = p.ledger.Current()
 	})
 }
 

@@ -1,4 +1,4 @@
-package vram
+package space
 
 import (
 	"github.com/pinion-gpu/pinion/device"
@@ -14,22 +14,22 @@ const (
 	heaps // how many there are
 )
 
-// largestSmall and largestMedium are the sizes of the largest blocks of a kind.
+// LargestSmall and largestMedium are the sizes of the largest blocks of a kind.
 const (
-	largestSmall  = 1 << 20
+	LargestSmall  = 1 << 20
 	largestMedium = 32 << 20
 )
 
 // heap holds the blocks of one of these kinds, in regions of address space.
-// Pool.mu guards it.
 type heap struct {
-	pool    *Pool
-	index   int // in Pool.heaps
+	space   *Space
+	index   int // in Space.heaps
 	backing backing
 	regions []*region
-	idle    freeset.Set[block] // free blocks that any stream may have
-	holes   freeset.Set[block] // addresses without memory
+	idle    freeset.Set[Block] // free blocks that any stream may have
+	holes   freeset.Set[Block] // addresses without memory
 	bytes   int64              // of free blocks, idle or not
+	movable int64              // bytes of them that could be mapped elsewhere
 	made    int                // regions that were ever added
 }
 
@@ -37,13 +37,13 @@ type heap struct {
 type region struct {
 	ptr    device.Ptr
 	bytes  int64
-	first  *block     // by address
+	first  *Block     // by address
 	number int        // in order of creation, from 0 on
 	pages  []*mapping // behind the addresses, by the unit of chunks; nil: none. None for a segment
 }
 
 // set returns the set that b belongs in.
-func (h *heap) set(b *block) *freeset.Set[block] {
+func (h *heap) set(b *Block) *freeset.Set[Block] {
 	switch {
 	case b.kind == hole:
 		return &h.holes
@@ -54,51 +54,48 @@ func (h *heap) set(b *block) *freeset.Set[block] {
 }
 
 // unset takes a free block or a hole out of its set.
-func (h *heap) unset(b *block) {
+func (h *heap) unset(b *Block) {
 	h.set(b).Remove(&b.set)
 	if b.kind == free {
 		h.bytes -= b.bytes
-		if b.owner == nil {
-			h.backing.idle(b, -1)
-		}
+		h.backing.count(b, -1)
 	}
 }
 
 // put puts a free block or a hole into its set.
-func (h *heap) put(b *block) {
+func (h *heap) put(b *Block) {
 	h.set(b).Insert(&b.set, b, b.bytes, b.key())
 	if b.kind == free {
 		h.bytes += b.bytes
-		if o := b.owner; o == nil {
-			h.backing.idle(b, 1)
-		} else {
-			o.newest, o.oldest = max(o.newest, b.seq), min(o.oldest, b.seq)
+		h.backing.count(b, 1)
+		if o := b.owner; o != nil {
+			o.newest, o.oldest = max(o.newest, b.number), min(o.oldest, b.number)
 		}
 	}
 }
 
 // give frees b, which is in no set, for its owner, or for all if it has none. It
 // is joined with neighbours that are free for the same owner.
-func (h *heap) give(b *block) *block {
+func (h *heap) give(b *Block) *Block {
 	b.kind = free
-	if b.owner != nil && b.owner.ended {
-		b.owner, b.seq = nil, 0
+	if b.owner != nil && b.owner.Ended {
+		b.owner, b.number = nil, 0
 	}
 	return h.merge(b)
 }
 
 // merge joins b, which is in no set, with neighbours like it, and puts it into
 // its set.
-func (h *heap) merge(b *block) *block {
-	for _, n := range [2]*block{b.prev, b.next} {
+func (h *heap) merge(b *Block) *Block {
+	for _, n := range [2]*Block{b.prev, b.next} {
 		if n == nil || n.kind != b.kind || n.owner != b.owner {
 			continue
 		}
 		h.unset(n)
-		b.seq = max(b.seq, n.seq)
+		b.number = max(b.number, n.number)
 		if n == b.prev {
 			n, b = b, n // the lower one stays
-			b.seq = n.seq
+			b.number = n.number
 		}
 		b.bytes += n.bytes
 		h.unlink(n)
@@ -108,7 +105,7 @@ func (h *heap) merge(b *block) *block {
 }
 
 // unlink takes b out of its region, whose other blocks then cover it.
-func (h *heap) unlink(b *block) {
+func (h *heap) unlink(b *Block) {
 	if b.prev != nil {
 		b.prev.next = b.next
 	} else {
@@ -117,15 +114,15 @@ func (h *heap) unlink(b *block) {
 	if b.next != nil {
 		b.next.prev = b.prev
 	}
-	h.pool.retire(b)
+	h.space.retire(b)
 }
 
 // cut splits b, which is in no set: b keeps the first n bytes. The rest, which cut
 // returns, is of the same kind and in no set either.
-func (h *heap) cut(b *block, n int64) *block {
-	rest := h.pool.newBlock()
+func (h *heap) cut(b *Block, n int64) *Block {
+	rest := h.space.newBlock()
 	rest.region, rest.ptr, rest.bytes = b.region, b.ptr.Add(n), b.bytes-n
-	rest.kind, rest.owner, rest.seq = b.kind, b.owner, b.seq
+	rest.kind, rest.owner, rest.number = b.kind, b.owner, b.number
 	rest.prev, rest.next = b, b.next
 	if b.next != nil {
 		b.next.prev = rest
@@ -134,25 +131,8 @@ func (h *heap) cut(b *block, n int64) *block {
 	return rest
 }
 
-// fit takes n bytes for o from the smallest free block that is large enough, or
-// returns nil.
-func (h *heap) fit(n int64, o *owner) *block {
-	for range 2 {
-		b := h.best(n, o)
-		if b == nil {
-			return nil
-		}
-		last := h.backing.fromEnd(b, n)
-		if b = h.backing.divide(b, n, last); b != nil {
-			h.unset(b)
-			return h.occupy(b, n, o, last)
-		}
-	}
-	return nil
-}
-
 // best returns the smallest free block of at least n bytes that o may use, or nil.
-func (h *heap) best(n int64, o *owner) *block {
+func (h *heap) best(n int64, o *Owner) *Block {
 	b := h.idle.Best(n)
 	if o != nil {
 		if own := o.free[h.index].Best(n); own != nil && (b == nil || own.bytes <= b.bytes) {
@@ -164,8 +144,8 @@ func (h *heap) best(n int64, o *owner) *block {
 
 // occupy takes the first n bytes of b, which is free and in no set, or the last
 // ones. The rest is freed.
-func (h *heap) occupy(b *block, n int64, o *owner, last bool) *block {
-	var rest *block
+func (h *heap) occupy(b *Block, n int64, last bool) *Block {
+	var rest *Block
 	if b.bytes > n {
 		if last {
 			rest = b
@@ -174,7 +154,7 @@ func (h *heap) occupy(b *block, n int64, o *owner, last bool) *block {
 			rest = h.cut(b, n)
 		}
 	}
-	b.kind, b.owner = taken, o
+	b.kind, b.owner = taken, nil
 	if rest != nil {
 		h.merge(rest)
 	}
@@ -182,12 +162,12 @@ func (h *heap) occupy(b *block, n int64, o *owner, last bool) *block {
 }
 
 // add adds a region with one block in it, of kind k.
-func (h *heap) add(ptr device.Ptr, bytes int64, k kind) (*region, *block) {
+func (h *heap) add(ptr device.Ptr, bytes int64, k kind) (*region, *Block) {
 	r := &region{ptr: ptr, bytes: bytes, number: h.made}
 	h.made++
-	b := h.pool.newBlock()
+	b := h.space.newBlock()
 	b.region, b.ptr, b.bytes, b.kind = r, ptr, bytes, k
-	b.owner, b.seq, b.prev, b.next = nil, 0, nil, nil
+	b.owner, b.number, b.prev, b.next = nil, 0, nil, nil
 	r.first = b
 	h.regions = append(h.regions, r)
 	return r, b
@@ -195,34 +175,30 @@ func (h *heap) add(ptr device.Ptr, bytes int64, k kind) (*region, *block) {
 
 // backing supplies a heap with memory.
 type backing interface {
-	// grow returns a block of n bytes for o in new memory. It fails with
-	// device.ErrOutOfMemory if the device has none, or with errBudget if the
-	// pool would have more than most bytes.
-	grow(n int64, o *owner, most int64) (*block, error)
-
-	// squeeze returns a block of n bytes for o that leaves as little as possible
-	// of what nobody can use, if memory is so short that this pays; nil if not.
-	squeeze(n int64, o *owner) (*block, error)
+	grow(n int64, o *Owner, most int64) (*Block, error)
+	scarce(n int64) bool
+	squeeze(n int64, o *Owner) (*Block, error)
 
 	// trim returns idle memory to the device, and reports how much.
 	trim() (int64, error)
 
-	// idle notes that a block becomes idle (+1) or is idle no more (-1).
-	idle(b *block, change int64)
+	// count notes that a block becomes free (+1) or is free no more (-1), in
+	// heap.movable too.
+	count(b *Block, change int64)
 
 	// fromEnd reports whether n bytes are better taken from the end of b than
 	// from its start.
-	fromEnd(b *block, n int64) bool
+	fromEnd(b *Block, n int64) bool
 
-	// divide prepares b, which is free and in its set, for n bytes to be taken
-	// from its start or its end, and returns it. It returns nil if that failed
-	// and b is not what it was.
-	divide(b *block, n int64, last bool) *block
+	// divides reports whether a chunk has to be divided before n bytes are taken
+	// from the start of b, which is free, or from its end.
+	divides(b *Block, n int64, last bool) bool
 
-	// movable is how many of b's bytes could be mapped at another address.
-	movable(b *block) int64
+	// divide divides that chunk. The block is idle and in its set, and divide
+	// returns it; nil if that failed and b is not what it was.
+	divide(b *Block, n int64, last bool) *Block
 
-	// unmappedBytes is how much memory of the pool is mapped nowhere.
+	// unmappedBytes is how much memory is mapped nowhere.
 	unmappedBytes() int64
 
 	// close returns everything to the device. Nothing may be in use.

@@ -1,4 +1,4 @@
-package vram
+package space
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 
 // fromEnd reports whether n bytes would leave less of the chunk that their border
 // is in, which cannot be moved then, at the end of b than at its start.
-func (c *chunked) fromEnd(b *block, n int64) bool {
+func (c *chunked) fromEnd(b *Block, n int64) bool {
 	start, end := c.span(b)
 	from := int64(b.ptr - b.region.ptr)
 	left, right := int64(0), int64(0)
@@ -27,21 +27,15 @@ func (c *chunked) fromEnd(b *block, n int64) bool {
 	return right < left
 }
 
-// divide prepares b, which is idle, for n bytes to be taken from its start or its
-// end when memory is short: a large chunk of which they would use a part is
-// replaced by two, so that the other part can be moved. It returns nil if b is no
-// longer what it was.
-func (c *chunked) divide(b *block, n int64, last bool) *block {
+func (c *chunked) divides(b *Block, n int64, last bool) bool {
+	_, x := c.cutting(b, n, last)
+	return x != nil
+}
+
+// divide replaces a large chunk of which n bytes at the start of b, or at its end,
+// would use a part by two, so that the other part can be moved.
+func (c *chunked) divide(b *Block, n int64, last bool) *Block {
 	first, x := c.cutting(b, n, last)
-	if x == nil {
-		return b
-	}
-	if p := c.heap.pool; b.owner != nil {
-		if p.poll(p.pollTime(0)) {
-			return nil
-		}
-		return b
-	}
 	at, bytes := x.at, x.bytes
 	gap, old, err := c.unmap(b, at, at+bytes)
 	if err != nil {
@@ -70,15 +64,15 @@ func (c *chunked) divide(b *block, n int64, last bool) *block {
 		h.merge(gap)
 		return nil
 	}
-	h.pool.log(Event{Kind: EventMap, Address: r.ptr.Add(at), Bytes: bytes})
-	gap.kind, gap.owner, gap.seq = free, nil, 0
+	h.space.mapped(r.ptr.Add(at), bytes)
+	gap.kind, gap.owner, gap.number = free, nil, 0
 	return h.merge(gap)
 }
 
 // cutting returns the chunk that has to be divided before n bytes are taken from
 // the start or the end of b, and the bytes of its first part; nil: none.
-func (c *chunked) cutting(b *block, n int64, last bool) (first int64, x *mapping) {
-	if c.fixed > 0 || b.bytes == n || !c.heap.pool.tight(n) {
+func (c *chunked) cutting(b *Block, n int64, last bool) (first int64, x *mapping) {
+	if c.fixed > 0 || b.bytes == n || !c.heap.space.tight(n) {
 		return 0, nil
 	}
 	at := int64(b.ptr-b.region.ptr) + n
@@ -102,26 +96,26 @@ func (c *chunked) cutting(b *block, n int64, last bool) (first int64, x *mapping
 
 // fine is the size of the largest new chunk when memory is short: 1/1024 of it.
 func (c *chunked) fine() int64 {
-	return max(c.heap.pool.hard/1024&^(c.unit-1), c.unit)
+	return max(c.heap.space.Most/1024&^(c.unit-1), c.unit)
 }
 
 // roomy reports whether a small request may get a larger chunk, for those to come.
 // What is free in the middle of one cannot be stitched, so that blocks of about a
 // chunk's size get no larger ones from 1/8 of the memory on.
 func (c *chunked) roomy(n int64) bool {
-	return c.heap.index != mediumHeap || c.heap.pool.alive()+n < c.heap.pool.hard/8
+	return c.heap.index != mediumHeap || c.heap.space.Used()+n < c.heap.space.Most/8
 }
 
-// tight reports whether more than half of what the pool may have is in use with n
+// tight reports whether more than half of what the space may have is in use with n
 // bytes more. From then on it makes smaller chunks, so that there are enough when
 // memory is short.
-func (p *Pool) tight(n int64) bool { return p.alive()+n > p.hard/2 }
+func (s *Space) tight(n int64) bool { return s.Used()+n > s.Most/2 }
 
 // spare is a chunk that may be mapped elsewhere.
 type spare struct {
 	*chunk
 	from *chunked
-	b    *block // idle, that it is in; nil: it is mapped nowhere
+	b    *Block // idle, that it is in; nil: it is mapped nowhere
 	at   int64  // where in the region of b
 }
 
@@ -130,7 +124,7 @@ type spare struct {
 // nowhere, and those in the largest idle blocks until there is plenty for n bytes.
 func (c *chunked) spares(n int64, all bool) []spare {
 	list := c.append(nil, c, n)
-	for _, h := range c.heap.pool.heaps {
+	for _, h := range c.heap.space.heaps {
 		if all && h != c.heap {
 			list = h.backing.(*chunked).append(list, c, n)
 		}
@@ -170,7 +164,7 @@ func (c *chunked) append(list []spare, to *chunked, n int64) []spare {
 // largest first, and last the smallest that is enough. It appends their places in
 // the list to picked, and returns the bytes that are missing; less than 0: that
 // are too many.
-func choose(list []spare, n int64, but *block, picked []int) ([]int, int64) {
+func choose(list []spare, n int64, but *Block, picked []int) ([]int, int64) {
 	for i := 0; i < len(list) && n > 0; i++ {
 		if but != nil && list[i].b == but {
 			continue
@@ -190,37 +184,32 @@ func choose(list []spare, n int64, but *block, picked []int) ([]int, int64) {
 
 // place is where a block can begin.
 type place struct {
-	gap    *block  // a hole; nil: in a new region
-	free   *block  // a neighbour of the hole, which becomes part of the new block; nil: none
+	gap    *Block  // a hole; nil: in a new region
+	free   *Block  // a neighbour of the hole, which becomes part of the new block; nil: none
 	last   bool    // the neighbour is the one behind the hole
 	picked []int   // spare chunks to be mapped into the gap
 	makes  int64   // bytes of new chunks, since there are too few
 	cost   float64 // in chunks to be mapped
 }
 
-// usable reports whether b is a free block that o may use.
-func usable(b *block, o *owner) bool {
-	return b != nil && b.kind == free && (b.owner == nil || b.owner == o)
-}
-
 // grow maps chunks into a hole, next to a free block that o may use if there is
 // one: new chunks while memory is plentiful, and then idle ones from elsewhere.
-func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
+func (c *chunked) grow(n int64, o *Owner, most int64) (*Block, error) {
 	if n > most {
-		return nil, errBudget
+		return nil, ErrBudget
 	}
-	p := c.heap.pool
-	full := errBudget
-	plenty := p.plenty(n)
+	s := c.heap.space
+	full := ErrBudget
+	plenty := s.plenty(n)
 	if at, sizes := c.fresh(n, o, min(most, plenty)); sizes != nil {
-		b, err := c.fill(n, o, at, nil, sizes)
-		if !short(err) {
+		b, err := c.fill(n, at, nil, sizes)
+		if !Short(err) {
 			return b, err
 		}
-		full, most = err, p.reserved.current.Load() // the device has no more
+		full, most = err, s.Ledger.Current() // the device has no more
 	}
-	if c.heap.index == mediumHeap && p.tight(n) {
-		if b, err := c.stitch(n, o, most, pieces.Any); b != nil || err != nil {
+	if c.heap.index == mediumHeap && s.tight(n) {
+		if b, err := c.stitch(n, most, pieces.Any); b != nil || err != nil {
 			return b, err
 		}
 	}
@@ -230,25 +219,25 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 		list = c.spares(n, true)
 		at = c.cheapest(list, n, o)
 	}
-	if len(at.picked) > dear && full == errBudget && !p.tight(n) {
+	if len(at.picked) > dear && full == ErrBudget && !s.tight(n) {
 		// A little more, rather than as long as that.
-		more := int64(float64(p.alive()) * p.slack * 0.45)
+		more := int64(float64(s.Used()) * s.Slack * 0.45)
 		if at, sizes := c.fresh(n, o, min(most, plenty+more)); sizes != nil {
-			if b, err := c.fill(n, o, at, nil, sizes); !short(err) {
+			if b, err := c.fill(n, at, nil, sizes); !Short(err) {
 				return b, err
 			}
 		}
 	}
 	var sizes []int64
 	if at.makes > 0 {
-		if sizes = c.sizes(at.makes, most-p.reserved.current.Load(), false); sizes == nil {
-			if b, err := c.stitch(n, o, most, pieces.Any); b != nil || err != nil {
+		if sizes = c.sizes(at.makes, most-s.Ledger.Current(), false); sizes == nil {
+			if b, err := c.stitch(n, most, pieces.Any); b != nil || err != nil {
 				return b, err
 			}
 			return nil, full
 		}
 	}
-	return c.fill(n, o, at, list, sizes)
+	return c.fill(n, at, list, sizes)
 }
 
 // dear is how many chunks are moved at most while new ones would exceed the slack
@@ -256,8 +245,8 @@ func (c *chunked) grow(n int64, o *owner, most int64) (*block, error) {
 const dear = 2
 
 // fresh returns a place for n bytes in new chunks, and their sizes; none if the
-// pool would have more than most bytes.
-func (c *chunked) fresh(n int64, o *owner, most int64) (at place, sizes []int64) {
+// space would have more than most bytes.
+func (c *chunked) fresh(n int64, o *Owner, most int64) (at place, sizes []int64) {
 	saved := int64(0)
 	for gap := range c.heap.holes.Large() { // the largest free block
 		if f := gap.prev; usable(f, o) && f.bytes > saved && f.bytes+gap.bytes >= n+c.most {
@@ -267,23 +256,14 @@ func (c *chunked) fresh(n int64, o *owner, most int64) (at place, sizes []int64)
 	if at.gap == nil {
 		at.gap = c.heap.holes.Best(n + c.most)
 	}
-	return at, c.sizes(n-saved, most-c.heap.pool.reserved.current.Load(), true)
+	return at, c.sizes(n-saved, most-c.heap.space.Ledger.Current(), true)
 }
 
-// plenty is how many bytes the pool may have, with n more live, before it moves
+// plenty is how many bytes the space may have, with n more in use, before it moves
 // chunks rather than making new ones.
-func (p *Pool) plenty(n int64) int64 {
-	live := p.alive() + n
-	return live + int64(float64(live)*p.slack)
-}
-
-// alive is how many bytes are in no free block.
-func (p *Pool) alive() int64 {
-	n := p.reserved.current.Load()
-	for _, h := range p.heaps {
-		n -= h.bytes + h.backing.unmappedBytes()
-	}
-	return n
+func (s *Space) plenty(n int64) int64 {
+	used := s.Used() + n
+	return used + int64(float64(used)*s.Slack)
 }
 
 // sizes returns the sizes of new chunks for n bytes, at most room bytes together;
@@ -295,12 +275,12 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 		return nil
 	}
 	most := int64(1) // steps of a chunk
-	if p := c.heap.pool; c.fixed == 0 {
+	if s := c.heap.space; c.fixed == 0 {
 		most = min((units+parts-1)/parts, c.most/step)
-		if p.tight(n) {
+		if s.tight(n) {
 			most = min((units+tightParts-1)/tightParts, c.fine()/step)
-		} else if stuck := c.heap.bytes - c.idleTotal; ahead && c.roomy(n) && float64(stuck) < p.slack/3*float64(p.alive()) {
-			most = max(most, min(room/3, 32*n, p.alive()/36, c.fine())/step)
+		} else if stuck := c.heap.bytes - c.idleTotal; ahead && c.roomy(n) && float64(stuck) < s.Slack/3*float64(s.Used()) {
+			most = max(most, min(room/3, 32*n, s.Used()/36, c.fine())/step)
 			units = max(units, most)
 		}
 	}
@@ -323,10 +303,10 @@ const (
 
 // cheapest returns the place for n bytes that takes the fewest chunks to be
 // mapped there, of the list or, where they are not enough, new ones.
-func (c *chunked) cheapest(list []spare, n int64, o *owner) (best place) {
+func (c *chunked) cheapest(list []spare, n int64, o *Owner) (best place) {
 	best.makes = math.MaxInt64
 	var picked []int
-	try := func(gap, f *block, last bool) {
+	try := func(gap, f *Block, last bool) {
 		need, room := n, int64(math.MaxInt64)
 		if f != nil {
 			need -= f.bytes
@@ -369,7 +349,7 @@ func (c *chunked) cheapest(list []spare, n int64, o *owner) (best place) {
 
 // fill makes a block of n bytes at a place, of its free neighbour, the spare chunks
 // that were picked for it, and new chunks of the sizes.
-func (c *chunked) fill(n int64, o *owner, at place, list []spare, sizes []int64) (*block, error) {
+func (c *chunked) fill(n int64, at place, list []spare, sizes []int64) (*Block, error) {
 	h := c.heap
 	made, err := c.create(sizes)
 	if err != nil {
@@ -418,7 +398,7 @@ func (c *chunked) fill(n int64, o *owner, at place, list []spare, sizes []int64)
 		rest.kind = hole
 		h.merge(rest)
 	}
-	h.pool.log(Event{Kind: EventMap, Address: gap.ptr, Bytes: bytes})
+	h.space.mapped(gap.ptr, bytes)
 	// The free block and the new memory become one.
 	if f != nil {
 		if at.last {
@@ -428,6 +408,6 @@ func (c *chunked) fill(n int64, o *owner, at place, list []spare, sizes []int64)
 		h.unlink(gap)
 		gap = f
 	}
-	gap.kind, gap.owner, gap.seq = free, nil, 0
-	return h.occupy(gap, n, o, at.last), nil
+	gap.kind, gap.owner, gap.number = free, nil, 0
+	return h.occupy(gap, n, at.last), nil
 }

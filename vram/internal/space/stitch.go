@@ -1,4 +1,4 @@
-package vram
+package space
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 type piece struct {
 	*mapping
 	size int64
-	by   *block // the neighbour of the idle block that has more of the chunk
+	by   *Block // the neighbour of the idle block that has more of the chunk
 }
 
 // leastPiece is the size of the smallest piece that is looked at.
@@ -41,31 +41,32 @@ func (c *chunked) pieces() (ends, starts []piece) {
 	return ends, starts
 }
 
-// squeeze stitches a block of up to 32 MiB from 7/8 of the memory on, rather than
-// taking it from a free block and breaking up a whole chunk there.
-func (c *chunked) squeeze(n int64, o *owner) (*block, error) {
-	p := c.heap.pool
-	if c.heap.index != mediumHeap || p.alive()+n < p.hard/8*7 {
-		return nil, nil
-	}
-	p.flush()
+// scarce: blocks of up to 32 MiB are stitched from 7/8 of the memory on.
+func (c *chunked) scarce(n int64) bool {
+	s := c.heap.space
+	return c.heap.index == mediumHeap && s.Used()+n >= s.Most/8*7
+}
+
+// squeeze stitches a block rather than taking it from a free block and breaking up
+// a whole chunk there.
+func (c *chunked) squeeze(n int64, o *Owner) (*Block, error) {
 	effort := pieces.Open
 	if b := c.heap.best(n, o); b != nil && b.bytes <= n+pieces.Close {
 		return nil, nil
 	} else if b != nil && c.movable(b) == 0 {
 		effort = pieces.Pair
 	}
-	return c.stitch(n, o, p.reserved.current.Load(), effort)
+	return c.stitch(n, c.heap.space.Ledger.Current(), effort)
 }
 
-// stitch makes a block of n bytes for o in pieces and whole chunks, or returns nil
+// stitch makes a block of n bytes in pieces and whole chunks, or returns nil
 // if there are too few, or none that are worth the effort.
-func (c *chunked) stitch(n int64, o *owner, most int64, effort pieces.Effort) (*block, error) {
+func (c *chunked) stitch(n, most int64, effort pieces.Effort) (*Block, error) {
 	if err := c.gather(); err != nil {
 		return nil, err
 	}
 	list := c.spares(n, true)
-	room := most - c.heap.pool.reserved.current.Load() // for whole chunks
+	room := most - c.heap.space.Ledger.Current() // for whole chunks
 	for _, x := range list {
 		room += x.bytes
 	}
@@ -83,7 +84,7 @@ func (c *chunked) stitch(n int64, o *owner, most int64, effort pieces.Effort) (*
 	whole, err := c.whole(list, choice.Whole, most)
 	if err != nil || total(whole) < choice.Whole {
 		c.store(whole)
-		if short(err) {
+		if Short(err) {
 			err = nil
 		}
 		return nil, err
@@ -95,7 +96,7 @@ func (c *chunked) stitch(n int64, o *owner, most int64, effort pieces.Effort) (*
 	if choice.Last >= 0 {
 		last = starts[choice.Last]
 	}
-	return c.join(n, o, first, choice.Head, whole, last, choice.Tail)
+	return c.join(n, first, choice.Head, whole, last, choice.Tail)
 }
 
 // whole returns chunks of n bytes together, mapped nowhere, or fewer: of the
@@ -111,7 +112,7 @@ func (c *chunked) whole(list []spare, n, most int64) (chunks []*chunk, err error
 			larger = i
 		}
 	}
-	divide := n > 0 && n > most-c.heap.pool.reserved.current.Load()
+	divide := n > 0 && n > most-c.heap.space.Ledger.Current()
 	if divide && larger < 0 {
 		return nil, nil
 	}
@@ -141,9 +142,9 @@ func (c *chunked) whole(list []spare, n, most int64) (chunks []*chunk, err error
 	return append(chunks, made[:parts]...), nil
 }
 
-// join maps a block of n bytes for o: head bytes at the end of the first piece,
+// join maps a block of n bytes: head bytes at the end of the first piece,
 // whole chunks, and tail bytes at the start of the last.
-func (c *chunked) join(n int64, o *owner, first piece, head int64, whole []*chunk, last piece, tail int64) (*block, error) {
+func (c *chunked) join(n int64, first piece, head int64, whole []*chunk, last piece, tail int64) (*Block, error) {
 	h := c.heap
 	var chunks []*chunk
 	before, after := int64(0), int64(0) // bytes of the two chunks that others have
@@ -186,18 +187,18 @@ func (c *chunked) join(n int64, o *owner, first piece, head int64, whole []*chun
 	}
 	if rest > 0 {
 		r := h.cut(b, n)
-		r.kind, r.owner, r.seq = free, nil, 0
+		r.kind, r.owner, r.number = free, nil, 0
 		h.merge(r)
 	}
-	b.kind, b.owner, b.seq = taken, o, 0
-	h.pool.log(Event{Kind: EventMap, Address: b.ptr, Bytes: n + rest})
+	b.kind, b.owner, b.number = taken, nil, 0
+	h.space.mapped(b.ptr, n+rest)
 	if head > 0 {
 		c.give(first.by.next, first.end()-head, first.end())
 	}
 	if tail > 0 {
 		c.give(last.by.prev, last.at, last.at+tail)
 	}
-	// An error does no harm here: the mapping stays, and all of it is lent.
+	// After an error the mapping stays, and all of it is lent: unmap tries again.
 	if head > 0 {
 		c.vacate(first.mapping)
 	}
@@ -208,13 +209,13 @@ func (c *chunked) join(n int64, o *owner, first piece, head int64, whole []*chun
 }
 
 // lend makes b, which is in no set, lent.
-func (c *chunked) lend(b *block) {
+func (c *chunked) lend(b *Block) {
 	b.kind = lent
 	b.region.pages[b.offset()/c.unit].lent = b
 }
 
 // give lends the part of an idle block from start to end of its region.
-func (c *chunked) give(b *block, start, end int64) {
+func (c *chunked) give(b *Block, start, end int64) {
 	h := c.heap
 	h.unset(b)
 	if from := b.offset(); from < start {
@@ -226,11 +227,11 @@ func (c *chunked) give(b *block, start, end int64) {
 		h.put(h.cut(b, end-start))
 	}
 	c.lend(b)
-	h.pool.log(Event{Kind: EventUnmap, Address: b.ptr, Bytes: b.bytes})
+	h.space.unmapped(b.ptr, b.bytes)
 }
 
 // first returns the block that the start of m is in, which has more than one place.
-func (m *mapping) first() *block {
+func (m *mapping) first() *Block {
 	b := m.lent
 	for b.offset() > m.at {
 		b = b.prev
@@ -251,7 +252,7 @@ func (c *chunked) vacate(m *mapping) error {
 	if err := c.mapper.Unmap(b.ptr, m.bytes); err != nil {
 		return err
 	}
-	h.pool.calls.Unmap++
+	h.space.Ledger.Calls.Unmap++
 	c.forget(r, m)
 	for b.bytes < m.bytes {
 		b.bytes += b.next.bytes
@@ -295,8 +296,8 @@ func (c *chunked) own(m *mapping) {
 	h := c.heap
 	for b := m.first(); b != nil && b.offset() < m.end(); b = b.next {
 		if b.kind == lent {
-			h.pool.log(Event{Kind: EventMap, Address: b.ptr, Bytes: b.bytes})
-			b.kind, b.owner, b.seq = free, nil, 0
+			h.space.mapped(b.ptr, b.bytes)
+			b.kind, b.owner, b.number = free, nil, 0
 			b = h.merge(b)
 		}
 	}

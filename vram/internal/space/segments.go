@@ -1,4 +1,4 @@
-package vram
+package space
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ const (
 
 func segmentBytes(n int64) int64 {
 	switch {
-	case n <= largestSmall:
+	case n <= LargestSmall:
 		return smallSegment
 	case n < mediumSegment/2:
 		return mediumSegment
@@ -31,25 +31,25 @@ func segmentBytes(n int64) int64 {
 	return (n + segmentUnit - 1) &^ (segmentUnit - 1)
 }
 
-func (s *segmented) grow(n int64, o *owner, most int64) (*block, error) {
-	p := s.heap.pool
+func (s *segmented) grow(n int64, _ *Owner, most int64) (*Block, error) {
+	space := s.heap.space
 	var last error
 	for _, bytes := range []int64{segmentBytes(n), n} {
-		if p.reserved.current.Load()+bytes > most {
-			last = errBudget
+		if space.Ledger.Current()+bytes > most {
+			last = ErrBudget
 			continue
 		}
-		ptr, err := p.dev.Alloc(bytes)
+		ptr, err := space.Device.Alloc(bytes)
 		if last = err; errors.Is(err, device.ErrOutOfMemory) {
 			continue
 		} else if err != nil {
 			return nil, err
 		}
-		p.calls.Create++
-		p.reserved.add(bytes)
-		p.log(Event{Kind: EventMap, Address: ptr, Bytes: bytes})
+		space.Ledger.Calls.Create++
+		space.Ledger.Take(bytes)
+		space.mapped(ptr, bytes)
 		_, b := s.heap.add(ptr, bytes, free)
-		return s.heap.occupy(b, n, o, false), nil
+		return s.heap.occupy(b, n, false), nil
 	}
 	return nil, last
 }
@@ -61,41 +61,42 @@ func (s *segmented) trim() (freed int64, err error) {
 		if err != nil || b.kind != free || b.owner != nil || b.bytes != r.bytes {
 			return false
 		}
-		if err = h.pool.dev.Free(r.ptr); err != nil {
+		if err = h.space.Device.Free(r.ptr); err != nil {
 			return false
 		}
 		h.unset(b)
-		h.pool.retire(b)
-		h.pool.calls.Release++
-		h.pool.reserved.add(-r.bytes)
-		h.pool.log(Event{Kind: EventUnmap, Address: r.ptr, Bytes: r.bytes})
+		h.space.retire(b)
+		h.space.Ledger.Calls.Release++
+		h.space.Ledger.Return(r.bytes)
+		h.space.unmapped(r.ptr, r.bytes)
 		freed += r.bytes
 		return true
 	})
 	return freed, err
 }
 
-func (s *segmented) squeeze(int64, *owner) (*block, error) { return nil, nil }
+func (s *segmented) scarce(int64) bool { return false }
 
-func (s *segmented) idle(*block, int64) {}
+func (s *segmented) squeeze(int64, *Owner) (*Block, error) { return nil, nil }
 
-func (s *segmented) fromEnd(*block, int64) bool { return false }
-
-func (s *segmented) divide(b *block, _ int64, _ bool) *block { return b }
-
-func (s *segmented) movable(b *block) int64 {
+func (s *segmented) count(b *Block, change int64) {
 	if b.bytes == b.region.bytes {
-		return b.bytes
+		s.heap.movable += change * b.bytes
 	}
-	return 0
 }
+
+func (s *segmented) fromEnd(*Block, int64) bool { return false }
+
+func (s *segmented) divides(*Block, int64, bool) bool { return false }
+
+func (s *segmented) divide(b *Block, _ int64, _ bool) *Block { return b }
 
 func (s *segmented) unmappedBytes() int64 { return 0 }
 
 func (s *segmented) close() error {
 	var errs []error
 	for _, r := range s.heap.regions {
-		errs = append(errs, s.heap.pool.dev.Free(r.ptr))
+		errs = append(errs, s.heap.space.Device.Free(r.ptr))
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package vram
+package space
 
 import (
 	"cmp"
@@ -9,9 +9,6 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
-
-// errBudget says that the pool may not grow.
-var errBudget = errors.New("budget exceeded")
 
 // chunked backs a heap with physical chunks of several sizes that are mapped into
 // reserved address space. A chunk that holds only idle blocks can be unmapped
@@ -42,7 +39,7 @@ type chunk struct {
 type mapping struct {
 	*chunk
 	at   int64  // in its region
-	lent *block // one of those in it; nil: none
+	lent *Block // one of those in it; nil: none
 }
 
 func (m *mapping) end() int64 { return m.at + m.bytes }
@@ -63,7 +60,7 @@ func (c *chunked) forget(r *region, m *mapping) {
 }
 
 // span returns where in its region the whole chunks inside b begin and end.
-func (c *chunked) span(b *block) (start, end int64) {
+func (c *chunked) span(b *Block) (start, end int64) {
 	pages := b.region.pages
 	from := int64(b.ptr - b.region.ptr)
 	to := from + b.bytes
@@ -80,8 +77,12 @@ func (c *chunked) span(b *block) (start, end int64) {
 	return start, max(start, end)
 }
 
-func (c *chunked) idle(b *block, change int64) {
+func (c *chunked) count(b *Block, change int64) {
 	start, end := c.span(b)
+	c.heap.movable += change * (end - start)
+	if b.owner != nil {
+		return
+	}
 	c.idleTotal += change * (end - start)
 	from, to := b.at()
 	if start == end {
@@ -103,7 +104,8 @@ func (c *chunked) part(x *chunk, bytes int64) {
 	}
 }
 
-func (c *chunked) movable(b *block) int64 {
+// movable is how many of b's bytes could be mapped at another address.
+func (c *chunked) movable(b *Block) int64 {
 	start, end := c.span(b)
 	return end - start
 }
@@ -118,10 +120,10 @@ func total(chunks []*chunk) (n int64) {
 }
 
 // reserve makes a region with a hole of n bytes at least.
-func (c *chunked) reserve(n int64) (*block, error) {
+func (c *chunked) reserve(n int64) (*Block, error) {
 	var ptr device.Ptr
 	var err error
-	room := (max(2*n, 2*c.heap.pool.hard) + c.unit - 1) &^ (c.unit - 1)
+	room := (max(2*n, 2*c.heap.space.Most) + c.unit - 1) &^ (c.unit - 1)
 	for bytes := room; ; bytes = max(bytes/2&^(c.unit-1), n) {
 		if ptr, err = c.mapper.Reserve(bytes); err == nil {
 			_, b := c.heap.add(ptr, bytes, hole)
@@ -136,7 +138,7 @@ func (c *chunked) reserve(n int64) (*block, error) {
 
 // create makes chunks of the sizes, all or none.
 func (c *chunked) create(sizes []int64) ([]*chunk, error) {
-	p := c.heap.pool
+	s := c.heap.space
 	var made []*chunk
 	for _, n := range sizes {
 		handle, err := c.mapper.CreateChunk(n)
@@ -144,8 +146,8 @@ func (c *chunked) create(sizes []int64) ([]*chunk, error) {
 			c.store(made)
 			return nil, errors.Join(err, c.release(len(made)))
 		}
-		p.calls.Create++
-		p.reserved.add(n)
+		s.Ledger.Calls.Create++
+		s.Ledger.Take(n)
 		made = append(made, &chunk{handle: handle, bytes: n})
 	}
 	return made, nil
@@ -159,7 +161,7 @@ func (c *chunked) store(chunks []*chunk) {
 
 // release returns the last n of the unmapped chunks to the device.
 func (c *chunked) release(n int) error {
-	p := c.heap.pool
+	s := c.heap.space
 	for ; n > 0; n-- {
 		last := len(c.unmapped) - 1
 		x := c.unmapped[last]
@@ -168,8 +170,8 @@ func (c *chunked) release(n int) error {
 		}
 		c.unmapped = c.unmapped[:last]
 		c.unmappedTotal -= x.bytes
-		p.calls.Release++
-		p.reserved.add(-x.bytes)
+		s.Ledger.Calls.Release++
+		s.Ledger.Return(x.bytes)
 	}
 	return nil
 }
@@ -216,13 +218,26 @@ func (c *chunked) take(list []spare, picked []int) (chunks []*chunk, err error) 
 // unmap unmaps the chunks of an idle block that lie from start to end of its
 // region, and returns the hole that they leave, which may be larger. The block
 // keeps what is before them, if there is any.
-func (c *chunked) unmap(b *block, start, end int64) (gap *block, chunks []*chunk, err error) {
+func (c *chunked) unmap(b *Block, start, end int64) (gap *Block, chunks []*chunk, err error) {
 	h := c.heap
 	r := b.region
+	for at := start; at < end; {
+		m := r.pages[at/c.unit]
+		for len(m.places) > 1 { // all is lent there, and could not be unmapped
+			other := m.places[0]
+			if other == m {
+				other = m.places[1]
+			}
+			if err := c.vacate(other); err != nil {
+				return nil, nil, err
+			}
+		}
+		at = m.end()
+	}
 	if err := c.mapper.Unmap(r.ptr.Add(start), end-start); err != nil {
 		return nil, nil, fmt.Errorf("unmap %d bytes: %w", end-start, err)
 	}
-	h.pool.log(Event{Kind: EventUnmap, Address: r.ptr.Add(start), Bytes: end - start})
+	h.space.unmapped(r.ptr.Add(start), end-start)
 	h.unset(b)
 	for at := start; at < end; {
 		m := r.pages[at/c.unit]
@@ -230,12 +245,12 @@ func (c *chunked) unmap(b *block, start, end int64) (gap *block, chunks []*chunk
 		chunks = append(chunks, m.chunk)
 		at = m.end()
 	}
-	h.pool.calls.Unmap += int64(len(chunks))
+	h.space.Ledger.Calls.Unmap += int64(len(chunks))
 	gap = b
 	if front := start - int64(b.ptr-r.ptr); front > 0 {
 		gap = h.cut(b, front)
 	}
-	var rest *block
+	var rest *Block
 	if gap.bytes > end-start {
 		rest = h.cut(gap, end-start)
 	}
@@ -251,8 +266,8 @@ func (c *chunked) unmap(b *block, start, end int64) (gap *block, chunks []*chunk
 
 // put maps chunks at the start of a gap, or at its end. After an error none is
 // mapped.
-func (c *chunked) put(gap *block, chunks []*chunk, last bool) error {
-	p, r := c.heap.pool, gap.region
+func (c *chunked) put(gap *Block, chunks []*chunk, last bool) error {
+	s, r := c.heap.space, gap.region
 	start := int64(gap.ptr - r.ptr)
 	if last {
 		start += gap.bytes - total(chunks)
@@ -276,7 +291,7 @@ func (c *chunked) put(gap *block, chunks []*chunk, last bool) error {
 		}
 		at += int64(i-first) * size
 	}
-	p.calls.Map += int64(len(chunks))
+	s.Ledger.Calls.Map += int64(len(chunks))
 	if last := int(at / c.unit); last > len(r.pages) {
 		r.pages = append(r.pages, make([]*mapping, last-len(r.pages))...)
 	}
@@ -307,7 +322,7 @@ func (c *chunked) trim() (freed int64, err error) {
 }
 
 // movableBlock returns an idle block with a whole chunk in it, or nil.
-func (c *chunked) movableBlock() *block {
+func (c *chunked) movableBlock() *Block {
 	if c.idleTotal == 0 {
 		return nil
 	}

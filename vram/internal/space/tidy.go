@@ -1,0 +1,67 @@
+package space
+
+import "slices"
+
+// Untidy is how many idle bytes of the heap of large blocks [Space.Tidy] may move:
+// none while 3/4 of them lie together.
+func (s *Space) Untidy() int64 {
+	c, ok := s.heaps[largeHeap].backing.(*chunked)
+	if !ok {
+		return 0
+	}
+	all := c.idleTotal + c.unmappedTotal
+	if b := c.heap.idle.Largest(); b != nil && c.movable(b) > all/4*3 {
+		return 0
+	}
+	return all
+}
+
+// Tidy moves an idle chunk to where all of them have room together, and returns its
+// size; 0: there is none. That is behind the largest idle block with such a hole
+// behind it, or at the start of the largest hole.
+func (s *Space) Tidy() (int64, error) {
+	c, ok := s.heaps[largeHeap].backing.(*chunked)
+	if !ok {
+		return 0, nil
+	}
+	h := c.heap
+	all := c.idleTotal + c.unmappedTotal
+	gap := h.holes.Largest()
+	for b := range h.idle.Large() {
+		if b.next != nil && b.next.kind == hole && b.next.bytes >= all-c.movable(b) {
+			gap = b.next
+			break
+		}
+	}
+	if gap == nil {
+		return 0, nil
+	}
+	list := c.spares(all, false)
+	at := slices.IndexFunc(list, func(x spare) bool {
+		return x.bytes <= gap.bytes && (x.b == nil || x.b != gap.prev)
+	})
+	if at < 0 {
+		return 0, nil
+	}
+	by := gap.prev // the hole may be joined with the one that the chunk leaves
+	chunks, err := c.take(list, []int{at})
+	if err != nil {
+		return 0, err
+	}
+	if by != nil {
+		gap = by.next
+	}
+	h.unset(gap)
+	if err := c.put(gap, chunks, false); err != nil {
+		c.store(chunks)
+		h.put(gap)
+		return 0, err
+	}
+	if gap.bytes > chunks[0].bytes {
+		h.put(h.cut(gap, chunks[0].bytes))
+	}
+	h.space.mapped(gap.ptr, gap.bytes)
+	gap.kind, gap.owner, gap.number = free, nil, 0
+	h.merge(gap)
+	return chunks[0].bytes, nil
+}
