@@ -759,7 +759,7 @@ def test_on_the_gpu(arguments):
     want = step()
     assert not differences(step(), want), "the model itself is not deterministic here"
     offload = pinion.torch.offload(**arguments, window_bytes=16 * MIB)
-    for n in range(6):
+    for n in range(30):
         found = differences(step(offload), want)
         assert not found, f"step {n}: {found}; without offload again: {differences(step(), want)}; {offload.report()}"
     report = offload.report()
