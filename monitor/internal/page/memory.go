@@ -1,0 +1,391 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+// What a cell of the map mostly is: free, pending, or a purpose from firstPurpose on.
+const (
+	stateFree = iota
+	statePending
+	firstPurpose
+)
+
+// states are their names.
+func states() []string {
+	names := []string{"free", "pending"}
+	for _, p := range vram.Purposes() {
+		names = append(names, p.String())
+	}
+	return names
+}
+
+// stateOf is what a block is.
+func stateOf(b *vram.BlockInfo) int {
+	switch b.State {
+	case vram.BlockLive:
+		return firstPurpose + int(b.Purpose)
+	case vram.BlockPending:
+		return statePending
+	}
+	return stateFree
+}
+
+// memoryDocument is the answer of api/memory: the pools, and the map of one.
+type memoryDocument struct {
+	States []string    `json:"states"`
+	Pools  []poolState `json:"pools"`
+	Map    *memoryMap  `json:"map"` // null: there is no pool
+}
+
+type poolState struct {
+	Pool            int64  `json:"pool"`
+	Device          string `json:"device"`
+	ReservedBytes   int64  `json:"reserved_bytes"`
+	AllocatedBytes  int64  `json:"allocated_bytes"`
+	RequestedBytes  int64  `json:"requested_bytes"`
+	FreeBytes       int64  `json:"free_bytes"`
+	FragmentedBytes int64  `json:"fragmented_bytes"`
+	Blocks          int64  `json:"blocks"`
+}
+
+// memoryMap is a pool's mapped memory between two offsets, in cells of one size.
+type memoryMap struct {
+	Pool       int64     `json:"pool"`
+	MeasuredAt time.Time `json:"measured_at"`
+	Bytes      int64     `json:"bytes"` // mapped
+	From       int64     `json:"from_bytes"`
+	To         int64     `json:"to_bytes"`
+	CellBytes  int64     `json:"cell_bytes"`
+
+	// Cells has a byte for each: the lowest 4 bits are what most of it is that is not
+	// free, as an index of States; the next 3 how much of it that is, in sevenths; the
+	// highest says that a block begins there.
+	Cells    []byte         `json:"cells"` // in base64
+	Segments []segmentState `json:"segments"`
+	More     int            `json:"more_segments"` // that are not in the list
+}
+
+type segmentState struct {
+	Offset  int64  `json:"offset_bytes"`
+	Address string `json:"address"`
+	Bytes   int64  `json:"bytes"`
+	Blocks  int    `json:"blocks"`
+}
+
+// Bounds of what is asked for, and of what is answered.
+const (
+	maxOffset   = 1 << 50
+	maxCells    = 1 << 14
+	maxSegments = 512
+	maxBlocks   = 64
+	maxHolders  = 100
+	maxStack    = 16
+)
+
+// poolParameter chooses a pool; 0 is the first.
+var poolParameter = number{"pool", 0, 1 << 40, 0}
+
+// survey finds the pool that a request asks for, and what it holds. It returns nil if
+// there is none at all and none was asked for.
+func (s *server) survey(r *http.Request, number int64) (*surveyor, *survey, []*surveyor, error) {
+	all, err := s.surveys.look(r.Context())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	i := slices.IndexFunc(all, func(v *surveyor) bool { return number == v.number || number == 0 })
+	if i < 0 {
+		if number > 0 {
+			return nil, nil, all, errNoPool
+		}
+		return nil, nil, all, nil
+	}
+	now, err := all[i].get(r.Context())
+	return all[i], now, all, err
+}
+
+func (s *server) memory(w http.ResponseWriter, r *http.Request) {
+	q, err := parse(r, poolParameter, number{"from", 0, maxOffset, 0}, number{"to", 0, maxOffset, maxOffset}, number{"cells", 1, maxCells, 4096})
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	one, now, all, err := s.survey(r, q["pool"])
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	d := memoryDocument{States: states(), Pools: []poolState{}}
+	for _, v := range all {
+		// The others as of when they were surveyed, so that none is held up.
+		v.mu.Lock()
+		state := poolState{Pool: v.number, Device: v.pool.Device().Info().ID}
+		if v.last != nil {
+			state.fill(v.last.stats)
+		} else {
+			state.ReservedBytes = v.pool.Reserved()
+		}
+		v.mu.Unlock()
+		d.Pools = append(d.Pools, state)
+	}
+	if now != nil {
+		d.Map = now.draw(min(q["from"], now.bytes), min(q["to"], now.bytes), q["cells"])
+		d.Map.Pool = one.number
+	}
+	answer(w, d)
+}
+
+func (p *poolState) fill(s vram.Stats) {
+	p.ReservedBytes, p.AllocatedBytes, p.RequestedBytes = s.Reserved.Current, s.Allocated.Current, s.Requested.Current
+	p.FreeBytes, p.FragmentedBytes, p.Blocks = s.Free, s.Fragmented, s.Blocks.Current
+}
+
+// draw makes the map of what lies between two offsets, in at most so many cells.
+func (s *survey) draw(from, to, cells int64) *memoryMap {
+	const grain = 512 // bytes; blocks are multiples of it
+	to = max(to, from)
+	cell := max((to-from+cells-1)/cells, 1)
+	cell = (cell + grain - 1) / grain * grain
+	n := (to - from + cell - 1) / cell
+	m := &memoryMap{MeasuredAt: s.at.UTC(), Bytes: s.bytes, From: from, To: to, CellBytes: cell, Cells: make([]byte, n), Segments: []segmentState{}}
+
+	// Blocks come in order, so that one cell at a time is open.
+	open := int64(-1)
+	var shares [16]int64 // bytes of the open cell, by state
+	shut := func() {
+		if open < 0 {
+			return
+		}
+		used, most := int64(0), 0
+		for state, bytes := range shares {
+			if state != stateFree && bytes > 0 {
+				used += bytes
+				if most == stateFree || bytes > shares[most] {
+					most = state
+				}
+			}
+		}
+		size := min(cell, to-from-open*cell)
+		m.Cells[open] |= byte(most) | byte((used*7+size-1)/size)<<4
+		shares = [16]int64{}
+	}
+	s.each(from, to, func(b *vram.BlockInfo, offset int64) {
+		state := stateOf(b)
+		begin, end := max(offset, from)-from, min(offset+b.Bytes, to)-from
+		if state != stateFree && offset >= from {
+			m.Cells[begin/cell] |= 0x80
+		}
+		for at := begin; at < end; {
+			c := at / cell
+			if c != open {
+				shut()
+				open = c
+			}
+			next := min((c+1)*cell, end)
+			shares[state] += next - at
+			at = next
+		}
+	})
+	shut()
+
+	for _, g := range s.segments {
+		if g.offset+g.bytes <= from || g.offset >= to {
+			continue
+		}
+		if len(m.Segments) == maxSegments {
+			m.More++
+			continue
+		}
+		m.Segments = append(m.Segments, segmentState{g.offset, fmt.Sprintf("%#x", uint64(g.address)), g.bytes, g.count})
+	}
+	return m
+}
+
+// blocksDocument is the answer of api/blocks: the largest blocks between two offsets.
+type blocksDocument struct {
+	Pool       int64        `json:"pool"`
+	MeasuredAt time.Time    `json:"measured_at"`
+	Count      int          `json:"count"` // of all blocks there
+	Blocks     []blockState `json:"blocks"`
+}
+
+type blockState struct {
+	Offset         int64    `json:"offset_bytes"`
+	Address        string   `json:"address"`
+	Bytes          int64    `json:"bytes"`
+	RequestedBytes int64    `json:"requested_bytes"`
+	State          string   `json:"state"` // "live", "pending" or "free"
+	Purpose        string   `json:"purpose"`
+	Name           string   `json:"name"`
+	Stream         int32    `json:"stream"`
+	AgeSeconds     float64  `json:"age_seconds"`
+	Stack          []string `json:"stack"` // empty: it was not recorded
+}
+
+func (s *server) blocks(w http.ResponseWriter, r *http.Request) {
+	q, err := parse(r, poolParameter, number{"from", 0, maxOffset, 0}, number{"to", 0, maxOffset, maxOffset}, number{"limit", 1, maxBlocks, 8})
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	one, now, _, err := s.survey(r, q["pool"])
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	d := blocksDocument{Blocks: []blockState{}}
+	if now == nil {
+		answer(w, d)
+		return
+	}
+	d.Pool, d.MeasuredAt = one.number, now.at.UTC()
+	type found struct {
+		*vram.BlockInfo
+		offset int64
+	}
+	var list []found
+	larger := func(a, b found) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.offset, b.offset)) }
+	limit := int(q["limit"])
+	now.each(q["from"], q["to"], func(b *vram.BlockInfo, offset int64) {
+		d.Count++
+		list = append(list, found{b, offset})
+		if len(list) >= 16*maxBlocks {
+			slices.SortFunc(list, larger)
+			list = list[:limit]
+		}
+	})
+	slices.SortFunc(list, larger)
+	age := now.stats.Age
+	for _, b := range list[:min(limit, len(list))] {
+		state := blockState{Offset: b.offset, Address: fmt.Sprintf("%#x", uint64(b.Address)), Bytes: b.Bytes, State: "free", Stack: []string{}}
+		if b.State != vram.BlockFree {
+			state.State = "live"
+			if b.State == vram.BlockPending {
+				state.State = "pending"
+			}
+			state.RequestedBytes, state.Purpose, state.Name, state.Stream = b.Requested, b.Purpose.String(), clip(b.Name), b.Stream
+			state.AgeSeconds, state.Stack = max(age-b.Since, 0).Seconds(), frames(b.Stack)
+		}
+		d.Blocks = append(d.Blocks, state)
+	}
+	answer(w, d)
+}
+
+// frames prints a stack, the innermost call first.
+func frames(stack vram.Stack) []string {
+	list := []string{}
+	if len(stack) == 0 {
+		return list
+	}
+	all := runtime.CallersFrames(stack)
+	for more := true; more && len(list) < maxStack; {
+		var f runtime.Frame
+		if f, more = all.Next(); f.Function != "" {
+			list = append(list, fmt.Sprintf("%s %s:%d", f.Function, f.File, f.Line))
+		}
+	}
+	return list
+}
+
+// clip bounds a name, which may be anything.
+func clip(name string) string {
+	const most = 200 // bytes
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…"
+}
+
+// holdersDocument is the answer of api/holders: who holds the most.
+type holdersDocument struct {
+	Pool       int64         `json:"pool"`
+	MeasuredAt time.Time     `json:"measured_at"`
+	Count      int           `json:"count"` // of all purposes and names
+	Holders    []holderState `json:"holders"`
+}
+
+type holderState struct {
+	Purpose        string   `json:"purpose"`
+	Name           string   `json:"name"`
+	Blocks         int64    `json:"blocks"`
+	AllocatedBytes int64    `json:"allocated_bytes"`
+	RequestedBytes int64    `json:"requested_bytes"`
+	OldestSeconds  float64  `json:"oldest_seconds"`
+	Stack          []string `json:"stack"` // of the largest block that has one
+}
+
+func (s *server) holders(w http.ResponseWriter, r *http.Request) {
+	q, err := parse(r, poolParameter, number{"limit", 1, maxHolders, 10})
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	one, now, _, err := s.survey(r, q["pool"])
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	d := holdersDocument{Holders: []holderState{}}
+	if now == nil {
+		answer(w, d)
+		return
+	}
+	d.Pool, d.MeasuredAt = one.number, now.at.UTC()
+	d.Count, d.Holders = now.holders(int(q["limit"]))
+	answer(w, d)
+}
+
+// holders are the purposes and names that hold the most, and how many there are in all.
+func (s *survey) holders(limit int) (int, []holderState) {
+	type key struct {
+		purpose vram.Purpose
+		name    string
+	}
+	type sum struct {
+		holderState
+		oldest  time.Duration
+		largest int64
+		stack   vram.Stack
+	}
+	sums := map[key]*sum{}
+	for i := range s.blocks {
+		b := &s.blocks[i]
+		if b.State != vram.BlockLive {
+			continue
+		}
+		k := key{b.Purpose, b.Name}
+		h := sums[k]
+		if h == nil {
+			h = &sum{holderState: holderState{Purpose: b.Purpose.String(), Name: clip(b.Name)}, oldest: b.Since}
+			sums[k] = h
+		}
+		h.Blocks++
+		h.AllocatedBytes += b.Bytes
+		h.RequestedBytes += b.Requested
+		h.oldest = min(h.oldest, b.Since)
+		if b.Bytes > h.largest && b.Stack != nil {
+			h.largest, h.stack = b.Bytes, b.Stack
+		}
+	}
+	var list []*sum
+	for _, h := range sums {
+		list = append(list, h)
+	}
+	slices.SortFunc(list, func(a, b *sum) int {
+		return cmp.Or(cmp.Compare(b.AllocatedBytes, a.AllocatedBytes), cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Name, b.Name))
+	})
+	out := []holderState{}
+	for _, h := range list[:min(limit, len(list))] {
+		h.OldestSeconds, h.Stack = max(s.stats.Age-h.oldest, 0).Seconds(), frames(h.stack)
+		out = append(out, h.holderState)
+	}
+	return len(list), out
+}

@@ -1,0 +1,235 @@
+package page
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Source is the process that is shown.
+type Source struct {
+	// Sample says how things are now, and what was done since the sample before, which
+	// is nil for the first.
+	Sample func(before *Sample) *Sample
+
+	// Metrics answers at metrics.
+	Metrics http.Handler
+
+	// Pools lists the open pools of device memory.
+	Pools func() []*vram.Pool
+
+	// Devices lists the devices that something is open on.
+	Devices func() []device.Device
+
+	// Interval is the time between two samples. Default: 0, a second.
+	Interval time.Duration
+}
+
+// Sample is the state at one moment.
+type Sample struct {
+	At       time.Time
+	Snapshot any     // of the process, as JSON
+	Values   []Value // that charts show
+	Limits   []Limit
+}
+
+// Value is a number of a chart. Of amounts the history keeps the largest where it has
+// no room for all, and of rates the mean.
+type Value struct {
+	Column
+	Value float64 `json:"value"`
+}
+
+// Column is what a number is about.
+type Column struct {
+	Chart  string `json:"chart"` // ends in its unit
+	Device string `json:"device"`
+	Name   string `json:"name"`
+	Rate   bool   `json:"rate"` // not an amount
+}
+
+// Limit names what holds the loaders of a device up.
+type Limit struct {
+	Device string `json:"device"`
+	Limit  string `json:"limit"`
+}
+
+// server serves the page.
+type server struct {
+	source  Source
+	files   map[string]file
+	samples *sampler
+	streams streams
+	surveys surveys
+}
+
+// file is an asset.
+type file struct {
+	content []byte
+	kind    string
+	tag     string
+}
+
+// kinds are the types of assets.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+	".txt":  "text/plain; charset=utf-8",
+}
+
+// New serves a source. Nothing runs until somebody asks.
+func New(source Source) http.Handler {
+	if source.Interval <= 0 {
+		source.Interval = time.Second
+	}
+	s := &server{source: source, files: map[string]file{}, samples: newSampler(source)}
+	s.surveys = surveys{list: call[[]*vram.Pool]{do: source.Pools}, pools: map[*vram.Pool]*surveyor{}}
+	list, _ := fs.ReadDir(assets, "assets") // which is there
+	for _, e := range list {
+		content, _ := assets.ReadFile("assets/" + e.Name())
+		sum := sha256.Sum256(content)
+		s.files[e.Name()] = file{content, kinds[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:12]) + `"`}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, "index.html") })
+	mux.HandleFunc("/{file}", func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, r.PathValue("file")) })
+	mux.HandleFunc("/api/snapshot", s.snapshot)
+	mux.HandleFunc("/api/history", s.history)
+	mux.HandleFunc("/api/events", s.events)
+	mux.HandleFunc("/api/memory", s.memory)
+	mux.HandleFunc("/api/blocks", s.blocks)
+	mux.HandleFunc("/api/holders", s.holders)
+	if source.Metrics != nil {
+		mux.Handle("/metrics", source.Metrics)
+	}
+	return guard(mux)
+}
+
+// policy allows what the page has, from where it came, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// answerWithin is how long a client may take to read an answer.
+const answerWithin = 30 * time.Second
+
+// guard lets through what may read this page, and reads.
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-cache")
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "GET or HEAD", http.StatusMethodNotAllowed)
+			return
+		case !hostAllowed(r):
+			http.Error(w, "This server is for this machine: ask for it as localhost or by its address.", http.StatusForbidden)
+			return
+		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
+			http.Error(w, "Other sites may not read this.", http.StatusForbidden)
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin)) // where there are deadlines
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostAllowed refuses names that somebody made lead to the loopback address, so that a
+// page of theirs could read this one (DNS rebinding). What is reached from elsewhere
+// is protected by whoever opened it.
+func hostAllowed(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if tcp, ok := local.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		return true
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (s *server) asset(w http.ResponseWriter, r *http.Request, name string) {
+	f, there := s.files[name]
+	if !there {
+		http.Error(w, "There is no such page.", http.StatusNotFound)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("ETag", f.tag)
+	if r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	_, _ = w.Write(f.content) // who asked is gone
+}
+
+func (s *server) snapshot(w http.ResponseWriter, r *http.Request) {
+	if _, err := parse(r); err != nil {
+		refuse(w, err)
+		return
+	}
+	now, err := s.samples.call.get(r.Context(), patience)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, now.Snapshot)
+}
+
+func (s *server) history(w http.ResponseWriter, r *http.Request) {
+	if _, err := parse(r); err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, s.samples.past())
+}
+
+// answer writes a document.
+func answer(w http.ResponseWriter, document any) {
+	text, err := json.Marshal(document)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // who asked is gone
+}
+
+// refuse says what is wrong.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	switch {
+	case errors.Is(err, errQuery):
+		status = http.StatusBadRequest
+	case errors.Is(err, errNoPool):
+		status = http.StatusNotFound
+	}
+	http.Error(w, err.Error(), status)
+}

@@ -1,0 +1,281 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+var ctx = context.Background()
+
+// fill makes a pool with live, pending and free blocks of all sizes.
+func fill(t testing.TB, source vram.Source, blocks int) *vram.Pool {
+	t.Helper()
+	dev := devicetest.Open(t)
+	pool, err := vram.New(dev, vram.Options{Source: source, Stacks: vram.StacksAll})
+	testkit.OK(t, err)
+	r := rand.New(rand.NewPCG(3, 4))
+	var held []vram.Block
+	for i := range blocks {
+		n := 1 + r.Int64N(4000)
+		if i%50 == 0 {
+			n = 1 + r.Int64N(3<<20)
+		}
+		b, err := pool.Alloc(ctx, n, vram.Use{Purpose: vram.Purposes()[r.IntN(5)], Name: fmt.Sprint("layer ", r.IntN(4))})
+		testkit.OK(t, err)
+		held = append(held, b)
+		if r.IntN(3) == 0 {
+			k := r.IntN(len(held))
+			testkit.OK(t, held[k].Free())
+			held = slices.Delete(held, k, k+1)
+		}
+	}
+	t.Cleanup(func() {
+		for _, b := range held {
+			testkit.OK(t, b.Free())
+		}
+		testkit.OK(t, pool.Close())
+	})
+	return pool
+}
+
+func servePool(t testing.TB, pools ...*vram.Pool) *httptest.Server {
+	s := fake()
+	s.Pools = func() []*vram.Pool { return pools }
+	server := httptest.NewServer(New(s))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func get[T any](t *testing.T, url string) (d T) {
+	t.Helper()
+	r, text := ask(t, "GET", url, nil)
+	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%s: %s %s", url, r.Status, text)
+	}
+	testkit.OK(t, json.Unmarshal([]byte(text), &d))
+	return d
+}
+
+// The map shows what the pool's own snapshot has, whatever part of it is asked for, in
+// however many cells; so do the blocks and the holders.
+func TestMap(t *testing.T) {
+	for _, source := range []vram.Source{vram.SourceChunks, vram.SourceSegments, vram.SourceDriver} {
+		pool := fill(t, source, 600)
+		server := servePool(t, pool)
+		all := get[memoryDocument](t, server.URL+"/api/memory")
+		snapshot := pool.Snapshot()
+		type placed struct {
+			vram.BlockInfo
+			offset int64
+		}
+		var blocks []placed
+		total := int64(0)
+		for _, g := range snapshot.Segments {
+			for _, b := range g.Blocks {
+				blocks = append(blocks, placed{b, total})
+				total += b.Bytes
+			}
+		}
+		if all.Map.Bytes != total || all.Map.To != total || len(all.Pools) != 1 || all.Pools[0].Blocks != snapshot.Stats.Blocks.Current ||
+			all.Pools[0].AllocatedBytes != snapshot.Stats.Allocated.Current || len(all.Map.Segments)+all.Map.More != len(snapshot.Segments) {
+			t.Fatalf("%+v, of %d bytes", all, total)
+		}
+		r := rand.New(rand.NewPCG(5, 6))
+		for range 40 {
+			from, to, cells := r.Int64N(total), r.Int64N(total), 1+r.Int64N(300)
+			m := get[memoryDocument](t, fmt.Sprintf("%s/api/memory?from=%d&to=%d&cells=%d", server.URL, from, to, cells)).Map
+			to = max(from, to)
+			if m.From != from || m.To != to || int64(len(m.Cells)) > cells || int64(len(m.Cells))*m.CellBytes < to-from {
+				t.Fatalf("%+v", m)
+			}
+			for i, cell := range m.Cells {
+				begin, end := from+int64(i)*m.CellBytes, min(from+int64(i+1)*m.CellBytes, to)
+				shares, used, begins := make([]int64, 16), int64(0), false
+				for _, b := range blocks {
+					n := min(b.offset+b.Bytes, end) - max(b.offset, begin)
+					if n <= 0 || b.State == vram.BlockFree {
+						continue
+					}
+					used += n
+					begins = begins || b.offset >= begin
+					if b.State == vram.BlockPending {
+						shares[statePending] += n
+					} else {
+						shares[firstPurpose+int(b.Purpose)] += n
+					}
+				}
+				size := end - begin
+				if got := int64(cell >> 4 & 7); got != (used*7+size-1)/size || used > 0 && shares[cell&15] != slices.Max(shares) || used == 0 && cell != 0 || (cell>>7 == 1) != begins {
+					t.Fatalf("cell %d at %d of %d bytes is %08b, of %d used, %v, begins %v", i, begin, size, cell, used, shares, begins)
+				}
+			}
+
+			d := get[blocksDocument](t, fmt.Sprintf("%s/api/blocks?from=%d&to=%d&limit=5", server.URL, from, to))
+			var want []placed
+			for _, b := range blocks {
+				if b.offset < to && b.offset+b.Bytes > from {
+					want = append(want, b)
+				}
+			}
+			slices.SortStableFunc(want, func(a, b placed) int { return int(b.Bytes - a.Bytes) })
+			if d.Count != len(want) || len(d.Blocks) != min(5, len(want)) {
+				t.Fatalf("%d blocks, %d of them, want %d", d.Count, len(d.Blocks), len(want))
+			}
+			for i, b := range d.Blocks {
+				w := want[i]
+				if b.Offset != w.offset || b.Bytes != w.Bytes || b.RequestedBytes != w.Requested || b.Name != w.Name || b.Address != fmt.Sprintf("%#x", uint64(w.Address)) ||
+					(b.State == "live") != (w.State == vram.BlockLive) {
+					t.Fatalf("%+v, want %+v", b, w)
+				}
+				if b.State == "live" && (len(b.Stack) == 0 || !strings.Contains(b.Stack[0], "page.fill")) {
+					t.Errorf("stack %q", b.Stack)
+				}
+			}
+		}
+
+		h := get[holdersDocument](t, server.URL+"/api/holders?limit=3")
+		sums := map[string]int64{}
+		for _, b := range blocks {
+			if b.State == vram.BlockLive {
+				sums[b.Purpose.String()+"/"+b.Name] += b.Bytes
+			}
+		}
+		var most []int64
+		for _, n := range sums {
+			most = append(most, n)
+		}
+		slices.Sort(most)
+		slices.Reverse(most)
+		if h.Count != len(sums) || len(h.Holders) != 3 {
+			t.Fatalf("%+v, want 3 of %d", h, len(sums))
+		}
+		for i, x := range h.Holders {
+			if x.AllocatedBytes != most[i] || sums[x.Purpose+"/"+x.Name] != most[i] || x.RequestedBytes > x.AllocatedBytes || x.Blocks == 0 {
+				t.Errorf("holder %d: %+v, want %d bytes", i, x, most[i])
+			}
+		}
+	}
+}
+
+// Pools keep their numbers while others come and go, and where there is none that is
+// said.
+func TestPools(t *testing.T) {
+	a, b := fill(t, vram.SourceAuto, 10), fill(t, vram.SourceAuto, 20)
+	open := []*vram.Pool{a, b}
+	s := fake()
+	s.Pools = func() []*vram.Pool { return open }
+	server := serve(t, s)
+	if d := get[memoryDocument](t, server.URL+"/api/memory"); len(d.Pools) != 2 || d.Map.Pool != 1 || d.Pools[1].Pool != 2 {
+		t.Errorf("%+v", d)
+	}
+	open = []*vram.Pool{b}
+	if d := get[memoryDocument](t, server.URL+"/api/memory"); len(d.Pools) != 1 || d.Map.Pool != 2 {
+		t.Errorf("%+v", d)
+	}
+	if r, _ := ask(t, "GET", server.URL+"/api/memory?pool=1", nil); r.StatusCode != 404 {
+		t.Error(r.Status)
+	}
+	open = []*vram.Pool{a, b}
+	if d := get[memoryDocument](t, server.URL+"/api/memory?pool=2"); d.Pools[0].Pool != 3 || d.Map.Pool != 2 {
+		t.Errorf("%+v", d)
+	}
+	open = nil
+	if d := get[memoryDocument](t, server.URL+"/api/memory"); d.Map != nil || len(d.Pools) != 0 || len(d.States) < 9 {
+		t.Errorf("%+v", d)
+	}
+	if d := get[blocksDocument](t, server.URL+"/api/blocks"); d.Count != 0 || d.Blocks == nil {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A survey is kept for a while, and given up when nobody asks.
+func TestSurveyIsKept(t *testing.T) {
+	pool := fill(t, vram.SourceAuto, 10)
+	s := surveys{list: call[[]*vram.Pool]{do: func() []*vram.Pool { return []*vram.Pool{pool} }}, pools: map[*vram.Pool]*surveyor{}}
+	defer func() { s.forget.Stop() }()
+	all, err := s.look(ctx)
+	testkit.OK(t, err)
+	a, err := all[0].get(ctx)
+	testkit.OK(t, err)
+	all[0].last.took = time.Hour // it held the pool up that long
+	if b, _ := all[0].get(ctx); b != a {
+		t.Error("a new survey at once")
+	}
+	s.drop()
+	if b, _ := all[0].get(ctx); b == a {
+		t.Error("the survey was kept")
+	}
+}
+
+// One that lost its device says so, and one that hangs holds nothing up.
+func TestHealth(t *testing.T) {
+	open := func(memory func() (device.Memory, error)) device.Device {
+		return sick{device.Wrapper{Device: devicetest.Open(t)}, memory}
+	}
+	release := make(chan struct{})
+	defer close(release)
+	var list []device.Device
+	h := newHealth(func() []device.Device { return list })
+	for _, c := range []struct {
+		device device.Device
+		says   string
+	}{
+		{open(func() (device.Memory, error) { return device.Memory{TotalBytes: 7, FreeBytes: 3}, nil }), ""},
+		{open(func() (device.Memory, error) { return device.Memory{}, fmt.Errorf("fell off the bus") }), "fell off the bus"},
+		{open(func() (device.Memory, error) { <-release; return device.Memory{}, nil }), "it does not answer"},
+	} {
+		list = []device.Device{c.device}
+		clear(h.asked)
+		for range 2 {
+			got := h.look(ctx)
+			if len(got) != 1 || got[0].Error != c.says || (c.says == "") != (got[0].TotalBytes == 7) || got[0].Device != c.device.Info().ID {
+				t.Errorf("%+v, want %q", got, c.says)
+			}
+		}
+	}
+	list = nil
+	if got := h.look(ctx); len(got) != 0 || len(h.asked) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+type sick struct {
+	device.Wrapper
+	memory func() (device.Memory, error)
+}
+
+func (s sick) Memory() (device.Memory, error) { return s.memory() }
+
+// What a map of many blocks costs: the survey, and then each request.
+func BenchmarkSurvey(b *testing.B) {
+	pool := fill(b, vram.SourceAuto, 300_000)
+	v := &surveyor{pool: pool}
+	b.Run("take", func(b *testing.B) {
+		for b.Loop() {
+			v.take()
+		}
+		b.ReportMetric(float64(v.last.took.Microseconds())/1000, "ms-held")
+	})
+	b.Run("draw", func(b *testing.B) {
+		for b.Loop() {
+			v.last.draw(0, v.last.bytes, maxCells)
+		}
+	})
+	b.Run("holders", func(b *testing.B) {
+		for b.Loop() {
+			v.last.holders(10)
+		}
+	})
+}
