@@ -4,7 +4,8 @@
 #   bench/build.sh && bench/h200.sh OUT [PART …]
 #
 # Parts, in the order they are named: check (the conformance and kernel suites),
-# link, moves, peers (for two GPUs), outofcore, tier, weights, hold, processes,
+# link, moves, peers (for two GPUs), outofcore, shares (its products in little
+# memory, alone: a minute), tier, weights, hold, processes,
 # photos, feed, tune, python. By default check, link, moves, processes and photos. Each
 # can run alone, into the same folder. Work with more than the device has:
 #
@@ -25,7 +26,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore tier weights hold processes photos feed tune python-tests python"
+all="check link moves peers outofcore shares tier weights hold processes photos feed tune python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -183,7 +184,14 @@ part_outofcore() {
 	step "outofcore: PyTorch"
 	peer torch-outofcore torch_outofcore --repeats 2
 	step "outofcore: the rest"
-	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only tf32,shares,pageable,arrays >"$out/outofcore-more.json"
+	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only tf32,shares,turned,pageable,arrays >"$out/outofcore-more.json"
+}
+
+part_shares() {
+	check outofcore
+	export XDG_CACHE_HOME=$tmp
+	[ -n "${QUICK:-}" ] || $pinion bench link --device "$device" --calibrate
+	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only shares,turned >"$out/outofcore-shares.json"
 }
 
 part_tier() {

@@ -24,7 +24,8 @@ func (f Floor) Seconds() float64 { return max(f.LinkSeconds, f.ComputeSeconds) }
 // Kwasniewski et al. (SC 2019) show blockings that come near it.
 func (p *Problem) Floor() Floor {
 	size := int64(p.Type.Size())
-	f := Floor{H2DBytes: (p.M*p.K + p.K*p.N) * size, D2HBytes: p.M * p.N * size}
+	bytes := p.matrixBytes()
+	f := Floor{H2DBytes: bytes[matrixA] + bytes[matrixB], D2HBytes: bytes[matrixC]}
 	if p.ReadC {
 		f.H2DBytes += f.D2HBytes
 	}

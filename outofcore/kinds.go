@@ -97,28 +97,27 @@ type cut struct {
 	sizes       slotSizes
 	room        int64 // for tiles
 
-	load        [3]float64 // seconds in which all of A, B, and C where it is read, comes in
-	loadBytes   [3]float64
-	store, last float64 // seconds in which C goes out, and its last tile
-	compute     float64 // seconds of all products
-	first       float64 // seconds until there is a tile of both
+	// Seconds in which all of A, B, and C where it is read, comes in; and bytes.
+	load, loadBytes   [3]float64
+	store, storeBytes float64 // the same of C that goes out
+	first, last       float64 // seconds until there is a tile of A and of B, and of the last one of C
+	compute           float64 // seconds of all products
 }
 
 func (p *Problem) cut(m, n, depth int64) *cut {
 	c := &cut{Problem: p, m: m, n: n, depth: depth, mt: int(ceil(p.M, m)), nt: int(ceil(p.N, n)), kt: int(ceil(p.K, depth)),
 		sizes: p.slotSizes(m, n, depth)}
 	c.room = p.DeviceBytes - c.sizes.narrow.bytes()
-	size := float64(p.Type.Size())
 	rate := func(of matrix) float64 { return p.rate(of, m, n, depth, false) }
-	c.loadBytes = [3]float64{float64(p.M) * float64(p.K) * size, float64(p.K) * float64(p.N) * size, 0}
-	all := float64(p.M) * float64(p.N) * size
-	if p.ReadC {
-		c.loadBytes[matrixC] = all
-	}
+	bytes := p.matrixBytes()
 	for of := range matrix(3) {
-		c.load[of] = c.loadBytes[of] / rate(of)
+		if of != matrixC || p.ReadC {
+			c.loadBytes[of] = float64(bytes[of])
+			c.load[of] = c.loadBytes[of] / rate(of)
+		}
 	}
-	c.store = all / p.rate(matrixC, m, n, depth, true)
+	c.storeBytes = float64(bytes[matrixC])
+	c.store = c.storeBytes / p.rate(matrixC, m, n, depth, true)
 	c.last = c.store / float64(c.mt*c.nt)
 	whole := float64(m) * float64(n) * float64(depth) // of a product; at the edges they are smaller
 	c.compute = p.stepSeconds(m, n, depth, c.kt > 1, false) * float64(p.M) * float64(p.N) * float64(p.K) / whole
@@ -135,7 +134,7 @@ func (c *cut) guess(times [2]float64, stall, wait float64) float64 {
 		in += n * c.load[of]
 		bytes += n * c.loadBytes[of]
 	}
-	slowIn, slowOut := c.together(bytes, in, float64(c.M)*float64(c.N)*float64(c.Type.Size()), c.store)
+	slowIn, slowOut := c.together(bytes, in, c.storeBytes, c.store)
 	return max(c.compute+stall, in*slowIn, c.store*slowOut) + c.first + c.last + wait
 }
 

@@ -75,9 +75,11 @@ type lane struct {
 	begin  device.Event   // before everything
 	starts []device.Event // of operation n: starts[n % len(starts)]
 	marks  []device.Event // its end, in the same way
+	of     []matrix       // what it moves or makes a part of, in the same way
 	queued int            // operations
 	passed int            // that the host has seen done
 	took   Lane           // they took
+	each   [3]float64     // those of A, B and C took
 }
 
 // lane makes a lane that is at most ahead operations in front of the device.
@@ -94,7 +96,7 @@ func (l *lanes) lane(dev device.Device, name string, ahead int) (n *lane, err er
 	}
 	n.begin = event()
 	for range ahead {
-		n.starts, n.marks = append(n.starts, event()), append(n.marks, event())
+		n.starts, n.marks, n.of = append(n.starts, event()), append(n.marks, event()), append(n.of, 0)
 	}
 	if err == nil {
 		err = n.stream.Record(n.begin)
@@ -105,8 +107,8 @@ func (l *lanes) lane(dev device.Device, name string, ahead int) (n *lane, err er
 	return n, nil
 }
 
-// push queues the next operation.
-func (n *lane) push(queue func(s device.Stream) error) error {
+// push queues the next operation, with a tile of a matrix.
+func (n *lane) push(of matrix, queue func(s device.Stream) error) error {
 	number := n.queued // this goroutine alone changes it
 	if number-n.passed == len(n.marks) {
 		if err := n.retire(); err != nil {
@@ -119,6 +121,7 @@ func (n *lane) push(queue func(s device.Stream) error) error {
 	if err := n.stream.Record(n.starts[number%len(n.starts)]); err != nil {
 		return fmt.Errorf("%s: %w", n.name, err)
 	}
+	n.of[number%len(n.of)] = of
 	if err := queue(n.stream); err != nil {
 		return fmt.Errorf("%s: %w", n.name, err)
 	}
@@ -147,6 +150,7 @@ func (n *lane) retire() error {
 		return fmt.Errorf("%s: %w", n.name, err)
 	}
 	n.took.add(from.Seconds(), took.Seconds())
+	n.each[n.of[n.passed%len(n.of)]] += took.Seconds()
 	n.mu.Lock()
 	n.passed++
 	n.mu.Unlock()

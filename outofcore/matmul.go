@@ -239,6 +239,11 @@ func (r *Runner) execute(ctx context.Context, p *Product, b blas.BLAS, report *R
 	lanes.run(x.fillOut)
 	err = lanes.wait(ctx)
 	report.Lanes = Lanes{x.in.took, x.compute.took, x.out.took}
+	report.Moved = plan.Moved
+	for of := range report.Moved {
+		report.Moved[of].H2DSeconds, report.Moved[of].D2HSeconds = x.in.each[of], 0
+	}
+	report.Moved[matrixC].D2HSeconds = x.out.each[matrixC]
 	runtime.KeepAlive(p) // the driver may use the matrices to the end
 	return err
 }
@@ -260,7 +265,7 @@ func (x *execution) fillIn() error {
 				return err
 			}
 		}
-		if err := x.in.push(func(s device.Stream) error { return x.copy(s, l.tile, at, false) }); err != nil {
+		if err := x.in.push(l.tile.of, func(s device.Stream) error { return x.copy(s, l.tile, at, false) }); err != nil {
 			return err
 		}
 	}
@@ -299,7 +304,7 @@ func (x *execution) fillCompute() error {
 				return err
 			}
 		}
-		if err := x.compute.push(func(stream device.Stream) error { return x.multiply(stream, s) }); err != nil {
+		if err := x.compute.push(matrixC, func(stream device.Stream) error { return x.multiply(stream, s) }); err != nil {
 			return err
 		}
 	}
@@ -315,7 +320,7 @@ func (x *execution) fillOut() error {
 		if err := x.out.follow(x.compute, number); err != nil {
 			return err
 		}
-		err := x.out.push(func(stream device.Stream) error {
+		err := x.out.push(matrixC, func(stream device.Stream) error {
 			return x.copy(stream, tile{matrixC, s.i, s.j}, x.result(s.c, s.narrow), true)
 		})
 		if err != nil {

@@ -107,10 +107,11 @@ type Plan struct {
 	SplitK bool
 	Narrow Slots
 
-	Products           int     // of tiles
-	H2DBytes, D2HBytes int64   // that the plan moves
-	Seconds            float64 // that it takes by the rates; 0 if they are unknown
-	Lanes              Lanes   // how that comes about
+	Products           int      // of tiles
+	H2DBytes, D2HBytes int64    // that the plan moves
+	Moved              [3]Moved // how many of A, B and C, and how fast by the rates
+	Seconds            float64  // that it takes by the rates; 0 if they are unknown
+	Lanes              Lanes    // how that comes about
 
 	loads  []load
 	steps  []step
@@ -120,6 +121,13 @@ type Plan struct {
 // DeviceBytes is the memory that the plan takes.
 func (p *Plan) DeviceBytes() int64 {
 	return p.A.bytes() + p.B.bytes() + p.Sums.bytes() + p.Narrow.bytes()
+}
+
+// Moved is what crosses the link of one matrix.
+type Moved struct {
+	H2DBytes, D2HBytes     int64
+	H2DSeconds, D2HSeconds float64 // that its copies take
+	RowBytes               int64   // of rows that have gaps between them in host memory; 0: there are no gaps
 }
 
 // Slots are places of one size in device memory.
@@ -135,6 +143,14 @@ const (
 	matrixB
 	matrixC
 )
+
+func (m matrix) String() string { return string("ABC"[m]) }
+
+// matrixBytes are the bytes of A, B and C.
+func (p *Problem) matrixBytes() [3]int64 {
+	size := int64(p.Type.Size())
+	return [3]int64{p.M * p.K * size, p.K * p.N * size, p.M * p.N * size}
+}
 
 // tile is a tile of a matrix, by its row and column of tiles.
 type tile struct {

@@ -40,6 +40,7 @@ type Report struct {
 	Library string        // that multiplied
 	Pinned  bool          // all host memory was pinned, and copied straight
 	Lanes   Lanes         // as the device saw them; [Plan.Lanes] is what was expected
+	Moved   [3]Moved      // of A, B and C, as the device saw it; [Plan.Moved] is what was expected
 	Setup   time.Duration // planning, device memory and streams
 	Wall    time.Duration // all of it
 }
@@ -87,19 +88,31 @@ func (r Report) String() string {
 	fmt.Fprintf(&t, "%d x %d x %d of %v by %s, %s\n", q.M, q.N, q.K, q.Type, r.Library, memory)
 	fmt.Fprintf(&t, "%s of tiles of %d x %d x %d in %s of device memory\n", units.Count(p.Products, "product"),
 		p.TileM, p.TileN, p.TileK, units.Bytes(p.DeviceBytes()))
-	table := texttable.New("", ">moved", ">least", ">times", ">at", ">expected")
-	row := func(name string, moved, least int64, lanes ...Lane) {
-		cells := []string{name, units.Bytes(moved), units.Bytes(least), units.Digits(float64(moved) / float64(least)), "", ""}
-		for i, l := range lanes {
-			if l.Busy > 0 {
-				cells[4+i] = units.Rate(float64(moved) / l.Busy)
-			}
+	table := texttable.New("", ">moved", ">least", ">times", ">at", ">expected", ">rows of")
+	rate := func(bytes int64, seconds float64) string {
+		if seconds == 0 {
+			return ""
 		}
-		table.Add(cells...)
+		return units.Rate(float64(bytes) / seconds)
 	}
-	row("copied in", p.H2DBytes, r.Floor.H2DBytes, r.Lanes.In, p.Lanes.In)
-	row("copied out", p.D2HBytes, r.Floor.D2HBytes, r.Lanes.Out, p.Lanes.Out)
-	row("both", p.H2DBytes+p.D2HBytes, r.Floor.BothBytes)
+	row := func(name string, moved, least int64, took, planned float64, rows string) {
+		table.Add(name, units.Bytes(moved), units.Bytes(least), units.Digits(float64(moved)/float64(least)), rate(moved, took), rate(moved, planned), rows)
+	}
+	rows := func(of matrix) string {
+		if n := p.Moved[of].RowBytes; n > 0 {
+			return units.Bytes(n)
+		}
+		return "no gaps"
+	}
+	least := q.matrixBytes()
+	row("copied in", p.H2DBytes, r.Floor.H2DBytes, r.Lanes.In.Busy, p.Lanes.In.Busy, "")
+	for of, planned := range p.Moved {
+		if planned.H2DBytes > 0 {
+			row("  "+matrix(of).String(), planned.H2DBytes, least[of], r.Moved[of].H2DSeconds, planned.H2DSeconds, rows(matrix(of)))
+		}
+	}
+	row("copied out", p.D2HBytes, r.Floor.D2HBytes, r.Lanes.Out.Busy, p.Lanes.Out.Busy, rows(matrixC))
+	row("both", p.H2DBytes+p.D2HBytes, r.Floor.BothBytes, 0, 0, "")
 	t.WriteString(table.String())
 	times := texttable.New("", ">time", "")
 	if r.Floor.ComputeSeconds > 0 {

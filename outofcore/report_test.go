@@ -51,7 +51,20 @@ func TestReport(t *testing.T) {
 		if l := report.Plan.Lanes; l.Products.Began <= 0 || max(l.Products.Ended, l.Out.Ended) != report.Plan.Seconds {
 			t.Errorf("planned: %+v in %v s", l, report.Plan.Seconds)
 		}
-		for _, want := range []string{"first tiles", "waiting", "last tiles", "closing", "planned", "expected"} {
+		var in, out int64
+		for of, m := range report.Moved {
+			planned := report.Plan.Moved[of]
+			in, out = in+m.H2DBytes, out+m.D2HBytes
+			if m.H2DBytes != planned.H2DBytes || m.D2HBytes != planned.D2HBytes || m.RowBytes != planned.RowBytes ||
+				(m.H2DBytes > 0) != (m.H2DSeconds > 0) || (m.H2DBytes > 0) != (planned.H2DSeconds > 0) ||
+				(m.D2HBytes > 0) != (m.D2HSeconds > 0) || (m.D2HBytes > 0) != (planned.D2HSeconds > 0) {
+				t.Errorf("%v: %+v, planned %+v", matrix(of), m, planned)
+			}
+		}
+		if in != report.Plan.H2DBytes || out != report.Plan.D2HBytes {
+			t.Errorf("the matrices moved %d and %d bytes, all of it is %d and %d", in, out, report.Plan.H2DBytes, report.Plan.D2HBytes)
+		}
+		for _, want := range []string{"  A ", "  B ", "rows of", "first tiles", "waiting", "last tiles", "closing", "planned", "expected"} {
 			if !strings.Contains(report.String(), want) {
 				t.Errorf("%q is missing in\n%s", want, report)
 			}

@@ -110,6 +110,10 @@ func (p *Problem) simulate(k kind) *Plan {
 		on.resident[was.at], places[moved].at = moved, was.at
 		on.resident = on.resident[:len(on.resident)-1]
 	}
+	bring := func(is tile, v vacancy) {
+		plan.loads = append(plan.loads, load{is, v.slot, v.after})
+		plan.Moved[is.of].H2DBytes += plan.bytes(is)
+	}
 	// use makes a tile resident for step s, beside the other tile of the step.
 	use := func(s, t, other, next int, is tile) int {
 		on := shelfOf(is.of)
@@ -126,8 +130,7 @@ func (p *Problem) simulate(k kind) *Plan {
 			v := on.free.take()
 			places[t].slot, places[t].at = v.slot, len(on.resident)
 			on.resident = append(on.resident, t)
-			plan.loads = append(plan.loads, load{is, v.slot, v.after})
-			plan.H2DBytes += plan.bytes(is)
+			bring(is, v)
 		}
 		places[t].last, places[t].next = s, next
 		return places[t].slot
@@ -158,8 +161,7 @@ func (p *Problem) simulate(k kind) *Plan {
 					at.narrow = v.slot
 					comeIn = append(comeIn, vacancy{v.slot, s})
 				}
-				plan.loads = append(plan.loads, load{is, v.slot, v.after})
-				plan.H2DBytes += plan.bytes(is)
+				bring(is, v)
 			}
 		}
 		at.c = here.slot
@@ -175,7 +177,7 @@ func (p *Problem) simulate(k kind) *Plan {
 				sums = append(sums, vacancy{at.c, plan.stores})
 			}
 			plan.stores++
-			plan.D2HBytes += plan.bytes(is)
+			plan.Moved[matrixC].D2HBytes += plan.bytes(is)
 		}
 		plan.steps[s] = at
 		for of, t := range []int{a, b} { // what is not used again makes room at once
@@ -185,7 +187,13 @@ func (p *Problem) simulate(k kind) *Plan {
 		}
 	}
 	plan.Products = len(order)
-	plan.Seconds, plan.Lanes = plan.time()
+	for of := range plan.Moved {
+		m := &plan.Moved[of]
+		m.RowBytes = p.rowBytes(matrix(of), plan.TileM, plan.TileN, plan.TileK)
+		plan.H2DBytes += m.H2DBytes
+		plan.D2HBytes += m.D2HBytes
+	}
+	plan.time()
 	return plan
 }
 
@@ -228,25 +236,26 @@ func (p *Problem) together(inBytes, in, outBytes, out float64) (slowIn, slowOut 
 }
 
 // time runs the plan by the rates: three queues that wait for each other.
-func (p *Plan) time() (seconds float64, lanes Lanes) {
-	q := &p.Problem
+func (p *Plan) time() {
+	p.Lanes = Lanes{}
+	q, lanes := &p.Problem, &p.Lanes
 	rate := func(of matrix, toHost bool) float64 { return q.rate(of, p.TileM, p.TileN, p.TileK, toHost) }
-	rates := [3]float64{rate(matrixA, false), rate(matrixB, false), rate(matrixC, false)}
-	loading := func(t tile) float64 { return float64(p.bytes(t)) / rates[t.of] }
-	outRate := rate(matrixC, true)
-	storing := func(s step) float64 { return float64(p.bytes(tile{matrixC, s.i, s.j})) / outRate }
-	in, compute, out := &lanes.In, &lanes.Products, &lanes.Out
-	for _, l := range p.loads {
-		in.Busy += loading(l.tile)
+	var loading [3]float64 // seconds a byte
+	alone := 0.0           // seconds of all copies in, if nothing went out
+	for of, m := range p.Moved {
+		loading[of] = 1 / rate(matrix(of), false)
+		alone += float64(m.H2DBytes) * loading[of]
 	}
-	for _, at := range p.steps {
-		if at.last {
-			out.Busy += storing(at)
-		}
+	storing := 1 / rate(matrixC, true)
+	slowIn, slowOut := q.together(float64(p.H2DBytes), alone, float64(p.D2HBytes), float64(p.D2HBytes)*storing)
+	storing *= slowOut
+	for of := range p.Moved {
+		m := &p.Moved[of]
+		loading[of] *= slowIn
+		m.H2DSeconds, m.D2HSeconds = float64(m.H2DBytes)*loading[of], float64(m.D2HBytes)*storing
 	}
-	slowIn, slowOut := q.together(float64(p.H2DBytes), in.Busy, float64(p.D2HBytes), out.Busy)
-	in.Busy, out.Busy = 0, 0
 
+	in, compute, out := &lanes.In, &lanes.Products, &lanes.Out
 	loaded, stepped := make([]float64, len(p.loads)), make([]float64, len(p.steps))
 	stored := make([]float64, 0, p.stores)
 	next := 0
@@ -261,7 +270,7 @@ func (p *Plan) time() (seconds float64, lanes Lanes) {
 					free = stepped[l.after]
 				}
 			}
-			loaded[next] = in.add(free, loading(l.tile)*slowIn)
+			loaded[next] = in.add(free, float64(p.bytes(l.tile))*loading[l.tile.of])
 		}
 		ready := 0.0
 		if at.loads > 0 {
@@ -274,10 +283,10 @@ func (p *Plan) time() (seconds float64, lanes Lanes) {
 		_, _, _, columns := p.extent(tile{matrixB, at.l, at.j})
 		stepped[s] = compute.add(ready, q.stepSeconds(rows, columns, depth, !at.first, at.last && p.narrows()))
 		if at.last {
-			stored = append(stored, out.add(stepped[s], storing(at)*slowOut))
+			stored = append(stored, out.add(stepped[s], float64(p.bytes(tile{matrixC, at.i, at.j}))*storing))
 		}
 	}
-	return max(compute.Ended, out.Ended), lanes
+	p.Seconds = max(compute.Ended, out.Ended)
 }
 
 // behindStore reports whether a load waits for a store, and not for a step.

@@ -46,7 +46,7 @@ type options struct {
 
 func main() {
 	var o options
-	o.Flags("f32, tf32, bf16, shares, pageable, arrays")
+	o.Flags("f32, tf32, bf16, shares, turned, pageable, arrays")
 	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each row")
 	flag.Parse()
 	harness.Main("outofcore", func(ctx context.Context, w io.Writer) error {
@@ -72,7 +72,21 @@ type row struct {
 	FloorFraction  float64 `json:"floor_fraction,omitempty"`    // of the wall time
 	AtLeast        float64 `json:"at_least_fraction,omitempty"` // of the floor, to reach on an H200
 	Went           *went   `json:"went,omitempty"`              // where the time went
+	Moved          []moved `json:"moved,omitempty"`             // of A, B and C
 	Library        string  `json:"library,omitempty"`
+}
+
+// moved is what crossed the link of a matrix in the last repeat, beside what was
+// planned.
+type moved struct {
+	Matrix           string  `json:"matrix"`
+	RowBytes         int64   `json:"row_bytes"` // of rows with gaps between them; 0: no gaps
+	H2DBytes         int64   `json:"h2d_bytes"`
+	D2HBytes         int64   `json:"d2h_bytes"`
+	H2DGBPerS        float64 `json:"h2d_gb_per_s"`
+	D2HGBPerS        float64 `json:"d2h_gb_per_s"`
+	PlannedH2DGBPerS float64 `json:"planned_h2d_gb_per_s"`
+	PlannedD2HGBPerS float64 `json:"planned_d2h_gb_per_s"`
 }
 
 // went is where the time of the last repeat went, beside what was planned. The
@@ -124,13 +138,25 @@ func measureAll(ctx context.Context, dev device.Device, o options) (*document, e
 	product := func(c shape) func(context.Context, *harness.Memory) error {
 		return func(ctx context.Context, m *harness.Memory) error { return b.shape(ctx, m, c) }
 	}
-	quarter := []int64{4}
+	quarter, few := []int64{4}, []int64{4, 16}
+	bf16 := shape{n: half, t: dtype.BF16, pinned: true}
+	named := func(name string, shares []int64, change func(*shape)) func(context.Context, *harness.Memory) error {
+		c := bf16
+		c.name, c.shares = name, shares
+		change(&c)
+		return product(c)
+	}
 	err := b.Measure(ctx, dev, o.Only, []harness.Group{
-		{Name: "f32", Measure: product(shape{"f32", n32, dtype.F32, false, true, quarter, true})},
-		{Name: "tf32", Measure: product(shape{"tf32", n32, dtype.F32, true, true, quarter, false})},
-		{Name: "bf16", Measure: product(shape{"bf16", n16, dtype.BF16, false, true, quarter, true})},
-		{Name: "shares", Measure: product(shape{"bf16, by memory", half, dtype.BF16, false, true, shares, false})},
-		{Name: "pageable", Measure: product(shape{"bf16, pageable", half, dtype.BF16, false, false, quarter, false})},
+		{Name: "f32", Measure: product(shape{name: "f32", n: n32, t: dtype.F32, pinned: true, shares: quarter, bound: true})},
+		{Name: "tf32", Measure: product(shape{name: "tf32", n: n32, t: dtype.F32, tf32: true, pinned: true, shares: quarter})},
+		{Name: "bf16", Measure: product(shape{name: "bf16", n: n16, t: dtype.BF16, pinned: true, shares: quarter, bound: true})},
+		{Name: "shares", Measure: named("bf16, by memory", shares, func(*shape) {})},
+		{Name: "turned", Measure: func(ctx context.Context, m *harness.Memory) error {
+			return errors.Join(
+				named("bf16, A B'", few, func(c *shape) { c.transB = true })(ctx, m),
+				named("bf16, A' B", few, func(c *shape) { c.transA = true })(ctx, m))
+		}},
+		{Name: "pageable", Measure: named("bf16, pageable", quarter, func(c *shape) { c.pinned = false })},
 		{Name: "arrays", Measure: b.arrays},
 	})
 	return &b.Document, err
@@ -138,13 +164,14 @@ func measureAll(ctx context.Context, dev device.Device, o options) (*document, e
 
 // shape is a square product.
 type shape struct {
-	name   string
-	n      int64
-	t      dtype.DType
-	tf32   bool
-	pinned bool
-	shares []int64 // of the data that fits: 1 / share
-	bound  bool    // a quarter has to reach the target
+	name           string
+	n              int64
+	t              dtype.DType
+	transA, transB bool
+	tf32           bool
+	pinned         bool
+	shares         []int64 // of the data that fits: 1 / share
+	bound          bool    // a quarter has to reach the target
 }
 
 // sample is a row that is being measured.
@@ -181,7 +208,7 @@ func (b *bench) shape(ctx context.Context, m *harness.Memory, c shape) (err erro
 	matrix := func(b []byte) outofcore.Matrix {
 		return outofcore.Matrix{Bytes: b, Type: c.t, Rows: c.n, Columns: c.n}
 	}
-	product := outofcore.Product{A: matrix(host[0]), B: matrix(host[1]), C: matrix(host[2]), TF32: c.tf32}
+	product := outofcore.Product{A: matrix(host[0]), B: matrix(host[1]), C: matrix(host[2]), TransA: c.transA, TransB: c.transB, TF32: c.tf32}
 
 	core, err := newInCore(ctx, m, engine, library, c, host)
 	if err != nil {
@@ -248,14 +275,21 @@ func (r *row) explain(report *outofcore.Report, inCore float64) {
 	r.FloorH2DBytes, r.FloorD2HBytes, r.LinkSeconds = report.Floor.H2DBytes, report.Floor.D2HBytes, report.Floor.LinkSeconds
 	r.FloorSeconds = max(inCore, r.LinkSeconds)
 	r.FloorFraction = r.FloorSeconds / r.Value
-	rate := func(bytes int64, l outofcore.Lane) float64 { return float64(bytes) / max(l.Busy, 1e-9) / 1e9 }
+	rate := func(bytes int64, seconds float64) float64 { return float64(bytes) / max(seconds, 1e-9) / 1e9 }
 	r.Went = &went{
 		SetupSeconds: at.Setup.Seconds(), FirstTilesSeconds: at.FirstTiles.Seconds(), ProductsSeconds: at.Products.Seconds(),
 		WaitingSeconds: at.Waiting.Seconds(), LastTilesSeconds: at.LastTiles.Seconds(), ClosingSeconds: at.Closing.Seconds(),
 		PlannedProductsSeconds: p.Lanes.Products.Busy,
-		H2DGBPerS:              rate(p.H2DBytes, report.Lanes.In), D2HGBPerS: rate(p.D2HBytes, report.Lanes.Out),
-		PlannedH2DGBPerS: rate(p.H2DBytes, p.Lanes.In), PlannedD2HGBPerS: rate(p.D2HBytes, p.Lanes.Out),
+		H2DGBPerS:              rate(p.H2DBytes, report.Lanes.In.Busy), D2HGBPerS: rate(p.D2HBytes, report.Lanes.Out.Busy),
+		PlannedH2DGBPerS: rate(p.H2DBytes, p.Lanes.In.Busy), PlannedD2HGBPerS: rate(p.D2HBytes, p.Lanes.Out.Busy),
 		RowFractions: p.Problem.RowShare, FlopRates: p.Problem.Speed.FlopRate[:], AddSeconds: p.Problem.Speed.AddSeconds,
+	}
+	r.Moved = nil
+	for of, m := range report.Moved {
+		planned := p.Moved[of]
+		r.Moved = append(r.Moved, moved{Matrix: string("ABC"[of]), RowBytes: m.RowBytes, H2DBytes: m.H2DBytes, D2HBytes: m.D2HBytes,
+			H2DGBPerS: rate(m.H2DBytes, m.H2DSeconds), D2HGBPerS: rate(m.D2HBytes, m.D2HSeconds),
+			PlannedH2DGBPerS: rate(planned.H2DBytes, planned.H2DSeconds), PlannedD2HGBPerS: rate(planned.D2HBytes, planned.D2HSeconds)})
 	}
 	fmt.Fprintf(os.Stderr, "%s, %s: %.1f %% of the floor (in core %.4f s, link alone %.4f)\n%v", r.Name, r.By, 100*r.FloorFraction, inCore, r.LinkSeconds, report)
 }
@@ -324,7 +358,14 @@ func compare(host [3][]byte, c shape) error {
 		j := (part%parts*c.n + random.Int64N(c.n)) / parts
 		var sum, magnitude float64
 		for k := range c.n {
-			v := at(host[0], c.t, i*c.n+k) * at(host[1], c.t, k*c.n+j)
+			a, b := i*c.n+k, k*c.n+j
+			if c.transA {
+				a = k*c.n + i
+			}
+			if c.transB {
+				b = j*c.n + k
+			}
+			v := at(host[0], c.t, a) * at(host[1], c.t, b)
 			sum += v
 			if v < 0 {
 				v = -v
@@ -357,7 +398,7 @@ type inCore struct {
 
 func newInCore(ctx context.Context, m *harness.Memory, engine *transfer.Engine, library blas.BLAS, c shape, host [3][]byte) (*inCore, error) {
 	x := &inCore{ctx: ctx, engine: engine, library: library, stream: m.Stream, host: host}
-	x.gemm = blas.Gemm{M: c.n, N: c.n, K: c.n, Alpha: 1, Type: c.t, TF32: c.tf32, WorkspaceBytes: library.WorkspaceBytes()}
+	x.gemm = blas.Gemm{M: c.n, N: c.n, K: c.n, TransA: c.transA, TransB: c.transB, Alpha: 1, Type: c.t, TF32: c.tf32, WorkspaceBytes: library.WorkspaceBytes()}
 	for i, to := range []*device.Ptr{&x.gemm.A.Ptr, &x.gemm.B.Ptr, &x.gemm.C.Ptr} {
 		p, err := m.Alloc(int64(len(host[i])))
 		if err != nil {
