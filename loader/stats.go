@@ -88,7 +88,8 @@ func (c *counters) moved(d *deviceBuffer) {
 // Stats reports what the loader has done. It may be called at any time from
 // any goroutine.
 func (l *Loader) Stats() Stats {
-	c, t := &l.counters, &l.times
+	c := &l.counters
+	work, idle := l.times.Spent()
 	l.position.Lock()
 	ready := len(l.ready)
 	l.position.Unlock()
@@ -106,8 +107,8 @@ func (l *Loader) Stats() Stats {
 		stagingBytes += n.staging.Bytes()
 	}
 	first := l.feeders[0]
-	stage := func(name, where string, nanoseconds *atomic.Int64) Stage {
-		return Stage{name, where, time.Duration(nanoseconds.Load())}
+	onDevice := func(name string, nanoseconds *atomic.Int64) Stage {
+		return Stage{name, "device", time.Duration(nanoseconds.Load())}
 	}
 	return Stats{
 		Samples:       c.samples.Load(),
@@ -117,13 +118,13 @@ func (l *Loader) Stats() Stats {
 		BytesToDevice: c.bytes.Load(),
 		DeviceWait:    time.Duration(c.deviceWait.Load()),
 		Stages: []Stage{
-			stage("read", "worker", &t.Read),
-			stage("decode", "worker", &t.Decode),
-			stage("resize", "worker", &t.Resize),
-			stage("idle", "worker", &t.Idle),
-			stage("h2d", "device", &c.copyTime),
-			stage("decode on device", "device", &c.deviceDecode),
-			stage("transform", "device", &c.transformTime),
+			{"read", "worker", work.Read},
+			{"decode", "worker", work.Decode},
+			{"resize", "worker", work.Resize},
+			{"idle", "worker", idle},
+			onDevice("h2d", &c.copyTime),
+			onDevice("decode on device", &c.deviceDecode),
+			onDevice("transform", &c.transformTime),
 		},
 		Batch:         l.options.Batch,
 		BatchWhy:      l.batchWhy,

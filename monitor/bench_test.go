@@ -5,12 +5,51 @@ import (
 	"io"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/monitor"
+	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/tier"
 	"github.com/pinion-gpu/pinion/transfer"
 	"github.com/pinion-gpu/pinion/vram"
 )
+
+// What a snapshot takes where much is open: 10,000 pinned buffers, 1,000 arrays, 16
+// loaders, and engines that have copied every way of theirs.
+func BenchmarkTakeMany(b *testing.B) {
+	dev := devicetest.OpenDiscrete(b, 1<<30)
+	pool, err := pinned.NewPool(dev, pinned.Options{Budget: 1 << 30})
+	testkit.OK(b, err)
+	defer pool.Close()
+	for range 10_000 {
+		x, err := pool.Alloc(ctx, 4096)
+		testkit.OK(b, err)
+		defer x.Free()
+	}
+	store, err := tier.New(dev, tier.Options{DeviceBytes: 8 << 20, HostBytes: 8 << 20})
+	testkit.OK(b, err)
+	defer store.Close()
+	for range 1000 {
+		_, err := store.NewArray("", 4096)
+		testkit.OK(b, err)
+	}
+	ds, err := dataset.NewMemoryOf(make([]float32, 3000), []int{3}, dataset.MemoryOptions{})
+	testkit.OK(b, err)
+	for range 16 {
+		l, err := loader.New(dev, ds, loader.Options{Batch: 10, Workers: 2})
+		testkit.OK(b, err)
+		defer l.Close()
+		x, err := l.Next(ctx)
+		testkit.OK(b, err)
+		testkit.OK(b, x.Release())
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		monitor.Take()
+	}
+}
 
 // What a snapshot takes, and its metrics, with a pool of so many live blocks, between
 // which as many are free.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"github.com/pinion-gpu/pinion/internal/striped"
 )
 
 // Stats are what an engine has moved so far.
@@ -82,18 +84,22 @@ func linkDirection(toHost bool) direction {
 	return hostToDevice
 }
 
-// traffic counts what goes one way. It has a cache line of its own: both
-// directions are often busy at once.
+// traffic counts what goes one way.
 type traffic struct {
 	begun, ended, failed, bytes atomic.Int64
-	_                           [32]byte
 }
 
-type traffics [directions][ways]traffic
+// traffics has counts of the ways that were used.
+type traffics [directions][ways]atomic.Pointer[striped.Of[traffic]]
 
 // begin counts a copy that begins. Its end has to follow.
 func (t *traffics) begin(d direction, w way) *traffic {
-	c := &t[d][w]
+	of := t[d][w].Load()
+	if of == nil {
+		t[d][w].CompareAndSwap(nil, new(striped.Of[traffic]))
+		of = t[d][w].Load()
+	}
+	c := of.Near()
 	c.begun.Add(1)
 	return c
 }
@@ -113,16 +119,21 @@ func (e *Engine) Stats() Stats {
 	s := Stats{Waiting: e.stager.Waiting() + e.files.Waiting()}
 	for d := range directions {
 		for w := range ways {
-			c := &e.traffic[d][w]
-			ended := c.ended.Load() // first: nothing ends that has not begun
-			begun := c.begun.Load()
-			if begun == 0 {
+			of := e.traffic[d][w].Load()
+			if of == nil {
 				continue
 			}
-			s.Traffic = append(s.Traffic, Traffic{
-				Direction: d.String(), Path: wayNames[w],
-				Copies: ended, Failed: c.failed.Load(), Active: begun - ended, Bytes: c.bytes.Load(),
-			})
+			t := Traffic{Direction: d.String(), Path: wayNames[w]}
+			for c := range of.All() { // first: nothing ends that has not begun
+				t.Copies += c.ended.Load()
+			}
+			t.Active = -t.Copies
+			for c := range of.All() {
+				t.Active += c.begun.Load()
+				t.Failed += c.failed.Load()
+				t.Bytes += c.bytes.Load()
+			}
+			s.Traffic = append(s.Traffic, t)
 		}
 	}
 	return s

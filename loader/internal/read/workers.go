@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/striped"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
 	"github.com/pinion-gpu/pinion/sampler"
 )
@@ -35,10 +36,25 @@ type Workers struct {
 	times      *Times
 }
 
-// Times counts what workers did, in nanoseconds over all of them.
+// Times counts how long workers did what, over all of them.
 type Times struct {
-	Read, Decode, Resize atomic.Int64
-	Idle                 atomic.Int64
+	by striped.Of[nanoseconds]
+}
+
+type nanoseconds struct{ read, decode, resize, idle atomic.Int64 }
+
+// waited counts that a worker had nothing to do.
+func (c *Times) waited(d time.Duration) { c.by.Near().idle.Add(int64(d)) }
+
+// Spent is what was counted so far.
+func (c *Times) Spent() (work dataset.Timing, idle time.Duration) {
+	for t := range c.by.All() {
+		work.Read += time.Duration(t.read.Load())
+		work.Decode += time.Duration(t.decode.Load())
+		work.Resize += time.Duration(t.resize.Load())
+		idle += time.Duration(t.idle.Load())
+	}
+	return work, idle
 }
 
 // NewWorkers makes the workers of a loader, which count what they do in times.
@@ -69,7 +85,7 @@ func (w *Workers) Work(spawn func(func())) {
 	idle := time.Now()
 	for {
 		t, ok := w.queue.take(w.some(), own)
-		w.times.Idle.Add(int64(time.Since(idle)))
+		w.times.waited(time.Since(idle))
 		if !ok || w.ctx.Err() != nil {
 			over = true
 			return
@@ -112,8 +128,9 @@ func (w *Workers) learn(took time.Duration, samples int) {
 
 // add counts what was done for a sample, and empties t.
 func (c *Times) add(t *dataset.Timing) {
-	c.Read.Add(int64(t.Read))
-	c.Decode.Add(int64(t.Decode))
-	c.Resize.Add(int64(t.Resize))
+	n := c.by.Near()
+	n.read.Add(int64(t.Read))
+	n.decode.Add(int64(t.Decode))
+	n.resize.Add(int64(t.Resize))
 	*t = dataset.Timing{}
 }
