@@ -35,10 +35,10 @@
 //
 // # Cost
 //
-// The packages count always, as part of what they do: in memory of one processor or
-// with locks that they hold anyway, and a copy of an engine with three atomic
-// additions. A snapshot holds each pool up for some microseconds, longer where
-// thousands of blocks are free. There is no goroutine.
+// The packages count always, as part of what they do: with locks that they hold
+// anyway, or by atomic additions, of which there are three a copy of an engine and
+// four a task of a loader's worker. Goroutines add in cache lines of their own. A
+// snapshot holds each pool up for some microseconds. There is no goroutine.
 //
 // # What is counted
 //

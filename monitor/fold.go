@@ -1,9 +1,59 @@
 package monitor
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
+	"sync"
 )
+
+// field is what the tags of a struct's field say.
+type field struct {
+	index int
+	kind  kind
+	float bool
+	name  string // of the label or metric, without the prefixes of lists
+	help  string // or the prefix of a list
+}
+
+type kind uint8
+
+const (
+	isLabel kind = iota
+	isList
+	isCount
+	isAmount
+	isMost
+)
+
+var known sync.Map // reflect.Type -> []field: reading tags takes longer than all else
+
+// fieldsOf lists the fields of a struct that are part of the metrics.
+func fieldsOf(t reflect.Type) []field {
+	if list, ok := known.Load(t); ok {
+		return list.([]field)
+	}
+	var list []field
+	for i := range t.NumField() {
+		tag, of := t.Field(i).Tag, t.Field(i).Type.Kind()
+		f := field{index: i, float: of == reflect.Float64, name: cmp.Or(tag.Get("metric"), tag.Get("json"))}
+		switch {
+		case of == reflect.String:
+			f.kind = isLabel
+		case of == reflect.Slice:
+			f.kind, f.help = isList, tag.Get("prefix")
+		case tag.Get("count") != "":
+			f.kind, f.help, f.name = isCount, tag.Get("count"), f.name+"_total"
+		case tag.Get("most") != "":
+			f.kind, f.help = isMost, tag.Get("most")
+		default:
+			f.kind, f.help = isAmount, tag.Get("amount")
+		}
+		list = append(list, f)
+	}
+	known.Store(t, list)
+	return list
+}
 
 // merge adds x to the element of list that has its labels, or to a new one: counts,
 // and amounts unless only counts are wanted. It keeps nothing of x.
@@ -18,23 +68,22 @@ func mergeElement(list, x reflect.Value, counts bool) {
 		list.Set(reflect.Append(list, reflect.Zero(x.Type())))
 		to = list.Index(list.Len() - 1)
 	}
-	for i := range x.NumField() {
-		field, from, to := x.Type().Field(i), x.Field(i), to.Field(i)
-		isCount := isCount(field)
+	for _, f := range fieldsOf(x.Type()) {
+		from, to := x.Field(f.index), to.Field(f.index)
 		switch {
-		case from.Kind() == reflect.String:
+		case f.kind == isLabel:
 			to.SetString(from.String())
-		case from.Kind() == reflect.Slice:
+		case f.kind == isList:
 			if to.IsNil() { // a list is there even when it is empty
 				to.Set(reflect.MakeSlice(to.Type(), 0, from.Len()))
 			}
 			for k := range from.Len() {
 				mergeElement(to, from.Index(k), counts)
 			}
-		case counts && !isCount:
-		case field.Tag.Get("agg") == "max":
+		case counts && f.kind != isCount:
+		case f.kind == isMost:
 			to.SetInt(max(to.Int(), from.Int()))
-		case from.Kind() == reflect.Float64:
+		case f.float:
 			to.SetFloat(to.Float() + from.Float())
 		default:
 			to.SetInt(to.Int() + from.Int())
@@ -59,24 +108,19 @@ func subtract(list, earlier reflect.Value) {
 		if !before.IsValid() {
 			continue
 		}
-		for i := range x.NumField() {
-			from, to := before.Field(i), x.Field(i)
+		for _, f := range fieldsOf(x.Type()) {
+			from, to := before.Field(f.index), x.Field(f.index)
 			switch {
-			case to.Kind() == reflect.Slice:
+			case f.kind == isList:
 				subtract(to, from)
-			case !isCount(x.Type().Field(i)):
-			case to.Kind() == reflect.Float64:
+			case f.kind != isCount:
+			case f.float:
 				to.SetFloat(to.Float() - from.Float())
 			default:
 				to.SetInt(to.Int() - from.Int())
 			}
 		}
 	}
-}
-
-// isCount reports whether a field is a count, which only grows.
-func isCount(f reflect.StructField) bool {
-	return strings.HasSuffix(f.Tag.Get("metric"), "_total")
 }
 
 // find returns the element of list with the labels of x, or an invalid value.
@@ -91,9 +135,9 @@ func find(list, x reflect.Value) reflect.Value {
 
 // compareLabels orders two structs of one type by their labels.
 func compareLabels(a, b reflect.Value) int {
-	for i := range a.NumField() {
-		if a.Type().Field(i).Tag.Get("label") != "" {
-			if c := strings.Compare(a.Field(i).String(), b.Field(i).String()); c != 0 {
+	for _, f := range fieldsOf(a.Type()) {
+		if f.kind == isLabel {
+			if c := strings.Compare(a.Field(f.index).String(), b.Field(f.index).String()); c != 0 {
 				return c
 			}
 		}

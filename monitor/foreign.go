@@ -9,21 +9,21 @@ import (
 // Foreign is device memory that something else than Pinion holds in this process, as
 // it says itself: PyTorch's allocator, for one. See [AddForeign].
 type Foreign struct {
-	Source string `json:"source" label:"source"` // such as "pytorch"
-	Device string `json:"device" label:"device"`
+	Source string `json:"source"` // such as "pytorch"
+	Device string `json:"device"`
 
-	ReservedBytes   int64 `json:"reserved_bytes" metric:"reserved_bytes" help:"Device memory that another allocator has from the device."`
-	AllocatedBytes  int64 `json:"allocated_bytes" metric:"allocated_bytes" help:"Device memory of live blocks of another allocator."`
-	RequestedBytes  int64 `json:"requested_bytes" metric:"requested_bytes" help:"Device memory of live blocks of another allocator, as asked for."`
-	ActiveBytes     int64 `json:"active_bytes" metric:"active_bytes" help:"Device memory of live blocks of another allocator, and of freed ones that a stream may still use."`
-	FragmentedBytes int64 `json:"fragmented_bytes" metric:"fragmented_bytes" help:"Free device memory of another allocator beside live blocks, which it cannot give back."`
-	Blocks          int64 `json:"blocks" metric:"blocks" help:"Live blocks of another allocator."`
+	ReservedBytes   int64 `json:"reserved_bytes" amount:"Device memory that another allocator has from the device."`
+	AllocatedBytes  int64 `json:"allocated_bytes" amount:"Device memory of live blocks of another allocator."`
+	RequestedBytes  int64 `json:"requested_bytes" amount:"Device memory of live blocks of another allocator, as asked for."`
+	ActiveBytes     int64 `json:"active_bytes" amount:"Device memory of live blocks of another allocator, and of freed ones that a stream may still use."`
+	FragmentedBytes int64 `json:"fragmented_bytes" amount:"Free device memory of another allocator beside live blocks, which it cannot give back."`
+	Blocks          int64 `json:"blocks" amount:"Live blocks of another allocator."`
 
-	Allocations int64 `json:"allocations" metric:"allocations_total" help:"Blocks that another allocator handed out."`
-	Frees       int64 `json:"frees" metric:"frees_total" help:"Blocks of another allocator that were freed."`
-	DriverCalls int64 `json:"driver_calls" metric:"driver_calls_total" help:"Calls by which another allocator took and returned device memory."`
-	Retries     int64 `json:"retries" metric:"retries_total" help:"Allocations of another allocator that were tried again after its cache was emptied."`
-	OutOfMemory int64 `json:"out_of_memory" metric:"out_of_memory_total" help:"Allocations of another allocator that failed."`
+	Allocations int64 `json:"allocations" count:"Blocks that another allocator handed out."`
+	Frees       int64 `json:"frees" count:"Blocks of another allocator that were freed."`
+	DriverCalls int64 `json:"driver_calls" count:"Calls by which another allocator took and returned device memory."`
+	Retries     int64 `json:"retries" count:"Allocations of another allocator that were tried again after its cache was emptied."`
+	OutOfMemory int64 `json:"out_of_memory" count:"Allocations of another allocator that failed."`
 }
 
 // foreign is who tells of memory of others.

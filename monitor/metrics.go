@@ -39,21 +39,20 @@ type metrics struct {
 func (m *metrics) list(list reflect.Value, prefix, labels string) {
 	for k := range list.Len() {
 		x, labels := list.Index(k), labels
-		for i := range x.NumField() {
-			field, value := x.Type().Field(i), x.Field(i)
-			name := prefix + field.Tag.Get("metric")
-			switch value.Kind() {
-			case reflect.String:
+		for _, f := range fieldsOf(x.Type()) {
+			value := x.Field(f.index)
+			switch {
+			case f.kind == isLabel:
 				if labels != "" {
 					labels += ","
 				}
-				labels += label(field.Tag.Get("label"), value.String())
-			case reflect.Slice:
-				m.list(value, prefix, labels)
-			case reflect.Float64:
-				m.sample(name, field.Tag.Get("help"), labels, strconv.FormatFloat(value.Float(), 'g', -1, 64))
+				labels += label(f.name, value.String())
+			case f.kind == isList:
+				m.list(value, prefix+f.help, labels)
+			case f.float:
+				m.sample(prefix+f.name, f.help, labels, strconv.FormatFloat(value.Float(), 'g', -1, 64))
 			default:
-				m.sample(name, field.Tag.Get("help"), labels, strconv.FormatInt(value.Int(), 10))
+				m.sample(prefix+f.name, f.help, labels, strconv.FormatInt(value.Int(), 10))
 			}
 		}
 	}

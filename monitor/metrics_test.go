@@ -44,7 +44,7 @@ func TestForm(t *testing.T) {
 		list.Set(reflect.MakeSlice(list.Type(), 2, 2))
 		for k := range 2 {
 			x := list.Index(k)
-			for i := range x.NumField() {
+			for i, f := range fieldsOf(x.Type()) {
 				field, value := x.Type().Field(i), x.Field(i)
 				at := x.Type().Name() + "." + field.Name
 				if key := field.Tag.Get("json"); key == "" || key != strings.ToLower(key) {
@@ -53,21 +53,18 @@ func TestForm(t *testing.T) {
 				switch value.Kind() {
 				case reflect.String:
 					value.SetString(strings.Repeat("x\"\\\n", k+1))
-					if field.Tag.Get("label") == "" {
-						t.Errorf("%s is no label", at)
-					}
 					continue
 				case reflect.Slice:
-					fill(value, prefix)
+					fill(value, prefix+f.help)
 					continue
 				case reflect.Float64:
 					value.SetFloat(-1.5e-9 * float64(k))
 				default:
 					value.SetInt(1 << 62)
 				}
-				name, help := field.Tag.Get("metric"), field.Tag.Get("help")
-				if name == "" || !strings.HasSuffix(help, ".") {
-					t.Errorf("%s has the name %q and the help %q", at, name, help)
+				name := f.name
+				if !strings.HasSuffix(f.help, ".") {
+					t.Errorf("%s has the help %q", at, f.help)
 				}
 				if other, ok := names[prefix+name]; ok && other != at {
 					t.Errorf("%s and %s are both %s", at, other, prefix+name)
