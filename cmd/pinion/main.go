@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/benchcmd"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/dashboard"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
 	_ "github.com/pinion-gpu/pinion/device/all"
@@ -86,7 +87,7 @@ Without a GPU every command works on the host backend.`,
 	})
 	root.SetHelpCommand(newHelp(root))
 	for _, long := range []*cobra.Command{newFeed(), newTune(), newPack(), benchcmd.New(), newReplay(), newLoad()} {
-		root.AddCommand(cli.Offering(long))
+		root.AddCommand(cli.Offering(dashboard.Serving(long)))
 	}
 	root.AddCommand(newDevices(), newInspect(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is in its place

@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -10,14 +9,13 @@ import (
 )
 
 // events sends a message for every sample, as server-sent events, until the client
-// goes or the server shuts down.
+// goes. If the server shuts down the last message says so.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	if _, err := parse(r); err != nil {
 		refuse(w, err)
 		return
 	}
-	ctx, done := s.streams.begin(r)
-	defer done()
+	down := s.streams.shutdown(r)
 	watcher, err := s.samples.watch()
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
@@ -39,7 +37,10 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	for {
 		select {
-		case <-ctx.Done():
+		case <-r.Context().Done():
+			return
+		case <-down:
+			send([]byte("event: end\ndata: {}\n\n"))
 			return
 		case m := <-watcher.messages:
 			var text bytes.Buffer
@@ -57,33 +58,32 @@ const readWithin = 10 * time.Second
 // streams are those of events, which a server that shuts down would wait for.
 type streams struct {
 	mu      sync.Mutex
-	servers map[*http.Server]context.Context
+	servers map[*http.Server]chan struct{} // closed when it shuts down
 }
 
-// begin returns a context that is done when the client goes or its server shuts down.
-func (s *streams) begin(r *http.Request) (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancel(r.Context())
-	server, _ := ctx.Value(http.ServerContextKey).(*http.Server)
+// shutdown returns a channel that is closed when the server of r shuts down.
+func (s *streams) shutdown(r *http.Request) <-chan struct{} {
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if server == nil {
-		return ctx, cancel
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	down := s.servers[server]
 	if down == nil {
-		var shut context.CancelFunc
-		down, shut = context.WithCancel(context.Background())
+		down = make(chan struct{})
 		if s.servers == nil {
-			s.servers = map[*http.Server]context.Context{}
+			s.servers = map[*http.Server]chan struct{}{}
 		}
 		s.servers[server] = down
 		server.RegisterOnShutdown(func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(s.servers, server)
-			shut()
+			if s.servers[server] == down {
+				delete(s.servers, server)
+				close(down)
+			}
 		})
 	}
-	forget := context.AfterFunc(down, cancel)
-	return ctx, func() { forget(); cancel() }
+	return down
 }

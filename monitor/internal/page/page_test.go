@@ -334,8 +334,16 @@ func TestShutdown(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), testkit.Hang)
 		defer cancel()
 		testkit.OK(t, server.Config.Shutdown(ctx))
-		for ok := true; ok; {
-			_, _, ok = s.next()
+		last := ""
+		for {
+			kind, _, ok := s.next()
+			if !ok {
+				break
+			}
+			last = kind
+		}
+		if last != "end" {
+			t.Errorf("the last message is %q", last)
 		}
 	}
 }
