@@ -64,9 +64,7 @@ func (r *Runner) Map(ctx context.Context, m Map) (pipeline.Report, error) {
 	if err == nil {
 		queue := m.Func
 		if queue == nil {
-			queue = func(s device.Stream, out, x, y device.Ptr, n int64) error {
-				return r.kernels.Combine(s, kernels.Combine{Op: m.Op, Type: m.X.Type, Dst: out, X: x, Y: y, N: n, A: m.A, B: m.B})
-			}
+			queue = r.combine(kernels.Combine{Op: m.Op, A: m.A, B: m.B, Type: m.X.Type})
 		}
 		p.Compute = func(s device.Stream, c pipeline.Chunk) error {
 			x, y, n := m.X.split(m.Y, c)
@@ -79,6 +77,15 @@ func (r *Runner) Map(ctx context.Context, m Map) (pipeline.Report, error) {
 		report, err = pipeline.Run(ctx, r.engine, p)
 	}
 	return report, wrapped(ctx, "map", err)
+}
+
+// combine is the function of an operation, for [Map.Func].
+func (r *Runner) combine(c kernels.Combine) func(s device.Stream, out, x, y device.Ptr, n int64) error {
+	return func(s device.Stream, out, x, y device.Ptr, n int64) error {
+		c := c
+		c.Dst, c.X, c.Y, c.N = out, x, y, n
+		return r.kernels.Combine(s, c)
+	}
 }
 
 func wrapped(ctx context.Context, what string, err error) error {
@@ -248,12 +255,18 @@ func (r *Runner) reduce(ctx context.Context, f Reduction) (value float64, report
 	if err := r.reduceRest(ctx, s, rest, add); err != nil {
 		return 0, report, err
 	}
+	value, err = r.finish(ctx, f.Op, lanes)
+	return value, report, err
+}
+
+// finish makes one value of the partial results.
+func (r *Runner) finish(ctx context.Context, op kernels.ReduceOp, lanes device.Ptr) (float64, error) {
 	list := make([]float64, kernels.ReduceLanes)
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&list[0])), 8*len(list))
 	if err := r.engine.D2H(ctx, b, lanes); err != nil {
-		return 0, report, err
+		return 0, err
 	}
-	return f.Op.Finish(list), report, nil
+	return op.Finish(list), nil
 }
 
 // cut is the reduction of a part, in bytes.

@@ -47,10 +47,12 @@
 //	err = w.Write(ctx, outofcore.BFloat16(weights, k, n))
 //	_, err = runner.MatMulTiled(ctx, store, outofcore.TiledProduct{A: x, B: w, C: y})
 //
+// [Runner.MapTiled] and [Runner.ReduceTiled] do to such matrices what Map and
+// Reduce do to arrays in host memory. An array is a matrix of one row.
+//
 // # Arrays
 //
 // [Runner.Map] and [Runner.Reduce] are pipelines (package pipeline) of chunks,
 // with kernels of package kernels or functions of your own. A reduction gives
-// the same bits on every device and with any memory. What is done to arrays of a
-// tier.Store is a tier.Step that calls the same kernels.
+// the same bits on every device and with any memory.
 package outofcore

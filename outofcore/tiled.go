@@ -56,6 +56,17 @@ func (m *Tiled) Free() error {
 	return errors.Join(errs...)
 }
 
+// check finds what is wrong with a matrix by itself.
+func (m *Tiled) check(name string) error {
+	if m == nil || m.TileRows < 1 || m.TileColumns < 1 {
+		return fmt.Errorf("%w: %s is no matrix", device.ErrArgument, name)
+	}
+	if down, across := m.count(); len(m.Tiles) != down*across {
+		return fmt.Errorf("%w: %s has %d tiles, want %d: it was freed", device.ErrArgument, name, len(m.Tiles), down*across)
+	}
+	return nil
+}
+
 // count is how many tiles lie below and beside each other.
 func (m *Tiled) count() (down, across int) {
 	return int(ceil(m.Rows, m.TileRows)), int(ceil(m.Columns, m.TileColumns))
@@ -158,17 +169,23 @@ func (r *Runner) matMulTiled(ctx context.Context, s *tier.Store, p *TiledProduct
 		workspace = at
 		defer func() { err = errors.Join(err, free()) }()
 	}
-	stream, err := r.dev.NewStream()
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, stream.Close()) }() // waits, before the workspace goes
 	var steps []tier.Step
 	begun := map[[2]int]bool{}
 	for _, c := range p.order(s.Stats().DeviceLimit) {
 		steps = append(steps, p.step(c, !begun[[2]int{c.i, c.j}], b, workspace))
 		begun[[2]int{c.i, c.j}] = true
 	}
+	return r.runSteps(ctx, s, steps)
+}
+
+// runSteps runs steps on arrays of a store, once, and waits for them: also for
+// those that are queued when one fails or ctx ends.
+func (r *Runner) runSteps(ctx context.Context, s *tier.Store, steps []tier.Step) (report tier.StreamReport, err error) {
+	stream, err := r.dev.NewStream()
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
 	network, err := s.NewStream(steps...)
 	if err != nil {
 		return report, err
@@ -203,11 +220,8 @@ func (p *TiledProduct) check() error {
 		name string
 		m    *Tiled
 	}{{"A", p.A}, {"B", p.B}, {"C", p.C}} {
-		if x.m == nil || x.m.TileRows < 1 || x.m.TileColumns < 1 {
-			return bad("%s is no matrix", x.name)
-		}
-		if down, across := x.m.count(); len(x.m.Tiles) != down*across {
-			return bad("%s has %d tiles, want %d: it was freed", x.name, len(x.m.Tiles), down*across)
+		if err := x.m.check(x.name); err != nil {
+			return err
 		}
 	}
 	m, k, high, deep := p.A.op(p.TransA)
