@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/loader/internal/devdecode"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
@@ -65,7 +66,9 @@ func (n *feeder) decode(d *deviceBuffer, j *read.Job) (t slab.Tail, err error) {
 		}
 		start := time.Now()
 		err := n.decoder.Queue(d.raw, &j.Contents, j.Files, t.Table)
-		l.counters.deviceDecode.Add(int64(time.Since(start)))
+		end := time.Now()
+		l.counters.deviceDecode.Add(int64(end.Sub(start)))
+		probe.Tell(n.uploads, probe.Span{Name: "decode on device", Start: start, End: end, Batch: j.N + 1, Samples: len(j.Indexes)})
 		if !errors.Is(err, devdecode.ErrRefused) {
 			return t, err
 		}

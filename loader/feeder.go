@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader/internal/devdecode"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
@@ -40,6 +41,8 @@ type feeder struct {
 	reader *read.Reader // of samples that replace others
 	small  int          // copies that were too small to time each
 
+	uploads probe.Row // of a timeline
+
 	// If batches come in any order: the epoch that is being queued, how many of
 	// its batches are to come, and batches of later epochs.
 	epoch, left int
@@ -55,7 +58,7 @@ type place struct {
 // newFeeder prepares a device. After an error, the feeder still has what it took
 // before, to give it back.
 func (l *Loader) newFeeder(dev device.Device) (n *feeder, err error) {
-	n = &feeder{loader: l, dev: dev}
+	n = &feeder{loader: l, dev: dev, uploads: probe.Row{Group: "loader", Name: "upload " + dev.Info().ID}}
 	if all, ok := device.As[device.ContextRecorder](dev); ok && all.CanRecordAll() {
 		n.recorder = all
 	}
@@ -68,6 +71,8 @@ func (l *Loader) newFeeder(dev device.Device) (n *feeder, err error) {
 	if n.compute, err = dev.NewStream(); err != nil {
 		return n, err
 	}
+	device.Label(n.copies, "loader copies")
+	device.Label(n.compute, "loader compute")
 	return n, n.openDecoder()
 }
 
@@ -149,7 +154,7 @@ func (n *feeder) batchBytes() int64 { return int64(n.loader.order.largest) * n.f
 // open makes the channels of a run.
 func (n *feeder) open(r *run) {
 	l := n.loader
-	n.reader = r.workers.NewReader()
+	n.reader = r.workers.NewReader(n.uploads.Name)
 	n.jobs = make(chan *read.Job, len(n.places)+1)
 	n.copied = make(chan inFlight, len(n.places))
 	n.epoch = r.first/max(l.order.perEpoch, 1) - 1 // the first is to begin

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/internal/panicked"
+	"github.com/pinion-gpu/pinion/internal/probe"
 )
 
 // Next returns the next batch, complete in device memory, and [io.EOF] after
@@ -111,7 +112,14 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 }
 
 // waited counts the time since start as time spent waiting for a batch.
-func (l *Loader) waited(start time.Time) { l.counters.deviceWait.Add(int64(time.Since(start))) }
+func (l *Loader) waited(start time.Time) {
+	end := time.Now()
+	l.counters.deviceWait.Add(int64(end.Sub(start)))
+	probe.Tell(consumer, probe.Span{Name: "wait for a batch", Start: start, End: end})
+}
+
+// consumer is the row of a timeline for whoever takes batches.
+var consumer = probe.Row{Group: "loader", Name: "consumer"}
 
 // over reports whether all batches of an epoch were delivered.
 func (l *Loader) over(epoch int) bool {

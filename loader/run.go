@@ -63,8 +63,8 @@ func (l *Loader) start() {
 		uploads.Go(n.upload)
 		r.goroutines.Go(n.finish)
 	}
-	for range l.options.Workers {
-		reads.Go(func() { r.workers.Work(reads.Go) })
+	for i := range l.options.Workers {
+		reads.Go(func() { r.workers.Work(i+1, reads.Go) })
 	}
 	r.goroutines.Go(func() {
 		schedules.Wait()

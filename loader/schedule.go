@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/loader/internal/devdecode"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 	"github.com/pinion-gpu/pinion/loader/internal/usercode"
@@ -16,7 +17,8 @@ import (
 // dataset ends this goroutine, spawn starts another.
 func (n *feeder) schedule(from int, spawn func(func())) {
 	l := n.loader
-	own := l.workers.NewReader()
+	row := probe.Row{Group: "loader", Name: "schedule " + n.dev.Info().ID}
+	own := l.workers.NewReader(row.Name)
 	defer own.Close()
 	b, making, over := from, false, false
 	defer func() {
@@ -40,7 +42,9 @@ func (n *feeder) schedule(from int, spawn func(func())) {
 			over = true
 			return
 		}
+		waits := probe.Now()
 		place, ok := receive(l.ctx, n.free)
+		probe.Since(waits, row, probe.Span{Name: "wait for a slab", Batch: b + 1})
 		if !ok {
 			over = true
 			return

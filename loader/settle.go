@@ -82,7 +82,7 @@ func (n *feeder) apart(fn func(r *read.Reader) error) error {
 	err := usercode.Apart(func() error { return fn(n.reader) })
 	if errors.Is(err, usercode.ErrGoexit) {
 		n.reader.Close()
-		n.reader = n.loader.workers.NewReader()
+		n.reader = n.loader.workers.NewReader(n.uploads.Name)
 	}
 	return err
 }

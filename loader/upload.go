@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/kernels"
 	"github.com/pinion-gpu/pinion/loader/internal/read"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
@@ -30,12 +31,16 @@ func (n *feeder) upload() {
 		if !ok {
 			return
 		}
+		waits := probe.Now()
 		if receive(l.ctx, j.Ready()); l.ctx.Err() != nil {
 			return
 		}
+		probe.Since(waits, n.uploads, probe.Span{Name: "wait for samples", Batch: j.N + 1})
+		queues := probe.Now()
 		queueing = j
 		b, err := n.batch(j)
 		queueing = nil
+		probe.Since(queues, n.uploads, probe.Span{Name: "upload", Batch: j.N + 1, Samples: len(j.Indexes)})
 		if err != nil {
 			b = &Batch{n: j.N, err: err}
 		}
@@ -107,7 +112,9 @@ func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 		n.free <- place{j.Slab, j.Files}
 		return nothing(j), nil
 	}
+	waits := probe.Now()
 	d, ok := n.takeBuffer()
+	probe.Since(waits, n.uploads, probe.Span{Name: "wait for a device buffer", Batch: j.N + 1})
 	if !ok {
 		return nil, l.ctx.Err()
 	}

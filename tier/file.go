@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/tier/internal/spill"
 )
 
@@ -97,10 +98,12 @@ func (s *Store) fetch(a *Array) bool {
 	s.moves++
 	s.counts.FetchedBytes += a.bytes
 	go func() {
+		began := probe.Now()
 		err := s.allocMemory(a)
 		if err == nil {
 			err = f.store.Read(f.ctx, piece, a.mem.parts)
 		}
+		probe.Since(began, s.row("reads of files"), probe.Span{Name: a.name, Bytes: a.bytes})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		a.file.reading = false
@@ -144,7 +147,9 @@ func (s *Store) save(a *Array) bool {
 	s.moves++
 	s.counts.SavedBytes += a.bytes
 	go func() {
+		began := probe.Now()
 		err := f.store.Write(f.ctx, piece, parts)
+		probe.Since(began, s.row("writes of files"), probe.Span{Name: a.name, Bytes: a.bytes})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		a.mem.busy--

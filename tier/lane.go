@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/vram"
 )
 
 // move is one copy between the tiers that is under way.
 type move struct {
 	a       *Array
-	version uint64   // of the content that moves
-	from    [][]byte // host memory, for a fill; nil: zeros, or nothing
-	zero    bool     // a fill of zeros
+	version uint64    // of the content that moves
+	began   time.Time // on a timeline
+	from    [][]byte  // host memory, for a fill; nil: zeros, or nothing
+	zero    bool      // a fill of zeros
 	event   device.Event
 }
 
@@ -24,6 +27,7 @@ type move struct {
 // Both live until the store is closed.
 type lane struct {
 	s      *Store
+	row    probe.Row // of a timeline
 	stream device.Stream
 	launch func(*move) error
 	land   func(*move, error)
@@ -37,18 +41,22 @@ type lane struct {
 // inFlight is how many moves of a lane are on its stream at most.
 const inFlight = 64
 
-func newLane(s *Store, launch func(*move) error, land func(*move, error)) (*lane, error) {
+func newLane(s *Store, name string, launch func(*move) error, land func(*move, error)) (*lane, error) {
 	stream, err := s.dev.NewStream()
 	if err != nil {
 		return nil, err
 	}
-	return &lane{s: s, stream: stream, launch: launch, land: land, work: sync.Cond{L: &s.mu}, flight: make(chan *move, inFlight)}, nil
+	device.Label(stream, "tier "+name)
+	return &lane{s: s, row: s.row(name), stream: stream, launch: launch, land: land, work: sync.Cond{L: &s.mu}, flight: make(chan *move, inFlight)}, nil
 }
 
 func (l *lane) start() {
 	l.ended.Go(l.launchAll)
 	l.ended.Go(l.landAll)
 }
+
+// row is a row of a timeline for the store.
+func (s *Store) row(name string) probe.Row { return probe.Row{Group: s.group, Name: name} }
 
 // put hands a move over. s.mu is held.
 func (l *lane) put(m *move) {
@@ -72,6 +80,7 @@ func (l *lane) launchAll() {
 		m := l.queue[0]
 		l.queue = l.queue[1:]
 		l.s.mu.Unlock()
+		m.began = probe.Now()
 		if err := l.launch(m); err != nil {
 			l.done(m, err)
 			continue
@@ -94,6 +103,7 @@ func (l *lane) landAll() {
 // done ends a move.
 func (l *lane) done(m *move, err error) {
 	s := l.s
+	probe.Since(m.began, l.row, probe.Span{Name: m.a.name, Bytes: m.a.bytes})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.event != nil {

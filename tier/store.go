@@ -74,6 +74,7 @@ type Store struct {
 	events events
 	counts Counts
 	taping []*Recording
+	group  string // of a timeline's rows
 }
 
 // New makes a store on dev, which it does not own. It takes no memory yet.
@@ -85,7 +86,7 @@ func New(dev device.Device, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dev: dev, options: o, pool: o.Pool, limit: o.DeviceBytes, arrays: map[*Array]struct{}{}, events: events{dev: dev}}
+	s := &Store{dev: dev, options: o, pool: o.Pool, limit: o.DeviceBytes, arrays: map[*Array]struct{}{}, events: events{dev: dev}, group: "tier " + dev.Info().ID}
 	s.quiet.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.own = context.WithValue(s.ctx, ownKey{}, s)
@@ -122,10 +123,10 @@ func (s *Store) open() (err error) {
 	if s.files, err = openFiles(s.ctx, s.options.Files); err != nil {
 		return err
 	}
-	if s.in, err = newLane(s, s.launchFill, s.landFill); err != nil {
+	if s.in, err = newLane(s, "fills", s.launchFill, s.landFill); err != nil {
 		return err
 	}
-	s.out, err = newLane(s, s.launchWriteBack, s.landWriteBack)
+	s.out, err = newLane(s, "write-backs", s.launchWriteBack, s.landWriteBack)
 	return err
 }
 

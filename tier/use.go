@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/probe"
 )
 
 // Access is an array and what a Use does with it: see [Read], [Write] and
@@ -112,7 +113,9 @@ func (s *Store) complete(ctx context.Context, u *use) error {
 	}
 	s.mu.Lock()
 	s.counts.Waits++
-	s.counts.WaitTime += time.Since(began)
+	waited := time.Since(began)
+	s.counts.WaitTime += waited
+	probe.Tell(s.row("uses"), probe.Span{Name: "wait", Start: began, End: began.Add(waited), Bytes: u.bytes})
 	if u.done {
 		return u.err
 	}

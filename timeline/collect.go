@@ -104,11 +104,11 @@ func (d *wrapped) renew() {
 	if err != nil {
 		return // the old one is still good
 	}
+	d.r.clock(d.id, a.error)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.anchor
 	d.anchor = a
-	d.worst = max(d.worst, a.error)
 	if old.users == 0 {
 		c.reuse(old.event)
 	} else {

@@ -39,8 +39,9 @@ type Recording struct {
 	every time.Duration
 	on    atomic.Bool
 
-	mu    sync.Mutex
-	store store
+	mu     sync.Mutex
+	store  store
+	clocks map[string]int64 // errors of the clocks of devices
 
 	list struct {
 		sync.Mutex
@@ -74,7 +75,7 @@ func Start(o Options) (*Recording, error) {
 		return nil, fmt.Errorf("timeline: %w: %d records, want %d to %d; memory every %v", ErrArgument, o.Records, chunkRecords, math.MaxInt32, o.Every)
 	}
 	r := &Recording{
-		began: time.Now(), every: o.Every, store: store{most: (o.Records + chunkRecords - 1) / chunkRecords},
+		began: time.Now(), every: o.Every, clocks: map[string]int64{}, store: store{most: (o.Records + chunkRecords - 1) / chunkRecords},
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
 	stop, err := probe.Listen(r)
@@ -152,4 +153,11 @@ func (r *Recording) name(name string) int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.store.name(name)
+}
+
+// clock notes by how much the times of a device may be off.
+func (r *Recording) clock(id string, bound int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clocks[id] = max(r.clocks[id], bound)
 }

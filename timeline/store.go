@@ -171,9 +171,16 @@ func (s *store) span(row probe.Row, name string, r record) {
 	s.put(r)
 }
 
-// records copies what ended since a time, the oldest first; nothing of it changes any
+// since copies what ended since a time, the oldest first; nothing of it changes any
 // more.
 func (s *store) since(t int64) (out []record) {
+	room := 0
+	for _, c := range s.chunks {
+		if c.end >= t {
+			room += c.n
+		}
+	}
+	out = make([]record, 0, room)
 	for _, c := range s.chunks {
 		if c.end < t {
 			continue

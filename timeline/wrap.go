@@ -22,7 +22,8 @@ func (r *Recording) Wrap(dev device.Device) device.Device {
 		return nil
 	}
 	d := &wrapped{Wrapper: device.Wrapper{Device: dev}, r: r, id: dev.Info().ID, streams: map[*stream]struct{}{}}
-	d.calls = r.row("calls to "+d.id, "calls")
+	d.calls = r.row(callsTo(d.id), "calls")
+	r.clock(d.id, 0)
 	d.memory = r.row(d.id, "allocated from the device")
 	for i, name := range callNames {
 		d.names[i] = r.name(name)
@@ -47,7 +48,6 @@ type wrapped struct {
 	clock     *clock // nil: there is none, and nothing is timed
 	anchor    *anchor
 	anchors   []*anchor // older ones from which work is measured
-	worst     int64     // error of an anchor
 	pairs     []*pair   // free
 	made      int       // pairs
 	streams   map[*stream]struct{}
@@ -102,7 +102,8 @@ func (d *wrapped) open() {
 		_ = c.close()
 		return
 	}
-	d.clock, d.anchor, d.worst = c, a, a.error
+	d.clock, d.anchor = c, a
+	d.r.clock(d.id, a.error)
 }
 
 // take gives the events for a piece of work, and the anchor to measure from; nil: it

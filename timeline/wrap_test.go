@@ -118,8 +118,8 @@ func TestOneClock(t *testing.T) {
 		}
 	}
 	testkit.OK(t, s.Synchronize())
-	bound := r.devices()[0].worst
 	r.Stop()
+	bound := r.view().errors[dev.Info().ID]
 	var got []Span
 	for _, x := range r.Spans(0, 2000) {
 		if x.Engine == Compute {

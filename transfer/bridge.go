@@ -68,6 +68,8 @@ func (l *bridges) get(to, from device.Device) (*bridge, error) {
 		l.busy.Done()
 		return nil, err
 	}
+	device.Label(b.out, "transfer to a peer")
+	device.Label(b.in, "transfer from a peer")
 	return b, nil
 }
 

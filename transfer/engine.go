@@ -107,6 +107,7 @@ type Engine struct {
 	marks   marks
 	closed  atomic.Bool
 	traffic traffics
+	group   string // of a timeline's rows
 
 	set struct { // the device's kernels, loaded when they are first needed
 		sync.Mutex
@@ -140,6 +141,7 @@ func New(dev device.Device, options Options) (*Engine, error) {
 		streams: streamPool{dev: dev},
 	}
 	info := dev.Info()
+	e.group = "transfer " + info.ID
 	e.findModel(info.Integrated)
 	switch m := e.options.Model; {
 	case options.StageAbove > 0: // the caller decides
@@ -222,14 +224,14 @@ func (e *Engine) Do(ctx context.Context, c Copy) error {
 
 // stage moves c through the copiers.
 func (e *Engine) stage(ctx context.Context, c Copy, p staging.Plan) (err error) {
-	t := e.traffic.begin(linkDirection(c.ToHost), wayStaged)
+	t := e.begin(linkDirection(c.ToHost), wayStaged, int64(len(c.Host)))
 	defer func() { t.end(ctx, int64(len(c.Host)), err) }()
 	return e.stager.Copy(ctx, c.staged(), c.Progress, p)
 }
 
 // copyPlain leaves c to the driver.
 func (e *Engine) copyPlain(ctx context.Context, c Copy) (err error) {
-	t := e.traffic.begin(linkDirection(c.ToHost), wayPlain)
+	t := e.begin(linkDirection(c.ToHost), wayPlain, int64(len(c.Host)))
 	defer func() { t.end(ctx, int64(len(c.Host)), err) }()
 	if c.On != nil {
 		return e.queue(c)

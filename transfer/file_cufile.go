@@ -43,7 +43,7 @@ func (e *Engine) cuFile(ctx context.Context, c *FileCopy, write bool, r *FileRep
 		}
 	}()
 
-	t := e.traffic.begin(linkDirection(write), wayCuFile)
+	t := e.begin(linkDirection(write), wayCuFile, c.Bytes)
 	defer func() { t.end(ctx, 0, err) }()
 	var next atomic.Int64
 	var stop atomic.Bool

@@ -20,7 +20,7 @@ func (e *Engine) readMapped(ctx context.Context, c *FileCopy, r *FileReport) (er
 	}
 	// Also when Progress panics, the copy returns with nothing under way.
 	defer func() { err = errors.Join(err, unmap()) }()
-	t := e.traffic.begin(hostToDevice, wayMapped)
+	t := e.begin(hostToDevice, wayMapped, c.Bytes)
 	defer func() { t.end(ctx, c.Bytes, err) }()
 	if err := e.streams.copy(ctx, Copy{Host: mapped, Device: c.Device, Progress: c.Progress}); err != nil {
 		if info, statErr := c.File.Stat(); statErr == nil && info.Mode().IsRegular() && info.Size() < c.Offset+c.Bytes {

@@ -106,11 +106,11 @@ type filePart struct {
 	copy    *FileCopy
 	toFile  bool
 	way     way
-	traffic *traffic // counts its bytes, chunk by chunk
+	traffic moving // counts its bytes, chunk by chunk
 }
 
 func (f *filePart) begin(e *Engine) {
-	f.traffic = e.traffic.begin(linkDirection(f.toFile), f.way)
+	f.traffic = e.begin(linkDirection(f.toFile), f.way, f.copy.Bytes)
 }
 
 func (f *filePart) Load(slot []byte, offset, n int64) ([]byte, error) {

@@ -46,6 +46,7 @@ func newLists(dev device.Device) (l *lists, err error) {
 		if l.streams[i], err = dev.NewStream(); err != nil {
 			return l, err
 		}
+		device.Label(l.streams[i], "transfer rows")
 	}
 	l.ready, err = dev.NewEvent(device.EventNoTiming)
 	return l, err

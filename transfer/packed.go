@@ -59,7 +59,7 @@ func (e *Engine) packRows(ctx context.Context, j rowsJob, d direction) (err erro
 		pl = e.stagedPlan(j.rows.total(), p.toHost)
 	}
 	pl.Most = min(pl.Most, p.room)
-	t := e.traffic.begin(d, wayPacked)
+	t := e.begin(d, wayPacked, j.rows.total())
 	defer func() { t.end(ctx, j.rows.total(), err) }()
 	return e.stager.Move(ctx, p, j.rows.total(), 0, j.progress, pl)
 }

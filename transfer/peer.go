@@ -79,7 +79,7 @@ func (e *Engine) Peer(ctx context.Context, c PeerCopy) (err error) {
 	if straight {
 		w = wayPeer
 	}
-	t := e.traffic.begin(peerToDevice, w)
+	t := e.begin(peerToDevice, w, c.Bytes)
 	defer func() { t.end(ctx, c.Bytes, err) }()
 	if straight {
 		err = b.straight(ctx, e.can.peers, c)

@@ -202,7 +202,7 @@ const linkBlocks = 64
 
 // rows copies j by a path.
 func (p *streamPool) rows(ctx context.Context, e *Engine, j rowsJob, d direction, path BatchPath) (err error) {
-	t := e.traffic.begin(d, wayOf(path))
+	t := e.begin(d, wayOf(path), j.rows.total())
 	defer func() { t.end(ctx, j.rows.total(), err) }()
 	if j.on != nil {
 		return p.queueRows(ctx, e, j, d, path)

@@ -208,6 +208,7 @@ func (p *streamPool) make() (*copyStream, error) {
 	if err != nil {
 		return nil, err
 	}
+	device.Label(stream, "transfer plain")
 	s := &copyStream{stream: stream}
 	for i := range s.events {
 		if s.events[i], err = p.dev.NewEvent(device.EventNoTiming); err != nil {

@@ -117,6 +117,7 @@ func (r *run) newStream() (device.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	device.Label(s, "pipeline")
 	r.atEnd = append(r.atEnd, s.Close)
 	return s, nil
 }

@@ -103,6 +103,7 @@ func (d *Decoder) prepare() (err error) {
 	if d.stream, err = d.dev.NewStream(); err != nil {
 		return err
 	}
+	device.Label(d.stream, "loader decodes")
 	if d.decoded, err = d.dev.NewEvent(device.EventNoTiming); err != nil {
 		return err
 	}

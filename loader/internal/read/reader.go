@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/loader/internal/slab"
 	"github.com/pinion-gpu/pinion/loader/internal/usercode"
 )
@@ -16,10 +17,14 @@ type Reader struct {
 	places  [][]byte // of a sample, and of its targets
 	slot    int      // of the sample that is being read
 	timing  dataset.Timing
+	row     probe.Row // of a timeline
 }
 
-// NewReader makes a reader. It opens the dataset with its first sample.
-func (w *Workers) NewReader() *Reader { return &Reader{workers: w} }
+// NewReader makes a reader, which a timeline shows by that name. It opens the dataset
+// with its first sample.
+func (w *Workers) NewReader(name string) *Reader {
+	return &Reader{workers: w, row: probe.Row{Group: "loader", Name: name}}
+}
 
 // Do reads all samples of a job.
 func (r *Reader) Do(j *Job) { r.do(task{j, 0, len(j.Indexes)}) }
@@ -33,9 +38,14 @@ func (r *Reader) do(t task) (end time.Time) {
 			r.left(t)
 		}
 	}()
+	r.timing = dataset.Timing{}
 	r.run(t)
 	over = true
 	end = time.Now()
+	probe.Tell(r.row, probe.Span{
+		Name: "samples", Start: start, End: end, Batch: t.job.N + 1, Samples: count,
+		Stages: probe.Stages{Read: r.timing.Read, Decode: r.timing.Decode, Resize: r.timing.Resize},
+	})
 	r.workers.learn(end.Sub(start), count)
 	t.job.Finish(count)
 	return end

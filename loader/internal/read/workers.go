@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -70,15 +71,16 @@ func (w *Workers) Put(j *Job) { w.queue.put(task{j, 0, len(j.Indexes)}) }
 // Close ends the workers, once nothing is left to read.
 func (w *Workers) Close() { w.queue.close() }
 
-// Work reads samples until there are no more. Several goroutines may work. If
+// Work reads samples until there are no more. Several goroutines may work, each with
+// a number. If
 // the dataset ends this one, another takes its place, started by spawn.
-func (w *Workers) Work(spawn func(func())) {
-	r := w.NewReader()
+func (w *Workers) Work(number int, spawn func(func())) {
+	r := w.NewReader(fmt.Sprint("worker ", number))
 	defer r.Close()
 	over := false
 	defer func() {
 		if !over {
-			spawn(func() { w.Work(spawn) })
+			spawn(func() { w.Work(number, spawn) })
 		}
 	}()
 	own := newSleeper()
@@ -126,11 +128,10 @@ func (w *Workers) learn(took time.Duration, samples int) {
 	w.sampleTime.Store(each) // a lost update does no harm
 }
 
-// add counts what was done for a sample, and empties t.
+// add counts what was done for a task.
 func (c *Times) add(t *dataset.Timing) {
 	n := c.by.Near()
 	n.read.Add(int64(t.Read))
 	n.decode.Add(int64(t.Decode))
 	n.resize.Add(int64(t.Resize))
-	*t = dataset.Timing{}
 }

@@ -34,6 +34,7 @@ func newRing(ctx context.Context, dev device.Device, pool *pinned.Pool, o Option
 		if r.stream, err = dev.NewStream(); err != nil {
 			return err
 		}
+		device.Label(r.stream, "transfer staged")
 		for i := range r.slots {
 			if r.slots[i].buffer, err = pool.Alloc(ctx, o.SlotBytes); err != nil {
 				return err
