@@ -74,6 +74,7 @@ Without a GPU every command works on the host backend.`,
   pinion pack ~/photos ~/shards
   pinion load ~/models/llama
   pinion devices
+  pinion doctor
   pinion bench link
   pinion bench --report link.html`,
 		SilenceErrors: true,
@@ -89,7 +90,7 @@ Without a GPU every command works on the host backend.`,
 	for _, long := range []*cobra.Command{newFeed(), newTune(), newPack(), benchcmd.New(), newReplay(), newLoad()} {
 		root.AddCommand(cli.Offering(dashboard.Serving(long)))
 	}
-	root.AddCommand(newDevices(), newInspect(), newCompletion(), newVersion())
+	root.AddCommand(newDevices(), newDoctor(), newInspect(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is in its place
 	flags.Setup(root, exitCodes)
 	return root

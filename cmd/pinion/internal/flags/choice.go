@@ -30,18 +30,56 @@ func (c *choice) String() string {
 func (c *choice) Type() string { return "name" }
 
 func (c *choice) Set(text string) error {
-	if slices.Contains(c.words, text) {
-		*c.p = text
-		return nil
+	word, err := oneOf(text, c.words)
+	if err == nil {
+		*c.p = word
 	}
-	what := "must be " + Or(c.words)
-	if near := Nearest(text, c.words); near != "" {
+	return err
+}
+
+// oneOf is text if it is one of words.
+func oneOf(text string, words []string) (string, error) {
+	if slices.Contains(words, text) {
+		return text, nil
+	}
+	what := "must be " + Or(words)
+	const tooMany = 12
+	if len(words) > tooMany {
+		what = "is none of the names"
+	}
+	if near := Nearest(text, words); near != "" {
 		what += fmt.Sprintf("; did you mean %s?", near)
 	}
-	return errors.New(what)
+	return "", errors.New(what)
 }
 
 func (c *choice) values() []string { return c.words }
+
+// Choices adds a flag for some of several words, separated by commas, to set.
+func Choices(set *pflag.FlagSet, p *[]string, name string, words []string, usage string) {
+	set.Var(&choices{p: p, words: words}, name, usage)
+}
+
+type choices struct {
+	p       *[]string
+	words   []string
+	changed bool
+}
+
+func (c *choices) String() string {
+	if c.p == nil {
+		return ""
+	}
+	return strings.Join(*c.p, ",")
+}
+
+func (c *choices) Type() string { return listType("name", true) }
+
+func (c *choices) Set(text string) error {
+	return setList(c.p, text, true, &c.changed, func(word string) (string, error) { return oneOf(word, c.words) })
+}
+
+func (c *choices) values() []string { return c.words }
 
 // Text adds a flag for any text to set, with values to complete it by.
 func Text(set *pflag.FlagSet, p *string, name, value, usage string, values func() []string) {
