@@ -243,18 +243,23 @@ func TestMappedFile(t *testing.T) {
 	})
 }
 
+// tight is a product that takes dozens of tiles.
+func tight(t *testing.T, dev device.Device) (*rig, blas.BLAS, Product) {
+	r := open(t, dev, Options{})
+	b, err := r.runner.multiplier()
+	testkit.OK(t, err)
+	r.runner.options.DeviceBytes = b.WorkspaceBytes() + 300<<10
+	return r, b, Product{A: r.matrix(600, 400, dtype.F32, true), B: r.matrix(400, 600, dtype.F32, false), C: r.matrix(600, 600, dtype.F32, false)}
+}
+
 // TestCancel: a context ends a product in the middle, and the runner works on.
 func TestCancel(t *testing.T) {
 	devices(t, func(t *testing.T, dev device.Device) {
 		testkit.NoLeaks(t)
-		r := open(t, dev, Options{})
-		b, err := r.runner.multiplier()
-		testkit.OK(t, err)
-		r.runner.options.DeviceBytes = b.WorkspaceBytes() + 300<<10
-		p := Product{A: r.matrix(600, 400, dtype.F32, true), B: r.matrix(400, 600, dtype.F32, false), C: r.matrix(600, 600, dtype.F32, false)}
+		r, b, p := tight(t, dev)
 		ended, cancel := context.WithCancel(ctx)
 		r.runner.blas = cancelling{b, 10, cancel, new(int)}
-		_, err = r.runner.MatMul(ended, p)
+		_, err := r.runner.MatMul(ended, p)
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("a product that was cancelled: %v", err)
 		}
@@ -301,11 +306,7 @@ func (f failing) Gemm(s device.Stream, g blas.Gemm) error {
 func TestFailure(t *testing.T) {
 	devices(t, func(t *testing.T, dev device.Device) {
 		testkit.NoLeaks(t)
-		r := open(t, dev, Options{})
-		b, err := r.runner.multiplier()
-		testkit.OK(t, err)
-		r.runner.options.DeviceBytes = b.WorkspaceBytes() + 300<<10
-		p := Product{A: r.matrix(600, 400, dtype.F32, true), B: r.matrix(400, 600, dtype.F32, false), C: r.matrix(600, 600, dtype.F32, false)}
+		r, b, p := tight(t, dev)
 		testkit.OK(t, must(r.runner.MatMul(ctx, p))) // measures the rate
 		r.runner.blas = failing{b, 20, new(int)}
 		if err := must(r.runner.MatMul(ctx, p)); !errors.Is(err, errBroken) {

@@ -1,12 +1,11 @@
 package tier_test
 
 import (
-	"math"
 	"math/rand/v2"
-	"sort"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/internal/workload"
 	"github.com/pinion-gpu/pinion/tier"
 )
 
@@ -31,9 +30,9 @@ func TestMisses(t *testing.T) {
 		{"fits", slots, 1, false, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			uses := inTurn(c.arrays)
+			order := workload.InTurn(c.arrays)
 			if c.popular > 0 {
-				uses = byRank(c.arrays, 2048, c.popular)
+				order = workload.ByRank(rand.New(rand.NewPCG(1, 2)), c.arrays, 2048, c.popular)
 			}
 			f := open(t, tier.Options{DeviceBytes: slots * n, HostBytes: int64(c.arrays+1) * n * 2, WindowBytes: 2 * n})
 			arrays := make([]*tier.Array, c.arrays)
@@ -44,7 +43,7 @@ func TestMisses(t *testing.T) {
 			rounds := 0
 			round := func() {
 				rounds++
-				for _, i := range uses {
+				for _, i := range order {
 					testkit.OK(t, f.use(tier.Read(arrays[i])).Release())
 				}
 				testkit.OK(t, f.stream.Synchronize())
@@ -64,64 +63,12 @@ func TestMisses(t *testing.T) {
 			}
 			s := f.store.Stats()
 			got := s.Fills - before.Fills
-			best, lru := misses(uses, slots, warm, counted, true), misses(uses, slots, warm, counted, false)
-			t.Logf("%d of %d uses brought in, %.2f of the best, %.2f of LRU; %d strays", got, counted*len(uses),
+			best, lru := workload.LeastMisses(order, slots, warm, counted), workload.LRUMisses(order, slots, warm, counted)
+			t.Logf("%d of %d uses brought in, %.2f of the best, %.2f of LRU; %d strays", got, counted*len(order),
 				float64(got)/float64(best), float64(got)/float64(lru), s.Strays)
 			if float64(got) > c.best*float64(best) || float64(got) > c.lru*float64(lru) || s.WastedBytes > 0 {
 				t.Errorf("%d brought in, best %d, LRU %d, %d wasted", got, best, lru, s.WastedBytes)
 			}
 		})
 	}
-}
-
-func inTurn(n int) []int {
-	uses := make([]int, n)
-	for i := range uses {
-		uses[i] = i
-	}
-	return uses
-}
-
-func byRank(n, length int, power float64) []int {
-	r := rand.New(rand.NewPCG(1, 2))
-	sums, total := make([]float64, n), 0.0
-	for i := range sums {
-		total += math.Pow(float64(i+1), -power)
-		sums[i] = total
-	}
-	which, uses := r.Perm(n), make([]int, length)
-	for i := range uses {
-		uses[i] = which[min(sort.SearchFloat64s(sums, r.Float64()*total), n-1)]
-	}
-	return uses
-}
-
-// misses is how many of the uses of some rounds that follow others like them miss, when
-// what is needed last leaves, or what was used first.
-func misses(uses []int, slots, before, rounds int, best bool) (missed int64) {
-	held := map[int]int{} // array: when it was used, or will be
-	for i := range (before + rounds) * len(uses) {
-		x := uses[i%len(uses)]
-		if _, ok := held[x]; !ok {
-			if i >= before*len(uses) {
-				missed++
-			}
-			if len(held) == slots {
-				worst := -1
-				for y := range held {
-					if worst < 0 || best && held[y] > held[worst] || !best && held[y] < held[worst] {
-						worst = y
-					}
-				}
-				delete(held, worst)
-			}
-		}
-		held[x] = i
-		if best {
-			for held[x]++; uses[held[x]%len(uses)] != x; {
-				held[x]++
-			}
-		}
-	}
-	return missed
 }

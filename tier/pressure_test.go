@@ -124,34 +124,40 @@ func testConcurrent(t *testing.T, o tier.Options) {
 		arrays[i] = x.a
 	}
 	f.store.Sequential(arrays[:30]...)
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			stream, err := f.dev.NewStream()
-			if err != nil {
-				t.Error(err)
-				return
+	f.users(1, func(stream device.Stream, r *rand.Rand) error {
+		for i := range 200 {
+			x := list[r.IntN(len(list))]
+			if i%3 == 0 {
+				x = list[i%30]
 			}
-			defer stream.Close()
-			r := rand.New(rand.NewPCG(uint64(g), 1))
-			for i := range 200 {
-				x := list[r.IntN(len(list))]
-				if i%3 == 0 {
-					x = list[i%30]
-				}
-				if err := touch(f.store, x.a, stream, r, &x.RWMutex, &x.v); err != nil {
-					t.Error(err)
-					return
-				}
+			if err := touch(f.store, x.a, stream, r, &x.RWMutex, &x.v); err != nil {
+				return err
 			}
-		})
-	}
-	wg.Wait()
+		}
+		return nil
+	})
 	for i, x := range list {
 		if got := f.read(x.a); !bytes.Equal(got, bytes.Repeat([]byte{x.v}, n)) {
 			t.Errorf("array %d: %d, want %d", i, got[0], x.v)
 		}
 	}
+}
+
+// users runs four goroutines, each with a stream and random numbers of its own.
+func (f *fixture) users(seed uint64, use func(stream device.Stream, r *rand.Rand) error) {
+	var all sync.WaitGroup
+	for g := range uint64(4) {
+		all.Go(func() {
+			stream, err := f.dev.NewStream()
+			if err == nil {
+				err = errors.Join(use(stream, rand.New(rand.NewPCG(g, seed))), stream.Close())
+			}
+			if err != nil {
+				f.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // touch reads or writes an array that others touch too. The lock is held for the
@@ -206,42 +212,31 @@ func TestLargeUses(t *testing.T) {
 		testkit.OK(t, a.WriteAt(ctx, bytes.Repeat([]byte{byte(i)}, n), 0))
 		arrays = append(arrays, a)
 	}
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			stream, err := f.dev.NewStream()
+	f.users(2, func(stream device.Stream, r *rand.Rand) error {
+		got := make([]byte, n)
+		for range 25 {
+			var uses []tier.Access
+			which := r.Perm(len(arrays))[:1+r.IntN(15)]
+			for _, i := range which {
+				uses = append(uses, tier.Read(arrays[i]))
+			}
+			l, err := f.store.Use(ctx, stream, uses...)
 			if err != nil {
+				return err
+			}
+			for _, i := range which {
+				if err := errors.Join(stream.CopyD2H(got, l.Ptr(arrays[i])), stream.Synchronize()); err != nil {
+					t.Error(err)
+				} else if !bytes.Equal(got, bytes.Repeat([]byte{byte(i)}, n)) {
+					t.Errorf("array %d: %d", i, got[0])
+				}
+			}
+			if err := l.Release(); err != nil {
 				t.Error(err)
-				return
 			}
-			defer stream.Close()
-			r := rand.New(rand.NewPCG(uint64(g), 2))
-			got := make([]byte, n)
-			for range 25 {
-				var uses []tier.Access
-				which := r.Perm(len(arrays))[:1+r.IntN(15)]
-				for _, i := range which {
-					uses = append(uses, tier.Read(arrays[i]))
-				}
-				l, err := f.store.Use(ctx, stream, uses...)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for _, i := range which {
-					if err := errors.Join(stream.CopyD2H(got, l.Ptr(arrays[i])), stream.Synchronize()); err != nil {
-						t.Error(err)
-					} else if !bytes.Equal(got, bytes.Repeat([]byte{byte(i)}, n)) {
-						t.Errorf("array %d: %d", i, got[0])
-					}
-				}
-				if err := l.Release(); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
+		}
+		return nil
+	})
 }
 
 // An array that was listed as a victim while a use waited for others, and offered by

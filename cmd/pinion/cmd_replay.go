@@ -184,7 +184,7 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 		options.AtEnd = func() error { return snapshot.write(cmd.Context(), pool.Pool().Snapshot()) }
 	}
 	simulations := []*replay.Torch{replay.NewTorch(capacity, false), replay.NewTorch(capacity, true)}
-	result, err := replay.Run(cmd.Context(), observed(in.events(), simulations), allocator, options)
+	result, err := replay.Run(cmd.Context(), replay.Tee(in.events(), simulations...), allocator, options)
 	line.Clear()
 	if err != nil {
 		return err
@@ -205,22 +205,6 @@ func runReplay(cmd *cobra.Command, f *replayFlags, path string) (err error) {
 		return cli.PrintJSON(cmd, out)
 	}
 	return cli.PrintText(cmd, out.print)
-}
-
-// observed gives the events to simulations, too.
-func observed(events iter.Seq2[trace.Event, error], simulations []*replay.Torch) iter.Seq2[trace.Event, error] {
-	return func(yield func(trace.Event, error) bool) {
-		for e, err := range events {
-			if err == nil {
-				for _, s := range simulations {
-					s.Add(e)
-				}
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
 }
 
 // inHostMemory reports whether the memory of dev is the machine's own, of which

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/vram"
@@ -95,7 +94,7 @@ func (r *replaying) run(ctx context.Context) (out replayed, err error) {
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	plain, expandable := replay.NewTorch(r.Capacity, false), replay.NewTorch(r.Capacity, true)
-	result, err := replay.Run(ctx, also(in.All(), plain, expandable), pool, replay.Options{})
+	result, err := replay.Run(ctx, replay.Tee(in.All(), plain, expandable), pool, replay.Options{})
 	if err != nil {
 		return out, err
 	}
@@ -105,20 +104,4 @@ func (r *replaying) run(ctx context.Context) (out replayed, err error) {
 		Torch:      allocated{plain.PeakReservedBytes, plain.Fragmentation(), plain.OOMs},
 		Expandable: allocated{expandable.PeakReservedBytes, expandable.Fragmentation(), expandable.OOMs},
 	}, nil
-}
-
-// also gives the events to simulations too.
-func also(events iter.Seq2[trace.Event, error], simulations ...*replay.Torch) iter.Seq2[trace.Event, error] {
-	return func(yield func(trace.Event, error) bool) {
-		for e, err := range events {
-			if err == nil {
-				for _, s := range simulations {
-					s.Add(e)
-				}
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
 }

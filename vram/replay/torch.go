@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/vram/trace"
@@ -70,6 +71,22 @@ type torchBlock struct {
 // NewTorch returns a simulation on a device with so much memory.
 func NewTorch(capacity int64, expandable bool) *Torch {
 	return &Torch{capacity: capacity, expandable: expandable, pools: map[torchKey]*torchPool{}, blocks: map[uint64]*torchBlock{}}
+}
+
+// Tee gives events to simulations as well.
+func Tee(events iter.Seq2[trace.Event, error], simulations ...*Torch) iter.Seq2[trace.Event, error] {
+	return func(yield func(trace.Event, error) bool) {
+		for e, err := range events {
+			if err == nil {
+				for _, s := range simulations {
+					s.Add(e)
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // Add takes the next event of a trace. An event that contradicts those before is

@@ -1,7 +1,9 @@
 package replay_test
 
 import (
+	"errors"
 	"iter"
+	"slices"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/vram/replay"
@@ -56,5 +58,30 @@ func TestTorch(t *testing.T) {
 			t.Errorf("%s, expandable %t: %d bytes reserved, %d times out of memory; PyTorch: %d, %d",
 				c.name, c.expandable, sim.PeakReservedBytes, sim.OOMs, c.reserved, c.ooms)
 		}
+	}
+}
+
+// TestTee: simulations see the events that are good, and the reader sees all, as far
+// as it reads.
+func TestTee(t *testing.T) {
+	broken := errors.New("broken")
+	events := func(yield func(trace.Event, error) bool) {
+		_ = yield(trace.Event{Op: trace.Alloc, ID: 1, Bytes: 1 << 20}, nil) &&
+			yield(trace.Event{Op: trace.Alloc, ID: 2, Bytes: 1 << 30}, broken) &&
+			yield(trace.Event{Op: trace.Alloc, ID: 3, Bytes: 3 << 20}, nil) &&
+			yield(trace.Event{Op: trace.Alloc, ID: 4, Bytes: 1 << 30}, nil)
+	}
+	a, b := replay.NewTorch(8<<30, false), replay.NewTorch(8<<30, true)
+	var read []uint64
+	for e, err := range replay.Tee(events, a, b) {
+		if read = append(read, e.ID); err != nil && e.ID != 2 {
+			t.Error(err)
+		}
+		if e.ID == 3 {
+			break
+		}
+	}
+	if !slices.Equal(read, []uint64{1, 2, 3}) || a.PeakReservedBytes != 22<<20 || b.PeakReservedBytes != 22<<20 {
+		t.Errorf("read %v; %d and %d bytes reserved", read, a.PeakReservedBytes, b.PeakReservedBytes)
 	}
 }

@@ -3,8 +3,9 @@ package forecast
 import (
 	"math"
 	"math/rand/v2"
-	"sort"
 	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/workload"
 )
 
 // policy says which array leaves: the one with the largest distance.
@@ -83,25 +84,11 @@ type belady struct{ order *Order[int] }
 func (p belady) use(x int, _ int64)              { p.order.Use(x) }
 func (p belady) distance(x int, _ int64) float64 { return p.order.Next(x) }
 
-// zipfTrace is uses of arrays by popularity, the s-th power of their rank.
-func zipfTrace(n, length int, s float64, r *rand.Rand) []int {
-	sums, total := make([]float64, n), 0.0
-	for i := range sums {
-		total += math.Pow(float64(i+1), -s)
-		sums[i] = total
-	}
-	which, trace := r.Perm(n), make([]int, length)
-	for i := range trace {
-		trace[i] = which[min(sort.SearchFloat64s(sums, r.Float64()*total), n-1)]
-	}
-	return trace
-}
-
 // The figures of this test are why Reuse is as it is: run it with -v.
 func TestPolicies(t *testing.T) {
 	const n, length, room = 128, 10000, 64
 	r := rand.New(rand.NewPCG(1, 2))
-	loop, scans, moving := make([]int, length), zipfTrace(n, length, 1, r), []int(nil)
+	loop, scans, moving := make([]int, length), workload.ByRank(r, n, length, 1), []int(nil)
 	for i := range loop {
 		loop[i] = i % n
 		if i%1000 >= 1000-n { // now and then somebody looks at everything
@@ -109,7 +96,7 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 	for range 5 {
-		moving = append(moving, zipfTrace(n, length/5, 1, r)...)
+		moving = append(moving, workload.ByRank(r, n, length/5, 1)...)
 	}
 	var back []int
 	for len(back) < length {
@@ -125,9 +112,9 @@ func TestPolicies(t *testing.T) {
 		trace []int
 		most  float64 // misses of ours, as a share of those of LRU
 	}{
-		{"zipf 0.8", zipfTrace(n, length, 0.8, r), 0.8},
-		{"zipf 1.0", zipfTrace(n, length, 1, r), 0.75},
-		{"zipf 1.2", zipfTrace(n, length, 1.2, r), 0.75},
+		{"zipf 0.8", workload.ByRank(r, n, length, 0.8), 0.8},
+		{"zipf 1.0", workload.ByRank(r, n, length, 1), 0.75},
+		{"zipf 1.2", workload.ByRank(r, n, length, 1.2), 0.75},
 		{"zipf and scans", scans, 0.7},
 		{"moving zipf", moving, 0.95},
 		{"loop", loop, 0.6},

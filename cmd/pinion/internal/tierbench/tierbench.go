@@ -15,6 +15,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/internal/tierdoc"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/internal/workload"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/tier"
 )
@@ -340,8 +341,8 @@ func (b *bench) count(row *Row, uses []int, before, rounds int) {
 	slots := int(b.Budget / b.ArrayBytes)
 	row.Uses = int64(rounds) * int64(len(uses))
 	row.Bytes = row.Uses * b.ArrayBytes
-	row.Least = int64(leastMisses(uses, slots, before, rounds)) * b.ArrayBytes
-	row.LRU = int64(lruMisses(uses, slots, before, rounds)) * b.ArrayBytes
+	row.Least = int64(workload.LeastMisses(uses, slots, before, rounds)) * b.ArrayBytes
+	row.LRU = int64(workload.LRUMisses(uses, slots, before, rounds)) * b.ArrayBytes
 }
 
 // hold makes a tier.Store for a row, with its arrays.
