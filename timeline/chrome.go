@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/provenance"
@@ -17,7 +18,8 @@ import (
 // Write writes what is recorded so far as trace events, the JSON format of the
 // Chromium project that ui.perfetto.dev and chrome://tracing open: spans of the host
 // and of devices, an arrow from each call to the work that it queued, and counters of
-// memory. It needs memory for a copy of the records, and writes as it goes.
+// memory. The report is in it too, at otherData.overlap. It needs memory for a copy of
+// the records, and writes as it goes.
 func (r *Recording) Write(w io.Writer) error {
 	v := r.view()
 	c := &chrome{view: v, w: bufio.NewWriterSize(w, 64<<10)}
@@ -90,17 +92,12 @@ func (c *chrome) write(r *Recording) {
 
 type header struct {
 	provenance.Record
-	DroppedRecords int64              `json:"dropped_records"`
-	UntimedRecords int64              `json:"untimed_records"`
-	ClockErrors    map[string]float64 `json:"clock_error_seconds"` // by device
+	Overlap Report `json:"overlap"`
 }
 
 func (c *chrome) header(r *Recording) header {
-	h := header{Record: provenance.Now(), DroppedRecords: c.dropped, UntimedRecords: r.Untimed(), ClockErrors: map[string]float64{}}
-	h.MeasuredAt = r.began.UTC().Format("2006-01-02T15:04:05Z07:00")
-	for id, n := range c.errors {
-		h.ClockErrors[id] = seconds(n)
-	}
+	h := header{provenance.Now(), c.report()}
+	h.MeasuredAt = r.began.UTC().Format(time.RFC3339)
 	return h
 }
 

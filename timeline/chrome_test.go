@@ -22,8 +22,10 @@ import (
 // trace is a file of trace events that was checked.
 type trace struct {
 	Other struct {
-		Dropped int64 `json:"dropped_records"`
-		Untimed int64 `json:"untimed_records"`
+		Overlap struct {
+			Dropped int64 `json:"dropped_records"`
+			Untimed int64 `json:"untimed_records"`
+		}
 	} `json:"otherData"`
 	Unit   string  `json:"displayTimeUnit"`
 	Events []event `json:"traceEvents"`

@@ -10,7 +10,7 @@ import (
 const pollEvery = 5 * time.Millisecond
 
 // stopWithin is how long Stop waits for work that has not ended.
-const stopWithin = 2 * time.Second
+const stopWithin = time.Second
 
 // run looks at events, renews anchors and looks at memory, until the recording is
 // stopped.

@@ -91,7 +91,7 @@ func TestFeed(t *testing.T) {
 			}
 
 			x := checkTrace(t, written(t, r))
-			if x.Other.Dropped != 0 || x.Other.Untimed != 0 || x.flows == 0 {
+			if x.Other.Overlap.Dropped != 0 || x.Other.Overlap.Untimed != 0 || x.flows == 0 {
 				t.Errorf("%+v, %d arrows", x.Other, x.flows)
 			}
 			id := devs[0].Info().ID

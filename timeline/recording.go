@@ -90,7 +90,7 @@ func Start(o Options) (*Recording, error) {
 }
 
 // Stop ends the recording, once the devices have done what they are doing or after
-// two seconds. What was recorded stays. Devices that it wrapped go on as they are. A
+// a second. What was recorded stays. Devices that it wrapped go on as they are. A
 // second Stop does nothing.
 func (r *Recording) Stop() {
 	r.stopping.Do(func() {

@@ -78,9 +78,10 @@ type StageReport struct {
 }
 
 // Report makes a report of what is recorded so far.
-func (r *Recording) Report() Report {
-	v := r.view()
-	out := Report{Records: len(v.records), DroppedRecords: v.dropped, UntimedRecords: r.Untimed(), Devices: []DeviceReport{}, Stages: []StageReport{}}
+func (r *Recording) Report() Report { return r.view().report() }
+
+func (v *view) report() Report {
+	out := Report{Records: len(v.records), DroppedRecords: v.dropped, UntimedRecords: v.untimed, Devices: []DeviceReport{}, Stages: []StageReport{}}
 	first, last, firstByte := int64(-1), int64(0), int64(-1)
 	work := map[string]*deviceWork{}
 	stages := map[stageKey]*StageReport{}

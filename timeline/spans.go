@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -100,3 +101,13 @@ func (r *Recording) Spans(since time.Duration, most int) []Span {
 }
 
 func seconds(nanoseconds int64) float64 { return float64(nanoseconds) / 1e9 }
+
+// UnmarshalText reads what MarshalText makes.
+func (e *Engine) UnmarshalText(b []byte) error {
+	i := slices.Index(engineNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("timeline: %w: no engine is called %q", ErrArgument, b)
+	}
+	*e = Engine(i)
+	return nil
+}

@@ -13,12 +13,13 @@ type view struct {
 	rows    []rowKey
 	names   []string
 	dropped int64
+	untimed int64
 	errors  map[string]int64 // of the clocks of devices
 	calls   map[string]bool  // groups of the calls to devices
 }
 
 func (r *Recording) view() *view {
-	v := &view{errors: map[string]int64{}, calls: map[string]bool{}}
+	v := &view{untimed: r.Untimed(), errors: map[string]int64{}, calls: map[string]bool{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.records = r.store.since(0)

@@ -23,6 +23,7 @@ type feedFlags struct {
 	epochs, stopAfter, listErrors int
 	saveState, resume, digests    string
 	checksum, json                bool
+	trace                         *cli.Trace
 }
 
 func newFeed() *cobra.Command {
@@ -89,7 +90,8 @@ An interrupt ends the run after the current batch and prints the report.`,
   pinion feed ~/photos --on-error skip --checksum
   pinion feed ~/photos --shuffle --stop-after 100 --save-state state.json
   pinion feed ~/photos --shuffle --resume state.json --digests batches.jsonl
-  pinion feed ~/photos --shuffle --rank 0 --world 4`,
+  pinion feed ~/photos --shuffle --rank 0 --world 4
+  pinion feed ~/photos --stop-after 200 --trace trace.json`,
 		Args: pipeline.DatasetArgs,
 	}
 	var f feedFlags
@@ -105,9 +107,10 @@ An interrupt ends the run after the current batch and prints the report.`,
 		set.BoolVar(&f.checksum, "checksum", false, "read every batch back from the device and hash the batches in order")
 		set.StringVar(&f.digests, "digests", "", "`FILE` for a line of JSON about each batch")
 		flags.Int(set, &f.listErrors, "list-errors", 10, flags.AtLeast(0), "how many skipped or replaced samples to name (--json lists all)")
+		f.trace = cli.TraceFlag(set)
 		set.BoolVar(&f.json, "json", false, "print one JSON document")
 	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runFeed(cmd, &f, args) }
+	cmd.RunE = f.trace.Run(func(cmd *cobra.Command, args []string) error { return runFeed(cmd, &f, args) })
 	return cmd
 }
 

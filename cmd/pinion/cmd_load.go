@@ -62,7 +62,8 @@ the largest layer; several devices take the layers in turn.`,
 		Example: `  pinion load model.safetensors
   pinion load ~/models/llama --device cuda:0,cuda:1
   pinion load ~/models/llama --only 'model.layers.0.*' --dtype bf16
-  pinion load ~/models/llama --stream --json`,
+  pinion load ~/models/llama --stream --json
+  pinion load ~/models/llama --trace trace.json`,
 		Args:              checkpointArgs,
 		ValidArgsFunction: completeCheckpoints,
 	}
@@ -76,14 +77,15 @@ the largest layer; several devices take the layers in turn.`,
 	flags.Int(set, &f.buffers, "buffers", 2, flags.Between(1, 64), "layers in the memory of each device at once, with --stream")
 	flags.Choice(set, &f.path, "path", "auto", filePaths, "way from the file to the device: "+flags.Or(filePaths))
 	flags.Int(set, &f.copiers, "copiers", 0, flags.Between(0, 256), fmt.Sprintf("goroutines that copy from the page cache (default: one a processor, at most %d)", maxLoadCopiers))
+	trace := cli.TraceFlag(set)
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = trace.Run(func(cmd *cobra.Command, args []string) error {
 		f.devices = *devices
 		if err := f.check(cmd); err != nil {
 			return err
 		}
 		return f.run(cmd, args)
-	}
+	})
 	return cmd
 }
 

@@ -64,12 +64,14 @@ kept.`,
 		Example: `  pinion tune ~/photos
   pinion tune ~/photos --step-time 20ms --dtype bf16 --transform rrc:224,flip
   pinion tune features.npy --device cuda:0 --batch 128,256,512 --budget 60s
-  pinion tune ~/photos --report tune.html`,
+  pinion tune ~/photos --report tune.html
+  pinion tune ~/photos --fresh --trace trace.json`,
 		Args: pipeline.DatasetArgs,
 	}
 	var f tuneFlags
 	f.Register(cmd, true)
 	set := cmd.Flags()
+	var trace *cli.Trace
 	flags.Group(set, "Search", func() {
 		set.DurationVar(&f.budget, "budget", 30*time.Second, "`TIME` that all trials may take together")
 		set.DurationVar(&f.step, "step-time", 0, "`TIME` that the device works on a batch (default: none)")
@@ -78,9 +80,10 @@ kept.`,
 	})
 	flags.Group(set, "Report", func() {
 		set.StringVar(&f.report, "report", "", "`FILE` for an HTML page")
+		trace = cli.TraceFlag(set)
 		set.BoolVar(&f.json, "json", false, "print one JSON document")
 	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runTune(cmd, &f, args) }
+	cmd.RunE = trace.Run(func(cmd *cobra.Command, args []string) error { return runTune(cmd, &f, args) })
 	return cmd
 }
 

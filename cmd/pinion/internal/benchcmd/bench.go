@@ -107,6 +107,7 @@ driver or version is never used.`,
   pinion bench link --device cuda:0 --size 4GiB --repeats 15
   pinion bench link --curves
   pinion bench link --calibrate
+  pinion bench link --size 64MiB --repeats 1 --trace trace.json
   pinion bench link --json > link.json`,
 		Args: cli.NoArgs,
 	}
@@ -114,7 +115,7 @@ driver or version is never used.`,
 	copiers := cmd.Flags().Int("copiers", 0, "goroutines of the staged path (default: one per processor, at most 12)")
 	calibrate := cmd.Flags().Bool("calibrate", false, "measure and keep the model that Pinion chooses paths by")
 	curves := cmd.Flags().Bool("curves", false, "also measure every path at sizes from 1 KiB")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = cli.TraceFlag(cmd.Flags()).Run(func(cmd *cobra.Command, _ []string) error {
 		const most = 256 // far beyond use: each pins 8 MiB
 		if *copiers < 0 || *copiers > most {
 			return cli.BadUsage(cmd, "--copiers is %d, but must be from 0 to %d", *copiers, most)
@@ -139,7 +140,7 @@ driver or version is never used.`,
 			return cli.PrintJSON(cmd, out)
 		}
 		return cli.PrintText(cmd, out.print)
-	}
+	})
 	return cmd
 }
 

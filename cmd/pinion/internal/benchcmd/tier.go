@@ -63,6 +63,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
   pinion bench tier --device cuda:0 --budget 4GiB --array 64MiB
   pinion bench tier --ratios 2 --access zipf
   pinion bench tier --folder /nvme0 --folder /nvme1
+  pinion bench tier --ratios 2 --access zipf --trace trace.json
   pinion bench tier --report tier.html --json > tier.json`,
 		Args: cli.NoArgs,
 	}
@@ -77,7 +78,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 	cmd.Flags().StringArrayVar(&o.Folders, "folder", nil, "also keep arrays in a file in this folder; several share the bytes")
 	report := cmd.Flags().String("report", "", "write an HTML page with curves to this file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = cli.TraceFlag(cmd.Flags()).Run(func(cmd *cobra.Command, _ []string) error {
 		if o.Seconds <= 0 || o.Seconds > 60 {
 			return cli.BadUsage(cmd, "--seconds is %g, but must be above 0 and at most 60", o.Seconds)
 		}
@@ -128,7 +129,7 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 			return cli.PrintJSON(cmd, out)
 		}
 		return cli.PrintText(cmd, out.print)
-	}
+	})
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/timeline"
 )
 
 // DeviceFlag adds --device to cmd.
@@ -53,8 +54,17 @@ func CheckDevice(cmd *cobra.Command, name string) error {
 	return BadUsage(cmd, "--device is %q, but the backends are %s", name, strings.Join(known, ", "))
 }
 
-// OpenDevice opens a device by name and says, once, what auto passed over.
+// OpenDevice opens a device by name and says, once, what auto passed over. While a
+// timeline is recorded, the device is on it.
 func OpenDevice(cmd *cobra.Command, name string) (device.Device, error) {
+	dev, err := openDevice(cmd, name)
+	if r := timeline.Current(); r != nil && err == nil {
+		dev = r.Wrap(dev)
+	}
+	return dev, err
+}
+
+func openDevice(cmd *cobra.Command, name string) (device.Device, error) {
 	if err := CheckDevice(cmd, name); err != nil {
 		return nil, err
 	}

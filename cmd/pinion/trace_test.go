@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/timeline"
+)
+
+// readTrace counts the events of a file by phase.
+func readTrace(t *testing.T, path string) map[string]int {
+	t.Helper()
+	var file struct {
+		Other struct {
+			Overlap timeline.Report `json:"overlap"`
+		} `json:"otherData"`
+		Events []struct {
+			Ph string
+		} `json:"traceEvents"`
+	}
+	testkit.OK(t, json.Unmarshal([]byte(testkit.ReadFile(t, path)), &file))
+	phases := map[string]int{}
+	for _, e := range file.Events {
+		phases[e.Ph]++
+	}
+	if o := file.Other.Overlap; o.DroppedRecords != 0 || len(o.Devices) != 1 || o.Seconds <= 0 {
+		t.Errorf("%+v", o)
+	}
+	return phases
+}
+
+// --trace writes a timeline of each command that has it, and prints a report.
+func TestTrace(t *testing.T) {
+	data := featuresFile(t)
+	for _, args := range [][]string{
+		{"feed", data, "--device", "host"},
+		{"tune", data, "--device", "host", "--budget", "200ms", "--fresh"},
+		{"bench", "link", "--device", "host", "--size", "1MiB", "--repeats", "1"},
+		{"bench", "tier", "--device", "host", "--budget", "4MiB", "--array", "256KiB", "--ratios", "2", "--access", "zipf", "--seconds", "0.01"},
+	} {
+		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "trace.json")
+			r := pinion(t, append(args, "--trace", path)...)
+			if r.code != exitDone {
+				t.Fatalf("exit code %d: %s", r.code, r.stderr)
+			}
+			phases := readTrace(t, path)
+			for _, ph := range []string{"X", "s", "f", "M", "C"} {
+				if phases[ph] == 0 {
+					t.Errorf("no event of phase %q in %v", ph, phases)
+				}
+			}
+			if !strings.Contains(r.stdout, "Timeline of ") || !strings.Contains(r.stdout, path+" at https://ui.perfetto.dev") {
+				t.Errorf("no report:\n%s", r.stdout)
+			}
+			if timeline.Current() != nil {
+				t.Error("the recording is still on")
+			}
+		})
+	}
+}
+
+// With --json there is one document, and the report is in the file.
+func TestTraceJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	r := pinion(t, "feed", featuresFile(t), "--device", "host", "--json", "--trace", path)
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || r.code != exitDone {
+		t.Fatalf("%v, exit code %d:\n%s%s", err, r.code, r.stdout, r.stderr)
+	}
+	readTrace(t, path)
+}
+
+// A file that cannot be written is an error before anything runs, and data is not
+// written over.
+func TestTraceRefused(t *testing.T) {
+	data := featuresFile(t)
+	dir := t.TempDir()
+	for _, c := range []struct {
+		file, says string
+		code       int
+	}{
+		{filepath.Join(dir, "missing", "t.json"), "the timeline cannot be written", exitFailed},
+		{dir, "it is a folder", exitFailed},
+		{data, "would be written over the data", exitUsage},
+		{"", "--trace needs the name of a file", exitUsage},
+	} {
+		before := testkit.ReadFile(t, data)
+		r := pinion(t, "feed", data, "--device", "host", "--trace", c.file)
+		if r.code != c.code || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
+			t.Errorf("%q: exit code %d, %s%s", c.file, r.code, r.stdout, r.stderr)
+		}
+		if testkit.ReadFile(t, data) != before {
+			t.Fatal("the data is gone")
+		}
+	}
+	// A command line that is wrong writes nothing.
+	path := filepath.Join(dir, "t.json")
+	if r := pinion(t, "feed", data, "--device", "host", "--batch", "x", "--trace", path); r.code != exitUsage {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a trace of nothing was written")
+	}
+}
+
+// An interrupt ends the run, and what was recorded is kept.
+func TestTraceInterrupted(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not interrupt single processes")
+	}
+	file, path := filepath.Join(t.TempDir(), "digests.jsonl"), filepath.Join(t.TempDir(), "trace.json")
+	r := process(t, func(p *os.Process) {
+		written(t, p, filepath.Dir(file))
+		ok(t, p.Signal(os.Interrupt))
+	}, "feed", makePhotos(t, 5), "--device", "host", "--size", "16", "--digests", file, "--trace", path, "--epochs", "1000000000")
+	if r.code != exitFailed || !strings.Contains(r.stderr, "interrupted") || !strings.Contains(r.stdout, "Timeline of ") {
+		t.Fatalf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	if phases := readTrace(t, path); phases["X"] == 0 || phases["s"] != phases["f"] {
+		t.Errorf("%v", phases)
+	}
+}
+
+// featuresFile is an array of floats in a file.
+func featuresFile(t testing.TB) string {
+	t.Helper()
+	return writeFile(t, t.TempDir(), "a.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (90, 100, 100)}", 90*10_000))
+}
