@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"math"
+	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -23,6 +24,9 @@ func (j *castJob) call(c device.Caller, s device.Stream) error {
 	if err != nil {
 		return err
 	}
+	if table := tableOf(j.from, j.to); table != nil {
+		return j.look(c, s, dst, src, table)
+	}
 	read, err := newReader(j.from, src)
 	if err != nil {
 		return err
@@ -38,6 +42,52 @@ func (j *castJob) call(c device.Caller, s device.Stream) error {
 			values := chunk[:min(len(chunk), n-at)]
 			read(values, at)
 			write(at, values)
+		}
+		return nil
+	})
+}
+
+// Between the formats of 16 bits, a cast is looked up: there are 65,536 values.
+var (
+	tableF16ToBF16 = sync.OnceValue(func() *[1 << 16]uint16 { return newTable(float16.FromF16, float16.ToBF16) })
+	tableBF16ToF16 = sync.OnceValue(func() *[1 << 16]uint16 { return newTable(float16.FromBF16, float16.ToF16) })
+)
+
+// newTable lists the values of one format in another. A float32 holds them all,
+// so each is rounded once.
+func newTable(widen func(uint16) float32, narrow func(float32) uint16) *[1 << 16]uint16 {
+	table := new([1 << 16]uint16)
+	for h := range table {
+		table[h] = narrow(widen(uint16(h)))
+	}
+	return table
+}
+
+// tableOf is the table of a cast, or nil.
+func tableOf(from, to dtype.DType) func() *[1 << 16]uint16 {
+	switch {
+	case from == dtype.F16 && to == dtype.BF16:
+		return tableF16ToBF16
+	case from == dtype.BF16 && to == dtype.F16:
+		return tableBF16ToF16
+	}
+	return nil
+}
+
+// look casts by a table.
+func (j *castJob) look(c device.Caller, s device.Stream, dst, src []byte, table func() *[1 << 16]uint16) error {
+	from, err := view[uint16](src)
+	if err != nil {
+		return err
+	}
+	to, err := view[uint16](dst)
+	if err != nil {
+		return err
+	}
+	return c.Call(s, func() error {
+		table, to := table(), to[:len(from)]
+		for i, h := range from {
+			to[i] = table[h]
 		}
 		return nil
 	})

@@ -44,6 +44,28 @@ func TestCast(t *testing.T) {
 	}
 }
 
+// TestCast16: all 65,536 values of a format of 16 bits become those of the other.
+func TestCast16(t *testing.T) {
+	f := open(t)
+	var all []byte
+	for h := range 1 << 16 {
+		all = binary.LittleEndian.AppendUint16(all, uint16(h))
+	}
+	for _, pair := range [][2]dtype.DType{{dtype.BF16, dtype.F16}, {dtype.F16, dtype.BF16}} {
+		from, to := pair[0], pair[1]
+		src, dst := f.upload(all, 0), f.result(len(all), 0)
+		testkit.OK(t, f.set.Cast(f.stream, dst.p, to, src.p, from, 1<<16))
+		got := dst.download()
+		for h := range 1 << 16 {
+			if want := put(to, nil, get(from, all, h)); string(got[2*h:2*h+2]) != string(want) {
+				t.Fatalf("%#04x of %v, %g, became %x, want %x of %v", h, from, get(from, all, h), got[2*h:2*h+2], want, to)
+			}
+		}
+		src.free()
+		dst.free()
+	}
+}
+
 // castInput makes n elements: special values, values at and beside the places
 // where rounding and range of the other types change, and random bits.
 func castInput(rng *rand.Rand, t dtype.DType, n int) []byte {
@@ -80,7 +102,7 @@ func castInput(rng *rand.Rand, t dtype.DType, n int) []byte {
 func BenchmarkCast(b *testing.B) {
 	f := open(b)
 	const n = 1 << 22
-	for _, pair := range [][2]dtype.DType{{dtype.U8, dtype.F32}, {dtype.F32, dtype.F16}, {dtype.BF16, dtype.F32}, {dtype.F32, dtype.U8}} {
+	for _, pair := range [][2]dtype.DType{{dtype.U8, dtype.F32}, {dtype.F32, dtype.F16}, {dtype.BF16, dtype.F32}, {dtype.BF16, dtype.F16}, {dtype.F32, dtype.U8}} {
 		from, to := pair[0], pair[1]
 		b.Run(fmt.Sprintf("%v/%v", from, to), func(b *testing.B) {
 			src, dst := f.upload(make([]byte, n*from.Size()), 0), f.result(n*to.Size(), 0)
