@@ -74,3 +74,50 @@ func BenchmarkHoles(b *testing.B) {
 		list[i].Free()
 	}
 }
+
+// BenchmarkStats is what statistics take with 100,000 free blocks.
+func BenchmarkStats(b *testing.B) {
+	p := newPool(b, devicetest.Open(b), Options{})
+	var list []Block
+	for range 200_000 {
+		x, err := p.Alloc(ctx, 1+rand.Int64N(unit), Use{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		list = append(list, x)
+	}
+	for i := 0; i < len(list); i += 2 {
+		list[i].Free()
+	}
+	for b.Loop() {
+		p.Stats()
+	}
+	for i := 1; i < len(list); i += 2 {
+		list[i].Free()
+	}
+}
+
+// BenchmarkUncached is an allocation above 1 MiB on a stream and its free, of a size
+// that was not freed before, while a hundred are held.
+func BenchmarkUncached(b *testing.B) {
+	dev := devicetest.Open(b)
+	p := newPool(b, dev, Options{})
+	s, err := dev.NewStream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	var held [100]Block
+	for i := range b.N + len(held) {
+		at := i % len(held)
+		if x := held[at]; x != (Block{}) {
+			x.Free()
+		}
+		if held[at], err = p.Alloc(ctx, 2<<20+int64(i%1009)*unit, Use{Stream: s}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, x := range held {
+		x.Free()
+	}
+}

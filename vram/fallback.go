@@ -91,7 +91,7 @@ func (f *fallback) trim(ctx context.Context) (*space.Block, error) {
 		return nil, err
 	}
 	if !errors.Is(f.shortage, space.ErrBudget) {
-		openPools.trim(f.pool)
+		f.pool.trimOthers()
 	}
 	return f.retry(ctx)
 }

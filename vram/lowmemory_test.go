@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/live"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
@@ -212,7 +214,46 @@ func TestSiblings(t *testing.T) {
 	testkit.OK(t, x.Free())
 }
 
-// TestOthersUseTheDevice: what is free to one kind of block is there for another.
+// TestSiblingsWatched: so they do while somebody asks all of them for statistics.
+func TestSiblingsWatched(t *testing.T) {
+	exact(t)
+	dev := openHost(t, "host:64MiB")
+	one, other := newPool(t, dev, Options{}), newPool(t, dev, Options{})
+	done := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				live.View(func(all []*Pool) {
+					for _, p := range all {
+						p.Stats()
+					}
+				})
+			}
+		}
+	})
+	var both sync.WaitGroup
+	for _, p := range []*Pool{one, other} {
+		both.Go(func() {
+			for range 200 {
+				b, err := p.Alloc(ctx, 40<<20, Use{})
+				if err == nil {
+					testkit.OK(t, b.Free())
+				} else if !errors.Is(err, device.ErrOutOfMemory) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	close(done)
+	watch.Wait()
+}
+
+// TestHeapsShare: what is free to one kind of block is there for another.
 func TestHeapsShare(t *testing.T) {
 	dev := openHost(t, "host:64MiB")
 	p := newPool(t, dev, Options{ChunkBytes: 4 << 20})

@@ -98,7 +98,6 @@ func New(dev device.Device, o Options) (*Pool, error) {
 	if err := p.useSource(capacity); err != nil {
 		return nil, err
 	}
-	openPools.add(p)
 	live.Add(p)
 	return p, nil
 }
@@ -397,7 +396,6 @@ func (p *Pool) Close() error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	openPools.remove(p)
 	p.freed.tell()
 	leaks := p.leaks() // ends their life: they cannot be freed any more
 	errs := []error{leaks.err(), p.dev.Synchronize()}

@@ -3,9 +3,9 @@ package vram
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/live"
 )
 
 // reclaimer frees memory of the pool on demand.
@@ -32,35 +32,22 @@ func (p *Pool) OnLowMemory(f func(ctx context.Context, need int64) (freed int64,
 	}
 }
 
-// openPools lists the open pools of this process. When a device has no memory
-// left for one of them, the others on it return what they do not use.
-var openPools poolList
-
-type poolList struct {
-	mu   sync.Mutex
-	list []*Pool
-}
-
-func (l *poolList) add(p *Pool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.list = append(l.list, p)
-}
-
-func (l *poolList) remove(p *Pool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.list = slices.DeleteFunc(l.list, func(x *Pool) bool { return x == p })
-}
-
-// trim returns the idle memory of the other pools on p's device. The lock of p is
-// held, so a pool that is locked is skipped: it may be waiting for p.
-func (l *poolList) trim(p *Pool) {
-	l.mu.Lock()
-	list := slices.Clone(l.list)
-	l.mu.Unlock()
-	for _, x := range list {
-		if x == p || !device.Same(x.dev, p.dev) || !x.mu.TryLock() {
+// trimOthers returns the idle memory of the other pools on p's device. Pool.mu is
+// held, but released while the list of pools is locked: whoever has that asks pools
+// for their statistics. A pool that is locked is skipped: it may be waiting for p.
+func (p *Pool) trimOthers() {
+	var others []*Pool
+	p.mu.Unlock()
+	live.View(func(all []*Pool) {
+		for _, x := range all {
+			if x != p && device.Same(x.dev, p.dev) {
+				others = append(others, x)
+			}
+		}
+	})
+	p.mu.Lock()
+	for _, x := range others {
+		if !x.mu.TryLock() {
 			continue
 		}
 		if !x.closed.Load() && x.async == nil {
