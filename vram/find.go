@@ -8,9 +8,9 @@ import (
 	"github.com/pinion-gpu/pinion/vram/internal/space"
 )
 
-// find returns a block of size bytes for o when its shard has none cached. If
-// the shard does have one, b, only the limits of the purpose are checked.
-func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *owner) (*block, error) {
+// find returns a block of size bytes for o when the shard near has none cached. If
+// it does have one, b, only the limits of the purpose are checked.
+func (p *Pool) find(ctx context.Context, near *shard, b *block, size, n int64, use Use, o *owner) (*block, error) {
 	limit := &p.limited[use.Purpose]
 	if limit.set() {
 		if err := p.charge(ctx, limit, size, n, use); err != nil {
@@ -25,10 +25,10 @@ func (p *Pool) find(ctx context.Context, b *block, size, n int64, use Use, o *ow
 	if b != nil {
 		return b, nil
 	}
-	// The goroutine may have moved to another processor, or another goroutine
+	// The goroutine may have moved from another processor, or another goroutine
 	// frees its blocks.
 	for _, s := range p.shards.seen() {
-		if s.mu.TryLock() {
+		if s != near && s.mu.TryLock() {
 			b = s.get(size, o)
 			s.mu.Unlock()
 			if b != nil {

@@ -170,7 +170,7 @@ func (p *Pool) Alloc(ctx context.Context, n int64, use Use) (Block, error) {
 	b := s.get(size, o)
 	if b == nil || p.limited[use.Purpose].set() {
 		s.mu.Unlock()
-		b, err = p.find(ctx, b, size, n, use, o)
+		b, err = p.find(ctx, s, b, size, n, use, o)
 		s.mu.Lock()
 		if err == nil && p.closed.Load() { // and the memory is gone
 			err = ErrClosed

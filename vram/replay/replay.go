@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -81,6 +82,7 @@ const pause = 256
 // the allocator's error, the context's error, or [trace.ErrMalformed] for events
 // that contradict those before.
 func Run(ctx context.Context, events iter.Seq2[trace.Event, error], a Allocator, o Options) (Result, error) {
+	runtime.GC() // which collects what came before, outside of all times
 	r := replay{a: a, watch: newStopwatch(), live: map[uint64]allocation{}}
 	err := r.run(ctx, events, o)
 	r.Elapsed = r.watch.now()

@@ -38,6 +38,7 @@ type Block struct {
 	owner  *Owner // of a free block: who may have it; nil: all, it is idle
 	number uint64 // of its free, by its owner
 
+	start, end int64  // where in the region the whole chunks in it begin and end, while it is free
 	prev, next *Block // neighbours by address
 	set        freeset.Links[Block]
 }
@@ -54,7 +55,8 @@ func (b *Block) Free() bool { return b.kind == free }
 // Owner is who may have it, if it is free; nil: all.
 func (b *Block) Owner() *Owner { return b.owner }
 
-func (b *Block) end() device.Ptr { return b.ptr.Add(b.bytes) }
+// movable is how many bytes of b, which is free, are in whole chunks.
+func (b *Block) movable() int64 { return b.end - b.start }
 
 // key orders blocks by region and address, in every run alike.
 func (b *Block) key() uint64 {

@@ -18,7 +18,7 @@ func (s *Space) Check(owners ...*Owner) (stitched int, err error) {
 	for _, h := range s.heaps {
 		c.heap(h, owners)
 		taken += c.taken
-		reserved += c.mapped + h.backing.unmappedBytes()
+		reserved += c.mapped + h.unmapped
 	}
 	if got := s.Ledger.Current(); got != reserved {
 		c.errorf("%d bytes reserved, want %d", got, reserved)
@@ -71,26 +71,23 @@ func (c *checker) heap(h *heap, owners []*Owner) {
 			if b.kind != free && b.owner != nil {
 				c.errorf("%#x of kind %d has an owner", uint64(b.ptr), b.kind)
 			}
-			could := int64(0)
 			if chunks != nil {
 				c.pages(chunks, b)
-				if b.kind == free {
-					could = chunks.movable(b)
-				}
-			} else if b.bytes == r.bytes {
-				could = b.bytes
 			}
 			switch b.kind {
 			case taken:
 				c.taken += b.bytes
 			case free:
+				if start, end := h.backing.span(b); start != b.start || end != b.end {
+					c.errorf("whole chunks of %#x from %d to %d, want %d and %d", uint64(b.ptr), b.start, b.end, start, end)
+				}
 				bytes += b.bytes
-				movable += could
+				movable += b.movable()
 				if b.owner == nil {
-					idle += could
+					idle += b.movable()
 				}
 			}
-			at, last = b.end(), b
+			at, last = b.ptr.Add(b.bytes), b
 		}
 		if end := r.ptr.Add(r.bytes); at != end {
 			c.errorf("region ends at %#x, want %#x", uint64(at), uint64(end))
@@ -102,11 +99,11 @@ func (c *checker) heap(h *heap, owners []*Owner) {
 	for b := range c.sets {
 		c.errorf("%#x of kind %d is in a set, but in no region", uint64(b.ptr), b.kind)
 	}
-	if h.bytes != bytes || h.movable != movable {
-		c.errorf("%d bytes free, %d movable; want %d and %d", h.bytes, h.movable, bytes, movable)
+	if h.bytes != bytes || h.movable != movable || h.idleMovable != idle {
+		c.errorf("%d bytes free, %d movable, %d of them idle; want %d, %d, %d", h.bytes, h.movable, h.idleMovable, bytes, movable, idle)
 	}
 	if chunks != nil {
-		c.chunks(chunks, idle)
+		c.chunks(chunks)
 	}
 }
 
@@ -155,8 +152,8 @@ func (c *checker) pages(chunks *chunked, b *Block) {
 	}
 }
 
-// chunks checks the chunks of a heap, of which idle bytes can be moved.
-func (c *checker) chunks(chunks *chunked, idle int64) {
+// chunks checks the chunks of a heap.
+func (c *checker) chunks(chunks *chunked) {
 	for x, list := range c.users {
 		if i := slices.IndexFunc(list, func(n byte) bool { return n != 1 }); i >= 0 {
 			c.errorf("chunk of %d bytes: %d blocks use byte %d", x.bytes, list[i], i*Unit)
@@ -181,10 +178,7 @@ func (c *checker) chunks(chunks *chunked, idle int64) {
 			}
 		}
 	}
-	if chunks.idleTotal != idle {
-		c.errorf("%d bytes in idle chunks, want %d", chunks.idleTotal, idle)
-	}
-	if sum := total(chunks.unmapped); chunks.unmappedTotal != sum {
-		c.errorf("%d bytes in unmapped chunks, want %d", chunks.unmappedTotal, sum)
+	if sum := total(chunks.unmapped); chunks.heap.unmapped != sum {
+		c.errorf("%d bytes in unmapped chunks, want %d", chunks.heap.unmapped, sum)
 	}
 }

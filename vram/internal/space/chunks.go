@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -20,10 +21,8 @@ type chunked struct {
 	fixed  int64 // size of every chunk; 0: chosen by what is asked for
 	most   int64 // size of the largest chunk
 
-	unmapped      []*chunk // mapped nowhere
-	unmappedTotal int64    // their bytes
-	idleTotal     int64    // bytes of the mapped chunks that hold only idle blocks
-	scattered     []*chunk // that lie in idle blocks altogether, at several places; some may not any more
+	unmapped  []*chunk // mapped nowhere
+	scattered []*chunk // that lie in idle blocks altogether, at several places; some may not any more
 }
 
 // chunk is physical memory. It is mapped nowhere, at one place or, if blocks were
@@ -49,51 +48,44 @@ func (c *chunked) note(r *region, x *chunk, at int64) {
 	m := &mapping{chunk: x, at: at}
 	x.places = append(x.places, m)
 	for ; at < m.end(); at += c.unit {
-		r.pages[at/c.unit] = m
+		r.pages[at>>r.shift] = m
 	}
 }
 
 // forget notes that m is not mapped any more.
 func (c *chunked) forget(r *region, m *mapping) {
 	m.places = slices.DeleteFunc(m.places, func(x *mapping) bool { return x == m })
-	clear(r.pages[m.at/c.unit : m.end()/c.unit])
+	clear(r.pages[m.at>>r.shift : m.end()>>r.shift])
 }
 
-// span returns where in its region the whole chunks inside b begin and end.
 func (c *chunked) span(b *Block) (start, end int64) {
-	pages := b.region.pages
-	from := int64(b.ptr - b.region.ptr)
-	to := from + b.bytes
+	r := b.region
+	from, to := b.at()
 	start, end = (from+c.unit-1)&^(c.unit-1), to&^(c.unit-1)
 	if start >= end {
 		return start, start
 	}
-	if x := pages[start/c.unit]; x.at < start {
+	if x := r.page(start); x.at < start {
 		start = x.at + x.bytes
 	}
-	if x := pages[end/c.unit-1]; x.at+x.bytes > end {
+	if x := r.page(end - 1); x.at+x.bytes > end {
 		end = x.at
 	}
 	return start, max(start, end)
 }
 
 func (c *chunked) count(b *Block, change int64) {
-	start, end := c.span(b)
-	c.heap.movable += change * (end - start)
-	if b.owner != nil {
-		return
-	}
-	c.idleTotal += change * (end - start)
 	from, to := b.at()
+	start, end := b.start, b.end
 	if start == end {
-		start = min(to, b.region.pages[from/c.unit].end())
+		start = min(to, b.region.page(from).end())
 		end = start
 	}
 	if from < start {
-		c.part(b.region.pages[from/c.unit].chunk, change*(start-from))
+		c.part(b.region.page(from).chunk, change*(start-from))
 	}
 	if to > end {
-		c.part(b.region.pages[end/c.unit].chunk, change*(to-end))
+		c.part(b.region.page(end).chunk, change*(to-end))
 	}
 }
 
@@ -103,14 +95,6 @@ func (c *chunked) part(x *chunk, bytes int64) {
 		c.scattered = append(c.scattered, x)
 	}
 }
-
-// movable is how many of b's bytes could be mapped at another address.
-func (c *chunked) movable(b *Block) int64 {
-	start, end := c.span(b)
-	return end - start
-}
-
-func (c *chunked) unmappedBytes() int64 { return c.unmappedTotal }
 
 func total(chunks []*chunk) (n int64) {
 	for _, x := range chunks {
@@ -126,7 +110,8 @@ func (c *chunked) reserve(n int64) (*Block, error) {
 	room := (max(2*n, 2*c.heap.space.Most) + c.unit - 1) &^ (c.unit - 1)
 	for bytes := room; ; bytes = max(bytes/2&^(c.unit-1), n) {
 		if ptr, err = c.mapper.Reserve(bytes); err == nil {
-			_, b := c.heap.add(ptr, bytes, hole)
+			r, b := c.heap.add(ptr, bytes, hole)
+			r.shift = uint8(bits.TrailingZeros64(uint64(c.unit)))
 			c.heap.put(b)
 			return b, nil
 		}
@@ -156,7 +141,7 @@ func (c *chunked) create(sizes []int64) ([]*chunk, error) {
 // store keeps chunks that are mapped nowhere.
 func (c *chunked) store(chunks []*chunk) {
 	c.unmapped = append(c.unmapped, chunks...)
-	c.unmappedTotal += total(chunks)
+	c.heap.unmapped += total(chunks)
 }
 
 // release returns the last n of the unmapped chunks to the device.
@@ -169,7 +154,7 @@ func (c *chunked) release(n int) error {
 			return err
 		}
 		c.unmapped = c.unmapped[:last]
-		c.unmappedTotal -= x.bytes
+		c.heap.unmapped -= x.bytes
 		s.Ledger.Calls.Release++
 		s.Ledger.Return(x.bytes)
 	}
@@ -189,7 +174,7 @@ func (c *chunked) take(list []spare, picked []int) (chunks []*chunk, err error) 
 		chunks = append(chunks, x)
 		at := slices.Index(from.unmapped, x)
 		from.unmapped = slices.Delete(from.unmapped, at, at+1)
-		from.unmappedTotal -= x.bytes
+		from.heap.unmapped -= x.bytes
 	}
 	// Those of one block from its end, neighbours together: what is left of the
 	// block then begins where it did.
@@ -222,7 +207,7 @@ func (c *chunked) unmap(b *Block, start, end int64) (gap *Block, chunks []*chunk
 	h := c.heap
 	r := b.region
 	for at := start; at < end; {
-		m := r.pages[at/c.unit]
+		m := r.page(at)
 		for len(m.places) > 1 { // all is lent there, and could not be unmapped
 			other := m.places[0]
 			if other == m {
@@ -240,7 +225,7 @@ func (c *chunked) unmap(b *Block, start, end int64) (gap *Block, chunks []*chunk
 	h.space.unmapped(r.ptr.Add(start), end-start)
 	h.unset(b)
 	for at := start; at < end; {
-		m := r.pages[at/c.unit]
+		m := r.page(at)
 		c.forget(r, m)
 		chunks = append(chunks, m.chunk)
 		at = m.end()
@@ -292,7 +277,7 @@ func (c *chunked) put(gap *Block, chunks []*chunk, last bool) error {
 		at += int64(i-first) * size
 	}
 	s.Ledger.Calls.Map += int64(len(chunks))
-	if last := int(at / c.unit); last > len(r.pages) {
+	if last := int(at >> r.shift); last > len(r.pages) {
 		r.pages = append(r.pages, make([]*mapping, last-len(r.pages))...)
 	}
 	at = start
@@ -309,25 +294,24 @@ func (c *chunked) trim() (freed int64, err error) {
 		return 0, err
 	}
 	for b := c.movableBlock(); b != nil; b = c.movableBlock() {
-		start, end := c.span(b)
-		_, chunks, err := c.unmap(b, start, end)
+		_, chunks, err := c.unmap(b, b.start, b.end)
 		if err != nil {
 			return 0, err
 		}
 		c.store(chunks)
 	}
-	before := c.unmappedTotal
+	before := c.heap.unmapped
 	err = c.release(len(c.unmapped))
-	return before - c.unmappedTotal, err
+	return before - c.heap.unmapped, err
 }
 
 // movableBlock returns an idle block with a whole chunk in it, or nil.
 func (c *chunked) movableBlock() *Block {
-	if c.idleTotal == 0 {
+	if c.heap.idleMovable == 0 {
 		return nil
 	}
 	for b := range c.heap.idle.Large() {
-		if start, end := c.span(b); start < end {
+		if b.movable() > 0 {
 			return b
 		}
 	}
@@ -345,7 +329,7 @@ func (c *chunked) close() error {
 				continue
 			}
 			errs = append(errs, c.mapper.Unmap(r.ptr.Add(x.at), x.bytes))
-			i += int(x.bytes / c.unit)
+			i += int(x.bytes >> r.shift)
 			if c.forget(r, x); len(x.places) == 0 {
 				c.unmapped = append(c.unmapped, x.chunk)
 			}

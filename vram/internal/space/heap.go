@@ -22,15 +22,17 @@ const (
 
 // heap holds the blocks of one of these kinds, in regions of address space.
 type heap struct {
-	space   *Space
-	index   int // in Space.heaps
-	backing backing
-	regions []*region
-	idle    freeset.Set[Block] // free blocks that any stream may have
-	holes   freeset.Set[Block] // addresses without memory
-	bytes   int64              // of free blocks, idle or not
-	movable int64              // bytes of them that could be mapped elsewhere
-	made    int                // regions that were ever added
+	space       *Space
+	index       int // in Space.heaps
+	backing     backing
+	regions     []*region
+	idle        freeset.Set[Block] // free blocks that any stream may have
+	holes       freeset.Set[Block] // addresses without memory
+	bytes       int64              // of free blocks, idle or not
+	movable     int64              // bytes of them that could be mapped elsewhere, or given back
+	idleMovable int64              // the part of these that is idle
+	unmapped    int64              // bytes of memory without addresses
+	made        int                // regions that were ever added
 }
 
 // region is a reservation of address space, or a segment.
@@ -39,8 +41,12 @@ type region struct {
 	bytes  int64
 	first  *Block     // by address
 	number int        // in order of creation, from 0 on
-	pages  []*mapping // behind the addresses, by the unit of chunks; nil: none. None for a segment
+	pages  []*mapping // behind the addresses, by the unit of chunks, which is 1<<shift; nil: none. None for a segment
+	shift  uint8
 }
+
+// page is what is behind an address.
+func (r *region) page(at int64) *mapping { return r.pages[at>>r.shift] }
 
 // set returns the set that b belongs in.
 func (h *heap) set(b *Block) *freeset.Set[Block] {
@@ -57,8 +63,7 @@ func (h *heap) set(b *Block) *freeset.Set[Block] {
 func (h *heap) unset(b *Block) {
 	h.set(b).Remove(&b.set)
 	if b.kind == free {
-		h.bytes -= b.bytes
-		h.backing.count(b, -1)
+		h.count(b, -1)
 	}
 }
 
@@ -66,11 +71,21 @@ func (h *heap) unset(b *Block) {
 func (h *heap) put(b *Block) {
 	h.set(b).Insert(&b.set, b, b.bytes, b.key())
 	if b.kind == free {
-		h.bytes += b.bytes
-		h.backing.count(b, 1)
+		b.start, b.end = h.backing.span(b)
+		h.count(b, 1)
 		if o := b.owner; o != nil {
 			o.newest, o.oldest = max(o.newest, b.number), min(o.oldest, b.number)
 		}
+	}
+}
+
+// count notes that b becomes free (+1), or is free no more (-1).
+func (h *heap) count(b *Block, change int64) {
+	h.bytes += change * b.bytes
+	h.movable += change * b.movable()
+	if b.owner == nil {
+		h.idleMovable += change * b.movable()
+		h.backing.count(b, change)
 	}
 }
 
@@ -182,8 +197,11 @@ type backing interface {
 	// trim returns idle memory to the device, and reports how much.
 	trim() (int64, error)
 
-	// count notes that a block becomes free (+1) or is free no more (-1), in
-	// heap.movable too.
+	// span returns where in its region that begins and ends which could be mapped
+	// elsewhere, or given back, of a free block.
+	span(b *Block) (start, end int64)
+
+	// count notes that a block becomes idle (+1) or is idle no more (-1).
 	count(b *Block, change int64)
 
 	// fromEnd reports whether n bytes are better taken from the end of b than
@@ -197,9 +215,6 @@ type backing interface {
 	// divide divides that chunk. The block is idle and in its set, and divide
 	// returns it; nil if that failed and b is not what it was.
 	divide(b *Block, n int64, last bool) *Block
-
-	// unmappedBytes is how much memory is mapped nowhere.
-	unmappedBytes() int64
 
 	// close returns everything to the device. Nothing may be in use.
 	close() error

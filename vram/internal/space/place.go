@@ -11,17 +11,16 @@ import (
 // fromEnd reports whether n bytes would leave less of the chunk that their border
 // is in, which cannot be moved then, at the end of b than at its start.
 func (c *chunked) fromEnd(b *Block, n int64) bool {
-	start, end := c.span(b)
-	from := int64(b.ptr - b.region.ptr)
+	from := b.offset()
 	left, right := int64(0), int64(0)
-	if at := from + n; at > start && at < end {
-		x := b.region.pages[at/c.unit]
+	if at := from + n; at > b.start && at < b.end {
+		x := b.region.page(at)
 		if at > x.at {
 			left = x.at + x.bytes - at
 		}
 	}
-	if at := from + b.bytes - n; at > start && at < end {
-		x := b.region.pages[at/c.unit]
+	if at := from + b.bytes - n; at > b.start && at < b.end {
+		x := b.region.page(at)
 		right = at - x.at
 	}
 	return right < left
@@ -79,11 +78,10 @@ func (c *chunked) cutting(b *Block, n int64, last bool) (first int64, x *mapping
 	if last {
 		at += b.bytes - 2*n
 	}
-	start, end := c.span(b)
-	if at <= start || at >= end {
+	if at <= b.start || at >= b.end {
 		return 0, nil
 	}
-	x = b.region.pages[at/c.unit]
+	x = b.region.page(at)
 	fine := max(c.fine()*2/3&^(c.unit-1), c.unit)
 	if first = at - x.at; !last {
 		first += fine - 1
@@ -145,15 +143,14 @@ func (c *chunked) append(list []spare, to *chunked, n int64) []spare {
 	const plenty = 8
 	enough := plenty * max(n, 0)
 	for b := range c.heap.idle.Large() {
-		start, end := c.span(b)
-		for at := start; at < end; {
-			x := b.region.pages[at/c.unit]
+		for at := b.start; at < b.end; {
+			x := b.region.page(at)
 			if fits(x.chunk) {
 				list = append(list, spare{x.chunk, c, b, at})
 			}
 			at += x.bytes
 		}
-		if enough -= end - start; enough <= 0 {
+		if enough -= b.movable(); enough <= 0 {
 			break
 		}
 	}
@@ -279,7 +276,7 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 		most = min((units+parts-1)/parts, c.most/step)
 		if s.tight(n) {
 			most = min((units+tightParts-1)/tightParts, c.fine()/step)
-		} else if stuck := c.heap.bytes - c.idleTotal; ahead && c.roomy(n) && float64(stuck) < s.Slack/3*float64(s.Used()) {
+		} else if stuck := c.heap.bytes - c.heap.idleMovable; ahead && c.roomy(n) && float64(stuck) < s.Slack/3*float64(s.Used()) {
 			most = max(most, min(room/3, 32*n, s.Used()/36, c.fine())/step)
 			units = max(units, most)
 		}

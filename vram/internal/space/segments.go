@@ -79,19 +79,20 @@ func (s *segmented) scarce(int64) bool { return false }
 
 func (s *segmented) squeeze(int64, *Owner) (*Block, error) { return nil, nil }
 
-func (s *segmented) count(b *Block, change int64) {
+func (s *segmented) span(b *Block) (start, end int64) {
 	if b.bytes == b.region.bytes {
-		s.heap.movable += change * b.bytes
+		return 0, b.bytes
 	}
+	return 0, 0
 }
+
+func (s *segmented) count(*Block, int64) {}
 
 func (s *segmented) fromEnd(*Block, int64) bool { return false }
 
 func (s *segmented) divides(*Block, int64, bool) bool { return false }
 
 func (s *segmented) divide(b *Block, _ int64, _ bool) *Block { return b }
-
-func (s *segmented) unmappedBytes() int64 { return 0 }
 
 func (s *segmented) close() error {
 	var errs []error

@@ -24,7 +24,7 @@ type Config struct {
 	Most  int64   // bytes that the space may have
 	Slack float64 // share of what is used that is taken in addition before chunks are moved
 
-	Unit    int64 // chunks have multiples of it, LeastChunk at least
+	Unit    int64 // chunks have multiples of it; a power of two, LeastChunk at least
 	Fixed   int64 // size of every chunk of blocks above LargestSmall; 0: chosen by what is asked for
 	Largest int64 // size of the largest chunk
 
@@ -207,7 +207,7 @@ func (s *Space) trim(but *heap) (freed int64, err error) {
 func (s *Space) Used() int64 {
 	n := s.Ledger.Current()
 	for _, h := range s.heaps {
-		n -= h.bytes + h.backing.unmappedBytes()
+		n -= h.bytes + h.unmapped
 	}
 	return n
 }
@@ -216,7 +216,7 @@ func (s *Space) Used() int64 {
 // to the device.
 func (s *Space) Movable() (n int64) {
 	for _, h := range s.heaps {
-		n += h.movable + h.backing.unmappedBytes()
+		n += h.movable + h.unmapped
 	}
 	return n
 }

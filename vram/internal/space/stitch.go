@@ -27,7 +27,7 @@ const leastPiece = 2 * pieces.Close
 func (c *chunked) pieces() (ends, starts []piece) {
 	for _, b := range c.heap.idle.AtLeast(leastPiece) {
 		from, to := b.at()
-		x, y := b.region.pages[from/c.unit], b.region.pages[(to-1)/c.unit]
+		x, y := b.region.page(from), b.region.page(to-1)
 		if from > x.at && to >= x.end() {
 			ends = append(ends, piece{x, x.end() - from, b.prev})
 		}
@@ -53,7 +53,7 @@ func (c *chunked) squeeze(n int64, o *Owner) (*Block, error) {
 	effort := pieces.Open
 	if b := c.heap.best(n, o); b != nil && b.bytes <= n+pieces.Close {
 		return nil, nil
-	} else if b != nil && c.movable(b) == 0 {
+	} else if b != nil && b.movable() == 0 {
 		effort = pieces.Pair
 	}
 	return c.stitch(n, c.heap.space.Ledger.Current(), effort)
@@ -211,7 +211,7 @@ func (c *chunked) join(n int64, first piece, head int64, whole []*chunk, last pi
 // lend makes b, which is in no set, lent.
 func (c *chunked) lend(b *Block) {
 	b.kind = lent
-	b.region.pages[b.offset()/c.unit].lent = b
+	b.region.page(b.offset()).lent = b
 }
 
 // give lends the part of an idle block from start to end of its region.

@@ -9,8 +9,8 @@ func (s *Space) Untidy() int64 {
 	if !ok {
 		return 0
 	}
-	all := c.idleTotal + c.unmappedTotal
-	if b := c.heap.idle.Largest(); b != nil && c.movable(b) > all/4*3 {
+	all := c.heap.idleMovable + c.heap.unmapped
+	if b := c.heap.idle.Largest(); b != nil && b.movable() > all/4*3 {
 		return 0
 	}
 	return all
@@ -25,10 +25,10 @@ func (s *Space) Tidy() (int64, error) {
 		return 0, nil
 	}
 	h := c.heap
-	all := c.idleTotal + c.unmappedTotal
+	all := c.heap.idleMovable + c.heap.unmapped
 	gap := h.holes.Largest()
 	for b := range h.idle.Large() {
-		if b.next != nil && b.next.kind == hole && b.next.bytes >= all-c.movable(b) {
+		if b.next != nil && b.next.kind == hole && b.next.bytes >= all-b.movable() {
 			gap = b.next
 			break
 		}
