@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/pinion-gpu/pinion/internal/errs"
 )
@@ -83,8 +84,24 @@ func skipped(format string, args ...any) Result {
 	return Result{Status: Skipped, Reason: oneLine(fmt.Sprintf(format, args...))}
 }
 
-// oneLine is text without line breaks and control characters, which files and
-// drivers may hold.
+// oneLine is text on one line, with a question mark for what cannot be printed:
+// files and drivers may say anything.
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\r', r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?")))
+}
+
+// onOneLine does that to all that r says.
+func (r Result) onOneLine() Result {
+	for _, text := range []*string{&r.Measured, &r.Why, &r.Remedy, &r.Reason} {
+		*text = oneLine(*text)
+	}
+	return r
 }

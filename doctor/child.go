@@ -44,7 +44,7 @@ func Child(ctx context.Context, args []string) error {
 	var r reply
 	switch {
 	case errors.Is(err, nvml.ErrLost), errors.Is(err, errBroken):
-		r.Broken = oneLine(err.Error())
+		r.Broken, r.Lost = oneLine(err.Error()), errors.Is(err, nvml.ErrLost)
 	case err != nil:
 		r.Refused = oneLine(err.Error())
 	default:

@@ -37,8 +37,11 @@ func checkDriver(m *machine) Result {
 	case d.Info.Backend == "host" && m.wsl():
 		return fail("WSL without a GPU: "+d.Passed, "Everything runs on the host's processors instead.",
 			"Install NVIDIA's driver on Windows, none inside WSL, and `wsl --update`; /usr/lib/wsl/lib must hold libcuda.so.1.")
+	case d.Info.Backend == "host" && d.Passed != "" && !d.NoDriver:
+		return warn("there is a driver, but no GPU can be used: "+d.Passed, "Everything runs on the host's processors instead.",
+			"If there is a GPU: see what `nvidia-smi` says. In a container: `docker run --gpus all`.")
 	case d.Info.Backend == "host":
-		return skipped("there is no NVIDIA GPU on the PCI bus")
+		return skipped("there is no NVIDIA GPU on the PCI bus, and no driver")
 	}
 	version := "CUDA " + d.Info.DriverVersion
 	if v := m.driverVersion(); v != "" {

@@ -119,5 +119,5 @@ func checkPeers(m *machine) Result {
 		return warn(fmt.Sprintf("%s does not reach %s", m.device.facts.Info.ID, strings.Join(without, ", ")), why,
 			"`nvidia-smi topo -p2p r` shows why. Switch ACS off for the PCIe switches (BIOS), and boot with iommu=pt. GeForce cards have no peer access over PCIe.")
 	}
-	return ok(fmt.Sprintf("to all %d others", len(peers)), why)
+	return ok(fmt.Sprintf("yes, of %s", units.Count(len(peers)+1, "GPU")), why)
 }

@@ -87,7 +87,7 @@ func checkReplays(m *machine) Result {
 		return skipped("%s", f.Reason)
 	}
 	const some = 100 // that a link may have had while it was trained
-	measured := units.Count(f.Value, "packet") + " sent again since the driver was loaded"
+	measured := units.Grouped(int64(f.Value)) + " packets sent again since the driver was loaded"
 	const why = "A link that sends packets again loses their time, and may fall back to a lower generation."
 	if f.Value > some {
 		return warn(measured, why, "Look for errors: `sudo dmesg | grep -i aer`. Seat the card, the riser and its cable again; lower the generation in the BIOS if they go on.")

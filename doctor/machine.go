@@ -107,7 +107,8 @@ var errNoChild = errors.New("this program runs no probes")
 // A probe that came to no end.
 type brokenError struct {
 	what string // what happened
-	said string // the end of its standard error
+	said string // on standard error
+	lost bool   // the GPU is gone
 }
 
 func (e *brokenError) Error() string { return e.what }
@@ -132,10 +133,16 @@ func (o *outcome[T]) instead(check string) (Result, bool) {
 		if broken.said != "" {
 			measured += ": " + oneLine(broken.said)
 		}
-		return fail(measured, "Every program that asks the same ends in the same way; here it was a process of its own.", brokenRemedies[o.name]), true
+		why, remedy := "Every program that asks the same may end in the same way; here it was a process of its own.", brokenRemedies[o.name]
+		if broken.lost {
+			why, remedy = "Programs that used the GPU have failed, and new ones cannot open it.", lostRemedy
+		}
+		return fail(measured, why, remedy), true
 	}
 	return skipped("%s", o.err.Error()), true
 }
+
+const lostRemedy = "`sudo dmesg | grep -i xid` says when (79: it fell off the bus). Reboot; if it happens again, look at power cables, the riser, heat, and the card itself."
 
 // brokenRemedies are what to do where a probe hung or crashed.
 var brokenRemedies = map[string]string{
@@ -167,11 +174,12 @@ type deviceFacts struct {
 	Memory       device.Memory `json:"memory"`
 	OpenSeconds  float64       `json:"open_seconds"`
 	Capabilities []string      `json:"capabilities"`
-	Passed       string        `json:"passed"`   // why a better one was not taken
-	Error        string        `json:"error"`    // why it could not be opened; then nothing else is known
-	Peers        []peerFact    `json:"peers"`    // the other devices of its backend
-	Model        known[string] `json:"model"`    // when that of the link was measured
-	Straight     known[bool]   `json:"straight"` // files move between disk and device
+	Passed       string        `json:"passed"`    // why a better one was not taken
+	NoDriver     bool          `json:"no_driver"` // there is no driver for that
+	Error        string        `json:"error"`     // why it could not be opened; then nothing else is known
+	Peers        []peerFact    `json:"peers"`     // the other devices of its backend
+	Model        known[string] `json:"model"`     // when that of the link was measured
+	Straight     known[bool]   `json:"straight"`  // files move between disk and device
 }
 
 type peerFact struct {

@@ -138,6 +138,7 @@ var machines = map[string]map[string]Status{
 	"h200":         {},
 	"laptop":       {},
 	"container":    {"cpu-quota": Warn, "memory-limit": Warn, "memlock": Warn, "shared-memory": Warn, "file-system": Warn, "open-files": Warn, "cache-folder": Warn, "host-memory": Warn, "libraries": Warn, "pinned-copies": Fail},
+	"no-cuda":      {"driver": Warn},
 	"no-driver":    {"driver": Fail, "libraries": Warn},
 	"wsl":          {"wsl": Warn, "pageable-copies": Warn, "file-system": Warn},
 	"swiotlb":      {"bounce-buffers": Warn, "iommu": Warn, "pinned-copies": Warn, "symmetry": Warn},

@@ -46,7 +46,7 @@ func checkNUMA(m *machine) Result {
 		return warn(fmt.Sprintf("%s, and the GPU's is unknown", units.Count(len(nodes), "node")), why,
 			"`nvidia-smi topo -m` may know it. Give a virtual machine its host's topology (vNUMA); in the BIOS, switch NUMA on.")
 	}
-	measured := fmt.Sprintf("GPU on node %d; this process may use %d of its processors, %d in all, on nodes %s", gpu, near, here, strings.Join(on, ", "))
+	measured := fmt.Sprintf("GPU on node %d; this process may use %d of its processors, %d in all, on node %s", gpu, near, here, strings.Join(on, ", "))
 	if near == 0 {
 		return warn(measured, why, fmt.Sprintf("`numactl --cpunodebind=%d --membind=%d COMMAND`, or give the container processors of node %d (--cpuset-cpus, --cpuset-mems).", gpu, gpu, gpu))
 	}

@@ -46,8 +46,10 @@ func probeCopies(ctx context.Context, req request) (_ any, err error) {
 	}
 	c := &copying{dev: dev}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := c.prepare(); err != nil {
+	if err := c.prepare(); errors.Is(err, sysmem.ErrMemory) || errors.Is(err, device.ErrOutOfMemory) {
 		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	facts := copyFacts{Bytes: c.n}
 	facts.Threads = threadRates(ctx, c.host, c.n)
@@ -84,8 +86,8 @@ func (c *copying) prepare() (err error) {
 	}
 	c.n = c.n / pagemem.HugePage * pagemem.HugePage
 	if c.n < leastCopy {
-		return fmt.Errorf("too little memory to measure: %s free on the device, %s in the host",
-			units.Bytes(memory.FreeBytes), units.Bytes(sysmem.Available()))
+		return fmt.Errorf("%w to measure: %s free on the device, %s in the host",
+			sysmem.ErrMemory, units.Bytes(memory.FreeBytes), units.Bytes(sysmem.Available()))
 	}
 	if c.stream, err = c.dev.NewStream(); err != nil {
 		return err

@@ -32,10 +32,10 @@ func probeDevice(_ context.Context, req request) (_ any, err error) {
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	facts := deviceFacts{OpenSeconds: time.Since(start).Seconds(), Info: dev.Info(), Capabilities: device.Capabilities(dev)}
 	if passed != nil {
-		facts.Passed = oneLine(passed.Error())
+		facts.Passed, facts.NoDriver = oneLine(passed.Error()), errors.Is(passed, dl.ErrNotFound)
 	}
 	if facts.Memory, err = dev.Memory(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	facts.Peers = peers(dev)
 	m, err := linkmodel.Load(dev)

@@ -25,7 +25,7 @@ func checkQuota(m *machine) Result {
 	set := m.getenv("GOMAXPROCS")
 	measured := fmt.Sprintf("GOMAXPROCS %d of %s", m.processors, units.Count(m.cpus, "processor"))
 	if q.CPUs > 0 {
-		measured += fmt.Sprintf(", a quota of %s", units.Digits(q.CPUs))
+		measured += fmt.Sprintf(", a quota of %.3g", q.CPUs)
 	}
 	const late = 0.1 // of the periods
 	throttled := float64(q.Throttled) / float64(max(q.Periods, 1))

@@ -101,7 +101,7 @@ func run(ctx context.Context, m *machine, checks []Check, progress func(done, to
 			}
 		}
 		say(c.Name)
-		result := m.check(limited, c, say)
+		result := m.check(limited, c, say).onOneLine()
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

@@ -78,6 +78,7 @@ type reply struct {
 	Facts   json.RawMessage `json:"facts,omitempty"`
 	Refused string          `json:"refused,omitempty"` // a reason why there are none
 	Broken  string          `json:"broken,omitempty"`  // a reason that is a failure
+	Lost    bool            `json:"lost,omitempty"`    // that the GPU is gone
 }
 
 // answer reads the last line.
@@ -89,7 +90,7 @@ func answer(output []byte) ([]byte, error) {
 	}
 	switch {
 	case r.Broken != "":
-		return nil, &brokenError{what: r.Broken}
+		return nil, &brokenError{what: r.Broken, lost: r.Lost}
 	case r.Refused != "":
 		return nil, &refusedError{r.Refused}
 	}

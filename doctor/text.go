@@ -32,7 +32,7 @@ func (r *Report) Write(w io.Writer) error {
 				continue
 			}
 			table.Add("", "", "why: "+f.Why)
-			table.Add("", "", "do:  "+f.Remedy)
+			table.Add("", "", "do: "+f.Remedy)
 		}
 		table.Line("")
 	}

@@ -35,7 +35,7 @@ var driverFile string
 var driver = sync.OnceValues(func() (int, error) {
 	file, err := dl.Open(library)
 	if err != nil {
-		return 0, fmt.Errorf("cuda: %w: no NVIDIA driver: %v", device.ErrUnavailable, err)
+		return 0, fmt.Errorf("cuda: %w: no NVIDIA driver: %w", device.ErrUnavailable, err)
 	}
 	driverFile = file
 	var version int32

@@ -38,7 +38,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if cmd.HasSubCommands() {
+	if cmd.HasAvailableSubCommands() {
 		return NoCommand(cmd, args[0])
 	}
 	return BadUsage(cmd, "%s takes no arguments, but was given %q", cmd.CommandPath(), strings.Join(args, " "))
