@@ -154,8 +154,7 @@ type place struct {
 
 func (x *seen) place() place {
 	p := place{kind: x.kind, device: x.device, purpose: x.purpose, name: pattern(x.name)}
-	if x.kind == Goroutine {
-		frames := goroutineFrames(x.created)
+	if frames := goroutineFrames(x.created); len(frames) > 0 {
 		by := frames[len(frames)-1]
 		p.stack = by.File + ":" + strconv.Itoa(by.Line)
 	} else if len(x.stack) > 0 {

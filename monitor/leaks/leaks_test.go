@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
@@ -150,6 +153,126 @@ func TestKinds(t *testing.T) {
 // region is memory outside the heap's ordinary objects to register a byte of every
 // other page of.
 var region = make([]byte, 2*4096*100)
+
+// A program with all that is no leak on real pools, and under it a slow leak of one
+// small block in eight steps: below a cache of device memory that grows by far more
+// until it is full, a queue of pinned buffers that are filled ahead, arrays that move
+// between tiers, and workers that come and go.
+func TestProgram(t *testing.T) {
+	for _, leak := range []bool{false, true} {
+		t.Run(fmt.Sprintf("leak=%t", leak), func(t *testing.T) {
+			b := newBench(t)
+			r := rand.New(rand.NewPCG(3, 4))
+			stream, err := b.vram.Device().NewStream()
+			testkit.OK(t, err)
+			defer stream.Close()
+			var arrays []*tier.Array
+			for range 12 {
+				x, err := b.store.NewArray("expert", 200<<10)
+				testkit.OK(t, err)
+				arrays = append(arrays, x)
+			}
+			w := leaks.Start(leaks.Options{})
+			defer w.Stop()
+			cache := map[int]vram.Block{}
+			var queue []*pinned.Buffer
+			const steps = 1200
+			for step := range steps {
+				if k := r.IntN(200); cache[k] == (vram.Block{}) {
+					cache[k], err = b.vram.Alloc(ctx, 256<<10, vram.Use{Purpose: vram.KVCache, Name: fmt.Sprint("prefix ", k)})
+					testkit.OK(t, err)
+				}
+				for range r.IntN(4) {
+					queue = append(queue, b.buffer(t))
+				}
+				for len(queue) > 6 || len(queue) > 0 && r.IntN(3) == 0 {
+					testkit.OK(t, queue[0].Free(stream))
+					queue = queue[1:]
+				}
+				l, err := b.store.Use(ctx, stream, tier.Write(arrays[r.IntN(len(arrays))]))
+				testkit.OK(t, err)
+				testkit.OK(t, l.Release())
+				done := make(chan struct{})
+				b.wait(done)
+				close(done)
+				if x := b.block(t, "loss"); !leak || step%8 != 0 {
+					testkit.OK(t, x.Free())
+				}
+				w.Step()
+			}
+			for _, x := range queue {
+				testkit.OK(t, x.Free())
+			}
+			rep := w.Report()
+			if !leak {
+				testkit.OK(t, rep.Err())
+				return
+			}
+			if len(rep.Leaks) != 1 || rep.Leaks[0].Name != "loss" || !strings.Contains(rep.Leaks[0].Where(), "block") ||
+				math.Abs(rep.Leaks[0].ItemsPerStep-1./8) > 0.01 {
+				t.Errorf("%v", rep)
+			}
+		})
+	}
+}
+
+// Without stacks, purpose and name tell leaks apart, and nobody notes stacks.
+func TestNoStacks(t *testing.T) {
+	b := newBench(t)
+	w := leaks.Start(leaks.Options{NoStacks: true})
+	defer w.Stop()
+	for range 40 {
+		b.block(t, "loss")
+		w.Step()
+	}
+	r := w.Report()
+	if len(r.Leaks) != 1 || r.Leaks[0].Name != "loss" || len(r.Leaks[0].Stack) != 0 {
+		t.Errorf("%v", r)
+	}
+}
+
+// Stacks are noted while a watch runs, and no longer.
+func TestStop(t *testing.T) {
+	b := newBench(t)
+	w := leaks.Start(leaks.Options{})
+	x := b.block(t, "")
+	defer x.Free()
+	if len(b.vram.Live()[0].Stack) == 0 {
+		t.Error("no stack was noted")
+	}
+	w.Stop()
+	w.Stop()
+	y := b.block(t, "")
+	defer y.Free()
+	for _, l := range b.vram.Live() {
+		if l.Address == y.Ptr() && len(l.Stack) != 0 {
+			t.Error("a stack was noted")
+		}
+	}
+}
+
+// Goroutines may step, allocate and report at once.
+func TestConcurrent(t *testing.T) {
+	b := newBench(t)
+	w := leaks.Start(leaks.Options{})
+	defer w.Stop()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 50 {
+				if x, err := b.vram.Alloc(ctx, 1000, vram.Use{}); err != nil || x.Free() != nil {
+					t.Error("cannot allocate or free", err)
+				}
+				w.Step()
+				_ = w.Report()
+			}
+		})
+	}
+	all.Wait()
+	if r := w.Report(); r.Steps < 192 || r.Steps > 200 { // the last of 200 may lie in a generation that is not over
+		t.Errorf("%d steps", r.Steps)
+	}
+}
 
 // What pools keep for reuse is a cache, however it grows.
 func TestCaches(t *testing.T) {

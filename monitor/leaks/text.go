@@ -21,7 +21,11 @@ func (r Report) Err() error {
 	}
 	var list []string
 	for _, s := range r.Leaks {
-		list = append(list, fmt.Sprintf("%s of %s from %s", s.perStep(), s.title(), s.Where()))
+		what := s.perStep() + " of " + s.title()
+		if s.Kind == Goroutine {
+			what = s.perStep() + " goroutines"
+		}
+		list = append(list, what+" from "+s.Where())
 	}
 	return fmt.Errorf("leaks: %w: in each step %s", ErrLeak, strings.Join(list, "; "))
 }
@@ -99,10 +103,11 @@ func (r Report) String() string {
 		t := texttable.New("LEAKS", ">A STEP", ">ITEMS LEFT", ">BYTES LEFT", "FROM")
 		for _, s := range r.Leaks {
 			t.Add(s.title(), s.perStep(), units.Grouped(s.LeftItems), s.leftBytes(), s.Where())
+			if len(s.Stack) == 1 {
+				continue // it is the place
+			}
 			for _, f := range s.Stack[:min(len(s.Stack), 8)] {
-				if f.String() != s.Where() {
-					t.Line("    " + f.String())
-				}
+				t.Line("    " + f.String())
 			}
 		}
 		b.WriteString("\n" + t.String())
