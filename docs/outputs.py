@@ -84,6 +84,8 @@ def prepare():
     for name in files[::300]:
         bad = name.replace("/photos/", "/scraped/")
         os.truncate(bad, os.path.getsize(bad) // 2)
+    for arguments in ["make", home + "/scans"], ["shrink", home + "/scans", home + "/scans-256"]:
+        subprocess.run(["go", "run", "./examples/slow"] + arguments, cwd=root, env=env, check=True)
     draw = random.Random(1)
     model(home + "/model")
     with zipfile.ZipFile(home + "/train.npz", "w") as z:
@@ -103,6 +105,8 @@ def example(path):
 
 outputs = {
     "feed": lambda: shell("pinion feed ~/photos --batch 64 --shuffle"),
+    "slow": lambda: shell("pinion feed ~/scans --batch 8"),
+    "slow-shrunk": lambda: shell("pinion feed ~/scans-256 --batch 8 --epochs 30"),
     "images": lambda: shell("pinion feed ~/photos --transform rrc:224,flip,jitter --decode auto"),
     "npz": lambda: shell("pinion feed train.npz --field images --label labels"),
     "targets": lambda: shell("pinion feed ~/photos --targets ~/masks --transform rrc:224,flip,jitter"),
@@ -121,6 +125,7 @@ outputs = {
     "devices": lambda: shell("pinion devices"),
     "error": lambda: shell("pinion feed ~/photo; echo \"exit status $?\""),
     "oom": lambda: example("./examples/oom"),
+    "leak": lambda: example("./examples/leak"),
     "replay": lambda: shell("pinion replay --generate growing -o growing.jsonl && pinion replay growing.jsonl"),
     "tune": lambda: shell("pinion tune ~/photos --budget 20s"),
 }
@@ -135,7 +140,7 @@ def main():
             text = old = f.read()
         for name, output in texts.items():
             mark = f"<!-- output {name} -->\n"
-            text = re.sub(re.escape(mark) + r"(```\n.*?\n```\n)?", lambda _: f"{mark}```\n{output}\n```\n", text, flags=re.S)
+            text = re.sub(re.escape(mark) + r"(```\n(?:.*?\n)??```\n)?", lambda _: f"{mark}```\n{output}\n```\n", text, flags=re.S)
         if text != old:
             with open(path, "w") as f:
                 f.write(text)
