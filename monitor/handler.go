@@ -72,6 +72,10 @@ func (s Snapshot) values(rates bool) []page.Value {
 		amount("device_bytes", v.Device, "pending", v.ActiveBytes-v.AllocatedBytes)
 		amount("device_bytes", v.Device, "free", v.FreeBytes)
 	}
+	for _, f := range s.Foreign {
+		amount("device_bytes", f.Device, f.Source, f.AllocatedBytes)
+		amount("device_bytes", f.Device, f.Source+" cache", f.ReservedBytes-f.AllocatedBytes)
+	}
 	for _, p := range s.Pinned {
 		if p.Pools == 0 {
 			continue

@@ -3,7 +3,9 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -314,7 +316,7 @@ type holdersDocument struct {
 
 type holderState struct {
 	Purpose        string   `json:"purpose"`
-	Name           string   `json:"name"`
+	Name           string   `json:"name"` // # stands for numbers that differ
 	Blocks         int64    `json:"blocks"`
 	AllocatedBytes int64    `json:"allocated_bytes"`
 	RequestedBytes int64    `json:"requested_bytes"`
@@ -343,11 +345,12 @@ func (s *server) holders(w http.ResponseWriter, r *http.Request) {
 	answer(w, d)
 }
 
-// holders are the purposes and names that hold the most, and how many there are in all.
+// holders are the purposes and names that hold the most, and how many there are in
+// all. Names that differ in their numbers alone count as one.
 func (s *survey) holders(limit int) (int, []holderState) {
 	type key struct {
 		purpose vram.Purpose
-		name    string
+		pattern string
 	}
 	type sum struct {
 		holderState
@@ -356,16 +359,24 @@ func (s *survey) holders(limit int) (int, []holderState) {
 		stack   vram.Stack
 	}
 	sums := map[key]*sum{}
+	patterns := map[string]string{} // by name
 	for i := range s.blocks {
 		b := &s.blocks[i]
 		if b.State != vram.BlockLive {
 			continue
 		}
-		k := key{b.Purpose, b.Name}
+		pattern, there := patterns[b.Name]
+		if !there {
+			pattern = digits.ReplaceAllString(clip(b.Name), "#")
+			patterns[b.Name] = pattern
+		}
+		k := key{b.Purpose, pattern}
 		h := sums[k]
 		if h == nil {
 			h = &sum{holderState: holderState{Purpose: b.Purpose.String(), Name: clip(b.Name)}, oldest: b.Since}
 			sums[k] = h
+		} else if h.Name != pattern && h.Name != clip(b.Name) {
+			h.Name = pattern
 		}
 		h.Blocks++
 		h.AllocatedBytes += b.Bytes
@@ -375,11 +386,7 @@ func (s *survey) holders(limit int) (int, []holderState) {
 			h.largest, h.stack = b.Bytes, b.Stack
 		}
 	}
-	var list []*sum
-	for _, h := range sums {
-		list = append(list, h)
-	}
-	slices.SortFunc(list, func(a, b *sum) int {
+	list := slices.SortedFunc(maps.Values(sums), func(a, b *sum) int {
 		return cmp.Or(cmp.Compare(b.AllocatedBytes, a.AllocatedBytes), cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Name, b.Name))
 	})
 	out := []holderState{}
@@ -389,3 +396,6 @@ func (s *survey) holders(limit int) (int, []holderState) {
 	}
 	return len(list), out
 }
+
+// digits are what names of a kind differ in.
+var digits = regexp.MustCompile("[0-9]+")

@@ -1,11 +1,14 @@
 package page
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -77,9 +80,11 @@ type server struct {
 	surveys surveys
 }
 
-// file is an asset.
+// file is an asset. Those whose names end in .gz are served without it, unpacked where
+// a client wants them so.
 type file struct {
 	content []byte
+	packed  bool
 	kind    string
 	tag     string
 }
@@ -104,7 +109,8 @@ func New(source Source) http.Handler {
 	for _, e := range list {
 		content, _ := assets.ReadFile("assets/" + e.Name())
 		sum := sha256.Sum256(content)
-		s.files[e.Name()] = file{content, kinds[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:12]) + `"`}
+		name, packed := strings.CutSuffix(e.Name(), ".gz")
+		s.files[name] = file{content, packed, kinds[path.Ext(name)], `"` + hex.EncodeToString(sum[:12]) + `"`}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, "index.html") })
@@ -115,6 +121,8 @@ func New(source Source) http.Handler {
 	mux.HandleFunc("/api/memory", s.memory)
 	mux.HandleFunc("/api/blocks", s.blocks)
 	mux.HandleFunc("/api/holders", s.holders)
+	mux.HandleFunc("/api/leaks", s.leaks)
+	mux.HandleFunc("/api/timeline", s.timeline)
 	if source.Metrics != nil {
 		mux.Handle("/metrics", source.Metrics)
 	}
@@ -187,7 +195,18 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request, name string) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(f.content) // who asked is gone
+	if f.packed {
+		h.Set("Vary", "Accept-Encoding")
+		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			unpacked, err := gzip.NewReader(bytes.NewReader(f.content))
+			if err == nil {
+				_, _ = io.Copy(w, unpacked) // who asked is gone
+			}
+			return
+		}
+		h.Set("Content-Encoding", "gzip")
+	}
+	_, _ = w.Write(f.content) // likewise
 }
 
 func (s *server) snapshot(w http.ResponseWriter, r *http.Request) {

@@ -22,6 +22,7 @@ type sampler struct {
 	interval time.Duration
 	call     call[*Sample]
 	health   *health
+	leaks    *leakWatch
 
 	mu       sync.Mutex
 	before   *Sample // the latest sample
@@ -56,7 +57,7 @@ type failureMessage struct {
 }
 
 func newSampler(source Source) *sampler {
-	s := &sampler{interval: source.Interval, health: newHealth(source.Devices), kept: newHistory(), watchers: map[*watcher]struct{}{}}
+	s := &sampler{interval: source.Interval, health: newHealth(source.Devices), leaks: newLeakWatch(), kept: newHistory(), watchers: map[*watcher]struct{}{}}
 	s.call.do = func() *Sample {
 		s.mu.Lock()
 		before := s.before
@@ -78,6 +79,7 @@ func (s *sampler) watch() (w *watcher, err error) {
 	if s.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop, s.before, s.latest = stop, nil, message{}
+		s.leaks.start()
 		go s.run(ctx)
 	} else if s.latest.text != nil {
 		w.messages <- s.latest
@@ -93,6 +95,7 @@ func (s *sampler) leave(w *watcher) {
 	if len(s.watchers) == 0 {
 		s.stop()
 		s.stop = nil
+		s.leaks.stop()
 	}
 }
 
@@ -103,6 +106,7 @@ func (s *sampler) run(ctx context.Context) {
 	for {
 		sample, err := s.call.get(ctx, patience)
 		devices := s.health.look(ctx)
+		s.leaks.tick(ctx)
 		s.tell(ctx, sample, err, devices)
 		select {
 		case <-ctx.Done():

@@ -21,10 +21,12 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/monitor"
+	"github.com/pinion-gpu/pinion/timeline"
 )
 
 // Serving gives cmd, and its commands, --http and --http-public. The address is taken
-// before the command begins its work.
+// before the command begins its work. The dashboard shows the last seconds of a
+// recording: that of --trace, or one of its own.
 func Serving(cmd *cobra.Command) *cobra.Command {
 	for _, c := range cmd.Commands() {
 		Serving(c)
@@ -60,6 +62,11 @@ func Serving(cmd *cobra.Command) *cobra.Command {
 			return err
 		}
 		defer stop()
+		if trace := cmd.Flags().Lookup("trace"); trace == nil || !trace.Changed {
+			if r, err := timeline.Start(timeline.Options{Records: 1 << 16}); err == nil { // else there is one
+				defer r.Stop()
+			}
+		}
 		return run(cmd, args)
 	}
 	return cmd

@@ -1,0 +1,164 @@
+// The last seconds of the recording that is on, in lanes.
+
+import { color, css } from './colors.js';
+import { $, fill, marked, table, text } from './dom.js';
+import { bytes, digits, grouped, seconds } from './format.js';
+
+const seconds5 = 5, laneHeight = 14, gap = 3, mostLanes = 48;
+
+export class Timeline {
+  constructor() {
+    this.canvas = $('lanes').querySelector('canvas');
+    this.paused = false;
+    this.lanes = [];
+    this.at = null;
+    this.seen = false;
+    this.hint = 'Point at a span; the arrow keys go from one to the next.';
+    text($('timeline-note'), this.hint);
+    new IntersectionObserver((list) => { this.seen = list.at(-1).isIntersecting; }).observe($('timeline'));
+    new ResizeObserver(() => this.draw()).observe($('lanes'));
+    this.canvas.addEventListener('pointermove', (e) => this.point(this.spanAt(e)));
+    this.canvas.addEventListener('pointerleave', () => this.point(null));
+    this.canvas.addEventListener('blur', () => this.point(null));
+    this.canvas.addEventListener('keydown', (e) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
+      if (!step || !this.spans?.length) return;
+      e.preventDefault();
+      const i = this.spans.indexOf(this.at);
+      this.point(this.spans[Math.max(0, Math.min(this.spans.length - 1, i < 0 ? this.spans.length - 1 : i + step))]);
+    });
+    setInterval(() => { if (!this.paused && !document.hidden && !this.at && (this.seen || $('timeline').hidden && this.rounds++ % 5 === 0)) this.load(); }, 1000);
+    this.rounds = 0;
+    this.load();
+  }
+
+  async load() {
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      const answer = await fetch(`api/timeline?seconds=${seconds5}&limit=3000`);
+      if (!answer.ok) return;
+      const d = await answer.json();
+      $('timeline').hidden = !d.recording;
+      if (!d.recording) return;
+      this.now = d.now_seconds;
+      this.spans = d.spans;
+      this.order();
+      this.draw();
+      this.list();
+    } catch { /* disconnected, which the header says */ } finally {
+      this.busy = false;
+    }
+  }
+
+  // order puts spans that overlap into lanes below each other.
+  order() {
+    const rows = new Map();
+    for (const s of this.spans) {
+      const key = JSON.stringify([s.group, s.row]);
+      if (!rows.has(key)) rows.set(key, { group: s.group, row: s.row, lanes: [] });
+      const { lanes } = rows.get(key);
+      let lane = lanes.find((l) => l.end <= s.start_seconds);
+      if (!lane) lanes.push(lane = { end: 0, spans: [] });
+      lane.end = s.end_seconds;
+      lane.spans.push(s);
+    }
+    const number = (name) => name.replace(/\d+/g, (n) => n.padStart(6, '0'));
+    const sorted = [...rows.values()].sort((a, b) => number(a.group).localeCompare(number(b.group)) || number(a.row).localeCompare(number(b.row)));
+    this.lanes = [];
+    for (const r of sorted) {
+      r.lanes.forEach((l, i) => this.lanes.push({ label: i ? '' : `${r.group} · ${r.row}`, spans: l.spans }));
+    }
+    this.left = Math.max(0, this.lanes.length - mostLanes);
+    this.lanes.length -= this.left;
+  }
+
+  get labelWidth() { return Math.min(210, $('lanes').clientWidth * 0.32); }
+
+  x(t) {
+    const from = this.labelWidth, width = $('lanes').clientWidth - from;
+    return from + Math.max(0, (t - this.now + seconds5) / seconds5) * width;
+  }
+
+  draw() {
+    if (!this.spans || $('timeline').hidden) return;
+    const width = $('lanes').clientWidth, height = this.lanes.length * (laneHeight + gap) + 18, scale = devicePixelRatio || 1, c = this.canvas;
+    if (c.width !== Math.round(width * scale) || c.height !== Math.round(height * scale)) {
+      c.width = Math.round(width * scale);
+      c.height = Math.round(height * scale);
+      c.style.height = height + 'px';
+    }
+    const g = c.getContext('2d');
+    g.setTransform(scale, 0, 0, scale, 0, 0);
+    g.clearRect(0, 0, width, height);
+    g.font = '11px system-ui, sans-serif';
+    g.textBaseline = 'middle';
+    for (let s = 0; s <= seconds5; s++) {
+      const x = Math.min(width - 1, this.x(this.now - seconds5 + s));
+      g.fillStyle = css('grid');
+      g.fillRect(x, 0, 1, height - 16);
+      g.fillStyle = css('soft');
+      g.textAlign = s === seconds5 ? 'right' : 'center';
+      g.fillText(s === seconds5 ? 'now' : `−${seconds5 - s} s`, x, height - 7);
+    }
+    g.textAlign = 'left';
+    this.lanes.forEach((lane, i) => {
+      const y = i * (laneHeight + gap);
+      if (lane.label) {
+        g.save();
+        g.beginPath();
+        g.rect(0, y, this.labelWidth - 8, laneHeight);
+        g.clip();
+        g.fillStyle = css('soft');
+        g.fillText(lane.label, 0, y + laneHeight / 2 + 1);
+        g.restore();
+      }
+      for (const s of lane.spans) {
+        const x = this.x(s.start_seconds), w = Math.max(1, this.x(s.end_seconds) - x - 0.5);
+        g.fillStyle = color('span', s.name);
+        g.fillRect(x, y, w, laneHeight);
+        if (s === this.at) {
+          g.strokeStyle = css('ink');
+          g.lineWidth = 2;
+          g.strokeRect(x - 1, y - 1, w + 2, laneHeight + 2);
+        }
+      }
+    });
+    c.setAttribute('aria-label', `${this.spans.length} spans of the last ${seconds5} seconds in ${this.lanes.length} rows; the table has their times`);
+  }
+
+  spanAt(e) {
+    const r = this.canvas.getBoundingClientRect(), x = e.clientX - r.left;
+    const lane = this.lanes[Math.floor((e.clientY - r.top) / (laneHeight + gap))];
+    return lane?.spans.find((s) => x >= this.x(s.start_seconds) - 1 && x <= this.x(s.end_seconds) + 1) ?? null;
+  }
+
+  point(s) {
+    if (s === this.at) return;
+    this.at = s;
+    this.draw();
+    const parts = s && [`${s.group} · ${s.row}: `, [s.name], ` took ${seconds(s.end_seconds - s.start_seconds)}`, s.bytes ? `, ${bytes(s.bytes)}` : '', s.batch ? `, batch ${s.batch}` : '',
+      s.samples ? `, ${grouped(s.samples)} samples` : '', s.engine !== 'host' ? `, queued ${seconds(Math.max(0, s.start_seconds - s.call_seconds))} before` : '', '.'];
+    fill($('timeline-note'), ...(parts ?? [this.hint]));
+  }
+
+  // list adds the spans up by name.
+  list() {
+    const sums = new Map();
+    for (const s of this.spans) {
+      const key = s.group + ' ' + s.name;
+      const x = sums.get(key) ?? { group: s.group, name: s.name, count: 0, seconds: 0, bytes: 0, most: 0 };
+      x.count++;
+      x.seconds += s.end_seconds - s.start_seconds;
+      x.bytes += s.bytes ?? 0;
+      x.most = Math.max(x.most, s.end_seconds - s.start_seconds);
+      sums.set(key, x);
+    }
+    const rows = [...sums.values()].sort((a, b) => b.seconds - a.seconds).slice(0, 20);
+    fill($('timeline').querySelector('.sum'), [grouped(this.spans.length)], ` spans of ${seconds5} seconds`, this.left ? `; ${this.left} more rows are not shown` : '', '.');
+    table($('timeline').querySelector('table'), 'Times by name', [['Name', 'text'], ['Where', 'text'], ['spans', ''], ['time', ''], ['busy', ''], ['longest', ''], ['bytes', '']], rows.map((r) => ({
+      key: r.group + ' ' + r.name,
+      cells: [marked(color('span', r.name), r.name), r.group, grouped(r.count), seconds(r.seconds), digits(r.seconds / seconds5), seconds(r.most), r.bytes ? bytes(r.bytes) : ''],
+    })));
+  }
+}
