@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,6 +93,38 @@ func TestRefused(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q lacks %q", err, want)
 		}
+	}
+}
+
+// Uses that wait for each other's leases end, however patient their contexts are.
+func TestWaitLimit(t *testing.T) {
+	f := open(t, tier.Options{DeviceBytes: 32 * mib, HostBytes: 64 * mib, WaitLimit: 20 * time.Millisecond})
+	a, b, c := f.array("a", 16*mib), f.array("b", 16*mib), f.array("c", 16*mib)
+	held := []*tier.Lease{f.use(tier.Write(a)), f.use(tier.Write(b))}
+	failed := make(chan error)
+	var all sync.WaitGroup
+	for _, l := range held {
+		all.Go(func() {
+			more, err := f.store.Use(ctx, f.stream, tier.Read(c))
+			if err == nil {
+				err = more.Release()
+			} else {
+				failed <- err
+				err = nil
+			}
+			if err = errors.Join(err, l.Release()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	testkit.WantError(t, "waiting", <-failed, tier.ErrNoRoom, "2 leases held", "nothing moved and no lease was released for 20ms")
+	go func() { all.Wait(); close(failed) }()
+	for err := range failed { // the other one may have been too late as well
+		testkit.WantError(t, "waiting, too", err, tier.ErrNoRoom)
+	}
+	testkit.OK(t, f.use(tier.Read(c)).Release())
+	if _, err := tier.New(f.dev, tier.Options{WaitLimit: -1}); !errors.Is(err, device.ErrArgument) {
+		t.Error(err)
 	}
 }
 

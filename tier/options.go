@@ -2,6 +2,7 @@ package tier
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
@@ -49,6 +50,11 @@ type Options struct {
 	// two arrays go.
 	WindowBytes int64
 
+	// WaitLimit is how long a use waits while nothing moves and nobody releases a
+	// lease; it then fails with a [*RoomError]. Uses that wait for each other's
+	// leases end so, whatever their contexts. Default: 0, until the context ends.
+	WaitLimit time.Duration
+
 	// Purpose is what the memory counts as in Pool. Default: vram.Other.
 	Purpose vram.Purpose
 }
@@ -59,9 +65,9 @@ const (
 )
 
 func (o Options) withDefaults(dev device.Device) (Options, error) {
-	if o.DeviceBytes < 0 || o.FarBytes < 0 || o.WindowBytes < 0 {
-		return o, fmt.Errorf("tier: %w: negative option: %d device bytes, %d far bytes, window of %d bytes",
-			device.ErrArgument, o.DeviceBytes, o.FarBytes, o.WindowBytes)
+	if o.DeviceBytes < 0 || o.FarBytes < 0 || o.WindowBytes < 0 || o.WaitLimit < 0 {
+		return o, fmt.Errorf("tier: %w: negative option: %d device bytes, %d far bytes, window of %d bytes, wait of %v",
+			device.ErrArgument, o.DeviceBytes, o.FarBytes, o.WindowBytes, o.WaitLimit)
 	}
 	if o.DeviceBytes == 0 && o.Pool != nil {
 		o.DeviceBytes = o.Pool.Stats().Budget

@@ -69,6 +69,8 @@ type Store struct {
 	changed  chan struct{} // closed when something changed; nil: nobody waits for that
 	stuck    error         // why the latest move failed
 
+	departures int64 // of uses: leases that were released, and waits in vain
+
 	clock  forecast.Clock
 	orders []*Order
 	events events

@@ -72,8 +72,8 @@ type Lease struct {
 // could help, with ErrFreed, and with ErrClosed.
 // Nothing is held then. A program that holds a lease while it waits for another in
 // the same goroutine may wait for itself: name all arrays in one Use. The store cannot
-// know who will release a lease; when ctx ends the wait, a [*RoomError] says what is
-// needed and who holds the rest.
+// know who will release a lease; when ctx or Options.WaitLimit ends the wait, a
+// [*RoomError] says what is needed and who holds the rest.
 func (s *Store) Use(ctx context.Context, stream device.Stream, accesses ...Access) (*Lease, error) {
 	if stream == nil || len(accesses) == 0 {
 		return nil, fmt.Errorf("tier: use: %w: %d arrays, stream %v", device.ErrArgument, len(accesses), stream)
@@ -98,20 +98,15 @@ func (s *Store) Use(ctx context.Context, stream device.Stream, accesses ...Acces
 	return s.lend(stream, u)
 }
 
-// complete waits until a use is complete, or ctx ends. s.mu is held, except while it
-// waits.
+// complete waits until a use is complete, or ctx ends, or there is no hope. s.mu is
+// held, except while it waits.
 func (s *Store) complete(ctx context.Context, u *use) error {
 	s.pump()
 	if u.done {
 		return u.err
 	}
-	s.mu.Unlock()
 	began := time.Now()
-	select {
-	case <-u.ready:
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
+	err := s.outwait(ctx, u)
 	s.counts.Waits++
 	waited := time.Since(began)
 	s.counts.WaitTime += waited
@@ -119,13 +114,39 @@ func (s *Store) complete(ctx context.Context, u *use) error {
 	if u.done {
 		return u.err
 	}
-	err := ctx.Err()
 	if slices.Contains(s.waiting, u) || u.short || s.inflight == 0 {
 		err = s.inVain(u, err)
 	}
 	s.finish(u, err)
 	s.pump()
 	return err
+}
+
+// outwait waits until a use is done, or says why it has waited long enough. s.mu is
+// held, except while it waits.
+func (s *Store) outwait(ctx context.Context, u *use) error {
+	for {
+		var limit <-chan time.Time
+		if s.options.WaitLimit > 0 {
+			limit = time.After(s.options.WaitLimit)
+		}
+		moves, departures := s.moves, s.departures
+		s.mu.Unlock()
+		select {
+		case <-u.ready:
+		case <-ctx.Done():
+		case <-limit:
+		}
+		s.mu.Lock()
+		switch {
+		case u.done:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.inflight == 0 && s.moves == moves && s.departures == departures:
+			return fmt.Errorf("nothing moved and no lease was released for %v: %w", s.options.WaitLimit, context.DeadlineExceeded)
+		}
+	}
 }
 
 // newUse checks a use and notes its users. s.mu is held.
@@ -236,6 +257,7 @@ func (s *Store) unpin(u *use) {
 
 // leave takes the use out of its arrays' users.
 func (s *Store) leave(u *use) {
+	s.departures++
 	for _, x := range u.accesses {
 		a := x.array
 		if a.users--; x.mode != read {
