@@ -1,0 +1,40 @@
+// Package plan plans the memory of a step: which values stay on the device, which are
+// dropped and computed again, which travel to the host and come back, and where each
+// lies. It knows operations by their times and values by their sizes, and calls no
+// device: a compiler of steps uses it, and anybody who has such a list.
+//
+//	p, err := plan.Make(graph, plan.Options{
+//		Budget: 13 << 30,            // bytes of device memory
+//		Out:    50e9, Back: 50e9,    // bytes a second that the link carries beside the computation
+//	})
+//	fmt.Print(p)
+//	for _, run := range p.Runs { … } // what runs, what is fetched before it, what it waits for
+//
+// # What a plan decides
+//
+// Between two uses of a value ([Graph] says which operations read and write it), the
+// value is kept, or it is dropped and its operation runs again before the next use, or
+// it is copied to the host as soon as it was written and fetched back just before it is
+// wanted. What has to be there to compute it again and is not is computed again too,
+// and stays if it is wanted later: so segments of a chain come back as a whole, as with
+// checkpoints, but each operation by itself decides, and a normalisation or a cast that
+// takes nothing is dropped long before a product of matrices.
+//
+// The first time, operations run in the order that they have. Copies of each direction
+// follow one another beside the computation. Memory of what is sent is given back when
+// its copy is done, and the computation waits for that only if it needs the memory.
+//
+// # How it is found
+//
+// Where there are few decisions, all are tried. Otherwise one value after the other is
+// evicted, each time the one that costs least time for what it helps where there is too
+// much, by a simulation of the whole step; this is done with several prices of a byte
+// on the link. Then decisions are taken back or exchanged, alone and in pairs, while
+// that makes the step shorter. [Plan].Least is a time that no plan can be below.
+//
+// [Place] gives each stay of a value an offset in one block of memory.
+//
+// The idea of choosing by simulation what is computed again and what travels is that of
+// POFO (Beaumont et al., NeurIPS 2021); decisions for each use of a value are those of
+// Checkmate (Jain et al., MLSys 2020), which solves an integer program.
+package plan

@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/internal/errs"
+)
+
+// ErrArgument says that a graph or an option cannot be right.
+var ErrArgument = errs.ErrArgument
+
+// Graph is what a step does: operations in the order in which they run, and the
+// values that they read and write, each named by its index.
+type Graph struct {
+	Ops    []Op
+	Values []Value
+}
+
+// Op is an operation.
+type Op struct {
+	Name    string
+	Seconds float64 // how long it takes
+	Reads   []int   // values, which are there before
+	Writes  []int   // values, each written by one operation only
+	Scratch int64   // bytes that it needs while it runs
+
+	// Once says that it must not run again: it has an effect besides what it
+	// writes. All others give the same bits each time.
+	Once bool
+}
+
+// Value is memory that operations read and write.
+type Value struct {
+	Name  string
+	Bytes int64
+
+	// Resident values stay on the device throughout: weights, what an optimizer
+	// keeps. Nothing is planned for them but their bytes. Other values that no
+	// operation writes are there from the start until they were read last.
+	Resident bool
+
+	// Output values stay when the step is over.
+	Output bool
+}
+
+// check fails with ErrArgument if the graph is not what Graph says, and returns
+// which operation writes each value; -1: none.
+func (g *Graph) check() ([]int, error) {
+	writer := make([]int, len(g.Values))
+	for v := range writer {
+		writer[v] = -1
+		if g.Values[v].Bytes < 0 {
+			return nil, fmt.Errorf("plan: %w: value %d (%s) has %d bytes", ErrArgument, v, g.Values[v].Name, g.Values[v].Bytes)
+		}
+	}
+	for i, op := range g.Ops {
+		if !(op.Seconds >= 0) || op.Scratch < 0 {
+			return nil, fmt.Errorf("plan: %w: operation %d (%s) takes %v s and %d bytes of scratch memory", ErrArgument, i, op.Name, op.Seconds, op.Scratch)
+		}
+		for _, v := range op.Writes {
+			switch {
+			case v < 0 || v >= len(g.Values):
+				return nil, fmt.Errorf("plan: %w: operation %d (%s) writes value %d of %d", ErrArgument, i, op.Name, v, len(g.Values))
+			case writer[v] >= 0:
+				return nil, fmt.Errorf("plan: %w: operations %d (%s) and %d (%s) both write value %d (%s)", ErrArgument, writer[v], g.Ops[writer[v]].Name, i, op.Name, v, g.Values[v].Name)
+			}
+			writer[v] = i
+		}
+	}
+	for i, op := range g.Ops {
+		for _, v := range op.Reads {
+			switch {
+			case v < 0 || v >= len(g.Values):
+				return nil, fmt.Errorf("plan: %w: operation %d (%s) reads value %d of %d", ErrArgument, i, op.Name, v, len(g.Values))
+			case writer[v] >= i:
+				return nil, fmt.Errorf("plan: %w: operation %d (%s) reads value %d (%s), which operation %d writes", ErrArgument, i, op.Name, v, g.Values[v].Name, writer[v])
+			}
+		}
+	}
+	return writer, nil
+}

@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/internal/units"
+)
+
+// Options say within what a step has to be planned.
+type Options struct {
+	// Budget is the most bytes of device memory. 0: any number; nothing is evicted.
+	Budget int64
+
+	// Out and Back are how many bytes a second the link carries from the device to
+	// the host and back, beside the computation. 0: nothing travels.
+	Out, Back float64
+
+	// HostBytes is the most memory on the host. 0: no limit.
+	HostBytes int64
+
+	// Align is what offsets are multiples of. Default: 256 bytes.
+	Align int64
+}
+
+// Plan is how a step runs within its budget.
+type Plan struct {
+	Runs  []Run  // in order
+	Lives []Life // stays of values on the device
+
+	Seconds float64 // that the step takes
+	Again   float64 // of these, for operations that run again
+	Waited  float64 // and for copies
+	Least   float64 // no plan within the budget takes less time
+
+	Bytes    int64 // of device memory: those of resident values, and of the block that lives are placed in
+	Resident int64 // of these, of resident values
+	Live     int64 // the most that are in use at once, which Bytes cannot be below
+
+	HostBytes int64 // that travel to the host
+}
+
+// Run is one operation that runs.
+type Run struct {
+	Op      int
+	Again   bool // it ran before
+	Start   float64
+	Bytes   int64 // in use meanwhile, resident values included
+	Fetch   []int // lives whose copies from the host begin before it
+	Wait    []int // lives whose copies it has to wait for
+	Release []int // lives that it or the runs behind it take the memory of, so that it has to wait for their copies to the host
+}
+
+// Life is a stay of a value on the device: from the run before which it is fetched, or
+// which writes it, to the last one that reads it, or before which its copy to the
+// host is waited for.
+type Life struct {
+	Value    int
+	From, To int   // runs, both included
+	Offset   int64 // in the block
+	Fetched  bool  // it comes from the host
+	Sent     bool  // it is copied to the host as soon as it was written
+	Scratch  bool  // memory that an operation needs besides values; Value is -1
+}
+
+// ErrBudget says that a step cannot run within its budget, as an [*ImpossibleError].
+var ErrBudget = errors.New("the step does not fit its budget")
+
+// ImpossibleError tells why a step does not fit.
+type ImpossibleError struct {
+	Budget int64
+	Found  int64  // the fewest bytes of all plans that were tried
+	Least  int64  // bytes that any plan needs
+	Op     string // the operation that needs them: what is resident, what it reads and writes, and its scratch memory
+}
+
+// Error implements error.
+func (e *ImpossibleError) Error() string {
+	return fmt.Sprintf("plan: %v: of %s; the least that was found is %s, and none can have less than %s, for %s",
+		ErrBudget, units.Bytes(e.Budget), units.Bytes(e.Found), units.Bytes(e.Least), e.Op)
+}
+
+// Unwrap makes it an [ErrBudget].
+func (e *ImpossibleError) Unwrap() error { return ErrBudget }
+
+// Make plans a step. The same graph and options give the same plan. It fails with
+// ErrArgument if they cannot be right, and with an [*ImpossibleError] if it finds no
+// plan within the budget.
+func Make(g Graph, o Options) (*Plan, error) {
+	if o.Budget < 0 || o.HostBytes < 0 || o.Align < 0 || !(o.Out >= 0) || !(o.Back >= 0) || (o.Out == 0) != (o.Back == 0) {
+		return nil, fmt.Errorf("plan: %w: %+v", ErrArgument, o)
+	}
+	p, err := newProblem(&g, o)
+	if err != nil {
+		return nil, err
+	}
+	whole := p.try(p.keepAll(), math.MaxInt64)
+	if o.Budget == 0 {
+		return p.plan(whole)
+	}
+	least, at := p.least()
+	// Places in the block leave gaps: what they take is taken off the target.
+	target := o.Budget
+	for range 6 {
+		c := p.search(whole, target)
+		if c.o.peak > target {
+			return nil, &ImpossibleError{Budget: o.Budget, Found: c.o.peak + o.Budget - target, Least: least, Op: at}
+		}
+		plan, err := p.plan(c)
+		if err != nil {
+			return nil, err
+		}
+		if plan.Bytes <= o.Budget {
+			plan.Least = p.bound(whole, o.Budget)
+			return plan, nil
+		}
+		target -= plan.Bytes - o.Budget
+	}
+	return nil, &ImpossibleError{Budget: o.Budget, Found: o.Budget + 1, Least: least, Op: at}
+}
+
+// least is a bound: what is resident, and what one operation reads and writes.
+func (p *problem) least() (most int64, name string) {
+	most, name = p.resident, "what is resident"
+	for _, op := range p.Ops {
+		n := p.resident + op.Scratch
+		seen := map[int]bool{}
+		for _, list := range [][]int{op.Reads, op.Writes} {
+			for _, v := range list {
+				if !p.Values[v].Resident && !seen[v] {
+					n += p.Values[v].Bytes
+					seen[v] = true
+				}
+			}
+		}
+		if n > most {
+			most, name = n, op.Name
+		}
+	}
+	return most, name
+}
+
+// plan writes down what was found.
+func (p *problem) plan(c *candidate) (*Plan, error) {
+	plan := &Plan{Seconds: c.o.seconds, Least: c.o.seconds, Waited: c.o.waited, Resident: p.resident, Live: c.o.peak, HostBytes: c.o.hosted}
+	var buffers []Buffer
+	last := len(c.s.runs) - 1
+	for i, r := range c.s.runs {
+		op := &p.Ops[r.op]
+		if r.again {
+			plan.Again += op.Seconds
+		}
+		plan.Runs = append(plan.Runs, Run{Op: r.op, Again: r.again, Start: c.o.start[i], Bytes: c.o.bytes[i], Wait: r.needs})
+	}
+	for l, x := range c.s.lives {
+		if x.sent && x.to < last {
+			r := &plan.Runs[x.to+1]
+			r.Release = append(r.Release, l)
+		}
+		if x.fetched {
+			r := &plan.Runs[x.from]
+			r.Fetch = append(r.Fetch, l)
+		}
+		plan.Lives = append(plan.Lives, Life{Value: x.value, From: x.from, To: x.to, Fetched: x.fetched, Sent: x.sent})
+		buffers = append(buffers, Buffer{p.Values[x.value].Bytes, x.from, x.to})
+	}
+	for i, r := range c.s.runs {
+		if n := p.Ops[r.op].Scratch; n > 0 {
+			plan.Lives = append(plan.Lives, Life{Value: -1, From: i, To: i, Scratch: true})
+			buffers = append(buffers, Buffer{n, i, i})
+		}
+	}
+	align := p.Align
+	if align == 0 {
+		align = 256
+	}
+	layout, err := Place(buffers, align)
+	if err != nil {
+		return nil, err
+	}
+	for i := range plan.Lives {
+		plan.Lives[i].Offset = layout.Offsets[i]
+	}
+	plan.Bytes = p.resident + layout.Bytes
+	return plan, nil
+}
+
+// String sums the plan up.
+func (p *Plan) String() string {
+	var b strings.Builder
+	again, sent := 0, 0
+	for _, r := range p.Runs {
+		if r.Again {
+			again++
+		}
+	}
+	for _, l := range p.Lives {
+		if l.Sent {
+			sent++
+		}
+	}
+	fmt.Fprintf(&b, "%s of device memory, %s of it resident; at most %s in use\n", units.Bytes(p.Bytes), units.Bytes(p.Resident), units.Bytes(p.Live))
+	fmt.Fprintf(&b, "%s a step, %s of it to run %s again and %s to wait for copies; no plan takes less than %s\n",
+		units.Seconds(p.Seconds), units.Seconds(p.Again), units.Count(again, "operation"), units.Seconds(p.Waited), units.Seconds(p.Least))
+	fmt.Fprintf(&b, "%s of %s travel to the host and back\n", units.Count(sent, "value"), units.Bytes(p.HostBytes))
+	return b.String()
+}
