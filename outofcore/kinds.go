@@ -200,56 +200,67 @@ func (c *cut) bands(list []kind, swapped bool) []kind {
 	return list
 }
 
-// blocks lists ways in which a block of C stays: that with the fewest loads.
+// blocks lists ways in which a block of C stays: those with the fewest loads.
 func (c *cut) blocks(list []kind, swapped bool) []kind {
-	// Of the block, tiles in a row come one after the other, and meet all
-	// columns, which are there together.
+	for _, window := range []int{1, 2, 4} {
+		for _, spare := range []int{0, 1} { // slots for tiles of C while others go out
+			if c.sizes.narrow.Count > 0 && spare > 0 {
+				continue // they go out from slots of their own
+			}
+			if k, ok := c.block(window, spare, swapped); ok {
+				list = append(list, k)
+			}
+		}
+	}
+	return list
+}
+
+// block is the way with the fewest loads that keeps a block of C and has so many
+// slots for what comes next. Of the block, tiles in a row come one after the
+// other, and meet all columns, which are there together.
+func (c *cut) block(window, spare int, swapped bool) (best kind, ok bool) {
 	rowTiles, columnTiles := matrixA, matrixB
 	mt, nt := c.mt, c.nt
 	if swapped {
 		rowTiles, columnTiles, mt, nt = columnTiles, rowTiles, nt, mt
 	}
 	one, each := c.sizes.factors[rowTiles], c.sizes.factors[columnTiles]
-	for _, window := range []int{1, 2, 4} {
-		least, best := math.Inf(1), kind{}
-		for rows := 1; rows <= mt; rows++ {
-			held := rows + 1 // and one that goes, where slots are shared
-			if c.m != c.n {
-				held = 1
-			}
-			left := c.room - int64(held+window)*one - c.sizes.sum
-			if c.m != c.n {
-				left -= int64(window) * each
-			}
-			columns := int(min(left/(each+int64(rows)*c.sizes.sum), int64(nt)))
-			if columns < 1 {
-				break
-			}
-			var times [2]float64
-			times[rowTiles], times[columnTiles] = float64((nt-1)/columns+1), float64((mt-1)/rows+1)
-			if loads := times[0]*c.load[0] + times[1]*c.load[1]; loads < least {
-				least = loads
-				best = kind{m: c.m, n: c.n, depth: c.depth, sums: rows*columns + 1, rows: rows, columns: columns, swapped: swapped}
-				// The first row of tiles meets columns that are yet to come,
-				// and the last block goes out.
-				step := c.compute / float64(mt*nt*c.kt)
-				stall := float64(columns) * max(c.load[columnTiles]/float64(nt*c.kt)-step, 0)
-				best.guess = c.guess(times, stall, float64(rows*columns)*max(c.last-step, 0))
-				left := c.room - int64(best.sums)*c.sizes.sum
-				if c.m == c.n {
-					best.slots, best.window = [2]int{int(left / one)}, [2]int{window}
-					continue
-				}
-				best.window = [2]int{window, window}
-				best.slots[rowTiles] = 1 + window
-				best.slots[columnTiles] = int((left - int64(1+window)*one) / each)
-			}
+	shared := c.m == c.n
+	least := math.Inf(1)
+	for rows := 1; rows <= mt; rows++ {
+		held := int64(1+window)*one + int64(window)*each
+		if shared {
+			held = int64(rows+1+window) * one // a row stays for the next block
 		}
-		if best.rows > 0 {
-			list = append(list, best)
+		left := c.room - held - int64(spare)*c.sizes.sum
+		columns := int(min(left/(each+int64(rows)*c.sizes.sum), int64(nt)))
+		if columns < 1 {
+			break
+		}
+		columns = int(ceil(int64(nt), ceil(int64(nt), int64(columns)))) // as many blocks, alike
+		var times [2]float64
+		times[rowTiles], times[columnTiles] = float64((nt-1)/columns+1), float64((mt-1)/rows+1)
+		loads := times[matrixA]*c.load[matrixA] + times[matrixB]*c.load[matrixB]
+		if loads >= least {
+			continue
+		}
+		least = loads
+		best = kind{m: c.m, n: c.n, depth: c.depth, sums: rows*columns + spare, rows: rows, columns: columns, swapped: swapped}
+		// The first row of tiles meets columns that are yet to come, and the
+		// last block goes out.
+		step := c.compute / float64(mt*nt*c.kt)
+		stall := float64(columns) * max(c.load[columnTiles]/float64(nt*c.kt)-step, 0)
+		best.guess = c.guess(times, stall, float64(rows*columns)*max(c.last-step, 0))
+		left = c.room - int64(best.sums)*c.sizes.sum
+		if shared {
+			best.slots, best.window = [2]int{int(left / one)}, [2]int{window}
+		} else {
+			best.window = [2]int{window, window}
+			best.slots[rowTiles] = 1 + window
+			best.slots[columnTiles] = int((left - int64(1+window)*one) / each)
 		}
 	}
-	return list
+	return best, best.rows > 0
 }
 
 // sumSlots for tiles of C: one is computed, one goes out, and one is spare.

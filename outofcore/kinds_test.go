@@ -39,10 +39,10 @@ func TestShares(t *testing.T) {
 	}{
 		{"bf16 32k, A B", 32 << 10, dtype.BF16, h200BF16, false, false, false, [5]float64{1.51, 1.57, 2.03, 3.52, 5.22}},
 		{"bf16 32k, A B'", 32 << 10, dtype.BF16, h200BF16, false, true, false, [5]float64{1.33, 1.53, 1.86, 3.24, 4.80}},
-		{"bf16 32k, A' B", 32 << 10, dtype.BF16, h200BF16, true, false, false, [5]float64{1.64, 2.43, 4.60, 7.05, 7.67}},
+		{"bf16 32k, A' B", 32 << 10, dtype.BF16, h200BF16, true, false, false, [5]float64{1.54, 2.43, 4.05, 5.96, 7.02}},
 		{"bf16 32k, A' B'", 32 << 10, dtype.BF16, h200BF16, true, true, false, [5]float64{1.51, 1.75, 2.22, 3.53, 5.22}},
-		{"bf16 32k, no gaps", 32 << 10, dtype.BF16, h200BF16, false, false, true, [5]float64{1.45, 1.55, 1.92, 3.30, 3.90}},
-		{"tf32 32k, A B", 32 << 10, dtype.F32, h200TF32, false, false, false, [5]float64{1.51, 1.54, 2.02, 3.54, 3.87}},
+		{"bf16 32k, no gaps", 32 << 10, dtype.BF16, h200BF16, false, false, true, [5]float64{1.45, 1.55, 1.92, 3.30, 3.69}},
+		{"tf32 32k, A B", 32 << 10, dtype.F32, h200TF32, false, false, false, [5]float64{1.45, 1.54, 2.02, 3.54, 3.87}},
 		{"f32 32k, A B", 32 << 10, dtype.F32, h200F32, false, false, false, [5]float64{1.02, 1.02, 1.02, 1.02, 1.04}},
 		{"bf16 64k, A B", 64 << 10, dtype.BF16, h200BF16, false, false, false, [5]float64{1.06, 1.13, 1.38, 1.71, 3.14}},
 	} {
