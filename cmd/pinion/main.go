@@ -90,7 +90,7 @@ Without a GPU every command works on the host backend.`,
 	for _, long := range []*cobra.Command{newFeed(), newTune(), newPack(), benchcmd.New(), newReplay(), newLoad()} {
 		root.AddCommand(cli.Offering(dashboard.Serving(long)))
 	}
-	root.AddCommand(newDevices(), newDoctor(), newInspect(), newCompletion(), newVersion())
+	root.AddCommand(newDevices(), newDoctor(), newTop(), newInspect(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is in its place
 	flags.Setup(root, exitCodes)
 	return root

@@ -46,5 +46,5 @@
 //	curl --unix-socket /run/user/1000/pinion/4711-*.sock http://pinion/snapshot
 //
 // Readers cannot hold the process up: there are at most 32 connections, slow ones are
-// cut off, and a snapshot serves all who ask within a tenth of a second.
+// cut off, and a snapshot serves all who ask within a twentieth of a second.
 package local

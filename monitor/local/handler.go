@@ -19,7 +19,7 @@ const (
 	snapshotPath = "/snapshot"
 
 	// fresh is how old a snapshot may be that is served again.
-	fresh = 100 * time.Millisecond
+	fresh = 50 * time.Millisecond
 )
 
 // handler serves the snapshot, and what others serves.

@@ -129,13 +129,13 @@ func compose(columns int, j *job, now time.Time, facts []string) string {
 		count = fmt.Sprint(j.done)
 	}
 	room := columns - uniseg.StringWidth(count) - len(gap)
-	text := cut(j.what, max(room, columns/2)) + gap + count
+	text := terminal.Cut(j.what, max(room, columns/2)) + gap + count
 	for _, fact := range facts {
 		if longer := text + gap + fact; uniseg.StringWidth(longer) <= columns {
 			text = longer
 		}
 	}
-	return cut(text, columns)
+	return terminal.Cut(text, columns)
 }
 
 // left estimates the time that is left; 0: it is unknown, or next to nothing.
@@ -146,23 +146,4 @@ func (j *job) left(now time.Time) time.Duration {
 	}
 	left := took.Seconds() / float64(j.done-j.first) * float64(j.total-j.done)
 	return time.Duration(left) * time.Second
-}
-
-// cut cuts text to so many columns, with "…" where something is missing.
-func cut(text string, columns int) string {
-	if uniseg.StringWidth(text) <= columns {
-		return text
-	}
-	var kept strings.Builder
-	room := columns - 1
-	for g := uniseg.NewGraphemes(text); g.Next(); {
-		if room -= g.Width(); room < 0 {
-			break
-		}
-		kept.WriteString(g.Str())
-	}
-	if columns < 1 {
-		return ""
-	}
-	return kept.String() + "…"
 }

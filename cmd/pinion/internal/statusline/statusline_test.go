@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/terminal"
 )
 
 // screen is a terminal as far as a status line needs one: it wraps, and wraps
@@ -132,7 +134,7 @@ func TestCompose(t *testing.T) {
 	if got := compose(44, &job{what: "reading", done: 7}, time.Unix(0, 0), nil); got != "reading  7" {
 		t.Errorf("%q", got)
 	}
-	if got := cut("日本語のテキスト", 9); got != "日本語の…" {
+	if got := terminal.Cut("日本語のテキスト", 9); got != "日本語の…" {
 		t.Errorf("%q", got)
 	}
 }

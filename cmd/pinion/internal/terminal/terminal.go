@@ -73,3 +73,22 @@ func wrapLine(content string, indent, width int) string {
 	}
 	return out.String()
 }
+
+// Cut cuts text to so many columns, with "…" where something is missing.
+func Cut(text string, columns int) string {
+	if uniseg.StringWidth(text) <= columns {
+		return text
+	}
+	var kept strings.Builder
+	room := columns - 1
+	for g := uniseg.NewGraphemes(text); g.Next(); {
+		if room -= g.Width(); room < 0 {
+			break
+		}
+		kept.WriteString(g.Str())
+	}
+	if columns < 1 {
+		return ""
+	}
+	return kept.String() + "…"
+}

@@ -1,0 +1,5 @@
+package top
+
+import "os"
+
+var proc = os.DirFS("/proc")
