@@ -27,21 +27,21 @@ func newTop() *cobra.Command {
 		Use:   "top",
 		Short: "Watch what the processes that use Pinion do",
 		Long: `Watch this machine, its GPUs, and all processes of yours that use Pinion: what
-their device memory holds, what moves over the link, how long each stage of their
-loaders takes, and which one limits the others.
+their device memory holds, what moves over the link, how long each stage of
+their loaders takes, and which one limits the others.
 
 Processes need no configuration: "pinion feed", "bench", "tune", "load", "pack"
 and "replay" and the Python package show themselves, and a Go program does with
 one line, local.Offer. They do so on a socket that only their user can open;
 PINION_TOP=off in their environment turns that off.
 
-Keys: q quits, p pauses, s sorts by another column, and arrows, Page Up and Page
+Keys: q quits, p pauses, s sorts by another column; arrows, Page Up and Page
 Down scroll. NO_COLOR=1 leaves colours out.
 
-Without a terminal the view is printed once. With --interval, there is a line for
-each process and GPU every time, and with --json a document in one line. Rates
-are those of the time between two looks, so that nothing is printed before the
-second.`,
+Without a terminal the view is printed once. With --interval, there is a line
+for each process and GPU every time, and with --json a document in one line.
+Rates are those of the time between two looks, so that nothing is printed before
+the second.`,
 		Example: `  pinion top
   pinion top --once
   pinion top --interval 10s >> top.log
