@@ -410,7 +410,7 @@ func tier(p *page, x *Process, t monitor.Tier) {
 
 // limits says what each limit of a loader means, and what to try.
 var limits = map[string]string{
-	"device":           "nothing: batches are ready before the program asks for them",
+	"device":           "the program: batches are ready before it asks for them",
 	"read":             "reading: try more workers, a faster disk, or shards (pinion pack)",
 	"decode":           "decoding: try more workers, smaller photos, or decoding on the GPU",
 	"resize":           "resizing: try more workers, or photos nearer to the size that is wanted",

@@ -223,8 +223,15 @@ func TestLongBatch(t *testing.T) {
 	if l.Limit != "decode" || l.DeviceWaitFraction != 1 || l.Stages[0].BusyFraction != 0.95 {
 		t.Errorf("%+v", l)
 	}
-	d.Loader[0].Ready = 1 // the program does not ask
-	if l := loaders(d)[0]; l.Limit != "device" || l.DeviceWaitFraction != 0 {
+	for range 2 {
+		d.Loader[0].Ready = 1 // the program does not ask
+		if l := loaders(d)[0]; l.Limit != "device" || l.DeviceWaitFraction != 0 {
+			t.Errorf("%+v", l)
+		}
+		d.Loader[0].Stages = nil // nor do the workers do anything, then
+	}
+	d.Loader[0].Ready, d.Loader[0].Reading = 0, 0
+	if l := loaders(d)[0]; l.Limit != "" {
 		t.Errorf("%+v", l)
 	}
 }
