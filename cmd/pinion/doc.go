@@ -4,7 +4,7 @@
 // # JSON documents
 //
 // With --json a command prints one document on standard output, and nothing
-// else. All documents use one vocabulary.
+// else; pinion top prints one in a line, every time. All documents use one vocabulary.
 //
 // Every document begins with where it comes from:
 //
