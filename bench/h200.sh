@@ -6,7 +6,7 @@
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, shares (its products in little
 # memory, alone: a minute), tier, weights, hold, processes,
-# photos, feed, tune, python. By default check, link, moves, processes and photos. Each
+# photos, feed, tune, top (half a minute), python. By default check, link, moves, processes and photos. Each
 # can run alone, into the same folder. Work with more than the device has:
 #
 #   bench/h200.sh OUT outofcore tier weights hold check
@@ -26,7 +26,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore shares tier weights hold processes photos feed tune python-tests python"
+all="check link moves peers outofcore shares tier weights hold processes photos feed tune top python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -350,6 +350,21 @@ part_tune() {
 	tune images "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 4,16
 	tune images-no-pin "$arrays/images.raw" --raw 256x256x3,u8 --exhaustive --workers 4,8,16 --prefetch 2,4 --copiers 2,4,8,16 --no-pin
 	tune rows "$arrays/rows.raw" --raw 256,f32 --exhaustive
+}
+
+# What pinion top shows of a GPU and of a process that feeds it.
+part_top() {
+	local feeding
+	$pinion feed --device "$device" --epochs 100000 --dtype f16 >/dev/null 2>"$tmp/top-feed.log" &
+	feeding=$!
+	sleep 10
+	$pinion top --once --interval 2s >"$out/top.txt"
+	$pinion top --once --interval 2s --json >"$out/top.json"
+	cat "$out/top.txt"
+	kill -INT $feeding
+	wait $feeding || true
+	grep -q "\"pid\":$feeding,.*\"samples_per_s\"" "$out/top.json"
+	[[ $device != cuda* ]] || grep -q '"memory_used_bytes"' "$out/top.json"
 }
 
 # The Python package, from its wheel, in the PyTorch that is here.

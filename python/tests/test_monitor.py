@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
-from conftest import Child
+from conftest import Child, command
 
 START = """
 import json, os, socket, sys, time
@@ -137,6 +139,24 @@ time.sleep(600)
     assert [int(name.split("-")[0]) for name in os.listdir(folder)] == [third.process.pid]  # so that the next one did
     third.process.kill()
     third.end()
+
+
+def test_pinion_top(folder, array):
+    c = Child(START + """
+loader = pinion.DataLoader(sys.argv[1], 64, device="host", output="dlpack")
+next(iter(loader))
+print("ready", flush=True)
+time.sleep(600)
+""", array, env={"PINION_TOP": folder})
+    assert c.line() == "ready\n"
+    top = [command(), "top", "--once", "--interval", "200ms"]
+    shown = subprocess.run(top, env={**os.environ, "PINION_TOP": folder}, capture_output=True, text=True, check=True)
+    assert f"{c.process.pid}  " in shown.stdout and "1 process" in shown.stdout and "samples/s" in shown.stdout
+    shown = subprocess.run([*top, "--json"], env={**os.environ, "PINION_TOP": folder}, capture_output=True, text=True, check=True)
+    (p,) = json.loads(shown.stdout)["processes"]
+    assert p["pid"] == c.process.pid == p["snapshot"]["pid"] and p["command"].startswith(sys.executable)
+    c.process.kill()
+    c.end()
 
 
 def test_fork(run):
