@@ -201,6 +201,11 @@ func (b *Browser) Open(t testing.TB, url string, o Options) *Tab {
 	tab.Call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": o.Width, "height": o.Height, "deviceScaleFactor": 1, "mobile": false}, nil)
 	tab.Call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 	tab.Call(t, "Page.navigate", map[string]any{"url": url}, nil)
+	testkit.Eventually(t, "the page is there", func() bool {
+		var r struct{ Result struct{ Value bool } }
+		err := b.call(tab.session, "Runtime.evaluate", map[string]any{"expression": `location.href !== "about:blank" && document.readyState === "complete"`}, &r)
+		return err == nil && r.Result.Value // an error: the page before it is going
+	})
 	return tab
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,6 +62,9 @@ func ask(t *testing.T, method, url string, change func(*http.Request)) (*http.Re
 	return answer, string(text)
 }
 
+// uPlotSum is that of the file in npm's package uplot 1.6.32.
+const uPlotSum = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
+
 // All assets together are small, and the page names nothing of another origin.
 func TestAssets(t *testing.T) {
 	total := 0
@@ -80,6 +84,16 @@ func TestAssets(t *testing.T) {
 	}
 	t.Logf("%d bytes", total)
 	server := serve(t, fake())
+	for _, encoding := range []string{"gzip", "identity"} { // the client unpacks one, the server the other
+		r, text := ask(t, "GET", server.URL+"/uPlot.iife.min.js", func(q *http.Request) {
+			if encoding == "identity" {
+				q.Header.Set("Accept-Encoding", encoding)
+			}
+		})
+		if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text))); sum != uPlotSum || r.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("uPlot, %s: %s, %v", encoding, sum, r.Header)
+		}
+	}
 	for name, kind := range map[string]string{"": "text/html", "page.css": "text/css", "page.js": "text/javascript", "uPlot.iife.min.js": "text/javascript", "uPlot.LICENSE.txt": "text/plain"} {
 		r, text := ask(t, "GET", server.URL+"/"+name, nil)
 		if r.StatusCode != 200 || !strings.HasPrefix(r.Header.Get("Content-Type"), kind) || text == "" {

@@ -242,17 +242,13 @@ func TestHealth(t *testing.T) {
 	} {
 		list = []device.Device{c.device}
 		clear(h.asked)
-		for range 2 {
+		testkit.Eventually(t, fmt.Sprintf("it says %q", c.says), func() bool {
 			got := h.look(ctx)
-			if len(got) != 1 || got[0].Error != c.says || (c.says == "") != (got[0].TotalBytes == 7) || got[0].Device != c.device.Info().ID {
-				t.Errorf("%+v, want %q", got, c.says)
-			}
-		}
+			return len(got) == 1 && got[0].Error == c.says && (c.says == "") == (got[0].TotalBytes == 7) && got[0].Device == c.device.Info().ID
+		})
 	}
 	list = nil
-	if got := h.look(ctx); len(got) != 0 || len(h.asked) != 0 {
-		t.Errorf("%+v", got)
-	}
+	testkit.Eventually(t, "nothing is open", func() bool { return len(h.look(ctx)) == 0 && len(h.asked) == 0 })
 }
 
 type sick struct {

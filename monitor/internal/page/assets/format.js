@@ -25,6 +25,8 @@ export const percent = (share) => (100 * share).toFixed(1) + ' %';
 
 export const grouped = (n) => Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ',');
 
+export const count = (n, one, many) => grouped(n) + ' ' + (n === 1 ? one : many ?? one + 's');
+
 export function seconds(s) {
   if (s < 1e-3) return digits(s * 1e6) + ' µs';
   if (s < 0.9995) return digits(s * 1e3) + ' ms';

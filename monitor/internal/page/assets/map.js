@@ -101,19 +101,21 @@ export class MemoryMap {
     const colors = this.states.map((name) => css(name)), free = css('free'), edge = css('card');
     const w = width / columns;
     this.cells.forEach((cell, i) => {
-      const x = (i % columns) * w, y = Math.floor(i / columns) * (cellHeight + gap), level = cell >> 4 & 7;
+      const x = Math.round((i % columns) * w), y = Math.floor(i / columns) * (cellHeight + gap), level = cell >> 4 & 7;
+      const wide = Math.round((i % columns + 1) * w) - x;
       g.fillStyle = free;
-      g.fillRect(x, y, w + 0.5, cellHeight);
+      g.fillRect(x, y, wide, cellHeight);
       if (level) {
         const h = Math.max(2, cellHeight * level / 7);
         g.fillStyle = colors[cell & 15];
-        g.fillRect(x, y + cellHeight - h, w + 0.5, h);
+        g.fillRect(x, y + cellHeight - h, wide, h);
         if (cell & 128 && i && !(this.cells[i - 1] & 128)) { // where blocks are larger than cells, their edges
           g.fillStyle = edge;
           g.fillRect(x, y, 1, cellHeight);
         }
       }
     });
+    c.setAttribute('aria-label', `Map of ${bytes(this.map.to_bytes - this.map.from_bytes)} in ${grouped(this.cells.length)} cells; the table has the blocks`);
     g.fillStyle = css('ink');
     for (const s of this.map.segments) { // where a segment begins
       const i = Math.floor((s.offset_bytes - this.map.from_bytes) / this.map.cell_bytes);
@@ -198,13 +200,11 @@ export class MemoryMap {
     const answer = await fetch(`api/holders?pool=${this.pool}&limit=12`);
     if (!answer.ok) return;
     const d = await answer.json();
-    const all = d.holders.reduce((n, h) => n + h.allocated_bytes, 0);
     fill($('holders').querySelector('.sum'), `By purpose and name, of pool ${d.pool}: `, [grouped(d.count)], ' in all.');
     table($('holders').querySelector('table'), 'Top holders', [['Purpose', 'text'], ['Name and stack', 'text'], ['Size', ''], ['Blocks', ''], ['Oldest', '']], d.holders.map((h) => ({
       key: h.purpose + '/' + h.name,
       cells: [marked(css(h.purpose), h.purpose), stacked(h.name, h.stack), bytes(h.allocated_bytes), grouped(h.blocks), age(h.oldest_seconds)],
     })));
-    return all;
   }
 }
 

@@ -3,7 +3,7 @@
 import { Chart } from './chart.js';
 import { color, onTheme } from './colors.js';
 import { $, bar, fill, make, marked, table, text, titled } from './dom.js';
-import { age, bytes, clock, digits, grouped, percent, rate } from './format.js';
+import { age, bytes, clock, count, digits, grouped, percent, rate } from './format.js';
 import { History } from './history.js';
 import { Leaks } from './leaks.js';
 import { MemoryMap } from './map.js';
@@ -24,23 +24,29 @@ const state = {
 let events = null;
 let heard = Date.now();
 let ended = false;
+let waiting = null; // samples that came before the history
 
 function connect() {
   events?.close();
   events = new EventSource('api/events');
   events.addEventListener('open', async () => {
     ended = false;
+    const since = waiting = [];
     try {
       const answer = await fetch('api/history');
-      if (answer.ok) state.history = History.load(await answer.json());
+      if (answer.ok && since === waiting) state.history = History.load(await answer.json());
     } catch { /* the connection was lost again */ }
+    if (since !== waiting) return; // and made anew
+    waiting = null;
+    for (const s of since) keep(s);
     schedule();
   });
   events.addEventListener('sample', (e) => {
     heard = Date.now();
     const s = JSON.parse(e.data);
     state.last = s;
-    state.history.add(Date.parse(s.measured_at), s.values);
+    if (waiting) waiting.push(s);
+    else keep(s);
     status('live', state.paused ? 'Paused' : 'Live');
     alerts(s.devices.filter((d) => d.error).map((d) => `${d.device}: ${d.error}`));
     schedule();
@@ -55,6 +61,8 @@ function connect() {
     if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000); // else it tries again itself
   });
 }
+
+const keep = (s) => state.history.add(Date.parse(s.measured_at), s.values);
 
 function status(kind, words) {
   $('state').dataset.state = kind;
@@ -77,14 +85,17 @@ function alerts(list) {
 // --- drawing
 
 let scheduled = false;
+let drawn = 0;
 
-function schedule() {
-  if (scheduled || document.hidden) return;
+// schedule draws soon: five times a second are enough, but for who points at something.
+function schedule(now) {
+  if (scheduled && now !== true || document.hidden) return;
   scheduled = true;
-  requestAnimationFrame(() => {
+  setTimeout(() => requestAnimationFrame(() => {
     scheduled = false;
+    drawn = performance.now();
     if (state.last) render();
-  });
+  }), now === true ? 0 : Math.max(0, drawn + 200 - performance.now()));
 }
 
 const matches = (device) => device.split(',').includes(state.device);
@@ -129,7 +140,7 @@ for (const [id, v] of Object.entries(views)) {
     pointed: (i) => {
       if (v.pointed === i) return;
       v.pointed = i;
-      schedule();
+      schedule(true);
     },
   });
   v.pointed = -1;
@@ -157,7 +168,7 @@ function render() {
   for (const [id, v] of Object.entries(views)) {
     v.data = h.select(v.chart, matches, from);
     v.data.columns.sort((a, b) => rank(a.name) - rank(b.name));
-    if (id !== 'loader') v.data.columns = v.data.columns.filter((c) => c.values.some((x) => x > 0));
+    if (id !== 'loader' && id !== 'link') v.data.columns = v.data.columns.filter((c) => c.values.some((x) => x > 0));
   }
   const any = (id) => views[id].data.columns.length > 0;
   if (show('memory', any('memory') || has(snap.vram, (x) => x.pools), 'pools of device memory')) series('memory', from, to);
@@ -168,6 +179,7 @@ function render() {
   if (show('loader', any('loader') && has(snap.loader, (x) => 1), 'loaders')) stages(s, from, to);
   layout();
   sums(s);
+  text($('kept'), `Points of it here: ${grouped(h.points)}.`);
   text($('unused'), unused.length ? 'Not in use here: ' + unused.join(', ') + '.' : '');
 }
 
@@ -242,7 +254,7 @@ const advice = {
 function sums(s) {
   const { snapshot: snap } = s;
   const limit = s.limits.find((l) => matches(l.device))?.limit ?? '';
-  fill(views.loader.sum, ...(advice[limit] ?? [[limit], ' limits the loader.']), ` ${grouped(sum(snap.loader, (x) => x.batches))} batches, ${grouped(sum(snap.loader, (x) => x.samples))} samples so far.`);
+  fill(views.loader.sum, ...(advice[limit] ?? [[limit], ' limits the loader.']), ` ${count(sum(snap.loader, (x) => x.batches), 'batch', 'batches')}, ${count(sum(snap.loader, (x) => x.samples), 'sample')} so far.`);
   const failed = sum(snap.vram, (x) => x.out_of_memory);
   fill(views.memory.sum, ['' + grouped(sum(snap.vram, (x) => x.blocks))], ' blocks, ', [bytes(sum(snap.vram, (x) => x.reserved_bytes))], ' reserved by pools, ', [bytes(sum(snap.vram, (x) => x.fragmented_bytes))], ' of it fragmented',
     failed ? `; ${grouped(failed)} allocations failed` : '', '.');
@@ -267,7 +279,7 @@ function tiles(s) {
   const list = [
     [`Device ${state.device}`, d ? bytes(d.total_bytes - d.free_bytes) : '–', d ? `used of ${bytes(d.total_bytes)}, by all programs` : 'no figures'],
     ['Held by this process', bytes(pools + own), `${bytes(pools)} in pools, ${bytes(own)} by loaders`],
-    ['Pinned host memory', bytes(sum(snap.pinned, (x) => x.reserved_bytes + x.registered_bytes)), `${grouped(sum(snap.pinned, (x) => x.buffers))} buffers in use`],
+    ['Pinned host memory', bytes(sum(snap.pinned, (x) => x.reserved_bytes + x.registered_bytes)), `${count(sum(snap.pinned, (x) => x.buffers), 'buffer')} in use`],
     ['To the device', rate(up), 'of bytes that arrived'],
     ['To the host', rate(add(to('d2h'))), 'of bytes that arrived'],
   ];
