@@ -323,6 +323,19 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// The file that PINION_TRACE names is a trace. Scripts use this to check what a program
+// has written.
+func TestFile(t *testing.T) {
+	path := os.Getenv("PINION_TRACE")
+	if path == "" {
+		t.Skip("PINION_TRACE names no file")
+	}
+	x := checkTrace(t, []byte(testkit.ReadFile(t, path)))
+	if x.flows == 0 || x.Other.Overlap.Dropped != 0 || x.Other.Overlap.Untimed != 0 {
+		t.Errorf("%d arrows, %+v", x.flows, x.Other)
+	}
+}
+
 // full takes so many bytes.
 type full int
 

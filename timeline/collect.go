@@ -6,41 +6,29 @@ import (
 	"time"
 )
 
-// pollEvery is how often events are looked at while there is work on a device.
-const pollEvery = 5 * time.Millisecond
-
 // stopWithin is how long Stop waits for work that has not ended.
 const stopWithin = time.Second
 
-// run looks at events, renews anchors and looks at memory, until the recording is
+// run looks at events and at memory, and renews anchors, until the recording is
 // stopped.
 func (r *Recording) run() {
 	defer close(r.ended)
-	poll := time.NewTimer(pollEvery)
-	defer poll.Stop()
-	anchors := time.NewTicker(anchorEvery)
-	defer anchors.Stop()
 	look := time.NewTicker(r.every)
 	defer look.Stop()
-	polling := true
+	anchors := time.NewTicker(anchorEvery)
+	defer anchors.Stop()
 	r.amounts.look(r)
 	for {
 		select {
-		case <-r.wake:
-			if !polling {
-				polling = true
-				poll.Reset(pollEvery)
+		case <-look.C:
+			for _, d := range r.devices() {
+				d.collect()
 			}
-		case <-poll.C:
-			if polling = r.collect(); polling {
-				poll.Reset(pollEvery)
-			}
+			r.amounts.look(r)
 		case <-anchors.C:
 			for _, d := range r.devices() {
 				d.renew()
 			}
-		case <-look.C:
-			r.amounts.look(r)
 		case <-r.quit:
 			deadline := time.After(stopWithin)
 			for _, d := range r.devices() {
@@ -58,25 +46,13 @@ func (r *Recording) devices() []*wrapped {
 	return slices.Clone(r.list.devices)
 }
 
-// collect records the work that has ended, and reports whether there is more.
-func (r *Recording) collect() (more bool) {
-	for _, d := range r.devices() {
-		if d.collect() {
-			more = true
-		}
-	}
-	return more
-}
-
-func (d *wrapped) collect() (more bool) {
+// collect records the work that has ended.
+func (d *wrapped) collect() {
 	d.collecting.Lock()
 	defer d.collecting.Unlock()
 	for _, s := range d.openStreams() {
-		if s.collect() {
-			more = true
-		}
+		s.collect()
 	}
-	return more
 }
 
 func (d *wrapped) openStreams() []*stream {

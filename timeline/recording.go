@@ -28,7 +28,8 @@ type Options struct {
 	// them. At least 4096. Default: 1,048,576, which is 88 MiB.
 	Records int
 
-	// Every is how often the amounts of memory are looked at. Default: 20 ms.
+	// Every is how often work that has ended is collected, and the amounts of memory
+	// are looked at. Default: 20 ms.
 	Every time.Duration
 }
 
@@ -48,7 +49,6 @@ type Recording struct {
 		devices []*wrapped
 	}
 	amounts  amounts
-	wake     chan struct{} // of one: there is work on a device
 	quit     chan struct{}
 	ended    chan struct{}
 	stopping sync.Once
@@ -76,7 +76,7 @@ func Start(o Options) (*Recording, error) {
 	}
 	r := &Recording{
 		began: time.Now(), every: o.Every, clocks: map[string]int64{}, store: store{most: (o.Records + chunkRecords - 1) / chunkRecords},
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+		quit: make(chan struct{}), ended: make(chan struct{}),
 	}
 	stop, err := probe.Listen(r)
 	if err != nil {

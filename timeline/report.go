@@ -259,7 +259,7 @@ func (r Report) Write(w io.Writer) error {
 	p.print("\n")
 	for _, d := range r.Devices {
 		p.print("\n%s: busy %s of %s\n", d.Device, units.Percent(d.BusyFraction), units.Seconds(d.Seconds))
-		t := texttable.New("engine", ">busy", ">pieces", ">bytes", ">rate", ">hidden", ">gaps", ">longest", ">at")
+		t := texttable.New("ENGINE", ">BUSY", ">PIECES", ">BYTES", ">RATE", ">HIDDEN", ">GAPS", ">LONGEST", ">AT")
 		for _, e := range d.Engines {
 			bytes, rate, hidden := "", "", ""
 			if e.Bytes > 0 && e.HiddenFraction != nil {
@@ -275,7 +275,7 @@ func (r Report) Write(w io.Writer) error {
 	}
 	if len(r.Stages) > 0 {
 		p.print("\n")
-		t := texttable.New("where", "stage", ">busy", ">time", ">spans")
+		t := texttable.New("WHERE", "STAGE", ">BUSY", ">TIME", ">SPANS")
 		for _, s := range r.Stages {
 			where := s.Group + " " + s.Where
 			if s.Rows > 1 {

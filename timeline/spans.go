@@ -58,7 +58,7 @@ type Span struct {
 }
 
 // Spans returns what ended at or after since, in the order of the starts, at most so
-// many: when there are more, the newest. Work of a device is there some milliseconds
+// many: when there are more, the newest. Work of a device is there [Options].Every
 // after it ended. For the last five seconds, ask for
 //
 //	r.Spans(r.Now()-5*time.Second, 5000)

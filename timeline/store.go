@@ -145,19 +145,19 @@ func (s *store) newest(row int32) (*record, *chunk) {
 	return &c.records[n%chunkRecords], c
 }
 
-// Short spans of a row that follow each other closely and are about the same are
-// one: samples of a few microseconds would else fill the store within seconds. A
-// span is never longer than longestMerged for that.
+// Short spans of a row that have one name and follow each other closely are one, with
+// the batch of the first: samples of a few microseconds would else fill the store
+// within seconds. No span becomes longer than longestMerged for that.
 const (
-	shortSpan     = 100_000   // nanoseconds
-	closeTogether = 10_000    //
-	longestMerged = 1_000_000 //
+	shortSpan     = 100_000 // nanoseconds
+	closeTogether = 10_000
+	longestMerged = 1_000_000
 )
 
 // span adds a span of the host, or makes the newest of its row longer.
 func (s *store) span(row probe.Row, name string, r record) {
 	r.kind, r.row, r.name = kindSpan, s.row(row.Group, row.Name), s.name(name)
-	if old, c := s.newest(r.row); old != nil && old.kind == kindSpan && old.name == r.name && old.batch == r.batch &&
+	if old, c := s.newest(r.row); old != nil && old.kind == kindSpan && old.name == r.name &&
 		r.end-r.start < shortSpan && r.start >= old.end && r.start-old.end < closeTogether && r.end-old.start < longestMerged {
 		old.end = r.end
 		old.count += r.count

@@ -203,12 +203,8 @@ func (d *wrapped) end(s *stream, o op, err error, e Engine, name int32, bytes in
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.flying = append(s.flying, flight{x, o.pair, o.anchor})
-	s.mu.Unlock()
-	select {
-	case d.r.wake <- struct{}{}:
-	default:
-	}
 }
 
 // host records a call that queues no work.

@@ -1,0 +1,67 @@
+package timeline
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// What a batch costs with a recording and without.
+func BenchmarkFeed(b *testing.B) {
+	for _, on := range []bool{false, true} {
+		name := "off"
+		if on {
+			name = "on"
+		}
+		b.Run(name, func(b *testing.B) {
+			dev := devicetest.Open(b)
+			if on {
+				r, err := Start(Options{})
+				testkit.OK(b, err)
+				defer r.Stop()
+				dev = r.Wrap(dev)
+			}
+			l, err := loader.New(dev, images(b, 256), loader.Options{Batch: 16, Epochs: 1 << 20})
+			testkit.OK(b, err)
+			defer l.Close()
+			for b.Loop() {
+				batch, err := l.Next(context.Background())
+				if err == io.EOF {
+					b.Fatal("the end")
+				}
+				testkit.OK(b, err)
+				testkit.OK(b, batch.Release())
+			}
+		})
+	}
+}
+
+// What writing a full recording takes: a million pieces of work with their calls.
+func BenchmarkWrite(b *testing.B) {
+	r, err := Start(Options{Every: time.Hour})
+	testkit.OK(b, err)
+	defer r.Stop()
+	calls, lane, name := r.row(callsTo("cuda:0"), "calls"), r.row("cuda:0", "stream 1"), r.name("copy h2d")
+	for i := range int64(1 << 20) {
+		at := i * 10_000
+		r.put(record{kind: kindCall, engine: H2D, timed: true, row: calls, lane: lane, name: name, start: at, end: at + 2000, from: at + 3000, to: at + 9000, bytes: 1 << 20})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		n := new(counted)
+		testkit.OK(b, r.Write(n))
+		b.SetBytes(int64(*n))
+	}
+}
+
+type counted int64
+
+func (c *counted) Write(b []byte) (int, error) {
+	*c += counted(len(b))
+	return len(b), nil
+}
