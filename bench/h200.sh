@@ -6,7 +6,7 @@
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, shares (its products in little
 # memory, alone: a minute), tier, weights, hold, processes,
-# photos, feed, tune, top (half a minute), python. By default check, link, moves, processes and photos. Each
+# photos, feed, timeline, tune, top (half a minute), python. By default check, link, moves, processes and photos. Each
 # can run alone, into the same folder. Work with more than the device has:
 #
 #   bench/h200.sh OUT outofcore tier weights hold check
@@ -26,7 +26,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore shares tier weights hold processes photos feed tune top python-tests python"
+all="check link moves peers outofcore shares tier weights hold processes photos feed timeline tune top python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -333,6 +333,40 @@ part_feed() {
 	feeding >"$out/feeding.json"
 	step "feed: PyTorch again"
 	torch_feeding -again
+}
+
+# What --trace costs, with and without in turn, and whether what it writes is a trace.
+part_timeline() {
+	local i v flags samples=12288 epochs=40 long=190
+	mkdir -p "$out/timeline"
+	[ -z "${QUICK:-}" ] || samples=256 epochs=2 long=4
+	head -c $((samples * 256 * 256 * 3)) /dev/urandom >"$images"
+	for i in 1 2 3 4 5; do
+		for v in off on; do
+			flags=()
+			[ $v = off ] || flags=(--trace "$tmp/trace.json")
+			XDG_CACHE_HOME=$tmp $pinion feed --device "$device" --epochs $((epochs / 2)) --json "${flags[@]}" >"$out/timeline/photos-$v-$i.json"
+			[ $v = off ] || mv "$tmp/trace.json" "$tmp/photos-trace.json"
+			$pinion feed "$images" --raw 256x256x3,u8 --device "$device" --epochs $epochs --json "${flags[@]}" >"$out/timeline/arrays-$v-$i.json"
+		done
+	done
+	$pinion bench link --device "$device" --size 256MiB --repeats 3 --trace "$tmp/link-trace.json" >"$out/timeline/link.txt"
+	# The longest trace that is asked for: 10 s, nothing dropped.
+	$pinion feed "$images" --raw 256x256x3,u8 --device "$device" --epochs $long --json --trace "$tmp/long-trace.json" >"$out/timeline/long.json"
+	for i in photos-trace trace link-trace long-trace; do
+		(cd timeline && PINION_TRACE=$tmp/$i.json "$build/timeline.test" -test.run '^TestFile$') && echo "ok   $i"
+	done
+	python3 - "$out" "$tmp/trace.json" <<-'PY'
+		import json, statistics, sys
+		out = sys.argv[1]
+		for what in "photos", "arrays":
+		    rate = {v: [json.load(open(f"{out}/timeline/{what}-{v}-{i}.json"))["samples_per_s"] for i in range(1, 6)] for v in ("off", "on")}
+		    off, on = (statistics.median(rate[v]) for v in ("off", "on"))
+		    print(f"{what}: {off:.0f} samples/s without a trace, {on:.0f} with: {100 * (off - on) / off:.2f} % slower; off {sorted(rate['off'])}, on {sorted(rate['on'])}")
+		with open(sys.argv[2]) as f:
+		    overlap = json.load(f)["otherData"]["overlap"]
+		json.dump(overlap, open(f"{out}/timeline/overlap.json", "w"), indent=1)
+	PY
 }
 
 part_tune() {

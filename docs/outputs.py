@@ -128,6 +128,7 @@ outputs = {
     "leak": lambda: example("./examples/leak"),
     "replay": lambda: shell("pinion replay --generate growing -o growing.jsonl && pinion replay growing.jsonl"),
     "tune": lambda: shell("pinion tune ~/photos --budget 20s"),
+    "timeline": lambda: shell("pinion feed ~/photos --shuffle --trace trace.json"),
 }
 
 
@@ -135,7 +136,7 @@ def main():
     names = sys.argv[1:] or list(outputs)
     prepare()
     texts = {name: outputs[name]() for name in names}
-    for path in [root + "/README.md", root + "/docs/tune.md"] + glob.glob(root + "/docs/guide/*.md"):
+    for path in [root + "/README.md", root + "/docs/tune.md", root + "/docs/timeline.md"] + glob.glob(root + "/docs/guide/*.md"):
         with open(path) as f:
             text = old = f.read()
         for name, output in texts.items():

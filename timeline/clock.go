@@ -22,6 +22,9 @@ const (
 	anchorGood  = 20 * time.Microsecond // nothing closer is looked for
 )
 
+// drift is how fast clocks are thought to part, one in so many.
+const drift = 20_000
+
 // anchor is an event that was passed at a known time.
 type anchor struct {
 	event device.Event
@@ -29,6 +32,10 @@ type anchor struct {
 	error int64 // half of that
 	users int   // pieces of work that are measured from it; guarded by clock's owner
 }
+
+// worse reports whether a is known less well than an older anchor is now. The host may
+// have had something else to do meanwhile.
+func (a *anchor) worse(old *anchor) bool { return a.error > old.error+(a.at-old.at)/drift }
 
 // clock makes anchors of one device. One goroutine at a time makes them.
 type clock struct {

@@ -99,4 +99,22 @@ func TestClockDrifts(t *testing.T) {
 	}
 }
 
+// An anchor that is known badly replaces only one that is older than that matters.
+func TestWorse(t *testing.T) {
+	old := &anchor{at: 1e9, error: 1000}
+	for _, c := range []struct {
+		a    anchor
+		want bool
+	}{
+		{anchor{at: 1.25e9, error: 500}, false},
+		{anchor{at: 1.25e9, error: 13_000}, false},
+		{anchor{at: 1.25e9, error: 14_000}, true},
+		{anchor{at: 2.25e9, error: 14_000}, false},
+	} {
+		if got := c.a.worse(old); got != c.want {
+			t.Errorf("%+v is worse: %t", c.a, got)
+		}
+	}
+}
+
 func off(a, b int64) int64 { return max(a-b, b-a) }

@@ -80,10 +80,14 @@ func (d *wrapped) renew() {
 	if err != nil {
 		return // the old one is still good
 	}
-	d.r.clock(d.id, a.error)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.anchor
+	if a.worse(old) {
+		c.reuse(a.event)
+		return
+	}
+	d.r.clock(d.id, a.error)
 	d.anchor = a
 	if old.users == 0 {
 		c.reuse(old.event)

@@ -16,6 +16,8 @@ type stream struct {
 
 	mu     sync.Mutex
 	flying []flight // in the order of the stream; the first have perhaps ended
+
+	until int64 // end of the newest work that has landed; wrapped.collecting guards it
 }
 
 // flight is work whose device times are not known yet.
@@ -26,7 +28,7 @@ type flight struct {
 }
 
 // Device implements [device.Stream].
-func (s *stream) Device() device.Device { return s.d }
+func (s *stream) Device() device.Device { return s.d.outer }
 
 // SetLabel is called by [device.Label]. Streams of one label share a row.
 func (s *stream) SetLabel(label string) { s.lane.Store(s.d.r.row(s.d.id, label)) }
@@ -111,11 +113,11 @@ func (s *stream) collect() (more bool) {
 // landed records work that has ended.
 func (s *stream) landed(f flight, timed bool) {
 	if timed {
-		// Nothing begins before it is queued: where the clocks say so, they are
-		// mistaken by their error.
-		if early := f.x.start - f.x.from; early > 0 {
-			f.x.from, f.x.to = f.x.from+early, max(f.x.to, f.x.from+early)
-		}
+		// Nothing begins before it is queued, or before the work ahead of it in the
+		// stream has ended: where the clocks say so, they are mistaken by their error.
+		f.x.from = max(f.x.from, f.x.start, s.until)
+		f.x.to = max(f.x.to, f.x.from)
+		s.until = f.x.to
 		f.x.timed = true
 	} else {
 		s.d.r.untimed.Add(1)

@@ -14,12 +14,12 @@ import (
 // memory being set, with the times at which the device did them, and the memory that
 // is allocated. Use it in place of dev, and close it in its place. It has all the
 // abilities of dev ([device.As]). When the recording is over, it costs next to
-// nothing.
+// nothing; and Wrap then returns dev, as it does for a device that it has returned.
 //
 // A program that uses dev beside it goes unrecorded there.
 func (r *Recording) Wrap(dev device.Device) device.Device {
-	if dev == nil {
-		return nil
+	if own, ok := device.As[*wrapped](dev); dev == nil || ok && own.r == r || !r.on.Load() {
+		return dev
 	}
 	d := &wrapped{Wrapper: device.Wrapper{Device: dev}, r: r, id: dev.Info().ID, streams: map[*stream]struct{}{}}
 	d.calls = r.row(callsTo(d.id), "calls")
@@ -28,11 +28,12 @@ func (r *Recording) Wrap(dev device.Device) device.Device {
 	for i, name := range callNames {
 		d.names[i] = r.name(name)
 	}
+	d.outer = d.layers(dev)
 	d.open()
 	r.list.Lock()
+	defer r.list.Unlock()
 	r.list.devices = append(r.list.devices, d)
-	r.list.Unlock()
-	return d.layers(dev)
+	return d.outer
 }
 
 // wrapped is a device that records.
@@ -40,8 +41,9 @@ type wrapped struct {
 	device.Wrapper
 	r      *Recording
 	id     string
-	calls  int32 // row of the calls
-	memory int32 // row of the counter
+	outer  device.Device // what Wrap returned
+	calls  int32         // row of the calls
+	memory int32         // row of the counter
 	names  [callKinds]int32
 
 	mu        sync.Mutex

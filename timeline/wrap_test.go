@@ -33,8 +33,19 @@ func TestAbilities(t *testing.T) {
 	if got, want := device.Capabilities(r.Wrap(dev)), device.Capabilities(dev); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if !device.Same(r.Wrap(dev), dev) {
-		t.Error("a recorded device is another one")
+	wrapped := r.Wrap(dev)
+	if !device.Same(wrapped, dev) || r.Wrap(wrapped) != wrapped {
+		t.Error("a recorded device is another one, or is recorded twice")
+	}
+	s, err := wrapped.NewStream()
+	testkit.OK(t, err)
+	if s.Device() != wrapped {
+		t.Error("a stream is of another device than the one that made it")
+	}
+	testkit.OK(t, s.Close())
+	r.Stop()
+	if r.Wrap(dev) != dev || r.Wrap(nil) != nil {
+		t.Error("a recording that is over wraps a device")
 	}
 }
 

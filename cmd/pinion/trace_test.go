@@ -13,7 +13,7 @@ import (
 )
 
 // readTrace counts the events of a file by phase.
-func readTrace(t *testing.T, path string) map[string]int {
+func readTrace(t *testing.T, path string, devices int) map[string]int {
 	t.Helper()
 	var file struct {
 		Other struct {
@@ -28,7 +28,7 @@ func readTrace(t *testing.T, path string) map[string]int {
 	for _, e := range file.Events {
 		phases[e.Ph]++
 	}
-	if o := file.Other.Overlap; o.DroppedRecords != 0 || len(o.Devices) != 1 || o.Seconds <= 0 {
+	if o := file.Other.Overlap; o.DroppedRecords != 0 || len(o.Devices) != devices || o.Seconds <= 0 {
 		t.Errorf("%+v", o)
 	}
 	return phases
@@ -39,6 +39,7 @@ func TestTrace(t *testing.T) {
 	data := featuresFile(t)
 	for _, args := range [][]string{
 		{"feed", data, "--device", "host"},
+		{"load", makeCheckpoint(t, 10_000), "--device", "host:1MiB,host:2MiB"},
 		{"tune", data, "--device", "host", "--budget", "200ms", "--fresh"},
 		{"bench", "link", "--device", "host", "--size", "1MiB", "--repeats", "1"},
 		{"bench", "tier", "--device", "host", "--budget", "4MiB", "--array", "256KiB", "--ratios", "2", "--access", "zipf", "--seconds", "0.01"},
@@ -49,7 +50,7 @@ func TestTrace(t *testing.T) {
 			if r.code != exitDone {
 				t.Fatalf("exit code %d: %s", r.code, r.stderr)
 			}
-			phases := readTrace(t, path)
+			phases := readTrace(t, path, 1+strings.Count(strings.Join(args, " "), ","))
 			for _, ph := range []string{"X", "s", "f", "M", "C"} {
 				if phases[ph] == 0 {
 					t.Errorf("no event of phase %q in %v", ph, phases)
@@ -73,7 +74,7 @@ func TestTraceJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || r.code != exitDone {
 		t.Fatalf("%v, exit code %d:\n%s%s", err, r.code, r.stdout, r.stderr)
 	}
-	readTrace(t, path)
+	readTrace(t, path, 1)
 }
 
 // A file that cannot be written is an error before anything runs, and data is not
@@ -122,7 +123,7 @@ func TestTraceInterrupted(t *testing.T) {
 	if r.code != exitFailed || !strings.Contains(r.stderr, "interrupted") || !strings.Contains(r.stdout, "Timeline of ") {
 		t.Fatalf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
-	if phases := readTrace(t, path); phases["X"] == 0 || phases["s"] != phases["f"] {
+	if phases := readTrace(t, path, 1); phases["X"] == 0 || phases["s"] != phases["f"] {
 		t.Errorf("%v", phases)
 	}
 }
