@@ -6,8 +6,9 @@
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, shares (its products in little
 # memory, alone: a minute), tier, weights, hold, processes,
-# photos, feed, timeline, tune, top (half a minute), python. By default check, link, moves, processes and photos. Each
-# can run alone, into the same folder. Work with more than the device has:
+# photos, feed, timeline, tune, top (half a minute), doctor (pinion doctor, and its
+# advice: a minute), python. By default check, link, moves, processes and photos.
+# Each can run alone, into the same folder. Work with more than the device has:
 #
 #   bench/h200.sh OUT outofcore tier weights hold check
 #
@@ -26,7 +27,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore shares tier weights hold processes photos feed timeline tune top python-tests python"
+all="check link moves peers outofcore shares tier weights hold processes photos feed timeline tune top doctor python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -95,7 +96,7 @@ abi() { # FILE.c
 
 part_check() {
 	local file
-	for file in {device/cuda,imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
+	for file in {device/cuda,internal/nvml,imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
 		abi "$file"
 	done
 	# First what is hardest on a device.
@@ -399,6 +400,13 @@ part_top() {
 	wait $feeding || true
 	grep -q "\"pid\":$feeding,.*\"samples_per_s\"" "$out/top.json"
 	[[ $device != cuda* ]] || grep -q '"memory_used_bytes"' "$out/top.json"
+}
+
+# What the machine is like, and whether doctor's advice helps on it.
+part_doctor() {
+	abi internal/nvml/testdata/abi/nvml.c
+	check internal.nvml
+	DEVICE=$device PINION=$pinion bench/doctor.sh "$out"
 }
 
 # The Python package, from its wheel, in the PyTorch that is here.

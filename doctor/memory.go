@@ -22,7 +22,7 @@ var memoryChecks = []Check{
 const gib = 1 << 30
 
 // pinRemedy is how to raise the limit of locked memory.
-const pinRemedy = "`ulimit -l unlimited` if that is allowed; a line `* - memlock unlimited` in /etc/security/limits.conf; `docker run --ulimit memlock=-1`; LimitMEMLOCK=infinity in a systemd unit."
+const pinRemedy = "`ulimit -l unlimited` if that is allowed; a line `* - memlock unlimited` in /etc/security/limits.conf; `docker run --ulimit memlock=-1`, or --cap-add IPC_LOCK; LimitMEMLOCK=infinity in a systemd unit."
 
 func checkHostMemory(m *machine) Result {
 	available, limit := sysmem.Of(m.root)

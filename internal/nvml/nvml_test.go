@@ -13,6 +13,86 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
+// TestMachine asks for everything where there is a GPU with NVML. What is not
+// supported there is logged; nothing else may fail, and figures make sense.
+func TestMachine(t *testing.T) {
+	if err := nvml.Open(); err != nil {
+		t.Skip(err)
+	}
+	list, err := nvml.Devices()
+	testkit.OK(t, err)
+	good := func(what string, err error) bool {
+		t.Helper()
+		if errors.Is(err, nvml.ErrNotSupported) {
+			t.Logf("%s: %v", what, err)
+		} else if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		return err == nil
+	}
+	driver, err := nvml.DriverVersion()
+	if good("driver version", err) && !strings.Contains(driver, ".") {
+		t.Errorf("driver %q", driver)
+	}
+	_, err = nvml.Confidential()
+	good("confidential", err)
+	for _, d := range list {
+		name, err := d.Name()
+		good("name", err)
+		uuid, err := d.UUID()
+		if good("UUID", err) && !strings.HasPrefix(uuid, "GPU-") {
+			t.Errorf("UUID %q", uuid)
+		}
+		l, err := d.Link()
+		if good("link", err) && (l.Gen < 1 || l.Gen > l.MaxGen || l.Width < 1 || l.Width > 32) {
+			t.Errorf("link %+v", l)
+		}
+		replays, err := d.Replays()
+		good("replays", err)
+		up, down, err := d.Throughput()
+		if good("throughput", err) && (up > 1e12 || down > 1e12) {
+			t.Errorf("throughput %g up, %g down", up, down)
+		}
+		persistent, err := d.Persistent()
+		good("persistence", err)
+		mig, err := d.MIG()
+		good("MIG", err)
+		c, err := d.Clocks()
+		if good("clocks", err) && (c.SM < 1 || c.SM > 10000 || c.MaxSM < c.SM/2) {
+			t.Errorf("clocks %+v", c)
+		}
+		r, err := d.Slowdown()
+		good("slowdown", err)
+		gpu, memory, err := d.Utilisation()
+		if good("utilisation", err) && (gpu > 1 || memory > 1) {
+			t.Errorf("utilisation %g, %g", gpu, memory)
+		}
+		m, err := d.Memory()
+		if good("memory", err) && (m.TotalBytes < 1<<28 || m.FreeBytes > m.TotalBytes || m.UsedBytes > m.TotalBytes) {
+			t.Errorf("memory %+v", m)
+		}
+		degrees, err := d.Temperature()
+		if good("temperature", err) && (degrees < 1 || degrees > 120) {
+			t.Errorf("%d degrees", degrees)
+		}
+		watts, limit, err := d.Power()
+		if good("power", err) && (watts <= 0 || limit < watts/2) {
+			t.Errorf("%g of %g watts", watts, limit)
+		}
+		processes, err := d.Processes()
+		good("processes", err)
+		for _, p := range processes {
+			if p.PID <= 0 || p.UsedBytes > m.TotalBytes {
+				t.Errorf("process %+v", p)
+			}
+		}
+		use, newest, err := d.ProcessUse(0)
+		good("process use", err)
+		t.Logf("%s %s: link %+v, %d replays, %g up, %g down, persistent %v, MIG %v, clocks %+v, %q, busy %g and %g, %+v, %d degrees, %g of %g W, processes %+v, use %+v until %d",
+			name, uuid, l, replays, up, down, persistent, mig, c, r, gpu, memory, m, degrees, watts, limit, processes, use, newest)
+	}
+}
+
 // child runs one test of this binary on a stand-in for the library, in a
 // process of its own, because a process loads it once.
 func child(t *testing.T, test, file string, environment ...string) {
@@ -50,6 +130,7 @@ func TestFake(t *testing.T) {
 	child(t, "TestChildOld", fake(t, "-DFAKENVML_OLD"), "FAKENVML_REASONS=1")
 	child(t, "TestChildLost", file, "FAKENVML_DEVICES=2", "FAKENVML_FAIL=nvmlDeviceGetHandleByIndex_v2=15")
 	child(t, "TestChildFails", file, "FAKENVML_FAIL=nvmlInit_v2=18")
+	child(t, "TestMachine", file, "FAKENVML_DEVICES=2")
 	child(t, "TestChildOff", "off")
 }
 

@@ -1,0 +1,115 @@
+#!/bin/bash
+# Runs pinion doctor, and tries advice that it gives: makes a machine that is worse
+# on purpose, follows the advice, and keeps the reports of before and after:
+#
+#   bench/doctor.sh OUT
+#
+# It takes about a minute. Each trial has three repeats, before and after in turn. DEVICE is what to check (default: auto), PINION the
+# command (default: .build/pinion). What needs root, or a control group, is left
+# out where it cannot be had; nothing that other processes notice is changed, but
+# with SYSTEM=1, which switches huge pages off for some seconds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${1:?usage: bench/doctor.sh OUT}
+mkdir -p "$out"
+out=$(realpath "$out")
+pinion=${PINION:-$PWD/.build/pinion}
+device=${DEVICE:-auto}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" # the disk that is read, and no path of this machine in a report
+
+doctor() { "$pinion" doctor --device "$device" "$@"; }
+
+# trial NAME CHECKS BEFORE AFTER: two programs that start a command, in turn.
+trial() {
+	for i in 1 2 3; do
+		"$3" "$pinion" doctor --device "$device" --only "$2" --json >"$out/doctor-$1-before-$i.json" || true
+		"$4" "$pinion" doctor --device "$device" --only "$2" --json >"$out/doctor-$1-after-$i.json" || true
+	done
+	python3 - "$out/doctor-$1" <<-'PY'
+		import json, sys
+		for when in "before", "after":
+		    runs = [json.load(open(f"{sys.argv[1]}-{when}-{i}.json"))["checks"] for i in (1, 2, 3)]
+		    for checks in zip(*runs):
+		        said = dict.fromkeys(c.get("measured") or c.get("reason") for c in checks)
+		        print(f"  {when:6}  {checks[0]['status']:7}  {checks[0]['name']:14}  {' | '.join(said)}")
+	PY
+}
+plain() { "$@"; }
+
+# feed NAME BEFORE AFTER: photos a second, on the host, where decoding is the work.
+feed() {
+	for i in 1 2 3; do
+		"$2" "$pinion" feed --device host --epochs 1 --json >"$out/doctor-$1-feed-before-$i.json" 2>/dev/null
+		"$3" "$pinion" feed --device host --epochs 1 --json >"$out/doctor-$1-feed-after-$i.json" 2>/dev/null
+	done
+	python3 - "$out/doctor-$1-feed" <<-'PY'
+		import json, sys
+		for when in "before", "after":
+		    rates = sorted(json.load(open(f"{sys.argv[1]}-{when}-{i}.json"))["samples_per_s"] for i in (1, 2, 3))
+		    print(f"  {when:6}  {rates[1]:.0f} photos a second ({rates[0]:.0f} to {rates[2]:.0f})")
+	PY
+}
+
+doctor >"$out/doctor.txt" || true
+cat "$out/doctor.txt"
+doctor --json >"$out/doctor.json" || true
+export XDG_CACHE_HOME=$tmp/cache
+"$pinion" feed --device host --epochs 1 >/dev/null 2>&1 # makes the photos
+
+echo "== cpu-quota: unset GOMAXPROCS"
+one() { GOMAXPROCS=1 "$@"; }
+trial processors cpu-quota,copy-threads one plain
+feed processors one plain
+
+echo "== libraries: install libturbojpeg"
+without() { PINION_LIB_TURBOJPEG=off "$@"; }
+trial libraries libraries without plain
+feed libraries without plain
+
+echo "== open-files: ulimit -n"
+few() { sh -c 'ulimit -S -n 1024; "$@"; exit' sh "$@"; } # it looks at its parent's limit
+many() { sh -c 'ulimit -S -n "$(ulimit -H -n)"; "$@"; exit' sh "$@"; }
+trial files open-files few many
+
+echo "== cache-folder: XDG_CACHE_HOME"
+nowhere() { XDG_CACHE_HOME=/proc "$@"; }
+trial cache cache-folder nowhere plain
+
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	echo "== memlock: the capability IPC_LOCK"
+	bounded() { (ulimit -S -l 8192 && setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "$@"); }
+	trial memlock memlock,pin-cost bounded plain
+fi
+if unshare -m true 2>/dev/null; then
+	echo "== shared-memory: mount -o remount,size=8G"
+	small() { unshare -m sh -c 'mount -t tmpfs -o size=64m none /dev/shm && "$@"' sh "$@"; }
+	grown() { unshare -m sh -c 'mount -t tmpfs -o size=64m none /dev/shm && mount -o remount,size=8G /dev/shm && "$@"' sh "$@"; }
+	trial shm shared-memory small grown
+fi
+group=/sys/fs/cgroup/cpu/pinion-doctor-$$
+if mkdir "$group" 2>/dev/null; then
+	echo "== cpu-quota: raise the quota"
+	inside() { sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "$@"; }
+	limited() { echo 50000 >"$group/cpu.cfs_quota_us" && inside "$@"; }
+	raised() { echo -1 >"$group/cpu.cfs_quota_us" && inside "$@"; }
+	limited "$pinion" doctor --only copy-threads >/dev/null # and is stopped meanwhile
+	trial quota cpu-quota limited raised
+	feed quota limited raised
+	rmdir "$group" || true
+fi
+if [ -n "${SYSTEM:-}" ]; then
+	echo "== huge-pages: madvise"
+	file=/sys/kernel/mm/transparent_hugepage/enabled
+	was=$(sed 's/.*\[\(.*\)\].*/\1/' $file)
+	trap 'echo "$was" >$file; rm -rf "$tmp"' EXIT
+	never() { echo never >$file && "$@"; echo "$was" >$file; }
+	madvise() { echo madvise >$file && "$@"; echo "$was" >$file; }
+	trial huge huge-pages,pin-cost never madvise
+fi
+if "$pinion" doctor --device "$device" --only calibration --json | grep -q '"warn"'; then
+	echo "== calibration: pinion bench link --calibrate"
+	calibrated() { "$pinion" bench link --device "$device" --calibrate >"$tmp/calibrate.txt" && "$@"; }
+	trial calibration calibration,staged-copies plain calibrated
+fi
