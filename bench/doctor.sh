@@ -1,16 +1,18 @@
 #!/bin/bash
 # Runs pinion doctor, and tries advice that it gives: makes a machine that is worse
-# on purpose, follows the advice, and keeps the reports of before and after:
+# on purpose, follows the advice, and keeps the documents of before and after:
 #
 #   bench/doctor.sh OUT
 #
-# It takes about a minute. Each trial has three repeats, before and after in turn. DEVICE is what to check (default: auto), PINION the
-# command (default: .build/pinion). What needs root, or a control group, is left
-# out where it cannot be had; nothing that other processes notice is changed, but
-# with SYSTEM=1, which switches huge pages off for some seconds.
+# It writes to OUT/doctor: report.txt, report.json, and a file for each trial with
+# three documents of before and three of after, taken in turn. It takes about a
+# minute. DEVICE is what to check (default: auto), PINION the command (default:
+# .build/pinion). What needs root, or a control group, is left out where it cannot
+# be had; nothing that other processes notice is changed, but with SYSTEM=1, which
+# switches huge pages off for some seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=${1:?usage: bench/doctor.sh OUT}
+out=${1:?usage: bench/doctor.sh OUT}/doctor
 mkdir -p "$out"
 out=$(realpath "$out")
 pinion=${PINION:-$PWD/.build/pinion}
@@ -21,40 +23,43 @@ cd "$tmp" # the disk that is read, and no path of this machine in a report
 
 doctor() { "$pinion" doctor --device "$device" "$@"; }
 
-# trial NAME CHECKS BEFORE AFTER: two programs that start a command, in turn.
-trial() {
+# inturn BEFORE AFTER COMMAND…: BEFORE and AFTER are programs that start a command.
+inturn() {
 	for i in 1 2 3; do
-		"$3" "$pinion" doctor --device "$device" --only "$2" --json >"$out/doctor-$1-before-$i.json" || true
-		"$4" "$pinion" doctor --device "$device" --only "$2" --json >"$out/doctor-$1-after-$i.json" || true
+		"$1" "${@:3}" >"$tmp/before-$i.json" 2>/dev/null || true # a check may fail
+		"$2" "${@:3}" >"$tmp/after-$i.json" 2>/dev/null || true
 	done
-	python3 - "$out/doctor-$1" <<-'PY'
+}
+
+# keep NAME: prints what was measured, and writes one file.
+keep() {
+	python3 - "$out/$1.json" <<-'PY'
 		import json, sys
-		for when in "before", "after":
-		    runs = [json.load(open(f"{sys.argv[1]}-{when}-{i}.json"))["checks"] for i in (1, 2, 3)]
-		    for checks in zip(*runs):
+		runs = {when: [json.load(open(f"{when}-{i}.json")) for i in (1, 2, 3)] for when in ("before", "after")}
+		for when, documents in runs.items():
+		    if "checks" not in documents[0]:
+		        rates = sorted(d["samples_per_s"] for d in documents)
+		        print(f"  {when:6}  {rates[1]:.0f} photos a second ({rates[0]:.0f} to {rates[2]:.0f})")
+		        continue
+		    for checks in zip(*(d["checks"] for d in documents)):
 		        said = dict.fromkeys(c.get("measured") or c.get("reason") for c in checks)
 		        print(f"  {when:6}  {checks[0]['status']:7}  {checks[0]['name']:14}  {' | '.join(said)}")
+		with open(sys.argv[1], "w") as f:
+		    json.dump(runs, f, indent=1, ensure_ascii=False)
+		    f.write("\n")
 	PY
 }
+
+# trial NAME CHECKS BEFORE AFTER
+trial() { inturn "$3" "$4" "$pinion" doctor --device "$device" --only "$2" --json && keep "$1"; }
+
+# feed NAME BEFORE AFTER: photos on the host, where decoding is the work.
+feed() { inturn "$2" "$3" "$pinion" feed --device host --epochs 1 --json && keep "$1-feed"; }
+
 plain() { "$@"; }
 
-# feed NAME BEFORE AFTER: photos a second, on the host, where decoding is the work.
-feed() {
-	for i in 1 2 3; do
-		"$2" "$pinion" feed --device host --epochs 1 --json >"$out/doctor-$1-feed-before-$i.json" 2>/dev/null
-		"$3" "$pinion" feed --device host --epochs 1 --json >"$out/doctor-$1-feed-after-$i.json" 2>/dev/null
-	done
-	python3 - "$out/doctor-$1-feed" <<-'PY'
-		import json, sys
-		for when in "before", "after":
-		    rates = sorted(json.load(open(f"{sys.argv[1]}-{when}-{i}.json"))["samples_per_s"] for i in (1, 2, 3))
-		    print(f"  {when:6}  {rates[1]:.0f} photos a second ({rates[0]:.0f} to {rates[2]:.0f})")
-	PY
-}
-
-doctor >"$out/doctor.txt" || true
-cat "$out/doctor.txt"
-doctor --json >"$out/doctor.json" || true
+doctor | tee "$out/report.txt" || true
+doctor --json >"$out/report.json" || true
 export XDG_CACHE_HOME=$tmp/cache
 "$pinion" feed --device host --epochs 1 >/dev/null 2>&1 # makes the photos
 
@@ -104,12 +109,22 @@ if [ -n "${SYSTEM:-}" ]; then
 	file=/sys/kernel/mm/transparent_hugepage/enabled
 	was=$(sed 's/.*\[\(.*\)\].*/\1/' $file)
 	trap 'echo "$was" >$file; rm -rf "$tmp"' EXIT
-	never() { echo never >$file && "$@"; echo "$was" >$file; }
-	madvise() { echo madvise >$file && "$@"; echo "$was" >$file; }
-	trial huge huge-pages,pin-cost never madvise
+	with() { # MODE COMMAND…
+		echo "$1" >$file
+		"${@:2}"
+		echo "$was" >$file
+	}
+	never() { with never "$@"; }
+	madvise() { with madvise "$@"; }
+	trial huge-pages huge-pages,pin-cost never madvise
 fi
-if "$pinion" doctor --device "$device" --only calibration --json | grep -q '"warn"'; then
+if doctor --only calibration --json | grep -q '"warn"'; then
 	echo "== calibration: pinion bench link --calibrate"
-	calibrated() { "$pinion" bench link --device "$device" --calibrate >"$tmp/calibrate.txt" && "$@"; }
-	trial calibration calibration,staged-copies plain calibrated
+	model() { # yes or no, COMMAND…; measured once
+		[ "$1" = no ] || [ -d model ] || XDG_CACHE_HOME=$tmp/model "$pinion" bench link --device "$device" --calibrate >/dev/null
+		XDG_CACHE_HOME=$tmp/$([ "$1" = yes ] && echo model || echo none) "${@:2}"
+	}
+	before() { model no "$@"; }
+	after() { model yes "$@"; }
+	trial calibration calibration,staged-copies before after
 fi

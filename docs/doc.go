@@ -7,3 +7,4 @@ package docs
 
 //go:generate go run ../bench/benchdoc -root ..
 //go:generate go test -run TestFormats -update
+//go:generate go test ../doctor -run TestDocs -update

@@ -123,6 +123,7 @@ outputs = {
     "processes": lambda: shell("pinion bench processes --size 16MiB"),
     "managed": lambda: shell("pinion bench managed --size 16MiB"),
     "devices": lambda: shell("pinion devices"),
+    "doctor": lambda: shell("pinion doctor"),
     "error": lambda: shell("pinion feed ~/photo; echo \"exit status $?\""),
     "oom": lambda: example("./examples/oom"),
     "leak": lambda: example("./examples/leak"),
@@ -136,7 +137,7 @@ def main():
     names = sys.argv[1:] or list(outputs)
     prepare()
     texts = {name: outputs[name]() for name in names}
-    for path in [root + "/README.md", root + "/docs/tune.md", root + "/docs/timeline.md"] + glob.glob(root + "/docs/guide/*.md"):
+    for path in [root + "/README.md", root + "/docs/tune.md", root + "/docs/timeline.md", root + "/docs/doctor.md"] + glob.glob(root + "/docs/guide/*.md"):
         with open(path) as f:
             text = old = f.read()
         for name, output in texts.items():

@@ -103,7 +103,7 @@ func checkCuFile(m *machine) Result {
 func checkTemp(m *machine) Result {
 	const why = "Files are written beside and renamed, and sockets and samples are made here."
 	if err := m.write(m.temp); err != nil {
-		return fail(m.temp+": "+oneLine(err.Error()), why, "Name a folder that can be written: TMPDIR=/path. If it is full: `du -xh "+m.temp+" | sort -h | tail`.")
+		return fail(oneLine(err.Error()), why, "Name a folder that can be written: TMPDIR=/path. If it is full: `du -xh "+m.temp+" | sort -h | tail`.")
 	}
 	measured := "writable"
 	if _, free, err := m.space(m.temp); err == nil {

@@ -36,13 +36,16 @@ func checkGPUProcesses(m *machine) Result {
 	const remedy = "`nvidia-smi` lists them. Stop them, or take another GPU: CUDA_VISIBLE_DEVICES=1."
 	var names []string
 	var bytes int64
-	for i, p := range f.Processes.Value {
-		if i < 3 {
+	n := 0
+	for _, p := range f.Processes.Value {
+		if p.Graphics && p.UsedBytes < gib { // a desktop
+			continue
+		}
+		if n++; n <= 3 {
 			names = append(names, m.process(p))
 		}
 		bytes += max(p.UsedBytes, 0)
 	}
-	n := len(f.Processes.Value)
 	if n > len(names) {
 		names = append(names, fmt.Sprintf("%d more", n-len(names)))
 	}

@@ -229,8 +229,8 @@ type stagedRate struct {
 
 // loadFacts are what NVML says while copies run.
 type loadFacts struct {
-	Link    nvml.Link    `json:"link"` // the most that was seen
-	Reasons nvml.Reasons `json:"reasons"`
+	Link    nvml.Link    `json:"link"`    // the most that was seen
+	Reasons nvml.Reasons `json:"reasons"` // that held all the time
 	Clocks  nvml.Clocks  `json:"clocks"`
 }
 

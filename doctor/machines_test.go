@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,7 +98,7 @@ func (f *fakeMachine) machine() *machine {
 		write: func(folder string) error {
 			for _, no := range f.NotWritable {
 				if folder == no {
-					return &fs.PathError{Op: "open", Path: folder + "/x", Err: fs.ErrPermission}
+					return fmt.Errorf("%s: %w", folder, fs.ErrPermission)
 				}
 			}
 			return nil

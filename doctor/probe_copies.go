@@ -25,7 +25,7 @@ const (
 	leastCopy   = 1 << 20
 	copyRepeats = 5
 	copyTime    = 700 * time.Millisecond // for the repeats of one path, 2 at least
-	loadTime    = 300 * time.Millisecond // of copies during which NVML is asked
+	loadTime    = 400 * time.Millisecond // of copies during which NVML is asked
 	mostThreads = 16
 )
 
@@ -203,6 +203,7 @@ func (c *copying) loaded(ctx context.Context, busID string) (l known[loadFacts],
 			}
 		}
 	}()
+	always := ^nvml.Reasons(0)
 	for begin := time.Now(); time.Since(begin) < loadTime && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		link, err := gpu.Link()
 		if err != nil {
@@ -211,9 +212,16 @@ func (c *copying) loaded(ctx context.Context, busID string) (l known[loadFacts],
 		}
 		seen := &l.Value.Link
 		*seen = nvml.Link{Gen: max(seen.Gen, link.Gen), Width: max(seen.Width, link.Width), MaxGen: link.MaxGen, MaxWidth: link.MaxWidth}
-		reasons, _ := gpu.Slowdown()
-		l.Value.Reasons |= reasons
+		// While clocks change, at first, the hardware may say that it slows down.
+		if reasons, err := gpu.Slowdown(); err != nil {
+			always = 0
+		} else if time.Since(begin) > loadTime/2 {
+			always &= reasons
+		}
 		l.Value.Clocks, _ = gpu.Clocks()
+	}
+	if always != ^nvml.Reasons(0) {
+		l.Value.Reasons = always
 	}
 	close(stop)
 	return l, <-copied

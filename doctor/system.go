@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -46,21 +48,24 @@ func thisSystem() system {
 func processors() int { return runtime.GOMAXPROCS(0) }
 
 // writeIn makes a file in a folder, or in the nearest one above that exists, and
-// removes it.
+// removes it. Its error names the folder.
 func writeIn(folder string) error {
 	for !exists(folder) && filepath.Dir(folder) != folder {
 		folder = filepath.Dir(folder)
 	}
 	f, err := os.CreateTemp(folder, ".pinion-doctor-*")
+	if err == nil {
+		_, err = f.Write([]byte("x"))
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", folder, err)
 	}
-	_, err = f.Write([]byte("x"))
-	f.Close()
-	if e := os.Remove(f.Name()); err == nil {
-		err = e
-	}
-	return err
+	return nil
 }
 
 func exists(path string) bool {
