@@ -34,10 +34,12 @@ inturn() {
 # keep NAME: prints what was measured, and writes one file.
 keep() {
 	python3 - "$out/$1.json" <<-'PY'
-		import json, sys
+		import json, os, sys
 		runs = {when: [json.load(open(f"{when}-{i}.json")) for i in (1, 2, 3)] for when in ("before", "after")}
 		for when, documents in runs.items():
 		    if "checks" not in documents[0]:
+		        for d in documents: # its folder is of no interest
+		            d["dataset"] = os.path.basename(d["dataset"])
 		        rates = sorted(d["samples_per_s"] for d in documents)
 		        print(f"  {when:6}  {rates[1]:.0f} photos a second ({rates[0]:.0f} to {rates[2]:.0f})")
 		        continue
