@@ -65,3 +65,20 @@ func (c *counted) Write(b []byte) (int, error) {
 	*c += counted(len(b))
 	return len(b), nil
 }
+
+// What a look at the newest spans of a full recording takes.
+func BenchmarkSpans(b *testing.B) {
+	r, err := Start(Options{Every: time.Hour})
+	testkit.OK(b, err)
+	defer r.Stop()
+	row, name := r.row("loader", "worker 1"), r.name("samples")
+	for i := range int64(1 << 20) {
+		r.put(record{row: row, name: name, start: i * 1000, end: i*1000 + 500})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(r.Spans(0, 5000)); n != 5000 {
+			b.Fatal(n)
+		}
+	}
+}

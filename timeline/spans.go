@@ -58,7 +58,7 @@ type Span struct {
 }
 
 // Spans returns what ended at or after since, in the order of the starts, at most so
-// many: when there are more, the newest. Work of a device is there [Options].Every
+// many: when there are more, those that were recorded last. Work of a device is there [Options].Every
 // after it ended. For the last five seconds, ask for
 //
 //	r.Spans(r.Now()-5*time.Second, 5000)
@@ -66,15 +66,12 @@ type Span struct {
 // It holds up those who record for as long as it takes to copy what it returns.
 func (r *Recording) Spans(since time.Duration, most int) []Span {
 	r.mu.Lock()
-	list := r.store.since(int64(since))
+	list := r.store.since(int64(since), most)
 	rows, names := r.store.rows.list, r.store.names.list // they only grow
 	r.mu.Unlock()
 	spans := []Span{}
 	for i := range list {
 		x := &list[i]
-		if x.kind == kindCounter {
-			continue
-		}
 		row := rows[x.row]
 		s := Span{
 			Group: row.group, Row: row.name, Name: names[x.name],
@@ -92,10 +89,7 @@ func (r *Recording) Spans(since time.Duration, most int) []Span {
 			spans = append(spans, s)
 		}
 	}
-	if len(spans) > most {
-		slices.SortStableFunc(spans, func(a, b Span) int { return cmp.Compare(a.EndSeconds, b.EndSeconds) })
-		spans = spans[len(spans)-max(most, 0):]
-	}
+	spans = spans[:min(len(spans), max(most, 0))] // a call and its work are one record
 	slices.SortStableFunc(spans, func(a, b Span) int { return cmp.Compare(a.StartSeconds, b.StartSeconds) })
 	return spans
 }

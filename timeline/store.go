@@ -171,22 +171,30 @@ func (s *store) span(row probe.Row, name string, r record) {
 	s.put(r)
 }
 
-// since copies what ended since a time, the oldest first; nothing of it changes any
-// more.
-func (s *store) since(t int64) (out []record) {
+// all copies what there is, the oldest first.
+func (s *store) all() (out []record) {
 	room := 0
 	for _, c := range s.chunks {
-		if c.end >= t {
-			room += c.n
-		}
+		room += c.n
 	}
 	out = make([]record, 0, room)
 	for _, c := range s.chunks {
+		out = append(out, c.records[:c.n]...)
+	}
+	return out
+}
+
+// since copies the spans that ended at t or later, at most so many, the newest first.
+func (s *store) since(t int64, most int) (out []record) {
+	for _, c := range slices.Backward(s.chunks) {
 		if c.end < t {
 			continue
 		}
-		for i := range c.n {
-			if r := &c.records[i]; r.last() >= t {
+		for i := c.n - 1; i >= 0; i-- {
+			if len(out) >= most {
+				return out
+			}
+			if r := &c.records[i]; r.kind != kindCounter && r.last() >= t {
 				out = append(out, *r)
 			}
 		}

@@ -22,7 +22,7 @@ func (r *Recording) view() *view {
 	v := &view{untimed: r.Untimed(), errors: map[string]int64{}, calls: map[string]bool{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v.records = r.store.since(0)
+	v.records = r.store.all()
 	v.rows, v.names, v.dropped = r.store.rows.list, r.store.names.list, r.store.dropped
 	for id, bound := range r.clocks {
 		v.errors[id] = bound
