@@ -5,7 +5,7 @@
 #
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, shares (its products in little
-# memory, alone: a minute), tier, weights, hold, processes,
+# memory and arrays in a store, alone: a minute), tier, weights, hold, processes,
 # photos, feed, timeline, tune, top (half a minute), doctor (pinion doctor, and its
 # advice: a minute), python. By default check, link, moves, processes and photos.
 # Each can run alone, into the same folder. Work with more than the device has:
@@ -185,14 +185,14 @@ part_outofcore() {
 	step "outofcore: PyTorch"
 	peer torch-outofcore torch_outofcore --repeats 2
 	step "outofcore: the rest"
-	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only tf32,shares,turned,pageable,arrays >"$out/outofcore-more.json"
+	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only tf32,shares,turned,pageable,arrays,stored >"$out/outofcore-more.json"
 }
 
 part_shares() {
 	check outofcore
 	export XDG_CACHE_HOME=$tmp
 	[ -n "${QUICK:-}" ] || $pinion bench link --device "$device" --calibrate
-	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only shares,turned >"$out/outofcore-shares.json"
+	"$build/outofcore" --device "$device" "${quick[@]}" --repeats 3 --only shares,turned,stored >"$out/outofcore-shares.json"
 }
 
 part_tier() {

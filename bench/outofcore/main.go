@@ -46,7 +46,7 @@ type options struct {
 
 func main() {
 	var o options
-	o.Flags("f32, tf32, bf16, shares, turned, pageable, arrays")
+	o.Flags("f32, tf32, bf16, shares, turned, pageable, arrays, stored")
 	flag.IntVar(&o.repeats, "repeats", 5, "repeats of each row")
 	flag.Parse()
 	harness.Main("outofcore", func(ctx context.Context, w io.Writer) error {
@@ -158,6 +158,7 @@ func measureAll(ctx context.Context, dev device.Device, o options) (*document, e
 		}},
 		{Name: "pageable", Measure: named("bf16, pageable", quarter, func(c *shape) { c.pinned = false })},
 		{Name: "arrays", Measure: b.arrays},
+		{Name: "stored", Measure: b.stored},
 	})
 	return &b.Document, err
 }
