@@ -33,6 +33,12 @@
 // series for single pools or loaders, so their number stays small however many come
 // and go.
 //
+// # Leaks
+//
+// [Track] runs the body of a loop, tells what each step leaves behind from what is
+// only cached, and names the lines that are responsible. Package leaks does the same
+// for other loops.
+//
 // # Cost
 //
 // The packages count always, as part of what they do: with locks that they hold
