@@ -106,14 +106,15 @@ def example(path):
 outputs = {
     "feed": lambda: shell("pinion feed ~/photos --batch 64 --shuffle"),
     "slow": lambda: shell("pinion feed ~/scans --batch 8"),
+    "slow-trace": lambda: shell("pinion feed ~/scans --batch 8 --trace scans.json | sed -n '/^Timeline/,$p'"),
     "slow-shrunk": lambda: shell("pinion feed ~/scans-256 --batch 8 --epochs 30"),
     "images": lambda: shell("pinion feed ~/photos --transform rrc:224,flip,jitter --decode auto"),
     "npz": lambda: shell("pinion feed train.npz --field images --label labels"),
     "targets": lambda: shell("pinion feed ~/photos --targets ~/masks --transform rrc:224,flip,jitter"),
     "order": lambda: shell("pinion feed ~/photos --shuffle --rank 0 --world 4 --stop-after 3 --save-state feed.json >/dev/null;"
-                           "pinion feed ~/photos --shuffle --rank 0 --world 4 --resume feed.json --digests batches.jsonl | head -4;"
+                           "pinion feed ~/photos --shuffle --rank 0 --world 4 --resume feed.json --digests batches.jsonl | head -5;"
                            "head -1 batches.jsonl | cut -c1-90"),
-    "skip": lambda: shell("pinion feed ~/scraped --on-error skip | head -12"),
+    "skip": lambda: shell("pinion feed ~/scraped --on-error skip | head -13"),
     "inspect": lambda: shell("pinion inspect ~/model | head -12; echo …; pinion inspect ~/model | tail -3"),
     "load": lambda: shell("pinion load ~/model"),
     "link": lambda: shell("pinion bench link --size 64MiB"),
