@@ -20,6 +20,7 @@ var probes = map[string]func(context.Context, request) (any, error){
 	"nvml":      probeNVML,
 	"libraries": probeLibraries,
 	"copies":    probeCopies,
+	"files":     probeFiles,
 	"disk":      probeDisk,
 }
 

@@ -13,7 +13,7 @@ var diskChecks = []Check{
 	{Name: "file-system", Family: "disk", Asks: "on what kind of file system does the data lie (--path)?", run: checkFileSystem},
 	{Name: "disk-read", Family: "disk", Asks: "how fast does the disk of the data read?", needs: []string{"disk"}, run: checkDiskRead},
 	{Name: "disk-room", Family: "disk", Asks: "is there room where the data lies?", run: checkDiskRoom},
-	{Name: "cufile", Family: "disk", Asks: "do files move straight between disk and GPU?", gpu: true, needs: []string{"libraries"}, run: checkCuFile},
+	{Name: "cufile", Family: "disk", Asks: "do files move straight between disk and GPU?", gpu: true, needs: []string{"libraries", "files"}, run: checkCuFile},
 	{Name: "temp-folder", Family: "disk", Asks: "can temporary files be written?", run: checkTemp},
 	{Name: "cache-folder", Family: "disk", Asks: "can results be kept, such as the model of the link?", run: checkCache},
 }
@@ -87,7 +87,7 @@ func checkDiskRoom(m *machine) Result {
 
 func checkCuFile(m *machine) Result {
 	const why = "Where cuFile does not move files straight it copies them through host memory, slower than Pinion's own path, which is then taken."
-	f := m.device.facts.Straight
+	f := m.files.facts.Straight
 	if f.Value {
 		return ok("straight", why)
 	}

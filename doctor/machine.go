@@ -26,6 +26,7 @@ type machine struct {
 	nvml      outcome[nvmlFacts]
 	libraries outcome[[]libraryFact]
 	copies    outcome[copyFacts]
+	files     outcome[filesFacts]
 	disk      outcome[diskFacts]
 }
 
@@ -42,13 +43,14 @@ func newMachine(s system, o Options) *machine {
 	m.nvml.set("nvml", "asking NVML", 4*time.Second)
 	m.libraries.set("libraries", "loading libraries", 4*time.Second)
 	m.copies.set("copies", "measuring copies", 10*time.Second)
+	m.files.set("files", "asking cuFile", 5*time.Second)
 	m.disk.set("disk", "reading from the disk", 5*time.Second)
 	return m
 }
 
 // probe finds one by its name.
 func (m *machine) probe(name string) gatherer {
-	for _, p := range []gatherer{&m.device, &m.nvml, &m.libraries, &m.copies, &m.disk} {
+	for _, p := range []gatherer{&m.device, &m.nvml, &m.libraries, &m.copies, &m.files, &m.disk} {
 		if p.called() == name {
 			return p
 		}
@@ -96,11 +98,16 @@ func (o *outcome[T]) gather(ctx context.Context, m *machine, say func(string)) {
 	limited, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	text, err := m.start(limited, o.name, m.request)
-	if err == nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // of the run, not of the probe
+		err = errNoTime
+	case err == nil:
 		err = json.Unmarshal(text, &o.facts)
 	}
 	o.err = err
 }
+
+var errNoTime = &refusedError{"no time was left: a run takes " + units.Duration(totalLimit) + " at most"}
 
 var errNoChild = errors.New("this program runs no probes")
 
@@ -150,6 +157,7 @@ var brokenRemedies = map[string]string{
 	"nvml":      "Try `nvidia-smi`, which asks the same library. If it hangs too: `sudo dmesg | grep -i -e nvrm -e xid`, then a reboot. PINION_LIB_NVML=off does without.",
 	"libraries": "Switch off the library that is at fault: one of PINION_LIB_CUDA, PINION_LIB_CUFILE, PINION_LIB_NVJPEG, PINION_LIB_NVML, PINION_LIB_TURBOJPEG set to off.",
 	"copies":    "Look for errors of the driver: `sudo dmesg | grep -i -e nvrm -e xid -e aer`. Try again while nothing else runs: a busy machine may be too slow.",
+	"files":     "Do without cuFile: PINION_LIB_CUFILE=off. Look for a disk or a server that does not answer: `sudo dmesg | tail -50`, `mount`.",
 	"disk":      "Look for a disk or a server that does not answer: `sudo dmesg | tail -50`, `mount`, `ps -eo pid,stat,comm | grep ' D'`.",
 }
 
@@ -179,7 +187,11 @@ type deviceFacts struct {
 	Error        string        `json:"error"`     // why it could not be opened; then nothing else is known
 	Peers        []peerFact    `json:"peers"`     // the other devices of its backend
 	Model        known[string] `json:"model"`     // when that of the link was measured
-	Straight     known[bool]   `json:"straight"`  // files move between disk and device
+}
+
+// filesFacts are about files at the path of the data, and the device.
+type filesFacts struct {
+	Straight known[bool] `json:"straight"` // they move between disk and device
 }
 
 type peerFact struct {

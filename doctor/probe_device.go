@@ -44,7 +44,6 @@ func probeDevice(_ context.Context, req request) (_ any, err error) {
 	} else {
 		facts.Model.Value = m.MeasuredAt.UTC().Format(time.DateOnly)
 	}
-	facts.Straight = straight(dev, req.Path)
 	return facts, nil
 }
 
@@ -76,37 +75,42 @@ func peers(dev device.Device) (list []peerFact) {
 	return list
 }
 
-// straight asks whether files at path move straight to the device.
-func straight(dev device.Device, path string) (k known[bool]) {
+// probeFiles asks whether files at the path move straight to the device.
+func probeFiles(_ context.Context, req request) (_ any, err error) {
+	dev, _, err := openDevice(req.Device)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
 	mover, ok := device.As[device.FileMover](dev)
 	if !ok {
-		k.Reason = "this device moves no files"
-		return k
+		return nil, errors.New("this device moves no files")
 	}
-	file, err := anyFile(path)
+	file, err := anyFile(req.Path)
 	if err != nil {
-		k.Reason = oneLine(err.Error())
-		return k
+		return nil, err
 	}
 	defer file.Close()
-	if err := mover.MovesStraight(file); err != nil {
-		k.Reason = oneLine(err.Error())
-		return k
-	}
-	k.Value = true
-	return k
+	no := mover.MovesStraight(file)
+	return filesFacts{know(no == nil, no)}, nil
 }
 
 // anyFile opens path, or a file in that folder, or the folder itself: it is only
 // asked where it lies.
 func anyFile(path string) (*os.File, error) {
-	entries, _ := os.ReadDir(path)
+	const some = 100 // entries, of perhaps millions
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	entries, _ := f.ReadDir(some)
 	for _, e := range entries {
 		if e.Type().IsRegular() {
+			f.Close()
 			return os.Open(filepath.Join(path, e.Name()))
 		}
 	}
-	return os.Open(path)
+	return f, nil
 }
 
 func probeNVML(_ context.Context, req request) (any, error) {

@@ -144,7 +144,7 @@ func (m *machine) check(ctx context.Context, c Check, say func(string)) Result {
 	case r := <-done:
 		return r
 	case <-ctx.Done():
-		return skipped("no time was left: a run takes %s at most", units.Duration(totalLimit))
+		return skipped("%s", errNoTime)
 	case <-time.After(checkLimit):
 		return fail("no answer within "+units.Duration(checkLimit), "A file of the system that does not answer holds up every program that reads it.",
 			"Look for hung file systems: `dmesg | tail -50`, and processes in state D: `ps -eo pid,stat,wchan,comm | grep ' D'`.")

@@ -156,6 +156,20 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// A probe that the end of the run cut short is not at fault.
+func TestNoTime(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	m := readMachine(t, "h200").machine()
+	m.start = func(ctx context.Context, _ string, _ request) ([]byte, error) {
+		<-ctx.Done()
+		return nil, &brokenError{what: "no answer"}
+	}
+	if r := m.check(ctx, Checks()[0], func(string) {}); r.Status != Skipped || !strings.Contains(r.Reason, "no time") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A check that panics is one that failed.
 func TestPanic(t *testing.T) {
 	m := readMachine(t, "h200").machine()
@@ -230,4 +244,21 @@ func FuzzFiles(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Each probe can be gathered, and there is a remedy where it hangs.
+func TestEachProbe(t *testing.T) {
+	m := newMachine(thisSystem(), Options{})
+	for name := range probes {
+		if m.probe(name).called() != name || brokenRemedies[name] == "" {
+			t.Errorf("%s: %q", name, brokenRemedies[name])
+		}
+	}
+	for _, c := range Checks() {
+		for _, need := range c.needs {
+			if probes[need] == nil {
+				t.Errorf("%s needs %s", c.Name, need)
+			}
+		}
+	}
 }
