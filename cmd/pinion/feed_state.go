@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +30,7 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 	if err != nil {
 		return err
 	}
-	if samePath(f.digests, f.saveState) || samePath(f.digests, f.resume) {
+	if cli.SamePath(f.digests, f.saveState) || cli.SamePath(f.digests, f.resume) {
 		return cli.BadUsage(cmd, "--digests and the state cannot both be %s", f.digests)
 	}
 	if f.saveState == "" {
@@ -47,27 +45,11 @@ func (f *feedFlags) checkPlaces(cmd *cobra.Command, read []string) error {
 // notOver fails where the file that a flag names is among what is read.
 func notOver(cmd *cobra.Command, read []string, flag, path string) error {
 	for _, data := range read {
-		if samePath(data, path) {
+		if cli.SamePath(data, path) {
 			return cli.BadUsage(cmd, "--%s would be written over the data in %s", flag, data)
 		}
 	}
 	return nil
-}
-
-// samePath reports whether two paths, if any, are of one file, however they are
-// written.
-func samePath(a, b string) bool {
-	if a == "" || b == "" {
-		return false
-	}
-	first, err := os.Stat(a)
-	second, other := os.Stat(b)
-	if err == nil && other == nil {
-		return os.SameFile(first, second)
-	}
-	a, err = filepath.Abs(a)
-	b, other = filepath.Abs(b)
-	return err == nil && other == nil && a == b
 }
 
 // keepState saves where a run is, also where it was cut short, and says how to

@@ -100,6 +100,16 @@ func TestTraceRefused(t *testing.T) {
 			t.Fatal("the data is gone")
 		}
 	}
+	for _, flag := range []string{"--targets", "--digests", "--save-state"} {
+		path := data
+		if flag != "--targets" {
+			path = filepath.Join(dir, "new.json")
+		}
+		r := pinion(t, "feed", featuresFile(t), "--device", "host", flag, path, "--trace", path)
+		if r.code != exitUsage || !strings.Contains(r.stderr, "--trace and "+flag+" cannot both be") {
+			t.Errorf("%s: exit code %d: %s", flag, r.code, r.stderr)
+		}
+	}
 	// A command line that is wrong writes nothing.
 	path := filepath.Join(dir, "t.json")
 	if r := pinion(t, "feed", data, "--device", "host", "--batch", "x", "--trace", path); r.code != exitUsage {

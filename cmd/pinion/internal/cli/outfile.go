@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 )
@@ -73,4 +74,20 @@ func (l *LineFile) Close(keep bool) error {
 		return errors.Join(err, l.draft.Discard())
 	}
 	return l.draft.Commit()
+}
+
+// SamePath reports whether two paths, if any, are of one file, however they are
+// written.
+func SamePath(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	first, err := os.Stat(a)
+	second, other := os.Stat(b)
+	if err == nil && other == nil {
+		return os.SameFile(first, second)
+	}
+	a, err = filepath.Abs(a)
+	b, other = filepath.Abs(b)
+	return err == nil && other == nil && a == b
 }

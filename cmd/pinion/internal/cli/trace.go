@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -57,11 +57,23 @@ func (t *Trace) create(cmd *cobra.Command, args []string) (*atomicfile.File, err
 	if t.file == "" {
 		return nil, BadUsage(cmd, "--trace needs the name of a file")
 	}
-	trace, err := os.Stat(t.file)
 	for _, arg := range args {
-		if data, dataErr := os.Stat(arg); err == nil && dataErr == nil && os.SameFile(trace, data) {
+		if SamePath(arg, t.file) {
 			return nil, BadUsage(cmd, "--trace would be written over the data in %s", arg)
 		}
+	}
+	var other *pflag.Flag // that names the file too
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if f.Name != "trace" && slices.ContainsFunc(values, func(v string) bool { return SamePath(v, t.file) }) {
+			other = f
+		}
+	})
+	if other != nil {
+		return nil, BadUsage(cmd, "--trace and --%s cannot both be %s", other.Name, t.file)
 	}
 	file, err := CreateFile(t.file)
 	if err != nil {
