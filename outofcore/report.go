@@ -86,8 +86,12 @@ func (r Report) String() string {
 	}
 	var t strings.Builder
 	fmt.Fprintf(&t, "%d x %d x %d of %v by %s, %s\n", q.M, q.N, q.K, q.Type, r.Library, memory)
-	fmt.Fprintf(&t, "%s of tiles of %d x %d x %d in %s of device memory\n", units.Count(p.Products, "product"),
-		p.TileM, p.TileN, p.TileK, units.Bytes(p.DeviceBytes()))
+	slots := fmt.Sprintf("%d of A, %d of B", p.A.Count, p.B.Count)
+	if p.B.Count == 0 {
+		slots = fmt.Sprintf("%d of A or B", p.A.Count)
+	}
+	fmt.Fprintf(&t, "%s of tiles of %d x %d x %d; room for %s and %d of C in %s of device memory\n", units.Count(p.Products, "product"),
+		p.TileM, p.TileN, p.TileK, slots, p.Sums.Count, units.Bytes(p.DeviceBytes()))
 	table := texttable.New("", ">moved", ">least", ">times", ">at", ">expected", ">rows of")
 	rate := func(bytes int64, seconds float64) string {
 		if seconds == 0 {
@@ -119,8 +123,9 @@ func (r Report) String() string {
 		times.Add("products alone", units.Seconds(r.Floor.ComputeSeconds), "by a measured rate")
 	}
 	times.Add("link alone", units.Seconds(r.Floor.LinkSeconds), fmt.Sprintf("the least bytes, at %s in, %s out", units.Rate(q.H2DRate), units.Rate(q.D2HRate)))
-	times.Add("planned", units.Seconds(p.Seconds), "")
-	times.Add("wall", units.Duration(r.Wall), units.Digits(r.FlopRate()/1e9)+" GFLOP/s")
+	ofFloor := func(seconds float64) string { return units.Digits(seconds/r.Floor.Seconds()) + " times the floor" }
+	times.Add("planned", units.Seconds(p.Seconds), ofFloor(p.Seconds)+", the longer of these")
+	times.Add("wall", units.Duration(r.Wall), ofFloor(r.Wall.Seconds())+"; "+units.Digits(r.FlopRate()/1e9)+" GFLOP/s")
 	at := r.Times()
 	times.Add("  setup", units.Duration(at.Setup), "")
 	times.Add("  first tiles", units.Duration(at.FirstTiles), fmt.Sprintf("until a product could begin; planned %s", units.Seconds(p.Lanes.Products.Began)))

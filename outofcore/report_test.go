@@ -64,7 +64,7 @@ func TestReport(t *testing.T) {
 		if in != report.Plan.H2DBytes || out != report.Plan.D2HBytes {
 			t.Errorf("the matrices moved %d and %d bytes, all of it is %d and %d", in, out, report.Plan.H2DBytes, report.Plan.D2HBytes)
 		}
-		for _, want := range []string{"  A ", "  B ", "rows of", "first tiles", "waiting", "last tiles", "closing", "planned", "expected"} {
+		for _, want := range []string{"  A ", "  B ", "rows of", "room for", "times the floor", "first tiles", "waiting", "last tiles", "closing", "planned", "expected"} {
 			if !strings.Contains(report.String(), want) {
 				t.Errorf("%q is missing in\n%s", want, report)
 			}
