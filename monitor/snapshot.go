@@ -226,7 +226,10 @@ func (s Snapshot) Since(earlier Snapshot) Snapshot {
 // Limit names what held loaders up during the seconds that l is about, as
 // [loader.Stats.Limit] does.
 func (l Loader) Limit(seconds float64) string {
-	s := loader.Stats{Batches: l.Batches, Workers: int(l.Workers), Devices: int(l.Devices), DeviceWait: duration(l.DeviceWaitSeconds)}
+	s := loader.Stats{
+		Batches: l.Batches, Workers: int(l.Workers), Devices: int(l.Devices), Reading: int(l.Reading), Ready: int(l.Ready),
+		DeviceWait: duration(l.DeviceWaitSeconds),
+	}
 	for _, g := range l.Stages {
 		s.Stages = append(s.Stages, loader.Stage{Name: g.Stage, Where: g.Where, Time: duration(g.Seconds)})
 	}

@@ -229,9 +229,6 @@ func loaders(d monitor.Snapshot) []Loader {
 			Device: x.Device, SamplesPerS: float64(x.Samples) / d.Seconds, H2DGBPerS: float64(x.H2DBytes) / d.Seconds / 1e9,
 			DeviceWaitFraction: min(1, x.DeviceWaitSeconds/d.Seconds), Limit: x.Limit(d.Seconds), Stages: []Stage{},
 		}
-		if l.Limit == "" && x.Ready > 0 {
-			l.Limit = "device" // a step of the program takes longer than the time between two looks
-		}
 		for _, g := range x.Stages {
 			n := x.Workers
 			if g.Where == "device" {
