@@ -10,15 +10,15 @@ import (
 )
 
 // leakShare is the most of the time that looking for leaks takes.
-const leakShare = 1.0 / 100
+const leakShare = 1.0 / 400
 
 // leakWatch looks for leaks while somebody watches: a step is a second, or more where
 // looking takes long. It notes no stacks, which would cost each allocation.
 type leakWatch struct {
 	mu    sync.Mutex
 	watch *leaks.Watch // nil: nobody watches
-	step  call[time.Duration]
-	next  time.Time
+	next  time.Time    // of a step
+	step  call[struct{}]
 	ask   call[leaks.Report]
 }
 
@@ -42,25 +42,30 @@ func (l *leakWatch) current() *leaks.Watch {
 	return l.watch
 }
 
-// tick takes a step, if it is time.
+// tick takes a step, if it is time, and does not wait for it.
 func (l *leakWatch) tick(ctx context.Context) {
-	if time.Now().Before(l.next) {
-		return
-	}
-	took, err := l.step.get(ctx, askWait)
-	if err == nil {
-		l.next = time.Now().Add(time.Duration(float64(took) / leakShare))
+	l.mu.Lock()
+	wait := time.Now().Before(l.next)
+	l.mu.Unlock()
+	if !wait {
+		_, _ = l.step.get(ctx, 0)
 	}
 }
 
 func newLeakWatch() *leakWatch {
 	l := new(leakWatch)
-	l.step.do = func() time.Duration {
-		began := time.Now()
-		if w := l.current(); w != nil {
-			w.Step()
+	l.step.do = func() (none struct{}) {
+		w := l.current()
+		if w == nil {
+			return none
 		}
-		return time.Since(began)
+		began := time.Now()
+		w.Step()
+		took := time.Since(began)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.next = time.Now().Add(time.Duration(float64(took) / leakShare))
+		return none
 	}
 	l.ask.do = func() (r leaks.Report) {
 		if w := l.current(); w != nil {

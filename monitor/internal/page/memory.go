@@ -253,20 +253,24 @@ func (s *server) blocks(w http.ResponseWriter, r *http.Request) {
 		*vram.BlockInfo
 		offset int64
 	}
-	var list []found
-	larger := func(a, b found) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.offset, b.offset)) }
+	var list []found // the largest so far, in order
 	limit := int(q["limit"])
 	now.each(q["from"], q["to"], func(b *vram.BlockInfo, offset int64) {
 		d.Count++
-		list = append(list, found{b, offset})
-		if len(list) >= 16*maxBlocks {
-			slices.SortFunc(list, larger)
-			list = list[:limit]
+		if len(list) == limit {
+			if b.Bytes <= list[limit-1].Bytes {
+				return
+			}
+			list = list[:limit-1]
 		}
+		i, _ := slices.BinarySearchFunc(list, b.Bytes, func(x found, bytes int64) int { return cmp.Compare(bytes, x.Bytes+1) })
+		for i < len(list) && list[i].Bytes == b.Bytes {
+			i++ // behind those that came before
+		}
+		list = slices.Insert(list, i, found{b, offset})
 	})
-	slices.SortFunc(list, larger)
 	age := now.stats.Age
-	for _, b := range list[:min(limit, len(list))] {
+	for _, b := range list {
 		state := blockState{Offset: b.offset, Address: fmt.Sprintf("%#x", uint64(b.Address)), Bytes: b.Bytes, State: "free", Stack: []string{}}
 		if b.State != vram.BlockFree {
 			state.State = "live"
@@ -341,13 +345,14 @@ func (s *server) holders(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.Pool, d.MeasuredAt = one.number, now.at.UTC()
-	d.Count, d.Holders = now.holders(int(q["limit"]))
+	now.summed.Do(func() { now.sums = now.holders() })
+	d.Count, d.Holders = len(now.sums), now.sums[:min(len(now.sums), int(q["limit"]))]
 	answer(w, d)
 }
 
-// holders are the purposes and names that hold the most, and how many there are in
-// all. Names that differ in their numbers alone count as one.
-func (s *survey) holders(limit int) (int, []holderState) {
+// holders are the purposes and names that hold the most. Names that differ in their
+// numbers alone count as one. The stacks are those of the first maxHolders.
+func (s *survey) holders() []holderState {
 	type key struct {
 		purpose vram.Purpose
 		pattern string
@@ -390,11 +395,14 @@ func (s *survey) holders(limit int) (int, []holderState) {
 		return cmp.Or(cmp.Compare(b.AllocatedBytes, a.AllocatedBytes), cmp.Compare(a.Purpose, b.Purpose), cmp.Compare(a.Name, b.Name))
 	})
 	out := []holderState{}
-	for _, h := range list[:min(limit, len(list))] {
-		h.OldestSeconds, h.Stack = max(s.stats.Age-h.oldest, 0).Seconds(), frames(h.stack)
+	for i, h := range list {
+		h.OldestSeconds, h.Stack = max(s.stats.Age-h.oldest, 0).Seconds(), []string{}
+		if i < maxHolders {
+			h.Stack = frames(h.stack)
+		}
 		out = append(out, h.holderState)
 	}
-	return len(list), out
+	return out
 }
 
 // digits are what names of a kind differ in.

@@ -52,6 +52,9 @@ type survey struct {
 	bytes    int64
 	segments []segment // by address
 	blocks   []vram.BlockInfo
+
+	summed sync.Once
+	sums   []holderState // by allocated bytes
 }
 
 // segment is a range of mapped addresses.

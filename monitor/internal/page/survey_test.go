@@ -275,7 +275,7 @@ func BenchmarkSurvey(b *testing.B) {
 	})
 	b.Run("holders", func(b *testing.B) {
 		for b.Loop() {
-			v.last.holders(10)
+			v.last.holders()
 		}
 	})
 }
