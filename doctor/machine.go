@@ -16,7 +16,8 @@ import (
 // probes gathered.
 type machine struct {
 	system
-	request request
+	request  request
+	deadline time.Time // of all probes
 
 	// start runs a probe in a process of its own and returns the facts that it
 	// printed. Nil: there are no processes.
@@ -38,7 +39,7 @@ type request struct {
 }
 
 func newMachine(s system, o Options) *machine {
-	m := &machine{system: s, request: request{Device: o.Device, Path: o.Path}}
+	m := &machine{system: s, request: request{Device: o.Device, Path: o.Path}, deadline: time.Now().Add(totalLimit)}
 	m.device.set("device", "opening the device", 8*time.Second)
 	m.nvml.set("nvml", "asking NVML", 4*time.Second)
 	m.libraries.set("libraries", "loading libraries", 4*time.Second)
@@ -94,12 +95,17 @@ func (o *outcome[T]) gather(ctx context.Context, m *machine, say func(string)) {
 		m.device.gather(ctx, m, say)
 		m.request.PCIBusID = m.device.facts.Info.PCIBusID
 	}
+	left := time.Until(m.deadline)
+	if left <= 0 {
+		o.err = errNoTime
+		return
+	}
 	say(o.title)
-	limited, cancel := context.WithTimeout(ctx, o.limit)
+	limited, cancel := context.WithTimeout(ctx, min(o.limit, left))
 	defer cancel()
 	text, err := m.start(limited, o.name, m.request)
 	switch {
-	case err != nil && ctx.Err() != nil: // of the run, not of the probe
+	case err != nil && limited.Err() != nil && left < o.limit: // the run's time is over, not the probe's
 		err = errNoTime
 	case err == nil:
 		err = json.Unmarshal(text, &o.facts)

@@ -158,15 +158,40 @@ func TestCancelled(t *testing.T) {
 
 // A probe that the end of the run cut short is not at fault.
 func TestNoTime(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	m := readMachine(t, "h200").machine()
-	m.start = func(ctx context.Context, _ string, _ request) ([]byte, error) {
-		<-ctx.Done()
-		return nil, &brokenError{what: "no answer"}
+	for _, left := range []time.Duration{-time.Second, 10 * time.Millisecond} {
+		m := readMachine(t, "h200").machine()
+		m.deadline = time.Now().Add(left)
+		m.start = func(ctx context.Context, _ string, _ request) ([]byte, error) {
+			<-ctx.Done()
+			return nil, &brokenError{what: "no answer"}
+		}
+		r, err := run(t.Context(), m, Checks(), nil)
+		testkit.OK(t, err)
+		for i, f := range r.Checks {
+			c := Checks()[i]
+			if probed := c.gpu || c.needs != nil; probed && (f.Status != Skipped || !strings.Contains(f.Reason, "no time")) || !probed && f.Status == Skipped {
+				t.Errorf("%+v", f)
+			}
+		}
 	}
-	if r := m.check(ctx, Checks()[0], func(string) {}); r.Status != Skipped || !strings.Contains(r.Reason, "no time") {
-		t.Errorf("%+v", r)
+}
+
+// Where opening the device hangs, nothing that opens it is tried.
+func TestDeviceHangs(t *testing.T) {
+	f := readMachine(t, "h200")
+	f.Broken = map[string]string{"device": "no answer within 8.00 s"}
+	m := f.machine()
+	start := m.start
+	m.start = func(ctx context.Context, name string, req request) ([]byte, error) {
+		if name == "copies" || name == "files" {
+			t.Errorf("the probe %s is started", name)
+		}
+		return start(ctx, name, req)
+	}
+	r, err := run(t.Context(), m, Checks(), nil)
+	testkit.OK(t, err)
+	if n := r.Count(Fail); n != 1 || r.Checks[0].Status != Fail {
+		t.Errorf("%d checks failed: %+v", n, r.Checks[0])
 	}
 }
 
