@@ -33,7 +33,7 @@ type Problem struct {
 // RowShare is which share of the link's rate copies reach whose rows have gaps
 // between them in host memory: rows of 512, 1024, … 65536 bytes. 0: unknown,
 // and counts as 1. Shorter rows take as long as ones of 512 bytes. [Runner]
-// measures it, for pinned matrices that are large.
+// measures it for pinned matrices that are large.
 type RowShare [8]float64
 
 const leastRow = 512
