@@ -1,6 +1,7 @@
 package monitor_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -52,8 +55,30 @@ func servePage(t *testing.T) *httptest.Server {
 	buffer, err := pins.Alloc(ctx, 1<<20)
 	testkit.OK(t, err)
 	testkit.OK(t, engine.H2D(ctx, blocks[0].Ptr(), make([]byte, 123_456)))
+	// The page shows the last seconds, so something has to happen in them, however slow
+	// the machine is.
+	stream, err := dev.NewStream()
+	testkit.OK(t, err)
+	work, end := context.WithCancel(ctx)
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		for tick := time.Tick(100 * time.Millisecond); ; {
+			if err := stream.Memset(blocks[0].Ptr(), 1, 1024); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-tick:
+			case <-work.Done():
+				return
+			}
+		}
+	})
 	server := httptest.NewServer(monitor.Handler())
 	t.Cleanup(func() {
+		end()
+		worker.Wait()
+		testkit.OK(t, stream.Close())
 		server.CloseClientConnections()
 		server.Close()
 		testkit.OK(t, buffer.Free())
