@@ -5,9 +5,9 @@
 #   bench/doctor.sh OUT
 #
 # It writes to OUT/doctor: report.txt, report.json, and a file for each trial with
-# three documents of before and three of after, taken in turn. It takes about a
-# minute. DEVICE is what to check (default: auto), PINION the command (default:
-# .build/pinion). What needs root, or a control group, is left out where it cannot
+# three documents of before and three of after (REPEATS is another number), taken in
+# turn. It takes two minutes, on a GPU and with one repeat about one. DEVICE is what
+# to check (default: auto), PINION the command (default: .build/pinion). What needs root, or a control group, is left out where it cannot
 # be had; nothing that other processes notice is changed, but with SYSTEM=1, which
 # switches huge pages off for some seconds.
 set -euo pipefail
@@ -17,6 +17,7 @@ mkdir -p "$out"
 out=$(realpath "$out")
 pinion=${PINION:-$PWD/.build/pinion}
 device=${DEVICE:-auto}
+export REPEATS=${REPEATS:-3}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" # the disk that is read, and no path of this machine in a report
@@ -25,7 +26,7 @@ doctor() { "$pinion" doctor --device "$device" "$@"; }
 
 # inturn BEFORE AFTER COMMAND…: BEFORE and AFTER are programs that start a command.
 inturn() {
-	for i in 1 2 3; do
+	for i in $(seq "$REPEATS"); do
 		"$1" "${@:3}" >"$tmp/before-$i.json" 2>/dev/null || true # a check may fail
 		"$2" "${@:3}" >"$tmp/after-$i.json" 2>/dev/null || true
 	done
@@ -35,13 +36,13 @@ inturn() {
 keep() {
 	python3 - "$out/$1.json" <<-'PY'
 		import json, os, sys
-		runs = {when: [json.load(open(f"{when}-{i}.json")) for i in (1, 2, 3)] for when in ("before", "after")}
+		runs = {when: [json.load(open(f"{when}-{i}.json")) for i in range(1, int(os.environ["REPEATS"]) + 1)] for when in ("before", "after")}
 		for when, documents in runs.items():
 		    if "checks" not in documents[0]:
 		        for d in documents: # its folder is of no interest
 		            d["dataset"] = os.path.basename(d["dataset"])
 		        rates = sorted(d["samples_per_s"] for d in documents)
-		        print(f"  {when:6}  {rates[1]:.0f} photos a second ({rates[0]:.0f} to {rates[2]:.0f})")
+		        print(f"  {when:6}  {rates[len(rates) // 2]:.0f} photos a second ({rates[0]:.0f} to {rates[-1]:.0f})")
 		        continue
 		    for checks in zip(*(d["checks"] for d in documents)):
 		        said = dict.fromkeys(c.get("measured") or c.get("reason") for c in checks)

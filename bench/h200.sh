@@ -406,7 +406,7 @@ part_top() {
 part_doctor() {
 	abi internal/nvml/testdata/abi/nvml.c
 	check internal.nvml
-	DEVICE=$device PINION=$pinion bench/doctor.sh "$out"
+	REPEATS=1 DEVICE=$device PINION=$pinion bench/doctor.sh "$out"
 }
 
 # The Python package, from its wheel, in the PyTorch that is here.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/pcie"
@@ -169,7 +170,11 @@ func checkStaged(m *machine) Result {
 func checkCalibration(m *machine) Result {
 	const why = "Without a model of this machine, engines choose between plain and staged copies by rules of thumb."
 	if f := m.device.facts.Model; f.Reason != "" {
-		return warn("none of this machine: "+f.Reason, why, "`pinion bench link --calibrate`, once; it takes about 15 seconds, on a quiet machine.")
+		measured := "there is none"
+		if !strings.HasSuffix(f.Reason, "does not exist") { // with the name of the file, which is of no interest
+			measured = "there is one, but not of this machine: " + f.Reason
+		}
+		return warn(measured, why, "`pinion bench link --calibrate`, once; it takes about 15 seconds, on a quiet machine.")
 	}
 	return ok("measured on "+m.device.facts.Model.Value, why)
 }

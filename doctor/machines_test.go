@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"unicode/utf8"
 
 	"github.com/pinion-gpu/pinion/internal/numa"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -170,6 +171,11 @@ func TestMachines(t *testing.T) {
 			}
 			var text bytes.Buffer
 			testkit.OK(t, r.Write(&text))
+			for line := range strings.Lines(text.String()) {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > textWidth {
+					t.Errorf("a line of %d columns: %s", n, line)
+				}
+			}
 			golden := filepath.Join("testdata", "machines", name+".golden")
 			if *update {
 				testkit.OK(t, os.WriteFile(golden, text.Bytes(), 0o666))

@@ -71,7 +71,10 @@ func checkMemlock(m *machine) Result {
 		measured = units.Bytes(soft)
 	}
 	f := m.copies.facts.Pin
-	const why = "What may not be pinned is copied through staging buffers, or by the driver, and page-locked memory of the host backend counts too."
+	why := fmt.Sprintf("Pools and loaders pin hundreds of MiB; beyond %s, memory stays pageable and is copied once more, by the processors.", measured)
+	if soft == unlimited || m.capable(capIPCLock) {
+		why = "Pools and loaders pin hundreds of MiB; what may not be pinned is copied once more, by the processors."
+	}
 	switch {
 	case soft == unlimited, m.capable(capIPCLock):
 		return ok(measured, why)

@@ -95,6 +95,9 @@ func (d diskFacts) read(ctx context.Context, f *directio.File, n int64) (diskFac
 	return d, errors.Join(errs...)
 }
 
+// virtual are folders whose files are on no disk.
+var virtual = map[string]bool{"/proc": true, "/sys": true, "/dev": true, "/run": true}
+
 // largeFile finds a file at path or below that is large enough, for a while; "" is
 // none.
 func largeFile(path string) (found string, err error) {
@@ -103,6 +106,8 @@ func largeFile(path string) (found string, err error) {
 		switch {
 		case err != nil && name == path:
 			return err
+		case e != nil && e.IsDir() && virtual[name]:
+			return fs.SkipDir
 		case err != nil, time.Since(begin) > lookTime && !e.IsDir():
 			return nil
 		case time.Since(begin) > lookTime:

@@ -24,6 +24,26 @@ func TestWriteIn(t *testing.T) {
 	}
 }
 
+// A file is read for the disk that is large enough, wherever below it lies.
+func TestLargeFile(t *testing.T) {
+	dir := t.TempDir()
+	testkit.WriteFile(t, "small", dir, "a", "small")
+	if name, err := largeFile(dir); name != "" || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+	large := testkit.WriteFile(t, "", dir, "b", "c", "large")
+	testkit.OK(t, os.Truncate(large, enoughFile))
+	if name, err := largeFile(dir); name != large || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+	if name, err := largeFile(large); name != large || err != nil {
+		t.Errorf("%q, %v", name, err)
+	}
+	if _, err := largeFile(filepath.Join(dir, "nosuch")); err == nil {
+		t.Error("there is no such folder")
+	}
+}
+
 // This machine's own files are read without a word that is not text.
 func TestThisSystem(t *testing.T) {
 	m := newMachine(thisSystem(), Options{Device: "auto", Path: t.TempDir()})
