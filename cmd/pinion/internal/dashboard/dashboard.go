@@ -11,6 +11,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +25,13 @@ import (
 	"github.com/pinion-gpu/pinion/timeline"
 )
 
+// recorded are the commands whose last seconds are recorded for the dashboard. The
+// others measure, and a recording has its cost.
+var recorded = []string{"feed", "load", "pack"}
+
 // Serving gives cmd, and its commands, --http and --http-public. The address is taken
 // before the command begins its work. The dashboard shows the last seconds of a
-// recording: that of --trace, or one of its own.
+// recording: that of --trace, or one of its own where a command is in recorded.
 func Serving(cmd *cobra.Command) *cobra.Command {
 	for _, c := range cmd.Commands() {
 		Serving(c)
@@ -62,7 +67,7 @@ func Serving(cmd *cobra.Command) *cobra.Command {
 			return err
 		}
 		defer stop()
-		if trace := cmd.Flags().Lookup("trace"); trace == nil || !trace.Changed {
+		if trace := cmd.Flags().Lookup("trace"); slices.Contains(recorded, cmd.Name()) && (trace == nil || !trace.Changed) {
 			if r, err := timeline.Start(timeline.Options{Records: 1 << 16}); err == nil { // else there is one
 				defer r.Stop()
 			}

@@ -4,7 +4,11 @@ import { color, css } from './colors.js';
 import { $, fill, marked, table, text } from './dom.js';
 import { bytes, digits, grouped, seconds } from './format.js';
 
-const seconds5 = 5, laneHeight = 14, gap = 3, mostLanes = 48;
+const window = 5, most = 3000; // seconds, spans
+const laneHeight = 14, gap = 3, mostLanes = 48;
+
+// parts are what a worker's time goes to, one after the other.
+const parts = ['read', 'decode', 'resize'];
 
 export class Timeline {
   constructor() {
@@ -36,13 +40,16 @@ export class Timeline {
     if (this.busy) return;
     this.busy = true;
     try {
-      const answer = await fetch(`api/timeline?seconds=${seconds5}&limit=3000`);
+      const answer = await fetch(`api/timeline?seconds=${window}&limit=${most}`);
       if (!answer.ok) return;
       const d = await answer.json();
       $('timeline').hidden = !d.recording;
       if (!d.recording) return;
       this.now = d.now_seconds;
       this.spans = d.spans;
+      // Where there are more spans than are shown, they reach less far back.
+      this.window = window;
+      if (d.spans.length === most) this.window = Math.min(window, Math.max(0.01, this.now - Math.min(...d.spans.map((s) => s.end_seconds))));
       this.order();
       this.draw();
       this.list();
@@ -77,7 +84,7 @@ export class Timeline {
 
   x(t) {
     const from = this.labelWidth, width = $('lanes').clientWidth - from;
-    return from + Math.max(0, (t - this.now + seconds5) / seconds5) * width;
+    return from + Math.max(0, (t - this.now + this.window) / this.window) * width;
   }
 
   draw() {
@@ -93,13 +100,13 @@ export class Timeline {
     g.clearRect(0, 0, width, height);
     g.font = '11px system-ui, sans-serif';
     g.textBaseline = 'middle';
-    for (let s = 0; s <= seconds5; s++) {
-      const x = Math.min(width - 1, this.x(this.now - seconds5 + s));
+    for (let i = 0; i <= 5; i++) {
+      const ago = this.window * (5 - i) / 5, x = Math.min(width - 1, this.x(this.now - ago));
       g.fillStyle = css('grid');
       g.fillRect(x, 0, 1, height - 16);
       g.fillStyle = css('soft');
-      g.textAlign = s === seconds5 ? 'right' : 'center';
-      g.fillText(s === seconds5 ? 'now' : `−${seconds5 - s} s`, x, height - 7);
+      g.textAlign = i === 5 ? 'right' : 'center';
+      g.fillText(i === 5 ? 'now' : '−' + seconds(ago), x, height - 7);
     }
     g.textAlign = 'left';
     this.lanes.forEach((lane, i) => {
@@ -115,8 +122,16 @@ export class Timeline {
       }
       for (const s of lane.spans) {
         const x = this.x(s.start_seconds), w = Math.max(1, this.x(s.end_seconds) - x - 0.5);
-        g.fillStyle = color('span', s.name);
+        g.fillStyle = parts.some((part) => s[part + '_seconds']) ? css('free') : color('span', s.name);
         g.fillRect(x, y, w, laneHeight);
+        let from = s.start_seconds;
+        for (const part of parts) {
+          const took = s[part + '_seconds'];
+          if (!took) continue;
+          g.fillStyle = color('stage', 'worker ' + part);
+          g.fillRect(this.x(from), y, Math.max(0.5, this.x(from + took) - this.x(from) - 0.5), laneHeight);
+          from += took;
+        }
         if (s === this.at) {
           g.strokeStyle = css('ink');
           g.lineWidth = 2;
@@ -124,7 +139,7 @@ export class Timeline {
         }
       }
     });
-    c.setAttribute('aria-label', `${this.spans.length} spans of the last ${seconds5} seconds in ${this.lanes.length} rows; the table has their times`);
+    c.setAttribute('aria-label', `${this.spans.length} spans of the last ${seconds(this.window)} in ${this.lanes.length} rows; the table has their times`);
   }
 
   spanAt(e) {
@@ -137,9 +152,9 @@ export class Timeline {
     if (s === this.at) return;
     this.at = s;
     this.draw();
-    const parts = s && [`${s.group} · ${s.row}: `, [s.name], ` took ${seconds(s.end_seconds - s.start_seconds)}`, s.bytes ? `, ${bytes(s.bytes)}` : '', s.batch ? `, batch ${s.batch}` : '',
-      s.samples ? `, ${grouped(s.samples)} samples` : '', s.engine !== 'host' ? `, queued ${seconds(Math.max(0, s.start_seconds - s.call_seconds))} before` : '', '.'];
-    fill($('timeline-note'), ...(parts ?? [this.hint]));
+    const words = s && [`${s.group} · ${s.row}: `, [s.name], ` took ${seconds(s.end_seconds - s.start_seconds)}`, s.bytes ? `, ${bytes(s.bytes)}` : '', s.batch ? `, batch ${s.batch}` : '',
+      s.samples ? `, ${grouped(s.samples)} samples` : '', ...parts.map((part) => s[part + '_seconds'] ? `, ${part} ${seconds(s[part + '_seconds'])}` : ''), s.engine !== 'host' ? `, queued ${seconds(Math.max(0, s.start_seconds - s.call_seconds))} before` : '', '.'];
+    fill($('timeline-note'), ...(words ?? [this.hint]));
   }
 
   // list adds the spans up by name.
@@ -155,10 +170,10 @@ export class Timeline {
       sums.set(key, x);
     }
     const rows = [...sums.values()].sort((a, b) => b.seconds - a.seconds).slice(0, 20);
-    fill($('timeline').querySelector('.sum'), [grouped(this.spans.length)], ` spans of ${seconds5} seconds`, this.left ? `; ${this.left} more rows are not shown` : '', '.');
+    fill($('timeline').querySelector('.sum'), [grouped(this.spans.length)], ` spans of ${seconds(this.window)}`, this.left ? `; ${this.left} more rows are not shown` : '', '.');
     table($('timeline').querySelector('table'), 'Times by name', [['Name', 'text'], ['Where', 'text'], ['spans', ''], ['time', ''], ['busy', ''], ['longest', ''], ['bytes', '']], rows.map((r) => ({
       key: r.group + ' ' + r.name,
-      cells: [marked(color('span', r.name), r.name), r.group, grouped(r.count), seconds(r.seconds), digits(r.seconds / seconds5), seconds(r.most), r.bytes ? bytes(r.bytes) : ''],
+      cells: [marked(color('span', r.name), r.name), r.group, grouped(r.count), seconds(r.seconds), digits(r.seconds / this.window), seconds(r.most), r.bytes ? bytes(r.bytes) : ''],
     })));
   }
 }
