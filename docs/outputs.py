@@ -11,7 +11,7 @@ import glob, json, math, os, random, re, shutil, struct, subprocess, sys, tempfi
 
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 home = tempfile.mkdtemp()
-env = dict(os.environ, HOME=home, XDG_CACHE_HOME=home + "/.cache", COLUMNS="100",
+env = dict(os.environ, HOME=home, XDG_CACHE_HOME=home + "/.cache", PINION_TOP=home + "/top", COLUMNS="100",
            GOPATH=subprocess.check_output(["go", "env", "GOPATH"], text=True).strip(),
            GOCACHE=subprocess.check_output(["go", "env", "GOCACHE"], text=True).strip())
 
@@ -107,6 +107,7 @@ outputs = {
     "feed": lambda: shell("pinion feed ~/photos --batch 64 --shuffle"),
     "slow": lambda: shell("pinion feed ~/scans --batch 8"),
     "slow-trace": lambda: shell("pinion feed ~/scans --batch 8 --trace scans.json | sed -n '/^Timeline/,$p'"),
+    "slow-top": lambda: shell("pinion feed ~/scans --batch 8 --epochs 3 >feed.txt 2>&1 & sleep 8; pinion top --once --interval 5s; kill -INT $!; wait"),
     "slow-shrunk": lambda: shell("pinion feed ~/scans-256 --batch 8 --epochs 30"),
     "images": lambda: shell("pinion feed ~/photos --transform rrc:224,flip,jitter --decode auto"),
     "npz": lambda: shell("pinion feed train.npz --field images --label labels"),

@@ -34,7 +34,7 @@ func (l *Loader) next(ctx context.Context) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.waited(time.Now())
+	defer l.waited(l.counters.deviceWait.begin())
 	select {
 	case <-b.complete:
 	default:
@@ -73,7 +73,7 @@ func (l *Loader) deliver(b *Batch) bool {
 // whole epochs. If the given epoch is over, it returns nil without waiting for
 // the next one.
 func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
-	defer l.waited(time.Now())
+	defer l.waited(l.counters.deviceWait.begin())
 	l.leaveEnd()
 	for {
 		if epoch >= 0 && l.over(epoch) {
@@ -114,7 +114,7 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 // waited counts the time since start as time spent waiting for a batch.
 func (l *Loader) waited(start time.Time) {
 	end := time.Now()
-	l.counters.deviceWait.Add(int64(end.Sub(start)))
+	l.counters.deviceWait.end(end)
 	probe.Tell(consumer, probe.Span{Name: "wait for a batch", Start: start, End: end})
 }
 

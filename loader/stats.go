@@ -2,6 +2,7 @@ package loader
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,9 +56,40 @@ type Stage struct {
 type counters struct {
 	samples, batches, bytes atomic.Int64
 	skipped, replaced       atomic.Int64
-	deviceWait              atomic.Int64 // nanoseconds
+	deviceWait              waits
 	copyTime, transformTime atomic.Int64
 	deviceDecode            atomic.Int64
+}
+
+// waits adds up time that one goroutine at a time waits. What it waits now counts as it
+// passes: who looks every second must not find nothing in a wait of a minute.
+type waits struct {
+	mu    sync.Mutex
+	ended time.Duration
+	since time.Time // zero: nobody waits
+}
+
+func (w *waits) begin() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Now()
+	return w.since
+}
+
+func (w *waits) end(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended += now.Sub(w.since)
+	w.since = time.Time{}
+}
+
+func (w *waits) sum() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.since.IsZero() {
+		return w.ended
+	}
+	return w.ended + time.Since(w.since)
 }
 
 // arrived counts a batch that is with the caller.
@@ -116,7 +148,7 @@ func (l *Loader) Stats() Stats {
 		Errors:        c.skipped.Load() + c.replaced.Load(),
 		Replaced:      c.replaced.Load(),
 		BytesToDevice: c.bytes.Load(),
-		DeviceWait:    time.Duration(c.deviceWait.Load()),
+		DeviceWait:    c.deviceWait.sum(),
 		Stages: []Stage{
 			{"read", "worker", work.Read},
 			{"decode", "worker", work.Decode},

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -41,6 +42,42 @@ func TestStages(t *testing.T) {
 	}
 	if before.Samples != 0 || before.Batches != 0 || before.BytesToDevice != 0 || before.DeviceWait != 0 {
 		t.Errorf("counted before the first batch was taken: %+v", before)
+	}
+}
+
+// A wait counts while it lasts, not only when it is over, and its time never falls.
+func TestWaitUnderWay(t *testing.T) {
+	dev := devicetest.Open(t)
+	leavesNothing(t, dev)
+	ds := images(4, 8, 8, 3)
+	gate := make(chan struct{})
+	ds.before = func(int) { <-gate }
+	ld := start(t, dev, ds, loader.Options{Batch: 4, Epochs: 1})
+	arrived := make(chan error, 1)
+	go func() {
+		b, err := ld.Next(t.Context())
+		if err == nil {
+			err = b.Release()
+		}
+		arrived <- err
+	}()
+	last := ld.Stats().DeviceWait
+	for grown := 0; grown < 3; {
+		now := ld.Stats().DeviceWait
+		if now < last {
+			t.Fatalf("%v after %v", now, last)
+		}
+		if now > last {
+			grown++
+		}
+		last = now
+		runtime.Gosched()
+	}
+	close(gate)
+	testkit.OK(t, testkit.Receive(t, "the batch", arrived))
+	after := ld.Stats().DeviceWait
+	if after < last || ld.Stats().DeviceWait != after {
+		t.Errorf("%v after %v, and nobody waits", after, last)
 	}
 }
 
