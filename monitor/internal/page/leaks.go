@@ -15,65 +15,58 @@ const leakShare = 1.0 / 400
 // leakWatch looks for leaks while somebody watches: a step is a second, or more where
 // looking takes long. It notes no stacks, which would cost each allocation.
 type leakWatch struct {
+	interval time.Duration
+	report   call[leaks.Report]
+
 	mu    sync.Mutex
-	watch *leaks.Watch // nil: nobody watches
-	next  time.Time    // of a step
-	step  call[struct{}]
-	ask   call[leaks.Report]
+	watch *leaks.Watch // nil: nobody watches, or looking has not begun
 }
 
-func (l *leakWatch) start() {
-	w := leaks.Start(leaks.Options{NoStacks: true})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.watch = w
-}
-
-func (l *leakWatch) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.watch.Stop()
-	l.watch = nil
-}
-
-func (l *leakWatch) current() *leaks.Watch {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.watch
-}
-
-// tick takes a step, if it is time, and does not wait for it.
-func (l *leakWatch) tick(ctx context.Context) {
-	l.mu.Lock()
-	wait := time.Now().Before(l.next)
-	l.mu.Unlock()
-	if !wait {
-		_, _ = l.step.get(ctx, 0)
-	}
-}
-
-func newLeakWatch() *leakWatch {
-	l := new(leakWatch)
-	l.step.do = func() (none struct{}) {
-		w := l.current()
-		if w == nil {
-			return none
-		}
-		began := time.Now()
-		w.Step()
-		took := time.Since(began)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.next = time.Now().Add(time.Duration(float64(took) / leakShare))
-		return none
-	}
-	l.ask.do = func() (r leaks.Report) {
+func newLeakWatch(interval time.Duration) *leakWatch {
+	l := &leakWatch{interval: interval}
+	l.report.do = func() (r leaks.Report) {
 		if w := l.current(); w != nil {
 			r = w.Report()
 		}
 		return r
 	}
 	return l
+}
+
+// run looks until ctx is done. It has a goroutine of its own: looking waits for pools.
+func (l *leakWatch) run(ctx context.Context) {
+	w := leaks.Start(leaks.Options{NoStacks: true})
+	defer w.Stop()
+	if ctx.Err() != nil {
+		return // it took long, and another may have begun
+	}
+	l.set(w, nil)
+	defer l.set(nil, w)
+	for {
+		began := time.Now()
+		w.Step()
+		took := time.Since(began)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(l.interval-took, time.Duration(float64(took)/leakShare))):
+		}
+	}
+}
+
+// set makes w the watch. None replaces only old, as another may have begun.
+func (l *leakWatch) set(w, old *leaks.Watch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w != nil || l.watch == old {
+		l.watch = w
+	}
+}
+
+func (l *leakWatch) current() *leaks.Watch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watch
 }
 
 // leaksDocument is the answer of api/leaks.
@@ -88,7 +81,7 @@ func (s *server) leaks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	watching := s.samples.leaks.current() != nil
-	report, err := s.samples.leaks.ask.get(r.Context(), patience)
+	report, err := s.samples.leaks.report.get(r.Context(), patience)
 	if err != nil {
 		refuse(w, err)
 		return

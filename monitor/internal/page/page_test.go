@@ -20,7 +20,9 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/timeline"
 	"github.com/pinion-gpu/pinion/vram"
 )
 
@@ -167,7 +169,7 @@ func TestHostileQueries(t *testing.T) {
 		"/api/memory?cells=4&cells=5", "/api/memory?from=-1", "/api/memory?to=9223372036854775807", "/api/memory?pool=-1",
 		"/api/memory?pool=<img src=x onerror=alert(1)>", "/api/memory?%zz", "/api/memory?a;b", "/api/memory?evil=1",
 		"/api/blocks?limit=65", "/api/blocks?limit=", "/api/blocks?limit=0x10", "/api/blocks?evil=%3Cscript%3E",
-		"/api/holders?limit=101", "/api/holders?limit=%00",
+		"/api/holders?limit=101", "/api/holders?limit=%00", "/api/leaks?x=<b>", "/api/timeline?seconds=61", "/api/timeline?limit=5001", "/api/timeline?seconds=-1",
 	} {
 		r, text := ask(t, "GET", server.URL+strings.ReplaceAll(query, " ", "%20"), nil)
 		if r.StatusCode != 400 || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
@@ -317,6 +319,39 @@ func TestSlowClients(t *testing.T) {
 			t.Fatal("the stream ended at", i, s.Err())
 		}
 	}
+}
+
+// Leaks are looked for while somebody watches, and spans are those of the recording
+// that is on.
+func TestLeaksAndTimeline(t *testing.T) {
+	server := serve(t, fake())
+	if d := get[leaksDocument](t, server.URL+"/api/leaks"); d.Watching || d.Leaks == nil || d.Others == nil || d.Caches == nil {
+		t.Errorf("%+v", d)
+	}
+	s := open(t, server.URL)
+	testkit.Eventually(t, "steps are taken", func() bool {
+		d := get[leaksDocument](t, server.URL+"/api/leaks")
+		return d.Watching && d.Steps > 1
+	})
+	s.body.Close()
+	testkit.Eventually(t, "it ends", func() bool { return !get[leaksDocument](t, server.URL+"/api/leaks").Watching })
+
+	if d := get[timelineDocument](t, server.URL+"/api/timeline"); d.Recording || d.Spans == nil {
+		t.Errorf("%+v", d)
+	}
+	recording, err := timeline.Start(timeline.Options{Records: 4096})
+	testkit.OK(t, err)
+	defer recording.Stop()
+	dev := recording.Wrap(devicetest.Open(t))
+	for range 3 {
+		p, err := dev.Alloc(4096)
+		testkit.OK(t, err)
+		testkit.OK(t, dev.Free(p))
+	}
+	testkit.Eventually(t, "spans", func() bool {
+		d := get[timelineDocument](t, server.URL+"/api/timeline?seconds=60&limit=2")
+		return d.Recording && d.NowSeconds > 0 && len(d.Spans) == 2
+	})
 }
 
 // There are no more streams than may be.

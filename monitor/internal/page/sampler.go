@@ -28,7 +28,7 @@ type sampler struct {
 	before   *Sample // the latest sample
 	kept     *history
 	watchers map[*watcher]struct{}
-	stop     context.CancelFunc // ends the goroutine that takes samples
+	stop     context.CancelFunc // ends the goroutines that take samples and look for leaks
 	latest   message
 }
 
@@ -57,7 +57,7 @@ type failureMessage struct {
 }
 
 func newSampler(source Source) *sampler {
-	s := &sampler{interval: source.Interval, health: newHealth(source.Devices), leaks: newLeakWatch(), kept: newHistory(), watchers: map[*watcher]struct{}{}}
+	s := &sampler{interval: source.Interval, health: newHealth(source.Devices), leaks: newLeakWatch(source.Interval), kept: newHistory(), watchers: map[*watcher]struct{}{}}
 	s.call.do = func() *Sample {
 		s.mu.Lock()
 		before := s.before
@@ -79,8 +79,8 @@ func (s *sampler) watch() (w *watcher, err error) {
 	if s.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop, s.before, s.latest = stop, nil, message{}
-		s.leaks.start()
 		go s.run(ctx)
+		go s.leaks.run(ctx)
 	} else if s.latest.text != nil {
 		w.messages <- s.latest
 	}
@@ -95,7 +95,6 @@ func (s *sampler) leave(w *watcher) {
 	if len(s.watchers) == 0 {
 		s.stop()
 		s.stop = nil
-		s.leaks.stop()
 	}
 }
 
@@ -106,7 +105,6 @@ func (s *sampler) run(ctx context.Context) {
 	for {
 		sample, err := s.call.get(ctx, patience)
 		devices := s.health.look(ctx)
-		s.leaks.tick(ctx)
 		s.tell(ctx, sample, err, devices)
 		select {
 		case <-ctx.Done():
