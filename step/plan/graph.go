@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/pinion-gpu/pinion/internal/errs"
 )
@@ -43,18 +44,26 @@ type Value struct {
 	Output bool
 }
 
+// mostBytes is the most that sizes are added up to, far from an overflow.
+const mostBytes = math.MaxInt64 / 8
+
 // check fails with ErrArgument if the graph is not what Graph says, and returns
 // which operation writes each value; -1: none.
 func (g *Graph) check() ([]int, error) {
+	if len(g.Ops) == 0 {
+		return nil, fmt.Errorf("plan: %w: a graph without operations", ErrArgument)
+	}
 	writer := make([]int, len(g.Values))
+	left := int64(mostBytes)
 	for v := range writer {
 		writer[v] = -1
-		if g.Values[v].Bytes < 0 {
-			return nil, fmt.Errorf("plan: %w: value %d (%s) has %d bytes", ErrArgument, v, g.Values[v].Name, g.Values[v].Bytes)
+		if n := g.Values[v].Bytes; n < 0 || n > left {
+			return nil, fmt.Errorf("plan: %w: value %d (%s) has %d bytes; all together may have %d", ErrArgument, v, g.Values[v].Name, n, int64(mostBytes))
 		}
+		left -= g.Values[v].Bytes
 	}
 	for i, op := range g.Ops {
-		if !(op.Seconds >= 0) || op.Scratch < 0 {
+		if !(op.Seconds >= 0) || math.IsInf(op.Seconds, 1) || op.Scratch < 0 || op.Scratch > mostBytes {
 			return nil, fmt.Errorf("plan: %w: operation %d (%s) takes %v s and %d bytes of scratch memory", ErrArgument, i, op.Name, op.Seconds, op.Scratch)
 		}
 		for _, v := range op.Writes {

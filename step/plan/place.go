@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 )
 
 // Buffer is memory that is used from one moment to another. Moments are numbers of
@@ -33,15 +34,23 @@ type Layout struct {
 func Place(buffers []Buffer, align int64) (Layout, error) {
 	align = max(align, 1)
 	p := placer{buffers: slices.Clone(buffers)}
+	left := int64(mostBytes)
 	for i := range p.buffers {
 		b := &p.buffers[i]
 		if b.Bytes < 0 || b.To < b.From {
 			return Layout{}, fmt.Errorf("plan: %w: buffer %d has %d bytes from %d to %d", ErrArgument, i, b.Bytes, b.From, b.To)
 		}
-		b.Bytes = (b.Bytes + align - 1) / align * align
+		units := b.Bytes / align
+		if b.Bytes%align > 0 {
+			units++
+		}
+		if units > left/align {
+			return Layout{}, fmt.Errorf("plan: %w: buffer %d has %d bytes; all together may have %d, in multiples of %d", ErrArgument, i, b.Bytes, int64(mostBytes), align)
+		}
+		b.Bytes = units * align
+		left -= b.Bytes
 	}
 	p.least = mostAtOnce(p.buffers)
-	p.neighbours()
 	best := Layout{Bytes: -1}
 	var order []int
 	for _, key := range []func(Buffer) float64{
@@ -91,39 +100,19 @@ func mostAtOnce(buffers []Buffer) (most int64) {
 
 type placer struct {
 	buffers []Buffer
-	beside  [][]int32 // of each buffer: those whose moments overlap its own
 	least   int64
+	placed  []spot // of place: in the order of offsets
+}
 
-	offsets []int64
-	taken   []int // of place: neighbours that have a place, in the order of offsets
+// spot is where a buffer lies.
+type spot struct {
+	at, end  int64 // bytes
+	from, to int   // its moments
 }
 
 // patience is how many orders are tried in vain.
 func (p *placer) patience() int {
-	pairs := 1
-	for _, list := range p.beside {
-		pairs += len(list)
-	}
-	return min(200, 50_000_000/pairs)
-}
-
-// neighbours finds out which buffers may not overlap.
-func (p *placer) neighbours() {
-	p.beside = make([][]int32, len(p.buffers))
-	order := p.sorted(func(b Buffer) float64 { return -float64(b.From) })
-	var open []int
-	for _, i := range order {
-		b := p.buffers[i]
-		open = slices.DeleteFunc(open, func(j int) bool { return p.buffers[j].To < b.From })
-		if b.Bytes == 0 {
-			continue
-		}
-		for _, j := range open {
-			p.beside[i] = append(p.beside[i], int32(j))
-			p.beside[j] = append(p.beside[j], int32(i))
-		}
-		open = append(open, i)
-	}
+	return min(200, 200_000_000/(len(p.buffers)*len(p.buffers)+1))
 }
 
 // sorted returns the buffers with the largest keys first.
@@ -142,26 +131,27 @@ func (p *placer) sorted(key func(Buffer) float64) []int {
 // place puts buffers in their order at the lowest gaps.
 func (p *placer) place(order []int) Layout {
 	l := Layout{Offsets: make([]int64, len(p.buffers)), Least: p.least}
-	for i := range l.Offsets {
-		l.Offsets[i] = -1
-	}
+	p.placed = p.placed[:0]
 	for _, i := range order {
-		p.taken = p.taken[:0]
-		for _, j := range p.beside[i] {
-			if l.Offsets[j] >= 0 {
-				p.taken = append(p.taken, int(j))
-			}
+		b := p.buffers[i]
+		if b.Bytes == 0 {
+			continue
 		}
-		slices.SortFunc(p.taken, func(a, b int) int { return cmp.Compare(l.Offsets[a], l.Offsets[b]) })
 		at := int64(0)
-		for _, j := range p.taken {
-			if l.Offsets[j]-at >= p.buffers[i].Bytes {
+		for k := range p.placed {
+			s := &p.placed[k]
+			if s.from > b.To || b.From > s.to {
+				continue
+			}
+			if s.at-at >= b.Bytes {
 				break
 			}
-			at = max(at, l.Offsets[j]+p.buffers[j].Bytes)
+			at = max(at, s.end)
 		}
+		k := sort.Search(len(p.placed), func(k int) bool { return p.placed[k].at > at })
+		p.placed = slices.Insert(p.placed, k, spot{at, at + b.Bytes, b.From, b.To})
 		l.Offsets[i] = at
-		l.Bytes = max(l.Bytes, at+p.buffers[i].Bytes)
+		l.Bytes = max(l.Bytes, at+b.Bytes)
 	}
 	return l
 }
@@ -176,8 +166,10 @@ func (p *placer) promoted(order []int, l Layout, rng *rand.Rand) []int {
 		}
 	}
 	i := top[rng.IntN(len(top))]
-	if list := p.beside[i]; len(list) > 0 && rng.IntN(3) == 0 {
-		i = int(list[rng.IntN(len(list))])
+	if rng.IntN(3) == 0 {
+		if list := p.beside(i); len(list) > 0 {
+			i = list[rng.IntN(len(list))]
+		}
 	}
 	now := slices.Clone(order)
 	from := slices.Index(now, i)
@@ -185,4 +177,15 @@ func (p *placer) promoted(order []int, l Layout, rng *rand.Rand) []int {
 	copy(now[to+1:from+1], now[to:from])
 	now[to] = i
 	return now
+}
+
+// beside returns the buffers whose moments overlap those of one.
+func (p *placer) beside(i int) (list []int) {
+	b := p.buffers[i]
+	for j, x := range p.buffers {
+		if j != i && x.Bytes > 0 && x.From <= b.To && b.From <= x.To {
+			list = append(list, j)
+		}
+	}
+	return list
 }

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -142,18 +144,22 @@ func TestPlaceEdges(t *testing.T) {
 	if err != nil || l.Bytes != 8 || l.Least != 8 || len(l.Offsets) != 3 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	for _, b := range []Buffer{{-1, 0, 0}, {1, 2, 1}} {
-		if _, err := Place([]Buffer{b}, 1); !errors.Is(err, ErrArgument) {
+	for _, b := range []Buffer{{-1, 0, 0}, {1, 2, 1}, {math.MaxInt64, 0, 0}} {
+		if _, err := Place([]Buffer{b}, 256); !errors.Is(err, ErrArgument) {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}
 }
 
 func BenchmarkPlace(b *testing.B) {
-	buffers := training(rand.New(rand.NewPCG(2, 1)), 24, 30)
-	for b.Loop() {
-		if _, err := Place(buffers, 256); err != nil {
-			b.Fatal(err)
-		}
+	for _, layers := range []int{24, 240} {
+		buffers := training(rand.New(rand.NewPCG(2, 1)), layers, 30)
+		b.Run(fmt.Sprint(len(buffers)), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Place(buffers, 256); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -15,7 +15,7 @@ type Options struct {
 	Budget int64
 
 	// Out and Back are how many bytes a second the link carries from the device to
-	// the host and back, beside the computation. 0: nothing travels.
+	// the host and back, beside the computation. Both 0: nothing travels.
 	Out, Back float64
 
 	// HostBytes is the most memory on the host. 0: no limit.
@@ -55,7 +55,10 @@ type Run struct {
 
 // Life is a stay of a value on the device: from the run before which it is fetched, or
 // which writes it, to the last one that reads it, or before which its copy to the
-// host is waited for.
+// host is waited for. An operation that runs again writes all its values: one that is
+// still there has a life of that run besides, which nothing reads. A value that no
+// operation writes is there from run 0 on, and has no life if nothing reads it either,
+// unless it is an output.
 type Life struct {
 	Value    int
 	From, To int   // runs, both included
@@ -71,7 +74,7 @@ var ErrBudget = errors.New("the step does not fit its budget")
 // ImpossibleError tells why a step does not fit.
 type ImpossibleError struct {
 	Budget int64
-	Found  int64  // the fewest bytes of all plans that were tried
+	Found  int64  // the fewest bytes of the plans that were found
 	Least  int64  // bytes that any plan needs
 	Op     string // the operation that needs them: what is resident, what it reads and writes, and its scratch memory
 }
@@ -89,7 +92,7 @@ func (e *ImpossibleError) Unwrap() error { return ErrBudget }
 // ErrArgument if they cannot be right, and with an [*ImpossibleError] if it finds no
 // plan within the budget.
 func Make(g Graph, o Options) (*Plan, error) {
-	if o.Budget < 0 || o.HostBytes < 0 || o.Align < 0 || !(o.Out >= 0) || !(o.Back >= 0) || (o.Out == 0) != (o.Back == 0) {
+	if o.Budget < 0 || o.HostBytes < 0 || o.Align < 0 || !rate(o.Out) || !rate(o.Back) || (o.Out == 0) != (o.Back == 0) {
 		return nil, fmt.Errorf("plan: %w: %+v", ErrArgument, o)
 	}
 	p, err := newProblem(&g, o)
@@ -103,23 +106,27 @@ func Make(g Graph, o Options) (*Plan, error) {
 	least, at := p.least()
 	// Places in the block leave gaps: what they take is taken off the target.
 	target := o.Budget
+	found := int64(math.MaxInt64)
 	for range 6 {
 		c := p.search(whole, target)
-		if c.o.peak > target {
-			return nil, &ImpossibleError{Budget: o.Budget, Found: c.o.peak + o.Budget - target, Least: least, Op: at}
-		}
 		plan, err := p.plan(c)
 		if err != nil {
 			return nil, err
 		}
 		if plan.Bytes <= o.Budget {
-			plan.Least = p.bound(whole, o.Budget)
+			plan.Least = min(p.bound(whole, o.Budget), plan.Seconds)
 			return plan, nil
+		}
+		found = min(found, plan.Bytes)
+		if c.o.peak > target {
+			break
 		}
 		target -= plan.Bytes - o.Budget
 	}
-	return nil, &ImpossibleError{Budget: o.Budget, Found: o.Budget + 1, Least: least, Op: at}
+	return nil, &ImpossibleError{Budget: o.Budget, Found: found, Least: least, Op: at}
 }
+
+func rate(bytes float64) bool { return bytes >= 0 && !math.IsInf(bytes, 1) }
 
 // least is a bound: what is resident, and what one operation reads and writes.
 func (p *problem) least() (most int64, name string) {

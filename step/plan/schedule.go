@@ -84,6 +84,7 @@ type life struct {
 	fetched  bool
 	sent     bool
 	need     int // of what is fetched: the first run that reads it
+	after    int // likewise: the first run behind the value's stay before this one
 	ready    int // of what is sent: the last run that uses it
 }
 
@@ -93,6 +94,7 @@ type expander struct {
 	d      decisions
 	s      schedule
 	open   []int  // the life of each value that is there; -1: none
+	latest []int  // the life of each value that was open last
 	hosted []bool // values with a copy on the host
 	turn   []int  // index of each value's last use that has run
 
@@ -102,7 +104,7 @@ type expander struct {
 
 // expand returns the schedule of decisions; false if one of them cannot be.
 func (p *problem) expand(d decisions) (*schedule, bool) {
-	e := expander{problem: p, d: d, open: make([]int, len(p.Values)), hosted: make([]bool, len(p.Values)), turn: make([]int, len(p.Values)), done: true}
+	e := expander{problem: p, d: d, open: make([]int, len(p.Values)), latest: make([]int, len(p.Values)), hosted: make([]bool, len(p.Values)), turn: make([]int, len(p.Values)), done: true}
 	e.s.first = make([]int, len(p.Ops))
 	e.s.runs = make([]run, 0, len(p.Ops)+len(p.Ops)/4)
 	e.s.lives = make([]life, 0, len(p.Values)+len(p.Values)/4)
@@ -146,6 +148,7 @@ func (p *problem) expand(d decisions) (*schedule, bool) {
 func (e *expander) begin(v, at int) int {
 	e.s.lives = append(e.s.lives, life{value: v, from: at, to: at})
 	e.open[v] = len(e.s.lives) - 1
+	e.latest[v] = e.open[v]
 	return e.open[v]
 }
 
@@ -169,7 +172,7 @@ func (e *expander) emit(i int, again bool) int {
 		was := e.open[v]
 		l := e.begin(v, at)
 		if was >= 0 { // it is written a second time, for nothing
-			e.open[v] = was
+			e.open[v], e.latest[v] = was, was
 		} else if again {
 			e.fresh = append(e.fresh, l)
 		}
@@ -182,8 +185,10 @@ func (e *expander) ensure(v int) {
 	switch {
 	case !e.done || e.Values[v].Resident || e.open[v] >= 0:
 	case e.hosted[v]:
+		after := e.s.lives[e.latest[v]].to + 1
 		l := e.begin(v, -1)
-		e.s.lives[l].fetched, e.s.lives[l].need = true, -1
+		x := &e.s.lives[l]
+		x.fetched, x.need, x.after = true, -1, after
 		e.fresh = append(e.fresh, l)
 	case e.writer[v] < 0 || e.Ops[e.writer[v]].Once:
 		e.done = false

@@ -85,8 +85,8 @@ func (p *problem) simulate(s *schedule, target int64) outcome {
 	for i := range s.runs {
 		op := &p.Ops[s.runs[i].op]
 		bytes += change[i]
-		for k := 0; k < len(flights); {
-			if f := flights[k]; f.copied <= now && s.lives[f.life].ready < i {
+		for k := 0; k < len(flights) && flights[k].copied <= now; {
+			if s.lives[flights[k].life].ready < i {
 				release(k, i)
 			} else {
 				k++
@@ -96,7 +96,7 @@ func (p *problem) simulate(s *schedule, target int64) outcome {
 		for ; next < len(fetches) && triggers[next] <= i; next++ {
 			x := &s.lives[fetches[next]]
 			size := p.Values[x.value].Bytes
-			if x.need > i && (bytes+op.Scratch+size > target || !gone[x.value]) {
+			if x.need > i && (x.after > i || bytes+op.Scratch+size > target || !gone[x.value]) {
 				break
 			}
 			if !gone[x.value] { // it is wanted before its memory was needed
