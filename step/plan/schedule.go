@@ -18,6 +18,9 @@ type problem struct {
 	writer   []int   // of each value; -1: there from the start
 	uses     [][]int // of each value that is not resident: the operations that write it and read it; -1: the start
 	resident int64
+
+	seen  []int // of each operation: the last round of again that came to it
+	round int
 }
 
 func newProblem(g *Graph, o Options) (*problem, error) {
@@ -25,7 +28,7 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &problem{Graph: g, Options: o, writer: writer, uses: make([][]int, len(g.Values))}
+	p := &problem{Graph: g, Options: o, writer: writer, uses: make([][]int, len(g.Values)), seen: make([]int, len(g.Ops))}
 	for v, value := range g.Values {
 		if value.Resident {
 			p.resident += value.Bytes

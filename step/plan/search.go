@@ -212,17 +212,17 @@ const mostAgain = 256
 // that is impossible, or takes too many operations.
 func (p *problem) again(d decisions, v, at int) (seconds float64, ok bool) {
 	count := 0
-	seen := map[int]bool{}
+	p.round++
 	var make func(v int) bool
 	make = func(v int) bool {
 		w := p.writer[v]
 		if w < 0 || p.Ops[w].Once {
 			return false
 		}
-		if seen[w] {
+		if p.seen[w] == p.round {
 			return true
 		}
-		seen[w] = true
+		p.seen[w] = p.round
 		if count++; count > mostAgain {
 			return false
 		}
