@@ -390,16 +390,17 @@ part_tune() {
 # What pinion top shows of a GPU and of a process that feeds it.
 part_top() {
 	local feeding
+	mkdir -p "$out/top"
 	$pinion feed --device "$device" --epochs 100000 --dtype f16 >/dev/null 2>"$tmp/top-feed.log" &
 	feeding=$!
 	sleep 10
-	$pinion top --once --interval 2s >"$out/top.txt"
-	$pinion top --once --interval 2s --json >"$out/top.json"
-	cat "$out/top.txt"
+	$pinion top --once --interval 2s >"$out/top/top.txt"
+	$pinion top --once --interval 2s --json >"$out/top/top.json"
+	cat "$out/top/top.txt"
 	kill -INT $feeding
 	wait $feeding || true
-	grep -q "\"pid\":$feeding,.*\"samples_per_s\"" "$out/top.json"
-	[[ $device != cuda* ]] || grep -q '"memory_used_bytes"' "$out/top.json"
+	grep -q "\"pid\":$feeding,.*\"samples_per_s\"" "$out/top/top.json"
+	[[ $device != cuda* ]] || grep -q '"memory_used_bytes"' "$out/top/top.json"
 }
 
 # What the machine is like, and whether doctor's advice helps on it.

@@ -58,8 +58,6 @@ type block struct {
 	kept *block // the next one in a shard's line
 }
 
-func (b *block) end() device.Ptr { return b.ptr.Add(b.bytes) }
-
 func (b *block) live() bool { return b.life.Load()&1 == 1 }
 
 // handOut makes b live and returns its handle.

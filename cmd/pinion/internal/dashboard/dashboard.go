@@ -6,6 +6,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -86,16 +87,16 @@ func grouped(set *pflag.FlagSet) (is bool) {
 // parse makes an address to listen on of a port, or of a host and a port. Without a
 // host it is the loopback address, or all if the public may reach it.
 func parse(ctx context.Context, text string, public bool) (string, error) {
-	const form = "must be a port such as 8080, or an address such as 127.0.0.1:8080"
+	form := errors.New("must be a port such as 8080, or an address such as 127.0.0.1:8080")
 	if !strings.Contains(text, ":") {
 		text = ":" + text
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return "", fmt.Errorf(form)
+		return "", form
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf(form)
+		return "", form
 	} else {
 		port = strconv.FormatUint(n, 10)
 	}

@@ -76,6 +76,9 @@ func TestServing(t *testing.T) {
 		}
 		defer r.Body.Close()
 		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(string(text), "<title>") {
 			return fmt.Errorf("%s: %s", r.Status, text)
 		}
