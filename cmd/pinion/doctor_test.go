@@ -123,7 +123,7 @@ func TestDoctorInterrupt(t *testing.T) {
 
 func TestDoctorUsage(t *testing.T) {
 	for args, says := range map[string]string{
-		"--only swop":          "did you mean swap?",
+		"--only swop":          `--only is "swop", but must be one of`,
 		"--skip swap,link-wid": "did you mean link-width?",
 		"--device coda":        "did you mean cuda?",
 		"extra":                "takes no arguments",

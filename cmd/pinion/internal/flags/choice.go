@@ -30,27 +30,28 @@ func (c *choice) String() string {
 func (c *choice) Type() string { return "name" }
 
 func (c *choice) Set(text string) error {
-	word, err := oneOf(text, c.words)
-	if err == nil {
-		*c.p = word
+	if !slices.Contains(c.words, text) {
+		return errors.New(mustBeOne(c.words) + suggestion(text, c.words))
 	}
-	return err
+	*c.p = text
+	return nil
 }
 
-// oneOf is text if it is one of words.
-func oneOf(text string, words []string) (string, error) {
-	if slices.Contains(words, text) {
-		return text, nil
-	}
-	what := "must be " + Or(words)
+// mustBeOne says what a word must be that is none of words.
+func mustBeOne(words []string) string {
 	const tooMany = 12
 	if len(words) > tooMany {
-		what = "is none of the names"
+		return fmt.Sprintf("%sone of %d names", mustBe, len(words))
 	}
+	return mustBe + Or(words)
+}
+
+// suggestion asks for the word that was most likely meant; "" if none is like text.
+func suggestion(text string, words []string) string {
 	if near := Nearest(text, words); near != "" {
-		what += fmt.Sprintf("; did you mean %s?", near)
+		return fmt.Sprintf("; did you mean %s?", near)
 	}
-	return "", errors.New(what)
+	return ""
 }
 
 func (c *choice) values() []string { return c.words }
@@ -76,7 +77,18 @@ func (c *choices) String() string {
 func (c *choices) Type() string { return listType("name", true) }
 
 func (c *choices) Set(text string) error {
-	return setList(c.p, text, true, &c.changed, func(word string) (string, error) { return oneOf(word, c.words) })
+	near := ""
+	err := setList(c.p, text, true, &c.changed, func(word string) (string, error) {
+		if !slices.Contains(c.words, word) {
+			near = suggestion(word, c.words)
+			return "", errors.New(mustBeOne(c.words))
+		}
+		return word, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w%s", err, near)
+	}
+	return nil
 }
 
 func (c *choices) values() []string { return c.words }

@@ -89,6 +89,10 @@ func TestExplain(t *testing.T) {
 		"--chunk 0":                     `--chunk is "0", but must be a size such as 64MiB or 1GiB`,
 		"--dtype f23":                   `--dtype is "f23", but must be f32, f16 or bf16; did you mean f32?`,
 		"--dtype complex":               `--dtype is "complex", but must be f32, f16 or bf16`,
+		"--skip tow":                    `--skip is "tow", but must be one of 13 names; did you mean two?`,
+		"--skip one,tow,six":            `--skip is "one,tow,six", but must be one of 13 names, which "tow" is not; did you mean two?`,
+		"--skip one,,six":               `--skip is "one,,six", but must be one of 13 names, which "" is not`,
+		"--skip= ":                      `--skip is "", but must be one of 13 names`,
 		"--seed -1":                     `--seed is "-1", but must be a whole number from 0`,
 		"--mixup much":                  `--mixup is "much", but must be a number`,
 		"--step-time soon":              `--step-time is "soon", but must be a time such as 20ms or 1m30s`,
@@ -100,6 +104,8 @@ func TestExplain(t *testing.T) {
 		"--budget":                      `--budget needs a value: --budget size`,
 	} {
 		c := newCommand()
+		many := strings.Fields("one two three four five six seven eight nine ten eleven twelve thirteen")
+		Choices(c.Flags(), new([]string), "skip", many, "names")
 		err := c.ParseFlags(strings.Fields(args))
 		if err == nil {
 			t.Errorf("%s: no error", args)
