@@ -44,6 +44,10 @@ func Create(path string, perm fs.FileMode) (*File, error) { return create(path, 
 
 // create is Create of a draft that has a name, or need not have one.
 func create(path string, perm fs.FileMode, named bool) (*File, error) {
+	// A link to a pipe, as /dev/stdout may be, has a name in it that leads nowhere.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, notAFile(path, info)
+	}
 	target, err := resolve(path)
 	if err != nil {
 		return nil, err
@@ -51,7 +55,7 @@ func create(path string, perm fs.FileMode, named bool) (*File, error) {
 	info, err := os.Lstat(target)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: %w: it is %s, not a file", path, errs.ErrArgument, kind(info.Mode()))
+		return nil, notAFile(path, info)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
@@ -220,6 +224,10 @@ func syncDir(path string) error {
 		err = nil // not on this file system
 	}
 	return errors.Join(err, dir.Close())
+}
+
+func notAFile(path string, info fs.FileInfo) error {
+	return fmt.Errorf("%s: %w: it is %s, not a file", path, errs.ErrArgument, kind(info.Mode()))
 }
 
 // kind names what is not a file.

@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -142,6 +143,15 @@ func TestNotAFile(t *testing.T) {
 	testkit.WantError(t, "folder", WriteFile(dir, nil, 0o644), errs.ErrArgument, dir, "a folder")
 	if runtime.GOOS != "windows" {
 		testkit.WantError(t, "device", WriteFile(os.DevNull, nil, 0o644), errs.ErrArgument, "a device")
+	}
+	if runtime.GOOS == "linux" { // as /dev/stdout is of a program in a pipeline
+		r, w, err := os.Pipe()
+		testkit.OK(t, err)
+		defer r.Close()
+		defer w.Close()
+		link := filepath.Join(dir, "stdout")
+		testkit.OK(t, os.Symlink(fmt.Sprintf("/proc/self/fd/%d", w.Fd()), link))
+		testkit.WantError(t, "link to a pipe", WriteFile(link, nil, 0o644), errs.ErrArgument, link, "a named pipe")
 	}
 }
 
