@@ -120,6 +120,22 @@ func TestTraceRefused(t *testing.T) {
 	}
 }
 
+// A run that never began leaves what is at the file, such as the timeline of another,
+// and says nothing of one.
+func TestTraceOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := writeFile(t, dir, "t.json", []byte("another"))
+	for _, args := range [][]string{
+		{"feed", filepath.Join(dir, "missing"), "--device", "host"},
+		{"load", writeFile(t, dir, "no.safetensors", []byte("not a checkpoint")), "--device", "host"},
+	} {
+		r := pinion(t, append(args, "--trace", path)...)
+		if r.code != exitFailed || r.stdout != "" || testkit.ReadFile(t, path) != "another" {
+			t.Errorf("%q: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
 // An interrupt ends the run, and what was recorded is kept.
 func TestTraceInterrupted(t *testing.T) {
 	if runtime.GOOS == "windows" {

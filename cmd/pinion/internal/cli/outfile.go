@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 // place.
 func CreateFile(path string) (*atomicfile.File, error) {
 	if path == "-" {
-		return nil, errors.New("- names no file here; ./- does, and lines can go to /dev/stdout")
+		return nil, errors.New("- names no file here; ./- does")
 	}
 	return atomicfile.Create(path, 0o666)
 }
@@ -55,6 +56,9 @@ func CreateLines(path string) (*LineFile, error) {
 		return &LineFile{nil, file, bufio.NewWriter(file)}, nil
 	}
 	draft, err := CreateFile(path)
+	if path == "-" {
+		return nil, fmt.Errorf("%w, and lines can go to /dev/stdout", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func TraceFlag(set *pflag.FlagSet) *Trace {
 
 // Run returns run as a command runs it that has the flag: a recording of what run
 // does, on the devices that [OpenDevice] opens for it, goes to the file when run is
-// over, also after an error or an interrupt. A file that cannot be written is an error
+// over, also after an error or an interrupt, unless nothing has run. A file that cannot be written is an error
 // before run begins. A report of the overlap comes after what run printed, but not
 // behind a JSON document: the file has it too.
 func (t *Trace) Run(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
@@ -46,8 +46,8 @@ func (t *Trace) Run(run func(cmd *cobra.Command, args []string) error) func(*cob
 		err = run(cmd, args)
 		r.Stop()
 		var usage *UsageError
-		if errors.As(err, &usage) {
-			return err // nothing has run
+		if errors.As(err, &usage) || err != nil && r.Report().Seconds == 0 {
+			return err // nothing has run: what was at the file stays
 		}
 		return errors.Join(err, t.finish(cmd, r, file))
 	}
