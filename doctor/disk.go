@@ -23,6 +23,7 @@ var (
 	networks = map[string]bool{"nfs": true, "nfs4": true, "cifs": true, "smb3": true, "smbfs": true, "9p": true,
 		"ceph": true, "glusterfs": true, "afs": true, "virtiofs": true, "drvfs": true, "fuse.sshfs": true, "fuse.s3fs": true,
 		"fuse.gcsfuse": true, "fuse.rclone": true, "fuse.goofys": true, "fuse.mount-s3": true, "fuse.blobfuse2": true}
+	memories  = map[string]bool{"tmpfs": true, "devtmpfs": true, "ramfs": true, "hugetlbfs": true}
 	parallels = map[string]bool{"lustre": true, "gpfs": true, "beegfs": true, "wekafs": true}
 )
 
@@ -31,8 +32,11 @@ func checkFileSystem(m *machine) Result {
 		return skipped("only Linux tells")
 	}
 	name, err := m.abs(m.request.Path)
+	if err == nil {
+		err = m.read(name)
+	}
 	if err != nil {
-		return fail(oneLine(err.Error()), "What cannot be reached cannot be read.", "Name the folder of the data: --path.")
+		return fail(oneLine(err.Error()), "What cannot be reached cannot be read.", "Name a file or folder of the data that this user may read: --path.")
 	}
 	mounted, found := m.mountOf(name)
 	if !found {
@@ -46,6 +50,8 @@ func checkFileSystem(m *machine) Result {
 	case mounted.kind == "overlay":
 		return warn(measured, "In the layers of a container's image, the first write to a file copies all of it, and reads pass one more layer.",
 			"Put data on a volume of the host: `docker run -v /data:/data`.")
+	case memories[mounted.kind]:
+		return ok(measured, "Its files are in memory, which is then not there for anything else.")
 	case parallels[mounted.kind]:
 		return ok(measured, "A parallel file system reads large files fast, and many small ones slowly: `pinion pack` makes shards of them.")
 	}
@@ -102,8 +108,11 @@ func checkCuFile(m *machine) Result {
 
 func checkTemp(m *machine) Result {
 	const why = "Files are written beside and renamed, and sockets and samples are made here."
+	if !m.exists(m.temp) {
+		return fail(oneLine(m.temp)+" does not exist", why, "`mkdir -p "+shellWord(m.temp)+"`, or name a folder that can be written: TMPDIR=/path.")
+	}
 	if err := m.write(m.temp); err != nil {
-		return fail(oneLine(err.Error()), why, "Name a folder that can be written: TMPDIR=/path. If it is full: `du -xh "+m.temp+" | sort -h | tail`.")
+		return fail(oneLine(err.Error()), why, "Name a folder that can be written: TMPDIR=/path. If it is full: `du -xh "+shellWord(m.temp)+" | sort -h | tail`.")
 	}
 	measured := "writable"
 	if _, free, err := m.space(m.temp); err == nil {
@@ -121,9 +130,20 @@ func checkCache(m *machine) Result {
 	if err != nil {
 		return warn(oneLine(err.Error()), why, "Set HOME, or XDG_CACHE_HOME=/path to a folder that can be written.")
 	}
-	folder = filepath.Join(folder, "pinion")
+	folder = m.nearest(filepath.Join(folder, "pinion")) // it is made when it is needed
 	if err := m.write(folder); err != nil {
 		return warn(oneLine(err.Error()), why, "Name a folder that can be written: XDG_CACHE_HOME=/path.")
 	}
 	return ok("writable", why)
+}
+
+// shellWord is text as one word of a shell.
+func shellWord(text string) string {
+	special := func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+:@,=", r))
+	}
+	if text != "" && !strings.ContainsFunc(text, special) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -44,6 +45,8 @@ type about struct {
 		Total, Free int64
 	} `json:"space"`
 	NotWritable []string          `json:"not_writable"`
+	NotReadable []string          `json:"not_readable"`
+	Missing     []string          `json:"missing"` // folders that are not there
 	Broken      map[string]string `json:"broken"`  // probes that hang or crash, and what is said of that
 	Refused     map[string]string `json:"refused"` // probes that say why they cannot
 }
@@ -104,7 +107,14 @@ func (f *fakeMachine) machine() *machine {
 			}
 			return nil
 		},
-		temp: "/tmp", cache: func() (string, error) { return "/home/u/.cache", nil },
+		read: func(path string) error {
+			if slices.Contains(f.NotReadable, path) {
+				return &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}
+			}
+			return nil
+		},
+		exists: func(path string) bool { return !slices.Contains(f.Missing, path) },
+		temp:   "/tmp", cache: func() (string, error) { return "/home/u/.cache", nil },
 		abs: func(path string) (string, error) { return path, nil },
 	}
 	m := newMachine(s, Options{Device: f.Device, Path: f.Path})

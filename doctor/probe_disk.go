@@ -26,15 +26,30 @@ const (
 // probeDisk reads from where path lies: a file there that is large enough, or one
 // that is written for that and has no name.
 func probeDisk(ctx context.Context, req request) (_ any, err error) {
-	name, err := largeFile(req.Path)
+	path, err := realPath(req.Path) // a link may lead to another disk
 	if err != nil {
 		return nil, err
+	}
+	if err := readAt(path); err != nil {
+		return nil, err
+	}
+	s := thisSystem()
+	disk, _ := s.mountOf(path)
+	if memories[disk.kind] {
+		return nil, fmt.Errorf("there is no disk to read: files of %s are in memory", disk.kind)
+	}
+	name, err := largeFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if other, _ := s.mountOf(name); name != "" && other != disk {
+		name = ""
 	}
 	var f *os.File
 	if name != "" {
 		f, err = os.Open(name)
 	} else {
-		f, err = nameless(req.Path)
+		f, err = nameless(path)
 	}
 	if err != nil {
 		return nil, err

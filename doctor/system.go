@@ -30,6 +30,9 @@ type system struct {
 	space func(path string) (total, free int64, err error)
 	// write makes a file in a folder, and removes it.
 	write func(folder string) error
+	// read opens a file or folder, and closes it.
+	read   func(path string) error
+	exists func(path string) bool
 
 	temp  string                 // folder
 	cache func() (string, error) // folder
@@ -41,18 +44,14 @@ func thisSystem() system {
 	return system{
 		goos: runtime.GOOS, root: os.DirFS("/"), getenv: os.Getenv,
 		cpus: runtime.NumCPU(), processors: processors(), parent: os.Getppid(), nodes: numa.Nodes,
-		space: space, write: writeIn, temp: os.TempDir(), cache: os.UserCacheDir, abs: realPath,
+		space: space, write: writeIn, read: readAt, exists: exists, temp: os.TempDir(), cache: os.UserCacheDir, abs: realPath,
 	}
 }
 
 func processors() int { return runtime.GOMAXPROCS(0) }
 
-// writeIn makes a file in a folder, or in the nearest one above that exists, and
-// removes it. Its error names the folder.
+// writeIn makes a file in a folder, and removes it. Its error names the folder.
 func writeIn(folder string) error {
-	for !exists(folder) && filepath.Dir(folder) != folder {
-		folder = filepath.Dir(folder)
-	}
 	f, err := os.CreateTemp(folder, ".pinion-doctor-*")
 	if err == nil {
 		_, err = f.Write([]byte("x"))
@@ -66,6 +65,31 @@ func writeIn(folder string) error {
 		return fmt.Errorf("%s: %w", folder, err)
 	}
 	return nil
+}
+
+// readAt opens a file or folder, and closes it. It fails for what is neither, such
+// as a device.
+func readAt(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is neither a file nor a folder", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// nearest is a folder, or the nearest one above that exists.
+func (s *system) nearest(folder string) string {
+	for !s.exists(folder) && filepath.Dir(folder) != folder {
+		folder = filepath.Dir(folder)
+	}
+	return folder
 }
 
 func exists(path string) bool {

@@ -1,26 +1,103 @@
 package doctor
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
-// A folder that is not there yet is as writable as the one above it, and nothing
-// is left in it.
+// A folder that is written to is as it was after that; one that is not there cannot
+// be, but the nearest above it.
 func TestWriteIn(t *testing.T) {
 	dir := t.TempDir()
 	testkit.OK(t, writeIn(dir))
-	testkit.OK(t, writeIn(filepath.Join(dir, "a", "b")))
+	missing := filepath.Join(dir, "a", "b")
+	testkit.WantError(t, "a folder that is not there", writeIn(missing), fs.ErrNotExist, missing)
+	s := thisSystem()
+	if near := s.nearest(missing); near != dir || s.nearest(dir) != dir {
+		t.Errorf("%s, want %s", near, dir)
+	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v are left", list, err)
 	}
 	file := testkit.WriteFile(t, "", dir, "file")
 	if err := writeIn(file); err == nil || strings.Count(err.Error(), file) != 1 {
 		t.Errorf("into a file: %v", err)
+	}
+}
+
+// Only what has data in it is read.
+func TestReadAt(t *testing.T) {
+	dir := t.TempDir()
+	testkit.OK(t, readAt(dir))
+	testkit.OK(t, readAt(testkit.WriteFile(t, "", dir, "file")))
+	testkit.WantError(t, "nothing", readAt(filepath.Join(dir, "nosuch")), fs.ErrNotExist)
+	if err := readAt(os.DevNull); err == nil || !strings.Contains(err.Error(), "neither a file nor a folder") {
+		t.Errorf("a device: %v", err)
+	}
+}
+
+// The disk is that of the data: not the one of a link to it, nor the one of a device,
+// and none of files in memory.
+func TestProbeDisk(t *testing.T) {
+	if _, err := probeDisk(t.Context(), request{Path: os.DevNull}); err == nil {
+		t.Error("a device was read")
+	}
+	s := thisSystem()
+	if m, _ := s.mountOf("/dev/shm"); memories[m.kind] {
+		if _, err := probeDisk(t.Context(), request{Path: "/dev/shm"}); err == nil || !strings.Contains(err.Error(), "in memory") {
+			t.Errorf("memory was read: %v", err)
+		}
+	}
+	dir := t.TempDir()
+	large := testkit.WriteFile(t, "", dir, "data", "large")
+	testkit.OK(t, os.Truncate(large, enoughFile))
+	for i, name := range []string{large, filepath.Dir(large)} {
+		link := filepath.Join(dir, fmt.Sprint("link", i))
+		testkit.OK(t, os.Symlink(name, link))
+		facts, err := probeDisk(t.Context(), request{Path: link})
+		if err != nil { // as on many file systems
+			t.Skip(err)
+		}
+		if read := facts.(diskFacts).File; read != testkit.Must(realPath(large))(t) {
+			t.Errorf("%q was read for %s", read, name)
+		}
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	for text, want := range map[string]string{"/tmp/a-b_1.x": "/tmp/a-b_1.x", "": "''", "/a b": "'/a b'", "$(x)": "'$(x)'", "it's": `'it'\''s'`} {
+		if got := shellWord(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// Data that cannot be read is broken, as is a folder for temporary files that is not
+// there; one for results that is not there is made.
+func TestFoldersMissing(t *testing.T) {
+	f := readMachine(t, "h200")
+	f.NotReadable, f.Missing = []string{"/data"}, []string{"/tmp", "/home/u/.cache", "/home/u/.cache/pinion"}
+	f.NotWritable = []string{"/home/u/.cache/pinion"}
+	r := examine(t, f)
+	for name, want := range map[string]struct {
+		status Status
+		says   string
+	}{
+		"file-system":  {Fail, "/data"},
+		"temp-folder":  {Fail, "/tmp does not exist"},
+		"cache-folder": {OK, "writable"},
+	} {
+		i := slices.IndexFunc(r.Checks, func(c Finding) bool { return c.Name == name })
+		if c := r.Checks[i]; c.Status != want.status || !strings.Contains(c.Measured, want.says) {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 
