@@ -470,6 +470,40 @@ def test_work_in_place_is_found_out(fake):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             z.backward()
 
+def test_work_in_place_behind_a_copy_is_found_out(fake):
+    """As without offload, whatever of the memory is still there."""
+    for keep in (True, False):
+        w = torch.full((64,), 3.0, requires_grad=True)
+        with pinion.torch.offload(min_bytes=0, window_bytes=1):
+            x = torch.ones(64) * 2
+            first = (x * w).sum()
+            for _ in range(4):  # until the copy of x has landed
+                first = first + (torch.ones(64) * w).sum()
+            x.add_(1)
+            second = (x * w).sum()
+        if not keep:
+            del x
+        second.backward()
+        assert torch.equal(w.grad, torch.full((64,), 3.0))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            first.backward()
+
+
+def test_graph_that_is_dropped_while_it_lands(fake, model, monkeypatch):
+    """As by a garbage collection at any time."""
+    offload = pinion.torch.offload(min_bytes=256, window_bytes=1 << 30)
+    alive = []
+    with offload:
+        alive.append(model(torch.randn(4, 6, 16, requires_grad=True)))
+    step = offload._last[-1]
+    passed = fake.passed
+    monkeypatch.setattr(fake, "passed", lambda event: alive.clear() or passed(event))
+    assert step.flights
+    offload.window_bytes = 1
+    with offload._lock:
+        step._land_some(0, fake.compute)
+    assert step.flying == 0 and offload._buffers.used == 0
+
 
 def test_host_memory_is_capped(fake, model):
     want = plain(model)

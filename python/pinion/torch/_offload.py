@@ -100,7 +100,7 @@ class _Saved:
         self.fetch: tuple[Any, Any] | None = None  # stream and event of a copy back that nobody has waited for
         self.stream: Any = None  # of the memory of a copy back
         self.views: weakref.WeakSet[_View] = weakref.WeakSet()
-        self.kept = self.modified = False
+        self.kept = False
         self.served = -1  # the backward that has had it
 
     def __del__(self) -> None:
@@ -119,16 +119,16 @@ class _View:
         self.saved, self.dtype, self.shape, self.stride = saved, tensor.dtype, tensor.shape, tensor.stride()
         self.offset = tensor.storage_offset()
         self.used = False  # by a backward
-        # While the memory stays, what is written to it is found out by its version, as autograd does.
-        self.watch: torch.Tensor | None = tensor.detach() if saved.here is not None else None
+        # What is written to the memory is found out by its version, as autograd does: this has that, and no memory.
+        self.watch = tensor.detach()
+        self.watch.data = tensor.new_empty(0)
         self.version = tensor._version
 
     def tensor(self, memory: torch.Tensor) -> torch.Tensor:
         return torch.empty(0, dtype=self.dtype, device=memory.device).set_(storage_of(memory), self.offset, self.shape, self.stride)
 
-    def check(self) -> None:
-        if self.watch is not None and self.watch._version != self.version:
-            self.saved.modified = True
+    def modified(self) -> bool:
+        return bool(self.watch._version != self.version)
 
 
 class _Step:
@@ -164,7 +164,7 @@ class _Step:
         with self.lock, torch.no_grad():
             storage = storage_of(tensor)
             saved = self.by_storage.get(storage._cdata)
-            if saved is None:
+            if saved is None or any(view.modified() for view in saved.views):  # what left is not what is saved now
                 saved = self._add(storage, tensor.device)
             view = _View(saved, tensor)
             saved.views.add(view)
@@ -258,20 +258,17 @@ class _Step:
 
     def _land(self, flight: _Flight, stream: Any = None) -> None:
         """Makes the stream that computes wait for a copy out: behind that, it may use the memory for something else."""
-        if flight.source is None:  # nobody saves it any more
+        source, flight.source = flight.source, None  # before anything else: a garbage collection may forget it meanwhile
+        if source is None:  # nobody saves it any more
             return
         if stream is not None:
             self._wait(stream, flight.event)
         if stream != flight.stream:
             self.seam.wait(flight.stream, flight.event)
         if flight.due is None:
-            self.flying -= flight.source.numel()
-        flight.source = None
+            self.flying -= source.numel()
         saved = flight.saved()
         if saved is not None:
-            for view in saved.views:
-                view.check()
-                view.watch = None
             saved.here = saved.flight = None
 
     def _wait(self, stream: Any, event: Any) -> None:
@@ -309,11 +306,10 @@ class _Step:
                 self.wanted.add(saved.number)
                 self.marks[saved.number] = self.marks[saved.number][0], self.seam.mark(stream, timing=True)
             memory = self._memory(saved, stream)
-            packed.check()
-            if saved.modified:
+            if packed.modified():
                 raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation "
-                    f"while it was on its way to the host: {packed.dtype} {list(packed.shape)}"
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"{packed.dtype} {list(packed.shape)}"
                 )
             tensor = packed.tensor(memory)
             packed.used = True
