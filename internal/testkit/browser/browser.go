@@ -74,13 +74,15 @@ func Start(t testing.TB) *Browser {
 	if path == "" || runtime.GOOS == "windows" { // which passes no pipes on
 		t.Skip("there is no Chromium: Debian's package chromium has it")
 	}
+	dir, err := os.MkdirTemp("", "pinion-browser")
+	testkit.OK(t, err)
 	toRead, to, err := os.Pipe()
 	testkit.OK(t, err)
 	from, fromWrite, err := os.Pipe()
 	testkit.OK(t, err)
 	args := []string{"--headless", "--remote-debugging-pipe", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--mute-audio",
-		"--force-color-profile=srgb", "--user-data-dir=" + t.TempDir()}
+		"--force-color-profile=srgb", "--user-data-dir=" + dir}
 	if os.Getuid() == 0 {
 		args = append(args, "--no-sandbox") // which root cannot have
 	}
@@ -99,7 +101,12 @@ func Start(t testing.TB) *Browser {
 		timer.Stop()
 		from.Close()
 		<-b.gone
-		time.Sleep(50 * time.Millisecond) // its children write to their folder until they are gone, too
+		for range 50 { // its children may write there until they are gone, too
+			if os.RemoveAll(dir) == nil {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
 	})
 	return b
 }
