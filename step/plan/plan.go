@@ -76,7 +76,7 @@ type ImpossibleError struct {
 	Budget int64
 	Found  int64  // the fewest bytes of the plans that were found
 	Least  int64  // bytes that any plan needs
-	Op     string // the operation that needs them: what is resident, what it reads and writes, and its scratch memory
+	Op     string // the operation that needs them: what is resident, outputs that are done, what it reads and writes, and its scratch memory
 }
 
 // Error implements error.
@@ -128,11 +128,20 @@ func Make(g Graph, o Options) (*Plan, error) {
 
 func rate(bytes float64) bool { return bytes >= 0 && !math.IsInf(bytes, 1) }
 
-// least is a bound: what is resident, and what one operation reads and writes.
+// least is a bound: what is resident, outputs that were used last, which stay, and what
+// one operation reads and writes.
 func (p *problem) least() (most int64, name string) {
 	most, name = p.resident, "what is resident"
-	for _, op := range p.Ops {
-		n := p.resident + op.Scratch
+	staying := make([]int64, len(p.Ops)+1) // bytes of outputs from an operation on
+	for v, uses := range p.uses {
+		if p.Values[v].Output && uses != nil {
+			staying[uses[len(uses)-1]+1] += p.Values[v].Bytes
+		}
+	}
+	there := p.resident
+	for i, op := range p.Ops {
+		there += staying[i]
+		n := there + op.Scratch
 		seen := map[int]bool{}
 		for _, list := range [][]int{op.Reads, op.Writes} {
 			for _, v := range list {

@@ -345,4 +345,11 @@ func TestImpossible(t *testing.T) {
 	if _, err := Make(g, Options{Budget: 356}); err != nil {
 		t.Error(err)
 	}
+	// Outputs stay.
+	g = Graph{Values: []Value{{Bytes: 100, Output: true}, {Bytes: 100, Output: true}, {Bytes: 1}}, Ops: []Op{{Writes: []int{0}}, {Writes: []int{1}}, {Name: "last", Writes: []int{2}}}}
+	_, err := Make(g, Options{Budget: 150, Align: 1})
+	var got *ImpossibleError
+	if !errors.As(err, &got) || got.Least != 201 || got.Found != 201 || got.Op != "last" {
+		t.Errorf("%+v", err)
+	}
 }
