@@ -28,7 +28,9 @@ const (
 
 // health asks devices for their memory. One that is gone, or hangs, is said.
 type health struct {
-	list  call[[]device.Device]
+	list call[[]device.Device]
+
+	mu    sync.Mutex      // a goroutine of earlier watchers may still look
 	known []device.Device // at the latest look
 	asked map[string]*asked
 }
@@ -48,8 +50,10 @@ func newHealth(list func() []device.Device) *health {
 	return &health{list: call[[]device.Device]{do: list}, asked: map[string]*asked{}}
 }
 
-// look returns what each device says, by ID. One goroutine calls it.
+// look returns what each device says, by ID.
 func (h *health) look(ctx context.Context) []deviceHealth {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if list, err := h.list.get(ctx, askWait); err == nil {
 		h.known = list
 	} // else as before: somebody holds up the lists
