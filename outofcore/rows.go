@@ -31,7 +31,8 @@ func (r *Runner) rowShare(ctx context.Context, m *Matrix, budget int64) (share R
 		rows   = 2048    // at most, of a length
 		rounds = 2       // of 12,032 rows
 	)
-	stride := m.stride() * int64(m.Type.Size())
+	size := int64(m.Type.Size())
+	stride := m.stride() * size
 	boxes, can := device.As[device.BoxCopier](r.dev)
 	if !can || r.pinner == nil || !r.pinner.CanMap() || !r.pinner.Pinned(m.Bytes) {
 		return share, nil
@@ -88,7 +89,7 @@ func (r *Runner) rowShare(ctx context.Context, m *Matrix, budget int64) (share R
 				b.RowBytes = leastRow << i
 				b.Rows = min(rows, sample/b.RowBytes, m.Rows)
 				b.DstRowStride, b.SrcRowStride = b.RowBytes, stride
-				if b.RowBytes >= stride || b.RowBytes*b.Rows < least {
+				if b.RowBytes > m.Columns*size || b.RowBytes >= stride || b.RowBytes*b.Rows < least {
 					continue
 				}
 				if next+b.Rows > m.Rows {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -110,5 +111,43 @@ func TestRowsMeasured(t *testing.T) {
 	}
 	if again := measured(m, 1<<30); again != first {
 		t.Error("measured twice")
+	}
+}
+
+// boxed notes what its copies of boxes read.
+type boxed struct {
+	device.Wrapper
+	device.BoxCopier
+	most device.Ptr // the end of it
+}
+
+func (b *boxed) CopyBox(s device.Stream, x device.Box) error {
+	b.most = max(b.most, x.Src.Add((x.Rows-1)*x.SrcRowStride+x.RowBytes))
+	return b.BoxCopier.CopyBox(s, x)
+}
+
+// TestRowsOfPart: of a matrix that is some columns of a wider one, nothing is read
+// behind its last element, where the pinned memory may end.
+func TestRowsOfPart(t *testing.T) {
+	inner := devicetest.Open(t)
+	devicetest.NeedsPinned(t, inner, 64<<20)
+	dev := &boxed{Wrapper: device.Wrapper{Device: inner}, BoxCopier: devicetest.As[device.BoxCopier](t, inner)}
+	r := open(t, dev, Options{})
+	if r.runner.pinner == nil || !r.runner.pinner.CanMap() {
+		t.Skip("no pinned memory that the device sees")
+	}
+	r.runner.rowsWorth = 1 << 20
+	const rows, columns, stride = 2048, 1000, 4096
+	bytes, err := r.pins.Alloc(ctx, rows*stride*4)
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, bytes.Free()) })
+	b := bytes.Bytes()
+	m := Matrix{Bytes: b[(stride-columns)*4:], Type: dtype.F32, Rows: rows, Columns: columns, Stride: stride}
+	_, err = r.runner.rowShare(ctx, &m, 1<<30)
+	testkit.OK(t, err)
+	start, err := r.runner.pinner.Mapped(b)
+	testkit.OK(t, err)
+	if end := start.Add(int64(len(b))); dev.most == 0 || dev.most > end {
+		t.Errorf("read up to %d bytes behind the matrix", int64(dev.most)-int64(end))
 	}
 }
