@@ -104,7 +104,7 @@ func (p *Pool) stats() Stats {
 	}
 	s.Free = s.Reserved.Current - s.Active.Current
 	s.Fragmented = s.Free
-	if p.space != nil {
+	if p.space != nil && !p.closed.Load() {
 		s.Fragmented -= p.space.Movable()
 		s.LargestFree = p.space.Largest()
 		p.owners.Range(func(_, x any) bool {
