@@ -65,7 +65,7 @@ class watch:
         if not interval > 0:
             raise ValueError(f"interval is {interval}, but must be above 0, in seconds")
         _lib.load()
-        self._interval = interval
+        self._interval = min(interval, threading.TIMEOUT_MAX)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pinion.monitor.watch", daemon=True)
         with _lock:

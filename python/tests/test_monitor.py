@@ -202,6 +202,10 @@ def test_watch(run):
         ready = True
         kept.stop(); kept.stop()
         assert monitor.snapshot()["foreign"] == []
+        with monitor.watch(float("inf")) as once:  # it reads once, and whenever somebody asks
+            once._thread.join(.05)
+            assert once._thread.is_alive()
+        once._thread.join()
         try: monitor.watch(0)
         except ValueError as e: assert "interval is 0" in str(e)
         else: assert False
