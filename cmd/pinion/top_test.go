@@ -48,9 +48,13 @@ func TestTopAlone(t *testing.T) {
 			t.Errorf("%s: %d %q", args, r.code, r.stderr)
 		}
 	}
-	t.Setenv("PINION_TOP", "nonsense")
-	if r := pinion(t, "top", "--once", "--interval", "100ms"); r.code != exitDone || !strings.Contains(r.stdout, `"nonsense"`) {
-		t.Errorf("%d %q", r.code, r.stdout)
+	// Nobody was looked for: it is not known whether there is any.
+	for value, says := range map[string]string{"nonsense": `"nonsense"`, "off": "PINION_TOP is off here"} {
+		t.Setenv("PINION_TOP", value)
+		r := pinion(t, "top", "--once", "--interval", "100ms")
+		if r.code != exitDone || !strings.Contains(r.stdout, says) || strings.Contains(r.stdout, "uses Pinion now") {
+			t.Errorf("%d %q", r.code, r.stdout)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@
 //	$TMPDIR/pinion-UID
 //
 // The environment variable PINION_TOP names another folder instead, such as one that
-// containers share, or is "off": then nothing is offered.
+// containers share, or is "off": then nothing is offered, nor looked for.
 //
 // Only its user may enter the folder; one that is somebody else's, or open to others,
 // is refused ([ErrUnsafe]). Both ends also ask the system who is at the other one,

@@ -28,6 +28,8 @@ var (
 	ErrGone = errors.New("the process is gone")
 	// ErrNotOffered: the process does not offer its snapshot.
 	ErrNotOffered = errors.New("no snapshot is offered")
+	// ErrOff: PINION_TOP is off in this process, which looks for no others then.
+	ErrOff = errors.New("switched off")
 	// ErrVersion: the process speaks of things that this version does not know.
 	ErrVersion = errors.New("the process runs a newer Pinion")
 )
@@ -44,11 +46,15 @@ type Process struct {
 
 // Processes lists the processes of this user that offer their snapshots, by PID. It
 // removes the sockets of those that ended. An error tells of folders that could not
-// be searched; the processes of the others are listed all the same.
+// be searched; the processes of the others are listed all the same. It fails with
+// [ErrOff] where PINION_TOP is off.
 func Processes() ([]Process, error) {
 	list, err := places()
 	if err != nil {
 		return nil, fmt.Errorf("monitor: %w", err)
+	}
+	if list == nil {
+		return nil, fmt.Errorf("monitor: %w: %s is off here, so that no process is looked for: unset it", ErrOff, variable)
 	}
 	found := []Process{}
 	var failed []error

@@ -269,9 +269,13 @@ func TestPlaces(t *testing.T) {
 	stop, err := Offer(ctx, Options{})
 	testkit.OK(t, err)
 	stop()
-	if list := testkit.Must(Processes())(t); len(list) != 0 {
-		t.Errorf("%v", list)
+	others, err := Processes()
+	testkit.WantError(t, "switched off", err, ErrOff, variable)
+	if len(others) != 0 {
+		t.Errorf("%v", others)
 	}
+	_, err = Find(os.Getpid())
+	testkit.WantError(t, "switched off", err, ErrOff)
 	t.Setenv(variable, "yes")
 	_, err = Offer(ctx, Options{})
 	testkit.WantError(t, "a bad value", err, errs.ErrArgument, variable, `"yes"`)

@@ -151,7 +151,11 @@ func (v *View) nobody(p *page) {
 	if v.User != "" {
 		whose = " of user " + clean(v.User)
 	}
-	p.words(Plain, 0, "No process"+whose+" uses Pinion now. These are shown by themselves:")
+	found := " uses Pinion now"
+	if slices.ContainsFunc(v.Look.NotAvailable, func(m Missing) bool { return m.Name == "processes" }) {
+		found = " was found" // not all places were looked at
+	}
+	p.words(Plain, 0, "No process"+whose+found+". These are shown by themselves:")
 	p.add(Plain, "")
 	p.sentence(Plain, 2, "command", "pinion feed, bench, tune, load, pack, replay")
 	p.sentence(Plain, 2, "Python", "pinion.DataLoader, pinion.Collate, …")
