@@ -61,8 +61,15 @@ func (m *Tiled) check(name string) error {
 	if m == nil || m.TileRows < 1 || m.TileColumns < 1 {
 		return fmt.Errorf("%w: %s is no matrix", device.ErrArgument, name)
 	}
-	if down, across := m.count(); len(m.Tiles) != down*across {
+	down, across := m.count()
+	if len(m.Tiles) != down*across {
 		return fmt.Errorf("%w: %s has %d tiles, want %d: it was freed", device.ErrArgument, name, len(m.Tiles), down*across)
+	}
+	for k, a := range m.Tiles {
+		_, _, rows, columns := m.extent(k/across, k%across)
+		if a == nil || a.Bytes() != rows*columns*int64(m.Type.Size()) {
+			return fmt.Errorf("%w: %s: tile %d is no array of %d x %d elements of %v", device.ErrArgument, name, k, rows, columns, m.Type)
+		}
 	}
 	return nil
 }
@@ -106,7 +113,11 @@ func (m *Tiled) Read(ctx context.Context, to Matrix) error {
 // each calls move for each tile, its place in a host matrix, and a buffer of its
 // size.
 func (m *Tiled) each(host Matrix, move func(a *tier.Array, w window, b []byte) error) error {
-	if err := host.check("the matrix in host memory", m.Rows, m.Columns, m.Type); err != nil {
+	err := m.check("the matrix in the store")
+	if err == nil {
+		err = host.check("the matrix in host memory", m.Rows, m.Columns, m.Type)
+	}
+	if err != nil {
 		return fmt.Errorf("outofcore: %w", err)
 	}
 	buffer := make([]byte, m.TileRows*m.TileColumns*int64(m.Type.Size()))

@@ -152,6 +152,17 @@ func TestTiledArguments(t *testing.T) {
 	if err := c.Write(ctx, Float32([]float32{1}, 1, 1)); !errors.Is(err, device.ErrArgument) {
 		t.Error(err)
 	}
+	for name, move := range map[string]func(context.Context, Matrix) error{"write": freed.Write, "read": freed.Read} {
+		err := move(ctx, Float32(make([]float32, 4*8), 4, 8))
+		testkit.WantError(t, name+" what was freed", err, device.ErrArgument, "it was freed")
+	}
+	swapped, none := *b, *b
+	swapped.Tiles = []*tier.Array{a.Tiles[0], b.Tiles[1], b.Tiles[2], b.Tiles[3]}
+	none.Tiles = []*tier.Array{b.Tiles[0], nil, b.Tiles[2], b.Tiles[3]}
+	for says, m := range map[string]*Tiled{"tile 0 is no array of 3 x 4": &swapped, "tile 1 is no array of 3 x 4": &none} {
+		_, err := r.runner.MatMulTiled(ctx, s, TiledProduct{A: a, B: m, C: c})
+		testkit.WantError(t, says, err, device.ErrArgument, says)
+	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := r.runner.MatMulTiled(ended, s, good); !errors.Is(err, context.Canceled) {
