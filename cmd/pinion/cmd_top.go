@@ -45,7 +45,7 @@ the second.`,
 		Example: `  pinion top
   pinion top --once
   pinion top --interval 10s >> top.log
-  pinion top --json | jq .processes[].loaders`,
+  pinion top --json | jq '.processes[].loaders'`,
 		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -52,12 +52,10 @@ func Live(ctx context.Context, s *screen.Screen, o Options) error {
 	defer cancel()
 	v := NewView(o.Every)
 	v.Look.At = time.Now()
-	begun := false
-	var noted time.Time
 	for {
 		width, height := s.Size()
 		lines := make([]string, height)
-		if begun {
+		if v.begun {
 			for i, l := range v.Lines(width, height) {
 				lines[i] = l.ANSI(o.Colour)
 			}
@@ -67,14 +65,7 @@ func Live(ctx context.Context, s *screen.Screen, o Options) error {
 		}
 		select {
 		case l := <-looks:
-			if note := ended(v.Look, l); note != "" {
-				v.Note, noted = note, time.Now()
-			} else if time.Since(noted) > noteTime {
-				v.Note = ""
-			}
-			if !v.Paused || !begun {
-				v.Look, begun = l, true
-			}
+			v.take(l)
 		case <-s.Resized():
 			s.Redraw()
 		case k, ok := <-s.Keys():
@@ -87,6 +78,20 @@ func Live(ctx context.Context, s *screen.Screen, o Options) error {
 		case err := <-failed:
 			return err
 		}
+	}
+}
+
+// take shows a look, unless the view is paused, and notes which processes ended since
+// the one before.
+func (v *View) take(l Look) {
+	if note := ended(v.last, l); note != "" {
+		v.Note, v.noted = note, l.At
+	} else if l.At.Sub(v.noted) > noteTime {
+		v.Note = ""
+	}
+	v.last = l
+	if !v.Paused || !v.begun {
+		v.Look, v.begun = l, true
 	}
 }
 

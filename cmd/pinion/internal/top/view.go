@@ -37,6 +37,10 @@ type View struct {
 	Paused bool
 	Note   string // what just happened; "" if nothing
 	Offset int    // lines of the body that are scrolled away; Lines keeps it in bounds
+
+	begun bool      // there was a look
+	last  Look      // also while it is paused
+	noted time.Time // when Note was
 }
 
 // Lines makes the lines of a terminal of that size: a bar, the machine, as much of the

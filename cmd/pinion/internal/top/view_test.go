@@ -249,3 +249,23 @@ func TestClean(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A note goes after a while, also where the view is paused: it hides the keys.
+func TestNoteGoes(t *testing.T) {
+	v, at := NewView(time.Second), time.Unix(1e9, 0)
+	p := Process{PID: 7, Command: "train", path: "7.sock"}
+	v.take(Look{At: at, Processes: []Process{p}})
+	v.Paused = true
+	v.take(Look{At: at.Add(time.Second)})
+	if !strings.Contains(v.Note, "ended: 7 train") || len(v.Look.Processes) != 1 {
+		t.Errorf("%q %+v", v.Note, v.Look.Processes)
+	}
+	v.take(Look{At: at.Add(2 * time.Second)})
+	if v.Note == "" {
+		t.Error("the note went at once")
+	}
+	v.take(Look{At: at.Add(time.Second + noteTime + 1)})
+	if v.Note != "" {
+		t.Errorf("%q stays", v.Note)
+	}
+}
