@@ -120,6 +120,30 @@ func TestTraceRefused(t *testing.T) {
 	}
 }
 
+// A file among the data is not written over, but a timeline that was left there is.
+func TestTraceAmongData(t *testing.T) {
+	dir := makePhotos(t, 3)
+	var photo string
+	ok(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			photo = path
+		}
+		return err
+	}))
+	before := testkit.ReadFile(t, photo)
+	r := pinion(t, "feed", dir, "--device", "host", "--trace", photo)
+	if r.code != exitUsage || !strings.Contains(r.stderr, "would be written over "+photo) || testkit.ReadFile(t, photo) != before {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	for range 2 {
+		path := filepath.Join(dir, "trace.json")
+		if r := pinion(t, "feed", dir, "--device", "host", "--trace", path); r.code != exitDone {
+			t.Errorf("exit code %d: %s", r.code, r.stderr)
+		}
+		readTrace(t, path, 1)
+	}
+}
+
 // A run that never began leaves what is at the file, such as the timeline of another,
 // and says nothing of one.
 func TestTraceOfNothing(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -61,6 +63,9 @@ func (t *Trace) create(cmd *cobra.Command, args []string) (*atomicfile.File, err
 		if SamePath(arg, t.file) {
 			return nil, BadUsage(cmd, "--trace would be written over the data in %s", arg)
 		}
+		if isBelow(t.file, arg) && !isTimeline(t.file) {
+			return nil, BadUsage(cmd, "--trace would be written over %s, which is in %s and no timeline", t.file, arg)
+		}
 	}
 	var other *pflag.Flag // that names the file too
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -80,6 +85,39 @@ func (t *Trace) create(cmd *cobra.Command, args []string) (*atomicfile.File, err
 		return nil, fmt.Errorf("the timeline cannot be written: %w", err)
 	}
 	return file, nil
+}
+
+// isBelow reports whether a file is there, in a folder or further down in it.
+func isBelow(file, folder string) bool {
+	file, err1 := realPath(file)
+	folder, err2 := realPath(folder)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	rel, err := filepath.Rel(folder, file)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// realPath is absolute and has no links.
+func realPath(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// isTimeline reports whether a file begins as one of timeline's does.
+func isTimeline(path string) bool {
+	const begin = `{"displayTimeUnit"`
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	b := make([]byte, len(begin))
+	_, err = io.ReadFull(f, b)
+	return err == nil && string(b) == begin
 }
 
 // finish writes the file, and the report.
