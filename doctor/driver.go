@@ -24,8 +24,11 @@ func checkDriver(m *machine) Result {
 	gpus := units.Count(m.gpusOnBus(), "NVIDIA GPU") + " on the PCI bus"
 	switch {
 	case d.Error != "":
-		return fail(m.request.Device+" cannot be opened: "+d.Error, "Without its device a program does not start.",
-			"`pinion devices` lists what can be opened. In a container: `docker run --gpus all`.")
+		remedy := "`pinion devices` lists what can be opened."
+		if strings.HasPrefix(m.request.Device, "cuda") {
+			remedy += " In a container: `docker run --gpus all`."
+		}
+		return fail(m.request.Device+" cannot be opened: "+d.Error, "Without its device a program does not start.", remedy)
 	case m.request.Device != "auto" && d.Info.Backend == "host":
 		return skipped("--device is %s", m.request.Device)
 	case d.Info.Backend == "host" && m.gpusOnBus() > 0:

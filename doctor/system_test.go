@@ -101,6 +101,19 @@ func TestFoldersMissing(t *testing.T) {
 	}
 }
 
+// GPUs are no remedy for a device that is none.
+func TestDeviceRemedy(t *testing.T) {
+	for device, gpus := range map[string]bool{"host:0": false, "cuda:7": true} {
+		f := readMachine(t, "h200")
+		f.Device, f.facts["device"] = device, []byte(`{"error": "it is not there"}`)
+		r := examine(t, f)
+		i := slices.IndexFunc(r.Checks, func(c Finding) bool { return c.Name == "driver" })
+		if c := r.Checks[i]; c.Status != Fail || strings.Contains(c.Remedy, "--gpus all") != gpus {
+			t.Errorf("%s: %+v", device, c)
+		}
+	}
+}
+
 // A file is read for the disk that is large enough, wherever below it lies.
 func TestLargeFile(t *testing.T) {
 	dir := t.TempDir()
