@@ -88,6 +88,8 @@ func check(folder string) error {
 		return fmt.Errorf("%w: %s is no folder but %s: remove it, or set %s to a folder of your own", ErrUnsafe, folder, kind(info.Mode()), variable)
 	case known && owner != os.Geteuid():
 		return fmt.Errorf("%w: %s is of user %d, this is user %d: set %s to a folder of your own", ErrUnsafe, folder, owner, os.Geteuid(), variable)
+	case info.Mode().Perm()&0o077 != 0 && info.Mode()&fs.ModeSticky != 0: // such as /tmp, which has to stay so
+		return fmt.Errorf("%w: %s is for everybody: set %s to a folder of your own", ErrUnsafe, folder, variable)
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("%w: %s is open to others (mode %03o): chmod 700 it", ErrUnsafe, folder, info.Mode().Perm())
 	}

@@ -256,6 +256,8 @@ func TestUnsafe(t *testing.T) {
 		testkit.OK(t, os.Chmod(dir, mode))
 		refused(mode.String(), "chmod 700")
 	}
+	testkit.OK(t, os.Chmod(dir, 0o777|os.ModeSticky)) // chmod 700 /tmp would be bad advice
+	refused("a folder for everybody", "is for everybody", "a folder of your own")
 	testkit.OK(t, os.Chmod(dir, 0o700))
 	if os.Geteuid() == 0 {
 		testkit.OK(t, os.Chown(dir, 12345, -1))
