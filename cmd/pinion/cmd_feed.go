@@ -180,7 +180,7 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *pipeline.Input, options loader.
 		if createErr != nil {
 			return fmt.Errorf("the digests cannot be written: %w", createErr)
 		}
-		defer func() { err = errors.Join(err, lines.Close(report != nil)) }()
+		defer func() { err = errors.Join(err, cli.Lost(lines.Close(report != nil))) }()
 		run.Digests = lines
 	}
 	unread := &unreadSamples{line: in.Line, policy: options.OnError, list: f.listErrors, keep: f.json}
@@ -196,7 +196,7 @@ func (f *feedFlags) feed(cmd *cobra.Command, in *pipeline.Input, options loader.
 		// The state is not to be ahead of the digests.
 		if lines != nil {
 			if flushErr := lines.Flush(); flushErr != nil {
-				return errors.Join(err, flushErr)
+				return errors.Join(err, cli.Lost(flushErr))
 			}
 		}
 		err = errors.Join(err, f.keepState(in.Line, report.State))

@@ -59,7 +59,7 @@ func (f *feedFlags) keepState(line *cli.Progress, state loader.State) error {
 		return nil
 	}
 	if err := state.WriteFile(f.saveState); err != nil {
-		return fmt.Errorf("could not save the state: %w", err)
+		return cli.Lost(fmt.Errorf("could not save the state: %w", err))
 	}
 	line.Message("Saved: next is batch %d of epoch %d; continue with --resume %s", state.Batch, state.Epoch, f.saveState)
 	return nil

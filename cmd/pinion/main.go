@@ -48,6 +48,9 @@ func report(err error) int {
 		}
 		return exitUsage
 	case errors.Is(err, context.Canceled):
+		for _, lost := range cli.AllLost(err) {
+			complain(lost)
+		}
 		fmt.Fprintln(os.Stderr, "pinion: interrupted")
 	default:
 		complain(err)

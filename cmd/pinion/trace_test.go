@@ -178,6 +178,29 @@ func TestTraceInterrupted(t *testing.T) {
 	}
 }
 
+// What an interrupted run could not leave behind is said.
+func TestInterruptedAndLost(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not interrupt single processes")
+	}
+	file, gone := filepath.Join(t.TempDir(), "digests.jsonl"), filepath.Join(t.TempDir(), "gone")
+	ok(t, os.Mkdir(gone, 0o755))
+	r := process(t, func(p *os.Process) {
+		written(t, p, filepath.Dir(file))
+		ok(t, os.RemoveAll(gone))
+		ok(t, p.Signal(os.Interrupt))
+	}, "feed", makePhotos(t, 5), "--device", "host", "--size", "16", "--digests", file, "--epochs", "1000000000",
+		"--trace", filepath.Join(gone, "t.json"), "--save-state", filepath.Join(gone, "state.json"))
+	if r.code != exitFailed {
+		t.Errorf("exit code %d", r.code)
+	}
+	for _, says := range []string{"the timeline cannot be written", "could not save the state", "interrupted"} {
+		if !strings.Contains(r.stderr, says) {
+			t.Errorf("no %q in %q", says, r.stderr)
+		}
+	}
+}
+
 // featuresFile is an array of floats in a file.
 func featuresFile(t testing.TB) string {
 	t.Helper()

@@ -123,7 +123,7 @@ func isTimeline(path string) bool {
 // finish writes the file, and the report.
 func (t *Trace) finish(cmd *cobra.Command, r *timeline.Recording, file *atomicfile.File) error {
 	if err := FinishFile(file, r.Write); err != nil {
-		return fmt.Errorf("the timeline cannot be written: %w", err)
+		return Lost(fmt.Errorf("the timeline cannot be written: %w", err))
 	}
 	if json, err := cmd.Flags().GetBool("json"); err == nil && json {
 		return nil
