@@ -27,6 +27,9 @@ var (
 // where a half to a 32nd of the data fits. The bounds are what the planner
 // reaches, and one percent: a change that makes a plan worse has to say so.
 func TestShares(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it plans many large products")
+	}
 	table := texttable.New("", ">1/n", ">floor", ">planned", ">times", ">in", ">out", "tiles")
 	for _, c := range []struct {
 		name           string

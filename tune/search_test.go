@@ -16,6 +16,9 @@ import (
 // The choice is within 5 % of the best of the grid, whatever the pipeline: in
 // 99 of 100 searches, and never far from it.
 func TestNearTheOptimum(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it searches hundreds of times")
+	}
 	const seeds = 100
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		for name, space := range map[string]Space{"": grid, ", with copiers": staging} {
@@ -43,6 +46,9 @@ func TestNearTheOptimum(t *testing.T) {
 // With a step the choice keeps the device fed, if any setting does, and else
 // is nearly as fast as any.
 func TestFedDevice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it searches hundreds of times")
+	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		t.Run(kind, func(t *testing.T) {
 			for seed := range uint64(40) {
