@@ -99,12 +99,12 @@ func (p *problem) evict(from *candidate, target int64, price float64) *candidate
 		var next *candidate
 		var cost, relief float64
 		if send.relief > 0 {
-			if next = p.decide(now, send, target); next != nil {
+			if next = p.try(now.d.with(send), target); next != nil {
 				cost, relief = max(next.o.seconds-now.o.seconds, send.cost, 1e-15), send.relief
 			}
 		}
 		for len(drop) > 0 && (next == nil || drop[0].cost*relief < cost*drop[0].relief) {
-			if c := p.decide(now, drop[0], target); c != nil {
+			if c := p.try(now.d.with(drop[0]), target); c != nil {
 				next = c
 				break
 			}
@@ -123,10 +123,6 @@ type eviction struct {
 	value, gap   int
 	to           decision
 	cost, relief float64 // seconds; bytes times runs, where there are too many
-}
-
-func (p *problem) decide(c *candidate, e eviction, target int64) *candidate {
-	return p.try(c.d.with(e), target)
 }
 
 // excess is where the memory exceeds the target.
@@ -286,7 +282,7 @@ func (p *problem) improve(c *candidate, target int64) *candidate {
 	}
 	attempt := func(base decisions, e eviction) (*candidate, bool) {
 		left--
-		next := p.decide(&candidate{d: base}, e, target)
+		next := p.try(base.with(e), target)
 		return next, next.better(c, target)
 	}
 	single := func() (found bool) {

@@ -75,16 +75,14 @@ type leaksDocument struct {
 	leaks.Report
 }
 
-func (s *server) leaks(w http.ResponseWriter, r *http.Request) {
+func (s *server) leaks(r *http.Request) (any, error) {
 	if _, err := parse(r); err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	watching := s.samples.leaks.current() != nil
 	report, err := s.samples.leaks.report.get(r.Context(), patience)
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	for _, list := range []*[]leaks.Site{&report.Leaks, &report.Others} {
 		*list = append([]leaks.Site{}, (*list)[:min(len(*list), maxHolders)]...)
@@ -93,5 +91,5 @@ func (s *server) leaks(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	report.Caches = append([]leaks.Cache{}, report.Caches...)
-	answer(w, leaksDocument{watching, report})
+	return leaksDocument{watching, report}, nil
 }

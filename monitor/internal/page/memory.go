@@ -114,16 +114,14 @@ func (s *server) survey(r *http.Request, number int64) (*surveyor, *survey, []*s
 	return all[i], now, all, err
 }
 
-func (s *server) memory(w http.ResponseWriter, r *http.Request) {
+func (s *server) memory(r *http.Request) (any, error) {
 	q, err := parse(r, poolParameter, number{"from", 0, maxOffset, 0}, number{"to", 0, maxOffset, maxOffset}, number{"cells", 1, maxCells, 4096})
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	one, now, all, err := s.survey(r, q["pool"])
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	d := memoryDocument{States: states(), Pools: []poolState{}}
 	for _, v := range all {
@@ -142,7 +140,7 @@ func (s *server) memory(w http.ResponseWriter, r *http.Request) {
 		d.Map = now.draw(min(q["from"], now.bytes), min(q["to"], now.bytes), q["cells"])
 		d.Map.Pool = one.number
 	}
-	answer(w, d)
+	return d, nil
 }
 
 func (p *poolState) fill(s vram.Stats) {
@@ -232,21 +230,18 @@ type blockState struct {
 	Stack          []string `json:"stack"` // empty: it was not recorded
 }
 
-func (s *server) blocks(w http.ResponseWriter, r *http.Request) {
+func (s *server) blocks(r *http.Request) (any, error) {
 	q, err := parse(r, poolParameter, number{"from", 0, maxOffset, 0}, number{"to", 0, maxOffset, maxOffset}, number{"limit", 1, maxBlocks, 8})
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	one, now, _, err := s.survey(r, q["pool"])
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	d := blocksDocument{Blocks: []blockState{}}
 	if now == nil {
-		answer(w, d)
-		return
+		return d, nil
 	}
 	d.Pool, d.MeasuredAt = one.number, now.at.UTC()
 	type found struct {
@@ -282,7 +277,7 @@ func (s *server) blocks(w http.ResponseWriter, r *http.Request) {
 		}
 		d.Blocks = append(d.Blocks, state)
 	}
-	answer(w, d)
+	return d, nil
 }
 
 // frames prints a stack, the innermost call first.
@@ -328,26 +323,23 @@ type holderState struct {
 	Stack          []string `json:"stack"` // of the largest block that has one
 }
 
-func (s *server) holders(w http.ResponseWriter, r *http.Request) {
+func (s *server) holders(r *http.Request) (any, error) {
 	q, err := parse(r, poolParameter, number{"limit", 1, maxHolders, 10})
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	one, now, _, err := s.survey(r, q["pool"])
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	d := holdersDocument{Holders: []holderState{}}
 	if now == nil {
-		answer(w, d)
-		return
+		return d, nil
 	}
 	d.Pool, d.MeasuredAt = one.number, now.at.UTC()
 	now.summed.Do(func() { now.sums = now.holders() })
 	d.Count, d.Holders = len(now.sums), now.sums[:min(len(now.sums), int(q["limit"]))]
-	answer(w, d)
+	return d, nil
 }
 
 // holders are the purposes and names that hold the most. Names that differ in their

@@ -115,14 +115,14 @@ func New(source Source) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, "index.html") })
 	mux.HandleFunc("/{file}", func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, r.PathValue("file")) })
-	mux.HandleFunc("/api/snapshot", s.snapshot)
-	mux.HandleFunc("/api/history", s.history)
+	mux.HandleFunc("/api/snapshot", document(s.snapshot))
+	mux.HandleFunc("/api/history", document(s.history))
 	mux.HandleFunc("/api/events", s.events)
-	mux.HandleFunc("/api/memory", s.memory)
-	mux.HandleFunc("/api/blocks", s.blocks)
-	mux.HandleFunc("/api/holders", s.holders)
-	mux.HandleFunc("/api/leaks", s.leaks)
-	mux.HandleFunc("/api/timeline", s.timeline)
+	mux.HandleFunc("/api/memory", document(s.memory))
+	mux.HandleFunc("/api/blocks", document(s.blocks))
+	mux.HandleFunc("/api/holders", document(s.holders))
+	mux.HandleFunc("/api/leaks", document(s.leaks))
+	mux.HandleFunc("/api/timeline", document(s.timeline))
 	if source.Metrics != nil {
 		mux.Handle("/metrics", source.Metrics)
 	}
@@ -209,36 +209,40 @@ func (s *server) asset(w http.ResponseWriter, r *http.Request, name string) {
 	_, _ = w.Write(f.content) // likewise
 }
 
-func (s *server) snapshot(w http.ResponseWriter, r *http.Request) {
+func (s *server) snapshot(r *http.Request) (any, error) {
 	if _, err := parse(r); err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	now, err := s.samples.call.get(r.Context(), patience)
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	answer(w, now.Snapshot)
+	return now.Snapshot, nil
 }
 
-func (s *server) history(w http.ResponseWriter, r *http.Request) {
+func (s *server) history(r *http.Request) (any, error) {
 	if _, err := parse(r); err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
-	answer(w, s.samples.past())
+	return s.samples.past(), nil
 }
 
-// answer writes a document.
-func answer(w http.ResponseWriter, document any) {
-	text, err := json.Marshal(document)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+// document serves as JSON what make makes for a request.
+func document(make func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		d, err := make(r)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		text, err := json.Marshal(d)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(text, '\n')) // who asked is gone
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // who asked is gone
 }
 
 // refuse says what is wrong.

@@ -19,11 +19,10 @@ type timelineDocument struct {
 	Spans          []timeline.Span `json:"spans"` // by start
 }
 
-func (s *server) timeline(w http.ResponseWriter, r *http.Request) {
+func (s *server) timeline(r *http.Request) (any, error) {
 	q, err := parse(r, number{"seconds", 1, 60, 5}, number{"limit", 1, maxSpans, 2000})
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	d := timelineDocument{Spans: []timeline.Span{}}
 	if recording := timeline.Current(); recording != nil {
@@ -34,5 +33,5 @@ func (s *server) timeline(w http.ResponseWriter, r *http.Request) {
 			d.Spans = append(d.Spans, span)
 		}
 	}
-	answer(w, d)
+	return d, nil
 }

@@ -143,7 +143,8 @@ class _Step:
         self.wanted: set[int] = set()
         self.idle: set[int] = set()  # items whose memory others keep
         self.by_storage: weakref.WeakValueDictionary[int, _Saved] = weakref.WeakValueDictionary()
-        self.sent: list[tuple[int, weakref.ref[_Saved]]] = []  # by number
+        self.sent: list[tuple[int, weakref.ref[_Saved]]] = []  # within the window, by number
+        self.sent_by_plan: dict[int, weakref.ref[_Saved]] = {}
         self.kept: collections.deque[weakref.ref[_Saved]] = collections.deque()  # may be sent yet
         self.kept_bytes = 0
         self.flights: collections.deque[_Flight] = collections.deque()  # within the window
@@ -232,9 +233,10 @@ class _Step:
         if due is None:
             self.flights.append(saved.flight)
             self.flying += saved.nbytes
+            bisect.insort(self.sent, (saved.number, weakref.ref(saved)), key=lambda entry: entry[0])
         else:
             self.planned.append(saved.flight)
-        bisect.insort(self.sent, (saved.number, weakref.ref(saved)), key=lambda entry: entry[0])
+            self.sent_by_plan[saved.number] = weakref.ref(saved)
         self.sent_bytes += saved.nbytes
         self.tensors_sent += 1
         return True
@@ -369,19 +371,18 @@ class _Step:
         window goes."""
         fetches = self.plan.fetches
         while self.following < len(fetches) and fetches[self.following][0] >= number:
-            if not self._bring(fetches[self.following][1], stream):
+            sent = self.sent_by_plan.get(fetches[self.following][1])
+            if sent is not None and not self._bring(sent(), stream):
                 return
             self.following += 1
         i = bisect.bisect_left(self.sent, number, key=lambda entry: entry[0])
         while i > 0 and self.ahead < self.owner.window_bytes:
             i -= 1
-            if self.sent[i][0] not in self.plan.land and not self._bring(self.sent[i][0], stream):
+            if not self._bring(self.sent[i][1](), stream):
                 return
 
-    def _bring(self, number: int, stream: Any) -> bool:
+    def _bring(self, saved: _Saved | None, stream: Any) -> bool:
         """Fetches an item that left, if it is wanted; False if there is no memory: it is fetched when it must be."""
-        i = bisect.bisect_left(self.sent, number, key=lambda entry: entry[0])
-        saved = self.sent[i][1]() if i < len(self.sent) and self.sent[i][0] == number else None
         if saved is None or saved.here is not None or saved.served == self.backward != -1 or any(view.used for view in saved.views):
             return True
         self._find(saved)
