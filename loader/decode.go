@@ -42,7 +42,7 @@ func (n *feeder) openDecoder() (err error) {
 	default:
 		n.decoder, err = devdecode.Open(devdecode.Config{
 			Device: n.dev, Compute: n.compute, Kernels: n.form.kernels,
-			Dataset: l.encoded, Spec: l.layout.Samples.Spec, Engines: o.Decode == DecodeAuto,
+			Dataset: l.encoded, Spec: l.layout.Samples.Spec, Engines: o.Decode == DecodeAuto, CPUShare: o.CPUShare,
 		})
 	}
 	if err != nil && o.Decode == DecodeGPU {

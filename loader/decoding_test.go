@@ -2,10 +2,12 @@ package loader_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,6 +131,43 @@ func TestDecodeOnDevice(t *testing.T) {
 					t.Errorf("%s: the decoder is still open", what)
 				}
 			}
+		}
+	}
+}
+
+// A share of the pictures is decoded by workers, the same in every run, and the
+// batches are the same.
+func TestDecodeShared(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	ds, err := photos.Open(t.Context(), mixedFolder(t), photos.Options{Transform: imaging.RandomResizedCrop(24).WithFlip(0.5)})
+	testkit.OK(t, err)
+	o := loader.Options{Batch: 7, Epochs: 5, Shuffle: true, Seed: 3, Decode: loader.DecodeCPU}
+	want, err := run(t, dev, ds, o)
+	testkit.OK(t, err)
+	o.Decode = loader.DecodeGPU
+	decoded := func(share float64, workers int) int {
+		t.Helper()
+		s := &loader.StandIn{Engine: 7}
+		loader.UseStandIn(t, s)
+		o.CPUShare, o.Workers = share, workers
+		list, err := run(t, dev, ds, o)
+		testkit.OK(t, err)
+		compare(t, fmt.Sprintf("a share of %v", share), list, want)
+		return s.Decoded
+	}
+	all, half, none := decoded(0, 3), decoded(0.5, 3), decoded(1, 3)
+	if none != 0 || half <= all/4 || half >= all*3/4 {
+		t.Errorf("the device decodes %d pictures, %d where workers have half of them, %d where they have all", all, half, none)
+	}
+	if again := decoded(0.5, 1); again != half {
+		t.Errorf("with another number of workers the device decodes %d pictures, not %d", again, half)
+	}
+	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
+		o.CPUShare = share
+		if _, err := loader.New(dev, ds, o); !errors.Is(err, device.ErrArgument) || !strings.Contains(err.Error(), "CPUShare") {
+			t.Errorf("a share of %v: %v", share, err)
 		}
 	}
 }

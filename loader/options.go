@@ -155,6 +155,11 @@ type Options struct {
 	// Decode says where pictures are decoded. Default: DecodeAuto.
 	Decode DecodePlace
 
+	// CPUShare is the part of the pictures that workers decode although the
+	// device would, from 0 to 1: for processors that are idle while the device
+	// decodes. Which pictures follows from Seed. Default: 0.
+	CPUShare float64
+
 	// Jitter changes the colours of RGB images at random, on the device.
 	// Default: the jitter of the dataset's transform, if it has one.
 	Jitter imaging.Jitter

@@ -68,6 +68,7 @@ type loading struct {
 	SampleTimeout float64        `json:"sample_timeout_seconds"`
 	DeviceBuffers int            `json:"device_buffers"`
 	Decode        int            `json:"decode"` // where the space has no axis of it
+	CPUShare      float64        `json:"cpu_share"`
 	PinBudget     int64          `json:"pin_budget_bytes"`
 	DeviceBudget  int64          `json:"device_budget_bytes,omitempty"`
 }
@@ -77,7 +78,7 @@ func loadingOf(o loader.Options) loading {
 		DType: o.DType.String(), Shuffle: o.Shuffle, Rank: o.Rank, World: o.World, DropLast: o.DropLast, Unordered: o.Unordered,
 		Pad: o.Pad, PadTo: o.PadTo, Mask: o.Mask, Mean: o.Mean, Std: o.Std, Jitter: o.Jitter, Mixup: o.Mixup,
 		OnError: fmt.Sprint(o.OnError), SampleTimeout: o.SampleTimeout.Seconds(), DeviceBuffers: o.DeviceBuffers,
-		Decode: int(o.Decode), PinBudget: o.PinBudget, DeviceBudget: o.DeviceBudget,
+		Decode: int(o.Decode), CPUShare: o.CPUShare, PinBudget: o.PinBudget, DeviceBudget: o.DeviceBudget,
 	}
 }
 

@@ -35,7 +35,7 @@ func (b *bench) onAll(ctx context.Context, m *harness.Memory, others []device.De
 		on := "on " + units.Count(1+len(others), "device") + ": "
 		samples = append(samples,
 			b.photosRow(ctx, m, f, on+b.photosTo(dtype.F16), b.Workers, dtype.F16, others...),
-			b.deviceRow(ctx, m, f, on, dtype.F16, target{}, others...))
+			b.deviceRow(ctx, m, f, on, dtype.F16, 0, target{}, others...))
 		for _, batch := range b.batches {
 			samples = append(samples,
 				b.imagesRow(ctx, m, on+imagesTo("a file", dtype.U8, batch), raw, loader.Options{Batch: batch, DType: dtype.U8}, others...))

@@ -22,19 +22,26 @@ func (b *bench) gpu(ctx context.Context, m *harness.Memory) error {
 		return err
 	}
 	return b.inTurn(ctx,
-		b.deviceRow(ctx, m, f, "", dtype.F16, atLeast(15_000)),
-		b.deviceRow(ctx, m, f, "", dtype.F32, atLeast(15_000)),
+		b.deviceRow(ctx, m, f, "", dtype.F16, 0, atLeast(15_000)),
+		b.deviceRow(ctx, m, f, "", dtype.F32, 0, atLeast(15_000)),
+		b.deviceRow(ctx, m, f, "", dtype.F32, 0.1, target{}),
+		b.deviceRow(ctx, m, f, "", dtype.F32, 0.2, target{}),
 		b.decodeRow(m, f))
 }
 
-// deviceRow is the row of photos that become batches of d.
-func (b *bench) deviceRow(ctx context.Context, m *harness.Memory, f *folder, prefix string, d dtype.DType, t target, others ...device.Device) *sample {
+// deviceRow is the row of photos that become batches of d, of which workers decode
+// a share.
+func (b *bench) deviceRow(ctx context.Context, m *harness.Memory, f *folder, prefix string, d dtype.DType, share float64, t target, others ...device.Device) *sample {
 	feed := feed{m: m, others: others, ds: f.photos, options: loader.Options{
-		Batch: b.batch, Shuffle: true, DropLast: true, DType: d, Decode: loader.DecodeGPU,
+		Batch: b.batch, Shuffle: true, DropLast: true, DType: d, Decode: loader.DecodeGPU, CPUShare: share,
 	}}
 	timed := max(4, f.photos.Len()/b.batch)
+	by := pinionBy(b.Workers)
+	if share > 0 {
+		by += fmt.Sprintf(", which decode %.0f %%", 100*share)
+	}
 	return &sample{target: t, Sample: measure.Sample{
-		Row: measure.Row{Name: prefix + b.photosTo(d) + ", decoded on the device", By: pinionBy(b.Workers), Unit: "images/s"},
+		Row: measure.Row{Name: prefix + b.photosTo(d) + ", decoded on the device", By: by, Unit: "images/s"},
 		// Engines are a step away from libjpeg-turbo and so is resampling; where
 		// there are none, edges of colour are further away.
 		Check: func() error { return feed.checkImages(ctx, tolerance{mean: 1, most: 32}) },

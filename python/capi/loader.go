@@ -45,6 +45,7 @@ type config struct {
 	PadTo  int       `json:"pad_to"`
 	Mask   bool      `json:"mask"`
 	Decode string    `json:"decode"`
+	CPU    float64   `json:"cpu_share"`
 
 	OnError       string  `json:"on_error"`
 	SampleTimeout float64 `json:"sample_timeout"` // seconds
@@ -64,7 +65,7 @@ type config struct {
 func (c *config) options(ds dataset.Dataset) (o loader.Options, err error) {
 	o = loader.Options{
 		Batch: c.Batch, Shuffle: c.Shuffle, DropLast: c.DropLast, Unordered: !c.InOrder, Seed: c.Seed, Rank: c.Rank, World: c.World,
-		Mean: c.Mean, Std: c.Std, Mixup: c.Mixup, Pad: c.Pad, PadTo: c.PadTo, Mask: c.Mask,
+		Mean: c.Mean, Std: c.Std, Mixup: c.Mixup, Pad: c.Pad, PadTo: c.PadTo, Mask: c.Mask, CPUShare: c.CPU,
 		SampleTimeout: time.Duration(c.SampleTimeout * float64(time.Second)),
 		Workers:       c.Workers, Prefetch: c.Prefetch, PinBudget: c.PinBudget, DeviceBudget: c.DeviceBudget,
 		Copiers: c.Copiers, ChunkBytes: c.Chunk, DeviceBuffers: c.Buffers, MaxDeviceBuffers: c.MaxBuffers,

@@ -140,6 +140,7 @@ class DataLoader:
         num_workers: threads that read and decode. 0: one a processor.
         prefetch: batches read ahead of the one on its way to the device. 0: 2 to 4.
         decode: where JPEGs are decoded: "cpu", "gpu", or "auto" for a GPU with JPEG engines.
+        cpu_share: the part of the JPEGs, from 0 to 1, that threads decode although the GPU would.
         pin_memory: False leaves host memory pageable.
         device_buffers: batches in the memory of each device. More are made while the program keeps these.
         pin_budget, device_budget: the most bytes of page-locked host memory, and of the device's. 0: what is sensible,
@@ -176,6 +177,7 @@ class DataLoader:
         names: Sequence[str] | None = None,
         prefetch: int = 0,
         decode: str = "auto",
+        cpu_share: float = 0,
         pin_memory: bool = True,
         device_buffers: int = 4,
         pin_budget: int = 0,
@@ -212,7 +214,7 @@ class DataLoader:
             "batch_size": -1 if batch_size == "auto" else batch_size, "shuffle": bool(shuffle), "sampler": sampler or "",
             "drop_last": drop_last, "in_order": in_order, "seed": seed,
             "dtype": _dtype_name(dtype), "mean": None if mean is None else list(mean), "std": None if std is None else list(std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
-            "mask": mask, "decode": decode, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
+            "mask": mask, "decode": decode, "cpu_share": cpu_share, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
             "prefetch": prefetch, "pin_memory": pin_memory, "pin_budget": pin_budget, "device_budget": device_budget,
             # One more than the library's own default: a batch comes back at the next call of next.
             "copiers": copiers, "chunk": chunk, "device_buffers": device_buffers, "max_device_buffers": 1 << 16,

@@ -45,6 +45,7 @@ type Decoder struct {
 	turn      int
 	room      int64        // bytes of each scratch
 	limit     atomic.Int64 // and at most
+	cpuShare  float64
 	table     *kernels.ResampleTable
 	pictures  []nvjpeg.Picture
 	slots     []int // of the pictures
@@ -62,12 +63,13 @@ type scratch struct {
 
 // Config says what a [Decoder] works with.
 type Config struct {
-	Device  device.Device
-	Compute device.Stream // resamples; the samples are ready behind it
-	Kernels *kernels.Set
-	Dataset dataset.Encoded // nil where the dataset gives no files
-	Spec    dataset.Spec    // of a sample
-	Engines bool            // fail on a device without JPEG engines
+	Device   device.Device
+	Compute  device.Stream // resamples; the samples are ready behind it
+	Kernels  *kernels.Set
+	Dataset  dataset.Encoded // nil where the dataset gives no files
+	Spec     dataset.Spec    // of a sample
+	Engines  bool            // fail on a device without JPEG engines
+	CPUShare float64         // part of the pictures that is left to the caller all the same
 }
 
 // Open prepares a device for decoding. It fails with a reason to decode
@@ -82,7 +84,7 @@ func Open(o Config) (d *Decoder, err error) {
 	if f := o.Dataset.Transform().Filter(); f == imaging.Nearest {
 		return nil, fmt.Errorf("%w: a device does not resize by the filter %v", device.ErrNotSupported, f)
 	}
-	d = &Decoder{dev: o.Device, compute: o.Compute, kernels: o.Kernels, transform: o.Dataset.Transform()}
+	d = &Decoder{dev: o.Device, compute: o.Compute, kernels: o.Kernels, transform: o.Dataset.Transform(), cpuShare: o.CPUShare}
 	d.limit.Store(MostRoom)
 	if d.decoder, err = shared.open(d.dev); err != nil {
 		return nil, err

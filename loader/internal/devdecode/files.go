@@ -78,7 +78,7 @@ func (f *Files) Fetch(ctx context.Context, r dataset.EncodedReader, slot int, v 
 		return err
 	}
 	e.content = content
-	if e.jpeg, err = nvjpeg.Parse(content); err == nil && !f.cpuOnly && f.decoder.takes(e.jpeg, r.MaxPixels()) {
+	if e.jpeg, err = nvjpeg.Parse(content); err == nil && !f.cpuOnly && !f.decoder.leaves(v.Key) && f.decoder.takes(e.jpeg, r.MaxPixels()) {
 		e.orientation = r.Orientation(content)
 		width, height := e.orientation.Size(e.jpeg.Width, e.jpeg.Height)
 		e.plan = f.decoder.transform.Plan(width, height, v.Key)
@@ -113,6 +113,13 @@ func (f *Files) refuse(slot int) {
 // maxScaled is the longest side that the device scales a picture to. A narrow
 // picture whose middle is taken may have a longer one.
 const maxScaled = 65535
+
+// leaves reports whether the picture of a visit is one of those that the caller
+// decodes although the device would. Other draws from its key have nothing to do
+// with this one.
+func (d *Decoder) leaves(key uint64) bool {
+	return float64(key*0x9e3779b97f4a7c15>>11) < d.cpuShare*(1<<53)
+}
 
 // takes reports whether the device decodes a picture. The CPU fails for those
 // that are larger than the dataset allows.
