@@ -31,6 +31,11 @@ func (p *problem) bound(whole *candidate, target int64) float64 {
 			used[v] = true
 		}
 	}
+	for _, v := range p.Ops[moment].Writes {
+		for _, u := range p.Values[v].Over {
+			delete(used, u) // its memory may be that of v
+		}
+	}
 	type part struct{ bytes, seconds float64 } // of values that one operation writes
 	var parts []part
 	byOp := map[int]int{}
@@ -39,7 +44,7 @@ func (p *problem) bound(whole *candidate, target int64) float64 {
 			continue
 		}
 		w := p.writer[v]
-		if w < 0 || p.Ops[w].Once {
+		if w < 0 || p.lasts[w] <= moment {
 			parts = append(parts, part{float64(p.Values[v].Bytes), -1})
 			continue
 		}

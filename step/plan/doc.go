@@ -24,6 +24,20 @@
 // follow one another beside the computation. Memory of what is sent is given back when
 // its copy is done, and the computation waits for that only if it needs the memory.
 //
+// # From a graph of tensors to a [Graph]
+//
+//   - A view (a reshape, a slice that is not copied) is the value that it looks at: its
+//     readers read that value, and there is no operation.
+//   - What the caller keeps, such as weights that are only read, is Resident: its memory
+//     is the caller's and outside the block. So is an output that the caller wants in
+//     memory of its own: a resident value that an operation writes.
+//   - A donated input whose new value has the same size is Resident, and the new value
+//     lists it in Over: it is written in place, in the caller's memory.
+//   - An input that is copied into the block, such as a batch, is a value that no
+//     operation writes: it gives its memory back after it was read last.
+//   - A value that may be written over an operand lists that in Over. The plan decides
+//     for each run: an operand that is kept for later is not written over.
+//
 // # How it is found
 //
 // Where there are few decisions, all are tried. Otherwise one value after the other is

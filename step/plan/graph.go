@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/internal/errs"
 )
@@ -42,6 +43,15 @@ type Value struct {
 
 	// Output values stay when the step is over.
 	Output bool
+
+	// Over lists values in whose memory this one may be written, because the
+	// operation that writes it reads each of them and then, at the same place,
+	// writes this one: element by element, or a sum into one of its terms. Those
+	// are ignored that have another number of bytes or are outputs. The plan takes
+	// one that is wanted no longer. A resident value that stands here is given
+	// away: if no later operation reads it, this value is written over it, as new
+	// weights over the old ones.
+	Over []int
 }
 
 // mostBytes is the most that sizes are added up to, far from an overflow.
@@ -83,6 +93,13 @@ func (g *Graph) check() ([]int, error) {
 				return nil, fmt.Errorf("plan: %w: operation %d (%s) reads value %d of %d", ErrArgument, i, op.Name, v, len(g.Values))
 			case writer[v] >= i:
 				return nil, fmt.Errorf("plan: %w: operation %d (%s) reads value %d (%s), which operation %d writes", ErrArgument, i, op.Name, v, g.Values[v].Name, writer[v])
+			}
+		}
+	}
+	for v, value := range g.Values {
+		for _, u := range value.Over {
+			if w := writer[v]; w < 0 || !slices.Contains(g.Ops[w].Reads, u) {
+				return nil, fmt.Errorf("plan: %w: value %d (%s) may be written over value %d, which no operation reads that writes it", ErrArgument, v, value.Name, u)
 			}
 		}
 	}

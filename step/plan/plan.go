@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -62,10 +63,11 @@ type Run struct {
 type Life struct {
 	Value    int
 	From, To int   // runs, both included
-	Offset   int64 // in the block
+	Offset   int64 // in the block; -1: it lies in the memory of the resident value Over
 	Fetched  bool  // it comes from the host
 	Sent     bool  // it is copied to the host as soon as it was written
 	Scratch  bool  // memory that an operation needs besides values; Value is -1
+	Over     int   // the value that it is written over, in the run From; -1: none
 }
 
 // ErrBudget says that a step cannot run within its budget, as an [*ImpossibleError].
@@ -145,10 +147,15 @@ func (p *problem) least() (most int64, name string) {
 		seen := map[int]bool{}
 		for _, list := range [][]int{op.Reads, op.Writes} {
 			for _, v := range list {
-				if !p.Values[v].Resident && !seen[v] {
+				if !p.fixed[v] && !seen[v] {
 					n += p.Values[v].Bytes
 					seen[v] = true
 				}
+			}
+		}
+		for _, v := range op.Writes {
+			if !p.fixed[v] && slices.ContainsFunc(p.Values[v].Over, func(u int) bool { return !p.fixed[u] && p.mayTake(v, u) }) {
+				n -= p.Values[v].Bytes
 			}
 		}
 		if n > most {
@@ -170,6 +177,7 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 		}
 		plan.Runs = append(plan.Runs, Run{Op: r.op, Again: r.again, Start: c.o.start[i], Bytes: c.o.bytes[i], Wait: r.needs})
 	}
+	in := make([]int, len(c.s.lives)) // the buffer of each life
 	for l, x := range c.s.lives {
 		if x.sent && x.to < last {
 			r := &plan.Runs[x.to+1]
@@ -179,12 +187,21 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 			r := &plan.Runs[x.from]
 			r.Fetch = append(r.Fetch, l)
 		}
-		plan.Lives = append(plan.Lives, Life{Value: x.value, From: x.from, To: x.to, Fetched: x.fetched, Sent: x.sent})
-		buffers = append(buffers, Buffer{p.Values[x.value].Bytes, x.from, x.to})
+		life := Life{Value: x.value, From: x.from, To: x.to, Fetched: x.fetched, Sent: x.sent, Over: -1}
+		if x.over >= 0 { // a life of before, since lives are in the order in which they begin
+			life.Over = c.s.lives[x.over].value
+			in[l] = in[x.over]
+			buffers[in[l]].To = x.to
+		} else {
+			in[l] = len(buffers)
+			buffers = append(buffers, Buffer{p.Values[x.value].Bytes, x.from, x.to})
+		}
+		plan.Lives = append(plan.Lives, life)
 	}
 	for i, r := range c.s.runs {
 		if n := p.Ops[r.op].Scratch; n > 0 {
-			plan.Lives = append(plan.Lives, Life{Value: -1, From: i, To: i, Scratch: true})
+			plan.Lives = append(plan.Lives, Life{Value: -1, From: i, To: i, Scratch: true, Over: -1})
+			in = append(in, len(buffers))
 			buffers = append(buffers, Buffer{n, i, i})
 		}
 	}
@@ -197,7 +214,14 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 		return nil, err
 	}
 	for i := range plan.Lives {
-		plan.Lives[i].Offset = layout.Offsets[i]
+		plan.Lives[i].Offset = layout.Offsets[in[i]]
+	}
+	for i, r := range c.s.runs {
+		for _, v := range p.Ops[r.op].Writes {
+			if u := p.inside[v]; u >= 0 {
+				plan.Lives = append(plan.Lives, Life{Value: v, From: i, To: last, Offset: -1, Over: u})
+			}
+		}
 	}
 	plan.Bytes = p.resident + layout.Bytes
 	return plan, nil

@@ -47,11 +47,31 @@ func execute(t *testing.T, g Graph, p *Plan, o Options) {
 	}
 
 	block := make([]byte, p.Bytes-p.Resident)
+	resident := map[int]int{}   // the value that lies in the memory of each resident one
+	over := make(map[int][]int) // of runs: lives that lie in resident memory
+	for i, l := range p.Lives {
+		if l.Offset < 0 {
+			over[l.From] = append(over[l.From], i)
+		}
+	}
+	there := func(v int) bool { // in resident memory
+		for root, now := range resident {
+			if now == v {
+				return g.Values[root].Resident
+			}
+		}
+		return false
+	}
+	for v, value := range g.Values {
+		if value.Resident && writer[v] < 0 {
+			resident[v] = v
+		}
+	}
 	host := map[int][]byte{}
 	memory := func(l Life) []byte { return block[l.Offset:][:g.Values[l.Value].Bytes] }
 	at := map[int]int{} // the life in which a value is there
 	for i, l := range p.Lives {
-		if l.Scratch {
+		if l.Scratch || l.Offset < 0 {
 			continue
 		}
 		if l.From < 0 || l.To < l.From || l.To >= len(p.Runs) {
@@ -89,7 +109,7 @@ func execute(t *testing.T, g Graph, p *Plan, o Options) {
 			t.Fatalf("operation %d runs again", run.Op)
 		}
 		made := apply(run.Op, func(v int) []byte {
-			if g.Values[v].Resident {
+			if there(v) {
 				return want[v]
 			}
 			l, ok := at[v]
@@ -101,14 +121,33 @@ func execute(t *testing.T, g Graph, p *Plan, o Options) {
 			}
 			return want[v]
 		})
+		for _, v := range op.Writes {
+			if g.Values[v].Resident {
+				resident[v] = v
+			}
+		}
+		for _, l := range over[r] {
+			x := p.Lives[l]
+			if !g.Values[x.Over].Resident || g.Values[x.Over].Bytes != g.Values[x.Value].Bytes || made[x.Value] == nil || g.Values[resident[x.Over]].Output {
+				t.Fatalf("run %d writes over resident memory: %+v", r, x)
+			}
+			resident[x.Over] = x.Value
+		}
 		for l, x := range p.Lives {
 			switch {
-			case x.From > r || x.To < r:
+			case x.From > r || x.To < r || x.Offset < 0:
 			case x.Scratch:
 				clear(block[x.Offset:][:op.Scratch])
 				live += op.Scratch
 			default:
 				live += g.Values[x.Value].Bytes
+				if x.Over >= 0 && x.From == r {
+					old := at[x.Over]
+					if p.Lives[old].To != r || p.Lives[old].Offset != x.Offset || !slices.Contains(g.Values[x.Value].Over, x.Over) {
+						t.Fatalf("run %d writes %+v over %+v", r, x, p.Lives[old])
+					}
+					live -= g.Values[x.Value].Bytes
+				}
 				if b, ok := made[x.Value]; ok && x.From == r && !x.Fetched {
 					copy(memory(x), b)
 					if old, ok := at[x.Value]; !ok || p.Lives[old].To < r || x.To > r {
@@ -134,7 +173,7 @@ func execute(t *testing.T, g Graph, p *Plan, o Options) {
 		t.Fatalf("%d of %d operations ran", done, len(g.Ops))
 	}
 	for v, value := range g.Values {
-		if l, ok := at[v]; value.Output && !value.Resident && (!ok || p.Lives[l].To != len(p.Runs)-1 || !slices.Equal(memory(p.Lives[l]), want[v])) {
+		if l, ok := at[v]; value.Output && !there(v) && (!ok || p.Lives[l].To != len(p.Runs)-1 || !slices.Equal(memory(p.Lives[l]), want[v])) {
 			t.Fatalf("output %s is not there in the end", value.Name)
 		}
 	}
@@ -182,7 +221,15 @@ func random(rng *rand.Rand, n int) Graph {
 		}
 		for k := range rng.IntN(4) {
 			op.Writes = append(op.Writes, len(g.Values))
-			g.Values = append(g.Values, Value{Name: fmt.Sprint("v", i, ".", k), Bytes: rng.Int64N(100) * min(1, rng.Int64N(5)), Output: rng.IntN(10) == 0, Resident: rng.IntN(20) == 0})
+			v := Value{Name: fmt.Sprint("v", i, ".", k), Bytes: rng.Int64N(100) * min(1, rng.Int64N(5)), Output: rng.IntN(10) == 0, Resident: rng.IntN(20) == 0}
+			for _, u := range op.Reads {
+				if rng.IntN(2) == 0 {
+					if v.Over = append(v.Over, u); rng.IntN(3) > 0 {
+						v.Bytes = g.Values[u].Bytes
+					}
+				}
+			}
+			g.Values = append(g.Values, v)
 		}
 		g.Ops = append(g.Ops, op)
 	}
@@ -191,7 +238,7 @@ func random(rng *rand.Rand, n int) Graph {
 
 func TestPlansAreRight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	fit, not := 0, 0
+	fit, not, inPlace, inResident := 0, 0, 0, 0
 	rounds := 150
 	if testing.Short() {
 		rounds = 20
@@ -229,6 +276,13 @@ func TestPlansAreRight(t *testing.T) {
 				t.Fatal(err)
 			default:
 				fit++
+				for _, l := range p.Lives {
+					if l.Offset < 0 {
+						inResident++
+					} else if l.Over >= 0 {
+						inPlace++
+					}
+				}
 				execute(t, g, p, o)
 				if p.Seconds < whole.Seconds-1e-9 || !(p.Least <= p.Seconds) || o.HostBytes > 0 && p.HostBytes > o.HostBytes {
 					t.Fatalf("%v", p)
@@ -236,7 +290,10 @@ func TestPlansAreRight(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d plans, %d budgets that are too small", fit, not)
+	t.Logf("%d plans, %d budgets that are too small; %d values written over others, %d over resident ones", fit, not, inPlace, inResident)
+	if inPlace == 0 || inResident == 0 {
+		t.Error("nothing was written in place")
+	}
 }
 
 // TestHeuristicAgainstAll compares what is done for large graphs with the best of all
@@ -307,6 +364,9 @@ func TestWhatCannotBeRight(t *testing.T) {
 		"too much scratch memory":    func(g *Graph, o *Options) { g.Ops[0].Scratch = math.MaxInt64 },
 		"too large when aligned":     func(g *Graph, o *Options) { o.Align = math.MaxInt64 },
 		"reads what is not":          func(g *Graph, o *Options) { g.Ops[0].Reads[0] = 2 },
+		"over what is not read":      func(g *Graph, o *Options) { g.Values[1].Over = []int{1} },
+		"over what is not":           func(g *Graph, o *Options) { g.Values[1].Over = []int{7} },
+		"an input over another":      func(g *Graph, o *Options) { g.Values[0].Over = []int{1} },
 		"reads a negative index":     func(g *Graph, o *Options) { g.Ops[0].Reads[0] = -1 },
 		"writes a negative index":    func(g *Graph, o *Options) { g.Ops[0].Writes[0] = -1 },
 		"reads before it is written": func(g *Graph, o *Options) { g.Ops[0].Reads[0] = 1 },
@@ -352,4 +412,68 @@ func TestImpossible(t *testing.T) {
 	if !errors.As(err, &got) || got.Least != 201 || got.Found != 201 || got.Op != "last" {
 		t.Errorf("%+v", err)
 	}
+}
+
+// TestWritesInPlace plans an update of weights in whose chain every operation may
+// write over what it reads: it takes no memory but that of the gradient.
+func TestWritesInPlace(t *testing.T) {
+	g := Graph{
+		Values: []Value{
+			{Name: "w", Bytes: 100, Resident: true},
+			{Name: "x", Bytes: 10},
+			{Name: "gradient", Bytes: 100},
+			{Name: "scaled", Bytes: 100, Over: []int{2}},
+			{Name: "clipped", Bytes: 100, Over: []int{3}},
+			{Name: "new w", Bytes: 100, Output: true, Over: []int{0, 4}},
+		},
+		Ops: []Op{
+			{Name: "backward", Seconds: 1, Reads: []int{0, 1}, Writes: []int{2}},
+			{Name: "scale", Seconds: 1, Reads: []int{2}, Writes: []int{3}},
+			{Name: "clip", Seconds: 1, Reads: []int{3}, Writes: []int{4}},
+			{Name: "update", Seconds: 1, Reads: []int{0, 4}, Writes: []int{5}},
+		},
+	}
+	p, err := Make(g, Options{Align: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, g, p, Options{})
+	if p.Bytes != 100+110 || p.Resident != 100 {
+		t.Errorf("%v", p)
+	}
+	// What is read once more is not written over.
+	g.Ops = append(g.Ops, Op{Name: "norm", Seconds: 1, Reads: []int{0, 3}, Writes: nil})
+	if p, err = Make(g, Options{Align: 1}); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, g, p, Options{})
+	if p.Bytes != 100+200 {
+		t.Errorf("%v", p)
+	}
+	// Nothing runs again that reads the old weights when the new ones are there.
+	g = Graph{
+		Values: []Value{
+			{Name: "w", Bytes: 10, Resident: true},
+			{Name: "big", Bytes: 100},
+			{Name: "new w", Bytes: 10, Output: true, Over: []int{0}},
+			{Name: "other", Bytes: 100},
+			{Name: "sum", Bytes: 1, Output: true},
+		},
+		Ops: []Op{
+			{Name: "make", Seconds: 1, Reads: []int{0}, Writes: []int{1}},
+			{Name: "update", Seconds: 1, Reads: []int{0}, Writes: []int{2}},
+			{Name: "between", Seconds: 1, Writes: []int{3}},
+			{Name: "use", Seconds: 1, Reads: []int{3}},
+			{Name: "last", Seconds: 1, Reads: []int{1}, Writes: []int{4}},
+		},
+	}
+	if p, err := Make(g, Options{Align: 1, Budget: 150}); !errors.Is(err, ErrBudget) {
+		t.Errorf("%v, %v", p, err)
+	}
+	g.Values[2].Over = nil
+	p, err = Make(g, Options{Align: 1, Budget: 150})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, g, p, Options{Budget: 150})
 }

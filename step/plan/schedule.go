@@ -16,7 +16,10 @@ type problem struct {
 	*Graph
 	Options
 	writer   []int   // of each value; -1: there from the start
-	uses     [][]int // of each value that is not resident: the operations that write it and read it; -1: the start
+	uses     [][]int // of each value that is not fixed: the operations that write it and read it; -1: the start
+	inside   []int   // of each value that is written over a resident one: which; -1: none
+	fixed    []bool  // values in memory of resident ones, for which nothing is planned
+	lasts    []int   // of each operation: the last one before which it may run again; -1: none
 	resident int64
 
 	seen  []int // of each operation: the last round of again that came to it
@@ -29,10 +32,12 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 		return nil, err
 	}
 	p := &problem{Graph: g, Options: o, writer: writer, uses: make([][]int, len(g.Values)), seen: make([]int, len(g.Ops))}
+	p.fix()
 	for v, value := range g.Values {
 		if value.Resident {
 			p.resident += value.Bytes
-		} else {
+		}
+		if !p.fixed[v] {
 			p.uses[v] = append(p.uses[v], writer[v])
 		}
 	}
@@ -44,6 +49,57 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 		}
 	}
 	return p, nil
+}
+
+// fix finds the values that are written over resident ones, and what must not run
+// again after that.
+func (p *problem) fix() {
+	never := len(p.Ops)
+	read := make([]int, len(p.Values)) // the last operation that reads it
+	for i, op := range p.Ops {
+		for _, v := range op.Reads {
+			read[v] = i
+		}
+	}
+	p.inside = make([]int, len(p.Values))
+	p.fixed = make([]bool, len(p.Values))
+	gone := make([]int, len(p.Values)) // the operation that writes over it
+	for v, value := range p.Values {
+		p.inside[v], p.fixed[v], gone[v] = -1, value.Resident, never
+	}
+	for i, op := range p.Ops {
+		for _, v := range op.Writes {
+			if p.fixed[v] {
+				continue
+			}
+			for _, u := range p.Values[v].Over {
+				if p.fixed[u] && p.mayTake(v, u) && gone[u] == never && read[u] == i {
+					p.fixed[v], gone[u] = true, i
+					if p.inside[v] = u; p.inside[u] >= 0 {
+						p.inside[v] = p.inside[u]
+					}
+					break
+				}
+			}
+		}
+	}
+	p.lasts = make([]int, len(p.Ops))
+	for i, op := range p.Ops {
+		p.lasts[i] = never
+		if op.Once {
+			p.lasts[i] = -1
+		}
+		for _, list := range [][]int{op.Reads, op.Writes} {
+			for _, v := range list {
+				p.lasts[i] = min(p.lasts[i], gone[v])
+			}
+		}
+	}
+}
+
+// mayTake reports whether value v, which may be written over u, fits there.
+func (p *problem) mayTake(v, u int) bool {
+	return p.Values[u].Bytes == p.Values[v].Bytes && !p.Values[u].Output && p.Values[v].Bytes > 0
 }
 
 // decisions has one for each gap between two uses of a value.
@@ -89,6 +145,7 @@ type life struct {
 	need     int // of what is fetched: the first run that reads it
 	after    int // likewise: the first run behind the value's stay before this one
 	ready    int // of what is sent: the last run that uses it
+	over     int // the life whose memory it takes; -1: none
 }
 
 // expander turns decisions into a schedule.
@@ -101,8 +158,10 @@ type expander struct {
 	hosted []bool // values with a copy on the host
 	turn   []int  // index of each value's last use that has run
 
-	fresh []int // lives that began for the operation at hand
-	done  bool  // without a value that cannot be made again
+	fresh []int    // lives that began for the operation at hand
+	over  [][2]int // lives that may take the memory of others
+	now   int      // the operation at hand
+	done  bool     // without a value that cannot be made again
 }
 
 // expand returns the schedule of decisions; false if one of them cannot be.
@@ -113,13 +172,13 @@ func (p *problem) expand(d decisions) (*schedule, bool) {
 	e.s.lives = make([]life, 0, len(p.Values)+len(p.Values)/4)
 	for v, value := range p.Values {
 		e.open[v] = -1
-		if !value.Resident && p.writer[v] < 0 && (value.Output || len(p.uses[v]) > 1) {
+		if !p.fixed[v] && p.writer[v] < 0 && (value.Output || len(p.uses[v]) > 1) {
 			e.begin(v, 0)
 			e.leave(v, 0)
 		}
 	}
 	for i, op := range p.Ops {
-		e.fresh = e.fresh[:0]
+		e.fresh, e.now = e.fresh[:0], i
 		for _, v := range op.Reads {
 			e.ensure(v)
 		}
@@ -144,12 +203,19 @@ func (p *problem) expand(d decisions) (*schedule, bool) {
 			e.s.lives[l].to = end
 		}
 	}
+	taken := make([]bool, len(e.s.lives))
+	for _, x := range e.over {
+		l, u := x[0], x[1]
+		if x, y := &e.s.lives[l], &e.s.lives[u]; x.over < 0 && !taken[u] && !y.sent && y.to == x.from {
+			x.over, taken[u] = u, true
+		}
+	}
 	return &e.s, true
 }
 
 // begin begins a life.
 func (e *expander) begin(v, at int) int {
-	e.s.lives = append(e.s.lives, life{value: v, from: at, to: at})
+	e.s.lives = append(e.s.lives, life{value: v, from: at, to: at, over: -1})
 	e.open[v] = len(e.s.lives) - 1
 	e.latest[v] = e.open[v]
 	return e.open[v]
@@ -169,7 +235,7 @@ func (e *expander) emit(i int, again bool) int {
 		}
 	}
 	for _, v := range e.Ops[i].Writes {
-		if e.Values[v].Resident {
+		if e.fixed[v] {
 			continue
 		}
 		was := e.open[v]
@@ -179,6 +245,13 @@ func (e *expander) emit(i int, again bool) int {
 		} else if again {
 			e.fresh = append(e.fresh, l)
 		}
+		if was < 0 {
+			for _, u := range e.Values[v].Over {
+				if !e.fixed[u] && e.mayTake(v, u) {
+					e.over = append(e.over, [2]int{l, e.open[u]})
+				}
+			}
+		}
 	}
 	return at
 }
@@ -186,14 +259,14 @@ func (e *expander) emit(i int, again bool) int {
 // ensure has a value there for the operation to come.
 func (e *expander) ensure(v int) {
 	switch {
-	case !e.done || e.Values[v].Resident || e.open[v] >= 0:
+	case !e.done || e.fixed[v] || e.open[v] >= 0:
 	case e.hosted[v]:
 		after := e.s.lives[e.latest[v]].to + 1
 		l := e.begin(v, -1)
 		x := &e.s.lives[l]
 		x.fetched, x.need, x.after = true, -1, after
 		e.fresh = append(e.fresh, l)
-	case e.writer[v] < 0 || e.Ops[e.writer[v]].Once:
+	case e.writer[v] < 0 || e.lasts[e.writer[v]] < e.now:
 		e.done = false
 	default:
 		for _, u := range e.Ops[e.writer[v]].Reads {

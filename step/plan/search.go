@@ -212,7 +212,7 @@ func (p *problem) again(d decisions, v, at int) (seconds float64, ok bool) {
 	var make func(v int) bool
 	make = func(v int) bool {
 		w := p.writer[v]
-		if w < 0 || p.Ops[w].Once {
+		if w < 0 || p.lasts[w] < at {
 			return false
 		}
 		if p.seen[w] == p.round {
@@ -238,7 +238,7 @@ func (p *problem) again(d decisions, v, at int) (seconds float64, ok bool) {
 
 // there reports whether a value is on the device before an operation, or on the host.
 func (p *problem) there(d decisions, v, at int) (there, host bool) {
-	if p.Values[v].Resident {
+	if p.fixed[v] {
 		return true, false
 	}
 	uses := p.uses[v]

@@ -46,7 +46,11 @@ func (p *problem) simulate(s *schedule, target int64) outcome {
 		default:
 			change[x.to+1] -= bytes
 		}
-		change[x.from] += bytes
+		if x.over >= 0 {
+			change[x.from+1] += bytes // in its own run, its memory is that of what it takes
+		} else {
+			change[x.from] += bytes
+		}
 	}
 	slices.SortStableFunc(fetches, func(a, b int) int { return cmp.Compare(s.lives[a].need, s.lives[b].need) })
 	triggers := p.triggers(s, fetches)
