@@ -1,13 +1,15 @@
 """What offloading the saved activations of a GPT costs and saves.
 
 usage: offload.py [--layers 24] [--width 2048] [--batch 16] [--length 1024] [--vocabulary 32768] [--rounds 5]
-                  [--variants plain,save_on_cpu,hide,hide:0.02,all] [--device cuda] [--out FILE]
+                  [--variants plain,save_on_cpu,hide,hide:0.02,all] [--precision autocast] [--device cuda] [--out FILE]
 
-Trains one model in bfloat16 in turns: as it is, under torch.autograd.graph.save_on_cpu(pin_memory=True), under
-pinion.torch.offload(hide=True), also with another slack, and under pinion.torch.offload(), which sends everything. Writes JSON: of each variant
-the times of its steps (median, and all of them), the peak of allocated memory, and what the offloader reports. The link
-floor of a variant is the time that its bytes take there and back at the rates of plain pinned copies. About a minute on
-an H200. On the CPU nothing is offloaded: --device cpu with small sizes tries the script.
+Trains one model in turns: as it is, under torch.autograd.graph.save_on_cpu(pin_memory=True), under
+pinion.torch.offload(hide=True), also with another slack, and under pinion.torch.offload(), which sends everything. Weights
+are float32 and the forward pass runs under autocast to bfloat16; with --precision bfloat16 the weights are, too. Writes
+JSON: of each variant the times of its steps (median, and all of them), the peak of allocated memory, how often PyTorch's
+allocator asked the driver for memory in those steps, and what the offloader reports. The link floor of a variant is the
+time that its bytes take there and back at the rates of plain pinned copies. About a minute on an H200. On the CPU nothing
+is offloaded: --device cpu with small sizes tries the script.
 """
 
 import argparse
@@ -72,7 +74,8 @@ class Bench:
         with contextlib.ExitStack() as stack:
             if self.gpu:
                 stack.enter_context(torch.cuda.device(self.device))
-            self.model = GPT(a).to(torch.bfloat16).to(self.device)
+            self.model = GPT(a).to(torch.bfloat16 if a.precision == "bfloat16" else torch.float32).to(self.device)
+        self.autocast = a.precision == "autocast"
         self.x = torch.randint(a.vocabulary, (a.batch, a.length), device=self.device)
         self.y = torch.randint(a.vocabulary, (a.batch, a.length), device=self.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.0)  # the model stays as it is
@@ -94,11 +97,16 @@ class Bench:
 
     def step(self, variant: str) -> float:
         self.optimizer.zero_grad(set_to_none=True)
-        with self.contexts[variant]():
+        with self.contexts[variant](), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             loss = self.model(self.x, self.y)
         loss.backward()
         self.optimizer.step()
-        return loss
+        return loss.detach()
+
+    def allocations(self) -> int:
+        """How often PyTorch's allocator has asked the driver for memory. Each time the device may stand still."""
+        stats = torch.cuda.memory_stats(self.device) if self.gpu else {}
+        return int(stats.get("num_device_alloc", 0))
 
     def turn(self, variant: str, steps: int) -> tuple[list[float], int, float]:
         """Seconds of some steps, the peak of memory, and the loss."""
@@ -137,13 +145,14 @@ def main() -> None:
     for name, value in (("layers", 24), ("width", 2048), ("batch", 16), ("length", 1024), ("vocabulary", 32768), ("rounds", 5)):
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--variants", default="plain,save_on_cpu,hide,hide:0.02,all")
+    p.add_argument("--precision", choices=("autocast", "bfloat16"), default="autocast")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--out")
     a = p.parse_args()
     variants = a.variants.split(",")
     bench = Bench(a, variants)
     link = bench.link()
-    rows = {v: {"times": [], "peak": 0} for v in variants}
+    rows = {v: {"times": [], "peak": 0, "allocations": 0} for v in variants}
     for v in variants:
         start = time.perf_counter()
         bench.turn(v, WARM[v.partition(":")[0]])
@@ -151,7 +160,9 @@ def main() -> None:
         print(f"{v}: warm after {rows[v]['warm']:.1f} s", file=sys.stderr)
     for r in range(a.rounds):
         for v in variants[r % len(variants) :] + variants[: r % len(variants)]:
+            before = bench.allocations()
             times, peak, loss = bench.turn(v, STEPS[v.partition(":")[0]])
+            rows[v]["allocations"] += bench.allocations() - before
             rows[v]["times"] += times
             rows[v]["peak"] = max(rows[v]["peak"], peak)
             rows[v]["loss"] = loss
@@ -164,7 +175,7 @@ def main() -> None:
             "device": torch.cuda.get_device_name(bench.device) if bench.gpu else platform.processor() or platform.machine(),
             "torch": torch.__version__, "cuda": torch.version.cuda, "pinion": pinion.__version__,
         },
-        "model": {k: getattr(a, k) for k in ("layers", "width", "batch", "length", "vocabulary")},
+        "model": {k: getattr(a, k) for k in ("layers", "width", "batch", "length", "vocabulary", "precision")},
         "link_gb_per_s": {k: v / 1e9 for k, v in link.items()},
         "variants": [],
     }  # fmt: skip
@@ -172,7 +183,7 @@ def main() -> None:
         median = statistics.median(rows[v]["times"])
         row = {
             "name": v, "step_seconds": median, "step_seconds_all": rows[v]["times"], "peak_bytes": rows[v]["peak"],
-            "warm_seconds": rows[v]["warm"], "loss": rows[v]["loss"],
+            "device_allocations": rows[v]["allocations"], "warm_seconds": rows[v]["warm"], "loss": rows[v]["loss"],
         }  # fmt: skip
         if base is not None:
             row["slower_by"] = median / base - 1

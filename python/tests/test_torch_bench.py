@@ -20,9 +20,11 @@ def run(tmp_path, name, *arguments):
     return json.loads(out.read_text())
 
 
-def test_offload(tmp_path):
+@pytest.mark.parametrize("precision", ["autocast", "bfloat16"])
+def test_offload(tmp_path, precision):
     sizes = ("--layers", "1", "--width", "32", "--batch", "1", "--length", "8", "--vocabulary", "50", "--rounds", "1")
-    got = run(tmp_path, "offload.py", *sizes)
+    got = run(tmp_path, "offload.py", *sizes, "--precision", precision)
+    assert got["model"]["precision"] == precision
     assert [v["name"] for v in got["variants"]] == ["plain", "save_on_cpu", "hide", "hide:0.02", "all"]
     assert len({v["loss"] for v in got["variants"]}) == 1 and all(v["step_seconds"] > 0 for v in got["variants"])
 
