@@ -28,7 +28,7 @@ from torch.nn import functional as F
 import pinion.torch
 
 STEPS = {"plain": 3, "save_on_cpu": 1, "hide": 3, "all": 2}  # of a round
-WARM = {"plain": 2, "save_on_cpu": 1, "hide": 4, "all": 2}
+WARM = {"plain": 2, "save_on_cpu": 1, "hide": 11, "all": 2}
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

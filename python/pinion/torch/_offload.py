@@ -16,7 +16,7 @@ from . import _policy, _streams
 from ._memory import bytes_of, storage_of
 
 _MIB = 1 << 20
-_SURE = 0.98  # of a rate that was measured beside the computation
+_SOON = 1e-5  # seconds of a wait that are those of its events
 _in_backward = getattr(torch._C, "_current_graph_task_id", lambda: -1)  # -1: no backward is running
 
 
@@ -134,8 +134,8 @@ class _View:
 class _Step:
     """One forward pass within the context, and its backward."""
 
-    def __init__(self, owner: offload, plan: _policy.Plan, number: int, measuring: bool) -> None:
-        self.owner, self.plan, self.number, self.measuring = owner, plan, number, measuring
+    def __init__(self, owner: offload, plan: _policy.Plan, number: int, measuring: bool, trying: bool) -> None:
+        self.owner, self.plan, self.number, self.measuring, self.trying = owner, plan, number, measuring, trying
         self.seam, self.lock = owner._seam, owner._lock
         self.sizes: list[int] = []
         self.device: torch.device | None = None
@@ -154,7 +154,7 @@ class _Step:
         self.following = 0  # in the plan's fetches
         self.sent_bytes = self.fetched_bytes = self.views = self.tensors_sent = 0
         self.waits: list[tuple[Any, Any]] = []
-        self.copies: list[tuple[str, int, Any, Any]] = []  # way, bytes, and events around them, of a step with a new plan
+        self.copies: list[tuple[str, int, Any, Any]] = []  # way, bytes, and events around them, of a step that tries its plan
 
     # Forward.
 
@@ -243,7 +243,7 @@ class _Step:
 
     def _copy(self, way: str, to: torch.Tensor, of: torch.Tensor, stream: Any) -> Any:
         """Queues a copy, and returns an event behind it."""
-        timing = self.plan is self.owner._untried and self.device == (of if way == "out" else to).device
+        timing = self.trying and self.device == (of if way == "out" else to).device
         before = self.seam.mark(stream, timing=True) if timing else None
         self.seam.copy(to, of, stream)
         after = self.seam.mark(stream, timing=timing)
@@ -437,13 +437,18 @@ class _Step:
         self.copies.clear()
         if len(nbytes) < 2 or not all(seconds.values()):
             return None
-        return _policy.Link(*(_SURE * nbytes[way] / seconds[way] for way in ("out", "back")))
+        return _policy.Link(*(nbytes[way] / seconds[way] for way in ("out", "back")))
 
-    def report(self) -> dict[str, Any]:
-        waited = 0.0
+    def waited(self) -> float:
+        """Seconds for which it has waited for copies."""
+        total = 0.0
         for before, after in self.waits:
             self.seam.finish(after)
-            waited += self.seam.seconds(before, after)
+            seconds = self.seam.seconds(before, after)
+            total += seconds if seconds > _SOON else 0.0
+        return total
+
+    def report(self) -> dict[str, Any]:
         return {
             "step": self.number,
             "measured": self.measuring,
@@ -453,7 +458,7 @@ class _Step:
             "sent_tensors": self.tensors_sent,
             "sent_bytes": self.sent_bytes,
             "fetched_bytes": self.fetched_bytes,
-            "waited_seconds": waited,
+            "waited_seconds": self.waited(),
         }
 
 
@@ -475,8 +480,8 @@ class offload:  # noqa: N801: as torch.no_grad
     hide: let only as many leave as the link carries while the device computes. The first two steps are as without
         offload (or as budget says) and the second one is measured: when each tensor was saved and wanted, and how fast
         the link is. Then a simulation of the link chooses what leaves, and when it comes back: as late as it may. The
-        third step shows how fast the link is beside the computation, and the choice is made once more. Another number
-        of tensors than before is measured again.
+        choice is tried: what two steps say of the link and of the time that was waited makes a better one, a few times,
+        until it costs what slack allows. Another number of tensors than before is measured again.
     max_host_bytes: the most pinned memory that is taken. Default: half of what is free. What does not fit stays.
     min_bytes: memory below this size stays.
     window_bytes: how much may be on its way in each direction; so much device memory is needed besides. What hide sends
@@ -516,12 +521,11 @@ class offload:  # noqa: N801: as torch.no_grad
         self._lock = threading.RLock()
         self._buffers = _Buffers(max_host_bytes, _seam)
         self._plan = _policy.Plan()
-        self._untried: _policy.Plan | None = None  # a plan whose copies are timed, to make a better one
+        self._warm = False  # a step has had the plan
         self._link: _policy.Link | None = None
-        self._items: list[_policy.Item] = []
+        self._search: _policy.Search | None = None  # since a step was measured
         self._idle: set[int] = set()
         self._steps = 0
-        self._measured = False  # enough for a plan that hides
         self._open: list[tuple[_Step, Any]] = []
         self._last: collections.deque[_Step] = collections.deque(maxlen=2)
 
@@ -529,8 +533,9 @@ class offload:  # noqa: N801: as torch.no_grad
         with self._lock:
             if self._last:
                 self._learn(self._last[-1])
-            measuring = self.hide and not self._measured
-            step = _Step(self, self._plan, self._steps, measuring)
+            search = self._search
+            trying = search is not None and not search.settled and self._warm
+            step = _Step(self, self._plan, self._steps, self.hide and search is None, trying)
             self._steps += 1
         hooks = saved_tensors_hooks(step.pack, step.unpack)
         hooks.__enter__()
@@ -550,31 +555,40 @@ class offload:  # noqa: N801: as torch.no_grad
         sizes = step.sizes
         if not sizes:
             return
-        again = len(sizes) != self._plan.count
-        link = None if again else step.link()
-        if again:
+        if len(sizes) != self._plan.count:  # another model than before, or the first
             self._idle.clear()
-        elif step.idle <= self._idle and link is None:
-            return
-        self._idle |= step.idle
-        self._untried = None
-        plan = _policy.Plan(count=len(sizes))
-        if self.hide:
-            if again:
-                self._plan, self._measured = _policy.Plan(), False
+            self._plan, self._search = _policy.Plan(), None
+            if self.hide:
                 self._link = self._link or self._measure(step)
                 if step.number == 0 or not step.wanted or self._link is None:  # the first step warms up
                     return
-                self._items = step.items()
-            self._measured = True
-            self._link = link or self._link
-            assert self._link is not None
-            plan = _policy.hide(self._items, self._link, self._buffers.limit, slack=self.slack, without=self._idle)
+                self._search = _policy.Search(step.items(), self._link, self._buffers.limit, slack=self.slack)
+        elif step.idle <= self._idle and not self._judge(step):
+            return
+        plan = _policy.Plan(count=len(sizes))
+        if self._search is not None:
+            if not step.idle <= self._idle:
+                self._search.leave(step.idle)
+            plan, self._link = self._search.plan, self._search.link
+        self._idle |= step.idle
         if self.budget is not None:
             plan = _policy.within(sizes, self.budget, self._buffers.limit, without=self._idle, plan=plan)
-        self._plan = plan
-        if again:
-            self._untried = plan
+        self._plan, self._warm = plan, False
+
+    def _judge(self, step: _Step) -> bool:
+        """Judges the plan by a step that has tried it; False if nothing new is known."""
+        search = self._search
+        if search is None or search.settled or step.plan is not self._plan:
+            return False
+        self._warm = True  # the first step of a plan pins memory
+        link = step.link() if step.trying else None
+        if link is None:
+            return False
+        if self.budget is None:
+            search.judge(step.waited(), link)
+        else:  # what waits for the budget is no fault of the plan
+            search.settle(link)
+        return True
 
     def _measure(self, step: _Step) -> _policy.Link | None:
         """The rates of the link, as far as one can count on them; None where there is no memory to measure them."""
@@ -604,14 +618,20 @@ class offload:  # noqa: N801: as torch.no_grad
     def report(self) -> dict[str, Any]:
         """What the last steps sent and what it cost, in bytes and seconds. It waits for the device to finish them."""
         with self._lock:
-            plan, link, buffers = self._plan, self._link, self._buffers
+            plan, link, buffers, search = self._plan, self._link, self._buffers, self._search
             return {
                 "steps": [step.report() for step in self._last],
                 "host_bytes": buffers.nbytes,
                 "peak_host_bytes": buffers.peak,
                 "peak_used_host_bytes": buffers.peak_used,
                 "host_refused": buffers.refused,
-                "plan": {"tensors": len(plan.chosen), "estimated_wait_seconds": plan.waited, "estimated_peak_bytes": plan.peak},
+                "plan": {
+                    "tensors": len(plan.chosen),
+                    "estimated_wait_seconds": plan.waited,
+                    "estimated_peak_bytes": plan.peak,
+                    "tried": 0 if search is None else search.tries,
+                    "settled": search is None or search.settled,
+                },
                 "link_bytes_per_second": None if link is None else {"out": link.out, "back": link.back},
             }
 

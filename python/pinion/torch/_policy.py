@@ -130,18 +130,19 @@ PATIENCE = 32
 
 
 def hide(
-    items: Sequence[Item], link: Link, host_bytes: int, *, slack: float = 0.01, without: Collection[int] = ()
+    items: Sequence[Item], link: Link, host_bytes: int, *, slack: float = 0.01, without: Collection[int] = (), credit: float = 0.0
 ) -> Plan:
     """As many items as travel without being noticed: those that were saved first, since they are away longest.
 
     host_bytes: the most bytes that may be in host memory.
     slack: what part of the step may be waiting.
     without: items that must stay.
+    credit: by how many seconds less than simulated the computation is known to wait.
     """
     candidates = [i for i, item in enumerate(items) if item.wanted is not None and i not in without]
     if not candidates:
         return Plan(count=len(items))
-    allowed = slack * max(items[i].wanted or 0.0 for i in candidates)
+    allowed = slack * _length(items) + credit
 
     def works(chosen: list[int]) -> bool:
         if sum(items[i].nbytes for i in chosen) > host_bytes:
@@ -165,6 +166,71 @@ def hide(
             break
     outcome = simulate(items, chosen, link)
     return Plan(frozenset(chosen), outcome.landed, outcome.fetches, len(items), outcome.waited, outcome.peak)
+
+
+def _length(items: Sequence[Item]) -> float:
+    """Seconds until the last item is wanted."""
+    return max((item.wanted or 0.0 for item in items), default=0.0)
+
+
+TRIES = 4
+"""Plans that are tried at most."""
+
+
+class Search:
+    """The search for the plan whose waits come to what may be lost: plans are tried in steps, one after the other.
+
+    The simulation is a few percent off, because copies and computation slow each other down. What it was off by for one
+    plan, it will be off by for the next. The search ends with a plan that was tried: with the one that sends most of
+    those that wait no longer than allowed.
+    """
+
+    def __init__(self, items: Sequence[Item], link: Link, host_bytes: int, *, slack: float = 0.01) -> None:
+        self._items, self.link, self._host_bytes, self._slack = items, link, host_bytes, slack
+        self._without: set[int] = set()
+        self._credit = 0.0
+        self._tried: list[tuple[float, Plan]] = []
+        self.tries = 0
+        self.settled = False
+        self.plan = self._make()
+
+    def _make(self) -> Plan:
+        return hide(self._items, self.link, self._host_bytes, slack=self._slack, without=self._without, credit=self._credit)
+
+    def _sent(self, plan: Plan) -> int:
+        return sum(self._items[i].nbytes for i in plan.chosen)
+
+    def leave(self, without: Collection[int]) -> None:
+        """Plans without items that need not travel. What was tried with them says nothing about what waits without."""
+        self._without |= set(without)
+        self._tried.clear()
+        self.plan = self._make()
+
+    def settle(self, link: Link) -> None:
+        """Ends the search with what the simulation says of a link."""
+        self.link, self.settled = link, True
+        self.plan = self._make()
+
+    def judge(self, waited: float, link: Link) -> None:
+        """Takes what a step with the plan has waited, and the rates of its copies; makes the next plan."""
+        self.tries += 1
+        self._tried.append((waited, self.plan))
+        self.link, self._credit = link, simulate(self._items, self.plan.chosen, link).waited - waited
+        plan, least = self._make(), self._sent(self.plan) / 2
+        while self._sent(plan) < least and self._credit < -1e-4:  # by one step that stumbled nothing much is given up
+            self._credit /= 2
+            plan = self._make()
+        if self.tries < TRIES and plan.chosen and all(plan.chosen != tried.chosen for _, tried in self._tried):
+            self.plan = plan
+            return
+        self.settled = True
+        length = _length(self._items)
+        allowed = length * (self._slack + max(0.1 * self._slack, 0.001))  # measured, so not exactly
+        good = [tried for waited, tried in self._tried if waited <= allowed]
+        if good:
+            self.plan = max(good, key=self._sent)
+        else:
+            self.plan = min(self._tried, key=lambda entry: entry[0])[1]
 
 
 def within(sizes: Sequence[int], budget: int, host_bytes: int, *, without: Collection[int] = (), plan: Plan | None = None) -> Plan:
