@@ -21,6 +21,9 @@ const (
 	BF16
 	F32
 	F64
+	U32
+	U64
+	Bool // one byte, 0 or 1
 )
 
 // ErrUnknown: no element type has that name.
@@ -40,10 +43,13 @@ var types = [...]struct {
 	BF16: {"bf16", 2},
 	F32:  {"f32", 4},
 	F64:  {"f64", 8},
+	U32:  {"u32", 4},
+	U64:  {"u64", 8},
+	Bool: {"bool", 1},
 }
 
 // Valid reports whether d is one of the constants.
-func (d DType) Valid() bool { return d >= U8 && d <= F64 }
+func (d DType) Valid() bool { return d >= U8 && d <= Bool }
 
 // Size returns the bytes of one element, 0 for an invalid type.
 func (d DType) Size() int {
@@ -65,7 +71,7 @@ func (d DType) String() string {
 // fails with [ErrUnknown].
 func Parse(name string) (DType, error) {
 	var names []string
-	for d := U8; d <= F64; d++ {
+	for d := U8; d <= Bool; d++ {
 		if types[d].name == name {
 			return d, nil
 		}

@@ -18,6 +18,7 @@ func TestTypes(t *testing.T) {
 	sizes := map[dtype.DType]int{
 		dtype.U8: 1, dtype.I8: 1, dtype.U16: 2, dtype.I16: 2, dtype.I32: 4, dtype.I64: 8,
 		dtype.F16: 2, dtype.BF16: 2, dtype.F32: 4, dtype.F64: 8,
+		dtype.U32: 4, dtype.U64: 8, dtype.Bool: 1,
 	}
 	names := map[string]bool{}
 	for d, size := range sizes {
@@ -35,12 +36,12 @@ func TestTypes(t *testing.T) {
 }
 
 func TestInvalid(t *testing.T) {
-	for _, d := range []dtype.DType{0, dtype.F64 + 1, 255} {
+	for _, d := range []dtype.DType{0, dtype.Bool + 1, 255} {
 		if d.Valid() || d.Size() != 0 {
 			t.Errorf("%v: valid %t, size %d", d, d.Valid(), d.Size())
 		}
 	}
-	for _, name := range []string{"", "float32", "F32", "u32"} {
+	for _, name := range []string{"", "float32", "F32", "u128"} {
 		if _, err := dtype.Parse(name); !errors.Is(err, dtype.ErrUnknown) {
 			t.Errorf("Parse(%q): %v", name, err)
 		}

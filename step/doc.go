@@ -1,0 +1,24 @@
+// Package step is a whole step of training or inference as a graph: operations with
+// checked types and shapes, from which passes, a memory plan and an executor make
+// something that runs within a budget of device memory.
+//
+//	g := step.NewGraph("axpy")
+//	a, _ := g.Parameter("a", step.MakeShape(dtype.F32))
+//	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 1000))
+//	y, _ := g.Parameter("y", step.MakeShape(dtype.F32, 1000))
+//	ax, _ := g.Binary(step.Mul, a, x)
+//	sum, err := g.Binary(step.Add, ax, y)
+//	…
+//	err = g.SetOutputs(sum)
+//
+// There is no automatic differentiation here and there are no layers: GoMLX has those,
+// and the module gomlx runs its graphs on this package.
+//
+// # Graphs
+//
+// A graph is in static single assignment form: each operation has its results, and
+// they never change. Constructors check operands at once, and fail with ErrArgument and
+// the shapes. What operations mean is what StableHLO's do, and where there is more to
+// say the constructor says it. Composite operations, such as batch normalisation, add
+// several.
+package step

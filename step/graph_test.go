@@ -1,0 +1,148 @@
+package step_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+func f32(dims ...int) step.Shape { return step.MakeShape(dtype.F32, dims...) }
+
+// maker makes graphs whose operations are right.
+type maker struct {
+	*step.Graph
+	t testing.TB
+}
+
+func newMaker(t testing.TB) maker { return maker{step.NewGraph(t.Name()), t} }
+
+func (m maker) param(s step.Shape) step.Value {
+	m.t.Helper()
+	return m.must(m.Parameter(fmt.Sprintf("p%d", len(m.Parameters())), s))
+}
+
+func (m maker) must(v step.Value, err error) step.Value {
+	m.t.Helper()
+	testkit.OK(m.t, err)
+	return v
+}
+
+func ExampleGraph() {
+	g := step.NewGraph("softmax")
+	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 2, 3))
+	e, _ := g.Unary(step.Exp, x)
+	sum, _ := g.Reduce(step.ReduceSum, e, 1)
+	sum, _ = g.BroadcastInDim(sum, []int{2, 3}, []int{0})
+	y, err := g.Binary(step.Div, e, sum)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := g.SetOutputs(y); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(g)
+	_, err = g.Binary(step.Add, x, sum.Node().Inputs[0])
+	fmt.Println(err)
+	// Output:
+	// graph "softmax"
+	//   %0 = Parameter {Name:x Index:0} : f32[2,3]
+	//   %1 = Exp %0 : f32[2,3]
+	//   %2 = ReduceSum %1 {[1]} : f32[2]
+	//   %3 = BroadcastInDim %2 {[0]} : f32[2,3]
+	//   %4 = Div %1 %3 : f32[2,3]
+	//   return %4
+	// step: Add of f32[2,3], f32[2]: bad argument: the ranks differ
+}
+
+func TestTable(t *testing.T) {
+	names := map[string]bool{}
+	for _, op := range step.Ops() {
+		if op.String() == "" || names[op.String()] || op.Class() == 0 {
+			t.Errorf("operation %d: %q of class %d", op, op, op.Class())
+		}
+		names[op.String()] = true
+	}
+}
+
+// Shapes of results, one line for each constructor.
+func TestShapes(t *testing.T) {
+	m := newMaker(t)
+	x, k := m.param(f32(2, 9, 8, 3)), m.param(f32(3, 3, 3, 5))
+	v, i, s := m.param(f32(4)), m.param(step.MakeShape(dtype.I32, 7, 2)), m.param(f32())
+	at := m.param(step.MakeShape(dtype.I64))
+	rng := m.param(step.MakeShape(dtype.U64, 3))
+	boolean := m.must(m.Binary(step.Less, x, s))
+	first := func(a, b step.Value, err error) (step.Value, error) { return b, err }
+	for _, c := range []struct {
+		want string
+		v    step.Value
+	}{
+		{"f32[2,9,8,3]", m.must(m.Binary(step.Add, x, m.param(f32(1, 9, 1, 3))))},
+		{"bool[2,9,8,3]", boolean},
+		{"f32[2,9,8,3]", m.must(m.Where(boolean, s, s))},
+		{"i8[2,9,8,3]", m.must(m.Convert(x, dtype.I8))},
+		{"f32[18,24]", m.must(m.Reshape(x, 18, 24))},
+		{"u8[4,4]", m.must(m.Bitcast(v, dtype.U8))},
+		{"i64[7]", m.must(m.Bitcast(i, dtype.I64))},
+		{"f32[3,2,8,9]", m.must(m.Transpose(x, 3, 0, 2, 1))},
+		{"f32[5,4,6]", m.must(m.BroadcastInDim(v, []int{5, 4, 6}, []int{1}))},
+		{"f32[1,3,4,3]", m.must(m.Slice(x, []int{1, 0, 0, 0}, []int{2, 9, 8, 3}, []int{1, 3, 2, 1}))},
+		{"f32[10]", m.must(m.Pad(v, s, step.Padding{Low: []int{2}, High: []int{-2}, Interior: []int{2}}))},
+		{"f32[8]", m.must(m.Concatenate(0, v, v))},
+		{"f32[2]", m.must(m.DynamicSlice(v, []step.Value{at}, []int{2}))},
+		{"f32[4]", m.must(m.DynamicUpdateSlice(v, m.param(f32(3)), []step.Value{at}))},
+		{"f32[7,8,3]", m.must(m.Gather(x, i, step.GatherAxes{IndexVector: 1, StartIndex: []int{0, 1}, Sizes: []int{1, 1, 8, 3}, Collapsed: []int{0, 1}, Offset: []int{1, 2}}))},
+		{"f32[2,9,8,3]", m.must(m.Scatter(step.ScatterSum, x, i, m.param(f32(7, 8, 3)), step.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{1, 2}, Inserted: []int{0, 1}}))},
+		{"f32[2,3]", m.must(m.Reduce(step.ReduceMax, x, 2, 1))},
+		{"f32[]", m.must(m.Reduce(step.ReduceSum, x))},
+		{"i32[2,9,3]", m.must(m.ArgMinMax(step.ArgMax, x, 2, dtype.I32))},
+		{"f32[2,4,4,3]", m.must(m.ReduceWindow(x, step.Windows{Reduction: step.ReduceMax, Dims: []int{1, 2, 2, 1}}))},
+		{"f32[2,9,8,3]", m.must(m.SelectAndScatter(step.SelectAndScatterMax, x, m.param(f32(2, 4, 4, 3)), step.Windows{Dims: []int{1, 2, 2, 1}}))},
+		{"f32[2,8,3,3]", m.must(m.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {1}}, Batch: [2][]int{{0, 2}, {0, 2}}}))},
+		{"f32[2,4,3,5]", m.must(m.ConvGeneral(x, k, step.ConvAxes{ImageBatch: 0, ImageSpatial: []int{1, 2}, ImageChannels: 3, KernelSpatial: []int{0, 1}, KernelInput: 2, KernelOutput: 3,
+			ResultSpatial: []int{1, 2}, ResultChannels: 3, Strides: []int{2, 2}}))},
+		{"u32[5]", m.must(first(m.RNGBitGenerator(rng, step.MakeShape(dtype.U32, 5))))},
+		{"f32[6]", m.must(m.Iota(f32(6), 0))},
+		{"bf16[2,3]", m.must(m.Fill(1, step.MakeShape(dtype.BF16, 2, 3)))},
+	} {
+		if got := c.v.Shape().String(); got != c.want {
+			t.Errorf("%v: want %s", c.v.Node(), c.want)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	m := newMaker(t)
+	x, i := m.param(f32(2, 3)), m.param(step.MakeShape(dtype.I32, 2, 3))
+	other := newMaker(t).param(f32(2, 3))
+	err := func(_ step.Value, err error) error { return err }
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{err(m.Binary(step.Add, x, other)), "of graph"},
+		{err(m.Binary(step.Add, x, i)), "types differ"},
+		{err(m.Binary(step.Add, x, step.Value{})), "no value"},
+		{err(m.Binary(step.Exp, x, x)), "no operation of two"},
+		{err(m.Unary(step.Exp, i)), "takes floating-point numbers"},
+		{err(m.Binary(step.Add, x, m.param(f32(3, 2)))), "axis 0"},
+		{err(m.Where(x, x, x)), "has to be bool"},
+		{err(m.Reshape(x, 4, 2)), "has 8 elements, not 6"},
+		{err(m.Transpose(x, 0, 0)), "each axis once"},
+		{err(m.Slice(x, []int{0, 2}, []int{2, 4}, nil)), "axis 1 has no elements from 2 to 4"},
+		{err(m.Reduce(step.ReduceSum, x, 2)), "not different axes"},
+		{err(m.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {0}}})), "axes 1 and 0"},
+		{err(m.Parameter("p0", f32())), "already"},
+		{err(m.Parameter("n", f32(-1))), "-1 elements"},
+		{err(m.Parameter("n", f32(1<<40, 1<<40))), "too many"},
+		{err(m.Constant(make([]byte, 3), f32())), "4 bytes, not 3"},
+		{m.SetOutputs(other), "output 0"},
+	} {
+		testkit.WantError(t, c.says, c.err, step.ErrArgument, c.says)
+	}
+}
