@@ -82,7 +82,8 @@ cuda_moves() { [ -x "$tmp/cuda_moves" ] || nvcc -O2 -o "$tmp/cuda_moves" bench/p
 
 # What the bindings rely on, compared with the vendor's headers.
 abi() { # FILE.c
-	if cc -I"${CUDA_HOME:-/usr/local/cuda}/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
+	local cuda=${CUDA_HOME:-/usr/local/cuda}
+	if cc -I"$cuda/include" -I"$cuda/extras/CUPTI/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
 		if diff <(sort "${1%.c}.txt") <("$tmp/abi" | sort); then
 			echo "ok   $1"
 		else
@@ -96,7 +97,7 @@ abi() { # FILE.c
 
 part_check() {
 	local file
-	for file in {device/cuda,internal/nvml,imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
+	for file in {device/cuda,internal/nvml,internal/cupti,imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
 		abi "$file"
 	done
 	# First what is hardest on a device.
