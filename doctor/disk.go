@@ -3,8 +3,10 @@ package doctor
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -64,7 +66,7 @@ func checkDiskRead(m *machine) Result {
 		return skipped("nothing was read")
 	}
 	speed := float64(f.Bytes) / f.Seconds
-	measured := fmt.Sprintf("%s past the page cache, of %s", rate(speed), units.Bytes(f.Bytes))
+	measured := fmt.Sprintf("%s past the page cache (%s were read)", rate(speed), units.Bytes(f.Bytes))
 	const photo = 110e3 // bytes
 	why := fmt.Sprintf("That is %s photos of 110 kB a second, for data that the page cache does not hold.", units.Grouped(int64(speed/photo)))
 	const slow = 500e6 // what a SATA SSD gives
@@ -91,6 +93,10 @@ func checkDiskRoom(m *machine) Result {
 	return ok(measured, why)
 }
 
+// noNVMe are the names of drives that cuFile cannot reach. What is made of several
+// drives, or mapped, may be NVMe below.
+var noNVMe = []string{"vd", "xvd", "sd", "hd", "mmcblk", "zram", "loop"}
+
 func checkCuFile(m *machine) Result {
 	const why = "Where cuFile does not move files straight it copies them through host memory, slower than Pinion's own path, which is then taken."
 	f := m.files.facts.Straight
@@ -102,7 +108,14 @@ func checkCuFile(m *machine) Result {
 			return skipped("cuFile is not installed: Pinion reads past the page cache into pinned memory")
 		}
 	}
-	return warn("through host memory: "+f.Reason, why,
+	if drive := m.drive(); slices.ContainsFunc(noNVMe, func(kind string) bool { return strings.HasPrefix(drive, kind) }) {
+		return ok("not used: "+drive+" is no NVMe drive", why)
+	}
+	reason := f.Reason
+	if _, after, found := strings.Cut(reason, device.ErrNotSupported.Error()+": "); found {
+		reason = after // without who says it
+	}
+	return warn("not used: "+reason, why,
 		"If the drive is NVMe: `sudo modprobe nvidia-fs` (package nvidia-gds), then `/usr/local/cuda/gds/tools/gdscheck -p` says what is missing. Nothing has to be done for Pinion's own path.")
 }
 
@@ -112,7 +125,7 @@ func checkTemp(m *machine) Result {
 		return fail(oneLine(m.temp)+" does not exist", why, "`mkdir -p "+shellWord(m.temp)+"`, or name a folder that can be written: TMPDIR=/path.")
 	}
 	if err := m.write(m.temp); err != nil {
-		return fail(oneLine(err.Error()), why, "Name a folder that can be written: TMPDIR=/path. If it is full: `du -xh "+shellWord(m.temp)+" | sort -h | tail`.")
+		return fail("no file can be written: "+oneLine(err.Error()), why, "Name a folder that can be written: TMPDIR=/path. If it is full: `du -xh "+shellWord(m.temp)+" | sort -h | tail`.")
 	}
 	measured := "writable"
 	if _, free, err := m.space(m.temp); err == nil {
@@ -132,7 +145,7 @@ func checkCache(m *machine) Result {
 	}
 	folder = m.nearest(filepath.Join(folder, "pinion")) // it is made when it is needed
 	if err := m.write(folder); err != nil {
-		return warn(oneLine(err.Error()), why, "Name a folder that can be written: XDG_CACHE_HOME=/path.")
+		return warn("no file can be written: "+oneLine(err.Error()), why, "Name a folder that can be written: XDG_CACHE_HOME=/path.")
 	}
 	return ok("writable", why)
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -86,7 +87,7 @@ func checkLibraries(m *machine) Result {
 	var found, missing, whys, remedies []string
 	for _, l := range m.libraries.facts {
 		if l.File != "" {
-			found = append(found, l.Name)
+			found = append(found, strings.TrimSpace(l.Name+" "+l.version()))
 			continue
 		}
 		missing = append(missing, l.Name)
@@ -108,6 +109,16 @@ func checkLibraries(m *machine) Result {
 	}
 	why := strings.Join(whys, "; ") + "."
 	return warn(measured, strings.ToUpper(why[:1])+why[1:], strings.Join(remedies, "; ")+".")
+}
+
+// version is what the name of the file says, such as libcuda.so.580.95.05; "" where
+// that is a number of the interface, as libturbojpeg.so.0.2.0 has.
+func (l libraryFact) version() string {
+	_, version, _ := strings.Cut(path.Base(l.File), ".so.")
+	if !strings.Contains(version, ".") || strings.HasPrefix(version, "0.") || strings.Trim(version, "0123456789.") != "" {
+		return ""
+	}
+	return version
 }
 
 func checkPersistence(m *machine) Result {
@@ -143,7 +154,7 @@ func checkWSL(m *machine) Result {
 	case m.goos == "linux" && m.wsl():
 		return warn("WSL: "+kernel(m), why, "Keep data inside the Linux file system, not under /mnt/c; give WSL memory in .wslconfig (`[wsl2] memory=`). For full speed boot Linux itself.")
 	}
-	return ok("neither", why)
+	return ok("neither WSL nor Windows", why)
 }
 
 // kernel is the release of the kernel.

@@ -74,9 +74,9 @@ func checkMIG(m *machine) Result {
 	case f.Reason != "":
 		return skipped("%s", f.Reason)
 	case f.Value:
-		return warn("divided", why, "If nobody needs the instances: `sudo nvidia-smi -mig 0`, with nobody on the GPU.")
+		return warn("divided (MIG is on)", why, "If nobody needs the instances: `sudo nvidia-smi -mig 0`, with nobody on the GPU.")
 	}
-	return ok("whole", why)
+	return ok("not divided (MIG is off)", why)
 }
 
 // Reasons to lower the clocks that are a fault of the machine, and those that are
@@ -92,7 +92,8 @@ func checkThrottling(m *machine) Result {
 		return skipped("%s", f.Reason)
 	}
 	r, c := f.Value.Reasons, f.Value.Clocks
-	why := fmt.Sprintf("Kernels slow down with the clocks: the multiprocessors run at %d of %d MHz.", c.SM, c.MaxSM)
+	clocks := fmt.Sprintf("%d of %d MHz", c.SM, c.MaxSM)
+	why := "Kernels slow down with the clocks: the multiprocessors run at " + clocks + "."
 	switch {
 	case r&faults != 0:
 		return fail("held back by "+(r&^nvml.Idle).String(), why,
@@ -101,9 +102,9 @@ func checkThrottling(m *machine) Result {
 		return warn("held back by "+(r&^nvml.Idle).String(), why,
 			"Of heat: look at fans and room, `nvidia-smi -q -d TEMPERATURE`. Of fixed clocks: `sudo nvidia-smi --reset-gpu-clocks` and `--reset-applications-clocks`.")
 	case r&nvml.PowerCap != 0:
-		return ok("at the power limit, as busy GPUs are", why)
+		return ok(clocks+", at the power limit, as busy GPUs are", why)
 	}
-	return ok("no", why)
+	return ok("none: "+clocks, why)
 }
 
 func checkPeers(m *machine) Result {

@@ -128,8 +128,8 @@ func checkSymmetry(m *machine) Result {
 	}
 	up, down := f.Value.ToDevice, f.Value.ToHost
 	ratio := min(up, down) / max(up, down)
-	measured := fmt.Sprintf("%s up, %s down", rate(up), rate(down))
-	why := fmt.Sprintf("Both directions of a link carry nearly the same; here the slower has %s of the faster.", units.Percent(ratio))
+	measured := fmt.Sprintf("down is %s of up", units.Percent(down/up))
+	const why = "Both directions of a link carry nearly the same; what slows only one of them is not the link."
 	if ratio < pcie.Low {
 		return warn(measured, why, slowRemedy)
 	}
@@ -142,9 +142,9 @@ func checkPageable(m *machine) Result {
 		return skipped("nothing was pinned")
 	}
 	up, down := f.Pinned.Value.ToDevice/f.Pageable.ToDevice, f.Pinned.Value.ToHost/f.Pageable.ToHost
-	measured := fmt.Sprintf("pinned is %s times as fast up, %s times down", units.Digits(up), units.Digits(down))
-	why := fmt.Sprintf("The driver copies pageable memory through a buffer of its own, by one thread: %s up and %s down here.",
-		rate(f.Pageable.ToDevice), rate(f.Pageable.ToHost))
+	measured := fmt.Sprintf("%s up, %s down; pinned is %s and %s times as fast",
+		rate(f.Pageable.ToDevice), rate(f.Pageable.ToHost), units.Digits(up), units.Digits(down))
+	why := "The driver copies pageable memory through a pinned buffer of its own, by one thread."
 	if up < 1.1 && down < 1.1 {
 		return warn(measured, why+" That pinning gains nothing says that pinned copies take the same detour.",
 			"See bounce-buffers, confidential and wsl here: each of them puts a copy in between.")
@@ -158,8 +158,8 @@ func checkStaged(m *machine) Result {
 		return skipped("%s", f.Staged.Reason+f.Pinned.Reason)
 	}
 	part := f.Staged.Value.Rate / f.Pinned.Value.ToDevice
-	measured := fmt.Sprintf("%s with %s", rate(f.Staged.Value.Rate), units.Count(f.Staged.Value.Copiers, "copier"))
-	why := fmt.Sprintf("Pinion copies pageable memory by several goroutines; here at %s of the rate of pinned memory, and each moves about 8 GB/s where memory is near.", units.Percent(part))
+	measured := fmt.Sprintf("%s up with %s, %s of pinned", rate(f.Staged.Value.Rate), units.Count(f.Staged.Value.Copiers, "copier"), units.Percent(part))
+	const why = "Pinion copies pageable memory by several goroutines through pinned buffers; each moves about 8 GB/s where memory is near."
 	const enough = 0.7
 	if part < enough {
 		return warn(measured, why, fmt.Sprintf("Pin what is copied often (pinned.Pool; loaders do), or give the process more processors than %d: see cpu-quota, cpu-load and numa.", m.processors))
@@ -170,7 +170,7 @@ func checkStaged(m *machine) Result {
 func checkCalibration(m *machine) Result {
 	const why = "Without a model of this machine, engines choose between plain and staged copies by rules of thumb."
 	if f := m.device.facts.Model; f.Reason != "" {
-		measured := "there is none"
+		measured := "none for this machine"
 		if !strings.HasSuffix(f.Reason, "does not exist") { // with the name of the file, which is of no interest
 			measured = "there is one, but not of this machine: " + f.Reason
 		}

@@ -191,6 +191,7 @@ type deviceFacts struct {
 	Passed       string        `json:"passed"`    // why a better one was not taken
 	NoDriver     bool          `json:"no_driver"` // there is no driver for that
 	Error        string        `json:"error"`     // why it could not be opened; then nothing else is known
+	NoName       bool          `json:"no_name"`   // which is that no device can be called so
 	Peers        []peerFact    `json:"peers"`     // the other devices of its backend
 	Model        known[string] `json:"model"`     // when that of the link was measured
 }

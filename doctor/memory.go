@@ -29,7 +29,7 @@ func checkHostMemory(m *machine) Result {
 	if limit == 0 {
 		return skipped("the system does not tell")
 	}
-	measured := fmt.Sprintf("%s of %s", units.Bytes(available), units.Bytes(limit))
+	measured := fmt.Sprintf("%s of %s available", units.Bytes(available), units.Bytes(limit))
 	why := fmt.Sprintf("Pools of pinned memory take a quarter of what is available, %s; the page cache that feeds them has to fit beside.", units.Bytes(available/4))
 	const remedy = "Stop what holds memory (`ps aux --sort=-rss | head`), or take a machine or a container with more."
 	switch {
@@ -107,7 +107,7 @@ func checkPinCost(m *machine) Result {
 func checkHugePages(m *machine) Result {
 	const file = "/sys/kernel/mm/transparent_hugepage/enabled"
 	mode := m.chosen(file)
-	const why = "With huge pages of 2 MiB, pinning 1 GiB locks 512 pages, without 262,144."
+	const why = "With huge pages of 2 MiB, pinning 1 GiB locks 512 pages instead of 262,144."
 	switch mode {
 	case "":
 		return skipped("the kernel has none, or does not tell")
@@ -126,7 +126,7 @@ func checkShm(m *machine) Result {
 	if err != nil || total == 0 {
 		return skipped("the system does not tell its size")
 	}
-	measured := fmt.Sprintf("%s, %s free", units.Bytes(total), units.Bytes(free))
+	measured := fmt.Sprintf("%s of %s free", units.Bytes(free), units.Bytes(total))
 	const why = "PyTorch's workers pass batches through /dev/shm and die with \"bus error\" when it is full; Pinion needs it for named shared segments alone."
 	switch {
 	case total < gib:

@@ -74,6 +74,9 @@ func checkIOMMU(m *machine) Result {
 	if units, err := fs.ReadDir(m.root, "sys/class/iommu"); err == nil && len(units) > 0 {
 		return skipped("there is one, but not for this GPU as far as can be seen")
 	}
+	if m.cpuFlag("hypervisor") {
+		return ok("none in this virtual machine", why)
+	}
 	return ok("none", why)
 }
 

@@ -27,7 +27,7 @@ func probeDevice(_ context.Context, req request) (_ any, err error) {
 	start := time.Now()
 	dev, passed, err := openDevice(req.Device)
 	if err != nil {
-		return deviceFacts{Error: oneLine(err.Error())}, nil
+		return deviceFacts{Error: oneLine(err.Error()), NoName: errors.Is(err, device.ErrArgument)}, nil
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	facts := deviceFacts{OpenSeconds: time.Since(start).Seconds(), Info: dev.Info(), Capabilities: device.Capabilities(dev)}

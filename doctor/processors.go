@@ -124,7 +124,7 @@ func checkOpenFiles(m *machine) Result {
 	if !known {
 		return skipped("the system does not tell")
 	}
-	measured := fmt.Sprintf("%s, up to %s", files(soft), files(hard))
+	measured := fmt.Sprintf("%s (hard limit: %s)", files(soft), files(hard))
 	const why = "Each worker that reads and each shared segment takes some; PyTorch's workers take one for each tensor that they pass."
 	const few = 4096
 	switch {
@@ -138,7 +138,7 @@ func checkOpenFiles(m *machine) Result {
 
 func files(n int64) string {
 	if n == unlimited {
-		return "any number"
+		return "unlimited"
 	}
 	return units.Grouped(n)
 }

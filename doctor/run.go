@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pinion-gpu/pinion/internal/panicked"
@@ -69,7 +70,7 @@ func (r *Report) Count(s Status) (n int) {
 }
 
 // Run runs the checks, and takes less than 20 seconds. It fails with [ErrArgument]
-// for names of checks that there are not, and with ctx's error within a second
+// for names that no check or device has, and with ctx's error within a second
 // when ctx ends; what a check finds is no error.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Device == "" {
@@ -103,6 +104,9 @@ func run(ctx context.Context, m *machine, checks []Check, progress func(done, to
 		result := m.check(ctx, c, say).onOneLine()
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if d := m.device.facts; d.NoName {
+			return nil, fmt.Errorf("doctor: %w: device %q: %s", ErrArgument, m.request.Device, strings.ReplaceAll(d.Error, ErrArgument.Error()+": ", ""))
 		}
 		r.Checks = append(r.Checks, Finding{c.Name, c.Family, result})
 	}

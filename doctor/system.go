@@ -103,7 +103,15 @@ func realPath(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.EvalSymlinks(path)
+	real, err := filepath.EvalSymlinks(path)
+	var at *fs.PathError
+	switch {
+	case errors.As(err, &at): // without the name of the call
+		return "", fmt.Errorf("%s: %w", at.Path, at.Err)
+	case err != nil: // which has no other
+		return "", fmt.Errorf("%s: its links lead in a circle", path)
+	}
+	return real, nil
 }
 
 // text is a file of the system, without white space around it, and "" where there
@@ -219,8 +227,9 @@ const capIPCLock = 14
 
 // mount is where a path lies.
 type mount struct {
-	point, kind, source string
-	options             string // of the file system
+	point, kind string
+	number      string // of the block device, such as 259:1
+	options     string // of the file system
 }
 
 // mountOf finds the mount of an absolute path.
@@ -236,12 +245,28 @@ func (s *system) mountOf(name string) (best mount, ok bool) {
 		if !inside || len(point) < len(best.point) { // of several at one point the last is seen
 			continue
 		}
-		best, ok = mount{point: point, kind: g[0], source: unescape.Replace(g[1])}, true
+		best, ok = mount{point: point, kind: g[0], number: f[2]}, true
 		if len(g) > 2 {
 			best.options = g[2]
 		}
 	}
 	return best, ok
+}
+
+// drive names the block device of the data, such as nvme0n1p1; "" where that is not
+// known.
+func (m *machine) drive() string {
+	name, err := m.abs(m.request.Path)
+	if err != nil {
+		return ""
+	}
+	mounted, _ := m.mountOf(name)
+	for line := range strings.Lines(m.text("/sys/dev/block/" + mounted.number + "/uevent")) {
+		if drive, found := strings.CutPrefix(line, "DEVNAME="); found {
+			return oneLine(drive)
+		}
+	}
+	return ""
 }
 
 // unescape undoes the octal escapes of mountinfo.

@@ -143,3 +143,18 @@ func TestThisSystem(t *testing.T) {
 		complete(t, f)
 	}
 }
+
+// What leads nowhere is said by its own name, not by that of a call.
+func TestRealPath(t *testing.T) {
+	circle := filepath.Join(t.TempDir(), "circle")
+	testkit.OK(t, os.Symlink(circle, circle))
+	for path, says := range map[string]string{
+		circle:                            "its links lead in a circle",
+		filepath.Join(circle+"-not", "x"): "no such file",
+	} {
+		_, err := realPath(path)
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "lstat") || strings.Contains(err.Error(), "EvalSymlinks") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

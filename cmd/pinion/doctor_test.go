@@ -137,6 +137,14 @@ func TestDoctorUsage(t *testing.T) {
 	}
 }
 
+// A device that cannot be called so is bad use, not something that is broken.
+func TestDoctorDeviceName(t *testing.T) {
+	r := process(t, nil, "doctor", "--device", "host:0", "--only", "driver")
+	if r.code != exitUsage || !strings.Contains(r.stderr, `device "host:0"`) || strings.Contains(r.stderr, "bad argument") || r.stdout != "" {
+		t.Errorf("exit code %d, %q", r.code, r.stderr)
+	}
+}
+
 func TestDoctorList(t *testing.T) {
 	r := pinion(t, "doctor", "--list")
 	for _, c := range doctor.Checks() {

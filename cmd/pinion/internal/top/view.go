@@ -183,7 +183,7 @@ func gpu(p *page, g GPU) {
 	p.facts(Plain, 2, "memory", of(g.MemoryUsedBytes, g.MemoryTotalBytes)+" in use")
 	busy, heat, power := "", "", ""
 	if g.BusyFraction != nil {
-		busy = units.Percent(*g.BusyFraction) + " busy"
+		busy = units.Percent(*g.BusyFraction) + " of the time"
 	}
 	if g.TemperatureC > 0 {
 		heat = fmt.Sprintf("%d °C", g.TemperatureC)
@@ -191,11 +191,11 @@ func gpu(p *page, g GPU) {
 	if g.PowerWatts > 0 {
 		power = fmt.Sprintf("%.0f of %.0f W", g.PowerWatts, g.PowerLimitWatts)
 	}
-	p.facts(Plain, 2, "works", busy, heat, power)
+	p.facts(Plain, 2, "busy", busy, heat, power)
 	if g.SlowReason != "" {
 		p.facts(Warning, 2, "slowed", clean(g.SlowReason))
 	}
-	name, up, down := "", "", ""
+	name, up, down, when := "", "", "", ""
 	if g.Link != nil {
 		name = fmt.Sprintf("%s %d.0 x%d", g.Link.Kind, g.Link.Generation, g.Link.Width)
 		if g.Link.Generation < g.Link.MaxGeneration || g.Link.Width < g.Link.MaxWidth {
@@ -203,9 +203,9 @@ func gpu(p *page, g GPU) {
 		}
 	}
 	if g.H2DGBPerS != nil && g.D2HGBPerS != nil {
-		up, down = "up "+rate(*g.H2DGBPerS), "down "+rate(*g.D2HGBPerS)
+		up, down, when = "up "+rate(*g.H2DGBPerS), "down "+rate(*g.D2HGBPerS), "over 20 ms"
 	}
-	p.facts(Plain, 2, "link", name, up, down)
+	p.facts(Plain, 2, "link", name, up, down, when)
 	for _, x := range g.Processes {
 		use, memory := "", "unknown memory"
 		if x.BusyFraction != nil {
@@ -420,10 +420,10 @@ func tier(p *page, x *Process, t monitor.Tier) {
 var limits = map[string]string{
 	"device":           "the program: batches are ready before it asks for them",
 	"read":             "reading: try more workers, a faster disk, or shards (pinion pack)",
-	"decode":           "decoding: try more workers, smaller photos, or decoding on the GPU",
+	"decode":           "decoding: try more workers, smaller photos, or decoding on the GPU (--decode gpu)",
 	"resize":           "resizing: try more workers, or photos nearer to the size that is wanted",
 	"h2d":              "the link: send bytes instead of floats, or fewer of them",
-	"decode on device": "decoding on the device: try the CPU, or both",
+	"decode on device": "decoding on the GPU: try smaller photos, or the processors (--decode cpu)",
 	"transform":        "the transform on the device",
 	"latency":          "latency, with everybody idle at times: try more workers, prefetch, or larger batches",
 	"":                 "nothing was read",
@@ -445,7 +445,7 @@ func loader(p *page, x *Process, now monitor.Loader) {
 	if l != nil {
 		speed = samples(l.SamplesPerS)
 		link = "up " + rate(l.H2DGBPerS)
-		waited = "waited " + units.Percent(l.DeviceWaitFraction) + " of the time"
+		waited = "program waits " + units.Percent(l.DeviceWaitFraction)
 	}
 	if now.FailedSamples > 0 {
 		waits = append(waits, units.Count(now.FailedSamples, "sample")+" failed")
@@ -463,12 +463,22 @@ func loader(p *page, x *Process, now monitor.Loader) {
 	}
 	p.sentence(Plain, 2, "limit", clean(words))
 	for _, g := range l.Stages {
-		stage(p, g, g.Stage == l.Limit)
+		if g.Stage != idle {
+			stage(p, g, g.Stage, g.Stage == l.Limit)
+		}
+	}
+	for _, g := range l.Stages { // what nobody waits for, in the end
+		if g.Stage == idle {
+			stage(p, g, g.Where+"s idle", false)
+		}
 	}
 }
 
+// idle is the stage of workers that have nothing to do.
+const idle = "idle"
+
 // stage adds a stage with a bar, unless it takes no time.
-func stage(p *page, g Stage, limit bool) {
+func stage(p *page, g Stage, name string, limit bool) {
 	if g.BusyFraction < 0.0005 && !limit {
 		return
 	}
@@ -476,7 +486,7 @@ func stage(p *page, g Stage, limit bool) {
 	if limit {
 		mark, word, style = ">", "  limit", Warning
 	}
-	name := clean(g.Stage)
+	name = clean(name)
 	name += fmt.Sprintf("%*s", max(0, 16-uniseg.StringWidth(name)), "")
 	columns := min(max(p.width-40, 5), 30)
 	p.add(style, fmt.Sprintf("  %s %s  %s %6s%s", mark, name, bar(g.BusyFraction, columns), units.Percent(g.BusyFraction), word))
