@@ -423,7 +423,7 @@ var limits = map[string]string{
 	"decode":           "decoding: try more workers, smaller photos, or decoding on the GPU (--decode gpu)",
 	"resize":           "resizing: try more workers, or photos nearer to the size that is wanted",
 	"h2d":              "the link: send bytes instead of floats, or fewer of them",
-	"decode on device": "decoding on the GPU: try smaller photos, or the processors (--decode cpu)",
+	"decode on device": "decoding on the GPU: try photos nearer to the size that is wanted",
 	"transform":        "the transform on the device",
 	"latency":          "latency, with everybody idle at times: try more workers, prefetch, or larger batches",
 	"":                 "nothing was read",
