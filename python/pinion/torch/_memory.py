@@ -7,6 +7,7 @@ import ctypes as C
 import json
 import mmap
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -179,12 +180,13 @@ def _unpin(handle: int, address: int, storage: Any) -> None:
         _kept.append(storage)
 
 
-def storage_of(tensor: torch.Tensor) -> Any:
-    """The bytes that a tensor is a view of."""
-    if hasattr(tensor, "untyped_storage"):
-        return tensor.untyped_storage()
-    storage = tensor.storage()  # PyTorch 1
+def _storage_of_pytorch_1(tensor: torch.Tensor) -> Any:
+    storage = tensor.storage()
     return storage.untyped() if hasattr(storage, "untyped") else storage
+
+
+storage_of: Callable[[torch.Tensor], Any] = getattr(torch.Tensor, "untyped_storage", _storage_of_pytorch_1)
+"""The bytes that a tensor is a view of."""
 
 
 def bytes_of(storage: Any, device: torch.device | None = None) -> torch.Tensor:

@@ -6,6 +6,7 @@ import bisect
 import collections
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -46,9 +47,12 @@ class _Buffers:
 
     def take(self, nbytes: int, device: torch.device) -> _Buffer | None:
         """A buffer of at least so many bytes; None where there is no room."""
-        fits = [n for (d, n), free in self._free.items() if d == device and free and nbytes <= n <= nbytes + nbytes // 4]
-        if fits:
-            buffer = self._free[device, min(fits)].pop()
+        free = self._free.get((device, nbytes))
+        if not free:
+            fits = [n for (d, n), free in self._free.items() if d == device and free and nbytes <= n <= nbytes + nbytes // 4]
+            free = self._free[device, min(fits)] if fits else None
+        if free:
+            buffer = free.pop()
         else:
             if self.nbytes + nbytes > self.limit:
                 self._give_up(nbytes)
@@ -99,15 +103,37 @@ class _Saved:
         self.flight: _Flight | None = None
         self.fetch: tuple[Any, Any] | None = None  # stream and event of a copy back that nobody has waited for
         self.stream: Any = None  # of the memory of a copy back
-        self.views: weakref.WeakSet[_View] = weakref.WeakSet()
+        self.views: list[weakref.ref[_View]] = []
         self.kept = False
         self.served = -1  # the backward that has had it
+
+    def modified(self) -> bool:
+        """Whether the memory was written to since it was saved."""
+        return any(view.modified() for view in self._alive())
+
+    def used(self) -> bool:
+        """Whether a backward has had all views."""
+        return all(view.used for view in self._alive())
+
+    def partly_used(self) -> bool:
+        return any(view.used for view in self._alive())
+
+    def unused(self) -> None:
+        """What comes is another backward."""
+        for view in self._alive():
+            view.used = False
+
+    def _alive(self) -> Iterator[_View]:
+        return (view for view in [weak() for weak in self.views] if view is not None)
 
     def __del__(self) -> None:
         try:
             self.step.forget(self)
         except Exception:  # the interpreter is ending
             pass
+
+
+_nothing: dict[torch.device, torch.Tensor] = {}  # tensors without memory
 
 
 class _View:
@@ -121,7 +147,10 @@ class _View:
         self.used = False  # by a backward
         # What is written to the memory is found out by its version, as autograd does: this has that, and no memory.
         self.watch = tensor.detach()
-        self.watch.data = tensor.new_empty(0)
+        nothing = _nothing.get(tensor.device)
+        if nothing is None:
+            nothing = _nothing[tensor.device] = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+        self.watch.data = nothing
         self.version = tensor._version
 
     def tensor(self, memory: torch.Tensor) -> torch.Tensor:
@@ -159,28 +188,30 @@ class _Step:
     # Forward.
 
     def pack(self, tensor: torch.Tensor) -> Any:
-        if not self._travels(tensor):
+        storage = self._storage(tensor)
+        if storage is None:
             # Of what an operation made, autograd would keep the operation, and that the tensor: nobody would free them.
             return tensor if tensor.is_leaf else tensor.detach()
-        with self.lock, torch.no_grad():
-            storage = storage_of(tensor)
+        with self.lock:
             saved = self.by_storage.get(storage._cdata)
-            if saved is None or any(view.modified() for view in saved.views):  # what left is not what is saved now
+            if saved is None or saved.modified():  # what left is not what is saved now
                 saved = self._add(storage, tensor.device)
             view = _View(saved, tensor)
-            saved.views.add(view)
+            saved.views.append(weakref.ref(view))
             self.views += 1
             return view
 
-    def _travels(self, t: torch.Tensor) -> bool:
+    def _storage(self, t: torch.Tensor) -> Any:
+        """The memory of a tensor that may travel; None of one that stays."""
         if type(t) is not torch.Tensor or t.layout != torch.strided or not self.seam.has(t.device) or _in_backward() != -1:
-            return False
+            return None
         if t.is_leaf and t.requires_grad or t.is_quantized or t.is_conj() or t.is_neg():
-            return False
+            return None
         base = t._base
         if base is not None and (isinstance(base, torch.nn.Parameter) or (base.is_leaf and base.requires_grad)):
-            return False
-        return t.numel() > 0 and bool(storage_of(t).nbytes() >= self.owner.min_bytes)
+            return None
+        storage = storage_of(t)
+        return storage if t.numel() > 0 and storage.nbytes() >= self.owner.min_bytes else None
 
     def _add(self, storage: Any, device: torch.device) -> _Saved:
         number = len(self.sizes)
@@ -300,7 +331,7 @@ class _Step:
         if not isinstance(packed, _View):
             return packed  # type: ignore[no-any-return]
         saved = packed.saved
-        with self.lock, torch.no_grad():
+        with self.lock:
             stream = self.seam.current(saved.device)
             if self.backward != (backward := _in_backward()):
                 self.backward, self.following = backward, 0
@@ -315,10 +346,9 @@ class _Step:
                 )
             tensor = packed.tensor(memory)
             packed.used = True
-            if saved.buffer is not None and saved.flight is None and all(view.used for view in saved.views):
+            if saved.buffer is not None and saved.flight is None and saved.used():
                 saved.here, saved.served = None, backward  # another backward fetches it again
-                for view in saved.views:
-                    view.used = False
+                saved.unused()
             return tensor
 
     def _memory(self, saved: _Saved, stream: Any) -> torch.Tensor:
@@ -383,7 +413,7 @@ class _Step:
 
     def _bring(self, saved: _Saved | None, stream: Any) -> bool:
         """Fetches an item that left, if it is wanted; False if there is no memory: it is fetched when it must be."""
-        if saved is None or saved.here is not None or saved.served == self.backward != -1 or any(view.used for view in saved.views):
+        if saved is None or saved.here is not None or saved.served == self.backward != -1 or saved.partly_used():
             return True
         self._find(saved)
         if saved.here is None:
