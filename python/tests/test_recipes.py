@@ -45,6 +45,62 @@ def test_lightning(photos):
     again.close()
 
 
+def small_model():
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 4))
+
+
+def test_lightning_itself(photos):
+    """Where Lightning is installed: whole epochs, limited ones, and validation beside training."""
+    pl = pytest.importorskip("lightning.pytorch")
+    import torch
+
+    class Model(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.seen, self.validated = small_model(), [], 0
+
+        def training_step(self, batch, number):
+            x, y = batch
+            self.seen.append(y.tolist())
+            return torch.nn.functional.cross_entropy(self.model(x), y % 4)
+
+        def validation_step(self, batch, number):
+            self.validated += len(batch[1])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 1e-2)
+
+    quiet = dict(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    with pinion.DataLoader(photos, 16, shuffle=True, device="cpu", transform="rrc:32") as loader, pinion.DataLoader(
+        photos, 16, device="cpu", transform="center:32"
+    ) as validation:
+        whole, limited = Model(), Model()
+        pl.Trainer(max_epochs=2, limit_val_batches=0, **quiet).fit(whole, loader)
+        assert len(whole.seen) == 12 and whole.seen[:6] != whole.seen[6:]
+        pl.Trainer(max_epochs=3, limit_train_batches=2, num_sanity_val_steps=0, **quiet).fit(limited, loader, validation)
+        assert len(limited.seen) == 6 and limited.validated == 3 * 96
+
+
+def test_accelerate_itself(photos):
+    """Where accelerate is installed: prepare leaves the loader as it is."""
+    accelerate = pytest.importorskip("accelerate")
+    import torch
+
+    accelerator, model = accelerate.Accelerator(cpu=True), small_model()
+    with pinion.DataLoader(photos, 16, shuffle=True, device="cpu", transform="rrc:32") as loader:
+        model, optimizer, prepared = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 1e-2), loader)
+        for _ in range(2):
+            seen = 0
+            for x, y in prepared:
+                accelerator.backward(torch.nn.functional.cross_entropy(model(x), y % 4))
+                optimizer.step()
+                optimizer.zero_grad()
+                seen += len(y)
+            assert seen == 96
+
+
 def test_accelerate(photos):
     """accelerate.prepare is not needed: ranks are arguments."""
     parts = []
