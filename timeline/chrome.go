@@ -142,7 +142,9 @@ func (c *chrome) items() []item {
 	list := make([]item, 0, len(c.records))
 	for i := range c.records {
 		x := &c.records[i]
-		list = append(list, item{x.start, x.end, int32(i), false})
+		if x.kind != kindWork {
+			list = append(list, item{x.start, x.end, int32(i), false})
+		}
 		if x.timed {
 			list = append(list, item{x.from, x.to, int32(i), true})
 		}
@@ -191,7 +193,9 @@ func (c *chrome) item(i item) {
 	case i.device:
 		tid := c.place(x.lane, x.from, x.to, false)
 		c.span(x, x.engine.String(), c.tracks[x.lane].pid, tid, x.from, x.to)
-		c.flow("f", i.record, c.tracks[x.lane].pid, tid, x.from)
+		if x.kind == kindCall {
+			c.flow("f", i.record, c.tracks[x.lane].pid, tid, x.from)
+		}
 	default:
 		pid, tid := c.tracks[x.row].pid, c.place(x.row, x.start, x.end, x.read+x.decode+x.resize > 0)
 		c.span(x, "host", pid, tid, x.start, x.end)
@@ -262,7 +266,7 @@ func (c *chrome) span(x *record, category string, pid, tid int, start, end int64
 			comma = ","
 		}
 	}
-	if x.bytes > 0 && end > start && x.kind == kindCall && category != "host" {
+	if x.bytes > 0 && end > start && (x.kind == kindCall || x.kind == kindWork) && category != "host" {
 		c.line = append(c.line, comma...)
 		c.line = append(c.line, `"gb_per_s":`...)
 		c.line = strconv.AppendFloat(c.line, float64(x.bytes)/float64(end-start), 'f', 3, 64)

@@ -212,11 +212,15 @@ func TestTraceRandom(t *testing.T) {
 		id := "cuda:" + hostile[rng.IntN(len(hostile))]
 		r.clock(id, 1000)
 		calls, lane := r.row(callsTo(id), "calls"), r.row(id, "stream 1")
-		spans, work, counters := 0, 0, 0
+		spans, work, others, counters := 0, 0, 0, 0
 		for range 2000 {
 			at := rng.Int64N(1e9)
 			x := record{start: at, end: at + rng.Int64N(5)*rng.Int64N(1e6), name: r.name(hostile[rng.IntN(len(hostile))]), batch: rng.Int32N(3), bytes: rng.Int64N(3) << 20}
-			switch rng.IntN(3) {
+			switch rng.IntN(4) {
+			case 3:
+				x.kind, x.row, x.engine, x.timed = kindWork, r.row(id, "other stream 7"), Engine(1+rng.IntN(int(engines)-1)), true
+				x.lane, x.from, x.to = x.row, x.start, x.end
+				others++
 			case 0:
 				x.kind, x.row, x.lane, x.engine = kindCall, calls, lane, Engine(1+rng.IntN(int(engines)-1))
 				if x.timed = rng.IntN(10) > 0; x.timed {
@@ -248,8 +252,8 @@ func TestTraceRandom(t *testing.T) {
 		for _, list := range got.counters {
 			c += len(list)
 		}
-		if n != spans+work || got.flows != work || c != counters {
-			t.Errorf("seed %d: %d spans, %d arrows, %d values of counters; want %d, %d, %d", seed, n, got.flows, c, spans+work, work, counters)
+		if n != spans+work+others || got.flows != work || c != counters {
+			t.Errorf("seed %d: %d spans, %d arrows, %d values of counters; want %d, %d, %d", seed, n, got.flows, c, spans+work+others, work, counters)
 		}
 		checkReport(t, r.Report())
 		r.Stop()

@@ -29,10 +29,16 @@ func (r *Recording) run() {
 			for _, d := range r.devices() {
 				d.renew()
 			}
+			if r.others != nil {
+				r.others.renew()
+			}
 		case <-r.quit:
 			deadline := time.After(stopWithin)
 			for _, d := range r.devices() {
 				d.finish(deadline)
+			}
+			if r.others != nil {
+				_ = r.others.tracer.Stop() // what was told stays
 			}
 			r.amounts.look(r)
 			return

@@ -31,6 +31,12 @@ type Options struct {
 	// Every is how often work that has ended is collected, and the amounts of memory
 	// are looked at. Default: 20 ms.
 	Every time.Duration
+
+	// Others records as well what other libraries of the process, such as PyTorch,
+	// queue on NVIDIA GPUs, and Pinion on devices that were not wrapped: by CUPTI,
+	// where that can be had. [Recording.Others] says why not. Default: false, since
+	// in most programs of Go nothing else queues work.
+	Others bool
 }
 
 // Recording is what happens in this process while it is on. Its methods are safe for
@@ -48,6 +54,9 @@ type Recording struct {
 		sync.Mutex
 		devices []*wrapped
 	}
+	others      *others // nil: othersError says why
+	othersError error
+
 	amounts  amounts
 	quit     chan struct{}
 	ended    chan struct{}
@@ -84,6 +93,10 @@ func Start(o Options) (*Recording, error) {
 	}
 	r.deaf = stop
 	r.on.Store(true)
+	r.othersError = errNotAsked
+	if o.Others {
+		r.others, r.othersError = startOthers(r)
+	}
 	current.Store(r)
 	go r.run()
 	return r, nil
@@ -102,6 +115,12 @@ func (r *Recording) Stop() {
 	})
 	<-r.ended
 }
+
+// errNotAsked: [Options].Others was not set.
+var errNotAsked = fmt.Errorf("timeline: %w: work of other libraries was not asked for", ErrArgument)
+
+// Others tells whether the work of other libraries is recorded: the error says why not.
+func (r *Recording) Others() error { return r.othersError }
 
 // Now is the time on the recording's clock: since it began.
 func (r *Recording) Now() time.Duration { return time.Since(r.began) }

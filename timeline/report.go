@@ -21,6 +21,10 @@ type Report struct {
 	DroppedRecords   int64   `json:"dropped_records"` // the oldest ones: the report is about the others
 	UntimedRecords   int64   `json:"untimed_records"` // work without device times, which no engine has
 
+	// Work of other libraries, where [Options].Others asks for it.
+	OthersError string `json:"others_error,omitempty"` // why there is none
+	LostRecords int64  `json:"lost_records,omitempty"` // what CUPTI had no room for, or told in a way that cannot be
+
 	Devices []DeviceReport `json:"devices"`
 	Stages  []StageReport  `json:"stages"`
 }
@@ -81,7 +85,7 @@ type StageReport struct {
 func (r *Recording) Report() Report { return r.view().report() }
 
 func (v *view) report() Report {
-	out := Report{Records: len(v.records), DroppedRecords: v.dropped, UntimedRecords: v.untimed, Devices: []DeviceReport{}, Stages: []StageReport{}}
+	out := Report{Records: len(v.records), DroppedRecords: v.dropped, UntimedRecords: v.untimed, OthersError: v.othersError, LostRecords: v.lost, Devices: []DeviceReport{}, Stages: []StageReport{}}
 	first, last, firstByte := int64(-1), int64(0), int64(-1)
 	work := map[string]*deviceWork{}
 	stages := map[stageKey]*StageReport{}
@@ -290,6 +294,12 @@ func (r Report) Write(w io.Writer) error {
 	}
 	if r.UntimedRecords > 0 {
 		p.print("\n%s of the devices' work could not be timed.\n", units.Count(r.UntimedRecords, "piece"))
+	}
+	if r.LostRecords > 0 {
+		p.print("\n%s of other libraries' work were lost.\n", units.Count(r.LostRecords, "record"))
+	}
+	if r.OthersError != "" {
+		p.print("\nThe work of other libraries is not in it: %s.\n", r.OthersError)
 	}
 	return p.err
 }

@@ -43,8 +43,8 @@ type Span struct {
 	EndSeconds   float64 `json:"end_seconds"`
 	Engine       Engine  `json:"engine"` // [OnHost] or that of the device
 
-	// CallSeconds is when the work of a device was queued; for spans of the host it
-	// is the start.
+	// CallSeconds is when the work of a device was queued; for spans of the host, and
+	// for work of other libraries, it is the start.
 	CallSeconds float64 `json:"call_seconds"`
 
 	Bytes   int64 `json:"bytes,omitempty"`   // that it moved
@@ -79,7 +79,7 @@ func (r *Recording) Spans(since time.Duration, most int) []Span {
 			Bytes: x.bytes, Batch: int(x.batch), Samples: int(x.count),
 			ReadSeconds: seconds(x.read), DecodeSeconds: seconds(x.decode), ResizeSeconds: seconds(x.resize),
 		}
-		if x.end >= int64(since) {
+		if x.kind != kindWork && x.end >= int64(since) {
 			spans = append(spans, s)
 		}
 		if x.timed && x.to >= int64(since) {

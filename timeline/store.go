@@ -53,6 +53,7 @@ type kind uint8
 const (
 	kindSpan    kind = iota // on the host
 	kindCall                // on the host, with its work on the device
+	kindWork                // on the device; nobody knows of its call, and row is lane
 	kindCounter             // a value from start on
 )
 

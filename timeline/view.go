@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,17 +10,24 @@ import (
 
 // view is what is recorded at one moment.
 type view struct {
-	records []record
-	rows    []rowKey
-	names   []string
-	dropped int64
-	untimed int64
-	errors  map[string]int64 // of the clocks of devices
-	calls   map[string]bool  // groups of the calls to devices
+	records     []record
+	rows        []rowKey
+	names       []string
+	dropped     int64
+	untimed     int64
+	lost        int64 // records of other libraries' work
+	othersError string
+	errors      map[string]int64 // of the clocks of devices
+	calls       map[string]bool  // groups of the calls to devices
 }
 
 func (r *Recording) view() *view {
 	v := &view{untimed: r.Untimed(), errors: map[string]int64{}, calls: map[string]bool{}}
+	if r.others != nil {
+		v.lost = r.others.lost()
+	} else if !errors.Is(r.othersError, errNotAsked) {
+		v.othersError = strings.TrimPrefix(r.othersError.Error(), "cupti: ")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.records = r.store.all()

@@ -335,6 +335,9 @@ func (d *wrapped) wrapStream(inner device.Stream) *stream {
 	d.numbers[s.number] = true
 	d.mu.Unlock()
 	s.lane.Store(d.r.row(d.id, fmt.Sprintf("stream %d", s.number+1)))
+	if d.r.others != nil {
+		d.r.others.leaveOut(d.Device, d.id, inner)
+	}
 	return s
 }
 
