@@ -198,6 +198,7 @@ func open(ctx context.Context, c config) (f *feed, err error) {
 		if err != nil {
 			return f, err
 		}
+		dev = onTimeline(dev)
 		f.devices = append(f.devices, dev)
 		kind, _ := place(dev)
 		f.cuda = f.cuda || kind == cudaMemory

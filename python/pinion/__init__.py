@@ -50,7 +50,7 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     """Submodules that need more than Python are imported when they are first used."""
-    if name in ("collate", "memory", "monitor", "safetensors", "torch"):
+    if name in ("collate", "memory", "monitor", "safetensors", "timeline", "torch"):
         return _importlib.import_module(f"{__name__}.{name}")
     if name == "Collate":
         from .collate import Collate

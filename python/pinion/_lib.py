@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from . import _errors
 
-ABI = 2
+ABI = 3
 ARRAYS, DIMS = 12, 8
 OK, END, WAIT = 0, 1, 2
 FRESH, CAPTURE = 1, 2
@@ -113,7 +113,11 @@ _monitor: dict[str, tuple[Any, list[Any]]] = {
     "pinion_monitor_snapshot": (C.c_int, [C.POINTER(C.c_void_p)]),
     "pinion_monitor_foreign": (C.c_int, [C.c_char_p, C.c_int64]),
 }
-_tables = (_core, _loader, _torch, _safetensors, _memory, _collate, _monitor)
+_timeline: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_timeline_start": (C.c_int, [C.c_char_p, C.c_int64]),
+    "pinion_timeline_stop": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
+}
+_tables = (_core, _loader, _torch, _safetensors, _memory, _collate, _monitor, _timeline)
 
 _lib: Any = None
 _loading = threading.Lock()
