@@ -15,6 +15,7 @@ var api struct {
 	deviceGetCount, deviceGet, deviceGetName, deviceGetUUID, deviceGetAttribute dl.Func
 	deviceTotalMem, deviceGetPCIBusID                                           dl.Func
 	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent, ctxSynchronize          dl.Func
+	ctxGetCurrent                                                               dl.Func
 
 	memGetInfo, memAlloc, memFree                                    dl.Func
 	memHostAlloc, memFreeHost, memHostRegister, memHostUnregister    dl.Func
@@ -55,6 +56,7 @@ var symbols = []dl.Symbol{
 	{Name: "cuDevicePrimaryCtxRetain", Func: &api.primaryCtxRetain},
 	{Name: "cuDevicePrimaryCtxRelease_v2", Func: &api.primaryCtxRelease},
 	{Name: "cuCtxSetCurrent", Func: &api.ctxSetCurrent},
+	{Name: "cuCtxGetCurrent", Func: &api.ctxGetCurrent},
 	{Name: "cuCtxSynchronize", Func: &api.ctxSynchronize},
 
 	{Name: "cuMemGetInfo_v2", Func: &api.memGetInfo},

@@ -26,12 +26,14 @@ func relax() { exchange(captureRelaxed) }
 // program's own.
 func unrelax() { exchange(captureGlobal) }
 
-func exchange(mode uint64) {
+// exchange sets the mode of this thread and returns the one it had.
+func exchange(mode uint64) uint64 {
 	if !besideCaptures.Load() || !api.threadExchangeStreamCaptureMode.Ok() {
-		return
+		return captureGlobal
 	}
 	word := words.Get().(*[2]uint64)
-	word[0] = mode // the driver writes the old one over it
+	defer words.Put(word)
+	*word = [2]uint64{mode} // the driver writes the old one over it, in 32 bits
 	api.threadExchangeStreamCaptureMode.Call4(uintptr(unsafe.Pointer(word)), 0, 0, 0)
-	words.Put(word)
+	return word[0]
 }

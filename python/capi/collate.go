@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/cuda"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/pinned/segment"
 	"golang.org/x/sys/unix"
@@ -26,10 +27,11 @@ type ring struct {
 	used   atomic.Bool // by a device
 }
 
-// call calls fn, in a thread of Go's own where it may call CUDA (see feed.call).
+// call calls fn, which may call CUDA where a device uses the memory (see
+// feed.call).
 func (r *ring) call(fn func()) {
 	if r.used.Load() {
-		elsewhere(fn)
+		cuda.Visit(fn)
 	} else {
 		fn()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/cuda"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/recipe"
@@ -331,12 +332,12 @@ func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, stream C.int
 	return C.PINION_END
 }
 
-// call calls fn, in a thread of Go's own where it may call CUDA: such calls
-// change the context of their thread, which for the caller's thread would be to
-// change its device under PyTorch's feet.
+// call calls fn. Calls of CUDA change the context of their thread, which for the
+// caller's would be to change its device under PyTorch's feet. Another thread
+// would have to wake up first, so what fn changes is put back.
 func (f *feed) call(fn func()) {
 	if f.cuda {
-		elsewhere(fn)
+		cuda.Visit(fn)
 	} else {
 		fn()
 	}
