@@ -88,6 +88,19 @@ def test_the_context_of_the_callers_thread_stays(run):
     """)
 
 
+def test_the_mode_of_the_callers_thread_beside_captures_stays(run):
+    run("""
+        THREAD_LOCAL = 1
+        def exchange(mode):
+            word = ctypes.c_int(mode)
+            assert driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(word)) == 0
+            return word.value
+        exchange(THREAD_LOCAL)
+        with load() as loader:
+            for (a,) in loader: assert exchange(THREAD_LOCAL) == THREAD_LOCAL
+    """)
+
+
 def test_nothing_is_recorded_while_a_graph_is_captured(run):
     """The event behind all streams would end the capture. Batches wait until it is over."""
     run("""
