@@ -3,6 +3,7 @@ package leaks
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -34,47 +35,65 @@ type seen struct {
 }
 
 // listAll calls f with all that is there: device memory, pinned memory, arrays of
-// tiers, and goroutines. f keeps nothing of what it points to.
+// tiers, and goroutines. f keeps nothing of what it points to. What is opened and
+// closed meanwhile waits for none of it.
 func (w *Watch) listAll(f func(*seen)) {
 	var x seen // one for all: there may be a hundred thousand
-	live.View(func(pools []*vram.Pool) {
-		for _, p := range pools {
-			owner, device := uintptr(unsafe.Pointer(p)), p.Device().Info().ID
-			for _, b := range p.Live() {
-				x = seen{
-					key: key{owner, int64(b.Address), int64(b.Since)}, kind: VRAM, device: device,
-					purpose: b.Purpose.String(), name: b.Name, bytes: b.Requested, stack: b.Stack,
-				}
-				f(&x)
+	for _, p := range open[vram.Pool]() {
+		owner, device := uintptr(unsafe.Pointer(p)), p.Device().Info().ID
+		for _, b := range w.blocksOf(p) {
+			x = seen{
+				key: key{owner, int64(b.Address), int64(b.Since)}, kind: VRAM, device: device,
+				purpose: b.Purpose.String(), name: b.Name, bytes: b.Requested, stack: b.Stack,
 			}
+			f(&x)
 		}
-	})
-	live.View(func(pools []*pinned.Pool) {
-		for _, p := range pools {
-			owner, s := uintptr(unsafe.Pointer(p)), p.Stats()
-			for _, b := range p.Live() {
-				x = seen{key: key{owner, b.Serial, 0}, kind: Pinned, device: s.Device, name: s.Name, bytes: b.Bytes, stack: b.Stack}
-				if b.Registered {
-					x.key.b, x.purpose = 1, "registered"
-				}
-				f(&x)
+	}
+	clear(w.blocks[:cap(w.blocks)]) // of names and stacks
+	for _, p := range open[pinned.Pool]() {
+		owner, s := uintptr(unsafe.Pointer(p)), p.Stats()
+		for _, b := range p.Live() {
+			x = seen{key: key{owner, b.Serial, 0}, kind: Pinned, device: s.Device, name: s.Name, bytes: b.Bytes, stack: b.Stack}
+			if b.Registered {
+				x.key.b, x.purpose = 1, "registered"
 			}
+			f(&x)
 		}
-	})
-	live.View(func(stores []*tier.Store) {
-		for _, s := range stores {
-			owner, device := uintptr(unsafe.Pointer(s)), s.Device().Info().ID
-			for _, a := range s.Live() {
-				x = seen{key: key{owner, a.ID, 0}, kind: Tier, device: device, name: a.Name, bytes: a.Bytes, stack: a.Stack}
-				f(&x)
-			}
-			for _, l := range s.Leases() {
-				x = seen{key: key{owner, l.ID, 1}, kind: Tier, device: device, purpose: "lease", name: l.Name, bytes: l.Bytes, stack: l.Stack}
-				f(&x)
-			}
+	}
+	for _, s := range open[tier.Store]() {
+		owner, device := uintptr(unsafe.Pointer(s)), s.Device().Info().ID
+		for _, a := range s.Live() {
+			x = seen{key: key{owner, a.ID, 0}, kind: Tier, device: device, name: a.Name, bytes: a.Bytes, stack: a.Stack}
+			f(&x)
 		}
-	})
+		for _, l := range s.Leases() {
+			x = seen{key: key{owner, l.ID, 1}, kind: Tier, device: device, purpose: "lease", name: l.Name, bytes: l.Bytes, stack: l.Stack}
+			f(&x)
+		}
+	}
 	w.listGoroutines(f)
+}
+
+// open lists what is open at the moment.
+func open[T any]() (list []*T) {
+	live.View(func(all []*T) { list = slices.Clone(all) })
+	return list
+}
+
+// blocksOf lists the live blocks of a pool, until the next call. The pool is frozen
+// only while they are copied to memory that is there already.
+func (w *Watch) blocksOf(p *vram.Pool) []vram.BlockInfo {
+	if n := p.Stats().Blocks.Current; int64(cap(w.blocks)) < n+n/8 {
+		w.blocks = make([]vram.BlockInfo, n+n/4)
+		clear(w.blocks) // so that its pages are there
+	}
+	w.blocks = w.blocks[:0]
+	p.Visit(func(b vram.BlockInfo, _ bool) {
+		if b.State == vram.BlockLive {
+			w.blocks = append(w.blocks, b)
+		}
+	})
+	return w.blocks
 }
 
 // listGoroutines reads the traceback of all goroutines, which is the only place that

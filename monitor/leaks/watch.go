@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/internal/callstack"
+	"github.com/pinion-gpu/pinion/vram"
 )
 
 // A watch looks at the end of each generation, which is a number of steps. When
@@ -37,7 +38,8 @@ type Watch struct {
 	items  map[key]*item   // that were there at the last look
 	sites  map[place]*site // of them, and of those that went
 	looks  int
-	text   []byte // of goroutines, used again
+	text   []byte           // of goroutines, used again
+	blocks []vram.BlockInfo // of a pool, used again
 	before []Cache
 }
 

@@ -81,6 +81,14 @@ func (h *health) look(ctx context.Context) []deviceHealth {
 	return all
 }
 
+// forget lets go of the devices, so that those that are closed can be freed.
+func (h *health) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known = nil
+	clear(h.asked)
+}
+
 func (a *asked) look(ctx context.Context, open []device.Device) deviceHealth {
 	if time.Since(a.at) < askEvery {
 		return a.last

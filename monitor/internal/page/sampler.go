@@ -102,6 +102,7 @@ func (s *sampler) leave(w *watcher) {
 func (s *sampler) run(ctx context.Context) {
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
+	defer s.health.forget() // another run may have begun; it asks again
 	for {
 		sample, err := s.call.get(ctx, patience)
 		devices := s.health.look(ctx)

@@ -97,11 +97,17 @@ func (s *surveys) look(ctx context.Context) ([]*surveyor, error) {
 	return all, nil
 }
 
-// drop frees the surveys.
+// drop frees the surveys, and the pools that were closed meanwhile. Those that are
+// open keep their numbers.
 func (s *surveys) drop() {
+	open, err := s.list.get(context.Background(), patience)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, v := range s.pools {
+	for p, v := range s.pools {
+		if err == nil && !slices.Contains(open, p) {
+			delete(s.pools, p)
+			continue
+		}
 		v.mu.Lock()
 		v.last = nil
 		v.mu.Unlock()
@@ -121,13 +127,18 @@ func (v *surveyor) get(ctx context.Context) (*survey, error) {
 
 // take surveys the pool.
 func (v *surveyor) take() *survey {
+	s := &survey{stats: v.pool.Stats()}
+	room := s.stats.Blocks.Current // live ones; of others there are mostly few
 	v.mu.Lock()
-	room := 1024
 	if v.last != nil {
-		room = len(v.last.blocks) + len(v.last.blocks)/8
+		room = max(room, int64(len(v.last.blocks)))
 	}
 	v.mu.Unlock()
-	s := &survey{stats: v.pool.Stats(), blocks: make([]vram.BlockInfo, 0, room)}
+	// The pool waits while it is visited: let there be room by then, in pages that are
+	// there.
+	s.blocks = make([]vram.BlockInfo, room+room/8+1024)
+	clear(s.blocks)
+	s.blocks = s.blocks[:0]
 	s.at = time.Now()
 	v.pool.Visit(func(b vram.BlockInfo, first bool) {
 		if first {

@@ -279,3 +279,31 @@ func BenchmarkSurvey(b *testing.B) {
 		}
 	})
 }
+
+// What was closed can be freed: its survey goes with those that nobody asks for. Pools
+// that are open keep their numbers.
+func TestDrop(t *testing.T) {
+	first, second := fill(t, vram.SourceChunks, 3), fill(t, vram.SourceChunks, 3)
+	open := []*vram.Pool{first, second}
+	s := surveys{list: call[[]*vram.Pool]{do: func() []*vram.Pool { return open }}, pools: map[*vram.Pool]*surveyor{}}
+	for range 2 {
+		all, err := s.look(ctx)
+		testkit.OK(t, err)
+		if len(all) != len(open) || all[len(all)-1].number != 2 {
+			t.Fatalf("%d pools, the last with number %d", len(all), all[len(all)-1].number)
+		}
+		_, err = all[0].get(ctx)
+		testkit.OK(t, err)
+		open = open[1:]
+		s.drop()
+		if len(s.pools) != len(open) {
+			t.Errorf("%d of %d pools", len(s.pools), len(open))
+		}
+		for _, v := range s.pools {
+			if v.last != nil {
+				t.Error("a survey is kept")
+			}
+		}
+	}
+	s.forget.Stop()
+}

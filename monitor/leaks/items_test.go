@@ -1,0 +1,34 @@
+package leaks
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/vram"
+)
+
+// Pools are opened and closed while a watch looks: it holds up none of them.
+func TestLookHoldsNothing(t *testing.T) {
+	dev := devicetest.Open(t)
+	pool, err := vram.New(dev, vram.Options{})
+	testkit.OK(t, err)
+	b, err := pool.Alloc(context.Background(), 1000, vram.Use{})
+	testkit.OK(t, err)
+	found := false
+	new(Watch).listAll(func(x *seen) {
+		if found || x.kind != VRAM {
+			return
+		}
+		found = true
+		other, err := vram.New(dev, vram.Options{})
+		testkit.OK(t, err)
+		testkit.OK(t, other.Close())
+		testkit.OK(t, b.Free())
+		testkit.OK(t, pool.Close())
+	})
+	if !found {
+		t.Error("no block was listed")
+	}
+}
