@@ -1,0 +1,266 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/step/plan"
+)
+
+// Options say how a graph is compiled.
+type Options struct {
+	// Budget is the most bytes of device memory for parameters, constants, results and
+	// everything between. What the budget has no room for is computed again, or sent to
+	// the host and back. Default: 0, no limit.
+	Budget int64
+
+	// Donate says for each parameter whether callers give its memory away: a result of
+	// the same size, such as new weights, may then lie in it, and the budget counts it
+	// once. Default: nil, none.
+	Donate []bool
+
+	// Link is how many bytes a second go to the host and back, beside the computation,
+	// in each direction. Default: 0, nothing is sent.
+	Link float64
+
+	// HostBytes is the most memory on the host for what is sent. Default: 0, no limit.
+	HostBytes int64
+
+	// Speed is what the estimate of a task's time is made of.
+	Speed Speed
+
+	// Seconds says how long a task takes, if that was measured. Default: the estimate.
+	Seconds func(*Task) float64
+
+	// Memory is what makes the results. Default: one that takes memory from the device,
+	// and is closed with the executable.
+	Memory *Memory
+}
+
+// memoryAlign is what buffers begin at multiples of.
+const memoryAlign = 256
+
+// buffer is memory that a value has, with all views of it.
+type buffer struct {
+	value Value // as it is written
+	param int   // which parameter it is; -1: none
+	out   int   // which result it is; -1: none
+	fixed device.Ptr
+}
+
+// unit is a task with the buffers that it works on.
+type unit struct {
+	task    *Task
+	kernel  Kernel
+	in, out []int // buffers
+}
+
+// Compile makes an executable of a graph with outputs. It fails with [ErrArgument] for
+// a graph without, with [ErrNotSupported] where the executor lacks an operation, and
+// with a [*plan.ImpossibleError] where the budget is too small.
+func Compile(g *Graph, exec Executor, o Options) (*Executable, error) {
+	if len(g.outputs) == 0 {
+		return nil, fmt.Errorf("step: graph %q: %w: it has no outputs", g.name, ErrArgument)
+	}
+	if o.Donate != nil && len(o.Donate) != len(g.params) {
+		return nil, fmt.Errorf("step: graph %q: %w: Donate is for %d of %d parameters", g.name, ErrArgument, len(o.Donate), len(g.params))
+	}
+	opt := optimize(g)
+	x := &Executable{graph: opt, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}}
+	if err := x.compile(o); err != nil {
+		return nil, keepFirst(err, x.Close())
+	}
+	return x, nil
+}
+
+func (x *Executable) compile(o Options) error {
+	at := x.makeBuffers()
+	for _, t := range tasks(x.graph) {
+		k, err := x.exec.Compile(t)
+		if err != nil {
+			return err
+		}
+		u := unit{task: t, kernel: k}
+		for _, v := range t.Inputs {
+			u.in = append(u.in, at[v])
+		}
+		for _, v := range t.Outputs {
+			u.out = append(u.out, at[v])
+		}
+		x.units = append(x.units, u)
+	}
+	p, err := plan.Make(x.planGraph(o), plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, HostBytes: o.HostBytes, Align: memoryAlign})
+	if err != nil {
+		return fmt.Errorf("step: graph %q: %w", x.graph.name, err)
+	}
+	x.plan = p
+	for _, l := range p.Lives {
+		if !l.Scratch && l.Offset >= 0 && x.buffers[l.Value].out >= 0 {
+			return fmt.Errorf("step: graph %q: the plan has result %d not in the memory of the parameter that it was given", x.graph.name, x.buffers[l.Value].out)
+		}
+	}
+	return x.open()
+}
+
+// makeBuffers finds the values that have memory of their own, and returns which buffer
+// each value lies in.
+func (x *Executable) makeBuffers() map[Value]int {
+	at := map[Value]int{}
+	for _, n := range x.graph.nodes {
+		for i := range n.Shapes {
+			v := n.Value(i)
+			if n.Op.Class() == View && n.Op != Identity {
+				at[v] = at[n.Inputs[i]]
+				continue
+			}
+			b := buffer{value: v, param: -1, out: slices.Index(x.graph.outputs, v)}
+			if n.Op == Parameter {
+				b.param = n.Attr.(*Input).Index
+			}
+			at[v] = len(x.buffers)
+			x.buffers = append(x.buffers, b)
+		}
+	}
+	return at
+}
+
+// planGraph describes the units to the planner: values are buffers.
+func (x *Executable) planGraph(o Options) plan.Graph {
+	var g plan.Graph
+	for _, b := range x.buffers {
+		constant := b.value.node.Op == Constant
+		g.Values = append(g.Values, plan.Value{
+			Name:     b.value.node.Op.String() + " " + b.value.String(),
+			Bytes:    (b.value.Shape().Bytes() + memoryAlign - 1) / memoryAlign * memoryAlign,
+			Resident: constant || b.param >= 0 || b.out >= 0,
+		})
+	}
+	seconds := o.Seconds
+	if seconds == nil {
+		seconds = o.Speed.Estimate
+	}
+	lastRead := make([]int, len(x.buffers)) // unit that reads a buffer last
+	for i, u := range x.units {
+		g.Ops = append(g.Ops, plan.Op{Name: u.task.String(), Seconds: seconds(u.task), Reads: u.in, Writes: u.out, Scratch: u.kernel.Scratch()})
+		for _, b := range u.in {
+			lastRead[b] = i
+		}
+	}
+	given := map[int]bool{} // parameters whose memory a result has
+	for i, u := range x.units {
+		for j, b := range u.out {
+			v := &g.Values[b]
+			for _, from := range u.in {
+				if slices.Contains(v.Over, from) || !u.mayOverwrite(j, from) || g.Values[from].Bytes != v.Bytes {
+					continue
+				}
+				param := x.buffers[from].param
+				switch {
+				case x.buffers[b].out < 0 && !g.Values[from].Resident:
+					v.Over = append(v.Over, from)
+				case x.buffers[b].out >= 0 && param >= 0 && o.Donate != nil && o.Donate[param] && lastRead[from] == i && !given[from] && len(v.Over) == 0:
+					given[from] = true
+					v.Over, v.Resident, v.Output = []int{from}, false, true
+					x.inPlace[x.buffers[b].out] = param
+				}
+			}
+		}
+	}
+	return g
+}
+
+// mayOverwrite reports whether the kernel may write a result where a buffer lies that it
+// reads.
+func (u *unit) mayOverwrite(output, b int) bool {
+	k, ok := u.kernel.(Aliaser)
+	if !ok {
+		return false
+	}
+	for i, in := range u.in {
+		if in == b && !k.CanAlias(output, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// open allocates what the executable keeps.
+func (x *Executable) open() error {
+	var err error
+	if x.memory == nil {
+		if x.memory, err = OpenMemory(x.dev, nil); err != nil {
+			return err
+		}
+		x.ownMemory = true
+	}
+	for i := range x.buffers {
+		b := &x.buffers[i]
+		data, ok := b.value.node.Attr.(Data)
+		if !ok || len(data) == 0 {
+			continue
+		}
+		t, err := x.memory.Put(data, b.value.Shape())
+		if err != nil {
+			return err
+		}
+		x.constants = append(x.constants, t)
+		b.fixed = t.Ptr()
+	}
+	if n := x.plan.Bytes - x.plan.Resident; n > 0 {
+		if x.arena, err = x.memory.alloc.Alloc(n); err != nil {
+			return fmt.Errorf("step: graph %q: %s for values between operations: %w", x.graph.name, units.Bytes(n), err)
+		}
+	}
+	for i := range x.streams {
+		if x.streams[i], err = x.dev.NewStream(); err != nil {
+			return err
+		}
+		device.Label(x.streams[i], [...]string{"step", "step: to the host", "step: from the host"}[i])
+	}
+	return x.openHost()
+}
+
+// openHost makes room on the host for what is sent, and events for copies.
+func (x *Executable) openHost() error {
+	x.hosted = map[int]int64{}
+	var bytes int64
+	x.copied = make([]device.Event, len(x.plan.Lives))
+	for i, l := range x.plan.Lives {
+		if !l.Sent && !l.Fetched {
+			continue
+		}
+		if _, ok := x.hosted[l.Value]; !ok {
+			x.hosted[l.Value] = bytes
+			bytes += (x.buffers[l.Value].value.Shape().Bytes() + memoryAlign - 1) / memoryAlign * memoryAlign
+		}
+		e, err := x.dev.NewEvent(device.EventNoTiming)
+		if err != nil {
+			return err
+		}
+		x.copied[i] = e
+	}
+	if bytes == 0 {
+		return nil
+	}
+	var err error
+	if x.pool, err = pinned.NewPool(x.dev, pinned.Options{Name: "step", Budget: bytes + 16<<20, AllowPageable: true}); err != nil {
+		return err
+	}
+	if x.host, err = x.pool.Alloc(background, bytes); err != nil {
+		return fmt.Errorf("step: graph %q: %s on the host for what is sent: %w", x.graph.name, units.Bytes(bytes), err)
+	}
+	return nil
+}
+
+// String lists the operations of a task: "Exp+Mul".
+func (t *Task) String() string {
+	var names []string
+	for _, n := range t.Nodes {
+		names = append(names, n.Op.String())
+	}
+	return strings.Join(names, "+")
+}

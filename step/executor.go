@@ -1,0 +1,56 @@
+package step
+
+import (
+	"errors"
+
+	"github.com/pinion-gpu/pinion/device"
+)
+
+// ErrNotSupported says that an executor lacks an operation, or has it not for these
+// types.
+var ErrNotSupported = errors.New("not supported by this executor")
+
+// Executor makes kernels of tasks for one device. Its methods are safe for concurrent
+// use.
+type Executor interface {
+	// Device is where its kernels run.
+	Device() device.Device
+
+	// Compile makes a kernel. It fails with [ErrNotSupported], naming the operation,
+	// where there is none.
+	Compile(t *Task) (Kernel, error)
+
+	// Close lets go of what the executor holds. Its kernels do not run afterwards.
+	Close() error
+}
+
+// Task is what one kernel does: one operation, or several element-wise ones that are
+// fused.
+type Task struct {
+	// Nodes are the operations, in order. If there are several, each is element-wise,
+	// an [Iota], or a [BroadcastInDim], and has one result of the same dimensions.
+	// Constants that they read are among Inputs. The operand of a BroadcastInDim, and
+	// operands of other dimensions, are, too.
+	Nodes []*Node
+
+	Inputs  []Value // what is read, from memory: the operands of a single operation, and otherwise each value once
+	Outputs []Value // what is written, to memory: all results of a single operation
+}
+
+// Kernel is a compiled task.
+type Kernel interface {
+	// Scratch is how many bytes of memory the kernel needs while it runs.
+	Scratch() int64
+
+	// Launch queues the kernel. Inputs, outputs and scratch memory lie at multiples of
+	// 64 bytes, overlap nowhere but where inputs are one value's memory, and stay until
+	// the stream is done. Of memory without bytes, the address says nothing. An output
+	// may lie where an input lies that [Aliaser] allows.
+	Launch(s device.Stream, inputs, outputs []device.Ptr, scratch device.Ptr) error
+}
+
+// Aliaser is a kernel that can write an output to the memory of an input.
+type Aliaser interface {
+	// CanAlias reports whether the output may lie exactly where the input does.
+	CanAlias(output, input int) bool
+}
