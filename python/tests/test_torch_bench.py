@@ -1,5 +1,6 @@
 """The benchmarks of pinion.torch run, with small sizes, and write what is read from them."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -33,3 +34,24 @@ def test_copies(tmp_path):
     got = run(tmp_path, "copies.py", "--mib", "2", "--rounds", "1")
     assert [(c["name"], c["by"]) for c in got["copies"]] == [(n, b) for n in ("to_device", "to_host") for b in ("pytorch", "pinion")]
     assert got["pinned"][0]["pinned_bytes"] == 129_503_232
+
+
+def test_idle_time_of_a_trace(monkeypatch):
+    """Three steps of two kernels and a mark: 1 of 10 between them, 1 within, and a decoder that is at work half of both."""
+    monkeypatch.syspath_prepend(BENCH)
+    monkeypatch.syspath_prepend(os.path.join(BENCH, "../../bench/peers"))
+    photos = importlib.import_module("photos")
+    events = []
+
+    def kernel(stream, start, end, name="kernel"):
+        events.append({"cat": "kernel", "name": name, "ts": start, "dur": end - start, "args": {"stream": stream}})
+
+    for start in (0, 10, 20):
+        kernel(7, start, start + 4)
+        kernel(7, start + 5, start + 8)
+        kernel(7, start + 8, start + 9, "at::cuda::spin_kernel(long)")
+        kernel(9, start + 4.5, start + 9.25)
+        kernel(9, start + 9.25, start + 9.5)
+    events.append({"cat": "cpu_op", "ts": 0, "dur": 100})
+    found = photos.idle(events)
+    assert found == pytest.approx({"between": 1 / 19, "within": 2 / 19, "others between": 0.5 / 19, "others within": 1 / 19})
