@@ -6,8 +6,8 @@
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, shares (its products in little
 # memory and arrays in a store, alone: a minute), tier, weights, hold, processes,
-# photos, feed, timeline, tune, top (half a minute), doctor (pinion doctor, and its
-# advice: a minute), python. By default check, link, moves, processes and photos.
+# photos, feed, timeline, cupti (PyTorch's kernels on a timeline: half a minute),
+# tune, top (half a minute), doctor (pinion doctor, and its advice: a minute), python. By default check, link, moves, processes and photos.
 # Each can run alone, into the same folder. Work with more than the device has:
 #
 #   bench/h200.sh OUT outofcore tier weights hold check
@@ -27,7 +27,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore shares tier weights hold processes photos feed timeline tune top doctor python-tests python"
+all="check link moves peers outofcore shares tier weights hold processes photos feed timeline cupti tune top doctor python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -369,6 +369,19 @@ part_timeline() {
 		    overlap = json.load(f)["otherData"]["overlap"]
 		json.dump(overlap, open(f"{out}/timeline/overlap.json", "w"), indent=1)
 	PY
+}
+
+# Whether PyTorch's work is on a timeline with the times that events tell, and what
+# recording it costs.
+part_cupti() {
+	abi internal/cupti/testdata/abi/cupti.c
+	check internal.cupti
+	check timeline
+	python_package
+	local device_name=${device/#host/cpu} small=()
+	[ -z "${QUICK:-}" ] || small=(--steps 20 --rounds 1)
+	python3 python/bench/timeline.py --device "${device_name%%:*}" "${small[@]}" --trace "$tmp/cupti-trace.json" --out "$out/python/timeline.json"
+	(cd timeline && PINION_TRACE=$tmp/cupti-trace.json "$build/timeline.test" -test.run '^TestFile$') && echo "ok   cupti-trace"
 }
 
 part_tune() {

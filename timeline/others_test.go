@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/internal/cupti"
 	"github.com/pinion-gpu/pinion/internal/dl"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -134,6 +135,62 @@ func TestChildOthers(t *testing.T) {
 	}
 	testkit.OK(t, dev.Free(p))
 	testkit.OK(t, s.Close())
+}
+
+// On a GPU, work on a device that is wrapped is told of once, and beside it all other.
+func TestOthersMachine(t *testing.T) {
+	plain := devicetest.Open(t)
+	if native, ok := device.As[device.Native](plain); !ok || native.API() != device.CUDA {
+		t.Skip("no GPU of NVIDIA's")
+	}
+	if err := cupti.Open(); err != nil {
+		t.Skip(err)
+	}
+	r := start(t, Options{Others: true})
+	testkit.OK(t, r.Others())
+	const n, ours, theirs = 1 << 20, 10, 7
+	work := func(dev device.Device, times int) {
+		t.Helper()
+		s, err := dev.NewStream()
+		testkit.OK(t, err)
+		device.Label(s, "ours")
+		p, err := dev.Alloc(2 * n)
+		testkit.OK(t, err)
+		for range times {
+			testkit.OK(t, s.CopyD2D(p.Add(n), p, n))
+			testkit.OK(t, s.Memset(p, 1, n))
+		}
+		testkit.OK(t, s.Synchronize())
+		testkit.OK(t, s.Close())
+		testkit.OK(t, dev.Free(p))
+	}
+	begun := r.Now().Seconds()
+	work(open(t, r), ours)
+	work(plain, theirs)
+	ended := r.Now().Seconds()
+	r.Stop()
+	type key struct {
+		engine Engine
+		other  bool
+	}
+	got := map[key]int{}
+	for _, x := range r.Spans(0, 10000) {
+		if x.Engine != D2D && x.Engine != Compute || x.Bytes != n {
+			continue
+		}
+		got[key{x.Engine, x.Row != "ours"}]++
+		if bound := 1e-3; x.StartSeconds < begun-bound || x.EndSeconds > ended+bound || x.EndSeconds < x.StartSeconds {
+			t.Errorf("%+v, between %v and %v", x, begun, ended)
+		}
+	}
+	for k, want := range map[key]int{{D2D, false}: ours, {Compute, false}: ours, {D2D, true}: theirs, {Compute, true}: theirs} {
+		if got[k] != want {
+			t.Errorf("%s, by CUPTI %v: %d, want %d; all %v", k.engine, k.other, got[k], want, got)
+		}
+	}
+	if rep := r.Report(); rep.LostRecords > 0 {
+		t.Errorf("%d records were lost", rep.LostRecords)
+	}
 }
 
 // Without CUPTI everything else is recorded, and the report says why.

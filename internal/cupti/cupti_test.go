@@ -247,6 +247,28 @@ func TestChildFails(t *testing.T) {
 	testkit.OK(t, tr.Stop())
 }
 
+// TestMachine traces nothing where there is a CUPTI.
+func TestMachine(t *testing.T) {
+	if !strings.HasPrefix(os.Getenv("PINION_DEVICE"), "cuda") {
+		t.Skip("there is no GPU to trace")
+	}
+	if err := Open(); err != nil {
+		t.Skip(err)
+	}
+	for range 2 {
+		tr, err := Start(func([]Work) {})
+		testkit.OK(t, err)
+		first, err := tr.Now()
+		testkit.OK(t, err)
+		second, err := tr.Now()
+		testkit.OK(t, err)
+		if first <= 0 || second < first {
+			t.Errorf("%d, then %d", first, second)
+		}
+		testkit.OK(t, tr.Stop())
+	}
+}
+
 func TestChildOff(t *testing.T) {
 	inChild(t)
 	_, err := Start(func([]Work) {})
