@@ -646,6 +646,101 @@ def test_hide_without_backward(fake, model):
     assert offload._search is None
 
 
+def under_autocast(forward, cache):
+    def run(*inputs):
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=cache):
+            return forward(*inputs)
+
+    return run
+
+
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize("arguments", [{}, {"budget": 1 << 30}, {"hide": True}])
+def test_recast(fake, model, arguments, cache):
+    forward = under_autocast(model, cache)
+    want = gradients(model, lambda x: forward(x).backward())
+    offload = pinion.torch.offload(**arguments, min_bytes=256, recast=True)
+    assert not pinion.torch.offload(**arguments).recast
+
+    def run(x):
+        with offload:
+            loss = forward(x)
+        loss.backward(retain_graph=True)
+        for p in model.parameters():
+            p.grad = None
+        x.grad = None
+        loss.backward()
+
+    for _ in range(4):
+        assert same(gradients(model, run), want)
+    step = offload.report()["steps"][-1]
+    linears = [m.weight for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    assert step["recast_tensors"] == len(linears) and step["recast_bytes"] == sum(2 * w.numel() for w in linears)
+
+
+def test_recast_keeps_no_copy(fake):
+    offload = pinion.torch.offload(1 << 30, min_bytes=0, recast=True)
+    x, w = torch.randn(8, 8).bfloat16().requires_grad_(), torch.randn(8, 8, requires_grad=True)
+    with offload:
+        copy = w.bfloat16()
+        y = (x @ copy.t()).sum()
+    storage = _offload.StorageWeakRef(storage_of(copy))
+    del copy
+    assert storage.expired()
+    y.backward()
+    assert torch.equal(x.grad, torch.ones(8, 8).bfloat16() @ w.detach().bfloat16())
+
+
+def test_recast_of_nothing_else(fake):
+    """Casts of what was computed, of a part, of another layout, and what was written to since."""
+    offload = pinion.torch.offload(1 << 30, min_bytes=0, recast=True)
+    x, w = torch.randn(8, 8).bfloat16(), torch.randn(8, 8, requires_grad=True)
+    casts = [
+        lambda: (w * 2).bfloat16(), lambda: w[:4].bfloat16(), lambda: w.t().bfloat16(), lambda: w.bfloat16().mul_(2),
+        lambda: w.bfloat16() * 1, lambda: w.t().contiguous().bfloat16(),
+    ]  # fmt: skip
+    x.requires_grad_()
+    for cast in casts:
+        w.grad = x.grad = None
+        with offload:
+            y = (x @ cast().t()).square().sum()
+        assert offload.report()["steps"][-1]["recast_tensors"] == 0
+        y.backward()
+        got = w.grad, x.grad
+        w.grad = x.grad = None
+        (x @ cast().t()).square().sum().backward()
+        assert same(got, (w.grad, x.grad))
+
+
+@pytest.mark.parametrize("change", [lambda w: w.add_(1), lambda w: setattr(w, "data", w.data.clone())])
+def test_recast_of_a_parameter_that_changed(fake, change):
+    x, w = torch.randn(8, 8).bfloat16().requires_grad_(), torch.nn.Parameter(torch.randn(8, 8))
+    with pinion.torch.offload(min_bytes=0, recast=True):
+        y = (x @ w.bfloat16()).sum()
+    with torch.no_grad():
+        change(w)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+def test_recast_and_double_backward(fake, model):
+    forward = under_autocast(model, False)
+
+    def penalty(x, loss):
+        (g,) = torch.autograd.grad(loss, x, create_graph=True)
+        (loss + g.square().sum()).backward()
+
+    want = gradients(model, lambda x: penalty(x, forward(x)))
+    offload = pinion.torch.offload(min_bytes=256, recast=True)
+
+    def run(x):
+        with offload:
+            loss = forward(x)
+        penalty(x, loss)
+
+    assert same(gradients(model, run), want)
+
+
 def test_bad_arguments():
     for arguments in ({"budget": -1}, {"window_bytes": 0}, {"min_bytes": -1}, {"slack": -0.1}, {"slack": 1}):
         with pytest.raises(ValueError, match="at least"):

@@ -26,7 +26,7 @@ def test_offload(tmp_path, precision):
     sizes = ("--layers", "1", "--width", "32", "--batch", "1", "--length", "8", "--vocabulary", "50", "--rounds", "1")
     got = run(tmp_path, "offload.py", *sizes, "--precision", precision)
     assert got["model"]["precision"] == precision
-    assert [v["name"] for v in got["variants"]] == ["plain", "save_on_cpu", "hide", "hide:0.02", "all"]
+    assert [v["name"] for v in got["variants"]] == ["plain", "save_on_cpu", "hide", "hide:0.02", "hide+recast", "all"]
     assert len({v["loss"] for v in got["variants"]}) == 1 and all(v["step_seconds"] > 0 for v in got["variants"])
 
 

@@ -136,15 +136,14 @@ class _Saved:
 _nothing: dict[torch.device, torch.Tensor] = {}  # tensors without memory
 
 
-class _View:
+class _Packed:
     """What autograd keeps instead of a tensor."""
 
-    __slots__ = ("__weakref__", "dtype", "offset", "saved", "shape", "stride", "used", "version", "watch")
+    __slots__ = ("__weakref__", "dtype", "offset", "shape", "stride", "version", "watch")
 
-    def __init__(self, saved: _Saved, tensor: torch.Tensor) -> None:
-        self.saved, self.dtype, self.shape, self.stride = saved, tensor.dtype, tensor.shape, tensor.stride()
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.dtype, self.shape, self.stride = tensor.dtype, tensor.shape, tensor.stride()
         self.offset = tensor.storage_offset()
-        self.used = False  # by a backward
         # What is written to the memory is found out by its version, as autograd does: this has that, and no memory.
         self.watch = tensor.detach()
         nothing = _nothing.get(tensor.device)
@@ -158,6 +157,58 @@ class _View:
 
     def modified(self) -> bool:
         return bool(self.watch._version != self.version)
+
+    def error(self) -> RuntimeError:
+        """What autograd says of a tensor that was modified."""
+        return RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"{self.dtype} {list(self.shape)}"
+        )
+
+
+class _View(_Packed):
+    """A view of a storage."""
+
+    __slots__ = ("saved", "used")
+
+    def __init__(self, saved: _Saved, tensor: torch.Tensor) -> None:
+        super().__init__(tensor)
+        self.saved = saved
+        self.used = False  # by a backward
+
+
+class _Cast(_Packed):
+    """A view of a copy of a parameter in another type. The copy is made again."""
+
+    __slots__ = ("address", "before", "parameter")
+
+    def __init__(self, parameter: torch.Tensor, tensor: torch.Tensor) -> None:
+        super().__init__(tensor)
+        self.parameter, self.before, self.address = parameter, parameter._version, parameter.data_ptr()
+
+    def modified(self) -> bool:
+        return super().modified() or self.parameter._version != self.before or self.parameter.data_ptr() != self.address
+
+    def again(self) -> torch.Tensor:
+        if self.modified():
+            raise self.error()
+        return self.tensor(self.parameter.detach().to(self.dtype))
+
+
+def _parameter_of(tensor: torch.Tensor, nbytes: int) -> torch.Tensor | None:
+    """The leaf of which a tensor, whose storage has so many bytes, is a view of a copy in another type."""
+    copy = tensor if tensor._base is None else tensor._base
+    cast = copy.grad_fn
+    if type(cast).__name__ != "ToCopyBackward0" or copy._version:
+        return None
+    leaf = getattr(cast.next_functions[0][0], "variable", None)  # type: ignore[union-attr]
+    if (
+        leaf is None or type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.device != tensor.device
+        or copy.dtype != tensor.dtype or leaf.shape != copy.shape or leaf.stride() != copy.stride() or copy.storage_offset()
+        or nbytes != copy.numel() * copy.element_size()
+    ):  # fmt: skip
+        return None
+    return leaf  # type: ignore[no-any-return]
 
 
 class _Step:
@@ -181,7 +232,7 @@ class _Step:
         self.flying = self.ahead = 0  # bytes within the window
         self.backward = -1  # which one runs
         self.following = 0  # in the plan's fetches
-        self.sent_bytes = self.fetched_bytes = self.views = self.tensors_sent = 0
+        self.sent_bytes = self.fetched_bytes = self.views = self.tensors_sent = self.recast_tensors = self.recast_bytes = 0
         self.waits: list[tuple[Any, Any]] = []
         self.copies: list[tuple[str, int, Any, Any]] = []  # way, bytes, and events around them, of a step that tries its plan
 
@@ -192,6 +243,11 @@ class _Step:
         if storage is None:
             # Of what an operation made, autograd would keep the operation, and that the tensor: nobody would free them.
             return tensor if tensor.is_leaf else tensor.detach()
+        parameter = _parameter_of(tensor, storage.nbytes()) if self.owner.recast else None
+        if parameter is not None:
+            self.recast_tensors += 1
+            self.recast_bytes += storage.nbytes()
+            return _Cast(parameter, tensor)
         with self.lock:
             saved = self.by_storage.get(storage._cdata)
             if saved is None or saved.modified():  # what left is not what is saved now
@@ -328,6 +384,8 @@ class _Step:
     # Backward.
 
     def unpack(self, packed: Any) -> torch.Tensor:
+        if isinstance(packed, _Cast):
+            return packed.again()
         if not isinstance(packed, _View):
             return packed  # type: ignore[no-any-return]
         saved = packed.saved
@@ -340,10 +398,7 @@ class _Step:
                 self.marks[saved.number] = self.marks[saved.number][0], self.seam.mark(stream, timing=True)
             memory = self._memory(saved, stream)
             if packed.modified():
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    f"{packed.dtype} {list(packed.shape)}"
-                )
+                raise packed.error()
             tensor = packed.tensor(memory)
             packed.used = True
             if saved.buffer is not None and saved.flight is None and saved.used():
@@ -488,6 +543,8 @@ class _Step:
             "sent_tensors": self.tensors_sent,
             "sent_bytes": self.sent_bytes,
             "fetched_bytes": self.fetched_bytes,
+            "recast_tensors": self.recast_tensors,
+            "recast_bytes": self.recast_bytes,
             "waited_seconds": self.waited(),
         }
 
@@ -517,6 +574,10 @@ class offload:  # noqa: N801: as torch.no_grad
     window_bytes: how much may be on its way in each direction; so much device memory is needed besides. What hide sends
         has no window.
     slack: what part of a step the computation may wait for what hide sends.
+    recast: do not save what is a plain cast of a parameter, such as autocast makes of float32 weights. Backward casts the
+        parameter again, for which nothing has to travel. So parameters must not change between forward and backward,
+        which is found out: it is the error of a tensor that was modified. autocast itself keeps its casts until it ends,
+        unless it has cache_enabled=False.
 
     Gradients are bit for bit those without offload. The unit is the storage: views of it, and a tensor that is saved by
     several operations, travel once and come back as the same views. Parameters and other leaves that want gradients
@@ -538,6 +599,7 @@ class offload:  # noqa: N801: as torch.no_grad
         min_bytes: int = _MIB,
         window_bytes: int = 256 * _MIB,
         slack: float = 0.01,
+        recast: bool = False,
     ) -> None:
         if budget is not None and budget < 0:
             raise ValueError(f"budget is {budget}, but must be at least 0")
@@ -547,6 +609,7 @@ class offload:  # noqa: N801: as torch.no_grad
             raise ValueError(f"slack is {slack}, but must be at least 0 and below 1")
         self.budget = 0 if budget is None and not hide else budget
         self.hide, self.min_bytes, self.window_bytes, self.slack = hide, min_bytes, window_bytes, slack
+        self.recast = recast
         self._seam: Any = _seam
         self._lock = threading.RLock()
         self._buffers = _Buffers(max_host_bytes, _seam)
