@@ -335,7 +335,7 @@ func (d *wrapped) wrapStream(inner device.Stream) *stream {
 	d.numbers[s.number] = true
 	d.mu.Unlock()
 	s.lane.Store(d.r.row(d.id, fmt.Sprintf("stream %d", s.number+1)))
-	if d.r.others != nil {
+	if d.r.others != nil && d.r.on.Load() {
 		d.r.others.leaveOut(d.Device, d.id, inner)
 	}
 	return s

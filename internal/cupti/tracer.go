@@ -89,11 +89,11 @@ func (t *Tracer) begin() error {
 
 // end undoes begin.
 func (t *Tracer) end() error {
-	var failed []error
+	failed := []error{t.flush(0)}
 	for _, kind := range t.enabled {
 		failed = append(failed, t.a.check("cuptiActivityDisable", t.a.disable.Call(kind)))
 	}
-	failed = append(failed, t.flush(0), t.flush(forced))
+	failed = append(failed, t.flush(forced))
 	open(nil)
 	return errors.Join(append(failed, t.a.check("cuptiUnsubscribe", t.a.unsubscribe.Call(*t.subscriber)))...)
 }

@@ -1,11 +1,12 @@
 """PyTorch's work on a timeline: whether it is all there with the times that CUDA's events tell, and what recording costs.
 
-usage: timeline.py [--steps 2000] [--rounds 5] [--device cuda] [--trace FILE] [--out FILE]
+usage: timeline.py [--steps 1000] [--rounds 5] [--device cuda] [--trace FILE] [--out FILE]
 
-First pinion.timeline records products of matrices on one stream, beside copies on another and a loader; the file is
-compared with torch.cuda.Event, and with the host's clock. Then a training loop over the loader, of some twenty small
-kernels a step, runs with a recording and without, in turn. Some ten seconds. Writes JSON and prints what was checked; a
-check that fails ends it with code 1. Last, PyTorch's profiler runs beside a recording, where each may refuse. On the CPU
+pinion.timeline records products of matrices on one stream, beside copies on another and a loader; the file is
+compared with torch.cuda.Event, and with the host's clock. Then two loops over the loader run with a recording and without,
+in turn: one of twenty kernels of a few microseconds a step, which the processor hardly queues as fast as they run, and one
+of products of matrices. Both run before the first recording, too, since CUPTI may leave something behind. Some fifteen
+seconds. Writes JSON and prints what was checked; a check that fails ends it with code 1. Last, PyTorch's profiler runs beside a recording, where each may refuse. On the CPU
 only the loader is checked: --device cpu --steps 50 tries the script.
 """
 
@@ -119,41 +120,67 @@ def products(device: torch.device, data: str, path: str, loads: int) -> dict:
     return found
 
 
-def cost(device: torch.device, data: str, path: str, steps: int, rounds: int) -> dict:
-    """Steps a second with a recording and without, in turn."""
-    weights = torch.randn(3 * 64 * 64, 256, device=device)
+class Loops:
+    """Loops over a loader, of two kinds."""
 
-    def loop() -> float:
-        with pinion.DataLoader(data, 64, device=str(device)) as loader:
+    def __init__(self, device: torch.device, data: str, steps: int) -> None:
+        self.device, self.data, self.steps = device, data, steps
+        self.weights = torch.randn(3 * 64 * 64, 256, device=device)
+        self.size = 4096 if device.type == "cuda" else 64
+        kind = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self.x, self.w = (torch.randn(self.size, self.size, device=device, dtype=kind) * self.size**-0.5 for _ in range(2))
+
+    def small(self, x: torch.Tensor) -> None:
+        y = x.flatten(1).float() @ self.weights
+        for _ in range(20):
+            y = y * 0.99
+
+    def products(self, x: torch.Tensor) -> None:
+        y = self.x
+        for _ in range(4):
+            y = torch.relu(y @ self.w)
+
+    def rate(self, kind: str) -> float:
+        """Steps a second."""
+        step, gpu, warm = getattr(self, kind), self.device.type == "cuda", 20
+        with pinion.DataLoader(self.data, 64, device=str(self.device)) as loader:
             done, start = 0, 0.0
             while True:
                 for batch in loader:
-                    x = batch[0] if isinstance(batch, (tuple, list)) else batch
-                    y = x.flatten(1).float() @ weights
-                    for _ in range(20):
-                        y = y * 0.99
+                    step(batch[0] if isinstance(batch, (tuple, list)) else batch)
                     done += 1
-                    if done == 20:  # warm
-                        if device.type == "cuda":
+                    if done in (warm, warm + self.steps):
+                        if gpu:
                             torch.cuda.synchronize()
+                        if done > warm:
+                            return self.steps / (time.perf_counter() - start)
                         start = time.perf_counter()
-                    if done == 20 + steps:
-                        if device.type == "cuda":
-                            torch.cuda.synchronize()
-                        return steps / (time.perf_counter() - start)
 
-    rates = {"off": [], "on": []}
-    loop()
-    for _ in range(rounds):
-        rates["off"].append(loop())
-        recording = pinion.timeline.record(path)
-        rates["on"].append(loop())
-        recording.stop()
-    # CUPTI may stay in the way when it was used once.
-    off, on = (statistics.median(rates[k]) for k in ("off", "on"))
-    print(f"     {off:.0f} steps/s without a recording, {on:.0f} with: {100 * (off - on) / off:.2f} % slower")
-    print(f"     off {sorted(round(r) for r in rates['off'])}, on {sorted(round(r) for r in rates['on'])}; {recording.report['records']} records, {recording.report.get('lost_records', 0)} lost")
-    return {"steps_per_s": rates, "slower": (off - on) / off, "report": recording.report}
+
+KINDS = "small", "products"
+
+
+def cost(loops: Loops, path: str, before: dict, rounds: int) -> dict:
+    """Steps a second with a recording and without, in turn, beside those before the first recording."""
+    found = {}
+    for kind in KINDS:
+        rates = {"before": before[kind], "off": [], "on": []}
+        for _ in range(rounds):
+            rates["off"].append(loops.rate(kind))
+            recording = pinion.timeline.record(path)
+            rates["on"].append(loops.rate(kind))
+            recording.stop()
+        middle = {k: statistics.median(v) for k, v in rates.items()}
+        slower = 1 - middle["on"] / middle["off"]
+        print(
+            f"     {kind}: {middle['off']:.0f} steps/s without a recording, {middle['on']:.0f} with: {100 * slower:.2f} % slower; "
+            f"{middle['before']:.0f} before the first one"
+        )
+        print("     " + "; ".join(f"{k} {sorted(round(r) for r in v)}" for k, v in rates.items()))
+        report = recording.report
+        print(f"     {report['records']} records in {report['seconds']:.2f} s, {report.get('lost_records', 0)} lost, {report['dropped_records']} dropped", flush=True)
+        found[kind] = {"steps_per_s": rates, "slower": slower, "report": report}
+    return found
 
 
 def profiler(device: torch.device, path: str) -> dict:
@@ -183,7 +210,7 @@ def profiler(device: torch.device, path: str) -> dict:
 
 def main() -> None:
     p = argparse.ArgumentParser()
-    p.add_argument("--steps", type=int, default=2000)
+    p.add_argument("--steps", type=int, default=1000)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--device", default="cuda")
     p.add_argument("--trace", default="")
@@ -194,6 +221,10 @@ def main() -> None:
         data = os.path.join(folder, "images.npy")
         numpy.save(data, numpy.random.default_rng(1).integers(0, 256, (8192, 3, 64, 64), dtype=numpy.uint8))
         trace = a.trace or os.path.join(folder, "trace.json")
+        loops = Loops(device, data, a.steps)
+        for kind in KINDS:
+            loops.rate(kind)
+        before = {kind: [loops.rate(kind) for _ in range(2)] for kind in KINDS}
         result = {"torch": torch.__version__, "products": products(device, data, trace, 64)}
 
         def save() -> None:
@@ -203,7 +234,7 @@ def main() -> None:
 
         save()
         scratch = os.path.join(folder, "scratch.json")
-        result["cost"] = cost(device, data, scratch, a.steps, a.rounds)
+        result["cost"] = cost(loops, scratch, before, a.rounds)
         save()
         if device.type == "cuda":
             try:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import importlib.util
 import json
 import os
 import sys
@@ -42,6 +44,7 @@ class record:
         self._path = os.path.abspath(os.fsdecode(path))
         self._text = f"Timeline, for {self._path}, goes on\n"
         arguments = json.dumps({"records": records or 0}).encode()
+        _preload()
         _lib.check(_lib.load().pinion_timeline_start(arguments, len(arguments)))
         _active.append(self)
 
@@ -78,6 +81,26 @@ _active: list[record] = []
 def _stop() -> None:
     for each in list(_active):
         each.stop()
+
+
+def _preload() -> None:
+    """Loads the CUPTI of NVIDIA's wheels, which the library finds when the process has it: PyTorch, once it is imported,
+    brings the same one."""
+    global _cupti
+    if _cupti is not None or "torch" in sys.modules or os.environ.get("PINION_LIB_CUPTI"):
+        return
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except ValueError:  # a module that was made by hand
+        return
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for name in ("cu13/lib/libcupti.so.13", "cuda_cupti/lib/libcupti.so.12"):
+            with contextlib.suppress(OSError):
+                _cupti = ctypes.CDLL(os.path.join(folder, name))
+                return
+
+
+_cupti: ctypes.CDLL | None = None
 
 
 def _settle() -> None:

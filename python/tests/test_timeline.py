@@ -147,6 +147,21 @@ def test_others(run, cupti):
     )
 
 
+def test_wheel(run, cupti, tmp_path):
+    # Where PyTorch is not imported yet, the CUPTI of NVIDIA's wheels is taken.
+    folder = tmp_path / "site" / "nvidia" / "cu13" / "lib"
+    folder.mkdir(parents=True)
+    shutil.copy(cupti, folder / "libcupti.so.13")
+    run(
+        """
+        sys.path.insert(0, sys.argv[2].replace("trace.json", "site"))
+        with pinion.timeline.record(FILE) as recording: pass
+        assert "others_error" not in recording.report, recording.report
+        """,
+        env={"PINION_LIB_CUPTI": ""},
+    )
+
+
 def test_another_profiler(run, cupti):
     run(
         """
