@@ -1,5 +1,6 @@
 """pinion.torch.offload: on the host, with streams whose copies happen as late or as early as they may."""
 
+import contextlib
 import gc
 import random
 
@@ -919,8 +920,9 @@ def test_within():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("arguments", [{}, {"budget": 32 * MIB}, {"hide": True}, {"hide": True, "budget": 64 * MIB}])
-def test_on_the_gpu(arguments):
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("arguments", [{}, {"budget": 32 * MIB}, {"hide": True}, {"hide": True, "budget": 64 * MIB}, {"hide": True, "recast": True}])
+def test_on_the_gpu(arguments, autocast):
     torch.manual_seed(0)
     model = Model(6, 256).cuda()
     x = torch.randn(16, 256, 256, device="cuda")
@@ -929,11 +931,8 @@ def test_on_the_gpu(arguments):
         torch.manual_seed(1)
         torch.cuda.manual_seed(1)
         model.zero_grad(set_to_none=True)
-        if context is None:
+        with context or contextlib.nullcontext(), torch.autocast("cuda", torch.bfloat16, enabled=autocast):
             loss = model(x)
-        else:
-            with context:
-                loss = model(x)
         loss.backward()
         return [p.grad.clone() for p in model.parameters()]
 
@@ -944,12 +943,13 @@ def test_on_the_gpu(arguments):
 
     want = step()
     assert not differences(step(), want), "the model itself is not deterministic here"
-    offload = pinion.torch.offload(**arguments, window_bytes=16 * MIB)
+    offload = pinion.torch.offload(**arguments, window_bytes=16 * MIB, min_bytes=MIB // 8)
     for n in range(30):
         found = differences(step(offload), want)
         assert not found, f"step {n}: {found}; without offload again: {differences(step(), want)}; {offload.report()}"
     report = offload.report()
     assert "hide" in arguments or report["steps"][-1]["sent_bytes"] > 0
+    assert not (autocast and "recast" in arguments) or report["steps"][-1]["recast_bytes"] > 0
 
 
 @pytest.mark.gpu

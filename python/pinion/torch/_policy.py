@@ -191,8 +191,8 @@ class Search:
         self._credit = 0.0
         self._tried: list[tuple[float, Plan]] = []
         self.tries = 0
-        self.settled = False
         self.plan = self._make()
+        self.settled = not self.plan.chosen
 
     def _make(self) -> Plan:
         return hide(self._items, self.link, self._host_bytes, slack=self._slack, without=self._without, credit=self._credit)
