@@ -1,10 +1,13 @@
 package step_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -13,6 +16,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/host"
+	"github.com/pinion-gpu/pinion/step/plan"
 )
 
 func newExecutor(t testing.TB) step.Executor {
@@ -60,4 +64,186 @@ func ExampleCompile() {
 	_ = out[0].Read(b)
 	fmt.Println(out[0].Shape(), math.Float32frombits(binary.LittleEndian.Uint32(b[8:])))
 	// Output: f32[3] 9
+}
+
+// layers is a chain of layers with branches, and their backward passes in reverse: what
+// a training step looks like. weights are donated, and their updates are results.
+func layers(t testing.TB, rng *rand.Rand, count int) (m maker, donate []bool) {
+	m = newMaker(t)
+	n := 8 << rng.IntN(3)
+	x := m.param(f32(16, n))
+	var weights, acts, gates []step.Value
+	h := x
+	for range count {
+		w := m.param(f32(n, n))
+		weights = append(weights, w)
+		acts = append(acts, h)
+		z := m.must(m.DotGeneral(h, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}}))
+		gate := m.must(m.Unary(step.Tanh, z))
+		gates = append(gates, gate)
+		h = gate
+		if rng.IntN(3) == 0 {
+			h = m.must(m.Binary(step.Add, h, acts[rng.IntN(len(acts))]))
+		}
+		if rng.IntN(4) == 0 {
+			h = m.must(m.Reshape(m.must(m.Transpose(m.must(m.Reshape(h, 4, 4, n)), 1, 0, 2)), 16, n))
+		}
+	}
+	loss := m.must(m.Reduce(step.ReduceSum, m.must(m.Binary(step.Mul, h, h))))
+	outputs := []step.Value{loss}
+	grad := h
+	rate := m.must(m.Fill(1e-3, f32()))
+	for i := count - 1; i >= 0; i-- {
+		one := m.must(m.Fill(1, f32(16, n)))
+		slope := m.must(m.Binary(step.Sub, one, m.must(m.Binary(step.Mul, gates[i], gates[i]))))
+		grad = m.must(m.Binary(step.Mul, grad, slope))
+		dw := m.must(m.DotGeneral(acts[i], grad, step.DotAxes{Contracted: [2][]int{{0}, {0}}}))
+		outputs = append(outputs, m.must(m.Binary(step.Sub, weights[i], m.must(m.Binary(step.Mul, dw, rate)))))
+		grad = m.must(m.DotGeneral(grad, weights[i], step.DotAxes{Contracted: [2][]int{{1}, {1}}}))
+	}
+	outputs = append(outputs, x, grad, loss)
+	testkit.OK(t, m.SetOutputs(outputs...))
+	donate = make([]bool, len(m.Parameters()))
+	for i := 1; i < len(donate); i++ {
+		donate[i] = rng.IntN(4) > 0
+	}
+	return m, donate
+}
+
+// counter is an allocator that knows how much it gave out at most.
+type counter struct {
+	device.Device
+	sizes     map[device.Ptr]int64
+	now, most int64
+}
+
+func (c *counter) Alloc(n int64) (device.Ptr, error) {
+	p, err := c.Device.Alloc(n)
+	n = (n + 255) / 256 * 256
+	c.sizes[p] = n
+	c.now += n
+	c.most = max(c.most, c.now)
+	return p, err
+}
+
+func (c *counter) Free(p device.Ptr) error {
+	c.now -= c.sizes[p]
+	return c.Device.Free(p)
+}
+
+func randomFloats(rng *rand.Rand, n int) []byte {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(rng.NormFloat64()) / 4
+	}
+	return floats(v...)
+}
+
+// perform compiles and runs a graph twice, the second time with the results of the first
+// in the place of the parameters that they update, and returns all results.
+func perform(t *testing.T, m maker, exec step.Executor, o step.Options, inputs [][]byte) (results [][]byte, err error) {
+	c := &counter{Device: exec.Device(), sizes: map[device.Ptr]int64{}}
+	mem := testkit.Must(step.OpenMemory(exec.Device(), c))(t)
+	o.Memory = mem
+	x, err := step.Compile(m.Graph, exec, o)
+	if err != nil {
+		testkit.OK(t, mem.Close())
+		return nil, err
+	}
+	in := make([]*step.Tensor, len(inputs))
+	for i, b := range inputs {
+		in[i] = testkit.Must(mem.Put(b, m.Parameters()[i].Shape()))(t)
+	}
+	for range 2 {
+		out := testkit.Must(x.Run(context.Background(), in, o.Donate))(t)
+		for i, v := range out {
+			b := make([]byte, v.Shape().Bytes())
+			testkit.OK(t, v.Read(b))
+			results = append(results, b)
+			// Results 1 and on are the new weights, last layer first.
+			if p := len(inputs) - i; i > 0 && p > 0 && o.Donate != nil && o.Donate[p] {
+				in[p] = v
+			} else {
+				testkit.OK(t, v.Free())
+			}
+		}
+	}
+	if o.Donate != nil && c.most != x.PeakBytes() {
+		t.Errorf("%d bytes were allocated, and the plan says %d\n%v", c.most, x.PeakBytes(), x.Plan())
+	}
+	for _, v := range in {
+		testkit.OK(t, v.Free())
+	}
+	testkit.OK(t, x.Close())
+	testkit.OK(t, mem.Close())
+	if c.now != 0 {
+		t.Errorf("%d bytes were not freed", c.now)
+	}
+	return results, nil
+}
+
+// Results are the same bits in every plan, down to the smallest budget.
+func TestBudgets(t *testing.T) {
+	exec := newExecutor(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	again, sent := 0, 0
+	for i := range 12 {
+		m, donate := layers(t, rng, 2+rng.IntN(6))
+		var inputs [][]byte
+		for _, p := range m.Parameters() {
+			inputs = append(inputs, randomFloats(rng, p.Shape().Size()))
+		}
+		o := step.Options{Donate: donate}
+		want := testkit.Must(perform(t, m, exec, o, inputs))(t)
+		whole := testkit.Must(step.Compile(m.Graph, exec, o))(t)
+		most := whole.PeakBytes()
+		testkit.OK(t, whole.Close())
+		if i%2 == 0 {
+			o.Link = 1e9
+		}
+		for range 4 {
+			o.Budget = most - rng.Int64N(most/2)
+			var x *step.Executable
+			x, err := step.Compile(m.Graph, exec, o)
+			if err != nil {
+				testkit.WantError(t, "a small budget", err, plan.ErrBudget)
+				var impossible *plan.ImpossibleError
+				errors.As(err, &impossible)
+				if impossible.Found > most {
+					continue
+				}
+				o.Budget = impossible.Found
+				if x, err = step.Compile(m.Graph, exec, o); err != nil {
+					continue
+				}
+			}
+			if x.PeakBytes() > o.Budget {
+				t.Errorf("%d bytes within %d", x.PeakBytes(), o.Budget)
+			}
+			for _, r := range x.Plan().Runs {
+				if r.Again {
+					again++
+				}
+			}
+			for _, l := range x.Plan().Lives {
+				if l.Sent {
+					sent++
+				}
+			}
+			testkit.OK(t, x.Close())
+			got := testkit.Must(perform(t, m, exec, o, inputs))(t)
+			if len(got) != len(want) {
+				t.Fatalf("%d results, want %d", len(got), len(want))
+			}
+			for k := range got {
+				if !bytes.Equal(got[k], want[k]) {
+					t.Errorf("graph %d, budget %d: result %d differs", i, o.Budget, k)
+				}
+			}
+		}
+	}
+	if again == 0 || sent == 0 {
+		t.Errorf("plans ran %d operations again and sent %d values", again, sent)
+	}
+	t.Logf("%d operations ran again, %d values were sent", again, sent)
 }

@@ -120,34 +120,31 @@ func highest[T number]() T {
 	return zero
 }
 
-// larger and smaller are NaN if either is.
+// larger and smaller are NaN if either is. Of zeros, +0 is larger than -0.
 func larger[T number](a, b T) T {
-	if a != a || a > b {
+	if a != a || a > b || a == b && !negative(a) {
 		return a
-	}
-	if a == b && a == 0 && negative(a) { // +0 is larger than -0
-		return b
 	}
 	return b
 }
 
 func smaller[T number](a, b T) T {
-	if a != a || a < b {
-		return a
-	}
-	if a == b && a == 0 && negative(a) {
+	if a != a || a < b || a == b && !negative(b) {
 		return a
 	}
 	return b
 }
 
-// negative reports whether a zero is -0.
-func negative[T number](zero T) bool {
-	switch x := any(zero).(type) {
+// negative reports whether a number is -0.
+func negative[T number](x T) bool {
+	if x != 0 {
+		return false
+	}
+	switch z := any(x).(type) {
 	case float32:
-		return math.Signbit(float64(x))
+		return math.Signbit(float64(z))
 	case float64:
-		return math.Signbit(x)
+		return math.Signbit(z)
 	}
 	return false
 }
