@@ -29,7 +29,7 @@ import (
 // history of a day is kept in bounded memory until the process ends. A server that
 // shuts down ends the streams of its clients.
 func Handler() http.Handler {
-	return page.New(page.Source{Sample: sample, Metrics: MetricsHandler(), Pools: openPools, Devices: openDevices})
+	return page.New(page.Source{Sample: sample, Metrics: MetricsHandler(), Pools: openPools, Others: others, Devices: openDevices})
 }
 
 // sample takes a snapshot for the page, and what was done since the one before.

@@ -21,26 +21,6 @@ const (
 	firstPurpose
 )
 
-// states are their names.
-func states() []string {
-	names := []string{"free", "pending"}
-	for _, p := range vram.Purposes() {
-		names = append(names, p.String())
-	}
-	return names
-}
-
-// stateOf is what a block is.
-func stateOf(b *vram.BlockInfo) int {
-	switch b.State {
-	case vram.BlockLive:
-		return firstPurpose + int(b.Purpose)
-	case vram.BlockPending:
-		return statePending
-	}
-	return stateFree
-}
-
 // memoryDocument is the answer of api/memory: the pools, and the map of one.
 type memoryDocument struct {
 	States []string    `json:"states"`
@@ -49,14 +29,20 @@ type memoryDocument struct {
 }
 
 type poolState struct {
-	Pool            int64  `json:"pool"`
-	Device          string `json:"device"`
-	ReservedBytes   int64  `json:"reserved_bytes"`
-	AllocatedBytes  int64  `json:"allocated_bytes"`
-	RequestedBytes  int64  `json:"requested_bytes"`
-	FreeBytes       int64  `json:"free_bytes"`
-	FragmentedBytes int64  `json:"fragmented_bytes"`
-	Blocks          int64  `json:"blocks"`
+	Pool   int64  `json:"pool"`
+	Device string `json:"device"`
+	Source string `json:"source"` // of another allocator; empty: a pool of Pinion's
+	totals
+}
+
+// totals are what a pool has in all.
+type totals struct {
+	ReservedBytes   int64 `json:"reserved_bytes"`
+	AllocatedBytes  int64 `json:"allocated_bytes"`
+	RequestedBytes  int64 `json:"requested_bytes"`
+	FreeBytes       int64 `json:"free_bytes"`
+	FragmentedBytes int64 `json:"fragmented_bytes"`
+	Blocks          int64 `json:"blocks"`
 }
 
 // memoryMap is a pool's mapped memory between two offsets, in cells of one size.
@@ -123,29 +109,25 @@ func (s *server) memory(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := memoryDocument{States: states(), Pools: []poolState{}}
+	d := memoryDocument{States: new(survey).states(), Pools: []poolState{}}
 	for _, v := range all {
 		// The others as of when they were surveyed, so that none is held up.
 		v.mu.Lock()
-		state := poolState{Pool: v.number, Device: v.pool.Device().Info().ID}
+		state := poolState{Pool: v.number, Device: clip(v.holder.device()), Source: clip(v.holder.source())}
 		if v.last != nil {
-			state.fill(v.last.stats)
+			state.totals = v.last.totals
 		} else {
-			state.ReservedBytes = v.pool.Reserved()
+			state.ReservedBytes = v.holder.reserved()
 		}
 		v.mu.Unlock()
 		d.Pools = append(d.Pools, state)
 	}
 	if now != nil {
+		d.States = now.states()
 		d.Map = now.draw(min(q["from"], now.bytes), min(q["to"], now.bytes), q["cells"])
 		d.Map.Pool = one.number
 	}
 	return d, nil
-}
-
-func (p *poolState) fill(s vram.Stats) {
-	p.ReservedBytes, p.AllocatedBytes, p.RequestedBytes = s.Reserved.Current, s.Allocated.Current, s.Requested.Current
-	p.FreeBytes, p.FragmentedBytes, p.Blocks = s.Free, s.Fragmented, s.Blocks.Current
 }
 
 // draw makes the map of what lies between two offsets, in at most so many cells.
@@ -177,8 +159,9 @@ func (s *survey) draw(from, to, cells int64) *memoryMap {
 		m.Cells[open] |= byte(most) | byte((used*7+size-1)/size)<<4
 		shares = [16]int64{}
 	}
-	s.each(from, to, func(b *vram.BlockInfo, offset int64) {
-		state := stateOf(b)
+	s.each(from, to, func(i int, offset int64) {
+		b := &s.blocks[i]
+		state := s.stateOf(b)
 		begin, end := max(offset, from)-from, min(offset+b.Bytes, to)-from
 		if state != stateFree && offset >= from {
 			m.Cells[begin/cell] |= 0x80
@@ -226,8 +209,8 @@ type blockState struct {
 	Purpose        string   `json:"purpose"`
 	Name           string   `json:"name"`
 	Stream         int32    `json:"stream"`
-	AgeSeconds     float64  `json:"age_seconds"`
-	Stack          []string `json:"stack"` // empty: it was not recorded
+	AgeSeconds     *float64 `json:"age_seconds"` // null: not known
+	Stack          []string `json:"stack"`       // empty: it was not recorded
 }
 
 func (s *server) blocks(r *http.Request) (any, error) {
@@ -246,11 +229,13 @@ func (s *server) blocks(r *http.Request) (any, error) {
 	d.Pool, d.MeasuredAt = one.number, now.at.UTC()
 	type found struct {
 		*vram.BlockInfo
+		index  int
 		offset int64
 	}
 	var list []found // the largest so far, in order
 	limit := int(q["limit"])
-	now.each(q["from"], q["to"], func(b *vram.BlockInfo, offset int64) {
+	now.each(q["from"], q["to"], func(index int, offset int64) {
+		b := &now.blocks[index]
 		d.Count++
 		if len(list) == limit {
 			if b.Bytes <= list[limit-1].Bytes {
@@ -262,9 +247,8 @@ func (s *server) blocks(r *http.Request) (any, error) {
 		for i < len(list) && list[i].Bytes == b.Bytes {
 			i++ // behind those that came before
 		}
-		list = slices.Insert(list, i, found{b, offset})
+		list = slices.Insert(list, i, found{b, index, offset})
 	})
-	age := now.stats.Age
 	for _, b := range list {
 		state := blockState{Offset: b.offset, Address: fmt.Sprintf("%#x", uint64(b.Address)), Bytes: b.Bytes, State: "free", Stack: []string{}}
 		if b.State != vram.BlockFree {
@@ -272,12 +256,21 @@ func (s *server) blocks(r *http.Request) (any, error) {
 			if b.State == vram.BlockPending {
 				state.State = "pending"
 			}
-			state.RequestedBytes, state.Purpose, state.Name, state.Stream = b.Requested, b.Purpose.String(), clip(b.Name), b.Stream
-			state.AgeSeconds, state.Stack = max(age-b.Since, 0).Seconds(), frames(b.Stack)
+			state.RequestedBytes, state.Purpose, state.Name, state.Stream = b.Requested, now.purpose(b.BlockInfo), clip(b.Name), b.Stream
+			state.AgeSeconds, state.Stack = now.since(b.Since), now.stack(b.index)
 		}
 		d.Blocks = append(d.Blocks, state)
 	}
 	return d, nil
+}
+
+// since is how many seconds ago something was; nil: not known.
+func (s *survey) since(at time.Duration) *float64 {
+	if s.age == nil {
+		return nil
+	}
+	seconds := max(*s.age-at, 0).Seconds()
+	return &seconds
 }
 
 // frames prints a stack, the innermost call first.
@@ -319,8 +312,8 @@ type holderState struct {
 	Blocks         int64    `json:"blocks"`
 	AllocatedBytes int64    `json:"allocated_bytes"`
 	RequestedBytes int64    `json:"requested_bytes"`
-	OldestSeconds  float64  `json:"oldest_seconds"`
-	Stack          []string `json:"stack"` // of the largest block that has one
+	OldestSeconds  *float64 `json:"oldest_seconds"` // null: not known
+	Stack          []string `json:"stack"`          // of the largest block that has one
 }
 
 func (s *server) holders(r *http.Request) (any, error) {
@@ -353,7 +346,7 @@ func (s *survey) holders() []holderState {
 		holderState
 		oldest  time.Duration
 		largest int64
-		stack   vram.Stack
+		block   int // that has a stack; -1: none
 	}
 	sums := map[key]*sum{}
 	patterns := map[string]string{} // by name
@@ -364,13 +357,16 @@ func (s *survey) holders() []holderState {
 		}
 		pattern, there := patterns[b.Name]
 		if !there {
-			pattern = digits.ReplaceAllString(clip(b.Name), "#")
+			pattern = clip(b.Name)
+			if s.source == "" { // others' names are lines of code
+				pattern = digits.ReplaceAllString(pattern, "#")
+			}
 			patterns[b.Name] = pattern
 		}
 		k := key{b.Purpose, pattern}
 		h := sums[k]
 		if h == nil {
-			h = &sum{holderState: holderState{Purpose: b.Purpose.String(), Name: clip(b.Name)}, oldest: b.Since}
+			h = &sum{holderState: holderState{Purpose: s.purpose(b), Name: clip(b.Name)}, oldest: b.Since, block: -1}
 			sums[k] = h
 		} else if h.Name != pattern && h.Name != clip(b.Name) {
 			h.Name = pattern
@@ -379,8 +375,8 @@ func (s *survey) holders() []holderState {
 		h.AllocatedBytes += b.Bytes
 		h.RequestedBytes += b.Requested
 		h.oldest = min(h.oldest, b.Since)
-		if b.Bytes > h.largest && b.Stack != nil {
-			h.largest, h.stack = b.Bytes, b.Stack
+		if b.Bytes > h.largest && s.hasStack(i) {
+			h.largest, h.block = b.Bytes, i
 		}
 	}
 	list := slices.SortedFunc(maps.Values(sums), func(a, b *sum) int {
@@ -388,9 +384,9 @@ func (s *survey) holders() []holderState {
 	})
 	out := []holderState{}
 	for i, h := range list {
-		h.OldestSeconds, h.Stack = max(s.stats.Age-h.oldest, 0).Seconds(), []string{}
-		if i < maxHolders {
-			h.Stack = frames(h.stack)
+		h.OldestSeconds, h.Stack = s.since(h.oldest), []string{}
+		if i < maxHolders && h.block >= 0 {
+			h.Stack = s.stack(h.block)
 		}
 		out = append(out, h.holderState)
 	}

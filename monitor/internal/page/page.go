@@ -35,11 +35,23 @@ type Source struct {
 	// Pools lists the open pools of device memory.
 	Pools func() []*vram.Pool
 
+	// Others lists the memory of other allocators. Nil: none.
+	Others func() []Other
+
 	// Devices lists the devices that something is open on.
 	Devices func() []device.Device
 
 	// Interval is the time between two samples. Default: 0, a second.
 	Interval time.Duration
+}
+
+// Other is the memory of another allocator on one device.
+type Other struct {
+	Source, Device string
+
+	// Visit calls f for every block: segment by segment, and by address in each; first
+	// says that b begins a segment.
+	Visit func(f func(b vram.BlockInfo, first bool, stack []string))
 }
 
 // Sample is the state at one moment.
@@ -104,7 +116,17 @@ func New(source Source) http.Handler {
 		source.Interval = time.Second
 	}
 	s := &server{source: source, files: map[string]file{}, samples: newSampler(source)}
-	s.surveys = surveys{list: call[[]*vram.Pool]{do: source.Pools}, pools: map[*vram.Pool]*surveyor{}}
+	s.surveys.list.do = func() (list []holder) {
+		for _, p := range source.Pools() {
+			list = append(list, pool{p})
+		}
+		if source.Others != nil {
+			for _, o := range source.Others() {
+				list = append(list, &other{o})
+			}
+		}
+		return list
+	}
 	list, _ := fs.ReadDir(assets, "assets") // which is there
 	for _, e := range list {
 		content, _ := assets.ReadFile("assets/" + e.Name())

@@ -26,21 +26,21 @@ const (
 
 // surveys are what the pools of the process hold, as of a moment ago.
 type surveys struct {
-	list   call[[]*vram.Pool]
+	list   call[[]holder]
 	mu     sync.Mutex
-	pools  map[*vram.Pool]*surveyor
-	last   int64       // number given to a pool
-	forget *time.Timer // nil: nobody asked yet
+	pools  map[any]*surveyor // by the key of the holder
+	last   int64             // number given to a pool
+	forget *time.Timer       // nil: nobody asked yet
 }
 
-// surveyor surveys one pool.
+// surveyor surveys one holder, which is called a pool here.
 type surveyor struct {
-	pool   *vram.Pool
 	number int64 // of the pool, from 1 on
 	call   call[*survey]
 
-	mu   sync.Mutex
-	last *survey // nil: none was taken lately
+	mu     sync.Mutex
+	holder holder  // as of the latest look
+	last   *survey // nil: none was taken lately
 }
 
 // survey is the blocks of a pool at one moment. Offsets count mapped memory alone, from
@@ -48,10 +48,14 @@ type surveyor struct {
 type survey struct {
 	at       time.Time
 	took     time.Duration
-	stats    vram.Stats
+	expected int    // blocks
+	source   string // of the holder
+	totals   totals
+	age      *time.Duration // of the pool; nil: not known, nor since when blocks are there
 	bytes    int64
 	segments []segment // by address
 	blocks   []vram.BlockInfo
+	texts    map[int][]string // stacks of other allocators, by index of the block
 
 	summed sync.Once
 	sums   []holderState // by allocated bytes
@@ -74,20 +78,26 @@ func (s *surveys) look(ctx context.Context) ([]*surveyor, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p := range s.pools {
-		if !slices.Contains(open, p) {
-			delete(s.pools, p)
+	for key := range s.pools {
+		if !same(open, key) {
+			delete(s.pools, key)
 		}
 	}
 	all := []*surveyor{}
-	for _, p := range open {
-		v := s.pools[p]
+	for _, h := range open {
+		v := s.pools[h.key()]
 		if v == nil {
+			if s.pools == nil {
+				s.pools = map[any]*surveyor{}
+			}
 			s.last++
-			v = &surveyor{pool: p, number: s.last}
+			v = &surveyor{number: s.last}
 			v.call.do = v.take
-			s.pools[p] = v
+			s.pools[h.key()] = v
 		}
+		v.mu.Lock()
+		v.holder = h
+		v.mu.Unlock()
 		all = append(all, v)
 	}
 	if s.forget == nil {
@@ -103,9 +113,9 @@ func (s *surveys) drop() {
 	open, err := s.list.get(context.Background(), patience)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p, v := range s.pools {
-		if err == nil && !slices.Contains(open, p) {
-			delete(s.pools, p)
+	for key, v := range s.pools {
+		if err == nil && !same(open, key) {
+			delete(s.pools, key)
 			continue
 		}
 		v.mu.Lock()
@@ -127,28 +137,14 @@ func (v *surveyor) get(ctx context.Context) (*survey, error) {
 
 // take surveys the pool.
 func (v *surveyor) take() *survey {
-	s := &survey{stats: v.pool.Stats()}
-	room := s.stats.Blocks.Current // live ones; of others there are mostly few
 	v.mu.Lock()
+	h := v.holder
+	s := &survey{source: h.source()}
 	if v.last != nil {
-		room = max(room, int64(len(v.last.blocks)))
+		s.expected = len(v.last.blocks)
 	}
 	v.mu.Unlock()
-	// The pool waits while it is visited: let there be room by then, in pages that are
-	// there.
-	s.blocks = make([]vram.BlockInfo, room+room/8+1024)
-	clear(s.blocks)
-	s.blocks = s.blocks[:0]
-	s.at = time.Now()
-	v.pool.Visit(func(b vram.BlockInfo, first bool) {
-		if first {
-			s.segments = append(s.segments, segment{address: b.Address, first: len(s.blocks)})
-		}
-		g := &s.segments[len(s.segments)-1]
-		g.bytes += b.Bytes
-		g.count++
-		s.blocks = append(s.blocks, b)
-	})
+	h.fill(s)
 	s.took = time.Since(s.at)
 	slices.SortFunc(s.segments, func(a, b segment) int { return cmp.Compare(a.address, b.address) })
 	for i := range s.segments {
@@ -161,9 +157,23 @@ func (v *surveyor) take() *survey {
 	return s
 }
 
+// begin says that blocks come now.
+func (s *survey) begin() { s.at = time.Now() }
+
+// add adds a block; first says that it begins a segment.
+func (s *survey) add(b vram.BlockInfo, first bool) {
+	if first {
+		s.segments = append(s.segments, segment{address: b.Address, first: len(s.blocks)})
+	}
+	g := &s.segments[len(s.segments)-1]
+	g.bytes += b.Bytes
+	g.count++
+	s.blocks = append(s.blocks, b)
+}
+
 // each calls f for the blocks that have bytes between two offsets, in order, with the
-// offset at which each begins.
-func (s *survey) each(from, to int64, f func(b *vram.BlockInfo, offset int64)) {
+// offset at which each begins. They are named by their index.
+func (s *survey) each(from, to int64, f func(i int, offset int64)) {
 	i, _ := slices.BinarySearchFunc(s.segments, from, func(g segment, at int64) int { return cmp.Compare(g.offset+g.bytes, at+1) })
 	for ; i < len(s.segments) && s.segments[i].offset < to; i++ {
 		g := s.segments[i]
@@ -175,7 +185,7 @@ func (s *survey) each(from, to int64, f func(b *vram.BlockInfo, offset int64)) {
 			if offset >= to {
 				return
 			}
-			f(&blocks[k], offset)
+			f(g.first+k, offset)
 		}
 	}
 }

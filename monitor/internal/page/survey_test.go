@@ -206,8 +206,8 @@ func TestPools(t *testing.T) {
 
 // A survey is kept for a while, and given up when nobody asks.
 func TestSurveyIsKept(t *testing.T) {
-	pool := fill(t, vram.SourceAuto, 10)
-	s := surveys{list: call[[]*vram.Pool]{do: func() []*vram.Pool { return []*vram.Pool{pool} }}, pools: map[*vram.Pool]*surveyor{}}
+	p := fill(t, vram.SourceAuto, 10)
+	s := surveys{list: call[[]holder]{do: func() []holder { return []holder{pool{p}} }}}
 	defer func() { s.forget.Stop() }()
 	all, err := s.look(ctx)
 	testkit.OK(t, err)
@@ -260,8 +260,8 @@ func (s sick) Memory() (device.Memory, error) { return s.memory() }
 
 // What a map of many blocks costs: the survey, and then each request.
 func BenchmarkSurvey(b *testing.B) {
-	pool := fill(b, vram.SourceAuto, 300_000)
-	v := &surveyor{pool: pool}
+	p := fill(b, vram.SourceAuto, 300_000)
+	v := &surveyor{holder: pool{p}}
 	b.Run("take", func(b *testing.B) {
 		for b.Loop() {
 			v.take()
@@ -284,8 +284,8 @@ func BenchmarkSurvey(b *testing.B) {
 // that are open keep their numbers.
 func TestDrop(t *testing.T) {
 	first, second := fill(t, vram.SourceChunks, 3), fill(t, vram.SourceChunks, 3)
-	open := []*vram.Pool{first, second}
-	s := surveys{list: call[[]*vram.Pool]{do: func() []*vram.Pool { return open }}, pools: map[*vram.Pool]*surveyor{}}
+	open := []holder{pool{first}, pool{second}}
+	s := surveys{list: call[[]holder]{do: func() []holder { return open }}}
 	for range 2 {
 		all, err := s.look(ctx)
 		testkit.OK(t, err)
@@ -307,3 +307,50 @@ func TestDrop(t *testing.T) {
 	}
 	s.forget.Stop()
 }
+
+// The memory of another allocator is shown like that of a pool: as one purpose, with
+// the names and stacks that it tells.
+func TestOther(t *testing.T) {
+	blocks := []vram.BlockInfo{
+		{Address: 0x9000, Bytes: 3000, Requested: 2500, Name: "layer.py:17"},
+		{Address: 0x9000 + 3000, Bytes: 1000, State: vram.BlockFree},
+		{Address: 0x4000, Bytes: 512, Requested: 500, Name: "layer.py:18"},
+		{Address: 0x4000 + 512, Bytes: 512, Requested: 1, State: vram.BlockPending},
+		{Address: 0x6000, Bytes: 2048, State: vram.BlockFree},
+	}
+	s := fake()
+	s.Pools = func() []*vram.Pool { return nil }
+	s.Others = func() []Other {
+		return []Other{{Source: "pytorch", Device: "cuda:0", Visit: func(f func(vram.BlockInfo, bool, []string)) {
+			for i, b := range blocks {
+				var stack []string
+				if b.Name != "" {
+					stack = []string{"forward " + b.Name, hostileName}
+				}
+				f(b, i%2 == 0, stack)
+			}
+		}}}
+	}
+	server := httptest.NewServer(New(s))
+	defer server.Close()
+	d := get[memoryDocument](t, server.URL+"/api/memory?cells=1")
+	want := totals{ReservedBytes: 7072, AllocatedBytes: 3512, RequestedBytes: 3000, FreeBytes: 3048, FragmentedBytes: 1000, Blocks: 2}
+	if len(d.Pools) != 1 || d.Pools[0].Source != "pytorch" || d.Pools[0].Device != "cuda:0" || d.Pools[0].totals != want || len(d.Map.Segments) != 3 {
+		t.Errorf("%+v, %+v", d.Pools, d.Map)
+	}
+	if state := d.States[d.Map.Cells[0]&15]; state != "pytorch" {
+		t.Errorf("most of it is %q of %q", state, d.States)
+	}
+	list := get[blocksDocument](t, server.URL+"/api/blocks").Blocks
+	if b := list[0]; len(list) != 5 || b.Purpose != "pytorch" || b.Name != "layer.py:17" || b.Offset != 512+512+2048 || b.AgeSeconds != nil ||
+		!slices.Equal(b.Stack, []string{"forward layer.py:17", hostileName}) {
+		t.Errorf("%+v", list)
+	}
+	// Names that differ in a number are two lines of code here.
+	if h := get[holdersDocument](t, server.URL+"/api/holders").Holders; len(h) != 2 || h[0].Name != "layer.py:17" || h[0].Purpose != "pytorch" || h[0].AllocatedBytes != 3000 ||
+		h[0].OldestSeconds != nil || len(h[1].Stack) != 2 {
+		t.Errorf("%+v", h)
+	}
+}
+
+const hostileName = "<b>\u202e"

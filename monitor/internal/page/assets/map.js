@@ -61,14 +61,15 @@ export class MemoryMap {
   }
 
   describe(d) {
-    const key = JSON.stringify(d.pools.map((p) => [p.pool, p.device]));
+    const key = JSON.stringify(d.pools.map((p) => [p.pool, p.device, p.source]));
     if ($('pool').dataset.key !== key) {
       $('pool').dataset.key = key;
-      $('pool').replaceChildren(...d.pools.map((p) => new Option(`${p.pool} on ${p.device}`, p.pool)));
+      $('pool').replaceChildren(...d.pools.map((p) => new Option(`${p.source || p.pool} on ${p.device}`, p.pool)));
     }
     $('pool').value = String(this.pool);
     $('pools').hidden = d.pools.length < 2;
     const p = d.pools.find((x) => x.pool === this.pool), m = d.map;
+    this.called = p.source || `pool ${p.pool}`;
     fill($('map').querySelector('.sum'), [bytes(m.bytes)], ' mapped in ', [grouped(m.segments.length + m.more_segments)], this.to === null ? ' segments' : ' segments in view',
       ', ', [grouped(p.blocks)], ' blocks; ', [bytes(p.free_bytes)], ' free, ', [bytes(p.fragmented_bytes)], ' of it fragmented. A cell is ', [bytes(m.cell_bytes)], '.',
       this.to === null ? '' : ` In view: ${bytes(m.from_bytes)} to ${bytes(m.to_bytes)}.`);
@@ -78,7 +79,7 @@ export class MemoryMap {
       $('map-legend').dataset.key = legend.join();
       $('map-legend').replaceChildren(...legend.map((name) => {
         const li = make('li'), mark = make('span', 'mark');
-        mark.style.background = css(name);
+        mark.style.background = paint(name);
         li.append(mark, name);
         return li;
       }));
@@ -98,7 +99,7 @@ export class MemoryMap {
     const g = c.getContext('2d');
     g.setTransform(scale, 0, 0, scale, 0, 0);
     g.clearRect(0, 0, width, height);
-    const colors = this.states.map((name) => css(name)), free = css('free'), edge = css('card');
+    const colors = this.states.map(paint), free = css('free'), edge = css('card');
     const w = width / columns;
     this.cells.forEach((cell, i) => {
       const x = Math.round((i % columns) * w), y = Math.floor(i / columns) * (cellHeight + gap), level = cell >> 4 & 7;
@@ -190,8 +191,8 @@ export class MemoryMap {
     table($('blocks'), 'Blocks', [['Purpose', 'text'], ['Name and stack', 'text'], ['Size', ''], ['Asked for', 'wideonly'], ['Age', ''], ['Address', 'wideonly']], d.blocks.map((b) => ({
       key: b.address,
       cells: [
-        marked(css(b.state === 'live' ? b.purpose : b.state) || color('map', b.purpose), b.state === 'live' ? b.purpose : b.state === 'pending' ? `${b.purpose}, freed` : 'free'),
-        stacked(b.name, b.stack), bytes(b.bytes), b.state === 'free' ? '' : bytes(b.requested_bytes), b.state === 'free' ? '' : age(b.age_seconds), b.address,
+        marked(paint(b.state === 'live' ? b.purpose : b.state), b.state === 'live' ? b.purpose : b.state === 'pending' ? `${b.purpose}, freed` : 'free'),
+        stacked(b.name, b.stack), bytes(b.bytes), b.state === 'free' ? '' : bytes(b.requested_bytes), b.age_seconds === null ? '' : age(b.age_seconds), b.address,
       ],
     })));
   }
@@ -200,13 +201,16 @@ export class MemoryMap {
     const answer = await fetch(`api/holders?pool=${this.pool}&limit=12`);
     if (!answer.ok) return;
     const d = await answer.json();
-    fill($('holders').querySelector('.sum'), `By purpose and name, of pool ${d.pool}: `, [grouped(d.count)], ' in all.');
+    fill($('holders').querySelector('.sum'), `By purpose and name, of ${this.called}: `, [grouped(d.count)], ' in all.');
     table($('holders').querySelector('table'), 'Top holders', [['Purpose', 'text'], ['Name and stack', 'text'], ['Size', ''], ['Blocks', ''], ['Oldest', '']], d.holders.map((h) => ({
       key: h.purpose + '/' + h.name,
-      cells: [marked(css(h.purpose), h.purpose), stacked(h.name, h.stack), bytes(h.allocated_bytes), grouped(h.blocks), age(h.oldest_seconds)],
+      cells: [marked(paint(h.purpose), h.purpose), stacked(h.name, h.stack), bytes(h.allocated_bytes), grouped(h.blocks), h.oldest_seconds === null ? '' : age(h.oldest_seconds)],
     })));
   }
 }
+
+// paint is the colour that a name has in the chart of the memory, too.
+const paint = (name) => css(name) || color('memory', name);
 
 // stacked is a name and the calls that led to it: the innermost, and all of them where
 // one points at it.
