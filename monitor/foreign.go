@@ -105,12 +105,13 @@ func (m *ForeignMemory) Check() error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("monitor: %w: memory of %q on %q: %s", ErrArgument, m.Source, m.Device, fmt.Sprintf(format, args...))
 	}
+	total := int64(0)
 	for i, g := range m.Segments {
 		at := g.Address
 		for k, b := range g.Blocks {
 			_, known := foreignStates[b.State]
 			switch {
-			case b.Bytes <= 0 || b.RequestedBytes < 0 || b.RequestedBytes > b.Bytes:
+			case b.Bytes <= 0 || b.Bytes > maxForeign-total || b.RequestedBytes < 0 || b.RequestedBytes > b.Bytes:
 				return wrong("block %d of segment %d has %d bytes, of which %d were asked for", k, i, b.Bytes, b.RequestedBytes)
 			case at+uint64(b.Bytes) < at:
 				return wrong("segment %d ends beyond the last address", i)
@@ -120,10 +121,14 @@ func (m *ForeignMemory) Check() error {
 				return wrong("block %d of segment %d has stack %d of %d", k, i, b.Stack, len(m.Stacks))
 			}
 			at += uint64(b.Bytes)
+			total += b.Bytes
 		}
 	}
 	return nil
 }
+
+// maxForeign is more memory than any device has.
+const maxForeign = int64(1) << 50
 
 var foreignStates = map[string]vram.BlockState{"live": vram.BlockLive, "pending": vram.BlockPending, "free": vram.BlockFree}
 

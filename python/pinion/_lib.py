@@ -112,6 +112,10 @@ _monitor: dict[str, tuple[Any, list[Any]]] = {
     "pinion_monitor_withdraw": (C.c_int, []),
     "pinion_monitor_snapshot": (C.c_int, [C.POINTER(C.c_void_p)]),
     "pinion_monitor_foreign": (C.c_int, [C.c_char_p, C.c_int64]),
+    "pinion_monitor_memory": (C.c_int, [C.c_char_p, C.c_int64]),
+    "pinion_monitor_watched": (C.c_int, [C.POINTER(C.c_int32)]),
+    "pinion_monitor_serve": (C.c_int, [C.c_int32, C.POINTER(C.c_void_p)]),
+    "pinion_monitor_unserve": (C.c_int, []),
 }
 _timeline: dict[str, tuple[Any, list[Any]]] = {
     "pinion_timeline_start": (C.c_int, [C.c_char_p, C.c_int64]),

@@ -5,7 +5,7 @@
 
 `pinion top`, in another terminal, shows every process that uses Pinion: what its
 loaders wait for, what moves, what its memory is used for. watch() adds what
-PyTorch's own allocator holds.
+PyTorch's own allocator holds, and serve() shows all of it in a browser.
 
 The processes are found by a Unix socket that only their user can open. PINION_TOP=off
 in the environment turns that off; nothing is sent anywhere.
@@ -14,16 +14,18 @@ in the environment turns that off; nothing is sent anywhere.
 from __future__ import annotations
 
 import atexit
+import ctypes as C
 import json
 import os
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
 from . import _lib
 
-__all__ = ["offer", "snapshot", "watch", "withdraw"]
+__all__ = ["offer", "serve", "snapshot", "watch", "withdraw"]
 
 
 def snapshot() -> dict[str, Any]:
@@ -59,6 +61,10 @@ class watch:
 
     or, for as long as the process lives, pinion.monitor.watch(). They are read in a thread, every so many seconds, once
     PyTorch uses CUDA; a reading takes a fraction of a millisecond and queues nothing on the device.
+
+    While somebody looks at the dashboard (see serve), PyTorch's segments and blocks are read too, for the allocation map and
+    the top holders; that takes at most a twentieth of the time. Who allocated them is known from
+    torch.cuda.memory._record_memory_history(max_entries=0, stacks="python") on.
     """
 
     def __init__(self, interval: float = 1.0) -> None:
@@ -67,6 +73,7 @@ class watch:
         _lib.load()
         self._interval = min(interval, threading.TIMEOUT_MAX)
         self._end = threading.Event()
+        self._map_at = 0.0  # when the blocks may be read again
         self._thread = threading.Thread(target=self._run, name="pinion.monitor.watch", daemon=True)
         with _lock:
             _watches.add(self)
@@ -80,6 +87,7 @@ class watch:
             lib = _lib.loaded()
             if lib is not None and not _watches:
                 _lib.check(lib.pinion_monitor_foreign(b"[]", 2))
+                _lib.check(lib.pinion_monitor_memory(b"[]", 2))
         if self._thread is not threading.current_thread():
             self._thread.join(1)  # it may be waiting for PyTorch's lock
 
@@ -96,12 +104,55 @@ class watch:
                 if lib is None or self not in _watches:
                     return
                 _tell(lib)
+                if time.monotonic() >= self._map_at and _watched(lib):
+                    begin = time.monotonic()
+                    _tell_blocks(lib)
+                    self._map_at = time.monotonic() + 20 * (time.monotonic() - begin)
             if self._end.wait(self._interval):
                 return
 
 
+class serve:
+    """Serves the dashboard of this process, until it is stopped: one page, live, with what Pinion and PyTorch hold and do.
+
+        with pinion.monitor.serve(8080) as page:
+            print(page.url)
+            train()
+
+    Only programs of this machine reach it; from another one, forward the port: ssh -L 8080:localhost:8080 gpu7. Port 0 takes a
+    free one. It raises PinionError if the port is in use, or if the dashboard is served already. It watches PyTorch, too.
+    """
+
+    url: str  # where it is
+
+    def __init__(self, port: int = 0) -> None:
+        if not 0 <= port < 1 << 16:
+            raise ValueError(f"port is {port}, but must be 0 to 65535")
+        lib = _lib.load()
+        self.url = _lib.ask(lib.pinion_monitor_serve, port)
+        self._watch = watch()
+        _served.append(self)
+
+    def stop(self) -> None:
+        """Ends it. A second call does nothing."""
+        if self not in _served:
+            return
+        _served.remove(self)
+        self._watch.stop()
+        lib = _lib.loaded()
+        if lib is not None:
+            _lib.check(lib.pinion_monitor_unserve())
+
+    def __enter__(self) -> serve:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
 _lock = threading.Lock()
 _watches: set[watch] = set()
+_served: list[serve] = []  # one at most
 
 
 def _forget() -> None:
@@ -109,6 +160,7 @@ def _forget() -> None:
     global _lock
     _lock = threading.Lock()
     _watches.clear()
+    _served.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -116,6 +168,8 @@ os.register_at_fork(after_in_child=_forget)
 
 @atexit.register
 def _stop() -> None:
+    for page in list(_served):
+        page.stop()
     for each in list(_watches):
         each.stop()
 
@@ -125,11 +179,82 @@ def _tell(lib: Any) -> None:
     _lib.check(lib.pinion_monitor_foreign(text, len(text)))
 
 
-def _torch() -> list[dict[str, Any]]:
-    """What PyTorch's allocator holds, for each GPU on which that is something."""
+def _watched(lib: Any) -> bool:
+    yes = C.c_int32()
+    _lib.check(lib.pinion_monitor_watched(C.byref(yes)))
+    return bool(yes.value)
+
+
+def _tell_blocks(lib: Any) -> None:
+    text = json.dumps(_blocks()).encode()
+    _lib.check(lib.pinion_monitor_memory(text, len(text)))
+
+
+def _cuda() -> Any:
+    """torch.cuda, if the program uses it."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)  # while torch is being imported it may have none
-    if cuda is None or not getattr(cuda, "is_initialized", bool)():
+    return cuda if cuda is not None and getattr(cuda, "is_initialized", bool)() else None
+
+
+_STATES = {"active_allocated": "live", "active_pending_free": "pending", "active_awaiting_free": "pending"}
+_FRAMES = 16  # of a stack, from the innermost on
+
+
+def _blocks() -> list[dict[str, Any]]:
+    """PyTorch's segments and blocks, by GPU, as monitor.ForeignMemory."""
+    cuda = _cuda()
+    if cuda is None:
+        return []
+    try:
+        try:
+            segments = cuda.memory.memory_snapshot(include_traces=False)  # since PyTorch 2.10: without the history, which is long
+        except TypeError:
+            segments = cuda.memory.memory_snapshot()
+    except RuntimeError:  # another allocator in its place does not tell
+        return []
+    devices: dict[int, dict[str, Any]] = {}
+    stacks: dict[tuple[Any, ...], int] = {}
+    streams: dict[int, int] = {0: 0}
+    for segment in segments:
+        device = segment["device"]
+        memory = devices.setdefault(device, {"source": "pytorch", "device": f"cuda:{device}", "segments": [], "stacks": []})
+        out: dict[str, Any] = {}
+        at = None
+        for block in segment["blocks"]:
+            address = block.get("address", segment["address"] if at is None else at)  # since PyTorch 2.1
+            if address != at:  # memory that is not mapped lies between
+                stream = streams.setdefault(segment.get("stream", 0), len(streams))
+                out = {"address": address, "stream": stream, "blocks": []}
+                memory["segments"].append(out)
+            at = address + block["size"]
+            state = _STATES.get(block["state"], "free")
+            x = {"bytes": block["size"], "state": state}
+            if state != "free":
+                x["requested_bytes"] = min(block.get("requested_size", block["size"]), block["size"])
+                frames = block.get("frames") or (block.get("history") or [{}])[-1].get("frames") or []
+                if frames:
+                    _add_stack(x, frames, memory["stacks"], stacks, device)
+            out["blocks"].append(x)
+    return [devices[d] for d in sorted(devices)]
+
+
+def _add_stack(x: dict[str, Any], frames: list[Any], texts: list[Any], stacks: dict[tuple[Any, ...], int], device: int) -> None:
+    """Names a block by the innermost line that is not PyTorch's own, and gives it its stack, each of which is sent once."""
+    frames = [(f["name"], f["filename"], f["line"]) for f in frames[:_FRAMES]]
+    key = (device, *frames)
+    if key not in stacks:
+        texts.append([f"{name} {file}:{line}" for name, file, line in frames])
+        stacks[key] = len(texts)
+    x["stack"] = stacks[key]
+    name, file, line = next((f for f in frames if f[1].endswith((".py", ">")) and "/torch/" not in f[1]), frames[0])
+    x["name"] = f"{name} {os.path.basename(file)}:{line}"
+
+
+def _torch() -> list[dict[str, Any]]:
+    """What PyTorch's allocator holds, for each GPU on which that is something."""
+    cuda = _cuda()
+    if cuda is None:
         return []
     found = []
     for i in range(cuda.device_count()):

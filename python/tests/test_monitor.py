@@ -224,6 +224,89 @@ def test_watch_reads_by_itself(folder, array):
     assert c.end()[0] == -signal.SIGTERM
 
 
+SNAPSHOT = os.path.join(os.path.dirname(__file__), "..", "..", "vram", "trace", "testdata", "torch-2.11.pickle")
+
+# The segments that PyTorch 2.11 told on a GPU, with stacks, and what asks for the dashboard's map.
+MAP = f"""
+import pickle, urllib.error, urllib.request
+segments = pickle.load(open({os.path.abspath(SNAPSHOT)!r}, "rb"))["segments"]
+def memory_snapshot(**options):
+    if options and not NEW: raise TypeError("memory_snapshot() got an unexpected keyword argument")
+    assert options in ({{}}, {{"include_traces": False}})
+    return segments
+sys.modules["torch"].cuda.memory = types.SimpleNamespace(memory_snapshot=memory_snapshot)
+def get(path): return json.load(urllib.request.urlopen(page.url + path, timeout=60))
+def pools():
+    end = time.monotonic() + 60
+    while not (found := [p for p in get("api/memory")["pools"] if p["source"] == "pytorch"]) and time.monotonic() < end:
+        time.sleep(.02)
+    return found
+"""
+
+
+def test_blocks_of_torch(run):
+    run("""
+        blocks = [b for s in segments for b in s["blocks"]]
+        live = [b for b in blocks if b["state"] == "active_allocated"]
+        assert len(live) > 2 and len(blocks) > len(live)
+        for NEW in (True, False):  # a PyTorch before 2.10 sends its history along
+            with monitor.watch(0.01), monitor.serve() as page:
+                pools()  # blocks are read once somebody looks
+                while not (p := pools()[0])["blocks"]: time.sleep(.02)
+                assert p["device"] == "cuda:0" and p["blocks"] == len(live)
+                assert p["reserved_bytes"] == sum(s["total_size"] for s in segments)
+                assert p["allocated_bytes"] == sum(b["size"] for b in live)
+                assert p["requested_bytes"] == sum(b["requested_size"] for b in live)
+                d = get("api/memory?cells=64")
+                assert d["states"][-1] == "pytorch" and len(d["map"]["segments"]) == len(segments)
+                (most, *_) = get("api/blocks?limit=64")["blocks"]
+                want = max(blocks, key=lambda b: b["size"])
+                assert most["address"] == hex(want["address"]) and most["bytes"] == want["size"] and most["purpose"] == "pytorch"
+                frame = want["frames"][0]
+                assert most["stack"][0] == f"{frame['name']} {frame['filename']}:{frame['line']}", most
+                holders = get("api/holders")["holders"]
+                assert sum(h["allocated_bytes"] for h in holders) == p["allocated_bytes"] and holders[0]["stack"] and holders[0]["name"]
+    """, TORCH, MAP)
+
+
+def test_serve(run):
+    run("""
+        with monitor.serve() as page:
+            assert page.url.startswith("http://127.0.0.1:")
+            assert get("api/snapshot")["pid"] == os.getpid()
+            try: monitor.serve()
+            except pinion.PinionError as e: assert "served already" in str(e)
+            else: assert False
+        page.stop()
+        try: urllib.request.urlopen(page.url, timeout=60)
+        except urllib.error.URLError: pass
+        else: assert False
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0)); taken.listen()
+            try: monitor.serve(taken.getsockname()[1])
+            except pinion.PinionError as e: assert "in use" in str(e)
+            else: assert False
+        try: monitor.serve(1 << 16)
+        except ValueError as e: assert "port is 65536" in str(e)
+        else: assert False
+        page = monitor.serve()  # and it ends with the process
+    """, TORCH, MAP)
+
+
+def test_blocks_that_cannot_be(run):
+    run("""
+        lib = pinion._lib.load()
+        good = dict(source="x", device="d", stacks=[["f"]], segments=[dict(address=512, stream=0, blocks=[dict(bytes=8, state="live", stack=1)])])
+        def set(**block):
+            m = json.loads(json.dumps(good)); m["segments"][0]["blocks"][0].update(block)
+            text = json.dumps([m]).encode(); return lib.pinion_monitor_memory(text, len(text))
+        assert set() == 0
+        for bad in (dict(bytes=0), dict(bytes=-1), dict(requested_bytes=9), dict(state="odd"), dict(stack=2), dict(stack=-1), dict(bytes=(1 << 63) - 1)):
+            assert set(**bad) < 0, bad
+        assert lib.pinion_monitor_memory(b"no JSON", 7) < 0
+    """, "import pinion._lib\n")
+
+
 def test_watch_without_torch(run):
     run("""
         with monitor.watch():
