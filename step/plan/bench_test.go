@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -22,9 +23,9 @@ func BenchmarkMake(b *testing.B) {
 		{"gpt24", gpt(24, 16, 1024, 2048, 32768), 53e9, []float64{0.6, 0.42, 0.3}},
 		{"chain100", chain(rng, 100), 60, []float64{0.7, 0.4, 0.2}},
 		{"chain1000", chain(rng, 1000), 60, []float64{0.5, 0.1}},
-		{"random60", random(rng, 60), 30, []float64{0.85, 0.7}},
-		{"random300", random(rng, 300), 30, []float64{0.85, 0.7}},
-		{"random2000", random(rng, 2000), 30, []float64{0.9, 0.8}},
+		{"network40", network(rng, 40), 2e9, []float64{0.7, 0.5}},
+		{"network200", network(rng, 200), 2e9, []float64{0.7, 0.4}},
+		{"network2000", network(rng, 2000), 2e9, []float64{0.7, 0.3}},
 		{"gpt900", gpt(900, 4, 512, 1024, 32768), 53e9, []float64{0.75, 0.6}},
 	}
 	for _, x := range list {
@@ -56,4 +57,65 @@ func BenchmarkMake(b *testing.B) {
 			}
 		}
 	}
+}
+
+// network is a training step of n layers of any kind, each of which reads what one to
+// three layers before it made: products of matrices, which take long, and others,
+// which take little. What the backward pass of a layer wants is what it read, or what
+// it made, or both.
+func network(rng *rand.Rand, n int) Graph {
+	g := Graph{Values: []Value{{Name: "x", Bytes: 1 << 20}}}
+	value := func(name string, i int, bytes int64) int {
+		g.Values = append(g.Values, Value{Name: fmt.Sprint(name, i), Bytes: bytes})
+		return len(g.Values) - 1
+	}
+	type layer struct {
+		reads   []int
+		saved   []int
+		seconds float64
+	}
+	var layers []layer
+	for i := range n {
+		var l layer
+		l.reads = append(l.reads, i) // value i is what layer i-1 made
+		for rng.IntN(4) == 0 {
+			if j := i - int(rng.ExpFloat64()*6); j >= 0 && !slices.Contains(l.reads, j) {
+				l.reads = append(l.reads, j)
+			}
+		}
+		bytes := 1 + rng.Int64N(4<<20)
+		out := value("v", i, bytes)
+		l.seconds = float64(bytes) / 1e12
+		if rng.IntN(2) == 0 {
+			l.seconds *= 5 + 20*rng.Float64()
+		}
+		switch rng.IntN(3) {
+		case 0:
+			l.saved = l.reads
+		case 1:
+			l.saved = []int{out}
+		case 2:
+			l.saved = append(slices.Clone(l.reads), out)
+		}
+		g.Ops = append(g.Ops, Op{Name: fmt.Sprint("forward ", i), Seconds: l.seconds, Reads: l.reads, Writes: []int{out}})
+		layers = append(layers, l)
+	}
+	gradients := make(map[int][]int) // of each value, what was summed up of it
+	gradients[n] = []int{value("g", n, g.Values[n].Bytes)}
+	g.Ops = append(g.Ops, Op{Name: "loss", Seconds: 1e-6, Reads: []int{n}, Writes: gradients[n]})
+	for i := n - 1; i >= 0; i-- {
+		l := layers[i]
+		op := Op{Name: fmt.Sprint("backward ", i), Seconds: 2 * l.seconds, Reads: append(slices.Clone(l.saved), gradients[i+1]...)}
+		for _, v := range l.reads {
+			d := value("g", v, g.Values[v].Bytes)
+			if old := gradients[v]; len(old) > 0 { // a sum
+				op.Reads = append(op.Reads, old...)
+			}
+			gradients[v] = []int{d}
+			op.Writes = append(op.Writes, d)
+		}
+		g.Ops = append(g.Ops, op)
+	}
+	g.Values[gradients[0][0]].Output = true
+	return g
 }

@@ -108,6 +108,13 @@ func Make(g Graph, o Options) (*Plan, error) {
 	least, at := p.least()
 	// Places in the block leave gaps: what they take is taken off the target.
 	target := o.Budget
+	if o.Budget < least {
+		plan, err := p.plan(p.evict(p.try(whole.d, least), least, 0, -1))
+		if err != nil {
+			return nil, err
+		}
+		return nil, &ImpossibleError{Budget: o.Budget, Found: plan.Bytes, Least: least, Op: at}
+	}
 	found := int64(math.MaxInt64)
 	for range 6 {
 		c := p.search(whole, target)
@@ -175,7 +182,7 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 		if r.again {
 			plan.Again += op.Seconds
 		}
-		plan.Runs = append(plan.Runs, Run{Op: r.op, Again: r.again, Start: c.o.start[i], Bytes: c.o.bytes[i], Wait: r.needs})
+		plan.Runs = append(plan.Runs, Run{Op: r.op, Again: r.again, Start: c.o.start[i], Bytes: c.o.bytes[i]})
 	}
 	in := make([]int, len(c.s.lives)) // the buffer of each life
 	for l, x := range c.s.lives {
@@ -186,6 +193,8 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 		if x.fetched {
 			r := &plan.Runs[x.from]
 			r.Fetch = append(r.Fetch, l)
+			r = &plan.Runs[x.need]
+			r.Wait = append(r.Wait, l)
 		}
 		life := Life{Value: x.value, From: x.from, To: x.to, Fetched: x.fetched, Sent: x.sent, Over: -1}
 		if x.over >= 0 { // a life of before, since lives are in the order in which they begin

@@ -1,7 +1,5 @@
 package plan
 
-import "slices"
-
 // decision is what becomes of a value between two of its uses.
 type decision uint8
 
@@ -22,9 +20,27 @@ type problem struct {
 	lasts    []int   // of each operation: the last one before which it may run again; -1: none
 	resident int64
 
-	seen  []int // of each operation: the last round of again that came to it
-	round int
+	gaps  []gap // between two uses of each value, those of one value together
+	first []int // of each value: its first gap
+
+	// What follows is memory that is used again and again.
+	seen       []int // of each operation: the last round of again that came to it
+	round      int
+	spare      []*candidate
+	left       int // runs that improve may still simulate
+	over       excess
+	hosting    int64 // bytes on the host
+	all        []eviction
+	queue      []eviction
+	made       []eviction
+	next       decisions
+	expanding  expander
+	simulating simulation
 }
+
+// gap is the time between two operations that use a value, and none between them
+// does; from is -1 for the start.
+type gap struct{ value, from, to int }
 
 func newProblem(g *Graph, o Options) (*problem, error) {
 	writer, err := g.check()
@@ -46,6 +62,13 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 			if uses := p.uses[v]; uses != nil && uses[len(uses)-1] != i {
 				p.uses[v] = append(uses, i)
 			}
+		}
+	}
+	p.first = make([]int, len(p.Values))
+	for v, uses := range p.uses {
+		p.first[v] = len(p.gaps)
+		for k := range len(uses) - 1 {
+			p.gaps = append(p.gaps, gap{v, uses[k], uses[k+1]})
 		}
 	}
 	return p, nil
@@ -102,25 +125,18 @@ func (p *problem) mayTake(v, u int) bool {
 	return p.Values[u].Bytes == p.Values[v].Bytes && !p.Values[u].Output && p.Values[v].Bytes > 0
 }
 
-// decisions has one for each gap between two uses of a value.
-type decisions [][]decision
+// decisions has one for each gap.
+type decisions []decision
 
-func (p *problem) keepAll() decisions {
-	d := make(decisions, len(p.uses))
-	for v, uses := range p.uses {
-		if len(uses) > 1 {
-			d[v] = make([]decision, len(uses)-1)
-		}
-	}
-	return d
-}
+func (p *problem) keepAll() decisions { return make(decisions, len(p.gaps)) }
 
-func (d decisions) clone() decisions {
-	c := make(decisions, len(d))
-	for v := range d {
-		c[v] = slices.Clone(d[v])
+// resize returns a slice of so many elements, in the same memory if that does. What
+// it holds is anything.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n, n+n/4)
 	}
-	return c
+	return s[:n]
 }
 
 // schedule is what runs, after all decisions.
@@ -133,7 +149,6 @@ type schedule struct {
 type run struct {
 	op    int
 	again bool
-	needs []int // lives that are fetched for it
 }
 
 // life is a stay of a value on the device.
@@ -148,28 +163,35 @@ type life struct {
 	over     int // the life whose memory it takes; -1: none
 }
 
-// expander turns decisions into a schedule.
+// expander turns decisions into a schedule. It is memory that is used again.
 type expander struct {
 	*problem
 	d      decisions
-	s      schedule
+	s      *schedule
 	open   []int  // the life of each value that is there; -1: none
 	latest []int  // the life of each value that was open last
 	hosted []bool // values with a copy on the host
 	turn   []int  // index of each value's last use that has run
 
 	fresh []int    // lives that began for the operation at hand
-	over  [][2]int // lives that may take the memory of others
+	pairs [][2]int // lives that may take the memory of others
+	taken []bool   // lives whose memory another takes
 	now   int      // the operation at hand
 	done  bool     // without a value that cannot be made again
 }
 
-// expand returns the schedule of decisions; false if one of them cannot be.
-func (p *problem) expand(d decisions) (*schedule, bool) {
-	e := expander{problem: p, d: d, open: make([]int, len(p.Values)), latest: make([]int, len(p.Values)), hosted: make([]bool, len(p.Values)), turn: make([]int, len(p.Values)), done: true}
-	e.s.first = make([]int, len(p.Ops))
-	e.s.runs = make([]run, 0, len(p.Ops)+len(p.Ops)/4)
-	e.s.lives = make([]life, 0, len(p.Values)+len(p.Values)/4)
+// expand writes the schedule of decisions; false if one of them cannot be.
+func (p *problem) expand(d decisions, s *schedule) bool {
+	e := &p.expanding
+	e.problem = p
+	n := len(p.Values)
+	e.d, e.s, e.done = d, s, true
+	e.open, e.latest, e.hosted, e.turn = resize(e.open, n), resize(e.latest, n), resize(e.hosted, n), resize(e.turn, n)
+	clear(e.hosted)
+	clear(e.turn)
+	e.pairs = e.pairs[:0]
+	s.first = resize(s.first, len(p.Ops))
+	s.runs, s.lives = s.runs[:0], s.lives[:0]
 	for v, value := range p.Values {
 		e.open[v] = -1
 		if !p.fixed[v] && p.writer[v] < 0 && (value.Output || len(p.uses[v]) > 1) {
@@ -183,7 +205,7 @@ func (p *problem) expand(d decisions) (*schedule, bool) {
 			e.ensure(v)
 		}
 		if !e.done {
-			return nil, false
+			return false
 		}
 		at := e.emit(i, false)
 		e.s.first[i] = at
@@ -203,14 +225,15 @@ func (p *problem) expand(d decisions) (*schedule, bool) {
 			e.s.lives[l].to = end
 		}
 	}
-	taken := make([]bool, len(e.s.lives))
-	for _, x := range e.over {
+	e.taken = resize(e.taken, len(e.s.lives))
+	clear(e.taken)
+	for _, x := range e.pairs {
 		l, u := x[0], x[1]
-		if x, y := &e.s.lives[l], &e.s.lives[u]; x.over < 0 && !taken[u] && !y.sent && y.to == x.from {
-			x.over, taken[u] = u, true
+		if x, y := &e.s.lives[l], &e.s.lives[u]; x.over < 0 && !e.taken[u] && !y.sent && y.to == x.from {
+			x.over, e.taken[u] = u, true
 		}
 	}
-	return &e.s, true
+	return true
 }
 
 // begin begins a life.
@@ -229,7 +252,6 @@ func (e *expander) emit(i int, again bool) int {
 		if l := e.open[v]; l >= 0 {
 			if x := &e.s.lives[l]; x.fetched && x.need < 0 {
 				x.need = at
-				e.s.runs[at].needs = append(e.s.runs[at].needs, l)
 			}
 			e.s.lives[l].to = max(e.s.lives[l].to, at)
 		}
@@ -248,7 +270,7 @@ func (e *expander) emit(i int, again bool) int {
 		if was < 0 {
 			for _, u := range e.Values[v].Over {
 				if !e.fixed[u] && e.mayTake(v, u) {
-					e.over = append(e.over, [2]int{l, e.open[u]})
+					e.pairs = append(e.pairs, [2]int{l, e.open[u]})
 				}
 			}
 		}
@@ -316,7 +338,7 @@ func (e *expander) leave(v, at int) {
 		}
 		return
 	}
-	switch e.d[v][turn] {
+	switch e.d[e.first[v]+turn] {
 	case remade:
 		x.to = max(x.to, at)
 		e.open[v] = -1

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -10,21 +9,46 @@ import (
 // candidate is a plan that was tried.
 type candidate struct {
 	d decisions
-	s *schedule
+	s schedule
 	o outcome
 }
 
-// try expands and simulates; nil if it cannot be, or takes too much host memory.
+// try expands and simulates; nil if it cannot be, or takes too much host memory. The
+// candidate has its own copy of the decisions.
 func (p *problem) try(d decisions, target int64) *candidate {
-	s, ok := p.expand(d)
-	if !ok {
-		return nil
+	c := &candidate{}
+	if n := len(p.spare); n > 0 {
+		c, p.spare = p.spare[n-1], p.spare[:n-1]
 	}
-	o := p.simulate(s, target)
-	if p.HostBytes > 0 && o.hosted > p.HostBytes {
-		return nil
+	c.d = append(c.d[:0], d...)
+	p.left -= len(p.Ops) + 1
+	if p.expand(c.d, &c.s) {
+		p.left -= len(c.s.runs) - len(p.Ops)
+		p.simulate(&c.s, target, &c.o)
+		if p.HostBytes == 0 || c.o.hosted <= p.HostBytes {
+			return c
+		}
 	}
-	return &candidate{d, s, o}
+	p.discard(c)
+	return nil
+}
+
+// discard gives back the memory of a candidate that nobody wants.
+func (p *problem) discard(c *candidate) {
+	if c != nil {
+		p.spare = append(p.spare, c)
+	}
+}
+
+// pick returns the better one of two candidates, and discards the other.
+func (p *problem) pick(a, b *candidate, target int64) *candidate {
+	if a != b && b.better(a, target) {
+		a, b = b, a
+	}
+	if a != b {
+		p.discard(b)
+	}
+	return a
 }
 
 // better reports whether a is better than b: it fits, or exceeds the target by less,
@@ -60,14 +84,17 @@ func (p *problem) search(whole *candidate, target int64) *candidate {
 // The link carries only so much beside the computation. What that is worth depends
 // on what else would have to be computed again, so evictions are chosen with several
 // prices of a byte that travels, from nothing to what the dearest costs to compute.
-func (p *problem) heuristic(whole *candidate, target int64) *candidate {
+func (p *problem) heuristic(from *candidate, target int64) *candidate {
 	var best *candidate
+	value := 0.0
 	for _, price := range p.prices() {
-		if c := p.evict(whole, target, price); c.better(best, target) {
-			best = c
+		c := p.evict(p.try(from.d, target), target, price, -1)
+		if c.better(best, target) {
+			value = price
 		}
+		best = p.pick(best, c, target)
 	}
-	return p.improve(best, target)
+	return p.improve(best, target, value)
 }
 
 // prices are what a byte on the link may be worth, in seconds.
@@ -89,117 +116,277 @@ func (p *problem) prices() []float64 {
 	return slices.Compact([]float64{0, list[n/4], list[n/2], list[3*n/4], list[n]})
 }
 
-// evict drops or sends one value after the other, each time the one that costs least
-// for each byte that it frees where there are too many, until the step fits.
-func (p *problem) evict(from *candidate, target int64, price float64) *candidate {
-	now := from
-	for now.o.peak > target {
-		over := newExcess(now, target)
-		drop, send := p.cheapest(now, over, price)
-		var next *candidate
-		var cost, relief float64
-		if send.relief > 0 {
-			if next = p.try(now.d.with(send), target); next != nil {
-				cost, relief = max(next.o.seconds-now.o.seconds, send.cost, 1e-15), send.relief
-			}
-		}
-		for len(drop) > 0 && (next == nil || drop[0].cost*relief < cost*drop[0].relief) {
-			if c := p.try(now.d.with(drop[0]), target); c != nil {
-				next = c
-				break
-			}
-			drop = drop[1:]
-		}
-		if next == nil {
-			break
-		}
-		now = next
-	}
-	return now
-}
-
 // eviction is a decision that could be made about the time between two uses.
 type eviction struct {
-	value, gap   int
+	gap          int
 	to           decision
 	cost, relief float64 // seconds; bytes times runs, where there are too many
 }
 
+// ratio is what an eviction costs for what it helps.
+func (e eviction) ratio() float64 { return e.cost / e.relief }
+
 // excess is where the memory exceeds the target.
 type excess struct {
+	over  []float64 // bytes too many, of each run
 	runs  []float64 // of the runs before each one, how many exceed it
-	bytes []float64 // likewise by how many bytes
+	bytes []float64 // and by how much in all
 }
 
-func newExcess(c *candidate, target int64) excess {
-	n := len(c.o.bytes)
-	x := excess{make([]float64, n+1), make([]float64, n+1)}
-	for i, b := range c.o.bytes {
-		x.runs[i+1], x.bytes[i+1] = x.runs[i], x.bytes[i]
-		if b > target {
+// measure takes the excess of an outcome.
+func (x *excess) measure(o *outcome, target int64) {
+	n := len(o.bytes)
+	x.over, x.runs, x.bytes = resize(x.over, n), resize(x.runs, n+1), resize(x.bytes, n+1)
+	for i, b := range o.bytes {
+		x.over[i] = float64(max(b-target, 0))
+	}
+	x.sum(0)
+}
+
+// sum renews the sums from one run on.
+func (x *excess) sum(from int) {
+	for i, b := range x.over[from:] {
+		i += from
+		x.runs[i+1], x.bytes[i+1] = x.runs[i], x.bytes[i]+b
+		if b > 0 {
 			x.runs[i+1]++
-			x.bytes[i+1] += float64(b - target)
 		}
 	}
-	return x
+}
+
+// total is the excess of all runs together.
+func (x *excess) total() float64 { return x.bytes[len(x.over)] }
+
+// free notes that there are so many bytes less from one run to another.
+func (x *excess) free(bytes int64, from, to int) {
+	for i := from; i <= to; i++ {
+		x.over[i] = max(0, x.over[i]-float64(bytes))
+	}
+	x.sum(from)
 }
 
 // relief is what it helps if there are so many bytes less from one run to another.
-func (x excess) relief(bytes int64, from, to int) float64 {
+func (x *excess) relief(bytes int64, from, to int) float64 {
 	if to < from {
 		return 0
 	}
 	return min(float64(bytes)*(x.runs[to+1]-x.runs[from]), x.bytes[to+1]-x.bytes[from])
 }
 
-// mostDrops is how many evictions are held ready if the best ones turn out to be
-// impossible.
-const mostDrops = 8
-
-// cheapest returns the best evictions by computing again, the cheapest for what it
-// helps first, and the best by sending.
-func (p *problem) cheapest(c *candidate, over excess, price float64) (drop []eviction, send eviction) {
-	for v, uses := range p.uses {
-		bytes := p.Values[v].Bytes
-		if bytes == 0 {
-			continue
-		}
-		for gap := range len(uses) - 1 {
-			if c.d[v][gap] != kept {
-				continue
-			}
-			from, to := 0, c.s.first[uses[gap+1]]-1
-			if uses[gap] >= 0 {
-				from = c.s.first[uses[gap]] + 1
-			}
-			relief := over.relief(bytes, from, to)
-			if relief == 0 {
-				continue
-			}
-			if p.Out > 0 && to-from > 1 {
-				// Of those that are away longest the link notices least.
-				e := eviction{v, gap, away, price * float64(bytes), relief}
-				if c.d.sentBefore(v, gap) {
-					e.cost /= 2
-				}
-				if send.relief == 0 || e.relief*send.cost > send.relief*e.cost || e.relief*send.cost == send.relief*e.cost && e.relief*float64(p.Values[send.value].Bytes) > send.relief*float64(bytes) {
-					send = e
-				}
-			}
-			if cost, ok := p.again(c.d, v, uses[gap+1]); ok {
-				e := eviction{v, gap, remade, cost, relief}
-				at := sort.Search(len(drop), func(k int) bool { return drop[k].cost*e.relief > e.cost*drop[k].relief })
-				if at < mostDrops {
-					drop = slices.Insert(drop[:min(len(drop), mostDrops-1)], at, e)
-				}
-			}
-		}
+// between returns the first and the last run between the two uses of a gap.
+func (p *problem) between(s *schedule, g gap) (from, to int) {
+	if g.from >= 0 {
+		from = s.first[g.from] + 1
 	}
-	return drop, send
+	return from, s.first[g.to] - 1
 }
 
-// sentBefore reports whether a value is on the host before a gap.
-func (d decisions) sentBefore(v, gap int) bool { return slices.Contains(d[v][:gap], away) }
+// rate sets what an eviction costs and how it helps; false if it cannot be or does not
+// help.
+func (p *problem) rate(e *eviction, c *candidate, d decisions, price float64) bool {
+	g := p.gaps[e.gap]
+	bytes := p.Values[g.value].Bytes
+	from, to := p.between(&c.s, g)
+	if e.relief = p.over.relief(bytes, from, to); e.relief == 0 {
+		return false
+	}
+	if e.to == away {
+		// Of those that are equal, the link notices those least that are away longest.
+		if e.cost = max(price*float64(bytes), 1e-18*float64(bytes)); d.sentBefore(p.first[g.value], e.gap) {
+			e.cost /= 2
+		} else if p.HostBytes > 0 && p.hosting+bytes > p.HostBytes {
+			return false
+		}
+		return p.Out > 0 && to-from > 1
+	}
+	var ok bool
+	e.cost, ok = p.again(d, g.value, g.to)
+	return ok
+}
+
+// share is how much of the excess is relieved between two simulations, if a step has
+// so many runs; of few runs it is one eviction.
+const (
+	share     = 0.25
+	shareRuns = 16_000
+)
+
+// evict drops or sends values until the step fits, those first that cost least for
+// what they help where there is too much. It never evicts gap never. The candidate
+// that it begins with is its own from then on.
+func (p *problem) evict(now *candidate, target int64, price float64, never int) *candidate {
+	sends := math.MaxInt
+	for now.o.peak > target {
+		p.all = p.all[:0]
+		p.over.measure(&now.o, target)
+		p.hosting = now.o.hosted
+		for k := range p.gaps {
+			if now.d[k] != kept || k == never {
+				continue
+			}
+			for _, to := range []decision{away, remade} {
+				if e := (eviction{gap: k, to: to}); p.rate(&e, now, now.d, price) {
+					p.all = append(p.all, e)
+				}
+			}
+		}
+		next := p.relieve(now, target, price, &sends)
+		if next == nil {
+			break
+		}
+		p.discard(now)
+		now = next
+	}
+	return now
+}
+
+// mostMisses is how many batches of evictions may be impossible.
+const mostMisses = 16
+
+// relieve makes a batch of the evictions in all; nil if there is none that can be.
+//
+// What sends cost is seen when they are simulated. If the best drop that is left costs
+// less, there were too many: half of them are tried then, and in the end none.
+func (p *problem) relieve(now *candidate, target int64, price float64, sends *int) *candidate {
+	limit := math.MaxInt
+	for misses := 0; misses < mostMisses; {
+		b := p.batch(now, target, price, *sends, limit)
+		if len(b.made) == 0 {
+			return nil
+		}
+		next := p.try(p.next, target)
+		if next == nil {
+			if misses++; len(b.made) > 1 {
+				limit = len(b.made) / 2
+			} else {
+				bad := b.made[0]
+				p.all = slices.DeleteFunc(p.all, func(e eviction) bool { return e.gap == bad.gap && e.to == bad.to })
+			}
+			continue
+		}
+		if b.sent > 0 {
+			cost := max(next.o.seconds-now.o.seconds-b.cost, price*b.sentBytes, 1e-15)
+			if cost/b.relief > b.other {
+				p.discard(next)
+				*sends = b.sent / 2
+				continue
+			}
+		}
+		if *sends < math.MaxInt/2 {
+			*sends = max(1, 2**sends)
+		}
+		return next
+	}
+	return nil
+}
+
+// batch is evictions that were decided together.
+type batch struct {
+	made      []eviction
+	cost      float64 // seconds that the drops take
+	sent      int
+	sentBytes float64
+	relief    float64 // of what is sent
+	other     float64 // what the best drop costs that was not made, for what it helps
+}
+
+// batch decides for the best evictions until a share of the excess is relieved, in
+// p.next. What an eviction costs and helps depends on those before it, so the queue of
+// them is lazy: the first is rated again when its turn comes, and goes back if it is
+// not the first any more (Minoux, 1978).
+func (p *problem) batch(now *candidate, target int64, price float64, sends, limit int) batch {
+	x := &p.over
+	x.measure(&now.o, target)
+	p.hosting = now.o.hosted
+	goal := x.total() * (1 - min(share, float64(len(now.s.runs))/shareRuns*share))
+	d := append(p.next[:0], now.d...)
+	p.next = d
+	q := append(p.queue[:0], p.all...)
+	p.queue = q
+	heapify(q)
+	b := batch{made: p.made[:0], other: math.Inf(1)}
+	for len(q) > 0 {
+		e := q[0]
+		if e.to == away && b.sent >= sends || d[e.gap] != kept || !p.rate(&e, now, d, price) {
+			q = popHeap(q)
+			continue
+		}
+		was := q[0]
+		q[0] = e
+		if e != was {
+			if sink(q, 0); q[0] != e {
+				continue
+			}
+		}
+		if len(b.made) > 0 && x.total() <= goal || len(b.made) >= limit {
+			if e.to == remade {
+				b.other = e.ratio()
+				break
+			}
+			q = popHeap(q)
+			continue
+		}
+		q = popHeap(q)
+		d[e.gap] = e.to
+		g := p.gaps[e.gap]
+		bytes := p.Values[g.value].Bytes
+		b.made = append(b.made, e)
+		if e.to == away {
+			b.sent++
+			b.sentBytes += e.cost
+			b.relief += e.relief
+			p.hosting += bytes
+		} else {
+			b.cost += e.cost
+		}
+		from, to := p.between(&now.s, g)
+		x.free(bytes, from, to)
+	}
+	p.made = b.made
+	return b
+}
+
+// before is the order of evictions.
+func (e eviction) before(f eviction) bool {
+	if x, y := e.cost*f.relief, f.cost*e.relief; x != y {
+		return x < y
+	}
+	return e.gap < f.gap || e.gap == f.gap && e.to < f.to
+}
+
+func heapify(q []eviction) {
+	for i := len(q)/2 - 1; i >= 0; i-- {
+		sink(q, i)
+	}
+}
+
+func popHeap(q []eviction) []eviction {
+	n := len(q) - 1
+	q[0] = q[n]
+	sink(q[:n], 0)
+	return q[:n]
+}
+
+func sink(q []eviction, i int) {
+	for {
+		k := 2*i + 1
+		if k >= len(q) {
+			return
+		}
+		if k+1 < len(q) && q[k+1].before(q[k]) {
+			k++
+		}
+		if !q[k].before(q[i]) {
+			return
+		}
+		q[i], q[k] = q[k], q[i]
+		i = k
+	}
+}
+
+// sentBefore reports whether a value, of which first is the first gap, is on the host
+// before another gap.
+func (d decisions) sentBefore(first, k int) bool { return slices.Contains(d[first:k], away) }
 
 // mostAgain bounds the operations that are run again for one value.
 const mostAgain = 256
@@ -207,33 +394,41 @@ const mostAgain = 256
 // again is how long it takes to compute a value again before an operation; false if
 // that is impossible, or takes too many operations.
 func (p *problem) again(d decisions, v, at int) (seconds float64, ok bool) {
-	count := 0
 	p.round++
-	var make func(v int) bool
-	make = func(v int) bool {
-		w := p.writer[v]
-		if w < 0 || p.lasts[w] < at {
-			return false
-		}
-		if p.seen[w] == p.round {
-			return true
-		}
-		p.seen[w] = p.round
-		if count++; count > mostAgain {
-			return false
-		}
-		seconds += p.Ops[w].Seconds
-		for _, u := range p.Ops[w].Reads {
-			if there, link := p.there(d, u, at); link {
-				seconds += float64(p.Values[u].Bytes) / p.Back
-			} else if !there && !make(u) {
-				return false
-			}
-		}
+	a := remaking{d: d, at: at}
+	ok = p.remake(&a, v)
+	return a.seconds, ok
+}
+
+// remaking is what again has seen.
+type remaking struct {
+	d       decisions
+	at      int
+	count   int
+	seconds float64
+}
+
+func (p *problem) remake(a *remaking, v int) bool {
+	w := p.writer[v]
+	if w < 0 || p.lasts[w] < a.at {
+		return false
+	}
+	if p.seen[w] == p.round {
 		return true
 	}
-	ok = make(v)
-	return seconds, ok
+	p.seen[w] = p.round
+	if a.count++; a.count > mostAgain {
+		return false
+	}
+	a.seconds += p.Ops[w].Seconds
+	for _, u := range p.Ops[w].Reads {
+		if there, link := p.there(a.d, u, a.at); link {
+			a.seconds += float64(p.Values[u].Bytes) / p.Back
+		} else if !there && !p.remake(a, u) {
+			return false
+		}
+	}
+	return true
 }
 
 // there reports whether a value is on the device before an operation, or on the host.
@@ -241,7 +436,7 @@ func (p *problem) there(d decisions, v, at int) (there, host bool) {
 	if p.fixed[v] {
 		return true, false
 	}
-	uses := p.uses[v]
+	uses, first := p.uses[v], p.first[v]
 	k := sort.SearchInts(uses, at) // the first use at or after
 	switch {
 	case k < len(uses) && uses[k] == at && k > 0:
@@ -252,124 +447,7 @@ func (p *problem) there(d decisions, v, at int) (there, host bool) {
 		if p.Values[v].Output {
 			return true, false
 		}
-		return false, slices.Contains(d[v], away)
+		return false, d.sentBefore(first, first+k-1)
 	}
-	return d[v][k-1] == kept, d.sentBefore(v, k)
-}
-
-// patience bounds the simulations of improve, in runs that are simulated.
-const patience = 3_000_000
-
-// improve takes decisions back, or replaces one by another, while that makes the plan
-// better: one at a time, and then two at a time. Of a small graph all pairs are
-// tried, of a large one as many as there is patience for.
-func (p *problem) improve(c *candidate, target int64) *candidate {
-	left := patience / (len(p.Ops) + 1)
-	places := p.places()
-	// The large ones last: what is taken back is then the small change.
-	slices.SortStableFunc(places, func(a, b eviction) int {
-		return cmp.Compare(p.Values[a.value].Bytes, p.Values[b.value].Bytes)
-	})
-	others := func(e eviction) []eviction {
-		var list []eviction
-		for _, to := range []decision{kept, remade, away} {
-			if to != c.d[e.value][e.gap] && (to != away || p.Out > 0) {
-				e.to = to
-				list = append(list, e)
-			}
-		}
-		return list
-	}
-	attempt := func(base decisions, e eviction) (*candidate, bool) {
-		left--
-		next := p.try(base.with(e), target)
-		return next, next.better(c, target)
-	}
-	single := func() (found bool) {
-		for _, at := range places {
-			for _, e := range others(at) {
-				if left <= 0 {
-					return false
-				}
-				if next, better := attempt(c.d, e); better {
-					c, found = next, true
-				}
-			}
-		}
-		return found
-	}
-	pair := func() bool {
-		for k, a := range places {
-			for _, x := range others(a) {
-				first := c.d.with(x)
-				for _, b := range places[k+1:] {
-					for _, y := range others(b) {
-						if left <= 0 {
-							return false
-						}
-						if next, better := attempt(first, y); better {
-							c = next
-							return true
-						}
-					}
-				}
-			}
-		}
-		return false
-	}
-	for single() || pair() {
-	}
-	return c
-}
-
-// places are the decisions that there are.
-func (p *problem) places() (list []eviction) {
-	for v, uses := range p.uses {
-		for gap := range len(uses) - 1 {
-			if uses[gap+1]-uses[gap] > 1 && p.Values[v].Bytes > 0 {
-				list = append(list, eviction{value: v, gap: gap})
-			}
-		}
-	}
-	return list
-}
-
-// few is how many combinations of decisions are simply all tried.
-const few = 3000
-
-// exhaust tries all combinations of decisions; nil if there are more than a few.
-func (p *problem) exhaust(whole *candidate, target int64) *candidate {
-	kinds := []decision{kept, remade, away}
-	if p.Out == 0 {
-		kinds = kinds[:2]
-	}
-	places := p.places()
-	if math.Pow(float64(len(kinds)), float64(len(places))) > few {
-		return nil
-	}
-	best := whole
-	d := p.keepAll()
-	var all func(k int)
-	all = func(k int) {
-		if k == len(places) {
-			if c := p.try(d.clone(), target); c.better(best, target) {
-				best = c
-			}
-			return
-		}
-		for _, to := range kinds {
-			d[places[k].value][places[k].gap] = to
-			all(k + 1)
-		}
-	}
-	all(0)
-	return best
-}
-
-// with returns a copy with one decision more.
-func (d decisions) with(e eviction) decisions {
-	d = slices.Clone(d)
-	d[e.value] = slices.Clone(d[e.value])
-	d[e.value][e.gap] = e.to
-	return d
+	return d[first+k-1] == kept, d.sentBefore(first, first+k)
 }

@@ -22,26 +22,41 @@ type flight struct {
 	copied float64
 }
 
+// simulation is memory of simulate that is used again.
+type simulation struct {
+	change   []int64   // of the bytes in use before each run
+	fetches  []int     // lives, in the order in which they are fetched
+	triggers []int     // the runs before which they are
+	start    []float64 // of runs, if nothing is waited for
+	sent     []int     // lives, in the order in which they are sent
+	flights  []flight
+	copied   []float64 // of values: when they were sent
+	gone     []bool    // that they were given back
+	arrival  []float64 // of fetches
+}
+
 // simulate runs a schedule: operations one after the other, copies of each direction
 // one after the other beside them. It completes the lives of what is sent and what
 // is fetched. Memory of what is sent is given back when it is copied, and waited for
 // when there would be more than target bytes; what is fetched is fetched as late as
 // it may, and later if there is no room.
-func (p *problem) simulate(s *schedule, target int64) outcome {
+func (p *problem) simulate(s *schedule, target int64, out *outcome) {
 	n := len(s.runs)
-	out := outcome{start: make([]float64, n), bytes: make([]int64, n)}
-	change := make([]int64, n+1)
-	sent := make([][]int, n)
-	var fetches []int
+	*out = outcome{start: resize(out.start, n), bytes: resize(out.bytes, n)}
+	m := &p.simulating
+	m.change = resize(m.change, n+2)
+	change := m.change
+	clear(change)
+	m.sent, m.fetches, m.flights = m.sent[:0], m.fetches[:0], m.flights[:0]
 	for l := range s.lives {
 		x := &s.lives[l]
 		bytes := p.Values[x.value].Bytes
 		switch {
 		case x.fetched:
-			fetches = append(fetches, l)
+			m.fetches = append(m.fetches, l)
 			continue
 		case x.sent:
-			sent[x.from] = append(sent[x.from], l)
+			m.sent = append(m.sent, l)
 			out.hosted += bytes
 		default:
 			change[x.to+1] -= bytes
@@ -52,15 +67,18 @@ func (p *problem) simulate(s *schedule, target int64) outcome {
 			change[x.from] += bytes
 		}
 	}
+	if len(m.fetches) > 0 || len(m.sent) > 0 {
+		m.copied, m.gone = resize(m.copied, len(p.Values)), resize(m.gone, len(p.Values))
+		clear(m.gone)
+		m.arrival = resize(m.arrival, len(m.fetches))
+	}
+	fetches := m.fetches
 	slices.SortStableFunc(fetches, func(a, b int) int { return cmp.Compare(s.lives[a].need, s.lives[b].need) })
-	triggers := p.triggers(s, fetches)
+	triggers := p.triggers(s)
 
 	now, outFree, backFree := 0.0, 0.0, 0.0
 	bytes := p.resident
-	var flights []flight
-	copied := make(map[int]float64) // of values
-	gone := make(map[int]bool)      // that they were given back
-	arrival := make(map[int]float64)
+	flights, copied, gone := m.flights, m.copied, m.gone
 	send := func(l int) {
 		x := &s.lives[l]
 		outFree = max(outFree, now) + float64(p.Values[x.value].Bytes)/p.Out
@@ -85,7 +103,7 @@ func (p *problem) simulate(s *schedule, target int64) outcome {
 		}
 		return false
 	}
-	next := 0
+	next, sent, needed := 0, 0, 0 // of fetches that begin, of sends, and of fetches that are waited for
 	for i := range s.runs {
 		op := &p.Ops[s.runs[i].op]
 		bytes += change[i]
@@ -111,30 +129,30 @@ func (p *problem) simulate(s *schedule, target int64) outcome {
 			for bytes+op.Scratch+size > target && wait(i) {
 			}
 			backFree = max(backFree, now, copied[x.value]) + float64(size)/p.Back
-			arrival[fetches[next]] = backFree
+			m.arrival[next] = backFree
 			x.from = i
 			bytes += size
 			change[x.to+1] -= size
 		}
 		for bytes+op.Scratch > target && wait(i) {
 		}
-		for _, l := range s.runs[i].needs {
-			now = max(now, arrival[l])
+		for ; needed < len(fetches) && s.lives[fetches[needed]].need == i; needed++ {
+			now = max(now, m.arrival[needed])
 		}
 		out.waited += now - before
 		out.bytes[i] = bytes + op.Scratch
 		out.peak = max(out.peak, out.bytes[i])
 		out.start[i] = now
 		now += op.Seconds
-		for _, l := range sent[i] {
-			send(l)
+		for ; sent < len(m.sent) && s.lives[m.sent[sent]].from == i; sent++ {
+			send(m.sent[sent])
 		}
 	}
 	for _, f := range flights {
 		s.lives[f.life].to = n - 1
 	}
+	m.flights = flights
 	out.seconds = now
-	return out
 }
 
 // lead is how much earlier than needed what is fetched is planned to be back, as a
@@ -143,16 +161,19 @@ const lead = 0.01
 
 // triggers says for each fetch before which run it begins, so that it is back in time
 // if nothing else makes the step longer.
-func (p *problem) triggers(s *schedule, fetches []int) []int {
+func (p *problem) triggers(s *schedule) []int {
+	m := &p.simulating
+	fetches := m.fetches
 	if len(fetches) == 0 {
 		return nil
 	}
-	start := make([]float64, len(s.runs)+1)
+	m.start, m.triggers = resize(m.start, len(s.runs)+1), resize(m.triggers, len(fetches))
+	start, triggers := m.start, m.triggers
+	start[0] = 0
 	for i, r := range s.runs {
 		start[i+1] = start[i] + p.Ops[r.op].Seconds
 	}
 	early := lead * start[len(s.runs)]
-	triggers := make([]int, len(fetches))
 	begin := start[len(s.runs)]
 	for k := len(fetches) - 1; k >= 0; k-- {
 		x := &s.lives[fetches[k]]
