@@ -42,9 +42,12 @@
 //
 // Where there are few decisions, all are tried. Otherwise one value after the other is
 // evicted, each time the one that costs least time for what it helps where there is too
-// much, by a simulation of the whole step; this is done with several prices of a byte
-// on the link. Then decisions are taken back or exchanged, alone and in pairs, while
-// that makes the step shorter. [Plan].Least is a time that no plan can be below.
+// much. A simulation of the whole step then says what is still too much: after each
+// eviction, or in a graph of thousands of operations after each part of the excess.
+// This is done with several prices of a byte on the link. Then decisions are taken back
+// that there is room for, or exchanged for others, and of a small graph all changes of
+// one and two are tried, until the step is as short as any can be: [Plan].Least is a
+// time that no plan is below. A step of 15,000 operations is planned in seconds.
 //
 // [Place] gives each stay of a value an offset in one block of memory.
 //

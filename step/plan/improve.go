@@ -13,13 +13,16 @@ const patience = 3_000_000
 // improve makes a plan better that was found: it takes decisions back for which there
 // is room, exchanges one for others, and of a small graph tries all changes of one and
 // of two decisions.
-func (p *problem) improve(c *candidate, target int64, price float64) *candidate {
-	p.left = patience
+func (p *problem) improve(c *candidate, target int64) *candidate {
 	if c.o.peak <= target {
+		p.left = patience
 		c = p.takeBack(c, target)
-		c = p.exchange(c, target, price)
+		c = p.exchange(c, target)
+		if p.near(c, target) {
+			return c
+		}
 	}
-	p.left = max(p.left, patience/3)
+	p.left = patience / 3
 	return p.change(c, target)
 }
 
@@ -31,6 +34,7 @@ func (p *problem) takeBack(c *candidate, target int64) *candidate {
 		seconds, weight float64
 	}
 	for range 8 {
+		p.left -= len(p.gaps)
 		var list []saving
 		for k, g := range p.gaps {
 			bytes := float64(p.Values[g.value].Bytes)
@@ -55,16 +59,22 @@ func (p *problem) takeBack(c *candidate, target int64) *candidate {
 			room[i] = float64(target - b)
 		}
 		var fit []int
+		tight := 0 // where there was no room the last time
 		for _, s := range list {
 			g := p.gaps[s.gap]
 			bytes := float64(p.Values[g.value].Bytes)
 			from, to := p.between(&c.s, g)
-			if from > to || slices.Min(room[from:to+1]) >= bytes {
-				for i := from; i <= to; i++ {
-					room[i] -= bytes
-				}
-				fit = append(fit, s.gap)
+			if from <= tight && tight <= to && room[tight] < bytes {
+				continue
 			}
+			if k := slices.IndexFunc(room[from:max(from, to+1)], func(x float64) bool { return x < bytes }); k >= 0 {
+				tight = from + k
+				continue
+			}
+			for i := from; i <= to; i++ {
+				room[i] -= bytes
+			}
+			fit = append(fit, s.gap)
 		}
 		found := false
 		for ; len(fit) > 0 && !found && p.left > 0; fit = fit[:len(fit)/2] {
@@ -88,7 +98,7 @@ func (p *problem) takeBack(c *candidate, target int64) *candidate {
 
 // exchange takes one decision back after the other, the dearest first, and evicts
 // others instead.
-func (p *problem) exchange(c *candidate, target int64, price float64) *candidate {
+func (p *problem) exchange(c *candidate, target int64) *candidate {
 	for found := true; found; {
 		found = false
 		type dear struct {
@@ -102,7 +112,7 @@ func (p *problem) exchange(c *candidate, target int64, price float64) *candidate
 				seconds, _ := p.again(c.d, g.value, g.to)
 				list = append(list, dear{k, seconds})
 			case away:
-				list = append(list, dear{k, float64(p.Values[g.value].Bytes) * price})
+				list = append(list, dear{k, float64(p.Values[g.value].Bytes) * p.price})
 			}
 		}
 		slices.SortStableFunc(list, func(a, b dear) int { return cmp.Compare(b.seconds, a.seconds) })
@@ -110,7 +120,7 @@ func (p *problem) exchange(c *candidate, target int64, price float64) *candidate
 			if c.d[x.gap] == kept {
 				continue
 			}
-			if p.left <= 0 {
+			if p.left <= 0 || p.near(c, target) {
 				return c
 			}
 			p.next = append(p.next[:0], c.d...)
@@ -119,7 +129,7 @@ func (p *problem) exchange(c *candidate, target int64, price float64) *candidate
 			if next == nil {
 				continue
 			}
-			if next = p.evict(next, target, price, x.gap); next.o.peak <= target {
+			if next = p.evict(next, target, p.price, x.gap); next.o.peak <= target {
 				next = p.takeBack(next, target)
 			}
 			if next.better(c, target) {

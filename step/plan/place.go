@@ -53,13 +53,16 @@ func Place(buffers []Buffer, align int64) (Layout, error) {
 	p.least = mostAtOnce(p.buffers)
 	best := Layout{Bytes: -1}
 	var order []int
-	for _, key := range []func(Buffer) float64{
+	for k, key := range []func(Buffer) float64{
 		func(b Buffer) float64 { return float64(b.Bytes) },
 		func(b Buffer) float64 { return float64(b.To - b.From) },
 		func(b Buffer) float64 { return float64(b.Bytes) * float64(b.To-b.From+1) },
 		func(b Buffer) float64 { return -float64(b.From) },
 		func(b Buffer) float64 { return float64(b.To) },
 	} {
+		if k > 0 && float64(best.Bytes) <= float64(p.least)*(1+p.slack()) {
+			break
+		}
 		now := p.sorted(key)
 		if l := p.place(now); best.Bytes < 0 || l.Bytes < best.Bytes {
 			best, order = l, now
@@ -114,6 +117,10 @@ type spot struct {
 func (p *placer) patience() int {
 	return min(200, 200_000_000/(len(p.buffers)*len(p.buffers)+1))
 }
+
+// slack is how much larger than the least a layout of many buffers may be that is not
+// compared with others, as a share.
+func (p *placer) slack() float64 { return min(0.03, float64(len(p.buffers))*1e-6) }
 
 // sorted returns the buffers with the largest keys first.
 func (p *placer) sorted(key func(Buffer) float64) []int {

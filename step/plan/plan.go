@@ -106,8 +106,6 @@ func Make(g Graph, o Options) (*Plan, error) {
 		return p.plan(whole)
 	}
 	least, at := p.least()
-	// Places in the block leave gaps: what they take is taken off the target.
-	target := o.Budget
 	if o.Budget < least {
 		plan, err := p.plan(p.evict(p.try(whole.d, least), least, 0, -1))
 		if err != nil {
@@ -115,24 +113,47 @@ func Make(g Graph, o Options) (*Plan, error) {
 		}
 		return nil, &ImpossibleError{Budget: o.Budget, Found: plan.Bytes, Least: least, Op: at}
 	}
-	found := int64(math.MaxInt64)
-	for range 6 {
-		c := p.search(whole, target)
+	return p.within(whole, least, at)
+}
+
+// mostFits is how many plans are placed until one fits its budget best.
+const mostFits = 6
+
+// within finds a plan within the budget. Places in the block leave gaps, which are known
+// when it is placed: the target of the search is lower by what they take.
+func (p *problem) within(whole *candidate, least int64, at string) (*Plan, error) {
+	var best *Plan
+	found, tries := int64(math.MaxInt64), 0
+	target := p.Budget
+	c := p.search(whole, target)
+	for range mostFits {
 		plan, err := p.plan(c)
 		if err != nil {
 			return nil, err
 		}
-		if plan.Bytes <= o.Budget {
-			plan.Least = min(p.bound(whole, o.Budget), plan.Seconds)
-			return plan, nil
-		}
 		found = min(found, plan.Bytes)
-		if c.o.peak > target {
+		if plan.Bytes <= p.Budget && (best == nil || plan.Seconds < best.Seconds) {
+			best, tries = plan, tries+1
+		}
+		if c.o.peak > target || best != nil && (tries > 1 || p.near(c, target)) {
 			break
 		}
-		target -= plan.Bytes - o.Budget
+		left := p.Budget - plan.Bytes
+		if left >= 0 && left < p.Budget/1000 {
+			break
+		}
+		target += left
+		if left < 0 {
+			c = p.tighten(whole, c, target)
+		} else {
+			c = p.loosen(c, target)
+		}
 	}
-	return nil, &ImpossibleError{Budget: o.Budget, Found: found, Least: least, Op: at}
+	if best == nil {
+		return nil, &ImpossibleError{Budget: p.Budget, Found: found, Least: least, Op: at}
+	}
+	best.Least = min(p.bound(whole, p.Budget), best.Seconds)
+	return best, nil
 }
 
 func rate(bytes float64) bool { return bytes >= 0 && !math.IsInf(bytes, 1) }

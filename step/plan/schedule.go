@@ -27,7 +27,10 @@ type problem struct {
 	seen       []int // of each operation: the last round of again that came to it
 	round      int
 	spare      []*candidate
-	left       int // runs that improve may still simulate
+	left       int     // runs that improve may still simulate
+	floor      float64 // seconds that no plan is below
+	price      float64 // of a byte on the link, with which the best plan was found
+	share      float64 // of the excess that is relieved between two simulations
 	over       excess
 	hosting    int64 // bytes on the host
 	all        []eviction

@@ -73,6 +73,7 @@ func (p *problem) search(whole *candidate, target int64) *candidate {
 	if whole.o.peak <= target {
 		return whole
 	}
+	p.floor = p.bound(whole, target)
 	if best := p.exhaust(whole, target); best != nil {
 		return best
 	}
@@ -84,17 +85,52 @@ func (p *problem) search(whole *candidate, target int64) *candidate {
 // The link carries only so much beside the computation. What that is worth depends
 // on what else would have to be computed again, so evictions are chosen with several
 // prices of a byte that travels, from nothing to what the dearest costs to compute.
-func (p *problem) heuristic(from *candidate, target int64) *candidate {
+func (p *problem) heuristic(whole *candidate, target int64) *candidate {
 	var best *candidate
-	value := 0.0
-	for _, price := range p.prices() {
-		c := p.evict(p.try(from.d, target), target, price, -1)
+	p.share = min(most, float64(len(p.Ops))/mostOps*most)
+	try := func(price float64) {
+		if p.near(best, target) {
+			return
+		}
+		c := p.evict(p.try(whole.d, target), target, price, -1)
 		if c.better(best, target) {
-			value = price
+			p.price = price
 		}
 		best = p.pick(best, c, target)
 	}
-	return p.improve(best, target, value)
+	prices := p.prices()
+	for _, price := range prices {
+		try(price)
+	}
+	if k := slices.Index(prices, p.price); len(prices) > 1 { // and between the best one and those beside it
+		try((prices[k] + prices[max(k-1, 0)]) / 2)
+		try((prices[k] + prices[min(k+1, len(prices)-1)]) / 2)
+	}
+	return p.improve(best, target)
+}
+
+// tighten makes a plan fit into fewer bytes.
+func (p *problem) tighten(whole, c *candidate, target int64) *candidate {
+	c = p.evict(p.try(c.d, target), target, p.price, -1)
+	c = p.pick(c, p.evict(p.try(whole.d, target), target, p.price, -1), target)
+	if c.o.peak > target {
+		return p.heuristic(whole, target)
+	}
+	return p.loosen(c, target)
+}
+
+// loosen makes use of what is left to the target.
+func (p *problem) loosen(c *candidate, target int64) *candidate {
+	p.left = patience / 3
+	return p.exchange(p.takeBack(c, target), target)
+}
+
+// enough is how near to the bound a plan is not improved any more, as a share.
+const enough = 0.0005
+
+// near reports whether a candidate fits and takes hardly more time than any has to.
+func (p *problem) near(c *candidate, target int64) bool {
+	return c != nil && c.o.peak <= target && c.o.seconds <= p.floor*(1+enough)
 }
 
 // prices are what a byte on the link may be worth, in seconds.
@@ -126,43 +162,59 @@ type eviction struct {
 // ratio is what an eviction costs for what it helps.
 func (e eviction) ratio() float64 { return e.cost / e.relief }
 
-// excess is where the memory exceeds the target.
+// excess is where the memory exceeds the target. Sums over all runs before each one
+// answer fast until something is freed; after that, sums over blocks of runs do.
 type excess struct {
-	over  []float64 // bytes too many, of each run
-	runs  []float64 // of the runs before each one, how many exceed it
-	bytes []float64 // and by how much in all
+	over       []float64 // bytes too many, of each run
+	runs       []float64 // of the runs before each one, how many exceed it
+	bytes      []float64 // and by how much in all
+	freed      bool
+	blockRuns  []float64 // of the runs of a block, how many exceed it
+	blockBytes []float64
+	total      float64 // bytes, of all runs
 }
+
+const blockBits = 7 // log2 of the runs of a block
 
 // measure takes the excess of an outcome.
 func (x *excess) measure(o *outcome, target int64) {
 	n := len(o.bytes)
+	blocks := n>>blockBits + 1
 	x.over, x.runs, x.bytes = resize(x.over, n), resize(x.runs, n+1), resize(x.bytes, n+1)
+	x.blockRuns, x.blockBytes = resize(x.blockRuns, blocks), resize(x.blockBytes, blocks)
+	clear(x.blockRuns)
+	clear(x.blockBytes)
+	x.runs[0], x.bytes[0], x.freed = 0, 0, false
 	for i, b := range o.bytes {
-		x.over[i] = float64(max(b-target, 0))
-	}
-	x.sum(0)
-}
-
-// sum renews the sums from one run on.
-func (x *excess) sum(from int) {
-	for i, b := range x.over[from:] {
-		i += from
-		x.runs[i+1], x.bytes[i+1] = x.runs[i], x.bytes[i]+b
-		if b > 0 {
+		over := float64(max(b-target, 0))
+		x.over[i] = over
+		x.runs[i+1], x.bytes[i+1] = x.runs[i], x.bytes[i]+over
+		if over > 0 {
 			x.runs[i+1]++
+			x.blockRuns[i>>blockBits]++
+			x.blockBytes[i>>blockBits] += over
 		}
 	}
+	x.total = x.bytes[n]
 }
-
-// total is the excess of all runs together.
-func (x *excess) total() float64 { return x.bytes[len(x.over)] }
 
 // free notes that there are so many bytes less from one run to another.
 func (x *excess) free(bytes int64, from, to int) {
+	x.freed = true
 	for i := from; i <= to; i++ {
-		x.over[i] = max(0, x.over[i]-float64(bytes))
+		over := x.over[i]
+		if over == 0 {
+			continue
+		}
+		less := float64(bytes)
+		if less >= over {
+			less = over
+			x.blockRuns[i>>blockBits]--
+		}
+		x.over[i] -= less
+		x.blockBytes[i>>blockBits] -= less
+		x.total -= less
 	}
-	x.sum(from)
 }
 
 // relief is what it helps if there are so many bytes less from one run to another.
@@ -170,7 +222,24 @@ func (x *excess) relief(bytes int64, from, to int) float64 {
 	if to < from {
 		return 0
 	}
-	return min(float64(bytes)*(x.runs[to+1]-x.runs[from]), x.bytes[to+1]-x.bytes[from])
+	if !x.freed {
+		return min(float64(bytes)*(x.runs[to+1]-x.runs[from]), x.bytes[to+1]-x.bytes[from])
+	}
+	runs, over := 0.0, 0.0
+	for i := from; i <= to; {
+		if i&(1<<blockBits-1) == 0 && i+(1<<blockBits)-1 <= to {
+			runs += x.blockRuns[i>>blockBits]
+			over += x.blockBytes[i>>blockBits]
+			i += 1 << blockBits
+			continue
+		}
+		if x.over[i] > 0 {
+			runs++
+			over += x.over[i]
+		}
+		i++
+	}
+	return min(float64(bytes)*runs, over)
 }
 
 // between returns the first and the last run between the two uses of a gap.
@@ -204,19 +273,24 @@ func (p *problem) rate(e *eviction, c *candidate, d decisions, price float64) bo
 	return ok
 }
 
-// share is how much of the excess is relieved between two simulations, if a step has
-// so many runs; of few runs it is one eviction.
 const (
-	share     = 0.25
-	shareRuns = 16_000
+	// most is how much of the excess is relieved between two simulations, as a share, if a
+	// step has mostOps operations; less if it has fewer, down to one eviction.
+	most    = 0.25
+	mostOps = 12_000
+
+	// tolerance is how much worse than the next one an eviction may be, as a share, that
+	// was the best before its turn came; of few operations it may not.
+	tolerance = 0.1
 )
 
 // evict drops or sends values until the step fits, those first that cost least for
 // what they help where there is too much. It never evicts gap never. The candidate
 // that it begins with is its own from then on.
 func (p *problem) evict(now *candidate, target int64, price float64, never int) *candidate {
-	sends := math.MaxInt
+	sends := len(p.gaps)
 	for now.o.peak > target {
+		p.left -= len(p.gaps)
 		p.all = p.all[:0]
 		p.over.measure(&now.o, target)
 		p.hosting = now.o.hosted
@@ -248,7 +322,7 @@ const mostMisses = 16
 // What sends cost is seen when they are simulated. If the best drop that is left costs
 // less, there were too many: half of them are tried then, and in the end none.
 func (p *problem) relieve(now *candidate, target int64, price float64, sends *int) *candidate {
-	limit := math.MaxInt
+	limit, rejected := math.MaxInt, false
 	for misses := 0; misses < mostMisses; {
 		b := p.batch(now, target, price, *sends, limit)
 		if len(b.made) == 0 {
@@ -268,12 +342,12 @@ func (p *problem) relieve(now *candidate, target int64, price float64, sends *in
 			cost := max(next.o.seconds-now.o.seconds-b.cost, price*b.sentBytes, 1e-15)
 			if cost/b.relief > b.other {
 				p.discard(next)
-				*sends = b.sent / 2
+				*sends, rejected = b.sent/2, true
 				continue
 			}
 		}
-		if *sends < math.MaxInt/2 {
-			*sends = max(1, 2**sends)
+		if !rejected {
+			*sends = max(1, min(2**sends, len(p.gaps)))
 		}
 		return next
 	}
@@ -298,7 +372,8 @@ func (p *problem) batch(now *candidate, target int64, price float64, sends, limi
 	x := &p.over
 	x.measure(&now.o, target)
 	p.hosting = now.o.hosted
-	goal := x.total() * (1 - min(share, float64(len(now.s.runs))/shareRuns*share))
+	goal := x.total * (1 - p.share)
+	factor := 1 + tolerance*min(1, p.share/most)
 	d := append(p.next[:0], now.d...)
 	p.next = d
 	q := append(p.queue[:0], p.all...)
@@ -314,11 +389,12 @@ func (p *problem) batch(now *candidate, target int64, price float64, sends, limi
 		was := q[0]
 		q[0] = e
 		if e != was {
-			if sink(q, 0); q[0] != e {
+			if behind := second(q); behind >= 0 && q[behind].ratio()*factor < e.ratio() {
+				sink(q, 0)
 				continue
 			}
 		}
-		if len(b.made) > 0 && x.total() <= goal || len(b.made) >= limit {
+		if len(b.made) > 0 && x.total <= goal || len(b.made) >= limit {
 			if e.to == remade {
 				b.other = e.ratio()
 				break
@@ -358,6 +434,17 @@ func heapify(q []eviction) {
 	for i := len(q)/2 - 1; i >= 0; i-- {
 		sink(q, i)
 	}
+}
+
+// second is the place of the eviction that is next to the first; -1: none.
+func second(q []eviction) int {
+	switch {
+	case len(q) < 2:
+		return -1
+	case len(q) > 2 && q[2].before(q[1]):
+		return 2
+	}
+	return 1
 }
 
 func popHeap(q []eviction) []eviction {
