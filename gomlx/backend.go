@@ -1,0 +1,153 @@
+package gomlx
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gomlx/compute"
+	"github.com/pinion-gpu/pinion/device"
+	_ "github.com/pinion-gpu/pinion/device/all"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/host"
+	"github.com/pinion-gpu/pinion/vram"
+	pkgerrors "github.com/pkg/errors"
+)
+
+// Name is the backend's in configurations of GoMLX: "pinion:host".
+const Name = "pinion"
+
+// What may go wrong with what was there once.
+var (
+	ErrGone      = errors.New("the buffer is gone")       // it was finalized or donated
+	ErrFinalized = errors.New("the backend is finalized") // and with it all buffers
+)
+
+func init() {
+	compute.Register(Name, func(config string) (compute.Backend, error) {
+		b, err := New(config)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	})
+}
+
+// Backend runs GoMLX's graphs as steps of Pinion. It implements [compute.Backend], and
+// is safe for concurrent use.
+type Backend struct {
+	opts      Options
+	device    device.Device
+	executor  step.Executor
+	memory    *step.Memory
+	stream    device.Stream // copies inside the device
+	pool      *vram.Pool
+	finalized atomic.Bool
+}
+
+var _ compute.Backend = (*Backend)(nil)
+
+// New makes a backend by what follows "pinion:" in a configuration; see [ParseConfig] and
+// [Open].
+func New(config string) (*Backend, error) {
+	opts, err := ParseConfig(config)
+	if err != nil {
+		return nil, pkgerrors.WithStack(err)
+	}
+	return Open(opts)
+}
+
+// Open makes a backend. It fails with [device.ErrUnavailable] if the
+// device is not there, and with [device.ErrNotSupported] if no steps run on it.
+func Open(opts Options) (*Backend, error) {
+	if opts.Device == "" {
+		opts.Device = "host"
+	}
+	if opts.Budget < 0 {
+		return nil, pkgerrors.WithStack(fmt.Errorf("%s: %w: a budget of %d bytes", Name, ErrArgument, opts.Budget))
+	}
+	b := &Backend{opts: opts}
+	if err := b.open(); err != nil {
+		return nil, pkgerrors.WithStack(errors.Join(err, b.close()))
+	}
+	return b, nil
+}
+
+func (b *Backend) open() (err error) {
+	if b.device = b.opts.On; b.device == nil {
+		if b.device, err = device.Open(b.opts.Device); err != nil {
+			return err
+		}
+	}
+	if b.executor, err = host.Open(b.device); err != nil {
+		return fmt.Errorf("%s: steps run on \"host\" only, so far: %w", Name, err)
+	}
+	if b.stream, err = b.device.NewStream(); err != nil {
+		return err
+	}
+	if b.pool, err = vram.New(b.device, vram.Options{}); err != nil {
+		return err
+	}
+	b.memory, err = step.OpenMemory(b.device, &allocator{pool: b.pool, blocks: make(map[device.Ptr]vram.Block)})
+	return err
+}
+
+func (b *Backend) close() error {
+	var errs []error
+	if b.memory != nil {
+		errs = append(errs, b.memory.Close())
+	}
+	if b.pool != nil {
+		err := b.pool.Close()
+		if !errors.As(err, new(*vram.LeakError)) { // buffers that GoMLX left to the collector
+			errs = append(errs, err)
+		}
+	}
+	if b.stream != nil {
+		errs = append(errs, b.stream.Close())
+	}
+	if b.executor != nil {
+		errs = append(errs, b.executor.Close())
+	}
+	if b.device != nil && b.opts.On == nil {
+		errs = append(errs, b.device.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Device is where the backend's buffers are and its steps run. A loader that feeds it is
+// made on it. [Backend.Finalize] closes it, unless it is [Options].On.
+func (b *Backend) Device() device.Device { return b.device }
+
+// DeviceDescription implements [compute.Backend].
+func (b *Backend) DeviceDescription(compute.DeviceNum) string {
+	info := b.device.Info()
+	return info.ID + ", " + info.Name
+}
+
+// Name implements [compute.Backend].
+func (b *Backend) Name() string { return Name }
+
+// String implements [compute.Backend].
+func (b *Backend) String() string { return Name }
+
+// Description implements [compute.Backend].
+func (b *Backend) Description() string {
+	return fmt.Sprintf("Pinion (%s)", b.DeviceDescription(0))
+}
+
+// NumDevices implements [compute.Backend].
+func (b *Backend) NumDevices() int { return 1 }
+
+// Builder implements [compute.Backend].
+func (b *Backend) Builder(name string) compute.Builder { return newBuilder(b, name) }
+
+// Finalize implements [compute.Backend]. It waits for what runs, and frees all buffers.
+func (b *Backend) Finalize() {
+	if !b.finalized.Swap(true) {
+		b.close()
+	}
+}
+
+// IsFinalized implements [compute.Backend].
+func (b *Backend) IsFinalized() bool { return b.finalized.Load() }

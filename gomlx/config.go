@@ -1,0 +1,58 @@
+package gomlx
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/units"
+)
+
+// ErrArgument says that a configuration, a shape or an operand cannot be used.
+var ErrArgument = errs.ErrArgument
+
+// Options configure a [Backend].
+type Options struct {
+	// Device names what runs the steps, as device.Open takes it: "host". Default:
+	// "host".
+	Device string
+
+	// On is the device itself, if the program has it open. It stays open when the
+	// backend is finalized. Default: nil, Device is opened.
+	On device.Device
+
+	// Budget is the device memory that a step may take, in bytes. Default: no limit
+	// but the device's.
+	Budget int64
+}
+
+// ParseConfig reads what follows "pinion:" in a configuration of GoMLX: a device, and
+// options behind commas, all of which may be left out.
+//
+//	host
+//	host,budget=512MiB
+//	cuda:0,budget=8GiB
+//
+// It fails with [ErrArgument].
+func ParseConfig(config string) (Options, error) {
+	var opts Options
+	for i, part := range strings.Split(config, ",") {
+		part = strings.TrimSpace(part)
+		name, value, isOption := strings.Cut(part, "=")
+		switch {
+		case part == "" && config == "":
+		case i == 0 && !isOption:
+			opts.Device = part
+		case isOption && name == "budget":
+			n, err := units.ParseBytes(value)
+			if err != nil {
+				return Options{}, fmt.Errorf("gomlx: configuration %q: budget: %w", config, err)
+			}
+			opts.Budget = n
+		default:
+			return Options{}, fmt.Errorf("gomlx: %w: configuration %q: %q is not an option; there is budget=SIZE, such as budget=8GiB", ErrArgument, config, part)
+		}
+	}
+	return opts, nil
+}

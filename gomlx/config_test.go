@@ -1,0 +1,26 @@
+package gomlx
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestParseConfig(t *testing.T) {
+	for config, want := range map[string]Options{
+		"":                    {},
+		"host":                {Device: "host"},
+		"cuda:0":              {Device: "cuda:0"},
+		"cuda:0,budget=8GiB":  {Device: "cuda:0", Budget: 8 << 30},
+		"host:4GiB, budget=1": {Device: "host:4GiB", Budget: 1},
+		"budget=512MiB":       {Budget: 512 << 20},
+	} {
+		if got, err := ParseConfig(config); err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", config, got, err, want)
+		}
+	}
+	for _, config := range []string{"host,", "host,budget", "host,budget=", "host,budget=0", "host,budget=-1", "host,budget=much", "host,speed=fast", "host,cuda:0", ",", "budgets=1GiB"} {
+		if got, err := ParseConfig(config); !errors.Is(err, ErrArgument) {
+			t.Errorf("%q: %+v, %v", config, got, err)
+		}
+	}
+}

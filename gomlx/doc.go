@@ -1,0 +1,32 @@
+// Package gomlx runs models of [GoMLX] on Pinion: it is a backend of GoMLX whose graphs
+// become steps (package step of the module pinion). There is no cgo in it.
+//
+// A program imports it for its effect, and names it where it makes its backend:
+//
+//	import _ "github.com/pinion-gpu/pinion/gomlx"
+//
+//	backend, err := compute.NewWithConfig("pinion:host")
+//
+// or in the environment, GOMLX_BACKEND=pinion:host. [ParseConfig] says what may follow
+// "pinion:": a device, and a budget of memory.
+//
+// # What it can do
+//
+// [Backend.Capabilities] has the list: all operations on numbers and bools that the
+// gradients of a transformer or a convolutional network need. There are no loops,
+// branches and sorts, axes of unknown length, complex numbers, quantized weights, and no
+// more than one device. An operation that is not there fails with
+// compute.ErrNotImplemented.
+//
+// Random bits are those of Philox4x32-10. They are the same on every device, and differ
+// from those of GoMLX's own backend in Go.
+//
+// # Buffers
+//
+// A buffer is device memory from a pool. It is copied when GoMLX reads or writes its
+// elements, and not when a step takes it or returns it: variables stay on the device.
+// [Backend.Wrap] makes a buffer of memory that is there already, such as a batch of a
+// loader.
+//
+// [GoMLX]: https://github.com/gomlx/gomlx
+package gomlx

@@ -1,0 +1,109 @@
+package gomlx
+
+import (
+	"context"
+	stderrors "errors"
+	"fmt"
+	"runtime"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pkg/errors"
+)
+
+// Compile implements [compute.Builder].
+func (b *builder) Compile() (compute.Executable, error) {
+	if !b.main.returned {
+		return nil, errors.WithStack(fmt.Errorf("%s: %w: %q has not returned anything", Name, ErrArgument, b.Name()))
+	}
+	g := b.main.graph
+	donate := make([]bool, len(g.Parameters()))
+	for i := range donate {
+		donate[i] = true // where a caller does not, the result has memory of its own
+	}
+	x, err := step.Compile(g, b.backend.executor, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory})
+	if stderrors.Is(err, step.ErrNotSupported) {
+		err = fmt.Errorf("%w: %w", compute.ErrNotImplemented, err)
+	}
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	e := &executable{backend: b.backend, graph: g, step: x}
+	runtime.AddCleanup(e, func(x *step.Executable) { x.Close() }, x)
+	return e, nil
+}
+
+// executable is a compiled graph. Those that GoMLX does not finalize are closed when they
+// are garbage.
+type executable struct {
+	backend *Backend
+	graph   *step.Graph
+	step    *step.Executable
+}
+
+// Finalize implements [compute.Executable].
+func (x *executable) Finalize() { x.step.Close() }
+
+// Inputs implements [compute.Executable].
+func (x *executable) Inputs() (names []string, inputShapes []shapes.Shape) {
+	for _, p := range x.graph.Parameters() {
+		names = append(names, p.Node().Attr.(*step.Input).Name)
+	}
+	return names, fromShapes(x.graph.Parameters())
+}
+
+// Outputs implements [compute.Executable].
+func (x *executable) Outputs() []shapes.Shape { return fromShapes(x.graph.Outputs()) }
+
+func fromShapes(values []step.Value) []shapes.Shape {
+	list := make([]shapes.Shape, len(values))
+	for i, v := range values {
+		list[i] = fromShape(v.Shape())
+	}
+	return list
+}
+
+// Execute implements [compute.Executable]. It returns when the step is done.
+func (x *executable) Execute(inputs []compute.Buffer, donate []bool, dev compute.DeviceNum) (outputs []compute.Buffer, err error) {
+	if err := onlyDevice(dev); err != nil {
+		return nil, err
+	}
+	params := x.graph.Parameters()
+	if len(inputs) != len(params) || donate != nil && len(donate) != len(inputs) {
+		return nil, errors.WithStack(fmt.Errorf("%s: %w: %q takes %d inputs, not %d", Name, ErrArgument, x.graph.Name(), len(params), len(inputs)))
+	}
+	var used []*buffer
+	defer func() {
+		for _, buf := range used {
+			if doneErr := buf.done(); err == nil {
+				err = doneErr
+			}
+		}
+	}()
+	in := make([]*step.Tensor, len(inputs))
+	given := make([]bool, len(inputs))
+	for i, p := range params {
+		buf, ok := inputs[i].(*buffer)
+		if !ok || buf.backend != x.backend {
+			return nil, errors.WithStack(fmt.Errorf("%s: %w: input %d of %q is no buffer of this backend", Name, ErrArgument, i, x.graph.Name()))
+		}
+		if want := fromShape(p.Shape()); !buf.shape.Equal(want) {
+			return nil, errors.WithStack(fmt.Errorf("%s: %w: input %d of %q has to be %v, not %v", Name, ErrArgument, i, x.graph.Name(), want, buf.shape))
+		}
+		if given[i], err = buf.use(donate != nil && donate[i]); err != nil {
+			return nil, err
+		}
+		used = append(used, buf)
+		in[i] = buf.tensor
+	}
+	out, err := x.step.Run(context.Background(), in, given)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	outputs = make([]compute.Buffer, len(out))
+	for i, t := range out {
+		outputs[i] = x.backend.newBuffer(t)
+	}
+	return outputs, nil
+}

@@ -1,0 +1,26 @@
+module github.com/pinion-gpu/pinion/gomlx
+
+go 1.26.5
+
+require (
+	github.com/gomlx/compute v0.1.3
+	github.com/gomlx/gomlx v0.28.2
+	github.com/pinion-gpu/pinion v0.0.0
+	github.com/pkg/errors v0.9.1
+)
+
+require (
+	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/ebitengine/purego v0.11.3 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
+	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
+	golang.org/x/image v0.47.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	k8s.io/klog/v2 v2.140.0 // indirect
+)
+
+replace github.com/pinion-gpu/pinion => ../

@@ -1,0 +1,130 @@
+// Package tests trains GoMLX's models on Pinion, beside GoMLX's own backend in Go.
+package tests
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train"
+	"github.com/gomlx/gomlx/ml/train/loss"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+	"github.com/gomlx/gomlx/ml/zoo/transformer"
+
+	"github.com/pinion-gpu/pinion/gomlx"
+)
+
+// task is a model and what it is to learn, the same on each backend.
+type task struct {
+	steps  int
+	model  func(scope *model.Scope, x *Node) *Node
+	loss   train.LossFn
+	inputs *tensors.Tensor
+	labels *tensors.Tensor
+}
+
+// losses trains on a backend and returns the loss of each step.
+func (k task) losses(t *testing.T, backend compute.Backend) []float64 {
+	t.Helper()
+	store := model.NewStore()
+	modelFn := func(scope *model.Scope, x *Node) *Node { return k.model(scope.WithInitializer(waves), x) }
+	trainer := train.NewTrainer(backend, store, modelFn, k.loss, optimizer.Adam().LearningRate(0.01).Done(), nil, nil)
+	var all []float64
+	for range k.steps {
+		batch := train.Batch{Inputs: []*tensors.Tensor{clone(t, k.inputs)}, Labels: []*tensors.Tensor{clone(t, k.labels)}}
+		metrics, err := trainer.TrainStep(batch)
+		if err != nil {
+			t.Fatalf("%s: %+v", backend.Name(), err)
+		}
+		all = append(all, float64(tensors.ToScalar[float32](metrics[0])))
+	}
+	return all
+}
+
+func clone(t *testing.T, x *tensors.Tensor) *tensors.Tensor {
+	t.Helper()
+	c, err := x.LocalClone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// waves initialises variables alike on all backends, whose random numbers differ.
+func waves(g *Graph, shape shapes.Shape) *Node {
+	if shape.Rank() == 0 {
+		return Zeros(g, shape)
+	}
+	x := Reshape(IotaFull(g, shapes.Make(dtypes.Float32, shape.Size())), shape.Dimensions...)
+	return ConvertDType(MulScalar(Sin(MulScalar(x, 0.7)), 0.2), shape.DType)
+}
+
+func TestTraining(t *testing.T) {
+	const samples, features, classes = 32, 8, 3
+	x := make([]float32, samples*features)
+	y := make([]int32, samples)
+	for i := range x {
+		x[i] = float32(math.Cos(float64(i*i%101) / 7))
+	}
+	for i := range y {
+		y[i] = int32(i * 7 % classes)
+	}
+	const batch, length, vocabulary = 4, 12, 17
+	tokens := make([]int32, batch*length)
+	next := make([]int32, batch*length)
+	for i := range tokens {
+		tokens[i] = int32(i * i % vocabulary)
+		next[i] = int32((i + 1) * (i + 1) % vocabulary)
+	}
+	for name, k := range map[string]task{
+		"MLP": {
+			steps: 20,
+			model: func(scope *model.Scope, x *Node) *Node {
+				x = Tanh(layers.Dense(scope.In("hidden"), x, true, 16))
+				return layers.Dense(scope.In("out"), x, true, classes)
+			},
+			loss:   loss.SparseCategoricalCrossEntropyLogits,
+			inputs: tensors.FromFlatDataAndDimensions(x, samples, features),
+			labels: tensors.FromFlatDataAndDimensions(y, samples, 1),
+		},
+		"GPT": {
+			steps: 8,
+			model: func(scope *model.Scope, x *Node) *Node {
+				return transformer.New(scope).WithVocabSize(vocabulary).WithEmbedDim(16).WithNumLayers(2).WithNumHeads(2).
+					WithHeadDim(8).WithFFNDim(32).WithMaxPosEmbed(length).WithCausalMask(true).Logits(x, transformer.CallOptions{})
+			},
+			loss:   loss.SparseCategoricalCrossEntropyLogits,
+			inputs: tensors.FromFlatDataAndDimensions(tokens, batch, length),
+			labels: tensors.FromFlatDataAndDimensions(next, batch, length, 1),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reference, err := gobackend.New("")
+			if err != nil {
+				t.Fatal(err)
+			}
+			backend, err := gomlx.New("host")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := k.losses(t, reference), k.losses(t, backend)
+			t.Logf("losses in Go:   %.4f", want)
+			t.Logf("losses, Pinion: %.4f", got)
+			for i := range want {
+				if math.Abs(got[i]-want[i]) > 1e-3*math.Abs(want[i]) {
+					t.Fatalf("step %d: the loss is %g, and %g on GoMLX's own backend", i, got[i], want[i])
+				}
+			}
+			if last := got[len(got)-1]; !(last < 0.9*got[0]) {
+				t.Errorf("the loss was %g and is %g after %d steps", got[0], last, k.steps)
+			}
+		})
+	}
+}
