@@ -112,6 +112,19 @@ def ready(folder, device, output, count=20 if QUICK else 150):
     return rows
 
 
+def cold(device, count=20 if QUICK else 60):
+    """What PyTorch alone takes to cast as many labels after the same pause: code that did not run for so long is slow."""
+    labels, times = torch.zeros(BATCH, dtype=torch.int32, device=device), []
+    for _ in range(count):
+        busy_for(0.02)
+        start = time.perf_counter_ns()
+        labels.long()
+        times.append((time.perf_counter_ns() - start) / 1e3)
+    times.sort()
+    return dict(name="labels of a batch as int64", by="PyTorch alone", unit="us", value=statistics.median(times),
+                min=times[count // 10], max=times[count * 9 // 10])  # fmt: skip
+
+
 def end_of_step(device):
     """A kernel that marks the end of a step in a profile."""
     if device.type == "cuda":
@@ -259,7 +272,7 @@ def main():
         rows += peer.epochs(f"photos to 224-px f32 batches of {BATCH}, decode {decode}", "images/s", ways, EPOCHS)
     if "next" in parts:
         peer.step("next()")
-        rows += ready(folder, device, "dlpack") + ready(folder, device, "torch")
+        rows += [*ready(folder, device, "dlpack"), *ready(folder, device, "torch"), cold(device)]
     if "resnet" in parts and importlib.util.find_spec("torchvision"):
         peer.step("ResNet-50")
         rows += training(folder, device, decodes)
