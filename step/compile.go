@@ -69,8 +69,16 @@ func Compile(g *Graph, exec Executor, o Options) (*Executable, error) {
 	if o.Donate != nil && len(o.Donate) != len(g.params) {
 		return nil, fmt.Errorf("step: graph %q: %w: Donate is for %d of %d parameters", g.name, ErrArgument, len(o.Donate), len(g.params))
 	}
-	opt := optimize(g)
-	x := &Executable{graph: opt, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}}
+	opt, err := fold(optimize(g), exec)
+	if err != nil {
+		return nil, err
+	}
+	return compileFolded(optimize(opt), exec, o)
+}
+
+// compileFolded compiles a graph on which no pass is left to do.
+func compileFolded(g *Graph, exec Executor, o Options) (*Executable, error) {
+	x := &Executable{graph: g, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}}
 	if err := x.compile(o); err != nil {
 		return nil, keepFirst(err, x.Close())
 	}

@@ -584,3 +584,67 @@ func TestBatchNorm(t *testing.T) {
 		}
 	}
 }
+
+// Results do not depend on how many goroutines compute.
+func TestWorkers(t *testing.T) {
+	x := newTester(t)
+	x.begin()
+	s := step.MakeShape(dtype.F32, 300, 7, 90)
+	a, b := x.param(s, x.wild), x.param(s, func(t *tensor, i int) { t.f[i] = float64(float32(x.rng.NormFloat64())) })
+	out := []step.Value{
+		x.must(x.Reduce(step.ReduceSum, b)), x.must(x.Reduce(step.ReduceSum, b, 0)), x.must(x.Reduce(step.ReduceSum, b, 1, 2)), x.must(x.Reduce(step.ReduceSum, b, 0, 1)),
+		x.must(x.Unary(step.Exp, x.must(x.Binary(step.Mul, a, b)))), x.must(x.Transpose(a, 2, 0, 1)),
+		x.must(x.DotGeneral(b, b, step.DotAxes{Contracted: [2][]int{{2}, {2}}, Batch: [2][]int{{1}, {1}}})),
+		x.must(x.ReduceWindow(b, step.Windows{Reduction: step.ReduceSum, Dims: []int{2, 3, 4}})),
+	}
+	testkit.OK(t, x.SetOutputs(out...))
+	run := testkit.Must(step.Compile(x.Graph, x.exec, step.Options{}))(t)
+	defer run.Close()
+	var in []*step.Tensor
+	for _, p := range x.Parameters() {
+		in = append(in, testkit.Must(run.Memory().Put(x.inputs[p].bytes(), p.Shape()))(t))
+	}
+	var want [][]byte
+	old := host.SetWorkers(0)
+	defer host.SetWorkers(old)
+	for _, n := range []int{0, 1, 5} {
+		host.SetWorkers(n)
+		for i, v := range testkit.Must(run.Run(context.Background(), in, nil))(t) {
+			got := make([]byte, v.Shape().Bytes())
+			testkit.OK(t, v.Read(got))
+			testkit.OK(t, v.Free())
+			if n == 0 {
+				want = append(want, got)
+			} else if string(got) != string(want[i]) {
+				t.Errorf("output %d differs with %d goroutines", i, n+1)
+			}
+		}
+	}
+}
+
+func BenchmarkGelu(b *testing.B) {
+	dev, err := device.Open("host")
+	testkit.OK(b, err)
+	defer dev.Close()
+	exec := testkit.Must(host.Open(dev))(b)
+	g := step.NewGraph("gelu")
+	s := step.MakeShape(dtype.F32, 1024, 1024)
+	x := testkit.Must(g.Parameter("x", s))(b)
+	bias := testkit.Must(g.Parameter("bias", step.MakeShape(dtype.F32, 1024)))(b)
+	wide := testkit.Must(g.BroadcastInDim(bias, s.Dims, []int{1}))(b)
+	half := testkit.Must(g.Fill(0.5, step.MakeShape(dtype.F32)))(b)
+	y := testkit.Must(g.Binary(step.Add, x, wide))(b)
+	for range 8 {
+		y = testkit.Must(g.Binary(step.Mul, y, half))(b)
+		y = testkit.Must(g.Binary(step.Add, y, x))(b)
+	}
+	testkit.OK(b, g.SetOutputs(y))
+	run := testkit.Must(step.Compile(g, exec, step.Options{}))(b)
+	defer run.Close()
+	in := []*step.Tensor{testkit.Must(run.Memory().New(s))(b), testkit.Must(run.Memory().New(bias.Shape()))(b)}
+	b.SetBytes(s.Bytes())
+	for b.Loop() {
+		out := testkit.Must(run.Run(context.Background(), in, nil))(b)
+		testkit.OK(b, out[0].Free())
+	}
+}

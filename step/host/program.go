@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -21,6 +22,7 @@ type program struct {
 	code      []instruction
 	stores    []store
 	registers int
+	states    sync.Pool
 }
 
 // register holds a block of computed elements.
@@ -273,57 +275,75 @@ func (l *load) contiguous() bool {
 
 // run runs the program over all elements.
 func (p *program) run(in, out [][]byte) {
-	n := product(p.dims)
-	work := max(len(p.code), 1)
-	blocks := max(grain/block/min(work, grain/block), 1)
-	parallel(n, blocks*block, func(from, to int) { p.part(in, out, from, to) })
+	blocks := max(grain/block/max(len(p.code), 1), 1)
+	parallel(product(p.dims), blocks*block, func(from, to int) {
+		s, _ := p.states.Get().(*state)
+		if s == nil {
+			s = p.newState()
+		}
+		p.part(s, in, out, from, to)
+		p.states.Put(s)
+	})
+}
+
+// state is the registers of a program while it runs on one goroutine.
+type state struct {
+	own      [][]byte // memory, of those that have any
+	now      []register
+	operands [][]register // of each instruction
+}
+
+func (p *program) newState() *state {
+	s := &state{make([][]byte, p.registers), make([]register, p.registers), make([][]register, len(p.code))}
+	for i, c := range p.code {
+		s.operands[i] = make([]register, len(c.from))
+	}
+	return s
+}
+
+// room is a register's own memory.
+func (s *state) room(r int) register {
+	if s.own[r] == nil {
+		s.own[r] = bytesOf(make([]uint64, block))
+	}
+	return s.own[r]
 }
 
 // part runs the program over some of the elements.
-func (p *program) part(in, out [][]byte, from, to int) {
-	size := min(block, to-from)
-	own := make([][]byte, p.registers)
-	registers := make([]register, p.registers)
-	room := func(r int) register {
-		if own[r] == nil {
-			own[r] = bytesOf(make([]uint64, size))
-		}
-		return own[r]
-	}
-	operands := make([][]register, len(p.code))
-	for i, c := range p.code {
-		operands[i] = make([]register, len(c.from))
-	}
+func (p *program) part(s *state, in, out [][]byte, from, to int) {
 	for at := from; at < to; at += block {
 		n := min(block, to-at)
-		for _, l := range p.loads {
+		for i := range p.loads {
+			l := &p.loads[i]
 			switch {
 			case l.direct:
 				size := l.from.Size()
-				registers[l.to] = in[l.input][at*size : (at+n)*size]
+				s.now[l.to] = in[l.input][at*size : (at+n)*size]
 			case l.once && at > from:
 			default:
-				registers[l.to] = room(l.to)
-				l.fill(registers[l.to], in[l.input], at, n)
+				s.now[l.to] = s.room(l.to)
+				l.fill(s.now[l.to], in[l.input], at, n)
 			}
 		}
-		for _, s := range p.stores {
-			if s.direct && !p.loaded(s.from) {
-				size := s.as.Size()
-				registers[s.from] = out[s.output][at*size : (at+n)*size]
+		for _, st := range p.stores {
+			if st.direct && !p.loaded(st.from) {
+				size := st.as.Size()
+				s.now[st.from] = out[st.output][at*size : (at+n)*size]
 			}
 		}
-		for i, c := range p.code {
-			if registers[c.to] == nil {
-				registers[c.to] = room(c.to)
+		for i := range p.code {
+			c := &p.code[i]
+			if s.now[c.to] == nil {
+				s.now[c.to] = s.room(c.to)
 			}
 			for j, r := range c.from {
-				operands[i][j] = registers[r]
+				s.operands[i][j] = s.now[r]
 			}
-			c.run(registers[c.to], operands[i], n, at)
+			c.run(s.now[c.to], s.operands[i], n, at)
 		}
-		for _, s := range p.stores {
-			s.put(out[s.output], registers[s.from], at, n)
+		for i := range p.stores {
+			st := &p.stores[i]
+			st.put(out[st.output], s.now[st.from], at, n)
 		}
 	}
 }

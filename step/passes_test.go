@@ -1,0 +1,169 @@
+package step_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+// compiled is the graph and the tasks that a graph becomes.
+func compiled(t *testing.T, m maker, outputs ...step.Value) (graph string, tasks []string) {
+	t.Helper()
+	testkit.OK(t, m.SetOutputs(outputs...))
+	x := testkit.Must(step.Compile(m.Graph, newExecutor(t), step.Options{}))(t)
+	defer x.Close()
+	for _, task := range x.Tasks() {
+		tasks = append(tasks, task.String())
+	}
+	return x.Graph().String(), tasks
+}
+
+func wantTasks(t *testing.T, graph string, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("tasks %q, want %q\n%s", got, want, graph)
+	}
+}
+
+func TestCommonAndDead(t *testing.T) {
+	m := newMaker(t)
+	x := m.param(f32(4, 4))
+	m.must(m.Unary(step.Log, x)) // nobody reads it
+	dot := func(v step.Value) step.Value {
+		return m.must(m.DotGeneral(v, v, step.DotAxes{Contracted: [2][]int{{1}, {1}}}))
+	}
+	a, b := dot(x), dot(m.must(m.Identity(x)))
+	sum := m.must(m.Binary(step.Add, a, b))
+	graph, tasks := compiled(t, m, sum)
+	wantTasks(t, graph, tasks, "DotGeneral", "Add")
+}
+
+// What lies behind a barrier is computed again.
+func TestBarrier(t *testing.T) {
+	m := newMaker(t)
+	x := m.param(f32(4, 4))
+	behind, err := m.OptimizationBarrier(x)
+	testkit.OK(t, err)
+	a := m.must(m.Reduce(step.ReduceSum, x, 1))
+	b := m.must(m.Reduce(step.ReduceSum, behind[0], 1))
+	later := m.must(m.SchedulingBarrier(b, a))
+	graph, tasks := compiled(t, m, a, later)
+	wantTasks(t, graph, tasks, "ReduceSum", "ReduceSum", "Identity")
+}
+
+func TestFusion(t *testing.T) {
+	m := newMaker(t)
+	x, bias := m.param(f32(8, 16)), m.param(f32(16))
+	wide := m.must(m.BroadcastInDim(bias, []int{8, 16}, []int{1}))
+	y := m.must(m.Unary(step.Tanh, m.must(m.Binary(step.Add, x, wide))))
+	sum := m.must(m.Reduce(step.ReduceSum, y, 1))
+	z := m.must(m.Binary(step.Mul, m.must(m.Unary(step.Neg, y)), wide)) // y has two readers: it is kept
+	graph, tasks := compiled(t, m, z, sum)
+	wantTasks(t, graph, tasks, "BroadcastInDim+Add+Tanh", "ReduceSum", "BroadcastInDim+Neg+Mul")
+}
+
+func TestFolding(t *testing.T) {
+	m := newMaker(t)
+	x := m.param(f32(3))
+	two := m.must(m.Constant(floats(2), f32()))
+	root := m.must(m.Unary(step.Sqrt, m.must(m.Binary(step.Mul, two, two))))
+	steps := m.must(m.Reduce(step.ReduceSum, m.must(m.Iota(f32(10), 0))))
+	y := m.must(m.Binary(step.Mul, x, m.must(m.Binary(step.Add, root, steps))))
+	graph, tasks := compiled(t, m, y)
+	wantTasks(t, graph, tasks, "Mul")
+	if !strings.Contains(graph, "Constant {00003c42} : f32[]") { // 2 + 45
+		t.Errorf("no constant 47:\n%s", graph)
+	}
+}
+
+// Outputs that are parameters, constants, views, or one value twice have memory of
+// their own.
+func TestOutputs(t *testing.T) {
+	m := newMaker(t)
+	x := m.param(f32(2, 3))
+	five := m.must(m.Constant(floats(5), f32()))
+	view := m.must(m.Reshape(x, 6))
+	neg := m.must(m.Unary(step.Neg, x))
+	empty := m.param(f32(0, 3))
+	testkit.OK(t, m.SetOutputs(x, five, view, neg, neg, m.must(m.Reshape(neg, 3, 2)), x, empty, m.must(m.Reduce(step.ReduceSum, empty))))
+	exec := newExecutor(t)
+	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
+	defer run.Close()
+	in := []*step.Tensor{
+		testkit.Must(run.Memory().Put(floats(1, 2, 3, 4, 5, 6), x.Shape()))(t),
+		testkit.Must(run.Memory().Put(nil, empty.Shape()))(t),
+	}
+	out := testkit.Must(run.Run(context.Background(), in, nil))(t)
+	testkit.OK(t, in[0].Free())
+	minus := floats(-1, -2, -3, -4, -5, -6)
+	for i, want := range [][]byte{floats(1, 2, 3, 4, 5, 6), floats(5), floats(1, 2, 3, 4, 5, 6), minus, minus, minus, floats(1, 2, 3, 4, 5, 6), nil, floats(0)} {
+		got := make([]byte, out[i].Shape().Bytes())
+		testkit.OK(t, out[i].Read(got))
+		if string(got) != string(want) {
+			t.Errorf("output %d: %x, want %x", i, got, want)
+		}
+		testkit.OK(t, out[i].Free())
+	}
+}
+
+func TestRunErrors(t *testing.T) {
+	m := newMaker(t)
+	x, y := m.param(f32(3)), m.param(f32(3))
+	exec := newExecutor(t)
+	_, err := step.Compile(m.Graph, exec, step.Options{})
+	testkit.WantError(t, "no outputs", err, step.ErrArgument, "no outputs")
+	testkit.OK(t, m.SetOutputs(m.must(m.Binary(step.Add, x, y))))
+	_, err = step.Compile(m.Graph, exec, step.Options{Donate: []bool{true}})
+	testkit.WantError(t, "donate", err, step.ErrArgument, "1 of 2")
+	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{Donate: []bool{true, false}}))(t)
+	put := func() *step.Tensor { return testkit.Must(run.Memory().Put(floats(1, 2, 3), f32(3)))(t) }
+	a, b := put(), put()
+	ctx := context.Background()
+	do := func(in []*step.Tensor, donate []bool) error {
+		out, err := run.Run(ctx, in, donate)
+		for _, v := range out {
+			testkit.OK(t, v.Free())
+		}
+		return err
+	}
+	wrong := testkit.Must(run.Memory().Put(floats(1), f32(1)))(t)
+	testkit.WantError(t, "few", do([]*step.Tensor{a}, nil), step.ErrArgument, "1 inputs")
+	testkit.WantError(t, "none", do([]*step.Tensor{a, nil}, nil), step.ErrArgument, `"p1" has no tensor`)
+	testkit.WantError(t, "shape", do([]*step.Tensor{a, wrong}, nil), step.ErrArgument, "f32[3]", "f32[1]")
+	testkit.WantError(t, "twice", do([]*step.Tensor{a, a}, []bool{true, false}), step.ErrArgument, "another")
+	other := newExecutor(t)
+	memory := testkit.Must(step.OpenMemory(other.Device(), nil))(t)
+	elsewhere := testkit.Must(memory.Put(floats(1, 2, 3), f32(3)))(t)
+	testkit.WantError(t, "elsewhere", do([]*step.Tensor{a, elsewhere}, nil), step.ErrArgument, "is on")
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = run.Run(canceled, []*step.Tensor{a, b}, nil)
+	testkit.WantError(t, "canceled", err, context.Canceled)
+	testkit.OK(t, do([]*step.Tensor{a, b}, []bool{true, false}))
+	testkit.WantError(t, "donated", do([]*step.Tensor{a, b}, nil), step.ErrArgument, `"p0" was freed or donated`)
+	testkit.WantError(t, "read", a.Read(make([]byte, 12)), step.ErrArgument, "donated")
+	testkit.OK(t, run.Close())
+	testkit.OK(t, run.Close())
+	testkit.WantError(t, "closed", do([]*step.Tensor{b, b}, nil), step.ErrClosed)
+	testkit.WantError(t, "bytes", b.Write(make([]byte, 5)), step.ErrArgument, "5 bytes instead of 12")
+}
+
+// An executor that lacks an operation is found out when the graph is compiled.
+func TestLacking(t *testing.T) {
+	m := newMaker(t)
+	x := m.param(step.MakeShape(dtype.Bool, 3))
+	testkit.OK(t, m.SetOutputs(m.must(m.Reverse(x, 0))))
+	_, err := step.Compile(m.Graph, lacking{newExecutor(t)}, step.Options{})
+	testkit.WantError(t, "lacking", err, step.ErrNotSupported, "Reverse", "bool[3]")
+}
+
+type lacking struct{ step.Executor }
+
+func (lacking) Compile(t *step.Task) (step.Kernel, error) {
+	return nil, fmt.Errorf("%v: %w", t.Nodes[0], step.ErrNotSupported)
+}
