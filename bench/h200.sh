@@ -97,7 +97,7 @@ abi() { # FILE.c
 
 part_check() {
 	local file
-	for file in {device/cuda,internal/nvml,internal/cupti,imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
+	for file in {device/cuda,internal/{nvml,cupti,nvtx},imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
 		abi "$file"
 	done
 	# First what is hardest on a device.

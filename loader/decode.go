@@ -64,11 +64,12 @@ func (n *feeder) decode(d *deviceBuffer, j *read.Job) (t slab.Tail, err error) {
 		if n.decoder == nil || len(j.Indexes) == 0 {
 			return t, nil
 		}
+		mark := probe.Begin(n.uploads, "decode on device")
 		start := time.Now()
 		err := n.decoder.Queue(d.raw, &j.Contents, j.Files, t.Table)
 		end := time.Now()
 		l.counters.deviceDecode.Add(int64(end.Sub(start)))
-		probe.Tell(n.uploads, probe.Span{Name: "decode on device", Start: start, End: end, Batch: j.N + 1, Samples: len(j.Indexes)})
+		mark.End(n.uploads, probe.Span{Name: "decode on device", Start: start, End: end, Batch: j.N + 1, Samples: len(j.Indexes)})
 		if !errors.Is(err, devdecode.ErrRefused) {
 			return t, err
 		}

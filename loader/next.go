@@ -34,7 +34,7 @@ func (l *Loader) next(ctx context.Context) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.waited(l.counters.deviceWait.begin())
+	defer l.waited(l.counters.deviceWait.begin(), probe.Begin(consumer, "wait for a batch"))
 	select {
 	case <-b.complete:
 	default:
@@ -73,7 +73,7 @@ func (l *Loader) deliver(b *Batch) bool {
 // whole epochs. If the given epoch is over, it returns nil without waiting for
 // the next one.
 func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
-	defer l.waited(l.counters.deviceWait.begin())
+	defer l.waited(l.counters.deviceWait.begin(), probe.Begin(consumer, "wait for a batch"))
 	l.leaveEnd()
 	for {
 		if epoch >= 0 && l.over(epoch) {
@@ -112,10 +112,10 @@ func (l *Loader) peek(ctx context.Context, epoch int) (*Batch, error) {
 }
 
 // waited counts the time since start as time spent waiting for a batch.
-func (l *Loader) waited(start time.Time) {
+func (l *Loader) waited(start time.Time, mark probe.Mark) {
 	end := time.Now()
 	l.counters.deviceWait.end(end)
-	probe.Tell(consumer, probe.Span{Name: "wait for a batch", Start: start, End: end})
+	mark.End(consumer, probe.Span{Name: "wait for a batch", Start: start, End: end})
 }
 
 // consumer is the row of a timeline for whoever takes batches.

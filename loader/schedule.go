@@ -42,9 +42,9 @@ func (n *feeder) schedule(from int, spawn func(func())) {
 			over = true
 			return
 		}
-		waits := probe.Now()
+		waits := probe.Begin(row, "wait for a slab")
 		place, ok := receive(l.ctx, n.free)
-		probe.Since(waits, row, probe.Span{Name: "wait for a slab", Batch: b + 1})
+		waits.End(row, probe.Span{Name: "wait for a slab", Batch: b + 1})
 		if !ok {
 			over = true
 			return

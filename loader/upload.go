@@ -31,16 +31,17 @@ func (n *feeder) upload() {
 		if !ok {
 			return
 		}
-		waits := probe.Now()
-		if receive(l.ctx, j.Ready()); l.ctx.Err() != nil {
+		waits := probe.Begin(n.uploads, "wait for samples")
+		receive(l.ctx, j.Ready())
+		waits.End(n.uploads, probe.Span{Name: "wait for samples", Batch: j.N + 1})
+		if l.ctx.Err() != nil {
 			return
 		}
-		probe.Since(waits, n.uploads, probe.Span{Name: "wait for samples", Batch: j.N + 1})
-		queues := probe.Now()
+		queues := probe.Begin(n.uploads, "upload")
 		queueing = j
 		b, err := n.batch(j)
 		queueing = nil
-		probe.Since(queues, n.uploads, probe.Span{Name: "upload", Batch: j.N + 1, Samples: len(j.Indexes)})
+		queues.End(n.uploads, probe.Span{Name: "upload", Batch: j.N + 1, Samples: len(j.Indexes)})
 		if err != nil {
 			b = &Batch{n: j.N, err: err}
 		}
@@ -112,9 +113,9 @@ func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 		n.free <- place{j.Slab, j.Files}
 		return nothing(j), nil
 	}
-	waits := probe.Now()
+	waits := probe.Begin(n.uploads, "wait for a device buffer")
 	d, ok := n.takeBuffer()
-	probe.Since(waits, n.uploads, probe.Span{Name: "wait for a device buffer", Batch: j.N + 1})
+	waits.End(n.uploads, probe.Span{Name: "wait for a device buffer", Batch: j.N + 1})
 	if !ok {
 		return nil, l.ctx.Err()
 	}

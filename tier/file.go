@@ -98,12 +98,13 @@ func (s *Store) fetch(a *Array) bool {
 	s.moves++
 	s.counts.FetchedBytes += a.bytes
 	go func() {
-		began := probe.Now()
+		row := s.row("reads of files")
+		mark := probe.Begin(row, a.name)
 		err := s.allocMemory(a)
 		if err == nil {
 			err = f.store.Read(f.ctx, piece, a.mem.parts)
 		}
-		probe.Since(began, s.row("reads of files"), probe.Span{Name: a.name, Bytes: a.bytes})
+		mark.End(row, probe.Span{Name: a.name, Bytes: a.bytes})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		a.file.reading = false
@@ -147,9 +148,10 @@ func (s *Store) save(a *Array) bool {
 	s.moves++
 	s.counts.SavedBytes += a.bytes
 	go func() {
-		began := probe.Now()
+		row := s.row("writes of files")
+		mark := probe.Begin(row, a.name)
 		err := f.store.Write(f.ctx, piece, parts)
-		probe.Since(began, s.row("writes of files"), probe.Span{Name: a.name, Bytes: a.bytes})
+		mark.End(row, probe.Span{Name: a.name, Bytes: a.bytes})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		a.mem.busy--

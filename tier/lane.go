@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/probe"
@@ -15,10 +14,10 @@ import (
 // move is one copy between the tiers that is under way.
 type move struct {
 	a       *Array
-	version uint64    // of the content that moves
-	began   time.Time // on a timeline
-	from    [][]byte  // host memory, for a fill; nil: zeros, or nothing
-	zero    bool      // a fill of zeros
+	version uint64     // of the content that moves
+	mark    probe.Mark // on a timeline
+	from    [][]byte   // host memory, for a fill; nil: zeros, or nothing
+	zero    bool       // a fill of zeros
 	event   device.Event
 }
 
@@ -80,7 +79,7 @@ func (l *lane) launchAll() {
 		m := l.queue[0]
 		l.queue = l.queue[1:]
 		l.s.mu.Unlock()
-		m.began = probe.Now()
+		m.mark = probe.Begin(l.row, m.a.name)
 		if err := l.launch(m); err != nil {
 			l.done(m, err)
 			continue
@@ -103,7 +102,7 @@ func (l *lane) landAll() {
 // done ends a move.
 func (l *lane) done(m *move, err error) {
 	s := l.s
-	probe.Since(m.began, l.row, probe.Span{Name: m.a.name, Bytes: m.a.bytes})
+	m.mark.End(l.row, probe.Span{Name: m.a.name, Bytes: m.a.bytes})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.event != nil {

@@ -107,12 +107,14 @@ func (s *Store) complete(ctx context.Context, u *use) error {
 	if u.done {
 		return u.err
 	}
+	row := s.row("uses")
+	mark := probe.Begin(row, "wait")
 	began := time.Now()
 	err := s.outwait(ctx, u)
 	s.counts.Waits++
 	waited := time.Since(began)
 	s.counts.WaitTime += waited
-	probe.Tell(s.row("uses"), probe.Span{Name: "wait", Start: began, End: began.Add(waited), Bytes: u.bytes})
+	mark.End(row, probe.Span{Name: "wait", Start: began, End: began.Add(waited), Bytes: u.bytes})
 	if u.done {
 		return u.err
 	}

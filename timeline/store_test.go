@@ -110,7 +110,7 @@ func TestStart(t *testing.T) {
 	if Current() != nil {
 		t.Error("a recording that was stopped is still on")
 	}
-	probe.Tell(probe.Row{}, probe.Span{})
+	probe.Begin(probe.Row{}, "").End(probe.Row{}, probe.Span{})
 	if n := len(r.Spans(0, 10)); n > 0 {
 		t.Errorf("%d spans after the end", n)
 	}

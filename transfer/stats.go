@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/internal/striped"
@@ -119,21 +118,22 @@ func (c *traffic) end(ctx context.Context, n int64, err error) {
 // moving is a copy that has begun.
 type moving struct {
 	*traffic
-	size  int64
-	start time.Time // zero where no timeline is recorded
-	row   probe.Row
-	way   way
+	size int64
+	mark probe.Mark
+	row  probe.Row
+	way  way
 }
 
 // begin counts a copy of so many bytes that begins, and a timeline shows it. Its end
 // has to follow.
 func (e *Engine) begin(d direction, w way, size int64) moving {
-	return moving{e.traffic.begin(d, w), size, probe.Now(), probe.Row{Group: e.group, Name: d.String()}, w}
+	row := probe.Row{Group: e.group, Name: d.String()}
+	return moving{e.traffic.begin(d, w), size, probe.Begin(row, wayNames[w]), row, w}
 }
 
 func (m *moving) end(ctx context.Context, n int64, err error) {
 	m.traffic.end(ctx, n, err)
-	probe.Since(m.start, m.row, probe.Span{Name: wayNames[m.way], Bytes: m.size})
+	m.mark.End(m.row, probe.Span{Name: wayNames[m.way], Bytes: m.size})
 }
 
 // Stats reports what the engine has moved. It may be called at any time.

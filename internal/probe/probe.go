@@ -1,11 +1,15 @@
-// Package probe is where packages tell what takes time in them, for a timeline that
-// may want to know. While nobody listens, telling costs one atomic load.
+// Package probe is where packages tell what takes time in them, for those who may want
+// to know: a timeline of this process ([Listen]), and tools such as Nsight Systems, by
+// ranges of NVTX. While nobody does, telling costs one atomic load.
 package probe
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/nvtx"
 )
 
 // Row says where on a timeline spans belong. Rows of one group and name are one row,
@@ -37,52 +41,85 @@ type Listener interface{ Span(Row, Span) }
 // ErrTaken: somebody listens already.
 var ErrTaken = errors.New("somebody listens already")
 
-type holder struct{ Listener }
+// audience is who hears of spans.
+type audience struct {
+	listener Listener // or nil
+	tool     bool     // by ranges
+}
 
-var listener atomic.Pointer[holder]
+var (
+	present  atomic.Pointer[audience] // nil: nobody
+	changing sync.Mutex
+	tool     = nvtx.Wanted()
+)
+
+func init() { admit(nil) }
+
+// admit makes l the listener; nil: there is none. The caller holds changing.
+func admit(l Listener) {
+	if l == nil && !tool {
+		present.Store(nil)
+		return
+	}
+	present.Store(&audience{l, tool})
+}
 
 // Listen lets l hear of spans, until stop is called. Calls that began before stop may
 // reach l a little later. It fails with [ErrTaken] while somebody else listens.
 func Listen(l Listener) (stop func(), err error) {
-	h := &holder{l}
-	if !listener.CompareAndSwap(nil, h) {
+	changing.Lock()
+	defer changing.Unlock()
+	if a := present.Load(); a != nil && a.listener != nil {
 		return nil, ErrTaken
 	}
-	return func() { listener.CompareAndSwap(h, nil) }, nil
+	admit(l)
+	mine := present.Load()
+	return func() {
+		changing.Lock()
+		defer changing.Unlock()
+		if present.Load() == mine {
+			admit(nil)
+		}
+	}, nil
 }
 
-// On reports whether somebody listens. Who has to read the clock for a span asks first.
-func On() bool { return listener.Load() != nil }
+// Mark is the beginning of a span. The zero Mark is one of which nobody wants to know.
+type Mark struct {
+	start time.Time
+	tool  uint64 // the range that a tool has of it
+}
 
-// Now is the time if somebody listens, and else the zero time, which [Since] takes.
-func Now() (now time.Time) {
-	if On() {
-		now = time.Now()
+// Begin marks the beginning of a span, which has that name in tools, if somebody wants
+// to know. End has to follow, on this goroutine or another.
+func Begin(r Row, name string) (m Mark) {
+	if present.Load() != nil { // inlined
+		m = begin(r, name)
 	}
-	return now
+	return m
 }
 
-// Tell tells of a span, if somebody listens.
-func Tell(r Row, s Span) {
-	if On() { // inlined, so that otherwise not even the span is made
-		tell(r, s)
+func begin(r Row, name string) (m Mark) {
+	if a := present.Load(); a != nil && a.tool {
+		m.tool = nvtx.Start(r.Group + " " + r.Name + ": " + name)
+	}
+	m.start = time.Now()
+	return m
+}
+
+// End tells of the span from m, which Begin gave, until now. Where s has times, those
+// are told.
+func (m Mark) End(r Row, s Span) {
+	if !m.start.IsZero() {
+		m.end(r, s)
 	}
 }
 
-func tell(r Row, s Span) {
-	if h := listener.Load(); h != nil {
-		h.Span(r, s)
+func (m Mark) end(r Row, s Span) {
+	if s.End.IsZero() {
+		s.Start, s.End = m.start, time.Now()
 	}
-}
-
-// Since tells of a span from start, which [Now] gave, until now.
-func Since(start time.Time, r Row, s Span) {
-	if !start.IsZero() {
-		since(start, r, s)
+	nvtx.End(m.tool)
+	if a := present.Load(); a != nil && a.listener != nil {
+		a.listener.Span(r, s)
 	}
-}
-
-func since(start time.Time, r Row, s Span) {
-	s.Start, s.End = start, time.Now()
-	tell(r, s)
 }

@@ -31,10 +31,12 @@ func (r *Reader) Do(j *Job) { r.do(task{j, 0, len(j.Indexes)}) }
 
 // do reads the samples of a task, and returns when it ended.
 func (r *Reader) do(t task) (end time.Time) {
+	mark := probe.Begin(r.row, "samples")
 	start, count := time.Now(), t.to-t.from
 	over := false
 	defer func() {
 		if !over {
+			mark.End(r.row, probe.Span{Name: "samples", Batch: t.job.N + 1})
 			r.left(t)
 		}
 	}()
@@ -42,7 +44,7 @@ func (r *Reader) do(t task) (end time.Time) {
 	r.run(t)
 	over = true
 	end = time.Now()
-	probe.Tell(r.row, probe.Span{
+	mark.End(r.row, probe.Span{
 		Name: "samples", Start: start, End: end, Batch: t.job.N + 1, Samples: count,
 		Stages: probe.Stages{Read: r.timing.Read, Decode: r.timing.Decode, Resize: r.timing.Resize},
 	})
