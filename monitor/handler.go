@@ -29,12 +29,18 @@ import (
 // history of a day is kept in bounded memory until the process ends. A server that
 // shuts down ends the streams of its clients.
 func Handler() http.Handler {
-	return page.New(page.Source{Sample: sample, Metrics: MetricsHandler(), Pools: openPools, Others: others, Devices: openDevices})
+	return page.New(page.Source{Sample: new(sampler).sample, Metrics: MetricsHandler(), Pools: openPools, Others: others, Devices: openDevices})
 }
 
-// sample takes a snapshot for the page, and what was done since the one before.
-func sample(before *page.Sample) *page.Sample {
+// sampler takes samples for the page, one at a time.
+type sampler struct{ recent RecentLoaders }
+
+// sample takes a snapshot, and what was done since the one before.
+func (p *sampler) sample(before *page.Sample) *page.Sample {
 	s := Take()
+	if before == nil {
+		p.recent = RecentLoaders{}
+	}
 	x := &page.Sample{At: s.MeasuredAt, Snapshot: s, Limits: []page.Limit{}}
 	d, rates := s, false
 	if before != nil {
@@ -42,8 +48,8 @@ func sample(before *page.Sample) *page.Sample {
 		rates = d.Seconds > 0
 	}
 	x.Values = d.values(rates)
-	for _, l := range d.Loader {
-		if limit := l.Limit(d.Seconds); rates && limit != "" {
+	for _, l := range p.recent.Add(s) {
+		if limit := l.Limit(l.Seconds); limit != "" {
 			x.Limits = append(x.Limits, page.Limit{Device: l.Device, Limit: limit})
 		}
 	}

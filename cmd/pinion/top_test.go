@@ -30,7 +30,10 @@ func topFolder(t *testing.T) string {
 
 // Nobody uses Pinion: the view says what to do, the document has empty lists.
 func TestTopAlone(t *testing.T) {
-	topFolder(t)
+	folder := topFolder(t)
+	if r := pinion(t, "top"); !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), "PINION_TOP is "+folder+", which is not there") {
+		t.Errorf("nothing is said of a folder that is not there:\n%s", r.stdout)
+	}
 	for _, args := range [][]string{{"top"}, {"top", "--once", "--interval", "100ms"}} { // standard output is no terminal
 		r := pinion(t, args...)
 		if r.code != exitDone || !strings.Contains(r.stdout, "No process") || !strings.Contains(r.stdout, "pinion feed") || strings.Contains(r.stdout, "\x1b") {

@@ -64,7 +64,7 @@ class watch:
 
     While somebody looks at the dashboard (see serve), PyTorch's segments and blocks are read too, for the allocation map and
     the top holders; that takes at most a twentieth of the time. Who allocated them is known from
-    torch.cuda.memory._record_memory_history(max_entries=0, stacks="python") on.
+    torch.cuda.memory._record_memory_history("state", stacks="python") on.
     """
 
     def __init__(self, interval: float = 1.0) -> None:

@@ -58,7 +58,7 @@ const readWithin = 10 * time.Second
 // streams are those of events, which a server that shuts down would wait for.
 type streams struct {
 	mu      sync.Mutex
-	servers map[*http.Server]chan struct{} // closed when it shuts down
+	servers map[*http.Server]chan struct{} // closed when it shuts down, and kept: requests under way may come later
 }
 
 // shutdown returns a channel that is closed when the server of r shuts down.
@@ -76,14 +76,7 @@ func (s *streams) shutdown(r *http.Request) <-chan struct{} {
 			s.servers = map[*http.Server]chan struct{}{}
 		}
 		s.servers[server] = down
-		server.RegisterOnShutdown(func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.servers[server] == down {
-				delete(s.servers, server)
-				close(down)
-			}
-		})
+		server.RegisterOnShutdown(sync.OnceFunc(func() { close(down) }))
 	}
 	return down
 }

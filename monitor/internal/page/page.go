@@ -138,7 +138,7 @@ func New(source Source) http.Handler {
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, "index.html") })
 	mux.HandleFunc("/{file}", func(w http.ResponseWriter, r *http.Request) { s.asset(w, r, r.PathValue("file")) })
 	mux.HandleFunc("/api/snapshot", document(s.snapshot))
-	mux.HandleFunc("/api/history", document(s.history))
+	mux.HandleFunc("/api/history", s.history)
 	mux.HandleFunc("/api/events", s.events)
 	mux.HandleFunc("/api/memory", document(s.memory))
 	mux.HandleFunc("/api/blocks", document(s.blocks))
@@ -148,7 +148,7 @@ func New(source Source) http.Handler {
 	if source.Metrics != nil {
 		mux.Handle("/metrics", source.Metrics)
 	}
-	return guard(mux)
+	return s.guard(mux)
 }
 
 // policy allows what the page has, from where it came, and nothing else.
@@ -158,7 +158,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 const answerWithin = 30 * time.Second
 
 // guard lets through what may read this page, and reads.
-func guard(next http.Handler) http.Handler {
+func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -179,6 +179,7 @@ func guard(next http.Handler) http.Handler {
 			http.Error(w, "Other sites may not read this.", http.StatusForbidden)
 			return
 		}
+		s.streams.shutdown(r)                                                            // from now on it is known
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin)) // where there are deadlines
 		next.ServeHTTP(w, r)
 	})
@@ -242,11 +243,17 @@ func (s *server) snapshot(r *http.Request) (any, error) {
 	return now.Snapshot, nil
 }
 
-func (s *server) history(r *http.Request) (any, error) {
-	if _, err := parse(r); err != nil {
-		return nil, err
+func (s *server) history(w http.ResponseWriter, r *http.Request) {
+	_, err := parse(r)
+	var text []byte
+	if err == nil {
+		text, err = s.samples.past(r.Context())
 	}
-	return s.samples.past(), nil
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	send(w, text)
 }
 
 // document serves as JSON what make makes for a request.
@@ -262,8 +269,15 @@ func document(make func(*http.Request) (any, error)) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(text, '\n')) // who asked is gone
+		send(w, text)
+	}
+}
+
+// send answers with JSON.
+func send(w http.ResponseWriter, text []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(text); err == nil { // else who asked is gone
+		_, _ = w.Write([]byte("\n"))
 	}
 }
 

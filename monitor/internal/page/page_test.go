@@ -397,6 +397,45 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// A request that comes when the server shuts down already does not hold it up.
+func TestLateStream(t *testing.T) {
+	var s streams
+	server := new(http.Server)
+	r := httptest.NewRequest("GET", "/api/events", nil)
+	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server))
+	select {
+	case <-s.shutdown(r):
+		t.Fatal("it is shut down before it is")
+	default:
+	}
+	testkit.OK(t, server.Shutdown(ctx))
+	testkit.Receive(t, "the end, for who was there", s.shutdown(r))
+	testkit.Receive(t, "the end, for who comes later", s.shutdown(r))
+}
+
+// The history is made once for all who ask between two samples, and no longer kept when
+// nobody watches.
+func TestHistoryIsShared(t *testing.T) {
+	s := newSampler(fake())
+	s.interval = time.Hour // one sample
+	w, err := s.watch()
+	testkit.OK(t, err)
+	testkit.Receive(t, "a sample", w.messages)
+	a, err := s.past(ctx)
+	testkit.OK(t, err)
+	b, err := s.past(ctx)
+	testkit.OK(t, err)
+	if &a[0] != &b[0] || !json.Valid(a) {
+		t.Errorf("%s, and then %s", a, b)
+	}
+	s.leave(w)
+	c, err := s.past(ctx)
+	testkit.OK(t, err)
+	if &a[0] == &c[0] || string(a) != string(c) || s.text != nil {
+		t.Errorf("%s, and then %s", a, c)
+	}
+}
+
 // Where a pool or a driver hangs, who watches is told, and gets samples when it is over.
 func TestHang(t *testing.T) {
 	c := call[int]{}

@@ -30,6 +30,9 @@ type sampler struct {
 	watchers map[*watcher]struct{}
 	stop     context.CancelFunc // ends the goroutines that take samples and look for leaks
 	latest   message
+
+	history call[[]byte] // as JSON
+	text    []byte       // the latest answer; nil: there was a sample since, or nobody watches
 }
 
 // watcher is who is told of samples. It has room for one message: who is slow misses
@@ -64,6 +67,7 @@ func newSampler(source Source) *sampler {
 		s.mu.Unlock()
 		return source.Sample(before)
 	}
+	s.history.do = s.pack
 	return s
 }
 
@@ -94,7 +98,7 @@ func (s *sampler) leave(w *watcher) {
 	delete(s.watchers, w)
 	if len(s.watchers) == 0 {
 		s.stop()
-		s.stop = nil
+		s.stop, s.text = nil, nil
 	}
 }
 
@@ -134,6 +138,7 @@ func (s *sampler) tell(ctx context.Context, sample *Sample, err error, devices [
 	if m.kind == "sample" && (s.before == nil || sample.At.After(s.before.At)) {
 		s.before = sample
 		s.kept.add(sample.At, sample.Values)
+		s.text = nil
 	}
 	s.latest = m
 	for w := range s.watchers {
@@ -145,9 +150,24 @@ func (s *sampler) tell(ctx context.Context, sample *Sample, err error, devices [
 	}
 }
 
-// past is what the history has.
-func (s *sampler) past() historyDocument {
+// past is what the history has, as JSON. It may be some MB: all who ask between two
+// samples get one text.
+func (s *sampler) past(ctx context.Context) ([]byte, error) { return s.history.get(ctx, patience) }
+
+func (s *sampler) pack() []byte {
+	s.mu.Lock()
+	text, before := s.text, s.before
+	if text != nil {
+		s.mu.Unlock()
+		return text
+	}
+	d := s.kept.document()
+	s.mu.Unlock()
+	text, _ = json.Marshal(d) // of numbers that are finite
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kept.document()
+	if s.stop != nil && s.before == before {
+		s.text = text
+	}
+	return text
 }

@@ -85,7 +85,9 @@ func TestWatchBesideStuckPool(t *testing.T) {
 	testkit.OK(t, testkit.Within(t, "watching", func() error {
 		w, err := s.watch()
 		if err == nil {
-			s.past()
+			if _, err := s.past(ctx); err != nil {
+				return err
+			}
 			testkit.Receive(t, "a message", w.messages)
 			s.leave(w)
 		}

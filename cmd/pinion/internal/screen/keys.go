@@ -9,6 +9,7 @@ type Key rune
 const (
 	Unknown Key = -1 - iota
 	Interrupt
+	Suspend
 	Escape
 	Up
 	Down
@@ -66,6 +67,8 @@ func plain(c byte) Key {
 	switch {
 	case c == 3:
 		return Interrupt
+	case c == 26:
+		return Suspend
 	case c < ' ' || c > '~':
 		return Unknown
 	}

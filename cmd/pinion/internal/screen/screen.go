@@ -32,6 +32,8 @@ type Screen struct {
 	resize chan struct{}
 	last   string // what is shown
 
+	give    func() error // the terminal back as it was
+	take    func() error // it over
 	restore func()
 	cancel  context.CancelFunc
 	readers sync.WaitGroup
@@ -48,22 +50,32 @@ func Open(ctx context.Context, in, out *os.File) (*Screen, error) {
 	if !Usable(in, out) {
 		return nil, ErrNoTerminal
 	}
-	before, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Screen{out: out, keys: make(chan Key), resize: make(chan struct{}, 1), cancel: cancel}
+	var before *term.State
+	s.take = func() (err error) {
+		if before, err = term.MakeRaw(int(in.Fd())); err != nil {
+			return err
+		}
+		if _, err = io.WriteString(out, enter); err != nil {
+			return errors.Join(err, s.give())
+		}
+		s.Redraw()
+		return nil
+	}
+	s.give = func() error {
+		_, err := io.WriteString(out, leave)
+		return errors.Join(err, term.Restore(int(in.Fd()), before))
+	}
+	if err := s.take(); err != nil {
+		cancel()
+		return nil, err
+	}
 	forget := notifyResize(s.resize)
 	s.restore = sync.OnceFunc(func() {
 		forget()
-		_, _ = io.WriteString(out, leave)
-		_ = term.Restore(int(in.Fd()), before)
+		_ = s.give() // who asked is leaving
 	})
-	if _, err := io.WriteString(out, enter); err != nil {
-		s.Close()
-		return nil, err
-	}
 	s.readers.Go(func() { s.read(ctx, cli.ReaderUntil(ctx, in)) })
 	return s, nil
 }
@@ -73,6 +85,20 @@ func (s *Screen) Close() {
 	s.restore()
 	s.cancel()
 	s.readers.Wait()
+}
+
+// Suspend gives the terminal back, stops this process, as Ctrl-Z does with others, and
+// takes the terminal over again when it goes on. Where the system has no such thing it
+// does nothing.
+func (s *Screen) Suspend() error {
+	if !canStop {
+		return nil
+	}
+	if err := s.give(); err != nil {
+		return err
+	}
+	stop()
+	return s.take()
 }
 
 // Size is that of the terminal, in columns and lines.

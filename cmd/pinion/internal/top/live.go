@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,10 @@ import (
 
 // NewView makes the view of a machine and a user.
 func NewView(every time.Duration) *View {
-	v := &View{Every: every}
+	v := &View{Every: every, Folder: os.Getenv("PINION_TOP")}
+	if !filepath.IsAbs(v.Folder) { // off, or what cannot be, which a look tells
+		v.Folder = ""
+	}
 	v.Host, _ = os.Hostname()
 	if u, err := user.Current(); err == nil {
 		v.User = u.Username
@@ -72,7 +76,11 @@ func Live(ctx context.Context, s *screen.Screen, o Options) error {
 			if !ok { // the terminal is gone
 				return ctx.Err()
 			}
-			if !v.press(k, height) {
+			if k == screen.Suspend {
+				if err := s.Suspend(); err != nil {
+					return err
+				}
+			} else if !v.press(k, height) {
 				return nil
 			}
 		case err := <-failed:

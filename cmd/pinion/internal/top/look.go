@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -68,9 +69,11 @@ type Link struct {
 	GBPerS    float64 `json:"gb_per_s"`
 }
 
-// Loader is what the loaders of a device do.
+// Loader is what the loaders of a device do. Its figures are about Seconds: where
+// samples take long, more than pass between two looks.
 type Loader struct {
 	Device             string  `json:"device"`
+	Seconds            float64 `json:"seconds"`
 	SamplesPerS        float64 `json:"samples_per_s"`
 	H2DGBPerS          float64 `json:"h2d_gb_per_s"`
 	DeviceWaitFraction float64 `json:"device_wait_fraction"`
@@ -99,6 +102,7 @@ type Looker struct {
 type memory struct {
 	snapshot *monitor.Snapshot
 	cpu      time.Duration
+	recent   *monitor.RecentLoaders
 }
 
 // NewLooker makes a Looker.
@@ -192,11 +196,15 @@ func (l *Looker) describe(p local.Process, s monitor.Snapshot, err error, second
 	case err != nil:
 		out.SnapshotReason = err.Error()
 	default:
-		out.Snapshot, now.snapshot = &s, &s
+		out.Snapshot, now.snapshot, now.recent = &s, &s, before.recent
+		if now.recent == nil {
+			now.recent = new(monitor.RecentLoaders)
+		}
+		recent := now.recent.Add(s)
 		if before.snapshot != nil && s.MeasuredAt.After(before.snapshot.MeasuredAt) {
 			d := s.Since(*before.snapshot)
 			out.delta = &d
-			out.Links, out.Loaders = links(d), loaders(d)
+			out.Links, out.Loaders = links(d), loaders(recent)
 		}
 	}
 	return out, now
@@ -216,31 +224,39 @@ func links(d monitor.Snapshot) []Link {
 	return list
 }
 
-func loaders(d monitor.Snapshot) []Loader {
+func loaders(recent []monitor.RecentLoader) []Loader {
 	list := []Loader{}
-	for _, x := range d.Loader {
+	for _, x := range recent {
 		if x.Loaders == 0 {
 			continue
 		}
 		if x.Batches == 0 && x.Ready == 0 && x.Reading > 0 {
-			x.DeviceWaitSeconds = d.Seconds // a wait is counted when it ends
+			x.DeviceWaitSeconds = x.Seconds // a wait is counted when it ends
 		}
 		l := Loader{
-			Device: x.Device, SamplesPerS: float64(x.Samples) / d.Seconds, H2DGBPerS: float64(x.H2DBytes) / d.Seconds / 1e9,
-			DeviceWaitFraction: min(1, x.DeviceWaitSeconds/d.Seconds), Limit: x.Limit(d.Seconds), Stages: []Stage{},
+			Device: x.Device, Seconds: x.Seconds, SamplesPerS: float64(x.Samples) / x.Seconds, H2DGBPerS: float64(x.H2DBytes) / x.Seconds / 1e9,
+			DeviceWaitFraction: min(1, finite(x.DeviceWaitSeconds/x.Seconds)), Limit: x.Limit(x.Seconds), Stages: []Stage{},
 		}
 		for _, g := range x.Stages {
 			n := x.Workers
 			if g.Where == "device" {
 				n = x.Devices
 			}
-			// A stage's time is counted when it ends, so that one second may get
-			// that of two.
-			l.Stages = append(l.Stages, Stage{g.Stage, g.Where, g.Seconds, min(1, g.Seconds/(d.Seconds*float64(max(n, 1))))})
+			// A stage's time is counted when it ends, which may be more than the
+			// time that it is about.
+			l.Stages = append(l.Stages, Stage{g.Stage, g.Where, finite(g.Seconds), min(1, finite(g.Seconds/(x.Seconds*float64(max(n, 1)))))})
 		}
 		list = append(list, l)
 	}
 	return list
+}
+
+// finite is v, or 0 for what is no number: a process may tell anything.
+func finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
 }
 
 // deviceBytes is the device memory that a process has. Where it has pools, those of

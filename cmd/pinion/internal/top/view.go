@@ -2,7 +2,10 @@ package top
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +35,7 @@ type View struct {
 	Look   Look
 	Host   string // name of the machine
 	User   string
+	Folder string // that PINION_TOP names for the sockets of processes; "" if it names none
 	Every  time.Duration
 	Order  Order
 	Paused bool
@@ -165,6 +169,14 @@ func (v *View) nobody(p *page) {
 	p.sentence(Plain, 2, "Python", "pinion.DataLoader, pinion.Collate, …")
 	p.sentence(Plain, 2, "Go", "stop, err := local.Offer(ctx, local.Options{})")
 	p.add(Plain, "")
+	if v.Folder != "" {
+		there := ""
+		if _, err := os.Stat(v.Folder); errors.Is(err, fs.ErrNotExist) {
+			there = ", which is not there"
+		}
+		p.words(Warning, 0, "PINION_TOP is "+clean(v.Folder)+there+": only processes that have the same PINION_TOP are shown.")
+		p.add(Plain, "")
+	}
 	p.words(Faint, 0, "Processes of other users are not shown, and none that was started with PINION_TOP=off. Try it: run \"pinion feed --epochs 100\" in another terminal.")
 }
 

@@ -1,8 +1,10 @@
 package top
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -60,7 +62,7 @@ func busy() Look {
 	looker.before = map[string]memory{}
 	training := Process{PID: 4711, Command: "/usr/bin/python3 train.py --epochs 90", CPURatio: known(7.61), ResidentBytes: 12 * gib, Snapshot: &now}
 	d := now.Since(before)
-	training.delta, training.Links, training.Loaders = &d, links(d), loaders(d)
+	training.delta, training.Links, training.Loaders = &d, links(d), loaders(all(d))
 	training.Snapshot.Foreign = before.Foreign
 
 	first := before
@@ -219,19 +221,19 @@ func TestSummary(t *testing.T) {
 func TestLongBatch(t *testing.T) {
 	d := monitor.Snapshot{Seconds: 1, Loader: []monitor.Loader{{Loaders: 1, Devices: 1, Workers: 2, Reading: 3,
 		Stages: []monitor.Stage{{Stage: "decode", Where: "worker", Seconds: 1.9}}}}}
-	l := loaders(d)[0]
+	l := loaders(all(d))[0]
 	if l.Limit != "decode" || l.DeviceWaitFraction != 1 || l.Stages[0].BusyFraction != 0.95 {
 		t.Errorf("%+v", l)
 	}
 	for range 2 {
 		d.Loader[0].Ready = 1 // the program does not ask
-		if l := loaders(d)[0]; l.Limit != "device" || l.DeviceWaitFraction != 0 {
+		if l := loaders(all(d))[0]; l.Limit != "device" || l.DeviceWaitFraction != 0 {
 			t.Errorf("%+v", l)
 		}
 		d.Loader[0].Stages = nil // nor do the workers do anything, then
 	}
 	d.Loader[0].Ready, d.Loader[0].Reading = 0, 0
-	if l := loaders(d)[0]; l.Limit != "" {
+	if l := loaders(all(d))[0]; l.Limit != "" {
 		t.Errorf("%+v", l)
 	}
 }
@@ -268,4 +270,22 @@ func TestNoteGoes(t *testing.T) {
 	if v.Note != "" {
 		t.Errorf("%q stays", v.Note)
 	}
+}
+
+// all is what loaders did during the time that d is about.
+func all(d monitor.Snapshot) (list []monitor.RecentLoader) {
+	for _, l := range d.Loader {
+		list = append(list, monitor.RecentLoader{Loader: l, Seconds: d.Seconds})
+	}
+	return list
+}
+
+// What a process tells may be absurd; a document can be written all the same.
+func TestAbsurd(t *testing.T) {
+	huge := []monitor.RecentLoader{{Seconds: 1e-9, Loader: monitor.Loader{
+		Device: "x", Loaders: 1, Workers: 1, Samples: math.MaxInt64, H2DBytes: math.MinInt64, Batches: 1, DeviceWaitSeconds: math.Inf(1),
+		Stages: []monitor.Stage{{Stage: "read", Where: "worker", Seconds: math.Inf(1)}, {Stage: "idle", Where: "worker", Seconds: math.Inf(-1)}, {Stage: "h2d", Where: "device", Seconds: math.MaxFloat64}},
+	}}}
+	_, err := json.Marshal(loaders(huge))
+	testkit.OK(t, err)
 }

@@ -75,7 +75,7 @@ export class Chart {
     this.plot = new uPlot({
       width: this.box.clientWidth || 400,
       height: this.height(),
-      padding: [10, 26, 0, 0],
+      padding: [10, 36, 0, 0], // half of a time on the right
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: 'pinion' } },
       scales: { x: { range: () => [this.from, this.to] }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package screen
+
+const canStop = false
+
+func stop() {}
