@@ -75,9 +75,11 @@ func Open(opts Options) (*Backend, error) {
 
 func (b *Backend) open() (err error) {
 	if b.device = b.opts.On; b.device == nil {
-		if b.device, err = device.Open(b.opts.Device); err != nil {
+		dev, err := device.Open(b.opts.Device)
+		if err != nil {
 			return err
 		}
+		b.device = dev
 	}
 	if b.executor, err = host.Open(b.device); err != nil {
 		return fmt.Errorf("%s: steps run on \"host\" only, so far: %w", Name, err)

@@ -12,6 +12,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/layers/activation"
+	"github.com/gomlx/gomlx/ml/layers/norm"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/loss"
@@ -83,6 +85,11 @@ func TestTraining(t *testing.T) {
 		tokens[i] = int32(i * i % vocabulary)
 		next[i] = int32((i + 1) * (i + 1) % vocabulary)
 	}
+	const images, side = 8, 8
+	pixels := make([]float32, images*side*side*3)
+	for i := range pixels {
+		pixels[i] = float32(math.Sin(float64(i*i%257) / 5))
+	}
 	for name, k := range map[string]task{
 		"MLP": {
 			steps: 20,
@@ -93,6 +100,23 @@ func TestTraining(t *testing.T) {
 			loss:   loss.SparseCategoricalCrossEntropyLogits,
 			inputs: tensors.FromFlatDataAndDimensions(x, samples, features),
 			labels: tensors.FromFlatDataAndDimensions(y, samples, 1),
+		},
+		"CNN": { // with a residual block, normalised batches and pooling
+			steps: 10,
+			model: func(scope *model.Scope, x *Node) *Node {
+				x = layers.Convolution(scope.In("stem"), x).Channels(8).KernelSize(3).PadSame().Done()
+				y := norm.BatchNorm(scope.In("norm"), x, -1).UseBackendInference(false).Done()
+				y = activation.Relu(y)
+				y = layers.Convolution(scope.In("conv"), y).Channels(8).KernelSize(3).PadSame().Done()
+				x = MaxPool(Add(x, y)).Window(2).Done()
+				x = layers.Convolution(scope.In("down"), x).Channels(16).KernelSize(3).Strides(2).PadSame().Done()
+				x = activation.Relu(x)
+				x = ReduceMean(x, 1, 2)
+				return layers.Dense(scope.In("out"), x, true, classes)
+			},
+			loss:   loss.SparseCategoricalCrossEntropyLogits,
+			inputs: tensors.FromFlatDataAndDimensions(pixels, images, side, side, 3),
+			labels: tensors.FromFlatDataAndDimensions(y[:images], images, 1),
 		},
 		"GPT": {
 			steps: 8,
