@@ -430,6 +430,25 @@ def test_graphs_are_no_cycles(fake, arguments):
         gc.enable()
 
 
+def test_graph_that_is_dropped_while_a_cuda_graph_is_captured(fake, model, monkeypatch):
+    """No stream may wait then for what is not captured; the memory of copies stays until the capture is over."""
+    for backward in (False, True):
+        offload = pinion.torch.offload(min_bytes=256, window_bytes=1 << 30)
+        with offload:
+            loss = model(torch.randn(4, 6, 16, requires_grad=True))
+        if backward:
+            loss.backward(retain_graph=True)
+        with monkeypatch.context() as capture:
+            capture.setattr(fake, "has", lambda device: False)
+            capture.setattr(fake, "wait", None)
+            del loss
+            gc.collect()
+            assert offload._parked and offload._buffers.used == 0
+        with offload:
+            pass
+        assert not offload._parked
+
+
 def test_part_of_a_graph(fake):
     """What was fetched ahead and is not wanted goes back."""
     offload = pinion.torch.offload(min_bytes=0, window_bytes=1 << 20)

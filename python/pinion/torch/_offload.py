@@ -345,14 +345,14 @@ class _Step:
         while self.flights and (self.flights[0].source is None or (self.flying > self.owner.window_bytes and len(self.flights) > 1)):
             self._land(self.flights.popleft(), stream)
 
-    def _land(self, flight: _Flight, stream: Any = None) -> None:
+    def _land(self, flight: _Flight, stream: Any = None, waits: bool = True) -> None:
         """Makes the stream that computes wait for a copy out: behind that, it may use the memory for something else."""
         source, flight.source = flight.source, None  # before anything else: a garbage collection may forget it meanwhile
         if source is None:  # nobody saves it any more
             return
         if stream is not None:
             self._wait(stream, flight.event)
-        if stream != flight.stream:
+        if waits and stream != flight.stream:
             self.seam.wait(flight.stream, flight.event)
         if flight.due is None:
             self.flying -= source.numel()
@@ -372,7 +372,7 @@ class _Step:
     def land_planned(self) -> None:
         """Forward is over: what the plan sent is gone, whatever the step was like."""
         with self.lock:
-            if self.planned and self.device is not None:
+            if self.planned and self.device is not None and self.seam.has(self.device):
                 self._land_some(len(self.sizes) + self.plan.count, self.seam.current(self.device))
 
     def land_all(self) -> None:
@@ -483,10 +483,16 @@ class _Step:
     def forget(self, saved: _Saved) -> None:
         """A storage that nobody saves any more."""
         with self.lock:
+            capturing = (saved.flight is not None or saved.fetch is not None) and not self.seam.has(saved.device)
             if saved.flight is not None:
-                self._land(saved.flight)
+                if capturing and saved.flight.source is not None:
+                    self.owner._parked.append((saved.flight.stream, saved.flight.event, saved.flight.source))
+                self._land(saved.flight, waits=not capturing)
             if saved.fetch is not None:
-                self.seam.wait(*saved.fetch)
+                if capturing:
+                    self.owner._parked.append((*saved.fetch, saved.here))
+                else:
+                    self.seam.wait(*saved.fetch)
                 self._arrive(saved)
             if saved.buffer is not None:
                 self.owner._buffers.give(saved.buffer, saved.device)
@@ -586,8 +592,8 @@ class offload:  # noqa: N801: as torch.no_grad
 
     torch.utils.checkpoint within the context saves the inputs of its blocks here. Other contexts of saved tensors inside
     have their own way. Memory is recycled: after the first steps nothing is pinned any more. While a CUDA graph is
-    captured nothing leaves. Only one device is measured, the first: with hide, activations of others stay. One object is
-    for one thread.
+    captured nothing leaves, and memory that was on its way stays until the context is entered again. Only one device is
+    measured, the first: with hide, activations of others stay. One object is for one thread.
     """
 
     def __init__(
@@ -619,11 +625,18 @@ class offload:  # noqa: N801: as torch.no_grad
         self._search: _policy.Search | None = None  # since a step was measured
         self._idle: set[int] = set()
         self._steps = 0
+        self._parked: list[tuple[Any, Any, Any]] = []  # streams that will wait for events, and the memory that keeps until then
         self._open: list[tuple[_Step, Any]] = []
         self._last: collections.deque[_Step] = collections.deque(maxlen=2)
 
     def __enter__(self) -> offload:
         with self._lock:
+            parked, self._parked = self._parked, []
+            for stream, event, memory in parked:
+                if self._seam.has(memory.device):
+                    self._seam.wait(stream, event)
+                else:  # a graph is still being captured
+                    self._parked.append((stream, event, memory))
             if self._last:
                 self._learn(self._last[-1])
             search = self._search
