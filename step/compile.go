@@ -3,7 +3,6 @@ package step
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -43,6 +42,8 @@ type Options struct {
 
 // memoryAlign is what buffers begin at multiples of.
 const memoryAlign = 256
+
+func alignedBytes(s Shape) int64 { return (s.Bytes() + memoryAlign - 1) / memoryAlign * memoryAlign }
 
 // buffer is memory that a value has, with all views of it.
 type buffer struct {
@@ -101,6 +102,7 @@ func (x *Executable) compile(o Options) error {
 		}
 		x.units = append(x.units, u)
 	}
+	x.delayUpdates(o.Donate)
 	p, err := plan.Make(x.planGraph(o), plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, HostBytes: o.HostBytes, Align: memoryAlign})
 	if err != nil {
 		return fmt.Errorf("step: graph %q: %w", x.graph.name, err)
@@ -136,6 +138,42 @@ func (x *Executable) makeBuffers() map[Value]int {
 	return at
 }
 
+// delayUpdates moves tasks that make a result of a donated parameter behind the last one
+// that reads that, so that the result can lie in its memory.
+func (x *Executable) delayUpdates(donate []bool) {
+	lastRead := make([]int, len(x.buffers))
+	for i, u := range x.units {
+		for _, b := range u.in {
+			lastRead[b] = i
+		}
+	}
+	behind := make([][]unit, len(x.units))
+	var order []unit
+	for i, u := range x.units {
+		to := i
+		for j, b := range u.out {
+			out := &x.buffers[b]
+			if out.out < 0 || lastRead[b] > 0 { // others read it
+				to = i
+				break
+			}
+			for _, from := range u.in {
+				p := x.buffers[from].param
+				if p >= 0 && donate != nil && donate[p] && alignedBytes(x.buffers[from].value.Shape()) == alignedBytes(out.value.Shape()) && u.mayOverwrite(j, from) {
+					to = max(to, lastRead[from])
+				}
+			}
+		}
+		if to > i {
+			behind[to] = append(behind[to], u)
+		} else {
+			order = append(order, u)
+		}
+		order = append(order, behind[i]...)
+	}
+	x.units = order
+}
+
 // planGraph describes the units to the planner: values are buffers.
 func (x *Executable) planGraph(o Options) plan.Graph {
 	var g plan.Graph
@@ -143,7 +181,7 @@ func (x *Executable) planGraph(o Options) plan.Graph {
 		constant := b.value.node.Op == Constant
 		g.Values = append(g.Values, plan.Value{
 			Name:     b.value.node.Op.String() + " " + b.value.String(),
-			Bytes:    (b.value.Shape().Bytes() + memoryAlign - 1) / memoryAlign * memoryAlign,
+			Bytes:    alignedBytes(b.value.Shape()),
 			Resident: constant || b.param >= 0 || b.out >= 0,
 		})
 	}
@@ -223,6 +261,14 @@ func (x *Executable) open() error {
 			return fmt.Errorf("step: graph %q: %s for values between operations: %w", x.graph.name, units.Bytes(n), err)
 		}
 	}
+	x.starts, x.scratch = make([][]int, len(x.plan.Runs)), make([]device.Ptr, len(x.plan.Runs))
+	for l, life := range x.plan.Lives {
+		if life.Scratch {
+			x.scratch[life.From] = x.place(life)
+		} else {
+			x.starts[life.From] = append(x.starts[life.From], l)
+		}
+	}
 	for i := range x.streams {
 		if x.streams[i], err = x.dev.NewStream(); err != nil {
 			return err
@@ -243,7 +289,7 @@ func (x *Executable) openHost() error {
 		}
 		if _, ok := x.hosted[l.Value]; !ok {
 			x.hosted[l.Value] = bytes
-			bytes += (x.buffers[l.Value].value.Shape().Bytes() + memoryAlign - 1) / memoryAlign * memoryAlign
+			bytes += alignedBytes(x.buffers[l.Value].value.Shape())
 		}
 		e, err := x.dev.NewEvent(device.EventNoTiming)
 		if err != nil {
@@ -262,13 +308,4 @@ func (x *Executable) openHost() error {
 		return fmt.Errorf("step: graph %q: %s on the host for what is sent: %w", x.graph.name, units.Bytes(bytes), err)
 	}
 	return nil
-}
-
-// String lists the operations of a task: "Exp+Mul".
-func (t *Task) String() string {
-	var names []string
-	for _, n := range t.Nodes {
-		names = append(names, n.Op.String())
-	}
-	return strings.Join(names, "+")
 }

@@ -32,6 +32,8 @@ type Executable struct {
 	inPlace   map[int]int // results that lie in the memory of a parameter
 	constants []*Tensor
 	arena     device.Ptr
+	starts    [][]int      // for each run, the lives that begin with it
+	scratch   []device.Ptr // for each run
 
 	streams [3]device.Stream // computation, copies to the host, copies from it
 	pool    *pinned.Pool
@@ -166,16 +168,6 @@ func (r *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = keepFirst(err, r.mark.Close()) }()
-	// Lives by the run that they begin with.
-	starts := make([][]int, len(x.plan.Runs))
-	scratch := make([]device.Ptr, len(x.plan.Runs))
-	for l, life := range x.plan.Lives {
-		if life.Scratch {
-			scratch[life.From] = x.place(life)
-		} else {
-			starts[life.From] = append(starts[life.From], l)
-		}
-	}
 	current := make([]int, len(x.buffers)) // the life in which a value can be read; -1: none
 	for i := range current {
 		current[i] = -1
@@ -196,7 +188,7 @@ func (r *run) all(ctx context.Context) (err error) {
 		var sent []int
 		for j, b := range u.out {
 			made := -1
-			for _, l := range starts[i] {
+			for _, l := range x.starts[i] {
 				if life := x.plan.Lives[l]; life.Value == b && !life.Fetched {
 					made = l
 				}
@@ -212,7 +204,7 @@ func (r *run) all(ctx context.Context) (err error) {
 				current[b] = made
 			}
 		}
-		if err := u.kernel.Launch(x.streams[0], in, out, scratch[i]); err != nil {
+		if err := u.kernel.Launch(x.streams[0], in, out, x.scratch[i]); err != nil {
 			return fmt.Errorf("step: %v: %w", u.task, err)
 		}
 		for _, l := range sent {

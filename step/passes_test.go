@@ -2,13 +2,16 @@ package step_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/plan"
 )
 
 // compiled is the graph and the tasks that a graph becomes.
@@ -166,4 +169,27 @@ type lacking struct{ step.Executor }
 
 func (lacking) Compile(t *step.Task) (step.Kernel, error) {
 	return nil, fmt.Errorf("%v: %w", t.Nodes[0], step.ErrNotSupported)
+}
+
+func TestReport(t *testing.T) {
+	m, donate := layers(t, rand.New(rand.NewPCG(1, 1)), 4)
+	exec := newExecutor(t)
+	whole := testkit.Must(step.Compile(m.Graph, exec, step.Options{Donate: donate}))(t)
+	defer whole.Close()
+	_, err := step.Compile(m.Graph, exec, step.Options{Donate: donate, Budget: 1})
+	var impossible *plan.ImpossibleError
+	if !errors.As(err, &impossible) {
+		t.Fatal(err)
+	}
+	x := testkit.Must(step.Compile(m.Graph, exec, step.Options{Donate: donate, Budget: impossible.Found}))(t)
+	defer x.Close()
+	for _, says := range []string{`step "TestReport": `, " operations in ", " of parameters, in which lie ", "of device memory", "again: ", " x "} {
+		if !strings.Contains(x.String(), says) {
+			t.Errorf("no %q in\n%v", says, x)
+		}
+	}
+	if strings.Contains(whole.String(), "again: ") {
+		t.Errorf("without a budget:\n%v", whole)
+	}
+	t.Logf("\n%v\n%v", whole, x)
 }

@@ -141,20 +141,24 @@ func randomFloats(rng *rand.Rand, n int) []byte {
 
 // perform compiles and runs a graph twice, the second time with the results of the first
 // in the place of the parameters that they update, and returns all results.
-func perform(t *testing.T, m maker, exec step.Executor, o step.Options, inputs [][]byte) (results [][]byte, err error) {
+func perform(t *testing.T, m maker, exec step.Executor, o step.Options, inputs [][]byte) (results [][]byte, inPlace int, err error) {
 	c := &counter{Device: exec.Device(), sizes: map[device.Ptr]int64{}}
 	mem := testkit.Must(step.OpenMemory(exec.Device(), c))(t)
 	o.Memory = mem
 	x, err := step.Compile(m.Graph, exec, o)
 	if err != nil {
 		testkit.OK(t, mem.Close())
-		return nil, err
+		return nil, 0, err
 	}
 	in := make([]*step.Tensor, len(inputs))
 	for i, b := range inputs {
 		in[i] = testkit.Must(mem.Put(b, m.Parameters()[i].Shape()))(t)
 	}
 	for range 2 {
+		at := make([]device.Ptr, len(in))
+		for i, v := range in {
+			at[i] = v.Ptr()
+		}
 		out := testkit.Must(x.Run(context.Background(), in, o.Donate))(t)
 		for i, v := range out {
 			b := make([]byte, v.Shape().Bytes())
@@ -163,6 +167,9 @@ func perform(t *testing.T, m maker, exec step.Executor, o step.Options, inputs [
 			// Results 1 and on are the new weights, last layer first.
 			if p := len(inputs) - i; i > 0 && p > 0 && o.Donate != nil && o.Donate[p] {
 				in[p] = v
+				if v.Ptr() == at[p] {
+					inPlace++
+				}
 			} else {
 				testkit.OK(t, v.Free())
 			}
@@ -179,14 +186,14 @@ func perform(t *testing.T, m maker, exec step.Executor, o step.Options, inputs [
 	if c.now != 0 {
 		t.Errorf("%d bytes were not freed", c.now)
 	}
-	return results, nil
+	return results, inPlace, nil
 }
 
 // Results are the same bits in every plan, down to the smallest budget.
 func TestBudgets(t *testing.T) {
 	exec := newExecutor(t)
 	rng := rand.New(rand.NewPCG(3, 4))
-	again, sent := 0, 0
+	again, sent, inPlace := 0, 0, 0
 	for i := range 12 {
 		m, donate := layers(t, rng, 2+rng.IntN(6))
 		var inputs [][]byte
@@ -194,7 +201,9 @@ func TestBudgets(t *testing.T) {
 			inputs = append(inputs, randomFloats(rng, p.Shape().Size()))
 		}
 		o := step.Options{Donate: donate}
-		want := testkit.Must(perform(t, m, exec, o, inputs))(t)
+		want, shared, err := perform(t, m, exec, o, inputs)
+		testkit.OK(t, err)
+		inPlace += shared
 		whole := testkit.Must(step.Compile(m.Graph, exec, o))(t)
 		most := whole.PeakBytes()
 		testkit.OK(t, whole.Close())
@@ -231,7 +240,8 @@ func TestBudgets(t *testing.T) {
 				}
 			}
 			testkit.OK(t, x.Close())
-			got := testkit.Must(perform(t, m, exec, o, inputs))(t)
+			got, _, err := perform(t, m, exec, o, inputs)
+			testkit.OK(t, err)
 			if len(got) != len(want) {
 				t.Fatalf("%d results, want %d", len(got), len(want))
 			}
@@ -242,8 +252,8 @@ func TestBudgets(t *testing.T) {
 			}
 		}
 	}
-	if again == 0 || sent == 0 {
-		t.Errorf("plans ran %d operations again and sent %d values", again, sent)
+	if again == 0 || sent == 0 || inPlace == 0 {
+		t.Errorf("plans ran %d operations again and sent %d values; %d results were in place", again, sent, inPlace)
 	}
-	t.Logf("%d operations ran again, %d values were sent", again, sent)
+	t.Logf("%d operations ran again, %d values were sent; %d results were in place", again, sent, inPlace)
 }
