@@ -21,8 +21,8 @@ func BenchmarkMake(b *testing.B) {
 	}
 	list := []graph{
 		{"gpt24", gpt(24, 16, 1024, 2048, 32768), 53e9, []float64{0.6, 0.42, 0.3}},
-		{"chain100", chain(rng, 100), 60, []float64{0.7, 0.4, 0.2}},
-		{"chain1000", chain(rng, 1000), 60, []float64{0.5, 0.1}},
+		{"chain100", chainOf(rng, 100), 60, []float64{0.7, 0.4, 0.2}},
+		{"chain1000", chainOf(rng, 1000), 60, []float64{0.5, 0.1}},
 		{"network40", network(rng, 40), 2e9, []float64{0.7, 0.5}},
 		{"network200", network(rng, 200), 2e9, []float64{0.7, 0.4}},
 		{"network2000", network(rng, 2000), 2e9, []float64{0.7, 0.3}},

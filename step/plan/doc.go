@@ -49,6 +49,11 @@
 // one and two are tried, until the step is as short as any can be: [Plan].Least is a
 // time that no plan is below. A step of 15,000 operations is planned in seconds.
 //
+// A chain is a graph in which every value is computed from the one before it, as the
+// layers of a network without branches. There a dynamic program finds the shortest plan
+// of those that run an operation at most twice and use no link: it is optimal among
+// them, but for the rounding of memory in chains of more than a hundred layers or so.
+//
 // [Place] gives each stay of a value an offset in one block of memory.
 //
 // The idea of choosing by simulation what is computed again and what travels is that of

@@ -22,7 +22,7 @@ func (p *problem) improve(c *candidate, target int64) *candidate {
 			return c
 		}
 	}
-	p.left = patience / 3
+	p.left = patience
 	return p.change(c, target)
 }
 

@@ -78,7 +78,7 @@ type ImpossibleError struct {
 	Budget int64
 	Found  int64  // the fewest bytes of the plans that were found
 	Least  int64  // bytes that any plan needs
-	Op     string // the operation that needs them: what is resident, outputs that are done, what it reads and writes, and its scratch memory
+	Op     string // the operation that needs them: what is resident, outputs that are done, what cannot be evicted, what it reads and writes, and its scratch memory
 }
 
 // Error implements error.
@@ -158,14 +158,20 @@ func (p *problem) within(whole *candidate, least int64, at string) (*Plan, error
 
 func rate(bytes float64) bool { return bytes >= 0 && !math.IsInf(bytes, 1) }
 
-// least is a bound: what is resident, outputs that were used last, which stay, and what
-// one operation reads and writes.
+// least is a bound: what is resident, outputs that were used last, which stay, what can
+// neither be computed again nor travel, and what one operation reads and writes.
 func (p *problem) least() (most int64, name string) {
 	most, name = p.resident, "what is resident"
-	staying := make([]int64, len(p.Ops)+1) // bytes of outputs from an operation on
+	staying := make([]int64, len(p.Ops)+1) // bytes that begin or cease to stay before an operation
 	for v, uses := range p.uses {
 		if p.Values[v].Output && uses != nil {
 			staying[uses[len(uses)-1]+1] += p.Values[v].Bytes
+		}
+	}
+	for _, g := range p.gaps {
+		if w := p.writer[g.value]; p.Out == 0 && (w < 0 || p.lasts[w] < g.to) {
+			staying[g.from+1] += p.Values[g.value].Bytes
+			staying[g.to] -= p.Values[g.value].Bytes
 		}
 	}
 	there := p.resident

@@ -182,9 +182,9 @@ func execute(t *testing.T, g Graph, p *Plan, o Options) {
 	}
 }
 
-// chain is n layers, each with a value that its backward pass reads, which the next
+// chainOf is n layers, each with a value that its backward pass reads, which the next
 // layer reads too.
-func chain(rng *rand.Rand, n int) Graph {
+func chainOf(rng *rand.Rand, n int) Graph {
 	var g Graph
 	value := func(name string, bytes int64) int {
 		g.Values = append(g.Values, Value{Name: name, Bytes: bytes})
@@ -246,7 +246,7 @@ func TestPlansAreRight(t *testing.T) {
 	for round := range rounds {
 		g := random(rng, 2+rng.IntN(25))
 		if round%2 == 0 {
-			g = chain(rng, 1+rng.IntN(12))
+			g = chainOf(rng, 1+rng.IntN(12))
 		}
 		o := Options{Align: 1 + rng.Int64N(3)}
 		whole, err := Make(g, o)
@@ -305,7 +305,7 @@ func TestHeuristicAgainstAll(t *testing.T) {
 		t.Skip("it tries all of many plans")
 	}
 	for round := range 160 {
-		g := chain(rng, 2+rng.IntN(5))
+		g := chainOf(rng, 2+rng.IntN(5))
 		if round%4 == 3 {
 			g = random(rand.New(rand.NewPCG(5, uint64(round))), 4+round%6)
 		}
@@ -403,6 +403,14 @@ func TestImpossible(t *testing.T) {
 		}
 	}
 	if _, err := Make(g, Options{Budget: 356}); err != nil {
+		t.Error(err)
+	}
+	// What cannot be computed again stays without a link.
+	g = Graph{Values: []Value{{Bytes: 100}, {Bytes: 100}, {Bytes: 1}}, Ops: []Op{{Writes: []int{0}, Once: true}, {Name: "middle", Writes: []int{1}}, {Reads: []int{1}, Writes: []int{2}}, {Reads: []int{0, 2}}}}
+	if _, err := Make(g, Options{Budget: 150, Align: 1}); !errors.As(err, new(*ImpossibleError)) || err.(*ImpossibleError).Least != 201 {
+		t.Errorf("%v", err)
+	}
+	if _, err := Make(g, Options{Budget: 150, Align: 1, Out: 1, Back: 1}); err != nil {
 		t.Error(err)
 	}
 	// Outputs stay.

@@ -98,6 +98,9 @@ func (p *problem) heuristic(whole *candidate, target int64) *candidate {
 		}
 		best = p.pick(best, c, target)
 	}
+	if best = p.checkpoints(whole, target); best != nil && best.o.peak <= target && p.Out == 0 {
+		return best // no other is better
+	}
 	prices := p.prices()
 	for _, price := range prices {
 		try(price)
@@ -113,6 +116,7 @@ func (p *problem) heuristic(whole *candidate, target int64) *candidate {
 func (p *problem) tighten(whole, c *candidate, target int64) *candidate {
 	c = p.evict(p.try(c.d, target), target, p.price, -1)
 	c = p.pick(c, p.evict(p.try(whole.d, target), target, p.price, -1), target)
+	c = p.pick(c, p.checkpoints(whole, target), target)
 	if c.o.peak > target {
 		return p.heuristic(whole, target)
 	}
