@@ -17,11 +17,20 @@ func (p *Plot) File(w, h float64, colours map[string]Colour) string {
 		return ""
 	}
 	f := p.frame(frame{w: w, h: h, left: 52, right: 92, top: 26, bottom: 40})
+	light, dark := style(p.Lines, colours)
+	return File(p.Title, f.about(), w, h, light, dark, f.draw)
+}
+
+// File is a figure as a file of its own. The rules of its style sheet go behind those
+// that all files have: for text, bg, grid, axis, label, limit and line; dark are those
+// for readers who prefer that.
+func File(title, about string, w, h float64, light, dark string, draw func(*Canvas)) string {
 	var c Canvas
 	c.Add(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" aria-labelledby="t d">`+"\n", n(w), n(h), n(w), n(h))
-	c.Add("<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n<style>\n%s</style>\n", html.EscapeString(p.Title), html.EscapeString(f.about()), style(p.Lines, colours))
+	c.Add("<title id=\"t\">%s</title>\n<desc id=\"d\">%s</desc>\n<style>\n%s</style>\n", html.EscapeString(title), html.EscapeString(about),
+		fileStyle+light+"@media (prefers-color-scheme: dark) {\n"+fileDark+dark+"}\n")
 	c.Rect(0, 0, w, h, 0, "bg")
-	f.draw(&c)
+	draw(&c)
 	c.Add("</svg>\n")
 	// A line for each element, so that changes can be read.
 	return strings.ReplaceAll(c.b.String(), "/><", "/>\n<")
@@ -47,8 +56,8 @@ const fileDark = `text { fill: #a3adba }
 .limit { stroke: #eef1f5 }
 `
 
-// style is the style sheet of a file.
-func style(lines []Line, colours map[string]Colour) string {
+// style is what lines add to the style sheet of a file.
+func style(lines []Line, colours map[string]Colour) (string, string) {
 	var light, dark strings.Builder
 	rules := func(w *strings.Builder, id, colour string) {
 		fmt.Fprintf(w, ".line.p-%[1]s, .leader.p-%[1]s, .open.p-%[1]s { stroke: %[2]s }\n.band.p-%[1]s, .mark.p-%[1]s:not(.open) { fill: %[2]s }\n", id, colour)
@@ -57,5 +66,5 @@ func style(lines []Line, colours map[string]Colour) string {
 		rules(&light, l.Series.ID, colours[l.Series.ID].Light)
 		rules(&dark, l.Series.ID, colours[l.Series.ID].Dark)
 	}
-	return fileStyle + light.String() + "@media (prefers-color-scheme: dark) {\n" + fileDark + dark.String() + "}\n"
+	return light.String(), dark.String()
 }

@@ -10,6 +10,8 @@
 //	fmt.Print(p)
 //	for _, run := range p.Runs { … } // what runs, what is fetched before it, what it waits for
 //
+// [Plan.SVG] draws a plan: the bytes in use over the step by what becomes of them.
+//
 // # What a plan decides
 //
 // Between two uses of a value ([Graph] says which operations read and write it), the

@@ -2,6 +2,8 @@ package plan_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/pinion-gpu/pinion/step/plan"
 )
@@ -52,4 +54,25 @@ func ExampleMake() {
 	// 101 ms a step, 10.0 ms of it to run 1 operation again and 0 ns to wait for copies; no plan takes less than 91.0 ms
 	// 0 values of 0 B travel to the host and back
 	// again: forward 1
+}
+
+// A picture of a plan, as a file that a browser shows.
+func ExamplePlan_SVG() {
+	g := plan.Graph{
+		Values: []plan.Value{{Name: "x", Bytes: 1 << 20}, {Name: "y", Bytes: 1 << 20, Output: true}},
+		Ops:    []plan.Op{{Name: "layer", Seconds: 0.001, Reads: []int{0}, Writes: []int{1}}},
+	}
+	p, err := plan.Make(g, plan.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	svg, err := p.SVG(g)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = os.WriteFile(filepath.Join(os.TempDir(), "plan.svg"), []byte(svg), 0o644)
+	fmt.Println(err)
+	// Output: <nil>
 }
