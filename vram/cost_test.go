@@ -136,6 +136,8 @@ func BenchmarkModelledSeeds(b *testing.B) {
 					r := modelled(b, testkit.Must(random(1000, 4*gib, seed+1)())(b), 0, tidy)
 					sum.took += r.took
 					sum.rate += r.rate
+					sum.freed += r.freed
+					sum.busy += r.busy
 					sum.calls += r.calls
 					sum.failed += r.failed
 					sum.ratio += r.ratio
@@ -149,6 +151,8 @@ func BenchmarkModelledSeeds(b *testing.B) {
 // costs99 are the costs of a trace, or the sums of several.
 type costs99 struct {
 	took, rate    time.Duration // of all but 1 % of the allocations, at most
+	freed         time.Duration // of all but 1 % of the frees
+	busy          float64       // share of the frees, or if that is more of the allocations, that took any
 	calls, failed int64
 	ratio         float64 // reserved bytes of live ones, at the peaks
 }
@@ -156,6 +160,8 @@ type costs99 struct {
 func (r costs99) report(b *testing.B, traces float64) {
 	b.ReportMetric(float64(r.took.Microseconds())/traces, "p99-us")
 	b.ReportMetric(float64(r.rate.Microseconds())/traces, "p99-us-at-best-rate")
+	b.ReportMetric(float64(r.freed.Microseconds())/traces, "free-p99-us")
+	b.ReportMetric(r.busy/traces, "busy")
 	b.ReportMetric(float64(r.calls)/traces, "calls")
 	b.ReportMetric(float64(r.failed)/traces, "failed")
 	b.ReportMetric(r.ratio/traces, "reserved/live")
@@ -170,7 +176,7 @@ func modelled(b *testing.B, events iter.Seq[trace.Event], budget int64, tidy boo
 	c := &costly{Wrapper: device.Wrapper{Device: dev}, Mapper: devicetest.As[device.Mapper](b, dev), sizes: map[device.Chunk]int64{}, at: map[device.Ptr]int64{}}
 	p := testkit.Must(New(c, Options{Budget: budget, Caches: 1}))(b)
 	blocks := map[uint64]Block{}
-	var took, rate []time.Duration
+	var took, rate, freed []time.Duration
 	var live, peak, reserved int64
 	for e := range events {
 		testkit.OK(b, stream.Synchronize())
@@ -180,7 +186,9 @@ func modelled(b *testing.B, events iter.Seq[trace.Event], budget int64, tidy boo
 		if e.Op == trace.Free {
 			if x, there := blocks[e.ID]; there {
 				live -= x.Bytes()
+				before := c.took
 				testkit.OK(b, x.Free())
+				freed = append(freed, c.took-before)
 				delete(blocks, e.ID)
 			}
 			continue
@@ -198,6 +206,12 @@ func modelled(b *testing.B, events iter.Seq[trace.Event], budget int64, tidy boo
 	}
 	slices.Sort(took)
 	slices.Sort(rate)
+	slices.Sort(freed)
+	busy := func(list []time.Duration) float64 {
+		idle, _ := slices.BinarySearch(list, 1)
+		return 1 - float64(idle)/float64(len(list))
+	}
+	r.freed, r.busy = freed[len(freed)*99/100], max(busy(freed), busy(took))
 	r.took, r.rate = took[len(took)*99/100], rate[len(rate)*99/100]
 	r.calls, r.ratio = p.Stats().Calls.Total(), float64(reserved)/float64(peak)
 	for _, x := range blocks {

@@ -74,6 +74,7 @@ func (f *fallback) poll(context.Context) (*space.Block, error) {
 func (f *fallback) grow(context.Context) (*space.Block, error) {
 	p := f.pool
 	b, err := p.space.Grow(f.size, f.owner.inSpace(), f.limit)
+	p.owes.Store(p.space.Owes())
 	if !space.Short(err) {
 		return b, err
 	}

@@ -297,3 +297,48 @@ func TestHeldStreamCloses(t *testing.T) {
 	}
 	testkit.OK(t, p.Close())
 }
+
+// TestUnmapLater: a chunk that moved stays mapped where it was. If it cannot be
+// unmapped there, no call fails that does not need that, and Trim tells; once it can,
+// everything is given back.
+func TestUnmapLater(t *testing.T) {
+	exact(t)
+	f := newFaulty(t, "host:16GiB")
+	p := newPool(t, f, Options{Caches: 1})
+	var list []Block
+	for range 16 {
+		list = append(list, alloc(t, p, 64*mb, Use{}))
+	}
+	for i := 0; i < len(list); i += 2 {
+		testkit.OK(t, list[i].Free())
+	}
+	f.unmapErr = errBoom
+	before := p.Stats()
+	large := alloc(t, p, 450*mb, Use{}) // of chunks that lie apart
+	if calls := p.Stats().Calls; calls.Map == before.Calls.Map || calls.Create != before.Calls.Create {
+		t.Errorf("%+v before, %+v after: want chunks that moved", before.Calls, calls)
+	}
+	p.verify(t)
+	for i := 1; i < len(list); i += 2 {
+		testkit.OK(t, list[i].Free())
+		p.verify(t)
+	}
+	if n := p.Stats().Calls.Unmap; n != before.Calls.Unmap {
+		t.Errorf("%d chunks were unmapped", n-before.Calls.Unmap)
+	}
+	if _, err := p.Trim(); !errors.Is(err, errBoom) {
+		t.Errorf("Trim: %v", err)
+	}
+	p.verify(t)
+	f.unmapErr = nil
+	testkit.OK(t, large.Free())
+	if n := p.Stats().Calls.Unmap; n == before.Calls.Unmap {
+		t.Error("a free unmapped nothing")
+	}
+	p.verify(t)
+	testkit.Must(p.Trim())(t)
+	if s := p.Stats(); s.Reserved.Current != 0 || s.Calls.Map != s.Calls.Unmap {
+		t.Errorf("%d bytes reserved after Trim, %+v", s.Reserved.Current, s.Calls)
+	}
+	testkit.OK(t, p.Close())
+}

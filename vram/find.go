@@ -69,6 +69,9 @@ func (p *Pool) search(ctx context.Context, size, n int64, use Use, o *owner) (*b
 		}
 	}
 	if mem := p.fit(size, o); mem != nil {
+		if size > space.LargestSmall && p.owes.Load() {
+			p.prepareLocked()
+		}
 		return p.adopt(mem, o), nil
 	}
 	f := newFallback(p, size, o)

@@ -50,9 +50,10 @@ type Pool struct {
 	pending    []*pendingBlock
 	events     []device.Event // unused
 	reclaimers []*reclaimer
-	settled    int64 // counts the blocks that became idle
-	settleAt   int   // number of pending blocks at which they are polled next
-	forgotten  int32 // ownerIDs when closed streams were last looked for
+	owes       atomic.Bool // space.Owes, as it was last
+	settled    int64       // counts the blocks that became idle
+	settleAt   int         // number of pending blocks at which they are polled next
+	forgotten  int32       // ownerIDs when closed streams were last looked for
 }
 
 // Use says what an allocation is for.
@@ -227,7 +228,8 @@ func (h Block) Free() error {
 	if p.history != nil {
 		p.log(Event{Kind: EventFree, Purpose: b.purpose, Stream: b.owner.number(), Address: b.ptr, Bytes: b.bytes, Asked: b.requested, Name: b.name, Stack: b.stack})
 	}
-	b.seq = b.owner.now()
+	o, bytes := b.owner, b.bytes
+	b.seq = o.now()
 	var evicted *block
 	kept := p.async == nil && b.users == nil
 	if kept {
@@ -236,11 +238,15 @@ func (h Block) Free() error {
 	p.shards.release(s)
 	defer p.freed.tell()
 	switch {
-	case evicted != nil:
-		p.mu.Lock()
-		p.giveAll(evicted)
-		p.mu.Unlock()
 	case kept:
+		if evicted != nil {
+			p.mu.Lock()
+			p.giveAll(evicted)
+			p.mu.Unlock()
+		}
+		if bytes > space.LargestSmall && p.owes.Load() {
+			p.prepare(o)
+		}
 	case p.async != nil:
 		return h.failed("free", p.async.free(p, b))
 	default:

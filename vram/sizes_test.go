@@ -19,14 +19,20 @@ import (
 func TestSizes(t *testing.T) {
 	exact(t) // and mostly untouched
 	any := func(r *rand.Rand) int64 { return 1 + r.Int64N(1<<(1+r.IntN(29))) }
-	for name, o := range map[string]Options{
-		"slack":    {Source: SourceChunks, Budget: 3 << 30},
-		"no slack": {Source: SourceChunks, Budget: 3 << 30, Slack: -1},
-		"roomy":    {Source: SourceChunks, Budget: 12 << 30, Slack: 0.5},
+	large := func(r *rand.Rand) int64 { return 40<<20 + r.Int64N(1<<29) }
+	for name, c := range map[string]struct {
+		o         Options
+		size      func(*rand.Rand) int64
+		low, high int
+	}{
+		"slack":    {Options{Source: SourceChunks, Budget: 3 << 30}, any, 4, 8},
+		"no slack": {Options{Source: SourceChunks, Budget: 3 << 30, Slack: -1}, any, 4, 8},
+		"roomy":    {Options{Source: SourceChunks, Budget: 12 << 30, Slack: 0.5}, any, 4, 8},
+		"ample":    {Options{Source: SourceChunks, Budget: 14 << 30}, large, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			end := time.Now().Add(*long)
-			sizes(t, o, any, 4, func() bool { return time.Now().Before(end) })
+			sizes(t, c.o, c.size, c.low, c.high, func() bool { return time.Now().Before(end) })
 		})
 	}
 }
@@ -39,7 +45,7 @@ func TestStitch(t *testing.T) {
 		left := 300
 		n := sizes(t, Options{Source: SourceChunks, Budget: 128 << 20, ChunkBytes: chunk}, func(r *rand.Rand) int64 {
 			return 1<<20 + r.Int64N(8<<20)
-		}, 8, func() bool {
+		}, 8, 8, func() bool {
 			left--
 			return left > 0
 		})
@@ -49,10 +55,10 @@ func TestStitch(t *testing.T) {
 	}
 }
 
-// sizes is TestSizes with blocks of some sizes, between low eighths of the memory
-// and all of it, while there is more to do. It returns how many places those chunks
+// sizes is TestSizes with blocks of some sizes, between low and high eighths of the
+// memory, while there is more to do. It returns how many places those chunks
 // had at most that have several.
-func sizes(t *testing.T, o Options, size func(*rand.Rand) int64, low int, more func() bool) (stitched int) {
+func sizes(t *testing.T, o Options, size func(*rand.Rand) int64, low, high int, more func() bool) (stitched int) {
 	dev := devicetest.Open(t)
 	p := newPool(t, dev, o)
 	streams := []device.Stream{newStream(t, dev), nil}
@@ -84,7 +90,7 @@ func sizes(t *testing.T, o Options, size func(*rand.Rand) int64, low int, more f
 	var live int64
 	full := 0
 	for more() && !t.Failed() {
-		if most := o.Budget * int64(low+r.IntN(9-low)) / 8; live < most {
+		if most := o.Budget * int64(low+r.IntN(high+1-low)) / 8; live < most {
 			n := size(r)
 			st := streams[r.IntN(2)]
 			b, err := p.Alloc(ctx, n, Use{Stream: st})

@@ -160,6 +160,7 @@ func (c *checker) chunks(chunks *chunked) {
 		}
 	}
 	seen := map[*chunk]bool{}
+	stale := int64(0)
 	for _, r := range chunks.heap.regions {
 		last := (*mapping)(nil)
 		for i, m := range r.pages {
@@ -169,7 +170,12 @@ func (c *checker) chunks(chunks *chunked) {
 			if at := int64(i) * chunks.unit; at < m.at || at >= m.end() {
 				c.errorf("chunk of %d bytes at %d found at %d", m.bytes, m.at, at)
 			}
-			if m != last && len(m.places) > 1 {
+			if m != last && m.stale {
+				stale += m.bytes
+				if m.lent == nil || m.lent.offset() != m.at || m.lent.bytes != m.bytes || len(m.places) == 1 {
+					c.errorf("stale mapping of %d bytes at %d is not lent, or the only one", m.bytes, m.at)
+				}
+			} else if m != last && len(m.places) > 1 && slices.ContainsFunc(m.places, func(x *mapping) bool { return x != m && !x.stale }) {
 				c.stitched++
 			}
 			if last = m; !seen[m.chunk] {
@@ -177,6 +183,9 @@ func (c *checker) chunks(chunks *chunked) {
 				c.mapped += m.bytes
 			}
 		}
+	}
+	if stale != chunks.staleBytes {
+		c.errorf("%d bytes of mappings are stale, want %d", chunks.staleBytes, stale)
 	}
 	if sum := total(chunks.unmapped); chunks.heap.unmapped != sum {
 		c.errorf("%d bytes in unmapped chunks, want %d", chunks.heap.unmapped, sum)

@@ -23,6 +23,13 @@ type chunked struct {
 
 	unmapped  []*chunk // mapped nowhere
 	scattered []*chunk // that lie in idle blocks altogether, at several places; some may not any more
+
+	stale      []*mapping // the oldest first; some may not be any more
+	staleBytes int64      // of those that are
+
+	wanted int64 // size of the largest block that grew lately
+	owed   int   // so many times prepare may do something
+	credit int   // chunks that prepare may move
 }
 
 // chunk is physical memory. It is mapped nowhere, at one place or, if blocks were
@@ -37,8 +44,9 @@ type chunk struct {
 // mapping is a place of a chunk.
 type mapping struct {
 	*chunk
-	at   int64  // in its region
-	lent *Block // one of those in it; nil: none
+	at    int64  // in its region
+	lent  *Block // one of those in it; nil: none
+	stale bool   // all of it is lent, since the chunk was mapped elsewhere
 }
 
 func (m *mapping) end() int64 { return m.at + m.bytes }
@@ -55,6 +63,7 @@ func (c *chunked) note(r *region, x *chunk, at int64) {
 // forget notes that m is not mapped any more.
 func (c *chunked) forget(r *region, m *mapping) {
 	m.places = slices.DeleteFunc(m.places, func(x *mapping) bool { return x == m })
+	c.refresh(m)
 	clear(r.pages[m.at>>r.shift : m.end()>>r.shift])
 }
 
@@ -138,10 +147,17 @@ func (c *chunked) create(sizes []int64) ([]*chunk, error) {
 	return made, nil
 }
 
-// store keeps chunks that are mapped nowhere.
+// store keeps chunks that are in no block: those that are stale at a place are idle
+// there again, and others are mapped nowhere.
 func (c *chunked) store(chunks []*chunk) {
-	c.unmapped = append(c.unmapped, chunks...)
-	c.heap.unmapped += total(chunks)
+	for _, x := range chunks {
+		if len(x.places) > 0 {
+			c.own(x.places[0])
+			continue
+		}
+		c.unmapped = append(c.unmapped, x)
+		c.heap.unmapped += x.bytes
+	}
 }
 
 // release returns the last n of the unmapped chunks to the device.
@@ -161,9 +177,10 @@ func (c *chunked) release(n int) error {
 	return nil
 }
 
-// take returns the chunks that were picked from the list, mapped nowhere. After
-// an error it returns those that it has unmapped by then.
-func (c *chunked) take(list []spare, picked []int) (chunks []*chunk, err error) {
+// take returns the chunks that were picked from the list, mapped nowhere, or, with
+// later, stale where they are in this heap. After an error it returns those that it
+// has taken by then.
+func (c *chunked) take(list []spare, picked []int, later bool) (chunks []*chunk, err error) {
 	var mapped []spare
 	for _, i := range picked {
 		if list[i].b != nil {
@@ -190,6 +207,10 @@ func (c *chunked) take(list []spare, picked []int) (chunks []*chunk, err error) 
 		for i < len(mapped) && mapped[i].b == b && mapped[i].at+mapped[i].bytes == start {
 			start = mapped[i].at
 			i++
+		}
+		if later && from == c {
+			chunks = append(chunks, c.leave(b, start, end)...)
+			continue
 		}
 		_, some, err := from.unmap(b, start, end)
 		chunks = append(chunks, some...)

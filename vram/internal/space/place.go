@@ -179,6 +179,28 @@ func choose(list []spare, n int64, but *Block, picked []int) ([]int, int64) {
 	return picked, n
 }
 
+// improve replaces chunks that were picked by smaller ones, so that less is taken
+// that is not needed.
+func improve(list []spare, picked []int, missing int64, but *Block) ([]int, int64) {
+	for missing < 0 {
+		from, to, gain := -1, -1, int64(0)
+		for k, i := range picked {
+			for j := range list {
+				less := list[i].bytes - list[j].bytes
+				if less > gain && less <= -missing && (but == nil || list[j].b != but) && !slices.Contains(picked, j) {
+					from, to, gain = k, j, less
+				}
+			}
+		}
+		if from < 0 {
+			break
+		}
+		picked[from] = to
+		missing += gain
+	}
+	return picked, missing
+}
+
 // place is where a block can begin.
 type place struct {
 	gap    *Block  // a hole; nil: in a new region
@@ -196,6 +218,11 @@ func (c *chunked) grow(n int64, o *Owner, most int64) (*Block, error) {
 		return nil, ErrBudget
 	}
 	s := c.heap.space
+	if s.tight(n) {
+		if err := s.vacate(); err != nil {
+			return nil, err
+		}
+	}
 	full := ErrBudget
 	plenty := s.plenty(n)
 	if at, sizes := c.fresh(n, o, min(most, plenty)); sizes != nil {
@@ -227,7 +254,7 @@ func (c *chunked) grow(n int64, o *Owner, most int64) (*Block, error) {
 	}
 	var sizes []int64
 	if at.makes > 0 {
-		if sizes = c.sizes(at.makes, most-s.Ledger.Current(), false); sizes == nil {
+		if sizes = c.sizes(at.makes, n, most-s.Ledger.Current(), false); sizes == nil {
 			if b, err := c.stitch(n, most, pieces.Any); b != nil || err != nil {
 				return b, err
 			}
@@ -253,7 +280,7 @@ func (c *chunked) fresh(n int64, o *Owner, most int64) (at place, sizes []int64)
 	if at.gap == nil {
 		at.gap = c.heap.holes.Best(n + c.most)
 	}
-	return at, c.sizes(n-saved, most-c.heap.space.Ledger.Current(), true)
+	return at, c.sizes(n-saved, n, most-c.heap.space.Ledger.Current(), true)
 }
 
 // plenty is how many bytes the space may have, with n more in use, before it moves
@@ -263,9 +290,9 @@ func (s *Space) plenty(n int64) int64 {
 	return used + int64(float64(used)*s.Slack)
 }
 
-// sizes returns the sizes of new chunks for n bytes, at most room bytes together;
-// nil if there is no room. With ahead, a small request gets more than it needs.
-func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
+// sizes returns the sizes of new chunks for n bytes of a block of whole bytes, at most
+// room bytes together; nil if there is no room. With ahead, a small request gets more than it needs.
+func (c *chunked) sizes(n, whole, room int64, ahead bool) []int64 {
 	step := max(c.fixed, c.unit)
 	units := (n + step - 1) / step
 	if units*step > room {
@@ -274,6 +301,10 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 	most := int64(1) // steps of a chunk
 	if s := c.heap.space; c.fixed == 0 {
 		most = min((units+parts-1)/parts, c.most/step)
+		if c.ample(whole) && whole >= c.most {
+			// What is missing of a block comes in chunks as large as those of a whole one.
+			most = min((max(units, whole/step)+largeParts-1)/largeParts, c.most/step)
+		}
 		if s.tight(n) {
 			most = min((units+tightParts-1)/tightParts, c.fine()/step)
 		} else if stuck := c.heap.bytes - c.heap.idleMovable; ahead && c.roomy(n) && float64(stuck) < s.Slack/3*float64(s.Used()) {
@@ -295,6 +326,7 @@ func (c *chunked) sizes(n, room int64, ahead bool) []int64 {
 // when a part of the block is used again.
 const (
 	parts      = 4
+	largeParts = 3 // of a block as large as the largest chunk, while there is ample memory
 	tightParts = 16
 )
 
@@ -314,13 +346,20 @@ func (c *chunked) cheapest(list []spare, n int64, o *Owner) (best place) {
 		step := max(c.fixed, c.unit)
 		var missing int64
 		picked, missing = choose(list, need, f, picked[:0])
+		if missing < 0 && c.ample(n) {
+			picked, missing = improve(list, picked, missing, f)
+		}
 		makes := (max(missing, 0) + step - 1) / step * step
 		if need-missing+makes > room {
 			return
 		}
-		// What is taken and not needed is missing elsewhere: half of the block is
-		// as bad as one chunk more.
-		cost := float64(len(picked)) + 2*float64(need-missing)/float64(n)
+		// What is taken and not needed is missing elsewhere: half of the block is as
+		// bad as one chunk more, or a quarter of it where that takes long.
+		waste := 2 * float64(need-missing) / float64(n)
+		if c.ample(n) {
+			waste *= 2
+		}
+		cost := float64(len(picked)) + waste
 		if makes < best.makes || makes == best.makes && cost < best.cost {
 			best = place{gap, f, last, slices.Clone(picked), makes, cost}
 		}
@@ -347,6 +386,18 @@ func (c *chunked) cheapest(list []spare, n int64, o *Owner) (best place) {
 // fill makes a block of n bytes at a place, of its free neighbour, the spare chunks
 // that were picked for it, and new chunks of the sizes.
 func (c *chunked) fill(n int64, at place, list []spare, sizes []int64) (*Block, error) {
+	b, err := c.extend(at, list, sizes, c.ample(n))
+	if err != nil {
+		return nil, err
+	}
+	c.grew(n, len(at.picked))
+	return c.heap.occupy(b, n, at.last), nil
+}
+
+// extend makes a free block, which is in no set, of the free neighbour of a place,
+// the chunks that were picked from the list, and new chunks of the sizes. Those of
+// the list stay mapped where they are too, with later.
+func (c *chunked) extend(at place, list []spare, sizes []int64, later bool) (*Block, error) {
 	h := c.heap
 	made, err := c.create(sizes)
 	if err != nil {
@@ -370,7 +421,7 @@ func (c *chunked) fill(n int64, at place, list []spare, sizes []int64) (*Block, 
 		h.unset(f)
 		f.kind = taken
 	}
-	chunks, err := c.take(list, at.picked)
+	chunks, err := c.take(list, at.picked, later)
 	chunks = append(chunks, made...)
 	if err == nil {
 		err = c.put(gap, chunks, at.last)
@@ -406,5 +457,5 @@ func (c *chunked) fill(n int64, at place, list []spare, sizes []int64) (*Block, 
 		gap = f
 	}
 	gap.kind, gap.owner, gap.number = free, nil, 0
-	return h.occupy(gap, n, at.last), nil
+	return gap, nil
 }

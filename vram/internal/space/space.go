@@ -193,6 +193,9 @@ func (s *Space) TrimFor(n int64) (int64, error) {
 
 // trim returns the idle memory of all heaps but one.
 func (s *Space) trim(but *heap) (freed int64, err error) {
+	if err := s.vacate(); err != nil {
+		return 0, err
+	}
 	for _, h := range s.heaps {
 		if h != but && err == nil {
 			var n int64

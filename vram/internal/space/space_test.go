@@ -23,19 +23,22 @@ func TestRandom(t *testing.T) {
 	small := func(r *rand.Rand) int64 { return 1 + r.Int64N(1<<(1+r.IntN(22))) }
 	medium := func(r *rand.Rand) int64 { return 1<<20 + r.Int64N(8<<20) }
 	any := func(r *rand.Rand) int64 { return 1 + r.Int64N(1<<(1+r.IntN(29))) }
+	large := func(r *rand.Rand) int64 { return 33<<20 + r.Int64N(2<<30) }
 	for _, c := range []struct {
 		name   string
 		config Config
 		size   func(*rand.Rand) int64
 		low    int // eighths of the memory that are in use at least, once there were
+		high   int // and at most
 	}{
-		{"chunks", Config{Most: 3 << 30, Slack: 0.1, Unit: 2 << 20, Largest: 32 << 20}, any, 4},
-		{"no slack", Config{Most: 3 << 30, Unit: 2 << 20, Largest: 32 << 20}, any, 4},
-		{"roomy", Config{Most: 16 << 30, Slack: 0.5, Unit: 2 << 20, Largest: 128 << 20}, any, 1},
-		{"small blocks", Config{Most: 64 << 20, Slack: 0.1, Unit: 2 << 20, Largest: 2 << 20}, small, 2},
-		{"stitched", Config{Most: 128 << 20, Slack: 0.1, Unit: 2 << 20, Largest: 2 << 20}, medium, 8},
-		{"fixed chunks", Config{Most: 256 << 20, Slack: 0.1, Unit: 2 << 20, Fixed: 4 << 20, Largest: 4 << 20}, medium, 8},
-		{"segments", Config{Most: 1 << 30}, any, 4},
+		{"chunks", Config{Most: 3 << 30, Slack: 0.1, Unit: 2 << 20, Largest: 32 << 20}, any, 4, 8},
+		{"no slack", Config{Most: 3 << 30, Unit: 2 << 20, Largest: 32 << 20}, any, 4, 8},
+		{"roomy", Config{Most: 16 << 30, Slack: 0.5, Unit: 2 << 20, Largest: 128 << 20}, any, 1, 8},
+		{"small blocks", Config{Most: 64 << 20, Slack: 0.1, Unit: 2 << 20, Largest: 2 << 20}, small, 2, 8},
+		{"stitched", Config{Most: 128 << 20, Slack: 0.1, Unit: 2 << 20, Largest: 2 << 20}, medium, 8, 8},
+		{"fixed chunks", Config{Most: 256 << 20, Slack: 0.1, Unit: 2 << 20, Fixed: 4 << 20, Largest: 4 << 20}, medium, 8, 8},
+		{"ample", Config{Most: 64 << 30, Slack: 0.1, Unit: 2 << 20, Largest: 512 << 20}, large, 1, 1},
+		{"segments", Config{Most: 1 << 30}, any, 4, 8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dev, err := host.Open(c.config.Most)
@@ -56,7 +59,7 @@ func TestRandom(t *testing.T) {
 					mapped -= 2 * bytes
 				}
 			}
-			random(t, New(c.config), c.size, c.low, &mapped)
+			random(t, New(c.config), c.size, c.low, c.high, &mapped)
 			if free, err := dev.Memory(); err != nil || free.FreeBytes != free.TotalBytes {
 				t.Errorf("after all was given back, the device has %+v, %v", free, err)
 			}
@@ -64,11 +67,11 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-func random(t *testing.T, s *Space, size func(*rand.Rand) int64, low int, mapped *int64) {
+func random(t *testing.T, s *Space, size func(*rand.Rand) int64, low, high int, mapped *int64) {
 	r := rand.New(rand.NewPCG(*seed, 5))
 	owners := []*Owner{{ID: 1}, {ID: 2}, {ID: 3}}
 	var list []*Block
-	var used, stitched int64
+	var used, stitched, stale int64
 	var number uint64
 	full := 0
 	give := func(i int) {
@@ -102,7 +105,7 @@ func random(t *testing.T, s *Space, size func(*rand.Rand) int64, low int, mapped
 		return s.Grow(n, o, s.Most)
 	}
 	for step := 0; step < *steps && !t.Failed(); step++ {
-		switch most := s.Most * int64(low+r.IntN(9-low)) / 8; {
+		switch most := s.Most * int64(low+r.IntN(high+1-low)) / 8; {
 		case used < most:
 			n := (size(r) + Unit - 1) &^ (Unit - 1)
 			var o *Owner
@@ -132,6 +135,10 @@ func random(t *testing.T, s *Space, size func(*rand.Rand) int64, low int, mapped
 			if again := s.Settle(o, 0); again {
 				t.Errorf("settled %t, and again", found)
 			}
+		}
+		stale = max(stale, staleBytes(s))
+		if r.IntN(2) == 0 {
+			testkit.OK(t, s.Prepare())
 		}
 		switch r.IntN(100) {
 		case 0:
@@ -168,7 +175,18 @@ func random(t *testing.T, s *Space, size func(*rand.Rand) int64, low int, mapped
 		t.Errorf("%+v at the end", calls)
 	}
 	testkit.OK(t, s.Close())
-	t.Logf("%d times full, up to %d places of chunks that have several; %+v", full, stitched, s.Ledger.Calls)
+	if high == 1 && stale == 0 {
+		t.Error("no chunk was mapped at its new place first")
+	}
+	t.Logf("%d times full, up to %d places of chunks that have several, and %d bytes stale; %+v", full, stitched, stale, s.Ledger.Calls)
+}
+
+// staleBytes is how many bytes of address space are stale.
+func staleBytes(s *Space) int64 {
+	if c, ok := s.heaps[largeHeap].backing.(*chunked); ok {
+		return c.staleBytes
+	}
+	return 0
 }
 
 // apart checks that no two blocks have a byte in common, and that Visit shows all.
@@ -193,7 +211,20 @@ func apart(t *testing.T, s *Space, list []*Block) {
 
 // TestFaults: a device that fails in the middle of whatever leaves the books right.
 func TestFaults(t *testing.T) {
-	dev, err := host.Open(1 << 30)
+	t.Run("scarce", func(t *testing.T) {
+		faults(t, Config{Most: 256 << 20, Slack: 0.1, Unit: 2 << 20, Largest: 16 << 20}, 17, 8)
+	})
+	t.Run("ample", func(t *testing.T) {
+		if stale := faults(t, Config{Most: 64 << 30, Slack: 0.1, Unit: 2 << 20, Largest: 512 << 20}, 22, 1); stale == 0 {
+			t.Error("no chunk was mapped at its new place first")
+		}
+	})
+}
+
+// faults takes blocks of up to 2^bits units, until more than so many eighths of the
+// memory are in use. It reports how many bytes were stale at most.
+func faults(t *testing.T, c Config, bits, eighths int) (stale int64) {
+	dev, err := host.Open(c.Most)
 	testkit.OK(t, err)
 	defer dev.Close()
 	m, ok := device.As[device.Mapper](dev)
@@ -202,13 +233,14 @@ func TestFaults(t *testing.T) {
 	}
 	f := &faulty{Mapper: m}
 	var ledger Ledger
-	s := New(Config{Device: dev, Mapper: f, Most: 256 << 20, Slack: 0.1, Unit: 2 << 20, Largest: 16 << 20, Ledger: &ledger})
+	c.Device, c.Mapper, c.Ledger = dev, f, &ledger
+	s := New(c)
 	r := rand.New(rand.NewPCG(*seed, 6))
 	var list []*Block
 	failed := 0
 	for range 4 * *steps {
 		f.left = 1 + r.IntN(8)
-		n := Unit * (1 + r.Int64N(1<<r.IntN(17)))
+		n := Unit * (1 + r.Int64N(1<<r.IntN(bits)))
 		b, _ := s.Fit(n, nil, true)
 		if b == nil {
 			b, err = s.Grow(n, nil, s.Most)
@@ -221,7 +253,7 @@ func TestFaults(t *testing.T) {
 		if b != nil {
 			list = append(list, b)
 		}
-		for len(list) > 0 && (b == nil || r.IntN(3) == 0) {
+		for len(list) > 0 && (b == nil || s.Used() > s.Most/8*int64(eighths) || r.IntN(3) == 0) {
 			i := r.IntN(len(list))
 			s.Give(list[i], nil, 0)
 			list[i] = list[len(list)-1]
@@ -229,6 +261,12 @@ func TestFaults(t *testing.T) {
 			if r.IntN(2) == 0 {
 				break
 			}
+		}
+		stale = max(stale, staleBytes(s))
+		if err := s.Prepare(); errors.Is(err, errFaulty) {
+			failed++
+		} else {
+			testkit.OK(t, err)
 		}
 		if _, err := s.Check(); err != nil {
 			t.Fatal(err)
@@ -239,6 +277,10 @@ func TestFaults(t *testing.T) {
 	}
 	f.left = 0
 	testkit.OK(t, s.Close())
+	if free, err := dev.Memory(); err != nil || free.FreeBytes != free.TotalBytes {
+		t.Errorf("after Close, the device has %+v, %v", free, err)
+	}
+	return stale
 }
 
 // faulty fails once, after some calls have succeeded.

@@ -119,7 +119,7 @@ func (c *chunked) whole(list []spare, n, most int64) (chunks []*chunk, err error
 	if divide {
 		picked = append(picked, larger)
 	}
-	if chunks, err = c.take(list, picked); err != nil {
+	if chunks, err = c.take(list, picked, false); err != nil {
 		return chunks, err
 	}
 	step := max(c.fixed, c.unit)
@@ -302,4 +302,5 @@ func (c *chunked) own(m *mapping) {
 		}
 	}
 	m.lent = nil
+	c.refresh(m)
 }

@@ -44,7 +44,7 @@ func (s *Space) Tidy() (int64, error) {
 		return 0, nil
 	}
 	by := gap.prev // the hole may be joined with the one that the chunk leaves
-	chunks, err := c.take(list, []int{at})
+	chunks, err := c.take(list, []int{at}, false)
 	if err != nil {
 		return 0, err
 	}
