@@ -86,6 +86,16 @@ func TestFolding(t *testing.T) {
 
 // Outputs that are parameters, constants, views, or one value twice have memory of
 // their own.
+// A view of what is computed has to become a constant, too.
+func TestFoldingOfViews(t *testing.T) {
+	m := newMaker(t)
+	at := m.param(step.MakeShape(dtype.I32, 2, 1))
+	table := m.must(m.Reshape(m.must(m.Iota(f32(6), 0)), 3, 2))
+	rows := m.must(m.Gather(table, at, step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 2}, Collapsed: []int{0}, Offset: []int{1}}))
+	graph, tasks := compiled(t, m, rows)
+	wantTasks(t, graph, tasks, "Gather")
+}
+
 func TestOutputs(t *testing.T) {
 	m := newMaker(t)
 	x := m.param(f32(2, 3))
