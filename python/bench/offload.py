@@ -5,11 +5,11 @@ usage: offload.py [--layers 24] [--width 2048] [--batch 16] [--length 1024] [--v
 
 Trains one model in turns: as it is, under torch.autograd.graph.save_on_cpu(pin_memory=True), under
 pinion.torch.offload(hide=True), also with another slack, and with recast=True, for which autocast keeps no casts; and under
-pinion.torch.offload(), which sends everything. Weights are float32 and the forward pass runs under autocast to bfloat16; with --precision bfloat16 the weights are, too. Writes
-JSON: of each variant the times of its steps (median, and all of them), the peak of allocated memory, how often PyTorch's
-allocator asked the driver for memory in those steps, and what the offloader reports. The link floor of a variant is the
-time that its bytes take there and back at the rates of plain pinned copies. About a minute on an H200. On the CPU nothing
-is offloaded: --device cpu with small sizes tries the script.
+pinion.torch.offload(), which sends everything. Weights are float32 and the forward pass runs under autocast to bfloat16;
+with --precision bfloat16 the weights are, too. Writes JSON: of each variant the times of its steps (median, and all of them),
+the peak of allocated memory, how often PyTorch's allocator asked the driver for memory in those steps, and what the
+offloader reports. The link floor of a variant is the time that its bytes take there and back at the rates of plain pinned
+copies. About a minute on an H200. On the CPU nothing is offloaded: --device cpu with small sizes tries the script.
 """
 
 import argparse
