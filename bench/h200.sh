@@ -6,8 +6,9 @@
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, shares (its products in little
 # memory and arrays in a store, alone: a minute), tier, weights, hold, processes,
-# photos, feed, timeline, cupti (PyTorch's kernels on a timeline: half a minute),
-# tune, top (half a minute), doctor (pinion doctor, and its advice: a minute), python. By default check, link, moves, processes and photos.
+# photos, feed, step (a block of a GPT: a minute), timeline, cupti (PyTorch's kernels
+# on a timeline: half a minute), tune, top (half a minute), doctor (pinion doctor, and
+# its advice: a minute), python. By default check, link, moves, processes and photos.
 # Each can run alone, into the same folder. Work with more than the device has:
 #
 #   bench/h200.sh OUT outofcore tier weights hold check
@@ -27,7 +28,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore shares tier weights hold processes photos feed timeline cupti tune top doctor python-tests python"
+all="check link moves peers outofcore shares tier weights hold processes photos feed step timeline cupti tune top doctor python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -335,6 +336,16 @@ part_feed() {
 	feeding >"$out/feeding.json"
 	step "feed: PyTorch again"
 	torch_feeding -again
+}
+
+# Kernels of a training step, and a block of a GPT beside PyTorch's.
+part_step() {
+	check step.internal.nvrtc
+	check step.internal.cudaexec
+	step "step: PyTorch"
+	peer torch-step torch_step
+	step "step: Pinion"
+	(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench Block -test.benchtime 10x) | tee "$out/step.txt"
 }
 
 # What --trace costs, with and without in turn, and whether what it writes is a trace.

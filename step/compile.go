@@ -88,7 +88,14 @@ func compileFolded(g *Graph, exec Executor, o Options) (*Executable, error) {
 
 func (x *Executable) compile(o Options) error {
 	at := x.makeBuffers()
-	for _, t := range tasks(x.graph) {
+	all := tasks(x.graph)
+	if f, ok := x.exec.(Fuser); ok {
+		var err error
+		if all, err = f.Fuse(x.graph); err != nil {
+			return err
+		}
+	}
+	for _, t := range all {
 		k, err := x.exec.Compile(t)
 		if err != nil {
 			return err

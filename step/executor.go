@@ -24,13 +24,21 @@ type Executor interface {
 	Close() error
 }
 
+// Fuser is an executor that says itself what becomes one task.
+type Fuser interface {
+	// Fuse returns tasks in an order in which they can run. They write all outputs, and
+	// everything that a task reads, but nothing twice, and no view. Their nodes may be
+	// of any kind that the executor compiles together.
+	Fuse(g *Graph) ([]*Task, error)
+}
+
 // Task is what one kernel does: one operation, or several element-wise ones that are
 // fused.
 type Task struct {
-	// Nodes are the operations, in order. If there are several, each is element-wise,
-	// an [Iota], or a [BroadcastInDim], and has one result of the same dimensions.
-	// Constants that they read are among Inputs. The operand of a BroadcastInDim, and
-	// operands of other dimensions, are, too.
+	// Nodes are the operations, in order. If there are several, and no [Fuser] chose
+	// them, each is element-wise, an [Iota], or a [BroadcastInDim], and has one result of
+	// the same dimensions. Constants that they read are among Inputs. The operand of a
+	// BroadcastInDim, and operands of other dimensions, are, too.
 	Nodes []*Node
 
 	Inputs  []Value // what is read, from memory: the operands of a single operation, and otherwise each value once

@@ -1,0 +1,89 @@
+package cudaexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/plan"
+)
+
+// execute compiles the graph as users do, runs it, and returns its outputs.
+func (b *builder) execute(e step.Executor, o step.Options) ([][]byte, *step.Executable) {
+	t := b.t
+	t.Helper()
+	x, err := step.Compile(b.Graph, e, o)
+	testkit.OK(t, err)
+	t.Cleanup(func() { testkit.OK(t, x.Close()) })
+	var in []*step.Tensor
+	for i, p := range b.Parameters() {
+		in = append(in, testkit.Must(x.Memory().Put(b.in[i], p.Shape()))(t))
+	}
+	out, err := x.Run(context.Background(), in, nil)
+	testkit.OK(t, err)
+	var results [][]byte
+	for _, v := range out {
+		data := make([]byte, v.Shape().Bytes())
+		testkit.OK(t, v.Read(data))
+		results = append(results, data)
+		testkit.OK(t, v.Free())
+	}
+	for _, v := range in {
+		testkit.OK(t, v.Free())
+	}
+	return results, x
+}
+
+// A block of a GPT through step.Compile: the host's results, and the same bits in less
+// memory.
+func TestCompile(t *testing.T) {
+	e := openTest(t)
+	b := newBuilder(t)
+	outputs := b.block(dtype.F32, 2, 8, 32, 2)
+	outputs = append(outputs, b.ok(b.Reshape(outputs[0], 16*32)), b.Parameters()[0], outputs[1])
+	testkit.OK(t, b.SetOutputs(outputs...))
+	want, _ := b.execute(reference(t), step.Options{})
+	got, x := b.execute(e, step.Options{})
+	for i, v := range outputs {
+		for j := range v.Shape().Size() {
+			g, _ := element(v.Shape().Type, got[i], j)
+			w, _ := element(v.Shape().Type, want[i], j)
+			if !near(v.Shape().Type, g, w, 500) {
+				t.Fatalf("output %d, element %d of %v: %v, want %v", i, j, v.Shape(), g, w)
+			}
+		}
+	}
+	if n := len(x.Tasks()); n > 60 {
+		t.Errorf("%d tasks of %d operations", n, len(b.Nodes()))
+	}
+	_, err := step.Compile(b.Graph, e, step.Options{Budget: 1})
+	var impossible *plan.ImpossibleError
+	if !errors.As(err, &impossible) {
+		t.Fatalf("a budget of one byte: %v", err)
+	}
+	less, tight := b.execute(e, step.Options{Budget: (x.PeakBytes() + impossible.Least) / 2, Link: 1e9})
+	if tight.PeakBytes() >= x.PeakBytes() {
+		t.Errorf("%d bytes, %d without a budget", tight.PeakBytes(), x.PeakBytes())
+	}
+	for i := range less {
+		if string(less[i]) != string(got[i]) {
+			t.Errorf("output %d differs within a budget", i)
+		}
+	}
+}
+
+// What the executor lacks is an error that names the operation.
+func TestUnsupported(t *testing.T) {
+	b := newBuilder(t)
+	x := b.random(dtype.F32, 8, 8)
+	c, err := b.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+	testkit.OK(t, err)
+	s := b.ok(b.Reduce(step.ReduceSum, x, 0))
+	testkit.OK(t, b.SetOutputs(c, s))
+	_, err = compile(&step.Task{Nodes: b.Nodes()[1:], Inputs: []step.Value{x}, Outputs: []step.Value{c, s}})
+	testkit.WantError(t, "a product and a sum in one task", err, step.ErrNotSupported, fmt.Sprint(step.DotGeneral))
+}

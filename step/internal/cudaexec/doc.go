@@ -1,0 +1,4 @@
+// Package cudaexec runs steps on a CUDA device: a [step.Executor] whose kernels are
+// written in CUDA C++ for the shapes of a task, compiled by NVRTC while the program
+// runs, and kept on disk. Products of float32 and bfloat16 are cuBLASLt's.
+package cudaexec

@@ -1,0 +1,690 @@
+package cudaexec
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	hostdevice "github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/float16"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/host"
+)
+
+var types = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8, dtype.I16, dtype.I32, dtype.I64, dtype.U8, dtype.U16, dtype.U32, dtype.U64, dtype.Bool}
+
+// builder adds to a graph until something fails.
+type builder struct {
+	t testing.TB
+	*step.Graph
+	rng *rand.Rand
+	in  [][]byte
+}
+
+func newBuilder(t testing.TB) *builder {
+	return &builder{t, step.NewGraph(t.Name()), rand.New(rand.NewPCG(1, 2)), nil}
+}
+
+func (b *builder) ok(v step.Value, err error) step.Value {
+	b.t.Helper()
+	testkit.OK(b.t, err)
+	return v
+}
+
+// put adds a parameter with that content.
+func (b *builder) put(d dtype.DType, content []float64, dims ...int) step.Value {
+	b.t.Helper()
+	data := bytesOf(d, content)
+	b.in = append(b.in, data)
+	return b.ok(b.Parameter(fmt.Sprintf("p%d", len(b.in)), step.MakeShape(d, dims...)))
+}
+
+// random adds a parameter of small integers, and halves of them where there are any.
+func (b *builder) random(d dtype.DType, dims ...int) step.Value {
+	b.t.Helper()
+	x := make([]float64, step.MakeShape(d, dims...).Size())
+	for i := range x {
+		x[i] = float64(b.rng.IntN(9) - 4)
+		if isFloat(d) {
+			x[i] /= 2
+		} else if d == dtype.Bool {
+			x[i] = float64(b.rng.IntN(2))
+		}
+	}
+	return b.put(d, x, dims...)
+}
+
+func (b *builder) binary(op step.Op, x, y step.Value) step.Value {
+	b.t.Helper()
+	return b.ok(b.Binary(op, x, y))
+}
+
+func (b *builder) unary(op step.Op, x step.Value) step.Value {
+	b.t.Helper()
+	return b.ok(b.Unary(op, x))
+}
+
+func bytesOf(d dtype.DType, content []float64) []byte {
+	data := make([]byte, len(content)*d.Size())
+	for i, x := range content {
+		var bits uint64
+		switch d {
+		case dtype.F64:
+			bits = math.Float64bits(x)
+		case dtype.F32:
+			bits = uint64(math.Float32bits(float32(x)))
+		case dtype.F16:
+			bits = uint64(float16.ToF16(float32(x)))
+		case dtype.BF16:
+			bits = uint64(float16.ToBF16(float32(x)))
+		case dtype.U64:
+			bits = uint64(int64(x))
+			if x >= 1<<63 {
+				bits = uint64(x)
+			}
+		default:
+			bits = uint64(int64(x))
+		}
+		for j := range d.Size() {
+			data[i*d.Size()+j] = byte(bits >> (8 * j))
+		}
+	}
+	return data
+}
+
+func element(d dtype.DType, data []byte, i int) (f float64, bits uint64) {
+	for j := range d.Size() {
+		bits |= uint64(data[i*d.Size()+j]) << (8 * j)
+	}
+	switch d {
+	case dtype.F64:
+		f = math.Float64frombits(bits)
+	case dtype.F32:
+		f = float64(math.Float32frombits(uint32(bits)))
+	case dtype.F16:
+		f = float64(float16.FromF16(uint16(bits)))
+	case dtype.BF16:
+		f = float64(float16.FromBF16(uint16(bits)))
+	}
+	return f, bits
+}
+
+// singles are the operations of a graph, each a task by itself.
+func singles(g *step.Graph) []*step.Task {
+	var tasks []*step.Task
+	for _, n := range g.Nodes() {
+		if n.Op == step.Parameter || n.Op == step.Constant || n.Op.Class() == step.View && n.Op != step.Identity {
+			continue
+		}
+		task := &step.Task{Nodes: []*step.Node{n}, Inputs: n.Inputs}
+		for i := range n.Shapes {
+			task.Outputs = append(task.Outputs, n.Value(i))
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks
+}
+
+func memoryOf(v step.Value) step.Value {
+	for isView(v) {
+		v = v.Node().Inputs[operandOf(v)]
+	}
+	return v
+}
+
+// prepared are tasks that can run, with memory for each value.
+type prepared struct {
+	t      testing.TB
+	dev    device.Device
+	stream device.Stream
+	tasks  []*step.Task
+	calls  []prepared1
+	at     map[step.Value]device.Ptr
+	held   []device.Ptr
+}
+
+type prepared1 struct {
+	k       step.Kernel
+	in, out []device.Ptr
+	scratch device.Ptr
+}
+
+func prepare(t testing.TB, e step.Executor, g *step.Graph, tasks []*step.Task, in [][]byte) *prepared {
+	t.Helper()
+	p := &prepared{t: t, dev: e.Device(), tasks: tasks, at: map[step.Value]device.Ptr{}}
+	p.stream = testkit.Must(p.dev.NewStream())(t)
+	alloc := func(n int64) device.Ptr {
+		at := testkit.Must(p.dev.Alloc(max(n, 64)))(t)
+		p.held = append(p.held, at)
+		return at
+	}
+	used := map[step.Value]bool{}
+	for _, task := range tasks {
+		for _, v := range append(task.Inputs, task.Outputs...) {
+			used[memoryOf(v)] = true
+		}
+	}
+	for _, v := range g.Outputs() {
+		used[memoryOf(v)] = true
+	}
+	for _, n := range g.Nodes() {
+		for i := range n.Shapes {
+			v := n.Value(i)
+			if memoryOf(v) != v || !used[v] {
+				continue
+			}
+			p.at[v] = alloc(v.Shape().Bytes())
+			var data []byte
+			switch a := n.Attr.(type) {
+			case *step.Input:
+				data = in[a.Index]
+			case step.Data:
+				data = a
+			}
+			if len(data) > 0 {
+				testkit.OK(t, p.stream.CopyH2D(p.at[v], data))
+			}
+		}
+	}
+	var scratch int64
+	for _, task := range tasks {
+		k, err := e.Compile(task)
+		if err != nil {
+			t.Fatalf("%v: %v", task.Nodes, err)
+		}
+		c := prepared1{k: k}
+		for _, v := range task.Inputs {
+			c.in = append(c.in, p.at[memoryOf(v)])
+		}
+		for _, v := range task.Outputs {
+			c.out = append(c.out, p.at[memoryOf(v)])
+		}
+		scratch = max(scratch, k.Scratch())
+		p.calls = append(p.calls, c)
+	}
+	at := alloc(scratch)
+	for i := range p.calls {
+		p.calls[i].scratch = at
+	}
+	testkit.OK(t, p.stream.Synchronize())
+	return p
+}
+
+func (p *prepared) launch() {
+	for i, c := range p.calls {
+		if err := c.k.Launch(p.stream, c.in, c.out, c.scratch); err != nil {
+			p.t.Fatalf("%v: %v", p.tasks[i].Nodes, err)
+		}
+	}
+}
+
+func (p *prepared) close() {
+	for _, at := range p.held {
+		testkit.OK(p.t, p.dev.Free(at))
+	}
+	testkit.OK(p.t, p.stream.Close())
+}
+
+// run runs tasks, and returns the graph's outputs.
+func run(t testing.TB, e step.Executor, g *step.Graph, tasks []*step.Task, in [][]byte) [][]byte {
+	t.Helper()
+	p := prepare(t, e, g, tasks, in)
+	p.launch()
+	var results [][]byte
+	for _, v := range g.Outputs() {
+		data := make([]byte, v.Shape().Bytes())
+		if len(data) > 0 {
+			testkit.OK(t, p.stream.CopyD2H(data, p.at[memoryOf(v)]))
+		}
+		results = append(results, data)
+	}
+	testkit.OK(t, p.stream.Synchronize())
+	p.close()
+	return results
+}
+
+func reference(t testing.TB) step.Executor {
+	t.Helper()
+	dev := testkit.Must(hostdevice.Open(4 << 30))(t)
+	e := testkit.Must(host.Open(dev))(t)
+	t.Cleanup(func() { testkit.OK(t, errors.Join(e.Close(), dev.Close())) })
+	return e
+}
+
+// compare fails unless the graph's outputs are what the host executor makes of it: the
+// same integers, and numbers that are as near as their type and a few operations allow.
+func (b *builder) compare(e *executor, slack float64, outputs ...step.Value) {
+	t := b.t
+	t.Helper()
+	testkit.OK(t, b.SetOutputs(outputs...))
+	want := run(t, reference(t), b.Graph, singles(b.Graph), b.in)
+	fused, err := Fuse(b.Graph)
+	testkit.OK(t, err)
+	ways := map[string][]*step.Task{"fused": fused}
+	if len(outputs) < 50 {
+		ways["each"] = singles(b.Graph)
+	}
+	for name, tasks := range ways {
+		got := run(t, e, b.Graph, tasks, b.in)
+		for i, v := range outputs {
+			wrong := 0
+			for j := range v.Shape().Size() {
+				g, gbits := element(v.Shape().Type, got[i], j)
+				w, wbits := element(v.Shape().Type, want[i], j)
+				if near(v.Shape().Type, g, w, slack) && (isFloat(v.Shape().Type) || gbits == wbits) {
+					continue
+				}
+				if wrong++; wrong < 4 {
+					t.Errorf("%s: output %d (%v), element %d of %v: %v (%x), want %v (%x)", name, i, v.Node(), j, v.Shape(), g, gbits, w, wbits)
+				}
+			}
+			if wrong > 3 {
+				t.Errorf("%s: output %d: %d elements are wrong", name, i, wrong)
+			}
+		}
+	}
+}
+
+func near(d dtype.DType, got, want, slack float64) bool {
+	if got == want || got != got && want != want {
+		return true
+	}
+	tolerance := map[dtype.DType]float64{dtype.F64: 1e-14, dtype.F32: 1e-6, dtype.F16: 1.0 / 1024, dtype.BF16: 1.0 / 128}[d]
+	return math.Abs(got-want) <= slack*tolerance*math.Max(1, math.Abs(want))
+}
+
+var floats = []float64{0, math.Copysign(0, -1), 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -3, 7.25, 100.5, -100.5, 1e-3, -1e-3, 300, -300, 65000, -65000, 1e-7,
+	3e9, -3e9, 1e19, -1e19, 3e38, math.Inf(1), math.Inf(-1), math.NaN()}
+
+var integers = []float64{0, 1, -1, 2, -2, 3, 5, 7, -7, 8, 31, 32, 63, 64, 100, 127, -128, 128, 255, 1000, 32767, -32768, 65535, 1 << 30, math.MaxInt32, math.MinInt32,
+	1 << 40, -(1 << 40), math.MinInt64}
+
+func valuesOf(d dtype.DType) []float64 {
+	switch {
+	case isFloat(d):
+		return floats
+	case d == dtype.Bool:
+		return []float64{0, 1}
+	}
+	return integers
+}
+
+// Every element-wise operation, of every type that it takes, of all pairs of awkward
+// numbers.
+func TestElementwise(t *testing.T) {
+	e := openTest(t)
+	for _, d := range types {
+		t.Run(d.String(), func(t *testing.T) {
+			b := newBuilder(t)
+			var xs, ys []float64
+			for _, x := range valuesOf(d) {
+				for _, y := range valuesOf(d) {
+					xs, ys = append(xs, x), append(ys, y)
+				}
+			}
+			b.in = nil
+			x, y := b.put(d, xs, len(xs)), b.put(d, ys, len(ys))
+			var outputs []step.Value
+			for op := step.Abs; op <= step.GreaterOrEqualTotalOrder; op++ {
+				var v step.Value
+				var err error
+				if op <= step.IsNaN {
+					v, err = b.Unary(op, x)
+				} else {
+					v, err = b.Binary(op, x, y)
+				}
+				if err == nil {
+					outputs = append(outputs, v)
+				}
+			}
+			for _, to := range types {
+				if to != d {
+					outputs = append(outputs, b.ok(b.Convert(x, to)))
+				}
+			}
+			outputs = append(outputs, b.ok(b.Where(b.ok(b.Binary(step.Equal, x, y)), x, y)))
+			b.compare(e, 8, outputs...)
+		})
+	}
+}
+
+func TestBroadcasting(t *testing.T) {
+	e := openTest(t)
+	b := newBuilder(t)
+	x, y, z := b.random(dtype.F32, 6, 64), b.random(dtype.F32, 6, 1), b.random(dtype.F32)
+	row := b.random(dtype.F32, 64)
+	wide := b.ok(b.BroadcastInDim(row, []int{6, 64}, []int{1}))
+	constant := b.ok(b.Fill(1.5, step.MakeShape(dtype.F32, 6, 64)))
+	a := b.binary(step.Add, b.binary(step.Mul, x, y), z)
+	c := b.binary(step.Add, b.binary(step.Mul, a, wide), constant)
+	iota := b.ok(b.Iota(step.MakeShape(dtype.I32, 6, 64), 1))
+	mask := b.binary(step.Less, iota, b.ok(b.Fill(10, step.MakeShape(dtype.I32))))
+	masked := b.ok(b.Where(mask, c, b.ok(b.Fill(-1, step.MakeShape(dtype.F32)))))
+	odd := b.random(dtype.BF16, 3, 7, 5)
+	half := b.ok(b.Convert(odd, dtype.F32))
+	half = b.binary(step.Mul, half, b.random(dtype.F32, 3, 1, 5))
+	b.compare(e, 1, c, masked, b.ok(b.Convert(half, dtype.F16)), b.ok(b.Iota(step.MakeShape(dtype.BF16, 3, 300), 1)))
+}
+
+func TestMovement(t *testing.T) {
+	e := openTest(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.U8, dtype.I64} {
+		t.Run(d.String(), func(t *testing.T) {
+			b := newBuilder(t)
+			x := b.random(d, 5, 40, 33)
+			y := b.random(d, 4, 6)
+			n := b.put(dtype.I32, []float64{3})
+			far := b.put(dtype.I32, []float64{-100})
+			fill := b.random(d)
+			outputs := []step.Value{
+				b.ok(b.Transpose(x, 0, 2, 1)), b.ok(b.Transpose(x, 2, 1, 0)), b.ok(b.Transpose(x, 1, 0, 2)), b.ok(b.Transpose(x, 1, 2, 0)), b.ok(b.Transpose(y, 1, 0)),
+				b.ok(b.Reverse(y, 1)), b.ok(b.Reverse(x, 0, 2)),
+				b.ok(b.Slice(x, []int{1, 3, 0}, []int{5, 39, 33}, []int{2, 1, 5})),
+				b.ok(b.Pad(y, fill, step.Padding{Low: []int{1, -1}, High: []int{-2, 3}, Interior: []int{2, 0}})),
+				b.ok(b.Concatenate(1, y, b.random(d, 4, 3), b.random(d, 4, 0), y)),
+				b.ok(b.DynamicSlice(y, []step.Value{n, far}, []int{2, 3})),
+				b.ok(b.DynamicUpdateSlice(y, b.random(d, 2, 2), []step.Value{n, n})),
+				b.ok(b.Reshape(b.ok(b.Transpose(y, 1, 0)), 2, 12)),
+				b.ok(b.Gather(x, b.put(dtype.I64, []float64{4, 0, -3, 100}, 4), step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 40, 33}, Collapsed: []int{0}, Offset: []int{1, 2}})),
+				b.ok(b.Gather(x, b.put(dtype.U8, []float64{4, 0, 30, 1, 2, 3}, 2, 3), step.GatherAxes{IndexVector: 0, StartIndex: []int{2, 0}, Sizes: []int{1, 7, 4}, Collapsed: []int{0}, Offset: []int{0, 2}})),
+			}
+			b.compare(e, 0, outputs...)
+		})
+	}
+	t.Run("bitcast", func(t *testing.T) {
+		b := newBuilder(t)
+		x := b.random(dtype.F32, 4, 6)
+		y := b.ok(b.Bitcast(b.unary(step.Neg, x), dtype.U32))
+		bytes := b.ok(b.Bitcast(b.unary(step.Neg, x), dtype.U8))
+		b.compare(e, 0, b.binary(step.Add, y, y), b.binary(step.Add, bytes, bytes))
+	})
+}
+
+func TestReductions(t *testing.T) {
+	e := openTest(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F64, dtype.I32, dtype.U8, dtype.Bool} {
+		t.Run(d.String(), func(t *testing.T) {
+			b := newBuilder(t)
+			var outputs []step.Value
+			for _, c := range []struct{ dims, axes []int }{
+				{[]int{70, 96}, []int{1}}, {[]int{70, 96}, []int{0}}, {[]int{3, 2000}, nil}, {[]int{4, 6, 10, 7}, []int{0, 2, 3}},
+				{[]int{4, 6, 10, 7}, []int{1}}, {[]int{2, 5000}, []int{1}}, {[]int{3000, 3}, []int{0}}, {[]int{5, 1, 4}, []int{1}}, {[]int{3, 0}, []int{1}}, {[]int{9, 5}, []int{1}}, {[]int{9, 2000}, []int{1}},
+			} {
+				if d != dtype.F32 && size(c.dims) > 6000 {
+					continue
+				}
+				x := b.random(d, c.dims...)
+				for op := step.ReduceSum; op <= step.ReduceXor; op++ {
+					if op == step.ReduceProduct && size(c.dims) > 300 && d != dtype.Bool {
+						continue
+					}
+					if v, err := b.Reduce(op, x, c.axes...); err == nil {
+						outputs = append(outputs, v)
+					}
+				}
+				if len(c.axes) == 1 && c.dims[c.axes[0]] > 0 && d != dtype.Bool {
+					outputs = append(outputs, b.ok(b.ArgMinMax(step.ArgMax, x, c.axes[0], dtype.I32)), b.ok(b.ArgMinMax(step.ArgMin, x, c.axes[0], dtype.U8)))
+				}
+			}
+			b.compare(e, 4, outputs...)
+		})
+	}
+	t.Run("NaN", func(t *testing.T) {
+		b := newBuilder(t)
+		x := b.put(dtype.F32, []float64{1, math.NaN(), 3, 4, math.Inf(1), 2, math.Copysign(0, -1), 0, 0}, 3, 3)
+		b.compare(e, 0, b.ok(b.Reduce(step.ReduceMax, x, 1)), b.ok(b.Reduce(step.ReduceMin, x, 0)), b.ok(b.ArgMinMax(step.ArgMax, x, 1, dtype.I64)), b.ok(b.ArgMinMax(step.ArgMin, x, 0, dtype.I64)))
+	})
+}
+
+// softmax of x along its last axis.
+func (b *builder) softmax(x step.Value) step.Value {
+	dims := x.Shape().Dims
+	var outer []int
+	for i := range len(dims) - 1 {
+		outer = append(outer, i)
+	}
+	wide := func(v step.Value) step.Value { return b.ok(b.BroadcastInDim(v, dims, outer)) }
+	top := b.ok(b.Reduce(step.ReduceMax, x, len(dims)-1))
+	e := b.unary(step.Exp, b.binary(step.Sub, x, wide(top)))
+	return b.binary(step.Div, e, wide(b.ok(b.Reduce(step.ReduceSum, e, len(dims)-1))))
+}
+
+// norm is a layer normalisation of x along its last axis.
+func (b *builder) norm(x, scale, offset step.Value) step.Value {
+	dims := x.Shape().Dims
+	last := len(dims) - 1
+	var outer []int
+	for i := range last {
+		outer = append(outer, i)
+	}
+	wide := func(v step.Value) step.Value { return b.ok(b.BroadcastInDim(v, dims, outer)) }
+	along := func(v step.Value) step.Value { return b.ok(b.BroadcastInDim(v, dims, []int{last})) }
+	n := b.ok(b.Fill(1/float64(dims[last]), step.MakeShape(dtype.F32)))
+	mean := b.binary(step.Mul, b.ok(b.Reduce(step.ReduceSum, x, last)), n)
+	centred := b.binary(step.Sub, x, wide(mean))
+	variance := b.binary(step.Mul, b.ok(b.Reduce(step.ReduceSum, b.binary(step.Mul, centred, centred), last)), n)
+	inverse := b.unary(step.Rsqrt, b.binary(step.Add, variance, b.ok(b.Fill(1e-5, step.MakeShape(dtype.F32)))))
+	y := b.binary(step.Mul, centred, wide(inverse))
+	return b.binary(step.Add, b.binary(step.Mul, y, along(scale)), along(offset))
+}
+
+// A softmax and a normalisation are one kernel each.
+func TestRows(t *testing.T) {
+	e := openTest(t)
+	for _, columns := range []int{5, 33, 64, 300, 2000, 2048} {
+		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+			b := newBuilder(t)
+			x := b.random(dtype.F32, 7, 3, columns)
+			s := b.softmax(b.binary(step.Mul, x, b.random(dtype.F32)))
+			n := b.norm(b.ok(b.Reshape(x, 21, columns)), b.random(dtype.F32, columns), b.random(dtype.F32, columns))
+			n = b.ok(b.Convert(n, dtype.BF16))
+			b.compare(e, 8, s, n)
+			tasks, err := Fuse(b.Graph)
+			testkit.OK(t, err)
+			if len(tasks) != 2 {
+				t.Errorf("%d tasks for a softmax and a normalisation: %v", len(tasks), tasks)
+			}
+		})
+	}
+}
+
+func TestProducts(t *testing.T) {
+	e := openTest(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F64, dtype.I32} {
+		t.Run(d.String(), func(t *testing.T) {
+			b := newBuilder(t)
+			x, w := b.random(d, 12, 16), b.random(d, 16, 8)
+			var outputs []step.Value
+			dot := func(x, y step.Value, a step.DotAxes) { outputs = append(outputs, b.ok(b.DotGeneral(x, y, a))) }
+			dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+			dot(x, b.ok(b.Transpose(b.random(d, 8, 16), 1, 0)), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+			dot(b.random(d, 16, 12), w, step.DotAxes{Contracted: [2][]int{{0}, {0}}})
+			dot(b.unary(step.Abs, x), w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+			q, k := b.random(d, 2, 10, 3, 4), b.random(d, 2, 10, 3, 4) // batch, time, heads, width
+			dot(b.ok(b.Transpose(q, 0, 2, 1, 3)), b.ok(b.Transpose(k, 0, 2, 1, 3)), step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
+			dot(q, k, step.DotAxes{Contracted: [2][]int{{0, 1}, {0, 1}}})
+			dot(q, k, step.DotAxes{Contracted: [2][]int{{1, 3}, {1, 3}}, Batch: [2][]int{{0}, {0}}})
+			dot(b.random(d, 7), b.random(d, 7), step.DotAxes{Contracted: [2][]int{{0}, {0}}})
+			dot(b.random(d, 7), b.random(d, 5), step.DotAxes{})
+			dot(b.random(d, 3, 0), b.random(d, 0, 2), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+			if d == dtype.BF16 {
+				dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}, Result: dtype.F32})
+			}
+			b.compare(e, 8, outputs...)
+		})
+	}
+}
+
+func TestScatter(t *testing.T) {
+	e := openTest(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
+		t.Run(d.String(), func(t *testing.T) {
+			b := newBuilder(t)
+			var outputs []step.Value
+			for op := step.ScatterSum; op <= step.ScatterMin; op++ {
+				table := b.random(d, 6, 37)
+				index := make([]float64, 700)
+				for i := range index {
+					index[i] = float64(b.rng.IntN(8) - 1)
+				}
+				rows := b.put(dtype.I32, index, 700)
+				outputs = append(outputs, b.ok(b.Scatter(op, table, rows, b.random(d, 700, 37), step.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}})))
+				// Windows that overlap.
+				outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{0, 3, 1, 4, 5, 30, 2, 31}, 4, 2), b.random(d, 2, 4, 3),
+					step.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{0, 2}})))
+				outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{2}), b.random(d, 37), step.ScatterAxes{IndexVector: 0, StartIndex: []int{0}, Window: []int{0}, Inserted: []int{0}})))
+			}
+			b.compare(e, 8, outputs...)
+		})
+	}
+}
+
+func TestWindows(t *testing.T) {
+	e := openTest(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
+		t.Run(d.String(), func(t *testing.T) {
+			b := newBuilder(t)
+			x := b.random(d, 2, 9, 8, 3)
+			pool := step.Windows{Dims: []int{1, 3, 2, 1}, Strides: []int{1, 2, 2, 1}, Low: []int{0, 1, 0, 0}, High: []int{0, 1, 0, 0}}
+			var outputs []step.Value
+			for op := step.ReduceSum; op <= step.ReduceMin; op++ {
+				w := pool
+				w.Reduction = op
+				outputs = append(outputs, b.ok(b.ReduceWindow(x, w)))
+			}
+			outputs = append(outputs, b.ok(b.ReduceWindow(x, step.Windows{Reduction: step.ReduceSum, Dims: []int{1, 2, 2, 1}, Strides: []int{1, 1, 2, 1}, Dilation: []int{1, 2, 1, 1}, WindowDilation: []int{1, 1, 3, 1}})))
+			source := b.random(d, 2, 5, 4, 3)
+			outputs = append(outputs, b.ok(b.SelectAndScatter(step.SelectAndScatterMax, x, source, pool)), b.ok(b.SelectAndScatter(step.SelectAndScatterMin, x, source, pool)))
+			b.compare(e, 8, outputs...)
+		})
+	}
+}
+
+func TestConvolutions(t *testing.T) {
+	e := openTest(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
+		t.Run(d.String(), func(t *testing.T) {
+			b := newBuilder(t)
+			nhwc := step.ConvAxes{ImageBatch: 0, ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelInput: 2, KernelOutput: 3, KernelSpatial: []int{0, 1}, ResultBatch: 0, ResultChannels: 3, ResultSpatial: []int{1, 2}}
+			var outputs []step.Value
+			conv := func(x, k step.Value, change func(a *step.ConvAxes)) {
+				a := nhwc
+				change(&a)
+				outputs = append(outputs, b.ok(b.ConvGeneral(x, k, a)))
+			}
+			x := b.random(d, 4, 7, 6, 4)
+			conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Low, a.High = []int{1, 0}, []int{1, 1} })
+			conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Strides, a.KernelDilation = []int{2, 1}, []int{2, 1} })
+			conv(x, b.random(d, 3, 3, 4, 6), func(a *step.ConvAxes) { a.Dilation = []int{2, 3} })
+			conv(x, b.random(d, 2, 2, 2, 6), func(a *step.ConvAxes) { a.ChannelGroups = 2 })
+			conv(x, b.random(d, 2, 2, 4, 6), func(a *step.ConvAxes) { a.BatchGroups = 2 })
+			conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 1, 1), func(a *step.ConvAxes) {
+				a.ImageChannels, a.ImageSpatial = 1, []int{2, 3}
+				a.KernelInput, a.KernelOutput, a.KernelSpatial = 1, 0, []int{2, 3}
+				a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
+			})
+			b.compare(e, 8, outputs...)
+		})
+	}
+}
+
+func TestRandomBits(t *testing.T) {
+	e := openTest(t)
+	b := newBuilder(t)
+	state := b.put(dtype.U64, []float64{12345, -2, 7}, 3) // the counter's low half wraps around
+	var outputs []step.Value
+	for _, d := range []dtype.DType{dtype.U8, dtype.U16, dtype.U32, dtype.U64, dtype.I32, dtype.F32} {
+		for _, n := range []int{1, 77, 512} {
+			next, bits, err := b.RNGBitGenerator(state, step.MakeShape(d, n))
+			testkit.OK(t, err)
+			if isFloat(d) {
+				bits = b.ok(b.Bitcast(bits, dtype.U32))
+			}
+			outputs = append(outputs, next, bits)
+		}
+	}
+	b.compare(e, 0, outputs...)
+}
+
+// Graphs of random operations on small integers, which are exact in every type.
+func TestRandomGraphs(t *testing.T) {
+	e := openTest(t)
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			b := newBuilder(t)
+			b.rng = rand.New(rand.NewPCG(seed, 3))
+			d := []dtype.DType{dtype.F32, dtype.I32, dtype.F64, dtype.I64}[seed%4]
+			rows, columns := 1+b.rng.IntN(80), 1+b.rng.IntN(80)
+			if seed%3 == 0 {
+				columns = 256
+			}
+			whole := []step.Value{b.random(d, rows, columns), b.random(d, rows, columns)}
+			ones := []step.Value{b.random(d, rows)}
+			pick := func(from []step.Value) step.Value { return from[b.rng.IntN(len(from))] }
+			two := b.ok(b.Fill(2, step.MakeShape(d)))
+			small := func(v step.Value) step.Value { // between -8 and 8
+				return b.ok(b.Clamp(b.ok(b.Fill(-8, step.MakeShape(d))), v, b.ok(b.Fill(8, step.MakeShape(d)))))
+			}
+			for range 14 {
+				switch b.rng.IntN(9) {
+				case 0:
+					whole = append(whole, small(b.binary(step.Add, pick(whole), pick(whole))))
+				case 1:
+					whole = append(whole, small(b.binary(step.Mul, pick(whole), pick(whole))))
+				case 2:
+					whole = append(whole, b.binary(step.Max, pick(whole), two))
+				case 3:
+					whole = append(whole, b.ok(b.Where(b.binary(step.Less, pick(whole), pick(whole)), pick(whole), pick(whole))))
+				case 4:
+					op := []step.Op{step.ReduceSum, step.ReduceMax, step.ReduceMin}[b.rng.IntN(3)]
+					ones = append(ones, small(b.ok(b.Reduce(op, pick(whole), 1))))
+				case 5:
+					whole = append(whole, b.ok(b.BroadcastInDim(pick(ones), []int{rows, columns}, []int{0})))
+				case 6:
+					ones = append(ones, b.unary(step.Neg, pick(ones)))
+				case 7:
+					x := b.ok(b.Transpose(pick(whole), 1, 0))
+					whole = append(whole, b.ok(b.Reverse(b.ok(b.Transpose(b.unary(step.Abs, x), 1, 0)), 0)))
+				case 8:
+					x := b.ok(b.Reduce(step.ReduceSum, pick(whole), 0))
+					whole = append(whole, small(b.ok(b.BroadcastInDim(x, []int{rows, columns}, []int{1}))))
+				}
+			}
+			outputs := []step.Value{whole[len(whole)-1], ones[len(ones)-1], pick(whole), pick(ones)}
+			b.compare(e, 0, outputs...)
+		})
+	}
+}
+
+// What kernels look like.
+func TestText(t *testing.T) {
+	b := newBuilder(t)
+	x, y := b.random(dtype.BF16, 128, 1024), b.random(dtype.F32, 1024)
+	wide := b.ok(b.BroadcastInDim(y, []int{128, 1024}, []int{1}))
+	f := b.binary(step.Add, b.ok(b.Convert(x, dtype.F32)), wide)
+	testkit.OK(t, b.SetOutputs(b.ok(b.Convert(b.unary(step.Tanh, f), dtype.BF16)), b.softmax(b.random(dtype.F32, 128, 1024))))
+	tasks, err := Fuse(b.Graph)
+	testkit.OK(t, err)
+	var text strings.Builder
+	for _, task := range tasks {
+		u, err := compile(task)
+		testkit.OK(t, err)
+		for _, l := range u.launches {
+			fmt.Fprintf(&text, "// %s: %dx%d blocks\n%s\n", l.name, l.grid[0], l.grid[1], l.text)
+		}
+	}
+	const file = "testdata/kernels.txt"
+	if os.Getenv("UPDATE") != "" {
+		testkit.OK(t, os.WriteFile(file, []byte(text.String()), 0o644))
+	}
+	if want := testkit.ReadFile(t, file); text.String() != want {
+		t.Errorf("kernels are not those of %s; with UPDATE=1 the test writes it:\n%s", file, text.String())
+	}
+}

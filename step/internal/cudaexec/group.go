@@ -1,0 +1,530 @@
+package cudaexec
+
+import (
+	"slices"
+
+	"github.com/pinion-gpu/pinion/step"
+)
+
+// former makes tasks of a graph: it decides what is computed together.
+type former struct {
+	views
+	live   map[*step.Node]bool
+	users  map[step.Value][]*step.Node // of a base, those that compute with it
+	memory map[step.Value]bool         // bases that lie in memory
+	output map[step.Value]bool         // bases of the graph's outputs
+	cost   map[step.Value]work         // of what does not lie in memory
+	groups []*group
+	of     map[step.Value]*group // that makes a base
+}
+
+// work is what it takes to compute an element where it is wanted.
+type work struct {
+	ops   float64
+	reads map[step.Value]bool // bases in memory
+}
+
+// group is what one task computes.
+type group struct {
+	values []step.Value // that lie in memory, or would
+	space
+}
+
+// Fuse returns what the executor would rather run than each operation by itself, in
+// an order in which they can run: operations that are fused, with reductions of rows
+// among them. All results that tasks read, and outputs, are written by a task; views
+// ([step.View]) are not. A task may compute again what is cheap.
+func Fuse(g *step.Graph) ([]*step.Task, error) {
+	f := &former{live: map[*step.Node]bool{}, users: map[step.Value][]*step.Node{}, memory: map[step.Value]bool{},
+		output: map[step.Value]bool{}, cost: map[step.Value]work{}, of: map[step.Value]*group{}}
+	f.analyse(g)
+	if err := f.form(g); err != nil {
+		return nil, err
+	}
+	var tasks []*step.Task
+	for _, g := range f.ordered() {
+		tasks = append(tasks, f.task(g))
+	}
+	return tasks, nil
+}
+
+// task is what a group does.
+func (c *former) task(g *group) *step.Task {
+	t := &step.Task{}
+	var add func(v step.Value)
+	nodes, inputs := map[*step.Node]bool{}, map[step.Value]bool{}
+	add = func(v step.Value) {
+		n := v.Node()
+		if nodes[n] {
+			return
+		}
+		if n.Op == step.Constant || n.Op == step.Parameter || c.memory[v] && !slices.Contains(g.values, v) {
+			inputs[v] = true
+			return
+		}
+		nodes[n] = true
+		for _, x := range n.Inputs {
+			if n.Op == step.DotGeneral {
+				folded, _ := c.factor(x)
+				for x != folded {
+					nodes[x.Node()] = true
+					if x = x.Node().Inputs[operandOf(x)]; x == folded {
+						break
+					}
+				}
+			}
+			for b := c.base(x); x != b; x = x.Node().Inputs[operandOf(x)] {
+				nodes[x.Node()] = true
+			}
+			add(x)
+		}
+	}
+	for _, v := range g.values {
+		add(v)
+		if c.leaves(v, g) {
+			t.Outputs = append(t.Outputs, v)
+		}
+	}
+	for n := range nodes {
+		t.Nodes = append(t.Nodes, n)
+	}
+	slices.SortFunc(t.Nodes, func(a, b *step.Node) int { return a.ID() - b.ID() })
+	t.Inputs = c.sorted(inputs)
+	return t
+}
+
+// views knows which values are only other views of others. given is where to stop: what
+// is handed over by itself.
+type views struct {
+	given map[step.Value]bool
+}
+
+// operandOf is the operand that a view looks at.
+func operandOf(v step.Value) int {
+	if v.Node().Op == step.OptimizationBarrier {
+		return v.Index()
+	}
+	return 0
+}
+
+// isView reports whether a value is its operand's memory.
+func isView(v step.Value) bool {
+	n := v.Node()
+	return n.Op.Class() == step.View && n.Op != step.Identity
+}
+
+// same reports whether a reduction is over axes of one element: its result is its operand.
+func same(n *step.Node) bool {
+	return n.Op >= step.ReduceSum && n.Op <= step.ReduceXor && n.Shapes[0].Size() > 0 && n.Inputs[0].Shape().Size() == n.Shapes[0].Size()
+}
+
+// base is the value whose memory a value is: what its views look at.
+func (s *views) base(v step.Value) step.Value {
+	for !s.given[v] && isView(v) {
+		v = v.Node().Inputs[operandOf(v)]
+	}
+	return v
+}
+
+// literal is a value all of whose elements are the same constant.
+func (s *views) literal(v step.Value) (string, bool) {
+	b := v
+	for isView(b) {
+		b = b.Node().Inputs[operandOf(b)]
+	}
+	n, t := b.Node(), v.Shape().Type
+	if n.Op != step.Constant || n.Shapes[0].Type.Size() != t.Size() {
+		return "", false
+	}
+	data, width := n.Attr.(step.Data), t.Size()
+	if len(data) == 0 {
+		return "", false
+	}
+	for i := width; i < len(data); i++ {
+		if data[i] != data[i-width] {
+			return "", false
+		}
+	}
+	return literal(t, data), true
+}
+
+// factor is an operand of a product: a value in memory, whose axes are taken in another
+// order.
+func (c *views) factor(v step.Value) (step.Value, []int) {
+	axes := make([]int, v.Shape().Rank())
+	for i := range axes {
+		axes[i] = i
+	}
+	for !c.given[v] {
+		n := v.Node()
+		switch n.Op {
+		case step.Transpose:
+			p := n.Attr.(step.Axes)
+			for i, a := range axes {
+				axes[i] = p[a]
+			}
+		case step.Identity, step.OptimizationBarrier, step.SchedulingBarrier:
+		default:
+			return v, axes
+		}
+		v = n.Inputs[operandOf(v)]
+	}
+	return v, axes
+}
+
+// wants is which operands of a node have to lie in memory.
+func wants(n *step.Node) []int {
+	switch n.Op {
+	case step.ConvGeneral, step.SelectAndScatterMax, step.SelectAndScatterMin:
+		return []int{0, 1}
+	case step.ReduceWindow:
+		return []int{0}
+	case step.ScatterSum, step.ScatterMax, step.ScatterMin:
+		return []int{1, 2}
+	}
+	return nil
+}
+
+// inlines says whether a node's elements can be computed wherever they are wanted.
+func inlines(n *step.Node) bool {
+	if n.Op == step.Identity || same(n) {
+		return true
+	}
+	switch n.Op.Class() {
+	case step.Elementwise, step.Random:
+		return true
+	case step.Source:
+		return n.Op == step.Iota
+	case step.Movement:
+		return n.Op != step.Transpose || !turns(n)
+	}
+	return false
+}
+
+// turns says whether a transposition moves the last axis: elements that lie side by side
+// come to lie far apart.
+func turns(n *step.Node) bool {
+	dims := n.Inputs[0].Shape().Dims
+	last := -1
+	for i, d := range dims {
+		if d > 1 {
+			last = i
+		}
+	}
+	if last < 0 || size(dims) <= 1024 {
+		return false
+	}
+	p := n.Attr.(step.Axes)
+	for i := len(p) - 1; i >= 0; i-- {
+		if dims[p[i]] > 1 {
+			return p[i] != last
+		}
+	}
+	return false
+}
+
+// analyse finds what is computed, and what of it has to lie in memory.
+func (c *former) analyse(g *step.Graph) {
+	nodes := g.Nodes()
+	for _, v := range g.Outputs() {
+		b := c.use(v)
+		c.output[b], c.live[b.Node()] = true, true
+	}
+	for _, n := range slices.Backward(nodes) {
+		if !c.live[n] {
+			continue
+		}
+		for j, x := range n.Inputs {
+			if n.Op == step.DotGeneral {
+				x, _ = c.factor(x)
+			}
+			b := c.use(x)
+			c.live[b.Node()] = true
+			if !slices.Contains(c.users[b], n) {
+				c.users[b] = append(c.users[b], n)
+			}
+			if n.Op == step.DotGeneral || slices.Contains(wants(n), j) {
+				c.memory[b] = true
+			}
+		}
+	}
+	for _, n := range nodes {
+		if !c.live[n] {
+			continue
+		}
+		for i := range n.Shapes {
+			if v := n.Value(i); c.base(v) == v {
+				c.place(v)
+			}
+		}
+	}
+}
+
+// use is base, of a value that is used. A view as elements of another size is one of
+// memory.
+func (c *former) use(v step.Value) step.Value {
+	b := c.base(v)
+	if b.Shape().Type.Size() != v.Shape().Type.Size() {
+		c.memory[b] = true
+	}
+	return b
+}
+
+// place decides whether a value lies in memory. Its operands are decided.
+func (c *former) place(v step.Value) {
+	n := v.Node()
+	if n.Op == step.Constant {
+		if _, ok := c.literal(v); !ok || c.output[v] {
+			c.memory[v] = true
+		}
+		return
+	}
+	if !inlines(n) || c.output[v] {
+		c.memory[v] = true
+	}
+	w := c.sum(n)
+	if !c.memory[v] {
+		c.memory[v] = c.worthKeeping(v, w)
+	}
+	if !c.memory[v] {
+		c.cost[v] = w
+	}
+}
+
+// sum is what it takes to compute an element of a node's result.
+func (c *former) sum(n *step.Node) work {
+	w := work{ops: 1, reads: map[step.Value]bool{}}
+	switch n.Op {
+	case step.BroadcastInDim, step.Iota, step.Identity:
+		w.ops = 0
+	case step.Exp, step.Expm1, step.Log, step.Log1p, step.Erf, step.Tanh, step.Sin, step.Cos, step.Logistic, step.Pow, step.Atan2:
+		w.ops = 15
+	case step.Div, step.Rem, step.Sqrt, step.Rsqrt:
+		w.ops = 5
+	case step.RNGBitGenerator:
+		w.ops = 60
+	}
+	for _, x := range n.Inputs {
+		b := c.base(x)
+		if _, ok := c.literal(b); ok {
+			continue
+		}
+		if c.memory[b] {
+			w.reads[b] = true
+			continue
+		}
+		w.ops += c.cost[b].ops
+		for r := range c.cost[b].reads {
+			w.reads[r] = true
+		}
+	}
+	return w
+}
+
+// worthKeeping says whether a value should be computed once, instead of by everyone who
+// needs it.
+func (c *former) worthKeeping(v step.Value, w work) bool {
+	users := c.users[v]
+	if w.ops > 500 || len(w.reads) > mostPointers/2 {
+		return true
+	}
+	if len(w.reads) == 0 && w.ops < 30 {
+		return false
+	}
+	if len(users) > 1 && (w.ops > 4 || len(w.reads) > 1) {
+		return true
+	}
+	for _, u := range users {
+		for i := range u.Shapes {
+			if u.Shapes[i].Size() > 2*v.Shape().Size() && w.ops > 3 && u.Op != step.Concatenate && u.Op != step.Pad && u.Op != step.DynamicUpdateSlice {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reads are the bases in memory that a value is made of.
+func (c *former) reads(v step.Value) map[step.Value]bool {
+	n := v.Node()
+	if n.Op == step.DotGeneral {
+		all := map[step.Value]bool{}
+		for _, x := range n.Inputs {
+			f, _ := c.factor(x)
+			all[c.base(f)] = true
+		}
+		return all
+	}
+	return c.sum(n).reads
+}
+
+// form makes groups of everything that lies in memory and is computed.
+func (c *former) form(g *step.Graph) error {
+	for _, n := range g.Nodes() {
+		if !c.live[n] || n.Op == step.Parameter || n.Op == step.Constant {
+			continue
+		}
+		for i := range n.Shapes {
+			v := n.Value(i)
+			if c.base(v) != v || !c.memory[v] || v.Shape().Size() == 0 {
+				continue
+			}
+			if err := c.join(v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// join puts a value into a group of its own, and that together with groups whose values
+// it reads, where one kernel can compute all.
+func (c *former) join(v step.Value) error {
+	one := &group{values: []step.Value{v}, space: spaceOf(v)}
+	c.of[v] = one
+	c.groups = append(c.groups, one)
+	if _, err := compile(c.task(one)); err != nil {
+		return err
+	}
+	reads := c.sorted(c.reads(v))
+	slices.Reverse(reads)
+	for _, r := range reads {
+		if other := c.of[r]; other != nil && other != c.of[v] {
+			c.unite(other, c.of[v])
+		}
+	}
+	return nil
+}
+
+// sorted is a set of values in the order of the graph.
+func (c *former) sorted(set map[step.Value]bool) []step.Value {
+	var list []step.Value
+	for v := range set {
+		list = append(list, v)
+	}
+	slices.SortFunc(list, order)
+	return list
+}
+
+func order(a, b step.Value) int {
+	if d := a.Node().ID() - b.Node().ID(); d != 0 {
+		return d
+	}
+	return a.Index() - b.Index()
+}
+
+// unite makes one group of two, if there can be one.
+func (c *former) unite(a, b *group) {
+	both, ok := together(a.space, b.space)
+	if !ok || c.between(a, b) || c.between(b, a) {
+		return
+	}
+	u := &group{values: append(slices.Clone(a.values), b.values...), space: both}
+	slices.SortFunc(u.values, order)
+	for _, v := range u.values {
+		c.of[v] = u
+	}
+	if _, err := compile(c.task(u)); err != nil {
+		for _, v := range a.values {
+			c.of[v] = a
+		}
+		for _, v := range b.values {
+			c.of[v] = b
+		}
+		return
+	}
+	c.groups = slices.DeleteFunc(c.groups, func(g *group) bool { return g == a || g == b })
+	c.groups = append(c.groups, u)
+}
+
+// needs are the groups that a group reads values of.
+func (c *former) needs(g *group) []*group {
+	var list []*group
+	for _, v := range g.values {
+		for r := range c.reads(v) {
+			if o := c.of[r]; o != nil && o != g && !slices.Contains(list, o) {
+				list = append(list, o)
+			}
+		}
+	}
+	return list
+}
+
+// between says whether to reads something that is made of what from makes, by way of
+// other groups.
+func (c *former) between(from, to *group) bool {
+	seen := map[*group]bool{from: true, to: true}
+	var visit func(g *group) bool
+	visit = func(g *group) bool {
+		if g == from {
+			return true
+		}
+		if seen[g] {
+			return false
+		}
+		seen[g] = true
+		return slices.ContainsFunc(c.needs(g), visit)
+	}
+	for _, g := range c.needs(to) {
+		if g != from && visit(g) {
+			return true
+		}
+	}
+	return false
+}
+
+// ordered are the groups, each behind those that it reads values of.
+func (c *former) ordered() []*group {
+	groups := slices.Clone(c.groups)
+	slices.SortFunc(groups, func(a, b *group) int { return order(a.values[0], b.values[0]) })
+	var list []*group
+	done := map[*group]bool{}
+	var visit func(g *group)
+	visit = func(g *group) {
+		if done[g] {
+			return
+		}
+		done[g] = true
+		needs := c.needs(g)
+		slices.SortFunc(needs, func(a, b *group) int { return order(a.values[0], b.values[0]) })
+		for _, n := range needs {
+			visit(n)
+		}
+		list = append(list, g)
+	}
+	for _, g := range groups {
+		visit(g)
+	}
+	return list
+}
+
+// leaves says whether a value of a group is needed outside of it.
+func (c *former) leaves(v step.Value, g *group) bool {
+	if c.output[v] {
+		return true
+	}
+	return c.neededOutside(v, g, map[step.Value]bool{})
+}
+
+func (c *former) neededOutside(v step.Value, g *group, seen map[step.Value]bool) bool {
+	if seen[v] {
+		return false
+	}
+	seen[v] = true
+	for _, u := range c.users[v] {
+		for i := range u.Shapes {
+			r := u.Value(i)
+			switch {
+			case c.memory[r] && c.of[r] == nil && r.Shape().Size() > 0:
+				return true // it comes later
+			case c.memory[r]:
+				if c.of[r] != g && r.Shape().Size() > 0 {
+					return true
+				}
+			case c.neededOutside(r, g, seen):
+				return true
+			}
+		}
+	}
+	return false
+}

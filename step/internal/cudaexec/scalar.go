@@ -1,0 +1,282 @@
+package cudaexec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/float16"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+// stored is the C type of an element in memory.
+func stored(t dtype.DType) string {
+	if t == dtype.Bool {
+		return "b8"
+	}
+	return t.String()
+}
+
+// computedIn is the C type that elements are computed in.
+func computedIn(t dtype.DType) string {
+	switch t {
+	case dtype.Bool:
+		return "bool"
+	case dtype.F16, dtype.BF16:
+		return "f32"
+	}
+	return t.String()
+}
+
+func isFloat(t dtype.DType) bool {
+	switch t {
+	case dtype.F16, dtype.BF16, dtype.F32, dtype.F64:
+		return true
+	}
+	return false
+}
+
+// rounded is an expression of the type that t is computed in, as t has it.
+func rounded(t dtype.DType, x string) string {
+	switch t {
+	case dtype.F16:
+		return "round_f16(" + x + ")"
+	case dtype.BF16:
+		return "round_bf16(" + x + ")"
+	}
+	return x
+}
+
+// literal writes an element as C.
+func literal(t dtype.DType, data []byte) string {
+	var bits [8]byte
+	copy(bits[:], data[:t.Size()])
+	u := binary.LittleEndian.Uint64(bits[:])
+	real := func(x float64, size int, suffix, of string, bits uint64) string {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return fmt.Sprintf("of_bits((%s)0x%xull)", of, bits)
+		}
+		text := strconv.FormatFloat(x, 'g', -1, size)
+		if !strings.ContainsAny(text, ".e") {
+			text += ".0"
+		}
+		if text[0] == '-' {
+			return "(" + text + suffix + ")"
+		}
+		return text + suffix
+	}
+	switch t {
+	case dtype.Bool:
+		return strconv.FormatBool(u != 0)
+	case dtype.F64:
+		return real(math.Float64frombits(u), 64, "", "u64", u)
+	case dtype.F32:
+		return real(float64(math.Float32frombits(uint32(u))), 32, "f", "u32", u)
+	case dtype.F16:
+		x := float16.FromF16(uint16(u))
+		return real(float64(x), 32, "f", "u32", uint64(math.Float32bits(x)))
+	case dtype.BF16:
+		x := float16.FromBF16(uint16(u))
+		return real(float64(x), 32, "f", "u32", uint64(math.Float32bits(x)))
+	}
+	return fmt.Sprintf("(%s)%dull", t, u)
+}
+
+// convert is step's Convert, from an expression of the type that from is computed in.
+func convert(from, to dtype.DType, x string) string {
+	switch {
+	case to == dtype.Bool:
+		return fmt.Sprintf("%s != 0", x)
+	case from == dtype.Bool:
+		return fmt.Sprintf("(%s)%s", computedIn(to), x)
+	case isFloat(from) && !isFloat(to):
+		return fmt.Sprintf("int_of<%s>(%s)", to, x)
+	case to == dtype.F16 || to == dtype.BF16:
+		switch from {
+		case dtype.F64:
+			x = "round_to_odd(" + x + ")"
+		case dtype.F32, dtype.F16, dtype.BF16:
+		default:
+			if from.Size() > 2 {
+				x = "round_to_odd((f64)" + x + ")"
+			} else {
+				x = "(f32)" + x
+			}
+		}
+		return rounded(to, x)
+	}
+	return fmt.Sprintf("(%s)%s", computedIn(to), x)
+}
+
+// fromBits is an element of the bits that a u64 has.
+func fromBits(t dtype.DType, x string) string {
+	switch t {
+	case dtype.F64:
+		return "of_bits(" + x + ")"
+	case dtype.F32:
+		return "of_bits((u32)" + x + ")"
+	case dtype.F16, dtype.BF16:
+		return fmt.Sprintf("ld(%s{(u16)%s})", t, x)
+	case dtype.Bool:
+		return "(" + x + " & 255) != 0"
+	}
+	return fmt.Sprintf("(%s)%s", t, x)
+}
+
+// toBits is the reverse.
+func toBits(t dtype.DType, x string) string {
+	switch t {
+	case dtype.F64, dtype.F32:
+		return "(u64)bits_of(" + x + ")"
+	case dtype.F16, dtype.BF16:
+		return fmt.Sprintf("(u64)%s_of(%s).bits", t, x)
+	}
+	return "(u64)" + x
+}
+
+func bitcast(from, to dtype.DType, x string) string {
+	return fromBits(to, "("+toBits(from, x)+")")
+}
+
+// elementwise is the expression of an operation: of operands of type in, as result.
+func elementwise(op step.Op, in, result dtype.DType, args []string) (string, error) {
+	x := args[0]
+	if op == step.Convert {
+		return convert(in, result, x), nil
+	}
+	if op == step.Where {
+		return fmt.Sprintf("%s ? %s : %s", x, args[1], args[2]), nil
+	}
+	y := ""
+	if len(args) > 1 {
+		y = args[1]
+	}
+	call := func(name string, args ...string) string {
+		return name + "(" + strings.Join(args, ", ") + ")"
+	}
+	c := computedIn(in)
+	if op.Comparison() {
+		sign := map[step.Op]string{
+			step.Equal: "==", step.NotEqual: "!=", step.Less: "<", step.LessOrEqual: "<=", step.Greater: ">", step.GreaterOrEqual: ">=",
+			step.EqualTotalOrder: "==", step.NotEqualTotalOrder: "!=", step.LessTotalOrder: "<", step.LessOrEqualTotalOrder: "<=",
+			step.GreaterTotalOrder: ">", step.GreaterOrEqualTotalOrder: ">=",
+		}[op]
+		if op >= step.EqualTotalOrder {
+			x, y = call("order", x), call("order", y)
+		}
+		return fmt.Sprintf("%s %s %s", x, sign, y), nil
+	}
+	switch op { // of all types alike
+	case step.Max:
+		return call("larger", x, y), nil
+	case step.Min:
+		return call("smaller", x, y), nil
+	case step.IsFinite:
+		return fmt.Sprintf("%s - %s == 0", x, x), nil
+	case step.IsNaN:
+		return fmt.Sprintf("%s != %s", x, x), nil
+	}
+	if isFloat(in) {
+		f := "" // the suffix of a function
+		one := "1.0"
+		if c == "f32" {
+			f, one = "f", "1.0f"
+		}
+		var e string
+		switch op {
+		case step.Abs:
+			e = call("fabs"+f, x)
+		case step.Neg:
+			e = "-" + x
+		case step.Sign:
+			e = call("float_sign", x)
+		case step.Sqrt:
+			e = call("sqrt"+f, x)
+		case step.Rsqrt:
+			e = one + " / " + call("sqrt"+f, x)
+		case step.Exp, step.Expm1, step.Log, step.Log1p, step.Erf, step.Sin, step.Cos, step.Tanh, step.Floor, step.Ceil:
+			e = call(strings.ToLower(op.String())+f, x)
+		case step.Round:
+			e = call("rint"+f, x)
+		case step.Logistic:
+			e = fmt.Sprintf("%s / (%s + %s)", one, one, call("exp"+f, "-"+x))
+		case step.Add:
+			e = x + " + " + y
+		case step.Sub:
+			e = x + " - " + y
+		case step.Mul:
+			e = x + " * " + y
+		case step.Div:
+			e = x + " / " + y
+		case step.Rem:
+			e = call("fmod"+f, x, y)
+		case step.Pow:
+			e = call("pow"+f, x, y)
+		case step.Atan2:
+			e = call("atan2"+f, x, y)
+		default:
+			return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
+		}
+		switch op {
+		case step.Abs, step.Neg, step.Sign, step.Floor, step.Ceil, step.Round: // are exact
+			return e, nil
+		}
+		return rounded(result, e), nil
+	}
+	if in == dtype.Bool {
+		switch op {
+		case step.Not:
+			return "!" + x, nil
+		case step.And:
+			return x + " && " + y, nil
+		case step.Or:
+			return x + " || " + y, nil
+		case step.Xor:
+			return x + " != " + y, nil
+		}
+		return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
+	}
+	wrap := func(sign string) string { return fmt.Sprintf("(%s)((u64)%s %s (u64)%s)", c, x, sign, y) }
+	switch op {
+	case step.Abs:
+		return call("int_abs", x), nil
+	case step.Neg:
+		return fmt.Sprintf("(%s)(0 - (u64)%s)", c, x), nil
+	case step.Sign:
+		return call("int_sign", x), nil
+	case step.Not:
+		return fmt.Sprintf("(%s)~%s", c, x), nil
+	case step.BitCount:
+		return call("bit_count", x), nil
+	case step.LeadingZeros:
+		return call("leading_zeros", x), nil
+	case step.Add:
+		return wrap("+"), nil
+	case step.Sub:
+		return wrap("-"), nil
+	case step.Mul:
+		return wrap("*"), nil
+	case step.Div:
+		return call("int_div", x, y), nil
+	case step.Rem:
+		return call("int_rem", x, y), nil
+	case step.Pow:
+		return call("int_pow", x, y), nil
+	case step.And:
+		return fmt.Sprintf("(%s)(%s & %s)", c, x, y), nil
+	case step.Or:
+		return fmt.Sprintf("(%s)(%s | %s)", c, x, y), nil
+	case step.Xor:
+		return fmt.Sprintf("(%s)(%s ^ %s)", c, x, y), nil
+	case step.ShiftLeft:
+		return call("shift_left", x, y), nil
+	case step.ShiftRightLogical:
+		return call("shift_logical", x, y), nil
+	case step.ShiftRightArithmetic:
+		return call("shift_arithmetic", x, y), nil
+	}
+	return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
+}
