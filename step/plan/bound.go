@@ -60,7 +60,11 @@ func (p *problem) bound(whole *candidate, target int64) float64 {
 	price := func(x part) float64 { return x.seconds / x.bytes }
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(price(a), price(b)) })
 	// The link takes the dearest ones for nothing, so they are left out.
-	missing -= p.Out * whole.o.start[moment]
+	travels := p.Out * whole.o.start[moment]
+	if p.HostBytes > 0 {
+		travels = min(travels, float64(p.HostBytes))
+	}
+	missing -= travels
 	extra := 0.0
 	for _, x := range parts {
 		switch {

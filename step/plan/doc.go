@@ -49,7 +49,9 @@
 // This is done with several prices of a byte on the link. Then decisions are taken back
 // that there is room for, or exchanged for others, and of a small graph all changes of
 // one and two are tried, until the step is as short as any can be: [Plan].Least is a
-// time that no plan is below. A step of 15,000 operations is planned in seconds.
+// time that no plan is below. For a budget that is hard to meet, values are also evicted
+// for one target after the other, each lower than the one before; the least that this
+// comes to is what an [ImpossibleError] names. A step of 15,000 operations is planned in seconds.
 //
 // A chain is a graph in which every value is computed from the one before it, as the
 // layers of a network without branches. There a dynamic program finds the shortest plan

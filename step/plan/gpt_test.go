@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 )
 
@@ -122,7 +123,36 @@ func TestGPT(t *testing.T) {
 	}
 	_, err = Make(g, Options{Budget: 4 * gib})
 	var impossible *ImpossibleError
-	if !errors.As(err, &impossible) || impossible.Op != "backward of gelu 0" {
-		t.Errorf("%v", err)
+	if !errors.As(err, &impossible) || impossible.Op != "backward of gelu 0" || float64(impossible.Found) > 1.2*float64(impossible.Least) {
+		t.Fatal(err)
+	}
+	// What is said to be possible is.
+	if _, err := Make(g, Options{Budget: impossible.Found}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyOperations plans a step of 1,600 operations, twice with the same result.
+func TestManyOperations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a second or more")
+	}
+	g := gpt(100, 4, 512, 1024, 32768)
+	whole, err := Make(g, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{}, {Out: 53e9, Back: 53e9}, {Out: 53e9, Back: 53e9, HostBytes: 1 << 30}} {
+		o.Budget = whole.Bytes / 10 * 6
+		p, err := Make(g, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Bytes > o.Budget || o.HostBytes > 0 && p.HostBytes > o.HostBytes || p.Seconds > 1.01*p.Least {
+			t.Errorf("%d bytes, %d on the host, %v s: %v", p.Bytes, p.HostBytes, p.Seconds, p)
+		}
+		if q, err := Make(g, o); err != nil || !reflect.DeepEqual(p, q) {
+			t.Errorf("%v\n%v, %v", p, q, err)
+		}
 	}
 }

@@ -107,7 +107,7 @@ func Make(g Graph, o Options) (*Plan, error) {
 	}
 	least, at := p.least()
 	if o.Budget < least {
-		plan, err := p.plan(p.evict(p.try(whole.d, least), least, 0, -1))
+		plan, err := p.plan(p.descend(whole, least))
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +150,13 @@ func (p *problem) within(whole *candidate, least int64, at string) (*Plan, error
 		}
 	}
 	if best == nil {
-		return nil, &ImpossibleError{Budget: p.Budget, Found: found, Least: least, Op: at}
+		plan, err := p.plan(p.descend(whole, least))
+		if err != nil {
+			return nil, err
+		}
+		if best = plan; plan.Bytes > p.Budget {
+			return nil, &ImpossibleError{Budget: p.Budget, Found: min(found, plan.Bytes), Least: least, Op: at}
+		}
 	}
 	best.Least = min(p.bound(whole, p.Budget), best.Seconds)
 	return best, nil

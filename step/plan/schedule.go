@@ -51,6 +51,7 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 		return nil, err
 	}
 	p := &problem{Graph: g, Options: o, writer: writer, uses: make([][]int, len(g.Values)), seen: make([]int, len(g.Ops))}
+	p.share = min(most, float64(len(g.Ops))/mostOps*most)
 	p.fix()
 	for v, value := range g.Values {
 		if value.Resident {

@@ -87,7 +87,6 @@ func (p *problem) search(whole *candidate, target int64) *candidate {
 // prices of a byte that travels, from nothing to what the dearest costs to compute.
 func (p *problem) heuristic(whole *candidate, target int64) *candidate {
 	var best *candidate
-	p.share = min(most, float64(len(p.Ops))/mostOps*most)
 	try := func(price float64) {
 		if p.near(best, target) {
 			return
@@ -109,7 +108,28 @@ func (p *problem) heuristic(whole *candidate, target int64) *candidate {
 		try((prices[k] + prices[max(k-1, 0)]) / 2)
 		try((prices[k] + prices[min(k+1, len(prices)-1)]) / 2)
 	}
+	if !p.near(best, target) {
+		best = p.pick(best, p.descend(whole, target), target)
+	}
 	return p.improve(best, target)
+}
+
+// descend evicts for one target after the other, each lower than the one before, as far
+// down as it can. What is evicted for a target that is far too low is seldom what helps
+// where there is most, so this comes further than evict at once, at the cost of time.
+func (p *problem) descend(whole *candidate, target int64) *candidate {
+	best := p.try(whole.d, target)
+	for best.o.peak > target {
+		to := max(target, best.o.peak/8*7)
+		next := p.evict(p.try(best.d, to), to, p.price, -1)
+		if next.o.peak >= best.o.peak {
+			p.discard(next)
+			break
+		}
+		p.discard(best)
+		best = next
+	}
+	return best
 }
 
 // tighten makes a plan fit into fewer bytes.
