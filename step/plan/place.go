@@ -69,7 +69,7 @@ func Place(buffers []Buffer, align int64) (Layout, error) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for misses := 0; best.Bytes > p.least && misses < p.patience(); misses++ {
+	for misses := 0; best.Bytes > p.least && misses < p.patience(best.Bytes); misses++ {
 		now := p.promoted(order, best, rng)
 		if l := p.place(now); l.Bytes <= best.Bytes {
 			if l.Bytes < best.Bytes {
@@ -113,9 +113,13 @@ type spot struct {
 	from, to int   // its moments
 }
 
-// patience is how many orders are tried in vain.
-func (p *placer) patience() int {
-	return min(200, 200_000_000/(len(p.buffers)*len(p.buffers)+1))
+// patience is how many orders are tried in vain, if the best so far takes so many bytes.
+func (p *placer) patience(best int64) int {
+	most := 200
+	if float64(best) > 1.01*float64(p.least) {
+		most = 2000
+	}
+	return min(most, 200_000_000/(len(p.buffers)*len(p.buffers)+1))
 }
 
 // slack is how much larger than the least a layout of many buffers may be that is not
