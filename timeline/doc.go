@@ -24,8 +24,9 @@
 // order and memset, with the call that queued it. Streams have the names that their
 // owners give them by [device.Label].
 //
-// Work on streams that others made ([device.Native.StreamOf]) is not recorded, nor is
-// what other libraries queue, unless Pinion calls them.
+// Work on streams that others made ([device.Native.StreamOf]) is not recorded so, nor is
+// what other libraries queue, unless Pinion calls them. [Options].Others has NVIDIA's
+// CUPTI tell of it: kernels and copies with their times, without their calls.
 //
 // # One clock
 //
