@@ -114,7 +114,7 @@ func wantedOutside(g *Graph, part map[*Node]bool) []Value {
 
 // constantsOf runs a graph without parameters.
 func constantsOf(g *Graph, exec Executor) (values []Data, err error) {
-	x, err := compileFolded(optimize(g), exec, Options{})
+	x, err := compileFolded(optimize(g), exec, Options{}) // views become copies
 	if err != nil {
 		return nil, err
 	}

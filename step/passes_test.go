@@ -77,8 +77,10 @@ func TestFolding(t *testing.T) {
 	root := m.must(m.Unary(step.Sqrt, m.must(m.Binary(step.Mul, two, two))))
 	steps := m.must(m.Reduce(step.ReduceSum, m.must(m.Iota(f32(10), 0))))
 	y := m.must(m.Binary(step.Mul, x, m.must(m.Binary(step.Add, root, steps))))
-	graph, tasks := compiled(t, m, y)
-	wantTasks(t, graph, tasks, "Mul")
+	view := m.must(m.Reshape(two, 1)) // has no memory, but is wanted
+	z := m.must(m.Concatenate(0, y, view, m.must(m.Reshape(m.must(m.Unary(step.Neg, two)), 1))))
+	graph, tasks := compiled(t, m, z)
+	wantTasks(t, graph, tasks, "Mul", "Concatenate")
 	if !strings.Contains(graph, "Constant {00003c42} : f32[]") { // 2 + 45
 		t.Errorf("no constant 47:\n%s", graph)
 	}
