@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// optimize copies a graph without what nothing needs, and with what is computed twice
-// once. Parameters stay, all of them. Outputs that are no result of an operation with
-// memory of its own (parameters, views, one value twice) become copies.
+// optimize copies a graph without what nothing needs. What is computed twice is computed
+// once, and products read their operands as they were before they were transposed.
+// Parameters stay, all of them. Outputs that are no result of an operation with memory of
+// its own (parameters, views, one value twice) become copies.
 func optimize(g *Graph) *Graph {
 	needed := reached(g)
 	out := NewGraph(g.name)
@@ -25,13 +26,17 @@ func optimize(g *Graph) *Graph {
 			now[n.Value(0)] = v
 			continue
 		}
+		attr := n.Attr
+		if from, axes, ok := absorbed(n, in); ok {
+			in, attr = from, axes
+		}
 		key := ""
 		if n.Op != Parameter && n.Op != OptimizationBarrier && n.Op != SchedulingBarrier {
-			key = identity(n, in)
+			key = identity(n.Op, attr, n.Shapes, in)
 		}
 		m := seen[key]
 		if key == "" || m == nil {
-			m = out.addNode(n.Op, n.Attr, n.Shapes, in)
+			m = out.addNode(n.Op, attr, n.Shapes, in)
 			if n.Op == Parameter {
 				out.params = append(out.params, m.Value(0))
 			}
@@ -106,18 +111,18 @@ func simpler(n *Node, in []Value) (Value, bool) {
 }
 
 // identity says what an operation computes: those that say the same compute the same.
-func identity(n *Node, in []Value) string {
+func identity(op Op, attr any, shapes []Shape, in []Value) string {
 	var b strings.Builder
-	b.WriteString(n.Op.String())
+	b.WriteString(op.String())
 	for _, v := range in {
 		b.WriteString(v.String())
 	}
-	if data, ok := n.Attr.(Data); ok {
+	if data, ok := attr.(Data); ok {
 		b.WriteByte(' ')
 		b.Write(data)
 	} else {
-		b.WriteString(attrString(n.Attr))
+		b.WriteString(attrString(attr))
 	}
-	fmt.Fprint(&b, " ", n.Shapes)
+	fmt.Fprint(&b, " ", shapes)
 	return b.String()
 }

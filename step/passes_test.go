@@ -46,6 +46,19 @@ func TestCommonAndDead(t *testing.T) {
 	wantTasks(t, graph, tasks, "DotGeneral", "Add")
 }
 
+func TestAbsorbed(t *testing.T) {
+	m := newMaker(t)
+	x, y := m.param(f32(4, 5, 6)), m.param(f32(5, 6))
+	turned := m.must(m.Transpose(x, 0, 2, 1))
+	dot := m.must(m.DotGeneral(turned, y, step.DotAxes{Contracted: [2][]int{{2}, {0}}})) // [4 6] x [6]
+	swapped := m.must(m.DotGeneral(m.must(m.Transpose(x, 1, 0, 2)), y, step.DotAxes{Contracted: [2][]int{{2}, {1}}}))
+	graph, tasks := compiled(t, m, dot, swapped)
+	wantTasks(t, graph, tasks, "DotGeneral", "Transpose", "DotGeneral")
+	if !strings.Contains(graph, "DotGeneral %0 %1 {Contracted:[[1] [0]]") {
+		t.Errorf("the transposition is not part of the product:\n%s", graph)
+	}
+}
+
 // What lies behind a barrier is computed again.
 func TestBarrier(t *testing.T) {
 	m := newMaker(t)

@@ -386,6 +386,17 @@ func TestDot(t *testing.T) {
 				out = append(out, v)
 			}
 		}
+		// The first operand transposed, with the axes where they went to.
+		order := x.permutation(values[0].Shape().Rank())
+		went := func(axes []int) []int {
+			at := make([]int, len(axes))
+			for k, axis := range axes {
+				at[k] = slices.Index(order, axis)
+			}
+			return at
+		}
+		out = append(out, x.must(x.DotGeneral(x.must(x.Transpose(values[0], order...)), values[1],
+			step.DotAxes{Batch: [2][]int{went(a.Batch[0]), a.Batch[1]}, Contracted: [2][]int{went(a.Contracted[0]), a.Contracted[1]}})))
 		square := x.must(x.DotGeneral(values[0], values[0], step.DotAxes{}))
 		x.check(append(out, square)...)
 	}
