@@ -11,21 +11,22 @@ import (
 	"github.com/pkg/errors"
 )
 
-// builder makes one computation. All it has is its main function.
+// builder makes one computation.
 type builder struct {
 	notimplemented.Builder
-	backend *Backend
-	main    *function
+	backend   *Backend
+	main      *function
+	functions map[string]bool // names that are taken
 }
 
 func newBuilder(b *Backend, name string) *builder {
-	new := &builder{Builder: notimplemented.Builder{ErrFn: notImplemented}, backend: b}
-	new.main = &function{
-		Function: notimplemented.Function{ErrFn: notImplemented},
-		builder:  new,
-		graph:    step.NewGraph(name),
-	}
+	new := &builder{Builder: notimplemented.Builder{ErrFn: notImplemented}, backend: b, functions: map[string]bool{compute.MainName: true}}
+	new.main = new.function(compute.MainName, step.NewGraph(name))
 	return new
+}
+
+func (b *builder) function(name string, g *step.Graph) *function {
+	return &function{Function: notimplemented.Function{ErrFn: notImplemented}, builder: b, name: name, graph: g}
 }
 
 func notImplemented(op compute.OpType) error {
@@ -40,7 +41,11 @@ func (b *builder) Main() compute.Function { return b.main }
 
 // NewFunction implements [compute.Builder].
 func (b *builder) NewFunction(name string) (compute.Function, error) {
-	return nil, errors.Wrapf(compute.ErrNotImplemented, "%s has no functions but the main one, so there is no %q", Name, name)
+	if name == "" || b.functions[name] {
+		return nil, errors.WithStack(fmt.Errorf("%s: %w: a function cannot be called %q, or there is one already", Name, ErrArgument, name))
+	}
+	b.functions[name] = true
+	return b.function(name, step.NewGraph(name)), nil
 }
 
 // OpShape implements [compute.Builder].
@@ -49,16 +54,39 @@ func (b *builder) OpShape(op compute.Value) (shapes.Shape, error) { return b.mai
 // String prints the graph.
 func (b *builder) String() string { return b.main.graph.String() }
 
-// function is the one function of a computation. Its values are [step.Value]s.
+// function is a function of a computation, whose values are [step.Value]s. One with a
+// name has a graph of its own, which becomes part of those of its callers. A closure adds
+// to its parent's graph.
 type function struct {
 	notimplemented.Function
 	builder  *builder
+	name     string
+	parent   *function
 	graph    *step.Graph
 	returned bool
+	results  []step.Value
 }
 
 // Name implements [compute.Function].
-func (f *function) Name() string { return compute.MainName }
+func (f *function) Name() string { return f.name }
+
+// Parent implements [compute.Function].
+func (f *function) Parent() compute.Function {
+	if f.parent == nil {
+		return nil
+	}
+	return f.parent
+}
+
+// Closure implements [compute.Function].
+func (f *function) Closure() (compute.Function, error) {
+	if _, err := f.operands(); err != nil {
+		return nil, err
+	}
+	c := f.builder.function("", f.graph)
+	c.parent = f
+	return c, nil
+}
 
 // Builder implements [compute.Function].
 func (f *function) Builder() compute.Builder { return f.builder }
@@ -79,6 +107,9 @@ func (f *function) Parameter(name string, shape shapes.Shape, sharding *compute.
 	}
 	if _, err := f.operands(); err != nil {
 		return nil, err
+	}
+	if f.parent != nil {
+		return nil, errors.Wrapf(compute.ErrNotImplemented, "%s: closures have no parameters, such as %q, since there are no loops and sorts", Name, name)
 	}
 	s, err := toShape(shape)
 	if err != nil {
@@ -111,17 +142,83 @@ func (f *function) Return(outputs []compute.Value, shardings []*compute.Sharding
 	if len(in) == 0 {
 		return errors.WithStack(fmt.Errorf("%s: %w: a function returns one value at least", Name, ErrArgument))
 	}
-	if err := f.graph.SetOutputs(in...); err != nil {
-		return errors.WithStack(err)
+	if f.parent == nil {
+		if err := f.graph.SetOutputs(in...); err != nil {
+			return errors.WithStack(err)
+		}
 	}
-	f.returned = true
+	f.returned, f.results = true, in
 	return nil
+}
+
+// Call implements [compute.Function]. What is called becomes part of the graph.
+func (f *function) Call(callee compute.Function, inputs ...compute.Value) ([]compute.Value, error) {
+	in, err := f.operands(inputs...)
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.finished(callee)
+	if err != nil {
+		return nil, err
+	}
+	out, err := f.graph.Inline(c.graph, in...)
+	if err != nil {
+		return nil, errors.WithStack(err)
+	}
+	return values(out), nil
+}
+
+// If implements [compute.Function]. Both branches are computed, and one is chosen.
+func (f *function) If(pred compute.Value, trueBranch, falseBranch compute.Function) ([]compute.Value, error) {
+	in, err := f.operands(pred)
+	if err != nil {
+		return nil, err
+	}
+	onTrue, err := f.finished(trueBranch)
+	if err != nil {
+		return nil, err
+	}
+	onFalse, err := f.finished(falseBranch)
+	if err != nil {
+		return nil, err
+	}
+	if p := in[0].Shape(); p.Rank() != 0 || onTrue.parent != f || onFalse.parent != f || len(onTrue.results) != len(onFalse.results) {
+		return nil, errors.WithStack(fmt.Errorf("%s: %w: If takes a scalar, not %v, and two closures with as many results, not %d and %d", Name, ErrArgument, p, len(onTrue.results), len(onFalse.results)))
+	}
+	out := make([]step.Value, len(onTrue.results))
+	for i, x := range onTrue.results {
+		y := onFalse.results[i]
+		if !x.Shape().Equal(y.Shape()) {
+			return nil, errors.WithStack(fmt.Errorf("%s: %w: result %d of the branches of If is %v or %v", Name, ErrArgument, i, x.Shape(), y.Shape()))
+		}
+		if out[i], err = f.graph.Where(in[0], x, y); err != nil {
+			return nil, errors.WithStack(err)
+		}
+	}
+	return values(out), nil
+}
+
+// finished returns a function of the same computation that has returned.
+func (f *function) finished(other compute.Function) (*function, error) {
+	o, ok := other.(*function)
+	if !ok || o.builder != f.builder || !o.returned {
+		return nil, errors.WithStack(fmt.Errorf("%s: %w: %q takes a function of its own computation that has returned", Name, ErrArgument, f.builder.Name()))
+	}
+	return o, nil
+}
+
+func values(list []step.Value) []compute.Value {
+	out := make([]compute.Value, len(list))
+	for i, v := range list {
+		out[i] = v
+	}
+	return out
 }
 
 // operands are the values as the graph knows them, while it can still grow.
 func (f *function) operands(values ...compute.Value) ([]step.Value, error) {
 	if f.returned {
-		return nil, errors.WithStack(fmt.Errorf("%s: %w: %q has returned", Name, ErrArgument, f.graph.Name()))
+		return nil, errors.WithStack(fmt.Errorf("%s: %w: %q has returned", Name, ErrArgument, f.name))
 	}
 	in := make([]step.Value, len(values))
 	for i, v := range values {

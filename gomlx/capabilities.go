@@ -7,11 +7,11 @@ import (
 	"github.com/gomlx/compute/dtypes"
 )
 
-// Capabilities implements [compute.Backend]. There are no functions but the main one, so
-// no loops, branches and sorts, no axes of unknown length, and no complex numbers. Fused
-// operations are left to GoMLX, which takes them apart; step fuses them again.
+// Capabilities implements [compute.Backend]. There are no loops and sorts, no axes of
+// unknown length, and no complex numbers. Fused operations are left to GoMLX, which takes
+// them apart; step fuses them again.
 func (b *Backend) Capabilities() compute.Capabilities {
-	c := compute.Capabilities{Operations: maps.Clone(operations), DTypes: make(map[dtypes.DType]bool)}
+	c := compute.Capabilities{Operations: maps.Clone(operations), DTypes: make(map[dtypes.DType]bool), Functions: true}
 	for t := range elementTypes {
 		c.DTypes[t] = true
 	}
@@ -31,6 +31,8 @@ var operations = func() map[compute.OpType]bool {
 		compute.OpTypeConstant,
 		compute.OpTypeIota,
 		compute.OpTypeIdentity,
+		compute.OpTypeCall,
+		compute.OpTypeIf,
 		compute.OpTypeWhere,
 		compute.OpTypeClamp,
 		compute.OpTypeConvertDType,

@@ -13,9 +13,9 @@
 // # What it can do
 //
 // [Backend.Capabilities] has the list: all operations on numbers and bools that the
-// gradients of a transformer or a convolutional network need. There are no loops,
-// branches and sorts, axes of unknown length, complex numbers, quantized weights, and no
-// more than one device. An operation that is not there fails with
+// gradients of a transformer or a convolutional network need. There are no loops and
+// sorts, axes of unknown length, complex numbers, quantized weights, and no more than one
+// device. Of If, both branches are computed. An operation that is not there fails with
 // compute.ErrNotImplemented.
 //
 // Random bits are those of Philox4x32-10. They are the same on every device, and differ

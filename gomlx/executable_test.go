@@ -180,8 +180,7 @@ func TestBadGraphs(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"complex numbers": second(f.Complex(x, x)),
-		"a closure":       second(f.Closure()),
-		"a function":      second(b.Builder("test").NewFunction("f")),
+		"a loop":          second(f.While(f, f, x)),
 		"a fused op":      second(f.FusedSoftmax(x, 1)),
 	} {
 		if !compute.IsNotImplemented(err) {
@@ -197,6 +196,66 @@ func TestBadGraphs(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+func TestFunctions(t *testing.T) {
+	b := open(t)
+	builder := b.Builder("test")
+	scalar := shapes.Make(dtypes.Float32)
+	square, err := builder.NewFunction("square")
+	testkit.OK(t, err)
+	v := value(t)(square.Parameter("v", scalar, nil))
+	testkit.OK(t, square.Return([]compute.Value{value(t)(square.Mul(v, v)), v}, nil))
+
+	f := builder.Main()
+	x := value(t)(f.Parameter("x", scalar, nil))
+	called, err := f.Call(square, x)
+	testkit.OK(t, err)
+	branch := func(result compute.Value) compute.Function {
+		c, err := f.Closure()
+		testkit.OK(t, err)
+		testkit.OK(t, c.Return([]compute.Value{value(t)(c.Neg(result))}, nil))
+		return c
+	}
+	zero := value(t)(f.Constant([]float32{0}))
+	chosen, err := f.If(value(t)(f.GreaterThan(x, zero)), branch(called[0]), branch(called[1]))
+	testkit.OK(t, err)
+
+	open, err := f.Closure()
+	testkit.OK(t, err)
+	_, err = open.Parameter("p", scalar, nil)
+	if !compute.IsNotImplemented(err) {
+		t.Errorf("a closure's parameter: %v", err)
+	}
+	foreign, err := b.Builder("other").NewFunction("square")
+	testkit.OK(t, err)
+	for what, err := range map[string]error{
+		"a name that is taken":        second(builder.NewFunction("square")),
+		"the name of the main one":    second(builder.NewFunction(compute.MainName)),
+		"no name":                     second(builder.NewFunction("")),
+		"too few arguments":           second(f.Call(square)),
+		"arguments of another shape":  second(f.Call(square, value(t)(f.Constant([]float32{1, 2}, 2)))),
+		"a function that is not done": second(f.If(value(t)(f.Constant([]bool{true})), open, open)),
+		"another computation's":       second(f.Call(foreign, x)),
+		"a closure":                   second(f.Call(branch(x), x)),
+		"no bool":                     second(f.If(x, branch(x), branch(x))),
+		"branches of different types": second(f.If(value(t)(f.Constant([]bool{true})), branch(x), branch(value(t)(f.Constant([]int32{1}))))),
+	} {
+		testkit.WantError(t, what, err, ErrArgument)
+	}
+
+	testkit.OK(t, f.Return(chosen, nil))
+	run, err := builder.Compile()
+	testkit.OK(t, err)
+	for x, want := range map[float32]float32{3: -9, -3: 3} {
+		in, err := b.BufferFromFlatData(0, []float32{x}, scalar)
+		testkit.OK(t, err)
+		out, err := run.Execute([]compute.Buffer{in}, nil, 0)
+		testkit.OK(t, err)
+		if got := get(t, out[0]); got[0] != want {
+			t.Errorf("%g: %g, want %g", x, got[0], want)
+		}
+	}
+}
 
 // Everything that a backend says it has, it has.
 func TestCapabilities(t *testing.T) {

@@ -322,11 +322,7 @@ func (f *function) OptimizationBarrier(xs ...compute.Value) ([]compute.Value, er
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}
-	values := make([]compute.Value, len(out))
-	for i, v := range out {
-		values[i] = v
-	}
-	return values, nil
+	return values(out), nil
 }
 
 func (f *function) SchedulingBarrier(x compute.Value, after ...compute.Value) (compute.Value, error) {

@@ -129,6 +129,34 @@ func (g *Graph) SetOutputs(outputs ...Value) error {
 	return nil
 }
 
+// Inline adds the operations of another graph, with values of this one in the place of
+// its parameters, and returns what its outputs are then. It is how a function is called.
+func (g *Graph) Inline(f *Graph, args ...Value) ([]Value, error) {
+	if f == g || len(args) != len(f.params) {
+		return nil, fmt.Errorf("step: %w: graph %q with %d values for its %d parameters cannot become part of %q", ErrArgument, f.name, len(args), len(f.params), g.name)
+	}
+	now := map[Value]Value{}
+	for i, v := range args {
+		if err := g.owns(v); err != nil {
+			return nil, fmt.Errorf("step: argument %d of %q: %w", i, f.name, err)
+		}
+		if want := f.params[i].Shape(); !v.Shape().Equal(want) {
+			return nil, fmt.Errorf("step: %w: argument %d of %q is %v, and has to be %v", ErrArgument, i, f.name, v.Shape(), want)
+		}
+		now[f.params[i]] = v
+	}
+	for _, n := range f.nodes {
+		if n.Op == Parameter {
+			continue
+		}
+		m := g.addNode(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now))
+		for i := range n.Shapes {
+			now[n.Value(i)] = m.Value(i)
+		}
+	}
+	return translated(f.outputs, now), nil
+}
+
 func (g *Graph) owns(v Value) error {
 	switch {
 	case v.node == nil:

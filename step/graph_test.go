@@ -146,3 +146,32 @@ func TestErrors(t *testing.T) {
 		testkit.WantError(t, c.says, c.err, step.ErrArgument, c.says)
 	}
 }
+
+func TestInline(t *testing.T) {
+	double := newMaker(t)
+	x := double.param(f32(2))
+	testkit.OK(t, double.SetOutputs(double.must(double.Binary(step.Add, x, x)), x))
+
+	m := newMaker(t)
+	p := m.param(f32(2))
+	once, err := m.Inline(double.Graph, p)
+	testkit.OK(t, err)
+	twice, err := m.Inline(double.Graph, once[0])
+	testkit.OK(t, err)
+	if once[1] != p || twice[1] != once[0] {
+		t.Errorf("a parameter that is returned became %v and %v", once[1], twice[1])
+	}
+	testkit.OK(t, m.SetOutputs(twice[0]))
+	want := "graph \"TestInline\"\n  %0 = Parameter {Name:p0 Index:0} : f32[2]\n  %1 = Add %0 %0 : f32[2]\n  %2 = Add %1 %1 : f32[2]\n  return %2\n"
+	if got := m.String(); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	for what, args := range map[string][]step.Value{
+		"no argument": nil, "another shape": {m.param(f32(3))}, "another graph's value": {x}, "no value": {{}},
+	} {
+		_, err := m.Inline(double.Graph, args...)
+		testkit.WantError(t, what, err, step.ErrArgument)
+	}
+	_, err = m.Inline(m.Graph, p)
+	testkit.WantError(t, "a graph in itself", err, step.ErrArgument)
+}
