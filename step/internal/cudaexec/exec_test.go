@@ -235,17 +235,22 @@ func (p *prepared) close() {
 // run runs tasks, and returns the graph's outputs.
 func run(t testing.TB, e step.Executor, g *step.Graph, tasks []*step.Task, in [][]byte) [][]byte {
 	t.Helper()
-	p := prepare(t, e, g, tasks, in)
+	return prepare(t, e, g, tasks, in).run(g)
+}
+
+// run runs the tasks once.
+func (p *prepared) run(g *step.Graph) [][]byte {
+	p.t.Helper()
 	p.launch()
 	var results [][]byte
 	for _, v := range g.Outputs() {
 		data := make([]byte, v.Shape().Bytes())
 		if len(data) > 0 {
-			testkit.OK(t, p.stream.CopyD2H(data, p.at[memoryOf(v)]))
+			testkit.OK(p.t, p.stream.CopyD2H(data, p.at[memoryOf(v)]))
 		}
 		results = append(results, data)
 	}
-	testkit.OK(t, p.stream.Synchronize())
+	testkit.OK(p.t, p.stream.Synchronize())
 	p.close()
 	return results
 }
@@ -261,34 +266,55 @@ func reference(t testing.TB) step.Executor {
 // compare fails unless the graph's outputs are what the host executor makes of it: the
 // same integers, and numbers that are as near as their type and a few operations allow.
 func (b *builder) compare(e *executor, slack float64, outputs ...step.Value) {
-	t := b.t
-	t.Helper()
-	testkit.OK(t, b.SetOutputs(outputs...))
-	want := run(t, reference(t), b.Graph, singles(b.Graph), b.in)
+	b.t.Helper()
+	b.compared(e, slack, outputs...)(b.t)
+}
+
+// compared is compare in two parts: kernels of several graphs are compiled together when
+// the first of them runs.
+func (b *builder) compared(e *executor, slack float64, outputs ...step.Value) func(t testing.TB) {
+	b.t.Helper()
+	testkit.OK(b.t, b.SetOutputs(outputs...))
+	want := run(b.t, reference(b.t), b.Graph, singles(b.Graph), b.in)
 	fused, err := Fuse(b.Graph)
-	testkit.OK(t, err)
-	ways := map[string][]*step.Task{"fused": fused}
+	testkit.OK(b.t, err)
+	ways := map[string]*prepared{"fused": prepare(b.t, e, b.Graph, fused, b.in)}
 	if len(outputs) < 50 {
-		ways["each"] = singles(b.Graph)
+		ways["each"] = prepare(b.t, e, b.Graph, singles(b.Graph), b.in)
 	}
-	for name, tasks := range ways {
-		got := run(t, e, b.Graph, tasks, b.in)
-		for i, v := range outputs {
-			wrong := 0
-			for j := range v.Shape().Size() {
-				g, gbits := element(v.Shape().Type, got[i], j)
-				w, wbits := element(v.Shape().Type, want[i], j)
-				if near(v.Shape().Type, g, w, slack) && (isFloat(v.Shape().Type) || gbits == wbits) {
-					continue
+	return func(t testing.TB) {
+		for name, p := range ways {
+			got := p.run(b.Graph)
+			for i, v := range outputs {
+				wrong := 0
+				for j := range v.Shape().Size() {
+					g, gbits := element(v.Shape().Type, got[i], j)
+					w, wbits := element(v.Shape().Type, want[i], j)
+					if near(v.Shape().Type, g, w, slack) && (isFloat(v.Shape().Type) || gbits == wbits) {
+						continue
+					}
+					if wrong++; wrong < 4 {
+						t.Errorf("%s: output %d (%v), element %d of %v: %v (%x), want %v (%x)", name, i, v.Node(), j, v.Shape(), g, gbits, w, wbits)
+					}
 				}
-				if wrong++; wrong < 4 {
-					t.Errorf("%s: output %d (%v), element %d of %v: %v (%x), want %v (%x)", name, i, v.Node(), j, v.Shape(), g, gbits, w, wbits)
+				if wrong > 3 {
+					t.Errorf("%s: output %d: %d elements are wrong", name, i, wrong)
 				}
-			}
-			if wrong > 3 {
-				t.Errorf("%s: output %d: %d elements are wrong", name, i, wrong)
 			}
 		}
+	}
+}
+
+// checks are comparisons that run when all are prepared.
+type checks []func(t *testing.T)
+
+func (c *checks) add(name string, check func(t testing.TB)) {
+	*c = append(*c, func(t *testing.T) { t.Run(name, func(t *testing.T) { check(t) }) })
+}
+
+func (c checks) run(t *testing.T) {
+	for _, check := range c {
+		check(t)
 	}
 }
 
@@ -320,39 +346,39 @@ func valuesOf(d dtype.DType) []float64 {
 // numbers.
 func TestElementwise(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for _, d := range types {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			var xs, ys []float64
-			for _, x := range valuesOf(d) {
-				for _, y := range valuesOf(d) {
-					xs, ys = append(xs, x), append(ys, y)
-				}
+		b := newBuilder(t)
+		var xs, ys []float64
+		for _, x := range valuesOf(d) {
+			for _, y := range valuesOf(d) {
+				xs, ys = append(xs, x), append(ys, y)
 			}
-			b.in = nil
-			x, y := b.put(d, xs, len(xs)), b.put(d, ys, len(ys))
-			var outputs []step.Value
-			for op := step.Abs; op <= step.GreaterOrEqualTotalOrder; op++ {
-				var v step.Value
-				var err error
-				if op <= step.IsNaN {
-					v, err = b.Unary(op, x)
-				} else {
-					v, err = b.Binary(op, x, y)
-				}
-				if err == nil {
-					outputs = append(outputs, v)
-				}
+		}
+		b.in = nil
+		x, y := b.put(d, xs, len(xs)), b.put(d, ys, len(ys))
+		var outputs []step.Value
+		for op := step.Abs; op <= step.GreaterOrEqualTotalOrder; op++ {
+			var v step.Value
+			var err error
+			if op <= step.IsNaN {
+				v, err = b.Unary(op, x)
+			} else {
+				v, err = b.Binary(op, x, y)
 			}
-			for _, to := range types {
-				if to != d {
-					outputs = append(outputs, b.ok(b.Convert(x, to)))
-				}
+			if err == nil {
+				outputs = append(outputs, v)
 			}
-			outputs = append(outputs, b.ok(b.Where(b.ok(b.Binary(step.Equal, x, y)), x, y)))
-			b.compare(e, 8, outputs...)
-		})
+		}
+		for _, to := range types {
+			if to != d {
+				outputs = append(outputs, b.ok(b.Convert(x, to)))
+			}
+		}
+		outputs = append(outputs, b.ok(b.Where(b.ok(b.Binary(step.Equal, x, y)), x, y)))
+		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
+	all.run(t)
 }
 
 func TestBroadcasting(t *testing.T) {
@@ -375,29 +401,29 @@ func TestBroadcasting(t *testing.T) {
 
 func TestMovement(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.U8, dtype.I64} {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			x := b.random(d, 5, 40, 33)
-			y := b.random(d, 4, 6)
-			n := b.put(dtype.I32, []float64{3})
-			far := b.put(dtype.I32, []float64{-100})
-			fill := b.random(d)
-			outputs := []step.Value{
-				b.ok(b.Transpose(x, 0, 2, 1)), b.ok(b.Transpose(x, 2, 1, 0)), b.ok(b.Transpose(x, 1, 0, 2)), b.ok(b.Transpose(x, 1, 2, 0)), b.ok(b.Transpose(y, 1, 0)),
-				b.ok(b.Reverse(y, 1)), b.ok(b.Reverse(x, 0, 2)),
-				b.ok(b.Slice(x, []int{1, 3, 0}, []int{5, 39, 33}, []int{2, 1, 5})),
-				b.ok(b.Pad(y, fill, step.Padding{Low: []int{1, -1}, High: []int{-2, 3}, Interior: []int{2, 0}})),
-				b.ok(b.Concatenate(1, y, b.random(d, 4, 3), b.random(d, 4, 0), y)),
-				b.ok(b.DynamicSlice(y, []step.Value{n, far}, []int{2, 3})),
-				b.ok(b.DynamicUpdateSlice(y, b.random(d, 2, 2), []step.Value{n, n})),
-				b.ok(b.Reshape(b.ok(b.Transpose(y, 1, 0)), 2, 12)),
-				b.ok(b.Gather(x, b.put(dtype.I64, []float64{4, 0, -3, 100}, 4), step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 40, 33}, Collapsed: []int{0}, Offset: []int{1, 2}})),
-				b.ok(b.Gather(x, b.put(dtype.U8, []float64{4, 0, 30, 1, 2, 3}, 2, 3), step.GatherAxes{IndexVector: 0, StartIndex: []int{2, 0}, Sizes: []int{1, 7, 4}, Collapsed: []int{0}, Offset: []int{0, 2}})),
-			}
-			b.compare(e, 0, outputs...)
-		})
+		b := newBuilder(t)
+		x := b.random(d, 5, 40, 33)
+		y := b.random(d, 4, 6)
+		n := b.put(dtype.I32, []float64{3})
+		far := b.put(dtype.I32, []float64{-100})
+		fill := b.random(d)
+		outputs := []step.Value{
+			b.ok(b.Transpose(x, 0, 2, 1)), b.ok(b.Transpose(x, 2, 1, 0)), b.ok(b.Transpose(x, 1, 0, 2)), b.ok(b.Transpose(x, 1, 2, 0)), b.ok(b.Transpose(y, 1, 0)),
+			b.ok(b.Reverse(y, 1)), b.ok(b.Reverse(x, 0, 2)),
+			b.ok(b.Slice(x, []int{1, 3, 0}, []int{5, 39, 33}, []int{2, 1, 5})),
+			b.ok(b.Pad(y, fill, step.Padding{Low: []int{1, -1}, High: []int{-2, 3}, Interior: []int{2, 0}})),
+			b.ok(b.Concatenate(1, y, b.random(d, 4, 3), b.random(d, 4, 0), y)),
+			b.ok(b.DynamicSlice(y, []step.Value{n, far}, []int{2, 3})),
+			b.ok(b.DynamicUpdateSlice(y, b.random(d, 2, 2), []step.Value{n, n})),
+			b.ok(b.Reshape(b.ok(b.Transpose(y, 1, 0)), 2, 12)),
+			b.ok(b.Gather(x, b.put(dtype.I64, []float64{4, 0, -3, 100}, 4), step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 40, 33}, Collapsed: []int{0}, Offset: []int{1, 2}})),
+			b.ok(b.Gather(x, b.put(dtype.U8, []float64{4, 0, 30, 1, 2, 3}, 2, 3), step.GatherAxes{IndexVector: 0, StartIndex: []int{2, 0}, Sizes: []int{1, 7, 4}, Collapsed: []int{0}, Offset: []int{0, 2}})),
+		}
+		all.add(d.String(), b.compared(e, 0, outputs...))
 	}
+	all.run(t)
 	t.Run("bitcast", func(t *testing.T) {
 		b := newBuilder(t)
 		x := b.random(dtype.F32, 4, 6)
@@ -409,33 +435,33 @@ func TestMovement(t *testing.T) {
 
 func TestReductions(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F64, dtype.I32, dtype.U8, dtype.Bool} {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			var outputs []step.Value
-			for _, c := range []struct{ dims, axes []int }{
-				{[]int{70, 96}, []int{1}}, {[]int{70, 96}, []int{0}}, {[]int{3, 2000}, nil}, {[]int{4, 6, 10, 7}, []int{0, 2, 3}},
-				{[]int{4, 6, 10, 7}, []int{1}}, {[]int{2, 5000}, []int{1}}, {[]int{3000, 3}, []int{0}}, {[]int{5, 1, 4}, []int{1}}, {[]int{3, 0}, []int{1}}, {[]int{9, 5}, []int{1}}, {[]int{9, 2000}, []int{1}},
-			} {
-				if d != dtype.F32 && size(c.dims) > 6000 {
+		b := newBuilder(t)
+		var outputs []step.Value
+		for _, c := range []struct{ dims, axes []int }{
+			{[]int{70, 96}, []int{1}}, {[]int{70, 96}, []int{0}}, {[]int{3, 2000}, nil}, {[]int{4, 6, 10, 7}, []int{0, 2, 3}},
+			{[]int{4, 6, 10, 7}, []int{1}}, {[]int{2, 5000}, []int{1}}, {[]int{3000, 3}, []int{0}}, {[]int{5, 1, 4}, []int{1}}, {[]int{3, 0}, []int{1}}, {[]int{9, 5}, []int{1}}, {[]int{9, 2000}, []int{1}},
+		} {
+			if d != dtype.F32 && size(c.dims) > 6000 {
+				continue
+			}
+			x := b.random(d, c.dims...)
+			for op := step.ReduceSum; op <= step.ReduceXor; op++ {
+				if op == step.ReduceProduct && size(c.dims) > 300 && d != dtype.Bool {
 					continue
 				}
-				x := b.random(d, c.dims...)
-				for op := step.ReduceSum; op <= step.ReduceXor; op++ {
-					if op == step.ReduceProduct && size(c.dims) > 300 && d != dtype.Bool {
-						continue
-					}
-					if v, err := b.Reduce(op, x, c.axes...); err == nil {
-						outputs = append(outputs, v)
-					}
-				}
-				if len(c.axes) == 1 && c.dims[c.axes[0]] > 0 && d != dtype.Bool {
-					outputs = append(outputs, b.ok(b.ArgMinMax(step.ArgMax, x, c.axes[0], dtype.I32)), b.ok(b.ArgMinMax(step.ArgMin, x, c.axes[0], dtype.U8)))
+				if v, err := b.Reduce(op, x, c.axes...); err == nil {
+					outputs = append(outputs, v)
 				}
 			}
-			b.compare(e, 4, outputs...)
-		})
+			if len(c.axes) == 1 && c.dims[c.axes[0]] > 0 && d != dtype.Bool {
+				outputs = append(outputs, b.ok(b.ArgMinMax(step.ArgMax, x, c.axes[0], dtype.I32)), b.ok(b.ArgMinMax(step.ArgMin, x, c.axes[0], dtype.U8)))
+			}
+		}
+		all.add(d.String(), b.compared(e, 4, outputs...))
 	}
+	all.run(t)
 	t.Run("NaN", func(t *testing.T) {
 		b := newBuilder(t)
 		x := b.put(dtype.F32, []float64{1, math.NaN(), 3, 4, math.Inf(1), 2, math.Copysign(0, -1), 0, 0}, 3, 3)
@@ -497,102 +523,102 @@ func TestRows(t *testing.T) {
 
 func TestProducts(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F64, dtype.I32} {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			x, w := b.random(d, 12, 16), b.random(d, 16, 8)
-			var outputs []step.Value
-			dot := func(x, y step.Value, a step.DotAxes) { outputs = append(outputs, b.ok(b.DotGeneral(x, y, a))) }
-			dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
-			dot(x, b.ok(b.Transpose(b.random(d, 8, 16), 1, 0)), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
-			dot(b.random(d, 16, 12), w, step.DotAxes{Contracted: [2][]int{{0}, {0}}})
-			dot(b.unary(step.Abs, x), w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
-			q, k := b.random(d, 2, 10, 3, 4), b.random(d, 2, 10, 3, 4) // batch, time, heads, width
-			dot(b.ok(b.Transpose(q, 0, 2, 1, 3)), b.ok(b.Transpose(k, 0, 2, 1, 3)), step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
-			dot(q, k, step.DotAxes{Contracted: [2][]int{{0, 1}, {0, 1}}})
-			dot(q, k, step.DotAxes{Contracted: [2][]int{{1, 3}, {1, 3}}, Batch: [2][]int{{0}, {0}}})
-			dot(b.random(d, 7), b.random(d, 7), step.DotAxes{Contracted: [2][]int{{0}, {0}}})
-			dot(b.random(d, 7), b.random(d, 5), step.DotAxes{})
-			dot(b.random(d, 3, 0), b.random(d, 0, 2), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
-			if d == dtype.BF16 {
-				dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}, Result: dtype.F32})
-			}
-			b.compare(e, 8, outputs...)
-		})
+		b := newBuilder(t)
+		x, w := b.random(d, 12, 16), b.random(d, 16, 8)
+		var outputs []step.Value
+		dot := func(x, y step.Value, a step.DotAxes) { outputs = append(outputs, b.ok(b.DotGeneral(x, y, a))) }
+		dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		dot(x, b.ok(b.Transpose(b.random(d, 8, 16), 1, 0)), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		dot(b.random(d, 16, 12), w, step.DotAxes{Contracted: [2][]int{{0}, {0}}})
+		dot(b.unary(step.Abs, x), w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		q, k := b.random(d, 2, 10, 3, 4), b.random(d, 2, 10, 3, 4) // batch, time, heads, width
+		dot(b.ok(b.Transpose(q, 0, 2, 1, 3)), b.ok(b.Transpose(k, 0, 2, 1, 3)), step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
+		dot(q, k, step.DotAxes{Contracted: [2][]int{{0, 1}, {0, 1}}})
+		dot(q, k, step.DotAxes{Contracted: [2][]int{{1, 3}, {1, 3}}, Batch: [2][]int{{0}, {0}}})
+		dot(b.random(d, 7), b.random(d, 7), step.DotAxes{Contracted: [2][]int{{0}, {0}}})
+		dot(b.random(d, 7), b.random(d, 5), step.DotAxes{})
+		dot(b.random(d, 3, 0), b.random(d, 0, 2), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		if d == dtype.BF16 {
+			dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}, Result: dtype.F32})
+		}
+		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
+	all.run(t)
 }
 
 func TestScatter(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			var outputs []step.Value
-			for op := step.ScatterSum; op <= step.ScatterMin; op++ {
-				table := b.random(d, 6, 37)
-				index := make([]float64, 700)
-				for i := range index {
-					index[i] = float64(b.rng.IntN(8) - 1)
-				}
-				rows := b.put(dtype.I32, index, 700)
-				outputs = append(outputs, b.ok(b.Scatter(op, table, rows, b.random(d, 700, 37), step.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}})))
-				// Windows that overlap.
-				outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{0, 3, 1, 4, 5, 30, 2, 31}, 4, 2), b.random(d, 2, 4, 3),
-					step.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{0, 2}})))
-				outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{2}), b.random(d, 37), step.ScatterAxes{IndexVector: 0, StartIndex: []int{0}, Window: []int{0}, Inserted: []int{0}})))
+		b := newBuilder(t)
+		var outputs []step.Value
+		for op := step.ScatterSum; op <= step.ScatterMin; op++ {
+			table := b.random(d, 6, 37)
+			index := make([]float64, 700)
+			for i := range index {
+				index[i] = float64(b.rng.IntN(8) - 1)
 			}
-			b.compare(e, 8, outputs...)
-		})
+			rows := b.put(dtype.I32, index, 700)
+			outputs = append(outputs, b.ok(b.Scatter(op, table, rows, b.random(d, 700, 37), step.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}})))
+			// Windows that overlap.
+			outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{0, 3, 1, 4, 5, 30, 2, 31}, 4, 2), b.random(d, 2, 4, 3),
+				step.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{0, 2}})))
+			outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{2}), b.random(d, 37), step.ScatterAxes{IndexVector: 0, StartIndex: []int{0}, Window: []int{0}, Inserted: []int{0}})))
+		}
+		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
+	all.run(t)
 }
 
 func TestWindows(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			x := b.random(d, 2, 9, 8, 3)
-			pool := step.Windows{Dims: []int{1, 3, 2, 1}, Strides: []int{1, 2, 2, 1}, Low: []int{0, 1, 0, 0}, High: []int{0, 1, 0, 0}}
-			var outputs []step.Value
-			for op := step.ReduceSum; op <= step.ReduceMin; op++ {
-				w := pool
-				w.Reduction = op
-				outputs = append(outputs, b.ok(b.ReduceWindow(x, w)))
-			}
-			outputs = append(outputs, b.ok(b.ReduceWindow(x, step.Windows{Reduction: step.ReduceSum, Dims: []int{1, 2, 2, 1}, Strides: []int{1, 1, 2, 1}, Dilation: []int{1, 2, 1, 1}, WindowDilation: []int{1, 1, 3, 1}})))
-			source := b.random(d, 2, 5, 4, 3)
-			outputs = append(outputs, b.ok(b.SelectAndScatter(step.SelectAndScatterMax, x, source, pool)), b.ok(b.SelectAndScatter(step.SelectAndScatterMin, x, source, pool)))
-			b.compare(e, 8, outputs...)
-		})
+		b := newBuilder(t)
+		x := b.random(d, 2, 9, 8, 3)
+		pool := step.Windows{Dims: []int{1, 3, 2, 1}, Strides: []int{1, 2, 2, 1}, Low: []int{0, 1, 0, 0}, High: []int{0, 1, 0, 0}}
+		var outputs []step.Value
+		for op := step.ReduceSum; op <= step.ReduceMin; op++ {
+			w := pool
+			w.Reduction = op
+			outputs = append(outputs, b.ok(b.ReduceWindow(x, w)))
+		}
+		outputs = append(outputs, b.ok(b.ReduceWindow(x, step.Windows{Reduction: step.ReduceSum, Dims: []int{1, 2, 2, 1}, Strides: []int{1, 1, 2, 1}, Dilation: []int{1, 2, 1, 1}, WindowDilation: []int{1, 1, 3, 1}})))
+		source := b.random(d, 2, 5, 4, 3)
+		outputs = append(outputs, b.ok(b.SelectAndScatter(step.SelectAndScatterMax, x, source, pool)), b.ok(b.SelectAndScatter(step.SelectAndScatterMin, x, source, pool)))
+		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
+	all.run(t)
 }
 
 func TestConvolutions(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			nhwc := step.ConvAxes{ImageBatch: 0, ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelInput: 2, KernelOutput: 3, KernelSpatial: []int{0, 1}, ResultBatch: 0, ResultChannels: 3, ResultSpatial: []int{1, 2}}
-			var outputs []step.Value
-			conv := func(x, k step.Value, change func(a *step.ConvAxes)) {
-				a := nhwc
-				change(&a)
-				outputs = append(outputs, b.ok(b.ConvGeneral(x, k, a)))
-			}
-			x := b.random(d, 4, 7, 6, 4)
-			conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Low, a.High = []int{1, 0}, []int{1, 1} })
-			conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Strides, a.KernelDilation = []int{2, 1}, []int{2, 1} })
-			conv(x, b.random(d, 3, 3, 4, 6), func(a *step.ConvAxes) { a.Dilation = []int{2, 3} })
-			conv(x, b.random(d, 2, 2, 2, 6), func(a *step.ConvAxes) { a.ChannelGroups = 2 })
-			conv(x, b.random(d, 2, 2, 4, 6), func(a *step.ConvAxes) { a.BatchGroups = 2 })
-			conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 1, 1), func(a *step.ConvAxes) {
-				a.ImageChannels, a.ImageSpatial = 1, []int{2, 3}
-				a.KernelInput, a.KernelOutput, a.KernelSpatial = 1, 0, []int{2, 3}
-				a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
-			})
-			b.compare(e, 8, outputs...)
+		b := newBuilder(t)
+		nhwc := step.ConvAxes{ImageBatch: 0, ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelInput: 2, KernelOutput: 3, KernelSpatial: []int{0, 1}, ResultBatch: 0, ResultChannels: 3, ResultSpatial: []int{1, 2}}
+		var outputs []step.Value
+		conv := func(x, k step.Value, change func(a *step.ConvAxes)) {
+			a := nhwc
+			change(&a)
+			outputs = append(outputs, b.ok(b.ConvGeneral(x, k, a)))
+		}
+		x := b.random(d, 4, 7, 6, 4)
+		conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Low, a.High = []int{1, 0}, []int{1, 1} })
+		conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Strides, a.KernelDilation = []int{2, 1}, []int{2, 1} })
+		conv(x, b.random(d, 3, 3, 4, 6), func(a *step.ConvAxes) { a.Dilation = []int{2, 3} })
+		conv(x, b.random(d, 2, 2, 2, 6), func(a *step.ConvAxes) { a.ChannelGroups = 2 })
+		conv(x, b.random(d, 2, 2, 4, 6), func(a *step.ConvAxes) { a.BatchGroups = 2 })
+		conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 1, 1), func(a *step.ConvAxes) {
+			a.ImageChannels, a.ImageSpatial = 1, []int{2, 3}
+			a.KernelInput, a.KernelOutput, a.KernelSpatial = 1, 0, []int{2, 3}
+			a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
 		})
+		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
+	all.run(t)
 }
 
 func TestRandomBits(t *testing.T) {
@@ -616,51 +642,51 @@ func TestRandomBits(t *testing.T) {
 // Graphs of random operations on small integers, which are exact in every type.
 func TestRandomGraphs(t *testing.T) {
 	e := openTest(t)
+	var all checks
 	for seed := range uint64(12) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			b := newBuilder(t)
-			b.rng = rand.New(rand.NewPCG(seed, 3))
-			d := []dtype.DType{dtype.F32, dtype.I32, dtype.F64, dtype.I64}[seed%4]
-			rows, columns := 1+b.rng.IntN(80), 1+b.rng.IntN(80)
-			if seed%3 == 0 {
-				columns = 256
+		b := newBuilder(t)
+		b.rng = rand.New(rand.NewPCG(seed, 3))
+		d := []dtype.DType{dtype.F32, dtype.I32, dtype.F64, dtype.I64}[seed%4]
+		rows, columns := 1+b.rng.IntN(80), 1+b.rng.IntN(80)
+		if seed%3 == 0 {
+			columns = 256
+		}
+		whole := []step.Value{b.random(d, rows, columns), b.random(d, rows, columns)}
+		ones := []step.Value{b.random(d, rows)}
+		pick := func(from []step.Value) step.Value { return from[b.rng.IntN(len(from))] }
+		two := b.ok(b.Fill(2, step.MakeShape(d)))
+		small := func(v step.Value) step.Value { // between -8 and 8
+			return b.ok(b.Clamp(b.ok(b.Fill(-8, step.MakeShape(d))), v, b.ok(b.Fill(8, step.MakeShape(d)))))
+		}
+		for range 14 {
+			switch b.rng.IntN(9) {
+			case 0:
+				whole = append(whole, small(b.binary(step.Add, pick(whole), pick(whole))))
+			case 1:
+				whole = append(whole, small(b.binary(step.Mul, pick(whole), pick(whole))))
+			case 2:
+				whole = append(whole, b.binary(step.Max, pick(whole), two))
+			case 3:
+				whole = append(whole, b.ok(b.Where(b.binary(step.Less, pick(whole), pick(whole)), pick(whole), pick(whole))))
+			case 4:
+				op := []step.Op{step.ReduceSum, step.ReduceMax, step.ReduceMin}[b.rng.IntN(3)]
+				ones = append(ones, small(b.ok(b.Reduce(op, pick(whole), 1))))
+			case 5:
+				whole = append(whole, b.ok(b.BroadcastInDim(pick(ones), []int{rows, columns}, []int{0})))
+			case 6:
+				ones = append(ones, b.unary(step.Neg, pick(ones)))
+			case 7:
+				x := b.ok(b.Transpose(pick(whole), 1, 0))
+				whole = append(whole, b.ok(b.Reverse(b.ok(b.Transpose(b.unary(step.Abs, x), 1, 0)), 0)))
+			case 8:
+				x := b.ok(b.Reduce(step.ReduceSum, pick(whole), 0))
+				whole = append(whole, small(b.ok(b.BroadcastInDim(x, []int{rows, columns}, []int{1}))))
 			}
-			whole := []step.Value{b.random(d, rows, columns), b.random(d, rows, columns)}
-			ones := []step.Value{b.random(d, rows)}
-			pick := func(from []step.Value) step.Value { return from[b.rng.IntN(len(from))] }
-			two := b.ok(b.Fill(2, step.MakeShape(d)))
-			small := func(v step.Value) step.Value { // between -8 and 8
-				return b.ok(b.Clamp(b.ok(b.Fill(-8, step.MakeShape(d))), v, b.ok(b.Fill(8, step.MakeShape(d)))))
-			}
-			for range 14 {
-				switch b.rng.IntN(9) {
-				case 0:
-					whole = append(whole, small(b.binary(step.Add, pick(whole), pick(whole))))
-				case 1:
-					whole = append(whole, small(b.binary(step.Mul, pick(whole), pick(whole))))
-				case 2:
-					whole = append(whole, b.binary(step.Max, pick(whole), two))
-				case 3:
-					whole = append(whole, b.ok(b.Where(b.binary(step.Less, pick(whole), pick(whole)), pick(whole), pick(whole))))
-				case 4:
-					op := []step.Op{step.ReduceSum, step.ReduceMax, step.ReduceMin}[b.rng.IntN(3)]
-					ones = append(ones, small(b.ok(b.Reduce(op, pick(whole), 1))))
-				case 5:
-					whole = append(whole, b.ok(b.BroadcastInDim(pick(ones), []int{rows, columns}, []int{0})))
-				case 6:
-					ones = append(ones, b.unary(step.Neg, pick(ones)))
-				case 7:
-					x := b.ok(b.Transpose(pick(whole), 1, 0))
-					whole = append(whole, b.ok(b.Reverse(b.ok(b.Transpose(b.unary(step.Abs, x), 1, 0)), 0)))
-				case 8:
-					x := b.ok(b.Reduce(step.ReduceSum, pick(whole), 0))
-					whole = append(whole, small(b.ok(b.BroadcastInDim(x, []int{rows, columns}, []int{1}))))
-				}
-			}
-			outputs := []step.Value{whole[len(whole)-1], ones[len(ones)-1], pick(whole), pick(ones)}
-			b.compare(e, 0, outputs...)
-		})
+		}
+		outputs := []step.Value{whole[len(whole)-1], ones[len(ones)-1], pick(whole), pick(ones)}
+		all.add(fmt.Sprint(seed), b.compared(e, 0, outputs...))
 	}
+	all.run(t)
 }
 
 // What kernels look like.
