@@ -83,6 +83,9 @@ func shortCommand(command string) string {
 type page struct {
 	width int
 	lines []Line
+
+	gpus bool // the machine has some
+	full bool // its processors are all busy
 }
 
 func (p *page) add(style Style, text string) {

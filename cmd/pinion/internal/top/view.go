@@ -50,7 +50,8 @@ type View struct {
 // Lines makes the lines of a terminal of that size: a bar, the machine, as much of the
 // body as there is room for, and the keys. A height of 0 is room for all, without keys.
 func (v *View) Lines(width, height int) []Line {
-	head, body := page{width: width}, page{width: width}
+	busy := v.Look.Machine.CPUBusyFraction
+	head, body := page{width: width}, page{width: width, gpus: len(v.Look.GPUs) > 0, full: busy != nil && *busy > 0.95}
 	v.head(&head)
 	v.body(&body)
 	if height == 0 {
@@ -428,17 +429,50 @@ func tier(p *page, x *Process, t monitor.Tier) {
 	p.facts(Plain, 2, "tier", facts...)
 }
 
-// limits says what each limit of a loader means, and what to try.
-var limits = map[string]string{
-	"device":           "the program: batches are ready before it asks for them",
-	"read":             "reading: try more workers, a faster disk, or shards (pinion pack)",
-	"decode":           "decoding: try more workers, smaller photos, or decoding on the GPU (--decode gpu)",
-	"resize":           "resizing: try more workers, or photos nearer to the size that is wanted",
-	"h2d":              "the link: send bytes instead of floats, or fewer of them",
-	"decode on device": "decoding on the GPU: try photos nearer to the size that is wanted",
-	"transform":        "the transform on the device",
-	"latency":          "latency, with everybody idle at times: try more workers, prefetch, or larger batches",
-	"":                 "nothing was read",
+// limits says what each limit of a loader means, and what to try beside more workers.
+var limits = map[string]struct {
+	words   string
+	workers bool // more of them may help
+	try     []string
+	gpu     string // to try where there is one
+}{
+	"device":           {words: "the program: batches are ready before it asks for them"},
+	"read":             {"reading", true, []string{"a faster disk", "shards (pinion pack)"}, ""},
+	"decode":           {"decoding", true, []string{"smaller photos"}, "JPEGs decoded on the GPU (--decode gpu)"},
+	"resize":           {"resizing", true, []string{"photos nearer to the size that is wanted"}, ""},
+	"h2d":              {"the link", false, []string{"bytes instead of floats", "fewer of them"}, ""},
+	"decode on device": {"decoding on the GPU", false, []string{"photos nearer to the size that is wanted"}, ""},
+	"transform":        {words: "the transform on the device"},
+	"latency":          {"latency, with everybody idle at times", true, []string{"prefetch", "larger batches"}, ""},
+	"":                 {words: "nothing was read"},
+}
+
+// advice says what a limit means and what to try, on a machine with GPUs or without,
+// whose processors are all busy or not.
+func advice(limit string, gpus, full bool) string {
+	l, known := limits[limit]
+	if !known {
+		return limit
+	}
+	try := l.try
+	switch {
+	case l.workers && !full:
+		try = append([]string{"more workers"}, try...)
+	case l.workers:
+		l.words += ", and all processors are busy"
+	}
+	if gpus && l.gpu != "" {
+		try = append(try[:len(try):len(try)], l.gpu)
+	}
+	if len(try) == 0 {
+		return l.words
+	}
+	last := len(try) - 1
+	list := try[last]
+	if last > 0 {
+		list = strings.Join(try[:last], ", ") + " or " + list
+	}
+	return l.words + ": try " + list
 }
 
 func loader(p *page, x *Process, now monitor.Loader) {
@@ -469,11 +503,7 @@ func loader(p *page, x *Process, now monitor.Loader) {
 	if l == nil {
 		return
 	}
-	words, known := limits[l.Limit]
-	if !known {
-		words = l.Limit
-	}
-	p.sentence(Plain, 2, "limit", clean(words))
+	p.sentence(Plain, 2, "limit", clean(advice(l.Limit, p.gpus, p.full)))
 	for _, g := range l.Stages {
 		if g.Stage != idle {
 			stage(p, g, g.Stage, g.Stage == l.Limit)

@@ -289,3 +289,23 @@ func TestAbsurd(t *testing.T) {
 	_, err := json.Marshal(loaders(huge))
 	testkit.OK(t, err)
 }
+
+// What to try depends on the machine.
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		limit      string
+		gpus, full bool
+		want       string
+	}{
+		{"decode", true, false, "decoding: try more workers, smaller photos or JPEGs decoded on the GPU (--decode gpu)"},
+		{"decode", false, true, "decoding, and all processors are busy: try smaller photos"},
+		{"read", false, false, "reading: try more workers, a faster disk or shards (pinion pack)"},
+		{"h2d", true, true, "the link: try bytes instead of floats or fewer of them"},
+		{"device", true, true, "the program: batches are ready before it asks for them"},
+		{"something new", true, true, "something new"},
+	} {
+		if got := advice(c.limit, c.gpus, c.full); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

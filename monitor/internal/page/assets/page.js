@@ -255,8 +255,8 @@ function sums(s) {
   const { snapshot: snap } = s;
   const limit = s.limits.find((l) => matches(l.device))?.limit ?? '';
   fill(views.loader.sum, ...(advice[limit] ?? [[limit], ' limits the loader.']), ` ${count(sum(snap.loader, (x) => x.batches), 'batch', 'batches')}, ${count(sum(snap.loader, (x) => x.samples), 'sample')} so far.`);
-  const failed = sum(snap.vram, (x) => x.out_of_memory);
-  fill(views.memory.sum, ['' + grouped(sum(snap.vram, (x) => x.blocks))], ' blocks, ', [bytes(sum(snap.vram, (x) => x.reserved_bytes))], ' reserved by pools, ', [bytes(sum(snap.vram, (x) => x.fragmented_bytes))], ' of it fragmented',
+  const both = (of) => sum(snap.vram, of) + sum(snap.foreign, of), failed = both((x) => x.out_of_memory);
+  fill(views.memory.sum, ['' + grouped(both((x) => x.blocks))], ' blocks, ', [bytes(both((x) => x.reserved_bytes))], ' reserved, ', [bytes(both((x) => x.fragmented_bytes))], ' of it fragmented',
     failed ? `; ${grouped(failed)} allocations failed` : '', '.');
   fill(views.pinned.sum, [bytes(sum(snap.pinned, (x) => x.reserved_bytes))], ' in segments, budget ', [bytes(sum(snap.pinned, (x) => x.budget_bytes))], `; ${grouped(sum(snap.pinned, (x) => x.hits))} buffers reused, ${grouped(sum(snap.pinned, (x) => x.misses))} not.`,
     sum(snap.pinned, (x) => x.lost_bytes) ? ` ${bytes(sum(snap.pinned, (x) => x.lost_bytes))} given up.` : '');
@@ -271,6 +271,7 @@ function tiles(s) {
   const { snapshot: snap } = s;
   const d = s.devices.find((x) => x.device === state.device && !x.error);
   const pools = sum(snap.vram, (x) => x.reserved_bytes), own = sum(snap.loader, (x) => x.device_bytes);
+  const others = (snap.foreign ?? []).filter((x) => matches(x.device)), theirs = sum(others, (x) => x.reserved_bytes);
   const to = (prefix) => s.values.filter((v) => v.chart === 'link_bytes_per_s' && matches(v.device) && v.name.startsWith(prefix));
   const add = (list) => list.reduce((n, v) => n + v.value, 0);
   // A loader's copies may be those of an engine: at least the larger of both is moved.
@@ -278,7 +279,7 @@ function tiles(s) {
   const limit = s.limits.find((l) => matches(l.device))?.limit ?? '';
   const list = [
     [`Device ${state.device}`, d ? bytes(d.total_bytes - d.free_bytes) : '–', d ? `used of ${bytes(d.total_bytes)}, by all programs` : 'no figures'],
-    ['Held by this process', bytes(pools + own), `${bytes(pools)} in pools, ${bytes(own)} by loaders`],
+    ['Held by this process', bytes(pools + own + theirs), [`${bytes(pools)} in pools`, `${bytes(own)} by loaders`, ...others.map((x) => `${bytes(x.reserved_bytes)} by ${x.source}`)].join(', ')],
     ['Pinned host memory', bytes(sum(snap.pinned, (x) => x.reserved_bytes + x.registered_bytes)), `${count(sum(snap.pinned, (x) => x.buffers), 'buffer')} in use`],
     ['To the device', rate(up), 'of bytes that arrived'],
     ['To the host', rate(add(to('d2h'))), 'of bytes that arrived'],
