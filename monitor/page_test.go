@@ -125,7 +125,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the page has\n%q, the API\n%q", got, want)
 	}
 	for selector, text := range map[string]string{
-		"#memory .sum": fmt.Sprintf("%d blocks, %s reserved by pools", v.Blocks, units.Bytes(v.ReservedBytes)),
+		"#memory .sum": fmt.Sprintf("%d blocks, %s reserved", v.Blocks, units.Bytes(v.ReservedBytes)),
 		"#pinned .sum": units.Bytes(pinnedOf(s, id).ReservedBytes) + " in segments",
 		"#process":     fmt.Sprintf("process %d", os.Getpid()),
 		"#map .sum":    fmt.Sprintf("%d blocks", v.Blocks),

@@ -32,3 +32,21 @@ func TestLookHoldsNothing(t *testing.T) {
 		t.Error("no block was listed")
 	}
 }
+
+// A pool that was closed a moment ago has nothing, whatever its source.
+func TestLookAtClosedPools(t *testing.T) {
+	dev := devicetest.Open(t)
+	for _, source := range []vram.Source{vram.SourceChunks, vram.SourceSegments, vram.SourceDriver} {
+		pool, err := vram.New(dev, vram.Options{Source: source})
+		testkit.OK(t, err)
+		for range 100 { // of which the pool keeps some in its caches
+			b, err := pool.Alloc(context.Background(), 1000, vram.Use{})
+			testkit.OK(t, err)
+			testkit.OK(t, b.Free())
+		}
+		testkit.OK(t, pool.Close())
+		if list := new(Watch).blocksOf(pool); len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+	}
+}
