@@ -24,7 +24,9 @@
 // allocations of the device. chunked maps physical chunks: chunks.go makes, maps and
 // unmaps them; place.go decides where a block goes and which chunks are moved for
 // it; stitch.go makes blocks of pieces of chunks when memory is short (package
-// pieces chooses them); tidy.go moves chunks in advance.
+// pieces chooses them). Chunks of large blocks are mapped at the new place first, and
+// stay mapped at the old one for a while (stale.go); prepare.go unmaps those when
+// nobody waits, and moves chunks in advance, a little at a time; tidy.go moves all.
 //
 // docs/vram.md explains the rules and their reasons.
 //
