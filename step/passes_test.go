@@ -119,7 +119,7 @@ func TestOutputs(t *testing.T) {
 	neg := m.must(m.Unary(step.Neg, x))
 	empty := m.param(f32(0, 3))
 	testkit.OK(t, m.SetOutputs(x, five, view, neg, neg, m.must(m.Reshape(neg, 3, 2)), x, empty, m.must(m.Reduce(step.ReduceSum, empty))))
-	exec := newExecutor(t)
+	exec := openExecutor(t)
 	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
 	defer run.Close()
 	in := []*step.Tensor{

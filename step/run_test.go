@@ -11,14 +11,17 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	_ "github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/host"
 	"github.com/pinion-gpu/pinion/step/plan"
 )
 
+// newExecutor is the one on the processor, wherever tests run.
 func newExecutor(t testing.TB) step.Executor {
 	dev := testkit.Must(device.Open("host"))(t)
 	t.Cleanup(func() { testkit.OK(t, dev.Close()) })
@@ -64,6 +67,13 @@ func ExampleCompile() {
 	_ = out[0].Read(b)
 	fmt.Println(out[0].Shape(), math.Float32frombits(binary.LittleEndian.Uint32(b[8:])))
 	// Output: f32[3] 9
+}
+
+// openExecutor is one of the device that the tests run on.
+func openExecutor(t testing.TB) step.Executor {
+	exec := testkit.Must(auto.Open(devicetest.Open(t)))(t)
+	t.Cleanup(func() { testkit.OK(t, exec.Close()) })
+	return exec
 }
 
 // layers is a chain of layers with branches, and their backward passes in reverse: what
@@ -191,7 +201,7 @@ func perform(t *testing.T, m maker, exec step.Executor, o step.Options, inputs [
 
 // Results are the same bits in every plan, down to the smallest budget.
 func TestBudgets(t *testing.T) {
-	exec := newExecutor(t)
+	exec := openExecutor(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	again, sent, inPlace := 0, 0, 0
 	for i := range 12 {
