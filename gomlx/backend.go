@@ -9,7 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/step"
-	"github.com/pinion-gpu/pinion/step/host"
+	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/vram"
 	pkgerrors "github.com/pkg/errors"
 )
@@ -81,8 +81,8 @@ func (b *Backend) open() (err error) {
 		}
 		b.device = dev
 	}
-	if b.executor, err = host.Open(b.device); err != nil {
-		return fmt.Errorf("%s: steps run on \"host\" only, so far: %w", Name, err)
+	if b.executor, err = auto.Open(b.device); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
 	}
 	if b.stream, err = b.device.NewStream(); err != nil {
 		return err
