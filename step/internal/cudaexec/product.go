@@ -27,7 +27,7 @@ func (e *executor) product(t *step.Task) (step.Kernel, bool) {
 	for _, x := range t.Inputs {
 		s.given[x] = true
 	}
-	k := &gemms{blas: e.blas, scratch: e.blas.WorkspaceBytes(), out: int64(out.Size())}
+	k := &gemms{blas: e.blas, workspace: e.blas.WorkspaceBytes(), out: int64(out.Size())}
 	k.gemm = blas.Gemm{K: 1, Alpha: 1, Type: in, TypeC: out}
 	var sides [2]matrix
 	for i := range sides {
@@ -131,23 +131,31 @@ func matrixOf(dims, order, batch, contracted []int) (matrix, bool) {
 
 // gemms implements [step.Kernel] by the library.
 type gemms struct {
-	blas    blas.BLAS
-	gemm    blas.Gemm
-	input   [2]int
-	offsets [][3]int64 // bytes, for each matrix of the batch
-	scratch int64
-	out     int64
+	blas      blas.BLAS
+	gemm      blas.Gemm
+	input     [2]int
+	offsets   [][3]int64 // bytes, for each matrix of the batch
+	workspace int64      // bytes
+	out       int64      // bytes of an element of the result
 }
 
+// workspaceAlign is that of [blas.Gemm]; kernels are given scratch memory at multiples of
+// 64 bytes.
+const workspaceAlign = 256
+
 // Scratch implements [step.Kernel].
-func (k *gemms) Scratch() int64 { return k.scratch }
+func (k *gemms) Scratch() int64 {
+	if k.workspace == 0 {
+		return 0
+	}
+	return k.workspace + workspaceAlign
+}
 
 // Launch implements [step.Kernel].
 func (k *gemms) Launch(s device.Stream, inputs, outputs []device.Ptr, scratch device.Ptr) error {
 	g := k.gemm
-	g.Workspace, g.WorkspaceBytes = scratch, k.scratch
-	if k.scratch == 0 {
-		g.Workspace = 0
+	if k.workspace > 0 {
+		g.Workspace, g.WorkspaceBytes = (scratch+workspaceAlign-1)&^(workspaceAlign-1), k.workspace
 	}
 	for _, at := range k.offsets {
 		g.A.Ptr, g.B.Ptr, g.C.Ptr = inputs[k.input[0]].Add(at[0]), inputs[k.input[1]].Add(at[1]), outputs[0].Add(at[2])
