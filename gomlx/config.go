@@ -7,6 +7,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/step"
 )
 
 // ErrArgument says that a configuration, a shape or an operand cannot be used.
@@ -21,6 +22,10 @@ type Options struct {
 	// On is the device itself, if the program has it open. It stays open when the
 	// backend is finalized. Default: nil, Device is opened.
 	On device.Device
+
+	// Compiled is called with each step when it was compiled, and may ask it for its plan
+	// and its peak of memory. Default: nil.
+	Compiled func(*step.Executable)
 
 	// Budget is the device memory that a step may take, in bytes. Default: no limit
 	// but the device's.

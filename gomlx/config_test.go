@@ -2,6 +2,7 @@ package gomlx
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 )
 
@@ -14,7 +15,7 @@ func TestParseConfig(t *testing.T) {
 		"host:4GiB, budget=1": {Device: "host:4GiB", Budget: 1},
 		"budget=512MiB":       {Budget: 512 << 20},
 	} {
-		if got, err := ParseConfig(config); err != nil || got != want {
+		if got, err := ParseConfig(config); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v; want %+v", config, got, err, want)
 		}
 	}

@@ -29,6 +29,9 @@ func (b *builder) Compile() (compute.Executable, error) {
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}
+	if compiled := b.backend.opts.Compiled; compiled != nil {
+		compiled(x)
+	}
 	e := &executable{backend: b.backend, graph: g, step: x}
 	runtime.AddCleanup(e, func(x *step.Executable) { x.Close() }, x)
 	return e, nil

@@ -5,6 +5,7 @@ go 1.26.5
 require (
 	github.com/gomlx/compute v0.1.3
 	github.com/gomlx/gomlx v0.28.2
+	github.com/pinion-gpu/pinion v0.0.0
 	github.com/pinion-gpu/pinion/gomlx v0.0.0
 )
 
@@ -16,7 +17,6 @@ require (
 	github.com/gomlx/go-xla v0.4.1 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/pinion-gpu/pinion v0.0.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect

@@ -3,6 +3,7 @@ package tests
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -21,6 +22,7 @@ import (
 	"github.com/gomlx/gomlx/ml/zoo/transformer"
 
 	"github.com/pinion-gpu/pinion/gomlx"
+	"github.com/pinion-gpu/pinion/step"
 )
 
 // task is a model and what it is to learn, the same on each backend.
@@ -68,7 +70,7 @@ func waves(g *Graph, shape shapes.Shape) *Node {
 	return ConvertDType(MulScalar(Sin(MulScalar(x, 0.7)), 0.2), shape.DType)
 }
 
-func TestTraining(t *testing.T) {
+func tasks() map[string]task {
 	const samples, features, classes = 32, 8, 3
 	x := make([]float32, samples*features)
 	y := make([]int32, samples)
@@ -90,7 +92,7 @@ func TestTraining(t *testing.T) {
 	for i := range pixels {
 		pixels[i] = float32(math.Sin(float64(i*i%257) / 5))
 	}
-	for name, k := range map[string]task{
+	return map[string]task{
 		"MLP": {
 			steps: 20,
 			model: func(scope *model.Scope, x *Node) *Node {
@@ -128,7 +130,11 @@ func TestTraining(t *testing.T) {
 			inputs: tensors.FromFlatDataAndDimensions(tokens, batch, length),
 			labels: tensors.FromFlatDataAndDimensions(next, batch, length, 1),
 		},
-	} {
+	}
+}
+
+func TestTraining(t *testing.T) {
+	for name, k := range tasks() {
 		t.Run(name, func(t *testing.T) {
 			reference, err := gobackend.New("")
 			if err != nil {
@@ -150,5 +156,33 @@ func TestTraining(t *testing.T) {
 				t.Errorf("the loss was %g and is %g after %d steps", got[0], last, k.steps)
 			}
 		})
+	}
+}
+
+// Within less memory, values are computed again, and the results are the same bits.
+func TestBudget(t *testing.T) {
+	k := tasks()["GPT"]
+	k.steps = 3
+	train := func(budget int64) (losses []float64, largest *step.Executable) {
+		backend, err := gomlx.Open(gomlx.Options{Budget: budget, Compiled: func(x *step.Executable) {
+			if largest == nil || x.PeakBytes() > largest.PeakBytes() {
+				largest = x
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer backend.Finalize()
+		return k.losses(t, backend), largest
+	}
+	want, free := train(0)
+	budget := free.PeakBytes() * 4 / 5
+	got, planned := train(budget)
+	if !slices.Equal(got, want) {
+		t.Errorf("within %d bytes the losses are %v, and %v without a budget", budget, got, want)
+	}
+	t.Logf("%d of %d bytes, %d runs of %d tasks", planned.PeakBytes(), free.PeakBytes(), len(planned.Plan().Runs), len(planned.Tasks()))
+	if planned.PeakBytes() > budget || len(planned.Plan().Runs) <= len(planned.Tasks()) {
+		t.Errorf("a budget of %d bytes: a peak of %d, with %d runs of %d tasks", budget, planned.PeakBytes(), len(planned.Plan().Runs), len(planned.Tasks()))
 	}
 }
