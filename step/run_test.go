@@ -227,7 +227,6 @@ func TestBudgets(t *testing.T) {
 		}
 		for range 4 {
 			o.Budget = most - rng.Int64N(most/2)
-			var x *step.Executable
 			x, err := step.Compile(m.Graph, exec, o)
 			if err != nil {
 				testkit.WantError(t, "a small budget", err, plan.ErrBudget)
