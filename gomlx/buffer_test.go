@@ -116,6 +116,24 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+// Steps want memory at multiples of 64 bytes, so what lies elsewhere is copied.
+func TestWrapUnaligned(t *testing.T) {
+	b := open(t)
+	memory, err := b.device.Alloc(16)
+	testkit.OK(t, err)
+	testkit.OK(t, b.stream.Memset(memory+4, 0xff, 4))
+	testkit.OK(t, b.stream.Memset(memory+8, 0, 8))
+	testkit.OK(t, b.stream.Synchronize())
+	released := 0
+	buf, err := b.Wrap(memory+4, shapes.Make(dtypes.Int32, 3), func() error { released++; return nil })
+	testkit.OK(t, err)
+	got := make([]int32, 3)
+	testkit.OK(t, buf.ToFlatData(got))
+	if !reflect.DeepEqual(got, []int32{-1, 0, 0}) || released != 1 {
+		t.Errorf("%v, released %d times", got, released)
+	}
+}
+
 // GoMLX leaves what it computed to the garbage collector.
 func TestGarbageIsFreed(t *testing.T) {
 	b := open(t)
