@@ -32,7 +32,8 @@ type Options struct {
 	// Speed is what the estimate of a task's time is made of.
 	Speed Speed
 
-	// Seconds says how long a task takes, if that was measured. Default: the estimate.
+	// Seconds says how long a task takes, as [Executable.Measure] found. Default: the
+	// estimate.
 	Seconds func(*Task) float64
 
 	// Memory is what makes the results. Default: one that takes memory from the device,

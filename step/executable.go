@@ -77,6 +77,11 @@ func (x *Executable) PeakBytes() int64 { return x.plan.Bytes }
 // The results are the caller's, who frees them. Run returns when they are there. An
 // error or the end of ctx leaves the executable as it was; ctx is asked between tasks.
 func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (results []*Tensor, err error) {
+	return x.run(ctx, inputs, donate, nil)
+}
+
+// run is Run, which records a pair of marks around each task unless they are nil.
+func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, marks [][2]device.Event) (results []*Tensor, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
@@ -85,7 +90,7 @@ func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (
 	if err := x.checkInputs(inputs, donate); err != nil {
 		return nil, fmt.Errorf("step: graph %q: %w", x.graph.name, err)
 	}
-	r := run{x: x, at: make([]device.Ptr, len(x.buffers))}
+	r := run{x: x, at: make([]device.Ptr, len(x.buffers)), marks: marks}
 	for i, b := range x.buffers {
 		r.at[i] = b.fixed
 		if b.param >= 0 {
@@ -157,9 +162,10 @@ func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 
 // run is one run of an executable.
 type run struct {
-	x    *Executable
-	at   []device.Ptr // where the value of each buffer lies that the plan does not place
-	mark device.Event
+	x     *Executable
+	at    []device.Ptr // where the value of each buffer lies that the plan does not place
+	mark  device.Event
+	marks [][2]device.Event // around each task, or nil
 }
 
 func (r *run) all(ctx context.Context) (err error) {
@@ -204,8 +210,14 @@ func (r *run) all(ctx context.Context) (err error) {
 				current[b] = made
 			}
 		}
+		if err := r.record(i, 0); err != nil {
+			return err
+		}
 		if err := u.kernel.Launch(x.streams[0], in, out, x.scratch[i]); err != nil {
 			return fmt.Errorf("step: %v: %w", u.task, err)
+		}
+		if err := r.record(i, 1); err != nil {
+			return err
 		}
 		for _, l := range sent {
 			if err := r.send(l); err != nil {
@@ -214,6 +226,14 @@ func (r *run) all(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// record marks the beginning or the end of a task, if somebody wants to know.
+func (r *run) record(task, end int) error {
+	if r.marks == nil {
+		return nil
+	}
+	return r.x.streams[0].Record(r.marks[task][end])
 }
 
 // where is the address of a buffer in a life; without one, it is no plan's.

@@ -271,3 +271,43 @@ func TestBudgets(t *testing.T) {
 	}
 	t.Logf("%d operations ran again, %d values were sent; %d results were in place", again, sent, inPlace)
 }
+
+func TestMeasure(t *testing.T) {
+	exec := openExecutor(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	m, _ := layers(t, rng, 4)
+	var inputs [][]byte
+	for _, p := range m.Parameters() {
+		inputs = append(inputs, randomFloats(rng, p.Shape().Size()))
+	}
+	x := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
+	defer x.Close()
+	var in []*step.Tensor
+	for i, p := range m.Parameters() {
+		in = append(in, testkit.Must(x.Memory().Put(inputs[i], p.Shape()))(t))
+	}
+	seconds := testkit.Must(x.Measure(context.Background(), in))(t)
+	for _, v := range in {
+		testkit.OK(t, v.Free())
+	}
+	total := 0.0
+	for _, task := range x.Tasks() {
+		if s := seconds(task); s < 0 || math.IsInf(s, 0) || s != s {
+			t.Errorf("%v takes %v s", task, s)
+		} else {
+			total += s
+		}
+	}
+	again := testkit.Must(step.Compile(m.Graph, exec, step.Options{Seconds: seconds}))(t)
+	defer again.Close()
+	if got := again.Plan().Seconds; math.Abs(got-total) > 1e-9+total/1e6 {
+		t.Errorf("the plan takes %v s, its tasks %v s", got, total)
+	}
+	if _, err := x.Measure(context.Background(), nil); err == nil {
+		t.Error("nothing was measured without inputs")
+	}
+	unknown := &step.Task{Nodes: m.Nodes()[:1]}
+	if got, want := seconds(unknown), (step.Speed{}).Estimate(unknown); got != want {
+		t.Errorf("a task that was not measured takes %v s, want %v", got, want)
+	}
+}
