@@ -97,7 +97,10 @@ func load() (file string, a *api, err error) {
 	return file, a, nil
 }
 
-// call calls a function that returns an nvrtcResult.
+// call calls a function that returns an nvrtcResult. Pointers go in as to
+// [dl.Func.Call].
+//
+//go:uintptrescapes
 func (a *api) call(f function, args ...uintptr) error {
 	if code := int32(f.Call(args...)); code != 0 {
 		return &Error{Call: f.name, Code: int(code), Reason: dl.GoString(a.errorString.Call(uintptr(code)))}

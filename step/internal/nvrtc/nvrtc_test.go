@@ -94,6 +94,7 @@ func inChild(t *testing.T) {
 func TestStandIn(t *testing.T) {
 	file := testkit.Library(t, "libfakenvrtc.so", "testdata/fakenvrtc/fakenvrtc.c")
 	child(t, "TestChildCompiles", file)
+	child(t, "TestChildStacks", file)
 	child(t, "TestChildOld", file, "FAKENVRTC_VERSION=11.8")
 	child(t, "TestChildFails", file, "FAKENVRTC_FAIL=nvrtcGetCUBINSize")
 	child(t, "TestChildMissing", "off")
@@ -130,6 +131,37 @@ func TestChildCompiles(t *testing.T) {
 		t.Errorf("for no architecture: %v", err)
 	}
 	keeps(t)
+}
+
+// deeper calls fn with so many more frames on the stack.
+//
+//go:noinline
+func deeper(frames int, fn func()) (sum byte) {
+	var frame [48]byte
+	if frames > 0 {
+		sum = deeper(frames-1, fn)
+	} else {
+		fn()
+	}
+	return sum + frame[frames%len(frame)]
+}
+
+// The library writes where it is told to, wherever a goroutine's stack is when it
+// has to grow and moves.
+func TestChildStacks(t *testing.T) {
+	inChild(t)
+	var all sync.WaitGroup
+	for frames := range 400 {
+		all.Go(func() {
+			deeper(frames, func() {
+				text := fmt.Sprint("source ", frames)
+				if image, err := nvrtc.Compile(nvrtc.Source{Name: "a.cu", Text: text, Arch: [2]int{9, 0}}); err != nil || !strings.Contains(string(image), text) {
+					t.Errorf("%d frames: %q, %v", frames, image, err)
+				}
+			})
+		})
+	}
+	all.Wait()
 }
 
 // keeps: what was compiled comes from disk, but not what is damaged there.
