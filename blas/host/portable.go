@@ -26,6 +26,10 @@ type panels struct {
 	row  [max(side, depth)]float32
 }
 
+// scratches are panels between products: clearing new ones would take longer than a small
+// product.
+var scratches = sync.Pool{New: func() any { return new(panels) }}
+
 func (p *product) inGo() {
 	rows, columns := (p.M+side-1)/side, (p.N+side-1)/side
 	tiles := rows * columns
@@ -33,7 +37,8 @@ func (p *product) inGo() {
 	var all sync.WaitGroup
 	for range min(int64(runtime.GOMAXPROCS(0)), tiles) {
 		all.Go(func() {
-			scratch := new(panels)
+			scratch := scratches.Get().(*panels)
+			defer scratches.Put(scratch)
 			for t := next.Add(1) - 1; t < tiles; t = next.Add(1) - 1 {
 				p.tile(scratch, t/columns*side, t%columns*side)
 			}
