@@ -62,7 +62,11 @@ func Open(name string) (Device, error) {
 	known := []string{"auto"}
 	for _, b := range backends {
 		if b.Name == kind {
-			return b.Open(spec)
+			dev, err := b.Open(spec)
+			if err != nil {
+				return nil, err // dev may be a nil pointer, which is no nil Device
+			}
+			return dev, nil
 		}
 		known = append(known, b.Name)
 	}

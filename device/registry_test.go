@@ -59,6 +59,16 @@ func TestRegisterOrder(t *testing.T) {
 	}
 }
 
+// What could not be opened is nil, also where a backend returns a nil pointer.
+func TestOpenNothing(t *testing.T) {
+	withBackends(t, Backend{Name: "one", Open: func(string) (Device, error) { return (*named)(nil), ErrUnavailable }})
+	for _, name := range []string{"one", "one:1", "auto"} {
+		if dev, err := Open(name); dev != nil || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: %v, %v", name, dev, err)
+		}
+	}
+}
+
 func TestRegisterTwice(t *testing.T) {
 	withBackends(t, working("one", 0))
 	defer func() {
