@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -86,4 +87,18 @@ func TestUnsupported(t *testing.T) {
 	testkit.OK(t, b.SetOutputs(c, s))
 	_, err = compile(&step.Task{Nodes: b.Nodes()[1:], Inputs: []step.Value{x}, Outputs: []step.Value{c, s}})
 	testkit.WantError(t, "a product and a sum in one task", err, step.ErrNotSupported, fmt.Sprint(step.DotGeneral))
+}
+
+// A few elements of an array with more than 2^31 are found by indexes of 64 bits.
+func TestFar(t *testing.T) {
+	for n, want := range map[int]string{3 << 30: "i64", 3 << 20: "i32"} {
+		b := newBuilder(t)
+		x := b.ok(b.Parameter("x", step.MakeShape(dtype.U8, n)))
+		end := b.ok(b.Slice(x, []int{n - 10}, []int{n}, []int{1}))
+		u, err := compile(&step.Task{Nodes: []*step.Node{end.Node()}, Inputs: []step.Value{x}, Outputs: []step.Value{end}})
+		testkit.OK(t, err)
+		if text := u.launches[0].text; !strings.Contains(text, "const "+want+" v") {
+			t.Errorf("%v of %v: no index of type %s in\n%s", end.Node(), x.Shape(), want, text)
+		}
+	}
 }

@@ -36,18 +36,26 @@ type kernel struct {
 	scope    *scope
 	err      error
 
-	// The loop over elements takes several at a time: V, where these indexes have the
-	// first of them, by the index's variable.
+	// The loop over elements takes several at a time: vector, at these indexes, by the
+	// index's variable.
 	vector  int
-	firsts  map[string]string
+	firsts  map[string]first
 	vectors *scope // where vectors are loaded
 
 	// A kernel of rows: reductions of a row that are known, and how others become so.
+	rows    int
 	row     *scope
 	reduced map[step.Value]string
 	reduce  func(step.Value) string
 	aligned map[step.Value]bool // must be pulled at the loop's own index
 	split   map[string]rowColumn
+}
+
+// first is the first of the elements that a thread takes at a time, of so many that the
+// index goes over.
+type first struct {
+	at       string
+	elements int
 }
 
 // rowColumn is what an index is made of.
@@ -270,13 +278,15 @@ func (k *kernel) load(v step.Value, t dtype.DType, at string) string {
 	if at != "e" {
 		k.apart[v] = true
 	}
-	if first, ok := k.firsts[at]; ok && k.vector > 1 {
+	// An array with fewer elements than the index goes over, such as one that is padded,
+	// is read within a condition: vectors are read outside of it.
+	if first, ok := k.firsts[at]; ok && k.vector > 1 && v.Shape().Bytes() >= int64(first.elements*t.Size()) {
 		key := fmt.Sprintf("vector %v %v %s", v, t, at)
 		name, ok := k.vectors.known[key]
 		if !ok {
 			name = k.variable()
 			kind := fmt.Sprintf("vec<%s, %d>", stored(t), k.vector)
-			fmt.Fprintf(&k.vectors.text, "%sconst %s %s = *(const %s *)((const %s *)%s + %s);\n", k.vectors.indent, kind, name, kind, stored(t), k.pointer(v), first)
+			fmt.Fprintf(&k.vectors.text, "%sconst %s %s = *(const %s *)((const %s *)%s + %s);\n", k.vectors.indent, kind, name, kind, stored(t), k.pointer(v), first.at)
 			k.vectors.known[key] = name
 		}
 		return k.define(computedIn(t), fmt.Sprintf("ld(%s.a[j])", name))
@@ -310,8 +320,8 @@ func (k *kernel) pull(v step.Value, ix index) string {
 		return k.pull(b, index{at: k.place(ix, s.Dims)})
 	}
 	if k.row != nil && k.scope != k.row {
-		// What is the same for the row is computed once for it.
-		if at := k.place(ix, s.Dims); at == "row" || at == "0" {
+		// What is the same for the row is computed once for it, where every row has it.
+		if at := k.place(ix, s.Dims); at == "row" && s.Size() >= k.rows || at == "0" && s.Size() > 0 {
 			scope := k.scope
 			k.scope = k.row
 			x := k.pull(v, index{at: at})

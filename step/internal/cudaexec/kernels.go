@@ -84,8 +84,16 @@ func compile(t *step.Task) (*unit, error) {
 	return u, nil
 }
 
-// kernel begins a kernel that goes over so many elements.
+// kernel begins a kernel that goes over so many elements; it may read arrays with more.
 func (u *unit) kernel(elements int) *kernel {
+	for _, v := range u.task.Inputs {
+		elements = max(elements, v.Shape().Size())
+	}
+	for _, n := range u.task.Nodes {
+		for _, s := range n.Shapes {
+			elements = max(elements, s.Size())
+		}
+	}
 	return &kernel{u: u, vector: 1, wide: elements > 1<<31-1-mostBlocks*threads*16, aligned: map[step.Value]bool{}, apart: map[step.Value]bool{}}
 }
 
@@ -199,15 +207,15 @@ func (k *kernel) writeLoop(n int, stores []step.Value) {
 	k.row = k.scope
 	i := k.indexType()
 	k.push() // the loop
-	first, declare := "e0", "        const "+i+" e = e0 + j;\n"
+	at, declare := "e0", "        const "+i+" e = e0 + j;\n"
 	if k.vector == 1 {
-		first, declare = "e", ""
+		at, declare = "e", ""
 	}
-	k.firsts = map[string]string{"e": first}
-	k.storing(stores, first, "e", declare, func(v step.Value) string { return k.pull(v, index{at: "e"}) })
+	k.firsts = map[string]first{"e": {at, n}}
+	k.storing(stores, at, "e", declare, func(v step.Value) string { return k.pull(v, index{at: "e"}) })
 	body := k.pop()
 	k.printf("for (%s %s = ((%s)blockIdx.x * %d + threadIdx.x) * %d; %s < %s; %s += (%s)gridDim.x * %d) {\n%s    }",
-		i, first, i, threads, k.vector, first, k.number(n), first, i, threads*k.vector, body)
+		i, at, i, threads, k.vector, at, k.number(n), at, i, threads*k.vector, body)
 }
 
 // lanes is how many threads share a row.
@@ -227,14 +235,14 @@ func (k *kernel) writeRows(rows, columns int, stores []step.Value) {
 	n := lanes(rows, columns)
 	outer := newScope(nil)
 	k.scope = outer
-	k.row = k.push()
+	k.rows, k.row = rows, k.push()
 	k.reduced = map[step.Value]string{}
 	k.split = map[string]rowColumn{"e": {"row", "col", rows, columns}}
-	first, declare := "c0", fmt.Sprintf("            const %s col = c0 + j, e = row * %s + col;\n", i, k.number(columns))
+	declare := fmt.Sprintf("            const %s col = c0 + j, e = row * %s + col;\n", i, k.number(columns))
 	if k.vector == 1 {
 		declare = fmt.Sprintf("            const %s col = c0, e = row * %s + col;\n", i, k.number(columns))
 	}
-	k.firsts = map[string]string{"e": "row * " + k.number(columns) + " + c0", "col": first}
+	k.firsts = map[string]first{"e": {"row * " + k.number(columns) + " + c0", rows * columns}, "col": {"c0", columns}}
 	overColumns := func(body func()) {
 		scope := k.scope
 		k.scope = k.row
@@ -279,7 +287,7 @@ func (k *kernel) writeRows(rows, columns int, stores []step.Value) {
 	}
 	if len(wholes) > 0 {
 		overColumns(func() {
-			k.storing(wholes, k.firsts["e"], "e", declare, func(v step.Value) string { return k.pull(v, index{at: "e"}) })
+			k.storing(wholes, k.firsts["e"].at, "e", declare, func(v step.Value) string { return k.pull(v, index{at: "e"}) })
 		})
 	}
 	body := k.pop()

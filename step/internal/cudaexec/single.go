@@ -44,11 +44,7 @@ func (u *unit) each(v step.Value, write func(k *kernel, v step.Value, at []strin
 
 // alone begins a kernel that computes a value, which others need in memory.
 func (u *unit) alone(v step.Value) *kernel {
-	largest := v.Shape().Size()
-	for _, x := range v.Node().Inputs {
-		largest = max(largest, x.Shape().Size())
-	}
-	k := u.kernel(largest)
+	k := u.kernel(v.Shape().Size())
 	k.scope = newScope(nil)
 	k.row = k.scope
 	return k
