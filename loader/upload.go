@@ -21,8 +21,10 @@ func (n *feeder) upload() {
 	defer func() { n.reader.Close() }()
 	l := n.loader
 	var queueing *read.Job
+	var queues probe.Mark
 	defer func() {
 		if queueing != nil { // a callback or the dataset ended this goroutine
+			queues.End(n.uploads, probe.Span{Name: "upload", Batch: queueing.N + 1})
 			l.offer(&Batch{n: queueing.N, err: fmt.Errorf("loader: %w while a batch was queued", usercode.ErrGoexit)})
 		}
 	}()
@@ -37,7 +39,7 @@ func (n *feeder) upload() {
 		if l.ctx.Err() != nil {
 			return
 		}
-		queues := probe.Begin(n.uploads, "upload")
+		queues = probe.Begin(n.uploads, "upload")
 		queueing = j
 		b, err := n.batch(j)
 		queueing = nil

@@ -38,13 +38,15 @@ const mostEarly = 10_000_000
 func startOthers(r *Recording) (*others, error) {
 	o := &others{r: r, own: map[streamKey]struct{}{}, rows: map[streamKey]int32{}, devices: map[string]struct{}{}, names: map[string]int32{}}
 	o.mu.Lock() // nothing is recorded before the clocks were compared
-	defer o.mu.Unlock()
 	var err error
-	if o.tracer, err = cupti.Start(o.record); err != nil {
-		return nil, err
+	if o.tracer, err = cupti.Start(o.record); err == nil {
+		err = o.compare()
 	}
-	if err := o.compare(); err != nil {
-		_ = o.tracer.Stop()
+	o.mu.Unlock()
+	if err != nil && o.tracer != nil {
+		_ = o.tracer.Stop() // it waits for what is being recorded
+	}
+	if err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -116,6 +118,9 @@ var kinds = map[cupti.Kind]struct {
 func (o *others) record(list []cupti.Work) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.sampled {
+		return // the clocks cannot be compared
+	}
 	r := o.r
 	now := r.now()
 	r.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -31,7 +32,7 @@ func TestOthers(t *testing.T) {
 		"PINION_DEVICE=cuda:0", "PINION_LIB_NVML=off", "PINION_LIB_CUDA=" + testkit.Library(t, "libfakecuda.so", cuda...),
 		"PINION_LIB_CUPTI=" + testkit.Library(t, "libfakecupti.so", "-pthread", "../internal/cupti/testdata/fakecupti/fakecupti.c"),
 	}
-	for _, test := range []struct{ name, more string }{{"TestChildOthers", ""}, {"TestChildNoOthers", "FAKECUPTI_BUSY=1"}} {
+	for _, test := range []struct{ name, more string }{{"TestChildOthers", ""}, {"TestChildNoOthers", "FAKECUPTI_BUSY=1"}, {"TestChildNoClock", "FAKECUPTI_FAIL=cuptiGetTimestamp=7"}} {
 		c := exec.Command(os.Args[0], "-test.run=^"+test.name+"$", "-test.v", "-test.timeout=120s")
 		c.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "OTHERS_TEST="+test.name, test.more), libraries...)
 		text, err := c.CombinedOutput()
@@ -135,6 +136,38 @@ func TestChildOthers(t *testing.T) {
 	}
 	testkit.OK(t, dev.Free(p))
 	testkit.OK(t, s.Close())
+}
+
+// Without CUPTI's clock its work is not recorded, also where some is told already.
+func TestChildNoClock(t *testing.T) {
+	inOthers(t)
+	testkit.OK(t, cupti.Open())
+	work := fakeWork(t)
+	quit := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+				work.Call(cuptiSet, 0, 0, 7, 1000, 2000, 256, 0)
+			}
+		}
+	})
+	for range 300 {
+		r := start(t, Options{Others: true})
+		var failed *cupti.Error
+		if err := r.Others(); !errors.As(err, &failed) || failed.Call != "cuptiGetTimestamp" {
+			t.Errorf("others: %v", err)
+		}
+		r.Stop()
+		if list := r.Spans(0, 10); len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+	}
+	close(quit)
+	all.Wait()
 }
 
 // On a GPU, work on a device that is wrapped is told of once, and beside it all other.

@@ -80,8 +80,11 @@ func Start(o Options) (*Recording, error) {
 	if o.Every == 0 {
 		o.Every = 20 * time.Millisecond
 	}
-	if o.Records < chunkRecords || o.Records > math.MaxInt32 || o.Every < 0 {
-		return nil, fmt.Errorf("timeline: %w: %d records, want %d to %d; memory every %v", ErrArgument, o.Records, chunkRecords, math.MaxInt32, o.Every)
+	if o.Records < chunkRecords || o.Records > math.MaxInt32 {
+		return nil, fmt.Errorf("timeline: %w: Records is %d, want %d to %d", ErrArgument, o.Records, chunkRecords, math.MaxInt32)
+	}
+	if o.Every < 0 {
+		return nil, fmt.Errorf("timeline: %w: Every is %v, which is below 0", ErrArgument, o.Every)
 	}
 	r := &Recording{
 		began: time.Now(), every: o.Every, clocks: map[string]int64{}, store: store{most: (o.Records + chunkRecords - 1) / chunkRecords},

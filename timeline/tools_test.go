@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/internal/dl"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -63,6 +64,24 @@ func TestChildTools(t *testing.T) {
 		}
 		last = started.Call()
 	}
+
+	// A callback that ends the goroutine that uploads ends its range, too.
+	ds := images(t, 4)
+	bad, err := dataset.NewMap(ds, ds.Spec(), func(context.Context, dataset.Visit, []byte, []byte) error { return io.ErrUnexpectedEOF })
+	testkit.OK(t, err)
+	l, err := loader.New(devicetest.Open(t), bad, loader.Options{Batch: 2, Workers: 1, Decide: func(*loader.SampleError) loader.ErrorPolicy {
+		runtime.Goexit()
+		return loader.Skip
+	}})
+	testkit.OK(t, err)
+	if _, err := l.Next(context.Background()); err == nil || !strings.Contains(err.Error(), "Goexit") {
+		t.Errorf("next: %v", err)
+	}
+	testkit.OK(t, l.Close())
+	if s, e := started.Call(), ended.Call(); s != e {
+		t.Errorf("%d ranges began, %d ended", s, e)
+	}
+
 	count := map[string]int{}
 	for _, name := range strings.Split(dl.GoString(names.Call()), "\n") {
 		count[name]++
@@ -76,7 +95,7 @@ func TestChildTools(t *testing.T) {
 			uploads += n
 		}
 	}
-	if uploads != 32 {
+	if uploads != 33 {
 		t.Errorf("%d uploads in %v", uploads, count)
 	}
 }

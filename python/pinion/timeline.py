@@ -13,8 +13,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import errno
 import importlib.util
 import json
+import operator
 import os
 import sys
 from types import TracebackType
@@ -30,7 +32,7 @@ class record:
 
     records: how many are kept, of 88 bytes each; the oldest go. Default: 1,048,576.
 
-    Begin it before the loaders that it is about: their copies then come with the calls that queued them. PyTorch's
+    A path that cannot be written is an error at once, where that can be known. Begin it before the loaders that it is about: their copies then come with the calls that queued them. PyTorch's
     profiler and Nsight Systems use CUPTI, too, which has one user in a process: while one of them is on, the work of
     PyTorch is left out, and the report says so.
     """
@@ -39,11 +41,18 @@ class record:
     """Once it is stopped: how well the work overlapped, as otherData.overlap of the file has it."""
 
     def __init__(self, path: str | os.PathLike[str], *, records: int | None = None) -> None:
-        if records is not None and records < 1:
-            raise ValueError(f"records is {records}, but must be at least 4096")
+        if records is not None and not 4096 <= operator.index(records) < 1 << 31:
+            raise ValueError(f"records is {records}, but must be from 4096 to {(1 << 31) - 1}")
+        if not os.fspath(path):
+            raise ValueError("path is empty, but must name a file")
         self._path = os.path.abspath(os.fsdecode(path))
+        # What cannot be written is better known now than once the program is over.
+        if os.path.isdir(self._path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self._path)
+        if not os.path.isdir(folder := os.path.dirname(self._path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
         self._text = f"Timeline, for {self._path}, goes on\n"
-        arguments = json.dumps({"records": records or 0}).encode()
+        arguments = json.dumps({"records": 0 if records is None else operator.index(records)}).encode()
         _preload()
         _lib.check(_lib.load().pinion_timeline_start(arguments, len(arguments)))
         _active.append(self)
@@ -53,12 +62,16 @@ class record:
         but that. In a forked child it is None."""
         if self not in _active:
             return self.report
-        _active.remove(self)
         lib = _lib.loaded()
         if lib is None:
             return None
         with contextlib.suppress(RuntimeError):  # work that failed: its own program hears of it
-            _settle()
+            _settle()  # an interrupt of it leaves the recording on: it can be stopped again
+        try:
+            _active.remove(self)
+        except ValueError:  # another thread was first
+            return self.report
+        self._text = f"Timeline, for {self._path}, is over, without a report\n"
         path = os.fsencode(self._path)
         found = json.loads(_lib.ask(lib.pinion_memory_text, _lib.run(lib.pinion_timeline_stop, path, len(path))))
         self.report, self._text = found["report"], found["text"]

@@ -67,9 +67,9 @@ def test_one_at_a_time(run):
         except pinion.PinionError as e: assert "a recording is on" in str(e)
         else: assert False
         first.stop(); first.stop()
-        for records, kind in ((0, ValueError), (5, ValueError)):
+        for records, kind in ((0, ValueError), (5, ValueError), (4095, ValueError), (1 << 31, ValueError), (4096.5, TypeError)):
             try: pinion.timeline.record(FILE, records=records)
-            except kind as e: assert str(records) in str(e)
+            except kind as e: assert kind is TypeError or str(records) in str(e)
             else: assert False
         with pinion.timeline.record(FILE, records=4096): pass
         assert events()["traceEvents"] == []
@@ -78,16 +78,41 @@ def test_one_at_a_time(run):
 
 def test_file_that_cannot_be(run):
     run("""
-        recording = pinion.timeline.record(FILE + "/none/trace.json")
+        folder = os.path.dirname(FILE)
+        for path, kind in ((FILE + "/none/trace.json", FileNotFoundError), (folder, IsADirectoryError), ("", ValueError)):
+            try: pinion.timeline.record(path)
+            except kind as e: assert path in str(e) or "none" in str(e)
+            else: assert False
+        # A folder that goes while it is on.
+        os.mkdir(folder + "/gone")
+        recording = pinion.timeline.record(folder + "/gone/trace.json")
+        os.rmdir(folder + "/gone")
         try: recording.stop()
-        except FileNotFoundError as e: assert "none" in str(e)
+        except FileNotFoundError as e: assert "gone" in str(e)
         else: assert False
-        with pinion.timeline.record(FILE): pass  # the first one is over
+        assert "goes on" not in str(recording) and recording.stop() is None
+        with pinion.timeline.record(FILE): pass  # that one is over
         # What went wrong in the block is what is told.
         try:
             with pinion.timeline.record(FILE): raise KeyError("mine")
         except KeyError: pass
         else: assert False
+    """)
+
+
+def test_interrupted_stop(run):
+    run("""
+        import types
+        def synchronize(i): raise KeyboardInterrupt
+        cuda = types.SimpleNamespace(is_initialized=lambda: True, device_count=lambda: 1, current_device=lambda: 0, synchronize=synchronize)
+        recording = pinion.timeline.record(FILE)
+        sys.modules["torch"] = types.SimpleNamespace(cuda=cuda)
+        try: recording.stop()
+        except KeyboardInterrupt: pass
+        else: assert False
+        assert "goes on" in str(recording) and not os.path.exists(FILE)
+        cuda.synchronize = lambda i: None
+        assert recording.stop() == events()["otherData"]["overlap"]
     """)
 
 
