@@ -257,9 +257,9 @@ def test_what_stays(fake, model):
     offload = pinion.torch.offload(min_bytes=256)
     add = _offload._Step._add
 
-    def spy(self, storage, device):
+    def spy(self, storage, root):
         packed.append(storage.data_ptr())
-        return add(self, storage, device)
+        return add(self, storage, root)
 
     _offload._Step._add = spy
     try:
@@ -276,6 +276,48 @@ def test_what_stays(fake, model):
     stay = {storage_of(t).data_ptr() for t in (x, frozen, model.blocks[0].out.weight)}
     assert packed and not stay & set(packed)
     loss.backward()
+
+
+def test_memory_of_several_tensors(fake):
+    """Those of unsafe_chunk share memory, and each is written to by itself."""
+    torch.manual_seed(1)
+    cell = torch.nn.LSTMCell(16, 16)  # which uses it
+
+    def lstm(x):
+        state = x.tanh(), x.sin()
+        for _ in range(3):
+            state = cell(x, state)
+        return (state[0] * state[1]).sum()
+
+    def chunks(x):
+        a, b = (x * 2).unsafe_chunk(2, 1)
+        first = (b * b).sum()
+        return first + (a.sigmoid_() * b).sum()
+
+    for forward in (lstm, chunks):
+        x = torch.randn(64, 16, requires_grad=True)
+        want = torch.autograd.grad(forward(x), x)
+        for fake.eager in (0, 0.1, 1):
+            for arguments in ({"window_bytes": 1}, {"budget": 5000}):
+                with pinion.torch.offload(min_bytes=0, **arguments):
+                    loss = forward(x)
+                assert same(torch.autograd.grad(loss, x), want)
+
+
+@pytest.mark.parametrize("min_bytes", [0, 1 << 30])
+def test_what_was_modified_is_an_error(fake, min_bytes):
+    """Of what travels, and of what stays, too: autograd itself does not look where there are hooks."""
+    x, w = torch.randn(8, 8, requires_grad=True), torch.nn.Parameter(torch.randn(8, 8))
+    for of_parameter in (False, True):
+        offload = pinion.torch.offload(min_bytes=min_bytes)
+        with offload:
+            h = x * 2
+            y = (h @ w * h).sum()
+        torch.autograd.grad(y, x, retain_graph=True)
+        with torch.no_grad():
+            (w if of_parameter else h).add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
 
 
 def test_backward_twice(fake, model):
@@ -741,6 +783,35 @@ def test_recast_of_a_parameter_that_changed(fake, change):
         change(w)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+def test_recast_of_a_parameter_whose_memory_is_used_again(fake):
+    x, w = torch.randn(8, 8).bfloat16().requires_grad_(), torch.nn.Parameter(torch.zeros(8, 8))
+    memory = torch.randn(64)  # at the same address, as an allocator would give it
+    w.data = torch.empty(0).set_(storage_of(memory), 0, (8, 8))
+    with pinion.torch.offload(min_bytes=0, recast=True):
+        y = (x @ w.bfloat16()).sum()
+    other = torch.frombuffer(memory.numpy(), dtype=torch.float32).view(8, 8).mul_(2)
+    w.data = other
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+def test_recast_of_a_parameter_that_changed_since_its_cast(fake):
+    """What was cast is not what the parameter is now, so the cast is saved."""
+    x, w = torch.randn(8, 8).bfloat16().requires_grad_(), torch.nn.Parameter(torch.randn(8, 8))
+    offload = pinion.torch.offload(min_bytes=0, recast=True)
+    for recast in (1, 1, 0, 1, 0, 1):
+        x.grad = None
+        with offload:
+            copy = w.bfloat16()
+            if not recast:
+                with torch.no_grad():
+                    w.add_(1)
+            y = (x @ copy).sum()
+        assert offload.report()["steps"][-1]["recast_tensors"] == recast
+        y.backward()
+        assert torch.equal(x.grad, torch.ones(8, 8).bfloat16() @ copy.detach().t())
 
 
 def test_recast_and_double_backward(fake, model):

@@ -19,6 +19,7 @@ from ._memory import bytes_of, storage_of
 _MIB = 1 << 20
 _SOON = 1e-5  # seconds of a wait that are those of its events
 _in_backward = getattr(torch._C, "_current_graph_task_id", lambda: -1)  # -1: no backward is running
+_sequence = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", lambda: 0)  # the number of the next node
 
 
 class _Buffer:
@@ -95,8 +96,10 @@ class _Flight:
 class _Saved:
     """A storage that was saved for backward. It lives as long as a view of it is saved."""
 
-    def __init__(self, step: _Step, number: int, storage: Any, device: torch.device) -> None:
+    def __init__(self, step: _Step, number: int, storage: Any, root: torch.Tensor) -> None:
+        device = root.device
         self.step, self.number, self.device, self.nbytes = step, number, device, storage.nbytes()
+        self.root = weakref.ref(root)  # it and its views count together what is written to them
         self.weak = StorageWeakRef(storage)
         self.here: torch.Tensor | None = bytes_of(storage, device)
         self.buffer: _Buffer | None = None  # with a copy
@@ -158,12 +161,13 @@ class _Packed:
     def modified(self) -> bool:
         return bool(self.watch._version != self.version)
 
-    def error(self) -> RuntimeError:
-        """What autograd says of a tensor that was modified."""
-        return RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"{self.dtype} {list(self.shape)}"
-        )
+
+def _modified(what: _Packed | torch.Tensor) -> RuntimeError:
+    """What autograd says of a tensor that was modified. It does not look where there are hooks."""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"{what.dtype} {list(what.shape)}"
+    )
 
 
 class _View(_Packed):
@@ -180,19 +184,25 @@ class _View(_Packed):
 class _Cast(_Packed):
     """A view of a copy of a parameter in another type. The copy is made again."""
 
-    __slots__ = ("address", "before", "parameter")
+    __slots__ = ("before", "parameter", "weak")
 
     def __init__(self, parameter: torch.Tensor, tensor: torch.Tensor) -> None:
         super().__init__(tensor)
-        self.parameter, self.before, self.address = parameter, parameter._version, parameter.data_ptr()
+        self.parameter, self.before = parameter, _state(parameter)
+        self.weak = StorageWeakRef(storage_of(parameter))  # no other memory gets its address
 
     def modified(self) -> bool:
-        return super().modified() or self.parameter._version != self.before or self.parameter.data_ptr() != self.address
+        return super().modified() or _state(self.parameter) != self.before
 
     def again(self) -> torch.Tensor:
         if self.modified():
-            raise self.error()
+            raise _modified(self)
         return self.tensor(self.parameter.detach().to(self.dtype))
+
+
+def _state(t: torch.Tensor) -> tuple[int, int, int]:
+    """What changes with the contents of a tensor."""
+    return t._version, storage_of(t)._cdata, t.data_ptr()
 
 
 def _parameter_of(tensor: torch.Tensor, nbytes: int) -> torch.Tensor | None:
@@ -222,7 +232,9 @@ class _Step:
         self.marks: list[tuple[Any, Any]] = []  # events where items were saved, and first wanted
         self.wanted: set[int] = set()
         self.idle: set[int] = set()  # items whose memory others keep
-        self.by_storage: weakref.WeakValueDictionary[int, _Saved] = weakref.WeakValueDictionary()
+        self.born = _sequence()
+        self.parameters = {i: _state(p) for i, weak in list(owner._parameters.items()) if (p := weak()) is not None}
+        self.by_storage: weakref.WeakValueDictionary[tuple[int, int], _Saved] = weakref.WeakValueDictionary()
         self.sent: list[tuple[int, weakref.ref[_Saved]]] = []  # within the window, by number
         self.sent_by_plan: dict[int, weakref.ref[_Saved]] = {}
         self.kept: collections.deque[weakref.ref[_Saved]] = collections.deque()  # may be sent yet
@@ -242,20 +254,35 @@ class _Step:
         storage = self._storage(tensor)
         if storage is None:
             # Of what an operation made, autograd would keep the operation, and that the tensor: nobody would free them.
-            return tensor if tensor.is_leaf else tensor.detach()
+            return tensor if tensor.is_leaf else tensor.detach(), tensor._version
         parameter = _parameter_of(tensor, storage.nbytes()) if self.owner.recast else None
-        if parameter is not None:
+        if parameter is not None and self._is_cast(tensor, parameter):
             self.recast_tensors += 1
             self.recast_bytes += storage.nbytes()
             return _Cast(parameter, tensor)
         with self.lock:
-            saved = self.by_storage.get(storage._cdata)
-            if saved is None or saved.modified():  # what left is not what is saved now
-                saved = self._add(storage, tensor.device)
+            # Memory of several tensors, such as those of unsafe_chunk, may be written to by others than those of a copy.
+            root = tensor if tensor._base is None else tensor._base
+            saved = self.by_storage.get((storage._cdata, id(root)))
+            if saved is None or saved.root() is not root or saved.modified():  # what left is not what is saved now
+                saved = self._add(storage, root)
             view = _View(saved, tensor)
             saved.views.append(weakref.ref(view))
             self.views += 1
             return view
+
+    def _is_cast(self, tensor: torch.Tensor, parameter: torch.Tensor) -> bool:
+        """Whether a tensor is of a cast of what a parameter is now. It may have changed since it was cast."""
+        copy = tensor if tensor._base is None else tensor._base
+        weak, now = self.owner._parameters.get(id(parameter)), _state(parameter)
+        if weak is not None and weak() is parameter and self.parameters.get(id(parameter)) == now:
+            number = getattr(copy.grad_fn, "_sequence_nr", None)
+            if number is None or number() >= self.born:  # cast in this step, in which the parameter has not changed
+                return True
+        if not torch.equal(parameter.detach().to(copy.dtype), copy.detach()):
+            return False
+        self.owner._parameters[id(parameter)] = weakref.ref(parameter)
+        return True
 
     def _storage(self, t: torch.Tensor) -> Any:
         """The memory of a tensor that may travel; None of one that stays."""
@@ -269,10 +296,10 @@ class _Step:
         storage = storage_of(t)
         return storage if t.numel() > 0 and storage.nbytes() >= self.owner.min_bytes else None
 
-    def _add(self, storage: Any, device: torch.device) -> _Saved:
-        number = len(self.sizes)
-        saved = _Saved(self, number, storage, device)
-        self.by_storage[storage._cdata] = saved
+    def _add(self, storage: Any, root: torch.Tensor) -> _Saved:
+        number, device = len(self.sizes), root.device
+        saved = _Saved(self, number, storage, root)
+        self.by_storage[storage._cdata, id(root)] = saved
         self.sizes.append(saved.nbytes)
         self.device = self.device or device
         stream = self.seam.current(device)
@@ -387,7 +414,10 @@ class _Step:
         if isinstance(packed, _Cast):
             return packed.again()
         if not isinstance(packed, _View):
-            return packed  # type: ignore[no-any-return]
+            tensor, version = packed
+            if tensor._version != version:
+                raise _modified(tensor)
+            return tensor  # type: ignore[no-any-return]
         saved = packed.saved
         with self.lock:
             stream = self.seam.current(saved.device)
@@ -398,7 +428,7 @@ class _Step:
                 self.marks[saved.number] = self.marks[saved.number][0], self.seam.mark(stream, timing=True)
             memory = self._memory(saved, stream)
             if packed.modified():
-                raise packed.error()
+                raise _modified(packed)
             tensor = packed.tensor(memory)
             packed.used = True
             if saved.buffer is not None and saved.flight is None and saved.used():
@@ -582,7 +612,8 @@ class offload:  # noqa: N801: as torch.no_grad
     slack: what part of a step the computation may wait for what hide sends.
     recast: do not save what is a plain cast of a parameter, such as autocast makes of float32 weights. Backward casts the
         parameter again, for which nothing has to travel. So parameters must not change between forward and backward,
-        which is found out: it is the error of a tensor that was modified. autocast itself keeps its casts until it ends,
+        which is found out: it is the error of a tensor that was modified. (What is written by way of .data is not found
+        out, as with autograd.) autocast itself keeps its casts until it ends,
         unless it has cache_enabled=False.
 
     Gradients are bit for bit those without offload. The unit is the storage: views of it, and a tensor that is saved by
@@ -624,6 +655,7 @@ class offload:  # noqa: N801: as torch.no_grad
         self._link: _policy.Link | None = None
         self._search: _policy.Search | None = None  # since a step was measured
         self._idle: set[int] = set()
+        self._parameters: dict[int, weakref.ref[torch.Tensor]] = {}  # that were cast, by id
         self._steps = 0
         self._parked: list[tuple[Any, Any, Any]] = []  # streams that will wait for events, and the memory that keeps until then
         self._open: list[tuple[_Step, Any]] = []
