@@ -110,7 +110,7 @@ func (x *Executable) compile(o Options) error {
 		}
 		x.units = append(x.units, u)
 	}
-	x.delayUpdates(o.Donate)
+	x.arrange(at, o.Donate)
 	p, err := plan.Make(x.planGraph(o), plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, HostBytes: o.HostBytes, Align: memoryAlign})
 	if err != nil {
 		return fmt.Errorf("step: graph %q: %w", x.graph.name, err)
@@ -144,42 +144,6 @@ func (x *Executable) makeBuffers() map[Value]int {
 		}
 	}
 	return at
-}
-
-// delayUpdates moves tasks that make a result of a donated parameter behind the last one
-// that reads that, so that the result can lie in its memory.
-func (x *Executable) delayUpdates(donate []bool) {
-	lastRead := make([]int, len(x.buffers))
-	for i, u := range x.units {
-		for _, b := range u.in {
-			lastRead[b] = i
-		}
-	}
-	behind := make([][]unit, len(x.units))
-	var order []unit
-	for i, u := range x.units {
-		to := i
-		for j, b := range u.out {
-			out := &x.buffers[b]
-			if out.out < 0 || lastRead[b] > 0 { // others read it
-				to = i
-				break
-			}
-			for _, from := range u.in {
-				p := x.buffers[from].param
-				if p >= 0 && donate != nil && donate[p] && alignedBytes(x.buffers[from].value.Shape()) == alignedBytes(out.value.Shape()) && u.mayOverwrite(j, from) {
-					to = max(to, lastRead[from])
-				}
-			}
-		}
-		if to > i {
-			behind[to] = append(behind[to], u)
-		} else {
-			order = append(order, u)
-		}
-		order = append(order, behind[i]...)
-	}
-	x.units = order
 }
 
 // planGraph describes the units to the planner: values are buffers.

@@ -71,11 +71,13 @@ func (x *Executable) PeakBytes() int64 { return x.plan.Bytes }
 // Run runs the step. Inputs are one tensor for each parameter, of its shape, on the
 // executor's device; they are only read. donate says which of them are given away: their
 // memory is used for results where that was planned ([Options].Donate), and is freed
-// otherwise; they must not be used again, also if Run fails. nil: none. A tensor must
-// not be donated twice, nor be an input beside that.
+// otherwise; they must not be used again, also if the run fails. nil: none. A tensor must
+// not be donated twice, nor be an input beside that. If inputs are wrong, or the executable
+// is closed, none is taken: an [ErrArgument] or [ErrClosed] leaves all as they were.
 //
 // The results are the caller's, who frees them. Run returns when they are there. An
-// error or the end of ctx leaves the executable as it was; ctx is asked between tasks.
+// error or the end of ctx leaves the executable as it was; ctx is asked as tasks are
+// queued, and those that are queued run to their end.
 func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (results []*Tensor, err error) {
 	return x.run(ctx, inputs, donate, nil)
 }
@@ -138,8 +140,11 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 
 func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 	params := x.graph.params
-	if len(inputs) != len(params) || donate != nil && len(donate) != len(params) {
-		return fmt.Errorf("%w: %d inputs, and donate for %d, of %d parameters", ErrArgument, len(inputs), len(donate), len(params))
+	if len(inputs) != len(params) {
+		return fmt.Errorf("%w: %d inputs for %d parameters", ErrArgument, len(inputs), len(params))
+	}
+	if donate != nil && len(donate) != len(params) {
+		return fmt.Errorf("%w: donate is for %d of %d parameters", ErrArgument, len(donate), len(params))
 	}
 	for i, t := range inputs {
 		name := params[i].node.Attr.(*Input).Name
@@ -150,6 +155,8 @@ func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 			return fmt.Errorf("%w: the tensor for parameter %q was freed or donated before", ErrArgument, name)
 		case !t.shape.Equal(params[i].Shape()):
 			return fmt.Errorf("%w: parameter %q is %v, its tensor %v", ErrArgument, name, params[i].Shape(), t.shape)
+		case t.shape.Bytes() > 0 && t.Ptr()%tensorAlign != 0:
+			return fmt.Errorf("%w: the tensor for parameter %q begins at %#x, no multiple of %d bytes", ErrArgument, name, uint64(t.Ptr()), tensorAlign)
 		case !device.Same(t.memory.dev, x.dev):
 			return fmt.Errorf("%w: the tensor for parameter %q is on %s, the step on %s", ErrArgument, name, t.memory.dev.Info().ID, x.dev.Info().ID)
 		}
@@ -180,7 +187,7 @@ func (r *run) all(ctx context.Context) (err error) {
 	}
 	for i, run := range x.plan.Runs {
 		if err := ctx.Err(); err != nil {
-			return err
+			return fmt.Errorf("step: graph %q: before task %d of %d: %w", x.graph.name, i, len(x.plan.Runs), err)
 		}
 		if err := r.copies(run, current); err != nil {
 			return err

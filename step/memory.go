@@ -71,12 +71,18 @@ func (m *Memory) Put(data []byte, s Shape) (*Tensor, error) {
 	return t, nil
 }
 
-// Wrap makes a tensor of memory that is somebody else's, such as a batch's, aligned to
-// 64 bytes. free is called when the tensor is freed, or a step has used it as donated;
+// tensorAlign is what kernels expect addresses to be multiples of, in bytes.
+const tensorAlign = 64
+
+// Wrap makes a tensor of memory that is somebody else's, such as a batch's. To be read by
+// a step, it has to begin at a multiple of 64 bytes. free is called when the tensor is freed, or a step has used it as donated;
 // it may be nil.
 func (m *Memory) Wrap(p device.Ptr, s Shape, free func() error) (*Tensor, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("step: tensor: %w: %w", ErrArgument, err)
+	}
+	if s.Bytes() > 0 && p == 0 {
+		return nil, fmt.Errorf("step: tensor %v: %w: it has no address", s, ErrArgument)
 	}
 	return &Tensor{memory: m, shape: MakeShape(s.Type, s.Dims...), ptr: p, free: free}, nil
 }

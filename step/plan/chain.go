@@ -119,7 +119,7 @@ const (
 // heterogeneous chains", 2019) for plans that compute nothing a third time.
 func (c *chain) best(target int64) (keep []bool, ok bool) {
 	n := len(c.gaps)
-	if n > mostLayers {
+	if n > mostLayers || target < 0 {
 		return nil, false
 	}
 	type state struct {

@@ -83,7 +83,7 @@ type ImpossibleError struct {
 
 // Error implements error.
 func (e *ImpossibleError) Error() string {
-	return fmt.Sprintf("plan: %v: of %s; the least that was found is %s, and none can have less than %s, for %s",
+	return fmt.Sprintf("plan: %v of %s; the least that was found is %s, and none can have less than %s, for %s",
 		ErrBudget, units.Bytes(e.Budget), units.Bytes(e.Found), units.Bytes(e.Least), e.Op)
 }
 
@@ -95,7 +95,8 @@ func (e *ImpossibleError) Unwrap() error { return ErrBudget }
 // plan within the budget.
 func Make(g Graph, o Options) (*Plan, error) {
 	if o.Budget < 0 || o.HostBytes < 0 || o.Align < 0 || !rate(o.Out) || !rate(o.Back) || (o.Out == 0) != (o.Back == 0) {
-		return nil, fmt.Errorf("plan: %w: %+v", ErrArgument, o)
+		return nil, fmt.Errorf("plan: %w: a budget of %d bytes, %v and %v bytes/s to the host and back, at most %d bytes there, alignment %d: none may be negative or infinite, and both rates are 0 or neither",
+			ErrArgument, o.Budget, o.Out, o.Back, o.HostBytes, o.Align)
 	}
 	p, err := newProblem(&g, o)
 	if err != nil {

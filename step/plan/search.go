@@ -117,10 +117,11 @@ func (p *problem) heuristic(whole *candidate, target int64) *candidate {
 // descend evicts for one target after the other, each lower than the one before, as far
 // down as it can. What is evicted for a target that is far too low is seldom what helps
 // where there is most, so this comes further than evict at once, at the cost of time.
+// Steps are shares of what is not resident, which may be little.
 func (p *problem) descend(whole *candidate, target int64) *candidate {
 	best := p.try(whole.d, target)
 	for best.o.peak > target {
-		to := max(target, best.o.peak/8*7)
+		to := max(target, best.o.peak-(best.o.peak-p.resident+7)/8)
 		next := p.evict(p.try(best.d, to), to, p.price, -1)
 		if next.o.peak >= best.o.peak {
 			p.discard(next)

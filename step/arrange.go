@@ -1,0 +1,133 @@
+package step
+
+import (
+	"cmp"
+	"slices"
+)
+
+// arrange orders the units for memory. What only writes results, or turns a value that
+// nobody else reads into another in its place, runs as soon as what it reads is there: an
+// optimizer's updates come right behind each gradient, wherever the graph has them. What
+// makes a result of a donated parameter runs behind the last unit that reads that, so
+// that the result can lie in its memory.
+func (x *Executable) arrange(at map[Value]int, donate []bool) {
+	readers := make([][]int, len(x.buffers))
+	writer := make([]int, len(x.buffers))
+	for b := range writer {
+		writer[b] = -1
+	}
+	for i, u := range x.units {
+		for _, b := range u.in {
+			if n := len(readers[b]); n == 0 || readers[b][n-1] != i {
+				readers[b] = append(readers[b], i)
+			}
+		}
+		for _, b := range u.out {
+			writer[b] = i
+		}
+	}
+	behind := make([]int, len(x.units)) // the unit that each follows, or the unit itself
+	for i := range x.units {
+		u := &x.units[i]
+		behind[i] = i
+		if !x.early(u, readers, writer) {
+			continue
+		}
+		first := 0
+		for _, v := range u.task.Inputs {
+			first = max(first, due(v, at, writer, behind))
+		}
+		for _, from := range x.givenTo(u, donate) {
+			for _, r := range readers[from] {
+				if r < i {
+					first = max(first, behind[r])
+				}
+			}
+		}
+		behind[i] = first
+	}
+	late := make([]bool, len(x.units))
+	for i := range x.units {
+		u := &x.units[i]
+		if slices.ContainsFunc(u.out, func(b int) bool { return x.buffers[b].out < 0 || len(readers[b]) > 0 }) {
+			continue
+		}
+		for _, from := range x.givenTo(u, donate) {
+			for _, r := range readers[from] {
+				if r > i {
+					behind[i], late[i] = max(behind[i], behind[r]), true
+				}
+			}
+		}
+	}
+	order := make([]int, len(x.units))
+	for i := range order {
+		order[i] = i
+	}
+	rank := func(i int) int {
+		if late[i] {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(behind[a], behind[b]), cmp.Compare(rank(a), rank(b)))
+	})
+	units := make([]unit, len(x.units))
+	for k, i := range order {
+		units[k] = x.units[i]
+	}
+	x.units = units
+}
+
+// early reports whether a unit takes no memory for longer if it runs earlier: all that it
+// writes are results, or lies where something was that only it reads.
+func (x *Executable) early(u *unit, readers [][]int, writer []int) bool {
+	for j, b := range u.out {
+		if x.buffers[b].out >= 0 {
+			continue
+		}
+		if len(u.out) > 1 || !slices.ContainsFunc(u.in, func(from int) bool {
+			f := &x.buffers[from]
+			return writer[from] >= 0 && f.out < 0 && len(readers[from]) == 1 &&
+				alignedBytes(f.value.Shape()) == alignedBytes(x.buffers[b].value.Shape()) && u.mayOverwrite(j, from)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// givenTo are the donated parameters in whose memory a result of the unit may lie.
+func (x *Executable) givenTo(u *unit, donate []bool) (list []int) {
+	for j, b := range u.out {
+		out := &x.buffers[b]
+		if out.out < 0 || donate == nil {
+			continue
+		}
+		for _, from := range u.in {
+			p := x.buffers[from].param
+			if p >= 0 && donate[p] && alignedBytes(x.buffers[from].value.Shape()) == alignedBytes(out.value.Shape()) && u.mayOverwrite(j, from) {
+				list = append(list, from)
+			}
+		}
+	}
+	return list
+}
+
+// due is the unit behind which a value may be read: 0 if it is there from the start.
+func due(v Value, at map[Value]int, writer, behind []int) int {
+	if n := v.node; n.Op == SchedulingBarrier {
+		last := 0
+		for _, in := range n.Inputs {
+			last = max(last, due(in, at, writer, behind))
+		}
+		return last
+	} else if n.Op.Class() == View && n.Op != Identity {
+		return due(n.Inputs[v.index], at, writer, behind)
+	}
+	if w := writer[at[v]]; w >= 0 {
+		return behind[w]
+	}
+	return 0
+}
