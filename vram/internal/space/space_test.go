@@ -209,6 +209,55 @@ func apart(t *testing.T, s *Space, list []*Block) {
 	}
 }
 
+// TestTidyStale tidies up again and again while chunks are mapped where they were
+// before, next to the hole that one of them moves to, too.
+func TestTidyStale(t *testing.T) {
+	for n := range uint64(8) {
+		dev, err := host.Open(64 << 30)
+		testkit.OK(t, err)
+		defer dev.Close()
+		m, ok := device.As[device.Mapper](dev)
+		if !ok || !m.CanReserve() {
+			t.Skip("no virtual memory here")
+		}
+		s := New(Config{Device: dev, Mapper: m, Most: 64 << 30, Slack: 0.1, Unit: 2 << 20, Largest: 512 << 20, Ledger: new(Ledger)})
+		r := rand.New(rand.NewPCG(*seed+n, 5))
+		var list []*Block
+		stale := int64(0)
+		for step := range 2 * *steps {
+			if s.Used() < 10<<30 && r.IntN(3) > 0 {
+				n := (33<<20 + r.Int64N(2<<30)) &^ (Unit - 1)
+				b, _ := s.Fit(n, nil, true)
+				if b == nil {
+					b, err = s.Grow(n, nil, s.Most)
+					testkit.OK(t, err)
+				}
+				list = append(list, b)
+			} else if len(list) > 0 {
+				i := r.IntN(len(list))
+				s.Give(list[i], nil, 0)
+				list[i] = list[len(list)-1]
+				list = list[:len(list)-1]
+			}
+			if r.IntN(10) == 0 {
+				testkit.OK(t, s.Prepare())
+			}
+			if r.IntN(5) == 0 {
+				stale = max(stale, staleBytes(s))
+				testkit.Must(s.Tidy())(t)
+			}
+			if step%10 == 0 {
+				testkit.Must(s.Check())(t)
+			}
+			apart(t, s, list)
+		}
+		if stale == 0 {
+			t.Error("nothing was stale")
+		}
+		testkit.OK(t, s.Close())
+	}
+}
+
 // TestFaults: a device that fails in the middle of whatever leaves the books right.
 func TestFaults(t *testing.T) {
 	t.Run("scarce", func(t *testing.T) {

@@ -43,25 +43,10 @@ func (s *Space) Tidy() (int64, error) {
 	if at < 0 {
 		return 0, nil
 	}
-	by := gap.prev // the hole may be joined with the one that the chunk leaves
-	chunks, err := c.take(list, []int{at}, false)
+	b, err := c.extend(place{gap: gap, picked: []int{at}}, list, nil, false)
 	if err != nil {
 		return 0, err
 	}
-	if by != nil {
-		gap = by.next
-	}
-	h.unset(gap)
-	if err := c.put(gap, chunks, false); err != nil {
-		c.store(chunks)
-		h.put(gap)
-		return 0, err
-	}
-	if gap.bytes > chunks[0].bytes {
-		h.put(h.cut(gap, chunks[0].bytes))
-	}
-	h.space.mapped(gap.ptr, gap.bytes)
-	gap.kind, gap.owner, gap.number = free, nil, 0
-	h.merge(gap)
-	return chunks[0].bytes, nil
+	h.merge(b)
+	return list[at].bytes, nil
 }
