@@ -66,7 +66,10 @@ check() { # NAME of a test binary; once. What fails is told in the end.
 		echo "ok   $1 (${SECONDS} s)"
 	else
 		echo "FAIL $1 (${SECONDS} s)"
-		tail -40 "$tmp/$1.log"
+		# What failed, before what a compiler or a stack says at length.
+		grep -E '^ *--- FAIL|^panic|_test\.go:[0-9]+: |error:' "$tmp/$1.log" | cut -c -300 | head -30 || true
+		tail -15 "$tmp/$1.log" | cut -c -300
+		cp "$tmp/$1.log" "$out/$1.log"
 		echo "$1" >>"$tmp/failed"
 	fi
 }
@@ -340,8 +343,10 @@ part_feed() {
 
 # Kernels of a training step, and a block of a GPT beside PyTorch's.
 part_step() {
-	check step.internal.nvrtc
-	check step.internal.cudaexec
+	local file
+	for file in step.internal.nvrtc step.internal.cudaexec step.auto step; do
+		check $file
+	done
 	step "step: PyTorch"
 	peer torch-step torch_step
 	step "step: Pinion"
