@@ -86,7 +86,7 @@ func model(t *testing.T, layers int) *net {
 	grads := map[step.Value]step.Value{}
 	emb := w(V, D)
 	x := n.must(n.Gather(emb, tokens, step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, D}, Collapsed: []int{0}, Offset: []int{1}}))
-	type lay struct{ x, q, k, v, p, a, h, z, wq, wk, wv, w1, b1, w2, y step.Value }
+	type lay struct{ x, q, k, v, p, a, h, z, wq, wk, wv, w1, b1, w2 step.Value }
 	var ls []lay
 	for range layers {
 		l := lay{x: x}
