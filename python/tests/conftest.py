@@ -3,6 +3,7 @@ library PINION_LIBRARY names. The device is the host, or PINION_DEVICE."""
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +13,7 @@ import pytest
 
 DEVICE = os.environ.get("PINION_DEVICE", "host")
 os.environ["PINION_TOP"] = "off"  # the tests are not for pinion top to show
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would their children
 
 
 def command():
