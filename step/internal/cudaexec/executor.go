@@ -36,16 +36,21 @@ func Open(dev device.Device) (step.Executor, error) {
 	if _, _, err := nvrtc.Version(); err != nil {
 		return nil, err
 	}
-	return open(dev, launcher, func(text string) ([]byte, error) {
+	e, err := open(dev, launcher, func(text string) ([]byte, error) {
 		return nvrtc.Compile(nvrtc.Source{Name: "step.cu", Text: text, Arch: dev.Info().ComputeCapability, Options: options})
 	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 func open(dev device.Device, launcher device.Launcher, translate func(text string) ([]byte, error)) (*executor, error) {
-	e := &executor{dev: dev, launcher: launcher, translate: translate, functions: map[string]*function{}}
-	var err error
-	e.blas, err = auto.Open(dev)
-	return e, err
+	products, err := auto.Open(dev)
+	if err != nil {
+		return nil, err
+	}
+	return &executor{dev: dev, launcher: launcher, blas: products, translate: translate, functions: map[string]*function{}}, nil
 }
 
 // executor compiles kernels of tasks. Their texts are gathered, and those of many go to

@@ -3,6 +3,7 @@ package nvrtc
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -25,7 +26,7 @@ type api struct {
 
 	file         string
 	major, minor int
-	newest       int // of the architectures that it compiles for, such as 90
+	arches       []int // that it compiles for, such as 90, in order
 }
 
 const (
@@ -92,8 +93,9 @@ func load() (file string, a *api, err error) {
 		return "", nil, err
 	}
 	for _, arch := range list {
-		a.newest = max(a.newest, int(arch))
+		a.arches = append(a.arches, int(arch))
 	}
+	slices.Sort(a.arches)
 	return file, a, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -31,8 +32,8 @@ func Version() (major, minor int, err error) {
 	return a.major, a.minor, nil
 }
 
-// Compile returns device code for an architecture: a cubin, or PTX text where the
-// architecture is newer than the library. What was compiled before comes from disk.
+// Compile returns device code for an architecture: a cubin, or PTX text of the next
+// older one where the library does not know it. What was compiled before comes from disk.
 // It fails with [device.ErrNotSupported] where there is no NVRTC, and with an
 // [*Error] that has the compiler's messages where the source does not compile.
 // Several goroutines may compile.
@@ -45,16 +46,20 @@ func Compile(s Source) (image []byte, err error) {
 	if arch <= 0 {
 		return nil, fmt.Errorf("nvrtc: %w: compute capability %d.%d", device.ErrArgument, s.Arch[0], s.Arch[1])
 	}
-	target := fmt.Sprintf("--gpu-architecture=sm_%d", arch)
-	if arch > a.newest {
-		target = fmt.Sprintf("--gpu-architecture=compute_%d", a.newest)
+	target, known := fmt.Sprintf("--gpu-architecture=sm_%d", arch), true
+	if i, found := slices.BinarySearch(a.arches, arch); !found {
+		if i == 0 {
+			return nil, fmt.Errorf("nvrtc: %w: %s compiles for compute capability %.1f and newer, the device has %.1f",
+				device.ErrNotSupported, a.file, float64(a.arches[0])/10, float64(arch)/10)
+		}
+		target, known = fmt.Sprintf("--gpu-architecture=compute_%d", a.arches[i-1]), false
 	}
 	options := append([]string{target, "--std=c++17"}, s.Options...)
 	cache := newCache(fmt.Sprintf("%d.%d", a.major, a.minor), strings.Join(options, " "), s.Text)
 	if image := cache.read(); image != nil {
 		return image, nil
 	}
-	if image, err = a.run(s, options, arch > a.newest); err != nil {
+	if image, err = a.run(s, options, !known); err != nil {
 		return nil, err
 	}
 	cache.write(image)
@@ -150,6 +155,6 @@ func (c cache) read() []byte {
 func (c cache) write(image []byte) {
 	if c.path != "" {
 		sum := sha256.Sum256(image)
-		cachefile.Write(c.path, kept{c.key, sum[:], image}) //nolint:errcheck // it is compiled again
+		_ = cachefile.Write(c.path, kept{c.key, sum[:], image}) // else it is compiled again
 	}
 }

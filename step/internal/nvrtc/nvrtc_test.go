@@ -118,10 +118,14 @@ func TestChildCompiles(t *testing.T) {
 		})
 	}
 	all.Wait()
-	image, err := nvrtc.Compile(nvrtc.Source{Name: "a.cu", Text: "new", Arch: [2]int{13, 0}})
-	if err != nil || !strings.HasPrefix(string(image), "PTX\n--gpu-architecture=compute_120 ") {
-		t.Errorf("for a device that is newer than the library: %q, %v", image, err)
+	for arch, want := range map[[2]int]string{{13, 0}: "compute_120", {8, 6}: "compute_75", {10, 3}: "compute_90"} {
+		image, err := nvrtc.Compile(nvrtc.Source{Name: "a.cu", Text: "new", Arch: arch})
+		if err != nil || !strings.HasPrefix(string(image), "PTX\n--gpu-architecture="+want+" ") {
+			t.Errorf("for a device %v that the library does not know: %q, %v", arch, image, err)
+		}
 	}
+	_, err = nvrtc.Compile(nvrtc.Source{Text: "old", Arch: [2]int{7, 0}})
+	testkit.WantError(t, "for a device that is too old", err, device.ErrNotSupported, "7.5", "7.0")
 	var failed *nvrtc.Error
 	if _, err := nvrtc.Compile(nvrtc.Source{Name: "b.cu", Text: "#error", Arch: [2]int{9, 0}}); !errors.As(err, &failed) ||
 		failed.Log != "b.cu(1): error: as asked" || !strings.Contains(err.Error(), failed.Log) {
