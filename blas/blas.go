@@ -103,36 +103,16 @@ func (g *Gemm) ResultType() dtype.DType {
 // Check finds what is wrong with g; its error matches [device.ErrArgument].
 // Implementations call it first.
 func (g *Gemm) Check() error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{device.ErrArgument}, args...)...)
+	if err := g.CheckShapes(); err != nil || g.M == 0 || g.N == 0 {
+		return err
 	}
-	t, tc := g.Type, g.ResultType()
-	switch {
-	case g.M < 0 || g.N < 0 || g.K < 1:
-		return bad("%d x %d x %d", g.M, g.N, g.K)
-	case t != dtype.F32 && t != dtype.BF16 || tc != dtype.F32 && tc != t:
-		return bad("elements of type %v give %v; f32 gives f32, bf16 gives bf16 or f32", t, tc)
-	case g.WorkspaceBytes < 0 || g.WorkspaceBytes > 0 && (g.Workspace == 0 || g.Workspace%256 != 0):
+	if g.WorkspaceBytes < 0 || g.WorkspaceBytes > 0 && (g.Workspace == 0 || g.Workspace%256 != 0) {
 		return bad("workspace of %d bytes at %#x, which must be a multiple of 256", g.WorkspaceBytes, uint64(g.Workspace))
 	}
-	if g.M == 0 || g.N == 0 {
-		return nil
-	}
-	a, b, c := g.Shapes()
-	type operand struct {
-		name  string
-		m     Matrix
-		shape Stored
-		t     dtype.DType
-	}
-	list := []operand{{"A", g.A, a, t}, {"B", g.B, b, t}, {"C", g.C, c, tc}}
+	list := g.operands()
 	for _, o := range list {
 		size := int64(o.t.Size())
-		switch high, low := bits.Mul64(uint64(o.shape.Rows), uint64(max(o.shape.Stride, 0))); {
-		case o.shape.Stride < o.shape.Columns:
-			return bad("the rows of %s have %d elements and are %d apart", o.name, o.shape.Columns, o.m.Stride)
-		case high != 0 || low > math.MaxInt64/8:
-			return bad("%s has %d rows of %d elements", o.name, o.shape.Rows, o.shape.Stride)
+		switch {
 		case o.m.Ptr == 0 || int64(o.m.Ptr)%size != 0:
 			return bad("%s is at %#x, which must be a multiple of %d and not zero", o.name, uint64(o.m.Ptr), size)
 		case o.m.Ptr.Add(o.shape.Bytes) < o.m.Ptr:
@@ -147,4 +127,41 @@ func (g *Gemm) Check() error {
 		}
 	}
 	return nil
+}
+
+// CheckShapes is [Gemm.Check] of all but addresses and the workspace, which need not be
+// known yet.
+func (g *Gemm) CheckShapes() error {
+	t, tc := g.Type, g.ResultType()
+	switch {
+	case g.M < 0 || g.N < 0 || g.K < 1:
+		return bad("%d x %d x %d", g.M, g.N, g.K)
+	case t != dtype.F32 && t != dtype.BF16 || tc != dtype.F32 && tc != t:
+		return bad("elements of type %v give %v; f32 gives f32, bf16 gives bf16 or f32", t, tc)
+	}
+	for _, o := range g.operands() {
+		switch high, low := bits.Mul64(uint64(o.shape.Rows), uint64(max(o.shape.Stride, 0))); {
+		case o.shape.Stride < o.shape.Columns:
+			return bad("the rows of %s have %d elements and are %d apart", o.name, o.shape.Columns, o.m.Stride)
+		case high != 0 || low > math.MaxInt64/8:
+			return bad("%s has %d rows of %d elements", o.name, o.shape.Rows, o.shape.Stride)
+		}
+	}
+	return nil
+}
+
+type operand struct {
+	name  string
+	m     Matrix
+	shape Stored
+	t     dtype.DType
+}
+
+func (g *Gemm) operands() [3]operand {
+	a, b, c := g.Shapes()
+	return [3]operand{{"A", g.A, a, g.Type}, {"B", g.B, b, g.Type}, {"C", g.C, c, g.ResultType()}}
+}
+
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{device.ErrArgument}, args...)...)
 }

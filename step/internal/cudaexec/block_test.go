@@ -142,6 +142,15 @@ func BenchmarkBlock(b *testing.B) {
 			tasks, err := Fuse(g.Graph)
 			testkit.OK(b, err)
 			p := prepare(b, e, g.Graph, tasks, g.in)
+			products := 0
+			for _, c := range p.calls {
+				if _, ok := c.k.(*gemms); ok {
+					products++
+				}
+			}
+			if products != 24 {
+				b.Errorf("the library has %d of 24 products", products)
+			}
 			p.launch()
 			testkit.OK(b, p.stream.Synchronize())
 			for b.Loop() {
@@ -149,6 +158,7 @@ func BenchmarkBlock(b *testing.B) {
 				testkit.OK(b, p.stream.Synchronize())
 			}
 			b.ReportMetric(float64(len(tasks)), "tasks")
+			p.profile()
 			p.close()
 		})
 	}

@@ -6,8 +6,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	hostdevice "github.com/pinion-gpu/pinion/device/host"
@@ -223,6 +225,44 @@ func (p *prepared) launch() {
 			p.t.Fatalf("%v: %v", p.tasks[i].Nodes, err)
 		}
 	}
+}
+
+// profile tells which tasks take the time.
+func (p *prepared) profile() {
+	type row struct {
+		name  string
+		took  time.Duration
+		bytes int64
+	}
+	var rows []row
+	var total time.Duration
+	for i, c := range p.calls {
+		begin, end := testkit.Must(p.dev.NewEvent(0))(p.t), testkit.Must(p.dev.NewEvent(0))(p.t)
+		r := row{took: time.Hour}
+		for range 3 {
+			testkit.OK(p.t, p.stream.Record(begin))
+			testkit.OK(p.t, c.k.Launch(p.stream, c.in, c.out, c.scratch))
+			testkit.OK(p.t, p.stream.Record(end))
+			testkit.OK(p.t, p.stream.Synchronize())
+			r.took = min(r.took, testkit.Must(end.Since(begin))(p.t))
+		}
+		task := p.tasks[i]
+		for _, n := range task.Nodes {
+			r.name += n.Op.String() + " "
+		}
+		for _, v := range append(slices.Clone(task.Inputs), task.Outputs...) {
+			r.bytes += v.Shape().Bytes()
+			r.name += fmt.Sprint(" ", v.Shape())
+		}
+		rows, total = append(rows, r), total+r.took
+		testkit.OK(p.t, begin.Close())
+		testkit.OK(p.t, end.Close())
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return int(b.took - a.took) })
+	for _, r := range rows {
+		p.t.Logf("%8.3f ms %5.1f %% %6.0f GB/s %s", r.took.Seconds()*1e3, 100*r.took.Seconds()/total.Seconds(), float64(r.bytes)/r.took.Seconds()/1e9, r.name)
+	}
+	p.t.Logf("%8.3f ms in all", total.Seconds()*1e3)
 }
 
 func (p *prepared) close() {

@@ -49,7 +49,7 @@ func (e *executor) product(t *step.Task) (step.Kernel, bool) {
 	}
 	g.TransA, g.A.Stride = sides[0].byContracted, int64(sides[0].stride)
 	g.TransB, g.B.Stride = !sides[1].byContracted, int64(sides[1].stride)
-	if g.Check() != nil {
+	if g.CheckShapes() != nil {
 		return nil, false
 	}
 	size := int64(in.Size())
