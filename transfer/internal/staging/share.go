@@ -99,7 +99,7 @@ func (s *Stager) openShare(c Copy, p Plan) *share {
 
 	s.mu.Lock()
 	if s.lone == 0 || len(s.rings) > 1 {
-		sh.ring = s.freeRing()
+		sh.ring = s.freeRing(n)
 	}
 	if sh.ring == nil {
 		s.mu.Unlock()

@@ -61,7 +61,7 @@ func (s *Stager) add(t *task, copiers int) *ring {
 	s.mu.Lock()
 	var r *ring
 	if t.progress == nil && (s.lone == 0 || len(s.rings) > 1) {
-		r = s.freeRing()
+		r = s.freeRing(t.total)
 	}
 	if t.lone = r == nil; t.lone {
 		s.lone++
