@@ -406,8 +406,10 @@ func TestDot(t *testing.T) {
 		}
 		out = append(out, x.must(x.DotGeneral(x.must(x.Transpose(values[0], order...)), values[1],
 			step.DotAxes{Batch: [2][]int{went(a.Batch[0]), a.Batch[1]}, Contracted: [2][]int{went(a.Contracted[0]), a.Contracted[1]}})))
-		square := x.must(x.DotGeneral(values[0], values[0], step.DotAxes{}))
-		x.check(append(out, square)...)
+		if values[0].Shape().Size() <= 400 { // each element with each
+			out = append(out, x.must(x.DotGeneral(values[0], values[0], step.DotAxes{})))
+		}
+		x.check(out...)
 	}
 }
 
