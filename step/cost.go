@@ -28,6 +28,9 @@ func (s Speed) Estimate(t *Task) float64 {
 		switch n.Op.Class() {
 		case Contraction:
 			multiplies += size * float64(depthOf(n))
+		case Compound:
+			a, sizes := AttentionOf(n)
+			multiplies += sizes.products(n.Op, a.Causal)
 		case Reduction, Scatter:
 			work += ops[n.Op].work * float64(n.Inputs[0].Shape().Size())
 		case Window:

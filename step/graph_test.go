@@ -2,6 +2,7 @@ package step_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -78,6 +79,10 @@ func TestShapes(t *testing.T) {
 	rng := m.param(step.MakeShape(dtype.U64, 3))
 	boolean := m.must(m.Binary(step.Less, x, s))
 	first := func(a, b step.Value, err error) (step.Value, error) { return b, err }
+	third := func(_, _, c step.Value, err error) (step.Value, error) { return c, err }
+	shared := m.param(f32(2, 5, 4, 3))
+	grouped := step.AttentionOptions{HeadsBehind: true}
+	sums := m.must(first(m.Attention(x, shared, shared, grouped)))
 	for _, c := range []struct {
 		want string
 		v    step.Value
@@ -106,6 +111,8 @@ func TestShapes(t *testing.T) {
 		{"f32[2,8,3,3]", m.must(m.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {1}}, Batch: [2][]int{{0, 2}, {0, 2}}}))},
 		{"f32[2,4,3,5]", m.must(m.ConvGeneral(x, k, step.ConvAxes{ImageBatch: 0, ImageSpatial: []int{1, 2}, ImageChannels: 3, KernelSpatial: []int{0, 1}, KernelInput: 2, KernelOutput: 3,
 			ResultSpatial: []int{1, 2}, ResultChannels: 3, Strides: []int{2, 2}}))},
+		{"f32[2,8,9]", sums},
+		{"f32[2,5,4,3]", m.must(third(m.AttentionBackward(x, shared, shared, x, sums, x, grouped)))},
 		{"u32[5]", m.must(first(m.RNGBitGenerator(rng, step.MakeShape(dtype.U32, 5))))},
 		{"f32[6]", m.must(m.Iota(f32(6), 0))},
 		{"bf16[2,3]", m.must(m.Fill(1, step.MakeShape(dtype.BF16, 2, 3)))},
@@ -121,6 +128,15 @@ func TestErrors(t *testing.T) {
 	x, i := m.param(f32(2, 3)), m.param(step.MakeShape(dtype.I32, 2, 3))
 	other := newMaker(t).param(f32(2, 3))
 	err := func(_ step.Value, err error) error { return err }
+	q, k := m.param(f32(2, 4, 8, 16)), m.param(f32(2, 3, 8, 16))
+	attend := func(q, k, v step.Value, a step.AttentionOptions) error {
+		_, _, err := m.Attention(q, k, v, a)
+		return err
+	}
+	back := func(out, sums, dout step.Value) error {
+		_, _, _, err := m.AttentionBackward(q, q, q, out, sums, dout, step.AttentionOptions{})
+		return err
+	}
 	for _, c := range []struct {
 		err  error
 		says string
@@ -137,6 +153,15 @@ func TestErrors(t *testing.T) {
 		{err(m.Slice(x, []int{0, 2}, []int{2, 4}, nil)), "axis 1 has no elements from 2 to 4"},
 		{err(m.Reduce(step.ReduceSum, x, 2)), "not different axes"},
 		{err(m.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {0}}})), "axes 1 and 0"},
+		{attend(x, x, x, step.AttentionOptions{}), "four axes"},
+		{attend(q, q, k, step.AttentionOptions{}), "keys and values have different shapes"},
+		{attend(q, k, k, step.AttentionOptions{}), "4 heads cannot share 3"},
+		{attend(q, m.param(f32(2, 4, 8, 8)), m.param(f32(2, 4, 8, 8)), step.AttentionOptions{}), "elements of a head"},
+		{attend(q, m.param(f32(2, 4, 0, 16)), m.param(f32(2, 4, 0, 16)), step.AttentionOptions{}), "no keys"},
+		{attend(q, q, q, step.AttentionOptions{Scale: math.Inf(1)}), "scale of +Inf"},
+		{attend(i, i, i, step.AttentionOptions{}), "takes floating-point numbers"},
+		{back(k, m.param(f32(2, 4, 8)), q), "the shape of the queries"},
+		{back(q, m.param(f32(2, 8, 4)), q), "the sums are f32[2,4,8]"},
 		{err(m.Parameter("p0", f32())), "already"},
 		{err(m.Parameter("n", f32(-1))), "-1 elements"},
 		{err(m.Parameter("n", f32(1<<40, 1<<40))), "too many"},

@@ -117,6 +117,10 @@ const (
 	DotGeneral
 	ConvGeneral
 
+	// Several results: [Graph.Attention], [Graph.AttentionBackward].
+	Attention
+	AttentionBackward
+
 	RNGBitGenerator
 
 	opEnd
@@ -136,6 +140,7 @@ const (
 	Reduction
 	Window
 	Contraction
+	Compound // others could make it, with more memory
 	Random
 )
 
@@ -277,6 +282,9 @@ var ops = [opEnd]description{
 
 	DotGeneral:  {"DotGeneral", Contraction, 2, numbers, 0, 1},
 	ConvGeneral: {"ConvGeneral", Contraction, 2, numbers, 0, 1},
+
+	Attention:         {"Attention", Compound, 3, floats, 0, 1},
+	AttentionBackward: {"AttentionBackward", Compound, 6, floats, 0, 1},
 
 	RNGBitGenerator: {name: "RNGBitGenerator", class: Random, in: 1, work: 5},
 }
