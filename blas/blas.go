@@ -32,24 +32,29 @@ type BLAS interface {
 	Close() error
 }
 
-// Gemm is one product of matrices:
+// Gemm is a product of matrices, or a batch of them:
 //
 //	C = Alpha op(A) op(B) + Beta C
 //
 // where op(A) has M rows and K columns, op(B) K and N, and C M and N. op
 // transposes where TransA or TransB says so. Products are summed in float32. A
-// result of type BF16 is rounded once; with a Beta that is not 0, the product
-// may be rounded to BF16, too, before Beta C is added to it.
+// result of 16 bits is rounded once; with a Beta that is not 0, the product
+// may be rounded to C's type, too, before Beta C is added to it.
 type Gemm struct {
 	M, N, K        int64 // M and N of 0 are no work; K is 1 or more
 	TransA, TransB bool  // A is stored K x M; B is stored N x K
+
+	// Batch is the number of products, at most 2^31-1: the first of the matrices
+	// at the addresses of A, B and C, the others at their [Matrix.BatchStride]
+	// from one another. Default: 1.
+	Batch int64
 
 	Alpha, Beta float32 // with a Beta of 0, C is not read
 
 	A, B, C Matrix // C must overlap neither A nor B
 
-	Type  dtype.DType // of the elements of A and B: F32 or BF16
-	TypeC dtype.DType // of those of C: F32, or BF16 if Type is; default: Type
+	Type  dtype.DType // of the elements of A and B: F32, BF16 or F16
+	TypeC dtype.DType // of those of C: F32, or the same as Type; default: Type
 
 	// TF32 allows factors of type F32 to be rounded to the 10 bits of
 	// TensorFloat-32 where that is faster. Sums stay float32.
@@ -61,56 +66,67 @@ type Gemm struct {
 	WorkspaceBytes int64
 }
 
-// Matrix is a row-major matrix in device memory.
+// Matrix is a row-major matrix in device memory, or a batch of them.
 type Matrix struct {
 	Ptr device.Ptr // a multiple of the element's size
 
 	// Stride is the number of elements from the start of a row to that of the
 	// next. Default: 0, the columns as they are stored.
 	Stride int64
+
+	// BatchStride is the number of elements from the start of a matrix to that
+	// of the next. 0 is the same matrix for all products, which C cannot be.
+	// Those of C lie one behind the other, or side by side between the starts of
+	// two rows. Without a batch it says nothing.
+	BatchStride int64
 }
 
 // Stored is the shape of a matrix as it is stored.
 type Stored struct {
 	Rows, Columns int64
 	Stride        int64 // elements
-	Bytes         int64 // from the first element to behind the last
+	BatchStride   int64 // elements; 0 without a batch
+	Bytes         int64 // from the first element to behind the last, of all matrices
 }
 
 // Shapes returns how A, B and C are stored, with defaults filled in.
 func (g *Gemm) Shapes() (a, b, c Stored) {
-	shape := func(m Matrix, rows, columns int64, transposed bool, t dtype.DType) Stored {
-		if transposed {
-			rows, columns = columns, rows
-		}
-		s := Stored{Rows: rows, Columns: columns, Stride: cmp.Or(m.Stride, columns)}
-		s.Bytes = ((rows-1)*s.Stride + columns) * int64(t.Size())
-		return s
-	}
-	return shape(g.A, g.M, g.K, g.TransA, g.Type),
-		shape(g.B, g.K, g.N, g.TransB, g.Type),
-		shape(g.C, g.M, g.N, false, g.ResultType())
+	return g.stored(&g.A, g.M, g.K, g.TransA, g.Type), g.stored(&g.B, g.K, g.N, g.TransB, g.Type),
+		g.stored(&g.C, g.M, g.N, false, g.ResultType())
 }
 
-// ResultType is the type of the elements of C.
-func (g *Gemm) ResultType() dtype.DType {
-	if g.TypeC == 0 {
-		return g.Type
+func (g *Gemm) stored(m *Matrix, rows, columns int64, transposed bool, t dtype.DType) Stored {
+	if transposed {
+		rows, columns = columns, rows
 	}
-	return g.TypeC
+	s := Stored{Rows: rows, Columns: columns, Stride: cmp.Or(m.Stride, columns)}
+	n := (rows-1)*s.Stride + columns
+	if count := g.Count(); count > 1 {
+		s.BatchStride = m.BatchStride
+		n += (count - 1) * m.BatchStride
+	}
+	s.Bytes = n * int64(t.Size())
+	return s
 }
+
+// Count is the number of products: Batch with its default filled in.
+func (g *Gemm) Count() int64 { return cmp.Or(g.Batch, 1) }
+
+// ResultType is the type of the elements of C.
+func (g *Gemm) ResultType() dtype.DType { return cmp.Or(g.TypeC, g.Type) }
 
 // Check finds what is wrong with g; its error matches [device.ErrArgument].
 // Implementations call it first.
 func (g *Gemm) Check() error {
-	if err := g.CheckShapes(); err != nil || g.M == 0 || g.N == 0 {
+	list := g.operands()
+	if err := g.checkShapes(&list); err != nil || g.M == 0 || g.N == 0 {
 		return err
 	}
 	if g.WorkspaceBytes < 0 || g.WorkspaceBytes > 0 && (g.Workspace == 0 || g.Workspace%256 != 0) {
 		return bad("workspace of %d bytes at %#x, which must be a multiple of 256", g.WorkspaceBytes, uint64(g.Workspace))
 	}
-	list := g.operands()
-	for _, o := range list {
+	for i := range list {
+		o := &list[i]
 		size := int64(o.t.Size())
 		switch {
 		case o.m.Ptr == 0 || int64(o.m.Ptr)%size != 0:
@@ -119,8 +135,9 @@ func (g *Gemm) Check() error {
 			return bad("%s: %d bytes at %#x run over the end of the address space", o.name, o.shape.Bytes, uint64(o.m.Ptr))
 		}
 	}
-	result := list[2]
-	for _, o := range list[:2] {
+	result := &list[2]
+	for i := range list[:2] {
+		o := &list[i]
 		if o.m.Ptr < result.m.Ptr.Add(result.shape.Bytes) && result.m.Ptr < o.m.Ptr.Add(o.shape.Bytes) {
 			return bad("%s (%d bytes at %#x) and C (%d bytes at %#x) overlap", o.name,
 				o.shape.Bytes, uint64(o.m.Ptr), result.shape.Bytes, uint64(result.m.Ptr))
@@ -132,34 +149,56 @@ func (g *Gemm) Check() error {
 // CheckShapes is [Gemm.Check] of all but addresses and the workspace, which need not be
 // known yet.
 func (g *Gemm) CheckShapes() error {
+	list := g.operands()
+	return g.checkShapes(&list)
+}
+
+func (g *Gemm) checkShapes(list *[3]operand) error {
 	t, tc := g.Type, g.ResultType()
 	switch {
 	case g.M < 0 || g.N < 0 || g.K < 1:
 		return bad("%d x %d x %d", g.M, g.N, g.K)
-	case t != dtype.F32 && t != dtype.BF16 || tc != dtype.F32 && tc != t:
-		return bad("elements of type %v give %v; f32 gives f32, bf16 gives bf16 or f32", t, tc)
+	case g.Batch < 0 || g.Batch > math.MaxInt32:
+		return bad("a batch of %d products", g.Batch)
+	case t != dtype.F32 && t != dtype.BF16 && t != dtype.F16 || tc != dtype.F32 && tc != t:
+		return bad("elements of type %v give %v; f32, bf16 and f16 give their own type or f32", t, tc)
 	}
-	for _, o := range g.operands() {
-		switch high, low := bits.Mul64(uint64(o.shape.Rows), uint64(max(o.shape.Stride, 0))); {
-		case o.shape.Stride < o.shape.Columns:
-			return bad("the rows of %s have %d elements and are %d apart", o.name, o.shape.Columns, o.m.Stride)
-		case high != 0 || low > math.MaxInt64/8:
-			return bad("%s has %d rows of %d elements", o.name, o.shape.Rows, o.shape.Stride)
+	for i := range list {
+		o := &list[i]
+		s := &o.shape
+		if s.Stride < s.Columns {
+			return bad("the rows of %s have %d elements and are %d apart", o.name, s.Columns, o.m.Stride)
 		}
+		if s.BatchStride < 0 {
+			return bad("the matrices of %s are %d elements apart", o.name, s.BatchStride)
+		}
+		high, low := bits.Mul64(uint64(s.Rows), uint64(s.Stride))
+		high2, low2 := bits.Mul64(uint64(g.Count()), uint64(s.BatchStride))
+		switch {
+		case high != 0 || low > math.MaxInt64/16:
+			return bad("%s has %d rows of %d elements", o.name, s.Rows, s.Stride)
+		case high2 != 0 || low2 > math.MaxInt64/16:
+			return bad("%s has %d matrices, %d elements apart", o.name, g.Count(), s.BatchStride)
+		}
+	}
+	// What lies one behind the other, or side by side, does not overlap.
+	if c, n := list[2].shape, g.Count(); n > 1 && g.M > 0 && g.N > 0 && c.BatchStride < (c.Rows-1)*c.Stride+c.Columns &&
+		(c.BatchStride < c.Columns || (n-1)*c.BatchStride+c.Columns > c.Stride) {
+		return bad("C has %d matrices of %d rows of %d elements, the rows %d apart: %d apart, the matrices overlap", n, c.Rows, c.Columns, c.Stride, c.BatchStride)
 	}
 	return nil
 }
 
 type operand struct {
 	name  string
-	m     Matrix
+	m     *Matrix
 	shape Stored
 	t     dtype.DType
 }
 
 func (g *Gemm) operands() [3]operand {
 	a, b, c := g.Shapes()
-	return [3]operand{{"A", g.A, a, g.Type}, {"B", g.B, b, g.Type}, {"C", g.C, c, g.ResultType()}}
+	return [3]operand{{"A", &g.A, a, g.Type}, {"B", &g.B, b, g.Type}, {"C", &g.C, c, g.ResultType()}}
 }
 
 func bad(format string, args ...any) error {

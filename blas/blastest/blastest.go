@@ -37,6 +37,7 @@ func Run(t *testing.T, dev device.Device, open func(device.Device) (blas.BLAS, e
 	r := rig{t, dev, b, stream, rand.New(rand.NewPCG(1, 2))}
 	t.Run("shapes", func(t *testing.T) { r.with(t).shapes() })
 	t.Run("random", func(t *testing.T) { r.with(t).random() })
+	t.Run("batches", func(t *testing.T) { r.with(t).batches() })
 	t.Run("empty", func(t *testing.T) { r.with(t).empty() })
 	t.Run("order", func(t *testing.T) { r.with(t).order() })
 	t.Run("arguments", func(t *testing.T) { r.with(t).arguments() })
@@ -63,20 +64,21 @@ type problem struct {
 }
 
 func (p problem) String() string {
-	return fmt.Sprintf("%dx%dx%d %v->%v trans %t %t alpha %v beta %v strides %d %d %d lead %d tf32 %t workspace %t",
-		p.M, p.N, p.K, p.Type, p.ResultType(), p.TransA, p.TransB, p.Alpha, p.Beta,
-		p.A.Stride, p.B.Stride, p.C.Stride, p.lead, p.TF32, p.workspace)
+	return fmt.Sprintf("%d of %dx%dx%d %v->%v trans %t %t alpha %v beta %v strides %d %d %d, of the batch %d %d %d, lead %d tf32 %t workspace %t",
+		p.Batch, p.M, p.N, p.K, p.Type, p.ResultType(), p.TransA, p.TransB, p.Alpha, p.Beta,
+		p.A.Stride, p.B.Stride, p.C.Stride, p.A.BatchStride, p.B.BatchStride, p.C.BatchStride, p.lead, p.TF32, p.workspace)
 }
 
 // shapes are the cases that are easily got wrong.
 func (r *rig) shapes() {
-	sizes := [][3]int64{{1, 1, 1}, {1, 7, 3}, {5, 1, 9}, {64, 64, 64}, {65, 63, 257}, {3, 130, 300}, {128, 256, 512}}
+	sizes := [][3]int64{{1, 1, 1}, {1, 7, 3}, {5, 1, 9}, {64, 64, 64}, {65, 63, 257}, {3, 130, 300}, {100, 140, 270}}
 	if testing.Short() {
 		sizes = sizes[:4]
 	}
 	for _, size := range sizes {
 		for trans := range 4 {
-			for _, types := range [][2]dtype.DType{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.BF16, dtype.F32}} {
+			for _, types := range [][2]dtype.DType{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.BF16, dtype.F32},
+				{dtype.F16, dtype.F16}, {dtype.F16, dtype.F32}} {
 				for _, beta := range []float32{0, 1, -0.5} {
 					g := blas.Gemm{M: size[0], N: size[1], K: size[2], TransA: trans&1 != 0, TransB: trans&2 != 0,
 						Alpha: 1, Beta: beta, Type: types[0], TypeC: types[1]}
@@ -93,33 +95,91 @@ func (r *rig) random() {
 		n = 20
 	}
 	for range n {
-		dim := func() int64 { return 1 + r.rand.Int64N(150) }
-		p := problem{Gemm: blas.Gemm{M: dim(), N: dim(), K: dim(), TransA: r.rand.IntN(2) == 0, TransB: r.rand.IntN(2) == 0,
-			Alpha: float32(r.rand.NormFloat64()), Type: dtype.F32}}
-		if r.rand.IntN(2) == 0 {
-			p.Beta = float32(r.rand.NormFloat64())
-		}
-		if r.rand.IntN(2) == 0 {
-			p.Type = dtype.BF16
-			if r.rand.IntN(2) == 0 {
-				p.TypeC = dtype.F32
+		r.check(r.any(150))
+	}
+}
+
+// batches are as they come up, and any.
+func (r *rig) batches() {
+	for _, t := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16} {
+		// Of an array [length, heads, each]: scores of each head, and what they weigh.
+		const heads, length, each = 3, 24, 16
+		apart := blas.Matrix{Stride: heads * each, BatchStride: each}
+		scores := blas.Matrix{BatchStride: length * length}
+		r.check(problem{Gemm: blas.Gemm{M: length, N: length, K: each, Batch: heads, TransB: true, Alpha: 0.25, A: apart, B: apart, C: scores, Type: t}})
+		r.check(problem{Gemm: blas.Gemm{M: length, N: each, K: length, Batch: heads, Alpha: 1, A: scores, B: apart, C: apart, Type: t}})
+		// One matrix for all, on either side and on both.
+		dense := blas.Matrix{BatchStride: 8 * 8}
+		for shared := range 4 {
+			g := blas.Gemm{M: 8, N: 8, K: 8, Batch: 5, Alpha: 1, Beta: 1, A: dense, B: dense, C: dense, Type: t}
+			if shared&1 != 0 {
+				g.A.BatchStride = 0
 			}
-		} else {
-			p.TF32 = r.rand.IntN(2) == 0
+			if shared&2 != 0 {
+				g.B.BatchStride = 0
+			}
+			r.check(problem{Gemm: g, workspace: true})
 		}
+	}
+	n := 100
+	if testing.Short() {
+		n = 20
+	}
+	for range n {
+		p := r.any(40)
+		p.Batch = 1 + r.rand.Int64N(7)
 		a, b, c := p.Shapes()
 		for _, m := range []struct {
-			to    *int64
+			of    *blas.Matrix
 			shape blas.Stored
-		}{{&p.A.Stride, a}, {&p.B.Stride, b}, {&p.C.Stride, c}} {
-			if r.rand.IntN(2) == 0 {
-				*m.to = m.shape.Columns + r.rand.Int64N(9)
+		}{{&p.A, a}, {&p.B, b}, {&p.C, c}} {
+			behind := (m.shape.Rows-1)*m.shape.Stride + m.shape.Columns
+			switch r.rand.IntN(4) {
+			case 0:
+				m.of.BatchStride = behind
+			case 1:
+				m.of.BatchStride = behind + r.rand.Int64N(20)
+			case 2: // side by side
+				m.of.BatchStride = m.shape.Columns + r.rand.Int64N(3)
+				m.of.Stride = p.Batch*m.of.BatchStride + r.rand.Int64N(3)
+			case 3: // the same for all, which a result cannot be
+				if m.of == &p.C {
+					m.of.BatchStride = behind
+				}
 			}
 		}
-		p.lead = r.rand.Int64N(2) * r.rand.Int64N(5)
-		p.workspace = r.rand.IntN(2) == 0
 		r.check(p)
 	}
+}
+
+// any is a product of up to so many rows and columns.
+func (r *rig) any(most int64) problem {
+	dim := func() int64 { return 1 + r.rand.Int64N(most) }
+	p := problem{Gemm: blas.Gemm{M: dim(), N: dim(), K: dim(), TransA: r.rand.IntN(2) == 0, TransB: r.rand.IntN(2) == 0,
+		Alpha: float32(r.rand.NormFloat64()), Type: dtype.F32}}
+	if r.rand.IntN(2) == 0 {
+		p.Beta = float32(r.rand.NormFloat64())
+	}
+	if kind := r.rand.IntN(4); kind < 3 {
+		p.Type = []dtype.DType{dtype.BF16, dtype.BF16, dtype.F16}[kind]
+		if r.rand.IntN(2) == 0 {
+			p.TypeC = dtype.F32
+		}
+	} else {
+		p.TF32 = r.rand.IntN(2) == 0
+	}
+	a, b, c := p.Shapes()
+	for _, m := range []struct {
+		to    *int64
+		shape blas.Stored
+	}{{&p.A.Stride, a}, {&p.B.Stride, b}, {&p.C.Stride, c}} {
+		if r.rand.IntN(2) == 0 {
+			*m.to = m.shape.Columns + r.rand.Int64N(9)
+		}
+	}
+	p.lead = r.rand.Int64N(2) * r.rand.Int64N(5)
+	p.workspace = r.rand.IntN(2) == 0
+	return p
 }
 
 // check runs one product and compares every byte of C, the gaps too.
@@ -177,31 +237,33 @@ func Random(random *rand.Rand, n int64, t dtype.DType) []byte {
 
 // Append appends an element.
 func Append(b []byte, v float32, t dtype.DType) []byte {
-	if t == dtype.BF16 {
+	switch t {
+	case dtype.BF16:
 		return binary.LittleEndian.AppendUint16(b, float16.ToBF16(v))
+	case dtype.F16:
+		return binary.LittleEndian.AppendUint16(b, float16.ToF16(v))
 	}
 	return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 }
 
 // At returns an element.
 func At(b []byte, i int64, t dtype.DType) float64 {
-	if t == dtype.BF16 {
+	switch t {
+	case dtype.BF16:
 		return float64(float16.FromBF16(binary.LittleEndian.Uint16(b[2*i:])))
+	case dtype.F16:
+		return float64(float16.FromF16(binary.LittleEndian.Uint16(b[2*i:])))
 	}
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 }
 
-// Compare compares got, the memory of C after g, with the product of a and b
-// in float64; c is that memory before. Bytes between the rows must be as they
-// were.
+// Compare compares got, the memory of C after g, with the products of a and b
+// in float64; c is that memory before. Bytes between rows and matrices must be as
+// they were.
 func Compare(g blas.Gemm, got, a, b, c []byte) error {
 	shapeA, shapeB, shapeC := g.Shapes()
 	t, tc := g.Type, g.ResultType()
 	size := int64(tc.Size())
-	unit := math.Exp2(-24) // half a last bit of a float32 of 1
-	if g.TF32 {
-		unit = math.Exp2(-11)
-	}
 	wide := func(b []byte, s blas.Stored) []float64 {
 		list := make([]float64, s.Bytes/int64(t.Size()))
 		for i := range list {
@@ -210,53 +272,79 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 		return list
 	}
 	wideA, wideB := wide(a, shapeA), wide(b, shapeB)
-	for i := range g.M {
-		for j := range g.N {
-			var sum, magnitude float64
-			atA, nextA, atB, nextB := i*shapeA.Stride, int64(1), j, shapeB.Stride
-			if g.TransA {
-				atA, nextA = i, shapeA.Stride
-			}
-			if g.TransB {
-				atB, nextB = j*shapeB.Stride, 1
-			}
-			for range g.K {
-				v := wideA[atA] * wideB[atB]
-				atA, atB = atA+nextA, atB+nextB
-				sum += v
-				magnitude += math.Abs(v)
-			}
-			at := i*shapeC.Stride + j
-			product := float64(g.Alpha) * sum
-			want := product
-			magnitude *= math.Abs(float64(g.Alpha))
-			if g.Beta != 0 {
-				old := float64(g.Beta) * At(c, at, tc)
-				want += old
-				magnitude += math.Abs(old)
-			}
-			// The bound e of a sum of K products in float32, in any order
-			// (Higham, "Accuracy and Stability", 3.5). In bfloat16, whose unit
-			// roundoff is u = 2^-8, rounding x, known within e, adds u (|x| + e):
-			// once for the product where C is added to it, once for the result.
-			bound := (float64(g.K) + 4) * unit * magnitude
-			if tc == dtype.BF16 {
-				if g.Beta != 0 {
-					bound += math.Exp2(-8) * (math.Abs(product) + bound)
+	written := make([]bool, shapeC.Bytes/size)
+	for n := range g.Count() {
+		for i := range g.M {
+			for j := range g.N {
+				atA, nextA, atB, nextB := i*shapeA.Stride, int64(1), j, shapeB.Stride
+				if g.TransA {
+					atA, nextA = i, shapeA.Stride
 				}
-				bound += math.Exp2(-8) * (math.Abs(want) + bound)
-			}
-			if v := At(got, at, tc); !(math.Abs(v-want) <= bound) {
-				return fmt.Errorf("row %d, column %d is %v, want %v within %.3g", i, j, v, want, bound)
-			}
-		}
-		for at := (i*shapeC.Stride + g.N) * size; i+1 < g.M && at < (i+1)*shapeC.Stride*size; at++ {
-			if got[at] != c[at] {
-				return fmt.Errorf("byte %d, behind row %d, was written", at, i)
+				if g.TransB {
+					atB, nextB = j*shapeB.Stride, 1
+				}
+				atA, atB = atA+n*shapeA.BatchStride, atB+n*shapeB.BatchStride
+				var sum, magnitude float64
+				for range g.K {
+					v := wideA[atA] * wideB[atB]
+					atA, atB = atA+nextA, atB+nextB
+					sum += v
+					magnitude += math.Abs(v)
+				}
+				at := n*shapeC.BatchStride + i*shapeC.Stride + j
+				written[at] = true
+				want, bound := expected(g, sum, magnitude, At(c, at, tc))
+				if v := At(got, at, tc); !(math.Abs(v-want) <= bound) {
+					return fmt.Errorf("product %d, row %d, column %d is %v, want %v within %.3g", n, i, j, v, want, bound)
+				}
 			}
 		}
 	}
+	for i, w := range written {
+		if at := int64(i) * size; !w && !bytes.Equal(got[at:at+size], c[at:at+size]) {
+			return fmt.Errorf("element %d, between the rows, was written", i)
+		}
+	}
 	return nil
+}
+
+// expected is an element of a result and how far off it may be. sum is that of the
+// products of g.K factors, magnitude the sum of their absolute values, and old the
+// element that was there before.
+//
+// A sum of K products in float32, in any order, has the bound e of Higham, "Accuracy
+// and Stability", 3.5. In a type of 16 bits of unit roundoff u, rounding x, known
+// within e, adds u (|x| + e): once for the product where C is added to it, once for the
+// result.
+func expected(g blas.Gemm, sum, magnitude, old float64) (want, bound float64) {
+	unit := math.Exp2(-24) // half a last bit of a float32 of 1
+	if g.TF32 {
+		unit = math.Exp2(-11)
+	}
+	product := float64(g.Alpha) * sum
+	want = product
+	magnitude *= math.Abs(float64(g.Alpha))
+	if g.Beta != 0 {
+		old *= float64(g.Beta)
+		want += old
+		magnitude += math.Abs(old)
+	}
+	bound = (float64(g.K) + 4) * unit * magnitude
+	if g.Beta != 0 {
+		bound += rounding(math.Abs(product)+bound, g.ResultType())
+	}
+	return want, bound + rounding(math.Abs(want)+bound, g.ResultType())
+}
+
+// rounding is what rounding a value changes at most.
+func rounding(v float64, t dtype.DType) float64 {
+	switch t {
+	case dtype.BF16:
+		return math.Exp2(-8) * v
+	case dtype.F16:
+		return max(math.Exp2(-11)*v, math.Exp2(-25)) // the latter below the normal numbers
+	}
+	return 0 // the bound of the sum has it
 }
 
 // empty: no rows or columns are no work, and no addresses are needed.
@@ -317,6 +405,16 @@ func (r *rig) arguments() {
 		"negative stride":       func(g *blas.Gemm) { g.A.Stride = -8 },
 		"overlap":               func(g *blas.Gemm) { g.C.Ptr = g.A.Ptr.Add(60) },
 		"too large":             func(g *blas.Gemm) { g.M, g.A.Stride = 1<<40, 1<<40 },
+		"negative batch":        func(g *blas.Gemm) { g.Batch = -1 },
+		"large batch":           func(g *blas.Gemm) { g.Batch = 1 << 31 },
+		"large batch stride":    func(g *blas.Gemm) { g.Batch, g.B.BatchStride = 1<<30, 1<<40 },
+		"negative batch stride": func(g *blas.Gemm) { g.Batch, g.A.BatchStride, g.C.BatchStride = 2, -16, 16 },
+		"one result for all":    func(g *blas.Gemm) { g.Batch = 2 },
+		"results overlap":       func(g *blas.Gemm) { g.Batch, g.C.BatchStride = 2, 15 },
+		"results cross":         func(g *blas.Gemm) { g.Batch, g.C.Stride, g.C.BatchStride = 2, 7, 4 },
+		"batch overlaps":        func(g *blas.Gemm) { g.Batch, g.C.BatchStride, g.A.Ptr = 2, 16, g.C.Ptr.Add(124) },
+		"half the type":         func(g *blas.Gemm) { g.TypeC = dtype.F16 },
+		"other half":            func(g *blas.Gemm) { g.Type, g.TypeC = dtype.F16, dtype.BF16 },
 		"end of memory":         func(g *blas.Gemm) { g.A.Ptr = math.MaxUint64 - 15 },
 		"workspace":             func(g *blas.Gemm) { g.WorkspaceBytes = 1 },
 		"workspace not aligned": func(g *blas.Gemm) { g.Workspace, g.WorkspaceBytes = 8, 1 },

@@ -12,7 +12,7 @@ import (
 var api struct {
 	create, destroy, getVersion                        dl.Func
 	descCreate, descDestroy, descSet                   dl.Func
-	layoutCreate, layoutDestroy                        dl.Func
+	layoutCreate, layoutDestroy, layoutSet             dl.Func
 	preferenceCreate, preferenceDestroy, preferenceSet dl.Func
 	heuristic, matmul                                  dl.Func
 }
@@ -27,6 +27,7 @@ const (
 	statusNotSupported   = 15
 
 	typeF32  = 0  // CUDA_R_32F
+	typeF16  = 2  // CUDA_R_16F
 	typeBF16 = 14 // CUDA_R_16BF
 
 	computeF32  = 68 // CUBLAS_COMPUTE_32F
@@ -36,6 +37,9 @@ const (
 
 	descTransA = 3
 	descTransB = 4
+
+	layoutBatchCount  = 5
+	layoutBatchStride = 6
 
 	preferWorkspace  = 1
 	preferReduction  = 3
@@ -83,6 +87,7 @@ func load() (file string, version int, err error) {
 			{Name: "cublasLtMatmulDescSetAttribute", Func: &api.descSet},
 			{Name: "cublasLtMatrixLayoutCreate", Func: &api.layoutCreate},
 			{Name: "cublasLtMatrixLayoutDestroy", Func: &api.layoutDestroy},
+			{Name: "cublasLtMatrixLayoutSetAttribute", Func: &api.layoutSet},
 			{Name: "cublasLtMatmulPreferenceCreate", Func: &api.preferenceCreate},
 			{Name: "cublasLtMatmulPreferenceDestroy", Func: &api.preferenceDestroy},
 			{Name: "cublasLtMatmulPreferenceSetAttribute", Func: &api.preferenceSet},

@@ -86,12 +86,12 @@ func (m *multiplier) gemm(s device.Stream, g blas.Gemm) error {
 	case g.M == 0 || g.N == 0:
 		return nil
 	}
-	if err := m.checkRanges(&g); err != nil {
+	p := problemOf(&g)
+	if err := m.checkRanges(&g, &p); err != nil {
 		return err
 	}
-	p := problemOf(&g)
 	return m.native.WithStream(s, func(stream uintptr) error {
-		r, err := m.routine(p)
+		r, err := m.routine(&p)
 		if err != nil {
 			return err
 		}
@@ -105,13 +105,12 @@ func (m *multiplier) gemm(s device.Stream, g blas.Gemm) error {
 
 // checkRanges looks whether all addresses are the device's: a kernel that
 // reads elsewhere may make the device unusable.
-func (m *multiplier) checkRanges(g *blas.Gemm) error {
-	a, b, c := g.Shapes()
-	for _, r := range []struct {
+func (m *multiplier) checkRanges(g *blas.Gemm, p *problem) error {
+	for _, r := range [...]struct {
 		name  string
 		at    device.Ptr
 		bytes int64
-	}{{"A", g.A.Ptr, a.Bytes}, {"B", g.B.Ptr, b.Bytes}, {"C", g.C.Ptr, c.Bytes}, {"workspace", g.Workspace, g.WorkspaceBytes}} {
+	}{{"A", g.A.Ptr, p.a.Bytes}, {"B", g.B.Ptr, p.b.Bytes}, {"C", g.C.Ptr, p.c.Bytes}, {"workspace", g.Workspace, g.WorkspaceBytes}} {
 		if r.bytes == 0 {
 			continue
 		}

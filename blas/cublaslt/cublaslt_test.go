@@ -16,7 +16,7 @@ import (
 )
 
 // open opens the device, or skips the test where there is none.
-func open(t *testing.T) device.Device {
+func open(t testing.TB) device.Device {
 	t.Helper()
 	if standIns.Missing != "" {
 		t.Skip(standIns.Missing)
@@ -104,9 +104,13 @@ func TestVersionText(t *testing.T) {
 }
 
 func TestAlignment(t *testing.T) {
-	for p, want := range map[device.Ptr]uint32{4: 4, 6: 2, 512: 256, 256: 256, 384: 128} {
-		if got := alignment(p); got != want {
-			t.Errorf("%d: %d, want %d", p, got, want)
+	for _, test := range []struct {
+		p           device.Ptr
+		batchStride int64
+		want        uint32
+	}{{4, 0, 4}, {6, 0, 2}, {512, 0, 64}, {96, 0, 32}, {512, 6, 8}, {512, 64, 64}} {
+		if got := alignment(test.p, &blas.Stored{BatchStride: test.batchStride}, dtype.F32); got != test.want {
+			t.Errorf("%+v: %d", test, got)
 		}
 	}
 }

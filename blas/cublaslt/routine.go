@@ -12,7 +12,7 @@ import (
 
 // problem is what the library's choice of a routine depends on.
 type problem struct {
-	m, n, k                int64
+	m, n, k, batch         int64
 	transA, transB         bool
 	a, b, c                blas.Stored
 	t, tc                  dtype.DType
@@ -22,14 +22,25 @@ type problem struct {
 }
 
 func problemOf(g *blas.Gemm) problem {
-	p := problem{m: g.M, n: g.N, k: g.K, transA: g.TransA, transB: g.TransB, t: g.Type, tc: g.ResultType(), tf32: g.TF32,
-		workspaceBytes: g.WorkspaceBytes, alignA: alignment(g.A.Ptr), alignB: alignment(g.B.Ptr), alignC: alignment(g.C.Ptr)}
+	p := problem{m: g.M, n: g.N, k: g.K, batch: g.Count(), transA: g.TransA, transB: g.TransB, t: g.Type, tc: g.ResultType(),
+		tf32: g.TF32, workspaceBytes: g.WorkspaceBytes}
 	p.a, p.b, p.c = g.Shapes()
+	p.alignA, p.alignB, p.alignC = alignment(g.A.Ptr, &p.a, p.t), alignment(g.B.Ptr, &p.b, p.t), alignment(g.C.Ptr, &p.c, p.tc)
 	return p
 }
 
-// alignment is the largest power of two, up to 256, that p is a multiple of.
-func alignment(p device.Ptr) uint32 { return uint32(min(p&-p, 256)) }
+// mostAligned is more than any routine needs: 128-bit loads and the tensor memory
+// accelerator want 16 bytes. That it is no more than what kernels of a step are
+// promised makes the choice of a routine, and so each bit of a result, a function
+// of the shapes: wherever a plan puts the matrices, it is the same.
+const mostAligned = 64
+
+// alignment is the largest power of two, up to mostAligned, that the addresses of
+// all matrices of a batch are multiples of.
+func alignment(p device.Ptr, s *blas.Stored, t dtype.DType) uint32 {
+	all := p | device.Ptr(s.BatchStride*int64(t.Size())) | mostAligned
+	return uint32(all & -all)
+}
 
 // routine is how the library solves a problem.
 type routine struct {
@@ -42,8 +53,8 @@ const mostRoutines = 1024
 
 // routine returns the routine for p. Called with mu held and the device's
 // context current.
-func (m *multiplier) routine(p problem) (*routine, error) {
-	if r, ok := m.routines[p]; ok {
+func (m *multiplier) routine(p *problem) (*routine, error) {
+	if r, ok := m.routines[*p]; ok {
 		return r, nil
 	}
 	if len(m.routines) >= mostRoutines {
@@ -55,7 +66,7 @@ func (m *multiplier) routine(p problem) (*routine, error) {
 	if err := m.find(r, p); err != nil {
 		return nil, errors.Join(err, r.destroy())
 	}
-	m.routines[p] = r
+	m.routines[*p] = r
 	return r, nil
 }
 
@@ -69,7 +80,7 @@ func (m *multiplier) forget() error {
 	return errors.Join(errs...)
 }
 
-func (m *multiplier) find(r *routine, p problem) error {
+func (m *multiplier) find(r *routine, p *problem) error {
 	compute := uintptr(computeF32)
 	if p.tf32 && p.t == dtype.F32 {
 		compute = computeTF32
@@ -92,24 +103,42 @@ func (m *multiplier) find(r *routine, p problem) error {
 		}
 	}
 	for _, l := range []struct {
-		to     *uintptr
-		shape  blas.Stored
-		dtypes dtype.DType
-	}{{&r.a, p.a, p.t}, {&r.b, p.b, p.t}, {&r.c, p.c, p.tc}} {
-		t := uintptr(typeF32)
-		if l.dtypes == dtype.BF16 {
-			t = typeBF16
-		}
-		if err := check("cublasLtMatrixLayoutCreate", api.layoutCreate.Call(uintptr(unsafe.Pointer(l.to)), t,
-			uintptr(l.shape.Columns), uintptr(l.shape.Rows), uintptr(l.shape.Stride))); err != nil {
+		to    *uintptr
+		shape *blas.Stored
+		t     dtype.DType
+	}{{&r.a, &p.a, p.t}, {&r.b, &p.b, p.t}, {&r.c, &p.c, p.tc}} {
+		if err := layout(l.to, l.shape, l.t, p.batch); err != nil {
 			return err
 		}
 	}
 	return m.ask(r, p)
 }
 
+// layout describes matrices to the library.
+func layout(to *uintptr, s *blas.Stored, t dtype.DType, batch int64) error {
+	if err := check("cublasLtMatrixLayoutCreate", api.layoutCreate.Call(uintptr(unsafe.Pointer(to)), typeOf(t),
+		uintptr(s.Columns), uintptr(s.Rows), uintptr(s.Stride))); err != nil || batch == 1 {
+		return err
+	}
+	count, stride := int32(batch), s.BatchStride
+	return errors.Join(
+		check("cublasLtMatrixLayoutSetAttribute", api.layoutSet.Call(*to, layoutBatchCount, uintptr(unsafe.Pointer(&count)), unsafe.Sizeof(count))),
+		check("cublasLtMatrixLayoutSetAttribute", api.layoutSet.Call(*to, layoutBatchStride, uintptr(unsafe.Pointer(&stride)), unsafe.Sizeof(stride))))
+}
+
+// typeOf is cudaDataType of a type that Check lets through.
+func typeOf(t dtype.DType) uintptr {
+	switch t {
+	case dtype.F16:
+		return typeF16
+	case dtype.BF16:
+		return typeBF16
+	}
+	return typeF32
+}
+
 // ask has the library choose.
-func (m *multiplier) ask(r *routine, p problem) (err error) {
+func (m *multiplier) ask(r *routine, p *problem) (err error) {
 	var preference uintptr
 	if err := check("cublasLtMatmulPreferenceCreate", api.preferenceCreate.Call(uintptr(unsafe.Pointer(&preference)))); err != nil {
 		return err
@@ -147,8 +176,8 @@ func (m *multiplier) ask(r *routine, p problem) (err error) {
 	case err != nil && !errors.Is(err, device.ErrNotSupported):
 		return err
 	case err != nil || found == 0:
-		return fmt.Errorf("%w: the library has no routine for %d x %d x %d of %v (transposed: %t, %t)",
-			device.ErrNotSupported, p.m, p.n, p.k, p.t, p.transA, p.transB)
+		return fmt.Errorf("%w: the library has no routine for %d products of %d x %d x %d of %v (transposed: %t, %t)",
+			device.ErrNotSupported, p.batch, p.m, p.n, p.k, p.t, p.transA, p.transB)
 	}
 	r.algorithm = result.algorithm
 	return nil

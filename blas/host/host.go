@@ -79,10 +79,13 @@ func (h *multiplier) gemm(s device.Stream, g blas.Gemm) error {
 	p := product{Gemm: g, a: operand{bytes[0], a, g.Type}, b: operand{bytes[1], b, g.Type},
 		c: operand{bytes[2], c, g.ResultType()}}
 	return h.caller.Call(s, func() error {
-		if h.openBLAS && p.fitsFortran() {
-			p.byBLAS()
-		} else {
+		if !h.openBLAS || !p.fitsFortran() {
 			p.inGo()
+			return nil
+		}
+		for i := range p.Count() {
+			one := p.nth(i)
+			one.byBLAS()
 		}
 		return nil
 	})
@@ -94,6 +97,16 @@ type product struct {
 	a, b, c operand
 }
 
+// nth is one product of a batch.
+func (p *product) nth(i int64) product {
+	one := *p
+	one.Batch = 1
+	for _, o := range []*operand{&one.a, &one.b, &one.c} {
+		o.bytes = o.bytes[i*o.BatchStride*int64(o.t.Size()):]
+	}
+	return one
+}
+
 // operand is a matrix as it is stored.
 type operand struct {
 	bytes []byte
@@ -101,10 +114,10 @@ type operand struct {
 	t dtype.DType
 }
 
-// f32 and bf16 are the elements of an operand of that type. Check has seen to
-// it that they are aligned.
+// f32 and bits are the elements of an operand of 32 and of 16 bits. Check has seen
+// to it that they are aligned.
 func (o *operand) f32() []float32 { return elements[float32](o.bytes) }
-func (o *operand) bf16() []uint16 { return elements[uint16](o.bytes) }
+func (o *operand) bits() []uint16 { return elements[uint16](o.bytes) }
 
 func elements[T float32 | uint16](b []byte) []T {
 	var zero T
@@ -118,7 +131,14 @@ func (o *operand) row(dst []float32, row, column int64) {
 		copy(dst, o.f32()[at:])
 		return
 	}
-	for i, v := range o.bf16()[at : at+int64(len(dst))] {
+	src := o.bits()[at : at+int64(len(dst))]
+	if o.t == dtype.F16 {
+		for i, v := range src {
+			dst[i] = float16.FromF16(v)
+		}
+		return
+	}
+	for i, v := range src {
 		dst[i] = float16.FromBF16(v)
 	}
 }
@@ -126,15 +146,23 @@ func (o *operand) row(dst []float32, row, column int64) {
 // put stores one row of alpha x sums + beta c.
 func (p *product) put(sums []float32, row, column int64) {
 	at := row*p.c.Stride + column
-	if p.c.t == dtype.F32 {
-		for i, v := range p.c.f32()[at : at+int64(len(sums))] {
-			p.c.f32()[at+int64(i)] = p.scaled(sums[i], v)
+	end := at + int64(len(sums))
+	switch p.c.t {
+	case dtype.F32:
+		c := p.c.f32()[at:end]
+		for i, v := range c {
+			c[i] = p.scaled(sums[i], v)
 		}
-		return
-	}
-	c := p.c.bf16()[at : at+int64(len(sums))]
-	for i, v := range c {
-		c[i] = float16.ToBF16(p.scaled(sums[i], float16.FromBF16(v)))
+	case dtype.F16:
+		c := p.c.bits()[at:end]
+		for i, v := range c {
+			c[i] = float16.ToF16(p.scaled(sums[i], float16.FromF16(v)))
+		}
+	default:
+		c := p.c.bits()[at:end]
+		for i, v := range c {
+			c[i] = float16.ToBF16(p.scaled(sums[i], float16.FromBF16(v)))
+		}
 	}
 }
 
@@ -150,7 +178,8 @@ func (p *product) fitsFortran() bool {
 	return max(p.M, p.N, p.K, p.a.Stride, p.b.Stride, p.c.Stride) <= math.MaxInt32
 }
 
-// byBLAS multiplies with the library; bfloat16 goes through copies.
+// byBLAS multiplies one product with the library; elements of 16 bits go through
+// copies.
 func (p *product) byBLAS() {
 	widened := func(o *operand) ([]float32, int32) {
 		if o.t == dtype.F32 {

@@ -32,7 +32,8 @@ var scratches = sync.Pool{New: func() any { return new(panels) }}
 
 func (p *product) inGo() {
 	rows, columns := (p.M+side-1)/side, (p.N+side-1)/side
-	tiles := rows * columns
+	each := rows * columns
+	tiles := p.Count() * each
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range min(int64(runtime.GOMAXPROCS(0)), tiles) {
@@ -40,7 +41,12 @@ func (p *product) inGo() {
 			scratch := scratches.Get().(*panels)
 			defer scratches.Put(scratch)
 			for t := next.Add(1) - 1; t < tiles; t = next.Add(1) - 1 {
-				p.tile(scratch, t/columns*side, t%columns*side)
+				one := p
+				if tiles > each {
+					n := p.nth(t / each)
+					one = &n
+				}
+				one.tile(scratch, t%each/columns*side, t%columns*side)
 			}
 		})
 	}

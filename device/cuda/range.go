@@ -8,11 +8,15 @@ import (
 )
 
 // CheckRange implements [device.RangeChecker] by asking the driver, so that
-// what others in the process allocated counts too. Memory that lies in several
+// what others in the process allocated counts too. Allocations of its own it
+// knows: asking takes several times as long. Memory that lies in several
 // mappings is asked for one after the other.
 func (d *Device) CheckRange(p device.Ptr, n int64) error {
 	if n < 0 || uint64(p)+uint64(n) < uint64(p) {
 		return fmt.Errorf("cuda: %w: %d bytes at %#x", device.ErrArgument, n, uint64(p))
+	}
+	if own, err := d.isOwn(p, n); own || err != nil {
+		return err
 	}
 	if err := d.enter(); err != nil {
 		return err
@@ -34,6 +38,18 @@ func (d *Device) CheckRange(p device.Ptr, n int64) error {
 		at, left = at+here, left-here
 	}
 	return nil
+}
+
+// isOwn reports whether all n bytes lie in one allocation of the device.
+func (d *Device) isOwn(p device.Ptr, n int64) (bool, error) {
+	if err := d.hold(); err != nil {
+		return false, err
+	}
+	defer d.mu.RUnlock()
+	d.owned.Lock()
+	defer d.owned.Unlock()
+	_, own := d.live.Find(uint64(p), n)
+	return own, nil
 }
 
 // rangeAt returns the range of memory that holds an address. The device looks up

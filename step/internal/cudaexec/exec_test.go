@@ -575,17 +575,58 @@ func TestProducts(t *testing.T) {
 		dot(b.unary(step.Abs, x), w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
 		q, k := b.random(d, 2, 10, 3, 4), b.random(d, 2, 10, 3, 4) // batch, time, heads, width
 		dot(b.ok(b.Transpose(q, 0, 2, 1, 3)), b.ok(b.Transpose(k, 0, 2, 1, 3)), step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
+		dot(b.ok(b.Transpose(q, 2, 0, 1, 3)), b.ok(b.Transpose(k, 2, 0, 1, 3)), step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
+		dot(b.random(d, 2, 3, 5, 4), b.random(d, 2, 3, 4, 6), step.DotAxes{Contracted: [2][]int{{3}, {2}}, Batch: [2][]int{{0, 1}, {0, 1}}})
 		dot(q, k, step.DotAxes{Contracted: [2][]int{{0, 1}, {0, 1}}})
 		dot(q, k, step.DotAxes{Contracted: [2][]int{{1, 3}, {1, 3}}, Batch: [2][]int{{0}, {0}}})
 		dot(b.random(d, 7), b.random(d, 7), step.DotAxes{Contracted: [2][]int{{0}, {0}}})
 		dot(b.random(d, 7), b.random(d, 5), step.DotAxes{})
 		dot(b.random(d, 3, 0), b.random(d, 0, 2), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
-		if d == dtype.BF16 {
+		if d == dtype.BF16 || d == dtype.F16 {
 			dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}, Result: dtype.F32})
 		}
 		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
 	all.run(t)
+}
+
+// TestBatches: a product of batches is as few launches as its strides allow.
+func TestBatches(t *testing.T) {
+	e := openTest(t)
+	b := newBuilder(t)
+	heads := func(dims ...int) step.Value { // of [batch, time, heads, width]
+		return b.ok(b.Transpose(b.random(dtype.BF16, dims...), 0, 2, 1, 3))
+	}
+	dot := func(x, y step.Value) step.Value {
+		return b.ok(b.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}}))
+	}
+	plain := func(dims ...int) step.Value { return b.random(dtype.BF16, dims...) }
+	for i, test := range []struct {
+		v               step.Value
+		launches, batch int64
+	}{
+		{dot(heads(8, 5, 16, 4), heads(8, 5, 16, 4)), 8, 16},
+		{dot(heads(16, 5, 8, 4), heads(16, 5, 8, 4)), 8, 16},
+		{dot(plain(4, 3, 5, 8), plain(4, 3, 6, 8)), 1, 12},
+		{dot(plain(4, 3, 5, 8), heads(4, 6, 3, 8)), 3, 4},
+		{dot(heads(1, 5, 6, 8), heads(1, 7, 6, 8)), 1, 6},
+		{dot(heads(7, 5, 1, 8), heads(7, 9, 1, 8)), 1, 7},
+		{dot(plain(1, 1, 5, 8), plain(1, 1, 6, 8)), 1, 0},
+	} {
+		testkit.OK(t, b.SetOutputs(test.v))
+		tasks, err := Fuse(b.Graph)
+		testkit.OK(t, err)
+		if len(tasks) != 1 {
+			t.Fatalf("%d: %d tasks", i, len(tasks))
+		}
+		k, ok := e.product(tasks[0])
+		if !ok {
+			t.Fatalf("%d is not the library's", i)
+		}
+		if g := k.(*gemms); int64(len(g.offsets)) != test.launches || g.gemm.Batch != test.batch {
+			t.Errorf("%d: %d launches of %d products, want %d of %d", i, len(g.offsets), g.gemm.Batch, test.launches, test.batch)
+		}
+	}
 }
 
 func TestScatter(t *testing.T) {

@@ -5,13 +5,12 @@ import (
 
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
-	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
 )
 
-// product is a DotGeneral by the library, if it takes it: float32 or bfloat16, and
-// operands whose axes, put together, lie in memory as matrices do. Transpositions that
-// the task has before it are strides.
+// product is a DotGeneral by the library, if it takes it: float32, bfloat16 or float16,
+// and operands whose axes, put together, lie in memory as matrices do. Transpositions
+// that the task has before it are strides.
 func (e *executor) product(t *step.Task) (step.Kernel, bool) {
 	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != step.DotGeneral || t.Outputs[0].Shape().Size() == 0 {
 		return nil, false
@@ -20,14 +19,11 @@ func (e *executor) product(t *step.Task) (step.Kernel, bool) {
 	n := v.Node()
 	a := n.Attr.(*step.DotAxes)
 	in, out := n.Inputs[0].Shape().Type, v.Shape().Type
-	if !(in == dtype.F32 && out == dtype.F32 || in == dtype.BF16 && (out == dtype.BF16 || out == dtype.F32)) {
-		return nil, false
-	}
 	s := views{given: map[step.Value]bool{}}
 	for _, x := range t.Inputs {
 		s.given[x] = true
 	}
-	k := &gemms{blas: e.blas, workspace: e.blas.WorkspaceBytes(), out: int64(out.Size())}
+	k := &gemms{blas: e.blas, workspace: e.blas.WorkspaceBytes()}
 	k.gemm = blas.Gemm{K: 1, Alpha: 1, Type: in, TypeC: out}
 	var sides [2]matrix
 	for i := range sides {
@@ -49,22 +45,76 @@ func (e *executor) product(t *step.Task) (step.Kernel, bool) {
 	}
 	g.TransA, g.A.Stride = sides[0].byContracted, int64(sides[0].stride)
 	g.TransB, g.B.Stride = !sides[1].byContracted, int64(sides[1].stride)
+	rest := batches(&sides, g.M*g.N)
+	if len(rest) > 0 {
+		// One axis is the library's, the longest.
+		longest := 0
+		for i, x := range rest {
+			if x.count > rest[longest].count {
+				longest = i
+			}
+		}
+		x := rest[longest]
+		g.Batch, g.A.BatchStride, g.B.BatchStride, g.C.BatchStride = x.count, x.strides[0], x.strides[1], x.strides[2]
+		rest = slices.Delete(rest, longest, longest+1)
+	}
 	if g.CheckShapes() != nil {
 		return nil, false
 	}
-	size := int64(in.Size())
-	for i := range sides[0].batch {
-		k.offsets = append(k.offsets, [3]int64{int64(sides[0].batch[i]) * size, int64(sides[1].batch[i]) * size, int64(i) * g.M * g.N * k.out})
+	sizes := [3]int64{int64(in.Size()), int64(in.Size()), int64(out.Size())}
+	k.offsets = [][3]int64{{}}
+	for _, x := range rest {
+		var all [][3]int64
+		for i := range x.count {
+			for _, at := range k.offsets {
+				for j := range at {
+					at[j] += i * x.strides[j] * sizes[j]
+				}
+				all = append(all, at)
+			}
+		}
+		k.offsets = all
 	}
 	return k, true
 }
 
+// axis is a batch axis of a product: how many there are, and how many elements of the
+// operands and the result lie from one to the next.
+type axis struct {
+	count   int64
+	strides [3]int64
+}
+
+// batches are the batch axes of a product, the innermost first, whose results of that
+// many elements lie one behind the other. What can be one axis is: two of an operand
+// that was transposed cannot.
+func batches(sides *[2]matrix, elements int64) []axis {
+	var list []axis
+	for i := len(sides[0].batch) - 1; i >= 0; i-- {
+		x, y := sides[0].batch[i], sides[1].batch[i]
+		next := axis{int64(x.count), [3]int64{int64(x.stride), int64(y.stride), elements}}
+		elements *= next.count
+		if next.count == 1 {
+			continue
+		}
+		if n := len(list); n > 0 {
+			last := &list[n-1]
+			if next.strides == [3]int64{last.count * last.strides[0], last.count * last.strides[1], last.count * last.strides[2]} {
+				last.count *= next.count
+				continue
+			}
+		}
+		list = append(list, next)
+	}
+	return list
+}
+
 // matrix is an operand of a product.
 type matrix struct {
-	batch            []int // offsets of the matrices
-	free, contracted int   // how many there are
-	byContracted     bool  // a row has a contracted index, and a free one for each element
-	stride           int   // from row to row
+	batch            []struct{ count, stride int } // its axes
+	free, contracted int                           // how many there are
+	byContracted     bool                          // a row has a contracted index, and a free one for each element
+	stride           int                           // from row to row
 }
 
 // matrixOf sees an operand as matrices, if it can be: axes of its own order are at order
@@ -116,17 +166,10 @@ func matrixOf(dims, order, batch, contracted []int) (matrix, bool) {
 	default:
 		return m, false
 	}
-	m.batch = []int{0}
 	for _, axis := range batch {
-		var next []int
-		for _, at := range m.batch {
-			for i := range dims[order[axis]] {
-				next = append(next, at+i*strides[order[axis]])
-			}
-		}
-		m.batch = next
+		m.batch = append(m.batch, struct{ count, stride int }{dims[order[axis]], strides[order[axis]]})
 	}
-	return m, len(m.batch) > 0
+	return m, true
 }
 
 // gemms implements [step.Kernel] by the library.
@@ -134,9 +177,8 @@ type gemms struct {
 	blas      blas.BLAS
 	gemm      blas.Gemm
 	input     [2]int
-	offsets   [][3]int64 // bytes, for each matrix of the batch
+	offsets   [][3]int64 // bytes, for each batch
 	workspace int64      // bytes
-	out       int64      // bytes of an element of the result
 }
 
 // workspaceAlign is that of [blas.Gemm]; kernels are given scratch memory at multiples of

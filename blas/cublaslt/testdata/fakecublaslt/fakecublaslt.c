@@ -7,6 +7,7 @@
  * call returns. Descriptors know their kind, so that one in another's place is
  * found out, and are counted.
  */
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,11 @@ int cuStreamSynchronize(void *stream);
 int cuCtxGetCurrent(void **context);
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
-enum { F32 = 0, BF16 = 14, COMPUTE_F32 = 68, COMPUTE_TF32 = 77 };
+enum { F32 = 0, F16 = 2, BF16 = 14, COMPUTE_F32 = 68, COMPUTE_TF32 = 77 };
 
 struct handle { int kind; };
 struct description { int kind, compute, scale, trans[2]; };
-struct layout { int kind, type; uint64_t rows, columns; int64_t stride; };
+struct layout { int kind, type; uint64_t rows, columns; int64_t stride; int32_t batch; int64_t batch_stride; };
 struct preference { int kind; uint64_t workspace; uint32_t align[9]; };
 enum { HANDLE = 0x1001, DESCRIPTION, LAYOUT, PREFERENCE };
 
@@ -79,14 +80,26 @@ int cublasLtMatmulDescSetAttribute(struct description *d, int attribute, const v
 
 int cublasLtMatrixLayoutCreate(struct layout **l, int type, uint64_t rows, uint64_t columns, int64_t stride) {
 	*l = NULL;
-	if ((type != F32 && type != BF16) || !rows || !columns || stride < (int64_t)rows)
+	if ((type != F32 && type != F16 && type != BF16) || !rows || !columns || stride < (int64_t)rows)
 		return INVALID_VALUE;
 	struct layout *made_one = calloc(1, sizeof *made_one);
-	*made_one = (struct layout){0, type, rows, columns, stride};
+	*made_one = (struct layout){0, type, rows, columns, stride, 1, 0};
 	return made(l, made_one, LAYOUT);
 }
 
 int cublasLtMatrixLayoutDestroy(struct layout *l) { return gone(&l->kind, LAYOUT); }
+
+int cublasLtMatrixLayoutSetAttribute(struct layout *l, int attribute, const void *value, size_t n) {
+	if (l->kind != LAYOUT)
+		return INVALID_VALUE;
+	if (attribute == 5 && n == 4)
+		memcpy(&l->batch, value, 4);
+	else if (attribute == 6 && n == 8)
+		memcpy(&l->batch_stride, value, 8);
+	else
+		return INVALID_VALUE;
+	return SUCCESS;
+}
 
 int cublasLtMatmulPreferenceCreate(struct preference **p) {
 	return made(p, calloc(1, sizeof **p), PREFERENCE);
@@ -114,7 +127,8 @@ static int fits(struct description *d, struct layout *a, struct layout *b, struc
 		return 0;
 	uint64_t m = d->trans[0] ? a->columns : a->rows, k = d->trans[0] ? a->rows : a->columns;
 	uint64_t k2 = d->trans[1] ? b->columns : b->rows, n = d->trans[1] ? b->rows : b->columns;
-	return m == c->rows && n == c->columns && k == k2 && a->type == b->type;
+	return m == c->rows && n == c->columns && k == k2 && a->type == b->type && a->batch == c->batch && b->batch == c->batch &&
+		c->batch > 0;
 }
 
 int cublasLtMatmulAlgoGetHeuristic(struct handle *h, struct description *d, struct layout *a, struct layout *b,
@@ -132,9 +146,33 @@ int cublasLtMatmulAlgoGetHeuristic(struct handle *h, struct description *d, stru
 	return SUCCESS;
 }
 
+/* half is the value of a float16, and to_half the nearest float16, ties to even. */
+static float half(uint16_t h) {
+	int exponent = h >> 10 & 31;
+	float v = exponent == 31 ? (h & 1023 ? NAN : INFINITY) : exponent ? ldexpf(1024 + (h & 1023), exponent - 25) : ldexpf(h & 1023, -24);
+	return h >> 15 ? -v : v;
+}
+
+static uint16_t to_half(float v) {
+	uint16_t sign = signbit(v) ? 0x8000 : 0;
+	int exponent;
+	if (isnan(v))
+		return 0x7fff;
+	v = fabsf(v);
+	if (v >= 65520)
+		return sign | 0x7c00;
+	frexpf(v, &exponent); /* v is below 2^exponent */
+	if (exponent < -13)
+		exponent = -13;
+	uint32_t units = (uint32_t)(ldexpf(v, 11 - exponent) + 0x1p23f - 0x1p23f); /* of the last place; the sum rounds */
+	return sign | (((uint32_t)(exponent + 13) << 10) + units);
+}
+
 static float get(const void *p, uint64_t at, int type) {
 	if (type == F32)
 		return ((const float *)p)[at];
+	if (type == F16)
+		return half(((const uint16_t *)p)[at]);
 	uint32_t bits = (uint32_t)((const uint16_t *)p)[at] << 16;
 	float v;
 	memcpy(&v, &bits, 4);
@@ -145,6 +183,10 @@ static void put(void *p, uint64_t at, int type, float v) {
 	uint32_t bits;
 	if (type == F32) {
 		((float *)p)[at] = v;
+		return;
+	}
+	if (type == F16) {
+		((uint16_t *)p)[at] = to_half(v);
 		return;
 	}
 	memcpy(&bits, &v, 4);
@@ -161,20 +203,25 @@ int cublasLtMatmul(struct handle *h, struct description *d, const float *alpha, 
 		workspace_bytes < algorithm->data[1] || (workspace_bytes && !workspace))
 		return INVALID_VALUE;
 	const void *at[4] = {a, b, c, out};
-	for (int i = 0; i < 4; i++)
-		if ((uintptr_t)at[i] % (algorithm->data[2] >> 16 * i & 0xffff))
+	struct layout *layouts[4] = {la, lb, lc, lout};
+	for (int i = 0; i < 4; i++) {
+		uint64_t align = algorithm->data[2] >> 16 * i & 0xffff;
+		if (((uintptr_t)at[i] | layouts[i]->batch_stride * (layouts[i]->type == F32 ? 4 : 2)) % align)
 			return NOT_SUPPORTED;
+	}
 	if (cuStreamSynchronize(stream))
 		return EXECUTION_FAILED;
 	uint64_t k = d->trans[0] ? la->rows : la->columns;
-	for (uint64_t j = 0; j < lc->columns; j++)
-		for (uint64_t i = 0; i < lc->rows; i++) {
-			float sum = 0;
-			for (uint64_t l = 0; l < k; l++)
-				sum += get(a, d->trans[0] ? l + i * la->stride : i + l * la->stride, la->type) *
-					get(b, d->trans[1] ? j + l * lb->stride : l + j * lb->stride, lb->type);
-			uint64_t here = i + j * lc->stride;
-			put(out, here, lc->type, *beta == 0 ? *alpha * sum : *alpha * sum + *beta * get(c, here, lc->type));
-		}
+	for (int64_t n = 0; n < lc->batch; n++)
+		for (uint64_t j = 0; j < lc->columns; j++)
+			for (uint64_t i = 0; i < lc->rows; i++) {
+				uint64_t ia = n * la->batch_stride, ib = n * lb->batch_stride;
+				float sum = 0;
+				for (uint64_t l = 0; l < k; l++)
+					sum += get(a, ia + (d->trans[0] ? l + i * la->stride : i + l * la->stride), la->type) *
+						get(b, ib + (d->trans[1] ? j + l * lb->stride : l + j * lb->stride), lb->type);
+				uint64_t here = n * lc->batch_stride + i + j * lc->stride;
+				put(out, here, lc->type, *beta == 0 ? *alpha * sum : *alpha * sum + *beta * get(c, here, lc->type));
+			}
 	return SUCCESS;
 }
