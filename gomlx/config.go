@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/step"
@@ -27,6 +28,11 @@ type Options struct {
 	// and its peak of memory. Default: nil.
 	Compiled func(*step.Executable)
 
+	// Autocast is the type that steps partly compute in, by [step.Autocast]: dtype.BF16 or
+	// dtype.F16. Variables stay as they are. Nothing scales losses for F16: see the package's
+	// documentation. Default: 0, the types are those of the model.
+	Autocast dtype.DType
+
 	// Budget is the device memory that a step may take, in bytes. Default: no limit
 	// but the device's.
 	Budget int64
@@ -38,6 +44,10 @@ type Options struct {
 //	host
 //	host,budget=512MiB
 //	cuda:0,budget=8GiB
+//	cuda:0,budget=8GiB,amp=bf16
+//
+// budget is [Options].Budget; amp is [Options].Autocast, bf16 or f16, which may be called
+// fp16.
 //
 // It fails with [ErrArgument].
 func ParseConfig(config string) (Options, error) {
@@ -55,8 +65,14 @@ func ParseConfig(config string) (Options, error) {
 				return Options{}, fmt.Errorf("gomlx: configuration %q: budget: %w", config, err)
 			}
 			opts.Budget = n
+		case isOption && name == "amp":
+			t, ok := map[string]dtype.DType{"bf16": dtype.BF16, "f16": dtype.F16, "fp16": dtype.F16}[value]
+			if !ok {
+				return Options{}, fmt.Errorf("gomlx: %w: configuration %q: amp=%s: it is bf16 or f16", ErrArgument, config, value)
+			}
+			opts.Autocast = t
 		default:
-			return Options{}, fmt.Errorf("gomlx: %w: configuration %q: %q is not an option; there is budget=SIZE, such as budget=8GiB", ErrArgument, config, part)
+			return Options{}, fmt.Errorf("gomlx: %w: configuration %q: %q is not an option; there are budget=SIZE, such as budget=8GiB, and amp=TYPE, such as amp=bf16", ErrArgument, config, part)
 		}
 	}
 	return opts, nil

@@ -21,6 +21,13 @@
 // Random bits are those of Philox4x32-10. They are the same on every device, and differ
 // from those of GoMLX's own backend in Go.
 //
+// # Mixed precision
+//
+// With amp=bf16, float32 products and convolutions of all graphs compute in bfloat16, and
+// variables stay float32; step.Autocast has the rules. It needs nothing else. amp=f16 has
+// no scaling of losses beside it: GoMLX's trainer puts gradients and the optimizer into one
+// graph, where nothing says which value is the loss. Gradients below 6e-8 become zero.
+//
 // # Buffers
 //
 // A buffer is device memory from a pool. It is copied when GoMLX reads or writes its

@@ -22,7 +22,14 @@ func (b *builder) Compile() (compute.Executable, error) {
 	for i := range donate {
 		donate[i] = true // where a caller does not, the result has memory of its own
 	}
-	x, err := step.Compile(g, b.backend.executor, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory})
+	mixed := g
+	if t := b.backend.opts.Autocast; t != 0 {
+		var err error
+		if mixed, err = step.Autocast(g, t); err != nil {
+			return nil, errors.WithStack(err)
+		}
+	}
+	x, err := step.Compile(mixed, b.backend.executor, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory})
 	if stderrors.Is(err, step.ErrNotSupported) {
 		err = fmt.Errorf("%w: %w", compute.ErrNotImplemented, err)
 	}

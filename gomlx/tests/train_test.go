@@ -186,3 +186,32 @@ func TestBudget(t *testing.T) {
 		t.Errorf("a budget of %d bytes: a peak of %d, with %d runs of %d tasks", budget, planned.PeakBytes(), len(planned.Plan().Runs), len(planned.Tasks()))
 	}
 }
+
+// In 16 bits, models learn as in float32.
+func TestAutocast(t *testing.T) {
+	for name, k := range tasks() {
+		t.Run(name, func(t *testing.T) {
+			train := func(config string) []float64 {
+				backend, err := gomlx.New(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer backend.Finalize()
+				return k.losses(t, backend)
+			}
+			want := train("host")
+			for _, amp := range []string{"bf16", "f16"} {
+				got := train("host,amp=" + amp)
+				t.Logf("%s: %.4f, float32: %.4f", amp, got, want)
+				if slices.Equal(got, want) {
+					t.Errorf("%s: nothing is different", amp)
+				}
+				for i := range want {
+					if math.Abs(got[i]-want[i]) > 0.1*want[0] {
+						t.Errorf("%s: step %d has a loss of %g, and %g in float32", amp, i, got[i], want[i])
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package step_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+func ExampleAutocast() {
+	g := step.NewGraph("layer")
+	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 4, 8))
+	w, _ := g.Parameter("w", step.MakeShape(dtype.F32, 8, 8))
+	axes := step.DotAxes{Contracted: [2][]int{{1}, {0}}}
+	h, _ := g.DotGeneral(x, w, axes)
+	h, _ = g.Unary(step.Tanh, h)
+	y, _ := g.DotGeneral(h, w, axes)
+	_ = g.SetOutputs(y)
+	mixed, err := step.Autocast(g, dtype.BF16)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(mixed)
+	// Output:
+	// graph "layer"
+	//   %0 = Parameter {Name:x Index:0} : f32[4,8]
+	//   %1 = Parameter {Name:w Index:1} : f32[8,8]
+	//   %2 = Convert %0 : bf16[4,8]
+	//   %3 = Convert %1 : bf16[8,8]
+	//   %4 = DotGeneral %2 %3 {Contracted:[[1] [0]] Batch:[[] []] Result:bf16} : bf16[4,8]
+	//   %5 = Tanh %4 : bf16[4,8]
+	//   %6 = DotGeneral %5 %3 {Contracted:[[1] [0]] Batch:[[] []] Result:f32} : f32[4,8]
+	//   return %6
+}
+
+var halves = []dtype.DType{dtype.BF16, dtype.F16}
+
+// Losses of a model in 16 bits stay near those in float32, and it learns as much.
+func TestAutocastTrains(t *testing.T) {
+	exec := newExecutor(t)
+	n := model(t, 3)
+	losses := func(g *step.Graph) (list []float64) {
+		x := testkit.Must(step.Compile(g, exec, step.Options{Donate: n.donate}))(t)
+		defer x.Close()
+		const steps = 8
+		out := train(t, n, x, steps)
+		for k := range steps {
+			list = append(list, float64(math.Float32frombits(binary.LittleEndian.Uint32(out[k*len(out)/steps]))))
+		}
+		return list
+	}
+	want := losses(n.Graph)
+	for _, half := range halves {
+		got := losses(testkit.Must(step.Autocast(n.Graph, half))(t))
+		if slices.Equal(got, want) {
+			t.Errorf("%v: nothing is different", half)
+		}
+		for k := range want {
+			if math.Abs(got[k]-want[k]) > 0.05*want[0] {
+				t.Errorf("%v: step %d has a loss of %v, and %v in float32", half, k, got[k], want[k])
+			}
+		}
+		t.Logf("%v: %.4f; float32: %.4f", half, got, want)
+	}
+}
+
+// It is the same each time, and is done once it was done.
+func TestAutocastAgain(t *testing.T) {
+	graphs := []*step.Graph{model(t, 2).Graph, residual(t).Graph}
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 20 {
+		m, _ := layers(t, rng, 1+rng.IntN(6))
+		graphs = append(graphs, m.Graph)
+	}
+	for i, g := range graphs {
+		before := g.String()
+		for _, half := range halves {
+			once := testkit.Must(step.Autocast(g, half))(t)
+			if again := testkit.Must(step.Autocast(g, half))(t); again.String() != once.String() {
+				t.Errorf("graph %d, %v: it differs the second time", i, half)
+			}
+			if twice := testkit.Must(step.Autocast(once, half))(t); twice.String() != once.String() {
+				t.Errorf("graph %d, %v: it is not done\n%v\n%v", i, half, once, twice)
+			}
+			for k, v := range once.Outputs() {
+				if want := g.Outputs()[k].Shape(); !v.Shape().Equal(want) {
+					t.Errorf("graph %d, %v: output %d is %v, was %v", i, half, k, v.Shape(), want)
+				}
+			}
+			for k, v := range once.Parameters() {
+				if was := g.Parameters()[k].Node(); !v.Shape().Equal(was.Shapes[0]) || *v.Node().Attr.(*step.Input) != *was.Attr.(*step.Input) {
+					t.Errorf("graph %d, %v: parameter %d is %v, was %v", i, half, k, v.Node(), was)
+				}
+			}
+		}
+		if g.String() != before {
+			t.Errorf("graph %d was changed", i)
+		}
+	}
+}
+
+// residual is two blocks of a convolutional network and their pooled result: a batch is
+// normalised and added to what went around it.
+func residual(t *testing.T) maker {
+	m := newMaker(t)
+	x := m.param(f32(2, 6, 6, 4))
+	for range 2 {
+		k, scale, offset := m.param(f32(3, 3, 4, 4)), m.param(f32(4)), m.param(f32(4))
+		y := m.must(m.ConvGeneral(x, k, step.ConvAxes{ImageBatch: 0, ImageSpatial: []int{1, 2}, ImageChannels: 3, KernelSpatial: []int{0, 1}, KernelInput: 2, KernelOutput: 3,
+			ResultSpatial: []int{1, 2}, ResultChannels: 3, Low: []int{1, 1}, High: []int{1, 1}}))
+		y, _, _, err := m.BatchNormTraining(y, scale, offset, 1e-5, 3)
+		testkit.OK(t, err)
+		x = m.must(m.Binary(step.Max, m.must(m.Binary(step.Add, x, y)), m.must(m.Fill(0, f32()))))
+	}
+	pooled := m.must(m.ReduceWindow(x, step.Windows{Reduction: step.ReduceMax, Dims: []int{1, 2, 2, 1}}))
+	mean := m.must(m.Reduce(step.ReduceSum, pooled, 1, 2))
+	logits := m.must(m.DotGeneral(mean, m.param(f32(4, 3)), step.DotAxes{Contracted: [2][]int{{1}, {0}}}))
+	testkit.OK(t, m.SetOutputs(logits))
+	return m
+}
+
+// Where operations end up.
+func TestAutocastPolicy(t *testing.T) {
+	types := func(g *step.Graph, op step.Op) (list []string) {
+		for _, n := range g.Nodes() {
+			if n.Op == op {
+				list = append(list, n.Shapes[0].Type.String())
+			}
+		}
+		return list
+	}
+	want := func(g *step.Graph, op step.Op, wanted ...string) {
+		t.Helper()
+		if got := types(g, op); !slices.Equal(got, wanted) {
+			t.Errorf("%v: %v, want %v\n%v", op, got, wanted, g)
+		}
+	}
+	// The blocks of a network: what goes around them is low as soon as it was convolved, and
+	// normalisations are not.
+	blocks := testkit.Must(step.Autocast(residual(t).Graph, dtype.BF16))(t)
+	want(blocks, step.ConvGeneral, "bf16", "bf16")
+	want(blocks, step.Rsqrt, "f32", "f32")
+	want(blocks, step.ReduceSum, "f32", "f32", "f32", "f32", "f32")
+	want(blocks, step.DotGeneral, "f32")
+
+	// Attention and a perceptron, with their gradients and Adam.
+	n := model(t, 1)
+	g := testkit.Must(step.Autocast(n.Graph, dtype.BF16))(t)
+	for _, op := range []step.Op{step.Exp, step.Log, step.Div, step.Sqrt, step.Pow, step.ReduceSum, step.ReduceMax, step.ScatterSum} {
+		for _, got := range types(g, op) {
+			if got != "f32" {
+				t.Errorf("%v is %s", op, got)
+			}
+		}
+	}
+	want(g, step.Tanh, "bf16")
+	casts := map[step.Value]int{} // of parameters
+	for _, n := range g.Nodes() {
+		if n.Op == step.DotGeneral && (n.Inputs[0].Shape().Type != dtype.BF16 || n.Inputs[1].Shape().Type != dtype.BF16) {
+			t.Errorf("%v", n)
+		}
+		if n.Op == step.Convert && n.Inputs[0].Node().Op == step.Parameter && n.Inputs[0].Shape().Type == dtype.F32 {
+			casts[n.Inputs[0]]++
+		}
+	}
+	// wq, wk, wv, w1, b1, w2 and wo, but not the embeddings, and nothing of the optimizer's.
+	if len(casts) != 7 {
+		t.Errorf("%d parameters are cast", len(casts))
+	}
+	for v, n := range casts {
+		if n != 1 {
+			t.Errorf("%v is cast %d times", v.Node(), n)
+		}
+	}
+	// Gradients of six matrices are not rounded, nor three products that make up that of
+	// the embeddings.
+	if got := strings.Count(strings.Join(types(g, step.DotGeneral), " "), "f32"); got != 9 {
+		t.Errorf("%d products have float32 results", got)
+	}
+
+	// Between two products everything is low, but for what a constant says that f16 has not.
+	m := newMaker(t)
+	x, w := m.param(f32(4, 4)), m.param(f32(4, 4))
+	axes := step.DotAxes{Contracted: [2][]int{{1}, {0}}}
+	z := m.must(m.DotGeneral(x, w, axes))
+	z = m.must(m.Binary(step.Add, z, m.must(m.Fill(1e-8, f32(4, 4)))))
+	z = m.must(m.Where(m.must(m.Binary(step.Greater, z, m.must(m.Fill(0, f32())))), z, m.must(m.Unary(step.Neg, z))))
+	testkit.OK(t, m.SetOutputs(m.must(m.DotGeneral(z, w, axes))))
+	b := testkit.Must(step.Autocast(m.Graph, dtype.BF16))(t)
+	want(b, step.Add, "bf16")
+	want(b, step.Where, "bf16")
+	h := testkit.Must(step.Autocast(m.Graph, dtype.F16))(t)
+	want(h, step.Add, "f32")
+	want(h, step.Where, "f32") // one cast behind it, or more before
+	if got := types(h, step.Convert); len(got) != 4 {
+		t.Errorf("casts to %v\n%v", got, h)
+	}
+
+	for _, wrong := range []dtype.DType{dtype.F32, dtype.F64, dtype.I8, 0} {
+		_, err := step.Autocast(m.Graph, wrong)
+		testkit.WantError(t, wrong.String(), err, step.ErrArgument, "bf16 or f16")
+	}
+}
