@@ -85,7 +85,11 @@ func (e *faultyEvent) Synchronize() error {
 // Copies that fail lose nothing: the content is what the last write that was not
 // called lost made of it.
 func TestFaults(t *testing.T) {
-	for seed := range uint64(6) {
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			testFaults(t, seed, tier.Options{DeviceBytes: 24 * mib, HostBytes: 64 * mib})
 		})

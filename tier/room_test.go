@@ -31,7 +31,11 @@ func TestBrim(t *testing.T) {
 		{"files, alike", func(*rand.Rand) int64 { return 40 * page }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for seed := range uint64(5) {
+			seeds := uint64(5)
+			if testing.Short() {
+				seeds = 2
+			}
+			for seed := range seeds {
 				r := rand.New(rand.NewPCG(seed, 6))
 				o := tier.Options{DeviceBytes: (26 + r.Int64N(60)) * page, HostBytes: (26 + r.Int64N(60)) * page}
 				if c.files {

@@ -74,6 +74,9 @@ func replay(t testing.TB, name string, o Options, events iter.Seq[trace.Event]) 
 // TestFragmentation replays traces on a device of 141 GiB, of which no byte is
 // touched: the pool reserves little more than what is live, with few driver calls.
 func TestFragmentation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	exact(t) // and untouched
 	for _, c := range []struct {
 		name  string
@@ -168,6 +171,9 @@ func openHost(t testing.TB, name string) device.Device {
 // TestTight replays traces with so little memory that most of it is live at the
 // peak: nothing fails.
 func TestTight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	exact(t) // and untouched
 	for _, c := range []struct {
 		name  string

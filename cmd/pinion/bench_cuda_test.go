@@ -27,7 +27,11 @@ func fakeCUDA(t *testing.T, env ...string) {
 func TestBenchLinkWithoutRegistration(t *testing.T) {
 	fakeCUDA(t, "FAKECUDA_FAIL=cuMemHostRegister_v2=801")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	for _, args := range []string{"bench link", "bench link --curves"} {
+	commands := []string{"bench link", "bench link --curves"}
+	if testing.Short() {
+		commands = commands[:1]
+	}
+	for _, args := range commands {
 		r := process(t, nil, strings.Fields(args+" --device cuda:0 --size 1MiB --repeats 2")...)
 		if r.code != exitDone || !strings.Contains(r.stdout, "pageable") || strings.Count(r.stdout, "Not available: ") == 0 {
 			t.Errorf("%s: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
