@@ -16,6 +16,7 @@ var capabilities = []struct {
 	{"box", has[BoxCopier](nil)},
 	{"peer", has[PeerCopier](nil)},
 	{"context-events", has(ContextRecorder.CanRecordAll)},
+	{"graphs", has(Capturer.CanCapture)},
 	{"files", has[FileMover](nil)},
 	{"range-check", has[RangeChecker](nil)},
 	{"kernels", has[Launcher](nil)},

@@ -62,7 +62,7 @@ func TestCapabilities(t *testing.T) {
 // Every interface of the package that a device may have is listed. A new one
 // that no device is asked for joins the list of exceptions.
 func TestCapabilitiesAreAll(t *testing.T) {
-	handed := []string{"Device", "Stream", "Event", "File", "Module", "Kernel"} // what devices hand out
+	handed := []string{"Device", "Stream", "Event", "File", "Module", "Kernel", "Graph"} // what devices hand out
 	source, err := os.ReadFile("capabilities.go")
 	if err != nil {
 		t.Fatal(err)

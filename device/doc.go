@@ -33,8 +33,8 @@
 // Bad arguments fail at once. Work that fails on the device after it was
 // queued reports at the next synchronisation of its stream, of an event
 // recorded behind it, or of the device. Callers can handle [ErrOutOfMemory],
-// [ErrPinLimit], [ErrClosed], [ErrNotSupported], [ErrPointer], [ErrArgument]
-// and [ErrUnavailable] with [errors.Is]; the text around them carries the
+// [ErrPinLimit], [ErrClosed], [ErrNotSupported], [ErrPointer], [ErrCapturing],
+// [ErrArgument] and [ErrUnavailable] with [errors.Is]; the text around them carries the
 // numbers, and for a driver the call, name and code.
 //
 // # Capabilities
@@ -46,8 +46,8 @@
 // in one call), [BoxCopier] (strided copies), [PeerCopier] (copies from another
 // device), [FileMover] (files straight to the device), [RangeChecker] (is this
 // the device's memory?), [ContextRecorder] (an event behind everything that is
-// queued), [Launcher] (device kernels), [Caller] (Go functions in stream order)
-// and [Native] (libraries of the device's vendor, and streams that they made).
+// queued), [Capturer] (work that is recorded, and launched again as one),
+// [Launcher] (device kernels), [Caller] (Go functions in stream order) and [Native] (libraries of the device's vendor, and streams that they made).
 //
 //	if pinner, ok := device.As[device.Pinner](dev); ok { … }
 //

@@ -19,6 +19,8 @@ var (
 	ErrNotSupported = errors.New("not supported by this device")
 	// ErrPointer: not the address of live device memory.
 	ErrPointer = errors.New("not live device memory")
+	// ErrCapturing: what a stream that is being captured, or a capture, cannot do.
+	ErrCapturing = errors.New("not possible in a capture")
 	// ErrArgument: an argument that no device could accept.
 	ErrArgument = errs.ErrArgument
 	// ErrUnavailable: there is no such device on this machine, or it cannot

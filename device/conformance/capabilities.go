@@ -65,6 +65,17 @@ func testCapabilities(f *fixture.F) {
 			}
 			return true, c.RecordAll(f.Event(device.EventNoTiming))
 		}},
+		{"graphs", func() (bool, error) {
+			c, ok := device.As[device.Capturer](f.Dev)
+			if !ok {
+				return false, nil
+			}
+			g, err := c.Capture(s, func() error { return nil })
+			if err == nil {
+				err = g.Close()
+			}
+			return true, err
+		}},
 		{"range-check", func() (bool, error) {
 			r, ok := device.As[device.RangeChecker](f.Dev)
 			if !ok {

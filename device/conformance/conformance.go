@@ -73,6 +73,15 @@ func Run(t *testing.T, open func(t testing.TB) device.Device) {
 		{Name: "record-all", Run: testRecordAll},
 		{Name: "record-all-wait", Run: testRecordAllWait},
 		{Name: "record-all-errors", Run: testRecordAllErrors},
+		{Name: "capture", Run: testCapture},
+		{Name: "capture-two-streams", Run: testCaptureTwoStreams},
+		{Name: "capture-calls", Run: testCaptureCalls},
+		{Name: "capture-random", Run: testCaptureRandom},
+		{Name: "capture-refused", Run: testCaptureRefused},
+		{Name: "capture-errors", Run: testCaptureErrors},
+		{Name: "capture-beside", Run: testCaptureBeside},
+		{Name: "capture-launches-in-turn", Run: testCaptureTurns},
+		{Name: "capture-close", Run: testCaptureClose},
 	}, memory.Tests, peerTests) {
 		t.Run(c.Name, func(t *testing.T) { c.Run(fixture.New(t, open)) })
 	}

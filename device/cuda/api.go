@@ -29,6 +29,9 @@ var api struct {
 	ctxRecordEvent, streamGetCtx                                     dl.Func
 	eventSynchronize, eventElapsedTime                               dl.Func
 	threadExchangeStreamCaptureMode                                  dl.Func
+	streamBeginCapture, streamEndCapture, streamIsCapturing          dl.Func
+	graphInstantiate, graphUpload, graphLaunch                       dl.Func
+	graphDestroy, graphExecDestroy                                   dl.Func
 	moduleLoadData, moduleUnload, moduleGetFunction, launchKernel    dl.Func
 	memAllocManaged, memPrefetchAsync                                dl.Func
 	memAdvise, memRangeGetAttribute                                  dl.Func
@@ -94,6 +97,15 @@ var symbols = []dl.Symbol{
 
 	{Name: "cuThreadExchangeStreamCaptureMode", Func: &api.threadExchangeStreamCaptureMode, Optional: true},
 
+	{Name: "cuStreamBeginCapture_v2", Func: &api.streamBeginCapture, Optional: true},
+	{Name: "cuStreamEndCapture", Func: &api.streamEndCapture, Optional: true},
+	{Name: "cuStreamIsCapturing", Func: &api.streamIsCapturing, Optional: true},
+	{Name: "cuGraphInstantiateWithFlags", Func: &api.graphInstantiate, Optional: true},
+	{Name: "cuGraphUpload", Func: &api.graphUpload, Optional: true},
+	{Name: "cuGraphLaunch", Func: &api.graphLaunch, Optional: true},
+	{Name: "cuGraphDestroy", Func: &api.graphDestroy, Optional: true},
+	{Name: "cuGraphExecDestroy", Func: &api.graphExecDestroy, Optional: true},
+
 	{Name: "cuModuleLoadData", Func: &api.moduleLoadData},
 	{Name: "cuModuleUnload", Func: &api.moduleUnload},
 	{Name: "cuModuleGetFunction", Func: &api.moduleGetFunction},
@@ -152,6 +164,7 @@ const (
 	resultAlreadyRegistered  = 712
 	resultNotSupported       = 801
 	resultCaptureUnsupported = 900
+	resultCaptureWrongThread = 908
 	attrMaxPitch             = 11
 	attrMultiprocessors      = 16
 	attrIntegrated           = 18
@@ -181,6 +194,7 @@ const (
 	eventDisableTiming       = 2
 	captureGlobal            = 0
 	captureRelaxed           = 2
+	captureNone              = 0
 	memAttachGlobal          = 1
 	adviseReadMostly         = 1
 	unadviseReadMostly       = 2

@@ -53,6 +53,9 @@ func (d *Device) AllocAsync(s device.Stream, n int64) (device.Ptr, error) {
 		return 0, err
 	}
 	defer cs.leave()
+	if err := cs.refuse("allocation"); err != nil {
+		return 0, err
+	}
 	pool, err := d.memPool()
 	if err != nil {
 		return 0, err
@@ -77,6 +80,9 @@ func (d *Device) FreeAsync(s device.Stream, p device.Ptr) error {
 		return err
 	}
 	defer cs.leave()
+	if err := cs.refuse("free"); err != nil {
+		return err
+	}
 	// Forget the address first: the driver may hand it out again at once.
 	d.owned.Lock()
 	_, ok := d.async[uint64(p)]

@@ -139,7 +139,7 @@ func (d *Device) Free(p device.Ptr) error {
 	}
 	// The driver waits too, in practice; it does not promise to. A failure
 	// here is that of some queued work and belongs to whoever waits for it.
-	api.ctxSynchronize.Call()
+	_ = d.synchronize()
 	return check("cuMemFree", api.memFree.Call(uintptr(p)))
 }
 
@@ -149,7 +149,7 @@ func (d *Device) Synchronize() error {
 		return err
 	}
 	defer d.leave()
-	return check("cuCtxSynchronize", api.ctxSynchronize.Call())
+	return d.synchronize()
 }
 
 // Closed implements [device.Device].
@@ -177,6 +177,9 @@ func (d *Device) Close() error {
 	}
 	for e := range d.events {
 		errs = append(errs, check("cuEventDestroy", api.eventDestroy.Call(e.handle)))
+	}
+	for g := range d.graphs {
+		errs = append(errs, check("cuGraphExecDestroy", api.graphExecDestroy.Call(g.handle)))
 	}
 	for m := range d.modules {
 		errs = append(errs, check("cuModuleUnload", api.moduleUnload.Call(m.handle)))

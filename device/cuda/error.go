@@ -24,6 +24,9 @@ func (e *Error) Error() string {
 
 // Is makes errors.Is(err, device.ErrOutOfMemory) and the like work.
 func (e *Error) Is(target error) bool {
+	if e.Code >= resultCaptureUnsupported && e.Code <= resultCaptureWrongThread {
+		return target == device.ErrCapturing
+	}
 	switch e.Code {
 	case resultOutOfMemory:
 		return target == device.ErrOutOfMemory

@@ -14,6 +14,7 @@ type event struct {
 	handle   uintptr
 	flags    device.EventFlags
 	recorded atomic.Bool
+	captured atomic.Bool // the newest mark is in a capture, and no work passes it
 	gate     gate
 }
 
@@ -62,6 +63,9 @@ func (e *event) Done() (bool, error) {
 		return false, err
 	}
 	defer e.leave()
+	if e.captured.Load() {
+		return false, errCaptured
+	}
 	switch r := api.eventQuery.Call4(e.handle, 0, 0, 0); r {
 	case 0:
 		return true, nil
@@ -77,6 +81,9 @@ func (e *event) Synchronize() error {
 		return err
 	}
 	defer e.leave()
+	if e.captured.Load() {
+		return errCaptured
+	}
 	if r := api.eventSynchronize.Call4(e.handle, 0, 0, 0); r != 0 {
 		return check("cuEventSynchronize", r)
 	}
@@ -110,6 +117,9 @@ func (e *event) Since(from device.Event) (time.Duration, error) {
 		if ev.flags&device.EventNoTiming != 0 {
 			return 0, fmt.Errorf("cuda: %w: the event was made without timing", device.ErrArgument)
 		}
+		if ev.captured.Load() {
+			return 0, errCaptured
+		}
 		if !ev.recorded.Load() || api.eventQuery.Call(ev.handle) == resultNotReady {
 			return 0, fmt.Errorf("cuda: %w: the event is not passed yet", device.ErrArgument)
 		}
@@ -121,6 +131,9 @@ func (e *event) Since(from device.Event) (time.Duration, error) {
 	}
 	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), nil
 }
+
+// errCaptured: the driver refuses to be asked, and ends a capture that still goes on.
+var errCaptured = fmt.Errorf("cuda: %w: the event was recorded in one, and no work passes it", device.ErrCapturing)
 
 // eventOf finds the event of this backend that e is, or wraps.
 func eventOf(e device.Event) (*event, bool) {

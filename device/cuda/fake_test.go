@@ -119,6 +119,79 @@ func TestFakeBesideCapturesChild(t *testing.T) {
 	testkit.OK(t, err)
 }
 
+// A driver from before CUDA 11.4 makes no graphs of what is recorded.
+func TestFakeCaptureAbsent(t *testing.T) {
+	old := buildFake(t, "-DFAKECUDA_WITHOUT_GRAPHS")
+	for _, test := range []string{"capabilities", "record-all"} {
+		inChild(t, "TestConformance/"+test, "PINION_DEVICE=cuda:0", "PINION_LIB_CUDA="+old, "PINION_LIB_NVML=off")
+	}
+	inChild(t, "TestFakeCaptureAbsentChild", "WITHOUT_GRAPHS=1", "PINION_LIB_CUDA="+old, "PINION_LIB_NVML=off")
+}
+
+func TestFakeCaptureAbsentChild(t *testing.T) {
+	if os.Getenv("WITHOUT_GRAPHS") == "" {
+		t.Skip("a part of TestFakeCaptureAbsent")
+	}
+	dev := testkit.Must(cuda.Open(0))(t)
+	defer dev.Close()
+	s := testkit.Must(dev.NewStream())(t)
+	if dev.CanCapture() || dev.Capturing(s) {
+		t.Error("a driver without the calls can capture")
+	}
+	_, err := dev.Capture(s, func() error { return nil })
+	testkit.WantError(t, "a capture", err, device.ErrNotSupported)
+}
+
+// A graph that the driver cannot make leaves the stream as it was.
+func TestFakeCaptureFails(t *testing.T) {
+	fake := buildFake(t)
+	for _, call := range []string{"cuStreamBeginCapture_v2", "cuGraphInstantiateWithFlags", "cuGraphUpload"} {
+		inChild(t, "TestFakeCaptureFailsChild", "PINION_LIB_CUDA="+fake, "PINION_LIB_NVML=off", "FAKECUDA_FAIL="+call+"=2")
+	}
+}
+
+func TestFakeCaptureFailsChild(t *testing.T) {
+	call, _, _ := strings.Cut(os.Getenv("FAKECUDA_FAIL"), "=")
+	if !strings.HasSuffix(os.Getenv("FAKECUDA_FAIL"), "=2") || !strings.Contains(call, "Capture") && !strings.Contains(call, "Graph") {
+		t.Skip("a part of TestFakeCaptureFails")
+	}
+	dev := testkit.Must(cuda.Open(0))(t)
+	s := testkit.Must(dev.NewStream())(t)
+	p := testkit.Must(dev.Alloc(4096))(t)
+	_, err := dev.Capture(s, func() error { return s.Memset(p, 1, 4096) })
+	testkit.WantError(t, call, err, device.ErrOutOfMemory)
+	if dev.Capturing(s) {
+		t.Error("the stream is still being captured")
+	}
+	testkit.OK(t, s.Memset(p, 1, 4096))
+	testkit.OK(t, s.Synchronize())
+	testkit.OK(t, dev.Close()) // and nothing is left
+}
+
+// Copies of memory that is not pinned are refused in a capture, to which that does no harm.
+func TestFakeCapturePageable(t *testing.T) {
+	inChild(t, "TestFakeCapturePageableChild", "PINION_LIB_CUDA="+buildFake(t), "PINION_LIB_NVML=off", "PAGEABLE=1")
+}
+
+func TestFakeCapturePageableChild(t *testing.T) {
+	if os.Getenv("PAGEABLE") == "" {
+		t.Skip("a part of TestFakeCapturePageable")
+	}
+	dev := testkit.Must(cuda.Open(0))(t)
+	s := testkit.Must(dev.NewStream())(t)
+	p, b := testkit.Must(dev.Alloc(4096))(t), make([]byte, 4096)
+	g, err := dev.Capture(s, func() error {
+		testkit.WantError(t, "a copy of pageable memory", s.CopyH2D(p, b), device.ErrArgument)
+		testkit.WantError(t, "a copy to pageable memory", s.CopyD2H(b, p), device.ErrArgument)
+		return nil
+	})
+	testkit.OK(t, err)
+	testkit.OK(t, g.Launch(s))
+	testkit.OK(t, s.CopyD2H(b, p))
+	testkit.OK(t, dev.Close()) // closes the graph
+	testkit.OK(t, g.Close())
+}
+
 func TestFakeBatchAbsentChild(t *testing.T) {
 	if os.Getenv("WITHOUT_BATCH") == "" {
 		t.Skip("a part of TestFakeBatch")

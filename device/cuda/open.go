@@ -116,6 +116,7 @@ func Open(index int) (*Device, error) {
 		streams:    map[*stream]struct{}{},
 		events:     map[*event]struct{}{},
 		modules:    map[*module]struct{}{},
+		graphs:     map[*graph]struct{}{},
 		peers:      map[uint64]bool{},
 		serial:     opened.Add(1),
 	}
@@ -263,6 +264,7 @@ type Device struct {
 	streams    map[*stream]struct{}
 	events     map[*event]struct{}
 	modules    map[*module]struct{}
+	graphs     map[*graph]struct{}
 	peers      map[uint64]bool // by serial: whether this device reaches that one's memory
 	guard      *stream         // one of streams, that waits for what other devices copy from this one; made when needed
 }

@@ -58,6 +58,9 @@ func (d *Device) CopyPeer(s device.Stream, dst device.Ptr, from device.Device, s
 	if err := d.setCurrent(); err != nil {
 		return err
 	}
+	if err := cs.refuse("copy from another device"); err != nil {
+		return err
+	}
 	mark, err := cs.peerMark()
 	if err != nil {
 		return err

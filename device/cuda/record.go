@@ -31,6 +31,11 @@ func (d *Device) RecordAll(ev device.Event) error {
 		return errClosed
 	}
 	defer e.gate.leave()
+	captures.RLock()
+	defer captures.RUnlock()
+	if captures.now.Load() > 0 {
+		return fmt.Errorf("cuda: %w: an event behind all streams, of which one is being captured", device.ErrCapturing)
+	}
 	switch r := d.call(func() uintptr { return api.ctxRecordEvent.Call4(d.context, e.handle, 0, 0) }); r {
 	case 0:
 		return nil

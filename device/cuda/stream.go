@@ -89,6 +89,9 @@ func (s *stream) release() {
 }
 
 func (s *stream) CopyH2D(dst device.Ptr, src []byte) error {
+	if err := s.recordable(src); err != nil {
+		return err
+	}
 	return s.queue("cuMemcpyHtoDAsync", dst, int64(len(src)), func() uintptr {
 		return api.memcpyHtoDAsync.Call4(uintptr(dst),
 			uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)), s.handle)
@@ -96,6 +99,9 @@ func (s *stream) CopyH2D(dst device.Ptr, src []byte) error {
 }
 
 func (s *stream) CopyD2H(dst []byte, src device.Ptr) error {
+	if err := s.recordable(dst); err != nil {
+		return err
+	}
 	return s.queue("cuMemcpyDtoHAsync", src, int64(len(dst)), func() uintptr {
 		return api.memcpyDtoHAsync.Call4(uintptr(unsafe.Pointer(unsafe.SliceData(dst))),
 			uintptr(src), uintptr(len(dst)), s.handle)
@@ -112,6 +118,22 @@ func (s *stream) Memset(dst device.Ptr, value byte, n int64) error {
 	return s.queue("cuMemsetD8Async", dst, n, func() uintptr {
 		return api.memsetD8Async.Call4(uintptr(dst), uintptr(value), uintptr(n), s.handle)
 	})
+}
+
+// recordable refuses host memory that is not pinned for a copy in a capture: it could be
+// gone, or elsewhere, when the graph is launched.
+func (s *stream) recordable(b []byte) error {
+	if captures.now.Load() == 0 || len(b) == 0 {
+		return nil
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if s.isCapturing() && !s.dev.isPinned(b) {
+		return fmt.Errorf("cuda: %w: a copy of %d bytes of host memory that is not pinned, in a capture", device.ErrArgument, len(b))
+	}
+	return nil
 }
 
 // queue calls a driver function that queues work on n bytes at p.
@@ -150,6 +172,7 @@ func pointerError(err error) error {
 func (s *stream) Record(ev device.Event) error {
 	return s.withEvent(ev, func(e *event) error {
 		e.recorded.Store(true)
+		e.captured.Store(s.recording())
 		r := s.dev.call(func() uintptr { return api.eventRecord.Call4(e.handle, s.handle, 0, 0) })
 		if r != 0 {
 			return check("cuEventRecord", r)
@@ -190,6 +213,9 @@ func (s *stream) Synchronize() error {
 		return err
 	}
 	defer s.leave()
+	if err := s.refuse("Synchronize"); err != nil {
+		return err
+	}
 	if r := api.streamSynchronize.Call4(s.handle, 0, 0, 0); r != 0 {
 		return check("cuStreamSynchronize", r)
 	}
@@ -198,7 +224,10 @@ func (s *stream) Synchronize() error {
 
 func (s *stream) Close() error {
 	if !s.theirs {
-		s.Synchronize() // before the gate shuts: others who use the stream need not wait there
+		// Before the gate shuts: others who use the stream need not wait there.
+		if err := s.Synchronize(); errors.Is(err, device.ErrCapturing) {
+			return err
+		}
 	}
 	if err := s.dev.enter(); err != nil {
 		return closedWith(err)

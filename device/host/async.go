@@ -29,7 +29,9 @@ func (d *Device) allocFor(s device.Stream, n int64) (device.Ptr, error) {
 	defer d.mu.Unlock()
 	hs, err := d.ownStream(s)
 	if err == nil {
+		hs.mu.Lock()
 		err = hs.usable()
+		hs.mu.Unlock()
 	}
 	if err != nil {
 		return 0, err
@@ -61,6 +63,9 @@ func (d *Device) FreeAsync(s device.Stream, p device.Ptr) error {
 	hs, err := d.ownStream(s)
 	if err != nil {
 		return err
+	}
+	if hs.capturing() {
+		return errCapturing
 	}
 	if on, ok := d.async[p]; !ok || on != nil {
 		return fmt.Errorf("host: free in stream order: %w: %#x is not the start of an allocation in stream order",

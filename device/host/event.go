@@ -24,6 +24,7 @@ type event struct {
 	err    error
 	errOf  uint64 // the mark that err and at are of
 	closed bool
+	in     *captured // the newest mark, if it is in a capture
 }
 
 // NewEvent implements [device.Device].
@@ -43,6 +44,7 @@ func (e *event) begin(streams int) (uint64, error) {
 	if e.closed {
 		return 0, errClosed
 	}
+	e.in = nil
 	e.last++
 	for range streams {
 		e.coming = append(e.coming, e.last)
@@ -50,14 +52,25 @@ func (e *event) begin(streams int) (uint64, error) {
 	return e.last, nil
 }
 
-// newest returns the newest mark.
-func (e *event) newest() (uint64, error) {
+// capture makes a mark in a capture the newest.
+func (e *event) capture(m *captured) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return 0, errClosed
+		return errClosed
 	}
-	return e.last, nil
+	e.in = m
+	return nil
+}
+
+// newest returns the newest mark, or where it is in a capture.
+func (e *event) newest() (uint64, *captured, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return 0, nil, errClosed
+	}
+	return e.last, e.in, nil
 }
 
 // pass passes a mark behind work of one stream that ended with err. Of several
@@ -85,10 +98,14 @@ func (e *event) await(mark uint64) {
 	}
 }
 
-// usable fails when the event or its device is closed. The caller holds mu.
+// usable fails when the event or its device is closed, and when no work passes the newest
+// mark. The caller holds mu.
 func (e *event) usable() error {
 	if e.closed {
 		return errClosed
+	}
+	if e.in != nil {
+		return fmt.Errorf("host: %w: the event was recorded in one, and no work passes it", device.ErrCapturing)
 	}
 	return e.dev.open()
 }

@@ -34,6 +34,8 @@ type Device struct {
 	pinned  spans.Set              // page-locked host memory
 	streams map[*stream]struct{}
 
+	captures atomic.Int64 // how many there are now
+
 	serial uint64  // place in the order in which devices were opened
 	guard  *stream // one of streams, that waits for what other devices copy from this one
 }

@@ -52,6 +52,9 @@ func (d *Device) CopyPeer(s device.Stream, dst device.Ptr, from device.Device, s
 	if other == d {
 		return hs.push(op{kind: opCopy, dst: to, src: bytes})
 	}
+	if hs.capturing() {
+		return fmt.Errorf("host: copy from another device: %w", device.ErrCapturing)
+	}
 	done := make(chan struct{})
 	if err := hs.push(op{kind: opCall, fn: func() error {
 		defer close(done)

@@ -24,6 +24,9 @@ func (d *Device) RecordAll(ev device.Event) error {
 	if err := d.open(); err != nil {
 		return err
 	}
+	if d.captures.Load() > 0 {
+		return fmt.Errorf("host: %w: an event behind all streams, of which one is being captured", device.ErrCapturing)
+	}
 	mark, err := e.begin(len(d.streams))
 	if err != nil {
 		return err

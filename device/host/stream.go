@@ -23,7 +23,8 @@ type stream struct {
 	running bool
 	start   func() // run, as a value made once
 	closed  bool
-	err     error // first error since the last synchronisation
+	err     error    // first error since the last synchronisation
+	capture *capture // that records what is queued, or nil
 }
 
 // op is one queued operation. Its slices keep Go memory alive until it ran.
@@ -34,6 +35,7 @@ type op struct {
 	event    *event
 	mark     uint64
 	fn       func() error
+	graph    *graph
 }
 
 type opKind uint8
@@ -44,6 +46,7 @@ const (
 	opRecord
 	opWait
 	opCall
+	opGraph
 )
 
 // NewStream implements [device.Device].
@@ -115,6 +118,9 @@ func (s *stream) Record(e device.Event) error {
 	if s.closed {
 		return errClosed
 	}
+	if s.capture != nil {
+		return ev.capture(s.capture.mark(s))
+	}
 	mark, err := ev.begin(1)
 	if err != nil {
 		return err
@@ -137,11 +143,20 @@ func (s *stream) Wait(e device.Event) error {
 	if err != nil {
 		return err
 	}
-	mark, err := ev.newest()
+	mark, in, err := ev.newest()
 	if err != nil {
 		return err
 	}
-	return s.push(op{kind: opWait, event: ev, mark: mark})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosed
+	case in != nil || s.capture != nil:
+		return s.waitCaptured(in)
+	}
+	s.append(op{kind: opWait, event: ev, mark: mark})
+	return nil
 }
 
 // own checks that e can be used on s.
@@ -166,16 +181,20 @@ func (s *stream) push(o op) error {
 	if s.closed {
 		return errClosed
 	}
+	if s.capture != nil {
+		return s.capture.add(s, o)
+	}
 	s.append(o)
 	return nil
 }
 
-// usable fails when the stream is closed.
+// usable fails when the stream is closed, or being captured. The caller holds mu.
 func (s *stream) usable() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
 		return errClosed
+	}
+	if s.capture != nil {
+		return errCapturing
 	}
 	return nil
 }
@@ -231,6 +250,8 @@ func (o *op) run(before error) error {
 		o.event.await(o.mark)
 	case opCall:
 		return protect(o.fn)
+	case opGraph:
+		return o.graph.replay(o.mark)
 	}
 	return nil
 }
@@ -301,6 +322,9 @@ func (s *stream) takeError() error {
 }
 
 func (s *stream) Synchronize() error {
+	if s.capturing() {
+		return errCapturing
+	}
 	s.drain() // also when all is being closed: the caller wants its memory back
 	s.mu.Lock()
 	closed := s.closed
@@ -316,6 +340,10 @@ func (s *stream) Close() error {
 	if s.closed {
 		s.mu.Unlock()
 		return nil
+	}
+	if s.capture != nil {
+		s.mu.Unlock()
+		return errCapturing
 	}
 	for s.ran < s.queued { // whoever finds it closed knows that its work is over
 		s.done.Wait()

@@ -20,8 +20,8 @@
  * migrated as a whole, and given back when it is prefetched to the host.
  *
  * -DFAKECUDA_WITHOUT_MEMALLOC leaves out a function that a driver must have,
- * -DFAKECUDA_WITHOUT_BATCH_13, _12 and -DFAKECUDA_WITHOUT_RECORD_ALL leave out
- * those that it may lack.
+ * -DFAKECUDA_WITHOUT_BATCH_13, _12, -DFAKECUDA_WITHOUT_RECORD_ALL and
+ * -DFAKECUDA_WITHOUT_GRAPHS leave out those that it may lack.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -39,6 +39,8 @@ typedef uint64_t address;
 enum {
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3,
 	NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_HANDLE = 400,
+	ILLEGAL_STATE = 401, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED, CAPTURE_MERGE, CAPTURE_UNMATCHED,
+	CAPTURE_UNJOINED, CAPTURE_ISOLATION, CAPTURED_EVENT = 907,
 	NOT_READY = 600, PEER_ENABLED = 704, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801,
 	UNKNOWN = 999,
 };
@@ -59,6 +61,14 @@ static const struct { result code; const char *name, *text; } errors[] = {
 	{NOT_REGISTERED, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
 		"pointer does not correspond to a registered memory region"},
 	{NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+	{ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
+	{CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+	{CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
+	{CAPTURE_MERGE, "CUDA_ERROR_STREAM_CAPTURE_MERGE", "operation would result in a merge of separate capture sequences"},
+	{CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"},
+	{CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+	{CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"},
+	{CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"},
 	{UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -263,11 +273,17 @@ struct mark {
 	struct timespec at;
 };
 
+/* How many operations of each stream of a capture are before a point in it. */
+enum { MAX_CAPTURED = 8 };
+struct progress { int of[MAX_CAPTURED]; };
+
 struct event {
 	struct event *next;
 	struct device *device;
 	unsigned flags;
 	struct mark *newest;
+	int captured; /* number of the capture that has the newest mark, and where */
+	struct progress at;
 };
 
 /* One half of a three-dimensional copy, and the whole. */
@@ -304,6 +320,16 @@ struct stream {
 	struct device *device;
 	struct op *head, *tail; /* head stays until it is done */
 	int destroyed;
+	struct capture *capture;
+	int lane; /* in the capture */
+};
+
+/* Work that is recorded, in the order in which it was queued. */
+struct capture {
+	int number, invalid, lanes;
+	struct stream *origin, *streams[MAX_CAPTURED];
+	struct progress at[MAX_CAPTURED];
+	struct op *head, *tail;
 };
 
 static struct stream *streams;
@@ -408,6 +434,16 @@ static struct op *queue(struct stream *s, struct op op) {
 	struct op *o = malloc(sizeof *o);
 	*o = op;
 	o->ticket = ++tickets;
+	struct capture *c = s->capture;
+	if (c) {
+		if (c->tail)
+			c->tail->next = o;
+		else
+			c->head = o;
+		c->tail = o;
+		c->at[s->lane].of[s->lane]++;
+		return o;
+	}
 	if (s->tail)
 		s->tail->next = o;
 	else
@@ -415,6 +451,29 @@ static struct op *queue(struct stream *s, struct op op) {
 	s->tail = o;
 	pthread_cond_broadcast(&changed);
 	return o;
+}
+
+/* refused ends a stream's capture because of a call that it does not allow. */
+static int refused(struct stream *s) {
+	if (s->capture)
+		s->capture->invalid = 1;
+	return s->capture != NULL;
+}
+
+/* refused_of is refused for all streams of a context. */
+static int refused_of(struct device *d) {
+	int any = 0;
+	for (struct stream *s = streams; s; s = s->next)
+		any |= s->device == d && refused(s);
+	return any;
+}
+
+/* refused_event is refused for the capture that an event was recorded in. */
+static int refused_event(struct event *e) {
+	for (struct stream *s = streams; s; s = s->next)
+		if (e->captured && s->capture && s->capture->number == e->captured)
+			s->capture->invalid = 1;
+	return e->captured != 0;
 }
 
 /* drain waits until what is queued now is done: on one stream, or on all of a
@@ -543,6 +602,9 @@ result cuDevicePrimaryCtxRetain(struct device **context, int device) {
 	return OK;
 }
 
+/* Graphs, executable or not, that were not destroyed. */
+static int graphs;
+
 /* leftovers counts what still lives on a device, and names it. */
 static int leftovers(struct device *d) {
 	int memory = 0, physical = 0, queues = 0, marks = 0, kept = 0;
@@ -556,10 +618,10 @@ static int leftovers(struct device *d) {
 		marks += e->device == d;
 	for (struct pool *p = pools; p; p = p->next)
 		kept += p->device == d;
-	if (memory + physical + queues + marks + kept)
-		fprintf(stderr, "fakecuda: context released with %d memory ranges, %d chunks, %d streams, %d events, %d pools left\n",
-			memory, physical, queues, marks, kept);
-	return memory + physical + queues + marks + kept;
+	if (memory + physical + queues + marks + kept + graphs)
+		fprintf(stderr, "fakecuda: context released with %d memory ranges, %d chunks, %d streams, %d events, %d pools left, and %d graphs anywhere\n",
+			memory, physical, queues, marks, kept, graphs);
+	return memory + physical + queues + marks + kept + graphs;
 }
 
 /* The driver destroys what is left in a context with its last user. A process
@@ -600,6 +662,8 @@ result cuCtxGetCurrent(struct device **context) {
 result cuCtxSynchronize(void) {
 	NEED(CONTEXT);
 	LOCKED;
+	if (refused_of(current))
+		return CAPTURE_UNSUPPORTED;
 	drain(NULL, current);
 	trim(current);
 	return OK;
@@ -763,6 +827,8 @@ result cuMemcpyHtoDAsync_v2(address dst, const void *src, size_t n, void *stream
 	if (!src || !covered(dst, n, REACHABLE) || in_part((address)src, n))
 		return INVALID_VALUE;
 	struct op op = {.kind = COPY, .dst = (void *)dst, .src = src, .bytes = n};
+	if (!covered((address)src, n, PINNED | MANAGED) && refused(s))
+		return CAPTURE_UNSUPPORTED;
 	if (!covered((address)src, n, PINNED | MANAGED))
 		op.src = op.staged = memcpy(malloc(n), src, n);
 	queue(s, op);
@@ -777,6 +843,8 @@ result cuMemcpyDtoHAsync_v2(void *dst, address src, size_t n, void *stream) {
 		return INVALID_HANDLE;
 	if (!dst || !covered(src, n, REACHABLE) || in_part((address)dst, n))
 		return INVALID_VALUE;
+	if (!covered((address)dst, n, PINNED | MANAGED) && refused(s))
+		return CAPTURE_UNSUPPORTED;
 	queue(s, (struct op){.kind = COPY, .dst = dst, .src = (void *)src, .bytes = n});
 	if (!covered((address)dst, n, PINNED | MANAGED))
 		drain(s, NULL);
@@ -1025,6 +1093,8 @@ result cuStreamSynchronize(void *stream) {
 	struct stream *s = live(stream);
 	if (!s)
 		return INVALID_HANDLE;
+	if (refused(s))
+		return CAPTURE_UNSUPPORTED;
 	drain(s, NULL);
 	trim(s->device);
 	return OK;
@@ -1046,7 +1116,37 @@ result cuStreamQuery(void *stream) {
 	struct stream *s = live(stream);
 	if (!s)
 		return INVALID_HANDLE;
+	if (refused(s))
+		return CAPTURE_UNSUPPORTED;
 	return s->head ? NOT_READY : OK;
+}
+
+/* wait_captured makes a stream join the capture that an event was recorded in. */
+static result wait_captured(struct stream *s, struct event *e) {
+	struct capture *c = NULL;
+	for (struct stream *o = streams; o; o = o->next)
+		if (o->capture && o->capture->number == e->captured)
+			c = o->capture;
+	if (!c) {
+		refused(s);
+		return CAPTURED_EVENT;
+	}
+	if (s->capture && s->capture != c) {
+		refused(s);
+		c->invalid = 1;
+		return CAPTURE_MERGE;
+	}
+	if (!s->capture) {
+		if (c->lanes == MAX_CAPTURED)
+			return UNKNOWN;
+		s->capture = c;
+		s->lane = c->lanes++;
+		c->streams[s->lane] = s;
+	}
+	for (int i = 0; i < MAX_CAPTURED; i++)
+		if (c->at[s->lane].of[i] < e->at.of[i])
+			c->at[s->lane].of[i] = e->at.of[i];
+	return OK;
 }
 
 result cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
@@ -1058,6 +1158,10 @@ result cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
 		return INVALID_HANDLE;
 	if (flags)
 		return INVALID_VALUE;
+	if (e->captured)
+		return wait_captured(s, e);
+	if (refused(s))
+		return CAPTURE_ISOLATION;
 	if (e->newest) {
 		e->newest->uses++;
 		queue(s, (struct op){.kind = WAIT, .mark = e->newest});
@@ -1110,6 +1214,12 @@ result cuEventRecord(void *event, void *stream) {
 	struct event *e = live_event(event);
 	if (!s || !e || s->device != e->device)
 		return INVALID_HANDLE;
+	e->captured = 0;
+	if (s->capture) {
+		e->captured = s->capture->number;
+		e->at = s->capture->at[s->lane];
+		return OK;
+	}
 	struct mark *m = new_mark(e, 1);
 	queue(s, (struct op){.kind = RECORD, .mark = m});
 	return OK;
@@ -1124,6 +1234,9 @@ result cuCtxRecordEvent(void *context, void *event) {
 		return INVALID_CONTEXT;
 	if (!e || e->device != context)
 		return INVALID_HANDLE;
+	if (refused_of(context))
+		return CAPTURE_UNSUPPORTED;
+	e->captured = 0;
 	int n = 0;
 	for (struct stream *s = streams; s; s = s->next)
 		n += s->device == context;
@@ -1142,6 +1255,8 @@ result cuEventQuery(void *event) {
 	struct event *e = live_event(event);
 	if (!e)
 		return INVALID_HANDLE;
+	if (refused_event(e))
+		return CAPTURED_EVENT;
 	return e->newest && !e->newest->passed ? NOT_READY : OK;
 }
 
@@ -1151,6 +1266,8 @@ result cuEventSynchronize(void *event) {
 	struct event *e = live_event(event);
 	if (!e)
 		return INVALID_HANDLE;
+	if (refused_event(e))
+		return CAPTURED_EVENT;
 	struct mark *m = e->newest;
 	if (!m)
 		return OK;
@@ -1173,6 +1290,139 @@ result cuEventElapsedTime(float *milliseconds, void *start, void *end) {
 	*milliseconds = (float)((double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) * 1e-6);
 	return OK;
 }
+
+#ifndef FAKECUDA_WITHOUT_GRAPHS
+/* Captures and graphs */
+
+struct graph {
+	struct op *ops;
+	struct mark *last; /* of an executable one: end of the newest launch */
+};
+
+result cuStreamBeginCapture_v2(void *stream, int mode) {
+	NEED(CONTEXT);
+	LOCKED;
+	static int number;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (s->capture)
+		return ILLEGAL_STATE;
+	if (mode != 2) /* threads are not told apart here */
+		return NOT_SUPPORTED;
+	struct capture *c = calloc(1, sizeof *c);
+	*c = (struct capture){.number = ++number, .origin = s, .lanes = 1, .streams = {s}};
+	s->capture = c;
+	s->lane = 0;
+	return OK;
+}
+
+static void free_ops(struct op *o) {
+	while (o) {
+		struct op *next = o->next;
+		free(o);
+		o = next;
+	}
+}
+
+result cuStreamEndCapture(void *stream, struct graph **graph) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	*graph = NULL;
+	if (!s)
+		return INVALID_HANDLE;
+	struct capture *c = s->capture;
+	if (!c)
+		return ILLEGAL_STATE;
+	if (c->origin != s) {
+		c->invalid = 1;
+		return CAPTURE_UNMATCHED;
+	}
+	result r = c->invalid ? CAPTURE_INVALIDATED : OK;
+	for (int i = 0; i < c->lanes; i++) {
+		if (!r && c->at[i].of[i] > c->at[0].of[i])
+			r = CAPTURE_UNJOINED;
+		c->streams[i]->capture = NULL;
+	}
+	if (r)
+		free_ops(c->head);
+	else {
+		*graph = calloc(1, sizeof **graph);
+		(*graph)->ops = c->head;
+		graphs++;
+	}
+	free(c);
+	return r;
+}
+
+result cuStreamIsCapturing(void *stream, int *status) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	*status = !s->capture ? 0 : s->capture->invalid ? 2 : 1;
+	return OK;
+}
+
+result cuGraphInstantiateWithFlags(struct graph **exec, const struct graph *graph, unsigned long long flags) {
+	NEED(CONTEXT);
+	if (flags)
+		return INVALID_VALUE;
+	LOCKED;
+	struct graph *g = *exec = calloc(1, sizeof *g);
+	struct op **end = &g->ops;
+	for (struct op *o = graph->ops; o; o = o->next) {
+		*end = malloc(sizeof **end);
+		**end = *o;
+		(*end)->next = NULL;
+		end = &(*end)->next;
+	}
+	graphs++;
+	return OK;
+}
+
+result cuGraphUpload(struct graph *exec, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	return exec && live(stream) ? OK : INVALID_VALUE;
+}
+
+result cuGraphLaunch(struct graph *exec, void *stream) {
+	NEED(CONTEXT);
+	LOCKED;
+	struct stream *s = live(stream);
+	if (!s)
+		return INVALID_HANDLE;
+	if (refused(s)) /* the driver would put it into the other */
+		return CAPTURE_UNSUPPORTED;
+	if (exec->last)
+		queue(s, (struct op){.kind = WAIT, .mark = exec->last}); /* whose use goes to it */
+	for (struct op *o = exec->ops; o; o = o->next) {
+		struct op again = *o;
+		again.next = NULL;
+		queue(s, again);
+	}
+	struct mark *m = exec->last = calloc(1, sizeof *m);
+	m->uses = 2;
+	m->left = 1;
+	queue(s, (struct op){.kind = RECORD, .mark = m});
+	return OK;
+}
+
+static result destroy_graph(struct graph *g) {
+	LOCKED;
+	free_ops(g->ops);
+	unuse(g->last);
+	free(g);
+	graphs--;
+	return OK;
+}
+
+result cuGraphDestroy(struct graph *g) { NEED(CONTEXT); return destroy_graph(g); }
+result cuGraphExecDestroy(struct graph *g) { NEED(CONTEXT); return destroy_graph(g); }
+#endif
 
 /* Virtual memory: reservations are inaccessible mappings, chunks are files in
  * memory. */
@@ -1452,6 +1702,8 @@ result cuMemAllocFromPoolAsync(address *at, size_t n, void *pool, void *stream) 
 	struct pool *p = live_pool(pool);
 	if (!s || !p || s->device != p->device)
 		return INVALID_HANDLE;
+	if (refused(s))
+		return CAPTURE_UNSUPPORTED;
 	if (n == 0)
 		return INVALID_VALUE;
 	if (n > capacity())
@@ -1483,6 +1735,8 @@ result cuMemFreeAsync(address p, void *stream) {
 	struct range *r = find_start(p, DEVICE);
 	if (!r || !r->pool)
 		return INVALID_VALUE;
+	if (refused(s))
+		return CAPTURE_UNSUPPORTED;
 	r->freed = 1;
 	queue(s, (struct op){.kind = FREE, .freed = r});
 	return OK;
