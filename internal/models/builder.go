@@ -1,0 +1,203 @@
+package models
+
+import (
+	"fmt"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+// builder adds the layers of a model to a graph. Each layer adds what it computes
+// forward, and leaves on a tape what it adds backward, with what it saved for that.
+type builder struct {
+	g      *step.Graph
+	model  *Model
+	full   dtype.DType // of weights, sums, and what is computed element by element
+	narrow dtype.DType // of operands and results of products
+	tape   []func()
+	later  []func() // what is added behind everything else
+
+	gradients map[step.Value]step.Value
+	weights   []step.Value
+}
+
+// failure is what a builder panics with: thousands of operations fail in one place.
+type failure struct{ err error }
+
+// build makes a model of what fill adds. narrow is the type of products.
+func build(name string, narrow dtype.DType, fill func(b *builder)) (*Model, error) {
+	b := &builder{g: step.NewGraph(name), full: dtype.F32, narrow: narrow, gradients: map[step.Value]step.Value{}}
+	switch narrow {
+	case 0:
+		b.narrow = dtype.F32
+	case dtype.F64:
+		b.full = dtype.F64
+	case dtype.F32, dtype.BF16, dtype.F16:
+	default:
+		return nil, fmt.Errorf("models: %w: %s cannot compute in %v", errs.ErrArgument, name, narrow)
+	}
+	b.model = &Model{Graph: b.g}
+	if err := b.attempt(func() {
+		fill(b)
+		for _, f := range b.later {
+			f()
+		}
+		b.must(b.g.SetOutputs(b.model.outputs...))
+	}); err != nil {
+		return nil, fmt.Errorf("models: %s: %w", name, err)
+	}
+	return b.model, nil
+}
+
+// attempt is what fill fails with.
+func (b *builder) attempt(fill func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			f, ok := r.(failure)
+			if !ok {
+				panic(r)
+			}
+			err = f.err
+		}
+	}()
+	fill()
+	return nil
+}
+
+func (b *builder) must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func (b *builder) ok(v step.Value, err error) step.Value {
+	b.must(err)
+	return v
+}
+
+func (b *builder) unary(op step.Op, x step.Value) step.Value     { return b.ok(b.g.Unary(op, x)) }
+func (b *builder) binary(op step.Op, x, y step.Value) step.Value { return b.ok(b.g.Binary(op, x, y)) }
+func (b *builder) add(x, y step.Value) step.Value                { return b.binary(step.Add, x, y) }
+func (b *builder) sub(x, y step.Value) step.Value                { return b.binary(step.Sub, x, y) }
+func (b *builder) mul(x, y step.Value) step.Value                { return b.binary(step.Mul, x, y) }
+
+// times is x times a number.
+func (b *builder) times(x step.Value, v float64) step.Value { return b.mul(x, b.number(v)) }
+
+// number is a scalar of the full type.
+func (b *builder) number(v float64) step.Value { return b.filled(v, step.MakeShape(b.full)) }
+
+func (b *builder) filled(v float64, s step.Shape) step.Value { return b.ok(b.g.Fill(v, s)) }
+
+func (b *builder) reshape(x step.Value, dims ...int) step.Value { return b.ok(b.g.Reshape(x, dims...)) }
+
+func (b *builder) transpose(x step.Value, order ...int) step.Value {
+	return b.ok(b.g.Transpose(x, order...))
+}
+
+// sum adds up along axes.
+func (b *builder) sum(x step.Value, axes ...int) step.Value {
+	return b.ok(b.g.Reduce(step.ReduceSum, x, axes...))
+}
+
+// rowSum adds up along the last axis.
+func (b *builder) rowSum(x step.Value) step.Value { return b.sum(x, x.Shape().Rank()-1) }
+
+// rows repeats a number for each row along the last axis of a shape.
+func (b *builder) rows(v step.Value, dims []int) step.Value {
+	return b.ok(b.g.BroadcastInDim(v, dims, first(len(dims)-1)))
+}
+
+// columns repeats a number for each element of a row in all rows of a shape.
+func (b *builder) columns(v step.Value, dims []int) step.Value {
+	return b.ok(b.g.BroadcastInDim(v, dims, []int{len(dims) - 1}))
+}
+
+func first(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// as is x in another type. What was made wider is narrowed without a trace.
+func (b *builder) as(t dtype.DType, x step.Value) step.Value {
+	if x.Shape().Type == t {
+		return x
+	}
+	if n := x.Node(); n.Op == step.Convert && n.Inputs[0].Shape().Type == t && t.Size() < x.Shape().Type.Size() {
+		return n.Inputs[0]
+	}
+	return b.ok(b.g.Convert(x, t))
+}
+
+func (b *builder) wide(x step.Value) step.Value { return b.as(b.full, x) }
+func (b *builder) thin(x step.Value) step.Value { return b.as(b.narrow, x) }
+
+// dot multiplies matrices, over an axis of each.
+func (b *builder) dot(x, y step.Value, i, j int, t dtype.DType) step.Value {
+	return b.ok(b.g.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{i}, {j}}, Result: t}))
+}
+
+// saved are values of the way forward for use on the way back: what is cheap to make of
+// them is made again, and not kept.
+func (b *builder) saved(xs ...step.Value) []step.Value {
+	list, err := b.g.OptimizationBarrier(xs...)
+	b.must(err)
+	return list
+}
+
+// backward leaves what a layer does on the way back.
+func (b *builder) backward(f func()) { b.tape = append(b.tape, f) }
+
+// give adds to the gradient of a value.
+func (b *builder) give(v, gradient step.Value) {
+	if old, ok := b.gradients[v]; ok {
+		gradient = b.add(b.wide(old), b.wide(gradient))
+	}
+	b.gradients[v] = gradient
+}
+
+// gradient is that of a value whose readers have given it theirs, in its type.
+func (b *builder) gradient(v step.Value) step.Value {
+	return b.as(v.Shape().Type, b.gradients[v])
+}
+
+// differentiate goes back over the tape, from a number whose gradient is one.
+func (b *builder) differentiate() {
+	for i := len(b.tape) - 1; i >= 0; i-- {
+		b.tape[i]()
+	}
+	b.tape = nil
+}
+
+// input adds a parameter, which stays from step to step unless [builder.replace] has it
+// replaced.
+func (b *builder) input(name string, s step.Shape, how initial) step.Value {
+	b.model.Donate = append(b.model.Donate, false)
+	b.model.Next = append(b.model.Next, -1)
+	b.model.initial = append(b.model.initial, how)
+	return b.ok(b.g.Parameter(name, s))
+}
+
+// weight adds a parameter that is trained.
+func (b *builder) weight(name string, how initial, dims ...int) step.Value {
+	w := b.input(name, step.MakeShape(b.full, dims...), how)
+	b.model.Weights += int64(w.Shape().Size())
+	b.weights = append(b.weights, w)
+	return w
+}
+
+// output adds a result, and returns its number.
+func (b *builder) output(v step.Value) int {
+	b.model.outputs = append(b.model.outputs, v)
+	return len(b.model.outputs) - 1
+}
+
+// replace has v in the place of a parameter in the next step.
+func (b *builder) replace(parameter, v step.Value) {
+	at := parameter.Node().Attr.(*step.Input).Index
+	b.model.Donate[at], b.model.Next[at] = true, b.output(v)
+}

@@ -1,0 +1,180 @@
+package models
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+// Model is a graph with what runs it again and again.
+type Model struct {
+	Graph   *step.Graph
+	Donate  []bool // for [step.Options] and [step.Executable.Run]
+	Next    []int  // for each parameter, the result that takes its place in the next step; -1: it stays
+	Weights int64  // elements of all weights
+
+	outputs []step.Value
+	initial []initial
+}
+
+// initial is how a parameter begins.
+type initial struct {
+	deviation float64 // of random numbers, evenly distributed around value
+	value     float64
+	below     int // integers from 0 to below, if it is not 0
+}
+
+var (
+	zeros = initial{}
+	ones  = initial{value: 1}
+)
+
+func random(deviation float64) initial { return initial{deviation: deviation} }
+func integers(below int) initial       { return initial{below: below} }
+
+// Start makes the parameters as they are at first, on the device of the executor: the
+// same for a seed on every device. The caller frees them. It takes device memory for them
+// alone.
+func (m *Model) Start(ctx context.Context, exec step.Executor, memory *step.Memory, seed uint64) ([]*step.Tensor, error) {
+	b := &builder{g: step.NewGraph(m.Graph.Name() + ": start"), full: dtype.F32, narrow: dtype.F32}
+	if err := b.attempt(func() { b.start(m, seed) }); err != nil {
+		return nil, fmt.Errorf("models: %w", err)
+	}
+	x, err := step.Compile(b.g, exec, step.Options{Memory: memory})
+	if err != nil {
+		return nil, err
+	}
+	in, err := x.Run(ctx, nil, nil)
+	return in, errors.Join(err, x.Close())
+}
+
+// start adds a value for each parameter of a model.
+func (b *builder) start(m *Model, seed uint64) {
+	var values []step.Value
+	for i, p := range m.Graph.Parameters() {
+		s, how := p.Shape(), m.initial[i]
+		if how.below == 0 && how.deviation == 0 {
+			// Written rather than shared: each is memory of its own.
+			values = append(values, b.ok(b.g.Unary(step.Neg, b.filled(-how.value, s))))
+			continue
+		}
+		var state []byte
+		for _, word := range []uint64{seed, 0, uint64(i)} {
+			state = binary.LittleEndian.AppendUint64(state, word)
+		}
+		_, bits, err := b.g.RNGBitGenerator(b.ok(b.g.Constant(state, step.MakeShape(dtype.U64, 3))), s.With(dtype.U32))
+		b.must(err)
+		if how.below > 0 {
+			v := b.binary(step.Rem, bits, b.filled(float64(how.below), step.MakeShape(dtype.U32)))
+			values = append(values, b.as(s.Type, v))
+			continue
+		}
+		// 24 bits are exact in float32.
+		bits = b.binary(step.ShiftRightLogical, bits, b.filled(8, step.MakeShape(dtype.U32)))
+		v := b.sub(b.times(b.as(dtype.F32, bits), 1.0/(1<<23)), b.number(1))
+		v = b.add(b.times(v, how.deviation*math.Sqrt(3)), b.number(how.value))
+		values = append(values, b.as(s.Type, v))
+	}
+	b.must(b.g.SetOutputs(values...))
+}
+
+// Step runs a step, and puts what it makes of donated parameters in their place. The
+// results are the caller's but for those; see [Model.Free].
+func (m *Model) Step(ctx context.Context, x *step.Executable, in []*step.Tensor) ([]*step.Tensor, error) {
+	out, err := x.Run(ctx, in, m.Donate)
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range m.Next {
+		if k >= 0 {
+			in[i] = out[k]
+		}
+	}
+	return out, nil
+}
+
+// Free frees the results of a step that are no parameters of the next.
+func (m *Model) Free(results []*step.Tensor) error {
+	taken := make([]bool, len(results))
+	for _, k := range m.Next {
+		if k >= 0 {
+			taken[k] = true
+		}
+	}
+	var errs []error
+	for k, t := range results {
+		if !taken[k] {
+			errs = append(errs, t.Free())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Loss is the first result of a training step.
+func (m *Model) Loss(results []*step.Tensor) (float64, error) {
+	s := results[0].Shape()
+	data := make([]byte, s.Bytes())
+	if err := results[0].Read(data); err != nil {
+		return 0, err
+	}
+	switch {
+	case s.Rank() == 0 && s.Type == dtype.F32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(data))), nil
+	case s.Rank() == 0 && s.Type == dtype.F64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(data)), nil
+	}
+	return 0, fmt.Errorf("models: %w: %s has no loss, but %v", errs.ErrArgument, m.Graph.Name(), s)
+}
+
+// Optimizer is what a step does with the gradients.
+type Optimizer uint8
+
+// The optimizers.
+const (
+	None Optimizer = iota // gradients are results
+	SGD                   // weights less LearningRate times their gradients
+	Adam                  // Kingma and Ba, 2015, with the usual constants
+)
+
+// finish makes results of the loss and the gradients: the gradients, or new weights.
+func (b *builder) finish(loss step.Value, o Optimizer, rate float64) {
+	b.output(loss)
+	b.differentiate()
+	if rate == 0 {
+		rate = 1e-3
+	}
+	var steps, first, second step.Value
+	if o == Adam {
+		before := b.input("steps", step.MakeShape(b.full), zeros)
+		steps = b.add(before, b.number(1))
+		b.replace(before, steps)
+		first = b.sub(b.number(1), b.binary(step.Pow, b.number(0.9), steps))
+		second = b.sub(b.number(1), b.binary(step.Pow, b.number(0.999), steps))
+	}
+	for _, w := range b.weights {
+		g := b.wide(b.gradients[w])
+		switch o {
+		case None:
+			b.output(g)
+		case SGD:
+			b.replace(w, b.sub(w, b.times(g, rate)))
+		case Adam:
+			name := w.Node().Attr.(*step.Input).Name
+			m, v := b.input(name+": mean", w.Shape(), zeros), b.input(name+": mean square", w.Shape(), zeros)
+			mean := b.add(b.times(m, 0.9), b.times(g, 0.1))
+			square := b.add(b.times(v, 0.999), b.times(b.mul(g, g), 0.001))
+			root := b.add(b.unary(step.Sqrt, b.binary(step.Div, square, second)), b.number(1e-8))
+			b.replace(w, b.sub(w, b.times(b.binary(step.Div, b.binary(step.Div, mean, first), root), rate)))
+			b.replace(m, mean)
+			b.replace(v, square)
+		default:
+			b.must(fmt.Errorf("%w: no optimizer has number %d", errs.ErrArgument, o))
+		}
+	}
+}
