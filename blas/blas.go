@@ -34,12 +34,12 @@ type BLAS interface {
 
 // Gemm is a product of matrices, or a batch of them:
 //
-//	C = Alpha op(A) op(B) + Beta C
+//	C = activation(Alpha op(A) op(B) + Beta Addend + Bias)
 //
 // where op(A) has M rows and K columns, op(B) K and N, and C M and N. op
 // transposes where TransA or TransB says so. Products are summed in float32. A
-// result of 16 bits is rounded once; with a Beta that is not 0, the product
-// may be rounded to C's type, too, before Beta C is added to it.
+// result of 16 bits is rounded once; where something is added to the product, or
+// there is an activation, the product may be rounded to C's type before, too.
 type Gemm struct {
 	M, N, K        int64 // M and N of 0 are no work; K is 1 or more
 	TransA, TransB bool  // A is stored K x M; B is stored N x K
@@ -49,9 +49,20 @@ type Gemm struct {
 	// from one another. Default: 1.
 	Batch int64
 
-	Alpha, Beta float32 // with a Beta of 0, C is not read
+	Alpha, Beta float32
 
 	A, B, C Matrix // C must overlap neither A nor B
+
+	// Addend is a matrix of C's type and shape that Beta multiplies: a residual,
+	// say. It is C, or does not overlap it. With a Beta of 0 it is not read.
+	// Default: C.
+	Addend Matrix
+
+	// Bias is a vector of N elements of C's type that is added to each row of all
+	// products. It must not overlap C. Default: none.
+	Bias device.Ptr
+
+	Activation Activation // default: none
 
 	Type  dtype.DType // of the elements of A and B: F32, BF16 or F16
 	TypeC dtype.DType // of those of C: F32, or the same as Type; default: Type
@@ -65,6 +76,16 @@ type Gemm struct {
 	Workspace      device.Ptr
 	WorkspaceBytes int64
 }
+
+// Activation is a function of each element of a result.
+type Activation uint8
+
+// The activations. None has the error function, which the exact GELU is made of.
+const (
+	NoActivation Activation = iota
+	ReLU                    // max(x, 0)
+	GELU                    // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), within 2^-10 |x|
+)
 
 // Matrix is a row-major matrix in device memory, or a batch of them.
 type Matrix struct {
@@ -95,6 +116,15 @@ func (g *Gemm) Shapes() (a, b, c Stored) {
 		g.stored(&g.C, g.M, g.N, false, g.ResultType())
 }
 
+// AddendShape returns how the addend is stored, and false if none is read or it
+// is C itself.
+func (g *Gemm) AddendShape() (Stored, bool) {
+	if g.Beta == 0 || g.Addend.Ptr == 0 || g.Addend.Ptr == g.C.Ptr {
+		return Stored{}, false
+	}
+	return g.stored(&g.Addend, g.M, g.N, false, g.ResultType()), true
+}
+
 func (g *Gemm) stored(m *Matrix, rows, columns int64, transposed bool, t dtype.DType) Stored {
 	if transposed {
 		rows, columns = columns, rows
@@ -118,8 +148,9 @@ func (g *Gemm) ResultType() dtype.DType { return cmp.Or(g.TypeC, g.Type) }
 // Check finds what is wrong with g; its error matches [device.ErrArgument].
 // Implementations call it first.
 func (g *Gemm) Check() error {
-	list := g.operands()
-	if err := g.checkShapes(&list); err != nil || g.M == 0 || g.N == 0 {
+	var memory [5]operand
+	list := g.operands(memory[:0])
+	if err := g.checkShapes(list); err != nil || g.M == 0 || g.N == 0 {
 		return err
 	}
 	if g.WorkspaceBytes < 0 || g.WorkspaceBytes > 0 && (g.Workspace == 0 || g.Workspace%256 != 0) {
@@ -129,18 +160,18 @@ func (g *Gemm) Check() error {
 		o := &list[i]
 		size := int64(o.t.Size())
 		switch {
-		case o.m.Ptr == 0 || int64(o.m.Ptr)%size != 0:
-			return bad("%s is at %#x, which must be a multiple of %d and not zero", o.name, uint64(o.m.Ptr), size)
-		case o.m.Ptr.Add(o.shape.Bytes) < o.m.Ptr:
-			return bad("%s: %d bytes at %#x run over the end of the address space", o.name, o.shape.Bytes, uint64(o.m.Ptr))
+		case o.at == 0 || int64(o.at)%size != 0:
+			return bad("%s is at %#x, which must be a multiple of %d and not zero", o.name, uint64(o.at), size)
+		case o.at.Add(o.shape.Bytes) < o.at:
+			return bad("%s: %d bytes at %#x run over the end of the address space", o.name, o.shape.Bytes, uint64(o.at))
 		}
 	}
-	result := &list[2]
-	for i := range list[:2] {
-		o := &list[i]
-		if o.m.Ptr < result.m.Ptr.Add(result.shape.Bytes) && result.m.Ptr < o.m.Ptr.Add(o.shape.Bytes) {
+	c := &list[0]
+	for i := range list[1:] {
+		o := &list[1+i]
+		if o.at < c.at.Add(c.shape.Bytes) && c.at < o.at.Add(o.shape.Bytes) {
 			return bad("%s (%d bytes at %#x) and C (%d bytes at %#x) overlap", o.name,
-				o.shape.Bytes, uint64(o.m.Ptr), result.shape.Bytes, uint64(result.m.Ptr))
+				o.shape.Bytes, uint64(o.at), c.shape.Bytes, uint64(c.at))
 		}
 	}
 	return nil
@@ -149,11 +180,11 @@ func (g *Gemm) Check() error {
 // CheckShapes is [Gemm.Check] of all but addresses and the workspace, which need not be
 // known yet.
 func (g *Gemm) CheckShapes() error {
-	list := g.operands()
-	return g.checkShapes(&list)
+	var memory [5]operand
+	return g.checkShapes(g.operands(memory[:0]))
 }
 
-func (g *Gemm) checkShapes(list *[3]operand) error {
+func (g *Gemm) checkShapes(list []operand) error {
 	t, tc := g.Type, g.ResultType()
 	switch {
 	case g.M < 0 || g.N < 0 || g.K < 1:
@@ -162,12 +193,14 @@ func (g *Gemm) checkShapes(list *[3]operand) error {
 		return bad("a batch of %d products", g.Batch)
 	case t != dtype.F32 && t != dtype.BF16 && t != dtype.F16 || tc != dtype.F32 && tc != t:
 		return bad("elements of type %v give %v; f32, bf16 and f16 give their own type or f32", t, tc)
+	case g.Activation > GELU:
+		return bad("activation %d", g.Activation)
 	}
 	for i := range list {
 		o := &list[i]
 		s := &o.shape
 		if s.Stride < s.Columns {
-			return bad("the rows of %s have %d elements and are %d apart", o.name, s.Columns, o.m.Stride)
+			return bad("the rows of %s have %d elements and are %d apart", o.name, s.Columns, s.Stride)
 		}
 		if s.BatchStride < 0 {
 			return bad("the matrices of %s are %d elements apart", o.name, s.BatchStride)
@@ -182,23 +215,38 @@ func (g *Gemm) checkShapes(list *[3]operand) error {
 		}
 	}
 	// What lies one behind the other, or side by side, does not overlap.
-	if c, n := list[2].shape, g.Count(); n > 1 && g.M > 0 && g.N > 0 && c.BatchStride < (c.Rows-1)*c.Stride+c.Columns &&
+	c := &list[0].shape
+	if n := g.Count(); n > 1 && g.M > 0 && g.N > 0 && c.BatchStride < (c.Rows-1)*c.Stride+c.Columns &&
 		(c.BatchStride < c.Columns || (n-1)*c.BatchStride+c.Columns > c.Stride) {
 		return bad("C has %d matrices of %d rows of %d elements, the rows %d apart: %d apart, the matrices overlap", n, c.Rows, c.Columns, c.Stride, c.BatchStride)
+	}
+	if g.Beta != 0 && g.Addend.Ptr != 0 && g.Addend.Ptr == g.C.Ptr {
+		if d := g.stored(&g.Addend, g.M, g.N, false, tc); d != *c {
+			return bad("the addend lies where C does, with other strides: %d and %d, not %d and %d", d.Stride, d.BatchStride, c.Stride, c.BatchStride)
+		}
 	}
 	return nil
 }
 
 type operand struct {
 	name  string
-	m     *Matrix
+	at    device.Ptr
 	shape Stored
 	t     dtype.DType
 }
 
-func (g *Gemm) operands() [3]operand {
+// operands appends C, and what is read.
+func (g *Gemm) operands(list []operand) []operand {
 	a, b, c := g.Shapes()
-	return [3]operand{{"A", &g.A, a, g.Type}, {"B", &g.B, b, g.Type}, {"C", &g.C, c, g.ResultType()}}
+	tc := g.ResultType()
+	list = append(list, operand{"C", g.C.Ptr, c, tc}, operand{"A", g.A.Ptr, a, g.Type}, operand{"B", g.B.Ptr, b, g.Type})
+	if d, ok := g.AddendShape(); ok {
+		list = append(list, operand{"the addend", g.Addend.Ptr, d, tc})
+	}
+	if g.Bias != 0 {
+		list = append(list, operand{"the bias", g.Bias, Stored{Rows: 1, Columns: g.N, Stride: g.N, Bytes: g.N * int64(tc.Size())}, tc})
+	}
+	return list
 }
 
 func bad(format string, args ...any) error {

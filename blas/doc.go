@@ -11,6 +11,14 @@
 // Matrices are row-major, as in Go, NumPy and PyTorch. The call checks its
 // arguments, queues the work on the stream and returns before it has run.
 //
+// Many products of one shape are one call ([Gemm.Batch]). The heads of an array
+// [length, heads, each], say, need not be put in order first:
+//
+//	q := blas.Matrix{Ptr: at, Stride: heads * each, BatchStride: each}
+//
+// A residual ([Gemm.Addend]), a bias and an activation are applied before a result is
+// rounded and stored.
+//
 // Every implementation passes the suite in package blastest.
 //
 // [cublaslt]: https://pkg.go.dev/github.com/pinion-gpu/pinion/blas/cublaslt

@@ -116,7 +116,7 @@ func (r *rig) check(p Product, got, before []byte) error {
 	if g.Alpha == 0 {
 		g.Alpha = 1
 	}
-	return blastest.Compare(g, got, p.A.Bytes, p.B.Bytes, before)
+	return blastest.Compare(g, got, blastest.Memory{A: p.A.Bytes, B: p.B.Bytes, C: before})
 }
 
 // TestRandom: products of any shape in little memory, down to a 64th of the

@@ -38,6 +38,7 @@ func Run(t *testing.T, dev device.Device, open func(device.Device) (blas.BLAS, e
 	t.Run("shapes", func(t *testing.T) { r.with(t).shapes() })
 	t.Run("random", func(t *testing.T) { r.with(t).random() })
 	t.Run("batches", func(t *testing.T) { r.with(t).batches() })
+	t.Run("epilogues", func(t *testing.T) { r.with(t).epilogues() })
 	t.Run("empty", func(t *testing.T) { r.with(t).empty() })
 	t.Run("order", func(t *testing.T) { r.with(t).order() })
 	t.Run("arguments", func(t *testing.T) { r.with(t).arguments() })
@@ -59,14 +60,17 @@ func (r rig) with(t *testing.T) *rig {
 // problem is a Gemm with what the suite chooses besides.
 type problem struct {
 	blas.Gemm
+	addend    bool // beside C
+	bias      bool
 	lead      int64 // elements before each matrix, which unalign it
 	workspace bool
 }
 
 func (p problem) String() string {
-	return fmt.Sprintf("%d of %dx%dx%d %v->%v trans %t %t alpha %v beta %v strides %d %d %d, of the batch %d %d %d, lead %d tf32 %t workspace %t",
+	return fmt.Sprintf("%d of %dx%dx%d %v->%v trans %t %t alpha %v beta %v strides %d %d %d, of the batch %d %d %d, addend %t %d %d, bias %t, activation %d, lead %d tf32 %t workspace %t",
 		p.Batch, p.M, p.N, p.K, p.Type, p.ResultType(), p.TransA, p.TransB, p.Alpha, p.Beta,
-		p.A.Stride, p.B.Stride, p.C.Stride, p.A.BatchStride, p.B.BatchStride, p.C.BatchStride, p.lead, p.TF32, p.workspace)
+		p.A.Stride, p.B.Stride, p.C.Stride, p.A.BatchStride, p.B.BatchStride, p.C.BatchStride, p.addend, p.Addend.Stride, p.Addend.BatchStride,
+		p.bias, p.Activation, p.lead, p.TF32, p.workspace)
 }
 
 // shapes are the cases that are easily got wrong.
@@ -77,8 +81,7 @@ func (r *rig) shapes() {
 	}
 	for _, size := range sizes {
 		for trans := range 4 {
-			for _, types := range [][2]dtype.DType{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.BF16, dtype.F32},
-				{dtype.F16, dtype.F16}, {dtype.F16, dtype.F32}} {
+			for _, types := range pairs {
 				for _, beta := range []float32{0, 1, -0.5} {
 					g := blas.Gemm{M: size[0], N: size[1], K: size[2], TransA: trans&1 != 0, TransB: trans&2 != 0,
 						Alpha: 1, Beta: beta, Type: types[0], TypeC: types[1]}
@@ -152,6 +155,48 @@ func (r *rig) batches() {
 	}
 }
 
+// epilogues are what is done to a product before it is stored: everything with
+// everything, at sizes that suit every library, and any at all, which a library need
+// not have.
+func (r *rig) epilogues() {
+	for _, types := range pairs {
+		for kind := range 16 {
+			p := problem{Gemm: blas.Gemm{M: 40, N: 48, K: 32, Alpha: 1, Type: types[0], TypeC: types[1], Activation: blas.Activation(kind / 4 % 3)},
+				addend: kind&1 != 0, bias: kind&2 != 0}
+			if p.addend {
+				p.Beta = 1
+			}
+			if kind >= 12 {
+				p.Batch, p.A.BatchStride, p.C.BatchStride = 3, 40*32, 40*48
+				p.Addend.BatchStride = p.C.BatchStride
+				p.Activation = blas.ReLU
+			}
+			if !r.check(p) {
+				r.Errorf("%v: not supported", p)
+			}
+		}
+	}
+	n := 100
+	if testing.Short() {
+		n = 20
+	}
+	lacking := 0
+	for range n {
+		p := r.any(60)
+		p.bias, p.Activation = r.rand.IntN(2) == 0, blas.Activation(r.rand.IntN(3))
+		if p.addend = r.rand.IntN(2) == 0; p.addend && r.rand.IntN(2) == 0 {
+			p.Addend.Stride = p.N + r.rand.Int64N(9)
+		}
+		if !r.check(p) {
+			lacking++
+		}
+	}
+	r.Logf("%d of %d are not supported", lacking, n)
+}
+
+// pairs are the types of factors and results.
+var pairs = [][2]dtype.DType{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.BF16, dtype.F32}, {dtype.F16, dtype.F16}, {dtype.F16, dtype.F32}}
+
 // any is a product of up to so many rows and columns.
 func (r *rig) any(most int64) problem {
 	dim := func() int64 { return 1 + r.rand.Int64N(most) }
@@ -182,38 +227,62 @@ func (r *rig) any(most int64) problem {
 	return p
 }
 
-// check runs one product and compares every byte of C, the gaps too.
-func (r *rig) check(p problem) {
+// check runs one product and compares every byte of C, the gaps too. It reports false if
+// the library lacks an epilogue.
+func (r *rig) check(p problem) bool {
 	r.Helper()
 	a, b, c := p.Shapes()
+	t, tc := p.Type, p.ResultType()
+	var free []device.Ptr
+	put := func(values []byte, t dtype.DType) ([]byte, device.Ptr) {
+		lead := p.lead * int64(t.Size())
+		at := r.upload(values, lead)
+		free = append(free, at.Add(-lead))
+		return values, at
+	}
 	values := func(s blas.Stored, t dtype.DType) []byte { return Random(r.rand, s.Bytes/int64(t.Size()), t) }
-	hostA, hostB, hostC := values(a, p.Type), values(b, p.Type), values(c, p.ResultType())
-	if p.Beta == 0 {
-		for i := range hostC {
-			hostC[i] = 0xff // NaNs, which a beta of 0 must not let through
+	var m Memory
+	m.A, p.A.Ptr = put(values(a, t), t)
+	m.B, p.B.Ptr = put(values(b, t), t)
+	m.C = values(c, tc)
+	if p.Beta == 0 || p.addend {
+		for i := range m.C {
+			m.C[i] = 0xff // NaNs, which must not get through
 		}
 	}
-	p.A.Ptr = r.upload(hostA, p.lead*int64(p.Type.Size()))
-	p.B.Ptr = r.upload(hostB, p.lead*int64(p.Type.Size()))
-	p.C.Ptr = r.upload(hostC, p.lead*int64(p.ResultType().Size()))
-	free := []device.Ptr{p.A.Ptr.Add(-p.lead * int64(p.Type.Size())), p.B.Ptr.Add(-p.lead * int64(p.Type.Size())),
-		p.C.Ptr.Add(-p.lead * int64(p.ResultType().Size()))}
+	m.C, p.C.Ptr = put(m.C, tc)
+	if p.addend && p.Beta != 0 {
+		p.Addend.Ptr = 1 // so that there is a shape
+		d, _ := p.AddendShape()
+		m.Addend, p.Addend.Ptr = put(values(d, tc), tc)
+	}
+	if p.bias {
+		m.Bias, p.Bias = put(Random(r.rand, p.N, tc), tc)
+	}
 	if n := r.blas.WorkspaceBytes(); p.workspace && n > 0 {
 		at, err := r.dev.Alloc(n)
 		testkit.OK(r, err)
 		p.Workspace, p.WorkspaceBytes = at, n
 		free = append(free, at)
 	}
-	got := make([]byte, len(hostC))
-	testkit.OK(r, r.blas.Gemm(r.stream, p.Gemm))
+	got := make([]byte, len(m.C))
+	err := r.blas.Gemm(r.stream, p.Gemm)
+	lacks := errors.Is(err, device.ErrNotSupported) && (p.addend || p.bias || p.Activation != blas.NoActivation)
+	if !lacks && err != nil {
+		r.Errorf("%v: %v", p, err)
+	}
 	testkit.OK(r, r.stream.CopyD2H(got, p.C.Ptr))
 	testkit.OK(r, r.stream.Synchronize())
 	for _, at := range free {
 		testkit.OK(r, r.dev.Free(at))
 	}
-	if err := Compare(p.Gemm, got, hostA, hostB, hostC); err != nil {
+	if err != nil {
+		return !lacks
+	}
+	if err := Compare(p.Gemm, got, m); err != nil {
 		r.Fatalf("%v: %v", p, err)
 	}
+	return true
 }
 
 // upload copies b behind some bytes of an allocation of its own.
@@ -257,10 +326,13 @@ func At(b []byte, i int64, t dtype.DType) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 }
 
-// Compare compares got, the memory of C after g, with the products of a and b
-// in float64; c is that memory before. Bytes between rows and matrices must be as
-// they were.
-func Compare(g blas.Gemm, got, a, b, c []byte) error {
+// Memory is what lay in memory before a product: at A, B and C, and at Addend and Bias
+// where the product has them.
+type Memory struct{ A, B, C, Addend, Bias []byte }
+
+// Compare compares got, the memory of C after g, with what it computes in float64 of
+// what was there before. Bytes between rows and matrices must be as they were.
+func Compare(g blas.Gemm, got []byte, before Memory) error {
 	shapeA, shapeB, shapeC := g.Shapes()
 	t, tc := g.Type, g.ResultType()
 	size := int64(tc.Size())
@@ -271,7 +343,14 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 		}
 		return list
 	}
-	wideA, wideB := wide(a, shapeA), wide(b, shapeB)
+	wideA, wideB := wide(before.A, shapeA), wide(before.B, shapeB)
+	addend := before.C
+	shapeD, apart := g.AddendShape()
+	if apart {
+		addend = before.Addend
+	} else {
+		shapeD = shapeC
+	}
 	written := make([]bool, shapeC.Bytes/size)
 	for n := range g.Count() {
 		for i := range g.M {
@@ -293,7 +372,14 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 				}
 				at := n*shapeC.BatchStride + i*shapeC.Stride + j
 				written[at] = true
-				want, bound := expected(g, sum, magnitude, At(c, at, tc))
+				var old, bias float64
+				if g.Beta != 0 {
+					old = At(addend, n*shapeD.BatchStride+i*shapeD.Stride+j, tc)
+				}
+				if g.Bias != 0 {
+					bias = At(before.Bias, j, tc)
+				}
+				want, bound := expected(g, sum, magnitude, old, bias)
 				if v := At(got, at, tc); !(math.Abs(v-want) <= bound) {
 					return fmt.Errorf("product %d, row %d, column %d is %v, want %v within %.3g", n, i, j, v, want, bound)
 				}
@@ -301,7 +387,7 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 		}
 	}
 	for i, w := range written {
-		if at := int64(i) * size; !w && !bytes.Equal(got[at:at+size], c[at:at+size]) {
+		if at := int64(i) * size; !w && !bytes.Equal(got[at:at+size], before.C[at:at+size]) {
 			return fmt.Errorf("element %d, between the rows, was written", i)
 		}
 	}
@@ -310,28 +396,31 @@ func Compare(g blas.Gemm, got, a, b, c []byte) error {
 
 // expected is an element of a result and how far off it may be. sum is that of the
 // products of g.K factors, magnitude the sum of their absolute values, and old the
-// element that was there before.
+// addend.
 //
 // A sum of K products in float32, in any order, has the bound e of Higham, "Accuracy
 // and Stability", 3.5. In a type of 16 bits of unit roundoff u, rounding x, known
-// within e, adds u (|x| + e): once for the product where C is added to it, once for the
-// result.
-func expected(g blas.Gemm, sum, magnitude, old float64) (want, bound float64) {
+// within e, adds u (|x| + e): once for the product if that is not the result, once for
+// the result.
+func expected(g blas.Gemm, sum, magnitude, old, bias float64) (want, bound float64) {
 	unit := math.Exp2(-24) // half a last bit of a float32 of 1
-	if g.TF32 {
-		unit = math.Exp2(-11)
-	}
 	product := float64(g.Alpha) * sum
-	want = product
 	magnitude *= math.Abs(float64(g.Alpha))
-	if g.Beta != 0 {
-		old *= float64(g.Beta)
-		want += old
-		magnitude += math.Abs(old)
+	old *= float64(g.Beta)
+	want = product + old + bias
+	bound = (float64(g.K) + 6) * unit * (magnitude + math.Abs(old) + math.Abs(bias))
+	if g.TF32 {
+		bound += (float64(g.K) + 6) * math.Exp2(-11) * magnitude
 	}
-	bound = (float64(g.K) + 4) * unit * magnitude
-	if g.Beta != 0 {
+	if g.Beta != 0 || g.Bias != 0 || g.Activation != blas.NoActivation {
 		bound += rounding(math.Abs(product)+bound, g.ResultType())
+	}
+	switch x := want; g.Activation {
+	case blas.ReLU:
+		want = max(x, 0)
+	case blas.GELU:
+		want = x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+		bound = 1.13*bound + math.Exp2(-10)*math.Abs(x) // its slope, and its own error
 	}
 	return want, bound + rounding(math.Abs(want)+bound, g.ResultType())
 }
@@ -413,6 +502,13 @@ func (r *rig) arguments() {
 		"results overlap":       func(g *blas.Gemm) { g.Batch, g.C.BatchStride = 2, 15 },
 		"results cross":         func(g *blas.Gemm) { g.Batch, g.C.Stride, g.C.BatchStride = 2, 7, 4 },
 		"batch overlaps":        func(g *blas.Gemm) { g.Batch, g.C.BatchStride, g.A.Ptr = 2, 16, g.C.Ptr.Add(124) },
+		"addend overlaps":       func(g *blas.Gemm) { g.Beta, g.Addend.Ptr = 1, g.C.Ptr.Add(4) },
+		"addend is C, wider":    func(g *blas.Gemm) { g.Beta, g.Addend = 1, blas.Matrix{Ptr: g.C.Ptr, Stride: 5} },
+		"addend, short rows":    func(g *blas.Gemm) { g.Beta, g.Addend = 1, blas.Matrix{Ptr: 4 * at, Stride: 3} },
+		"addend not aligned":    func(g *blas.Gemm) { g.Beta, g.Addend.Ptr = 1, 4*at+2 },
+		"bias overlaps":         func(g *blas.Gemm) { g.Bias = g.C.Ptr.Add(60) },
+		"bias not aligned":      func(g *blas.Gemm) { g.Bias = 4*at + 1 },
+		"no such activation":    func(g *blas.Gemm) { g.Activation = blas.GELU + 1 },
 		"half the type":         func(g *blas.Gemm) { g.TypeC = dtype.F16 },
 		"other half":            func(g *blas.Gemm) { g.Type, g.TypeC = dtype.F16, dtype.BF16 },
 		"end of memory":         func(g *blas.Gemm) { g.A.Ptr = math.MaxUint64 - 15 },

@@ -29,7 +29,7 @@ func TestCompareRoundings(t *testing.T) {
 		{1, 3, false},
 	} {
 		g := blas.Gemm{M: 1, N: 1, K: 1, Alpha: 1, Beta: test.beta, Type: dtype.BF16}
-		err := Compare(g, one(test.got), one(a), one(b), one(c))
+		err := Compare(g, one(test.got), Memory{A: one(a), B: one(b), C: one(c)})
 		if (err == nil) != test.ok {
 			t.Errorf("beta %v, got %v: %v", test.beta, test.got, err)
 		}

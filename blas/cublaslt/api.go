@@ -35,8 +35,15 @@ const (
 
 	opTranspose = 1
 
-	descTransA = 3
-	descTransB = 4
+	descTransA      = 3
+	descTransB      = 4
+	descEpilogue    = 7
+	descBiasPointer = 8
+
+	epilogueDefault = 1
+	epilogueReLU    = 2 // and so on: they are bits
+	epilogueBias    = 4
+	epilogueGELU    = 32
 
 	layoutBatchCount  = 5
 	layoutBatchStride = 6

@@ -91,14 +91,23 @@ func (m *multiplier) gemm(s device.Stream, g blas.Gemm) error {
 		return err
 	}
 	return m.native.WithStream(s, func(stream uintptr) error {
-		r, err := m.routine(&p)
+		r, err := m.routine(&p, g.Bias)
 		if err != nil {
 			return err
+		}
+		if g.Bias != 0 {
+			if err := r.setBias(g.Bias); err != nil {
+				return err
+			}
+		}
+		addend := g.C.Ptr
+		if p.d.Bytes > 0 {
+			addend = g.Addend.Ptr
 		}
 		// The sides change places: see the package's documentation.
 		return check("cublasLtMatmul", api.matmul.Call(m.handle, r.desc,
 			uintptr(unsafe.Pointer(&g.Alpha)), uintptr(g.B.Ptr), r.b, uintptr(g.A.Ptr), r.a,
-			uintptr(unsafe.Pointer(&g.Beta)), uintptr(g.C.Ptr), r.c, uintptr(g.C.Ptr), r.c,
+			uintptr(unsafe.Pointer(&g.Beta)), uintptr(addend), r.addend(), uintptr(g.C.Ptr), r.c,
 			uintptr(unsafe.Pointer(&r.algorithm)), uintptr(g.Workspace), uintptr(g.WorkspaceBytes), stream))
 	})
 }
@@ -106,11 +115,16 @@ func (m *multiplier) gemm(s device.Stream, g blas.Gemm) error {
 // checkRanges looks whether all addresses are the device's: a kernel that
 // reads elsewhere may make the device unusable.
 func (m *multiplier) checkRanges(g *blas.Gemm, p *problem) error {
+	bias := int64(0)
+	if g.Bias != 0 {
+		bias = g.N * int64(p.tc.Size())
+	}
 	for _, r := range [...]struct {
 		name  string
 		at    device.Ptr
 		bytes int64
-	}{{"A", g.A.Ptr, p.a.Bytes}, {"B", g.B.Ptr, p.b.Bytes}, {"C", g.C.Ptr, p.c.Bytes}, {"workspace", g.Workspace, g.WorkspaceBytes}} {
+	}{{"A", g.A.Ptr, p.a.Bytes}, {"B", g.B.Ptr, p.b.Bytes}, {"C", g.C.Ptr, p.c.Bytes}, {"the addend", g.Addend.Ptr, p.d.Bytes},
+		{"the bias", g.Bias, bias}, {"workspace", g.Workspace, g.WorkspaceBytes}} {
 		if r.bytes == 0 {
 			continue
 		}

@@ -63,6 +63,15 @@ func TestRoutines(t *testing.T) {
 	if n := asked.Call() - begun; n != 2 {
 		t.Errorf("the library was asked %d times for 2 shapes", n)
 	}
+	// An address, of a bias too, is no other shape.
+	for i := range int64(4) {
+		testkit.OK(t, b.Gemm(s, blas.Gemm{M: 8, N: 8, K: 8, Alpha: 1, Beta: 1, Type: dtype.F16, A: blas.Matrix{Ptr: at.Add(1024 * i)},
+			B: blas.Matrix{Ptr: at.Add(1 << 18)}, C: blas.Matrix{Ptr: at.Add(1 << 19)},
+			Addend: blas.Matrix{Ptr: at.Add(1<<17 + 64*i)}, Bias: at.Add(1<<16 + 64*i)}))
+	}
+	if n := asked.Call() - begun; n != 3 {
+		t.Errorf("the library was asked %d times for 3 shapes", n)
+	}
 	testkit.OK(t, errors.Join(s.Close(), dev.Free(at), b.Close()))
 	if n := count.Call(); n != before {
 		t.Errorf("%d of the library's objects are left", n-before)

@@ -11,6 +11,6 @@ import (
 // standIns take the place of the driver and of cuBLASLt, unless PINION_DEVICE
 // names a device.
 var standIns = testkit.StandIns{Libraries: []string{"cublasLt"},
-	Sources: []string{"testdata/fakecublaslt/fakecublaslt.c", "../../device/cuda/testdata/fakecuda/fakecuda.c"}}
+	Sources: []string{"testdata/fakecublaslt/fakecublaslt.c", "../../device/cuda/testdata/fakecuda/fakecuda.c", "-lm"}}
 
 func TestMain(m *testing.M) { os.Exit(standIns.Run(m)) }

@@ -1,6 +1,7 @@
 package cublaslt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -14,11 +15,13 @@ import (
 type problem struct {
 	m, n, k, batch         int64
 	transA, transB         bool
-	a, b, c                blas.Stored
+	a, b, c, d             blas.Stored // d, the addend, is empty where that is c or none
 	t, tc                  dtype.DType
 	tf32                   bool
+	epilogue               uint32
 	workspaceBytes         int64
 	alignA, alignB, alignC uint32
+	alignD, alignBias      uint32 // that of D is C's where there is none
 }
 
 func problemOf(g *blas.Gemm) problem {
@@ -26,6 +29,20 @@ func problemOf(g *blas.Gemm) problem {
 		tf32: g.TF32, workspaceBytes: g.WorkspaceBytes}
 	p.a, p.b, p.c = g.Shapes()
 	p.alignA, p.alignB, p.alignC = alignment(g.A.Ptr, &p.a, p.t), alignment(g.B.Ptr, &p.b, p.t), alignment(g.C.Ptr, &p.c, p.tc)
+	p.alignD = p.alignC
+	if d, ok := g.AddendShape(); ok {
+		p.d, p.alignD = d, alignment(g.Addend.Ptr, &d, p.tc)
+	}
+	switch g.Activation {
+	case blas.ReLU:
+		p.epilogue = epilogueReLU
+	case blas.GELU:
+		p.epilogue = epilogueGELU
+	}
+	if g.Bias != 0 {
+		p.epilogue |= epilogueBias
+		p.alignBias = alignment(g.Bias, &blas.Stored{}, p.tc)
+	}
 	return p
 }
 
@@ -44,16 +61,26 @@ func alignment(p device.Ptr, s *blas.Stored, t dtype.DType) uint32 {
 
 // routine is how the library solves a problem.
 type routine struct {
-	desc, a, b, c uintptr
-	algorithm     algorithm
+	desc, a, b, c, d uintptr // d is 0 where the addend is c or none
+	algorithm        algorithm
+}
+
+// addend is the layout of what is added to the product.
+func (r *routine) addend() uintptr { return cmp.Or(r.d, r.c) }
+
+// setBias sets where the bias is: an attribute, unlike other addresses. Called with mu
+// held.
+func (r *routine) setBias(at device.Ptr) error {
+	return check("cublasLtMatmulDescSetAttribute",
+		api.descSet.Call(r.desc, descBiasPointer, uintptr(unsafe.Pointer(&at)), unsafe.Sizeof(at)))
 }
 
 // mostRoutines bounds what is kept for a program of ever new shapes.
 const mostRoutines = 1024
 
-// routine returns the routine for p. Called with mu held and the device's
-// context current.
-func (m *multiplier) routine(p *problem) (*routine, error) {
+// routine returns the routine for p. The library reads the alignment of the bias off
+// its address. Called with mu held and the device's context current.
+func (m *multiplier) routine(p *problem, bias device.Ptr) (*routine, error) {
 	if r, ok := m.routines[*p]; ok {
 		return r, nil
 	}
@@ -63,7 +90,7 @@ func (m *multiplier) routine(p *problem) (*routine, error) {
 		}
 	}
 	r := new(routine)
-	if err := m.find(r, p); err != nil {
+	if err := m.find(r, p, bias); err != nil {
 		return nil, errors.Join(err, r.destroy())
 	}
 	m.routines[*p] = r
@@ -80,7 +107,7 @@ func (m *multiplier) forget() error {
 	return errors.Join(errs...)
 }
 
-func (m *multiplier) find(r *routine, p *problem) error {
+func (m *multiplier) find(r *routine, p *problem, bias device.Ptr) error {
 	compute := uintptr(computeF32)
 	if p.tf32 && p.t == dtype.F32 {
 		compute = computeTF32
@@ -102,11 +129,27 @@ func (m *multiplier) find(r *routine, p *problem) error {
 			return err
 		}
 	}
+	if p.epilogue != 0 {
+		if err := check("cublasLtMatmulDescSetAttribute",
+			api.descSet.Call(r.desc, descEpilogue, uintptr(unsafe.Pointer(&p.epilogue)), unsafe.Sizeof(p.epilogue))); err != nil {
+			return err
+		}
+	}
+	if p.alignBias != 0 {
+		// An address of just that alignment: a better one, for one launch, must
+		// not choose for all.
+		if err := r.setBias(bias&^(2*device.Ptr(p.alignBias)-1) | device.Ptr(p.alignBias)); err != nil {
+			return err
+		}
+	}
 	for _, l := range []struct {
 		to    *uintptr
 		shape *blas.Stored
 		t     dtype.DType
-	}{{&r.a, &p.a, p.t}, {&r.b, &p.b, p.t}, {&r.c, &p.c, p.tc}} {
+	}{{&r.a, &p.a, p.t}, {&r.b, &p.b, p.t}, {&r.c, &p.c, p.tc}, {&r.d, &p.d, p.tc}} {
+		if l.shape.Bytes == 0 {
+			continue
+		}
 		if err := layout(l.to, l.shape, l.t, p.batch); err != nil {
 			return err
 		}
@@ -158,7 +201,7 @@ func (m *multiplier) ask(r *routine, p *problem) (err error) {
 		return err
 	}
 	for attribute, align := range map[uintptr]uint32{preferAlignmentA: p.alignB, preferAlignmentB: p.alignA,
-		preferAlignmentC: p.alignC, preferAlignmentD: p.alignC} {
+		preferAlignmentC: p.alignD, preferAlignmentD: p.alignC} {
 		if err := check("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet.Call(preference, attribute,
 			uintptr(unsafe.Pointer(&align)), unsafe.Sizeof(align))); err != nil {
 			return err
@@ -167,7 +210,7 @@ func (m *multiplier) ask(r *routine, p *problem) (err error) {
 	result := new(heuristicResult)
 	found := int32(0)
 	const wanted = 1
-	err = check("cublasLtMatmulAlgoGetHeuristic", api.heuristic.Call(m.handle, r.desc, r.b, r.a, r.c, r.c, preference,
+	err = check("cublasLtMatmulAlgoGetHeuristic", api.heuristic.Call(m.handle, r.desc, r.b, r.a, r.addend(), r.c, preference,
 		wanted, uintptr(unsafe.Pointer(result)), uintptr(unsafe.Pointer(&found))))
 	if err == nil && found > 0 {
 		err = check("cublasLtMatmulAlgoGetHeuristic", uintptr(result.state))
@@ -176,8 +219,8 @@ func (m *multiplier) ask(r *routine, p *problem) (err error) {
 	case err != nil && !errors.Is(err, device.ErrNotSupported):
 		return err
 	case err != nil || found == 0:
-		return fmt.Errorf("%w: the library has no routine for %d products of %d x %d x %d of %v (transposed: %t, %t)",
-			device.ErrNotSupported, p.batch, p.m, p.n, p.k, p.t, p.transA, p.transB)
+		return fmt.Errorf("%w: the library has no routine for %d products of %d x %d x %d of %v (transposed: %t, %t; epilogue %d)",
+			device.ErrNotSupported, p.batch, p.m, p.n, p.k, p.t, p.transA, p.transB, p.epilogue)
 	}
 	r.algorithm = result.algorithm
 	return nil
@@ -188,7 +231,7 @@ func (r *routine) destroy() error {
 	if r.desc != 0 {
 		errs = append(errs, check("cublasLtMatmulDescDestroy", api.descDestroy.Call(r.desc)))
 	}
-	for _, l := range []uintptr{r.a, r.b, r.c} {
+	for _, l := range []uintptr{r.a, r.b, r.c, r.d} {
 		if l != 0 {
 			errs = append(errs, check("cublasLtMatrixLayoutDestroy", api.layoutDestroy.Call(l)))
 		}

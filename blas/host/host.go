@@ -65,19 +65,30 @@ func (h *multiplier) gemm(s device.Stream, g blas.Gemm) error {
 	case g.M == 0 || g.N == 0:
 		return nil
 	}
+	p := product{Gemm: g}
 	a, b, c := g.Shapes()
-	var bytes [3][]byte
-	for i, side := range []struct {
-		m     blas.Matrix
+	d, apart := g.AddendShape()
+	bias := blas.Stored{Rows: 1, Columns: g.N, Stride: g.N, Bytes: g.N * int64(g.ResultType().Size())}
+	for _, o := range []struct {
+		to    *operand
+		at    device.Ptr
 		shape blas.Stored
-	}{{g.A, a}, {g.B, b}, {g.C, c}} {
-		var err error
-		if bytes[i], err = h.caller.Bytes(side.m.Ptr, side.shape.Bytes); err != nil {
+		t     dtype.DType
+		used  bool
+	}{{&p.a, g.A.Ptr, a, g.Type, true}, {&p.b, g.B.Ptr, b, g.Type, true}, {&p.c, g.C.Ptr, c, g.ResultType(), true},
+		{&p.addend, g.Addend.Ptr, d, g.ResultType(), apart}, {&p.bias, g.Bias, bias, g.ResultType(), g.Bias != 0}} {
+		if !o.used {
+			continue
+		}
+		memory, err := h.caller.Bytes(o.at, o.shape.Bytes)
+		if err != nil {
 			return err
 		}
+		*o.to = operand{memory, o.shape, o.t}
 	}
-	p := product{Gemm: g, a: operand{bytes[0], a, g.Type}, b: operand{bytes[1], b, g.Type},
-		c: operand{bytes[2], c, g.ResultType()}}
+	if !apart {
+		p.addend = p.c
+	}
 	return h.caller.Call(s, func() error {
 		if !h.openBLAS || !p.fitsFortran() {
 			p.inGo()
@@ -94,14 +105,15 @@ func (h *multiplier) gemm(s device.Stream, g blas.Gemm) error {
 // product is a checked Gemm on memory of this process.
 type product struct {
 	blas.Gemm
-	a, b, c operand
+	a, b, c      operand
+	addend, bias operand // the addend is c where the Gemm has no other
 }
 
 // nth is one product of a batch.
 func (p *product) nth(i int64) product {
 	one := *p
 	one.Batch = 1
-	for _, o := range []*operand{&one.a, &one.b, &one.c} {
+	for _, o := range []*operand{&one.a, &one.b, &one.c, &one.addend} {
 		o.bytes = o.bytes[i*o.BatchStride*int64(o.t.Size()):]
 	}
 	return one
@@ -126,51 +138,69 @@ func elements[T float32 | uint16](b []byte) []T {
 
 // row copies part of a row, widened.
 func (o *operand) row(dst []float32, row, column int64) {
-	at := row*o.Stride + column
 	if o.t == dtype.F32 {
-		copy(dst, o.f32()[at:])
+		copy(dst, o.f32()[row*o.Stride+column:])
 		return
 	}
-	src := o.bits()[at : at+int64(len(dst))]
-	if o.t == dtype.F16 {
-		for i, v := range src {
-			dst[i] = float16.FromF16(v)
-		}
-		return
-	}
-	for i, v := range src {
-		dst[i] = float16.FromBF16(v)
-	}
+	o.each(int64(len(dst)), row, column, func(i int, v float32) { dst[i] = v })
 }
 
-// put stores one row of alpha x sums + beta c.
-func (p *product) put(sums []float32, row, column int64) {
-	at := row*p.c.Stride + column
-	end := at + int64(len(sums))
-	switch p.c.t {
+// each calls f with n elements of a row, widened.
+func (o *operand) each(n, row, column int64, f func(i int, v float32)) {
+	at := row*o.Stride + column
+	switch o.t {
 	case dtype.F32:
-		c := p.c.f32()[at:end]
-		for i, v := range c {
-			c[i] = p.scaled(sums[i], v)
+		for i, v := range o.f32()[at : at+n] {
+			f(i, v)
 		}
 	case dtype.F16:
-		c := p.c.bits()[at:end]
-		for i, v := range c {
-			c[i] = float16.ToF16(p.scaled(sums[i], float16.FromF16(v)))
+		for i, v := range o.bits()[at : at+n] {
+			f(i, float16.FromF16(v))
 		}
 	default:
-		c := p.c.bits()[at:end]
-		for i, v := range c {
-			c[i] = float16.ToBF16(p.scaled(sums[i], float16.FromBF16(v)))
+		for i, v := range o.bits()[at : at+n] {
+			f(i, float16.FromBF16(v))
 		}
 	}
 }
 
-func (p *product) scaled(sum, old float32) float32 {
-	if p.Beta == 0 {
-		return p.Alpha * sum // old may be anything, a NaN too
+// put stores a part of a row of a result, of its sums, which it changes.
+func (p *product) put(sums []float32, row, column int64) {
+	if p.Alpha != 1 {
+		for i := range sums {
+			sums[i] *= p.Alpha
+		}
 	}
-	return p.Alpha*sum + p.Beta*old
+	if p.Beta != 0 { // else the addend may be anything, a NaN too
+		p.addend.each(int64(len(sums)), row, column, func(i int, v float32) { sums[i] += p.Beta * v })
+	}
+	if p.Bias != 0 {
+		p.bias.each(int64(len(sums)), 0, column, func(i int, v float32) { sums[i] += v })
+	}
+	switch p.Activation {
+	case blas.ReLU:
+		for i, v := range sums {
+			sums[i] = max(v, 0)
+		}
+	case blas.GELU:
+		for i, v := range sums {
+			x := float64(v)
+			sums[i] = float32(x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))))
+		}
+	}
+	at := row*p.c.Stride + column
+	switch p.c.t {
+	case dtype.F32:
+		copy(p.c.f32()[at:], sums)
+	case dtype.F16:
+		for i, v := range sums {
+			p.c.bits()[at+int64(i)] = float16.ToF16(v)
+		}
+	default:
+		for i, v := range sums {
+			p.c.bits()[at+int64(i)] = float16.ToBF16(v)
+		}
+	}
 }
 
 // fitsFortran reports whether 32-bit integers hold the sizes.
@@ -194,7 +224,7 @@ func (p *product) byBLAS() {
 	a, lda := widened(&p.a)
 	b, ldb := widened(&p.b)
 	m, n, k := int32(p.M), int32(p.N), int32(p.K)
-	if p.c.t == dtype.F32 {
+	if _, apart := p.AddendShape(); p.c.t == dtype.F32 && !apart && p.Bias == 0 && p.Activation == blas.NoActivation {
 		callSgemm(p.TransA, p.TransB, m, n, k, p.Alpha, a, lda, b, ldb, p.Beta, p.c.f32(), int32(p.c.Stride))
 		return
 	}

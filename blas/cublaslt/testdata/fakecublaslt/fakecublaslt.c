@@ -1,7 +1,7 @@
 /* A stand-in for cuBLASLt, for tests on machines without a GPU. It is compiled
  * together with the stand-in for the CUDA driver:
  *
- *   cc -shared -fPIC -pthread -o libfake.so fakecublaslt.c fakecuda.c
+ *   cc -shared -fPIC -pthread -o libfake.so fakecublaslt.c fakecuda.c -lm
  *
  * Matrices lie by columns. A product waits for its stream and is done when the
  * call returns. Descriptors know their kind, so that one in another's place is
@@ -16,10 +16,11 @@ int cuStreamSynchronize(void *stream);
 int cuCtxGetCurrent(void **context);
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
+enum { NO_EPILOGUE = 1, RELU = 2, BIAS = 4, GELU = 32 };
 enum { F32 = 0, F16 = 2, BF16 = 14, COMPUTE_F32 = 68, COMPUTE_TF32 = 77 };
 
 struct handle { int kind; };
-struct description { int kind, compute, scale, trans[2]; };
+struct description { int kind, compute, scale, trans[2]; uint32_t epilogue; const void *bias; };
 struct layout { int kind, type; uint64_t rows, columns; int64_t stride; int32_t batch; int64_t batch_stride; };
 struct preference { int kind; uint64_t workspace; uint32_t align[9]; };
 enum { HANDLE = 0x1001, DESCRIPTION, LAYOUT, PREFERENCE };
@@ -66,15 +67,23 @@ int cublasLtMatmulDescCreate(struct description **d, int compute, int scale) {
 		return INVALID_VALUE;
 	struct description *made_one = calloc(1, sizeof *made_one);
 	made_one->compute = compute;
+	made_one->epilogue = NO_EPILOGUE;
 	return made(d, made_one, DESCRIPTION);
 }
 
 int cublasLtMatmulDescDestroy(struct description *d) { return gone(&d->kind, DESCRIPTION); }
 
 int cublasLtMatmulDescSetAttribute(struct description *d, int attribute, const void *value, size_t n) {
-	if (d->kind != DESCRIPTION || (attribute != 3 && attribute != 4) || n != 4)
+	if (d->kind != DESCRIPTION)
 		return INVALID_VALUE;
-	memcpy(&d->trans[attribute - 3], value, 4);
+	if ((attribute == 3 || attribute == 4) && n == 4)
+		memcpy(&d->trans[attribute - 3], value, 4);
+	else if (attribute == 7 && n == 4)
+		memcpy(&d->epilogue, value, 4);
+	else if (attribute == 8 && n == sizeof d->bias)
+		memcpy(&d->bias, value, n);
+	else
+		return INVALID_VALUE;
 	return SUCCESS;
 }
 
@@ -123,7 +132,13 @@ int cublasLtMatmulPreferenceSetAttribute(struct preference *p, int attribute, co
 
 /* fits reports whether the layouts go together. */
 static int fits(struct description *d, struct layout *a, struct layout *b, struct layout *c, struct layout *out) {
-	if (d->kind != DESCRIPTION || a->kind != LAYOUT || b->kind != LAYOUT || c->kind != LAYOUT || c != out)
+	if (d->kind != DESCRIPTION || a->kind != LAYOUT || b->kind != LAYOUT || c->kind != LAYOUT || out->kind != LAYOUT ||
+		c->rows != out->rows || c->columns != out->columns || c->type != out->type || c->batch != out->batch)
+		return 0;
+	uint32_t e = d->epilogue;
+	if (e != NO_EPILOGUE && (!e || e & ~(RELU | BIAS | GELU) || (e & RELU && e & GELU)))
+		return 0;
+	if (!(e & BIAS) != !d->bias)
 		return 0;
 	uint64_t m = d->trans[0] ? a->columns : a->rows, k = d->trans[0] ? a->rows : a->columns;
 	uint64_t k2 = d->trans[1] ? b->columns : b->rows, n = d->trans[1] ? b->rows : b->columns;
@@ -142,6 +157,8 @@ int cublasLtMatmulAlgoGetHeuristic(struct handle *h, struct description *d, stru
 	results->algorithm.data[1] = p->workspace;
 	for (int i = 5; i <= 8; i++)
 		results->algorithm.data[2] |= (uint64_t)p->align[i] << 16 * (i - 5);
+	if (d->epilogue & BIAS)
+		results->algorithm.data[3] = (uintptr_t)d->bias & -(uintptr_t)d->bias;
 	*found = 1;
 	return SUCCESS;
 }
@@ -162,7 +179,7 @@ static uint16_t to_half(float v) {
 	if (v >= 65520)
 		return sign | 0x7c00;
 	frexpf(v, &exponent); /* v is below 2^exponent */
-	if (exponent < -13)
+	if (exponent < -13 || v == 0)
 		exponent = -13;
 	uint32_t units = (uint32_t)(ldexpf(v, 11 - exponent) + 0x1p23f - 0x1p23f); /* of the last place; the sum rounds */
 	return sign | (((uint32_t)(exponent + 13) << 10) + units);
@@ -199,7 +216,7 @@ int cublasLtMatmul(struct handle *h, struct description *d, const float *alpha, 
 	void *context = NULL;
 	if (cuCtxGetCurrent(&context) || !context)
 		return NOT_INITIALIZED;
-	if (h->kind != HANDLE || !fits(d, la, lb, lc, lout) || c != out || algorithm->data[0] != 0xa190 ||
+	if (h->kind != HANDLE || !fits(d, la, lb, lc, lout) || (c == out) != (lc == lout) || algorithm->data[0] != 0xa190 ||
 		workspace_bytes < algorithm->data[1] || (workspace_bytes && !workspace))
 		return INVALID_VALUE;
 	const void *at[4] = {a, b, c, out};
@@ -209,19 +226,29 @@ int cublasLtMatmul(struct handle *h, struct description *d, const float *alpha, 
 		if (((uintptr_t)at[i] | layouts[i]->batch_stride * (layouts[i]->type == F32 ? 4 : 2)) % align)
 			return NOT_SUPPORTED;
 	}
+	if (d->epilogue & BIAS && (uintptr_t)d->bias % algorithm->data[3])
+		return NOT_SUPPORTED;
 	if (cuStreamSynchronize(stream))
 		return EXECUTION_FAILED;
 	uint64_t k = d->trans[0] ? la->rows : la->columns;
-	for (int64_t n = 0; n < lc->batch; n++)
-		for (uint64_t j = 0; j < lc->columns; j++)
-			for (uint64_t i = 0; i < lc->rows; i++) {
+	for (int64_t n = 0; n < lout->batch; n++)
+		for (uint64_t j = 0; j < lout->columns; j++)
+			for (uint64_t i = 0; i < lout->rows; i++) {
 				uint64_t ia = n * la->batch_stride, ib = n * lb->batch_stride;
 				float sum = 0;
 				for (uint64_t l = 0; l < k; l++)
 					sum += get(a, ia + (d->trans[0] ? l + i * la->stride : i + l * la->stride), la->type) *
 						get(b, ib + (d->trans[1] ? j + l * lb->stride : l + j * lb->stride), lb->type);
-				uint64_t here = n * lc->batch_stride + i + j * lc->stride;
-				put(out, here, lc->type, *beta == 0 ? *alpha * sum : *alpha * sum + *beta * get(c, here, lc->type));
+				float v = *alpha * sum;
+				if (*beta != 0)
+					v += *beta * get(c, n * lc->batch_stride + i + j * lc->stride, lc->type);
+				if (d->epilogue & BIAS)
+					v += get(d->bias, i, lout->type);
+				if (d->epilogue & RELU)
+					v = v > 0 ? v : 0;
+				if (d->epilogue & GELU)
+					v = v / 2 * (1 + tanhf(0.7978845608f * (v + 0.044715f * v * v * v)));
+				put(out, n * lout->batch_stride + i + j * lout->stride, lout->type, v);
 			}
 	return SUCCESS;
 }
