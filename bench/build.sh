@@ -18,6 +18,11 @@ done
 for package in device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/cublaslt pinned transfer managed vram tier checkpoint outofcore loader timeline step step/{auto,internal/{nvrtc,cudaexec}} cmd/pinion/internal/{linkbench,managedbench}; do
 	go test -c -ldflags="$strip" -o ".build/${package//\//.}.test" "./$package"
 done
+train=cmd/pinion/pinion-train # a module of its own, where GoMLX can be had
+if (cd $train && go mod download github.com/gomlx/compute github.com/gomlx/gomlx); then
+	go -C $train build -ldflags="$strip" -o "$PWD/.build/" .
+	go -C $train test -c -ldflags="$strip" -o "$PWD/.build/${train//\//.}.test" .
+fi
 rm -rf .build/python
 ! command -v cc >/dev/null || bash python/build.sh .build/python x86_64
 rm -rf .build/pack

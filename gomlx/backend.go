@@ -121,6 +121,10 @@ func (b *Backend) close() error {
 // made on it. [Backend.Finalize] closes it, unless it is [Options].On.
 func (b *Backend) Device() device.Device { return b.device }
 
+// Stats reports the device memory of buffers and steps. What [Backend.Wrap] made a buffer
+// of is not in it.
+func (b *Backend) Stats() vram.Stats { return b.pool.Stats() }
+
 // DeviceDescription implements [compute.Backend].
 func (b *Backend) DeviceDescription(compute.DeviceNum) string {
 	info := b.device.Info()

@@ -16,8 +16,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
+
+// The exit codes.
+const exitDone, exitFailed, exitUsage = cli.ExitDone, cli.ExitFailed, cli.ExitUsage
 
 // TestMain makes the test binary the command itself where a test asks for it,
 // and keeps the tests off a GPU.
@@ -35,7 +39,7 @@ func TestMain(m *testing.M) {
 type result struct {
 	code   int
 	stdout string
-	stderr string // of the command and of report
+	stderr string // of the command and of cli.Report
 }
 
 // pinion runs the command in this process.
@@ -53,7 +57,7 @@ func pinionWith(t testing.TB, ctx context.Context, args ...string) (r result) {
 	root.SetErr(&stderr)
 	err := root.ExecuteContext(ctx)
 	r.stdout = stdout.String()
-	text := captureStderr(t, func() { r.code = report(err) })
+	text := captureStderr(t, func() { r.code = cli.Report(err) })
 	r.stderr = stderr.String() + text
 	return r
 }

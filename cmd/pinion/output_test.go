@@ -276,7 +276,7 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s --help: a line of %d columns: %s", path, n, line)
 			}
 		}
-		if !strings.Contains(r.stdout, exitCodes) {
+		if !strings.Contains(r.stdout, cli.ExitCodes) {
 			t.Errorf("%s --help does not say what the exit codes are", path)
 		}
 		if cmd.Short == "" || !strings.Contains(r.stdout, "--help") {

@@ -41,7 +41,7 @@ func process(t testing.TB, during func(*os.Process), args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// The exit code of the process is the one that report gives.
+// The exit code of the process is the one that cli.Report gives.
 func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		code int

@@ -1,0 +1,15 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// become goes on as another program, which has this process, its signals and its exit
+// code. It returns only if that cannot be.
+func become(path string, args []string) error {
+	return fmt.Errorf("%s: %w", path, syscall.Exec(path, args, os.Environ()))
+}

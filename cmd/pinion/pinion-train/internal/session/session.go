@@ -1,0 +1,215 @@
+// Package session trains a model step by step, and writes and reads checkpoints from which
+// it goes on as if it had not stopped.
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/models"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/gomlx"
+	"github.com/pinion-gpu/pinion/gomlx/batches"
+	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+// ErrDiverged says that the loss is no number any more.
+var ErrDiverged = errors.New("the training diverged")
+
+// Config is what a training is, but for its data: with the same, each step has the same
+// loss. A checkpoint carries it.
+type Config struct {
+	models.Spec
+	Batch        int     `json:"batch"`
+	Accumulate   int     `json:"accumulate"` // batches of a step
+	Seed         uint64  `json:"seed"`
+	LearningRate float64 `json:"learning_rate"`
+}
+
+// Options are what a session is made of. All but Resume are needed.
+type Options struct {
+	Config  Config
+	Backend gomlx.Options // On is the device; Compiled is the session's
+	Data    dataset.Dataset
+	Resume  *Checkpoint // to go on from
+}
+
+// Session is a model in training. Its methods are for one goroutine.
+type Session struct {
+	config  Config
+	backend *gomlx.Backend
+	loader  *loader.Loader
+	store   *model.Store
+	trainer *train.Trainer
+	resumed *source // nil: not, or checked already
+
+	next   func() (train.Batch, error, bool)
+	stop   func() // ends next
+	cancel func() // ends the wait for a batch
+
+	steps  int          // that are done
+	state  loader.State // behind them
+	broken bool         // a step ended half-way
+
+	mu      sync.Mutex
+	largest *step.Executable
+}
+
+// Open makes a session. The caller closes it, then the data and the device.
+func Open(o Options) (*Session, error) {
+	if err := o.Config.Check(); err != nil {
+		return nil, err
+	}
+	s := &Session{config: o.Config, store: model.NewStore()}
+	if err := s.open(o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Session) open(o Options) (err error) {
+	o.Backend.Compiled = s.compiled
+	if s.backend, err = gomlx.Open(o.Backend); err != nil {
+		return err
+	}
+	feed := loader.Options{Batch: o.Config.Batch, Epochs: math.MaxInt32, Shuffle: true, Seed: o.Config.Seed, DropLast: true}
+	if o.Resume != nil {
+		if err := o.Resume.state.Config.differs(o.Config); err != nil {
+			return fmt.Errorf("%s: %w", o.Resume.path, err)
+		}
+		s.steps, s.state = o.Resume.state.Steps, o.Resume.state.Loader
+		s.resumed = newSource(o.Resume)
+		s.store.SetLoader(s.resumed)
+		feed.Resume = &o.Resume.state.Loader
+	}
+	if s.loader, err = loader.New(s.backend.Device(), o.Data, feed); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	set, err := batches.New(s.backend, s.loader, batches.Options{Context: ctx, NoLabels: o.Config.Model == models.GPT})
+	if err != nil {
+		return err
+	}
+	s.next, s.stop = iter.Pull2(func(yield func(train.Batch, error) bool) {
+		for {
+			for b, err := range set.Iter() {
+				if !yield(b, err) || err != nil {
+					return
+				}
+			}
+		}
+	})
+	s.store.SetParam(model.ParamInitialSeed, int64(o.Config.Seed))
+	modelFn, lossFn := o.Config.Build()
+	s.trainer = train.NewTrainer(s.backend, s.store, modelFn, lossFn, optimizer.Adam().LearningRate(o.Config.LearningRate).Done(), nil, nil)
+	if o.Config.Accumulate > 1 {
+		return s.trainer.AccumulateGradients(o.Config.Accumulate)
+	}
+	return nil
+}
+
+// compiled remembers the step that takes most memory, which is the one that trains.
+func (s *Session) compiled(x *step.Executable) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.largest == nil || x.PeakBytes() > s.largest.PeakBytes() {
+		s.largest = x
+	}
+}
+
+// Steps is how many are done, with those before the checkpoint that was resumed.
+func (s *Session) Steps() int { return s.steps }
+
+// Step trains a step and returns its loss: the mean of the batches that it accumulates.
+// When ctx ends before the step's first batch is there, the step is not begun; later it
+// runs to its end. It fails with ErrDiverged when the loss is no number.
+func (s *Session) Step(ctx context.Context) (float64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for i := range s.config.Accumulate {
+		b, err := s.batch(ctx, i == 0)
+		if err != nil {
+			s.broken = i > 0
+			return 0, cmp.Or(ctx.Err(), err)
+		}
+		metrics, err := s.trainer.TrainStep(b)
+		if err != nil {
+			s.broken = true
+			return 0, fmt.Errorf("step %d: %w", s.steps+1, cause(err))
+		}
+		sum += float64(tensors.ToScalar[float32](metrics[0]))
+		for _, m := range metrics {
+			m.FinalizeAll()
+		}
+	}
+	loss := sum / float64(s.config.Accumulate)
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		s.broken = true
+		return loss, fmt.Errorf("step %d: %w: the loss is %v; a smaller --lr may help", s.steps+1, ErrDiverged, loss)
+	}
+	if s.resumed != nil { // now the graph has asked for all that it needs
+		if err := s.resumed.check(); err != nil {
+			s.broken = true
+			return 0, err
+		}
+		s.resumed = nil
+	}
+	s.steps++
+	s.state = s.loader.State()
+	return loss, nil
+}
+
+// cause is what package step says, without what GoMLX says around it.
+func cause(err error) error {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if strings.HasPrefix(e.Error(), "step: ") {
+			return e
+		}
+	}
+	return err
+}
+
+// batch waits for one; the first of a step until ctx ends.
+func (s *Session) batch(ctx context.Context, first bool) (train.Batch, error) {
+	if first {
+		defer context.AfterFunc(ctx, s.cancel)()
+	}
+	b, err, ok := s.next()
+	if !ok && err == nil {
+		err = errors.New("the data have ended")
+	}
+	return b, err
+}
+
+// Close frees everything. A second Close does nothing.
+func (s *Session) Close() error {
+	if s.stop != nil {
+		s.stop()
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+	var err error
+	if s.loader != nil {
+		err = s.loader.Close()
+	}
+	if s.backend != nil {
+		s.backend.Finalize()
+	}
+	return err
+}

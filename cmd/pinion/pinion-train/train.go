@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/curve"
+	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/models"
+	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/session"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dataset/photos"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/gomlx"
+	"github.com/pinion-gpu/pinion/imaging"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+// trainFlags are the flags of pinion train.
+type trainFlags struct {
+	config     session.Config
+	device     *string
+	budget     int64
+	amp        string
+	steps      int
+	resume     string
+	checkpoint string
+	every      int
+	plot       string
+	plan       bool
+	json       bool
+}
+
+// Defaults that depend on the model.
+const (
+	gptLayers, gptWidth       = 4, 128
+	resnetLayers, resnetWidth = 18, 64
+)
+
+func newTrain() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "train FILE|FOLDER",
+		Short: "Train a small GPT on a text, or a ResNet on photos",
+		Long: `Train a small GPT on a text file, whose bytes are its tokens, or a ResNet on a
+folder of photos with a folder for each class. Pinion's loader feeds the
+batches, GoMLX has the layers, the gradients and Adam, and Pinion runs the step
+within a budget of device memory: what does not fit is computed again.
+
+The same flags and data give the same losses. --checkpoint writes the weights,
+the optimizer's state and the place in the data to a folder, at the end and
+after an interrupt. --resume goes on from there, with losses of the same bits as
+if the training had not stopped. What no flag says is then as it was; only --lr,
+--amp, --device and --budget may change.
+
+With --accumulate, a step is several runs: those that add gradients up, and the
+last, which updates the weights, too. The budget is for each of the two, and
+have memory of their own.`,
+		Example: `  pinion train book.txt
+  pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
+  pinion train book.txt --checkpoint run --steps 1000
+  pinion train book.txt --resume run --checkpoint run --steps 1000
+  pinion train ~/photos --device cuda:0 --budget 8GiB --batch 64
+  pinion train ~/photos --batch 16 --accumulate 4 --json
+  pinion train book.txt --plot loss.svg`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil
+			}
+			return cli.BadUsage(cmd, "pinion train takes one text file or one folder of photos, not %s", units.Count(len(args), "argument"))
+		},
+	}
+	f := &trainFlags{device: cli.DeviceFlag(cmd)}
+	set, c := cmd.Flags(), &f.config
+	flags.Group(set, "Model", func() {
+		flags.Int(set, &c.Layers, "layers", 0, flags.AtLeast(1), fmt.Sprintf("layers: of a GPT any number, of a ResNet 10, 18, 34 or 50 (default: %d and %d)", gptLayers, resnetLayers))
+		flags.Int(set, &c.Width, "width", 0, flags.AtLeast(1), fmt.Sprintf("numbers for a token, or channels of a ResNet's first stage (default: %d and %d)", gptWidth, resnetWidth))
+		flags.Int(set, &c.Heads, "heads", 4, flags.AtLeast(1), "heads of a GPT's attention, which share its width")
+		flags.Int(set, &c.Context, "context", 128, flags.AtLeast(1), "tokens that a GPT looks back at most")
+		flags.Int(set, &c.ImageSize, "image-size", 224, flags.AtLeast(1), "side of the squares that photos are cropped to, in pixels")
+	})
+	flags.Group(set, "Training", func() {
+		flags.Int(set, &f.steps, "steps", 100, flags.AtLeast(1), "steps to train, with --resume beyond those that are done")
+		flags.Int(set, &c.Batch, "batch", 16, flags.AtLeast(1), "samples in a batch")
+		flags.Int(set, &c.Accumulate, "accumulate", 1, flags.AtLeast(1), "batches of a step, whose gradients are averaged")
+		set.Float64Var(&c.LearningRate, "lr", 0.001, "learning rate of Adam")
+		set.Uint64Var(&c.Seed, "seed", 0, "seed of the weights, the order and everything random about samples")
+		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: the device's)")
+		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 or off")
+	})
+	flags.Group(set, "Checkpoint", func() {
+		set.StringVar(&f.checkpoint, "checkpoint", "", "`FOLDER` for a checkpoint, at the end and after an interrupt")
+		flags.Int(set, &f.every, "checkpoint-every", 0, flags.AtLeast(1), "write one after so many steps, too")
+		set.StringVar(&f.resume, "resume", "", "`FOLDER` of a checkpoint to go on from")
+	})
+	var trace *cli.Trace
+	flags.Group(set, "Report", func() {
+		set.StringVar(&f.plot, "plot", "", "`FILE` for a picture of the losses, as SVG")
+		set.BoolVar(&f.plan, "plan", false, "print how the step runs within its memory")
+		trace = cli.TraceFlag(set)
+		set.BoolVar(&f.json, "json", false, "print one JSON document")
+	})
+	cmd.RunE = trace.Run(func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) })
+	return cmd
+}
+
+func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	f.config.Model = models.GPT
+	if info.IsDir() {
+		f.config.Model = models.ResNet
+	}
+	var from *session.Checkpoint
+	if f.resume != "" {
+		if from, err = session.OpenCheckpoint(f.resume); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, from.Close()) }()
+	}
+	if err := f.complete(cmd, from); err != nil {
+		return err
+	}
+	data, err := f.open(cmd, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dataset.Close(data)) }()
+	if err := f.config.Check(); err != nil {
+		return cli.BadUsage(cmd, "%w", err)
+	}
+	backend, err := f.backend()
+	if err != nil {
+		return err
+	}
+	if backend.On, err = cli.OpenDevice(cmd, *f.device); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, backend.On.Close()) }()
+	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Resume: from})
+	if errors.Is(err, loader.ErrState) {
+		return fmt.Errorf("%w; --resume needs the data that %s was trained on", err, f.resume)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return f.train(cmd, s, newOutput(path, f, backend.On.Info()))
+}
+
+func (f *trainFlags) check(cmd *cobra.Command) error {
+	if lr := f.config.LearningRate; !(lr > 0) || math.IsInf(lr, 0) {
+		return cli.BadUsage(cmd, "--lr is %v; it must be above 0", lr)
+	}
+	if f.every > 0 && f.checkpoint == "" {
+		return cli.BadUsage(cmd, "--checkpoint-every needs --checkpoint")
+	}
+	if f.plot != "" {
+		if err := cli.CheckFile(f.plot); err != nil {
+			return fmt.Errorf("the picture cannot be written: %w", err)
+		}
+	}
+	return nil
+}
+
+// complete sets what the flags do not say: as the checkpoint has it, or by the model.
+// What goes with the other model only is 0.
+func (f *trainFlags) complete(cmd *cobra.Command, from *session.Checkpoint) error {
+	c := &f.config
+	if from != nil && from.Config().Model == c.Model {
+		was := from.Config()
+		take(cmd, "layers", &c.Layers, was.Layers)
+		take(cmd, "width", &c.Width, was.Width)
+		take(cmd, "heads", &c.Heads, was.Heads)
+		take(cmd, "context", &c.Context, was.Context)
+		take(cmd, "image-size", &c.ImageSize, was.ImageSize)
+		take(cmd, "batch", &c.Batch, was.Batch)
+		take(cmd, "accumulate", &c.Accumulate, was.Accumulate)
+		take(cmd, "seed", &c.Seed, was.Seed)
+		take(cmd, "lr", &c.LearningRate, was.LearningRate)
+	}
+	layers, width := gptLayers, gptWidth
+	others := []string{"image-size"}
+	if c.Model == models.ResNet {
+		layers, width = resnetLayers, resnetWidth
+		others = []string{"heads", "context"}
+		c.Heads, c.Context = 0, 0
+	} else {
+		c.ImageSize = 0
+	}
+	for _, name := range others {
+		if cmd.Flags().Changed(name) {
+			return cli.BadUsage(cmd, "--%s is not for a %s", name, title(c.Model))
+		}
+	}
+	if c.Layers == 0 {
+		c.Layers = layers
+	}
+	if c.Width == 0 {
+		c.Width = width
+	}
+	return nil
+}
+
+// take sets what a flag that was not given is for.
+func take[T any](cmd *cobra.Command, flag string, to *T, value T) {
+	if !cmd.Flags().Changed(flag) {
+		*to = value
+	}
+}
+
+// title is a model's name as people write it.
+func title(name string) string {
+	return map[string]string{models.GPT: "GPT", models.ResNet: "ResNet"}[name]
+}
+
+// open opens the data.
+func (f *trainFlags) open(cmd *cobra.Command, path string) (dataset.Dataset, error) {
+	if f.config.Model == models.GPT {
+		return openText(path, f.config.Context, f.config.Batch)
+	}
+	data, err := photos.Open(cmd.Context(), path, photos.Options{Transform: imaging.RandomResizedCrop(f.config.ImageSize).WithFlip(0.5)})
+	if err != nil {
+		return nil, err
+	}
+	f.config.Classes = len(dataset.Classes(data))
+	if data.Len() < f.config.Batch {
+		return nil, errors.Join(fmt.Errorf("%w: %s has %s, fewer than a batch of %d", errs.ErrArgument, path, units.Count(data.Len(), "photo"), f.config.Batch), dataset.Close(data))
+	}
+	return data, nil
+}
+
+// openText makes samples of a file: rows of bytes, one longer than the context. What is
+// left behind the last row is not used.
+func openText(path string, context, batch int) (dataset.Dataset, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path)
+	}
+	n := int64(0)
+	if err == nil {
+		if n = info.Size() / int64(context+1); n < int64(batch) {
+			err = fmt.Errorf("%w: %s has %s; a batch takes %s, %d for each sample", errs.ErrArgument, path, units.Count(info.Size(), "byte"), units.Grouped(int64(batch)*int64(context+1)), context+1)
+		}
+	}
+	var data dataset.Dataset
+	if err == nil {
+		data, err = dataset.NewRaw(file, int(min(n, math.MaxInt32-1)), dataset.Spec{Shape: []int{context + 1}, DType: dtype.U8}, dataset.RawOptions{Name: filepath.Base(path)})
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return data, nil
+}
+
+// backend is the configuration of GoMLX's backend, but for the device.
+func (f *trainFlags) backend() (gomlx.Options, error) {
+	if f.amp == "off" {
+		return gomlx.Options{Budget: f.budget}, nil
+	}
+	o, err := gomlx.ParseConfig("amp=" + f.amp)
+	if err != nil {
+		return o, fmt.Errorf("--amp %s: there is no mixed precision yet", f.amp)
+	}
+	o.Budget = f.budget
+	return o, nil
+}
+
+// train runs the steps and reports. After an interrupt it writes the checkpoint, too.
+func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) error {
+	ctx := cmd.Context()
+	line := cli.NewProgress(cmd)
+	defer line.Clear()
+	out.FirstStep = s.Steps() + 1
+	line.ShowFacts(0, f.steps, "compiling the step")
+	start := time.Now()
+	for range f.steps {
+		began := time.Now()
+		loss, err := s.Step(ctx)
+		if err != nil {
+			return errors.Join(err, f.interrupted(ctx, line, s))
+		}
+		out.add(loss, time.Since(began))
+		line.ShowFacts(len(out.Losses), f.steps, "training", "loss "+units.Digits(loss), units.Duration(time.Since(began))+" a step")
+		if f.every > 0 && s.Steps()%f.every == 0 && len(out.Losses) < f.steps {
+			if err := f.save(s); err != nil {
+				return err
+			}
+		}
+	}
+	out.Seconds = time.Since(start).Seconds()
+	if f.checkpoint != "" {
+		line.ShowFacts(f.steps, f.steps, "writing the checkpoint")
+		if err := f.save(s); err != nil {
+			return err
+		}
+	}
+	if f.plot != "" {
+		svg := curve.SVG(fmt.Sprintf("%s on %s", title(f.config.Model), filepath.Base(out.Data)), out.Losses, out.FirstStep)
+		if err := atomicfile.WriteFile(f.plot, []byte(svg), 0o666); err != nil {
+			return fmt.Errorf("the picture: %w", err)
+		}
+	}
+	line.Clear()
+	out.finish(s, f)
+	if f.json {
+		return cli.PrintJSON(cmd, out)
+	}
+	return cli.PrintText(cmd, out.print)
+}
+
+// interrupted writes the checkpoint where an interrupt ended the training between two
+// steps.
+func (f *trainFlags) interrupted(ctx context.Context, line *cli.Progress, s *session.Session) error {
+	if ctx.Err() == nil || f.checkpoint == "" || s.Steps() == 0 {
+		return nil
+	}
+	line.ShowFacts(f.steps, f.steps, "writing the checkpoint")
+	err := f.save(s)
+	if err == nil {
+		line.Message("The checkpoint of %s is in %s", units.Count(s.Steps(), "step"), f.checkpoint)
+	}
+	return cli.Lost(err)
+}
+
+func (f *trainFlags) save(s *session.Session) error {
+	if err := s.Save(f.checkpoint); err != nil {
+		return fmt.Errorf("the checkpoint: %w", err)
+	}
+	return nil
+}

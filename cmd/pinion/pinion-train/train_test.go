@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/session"
+	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/loader"
+)
+
+func TestMain(m *testing.M) {
+	os.Setenv("PINION_TOP", "off")
+	os.Exit(m.Run())
+}
+
+// testDevice is what the tests run on.
+func testDevice() string {
+	if name := os.Getenv("PINION_DEVICE"); name != "" {
+		return name
+	}
+	return "host"
+}
+
+// run runs the command and returns what it printed.
+func run(ctx context.Context, args ...string) (string, error) {
+	root := newRoot(append(args, "--device", testDevice()))
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(new(bytes.Buffer))
+	err := root.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func trained(t *testing.T, args ...string) (doc output) {
+	t.Helper()
+	text, err := run(t.Context(), append(args, "--json")...)
+	testkit.OK(t, err)
+	testkit.OK(t, json.Unmarshal([]byte(text), &doc))
+	return doc
+}
+
+// book is a text that can be learned.
+func book(t *testing.T, lines int) string {
+	t.Helper()
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&b, "line %d: the pinion turns the wheel, and the wheel turns %d times\n", i, i*i%97)
+	}
+	return testkit.WriteFile(t, b.String(), t.TempDir(), "book.txt")
+}
+
+// album is photos of two classes, which differ in their colour.
+func album(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range 16 {
+		m := image.NewRGBA(image.Rect(0, 0, 40, 36))
+		for k := range m.Pix {
+			m.Pix[k] = byte(k*(i+3)%64 + 150*(k%4*(i%2)/2))
+			if k%4 == 3 {
+				m.Pix[k] = 255
+			}
+		}
+		var b bytes.Buffer
+		testkit.OK(t, png.Encode(&b, m))
+		testkit.WriteFile(t, b.Bytes(), dir, []string{"day", "night"}[i%2], fmt.Sprint(i, ".png"))
+	}
+	return dir
+}
+
+// Small models.
+var (
+	gpt    = []string{"--layers", "1", "--width", "16", "--heads", "2", "--context", "12", "--batch", "4"}
+	resnet = []string{"--layers", "10", "--width", "4", "--image-size", "32", "--batch", "6", "--lr", "0.01"}
+)
+
+func with(args []string, more ...string) []string { return append(slices.Clone(args), more...) }
+
+// Ten steps, a checkpoint, and ten more have the losses of twenty, to the bit.
+func TestResumesExactly(t *testing.T) {
+	text := book(t, 40)
+	for name, args := range map[string][]string{
+		"GPT":                    with(gpt, text, "--seed", "3"),
+		"GPT, accumulated":       with(gpt, text, "--accumulate", "3"),
+		"ResNet, over 8 epochs":  with(resnet, album(t)),
+		"GPT, in many an epoch":  with(gpt, book(t, 2), "--batch", "5"),
+		"ResNet, accumulated by": with(resnet, album(t), "--accumulate", "2", "--batch", "3"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "run")
+			whole := trained(t, with(args, "--steps", "20")...)
+			first := trained(t, with(args, "--steps", "10", "--checkpoint", folder)...)
+			// What the flags do not say is as it was.
+			data := args[slices.IndexFunc(args, func(a string) bool { return filepath.IsAbs(a) })]
+			second := trained(t, data, "--steps", "10", "--resume", folder)
+			if first.FirstStep != 1 || second.FirstStep != 11 || len(whole.Losses) != 20 || second.Steps != 10 {
+				t.Errorf("%d losses; steps from %d, then %d on from %d", len(whole.Losses), first.FirstStep, second.Steps, second.FirstStep)
+			}
+			if both := slices.Concat(first.Losses, second.Losses); !slices.Equal(both, whole.Losses) {
+				t.Errorf("the losses are %v, and %v without a break", both, whole.Losses)
+			}
+			if last := whole.Losses[19]; !(last < 0.95*whole.Losses[0]) {
+				t.Errorf("the losses are %v", whole.Losses)
+			}
+			if whole.Config != second.Config {
+				t.Errorf("%+v is not %+v", second.Config, whole.Config)
+			}
+		})
+	}
+}
+
+// Within a budget the losses are the same bits, and a checkpoint can be resumed within
+// another.
+func TestBudget(t *testing.T) {
+	args := with(gpt, book(t, 40), "--steps", "3")
+	free := trained(t, args...)
+	if m := free.Memory; m.Weights != int64(4*free.Parameters) || m.Optimizer < 2*m.Weights || m.Between <= 0 ||
+		m.Weights+m.Optimizer+m.Sums+m.Other+m.Batch+m.Between != free.PlannedBytes || free.PeakBytes < free.PlannedBytes {
+		t.Errorf("%d parameters, a plan of %d bytes, a peak of %d: %+v", free.Parameters, free.PlannedBytes, free.PeakBytes, m)
+	}
+	budget := free.PlannedBytes * 4 / 5
+	tight := trained(t, with(args, "--budget", fmt.Sprint(budget))...)
+	if !slices.Equal(tight.Losses, free.Losses) {
+		t.Errorf("the losses are %v, and %v without a budget", tight.Losses, free.Losses)
+	}
+	if tight.PlannedBytes > budget || tight.Recomputed == 0 || tight.BudgetBytes != budget {
+		t.Errorf("within %d bytes: %d planned, %d tasks run again", budget, tight.PlannedBytes, tight.Recomputed)
+	}
+	_, err := run(t.Context(), with(args, "--budget", "10KiB")...)
+	if err == nil || !strings.HasPrefix(err.Error(), "step 1: step: ") || !strings.Contains(err.Error(), "10 KiB") {
+		t.Errorf("a budget of 10 KiB: %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	text, dir := book(t, 40), t.TempDir()
+	folder := filepath.Join(dir, "run")
+	trained(t, with(gpt, text, "--steps", "2", "--checkpoint", folder)...)
+	kept := testkit.ReadFile(t, folder, session.FileName)
+	other := book(t, 30)
+	for _, c := range []struct {
+		name string
+		kind error
+		says string
+		args []string
+	}{
+		{"another model", session.ErrCheckpoint, "layers 1, not 2; width 16, not 32", []string{text, "--resume", folder, "--layers", "2", "--width", "32"}},
+		{"a ResNet", session.ErrCheckpoint, "model gpt, not resnet", with(resnet, album(t), "--resume", folder)},
+		{"another seed", session.ErrCheckpoint, "seed 0, not 7", []string{text, "--resume", folder, "--seed", "7"}},
+		{"another text", loader.ErrState, "needs the data", []string{other, "--resume", folder}},
+		{"no checkpoint", os.ErrNotExist, "nowhere", []string{text, "--resume", filepath.Join(dir, "nowhere")}},
+		{"a large learning rate", session.ErrDiverged, "step 4: the training diverged: the loss is NaN", []string{text, "--resume", folder, "--checkpoint", folder, "--lr", "1e30"}},
+		{"no text", os.ErrNotExist, "nothing.txt", []string{filepath.Join(dir, "nothing.txt")}},
+		{"a short text", errs.ErrArgument, "a batch takes 2,064, 129 for each", []string{testkit.WriteFile(t, "short", dir, "short.txt")}},
+		{"an empty folder", dataset.ErrEmpty, "no files", []string{t.TempDir()}},
+	} {
+		out, err := run(t.Context(), c.args...)
+		testkit.WantError(t, c.name, err, c.kind, c.says)
+		if out != "" {
+			t.Errorf("%s: %q", c.name, out)
+		}
+	}
+	for _, c := range []struct{ says, args string }{
+		{"takes one text file", "a b"}, {"takes one text file", ""}, {"--lr is 0", text + " --lr 0"},
+		{"--checkpoint-every needs --checkpoint", text + " --checkpoint-every 3"},
+		{"--image-size is not for a GPT", text + " --image-size 64"}, {"--heads is not for a ResNet", album(t) + " --heads 2"},
+		{"cannot be shared by 3 heads", text + " --heads 3"}, {"there is no ResNet of 12", album(t) + " --layers 12"},
+		{"--amp", text + " --amp int8"}, {"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
+	} {
+		_, err := run(t.Context(), strings.Fields(c.args)...)
+		if usage := new(cli.UsageError); !errors.As(err, &usage) || !strings.Contains(err.Error(), c.says) || usage.Help != "pinion train --help" {
+			t.Errorf("%q: %v", c.args, err)
+		}
+	}
+	if testkit.ReadFile(t, folder, session.FileName) != kept {
+		t.Error("the checkpoint is another now")
+	}
+	// A file of weights alone is no checkpoint.
+	file := testkit.WriteFile(t, strings.Replace(kept, "pinion_train", "pinion_brain", 1), dir, "weights", session.FileName)
+	_, err := run(t.Context(), text, "--resume", filepath.Dir(file))
+	testkit.WantError(t, "weights", err, session.ErrCheckpoint, "not the state of a training")
+}
+
+// An interrupt leaves a checkpoint of whole steps.
+func TestInterrupt(t *testing.T) {
+	text := book(t, 40)
+	folder := filepath.Join(t.TempDir(), "run")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := run(ctx, with(gpt, text, "--steps", "1000000", "--checkpoint", folder, "--checkpoint-every", "2")...)
+		done <- err
+	}()
+	testkit.Eventually(t, "there is a checkpoint", func() bool {
+		_, err := os.Stat(filepath.Join(folder, session.FileName))
+		return err == nil
+	})
+	cancel()
+	testkit.WantError(t, "an interrupt", testkit.Receive(t, "the end", done), context.Canceled)
+	from, err := session.OpenCheckpoint(folder)
+	testkit.OK(t, err)
+	steps := from.Steps()
+	testkit.OK(t, from.Close())
+	whole := trained(t, with(gpt, text, "--steps", fmt.Sprint(steps+1))...)
+	rest := trained(t, text, "--steps", "1", "--resume", folder)
+	if want := whole.Losses[steps:]; !slices.Equal(rest.Losses, want) || rest.FirstStep != steps+1 {
+		t.Errorf("after %d steps the loss is %v, and %v without an interrupt", steps, rest.Losses, want)
+	}
+	files, err := os.ReadDir(folder)
+	testkit.OK(t, err)
+	if len(files) != 1 {
+		t.Errorf("there are %v", files)
+	}
+}
+
+func TestText(t *testing.T) {
+	picture := filepath.Join(t.TempDir(), "loss.svg")
+	text, err := run(t.Context(), with(gpt, book(t, 40), "--steps", "5", "--plot", picture, "--plan")...)
+	testkit.OK(t, err)
+	for _, want := range []string{"GPT of 1 layer with ", "4 rows of 12 tokens a step", "Steps 1 to 5", "•", "activations and gradients", "together", "operations in", picture} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+	if svg := testkit.ReadFile(t, picture); !strings.Contains(svg, "<svg") || !strings.Contains(svg, `class="loss"`) {
+		t.Errorf("%.200s", svg)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	text, err := run(t.Context(), "--help")
+	testkit.OK(t, err)
+	for line := range strings.Lines(text) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+	if !strings.Contains(text, cli.ExitCodes) || !strings.Contains(text, "--accumulate") {
+		t.Error(text)
+	}
+}
