@@ -14,10 +14,10 @@ import (
 // or [dtype.F16]. Parameters and outputs keep their types, so that weights and the state
 // of an optimizer stay float32. Operations of float32 become these:
 //
-//   - Products and convolutions ([Contraction]) take operands of type t and add up in
+//   - Products, convolutions and attention take operands of type t and add up in
 //     float32. The result is of type t, but float32 where no other product depends on it:
-//     gradients of weights, and what a forward pass ends with, are not rounded. That of a
-//     convolution always is.
+//     gradients of weights, and what a forward pass ends with, are not rounded. That of
+//     convolutions and attention always is.
 //   - Reductions, exponentials, logarithms, powers, roots, divisions, sines, scatters and
 //     random numbers stay float32. So do operations that combine what was reduced with
 //     what was not, as normalisations, softmax and losses do, and those that read a
@@ -74,11 +74,18 @@ func flexible(op Op) bool {
 	return op.Comparison()
 }
 
+// multiplies reports whether an operation is made of products.
+func multiplies(op Op) bool {
+	return op.Class() == Contraction || op == Attention || op == AttentionBackward
+}
+
 // reads says where an operand is wanted. inEither: where the node's result is made, or,
 // for a comparison, wherever that is cheapest.
 func (c *caster) reads(n *Node, operand int) (p place, result int) {
 	switch {
-	case n.Op.Class() == Contraction:
+	case n.Op == AttentionBackward && operand == 4: // the sums
+		return inFloat32, 0
+	case multiplies(n.Op):
 		return in16Bits, 0
 	case n.Op == OptimizationBarrier:
 		return inEither, operand
@@ -212,7 +219,7 @@ func castBytes(v Value, both bool) int64 {
 func multiplied(nodes []*Node) map[*Node]bool {
 	found := map[*Node]bool{}
 	for i := len(nodes) - 1; i >= 0; i-- {
-		if n := nodes[i]; found[n] || n.Op.Class() == Contraction {
+		if n := nodes[i]; found[n] || multiplies(n.Op) {
 			for _, v := range n.Inputs {
 				found[v.node] = true
 			}
@@ -260,7 +267,8 @@ func (c *caster) makes(n *Node, result int, needed bool) place {
 	switch {
 	case n.Op == Constant:
 		return inEither
-	case n.Op.Class() == Contraction:
+	case n.Op == Attention && result == 1: // the sums
+	case multiplies(n.Op):
 		if from := n.Inputs[0].Shape().Type; from != dtype.F32 && from != c.t || n.Op == DotGeneral && !needed {
 			return inFloat32
 		}
@@ -359,26 +367,8 @@ func (c *caster) rewrite() *Graph {
 	for _, v := range c.g.outputs {
 		c.out.outputs = append(c.out.outputs, c.as(v, false))
 	}
-	return swept(c.out)
-}
-
-// swept copies what outputs need of a graph, and the parameters.
-func swept(g *Graph) *Graph {
-	live, out, now := reached(g), NewGraph(g.name), map[Value]Value{}
-	for _, n := range g.nodes {
-		if !live[n] {
-			continue
-		}
-		m := out.addNode(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now))
-		if n.Op == Parameter {
-			out.params = append(out.params, m.Value(0))
-		}
-		for i := range n.Shapes {
-			now[n.Value(i)] = m.Value(i)
-		}
-	}
-	out.outputs = translated(g.outputs, now)
-	return out
+	swept, _ := c.out.Part(c.out.params, c.out.outputs) // cannot fail: all parameters are there
+	return swept
 }
 
 func (c *caster) set(v, now Value) {

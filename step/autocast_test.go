@@ -204,6 +204,29 @@ func TestAutocastPolicy(t *testing.T) {
 		t.Errorf("casts to %v\n%v", got, h)
 	}
 
+	// Attention is a product, whose sums are not rounded.
+	m = newMaker(t)
+	q := m.param(f32(2, 3, 4, 8))
+	out, sums, err := m.Attention(q, q, q, step.AttentionOptions{})
+	testkit.OK(t, err)
+	dq, dk, _, err := m.AttentionBackward(q, q, q, out, sums, m.must(m.Unary(step.Tanh, out)), step.AttentionOptions{})
+	testkit.OK(t, err)
+	testkit.OK(t, m.SetOutputs(out, dq, dk))
+	att := testkit.Must(step.Autocast(m.Graph, dtype.F16))(t)
+	want(att, step.Attention, "f16")
+	want(att, step.AttentionBackward, "f16")
+	want(att, step.Tanh, "f16")
+	for _, n := range att.Nodes() {
+		if n.Op == step.Attention && n.Shapes[1].Type != dtype.F32 || n.Op == step.AttentionBackward && n.Inputs[4].Shape().Type != dtype.F32 {
+			t.Errorf("%v", n)
+		}
+	}
+	if x, err := step.Compile(att, newExecutor(t), step.Options{}); err != nil {
+		t.Error(err)
+	} else {
+		testkit.OK(t, x.Close())
+	}
+
 	for _, wrong := range []dtype.DType{dtype.F32, dtype.F64, dtype.I8, 0} {
 		_, err := step.Autocast(m.Graph, wrong)
 		testkit.WantError(t, wrong.String(), err, step.ErrArgument, "bf16 or f16")

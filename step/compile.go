@@ -65,6 +65,29 @@ type unit struct {
 // a graph without, with [ErrNotSupported] where the executor lacks an operation, and
 // with a [*plan.ImpossibleError] where the budget is too small.
 func Compile(g *Graph, exec Executor, o Options) (*Executable, error) {
+	opt, err := passed(g, exec, o)
+	if err != nil {
+		return nil, err
+	}
+	return compileFolded(opt, exec, o)
+}
+
+// Plan returns the plan that [Compile] would make, and fails as it does. It takes no
+// memory of the device but that for constants of a few KiB, for a moment.
+func Plan(g *Graph, exec Executor, o Options) (*plan.Plan, error) {
+	opt, err := passed(g, exec, o)
+	if err != nil {
+		return nil, err
+	}
+	x := newExecutable(opt, exec, o)
+	if err := x.compile(o); err != nil {
+		return nil, err
+	}
+	return x.plan, nil
+}
+
+// passed is the graph after all passes.
+func passed(g *Graph, exec Executor, o Options) (*Graph, error) {
 	if len(g.outputs) == 0 {
 		return nil, fmt.Errorf("step: graph %q: %w: it has no outputs", g.name, ErrArgument)
 	}
@@ -75,18 +98,27 @@ func Compile(g *Graph, exec Executor, o Options) (*Executable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compileFolded(optimize(opt), exec, o)
+	return optimize(opt), nil
+}
+
+func newExecutable(g *Graph, exec Executor, o Options) *Executable {
+	return &Executable{graph: g, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}}
 }
 
 // compileFolded compiles a graph on which no pass is left to do.
 func compileFolded(g *Graph, exec Executor, o Options) (*Executable, error) {
-	x := &Executable{graph: g, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}}
-	if err := x.compile(o); err != nil {
+	x := newExecutable(g, exec, o)
+	err := x.compile(o)
+	if err == nil {
+		err = x.open()
+	}
+	if err != nil {
 		return nil, keepFirst(err, x.Close())
 	}
 	return x, nil
 }
 
+// compile makes kernels and a plan.
 func (x *Executable) compile(o Options) error {
 	at := x.makeBuffers()
 	all := tasks(x.graph)
@@ -121,7 +153,7 @@ func (x *Executable) compile(o Options) error {
 			return fmt.Errorf("step: graph %q: the plan has result %d not in the memory of the parameter that it was given", x.graph.name, x.buffers[l.Value].out)
 		}
 	}
-	return x.open()
+	return nil
 }
 
 // makeBuffers finds the values that have memory of their own, and returns which buffer
@@ -223,14 +255,14 @@ func (x *Executable) open() error {
 		}
 		t, err := x.memory.Put(data, b.value.Shape())
 		if err != nil {
-			return err
+			return x.lacks("constant "+b.value.String(), err)
 		}
 		x.constants = append(x.constants, t)
 		b.fixed = t.Ptr()
 	}
 	if n := x.plan.Bytes - x.plan.Resident; n > 0 {
 		if x.arena, err = x.memory.alloc.Alloc(n); err != nil {
-			return fmt.Errorf("step: graph %q: %s for values between operations: %w", x.graph.name, units.Bytes(n), err)
+			return x.lacks(units.Bytes(n)+" for values between operations", err)
 		}
 	}
 	x.starts, x.scratch = make([][]int, len(x.plan.Runs)), make([]device.Ptr, len(x.plan.Runs))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/step/plan"
 )
@@ -126,7 +127,7 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 			ptr, free := inputs[p].take()
 			t = &Tensor{memory: x.memory, shape: b.value.Shape(), ptr: ptr, free: free}
 		} else if t, err = x.memory.New(b.value.Shape()); err != nil {
-			return results, err
+			return results, x.lacks(fmt.Sprintf("result %d", b.out), err)
 		}
 		results[b.out] = t
 		r.at[i] = t.Ptr()
@@ -136,6 +137,12 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 		err = keepFirst(err, s.Synchronize())
 	}
 	return results, err
+}
+
+// lacks says what memory was for that there was not.
+func (x *Executable) lacks(what string, err error) error {
+	return fmt.Errorf("step: graph %q, whose plan has %s on the device, %s of it parameters, results and constants: %s: %w",
+		x.graph.name, units.Bytes(x.plan.Bytes), units.Bytes(x.plan.Resident), what, err)
 }
 
 func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {

@@ -157,6 +157,69 @@ func (g *Graph) Inline(f *Graph, args ...Value) ([]Value, error) {
 	return translated(f.outputs, now), nil
 }
 
+// Part returns a graph of its own that computes outputs. Its parameters are inputs, in
+// that order. What is no parameter of g among them is given to the part, instead of being
+// computed, and has the name that it prints as. It fails with [ErrArgument] if an output
+// needs a parameter that is not among inputs.
+func (g *Graph) Part(inputs, outputs []Value) (*Graph, error) {
+	for _, v := range append(slices.Clone(inputs), outputs...) {
+		if err := g.owns(v); err != nil {
+			return nil, fmt.Errorf("step: part of %q: %w", g.name, err)
+		}
+	}
+	part, now := NewGraph(g.name), map[Value]Value{}
+	for _, v := range inputs {
+		name := v.String()
+		if in, ok := v.node.Attr.(*Input); ok {
+			name = in.Name
+		}
+		var err error
+		if now[v], err = part.Parameter(name, v.Shape()); err != nil {
+			return nil, fmt.Errorf("step: part of %q: %w", g.name, err)
+		}
+	}
+	given := func(n *Node) bool {
+		for i := range n.Shapes {
+			if _, ok := now[n.Value(i)]; !ok {
+				return false
+			}
+		}
+		return true
+	}
+	needed := map[*Node]bool{}
+	for _, v := range outputs {
+		if _, ok := now[v]; !ok {
+			needed[v.node] = true
+		}
+	}
+	for _, n := range slices.Backward(g.nodes) {
+		if !needed[n] || given(n) {
+			continue
+		}
+		if in, ok := n.Attr.(*Input); ok {
+			return nil, fmt.Errorf("step: part of %q: %w: it needs the parameter %q", g.name, ErrArgument, in.Name)
+		}
+		for _, v := range n.Inputs {
+			if _, ok := now[v]; !ok {
+				needed[v.node] = true
+			}
+		}
+	}
+	for _, n := range g.nodes {
+		if !needed[n] || given(n) {
+			continue
+		}
+		m := part.addNode(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now))
+		for i := range n.Shapes {
+			if _, ok := now[n.Value(i)]; !ok {
+				now[n.Value(i)] = m.Value(i)
+			}
+		}
+	}
+	part.outputs = translated(outputs, now)
+	return part, nil
+}
+
 func (g *Graph) owns(v Value) error {
 	switch {
 	case v.node == nil:

@@ -200,3 +200,29 @@ func TestInline(t *testing.T) {
 	_, err = m.Inline(m.Graph, p)
 	testkit.WantError(t, "a graph in itself", err, step.ErrArgument)
 }
+
+func TestPart(t *testing.T) {
+	m := newMaker(t)
+	x, y := m.param(f32(3)), m.param(f32(3))
+	sum := m.must(m.Binary(step.Add, x, y))
+	e := m.must(m.Unary(step.Exp, sum))
+	z := m.must(m.Binary(step.Mul, e, x))
+	part := testkit.Must(m.Part([]step.Value{sum, x}, []step.Value{z, x, sum}))(t)
+	if got, want := part.String(), `graph "TestPart"
+  %0 = Parameter {Name:%2 Index:0} : f32[3]
+  %1 = Parameter {Name:p0 Index:1} : f32[3]
+  %2 = Exp %0 : f32[3]
+  %3 = Mul %2 %1 : f32[3]
+  return %3 %1 %0
+`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	_, err := m.Part([]step.Value{x}, []step.Value{z})
+	testkit.WantError(t, "a parameter that is missing", err, step.ErrArgument, `needs the parameter "p1"`)
+	_, err = m.Part([]step.Value{x, x}, []step.Value{x})
+	testkit.WantError(t, "a parameter twice", err, step.ErrArgument, `"p0" already`)
+	_, err = m.Part(nil, []step.Value{part.Outputs()[0]})
+	testkit.WantError(t, "another graph's", err, step.ErrArgument)
+	_, err = m.Part([]step.Value{{}}, nil)
+	testkit.WantError(t, "no value", err, step.ErrArgument)
+}

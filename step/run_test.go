@@ -221,6 +221,9 @@ func TestBudgets(t *testing.T) {
 		inPlace += shared
 		whole := testkit.Must(step.Compile(m.Graph, exec, o))(t)
 		most := whole.PeakBytes()
+		if p := testkit.Must(step.Plan(m.Graph, exec, o))(t); p.Bytes != most || len(p.Runs) != len(whole.Plan().Runs) {
+			t.Errorf("a plan of %d bytes, and an executable of %d", p.Bytes, most)
+		}
 		testkit.OK(t, whole.Close())
 		if i%2 == 0 {
 			o.Link = 1e9
@@ -310,4 +313,29 @@ func TestMeasure(t *testing.T) {
 	if got, want := seconds(unknown), (step.Speed{}).Estimate(unknown); got != want {
 		t.Errorf("a task that was not measured takes %v s, want %v", got, want)
 	}
+}
+
+// A device that is full says what of which plan it has no room for.
+func TestOutOfMemory(t *testing.T) {
+	dev := testkit.Must(device.Open("host:64KiB"))(t)
+	defer dev.Close()
+	exec := testkit.Must(host.Open(dev))(t)
+	defer exec.Close()
+	m := newMaker(t)
+	x := m.param(f32(100, 100))
+	e := m.must(m.Unary(step.Exp, x))
+	sum := m.must(m.Reduce(step.ReduceSum, m.must(m.DotGeneral(e, e, step.DotAxes{Contracted: [2][]int{{1}, {1}}}))))
+	testkit.OK(t, m.SetOutputs(sum))
+	_, err := step.Compile(m.Graph, exec, step.Options{})
+	testkit.WantError(t, "values between", err, device.ErrOutOfMemory, `graph "TestOutOfMemory"`, "for values between operations")
+
+	m = newMaker(t)
+	x = m.param(f32(100, 100))
+	testkit.OK(t, m.SetOutputs(m.must(m.Unary(step.Exp, x))))
+	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
+	defer run.Close()
+	in := testkit.Must(run.Memory().New(x.Shape()))(t)
+	defer in.Free()
+	_, err = run.Run(context.Background(), []*step.Tensor{in}, nil)
+	testkit.WantError(t, "a result", err, device.ErrOutOfMemory, "result 0", "f32[100,100]")
 }
