@@ -94,6 +94,7 @@ func TestABI(t *testing.T) {
 		"launchParamBufferPointer": launchParamBufferPointer,
 		"launchParamBufferSize":    launchParamBufferSize,
 		"launchParamEnd":           launchParamEnd,
+		"funcMaxSharedBytes":       funcMaxSharedBytes,
 
 		"sizeof(Device.handle)":                     unsafe.Sizeof(d.handle),
 		"sizeof(Device.context)":                    unsafe.Sizeof(d.context),

@@ -33,6 +33,7 @@ var api struct {
 	graphInstantiate, graphUpload, graphLaunch                       dl.Func
 	graphDestroy, graphExecDestroy                                   dl.Func
 	moduleLoadData, moduleUnload, moduleGetFunction, launchKernel    dl.Func
+	funcSetAttribute                                                 dl.Func
 	memAllocManaged, memPrefetchAsync                                dl.Func
 	memAdvise, memRangeGetAttribute                                  dl.Func
 	memAddressReserve, memAddressFree, memCreate, memRelease         dl.Func
@@ -110,6 +111,7 @@ var symbols = []dl.Symbol{
 	{Name: "cuModuleUnload", Func: &api.moduleUnload},
 	{Name: "cuModuleGetFunction", Func: &api.moduleGetFunction},
 	{Name: "cuLaunchKernel", Func: &api.launchKernel},
+	{Name: "cuFuncSetAttribute", Func: &api.funcSetAttribute},
 
 	{Name: "cuMemAllocManaged", Func: &api.memAllocManaged, Optional: true},
 	{Name: "cuMemPrefetchAsync_v2", Func: &api.memPrefetchAsync, Optional: true},
@@ -217,4 +219,5 @@ const (
 	launchParamBufferPointer = 1
 	launchParamBufferSize    = 2
 	launchParamEnd           = 0
+	funcMaxSharedBytes       = 8 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 )

@@ -19,7 +19,13 @@ type kernel struct {
 	module *module
 	name   string
 	handle uintptr
+
+	mu     sync.Mutex
+	shared int // bytes of shared memory that launches may ask for; less than freeSharedBytes: those
 }
+
+// freeSharedBytes is what a launch may ask for without more.
+const freeSharedBytes = 48 << 10
 
 // ImageFormat implements [device.Launcher].
 func (d *Device) ImageFormat() device.ImageFormat { return device.PTX }
@@ -106,6 +112,9 @@ func (k *kernel) Launch(s device.Stream, grid device.Grid, args *device.Args) er
 	}
 	defer k.module.gate.leave()
 
+	if err := k.allowShared(grid.SharedBytes); err != nil {
+		return err
+	}
 	l := launches.Get().(*launch)
 	defer launches.Put(l)
 	l.size = uintptr(copy(l.args[:], args.Bytes()))
@@ -120,6 +129,23 @@ func (k *kernel) Launch(s device.Stream, grid device.Grid, args *device.Args) er
 		uintptr(grid.SharedBytes), cs.handle, 0, uintptr(unsafe.Pointer(&l.extra))); r != 0 {
 		return fmt.Errorf("cuda: launch %s: %w", k.name, check("cuLaunchKernel", r))
 	}
+	return nil
+}
+
+// allowShared makes launches with so much shared memory possible.
+func (k *kernel) allowShared(bytes int) error {
+	if bytes <= freeSharedBytes {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if bytes <= k.shared {
+		return nil
+	}
+	if err := check("cuFuncSetAttribute", api.funcSetAttribute.Call(k.handle, funcMaxSharedBytes, uintptr(bytes))); err != nil {
+		return fmt.Errorf("cuda: launch %s: %d bytes of shared memory: %w", k.name, bytes, err)
+	}
+	k.shared = bytes
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package cudaexec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -50,7 +51,7 @@ func open(dev device.Device, launcher device.Launcher, translate func(text strin
 	if err != nil {
 		return nil, err
 	}
-	return &executor{dev: dev, launcher: launcher, blas: products, translate: translate, functions: map[string]*function{}}, nil
+	return &executor{dev: dev, launcher: launcher, blas: products, arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
 }
 
 // executor compiles kernels of tasks. Their texts are gathered, and those of many go to
@@ -59,6 +60,7 @@ type executor struct {
 	dev       device.Device
 	launcher  device.Launcher
 	blas      blas.BLAS
+	arch      [2]int // compute capability
 	translate func(text string) ([]byte, error)
 
 	mu        sync.Mutex
@@ -71,6 +73,7 @@ type executor struct {
 // function is a kernel's text, and what became of it.
 type function struct {
 	name, text string
+	library    string // behind the prelude
 	kernel     device.Kernel
 	err        error
 }
@@ -101,7 +104,10 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 	if k, ok := e.product(t); ok {
 		return k, nil
 	}
-	u, err := compile(t)
+	u, err := e.attention(t)
+	if u == nil && err == nil {
+		u, err = compile(t)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("step: %v: %w", t.Nodes[len(t.Nodes)-1], err)
 	}
@@ -112,7 +118,7 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 	}
 	k := &kernels{executor: e, unit: u}
 	for _, l := range u.launches {
-		c := call{function: e.function(l), grid: device.Grid{BlocksX: l.grid[0], BlocksY: l.grid[1], Threads: threads}, scratch: l.scratch > 0}
+		c := call{function: e.function(l), grid: device.Grid{BlocksX: l.grid[0], BlocksY: l.grid[1], Threads: cmp.Or(l.threads, threads), SharedBytes: l.shared}, scratch: l.scratch > 0}
 		for _, v := range l.pointers {
 			if i := slices.Index(t.Inputs, v); i >= 0 {
 				c.arrays = append(c.arrays, array{i, false})
@@ -134,12 +140,13 @@ func (e *executor) function(l launch) *function {
 	if l.scratch > 0 {
 		n++
 	}
+	bounds := cmp.Or(l.threads, threads)
 	head := fmt.Sprintf("(const pointers<%d> p) {\n", max(n, 1))
-	sum := sha256.Sum256([]byte(head + l.text))
+	sum := sha256.Sum256(fmt.Append(nil, bounds, head, l.text))
 	name := "k" + hex.EncodeToString(sum[:8])
 	f := e.functions[name]
 	if f == nil {
-		f = &function{name: name, text: fmt.Sprintf("extern \"C\" __global__ void __launch_bounds__(%d) %s%s%s}\n", threads, name, head, l.text)}
+		f = &function{name: name, library: l.library, text: fmt.Sprintf("extern \"C\" __global__ void __launch_bounds__(%d) %s%s%s}\n", bounds, name, head, l.text)}
 		e.functions[name] = f
 		e.pending = append(e.pending, f)
 	}
@@ -175,6 +182,13 @@ func (e *executor) build() {
 func (e *executor) module(some []*function) (device.Module, error) {
 	var text strings.Builder
 	text.WriteString(prelude)
+	var libraries []string
+	for _, f := range some {
+		if f.library != "" && !slices.Contains(libraries, f.library) {
+			libraries = append(libraries, f.library)
+			text.WriteString("\n" + f.library)
+		}
+	}
 	for _, f := range some {
 		text.WriteString("\n" + f.text)
 	}

@@ -181,6 +181,10 @@ func wants(n *step.Node) []int {
 		return []int{0}
 	case step.ScatterSum, step.ScatterMax, step.ScatterMin:
 		return []int{1, 2}
+	case step.Attention:
+		return []int{0, 1, 2}
+	case step.AttentionBackward:
+		return []int{0, 1, 2, 3, 4, 5}
 	}
 	return nil
 }
@@ -364,11 +368,21 @@ func (c *former) form(g *step.Graph) error {
 		if !c.live[n] || n.Op == step.Parameter || n.Op == step.Constant {
 			continue
 		}
+		var values []step.Value
 		for i := range n.Shapes {
-			v := n.Value(i)
-			if c.base(v) != v || !c.memory[v] || v.Shape().Size() == 0 {
-				continue
+			if v := n.Value(i); c.base(v) == v && c.memory[v] && v.Shape().Size() > 0 {
+				values = append(values, v)
 			}
+		}
+		if n.Op.Class() == step.Compound && len(values) > 0 { // one task makes all
+			g := &group{values: values, space: spaceOf(values[0])}
+			for _, v := range values {
+				c.of[v] = g
+			}
+			c.groups = append(c.groups, g)
+			continue
+		}
+		for _, v := range values {
 			if err := c.join(v); err != nil {
 				return err
 			}

@@ -461,6 +461,9 @@ type launch struct {
 	grid     [2]int
 	scratch  int64               // bytes of scratch memory that it is given behind the arrays
 	apart    map[step.Value]bool // arrays of which threads read elements that are not theirs; nil: all
+	library  string              // what else the text is written with
+	threads  int                 // of a block; 0: as many as usual
+	shared   int                 // bytes of shared memory of each block, beside what the text declares
 	err      error
 }
 

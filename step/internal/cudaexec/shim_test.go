@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -39,6 +40,7 @@ func openTest(t testing.TB) *executor {
 		}
 		x, err := open(dev, &shim{t, caller, compiler}, func(text string) ([]byte, error) { return []byte(text), nil })
 		testkit.OK(t, err)
+		x.arch = [2]int{8, 0} // which has what the shim has
 		e = x
 	}
 	t.Cleanup(func() { testkit.OK(t, e.Close()) })
@@ -81,13 +83,20 @@ func (s *shim) LoadModule(image []byte) (device.Module, error) {
 	return m, err
 }
 
+var kernelHead = regexp.MustCompile(`extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(const (pointers<\d+>) p\)`)
+
 // kernelNames finds the kernels of a text, and what launches them on the host.
 func kernelNames(source string) map[string]string {
 	names := map[string]string{}
-	for _, part := range strings.Split(source, "extern \"C\" __global__ void __launch_bounds__(256) ")[1:] {
-		name, rest, _ := strings.Cut(part, "(const ")
-		kind, text, _ := strings.Cut(rest, " p)")
-		barriers := strings.Contains(text, "__syncthreads") || strings.Contains(text, "over_block<") || strings.Contains(text, "over_row<") && !strings.Contains(text, ", 1>(")
+	heads := kernelHead.FindAllStringSubmatchIndex(source, -1)
+	for i, h := range heads {
+		end := len(source)
+		if i+1 < len(heads) {
+			end = heads[i+1][0]
+		}
+		name, kind, text := source[h[2]:h[3]], source[h[4]:h[5]], source[h[1]:end]
+		barriers := strings.Contains(text, "__syncthreads") || strings.Contains(text, "over_block<") || strings.Contains(text, "over_row<") && !strings.Contains(text, ", 1>(") ||
+			strings.Contains(text, "const attention s")
 		names[name] = fmt.Sprintf("LAUNCHER(%s, %s, %t)\n", name, kind, barriers)
 	}
 	return names
@@ -116,7 +125,7 @@ type shimKernel struct {
 func (k *shimKernel) Launch(stream device.Stream, g device.Grid, args *device.Args) error {
 	block := append([]byte(nil), args.Bytes()...)
 	return k.s.caller.Call(stream, func() error {
-		k.f.Call(uintptr(unsafe.Pointer(&block[0])), uintptr(max(g.BlocksX, 1)), uintptr(max(g.BlocksY, 1)), uintptr(max(g.BlocksZ, 1)), uintptr(g.Threads))
+		k.f.Call(uintptr(unsafe.Pointer(&block[0])), uintptr(max(g.BlocksX, 1)), uintptr(max(g.BlocksY, 1)), uintptr(max(g.BlocksZ, 1)), uintptr(g.Threads), uintptr(g.SharedBytes))
 		return nil
 	})
 }

@@ -76,6 +76,7 @@ int main(void) {
 	VALUE("launchParamBufferPointer", (size_t)CU_LAUNCH_PARAM_BUFFER_POINTER);
 	VALUE("launchParamBufferSize", (size_t)CU_LAUNCH_PARAM_BUFFER_SIZE);
 	VALUE("launchParamEnd", (size_t)CU_LAUNCH_PARAM_END);
+	VALUE("funcMaxSharedBytes", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
 	VALUE("sizeof(Device.handle)", sizeof(CUdevice));
 	VALUE("sizeof(Device.context)", sizeof(CUcontext));

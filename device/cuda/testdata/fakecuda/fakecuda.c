@@ -1751,6 +1751,11 @@ result cuModuleGetFunction(void **function, void *module, const char *name) {
 	NEED(CONTEXT);
 	return NOT_SUPPORTED;
 }
+result cuFuncSetAttribute(void *function, int attribute, int value) {
+	(void)function; (void)attribute; (void)value;
+	NEED(CONTEXT);
+	return NOT_SUPPORTED;
+}
 result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 	unsigned shared, void *stream, void **params, void **extra) {
 	(void)function; (void)gx; (void)gy; (void)gz; (void)bx; (void)by; (void)bz;

@@ -3,9 +3,11 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -53,33 +55,167 @@ static void turn_(unsigned i) {
     setcontext(&context);
 }
 
-// Every thread of a block comes to each barrier, so a turn of all is one.
-static inline void __syncthreads() { yield_(); }
+// Every thread of a block comes to each barrier.
+static unsigned arrived, turns;
+static inline void __syncthreads() {
+    unsigned mine = turns;
+    if (++arrived == blockDim.x) {
+        arrived = 0;
+        turns++;
+        return;
+    }
+    while (turns == mine) yield_();
+}
 
 static inline int __syncthreads_or(int x) {
     slots[current] = x;
-    yield_();
+    __syncthreads();
     int any = 0;
     for (unsigned i = 0; i < blockDim.x; i++) any |= slots[i] != 0;
-    yield_();
+    __syncthreads();
     return any;
 }
 
+// ---- Warps ----
+
+// What a lane brings to an instruction of its warp, and what it gets.
+static struct lane_ {
+    unsigned a[4], b[2], r[4];
+    float c[4];
+    long long given, got;
+} lanes_[most_threads];
+static struct { unsigned arrived, turns; } warps_[most_threads / 32];
+
+// The last lane of a warp that comes to an instruction does it for all.
+static void together_(void (*all)(lane_ *)) {
+    auto &w = warps_[current / 32];
+    unsigned mine = w.turns;
+    if (++w.arrived == 32) {
+        w.arrived = 0;
+        all(lanes_ + current / 32 * 32);
+        w.turns++;
+        return;
+    }
+    while (w.turns == mine) yield_();
+}
+
+static void give_(lane_ *all) {
+    for (int i = 0; i < 32; i++) all[i].got = all[i].given;
+}
+
 template <class T> static inline T __shfl_xor_sync(unsigned, T x, int lanes) {
-    memcpy(&slots[current], &x, sizeof x);
-    yield_();
+    memcpy(&lanes_[current].given, &x, sizeof x);
+    together_(give_);
     T r;
-    memcpy(&r, &slots[current ^ lanes], sizeof r);
-    yield_();
+    memcpy(&r, &lanes_[current ^ lanes].got, sizeof r);
     return r;
 }
 
-static void launch_(void (*f)(const void *), bool barriers, const void *p, unsigned x, unsigned y, unsigned z, unsigned n) {
+// ---- Shared memory of a size that the launch says ----
+
+enum { shared_start = 1024 }; // as instructions name it
+alignas(128) static unsigned char shared_memory_[227 << 10];
+static unsigned shared_size_;
+
+static inline unsigned char *shared_bytes() { return shared_memory_; }
+static inline unsigned shared_begin() { return shared_start; }
+
+static unsigned char *shared_at_(unsigned at, unsigned bytes) {
+    if (at < shared_start || at - shared_start + bytes > shared_size_ || at % bytes != 0) {
+        fprintf(stderr, "%u bytes at %u of %u bytes of shared memory\n", bytes, at - shared_start, shared_size_);
+        abort();
+    }
+    return shared_memory_ + (at - shared_start);
+}
+
+// Copies arrive as late as they can; until then, there is NaN.
+struct copy_ { unsigned char *to; const void *from; int bytes; bool there; };
+static std::vector<copy_> copies_[most_threads];
+
+template <int BYTES> static inline void copy_async(unsigned to, const void *from, bool there) {
+    unsigned char *at = shared_at_(to, BYTES);
+    if ((size_t)from % BYTES != 0) fprintf(stderr, "a copy of %d bytes from %p\n", BYTES, from), abort();
+    memset(at, 0xff, BYTES);
+    copies_[current].push_back({at, from, BYTES, there});
+}
+static inline void copies_end() {
+    for (auto &c : copies_[current]) {
+        if (c.there) memcpy(c.to, c.from, c.bytes);
+        else memset(c.to, 0, c.bytes);
+    }
+    copies_[current].clear();
+}
+
+// ---- Matrices: fragments as the PTX ISA has them ----
+
+static void matrices_(lane_ *all, bool transposed) {
+    for (int l = 0; l < 32; l++)
+        for (int m = 0; m < 4; m++) {
+            all[l].r[m] = 0;
+            for (int half = 0; half < 2; half++) {
+                int row = transposed ? l % 4 * 2 + half : l / 4, column = transposed ? l / 4 : l % 4 * 2 + half;
+                unsigned short x;
+                memcpy(&x, shared_at_(all[m * 8 + row].a[0], 16) + 2 * column, 2);
+                all[l].r[m] |= (unsigned)x << 16 * half;
+            }
+        }
+}
+
+template <bool TRANSPOSED> static inline void load_matrices_(unsigned (&r)[4], unsigned at) {
+    lanes_[current].a[0] = at;
+    together_([](lane_ *all) { matrices_(all, TRANSPOSED); });
+    memcpy(r, lanes_[current].r, sizeof r);
+}
+static inline void load_matrices(unsigned (&r)[4], unsigned at) { load_matrices_<false>(r, at); }
+static inline void load_transposed(unsigned (&r)[4], unsigned at) { load_matrices_<true>(r, at); }
+
+static float number_bf16_(unsigned bits) {
+    bits <<= 16;
+    float r;
+    memcpy(&r, &bits, sizeof r);
+    return r;
+}
+static float number_f16_(unsigned bits);
+
+template <float (*NUMBER)(unsigned)> static void mma_(lane_ *all) {
+    float a[16][16], b[16][8], c[16][8];
+    for (int l = 0; l < 32; l++) {
+        int group = l / 4, in_group = l % 4;
+        for (int i = 0; i < 8; i++) a[group + (i / 2 % 2) * 8][in_group * 2 + i % 2 + i / 4 * 8] = NUMBER(all[l].a[i / 2] >> 16 * (i % 2) & 0xffff);
+        for (int i = 0; i < 4; i++) b[in_group * 2 + i % 2 + i / 2 * 8][group] = NUMBER(all[l].b[i / 2] >> 16 * (i % 2) & 0xffff);
+        for (int i = 0; i < 4; i++) c[group + i / 2 * 8][in_group * 2 + i % 2] = all[l].c[i];
+    }
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            double sum = c[i][j];
+            for (int k = 0; k < 16; k++) sum += (double)a[i][k] * b[k][j];
+            c[i][j] = (float)sum;
+        }
+    for (int l = 0; l < 32; l++)
+        for (int i = 0; i < 4; i++) all[l].c[i] = c[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2];
+}
+
+template <float (*NUMBER)(unsigned)> static inline void product_(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    lane_ &l = lanes_[current];
+    memcpy(l.a, a, sizeof a);
+    memcpy(l.c, c, sizeof c);
+    l.b[0] = b0, l.b[1] = b1;
+    together_(mma_<NUMBER>);
+    memcpy(c, l.c, sizeof c);
+}
+static inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { product_<number_bf16_>(c, a, b0, b1); }
+static inline void mma_f16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) { product_<number_f16_>(c, a, b0, b1); }
+static unsigned pack_bf16(float low, float high);
+static unsigned pack_f16(float low, float high);
+static inline float exp2_near(float x) { return exp2f(x); }
+
+static void launch_(void (*f)(const void *), bool barriers, const void *p, unsigned x, unsigned y, unsigned z, unsigned n, unsigned shared) {
     if (!stacks) stacks = (char *)malloc((size_t)most_threads * stack_bytes);
     body = f;
     arguments = p;
     gridDim = {x, y, z};
     blockDim = {n, 1, 1};
+    shared_size_ = shared;
     for (blockIdx.z = 0; blockIdx.z < z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < y; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < x; blockIdx.x++) {
@@ -89,6 +225,7 @@ static void launch_(void (*f)(const void *), bool barriers, const void *p, unsig
                 }
                 memset(started, 0, sizeof started);
                 memset(done, 0, sizeof done);
+                memset(shared_memory_, 0xff, shared);
                 for (bool any = true; any;) {
                     any = false;
                     for (unsigned i = 0; i < n; i++) {
@@ -101,7 +238,7 @@ static void launch_(void (*f)(const void *), bool barriers, const void *p, unsig
 
 #define LAUNCHER(name, type, barriers) \
     static void name##_body(const void *p) { name(*(const type *)p); } \
-    extern "C" void name##_launch(const void *p, unsigned x, unsigned y, unsigned z, unsigned n) { launch_(name##_body, barriers, p, x, y, z, n); }
+    extern "C" void name##_launch(const void *p, unsigned x, unsigned y, unsigned z, unsigned n, unsigned shared) { launch_(name##_body, barriers, p, x, y, z, n, shared); }
 
 // ---- Functions ----
 

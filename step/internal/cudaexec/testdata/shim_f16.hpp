@@ -21,3 +21,7 @@ static f16 f16_of(float x) {
     }
     return r;
 }
+
+static float number_f16_(unsigned bits) { return f32_of(f16{(u16)bits}); }
+static unsigned pack_bf16(float low, float high) { return bf16_of(low).bits | (u32)bf16_of(high).bits << 16; }
+static unsigned pack_f16(float low, float high) { return f16_of(low).bits | (u32)f16_of(high).bits << 16; }

@@ -1,0 +1,174 @@
+package cudaexec
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+//go:embed attention.cuh
+var attentionText string
+
+// tiling is how kernels of tensor cores divide an attention.
+type tiling struct {
+	warps int // of a block; each has 16 rows
+	tile  int // rows that the block goes over at a time
+}
+
+// tilings are the way forward, and those back to queries and to keys. Twice as many rows
+// a warp would halve what it reads of shared memory, and take all registers; a tile of 32
+// leaves room for two accumulators.
+var tilings = [3]tiling{{8, 64}, {8, 32}, {8, 32}}
+
+// wide is how many elements of a head tensor cores take.
+func wide(each int) int {
+	if each <= 64 {
+		return 64
+	}
+	return 128
+}
+
+// mostEach is the largest head whose row the lanes of a warp hold.
+const mostEach = 1024
+
+// attention writes the kernels of an attention, or returns nil for another task.
+func (e *executor) attention(t *step.Task) (*unit, error) {
+	var n *step.Node
+	for _, each := range t.Nodes {
+		if each.Op.Class() == step.Compound {
+			n = each
+		}
+	}
+	if n == nil {
+		return nil, nil
+	}
+	u := &unit{views: views{given: map[step.Value]bool{}}, task: t}
+	for _, v := range t.Inputs {
+		u.given[v] = true
+	}
+	for _, v := range t.Outputs {
+		if v.Node() != n {
+			return nil, fmt.Errorf("cudaexec: %w: %v is fused with others", ErrUnsupported, n.Op)
+		}
+	}
+	a := &attending{u: u, n: n}
+	a.options, a.sizes = step.AttentionOf(n)
+	if a.sizes.Each > mostEach {
+		return nil, fmt.Errorf("cudaexec: %w: %d elements in a head, at most %d", ErrUnsupported, a.sizes.Each, mostEach)
+	}
+	t16 := n.Inputs[0].Shape().Type
+	tensor := (t16 == dtype.F16 || t16 == dtype.BF16) && a.sizes.Each%8 == 0 && a.sizes.Each <= 128 && a.options.Scale > 0 && e.arch[0] >= 8
+	if n.Op == step.Attention {
+		u.launches = a.forward(tensor)
+	} else {
+		u.launches = a.backward(tensor)
+	}
+	return u, nil
+}
+
+// attending is an attention while its kernels are written.
+type attending struct {
+	u       *unit
+	n       *step.Node
+	options step.AttentionOptions
+	sizes   step.AttentionSizes
+}
+
+// argument is an array that a kernel is given, by the expression of its elements' type;
+// 0 for a result that nobody reads.
+func (a *attending) argument(l *launch, v step.Value) string {
+	kind := stored(v.Shape().Type)
+	if v.Node() == a.n {
+		if !slices.Contains(a.u.task.Outputs, v) || v.Shape().Size() == 0 {
+			return fmt.Sprintf("(%s *)0", kind)
+		}
+	} else {
+		v = a.u.base(v)
+	}
+	i := slices.Index(l.pointers, v)
+	if i < 0 {
+		i = len(l.pointers)
+		l.pointers = append(l.pointers, v)
+	}
+	return fmt.Sprintf("(%s *)p.p[%d]", kind, i)
+}
+
+// shape writes what kernels have to know of the operands.
+func (a *attending) shape() string {
+	s := a.sizes
+	where := func(heads, length int) string {
+		head, row := length*s.Each, s.Each
+		if a.options.HeadsBehind {
+			head, row = s.Each, heads*s.Each
+		}
+		return fmt.Sprintf("{%dLL, %dLL, %dLL}", heads*length*s.Each, head, row)
+	}
+	q, k := where(s.Heads, s.Queries), where(s.KeyHeads, s.Keys)
+	return fmt.Sprintf("    const attention s = {%d, %d, %d, %d, (f32)%s, %s};\n", s.Heads, s.Heads/s.KeyHeads, s.Queries, s.Keys, number64(a.options.Scale),
+		strings.Join([]string{q, k, k, q, q, q, k, k}, ", "))
+}
+
+// number64 writes a number.
+func number64(x float64) string { return fmt.Sprintf("of_bits((u64)0x%xu)", math.Float64bits(x)) }
+
+// launch writes a kernel that calls a function with the arrays. rows are those that the
+// kernel divides among its blocks; count is how often there are so many.
+func (a *attending) launch(tensor bool, function string, t tiling, tileRows, count, rows int, scratch int64, arrays func(l *launch) []string) launch {
+	s := a.sizes
+	kind := a.n.Inputs[0].Shape().Type
+	l := launch{name: a.n.Op.String(), scratch: scratch, library: attentionText}
+	list := strings.Join(arrays(&l), ", ")
+	if tensor {
+		d := wide(s.Each)
+		l.threads = 32 * t.warps
+		l.grid = [2]int{(rows + 16*t.warps - 1) / (16 * t.warps) * count, 1}
+		l.shared = 2 * (2*t.tile*d*2 + 8*t.tile)
+		if tileRows > 0 {
+			l.shared += 2 * tileRows * d * 2
+		}
+		l.text = fmt.Sprintf("%s    attention_%s<%s, %d, %d, %d, %d, %t>(s, %s);\n", a.shape(), function, stored(kind), d, s.Each, t.warps, t.tile, a.options.Causal, list)
+		return l
+	}
+	l.grid = [2]int{min(8*mostBlocks, (rows*count+7)/8), 1}
+	l.text = fmt.Sprintf("%s    plain_%s<%s, %s, %d, %t>(s, (%s)%s, %dLL, %s);\n", a.shape(), function, stored(kind), computedIn(kind), s.Each, a.options.Causal,
+		computedIn(kind), number64(a.options.Scale), rows*count, list)
+	return l
+}
+
+func (a *attending) forward(tensor bool) []launch {
+	if a.n.Shapes[0].Size() == 0 {
+		return nil
+	}
+	in := a.n.Inputs
+	return []launch{a.launch(tensor, "forward", tilings[0], 0, a.sizes.Batch*a.sizes.Heads, a.sizes.Queries, 0, func(l *launch) []string {
+		return []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, a.n.Value(0)), a.argument(l, a.n.Value(1))}
+	})}
+}
+
+// backward has two kernels: the first goes over queries, and leaves for each the product
+// of its result and its gradient for the second, which goes over keys.
+func (a *attending) backward(tensor bool) []launch {
+	s, in := a.sizes, a.n.Inputs
+	if a.n.Shapes[0].Size() == 0 {
+		return nil
+	}
+	sums := in[4].Shape()
+	delta := func(l *launch) string { return fmt.Sprintf("(%s *)p.p[%d]", stored(sums.Type), len(l.pointers)) }
+	launches := []launch{a.launch(tensor, "queries", tilings[1], 0, s.Batch*s.Heads, s.Queries, sums.Bytes(), func(l *launch) []string {
+		list := []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, in[3]), a.argument(l, in[4]), a.argument(l, in[5]), a.argument(l, a.n.Value(0))}
+		return append(list, delta(l))
+	})}
+	if slices.Contains(a.u.task.Outputs, a.n.Value(1)) || slices.Contains(a.u.task.Outputs, a.n.Value(2)) {
+		launches = append(launches, a.launch(tensor, "keys", tilings[2], 16*tilings[2].warps, s.Batch*s.KeyHeads, s.Keys, sums.Bytes(), func(l *launch) []string {
+			list := []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, in[4]), a.argument(l, in[5])}
+			dk, dv := a.argument(l, a.n.Value(1)), a.argument(l, a.n.Value(2))
+			return append(list, delta(l), dk, dv)
+		}))
+	}
+	return launches
+}
