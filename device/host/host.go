@@ -32,6 +32,7 @@ type Device struct {
 	used    int64                  // bytes of live, in pages, and of chunks; managed memory may make it more than capacity
 	virtual virtual                // device memory of the Mapper
 	pinned  spans.Set              // page-locked host memory
+	adopted spans.Set              // memory of others
 	streams map[*stream]struct{}
 
 	captures atomic.Int64 // how many there are now
@@ -230,7 +231,7 @@ func (d *Device) Close() error {
 		errs = append(errs, pagemem.Unmap(memory(device.Ptr(span.Start), span.Bytes)))
 	}
 	errs = append(errs, d.virtual.close()...)
-	d.pinned, d.live, d.used, d.streams = spans.Set{}, spans.Set{}, 0, nil
+	d.pinned, d.live, d.adopted, d.used, d.streams = spans.Set{}, spans.Set{}, spans.Set{}, 0, nil
 	return errors.Join(errs...)
 }
 
@@ -266,6 +267,9 @@ func (d *Device) find(p device.Ptr, n int64) ([]byte, error) {
 		return memory(p, n), nil
 	}
 	if _, ok := d.pinned.Find(uint64(p), n); ok || d.virtual.mapped.Covers(uint64(p), n) {
+		return memory(p, n), nil
+	}
+	if _, ok := d.adopted.Find(uint64(p), n); ok {
 		return memory(p, n), nil
 	}
 	return nil, fmt.Errorf("host: %w: %d bytes at %#x", device.ErrPointer, n, uint64(p))

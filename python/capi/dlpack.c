@@ -1,5 +1,6 @@
 // Arrays as DLPack: https://dmlc.github.io/dlpack/latest/
 #include "pinion.h"
+#include "_cgo_export.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,8 @@ static void *managed(pinion_hold *hold, const pinion_array *a, int with_version)
 static void *(*new_capsule)(void *, const char *, void (*)(void *));
 static int (*is_valid)(void *, const char *);
 static void *(*get_pointer)(void *, const char *);
-void pinion_python(void *n, void *v, void *g) { new_capsule = n, is_valid = v, get_pointer = g; }
+static int (*set_name)(void *, const char *);
+void pinion_python(void *n, void *v, void *g, void *s) { new_capsule = n, is_valid = v, get_pointer = g, set_name = s; }
 
 // A capsule that was taken has another name, and its memory another owner.
 static void free_tensor(void *capsule) {
@@ -90,4 +92,12 @@ void *pinion_take(pinion_hold **at) {
   void *capsule = new_capsule(*at, "pinion_hold", free_hold);
   if (capsule) *at = NULL;
   return capsule;
+}
+
+int pinion_borrow_give(uint64_t borrow, uint64_t want, void *capsule) {
+  if (!is_valid(capsule, "dltensor")) return PINION_ARGUMENT;
+  DLManagedTensor *m = get_pointer(capsule, "dltensor");
+  int result = pnBorrowGive(borrow, want, (uint64_t)(uintptr_t)m->tensor.data + m->tensor.byte_offset, (uint64_t)(uintptr_t)m);
+  if (result == PINION_OK) set_name(capsule, "used_dltensor");
+  return result;
 }

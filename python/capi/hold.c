@@ -81,8 +81,10 @@ void pinion_release(pinion_hold *h) {
   pinion_hold *head = atomic_load(&b->head);
   do h->next = head;
   while (!atomic_compare_exchange_weak(&b->head, &head, h));
-  if (atomic_load(&b->closed)) pnDrain(b);
+  int closed = atomic_load(&b->closed);
+  if (closed) pnDrain(b);
   outbox_drop(b);
+  if (closed) pn_settle();
 }
 
 void pinion_free(void *p) { free(p); }

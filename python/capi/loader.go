@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +27,7 @@ type config struct {
 	Options dataset.Options `json:"options"` // of the format
 	Targets []string        `json:"targets"`
 	Devices []string        `json:"devices"`
+	Borrow  uint64          `json:"borrow"` // what device memory comes by; 0: the devices
 
 	Batch    int    `json:"batch_size"`
 	Shuffle  bool   `json:"shuffle"`
@@ -120,10 +120,12 @@ type feed struct {
 	labels  bool // whether the samples have any
 	outbox  *C.pinion_outbox
 	refs    atomic.Int64 // batches with the caller, and one for being open
+	borrow  *borrow      // nil: device memory is the devices' own
+	lender  uint64       // its handle
 
 	ctx    context.Context // ends when it is closed
 	cancel context.CancelFunc
-	mu     sync.Mutex // of those who take batches, or change the loader
+	mu     chan struct{} // has room for one: who takes batches, or changes the loader
 	loader atomic.Pointer[loader.Loader]
 	begun  bool // whether a loop has
 }
@@ -158,7 +160,8 @@ func pinion_loader_open(arguments *C.char, n C.int64_t, task *C.uint64_t) (resul
 			_ = f.close()
 		}
 	}
-	return start(task, undo, func(ctx context.Context) (uint64, error) {
+	from, _ := borrows.get(c.Borrow)
+	return startWith(from, task, undo, func(ctx context.Context) (uint64, error) {
 		f, err := open(ctx, c)
 		if err != nil {
 			return 0, err
@@ -168,9 +171,13 @@ func pinion_loader_open(arguments *C.char, n C.int64_t, task *C.uint64_t) (resul
 }
 
 func open(ctx context.Context, c config) (f *feed, err error) {
-	f = &feed{outbox: C.pn_outbox_new()}
+	f = &feed{outbox: C.pn_outbox_new(), mu: make(chan struct{}, 1)}
 	f.refs.Store(1)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
+	if b, ok := borrows.get(c.Borrow); ok {
+		f.borrow, f.lender, b.ctx = b, c.Borrow, f.ctx
+	}
+	defer context.AfterFunc(ctx, f.cancel)() // one that is given up needs no memory
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.close())
@@ -198,6 +205,9 @@ func open(ctx context.Context, c config) (f *feed, err error) {
 		dev, err := device.Open(name)
 		if err != nil {
 			return f, err
+		}
+		if f.borrow != nil {
+			dev = newBorrowing(dev, f.borrow)
 		}
 		dev = onTimeline(dev)
 		f.devices = append(f.devices, dev)
@@ -250,11 +260,13 @@ func labelled(ds dataset.Dataset) bool {
 	return false
 }
 
+func (f *feed) unlock() { <-f.mu }
+
 // close ends everything but what batches with the caller need.
 func (f *feed) close() error {
 	f.cancel()
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.mu <- struct{}{}
+	defer f.unlock()
 	var failed []error
 	if ld := f.loader.Load(); ld != nil {
 		failed = append(failed, ld.Close())
@@ -266,6 +278,10 @@ func (f *feed) close() error {
 		failed = append(failed, dataset.Close(f.dataset))
 	}
 	C.pn_outbox_close(f.outbox)
+	if f.borrow != nil {
+		borrows.take(f.lender)
+		f.borrow.close()
+	}
 	return errors.Join(append(failed, f.drop())...)
 }
 
@@ -302,29 +318,33 @@ func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, stream C.int
 	if !ok {
 		return closed("the DataLoader")
 	}
+	ctx, cancel := context.WithTimeout(f.ctx, time.Duration(milliseconds)*time.Millisecond)
+	defer cancel()
+	if f.borrow != nil {
+		if !f.borrow.watch(cancel) {
+			return C.PINION_MEMORY
+		}
+		defer f.borrow.unwatch()
+	}
 	var b *loader.Batch
 	var err error
-	f.call(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if flags&C.PINION_CAPTURE == 0 {
-			if err = drain(f.outbox, int64(stream)); err != nil {
-				return
-			}
-		}
-		ctx, cancel := context.WithTimeout(f.ctx, time.Duration(milliseconds)*time.Millisecond)
-		defer cancel()
-		if b, err = f.next(ctx, flags&C.PINION_FRESH != 0); b != nil {
-			f.refs.Add(1)
-			f.lend(b, out)
-		}
-	})
+	select {
+	case f.mu <- struct{}{}:
+		f.call(func() {
+			defer f.unlock()
+			b, err = f.batch(ctx, flags, int64(stream), out)
+		})
+	case <-ctx.Done(): // another call is at it, which was given up perhaps
+		err = ctx.Err()
+	}
 	switch {
 	case b != nil:
 		return C.PINION_OK
 	case f.ctx.Err() != nil:
 		return closed("the DataLoader")
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errWanted), f.borrow != nil && f.borrow.wanted():
+		return C.PINION_MEMORY
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return C.PINION_WAIT
 	case err != nil:
 		return fail(err)
@@ -332,10 +352,27 @@ func pnLoaderNext(handle C.uint64_t, milliseconds, flags C.int32_t, stream C.int
 	return C.PINION_END
 }
 
+// batch gives back what the caller is done with, and lends the next batch.
+func (f *feed) batch(ctx context.Context, flags C.int32_t, stream int64, out *C.pinion_batch) (b *loader.Batch, err error) {
+	if flags&C.PINION_CAPTURE == 0 {
+		if err := drain(f.outbox, stream); err != nil {
+			return nil, err
+		}
+	}
+	if b, err = f.next(ctx, flags&C.PINION_FRESH != 0); b != nil {
+		f.refs.Add(1)
+		f.lend(b, out)
+	}
+	return b, err
+}
+
 // call calls fn. Calls of CUDA change the context of their thread, which for the
 // caller's would be to change its device under PyTorch's feet. Another thread
 // would have to wake up first, so what fn changes is put back.
 func (f *feed) call(fn func()) {
+	if b, inner := f.borrow, fn; b != nil {
+		fn = func() { b.visit(inner) }
+	}
 	if f.cuda {
 		cuda.Visit(fn)
 	} else {
@@ -508,9 +545,9 @@ func pinion_loader_resume(handle C.uint64_t, state *C.char, n C.int64_t, task *C
 	if err := parse(state, n, &s); err != nil {
 		return fail(fmt.Errorf("%w: %w", loader.ErrState, err))
 	}
-	return start(task, nil, func(context.Context) (uint64, error) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+	return startWith(f.borrow, task, nil, func(context.Context) (uint64, error) {
+		f.mu <- struct{}{}
+		defer f.unlock()
 		return 0, f.begin(&s)
 	})
 }
@@ -525,12 +562,12 @@ func pinion_loader_seek(handle C.uint64_t, epoch C.int64_t, resumed C.int32_t, t
 	if !ok {
 		return closed("the DataLoader")
 	}
-	return start(task, nil, func(context.Context) (uint64, error) { return 0, f.seek(int(epoch), resumed != 0) })
+	return startWith(f.borrow, task, nil, func(context.Context) (uint64, error) { return 0, f.seek(int(epoch), resumed != 0) })
 }
 
 func (f *feed) seek(epoch int, resumed bool) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.mu <- struct{}{}
+	defer f.unlock()
 	s := f.loader.Load().State()
 	next := s.Epoch
 	if within := s.Batch > 0 || len(s.Ahead) > 0; within && !resumed {

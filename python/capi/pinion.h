@@ -12,14 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PINION_ABI 3
+#define PINION_ABI 4
 #define PINION_ARRAYS 12 // most arrays of a batch
 #define PINION_DIMS 8    // most axes of an array
 
 enum {
   PINION_OK = 0,
-  PINION_END = 1,  // of an epoch
-  PINION_WAIT = 2, // nothing yet: ask again, after a look at signals
+  PINION_END = 1,    // of an epoch
+  PINION_WAIT = 2,   // nothing yet: ask again, after a look at signals
+  PINION_MEMORY = 3, // answer what pinion_borrow_wanted tells, and ask again
 
   PINION_ERROR = -1,         // of no other kind
   PINION_INTERNAL = -2,      // a panic: a mistake of the library
@@ -95,8 +96,8 @@ typedef struct {
   int64_t shape[PINION_DIMS];
 } pinion_array;
 
-// Objects of Python. These two are called with Python's lock, and return a new
-// reference to a capsule. Whoever makes an object in one call of C loses nothing
+// Objects of Python. These are called with Python's lock, and return a new
+// reference to a capsule, if any. Whoever makes an object in one call of C loses nothing
 // to an interrupt, and an object that is freed by C swallows none, as __del__
 // would.
 //
@@ -105,9 +106,12 @@ typedef struct {
 // which adds a holder.
 void *pinion_take(pinion_hold **);
 void *pinion_dlpack(pinion_hold *, const pinion_array *, int versioned);
-// PyCapsule_New, PyCapsule_IsValid and PyCapsule_GetPointer of the Python that is
-// running.
-void pinion_python(void *new_capsule, void *is_valid, void *get_pointer);
+// pinion_borrow_give answers a want with the tensor in a capsule, which is taken.
+// PINION_END: nobody wants it any more, and it is not.
+int pinion_borrow_give(uint64_t borrow, uint64_t want, void *capsule);
+// PyCapsule_New, PyCapsule_IsValid, PyCapsule_GetPointer and PyCapsule_SetName of the
+// Python that is running.
+void pinion_python(void *new_capsule, void *is_valid, void *get_pointer, void *set_name);
 
 typedef struct {
   pinion_hold *hold;                // one holder: the caller
@@ -124,6 +128,17 @@ enum {
 // the CUstream whose work uses batches, for drivers that cannot record an event
 // behind the work of all streams; -1: it is not known.
 int pinion_loader_next(uint64_t loader, int32_t milliseconds, int32_t flags, int64_t stream, pinion_batch *);
+
+// Waits some time for a task: PINION_WAIT if it is not over. Otherwise its handle
+// ends, and value is its result.
+int pinion_task_wait(uint64_t task, int32_t milliseconds, uint64_t *value);
+
+// Device memory that a loader has of the caller's allocator: see borrow.go.
+typedef struct {
+  uint64_t id;
+  int64_t bytes;
+  int32_t device_type, device_id; // DLPack's
+} pinion_want;
 
 // For torch.cuda.memory.CUDAPluggableAllocator.
 void *pinion_torch_malloc(int64_t size, int32_t device, void *stream); // NULL: no memory
@@ -143,5 +158,7 @@ void pn_outbox_close(pinion_outbox *);
 pinion_hold *pn_outbox_take(pinion_outbox *); // those given back; linked, see pn_hold_done
 pinion_hold *pn_hold_new(pinion_outbox *, uint64_t batch);
 pinion_hold *pn_hold_done(pinion_hold *, uint64_t *batch); // frees one, returns the next
+void pn_give_back(uint64_t tensor); // a DLManagedTensor of the caller's
+void pn_settle(void);               // calls the deleters of those, in a thread of the caller's
 void pn_fail(const char *message, size_t n, const char *detail, size_t m);
 #endif

@@ -13,6 +13,7 @@ import (
 type task struct {
 	cancel context.CancelFunc
 	undo   func(value uint64) // of a result that nobody wants any more; may be nil
+	borrow *borrow            // what it gets memory by; nil: it needs none of the caller's
 	done   chan struct{}      // closed when what follows is there
 	value  uint64
 	err    error
@@ -26,8 +27,13 @@ var tasks handles[*task]
 // pinion_task_wait gives: a handle, mostly. If the caller gives the task up, the
 // context ends, and undo gets the value, should there be one.
 func start(handle *C.uint64_t, undo func(value uint64), fn func(ctx context.Context) (uint64, error)) C.int {
+	return startWith(nil, handle, undo, fn)
+}
+
+// startWith is start for a task that needs memory of the caller's.
+func startWith(from *borrow, handle *C.uint64_t, undo func(value uint64), fn func(ctx context.Context) (uint64, error)) C.int {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &task{cancel: cancel, undo: undo, done: make(chan struct{})}
+	t := &task{cancel: cancel, undo: undo, borrow: from, done: make(chan struct{})}
 	go func() {
 		defer close(t.done)
 		defer cancel()
@@ -51,11 +57,10 @@ func elsewhere(fn func()) {
 	}
 }
 
-// pinion_task_wait waits some time for a task: PINION_WAIT if it is not over.
-// Otherwise the handle of the task ends, and value is its result.
+// pnTaskWait is pinion_task_wait.
 //
-//export pinion_task_wait
-func pinion_task_wait(handle C.uint64_t, milliseconds C.int32_t, value *C.uint64_t) (result C.int) {
+//export pnTaskWait
+func pnTaskWait(handle C.uint64_t, milliseconds C.int32_t, value *C.uint64_t) (result C.int) {
 	defer guard(&result)
 	t, ok := tasks.get(uint64(handle))
 	if !ok {
@@ -64,11 +69,20 @@ func pinion_task_wait(handle C.uint64_t, milliseconds C.int32_t, value *C.uint64
 	select {
 	case <-t.done:
 	default:
-		timer := time.NewTimer(time.Duration(milliseconds) * time.Millisecond)
-		defer timer.Stop()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(milliseconds)*time.Millisecond)
+		defer cancel()
+		if t.borrow != nil {
+			if !t.borrow.watch(cancel) {
+				return C.PINION_MEMORY
+			}
+			defer t.borrow.unwatch()
+		}
 		select {
 		case <-t.done:
-		case <-timer.C:
+		case <-ctx.Done():
+			if t.borrow != nil && t.borrow.wanted() {
+				return C.PINION_MEMORY
+			}
 			return C.PINION_WAIT
 		}
 	}

@@ -16,17 +16,19 @@ CPU, CUDA = 1, 2  # DLPack's device types
 _kinds = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "b"}
 
 
-# These two make objects of Python, so they keep Python's lock: see pinion.h.
+# These work on objects of Python, so they keep Python's lock: see pinion.h.
 _functions: Any = None
 
 
-def _objects() -> Any:
+def objects() -> Any:
     global _functions
     if _functions is None:
         _lib.load()
         functions = C.PyDLL(_lib.path())
         functions.pinion_take.restype, functions.pinion_take.argtypes = C.py_object, [C.c_void_p]
         functions.pinion_dlpack.restype, functions.pinion_dlpack.argtypes = C.py_object, [C.c_void_p, C.c_void_p, C.c_int]
+        functions.pinion_borrow_give.restype = C.c_int
+        functions.pinion_borrow_give.argtypes = [C.c_uint64, C.c_uint64, C.py_object]
         _functions = functions
     return _functions
 
@@ -85,7 +87,7 @@ class Array:
             raise BufferError("the array is not copied: copy what is made of it")
         versioned = max_version is not None and max_version[0] >= 1
         _lib.load()
-        return _objects().pinion_dlpack(self._pointer, C.byref(self._array), versioned)
+        return objects().pinion_dlpack(self._pointer, C.byref(self._array), versioned)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -111,7 +113,7 @@ class Array:
 
 def take(out: Any) -> Any:
     """An object that keeps the hold in a struct, which it is the first field of and is taken from; None for none."""
-    return _objects().pinion_take(C.byref(out)) if out.hold else None
+    return objects().pinion_take(C.byref(out)) if out.hold else None
 
 
 def arrays(out: Any, described: Sequence[_lib.Array]) -> tuple[Array, ...]:

@@ -54,7 +54,7 @@ class HeldError(PinionError, MemoryError):
     """No batch can come, because the program keeps all that there is memory for."""
 
 
-def _device_memory() -> type[BaseException]:
+def device_memory() -> type[BaseException]:
     """torch.OutOfMemoryError where torch is used and has it."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -90,7 +90,7 @@ def make(code: int, message: str, detail: str = "") -> BaseException:
     """The exception of an error of the library."""
     if code == -3:
         message = FORKED
-    kind = _device_memory() if code == -8 else _classes.get(code, PinionError)
+    kind = device_memory() if code == -8 else _classes.get(code, PinionError)
     error = kind(message)
     if isinstance(error, SampleError) and detail:
         fields: dict[str, Any] = json.loads(detail)

@@ -10,13 +10,14 @@ import atexit
 import ctypes as C
 import os
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import _errors
 
-ABI = 3
+ABI = 4
 ARRAYS, DIMS = 12, 8
-OK, END, WAIT = 0, 1, 2
+OK, END, WAIT, MEMORY = 0, 1, 2, 3
 FRESH, CAPTURE = 1, 2
 SAMPLES, LABELS, LENGTHS, MASK, MIX, TARGET, TARGET_LENGTHS = range(7)
 
@@ -54,7 +55,7 @@ _core: dict[str, tuple[Any, list[Any]]] = {
     "pinion_holds": (C.c_int64, []),
     "pinion_retain": (None, [C.c_void_p]),
     "pinion_release": (None, [C.c_void_p]),
-    "pinion_python": (None, [C.c_void_p, C.c_void_p, C.c_void_p]),
+    "pinion_python": (None, [C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p]),
     "pinion_test_panic": (C.c_int, []),
     "pinion_task_wait": (C.c_int, [C.c_uint64, C.c_int32, C.POINTER(C.c_uint64)]),
     "pinion_task_cancel": (C.c_int, [C.c_uint64]),
@@ -68,6 +69,11 @@ _loader: dict[str, tuple[Any, list[Any]]] = {
     "pinion_loader_seek": (C.c_int, [C.c_uint64, C.c_int64, C.c_int32, C.POINTER(C.c_uint64)]),
     "pinion_loader_stats": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
     "pinion_loader_info": (C.c_int, [C.c_uint64, C.POINTER(C.c_void_p)]),
+}
+_borrow: dict[str, tuple[Any, list[Any]]] = {
+    "pinion_borrow_new": (C.c_int, [C.POINTER(C.c_uint64)]),
+    "pinion_borrow_wanted": (C.c_int, [C.c_uint64, C.c_void_p]),
+    "pinion_borrow_refuse": (C.c_int, [C.c_uint64, C.c_uint64, C.c_char_p, C.c_int64]),
 }
 _torch: dict[str, tuple[Any, list[Any]]] = {
     "pinion_pinned_alloc": (
@@ -121,7 +127,7 @@ _timeline: dict[str, tuple[Any, list[Any]]] = {
     "pinion_timeline_start": (C.c_int, [C.c_char_p, C.c_int64]),
     "pinion_timeline_stop": (C.c_int, [C.c_char_p, C.c_int64, C.POINTER(C.c_uint64)]),
 }
-_tables = (_core, _loader, _torch, _safetensors, _memory, _collate, _monitor, _timeline)
+_tables = (_core, _loader, _borrow, _torch, _safetensors, _memory, _collate, _monitor, _timeline)
 
 _lib: Any = None
 _loading = threading.Lock()
@@ -151,7 +157,7 @@ def _open() -> Any:
     except AttributeError as e:
         raise ImportError(f"{other} ({e})") from None
     api = C.pythonapi
-    lib.pinion_python(*(C.cast(f, C.c_void_p) for f in (api.PyCapsule_New, api.PyCapsule_IsValid, api.PyCapsule_GetPointer)))
+    lib.pinion_python(*(C.cast(f, C.c_void_p) for f in (api.PyCapsule_New, api.PyCapsule_IsValid, api.PyCapsule_GetPointer, api.PyCapsule_SetName)))
     lib.pinion_monitor_offer()  # for `pinion top`; where that cannot be, nobody needs to know: pinion.monitor.offer() says why
     return lib
 
@@ -208,15 +214,17 @@ def ask(function: Any, *arguments: Any) -> str:
     return take(out)
 
 
-def run(function: Any, *arguments: Any, patience: int | None = None) -> int:
+def run(function: Any, *arguments: Any, patience: int | None = None, serve: Callable[[], None] | None = None) -> int:
     """The value of a task, which a function gives by its last argument. An interrupt gives the task up; so does the end
-    of patience, in milliseconds, without a word."""
+    of patience, in milliseconds, without a word. Serve gives it the memory that it wants."""
     lib = load()
     task, value = C.c_uint64(), C.c_uint64()
     check(function(*arguments, C.byref(task)))
     try:
-        while check(lib.pinion_task_wait(task, POLL, C.byref(value))) == WAIT:
-            if patience is not None and (patience := patience - POLL) <= 0:
+        while code := check(lib.pinion_task_wait(task, POLL, C.byref(value))):
+            if code == MEMORY and serve is not None:
+                serve()
+            elif patience is not None and (patience := patience - POLL) <= 0:
                 break
     finally:
         lib.pinion_task_cancel(task)  # is nothing where the task is over

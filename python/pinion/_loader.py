@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _dlpack, _errors, _lib
+from . import _borrow, _dlpack, _errors, _lib
 
 _dtypes = {
     "float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16",
@@ -145,6 +145,8 @@ class DataLoader:
         device_buffers: batches in the memory of each device. More are made while the program keeps these.
         pin_budget, device_budget: the most bytes of page-locked host memory, and of the device's. 0: what is sensible,
             and what is free.
+        allocator: "torch" takes the memory of batches from PyTorch's own caching allocator, so that its statistics and limits
+            see it. Default: from the driver.
         copiers, chunk: threads that copy memory which is not pinned, and the bytes of a piece. 0: the default.
     """
 
@@ -184,6 +186,7 @@ class DataLoader:
         device_budget: int = 0,
         copiers: int = 0,
         chunk: int = 0,
+        allocator: str | None = None,
         **options: Any,
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "options")} | options
@@ -194,6 +197,8 @@ class DataLoader:
             raise ValueError(f"shuffle means sampler='random', but sampler is {sampler!r}")
         if output not in ("auto", *_converters):
             raise ValueError(f"output is {output!r}, but must be 'auto', 'torch', 'numpy' or 'dlpack'")
+        if allocator not in (None, "torch"):
+            raise ValueError(f"allocator is {allocator!r}, but must be 'torch' or None")
         self.source = os.fspath(source)
         self.drop_last = drop_last
         self.num_workers = num_workers
@@ -208,6 +213,8 @@ class DataLoader:
         self._names = tuple(names) if names is not None else None
         self._output = output
         self._device = device
+        self._allocator = allocator
+        self._lender: _borrow.Lender | None = None
         self._config: dict[str, Any] = {
             "source": self.source, "targets": [os.fspath(t) for t in targets],
             "options": {k.replace("_", "-"): _text(v) for k, v in options.items() if v is not None},
@@ -240,8 +247,11 @@ class DataLoader:
         form = _form(self._output)
         self.rank, self.world_size = _share(*self._share)
         self._config |= {"rank": self.rank, "world_size": self.world_size, "devices": self._devices(form)}
+        if self._allocator == "torch":
+            self._lender = _borrow.Lender()
+            self._config["borrow"] = self._lender.handle.value
         text = json.dumps(self._config).encode()
-        self._handle = _lib.run(lib.pinion_loader_open, text, len(text))
+        self._handle = self._run(lib.pinion_loader_open, text, len(text))
         self._finalizer = weakref.finalize(self, _close, self._handle, self._out)
         self._facts: dict[str, Any] = json.loads(_lib.ask(lib.pinion_loader_info, self._handle))
         self._convert = _converters[form]
@@ -253,8 +263,19 @@ class DataLoader:
             self._resume(state)
         return lib
 
+    def _run(self, function: Any, *arguments: Any) -> int:
+        """A task that may need memory of PyTorch's."""
+        if self._lender is None:
+            return _lib.run(function, *arguments)
+        try:
+            return _lib.run(function, *arguments, serve=self._lender.serve)
+        except Exception as e:
+            raise self._lender.explain(e)
+
     def _devices(self, form: str) -> list[str]:
         """The library's names of the devices. The default is one that torch can use, where it is to have the batches."""
+        if self._allocator == "torch":
+            form = "torch"
         if form == "torch":
             importlib.import_module("torch")
         several = self._device if isinstance(self._device, (list, tuple)) else [self._device]
@@ -269,7 +290,7 @@ class DataLoader:
 
     def _resume(self, state: Mapping[str, Any]) -> None:
         text = json.dumps(dict(state)).encode()
-        _lib.run(_lib.load().pinion_loader_resume, self._handle, text, len(text))
+        self._run(_lib.load().pinion_loader_resume, self._handle, text, len(text))
         self._resumed = True
 
     def _fact(self, name: str) -> Any:
@@ -307,7 +328,7 @@ class DataLoader:
             self._turn += 1
             _dlpack.take(self._out)  # a batch that an interrupt came before
             if self._epoch is not None:
-                _lib.run(lib.pinion_loader_seek, self._handle, self._epoch, self._resumed)
+                self._run(lib.pinion_loader_seek, self._handle, self._epoch, self._resumed)
                 self._epoch = None
             self._resumed = False
             return _Loop(self, self._turn)
@@ -438,7 +459,15 @@ class _Loop:
                 if code == _lib.END:
                     self._ended = True
                     raise StopIteration
-                _lib.check(code)
+                if loader._lender is None:
+                    _lib.check(code)
+                elif code == _lib.MEMORY:
+                    loader._lender.serve()
+                elif code < 0:
+                    try:
+                        _lib.fail(code)
+                    except Exception as e:
+                        raise loader._lender.explain(e)
             self._flags = 0
             batch: Any = loader._convert(out)
         if loader._names is not None:

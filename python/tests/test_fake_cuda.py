@@ -162,6 +162,87 @@ def test_a_driver_that_cannot_record_behind_all_streams(run):
     )
 
 
+# Memory that comes from PyTorch: the driver's by a call that the loader does not make, in a tensor whose end is written down.
+BORROW = """
+from pinion import _borrow, _dlpack
+torch = type(sys)("torch"); torch.cuda = type(sys)("torch.cuda"); torch.cuda.is_available = lambda: False
+sys.modules["torch"] = torch  # it is only asked whether it is there
+live, gone = {}, []
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_uint64), ("kind", ctypes.c_int32), ("id", ctypes.c_int32), ("ndim", ctypes.c_int32), ("dtype", ctypes.c_uint32),
+                ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def deleter(at):
+    t = live.pop(at)
+    assert driver.cuMemFree_v2(ctypes.c_uint64(t.data)) == 0
+    gone.append(at)
+new = ctypes.pythonapi.PyCapsule_New
+new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+def empty(n, kind, device):
+    context, t = ctypes.c_void_p(), Tensor(kind=kind, id=device, deleter=ctypes.cast(deleter, ctypes.c_void_p).value)
+    assert kind == 2 and driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0 and driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuMemAlloc_v2(ctypes.byref(t, Tensor.data.offset), ctypes.c_size_t(n)) == 0
+    live[ctypes.addressof(t)] = t
+    return new(ctypes.addressof(t), b"dltensor", None)
+_borrow._empty = empty
+def load(device="cuda:0", batch=1024): return pinion.DataLoader(ARRAY, batch, device=device, output="dlpack", allocator="torch")
+pinion.DataLoader._devices = lambda self, form: [d for d in (self._device if isinstance(self._device, list) else [self._device])]
+"""
+
+
+def test_memory_of_pytorchs(run):
+    run(
+        BORROW
+        + """
+with load() as loader:
+    for epoch in range(3):
+        for i, (a,) in enumerate(loader):
+            assert a.__dlpack_device__() == (2, 0) and look(a)[0, 0] == 4096 * i
+    assert loader.stats()["device_buffers"] == len(live) == 4
+    kept = list(loader)
+    assert len(live) == 64 + 1  # a is one of them
+assert len(live) == 65 and all(look(a)[0, 0] == 4096 * i for i, (a,) in enumerate(kept))
+del a, kept; gc.collect()
+assert not live and len(gone) == 65
+"""
+    )
+
+
+def test_memory_of_pytorchs_on_several_devices(run):
+    run(
+        BORROW
+        + """
+with load(["cuda:0", "cuda:1"]) as loader:
+    for _ in range(2): assert [a.__dlpack_device__() for (a,) in loader] == [(2, 0), (2, 1)] * 32
+    assert [t.id for t in live.values()] == [0] * 4 + [1] * 4
+assert not live
+"""
+    )
+
+
+def test_memory_of_pytorchs_while_a_graph_is_captured(run):
+    """What PyTorch allocates then would be the graph's, so the driver is asked instead."""
+    run(
+        BORROW
+        + """
+capturing = False
+_borrow._capturing = lambda: capturing
+with load() as loader:
+    it = iter(loader)
+    kept = [next(it) for _ in range(3)]
+    capturing = True
+    kept += [next(it) for _ in range(20)]
+    capturing = False
+    assert len(live) == 4 and loader.stats()["device_buffers"] >= 23
+    assert all(look(a)[0, 0] == 4096 * i for i, (a,) in enumerate(kept))
+    kept += list(it)
+    assert len(kept) == 64 and len(live) >= 4 + 64 - 24
+del kept; gc.collect()
+assert not live
+"""
+    )
+
+
 def test_several_devices(run):
     run("""
         with load(["cuda:0", "cuda:1"]) as loader:
