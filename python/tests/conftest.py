@@ -26,6 +26,7 @@ def command():
 
 
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: bool({"child", "run", "program"} & set(item.fixturenames)))  # processes of their own take seconds: last
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not gpu:
         return

@@ -565,47 +565,49 @@ def test_collate_of_another_process_only(program):
     """)
 
 
+def filled(i):
+    return torch.full((25000,), float(i)), i
+
+
 @pytest.mark.gpu
-def test_copies_are_done_before_the_memory_is_used_again(program):
+def test_copies_are_done_before_the_memory_is_used_again():
     """Batches are dropped as soon as their copies are queued, behind work that takes far longer than making them."""
-    program("""
-        heavy = torch.ones(4096, 4096, device="cuda")
-        side = torch.cuda.Stream()
-        collate = pinion.Collate()
-        for epoch in range(2):
-            got = []
-            for n, (x, y) in enumerate(DataLoader(Filled(), 8, num_workers=2, collate_fn=collate)):
-                assert x.is_pinned() and y.is_pinned()
-                with torch.cuda.stream(side if n % 2 else torch.cuda.current_stream()):
-                    for i in range(20): heavy @ heavy
-                    got.append((x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True)))
-                del x, y
-            torch.cuda.synchronize()
-            for n, (x, y) in enumerate(got):
-                assert torch.equal(x[:, 0], torch.arange(8 * n, 8 * n + 8, device="cuda").float()) and torch.equal(x[:, 0], x[:, -1]), n
-                assert torch.equal(y, torch.arange(8 * n, 8 * n + 8, device="cuda")), n
-        s = collate.stats()
-        assert s["pinned_bytes"] > 0 and "error" not in s and "pin_error" not in s, s
-        assert idle(collate)
-    """)
+    heavy = torch.ones(4096, 4096, device="cuda")
+    side = torch.cuda.Stream()
+    collate = pinion.Collate()
+    for epoch in range(2):
+        got = []
+        for n, (x, y) in enumerate(DataLoader(Made(filled, 400), 8, num_workers=2, collate_fn=collate)):
+            assert x.is_pinned() and y.is_pinned()
+            with torch.cuda.stream(side if n % 2 else torch.cuda.current_stream()):
+                for i in range(4):
+                    heavy @ heavy
+                got.append((x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True)))
+            del x, y
+        torch.cuda.synchronize()
+        for n, (x, y) in enumerate(got):
+            want = torch.arange(8 * n, 8 * n + 8, device="cuda")
+            assert torch.equal(x[:, 0], want.float()) and torch.equal(x[:, 0], x[:, -1]), n
+            assert torch.equal(y, want), n
+    s = collate.stats()
+    assert s["pinned_bytes"] > 0 and "error" not in s and "pin_error" not in s, s
+    assert idle(collate)
 
 
 @pytest.mark.gpu
-def test_capture_of_a_graph_survives(program):
-    program("""
-        collate = pinion.Collate()
-        it = iter(DataLoader(Filled(), 8, num_workers=2, collate_fn=collate))
+def test_capture_of_a_graph_survives():
+    collate = pinion.Collate()
+    it = iter(DataLoader(Made(filled, 400), 8, num_workers=2, collate_fn=collate))
+    next(it)
+    still = torch.zeros(8, 25000, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        doubled = still * 2
         next(it)
-        still = torch.zeros(8, 25000, device="cuda")
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            doubled = still * 2
-            next(it)
-        for n, (x, y) in enumerate(it):
-            still.copy_(x, non_blocking=True)
-            graph.replay()
-            assert doubled[3, 7].item() == 2 * (8 * (n + 2) + 3)
-    """)
+    for n, (x, y) in enumerate(it):
+        still.copy_(x, non_blocking=True)
+        graph.replay()
+        assert doubled[3, 7].item() == 2 * (8 * (n + 2) + 3)
 
 
 # The ring, alone.

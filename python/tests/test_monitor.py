@@ -325,24 +325,15 @@ def test_exit_while_watching(run):
 @pytest.mark.gpu
 def test_watch_a_gpu(run):
     run("""
-        import torch
-        with monitor.watch():
+        import torch, urllib.request
+        with monitor.watch(0.01), monitor.serve() as page:
+            def get(path): return json.load(urllib.request.urlopen(page.url + path, timeout=60))
             assert monitor.snapshot()["foreign"] == []
+            torch.cuda.memory._record_memory_history("state", stacks="python")
             x = torch.empty(100 << 20, dtype=torch.uint8, device="cuda:0")
             (f,) = monitor.snapshot()["foreign"]
             assert f["device"] == "cuda:0" and f["allocated_bytes"] == torch.cuda.memory_allocated(0) >= 100 << 20
             assert f["reserved_bytes"] == torch.cuda.memory_reserved(0) and f["blocks"] == 1
-    """)
-
-
-@pytest.mark.gpu
-def test_blocks_of_a_gpu(run):
-    run("""
-        import torch, urllib.request
-        torch.cuda.memory._record_memory_history("state", stacks="python")
-        with monitor.watch(0.01), monitor.serve() as page:
-            def get(path): return json.load(urllib.request.urlopen(page.url + path, timeout=60))
-            x = torch.empty(100 << 20, dtype=torch.uint8, device="cuda:0")
             end = time.monotonic() + 60
             while not (found := [p for p in get("api/memory")["pools"] if p["source"] == "pytorch" and p["blocks"]]) and time.monotonic() < end: time.sleep(.02)
             (p,) = found

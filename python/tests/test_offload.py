@@ -1034,7 +1034,7 @@ def test_on_the_gpu(arguments, autocast):
     want = step()
     assert not differences(step(), want), "the model itself is not deterministic here"
     offload = pinion.torch.offload(**arguments, window_bytes=16 * MIB, min_bytes=MIB // 8)
-    for n in range(30):
+    for n in range(10):  # hide makes its choice by then
         found = differences(step(offload), want)
         assert not found, f"step {n}: {found}; without offload again: {differences(step(), want)}; {offload.report()}"
     report = offload.report()
