@@ -80,11 +80,13 @@ func TestForeignMemory(t *testing.T) {
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
 		testkit.OK(t, err)
-		return strings.Count(string(text), `"source":"x"`)
+		return strings.Count(string(text), `"source":"x","reserved_bytes":16,`)
 	}
-	remove := monitor.AddForeignMemory(func() []monitor.ForeignMemory { return []monitor.ForeignMemory{m} })
-	if n := pools(); n != 1 {
-		t.Errorf("%d times", n)
+	other := m
+	other.Device = "e"
+	remove := monitor.AddForeignMemory(func() []monitor.ForeignMemory { return []monitor.ForeignMemory{m, other} })
+	if n := pools(); n != 2 { // the map is of the first, the other one is not surveyed
+		t.Errorf("%d times with 16 bytes", n)
 	}
 	remove()
 	if n := pools(); n != 0 {

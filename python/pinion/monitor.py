@@ -16,10 +16,12 @@ from __future__ import annotations
 import atexit
 import ctypes as C
 import json
+import logging
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -153,6 +155,7 @@ class serve:
 _lock = threading.Lock()
 _watches: set[watch] = set()
 _served: list[serve] = []  # one at most
+_unreadable = False  # what PyTorch says was, and that was told
 
 
 def _forget() -> None:
@@ -174,8 +177,20 @@ def _stop() -> None:
         each.stop()
 
 
+def _read(what: Callable[[], list[dict[str, Any]]]) -> bytes:
+    """What PyTorch says, as JSON: nothing while it cannot be read, which is logged once. The next time it may be there."""
+    global _unreadable
+    try:
+        return json.dumps(what()).encode()
+    except Exception as e:
+        if not _unreadable:
+            _unreadable = True
+            logging.getLogger(__name__).warning("PyTorch's memory cannot be read: %s: %s", type(e).__name__, e)
+        return b"[]"
+
+
 def _tell(lib: Any) -> None:
-    text = json.dumps(_torch()).encode()
+    text = _read(_torch)
     _lib.check(lib.pinion_monitor_foreign(text, len(text)))
 
 
@@ -186,7 +201,7 @@ def _watched(lib: Any) -> bool:
 
 
 def _tell_blocks(lib: Any) -> None:
-    text = json.dumps(_blocks()).encode()
+    text = _read(_blocks)
     _lib.check(lib.pinion_monitor_memory(text, len(text)))
 
 

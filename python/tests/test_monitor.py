@@ -322,6 +322,31 @@ def test_exit_while_watching(run):
     run("w = monitor.watch(0.001); raise SystemExit(5)", TORCH, want=5)
 
 
+def test_figures_that_cannot_be_read(run):
+    """They are no reason for a thread or a snapshot to end; that they cannot is said once."""
+    out = run("""
+        fault, asked = KeyError("no such figure"), 0
+        def broken(i):
+            global asked
+            asked += 1
+            if fault: raise fault
+            return stats(i)
+        sys.modules["torch"].cuda.memory_stats = broken
+        with monitor.watch(0.001):
+            assert monitor.snapshot()["foreign"] == []
+            for fault in ValueError("odd"), OSError("gone"), RuntimeError("dead"):
+                sys.modules["torch"].cuda.device_count = lambda: 1 / 0 if isinstance(fault, OSError) else 3
+                seen = asked
+                while asked < seen + 3 and not isinstance(fault, OSError): time.sleep(.001)
+                assert monitor.snapshot()["foreign"] == []
+            fault = None
+            seen = asked
+            while asked < seen + 3: time.sleep(.001)
+            assert len(monitor.snapshot()["foreign"]) == 1
+    """, TORCH)
+    assert out.count("cannot be read: KeyError: 'no such figure'") == out.count("cannot be read") == 1
+
+
 @pytest.mark.gpu
 def test_watch_a_gpu(run):
     run("""

@@ -43,10 +43,14 @@ func (p pool) fill(s *survey) {
 // other is a holder.
 type other struct{ Other }
 
-func (o *other) key() any        { return [2]string{o.Source, o.Device} }
-func (o *other) device() string  { return o.Device }
-func (o *other) source() string  { return o.Source }
-func (o *other) reserved() int64 { return 0 }
+func (o *other) key() any       { return [2]string{o.Source, o.Device} }
+func (o *other) device() string { return o.Device }
+func (o *other) source() string { return o.Source }
+
+func (o *other) reserved() (n int64) {
+	o.Visit(func(b vram.BlockInfo, _ bool, _ []string) { n += b.Bytes })
+	return n
+}
 
 // fill copies all blocks, and adds them up. What is free in a segment that is used is
 // fragmented: it cannot be given back.
