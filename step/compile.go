@@ -22,6 +22,13 @@ type Options struct {
 	// once. Default: nil, none.
 	Donate []bool
 
+	// Lend says for each result whether it lies in memory of the executable's. It is there
+	// until the next run or Close, and must not be an input of the same executable. The
+	// budget counts it from when it is written on, not from the start: gradients are no
+	// burden to the forward pass. Default: nil, each result has memory of its own, which
+	// is the caller's.
+	Lend []bool
+
 	// Link is how many bytes a second go to the host and back, beside the computation,
 	// in each direction. Default: 0, nothing is sent.
 	Link float64
@@ -94,6 +101,9 @@ func passed(g *Graph, exec Executor, o Options) (*Graph, error) {
 	if o.Donate != nil && len(o.Donate) != len(g.params) {
 		return nil, fmt.Errorf("step: graph %q: %w: Donate is for %d of %d parameters", g.name, ErrArgument, len(o.Donate), len(g.params))
 	}
+	if o.Lend != nil && len(o.Lend) != len(g.outputs) {
+		return nil, fmt.Errorf("step: graph %q: %w: Lend is for %d of %d results", g.name, ErrArgument, len(o.Lend), len(g.outputs))
+	}
 	opt, err := fold(optimize(g), exec)
 	if err != nil {
 		return nil, err
@@ -149,7 +159,11 @@ func (x *Executable) compile(o Options) error {
 	}
 	x.plan = p
 	for _, l := range p.Lives {
-		if !l.Scratch && l.Offset >= 0 && x.buffers[l.Value].out >= 0 {
+		if l.Scratch || l.Offset < 0 {
+			continue
+		}
+		out := x.buffers[l.Value].out
+		if _, given := x.inPlace[out]; out >= 0 && (given || !o.lends(out)) {
 			return fmt.Errorf("step: graph %q: the plan has result %d not in the memory of the parameter that it was given", x.graph.name, x.buffers[l.Value].out)
 		}
 	}
@@ -178,15 +192,19 @@ func (x *Executable) makeBuffers() map[Value]int {
 	return at
 }
 
+// lends reports whether a result lies in memory of the executable's.
+func (o *Options) lends(result int) bool { return o.Lend != nil && o.Lend[result] }
+
 // planGraph describes the units to the planner: values are buffers.
 func (x *Executable) planGraph(o Options) plan.Graph {
 	var g plan.Graph
 	for _, b := range x.buffers {
-		constant := b.value.node.Op == Constant
+		constant, lent := b.value.node.Op == Constant, b.out >= 0 && o.lends(b.out)
 		g.Values = append(g.Values, plan.Value{
 			Name:     b.value.node.Op.String() + " " + b.value.String(),
 			Bytes:    alignedBytes(b.value.Shape()),
-			Resident: constant || b.param >= 0 || b.out >= 0,
+			Resident: constant || b.param >= 0 || b.out >= 0 && !lent,
+			Output:   lent,
 		})
 	}
 	seconds := o.Seconds
@@ -265,12 +283,16 @@ func (x *Executable) open() error {
 			return x.lacks(units.Bytes(n)+" for values between operations", err)
 		}
 	}
+	x.lent = map[int]int{}
 	x.starts, x.scratch = make([][]int, len(x.plan.Runs)), make([]device.Ptr, len(x.plan.Runs))
 	for l, life := range x.plan.Lives {
 		if life.Scratch {
 			x.scratch[life.From] = x.place(life)
 		} else {
 			x.starts[life.From] = append(x.starts[life.From], l)
+			if out := x.buffers[life.Value].out; out >= 0 && life.Offset >= 0 && life.To == len(x.plan.Runs)-1 {
+				x.lent[out] = l
+			}
 		}
 	}
 	for i := range x.streams {

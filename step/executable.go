@@ -31,6 +31,7 @@ type Executable struct {
 	units     []unit
 	plan      *plan.Plan
 	inPlace   map[int]int // results that lie in the memory of a parameter
+	lent      map[int]int // of results that lie in the block, the lives that they end in
 	constants []*Tensor
 	arena     device.Ptr
 	starts    [][]int      // for each run, the lives that begin with it
@@ -76,7 +77,8 @@ func (x *Executable) PeakBytes() int64 { return x.plan.Bytes }
 // not be donated twice, nor be an input beside that. If inputs are wrong, or the executable
 // is closed, none is taken: an [ErrArgument] or [ErrClosed] leaves all as they were.
 //
-// The results are the caller's, who frees them. Run returns when they are there. An
+// The results are the caller's, who frees them, but for those that are lent
+// ([Options].Lend). Run returns when they are there. An
 // error or the end of ctx leaves the executable as it was; ctx is asked as tasks are
 // queued, and those that are queued run to their end.
 func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (results []*Tensor, err error) {
@@ -126,6 +128,8 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 			// The input's memory becomes the result's.
 			ptr, free := inputs[p].take()
 			t = &Tensor{memory: x.memory, shape: b.value.Shape(), ptr: ptr, free: free}
+		} else if l, ok := x.lent[b.out]; ok {
+			t = &Tensor{memory: x.memory, shape: b.value.Shape(), ptr: x.place(x.plan.Lives[l])}
 		} else if t, err = x.memory.New(b.value.Shape()); err != nil {
 			return results, x.lacks(fmt.Sprintf("result %d", b.out), err)
 		}
@@ -164,6 +168,8 @@ func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 			return fmt.Errorf("%w: parameter %q is %v, its tensor %v", ErrArgument, name, params[i].Shape(), t.shape)
 		case t.shape.Bytes() > 0 && t.Ptr()%tensorAlign != 0:
 			return fmt.Errorf("%w: the tensor for parameter %q begins at %#x, no multiple of %d bytes", ErrArgument, name, uint64(t.Ptr()), tensorAlign)
+		case x.arena != 0 && t.Ptr() >= x.arena && t.Ptr() < x.arena+device.Ptr(x.plan.Bytes-x.plan.Resident):
+			return fmt.Errorf("%w: the tensor for parameter %q is a result that was lent", ErrArgument, name)
 		case !device.Same(t.memory.dev, x.dev):
 			return fmt.Errorf("%w: the tensor for parameter %q is on %s, the step on %s", ErrArgument, name, t.memory.dev.Info().ID, x.dev.Info().ID)
 		}

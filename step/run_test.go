@@ -204,7 +204,7 @@ func perform(t *testing.T, m maker, exec step.Executor, o step.Options, inputs [
 func TestBudgets(t *testing.T) {
 	exec := openExecutor(t)
 	rng := rand.New(rand.NewPCG(3, 4))
-	again, sent, inPlace := 0, 0, 0
+	again, sent, inPlace, lent := 0, 0, 0, 0
 	graphs := 12
 	if os.Getenv("PINION_DEVICE") != "" {
 		graphs = 4 // kernels are compiled for each
@@ -214,6 +214,14 @@ func TestBudgets(t *testing.T) {
 		var inputs [][]byte
 		for _, p := range m.Parameters() {
 			inputs = append(inputs, randomFloats(rng, p.Shape().Size()))
+		}
+		// Weights go from run to run; other results may be lent.
+		lend := make([]bool, len(m.Outputs()))
+		for k := range lend {
+			lend[k] = (k == 0 || k >= len(donate)) && rng.IntN(2) == 0
+			if lend[k] {
+				lent++
+			}
 		}
 		o := step.Options{Donate: donate}
 		want, shared, err := perform(t, m, exec, o, inputs)
@@ -228,6 +236,7 @@ func TestBudgets(t *testing.T) {
 		if i%2 == 0 {
 			o.Link = 1e9
 		}
+		o.Lend = lend
 		for range 4 {
 			o.Budget = most - rng.Int64N(most/2)
 			x, err := step.Compile(m.Graph, exec, o)
@@ -269,10 +278,55 @@ func TestBudgets(t *testing.T) {
 			}
 		}
 	}
-	if again == 0 || sent == 0 || inPlace == 0 {
-		t.Errorf("plans ran %d operations again and sent %d values; %d results were in place", again, sent, inPlace)
+	if again == 0 || sent == 0 || inPlace == 0 || lent == 0 {
+		t.Errorf("plans ran %d operations again and sent %d values; %d results were in place, %d lent", again, sent, inPlace, lent)
 	}
 	t.Logf("%d operations ran again, %d values were sent; %d results were in place", again, sent, inPlace)
+}
+
+// A result that is lent takes memory when it is written, and lies there until the next run.
+func TestLend(t *testing.T) {
+	exec := openExecutor(t)
+	m := newMaker(t)
+	p := m.param(f32(1000))
+	big := m.must(m.BroadcastInDim(p, []int{100, 1000}, []int{1}))
+	sum := m.must(m.Reduce(step.ReduceSum, m.must(m.Unary(step.Exp, m.must(m.Transpose(big, 1, 0)))), 1))
+	wide := m.must(m.Transpose(m.must(m.BroadcastInDim(sum, []int{100, 1000}, []int{1})), 1, 0))
+	testkit.OK(t, m.SetOutputs(wide, sum))
+	_, err := step.Compile(m.Graph, exec, step.Options{Lend: []bool{true}})
+	testkit.WantError(t, "Lend for one of two results", err, step.ErrArgument)
+	own := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
+	defer own.Close()
+	x := testkit.Must(step.Compile(m.Graph, exec, step.Options{Lend: []bool{true, true}}))(t)
+	defer x.Close()
+	if x.PeakBytes() > own.PeakBytes() {
+		t.Errorf("%d bytes with results that are lent, %d without", x.PeakBytes(), own.PeakBytes())
+	}
+	in := testkit.Must(x.Memory().Put(make([]byte, 4000), p.Shape()))(t)
+	defer in.Free()
+	ctx := context.Background()
+	run := func() (wide, sum *step.Tensor, data []byte) {
+		out := testkit.Must(x.Run(ctx, []*step.Tensor{in}, nil))(t)
+		data = make([]byte, 400_000)
+		testkit.OK(t, out[0].Read(data))
+		return out[0], out[1], data
+	}
+	first, sum1, a := run()
+	want := testkit.Must(own.Run(ctx, []*step.Tensor{in}, nil))(t)
+	b := make([]byte, 400_000)
+	testkit.OK(t, want[0].Read(b))
+	if !bytes.Equal(a, b) || a[2] == 0 && a[3] == 0 {
+		t.Error("a result that is lent differs")
+	}
+	_, err = x.Run(ctx, []*step.Tensor{sum1}, nil)
+	testkit.WantError(t, "a lent result as an input", err, step.ErrArgument, "lent")
+	again, sum2, _ := run()
+	if first.Ptr() != again.Ptr() {
+		t.Error("it lies elsewhere the second time")
+	}
+	for _, v := range []*step.Tensor{first, again, sum1, sum2, want[0], want[1]} {
+		testkit.OK(t, v.Free())
+	}
 }
 
 func TestMeasure(t *testing.T) {
