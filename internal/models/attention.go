@@ -29,8 +29,29 @@ func (b *builder) each(x, y step.Value, i, j int) step.Value {
 	return b.ok(b.g.DotGeneral(x, y, step.DotAxes{Batch: [2][]int{{0, 1}, {0, 1}}, Contracted: [2][]int{{i}, {j}}, Result: b.narrow}))
 }
 
-// attention is causal, of rows of tokens, with scores and their softmax in memory.
-func (b *builder) attention(q, k, v step.Value, h heads) step.Value {
+// attention is causal, of rows of tokens.
+func (b *builder) attention(q, k, v step.Value, h heads, plain bool) step.Value {
+	if plain {
+		return b.plainAttention(q, k, v, h)
+	}
+	o := step.AttentionOptions{HeadsBehind: true, Causal: true}
+	four := func(x step.Value) step.Value { return b.reshape(x, h.batch, h.length, h.heads, h.each) }
+	rows := func(x step.Value) step.Value { return b.reshape(x, h.batch*h.length, h.width()) }
+	out, sums, err := b.g.Attention(four(q), four(k), four(v), o)
+	b.must(err)
+	y := rows(out)
+	b.backward(func() {
+		dq, dk, dv, err := b.g.AttentionBackward(four(q), four(k), four(v), out, sums, four(b.thin(b.gradient(y))), o)
+		b.must(err)
+		b.give(q, rows(dq))
+		b.give(k, rows(dk))
+		b.give(v, rows(dv))
+	})
+	return y
+}
+
+// plainAttention has the scores and their softmax in memory.
+func (b *builder) plainAttention(q, k, v step.Value, h heads) step.Value {
 	root := 1 / math.Sqrt(float64(h.each))
 	square := []int{h.batch, h.heads, h.length, h.length}
 	before := b.binary(step.GreaterOrEqual, b.ok(b.g.Iota(step.MakeShape(dtype.I32, square...), 2)), b.ok(b.g.Iota(step.MakeShape(dtype.I32, square...), 3)))

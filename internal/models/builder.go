@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
@@ -44,6 +45,10 @@ func build(name string, narrow dtype.DType, fill func(b *builder)) (*Model, erro
 			f()
 		}
 		b.must(b.g.SetOutputs(b.model.outputs...))
+		b.model.Lend = make([]bool, len(b.model.outputs))
+		for k := range b.model.Lend {
+			b.model.Lend[k] = !slices.Contains(b.model.Next, k)
+		}
 	}); err != nil {
 		return nil, fmt.Errorf("models: %s: %w", name, err)
 	}

@@ -5,7 +5,7 @@
 // float32, operands of products in 16 bits.
 //
 //	m, err := models.GPT{Layers: 2, Width: 64, Heads: 2, Batch: 4, Length: 32, Vocabulary: 100, Optimizer: models.Adam}.Model()
-//	x, err := step.Compile(m.Graph, exec, step.Options{Donate: m.Donate})
+//	x, err := step.Compile(m.Graph, exec, step.Options{Donate: m.Donate, Lend: m.Lend})
 //	in, err := m.Start(ctx, exec, x.Memory(), 1)
 //	out, err := m.Step(ctx, x, in) // in are the next step's parameters now
 //	loss, err := m.Loss(out)

@@ -10,8 +10,8 @@ import (
 
 // GPT describes a training step of a GPT: embeddings of tokens and of their places, Layers
 // blocks of causal attention and a perceptron of four times the Width, each behind a
-// normalisation, and the mean cross-entropy of the next tokens. Every field but the last
-// three has to be above 0.
+// normalisation, and the mean cross-entropy of the next tokens. Sizes have to be
+// above 0.
 type GPT struct {
 	Layers, Width, Heads int
 	Batch, Length        int // sequences, and tokens of each
@@ -19,8 +19,13 @@ type GPT struct {
 
 	// Type is that of products: F32 (default), F64 for everything, or BF16 as under
 	// PyTorch's autocast, with weights and sums in F32.
-	Type         dtype.DType
-	Optimizer    Optimizer
+	Type      dtype.DType
+	Optimizer Optimizer
+
+	// PlainAttention is by products and a softmax, with scores in memory. Default: one
+	// operation of the executor's.
+	PlainAttention bool
+
 	LearningRate float64 // default: 1e-3
 }
 
@@ -54,7 +59,7 @@ func (c GPT) Model() (*Model, error) {
 			}
 			n := b.layerNorm(x, b.row(i, "scale 1", ones, c.Width), b.row(i, "offset 1", zeros, c.Width))
 			q, k, v := b.linear(n, w("query", c.Width, c.Width)), b.linear(n, w("key", c.Width, c.Width)), b.linear(n, w("value", c.Width, c.Width))
-			x = b.plus(x, b.linear(b.attention(q, k, v, h), w("out", c.Width, c.Width)))
+			x = b.plus(x, b.linear(b.attention(q, k, v, h, c.PlainAttention), w("out", c.Width, c.Width)))
 			n = b.layerNorm(x, b.row(i, "scale 2", ones, c.Width), b.row(i, "offset 2", zeros, c.Width))
 			up := b.gelu(b.linear(n, w("up", c.Width, 4*c.Width)), b.row(i, "offset up", zeros, 4*c.Width))
 			down := b.bias(b.linear(up, w("down", 4*c.Width, c.Width)), b.row(i, "offset down", zeros, c.Width))
@@ -107,7 +112,7 @@ func (c Llama) Model() (*Model, error) {
 			}
 			n := b.rmsNorm(x, b.row(i, "scale 1", ones, c.Width))
 			q, k, v := b.linear(n, w("query", c.Width, c.Width)), b.linear(n, w("key", c.Width, c.Width)), b.linear(n, w("value", c.Width, c.Width))
-			a := b.attention(b.rotary(q, h), b.rotary(k, h), v, h)
+			a := b.attention(b.rotary(q, h), b.rotary(k, h), v, h, c.PlainAttention)
 			x = b.plus(x, b.linear(a, w("out", c.Width, c.Width)))
 			n = b.rmsNorm(x, b.row(i, "scale 2", ones, c.Width))
 			gate := b.swiglu(b.linear(n, w("gate", c.Width, hidden)), b.linear(n, w("up", c.Width, hidden)))

@@ -17,6 +17,7 @@ type Model struct {
 	Graph   *step.Graph
 	Donate  []bool // for [step.Options] and [step.Executable.Run]
 	Next    []int  // for each parameter, the result that takes its place in the next step; -1: it stays
+	Lend    []bool // for [step.Options]: results that are no parameters of the next step
 	Weights int64  // elements of all weights
 
 	outputs []step.Value
@@ -101,15 +102,9 @@ func (m *Model) Step(ctx context.Context, x *step.Executable, in []*step.Tensor)
 
 // Free frees the results of a step that are no parameters of the next.
 func (m *Model) Free(results []*step.Tensor) error {
-	taken := make([]bool, len(results))
-	for _, k := range m.Next {
-		if k >= 0 {
-			taken[k] = true
-		}
-	}
 	var errs []error
 	for k, t := range results {
-		if !taken[k] {
+		if m.Lend[k] {
 			errs = append(errs, t.Free())
 		}
 	}

@@ -21,8 +21,11 @@ import (
 // tiny are small instances of all models that are trained.
 func tiny(t dtype.DType, o Optimizer, rate float64) map[string]func() (*Model, error) {
 	gpt := GPT{Layers: 2, Width: 8, Heads: 2, Batch: 2, Length: 5, Vocabulary: 7, Type: t, Optimizer: o, LearningRate: rate}
+	plain := gpt
+	plain.PlainAttention = true
 	return map[string]func() (*Model, error){
 		"GPT":    gpt.Model,
+		"plain":  plain.Model,
 		"Llama":  Llama{GPT: gpt, Hidden: 12}.Model,
 		"ResNet": ResNet{Blocks: []int{1, 2}, Width: 3, Batch: 3, Size: 13, Classes: 4, Type: t, Optimizer: o, LearningRate: rate}.Model,
 	}
@@ -38,7 +41,7 @@ type runner struct {
 
 func start(t testing.TB, exec step.Executor, m *Model) *runner {
 	t.Helper()
-	x := testkit.Must(step.Compile(m.Graph, exec, step.Options{Donate: m.Donate}))(t)
+	x := testkit.Must(step.Compile(m.Graph, exec, step.Options{Donate: m.Donate, Lend: m.Lend}))(t)
 	in := testkit.Must(m.Start(context.Background(), exec, x.Memory(), 3))(t)
 	r := &runner{t, m, x, in}
 	t.Cleanup(func() {
