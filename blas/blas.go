@@ -32,6 +32,22 @@ type BLAS interface {
 	Close() error
 }
 
+// Tuner is a BLAS that can find its fastest routine by measuring.
+type Tuner interface {
+	BLAS
+
+	// Tune chooses what Gemm takes for products like g from now on: those of
+	// the same shapes, strides, types and workspace, whose addresses are aligned
+	// alike. It runs g several times on s, and waits. C is overwritten, so it must
+	// not be its own addend. Nothing may record s meanwhile ([device.Capturer]).
+	//
+	// Another routine may add up in another order, so a choice that was once made
+	// stays: it is kept in the user's cache directory, by the library's version and
+	// the kind of device, and taken from there the next time, without measuring.
+	// One that cannot be kept is not made: Tune fails, and Gemm goes on as before.
+	Tune(s device.Stream, g Gemm) error
+}
+
 // Gemm is a product of matrices, or a batch of them:
 //
 //	C = activation(Alpha op(A) op(B) + Beta Addend + Bias)

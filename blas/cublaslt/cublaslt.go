@@ -25,7 +25,7 @@ func Open(dev device.Device) (blas.BLAS, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &multiplier{native: native, ranges: ranges, version: version, routines: map[problem]*routine{}}
+	m := &multiplier{dev: dev, native: native, ranges: ranges, version: version, routines: map[problem]*routine{}}
 	err = native.WithContext(func() error {
 		return check("cublasLtCreate", api.create.Call(uintptr(unsafe.Pointer(&m.handle))))
 	})
@@ -36,6 +36,7 @@ func Open(dev device.Device) (blas.BLAS, error) {
 }
 
 type multiplier struct {
+	dev     device.Device
 	native  device.Native
 	ranges  device.RangeChecker
 	version int
@@ -67,33 +68,45 @@ func (m *multiplier) Close() error {
 
 // Gemm implements [blas.BLAS].
 func (m *multiplier) Gemm(s device.Stream, g blas.Gemm) error {
-	if err := m.gemm(s, g); err != nil {
+	if err := m.gemm(s, &g); err != nil {
 		return fmt.Errorf("cublaslt: gemm: %w", err)
 	}
 	return nil
 }
 
-func (m *multiplier) gemm(s device.Stream, g blas.Gemm) error {
+func (m *multiplier) gemm(s device.Stream, g *blas.Gemm) error {
 	m.mu.Lock() // the library's routines take it, too
 	defer m.mu.Unlock()
+	p, err := m.checked(s, g)
+	if err != nil || g.M == 0 || g.N == 0 {
+		return err
+	}
+	return m.launch(s, g, &p, nil)
+}
+
+// checked is g as a problem, if it can be right. It is empty if there is no work.
+func (m *multiplier) checked(s device.Stream, g *blas.Gemm) (p problem, err error) {
 	switch err := g.Check(); {
 	case m.handle == 0:
-		return device.ErrClosed
+		return p, device.ErrClosed
 	case err != nil:
-		return err
+		return p, err
 	case s == nil:
-		return fmt.Errorf("%w: no stream", device.ErrArgument)
+		return p, fmt.Errorf("%w: no stream", device.ErrArgument)
 	case g.M == 0 || g.N == 0:
-		return nil
+		return p, nil
 	}
-	p := problemOf(&g)
-	if err := m.checkRanges(&g, &p); err != nil {
-		return err
-	}
-	return m.native.WithStream(s, func(stream uintptr) error {
-		r, err := m.routine(&p, g.Bias)
-		if err != nil {
-			return err
+	p = problemOf(g)
+	return p, m.checkRanges(g, &p)
+}
+
+// launch queues a routine; nil is that of the problem.
+func (m *multiplier) launch(s device.Stream, g *blas.Gemm, p *problem, r *routine) error {
+	return m.native.WithStream(s, func(stream uintptr) (err error) {
+		if r == nil {
+			if r, err = m.routine(p, g.Bias); err != nil {
+				return err
+			}
 		}
 		if g.Bias != 0 {
 			if err := r.setBias(g.Bias); err != nil {

@@ -63,6 +63,7 @@ func alignment(p device.Ptr, s *blas.Stored, t dtype.DType) uint32 {
 type routine struct {
 	desc, a, b, c, d uintptr // d is 0 where the addend is c or none
 	algorithm        algorithm
+	tuned            bool
 }
 
 // addend is the layout of what is added to the product.
@@ -78,8 +79,8 @@ func (r *routine) setBias(at device.Ptr) error {
 // mostRoutines bounds what is kept for a program of ever new shapes.
 const mostRoutines = 1024
 
-// routine returns the routine for p. The library reads the alignment of the bias off
-// its address. Called with mu held and the device's context current.
+// routine returns the routine for p. Called with mu held and the device's context
+// current.
 func (m *multiplier) routine(p *problem, bias device.Ptr) (*routine, error) {
 	if r, ok := m.routines[*p]; ok {
 		return r, nil
@@ -90,7 +91,7 @@ func (m *multiplier) routine(p *problem, bias device.Ptr) (*routine, error) {
 		}
 	}
 	r := new(routine)
-	if err := m.find(r, p, bias); err != nil {
+	if err := m.build(r, p, bias); err != nil {
 		return nil, errors.Join(err, r.destroy())
 	}
 	m.routines[*p] = r
@@ -107,7 +108,7 @@ func (m *multiplier) forget() error {
 	return errors.Join(errs...)
 }
 
-func (m *multiplier) find(r *routine, p *problem, bias device.Ptr) error {
+func (m *multiplier) build(r *routine, p *problem, bias device.Ptr) error {
 	compute := uintptr(computeF32)
 	if p.tf32 && p.t == dtype.F32 {
 		compute = computeTF32
@@ -135,13 +136,6 @@ func (m *multiplier) find(r *routine, p *problem, bias device.Ptr) error {
 			return err
 		}
 	}
-	if p.alignBias != 0 {
-		// An address of just that alignment: a better one, for one launch, must
-		// not choose for all.
-		if err := r.setBias(bias&^(2*device.Ptr(p.alignBias)-1) | device.Ptr(p.alignBias)); err != nil {
-			return err
-		}
-	}
 	for _, l := range []struct {
 		to    *uintptr
 		shape *blas.Stored
@@ -154,7 +148,11 @@ func (m *multiplier) find(r *routine, p *problem, bias device.Ptr) error {
 			return err
 		}
 	}
-	return m.ask(r, p)
+	list, err := m.ask(r, p, bias, 1)
+	if err == nil {
+		r.algorithm = list[0].algorithm
+	}
+	return err
 }
 
 // layout describes matrices to the library.
@@ -180,50 +178,58 @@ func typeOf(t dtype.DType) uintptr {
 	return typeF32
 }
 
-// ask has the library choose.
-func (m *multiplier) ask(r *routine, p *problem) (err error) {
+// ask has the library choose: it returns up to so many algorithms, the best, as it
+// thinks, first. It reads the alignment of the bias off its address.
+func (m *multiplier) ask(r *routine, p *problem, bias device.Ptr, wanted int) (list []heuristicResult, err error) {
 	var preference uintptr
 	if err := check("cublasLtMatmulPreferenceCreate", api.preferenceCreate.Call(uintptr(unsafe.Pointer(&preference)))); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		err = errors.Join(err, check("cublasLtMatmulPreferenceDestroy", api.preferenceDestroy.Call(preference)))
 	}()
+	if p.alignBias != 0 {
+		// An address of just that alignment: a better one, for one launch, must
+		// not choose for all.
+		if err := r.setBias(bias&^(2*device.Ptr(p.alignBias)-1) | device.Ptr(p.alignBias)); err != nil {
+			return nil, err
+		}
+	}
 	// Partial sums in the type of C would round it more than once.
 	reduction := uint32(reduceComputeType)
 	if err := check("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet.Call(preference, preferReduction,
 		uintptr(unsafe.Pointer(&reduction)), unsafe.Sizeof(reduction))); err != nil {
-		return err
+		return nil, err
 	}
 	workspace := uint64(p.workspaceBytes)
 	if err := check("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet.Call(preference, preferWorkspace,
 		uintptr(unsafe.Pointer(&workspace)), unsafe.Sizeof(workspace))); err != nil {
-		return err
+		return nil, err
 	}
 	for attribute, align := range map[uintptr]uint32{preferAlignmentA: p.alignB, preferAlignmentB: p.alignA,
 		preferAlignmentC: p.alignD, preferAlignmentD: p.alignC} {
 		if err := check("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet.Call(preference, attribute,
 			uintptr(unsafe.Pointer(&align)), unsafe.Sizeof(align))); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	result := new(heuristicResult)
+	results := make([]heuristicResult, wanted)
 	found := int32(0)
-	const wanted = 1
 	err = check("cublasLtMatmulAlgoGetHeuristic", api.heuristic.Call(m.handle, r.desc, r.b, r.a, r.addend(), r.c, preference,
-		wanted, uintptr(unsafe.Pointer(result)), uintptr(unsafe.Pointer(&found))))
-	if err == nil && found > 0 {
-		err = check("cublasLtMatmulAlgoGetHeuristic", uintptr(result.state))
+		uintptr(wanted), uintptr(unsafe.Pointer(&results[0])), uintptr(unsafe.Pointer(&found))))
+	if err != nil && !errors.Is(err, device.ErrNotSupported) {
+		return nil, err
 	}
-	switch {
-	case err != nil && !errors.Is(err, device.ErrNotSupported):
-		return err
-	case err != nil || found == 0:
-		return fmt.Errorf("%w: the library has no routine for %d products of %d x %d x %d of %v (transposed: %t, %t; epilogue %d)",
+	for _, x := range results[:found] {
+		if x.state == 0 && int64(x.workspaceBytes) <= p.workspaceBytes {
+			list = append(list, x)
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: the library has no routine for %d products of %d x %d x %d of %v (transposed: %t, %t; epilogue %d)",
 			device.ErrNotSupported, p.batch, p.m, p.n, p.k, p.t, p.transA, p.transB, p.epilogue)
 	}
-	r.algorithm = result.algorithm
-	return nil
+	return list, nil
 }
 
 func (r *routine) destroy() error {

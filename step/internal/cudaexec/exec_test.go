@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
 	hostdevice "github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -590,6 +591,39 @@ func TestProducts(t *testing.T) {
 	all.run(t)
 }
 
+// tuner is a BLAS that measures nothing, but multiplies as if it did.
+type tuner struct {
+	blas.BLAS
+	tuned []blas.Gemm
+}
+
+func (u *tuner) Tune(s device.Stream, g blas.Gemm) error {
+	u.tuned = append(u.tuned, g)
+	return u.Gemm(s, g)
+}
+
+// TestTuning: each kind of product is tuned once, on memory that suits it.
+func TestTuning(t *testing.T) {
+	e := openTest(t)
+	u := &tuner{BLAS: e.blas}
+	e.blas = u
+	if !e.tune() {
+		t.Fatal("a tuner is none")
+	}
+	b := newBuilder(t)
+	x, w := b.random(dtype.F32, 12, 16), b.random(dtype.F32, 16, 8)
+	dot := func(x, y step.Value) step.Value {
+		return b.ok(b.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{1}, {0}}}))
+	}
+	b.compare(e, 8, dot(x, w), dot(b.unary(step.Abs, x), w), dot(w, b.random(dtype.F32, 8, 4)))
+	if len(u.tuned) != 2 {
+		t.Errorf("%d of 2 kinds were tuned: %v", len(u.tuned), u.tuned)
+	}
+	for _, g := range u.tuned {
+		testkit.OK(t, g.Check())
+	}
+}
+
 // TestBatches: a product of batches is as few launches as its strides allow.
 func TestBatches(t *testing.T) {
 	e := openTest(t)
@@ -623,8 +657,8 @@ func TestBatches(t *testing.T) {
 		if !ok {
 			t.Fatalf("%d is not the library's", i)
 		}
-		if g := k.(*gemms); int64(len(g.offsets)) != test.launches || g.gemm.Batch != test.batch {
-			t.Errorf("%d: %d launches of %d products, want %d of %d", i, len(g.offsets), g.gemm.Batch, test.launches, test.batch)
+		if int64(len(k.offsets)) != test.launches || k.gemm.Batch != test.batch {
+			t.Errorf("%d: %d launches of %d products, want %d of %d", i, len(k.offsets), k.gemm.Batch, test.launches, test.batch)
 		}
 	}
 }

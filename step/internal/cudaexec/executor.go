@@ -64,6 +64,7 @@ type executor struct {
 	translate func(text string) ([]byte, error)
 
 	mu        sync.Mutex
+	tuning    *tuning              // nil where products are not tuned
 	functions map[string]*function // by text
 	pending   []*function
 	modules   []device.Module
@@ -76,6 +77,17 @@ type function struct {
 	library    string // behind the prelude
 	kernel     device.Kernel
 	err        error
+}
+
+// tune has products tuned from now on, where the library can.
+func (e *executor) tune() bool {
+	t, ok := e.blas.(blas.Tuner)
+	if ok {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.tuning = &tuning{e.dev, t, map[blas.Gemm]bool{}}
+	}
+	return ok
 }
 
 // Device implements [step.Executor].
@@ -102,6 +114,11 @@ func (e *executor) Fuse(g *step.Graph) ([]*step.Task, error) { return Fuse(g) }
 // Compile implements [step.Executor].
 func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 	if k, ok := e.product(t); ok {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.tuning != nil && !e.closed {
+			e.tuning.product(k.gemm, k.workspace)
+		}
 		return k, nil
 	}
 	u, err := e.attention(t)

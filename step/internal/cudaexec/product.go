@@ -11,7 +11,7 @@ import (
 // product is a DotGeneral by the library, if it takes it: float32, bfloat16 or float16,
 // and operands whose axes, put together, lie in memory as matrices do. Transpositions
 // that the task has before it are strides.
-func (e *executor) product(t *step.Task) (step.Kernel, bool) {
+func (e *executor) product(t *step.Task) (*gemms, bool) {
 	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != step.DotGeneral || t.Outputs[0].Shape().Size() == 0 {
 		return nil, false
 	}

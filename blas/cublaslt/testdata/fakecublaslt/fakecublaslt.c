@@ -28,13 +28,16 @@ enum { HANDLE = 0x1001, DESCRIPTION, LAYOUT, PREFERENCE };
 struct algorithm { uint64_t data[8]; };
 struct result { struct algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; };
 
-static long objects, asked;
+static long objects, asked, launched, last;
 static int version = 130002;
 
 /* fakecublasltCount is how many objects live; fakecublasltAsked how often an
- * algorithm was asked for. */
+ * algorithm was asked for, fakecublasltLaunched how often one was launched, and
+ * fakecublasltLast which. */
 long fakecublasltCount(void) { return objects; }
 long fakecublasltAsked(void) { return asked; }
+long fakecublasltLaunched(void) { return launched; }
+long fakecublasltLast(void) { return last; }
 
 static int made(void *to, void *object, int kind) {
 	void *context = NULL;
@@ -148,18 +151,26 @@ static int fits(struct description *d, struct layout *a, struct layout *b, struc
 
 int cublasLtMatmulAlgoGetHeuristic(struct handle *h, struct description *d, struct layout *a, struct layout *b,
 	struct layout *c, struct layout *out, struct preference *p, int wanted, struct result *results, int *found) {
-	if (h->kind != HANDLE || p->kind != PREFERENCE || wanted != 1 || !fits(d, a, b, c, out))
+	if (h->kind != HANDLE || p->kind != PREFERENCE || wanted < 1 || !fits(d, a, b, c, out))
 		return INVALID_VALUE;
 	asked++;
-	memset(results, 0, sizeof *results);
-	/* What the product needs to be run with. */
-	results->algorithm.data[0] = 0xa190;
-	results->algorithm.data[1] = p->workspace;
-	for (int i = 5; i <= 8; i++)
-		results->algorithm.data[2] |= (uint64_t)p->align[i] << 16 * (i - 5);
-	if (d->epilogue & BIAS)
-		results->algorithm.data[3] = (uintptr_t)d->bias & -(uintptr_t)d->bias;
-	*found = 1;
+	/* The second needs too much, the third says that it does not do, the fourth will.
+	 * The fifth is right, too. */
+	int count = wanted < 5 ? wanted : 5;
+	memset(results, 0, count * sizeof *results);
+	for (int n = 0; n < count; n++) {
+		/* What the product needs to be run with. */
+		results[n].algorithm.data[0] = n == 3 ? 0xa191 : 0xa190;
+		results[n].algorithm.data[1] = p->workspace;
+		for (int i = 5; i <= 8; i++)
+			results[n].algorithm.data[2] |= (uint64_t)p->align[i] << 16 * (i - 5);
+		if (d->epilogue & BIAS)
+			results[n].algorithm.data[3] = (uintptr_t)d->bias & -(uintptr_t)d->bias;
+		results[n].algorithm.data[4] = n;
+		results[n].workspace = p->workspace + (n == 1);
+		results[n].state = n == 2 ? NOT_SUPPORTED : SUCCESS;
+	}
+	*found = count;
 	return SUCCESS;
 }
 
@@ -216,9 +227,13 @@ int cublasLtMatmul(struct handle *h, struct description *d, const float *alpha, 
 	void *context = NULL;
 	if (cuCtxGetCurrent(&context) || !context)
 		return NOT_INITIALIZED;
-	if (h->kind != HANDLE || !fits(d, la, lb, lc, lout) || (c == out) != (lc == lout) || algorithm->data[0] != 0xa190 ||
+	if (h->kind != HANDLE || !fits(d, la, lb, lc, lout) || (c == out) != (lc == lout) ||
 		workspace_bytes < algorithm->data[1] || (workspace_bytes && !workspace))
 		return INVALID_VALUE;
+	launched++;
+	last = algorithm->data[4];
+	if (algorithm->data[0] != 0xa190)
+		return NOT_SUPPORTED;
 	const void *at[4] = {a, b, c, out};
 	struct layout *layouts[4] = {la, lb, lc, lout};
 	for (int i = 0; i < 4; i++) {
