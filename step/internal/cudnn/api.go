@@ -1,0 +1,240 @@
+package cudnn
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"unsafe"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/dl"
+)
+
+// api is the part of cuDNN that Pinion calls.
+var api struct {
+	version, create, destroy, setStream   dl.Func
+	descCreate, descDestroy, descFinalize dl.Func
+	setAttribute, getAttribute, execute   dl.Func
+	errorString, lastErrorString          dl.Func
+}
+
+// Values of cudnn_graph.h. testdata/abi/abi.c prints them.
+const (
+	statusNotInitialized = 1001
+	statusBadParam       = 2000
+	statusNotSupported   = 3000
+	statusHostMemory     = 4003
+	statusDeviceMemory   = 4004
+
+	dataFloat    = 0
+	dataHalf     = 2
+	dataBFloat16 = 9
+
+	crossCorrelation = 1
+
+	// Kinds of descriptors.
+	convolutionDesc    = 1
+	engineDesc         = 2
+	engineConfigDesc   = 3
+	heuristicDesc      = 4
+	planDesc           = 5
+	forwardDesc        = 10
+	backwardFilterDesc = 11
+	backwardDataDesc   = 12
+	operationGraphDesc = 15
+	variantPackDesc    = 16
+	tensorDesc         = 17
+
+	// Types of attributes.
+	typeHandle          = 0
+	typeDataType        = 1
+	typeInt64           = 3
+	typeFloat           = 4
+	typePointer         = 6
+	typeConvolutionMode = 7
+	typeHeuristicMode   = 8
+	typeNumericalNote   = 11
+	typeDescriptor      = 15
+
+	// Attributes.
+	convolutionComputeType = 100
+	convolutionMode        = 101
+	convolutionDilations   = 102
+	convolutionStrides     = 103
+	convolutionPost        = 104
+	convolutionPre         = 105
+	convolutionSpatial     = 106
+
+	heuristicMode    = 200
+	heuristicGraph   = 201
+	heuristicResults = 202
+
+	configEngine = 300
+
+	planHandle    = 400
+	planConfig    = 401
+	planWorkspace = 402
+
+	forwardAlpha = 700
+	forwardBeta  = 701
+	forwardConv  = 702
+	forwardW     = 703
+	forwardX     = 704
+	forwardY     = 705
+
+	dataAlpha = 706
+	dataBeta  = 707
+	dataConv  = 708
+	dataW     = 709
+	dataX     = 710
+	dataY     = 711
+
+	filterAlpha = 712
+	filterBeta  = 713
+	filterConv  = 714
+	filterW     = 715
+	filterX     = 716
+	filterY     = 717
+
+	graphHandle     = 800
+	graphOperations = 801
+
+	tensorAlignment  = 900
+	tensorType       = 901
+	tensorDimensions = 902
+	tensorStrides    = 903
+	tensorUniqueID   = 906
+
+	packIDs       = 1000
+	packPointers  = 1001
+	packWorkspace = 1003
+
+	engineNotes = 1303
+
+	// Modes of heuristics.
+	modeFallback = 2
+	modeA        = 3
+
+	// Numerical notes.
+	noteTensorCore       = 0
+	noteDownConvert      = 1
+	noteReducedReduction = 2
+	noteFFT              = 3
+	noteNondeterministic = 4
+	noteWinograd         = 5
+)
+
+// minVersion is the oldest version that is accepted: the first with these status codes.
+const minVersion = 90000
+
+// library is [load], once for the process.
+var library = dl.Bind("cuDNN", "convolutions on the GPU", load)
+
+// wheels are where pip puts the library, which PyTorch brings along.
+func wheels() (files []string) {
+	prefixes := []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX"), "/usr/local", "/usr", "/opt/conda"}
+	for _, prefix := range prefixes {
+		if prefix == "" {
+			continue
+		}
+		for _, packages := range []string{"site-packages", "dist-packages"} {
+			found, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", packages, "nvidia", "cudnn", "lib", "libcudnn.so.9"))
+			files = append(files, found...)
+		}
+	}
+	return files
+}
+
+// load loads cuDNN and returns the file and its version.
+func load() (file string, version int, err error) {
+	files := map[string][]string{
+		"linux":   {"libcudnn.so.9", "libcudnn.so", "/usr/local/cuda/lib64/libcudnn.so.9"},
+		"windows": {"cudnn64_9.dll"},
+	}[runtime.GOOS]
+	if runtime.GOOS == "linux" {
+		files = append(files, wheels()...)
+	}
+	file, err = dl.Open(dl.Library{
+		Name:  "cudnn",
+		Files: files,
+		Symbols: []dl.Symbol{
+			{Name: "cudnnGetVersion", Func: &api.version},
+			{Name: "cudnnCreate", Func: &api.create},
+			{Name: "cudnnDestroy", Func: &api.destroy},
+			{Name: "cudnnSetStream", Func: &api.setStream},
+			{Name: "cudnnBackendCreateDescriptor", Func: &api.descCreate},
+			{Name: "cudnnBackendDestroyDescriptor", Func: &api.descDestroy},
+			{Name: "cudnnBackendFinalize", Func: &api.descFinalize},
+			{Name: "cudnnBackendSetAttribute", Func: &api.setAttribute},
+			{Name: "cudnnBackendGetAttribute", Func: &api.getAttribute},
+			{Name: "cudnnBackendExecute", Func: &api.execute},
+			{Name: "cudnnGetErrorString", Func: &api.errorString},
+			{Name: "cudnnGetLastErrorString", Func: &api.lastErrorString, Optional: true},
+		},
+	})
+	if err != nil {
+		return "", 0, fmt.Errorf("cudnn: %w: no cuDNN library: %w", device.ErrNotSupported, err)
+	}
+	version = int(api.version.Call())
+	if version < minVersion {
+		return "", 0, fmt.Errorf("cudnn: %w: %s is version %s; %s or newer is needed",
+			device.ErrNotSupported, file, versionText(version), versionText(minVersion))
+	}
+	return file, version, nil
+}
+
+// versionText is major, minor and patch of a version: 90600 is 9.6.0.
+func versionText(v int) string {
+	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
+}
+
+// Error is a failed call of the library. [errors.Is] matches it with the sentinel of the
+// same meaning of package device.
+type Error struct {
+	Call   string // such as "cudnnBackendFinalize of a tensor"
+	Status int    // cudnnStatus_t
+	Name   string // of the status
+	Reason string // of the library; may be empty
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Status)
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	return text
+}
+
+// Is makes errors.Is(err, device.ErrNotSupported) and the like work.
+func (e *Error) Is(target error) bool {
+	switch {
+	case e.Status == statusHostMemory || e.Status == statusDeviceMemory:
+		return target == device.ErrOutOfMemory
+	case e.Status/1000 == statusBadParam/1000:
+		return target == device.ErrArgument
+	case e.Status/1000 == statusNotSupported/1000:
+		return target == device.ErrNotSupported
+	}
+	return false
+}
+
+// check makes an error of a status. Called on the thread of the failed call.
+func check(call string, result uintptr) error {
+	status := int(int32(result))
+	if status == 0 {
+		return nil
+	}
+	e := &Error{Call: call, Status: status, Name: dl.GoString(api.errorString.Call(uintptr(status)))}
+	if api.lastErrorString.Ok() {
+		text := make([]byte, 1024)
+		api.lastErrorString.Call(uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)))
+		for i, c := range text {
+			if c == 0 {
+				e.Reason = string(text[:i])
+				break
+			}
+		}
+	}
+	return e
+}
