@@ -18,10 +18,17 @@ done
 for package in device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/cublaslt pinned transfer managed vram tier checkpoint outofcore loader timeline step step/{auto,internal/{nvrtc,cudaexec}} cmd/pinion/internal/{linkbench,managedbench}; do
 	go test -c -ldflags="$strip" -o ".build/${package//\//.}.test" "./$package"
 done
-train=cmd/pinion/pinion-train # a module of its own, where GoMLX can be had
-if (cd $train && go mod download github.com/gomlx/compute github.com/gomlx/gomlx); then
+train=cmd/pinion/pinion-train # modules of their own, where GoMLX can be had
+if go -C $train mod download github.com/gomlx/compute github.com/gomlx/gomlx; then
 	go -C $train build -ldflags="$strip" -o "$PWD/.build/" .
-	go -C $train test -c -ldflags="$strip" -o "$PWD/.build/${train//\//.}.test" .
+	for package in $train gomlx{,/tests}; do
+		go -C "$package" test -c -ldflags="$strip" -o "$PWD/.build/${package//\//.}.test" .
+	done
+	# GoMLX's own tests of graphs, with the files that they read: gomlx/tests runs them.
+	graph=github.com/gomlx/gomlx/core/graph
+	mkdir -p .build/gomlx-graph
+	go -C gomlx/tests test -c -ldflags="$strip" -o "$PWD/.build/gomlx-graph/graph.test" $graph
+	cp -f "$(go -C gomlx/tests list -f '{{.Dir}}' $graph)"/*.bin .build/gomlx-graph/
 fi
 rm -rf .build/python
 ! command -v cc >/dev/null || bash python/build.sh .build/python x86_64

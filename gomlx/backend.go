@@ -63,6 +63,9 @@ func Open(opts Options) (*Backend, error) {
 	if opts.Device == "" {
 		opts.Device = "host"
 	}
+	if opts.Compile == nil {
+		opts.Compile = step.Compile
+	}
 	if opts.Budget < 0 {
 		return nil, pkgerrors.WithStack(fmt.Errorf("%s: %w: a budget of %d bytes", Name, ErrArgument, opts.Budget))
 	}

@@ -18,7 +18,7 @@ import (
 
 func open(t *testing.T) *Backend {
 	t.Helper()
-	b, err := New("host")
+	b, err := New(testDevice())
 	testkit.OK(t, err)
 	t.Cleanup(b.Finalize)
 	return b

@@ -2,6 +2,7 @@ package gomlx
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"os/exec"
 	"regexp"
@@ -14,12 +15,15 @@ import (
 // inChild says that a process runs the tests of package backendtest, and nothing else.
 const inChild = "PINION_GOMLX_COMPLIANCE"
 
+// testDevice is what tests run on.
+func testDevice() string { return cmp.Or(os.Getenv("PINION_DEVICE"), "host") }
+
 // TestCompliance runs the tests that GoMLX has for backends, in a process of its own whose
 // output says what was skipped: what testdata/skips.txt lists, and no more. GoMLX's
 // backend in Go skips 31.
 func TestCompliance(t *testing.T) {
 	if os.Getenv(inChild) != "" {
-		b, err := New("host")
+		b, err := New(testDevice())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,9 +24,10 @@ type Options struct {
 	// backend is finalized. Default: nil, Device is opened.
 	On device.Device
 
-	// Compiled is called with each step when it was compiled, and may ask it for its plan
-	// and its peak of memory. Default: nil.
-	Compiled func(*step.Executable)
+	// Compile compiles each step: to ask it for its plan and its peak of memory, to change
+	// how it is planned, or to plan it and no more (step.Plan). The options are those that
+	// the step has otherwise. Default: step.Compile.
+	Compile func(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error)
 
 	// Autocast is the type that steps partly compute in, by [step.Autocast]: dtype.BF16 or
 	// dtype.F16. Variables stay as they are. Nothing scales losses for F16: see the package's

@@ -29,15 +29,12 @@ func (b *builder) Compile() (compute.Executable, error) {
 			return nil, errors.WithStack(err)
 		}
 	}
-	x, err := step.Compile(mixed, b.backend.executor, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory})
+	x, err := b.backend.opts.Compile(mixed, b.backend.executor, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory})
 	if stderrors.Is(err, step.ErrNotSupported) {
 		err = fmt.Errorf("%w: %w", compute.ErrNotImplemented, err)
 	}
 	if err != nil {
 		return nil, errors.WithStack(err)
-	}
-	if compiled := b.backend.opts.Compiled; compiled != nil {
-		compiled(x)
 	}
 	e := &executable{backend: b.backend, graph: g, step: x}
 	runtime.AddCleanup(e, func(x *step.Executable) { x.Close() }, x)

@@ -2,7 +2,9 @@
 package tests
 
 import (
+	"cmp"
 	"math"
+	"os"
 	"slices"
 	"testing"
 
@@ -24,6 +26,9 @@ import (
 	"github.com/pinion-gpu/pinion/gomlx"
 	"github.com/pinion-gpu/pinion/step"
 )
+
+// testDevice is what tests run on.
+func testDevice() string { return cmp.Or(os.Getenv("PINION_DEVICE"), "host") }
 
 // task is a model and what it is to learn, the same on each backend.
 type task struct {
@@ -140,7 +145,7 @@ func TestTraining(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			backend, err := gomlx.New("host")
+			backend, err := gomlx.New(testDevice())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,10 +169,12 @@ func TestBudget(t *testing.T) {
 	k := tasks()["GPT"]
 	k.steps = 3
 	train := func(budget int64) (losses []float64, largest *step.Executable) {
-		backend, err := gomlx.Open(gomlx.Options{Budget: budget, Compiled: func(x *step.Executable) {
-			if largest == nil || x.PeakBytes() > largest.PeakBytes() {
+		backend, err := gomlx.Open(gomlx.Options{Device: testDevice(), Budget: budget, Compile: func(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error) {
+			x, err := step.Compile(g, exec, o)
+			if err == nil && (largest == nil || x.PeakBytes() > largest.PeakBytes()) {
 				largest = x
 			}
+			return x, err
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -199,9 +206,9 @@ func TestAutocast(t *testing.T) {
 				defer backend.Finalize()
 				return k.losses(t, backend)
 			}
-			want := train("host")
+			want := train(testDevice())
 			for _, amp := range []string{"bf16", "f16"} {
-				got := train("host,amp=" + amp)
+				got := train(testDevice() + ",amp=" + amp)
 				t.Logf("%s: %.4f, float32: %.4f", amp, got, want)
 				if slices.Equal(got, want) {
 					t.Errorf("%s: nothing is different", amp)

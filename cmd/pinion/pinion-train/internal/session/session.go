@@ -41,7 +41,7 @@ type Config struct {
 // Options are what a session is made of. All but Resume are needed.
 type Options struct {
 	Config  Config
-	Backend gomlx.Options // On is the device; Compiled is the session's
+	Backend gomlx.Options // On is the device; Compile is the session's
 	Data    dataset.Dataset
 	Resume  *Checkpoint // to go on from
 }
@@ -80,7 +80,7 @@ func Open(o Options) (*Session, error) {
 }
 
 func (s *Session) open(o Options) (err error) {
-	o.Backend.Compiled = s.compiled
+	o.Backend.Compile = s.compile
 	if s.backend, err = gomlx.Open(o.Backend); err != nil {
 		return err
 	}
@@ -121,13 +121,18 @@ func (s *Session) open(o Options) (err error) {
 	return nil
 }
 
-// compiled remembers the step that takes most memory, which is the one that trains.
-func (s *Session) compiled(x *step.Executable) {
+// compile remembers the step that takes most memory, which is the one that trains.
+func (s *Session) compile(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error) {
+	x, err := step.Compile(g, exec, o)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.largest == nil || x.PeakBytes() > s.largest.PeakBytes() {
 		s.largest = x
 	}
+	return x, nil
 }
 
 // Steps is how many are done, with those before the checkpoint that was resumed.
