@@ -83,45 +83,27 @@ func (e *executor) dot(t *step.Task) (step.Kernel, error) {
 		return e.single(t, dotInGo(sides, floatReader[float64](from), floatWriter[float64](result))), nil
 	}
 	k := e.sequence(t)
-	in := from // what is multiplied
-	if from == dtype.F16 {
-		in = dtype.F32
-	}
 	var memories [2]int
 	for i, s := range sides {
 		memories[i] = i
-		if _, _, ok := s.stored(); ok && in == from {
+		if _, _, ok := s.stored(); ok {
 			continue
 		}
 		source := i
 		all, count := s.all(), product(s.all().dims)
-		packed := k.memory(int64(count * in.Size()))
+		packed := k.memory(int64(count * from.Size()))
 		memories[i] = packed
 		sides[i] = s.packed()
 		all.strides = [][]int{strides(all.dims), all.strides[0]}
-		k.call(func(m [][]byte) {
-			if in == from {
-				copyStrided(m[packed], m[source], in.Size(), all, 0, 0)
-				return
-			}
-			read := floatReader[float32](from)
-			dst := view[float32](m[packed])
-			parallel(count, grain, func(first, end int) {
-				c := all.at(first)
-				for i := first; i < end; i++ {
-					dst[i] = read(m[source], c.offsets[1])
-					c.next()
-				}
-			})
-		})
+		k.call(func(m [][]byte) { copyStrided(m[packed], m[source], from.Size(), all, 0, 0) })
 	}
 	rows, columns, depth := product(sides[0].free.dims), product(sides[1].free.dims), product(sides[0].contracted.dims)
 	out, type3 := k.in, result
-	if result != dtype.F32 && result != in {
+	if result != dtype.F32 && result != from {
 		type3 = dtype.F32
 		out = k.memory(int64(n.Shapes[0].Size() * 4))
 	}
-	g := blas.Gemm{M: int64(rows), N: int64(columns), K: int64(depth), Type: in, TypeC: type3}
+	g := blas.Gemm{M: int64(rows), N: int64(columns), K: int64(depth), Type: from, TypeC: type3}
 	byFree, stride, _ := sides[0].stored()
 	g.TransA = !byFree
 	g.A.Stride = orColumns(stride, byFree, depth, rows)
@@ -131,8 +113,8 @@ func (e *executor) dot(t *step.Task) (step.Kernel, error) {
 	xs, ys := sides[0].batch.at(0), sides[1].batch.at(0)
 	for i := range product(sides[0].batch.dims) {
 		k.multiply(g,
-			place{memories[0], int64(xs.offsets[0] * in.Size())},
-			place{memories[1], int64(ys.offsets[0] * in.Size())},
+			place{memories[0], int64(xs.offsets[0] * from.Size())},
+			place{memories[1], int64(ys.offsets[0] * from.Size())},
 			place{out, int64(i * rows * columns * type3.Size())})
 		xs.next()
 		ys.next()

@@ -55,7 +55,7 @@ func (k *sequence) memory(bytes int64) int {
 
 func (k *sequence) call(run func(memories [][]byte)) { k.stages = append(k.stages, stage{run: run}) }
 
-// multiply adds a product of float32 or bfloat16 matrices.
+// multiply adds a product of matrices of types that package blas takes.
 func (k *sequence) multiply(g blas.Gemm, a, b, c place) {
 	g.Alpha = 1
 	k.stages = append(k.stages, stage{product: g, a: a, b: b, c: c})
