@@ -274,7 +274,7 @@ FN void attention_forward(const attention s, const T *q, const T *k, const T *v,
         const int row = first + lane / 4 + r * 8;
         if (sums && lane % 4 == 0 && row < s.queries) sums[(i64)(batch * s.heads + head) * s.queries + row] = fmaf(largest[r], s.scale, logf(total));
     }
-    store_rows<T, D, EACH>(out + s.out.at(batch, head), s.out.row, first, s.queries, o, by);
+    if (out) store_rows<T, D, EACH>(out + s.out.at(batch, head), s.out.row, first, s.queries, o, by);
 }
 
 // ---- Backward ----
@@ -466,7 +466,7 @@ FN void plain_forward(const attention s, C scale, i64 rows, const T *q, const T 
             load_lane<C, T, EACH>(b, v + s.v.at(batch, head / s.shared) + j * s.v.row);
             for (int e = 0; e < L; e++) o[e] = o[e] * shrink + rounded(T(), p) * b[e];
         }
-        store_lane<C, T, EACH>(out + s.out.at(batch, head) + i * s.out.row, o, (C)1 / total);
+        if (out) store_lane<C, T, EACH>(out + s.out.at(batch, head) + i * s.out.row, o, (C)1 / total);
         if (sums && threadIdx.x % 32 == 0) sums[row] = largest + log_of(total);
     }
 }

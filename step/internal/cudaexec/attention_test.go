@@ -2,7 +2,11 @@ package cudaexec
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -27,11 +31,16 @@ func (a attended) shape(heads, length int) []int {
 	return []int{a.batch, heads, length, a.each}
 }
 
-// normal adds a parameter of normally distributed numbers.
+// normal adds a parameter of normally distributed numbers, the same ones over and over
+// where there are many.
 func (b *builder) normal(d dtype.DType, dims ...int) step.Value {
 	x := make([]float64, step.MakeShape(d, dims...).Size())
 	for i := range x {
-		x[i] = b.rng.NormFloat64()
+		if i < 1<<16 {
+			x[i] = b.rng.NormFloat64()
+		} else {
+			x[i] = x[i-1<<16]
+		}
 	}
 	return b.put(d, x, dims...)
 }
@@ -55,7 +64,7 @@ func TestAttention(t *testing.T) {
 	causal, behind := step.AttentionOptions{Causal: true}, step.AttentionOptions{HeadsBehind: true}
 	both := step.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 0.2}
 	var all checks
-	for _, a := range []attended{
+	list := []attended{
 		{dtype.BF16, 1, 1, 1, 16, 16, 64, step.AttentionOptions{}},
 		{dtype.BF16, 1, 2, 1, 150, 150, 128, causal},
 		{dtype.F16, 1, 2, 2, 130, 70, 64, both},
@@ -71,10 +80,207 @@ func TestAttention(t *testing.T) {
 		{dtype.F64, 2, 1, 1, 9, 20, 3, causal},
 		{dtype.F32, 1, 1, 1, 4, 4, 64, step.AttentionOptions{Scale: -1}},
 		{dtype.BF16, 1, 1, 1, 4, 4, 64, step.AttentionOptions{Scale: -1}},
-	} {
+	}
+	if _, ok := e.launcher.(*shim); !ok {
+		list = append(list,
+			attended{dtype.BF16, 1, 2, 1, 777, 777, 128, causal},
+			attended{dtype.F16, 2, 2, 2, 512, 1000, 64, behind},
+			attended{dtype.BF16, 1, 2, 2, 1024, 1024, 128, both},
+			attended{dtype.F32, 1, 2, 2, 500, 500, 64, both})
+	}
+	for _, a := range list {
 		b := newBuilder(t)
 		slack := map[dtype.DType]float64{dtype.F64: 100, dtype.F32: 20, dtype.F16: 8, dtype.BF16: 4}[a.t]
 		all.add(a.String(), b.compared(e, slack, b.attention(a)...))
 	}
 	all.run(t)
+}
+
+// Nothing depends on the order in which blocks run.
+func TestAttentionRepeats(t *testing.T) {
+	e := openTest(t)
+	a := attended{dtype.BF16, 1, 2, 1, 300, 300, 128, step.AttentionOptions{Causal: true}}
+	if _, ok := e.launcher.(*shim); ok {
+		a.queries, a.keys, a.each = 70, 140, 64
+	}
+	b := newBuilder(t)
+	outputs := b.attention(a)
+	testkit.OK(t, b.SetOutputs(outputs...))
+	fused, err := Fuse(b.Graph)
+	testkit.OK(t, err)
+	if len(fused) != 2 {
+		t.Errorf("%d tasks, of an attention and its gradients", len(fused))
+	}
+	first := run(t, e, b.Graph, fused, b.in)
+	for range 2 {
+		for i, got := range run(t, e, b.Graph, fused, b.in) {
+			if string(got) != string(first[i]) {
+				t.Fatalf("output %d differs in another run", i)
+			}
+		}
+	}
+	// What nobody reads is not computed, and changes nothing else.
+	for i := range outputs {
+		testkit.OK(t, b.SetOutputs(outputs[i]))
+		fused, err := Fuse(b.Graph)
+		testkit.OK(t, err)
+		if got := run(t, e, b.Graph, fused, b.in); string(got[0]) != string(first[i]) {
+			t.Errorf("output %d differs by itself", i)
+		}
+	}
+}
+
+// Fragments lie where the PTX ISA says ("Matrix Fragments for mma.m16n8k16 with floating
+// point type", and ldmatrix), in the shim as on a GPU.
+func TestFragments(t *testing.T) {
+	e := openTest(t)
+	if e.arch[0] < 8 {
+		t.Skip("the device has no such instructions")
+	}
+	const text = `
+    const %[1]s *A = (const %[1]s *)p.p[0], *B = (const %[1]s *)p.p[1];
+    f32 *C = (f32 *)p.p[2];
+    u16 *M = (u16 *)p.p[3];
+    const int groupID = threadIdx.x >> 2, threadID_in_group = threadIdx.x %% 4;
+    u32 a[4] = {0, 0, 0, 0}, b[2] = {0, 0};
+    f32 c[4];
+    for (int i = 0; i < 8; i++) {
+        const int row = (0 <= i && i < 2) || (4 <= i && i < 6) ? groupID : groupID + 8;
+        const int col = i < 4 ? threadID_in_group * 2 + (i & 1) : threadID_in_group * 2 + (i & 1) + 8;
+        a[i / 2] |= (u32)A[row * 16 + col].bits << 16 * (i %% 2);
+    }
+    for (int i = 0; i < 4; i++) {
+        const int row = i < 2 ? threadID_in_group * 2 + (i & 1) : threadID_in_group * 2 + (i & 1) + 8;
+        b[i / 2] |= (u32)B[row * 8 + groupID].bits << 16 * (i %% 2);
+    }
+    for (int i = 0; i < 4; i++) c[i] = C[(i < 2 ? groupID : groupID + 8) * 8 + threadID_in_group * 2 + (i & 1)];
+    mma(%[1]s(), c, a, b[0], b[1]);
+    for (int i = 0; i < 4; i++) C[(i < 2 ? groupID : groupID + 8) * 8 + threadID_in_group * 2 + (i & 1)] = c[i];
+
+    u16 *S = (u16 *)shared_bytes();
+    for (int i = threadIdx.x; i < 256; i += 32) S[i] = (u16)i;
+    __syncthreads();
+    u32 r[4];
+    load_matrices(r, shared_begin() + 16 * threadIdx.x);
+    for (int m = 0; m < 4; m++) M[(m * 32 + threadIdx.x) * 2] = (u16)r[m], M[(m * 32 + threadIdx.x) * 2 + 1] = (u16)(r[m] >> 16);
+    load_transposed(r, shared_begin() + 16 * threadIdx.x);
+    for (int m = 0; m < 4; m++) M[256 + (m * 32 + threadIdx.x) * 2] = (u16)r[m], M[256 + (m * 32 + threadIdx.x) * 2 + 1] = (u16)(r[m] >> 16);
+`
+	for _, d := range []dtype.DType{dtype.BF16, dtype.F16} {
+		b := newBuilder(t)
+		a, x, c := b.random(d, 16, 16), b.random(d, 16, 8), b.random(dtype.F32, 16, 8)
+		matrices := b.put(dtype.U16, make([]float64, 512), 512)
+		f := e.function(launch{text: "    // const attention s" + fmt.Sprintf(text, stored(d)), pointers: []step.Value{a, x, c, matrices}, library: attentionText, threads: 32})
+		k, err := e.ready(f)
+		testkit.OK(t, err)
+		stream := testkit.Must(e.dev.NewStream())(t)
+		var args device.Args
+		var at []device.Ptr
+		for _, data := range b.in {
+			p := testkit.Must(e.dev.Alloc(int64(len(data))))(t)
+			testkit.OK(t, stream.CopyH2D(p, data))
+			args.Ptr(p)
+			at = append(at, p)
+		}
+		testkit.OK(t, k.Launch(stream, device.Grid{Threads: 32, SharedBytes: 512}, &args))
+		got := [2][]byte{slices.Clone(b.in[2]), slices.Clone(b.in[3])}
+		testkit.OK(t, stream.CopyD2H(got[0], at[2]))
+		testkit.OK(t, stream.CopyD2H(got[1], at[3]))
+		testkit.OK(t, stream.Synchronize())
+		for i := range 16 {
+			for j := range 8 {
+				want, _ := element(dtype.F32, b.in[2], i*8+j)
+				for k := range 16 {
+					p, _ := element(d, b.in[0], i*16+k)
+					q, _ := element(d, b.in[1], k*8+j)
+					want += p * q
+				}
+				if c, _ := element(dtype.F32, got[0], i*8+j); c != want {
+					t.Errorf("%v: element %d, %d of the product: %v, want %v", d, i, j, c, want)
+				}
+			}
+		}
+		for lane := range 32 {
+			for m := range 4 {
+				for half := range 2 {
+					straight, transposed := m*64+lane/4*8+2*(lane%4)+half, m*64+(2*(lane%4)+half)*8+lane/4
+					_, s := element(dtype.U16, got[1], (m*32+lane)*2+half)
+					_, tr := element(dtype.U16, got[1], 256+(m*32+lane)*2+half)
+					if int(s) != straight || int(tr) != transposed {
+						t.Errorf("lane %d, matrix %d: elements %d and, transposed, %d; want %d and %d", lane, m, s, tr, straight, transposed)
+					}
+				}
+			}
+		}
+		for _, p := range at {
+			testkit.OK(t, e.dev.Free(p))
+		}
+		testkit.OK(t, stream.Close())
+	}
+}
+
+// Attention of a GPT's size, forward and backward, by the way that the kernels divide it.
+// A causal one counts half of the products, and the way back five for two forward, though
+// it does seven.
+func BenchmarkAttention(b *testing.B) {
+	e := openTest(b)
+	a := attended{dtype.BF16, 16, 16, 16, 1024, 1024, 128, step.AttentionOptions{Causal: true}}
+	_, small := e.launcher.(*shim)
+	if small {
+		a.batch, a.heads, a.keyHeads, a.queries, a.keys = 1, 1, 1, 16, 16
+	}
+	usual := tilings
+	defer func() { tilings = usual }()
+	type way struct {
+		name    string
+		tilings [3]tiling
+	}
+	ways := []way{{"usual", usual}}
+	if !small {
+		for _, t := range []tiling{{8, 32}, {8, 64}, {8, 128}, {4, 32}, {4, 64}, {4, 128}} {
+			ways = append(ways, way{fmt.Sprintf("%dwarps,%drows", t.warps, t.tile), [3]tiling{t, t, t}})
+		}
+	}
+	g := newBuilder(b)
+	testkit.OK(b, g.SetOutputs(g.attention(a)...))
+	tasks, err := Fuse(g.Graph)
+	testkit.OK(b, err)
+	for _, w := range ways {
+		tilings = w.tilings
+		p := prepare(b, e, g.Graph, tasks, g.in)
+		for i, c := range p.calls {
+			k := c.k.(*kernels)
+			for j, name := range [][]string{{"forward"}, {"queries", "keys"}}[i] {
+				products := []float64{2, 2.5, 2.5}[i+j]
+				one := *k
+				one.calls = k.calls[j : j+1]
+				b.Run(w.name+"/"+name, func(b *testing.B) {
+					launch := func() error { return one.Launch(p.stream, c.in, c.out, c.scratch) }
+					for k := range j { // what this one needs
+						before := one
+						before.calls = p.calls[i].k.(*kernels).calls[k : k+1]
+						testkit.OK(b, before.Launch(p.stream, c.in, c.out, c.scratch))
+					}
+					if err := launch(); err != nil {
+						b.Skip(err)
+					}
+					testkit.OK(b, p.stream.Synchronize())
+					begin, end := testkit.Must(p.dev.NewEvent(0))(b), testkit.Must(p.dev.NewEvent(0))(b)
+					took := time.Duration(0)
+					for b.Loop() {
+						testkit.OK(b, p.stream.Record(begin))
+						testkit.OK(b, launch())
+						testkit.OK(b, p.stream.Record(end))
+						testkit.OK(b, p.stream.Synchronize())
+						took += testkit.Must(end.Since(begin))(b)
+					}
+					flop := 2 * products * float64(a.batch*a.heads*a.queries*a.keys*a.each) / 2
+					b.ReportMetric(flop*float64(b.N)/took.Seconds()/1e12, "TFLOP/s")
+					testkit.OK(b, begin.Close())
+					testkit.OK(b, end.Close())
+				})
+			}
+		}
+		p.close()
+	}
 }

@@ -1,6 +1,7 @@
 package cudaexec
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -10,8 +11,8 @@ import (
 
 // block adds a block of a GPT, forward and backward, as a framework's autodiff would:
 // normalisations in float32, products of type d, weights and their gradients float32.
-// It returns the result and the gradients.
-func (b *builder) block(d dtype.DType, batch, length, width, heads int) []step.Value {
+// Attention is one operation, or several. It returns the result and the gradients.
+func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bool) []step.Value {
 	b.t.Helper()
 	n, hidden, each := batch*length, 4*width, width/heads
 	f32 := dtype.F32
@@ -38,9 +39,6 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int) []step.V
 	dot := func(x, y step.Value, contracted [2]int, result dtype.DType) step.Value {
 		return b.ok(b.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{contracted[0]}, {contracted[1]}}, Result: result}))
 	}
-	attend := func(x, y step.Value, contracted [2]int) step.Value {
-		return b.ok(b.DotGeneral(x, y, step.DotAxes{Batch: [2][]int{{0, 1}, {0, 1}}, Contracted: [2][]int{{contracted[0]}, {contracted[1]}}}))
-	}
 	type normalised struct{ y, centred, inverse, scale step.Value }
 	over := scalar(1 / float64(width))
 	norm := func(x step.Value) normalised {
@@ -56,13 +54,6 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int) []step.V
 		inner := sub(sub(g, wide(mul(sum(g), over), g)), mul(hat, wide(mul(sum(mul(g, hat)), over), g)))
 		return mul(inner, wide(m.inverse, dy)), columns(mul(dy, hat)), columns(dy)
 	}
-	heads4 := func(v step.Value) step.Value { // batch, heads, length, each
-		return b.ok(b.Transpose(b.ok(b.Reshape(v, batch, length, heads, each)), 0, 2, 1, 3))
-	}
-	flat := func(v step.Value) step.Value {
-		return b.ok(b.Reshape(b.ok(b.Transpose(v, 0, 2, 1, 3)), n, width))
-	}
-
 	x, dy := b.random(f32, n, width), b.random(f32, n, width)
 	weight := func(in, out int) step.Value {
 		return cast(mul(b.random(f32, in, out), scalar(0.02)))
@@ -73,14 +64,15 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int) []step.V
 	// Forward.
 	n1 := norm(x)
 	h := cast(n1.y)
-	q, k, v := heads4(dot(h, wq, [2]int{1, 0}, d)), heads4(dot(h, wk, [2]int{1, 0}, d)), heads4(dot(h, wv, [2]int{1, 0}, d))
-	root := scalar(1 / float64(8))
-	scores := mul(float(attend(q, k, [2]int{3, 3})), root)
-	square := step.MakeShape(dtype.I32, batch, heads, length, length)
-	mask := b.binary(step.GreaterOrEqual, b.ok(b.Iota(square, 2)), b.ok(b.Iota(square, 3)))
-	p := b.softmax(b.ok(b.Where(mask, scores, scalar(-1e30))))
-	ph := cast(p)
-	o := flat(attend(ph, v, [2]int{3, 2}))
+	attention := b.attentionOfParts
+	if whole {
+		attention = b.attentionOfOne
+	}
+	shape := []int{batch, length, heads, each}
+	apart := func(v step.Value) step.Value { return b.ok(b.Reshape(v, shape...)) }
+	flat := func(v step.Value) step.Value { return b.ok(b.Reshape(v, n, width)) }
+	o, attentionBack := attention(apart(dot(h, wq, [2]int{1, 0}, d)), apart(dot(h, wk, [2]int{1, 0}, d)), apart(dot(h, wv, [2]int{1, 0}, d)))
+	o = flat(o)
 	x2 := add(x, float(dot(o, wo, [2]int{1, 0}, d)))
 	n2 := norm(x2)
 	h2 := cast(n2.y)
@@ -103,12 +95,8 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int) []step.V
 	dx2 = add(dx2, dy)
 	do := cast(dx2)
 	dwo := dot(o, do, [2]int{0, 0}, f32)
-	doh := heads4(dot(do, wo, [2]int{1, 1}, d))
-	dv := attend(ph, doh, [2]int{2, 2})
-	dp := float(attend(doh, v, [2]int{3, 3}))
-	ds := cast(mul(mul(p, sub(dp, wide(sum(mul(dp, p)), dp))), root))
-	dq, dk := flat(attend(ds, k, [2]int{3, 2})), flat(attend(ds, q, [2]int{2, 2}))
-	dvf := flat(dv)
+	dq, dk, dvf := attentionBack(apart(dot(do, wo, [2]int{1, 1}, d)))
+	dq, dk, dvf = flat(dq), flat(dk), flat(dvf)
 	dwq, dwk, dwv := dot(h, dq, [2]int{0, 0}, f32), dot(h, dk, [2]int{0, 0}, f32), dot(h, dvf, [2]int{0, 0}, f32)
 	dh := add(add(float(dot(dq, wq, [2]int{1, 1}, d)), float(dot(dk, wk, [2]int{1, 1}, d))), float(dot(dvf, wv, [2]int{1, 1}, d)))
 	dx, dscale1, doffset1 := back(n1, dh)
@@ -116,13 +104,60 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int) []step.V
 	return []step.Value{out, dx, dwq, dwk, dwv, dwo, dw1, dw2, columns(da), columns(dy), dscale1, doffset1, dscale2, doffset2}
 }
 
+// backward are the gradients of an attention.
+type backward func(dout step.Value) (dq, dk, dv step.Value)
+
+// attentionOfOne is causal attention of operands [batch, length, heads, each].
+func (b *builder) attentionOfOne(q, k, v step.Value) (step.Value, backward) {
+	b.t.Helper()
+	options := step.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 1.0 / 8}
+	out, sums, err := b.Attention(q, k, v, options)
+	testkit.OK(b.t, err)
+	return out, func(dout step.Value) (dq, dk, dv step.Value) {
+		dq, dk, dv, err := b.AttentionBackward(q, k, v, out, sums, dout, options)
+		testkit.OK(b.t, err)
+		return dq, dk, dv
+	}
+}
+
+// attentionOfParts is the same, by products and a softmax.
+func (b *builder) attentionOfParts(q, k, v step.Value) (step.Value, backward) {
+	b.t.Helper()
+	d, f32 := q.Shape().Type, dtype.F32
+	batch, length, heads := q.Shape().Dims[0], q.Shape().Dims[1], q.Shape().Dims[2]
+	mul := func(x, y step.Value) step.Value { return b.binary(step.Mul, x, y) }
+	turned := func(v step.Value) step.Value { return b.ok(b.Transpose(v, 0, 2, 1, 3)) }
+	cast := func(v step.Value) step.Value { return b.ok(b.Convert(v, d)) }
+	float := func(v step.Value) step.Value { return b.ok(b.Convert(v, f32)) }
+	dot := func(x, y step.Value, contracted [2]int) step.Value {
+		return b.ok(b.DotGeneral(x, y, step.DotAxes{Batch: [2][]int{{0, 1}, {0, 1}}, Contracted: [2][]int{{contracted[0]}, {contracted[1]}}}))
+	}
+	q, k, v = turned(q), turned(k), turned(v)
+	root := b.ok(b.Fill(1.0/8, step.MakeShape(f32)))
+	scores := mul(float(dot(q, k, [2]int{3, 3})), root)
+	square := step.MakeShape(dtype.I32, batch, heads, length, length)
+	mask := b.binary(step.GreaterOrEqual, b.ok(b.Iota(square, 2)), b.ok(b.Iota(square, 3)))
+	p := b.softmax(b.ok(b.Where(mask, scores, b.ok(b.Fill(-1e30, step.MakeShape(f32))))))
+	ph := cast(p)
+	return turned(dot(ph, v, [2]int{3, 2})), func(dout step.Value) (dq, dk, dv step.Value) {
+		dout = turned(dout)
+		dv = dot(ph, dout, [2]int{2, 2})
+		dp := float(dot(dout, v, [2]int{3, 3}))
+		inner := b.ok(b.BroadcastInDim(b.ok(b.Reduce(step.ReduceSum, mul(dp, p), 3)), square.Dims, []int{0, 1, 2}))
+		ds := cast(mul(mul(p, b.binary(step.Sub, dp, inner)), root))
+		return turned(dot(ds, k, [2]int{3, 2})), turned(dot(ds, q, [2]int{2, 2})), turned(dv)
+	}
+}
+
 func TestBlock(t *testing.T) {
 	e := openTest(t)
 	for d, slack := range map[dtype.DType]float64{dtype.F32: 500, dtype.BF16: 40} {
-		t.Run(d.String(), func(t *testing.T) {
-			b := newBuilder(t)
-			b.compare(e, slack, b.block(d, 2, 8, 32, 2)...)
-		})
+		for _, whole := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v,whole=%t", d, whole), func(t *testing.T) {
+				b := newBuilder(t)
+				b.compare(e, slack, b.block(d, 2, 8, 32, 2, whole)...)
+			})
+		}
 	}
 }
 
@@ -132,12 +167,13 @@ func BenchmarkBlock(b *testing.B) {
 	e := openTest(b)
 	_, small := e.launcher.(*shim)
 	for _, v := range []struct {
-		name  string
-		d     dtype.DType
-		tuned bool
-	}{{"f32", dtype.F32, false}, {"bf16", dtype.BF16, false}, {"bf16-tuned", dtype.BF16, true}} {
+		name     string
+		d        dtype.DType
+		whole    bool // attention is one operation
+		tuned    bool
+		products int
+	}{{"f32", dtype.F32, false, false, 24}, {"bf16", dtype.BF16, false, false, 24}, {"bf16-whole", dtype.BF16, true, false, 18}, {"bf16-whole-tuned", dtype.BF16, true, true, 18}} {
 		b.Run(v.name, func(b *testing.B) {
-			d := v.d
 			if v.tuned {
 				b.Setenv("XDG_CACHE_HOME", b.TempDir())
 				if !e.tune() {
@@ -149,7 +185,7 @@ func BenchmarkBlock(b *testing.B) {
 			if small {
 				batch, length, width, heads = 1, 8, 32, 2
 			}
-			testkit.OK(b, g.SetOutputs(g.block(d, batch, length, width, heads)...))
+			testkit.OK(b, g.SetOutputs(g.block(v.d, batch, length, width, heads, v.whole)...))
 			tasks, err := Fuse(g.Graph)
 			testkit.OK(b, err)
 			p := prepare(b, e, g.Graph, tasks, g.in)
@@ -159,8 +195,8 @@ func BenchmarkBlock(b *testing.B) {
 					products++
 				}
 			}
-			if products != 24 {
-				b.Errorf("the library has %d of 24 products", products)
+			if products != v.products {
+				b.Errorf("the library has %d of %d products", products, v.products)
 			}
 			p.launch()
 			testkit.OK(b, p.stream.Synchronize())

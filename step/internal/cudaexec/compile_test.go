@@ -44,7 +44,7 @@ func (b *builder) execute(e step.Executor, o step.Options) ([][]byte, *step.Exec
 func TestCompile(t *testing.T) {
 	e := openTest(t)
 	b := newBuilder(t)
-	outputs := b.block(dtype.F32, 2, 8, 32, 2)
+	outputs := b.block(dtype.F32, 2, 8, 32, 2, false)
 	outputs = append(outputs, b.ok(b.Reshape(outputs[0], 16*32)), b.Parameters()[0], outputs[1])
 	testkit.OK(t, b.SetOutputs(outputs...))
 	want, _ := b.execute(reference(t), step.Options{})
