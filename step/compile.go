@@ -153,7 +153,8 @@ func (x *Executable) compile(o Options) error {
 		x.units = append(x.units, u)
 	}
 	x.arrange(at, o.Donate)
-	p, err := plan.Make(x.planGraph(o), plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, HostBytes: o.HostBytes, Align: memoryAlign})
+	x.planned = x.planGraph(o)
+	p, err := plan.Make(x.planned, plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, HostBytes: o.HostBytes, Align: memoryAlign})
 	if err != nil {
 		return fmt.Errorf("step: graph %q: %w", x.graph.name, err)
 	}

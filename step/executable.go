@@ -30,6 +30,7 @@ type Executable struct {
 	buffers   []buffer
 	units     []unit
 	plan      *plan.Plan
+	planned   plan.Graph  // what it is a plan of
 	inPlace   map[int]int // results that lie in the memory of a parameter
 	lent      map[int]int // of results that lie in the block, the lives that they end in
 	constants []*Tensor
@@ -55,6 +56,9 @@ func (x *Executable) Memory() *Memory { return x.memory }
 
 // Plan is how the step runs within its budget. Operations are those of [Executable.Tasks].
 func (x *Executable) Plan() *plan.Plan { return x.plan }
+
+// SVG draws the plan, as a file: see [plan.Plan.SVG].
+func (x *Executable) SVG() (string, error) { return x.plan.SVG(x.planned) }
 
 // Tasks are what runs, in order, each at least once.
 func (x *Executable) Tasks() []*Task {

@@ -25,7 +25,8 @@ rates, times, the limit of the link, and advice.`,
 		Example: `  pinion bench --report link.html
   pinion bench link --size 256MiB
   pinion bench managed
-  pinion bench processes`,
+  pinion bench processes
+  pinion bench step --budget 8GiB`,
 		Args: cli.NoArgs,
 	}
 	file := cmd.Flags().String("report", "", "write an HTML page about the link to this file")
@@ -64,7 +65,7 @@ rates, times, the limit of the link, and advice.`,
 		out.hideCurves()
 		return cli.PrintText(cmd, out.print)
 	}
-	cmd.AddCommand(newLink(), newManaged(), newProcesses(), newTier())
+	cmd.AddCommand(newLink(), newManaged(), newProcesses(), newStep(), newTier())
 	return cmd
 }
 

@@ -1,0 +1,377 @@
+package benchcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/stepbench"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
+	"github.com/pinion-gpu/pinion/internal/models"
+	"github.com/pinion-gpu/pinion/internal/provenance"
+	"github.com/pinion-gpu/pinion/internal/stats"
+	"github.com/pinion-gpu/pinion/internal/texttable"
+	"github.com/pinion-gpu/pinion/internal/units"
+)
+
+func newStep() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "step",
+		Short: "Measure training steps within budgets of device memory",
+		Long: `Measure a step of a model, first without a limit of device memory, and then
+within each --budget:
+
+  gpt       a GPT forward and backward; gradients are results
+  llama     a Llama of some 100M weights forward and backward, with Adam
+  resnet50  ResNet-50 forward and backward; gradients are results
+  gpt2      GPT-2 of 124M weights, forward for one token, with a cache
+
+Weights are random. Sizes that are not given are those of the models in the
+project's benchmarks, which are for a large GPU.
+
+The tasks of the first step are timed one by one; plans for the budgets are made
+of these times and of the link's rate. STEP is the median of --steps runs,
+PLANNED what the plan says that it takes. PEAK is the memory that the plan says,
+ALLOCATED what was allocated at most. KEPT is the most that lies between tasks,
+AGAIN is what is computed again, SENT what travels to the host and back. RESULTS
+compares the bits of all results with those of the first step.
+
+--latency runs one step after the other, and prints how long the slowest took.`,
+		Example: `  pinion bench step
+  pinion bench step --model gpt --budget 13.7GiB,12GiB --plan plan.svg
+  pinion bench step --model resnet50 --batch 64 --json > step.json
+  pinion bench step --model gpt2 --dtype bf16 --latency
+  pinion bench step --device host --layers 2 --width 64 --heads 2 --batch 2`,
+		Args: cli.NoArgs,
+	}
+	f := stepFlags{device: cli.DeviceFlag(cmd)}
+	set := cmd.Flags()
+	flags.Choice(set, &f.model, "model", "gpt", []string{"gpt", "llama", "resnet50", "gpt2"}, "what to run")
+	flags.Choice(set, &f.dtype, "dtype", "bf16", []string{"bf16", "f16", "f32", "f64"}, "type of products; weights and sums are f32, or f64 with f64")
+	flags.Choice(set, &f.optimizer, "optimizer", "", []string{"none", "sgd", "adam"}, "what becomes of gradients (default: adam for llama, none for others)")
+	flags.Choice(set, &f.attention, "attention", "auto", []string{"auto", "plain"}, "auto is one operation where the device has it; plain has scores in memory")
+	for _, n := range []struct {
+		p           *int
+		name, usage string
+	}{
+		{&f.layers, "layers", "layers"}, {&f.width, "width", "width of a layer"}, {&f.heads, "heads", "heads of attention"},
+		{&f.batch, "batch", "sequences, or images"}, {&f.length, "length", "tokens of a sequence"}, {&f.vocabulary, "vocabulary", "different tokens"},
+		{&f.image, "image", "pixels along an image's edge"},
+	} {
+		flags.Int(set, n.p, n.name, 0, flags.AtLeast(0), n.usage+" (default: 0, the model's)")
+	}
+	flags.Sizes(set, &f.budgets, "budget", nil, true, "device memory to plan for, beside a step without a limit")
+	flags.Int(set, &f.steps, "steps", 10, flags.AtLeast(1), "timed runs of each step; with --latency, hundreds of them")
+	set.BoolVar(&f.latency, "latency", false, "print how long the slowest of many runs take")
+	set.BoolVar(&f.noLink, "no-link", false, "send nothing to the host")
+	set.StringVar(&f.plan, "plan", "", "draw the plan for the last budget to this SVG file")
+	set.BoolVar(&f.json, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
+	return cmd
+}
+
+type stepFlags struct {
+	device                                          *string
+	model, dtype, optimizer, attention, plan        string
+	layers, width, heads, batch, length, vocabulary int
+	image, steps                                    int
+	budgets                                         []int64
+	latency, noLink, json                           bool
+}
+
+// orElse sets sizes that were not given.
+func orElse(sizes map[*int]int) {
+	for p, n := range sizes {
+		if *p == 0 {
+			*p = n
+		}
+	}
+}
+
+var stepTypes = map[string]dtype.DType{"bf16": dtype.BF16, "f16": dtype.F16, "f32": dtype.F32, "f64": dtype.F64}
+
+// make makes the model, with a name for it and its sizes.
+func (f *stepFlags) make(plain bool) (m *models.Model, name string, err error) {
+	t := stepTypes[f.dtype]
+	optimizer := map[string]models.Optimizer{"sgd": models.SGD, "adam": models.Adam}[f.optimizer]
+	switch f.model {
+	case "gpt", "llama":
+		if f.model == "gpt" {
+			orElse(map[*int]int{&f.layers: 24, &f.width: 2048, &f.heads: 16, &f.batch: 16, &f.length: 1024, &f.vocabulary: 32768})
+		} else {
+			orElse(map[*int]int{&f.layers: 12, &f.width: 768, &f.heads: 12, &f.batch: 16, &f.length: 1024, &f.vocabulary: 16384})
+			if f.optimizer == "" {
+				optimizer = models.Adam
+			}
+		}
+		c := models.GPT{Layers: f.layers, Width: f.width, Heads: f.heads, Batch: f.batch, Length: f.length, Vocabulary: f.vocabulary,
+			Type: t, Optimizer: optimizer, PlainAttention: plain}
+		name = fmt.Sprintf("%d x %d, %d x %d, %s", f.layers, f.width, f.batch, f.length, f.dtype)
+		if f.model == "llama" {
+			m, err = models.Llama{GPT: c}.Model()
+			return m, "Llama " + name, err
+		}
+		m, err = c.Model()
+		return m, "GPT " + name, err
+	case "resnet50":
+		orElse(map[*int]int{&f.batch: 64, &f.image: 224})
+		m, err = models.ResNet{Width: f.width, Batch: f.batch, Size: f.image, Type: t, Optimizer: optimizer}.Model()
+		return m, fmt.Sprintf("ResNet-50, %d x %d px, %s", f.batch, f.image, f.dtype), err
+	}
+	m, err = models.GPT2{Layers: f.layers, Width: f.width, Heads: f.heads, Length: f.length, Vocabulary: f.vocabulary, Type: t}.Model()
+	return m, "GPT-2, one token, " + f.dtype, err
+}
+
+func (f *stepFlags) run(cmd *cobra.Command) error {
+	for _, n := range f.budgets {
+		if n <= 0 {
+			return cli.BadUsage(cmd, "--budget has %s, but must be above 0", units.Bytes(n))
+		}
+	}
+	if f.latency && (len(f.budgets) > 0 || f.plan != "") {
+		return cli.BadUsage(cmd, "--latency takes neither --budget nor --plan")
+	}
+	if f.plan == "" && cmd.Flags().Changed("plan") {
+		return cli.BadUsage(cmd, "--plan needs the name of a file")
+	}
+	m, name, err := f.make(f.attention == "plain")
+	if err != nil {
+		return cli.BadUsage(cmd, "%v", err)
+	}
+	var file *atomicfile.File
+	if f.plan != "" {
+		if file, err = cli.CreateFile(f.plan); err != nil {
+			return err
+		}
+	}
+	out, picture, err := f.measure(cmd, m, name)
+	if file != nil {
+		if err != nil {
+			return errors.Join(err, file.Discard())
+		}
+		if err := cli.FinishFile(file, func(w io.Writer) error {
+			_, err := io.WriteString(w, picture)
+			return err
+		}); err != nil {
+			return err
+		}
+		out.Plan = f.plan
+	}
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return cli.PrintJSON(cmd, out)
+	}
+	return cli.PrintText(cmd, out.print)
+}
+
+func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (out *stepOutput, picture string, err error) {
+	dev, err := cli.OpenDevice(cmd, *f.device)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	info := dev.Info()
+	out = &stepOutput{Record: provenance.Now().On(info.ID, info.Name), What: "step", Model: name, Weights: m.Weights, Rows: []stepRow{}}
+	line := cli.NewProgress(cmd)
+	defer line.Clear()
+	if f.latency {
+		l, err := stepbench.RunLatency(cmd.Context(), dev, m, 100*f.steps, 1, line.Show)
+		if err != nil {
+			return nil, "", err
+		}
+		out.addLatency(l)
+		return out, "", nil
+	}
+	o := stepbench.Options{Model: m, Budgets: append([]int64{0}, f.budgets...), Steps: f.steps, Seed: 1, Progress: line.Show}
+	if f.noLink {
+		o.Link = -1
+	}
+	if f.attention == "auto" && (f.model == "gpt" || f.model == "llama") {
+		if o.Plain, _, err = f.make(true); err != nil {
+			return nil, "", err
+		}
+	}
+	r, err := stepbench.Run(cmd.Context(), dev, o)
+	if err != nil {
+		return nil, "", err
+	}
+	out.Plain = r.Plain || f.attention == "plain"
+	out.add(r)
+	for _, s := range r.Steps {
+		if s.Err == nil {
+			picture = s.Picture
+		}
+	}
+	return out, picture, nil
+}
+
+// stepOutput is the JSON document of pinion bench step.
+type stepOutput struct {
+	provenance.Record
+	What       string       `json:"what"`
+	Model      string       `json:"model"`
+	Weights    int64        `json:"weights"`
+	Plain      bool         `json:"plain_attention,omitempty"`
+	Loss       *float64     `json:"loss,omitempty"`
+	LinkGBPerS float64      `json:"link_gb_per_s,omitempty"`
+	Plan       string       `json:"plan,omitempty"`
+	Rows       []stepRow    `json:"rows"`
+	Steps      []budgetStep `json:"steps,omitempty"`
+	Latency    *latencyRow  `json:"latency,omitempty"`
+}
+
+// stepRow is a figure in the form that programs are compared in.
+type stepRow struct {
+	Name  string  `json:"name"`
+	By    string  `json:"by"`
+	Unit  string  `json:"unit"`
+	Value float64 `json:"value"`
+	Min   float64 `json:"min,omitempty"`
+	Max   float64 `json:"max,omitempty"`
+}
+
+type budgetStep struct {
+	BudgetBytes      int64    `json:"budget_bytes"` // 0: none
+	Error            string   `json:"error,omitempty"`
+	StepSeconds      float64  `json:"step_seconds,omitempty"`
+	MinSeconds       float64  `json:"min_seconds,omitempty"`
+	MaxSeconds       float64  `json:"max_seconds,omitempty"`
+	PredictedSeconds float64  `json:"predicted_seconds,omitempty"`
+	PredictedBytes   int64    `json:"predicted_bytes,omitempty"`
+	PeakBytes        int64    `json:"peak_bytes,omitempty"`
+	KeptBytes        int64    `json:"kept_bytes,omitempty"`
+	Tasks            int      `json:"tasks,omitempty"`
+	AgainTasks       int      `json:"again_tasks,omitempty"`
+	AgainSeconds     float64  `json:"again_seconds,omitempty"`
+	SentValues       int      `json:"sent_values,omitempty"`
+	SentBytes        int64    `json:"sent_bytes,omitempty"`
+	WaitedSeconds    float64  `json:"waited_seconds,omitempty"`
+	CompileSeconds   float64  `json:"compile_seconds,omitempty"`
+	FirstSeconds     float64  `json:"first_run_seconds,omitempty"`
+	Digest           string   `json:"digest,omitempty"`
+	Equal            *bool    `json:"results_equal,omitempty"` // to those of the first step
+	Slowdown         *float64 `json:"of_first_ratio,omitempty"`
+}
+
+type latencyRow struct {
+	Runs           int     `json:"runs"`
+	P50Seconds     float64 `json:"p50_seconds"`
+	P99Seconds     float64 `json:"p99_seconds"`
+	P999Seconds    float64 `json:"p999_seconds"`
+	MaxSeconds     float64 `json:"max_seconds"`
+	PeakBytes      int64   `json:"peak_bytes"`
+	Tasks          int     `json:"tasks"`
+	CompileSeconds float64 `json:"compile_seconds"`
+	FirstSeconds   float64 `json:"first_run_seconds"`
+}
+
+const bytesPerGiB = 1 << 30
+
+func (o *stepOutput) add(r *stepbench.Report) {
+	o.LinkGBPerS = r.Link / 1e9
+	if r.Loss != 0 {
+		o.Loss = &r.Loss
+	}
+	for _, s := range r.Steps {
+		by, row := "Pinion, no budget", budgetStep{BudgetBytes: s.Budget}
+		if s.Budget > 0 {
+			by = "Pinion, " + units.Bytes(s.Budget)
+		}
+		if s.Err != nil {
+			row.Error = s.Err.Error()
+			o.Steps = append(o.Steps, row)
+			continue
+		}
+		median, least, most := stats.Spread(s.Times)
+		row = budgetStep{
+			BudgetBytes: s.Budget, StepSeconds: median, MinSeconds: least, MaxSeconds: most, PredictedSeconds: s.Predicted,
+			PredictedBytes: s.Peak, PeakBytes: s.Allocated, KeptBytes: s.Kept, Tasks: s.Tasks,
+			AgainTasks: s.Again, AgainSeconds: s.AgainTook, SentValues: s.Sent, SentBytes: s.SentBytes, WaitedSeconds: s.Waited,
+			CompileSeconds: s.Compile.Seconds(), FirstSeconds: s.First.Seconds(), Digest: fmt.Sprintf("%016x", s.Digest),
+		}
+		if k := slices.IndexFunc(o.Steps, func(f budgetStep) bool { return f.Error == "" }); k >= 0 {
+			equal, ratio := o.Steps[k].Digest == row.Digest, median/o.Steps[k].StepSeconds
+			row.Equal, row.Slowdown = &equal, &ratio
+		}
+		o.Steps = append(o.Steps, row)
+		o.Rows = append(o.Rows,
+			stepRow{Name: o.Model, By: by, Unit: "ms", Value: 1e3 * median, Min: 1e3 * least, Max: 1e3 * most},
+			stepRow{Name: o.Model + ", memory", By: by, Unit: "GiB", Value: float64(s.Allocated) / bytesPerGiB})
+	}
+}
+
+func (o *stepOutput) addLatency(l *stepbench.Latency) {
+	o.Latency = &latencyRow{
+		Runs: len(l.Times), P50Seconds: l.At(0.5), P99Seconds: l.At(0.99), P999Seconds: l.At(0.999), MaxSeconds: l.At(1),
+		PeakBytes: l.Peak, Tasks: l.Tasks, CompileSeconds: l.Compile.Seconds(), FirstSeconds: l.First.Seconds(),
+	}
+	for _, p := range []struct {
+		name  string
+		share float64
+	}{{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}} {
+		o.Rows = append(o.Rows, stepRow{Name: o.Model + ", " + p.name, By: "Pinion", Unit: "ms", Value: 1e3 * l.At(p.share)})
+	}
+}
+
+func (o *stepOutput) print(w io.Writer) {
+	fmt.Fprintf(w, "%s  %s\n%s, %s", o.Device, o.DeviceName, o.Model, units.Grouped(o.Weights)+" weights")
+	if o.Plain {
+		fmt.Fprint(w, ", attention by products")
+	}
+	fmt.Fprintln(w)
+	if o.Latency != nil {
+		o.printLatency(w)
+		return
+	}
+	if o.Loss != nil {
+		fmt.Fprintf(w, "the loss is %.4f; ", *o.Loss)
+	}
+	if o.LinkGBPerS > 0 {
+		fmt.Fprintf(w, "plans send at %s GB/s\n\n", units.Digits(o.LinkGBPerS))
+	} else {
+		fmt.Fprint(w, "plans send nothing\n\n")
+	}
+	t := texttable.New("BUDGET", ">STEP", ">OF FIRST", ">PLANNED", ">PEAK", ">ALLOCATED", ">KEPT", ">AGAIN", ">SENT", ">WAITED", ">COMPILED IN", "RESULTS")
+	var failed []string
+	for _, s := range o.Steps {
+		budget := "none"
+		if s.BudgetBytes > 0 {
+			budget = units.Bytes(s.BudgetBytes)
+		}
+		if s.Error != "" {
+			failed = append(failed, fmt.Sprintf("%s: %s", budget, s.Error))
+			continue
+		}
+		ratio, results := "", s.Digest
+		if s.Slowdown != nil {
+			ratio, results = fmt.Sprintf("%.2fx", *s.Slowdown), "the same bits"
+			if !*s.Equal {
+				results = "DIFFERENT: " + s.Digest
+			}
+		}
+		t.Add(budget, units.Seconds(s.StepSeconds), ratio, units.Seconds(s.PredictedSeconds), units.Bytes(s.PredictedBytes), units.Bytes(s.PeakBytes),
+			units.Bytes(s.KeptBytes), fmt.Sprintf("%d of %d", s.AgainTasks, s.Tasks), units.Bytes(s.SentBytes), units.Seconds(s.WaitedSeconds), units.Seconds(s.CompileSeconds), results)
+	}
+	t.Write(w)
+	if len(failed) > 0 {
+		fmt.Fprintf(w, "\nNot run:\n  %s\n", strings.Join(failed, "\n  "))
+	}
+}
+
+func (o *stepOutput) printLatency(w io.Writer) {
+	l := o.Latency
+	t := texttable.New(">RUNS", ">P50", ">P99", ">P99.9", ">SLOWEST", ">PEAK", ">TASKS", ">COMPILED IN", ">FIRST RUN")
+	t.Add(units.Grouped(int64(l.Runs)), units.Seconds(l.P50Seconds), units.Seconds(l.P99Seconds), units.Seconds(l.P999Seconds), units.Seconds(l.MaxSeconds),
+		units.Bytes(l.PeakBytes), fmt.Sprint(l.Tasks), units.Seconds(l.CompileSeconds), units.Seconds(l.FirstSeconds))
+	fmt.Fprintln(w)
+	t.Write(w)
+}

@@ -1,0 +1,339 @@
+// Package stepbench measures steps of models within budgets of device memory: what
+// `pinion bench step` prints.
+//
+//	report, err := stepbench.Run(ctx, dev, stepbench.Options{Model: m, Budgets: []int64{0, 8 << 30}, Steps: 10})
+package stepbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/models"
+	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/auto"
+	"github.com/pinion-gpu/pinion/step/plan"
+)
+
+// Options say what is measured.
+type Options struct {
+	Model *models.Model
+
+	// Plain is the model without operations that an executor may lack. It is measured
+	// in Model's place where that is so. nil: there is none.
+	Plain *models.Model
+
+	// Budgets are those of the steps, in bytes, in the order in which they are measured;
+	// 0 is a step without one.
+	Budgets []int64
+
+	Steps int     // that are timed, of each; above 0
+	Link  float64 // bytes a second, to plan with. Default: 0, as measured; below 0, nothing is sent
+	Seed  uint64
+
+	// Progress is told what begins, out of how many. May be nil.
+	Progress func(done, total int, what string)
+}
+
+// Report is what was measured.
+type Report struct {
+	Plain bool // the plain model was measured
+	Loss  float64
+	Link  float64 // bytes a second that plans were made with
+
+	Start time.Duration // to make the parameters, kernels included
+	Steps []Step
+}
+
+// Step is a step within a budget.
+type Step struct {
+	Budget int64
+	Err    error // why it did not run: the budget is too small, or the device
+
+	Compile   time.Duration // passes, fusion and plan
+	First     time.Duration // the first run, in which kernels are made
+	Times     []float64     // seconds, of each run
+	Predicted float64       // seconds that the plan takes, by measured times of its tasks
+
+	Tasks     int
+	Peak      int64 // bytes that were predicted
+	Allocated int64 // and allocated at most
+	Kept      int64 // bytes of values that stay between tasks, at most
+	Again     int   // tasks that run again
+	AgainTook float64
+	Sent      int // values that travel
+	SentBytes int64
+	Waited    float64 // seconds for copies, as planned
+
+	Digest  uint64 // of the results of the last run
+	Picture string // SVG
+}
+
+// counter is an allocator that knows how much it has given out.
+type counter struct {
+	device.Device
+	mu        sync.Mutex
+	sizes     map[device.Ptr]int64
+	now, most int64
+}
+
+func (c *counter) Alloc(n int64) (device.Ptr, error) {
+	p, err := c.Device.Alloc(n)
+	if err != nil {
+		return p, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sizes[p] = n
+	c.now += n
+	c.most = max(c.most, c.now)
+	return p, nil
+}
+
+func (c *counter) Free(p device.Ptr) error {
+	c.mu.Lock()
+	c.now -= c.sizes[p]
+	delete(c.sizes, p)
+	c.mu.Unlock()
+	return c.Device.Free(p)
+}
+
+// restart begins to look for the most anew.
+func (c *counter) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.most = c.now
+}
+
+func (c *counter) peak() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most
+}
+
+// bench is a run of the benchmark.
+type bench struct {
+	Options
+	exec    step.Executor
+	count   *counter
+	memory  *step.Memory
+	seconds func(*step.Task) float64 // as measured; nil before
+	report  *Report
+	done    int
+}
+
+// Run measures a model. A budget that is too small is told in its step, and is no error.
+func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err error) {
+	exec, err := auto.Open(dev)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, exec.Close()) }()
+	b := &bench{Options: o, exec: exec, count: &counter{Device: dev, sizes: map[device.Ptr]int64{}}, report: &Report{Link: o.Link}}
+	if b.memory, err = step.OpenMemory(dev, b.count); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.memory.Close()) }()
+	if o.Link == 0 {
+		b.progress("measuring the link")
+		if b.report.Link, err = linkOf(dev); err != nil {
+			return nil, err
+		}
+	}
+	b.report.Link = max(b.report.Link, 0)
+	for _, budget := range o.Budgets {
+		s, err := b.measure(ctx, budget)
+		if errors.Is(err, step.ErrNotSupported) && b.Plain != nil {
+			b.Model, b.Plain, b.report.Plain = b.Plain, nil, true
+			s, err = b.measure(ctx, budget)
+		}
+		var impossible *plan.ImpossibleError
+		if errors.As(err, &impossible) || errors.Is(err, device.ErrOutOfMemory) {
+			s.Err, err = err, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.report.Steps = append(b.report.Steps, s)
+	}
+	return b.report, nil
+}
+
+// parts are those of a measurement that progress is told of.
+const parts = 4
+
+func (b *bench) progress(what string) {
+	if b.Progress != nil {
+		b.Progress(min(b.done, parts*len(b.Budgets)), parts*len(b.Budgets), what)
+	}
+	b.done++
+}
+
+// measure compiles and runs the model within a budget, from its first parameters.
+func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
+	s.Budget = budget
+	b.count.restart()
+	before := b.count.peak()
+	b.progress("planning")
+	began := time.Now()
+	x, err := step.Compile(b.Model.Graph, b.exec, step.Options{
+		Budget: budget, Donate: b.Model.Donate, Lend: b.Model.Lend, Link: b.report.Link, Seconds: b.seconds, Memory: b.memory,
+	})
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }()
+	s.Compile = time.Since(began)
+	b.progress("making parameters")
+	began = time.Now()
+	in, err := b.Model.Start(ctx, b.exec, b.memory, b.Seed)
+	if err != nil {
+		return s, err
+	}
+	defer func() {
+		for _, t := range in {
+			err = errors.Join(err, t.Free())
+		}
+	}()
+	if b.report.Start == 0 {
+		b.report.Start = time.Since(began)
+	}
+	b.progress("running")
+	if b.seconds == nil {
+		began = time.Now()
+		if b.seconds, err = x.Measure(ctx, in); err != nil {
+			return s, err
+		}
+		s.First = time.Since(began)
+		s.Predicted = predict(x, b.seconds)
+	} else {
+		s.Predicted = x.Plan().Seconds
+	}
+	b.count.restart()
+	var out []*step.Tensor
+	for i := range b.Steps + 1 {
+		if out != nil {
+			if err := b.Model.Free(out); err != nil {
+				return s, err
+			}
+		}
+		began = time.Now()
+		if out, err = b.Model.Step(ctx, x, in); err != nil {
+			return s, err
+		}
+		took := time.Since(began)
+		switch {
+		case i > 0:
+			s.Times = append(s.Times, took.Seconds())
+		case s.First == 0:
+			s.First = took
+		}
+	}
+	s.Allocated = b.count.peak() - before
+	b.describe(&s, x)
+	b.progress("comparing results")
+	err = b.compare(ctx, &s, out)
+	return s, errors.Join(err, b.Model.Free(out))
+}
+
+// predict is how long the tasks of a step take that runs each of them once.
+func predict(x *step.Executable, seconds func(*step.Task) float64) (sum float64) {
+	tasks := x.Tasks()
+	for _, r := range x.Plan().Runs {
+		sum += seconds(tasks[r.Op])
+	}
+	return sum
+}
+
+// describe says what was planned.
+func (b *bench) describe(s *Step, x *step.Executable) {
+	p := x.Plan()
+	s.Tasks, s.Peak, s.Kept = len(x.Tasks()), x.PeakBytes(), p.Live-p.Resident
+	s.AgainTook, s.Waited, s.SentBytes = p.Again, p.Waited, p.HostBytes
+	for _, r := range p.Runs {
+		if r.Again {
+			s.Again++
+		}
+	}
+	for _, l := range p.Lives {
+		if l.Sent {
+			s.Sent++
+		}
+	}
+	s.Picture, _ = x.SVG() // of its own plan: it is one
+}
+
+// compare notes what the results are.
+func (b *bench) compare(ctx context.Context, s *Step, out []*step.Tensor) (err error) {
+	var shapes []step.Shape
+	for _, t := range out {
+		shapes = append(shapes, t.Shape())
+	}
+	if slices.Contains(b.Model.Lend, true) && shapes[0].Rank() == 0 {
+		if b.report.Loss, err = b.Model.Loss(out); err != nil {
+			return err
+		}
+	}
+	d, err := models.OpenDigest(b.exec, b.memory, shapes)
+	if err != nil {
+		return err
+	}
+	s.Digest, err = d.Sum(ctx, out)
+	return errors.Join(err, d.Close())
+}
+
+// linkOf is how many bytes a second pinned memory carries to the device and back, the
+// slower of both, while both are busy.
+func linkOf(dev device.Device) (rate float64, err error) {
+	const bytes, rounds = 32 << 20, 4
+	pool, err := pinned.NewPool(dev, pinned.Options{Name: "link", Budget: 3 * bytes, AllowPageable: true})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	var streams [2]device.Stream
+	var host [2]*pinned.Buffer
+	var on [2]device.Ptr
+	for i := range streams {
+		if host[i], err = pool.Alloc(context.Background(), bytes); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, host[i].Free()) }()
+		if on[i], err = dev.Alloc(bytes); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, dev.Free(on[i])) }()
+		if streams[i], err = dev.NewStream(); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, streams[i].Close()) }()
+	}
+	var began time.Time
+	for round := range rounds + 1 {
+		if round == 1 { // the first one warms up
+			for _, s := range streams {
+				if err := s.Synchronize(); err != nil {
+					return 0, err
+				}
+			}
+			began = time.Now()
+		}
+		if err := errors.Join(streams[0].CopyH2D(on[0], host[0].Bytes()), streams[1].CopyD2H(host[1].Bytes(), on[1])); err != nil {
+			return 0, err
+		}
+	}
+	for _, s := range streams {
+		if err := s.Synchronize(); err != nil {
+			return 0, err
+		}
+	}
+	if rate = rounds * bytes / time.Since(began).Seconds(); !(rate > 0) {
+		return 0, fmt.Errorf("stepbench: the link carried %v bytes/s", rate)
+	}
+	return rate, nil
+}
