@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/photos"
@@ -170,6 +171,76 @@ func TestDecodeShared(t *testing.T) {
 			t.Errorf("a share of %v: %v", share, err)
 		}
 	}
+}
+
+// Workers that are idle take pictures from a device that is slow, and the batches are
+// the same: where it refuses some, is short of memory, and where workers cannot decode
+// what they took.
+func TestDecodeAutoShare(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	dir := mixedFolder(t)
+	ds, err := photos.Open(t.Context(), dir, photos.Options{Transform: imaging.RandomResizedCrop(24).WithFlip(0.5)})
+	testkit.OK(t, err)
+	o := loader.Options{Batch: 7, Epochs: 6, Shuffle: true, Seed: 3, Decode: loader.DecodeCPU, Workers: 3, Prefetch: 4}
+	want, err := run(t, dev, ds, o)
+	testkit.OK(t, err)
+	for name, s := range map[string]*loader.StandIn{
+		"slow":    {},
+		"refuses": {Refuses: func(w, _ int) bool { return w%2 == 0 }},
+		"short":   {Short: func(batch int) bool { return batch%3 == 1 }},
+	} {
+		// The device gets on when workers have taken a picture of batches behind.
+		var ld *loader.Loader
+		made := make(chan struct{})
+		s.Engine, s.Before = 7, func() {
+			<-made
+			for deadline := time.Now().Add(time.Second); ld.Stats().TakenPictures == 0 && time.Now().Before(deadline); {
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		loader.UseStandIn(t, s)
+		o.Decode, o.CPUShare = loader.DecodeGPU, loader.AutoShare
+		ld = start(t, dev, ds, o)
+		close(made)
+		list, err := drain(t, dev, ld)
+		testkit.OK(t, err)
+		compare(t, name, list, want)
+		stats := ld.Stats()
+		if stats.TakenPictures == 0 || s.Decoded == 0 {
+			t.Errorf("%s: workers took %d pictures, and the device decoded %d", name, stats.TakenPictures, s.Decoded)
+		}
+		within(t, "Close", ld.Close)
+	}
+}
+
+// While a batch waits to be delivered, workers leave pictures to the device.
+func TestDecodeAutoShareOfASlowProgram(t *testing.T) {
+	needTurbo(t)
+	dev := open(t, "host:256MiB")
+	leavesNothing(t, dev)
+	ds := makePhotos(t, 40, 32)
+	s := &loader.StandIn{Engine: 7}
+	loader.UseStandIn(t, s)
+	ld := start(t, dev, ds, loader.Options{Batch: 4, Epochs: 8, Decode: loader.DecodeGPU, CPUShare: loader.AutoShare, Workers: 3})
+	taken := int64(0)
+	for n := range 60 { // of 80
+		for loader.Finished(ld) < 2 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		if n == 0 {
+			taken = ld.Stats().TakenPictures
+		}
+		b, err := next(t, ld) // one waits still
+		testkit.OK(t, err)
+		testkit.OK(t, b.Release())
+	}
+	// Each worker may have had one when the first batch was complete.
+	if now := ld.Stats().TakenPictures; now > taken+3 {
+		t.Errorf("workers took %d pictures while batches waited", now-taken)
+	}
+	within(t, "Close", ld.Close)
 }
 
 // While the device has no memory for decoding, the CPU decodes, and the batches

@@ -42,6 +42,9 @@ func UseStandIn(t testing.TB, s *StandIn) {
 // Stopped is closed when the goroutines of a loader are told to end.
 func Stopped(l *Loader) <-chan struct{} { return l.run.ctx.Done() }
 
+// Finished is how many batches are complete, and not delivered.
+func Finished(l *Loader) int64 { return l.finished.Load() }
+
 // SetRoom bounds the memory for decoded pictures of a loader that has not
 // begun.
 func SetRoom(t testing.TB, first, most int64) {

@@ -35,6 +35,7 @@ func (n *feeder) finish() {
 		}
 		if err == nil {
 			n.loader.counters.moved(d)
+			n.loader.finished.Add(1)
 		}
 		p.batch.late = err
 		close(p.batch.complete)

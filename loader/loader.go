@@ -186,8 +186,8 @@ func (l *Loader) describeImages() error {
 		return fmt.Errorf("loader: %w: with Mixup and %d ranks Batch has to be even, so that both samples of a pair are on one rank; it is %d", device.ErrArgument, l.options.World, l.options.Batch)
 	case !(l.options.Mixup >= 0 && l.options.Mixup <= maxMixup):
 		return fmt.Errorf("loader: %w: Mixup is %v, want 0 to %d", device.ErrArgument, l.options.Mixup, maxMixup)
-	case !(l.options.CPUShare >= 0 && l.options.CPUShare <= 1):
-		return fmt.Errorf("loader: %w: CPUShare is %v, want 0 to 1", device.ErrArgument, l.options.CPUShare)
+	case !(l.options.CPUShare >= 0 && l.options.CPUShare <= 1) && l.options.CPUShare != AutoShare:
+		return fmt.Errorf("loader: %w: CPUShare is %v, want 0 to 1, or AutoShare", device.ErrArgument, l.options.CPUShare)
 	}
 	if err := l.jitter.Check(); err != nil {
 		return fmt.Errorf("loader: %w: %w", device.ErrArgument, err)

@@ -51,6 +51,7 @@ func (l *Loader) next(ctx context.Context) (*Batch, error) {
 		return nil, errClosed
 	}
 	l.arriving = nil
+	l.finished.Add(-1)
 	l.counters.arrived(b)
 	l.delivered(b.n)
 	return b, nil

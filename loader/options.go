@@ -157,7 +157,8 @@ type Options struct {
 
 	// CPUShare is the part of the pictures that workers decode although the
 	// device would, from 0 to 1: for processors that are idle while the device
-	// decodes. Which pictures follows from Seed. Default: 0.
+	// decodes. Which pictures follows from Seed. AutoShare: as many as helps.
+	// Default: 0.
 	CPUShare float64
 
 	// Jitter changes the colours of RGB images at random, on the device.

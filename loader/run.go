@@ -18,7 +18,8 @@ type run struct {
 	stop       context.CancelFunc
 	goroutines sync.WaitGroup
 	workers    *read.Workers
-	ready      chan *Batch // batches queued to the devices, in the order of each
+	ready      chan *Batch  // batches queued to the devices, in the order of each
+	finished   atomic.Int64 // batches that are complete on their devices, and not delivered
 
 	first int          // the batch to begin with
 	skip  map[int]bool // batches behind it that are not wanted
@@ -44,9 +45,11 @@ func (l *Loader) start() {
 	// Where batches come in any order, none are read by those who make them: one
 	// that takes its time after all would hold up those behind, which need not
 	// wait for it.
-	r.workers = read.NewWorkers(r.ctx, read.Source{
-		Layout: &l.layout, Encoded: l.encoded, Seed: l.options.Seed, Timeout: l.options.SampleTimeout,
-	}, &l.times, !l.options.Unordered)
+	source := read.Source{Layout: &l.layout, Encoded: l.encoded, Seed: l.options.Seed, Timeout: l.options.SampleTimeout}
+	if l.options.CPUShare == AutoShare {
+		source.Hungry = func() bool { return r.finished.Load() == 0 }
+	}
+	r.workers = read.NewWorkers(r.ctx, source, &l.times, !l.options.Unordered)
 	buffers := 0
 	for _, n := range l.feeders {
 		n.open(r)

@@ -43,6 +43,7 @@ type Stats struct {
 	StagingBytes  int64  // pinned memory that slabs are copied through where they are not
 	DecodeDevice  bool   // whether the device decodes pictures
 	DecodeWhy     string // why not, where there are pictures to decode
+	TakenPictures int64  // that workers took from the device, see [AutoShare]
 }
 
 // Stage is one stage of the pipeline. Stages run at the same time, those of
@@ -175,6 +176,7 @@ func (l *Loader) Stats() Stats {
 		StagingBytes:  stagingBytes,
 		DecodeDevice:  first.decoder != nil,
 		DecodeWhy:     first.notDecoding,
+		TakenPictures: l.times.Helped(),
 	}
 }
 
@@ -187,6 +189,7 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.Replaced -= earlier.Replaced
 	s.BytesToDevice -= earlier.BytesToDevice
 	s.DeviceWait -= earlier.DeviceWait
+	s.TakenPictures -= earlier.TakenPictures
 	s.Stages = slices.Clone(s.Stages)
 	for i := range earlier.Stages {
 		s.Stages[i].Time -= earlier.Stages[i].Time

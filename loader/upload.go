@@ -104,6 +104,12 @@ func (n *feeder) batch(j *read.Job) (b *Batch, err error) {
 	if j.Err != nil {
 		return nil, j.Err
 	}
+	if j.Files != nil {
+		j.Files.Claim()
+		if j.Failed() {
+			j.Files.Wait() // samples change places
+		}
+	}
 	if err := n.settle(j); err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ func (b *bench) gpu(ctx context.Context, m *harness.Memory) error {
 		b.deviceRow(ctx, m, f, "", dtype.F32, 0, atLeast(15_000)),
 		b.deviceRow(ctx, m, f, "", dtype.F32, 0.1, target{}),
 		b.deviceRow(ctx, m, f, "", dtype.F32, 0.2, target{}),
+		b.deviceRow(ctx, m, f, "", dtype.F32, loader.AutoShare, target{}),
 		b.decodeRow(m, f))
 }
 
@@ -39,6 +40,8 @@ func (b *bench) deviceRow(ctx context.Context, m *harness.Memory, f *folder, pre
 	by := pinionBy(b.Workers)
 	if share > 0 {
 		by += fmt.Sprintf(", which decode %.0f %%", 100*share)
+	} else if share == loader.AutoShare {
+		by += ", which help to decode"
 	}
 	return &sample{target: t, Sample: measure.Sample{
 		Row: measure.Row{Name: prefix + b.photosTo(d) + ", decoded on the device", By: by, Unit: "images/s"},

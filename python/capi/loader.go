@@ -627,6 +627,7 @@ type statistics struct {
 	PageableWhy   string             `json:"pageable_why"`
 	DecodeDevice  bool               `json:"decode_on_device"`
 	DecodeWhy     string             `json:"decode_why"`
+	Taken         int64              `json:"taken_pictures"` // from the device, by workers
 	Unread        []unread           `json:"unread"`
 }
 
@@ -647,7 +648,7 @@ func pinion_loader_stats(loader C.uint64_t, out **C.char) (result C.int) {
 	ld := f.loader.Load()
 	s := ld.Stats()
 	report := statistics{s.Samples, s.Batches, s.Errors, s.BytesToDevice, s.DeviceWait.Seconds(), map[string]float64{}, s.Workers, s.Ready,
-		s.DeviceBuffers, s.HostBytes, s.DeviceBytes, s.Pinned, s.PageableWhy, s.DecodeDevice, s.DecodeWhy, nil}
+		s.DeviceBuffers, s.HostBytes, s.DeviceBytes, s.Pinned, s.PageableWhy, s.DecodeDevice, s.DecodeWhy, s.TakenPictures, nil}
 	for _, stage := range s.Stages {
 		report.Stages[stage.Name] = stage.Time.Seconds()
 	}

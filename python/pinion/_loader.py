@@ -140,7 +140,9 @@ class DataLoader:
         num_workers: threads that read and decode. 0: one a processor.
         prefetch: batches read ahead of the one on its way to the device. 0: 2 to 4.
         decode: where JPEGs are decoded: "cpu", "gpu", or "auto" for a GPU with JPEG engines.
-        cpu_share: the part of the JPEGs, from 0 to 1, that threads decode although the GPU would.
+        cpu_share: the part of the JPEGs, from 0 to 1, that threads decode although the GPU would; "auto": what those that have
+            nothing to read can, while no finished batch waits for the program (a pixel may then differ by a step of a byte
+            between two runs).
         pin_memory: False leaves host memory pageable.
         device_buffers: batches in the memory of each device. More are made while the program keeps these.
         pin_budget, device_budget: the most bytes of page-locked host memory, and of the device's. 0: what is sensible,
@@ -179,7 +181,7 @@ class DataLoader:
         names: Sequence[str] | None = None,
         prefetch: int = 0,
         decode: str = "auto",
-        cpu_share: float = 0,
+        cpu_share: float | str = 0,
         pin_memory: bool = True,
         device_buffers: int = 4,
         pin_budget: int = 0,
@@ -197,6 +199,8 @@ class DataLoader:
             raise ValueError(f"shuffle means sampler='random', but sampler is {sampler!r}")
         if output not in ("auto", *_converters):
             raise ValueError(f"output is {output!r}, but must be 'auto', 'torch', 'numpy' or 'dlpack'")
+        if cpu_share != "auto" and (isinstance(cpu_share, str) or not 0 <= cpu_share <= 1):
+            raise ValueError(f"cpu_share is {cpu_share!r}, but must be from 0 to 1, or 'auto'")
         if allocator not in (None, "torch"):
             raise ValueError(f"allocator is {allocator!r}, but must be 'torch' or None")
         self.source = os.fspath(source)
@@ -221,7 +225,7 @@ class DataLoader:
             "batch_size": -1 if batch_size == "auto" else batch_size, "shuffle": bool(shuffle), "sampler": sampler or "",
             "drop_last": drop_last, "in_order": in_order, "seed": seed,
             "dtype": _dtype_name(dtype), "mean": None if mean is None else list(mean), "std": None if std is None else list(std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
-            "mask": mask, "decode": decode, "cpu_share": cpu_share, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
+            "mask": mask, "decode": decode, "cpu_share": -1 if cpu_share == "auto" else cpu_share, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
             "prefetch": prefetch, "pin_memory": pin_memory, "pin_budget": pin_budget, "device_budget": device_budget,
             # One more than the library's own default: a batch comes back at the next call of next.
             "copiers": copiers, "chunk": chunk, "device_buffers": device_buffers, "max_device_buffers": 1 << 16,

@@ -337,3 +337,14 @@ def test_a_pipe_comes_once(tmp_path):
         out = subprocess.run([sys.executable, "-c", program], stdin=tar, capture_output=True, text=True, timeout=120)
     assert out.returncode == 0, out.stderr
     assert out.stdout.startswith("[60, 140, 180]\n") and "it comes only once" in out.stdout, out.stdout
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, "all", float("nan")])
+def test_a_share_that_cannot_be(photos, share):
+    with pytest.raises(ValueError, match="cpu_share"):
+        pinion.DataLoader(photos, 8, cpu_share=share)
+
+
+def test_a_share_that_is_chosen(photos, device):
+    with pinion.DataLoader(photos, 8, device=device, cpu_share="auto") as loader:
+        assert sum(1 for _ in loader) == 12 and loader.stats()["taken_pictures"] >= 0

@@ -49,6 +49,7 @@ type Decoder struct {
 	table     *kernels.ResampleTable
 	pictures  []nvjpeg.Picture
 	slots     []int // of the pictures
+	made      []made
 	sent      int64 // bytes, for the last batch
 }
 
@@ -59,6 +60,12 @@ type scratch struct {
 	table      device.Ptr
 	tableBytes int64
 	free       device.Event // recorded behind what reads it
+}
+
+// made is a sample that workers made, or are about to, and where it goes.
+type made struct {
+	slot int
+	at   device.Ptr
 }
 
 // Config says what a [Decoder] works with.

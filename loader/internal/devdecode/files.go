@@ -3,6 +3,7 @@ package devdecode
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -15,12 +16,21 @@ type Files struct {
 	list    []file
 	cpuOnly bool  // the device refused some: what is still to be read, the CPU decodes
 	refused []int // slots that [Decoder.Queue] left to the CPU
+
+	// Pictures that workers take although they were left to the device, while
+	// it has not come to the batch: those of the last slots first.
+	mu    sync.Mutex
+	owner any        // the batch that they are of; nil: none may be taken
+	from  int        // slots from this one on were looked at
+	busy  int        // pictures that workers are at
+	idle  *sync.Cond // signals that none is left of busy
 }
 
 // file is the encoded picture of a slot.
 type file struct {
 	content     []byte
 	onDevice    bool // the device decodes it; else the slab has the sample
+	lost        bool // a worker took it and could not decode it
 	jpeg        nvjpeg.JPEG
 	orientation imaging.Orientation
 	plan        imaging.Plan
@@ -28,7 +38,11 @@ type file struct {
 }
 
 // NewFiles makes room for the files of a slab with so many places.
-func (d *Decoder) NewFiles(places int) *Files { return &Files{decoder: d, list: make([]file, places)} }
+func (d *Decoder) NewFiles(places int) *Files {
+	f := &Files{decoder: d, list: make([]file, places)}
+	f.idle = sync.NewCond(&f.mu)
+	return f
+}
 
 // KeepBytes is the bytes of files' buffers that the slabs of a device keep
 // together. Batches with more than half of that keep twice their own bytes:
@@ -40,6 +54,7 @@ var KeepBytes = 256 << 20
 // Sizes differ: without that each buffer would grow to the largest file that
 // its slot ever had.
 func (f *Files) Reset(most int) {
+	f.Claim()
 	f.cpuOnly, f.refused = false, f.refused[:0]
 	used, kept := 0, 0
 	for i := range f.list {
@@ -72,7 +87,7 @@ func (f *Files) Swap(a, b int) { f.list[a], f.list[b] = f.list[b], f.list[a] }
 // takes it, and else decodes it into sample. Several goroutines may fetch.
 func (f *Files) Fetch(ctx context.Context, r dataset.EncodedReader, slot int, v dataset.Visit, sample []byte) error {
 	e := &f.list[slot]
-	e.onDevice, e.key = false, v.Key
+	e.onDevice, e.lost, e.key = false, false, v.Key
 	content, err := r.ReadFile(ctx, v, e.content[:0])
 	if err != nil {
 		return err
@@ -88,6 +103,67 @@ func (f *Files) Fetch(ctx context.Context, r dataset.EncodedReader, slot int, v 
 		}
 	}
 	return r.Decode(ctx, v, content, sample)
+}
+
+// Offer lets workers [Files.Take] pictures of the first count slots, all of which
+// were fetched. Owner stands for the batch.
+func (f *Files) Offer(owner any, count int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.owner, f.from = owner, count
+}
+
+// Take gives a picture of the owner's batch to a worker, which decodes it into the
+// slab and calls [Files.Took]; false: there is none any more.
+func (f *Files) Take(owner any) (slot int, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.owner != owner {
+		return 0, false
+	}
+	for f.from > 0 {
+		f.from--
+		if e := &f.list[f.from]; e.onDevice {
+			e.onDevice = false
+			f.busy++
+			return f.from, true
+		}
+	}
+	return 0, false
+}
+
+// Took ends Take. A picture that the worker could not decode counts as one that the
+// device refused.
+func (f *Files) Took(slot int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list[slot].lost = err != nil
+	if f.busy--; f.busy == 0 {
+		f.idle.Broadcast()
+	}
+}
+
+// Offered reports whether workers may take pictures of the owner's batch.
+func (f *Files) Offered(owner any) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.owner == owner && f.from > 0
+}
+
+// Claim ends Offer: what was not taken is the device's.
+func (f *Files) Claim() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.owner = nil
+}
+
+// Wait waits for the workers that have pictures.
+func (f *Files) Wait() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.busy > 0 {
+		f.idle.Wait()
+	}
 }
 
 // Refused returns the slots whose pictures [Decoder.Queue] left to the CPU. From
@@ -106,7 +182,7 @@ func (f *Files) Content(slot int) (content []byte, key uint64) {
 
 // refuse leaves the picture of a slot to the CPU.
 func (f *Files) refuse(slot int) {
-	f.list[slot].onDevice = false
+	f.list[slot].onDevice, f.list[slot].lost = false, false
 	f.refused = append(f.refused, slot)
 }
 

@@ -17,8 +17,11 @@ var ErrRefused = errors.New("refused by the device")
 // Queue queues the making of a batch's samples at dst: files are decoded,
 // samples that workers made are copied, and all of them are resampled. table is
 // where in the slab there is room for what is sent with them. It fails with
-// [ErrRefused] if the device does not take some of the pictures after all.
+// [ErrRefused] if the device does not take some of the pictures after all. No
+// worker has any picture of the batch when it returns.
 func (d *Decoder) Queue(dst device.Ptr, c *slab.Contents, f *Files, table int) error {
+	f.Claim()
+	defer f.Wait()
 	if err := d.makeRoom(c, f); err != nil {
 		return err
 	}
@@ -82,7 +85,7 @@ func (d *Decoder) group(dst device.Ptr, c *slab.Contents, f *Files, table, from 
 	if err := d.stream.Wait(s.free); err != nil {
 		return from, err
 	}
-	d.pictures, d.slots = d.pictures[:0], d.slots[:0]
+	d.pictures, d.slots, d.made = d.pictures[:0], d.slots[:0], d.made[:0]
 	d.table.Reset()
 	at := int64(0)
 	for to = from; to < len(c.Indexes); to++ {
@@ -102,6 +105,9 @@ func (d *Decoder) group(dst device.Ptr, c *slab.Contents, f *Files, table, from 
 	if refused, err := d.decode(f); refused || err != nil {
 		return to, err
 	}
+	if refused, err := d.send(c, f); refused || err != nil {
+		return to, err
+	}
 	return to, d.resample(s, dst+device.Ptr(from*d.transform.Bytes()), c.Slab.Bytes[table+from*kernels.PictureBytes:])
 }
 
@@ -119,12 +125,8 @@ func (d *Decoder) place(c *slab.Contents, f *Files, slot int, at device.Ptr) err
 			Mirror: e.plan.Mirror, Filter: kernels.Filter(e.plan.Filter),
 		})
 	}
+	d.made = append(d.made, made{slot, at})
 	width, height := d.transform.Size()
-	sample := c.Sample(slot)
-	d.sent += int64(len(sample))
-	if err := d.stream.CopyH2D(at, sample); err != nil {
-		return err
-	}
 	return d.table.Add(kernels.Picture{ // as it is
 		Src: at, Pitch: int64(3 * width), Width: width, Height: height,
 		X: kernels.Axis{Length: width, Out: width}, Y: kernels.Axis{Length: height, Out: height},
@@ -156,6 +158,25 @@ func (d *Decoder) decode(f *Files) (some bool, err error) {
 		f.refuse(d.slots[p.Index])
 	}
 	return true, nil
+}
+
+// send queues the copies of the samples that workers made, which they may have been
+// at while the device decoded the rest, and reports whether one could not be made.
+func (d *Decoder) send(c *slab.Contents, f *Files) (some bool, err error) {
+	f.Wait()
+	for _, m := range d.made {
+		if f.list[m.slot].lost {
+			f.refuse(m.slot)
+			some = true
+			continue
+		}
+		sample := c.Sample(m.slot)
+		d.sent += int64(len(sample))
+		if err := d.stream.CopyH2D(m.at, sample); err != nil {
+			return some, err
+		}
+	}
+	return some, nil
 }
 
 // resample queues what makes samples at dst of the pictures in s. host is

@@ -79,13 +79,17 @@ func (j *Job) ErrorOf(slot int) error { return j.errs[slot] }
 func (j *Job) Settled() { clear(j.errs) }
 
 // Finish notes that count samples were read, or could not be. The last makes
-// the job ready.
-func (j *Job) Finish(count int) {
+// the job ready, and reports that.
+func (j *Job) Finish(count int) (last bool) {
 	if j.left.Add(-int64(count)) > 0 {
-		return
+		return false
+	}
+	if j.Files != nil {
+		j.Files.Offer(j, len(j.Indexes))
 	}
 	close(j.ready)
 	if j.done != nil {
 		j.done <- j // never blocks: there is room for every job
 	}
+	return true
 }

@@ -2,6 +2,7 @@ package read
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,17 +25,23 @@ type queue struct {
 	lingers  int  // workers that linger
 	most     int  // that may
 	closed   bool // there will be no more jobs
+
+	hungry  func() bool // nil: workers take no pictures from a device
+	offered []*Job      // that were read, and have pictures that a device is to decode
 }
 
 // task is some samples of a job, one behind the other.
 type task struct {
 	job      *Job
-	from, to int // slots
+	from, to int  // slots
+	picture  bool // taken from a device, and not to be read
 }
 
 // newQueue makes a queue at which a few workers may linger: they take
 // processors from others.
-func newQueue() *queue { return &queue{most: max(1, runtime.GOMAXPROCS(0)/8)} }
+func newQueue(hungry func() bool) *queue {
+	return &queue{most: max(1, runtime.GOMAXPROCS(0)/8), hungry: hungry}
+}
 
 // sleeper is where a worker sleeps. Its channel has room for one value.
 type sleeper struct{ woken chan struct{} }
@@ -65,6 +72,15 @@ func (q *queue) take(some int, own *sleeper) (t task, ok bool) {
 	q.mu.Lock()
 	paused := false
 	for lingered := false; len(q.waiting) == 0; paused = true {
+		if t, ok = q.help(); ok {
+			var s *sleeper
+			if paused {
+				s = q.another()
+			}
+			q.mu.Unlock()
+			s.wake()
+			return t, true
+		}
 		switch {
 		case q.closed:
 			q.mu.Unlock()
@@ -85,7 +101,7 @@ func (q *queue) take(some int, own *sleeper) (t task, ok bool) {
 	}
 	t = q.cut(some)
 	var s *sleeper
-	if paused && len(q.waiting) > 0 {
+	if paused && (len(q.waiting) > 0 || len(q.offered) > 0 && q.hungry()) {
 		s = q.another()
 	}
 	q.mu.Unlock()
@@ -93,10 +109,39 @@ func (q *queue) take(some int, own *sleeper) (t task, ok bool) {
 	return t, true
 }
 
+// offer says that a job was read, whose pictures a device is to decode.
+func (q *queue) offer(j *Job) {
+	if q.hungry == nil || j.Files == nil {
+		return
+	}
+	q.mu.Lock()
+	q.offered = append(slices.DeleteFunc(q.offered, func(j *Job) bool { return !j.Files.Offered(j) }), j)
+	var s *sleeper
+	if q.hungry() {
+		s = q.another()
+	}
+	q.mu.Unlock()
+	s.wake()
+}
+
+// help takes a picture from a device, if the program is short of batches: of the job
+// that the device comes to last. The caller holds mu.
+func (q *queue) help() (t task, ok bool) {
+	for last := len(q.offered) - 1; last >= 0 && q.hungry(); last-- {
+		j := q.offered[last]
+		if slot, ok := j.Files.Take(j); ok {
+			return task{job: j, from: slot, to: slot + 1, picture: true}, true
+		}
+		q.offered[last] = nil
+		q.offered = q.offered[:last]
+	}
+	return t, false
+}
+
 // cut takes samples of the first job. The caller holds mu.
 func (q *queue) cut(some int) task {
 	first := &q.waiting[0]
-	t := task{first.job, first.from, min(first.from+some, first.to)}
+	t := task{job: first.job, from: first.from, to: min(first.from+some, first.to)}
 	if first.from = t.to; first.from == first.to {
 		n := copy(q.waiting, q.waiting[1:])
 		q.waiting[n] = task{} // holds on to no job

@@ -15,7 +15,7 @@ import (
 // sleep, and those of one worker are in the order in which jobs were put.
 func TestQueue(t *testing.T) {
 	for _, workers := range []int{1, 2, 7, 40} {
-		q := newQueue()
+		q := newQueue(nil)
 		var all sync.WaitGroup
 		taken := make([][]task, workers)
 		for w := range workers {
@@ -40,7 +40,7 @@ func TestQueue(t *testing.T) {
 		for n := range jobs {
 			j := &Job{N: n, Contents: slab.Contents{Indexes: make([]int, 1+rng.IntN(most))}}
 			want += len(j.Indexes)
-			q.put(task{j, 0, len(j.Indexes)})
+			q.put(task{job: j, to: len(j.Indexes)})
 			if rng.IntN(10) == 0 {
 				time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond) // all fall asleep
 			}
@@ -70,7 +70,7 @@ func TestQueue(t *testing.T) {
 // A job that keeps one worker busy wakes the others.
 func TestQueueWakesAll(t *testing.T) {
 	const workers = 9
-	q := newQueue()
+	q := newQueue(nil)
 	var all sync.WaitGroup
 	busy := make(chan struct{}, workers)
 	gate := make(chan struct{})
@@ -92,7 +92,7 @@ func TestQueueWakesAll(t *testing.T) {
 		asleep = len(q.sleepers)
 		q.mu.Unlock()
 	}
-	q.put(task{&Job{}, 0, workers})
+	q.put(task{job: &Job{}, to: workers})
 	for range workers {
 		select {
 		case <-busy:
@@ -108,7 +108,7 @@ func TestQueueWakesAll(t *testing.T) {
 // A worker that waits when the queue is closed ends, and so does the next that
 // comes.
 func TestQueueClose(t *testing.T) {
-	q := newQueue()
+	q := newQueue(nil)
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {

@@ -27,7 +27,7 @@ func (w *Workers) NewReader(name string) *Reader {
 }
 
 // Do reads all samples of a job.
-func (r *Reader) Do(j *Job) { r.do(task{j, 0, len(j.Indexes)}) }
+func (r *Reader) Do(j *Job) { r.do(task{job: j, from: 0, to: len(j.Indexes)}) }
 
 // do reads the samples of a task, and returns when it ended.
 func (r *Reader) do(t task) (end time.Time) {
@@ -49,7 +49,35 @@ func (r *Reader) do(t task) (end time.Time) {
 		Stages: probe.Stages{Read: r.timing.Read, Decode: r.timing.Decode, Resize: r.timing.Resize},
 	})
 	r.workers.learn(end.Sub(start), count)
-	t.job.Finish(count)
+	if t.job.Finish(count) {
+		r.workers.queue.offer(t.job)
+	}
+	return end
+}
+
+// help decodes a picture of a job that a device was to decode. A worker that the
+// dataset ends leaves it to the device's goroutine.
+func (r *Reader) help(t task) (end time.Time) {
+	j, slot := t.job, t.from
+	err := usercode.ErrGoexit
+	defer func() { j.Files.Took(slot, err) }()
+	mark := probe.Begin(r.row, "samples")
+	start := time.Now()
+	r.timing = dataset.Timing{}
+	if err = r.open(); err == nil {
+		content, key := j.Files.Content(slot)
+		v := dataset.Visit{Index: j.Indexes[slot], Key: key, Timing: &r.timing}
+		err = r.readers.decode(r.workers.ctx, v, content, j.Sample(slot))
+	}
+	r.workers.times.add(&r.timing)
+	end = time.Now()
+	mark.End(r.row, probe.Span{
+		Name: "samples", Start: start, End: end, Batch: j.N + 1, Samples: 1,
+		Stages: probe.Stages{Decode: r.timing.Decode, Resize: r.timing.Resize},
+	})
+	if err == nil {
+		r.workers.times.helped()
+	}
 	return end
 }
 
@@ -58,7 +86,7 @@ func (r *Reader) do(t task) (end time.Time) {
 func (r *Reader) left(t task) {
 	t.job.Fail(r.slot, usercode.ErrGoexit)
 	if r.slot+1 < t.to {
-		r.workers.queue.put(task{t.job, r.slot + 1, t.to})
+		r.workers.queue.put(task{job: t.job, from: r.slot + 1, to: t.to})
 	}
 	t.job.Finish(r.slot + 1 - t.from)
 }

@@ -18,6 +18,11 @@ type Source struct {
 	Encoded dataset.Encoded // where a device decodes; else nil
 	Seed    uint64
 	Timeout time.Duration // of a sample with its targets; 0: none
+
+	// Hungry reports whether the program waits for batches, or is about to. While
+	// it does, workers that have nothing to read take pictures from the device.
+	// Nil: they never do.
+	Hungry func() bool
 }
 
 // Key is the key from which everything random about the visit of a sample is
@@ -42,7 +47,18 @@ type Times struct {
 	by striped.Of[nanoseconds]
 }
 
-type nanoseconds struct{ read, decode, resize, idle atomic.Int64 }
+type nanoseconds struct{ read, decode, resize, idle, helped atomic.Int64 }
+
+// helped counts a picture that a worker decoded although the device would.
+func (c *Times) helped() { c.by.Near().helped.Add(1) }
+
+// Helped is how many of these there were.
+func (c *Times) Helped() (n int64) {
+	for t := range c.by.All() {
+		n += t.helped.Load()
+	}
+	return n
+}
 
 // waited counts that a worker had nothing to do.
 func (c *Times) waited(d time.Duration) { c.by.Near().idle.Add(int64(d)) }
@@ -62,11 +78,11 @@ func (c *Times) Spent() (work dataset.Timing, idle time.Duration) {
 // quick says whether batches may be
 // read by those who make them, see [Workers.Quick].
 func NewWorkers(ctx context.Context, s Source, times *Times, quick bool) *Workers {
-	return &Workers{source: s, ctx: ctx, queue: newQueue(), times: times, quick: quick}
+	return &Workers{source: s, ctx: ctx, queue: newQueue(s.Hungry), times: times, quick: quick}
 }
 
 // Put adds a job with samples.
-func (w *Workers) Put(j *Job) { w.queue.put(task{j, 0, len(j.Indexes)}) }
+func (w *Workers) Put(j *Job) { w.queue.put(task{job: j, from: 0, to: len(j.Indexes)}) }
 
 // Close ends the workers, once nothing is left to read.
 func (w *Workers) Close() { w.queue.close() }
@@ -88,11 +104,18 @@ func (w *Workers) Work(number int, spawn func(func())) {
 	for {
 		t, ok := w.queue.take(w.some(), own)
 		w.times.waited(time.Since(idle))
-		if !ok || w.ctx.Err() != nil {
+		switch {
+		case !ok || w.ctx.Err() != nil:
+			if t.picture {
+				t.job.Files.Took(t.from, w.ctx.Err())
+			}
 			over = true
 			return
+		case t.picture:
+			idle = r.help(t)
+		default:
+			idle = r.do(t)
 		}
-		idle = r.do(t)
 	}
 }
 

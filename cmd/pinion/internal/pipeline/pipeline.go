@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,7 @@ type Flags struct {
 	rank, world int
 
 	decode       string
-	cpuShare     float64
+	cpuShare     string
 	noPin        bool
 	pinBudget    int64
 	deviceBudget int64
@@ -90,7 +91,7 @@ func (f *Flags) Register(cmd *cobra.Command, several bool) {
 	flags.Group(set, "Device and speed", func() {
 		f.device = cli.DeviceFlag(cmd)
 		flags.Choice(set, &f.decode, "decode", "auto", recipe.Words(recipe.DecodePlaces), "where JPEGs are decoded: cpu, gpu, or auto for a GPU with JPEG engines")
-		set.Float64Var(&f.cpuShare, "cpu-share", 0, "`PART` of the JPEGs, 0 to 1, that workers decode although the GPU would")
+		set.StringVar(&f.cpuShare, "cpu-share", "0", "`PART` of the JPEGs, 0 to 1, that workers decode although the GPU would; auto: what those that are idle can, while the program waits")
 		flags.Ints(set, &f.Workers, "workers", nil, flags.AtLeast(1), several, workersUsage.usage(several))
 		flags.Ints(set, &f.Prefetch, "prefetch", nil, flags.AtLeast(1), several, prefetchUsage.usage(several))
 		set.BoolVar(&f.noPin, "no-pin", false, "leave host memory pageable, and copy it through pinned chunks")
@@ -108,7 +109,7 @@ func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 		OnError: recipe.Policies[f.onError], SampleTimeout: f.sampleTimeout,
 		Seed: f.Seed, Rank: f.rank, World: f.world,
 		DropLast: f.dropLast, Unordered: f.unordered, Mixup: f.mixup,
-		Decode: recipe.DecodePlaces[f.decode], CPUShare: f.cpuShare, PinBudget: f.pinBudget, DeviceBudget: f.deviceBudget,
+		Decode: recipe.DecodePlaces[f.decode], PinBudget: f.pinBudget, DeviceBudget: f.deviceBudget,
 	}
 	if f.dtype != "" {
 		o.DType, _ = dtype.Parse(f.dtype) // one of recipe.DTypes
@@ -122,8 +123,12 @@ func (f *Flags) Options(cmd *cobra.Command) (loader.Options, error) {
 	if f.mixup < 0 || f.mixup > maxMixup {
 		return o, cli.BadUsage(cmd, "--mixup is %v, but must be from 0 to %d", f.mixup, maxMixup)
 	}
-	if !(f.cpuShare >= 0 && f.cpuShare <= 1) {
-		return o, cli.BadUsage(cmd, "--cpu-share is %v, but must be from 0 to 1", f.cpuShare)
+	if f.cpuShare == "auto" {
+		o.CPUShare = loader.AutoShare
+	} else if share, err := strconv.ParseFloat(f.cpuShare, 64); err == nil && share >= 0 && share <= 1 {
+		o.CPUShare = share
+	} else {
+		return o, cli.BadUsage(cmd, "--cpu-share is %s, but must be from 0 to 1, or auto", f.cpuShare)
 	}
 	if slices.Contains(f.Batch, loader.AutoBatch) {
 		switch {
