@@ -28,16 +28,14 @@ enum { HANDLE = 0x1001, DESCRIPTION, LAYOUT, PREFERENCE };
 struct algorithm { uint64_t data[8]; };
 struct result { struct algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; };
 
-static long objects, asked, launched, last;
+static long objects, asked, launched;
 static int version = 130002;
 
 /* fakecublasltCount is how many objects live; fakecublasltAsked how often an
- * algorithm was asked for, fakecublasltLaunched how often one was launched, and
- * fakecublasltLast which. */
+ * algorithm was asked for, and fakecublasltLaunched how often one was launched. */
 long fakecublasltCount(void) { return objects; }
 long fakecublasltAsked(void) { return asked; }
 long fakecublasltLaunched(void) { return launched; }
-long fakecublasltLast(void) { return last; }
 
 static int made(void *to, void *object, int kind) {
 	void *context = NULL;
@@ -154,8 +152,8 @@ int cublasLtMatmulAlgoGetHeuristic(struct handle *h, struct description *d, stru
 	if (h->kind != HANDLE || p->kind != PREFERENCE || wanted < 1 || !fits(d, a, b, c, out))
 		return INVALID_VALUE;
 	asked++;
-	/* The second needs too much, the third says that it does not do, the fourth will.
-	 * The fifth is right, too. */
+	/* The second needs too much, the third says that it does not do, and the fourth
+	 * turns out not to. The fifth is right, too. */
 	int count = wanted < 5 ? wanted : 5;
 	memset(results, 0, count * sizeof *results);
 	for (int n = 0; n < count; n++) {
@@ -231,7 +229,6 @@ int cublasLtMatmul(struct handle *h, struct description *d, const float *alpha, 
 		workspace_bytes < algorithm->data[1] || (workspace_bytes && !workspace))
 		return INVALID_VALUE;
 	launched++;
-	last = algorithm->data[4];
 	if (algorithm->data[0] != 0xa190)
 		return NOT_SUPPORTED;
 	const void *at[4] = {a, b, c, out};
