@@ -101,7 +101,7 @@ abi() { # FILE.c
 
 part_check() {
 	local file
-	for file in {device/cuda,internal/{nvml,cupti,nvtx},imaging/nvjpeg,blas/cublaslt}/testdata/abi/*.c; do
+	for file in {device/cuda,internal/{nvml,cupti,nvtx},imaging/nvjpeg,blas/cublaslt,step/internal/cudnn}/testdata/abi/*.c; do
 		abi "$file"
 	done
 	# First what is hardest on a device.
@@ -344,13 +344,13 @@ part_feed() {
 # Kernels of a training step, and a block of a GPT beside PyTorch's.
 part_step() {
 	local file
-	for file in step.internal.nvrtc step.internal.cudaexec step.auto step; do
+	for file in step.internal.nvrtc step.internal.cudnn step.internal.cudaexec step.auto step; do
 		check $file
 	done
 	step "step: PyTorch"
 	peer torch-step torch_step
 	step "step: Pinion"
-	(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench Block -test.benchtime 10x) | tee "$out/step.txt"
+	(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench 'Block|Residual' -test.benchtime 10x) | tee "$out/step.txt"
 }
 
 # What --trace costs, with and without in turn, and whether what it writes is a trace.

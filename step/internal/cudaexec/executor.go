@@ -51,7 +51,7 @@ func open(dev device.Device, launcher device.Launcher, translate func(text strin
 	if err != nil {
 		return nil, err
 	}
-	return &executor{dev: dev, launcher: launcher, blas: products, arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
+	return &executor{dev: dev, launcher: launcher, blas: products, convolver: sync.OnceValues(func() (convolver, error) { return openConvolver(dev) }), arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
 }
 
 // executor compiles kernels of tasks. Their texts are gathered, and those of many go to
@@ -60,10 +60,12 @@ type executor struct {
 	dev       device.Device
 	launcher  device.Launcher
 	blas      blas.BLAS
-	arch      [2]int // compute capability
+	convolver func() (convolver, error) // opens the library for convolutions, once
+	arch      [2]int                    // compute capability
 	translate func(text string) ([]byte, error)
 
 	mu        sync.Mutex
+	convolves bool                 // the library for convolutions is open
 	tuning    *tuning              // nil where products are not tuned
 	functions map[string]*function // by text
 	pending   []*function
@@ -102,6 +104,10 @@ func (e *executor) Close() error {
 	}
 	e.closed = true
 	errs := []error{e.blas.Close()}
+	if e.convolves {
+		c, _ := e.convolver()
+		errs = append(errs, c.Close())
+	}
 	for _, m := range e.modules {
 		errs = append(errs, m.Close())
 	}
@@ -121,6 +127,9 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 		}
 		return k, nil
 	}
+	if k, err := e.convolution(t); k != nil || err != nil {
+		return k, err
+	}
 	u, err := e.attention(t)
 	if u == nil && err == nil {
 		u, err = compile(t)
@@ -128,6 +137,12 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step: %v: %w", t.Nodes[len(t.Nodes)-1], err)
 	}
+	return e.kernels(u)
+}
+
+// kernels are those of a task whose texts are written.
+func (e *executor) kernels(u *unit) (*kernels, error) {
+	t := u.task
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
