@@ -1,0 +1,221 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/step"
+)
+
+// Step is the graph of a training step on one micro-batch, and what its values are. All
+// parameters of the graph are in Batch or in State.
+type Step struct {
+	Graph *step.Graph
+	Batch []step.Value // parameters that each micro-batch brings
+	State []State      // parameters that last: weights, an optimizer's state
+
+	// Loss is a scalar of type float32: the mean over the micro-batch.
+	Loss step.Value
+
+	// Gradients are the values through which the update depends on the batch, each the
+	// mean over the micro-batch: of the loss, or of the scaled loss before
+	// [Scaler.Unscale]. Only accumulation asks for them.
+	Gradients []step.Value
+
+	// Scale is the parameter with the state of a [Scaler], and one of State. Default: none.
+	Scale step.Value
+}
+
+// State is a parameter that lasts from step to step.
+type State struct {
+	Param step.Value
+
+	// Next takes its place after the step; it has the same shape. Default: none, the
+	// parameter stays as it is.
+	Next step.Value
+
+	// Each says that Next is there after each micro-batch, and not only after the update:
+	// the state of random numbers, or means that normalisations keep. The update does not
+	// depend on such a parameter.
+	Each bool
+}
+
+func (s *Step) check(accumulate int) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("train: %w: %s", ErrArgument, fmt.Sprintf(format, args...))
+	}
+	if s.Graph == nil {
+		return bad("a step without a graph")
+	}
+	if !s.Loss.Shape().Equal(step.MakeShape(dtype.F32)) {
+		return bad("the loss is %v, and not one float32", s.Loss.Shape())
+	}
+	var named []step.Value
+	named = append(named, s.Batch...)
+	for _, st := range s.State {
+		named = append(named, st.Param)
+		if st.Next != (step.Value{}) && !st.Next.Shape().Equal(st.Param.Shape()) {
+			return bad("%v takes the place of %v, and is %v instead of %v", st.Next, st.Param, st.Next.Shape(), st.Param.Shape())
+		}
+	}
+	params := s.Graph.Parameters()
+	for i, v := range named {
+		if !slices.Contains(params, v) || slices.Contains(named[:i], v) {
+			return bad("%v, which is batch or state, is no parameter of the graph, or is there twice", v)
+		}
+	}
+	for _, p := range params {
+		if !slices.Contains(named, p) {
+			return bad("parameter %q is neither batch nor state", nameOf(p))
+		}
+	}
+	if s.Scale != (step.Value{}) {
+		if err := checkState(s.Scale); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(s.State, func(st State) bool { return st.Param == s.Scale }) {
+			return bad("the scaler's %v is no state", s.Scale)
+		}
+	}
+	if accumulate < 1 || accumulate > 1 && len(s.Gradients) == 0 {
+		return bad("%d micro-batches a step, with %d gradients", accumulate, len(s.Gradients))
+	}
+	for _, v := range s.Gradients {
+		switch v.Shape().Type {
+		case dtype.F16, dtype.BF16, dtype.F32, dtype.F64:
+		default:
+			return bad("a gradient of %v", v.Shape())
+		}
+	}
+	return nil
+}
+
+func nameOf(p step.Value) string { return p.Node().Attr.(*step.Input).Name }
+
+// division is a step as the graphs that run: one for each micro-batch, and one for the
+// update, if there are several micro-batches.
+type division struct {
+	micro, update *step.Graph // parameters: batch, state, sums, whether it is the first; state, sums
+
+	updateState           []int        // which of State are parameters of the update
+	microNext, updateNext []int        // which of State have results; those of micro follow the loss and the sums
+	sums                  []step.Shape // of gradients
+	shared                int64        // bytes of parameters of both
+}
+
+// divide takes a step apart.
+func (s *Step) divide(accumulate int, amp dtype.DType) (*division, error) {
+	if err := s.check(accumulate); err != nil {
+		return nil, err
+	}
+	d := &division{}
+	inputs, outputs := slices.Clone(s.Batch), []step.Value{s.Loss}
+	var updateInputs, updateOutputs []step.Value
+	for i, st := range s.State {
+		inputs = append(inputs, st.Param)
+		if !st.Each {
+			updateInputs = append(updateInputs, st.Param)
+			d.updateState = append(d.updateState, i)
+		}
+		switch {
+		case st.Next == (step.Value{}):
+		case st.Each || accumulate == 1:
+			outputs = append(outputs, st.Next)
+			d.microNext = append(d.microNext, i)
+		default:
+			updateOutputs = append(updateOutputs, st.Next)
+			d.updateNext = append(d.updateNext, i)
+		}
+	}
+	var err error
+	if accumulate == 1 {
+		if d.micro, err = s.Graph.Part(inputs, outputs); err != nil {
+			return nil, err
+		}
+		return d, d.autocast(amp)
+	}
+	if d.micro, err = s.Graph.Part(inputs, slices.Insert(outputs, 1, s.Gradients...)); err != nil {
+		return nil, err
+	}
+	update, err := s.Graph.Part(append(slices.Clone(updateInputs), s.Gradients...), updateOutputs)
+	if err != nil {
+		return nil, fmt.Errorf("train: an update may depend on a batch through the gradients alone: %w", err)
+	}
+	if err := d.addUp(len(s.Gradients)); err != nil {
+		return nil, err
+	}
+	if err := d.mean(update, len(updateInputs), accumulate); err != nil {
+		return nil, err
+	}
+	for _, v := range updateInputs {
+		d.shared += aligned(v.Shape())
+	}
+	for _, sum := range d.sums {
+		d.shared += aligned(sum)
+	}
+	return d, d.autocast(amp)
+}
+
+// addUp makes sums of the gradients, which follow the loss.
+func (d *division) addUp(gradients int) error {
+	b := &builder{Graph: d.micro}
+	outputs := slices.Clone(d.micro.Outputs())
+	var before []step.Value
+	for i, v := range outputs[1 : 1+gradients] {
+		t := dtype.F32
+		if v.Shape().Type == dtype.F64 {
+			t = dtype.F64
+		}
+		d.sums = append(d.sums, v.Shape().With(t))
+		before = append(before, b.do(func() (step.Value, error) {
+			return b.Parameter(fmt.Sprintf("sum of gradient %d", i), v.Shape().With(t))
+		}))
+	}
+	first := b.do(func() (step.Value, error) { return b.Parameter("first micro-batch", step.MakeShape(dtype.Bool)) })
+	for i, sum := range before {
+		v := b.convert(outputs[1+i], sum.Shape().Type)
+		outputs[1+i] = b.where(first, v, b.binary(step.Add, sum, v))
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return b.SetOutputs(outputs...)
+}
+
+// mean gives an update the means of the gradients, of what was added up.
+func (d *division) mean(update *step.Graph, state, accumulate int) error {
+	d.update = step.NewGraph(update.Name() + ": update")
+	b := &builder{Graph: d.update}
+	params := update.Parameters()
+	var args []step.Value
+	for _, p := range params[:state] {
+		args = append(args, b.do(func() (step.Value, error) { return b.Parameter(nameOf(p), p.Shape()) }))
+	}
+	for i, p := range params[state:] {
+		sum := b.do(func() (step.Value, error) { return b.Parameter(fmt.Sprintf("sum of gradient %d", i), d.sums[i]) })
+		mean := b.binary(step.Mul, sum, b.number(1/float64(accumulate), d.sums[i].Type))
+		args = append(args, b.convert(mean, p.Shape().Type))
+	}
+	if b.err != nil {
+		return b.err
+	}
+	outputs, err := b.Inline(update, args...)
+	if err != nil {
+		return err
+	}
+	return b.SetOutputs(outputs...)
+}
+
+func (d *division) autocast(t dtype.DType) (err error) {
+	if t == 0 {
+		return nil
+	}
+	if d.micro, err = step.Autocast(d.micro, t); err == nil && d.update != nil {
+		d.update, err = step.Autocast(d.update, t)
+	}
+	return err
+}
+
+// aligned is what a value takes of a device, as plans count it.
+func aligned(s step.Shape) int64 { return (s.Bytes() + 255) / 256 * 256 }
