@@ -8,8 +8,8 @@ import (
 )
 
 // Capabilities implements [compute.Backend]. There are no loops and sorts, no axes of
-// unknown length, and no complex numbers. Fused operations are left to GoMLX, which takes
-// them apart; step fuses them again.
+// unknown length, and no complex numbers. Fused operations other than attention are left to
+// GoMLX, which takes them apart; step fuses them again.
 func (b *Backend) Capabilities() compute.Capabilities {
 	c := compute.Capabilities{Operations: maps.Clone(operations), DTypes: make(map[dtypes.DType]bool), Functions: true}
 	for t := range elementTypes {
@@ -72,6 +72,8 @@ var operations = func() map[compute.OpType]bool {
 
 		compute.OpTypeDotGeneral,
 		compute.OpTypeConvGeneral,
+		compute.OpTypeFusedScaledDotProductAttention,
+		compute.OpTypeFusedScaledDotProductAttentionVJP,
 		compute.OpTypeBatchNormForTraining,
 		compute.OpTypeBatchNormForInference,
 		compute.OpTypeBatchNormGradient,

@@ -113,8 +113,8 @@ func (l llama) plan(t *testing.T, config string, budget int64) (p *plan.Plan, pa
 	return p, parameters
 }
 
-// A step of 110 million parameters and 8192 tokens takes 24 GiB if everything is kept, and
-// fits into 8.
+// A step of 110 million parameters and 8192 tokens fits into 8 GiB. It takes more if
+// everything is kept, though attention, as one operation, keeps no scores.
 func TestLlamaFits(t *testing.T) {
 	const budget = 8 << 30
 	for _, config := range []string{"", "amp=bf16"} {
@@ -125,7 +125,7 @@ func TestLlamaFits(t *testing.T) {
 		tight, _ := full.plan(t, config, budget)
 		t.Logf("%q, no budget: %v", config, free)
 		t.Logf("%q, 8 GiB: %v", config, tight)
-		if free.Bytes < 2*budget || tight.Bytes > budget || len(tight.Runs) <= len(free.Runs) {
+		if free.Bytes <= budget || tight.Bytes > budget || len(tight.Runs) <= len(free.Runs) {
 			t.Errorf("%q: %d bytes, %d within the budget, by %d runs of %d tasks", config, free.Bytes, tight.Bytes, len(tight.Runs), len(free.Runs))
 		}
 	}
