@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as C
 import importlib.util
 import json
+import operator
 import os
 import sys
 import threading
@@ -50,7 +51,7 @@ def _device_name(device: Any) -> str:
     if cuda is not None and name in ("auto", "cuda"):
         local = int(os.environ.get("LOCAL_RANK", -1)) if name == "auto" else -1
         return f"cuda:{local if 0 <= local < cuda.device_count() else cuda.current_device()}"
-    return {"cpu": "host", "cuda": "cuda:0"}.get(name, name)
+    return {"cpu": "host", "cpu:0": "host", "cuda": "cuda:0"}.get(name, name)
 
 
 def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -72,6 +73,31 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ("x" if all(isinstance(v, int) for v in value) else ",").join(map(str, value))
     return str(value)
+
+
+def _number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
+    """An integer of any kind, NumPy's for one, within bounds."""
+    try:
+        n = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}, but must be an integer") from None
+    if not least <= n <= most:
+        raise ValueError(f"{name} is {n}, but must be {f'at least {least}' if n < least else f'at most {most}'}")
+    return n
+
+
+_pytorchs = {
+    "batch_sampler": "take sampler, a name",
+    "collate_fn": "batches are made by the library; transform may be a function, which gets whole batches",
+    "generator": "the order follows from seed",
+    "multiprocessing_context": "workers are threads",
+    "persistent_workers": "workers are threads, which stay",
+    "pin_memory_device": "batches are on the device already",
+    "prefetch_factor": "prefetch is how many batches are read ahead",
+    "timeout": "sample_timeout is the longest time to read a sample",
+    "worker_init_fn": "workers are threads of the library, which run no Python",
+}
+"""What PyTorch's DataLoader takes, and this one does not, and what to do."""
 
 
 def _form(output: str) -> str:
@@ -193,8 +219,31 @@ class DataLoader:
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "options")} | options
         self._finalizer: Any = None
-        if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
+        for name in options:
+            if name in _pytorchs:
+                raise TypeError(f"pinion.DataLoader has no {name}: {_pytorchs[name]}")
+        if not isinstance(source, (str, os.PathLike)):
+            raise TypeError(
+                f"source is a {type(source).__name__}, but must be a path or a URL: for datasets in Python, give "
+                "torch.utils.data.DataLoader collate_fn=pinion.Collate()"
+            )
+        if batch_size == "auto":
+            size = -1
+        elif isinstance(batch_size, str) or batch_size is None:
             raise ValueError(f"batch_size is {batch_size!r}, but must be at least 1, or 'auto'")
+        else:
+            size = _number("batch_size", batch_size, 1)
+        num_workers, prefetch = _number("num_workers", num_workers), _number("prefetch", prefetch)
+        seed = _number("seed", seed, 0, 2**64 - 1)
+        pin_budget, device_budget = _number("pin_budget", pin_budget), _number("device_budget", device_budget)
+        copiers, chunk = _number("copiers", copiers), _number("chunk", chunk)
+        device_buffers = _number("device_buffers", device_buffers, 1, 1 << 16)
+        if not sample_timeout >= 0:
+            raise ValueError(f"sample_timeout is {sample_timeout}, but must not be negative")
+        if sampler is not None and not isinstance(sampler, str):
+            raise TypeError(f"sampler is a {type(sampler).__name__}, but must be a name, such as 'balanced': see help(pinion.DataLoader)")
+        if isinstance(names, str):
+            raise TypeError(f"names is {names!r}, but must be a sequence of names, such as ({names!r}, 'labels')")
         if shuffle and sampler not in (None, "random"):
             raise ValueError(f"shuffle means sampler='random', but sampler is {sampler!r}")
         if output not in ("auto", *_converters):
@@ -222,7 +271,7 @@ class DataLoader:
         self._config: dict[str, Any] = {
             "source": self.source, "targets": [os.fspath(t) for t in targets],
             "options": {k.replace("_", "-"): _text(v) for k, v in options.items() if v is not None},
-            "batch_size": -1 if batch_size == "auto" else batch_size, "shuffle": bool(shuffle), "sampler": sampler or "",
+            "batch_size": size, "shuffle": bool(shuffle), "sampler": sampler or "",
             "drop_last": drop_last, "in_order": in_order, "seed": seed,
             "dtype": _dtype_name(dtype), "mean": None if mean is None else list(mean), "std": None if std is None else list(std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
             "mask": mask, "decode": decode, "cpu_share": -1 if cpu_share == "auto" else cpu_share, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
@@ -475,6 +524,8 @@ class _Loop:
             self._flags = 0
             batch: Any = loader._convert(out)
         if loader._names is not None:
+            if len(loader._names) != len(batch):
+                raise ValueError(f"names are {', '.join(map(repr, loader._names))}, but a batch has {len(batch)} arrays")
             batch = dict(zip(loader._names, batch))
         if loader._then is not None:
             batch = loader._then(batch)

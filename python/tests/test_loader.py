@@ -348,3 +348,50 @@ def test_a_share_that_cannot_be(photos, share):
 def test_a_share_that_is_chosen(photos, device):
     with pinion.DataLoader(photos, 8, device=device, cpu_share="auto") as loader:
         assert sum(1 for _ in loader) == 12 and loader.stats()["taken_pictures"] >= 0
+
+
+@pytest.mark.parametrize(
+    "arguments, kind, words",
+    [
+        ({"collate_fn": list}, TypeError, "transform may be a function"),
+        ({"persistent_workers": True}, TypeError, "threads, which stay"),
+        ({"prefetch_factor": 2}, TypeError, "prefetch is how many"),
+        ({"sampler": [1, 2]}, TypeError, "sampler is a list"),
+        ({"names": "x"}, TypeError, "sequence of names"),
+        ({"seed": -1}, ValueError, "seed is -1, but must be at least 0"),
+        ({"seed": 2**64}, ValueError, "must be at most 18446744073709551615"),
+        ({"num_workers": -1}, ValueError, "num_workers is -1"),
+        ({"num_workers": 1.5}, TypeError, "num_workers is 1.5"),
+        ({"batch_size": "64"}, ValueError, "'64'"),
+        ({"batch_size": None}, ValueError, "'auto'"),
+        ({"batch_size": 0}, ValueError, "at least 1"),
+        ({"sample_timeout": -1}, ValueError, "sample_timeout is -1"),
+        ({"device_buffers": 0}, ValueError, "device_buffers is 0"),
+    ],
+)
+def test_arguments_that_cannot_be(array, arguments, kind, words):
+    with pytest.raises(kind, match=words):
+        pinion.DataLoader(array, **arguments)
+
+
+@pytest.mark.parametrize("source", [[1, 2, 3], np.zeros((4, 4)), None, 7])
+def test_sources_that_are_no_path(source):
+    with pytest.raises(TypeError, match="pinion.Collate"):
+        pinion.DataLoader(source, 2)
+
+
+@pytest.mark.parametrize("names", [(), ("x",), ("x", "y", "z")])
+def test_names_that_do_not_fit(photos, names):
+    with load(photos, 8, names=names) as loader, pytest.raises(ValueError, match="a batch has 2 arrays"):
+        next(iter(loader))
+
+
+def test_integers_of_numpy(array):
+    with load(array, np.int64(64), seed=np.uint64(3), num_workers=np.int32(2)) as loader:
+        assert len(loader) == 1024
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", "host"])
+def test_names_of_the_host(array, device):
+    with load(array, device=device) as loader:
+        assert len(next(iter(loader))[0]) == 64
