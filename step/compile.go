@@ -43,6 +43,11 @@ type Options struct {
 	// estimate.
 	Seconds func(*Task) float64
 
+	// Capture says whether the step is recorded when it runs again with the same addresses,
+	// and launched as one from then on. That saves the time of queueing task after task,
+	// and takes some memory of the device's driver beside the plan. Default: [CaptureAuto].
+	Capture Capture
+
 	// Memory is what makes the results. Default: one that takes memory from the device,
 	// and is closed with the executable.
 	Memory *Memory
@@ -95,6 +100,9 @@ func Plan(g *Graph, exec Executor, o Options) (*plan.Plan, error) {
 
 // passed is the graph after all passes.
 func passed(g *Graph, exec Executor, o Options) (*Graph, error) {
+	if g == nil || exec == nil {
+		return nil, fmt.Errorf("step: %w: no graph, or no executor", ErrArgument)
+	}
 	if len(g.outputs) == 0 {
 		return nil, fmt.Errorf("step: graph %q: %w: it has no outputs", g.name, ErrArgument)
 	}
@@ -112,7 +120,7 @@ func passed(g *Graph, exec Executor, o Options) (*Graph, error) {
 }
 
 func newExecutable(g *Graph, exec Executor, o Options) *Executable {
-	return &Executable{graph: g, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}}
+	return &Executable{graph: g, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}, turn: make(chan struct{}, 1)}
 }
 
 // compileFolded compiles a graph on which no pass is left to do.
@@ -168,7 +176,8 @@ func (x *Executable) compile(o Options) error {
 			return fmt.Errorf("step: graph %q: the plan has result %d not in the memory of the parameter that it was given", x.graph.name, x.buffers[l.Value].out)
 		}
 	}
-	return nil
+	x.replays, err = openReplays(o.Capture, x.dev, len(x.plan.Runs))
+	return err
 }
 
 // makeBuffers finds the values that have memory of their own, and returns which buffer
@@ -285,17 +294,15 @@ func (x *Executable) open() error {
 		}
 	}
 	x.lent = map[int]int{}
-	x.starts, x.scratch = make([][]int, len(x.plan.Runs)), make([]device.Ptr, len(x.plan.Runs))
 	for l, life := range x.plan.Lives {
 		if life.Scratch {
-			x.scratch[life.From] = x.place(life)
-		} else {
-			x.starts[life.From] = append(x.starts[life.From], l)
-			if out := x.buffers[life.Value].out; out >= 0 && life.Offset >= 0 && life.To == len(x.plan.Runs)-1 {
-				x.lent[out] = l
-			}
+			continue
+		}
+		if out := x.buffers[life.Value].out; out >= 0 && life.Offset >= 0 && life.To == len(x.plan.Runs)-1 {
+			x.lent[out] = l
 		}
 	}
+	x.schedule()
 	for i := range x.streams {
 		if x.streams[i], err = x.dev.NewStream(); err != nil {
 			return err
@@ -328,6 +335,9 @@ func (x *Executable) openHost() error {
 		return nil
 	}
 	var err error
+	if x.mark, err = x.dev.NewEvent(device.EventNoTiming); err != nil {
+		return err
+	}
 	if x.pool, err = pinned.NewPool(x.dev, pinned.Options{Name: "step", Budget: bytes + 16<<20, AllowPageable: true}); err != nil {
 		return err
 	}

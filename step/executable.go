@@ -2,9 +2,9 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/errs"
@@ -15,6 +15,9 @@ import (
 
 // ErrClosed: the executable was closed.
 var ErrClosed = errs.ErrClosed
+
+// ErrNotBegun: a context ended while a run waited for another one.
+var ErrNotBegun = errors.New("another run is not done yet")
 
 var background = context.Background()
 
@@ -35,18 +38,36 @@ type Executable struct {
 	lent      map[int]int // of results that lie in the block, the lives that they end in
 	constants []*Tensor
 	arena     device.Ptr
-	starts    [][]int      // for each run, the lives that begin with it
-	scratch   []device.Ptr // for each run
+	launches  []launch // the plan's runs
 
 	streams [3]device.Stream // computation, copies to the host, copies from it
 	pool    *pinned.Pool
-	host    *pinned.Buffer
-	hosted  map[int]int64  // where on the host a buffer's value goes
+	host    *pinned.Buffer // where values are sent, nil if none is
+	hosted  map[int]int64  // where in it a buffer's value goes
 	copied  []device.Event // for each life that is copied
+	mark    device.Event   // what makes one stream wait for another; nil where host is
 
-	mu     sync.Mutex
-	closed bool
+	turn    chan struct{} // full while somebody runs or closes the executable
+	closed  bool
+	replays replays
 }
+
+// enter waits for the executable to be the caller's, until leave.
+func (x *Executable) enter(ctx context.Context) error {
+	select {
+	case x.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case x.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("step: graph %q: %w: %w", x.graph.name, ErrNotBegun, ctx.Err())
+	}
+}
+
+func (x *Executable) leave() { <-x.turn }
 
 // Graph is the graph as it was optimised. Do not change it.
 func (x *Executable) Graph() *Graph { return x.graph }
@@ -79,31 +100,37 @@ func (x *Executable) PeakBytes() int64 { return x.plan.Bytes }
 // memory is used for results where that was planned ([Options].Donate), and is freed
 // otherwise; they must not be used again, also if the run fails. nil: none. A tensor must
 // not be donated twice, nor be an input beside that. If inputs are wrong, or the executable
-// is closed, none is taken: an [ErrArgument] or [ErrClosed] leaves all as they were.
+// is closed, or ctx ends while another run is waited for, none is taken: an [ErrArgument],
+// an [ErrClosed] or an [ErrNotBegun] leaves all as they were.
 //
 // The results are the caller's, who frees them, but for those that are lent
 // ([Options].Lend). Run returns when they are there. An
-// error or the end of ctx leaves the executable as it was; ctx is asked as tasks are
-// queued, and those that are queued run to their end.
+// error or the end of ctx leaves the executable as it was; ctx is asked while another run
+// is waited for and as tasks are queued, and those that are queued run to their end.
+//
+// A run with the addresses of an earlier one, of inputs and of results, is recorded, and
+// from then on launched as one, if the device can ([Options].Capture).
 func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (results []*Tensor, err error) {
 	return x.run(ctx, inputs, donate, nil)
 }
 
 // run is Run, which records a pair of marks around each task unless they are nil.
 func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, marks [][2]device.Event) (results []*Tensor, err error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	if err := x.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer x.leave()
 	if x.closed {
 		return nil, fmt.Errorf("step: graph %q: %w", x.graph.name, ErrClosed)
 	}
 	if err := x.checkInputs(inputs, donate); err != nil {
 		return nil, fmt.Errorf("step: graph %q: %w", x.graph.name, err)
 	}
-	r := run{x: x, at: make([]device.Ptr, len(x.buffers)), marks: marks}
+	at := make([]device.Ptr, len(x.buffers))
 	for i, b := range x.buffers {
-		r.at[i] = b.fixed
+		at[i] = b.fixed
 		if b.param >= 0 {
-			r.at[i] = inputs[b.param].Ptr()
+			at[i] = inputs[b.param].Ptr()
 		}
 	}
 	results = make([]*Tensor, len(x.graph.outputs))
@@ -138,9 +165,13 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 			return results, x.lacks(fmt.Sprintf("result %d", b.out), err)
 		}
 		results[b.out] = t
-		r.at[i] = t.Ptr()
+		at[i] = t.Ptr()
 	}
-	err = r.all(ctx)
+	if marks != nil {
+		err = x.queue(ctx, at, marks)
+	} else {
+		err = x.perform(ctx, at)
+	}
 	for _, s := range x.streams {
 		err = keepFirst(err, s.Synchronize())
 	}
@@ -184,164 +215,19 @@ func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 	return nil
 }
 
-// run is one run of an executable.
-type run struct {
-	x     *Executable
-	at    []device.Ptr // where the value of each buffer lies that the plan does not place
-	mark  device.Event
-	marks [][2]device.Event // around each task, or nil
-}
-
-func (r *run) all(ctx context.Context) (err error) {
-	x := r.x
-	if r.mark, err = x.dev.NewEvent(device.EventNoTiming); err != nil {
-		return err
-	}
-	defer func() { err = keepFirst(err, r.mark.Close()) }()
-	current := make([]int, len(x.buffers)) // the life in which a value can be read; -1: none
-	for i := range current {
-		current[i] = -1
-	}
-	for i, run := range x.plan.Runs {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("step: graph %q: before task %d of %d: %w", x.graph.name, i, len(x.plan.Runs), err)
-		}
-		if err := r.copies(run, current); err != nil {
-			return err
-		}
-		u := &x.units[run.Op]
-		in := make([]device.Ptr, len(u.in))
-		for j, b := range u.in {
-			in[j] = r.where(current[b], b)
-		}
-		out := make([]device.Ptr, len(u.out))
-		var sent []int
-		for j, b := range u.out {
-			made := -1
-			for _, l := range x.starts[i] {
-				if life := x.plan.Lives[l]; life.Value == b && !life.Fetched {
-					made = l
-				}
-			}
-			out[j] = r.where(made, b)
-			if made < 0 {
-				continue
-			}
-			if x.plan.Lives[made].Sent {
-				sent = append(sent, made)
-			}
-			if c := current[b]; c < 0 || x.plan.Lives[c].To <= x.plan.Lives[made].To {
-				current[b] = made
-			}
-		}
-		if err := r.record(i, 0); err != nil {
-			return err
-		}
-		if err := u.kernel.Launch(x.streams[0], in, out, x.scratch[i]); err != nil {
-			return fmt.Errorf("step: %v: %w", u.task, err)
-		}
-		if err := r.record(i, 1); err != nil {
-			return err
-		}
-		for _, l := range sent {
-			if err := r.send(l); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// record marks the beginning or the end of a task, if somebody wants to know.
-func (r *run) record(task, end int) error {
-	if r.marks == nil {
-		return nil
-	}
-	return r.x.streams[0].Record(r.marks[task][end])
-}
-
-// where is the address of a buffer in a life; without one, it is no plan's.
-func (r *run) where(life, b int) device.Ptr {
-	if life < 0 || r.x.plan.Lives[life].Offset < 0 {
-		return r.at[b]
-	}
-	return r.x.place(r.x.plan.Lives[life])
-}
-
-func (x *Executable) place(l plan.Life) device.Ptr { return x.arena + device.Ptr(l.Offset) }
-
-// after makes later work of one stream wait for what another has queued.
-func (r *run) after(wait, other int) error {
-	if err := r.x.streams[other].Record(r.mark); err != nil {
-		return err
-	}
-	return r.x.streams[wait].Wait(r.mark)
-}
-
-// copies begins what is fetched before a run, and makes the run wait for the copies that
-// it needs.
-func (r *run) copies(run plan.Run, current []int) error {
-	x := r.x
-	compute, back := x.streams[0], x.streams[2]
-	for _, l := range run.Release {
-		if err := compute.Wait(x.copied[l]); err != nil {
-			return err
-		}
-	}
-	if len(run.Fetch) > 0 {
-		if err := r.after(2, 0); err != nil { // what lay there before is read
-			return err
-		}
-		if err := r.after(2, 1); err != nil { // and what comes back was sent
-			return err
-		}
-	}
-	for _, l := range run.Fetch {
-		life := x.plan.Lives[l]
-		if err := back.CopyH2D(x.place(life), r.hostBytes(life.Value)); err != nil {
-			return err
-		}
-		if err := back.Record(x.copied[l]); err != nil {
-			return err
-		}
-		current[life.Value] = l
-	}
-	for _, l := range run.Wait {
-		if err := compute.Wait(x.copied[l]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// send copies what a run wrote to the host.
-func (r *run) send(l int) error {
-	x := r.x
-	life := x.plan.Lives[l]
-	if err := r.after(1, 0); err != nil {
-		return err
-	}
-	if err := x.streams[1].CopyD2H(r.hostBytes(life.Value), x.place(life)); err != nil {
-		return err
-	}
-	return x.streams[1].Record(x.copied[l])
-}
-
-func (r *run) hostBytes(b int) []byte {
-	n := r.x.buffers[b].value.Shape().Bytes()
-	return r.x.host.Bytes()[r.x.hosted[b]:][:n]
-}
-
 // Close waits for a run, and frees what the executable holds. A second Close does
 // nothing.
 func (x *Executable) Close() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	_ = x.enter(background)
+	defer x.leave()
 	if x.closed {
 		return nil
 	}
 	x.closed = true
-	var err error
+	err := x.replays.close()
+	if x.mark != nil {
+		err = keepFirst(err, x.mark.Close())
+	}
 	for _, e := range x.copied {
 		if e != nil {
 			err = keepFirst(err, e.Close())

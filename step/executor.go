@@ -50,7 +50,10 @@ type Kernel interface {
 	// Scratch is how many bytes of memory the kernel needs while it runs.
 	Scratch() int64
 
-	// Launch queues the kernel. Inputs, outputs and scratch memory lie at multiples of
+	// Launch queues the kernel, and does nothing else to the stream or the device: the
+	// stream may be captured ([device.Capturer]), and what is queued then runs many times.
+	// Whatever has to be prepared, or measured, is at the first Launch, which is never
+	// captured. Inputs, outputs and scratch memory lie at multiples of
 	// 64 bytes, overlap nowhere but where inputs are one value's memory, and stay until
 	// the stream is done. Of memory without bytes, the address says nothing. An output
 	// may lie where an input lies that [Aliaser] allows.
