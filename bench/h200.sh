@@ -341,16 +341,37 @@ part_feed() {
 	torch_feeding -again
 }
 
-# Kernels of a training step, and a block of a GPT beside PyTorch's.
+# Kernels of a training step, and whole steps of a GPT beside PyTorch's. STEP_PEERS is
+# what of torch_step.py runs, STEP_MORE=1 measures the other models, too.
 part_step() {
-	local file
-	for file in step.internal.nvrtc step.internal.cudnn step.internal.cudaexec step.auto step; do
+	local file sizes=() more=()
+	[ -z "${QUICK:-}" ] || sizes=(--layers 2 --width 64 --heads 2 --batch 2 --length 32 --vocabulary 100)
+	for file in step.internal.nvrtc step.internal.cudnn step.internal.cudaexec step.auto step internal.models; do
 		check $file
 	done
-	step "step: PyTorch"
-	peer torch-step torch_step
+	bench_step() { # NAME FLAGS…: one that fails ends nothing
+		XDG_CACHE_HOME=$tmp $pinion bench step --device "$device" "${@:2}" --json >"$out/step-$1.json" && return
+		rm "$out/step-$1.json"
+		echo "bench-step-$1" >>"$tmp/failed"
+	}
 	step "step: Pinion"
-	(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench 'Block|Residual' -test.benchtime 10x) | tee "$out/step.txt"
+	local budgets=13.7GiB,12GiB
+	[ -z "${QUICK:-}" ] || budgets=900KiB,800KiB
+	bench_step gpt "${sizes[@]}" --steps 5 --budget $budgets --plan "$out/step-gpt.svg"
+	step "step: Pinion, latency"
+	[ -z "${QUICK:-}" ] || more=(--layers 2 --width 64 --heads 2 --length 32 --vocabulary 100)
+	bench_step gpt2 --model gpt2 --latency "${more[@]}"
+	if [ -n "${STEP_MORE:-}" ]; then
+		step "step: Pinion, other models"
+		bench_step llama --model llama --steps 5 --budget 8GiB
+		bench_step resnet50 --model resnet50 --steps 5
+	fi
+	if [ -z "${QUICK:-}" ]; then
+		step "step: PyTorch"
+		peer torch-step torch_step --only "${STEP_PEERS:-eager,compile-0.1,checkpoint,gpt2}"
+		step "step: a block"
+		(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench 'Block|Residual' -test.benchtime 10x) | tee "$out/step.txt"
+	fi
 }
 
 # What --trace costs, with and without in turn, and whether what it writes is a trace.

@@ -19,6 +19,7 @@ const (
 	weights = "weights" // of bench/weights and its peer
 
 	outofcore = "outofcore" // of bench/outofcore and its peer
+	steps     = "step"      // of pinion bench step and its peer
 )
 
 // comparedKinds say of each what it is called, what a reader has to know, and
@@ -34,6 +35,7 @@ var comparedKinds = map[string]struct {
 	weights: {"a checkpoint into device memory", "From before the header is read until all tensors are there.", "target", targetText},
 	outofcore: {"products larger than device memory", "The floor of a product is the larger of its time in core and of the fewest bytes that any blocking must move.",
 		"of the floor", floorText},
+	steps:  {"training steps", "Memory is the most that was allocated.", "target", targetText},
 	folder: {"a folder of a million files", "Rows that begin with \"first\" have cold caches.", "target", targetText},
 }
 

@@ -180,7 +180,7 @@ func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (o
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	info := dev.Info()
-	out = &stepOutput{Record: provenance.Now().On(info.ID, info.Name), What: "step", Model: name, Weights: m.Weights, Rows: []stepRow{}}
+	out = &stepOutput{Record: provenance.Now().On(info.ID, info.Name), What: "step", Model: name, Weights: m.Weights, Repeats: f.steps, Rows: []stepRow{}}
 	line := cli.NewProgress(cmd)
 	defer line.Clear()
 	if f.latency {
@@ -220,6 +220,7 @@ type stepOutput struct {
 	What       string       `json:"what"`
 	Model      string       `json:"model"`
 	Weights    int64        `json:"weights"`
+	Repeats    int          `json:"repeats"`
 	Plain      bool         `json:"plain_attention,omitempty"`
 	Loss       *float64     `json:"loss,omitempty"`
 	LinkGBPerS float64      `json:"link_gb_per_s,omitempty"`
