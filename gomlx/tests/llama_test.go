@@ -113,30 +113,31 @@ func (l llama) plan(t *testing.T, config string, budget int64) (p *plan.Plan, pa
 	return p, parameters
 }
 
-// A step of 110 million parameters and 8192 tokens fits into 8 GiB. It takes more if
-// everything is kept, though attention, as one operation, keeps no scores.
+// A step of 110 million parameters and 8192 tokens fits into 8 GiB, and into two thirds of
+// what it takes if everything is kept.
 func TestLlamaFits(t *testing.T) {
-	const budget = 8 << 30
 	for _, config := range []string{"", "amp=bf16"} {
 		free, n := full.plan(t, config, 0)
 		if n < 3*109e6 || n > 3*111e6 {
 			t.Errorf("there are %d parameters and moments", n)
 		}
+		budget := min(8<<30, free.Bytes*2/3)
 		tight, _ := full.plan(t, config, budget)
 		t.Logf("%q, no budget: %v", config, free)
-		t.Logf("%q, 8 GiB: %v", config, tight)
-		if free.Bytes <= budget || tight.Bytes > budget || len(tight.Runs) <= len(free.Runs) {
-			t.Errorf("%q: %d bytes, %d within the budget, by %d runs of %d tasks", config, free.Bytes, tight.Bytes, len(tight.Runs), len(free.Runs))
+		t.Logf("%q, %d bytes: %v", config, budget, tight)
+		if tight.Bytes > budget || len(tight.Runs) <= len(free.Runs) {
+			t.Errorf("%q: %d bytes, %d within a budget of %d, by %d runs of %d tasks", config, free.Bytes, tight.Bytes, budget, len(tight.Runs), len(free.Runs))
 		}
 	}
 }
 
-// A small one has the same losses within three quarters of the memory.
+// A small one has the same losses with three quarters of the memory for what is between
+// parameters and results.
 func TestLlamaTrains(t *testing.T) {
 	small := llama{vocabulary: 300, layers: 2, width: 32, heads: 4, forward: 88, batch: 4, length: 32}
 	free, _ := small.plan(t, "", 0)
 	var all [][]float64
-	for _, budget := range []int64{0, free.Bytes * 3 / 4} {
+	for _, budget := range []int64{0, free.Bytes - (free.Bytes-free.Resident)/4} {
 		losses, backend, err := small.train(gomlx.Options{Device: testDevice(), Budget: budget}, 6)
 		if err != nil {
 			t.Fatal(err)
