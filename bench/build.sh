@@ -15,11 +15,7 @@ rm -f .build/*.test
 for program in cmd/pinion bench/{moves,loop,feeding,weights,outofcore,benchdoc} examples/layers; do
 	go build -buildvcs=auto -ldflags="$strip" -o ".build/${program##*/}" "./$program"
 done
-<<<<<<< HEAD
-for package in device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/cublaslt pinned transfer managed vram tier checkpoint outofcore loader timeline step step/{auto,internal/{nvrtc,cudnn,cudaexec}} cmd/pinion/internal/{linkbench,managedbench}; do
-=======
-for package in device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/cublaslt pinned transfer managed vram tier checkpoint outofcore loader timeline step step/{auto,internal/{nvrtc,cudaexec}} internal/models cmd/pinion/internal/{linkbench,managedbench}; do
->>>>>>> f242a16 (bench: steps of whole models, beside PyTorch's)
+for package in device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/cublaslt pinned transfer managed vram tier checkpoint outofcore loader timeline step step/{auto,train,internal/{nvrtc,cudnn,cudaexec}} internal/models cmd/pinion/internal/{linkbench,managedbench}; do
 	go test -c -ldflags="$strip" -o ".build/${package//\//.}.test" "./$package"
 done
 train=cmd/pinion/pinion-train # modules of their own, where GoMLX can be had

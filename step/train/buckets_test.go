@@ -80,7 +80,11 @@ func TestBuckets(t *testing.T) {
 	// A model of the cache.
 	var kept []string
 	var want train.BucketStats
-	for range 60 {
+	rounds := 60
+	if onDevice {
+		rounds = 15
+	}
+	for range rounds {
 		lengths := []int{1 + rng.IntN(8), 1 + rng.IntN(6)}
 		data := make([]float32, lengths[0]*lengths[1])
 		for i := range data {

@@ -24,12 +24,15 @@ func micro(n int) (train.Step, error) {
 func TestFit(t *testing.T) {
 	exec := openExecutor(t)
 	ctx := context.Background()
-	const batch = 240
+	batch, shares := 240, []int64{16, 12, 10, 9, 8}
+	if onDevice {
+		batch, shares = 120, []int64{16, 11}
+	}
 	whole := testkit.Must(train.Open(testkit.Must(micro(batch))(t), exec, train.Options{}))(t)
 	most := whole.PeakBytes()
 	testkit.OK(t, whole.Close())
 	sizes := map[int]bool{}
-	for _, share := range []int64{16, 12, 10, 9, 8} {
+	for _, share := range shares {
 		o := train.Options{Compile: step.Options{Budget: most * share / 16}}
 		largest, bytes := 0, int64(0)
 		for n := batch; n > 0 && largest == 0; n-- {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -17,6 +18,9 @@ import (
 	"github.com/pinion-gpu/pinion/step/auto"
 	"github.com/pinion-gpu/pinion/step/train"
 )
+
+// onDevice says that kernels are compiled for each graph, which takes a while.
+var onDevice = os.Getenv("PINION_DEVICE") != ""
 
 func openExecutor(t testing.TB) step.Executor {
 	exec := testkit.Must(auto.Open(devicetest.Open(t)))(t)
