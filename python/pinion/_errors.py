@@ -63,6 +63,12 @@ def device_memory() -> type[BaseException]:
     return found or MemoryError
 
 
+def need_gpu(torch: Any, device: Any) -> None:
+    """Raises UnavailableError for a CUDA device where PyTorch has none, as PyTorch's own errors do not say."""
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UnavailableError(f"device is {device}, but this PyTorch has no GPU")
+
+
 FORKED = (
     "Pinion was used before this process was forked, and cannot be used in the child: use the start method "
     "'spawn' or 'forkserver', or make the first Pinion object in the child"

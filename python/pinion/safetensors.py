@@ -45,6 +45,7 @@ class _Torch:
 
         self.torch = torch
         self.device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        _errors.need_gpu(torch, self.device)
         if self.device.type == "cuda" and self.device.index is None:
             self.device = torch.device("cuda", torch.cuda.current_device())
         from .torch._memory import site
@@ -255,6 +256,8 @@ def save_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str], meta
     Tensors may be on GPUs. The file is there as a whole, durable, or as it was before. Tensors must be contiguous, and
     none may share memory with another.
     """
+    if not isinstance(tensors, Mapping):
+        raise ValueError(f"tensors are a {type(tensors).__name__}, but must be a dict of names and tensors")
     described = []
     seen: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():

@@ -266,6 +266,15 @@ def test_many_tensors(tmp_path):
     assert same(load_file(tmp_path / "x.safetensors"), want)
 
 
+def test_devices_and_tensors_that_cannot_be(tmp_path):
+    with pytest.raises(ValueError, match="list, but must be a dict"):
+        save_file([torch.ones(2)], tmp_path / "x.safetensors")
+    save_file({"a": torch.ones(2)}, tmp_path / "x.safetensors")
+    if not torch.cuda.is_available():
+        with pytest.raises(pinion.UnavailableError, match="no GPU"):
+            load_file(tmp_path / "x.safetensors", "cuda")
+
+
 @pytest.mark.gpu
 def test_on_the_gpu(tmp_path):
     want = {**some(), "big": torch.randn(3000, 1111)}

@@ -254,8 +254,10 @@ def test_bad_devices():
     with pytest.raises(TypeError):
         pinion.torch.to_host([1])
     if not torch.cuda.is_available():
-        with pytest.raises((AssertionError, RuntimeError)):
-            pinion.torch.to_device(torch.ones(2), "cuda")
+        for use in (lambda d: pinion.torch.to_device(torch.ones(2), d), lambda d: pinion.torch.empty(2, device=d)):
+            for device in ("cuda", "cuda:1"):
+                with pytest.raises(pinion.UnavailableError, match=f"device is {device}, but this PyTorch has no GPU"):
+                    use(device)
 
 
 def test_errors_of_copies_arrive():

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .. import _lib
+from .. import _errors, _lib
 from . import _memory
 
 SMALL = 1 << 20
@@ -43,6 +43,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def _target(device: Any) -> torch.device:
     d = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    _errors.need_gpu(torch, d)
     if d.type == "cuda" and d.index is None:
         d = torch.device("cuda", torch.cuda.current_device())
     if d.type not in ("cuda", "cpu"):

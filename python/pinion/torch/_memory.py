@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .. import _lib
+from .. import _errors, _lib
 
 _waiting: collections.deque[int] = collections.deque()  # handles to free when no graph is being captured
 _kept: list[Any] = []  # memory that is registered until then
@@ -26,6 +26,7 @@ def site(device: Any = None) -> bytes:
         return b"host"
     if d.type != "cuda":
         raise ValueError(f"the device is {d}, but must be a CUDA device or the CPU")
+    _errors.need_gpu(torch, d)
     return b"cuda:%d" % (torch.cuda.current_device() if d.index is None else d.index)
 
 
