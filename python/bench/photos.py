@@ -4,8 +4,8 @@
 
 Parts, all by default:
 
-photos: decoded on the GPU and on the processors, as in bench/peers/torch_loader.py, beside `pinion feed` on the same
-folder (PINION_COMMAND, or the command in PATH), in turn.
+photos: decoded on the GPU, also with cpu_share="auto", and on the processors, as in bench/peers/torch_loader.py, beside
+`pinion feed` on the same folder (PINION_COMMAND, or the command in PATH), in turn.
 
 next: next() for a batch that is ready, in a loop that is busy in between.
 
@@ -48,9 +48,12 @@ def wait(device):
         torch.cuda.synchronize(device)
 
 
-def way(folder, device, decode):
-    loader = pinion.DataLoader(folder, BATCH, shuffle=True, drop_last=True, num_workers=WORKERS, device=device, decode=decode, output="torch")
-    return f"pinion.DataLoader, {WORKERS} workers, decode {decode}", lambda: peer.epoch_and_middle(
+def way(folder, device, decode, share=0):
+    loader = pinion.DataLoader(
+        folder, BATCH, shuffle=True, drop_last=True, num_workers=WORKERS, device=device, decode=decode, cpu_share=share, output="torch"
+    )
+    helps = ", which help" if share else ""
+    return f"pinion.DataLoader, {WORKERS} workers{helps}, decode {decode}", lambda: peer.epoch_and_middle(
         loader, len(loader), lambda batch: len(batch[0]), lambda: wait(device)
     )
 
@@ -269,6 +272,8 @@ def main():
     for decode in decodes if "photos" in parts else ():
         peer.step(f"photos, decode {decode}")
         ways = [way(folder, device, decode), feed(folder, device, decode)]
+        if decode == "gpu":
+            ways.append(way(folder, device, decode, "auto"))
         rows += peer.epochs(f"photos to 224-px f32 batches of {BATCH}, decode {decode}", "images/s", ways, EPOCHS)
     if "next" in parts:
         peer.step("next()")
