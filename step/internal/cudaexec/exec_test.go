@@ -829,3 +829,27 @@ func TestText(t *testing.T) {
 		t.Errorf("kernels are not those of %s; with UPDATE=1 the test writes it:\n%s", file, text.String())
 	}
 }
+
+// What one kernel cannot read takes several.
+func TestMany(t *testing.T) {
+	e := openTest(t)
+	b := newBuilder(t)
+	var list, sums []step.Value
+	total := b.random(dtype.F32, 5, 3)
+	for i := range 40 {
+		v := b.random(dtype.F32, 5, 3+i%3)
+		list = append(list, v)
+		sums = append(sums, b.ok(b.Reshape(b.ok(b.Reduce(step.ReduceSum, v, 0, 1)), 1)))
+		total = b.binary(step.Add, total, b.random(dtype.F32, 5, 3))
+	}
+	wide := func() step.Value { // made of 15 arrays
+		v := b.random(dtype.F32, 5, 3)
+		for range 14 {
+			v = b.binary(step.Add, v, b.random(dtype.F32, 5, 3))
+		}
+		return v
+	}
+	some := b.ok(b.Where(b.binary(step.Less, wide(), wide()), wide(), wide()))
+	joined := b.ok(b.Concatenate(1, append(list, b.random(dtype.F32, 5, 0), wide())...))
+	b.compare(e, 4, joined, b.ok(b.Concatenate(0, sums...)), total, some, b.unary(step.Neg, joined))
+}

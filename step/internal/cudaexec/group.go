@@ -175,6 +175,14 @@ func (c *views) factor(v step.Value) (step.Value, []int) {
 // wants is which operands of a node have to lie in memory.
 func wants(n *step.Node) []int {
 	switch n.Op {
+	case step.Concatenate:
+		if !inlines(n) {
+			all := make([]int, len(n.Inputs))
+			for i := range all {
+				all[i] = i
+			}
+			return all
+		}
 	case step.ConvGeneral, step.SelectAndScatterMax, step.SelectAndScatterMin:
 		return []int{0, 1}
 	case step.ReduceWindow:
@@ -189,6 +197,9 @@ func wants(n *step.Node) []int {
 	return nil
 }
 
+// mostJoined is how many operands of a concatenation one kernel reads.
+const mostJoined = 8
+
 // inlines says whether a node's elements can be computed wherever they are wanted.
 func inlines(n *step.Node) bool {
 	if n.Op == step.Identity || same(n) {
@@ -200,7 +211,7 @@ func inlines(n *step.Node) bool {
 	case step.Source:
 		return n.Op == step.Iota
 	case step.Movement:
-		return n.Op != step.Transpose || !turns(n)
+		return (n.Op != step.Transpose || !turns(n)) && (n.Op != step.Concatenate || len(n.Inputs) <= mostJoined)
 	}
 	return false
 }
@@ -287,6 +298,15 @@ func (c *former) place(v step.Value) {
 		c.memory[v] = true
 	}
 	w := c.sum(n)
+	if len(w.reads) > mostPointers-2 { // more than a kernel takes
+		for _, x := range n.Inputs {
+			if b := c.base(x); len(c.cost[b].reads) > 1 {
+				c.memory[b] = true
+				delete(c.cost, b)
+			}
+		}
+		w = c.sum(n)
+	}
 	if !c.memory[v] {
 		c.memory[v] = c.worthKeeping(v, w)
 	}

@@ -17,6 +17,8 @@ func (u *unit) single(v step.Value) []launch {
 		return u.reduction(v)
 	case n.Op == step.Transpose:
 		return []launch{u.transposition(v)}
+	case n.Op == step.Concatenate:
+		return u.concatenation(v)
 	case n.Op.Class() == step.Scatter:
 		return u.scatter(v)
 	}
@@ -31,6 +33,27 @@ func (u *unit) single(v step.Value) []launch {
 		return []launch{{err: fmt.Errorf("cudaexec: %w: %v", ErrUnsupported, n.Op)}}
 	}
 	return []launch{u.each(v, write)}
+}
+
+// concatenation is a kernel for each operand.
+func (u *unit) concatenation(v step.Value) (launches []launch) {
+	n, offset := v.Node(), 0
+	axis := int(n.Attr.(step.Axis))
+	for _, x := range n.Inputs {
+		dims := x.Shape().Dims
+		if x.Shape().Size() == 0 {
+			continue
+		}
+		k := u.alone(v)
+		k.push()
+		from := k.pull(x, index{at: "e"})
+		axes := slices.Clone(k.along(index{at: "e"}, dims))
+		axes[axis] = k.defineIndex("%s + %s", axes[axis], k.number(offset))
+		k.printf("st(((%s *)%s)[%s], %s);", stored(v.Shape().Type), k.pointer(v), k.place(index{axes: axes}, v.Shape().Dims), from)
+		launches = append(launches, k.over(n.Op.String(), x.Shape().Size()))
+		offset += dims[axis]
+	}
+	return launches
 }
 
 // each is a kernel in which a thread makes one element of the result.
