@@ -390,7 +390,7 @@ func (c *former) form(g *step.Graph) error {
 		}
 		var values []step.Value
 		for i := range n.Shapes {
-			if v := n.Value(i); c.base(v) == v && c.memory[v] && v.Shape().Size() > 0 {
+			if v := n.Value(i); c.base(v) == v && c.memory[v] && (v.Shape().Size() > 0 || c.output[v]) {
 				values = append(values, v)
 			}
 		}
