@@ -370,7 +370,7 @@ part_step() {
 		step "step: PyTorch"
 		peer torch-step torch_step --only "${STEP_PEERS:-eager,compile-0.1,checkpoint,gpt2}"
 		step "step: a block"
-		(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench 'Block|Residual' -test.benchtime 10x) | tee "$out/step.txt"
+		(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench 'Block|Residual|Attention' -test.benchtime 10x) | tee "$out/step.txt"
 	fi
 }
 

@@ -2,7 +2,10 @@ package cudaexec
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +97,49 @@ func TestAttention(t *testing.T) {
 		all.add(a.String(), b.compared(e, slack, b.attention(a)...))
 	}
 	all.run(t)
+}
+
+// Kernels are CUDA C, to a compiler that knows it. It takes their instructions as they are.
+func TestAttentionCompiles(t *testing.T) {
+	clang, err := exec.LookPath("clang-14")
+	if err != nil {
+		t.Skip("there is no clang-14")
+	}
+	header, err := os.ReadFile("testdata/nvptx.hpp")
+	testkit.OK(t, err)
+	text := string(header) + prelude + attentionText
+	for _, a := range []attended{
+		{dtype.BF16, 1, 2, 1, 150, 150, 128, step.AttentionOptions{Causal: true}},
+		{dtype.F16, 1, 2, 1, 150, 150, 40, step.AttentionOptions{}},
+		{dtype.F64, 1, 2, 1, 150, 150, 40, step.AttentionOptions{}},
+	} {
+		b := newBuilder(t)
+		testkit.OK(t, b.SetOutputs(b.attention(a)...))
+		tasks, err := Fuse(b.Graph)
+		testkit.OK(t, err)
+		e := &executor{arch: [2]int{8, 0}, functions: map[string]*function{}}
+		for _, task := range tasks {
+			u, err := e.attention(task)
+			testkit.OK(t, err)
+			for _, l := range u.launches {
+				text += "\n" + e.function(l).text
+			}
+		}
+	}
+	dir := t.TempDir()
+	testkit.OK(t, os.WriteFile(dir+"/kernels.cu", []byte(text), 0o644))
+	c := exec.Command(clang, "-D__CUDACC__", "-x", "cuda", "--cuda-gpu-arch=sm_80", "--cuda-device-only", "-nocudainc", "-nocudalib",
+		"-Xclang", "-target-feature", "-Xclang", "+ptx70", "-std=c++17", "-O2", "-S", "-o", dir+"/kernels.ptx", dir+"/kernels.cu")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", c, err, out)
+	}
+	ptx, err := os.ReadFile(dir + "/kernels.ptx")
+	testkit.OK(t, err)
+	for _, part := range strings.Split(string(ptx), ".entry")[1:] {
+		if strings.Contains(part, "mma.sync") && strings.Contains(part, ".local") {
+			t.Error("what tensor cores work on is not in registers but in local memory")
+		}
+	}
 }
 
 // Nothing depends on the order in which blocks run.
