@@ -53,9 +53,10 @@ type Tuner interface {
 //	C = activation(Alpha op(A) op(B) + Beta Addend + Bias)
 //
 // where op(A) has M rows and K columns, op(B) K and N, and C M and N. op
-// transposes where TransA or TransB says so. Products are summed in float32. A
-// result of 16 bits is rounded once; where something is added to the product, or
-// there is an activation, the product may be rounded to C's type before, too.
+// transposes where TransA or TransB says so. Products are summed in float32. What
+// follows is done from the left to the right: Alpha, the addend, the bias, the
+// activation. A result of 16 bits is rounded at the end, and may have been rounded to
+// C's type before each step after Alpha.
 type Gemm struct {
 	M, N, K        int64 // M and N of 0 are no work; K is 1 or more
 	TransA, TransB bool  // A is stored K x M; B is stored N x K

@@ -398,40 +398,51 @@ func Compare(g blas.Gemm, got []byte, before Memory) error {
 // products of g.K factors, magnitude the sum of their absolute values, and old the
 // addend.
 //
-// A sum of K products in float32, in any order, has the bound e of Higham, "Accuracy
-// and Stability", 3.5. In a type of 16 bits of unit roundoff u, rounding x, known
-// within e, adds u (|x| + e): once for the product if that is not the result, once for
-// the result.
+// A sum of K products in float32, in any order, has the bound of Higham, "Accuracy and
+// Stability", 3.5. To a type of 16 bits, each value that another step takes may be
+// rounded, and the last one is.
 func expected(g blas.Gemm, sum, magnitude, old, bias float64) (want, bound float64) {
 	unit := math.Exp2(-24) // half a last bit of a float32 of 1
-	product := float64(g.Alpha) * sum
+	want = float64(g.Alpha) * sum
 	magnitude *= math.Abs(float64(g.Alpha))
 	old *= float64(g.Beta)
-	want = product + old + bias
 	bound = (float64(g.K) + 6) * unit * (magnitude + math.Abs(old) + math.Abs(bias))
 	if g.TF32 {
 		bound += (float64(g.K) + 6) * math.Exp2(-11) * magnitude
 	}
-	if g.Beta != 0 || g.Bias != 0 || g.Activation != blas.NoActivation {
-		bound += rounding(math.Abs(product)+bound, g.ResultType())
+	round := func() { bound += rounding(math.Abs(want)+bound, g.ResultType()) }
+	if g.Beta != 0 {
+		round()
+		want += old
 	}
-	switch x := want; g.Activation {
-	case blas.ReLU:
-		want = max(x, 0)
+	if g.Bias != 0 {
+		round()
+		want += bias
+	}
+	switch g.Activation {
+	case blas.ReLU: // of what is rounded, it is rounded, too
+		want = max(want, 0)
 	case blas.GELU:
+		round()
+		x := want
 		want = x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
-		bound = 1.13*bound + math.Exp2(-10)*math.Abs(x) // its slope, and its own error
+		bound = 1.13*bound + math.Exp2(-10)*(math.Abs(x)+bound) // its slope, and its own error
 	}
-	return want, bound + rounding(math.Abs(want)+bound, g.ResultType())
+	round()
+	return want, bound
 }
 
-// rounding is what rounding a value changes at most.
+// rounding is what rounding values up to v changes at most: half a unit in the last place
+// of v.
 func rounding(v float64, t dtype.DType) float64 {
-	switch t {
-	case dtype.BF16:
-		return math.Exp2(-8) * v
-	case dtype.F16:
-		return max(math.Exp2(-11)*v, math.Exp2(-25)) // the latter below the normal numbers
+	_, exponent := math.Frexp(v) // v is below 2^exponent
+	switch {
+	case v == 0:
+		return 0
+	case t == dtype.BF16:
+		return math.Ldexp(1, max(exponent-9, -134)) // the latter below the normal numbers
+	case t == dtype.F16:
+		return math.Ldexp(1, max(exponent-12, -25))
 	}
 	return 0 // the bound of the sum has it
 }
