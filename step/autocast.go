@@ -178,6 +178,9 @@ func (c *caster) decide() {
 				cut.Add(mincut.Source, at[v], castBytes(v, false)) // it is low already
 			}
 		}
+		if n.Op.Class() == Window && n.Inputs[0].Shape().Type == dtype.F32 {
+			cut.Add(mincut.Source, at[n.Inputs[0]], castBytes(n.Inputs[0], false)) // pooling reads memory
+		}
 	}
 	side := cut.Cut()
 	for v, i := range at {

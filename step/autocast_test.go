@@ -1,6 +1,7 @@
 package step_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 )
@@ -72,9 +74,63 @@ func TestAutocastTrains(t *testing.T) {
 	}
 }
 
+// Casts of whole models are where somebody put them who knows the models, or better.
+func TestAutocastOfModels(t *testing.T) {
+	exec := newExecutor(t)
+	for name, of := range map[string]func(dtype.DType) (*models.Model, error){
+		"GPT": func(d dtype.DType) (*models.Model, error) {
+			return models.GPT{Layers: 3, Width: 64, Heads: 2, Batch: 4, Length: 32, Vocabulary: 100, Type: d, Optimizer: models.Adam}.Model()
+		},
+		"attention by products": func(d dtype.DType) (*models.Model, error) {
+			return models.GPT{Layers: 3, Width: 64, Heads: 2, Batch: 4, Length: 32, Vocabulary: 100, Type: d, Optimizer: models.Adam, PlainAttention: true}.Model()
+		},
+		"ResNet": func(d dtype.DType) (*models.Model, error) {
+			return models.ResNet{Blocks: []int{1, 1}, Width: 8, Batch: 4, Size: 32, Classes: 10, Type: d, Optimizer: models.SGD}.Model()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func(m *models.Model, g *step.Graph) (losses []float64, bytes int64) {
+				x := testkit.Must(step.Compile(g, exec, step.Options{Donate: m.Donate}))(t)
+				defer x.Close()
+				in := testkit.Must(m.Start(context.Background(), exec, x.Memory(), 1))(t)
+				for range 3 {
+					out := testkit.Must(m.Step(context.Background(), x, in))(t)
+					losses = append(losses, testkit.Must(m.Loss(out))(t))
+					testkit.OK(t, m.Free(out))
+				}
+				for _, v := range in {
+					testkit.OK(t, v.Free())
+				}
+				return losses, x.PeakBytes() - x.Plan().Resident
+			}
+			plain := testkit.Must(of(dtype.F32))(t)
+			byHand := testkit.Must(of(dtype.BF16))(t)
+			want, whole := run(plain, plain.Graph)
+			_, most := run(byHand, byHand.Graph)
+			got, bytes := run(plain, testkit.Must(step.Autocast(plain.Graph, dtype.BF16))(t))
+			t.Logf("%d bytes between, %d by hand, %d in float32; losses %.4f, %.4f in float32", bytes, most, whole, got, want)
+			for i := range want {
+				if math.Abs(got[i]-want[i]) > 0.05*want[0] {
+					t.Errorf("step %d has a loss of %v, and %v in float32", i, got[i], want[i])
+				}
+			}
+			if bytes > most*5/4 {
+				t.Errorf("%d bytes between tasks, and %d with casts by hand", bytes, most)
+			}
+		})
+	}
+}
+
 // It is the same each time, and is done once it was done.
 func TestAutocastAgain(t *testing.T) {
 	graphs := []*step.Graph{model(t, 2).Graph, residual(t).Graph}
+	for _, model := range []func() (*models.Model, error){
+		models.GPT{Layers: 2, Width: 16, Heads: 2, Batch: 2, Length: 8, Vocabulary: 20, Optimizer: models.Adam}.Model,
+		models.GPT{Layers: 2, Width: 16, Heads: 2, Batch: 2, Length: 8, Vocabulary: 20, PlainAttention: true}.Model,
+		models.ResNet{Blocks: []int{1, 2}, Width: 4, Batch: 2, Size: 32, Classes: 3}.Model,
+	} {
+		graphs = append(graphs, testkit.Must(model())(t).Graph)
+	}
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 20 {
 		m, _ := layers(t, rng, 1+rng.IntN(6))
