@@ -102,3 +102,26 @@ func TestFar(t *testing.T) {
 		}
 	}
 }
+
+// What is computed of values behind a barrier is computed when it is wanted, and not
+// where they are made.
+func TestBarrier(t *testing.T) {
+	for _, barred := range []bool{false, true} {
+		b := newBuilder(t)
+		x := b.random(dtype.F32, 128, 64)
+		y := b.unary(step.Exp, x)
+		sums := b.ok(b.Reduce(step.ReduceSum, y, 1))
+		saved := []step.Value{y, sums}
+		if barred {
+			saved = testkit.Must(b.OptimizationBarrier(saved...))(t)
+		}
+		z := b.binary(step.Div, saved[0], b.ok(b.BroadcastInDim(saved[1], []int{128, 64}, []int{0})))
+		testkit.OK(t, b.SetOutputs(y, sums, z))
+		tasks, err := Fuse(b.Graph)
+		testkit.OK(t, err)
+		if want := map[bool]int{false: 1, true: 2}[barred]; len(tasks) != want {
+			t.Errorf("with a barrier: %t, there are %d tasks, want %d: %v", barred, len(tasks), want, tasks)
+		}
+		b.compare(openTest(t), 2, y, sums, z)
+	}
+}

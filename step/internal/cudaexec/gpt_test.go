@@ -38,7 +38,7 @@ func (n nowhere) Free(p device.Ptr) error {
 func BenchmarkPlanGPT(b *testing.B) {
 	e := openTest(b)
 	speed := step.Speed{BytesPerSecond: 3.6e12, OpsPerSecond: 30e12, Multiplies: 325e12, Launch: 3e-6}
-	c := models.GPT{Layers: 24, Width: 2048, Heads: 16, Batch: 16, Length: 1024, Vocabulary: 32768, Type: dtype.BF16, PlainAttention: true}
+	c := models.GPT{Layers: 24, Width: 2048, Heads: 16, Batch: 16, Length: 1024, Vocabulary: 32768, Type: dtype.BF16}
 	m := testkit.Must(c.Model())(b)
 	memory := testkit.Must(step.OpenMemory(e.dev, nowhere{e.dev}))(b)
 	defer memory.Close()

@@ -420,14 +420,42 @@ func (c *former) join(v step.Value) error {
 	if _, err := compile(c.task(one)); err != nil {
 		return err
 	}
-	reads := c.sorted(c.reads(v))
+	reads, direct := c.sorted(c.reads(v)), c.direct(v)
 	slices.Reverse(reads)
 	for _, r := range reads {
-		if other := c.of[r]; other != nil && other != c.of[v] {
+		if other := c.of[r]; other != nil && other != c.of[v] && direct[r] {
 			c.unite(other, c.of[v])
 		}
 	}
 	return nil
+}
+
+// direct are the bases in memory that a value is made of, but for those that it reads
+// behind an optimization barrier: what is computed of them is to be computed when it is
+// wanted, and not together with them.
+func (c *former) direct(v step.Value) map[step.Value]bool {
+	list, seen := map[step.Value]bool{}, map[step.Value]bool{}
+	var visit func(n *step.Node)
+	visit = func(n *step.Node) {
+		for _, x := range n.Inputs {
+			barred := false
+			for isView(x) && !c.given[x] {
+				barred = barred || x.Node().Op == step.OptimizationBarrier
+				x = x.Node().Inputs[operandOf(x)]
+			}
+			if barred || seen[x] {
+				continue
+			}
+			seen[x] = true
+			if c.memory[x] {
+				list[x] = true
+			} else {
+				visit(x.Node())
+			}
+		}
+	}
+	visit(v.Node())
+	return list
 }
 
 // sorted is a set of values in the order of the graph.
