@@ -193,24 +193,33 @@ func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 		return fmt.Errorf("%w: donate is for %d of %d parameters", ErrArgument, len(donate), len(params))
 	}
 	for i, t := range inputs {
-		name := params[i].node.Attr.(*Input).Name
-		switch {
-		case t == nil:
-			return fmt.Errorf("%w: parameter %q has no tensor", ErrArgument, name)
-		case t.Freed():
-			return fmt.Errorf("%w: the tensor for parameter %q was freed or donated before", ErrArgument, name)
-		case !t.shape.Equal(params[i].Shape()):
-			return fmt.Errorf("%w: parameter %q is %v, its tensor %v", ErrArgument, name, params[i].Shape(), t.shape)
-		case t.shape.Bytes() > 0 && t.Ptr()%tensorAlign != 0:
-			return fmt.Errorf("%w: the tensor for parameter %q begins at %#x, no multiple of %d bytes", ErrArgument, name, uint64(t.Ptr()), tensorAlign)
-		case x.arena != 0 && t.Ptr() >= x.arena && t.Ptr() < x.arena+device.Ptr(x.plan.Bytes-x.plan.Resident):
-			return fmt.Errorf("%w: the tensor for parameter %q is a result that was lent", ErrArgument, name)
-		case !device.Same(t.memory.dev, x.dev):
-			return fmt.Errorf("%w: the tensor for parameter %q is on %s, the step on %s", ErrArgument, name, t.memory.dev.Info().ID, x.dev.Info().ID)
+		if err := x.checkTensor(i, t); err != nil {
+			return err
 		}
 		if donate != nil && donate[i] && (slices.Contains(inputs[:i], t) || slices.Contains(inputs[i+1:], t)) {
-			return fmt.Errorf("%w: the tensor for parameter %q is donated and stands for another one, too", ErrArgument, name)
+			return fmt.Errorf("%w: the tensor for parameter %q is donated and stands for another one, too", ErrArgument, params[i].node.Attr.(*Input).Name)
 		}
+	}
+	return nil
+}
+
+// checkTensor reports whether a tensor can be a parameter.
+func (x *Executable) checkTensor(i int, t *Tensor) error {
+	params := x.graph.params
+	name := params[i].node.Attr.(*Input).Name
+	switch {
+	case t == nil:
+		return fmt.Errorf("%w: parameter %q has no tensor", ErrArgument, name)
+	case t.Freed():
+		return fmt.Errorf("%w: the tensor for parameter %q was freed or donated before", ErrArgument, name)
+	case !t.shape.Equal(params[i].Shape()):
+		return fmt.Errorf("%w: parameter %q is %v, its tensor %v", ErrArgument, name, params[i].Shape(), t.shape)
+	case t.shape.Bytes() > 0 && t.Ptr()%tensorAlign != 0:
+		return fmt.Errorf("%w: the tensor for parameter %q begins at %#x, no multiple of %d bytes", ErrArgument, name, uint64(t.Ptr()), tensorAlign)
+	case x.arena != 0 && t.Ptr() >= x.arena && t.Ptr() < x.arena+device.Ptr(x.plan.Bytes-x.plan.Resident):
+		return fmt.Errorf("%w: the tensor for parameter %q is a result that was lent", ErrArgument, name)
+	case !device.Same(t.memory.dev, x.dev):
+		return fmt.Errorf("%w: the tensor for parameter %q is on %s, the step on %s", ErrArgument, name, t.memory.dev.Info().ID, x.dev.Info().ID)
 	}
 	return nil
 }
