@@ -30,8 +30,8 @@ type Options struct {
 	Compile func(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error)
 
 	// Autocast is the type that steps partly compute in, by [step.Autocast]: dtype.BF16 or
-	// dtype.F16. Variables stay as they are. Nothing scales losses for F16: see the package's
-	// documentation. Default: 0, the types are those of the model.
+	// dtype.F16, for which package scaling scales losses. Variables stay as they are.
+	// Default: 0, the types are those of the model.
 	Autocast dtype.DType
 
 	// Budget is the device memory that a step may take, in bytes. Default: no limit

@@ -24,9 +24,9 @@
 // # Mixed precision
 //
 // With amp=bf16, float32 products and convolutions of all graphs compute in bfloat16, and
-// variables stay float32; step.Autocast has the rules. It needs nothing else. amp=f16 has
-// no scaling of losses beside it: GoMLX's trainer puts gradients and the optimizer into one
-// graph, where nothing says which value is the loss. Gradients below 6e-8 become zero.
+// variables stay float32; step.Autocast has the rules. It needs nothing else. With amp=f16,
+// gradients below 6e-8 become zero, so losses have to be scaled: package scaling wraps the
+// optimizer for that.
 //
 // # Buffers
 //

@@ -42,6 +42,9 @@ type trainFlags struct {
 	json       bool
 }
 
+// types are those that --amp stands for.
+var types = map[string]dtype.DType{"bf16": dtype.BF16, "fp16": dtype.F16, "off": 0}
+
 // Defaults that depend on the model.
 const (
 	gptLayers, gptWidth       = 4, 128
@@ -96,7 +99,7 @@ have memory of their own.`,
 		set.Float64Var(&c.LearningRate, "lr", 0.001, "learning rate of Adam")
 		set.Uint64Var(&c.Seed, "seed", 0, "seed of the weights, the order and everything random about samples")
 		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: the device's)")
-		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 or off")
+		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 (with a scale for the loss) or off")
 	})
 	flags.Group(set, "Checkpoint", func() {
 		set.StringVar(&f.checkpoint, "checkpoint", "", "`FOLDER` for a checkpoint, at the end and after an interrupt")
@@ -144,10 +147,10 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if err := f.config.Check(); err != nil {
 		return cli.BadUsage(cmd, "%w", err)
 	}
-	backend, err := f.backend()
-	if err != nil {
-		return err
+	if f.amp == "fp16" && f.config.Accumulate > 1 {
+		return cli.BadUsage(cmd, "--amp fp16 does not go with --accumulate; bf16 does")
 	}
+	backend := gomlx.Options{Autocast: types[f.amp], Budget: f.budget}
 	if backend.On, err = cli.OpenDevice(cmd, *f.device); err != nil {
 		return err
 	}
@@ -270,19 +273,6 @@ func openText(path string, context, batch int) (dataset.Dataset, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return data, nil
-}
-
-// backend is the configuration of GoMLX's backend, but for the device.
-func (f *trainFlags) backend() (gomlx.Options, error) {
-	if f.amp == "off" {
-		return gomlx.Options{Budget: f.budget}, nil
-	}
-	o, err := gomlx.ParseConfig("amp=" + f.amp)
-	if err != nil {
-		return o, fmt.Errorf("--amp %s: there is no mixed precision yet", f.amp)
-	}
-	o.Budget = f.budget
-	return o, nil
 }
 
 // train runs the steps and reports. After an interrupt it writes the checkpoint, too.

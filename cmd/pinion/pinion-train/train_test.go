@@ -96,6 +96,8 @@ func TestResumesExactly(t *testing.T) {
 	for name, args := range map[string][]string{
 		"GPT":                    with(gpt, text, "--seed", "3"),
 		"GPT, accumulated":       with(gpt, text, "--accumulate", "3"),
+		"GPT in bf16":            with(gpt, text, "--amp", "bf16"),
+		"GPT in fp16":            with(gpt, text, "--amp", "fp16"),
 		"ResNet, over 8 epochs":  with(resnet, album(t)),
 		"GPT, in many an epoch":  with(gpt, book(t, 2), "--batch", "5"),
 		"ResNet, accumulated by": with(resnet, album(t), "--accumulate", "2", "--batch", "3"),
@@ -106,7 +108,7 @@ func TestResumesExactly(t *testing.T) {
 			first := trained(t, with(args, "--steps", "10", "--checkpoint", folder)...)
 			// What the flags do not say is as it was.
 			data := args[slices.IndexFunc(args, func(a string) bool { return filepath.IsAbs(a) })]
-			second := trained(t, data, "--steps", "10", "--resume", folder)
+			second := trained(t, data, "--steps", "10", "--resume", folder, "--amp", whole.AMP)
 			if first.FirstStep != 1 || second.FirstStep != 11 || len(whole.Losses) != 20 || second.Steps != 10 {
 				t.Errorf("%d losses; steps from %d, then %d on from %d", len(whole.Losses), first.FirstStep, second.Steps, second.FirstStep)
 			}
@@ -120,6 +122,21 @@ func TestResumesExactly(t *testing.T) {
 				t.Errorf("%+v is not %+v", second.Config, whole.Config)
 			}
 		})
+	}
+}
+
+// A training may go on in another precision.
+func TestAMPMayChange(t *testing.T) {
+	text, folder := book(t, 40), filepath.Join(t.TempDir(), "run")
+	trained(t, with(gpt, text, "--steps", "2", "--checkpoint", folder)...)
+	for _, amp := range []string{"fp16", "bf16", "off"} {
+		trained(t, text, "--steps", "2", "--resume", folder, "--checkpoint", folder, "--amp", amp)
+	}
+	from, err := session.OpenCheckpoint(folder)
+	testkit.OK(t, err)
+	defer from.Close()
+	if from.Steps() != 8 {
+		t.Errorf("%d steps", from.Steps())
 	}
 }
 
@@ -179,7 +196,7 @@ func TestRefused(t *testing.T) {
 		{"--checkpoint-every needs --checkpoint", text + " --checkpoint-every 3"},
 		{"--image-size is not for a GPT", text + " --image-size 64"}, {"--heads is not for a ResNet", album(t) + " --heads 2"},
 		{"cannot be shared by 3 heads", text + " --heads 3"}, {"there is no ResNet of 12", album(t) + " --layers 12"},
-		{"--amp", text + " --amp int8"}, {"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
+		{"--amp", text + " --amp int8"}, {"--amp fp16 does not go with --accumulate", text + " --amp fp16 --accumulate 2"}, {"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
 	} {
 		_, err := run(t.Context(), strings.Fields(c.args)...)
 		if usage := new(cli.UsageError); !errors.As(err, &usage) || !strings.Contains(err.Error(), c.says) || usage.Help != "pinion train --help" {

@@ -18,6 +18,7 @@ import (
 	"github.com/gomlx/gomlx/ml/train/metric"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/pinion-gpu/pinion/gomlx/scaling"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/safetensors"
 )
@@ -209,7 +210,7 @@ func (s *source) LoadVariable(_ *model.Store, path string) (*tensors.Tensor, boo
 	}
 	i := slices.IndexFunc(s.file.Tensors, func(t safetensors.Tensor) bool { return t.Name == path })
 	if i < 0 {
-		if path != "/"+model.RNGStateVariableName {
+		if !optional(path) {
 			s.missing = append(s.missing, path)
 		}
 		return nil, false
@@ -242,12 +243,18 @@ func read(t safetensors.Tensor) (value *tensors.Tensor, err error) {
 // DeleteVariable implements [model.Loader].
 func (s *source) DeleteVariable(*model.Store, string) error { return nil }
 
-// check fails with ErrCheckpoint unless the model took all tensors and no others. The
-// state of random numbers is asked for by models that draw some.
+// optional says whether a model of the same configuration may have a variable or not: the
+// state of random numbers is asked for if some are drawn, the scale of losses in float16.
+func optional(path string) bool {
+	return path == "/"+model.RNGStateVariableName || strings.HasPrefix(path, "/"+scaling.Scope+"/")
+}
+
+// check fails with ErrCheckpoint unless the model took all tensors that it needs, and no
+// others.
 func (s *source) check() error {
 	var unused []string
 	for _, t := range s.file.Tensors {
-		if !s.given[t.Name] && t.Name != "/"+model.RNGStateVariableName {
+		if !s.given[t.Name] && !optional(t.Name) {
 			unused = append(unused, t.Name)
 		}
 	}

@@ -19,10 +19,14 @@ import (
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/models"
 	"github.com/pinion-gpu/pinion/dataset"
+	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/gomlx"
 	"github.com/pinion-gpu/pinion/gomlx/batches"
+	"github.com/pinion-gpu/pinion/gomlx/scaling"
+	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/step"
+	scaler "github.com/pinion-gpu/pinion/step/train"
 )
 
 // ErrDiverged says that the loss is no number any more.
@@ -114,7 +118,16 @@ func (s *Session) open(o Options) (err error) {
 	})
 	s.store.SetParam(model.ParamInitialSeed, int64(o.Config.Seed))
 	modelFn, lossFn := o.Config.Build()
-	s.trainer = train.NewTrainer(s.backend, s.store, modelFn, lossFn, optimizer.Adam().LearningRate(o.Config.LearningRate).Done(), nil, nil)
+	adam := optimizer.Adam().LearningRate(o.Config.LearningRate).Done()
+	if o.Backend.Autocast == dtype.F16 {
+		if o.Config.Accumulate > 1 {
+			return fmt.Errorf("%w: losses of float16 are scaled, and gradients of scaled losses are not added up", errs.ErrArgument)
+		}
+		if adam, err = scaling.New(adam, scaler.Scaler{}); err != nil {
+			return err
+		}
+	}
+	s.trainer = train.NewTrainer(s.backend, s.store, modelFn, lossFn, adam, nil, nil)
 	if o.Config.Accumulate > 1 {
 		return s.trainer.AccumulateGradients(o.Config.Accumulate)
 	}
