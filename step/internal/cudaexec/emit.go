@@ -245,6 +245,9 @@ func (k *kernel) cut(at string, dims []int) []string {
 			left--
 		default:
 			axes[i] = k.defineIndex("%s %% %s", at, k.number(d))
+			if f, ok := k.firsts[at]; ok && d%k.vector == 0 { // elements that lie side by side still do
+				k.firsts[axes[i]] = first{fmt.Sprintf("(%s) %% %s", f.at, k.number(d)), d}
+			}
 			at = k.defineIndex("%s / %s", at, k.number(d))
 			left--
 		}

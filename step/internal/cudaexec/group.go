@@ -21,6 +21,7 @@ type former struct {
 // work is what it takes to compute an element where it is wanted.
 type work struct {
 	ops   float64
+	moved bool                // elements come from other places, too
 	reads map[step.Value]bool // bases in memory
 }
 
@@ -328,6 +329,7 @@ func (c *former) sum(n *step.Node) work {
 	case step.RNGBitGenerator:
 		w.ops = 60
 	}
+	w.moved = n.Op.Class() == step.Movement && n.Op != step.BroadcastInDim
 	for _, x := range n.Inputs {
 		b := c.base(x)
 		if _, ok := c.literal(b); ok {
@@ -338,6 +340,7 @@ func (c *former) sum(n *step.Node) work {
 			continue
 		}
 		w.ops += c.cost[b].ops
+		w.moved = w.moved || c.cost[b].moved
 		for r := range c.cost[b].reads {
 			w.reads[r] = true
 		}
@@ -355,7 +358,7 @@ func (c *former) worthKeeping(v step.Value, w work) bool {
 	if len(w.reads) == 0 && w.ops < 30 {
 		return false
 	}
-	if len(users) > 1 && (w.ops > 4 || len(w.reads) > 1) {
+	if len(users) > 1 && (w.ops > 4 || len(w.reads) > 1) && !asCheap(v, w) {
 		return true
 	}
 	for _, u := range users {
@@ -366,6 +369,17 @@ func (c *former) worthKeeping(v step.Value, w work) bool {
 		}
 	}
 	return false
+}
+
+// asCheap says whether it takes no more memory traffic to compute a value again than to
+// read it, such as a float32 of numbers of 16 bits and of some for each channel.
+func asCheap(v step.Value, w work) bool {
+	var bytes int64
+	for r := range w.reads {
+		bytes += r.Shape().Bytes()
+	}
+	s := v.Shape()
+	return w.ops <= 24 && !w.moved && bytes <= s.Bytes()+s.Bytes()/16
 }
 
 // reads are the bases in memory that a value is made of.
@@ -425,6 +439,21 @@ func (c *former) join(v step.Value) error {
 	for _, r := range reads {
 		if other := c.of[r]; other != nil && other != c.of[v] && direct[r] {
 			c.unite(other, c.of[v])
+		}
+	}
+	if c.of[v].kind == columns { // others that go over the same elements
+		large := func(v, r step.Value) bool { return r.Shape().Size() >= v.Node().Inputs[0].Shape().Size() }
+		for _, other := range slices.Clone(c.groups) {
+			w := other.values[0]
+			if other.kind != columns || c.of[w] != other || c.of[v] == other {
+				continue
+			}
+			for r := range c.reads(w) {
+				if large(w, r) && c.reads(v)[r] {
+					c.unite(other, c.of[v])
+					break
+				}
+			}
 		}
 	}
 	return nil

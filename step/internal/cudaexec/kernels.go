@@ -56,14 +56,17 @@ func compile(t *step.Task) (*unit, error) {
 				}
 			}
 			return u, nil
-		case s.kind == rows && s != each:
+		case s.kind != loop && s != each:
 			return nil, fmt.Errorf("cudaexec: %w: reductions of %dx%d and %dx%d are fused", ErrUnsupported, s.rows, s.columns, each.rows, each.columns)
 		default:
 			s = each
 		}
 	}
-	if s.kind == rows {
+	switch s.kind {
+	case rows:
 		return u, u.write(s, outputs)
+	case columns:
+		return u, u.columns(s, outputs)
 	}
 	// Values of different sizes are made by kernels of their own.
 	for len(outputs) > 0 {
@@ -126,6 +129,19 @@ func (u *unit) write(s space, stores []step.Value) error {
 	if err := try(1); err != nil {
 		return err
 	}
+	vector := l.widest(along)
+	if vector > 1 && along/vector >= 32 {
+		if err := try(vector); err != nil {
+			return err
+		}
+	}
+	u.launches = append(u.launches, l)
+	return nil
+}
+
+// widest is how many elements of a kernel's arrays, of those that go along so many, a
+// thread takes at a time.
+func (l *launch) widest(along int) int {
 	widest := 1
 	for _, v := range l.pointers {
 		if v.Shape().Size() >= along {
@@ -136,13 +152,7 @@ func (u *unit) write(s space, stores []step.Value) error {
 	for along%vector != 0 {
 		vector /= 2
 	}
-	if vector > 1 && along/vector >= 32 {
-		if err := try(vector); err != nil {
-			return err
-		}
-	}
-	u.launches = append(u.launches, l)
-	return nil
+	return vector
 }
 
 // elements writes a loop's body over the elements that a thread takes at a time: what

@@ -10,9 +10,10 @@ import (
 type kind uint8
 
 const (
-	alone kind = iota // an operation with kernels of its own
-	loop              // all threads over n elements
-	rows              // a row of elements after the other, with reductions of rows
+	alone   kind = iota // an operation with kernels of its own
+	loop                // all threads over n elements
+	rows                // a row of elements after the other, with reductions of rows
+	columns             // rows of elements, with reductions of columns alone
 )
 
 // space is what a kernel goes over.
@@ -31,6 +32,9 @@ func spaceOf(v step.Value) space {
 	if r, c, ok := innerReduction(n); ok {
 		return space{kind: rows, rows: r, columns: c}
 	}
+	if r, c, ok := outerReduction(n); ok {
+		return space{kind: columns, rows: r, columns: c}
+	}
 	return space{}
 }
 
@@ -41,6 +45,7 @@ func together(a, b space) (space, bool) {
 	}
 	switch {
 	case a.kind == loop && b.kind == loop && a.n == b.n:
+	case a.kind == columns && a == b:
 	case a.kind == rows && b.kind == rows && a.rows == b.rows && a.columns == b.columns:
 	case a.kind == rows && b.kind == loop && (b.n == a.rows*a.columns || b.n == a.rows && a.rows > 1):
 	default:
@@ -74,4 +79,26 @@ func innerReduction(n *step.Node) (rows, columns int, ok bool) {
 		return 0, 0, false
 	}
 	return rows, columns, rows >= 64 || columns <= 4096
+}
+
+// outerReduction is how a reduction goes over columns, if it does: the reduced axes are
+// the first ones.
+func outerReduction(n *step.Node) (rows, columns int, ok bool) {
+	if n.Op < step.ReduceSum || n.Op > step.ReduceXor {
+		return 0, 0, false
+	}
+	dims := n.Inputs[0].Shape().Dims
+	axes := n.Attr.(step.Axes)
+	rows, columns = 1, 1
+	for i, d := range dims {
+		switch {
+		case !slices.Contains(axes, i):
+			columns *= d
+		case d != 1 && columns > 1:
+			return 0, 0, false
+		default:
+			rows *= d
+		}
+	}
+	return rows, columns, rows > 1 && columns > 1
 }
