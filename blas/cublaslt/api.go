@@ -14,7 +14,7 @@ var api struct {
 	descCreate, descDestroy, descSet                   dl.Func
 	layoutCreate, layoutDestroy, layoutSet             dl.Func
 	preferenceCreate, preferenceDestroy, preferenceSet dl.Func
-	heuristic, matmul                                  dl.Func
+	heuristic, configGet, matmul                       dl.Func
 }
 
 // Values of cublasLt.h and the headers it includes. testdata/abi/abi.c prints
@@ -56,6 +56,16 @@ const (
 	preferAlignmentD = 8
 
 	reduceComputeType = 2 // CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+
+	configID           = 0
+	configTile         = 1
+	configSplitK       = 2
+	configReduction    = 3
+	configSwizzling    = 4
+	configCustom       = 5
+	configStages       = 6
+	configInnerShape   = 7
+	configClusterShape = 8
 )
 
 // algorithm is cublasLtMatmulAlgo_t.
@@ -99,6 +109,7 @@ func load() (file string, version int, err error) {
 			{Name: "cublasLtMatmulPreferenceDestroy", Func: &api.preferenceDestroy},
 			{Name: "cublasLtMatmulPreferenceSetAttribute", Func: &api.preferenceSet},
 			{Name: "cublasLtMatmulAlgoGetHeuristic", Func: &api.heuristic},
+			{Name: "cublasLtMatmulAlgoConfigGetAttribute", Func: &api.configGet},
 			{Name: "cublasLtMatmul", Func: &api.matmul},
 		},
 	})

@@ -1,7 +1,6 @@
 package cublaslt
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +13,9 @@ import (
 )
 
 const (
-	candidates = 8 // routines that are measured for a problem
-	rounds     = 5 // of measurements, in which each routine has its turn
-	launches   = 2 // that a measurement takes
+	mostCandidates = 8 // routines that are measured for a problem
+	rounds         = 5 // of measurements, in which each routine has its turn
+	launches       = 2 // that a measurement takes
 )
 
 // Tune implements [blas.Tuner].
@@ -45,9 +44,9 @@ func (m *multiplier) tune(s device.Stream, g *blas.Gemm) error {
 	if err != nil || r.tuned {
 		return err
 	}
-	var list []heuristicResult
+	var list []candidate
 	err = m.native.WithContext(func() (err error) {
-		list, err = m.ask(r, &p, g.Bias, candidates)
+		list, err = m.candidates(r, &p, g.Bias)
 		return err
 	})
 	if err != nil {
@@ -58,9 +57,11 @@ func (m *multiplier) tune(s device.Stream, g *blas.Gemm) error {
 		return err
 	}
 	key := fmt.Sprint(p)
-	if i, ok := find(list, readKept(file)[key]); ok {
-		r.algorithm, r.tuned = list[i].algorithm, true
-		return nil
+	if c, ok := readKept(file)[key]; ok {
+		if i, ok := find(list, c); ok {
+			r.algorithm, r.tuned = list[i].algorithm, true
+			return nil
+		}
 	}
 	times, err := m.measure(s, g, &p, r, list)
 	if err != nil {
@@ -69,10 +70,12 @@ func (m *multiplier) tune(s device.Stream, g *blas.Gemm) error {
 	best := fastest(times)
 	// Another process may have measured meanwhile: what is kept holds for both.
 	kept := readKept(file)
-	if i, ok := find(list, kept[key]); ok {
+	c, ok := kept[key]
+	i, offered := find(list, c)
+	if ok && offered {
 		best = i
 	} else {
-		kept[key] = list[best].algorithm.text()
+		kept[key] = list[best].configuration
 		if err := cachefile.Write(file, kept); err != nil {
 			return err
 		}
@@ -82,7 +85,7 @@ func (m *multiplier) tune(s device.Stream, g *blas.Gemm) error {
 }
 
 // measure times routines in turn. Those that cannot run have no times.
-func (m *multiplier) measure(s device.Stream, g *blas.Gemm, p *problem, r *routine, list []heuristicResult) (times [][]time.Duration, err error) {
+func (m *multiplier) measure(s device.Stream, g *blas.Gemm, p *problem, r *routine, list []candidate) (times [][]time.Duration, err error) {
 	start, err := m.dev.NewEvent(0)
 	if err != nil {
 		return nil, err
@@ -162,36 +165,15 @@ func (m *multiplier) keptFile() (string, error) {
 	return cachefile.Path("cublaslt", versionText(m.version), info.Name, fmt.Sprint(info.ComputeCapability, info.Multiprocessors))
 }
 
-// readKept returns the kept choices: algorithms as text, by problem. A file that
+// readKept returns the kept choices: configurations, by problem. A file that
 // cannot be read has none.
-func readKept(file string) map[string]string {
-	kept := map[string]string{}
+func readKept(file string) map[string]configuration {
+	kept := map[string]configuration{}
 	data, err := cachefile.Read(file)
 	if err != nil || json.Unmarshal(data, &kept) != nil || kept == nil {
-		return map[string]string{}
+		return map[string]configuration{}
 	}
 	return kept
-}
-
-// find looks for a kept algorithm among those that the library offers: no other is
-// ever run.
-func find(list []heuristicResult, text string) (int, bool) {
-	for i := range list {
-		if list[i].algorithm.text() == text {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
-func (a algorithm) text() string {
-	var b []byte
-	for _, word := range a {
-		for i := range 8 {
-			b = append(b, byte(word>>(8*i)))
-		}
-	}
-	return hex.EncodeToString(b)
 }
 
 var _ blas.Tuner = (*multiplier)(nil)

@@ -37,6 +37,15 @@ int main(void)
     VALUE("preferAlignmentC", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
     VALUE("preferAlignmentD", CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
     VALUE("reduceComputeType", CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    VALUE("configID", CUBLASLT_ALGO_CONFIG_ID);
+    VALUE("configTile", CUBLASLT_ALGO_CONFIG_TILE_ID);
+    VALUE("configSplitK", CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    VALUE("configReduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+    VALUE("configSwizzling", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING);
+    VALUE("configCustom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
+    VALUE("configStages", CUBLASLT_ALGO_CONFIG_STAGES_ID);
+    VALUE("configInnerShape", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID);
+    VALUE("configClusterShape", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
     VALUE("sizeof(algorithm)", sizeof(cublasLtMatmulAlgo_t));
     VALUE("sizeof(heuristicResult)", sizeof(cublasLtMatmulHeuristicResult_t));
     VALUE("offsetof(heuristicResult.algorithm)", offsetof(cublasLtMatmulHeuristicResult_t, algo));

@@ -153,8 +153,8 @@ int cublasLtMatmulAlgoGetHeuristic(struct handle *h, struct description *d, stru
 		return INVALID_VALUE;
 	asked++;
 	/* The second needs too much, the third says that it does not do, and the fourth
-	 * turns out not to. The fifth is right, too. */
-	int count = wanted < 5 ? wanted : 5;
+	 * turns out not to. The fifth is right, too; the sixth has its configuration. */
+	int count = wanted < 6 ? wanted : 6;
 	memset(results, 0, count * sizeof *results);
 	for (int n = 0; n < count; n++) {
 		/* What the product needs to be run with. */
@@ -164,11 +164,25 @@ int cublasLtMatmulAlgoGetHeuristic(struct handle *h, struct description *d, stru
 			results[n].algorithm.data[2] |= (uint64_t)p->align[i] << 16 * (i - 5);
 		if (d->epilogue & BIAS)
 			results[n].algorithm.data[3] = (uintptr_t)d->bias & -(uintptr_t)d->bias;
-		results[n].algorithm.data[4] = n;
+		results[n].algorithm.data[4] = n < 5 ? n : 4;
+		results[n].algorithm.data[5] = (uintptr_t)h; /* differs from handle to handle */
+		results[n].algorithm.data[6] = n;
 		results[n].workspace = p->workspace + (n == 1);
 		results[n].state = n == 2 ? NOT_SUPPORTED : SUCCESS;
 	}
 	*found = count;
+	return SUCCESS;
+}
+
+int cublasLtMatmulAlgoConfigGetAttribute(const struct algorithm *a, int attribute, void *value, size_t n, size_t *written) {
+	static const size_t sizes[9] = {4, 4, 4, 4, 4, 4, 4, 2, 2};
+	if (attribute < 0 || attribute > 8 || (n ? !value || n != sizes[attribute] : !written))
+		return INVALID_VALUE;
+	uint32_t v = attribute ? 10 * attribute : a->data[4];
+	if (n)
+		memcpy(value, &v, n);
+	if (written)
+		*written = sizes[attribute];
 	return SUCCESS;
 }
 
@@ -226,7 +240,7 @@ int cublasLtMatmul(struct handle *h, struct description *d, const float *alpha, 
 	if (cuCtxGetCurrent(&context) || !context)
 		return NOT_INITIALIZED;
 	if (h->kind != HANDLE || !fits(d, la, lb, lc, lout) || (c == out) != (lc == lout) ||
-		workspace_bytes < algorithm->data[1] || (workspace_bytes && !workspace))
+		workspace_bytes < algorithm->data[1] || algorithm->data[5] != (uintptr_t)h || (workspace_bytes && !workspace))
 		return INVALID_VALUE;
 	launched++;
 	if (algorithm->data[0] != 0xa190)
