@@ -365,6 +365,9 @@ part_step() {
 		step "step: Pinion, other models"
 		bench_step llama --model llama --steps 5 --budget 8GiB
 		bench_step resnet50 --model resnet50 --steps 5
+		local half
+		half=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["steps"][0]["peak_bytes"] // 2)' <"$out/step-resnet50.json") &&
+			bench_step resnet50-half --model resnet50 --steps 5 --budget "$half"
 	fi
 	if [ -z "${QUICK:-}" ]; then
 		step "step: PyTorch"

@@ -47,6 +47,10 @@ type comparedFile struct {
 	Repeats int            `json:"repeats"`
 	Rows    []comparedRow  `json:"rows"`
 	Missing []notAvailable `json:"not_available"`
+
+	// Of documents of pinion bench step.
+	Model string       `json:"model"`
+	Steps []budgetStep `json:"steps"`
 }
 
 type comparedRow struct {

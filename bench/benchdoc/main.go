@@ -11,6 +11,7 @@
 // A run is a folder, bench/results/<date>-<machine>/, whose files are told
 // apart by content: documents of `pinion bench link --json`, `pinion bench
 // processes --json`, `pinion bench managed --json`, `pinion bench tier --json`,
+// `pinion bench step --json`,
 // `pinion feed --json`, `pinion tune --json`, `pinion devices --json` and `pinion
 // replay --json`, of the programs in bench, and files of peers. bench/README.md
 // describes the last two and how a run is made.

@@ -31,7 +31,7 @@ func report(runs []*run) string {
 			f.write(&w)
 		}
 		writeOutOfCore(&w, r.compared[outofcore])
-		writeCompared(&w, steps, r.compared[steps])
+		writeSteps(&w, r.compared[steps])
 		for _, f := range r.moves {
 			f.write(&w, r.peers)
 		}

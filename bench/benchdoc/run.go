@@ -178,7 +178,7 @@ func (r *run) add(name string, data []byte) error {
 	case kind.Devices != nil:
 		return load(data, &r.devices, func(f *devicesFile) error { f.file = name; return nil })
 	}
-	return errors.New("no known kind of result: neither of pinion bench link, bench managed, bench processes, bench tier, feed, tune, devices or replay, nor of bench/moves, bench/loop, bench/feeding, bench/folder, bench/outofcore, bench/weights or a peer")
+	return errors.New("no known kind of result: neither of pinion bench link, bench managed, bench processes, bench tier, bench step, feed, tune, devices or replay, nor of bench/moves, bench/loop, bench/feeding, bench/folder, bench/outofcore, bench/weights or a peer")
 }
 
 // load decodes one file into a new element of list.

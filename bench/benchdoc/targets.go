@@ -132,9 +132,10 @@ func targets() (list []target) {
 			target{name, 0, true, failures, replayed(trace, true, func(r replay) float64 { return float64(r.OOMs) })},
 			target{name + ": reserved of live", 1.05, true, ratio, replayed(trace, true, reserved)})
 	}
-	return append(list,
+	list = append(list,
 		target{"alloc and free 4 KiB, cached", 150e-9, true, nanosecondsOf, compared(hold, "alloc and free 4 KiB", pinion, func(r comparedRow) float64 { return r.Value * 1e-9 })},
 		target{"first alloc of 1 GiB", 1e-3, true, duration, compared(hold, "first alloc of 1 GiB", pinion, func(r comparedRow) float64 { return r.Value * 1e-3 })})
+	return append(list, stepTargets()...)
 }
 
 func nanosecondsOf(seconds float64) string { return nanoseconds(1e9 * seconds) }
@@ -183,9 +184,9 @@ func (r *run) verdicts() (list []verdict) {
 }
 
 // writeTargets writes what a run has to reach, if it measured working sets
-// larger than the device.
+// larger than the device, or steps.
 func (r *run) writeTargets(w *strings.Builder) {
-	if len(r.tiers)+len(r.compared[outofcore]) == 0 {
+	if len(r.tiers)+len(r.compared[outofcore])+len(r.compared[steps]) == 0 {
 		return
 	}
 	t := newTable("more than the device has", ">wanted", ">measured", "reached")
