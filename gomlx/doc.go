@@ -25,8 +25,9 @@
 //
 // With amp=bf16, float32 products and convolutions of all graphs compute in bfloat16, and
 // variables stay float32; step.Autocast has the rules. It needs nothing else. With amp=f16,
-// gradients below 6e-8 become zero, so losses have to be scaled: package scaling wraps the
-// optimizer for that.
+// gradients below 6e-8 become zero: package scaling has an optimizer around another that
+// scales losses. The backend cannot do that by itself: in a graph of GoMLX's trainer,
+// nothing says which value is the loss.
 //
 // # Buffers
 //

@@ -1,107 +1,152 @@
-// Package scaling scales the losses of a training in float16 (amp=f16), whose small
-// gradients are zero otherwise. It wraps an optimizer of GoMLX:
+// Package scaling scales the losses of GoMLX's trainer for f16, whose small gradients
+// are zero otherwise: an optimizer around another one.
 //
-//	opt, err := scaling.New(optimizer.Adam().Done(), train.Scaler{})
+//	backend, err := gomlx.New("cuda:0,amp=f16")
+//	opt, err := scaling.New(optimizer.Adam().Done(), scaling.Scaler{})
+//	trainer := train.NewTrainer(backend, store, model, loss, opt, nil, nil)
 //
-// The loss is multiplied by a scale before gradients are taken, and gradients are divided
-// by it. Where one is not finite, the step changes no weight and nothing of the
-// optimizer's, and the scale is halved; after 2000 steps without such a gradient it is
-// doubled. All of this is in the graph. The metrics of the trainer are those of the loss
-// as it is.
+// bf16 needs none of this.
 package scaling
 
 import (
-	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
-	"github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
-	"github.com/pinion-gpu/pinion/gomlx"
-	scaler "github.com/pinion-gpu/pinion/step/train"
+	"github.com/pinion-gpu/pinion/step/train"
 )
 
-// Scope has the scale, and how many steps in a row had finite gradients, in variables that
-// checkpoints take along.
-const Scope = "loss_scale"
+// Scaler says how the scale begins and adapts; its zero value is PyTorch's GradScaler. It is
+// that of package step/train, whose methods are for graphs of package step.
+type Scaler = train.Scaler
 
-// Optimizer scales losses. It cannot accumulate gradients, which train.Trainer takes of
-// losses as they are.
+// Scope is where the state is among the variables of a model: "scaler", three float32: the
+// scale, how many steps in a row had finite gradients, and how many were left out.
+const Scope = "loss_scaling"
+
+const variable = "scaler"
+
+// Optimizer is an [optimizer.Interface] that scales losses.
 type Optimizer struct {
-	inner  optimizer.Interface
-	scaler scaler.Scaler
+	inner   optimizer.Interface // and withGradients
+	scaler  Scaler
+	initial []float32
 }
 
-var _ optimizer.Interface = (*Optimizer)(nil)
+// withGradients is what GoMLX's optimizers implement, and train.AccumulateGradients asks
+// for.
+type withGradients interface {
+	UpdateGraphWithGradients(scope *model.Scope, gradients []*Node, lossDType dtypes.DType)
+}
 
-// New wraps an optimizer, such as Adam or SGD. It fails with [gomlx.ErrArgument] for one
-// that takes no gradients (train.OptimizeWithGradients), and for a bad scaler.
-func New(inner optimizer.Interface, s scaler.Scaler) (*Optimizer, error) {
+// New makes an optimizer that computes the gradients of the scaled loss, and gives inner
+// those of the loss. If one of them is not finite, everything that inner changed stays as it
+// was: weights, its own state, and the global step. It fails with train.ErrArgument if the
+// scaler cannot be right, or inner takes no gradients; GoMLX's SGD and Adam do.
+//
+// It does not go with Trainer.AccumulateGradients, which computes gradients without asking
+// the optimizer, and refuses it.
+func New(inner optimizer.Interface, s Scaler) (*Optimizer, error) {
+	s, err := s.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := inner.(withGradients); !ok {
+		return nil, fmt.Errorf("scaling: %w: %T takes no gradients", train.ErrArgument, inner)
+	}
 	state, err := s.State()
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := inner.(train.OptimizeWithGradients); !ok {
-		return nil, fmt.Errorf("scaling: %w: %T takes no gradients, only losses", gomlx.ErrArgument, inner)
+	o := &Optimizer{inner: inner, scaler: s}
+	for ; len(state) >= 4; state = state[4:] {
+		o.initial = append(o.initial, math.Float32frombits(binary.LittleEndian.Uint32(state)))
 	}
-	s.Initial = float64(math.Float32frombits(binary.LittleEndian.Uint32(state)))
-	s.Growth, s.Backoff, s.Interval = cmp.Or(s.Growth, 2), cmp.Or(s.Backoff, 0.5), cmp.Or(s.Interval, 2000)
-	return &Optimizer{inner, s}, nil
+	return o, nil
 }
 
 // UpdateGraph implements [optimizer.Interface].
 func (o *Optimizer) UpdateGraph(scope *model.Scope, g *Graph, loss *Node) {
-	own := scope.Store().Scope(Scope)
-	scaleVar := own.VariableWithValue("scale", float32(o.scaler.Initial)).SetTrainable(false)
-	goodVar := own.VariableWithValue("good_steps", float32(0)).SetTrainable(false)
-	scale, good := scaleVar.NodeValue(g), goodVar.NodeValue(g)
+	stateVar := scope.At(Scope).VariableWithValue(variable, o.initial).SetTrainable(false)
+	state := stateVar.NodeValue(g)
+	element := func(i int) *Node { return Reshape(Slice(state, AxisElem(i))) }
+	scale, good, skipped := element(0), element(1), element(2)
 
 	gradients := scope.BuildTrainableVariablesGradientsGraph(Mul(loss, ConvertDType(scale, loss.DType())))
+	finite := Const(g, true)
 	inverse := Reciprocal(scale)
-	var finite *Node
-	for i, d := range gradients {
-		all := LogicalAll(IsFinite(d))
-		if finite != nil {
-			all = LogicalAnd(finite, all)
-		}
-		finite = all
-		gradients[i] = Mul(d, ConvertDType(inverse, d.DType()))
+	for i, v := range gradients {
+		finite = LogicalAnd(finite, LogicalAll(IsFinite(v)))
+		gradients[i] = Mul(v, ConvertDType(inverse, v.DType()))
 	}
 
-	before := map[string]*Node{}
+	before := map[*model.Variable]*Node{}
 	for v := range scope.Store().IterVariables() {
 		if v.InUseByGraph(g) {
-			before[v.Path()] = v.NodeValue(g)
+			before[v] = v.NodeValue(g)
 		}
 	}
-	o.inner.(train.OptimizeWithGradients).UpdateGraphWithGradients(scope, gradients, loss.DType())
+	o.inner.(withGradients).UpdateGraphWithGradients(scope, gradients, loss.DType())
+	var changed []*model.Variable
 	for v := range scope.Store().IterVariables() {
-		if !v.InUseByGraph(g) {
-			continue
+		if v.ChangedInGraph(g) {
+			changed = append(changed, v)
 		}
-		old := before[v.Path()]
-		if old == nil { // a variable of the optimizer's, which was not in the graph before
+	}
+	slices.SortFunc(changed, func(a, b *model.Variable) int { return strings.Compare(a.Path(), b.Path()) })
+	for _, v := range changed {
+		old := before[v]
+		if old == nil { // the inner optimizer's own
 			old = g.GetParameterByName(v.Path())
 		}
-		if updated := v.NodeValue(g); updated != old {
-			v.SetNodeValue(Where(finite, updated, old))
+		if now := v.NodeValue(g); old != nil && now != old {
+			v.SetNodeValue(Where(finite, now, old))
 		}
 	}
 
+	zero := ScalarZero(g, dtypes.Float32)
+	number := func(x float64) *Node { return Const(g, float32(x)) }
 	good = AddScalar(good, 1)
-	grows := GreaterOrEqual(good, Scalar(g, good.DType(), float64(o.scaler.Interval)))
-	grown := Where(grows, MulScalar(scale, o.scaler.Growth), scale)
-	// A scale has a reciprocal, as a normal number.
-	scaleVar.SetNodeValue(ClipScalar(Where(finite, grown, MulScalar(scale, o.scaler.Backoff)), 0x1p-100, 0x1p100))
-	goodVar.SetNodeValue(Where(LogicalAnd(finite, LogicalNot(grows)), good, ZerosLike(good)))
+	grows := GreaterOrEqual(good, number(float64(o.scaler.Interval)))
+	grown := Min(MulScalar(scale, o.scaler.Growth), number(train.MostScale))
+	shrunk := Max(MulScalar(scale, o.scaler.Backoff), number(train.LeastScale))
+	stateVar.SetNodeValue(Stack([]*Node{
+		Where(finite, Where(grows, grown, scale), shrunk),
+		Where(LogicalAnd(finite, LogicalNot(grows)), good, zero),
+		Where(finite, zero, AddScalar(skipped, 1)),
+	}, 0))
 }
 
 // Clear implements [optimizer.Interface].
 func (o *Optimizer) Clear(scope *model.Scope) error {
-	return errors.Join(o.inner.Clear(scope), scope.Store().DeleteVariablesInScope("/"+Scope))
+	if err := scope.At(Scope).DeleteVariable(variable); err != nil {
+		return err
+	}
+	return o.inner.Clear(scope)
+}
+
+// State reads the scale, and how many steps in a row were left out, from a model's
+// variables. Before the first step there are none.
+func State(store *model.Store) (scale float64, skipped int, ok bool) {
+	v := store.GetVariable("/" + Scope + "/" + variable)
+	if v == nil || !v.HasValue() {
+		return 0, 0, false
+	}
+	value, err := v.Value()
+	if err != nil {
+		return 0, 0, false
+	}
+	numbers, err := tensors.CopyFlatData[float32](value)
+	if err != nil || len(numbers) != 3 {
+		return 0, 0, false
+	}
+	return float64(numbers[0]), int(numbers[2]), true
 }

@@ -222,3 +222,40 @@ func TestAutocast(t *testing.T) {
 		})
 	}
 }
+
+// GoMLX's trainer adds gradients up over several batches; variables hold the sums.
+func TestAccumulateGradients(t *testing.T) {
+	reference, err := gobackend.New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, err := gomlx.New("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := tasks()["MLP"]
+	losses := func(backend compute.Backend) (all []float64) {
+		modelFn := func(scope *model.Scope, x *Node) *Node { return k.model(scope.WithInitializer(waves), x) }
+		trainer := train.NewTrainer(backend, model.NewStore(), modelFn, k.loss, optimizer.Adam().LearningRate(0.01).Done(), nil, nil)
+		if err := trainer.AccumulateGradients(3); err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			metrics, err := trainer.TrainStep(train.Batch{Inputs: []*tensors.Tensor{clone(t, k.inputs)}, Labels: []*tensors.Tensor{clone(t, k.labels)}})
+			if err != nil {
+				t.Fatalf("%s: %+v", backend.Name(), err)
+			}
+			all = append(all, float64(tensors.ToScalar[float32](metrics[0])))
+		}
+		return all
+	}
+	want, got := losses(reference), losses(backend)
+	for i := range want {
+		if math.Abs(got[i]-want[i]) > 1e-3*want[i] {
+			t.Errorf("step %d: the loss is %g, and %g on GoMLX's own backend", i, got[i], want[i])
+		}
+	}
+	if got[2] != got[0] || got[3] >= got[0] {
+		t.Errorf("losses are %v with three batches a step", got)
+	}
+}

@@ -25,9 +25,9 @@ var ErrNotFinite = errors.New("not finite")
 // A graph begins with its state as a parameter of shape [ScalerShape], multiplies the loss,
 // or the gradient that the backward pass begins with, by [Scaler.Scale], passes gradients
 // through [Scaler.Unscale] before the optimizer, and chooses by the flag that it returns
-// between new and old weights ([step.Graph.Where]), and so for the optimizer's state. Where
-// gradients and the optimizer are in a graph that somebody else built, this cannot be
-// added: nothing in it says what is the loss and what are gradients.
+// between new and old weights ([step.Graph.Where]), and so for the optimizer's state. To a
+// graph that was built before, this cannot be added: nothing in it says what is the loss
+// and what are gradients. (For GoMLX, gomlx/scaling wraps the optimizer that builds it.)
 //
 // With Initial, Growth and Backoff 1, nothing is scaled, and steps without finite gradients
 // are still left out: of use in bf16 and float32, too.
@@ -42,10 +42,14 @@ type Scaler struct {
 // good, and how many were left out.
 var ScalerShape = step.MakeShape(dtype.F32, 3)
 
-// Scales end before the reciprocal of one is no normal number.
-const leastScale, mostScale = 0x1p-100, 0x1p100
+// The scale stays between these, so that its reciprocal is a normal number.
+const (
+	LeastScale = 0x1p-100
+	MostScale  = 0x1p100
+)
 
-func (s Scaler) filled() (Scaler, error) {
+// WithDefaults is the scaler with its defaults filled in. It fails with [ErrArgument].
+func (s Scaler) WithDefaults() (Scaler, error) {
 	orElse := func(v *float64, d float64) {
 		if *v == 0 {
 			*v = d
@@ -57,7 +61,7 @@ func (s Scaler) filled() (Scaler, error) {
 	if s.Interval == 0 {
 		s.Interval = 2000
 	}
-	if !(s.Initial >= leastScale && s.Initial <= mostScale && s.Growth >= 1 && s.Growth <= mostScale && s.Backoff > 0 && s.Backoff <= 1 && s.Interval > 0 && s.Interval < 1<<24) {
+	if !(s.Initial >= LeastScale && s.Initial <= MostScale && s.Growth >= 1 && s.Growth <= MostScale && s.Backoff > 0 && s.Backoff <= 1 && s.Interval > 0 && s.Interval < 1<<24) {
 		return s, fmt.Errorf("train: %w: a scaler that begins with %v, grows by %v every %d steps, and backs off by %v", ErrArgument, s.Initial, s.Growth, s.Interval, s.Backoff)
 	}
 	return s, nil
@@ -65,7 +69,7 @@ func (s Scaler) filled() (Scaler, error) {
 
 // State is what the state is before the first step, as [step.Memory.Put] takes it.
 func (s Scaler) State() ([]byte, error) {
-	s, err := s.filled()
+	s, err := s.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +95,7 @@ func checkState(state step.Value) error {
 // Unscale divides gradients by the scale. finite, a bool, says whether all of their
 // elements are finite; next is the new state. Gradients of 16 bits become float32.
 func (s Scaler) Unscale(g *step.Graph, state step.Value, gradients ...step.Value) (unscaled []step.Value, finite, next step.Value, err error) {
-	s, err = s.filled()
+	s, err = s.WithDefaults()
 	if err == nil {
 		err = checkState(state)
 	}
@@ -122,8 +126,8 @@ func (s Scaler) Unscale(g *step.Graph, state step.Value, gradients ...step.Value
 	}
 	good = b.binary(step.Add, good, num(1))
 	grows := b.binary(step.GreaterOrEqual, good, num(float64(s.Interval)))
-	grown := b.binary(step.Min, b.binary(step.Mul, scale, num(s.Growth)), num(mostScale))
-	shrunk := b.binary(step.Max, b.binary(step.Mul, scale, num(s.Backoff)), num(leastScale))
+	grown := b.binary(step.Min, b.binary(step.Mul, scale, num(s.Growth)), num(MostScale))
+	shrunk := b.binary(step.Max, b.binary(step.Mul, scale, num(s.Backoff)), num(LeastScale))
 	next = b.join(0,
 		b.reshape(b.where(finite, b.where(grows, grown, scale), shrunk), 1),
 		b.reshape(b.where(b.binary(step.And, finite, b.unary(step.Not, grows)), good, num(0)), 1),
