@@ -3,6 +3,7 @@ package step_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -352,4 +353,36 @@ func TestRunWaitsWithContext(t *testing.T) {
 		testkit.OK(t, v.Free())
 	}
 	testkit.OK(t, x.Close())
+}
+
+// BenchmarkTasks runs steps of very small tasks, each queued and all launched as one: what
+// the difference is to a task is reported.
+func BenchmarkTasks(b *testing.B) {
+	exec := openExecutor(b)
+	for _, tasks := range []int{4, 16, 64, 1024} {
+		for name, capture := range map[string]step.Capture{"queued": step.CaptureNever, "launched": step.CaptureAlways} {
+			b.Run(fmt.Sprintf("%s/%d", name, tasks), func(b *testing.B) {
+				m := newMaker(b)
+				h := m.param(f32(64))
+				for range tasks {
+					h = m.must(m.Reverse(h, 0))
+				}
+				testkit.OK(b, m.SetOutputs(h))
+				s, err := step.OpenSession(m.Graph, exec, step.SessionOptions{Compile: step.Options{Capture: capture}})
+				testkit.OK(b, err)
+				defer s.Close()
+				for range 2 {
+					_, err := s.Run(context.Background(), nil, nil)
+					testkit.OK(b, err)
+				}
+				b.ResetTimer()
+				for b.Loop() {
+					if _, err := s.Run(context.Background(), nil, nil); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(s.Executable().Tasks())), "ns/task")
+			})
+		}
+	}
 }
