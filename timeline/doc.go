@@ -21,7 +21,8 @@
 // by themselves while a recording is on; there is one at a time in a process. Memory
 // of all pools is looked at every 20 ms. What runs on a device is recorded by the
 // wrapper around the device ([Recording.Wrap]): each copy, kernel, Go function in stream
-// order and memset, with the call that queued it. Streams have the names that their
+// order and memset, with the call that queued it. A graph ([device.Capturer]) is one piece
+// of work each time it is launched. Streams have the names that their
 // owners give them by [device.Label].
 //
 // Work on streams that others made ([device.Native.StreamOf]) is not recorded so, nor is

@@ -38,6 +38,10 @@ func (d *wrapped) layers(dev device.Device) device.Device {
 	if a, ok := device.As[device.Native](dev); ok {
 		out = &native{device.Wrapper{Device: out}, a, d}
 	}
+	if a, ok := device.As[device.Capturer](dev); ok {
+		d.capturer = a
+		out = &capturer{device.Wrapper{Device: out}, a, d}
+	}
 	return out
 }
 
@@ -271,4 +275,33 @@ type native struct {
 // WithStream implements [device.Native].
 func (n *native) WithStream(s device.Stream, fn func(handle uintptr) error) error {
 	return n.d.record(s, Compute, n.d.names[callNative], 0, func() error { return n.Native.WithStream(s, fn) })
+}
+
+// capturer records launches of graphs, each as one piece of work. What is queued on a
+// stream that is captured goes unrecorded: it runs in those.
+type capturer struct {
+	device.Wrapper
+	device.Capturer
+	d *wrapped
+}
+
+// Capture implements [device.Capturer].
+func (c *capturer) Capture(s device.Stream, fn func() error) (device.Graph, error) {
+	c.d.captures.Add(1)
+	defer c.d.captures.Add(-1)
+	g, err := c.Capturer.Capture(s, fn)
+	if err != nil {
+		return nil, err
+	}
+	return &graph{g, c.d}, nil
+}
+
+type graph struct {
+	device.Graph
+	d *wrapped
+}
+
+// Launch implements [device.Graph].
+func (g *graph) Launch(s device.Stream) error {
+	return g.d.record(s, Compute, g.d.names[callGraph], 0, func() error { return g.Graph.Launch(s) })
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/spans"
@@ -46,6 +47,9 @@ type wrapped struct {
 	memory int32         // row of the counter
 	names  [callKinds]int32
 
+	capturer device.Capturer // nil: the device has none
+	captures atomic.Int64    // how many there are now
+
 	mu        sync.Mutex
 	clock     *clock // nil: there is none, and nothing is timed
 	anchor    *anchor
@@ -75,12 +79,13 @@ const (
 	callBox
 	callPrefetch
 	callNative
+	callGraph
 	callKinds
 )
 
 var callNames = [callKinds]string{
 	"copy h2d", "copy d2h", "copy d2d", "copy p2p", "memset", "allocate", "free", "synchronize",
-	"batch of copies", "copy of a box", "prefetch", "vendor's library",
+	"batch of copies", "copy of a box", "prefetch", "vendor's library", "graph",
 }
 
 // pair is the events around one piece of work.
@@ -175,7 +180,7 @@ type op struct {
 
 // begin marks where the work of a call that follows begins in s.
 func (d *wrapped) begin(s device.Stream) (o op) {
-	if !d.r.on.Load() {
+	if !d.r.on.Load() || d.captures.Load() > 0 && d.capturer.Capturing(s) {
 		return o
 	}
 	o.on, o.called = true, d.r.now()

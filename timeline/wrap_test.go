@@ -106,6 +106,40 @@ func TestWork(t *testing.T) {
 	testkit.OK(t, s.Close())
 }
 
+// A graph is told of once for each launch, and what it was made of is not.
+func TestGraph(t *testing.T) {
+	r := start(t, Options{})
+	dev := open(t, r)
+	c, ok := device.As[device.Capturer](dev)
+	if !ok || !c.CanCapture() {
+		t.Skip("the device records no work")
+	}
+	s := testkit.Must(dev.NewStream())(t)
+	p := testkit.Must(dev.Alloc(4096))(t)
+	g, err := c.Capture(s, func() error { return s.Memset(p, 1, 4096) })
+	testkit.OK(t, err)
+	for range 3 {
+		testkit.OK(t, g.Launch(s))
+	}
+	testkit.OK(t, s.Synchronize())
+	testkit.OK(t, g.Close())
+	r.Stop()
+	launches := 0
+	for _, x := range r.Spans(0, 1000) {
+		if x.Name == "memset" {
+			t.Errorf("%+v", x)
+		}
+		if x.Engine == Compute && x.Name == "graph" {
+			launches++
+		}
+	}
+	if launches != 3 || r.Untimed() > 0 {
+		t.Errorf("%d launches are told of, and %d are untimed", launches, r.Untimed())
+	}
+	testkit.OK(t, dev.Free(p))
+	testkit.OK(t, s.Close())
+}
+
 // The device's times are on the host's clock: a function that runs in a stream reads
 // that clock between the beginning and the end that are told of it, to within the
 // error that is known of the anchor.
