@@ -4,9 +4,10 @@
 // ---- Instructions of one warp (compute capability 8.0) ----
 
 #ifdef __CUDACC__
-extern __shared__ vec<u32, 4> shared_memory[];
+struct alignas(1024) kilobyte { u8 bytes[1024]; };
+extern __shared__ kilobyte shared_memory[];
 
-FN u8 *shared_bytes() { return (u8 *)shared_memory; }
+FN u8 *shared_bytes() { return shared_memory->bytes; }
 
 // Where the block's shared memory begins, as instructions name it.
 FN u32 shared_begin() {
@@ -62,6 +63,13 @@ FN f32 exp2_near(f32 x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 }
+
+// Something that the compiler does not know: what is made of it is not worth registers
+// from one turn of a loop to the next.
+FN u32 opaque(u32 x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
 #endif
 
 FN void mma(bf16, f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) { mma_bf16(c, a, b0, b1); }
@@ -88,17 +96,26 @@ FN f32 log2_e() { return 1.4426950408889634f; }
 FN f32 minus_infinity() { return __uint_as_float(0xff800000u); }
 
 // A tile of rows in shared memory has its 16-byte chunks in an order in which eight rows'
-// chunks of the same number lie in different banks.
+// chunks of the same number lie in different banks: chunk c of a row is at c ^ row % 8.
 template <int D> FN u32 chunk(int row, int c) { return (u32)(row * D * 2 + ((c ^ (row & 7)) << 4)); }
 
 // Copies ROWS rows from first on, of EACH elements, and zeros to their right and below.
 template <class T, int D, int EACH, int ROWS, int WARPS> FN void copy_tile(u32 to, const T *from, i64 stride, int first, int rows) {
+    constexpr int chunks = D / 8, at_once = WARPS * 32 / chunks;
+    static_assert(at_once % 8 == 0, "the order of chunks repeats after eight rows");
+    const int row = threadIdx.x / chunks, c = threadIdx.x % chunks;
+    to += chunk<D>(row, c);
+    from += (first + row) * stride + c * 8;
 #pragma unroll
-    for (int i = 0; i < ROWS * D / 8; i += WARPS * 32) {
-        const int row = (i + (int)threadIdx.x) / (D / 8), c = (i + (int)threadIdx.x) % (D / 8);
-        const bool there = first + row < rows && c * 8 < EACH;
-        copy_async<16>(to + chunk<D>(row, c), from + (there ? (first + row) * stride + c * 8 : 0), there);
-    }
+    for (int i = 0; i < ROWS; i += at_once)
+        if (i + at_once <= ROWS || row < ROWS - i) copy_async<16>(to + i * D * 2, from + i * stride, first + i + row < rows && c * 8 < EACH);
+}
+
+// Where a lane reads from 16 rows in shared memory: their chunks 2 k and 2 k + 1 are at
+// this, with exclusive or, 32 k. Rows begin at multiples of 256 bytes, or of 128.
+template <int D> FN u32 lane_of(u32 rows) {
+    const int lane = threadIdx.x % 32;
+    return rows + chunk<D>(lane % 16, lane / 16);
 }
 
 // What a warp's lane has of 16 rows, from first on, as the left operand of products.
@@ -136,57 +153,70 @@ template <class T, int D, int EACH> FN void store_rows(T *to, i64 stride, int fi
 
 // c += a tile^T: 16 rows, and as many columns as the tile has rows.
 template <class T, int D, int N> FN void times_rows(f32 (&c)[N / 8][4], const u32 (&a)[D / 16][4], u32 tile) {
-    const int lane = threadIdx.x % 32;
+    tile = opaque(lane_of<D>(tile));
 #pragma unroll
     for (int k = 0; k < D / 16; k++)
 #pragma unroll
         for (int n = 0; n < N / 16; n++) {
             u32 b[4];
-            load_matrices(b, tile + chunk<D>(n * 16 + lane % 16, 2 * k + lane / 16));
+            load_matrices(b, (tile ^ k * 32) + n * 16 * D * 2);
             mma(T(), c[2 * n], a[k], b[0], b[2]);
             mma(T(), c[2 * n + 1], a[k], b[1], b[3]);
         }
 }
 
-// The same, of rows that lie in shared memory, too.
-template <class T, int D, int N> FN void times_rows(f32 (&c)[N / 8][4], u32 rows, u32 tile) {
-    const int lane = threadIdx.x % 32;
+// The same, of R times 16 rows that lie in shared memory, too.
+template <class T, int D, int N, int R> FN void times_rows(f32 (&c)[R][N / 8][4], u32 rows, u32 tile) {
+    tile = opaque(lane_of<D>(tile));
+    rows = opaque(lane_of<D>(rows));
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
-        u32 a[4];
-        load_matrices(a, rows + chunk<D>(lane % 16, 2 * k + lane / 16));
+        u32 a[R][4];
+#pragma unroll
+        for (int r = 0; r < R; r++) load_matrices(a[r], (rows ^ k * 32) + r * 16 * D * 2);
 #pragma unroll
         for (int n = 0; n < N / 16; n++) {
             u32 b[4];
-            load_matrices(b, tile + chunk<D>(n * 16 + lane % 16, 2 * k + lane / 16));
-            mma(T(), c[2 * n], a, b[0], b[2]);
-            mma(T(), c[2 * n + 1], a, b[1], b[3]);
+            load_matrices(b, (tile ^ k * 32) + n * 16 * D * 2);
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                mma(T(), c[r][2 * n], a[r], b[0], b[2]);
+                mma(T(), c[r][2 * n + 1], a[r], b[1], b[3]);
+            }
         }
     }
 }
 
-// c += a tile: 16 rows, and the tile's columns. a was the result of a product.
-template <class T, int D, int N> FN void times_columns(f32 (&c)[D / 8][4], const f32 (&a)[N / 8][4], u32 tile) {
-    const int lane = threadIdx.x % 32;
+// c += a tile: R times 16 rows, and the tile's columns. a was the result of a product.
+template <class T, int D, int N, int R> FN void times_columns(f32 (&c)[R][D / 8][4], const f32 (&a)[R][N / 8][4], u32 tile) {
+    tile = opaque(lane_of<D>(tile));
 #pragma unroll
     for (int k = 0; k < N / 16; k++) {
-        const u32 left[4] = {pack(T(), a[2 * k][0], a[2 * k][1]), pack(T(), a[2 * k][2], a[2 * k][3]),
-                             pack(T(), a[2 * k + 1][0], a[2 * k + 1][1]), pack(T(), a[2 * k + 1][2], a[2 * k + 1][3])};
+        u32 left[R][4];
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) left[r][i] = pack(T(), a[r][2 * k + i / 2][i % 2 * 2], a[r][2 * k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             u32 b[4];
-            load_transposed(b, tile + chunk<D>(k * 16 + lane % 16, 2 * n + lane / 16));
-            mma(T(), c[2 * n], left, b[0], b[1]);
-            mma(T(), c[2 * n + 1], left, b[2], b[3]);
+            load_transposed(b, (tile ^ n * 32) + k * 16 * D * 2);
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                mma(T(), c[r][2 * n], left[r], b[0], b[1]);
+                mma(T(), c[r][2 * n + 1], left[r], b[2], b[3]);
+            }
         }
     }
 }
 
-template <int A, int B> FN void clear(f32 (&c)[A][B]) {
+template <int A, int B, int C> FN void clear(f32 (&c)[A][B][C]) {
 #pragma unroll
     for (int i = 0; i < A; i++)
 #pragma unroll
-        for (int j = 0; j < B; j++) c[i][j] = 0;
+        for (int j = 0; j < B; j++)
+#pragma unroll
+            for (int k = 0; k < C; k++) c[i][j][k] = 0;
 }
 
 // One value of the four lanes that have a row.
@@ -195,86 +225,97 @@ template <class O, class C> FN C over_quad(C x) {
     return O::of(x, swapped(x, 2));
 }
 
-// ---- Forward: a block has 16 queries for each warp and goes over tiles of N keys ----
+// ---- Forward: a block has 16 R queries for each warp and goes over tiles of N keys ----
 
-template <class T, int D, int EACH, int WARPS, int N, bool CAUSAL>
+template <class T, int D, int EACH, int WARPS, int R, int N, bool CAUSAL>
 FN void attention_forward(const attention s, const T *q, const T *k, const T *v, T *out, f32 *sums) {
-    constexpr int M = 16 * WARPS;
-    constexpr u32 tile_bytes = N * D * 2;
+    constexpr int M = 16 * R * WARPS;
+    constexpr u32 tile_bytes = N * D * 2, own_bytes = R > 1 ? M * D * 2 : 0;
     const int lane = threadIdx.x % 32, tiles = (s.queries + M - 1) / M;
     // Those that see most keys go first.
     const int mine = tiles - 1 - (int)(blockIdx.x % tiles), head = blockIdx.x / tiles % s.heads, batch = blockIdx.x / tiles / s.heads;
-    const int first = mine * M + (int)threadIdx.x / 32 * 16;
+    const int first = mine * M + (int)threadIdx.x / 32 * 16 * R;
+    q += s.q.at(batch, head);
     k += s.k.at(batch, head / s.shared);
     v += s.v.at(batch, head / s.shared);
     const int seen = CAUSAL && (mine + 1) * M < s.keys ? (mine + 1) * M : s.keys, steps = (seen + N - 1) / N;
-    const u32 begin = shared_begin();
+    const u32 begin = shared_begin(), stages = begin + own_bytes;
     auto copy = [&](int i) {
-        const u32 to = begin + i % 2 * 2 * tile_bytes;
+        const u32 to = stages + i % 2 * 2 * tile_bytes;
         copy_tile<T, D, EACH, N, WARPS>(to, k, s.k.row, i * N, s.keys);
         copy_tile<T, D, EACH, N, WARPS>(to + tile_bytes, v, s.v.row, i * N, s.keys);
     };
     copy(0);
     u32 a[D / 16][4];
-    load_rows<T, D, EACH>(a, q + s.q.at(batch, head), s.q.row, first, s.queries);
-    f32 o[D / 8][4], largest[2] = {minus_infinity(), minus_infinity()}, sum_[2] = {0, 0};
+    if (R > 1) copy_tile<T, D, EACH, M, WARPS>(begin, q, s.q.row, mine * M, s.queries);
+    else load_rows<T, D, EACH>(a, q, s.q.row, first, s.queries);
+    f32 o[R][D / 8][4], largest[R][2], total[R][2];
     clear(o);
+#pragma unroll
+    for (int r = 0; r < R; r++) largest[r][0] = largest[r][1] = minus_infinity(), total[r][0] = total[r][1] = 0;
     const f32 scale = s.scale * log2_e();
     for (int i = 0; i < steps; i++) {
         copies_end();
         __syncthreads();
         if (i + 1 < steps) copy(i + 1);
-        if (CAUSAL && i * N > first + 15) continue;
-        const u32 tile = begin + i % 2 * 2 * tile_bytes;
-        f32 p[N / 8][4];
+        if (CAUSAL && i * N > first + 16 * R - 1) continue;
+        const u32 tile = stages + i % 2 * 2 * tile_bytes;
+        f32 p[R][N / 8][4];
         clear(p);
-        times_rows<T, D, N>(p, a, tile);
+        if constexpr (R > 1) times_rows<T, D, N, R>(p, begin + (threadIdx.x / 32 * 16 * R) * D * 2, tile);
+        else times_rows<T, D, N>(p[0], a, tile);
         if ((i + 1) * N > s.keys || CAUSAL && (i + 1) * N - 1 > first) {
 #pragma unroll
-            for (int n = 0; n < N / 8; n++)
+            for (int r = 0; r < R; r++)
 #pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    const int key = i * N + n * 8 + lane % 4 * 2 + e % 2;
-                    if (key >= s.keys || CAUSAL && key > first + lane / 4 + e / 2 * 8) p[n][e] = minus_infinity();
-                }
+                for (int n = 0; n < N / 8; n++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int key = i * N + n * 8 + lane % 4 * 2 + e % 2;
+                        if (key >= s.keys || CAUSAL && key > first + r * 16 + lane / 4 + e / 2 * 8) p[r][n][e] = minus_infinity();
+                    }
         }
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            f32 most = largest[r];
+        for (int j = 0; j < 2 * R; j++) {
+            const int r = j / 2, h = j % 2;
+            f32 most = largest[r][h];
 #pragma unroll
-            for (int n = 0; n < N / 8; n++) most = fmaxf(most, fmaxf(p[n][2 * r], p[n][2 * r + 1]));
+            for (int n = 0; n < N / 8; n++) most = fmaxf(most, fmaxf(p[r][n][2 * h], p[r][n][2 * h + 1]));
             most = fmaxf(most, swapped(most, 1));
             most = fmaxf(most, swapped(most, 2));
             // Nothing is subtracted from rows of -inf alone.
             const f32 from = most == minus_infinity() ? 0.0f : most * scale;
-            const f32 shrink = exp2_near(fmaf(largest[r], scale, -from));
-            largest[r] = most;
+            const f32 shrink = exp2_near(fmaf(largest[r][h], scale, -from));
+            largest[r][h] = most;
             f32 add = 0;
 #pragma unroll
             for (int n = 0; n < N / 8; n++)
 #pragma unroll
-                for (int e = 2 * r; e < 2 * r + 2; e++) {
-                    p[n][e] = exp2_near(fmaf(p[n][e], scale, -from));
-                    add += p[n][e];
+                for (int e = 2 * h; e < 2 * h + 2; e++) {
+                    p[r][n][e] = exp2_near(fmaf(p[r][n][e], scale, -from));
+                    add += p[r][n][e];
                 }
-            sum_[r] = fmaf(sum_[r], shrink, add);
+            total[r][h] = fmaf(total[r][h], shrink, add);
 #pragma unroll
             for (int n = 0; n < D / 8; n++) {
-                o[n][2 * r] *= shrink;
-                o[n][2 * r + 1] *= shrink;
+                o[r][n][2 * h] *= shrink;
+                o[r][n][2 * h + 1] *= shrink;
             }
         }
-        times_columns<T, D, N>(o, p, tile + tile_bytes);
+        times_columns<T, D, N, R>(o, p, tile + tile_bytes);
     }
-    f32 by[2];
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const f32 total = over_quad<sum>(sum_[r]);
-        by[r] = 1.0f / total;
-        const int row = first + lane / 4 + r * 8;
-        if (sums && lane % 4 == 0 && row < s.queries) sums[(i64)(batch * s.heads + head) * s.queries + row] = fmaf(largest[r], s.scale, logf(total));
+    for (int r = 0; r < R; r++) {
+        f32 by[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const f32 all = over_quad<sum>(total[r][h]);
+            by[h] = 1.0f / all;
+            const int row = first + r * 16 + lane / 4 + h * 8;
+            if (sums && lane % 4 == 0 && row < s.queries) sums[(i64)(batch * s.heads + head) * s.queries + row] = fmaf(largest[r][h], s.scale, logf(all));
+        }
+        if (out) store_rows<T, D, EACH>(out + s.out.at(batch, head), s.out.row, first + r * 16, s.queries, o[r], by);
     }
-    if (out) store_rows<T, D, EACH>(out + s.out.at(batch, head), s.out.row, first, s.queries, o, by);
 }
 
 // ---- Backward ----
@@ -324,7 +365,7 @@ FN void attention_queries(const attention s, const T *q, const T *k, const T *v,
     }
     if (!dq) return;
     load_rows<T, D, EACH>(a, q + s.q.at(batch, head), s.q.row, first, s.queries);
-    f32 c[D / 8][4];
+    f32 c[1][D / 8][4];
     clear(c);
     const f32 scale = s.scale * log2_e();
     for (int i = 0; i < steps; i++) {
@@ -333,24 +374,24 @@ FN void attention_queries(const attention s, const T *q, const T *k, const T *v,
         if (i + 1 < steps) copy(i + 1);
         if (CAUSAL && i * N > first + 15) continue;
         const u32 tile = begin + i % 2 * 2 * tile_bytes;
-        f32 p[N / 8][4], d[N / 8][4];
+        f32 p[1][N / 8][4], d[1][N / 8][4];
         clear(p);
         clear(d);
-        times_rows<T, D, N>(p, a, tile);
-        times_rows<T, D, N>(d, b, tile + tile_bytes);
+        times_rows<T, D, N>(p[0], a, tile);
+        times_rows<T, D, N>(d[0], b, tile + tile_bytes);
         const bool masked = (i + 1) * N > s.keys || CAUSAL && (i + 1) * N - 1 > first;
 #pragma unroll
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const f32 x = exp2_near(fmaf(p[n][e], scale, -most[e / 2])) * (d[n][e] - own[e / 2]);
+                const f32 x = exp2_near(fmaf(p[0][n][e], scale, -most[e / 2])) * (d[0][n][e] - own[e / 2]);
                 const int key = i * N + n * 8 + lane % 4 * 2 + e % 2;
-                d[n][e] = masked && (key >= s.keys || CAUSAL && key > first + lane / 4 + e / 2 * 8) ? 0.0f : x;
+                d[0][n][e] = masked && (key >= s.keys || CAUSAL && key > first + lane / 4 + e / 2 * 8) ? 0.0f : x;
             }
-        times_columns<T, D, N>(c, d, tile);
+        times_columns<T, D, N, 1>(c, d, tile);
     }
     const f32 by[2] = {s.scale, s.scale};
-    store_rows<T, D, EACH>(dq + s.dq.at(batch, head), s.dq.row, first, s.queries, c, by);
+    store_rows<T, D, EACH>(dq + s.dq.at(batch, head), s.dq.row, first, s.queries, c[0], by);
 }
 
 // Gradients of keys and values: a block has 16 keys for each warp, and goes over tiles of
@@ -358,7 +399,8 @@ FN void attention_queries(const attention s, const T *q, const T *k, const T *v,
 template <class T, int D, int EACH, int WARPS, int N, bool CAUSAL>
 FN void attention_keys(const attention s, const T *q, const T *k, const T *v, const f32 *sums, const T *dout, const f32 *delta, T *dk, T *dv) {
     constexpr int M = 16 * WARPS;
-    constexpr u32 own_bytes = M * D * 2, tile_bytes = N * D * 2, stage_bytes = 2 * tile_bytes + 8 * N;
+    static_assert(2 * N <= 32 * WARPS, "each thread copies one number");
+    constexpr u32 own_bytes = M * D * 2, tile_bytes = N * D * 2, stage_bytes = 2 * tile_bytes + (8 * N < 256 ? 256 : 8 * N);
     const int lane = threadIdx.x % 32, tiles = (s.keys + M - 1) / M, groups = s.heads / s.shared;
     const int mine = blockIdx.x % tiles, group = blockIdx.x / tiles % groups, batch = blockIdx.x / tiles / groups;
     const int first = mine * M + (int)threadIdx.x / 32 * 16;
@@ -366,7 +408,7 @@ FN void attention_keys(const attention s, const T *q, const T *k, const T *v, co
     const int from = CAUSAL ? mine * M / N : 0, each = (s.queries + N - 1) / N - from, steps = each > 0 ? each * s.shared : 0;
     auto copy = [&](int i) {
         const u32 to = stages + i % 2 * stage_bytes;
-        const int head = group * s.shared + i / each, row = (from + i % each) * N;
+        const int turn = s.shared == 1 ? 0 : i / each, head = group * s.shared + turn, row = (from + i - turn * each) * N;
         copy_tile<T, D, EACH, N, WARPS>(to, q + s.q.at(batch, head), s.q.row, row, s.queries);
         copy_tile<T, D, EACH, N, WARPS>(to + tile_bytes, dout + s.dout.at(batch, head), s.dout.row, row, s.queries);
         const int j = threadIdx.x % N;
@@ -379,8 +421,8 @@ FN void attention_keys(const attention s, const T *q, const T *k, const T *v, co
         copy_tile<T, D, EACH, M, WARPS>(begin, k + s.k.at(batch, group), s.k.row, mine * M, s.keys);
         copy_tile<T, D, EACH, M, WARPS>(begin + own_bytes, v + s.v.at(batch, group), s.v.row, mine * M, s.keys);
     }
-    const u32 a = begin + chunk<D>((int)threadIdx.x / 32 * 16, 0), b = a + own_bytes;
-    f32 ck[D / 8][4], cv[D / 8][4];
+    const u32 a = begin + threadIdx.x / 32 * 16 * D * 2, b = a + own_bytes;
+    f32 ck[1][D / 8][4], cv[1][D / 8][4];
     clear(ck);
     clear(cv);
     const f32 scale = s.scale * log2_e();
@@ -388,33 +430,33 @@ FN void attention_keys(const attention s, const T *q, const T *k, const T *v, co
         copies_end();
         __syncthreads();
         if (i + 1 < steps) copy(i + 1);
-        const int row = (from + i % each) * N;
+        const int row = (from + (s.shared == 1 ? i : i % each)) * N;
         if (CAUSAL && row + N - 1 < first) continue;
         const u32 tile = stages + i % 2 * stage_bytes;
         const f32 *numbers = (const f32 *)(shared_bytes() + (tile - begin) + 2 * tile_bytes) + lane % 4 * 2;
-        f32 p[N / 8][4], d[N / 8][4];
+        f32 p[1][N / 8][4], d[1][N / 8][4];
         clear(p);
-        times_rows<T, D, N>(p, a, tile);
+        times_rows<T, D, N, 1>(p, a, tile);
         const bool masked = CAUSAL && row < first + 15;
 #pragma unroll
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const f32 x = exp2_near(fmaf(p[n][e], scale, -numbers[n * 8 + e % 2] * log2_e()));
-                p[n][e] = masked && row + n * 8 + lane % 4 * 2 + e % 2 < first + lane / 4 + e / 2 * 8 ? 0.0f : x;
+                const f32 x = exp2_near(fmaf(p[0][n][e], scale, -numbers[n * 8 + e % 2] * log2_e()));
+                p[0][n][e] = masked && row + n * 8 + lane % 4 * 2 + e % 2 < first + lane / 4 + e / 2 * 8 ? 0.0f : x;
             }
-        times_columns<T, D, N>(cv, p, tile + tile_bytes);
+        times_columns<T, D, N, 1>(cv, p, tile + tile_bytes);
         clear(d);
-        times_rows<T, D, N>(d, b, tile + tile_bytes);
+        times_rows<T, D, N, 1>(d, b, tile + tile_bytes);
 #pragma unroll
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) d[n][e] = p[n][e] * (d[n][e] - numbers[N + n * 8 + e % 2]);
-        times_columns<T, D, N>(ck, d, tile);
+            for (int e = 0; e < 4; e++) d[0][n][e] = p[0][n][e] * (d[0][n][e] - numbers[N + n * 8 + e % 2]);
+        times_columns<T, D, N, 1>(ck, d, tile);
     }
     const f32 by[2] = {s.scale, s.scale}, one[2] = {1, 1};
-    if (dk) store_rows<T, D, EACH>(dk + s.dk.at(batch, group), s.dk.row, first, s.keys, ck, by);
-    if (dv) store_rows<T, D, EACH>(dv + s.dv.at(batch, group), s.dv.row, first, s.keys, cv, one);
+    if (dk) store_rows<T, D, EACH>(dk + s.dk.at(batch, group), s.dk.row, first, s.keys, ck[0], by);
+    if (dv) store_rows<T, D, EACH>(dv + s.dv.at(batch, group), s.dv.row, first, s.keys, cv[0], one);
 }
 
 // ---- For all types and sizes: a warp has a row, and each lane some of its elements ----

@@ -16,14 +16,16 @@ var attentionText string
 
 // tiling is how kernels of tensor cores divide an attention.
 type tiling struct {
-	warps int // of a block; each has 16 rows
-	tile  int // rows that the block goes over at a time
+	warps  int // of a block
+	groups int // of 16 rows each that a warp has
+	tile   int // rows that the block goes over at a time
 }
 
-// tilings are the way forward, and those back to queries and to keys. Twice as many rows
-// a warp would halve what it reads of shared memory, and take all registers; a tile of 32
-// leaves room for two accumulators.
-var tilings = [3]tiling{{8, 64}, {8, 32}, {8, 32}}
+func (t tiling) rows() int { return 16 * t.groups * t.warps }
+
+// tilings are the way forward, and those back to queries and to keys, which have one group
+// a warp: it has two accumulators, or two operands, in registers.
+var tilings = [3]tiling{{8, 1, 64}, {4, 1, 32}, {4, 1, 32}}
 
 // wide is how many elements of a head tensor cores take.
 func wide(each int) int {
@@ -118,25 +120,33 @@ func number64(x float64) string { return fmt.Sprintf("of_bits((u64)0x%xu)", math
 
 // launch writes a kernel that calls a function with the arrays. rows are those that the
 // kernel divides among its blocks; count is how often there are so many.
-func (a *attending) launch(tensor bool, function string, t tiling, tileRows, count, rows int, scratch int64, arrays func(l *launch) []string) launch {
+func (a *attending) launch(tensor bool, direction int, count, rows int, scratch int64, arrays func(l *launch) []string) launch {
 	s := a.sizes
 	kind := a.n.Inputs[0].Shape().Type
+	function := [...]string{"forward", "queries", "keys"}[direction]
 	l := launch{name: a.n.Op.String(), scratch: scratch, library: attentionText}
 	list := strings.Join(arrays(&l), ", ")
-	if tensor {
-		d := wide(s.Each)
-		l.threads = 32 * t.warps
-		l.grid = [2]int{(rows + 16*t.warps - 1) / (16 * t.warps) * count, 1}
-		l.shared = 2 * (2*t.tile*d*2 + 8*t.tile)
-		if tileRows > 0 {
-			l.shared += 2 * tileRows * d * 2
-		}
-		l.text = fmt.Sprintf("%s    attention_%s<%s, %d, %d, %d, %d, %t>(s, %s);\n", a.shape(), function, stored(kind), d, s.Each, t.warps, t.tile, a.options.Causal, list)
+	if !tensor {
+		l.grid = [2]int{min(8*mostBlocks, (rows*count+7)/8), 1}
+		l.text = fmt.Sprintf("%s    plain_%s<%s, %s, %d, %t>(s, (%s)%s, %dLL, %s);\n", a.shape(), function, stored(kind), computedIn(kind), s.Each, a.options.Causal,
+			computedIn(kind), number64(a.options.Scale), rows*count, list)
 		return l
 	}
-	l.grid = [2]int{min(8*mostBlocks, (rows*count+7)/8), 1}
-	l.text = fmt.Sprintf("%s    plain_%s<%s, %s, %d, %t>(s, (%s)%s, %dLL, %s);\n", a.shape(), function, stored(kind), computedIn(kind), s.Each, a.options.Causal,
-		computedIn(kind), number64(a.options.Scale), rows*count, list)
+	t, d := tilings[direction], wide(s.Each)
+	l.threads = 32 * t.warps
+	l.grid = [2]int{(rows + t.rows() - 1) / t.rows() * count, 1}
+	own, stage, divided := 0, 2*t.tile*d*2, fmt.Sprint(t.warps, ", ", t.tile)
+	switch direction {
+	case 0:
+		divided = fmt.Sprint(t.warps, ", ", t.groups, ", ", t.tile)
+		if t.groups > 1 {
+			own = t.rows() * d * 2
+		}
+	case 2:
+		own, stage = 2*t.rows()*d*2, stage+max(8*t.tile, 256)
+	}
+	l.shared = own + 2*stage
+	l.text = fmt.Sprintf("%s    attention_%s<%s, %d, %d, %s, %t>(s, %s);\n", a.shape(), function, stored(kind), d, s.Each, divided, a.options.Causal, list)
 	return l
 }
 
@@ -145,7 +155,7 @@ func (a *attending) forward(tensor bool) []launch {
 		return nil
 	}
 	in := a.n.Inputs
-	return []launch{a.launch(tensor, "forward", tilings[0], 0, a.sizes.Batch*a.sizes.Heads, a.sizes.Queries, 0, func(l *launch) []string {
+	return []launch{a.launch(tensor, 0, a.sizes.Batch*a.sizes.Heads, a.sizes.Queries, 0, func(l *launch) []string {
 		return []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, a.n.Value(0)), a.argument(l, a.n.Value(1))}
 	})}
 }
@@ -159,12 +169,12 @@ func (a *attending) backward(tensor bool) []launch {
 	}
 	sums := in[4].Shape()
 	delta := func(l *launch) string { return fmt.Sprintf("(%s *)p.p[%d]", stored(sums.Type), len(l.pointers)) }
-	launches := []launch{a.launch(tensor, "queries", tilings[1], 0, s.Batch*s.Heads, s.Queries, sums.Bytes(), func(l *launch) []string {
+	launches := []launch{a.launch(tensor, 1, s.Batch*s.Heads, s.Queries, sums.Bytes(), func(l *launch) []string {
 		list := []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, in[3]), a.argument(l, in[4]), a.argument(l, in[5]), a.argument(l, a.n.Value(0))}
 		return append(list, delta(l))
 	})}
 	if slices.Contains(a.u.task.Outputs, a.n.Value(1)) || slices.Contains(a.u.task.Outputs, a.n.Value(2)) {
-		launches = append(launches, a.launch(tensor, "keys", tilings[2], 16*tilings[2].warps, s.Batch*s.KeyHeads, s.Keys, sums.Bytes(), func(l *launch) []string {
+		launches = append(launches, a.launch(tensor, 2, s.Batch*s.KeyHeads, s.Keys, sums.Bytes(), func(l *launch) []string {
 			list := []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, in[4]), a.argument(l, in[5])}
 			dk, dv := a.argument(l, a.n.Value(1)), a.argument(l, a.n.Value(2))
 			return append(list, delta(l), dk, dv)

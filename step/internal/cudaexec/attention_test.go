@@ -99,6 +99,23 @@ func TestAttention(t *testing.T) {
 	all.run(t)
 }
 
+// However the kernels divide the work, results are right.
+func TestAttentionTilings(t *testing.T) {
+	usual := tilings
+	defer func() { tilings = usual }()
+	for _, tilings = range [][3]tiling{
+		{{8, 1, 32}, {8, 1, 64}, {8, 1, 64}},
+		{{4, 2, 32}, {4, 1, 32}, {4, 1, 16}},
+		{{4, 2, 64}, {4, 1, 16}, {4, 1, 64}},
+	} {
+		e := openTest(t)
+		for _, each := range []int{64, 128} {
+			b := newBuilder(t)
+			b.compare(e, 4, b.attention(attended{dtype.BF16, 1, 2, 1, 140, 150, each, step.AttentionOptions{Causal: true}})...)
+		}
+	}
+}
+
 // Kernels are CUDA C, to a compiler that knows it. It takes their instructions as they are.
 func TestAttentionCompiles(t *testing.T) {
 	clang, err := exec.LookPath("clang-14")
@@ -283,8 +300,13 @@ func BenchmarkAttention(b *testing.B) {
 	}
 	ways := []way{{"usual", usual}}
 	if !small {
-		for _, t := range []tiling{{8, 32}, {8, 64}, {8, 128}, {4, 32}, {4, 64}, {4, 128}} {
-			ways = append(ways, way{fmt.Sprintf("%dwarps,%drows", t.warps, t.tile), [3]tiling{t, t, t}})
+		for i, list := range [][3]tiling{
+			{{8, 1, 32}, {8, 1, 64}, {8, 1, 64}},
+			{{8, 1, 128}, {4, 1, 32}, {4, 1, 32}},
+			{{4, 2, 32}, {4, 1, 64}, {4, 1, 64}},
+			{{4, 2, 64}, {8, 1, 16}, {8, 1, 16}},
+		} {
+			ways = append(ways, way{fmt.Sprint(i), list})
 		}
 	}
 	g := newBuilder(b)
@@ -300,7 +322,7 @@ func BenchmarkAttention(b *testing.B) {
 				products := []float64{2, 2.5, 2.5}[i+j]
 				one := *k
 				one.calls = k.calls[j : j+1]
-				b.Run(w.name+"/"+name, func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/%s%v", w.name, name, w.tilings[i+j]), func(b *testing.B) {
 					launch := func() error { return one.Launch(p.stream, c.in, c.out, c.scratch) }
 					for k := range j { // what this one needs
 						before := one

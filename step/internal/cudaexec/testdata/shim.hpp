@@ -208,6 +208,7 @@ static inline void mma_f16(float (&c)[4], const unsigned (&a)[4], unsigned b0, u
 static unsigned pack_bf16(float low, float high);
 static unsigned pack_f16(float low, float high);
 static inline float exp2_near(float x) { return exp2f(x); }
+static inline unsigned opaque(unsigned x) { return x; }
 
 static void launch_(void (*f)(const void *), bool barriers, const void *p, unsigned x, unsigned y, unsigned z, unsigned n, unsigned shared) {
     if (!stacks) stacks = (char *)malloc((size_t)most_threads * stack_bytes);
