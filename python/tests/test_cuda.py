@@ -101,9 +101,7 @@ def test_memory_of_pytorchs_allocator_for_the_decoder(tmp_path):
     arguments = dict(transform="stretch:64x64", decode="gpu", seed=1)
     before = torch.cuda.memory_allocated()
     with load(tmp_path, 16, allocator="torch", **arguments) as loader, load(tmp_path, 16, **arguments) as other:
-        for (x, _), (a, _) in zip(loader, other):
-            assert torch.equal(x, a)
-    del x
+        assert all(torch.equal(x, y) for (x, _), (y, _) in zip(loader, other))
     assert torch.cuda.memory_allocated() == before
 
 
