@@ -33,7 +33,8 @@ const (
 // AutoShare, as [Options].CPUShare, has workers take pictures from the device as long as
 // that gets the program its batches sooner: those that have nothing to read decode
 // pictures of the batches that the device comes to last, while no batch waits to be
-// delivered. A program that is slower than the device costs no processor time so.
+// delivered. A program that is slower than the device costs no processor time so, and
+// an eighth of the processors is left alone.
 //
 // Batches and their order are the same; who decodes a picture is not, so between two
 // runs a pixel may differ by a step of a byte.

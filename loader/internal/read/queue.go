@@ -26,8 +26,10 @@ type queue struct {
 	most     int  // that may
 	closed   bool // there will be no more jobs
 
-	hungry  func() bool // nil: workers take no pictures from a device
-	offered []*Job      // that were read, and have pictures that a device is to decode
+	hungry   func() bool // nil: workers take no pictures from a device
+	offered  []*Job      // that were read, and have pictures that a device is to decode
+	helpers  int         // workers that have one of these
+	mostHelp int         // that may: the device's goroutine and the program need processors, too
 }
 
 // task is some samples of a job, one behind the other.
@@ -40,7 +42,9 @@ type task struct {
 // newQueue makes a queue at which a few workers may linger: they take
 // processors from others.
 func newQueue(hungry func() bool) *queue {
-	return &queue{most: max(1, runtime.GOMAXPROCS(0)/8), hungry: hungry}
+	processors := runtime.GOMAXPROCS(0)
+	few := max(1, processors/8)
+	return &queue{most: few, hungry: hungry, mostHelp: max(1, processors-few)}
 }
 
 // sleeper is where a worker sleeps. Its channel has room for one value.
@@ -127,15 +131,26 @@ func (q *queue) offer(j *Job) {
 // help takes a picture from a device, if the program is short of batches: of the job
 // that the device comes to last. The caller holds mu.
 func (q *queue) help() (t task, ok bool) {
+	if q.helpers == q.mostHelp {
+		return t, false
+	}
 	for last := len(q.offered) - 1; last >= 0 && q.hungry(); last-- {
 		j := q.offered[last]
 		if slot, ok := j.Files.Take(j); ok {
+			q.helpers++
 			return task{job: j, from: slot, to: slot + 1, picture: true}, true
 		}
 		q.offered[last] = nil
 		q.offered = q.offered[:last]
 	}
 	return t, false
+}
+
+// helped ends help.
+func (q *queue) helped() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.helpers--
 }
 
 // cut takes samples of the first job. The caller holds mu.

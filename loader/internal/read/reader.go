@@ -60,7 +60,10 @@ func (r *Reader) do(t task) (end time.Time) {
 func (r *Reader) help(t task) (end time.Time) {
 	j, slot := t.job, t.from
 	err := usercode.ErrGoexit
-	defer func() { j.Files.Took(slot, err) }()
+	defer func() {
+		j.Files.Took(slot, err)
+		r.workers.queue.helped()
+	}()
 	mark := probe.Begin(r.row, "samples")
 	start := time.Now()
 	r.timing = dataset.Timing{}
