@@ -37,7 +37,8 @@ const (
 // an eighth of the processors is left alone.
 //
 // Batches and their order are the same; who decodes a picture is not, so between two
-// runs a pixel may differ by a step of a byte.
+// runs a pixel may differ by a step of a byte, and damage be noticed or not: workers
+// notice what [DecodeGPU] does not.
 const AutoShare = -1
 
 // openDecoder prepares the device for decoding, if asked for and possible.

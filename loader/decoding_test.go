@@ -174,8 +174,7 @@ func TestDecodeShared(t *testing.T) {
 }
 
 // Workers that are idle take pictures from a device that is slow, and the batches are
-// the same: where it refuses some, is short of memory, and where workers cannot decode
-// what they took.
+// the same, also where it refuses some and is short of memory.
 func TestDecodeAutoShare(t *testing.T) {
 	needTurbo(t)
 	dev := open(t, "host:256MiB")
@@ -360,23 +359,27 @@ func TestDecodeOnDeviceErrors(t *testing.T) {
 	testkit.OK(t, err)
 	s := &loader.StandIn{Engine: 1, Refuses: func(w, _ int) bool { return w == 500 }}
 	loader.UseStandIn(t, s)
-	for _, place := range []loader.DecodePlace{loader.DecodeCPU, loader.DecodeGPU} {
-		ld := start(t, dev, ds, loader.Options{Batch: 3, OnError: loader.Skip, Decode: place})
+	for _, o := range []loader.Options{{Decode: loader.DecodeCPU}, {Decode: loader.DecodeGPU}, {Decode: loader.DecodeGPU, CPUShare: loader.AutoShare}} {
+		place := fmt.Sprint(o.Decode, o.CPUShare)
+		o.Batch = 3
+		failing := o
+		o.OnError = loader.Skip
+		ld := start(t, dev, ds, o)
 		list, err := drain(t, dev, ld)
 		testkit.OK(t, err)
 		left := 0
 		for _, g := range list {
 			left += len(g.indexes)
 			if slices.Contains(g.indexes, 1) || slices.Contains(g.indexes, 2) || slices.Contains(g.indexes, 7) {
-				t.Errorf("place %d: a batch of %v", place, g.indexes)
+				t.Errorf("%s: a batch of %v", place, g.indexes)
 			}
 		}
 		if stats := ld.Stats(); stats.Errors != 3 || left != ds.Len()-3 {
-			t.Errorf("place %d: %d samples, %+v", place, left, stats)
+			t.Errorf("%s: %d samples, %+v", place, left, stats)
 		}
 		within(t, "Close", ld.Close)
-		_, err = run(t, dev, ds, loader.Options{Batch: 3, Decode: place})
-		testkit.WantError(t, fmt.Sprintf("place %d", place), err, dataset.ErrDamaged)
+		_, err = run(t, dev, ds, failing)
+		testkit.WantError(t, place, err, dataset.ErrDamaged)
 		if err == nil || !strings.Contains(err.Error(), "a1.jpg") {
 			t.Error(err)
 		}

@@ -214,7 +214,7 @@ def test_fit_keeps_no_tensors():
 @pytest.mark.gpu
 def test_fit_on_the_gpu():
     torch = pytest.importorskip("torch")
-    one = 1 << 30
+    one = 8 << 30
     found = fit_batch_size(lambda n: torch.empty(n * one, dtype=torch.uint8, device="cuda").zero_(), 4, steps=1)
     free = torch.cuda.mem_get_info()[0]
     assert abs(found - free // one) <= 1

@@ -27,7 +27,7 @@ func TestResetTrims(t *testing.T) {
 		{[]int{10, 20, 30}, []int{8, 12, 9}, 0, []int{0, 20, 10}},
 		{nil, nil, 0, nil},
 	} {
-		f := &Files{}
+		f := new(Decoder).NewFiles(0)
 		for i, n := range c.caps {
 			f.list = append(f.list, file{content: make([]byte, c.lens[i], n)})
 		}
@@ -57,4 +57,49 @@ func TestResetForgets(t *testing.T) {
 		t.Error("the file is still there")
 	}
 	runtime.KeepAlive(f)
+}
+
+// Workers take what was left to the device, of the batch that they name, from the back,
+// until it is claimed; who waits for them sees what they made of it.
+func TestTake(t *testing.T) {
+	d := &Decoder{}
+	f, one, two := d.NewFiles(5), new(int), new(int)
+	if _, ok := f.Take(one); ok {
+		t.Error("taken before it was offered")
+	}
+	for _, slot := range []int{0, 2, 3} {
+		f.list[slot].onDevice = true
+	}
+	f.Offer(one, 4)
+	if _, ok := f.Take(two); ok || f.Offered(two) {
+		t.Error("taken of another batch")
+	}
+	for _, want := range []int{3, 2} {
+		if slot, ok := f.Take(one); slot != want || !ok || !f.Offered(one) {
+			t.Fatalf("%d, %v, want %d", slot, ok, want)
+		}
+	}
+	f.Claim()
+	if _, ok := f.Take(one); ok || f.Offered(one) {
+		t.Error("taken after it was claimed")
+	}
+	done := make(chan struct{})
+	go func() {
+		f.Took(2, nil)
+		f.Took(3, ErrRefused)
+		close(done)
+	}()
+	f.Wait()
+	<-done
+	for slot, want := range []file{{onDevice: true}, {}, {}, {lost: true}, {}} {
+		if e := f.list[slot]; e.onDevice != want.onDevice || e.lost != want.lost {
+			t.Errorf("slot %d: %+v", slot, e)
+		}
+	}
+	f.list[4].onDevice = true
+	f.Offer(two, 5)
+	f.Reset(0)
+	if _, ok := f.Take(two); ok {
+		t.Error("taken after Reset")
+	}
 }
