@@ -21,7 +21,7 @@ done
 train=cmd/pinion/pinion-train # modules of their own, where GoMLX can be had
 if go -C $train mod download github.com/gomlx/compute github.com/gomlx/gomlx; then
 	go -C $train build -ldflags="$strip" -o "$PWD/.build/" .
-	for package in $train gomlx{,/batches,/scaling,/tests}; do
+	for package in $train gomlx{,/batches,/tests}; do
 		go -C "$package" test -c -ldflags="$strip" -o "$PWD/.build/${package//\//.}.test" .
 	done
 	# GoMLX's own tests of graphs, with the files that they read: gomlx/tests runs them.

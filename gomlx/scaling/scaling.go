@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
-	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
@@ -44,7 +44,7 @@ type Optimizer struct {
 // withGradients is what GoMLX's optimizers implement, and train.AccumulateGradients asks
 // for.
 type withGradients interface {
-	UpdateGraphWithGradients(scope *model.Scope, gradients []*Node, lossDType dtypes.DType)
+	UpdateGraphWithGradients(scope *model.Scope, gradients []*graph.Node, lossDType dtypes.DType)
 }
 
 // New makes an optimizer that computes the gradients of the scaled loss, and gives inner
@@ -74,21 +74,21 @@ func New(inner optimizer.Interface, s Scaler) (*Optimizer, error) {
 }
 
 // UpdateGraph implements [optimizer.Interface].
-func (o *Optimizer) UpdateGraph(scope *model.Scope, g *Graph, loss *Node) {
+func (o *Optimizer) UpdateGraph(scope *model.Scope, g *graph.Graph, loss *graph.Node) {
 	stateVar := scope.At(Scope).VariableWithValue(variable, o.initial).SetTrainable(false)
 	state := stateVar.NodeValue(g)
-	element := func(i int) *Node { return Reshape(Slice(state, AxisElem(i))) }
+	element := func(i int) *graph.Node { return graph.Reshape(graph.Slice(state, graph.AxisElem(i))) }
 	scale, good, skipped := element(0), element(1), element(2)
 
-	gradients := scope.BuildTrainableVariablesGradientsGraph(Mul(loss, ConvertDType(scale, loss.DType())))
-	finite := Const(g, true)
-	inverse := Reciprocal(scale)
+	gradients := scope.BuildTrainableVariablesGradientsGraph(graph.Mul(loss, graph.ConvertDType(scale, loss.DType())))
+	finite := graph.Const(g, true)
+	inverse := graph.Reciprocal(scale)
 	for i, v := range gradients {
-		finite = LogicalAnd(finite, LogicalAll(IsFinite(v)))
-		gradients[i] = Mul(v, ConvertDType(inverse, v.DType()))
+		finite = graph.LogicalAnd(finite, graph.LogicalAll(graph.IsFinite(v)))
+		gradients[i] = graph.Mul(v, graph.ConvertDType(inverse, v.DType()))
 	}
 
-	before := map[*model.Variable]*Node{}
+	before := map[*model.Variable]*graph.Node{}
 	for v := range scope.Store().IterVariables() {
 		if v.InUseByGraph(g) {
 			before[v] = v.NodeValue(g)
@@ -108,20 +108,20 @@ func (o *Optimizer) UpdateGraph(scope *model.Scope, g *Graph, loss *Node) {
 			old = g.GetParameterByName(v.Path())
 		}
 		if now := v.NodeValue(g); old != nil && now != old {
-			v.SetNodeValue(Where(finite, now, old))
+			v.SetNodeValue(graph.Where(finite, now, old))
 		}
 	}
 
-	zero := ScalarZero(g, dtypes.Float32)
-	number := func(x float64) *Node { return Const(g, float32(x)) }
-	good = AddScalar(good, 1)
-	grows := GreaterOrEqual(good, number(float64(o.scaler.Interval)))
-	grown := Min(MulScalar(scale, o.scaler.Growth), number(train.MostScale))
-	shrunk := Max(MulScalar(scale, o.scaler.Backoff), number(train.LeastScale))
-	stateVar.SetNodeValue(Stack([]*Node{
-		Where(finite, Where(grows, grown, scale), shrunk),
-		Where(LogicalAnd(finite, LogicalNot(grows)), good, zero),
-		Where(finite, zero, AddScalar(skipped, 1)),
+	zero := graph.ScalarZero(g, dtypes.Float32)
+	number := func(x float64) *graph.Node { return graph.Const(g, float32(x)) }
+	good = graph.AddScalar(good, 1)
+	grows := graph.GreaterOrEqual(good, number(float64(o.scaler.Interval)))
+	grown := graph.Min(graph.MulScalar(scale, o.scaler.Growth), number(train.MostScale))
+	shrunk := graph.Max(graph.MulScalar(scale, o.scaler.Backoff), number(train.LeastScale))
+	stateVar.SetNodeValue(graph.Stack([]*graph.Node{
+		graph.Where(finite, graph.Where(grows, grown, scale), shrunk),
+		graph.Where(graph.LogicalAnd(finite, graph.LogicalNot(grows)), good, zero),
+		graph.Where(finite, zero, graph.AddScalar(skipped, 1)),
 	}, 0))
 }
 

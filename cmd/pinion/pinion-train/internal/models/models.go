@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/gomlx/compute/shapes"
-	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train"
 
@@ -58,23 +58,23 @@ func (s Spec) Check() error {
 // one longer than its context, and adds its loss itself.
 func (s Spec) Build() (train.ModelFn, train.LossFn) {
 	if s.Model == GPT {
-		return func(scope *model.Scope, _ any, inputs []*Node) []*Node {
-			return []*Node{s.gpt(scope.WithInitializer(initial(scope.Store(), gptDeviation)), inputs[0])}
+		return func(scope *model.Scope, _ any, inputs []*graph.Node) []*graph.Node {
+			return []*graph.Node{s.gpt(scope.WithInitializer(initial(scope.Store(), gptDeviation)), inputs[0])}
 		}, nil
 	}
-	return func(scope *model.Scope, _ any, inputs []*Node) []*Node {
-		return []*Node{s.resnet(scope.WithInitializer(initial(scope.Store(), heDeviation)), inputs[0])}
+	return func(scope *model.Scope, _ any, inputs []*graph.Node) []*graph.Node {
+		return []*graph.Node{s.resnet(scope.WithInitializer(initial(scope.Store(), heDeviation)), inputs[0])}
 	}, crossEntropy
 }
 
 // initial makes variables of random normal values with a standard deviation by their
 // shape, and biases of 0. The random numbers follow from the store's seed.
 func initial(store *model.Store, deviation func(dims []int) float64) model.VariableInitializer {
-	return func(g *Graph, shape shapes.Shape) *Node {
+	return func(g *graph.Graph, shape shapes.Shape) *graph.Node {
 		if shape.Rank() < 2 {
-			return Zeros(g, shape)
+			return graph.Zeros(g, shape)
 		}
-		return MulScalar(store.RandomNormal(g, shape), deviation(shape.Dimensions))
+		return graph.MulScalar(store.RandomNormal(g, shape), deviation(shape.Dimensions))
 	}
 }
 

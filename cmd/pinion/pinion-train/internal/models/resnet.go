@@ -1,7 +1,7 @@
 package models
 
 import (
-	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors/images"
 	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/layers/activation"
@@ -23,11 +23,11 @@ var blocks = map[int]struct {
 }
 
 // resnet takes pictures of shape [batch, 3, height, width], as a loader makes them.
-func (s Spec) resnet(scope *model.Scope, x *Node) (logits *Node) {
+func (s Spec) resnet(scope *model.Scope, x *graph.Node) (logits *graph.Node) {
 	kind := blocks[s.Layers]
 	x = convolution(scope.In("stem"), x, s.Width, 7, 2)
 	x = activation.Relu(x)
-	x = MaxPool(x).ChannelsAxis(images.ChannelsFirst).Window(3).Strides(2).PadSame().Done()
+	x = graph.MaxPool(x).ChannelsAxis(images.ChannelsFirst).Window(3).Strides(2).PadSame().Done()
 	for stage, count := range kind.counts {
 		channels := s.Width << stage
 		for i := range count {
@@ -43,24 +43,24 @@ func (s Spec) resnet(scope *model.Scope, x *Node) (logits *Node) {
 			}
 		}
 	}
-	return layers.Dense(scope.In("out"), ReduceMean(x, 2, 3), true, s.Classes)
+	return layers.Dense(scope.In("out"), graph.ReduceMean(x, 2, 3), true, s.Classes)
 }
 
-func basic(scope *model.Scope, x *Node, channels, stride int) *Node {
+func basic(scope *model.Scope, x *graph.Node, channels, stride int) *graph.Node {
 	y := activation.Relu(convolution(scope.In("conv_0"), x, channels, 3, stride))
 	y = convolution(scope.In("conv_1"), y, channels, 3, 1)
-	return activation.Relu(Add(shortcut(scope, x, channels, stride), y))
+	return activation.Relu(graph.Add(shortcut(scope, x, channels, stride), y))
 }
 
-func bottleneck(scope *model.Scope, x *Node, channels, stride int) *Node {
+func bottleneck(scope *model.Scope, x *graph.Node, channels, stride int) *graph.Node {
 	y := activation.Relu(convolution(scope.In("conv_0"), x, channels, 1, 1))
 	y = activation.Relu(convolution(scope.In("conv_1"), y, channels, 3, stride))
 	y = convolution(scope.In("conv_2"), y, 4*channels, 1, 1)
-	return activation.Relu(Add(shortcut(scope, x, 4*channels, stride), y))
+	return activation.Relu(graph.Add(shortcut(scope, x, 4*channels, stride), y))
 }
 
 // shortcut is x, in the shape of the block's result.
-func shortcut(scope *model.Scope, x *Node, channels, stride int) *Node {
+func shortcut(scope *model.Scope, x *graph.Node, channels, stride int) *graph.Node {
 	if x.Shape().Dim(1) == channels && stride == 1 {
 		return x
 	}
@@ -68,7 +68,7 @@ func shortcut(scope *model.Scope, x *Node, channels, stride int) *Node {
 }
 
 // convolution is one without a bias, and the normalisation of its result.
-func convolution(scope *model.Scope, x *Node, channels, kernel, stride int) *Node {
+func convolution(scope *model.Scope, x *graph.Node, channels, kernel, stride int) *graph.Node {
 	x = layers.Convolution(scope, x).ChannelsAxis(images.ChannelsFirst).Channels(channels).KernelSize(kernel).Strides(stride).UseBias(false).PadSame().Done()
 	return norm.BatchNorm(scope, x, 1).Done()
 }
