@@ -51,6 +51,9 @@ var types = [...]struct {
 // Valid reports whether d is one of the constants.
 func (d DType) Valid() bool { return d >= U8 && d <= Bool }
 
+// IsFloat reports whether d is a floating-point type.
+func (d DType) IsFloat() bool { return d == F16 || d == BF16 || d == F32 || d == F64 }
+
 // Size returns the bytes of one element, 0 for an invalid type.
 func (d DType) Size() int {
 	if !d.Valid() {

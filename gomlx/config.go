@@ -29,7 +29,7 @@ type Options struct {
 	// the step has otherwise. Default: step.Compile.
 	Compile func(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error)
 
-	// Autocast is the type that steps partly compute in, by [step.Autocast]: dtype.BF16 or
+	// Autocast is the type that steps partly compute in, by [autocast.Graph]: dtype.BF16 or
 	// dtype.F16, for which package scaling scales losses. Variables stay as they are.
 	// Default: 0, the types are those of the model.
 	Autocast dtype.DType

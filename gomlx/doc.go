@@ -24,7 +24,7 @@
 // # Mixed precision
 //
 // With amp=bf16, float32 products and convolutions of all graphs compute in bfloat16, and
-// variables stay float32; step.Autocast has the rules. It needs nothing else. With amp=f16,
+// variables stay float32; autocast.Graph has the rules. It needs nothing else. With amp=f16,
 // gradients below 6e-8 become zero: package scaling has an optimizer around another that
 // scales losses. The backend cannot do that by itself: in a graph of GoMLX's trainer,
 // nothing says which value is the loss.

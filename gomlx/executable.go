@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/autocast"
 	"github.com/pkg/errors"
 )
 
@@ -25,7 +26,7 @@ func (b *builder) Compile() (compute.Executable, error) {
 	mixed := g
 	if t := b.backend.opts.Autocast; t != 0 {
 		var err error
-		if mixed, err = step.Autocast(g, t); err != nil {
+		if mixed, err = autocast.Graph(g, t); err != nil {
 			return nil, errors.WithStack(err)
 		}
 	}

@@ -29,16 +29,16 @@ func (f *function) DotGeneral(lhs compute.Value, lhsContracted, lhsBatch []int, 
 	}
 	axes := step.DotAxes{Contracted: [2][]int{lhsContracted, rhsContracted}, Batch: [2][]int{lhsBatch, rhsBatch}, Result: accumulator}
 	switch {
-	case accumulator == dtype.F64, isFloat(accumulator) && !isFloat(own):
+	case accumulator == dtype.F64, accumulator.IsFloat() && !own.IsFloat():
 		for i := range in {
 			if in[i], err = f.graph.Convert(in[i], accumulator); err != nil {
 				return nil, errors.WithStack(err)
 			}
 		}
-	case isFloat(own):
+	case own.IsFloat():
 		axes.Result = own
 	}
-	if isFloat(in[0].Shape().Type) && isFloat(result) {
+	if in[0].Shape().Type.IsFloat() && result.IsFloat() {
 		axes.Result = result // rounded once
 	}
 	product, err := f.graph.DotGeneral(in[0], in[1], axes)
@@ -46,14 +46,6 @@ func (f *function) DotGeneral(lhs compute.Value, lhsContracted, lhsBatch []int, 
 		return nil, errors.WithStack(err)
 	}
 	return f.value(f.graph.Convert(product, result))
-}
-
-func isFloat(t dtype.DType) bool {
-	switch t {
-	case dtype.F16, dtype.BF16, dtype.F32, dtype.F64:
-		return true
-	}
-	return false
 }
 
 func (f *function) ConvGeneral(image, kernel compute.Value, axes compute.ConvolveAxesConfig, strides []int, paddings [][2]int, inputDilations, kernelDilations []int, channelGroupCount, batchGroupCount int) (compute.Value, error) {

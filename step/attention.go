@@ -68,7 +68,7 @@ func (g *Graph) Attention(q, k, v Value, a AttentionOptions) (out, sums Value, e
 	if err != nil {
 		return Value{}, Value{}, err
 	}
-	n := g.addNode(Attention, &a, []Shape{q.Shape(), s.sums(q.Shape().Type)}, in)
+	n := g.Append(Attention, &a, []Shape{q.Shape(), s.sums(q.Shape().Type)}, in...)
 	return n.Value(0), n.Value(1), nil
 }
 
@@ -87,7 +87,7 @@ func (g *Graph) AttentionBackward(q, k, v, out, sums, dout Value, a AttentionOpt
 	case !sums.Shape().Equal(want):
 		return Value{}, Value{}, Value{}, bad(AttentionBackward, in, "the sums are %v", want)
 	}
-	n := g.addNode(AttentionBackward, &a, []Shape{q.Shape(), k.Shape(), v.Shape()}, in)
+	n := g.Append(AttentionBackward, &a, []Shape{q.Shape(), k.Shape(), v.Shape()}, in...)
 	return n.Value(0), n.Value(1), n.Value(2), nil
 }
 

@@ -3,7 +3,6 @@ package step_test
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,34 +13,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/autocast"
 )
-
-func ExampleAutocast() {
-	g := step.NewGraph("layer")
-	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 4, 8))
-	w, _ := g.Parameter("w", step.MakeShape(dtype.F32, 8, 8))
-	axes := step.DotAxes{Contracted: [2][]int{{1}, {0}}}
-	h, _ := g.DotGeneral(x, w, axes)
-	h, _ = g.Unary(step.Tanh, h)
-	y, _ := g.DotGeneral(h, w, axes)
-	_ = g.SetOutputs(y)
-	mixed, err := step.Autocast(g, dtype.BF16)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Print(mixed)
-	// Output:
-	// graph "layer"
-	//   %0 = Parameter {Name:x Index:0} : f32[4,8]
-	//   %1 = Parameter {Name:w Index:1} : f32[8,8]
-	//   %2 = Convert %0 : bf16[4,8]
-	//   %3 = Convert %1 : bf16[8,8]
-	//   %4 = DotGeneral %2 %3 {Contracted:[[1] [0]] Batch:[[] []] Result:bf16} : bf16[4,8]
-	//   %5 = Tanh %4 : bf16[4,8]
-	//   %6 = DotGeneral %5 %3 {Contracted:[[1] [0]] Batch:[[] []] Result:f32} : f32[4,8]
-	//   return %6
-}
 
 var halves = []dtype.DType{dtype.BF16, dtype.F16}
 
@@ -61,7 +34,7 @@ func TestAutocastTrains(t *testing.T) {
 	}
 	want := losses(n.Graph)
 	for _, half := range halves {
-		got := losses(testkit.Must(step.Autocast(n.Graph, half))(t))
+		got := losses(testkit.Must(autocast.Graph(n.Graph, half))(t))
 		if slices.Equal(got, want) {
 			t.Errorf("%v: nothing is different", half)
 		}
@@ -107,7 +80,7 @@ func TestAutocastOfModels(t *testing.T) {
 			byHand := testkit.Must(of(dtype.BF16))(t)
 			want, whole := run(plain, plain.Graph)
 			_, most := run(byHand, byHand.Graph)
-			got, bytes := run(plain, testkit.Must(step.Autocast(plain.Graph, dtype.BF16))(t))
+			got, bytes := run(plain, testkit.Must(autocast.Graph(plain.Graph, dtype.BF16))(t))
 			t.Logf("%d bytes between, %d by hand, %d in float32; losses %.4f, %.4f in float32", bytes, most, whole, got, want)
 			for i := range want {
 				if math.Abs(got[i]-want[i]) > 0.05*want[0] {
@@ -139,11 +112,11 @@ func TestAutocastAgain(t *testing.T) {
 	for i, g := range graphs {
 		before := g.String()
 		for _, half := range halves {
-			once := testkit.Must(step.Autocast(g, half))(t)
-			if again := testkit.Must(step.Autocast(g, half))(t); again.String() != once.String() {
+			once := testkit.Must(autocast.Graph(g, half))(t)
+			if again := testkit.Must(autocast.Graph(g, half))(t); again.String() != once.String() {
 				t.Errorf("graph %d, %v: it differs the second time", i, half)
 			}
-			if twice := testkit.Must(step.Autocast(once, half))(t); twice.String() != once.String() {
+			if twice := testkit.Must(autocast.Graph(once, half))(t); twice.String() != once.String() {
 				t.Errorf("graph %d, %v: it is not done\n%v\n%v", i, half, once, twice)
 			}
 			for k, v := range once.Outputs() {
@@ -201,7 +174,7 @@ func TestAutocastPolicy(t *testing.T) {
 	}
 	// The blocks of a network: what goes around them is low as soon as it was convolved, and
 	// normalisations are not.
-	blocks := testkit.Must(step.Autocast(residual(t).Graph, dtype.BF16))(t)
+	blocks := testkit.Must(autocast.Graph(residual(t).Graph, dtype.BF16))(t)
 	want(blocks, step.ConvGeneral, "bf16", "bf16")
 	want(blocks, step.Rsqrt, "f32", "f32")
 	want(blocks, step.ReduceSum, "f32", "f32", "f32", "f32", "f32")
@@ -209,7 +182,7 @@ func TestAutocastPolicy(t *testing.T) {
 
 	// Attention and a perceptron, with their gradients and Adam.
 	n := model(t, 1)
-	g := testkit.Must(step.Autocast(n.Graph, dtype.BF16))(t)
+	g := testkit.Must(autocast.Graph(n.Graph, dtype.BF16))(t)
 	for _, op := range []step.Op{step.Exp, step.Log, step.Div, step.Sqrt, step.Pow, step.ReduceSum, step.ReduceMax, step.ScatterSum} {
 		for _, got := range types(g, op) {
 			if got != "f32" {
@@ -250,10 +223,10 @@ func TestAutocastPolicy(t *testing.T) {
 	z = m.must(m.Binary(step.Add, z, m.must(m.Fill(1e-8, f32(4, 4)))))
 	z = m.must(m.Where(m.must(m.Binary(step.Greater, z, m.must(m.Fill(0, f32())))), z, m.must(m.Unary(step.Neg, z))))
 	testkit.OK(t, m.SetOutputs(m.must(m.DotGeneral(z, w, axes))))
-	b := testkit.Must(step.Autocast(m.Graph, dtype.BF16))(t)
+	b := testkit.Must(autocast.Graph(m.Graph, dtype.BF16))(t)
 	want(b, step.Add, "bf16")
 	want(b, step.Where, "bf16")
-	h := testkit.Must(step.Autocast(m.Graph, dtype.F16))(t)
+	h := testkit.Must(autocast.Graph(m.Graph, dtype.F16))(t)
 	want(h, step.Add, "f32")
 	want(h, step.Where, "f32") // one cast behind it, or more before
 	if got := types(h, step.Convert); len(got) != 4 {
@@ -268,7 +241,7 @@ func TestAutocastPolicy(t *testing.T) {
 	dq, dk, _, err := m.AttentionBackward(q, q, q, out, sums, m.must(m.Unary(step.Tanh, out)), step.AttentionOptions{})
 	testkit.OK(t, err)
 	testkit.OK(t, m.SetOutputs(out, dq, dk))
-	att := testkit.Must(step.Autocast(m.Graph, dtype.F16))(t)
+	att := testkit.Must(autocast.Graph(m.Graph, dtype.F16))(t)
 	want(att, step.Attention, "f16")
 	want(att, step.AttentionBackward, "f16")
 	want(att, step.Tanh, "f16")
@@ -284,7 +257,7 @@ func TestAutocastPolicy(t *testing.T) {
 	}
 
 	for _, wrong := range []dtype.DType{dtype.F32, dtype.F64, dtype.I8, 0} {
-		_, err := step.Autocast(m.Graph, wrong)
+		_, err := autocast.Graph(m.Graph, wrong)
 		testkit.WantError(t, wrong.String(), err, step.ErrArgument, "bf16 or f16")
 	}
 }

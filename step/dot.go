@@ -28,7 +28,7 @@ func (g *Graph) DotGeneral(x, y Value, a DotAxes) (Value, error) {
 	if a.Result == 0 {
 		a.Result = sx.Type
 	}
-	if isFloat(a.Result) != isFloat(sx.Type) || a.Result == dtype.Bool || !a.Result.Valid() {
+	if a.Result.IsFloat() != sx.Type.IsFloat() || a.Result == dtype.Bool || !a.Result.Valid() {
 		return Value{}, bad(DotGeneral, in, "the result cannot be %v", a.Result)
 	}
 	for i, s := range []Shape{sx, sy} {

@@ -138,7 +138,7 @@ func (g *Graph) OptimizationBarrier(xs ...Value) ([]Value, error) {
 	if err := g.check(OptimizationBarrier, xs...); err != nil {
 		return nil, err
 	}
-	n := g.addNode(OptimizationBarrier, nil, shapesOf(xs), xs)
+	n := g.Append(OptimizationBarrier, nil, shapesOf(xs), xs...)
 	values := make([]Value, len(xs))
 	for i := range xs {
 		values[i] = n.Value(i)
@@ -172,6 +172,6 @@ func (g *Graph) RNGBitGenerator(state Value, s Shape) (newState, bits Value, err
 	if err := s.check(); err != nil || s.Type == dtype.Bool {
 		return Value{}, Value{}, bad(RNGBitGenerator, []Value{state}, "there are no random bits of %v", s)
 	}
-	n := g.addNode(RNGBitGenerator, nil, []Shape{state.Shape(), MakeShape(s.Type, s.Dims...)}, []Value{state})
+	n := g.Append(RNGBitGenerator, nil, []Shape{state.Shape(), MakeShape(s.Type, s.Dims...)}, state)
 	return n.Value(0), n.Value(1), nil
 }

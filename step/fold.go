@@ -24,7 +24,7 @@ func fold(g *Graph, exec Executor) (*Graph, error) {
 		if !part[n] && n.Op != Constant {
 			continue
 		}
-		m := sub.addNode(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now))
+		m := sub.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
 		for i := range n.Shapes {
 			now[n.Value(i)] = m.Value(i)
 		}
@@ -49,7 +49,7 @@ func fold(g *Graph, exec Executor) (*Graph, error) {
 			}
 			continue
 		}
-		m := out.addNode(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now))
+		m := out.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
 		if n.Op == Parameter {
 			out.params = append(out.params, m.Value(0))
 		}

@@ -149,7 +149,7 @@ func (g *Graph) Inline(f *Graph, args ...Value) ([]Value, error) {
 		if n.Op == Parameter {
 			continue
 		}
-		m := g.addNode(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now))
+		m := g.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
 		for i := range n.Shapes {
 			now[n.Value(i)] = m.Value(i)
 		}
@@ -209,7 +209,7 @@ func (g *Graph) Part(inputs, outputs []Value) (*Graph, error) {
 		if !needed[n] || given(n) {
 			continue
 		}
-		m := part.addNode(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now))
+		m := part.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
 		for i := range n.Shapes {
 			if _, ok := now[n.Value(i)]; !ok {
 				now[n.Value(i)] = m.Value(i)
@@ -270,10 +270,13 @@ func (l shapeList) String() string {
 
 // add appends a node with one result whose shape is known to be right.
 func (g *Graph) add(op Op, attr any, s Shape, inputs ...Value) Value {
-	return g.addNode(op, attr, []Shape{s}, inputs).Value(0)
+	return g.Append(op, attr, []Shape{s}, inputs...).Value(0)
 }
 
-func (g *Graph) addNode(op Op, attr any, shapes []Shape, inputs []Value) *Node {
+// Append adds an operation whose attributes and results' shapes are known to be right,
+// for passes that write a graph anew. It checks nothing: what is wrong shows when the
+// graph runs, or never.
+func (g *Graph) Append(op Op, attr any, shapes []Shape, inputs ...Value) *Node {
 	n := &Node{Op: op, Inputs: slices.Clone(inputs), Shapes: shapes, Attr: attr, graph: g, id: len(g.nodes)}
 	g.nodes = append(g.nodes, n)
 	return n

@@ -163,7 +163,7 @@ func (t types) has(d dtype.DType) bool {
 	case signed:
 		return isSigned(d)
 	case floats:
-		return isFloat(d)
+		return d.IsFloat()
 	case ints:
 		return isInt(d)
 	case bits:

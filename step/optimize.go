@@ -36,7 +36,7 @@ func optimize(g *Graph) *Graph {
 		}
 		m := seen[key]
 		if key == "" || m == nil {
-			m = out.addNode(n.Op, attr, n.Shapes, in)
+			m = out.Append(n.Op, attr, n.Shapes, in...)
 			if n.Op == Parameter {
 				out.params = append(out.params, m.Value(0))
 			}

@@ -111,20 +111,12 @@ func broadcast(shapes ...Shape) ([]int, error) {
 	return out, nil
 }
 
-func isFloat(t dtype.DType) bool {
-	switch t {
-	case dtype.F16, dtype.BF16, dtype.F32, dtype.F64:
-		return true
-	}
-	return false
-}
-
 func isSigned(t dtype.DType) bool {
 	switch t {
 	case dtype.I8, dtype.I16, dtype.I32, dtype.I64:
 		return true
 	}
-	return isFloat(t)
+	return t.IsFloat()
 }
 
-func isInt(t dtype.DType) bool { return t.Valid() && t != dtype.Bool && !isFloat(t) }
+func isInt(t dtype.DType) bool { return t.Valid() && t != dtype.Bool && !t.IsFloat() }

@@ -145,7 +145,7 @@ func (e *executor) conv(t *step.Task) (step.Kernel, error) {
 	}
 	rows := min(max(mostSeen/depth, 1), pixels)
 	switch {
-	case !isFloat(typ):
+	case !typ.IsFloat():
 		return e.single(t, convInGo(c, rows, integerReader(typ), integerWriter(typ))), nil
 	case typ == dtype.F64:
 		return e.single(t, convInGo(c, rows, floatReader[float64](typ), floatWriter[float64](typ))), nil

@@ -64,7 +64,7 @@ func convertFrom[T number](from, to dtype.DType) element {
 }
 
 func convertInteger[T number, R integer](from dtype.DType) element {
-	if isFloat(from) {
+	if from.IsFloat() {
 		return mapped(func(x T) R { return toInteger[R](float64(x)) })
 	}
 	return mapped(func(x T) R { return R(x) })

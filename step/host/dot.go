@@ -77,7 +77,7 @@ func (e *executor) dot(t *step.Task) (step.Kernel, error) {
 		return e.single(t, func(_, _ [][]byte) {}), nil
 	case product(sides[0].contracted.dims) == 0:
 		return e.single(t, func(_, out [][]byte) { clear(out[0]) }), nil
-	case !isFloat(from):
+	case !from.IsFloat():
 		return e.single(t, dotInGo(sides, integerReader(from), integerWriter(result))), nil
 	case from == dtype.F64 || result == dtype.F64:
 		return e.single(t, dotInGo(sides, floatReader[float64](from), floatWriter[float64](result))), nil

@@ -26,8 +26,6 @@ func computed(t dtype.DType) dtype.DType {
 
 func half(t dtype.DType) bool { return t == dtype.F16 || t == dtype.BF16 }
 
-func isFloat(t dtype.DType) bool { return half(t) || t == dtype.F32 || t == dtype.F64 }
-
 // widen and narrow convert numbers of 16 bits to float32 and back.
 func widen(t dtype.DType, dst []float32, src []uint16) {
 	if t == dtype.BF16 {

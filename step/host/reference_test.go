@@ -20,16 +20,12 @@ type tensor struct {
 	i []int64
 }
 
-func isFloat(t dtype.DType) bool {
-	return t == dtype.F16 || t == dtype.BF16 || t == dtype.F32 || t == dtype.F64
-}
-
 func isSigned(t dtype.DType) bool {
 	return t == dtype.I8 || t == dtype.I16 || t == dtype.I32 || t == dtype.I64
 }
 
 func newTensor(s step.Shape) *tensor {
-	if isFloat(s.Type) {
+	if s.Type.IsFloat() {
 		return &tensor{s: s, f: make([]float64, s.Size())}
 	}
 	return &tensor{s: s, i: make([]int64, s.Size())}
@@ -555,7 +551,7 @@ func newAccumulator(op step.Op, t dtype.DType) *accumulator {
 }
 
 func (a *accumulator) add(x *tensor, k int) {
-	if isFloat(a.t) {
+	if a.t.IsFloat() {
 		a.addFloat(asFloat(x, k))
 		return
 	}

@@ -29,7 +29,7 @@ type Options struct {
 	// in float32, and weights are updated once, by the mean. Default: 1.
 	Accumulate int
 
-	// Autocast is the type that graphs partly compute in: see [step.Autocast]. Default: 0,
+	// Autocast is the type that graphs partly compute in: see [autocast.Graph]. Default: 0,
 	// they are as they were built.
 	Autocast dtype.DType
 }

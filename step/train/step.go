@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/autocast"
 )
 
 // Step is the graph of a training step on one micro-batch, and what its values are. All
@@ -211,8 +212,8 @@ func (d *division) autocast(t dtype.DType) (err error) {
 	if t == 0 {
 		return nil
 	}
-	if d.micro, err = step.Autocast(d.micro, t); err == nil && d.update != nil {
-		d.update, err = step.Autocast(d.update, t)
+	if d.micro, err = autocast.Graph(d.micro, t); err == nil && d.update != nil {
+		d.update, err = autocast.Graph(d.update, t)
 	}
 	return err
 }

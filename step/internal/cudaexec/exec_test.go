@@ -55,7 +55,7 @@ func (b *builder) random(d dtype.DType, dims ...int) step.Value {
 	x := make([]float64, step.MakeShape(d, dims...).Size())
 	for i := range x {
 		x[i] = float64(b.rng.IntN(9) - 4)
-		if isFloat(d) {
+		if d.IsFloat() {
 			x[i] /= 2
 		} else if d == dtype.Bool {
 			x[i] = float64(b.rng.IntN(2))
@@ -331,7 +331,7 @@ func (b *builder) compared(e *executor, slack float64, outputs ...step.Value) fu
 				for j := range v.Shape().Size() {
 					g, gbits := element(v.Shape().Type, got[i], j)
 					w, wbits := element(v.Shape().Type, want[i], j)
-					if near(v.Shape().Type, g, w, slack) && (isFloat(v.Shape().Type) || gbits == wbits) {
+					if near(v.Shape().Type, g, w, slack) && (v.Shape().Type.IsFloat() || gbits == wbits) {
 						continue
 					}
 					if wrong++; wrong < 4 {
@@ -375,7 +375,7 @@ var integers = []float64{0, 1, -1, 2, -2, 3, 5, 7, -7, 8, 31, 32, 63, 64, 100, 1
 
 func valuesOf(d dtype.DType) []float64 {
 	switch {
-	case isFloat(d):
+	case d.IsFloat():
 		return floats
 	case d == dtype.Bool:
 		return []float64{0, 1}
@@ -745,7 +745,7 @@ func TestRandomBits(t *testing.T) {
 		for _, n := range []int{1, 77, 512} {
 			next, bits, err := b.RNGBitGenerator(state, step.MakeShape(d, n))
 			testkit.OK(t, err)
-			if isFloat(d) {
+			if d.IsFloat() {
 				bits = b.ok(b.Bitcast(bits, dtype.U32))
 			}
 			outputs = append(outputs, next, bits)

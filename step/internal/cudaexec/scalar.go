@@ -31,14 +31,6 @@ func computedIn(t dtype.DType) string {
 	return t.String()
 }
 
-func isFloat(t dtype.DType) bool {
-	switch t {
-	case dtype.F16, dtype.BF16, dtype.F32, dtype.F64:
-		return true
-	}
-	return false
-}
-
 // rounded is an expression of the type that t is computed in, as t has it.
 func rounded(t dtype.DType, x string) string {
 	switch t {
@@ -92,7 +84,7 @@ func convert(from, to dtype.DType, x string) string {
 		return fmt.Sprintf("%s != 0", x)
 	case from == dtype.Bool:
 		return fmt.Sprintf("(%s)%s", computedIn(to), x)
-	case isFloat(from) && !isFloat(to):
+	case from.IsFloat() && !to.IsFloat():
 		return fmt.Sprintf("int_of<%s>(%s)", to, x)
 	case to == dtype.F16 || to == dtype.BF16:
 		switch from {
@@ -179,7 +171,7 @@ func elementwise(op step.Op, in, result dtype.DType, args []string) (string, err
 	case step.IsNaN:
 		return fmt.Sprintf("%s != %s", x, x), nil
 	}
-	if isFloat(in) {
+	if in.IsFloat() {
 		f := "" // the suffix of a function
 		one := "1.0"
 		if c == "f32" {

@@ -255,7 +255,7 @@ func (u *unit) scatter(v step.Value) []launch {
 		var e string
 		switch n.Op {
 		case step.ScatterSum:
-			if isFloat(t) {
+			if t.IsFloat() {
 				e = rounded(t, old+" + "+x)
 			} else {
 				e = fmt.Sprintf("(%s)((u64)%s + (u64)%s)", computedIn(t), old, x)
@@ -522,7 +522,7 @@ func product(k *kernel, v step.Value, at []string) string {
 			e[side] = k.pull(f, index{axes: from})
 		}
 		c := sumType(t)
-		if isFloat(t) {
+		if t.IsFloat() {
 			k.printf("%s += (%s)%s * (%s)%s;", acc, c, e[0], c, e[1])
 		} else {
 			k.printf("%s = (%s)((u64)%s + (u64)(%s)%s * (u64)(%s)%s);", acc, c, acc, c, e[0], c, e[1])
@@ -574,7 +574,7 @@ func convolution(k *kernel, v step.Value, at []string) string {
 		}
 		k.push()
 		e, f := k.pull(x, index{axes: from}), k.pull(w, index{axes: of})
-		if isFloat(t) {
+		if t.IsFloat() {
 			k.printf("%s += %s * %s;", acc, e, f)
 		} else {
 			k.printf("%s = (%s)((u64)%s + (u64)%s * (u64)%s);", acc, computedIn(t), acc, e, f)

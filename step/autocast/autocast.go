@@ -1,4 +1,4 @@
-package step
+package autocast
 
 import (
 	"encoding/binary"
@@ -7,10 +7,11 @@ import (
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
+	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/internal/mincut"
 )
 
-// Autocast returns a copy of a graph that computes partly in 16 bits: t is [dtype.BF16]
+// Graph returns a copy of a graph that computes partly in 16 bits: t is [dtype.BF16]
 // or [dtype.F16]. Parameters and outputs keep their types, so that weights and the state
 // of an optimizer stay float32. Operations of float32 become these:
 //
@@ -27,30 +28,33 @@ import (
 //     where that makes no difference.
 //
 // A value is cast once, however many read it: weights, too, once a step. The result does
-// not change if it is passed through Autocast again. The policy is that of PyTorch's
+// not change if it is passed through Graph again. The policy is that of PyTorch's
 // autocast, but for element-wise operations, which follow their operands there.
 //
 // Numbers of type [dtype.F16] end at 65504, and below 6e-8: losses have to be scaled. It
 // fails with [ErrArgument] for other types.
-func Autocast(g *Graph, t dtype.DType) (*Graph, error) {
+func Graph(g *step.Graph, t dtype.DType) (*step.Graph, error) {
 	if t != dtype.BF16 && t != dtype.F16 {
-		return nil, fmt.Errorf("step: Autocast of graph %q: %w: to %v, and not to bf16 or f16", g.name, ErrArgument, t)
+		return nil, fmt.Errorf("autocast: graph %q: %w: to %v, and not to bf16 or f16", g.Name(), step.ErrArgument, t)
 	}
-	c := &caster{g: g, t: t, live: reached(g), low: map[Value]bool{}, form: [2]map[Value]Value{{}, {}}}
+	g, err := g.Part(g.Parameters(), g.Outputs()) // without what nobody needs
+	if err != nil {
+		return nil, fmt.Errorf("autocast: %w", err)
+	}
+	c := &caster{g: g, t: t, low: map[step.Value]bool{}, form: [2]map[step.Value]step.Value{{}, {}}}
 	c.decide()
-	return c.rewrite(), nil
+	return c.rewrite()
 }
 
 // caster divides the float32 values of a graph: each is made in float32, or low, in 16
 // bits.
 type caster struct {
-	g    *Graph
-	t    dtype.DType
-	live map[*Node]bool
-	low  map[Value]bool
+	g   *step.Graph
+	t   dtype.DType
+	low map[step.Value]bool
 
-	out  *Graph
-	form [2]map[Value]Value // in the copy: as float32 or what else it was, and low
+	out  *step.Graph
+	form [2]map[step.Value]step.Value // in the copy: as float32 or what else it was, and low
 }
 
 // place is where something is computed.
@@ -64,41 +68,41 @@ const (
 )
 
 // flexible are operations of either type.
-func flexible(op Op) bool {
+func flexible(op step.Op) bool {
 	switch op {
-	case Abs, Neg, Sign, Erf, Tanh, Logistic, Floor, Ceil, Round, Add, Sub, Mul, Max, Min, Where,
-		Transpose, BroadcastInDim, Reverse, Slice, Pad, Concatenate, DynamicSlice, DynamicUpdateSlice, Gather,
-		Identity, Reshape, SelectAndScatterMax, SelectAndScatterMin:
+	case step.Abs, step.Neg, step.Sign, step.Erf, step.Tanh, step.Logistic, step.Floor, step.Ceil, step.Round, step.Add, step.Sub, step.Mul, step.Max, step.Min, step.Where,
+		step.Transpose, step.BroadcastInDim, step.Reverse, step.Slice, step.Pad, step.Concatenate, step.DynamicSlice, step.DynamicUpdateSlice, step.Gather,
+		step.Identity, step.Reshape, step.SelectAndScatterMax, step.SelectAndScatterMin:
 		return true
 	}
 	return op.Comparison()
 }
 
 // multiplies reports whether an operation is made of products.
-func multiplies(op Op) bool {
-	return op.Class() == Contraction || op == Attention || op == AttentionBackward
+func multiplies(op step.Op) bool {
+	return op.Class() == step.Contraction || op == step.Attention || op == step.AttentionBackward
 }
 
 // reads says where an operand is wanted. inEither: where the node's result is made, or,
 // for a comparison, wherever that is cheapest.
-func (c *caster) reads(n *Node, operand int) (p place, result int) {
+func (c *caster) reads(n *step.Node, operand int) (p place, result int) {
 	switch {
-	case n.Op == AttentionBackward && operand == 4: // the sums
+	case n.Op == step.AttentionBackward && operand == 4: // the sums
 		return inFloat32, 0
 	case multiplies(n.Op):
 		return in16Bits, 0
-	case n.Op == OptimizationBarrier:
+	case n.Op == step.OptimizationBarrier:
 		return inEither, operand
-	case n.Op == SchedulingBarrier && operand > 0, n.Op == IsFinite, n.Op == IsNaN:
+	case n.Op == step.SchedulingBarrier && operand > 0, n.Op == step.IsFinite, n.Op == step.IsNaN:
 		return asItIs, 0
-	case n.Op == Convert && n.Shapes[0].Type == c.t:
+	case n.Op == step.Convert && n.Shapes[0].Type == c.t:
 		return in16Bits, 0
-	case n.Op == Convert:
+	case n.Op == step.Convert:
 		return asItIs, 0
-	case n.Op == SchedulingBarrier, flexible(n.Op):
+	case n.Op == step.SchedulingBarrier, flexible(n.Op):
 		return inEither, 0
-	case n.Op == ReduceWindow:
-		if r := n.Attr.(*Windows).Reduction; r == ReduceMax || r == ReduceMin {
+	case n.Op == step.ReduceWindow:
+		if r := n.Attr.(*step.Windows).Reduction; r == step.ReduceMax || r == step.ReduceMin {
 			return inEither, 0
 		}
 	}
@@ -107,15 +111,10 @@ func (c *caster) reads(n *Node, operand int) (p place, result int) {
 
 // decide finds what is low: the division with the fewest bytes of casts is a minimum cut.
 func (c *caster) decide() {
-	var nodes []*Node
-	for _, n := range c.g.nodes {
-		if c.live[n] {
-			nodes = append(nodes, n)
-		}
-	}
+	nodes := c.g.Nodes()
 	places := c.places(nodes)
 	cut := mincut.New(0)
-	at := map[Value]int{} // float32 results, and comparisons
+	at := map[step.Value]int{} // float32 results, and comparisons
 	for _, n := range nodes {
 		for i := range n.Shapes {
 			v := n.Value(i)
@@ -132,10 +131,10 @@ func (c *caster) decide() {
 			}
 		}
 	}
-	readers := map[Value][]int{} // where a value is wanted, as nodes of the cut
-	others := map[Value]int{}    // how many operations read it that need not be low
-	ends := map[Value][]*Node{}  // the operations that read it
-	want := func(v Value, where int, mustBeLow bool) {
+	readers := map[step.Value][]int{}     // where a value is wanted, as nodes of the cut
+	others := map[step.Value]int{}        // how many operations read it that need not be low
+	ends := map[step.Value][]*step.Node{} // the operations that read it
+	want := func(v step.Value, where int, mustBeLow bool) {
 		readers[v] = append(readers[v], where)
 		if !mustBeLow {
 			others[v]++
@@ -159,13 +158,13 @@ func (c *caster) decide() {
 			}
 		}
 	}
-	for _, v := range c.g.outputs {
+	for _, v := range c.g.Outputs() {
 		if v.Shape().Type == dtype.F32 {
 			want(v, mincut.Sink, false)
 		}
 	}
 	for _, n := range nodes {
-		if n.Op == Constant {
+		if n.Op == step.Constant {
 			continue // is there in both
 		}
 		for i, s := range n.Shapes {
@@ -174,11 +173,11 @@ func (c *caster) decide() {
 				continue
 			}
 			net(cut, at[v], readers[v], castBytes(v, len(ends[v]) > 1 && others[v] > 0))
-			if n.Op == Convert && n.Inputs[0].Shape().Type == c.t {
+			if n.Op == step.Convert && n.Inputs[0].Shape().Type == c.t {
 				cut.Add(mincut.Source, at[v], castBytes(v, false)) // it is low already
 			}
 		}
-		if n.Op.Class() == Window && n.Inputs[0].Shape().Type == dtype.F32 {
+		if n.Op.Class() == step.Window && n.Inputs[0].Shape().Type == dtype.F32 {
 			cut.Add(mincut.Source, at[n.Inputs[0]], castBytes(n.Inputs[0], false)) // pooling reads memory
 		}
 	}
@@ -205,12 +204,12 @@ func net(cut *mincut.Graph, from int, readers []int, cost int64) {
 
 // castBytes is what a cast of a value costs: writing it, and the value itself, too, if it
 // is kept in both forms. The cast of what is broadcast is one of the operand.
-func castBytes(v Value, both bool) int64 {
-	for v.node.Op == BroadcastInDim {
-		v = v.node.Inputs[0]
+func castBytes(v step.Value, both bool) int64 {
+	for v.Node().Op == step.BroadcastInDim {
+		v = v.Node().Inputs[0]
 	}
 	switch {
-	case v.node.Op == Constant:
+	case v.Node().Op == step.Constant:
 		return 0
 	case both:
 		return 3 * int64(v.Shape().Size())
@@ -219,12 +218,12 @@ func castBytes(v Value, both bool) int64 {
 }
 
 // multiplied are the operations that a product depends on.
-func multiplied(nodes []*Node) map[*Node]bool {
-	found := map[*Node]bool{}
+func multiplied(nodes []*step.Node) map[*step.Node]bool {
+	found := map[*step.Node]bool{}
 	for i := len(nodes) - 1; i >= 0; i-- {
 		if n := nodes[i]; found[n] || multiplies(n.Op) {
 			for _, v := range n.Inputs {
-				found[v.node] = true
+				found[v.Node()] = true
 			}
 		}
 	}
@@ -232,17 +231,17 @@ func multiplied(nodes []*Node) map[*Node]bool {
 }
 
 // places says for each float32 result, and each comparison of such, where it is made.
-func (c *caster) places(nodes []*Node) map[Value]place {
-	found := map[Value]place{}
+func (c *caster) places(nodes []*step.Node) map[step.Value]place {
+	found := map[step.Value]place{}
 	needed := multiplied(nodes)
-	reduced := map[Value]bool{} // comes of reductions alone
-	unfit := map[Value]bool{}   // a constant, repeated or not, that 16 bits have not
+	reduced := map[step.Value]bool{} // comes of reductions alone
+	unfit := map[step.Value]bool{}   // a constant, repeated or not, that 16 bits have not
 	for _, n := range nodes {
 		for i, s := range n.Shapes {
 			v := n.Value(i)
 			some, all, bad := false, true, false
 			for j, x := range n.Inputs {
-				if !isFloat(x.Shape().Type) || n.Op == OptimizationBarrier && j != i || n.Op == SchedulingBarrier && j > 0 {
+				if !x.Shape().Type.IsFloat() || n.Op == step.OptimizationBarrier && j != i || n.Op == step.SchedulingBarrier && j > 0 {
 					continue
 				}
 				bad = bad || unfit[x]
@@ -250,13 +249,13 @@ func (c *caster) places(nodes []*Node) map[Value]place {
 					some, all = some || reduced[x], all && reduced[x]
 				}
 			}
-			reduced[v] = n.Op.Class() == Reduction || some && all
-			unfit[v] = n.Op == Constant && s.Type == dtype.F32 && !c.fits(n.Attr.(Data)) || bad && constant(v)
+			reduced[v] = n.Op.Class() == step.Reduction || some && all
+			unfit[v] = n.Op == step.Constant && s.Type == dtype.F32 && !c.fits(n.Attr.(step.Data)) || bad && constant(v)
 			if s.Type != dtype.F32 && !(n.Op.Comparison() && n.Inputs[0].Shape().Type == dtype.F32) {
 				continue
 			}
 			found[v] = c.makes(n, i, needed[n])
-			if found[v] == inEither && (bad || some && !all && n.Op.Class() == Elementwise) {
+			if found[v] == inEither && (bad || some && !all && n.Op.Class() == step.Elementwise) {
 				found[v] = inFloat32
 			}
 		}
@@ -266,17 +265,17 @@ func (c *caster) places(nodes []*Node) map[Value]place {
 
 // makes says where a result is made, by the operation alone. needed: a product depends on
 // it.
-func (c *caster) makes(n *Node, result int, needed bool) place {
+func (c *caster) makes(n *step.Node, result int, needed bool) place {
 	switch {
-	case n.Op == Constant:
+	case n.Op == step.Constant:
 		return inEither
-	case n.Op == Attention && result == 1: // the sums
+	case n.Op == step.Attention && result == 1: // the sums
 	case multiplies(n.Op):
-		if from := n.Inputs[0].Shape().Type; from != dtype.F32 && from != c.t || n.Op == DotGeneral && !needed {
+		if from := n.Inputs[0].Shape().Type; from != dtype.F32 && from != c.t || n.Op == step.DotGeneral && !needed {
 			return inFloat32
 		}
 		return in16Bits
-	case n.Op == Convert:
+	case n.Op == step.Convert:
 		if from := n.Inputs[0].Shape().Type; from == c.t || from == dtype.Bool {
 			return inEither
 		}
@@ -289,16 +288,16 @@ func (c *caster) makes(n *Node, result int, needed bool) place {
 }
 
 // constant reports whether a value is a constant, repeated or not.
-func constant(v Value) bool {
-	for v.node.Op == BroadcastInDim || v.node.Op == Reshape {
-		v = v.node.Inputs[0]
+func constant(v step.Value) bool {
+	for v.Node().Op == step.BroadcastInDim || v.Node().Op == step.Reshape {
+		v = v.Node().Inputs[0]
 	}
-	return v.node.Op == Constant
+	return v.Node().Op == step.Constant
 }
 
 // fits reports whether numbers are as good in 16 bits as any: none is too large or too
 // small.
-func (c *caster) fits(data Data) bool {
+func (c *caster) fits(data step.Data) bool {
 	smallest := float32(0x1p-14)
 	if c.t == dtype.BF16 {
 		smallest = 0x1p-126
@@ -331,50 +330,52 @@ func widen(h uint16, t dtype.DType) float32 {
 }
 
 // rewrite makes the copy.
-func (c *caster) rewrite() *Graph {
-	c.out = NewGraph(c.g.name)
-	for _, n := range c.g.nodes {
-		if !c.live[n] {
+func (c *caster) rewrite() (*step.Graph, error) {
+	c.out = step.NewGraph(c.g.Name())
+	for _, n := range c.g.Nodes() {
+		if p, ok := n.Attr.(*step.Input); ok {
+			v, err := c.out.Parameter(p.Name, n.Shapes[0])
+			if err != nil {
+				return nil, fmt.Errorf("autocast: %w", err)
+			}
+			c.set(n.Value(0), v)
 			continue
 		}
-		in := make([]Value, len(n.Inputs))
+		in := make([]step.Value, len(n.Inputs))
 		for j, v := range n.Inputs {
 			p, i := c.reads(n, j)
 			lower := p == in16Bits || p == inEither && c.low[n.Value(i)] || p == asItIs && c.low[v]
 			in[j] = c.as(v, lower)
 		}
-		shapes := make([]Shape, len(n.Shapes))
+		shapes := make([]step.Shape, len(n.Shapes))
 		for i, s := range n.Shapes {
 			if shapes[i] = s; s.Type == dtype.F32 && c.low[n.Value(i)] {
 				shapes[i] = s.With(c.t)
 			}
 		}
-		if n.Op == Convert && in[0].Shape().Equal(shapes[0]) {
+		if n.Op == step.Convert && in[0].Shape().Equal(shapes[0]) {
 			c.set(n.Value(0), in[0])
 			continue
 		}
 		attr := n.Attr
-		if a, ok := attr.(*DotAxes); ok && n.Shapes[0].Type == dtype.F32 {
+		if a, ok := attr.(*step.DotAxes); ok && n.Shapes[0].Type == dtype.F32 {
 			b := *a
 			b.Result = shapes[0].Type
 			attr = &b
 		}
-		m := c.out.addNode(n.Op, attr, shapes, in)
-		if n.Op == Parameter {
-			c.out.params = append(c.out.params, m.Value(0))
-		}
+		m := c.out.Append(n.Op, attr, shapes, in...)
 		for i := range n.Shapes {
 			c.set(n.Value(i), m.Value(i))
 		}
 	}
-	for _, v := range c.g.outputs {
-		c.out.outputs = append(c.out.outputs, c.as(v, false))
+	var outputs []step.Value
+	for _, v := range c.g.Outputs() {
+		outputs = append(outputs, c.as(v, false))
 	}
-	swept, _ := c.out.Part(c.out.params, c.out.outputs) // cannot fail: all parameters are there
-	return swept
+	return c.out.Part(c.out.Parameters(), outputs)
 }
 
-func (c *caster) set(v, now Value) {
+func (c *caster) set(v, now step.Value) {
 	i := 0
 	if v.Shape().Type == dtype.F32 && c.low[v] {
 		i = 1
@@ -383,7 +384,7 @@ func (c *caster) set(v, now Value) {
 }
 
 // as is a value in the copy, in 16 bits if lower is true and it was float32.
-func (c *caster) as(v Value, lower bool) Value {
+func (c *caster) as(v step.Value, lower bool) step.Value {
 	i, t := 0, v.Shape().Type
 	if t == dtype.F32 && lower {
 		i, t = 1, c.t
@@ -391,20 +392,25 @@ func (c *caster) as(v Value, lower bool) Value {
 	if now, ok := c.form[i][v]; ok {
 		return now
 	}
-	n := v.node
-	var now Value
-	switch data, ok := n.Attr.(Data); {
+	n := v.Node()
+	var now step.Value
+	switch data, ok := n.Attr.(step.Data); {
 	case ok:
-		var narrow Data
+		var narrow step.Data
 		for k := 0; k+4 <= len(data); k += 4 {
 			narrow = binary.LittleEndian.AppendUint16(narrow, c.narrow(math.Float32frombits(binary.LittleEndian.Uint32(data[k:]))))
 		}
-		now = c.out.add(Constant, narrow, v.Shape().With(t))
-	case n.Op == BroadcastInDim:
-		now = c.out.add(BroadcastInDim, n.Attr, v.Shape().With(t), c.as(n.Inputs[0], lower))
+		now = c.append(step.Constant, narrow, v.Shape().With(t))
+	case n.Op == step.BroadcastInDim:
+		now = c.append(step.BroadcastInDim, n.Attr, v.Shape().With(t), c.as(n.Inputs[0], lower))
 	default:
-		now = c.out.add(Convert, nil, v.Shape().With(t), c.form[1-i][v])
+		now = c.append(step.Convert, nil, v.Shape().With(t), c.form[1-i][v])
 	}
 	c.form[i][v] = now
 	return now
+}
+
+// append adds an operation with one result to the copy.
+func (c *caster) append(op step.Op, attr any, s step.Shape, inputs ...step.Value) step.Value {
+	return c.out.Append(op, attr, []step.Shape{s}, inputs...).Value(0)
 }
