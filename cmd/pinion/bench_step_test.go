@@ -70,6 +70,7 @@ func TestBenchStepUsage(t *testing.T) {
 		{"--model bert", exitUsage, "gpt, llama, resnet50 or gpt2"},
 		{"--heads 3", exitUsage, "a width of 2048 is not 3 heads"},
 		{"--budget 0", exitUsage, "--budget"},
+		{"--latency", exitUsage, "--model gpt2"},
 		{"--latency --budget 1GiB", exitUsage, "--latency takes neither"},
 		{"--plan=", exitUsage, "--plan needs the name of a file"},
 		{"--steps 0", exitUsage, "at least 1"},

@@ -187,6 +187,12 @@ func (b *builder) input(name string, s step.Shape, how initial) step.Value {
 	return b.ok(b.g.Parameter(name, s))
 }
 
+// batch adds a parameter that users give anew in each step.
+func (b *builder) batch(name string, s step.Shape, how initial) step.Value {
+	b.model.Batch = append(b.model.Batch, len(b.model.initial))
+	return b.input(name, s, how)
+}
+
 // weight adds a parameter that is trained.
 func (b *builder) weight(name string, how initial, dims ...int) step.Value {
 	w := b.input(name, step.MakeShape(b.full, dims...), how)

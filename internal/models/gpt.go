@@ -74,7 +74,7 @@ func (c GPT) Model() (*Model, error) {
 // sequences are tokens and what follows each of them.
 func (b *builder) sequences(n, vocabulary int) (tokens, targets step.Value) {
 	s := step.MakeShape(dtype.I32, n)
-	return b.input("tokens", s, integers(vocabulary)), b.input("targets", s, integers(vocabulary))
+	return b.batch("tokens", s, integers(vocabulary)), b.batch("targets", s, integers(vocabulary))
 }
 
 // row is a weight of a layer with one axis.

@@ -21,8 +21,8 @@ type GPT2 struct {
 }
 
 // Model makes the graph. Parameters are the token, i32[1], its place, i32, the weights,
-// and the caches. Results take the place of the token, which is the likeliest to come
-// next, of its place, and of the caches.
+// and the caches. Results are the token that is the likeliest to come next, i32[1], and
+// what takes the place of its place and of the caches.
 func (c GPT2) Model() (*Model, error) {
 	for n, orElse := range map[*int]int{&c.Layers: 12, &c.Width: 768, &c.Heads: 12, &c.Length: 1024, &c.Vocabulary: 50257} {
 		if *n == 0 {
@@ -39,7 +39,7 @@ func (c GPT2) Model() (*Model, error) {
 }
 
 func (c GPT2) add(b *builder) {
-	token := b.input("token", step.MakeShape(dtype.I32, 1), integers(c.Vocabulary))
+	token := b.batch("token", step.MakeShape(dtype.I32, 1), integers(c.Vocabulary))
 	place := b.input("place", step.MakeShape(dtype.I32), zeros)
 	weight := func(name string, how initial, dims ...int) step.Value {
 		b.model.Weights += int64(step.MakeShape(b.narrow, dims...).Size())
@@ -74,7 +74,7 @@ func (c GPT2) add(b *builder) {
 		x = b.plus(x, linear(h+"down", b.geluTanh(up), c.Width))
 	}
 	logits := b.dot(b.thin(norm("norm", x)), table, 1, 1, b.full)
-	b.replace(token, b.ok(b.g.ArgMinMax(step.ArgMax, logits, 1, dtype.I32)))
+	b.output(b.ok(b.g.ArgMinMax(step.ArgMax, logits, 1, dtype.I32)))
 	next := b.binary(step.Add, place, b.filled(1, step.MakeShape(dtype.I32)))
 	b.replace(place, b.binary(step.Min, next, b.filled(float64(c.Length-1), step.MakeShape(dtype.I32))))
 	for _, c := range caches {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
@@ -18,6 +19,7 @@ type Model struct {
 	Donate  []bool // for [step.Options] and [step.Executable.Run]
 	Next    []int  // for each parameter, the result that takes its place in the next step; -1: it stays
 	Lend    []bool // for [step.Options]: results that are no parameters of the next step
+	Batch   []int  // parameters that are another in each step of a user's: tokens, images, what they should give
 	Weights int64  // elements of all weights
 
 	outputs []step.Value
@@ -83,6 +85,21 @@ func (b *builder) start(m *Model, seed uint64) {
 		values = append(values, b.as(s.Type, v))
 	}
 	b.must(b.g.SetOutputs(values...))
+}
+
+// Session opens a session of a model for one step after the other, in which all but
+// [Model.Batch] stays on the device. tensors are those of [Model.Start].
+func (m *Model) Session(exec step.Executor, tensors []*step.Tensor) (*step.Session, error) {
+	o := step.SessionOptions{Tensors: slices.Clone(tensors), State: map[int]int{}}
+	for _, p := range m.Batch {
+		o.Tensors[p] = nil
+	}
+	for p, result := range m.Next {
+		if result >= 0 {
+			o.State[result] = p
+		}
+	}
+	return step.OpenSession(m.Graph, exec, o)
 }
 
 // Step runs a step, and puts what it makes of donated parameters in their place. The

@@ -45,8 +45,8 @@ func (c ResNet) Model() (*Model, error) {
 		layers += 3 * n
 	}
 	return build(fmt.Sprintf("ResNet-%d", layers), c.Type, func(b *builder) {
-		images := b.input("images", step.MakeShape(b.full, c.Batch, c.Size, c.Size, 3), random(1))
-		classes := b.input("classes", step.MakeShape(dtype.I32, c.Batch), integers(c.Classes))
+		images := b.batch("images", step.MakeShape(b.full, c.Batch, c.Size, c.Size, 3), random(1))
+		classes := b.batch("classes", step.MakeShape(dtype.I32, c.Batch), integers(c.Classes))
 		x := b.relu(b.batchNorm("stem", b.convolve("stem", images, c.Width, 7, 2)))
 		x = b.maxPool(x)
 		for stage, blocks := range c.Blocks {

@@ -43,7 +43,8 @@ ALLOCATED what was allocated at most. KEPT is the most that lies between tasks,
 AGAIN is what is computed again, SENT what travels to the host and back. RESULTS
 compares the bits of all results with those of the first step.
 
---latency runs one step after the other, and prints how long the slowest took.`,
+--latency runs gpt2 for one token after the other, each from before it is given
+until the next one is there, and prints how long the slowest took.`,
 		Example: `  pinion bench step
   pinion bench step --model gpt --budget 13.7GiB,12GiB --plan plan.svg
   pinion bench step --model resnet50 --batch 64 --json > step.json
@@ -137,6 +138,9 @@ func (f *stepFlags) run(cmd *cobra.Command) error {
 	}
 	if f.latency && (len(f.budgets) > 0 || f.plan != "") {
 		return cli.BadUsage(cmd, "--latency takes neither --budget nor --plan")
+	}
+	if f.latency && f.model != "gpt2" {
+		return cli.BadUsage(cmd, "--latency is of --model gpt2")
 	}
 	if f.plan == "" && cmd.Flags().Changed("plan") {
 		return cli.BadUsage(cmd, "--plan needs the name of a file")
@@ -271,6 +275,7 @@ type latencyRow struct {
 	MaxSeconds     float64 `json:"max_seconds"`
 	PeakBytes      int64   `json:"peak_bytes"`
 	Tasks          int     `json:"tasks"`
+	Recorded       bool    `json:"recorded"` // each run is one launch
 	CompileSeconds float64 `json:"compile_seconds"`
 	FirstSeconds   float64 `json:"first_run_seconds"`
 }
@@ -313,7 +318,7 @@ func (o *stepOutput) add(r *stepbench.Report) {
 func (o *stepOutput) addLatency(l *stepbench.Latency) {
 	o.Latency = &latencyRow{
 		Runs: len(l.Times), P50Seconds: l.At(0.5), P99Seconds: l.At(0.99), P999Seconds: l.At(0.999), MaxSeconds: l.At(1),
-		PeakBytes: l.Peak, Tasks: l.Tasks, CompileSeconds: l.Compile.Seconds(), FirstSeconds: l.First.Seconds(),
+		PeakBytes: l.Peak, Tasks: l.Tasks, Recorded: l.Recorded, CompileSeconds: l.Compile.Seconds(), FirstSeconds: l.First.Seconds(),
 	}
 	for _, p := range []struct {
 		name  string
@@ -375,4 +380,7 @@ func (o *stepOutput) printLatency(w io.Writer) {
 		units.Bytes(l.PeakBytes), fmt.Sprint(l.Tasks), units.Seconds(l.CompileSeconds), units.Seconds(l.FirstSeconds))
 	fmt.Fprintln(w)
 	t.Write(w)
+	if !l.Recorded {
+		fmt.Fprintf(w, "\nThis device records no work: the tasks of each run are queued one by one.\n")
+	}
 }
