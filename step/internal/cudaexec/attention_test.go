@@ -282,9 +282,10 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// Attention of a GPT's size, forward and backward, by the way that the kernels divide it.
-// A causal one counts half of the products, and the way back five for two forward, though
-// it does seven.
+// Attention of a GPT's size, forward and backward, by the way that the kernels divide it:
+// warps of a block, groups of 16 rows that a warp has, and rows of a tile. Of the products,
+// half are counted, since it is causal: two forward and five back, half of those for each
+// of the two kernels, though they do three and four.
 func BenchmarkAttention(b *testing.B) {
 	e := openTest(b)
 	a := attended{dtype.BF16, 16, 16, 16, 1024, 1024, 128, step.AttentionOptions{Causal: true}}
