@@ -708,8 +708,10 @@ func TestWindows(t *testing.T) {
 	all.run(t)
 }
 
+// Convolutions by kernels of our own.
 func TestConvolutions(t *testing.T) {
 	e := openTest(t)
+	e.convolver = func() (convolver, error) { return nil, nil }
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
 		b := newBuilder(t)
@@ -731,6 +733,10 @@ func TestConvolutions(t *testing.T) {
 			a.KernelInput, a.KernelOutput, a.KernelSpatial = 1, 0, []int{2, 3}
 			a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
 		})
+		if d == dtype.F32 { // more than one tile in each direction
+			conv(b.random(d, 2, 9, 8, 20), b.random(d, 3, 3, 20, 70), func(a *step.ConvAxes) { a.Low, a.High = []int{1, 1}, []int{1, 1} })
+			conv(b.random(d, 2, 9, 8, 6), b.random(d, 3, 3, 2, 210), func(a *step.ConvAxes) { a.ChannelGroups = 3 })
+		}
 		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
 	all.run(t)

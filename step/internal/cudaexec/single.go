@@ -21,13 +21,15 @@ func (u *unit) single(v step.Value) []launch {
 		return u.concatenation(v)
 	case n.Op.Class() == step.Scatter:
 		return u.scatter(v)
+	case n.Op == step.ConvGeneral && v.Shape().Type.IsFloat():
+		return []launch{u.tiledConvolution(v)}
+	case n.Op == step.SelectAndScatterMax, n.Op == step.SelectAndScatterMin:
+		return u.selectAndScatter(v)
 	}
 	write := map[step.Op]func(k *kernel, v step.Value, at []string) string{
-		step.ReduceWindow:        window,
-		step.SelectAndScatterMax: selectAndScatter,
-		step.SelectAndScatterMin: selectAndScatter,
-		step.ConvGeneral:         convolution,
-		step.DotGeneral:          product,
+		step.ReduceWindow: window,
+		step.ConvGeneral:  convolution,
+		step.DotGeneral:   product,
 	}[n.Op]
 	if write == nil {
 		return []launch{{err: fmt.Errorf("cudaexec: %w: %v", ErrUnsupported, n.Op)}}
@@ -431,51 +433,81 @@ func window(k *kernel, v step.Value, at []string) string {
 	return rounded(t, acc)
 }
 
-// selectAndScatter has each element of the operand look through the windows that it lies
-// in, and add the source of those in which it is the chosen one.
-func selectAndScatter(k *kernel, v step.Value, at []string) string {
+// selectAndScatter finds the chosen element of each window, and then has each element of
+// the operand look through the windows that it lies in, and add the source of those in
+// which it is the chosen one.
+func (u *unit) selectAndScatter(v step.Value) []launch {
 	n := v.Node()
 	w, x, source, t := n.Attr.(*step.Windows), n.Inputs[0], n.Inputs[1], v.Shape().Type
 	dims, outs := x.Shape().Dims, source.Shape().Dims
 	of := map[step.Op]string{step.SelectAndScatterMax: "first_largest", step.SelectAndScatterMin: "first_smallest"}[n.Op]
+	if size(outs) == 0 {
+		return []launch{u.each(v, func(*kernel, step.Value, []string) string { return "(" + computedIn(t) + ")0" })}
+	}
+	k := u.alone(v)
+	i := k.indexType()
+	bytes := int64(size(outs)) * 8
+	k.push()
+	window := k.along(index{at: "e"}, outs)
+	best := k.variable()
+	found := "found<" + computedIn(t) + ">"
+	k.printf("%s %s = {0, -1};", found, best)
+	k.loops("w", w.Dims, func(in []string) {
+		axes, there := windowIndex(k, w, dims, window, in)
+		k.push()
+		e := k.pull(x, index{axes: axes})
+		k.printf("%s = %s::of(%s, %s{%s, (i64)%s});", best, of, best, found, e, k.place(index{axes: axes}, dims))
+		body := k.pop()
+		k.printf("if (%s) {\n%s}", there, body)
+	})
+	k.printf("((%s *)%s)[e] = (%s)%s.at;", i, k.scratchPointer(), i, best)
+	choose := k.over(n.Op.String()+"'s choice", size(outs))
+	choose.scratch = bytes
+
+	k = u.alone(v)
+	k.pointer(source)
+	k.pointer(v)
+	k.push()
+	at := k.along(index{at: "e"}, dims)
 	acc := k.variable()
 	k.printf("%s %s = 0;", computedIn(t), acc)
-	mine := k.place(index{axes: at}, dims)
 	// Windows that have the element: the first one, and how many there can be.
 	most := make([]int, len(dims))
 	first := make([]string, len(dims))
 	for i := range dims {
 		most[i] = (w.Dims[i] + w.Strides[i] - 1) / w.Strides[i]
+		if w.Dims[i] == 1 && w.Strides[i] == 1 && w.Low[i] == 0 {
+			first[i] = at[i]
+			continue
+		}
 		lowest := k.defineIndex("%s + %d - %d", at[i], w.Low[i], w.Dims[i]-1)
 		first[i] = k.defineIndex("%s <= 0 ? 0 : (%s + %d) / %d", lowest, lowest, w.Strides[i]-1, w.Strides[i])
 	}
 	k.loops("n", most, func(nth []string) {
 		window, inside := make([]string, len(dims)), "1"
 		for i := range dims {
+			if first[i] == at[i] && most[i] == 1 {
+				window[i] = at[i]
+				inside += fmt.Sprintf(" && %s < %d", at[i], outs[i])
+				continue
+			}
 			window[i] = k.defineIndex("%s + %s", first[i], nth[i])
 			inside += fmt.Sprintf(" && %s < %d && %s * %d - (%d) <= %s", window[i], outs[i], window[i], w.Strides[i], w.Low[i], at[i])
 		}
 		k.push()
-		best := k.variable()
-		found := "found<" + computedIn(t) + ">"
-		k.printf("%s %s = {0, -1};", found, best)
-		k.loops("w", w.Dims, func(in []string) {
-			axes, there := windowIndex(k, w, dims, window, in)
-			k.push()
-			e := k.pull(x, index{axes: axes})
-			k.printf("%s = %s::of(%s, %s{%s, (i64)%s});", best, of, best, found, e, k.place(index{axes: axes}, dims))
-			body := k.pop()
-			k.printf("if (%s) {\n%s}", there, body)
-		})
+		chosen := k.defineIndex("((const %s *)%s)[%s]", i, k.scratchPointer(), k.place(index{axes: window}, outs))
 		k.push()
 		e := k.pull(source, index{axes: window})
-		k.printf("%s = %s;", acc, "sum::of("+acc+", "+e+")")
+		k.printf("%s = sum::of(%s, %s);", acc, acc, e)
 		body := k.pop()
-		k.printf("if (%s.at == %s) {\n%s}", best, mine, body)
+		k.printf("if (%s == e) {\n%s}", chosen, body)
 		body = k.pop()
 		k.printf("if (%s) {\n%s}", inside, body)
 	})
-	return rounded(t, acc)
+	k.printf("st(((%s *)%s)[e], %s);", stored(t), k.pointer(v), rounded(t, acc))
+	add := k.over(n.Op.String(), size(dims))
+	add.scratch = bytes
+	return []launch{choose, add}
 }
 
 // sumType is what products are added up in.
@@ -527,60 +559,6 @@ func product(k *kernel, v step.Value, at []string) string {
 		} else {
 			k.printf("%s = (%s)((u64)%s + (u64)(%s)%s * (u64)(%s)%s);", acc, c, acc, c, e[0], c, e[1])
 		}
-	})
-	return rounded(t, acc)
-}
-
-// convolution is a ConvGeneral in which a thread adds up one element.
-func convolution(k *kernel, v step.Value, at []string) string {
-	n := v.Node()
-	a := n.Attr.(*step.ConvAxes)
-	x, w, t := n.Inputs[0], n.Inputs[1], v.Shape().Type
-	image, filter := x.Shape().Dims, w.Shape().Dims
-	acc := k.variable()
-	k.printf("%s %s = 0;", computedIn(t), acc)
-	made := at[a.ResultChannels]
-	perGroup := filter[a.KernelOutput] / max(a.ChannelGroups, a.BatchGroups)
-	group := "0"
-	if a.ChannelGroups > 1 || a.BatchGroups > 1 {
-		group = k.defineIndex("%s / %d", made, perGroup)
-	}
-	dims := []int{filter[a.KernelInput]}
-	for _, axis := range a.KernelSpatial {
-		dims = append(dims, filter[axis])
-	}
-	k.loops("k", dims, func(in []string) {
-		from, of := make([]string, len(image)), make([]string, len(filter))
-		of[a.KernelInput], of[a.KernelOutput] = in[0], made
-		from[a.ImageChannels] = in[0]
-		if a.ChannelGroups > 1 {
-			from[a.ImageChannels] = k.defineIndex("%s * %d + %s", group, filter[a.KernelInput], in[0])
-		}
-		from[a.ImageBatch] = at[a.ResultBatch]
-		if a.BatchGroups > 1 {
-			from[a.ImageBatch] = k.defineIndex("%s * %d + %s", group, image[a.ImageBatch]/a.BatchGroups, at[a.ResultBatch])
-		}
-		inside := "1"
-		for i, axis := range a.ImageSpatial {
-			of[a.KernelSpatial[i]] = in[1+i]
-			p := k.defineIndex("%s * %d + %s * %d - (%d)", at[a.ResultSpatial[i]], a.Strides[i], in[1+i], a.KernelDilation[i], a.Low[i])
-			inside += fmt.Sprintf(" && %s >= 0", p)
-			if a.Dilation[i] > 1 {
-				inside += fmt.Sprintf(" && %s %% %d == 0", p, a.Dilation[i])
-				p = k.defineIndex("%s / %d", p, a.Dilation[i])
-			}
-			inside += fmt.Sprintf(" && %s < %s", p, k.number(image[axis]))
-			from[axis] = p
-		}
-		k.push()
-		e, f := k.pull(x, index{axes: from}), k.pull(w, index{axes: of})
-		if t.IsFloat() {
-			k.printf("%s += %s * %s;", acc, e, f)
-		} else {
-			k.printf("%s = (%s)((u64)%s + (u64)%s * (u64)%s);", acc, computedIn(t), acc, e, f)
-		}
-		body := k.pop()
-		k.printf("if (%s) {\n%s}", inside, body)
 	})
 	return rounded(t, acc)
 }
