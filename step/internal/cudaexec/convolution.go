@@ -85,14 +85,56 @@ const (
 )
 
 // convolutionOf is a ConvGeneral as the library has it: forward, or one of the gradients,
-// which are convolutions with other axes, dilations, and a filter that is reversed.
-func convolutionOf(n *step.Node) (c cudnn.Convolution, sides [3]side, ok bool) {
-	a := n.Attr.(*step.ConvAxes)
-	x, k, out := n.Inputs[0], n.Inputs[1], n.Value(0)
-	c.Type = out.Shape().Type
-	if c.Type != dtype.F32 && c.Type != dtype.F16 && c.Type != dtype.BF16 || out.Shape().Size() == 0 || x.Shape().Size() == 0 || k.Shape().Size() == 0 {
-		return c, sides, false
+// which are convolutions with other axes, dilations, and a filter that is reversed. Where
+// there is more than one way, least is copied.
+func (u *views) convolutionOf(n *step.Node) (best cudnn.Convolution, sides [3]side, ok bool) {
+	x, out := n.Inputs[0], n.Value(0)
+	k, reversed := u.filter(n)
+	t := out.Shape().Type
+	if t != dtype.F32 && t != dtype.F16 && t != dtype.BF16 || out.Shape().Size() == 0 || x.Shape().Size() == 0 || k.Shape().Size() == 0 {
+		return best, sides, false
 	}
+	least := 0
+	for _, kind := range []cudnn.Kind{cudnn.Forward, cudnn.BackwardData, cudnn.BackwardFilter} {
+		c, s, fits := convolutionAs(kind, n.Attr.(*step.ConvAxes), x, k, out, reversed)
+		if !fits {
+			continue
+		}
+		for _, last := range []bool{true, false} {
+			c.ChannelsLast = last
+			if cost := copied(&s, last); !ok || cost < least {
+				best, sides, least, ok = c, s, cost, true
+			}
+		}
+	}
+	return best, sides, ok
+}
+
+// copied is what it takes to bring the sides into the library's order: bytes, and more
+// where neighbours come from apart.
+func copied(sides *[3]side, last bool) (cost int) {
+	for i := range sides {
+		s := &sides[i]
+		if s.lies(last) {
+			continue
+		}
+		cost += int(s.value.Shape().Bytes())
+		innermost := 1
+		for _, a := range s.axes(last) {
+			if a.count > 1 {
+				innermost = a.stride
+			}
+		}
+		if innermost != 1 {
+			cost += int(s.value.Shape().Bytes())
+		}
+	}
+	return cost
+}
+
+// convolutionAs is a ConvGeneral as a convolution of a kind, if it is one.
+func convolutionAs(kind cudnn.Kind, a *step.ConvAxes, x, k, out step.Value, reversed []bool) (c cudnn.Convolution, sides [3]side, ok bool) {
+	c.Kind, c.Type = kind, out.Shape().Type
 	part := func(v step.Value, outer, channels int, spatial []int) side {
 		dims := v.Shape().Dims
 		at := func(i int) strided { return strided{dims[i], size(dims[i+1:])} }
@@ -102,6 +144,20 @@ func convolutionOf(n *step.Node) (c cudnn.Convolution, sides [3]side, ok bool) {
 		}
 		for _, i := range spatial {
 			s.spatial = append(s.spatial, at(i))
+		}
+		return s
+	}
+	// backwards has a side begin at the end of a spatial axis.
+	backwards := func(s *side, i int) {
+		s.first += (s.spatial[i].count - 1) * s.spatial[i].stride
+		s.spatial[i].stride = -s.spatial[i].stride
+	}
+	filter := func(outer, channels int) side {
+		s := part(k, outer, channels, a.KernelSpatial)
+		for i, axis := range a.KernelSpatial {
+			if reversed[axis] {
+				backwards(&s, len(s.spatial)-len(a.KernelSpatial)+i)
+			}
 		}
 		return s
 	}
@@ -120,44 +176,48 @@ func convolutionOf(n *step.Node) (c cudnn.Convolution, sides [3]side, ok bool) {
 		}
 		return n
 	}
-	wide := total(k, a.KernelSpatial) > total(out, a.ResultSpatial) // the kernel is a gradient
-	switch {
-	case is(dilation, 1) && a.ChannelGroups == 1 && (wide || a.BatchGroups > 1):
-		c.Kind = cudnn.BackwardFilter
+	// A kernel larger than the result is the gradient of one.
+	wide := total(k, a.KernelSpatial) > total(out, a.ResultSpatial) && a.ChannelGroups == 1 && is(dilation, 1)
+	switch kind {
+	case cudnn.BackwardFilter:
+		if !is(dilation, 1) || a.ChannelGroups > 1 || !wide && a.BatchGroups == 1 || slices.Contains(reversed, true) {
+			return c, sides, false
+		}
 		sides = [3]side{
 			part(x, a.ImageChannels, a.ImageBatch, a.ImageSpatial),
 			part(out, a.ResultChannels, a.ResultBatch, a.ResultSpatial),
 			part(k, a.KernelInput, a.KernelOutput, a.KernelSpatial),
 		}
 		c.Strides, c.Dilation, c.Low = kernelDilation, strides, low
-	case is(dilation, 1) && a.BatchGroups == 1:
-		c.Kind = cudnn.Forward
+	case cudnn.Forward:
+		if !is(dilation, 1) || a.BatchGroups > 1 || wide {
+			return c, sides, false
+		}
 		sides = [3]side{
 			part(x, a.ImageBatch, a.ImageChannels, a.ImageSpatial),
-			part(k, a.KernelOutput, a.KernelInput, a.KernelSpatial),
+			filter(a.KernelOutput, a.KernelInput),
 			part(out, a.ResultBatch, a.ResultChannels, a.ResultSpatial),
 		}
 		c.Strides, c.Dilation, c.Low = strides, kernelDilation, low
-	case is(strides, 1) && a.BatchGroups == 1:
-		c.Kind = cudnn.BackwardData
-		filter := part(k, a.KernelInput, a.KernelOutput, a.KernelSpatial)
-		made := filter.channels[0] // of the gradient: the image's, of all groups
-		filter.channels = []strided{{made.count / a.ChannelGroups, made.stride}}
-		filter.outer = append([]strided{{a.ChannelGroups, made.count / a.ChannelGroups * made.stride}}, filter.outer...)
+	default:
+		if !is(strides, 1) || a.BatchGroups > 1 || wide || slices.Min(low) < 0 {
+			return c, sides, false
+		}
+		f := filter(a.KernelInput, a.KernelOutput)
+		made := f.channels[0] // of the gradient: the image's, of all groups
+		f.channels = []strided{{made.count / a.ChannelGroups, made.stride}}
+		f.outer = append([]strided{{a.ChannelGroups, made.count / a.ChannelGroups * made.stride}}, f.outer...)
 		c.Low = make([]int, len(low))
-		for i, s := range filter.spatial {
-			filter.first += (s.count - 1) * s.stride
-			filter.spatial[i].stride = -s.stride
+		for i, s := range f.spatial {
+			backwards(&f, i)
 			c.Low[i] = (s.count-1)*kernelDilation[i] - low[i]
 		}
 		sides = [3]side{
 			part(out, a.ResultBatch, a.ResultChannels, a.ResultSpatial),
-			filter,
+			f,
 			part(x, a.ImageBatch, a.ImageChannels, a.ImageSpatial),
 		}
 		c.Strides, c.Dilation = dilation, kernelDilation
-	default:
-		return c, sides, false
 	}
 	c.Image, c.Filter, c.Result = sides[imageSide].dims(), sides[filterSide].dims(), sides[resultSide].dims()
 	for i, s := range c.Strides {
@@ -170,16 +230,6 @@ func convolutionOf(n *step.Node) (c cudnn.Convolution, sides [3]side, ok bool) {
 		}
 		c.High = append(c.High, high)
 	}
-	// What lies otherwise is copied: as little as can be.
-	var copied [2]int64
-	for i, last := range []bool{true, false} {
-		for _, s := range sides {
-			if !s.lies(last) {
-				copied[i] += s.value.Shape().Bytes()
-			}
-		}
-	}
-	c.ChannelsLast = copied[0] <= copied[1]
 	return c, sides, c.Check() == nil
 }
 
@@ -206,8 +256,11 @@ func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
 	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != step.ConvGeneral {
 		return nil, nil
 	}
-	n := t.Outputs[0].Node()
-	c, sides, ok := convolutionOf(n)
+	u := &unit{views: views{given: map[step.Value]bool{}}, task: t}
+	for _, x := range t.Inputs {
+		u.given[x] = true
+	}
+	c, sides, ok := u.convolutionOf(t.Outputs[0].Node())
 	if !ok {
 		return nil, nil
 	}
@@ -225,10 +278,6 @@ func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
 	k := &convolved{library: library}
 	if k.plan, err = library.Plan(c); err != nil {
 		return nil, nil // kernels of our own take what it refuses
-	}
-	u := &unit{views: views{given: map[step.Value]bool{}}, task: t}
-	for _, x := range t.Inputs {
-		u.given[x] = true
 	}
 	before, after := *u, *u
 	k.scratch = aligned(k.plan.WorkspaceBytes())

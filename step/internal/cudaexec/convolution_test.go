@@ -116,16 +116,16 @@ func TestLibraryConvolutions(t *testing.T) {
 			y, dx, dw := b.conv(d, c.image, c.kernel, c.strides, c.pads)
 			outputs = append(outputs, y, dx, dw)
 		}
+		direct := &views{given: map[step.Value]bool{}}
 		for i, v := range outputs {
-			c, sides, ok := convolutionOf(v.Node())
+			c, sides, ok := direct.convolutionOf(v.Node())
 			if !ok || !c.ChannelsLast || !sides[imageSide].lies(true) || !sides[resultSide].lies(true) {
 				t.Errorf("%v: %+v, %t: images are copied, or the library does not take it", v.Node(), c, ok)
 			}
+			a := v.Node().Attr.(*step.ConvAxes)
+			unit := slices.Max(a.Strides) == 1 && slices.Max(a.Dilation) == 1
 			want := []cudnn.Kind{cudnn.Forward, cudnn.BackwardData, cudnn.BackwardFilter}[i%3]
-			if i%3 == 1 && slices.Max(v.Node().Attr.(*step.ConvAxes).Dilation) == 1 {
-				want = cudnn.Forward // with the filter reversed
-			}
-			if c.Kind != want {
+			if c.Kind != want && !(unit && i%3 < 2 && c.Kind < cudnn.BackwardFilter) { // with unit strides, each is the other
 				t.Errorf("%v: %v, want %v", v.Node(), c.Kind, want)
 			}
 			task := &step.Task{Nodes: []*step.Node{v.Node()}, Inputs: v.Node().Inputs, Outputs: []step.Value{v}}
@@ -161,7 +161,7 @@ func TestLibraryAxes(t *testing.T) {
 		a := nhwc
 		change(&a)
 		v := b.ok(b.ConvGeneral(x, k, a))
-		if _, _, ok := convolutionOf(v.Node()); ok != takes {
+		if _, _, ok := new(views).convolutionOf(v.Node()); ok != takes {
 			t.Errorf("%v: taken: %t", v.Node(), ok)
 		}
 		outputs = append(outputs, v)
@@ -184,7 +184,7 @@ func TestLibraryAxes(t *testing.T) {
 		a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
 	}
 	conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 3, 1), true, nchw)
-	if c, sides, _ := convolutionOf(outputs[len(outputs)-1].Node()); c.ChannelsLast || !sides[0].lies(false) || !sides[1].lies(false) || !sides[2].lies(false) {
+	if c, sides, _ := new(views).convolutionOf(outputs[len(outputs)-1].Node()); c.ChannelsLast || !sides[0].lies(false) || !sides[1].lies(false) || !sides[2].lies(false) {
 		t.Errorf("%+v: copied", c)
 	}
 	conv(b.random(d, 2, 4, 3, 6), b.random(d, 3, 5, 6, 1), true, func(a *step.ConvAxes) { // of mixed orders

@@ -64,15 +64,9 @@ func (c *former) task(g *group) *step.Task {
 			return
 		}
 		nodes[n] = true
-		for _, x := range n.Inputs {
-			if n.Op == step.DotGeneral {
-				folded, _ := c.factor(x)
-				for x != folded {
-					nodes[x.Node()] = true
-					if x = x.Node().Inputs[operandOf(x)]; x == folded {
-						break
-					}
-				}
+		for j, x := range n.Inputs {
+			for folded := c.operand(n, j); x != folded; x = x.Node().Inputs[operandOf(x)] {
+				nodes[x.Node()] = true
 			}
 			for b := c.base(x); x != b; x = x.Node().Inputs[operandOf(x)] {
 				nodes[x.Node()] = true
@@ -173,6 +167,44 @@ func (c *views) factor(v step.Value) (step.Value, []int) {
 	return v, axes
 }
 
+// filter is the kernel of a convolution: a value in memory, which is reversed along some
+// axes.
+func (c *views) filter(n *step.Node) (step.Value, []bool) {
+	v, spatial := n.Inputs[1], n.Attr.(*step.ConvAxes).KernelSpatial
+	reversed := make([]bool, v.Shape().Rank())
+	for !c.given[v] {
+		x := v.Node()
+		switch x.Op {
+		case step.Reverse:
+			axes := x.Attr.(step.Axes)
+			if slices.ContainsFunc(axes, func(i int) bool { return !slices.Contains(spatial, i) }) {
+				return v, reversed
+			}
+			for _, i := range axes {
+				reversed[i] = !reversed[i]
+			}
+		case step.Identity, step.OptimizationBarrier, step.SchedulingBarrier:
+		default:
+			return v, reversed
+		}
+		v = x.Inputs[operandOf(v)]
+	}
+	return v, reversed
+}
+
+// operand is what a node reads: of products and convolutions, what is behind the
+// operations that they take upon themselves.
+func (c *views) operand(n *step.Node, j int) step.Value {
+	v := n.Inputs[j]
+	switch {
+	case n.Op == step.DotGeneral:
+		v, _ = c.factor(v)
+	case n.Op == step.ConvGeneral && j == 1:
+		v, _ = c.filter(n)
+	}
+	return v
+}
+
 // wants is which operands of a node have to lie in memory.
 func wants(n *step.Node) []int {
 	switch n.Op {
@@ -250,11 +282,8 @@ func (c *former) analyse(g *step.Graph) {
 		if !c.live[n] {
 			continue
 		}
-		for j, x := range n.Inputs {
-			if n.Op == step.DotGeneral {
-				x, _ = c.factor(x)
-			}
-			b := c.use(x)
+		for j := range n.Inputs {
+			b := c.use(c.operand(n, j))
 			c.live[b.Node()] = true
 			if !slices.Contains(c.users[b], n) {
 				c.users[b] = append(c.users[b], n)
@@ -385,11 +414,10 @@ func asCheap(v step.Value, w work) bool {
 // reads are the bases in memory that a value is made of.
 func (c *former) reads(v step.Value) map[step.Value]bool {
 	n := v.Node()
-	if n.Op == step.DotGeneral {
+	if n.Op == step.DotGeneral || n.Op == step.ConvGeneral {
 		all := map[step.Value]bool{}
-		for _, x := range n.Inputs {
-			f, _ := c.factor(x)
-			all[c.base(f)] = true
+		for j := range n.Inputs {
+			all[c.base(c.operand(n, j))] = true
 		}
 		return all
 	}
