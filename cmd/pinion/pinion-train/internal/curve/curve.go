@@ -89,12 +89,12 @@ func SVG(title string, losses []float64, first int) string {
 			part := float64(i) / ticks
 			at := bottom - (bottom-top)*part
 			c.Line(left, at, right, at, "grid")
-			c.Text(left-8, at+4, "axis", "end", fmt.Sprintf("%.3g", y.low+(y.high-y.low)*part))
-			at = left + (right-left)*part
-			c.Text(at, bottom+22, "axis", "middle", fmt.Sprintf("%.0f", x.low+(x.high-x.low)*part))
+			c.Text(left-8, at+4, "tick", "end", fmt.Sprintf("%.3g", y.low+(y.high-y.low)*part))
+			step := math.Round(x.low + (x.high-x.low)*part)
+			c.Text(left+(right-left)*x.at(step), bottom+22, "tick", "middle", fmt.Sprint(int(step)))
 		}
-		c.Text((left+right)/2, bottom+46, "axis", "middle", "step")
-		c.Text(left, top-12, "axis", "start", "loss")
+		c.Text((left+right)/2, bottom+46, "tick", "middle", "step")
+		c.Text(left, top-12, "tick", "start", "loss")
 		if len(points) == 1 {
 			c.Marker("circle", points[0][0], points[0][1], 3, "loss")
 			return
