@@ -13,8 +13,8 @@ import (
 
 // SessionOptions say what a session keeps between runs.
 type SessionOptions struct {
-	// Compile says how the graph is compiled. Donate and Lend have to be unset. CaptureAuto
-	// records steps of any size here.
+	// Compile says how the graph is compiled. Donate has to be nil. Results that Lend names
+	// stay on the device, and are no outputs. CaptureAuto records steps of any size here.
 	Compile Options
 
 	// Tensors are what stays on the device, such as weights: one for each parameter, or
@@ -63,8 +63,8 @@ func OpenSession(g *Graph, exec Executor, o SessionOptions) (*Session, error) {
 	switch {
 	case g == nil:
 		return nil, fmt.Errorf("step: session: %w: no graph", ErrArgument)
-	case o.Compile.Donate != nil || o.Compile.Lend != nil:
-		return nil, fmt.Errorf("step: session of graph %q: %w: Donate and Lend are for the session to say", g.name, ErrArgument)
+	case o.Compile.Donate != nil:
+		return nil, fmt.Errorf("step: session of graph %q: %w: Donate is for State to say", g.name, ErrArgument)
 	case o.Tensors != nil && len(o.Tensors) != len(g.params):
 		return nil, fmt.Errorf("step: session of graph %q: %w: Tensors is for %d of %d parameters", g.name, ErrArgument, len(o.Tensors), len(g.params))
 	}
@@ -77,6 +77,8 @@ func OpenSession(g *Graph, exec Executor, o SessionOptions) (*Session, error) {
 		switch {
 		case result < 0 || result >= len(g.outputs) || param < 0 || param >= len(g.params):
 			return nil, fmt.Errorf("step: session of graph %q: %w: State has result %d as parameter %d, of %d and %d", g.name, ErrArgument, result, param, len(g.outputs), len(g.params))
+		case o.Compile.Lend != nil && result < len(o.Compile.Lend) && o.Compile.Lend[result]:
+			return nil, fmt.Errorf("step: session of graph %q: %w: result %d is lent, and State has it as parameter %d", g.name, ErrArgument, result, param)
 		case tensors[param] == nil || o.Compile.Donate[param]:
 			return nil, fmt.Errorf("step: session of graph %q: %w: State has result %d as parameter %d, which has no tensor, or another result", g.name, ErrArgument, result, param)
 		case !g.outputs[result].Shape().Equal(g.params[param].Shape()):
@@ -128,17 +130,22 @@ func (s *Session) open(tensors []*Tensor, o SessionOptions) error {
 		}
 	}
 	s.inBytes = bytes
+	output := func(i int) bool {
+		_, kept := o.State[i]
+		return !kept && !o.Compile.lends(i)
+	}
 	for i, v := range x.graph.outputs {
-		if _, kept := o.State[i]; !kept {
+		if output(i) {
 			results[i] = take(v.Shape())
 		}
 	}
 	s.outBytes = bytes - s.inBytes
 	for i, v := range x.graph.outputs {
-		if param, kept := o.State[i]; kept {
-			if at, ok := x.inPlace[i]; !ok || at != param {
-				results[i] = take(v.Shape())
-			}
+		_, lent := x.lent[i]
+		at, inPlace := x.inPlace[i]
+		param, kept := o.State[i]
+		if !output(i) && !lent && !(kept && inPlace && at == param) {
+			results[i] = take(v.Shape())
 		}
 	}
 	var err error
@@ -167,7 +174,7 @@ func (s *Session) open(tensors []*Tensor, o SessionOptions) error {
 		}
 	}
 	for i, v := range x.graph.outputs {
-		if _, kept := o.State[i]; !kept {
+		if output(i) {
 			s.outs = append(s.outs, piece(results[i], v.Shape()))
 		}
 	}
