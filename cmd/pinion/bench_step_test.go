@@ -39,13 +39,19 @@ func TestBenchStep(t *testing.T) {
 		t.Errorf("%v", steps[1:])
 	}
 	for model, more := range map[string][]string{
-		"Llama":     {"--model", "llama", "--attention", "plain", "--no-link"},
+		"Llama":     {"--model", "llama", "--attention", "plain", "--no-link", "--tasks"},
 		"ResNet-50": {"--model", "resnet50", "--width", "2", "--image", "32", "--optimizer", "sgd", "--dtype", "f32"},
 	} {
 		doc := document(t, nil, append(append(small[:len(small):len(small)], more...), "--json")...)
 		if !strings.HasPrefix(doc["model"].(string), model) || doc["loss"] == nil {
 			t.Errorf("%v", doc)
 		}
+		if tasks, there := doc["tasks"].([]any); there != (model == "Llama") || there && len(tasks) != 30 {
+			t.Errorf("%v", tasks)
+		}
+	}
+	if r := pinion(t, append(small, "--tasks")...); !strings.Contains(r.stdout, "OF THE FIRST STEP") {
+		t.Errorf("%s%s", r.stdout, r.stderr)
 	}
 }
 

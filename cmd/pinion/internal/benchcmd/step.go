@@ -72,6 +72,7 @@ until the next one is there, and prints how long the slowest took.`,
 	flags.Int(set, &f.steps, "steps", 10, flags.AtLeast(1), "timed runs of each step; with --latency, hundreds of them")
 	set.BoolVar(&f.latency, "latency", false, "print how long the slowest of many runs take")
 	set.BoolVar(&f.noLink, "no-link", false, "send nothing to the host")
+	set.BoolVar(&f.tasks, "tasks", false, "also print what the first step's time goes to")
 	set.StringVar(&f.plan, "plan", "", "draw the plan for the last budget to this SVG file")
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
@@ -84,7 +85,7 @@ type stepFlags struct {
 	layers, width, heads, batch, length, vocabulary int
 	image, steps                                    int
 	budgets                                         []int64
-	latency, noLink, json                           bool
+	latency, noLink, tasks, json                    bool
 }
 
 // orElse sets sizes that were not given.
@@ -210,6 +211,9 @@ func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (o
 	}
 	out.Plain = r.Plain || f.attention == "plain"
 	out.add(r)
+	if f.tasks {
+		out.addTasks(r.Tasks)
+	}
 	for _, s := range r.Steps {
 		if s.Err == nil {
 			picture = s.Picture
@@ -231,7 +235,16 @@ type stepOutput struct {
 	Plan       string       `json:"plan,omitempty"`
 	Rows       []stepRow    `json:"rows"`
 	Steps      []budgetStep `json:"steps,omitempty"`
+	Tasks      []taskRow    `json:"tasks,omitempty"`
 	Latency    *latencyRow  `json:"latency,omitempty"`
+}
+
+// taskRow is what tasks of one kind took together.
+type taskRow struct {
+	Name    string  `json:"name"`
+	Count   int     `json:"count"`
+	Seconds float64 `json:"seconds"`
+	GBPerS  float64 `json:"gb_per_s"` // that they read and write
 }
 
 // stepRow is a figure in the form that programs are compared in.
@@ -315,6 +328,15 @@ func (o *stepOutput) add(r *stepbench.Report) {
 	}
 }
 
+// mostTasks is how many kinds of tasks are listed.
+const mostTasks = 30
+
+func (o *stepOutput) addTasks(list []stepbench.Task) {
+	for _, t := range list[:min(len(list), mostTasks)] {
+		o.Tasks = append(o.Tasks, taskRow{t.Name, t.Count, t.Seconds, float64(t.Bytes) / max(t.Seconds, 1e-9) / 1e9})
+	}
+}
+
 func (o *stepOutput) addLatency(l *stepbench.Latency) {
 	o.Latency = &latencyRow{
 		Runs: len(l.Times), P50Seconds: l.At(0.5), P99Seconds: l.At(0.99), P999Seconds: l.At(0.999), MaxSeconds: l.At(1),
@@ -327,6 +349,9 @@ func (o *stepOutput) addLatency(l *stepbench.Latency) {
 		o.Rows = append(o.Rows, stepRow{Name: o.Model + ", " + p.name, By: "Pinion", Unit: "ms", Value: 1e3 * l.At(p.share)})
 	}
 }
+
+// longestTask is how much of the operations of a task is printed, in bytes.
+const longestTask = 60
 
 func (o *stepOutput) print(w io.Writer) {
 	fmt.Fprintf(w, "%s  %s\n%s, %s", o.Device, o.DeviceName, o.Model, units.Grouped(o.Weights)+" weights")
@@ -368,6 +393,18 @@ func (o *stepOutput) print(w io.Writer) {
 			units.Bytes(s.KeptBytes), fmt.Sprintf("%d of %d", s.AgainTasks, s.Tasks), units.Bytes(s.SentBytes), units.Seconds(s.WaitedSeconds), units.Seconds(s.CompileSeconds), results)
 	}
 	t.Write(w)
+	if len(o.Tasks) > 0 {
+		fmt.Fprintln(w)
+		t := texttable.New(">TIME", ">TASKS", ">GB/S", "OF THE FIRST STEP")
+		for _, x := range o.Tasks {
+			name := x.Name
+			if at := strings.LastIndex(name, ": "); at > longestTask {
+				name = name[:longestTask] + "…" + name[at:]
+			}
+			t.Add(units.Seconds(x.Seconds), fmt.Sprint(x.Count), units.Digits(x.GBPerS), name)
+		}
+		t.Write(w)
+	}
 	if len(failed) > 0 {
 		fmt.Fprintf(w, "\nNot run:\n  %s\n", strings.Join(failed, "\n  "))
 	}

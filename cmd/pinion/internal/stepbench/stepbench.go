@@ -5,10 +5,12 @@
 package stepbench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +50,15 @@ type Report struct {
 
 	Start time.Duration // to make the parameters, kernels included
 	Steps []Step
+	Tasks []Task // of the first step, those that take most in all first
+}
+
+// Task is what tasks of one kind took together.
+type Task struct {
+	Name    string // what they compute, and what they make
+	Count   int
+	Seconds float64
+	Bytes   int64 // that they read and write
 }
 
 // Step is a step within a budget.
@@ -211,6 +222,7 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 		}
 		s.First = time.Since(began)
 		s.Predicted = predict(x, b.seconds)
+		b.report.Tasks = tasks(x, b.seconds)
 	} else {
 		s.Predicted = x.Plan().Seconds
 	}
@@ -248,6 +260,33 @@ func predict(x *step.Executable, seconds func(*step.Task) float64) (sum float64)
 		sum += seconds(tasks[r.Op])
 	}
 	return sum
+}
+
+// tasks are those of a step by what they are.
+func tasks(x *step.Executable, seconds func(*step.Task) float64) (list []Task) {
+	at := map[string]int{}
+	for _, t := range x.Tasks() {
+		var made []string
+		var bytes int64
+		for _, v := range t.Outputs {
+			made = append(made, v.Shape().String())
+		}
+		for _, v := range slices.Concat(t.Inputs, t.Outputs) {
+			bytes += v.Shape().Bytes()
+		}
+		name := t.String() + ": " + strings.Join(made, ", ")
+		k, ok := at[name]
+		if !ok {
+			k = len(list)
+			at[name] = k
+			list = append(list, Task{Name: name})
+		}
+		list[k].Count++
+		list[k].Seconds += seconds(t)
+		list[k].Bytes += bytes
+	}
+	slices.SortStableFunc(list, func(a, b Task) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	return list
 }
 
 // describe says what was planned.
