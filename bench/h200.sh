@@ -356,7 +356,7 @@ part_step() {
 	}
 	step "step: Pinion"
 	local budgets=13.7GiB,12GiB
-	[ -z "${QUICK:-}" ] || budgets=900KiB,800KiB
+	[ -z "${QUICK:-}" ] || budgets=1MiB,970KiB
 	bench_step gpt "${sizes[@]}" --steps 5 --tasks --budget $budgets --plan "$out/step-gpt.svg"
 	step "step: Pinion, latency"
 	[ -z "${QUICK:-}" ] || more=(--layers 2 --width 64 --heads 2 --length 32 --vocabulary 100)

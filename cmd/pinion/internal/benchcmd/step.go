@@ -128,7 +128,14 @@ func (f *stepFlags) make(plain bool) (m *models.Model, name string, err error) {
 		return m, fmt.Sprintf("ResNet-50, %d x %d px, %s", f.batch, f.image, f.dtype), err
 	}
 	m, err = models.GPT2{Layers: f.layers, Width: f.width, Heads: f.heads, Length: f.length, Vocabulary: f.vocabulary, Type: t}.Model()
-	return m, "GPT-2, one token, " + f.dtype, err
+	if err != nil {
+		return nil, "", err
+	}
+	name = "GPT-2"
+	if f.layers+f.width+f.heads+f.length+f.vocabulary > 0 { // none of those that go by that name
+		name = m.Graph.Name()
+	}
+	return m, name + ", one token, " + f.dtype, err
 }
 
 func (f *stepFlags) run(cmd *cobra.Command) error {
