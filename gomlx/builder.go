@@ -3,11 +3,12 @@ package gomlx
 import (
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/notimplemented"
 	"github.com/gomlx/compute/shapes"
-	"github.com/pinion-gpu/pinion/step"
 	"github.com/pkg/errors"
 )
 
@@ -21,11 +22,11 @@ type builder struct {
 
 func newBuilder(b *Backend, name string) *builder {
 	new := &builder{Builder: notimplemented.Builder{ErrFn: notImplemented}, backend: b, functions: map[string]bool{compute.MainName: true}}
-	new.main = new.function(compute.MainName, step.NewGraph(name))
+	new.main = new.function(compute.MainName, graph.New(name))
 	return new
 }
 
-func (b *builder) function(name string, g *step.Graph) *function {
+func (b *builder) function(name string, g *graph.Graph) *function {
 	return &function{Function: notimplemented.Function{ErrFn: notImplemented}, builder: b, name: name, graph: g}
 }
 
@@ -45,7 +46,7 @@ func (b *builder) NewFunction(name string) (compute.Function, error) {
 		return nil, errors.WithStack(fmt.Errorf("%s: %w: a function cannot be called %q, or there is one already", Name, ErrArgument, name))
 	}
 	b.functions[name] = true
-	return b.function(name, step.NewGraph(name)), nil
+	return b.function(name, graph.New(name)), nil
 }
 
 // OpShape implements [compute.Builder].
@@ -54,7 +55,7 @@ func (b *builder) OpShape(op compute.Value) (shapes.Shape, error) { return b.mai
 // String prints the graph.
 func (b *builder) String() string { return b.main.graph.String() }
 
-// function is a function of a computation, whose values are [step.Value]s. One with a
+// function is a function of a computation, whose values are [graph.Value]s. One with a
 // name has a graph of its own, which becomes part of those of its callers. A closure adds
 // to its parent's graph.
 type function struct {
@@ -62,9 +63,9 @@ type function struct {
 	builder  *builder
 	name     string
 	parent   *function
-	graph    *step.Graph
+	graph    *graph.Graph
 	returned bool
-	results  []step.Value
+	results  []graph.Value
 }
 
 // Name implements [compute.Function].
@@ -93,7 +94,7 @@ func (f *function) Builder() compute.Builder { return f.builder }
 
 // Shape implements [compute.Function].
 func (f *function) Shape(v compute.Value) (shapes.Shape, error) {
-	x, ok := v.(step.Value)
+	x, ok := v.(graph.Value)
 	if !ok || x.Node() == nil {
 		return shapes.Invalid(), notAValue(0, v)
 	}
@@ -127,7 +128,7 @@ func (f *function) Constant(flat any, dims ...int) (compute.Value, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "%s: Constant", Name)
 	}
-	return f.value(f.graph.Constant(dtypes.UnsafeByteSliceFromAny(flat), step.MakeShape(elementTypes[t], dims...)))
+	return f.value(f.graph.Constant(dtypes.UnsafeByteSliceFromAny(flat), graph.MakeShape(elementTypes[t], dims...)))
 }
 
 // Return implements [compute.Function].
@@ -185,7 +186,7 @@ func (f *function) If(pred compute.Value, trueBranch, falseBranch compute.Functi
 	if p := in[0].Shape(); p.Rank() != 0 || onTrue.parent != f || onFalse.parent != f || len(onTrue.results) != len(onFalse.results) {
 		return nil, errors.WithStack(fmt.Errorf("%s: %w: If takes a scalar, not %v, and two closures with as many results, not %d and %d", Name, ErrArgument, p, len(onTrue.results), len(onFalse.results)))
 	}
-	out := make([]step.Value, len(onTrue.results))
+	out := make([]graph.Value, len(onTrue.results))
 	for i, x := range onTrue.results {
 		y := onFalse.results[i]
 		if !x.Shape().Equal(y.Shape()) {
@@ -207,7 +208,7 @@ func (f *function) finished(other compute.Function) (*function, error) {
 	return o, nil
 }
 
-func values(list []step.Value) []compute.Value {
+func values(list []graph.Value) []compute.Value {
 	out := make([]compute.Value, len(list))
 	for i, v := range list {
 		out[i] = v
@@ -216,13 +217,13 @@ func values(list []step.Value) []compute.Value {
 }
 
 // operands are the values as the graph knows them, while it can still grow.
-func (f *function) operands(values ...compute.Value) ([]step.Value, error) {
+func (f *function) operands(values ...compute.Value) ([]graph.Value, error) {
 	if f.returned {
 		return nil, errors.WithStack(fmt.Errorf("%s: %w: %q has returned", Name, ErrArgument, f.name))
 	}
-	in := make([]step.Value, len(values))
+	in := make([]graph.Value, len(values))
 	for i, v := range values {
-		x, ok := v.(step.Value)
+		x, ok := v.(graph.Value)
 		if !ok {
 			return nil, notAValue(i, v)
 		}
@@ -236,7 +237,7 @@ func notAValue(i int, v compute.Value) error {
 }
 
 // value gives what the graph answered to GoMLX, whose errors carry a stack.
-func (f *function) value(v step.Value, err error) (compute.Value, error) {
+func (f *function) value(v graph.Value, err error) (compute.Value, error) {
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
@@ -27,7 +29,7 @@ type Options struct {
 	// Compile compiles each step: to ask it for its plan and its peak of memory, to change
 	// how it is planned, or to plan it and no more (step.Plan). The options are those that
 	// the step has otherwise. Default: step.Compile.
-	Compile func(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error)
+	Compile func(g *graph.Graph, exec step.Executor, o step.Options) (*step.Executable, error)
 
 	// Autocast is the type that steps partly compute in, by [autocast.Graph]: dtype.BF16 or
 	// dtype.F16, for which package scaling scales losses. Variables stay as they are.

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // elementTypes are the types of elements that both sides have.
@@ -43,18 +44,18 @@ func toType(t dtypes.DType) (dtype.DType, error) {
 }
 
 // toShape fails for types that step has not, and for axes whose length is not known.
-func toShape(s shapes.Shape) (step.Shape, error) {
+func toShape(s shapes.Shape) (graph.Shape, error) {
 	t, err := toType(s.DType)
 	if err != nil {
-		return step.Shape{}, err
+		return graph.Shape{}, err
 	}
 	if s.IsDynamic() {
-		return step.Shape{}, fmt.Errorf("%w: %v has an axis of unknown length", ErrArgument, s)
+		return graph.Shape{}, fmt.Errorf("%w: %v has an axis of unknown length", ErrArgument, s)
 	}
-	return step.MakeShape(t, s.Dimensions...), nil
+	return graph.MakeShape(t, s.Dimensions...), nil
 }
 
-func fromShape(s step.Shape) shapes.Shape { return shapes.Make(computeTypes[s.Type], s.Dims...) }
+func fromShape(s graph.Shape) shapes.Shape { return shapes.Make(computeTypes[s.Type], s.Dims...) }
 
 // flatType returns the type and the number of the elements of a slice. An int counts as
 // the integer that is as large.

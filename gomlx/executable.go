@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
 	"github.com/pinion-gpu/pinion/step"
@@ -46,7 +48,7 @@ func (b *builder) Compile() (compute.Executable, error) {
 // are garbage.
 type executable struct {
 	backend *Backend
-	graph   *step.Graph
+	graph   *graph.Graph
 	step    *step.Executable
 }
 
@@ -56,7 +58,7 @@ func (x *executable) Finalize() { x.step.Close() }
 // Inputs implements [compute.Executable].
 func (x *executable) Inputs() (names []string, inputShapes []shapes.Shape) {
 	for _, p := range x.graph.Parameters() {
-		names = append(names, p.Node().Attr.(*step.Input).Name)
+		names = append(names, p.Node().Attr.(*graph.Input).Name)
 	}
 	return names, fromShapes(x.graph.Parameters())
 }
@@ -64,7 +66,7 @@ func (x *executable) Inputs() (names []string, inputShapes []shapes.Shape) {
 // Outputs implements [compute.Executable].
 func (x *executable) Outputs() []shapes.Shape { return fromShapes(x.graph.Outputs()) }
 
-func fromShapes(values []step.Value) []shapes.Shape {
+func fromShapes(values []graph.Value) []shapes.Shape {
 	list := make([]shapes.Shape, len(values))
 	for i, v := range values {
 		list[i] = fromShape(v.Shape())

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute"
-	"github.com/pinion-gpu/pinion/step"
 	"github.com/pkg/errors"
 )
 
@@ -15,11 +16,11 @@ const mostHead = 1024
 // attention says how an attention is computed as one operation. One with a mask, a bias
 // or lengths of its own is not implemented: GoMLX takes it apart, and its gradients.
 // QuantizedMatmuls is a hint that changes nothing.
-func attention(layout compute.AttentionAxesLayout, o *compute.ScaledDotProductAttentionConfig, q step.Value) (step.AttentionOptions, error) {
+func attention(layout compute.AttentionAxesLayout, o *compute.ScaledDotProductAttentionConfig, q graph.Value) (graph.AttentionOptions, error) {
 	if o == nil {
 		o = &compute.ScaledDotProductAttentionConfig{}
 	}
-	var a step.AttentionOptions
+	var a graph.AttentionOptions
 	switch {
 	case o.Mask != nil || o.Bias != nil || o.QuerySeqLen != nil || o.KeyValueSeqLen != nil:
 		return a, errors.Wrapf(compute.ErrNotImplemented, "%s: attention with a mask, a bias or lengths is computed by parts", Name)
@@ -29,7 +30,7 @@ func attention(layout compute.AttentionAxesLayout, o *compute.ScaledDotProductAt
 	if s := q.Shape(); s.Rank() == 4 && (s.Size() == 0 || s.Dims[3] > mostHead) {
 		return a, errors.Wrapf(compute.ErrNotImplemented, "%s: attention of %v is computed by parts", Name, s)
 	}
-	return step.AttentionOptions{HeadsBehind: layout == compute.AttentionAxesLayoutBSHD, Causal: o.Causal, Scale: o.Scale}, nil
+	return graph.AttentionOptions{HeadsBehind: layout == compute.AttentionAxesLayoutBSHD, Causal: o.Causal, Scale: o.Scale}, nil
 }
 
 // FusedScaledDotProductAttention implements [compute.FusedOps]. Its state is the logarithm

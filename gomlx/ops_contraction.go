@@ -4,7 +4,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pkg/errors"
 )
 
@@ -27,7 +27,7 @@ func (f *function) DotGeneral(lhs compute.Value, lhsContracted, lhsBatch []int, 
 			}
 		}
 	}
-	axes := step.DotAxes{Contracted: [2][]int{lhsContracted, rhsContracted}, Batch: [2][]int{lhsBatch, rhsBatch}, Result: accumulator}
+	axes := graph.DotAxes{Contracted: [2][]int{lhsContracted, rhsContracted}, Batch: [2][]int{lhsBatch, rhsBatch}, Result: accumulator}
 	switch {
 	case accumulator == dtype.F64, accumulator.IsFloat() && !own.IsFloat():
 		for i := range in {
@@ -54,7 +54,7 @@ func (f *function) ConvGeneral(image, kernel compute.Value, axes compute.Convolv
 		return nil, err
 	}
 	low, high := split(paddings)
-	return f.value(f.graph.ConvGeneral(in[0], in[1], step.ConvAxes{
+	return f.value(f.graph.ConvGeneral(in[0], in[1], graph.ConvAxes{
 		ImageBatch: axes.InputBatch, ImageChannels: axes.InputChannels, ImageSpatial: axes.InputSpatial,
 		KernelInput: axes.KernelInputChannels, KernelOutput: axes.KernelOutputChannels, KernelSpatial: axes.KernelSpatial,
 		ResultBatch: axes.OutputBatch, ResultChannels: axes.OutputChannels, ResultSpatial: axes.OutputSpatial,

@@ -3,73 +3,74 @@ package gomlx
 import (
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 	"github.com/pkg/errors"
 )
 
 // unaryOps are operations of one operand, by the names that both sides give them.
-var unaryOps = map[compute.OpType]step.Op{
-	compute.OpTypeAbs:        step.Abs,
-	compute.OpTypeNeg:        step.Neg,
-	compute.OpTypeSign:       step.Sign,
-	compute.OpTypeSqrt:       step.Sqrt,
-	compute.OpTypeRsqrt:      step.Rsqrt,
-	compute.OpTypeExp:        step.Exp,
-	compute.OpTypeExpm1:      step.Expm1,
-	compute.OpTypeLog:        step.Log,
-	compute.OpTypeLog1p:      step.Log1p,
-	compute.OpTypeLogistic:   step.Logistic,
-	compute.OpTypeErf:        step.Erf,
-	compute.OpTypeSin:        step.Sin,
-	compute.OpTypeCos:        step.Cos,
-	compute.OpTypeTanh:       step.Tanh,
-	compute.OpTypeFloor:      step.Floor,
-	compute.OpTypeCeil:       step.Ceil,
-	compute.OpTypeRound:      step.Round,
-	compute.OpTypeLogicalNot: step.Not,
-	compute.OpTypeBitwiseNot: step.Not,
-	compute.OpTypeBitCount:   step.BitCount,
-	compute.OpTypeClz:        step.LeadingZeros,
-	compute.OpTypeIsFinite:   step.IsFinite,
-	compute.OpTypeIsNaN:      step.IsNaN,
+var unaryOps = map[compute.OpType]graph.Op{
+	compute.OpTypeAbs:        graph.Abs,
+	compute.OpTypeNeg:        graph.Neg,
+	compute.OpTypeSign:       graph.Sign,
+	compute.OpTypeSqrt:       graph.Sqrt,
+	compute.OpTypeRsqrt:      graph.Rsqrt,
+	compute.OpTypeExp:        graph.Exp,
+	compute.OpTypeExpm1:      graph.Expm1,
+	compute.OpTypeLog:        graph.Log,
+	compute.OpTypeLog1p:      graph.Log1p,
+	compute.OpTypeLogistic:   graph.Logistic,
+	compute.OpTypeErf:        graph.Erf,
+	compute.OpTypeSin:        graph.Sin,
+	compute.OpTypeCos:        graph.Cos,
+	compute.OpTypeTanh:       graph.Tanh,
+	compute.OpTypeFloor:      graph.Floor,
+	compute.OpTypeCeil:       graph.Ceil,
+	compute.OpTypeRound:      graph.Round,
+	compute.OpTypeLogicalNot: graph.Not,
+	compute.OpTypeBitwiseNot: graph.Not,
+	compute.OpTypeBitCount:   graph.BitCount,
+	compute.OpTypeClz:        graph.LeadingZeros,
+	compute.OpTypeIsFinite:   graph.IsFinite,
+	compute.OpTypeIsNaN:      graph.IsNaN,
 }
 
 // binaryOps are operations of two operands.
-var binaryOps = map[compute.OpType]step.Op{
-	compute.OpTypeAdd:                  step.Add,
-	compute.OpTypeSub:                  step.Sub,
-	compute.OpTypeMul:                  step.Mul,
-	compute.OpTypeDiv:                  step.Div,
-	compute.OpTypeRem:                  step.Rem,
-	compute.OpTypePow:                  step.Pow,
-	compute.OpTypeAtan2:                step.Atan2,
-	compute.OpTypeMax:                  step.Max,
-	compute.OpTypeMin:                  step.Min,
-	compute.OpTypeLogicalAnd:           step.And,
-	compute.OpTypeLogicalOr:            step.Or,
-	compute.OpTypeLogicalXor:           step.Xor,
-	compute.OpTypeBitwiseAnd:           step.And,
-	compute.OpTypeBitwiseOr:            step.Or,
-	compute.OpTypeBitwiseXor:           step.Xor,
-	compute.OpTypeShiftLeft:            step.ShiftLeft,
-	compute.OpTypeShiftRightArithmetic: step.ShiftRightArithmetic,
-	compute.OpTypeShiftRightLogical:    step.ShiftRightLogical,
+var binaryOps = map[compute.OpType]graph.Op{
+	compute.OpTypeAdd:                  graph.Add,
+	compute.OpTypeSub:                  graph.Sub,
+	compute.OpTypeMul:                  graph.Mul,
+	compute.OpTypeDiv:                  graph.Div,
+	compute.OpTypeRem:                  graph.Rem,
+	compute.OpTypePow:                  graph.Pow,
+	compute.OpTypeAtan2:                graph.Atan2,
+	compute.OpTypeMax:                  graph.Max,
+	compute.OpTypeMin:                  graph.Min,
+	compute.OpTypeLogicalAnd:           graph.And,
+	compute.OpTypeLogicalOr:            graph.Or,
+	compute.OpTypeLogicalXor:           graph.Xor,
+	compute.OpTypeBitwiseAnd:           graph.And,
+	compute.OpTypeBitwiseOr:            graph.Or,
+	compute.OpTypeBitwiseXor:           graph.Xor,
+	compute.OpTypeShiftLeft:            graph.ShiftLeft,
+	compute.OpTypeShiftRightArithmetic: graph.ShiftRightArithmetic,
+	compute.OpTypeShiftRightLogical:    graph.ShiftRightLogical,
 
-	compute.OpTypeEqual:                    step.Equal,
-	compute.OpTypeNotEqual:                 step.NotEqual,
-	compute.OpTypeLessThan:                 step.Less,
-	compute.OpTypeLessOrEqual:              step.LessOrEqual,
-	compute.OpTypeGreaterThan:              step.Greater,
-	compute.OpTypeGreaterOrEqual:           step.GreaterOrEqual,
-	compute.OpTypeEqualTotalOrder:          step.EqualTotalOrder,
-	compute.OpTypeNotEqualTotalOrder:       step.NotEqualTotalOrder,
-	compute.OpTypeLessThanTotalOrder:       step.LessTotalOrder,
-	compute.OpTypeLessOrEqualTotalOrder:    step.LessOrEqualTotalOrder,
-	compute.OpTypeGreaterThanTotalOrder:    step.GreaterTotalOrder,
-	compute.OpTypeGreaterOrEqualTotalOrder: step.GreaterOrEqualTotalOrder,
+	compute.OpTypeEqual:                    graph.Equal,
+	compute.OpTypeNotEqual:                 graph.NotEqual,
+	compute.OpTypeLessThan:                 graph.Less,
+	compute.OpTypeLessOrEqual:              graph.LessOrEqual,
+	compute.OpTypeGreaterThan:              graph.Greater,
+	compute.OpTypeGreaterOrEqual:           graph.GreaterOrEqual,
+	compute.OpTypeEqualTotalOrder:          graph.EqualTotalOrder,
+	compute.OpTypeNotEqualTotalOrder:       graph.NotEqualTotalOrder,
+	compute.OpTypeLessThanTotalOrder:       graph.LessTotalOrder,
+	compute.OpTypeLessOrEqualTotalOrder:    graph.LessOrEqualTotalOrder,
+	compute.OpTypeGreaterThanTotalOrder:    graph.GreaterTotalOrder,
+	compute.OpTypeGreaterOrEqualTotalOrder: graph.GreaterOrEqualTotalOrder,
 }
 
 // bools and ints are operations that step has for bits of both, and GoMLX apart.
@@ -84,7 +85,7 @@ var (
 	}
 )
 
-func bitsOf(op compute.OpType, x step.Value) error {
+func bitsOf(op compute.OpType, x graph.Value) error {
 	isBool := x.Shape().Type == dtype.Bool
 	if bools[op] && !isBool || ints[op] && isBool {
 		return errors.WithStack(fmt.Errorf("%s: %w: there is no %v of %v", Name, ErrArgument, op, x.Shape()))
@@ -293,14 +294,14 @@ func (f *function) Bitcast(x compute.Value, t dtypes.DType) (compute.Value, erro
 	return f.value(f.graph.Bitcast(in, to))
 }
 
-func (f *function) withType(x compute.Value, t dtypes.DType) (step.Value, dtype.DType, error) {
+func (f *function) withType(x compute.Value, t dtypes.DType) (graph.Value, dtype.DType, error) {
 	in, err := f.operands(x)
 	if err != nil {
-		return step.Value{}, 0, err
+		return graph.Value{}, 0, err
 	}
 	to, err := toType(t)
 	if err != nil {
-		return step.Value{}, 0, errors.WithStack(err)
+		return graph.Value{}, 0, errors.WithStack(err)
 	}
 	return in[0], to, nil
 }

@@ -3,7 +3,7 @@ package gomlx
 import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
-	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pkg/errors"
 )
 
@@ -68,7 +68,7 @@ func (f *function) Pad(x, fill compute.Value, axes ...compute.PadAxis) (compute.
 	if err != nil {
 		return nil, err
 	}
-	var p step.Padding
+	var p graph.Padding
 	for i := range max(in[0].Shape().Rank(), len(axes)) {
 		var a compute.PadAxis
 		if i < len(axes) {
@@ -112,7 +112,7 @@ func (f *function) DynamicUpdateSlice(x, update compute.Value, starts []compute.
 }
 
 // starts are scalars, which GoMLX may give as one value with one axis.
-func (f *function) starts(starts []compute.Value) ([]step.Value, error) {
+func (f *function) starts(starts []compute.Value) ([]graph.Value, error) {
 	in, err := f.operands(starts...)
 	if err != nil || len(in) != 1 || in[0].Shape().Rank() != 1 {
 		return in, err
@@ -139,7 +139,7 @@ func (f *function) Gather(x, indices compute.Value, indexVectorAxis int, offsetO
 	if err != nil {
 		return nil, err
 	}
-	return f.value(f.graph.Gather(in[0], in[1], step.GatherAxes{
+	return f.value(f.graph.Gather(in[0], in[1], graph.GatherAxes{
 		IndexVector: indexVectorAxis,
 		StartIndex:  startIndexMap,
 		Sizes:       sliceSizes,
@@ -149,23 +149,23 @@ func (f *function) Gather(x, indices compute.Value, indexVectorAxis int, offsetO
 }
 
 func (f *function) ScatterSum(x, indices, updates compute.Value, indexVectorAxis int, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, _, _ bool) (compute.Value, error) {
-	return f.scatter(step.ScatterSum, x, indices, updates, indexVectorAxis, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes)
+	return f.scatter(graph.ScatterSum, x, indices, updates, indexVectorAxis, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes)
 }
 
 func (f *function) ScatterMax(x, indices, updates compute.Value, indexVectorAxis int, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, _, _ bool) (compute.Value, error) {
-	return f.scatter(step.ScatterMax, x, indices, updates, indexVectorAxis, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes)
+	return f.scatter(graph.ScatterMax, x, indices, updates, indexVectorAxis, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes)
 }
 
 func (f *function) ScatterMin(x, indices, updates compute.Value, indexVectorAxis int, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int, _, _ bool) (compute.Value, error) {
-	return f.scatter(step.ScatterMin, x, indices, updates, indexVectorAxis, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes)
+	return f.scatter(graph.ScatterMin, x, indices, updates, indexVectorAxis, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes)
 }
 
-func (f *function) scatter(op step.Op, x, indices, updates compute.Value, indexVectorAxis int, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int) (compute.Value, error) {
+func (f *function) scatter(op graph.Op, x, indices, updates compute.Value, indexVectorAxis int, updateWindowAxes, insertedWindowAxes, scatterAxesToOperandAxes []int) (compute.Value, error) {
 	in, err := f.operands(x, indices, updates)
 	if err != nil {
 		return nil, err
 	}
-	return f.value(f.graph.Scatter(op, in[0], in[1], in[2], step.ScatterAxes{
+	return f.value(f.graph.Scatter(op, in[0], in[1], in[2], graph.ScatterAxes{
 		IndexVector: indexVectorAxis,
 		StartIndex:  scatterAxesToOperandAxes,
 		Window:      updateWindowAxes,

@@ -2,7 +2,7 @@ package gomlx
 
 import (
 	"github.com/gomlx/compute"
-	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pkg/errors"
 )
 
@@ -30,7 +30,7 @@ func (f *function) BatchNormGradient(x, scale, mean, variance, gradient compute.
 	return three(f.graph.BatchNormGradient(in[0], in[1], in[2], in[3], in[4], float64(epsilon), featureAxis))
 }
 
-func three(a, b, c step.Value, err error) (compute.Value, compute.Value, compute.Value, error) {
+func three(a, b, c graph.Value, err error) (compute.Value, compute.Value, compute.Value, error) {
 	if err != nil {
 		return nil, nil, nil, errors.WithStack(err)
 	}

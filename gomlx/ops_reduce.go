@@ -3,53 +3,54 @@ package gomlx
 import (
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
-	"github.com/pinion-gpu/pinion/step"
 	"github.com/pkg/errors"
 )
 
 func (f *function) ReduceSum(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceSum, step.ReduceSum, x, axes)
+	return f.reduce(compute.OpTypeReduceSum, graph.ReduceSum, x, axes)
 }
 
 func (f *function) ReduceProduct(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceProduct, step.ReduceProduct, x, axes)
+	return f.reduce(compute.OpTypeReduceProduct, graph.ReduceProduct, x, axes)
 }
 
 func (f *function) ReduceMax(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceMax, step.ReduceMax, x, axes)
+	return f.reduce(compute.OpTypeReduceMax, graph.ReduceMax, x, axes)
 }
 
 func (f *function) ReduceMin(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceMin, step.ReduceMin, x, axes)
+	return f.reduce(compute.OpTypeReduceMin, graph.ReduceMin, x, axes)
 }
 
 func (f *function) ReduceBitwiseAnd(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceBitwiseAnd, step.ReduceAnd, x, axes)
+	return f.reduce(compute.OpTypeReduceBitwiseAnd, graph.ReduceAnd, x, axes)
 }
 
 func (f *function) ReduceBitwiseOr(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceBitwiseOr, step.ReduceOr, x, axes)
+	return f.reduce(compute.OpTypeReduceBitwiseOr, graph.ReduceOr, x, axes)
 }
 
 func (f *function) ReduceBitwiseXor(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceBitwiseXor, step.ReduceXor, x, axes)
+	return f.reduce(compute.OpTypeReduceBitwiseXor, graph.ReduceXor, x, axes)
 }
 
 func (f *function) ReduceLogicalAnd(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceLogicalAnd, step.ReduceAnd, x, axes)
+	return f.reduce(compute.OpTypeReduceLogicalAnd, graph.ReduceAnd, x, axes)
 }
 
 func (f *function) ReduceLogicalOr(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceLogicalOr, step.ReduceOr, x, axes)
+	return f.reduce(compute.OpTypeReduceLogicalOr, graph.ReduceOr, x, axes)
 }
 
 func (f *function) ReduceLogicalXor(x compute.Value, axes ...int) (compute.Value, error) {
-	return f.reduce(compute.OpTypeReduceLogicalXor, step.ReduceXor, x, axes)
+	return f.reduce(compute.OpTypeReduceLogicalXor, graph.ReduceXor, x, axes)
 }
 
-func (f *function) reduce(op compute.OpType, reduction step.Op, x compute.Value, axes []int) (compute.Value, error) {
+func (f *function) reduce(op compute.OpType, reduction graph.Op, x compute.Value, axes []int) (compute.Value, error) {
 	in, err := f.operands(x)
 	if err != nil {
 		return nil, err
@@ -65,19 +66,19 @@ func (f *function) ArgMinMax(x compute.Value, axis int, t dtypes.DType, isMin bo
 	if err != nil {
 		return nil, err
 	}
-	op := step.ArgMax
+	op := graph.ArgMax
 	if isMin {
-		op = step.ArgMin
+		op = graph.ArgMin
 	}
 	return f.value(f.graph.ArgMinMax(op, in, axis, to))
 }
 
 // windowReductions are those that windows can be reduced by.
-var windowReductions = map[compute.ReduceOpType]step.Op{
-	compute.ReduceOpSum:     step.ReduceSum,
-	compute.ReduceOpProduct: step.ReduceProduct,
-	compute.ReduceOpMax:     step.ReduceMax,
-	compute.ReduceOpMin:     step.ReduceMin,
+var windowReductions = map[compute.ReduceOpType]graph.Op{
+	compute.ReduceOpSum:     graph.ReduceSum,
+	compute.ReduceOpProduct: graph.ReduceProduct,
+	compute.ReduceOpMax:     graph.ReduceMax,
+	compute.ReduceOpMin:     graph.ReduceMin,
 }
 
 func (f *function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType, dims, strides, inputDilations, windowDilations []int, paddings [][2]int) (compute.Value, error) {
@@ -95,14 +96,14 @@ func (f *function) ReduceWindow(x compute.Value, reduction compute.ReduceOpType,
 }
 
 func (f *function) SelectAndScatterMax(x, source compute.Value, dims, strides []int, paddings [][2]int) (compute.Value, error) {
-	return f.selectAndScatter(step.SelectAndScatterMax, x, source, dims, strides, paddings)
+	return f.selectAndScatter(graph.SelectAndScatterMax, x, source, dims, strides, paddings)
 }
 
 func (f *function) SelectAndScatterMin(x, source compute.Value, dims, strides []int, paddings [][2]int) (compute.Value, error) {
-	return f.selectAndScatter(step.SelectAndScatterMin, x, source, dims, strides, paddings)
+	return f.selectAndScatter(graph.SelectAndScatterMin, x, source, dims, strides, paddings)
 }
 
-func (f *function) selectAndScatter(op step.Op, x, source compute.Value, dims, strides []int, paddings [][2]int) (compute.Value, error) {
+func (f *function) selectAndScatter(op graph.Op, x, source compute.Value, dims, strides []int, paddings [][2]int) (compute.Value, error) {
 	in, err := f.operands(x, source)
 	if err != nil {
 		return nil, err
@@ -110,9 +111,9 @@ func (f *function) selectAndScatter(op step.Op, x, source compute.Value, dims, s
 	return f.value(f.graph.SelectAndScatter(op, in[0], in[1], windows(dims, strides, paddings)))
 }
 
-func windows(dims, strides []int, paddings [][2]int) step.Windows {
+func windows(dims, strides []int, paddings [][2]int) graph.Windows {
 	low, high := split(paddings)
-	return step.Windows{Dims: orDefault(dims), Strides: orDefault(strides), Low: low, High: high}
+	return graph.Windows{Dims: orDefault(dims), Strides: orDefault(strides), Low: low, High: high}
 }
 
 // orDefault makes an empty list nil, which step takes for the default.

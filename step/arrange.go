@@ -3,6 +3,8 @@ package step
 import (
 	"cmp"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 // arrange orders the units for memory. What only writes results, or turns a value that
@@ -10,7 +12,7 @@ import (
 // optimizer's updates come right behind each gradient, wherever the graph has them. What
 // makes a result of a donated parameter runs behind the last unit that reads that, so
 // that the result can lie in its memory.
-func (x *Executable) arrange(at map[Value]int, donate []bool) {
+func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	readers := make([][]int, len(x.buffers))
 	writer := make([]int, len(x.buffers))
 	for b := range writer {
@@ -116,15 +118,15 @@ func (x *Executable) givenTo(u *unit, donate []bool) (list []int) {
 }
 
 // due is the unit behind which a value may be read: 0 if it is there from the start.
-func due(v Value, at map[Value]int, writer, behind []int) int {
-	if n := v.node; n.Op == SchedulingBarrier {
+func due(v graph.Value, at map[graph.Value]int, writer, behind []int) int {
+	if n := v.Node(); n.Op == graph.SchedulingBarrier {
 		last := 0
 		for _, in := range n.Inputs {
 			last = max(last, due(in, at, writer, behind))
 		}
 		return last
-	} else if n.Op.Class() == View && n.Op != Identity {
-		return due(n.Inputs[v.index], at, writer, behind)
+	} else if n.Op.Class() == graph.View && n.Op != graph.Identity {
+		return due(n.Inputs[v.Index()], at, writer, behind)
 	}
 	if w := writer[at[v]]; w >= 0 {
 		return behind[w]

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -22,7 +24,7 @@ var halves = []dtype.DType{dtype.BF16, dtype.F16}
 func TestAutocastTrains(t *testing.T) {
 	exec := newExecutor(t)
 	n := model(t, 3)
-	losses := func(g *step.Graph) (list []float64) {
+	losses := func(g *graph.Graph) (list []float64) {
 		x := testkit.Must(step.Compile(g, exec, step.Options{Donate: n.donate}))(t)
 		defer x.Close()
 		const steps = 8
@@ -62,7 +64,7 @@ func TestAutocastOfModels(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := func(m *models.Model, g *step.Graph) (losses []float64, bytes int64) {
+			run := func(m *models.Model, g *graph.Graph) (losses []float64, bytes int64) {
 				x := testkit.Must(step.Compile(g, exec, step.Options{Donate: m.Donate}))(t)
 				defer x.Close()
 				in := testkit.Must(m.Start(context.Background(), exec, x.Memory(), 1))(t)
@@ -96,7 +98,7 @@ func TestAutocastOfModels(t *testing.T) {
 
 // It is the same each time, and is done once it was done.
 func TestAutocastAgain(t *testing.T) {
-	graphs := []*step.Graph{model(t, 2).Graph, residual(t).Graph}
+	graphs := []*graph.Graph{model(t, 2).Graph, residual(t).Graph}
 	for _, model := range []func() (*models.Model, error){
 		models.GPT{Layers: 2, Width: 16, Heads: 2, Batch: 2, Length: 8, Vocabulary: 20, Optimizer: models.Adam}.Model,
 		models.GPT{Layers: 2, Width: 16, Heads: 2, Batch: 2, Length: 8, Vocabulary: 20, PlainAttention: true}.Model,
@@ -125,7 +127,7 @@ func TestAutocastAgain(t *testing.T) {
 				}
 			}
 			for k, v := range once.Parameters() {
-				if was := g.Parameters()[k].Node(); !v.Shape().Equal(was.Shapes[0]) || *v.Node().Attr.(*step.Input) != *was.Attr.(*step.Input) {
+				if was := g.Parameters()[k].Node(); !v.Shape().Equal(was.Shapes[0]) || *v.Node().Attr.(*graph.Input) != *was.Attr.(*graph.Input) {
 					t.Errorf("graph %d, %v: parameter %d is %v, was %v", i, half, k, v.Node(), was)
 				}
 			}
@@ -143,22 +145,22 @@ func residual(t *testing.T) maker {
 	x := m.param(f32(2, 6, 6, 4))
 	for range 2 {
 		k, scale, offset := m.param(f32(3, 3, 4, 4)), m.param(f32(4)), m.param(f32(4))
-		y := m.must(m.ConvGeneral(x, k, step.ConvAxes{ImageBatch: 0, ImageSpatial: []int{1, 2}, ImageChannels: 3, KernelSpatial: []int{0, 1}, KernelInput: 2, KernelOutput: 3,
+		y := m.must(m.ConvGeneral(x, k, graph.ConvAxes{ImageBatch: 0, ImageSpatial: []int{1, 2}, ImageChannels: 3, KernelSpatial: []int{0, 1}, KernelInput: 2, KernelOutput: 3,
 			ResultSpatial: []int{1, 2}, ResultChannels: 3, Low: []int{1, 1}, High: []int{1, 1}}))
 		y, _, _, err := m.BatchNormTraining(y, scale, offset, 1e-5, 3)
 		testkit.OK(t, err)
-		x = m.must(m.Binary(step.Max, m.must(m.Binary(step.Add, x, y)), m.must(m.Fill(0, f32()))))
+		x = m.must(m.Binary(graph.Max, m.must(m.Binary(graph.Add, x, y)), m.must(m.Fill(0, f32()))))
 	}
-	pooled := m.must(m.ReduceWindow(x, step.Windows{Reduction: step.ReduceMax, Dims: []int{1, 2, 2, 1}}))
-	mean := m.must(m.Reduce(step.ReduceSum, pooled, 1, 2))
-	logits := m.must(m.DotGeneral(mean, m.param(f32(4, 3)), step.DotAxes{Contracted: [2][]int{{1}, {0}}}))
+	pooled := m.must(m.ReduceWindow(x, graph.Windows{Reduction: graph.ReduceMax, Dims: []int{1, 2, 2, 1}}))
+	mean := m.must(m.Reduce(graph.ReduceSum, pooled, 1, 2))
+	logits := m.must(m.DotGeneral(mean, m.param(f32(4, 3)), graph.DotAxes{Contracted: [2][]int{{1}, {0}}}))
 	testkit.OK(t, m.SetOutputs(logits))
 	return m
 }
 
 // Where operations end up.
 func TestAutocastPolicy(t *testing.T) {
-	types := func(g *step.Graph, op step.Op) (list []string) {
+	types := func(g *graph.Graph, op graph.Op) (list []string) {
 		for _, n := range g.Nodes() {
 			if n.Op == op {
 				list = append(list, n.Shapes[0].Type.String())
@@ -166,7 +168,7 @@ func TestAutocastPolicy(t *testing.T) {
 		}
 		return list
 	}
-	want := func(g *step.Graph, op step.Op, wanted ...string) {
+	want := func(g *graph.Graph, op graph.Op, wanted ...string) {
 		t.Helper()
 		if got := types(g, op); !slices.Equal(got, wanted) {
 			t.Errorf("%v: %v, want %v\n%v", op, got, wanted, g)
@@ -175,28 +177,28 @@ func TestAutocastPolicy(t *testing.T) {
 	// The blocks of a network: what goes around them is low as soon as it was convolved, and
 	// normalisations are not.
 	blocks := testkit.Must(autocast.Graph(residual(t).Graph, dtype.BF16))(t)
-	want(blocks, step.ConvGeneral, "bf16", "bf16")
-	want(blocks, step.Rsqrt, "f32", "f32")
-	want(blocks, step.ReduceSum, "f32", "f32", "f32", "f32", "f32")
-	want(blocks, step.DotGeneral, "f32")
+	want(blocks, graph.ConvGeneral, "bf16", "bf16")
+	want(blocks, graph.Rsqrt, "f32", "f32")
+	want(blocks, graph.ReduceSum, "f32", "f32", "f32", "f32", "f32")
+	want(blocks, graph.DotGeneral, "f32")
 
 	// Attention and a perceptron, with their gradients and Adam.
 	n := model(t, 1)
 	g := testkit.Must(autocast.Graph(n.Graph, dtype.BF16))(t)
-	for _, op := range []step.Op{step.Exp, step.Log, step.Div, step.Sqrt, step.Pow, step.ReduceSum, step.ReduceMax, step.ScatterSum} {
+	for _, op := range []graph.Op{graph.Exp, graph.Log, graph.Div, graph.Sqrt, graph.Pow, graph.ReduceSum, graph.ReduceMax, graph.ScatterSum} {
 		for _, got := range types(g, op) {
 			if got != "f32" {
 				t.Errorf("%v is %s", op, got)
 			}
 		}
 	}
-	want(g, step.Tanh, "bf16")
-	casts := map[step.Value]int{} // of parameters
+	want(g, graph.Tanh, "bf16")
+	casts := map[graph.Value]int{} // of parameters
 	for _, n := range g.Nodes() {
-		if n.Op == step.DotGeneral && (n.Inputs[0].Shape().Type != dtype.BF16 || n.Inputs[1].Shape().Type != dtype.BF16) {
+		if n.Op == graph.DotGeneral && (n.Inputs[0].Shape().Type != dtype.BF16 || n.Inputs[1].Shape().Type != dtype.BF16) {
 			t.Errorf("%v", n)
 		}
-		if n.Op == step.Convert && n.Inputs[0].Node().Op == step.Parameter && n.Inputs[0].Shape().Type == dtype.F32 {
+		if n.Op == graph.Convert && n.Inputs[0].Node().Op == graph.Parameter && n.Inputs[0].Shape().Type == dtype.F32 {
 			casts[n.Inputs[0]]++
 		}
 	}
@@ -211,42 +213,42 @@ func TestAutocastPolicy(t *testing.T) {
 	}
 	// Gradients of six matrices are not rounded, nor three products that make up that of
 	// the embeddings.
-	if got := strings.Count(strings.Join(types(g, step.DotGeneral), " "), "f32"); got != 9 {
+	if got := strings.Count(strings.Join(types(g, graph.DotGeneral), " "), "f32"); got != 9 {
 		t.Errorf("%d products have float32 results", got)
 	}
 
 	// Between two products everything is low, but for what a constant says that f16 has not.
 	m := newMaker(t)
 	x, w := m.param(f32(4, 4)), m.param(f32(4, 4))
-	axes := step.DotAxes{Contracted: [2][]int{{1}, {0}}}
+	axes := graph.DotAxes{Contracted: [2][]int{{1}, {0}}}
 	z := m.must(m.DotGeneral(x, w, axes))
-	z = m.must(m.Binary(step.Add, z, m.must(m.Fill(1e-8, f32(4, 4)))))
-	z = m.must(m.Where(m.must(m.Binary(step.Greater, z, m.must(m.Fill(0, f32())))), z, m.must(m.Unary(step.Neg, z))))
+	z = m.must(m.Binary(graph.Add, z, m.must(m.Fill(1e-8, f32(4, 4)))))
+	z = m.must(m.Where(m.must(m.Binary(graph.Greater, z, m.must(m.Fill(0, f32())))), z, m.must(m.Unary(graph.Neg, z))))
 	testkit.OK(t, m.SetOutputs(m.must(m.DotGeneral(z, w, axes))))
 	b := testkit.Must(autocast.Graph(m.Graph, dtype.BF16))(t)
-	want(b, step.Add, "bf16")
-	want(b, step.Where, "bf16")
+	want(b, graph.Add, "bf16")
+	want(b, graph.Where, "bf16")
 	h := testkit.Must(autocast.Graph(m.Graph, dtype.F16))(t)
-	want(h, step.Add, "f32")
-	want(h, step.Where, "f32") // one cast behind it, or more before
-	if got := types(h, step.Convert); len(got) != 4 {
+	want(h, graph.Add, "f32")
+	want(h, graph.Where, "f32") // one cast behind it, or more before
+	if got := types(h, graph.Convert); len(got) != 4 {
 		t.Errorf("casts to %v\n%v", got, h)
 	}
 
 	// Attention is a product, whose sums are not rounded.
 	m = newMaker(t)
 	q := m.param(f32(2, 3, 4, 8))
-	out, sums, err := m.Attention(q, q, q, step.AttentionOptions{})
+	out, sums, err := m.Attention(q, q, q, graph.AttentionOptions{})
 	testkit.OK(t, err)
-	dq, dk, _, err := m.AttentionBackward(q, q, q, out, sums, m.must(m.Unary(step.Tanh, out)), step.AttentionOptions{})
+	dq, dk, _, err := m.AttentionBackward(q, q, q, out, sums, m.must(m.Unary(graph.Tanh, out)), graph.AttentionOptions{})
 	testkit.OK(t, err)
 	testkit.OK(t, m.SetOutputs(out, dq, dk))
 	att := testkit.Must(autocast.Graph(m.Graph, dtype.F16))(t)
-	want(att, step.Attention, "f16")
-	want(att, step.AttentionBackward, "f16")
-	want(att, step.Tanh, "f16")
+	want(att, graph.Attention, "f16")
+	want(att, graph.AttentionBackward, "f16")
+	want(att, graph.Tanh, "f16")
 	for _, n := range att.Nodes() {
-		if n.Op == step.Attention && n.Shapes[1].Type != dtype.F32 || n.Op == step.AttentionBackward && n.Inputs[4].Shape().Type != dtype.F32 {
+		if n.Op == graph.Attention && n.Shapes[1].Type != dtype.F32 || n.Op == graph.AttentionBackward && n.Inputs[4].Shape().Type != dtype.F32 {
 			t.Errorf("%v", n)
 		}
 	}

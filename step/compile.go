@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
@@ -56,13 +58,15 @@ type Options struct {
 // memoryAlign is what buffers begin at multiples of.
 const memoryAlign = 256
 
-func alignedBytes(s Shape) int64 { return (s.Bytes() + memoryAlign - 1) / memoryAlign * memoryAlign }
+func alignedBytes(s graph.Shape) int64 {
+	return (s.Bytes() + memoryAlign - 1) / memoryAlign * memoryAlign
+}
 
 // buffer is memory that a value has, with all views of it.
 type buffer struct {
-	value Value // as it is written
-	param int   // which parameter it is; -1: none
-	out   int   // which result it is; -1: none
+	value graph.Value // as it is written
+	param int         // which parameter it is; -1: none
+	out   int         // which result it is; -1: none
 	fixed device.Ptr
 }
 
@@ -76,7 +80,7 @@ type unit struct {
 // Compile makes an executable of a graph with outputs. It fails with [ErrArgument] for
 // a graph without, with [ErrNotSupported] where the executor lacks an operation, and
 // with a [*plan.ImpossibleError] where the budget is too small.
-func Compile(g *Graph, exec Executor, o Options) (*Executable, error) {
+func Compile(g *graph.Graph, exec Executor, o Options) (*Executable, error) {
 	opt, err := passed(g, exec, o)
 	if err != nil {
 		return nil, err
@@ -86,7 +90,7 @@ func Compile(g *Graph, exec Executor, o Options) (*Executable, error) {
 
 // Plan returns the plan that [Compile] would make, and fails as it does. It takes no
 // memory of the device but that for constants of a few KiB, for a moment.
-func Plan(g *Graph, exec Executor, o Options) (*plan.Plan, error) {
+func Plan(g *graph.Graph, exec Executor, o Options) (*plan.Plan, error) {
 	opt, err := passed(g, exec, o)
 	if err != nil {
 		return nil, err
@@ -99,32 +103,32 @@ func Plan(g *Graph, exec Executor, o Options) (*plan.Plan, error) {
 }
 
 // passed is the graph after all passes.
-func passed(g *Graph, exec Executor, o Options) (*Graph, error) {
+func passed(g *graph.Graph, exec Executor, o Options) (*graph.Graph, error) {
 	if g == nil || exec == nil {
 		return nil, fmt.Errorf("step: %w: no graph, or no executor", ErrArgument)
 	}
-	if len(g.outputs) == 0 {
-		return nil, fmt.Errorf("step: graph %q: %w: it has no outputs", g.name, ErrArgument)
+	if len(g.Outputs()) == 0 {
+		return nil, fmt.Errorf("step: graph %q: %w: it has no outputs", g.Name(), ErrArgument)
 	}
-	if o.Donate != nil && len(o.Donate) != len(g.params) {
-		return nil, fmt.Errorf("step: graph %q: %w: Donate is for %d of %d parameters", g.name, ErrArgument, len(o.Donate), len(g.params))
+	if o.Donate != nil && len(o.Donate) != len(g.Parameters()) {
+		return nil, fmt.Errorf("step: graph %q: %w: Donate is for %d of %d parameters", g.Name(), ErrArgument, len(o.Donate), len(g.Parameters()))
 	}
-	if o.Lend != nil && len(o.Lend) != len(g.outputs) {
-		return nil, fmt.Errorf("step: graph %q: %w: Lend is for %d of %d results", g.name, ErrArgument, len(o.Lend), len(g.outputs))
+	if o.Lend != nil && len(o.Lend) != len(g.Outputs()) {
+		return nil, fmt.Errorf("step: graph %q: %w: Lend is for %d of %d results", g.Name(), ErrArgument, len(o.Lend), len(g.Outputs()))
 	}
-	opt, err := fold(optimize(g), exec)
+	opt, err := fold(graph.Optimize(g), exec)
 	if err != nil {
 		return nil, err
 	}
-	return optimize(opt), nil
+	return graph.Optimize(opt), nil
 }
 
-func newExecutable(g *Graph, exec Executor, o Options) *Executable {
+func newExecutable(g *graph.Graph, exec Executor, o Options) *Executable {
 	return &Executable{graph: g, exec: exec, dev: exec.Device(), memory: o.Memory, inPlace: map[int]int{}, turn: make(chan struct{}, 1)}
 }
 
 // compileFolded compiles a graph on which no pass is left to do.
-func compileFolded(g *Graph, exec Executor, o Options) (*Executable, error) {
+func compileFolded(g *graph.Graph, exec Executor, o Options) (*Executable, error) {
 	x := newExecutable(g, exec, o)
 	err := x.compile(o)
 	if err == nil {
@@ -164,7 +168,7 @@ func (x *Executable) compile(o Options) error {
 	x.planned = x.planGraph(o)
 	p, err := plan.Make(x.planned, plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, HostBytes: o.HostBytes, Align: memoryAlign})
 	if err != nil {
-		return fmt.Errorf("step: graph %q: %w", x.graph.name, err)
+		return fmt.Errorf("step: graph %q: %w", x.graph.Name(), err)
 	}
 	x.plan = p
 	for _, l := range p.Lives {
@@ -173,7 +177,7 @@ func (x *Executable) compile(o Options) error {
 		}
 		out := x.buffers[l.Value].out
 		if _, given := x.inPlace[out]; out >= 0 && (given || !o.lends(out)) {
-			return fmt.Errorf("step: graph %q: the plan has result %d not in the memory of the parameter that it was given", x.graph.name, x.buffers[l.Value].out)
+			return fmt.Errorf("step: graph %q: the plan has result %d not in the memory of the parameter that it was given", x.graph.Name(), x.buffers[l.Value].out)
 		}
 	}
 	x.replays, err = openReplays(o.Capture, x.dev, len(x.plan.Runs))
@@ -182,18 +186,18 @@ func (x *Executable) compile(o Options) error {
 
 // makeBuffers finds the values that have memory of their own, and returns which buffer
 // each value lies in.
-func (x *Executable) makeBuffers() map[Value]int {
-	at := map[Value]int{}
-	for _, n := range x.graph.nodes {
+func (x *Executable) makeBuffers() map[graph.Value]int {
+	at := map[graph.Value]int{}
+	for _, n := range x.graph.Nodes() {
 		for i := range n.Shapes {
 			v := n.Value(i)
-			if n.Op.Class() == View && n.Op != Identity {
+			if n.Op.Class() == graph.View && n.Op != graph.Identity {
 				at[v] = at[n.Inputs[i]]
 				continue
 			}
-			b := buffer{value: v, param: -1, out: slices.Index(x.graph.outputs, v)}
-			if n.Op == Parameter {
-				b.param = n.Attr.(*Input).Index
+			b := buffer{value: v, param: -1, out: slices.Index(x.graph.Outputs(), v)}
+			if n.Op == graph.Parameter {
+				b.param = n.Attr.(*graph.Input).Index
 			}
 			at[v] = len(x.buffers)
 			x.buffers = append(x.buffers, b)
@@ -209,9 +213,9 @@ func (o *Options) lends(result int) bool { return o.Lend != nil && o.Lend[result
 func (x *Executable) planGraph(o Options) plan.Graph {
 	var g plan.Graph
 	for _, b := range x.buffers {
-		constant, lent := b.value.node.Op == Constant, b.out >= 0 && o.lends(b.out)
+		constant, lent := b.value.Node().Op == graph.Constant, b.out >= 0 && o.lends(b.out)
 		g.Values = append(g.Values, plan.Value{
-			Name:     b.value.node.Op.String() + " " + b.value.String(),
+			Name:     b.value.Node().Op.String() + " " + b.value.String(),
 			Bytes:    alignedBytes(b.value.Shape()),
 			Resident: constant || b.param >= 0 || b.out >= 0 && !lent,
 			Output:   lent,
@@ -277,7 +281,7 @@ func (x *Executable) open() error {
 	}
 	for i := range x.buffers {
 		b := &x.buffers[i]
-		data, ok := b.value.node.Attr.(Data)
+		data, ok := b.value.Node().Attr.(graph.Data)
 		if !ok || len(data) == 0 {
 			continue
 		}
@@ -342,7 +346,7 @@ func (x *Executable) openHost() error {
 		return err
 	}
 	if x.host, err = x.pool.Alloc(background, bytes); err != nil {
-		return fmt.Errorf("step: graph %q: %s on the host for what is sent: %w", x.graph.name, units.Bytes(bytes), err)
+		return fmt.Errorf("step: graph %q: %s on the host for what is sent: %w", x.graph.Name(), units.Bytes(bytes), err)
 	}
 	return nil
 }

@@ -2,12 +2,12 @@
 // checked types and shapes, from which passes, a memory plan and an executor make
 // something that runs within a budget of device memory.
 //
-//	g := step.NewGraph("axpy")
-//	a, _ := g.Parameter("a", step.MakeShape(dtype.F32))
-//	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 1000))
-//	y, _ := g.Parameter("y", step.MakeShape(dtype.F32, 1000))
-//	ax, _ := g.Binary(step.Mul, a, x)
-//	sum, err := g.Binary(step.Add, ax, y)
+//	g := graph.New("axpy")
+//	a, _ := g.Parameter("a", graph.MakeShape(dtype.F32))
+//	x, _ := g.Parameter("x", graph.MakeShape(dtype.F32, 1000))
+//	y, _ := g.Parameter("y", graph.MakeShape(dtype.F32, 1000))
+//	ax, _ := g.Binary(graph.Mul, a, x)
+//	sum, err := g.Binary(graph.Add, ax, y)
 //	…
 //	err = g.SetOutputs(sum)
 //

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -24,7 +26,7 @@ var background = context.Background()
 // Executable is a compiled graph with the memory that it needs between its parameters
 // and its results. Its methods are safe for concurrent use; runs follow one another.
 type Executable struct {
-	graph     *Graph // as it was optimised
+	graph     *graph.Graph // as it was optimised
 	exec      Executor
 	dev       device.Device
 	memory    *Memory
@@ -63,14 +65,14 @@ func (x *Executable) enter(ctx context.Context) error {
 	case x.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("step: graph %q: %w: %w", x.graph.name, ErrNotBegun, ctx.Err())
+		return fmt.Errorf("step: graph %q: %w: %w", x.graph.Name(), ErrNotBegun, ctx.Err())
 	}
 }
 
 func (x *Executable) leave() { <-x.turn }
 
 // Graph is the graph as it was optimised. Do not change it.
-func (x *Executable) Graph() *Graph { return x.graph }
+func (x *Executable) Graph() *graph.Graph { return x.graph }
 
 // Memory is what makes the results.
 func (x *Executable) Memory() *Memory { return x.memory }
@@ -121,10 +123,10 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 	}
 	defer x.leave()
 	if x.closed {
-		return nil, fmt.Errorf("step: graph %q: %w", x.graph.name, ErrClosed)
+		return nil, fmt.Errorf("step: graph %q: %w", x.graph.Name(), ErrClosed)
 	}
 	if err := x.checkInputs(inputs, donate); err != nil {
-		return nil, fmt.Errorf("step: graph %q: %w", x.graph.name, err)
+		return nil, fmt.Errorf("step: graph %q: %w", x.graph.Name(), err)
 	}
 	at := make([]device.Ptr, len(x.buffers))
 	for i, b := range x.buffers {
@@ -133,7 +135,7 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 			at[i] = inputs[b.param].Ptr()
 		}
 	}
-	results = make([]*Tensor, len(x.graph.outputs))
+	results = make([]*Tensor, len(x.graph.Outputs()))
 	defer func() {
 		for i, d := range donate {
 			if d {
@@ -181,11 +183,11 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 // lacks says what memory was for that there was not.
 func (x *Executable) lacks(what string, err error) error {
 	return fmt.Errorf("step: graph %q, whose plan has %s on the device, %s of it parameters, results and constants: %s: %w",
-		x.graph.name, units.Bytes(x.plan.Bytes), units.Bytes(x.plan.Resident), what, err)
+		x.graph.Name(), units.Bytes(x.plan.Bytes), units.Bytes(x.plan.Resident), what, err)
 }
 
 func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
-	params := x.graph.params
+	params := x.graph.Parameters()
 	if len(inputs) != len(params) {
 		return fmt.Errorf("%w: %d inputs for %d parameters", ErrArgument, len(inputs), len(params))
 	}
@@ -197,7 +199,7 @@ func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 			return err
 		}
 		if donate != nil && donate[i] && (slices.Contains(inputs[:i], t) || slices.Contains(inputs[i+1:], t)) {
-			return fmt.Errorf("%w: the tensor for parameter %q is donated and stands for another one, too", ErrArgument, params[i].node.Attr.(*Input).Name)
+			return fmt.Errorf("%w: the tensor for parameter %q is donated and stands for another one, too", ErrArgument, params[i].Node().Attr.(*graph.Input).Name)
 		}
 	}
 	return nil
@@ -205,8 +207,8 @@ func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 
 // checkTensor reports whether a tensor can be a parameter.
 func (x *Executable) checkTensor(i int, t *Tensor) error {
-	params := x.graph.params
-	name := params[i].node.Attr.(*Input).Name
+	params := x.graph.Parameters()
+	name := params[i].Node().Attr.(*graph.Input).Name
 	switch {
 	case t == nil:
 		return fmt.Errorf("%w: parameter %q has no tensor", ErrArgument, name)

@@ -4,7 +4,13 @@ import (
 	"errors"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
+
+// ErrArgument says that a call or a graph cannot be right: other tensors than the step's
+// parameters, an impossible budget.
+var ErrArgument = errs.ErrArgument
 
 // ErrNotSupported says that an executor lacks an operation, or has it not for these
 // types.
@@ -29,7 +35,7 @@ type Fuser interface {
 	// Fuse returns tasks in an order in which they can run. They write all outputs, and
 	// everything that a task reads, but nothing twice, and no view. Their nodes may be
 	// of any kind that the executor compiles together.
-	Fuse(g *Graph) ([]*Task, error)
+	Fuse(g *graph.Graph) ([]*Task, error)
 }
 
 // Task is what one kernel does: one operation, or several element-wise ones that are
@@ -39,10 +45,10 @@ type Task struct {
 	// them, each is element-wise, an [Iota], or a [BroadcastInDim], and has one result of
 	// the same dimensions. Constants that they read are among Inputs. The operand of a
 	// BroadcastInDim, and operands of other dimensions, are, too.
-	Nodes []*Node
+	Nodes []*graph.Node
 
-	Inputs  []Value // what is read, from memory: the operands of a single operation, and otherwise each value once
-	Outputs []Value // what is written, to memory: all results of a single operation
+	Inputs  []graph.Value // what is read, from memory: the operands of a single operation, and otherwise each value once
+	Outputs []graph.Value // what is written, to memory: all results of a single operation
 }
 
 // Kernel is a compiled task.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 // mostFolded is the size of the largest value, in bytes, that is computed when a graph is
@@ -12,72 +14,56 @@ const mostFolded = 4096
 
 // fold replaces what is computed of constants alone, and is small, by constants: the
 // executor computes them once.
-func fold(g *Graph, exec Executor) (*Graph, error) {
+func fold(g *graph.Graph, exec Executor) (*graph.Graph, error) {
 	part := constantPart(g)
 	if len(part) == 0 {
 		return g, nil
 	}
 	// The part as a graph of its own.
-	sub := NewGraph(g.name + ": constants")
-	now := map[Value]Value{}
-	for _, n := range g.nodes {
-		if !part[n] && n.Op != Constant {
+	sub := graph.New(g.Name() + ": constants")
+	now := map[graph.Value]graph.Value{}
+	for _, n := range g.Nodes() {
+		if !part[n] && n.Op != graph.Constant {
 			continue
 		}
-		m := sub.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
-		for i := range n.Shapes {
-			now[n.Value(i)] = m.Value(i)
-		}
+		sub.Copy(n, now)
 	}
 	wanted := wantedOutside(g, part)
 	if len(wanted) == 0 {
 		return g, nil
 	}
-	sub.outputs = translated(wanted, now)
+	if err := sub.SetOutputs(graph.Translated(wanted, now)...); err != nil {
+		return nil, err
+	}
 	values, err := constantsOf(sub, exec)
 	if err != nil {
 		return nil, err
 	}
-	out := NewGraph(g.name)
+	out := graph.New(g.Name())
 	clear(now)
-	for _, n := range g.nodes {
+	for _, n := range g.Nodes() {
 		if part[n] {
 			for i := range n.Shapes {
 				if k := slices.Index(wanted, n.Value(i)); k >= 0 {
-					now[n.Value(i)] = out.add(Constant, values[k], n.Shapes[i])
+					now[n.Value(i)] = out.Append(graph.Constant, values[k], n.Shapes[i:i+1]).Value(0)
 				}
 			}
 			continue
 		}
-		m := out.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
-		if n.Op == Parameter {
-			out.params = append(out.params, m.Value(0))
-		}
-		for i := range n.Shapes {
-			now[n.Value(i)] = m.Value(i)
-		}
+		out.Copy(n, now)
 	}
-	out.outputs = translated(g.outputs, now)
-	return out, nil
-}
-
-func translated(values []Value, now map[Value]Value) []Value {
-	out := make([]Value, len(values))
-	for i, v := range values {
-		out[i] = now[v]
-	}
-	return out
+	return out, out.SetOutputs(graph.Translated(g.Outputs(), now)...)
 }
 
 // constantPart are the operations that are computed of constants, and small.
-func constantPart(g *Graph) map[*Node]bool {
-	part := map[*Node]bool{}
-	for _, n := range g.nodes {
-		if n.Op == Parameter || n.Op == Constant || n.Op == OptimizationBarrier || n.Op == SchedulingBarrier {
+func constantPart(g *graph.Graph) map[*graph.Node]bool {
+	part := map[*graph.Node]bool{}
+	for _, n := range g.Nodes() {
+		if n.Op == graph.Parameter || n.Op == graph.Constant || n.Op == graph.OptimizationBarrier || n.Op == graph.SchedulingBarrier {
 			continue
 		}
-		small := !slices.ContainsFunc(n.Shapes, func(s Shape) bool { return s.Bytes() > mostFolded })
-		constant := !slices.ContainsFunc(n.Inputs, func(v Value) bool { return v.node.Op != Constant && !part[v.node] })
+		small := !slices.ContainsFunc(n.Shapes, func(s graph.Shape) bool { return s.Bytes() > mostFolded })
+		constant := !slices.ContainsFunc(n.Inputs, func(v graph.Value) bool { return v.Node().Op != graph.Constant && !part[v.Node()] })
 		if small && constant {
 			part[n] = true
 		}
@@ -87,14 +73,14 @@ func constantPart(g *Graph) map[*Node]bool {
 
 // wantedOutside lists values of the part that others read. Those that are as cheap to
 // compute again as to read become others' own.
-func wantedOutside(g *Graph, part map[*Node]bool) []Value {
-	read := map[Value]bool{}
-	for _, v := range g.outputs {
+func wantedOutside(g *graph.Graph, part map[*graph.Node]bool) []graph.Value {
+	read := map[graph.Value]bool{}
+	for _, v := range g.Outputs() {
 		read[v] = true
 	}
-	var wanted []Value
-	for i := len(g.nodes) - 1; i >= 0; i-- {
-		n := g.nodes[i]
+	var wanted []graph.Value
+	for i := len(g.Nodes()) - 1; i >= 0; i-- {
+		n := g.Nodes()[i]
 		if part[n] && repeated(n) && read[n.Value(0)] {
 			delete(part, n)
 		}
@@ -109,12 +95,12 @@ func wantedOutside(g *Graph, part map[*Node]bool) []Value {
 			}
 		}
 	}
-	return slices.DeleteFunc(wanted, func(v Value) bool { return !part[v.node] })
+	return slices.DeleteFunc(wanted, func(v graph.Value) bool { return !part[v.Node()] })
 }
 
 // constantsOf runs a graph without parameters.
-func constantsOf(g *Graph, exec Executor) (values []Data, err error) {
-	x, err := compileFolded(optimize(g), exec, Options{}) // views become copies
+func constantsOf(g *graph.Graph, exec Executor) (values []graph.Data, err error) {
+	x, err := compileFolded(graph.Optimize(g), exec, Options{}) // views become copies
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +110,7 @@ func constantsOf(g *Graph, exec Executor) (values []Data, err error) {
 		return nil, fmt.Errorf("step: constants: %w", err)
 	}
 	for _, t := range results {
-		data := make(Data, t.shape.Bytes())
+		data := make(graph.Data, t.shape.Bytes())
 		err = keepFirst(err, t.Read(data), t.Free())
 		values = append(values, data)
 	}

@@ -96,7 +96,7 @@ func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks [][2]devi
 	}
 	for i := range x.launches {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("step: graph %q: before task %d of %d: %w", x.graph.name, i, len(x.launches), err)
+			return fmt.Errorf("step: graph %q: before task %d of %d: %w", x.graph.Name(), i, len(x.launches), err)
 		}
 		n := &x.launches[i]
 		if err := x.fetch(n.copies); err != nil {

@@ -2,7 +2,6 @@ package step
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -65,10 +64,7 @@ func (x *Executable) Measure(ctx context.Context, inputs []*Tensor) (seconds fun
 func (t *Task) kind() string {
 	var b strings.Builder
 	for _, n := range t.Nodes {
-		fmt.Fprint(&b, n.Op, shapesOf(n.Inputs), n.Shapes)
-		if _, ok := n.Attr.(Data); !ok {
-			b.WriteString(attrString(n.Attr))
-		}
+		b.WriteString(n.Kind())
 		b.WriteByte(';')
 	}
 	return b.String()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 )
 
@@ -42,11 +44,11 @@ func (m *Memory) Device() device.Device { return m.dev }
 func (m *Memory) Close() error { return m.copy.Close() }
 
 // New makes a tensor of undefined content. Free it, unless a step takes it as donated.
-func (m *Memory) New(s Shape) (*Tensor, error) {
-	if err := s.check(); err != nil {
+func (m *Memory) New(s graph.Shape) (*Tensor, error) {
+	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("step: tensor: %w: %w", ErrArgument, err)
 	}
-	t := &Tensor{memory: m, shape: MakeShape(s.Type, s.Dims...)}
+	t := &Tensor{memory: m, shape: graph.MakeShape(s.Type, s.Dims...)}
 	if n := s.Bytes(); n > 0 {
 		p, err := m.alloc.Alloc(n)
 		if err != nil {
@@ -60,7 +62,7 @@ func (m *Memory) New(s Shape) (*Tensor, error) {
 
 // Put makes a tensor with the given elements, as [Graph.Constant] takes them. They are
 // copied when it returns.
-func (m *Memory) Put(data []byte, s Shape) (*Tensor, error) {
+func (m *Memory) Put(data []byte, s graph.Shape) (*Tensor, error) {
 	t, err := m.New(s)
 	if err != nil {
 		return nil, err
@@ -77,20 +79,20 @@ const tensorAlign = 64
 // Wrap makes a tensor of memory that is somebody else's, such as a batch's. To be read by
 // a step, it has to begin at a multiple of 64 bytes. free is called when the tensor is freed, or a step has used it as donated;
 // it may be nil.
-func (m *Memory) Wrap(p device.Ptr, s Shape, free func() error) (*Tensor, error) {
-	if err := s.check(); err != nil {
+func (m *Memory) Wrap(p device.Ptr, s graph.Shape, free func() error) (*Tensor, error) {
+	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("step: tensor: %w: %w", ErrArgument, err)
 	}
 	if s.Bytes() > 0 && p == 0 {
 		return nil, fmt.Errorf("step: tensor %v: %w: it has no address", s, ErrArgument)
 	}
-	return &Tensor{memory: m, shape: MakeShape(s.Type, s.Dims...), ptr: p, free: free}, nil
+	return &Tensor{memory: m, shape: graph.MakeShape(s.Type, s.Dims...), ptr: p, free: free}, nil
 }
 
 // Tensor is elements of a shape in device memory.
 type Tensor struct {
 	memory *Memory
-	shape  Shape
+	shape  graph.Shape
 
 	mu   sync.Mutex
 	ptr  device.Ptr
@@ -99,7 +101,7 @@ type Tensor struct {
 }
 
 // Shape is the shape of the tensor.
-func (t *Tensor) Shape() Shape { return t.shape }
+func (t *Tensor) Shape() graph.Shape { return t.shape }
 
 // Ptr is where the elements lie: 0 if there are none, or after Free.
 func (t *Tensor) Ptr() device.Ptr {

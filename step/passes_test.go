@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
@@ -15,7 +17,7 @@ import (
 )
 
 // compiled is the graph and the tasks that a graph becomes.
-func compiled(t *testing.T, m maker, outputs ...step.Value) (graph string, tasks []string) {
+func compiled(t *testing.T, m maker, outputs ...graph.Value) (graph string, tasks []string) {
 	t.Helper()
 	testkit.OK(t, m.SetOutputs(outputs...))
 	x := testkit.Must(step.Compile(m.Graph, newExecutor(t), step.Options{}))(t)
@@ -36,12 +38,12 @@ func wantTasks(t *testing.T, graph string, got []string, want ...string) {
 func TestCommonAndDead(t *testing.T) {
 	m := newMaker(t)
 	x := m.param(f32(4, 4))
-	m.must(m.Unary(step.Log, x)) // nobody reads it
-	dot := func(v step.Value) step.Value {
-		return m.must(m.DotGeneral(v, v, step.DotAxes{Contracted: [2][]int{{1}, {1}}}))
+	m.must(m.Unary(graph.Log, x)) // nobody reads it
+	dot := func(v graph.Value) graph.Value {
+		return m.must(m.DotGeneral(v, v, graph.DotAxes{Contracted: [2][]int{{1}, {1}}}))
 	}
 	a, b := dot(x), dot(m.must(m.Identity(x)))
-	sum := m.must(m.Binary(step.Add, a, b))
+	sum := m.must(m.Binary(graph.Add, a, b))
 	graph, tasks := compiled(t, m, sum)
 	wantTasks(t, graph, tasks, "DotGeneral", "Add")
 }
@@ -50,8 +52,8 @@ func TestAbsorbed(t *testing.T) {
 	m := newMaker(t)
 	x, y := m.param(f32(4, 5, 6)), m.param(f32(5, 6))
 	turned := m.must(m.Transpose(x, 0, 2, 1))
-	dot := m.must(m.DotGeneral(turned, y, step.DotAxes{Contracted: [2][]int{{2}, {0}}})) // [4 6] x [6]
-	swapped := m.must(m.DotGeneral(m.must(m.Transpose(x, 1, 0, 2)), y, step.DotAxes{Contracted: [2][]int{{2}, {1}}}))
+	dot := m.must(m.DotGeneral(turned, y, graph.DotAxes{Contracted: [2][]int{{2}, {0}}})) // [4 6] x [6]
+	swapped := m.must(m.DotGeneral(m.must(m.Transpose(x, 1, 0, 2)), y, graph.DotAxes{Contracted: [2][]int{{2}, {1}}}))
 	graph, tasks := compiled(t, m, dot, swapped)
 	wantTasks(t, graph, tasks, "DotGeneral", "Transpose", "DotGeneral")
 	if !strings.Contains(graph, "DotGeneral %0 %1 {Contracted:[[1] [0]]") {
@@ -65,8 +67,8 @@ func TestBarrier(t *testing.T) {
 	x := m.param(f32(4, 4))
 	behind, err := m.OptimizationBarrier(x)
 	testkit.OK(t, err)
-	a := m.must(m.Reduce(step.ReduceSum, x, 1))
-	b := m.must(m.Reduce(step.ReduceSum, behind[0], 1))
+	a := m.must(m.Reduce(graph.ReduceSum, x, 1))
+	b := m.must(m.Reduce(graph.ReduceSum, behind[0], 1))
 	later := m.must(m.SchedulingBarrier(b, a))
 	graph, tasks := compiled(t, m, a, later)
 	wantTasks(t, graph, tasks, "ReduceSum", "ReduceSum", "Identity")
@@ -76,9 +78,9 @@ func TestFusion(t *testing.T) {
 	m := newMaker(t)
 	x, bias := m.param(f32(8, 16)), m.param(f32(16))
 	wide := m.must(m.BroadcastInDim(bias, []int{8, 16}, []int{1}))
-	y := m.must(m.Unary(step.Tanh, m.must(m.Binary(step.Add, x, wide))))
-	sum := m.must(m.Reduce(step.ReduceSum, y, 1))
-	z := m.must(m.Binary(step.Mul, m.must(m.Unary(step.Neg, y)), wide)) // y has two readers: it is kept
+	y := m.must(m.Unary(graph.Tanh, m.must(m.Binary(graph.Add, x, wide))))
+	sum := m.must(m.Reduce(graph.ReduceSum, y, 1))
+	z := m.must(m.Binary(graph.Mul, m.must(m.Unary(graph.Neg, y)), wide)) // y has two readers: it is kept
 	graph, tasks := compiled(t, m, z, sum)
 	wantTasks(t, graph, tasks, "BroadcastInDim+Add+Tanh", "ReduceSum", "BroadcastInDim+Neg+Mul")
 }
@@ -87,11 +89,11 @@ func TestFolding(t *testing.T) {
 	m := newMaker(t)
 	x := m.param(f32(3))
 	two := m.must(m.Constant(floats(2), f32()))
-	root := m.must(m.Unary(step.Sqrt, m.must(m.Binary(step.Mul, two, two))))
-	steps := m.must(m.Reduce(step.ReduceSum, m.must(m.Iota(f32(10), 0))))
-	y := m.must(m.Binary(step.Mul, x, m.must(m.Binary(step.Add, root, steps))))
+	root := m.must(m.Unary(graph.Sqrt, m.must(m.Binary(graph.Mul, two, two))))
+	steps := m.must(m.Reduce(graph.ReduceSum, m.must(m.Iota(f32(10), 0))))
+	y := m.must(m.Binary(graph.Mul, x, m.must(m.Binary(graph.Add, root, steps))))
 	view := m.must(m.Reshape(two, 1)) // has no memory, but is wanted
-	z := m.must(m.Concatenate(0, y, view, m.must(m.Reshape(m.must(m.Unary(step.Neg, two)), 1))))
+	z := m.must(m.Concatenate(0, y, view, m.must(m.Reshape(m.must(m.Unary(graph.Neg, two)), 1))))
 	graph, tasks := compiled(t, m, z)
 	wantTasks(t, graph, tasks, "Mul", "Concatenate")
 	if !strings.Contains(graph, "Constant {00003c42} : f32[]") { // 2 + 45
@@ -104,9 +106,9 @@ func TestFolding(t *testing.T) {
 // A view of what is computed has to become a constant, too.
 func TestFoldingOfViews(t *testing.T) {
 	m := newMaker(t)
-	at := m.param(step.MakeShape(dtype.I32, 2, 1))
+	at := m.param(graph.MakeShape(dtype.I32, 2, 1))
 	table := m.must(m.Reshape(m.must(m.Iota(f32(6), 0)), 3, 2))
-	rows := m.must(m.Gather(table, at, step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 2}, Collapsed: []int{0}, Offset: []int{1}}))
+	rows := m.must(m.Gather(table, at, graph.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 2}, Collapsed: []int{0}, Offset: []int{1}}))
 	graph, tasks := compiled(t, m, rows)
 	wantTasks(t, graph, tasks, "Gather")
 }
@@ -116,9 +118,9 @@ func TestOutputs(t *testing.T) {
 	x := m.param(f32(2, 3))
 	five := m.must(m.Constant(floats(5), f32()))
 	view := m.must(m.Reshape(x, 6))
-	neg := m.must(m.Unary(step.Neg, x))
+	neg := m.must(m.Unary(graph.Neg, x))
 	empty := m.param(f32(0, 3))
-	testkit.OK(t, m.SetOutputs(x, five, view, neg, neg, m.must(m.Reshape(neg, 3, 2)), x, empty, m.must(m.Reduce(step.ReduceSum, empty))))
+	testkit.OK(t, m.SetOutputs(x, five, view, neg, neg, m.must(m.Reshape(neg, 3, 2)), x, empty, m.must(m.Reduce(graph.ReduceSum, empty))))
 	exec := openExecutor(t)
 	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
 	defer run.Close()
@@ -145,7 +147,7 @@ func TestRunErrors(t *testing.T) {
 	exec := newExecutor(t)
 	_, err := step.Compile(m.Graph, exec, step.Options{})
 	testkit.WantError(t, "no outputs", err, step.ErrArgument, "no outputs")
-	testkit.OK(t, m.SetOutputs(m.must(m.Binary(step.Add, x, y))))
+	testkit.OK(t, m.SetOutputs(m.must(m.Binary(graph.Add, x, y))))
 	_, err = step.Compile(m.Graph, exec, step.Options{Donate: []bool{true}})
 	testkit.WantError(t, "donate", err, step.ErrArgument, "1 of 2")
 	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{Donate: []bool{true, false}}))(t)
@@ -184,7 +186,7 @@ func TestRunErrors(t *testing.T) {
 // An executor that lacks an operation is found out when the graph is compiled.
 func TestLacking(t *testing.T) {
 	m := newMaker(t)
-	x := m.param(step.MakeShape(dtype.Bool, 3))
+	x := m.param(graph.MakeShape(dtype.Bool, 3))
 	testkit.OK(t, m.SetOutputs(m.must(m.Reverse(x, 0))))
 	_, err := step.Compile(m.Graph, lacking{newExecutor(t)}, step.Options{})
 	testkit.WantError(t, "lacking", err, step.ErrNotSupported, "Reverse", "bool[3]")

@@ -135,7 +135,7 @@ func (x *Executable) perform(ctx context.Context, at []device.Ptr) error {
 		return x.queue(ctx, at, nil)
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("step: graph %q: before it is launched: %w", x.graph.name, err)
+		return fmt.Errorf("step: graph %q: before it is launched: %w", x.graph.Name(), err)
 	}
 	r.stats.Launched++
 	return run.graph.Launch(x.streams[0])

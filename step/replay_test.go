@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
@@ -148,7 +150,7 @@ func TestReplays(t *testing.T) {
 func product(t *testing.T) maker {
 	m := newMaker(t)
 	a, b := m.param(f32(3)), m.param(f32(3))
-	testkit.OK(t, m.SetOutputs(m.must(m.Binary(step.Mul, a, b))))
+	testkit.OK(t, m.SetOutputs(m.must(m.Binary(graph.Mul, a, b))))
 	return m
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/internal/units"
 )
 
@@ -24,12 +26,12 @@ func (t *Task) String() string {
 func (x *Executable) String() string {
 	var b strings.Builder
 	operations := 0
-	for _, n := range x.graph.nodes {
-		if n.Op.Class() != Source && n.Op.Class() != View {
+	for _, n := range x.graph.Nodes() {
+		if n.Op.Class() != graph.Source && n.Op.Class() != graph.View {
 			operations++
 		}
 	}
-	fmt.Fprintf(&b, "step %q: %s in %s\n", x.graph.name, units.Count(operations, "operation"), units.Count(len(x.units), "task"))
+	fmt.Fprintf(&b, "step %q: %s in %s\n", x.graph.Name(), units.Count(operations, "operation"), units.Count(len(x.units), "task"))
 	var params, constants, results, shared int64
 	for i := range x.buffers {
 		buf := &x.buffers[i]
@@ -37,7 +39,7 @@ func (x *Executable) String() string {
 		switch {
 		case buf.param >= 0:
 			params += n
-		case buf.value.node.Op == Constant:
+		case buf.value.Node().Op == graph.Constant:
 			constants += n
 		case buf.out >= 0:
 			if _, ok := x.inPlace[buf.out]; ok {
@@ -58,7 +60,7 @@ func (x *Executable) String() string {
 	}
 	for _, l := range x.plan.Lives {
 		if l.Sent {
-			sent[x.buffers[l.Value].value.node.Op.String()]++
+			sent[x.buffers[l.Value].value.Node().Op.String()]++
 		}
 	}
 	for _, list := range []struct {

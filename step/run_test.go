@@ -11,6 +11,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	_ "github.com/pinion-gpu/pinion/device/host"
@@ -45,9 +47,9 @@ func ExampleCompile() {
 	exec, _ := host.Open(dev)
 	defer exec.Close()
 
-	g := step.NewGraph("square")
-	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 3))
-	y, _ := g.Binary(step.Mul, x, x)
+	g := graph.New("square")
+	x, _ := g.Parameter("x", graph.MakeShape(dtype.F32, 3))
+	y, _ := g.Binary(graph.Mul, x, x)
 	_ = g.SetOutputs(y)
 	run, err := step.Compile(g, exec, step.Options{})
 	if err != nil {
@@ -83,34 +85,34 @@ func layers(t testing.TB, rng *rand.Rand, count int) (m maker, donate []bool) {
 	m = newMaker(t)
 	n := 8 << rng.IntN(3)
 	x := m.param(f32(16, n))
-	var weights, acts, gates []step.Value
+	var weights, acts, gates []graph.Value
 	h := x
 	for range count {
 		w := m.param(f32(n, n))
 		weights = append(weights, w)
 		acts = append(acts, h)
-		z := m.must(m.DotGeneral(h, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}}))
-		gate := m.must(m.Unary(step.Tanh, z))
+		z := m.must(m.DotGeneral(h, w, graph.DotAxes{Contracted: [2][]int{{1}, {0}}}))
+		gate := m.must(m.Unary(graph.Tanh, z))
 		gates = append(gates, gate)
 		h = gate
 		if rng.IntN(3) == 0 {
-			h = m.must(m.Binary(step.Add, h, acts[rng.IntN(len(acts))]))
+			h = m.must(m.Binary(graph.Add, h, acts[rng.IntN(len(acts))]))
 		}
 		if rng.IntN(4) == 0 {
 			h = m.must(m.Reshape(m.must(m.Transpose(m.must(m.Reshape(h, 4, 4, n)), 1, 0, 2)), 16, n))
 		}
 	}
-	loss := m.must(m.Reduce(step.ReduceSum, m.must(m.Binary(step.Mul, h, h))))
-	outputs := []step.Value{loss}
+	loss := m.must(m.Reduce(graph.ReduceSum, m.must(m.Binary(graph.Mul, h, h))))
+	outputs := []graph.Value{loss}
 	grad := h
 	rate := m.must(m.Fill(1e-3, f32()))
 	for i := count - 1; i >= 0; i-- {
 		one := m.must(m.Fill(1, f32(16, n)))
-		slope := m.must(m.Binary(step.Sub, one, m.must(m.Binary(step.Mul, gates[i], gates[i]))))
-		grad = m.must(m.Binary(step.Mul, grad, slope))
-		dw := m.must(m.DotGeneral(acts[i], grad, step.DotAxes{Contracted: [2][]int{{0}, {0}}}))
-		outputs = append(outputs, m.must(m.Binary(step.Sub, weights[i], m.must(m.Binary(step.Mul, dw, rate)))))
-		grad = m.must(m.DotGeneral(grad, weights[i], step.DotAxes{Contracted: [2][]int{{1}, {1}}}))
+		slope := m.must(m.Binary(graph.Sub, one, m.must(m.Binary(graph.Mul, gates[i], gates[i]))))
+		grad = m.must(m.Binary(graph.Mul, grad, slope))
+		dw := m.must(m.DotGeneral(acts[i], grad, graph.DotAxes{Contracted: [2][]int{{0}, {0}}}))
+		outputs = append(outputs, m.must(m.Binary(graph.Sub, weights[i], m.must(m.Binary(graph.Mul, dw, rate)))))
+		grad = m.must(m.DotGeneral(grad, weights[i], graph.DotAxes{Contracted: [2][]int{{1}, {1}}}))
 	}
 	outputs = append(outputs, x, grad, loss)
 	testkit.OK(t, m.SetOutputs(outputs...))
@@ -290,7 +292,7 @@ func TestLend(t *testing.T) {
 	m := newMaker(t)
 	p := m.param(f32(1000))
 	big := m.must(m.BroadcastInDim(p, []int{100, 1000}, []int{1}))
-	sum := m.must(m.Reduce(step.ReduceSum, m.must(m.Unary(step.Exp, m.must(m.Transpose(big, 1, 0)))), 1))
+	sum := m.must(m.Reduce(graph.ReduceSum, m.must(m.Unary(graph.Exp, m.must(m.Transpose(big, 1, 0)))), 1))
 	wide := m.must(m.Transpose(m.must(m.BroadcastInDim(sum, []int{100, 1000}, []int{1})), 1, 0))
 	testkit.OK(t, m.SetOutputs(wide, sum))
 	_, err := step.Compile(m.Graph, exec, step.Options{Lend: []bool{true}})
@@ -377,15 +379,15 @@ func TestOutOfMemory(t *testing.T) {
 	defer exec.Close()
 	m := newMaker(t)
 	x := m.param(f32(100, 100))
-	e := m.must(m.Unary(step.Exp, x))
-	sum := m.must(m.Reduce(step.ReduceSum, m.must(m.DotGeneral(e, e, step.DotAxes{Contracted: [2][]int{{1}, {1}}}))))
+	e := m.must(m.Unary(graph.Exp, x))
+	sum := m.must(m.Reduce(graph.ReduceSum, m.must(m.DotGeneral(e, e, graph.DotAxes{Contracted: [2][]int{{1}, {1}}}))))
 	testkit.OK(t, m.SetOutputs(sum))
 	_, err := step.Compile(m.Graph, exec, step.Options{})
 	testkit.WantError(t, "values between", err, device.ErrOutOfMemory, `graph "TestOutOfMemory"`, "for values between operations")
 
 	m = newMaker(t)
 	x = m.param(f32(100, 100))
-	testkit.OK(t, m.SetOutputs(m.must(m.Unary(step.Exp, x))))
+	testkit.OK(t, m.SetOutputs(m.must(m.Unary(graph.Exp, x))))
 	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
 	defer run.Close()
 	in := testkit.Must(run.Memory().New(x.Shape()))(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 // SessionOptions say what a session keeps between runs.
@@ -59,30 +60,30 @@ type stateCopy struct {
 
 // OpenSession compiles a graph for a session. It fails as [Compile] does, and with
 // [ErrArgument] when Tensors or State do not fit the graph.
-func OpenSession(g *Graph, exec Executor, o SessionOptions) (*Session, error) {
+func OpenSession(g *graph.Graph, exec Executor, o SessionOptions) (*Session, error) {
 	switch {
 	case g == nil:
 		return nil, fmt.Errorf("step: session: %w: no graph", ErrArgument)
 	case o.Compile.Donate != nil:
-		return nil, fmt.Errorf("step: session of graph %q: %w: Donate is for State to say", g.name, ErrArgument)
-	case o.Tensors != nil && len(o.Tensors) != len(g.params):
-		return nil, fmt.Errorf("step: session of graph %q: %w: Tensors is for %d of %d parameters", g.name, ErrArgument, len(o.Tensors), len(g.params))
+		return nil, fmt.Errorf("step: session of graph %q: %w: Donate is for State to say", g.Name(), ErrArgument)
+	case o.Tensors != nil && len(o.Tensors) != len(g.Parameters()):
+		return nil, fmt.Errorf("step: session of graph %q: %w: Tensors is for %d of %d parameters", g.Name(), ErrArgument, len(o.Tensors), len(g.Parameters()))
 	}
 	tensors := o.Tensors
 	if tensors == nil {
-		tensors = make([]*Tensor, len(g.params))
+		tensors = make([]*Tensor, len(g.Parameters()))
 	}
-	o.Compile.Donate = make([]bool, len(g.params))
+	o.Compile.Donate = make([]bool, len(g.Parameters()))
 	for result, param := range o.State {
 		switch {
-		case result < 0 || result >= len(g.outputs) || param < 0 || param >= len(g.params):
-			return nil, fmt.Errorf("step: session of graph %q: %w: State has result %d as parameter %d, of %d and %d", g.name, ErrArgument, result, param, len(g.outputs), len(g.params))
+		case result < 0 || result >= len(g.Outputs()) || param < 0 || param >= len(g.Parameters()):
+			return nil, fmt.Errorf("step: session of graph %q: %w: State has result %d as parameter %d, of %d and %d", g.Name(), ErrArgument, result, param, len(g.Outputs()), len(g.Parameters()))
 		case o.Compile.Lend != nil && result < len(o.Compile.Lend) && o.Compile.Lend[result]:
-			return nil, fmt.Errorf("step: session of graph %q: %w: result %d is lent, and State has it as parameter %d", g.name, ErrArgument, result, param)
+			return nil, fmt.Errorf("step: session of graph %q: %w: result %d is lent, and State has it as parameter %d", g.Name(), ErrArgument, result, param)
 		case tensors[param] == nil || o.Compile.Donate[param]:
-			return nil, fmt.Errorf("step: session of graph %q: %w: State has result %d as parameter %d, which has no tensor, or another result", g.name, ErrArgument, result, param)
-		case !g.outputs[result].Shape().Equal(g.params[param].Shape()):
-			return nil, fmt.Errorf("step: session of graph %q: %w: result %d is %v, and parameter %d %v", g.name, ErrArgument, result, g.outputs[result].Shape(), param, g.params[param].Shape())
+			return nil, fmt.Errorf("step: session of graph %q: %w: State has result %d as parameter %d, which has no tensor, or another result", g.Name(), ErrArgument, result, param)
+		case !g.Outputs()[result].Shape().Equal(g.Parameters()[param].Shape()):
+			return nil, fmt.Errorf("step: session of graph %q: %w: result %d is %v, and parameter %d %v", g.Name(), ErrArgument, result, g.Outputs()[result].Shape(), param, g.Parameters()[param].Shape())
 		}
 		o.Compile.Donate[param] = true
 	}
@@ -92,7 +93,7 @@ func OpenSession(g *Graph, exec Executor, o SessionOptions) (*Session, error) {
 	}
 	s := &Session{x: x}
 	if err := s.open(tensors, o); err != nil {
-		return nil, keepFirst(fmt.Errorf("step: session of graph %q: %w", g.name, err), s.Close())
+		return nil, keepFirst(fmt.Errorf("step: session of graph %q: %w", g.Name(), err), s.Close())
 	}
 	return s, nil
 }
@@ -118,13 +119,13 @@ func (s *Session) open(tensors []*Tensor, o SessionOptions) error {
 	}
 	// Places in the block: inputs, outputs, and results that are copied.
 	var bytes int64
-	take := func(shape Shape) int64 {
+	take := func(shape graph.Shape) int64 {
 		at := bytes
 		bytes += alignedBytes(shape)
 		return at
 	}
-	params, results := make([]int64, len(x.graph.params)), make([]int64, len(x.graph.outputs))
-	for i, p := range x.graph.params {
+	params, results := make([]int64, len(x.graph.Parameters())), make([]int64, len(x.graph.Outputs()))
+	for i, p := range x.graph.Parameters() {
 		if tensors[i] == nil {
 			params[i] = take(p.Shape())
 		}
@@ -134,13 +135,13 @@ func (s *Session) open(tensors []*Tensor, o SessionOptions) error {
 		_, kept := o.State[i]
 		return !kept && !o.Compile.lends(i)
 	}
-	for i, v := range x.graph.outputs {
+	for i, v := range x.graph.Outputs() {
 		if output(i) {
 			results[i] = take(v.Shape())
 		}
 	}
 	s.outBytes = bytes - s.inBytes
-	for i, v := range x.graph.outputs {
+	for i, v := range x.graph.Outputs() {
 		_, lent := x.lent[i]
 		at, inPlace := x.inPlace[i]
 		param, kept := o.State[i]
@@ -162,18 +163,18 @@ func (s *Session) open(tensors []*Tensor, o SessionOptions) error {
 			return fmt.Errorf("%s on the host for inputs and outputs: %w", units.Bytes(n), err)
 		}
 	}
-	piece := func(at int64, shape Shape) []byte {
+	piece := func(at int64, shape graph.Shape) []byte {
 		if shape.Bytes() == 0 {
 			return nil
 		}
 		return s.host.Bytes()[at:][:shape.Bytes():shape.Bytes()]
 	}
-	for i, p := range x.graph.params {
+	for i, p := range x.graph.Parameters() {
 		if tensors[i] == nil {
 			s.ins = append(s.ins, piece(params[i], p.Shape()))
 		}
 	}
-	for i, v := range x.graph.outputs {
+	for i, v := range x.graph.Outputs() {
 		if output(i) {
 			s.outs = append(s.outs, piece(results[i], v.Shape()))
 		}
@@ -348,7 +349,7 @@ func fits(given, have [][]byte, what string) error {
 }
 
 func (s *Session) explain(err error) error {
-	return fmt.Errorf("step: session of graph %q: %w", s.x.graph.name, err)
+	return fmt.Errorf("step: session of graph %q: %w", s.x.graph.Name(), err)
 }
 
 // Close waits for a run, and frees what the session holds, which Tensors are not. A second

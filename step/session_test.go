@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -25,11 +27,11 @@ func ExampleOpenSession() {
 	defer exec.Close()
 
 	// A sum of what came so far, which stays on the device.
-	g := step.NewGraph("sum")
-	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 2))
-	before, _ := g.Parameter("sum", step.MakeShape(dtype.F32, 2))
-	sum, _ := g.Binary(step.Add, before, x)
-	doubled, _ := g.Binary(step.Add, sum, sum)
+	g := graph.New("sum")
+	x, _ := g.Parameter("x", graph.MakeShape(dtype.F32, 2))
+	before, _ := g.Parameter("sum", graph.MakeShape(dtype.F32, 2))
+	sum, _ := g.Binary(graph.Add, before, x)
+	doubled, _ := g.Binary(graph.Add, sum, sum)
 	_ = g.SetOutputs(doubled, sum)
 
 	memory, _ := step.OpenMemory(dev, nil)
@@ -60,7 +62,7 @@ func ExampleOpenSession() {
 }
 
 // buffersOf makes memory for values.
-func buffersOf(values []step.Value) [][]byte {
+func buffersOf(values []graph.Value) [][]byte {
 	var all [][]byte
 	for _, v := range values {
 		all = append(all, make([]byte, v.Shape().Bytes()))
@@ -166,7 +168,7 @@ func TestSession(t *testing.T) {
 		}
 		s, err = step.OpenSession(m.Graph, exec, o)
 		testkit.OK(t, err)
-		var outputs []step.Value
+		var outputs []graph.Value
 		var numbers []int
 		for j, v := range m.Outputs() {
 			if _, kept := o.State[j]; !kept && (o.Compile.Lend == nil || j != lent) {
@@ -221,7 +223,7 @@ func TestSessionSwaps(t *testing.T) {
 	m := newMaker(t)
 	a, b := m.param(f32(2)), m.param(f32(2))
 	two, three := m.must(m.Fill(2, f32(2))), m.must(m.Fill(3, f32(2)))
-	testkit.OK(t, m.SetOutputs(m.must(m.Binary(step.Mul, b, two)), m.must(m.Binary(step.Mul, a, three))))
+	testkit.OK(t, m.SetOutputs(m.must(m.Binary(graph.Mul, b, two)), m.must(m.Binary(graph.Mul, a, three))))
 	mem := testkit.Must(step.OpenMemory(exec.Device(), nil))(t)
 	at := []*step.Tensor{
 		testkit.Must(mem.Put(floats(1, 2), f32(2)))(t),
@@ -375,8 +377,8 @@ type spare struct {
 
 type spareKernel struct {
 	spare *spare
-	in    []step.Value
-	out   step.Value
+	in    []graph.Value
+	out   graph.Value
 }
 
 func (s *spare) Compile(t *step.Task) (step.Kernel, error) {
@@ -422,7 +424,7 @@ func TestSessionAllocatesNothing(t *testing.T) {
 	x, w := m.param(f32(64)), m.param(f32(64))
 	h := x
 	for range 20 {
-		h = m.must(m.Binary(step.Add, m.must(m.Reverse(h, 0)), w)) // not all in one task
+		h = m.must(m.Binary(graph.Add, m.must(m.Reverse(h, 0)), w)) // not all in one task
 	}
 	testkit.OK(t, m.SetOutputs(h))
 	s, err := step.OpenSession(m.Graph, exec, step.SessionOptions{})

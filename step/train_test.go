@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
@@ -24,28 +26,28 @@ type net struct {
 	inputs [][]byte
 }
 
-func (n *net) dot(x, y step.Value, a, b int) step.Value {
-	return n.must(n.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{a}, {b}}}))
+func (n *net) dot(x, y graph.Value, a, b int) graph.Value {
+	return n.must(n.DotGeneral(x, y, graph.DotAxes{Contracted: [2][]int{{a}, {b}}}))
 }
-func (n *net) bin(op step.Op, x, y step.Value) step.Value { return n.must(n.Binary(op, x, y)) }
-func (n *net) un(op step.Op, x step.Value) step.Value     { return n.must(n.Unary(op, x)) }
-func (n *net) red(op step.Op, x step.Value, axes ...int) step.Value {
+func (n *net) bin(op graph.Op, x, y graph.Value) graph.Value { return n.must(n.Binary(op, x, y)) }
+func (n *net) un(op graph.Op, x graph.Value) graph.Value     { return n.must(n.Unary(op, x)) }
+func (n *net) red(op graph.Op, x graph.Value, axes ...int) graph.Value {
 	return n.must(n.Reduce(op, x, axes...))
 }
-func (n *net) num(v float64) step.Value { return n.must(n.Fill(v, f32())) }
-func (n *net) bc(x step.Value, dims []int, axes ...int) step.Value {
+func (n *net) num(v float64) graph.Value { return n.must(n.Fill(v, f32())) }
+func (n *net) bc(x graph.Value, dims []int, axes ...int) graph.Value {
 	return n.must(n.BroadcastInDim(x, dims, axes))
 }
 
-func (n *net) softmax(x step.Value) step.Value {
+func (n *net) softmax(x graph.Value) graph.Value {
 	d := x.Shape().Dims
 	r := len(d)
 	axes := make([]int, r-1)
 	for i := range axes {
 		axes[i] = i
 	}
-	e := n.un(step.Exp, n.bin(step.Sub, x, n.bc(n.red(step.ReduceMax, x, r-1), d, axes...)))
-	return n.bin(step.Div, e, n.bc(n.red(step.ReduceSum, e, r-1), d, axes...))
+	e := n.un(graph.Exp, n.bin(graph.Sub, x, n.bc(n.red(graph.ReduceMax, x, r-1), d, axes...)))
+	return n.bin(graph.Div, e, n.bc(n.red(graph.ReduceSum, e, r-1), d, axes...))
 }
 
 // model is a training step of a small language model: embeddings, layers of attention and
@@ -56,7 +58,7 @@ func model(t *testing.T, layers int) *net {
 	n := &net{maker: newMaker(t)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	const V, T, D, H = 11, 8, 16, 32
-	par := func(s step.Shape, scale float64, donate bool) step.Value {
+	par := func(s graph.Shape, scale float64, donate bool) graph.Value {
 		v := n.param(s)
 		x := make([]float32, s.Size())
 		for i := range x {
@@ -66,8 +68,8 @@ func model(t *testing.T, layers int) *net {
 		n.donate = append(n.donate, donate)
 		return v
 	}
-	idx := func(m int) step.Value {
-		v := n.param(step.MakeShape(dtype.I32, m))
+	idx := func(m int) graph.Value {
+		v := n.param(graph.MakeShape(dtype.I32, m))
 		var b []byte
 		for range m {
 			b = binary.LittleEndian.AppendUint32(b, uint32(rng.IntN(V)))
@@ -77,72 +79,72 @@ func model(t *testing.T, layers int) *net {
 		return v
 	}
 	tokens, target := idx(T), idx(T)
-	var ws []step.Value
-	w := func(dims ...int) step.Value {
+	var ws []graph.Value
+	w := func(dims ...int) graph.Value {
 		v := par(f32(dims...), 0.3, true)
 		ws = append(ws, v)
 		return v
 	}
-	grads := map[step.Value]step.Value{}
+	grads := map[graph.Value]graph.Value{}
 	emb := w(V, D)
-	x := n.must(n.Gather(emb, tokens, step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, D}, Collapsed: []int{0}, Offset: []int{1}}))
-	type lay struct{ x, q, k, v, p, a, h, z, wq, wk, wv, w1, b1, w2 step.Value }
+	x := n.must(n.Gather(emb, tokens, graph.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, D}, Collapsed: []int{0}, Offset: []int{1}}))
+	type lay struct{ x, q, k, v, p, a, h, z, wq, wk, wv, w1, b1, w2 graph.Value }
 	var ls []lay
 	for range layers {
 		l := lay{x: x}
 		l.wq, l.wk, l.wv, l.w1, l.b1, l.w2 = w(D, D), w(D, D), w(D, D), w(D, H), w(H), w(H, D)
 		l.q, l.k, l.v = n.dot(x, l.wq, 1, 0), n.dot(x, l.wk, 1, 0), n.dot(x, l.wv, 1, 0)
 		kt := n.must(n.Transpose(l.k, 1, 0))
-		l.p = n.softmax(n.bin(step.Mul, n.dot(l.q, kt, 1, 0), n.num(0.25)))
-		l.a = n.bin(step.Add, x, n.dot(l.p, l.v, 1, 0))
-		l.z = n.bin(step.Add, n.dot(l.a, l.w1, 1, 0), n.bc(l.b1, []int{T, H}, 1))
-		l.h = n.un(step.Tanh, l.z)
-		x = n.bin(step.Add, l.a, n.dot(l.h, l.w2, 1, 0))
+		l.p = n.softmax(n.bin(graph.Mul, n.dot(l.q, kt, 1, 0), n.num(0.25)))
+		l.a = n.bin(graph.Add, x, n.dot(l.p, l.v, 1, 0))
+		l.z = n.bin(graph.Add, n.dot(l.a, l.w1, 1, 0), n.bc(l.b1, []int{T, H}, 1))
+		l.h = n.un(graph.Tanh, l.z)
+		x = n.bin(graph.Add, l.a, n.dot(l.h, l.w2, 1, 0))
 		ls = append(ls, l)
 	}
 	wo := w(D, V)
 	logits := n.dot(x, wo, 1, 0)
 	p := n.softmax(logits)
-	io := n.must(n.Iota(step.MakeShape(dtype.I32, T, V), 1))
-	hot := n.must(n.Convert(n.bin(step.Equal, io, n.bc(target, []int{T, V}, 0)), dtype.F32))
-	loss := n.bin(step.Div, n.un(step.Neg, n.red(step.ReduceSum, n.bin(step.Mul, hot, n.un(step.Log, p)))), n.num(T))
-	dl := n.bin(step.Div, n.bin(step.Sub, p, hot), n.num(T))
+	io := n.must(n.Iota(graph.MakeShape(dtype.I32, T, V), 1))
+	hot := n.must(n.Convert(n.bin(graph.Equal, io, n.bc(target, []int{T, V}, 0)), dtype.F32))
+	loss := n.bin(graph.Div, n.un(graph.Neg, n.red(graph.ReduceSum, n.bin(graph.Mul, hot, n.un(graph.Log, p)))), n.num(T))
+	dl := n.bin(graph.Div, n.bin(graph.Sub, p, hot), n.num(T))
 	grads[wo] = n.dot(x, dl, 0, 0)
 	g := n.dot(dl, wo, 1, 1)
 	for i := layers - 1; i >= 0; i-- {
 		l := ls[i]
 		grads[l.w2] = n.dot(l.h, g, 0, 0)
 		dh := n.dot(g, l.w2, 1, 1)
-		dz := n.bin(step.Mul, dh, n.bin(step.Sub, n.num(1), n.bin(step.Mul, l.h, l.h)))
-		grads[l.b1] = n.red(step.ReduceSum, dz, 0)
+		dz := n.bin(graph.Mul, dh, n.bin(graph.Sub, n.num(1), n.bin(graph.Mul, l.h, l.h)))
+		grads[l.b1] = n.red(graph.ReduceSum, dz, 0)
 		grads[l.w1] = n.dot(l.a, dz, 0, 0)
-		da := n.bin(step.Add, g, n.dot(dz, l.w1, 1, 1))
+		da := n.bin(graph.Add, g, n.dot(dz, l.w1, 1, 1))
 		dv := n.dot(l.p, da, 0, 0)
 		dp := n.dot(da, l.v, 1, 1)
-		s := n.red(step.ReduceSum, n.bin(step.Mul, dp, l.p), 1)
-		ds := n.bin(step.Mul, n.bin(step.Mul, l.p, n.bin(step.Sub, dp, n.bc(s, []int{T, T}, 0))), n.num(0.25))
+		s := n.red(graph.ReduceSum, n.bin(graph.Mul, dp, l.p), 1)
+		ds := n.bin(graph.Mul, n.bin(graph.Mul, l.p, n.bin(graph.Sub, dp, n.bc(s, []int{T, T}, 0))), n.num(0.25))
 		dq, dk := n.dot(ds, l.k, 1, 0), n.dot(ds, l.q, 0, 0)
 		grads[l.wq], grads[l.wk], grads[l.wv] = n.dot(l.x, dq, 0, 0), n.dot(l.x, dk, 0, 0), n.dot(l.x, dv, 0, 0)
-		g = n.bin(step.Add, da, n.bin(step.Add, n.dot(dq, l.wq, 1, 1), n.bin(step.Add, n.dot(dk, l.wk, 1, 1), n.dot(dv, l.wv, 1, 1))))
+		g = n.bin(graph.Add, da, n.bin(graph.Add, n.dot(dq, l.wq, 1, 1), n.bin(graph.Add, n.dot(dk, l.wk, 1, 1), n.dot(dv, l.wv, 1, 1))))
 	}
-	grads[emb] = n.must(n.Scatter(step.ScatterSum, n.must(n.Fill(0, f32(V, D))), tokens, g, step.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}}))
-	outs := []step.Value{loss}
-	var ups [][3]step.Value
-	zero := func(s step.Shape) step.Value { return par(s, 0, true) }
+	grads[emb] = n.must(n.Scatter(graph.ScatterSum, n.must(n.Fill(0, f32(V, D))), tokens, g, graph.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}}))
+	outs := []graph.Value{loss}
+	var ups [][3]graph.Value
+	zero := func(s graph.Shape) graph.Value { return par(s, 0, true) }
 	before := n.param(f32())
 	n.inputs = append(n.inputs, floats(0))
 	n.donate = append(n.donate, true)
-	tt := n.bin(step.Add, before, n.num(1))
-	c1 := n.bin(step.Sub, n.num(1), n.bin(step.Pow, n.num(0.9), tt))
-	c2 := n.bin(step.Sub, n.num(1), n.bin(step.Pow, n.num(0.999), tt))
+	tt := n.bin(graph.Add, before, n.num(1))
+	c1 := n.bin(graph.Sub, n.num(1), n.bin(graph.Pow, n.num(0.9), tt))
+	c2 := n.bin(graph.Sub, n.num(1), n.bin(graph.Pow, n.num(0.999), tt))
 	outs = append(outs, tt)
 	for _, w := range ws {
 		m, v := zero(w.Shape()), zero(w.Shape())
 		gr := grads[w]
-		m2 := n.bin(step.Add, n.bin(step.Mul, m, n.num(0.9)), n.bin(step.Mul, gr, n.num(0.1)))
-		v2 := n.bin(step.Add, n.bin(step.Mul, v, n.num(0.999)), n.bin(step.Mul, n.bin(step.Mul, gr, gr), n.num(0.001)))
-		up := n.bin(step.Div, n.bin(step.Div, m2, c1), n.bin(step.Add, n.un(step.Sqrt, n.bin(step.Div, v2, c2)), n.num(1e-8)))
-		ups = append(ups, [3]step.Value{n.bin(step.Sub, w, n.bin(step.Mul, up, n.num(0.01))), m2, v2})
+		m2 := n.bin(graph.Add, n.bin(graph.Mul, m, n.num(0.9)), n.bin(graph.Mul, gr, n.num(0.1)))
+		v2 := n.bin(graph.Add, n.bin(graph.Mul, v, n.num(0.999)), n.bin(graph.Mul, n.bin(graph.Mul, gr, gr), n.num(0.001)))
+		up := n.bin(graph.Div, n.bin(graph.Div, m2, c1), n.bin(graph.Add, n.un(graph.Sqrt, n.bin(graph.Div, v2, c2)), n.num(1e-8)))
+		ups = append(ups, [3]graph.Value{n.bin(graph.Sub, w, n.bin(graph.Mul, up, n.num(0.01))), m2, v2})
 	}
 	for _, u := range ups {
 		outs = append(outs, u[0])
@@ -275,7 +277,7 @@ func TestRunRefuses(t *testing.T) {
 	exec := newExecutor(t)
 	m := newMaker(t)
 	p := m.param(f32(3))
-	testkit.OK(t, m.SetOutputs(p, m.must(m.Unary(step.Exp, p))))
+	testkit.OK(t, m.SetOutputs(p, m.must(m.Unary(graph.Exp, p))))
 	x := testkit.Must(step.Compile(m.Graph, exec, step.Options{Donate: []bool{true}}))(t)
 	ctx := context.Background()
 	in := testkit.Must(x.Memory().Put(floats(1, 2, 3), f32(3)))(t)
@@ -319,15 +321,15 @@ func TestBarrierHoldsUpdates(t *testing.T) {
 	exec := newExecutor(t)
 	m := newMaker(t)
 	x, w := m.param(f32(4, 4)), m.param(f32(4, 4))
-	product := func(v step.Value) step.Value {
-		return m.must(m.DotGeneral(v, v, step.DotAxes{Contracted: [2][]int{{1}, {0}}}))
+	product := func(v graph.Value) graph.Value {
+		return m.must(m.DotGeneral(v, v, graph.DotAxes{Contracted: [2][]int{{1}, {0}}}))
 	}
 	gradient := product(x)
-	other := product(m.must(m.Unary(step.Exp, x)))
+	other := product(m.must(m.Unary(graph.Exp, x)))
 	held := m.must(m.SchedulingBarrier(gradient, other))
-	soon := m.must(m.Binary(step.Sub, w, gradient))
-	late := m.must(m.Binary(step.Add, w, held))
-	testkit.OK(t, m.SetOutputs(soon, late, m.must(m.Reduce(step.ReduceSum, other, 0))))
+	soon := m.must(m.Binary(graph.Sub, w, gradient))
+	late := m.must(m.Binary(graph.Add, w, held))
+	testkit.OK(t, m.SetOutputs(soon, late, m.must(m.Reduce(graph.ReduceSum, other, 0))))
 	run := testkit.Must(step.Compile(m.Graph, exec, step.Options{}))(t)
 	defer run.Close()
 	order := ""

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -92,7 +94,7 @@ func (l llama) plan(t *testing.T, config string, budget int64) (p *plan.Plan, pa
 		t.Fatal(err)
 	}
 	o.Device, o.Budget = testDevice(), budget
-	o.Compile = func(g *step.Graph, exec step.Executor, o step.Options) (x *step.Executable, err error) {
+	o.Compile = func(g *graph.Graph, exec step.Executor, o step.Options) (x *step.Executable, err error) {
 		for _, v := range g.Parameters() {
 			if v.Shape().Rank() > 0 {
 				parameters += int64(v.Shape().Size())

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/gobackend"
@@ -169,7 +171,7 @@ func TestBudget(t *testing.T) {
 	k := tasks()["GPT"]
 	k.steps = 3
 	train := func(budget int64) (losses []float64, largest *step.Executable) {
-		backend, err := gomlx.Open(gomlx.Options{Device: testDevice(), Budget: budget, Compile: func(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error) {
+		backend, err := gomlx.Open(gomlx.Options{Device: testDevice(), Budget: budget, Compile: func(g *graph.Graph, exec step.Executor, o step.Options) (*step.Executable, error) {
 			x, err := step.Compile(g, exec, o)
 			if err == nil && (largest == nil || x.PeakBytes() > largest.PeakBytes()) {
 				largest = x

@@ -4,23 +4,24 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // builder adds the layers of a model to a graph. Each layer adds what it computes
 // forward, and leaves on a tape what it adds backward, with what it saved for that.
 type builder struct {
-	g      *step.Graph
+	g      *graph.Graph
 	model  *Model
 	full   dtype.DType // of weights, sums, and what is computed element by element
 	narrow dtype.DType // of operands and results of products
 	tape   []func()
 	later  []func() // what is added behind everything else
 
-	gradients map[step.Value]step.Value
-	weights   []step.Value
+	gradients map[graph.Value]graph.Value
+	weights   []graph.Value
 }
 
 // failure is what a builder panics with: thousands of operations fail in one place.
@@ -28,7 +29,7 @@ type failure struct{ err error }
 
 // build makes a model of what fill adds. narrow is the type of products.
 func build(name string, narrow dtype.DType, fill func(b *builder)) (*Model, error) {
-	b := &builder{g: step.NewGraph(name), full: dtype.F32, narrow: narrow, gradients: map[step.Value]step.Value{}}
+	b := &builder{g: graph.New(name), full: dtype.F32, narrow: narrow, gradients: map[graph.Value]graph.Value{}}
 	switch narrow {
 	case 0:
 		b.narrow = dtype.F32
@@ -76,46 +77,50 @@ func (b *builder) must(err error) {
 	}
 }
 
-func (b *builder) ok(v step.Value, err error) step.Value {
+func (b *builder) ok(v graph.Value, err error) graph.Value {
 	b.must(err)
 	return v
 }
 
-func (b *builder) unary(op step.Op, x step.Value) step.Value     { return b.ok(b.g.Unary(op, x)) }
-func (b *builder) binary(op step.Op, x, y step.Value) step.Value { return b.ok(b.g.Binary(op, x, y)) }
-func (b *builder) add(x, y step.Value) step.Value                { return b.binary(step.Add, x, y) }
-func (b *builder) sub(x, y step.Value) step.Value                { return b.binary(step.Sub, x, y) }
-func (b *builder) mul(x, y step.Value) step.Value                { return b.binary(step.Mul, x, y) }
+func (b *builder) unary(op graph.Op, x graph.Value) graph.Value { return b.ok(b.g.Unary(op, x)) }
+func (b *builder) binary(op graph.Op, x, y graph.Value) graph.Value {
+	return b.ok(b.g.Binary(op, x, y))
+}
+func (b *builder) add(x, y graph.Value) graph.Value { return b.binary(graph.Add, x, y) }
+func (b *builder) sub(x, y graph.Value) graph.Value { return b.binary(graph.Sub, x, y) }
+func (b *builder) mul(x, y graph.Value) graph.Value { return b.binary(graph.Mul, x, y) }
 
 // times is x times a number.
-func (b *builder) times(x step.Value, v float64) step.Value { return b.mul(x, b.number(v)) }
+func (b *builder) times(x graph.Value, v float64) graph.Value { return b.mul(x, b.number(v)) }
 
 // number is a scalar of the full type.
-func (b *builder) number(v float64) step.Value { return b.filled(v, step.MakeShape(b.full)) }
+func (b *builder) number(v float64) graph.Value { return b.filled(v, graph.MakeShape(b.full)) }
 
-func (b *builder) filled(v float64, s step.Shape) step.Value { return b.ok(b.g.Fill(v, s)) }
+func (b *builder) filled(v float64, s graph.Shape) graph.Value { return b.ok(b.g.Fill(v, s)) }
 
-func (b *builder) reshape(x step.Value, dims ...int) step.Value { return b.ok(b.g.Reshape(x, dims...)) }
+func (b *builder) reshape(x graph.Value, dims ...int) graph.Value {
+	return b.ok(b.g.Reshape(x, dims...))
+}
 
-func (b *builder) transpose(x step.Value, order ...int) step.Value {
+func (b *builder) transpose(x graph.Value, order ...int) graph.Value {
 	return b.ok(b.g.Transpose(x, order...))
 }
 
 // sum adds up along axes.
-func (b *builder) sum(x step.Value, axes ...int) step.Value {
-	return b.ok(b.g.Reduce(step.ReduceSum, x, axes...))
+func (b *builder) sum(x graph.Value, axes ...int) graph.Value {
+	return b.ok(b.g.Reduce(graph.ReduceSum, x, axes...))
 }
 
 // rowSum adds up along the last axis.
-func (b *builder) rowSum(x step.Value) step.Value { return b.sum(x, x.Shape().Rank()-1) }
+func (b *builder) rowSum(x graph.Value) graph.Value { return b.sum(x, x.Shape().Rank()-1) }
 
 // rows repeats a number for each row along the last axis of a shape.
-func (b *builder) rows(v step.Value, dims []int) step.Value {
+func (b *builder) rows(v graph.Value, dims []int) graph.Value {
 	return b.ok(b.g.BroadcastInDim(v, dims, first(len(dims)-1)))
 }
 
 // columns repeats a number for each element of a row in all rows of a shape.
-func (b *builder) columns(v step.Value, dims []int) step.Value {
+func (b *builder) columns(v graph.Value, dims []int) graph.Value {
 	return b.ok(b.g.BroadcastInDim(v, dims, []int{len(dims) - 1}))
 }
 
@@ -128,27 +133,27 @@ func first(n int) []int {
 }
 
 // as is x in another type. What was made wider is narrowed without a trace.
-func (b *builder) as(t dtype.DType, x step.Value) step.Value {
+func (b *builder) as(t dtype.DType, x graph.Value) graph.Value {
 	if x.Shape().Type == t {
 		return x
 	}
-	if n := x.Node(); n.Op == step.Convert && n.Inputs[0].Shape().Type == t && t.Size() < x.Shape().Type.Size() {
+	if n := x.Node(); n.Op == graph.Convert && n.Inputs[0].Shape().Type == t && t.Size() < x.Shape().Type.Size() {
 		return n.Inputs[0]
 	}
 	return b.ok(b.g.Convert(x, t))
 }
 
-func (b *builder) wide(x step.Value) step.Value { return b.as(b.full, x) }
-func (b *builder) thin(x step.Value) step.Value { return b.as(b.narrow, x) }
+func (b *builder) wide(x graph.Value) graph.Value { return b.as(b.full, x) }
+func (b *builder) thin(x graph.Value) graph.Value { return b.as(b.narrow, x) }
 
 // dot multiplies matrices, over an axis of each.
-func (b *builder) dot(x, y step.Value, i, j int, t dtype.DType) step.Value {
-	return b.ok(b.g.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{i}, {j}}, Result: t}))
+func (b *builder) dot(x, y graph.Value, i, j int, t dtype.DType) graph.Value {
+	return b.ok(b.g.DotGeneral(x, y, graph.DotAxes{Contracted: [2][]int{{i}, {j}}, Result: t}))
 }
 
 // saved are values of the way forward for use on the way back: what is cheap to make of
 // them is made again, and not kept.
-func (b *builder) saved(xs ...step.Value) []step.Value {
+func (b *builder) saved(xs ...graph.Value) []graph.Value {
 	list, err := b.g.OptimizationBarrier(xs...)
 	b.must(err)
 	return list
@@ -158,7 +163,7 @@ func (b *builder) saved(xs ...step.Value) []step.Value {
 func (b *builder) backward(f func()) { b.tape = append(b.tape, f) }
 
 // give adds to the gradient of a value.
-func (b *builder) give(v, gradient step.Value) {
+func (b *builder) give(v, gradient graph.Value) {
 	if old, ok := b.gradients[v]; ok {
 		gradient = b.add(b.wide(old), b.wide(gradient))
 	}
@@ -166,7 +171,7 @@ func (b *builder) give(v, gradient step.Value) {
 }
 
 // gradient is that of a value whose readers have given it theirs, in its type.
-func (b *builder) gradient(v step.Value) step.Value {
+func (b *builder) gradient(v graph.Value) graph.Value {
 	return b.as(v.Shape().Type, b.gradients[v])
 }
 
@@ -180,7 +185,7 @@ func (b *builder) differentiate() {
 
 // input adds a parameter, which stays from step to step unless [builder.replace] has it
 // replaced.
-func (b *builder) input(name string, s step.Shape, how initial) step.Value {
+func (b *builder) input(name string, s graph.Shape, how initial) graph.Value {
 	b.model.Donate = append(b.model.Donate, false)
 	b.model.Next = append(b.model.Next, -1)
 	b.model.initial = append(b.model.initial, how)
@@ -188,27 +193,27 @@ func (b *builder) input(name string, s step.Shape, how initial) step.Value {
 }
 
 // batch adds a parameter that users give anew in each step.
-func (b *builder) batch(name string, s step.Shape, how initial) step.Value {
+func (b *builder) batch(name string, s graph.Shape, how initial) graph.Value {
 	b.model.Batch = append(b.model.Batch, len(b.model.initial))
 	return b.input(name, s, how)
 }
 
 // weight adds a parameter that is trained.
-func (b *builder) weight(name string, how initial, dims ...int) step.Value {
-	w := b.input(name, step.MakeShape(b.full, dims...), how)
+func (b *builder) weight(name string, how initial, dims ...int) graph.Value {
+	w := b.input(name, graph.MakeShape(b.full, dims...), how)
 	b.model.Weights += int64(w.Shape().Size())
 	b.weights = append(b.weights, w)
 	return w
 }
 
 // output adds a result, and returns its number.
-func (b *builder) output(v step.Value) int {
+func (b *builder) output(v graph.Value) int {
 	b.model.outputs = append(b.model.outputs, v)
 	return len(b.model.outputs) - 1
 }
 
 // replace has v in the place of a parameter in the next step.
-func (b *builder) replace(parameter, v step.Value) {
-	at := parameter.Node().Attr.(*step.Input).Index
+func (b *builder) replace(parameter, v graph.Value) {
+	at := parameter.Node().Attr.(*graph.Input).Index
 	b.model.Donate[at], b.model.Next[at] = true, b.output(v)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/step"
@@ -19,8 +21,8 @@ type Digest struct {
 }
 
 // OpenDigest makes a Digest of tensors of some shapes. Close it.
-func OpenDigest(exec step.Executor, memory *step.Memory, shapes []step.Shape) (*Digest, error) {
-	b := &builder{g: step.NewGraph("digest"), full: dtype.U32, narrow: dtype.U32}
+func OpenDigest(exec step.Executor, memory *step.Memory, shapes []graph.Shape) (*Digest, error) {
+	b := &builder{g: graph.New("digest"), full: dtype.U32, narrow: dtype.U32}
 	if err := b.attempt(func() { b.digest(shapes) }); err != nil {
 		return nil, fmt.Errorf("models: digest: %w", err)
 	}
@@ -33,9 +35,9 @@ func OpenDigest(exec step.Executor, memory *step.Memory, shapes []step.Shape) (*
 
 // digest adds the sums: each element, as a number of 32 bits, times an odd one that is
 // another for each place. An odd factor loses no bit of what two elements differ by.
-func (b *builder) digest(shapes []step.Shape) {
+func (b *builder) digest(shapes []graph.Shape) {
 	word := map[int]dtype.DType{1: dtype.U8, 2: dtype.U16, 4: dtype.U32, 8: dtype.U32}
-	var sums []step.Value
+	var sums []graph.Value
 	for i, s := range shapes {
 		v := b.ok(b.g.Parameter(fmt.Sprint(i), s))
 		n := s.Size() * max(s.Type.Size()/4, 1)
@@ -46,7 +48,7 @@ func (b *builder) digest(shapes []step.Shape) {
 			v = b.ok(b.g.Bitcast(v, word[s.Type.Size()]))
 		}
 		v = b.as(dtype.U32, b.reshape(v, n))
-		at := b.ok(b.g.Iota(step.MakeShape(dtype.U32, n), 0))
+		at := b.ok(b.g.Iota(graph.MakeShape(dtype.U32, n), 0))
 		odd := b.add(b.times(at, 2), b.number(1))
 		sums = append(sums, b.reshape(b.sum(b.mul(v, odd)), 1))
 	}

@@ -3,9 +3,10 @@ package models
 import (
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // GPT describes a training step of a GPT: embeddings of tokens and of their places, Layers
@@ -54,7 +55,7 @@ func (c GPT) Model() (*Model, error) {
 		x := b.embed(b.weight("tokens' table", random(0.02), c.Vocabulary, c.Width), tokens)
 		x = b.places(x, b.weight("places' table", random(0.02), c.Length, c.Width), c.Batch)
 		for i := range c.Layers {
-			w := func(name string, in, out int) step.Value {
+			w := func(name string, in, out int) graph.Value {
 				return b.weight(fmt.Sprintf("%d: %s", i, name), random(0.02), in, out)
 			}
 			n := b.layerNorm(x, b.row(i, "scale 1", ones, c.Width), b.row(i, "offset 1", zeros, c.Width))
@@ -72,13 +73,13 @@ func (c GPT) Model() (*Model, error) {
 }
 
 // sequences are tokens and what follows each of them.
-func (b *builder) sequences(n, vocabulary int) (tokens, targets step.Value) {
-	s := step.MakeShape(dtype.I32, n)
+func (b *builder) sequences(n, vocabulary int) (tokens, targets graph.Value) {
+	s := graph.MakeShape(dtype.I32, n)
 	return b.batch("tokens", s, integers(vocabulary)), b.batch("targets", s, integers(vocabulary))
 }
 
 // row is a weight of a layer with one axis.
-func (b *builder) row(layer int, name string, how initial, n int) step.Value {
+func (b *builder) row(layer int, name string, how initial, n int) graph.Value {
 	return b.weight(fmt.Sprintf("%d: %s", layer, name), how, n)
 }
 
@@ -107,7 +108,7 @@ func (c Llama) Model() (*Model, error) {
 		h := heads{c.Batch, c.Length, c.Heads, c.Width / c.Heads}
 		x := b.embed(b.weight("table", random(0.02), c.Vocabulary, c.Width), tokens)
 		for i := range c.Layers {
-			w := func(name string, in, out int) step.Value {
+			w := func(name string, in, out int) graph.Value {
 				return b.weight(fmt.Sprintf("%d: %s", i, name), random(0.02), in, out)
 			}
 			n := b.rmsNorm(x, b.row(i, "scale 1", ones, c.Width))

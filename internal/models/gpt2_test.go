@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -118,7 +120,7 @@ func TestGPT2(t *testing.T) {
 	w := weights{}
 	for i, p := range m.Graph.Parameters() {
 		defer tensors[i].Free()
-		name := p.Node().Attr.(*step.Input).Name
+		name := p.Node().Attr.(*graph.Input).Name
 		if p.Shape().Type != dtype.F64 || strings.Contains(name, "keys") || strings.Contains(name, "values") {
 			continue
 		}

@@ -3,12 +3,13 @@ package models
 import (
 	"math"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // plus adds two values, in the wider one's type.
-func (b *builder) plus(x, y step.Value) step.Value {
+func (b *builder) plus(x, y graph.Value) graph.Value {
 	t := x.Shape().Type
 	if y.Shape().Type != t {
 		t = b.full
@@ -23,7 +24,7 @@ func (b *builder) plus(x, y step.Value) step.Value {
 }
 
 // linear multiplies rows by a weight, in the narrow type.
-func (b *builder) linear(x, w step.Value) step.Value {
+func (b *builder) linear(x, w graph.Value) graph.Value {
 	y := b.dot(b.thin(x), b.thin(w), 1, 0, b.narrow)
 	b.backward(func() {
 		g := b.thin(b.gradient(y))
@@ -34,7 +35,7 @@ func (b *builder) linear(x, w step.Value) step.Value {
 }
 
 // bias adds a number for each column.
-func (b *builder) bias(x, w step.Value) step.Value {
+func (b *builder) bias(x, w graph.Value) graph.Value {
 	y := b.as(x.Shape().Type, b.add(b.wide(x), b.columns(w, x.Shape().Dims)))
 	b.backward(func() {
 		g := b.gradient(y)
@@ -47,12 +48,12 @@ func (b *builder) bias(x, w step.Value) step.Value {
 const normEpsilon = 1e-5
 
 // layerNorm normalises rows, in the full type.
-func (b *builder) layerNorm(x, scale, offset step.Value) step.Value {
+func (b *builder) layerNorm(x, scale, offset graph.Value) graph.Value {
 	dims := x.Shape().Dims
 	over := 1 / float64(dims[len(dims)-1])
 	mean := b.times(b.rowSum(b.wide(x)), over)
 	centred := b.sub(b.wide(x), b.rows(mean, dims))
-	inverse := b.unary(step.Rsqrt, b.add(b.times(b.rowSum(b.mul(centred, centred)), over), b.number(normEpsilon)))
+	inverse := b.unary(graph.Rsqrt, b.add(b.times(b.rowSum(b.mul(centred, centred)), over), b.number(normEpsilon)))
 	y := b.add(b.mul(b.mul(centred, b.rows(inverse, dims)), b.columns(scale, dims)), b.columns(offset, dims))
 	b.backward(func() {
 		dy, s := b.gradient(y), b.saved(x, mean, inverse)
@@ -68,11 +69,11 @@ func (b *builder) layerNorm(x, scale, offset step.Value) step.Value {
 }
 
 // rmsNorm divides rows by the root of their mean square, in the full type.
-func (b *builder) rmsNorm(x, scale step.Value) step.Value {
+func (b *builder) rmsNorm(x, scale graph.Value) graph.Value {
 	dims := x.Shape().Dims
 	over := 1 / float64(dims[len(dims)-1])
 	wide := b.wide(x)
-	inverse := b.unary(step.Rsqrt, b.add(b.times(b.rowSum(b.mul(wide, wide)), over), b.number(normEpsilon)))
+	inverse := b.unary(graph.Rsqrt, b.add(b.times(b.rowSum(b.mul(wide, wide)), over), b.number(normEpsilon)))
 	y := b.mul(b.mul(wide, b.rows(inverse, dims)), b.columns(scale, dims))
 	b.backward(func() {
 		dy, s := b.gradient(y), b.saved(x, inverse)
@@ -86,17 +87,17 @@ func (b *builder) rmsNorm(x, scale step.Value) step.Value {
 }
 
 // gelu adds a bias and is x times the share of a normal distribution below x.
-func (b *builder) gelu(x, w step.Value) step.Value {
+func (b *builder) gelu(x, w graph.Value) graph.Value {
 	dims := x.Shape().Dims
-	parts := func(x step.Value) (a, below step.Value) {
+	parts := func(x graph.Value) (a, below graph.Value) {
 		a = b.add(b.wide(x), b.columns(w, dims))
-		return a, b.times(b.add(b.unary(step.Erf, b.times(a, math.Sqrt2/2)), b.number(1)), 0.5)
+		return a, b.times(b.add(b.unary(graph.Erf, b.times(a, math.Sqrt2/2)), b.number(1)), 0.5)
 	}
 	a, below := parts(x)
 	y := b.as(x.Shape().Type, b.mul(a, below))
 	b.backward(func() {
 		a, below := parts(b.saved(x)[0])
-		density := b.times(b.unary(step.Exp, b.times(b.mul(a, a), -0.5)), 1/math.Sqrt(2*math.Pi))
+		density := b.times(b.unary(graph.Exp, b.times(b.mul(a, a), -0.5)), 1/math.Sqrt(2*math.Pi))
 		g := b.as(x.Shape().Type, b.mul(b.wide(b.gradient(y)), b.add(below, b.mul(a, density))))
 		b.give(x, g)
 		b.give(w, b.sum(b.wide(g), first(len(dims)-1)...))
@@ -105,12 +106,12 @@ func (b *builder) gelu(x, w step.Value) step.Value {
 }
 
 // swiglu is x times its logistic function, times y.
-func (b *builder) swiglu(x, y step.Value) step.Value {
+func (b *builder) swiglu(x, y graph.Value) graph.Value {
 	wide := b.wide(x)
-	z := b.as(x.Shape().Type, b.mul(b.mul(wide, b.unary(step.Logistic, wide)), b.wide(y)))
+	z := b.as(x.Shape().Type, b.mul(b.mul(wide, b.unary(graph.Logistic, wide)), b.wide(y)))
 	b.backward(func() {
 		s := b.saved(x, y)
-		a, share := b.wide(s[0]), b.unary(step.Logistic, b.wide(s[0]))
+		a, share := b.wide(s[0]), b.unary(graph.Logistic, b.wide(s[0]))
 		g := b.wide(b.gradient(z))
 		slope := b.mul(share, b.add(b.number(1), b.mul(a, b.sub(b.number(1), share))))
 		b.give(x, b.as(x.Shape().Type, b.mul(b.mul(g, b.wide(s[1])), slope)))
@@ -120,30 +121,30 @@ func (b *builder) swiglu(x, y step.Value) step.Value {
 }
 
 // relu is x where that is above zero.
-func (b *builder) relu(x step.Value) step.Value {
-	y := b.binary(step.Max, x, b.filled(0, step.MakeShape(x.Shape().Type)))
+func (b *builder) relu(x graph.Value) graph.Value {
+	y := b.binary(graph.Max, x, b.filled(0, graph.MakeShape(x.Shape().Type)))
 	b.backward(func() {
 		g := b.gradient(y)
-		zero := b.filled(0, step.MakeShape(g.Shape().Type))
-		above := b.binary(step.Greater, b.saved(y)[0], zero)
+		zero := b.filled(0, graph.MakeShape(g.Shape().Type))
+		above := b.binary(graph.Greater, b.saved(y)[0], zero)
 		b.give(x, b.ok(b.g.Where(above, g, zero)))
 	})
 	return y
 }
 
 // embed takes a row of a table for each number.
-func (b *builder) embed(table, at step.Value) step.Value {
+func (b *builder) embed(table, at graph.Value) graph.Value {
 	rows, width := table.Shape().Dims[0], table.Shape().Dims[1]
-	y := b.ok(b.g.Gather(table, at, step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, width}, Collapsed: []int{0}, Offset: []int{1}}))
+	y := b.ok(b.g.Gather(table, at, graph.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, width}, Collapsed: []int{0}, Offset: []int{1}}))
 	b.backward(func() {
-		none := b.filled(0, step.MakeShape(b.full, rows, width))
-		b.give(table, b.ok(b.g.Scatter(step.ScatterSum, none, at, b.wide(b.gradient(y)), step.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}})))
+		none := b.filled(0, graph.MakeShape(b.full, rows, width))
+		b.give(table, b.ok(b.g.Scatter(graph.ScatterSum, none, at, b.wide(b.gradient(y)), graph.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}})))
 	})
 	return y
 }
 
 // places adds a table's rows to the tokens of each sequence of a batch.
-func (b *builder) places(x, table step.Value, batch int) step.Value {
+func (b *builder) places(x, table graph.Value, batch int) graph.Value {
 	length, width := table.Shape().Dims[0], table.Shape().Dims[1]
 	wide := b.ok(b.g.BroadcastInDim(table, []int{batch, length, width}, []int{1, 2}))
 	y := b.add(b.wide(x), b.reshape(wide, batch*length, width))
@@ -156,17 +157,17 @@ func (b *builder) places(x, table step.Value, batch int) step.Value {
 }
 
 // crossEntropy is the mean of the negative logarithm of what softmax gives the targets.
-func (b *builder) crossEntropy(logits, targets step.Value) step.Value {
+func (b *builder) crossEntropy(logits, targets graph.Value) graph.Value {
 	dims := logits.Shape().Dims
-	hot := b.binary(step.Equal, b.ok(b.g.Iota(step.MakeShape(dtype.I32, dims...), 1)), b.rows(targets, dims))
+	hot := b.binary(graph.Equal, b.ok(b.g.Iota(graph.MakeShape(dtype.I32, dims...), 1)), b.rows(targets, dims))
 	wide := b.wide(logits)
-	top := b.ok(b.g.Reduce(step.ReduceMax, wide, 1))
-	total := b.rowSum(b.unary(step.Exp, b.sub(wide, b.rows(top, dims))))
+	top := b.ok(b.g.Reduce(graph.ReduceMax, wide, 1))
+	total := b.rowSum(b.unary(graph.Exp, b.sub(wide, b.rows(top, dims))))
 	picked := b.rowSum(b.ok(b.g.Where(hot, wide, b.number(0))))
-	loss := b.times(b.sum(b.sub(b.add(b.unary(step.Log, total), top), picked)), 1/float64(dims[0]))
+	loss := b.times(b.sum(b.sub(b.add(b.unary(graph.Log, total), top), picked)), 1/float64(dims[0]))
 	b.backward(func() {
 		s := b.saved(logits, top, total)
-		p := b.binary(step.Div, b.unary(step.Exp, b.sub(b.wide(s[0]), b.rows(s[1], dims))), b.rows(s[2], dims))
+		p := b.binary(graph.Div, b.unary(graph.Exp, b.sub(b.wide(s[0]), b.rows(s[1], dims))), b.rows(s[2], dims))
 		g := b.times(b.sub(p, b.as(b.full, hot)), 1/float64(dims[0]))
 		b.give(logits, b.as(logits.Shape().Type, g))
 	})

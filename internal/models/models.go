@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/step"
@@ -15,14 +17,14 @@ import (
 
 // Model is a graph with what runs it again and again.
 type Model struct {
-	Graph   *step.Graph
+	Graph   *graph.Graph
 	Donate  []bool // for [step.Options] and [step.Executable.Run]
 	Next    []int  // for each parameter, the result that takes its place in the next step; -1: it stays
 	Lend    []bool // for [step.Options]: results that are no parameters of the next step
 	Batch   []int  // parameters that are another in each step of a user's: tokens, images, what they should give
 	Weights int64  // elements of all weights
 
-	outputs []step.Value
+	outputs []graph.Value
 	initial []initial
 }
 
@@ -45,7 +47,7 @@ func integers(below int) initial       { return initial{below: below} }
 // same for a seed on every device. The caller frees them. It takes device memory for them
 // alone.
 func (m *Model) Start(ctx context.Context, exec step.Executor, memory *step.Memory, seed uint64) ([]*step.Tensor, error) {
-	b := &builder{g: step.NewGraph(m.Graph.Name() + ": start"), full: dtype.F32, narrow: dtype.F32}
+	b := &builder{g: graph.New(m.Graph.Name() + ": start"), full: dtype.F32, narrow: dtype.F32}
 	if err := b.attempt(func() { b.start(m, seed) }); err != nil {
 		return nil, fmt.Errorf("models: %w", err)
 	}
@@ -59,27 +61,27 @@ func (m *Model) Start(ctx context.Context, exec step.Executor, memory *step.Memo
 
 // start adds a value for each parameter of a model.
 func (b *builder) start(m *Model, seed uint64) {
-	var values []step.Value
+	var values []graph.Value
 	for i, p := range m.Graph.Parameters() {
 		s, how := p.Shape(), m.initial[i]
 		if how.below == 0 && how.deviation == 0 {
 			// Written rather than shared: each is memory of its own.
-			values = append(values, b.ok(b.g.Unary(step.Neg, b.filled(-how.value, s))))
+			values = append(values, b.ok(b.g.Unary(graph.Neg, b.filled(-how.value, s))))
 			continue
 		}
 		var state []byte
 		for _, word := range []uint64{seed, 0, uint64(i)} {
 			state = binary.LittleEndian.AppendUint64(state, word)
 		}
-		_, bits, err := b.g.RNGBitGenerator(b.ok(b.g.Constant(state, step.MakeShape(dtype.U64, 3))), s.With(dtype.U32))
+		_, bits, err := b.g.RNGBitGenerator(b.ok(b.g.Constant(state, graph.MakeShape(dtype.U64, 3))), s.With(dtype.U32))
 		b.must(err)
 		if how.below > 0 {
-			v := b.binary(step.Rem, bits, b.filled(float64(how.below), step.MakeShape(dtype.U32)))
+			v := b.binary(graph.Rem, bits, b.filled(float64(how.below), graph.MakeShape(dtype.U32)))
 			values = append(values, b.as(s.Type, v))
 			continue
 		}
 		// 24 bits are exact in float32.
-		bits = b.binary(step.ShiftRightLogical, bits, b.filled(8, step.MakeShape(dtype.U32)))
+		bits = b.binary(graph.ShiftRightLogical, bits, b.filled(8, graph.MakeShape(dtype.U32)))
 		v := b.sub(b.times(b.as(dtype.F32, bits), 1.0/(1<<23)), b.number(1))
 		v = b.add(b.times(v, how.deviation*math.Sqrt(3)), b.number(how.value))
 		values = append(values, b.as(s.Type, v))
@@ -155,19 +157,19 @@ const (
 )
 
 // finish makes results of the loss and the gradients: the gradients, or new weights.
-func (b *builder) finish(loss step.Value, o Optimizer, rate float64) {
+func (b *builder) finish(loss graph.Value, o Optimizer, rate float64) {
 	b.output(loss)
 	b.differentiate()
 	if rate == 0 {
 		rate = 1e-3
 	}
-	var steps, first, second step.Value
+	var steps, first, second graph.Value
 	if o == Adam {
-		before := b.input("steps", step.MakeShape(b.full), zeros)
+		before := b.input("steps", graph.MakeShape(b.full), zeros)
 		steps = b.add(before, b.number(1))
 		b.replace(before, steps)
-		first = b.sub(b.number(1), b.binary(step.Pow, b.number(0.9), steps))
-		second = b.sub(b.number(1), b.binary(step.Pow, b.number(0.999), steps))
+		first = b.sub(b.number(1), b.binary(graph.Pow, b.number(0.9), steps))
+		second = b.sub(b.number(1), b.binary(graph.Pow, b.number(0.999), steps))
 	}
 	for _, w := range b.weights {
 		g := b.wide(b.gradients[w])
@@ -177,12 +179,12 @@ func (b *builder) finish(loss step.Value, o Optimizer, rate float64) {
 		case SGD:
 			b.replace(w, b.sub(w, b.times(g, rate)))
 		case Adam:
-			name := w.Node().Attr.(*step.Input).Name
+			name := w.Node().Attr.(*graph.Input).Name
 			m, v := b.input(name+": mean", w.Shape(), zeros), b.input(name+": mean square", w.Shape(), zeros)
 			mean := b.add(b.times(m, 0.9), b.times(g, 0.1))
 			square := b.add(b.times(v, 0.999), b.times(b.mul(g, g), 0.001))
-			root := b.add(b.unary(step.Sqrt, b.binary(step.Div, square, second)), b.number(1e-8))
-			b.replace(w, b.sub(w, b.times(b.binary(step.Div, b.binary(step.Div, mean, first), root), rate)))
+			root := b.add(b.unary(graph.Sqrt, b.binary(graph.Div, square, second)), b.number(1e-8))
+			b.replace(w, b.sub(w, b.times(b.binary(graph.Div, b.binary(graph.Div, mean, first), root), rate)))
 			b.replace(m, mean)
 			b.replace(v, square)
 		default:

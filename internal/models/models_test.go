@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -160,7 +162,7 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-func shapes(values []step.Value) (list []step.Shape) {
+func shapes(values []graph.Value) (list []graph.Shape) {
 	for _, v := range values {
 		list = append(list, v.Shape())
 	}
@@ -173,9 +175,9 @@ func TestDigest(t *testing.T) {
 	defer exec.Close()
 	memory := testkit.Must(step.OpenMemory(exec.Device(), nil))(t)
 	defer memory.Close()
-	var list []step.Shape
+	var list []graph.Shape
 	for _, d := range []dtype.DType{dtype.Bool, dtype.I8, dtype.BF16, dtype.F32, dtype.F64, dtype.U32} {
-		list = append(list, step.MakeShape(d, 3, 5), step.MakeShape(d), step.MakeShape(d, 0))
+		list = append(list, graph.MakeShape(d, 3, 5), graph.MakeShape(d), graph.MakeShape(d, 0))
 	}
 	digest := testkit.Must(OpenDigest(exec, memory, list))(t)
 	defer digest.Close()

@@ -5,9 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // ResNet describes a training step of a residual network of bottlenecks (He et al., 2015,
@@ -45,8 +46,8 @@ func (c ResNet) Model() (*Model, error) {
 		layers += 3 * n
 	}
 	return build(fmt.Sprintf("ResNet-%d", layers), c.Type, func(b *builder) {
-		images := b.batch("images", step.MakeShape(b.full, c.Batch, c.Size, c.Size, 3), random(1))
-		classes := b.batch("classes", step.MakeShape(dtype.I32, c.Batch), integers(c.Classes))
+		images := b.batch("images", graph.MakeShape(b.full, c.Batch, c.Size, c.Size, 3), random(1))
+		classes := b.batch("classes", graph.MakeShape(dtype.I32, c.Batch), integers(c.Classes))
 		x := b.relu(b.batchNorm("stem", b.convolve("stem", images, c.Width, 7, 2)))
 		x = b.maxPool(x)
 		for stage, blocks := range c.Blocks {
@@ -68,7 +69,7 @@ func (c ResNet) Model() (*Model, error) {
 }
 
 // bottleneck is a residual of three convolutions, the outer of 1 x 1.
-func (b *builder) bottleneck(name string, x step.Value, width, stride int) step.Value {
+func (b *builder) bottleneck(name string, x graph.Value, width, stride int) graph.Value {
 	y := b.relu(b.batchNorm(name+".1", b.convolve(name+".1", x, width, 1, 1)))
 	y = b.relu(b.batchNorm(name+".2", b.convolve(name+".2", y, width, 3, stride)))
 	y = b.batchNorm(name+".3", b.convolve(name+".3", y, 4*width, 1, 1))
@@ -80,12 +81,12 @@ func (b *builder) bottleneck(name string, x step.Value, width, stride int) step.
 
 // convolve is a convolution of batch, rows, columns, channels with a weight of made
 // channels, rows, columns, channels, as many zeros around as keep the size.
-func (b *builder) convolve(name string, x step.Value, made, size, stride int) step.Value {
+func (b *builder) convolve(name string, x graph.Value, made, size, stride int) graph.Value {
 	dims, pad := x.Shape().Dims, (size-1)/2
 	taken := dims[3]
 	w := b.weight(name+": weight", random(math.Sqrt(2/float64(size*size*made))), made, size, size, taken)
 	both := func(n int) []int { return []int{n, n} }
-	y := b.ok(b.g.ConvGeneral(b.thin(x), b.thin(w), step.ConvAxes{
+	y := b.ok(b.g.ConvGeneral(b.thin(x), b.thin(w), graph.ConvAxes{
 		ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelInput: 3, KernelSpatial: []int{1, 2}, ResultChannels: 3, ResultSpatial: []int{1, 2},
 		Strides: both(stride), Low: both(pad), High: both(pad),
 	}))
@@ -105,7 +106,7 @@ func (b *builder) convolve(name string, x step.Value, made, size, stride int) st
 		if !slices.Equal(limits, dims) {
 			image = b.ok(b.g.Slice(image, make([]int, 4), limits, nil))
 		}
-		b.give(w, b.ok(b.g.ConvGeneral(image, g, step.ConvAxes{
+		b.give(w, b.ok(b.g.ConvGeneral(image, g, graph.ConvAxes{
 			ImageBatch: 3, ImageSpatial: []int{1, 2}, KernelOutput: 3, KernelSpatial: []int{1, 2}, ResultBatch: 3, ResultSpatial: []int{1, 2},
 			KernelDilation: both(stride), Low: both(pad), High: high,
 		})))
@@ -113,7 +114,7 @@ func (b *builder) convolve(name string, x step.Value, made, size, stride int) st
 		for i := range high {
 			high[i] = dims[1+i] + size - 2 - (out[1+i]-1)*stride - low
 		}
-		b.give(x, b.ok(b.g.ConvGeneral(g, b.ok(b.g.Reverse(b.thin(w), 1, 2)), step.ConvAxes{
+		b.give(x, b.ok(b.g.ConvGeneral(g, b.ok(b.g.Reverse(b.thin(w), 1, 2)), graph.ConvAxes{
 			ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelOutput: 3, KernelSpatial: []int{1, 2}, ResultChannels: 3, ResultSpatial: []int{1, 2},
 			Dilation: both(stride), Low: both(low), High: high,
 		})))
@@ -123,7 +124,7 @@ func (b *builder) convolve(name string, x step.Value, made, size, stride int) st
 
 // batchNorm normalises channels, the last axis, by the mean and the variance of a batch,
 // and follows both with a momentum of 0.1.
-func (b *builder) batchNorm(name string, x step.Value) step.Value {
+func (b *builder) batchNorm(name string, x graph.Value) graph.Value {
 	dims := x.Shape().Dims
 	channels := dims[len(dims)-1]
 	scale, offset := b.weight(name+": scale", ones, channels), b.weight(name+": offset", zeros, channels)
@@ -134,9 +135,9 @@ func (b *builder) batchNorm(name string, x step.Value) step.Value {
 	for _, running := range []struct {
 		name  string
 		how   initial
-		value step.Value
+		value graph.Value
 	}{{"mean", zeros, mean}, {"variance", ones, b.times(variance, n/max(n-1, 1))}} {
-		old := b.input(name+": "+running.name, step.MakeShape(b.full, channels), running.how)
+		old := b.input(name+": "+running.name, graph.MakeShape(b.full, channels), running.how)
 		b.later = append(b.later, func() {
 			b.replace(old, b.add(b.times(old, 0.9), b.times(running.value, 0.1)))
 		})
@@ -153,19 +154,19 @@ func (b *builder) batchNorm(name string, x step.Value) step.Value {
 }
 
 // maxPool takes the largest of 3 x 3, at every other place.
-func (b *builder) maxPool(x step.Value) step.Value {
-	w := step.Windows{Dims: []int{1, 3, 3, 1}, Strides: []int{1, 2, 2, 1}, Low: []int{0, 1, 1, 0}, High: []int{0, 1, 1, 0}}
+func (b *builder) maxPool(x graph.Value) graph.Value {
+	w := graph.Windows{Dims: []int{1, 3, 3, 1}, Strides: []int{1, 2, 2, 1}, Low: []int{0, 1, 1, 0}, High: []int{0, 1, 1, 0}}
 	forward := w
-	forward.Reduction = step.ReduceMax
+	forward.Reduction = graph.ReduceMax
 	y := b.ok(b.g.ReduceWindow(x, forward))
 	b.backward(func() {
-		b.give(x, b.ok(b.g.SelectAndScatter(step.SelectAndScatterMax, x, b.gradient(y), w)))
+		b.give(x, b.ok(b.g.SelectAndScatter(graph.SelectAndScatterMax, x, b.gradient(y), w)))
 	})
 	return y
 }
 
 // average is the mean over rows and columns.
-func (b *builder) average(x step.Value) step.Value {
+func (b *builder) average(x graph.Value) graph.Value {
 	dims := x.Shape().Dims
 	over := 1 / float64(dims[1]*dims[2])
 	y := b.as(x.Shape().Type, b.times(b.sum(b.wide(x), 1, 2), over))

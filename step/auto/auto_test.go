@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -17,9 +19,9 @@ import (
 func TestOpen(t *testing.T) {
 	dev := devicetest.Open(t)
 	exec := testkit.Must(auto.Open(dev))(t)
-	g := step.NewGraph("twice")
-	x := testkit.Must(g.Parameter("x", step.MakeShape(dtype.U8, 3)))(t)
-	testkit.OK(t, g.SetOutputs(testkit.Must(g.Binary(step.Add, x, x))(t)))
+	g := graph.New("twice")
+	x := testkit.Must(g.Parameter("x", graph.MakeShape(dtype.U8, 3)))(t)
+	testkit.OK(t, g.SetOutputs(testkit.Must(g.Binary(graph.Add, x, x))(t)))
 	run := testkit.Must(step.Compile(g, exec, step.Options{}))(t)
 	in := testkit.Must(run.Memory().Put([]byte{1, 2, 130}, x.Shape()))(t)
 	out := testkit.Must(run.Run(context.Background(), []*step.Tensor{in}, nil))(t)

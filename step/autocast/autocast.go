@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
 	"github.com/pinion-gpu/pinion/step"
@@ -33,7 +35,7 @@ import (
 //
 // Numbers of type [dtype.F16] end at 65504, and below 6e-8: losses have to be scaled. It
 // fails with [ErrArgument] for other types.
-func Graph(g *step.Graph, t dtype.DType) (*step.Graph, error) {
+func Graph(g *graph.Graph, t dtype.DType) (*graph.Graph, error) {
 	if t != dtype.BF16 && t != dtype.F16 {
 		return nil, fmt.Errorf("autocast: graph %q: %w: to %v, and not to bf16 or f16", g.Name(), step.ErrArgument, t)
 	}
@@ -41,7 +43,7 @@ func Graph(g *step.Graph, t dtype.DType) (*step.Graph, error) {
 	if err != nil {
 		return nil, fmt.Errorf("autocast: %w", err)
 	}
-	c := &caster{g: g, t: t, low: map[step.Value]bool{}, form: [2]map[step.Value]step.Value{{}, {}}}
+	c := &caster{g: g, t: t, low: map[graph.Value]bool{}, form: [2]map[graph.Value]graph.Value{{}, {}}}
 	c.decide()
 	return c.rewrite()
 }
@@ -49,12 +51,12 @@ func Graph(g *step.Graph, t dtype.DType) (*step.Graph, error) {
 // caster divides the float32 values of a graph: each is made in float32, or low, in 16
 // bits.
 type caster struct {
-	g   *step.Graph
+	g   *graph.Graph
 	t   dtype.DType
-	low map[step.Value]bool
+	low map[graph.Value]bool
 
-	out  *step.Graph
-	form [2]map[step.Value]step.Value // in the copy: as float32 or what else it was, and low
+	out  *graph.Graph
+	form [2]map[graph.Value]graph.Value // in the copy: as float32 or what else it was, and low
 }
 
 // place is where something is computed.
@@ -68,41 +70,41 @@ const (
 )
 
 // flexible are operations of either type.
-func flexible(op step.Op) bool {
+func flexible(op graph.Op) bool {
 	switch op {
-	case step.Abs, step.Neg, step.Sign, step.Erf, step.Tanh, step.Logistic, step.Floor, step.Ceil, step.Round, step.Add, step.Sub, step.Mul, step.Max, step.Min, step.Where,
-		step.Transpose, step.BroadcastInDim, step.Reverse, step.Slice, step.Pad, step.Concatenate, step.DynamicSlice, step.DynamicUpdateSlice, step.Gather,
-		step.Identity, step.Reshape, step.SelectAndScatterMax, step.SelectAndScatterMin:
+	case graph.Abs, graph.Neg, graph.Sign, graph.Erf, graph.Tanh, graph.Logistic, graph.Floor, graph.Ceil, graph.Round, graph.Add, graph.Sub, graph.Mul, graph.Max, graph.Min, graph.Where,
+		graph.Transpose, graph.BroadcastInDim, graph.Reverse, graph.Slice, graph.Pad, graph.Concatenate, graph.DynamicSlice, graph.DynamicUpdateSlice, graph.Gather,
+		graph.Identity, graph.Reshape, graph.SelectAndScatterMax, graph.SelectAndScatterMin:
 		return true
 	}
 	return op.Comparison()
 }
 
 // multiplies reports whether an operation is made of products.
-func multiplies(op step.Op) bool {
-	return op.Class() == step.Contraction || op == step.Attention || op == step.AttentionBackward
+func multiplies(op graph.Op) bool {
+	return op.Class() == graph.Contraction || op == graph.Attention || op == graph.AttentionBackward
 }
 
 // reads says where an operand is wanted. inEither: where the node's result is made, or,
 // for a comparison, wherever that is cheapest.
-func (c *caster) reads(n *step.Node, operand int) (p place, result int) {
+func (c *caster) reads(n *graph.Node, operand int) (p place, result int) {
 	switch {
-	case n.Op == step.AttentionBackward && operand == 4: // the sums
+	case n.Op == graph.AttentionBackward && operand == 4: // the sums
 		return inFloat32, 0
 	case multiplies(n.Op):
 		return in16Bits, 0
-	case n.Op == step.OptimizationBarrier:
+	case n.Op == graph.OptimizationBarrier:
 		return inEither, operand
-	case n.Op == step.SchedulingBarrier && operand > 0, n.Op == step.IsFinite, n.Op == step.IsNaN:
+	case n.Op == graph.SchedulingBarrier && operand > 0, n.Op == graph.IsFinite, n.Op == graph.IsNaN:
 		return asItIs, 0
-	case n.Op == step.Convert && n.Shapes[0].Type == c.t:
+	case n.Op == graph.Convert && n.Shapes[0].Type == c.t:
 		return in16Bits, 0
-	case n.Op == step.Convert:
+	case n.Op == graph.Convert:
 		return asItIs, 0
-	case n.Op == step.SchedulingBarrier, flexible(n.Op):
+	case n.Op == graph.SchedulingBarrier, flexible(n.Op):
 		return inEither, 0
-	case n.Op == step.ReduceWindow:
-		if r := n.Attr.(*step.Windows).Reduction; r == step.ReduceMax || r == step.ReduceMin {
+	case n.Op == graph.ReduceWindow:
+		if r := n.Attr.(*graph.Windows).Reduction; r == graph.ReduceMax || r == graph.ReduceMin {
 			return inEither, 0
 		}
 	}
@@ -114,7 +116,7 @@ func (c *caster) decide() {
 	nodes := c.g.Nodes()
 	places := c.places(nodes)
 	cut := mincut.New(0)
-	at := map[step.Value]int{} // float32 results, and comparisons
+	at := map[graph.Value]int{} // float32 results, and comparisons
 	for _, n := range nodes {
 		for i := range n.Shapes {
 			v := n.Value(i)
@@ -131,10 +133,10 @@ func (c *caster) decide() {
 			}
 		}
 	}
-	readers := map[step.Value][]int{}     // where a value is wanted, as nodes of the cut
-	others := map[step.Value]int{}        // how many operations read it that need not be low
-	ends := map[step.Value][]*step.Node{} // the operations that read it
-	want := func(v step.Value, where int, mustBeLow bool) {
+	readers := map[graph.Value][]int{}      // where a value is wanted, as nodes of the cut
+	others := map[graph.Value]int{}         // how many operations read it that need not be low
+	ends := map[graph.Value][]*graph.Node{} // the operations that read it
+	want := func(v graph.Value, where int, mustBeLow bool) {
 		readers[v] = append(readers[v], where)
 		if !mustBeLow {
 			others[v]++
@@ -164,7 +166,7 @@ func (c *caster) decide() {
 		}
 	}
 	for _, n := range nodes {
-		if n.Op == step.Constant {
+		if n.Op == graph.Constant {
 			continue // is there in both
 		}
 		for i, s := range n.Shapes {
@@ -173,11 +175,11 @@ func (c *caster) decide() {
 				continue
 			}
 			net(cut, at[v], readers[v], castBytes(v, len(ends[v]) > 1 && others[v] > 0))
-			if n.Op == step.Convert && n.Inputs[0].Shape().Type == c.t {
+			if n.Op == graph.Convert && n.Inputs[0].Shape().Type == c.t {
 				cut.Add(mincut.Source, at[v], castBytes(v, false)) // it is low already
 			}
 		}
-		if n.Op.Class() == step.Window && n.Inputs[0].Shape().Type == dtype.F32 {
+		if n.Op.Class() == graph.Window && n.Inputs[0].Shape().Type == dtype.F32 {
 			cut.Add(mincut.Source, at[n.Inputs[0]], castBytes(n.Inputs[0], false)) // pooling reads memory
 		}
 	}
@@ -204,12 +206,12 @@ func net(cut *mincut.Graph, from int, readers []int, cost int64) {
 
 // castBytes is what a cast of a value costs: writing it, and the value itself, too, if it
 // is kept in both forms. The cast of what is broadcast is one of the operand.
-func castBytes(v step.Value, both bool) int64 {
-	for v.Node().Op == step.BroadcastInDim {
+func castBytes(v graph.Value, both bool) int64 {
+	for v.Node().Op == graph.BroadcastInDim {
 		v = v.Node().Inputs[0]
 	}
 	switch {
-	case v.Node().Op == step.Constant:
+	case v.Node().Op == graph.Constant:
 		return 0
 	case both:
 		return 3 * int64(v.Shape().Size())
@@ -218,8 +220,8 @@ func castBytes(v step.Value, both bool) int64 {
 }
 
 // multiplied are the operations that a product depends on.
-func multiplied(nodes []*step.Node) map[*step.Node]bool {
-	found := map[*step.Node]bool{}
+func multiplied(nodes []*graph.Node) map[*graph.Node]bool {
+	found := map[*graph.Node]bool{}
 	for i := len(nodes) - 1; i >= 0; i-- {
 		if n := nodes[i]; found[n] || multiplies(n.Op) {
 			for _, v := range n.Inputs {
@@ -231,17 +233,17 @@ func multiplied(nodes []*step.Node) map[*step.Node]bool {
 }
 
 // places says for each float32 result, and each comparison of such, where it is made.
-func (c *caster) places(nodes []*step.Node) map[step.Value]place {
-	found := map[step.Value]place{}
+func (c *caster) places(nodes []*graph.Node) map[graph.Value]place {
+	found := map[graph.Value]place{}
 	needed := multiplied(nodes)
-	reduced := map[step.Value]bool{} // comes of reductions alone
-	unfit := map[step.Value]bool{}   // a constant, repeated or not, that 16 bits have not
+	reduced := map[graph.Value]bool{} // comes of reductions alone
+	unfit := map[graph.Value]bool{}   // a constant, repeated or not, that 16 bits have not
 	for _, n := range nodes {
 		for i, s := range n.Shapes {
 			v := n.Value(i)
 			some, all, bad := false, true, false
 			for j, x := range n.Inputs {
-				if !x.Shape().Type.IsFloat() || n.Op == step.OptimizationBarrier && j != i || n.Op == step.SchedulingBarrier && j > 0 {
+				if !x.Shape().Type.IsFloat() || n.Op == graph.OptimizationBarrier && j != i || n.Op == graph.SchedulingBarrier && j > 0 {
 					continue
 				}
 				bad = bad || unfit[x]
@@ -249,13 +251,13 @@ func (c *caster) places(nodes []*step.Node) map[step.Value]place {
 					some, all = some || reduced[x], all && reduced[x]
 				}
 			}
-			reduced[v] = n.Op.Class() == step.Reduction || some && all
-			unfit[v] = n.Op == step.Constant && s.Type == dtype.F32 && !c.fits(n.Attr.(step.Data)) || bad && constant(v)
+			reduced[v] = n.Op.Class() == graph.Reduction || some && all
+			unfit[v] = n.Op == graph.Constant && s.Type == dtype.F32 && !c.fits(n.Attr.(graph.Data)) || bad && constant(v)
 			if s.Type != dtype.F32 && !(n.Op.Comparison() && n.Inputs[0].Shape().Type == dtype.F32) {
 				continue
 			}
 			found[v] = c.makes(n, i, needed[n])
-			if found[v] == inEither && (bad || some && !all && n.Op.Class() == step.Elementwise) {
+			if found[v] == inEither && (bad || some && !all && n.Op.Class() == graph.Elementwise) {
 				found[v] = inFloat32
 			}
 		}
@@ -265,17 +267,17 @@ func (c *caster) places(nodes []*step.Node) map[step.Value]place {
 
 // makes says where a result is made, by the operation alone. needed: a product depends on
 // it.
-func (c *caster) makes(n *step.Node, result int, needed bool) place {
+func (c *caster) makes(n *graph.Node, result int, needed bool) place {
 	switch {
-	case n.Op == step.Constant:
+	case n.Op == graph.Constant:
 		return inEither
-	case n.Op == step.Attention && result == 1: // the sums
+	case n.Op == graph.Attention && result == 1: // the sums
 	case multiplies(n.Op):
-		if from := n.Inputs[0].Shape().Type; from != dtype.F32 && from != c.t || n.Op == step.DotGeneral && !needed {
+		if from := n.Inputs[0].Shape().Type; from != dtype.F32 && from != c.t || n.Op == graph.DotGeneral && !needed {
 			return inFloat32
 		}
 		return in16Bits
-	case n.Op == step.Convert:
+	case n.Op == graph.Convert:
 		if from := n.Inputs[0].Shape().Type; from == c.t || from == dtype.Bool {
 			return inEither
 		}
@@ -288,16 +290,16 @@ func (c *caster) makes(n *step.Node, result int, needed bool) place {
 }
 
 // constant reports whether a value is a constant, repeated or not.
-func constant(v step.Value) bool {
-	for v.Node().Op == step.BroadcastInDim || v.Node().Op == step.Reshape {
+func constant(v graph.Value) bool {
+	for v.Node().Op == graph.BroadcastInDim || v.Node().Op == graph.Reshape {
 		v = v.Node().Inputs[0]
 	}
-	return v.Node().Op == step.Constant
+	return v.Node().Op == graph.Constant
 }
 
 // fits reports whether numbers are as good in 16 bits as any: none is too large or too
 // small.
-func (c *caster) fits(data step.Data) bool {
+func (c *caster) fits(data graph.Data) bool {
 	smallest := float32(0x1p-14)
 	if c.t == dtype.BF16 {
 		smallest = 0x1p-126
@@ -330,10 +332,10 @@ func widen(h uint16, t dtype.DType) float32 {
 }
 
 // rewrite makes the copy.
-func (c *caster) rewrite() (*step.Graph, error) {
-	c.out = step.NewGraph(c.g.Name())
+func (c *caster) rewrite() (*graph.Graph, error) {
+	c.out = graph.New(c.g.Name())
 	for _, n := range c.g.Nodes() {
-		if p, ok := n.Attr.(*step.Input); ok {
+		if p, ok := n.Attr.(*graph.Input); ok {
 			v, err := c.out.Parameter(p.Name, n.Shapes[0])
 			if err != nil {
 				return nil, fmt.Errorf("autocast: %w", err)
@@ -341,24 +343,24 @@ func (c *caster) rewrite() (*step.Graph, error) {
 			c.set(n.Value(0), v)
 			continue
 		}
-		in := make([]step.Value, len(n.Inputs))
+		in := make([]graph.Value, len(n.Inputs))
 		for j, v := range n.Inputs {
 			p, i := c.reads(n, j)
 			lower := p == in16Bits || p == inEither && c.low[n.Value(i)] || p == asItIs && c.low[v]
 			in[j] = c.as(v, lower)
 		}
-		shapes := make([]step.Shape, len(n.Shapes))
+		shapes := make([]graph.Shape, len(n.Shapes))
 		for i, s := range n.Shapes {
 			if shapes[i] = s; s.Type == dtype.F32 && c.low[n.Value(i)] {
 				shapes[i] = s.With(c.t)
 			}
 		}
-		if n.Op == step.Convert && in[0].Shape().Equal(shapes[0]) {
+		if n.Op == graph.Convert && in[0].Shape().Equal(shapes[0]) {
 			c.set(n.Value(0), in[0])
 			continue
 		}
 		attr := n.Attr
-		if a, ok := attr.(*step.DotAxes); ok && n.Shapes[0].Type == dtype.F32 {
+		if a, ok := attr.(*graph.DotAxes); ok && n.Shapes[0].Type == dtype.F32 {
 			b := *a
 			b.Result = shapes[0].Type
 			attr = &b
@@ -368,14 +370,14 @@ func (c *caster) rewrite() (*step.Graph, error) {
 			c.set(n.Value(i), m.Value(i))
 		}
 	}
-	var outputs []step.Value
+	var outputs []graph.Value
 	for _, v := range c.g.Outputs() {
 		outputs = append(outputs, c.as(v, false))
 	}
 	return c.out.Part(c.out.Parameters(), outputs)
 }
 
-func (c *caster) set(v, now step.Value) {
+func (c *caster) set(v, now graph.Value) {
 	i := 0
 	if v.Shape().Type == dtype.F32 && c.low[v] {
 		i = 1
@@ -384,7 +386,7 @@ func (c *caster) set(v, now step.Value) {
 }
 
 // as is a value in the copy, in 16 bits if lower is true and it was float32.
-func (c *caster) as(v step.Value, lower bool) step.Value {
+func (c *caster) as(v graph.Value, lower bool) graph.Value {
 	i, t := 0, v.Shape().Type
 	if t == dtype.F32 && lower {
 		i, t = 1, c.t
@@ -393,24 +395,24 @@ func (c *caster) as(v step.Value, lower bool) step.Value {
 		return now
 	}
 	n := v.Node()
-	var now step.Value
-	switch data, ok := n.Attr.(step.Data); {
+	var now graph.Value
+	switch data, ok := n.Attr.(graph.Data); {
 	case ok:
-		var narrow step.Data
+		var narrow graph.Data
 		for k := 0; k+4 <= len(data); k += 4 {
 			narrow = binary.LittleEndian.AppendUint16(narrow, c.narrow(math.Float32frombits(binary.LittleEndian.Uint32(data[k:]))))
 		}
-		now = c.append(step.Constant, narrow, v.Shape().With(t))
-	case n.Op == step.BroadcastInDim:
-		now = c.append(step.BroadcastInDim, n.Attr, v.Shape().With(t), c.as(n.Inputs[0], lower))
+		now = c.append(graph.Constant, narrow, v.Shape().With(t))
+	case n.Op == graph.BroadcastInDim:
+		now = c.append(graph.BroadcastInDim, n.Attr, v.Shape().With(t), c.as(n.Inputs[0], lower))
 	default:
-		now = c.append(step.Convert, nil, v.Shape().With(t), c.form[1-i][v])
+		now = c.append(graph.Convert, nil, v.Shape().With(t), c.form[1-i][v])
 	}
 	c.form[i][v] = now
 	return now
 }
 
 // append adds an operation with one result to the copy.
-func (c *caster) append(op step.Op, attr any, s step.Shape, inputs ...step.Value) step.Value {
-	return c.out.Append(op, attr, []step.Shape{s}, inputs...).Value(0)
+func (c *caster) append(op graph.Op, attr any, s graph.Shape, inputs ...graph.Value) graph.Value {
+	return c.out.Append(op, attr, []graph.Shape{s}, inputs...).Value(0)
 }

@@ -3,18 +3,19 @@ package autocast_test
 import (
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/autocast"
 )
 
 func ExampleGraph() {
-	g := step.NewGraph("layer")
-	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 4, 8))
-	w, _ := g.Parameter("w", step.MakeShape(dtype.F32, 8, 8))
-	axes := step.DotAxes{Contracted: [2][]int{{1}, {0}}}
+	g := graph.New("layer")
+	x, _ := g.Parameter("x", graph.MakeShape(dtype.F32, 4, 8))
+	w, _ := g.Parameter("w", graph.MakeShape(dtype.F32, 8, 8))
+	axes := graph.DotAxes{Contracted: [2][]int{{1}, {0}}}
 	h, _ := g.DotGeneral(x, w, axes)
-	h, _ = g.Unary(step.Tanh, h)
+	h, _ = g.Unary(graph.Tanh, h)
 	y, _ := g.DotGeneral(h, w, axes)
 	_ = g.SetOutputs(y)
 	mixed, err := autocast.Graph(g, dtype.BF16)

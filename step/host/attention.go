@@ -3,15 +3,16 @@ package host
 import (
 	"math"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 func init() {
-	provide(attention, step.Attention, step.AttentionBackward)
+	provide(attention, graph.Attention, graph.AttentionBackward)
 }
 
-func attention(n *step.Node) (function, error) {
+func attention(n *graph.Node) (function, error) {
 	if n.Inputs[0].Shape().Type == dtype.F64 {
 		return attending[float64](n), nil
 	}
@@ -26,7 +27,7 @@ const (
 
 // heads are the operands of an attention that is computed in numbers of type C.
 type heads[C floating] struct {
-	step.AttentionSizes
+	graph.AttentionSizes
 	causal                 bool
 	scale                  C
 	perKey                 int    // heads that share one of the keys
@@ -55,8 +56,8 @@ func rowsAt(heads, length, each int, headsBehind bool) rowsOf {
 // attending is both directions: the softmax goes over blocks of keys with the largest
 // score so far, as in Milakov and Gimelshein, "Online normalizer calculation for softmax"
 // (2018), and the gradients compute scores again, as in Dao, "FlashAttention-2" (2023).
-func attending[C floating](n *step.Node) function {
-	a, s := step.AttentionOf(n)
+func attending[C floating](n *graph.Node) function {
+	a, s := graph.AttentionOf(n)
 	t := n.Inputs[0].Shape().Type
 	h := heads[C]{
 		AttentionSizes: s, causal: a.Causal, scale: C(a.Scale),
@@ -78,7 +79,7 @@ func attending[C floating](n *step.Node) function {
 			}
 		}
 	}
-	if n.Op == step.Attention {
+	if n.Op == graph.Attention {
 		writeSum := floatWriter[C](sumType)
 		return func(in, out [][]byte) {
 			h := h

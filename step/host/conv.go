@@ -4,10 +4,11 @@ import (
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 func init() {
-	compilers[step.ConvGeneral] = (*executor).conv
+	compilers[graph.ConvGeneral] = (*executor).conv
 }
 
 // convolution is one as products of matrices: for each group, the pixels of the result,
@@ -26,8 +27,8 @@ type convolution struct {
 	imageGroup, kernelGroup, outGroup int // from one group to the next
 }
 
-func convolutionOf(n *step.Node) *convolution {
-	a := n.Attr.(*step.ConvAxes)
+func convolutionOf(n *graph.Node) *convolution {
+	a := n.Attr.(*graph.ConvAxes)
 	x, k, out := n.Inputs[0].Shape(), n.Inputs[1].Shape(), n.Shapes[0]
 	xs, ks, outs := strides(x.Dims), strides(k.Dims), strides(out.Dims)
 	c := &convolution{groups: a.ChannelGroups * a.BatchGroups, images: xs[a.ImageBatch], apart: outs[a.ResultChannels], batches: out.Dims[a.ResultBatch]}

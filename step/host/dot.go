@@ -4,10 +4,11 @@ import (
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 func init() {
-	compilers[step.DotGeneral] = (*executor).dot
+	compilers[graph.DotGeneral] = (*executor).dot
 }
 
 // side is an operand of a product: a batch of matrices.
@@ -15,7 +16,7 @@ type side struct {
 	batch, free, contracted walk // strides in elements of the operand
 }
 
-func sideOf(s step.Shape, batch, contracted []int) side {
+func sideOf(s graph.Shape, batch, contracted []int) side {
 	st := strides(s.Dims)
 	_, free := split(s.Rank(), append(append([]int{}, batch...), contracted...))
 	of := func(axes []int) walk { return walk{pick(s.Dims, axes), [][]int{pick(st, axes)}} }
@@ -68,7 +69,7 @@ func (s side) all() walk {
 
 func (e *executor) dot(t *step.Task) (step.Kernel, error) {
 	n := t.Nodes[0]
-	a := n.Attr.(*step.DotAxes)
+	a := n.Attr.(*graph.DotAxes)
 	x, y := n.Inputs[0].Shape(), n.Inputs[1].Shape()
 	sides := [2]side{sideOf(x, a.Batch[0], a.Contracted[0]), sideOf(y, a.Batch[1], a.Contracted[1])}
 	from, result := x.Type, n.Shapes[0].Type

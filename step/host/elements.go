@@ -4,8 +4,9 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // element computes a block of an operation.
@@ -14,13 +15,13 @@ type element = func(to register, from []register, n, at int)
 // elementFunction is how an element-wise operation computes its elements, in the type
 // that those of its operands are computed in; nil if there is no such operation. Where
 // the result has 16 bits, it is rounded afterwards.
-func elementFunction(n *step.Node) element {
+func elementFunction(n *graph.Node) element {
 	switch n.Op {
-	case step.Iota:
+	case graph.Iota:
 		return iota(n)
-	case step.Convert:
+	case graph.Convert:
 		return convert(n.Inputs[0].Shape().Type, n.Shapes[0].Type)
-	case step.Where:
+	case graph.Where:
 		switch n.Shapes[0].Type {
 		case dtype.F16, dtype.BF16:
 			return where[uint32] // of the float32 that they are computed in
@@ -93,39 +94,39 @@ func paired[T, R any](f func(x, y T) R) element {
 
 // arithmetic is what all numbers have. The loops of the most frequent operations are
 // written out, since a call for each element costs more than they do.
-func arithmetic[T number](op step.Op) element {
+func arithmetic[T number](op graph.Op) element {
 	switch op {
-	case step.Add:
+	case graph.Add:
 		return func(to register, from []register, n, _ int) {
 			d, a, b := view[T](to)[:n], view[T](from[0])[:n], view[T](from[1])[:n]
 			for i := range d {
 				d[i] = a[i] + b[i]
 			}
 		}
-	case step.Sub:
+	case graph.Sub:
 		return func(to register, from []register, n, _ int) {
 			d, a, b := view[T](to)[:n], view[T](from[0])[:n], view[T](from[1])[:n]
 			for i := range d {
 				d[i] = a[i] - b[i]
 			}
 		}
-	case step.Mul:
+	case graph.Mul:
 		return func(to register, from []register, n, _ int) {
 			d, a, b := view[T](to)[:n], view[T](from[0])[:n], view[T](from[1])[:n]
 			for i := range d {
 				d[i] = a[i] * b[i]
 			}
 		}
-	case step.Neg:
+	case graph.Neg:
 		return mapped(func(x T) T { return -x })
-	case step.Max:
+	case graph.Max:
 		return func(to register, from []register, n, _ int) {
 			d, a, b := view[T](to)[:n], view[T](from[0])[:n], view[T](from[1])[:n]
 			for i := range d {
 				d[i] = larger(a[i], b[i])
 			}
 		}
-	case step.Min:
+	case graph.Min:
 		return func(to register, from []register, n, _ int) {
 			d, a, b := view[T](to)[:n], view[T](from[0])[:n], view[T](from[1])[:n]
 			for i := range d {
@@ -136,19 +137,19 @@ func arithmetic[T number](op step.Op) element {
 	return comparison[T](op)
 }
 
-func comparison[T number](op step.Op) element {
+func comparison[T number](op graph.Op) element {
 	switch op {
-	case step.Equal:
+	case graph.Equal:
 		return paired(func(x, y T) uint8 { return truth(x == y) })
-	case step.NotEqual:
+	case graph.NotEqual:
 		return paired(func(x, y T) uint8 { return truth(x != y) })
-	case step.Less:
+	case graph.Less:
 		return paired(func(x, y T) uint8 { return truth(x < y) })
-	case step.LessOrEqual:
+	case graph.LessOrEqual:
 		return paired(func(x, y T) uint8 { return truth(x <= y) })
-	case step.Greater:
+	case graph.Greater:
 		return paired(func(x, y T) uint8 { return truth(x > y) })
-	case step.GreaterOrEqual:
+	case graph.GreaterOrEqual:
 		return paired(func(x, y T) uint8 { return truth(x >= y) })
 	}
 	return nil
@@ -163,14 +164,14 @@ func truth(b bool) uint8 {
 
 // total is the comparison that one in the total order is, of numbers that stand for
 // those compared.
-func total(op step.Op) step.Op {
-	if op < step.EqualTotalOrder || op > step.GreaterOrEqualTotalOrder {
+func total(op graph.Op) graph.Op {
+	if op < graph.EqualTotalOrder || op > graph.GreaterOrEqualTotalOrder {
 		return 0
 	}
-	return op - step.EqualTotalOrder + step.Equal
+	return op - graph.EqualTotalOrder + graph.Equal
 }
 
-func floatFunction[T floating](op step.Op, t dtype.DType) element {
+func floatFunction[T floating](op graph.Op, t dtype.DType) element {
 	if plain := total(op); plain != 0 {
 		compare := comparison[int64](plain)
 		return func(to register, from []register, n, at int) {
@@ -183,9 +184,9 @@ func floatFunction[T floating](op step.Op, t dtype.DType) element {
 	}
 	f := func(f func(float64) float64) element { return mapped(func(x T) T { return T(f(float64(x))) }) }
 	switch op {
-	case step.Abs:
+	case graph.Abs:
 		return f(math.Abs)
-	case step.Sign:
+	case graph.Sign:
 		return mapped(func(x T) T {
 			switch {
 			case x > 0:
@@ -195,50 +196,50 @@ func floatFunction[T floating](op step.Op, t dtype.DType) element {
 			}
 			return x // a zero, or NaN
 		})
-	case step.Sqrt:
+	case graph.Sqrt:
 		return f(math.Sqrt)
-	case step.Rsqrt:
+	case graph.Rsqrt:
 		return f(func(x float64) float64 { return 1 / math.Sqrt(x) })
-	case step.Exp:
+	case graph.Exp:
 		return f(math.Exp)
-	case step.Expm1:
+	case graph.Expm1:
 		return f(math.Expm1)
-	case step.Log:
+	case graph.Log:
 		return f(math.Log)
-	case step.Log1p:
+	case graph.Log1p:
 		return f(math.Log1p)
-	case step.Logistic:
+	case graph.Logistic:
 		return f(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })
-	case step.Erf:
+	case graph.Erf:
 		return f(math.Erf)
-	case step.Sin:
+	case graph.Sin:
 		return f(math.Sin)
-	case step.Cos:
+	case graph.Cos:
 		return f(math.Cos)
-	case step.Tanh:
+	case graph.Tanh:
 		return f(math.Tanh)
-	case step.Floor:
+	case graph.Floor:
 		return f(math.Floor)
-	case step.Ceil:
+	case graph.Ceil:
 		return f(math.Ceil)
-	case step.Round:
+	case graph.Round:
 		return f(math.RoundToEven)
-	case step.IsFinite:
+	case graph.IsFinite:
 		return mapped(func(x T) uint8 { return truth(x-x == 0) })
-	case step.IsNaN:
+	case graph.IsNaN:
 		return mapped(func(x T) uint8 { return truth(x != x) })
-	case step.Div:
+	case graph.Div:
 		return func(to register, from []register, n, _ int) {
 			d, a, b := view[T](to)[:n], view[T](from[0])[:n], view[T](from[1])[:n]
 			for i := range d {
 				d[i] = a[i] / b[i]
 			}
 		}
-	case step.Rem:
+	case graph.Rem:
 		return paired(func(x, y T) T { return T(math.Mod(float64(x), float64(y))) })
-	case step.Pow:
+	case graph.Pow:
 		return paired(func(x, y T) T { return T(math.Pow(float64(x), float64(y))) })
-	case step.Atan2:
+	case graph.Atan2:
 		return paired(func(x, y T) T { return T(math.Atan2(float64(x), float64(y))) })
 	}
 	return arithmetic[T](op)
@@ -262,20 +263,20 @@ func orderOf[T floating](x T) int64 {
 	return b
 }
 
-func integerFunction[T integer](op step.Op) element {
+func integerFunction[T integer](op graph.Op) element {
 	if plain := total(op); plain != 0 {
 		op = plain
 	}
 	width := bits.OnesCount64(uint64(unsigned(^T(0))))
 	switch op {
-	case step.Abs:
+	case graph.Abs:
 		return mapped(func(x T) T {
 			if x < 0 {
 				return -x
 			}
 			return x
 		})
-	case step.Sign:
+	case graph.Sign:
 		return mapped(func(x T) T {
 			switch {
 			case x > 0:
@@ -285,37 +286,37 @@ func integerFunction[T integer](op step.Op) element {
 			}
 			return 0
 		})
-	case step.Not:
+	case graph.Not:
 		return mapped(func(x T) T { return ^x })
-	case step.BitCount:
+	case graph.BitCount:
 		return mapped(func(x T) T { return T(bits.OnesCount64(unsigned(x))) })
-	case step.LeadingZeros:
+	case graph.LeadingZeros:
 		return mapped(func(x T) T { return T(bits.LeadingZeros64(unsigned(x)) - 64 + width) })
-	case step.Div:
+	case graph.Div:
 		return paired(func(x, y T) T {
 			if y == 0 {
 				return ^T(0)
 			}
 			return x / y
 		})
-	case step.Rem:
+	case graph.Rem:
 		return paired(func(x, y T) T {
 			if y == 0 {
 				return x
 			}
 			return x % y
 		})
-	case step.Pow:
+	case graph.Pow:
 		return paired(power[T])
-	case step.And:
+	case graph.And:
 		return paired(func(x, y T) T { return x & y })
-	case step.Or:
+	case graph.Or:
 		return paired(func(x, y T) T { return x | y })
-	case step.Xor:
+	case graph.Xor:
 		return paired(func(x, y T) T { return x ^ y })
-	case step.ShiftLeft:
+	case graph.ShiftLeft:
 		return paired(func(x, y T) T { return x << unsigned(y) })
-	case step.ShiftRightArithmetic:
+	case graph.ShiftRightArithmetic:
 		return paired(func(x, y T) T {
 			n := unsigned(y)
 			if sign := T(1) << (width - 1); x&sign != 0 {
@@ -323,7 +324,7 @@ func integerFunction[T integer](op step.Op) element {
 			}
 			return x >> n
 		})
-	case step.ShiftRightLogical:
+	case graph.ShiftRightLogical:
 		return paired(func(x, y T) T { return T(unsigned(x) >> unsigned(y)) })
 	}
 	return arithmetic[T](op)
@@ -365,26 +366,26 @@ func power[T integer](x, y T) T {
 	return r
 }
 
-func boolFunction(op step.Op) element {
+func boolFunction(op graph.Op) element {
 	if plain := total(op); plain != 0 {
 		op = plain
 	}
 	switch op {
-	case step.Not:
+	case graph.Not:
 		return mapped(func(x uint8) uint8 { return x ^ 1 })
-	case step.And:
-		return integerFunction[uint8](step.And)
-	case step.Or:
-		return integerFunction[uint8](step.Or)
-	case step.Xor:
-		return integerFunction[uint8](step.Xor)
+	case graph.And:
+		return integerFunction[uint8](graph.And)
+	case graph.Or:
+		return integerFunction[uint8](graph.Or)
+	case graph.Xor:
+		return integerFunction[uint8](graph.Xor)
 	}
 	return arithmetic[uint8](op) // max, min and comparisons
 }
 
-func iota(n *step.Node) element {
+func iota(n *graph.Node) element {
 	s := n.Shapes[0]
-	axis := int(n.Attr.(step.Axis))
+	axis := int(n.Attr.(graph.Axis))
 	inner := product(s.Dims[axis+1:])
 	length := s.Dims[axis]
 	index := func(at int) int { return at / inner % length }

@@ -3,14 +3,16 @@ package host
 import (
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
 	"github.com/pinion-gpu/pinion/step"
 )
 
 func init() {
-	provide(gather, step.Gather)
-	provide(scatter, step.ScatterSum, step.ScatterMax, step.ScatterMin)
+	provide(gather, graph.Gather)
+	provide(scatter, graph.ScatterSum, graph.ScatterMax, graph.ScatterMin)
 }
 
 // split returns the axes that are named, and the others.
@@ -35,7 +37,7 @@ func pick(list, at []int) []int {
 
 // vectors is how index vectors lie: loops over them, and the distance between the
 // numbers of one.
-func vectors(s step.Shape, vector int) (batch walk, apart int) {
+func vectors(s graph.Shape, vector int) (batch walk, apart int) {
 	st := strides(s.Dims)
 	if vector == s.Rank() {
 		return walk{s.Dims, [][]int{st}}, 0
@@ -44,8 +46,8 @@ func vectors(s step.Shape, vector int) (batch walk, apart int) {
 	return walk{pick(s.Dims, others), [][]int{pick(st, others)}}, st[vector]
 }
 
-func gather(n *step.Node) (function, error) {
-	a := n.Attr.(*step.GatherAxes)
+func gather(n *graph.Node) (function, error) {
+	a := n.Attr.(*graph.GatherAxes)
 	x, at, out := n.Inputs[0].Shape(), n.Inputs[1].Shape(), n.Shapes[0]
 	src, dst := strides(x.Dims), strides(out.Dims)
 	offset, batch := split(out.Rank(), a.Offset)
@@ -73,7 +75,7 @@ func gather(n *step.Node) (function, error) {
 	}, nil
 }
 
-func scatter(n *step.Node) (function, error) {
+func scatter(n *graph.Node) (function, error) {
 	t := n.Shapes[0].Type
 	switch t {
 	case dtype.F16, dtype.BF16:
@@ -103,7 +105,7 @@ func scatter(n *step.Node) (function, error) {
 }
 
 // scatterHalf adds numbers of 16 bits up in float32.
-func scatterHalf(n *step.Node) (function, error) {
+func scatterHalf(n *graph.Node) (function, error) {
 	each := scatterPlaces(n)
 	combine := combiner[float32](n.Op)
 	t := n.Shapes[0].Type
@@ -119,7 +121,7 @@ func scatterHalf(n *step.Node) (function, error) {
 	}, nil
 }
 
-func scatterOf[T number](n *step.Node) (function, error) {
+func scatterOf[T number](n *graph.Node) (function, error) {
 	each := scatterPlaces(n)
 	combine := combiner[T](n.Op)
 	return func(in, out [][]byte) {
@@ -129,19 +131,19 @@ func scatterOf[T number](n *step.Node) (function, error) {
 	}, nil
 }
 
-func combiner[T number](op step.Op) func(x, y T) T {
+func combiner[T number](op graph.Op) func(x, y T) T {
 	switch op {
-	case step.ScatterMax:
+	case graph.ScatterMax:
 		return larger[T]
-	case step.ScatterMin:
+	case graph.ScatterMin:
 		return smaller[T]
 	}
 	return func(x, y T) T { return x + y }
 }
 
 // scatterPlaces goes through the updates that lie inside the operand, in order.
-func scatterPlaces(n *step.Node) func(indices []byte, f func(dst, src int)) {
-	a := n.Attr.(*step.ScatterAxes)
+func scatterPlaces(n *graph.Node) func(indices []byte, f func(dst, src int)) {
+	a := n.Attr.(*graph.ScatterAxes)
 	x, at, u := n.Inputs[0].Shape(), n.Inputs[1].Shape(), n.Inputs[2].Shape()
 	dst, src := strides(x.Dims), strides(u.Dims)
 	inside, batch := split(u.Rank(), a.Window)

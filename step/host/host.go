@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/blas/auto"
 	"github.com/pinion-gpu/pinion/device"
@@ -37,10 +39,10 @@ func (e *executor) Device() device.Device { return e.dev }
 func (e *executor) Close() error { return e.blas.Close() }
 
 // compilers make the kernels of operations that are not element-wise, by operation.
-var compilers = map[step.Op]func(*executor, *step.Task) (step.Kernel, error){}
+var compilers = map[graph.Op]func(*executor, *step.Task) (step.Kernel, error){}
 
 // provide adds compilers of kernels that are one Go function.
-func provide(compile func(n *step.Node) (function, error), ops ...step.Op) {
+func provide(compile func(n *graph.Node) (function, error), ops ...graph.Op) {
 	for _, op := range ops {
 		compilers[op] = func(e *executor, t *step.Task) (step.Kernel, error) {
 			run, err := compile(t.Nodes[0])
@@ -72,8 +74,8 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 }
 
 // elementwise reports whether an operation is part of a program.
-func elementwise(n *step.Node) bool {
-	return n.Op.Class() == step.Elementwise || n.Op == step.Iota || n.Op == step.BroadcastInDim || n.Op == step.Identity
+func elementwise(n *graph.Node) bool {
+	return n.Op.Class() == graph.Elementwise || n.Op == graph.Iota || n.Op == graph.BroadcastInDim || n.Op == graph.Identity
 }
 
 // function is work on the memory of operands and results.

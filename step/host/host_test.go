@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -24,8 +26,8 @@ type tester struct {
 	rng  *rand.Rand
 	exec step.Executor
 
-	*step.Graph
-	inputs map[step.Value]*tensor
+	*graph.Graph
+	inputs map[graph.Value]*tensor
 }
 
 func newTester(t *testing.T) *tester {
@@ -38,18 +40,18 @@ func newTester(t *testing.T) *tester {
 
 // begin starts another graph.
 func (x *tester) begin() {
-	x.Graph = step.NewGraph(x.t.Name())
-	x.inputs = map[step.Value]*tensor{}
+	x.Graph = graph.New(x.t.Name())
+	x.inputs = map[graph.Value]*tensor{}
 }
 
-func (x *tester) must(v step.Value, err error) step.Value {
+func (x *tester) must(v graph.Value, err error) graph.Value {
 	x.t.Helper()
 	testkit.OK(x.t, err)
 	return v
 }
 
 // param adds a parameter whose elements are given by their number.
-func (x *tester) param(s step.Shape, element func(t *tensor, i int)) step.Value {
+func (x *tester) param(s graph.Shape, element func(t *tensor, i int)) graph.Value {
 	x.t.Helper()
 	v := x.must(x.Parameter(fmt.Sprint("p", len(x.Parameters())), s))
 	data := newTensor(s)
@@ -108,7 +110,7 @@ func (x *tester) dims(rank, most int) []int {
 func (x *tester) permutation(n int) []int { return x.rng.Perm(n) }
 
 // check runs the graph and compares all outputs, bit for bit but for NaN.
-func (x *tester) check(outputs ...step.Value) {
+func (x *tester) check(outputs ...graph.Value) {
 	x.t.Helper()
 	testkit.OK(x.t, x.SetOutputs(outputs...))
 	run, err := step.Compile(x.Graph, x.exec, step.Options{})
@@ -149,10 +151,10 @@ func (x *tester) check(outputs ...step.Value) {
 	}
 }
 
-func (x *tester) reference() map[step.Value]*tensor {
-	values := map[step.Value]*tensor{}
+func (x *tester) reference() map[graph.Value]*tensor {
+	values := map[graph.Value]*tensor{}
 	for _, n := range x.Nodes() {
-		if n.Op == step.Parameter {
+		if n.Op == graph.Parameter {
 			values[n.Value(0)] = x.inputs[n.Value(0)]
 			continue
 		}
@@ -169,11 +171,11 @@ func (x *tester) reference() map[step.Value]*tensor {
 
 func TestUnary(t *testing.T) {
 	x := newTester(t)
-	for op := step.Abs; op <= step.IsNaN; op++ {
+	for op := graph.Abs; op <= graph.IsNaN; op++ {
 		for _, typ := range allTypes {
 			for _, dims := range [][]int{nil, {0, 3}, {1500}, {3, 7}} {
 				x.begin()
-				v, err := x.Unary(op, x.param(step.Shape{Type: typ, Dims: dims}, x.wild))
+				v, err := x.Unary(op, x.param(graph.Shape{Type: typ, Dims: dims}, x.wild))
 				if err == nil {
 					x.check(v)
 				}
@@ -184,12 +186,12 @@ func TestUnary(t *testing.T) {
 
 func TestBinary(t *testing.T) {
 	x := newTester(t)
-	for op := step.Add; op <= step.GreaterOrEqualTotalOrder; op++ {
+	for op := graph.Add; op <= graph.GreaterOrEqualTotalOrder; op++ {
 		for _, typ := range allTypes {
 			for _, dims := range [][2][]int{{nil, nil}, {{0}, nil}, {{1300}, {1300}}, {{3, 1, 5}, {1, 4, 5}}, {nil, {2, 3}}, {{4, 1}, {4, 6}}} {
 				x.begin()
-				a := x.param(step.Shape{Type: typ, Dims: dims[0]}, x.wild)
-				b := x.param(step.Shape{Type: typ, Dims: dims[1]}, x.wild)
+				a := x.param(graph.Shape{Type: typ, Dims: dims[0]}, x.wild)
+				b := x.param(graph.Shape{Type: typ, Dims: dims[1]}, x.wild)
 				v, err := x.Binary(op, a, b)
 				if err == nil {
 					x.check(v)
@@ -203,10 +205,10 @@ func TestWhereAndConvert(t *testing.T) {
 	x := newTester(t)
 	for _, typ := range allTypes {
 		x.begin()
-		s := step.MakeShape(typ, 5, 301)
+		s := graph.MakeShape(typ, 5, 301)
 		c := x.param(s.With(dtype.Bool), x.wild)
-		a, b, scalar := x.param(s, x.wild), x.param(step.MakeShape(typ, 5, 1), x.wild), x.param(step.MakeShape(typ), x.wild)
-		outputs := []step.Value{x.must(x.Where(c, a, b)), x.must(x.Where(c, scalar, a))}
+		a, b, scalar := x.param(s, x.wild), x.param(graph.MakeShape(typ, 5, 1), x.wild), x.param(graph.MakeShape(typ), x.wild)
+		outputs := []graph.Value{x.must(x.Where(c, a, b)), x.must(x.Where(c, scalar, a))}
 		for _, to := range allTypes {
 			outputs = append(outputs, x.must(x.Convert(a, to)))
 		}
@@ -220,9 +222,9 @@ func TestMovement(t *testing.T) {
 		typ := allTypes[i%len(allTypes)]
 		x.begin()
 		rank := x.rng.IntN(5)
-		s := step.Shape{Type: typ, Dims: x.dims(rank, 6)}
-		a, fill := x.param(s, x.whole), x.param(step.MakeShape(typ), x.whole)
-		out := []step.Value{x.must(x.Transpose(a, x.permutation(rank)...)), x.must(x.Reverse(a, x.permutation(rank)[:x.rng.IntN(rank+1)]...))}
+		s := graph.Shape{Type: typ, Dims: x.dims(rank, 6)}
+		a, fill := x.param(s, x.whole), x.param(graph.MakeShape(typ), x.whole)
+		out := []graph.Value{x.must(x.Transpose(a, x.permutation(rank)...)), x.must(x.Reverse(a, x.permutation(rank)[:x.rng.IntN(rank+1)]...))}
 
 		into := append(x.dims(x.rng.IntN(2), 4), s.Dims...)
 		var axes []int
@@ -233,12 +235,12 @@ func TestMovement(t *testing.T) {
 				small[k] = 1
 			}
 		}
-		out = append(out, x.must(x.BroadcastInDim(x.param(step.Shape{Type: typ, Dims: small}, x.whole), into, axes)))
+		out = append(out, x.must(x.BroadcastInDim(x.param(graph.Shape{Type: typ, Dims: small}, x.whole), into, axes)))
 
 		starts, limits, steps := make([]int, rank), make([]int, rank), make([]int, rank)
-		p := step.Padding{Low: make([]int, rank), High: make([]int, rank), Interior: make([]int, rank)}
+		p := graph.Padding{Low: make([]int, rank), High: make([]int, rank), Interior: make([]int, rank)}
 		sizes := make([]int, rank)
-		var at []step.Value
+		var at []graph.Value
 		index := []dtype.DType{dtype.I32, dtype.I64, dtype.U8, dtype.U64}[x.rng.IntN(4)]
 		for k, d := range s.Dims {
 			starts[k] = x.rng.IntN(d + 1)
@@ -250,15 +252,15 @@ func TestMovement(t *testing.T) {
 				p.Low[k] = 4
 			}
 			sizes[k] = x.rng.IntN(d + 1)
-			at = append(at, x.param(step.MakeShape(index), x.wild))
+			at = append(at, x.param(graph.MakeShape(index), x.wild))
 		}
 		out = append(out, x.must(x.Slice(a, starts, limits, steps)), x.must(x.Pad(a, fill, p)), x.must(x.DynamicSlice(a, at, sizes)),
-			x.must(x.DynamicUpdateSlice(a, x.param(step.Shape{Type: typ, Dims: sizes}, x.whole), at)))
+			x.must(x.DynamicUpdateSlice(a, x.param(graph.Shape{Type: typ, Dims: sizes}, x.whole), at)))
 		if rank > 0 {
 			axis := x.rng.IntN(rank)
 			other := slices.Clone(s.Dims)
 			other[axis] = x.rng.IntN(4)
-			out = append(out, x.must(x.Concatenate(axis, a, x.param(step.Shape{Type: typ, Dims: other}, x.whole), a)))
+			out = append(out, x.must(x.Concatenate(axis, a, x.param(graph.Shape{Type: typ, Dims: other}, x.whole), a)))
 			if typ != dtype.Bool {
 				out = append(out, x.must(x.Iota(s, axis)))
 			}
@@ -273,16 +275,16 @@ func TestMovement(t *testing.T) {
 
 func TestReduce(t *testing.T) {
 	x := newTester(t)
-	for op := step.ReduceSum; op <= step.ReduceXor; op++ {
+	for op := graph.ReduceSum; op <= graph.ReduceXor; op++ {
 		for _, typ := range allTypes {
 			for _, dims := range [][]int{nil, {0, 2}, {2, 0}, {7}, {3, 5, 4}, {2, 600}, {600, 2}}[:shorter(7, 5)] {
 				x.begin()
 				element := x.whole
-				if op == step.ReduceMax || op == step.ReduceMin {
+				if op == graph.ReduceMax || op == graph.ReduceMin {
 					element = x.wild
 				}
-				a := x.param(step.Shape{Type: typ, Dims: dims}, element)
-				var out []step.Value
+				a := x.param(graph.Shape{Type: typ, Dims: dims}, element)
+				var out []graph.Value
 				for range 3 {
 					v, err := x.Reduce(op, a, x.permutation(len(dims))[:x.rng.IntN(len(dims)+1)]...)
 					if err == nil {
@@ -302,8 +304,8 @@ func TestReduceLarge(t *testing.T) {
 	x := newTester(t)
 	for _, dims := range [][]int{{300_000}, {3, 100_000}, {2000, 3, 50}, {20, 30, 500}} {
 		x.begin()
-		a := x.param(step.Shape{Type: dtype.F32, Dims: dims}, x.whole)
-		out := []step.Value{x.must(x.Reduce(step.ReduceSum, a)), x.must(x.Reduce(step.ReduceMax, a))}
+		a := x.param(graph.Shape{Type: dtype.F32, Dims: dims}, x.whole)
+		out := []graph.Value{x.must(x.Reduce(graph.ReduceSum, a)), x.must(x.Reduce(graph.ReduceMax, a))}
 		testkit.OK(t, x.SetOutputs(out...))
 		run := testkit.Must(step.Compile(x.Graph, x.exec, step.Options{}))(t)
 		in := testkit.Must(run.Memory().Put(x.inputs[a].bytes(), a.Shape()))(t)
@@ -325,8 +327,8 @@ func TestArgMinMax(t *testing.T) {
 	x := newTester(t)
 	for _, typ := range allTypes[:12] {
 		x.begin()
-		a := x.param(step.MakeShape(typ, 4, 9, 3), x.wild)
-		x.check(x.must(x.ArgMinMax(step.ArgMax, a, 1, dtype.I32)), x.must(x.ArgMinMax(step.ArgMin, a, 2, dtype.U8)), x.must(x.ArgMinMax(step.ArgMin, a, 0, dtype.I64)))
+		a := x.param(graph.MakeShape(typ, 4, 9, 3), x.wild)
+		x.check(x.must(x.ArgMinMax(graph.ArgMax, a, 1, dtype.I32)), x.must(x.ArgMinMax(graph.ArgMin, a, 2, dtype.U8)), x.must(x.ArgMinMax(graph.ArgMin, a, 0, dtype.I64)))
 	}
 }
 
@@ -336,20 +338,20 @@ func TestWindows(t *testing.T) {
 		typ := allTypes[i%12]
 		x.begin()
 		rank := 1 + x.rng.IntN(3)
-		s := step.Shape{Type: typ, Dims: x.dims(rank, 7)}
-		w := step.Windows{Dims: x.dims(rank, 3), Strides: x.dims(rank, 3), Low: x.dims(rank, 3), High: x.dims(rank, 3)}
+		s := graph.Shape{Type: typ, Dims: x.dims(rank, 7)}
+		w := graph.Windows{Dims: x.dims(rank, 3), Strides: x.dims(rank, 3), Low: x.dims(rank, 3), High: x.dims(rank, 3)}
 		a := x.param(s, x.whole)
 		plain := w
-		w.Reduction = step.ReduceSum + step.Op(x.rng.IntN(4))
+		w.Reduction = graph.ReduceSum + graph.Op(x.rng.IntN(4))
 		w.Dilation, w.WindowDilation = x.dims(rank, 3), x.dims(rank, 2)
 		v, err := x.ReduceWindow(a, w)
 		if err != nil {
 			continue
 		}
-		out := []step.Value{v}
-		shape, err := x.ReduceWindow(a, step.Windows{Reduction: step.ReduceSum, Dims: plain.Dims, Strides: plain.Strides, Low: plain.Low, High: plain.High})
+		out := []graph.Value{v}
+		shape, err := x.ReduceWindow(a, graph.Windows{Reduction: graph.ReduceSum, Dims: plain.Dims, Strides: plain.Strides, Low: plain.Low, High: plain.High})
 		if err == nil {
-			out = append(out, x.must(x.SelectAndScatter(step.SelectAndScatterMax+step.Op(i%2), a, x.param(shape.Shape(), x.whole), plain)))
+			out = append(out, x.must(x.SelectAndScatter(graph.SelectAndScatterMax+graph.Op(i%2), a, x.param(shape.Shape(), x.whole), plain)))
 		}
 		x.check(out...)
 	}
@@ -373,22 +375,22 @@ func TestDot(t *testing.T) {
 		if x.rng.IntN(10) == 0 && len(contracted) > 0 {
 			contracted[0] = 0
 		}
-		a := step.DotAxes{}
-		var values []step.Value
+		a := graph.DotAxes{}
+		var values []graph.Value
 		for side := range 2 {
 			dims := slices.Concat(batch, contracted, x.dims(x.rng.IntN(3), 6))
 			order := x.permutation(len(dims))
 			if x.rng.IntN(2) == 0 {
 				slices.Sort(order)
 			}
-			s := step.Shape{Type: typ, Dims: make([]int, len(dims))}
+			s := graph.Shape{Type: typ, Dims: make([]int, len(dims))}
 			for k, place := range order {
 				s.Dims[place] = dims[k]
 			}
 			a.Batch[side], a.Contracted[side] = order[:len(batch)], order[len(batch):len(batch)+len(contracted)]
 			values = append(values, x.param(s, x.whole))
 		}
-		out := []step.Value{x.must(x.DotGeneral(values[0], values[1], a))}
+		out := []graph.Value{x.must(x.DotGeneral(values[0], values[1], a))}
 		for _, result := range []dtype.DType{dtype.F32, dtype.I32, dtype.F64, dtype.BF16} {
 			a.Result = result
 			if v, err := x.DotGeneral(values[0], values[1], a); err == nil {
@@ -405,9 +407,9 @@ func TestDot(t *testing.T) {
 			return at
 		}
 		out = append(out, x.must(x.DotGeneral(x.must(x.Transpose(values[0], order...)), values[1],
-			step.DotAxes{Batch: [2][]int{went(a.Batch[0]), a.Batch[1]}, Contracted: [2][]int{went(a.Contracted[0]), a.Contracted[1]}})))
+			graph.DotAxes{Batch: [2][]int{went(a.Batch[0]), a.Batch[1]}, Contracted: [2][]int{went(a.Contracted[0]), a.Contracted[1]}})))
 		if values[0].Shape().Size() <= 400 { // each element with each
-			out = append(out, x.must(x.DotGeneral(values[0], values[0], step.DotAxes{})))
+			out = append(out, x.must(x.DotGeneral(values[0], values[0], graph.DotAxes{})))
 		}
 		x.check(out...)
 	}
@@ -422,7 +424,7 @@ func TestConv(t *testing.T) {
 		spatial := x.rng.IntN(3)
 		rank := spatial + 2
 		places := [3][]int{x.permutation(rank), x.permutation(rank), x.permutation(rank)}
-		a := step.ConvAxes{
+		a := graph.ConvAxes{
 			ImageBatch: places[0][0], ImageChannels: places[0][1], ImageSpatial: places[0][2:],
 			KernelInput: places[1][0], KernelOutput: places[1][1], KernelSpatial: places[1][2:],
 			ResultBatch: places[2][0], ResultChannels: places[2][1], ResultSpatial: places[2][2:],
@@ -442,7 +444,7 @@ func TestConv(t *testing.T) {
 		for k := range spatial {
 			image[a.ImageSpatial[k]], kernel[a.KernelSpatial[k]] = 1+x.rng.IntN(6), 1+x.rng.IntN(3)
 		}
-		v, err := x.ConvGeneral(x.param(step.Shape{Type: typ, Dims: image}, x.whole), x.param(step.Shape{Type: typ, Dims: kernel}, x.whole), a)
+		v, err := x.ConvGeneral(x.param(graph.Shape{Type: typ, Dims: image}, x.whole), x.param(graph.Shape{Type: typ, Dims: kernel}, x.whole), a)
 		if err == nil {
 			x.check(v)
 			done++
@@ -459,7 +461,7 @@ func TestGatherScatter(t *testing.T) {
 		typ := allTypes[i%12]
 		x.begin()
 		rank := 1 + x.rng.IntN(3)
-		s := step.Shape{Type: typ, Dims: x.dims(rank, 5)}
+		s := graph.Shape{Type: typ, Dims: x.dims(rank, 5)}
 		a := x.param(s, x.whole)
 		indexed := x.permutation(rank)[:1+x.rng.IntN(rank)]
 		batch := x.dims(x.rng.IntN(3), 4)
@@ -468,7 +470,7 @@ func TestGatherScatter(t *testing.T) {
 		if len(indexed) == 1 && x.rng.IntN(2) == 0 {
 			dims, vector = batch, len(batch)
 		}
-		indices := x.param(step.Shape{Type: []dtype.DType{dtype.I32, dtype.I64, dtype.U8, dtype.U64, dtype.I8}[i%5], Dims: dims}, x.whole)
+		indices := x.param(graph.Shape{Type: []dtype.DType{dtype.I32, dtype.I64, dtype.U8, dtype.U64, dtype.I8}[i%5], Dims: dims}, x.whole)
 
 		sizes := make([]int, rank)
 		var collapsed, kept []int
@@ -483,8 +485,8 @@ func TestGatherScatter(t *testing.T) {
 		}
 		offset := x.permutation(len(batch) + len(kept))[:len(kept)]
 		slices.Sort(offset)
-		out := []step.Value{x.must(x.Gather(a, indices, step.GatherAxes{IndexVector: vector, StartIndex: indexed, Sizes: sizes, Collapsed: collapsed, Offset: offset}))}
-		updates := step.Shape{Type: typ, Dims: make([]int, len(batch)+len(kept))}
+		out := []graph.Value{x.must(x.Gather(a, indices, graph.GatherAxes{IndexVector: vector, StartIndex: indexed, Sizes: sizes, Collapsed: collapsed, Offset: offset}))}
+		updates := graph.Shape{Type: typ, Dims: make([]int, len(batch)+len(kept))}
 		b := 0
 		for axis := range updates.Dims {
 			if k := slices.Index(offset, axis); k >= 0 {
@@ -494,17 +496,17 @@ func TestGatherScatter(t *testing.T) {
 				b++
 			}
 		}
-		op := step.ScatterSum + step.Op(x.rng.IntN(3))
-		out = append(out, x.must(x.Scatter(op, a, indices, x.param(updates, x.whole), step.ScatterAxes{IndexVector: vector, StartIndex: indexed, Window: offset, Inserted: collapsed})))
+		op := graph.ScatterSum + graph.Op(x.rng.IntN(3))
+		out = append(out, x.must(x.Scatter(op, a, indices, x.param(updates, x.whole), graph.ScatterAxes{IndexVector: vector, StartIndex: indexed, Window: offset, Inserted: collapsed})))
 		x.check(out...)
 	}
 }
 
 func TestRNG(t *testing.T) {
 	x := newTester(t)
-	for _, s := range []step.Shape{step.MakeShape(dtype.U32, 5), step.MakeShape(dtype.U64, 3, 7), step.MakeShape(dtype.U8, 0), step.MakeShape(dtype.I16, 40_001)} {
+	for _, s := range []graph.Shape{graph.MakeShape(dtype.U32, 5), graph.MakeShape(dtype.U64, 3, 7), graph.MakeShape(dtype.U8, 0), graph.MakeShape(dtype.I16, 40_001)} {
 		x.begin()
-		state := x.param(step.MakeShape(dtype.U64, 3), func(t *tensor, i int) { t.i[i] = int64(x.rng.Uint64()) })
+		state := x.param(graph.MakeShape(dtype.U64, 3), func(t *tensor, i int) { t.i[i] = int64(x.rng.Uint64()) })
 		x.inputs[state].i[1] = -2 // the counter is carried over
 		next, bits, err := x.RNGBitGenerator(state, s)
 		testkit.OK(t, err)
@@ -516,8 +518,8 @@ func TestRNG(t *testing.T) {
 func TestPhiloxKnownAnswer(t *testing.T) {
 	x := newTester(t)
 	x.begin()
-	state := x.param(step.MakeShape(dtype.U64, 3), func(t *tensor, i int) {})
-	_, bits, err := x.RNGBitGenerator(state, step.MakeShape(dtype.U32, 4))
+	state := x.param(graph.MakeShape(dtype.U64, 3), func(t *tensor, i int) {})
+	_, bits, err := x.RNGBitGenerator(state, graph.MakeShape(dtype.U32, 4))
 	testkit.OK(t, err)
 	x.check(bits)
 	got := x.reference()[bits].i
@@ -533,15 +535,15 @@ func TestFused(t *testing.T) {
 		typ := allTypes[i%12]
 		x.begin()
 		dims := []int{1 + x.rng.IntN(4), 1 + x.rng.IntN(900), 1 + x.rng.IntN(3)}
-		s := step.Shape{Type: typ, Dims: dims}
-		values := []step.Value{x.param(s, x.whole), x.param(s, x.whole), x.param(step.Shape{Type: typ}, x.whole)}
-		values = append(values, x.must(x.BroadcastInDim(x.param(step.MakeShape(typ, dims[1]), x.whole), dims, []int{1})), x.must(x.Iota(s, 1)))
+		s := graph.Shape{Type: typ, Dims: dims}
+		values := []graph.Value{x.param(s, x.whole), x.param(s, x.whole), x.param(graph.Shape{Type: typ}, x.whole)}
+		values = append(values, x.must(x.BroadcastInDim(x.param(graph.MakeShape(typ, dims[1]), x.whole), dims, []int{1})), x.must(x.Iota(s, 1)))
 		for range 3 + x.rng.IntN(20) {
 			a, b := values[x.rng.IntN(len(values))], values[x.rng.IntN(len(values))]
-			op := []step.Op{step.Add, step.Sub, step.Mul, step.Max, step.Min}[x.rng.IntN(5)]
+			op := []graph.Op{graph.Add, graph.Sub, graph.Mul, graph.Max, graph.Min}[x.rng.IntN(5)]
 			v := x.must(x.Binary(op, a, b))
 			if x.rng.IntN(4) == 0 {
-				v = x.must(x.Where(x.must(x.Binary(step.Less, a, b)), v, a))
+				v = x.must(x.Where(x.must(x.Binary(graph.Less, a, b)), v, a))
 			}
 			values = append(values, v)
 		}
@@ -554,8 +556,8 @@ func TestBatchNorm(t *testing.T) {
 	x := newTester(t)
 	for _, typ := range []dtype.DType{dtype.F32, dtype.F64} {
 		x.begin()
-		s := step.MakeShape(typ, 4, 5, 8)
-		a, scale, offset := x.param(s, x.whole), x.param(step.MakeShape(typ, 5), x.whole), x.param(step.MakeShape(typ, 5), x.whole)
+		s := graph.MakeShape(typ, 4, 5, 8)
+		a, scale, offset := x.param(s, x.whole), x.param(graph.MakeShape(typ, 5), x.whole), x.param(graph.MakeShape(typ, 5), x.whole)
 		y, mean, variance, err := x.BatchNormTraining(a, scale, offset, 1e-3, 1)
 		testkit.OK(t, err)
 		dx, dscale, doffset, err := x.BatchNormGradient(a, scale, mean, variance, y, 1e-3, 1)
@@ -564,7 +566,7 @@ func TestBatchNorm(t *testing.T) {
 		values := x.reference()
 		// By the definition, in float64.
 		n := 32.0
-		at := func(v step.Value, i int) float64 { return values[v].f[i] }
+		at := func(v graph.Value, i int) float64 { return values[v].f[i] }
 		near := func(what string, got, want float64) {
 			if !(math.Abs(got-want) <= 1e-4*(1+math.Abs(want))) {
 				t.Errorf("%v %s: %v, want %v", typ, what, got, want)
@@ -611,13 +613,13 @@ func TestBatchNorm(t *testing.T) {
 func TestWorkers(t *testing.T) {
 	x := newTester(t)
 	x.begin()
-	s := step.MakeShape(dtype.F32, 300, 7, 90)
+	s := graph.MakeShape(dtype.F32, 300, 7, 90)
 	a, b := x.param(s, x.wild), x.param(s, func(t *tensor, i int) { t.f[i] = float64(float32(x.rng.NormFloat64())) })
-	out := []step.Value{
-		x.must(x.Reduce(step.ReduceSum, b)), x.must(x.Reduce(step.ReduceSum, b, 0)), x.must(x.Reduce(step.ReduceSum, b, 1, 2)), x.must(x.Reduce(step.ReduceSum, b, 0, 1)),
-		x.must(x.Unary(step.Exp, x.must(x.Binary(step.Mul, a, b)))), x.must(x.Transpose(a, 2, 0, 1)),
-		x.must(x.DotGeneral(b, b, step.DotAxes{Contracted: [2][]int{{2}, {2}}, Batch: [2][]int{{1}, {1}}})),
-		x.must(x.ReduceWindow(b, step.Windows{Reduction: step.ReduceSum, Dims: []int{2, 3, 4}})),
+	out := []graph.Value{
+		x.must(x.Reduce(graph.ReduceSum, b)), x.must(x.Reduce(graph.ReduceSum, b, 0)), x.must(x.Reduce(graph.ReduceSum, b, 1, 2)), x.must(x.Reduce(graph.ReduceSum, b, 0, 1)),
+		x.must(x.Unary(graph.Exp, x.must(x.Binary(graph.Mul, a, b)))), x.must(x.Transpose(a, 2, 0, 1)),
+		x.must(x.DotGeneral(b, b, graph.DotAxes{Contracted: [2][]int{{2}, {2}}, Batch: [2][]int{{1}, {1}}})),
+		x.must(x.ReduceWindow(b, graph.Windows{Reduction: graph.ReduceSum, Dims: []int{2, 3, 4}})),
 	}
 	testkit.OK(t, x.SetOutputs(out...))
 	run := testkit.Must(step.Compile(x.Graph, x.exec, step.Options{}))(t)
@@ -649,16 +651,16 @@ func BenchmarkGelu(b *testing.B) {
 	testkit.OK(b, err)
 	defer dev.Close()
 	exec := testkit.Must(host.Open(dev))(b)
-	g := step.NewGraph("gelu")
-	s := step.MakeShape(dtype.F32, 1024, 1024)
+	g := graph.New("gelu")
+	s := graph.MakeShape(dtype.F32, 1024, 1024)
 	x := testkit.Must(g.Parameter("x", s))(b)
-	bias := testkit.Must(g.Parameter("bias", step.MakeShape(dtype.F32, 1024)))(b)
+	bias := testkit.Must(g.Parameter("bias", graph.MakeShape(dtype.F32, 1024)))(b)
 	wide := testkit.Must(g.BroadcastInDim(bias, s.Dims, []int{1}))(b)
-	half := testkit.Must(g.Fill(0.5, step.MakeShape(dtype.F32)))(b)
-	y := testkit.Must(g.Binary(step.Add, x, wide))(b)
+	half := testkit.Must(g.Fill(0.5, graph.MakeShape(dtype.F32)))(b)
+	y := testkit.Must(g.Binary(graph.Add, x, wide))(b)
 	for range 8 {
-		y = testkit.Must(g.Binary(step.Mul, y, half))(b)
-		y = testkit.Must(g.Binary(step.Add, y, x))(b)
+		y = testkit.Must(g.Binary(graph.Mul, y, half))(b)
+		y = testkit.Must(g.Binary(graph.Add, y, x))(b)
 	}
 	testkit.OK(b, g.SetOutputs(y))
 	run := testkit.Must(step.Compile(g, exec, step.Options{}))(b)

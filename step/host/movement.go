@@ -3,49 +3,50 @@ package host
 import (
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 func init() {
-	provide(transpose, step.Transpose)
-	provide(reverse, step.Reverse)
-	provide(slice, step.Slice)
-	provide(pad, step.Pad)
-	provide(concatenate, step.Concatenate)
-	provide(dynamicSlice, step.DynamicSlice)
-	provide(dynamicUpdateSlice, step.DynamicUpdateSlice)
+	provide(transpose, graph.Transpose)
+	provide(reverse, graph.Reverse)
+	provide(slice, graph.Slice)
+	provide(pad, graph.Pad)
+	provide(concatenate, graph.Concatenate)
+	provide(dynamicSlice, graph.DynamicSlice)
+	provide(dynamicUpdateSlice, graph.DynamicUpdateSlice)
 }
 
 // moved is a function that copies elements of the first operand.
-func moved(n *step.Node, w walk, dstAt, srcAt int) function {
+func moved(n *graph.Node, w walk, dstAt, srcAt int) function {
 	size := n.Shapes[0].Type.Size()
 	return func(in, out [][]byte) { copyStrided(out[0], in[0], size, w, dstAt, srcAt) }
 }
 
-func transpose(n *step.Node) (function, error) {
+func transpose(n *graph.Node) (function, error) {
 	dims := n.Shapes[0].Dims
 	src := make([]int, len(dims))
 	from := strides(n.Inputs[0].Shape().Dims)
-	for i, axis := range n.Attr.(step.Axes) {
+	for i, axis := range n.Attr.(graph.Axes) {
 		src[i] = from[axis]
 	}
 	return moved(n, walk{dims, [][]int{strides(dims), src}}, 0, 0), nil
 }
 
-func reverse(n *step.Node) (function, error) {
+func reverse(n *graph.Node) (function, error) {
 	dims := n.Shapes[0].Dims
 	src := strides(dims)
 	at := 0
-	for _, axis := range n.Attr.(step.Axes) {
+	for _, axis := range n.Attr.(graph.Axes) {
 		at += (dims[axis] - 1) * src[axis]
 		src[axis] = -src[axis]
 	}
 	return moved(n, walk{dims, [][]int{strides(dims), src}}, 0, at), nil
 }
 
-func slice(n *step.Node) (function, error) {
-	a := n.Attr.(*step.Slicing)
+func slice(n *graph.Node) (function, error) {
+	a := n.Attr.(*graph.Slicing)
 	dims := n.Shapes[0].Dims
 	src := strides(n.Inputs[0].Shape().Dims)
 	at := 0
@@ -56,8 +57,8 @@ func slice(n *step.Node) (function, error) {
 	return moved(n, walk{dims, [][]int{strides(dims), src}}, 0, at), nil
 }
 
-func pad(n *step.Node) (function, error) {
-	a := n.Attr.(*step.Padding)
+func pad(n *graph.Node) (function, error) {
+	a := n.Attr.(*graph.Padding)
 	out, in := n.Shapes[0].Dims, n.Inputs[0].Shape().Dims
 	dst, src := strides(out), strides(in)
 	dims := slices.Clone(in)
@@ -87,8 +88,8 @@ func pad(n *step.Node) (function, error) {
 	}, nil
 }
 
-func concatenate(n *step.Node) (function, error) {
-	axis := int(n.Attr.(step.Axis))
+func concatenate(n *graph.Node) (function, error) {
+	axis := int(n.Attr.(graph.Axis))
 	dst := strides(n.Shapes[0].Dims)
 	size := n.Shapes[0].Type.Size()
 	return func(in, out [][]byte) {
@@ -142,7 +143,7 @@ func index(b []byte, t dtype.DType, i int) (int, bool) {
 	return int(v), v < 1<<62
 }
 
-func dynamicSlice(n *step.Node) (function, error) {
+func dynamicSlice(n *graph.Node) (function, error) {
 	dims, sizes := n.Inputs[0].Shape().Dims, n.Shapes[0].Dims
 	src := strides(dims)
 	w := walk{sizes, [][]int{strides(sizes), src}}
@@ -156,7 +157,7 @@ func dynamicSlice(n *step.Node) (function, error) {
 	}, nil
 }
 
-func dynamicUpdateSlice(n *step.Node) (function, error) {
+func dynamicUpdateSlice(n *graph.Node) (function, error) {
 	dims, sizes := n.Shapes[0].Dims, n.Inputs[1].Shape().Dims
 	dst := strides(dims)
 	whole := walk{[]int{product(dims)}, [][]int{{1}, {1}}}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
 )
@@ -57,7 +59,7 @@ type store struct {
 func newProgram(t *step.Task) (*program, error) {
 	last := t.Nodes[len(t.Nodes)-1]
 	p := &program{dims: last.Shapes[0].Dims}
-	b := builder{program: p, task: t, loaded: map[string]int{}, at: map[step.Value]int{}}
+	b := builder{program: p, task: t, loaded: map[string]int{}, at: map[graph.Value]int{}}
 	for _, n := range t.Nodes {
 		if len(t.Nodes) > 1 && !slices.Equal(n.Shapes[0].Dims, p.dims) {
 			return nil, fmt.Errorf("step: %v: %w: it is fused with operations of other dimensions, %v", n, step.ErrNotSupported, p.dims)
@@ -83,7 +85,7 @@ type builder struct {
 	*program
 	task   *step.Task
 	loaded map[string]int
-	at     map[step.Value]int
+	at     map[graph.Value]int
 }
 
 func (b *builder) register() int {
@@ -92,7 +94,7 @@ func (b *builder) register() int {
 }
 
 // operand is the register of a value that a node reads.
-func (b *builder) operand(v step.Value) (int, error) {
+func (b *builder) operand(v graph.Value) (int, error) {
 	if r, ok := b.at[v]; ok {
 		return r, nil
 	}
@@ -106,7 +108,7 @@ func (b *builder) operand(v step.Value) (int, error) {
 }
 
 // load is the register of an input whose axes are those of the program.
-func (b *builder) load(v step.Value, axes []int) (int, error) {
+func (b *builder) load(v graph.Value, axes []int) (int, error) {
 	input := slices.Index(b.task.Inputs, v)
 	if input < 0 {
 		return 0, fmt.Errorf("step: %w: task reads %v, which is no input", step.ErrArgument, v)
@@ -131,15 +133,15 @@ func (b *builder) load(v step.Value, axes []int) (int, error) {
 	return l.to, nil
 }
 
-func (b *builder) add(n *step.Node) error {
+func (b *builder) add(n *graph.Node) error {
 	v := n.Value(0)
 	switch n.Op {
-	case step.Identity:
+	case graph.Identity:
 		r, err := b.operand(n.Inputs[0])
 		b.at[v] = r
 		return err
-	case step.BroadcastInDim:
-		r, err := b.load(n.Inputs[0], n.Attr.(step.Axes))
+	case graph.BroadcastInDim:
+		r, err := b.load(n.Inputs[0], n.Attr.(graph.Axes))
 		b.at[v] = r
 		return err
 	}
@@ -169,9 +171,9 @@ func (b *builder) add(n *step.Node) error {
 
 // rounds reports whether the result of an operation on numbers of a type may be none of
 // that type.
-func rounds(op step.Op) bool {
+func rounds(op graph.Op) bool {
 	switch op {
-	case step.Abs, step.Neg, step.Sign, step.Max, step.Min, step.Where, step.Floor, step.Ceil, step.Round, step.Convert:
+	case graph.Abs, graph.Neg, graph.Sign, graph.Max, graph.Min, graph.Where, graph.Floor, graph.Ceil, graph.Round, graph.Convert:
 		return false
 	}
 	return true

@@ -3,14 +3,16 @@ package host
 import (
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
 	"github.com/pinion-gpu/pinion/step"
 )
 
 func init() {
-	provide(reduce, step.ReduceSum, step.ReduceProduct, step.ReduceMax, step.ReduceMin, step.ReduceAnd, step.ReduceOr, step.ReduceXor)
-	provide(argMinMax, step.ArgMax, step.ArgMin)
+	provide(reduce, graph.ReduceSum, graph.ReduceProduct, graph.ReduceMax, graph.ReduceMin, graph.ReduceAnd, graph.ReduceOr, graph.ReduceXor)
+	provide(argMinMax, graph.ArgMax, graph.ArgMin)
 }
 
 // fold is how elements of type T are put together in numbers of type A.
@@ -25,41 +27,41 @@ type fold[T, A any] struct {
 func same[T any](x T) T { return x }
 
 // foldOf returns how numbers of a type that is not rounded are put together.
-func foldOf[T number](op step.Op) fold[T, T] {
+func foldOf[T number](op graph.Op) fold[T, T] {
 	f := fold[T, T]{get: same[T], put: same[T]}
 	switch op {
-	case step.ReduceSum:
+	case graph.ReduceSum:
 		f.add = func(x, y T) T { return x + y }
-	case step.ReduceProduct:
+	case graph.ReduceProduct:
 		f.neutral, f.add = 1, func(x, y T) T { return x * y }
-	case step.ReduceMax:
+	case graph.ReduceMax:
 		f.neutral, f.add = lowest[T](), larger[T]
-	case step.ReduceMin:
+	case graph.ReduceMin:
 		f.neutral, f.add = highest[T](), smaller[T]
 	}
 	return f
 }
 
-func bitFoldOf[T integer](op step.Op) fold[T, T] {
+func bitFoldOf[T integer](op graph.Op) fold[T, T] {
 	f := foldOf[T](op)
 	switch op {
-	case step.ReduceAnd:
+	case graph.ReduceAnd:
 		f.neutral, f.add = ^T(0), func(x, y T) T { return x & y }
-	case step.ReduceOr:
+	case graph.ReduceOr:
 		f.add = func(x, y T) T { return x | y }
-	case step.ReduceXor:
+	case graph.ReduceXor:
 		f.add = func(x, y T) T { return x ^ y }
 	}
 	return f
 }
 
 // boolFoldOf is of bools; a maximum is whether any is true.
-func boolFoldOf(op step.Op) fold[uint8, uint8] {
+func boolFoldOf(op graph.Op) fold[uint8, uint8] {
 	switch op {
-	case step.ReduceMax:
-		op = step.ReduceOr
-	case step.ReduceMin:
-		op = step.ReduceAnd
+	case graph.ReduceMax:
+		op = graph.ReduceOr
+	case graph.ReduceMin:
+		op = graph.ReduceAnd
 	}
 	f := bitFoldOf[uint8](op)
 	f.neutral &= 1
@@ -67,14 +69,14 @@ func boolFoldOf(op step.Op) fold[uint8, uint8] {
 }
 
 // wideFoldOf puts floating-point numbers together as float64.
-func wideFoldOf[T any](op step.Op, get func(T) float64, put func(float64) T) fold[T, float64] {
+func wideFoldOf[T any](op graph.Op, get func(T) float64, put func(float64) T) fold[T, float64] {
 	f := foldOf[float64](op)
 	return fold[T, float64]{neutral: f.neutral, get: get, add: f.add, put: put}
 }
 
-func floatFoldOf(op step.Op) fold[float32, float64] {
+func floatFoldOf(op graph.Op) fold[float32, float64] {
 	f := wideFoldOf(op, func(x float32) float64 { return float64(x) }, func(x float64) float32 { return float32(x) })
-	if op == step.ReduceSum {
+	if op == graph.ReduceSum {
 		f.run = func(x []float32) float64 {
 			var a, b, c, d float64
 			for ; len(x) >= 4; x = x[4:] {
@@ -92,7 +94,7 @@ func floatFoldOf(op step.Op) fold[float32, float64] {
 	return f
 }
 
-func halfFoldOf(op step.Op, t dtype.DType) fold[uint16, float64] {
+func halfFoldOf(op graph.Op, t dtype.DType) fold[uint16, float64] {
 	get, put := float16.FromF16, float16.ToF16
 	if t == dtype.BF16 {
 		get, put = float16.FromBF16, float16.ToBF16
@@ -100,7 +102,7 @@ func halfFoldOf(op step.Op, t dtype.DType) fold[uint16, float64] {
 	return wideFoldOf(op, func(x uint16) float64 { return float64(get(x)) }, func(x float64) uint16 { return put(float16.RoundToOdd(x)) })
 }
 
-func reduce(n *step.Node) (function, error) {
+func reduce(n *graph.Node) (function, error) {
 	switch t := n.Shapes[0].Type; t {
 	case dtype.F16, dtype.BF16:
 		return reducing(n, halfFoldOf(n.Op, t)), nil
@@ -136,9 +138,9 @@ const rowBlock = 512
 // reducing is a reduction. Each result is folded in row-major order of the axes that
 // go; where there are few results of many elements, those are folded in pieces whose
 // number depends on the shapes alone.
-func reducing[T, A any](n *step.Node, f fold[T, A]) function {
+func reducing[T, A any](n *graph.Node, f fold[T, A]) function {
 	x, out := n.Inputs[0].Shape(), n.Shapes[0]
-	gone, kept := split(x.Rank(), n.Attr.(step.Axes))
+	gone, kept := split(x.Rank(), n.Attr.(graph.Axes))
 	st := strides(x.Dims)
 	results := walk{out.Dims, [][]int{pick(st, kept)}}.collapse()
 	elements := walk{pick(x.Dims, gone), [][]int{pick(st, gone)}}.collapse()
@@ -247,10 +249,10 @@ func reducing[T, A any](n *step.Node, f fold[T, A]) function {
 	}
 }
 
-func argMinMax(n *step.Node) (function, error) {
+func argMinMax(n *graph.Node) (function, error) {
 	switch t := n.Inputs[0].Shape().Type; t {
 	case dtype.F16, dtype.BF16:
-		get := halfFoldOf(step.ReduceMax, t).get
+		get := halfFoldOf(graph.ReduceMax, t).get
 		return best(n, get)
 	case dtype.F32:
 		return best(n, same[float32])
@@ -284,14 +286,14 @@ func better[A number](max bool, a, than A) bool {
 	return a != a || max && a > than || !max && a < than
 }
 
-func best[T any, A number](n *step.Node, get func(T) A) (function, error) {
+func best[T any, A number](n *graph.Node, get func(T) A) (function, error) {
 	x := n.Inputs[0].Shape()
-	axis := int(n.Attr.(step.Axis))
+	axis := int(n.Attr.(graph.Axis))
 	st := strides(x.Dims)
 	results := walk{n.Shapes[0].Dims, [][]int{slices.Delete(slices.Clone(st), axis, axis+1)}}
 	length, apart := x.Dims[axis], st[axis]
 	put := integerPutter(n.Shapes[0].Type)
-	max := n.Op == step.ArgMax
+	max := n.Op == graph.ArgMax
 	return func(in, out [][]byte) {
 		src := view[T](in[0])
 		parallel(product(results.dims), grain/length+1, func(from, to int) {

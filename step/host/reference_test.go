@@ -7,15 +7,16 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // tensor is a value as the reference has it: floating-point numbers as float64, which
 // holds them all, and integers and bools as int64, which holds the bits of u64.
 type tensor struct {
-	s step.Shape
+	s graph.Shape
 	f []float64
 	i []int64
 }
@@ -24,7 +25,7 @@ func isSigned(t dtype.DType) bool {
 	return t == dtype.I8 || t == dtype.I16 || t == dtype.I32 || t == dtype.I64
 }
 
-func newTensor(s step.Shape) *tensor {
+func newTensor(s graph.Shape) *tensor {
 	if s.Type.IsFloat() {
 		return &tensor{s: s, f: make([]float64, s.Size())}
 	}
@@ -86,7 +87,7 @@ func (x *tensor) bytes() []byte {
 	return b
 }
 
-func fromBytes(s step.Shape, b []byte) *tensor {
+func fromBytes(s graph.Shape, b []byte) *tensor {
 	x := newTensor(s)
 	n := s.Type.Size()
 	for k := range s.Size() {
@@ -140,7 +141,7 @@ func flat(dims, index []int) int {
 }
 
 // broadcastAt is the element of an operand for an index of the result.
-func broadcastAt(s step.Shape, index []int) int {
+func broadcastAt(s graph.Shape, index []int) int {
 	if s.Rank() == 0 {
 		return 0
 	}
@@ -154,12 +155,12 @@ func broadcastAt(s step.Shape, index []int) int {
 }
 
 // evaluate computes an operation in the most obvious way.
-func evaluate(n *step.Node, in []*tensor) []*tensor {
+func evaluate(n *graph.Node, in []*tensor) []*tensor {
 	out := newTensor(n.Shapes[0])
 	dims := n.Shapes[0].Dims
 	t := n.Shapes[0].Type
 	switch n.Op.Class() {
-	case step.Elementwise:
+	case graph.Elementwise:
 		each(dims, func(index []int) {
 			args := make([]int, len(in))
 			for i, x := range in {
@@ -168,7 +169,7 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			element(n.Op, out, flat(dims, index), in, args)
 		})
 		return []*tensor{out}
-	case step.View:
+	case graph.View:
 		b := in[0].bytes()
 		return []*tensor{fromBytes(n.Shapes[0], b)}
 	}
@@ -176,45 +177,45 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 		each(dims, func(index []int) { out.set(flat(dims, index), in[0], flat(in[0].s.Dims, from(index))) })
 	}
 	switch n.Op {
-	case step.Constant:
-		return []*tensor{fromBytes(n.Shapes[0], n.Attr.(step.Data))}
-	case step.Iota:
+	case graph.Constant:
+		return []*tensor{fromBytes(n.Shapes[0], n.Attr.(graph.Data))}
+	case graph.Iota:
 		each(dims, func(index []int) {
-			k, v := flat(dims, index), index[n.Attr.(step.Axis)]
+			k, v := flat(dims, index), index[n.Attr.(graph.Axis)]
 			if out.f != nil {
 				out.setF(k, float64(v))
 			} else {
 				out.setI(k, int64(v))
 			}
 		})
-	case step.Transpose:
+	case graph.Transpose:
 		move(func(index []int) []int {
 			at := make([]int, len(index))
-			for i, axis := range n.Attr.(step.Axes) {
+			for i, axis := range n.Attr.(graph.Axes) {
 				at[axis] = index[i]
 			}
 			return at
 		})
-	case step.BroadcastInDim:
+	case graph.BroadcastInDim:
 		move(func(index []int) []int {
 			at := make([]int, in[0].s.Rank())
-			for i, axis := range n.Attr.(step.Axes) {
+			for i, axis := range n.Attr.(graph.Axes) {
 				if in[0].s.Dims[i] > 1 {
 					at[i] = index[axis]
 				}
 			}
 			return at
 		})
-	case step.Reverse:
+	case graph.Reverse:
 		move(func(index []int) []int {
 			at := slices.Clone(index)
-			for _, axis := range n.Attr.(step.Axes) {
+			for _, axis := range n.Attr.(graph.Axes) {
 				at[axis] = dims[axis] - 1 - at[axis]
 			}
 			return at
 		})
-	case step.Slice:
-		a := n.Attr.(*step.Slicing)
+	case graph.Slice:
+		a := n.Attr.(*graph.Slicing)
 		move(func(index []int) []int {
 			at := slices.Clone(index)
 			for i := range at {
@@ -222,8 +223,8 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			}
 			return at
 		})
-	case step.Pad:
-		a := n.Attr.(*step.Padding)
+	case graph.Pad:
+		a := n.Attr.(*graph.Padding)
 		each(dims, func(index []int) { out.set(flat(dims, index), in[1], 0) })
 		each(in[0].s.Dims, func(index []int) {
 			at := slices.Clone(index)
@@ -235,8 +236,8 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			}
 			out.set(flat(dims, at), in[0], flat(in[0].s.Dims, index))
 		})
-	case step.Concatenate:
-		axis := int(n.Attr.(step.Axis))
+	case graph.Concatenate:
+		axis := int(n.Attr.(graph.Axis))
 		first := 0
 		for _, x := range in {
 			each(x.s.Dims, func(index []int) {
@@ -246,7 +247,7 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			})
 			first += x.s.Dims[axis]
 		}
-	case step.DynamicSlice:
+	case graph.DynamicSlice:
 		move(func(index []int) []int {
 			at := slices.Clone(index)
 			for i := range at {
@@ -254,7 +255,7 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			}
 			return at
 		})
-	case step.DynamicUpdateSlice:
+	case graph.DynamicUpdateSlice:
 		move(func(index []int) []int { return index })
 		each(in[1].s.Dims, func(index []int) {
 			at := slices.Clone(index)
@@ -263,8 +264,8 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			}
 			out.set(flat(dims, at), in[1], flat(in[1].s.Dims, index))
 		})
-	case step.Gather:
-		a := n.Attr.(*step.GatherAxes)
+	case graph.Gather:
+		a := n.Attr.(*graph.GatherAxes)
 		move(func(index []int) []int {
 			var batch, offset []int
 			for i, v := range index {
@@ -286,10 +287,10 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			}
 			return at
 		})
-	case step.ScatterSum, step.ScatterMax, step.ScatterMin:
+	case graph.ScatterSum, graph.ScatterMax, graph.ScatterMin:
 		scatter(n, out, in)
-	case step.ReduceSum, step.ReduceProduct, step.ReduceMax, step.ReduceMin, step.ReduceAnd, step.ReduceOr, step.ReduceXor:
-		axes := n.Attr.(step.Axes)
+	case graph.ReduceSum, graph.ReduceProduct, graph.ReduceMax, graph.ReduceMin, graph.ReduceAnd, graph.ReduceOr, graph.ReduceXor:
+		axes := n.Attr.(graph.Axes)
 		each(dims, func(index []int) {
 			acc := newAccumulator(n.Op, t)
 			each(in[0].s.Dims, func(at []int) {
@@ -305,31 +306,31 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			})
 			acc.put(out, flat(dims, index))
 		})
-	case step.ArgMax, step.ArgMin:
-		axis := int(n.Attr.(step.Axis))
+	case graph.ArgMax, graph.ArgMin:
+		axis := int(n.Attr.(graph.Axis))
 		each(dims, func(index []int) {
 			best, at := -1, 0
 			for i := range in[0].s.Dims[axis] {
 				k := flat(in[0].s.Dims, slices.Insert(slices.Clone(index), axis, i))
-				if best < 0 || chosen(n.Op == step.ArgMax, in[0], k, at) {
+				if best < 0 || chosen(n.Op == graph.ArgMax, in[0], k, at) {
 					best, at = i, k
 				}
 			}
 			out.setI(flat(dims, index), int64(best))
 		})
-	case step.ReduceWindow:
-		w := n.Attr.(*step.Windows)
+	case graph.ReduceWindow:
+		w := n.Attr.(*graph.Windows)
 		each(dims, func(index []int) {
 			acc := newAccumulator(w.Reduction, t)
 			window(in[0].s, w, index, func(at int) { acc.add(in[0], at) })
 			acc.put(out, flat(dims, index))
 		})
-	case step.SelectAndScatterMax, step.SelectAndScatterMin:
-		w := n.Attr.(*step.Windows)
+	case graph.SelectAndScatterMax, graph.SelectAndScatterMin:
+		w := n.Attr.(*graph.Windows)
 		each(in[1].s.Dims, func(index []int) {
 			best := -1
 			window(in[0].s, w, index, func(at int) {
-				if best < 0 || chosen(n.Op == step.SelectAndScatterMax, in[0], at, best) {
+				if best < 0 || chosen(n.Op == graph.SelectAndScatterMax, in[0], at, best) {
 					best = at
 				}
 			})
@@ -342,8 +343,8 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 				out.setI(best, out.i[best]+in[1].i[k])
 			}
 		})
-	case step.DotGeneral:
-		a := n.Attr.(*step.DotAxes)
+	case graph.DotGeneral:
+		a := n.Attr.(*graph.DotAxes)
 		rank := len(a.Batch[0])
 		var free [2][]int
 		for side, x := range in {
@@ -358,7 +359,7 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			depth = append(depth, in[0].s.Dims[axis])
 		}
 		each(dims, func(index []int) {
-			acc := newAccumulator(step.ReduceSum, t)
+			acc := newAccumulator(graph.ReduceSum, t)
 			each(depth, func(along []int) {
 				var at [2]int
 				for side, x := range in {
@@ -378,9 +379,9 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 			})
 			acc.put(out, flat(dims, index))
 		})
-	case step.ConvGeneral:
+	case graph.ConvGeneral:
 		convolve(n, out, in)
-	case step.RNGBitGenerator:
+	case graph.RNGBitGenerator:
 		return randomBits(n, in[0])
 	default:
 		panic("the reference lacks " + n.Op.String())
@@ -390,9 +391,9 @@ func evaluate(n *step.Node, in []*tensor) []*tensor {
 
 // chosen reports whether an element is chosen instead of one before it.
 func chosen(largest bool, x *tensor, i, than int) bool {
-	op := step.Less
+	op := graph.Less
 	if largest {
-		op = step.Greater
+		op = graph.Greater
 	}
 	if x.f != nil && (math.IsNaN(x.f[i]) || math.IsNaN(x.f[than])) {
 		return !math.IsNaN(x.f[than])
@@ -419,17 +420,17 @@ func clampIndex(x *tensor, i, limit int) int {
 }
 
 // vectorAt is number i of an index vector.
-func vectorAt(s step.Shape, vector int, batch []int, i int) int {
+func vectorAt(s graph.Shape, vector int, batch []int, i int) int {
 	if vector == s.Rank() {
 		return flat(s.Dims, batch)
 	}
 	return flat(s.Dims, slices.Insert(slices.Clone(batch), vector, i))
 }
 
-func scatter(n *step.Node, out *tensor, in []*tensor) {
-	a := n.Attr.(*step.ScatterAxes)
+func scatter(n *graph.Node, out *tensor, in []*tensor) {
+	a := n.Attr.(*graph.ScatterAxes)
 	accs := make([]*accumulator, out.s.Size())
-	op := map[step.Op]step.Op{step.ScatterSum: step.ReduceSum, step.ScatterMax: step.ReduceMax, step.ScatterMin: step.ReduceMin}[n.Op]
+	op := map[graph.Op]graph.Op{graph.ScatterSum: graph.ReduceSum, graph.ScatterMax: graph.ReduceMax, graph.ScatterMin: graph.ReduceMin}[n.Op]
 	for i := range accs {
 		accs[i] = newAccumulator(op, out.s.Type)
 		accs[i].add(in[0], i)
@@ -467,7 +468,7 @@ func scatter(n *step.Node, out *tensor, in []*tensor) {
 }
 
 // window calls f for the elements of a window, which are there.
-func window(s step.Shape, w *step.Windows, index []int, f func(at int)) {
+func window(s graph.Shape, w *graph.Windows, index []int, f func(at int)) {
 	each(w.Dims, func(inside []int) {
 		at := make([]int, len(inside))
 		for i := range at {
@@ -481,8 +482,8 @@ func window(s step.Shape, w *step.Windows, index []int, f func(at int)) {
 	})
 }
 
-func convolve(n *step.Node, out *tensor, in []*tensor) {
-	a := n.Attr.(*step.ConvAxes)
+func convolve(n *graph.Node, out *tensor, in []*tensor) {
+	a := n.Attr.(*graph.ConvAxes)
 	x, k := in[0].s, in[1].s
 	made := out.s.Dims[a.ResultChannels]
 	var spatial []int
@@ -490,7 +491,7 @@ func convolve(n *step.Node, out *tensor, in []*tensor) {
 		spatial = append(spatial, k.Dims[axis])
 	}
 	each(out.s.Dims, func(index []int) {
-		acc := newAccumulator(step.ReduceSum, out.s.Type)
+		acc := newAccumulator(graph.ReduceSum, out.s.Type)
 		o := index[a.ResultChannels]
 		each(spatial, func(e []int) {
 			at, kat := make([]int, x.Rank()), make([]int, k.Rank())
@@ -515,23 +516,23 @@ func convolve(n *step.Node, out *tensor, in []*tensor) {
 
 // accumulator reduces elements: floating-point numbers as float64.
 type accumulator struct {
-	op step.Op
+	op graph.Op
 	t  dtype.DType
 	f  float64
 	i  int64
 }
 
-func newAccumulator(op step.Op, t dtype.DType) *accumulator {
+func newAccumulator(op graph.Op, t dtype.DType) *accumulator {
 	a := &accumulator{op: op, t: t}
 	switch op {
-	case step.ReduceProduct:
+	case graph.ReduceProduct:
 		a.f, a.i = 1, 1
-	case step.ReduceMax:
+	case graph.ReduceMax:
 		a.f = math.Inf(-1)
 		if isSigned(t) {
 			a.i = math.MinInt64 >> (64 - 8*t.Size())
 		}
-	case step.ReduceMin:
+	case graph.ReduceMin:
 		a.f = math.Inf(1)
 		a.i = -1
 		if isSigned(t) {
@@ -540,7 +541,7 @@ func newAccumulator(op step.Op, t dtype.DType) *accumulator {
 		if t == dtype.Bool {
 			a.i = 1
 		}
-	case step.ReduceAnd:
+	case graph.ReduceAnd:
 		a.i = -1
 	}
 	a.i = wrap(t, a.i)
@@ -557,37 +558,37 @@ func (a *accumulator) add(x *tensor, k int) {
 	}
 	v := x.i[k]
 	switch a.op {
-	case step.ReduceSum:
+	case graph.ReduceSum:
 		a.i += v
-	case step.ReduceProduct:
+	case graph.ReduceProduct:
 		a.i *= v
-	case step.ReduceMax:
+	case graph.ReduceMax:
 		if less(a.t, a.i, v) {
 			a.i = v
 		}
-	case step.ReduceMin:
+	case graph.ReduceMin:
 		if less(a.t, v, a.i) {
 			a.i = v
 		}
-	case step.ReduceAnd:
+	case graph.ReduceAnd:
 		a.i &= v
-	case step.ReduceOr:
+	case graph.ReduceOr:
 		a.i |= v
-	case step.ReduceXor:
+	case graph.ReduceXor:
 		a.i ^= v
 	}
 }
 
 func (a *accumulator) addFloat(v float64) {
 	switch a.op {
-	case step.ReduceSum:
+	case graph.ReduceSum:
 		a.f += v
-	case step.ReduceProduct:
+	case graph.ReduceProduct:
 		a.f *= v
-	case step.ReduceMax:
-		a.f = binaryFloat(step.Max, a.f, v)
-	case step.ReduceMin:
-		a.f = binaryFloat(step.Min, a.f, v)
+	case graph.ReduceMax:
+		a.f = binaryFloat(graph.Max, a.f, v)
+	case graph.ReduceMin:
+		a.f = binaryFloat(graph.Min, a.f, v)
 	}
 }
 
@@ -615,7 +616,7 @@ func less(t dtype.DType, x, y int64) bool {
 }
 
 // element computes an element of an element-wise operation.
-func element(op step.Op, out *tensor, k int, in []*tensor, at []int) {
+func element(op graph.Op, out *tensor, k int, in []*tensor, at []int) {
 	x := in[0]
 	truth := func(b bool) {
 		out.i[k] = 0
@@ -624,19 +625,19 @@ func element(op step.Op, out *tensor, k int, in []*tensor, at []int) {
 		}
 	}
 	switch {
-	case op == step.Where:
+	case op == graph.Where:
 		which := 2
 		if x.i[at[0]] != 0 {
 			which = 1
 		}
 		out.set(k, in[which], at[which])
-	case op == step.Convert:
+	case op == graph.Convert:
 		convert(out, k, x, at[0])
 	case op.Comparison():
 		truth(compare(op, x, at[0], in[1], at[1]))
-	case op == step.IsNaN:
+	case op == graph.IsNaN:
 		truth(math.IsNaN(x.f[at[0]]))
-	case op == step.IsFinite:
+	case op == graph.IsFinite:
 		truth(!math.IsNaN(x.f[at[0]]) && !math.IsInf(x.f[at[0]], 0))
 	case x.f != nil && len(in) == 1:
 		out.setF(k, computed(x.s.Type, unaryFloat(op, x.f[at[0]])))
@@ -716,10 +717,10 @@ func order(t dtype.DType, x float64) int64 {
 	return b
 }
 
-func compare(op step.Op, x *tensor, i int, y *tensor, j int) bool {
+func compare(op graph.Op, x *tensor, i int, y *tensor, j int) bool {
 	var lt, eq, unordered bool
 	switch {
-	case x.f != nil && op >= step.EqualTotalOrder:
+	case x.f != nil && op >= graph.EqualTotalOrder:
 		a, b := order(x.s.Type, x.f[i]), order(x.s.Type, y.f[j])
 		lt, eq = a < b, a == b
 	case x.f != nil:
@@ -729,85 +730,85 @@ func compare(op step.Op, x *tensor, i int, y *tensor, j int) bool {
 		lt, eq = less(x.s.Type, x.i[i], y.i[j]), x.i[i] == y.i[j]
 	}
 	switch op {
-	case step.Equal, step.EqualTotalOrder:
+	case graph.Equal, graph.EqualTotalOrder:
 		return eq
-	case step.NotEqual, step.NotEqualTotalOrder:
+	case graph.NotEqual, graph.NotEqualTotalOrder:
 		return !eq
-	case step.Less, step.LessTotalOrder:
+	case graph.Less, graph.LessTotalOrder:
 		return lt
-	case step.LessOrEqual, step.LessOrEqualTotalOrder:
+	case graph.LessOrEqual, graph.LessOrEqualTotalOrder:
 		return lt || eq
-	case step.Greater, step.GreaterTotalOrder:
+	case graph.Greater, graph.GreaterTotalOrder:
 		return !lt && !eq && !unordered
 	}
 	return !lt && !unordered
 }
 
-func unaryFloat(op step.Op, x float64) float64 {
+func unaryFloat(op graph.Op, x float64) float64 {
 	switch op {
-	case step.Abs:
+	case graph.Abs:
 		return math.Abs(x)
-	case step.Neg:
+	case graph.Neg:
 		return -x
-	case step.Sign:
+	case graph.Sign:
 		if x > 0 || x < 0 {
 			return math.Copysign(1, x)
 		}
 		return x
-	case step.Sqrt:
+	case graph.Sqrt:
 		return math.Sqrt(x)
-	case step.Rsqrt:
+	case graph.Rsqrt:
 		return 1 / math.Sqrt(x)
-	case step.Exp:
+	case graph.Exp:
 		return math.Exp(x)
-	case step.Expm1:
+	case graph.Expm1:
 		return math.Expm1(x)
-	case step.Log:
+	case graph.Log:
 		return math.Log(x)
-	case step.Log1p:
+	case graph.Log1p:
 		return math.Log1p(x)
-	case step.Logistic:
+	case graph.Logistic:
 		return 1 / (1 + math.Exp(-x))
-	case step.Erf:
+	case graph.Erf:
 		return math.Erf(x)
-	case step.Sin:
+	case graph.Sin:
 		return math.Sin(x)
-	case step.Cos:
+	case graph.Cos:
 		return math.Cos(x)
-	case step.Tanh:
+	case graph.Tanh:
 		return math.Tanh(x)
-	case step.Floor:
+	case graph.Floor:
 		return math.Floor(x)
-	case step.Ceil:
+	case graph.Ceil:
 		return math.Ceil(x)
-	case step.Round:
+	case graph.Round:
 		return math.RoundToEven(x)
 	}
 	panic(op)
 }
 
-func binaryFloat(op step.Op, x, y float64) float64 {
+func binaryFloat(op graph.Op, x, y float64) float64 {
 	switch op {
-	case step.Add:
+	case graph.Add:
 		return x + y
-	case step.Sub:
+	case graph.Sub:
 		return x - y
-	case step.Mul:
+	case graph.Mul:
 		return x * y
-	case step.Div:
+	case graph.Div:
 		return x / y
-	case step.Rem:
+	case graph.Rem:
 		return math.Mod(x, y)
-	case step.Pow:
+	case graph.Pow:
 		return math.Pow(x, y)
-	case step.Atan2:
+	case graph.Atan2:
 		return math.Atan2(x, y)
-	case step.Max:
+	case graph.Max:
 		if math.IsNaN(x) || math.IsNaN(y) {
 			return math.NaN()
 		}
 		return math.Max(x, y)
-	case step.Min:
+	case graph.Min:
 		if math.IsNaN(x) || math.IsNaN(y) {
 			return math.NaN()
 		}
@@ -816,17 +817,17 @@ func binaryFloat(op step.Op, x, y float64) float64 {
 	panic(op)
 }
 
-func unaryInt(op step.Op, t dtype.DType, x int64) int64 {
+func unaryInt(op graph.Op, t dtype.DType, x int64) int64 {
 	unsigned := uint64(x) << (64 - 8*t.Size()) >> (64 - 8*t.Size())
 	switch op {
-	case step.Abs:
+	case graph.Abs:
 		if isSigned(t) && x < 0 {
 			return -x
 		}
 		return x
-	case step.Neg:
+	case graph.Neg:
 		return -x
-	case step.Sign:
+	case graph.Sign:
 		switch {
 		case x == 0:
 			return 0
@@ -834,27 +835,27 @@ func unaryInt(op step.Op, t dtype.DType, x int64) int64 {
 			return -1
 		}
 		return 1
-	case step.Not:
+	case graph.Not:
 		return ^x
-	case step.BitCount:
+	case graph.BitCount:
 		return int64(bits.OnesCount64(unsigned))
-	case step.LeadingZeros:
+	case graph.LeadingZeros:
 		return int64(bits.LeadingZeros64(unsigned) - (64 - 8*t.Size()))
 	}
 	panic(op)
 }
 
-func binaryInt(op step.Op, t dtype.DType, x, y int64) int64 {
+func binaryInt(op graph.Op, t dtype.DType, x, y int64) int64 {
 	width := uint64(8 * t.Size())
 	ux, uy := uint64(x)<<(64-width)>>(64-width), uint64(y)<<(64-width)>>(64-width)
 	switch op {
-	case step.Add:
+	case graph.Add:
 		return x + y
-	case step.Sub:
+	case graph.Sub:
 		return x - y
-	case step.Mul:
+	case graph.Mul:
 		return x * y
-	case step.Div:
+	case graph.Div:
 		switch {
 		case y == 0:
 			return -1
@@ -862,7 +863,7 @@ func binaryInt(op step.Op, t dtype.DType, x, y int64) int64 {
 			return x / y
 		}
 		return int64(ux / uy)
-	case step.Rem:
+	case graph.Rem:
 		switch {
 		case y == 0:
 			return x
@@ -870,7 +871,7 @@ func binaryInt(op step.Op, t dtype.DType, x, y int64) int64 {
 			return x % y
 		}
 		return int64(ux % uy)
-	case step.Pow:
+	case graph.Pow:
 		if isSigned(t) && y < 0 {
 			switch x {
 			case 1:
@@ -884,33 +885,33 @@ func binaryInt(op step.Op, t dtype.DType, x, y int64) int64 {
 		}
 		word := new(big.Int).Lsh(big.NewInt(1), 64)
 		return int64(new(big.Int).Exp(new(big.Int).SetUint64(uint64(x)), new(big.Int).SetUint64(uy), word).Uint64())
-	case step.Max:
+	case graph.Max:
 		if less(t, x, y) {
 			return y
 		}
 		return x
-	case step.Min:
+	case graph.Min:
 		if less(t, x, y) {
 			return x
 		}
 		return y
-	case step.And:
+	case graph.And:
 		return x & y
-	case step.Or:
+	case graph.Or:
 		return x | y
-	case step.Xor:
+	case graph.Xor:
 		return x ^ y
-	case step.ShiftLeft:
+	case graph.ShiftLeft:
 		if uy >= width {
 			return 0
 		}
 		return x << uy
-	case step.ShiftRightLogical:
+	case graph.ShiftRightLogical:
 		if uy >= width {
 			return 0
 		}
 		return int64(ux >> uy)
-	case step.ShiftRightArithmetic:
+	case graph.ShiftRightArithmetic:
 		signed := x << (64 - width) >> (64 - width)
 		return signed >> min(uy, 63)
 	}
@@ -918,7 +919,7 @@ func binaryInt(op step.Op, t dtype.DType, x, y int64) int64 {
 }
 
 // randomBits is Philox4x32-10, written after the paper's definition.
-func randomBits(n *step.Node, state *tensor) []*tensor {
+func randomBits(n *graph.Node, state *tensor) []*tensor {
 	words := func(high, low uint64, k uint64) [4]uint32 {
 		c := [4]uint32{uint32(low), uint32(low >> 32), uint32(high), uint32(high >> 32)}
 		k0, k1 := uint32(k), uint32(k>>32)

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"math/bits"
 
-	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
-func init() { provide(randomBits, step.RNGBitGenerator) }
+func init() { provide(randomBits, graph.RNGBitGenerator) }
 
 // philox is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
 // easy as 1, 2, 3" (SC 2011): 16 random bytes for a counter and a key.
@@ -22,7 +22,7 @@ func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	return counter
 }
 
-func randomBits(n *step.Node) (function, error) {
+func randomBits(n *graph.Node) (function, error) {
 	return func(in, out [][]byte) {
 		state := view[uint64](in[0])
 		key := [2]uint32{uint32(state[0]), uint32(state[0] >> 32)}

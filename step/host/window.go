@@ -3,11 +3,12 @@ package host
 import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 func init() {
-	provide(reduceWindow, step.ReduceWindow)
-	provide(selectAndScatter, step.SelectAndScatterMax, step.SelectAndScatterMin)
+	provide(reduceWindow, graph.ReduceWindow)
+	provide(selectAndScatter, graph.SelectAndScatterMax, graph.SelectAndScatterMin)
 }
 
 // along is which elements of an axis lie in a window.
@@ -41,7 +42,7 @@ func eachInWindow(axes []along, at int, f func(at int)) {
 }
 
 // overWindows calls f for each window, with its number and its elements.
-func overWindows(x step.Shape, out []int, w *step.Windows, from, to int, f func(i int, axes []along)) {
+func overWindows(x graph.Shape, out []int, w *graph.Windows, from, to int, f func(i int, axes []along)) {
 	axes := make([][]along, len(out))
 	for i, apart := range strides(x.Dims) {
 		axes[i] = windowsAlong(out[i], x.Dims[i], w.Dims[i], w.Strides[i], w.Low[i], w.Dilation[i], w.WindowDilation[i], apart)
@@ -57,8 +58,8 @@ func overWindows(x step.Shape, out []int, w *step.Windows, from, to int, f func(
 	}
 }
 
-func reduceWindow(n *step.Node) (function, error) {
-	op := n.Attr.(*step.Windows).Reduction
+func reduceWindow(n *graph.Node) (function, error) {
+	op := n.Attr.(*graph.Windows).Reduction
 	switch t := n.Shapes[0].Type; t {
 	case dtype.F16, dtype.BF16:
 		return reducingWindows(n, halfFoldOf(op, t)), nil
@@ -86,8 +87,8 @@ func reduceWindow(n *step.Node) (function, error) {
 	return nil, step.ErrNotSupported
 }
 
-func reducingWindows[T, A any](n *step.Node, f fold[T, A]) function {
-	w := n.Attr.(*step.Windows)
+func reducingWindows[T, A any](n *graph.Node, f fold[T, A]) function {
+	w := n.Attr.(*graph.Windows)
 	x, out := n.Inputs[0].Shape(), n.Shapes[0]
 	return func(in, outs [][]byte) {
 		src, dst := view[T](in[0]), view[T](outs[0])
@@ -101,40 +102,40 @@ func reducingWindows[T, A any](n *step.Node, f fold[T, A]) function {
 	}
 }
 
-func selectAndScatter(n *step.Node) (function, error) {
+func selectAndScatter(n *graph.Node) (function, error) {
 	switch t := n.Shapes[0].Type; t {
 	case dtype.F16, dtype.BF16:
-		return selecting(n, halfFoldOf(step.ReduceSum, t)), nil
+		return selecting(n, halfFoldOf(graph.ReduceSum, t)), nil
 	case dtype.F32:
-		return selecting(n, floatFoldOf(step.ReduceSum)), nil
+		return selecting(n, floatFoldOf(graph.ReduceSum)), nil
 	case dtype.F64:
-		return selecting(n, foldOf[float64](step.ReduceSum)), nil
+		return selecting(n, foldOf[float64](graph.ReduceSum)), nil
 	case dtype.I8:
-		return selecting(n, foldOf[int8](step.ReduceSum)), nil
+		return selecting(n, foldOf[int8](graph.ReduceSum)), nil
 	case dtype.I16:
-		return selecting(n, foldOf[int16](step.ReduceSum)), nil
+		return selecting(n, foldOf[int16](graph.ReduceSum)), nil
 	case dtype.I32:
-		return selecting(n, foldOf[int32](step.ReduceSum)), nil
+		return selecting(n, foldOf[int32](graph.ReduceSum)), nil
 	case dtype.I64:
-		return selecting(n, foldOf[int64](step.ReduceSum)), nil
+		return selecting(n, foldOf[int64](graph.ReduceSum)), nil
 	case dtype.U8:
-		return selecting(n, foldOf[uint8](step.ReduceSum)), nil
+		return selecting(n, foldOf[uint8](graph.ReduceSum)), nil
 	case dtype.U16:
-		return selecting(n, foldOf[uint16](step.ReduceSum)), nil
+		return selecting(n, foldOf[uint16](graph.ReduceSum)), nil
 	case dtype.U32:
-		return selecting(n, foldOf[uint32](step.ReduceSum)), nil
+		return selecting(n, foldOf[uint32](graph.ReduceSum)), nil
 	case dtype.U64:
-		return selecting(n, foldOf[uint64](step.ReduceSum)), nil
+		return selecting(n, foldOf[uint64](graph.ReduceSum)), nil
 	}
 	return nil, step.ErrNotSupported
 }
 
 // selecting adds each element of the source at the place that its window selects. It
 // runs on one goroutine, since windows may overlap.
-func selecting[T any, A number](n *step.Node, f fold[T, A]) function {
-	w := n.Attr.(*step.Windows)
+func selecting[T any, A number](n *graph.Node, f fold[T, A]) function {
+	w := n.Attr.(*graph.Windows)
 	x, windows := n.Inputs[0].Shape(), n.Inputs[1].Shape().Dims
-	max := n.Op == step.SelectAndScatterMax
+	max := n.Op == graph.SelectAndScatterMax
 	return func(in, out [][]byte) {
 		src, source, dst := view[T](in[0]), view[T](in[1]), view[T](out[0])
 		sums := make([]A, len(dst))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/step"
@@ -182,7 +184,7 @@ func (b *Buckets) built(e *bucket, x *step.Executable, err error) (gone []*bucke
 	p := x.Plan()
 	e.bytes = p.Bytes - p.Resident
 	for _, n := range x.Graph().Nodes() {
-		if n.Op == step.Constant {
+		if n.Op == graph.Constant {
 			e.bytes += aligned(n.Shapes[0])
 		}
 	}
@@ -264,16 +266,16 @@ func (b *Buckets) Close() error {
 // Mask is a bool for each element of a bucket, in row-major order: whether it is one of
 // the input, and was not filled in.
 func Mask(lengths, sizes []int) ([]byte, error) {
-	ones := make([]byte, step.MakeShape(dtype.Bool, lengths...).Size())
+	ones := make([]byte, graph.MakeShape(dtype.Bool, lengths...).Size())
 	for i := range ones {
 		ones[i] = 1
 	}
-	return Pad(ones, step.MakeShape(dtype.Bool, lengths...), sizes)
+	return Pad(ones, graph.MakeShape(dtype.Bool, lengths...), sizes)
 }
 
 // Pad fills up data of a shape with zeros, behind the elements of each axis, to some
 // dimensions. It fails with [ErrArgument] if those are smaller.
-func Pad(data []byte, s step.Shape, dims []int) ([]byte, error) {
+func Pad(data []byte, s graph.Shape, dims []int) ([]byte, error) {
 	if int64(len(data)) != s.Bytes() || len(dims) != s.Rank() {
 		return nil, fmt.Errorf("train: %w: %d bytes of %v to fill up to %v", ErrArgument, len(data), s, dims)
 	}
@@ -282,7 +284,7 @@ func Pad(data []byte, s step.Shape, dims []int) ([]byte, error) {
 			return nil, fmt.Errorf("train: %w: %v does not fill up to %v", ErrArgument, s, dims)
 		}
 	}
-	out := make([]byte, step.MakeShape(s.Type, dims...).Bytes())
+	out := make([]byte, graph.MakeShape(s.Type, dims...).Bytes())
 	var fill func(to, from []byte, axis int)
 	fill = func(to, from []byte, axis int) {
 		if axis >= s.Rank()-1 || s.Dims[axis] == 0 {

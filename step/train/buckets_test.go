@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -20,16 +22,16 @@ import (
 // maskedSum compiles a graph that adds up exponentials of what was not filled in.
 func maskedSum(exec step.Executor, mem *step.Memory) func([]int) (*step.Executable, error) {
 	return func(sizes []int) (*step.Executable, error) {
-		g := step.NewGraph(fmt.Sprint("sum of ", sizes))
+		g := graph.New(fmt.Sprint("sum of ", sizes))
 		x, err := g.Parameter("x", f32(sizes...))
 		if err != nil {
 			return nil, err
 		}
-		mask, err := g.Parameter("mask", step.MakeShape(dtype.Bool, sizes...))
+		mask, err := g.Parameter("mask", graph.MakeShape(dtype.Bool, sizes...))
 		if err != nil {
 			return nil, err
 		}
-		e, err := g.Unary(step.Exp, x)
+		e, err := g.Unary(graph.Exp, x)
 		if err != nil {
 			return nil, err
 		}
@@ -41,11 +43,11 @@ func maskedSum(exec step.Executor, mem *step.Memory) func([]int) (*step.Executab
 		if err != nil {
 			return nil, err
 		}
-		square, err := g.DotGeneral(kept, kept, step.DotAxes{Contracted: [2][]int{{0}, {0}}})
+		square, err := g.DotGeneral(kept, kept, graph.DotAxes{Contracted: [2][]int{{0}, {0}}})
 		if err != nil {
 			return nil, err
 		}
-		sum, err := g.Reduce(step.ReduceSum, square)
+		sum, err := g.Reduce(graph.ReduceSum, square)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +72,7 @@ func TestBuckets(t *testing.T) {
 	sum := func(x *step.Executable, data []byte, lengths, sizes []int) float32 {
 		filled := testkit.Must(train.Pad(data, f32(lengths...), sizes))(t)
 		mask := testkit.Must(train.Mask(lengths, sizes))(t)
-		in := []*step.Tensor{testkit.Must(mem.Put(filled, f32(sizes...)))(t), testkit.Must(mem.Put(mask, step.MakeShape(dtype.Bool, sizes...)))(t)}
+		in := []*step.Tensor{testkit.Must(mem.Put(filled, f32(sizes...)))(t), testkit.Must(mem.Put(mask, graph.MakeShape(dtype.Bool, sizes...)))(t)}
 		out := testkit.Must(x.Run(context.Background(), in, []bool{true, true}))(t)
 		got := make([]byte, 4)
 		testkit.OK(t, out[0].Read(got))
@@ -235,7 +237,7 @@ func TestBucketsRefuse(t *testing.T) {
 	testkit.WantError(t, "too few bytes", err, train.ErrArgument)
 	_, err = train.Mask([]int{2}, []int{3, 4})
 	testkit.WantError(t, "another rank", err, train.ErrArgument)
-	got := testkit.Must(train.Pad([]byte{1, 2, 3, 4, 5, 6}, step.MakeShape(dtype.U8, 1, 2, 3), []int{2, 2, 4}))(t)
+	got := testkit.Must(train.Pad([]byte{1, 2, 3, 4, 5, 6}, graph.MakeShape(dtype.U8, 1, 2, 3), []int{2, 2, 4}))(t)
 	if want := []byte{1, 2, 3, 0, 4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0}; !bytes.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/host"
@@ -18,29 +20,29 @@ func Example() {
 	defer exec.Close()
 
 	const micro = 2
-	g := step.NewGraph("line")
+	g := graph.New("line")
 	x, _ := g.Parameter("x", f32(micro))
 	y, _ := g.Parameter("y", f32(micro))
 	slope, _ := g.Parameter("slope", f32())
-	guess, _ := g.Binary(step.Mul, x, slope)
-	off, _ := g.Binary(step.Sub, guess, y)
+	guess, _ := g.Binary(graph.Mul, x, slope)
+	off, _ := g.Binary(graph.Sub, guess, y)
 	mean, _ := g.Fill(1./micro, f32())
-	squares, _ := g.Binary(step.Mul, off, off)
-	loss, _ := g.Reduce(step.ReduceSum, squares)
-	loss, _ = g.Binary(step.Mul, loss, mean)
-	gradient, _ := g.Binary(step.Mul, off, x)
-	gradient, _ = g.Reduce(step.ReduceSum, gradient)
-	gradient, _ = g.Binary(step.Mul, gradient, mean) // half of that of the loss
+	squares, _ := g.Binary(graph.Mul, off, off)
+	loss, _ := g.Reduce(graph.ReduceSum, squares)
+	loss, _ = g.Binary(graph.Mul, loss, mean)
+	gradient, _ := g.Binary(graph.Mul, off, x)
+	gradient, _ = g.Reduce(graph.ReduceSum, gradient)
+	gradient, _ = g.Binary(graph.Mul, gradient, mean) // half of that of the loss
 	rate, _ := g.Fill(0.1, f32())
-	change, _ := g.Binary(step.Mul, gradient, rate)
-	next, _ := g.Binary(step.Sub, slope, change)
+	change, _ := g.Binary(graph.Mul, gradient, rate)
+	next, _ := g.Binary(graph.Sub, slope, change)
 
 	r, err := train.Open(train.Step{
 		Graph:     g,
-		Batch:     []step.Value{x, y},
+		Batch:     []graph.Value{x, y},
 		State:     []train.State{{Param: slope, Next: next}},
 		Loss:      loss,
-		Gradients: []step.Value{gradient},
+		Gradients: []graph.Value{gradient},
 	}, exec, train.Options{Accumulate: 2})
 	if err != nil {
 		fmt.Println(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/step"
@@ -55,7 +57,7 @@ func Fit(ctx context.Context, build func(micro int) (Step, error), batch int, ex
 		if err != nil {
 			return nil, err
 		}
-		bytes, err := d.within(&s, o.Compile, func(g *step.Graph, o step.Options) (int64, error) {
+		bytes, err := d.within(&s, o.Compile, func(g *graph.Graph, o step.Options) (int64, error) {
 			p, err := step.Plan(g, exec, o)
 			if err != nil {
 				return 0, err

@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
 	_ "github.com/pinion-gpu/pinion/device/host"
@@ -53,7 +55,7 @@ func numbers(data []byte) []float32 {
 	return v
 }
 
-func f32(dims ...int) step.Shape { return step.MakeShape(dtype.F32, dims...) }
+func f32(dims ...int) graph.Shape { return graph.MakeShape(dtype.F32, dims...) }
 
 const classes = 3
 
@@ -61,11 +63,11 @@ const classes = 3
 // cross-entropy, gradients and Adam.
 type network struct {
 	train.Step
-	g       *step.Graph
+	g       *graph.Graph
 	err     error
-	weights []step.Value
-	masks   []step.Value // of the matrices, if it is sparse
-	initial map[step.Value][]byte
+	weights []graph.Value
+	masks   []graph.Value // of the matrices, if it is sparse
+	initial map[graph.Value][]byte
 }
 
 type kind struct {
@@ -76,44 +78,44 @@ type kind struct {
 	rate          float64
 }
 
-func (n *network) v(v step.Value, err error) step.Value {
+func (n *network) v(v graph.Value, err error) graph.Value {
 	if n.err == nil {
 		n.err = err
 	}
 	return v
 }
 
-func (n *network) bin(op step.Op, x, y step.Value) step.Value {
+func (n *network) bin(op graph.Op, x, y graph.Value) graph.Value {
 	if n.err != nil {
 		return x
 	}
 	return n.v(n.g.Binary(op, x, y))
 }
 
-func (n *network) num(v float64) step.Value { return n.v(n.g.Fill(v, f32())) }
+func (n *network) num(v float64) graph.Value { return n.v(n.g.Fill(v, f32())) }
 
-func (n *network) dot(x, y step.Value, a, b int) step.Value {
+func (n *network) dot(x, y graph.Value, a, b int) graph.Value {
 	if n.err != nil {
 		return x
 	}
-	return n.v(n.g.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{a}, {b}}}))
+	return n.v(n.g.DotGeneral(x, y, graph.DotAxes{Contracted: [2][]int{{a}, {b}}}))
 }
 
-func (n *network) along(x step.Value, like step.Value, axis int) step.Value {
+func (n *network) along(x graph.Value, like graph.Value, axis int) graph.Value {
 	if n.err != nil {
 		return like
 	}
 	return n.v(n.g.BroadcastInDim(x, like.Shape().Dims, []int{axis}))
 }
 
-func (n *network) reduce(op step.Op, x step.Value, axes ...int) step.Value {
+func (n *network) reduce(op graph.Op, x graph.Value, axes ...int) graph.Value {
 	if n.err != nil {
 		return x
 	}
 	return n.v(n.g.Reduce(op, x, axes...))
 }
 
-func (n *network) param(s step.Shape, data []byte) step.Value {
+func (n *network) param(s graph.Shape, data []byte) graph.Value {
 	p := n.v(n.g.Parameter(fmt.Sprintf("p%d", len(n.g.Parameters())), s))
 	if data != nil {
 		n.initial[p] = data
@@ -122,14 +124,14 @@ func (n *network) param(s step.Shape, data []byte) step.Value {
 }
 
 func build(k kind) (*network, error) {
-	n := &network{g: step.NewGraph("spirals"), initial: map[step.Value][]byte{}}
+	n := &network{g: graph.New("spirals"), initial: map[graph.Value][]byte{}}
 	n.Graph = n.g
 	rng := rand.New(rand.NewPCG(11, 12))
-	x, y := n.param(f32(k.batch, 2), nil), n.param(step.MakeShape(dtype.I32, k.batch), nil)
-	n.Batch = []step.Value{x, y}
-	var biases, effective []step.Value
+	x, y := n.param(f32(k.batch, 2), nil), n.param(graph.MakeShape(dtype.I32, k.batch), nil)
+	n.Batch = []graph.Value{x, y}
+	var biases, effective []graph.Value
 	dims := []int{2, k.hidden, k.hidden, classes}
-	var matrices []step.Value
+	var matrices []graph.Value
 	for i := range 3 {
 		w := make([]float32, dims[i]*dims[i+1])
 		for j := range w {
@@ -143,84 +145,84 @@ func build(k kind) (*network, error) {
 			for j := range all {
 				all[j] = 1
 			}
-			mask := n.param(step.MakeShape(dtype.Bool, dims[i], dims[i+1]), all)
+			mask := n.param(graph.MakeShape(dtype.Bool, dims[i], dims[i+1]), all)
 			n.masks = append(n.masks, mask)
 			n.State = append(n.State, train.State{Param: mask})
 			m = n.v(train.Masked(n.g, m, mask))
 		}
 		effective = append(effective, m)
 	}
-	var scale step.Value
+	var scale graph.Value
 	if k.scaler != nil {
 		state, err := k.scaler.State()
-		n.v(step.Value{}, err)
+		n.v(graph.Value{}, err)
 		n.Scale = n.param(train.ScalerShape, state)
 		scale = n.v(k.scaler.Scale(n.g, n.Scale))
 	}
 	// Forward.
-	h := []step.Value{x}
+	h := []graph.Value{x}
 	for i := range 3 {
 		z := n.dot(h[i], effective[i], 1, 0)
-		z = n.bin(step.Add, z, n.along(biases[i], z, 1))
+		z = n.bin(graph.Add, z, n.along(biases[i], z, 1))
 		if i < 2 {
-			z = n.bin(step.Max, z, n.num(0))
+			z = n.bin(graph.Max, z, n.num(0))
 		}
 		h = append(h, z)
 	}
 	logits := h[3]
-	shifted := n.bin(step.Sub, logits, n.along(n.reduce(step.ReduceMax, logits, 1), logits, 0))
-	e := n.v(n.g.Unary(step.Exp, shifted))
-	sum := n.reduce(step.ReduceSum, e, 1)
-	p := n.bin(step.Div, e, n.along(sum, e, 0))
-	at := n.v(n.g.Iota(step.MakeShape(dtype.I32, k.batch, classes), 1))
-	hot := n.v(n.g.Convert(n.bin(step.Equal, at, n.along(y, at, 0)), dtype.F32))
-	right := n.bin(step.Sub, n.reduce(step.ReduceSum, n.bin(step.Mul, hot, shifted), 1), n.v(n.g.Unary(step.Log, sum)))
-	n.Loss = n.bin(step.Mul, n.reduce(step.ReduceSum, right), n.num(-1/float64(k.batch)))
+	shifted := n.bin(graph.Sub, logits, n.along(n.reduce(graph.ReduceMax, logits, 1), logits, 0))
+	e := n.v(n.g.Unary(graph.Exp, shifted))
+	sum := n.reduce(graph.ReduceSum, e, 1)
+	p := n.bin(graph.Div, e, n.along(sum, e, 0))
+	at := n.v(n.g.Iota(graph.MakeShape(dtype.I32, k.batch, classes), 1))
+	hot := n.v(n.g.Convert(n.bin(graph.Equal, at, n.along(y, at, 0)), dtype.F32))
+	right := n.bin(graph.Sub, n.reduce(graph.ReduceSum, n.bin(graph.Mul, hot, shifted), 1), n.v(n.g.Unary(graph.Log, sum)))
+	n.Loss = n.bin(graph.Mul, n.reduce(graph.ReduceSum, right), n.num(-1/float64(k.batch)))
 	// Backward.
-	d := n.bin(step.Mul, n.bin(step.Sub, p, hot), n.num(1/float64(k.batch)))
+	d := n.bin(graph.Mul, n.bin(graph.Sub, p, hot), n.num(1/float64(k.batch)))
 	if k.scaler != nil {
-		d = n.bin(step.Mul, d, scale)
+		d = n.bin(graph.Mul, d, scale)
 	}
-	gradients := make([]step.Value, 6)
+	gradients := make([]graph.Value, 6)
 	for i := 2; i >= 0; i-- {
-		gradients[2*i], gradients[2*i+1] = n.dot(h[i], d, 0, 0), n.reduce(step.ReduceSum, d, 0)
+		gradients[2*i], gradients[2*i+1] = n.dot(h[i], d, 0, 0), n.reduce(graph.ReduceSum, d, 0)
 		if i > 0 {
 			d = n.dot(d, effective[i], 1, 1)
-			d = n.v(n.g.Where(n.bin(step.Greater, h[i], n.num(0)), d, n.num(0)))
+			d = n.v(n.g.Where(n.bin(graph.Greater, h[i], n.num(0)), d, n.num(0)))
 		}
 	}
 	n.Gradients = gradients
-	keep := func(next, old step.Value) step.Value { return next }
+	keep := func(next, old graph.Value) graph.Value { return next }
 	if k.scaler != nil && n.err == nil {
 		unscaled, finite, next, err := k.scaler.Unscale(n.g, n.Scale, gradients...)
-		n.v(step.Value{}, err)
+		n.v(graph.Value{}, err)
 		gradients = unscaled
 		n.State = append(n.State, train.State{Param: n.Scale, Next: next})
-		keep = func(next, old step.Value) step.Value { return n.v(n.g.Where(finite, next, old)) }
+		keep = func(next, old graph.Value) graph.Value { return n.v(n.g.Where(finite, next, old)) }
 	}
 	// Adam.
 	count := n.param(f32(), floats(0))
-	t := n.bin(step.Add, count, n.num(1))
+	t := n.bin(graph.Add, count, n.num(1))
 	n.State = append(n.State, train.State{Param: count, Next: keep(t, count)})
-	c1 := n.bin(step.Sub, n.num(1), n.bin(step.Pow, n.num(0.9), t))
-	c2 := n.bin(step.Sub, n.num(1), n.bin(step.Pow, n.num(0.999), t))
+	c1 := n.bin(graph.Sub, n.num(1), n.bin(graph.Pow, n.num(0.9), t))
+	c2 := n.bin(graph.Sub, n.num(1), n.bin(graph.Pow, n.num(0.999), t))
 	for i := range 3 {
 		n.weights = append(n.weights, matrices[i], biases[i])
 	}
 	for i, w := range n.weights {
 		if k.descent {
-			next := n.bin(step.Sub, w, n.bin(step.Mul, gradients[i], n.num(k.rate)))
+			next := n.bin(graph.Sub, w, n.bin(graph.Mul, gradients[i], n.num(k.rate)))
 			n.State = append(n.State, train.State{Param: w, Next: keep(next, w)})
 			continue
 		}
 		zero := make([]byte, w.Shape().Bytes())
 		m, v := n.param(w.Shape(), zero), n.param(w.Shape(), zero)
 		gr := gradients[i]
-		m2 := n.bin(step.Add, n.bin(step.Mul, m, n.num(0.9)), n.bin(step.Mul, gr, n.num(0.1)))
-		v2 := n.bin(step.Add, n.bin(step.Mul, v, n.num(0.999)), n.bin(step.Mul, n.bin(step.Mul, gr, gr), n.num(0.001)))
-		root := n.v(n.g.Unary(step.Sqrt, n.bin(step.Div, v2, c2)))
-		up := n.bin(step.Div, n.bin(step.Div, m2, c1), n.bin(step.Add, root, n.num(1e-8)))
-		next := n.bin(step.Sub, w, n.bin(step.Mul, up, n.num(k.rate)))
+		m2 := n.bin(graph.Add, n.bin(graph.Mul, m, n.num(0.9)), n.bin(graph.Mul, gr, n.num(0.1)))
+		v2 := n.bin(graph.Add, n.bin(graph.Mul, v, n.num(0.999)), n.bin(graph.Mul, n.bin(graph.Mul, gr, gr), n.num(0.001)))
+		root := n.v(n.g.Unary(graph.Sqrt, n.bin(graph.Div, v2, c2)))
+		up := n.bin(graph.Div, n.bin(graph.Div, m2, c1), n.bin(graph.Add, root, n.num(1e-8)))
+		next := n.bin(graph.Sub, w, n.bin(graph.Mul, up, n.num(k.rate)))
 		n.State = append(n.State, train.State{Param: w, Next: keep(next, w)}, train.State{Param: m, Next: keep(m2, m)}, train.State{Param: v, Next: keep(v2, v)})
 	}
 	return n, n.err
@@ -237,7 +239,7 @@ func (n *network) open(t testing.TB, exec step.Executor, o train.Options) *train
 	return r
 }
 
-func (n *network) get(t testing.TB, r *train.Runner, param step.Value) []byte {
+func (n *network) get(t testing.TB, r *train.Runner, param graph.Value) []byte {
 	t.Helper()
 	b := make([]byte, param.Shape().Bytes())
 	testkit.OK(t, r.Get(param, b))
@@ -273,7 +275,7 @@ func batches(r *train.Runner, x []float32, y []int32, size int) func(int) ([]*st
 		if err != nil {
 			return nil, err
 		}
-		py, err := r.Memory().Put(labels, step.MakeShape(dtype.I32, size))
+		py, err := r.Memory().Put(labels, graph.MakeShape(dtype.I32, size))
 		at += size
 		return []*step.Tensor{px, py}, err
 	}

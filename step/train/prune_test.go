@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
@@ -16,13 +18,13 @@ import (
 
 // pruner compiles a graph of masks: of magnitudes, if there is a sparsity, and otherwise
 // two of four along axis 0.
-func pruner(t *testing.T, exec step.Executor, shapes []step.Shape, bySize bool) func(sparsity float64, weights ...[]byte) [][]byte {
-	g := step.NewGraph("masks")
+func pruner(t *testing.T, exec step.Executor, shapes []graph.Shape, bySize bool) func(sparsity float64, weights ...[]byte) [][]byte {
+	g := graph.New("masks")
 	share := testkit.Must(g.Parameter("sparsity", f32()))(t)
-	var masks []step.Value
+	var masks []graph.Value
 	for i, s := range shapes {
 		w := testkit.Must(g.Parameter(string(rune('a'+i)), s))(t)
-		var mask step.Value
+		var mask graph.Value
 		if bySize {
 			mask = testkit.Must(train.Magnitude(g, w, share))(t)
 		} else {
@@ -55,7 +57,7 @@ func pruner(t *testing.T, exec step.Executor, shapes []step.Shape, bySize bool) 
 func TestMagnitude(t *testing.T) {
 	exec := openExecutor(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	shapes := []step.Shape{f32(7, 9), f32(), f32(40)}
+	shapes := []graph.Shape{f32(7, 9), f32(), f32(40)}
 	if onDevice {
 		shapes = shapes[:1]
 	}
@@ -83,7 +85,7 @@ func TestMagnitude(t *testing.T) {
 		}
 	}
 	// Equal ones stay together.
-	if got := pruner(t, exec, []step.Shape{f32(4)}, true)(0.5, floats(1, -2, 2, 2))[0]; !slices.Equal(got, []byte{0, 1, 1, 1}) {
+	if got := pruner(t, exec, []graph.Shape{f32(4)}, true)(0.5, floats(1, -2, 2, 2))[0]; !slices.Equal(got, []byte{0, 1, 1, 1}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -99,7 +101,7 @@ func indices(n int) []int {
 // Two of each four along the axis stay, and they are the largest.
 func TestTwoOfFour(t *testing.T) {
 	exec := openExecutor(t)
-	got := pruner(t, exec, []step.Shape{f32(8, 2)}, false)(0, floats(
+	got := pruner(t, exec, []graph.Shape{f32(8, 2)}, false)(0, floats(
 		1, 0,
 		-3, 0,
 		2, 0,
@@ -115,16 +117,16 @@ func TestTwoOfFour(t *testing.T) {
 }
 
 func TestPruneRefuses(t *testing.T) {
-	g := step.NewGraph("refused")
+	g := graph.New("refused")
 	w := testkit.Must(g.Parameter("w", f32(6, 4)))(t)
-	ints := testkit.Must(g.Parameter("i", step.MakeShape(dtype.I32, 4, 4)))(t)
-	for what, mask := range map[string]func() (step.Value, error){
-		"six of four":       func() (step.Value, error) { return train.TwoOfFour(g, w, 0) },
-		"no axis":           func() (step.Value, error) { return train.TwoOfFour(g, w, 2) },
-		"integers":          func() (step.Value, error) { return train.TwoOfFour(g, ints, 0) },
-		"magnitude of ints": func() (step.Value, error) { return train.Magnitude(g, ints, w) },
-		"many sparsities":   func() (step.Value, error) { return train.Magnitude(g, w, w) },
-		"no mask":           func() (step.Value, error) { return train.Masked(g, w, w) },
+	ints := testkit.Must(g.Parameter("i", graph.MakeShape(dtype.I32, 4, 4)))(t)
+	for what, mask := range map[string]func() (graph.Value, error){
+		"six of four":       func() (graph.Value, error) { return train.TwoOfFour(g, w, 0) },
+		"no axis":           func() (graph.Value, error) { return train.TwoOfFour(g, w, 2) },
+		"integers":          func() (graph.Value, error) { return train.TwoOfFour(g, ints, 0) },
+		"magnitude of ints": func() (graph.Value, error) { return train.Magnitude(g, ints, w) },
+		"many sparsities":   func() (graph.Value, error) { return train.Magnitude(g, w, w) },
+		"no mask":           func() (graph.Value, error) { return train.Masked(g, w, w) },
 	} {
 		_, err := mask()
 		testkit.WantError(t, what, err, train.ErrArgument)
@@ -158,8 +160,8 @@ func TestSparseAccuracy(t *testing.T) {
 		r := n.open(t, exec, train.Options{})
 		schedule := train.Schedule{Begin: 60, End: 220, Final: final}
 		// The first matrix has two rows, and is left whole.
-		matrices, masks := []step.Value{n.weights[2], n.weights[4]}, n.masks[1:]
-		shapes := []step.Shape{matrices[0].Shape(), matrices[1].Shape()}
+		matrices, masks := []graph.Value{n.weights[2], n.weights[4]}, n.masks[1:]
+		shapes := []graph.Shape{matrices[0].Shape(), matrices[1].Shape()}
 		prune := pruner(t, exec, shapes, !pairs)
 		batch := batches(r, x, y, samples)
 		for i := range steps {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/step"
@@ -83,7 +85,7 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 		r.ownMemory = true
 	}
 	o.Compile.Memory = r.memory
-	r.bytes, err = d.within(&s, o.Compile, func(g *step.Graph, o step.Options) (int64, error) {
+	r.bytes, err = d.within(&s, o.Compile, func(g *graph.Graph, o step.Options) (int64, error) {
 		x, err := step.Compile(g, exec, o)
 		if err != nil {
 			return 0, err
@@ -104,14 +106,14 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 		}
 	}
 	if d.update != nil {
-		r.first, err = r.memory.New(step.MakeShape(dtype.Bool))
+		r.first, err = r.memory.New(graph.MakeShape(dtype.Bool))
 	}
 	return r, err
 }
 
 // within compiles the graphs of a step for a budget that counts what both have once. It
 // returns the bytes of all.
-func (d *division) within(s *Step, o step.Options, compile func(g *step.Graph, o step.Options) (int64, error)) (int64, error) {
+func (d *division) within(s *Step, o step.Options, compile func(g *graph.Graph, o step.Options) (int64, error)) (int64, error) {
 	budget, beside := o.Budget, int64(0) // the update's own bytes
 	if d.update != nil {
 		o.Donate = make([]bool, len(d.update.Parameters()))
@@ -159,7 +161,7 @@ func (r *Runner) Executables() (micro, update *step.Executable) { return r.micro
 func (r *Runner) Memory() *step.Memory { return r.memory }
 
 // Put gives a parameter of the state its elements, which are copied.
-func (r *Runner) Put(param step.Value, data []byte) error {
+func (r *Runner) Put(param graph.Value, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i, err := r.find(param)
@@ -174,7 +176,7 @@ func (r *Runner) Put(param step.Value, data []byte) error {
 }
 
 // Get copies the elements of a parameter of the state, as they are after the last step.
-func (r *Runner) Get(param step.Value, data []byte) error {
+func (r *Runner) Get(param graph.Value, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i, err := r.find(param)
@@ -187,7 +189,7 @@ func (r *Runner) Get(param step.Value, data []byte) error {
 	return r.state[i].Read(data)
 }
 
-func (r *Runner) find(param step.Value) (int, error) {
+func (r *Runner) find(param graph.Value) (int, error) {
 	i := slices.IndexFunc(r.s.State, func(s State) bool { return s.Param == param })
 	switch {
 	case r.closed:
@@ -237,7 +239,7 @@ func (r *Runner) Run(ctx context.Context, batch func(micro int) ([]*step.Tensor,
 		}
 	}
 	r.steps++
-	if r.s.Scale != (step.Value{}) {
+	if r.s.Scale != (graph.Value{}) {
 		i, _ := r.find(r.s.Scale)
 		data := make([]byte, ScalerShape.Bytes())
 		if err := r.state[i].Read(data); err != nil {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -126,7 +128,7 @@ func TestRefuses(t *testing.T) {
 	n := testkit.Must(build(kind{batch: 4, hidden: 4, rate: 0.01}))(t)
 	for what, change := range map[string]func(s *train.Step, o *train.Options){
 		"no graph":            func(s *train.Step, _ *train.Options) { s.Graph = nil },
-		"no loss":             func(s *train.Step, _ *train.Options) { s.Loss = step.Value{} },
+		"no loss":             func(s *train.Step, _ *train.Options) { s.Loss = graph.Value{} },
 		"a loss of many":      func(s *train.Step, _ *train.Options) { s.Loss = s.Gradients[0] },
 		"a parameter too few": func(s *train.Step, _ *train.Options) { s.Batch = s.Batch[:1] },
 		"a parameter twice":   func(s *train.Step, _ *train.Options) { s.Batch = append(s.Batch[:2:2], s.Batch[0]) },

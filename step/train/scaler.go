@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // ErrArgument says that a step or an option cannot be what was asked for.
@@ -25,7 +26,7 @@ var ErrNotFinite = errors.New("not finite")
 // A graph begins with its state as a parameter of shape [ScalerShape], multiplies the loss,
 // or the gradient that the backward pass begins with, by [Scaler.Scale], passes gradients
 // through [Scaler.Unscale] before the optimizer, and chooses by the flag that it returns
-// between new and old weights ([step.Graph.Where]), and so for the optimizer's state. To a
+// between new and old weights ([graph.Graph.Where]), and so for the optimizer's state. To a
 // graph that was built before, this cannot be added: nothing in it says what is the loss
 // and what are gradients. (For GoMLX, gomlx/scaling wraps the optimizer that builds it.)
 //
@@ -40,7 +41,7 @@ type Scaler struct {
 
 // ScalerShape is the shape of a scaler's state: the scale, how many steps in a row were
 // good, and how many were left out.
-var ScalerShape = step.MakeShape(dtype.F32, 3)
+var ScalerShape = graph.MakeShape(dtype.F32, 3)
 
 // The scale stays between these, so that its reciprocal is a normal number.
 const (
@@ -77,15 +78,15 @@ func (s Scaler) State() ([]byte, error) {
 }
 
 // Scale returns the scale: a float32.
-func (s Scaler) Scale(g *step.Graph, state step.Value) (step.Value, error) {
+func (s Scaler) Scale(g *graph.Graph, state graph.Value) (graph.Value, error) {
 	b := &builder{Graph: g}
 	if err := checkState(state); err != nil {
-		return step.Value{}, err
+		return graph.Value{}, err
 	}
 	return b.reshape(b.at(state, 0, 0)), b.err
 }
 
-func checkState(state step.Value) error {
+func checkState(state graph.Value) error {
 	if !state.Shape().Equal(ScalerShape) {
 		return fmt.Errorf("train: %w: the state of a scaler is %v, not %v", ErrArgument, ScalerShape, state.Shape())
 	}
@@ -94,7 +95,7 @@ func checkState(state step.Value) error {
 
 // Unscale divides gradients by the scale. finite, a bool, says whether all of their
 // elements are finite; next is the new state. Gradients of 16 bits become float32.
-func (s Scaler) Unscale(g *step.Graph, state step.Value, gradients ...step.Value) (unscaled []step.Value, finite, next step.Value, err error) {
+func (s Scaler) Unscale(g *graph.Graph, state graph.Value, gradients ...graph.Value) (unscaled []graph.Value, finite, next graph.Value, err error) {
 	s, err = s.WithDefaults()
 	if err == nil {
 		err = checkState(state)
@@ -103,34 +104,34 @@ func (s Scaler) Unscale(g *step.Graph, state step.Value, gradients ...step.Value
 		err = fmt.Errorf("train: %w: no gradients to unscale", ErrArgument)
 	}
 	if err != nil {
-		return nil, step.Value{}, step.Value{}, err
+		return nil, graph.Value{}, graph.Value{}, err
 	}
 	b := &builder{Graph: g}
-	num := func(v float64) step.Value { return b.number(v, dtype.F32) }
+	num := func(v float64) graph.Value { return b.number(v, dtype.F32) }
 	scale, good, skipped := b.reshape(b.at(state, 0, 0)), b.reshape(b.at(state, 0, 1)), b.reshape(b.at(state, 0, 2))
-	inverse := b.binary(step.Div, num(1), scale)
+	inverse := b.binary(graph.Div, num(1), scale)
 	for i, v := range gradients {
-		all := b.unary(step.IsFinite, v)
+		all := b.unary(graph.IsFinite, v)
 		if b.err == nil && v.Shape().Rank() > 0 {
-			all = b.reduce(step.ReduceAnd, all)
+			all = b.reduce(graph.ReduceAnd, all)
 		}
 		if i > 0 {
-			all = b.binary(step.And, finite, all)
+			all = b.binary(graph.And, finite, all)
 		}
 		finite = all
 		t := dtype.F32
 		if v.Shape().Type == dtype.F64 {
 			t = dtype.F64
 		}
-		unscaled = append(unscaled, b.binary(step.Mul, b.convert(v, t), b.convert(inverse, t)))
+		unscaled = append(unscaled, b.binary(graph.Mul, b.convert(v, t), b.convert(inverse, t)))
 	}
-	good = b.binary(step.Add, good, num(1))
-	grows := b.binary(step.GreaterOrEqual, good, num(float64(s.Interval)))
-	grown := b.binary(step.Min, b.binary(step.Mul, scale, num(s.Growth)), num(MostScale))
-	shrunk := b.binary(step.Max, b.binary(step.Mul, scale, num(s.Backoff)), num(LeastScale))
+	good = b.binary(graph.Add, good, num(1))
+	grows := b.binary(graph.GreaterOrEqual, good, num(float64(s.Interval)))
+	grown := b.binary(graph.Min, b.binary(graph.Mul, scale, num(s.Growth)), num(MostScale))
+	shrunk := b.binary(graph.Max, b.binary(graph.Mul, scale, num(s.Backoff)), num(LeastScale))
 	next = b.join(0,
 		b.reshape(b.where(finite, b.where(grows, grown, scale), shrunk), 1),
-		b.reshape(b.where(b.binary(step.And, finite, b.unary(step.Not, grows)), good, num(0)), 1),
-		b.reshape(b.where(finite, num(0), b.binary(step.Add, skipped, num(1))), 1))
+		b.reshape(b.where(b.binary(graph.And, finite, b.unary(graph.Not, grows)), good, num(0)), 1),
+		b.reshape(b.where(finite, num(0), b.binary(graph.Add, skipped, num(1))), 1))
 	return unscaled, finite, next, b.err
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
@@ -92,7 +94,7 @@ func TestScalerAdapts(t *testing.T) {
 }
 
 func TestScalerRefuses(t *testing.T) {
-	g := step.NewGraph("scaler")
+	g := graph.New("scaler")
 	state := testkit.Must(g.Parameter("state", train.ScalerShape))(t)
 	x := testkit.Must(g.Parameter("x", f32(4)))(t)
 	for _, s := range []train.Scaler{{Initial: -1}, {Initial: math.Inf(1)}, {Initial: math.NaN()}, {Growth: 0.5}, {Backoff: 2}, {Backoff: -1}, {Interval: -1}} {
@@ -106,7 +108,7 @@ func TestScalerRefuses(t *testing.T) {
 	testkit.WantError(t, "another state", err, train.ErrArgument, "f32[4]")
 	_, _, _, err = s.Unscale(g, state)
 	testkit.WantError(t, "no gradients", err, train.ErrArgument, "no gradients")
-	ints := testkit.Must(g.Parameter("ints", step.MakeShape(dtype.I32, 3)))(t)
+	ints := testkit.Must(g.Parameter("ints", graph.MakeShape(dtype.I32, 3)))(t)
 	_, _, _, err = s.Unscale(g, state, ints)
 	if !errors.Is(err, step.ErrArgument) {
 		t.Errorf("gradients of integers: %v", err)

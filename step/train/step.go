@@ -4,37 +4,38 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/autocast"
 )
 
 // Step is the graph of a training step on one micro-batch, and what its values are. All
 // parameters of the graph are in Batch or in State.
 type Step struct {
-	Graph *step.Graph
-	Batch []step.Value // parameters that each micro-batch brings
-	State []State      // parameters that last: weights, an optimizer's state
+	Graph *graph.Graph
+	Batch []graph.Value // parameters that each micro-batch brings
+	State []State       // parameters that last: weights, an optimizer's state
 
 	// Loss is a scalar of type float32: the mean over the micro-batch.
-	Loss step.Value
+	Loss graph.Value
 
 	// Gradients are the values through which the update depends on the batch, each the
 	// mean over the micro-batch: of the loss, or of the scaled loss before
 	// [Scaler.Unscale]. Only accumulation asks for them.
-	Gradients []step.Value
+	Gradients []graph.Value
 
 	// Scale is the parameter with the state of a [Scaler], and one of State. Default: none.
-	Scale step.Value
+	Scale graph.Value
 }
 
 // State is a parameter that lasts from step to step.
 type State struct {
-	Param step.Value
+	Param graph.Value
 
 	// Next takes its place after the step; it has the same shape. Default: none, the
 	// parameter stays as it is.
-	Next step.Value
+	Next graph.Value
 
 	// Each says that Next is there after each micro-batch, and not only after the update:
 	// the state of random numbers, or means that normalisations keep. The update does not
@@ -49,14 +50,14 @@ func (s *Step) check(accumulate int) error {
 	if s.Graph == nil {
 		return bad("a step without a graph")
 	}
-	if !s.Loss.Shape().Equal(step.MakeShape(dtype.F32)) {
+	if !s.Loss.Shape().Equal(graph.MakeShape(dtype.F32)) {
 		return bad("the loss is %v, and not one float32", s.Loss.Shape())
 	}
-	var named []step.Value
+	var named []graph.Value
 	named = append(named, s.Batch...)
 	for _, st := range s.State {
 		named = append(named, st.Param)
-		if st.Next != (step.Value{}) && !st.Next.Shape().Equal(st.Param.Shape()) {
+		if st.Next != (graph.Value{}) && !st.Next.Shape().Equal(st.Param.Shape()) {
 			return bad("%v takes the place of %v, and is %v instead of %v", st.Next, st.Param, st.Next.Shape(), st.Param.Shape())
 		}
 	}
@@ -71,7 +72,7 @@ func (s *Step) check(accumulate int) error {
 			return bad("parameter %q is neither batch nor state", nameOf(p))
 		}
 	}
-	if s.Scale != (step.Value{}) {
+	if s.Scale != (graph.Value{}) {
 		if err := checkState(s.Scale); err != nil {
 			return err
 		}
@@ -92,17 +93,17 @@ func (s *Step) check(accumulate int) error {
 	return nil
 }
 
-func nameOf(p step.Value) string { return p.Node().Attr.(*step.Input).Name }
+func nameOf(p graph.Value) string { return p.Node().Attr.(*graph.Input).Name }
 
 // division is a step as the graphs that run: one for each micro-batch, and one for the
 // update, if there are several micro-batches.
 type division struct {
-	micro, update *step.Graph // parameters: batch, state, sums, whether it is the first; state, sums
+	micro, update *graph.Graph // parameters: batch, state, sums, whether it is the first; state, sums
 
-	updateState           []int        // which of State are parameters of the update
-	microNext, updateNext []int        // which of State have results; those of micro follow the loss and the sums
-	sums                  []step.Shape // of gradients
-	shared                int64        // bytes of parameters of both
+	updateState           []int         // which of State are parameters of the update
+	microNext, updateNext []int         // which of State have results; those of micro follow the loss and the sums
+	sums                  []graph.Shape // of gradients
+	shared                int64         // bytes of parameters of both
 }
 
 // divide takes a step apart.
@@ -111,8 +112,8 @@ func (s *Step) divide(accumulate int, amp dtype.DType) (*division, error) {
 		return nil, err
 	}
 	d := &division{}
-	inputs, outputs := slices.Clone(s.Batch), []step.Value{s.Loss}
-	var updateInputs, updateOutputs []step.Value
+	inputs, outputs := slices.Clone(s.Batch), []graph.Value{s.Loss}
+	var updateInputs, updateOutputs []graph.Value
 	for i, st := range s.State {
 		inputs = append(inputs, st.Param)
 		if !st.Each {
@@ -120,7 +121,7 @@ func (s *Step) divide(accumulate int, amp dtype.DType) (*division, error) {
 			d.updateState = append(d.updateState, i)
 		}
 		switch {
-		case st.Next == (step.Value{}):
+		case st.Next == (graph.Value{}):
 		case st.Each || accumulate == 1:
 			outputs = append(outputs, st.Next)
 			d.microNext = append(d.microNext, i)
@@ -162,21 +163,21 @@ func (s *Step) divide(accumulate int, amp dtype.DType) (*division, error) {
 func (d *division) addUp(gradients int) error {
 	b := &builder{Graph: d.micro}
 	outputs := slices.Clone(d.micro.Outputs())
-	var before []step.Value
+	var before []graph.Value
 	for i, v := range outputs[1 : 1+gradients] {
 		t := dtype.F32
 		if v.Shape().Type == dtype.F64 {
 			t = dtype.F64
 		}
 		d.sums = append(d.sums, v.Shape().With(t))
-		before = append(before, b.do(func() (step.Value, error) {
+		before = append(before, b.do(func() (graph.Value, error) {
 			return b.Parameter(fmt.Sprintf("sum of gradient %d", i), v.Shape().With(t))
 		}))
 	}
-	first := b.do(func() (step.Value, error) { return b.Parameter("first micro-batch", step.MakeShape(dtype.Bool)) })
+	first := b.do(func() (graph.Value, error) { return b.Parameter("first micro-batch", graph.MakeShape(dtype.Bool)) })
 	for i, sum := range before {
 		v := b.convert(outputs[1+i], sum.Shape().Type)
-		outputs[1+i] = b.where(first, v, b.binary(step.Add, sum, v))
+		outputs[1+i] = b.where(first, v, b.binary(graph.Add, sum, v))
 	}
 	if b.err != nil {
 		return b.err
@@ -185,17 +186,17 @@ func (d *division) addUp(gradients int) error {
 }
 
 // mean gives an update the means of the gradients, of what was added up.
-func (d *division) mean(update *step.Graph, state, accumulate int) error {
-	d.update = step.NewGraph(update.Name() + ": update")
+func (d *division) mean(update *graph.Graph, state, accumulate int) error {
+	d.update = graph.New(update.Name() + ": update")
 	b := &builder{Graph: d.update}
 	params := update.Parameters()
-	var args []step.Value
+	var args []graph.Value
 	for _, p := range params[:state] {
-		args = append(args, b.do(func() (step.Value, error) { return b.Parameter(nameOf(p), p.Shape()) }))
+		args = append(args, b.do(func() (graph.Value, error) { return b.Parameter(nameOf(p), p.Shape()) }))
 	}
 	for i, p := range params[state:] {
-		sum := b.do(func() (step.Value, error) { return b.Parameter(fmt.Sprintf("sum of gradient %d", i), d.sums[i]) })
-		mean := b.binary(step.Mul, sum, b.number(1/float64(accumulate), d.sums[i].Type))
+		sum := b.do(func() (graph.Value, error) { return b.Parameter(fmt.Sprintf("sum of gradient %d", i), d.sums[i]) })
+		mean := b.binary(graph.Mul, sum, b.number(1/float64(accumulate), d.sums[i].Type))
 		args = append(args, b.convert(mean, p.Shape().Type))
 	}
 	if b.err != nil {
@@ -219,4 +220,4 @@ func (d *division) autocast(t dtype.DType) (err error) {
 }
 
 // aligned is what a value takes of a device, as plans count it.
-func aligned(s step.Shape) int64 { return (s.Bytes() + 255) / 256 * 256 }
+func aligned(s graph.Shape) int64 { return (s.Bytes() + 255) / 256 * 256 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
 )
@@ -40,16 +42,16 @@ const mostEach = 1024
 
 // attention writes the kernels of an attention, or returns nil for another task.
 func (e *executor) attention(t *step.Task) (*unit, error) {
-	var n *step.Node
+	var n *graph.Node
 	for _, each := range t.Nodes {
-		if each.Op.Class() == step.Compound {
+		if each.Op.Class() == graph.Compound {
 			n = each
 		}
 	}
 	if n == nil {
 		return nil, nil
 	}
-	u := &unit{views: views{given: map[step.Value]bool{}}, task: t}
+	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
 	for _, v := range t.Inputs {
 		u.given[v] = true
 	}
@@ -59,13 +61,13 @@ func (e *executor) attention(t *step.Task) (*unit, error) {
 		}
 	}
 	a := &attending{u: u, n: n}
-	a.options, a.sizes = step.AttentionOf(n)
+	a.options, a.sizes = graph.AttentionOf(n)
 	if a.sizes.Each > mostEach {
 		return nil, fmt.Errorf("cudaexec: %w: %d elements in a head, at most %d", ErrUnsupported, a.sizes.Each, mostEach)
 	}
 	t16 := n.Inputs[0].Shape().Type
 	tensor := (t16 == dtype.F16 || t16 == dtype.BF16) && a.sizes.Each%8 == 0 && a.sizes.Each <= 128 && a.options.Scale > 0 && e.arch[0] >= 8
-	if n.Op == step.Attention {
+	if n.Op == graph.Attention {
 		u.launches = a.forward(tensor)
 	} else {
 		u.launches = a.backward(tensor)
@@ -76,14 +78,14 @@ func (e *executor) attention(t *step.Task) (*unit, error) {
 // attending is an attention while its kernels are written.
 type attending struct {
 	u       *unit
-	n       *step.Node
-	options step.AttentionOptions
-	sizes   step.AttentionSizes
+	n       *graph.Node
+	options graph.AttentionOptions
+	sizes   graph.AttentionSizes
 }
 
 // argument is an array that a kernel is given, by the expression of its elements' type;
 // 0 for a result that nobody reads.
-func (a *attending) argument(l *launch, v step.Value) string {
+func (a *attending) argument(l *launch, v graph.Value) string {
 	kind := stored(v.Shape().Type)
 	if v.Node() == a.n {
 		if !slices.Contains(a.u.task.Outputs, v) || v.Shape().Size() == 0 {

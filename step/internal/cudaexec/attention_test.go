@@ -9,18 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // attended is an attention.
 type attended struct {
 	t                                           dtype.DType
 	batch, heads, keyHeads, queries, keys, each int
-	step.AttentionOptions
+	graph.AttentionOptions
 }
 
 func (a attended) String() string {
@@ -36,8 +37,8 @@ func (a attended) shape(heads, length int) []int {
 
 // normal adds a parameter of normally distributed numbers, the same ones over and over
 // where there are many.
-func (b *builder) normal(d dtype.DType, dims ...int) step.Value {
-	x := make([]float64, step.MakeShape(d, dims...).Size())
+func (b *builder) normal(d dtype.DType, dims ...int) graph.Value {
+	x := make([]float64, graph.MakeShape(d, dims...).Size())
 	for i := range x {
 		if i < 1<<16 {
 			x[i] = b.rng.NormFloat64()
@@ -49,7 +50,7 @@ func (b *builder) normal(d dtype.DType, dims ...int) step.Value {
 }
 
 // attention adds one, with its gradients.
-func (b *builder) attention(a attended) []step.Value {
+func (b *builder) attention(a attended) []graph.Value {
 	b.t.Helper()
 	q, dout := b.normal(a.t, a.shape(a.heads, a.queries)...), b.normal(a.t, a.shape(a.heads, a.queries)...)
 	k, v := b.normal(a.t, a.shape(a.keyHeads, a.keys)...), b.normal(a.t, a.shape(a.keyHeads, a.keys)...)
@@ -57,18 +58,18 @@ func (b *builder) attention(a attended) []step.Value {
 	testkit.OK(b.t, err)
 	dq, dk, dv, err := b.AttentionBackward(q, k, v, out, sums, dout, a.AttentionOptions)
 	testkit.OK(b.t, err)
-	return []step.Value{out, sums, dq, dk, dv}
+	return []graph.Value{out, sums, dq, dk, dv}
 }
 
 // Results are near those of the host: numbers are rounded once where both are (bf16 has 8
 // bits, f16 has 11), and sums of gradients have as many terms as there are queries.
 func TestAttention(t *testing.T) {
 	e := openTest(t)
-	causal, behind := step.AttentionOptions{Causal: true}, step.AttentionOptions{HeadsBehind: true}
-	both := step.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 0.2}
+	causal, behind := graph.AttentionOptions{Causal: true}, graph.AttentionOptions{HeadsBehind: true}
+	both := graph.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 0.2}
 	var all checks
 	list := []attended{
-		{dtype.BF16, 1, 1, 1, 16, 16, 64, step.AttentionOptions{}},
+		{dtype.BF16, 1, 1, 1, 16, 16, 64, graph.AttentionOptions{}},
 		{dtype.BF16, 1, 2, 1, 150, 150, 128, causal},
 		{dtype.F16, 1, 2, 2, 130, 70, 64, both},
 		{dtype.F16, 2, 1, 1, 65, 129, 128, behind},
@@ -81,8 +82,8 @@ func TestAttention(t *testing.T) {
 		{dtype.F16, 1, 1, 1, 7, 9, 136, both},
 		{dtype.F32, 1, 4, 2, 33, 33, 40, both},
 		{dtype.F64, 2, 1, 1, 9, 20, 3, causal},
-		{dtype.F32, 1, 1, 1, 4, 4, 64, step.AttentionOptions{Scale: -1}},
-		{dtype.BF16, 1, 1, 1, 4, 4, 64, step.AttentionOptions{Scale: -1}},
+		{dtype.F32, 1, 1, 1, 4, 4, 64, graph.AttentionOptions{Scale: -1}},
+		{dtype.BF16, 1, 1, 1, 4, 4, 64, graph.AttentionOptions{Scale: -1}},
 	}
 	if _, ok := e.launcher.(*shim); !ok {
 		list = append(list,
@@ -111,7 +112,7 @@ func TestAttentionTilings(t *testing.T) {
 		e := openTest(t)
 		for _, each := range []int{64, 128} {
 			b := newBuilder(t)
-			b.compare(e, 4, b.attention(attended{dtype.BF16, 1, 2, 1, 140, 150, each, step.AttentionOptions{Causal: true}})...)
+			b.compare(e, 4, b.attention(attended{dtype.BF16, 1, 2, 1, 140, 150, each, graph.AttentionOptions{Causal: true}})...)
 		}
 	}
 }
@@ -126,9 +127,9 @@ func TestAttentionCompiles(t *testing.T) {
 	testkit.OK(t, err)
 	text := string(header) + prelude + attentionText
 	for _, a := range []attended{
-		{dtype.BF16, 1, 2, 1, 150, 150, 128, step.AttentionOptions{Causal: true}},
-		{dtype.F16, 1, 2, 1, 150, 150, 40, step.AttentionOptions{}},
-		{dtype.F64, 1, 2, 1, 150, 150, 40, step.AttentionOptions{}},
+		{dtype.BF16, 1, 2, 1, 150, 150, 128, graph.AttentionOptions{Causal: true}},
+		{dtype.F16, 1, 2, 1, 150, 150, 40, graph.AttentionOptions{}},
+		{dtype.F64, 1, 2, 1, 150, 150, 40, graph.AttentionOptions{}},
 	} {
 		b := newBuilder(t)
 		testkit.OK(t, b.SetOutputs(b.attention(a)...))
@@ -162,7 +163,7 @@ func TestAttentionCompiles(t *testing.T) {
 // Nothing depends on the order in which blocks run.
 func TestAttentionRepeats(t *testing.T) {
 	e := openTest(t)
-	a := attended{dtype.BF16, 1, 2, 1, 300, 300, 128, step.AttentionOptions{Causal: true}}
+	a := attended{dtype.BF16, 1, 2, 1, 300, 300, 128, graph.AttentionOptions{Causal: true}}
 	if _, ok := e.launcher.(*shim); ok {
 		a.queries, a.keys, a.each = 70, 140, 64
 	}
@@ -233,7 +234,7 @@ func TestFragments(t *testing.T) {
 		b := newBuilder(t)
 		a, x, c := b.random(d, 16, 16), b.random(d, 16, 8), b.random(dtype.F32, 16, 8)
 		matrices := b.put(dtype.U16, make([]float64, 512), 512)
-		f := e.function(launch{text: "    // const attention s" + fmt.Sprintf(text, stored(d)), pointers: []step.Value{a, x, c, matrices}, library: attentionText, threads: 32})
+		f := e.function(launch{text: "    // const attention s" + fmt.Sprintf(text, stored(d)), pointers: []graph.Value{a, x, c, matrices}, library: attentionText, threads: 32})
 		k, err := e.ready(f)
 		testkit.OK(t, err)
 		stream := testkit.Must(e.dev.NewStream())(t)
@@ -288,7 +289,7 @@ func TestFragments(t *testing.T) {
 // of the two kernels, though they do three and four.
 func BenchmarkAttention(b *testing.B) {
 	e := openTest(b)
-	a := attended{dtype.BF16, 16, 16, 16, 1024, 1024, 128, step.AttentionOptions{Causal: true}}
+	a := attended{dtype.BF16, 16, 16, 16, 1024, 1024, 128, graph.AttentionOptions{Causal: true}}
 	_, small := e.launcher.(*shim)
 	if small {
 		a.batch, a.heads, a.keyHeads, a.queries, a.keys = 1, 1, 1, 16, 16

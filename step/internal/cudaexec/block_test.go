@@ -4,23 +4,24 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // block adds a block of a GPT, forward and backward, as a framework's autodiff would:
 // normalisations in float32, products of type d, weights and their gradients float32.
 // Attention is one operation, or several. It returns the result and the gradients.
-func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bool) []step.Value {
+func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bool) []graph.Value {
 	b.t.Helper()
 	n, hidden, each := batch*length, 4*width, width/heads
 	f32 := dtype.F32
-	scalar := func(x float64) step.Value { return b.ok(b.Fill(x, step.MakeShape(f32))) }
-	add := func(x, y step.Value) step.Value { return b.binary(step.Add, x, y) }
-	sub := func(x, y step.Value) step.Value { return b.binary(step.Sub, x, y) }
-	mul := func(x, y step.Value) step.Value { return b.binary(step.Mul, x, y) }
-	wide := func(v step.Value, like step.Value) step.Value { // a number for each row
+	scalar := func(x float64) graph.Value { return b.ok(b.Fill(x, graph.MakeShape(f32))) }
+	add := func(x, y graph.Value) graph.Value { return b.binary(graph.Add, x, y) }
+	sub := func(x, y graph.Value) graph.Value { return b.binary(graph.Sub, x, y) }
+	mul := func(x, y graph.Value) graph.Value { return b.binary(graph.Mul, x, y) }
+	wide := func(v graph.Value, like graph.Value) graph.Value { // a number for each row
 		dims := like.Shape().Dims
 		axes := make([]int, len(dims)-1)
 		for i := range axes {
@@ -28,34 +29,34 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bo
 		}
 		return b.ok(b.BroadcastInDim(v, dims, axes))
 	}
-	along := func(v step.Value, like step.Value) step.Value { // one for each column
+	along := func(v graph.Value, like graph.Value) graph.Value { // one for each column
 		dims := like.Shape().Dims
 		return b.ok(b.BroadcastInDim(v, dims, []int{len(dims) - 1}))
 	}
-	sum := func(v step.Value) step.Value { return b.ok(b.Reduce(step.ReduceSum, v, v.Shape().Rank()-1)) }
-	columns := func(v step.Value) step.Value { return b.ok(b.Reduce(step.ReduceSum, v, 0)) }
-	cast := func(v step.Value) step.Value { return b.ok(b.Convert(v, d)) }
-	float := func(v step.Value) step.Value { return b.ok(b.Convert(v, f32)) }
-	dot := func(x, y step.Value, contracted [2]int, result dtype.DType) step.Value {
-		return b.ok(b.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{contracted[0]}, {contracted[1]}}, Result: result}))
+	sum := func(v graph.Value) graph.Value { return b.ok(b.Reduce(graph.ReduceSum, v, v.Shape().Rank()-1)) }
+	columns := func(v graph.Value) graph.Value { return b.ok(b.Reduce(graph.ReduceSum, v, 0)) }
+	cast := func(v graph.Value) graph.Value { return b.ok(b.Convert(v, d)) }
+	float := func(v graph.Value) graph.Value { return b.ok(b.Convert(v, f32)) }
+	dot := func(x, y graph.Value, contracted [2]int, result dtype.DType) graph.Value {
+		return b.ok(b.DotGeneral(x, y, graph.DotAxes{Contracted: [2][]int{{contracted[0]}, {contracted[1]}}, Result: result}))
 	}
-	type normalised struct{ y, centred, inverse, scale step.Value }
+	type normalised struct{ y, centred, inverse, scale graph.Value }
 	over := scalar(1 / float64(width))
-	norm := func(x step.Value) normalised {
+	norm := func(x graph.Value) normalised {
 		scale, offset := b.random(f32, width), b.random(f32, width)
 		centred := sub(x, wide(mul(sum(x), over), x))
-		inverse := b.unary(step.Rsqrt, add(mul(sum(mul(centred, centred)), over), scalar(1e-5)))
+		inverse := b.unary(graph.Rsqrt, add(mul(sum(mul(centred, centred)), over), scalar(1e-5)))
 		y := add(mul(mul(centred, wide(inverse, x)), along(scale, x)), along(offset, x))
 		return normalised{y, centred, inverse, scale}
 	}
-	back := func(m normalised, dy step.Value) (dx, dscale, doffset step.Value) {
+	back := func(m normalised, dy graph.Value) (dx, dscale, doffset graph.Value) {
 		hat := mul(m.centred, wide(m.inverse, dy))
 		g := mul(dy, along(m.scale, dy))
 		inner := sub(sub(g, wide(mul(sum(g), over), g)), mul(hat, wide(mul(sum(mul(g, hat)), over), g)))
 		return mul(inner, wide(m.inverse, dy)), columns(mul(dy, hat)), columns(dy)
 	}
 	x, dy := b.random(f32, n, width), b.random(f32, n, width)
-	weight := func(in, out int) step.Value {
+	weight := func(in, out int) graph.Value {
 		return cast(mul(b.random(f32, in, out), scalar(0.02)))
 	}
 	wq, wk, wv, wo, w1, w2 := weight(width, width), weight(width, width), weight(width, width), weight(width, width), weight(width, hidden), weight(hidden, width)
@@ -69,8 +70,8 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bo
 		attention = b.attentionOfOne
 	}
 	shape := []int{batch, length, heads, each}
-	apart := func(v step.Value) step.Value { return b.ok(b.Reshape(v, shape...)) }
-	flat := func(v step.Value) step.Value { return b.ok(b.Reshape(v, n, width)) }
+	apart := func(v graph.Value) graph.Value { return b.ok(b.Reshape(v, shape...)) }
+	flat := func(v graph.Value) graph.Value { return b.ok(b.Reshape(v, n, width)) }
 	o, attentionBack := attention(apart(dot(h, wq, [2]int{1, 0}, d)), apart(dot(h, wk, [2]int{1, 0}, d)), apart(dot(h, wv, [2]int{1, 0}, d)))
 	o = flat(o)
 	x2 := add(x, float(dot(o, wo, [2]int{1, 0}, d)))
@@ -79,7 +80,7 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bo
 	a := float(dot(h2, w1, [2]int{1, 0}, d))
 	a = add(a, along(b1, a))
 	half := scalar(0.5)
-	cdf := mul(add(b.unary(step.Erf, mul(a, scalar(0.7071067811865476))), scalar(1)), half)
+	cdf := mul(add(b.unary(graph.Erf, mul(a, scalar(0.7071067811865476))), scalar(1)), half)
 	y := cast(mul(a, cdf))
 	out := add(add(x2, float(dot(y, w2, [2]int{1, 0}, d))), along(b2, x2))
 
@@ -87,7 +88,7 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bo
 	dyh := cast(dy)
 	dw2 := dot(y, dyh, [2]int{0, 0}, f32)
 	da := float(dot(dyh, w2, [2]int{1, 1}, d))
-	density := mul(b.unary(step.Exp, mul(mul(a, a), scalar(-0.5))), scalar(0.3989422804014327))
+	density := mul(b.unary(graph.Exp, mul(mul(a, a), scalar(-0.5))), scalar(0.3989422804014327))
 	da = mul(da, add(cdf, mul(a, density)))
 	dah := cast(da)
 	dw1 := dot(h2, dah, [2]int{0, 0}, f32)
@@ -101,19 +102,19 @@ func (b *builder) block(d dtype.DType, batch, length, width, heads int, whole bo
 	dh := add(add(float(dot(dq, wq, [2]int{1, 1}, d)), float(dot(dk, wk, [2]int{1, 1}, d))), float(dot(dvf, wv, [2]int{1, 1}, d)))
 	dx, dscale1, doffset1 := back(n1, dh)
 	dx = add(dx, dx2)
-	return []step.Value{out, dx, dwq, dwk, dwv, dwo, dw1, dw2, columns(da), columns(dy), dscale1, doffset1, dscale2, doffset2}
+	return []graph.Value{out, dx, dwq, dwk, dwv, dwo, dw1, dw2, columns(da), columns(dy), dscale1, doffset1, dscale2, doffset2}
 }
 
 // backward are the gradients of an attention.
-type backward func(dout step.Value) (dq, dk, dv step.Value)
+type backward func(dout graph.Value) (dq, dk, dv graph.Value)
 
 // attentionOfOne is causal attention of operands [batch, length, heads, each].
-func (b *builder) attentionOfOne(q, k, v step.Value) (step.Value, backward) {
+func (b *builder) attentionOfOne(q, k, v graph.Value) (graph.Value, backward) {
 	b.t.Helper()
-	options := step.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 1.0 / 8}
+	options := graph.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 1.0 / 8}
 	out, sums, err := b.Attention(q, k, v, options)
 	testkit.OK(b.t, err)
-	return out, func(dout step.Value) (dq, dk, dv step.Value) {
+	return out, func(dout graph.Value) (dq, dk, dv graph.Value) {
 		dq, dk, dv, err := b.AttentionBackward(q, k, v, out, sums, dout, options)
 		testkit.OK(b.t, err)
 		return dq, dk, dv
@@ -121,30 +122,30 @@ func (b *builder) attentionOfOne(q, k, v step.Value) (step.Value, backward) {
 }
 
 // attentionOfParts is the same, by products and a softmax.
-func (b *builder) attentionOfParts(q, k, v step.Value) (step.Value, backward) {
+func (b *builder) attentionOfParts(q, k, v graph.Value) (graph.Value, backward) {
 	b.t.Helper()
 	d, f32 := q.Shape().Type, dtype.F32
 	batch, length, heads := q.Shape().Dims[0], q.Shape().Dims[1], q.Shape().Dims[2]
-	mul := func(x, y step.Value) step.Value { return b.binary(step.Mul, x, y) }
-	turned := func(v step.Value) step.Value { return b.ok(b.Transpose(v, 0, 2, 1, 3)) }
-	cast := func(v step.Value) step.Value { return b.ok(b.Convert(v, d)) }
-	float := func(v step.Value) step.Value { return b.ok(b.Convert(v, f32)) }
-	dot := func(x, y step.Value, contracted [2]int) step.Value {
-		return b.ok(b.DotGeneral(x, y, step.DotAxes{Batch: [2][]int{{0, 1}, {0, 1}}, Contracted: [2][]int{{contracted[0]}, {contracted[1]}}}))
+	mul := func(x, y graph.Value) graph.Value { return b.binary(graph.Mul, x, y) }
+	turned := func(v graph.Value) graph.Value { return b.ok(b.Transpose(v, 0, 2, 1, 3)) }
+	cast := func(v graph.Value) graph.Value { return b.ok(b.Convert(v, d)) }
+	float := func(v graph.Value) graph.Value { return b.ok(b.Convert(v, f32)) }
+	dot := func(x, y graph.Value, contracted [2]int) graph.Value {
+		return b.ok(b.DotGeneral(x, y, graph.DotAxes{Batch: [2][]int{{0, 1}, {0, 1}}, Contracted: [2][]int{{contracted[0]}, {contracted[1]}}}))
 	}
 	q, k, v = turned(q), turned(k), turned(v)
-	root := b.ok(b.Fill(1.0/8, step.MakeShape(f32)))
+	root := b.ok(b.Fill(1.0/8, graph.MakeShape(f32)))
 	scores := mul(float(dot(q, k, [2]int{3, 3})), root)
-	square := step.MakeShape(dtype.I32, batch, heads, length, length)
-	mask := b.binary(step.GreaterOrEqual, b.ok(b.Iota(square, 2)), b.ok(b.Iota(square, 3)))
-	p := b.softmax(b.ok(b.Where(mask, scores, b.ok(b.Fill(-1e30, step.MakeShape(f32))))))
+	square := graph.MakeShape(dtype.I32, batch, heads, length, length)
+	mask := b.binary(graph.GreaterOrEqual, b.ok(b.Iota(square, 2)), b.ok(b.Iota(square, 3)))
+	p := b.softmax(b.ok(b.Where(mask, scores, b.ok(b.Fill(-1e30, graph.MakeShape(f32))))))
 	ph := cast(p)
-	return turned(dot(ph, v, [2]int{3, 2})), func(dout step.Value) (dq, dk, dv step.Value) {
+	return turned(dot(ph, v, [2]int{3, 2})), func(dout graph.Value) (dq, dk, dv graph.Value) {
 		dout = turned(dout)
 		dv = dot(ph, dout, [2]int{2, 2})
 		dp := float(dot(dout, v, [2]int{3, 3}))
-		inner := b.ok(b.BroadcastInDim(b.ok(b.Reduce(step.ReduceSum, mul(dp, p), 3)), square.Dims, []int{0, 1, 2}))
-		ds := cast(mul(mul(p, b.binary(step.Sub, dp, inner)), root))
+		inner := b.ok(b.BroadcastInDim(b.ok(b.Reduce(graph.ReduceSum, mul(dp, p), 3)), square.Dims, []int{0, 1, 2}))
+		ds := cast(mul(mul(p, b.binary(graph.Sub, dp, inner)), root))
 		return turned(dot(ds, k, [2]int{3, 2})), turned(dot(ds, q, [2]int{2, 2})), turned(dv)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -34,18 +36,18 @@ func TestBounds(t *testing.T) {
 	b := newBuilder(t)
 	f := dtype.F32
 	short, rest, fill := b.random(f, 96), b.random(f, 416), b.random(f)
-	high := func(x step.Value, n int) step.Value {
-		return b.ok(b.Pad(x, fill, step.Padding{Low: []int{0}, High: []int{n}, Interior: []int{0}}))
+	high := func(x graph.Value, n int) graph.Value {
+		return b.ok(b.Pad(x, fill, graph.Padding{Low: []int{0}, High: []int{n}, Interior: []int{0}}))
 	}
-	neg := func(x step.Value) step.Value { return b.unary(step.Neg, x) }
+	neg := func(x graph.Value) graph.Value { return b.unary(graph.Neg, x) }
 	matrix := b.random(f, 512, 128)
-	sums := b.ok(b.Reduce(step.ReduceSum, matrix, 1))
-	outputs := []step.Value{
+	sums := b.ok(b.Reduce(graph.ReduceSum, matrix, 1))
+	outputs := []graph.Value{
 		high(short, 160), neg(high(neg(short), 32)), // a loop
 		b.ok(b.Concatenate(0, short, rest)), b.ok(b.Concatenate(0, neg(short), neg(rest))),
 		// Along the columns, and along the rows, of a kernel of rows.
-		b.softmax(b.binary(step.Add, matrix, b.ok(b.BroadcastInDim(high(short, 32), []int{512, 128}, []int{1})))),
-		b.binary(step.Add, sums, high(short, 416)), b.binary(step.Mul, sums, b.ok(b.Concatenate(0, neg(short), neg(rest)))),
+		b.softmax(b.binary(graph.Add, matrix, b.ok(b.BroadcastInDim(high(short, 32), []int{512, 128}, []int{1})))),
+		b.binary(graph.Add, sums, high(short, 416)), b.binary(graph.Mul, sums, b.ok(b.Concatenate(0, neg(short), neg(rest)))),
 	}
 	testkit.OK(t, b.SetOutputs(outputs...))
 	want := run(t, reference(t), b.Graph, singles(b.Graph), b.in)
@@ -82,9 +84,9 @@ func TestAttentionBounds(t *testing.T) {
 		t.Skip("arrays cannot be guarded")
 	}
 	for _, a := range []attended{
-		{dtype.BF16, 1, 2, 1, 67, 131, 72, step.AttentionOptions{Causal: true}},
-		{dtype.F16, 1, 1, 1, 130, 33, 8, step.AttentionOptions{HeadsBehind: true}},
-		{dtype.F32, 1, 2, 2, 9, 11, 33, step.AttentionOptions{}},
+		{dtype.BF16, 1, 2, 1, 67, 131, 72, graph.AttentionOptions{Causal: true}},
+		{dtype.F16, 1, 1, 1, 130, 33, 8, graph.AttentionOptions{HeadsBehind: true}},
+		{dtype.F32, 1, 2, 2, 9, 11, 33, graph.AttentionOptions{}},
 	} {
 		b := newBuilder(t)
 		testkit.OK(t, b.SetOutputs(b.attention(a)...))

@@ -3,14 +3,14 @@ package cudaexec
 import (
 	"fmt"
 
-	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 // columns writes reductions of the columns of as many rows: all in one pass over the
 // elements. A thread takes some columns that lie side by side, and every so manieth row of
 // those that its block has; where there are few columns, blocks share the rows, and a
 // second kernel brings their results together. The order depends on the shape alone.
-func (u *unit) columns(s space, stores []step.Value) error {
+func (u *unit) columns(s space, stores []graph.Value) error {
 	for _, v := range stores {
 		if v.Shape().Size() != s.columns || spaceOf(v) != s {
 			return fmt.Errorf("cudaexec: %w: %v is fused with reductions of columns", ErrUnsupported, v.Node().Op)
@@ -40,7 +40,7 @@ func partBytes(s space, parts int) int64 { return aligned(int64(parts) * int64(s
 
 // columnsBy writes the kernel for some columns of a thread at a time, and says in how many
 // parts the rows are.
-func (u *unit) columnsBy(s space, stores []step.Value, vector int) (l launch, parts int, err error) {
+func (u *unit) columnsBy(s space, stores []graph.Value, vector int) (l launch, parts int, err error) {
 	lanes := 1 // threads beside each other
 	for lanes < 32 && 2*lanes*vector <= s.columns {
 		lanes *= 2
@@ -104,7 +104,7 @@ func (u *unit) columnsBy(s space, stores []step.Value, vector int) (l launch, pa
 }
 
 // columnParts brings results of parts together.
-func (u *unit) columnParts(s space, stores []step.Value, parts int) launch {
+func (u *unit) columnParts(s space, stores []graph.Value, parts int) launch {
 	const lanes = 8
 	k := u.kernel(s.columns * parts)
 	k.scope = newScope(nil)

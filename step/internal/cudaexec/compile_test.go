@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
@@ -81,21 +83,21 @@ func TestCompile(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	b := newBuilder(t)
 	x := b.random(dtype.F32, 8, 8)
-	c, err := b.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+	c, err := b.DotGeneral(x, x, graph.DotAxes{Contracted: [2][]int{{1}, {0}}})
 	testkit.OK(t, err)
-	s := b.ok(b.Reduce(step.ReduceSum, x, 0))
+	s := b.ok(b.Reduce(graph.ReduceSum, x, 0))
 	testkit.OK(t, b.SetOutputs(c, s))
-	_, err = compile(&step.Task{Nodes: b.Nodes()[1:], Inputs: []step.Value{x}, Outputs: []step.Value{c, s}})
-	testkit.WantError(t, "a product and a sum in one task", err, step.ErrNotSupported, fmt.Sprint(step.DotGeneral))
+	_, err = compile(&step.Task{Nodes: b.Nodes()[1:], Inputs: []graph.Value{x}, Outputs: []graph.Value{c, s}})
+	testkit.WantError(t, "a product and a sum in one task", err, step.ErrNotSupported, fmt.Sprint(graph.DotGeneral))
 }
 
 // A few elements of an array with more than 2^31 are found by indexes of 64 bits.
 func TestFar(t *testing.T) {
 	for n, want := range map[int]string{3 << 30: "i64", 3 << 20: "i32"} {
 		b := newBuilder(t)
-		x := b.ok(b.Parameter("x", step.MakeShape(dtype.U8, n)))
+		x := b.ok(b.Parameter("x", graph.MakeShape(dtype.U8, n)))
 		end := b.ok(b.Slice(x, []int{n - 10}, []int{n}, []int{1}))
-		u, err := compile(&step.Task{Nodes: []*step.Node{end.Node()}, Inputs: []step.Value{x}, Outputs: []step.Value{end}})
+		u, err := compile(&step.Task{Nodes: []*graph.Node{end.Node()}, Inputs: []graph.Value{x}, Outputs: []graph.Value{end}})
 		testkit.OK(t, err)
 		if text := u.launches[0].text; !strings.Contains(text, "const "+want+" v") {
 			t.Errorf("%v of %v: no index of type %s in\n%s", end.Node(), x.Shape(), want, text)
@@ -109,13 +111,13 @@ func TestBarrier(t *testing.T) {
 	for _, barred := range []bool{false, true} {
 		b := newBuilder(t)
 		x := b.random(dtype.F32, 128, 64)
-		y := b.unary(step.Exp, x)
-		sums := b.ok(b.Reduce(step.ReduceSum, y, 1))
-		saved := []step.Value{y, sums}
+		y := b.unary(graph.Exp, x)
+		sums := b.ok(b.Reduce(graph.ReduceSum, y, 1))
+		saved := []graph.Value{y, sums}
 		if barred {
 			saved = testkit.Must(b.OptimizationBarrier(saved...))(t)
 		}
-		z := b.binary(step.Div, saved[0], b.ok(b.BroadcastInDim(saved[1], []int{128, 64}, []int{0})))
+		z := b.binary(graph.Div, saved[0], b.ok(b.BroadcastInDim(saved[1], []int{128, 64}, []int{0})))
 		testkit.OK(t, b.SetOutputs(y, sums, z))
 		tasks, err := Fuse(b.Graph)
 		testkit.OK(t, err)

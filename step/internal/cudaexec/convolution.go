@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
@@ -37,7 +39,7 @@ type strided struct{ count, stride int }
 // side is one of the three sides of a library's convolution, by way of a value in memory:
 // its axes, from the first element on.
 type side struct {
-	value           step.Value
+	value           graph.Value
 	first           int
 	outer, channels []strided // batch, or the channels that a filter makes
 	spatial         []strided
@@ -87,7 +89,7 @@ const (
 // convolutionOf is a ConvGeneral as the library has it: forward, or one of the gradients,
 // which are convolutions with other axes, dilations, and a filter that is reversed. Where
 // there is more than one way, least is copied.
-func (u *views) convolutionOf(n *step.Node) (best cudnn.Convolution, sides [3]side, ok bool) {
+func (u *views) convolutionOf(n *graph.Node) (best cudnn.Convolution, sides [3]side, ok bool) {
 	x, out := n.Inputs[0], n.Value(0)
 	k, reversed := u.filter(n)
 	t := out.Shape().Type
@@ -96,7 +98,7 @@ func (u *views) convolutionOf(n *step.Node) (best cudnn.Convolution, sides [3]si
 	}
 	least := 0
 	for _, kind := range []cudnn.Kind{cudnn.Forward, cudnn.BackwardData, cudnn.BackwardFilter} {
-		c, s, fits := convolutionAs(kind, n.Attr.(*step.ConvAxes), x, k, out, reversed)
+		c, s, fits := convolutionAs(kind, n.Attr.(*graph.ConvAxes), x, k, out, reversed)
 		if !fits {
 			continue
 		}
@@ -133,9 +135,9 @@ func copied(sides *[3]side, last bool) (cost int) {
 }
 
 // convolutionAs is a ConvGeneral as a convolution of a kind, if it is one.
-func convolutionAs(kind cudnn.Kind, a *step.ConvAxes, x, k, out step.Value, reversed []bool) (c cudnn.Convolution, sides [3]side, ok bool) {
+func convolutionAs(kind cudnn.Kind, a *graph.ConvAxes, x, k, out graph.Value, reversed []bool) (c cudnn.Convolution, sides [3]side, ok bool) {
 	c.Kind, c.Type = kind, out.Shape().Type
-	part := func(v step.Value, outer, channels int, spatial []int) side {
+	part := func(v graph.Value, outer, channels int, spatial []int) side {
 		dims := v.Shape().Dims
 		at := func(i int) strided { return strided{dims[i], size(dims[i+1:])} }
 		s := side{value: v, outer: []strided{at(outer)}, channels: []strided{at(channels)}}
@@ -169,7 +171,7 @@ func convolutionAs(kind cudnn.Kind, a *step.ConvAxes, x, k, out step.Value, reve
 	is := func(numbers []int, value int) bool {
 		return !slices.ContainsFunc(numbers, func(x int) bool { return x != value })
 	}
-	total := func(v step.Value, axes []int) int {
+	total := func(v graph.Value, axes []int) int {
 		n := 1
 		for _, i := range axes {
 			n *= v.Shape().Dims[i]
@@ -253,10 +255,10 @@ type place struct {
 // convolution is a ConvGeneral by the library; nil where there is none, or none that
 // takes it.
 func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
-	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != step.ConvGeneral {
+	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != graph.ConvGeneral {
 		return nil, nil
 	}
-	u := &unit{views: views{given: map[step.Value]bool{}}, task: t}
+	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
 	for _, x := range t.Inputs {
 		u.given[x] = true
 	}

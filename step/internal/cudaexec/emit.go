@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // errNotHere: an operation cannot be computed in the kernel that is tried.
@@ -29,9 +30,9 @@ type index struct {
 // down to those that lie in memory.
 type kernel struct {
 	u        *unit
-	wide     bool                // indexes have 64 bits
-	pointers []step.Value        // whose memory the kernel is given
-	apart    map[step.Value]bool // arrays of which threads read elements that are not theirs
+	wide     bool                 // indexes have 64 bits
+	pointers []graph.Value        // whose memory the kernel is given
+	apart    map[graph.Value]bool // arrays of which threads read elements that are not theirs
 	vars     int
 	scope    *scope
 	err      error
@@ -45,9 +46,9 @@ type kernel struct {
 	// A kernel of rows: reductions of a row that are known, and how others become so.
 	rows    int
 	row     *scope
-	reduced map[step.Value]string
-	reduce  func(step.Value) string
-	aligned map[step.Value]bool // must be pulled at the loop's own index
+	reduced map[graph.Value]string
+	reduce  func(graph.Value) string
+	aligned map[graph.Value]bool // must be pulled at the loop's own index
 	split   map[string]rowColumn
 }
 
@@ -264,7 +265,7 @@ func size(dims []int) int {
 }
 
 // pointer is the name of a value's memory among the kernel's parameters.
-func (k *kernel) pointer(v step.Value) string {
+func (k *kernel) pointer(v graph.Value) string {
 	i := slices.Index(k.pointers, v)
 	if i < 0 {
 		i = len(k.pointers)
@@ -277,7 +278,7 @@ func (k *kernel) pointer(v step.Value) string {
 }
 
 // load is an element of type t that lies in the memory of v.
-func (k *kernel) load(v step.Value, t dtype.DType, at string) string {
+func (k *kernel) load(v graph.Value, t dtype.DType, at string) string {
 	if at != "e" {
 		k.apart[v] = true
 	}
@@ -298,7 +299,7 @@ func (k *kernel) load(v step.Value, t dtype.DType, at string) string {
 }
 
 // pull writes what computes one element, and returns its variable.
-func (k *kernel) pull(v step.Value, ix index) string {
+func (k *kernel) pull(v graph.Value, ix index) string {
 	if k.err != nil {
 		return "0"
 	}
@@ -332,7 +333,7 @@ func (k *kernel) pull(v step.Value, ix index) string {
 			return x
 		}
 	}
-	isReduction := v.Node().Op.Class() == step.Reduction && !same(v.Node())
+	isReduction := v.Node().Op.Class() == graph.Reduction && !same(v.Node())
 	if k.aligned[v] || isReduction {
 		at := k.place(ix, s.Dims)
 		if isReduction {
@@ -380,7 +381,7 @@ func operandIndex(k *kernel, ix index, out, in []int) index {
 }
 
 // compute is pull of what is computed here.
-func (k *kernel) compute(v step.Value, ix index) string {
+func (k *kernel) compute(v graph.Value, ix index) string {
 	n, s := v.Node(), v.Shape()
 	t := s.Type
 	in := n.Inputs
@@ -388,38 +389,38 @@ func (k *kernel) compute(v step.Value, ix index) string {
 		return k.pull(in[0], index{at: k.place(ix, s.Dims)})
 	}
 	switch n.Op {
-	case step.Identity:
+	case graph.Identity:
 		return k.pull(in[0], ix)
-	case step.Iota:
-		at := k.along(ix, s.Dims)[int(n.Attr.(step.Axis))]
+	case graph.Iota:
+		at := k.along(ix, s.Dims)[int(n.Attr.(graph.Axis))]
 		return k.define(computedIn(t), convert(dtype.I64, t, "(i64)"+at))
-	case step.Transpose:
+	case graph.Transpose:
 		out, axes := k.along(ix, s.Dims), make([]string, s.Rank())
-		for i, a := range n.Attr.(step.Axes) {
+		for i, a := range n.Attr.(graph.Axes) {
 			axes[a] = out[i]
 		}
 		return k.pull(in[0], index{axes: axes})
-	case step.BroadcastInDim:
+	case graph.BroadcastInDim:
 		dims := in[0].Shape().Dims
 		if size(dims) <= 1 {
 			return k.pull(in[0], index{at: "0"})
 		}
 		out, axes := k.along(ix, s.Dims), make([]string, len(dims))
-		for i, a := range n.Attr.(step.Axes) {
+		for i, a := range n.Attr.(graph.Axes) {
 			axes[i] = out[a]
 			if dims[i] == 1 {
 				axes[i] = "0"
 			}
 		}
 		return k.pull(in[0], index{axes: axes})
-	case step.Reverse:
+	case graph.Reverse:
 		axes := slices.Clone(k.along(ix, s.Dims))
-		for _, a := range n.Attr.(step.Axes) {
+		for _, a := range n.Attr.(graph.Axes) {
 			axes[a] = k.defineIndex("%s - %s", k.number(s.Dims[a]-1), axes[a])
 		}
 		return k.pull(in[0], index{axes: axes})
-	case step.Slice:
-		a := n.Attr.(*step.Slicing)
+	case graph.Slice:
+		a := n.Attr.(*graph.Slicing)
 		axes := slices.Clone(k.along(ix, s.Dims))
 		for i := range axes {
 			if a.Strides[i] != 1 {
@@ -430,17 +431,17 @@ func (k *kernel) compute(v step.Value, ix index) string {
 			}
 		}
 		return k.pull(in[0], index{axes: axes})
-	case step.Pad:
+	case graph.Pad:
 		return k.pad(v, ix)
-	case step.Concatenate:
+	case graph.Concatenate:
 		return k.concatenate(v, ix)
-	case step.DynamicSlice:
+	case graph.DynamicSlice:
 		axes := slices.Clone(k.along(ix, s.Dims))
 		for i, d := range in[0].Shape().Dims {
 			axes[i] = k.defineIndex("%s + %s", k.start(in[1+i], d-s.Dims[i]), axes[i])
 		}
 		return k.pull(in[0], index{axes: axes})
-	case step.DynamicUpdateSlice:
+	case graph.DynamicUpdateSlice:
 		update := in[1].Shape().Dims
 		if size(update) == 0 {
 			return k.pull(in[0], ix)
@@ -454,9 +455,9 @@ func (k *kernel) compute(v step.Value, ix index) string {
 		return k.either(inside, t,
 			func() string { return k.pull(in[1], index{axes: axes}) },
 			func() string { return k.pull(in[0], ix) })
-	case step.Gather:
+	case graph.Gather:
 		return k.gather(v, ix)
-	case step.RNGBitGenerator:
+	case graph.RNGBitGenerator:
 		word := func(i int) string { return k.pull(in[0], index{at: strconv.Itoa(i)}) }
 		key, low, high := word(0), word(1), word(2)
 		if v.Index() == 0 {
@@ -469,7 +470,7 @@ func (k *kernel) compute(v step.Value, ix index) string {
 		b := k.define("u64", fmt.Sprintf("random_bits(%s, %s, %s, (u64)%s, %d)", key, low, high, k.place(ix, s.Dims), t.Size()))
 		return k.define(computedIn(t), fromBits(t, b))
 	}
-	if n.Op.Class() != step.Elementwise {
+	if n.Op.Class() != graph.Elementwise {
 		return k.fail("%v", n.Op)
 	}
 	args := make([]string, len(in))
@@ -488,7 +489,7 @@ func (k *kernel) compute(v step.Value, ix index) string {
 }
 
 // start is where a dynamic window begins, moved to between 0 and most.
-func (k *kernel) start(v step.Value, most int) string {
+func (k *kernel) start(v graph.Value, most int) string {
 	x := k.pull(v, index{at: "0"})
 	return k.defineIndex("%s", clamped(v.Shape().Type, x, most))
 }
@@ -513,9 +514,9 @@ func (k *kernel) either(condition string, t dtype.DType, yes, no func() string) 
 	return v
 }
 
-func (k *kernel) pad(v step.Value, ix index) string {
+func (k *kernel) pad(v graph.Value, ix index) string {
 	n := v.Node()
-	a, x := n.Attr.(*step.Padding), n.Inputs[0]
+	a, x := n.Attr.(*graph.Padding), n.Inputs[0]
 	dims := x.Shape().Dims
 	if x.Shape().Size() == 0 {
 		return k.pull(n.Inputs[1], index{at: "0"})
@@ -542,9 +543,9 @@ func (k *kernel) pad(v step.Value, ix index) string {
 		func() string { return fill })
 }
 
-func (k *kernel) concatenate(v step.Value, ix index) string {
+func (k *kernel) concatenate(v graph.Value, ix index) string {
 	n := v.Node()
-	axis := int(n.Attr.(step.Axis))
+	axis := int(n.Attr.(graph.Axis))
 	axes := k.along(ix, v.Shape().Dims)
 	var choose func(from, offset int) string
 	choose = func(from, offset int) string {
@@ -570,9 +571,9 @@ func (k *kernel) concatenate(v step.Value, ix index) string {
 }
 
 // gather pulls an element by way of its slice's indices.
-func (k *kernel) gather(v step.Value, ix index) string {
+func (k *kernel) gather(v graph.Value, ix index) string {
 	n := v.Node()
-	a, x, indices := n.Attr.(*step.GatherAxes), n.Inputs[0], n.Inputs[1]
+	a, x, indices := n.Attr.(*graph.GatherAxes), n.Inputs[0], n.Inputs[1]
 	out := k.along(ix, v.Shape().Dims)
 	var batch, inside []string
 	for i, at := range out {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
 	hostdevice "github.com/pinion-gpu/pinion/device/host"
@@ -26,33 +28,33 @@ var types = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8,
 // builder adds to a graph until something fails.
 type builder struct {
 	t testing.TB
-	*step.Graph
+	*graph.Graph
 	rng *rand.Rand
 	in  [][]byte
 }
 
 func newBuilder(t testing.TB) *builder {
-	return &builder{t, step.NewGraph(t.Name()), rand.New(rand.NewPCG(1, 2)), nil}
+	return &builder{t, graph.New(t.Name()), rand.New(rand.NewPCG(1, 2)), nil}
 }
 
-func (b *builder) ok(v step.Value, err error) step.Value {
+func (b *builder) ok(v graph.Value, err error) graph.Value {
 	b.t.Helper()
 	testkit.OK(b.t, err)
 	return v
 }
 
 // put adds a parameter with that content.
-func (b *builder) put(d dtype.DType, content []float64, dims ...int) step.Value {
+func (b *builder) put(d dtype.DType, content []float64, dims ...int) graph.Value {
 	b.t.Helper()
 	data := bytesOf(d, content)
 	b.in = append(b.in, data)
-	return b.ok(b.Parameter(fmt.Sprintf("p%d", len(b.in)), step.MakeShape(d, dims...)))
+	return b.ok(b.Parameter(fmt.Sprintf("p%d", len(b.in)), graph.MakeShape(d, dims...)))
 }
 
 // random adds a parameter of small integers, and halves of them where there are any.
-func (b *builder) random(d dtype.DType, dims ...int) step.Value {
+func (b *builder) random(d dtype.DType, dims ...int) graph.Value {
 	b.t.Helper()
-	x := make([]float64, step.MakeShape(d, dims...).Size())
+	x := make([]float64, graph.MakeShape(d, dims...).Size())
 	for i := range x {
 		x[i] = float64(b.rng.IntN(9) - 4)
 		if d.IsFloat() {
@@ -64,12 +66,12 @@ func (b *builder) random(d dtype.DType, dims ...int) step.Value {
 	return b.put(d, x, dims...)
 }
 
-func (b *builder) binary(op step.Op, x, y step.Value) step.Value {
+func (b *builder) binary(op graph.Op, x, y graph.Value) graph.Value {
 	b.t.Helper()
 	return b.ok(b.Binary(op, x, y))
 }
 
-func (b *builder) unary(op step.Op, x step.Value) step.Value {
+func (b *builder) unary(op graph.Op, x graph.Value) graph.Value {
 	b.t.Helper()
 	return b.ok(b.Unary(op, x))
 }
@@ -120,13 +122,13 @@ func element(d dtype.DType, data []byte, i int) (f float64, bits uint64) {
 }
 
 // singles are the operations of a graph, each a task by itself.
-func singles(g *step.Graph) []*step.Task {
+func singles(g *graph.Graph) []*step.Task {
 	var tasks []*step.Task
 	for _, n := range g.Nodes() {
-		if n.Op == step.Parameter || n.Op == step.Constant || n.Op.Class() == step.View && n.Op != step.Identity {
+		if n.Op == graph.Parameter || n.Op == graph.Constant || n.Op.Class() == graph.View && n.Op != graph.Identity {
 			continue
 		}
-		task := &step.Task{Nodes: []*step.Node{n}, Inputs: n.Inputs}
+		task := &step.Task{Nodes: []*graph.Node{n}, Inputs: n.Inputs}
 		for i := range n.Shapes {
 			task.Outputs = append(task.Outputs, n.Value(i))
 		}
@@ -135,7 +137,7 @@ func singles(g *step.Graph) []*step.Task {
 	return tasks
 }
 
-func memoryOf(v step.Value) step.Value {
+func memoryOf(v graph.Value) graph.Value {
 	for isView(v) {
 		v = v.Node().Inputs[operandOf(v)]
 	}
@@ -149,7 +151,7 @@ type prepared struct {
 	stream device.Stream
 	tasks  []*step.Task
 	calls  []prepared1
-	at     map[step.Value]device.Ptr
+	at     map[graph.Value]device.Ptr
 	held   []device.Ptr
 }
 
@@ -159,16 +161,16 @@ type prepared1 struct {
 	scratch device.Ptr
 }
 
-func prepare(t testing.TB, e step.Executor, g *step.Graph, tasks []*step.Task, in [][]byte) *prepared {
+func prepare(t testing.TB, e step.Executor, g *graph.Graph, tasks []*step.Task, in [][]byte) *prepared {
 	t.Helper()
-	p := &prepared{t: t, dev: e.Device(), tasks: tasks, at: map[step.Value]device.Ptr{}}
+	p := &prepared{t: t, dev: e.Device(), tasks: tasks, at: map[graph.Value]device.Ptr{}}
 	p.stream = testkit.Must(p.dev.NewStream())(t)
 	alloc := func(n int64) device.Ptr {
 		at := testkit.Must(p.dev.Alloc(max(n, 64)))(t)
 		p.held = append(p.held, at)
 		return at
 	}
-	used := map[step.Value]bool{}
+	used := map[graph.Value]bool{}
 	for _, task := range tasks {
 		for _, v := range append(task.Inputs, task.Outputs...) {
 			used[memoryOf(v)] = true
@@ -186,9 +188,9 @@ func prepare(t testing.TB, e step.Executor, g *step.Graph, tasks []*step.Task, i
 			p.at[v] = alloc(v.Shape().Bytes())
 			var data []byte
 			switch a := n.Attr.(type) {
-			case *step.Input:
+			case *graph.Input:
 				data = in[a.Index]
-			case step.Data:
+			case graph.Data:
 				data = a
 			}
 			if len(data) > 0 {
@@ -274,13 +276,13 @@ func (p *prepared) close() {
 }
 
 // run runs tasks, and returns the graph's outputs.
-func run(t testing.TB, e step.Executor, g *step.Graph, tasks []*step.Task, in [][]byte) [][]byte {
+func run(t testing.TB, e step.Executor, g *graph.Graph, tasks []*step.Task, in [][]byte) [][]byte {
 	t.Helper()
 	return prepare(t, e, g, tasks, in).run(g)
 }
 
 // run runs the tasks once.
-func (p *prepared) run(g *step.Graph) [][]byte {
+func (p *prepared) run(g *graph.Graph) [][]byte {
 	p.t.Helper()
 	p.launch()
 	var results [][]byte
@@ -306,14 +308,14 @@ func reference(t testing.TB) step.Executor {
 
 // compare fails unless the graph's outputs are what the host executor makes of it: the
 // same integers, and numbers that are as near as their type and a few operations allow.
-func (b *builder) compare(e *executor, slack float64, outputs ...step.Value) {
+func (b *builder) compare(e *executor, slack float64, outputs ...graph.Value) {
 	b.t.Helper()
 	b.compared(e, slack, outputs...)(b.t)
 }
 
 // compared is compare in two parts: kernels of several graphs are compiled together when
 // the first of them runs.
-func (b *builder) compared(e *executor, slack float64, outputs ...step.Value) func(t testing.TB) {
+func (b *builder) compared(e *executor, slack float64, outputs ...graph.Value) func(t testing.TB) {
 	b.t.Helper()
 	testkit.OK(b.t, b.SetOutputs(outputs...))
 	want := run(b.t, reference(b.t), b.Graph, singles(b.Graph), b.in)
@@ -398,11 +400,11 @@ func TestElementwise(t *testing.T) {
 		}
 		b.in = nil
 		x, y := b.put(d, xs, len(xs)), b.put(d, ys, len(ys))
-		var outputs []step.Value
-		for op := step.Abs; op <= step.GreaterOrEqualTotalOrder; op++ {
-			var v step.Value
+		var outputs []graph.Value
+		for op := graph.Abs; op <= graph.GreaterOrEqualTotalOrder; op++ {
+			var v graph.Value
 			var err error
-			if op <= step.IsNaN {
+			if op <= graph.IsNaN {
 				v, err = b.Unary(op, x)
 			} else {
 				v, err = b.Binary(op, x, y)
@@ -416,7 +418,7 @@ func TestElementwise(t *testing.T) {
 				outputs = append(outputs, b.ok(b.Convert(x, to)))
 			}
 		}
-		outputs = append(outputs, b.ok(b.Where(b.ok(b.Binary(step.Equal, x, y)), x, y)))
+		outputs = append(outputs, b.ok(b.Where(b.ok(b.Binary(graph.Equal, x, y)), x, y)))
 		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
 	all.run(t)
@@ -428,16 +430,16 @@ func TestBroadcasting(t *testing.T) {
 	x, y, z := b.random(dtype.F32, 6, 64), b.random(dtype.F32, 6, 1), b.random(dtype.F32)
 	row := b.random(dtype.F32, 64)
 	wide := b.ok(b.BroadcastInDim(row, []int{6, 64}, []int{1}))
-	constant := b.ok(b.Fill(1.5, step.MakeShape(dtype.F32, 6, 64)))
-	a := b.binary(step.Add, b.binary(step.Mul, x, y), z)
-	c := b.binary(step.Add, b.binary(step.Mul, a, wide), constant)
-	iota := b.ok(b.Iota(step.MakeShape(dtype.I32, 6, 64), 1))
-	mask := b.binary(step.Less, iota, b.ok(b.Fill(10, step.MakeShape(dtype.I32))))
-	masked := b.ok(b.Where(mask, c, b.ok(b.Fill(-1, step.MakeShape(dtype.F32)))))
+	constant := b.ok(b.Fill(1.5, graph.MakeShape(dtype.F32, 6, 64)))
+	a := b.binary(graph.Add, b.binary(graph.Mul, x, y), z)
+	c := b.binary(graph.Add, b.binary(graph.Mul, a, wide), constant)
+	iota := b.ok(b.Iota(graph.MakeShape(dtype.I32, 6, 64), 1))
+	mask := b.binary(graph.Less, iota, b.ok(b.Fill(10, graph.MakeShape(dtype.I32))))
+	masked := b.ok(b.Where(mask, c, b.ok(b.Fill(-1, graph.MakeShape(dtype.F32)))))
 	odd := b.random(dtype.BF16, 3, 7, 5)
 	half := b.ok(b.Convert(odd, dtype.F32))
-	half = b.binary(step.Mul, half, b.random(dtype.F32, 3, 1, 5))
-	b.compare(e, 1, c, masked, b.ok(b.Convert(half, dtype.F16)), b.ok(b.Iota(step.MakeShape(dtype.BF16, 3, 300), 1)))
+	half = b.binary(graph.Mul, half, b.random(dtype.F32, 3, 1, 5))
+	b.compare(e, 1, c, masked, b.ok(b.Convert(half, dtype.F16)), b.ok(b.Iota(graph.MakeShape(dtype.BF16, 3, 300), 1)))
 }
 
 func TestMovement(t *testing.T) {
@@ -450,17 +452,17 @@ func TestMovement(t *testing.T) {
 		n := b.put(dtype.I32, []float64{3})
 		far := b.put(dtype.I32, []float64{-100})
 		fill := b.random(d)
-		outputs := []step.Value{
+		outputs := []graph.Value{
 			b.ok(b.Transpose(x, 0, 2, 1)), b.ok(b.Transpose(x, 2, 1, 0)), b.ok(b.Transpose(x, 1, 0, 2)), b.ok(b.Transpose(x, 1, 2, 0)), b.ok(b.Transpose(y, 1, 0)),
 			b.ok(b.Reverse(y, 1)), b.ok(b.Reverse(x, 0, 2)),
 			b.ok(b.Slice(x, []int{1, 3, 0}, []int{5, 39, 33}, []int{2, 1, 5})),
-			b.ok(b.Pad(y, fill, step.Padding{Low: []int{1, -1}, High: []int{-2, 3}, Interior: []int{2, 0}})),
+			b.ok(b.Pad(y, fill, graph.Padding{Low: []int{1, -1}, High: []int{-2, 3}, Interior: []int{2, 0}})),
 			b.ok(b.Concatenate(1, y, b.random(d, 4, 3), b.random(d, 4, 0), y)),
-			b.ok(b.DynamicSlice(y, []step.Value{n, far}, []int{2, 3})),
-			b.ok(b.DynamicUpdateSlice(y, b.random(d, 2, 2), []step.Value{n, n})),
+			b.ok(b.DynamicSlice(y, []graph.Value{n, far}, []int{2, 3})),
+			b.ok(b.DynamicUpdateSlice(y, b.random(d, 2, 2), []graph.Value{n, n})),
 			b.ok(b.Reshape(b.ok(b.Transpose(y, 1, 0)), 2, 12)),
-			b.ok(b.Gather(x, b.put(dtype.I64, []float64{4, 0, -3, 100}, 4), step.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 40, 33}, Collapsed: []int{0}, Offset: []int{1, 2}})),
-			b.ok(b.Gather(x, b.put(dtype.U8, []float64{4, 0, 30, 1, 2, 3}, 2, 3), step.GatherAxes{IndexVector: 0, StartIndex: []int{2, 0}, Sizes: []int{1, 7, 4}, Collapsed: []int{0}, Offset: []int{0, 2}})),
+			b.ok(b.Gather(x, b.put(dtype.I64, []float64{4, 0, -3, 100}, 4), graph.GatherAxes{IndexVector: 1, StartIndex: []int{0}, Sizes: []int{1, 40, 33}, Collapsed: []int{0}, Offset: []int{1, 2}})),
+			b.ok(b.Gather(x, b.put(dtype.U8, []float64{4, 0, 30, 1, 2, 3}, 2, 3), graph.GatherAxes{IndexVector: 0, StartIndex: []int{2, 0}, Sizes: []int{1, 7, 4}, Collapsed: []int{0}, Offset: []int{0, 2}})),
 		}
 		all.add(d.String(), b.compared(e, 0, outputs...))
 	}
@@ -468,9 +470,9 @@ func TestMovement(t *testing.T) {
 	t.Run("bitcast", func(t *testing.T) {
 		b := newBuilder(t)
 		x := b.random(dtype.F32, 4, 6)
-		y := b.ok(b.Bitcast(b.unary(step.Neg, x), dtype.U32))
-		bytes := b.ok(b.Bitcast(b.unary(step.Neg, x), dtype.U8))
-		b.compare(e, 0, b.binary(step.Add, y, y), b.binary(step.Add, bytes, bytes))
+		y := b.ok(b.Bitcast(b.unary(graph.Neg, x), dtype.U32))
+		bytes := b.ok(b.Bitcast(b.unary(graph.Neg, x), dtype.U8))
+		b.compare(e, 0, b.binary(graph.Add, y, y), b.binary(graph.Add, bytes, bytes))
 	})
 }
 
@@ -479,7 +481,7 @@ func TestReductions(t *testing.T) {
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F64, dtype.I32, dtype.U8, dtype.Bool} {
 		b := newBuilder(t)
-		var outputs []step.Value
+		var outputs []graph.Value
 		for _, c := range []struct{ dims, axes []int }{
 			{[]int{70, 96}, []int{1}}, {[]int{70, 96}, []int{0}}, {[]int{3, 2000}, nil}, {[]int{4, 6, 10, 7}, []int{0, 2, 3}},
 			{[]int{4, 6, 10, 7}, []int{1}}, {[]int{2, 5000}, []int{1}}, {[]int{3000, 3}, []int{0}}, {[]int{5, 1, 4}, []int{1}}, {[]int{3, 0}, []int{1}}, {[]int{9, 5}, []int{1}}, {[]int{9, 2000}, []int{1}},
@@ -488,8 +490,8 @@ func TestReductions(t *testing.T) {
 				continue
 			}
 			x := b.random(d, c.dims...)
-			for op := step.ReduceSum; op <= step.ReduceXor; op++ {
-				if op == step.ReduceProduct && size(c.dims) > 300 && d != dtype.Bool {
+			for op := graph.ReduceSum; op <= graph.ReduceXor; op++ {
+				if op == graph.ReduceProduct && size(c.dims) > 300 && d != dtype.Bool {
 					continue
 				}
 				if v, err := b.Reduce(op, x, c.axes...); err == nil {
@@ -497,7 +499,7 @@ func TestReductions(t *testing.T) {
 				}
 			}
 			if len(c.axes) == 1 && c.dims[c.axes[0]] > 0 && d != dtype.Bool {
-				outputs = append(outputs, b.ok(b.ArgMinMax(step.ArgMax, x, c.axes[0], dtype.I32)), b.ok(b.ArgMinMax(step.ArgMin, x, c.axes[0], dtype.U8)))
+				outputs = append(outputs, b.ok(b.ArgMinMax(graph.ArgMax, x, c.axes[0], dtype.I32)), b.ok(b.ArgMinMax(graph.ArgMin, x, c.axes[0], dtype.U8)))
 			}
 		}
 		all.add(d.String(), b.compared(e, 4, outputs...))
@@ -506,40 +508,40 @@ func TestReductions(t *testing.T) {
 	t.Run("NaN", func(t *testing.T) {
 		b := newBuilder(t)
 		x := b.put(dtype.F32, []float64{1, math.NaN(), 3, 4, math.Inf(1), 2, math.Copysign(0, -1), 0, 0}, 3, 3)
-		b.compare(e, 0, b.ok(b.Reduce(step.ReduceMax, x, 1)), b.ok(b.Reduce(step.ReduceMin, x, 0)), b.ok(b.ArgMinMax(step.ArgMax, x, 1, dtype.I64)), b.ok(b.ArgMinMax(step.ArgMin, x, 0, dtype.I64)))
+		b.compare(e, 0, b.ok(b.Reduce(graph.ReduceMax, x, 1)), b.ok(b.Reduce(graph.ReduceMin, x, 0)), b.ok(b.ArgMinMax(graph.ArgMax, x, 1, dtype.I64)), b.ok(b.ArgMinMax(graph.ArgMin, x, 0, dtype.I64)))
 	})
 }
 
 // softmax of x along its last axis.
-func (b *builder) softmax(x step.Value) step.Value {
+func (b *builder) softmax(x graph.Value) graph.Value {
 	dims := x.Shape().Dims
 	var outer []int
 	for i := range len(dims) - 1 {
 		outer = append(outer, i)
 	}
-	wide := func(v step.Value) step.Value { return b.ok(b.BroadcastInDim(v, dims, outer)) }
-	top := b.ok(b.Reduce(step.ReduceMax, x, len(dims)-1))
-	e := b.unary(step.Exp, b.binary(step.Sub, x, wide(top)))
-	return b.binary(step.Div, e, wide(b.ok(b.Reduce(step.ReduceSum, e, len(dims)-1))))
+	wide := func(v graph.Value) graph.Value { return b.ok(b.BroadcastInDim(v, dims, outer)) }
+	top := b.ok(b.Reduce(graph.ReduceMax, x, len(dims)-1))
+	e := b.unary(graph.Exp, b.binary(graph.Sub, x, wide(top)))
+	return b.binary(graph.Div, e, wide(b.ok(b.Reduce(graph.ReduceSum, e, len(dims)-1))))
 }
 
 // norm is a layer normalisation of x along its last axis.
-func (b *builder) norm(x, scale, offset step.Value) step.Value {
+func (b *builder) norm(x, scale, offset graph.Value) graph.Value {
 	dims := x.Shape().Dims
 	last := len(dims) - 1
 	var outer []int
 	for i := range last {
 		outer = append(outer, i)
 	}
-	wide := func(v step.Value) step.Value { return b.ok(b.BroadcastInDim(v, dims, outer)) }
-	along := func(v step.Value) step.Value { return b.ok(b.BroadcastInDim(v, dims, []int{last})) }
-	n := b.ok(b.Fill(1/float64(dims[last]), step.MakeShape(dtype.F32)))
-	mean := b.binary(step.Mul, b.ok(b.Reduce(step.ReduceSum, x, last)), n)
-	centred := b.binary(step.Sub, x, wide(mean))
-	variance := b.binary(step.Mul, b.ok(b.Reduce(step.ReduceSum, b.binary(step.Mul, centred, centred), last)), n)
-	inverse := b.unary(step.Rsqrt, b.binary(step.Add, variance, b.ok(b.Fill(1e-5, step.MakeShape(dtype.F32)))))
-	y := b.binary(step.Mul, centred, wide(inverse))
-	return b.binary(step.Add, b.binary(step.Mul, y, along(scale)), along(offset))
+	wide := func(v graph.Value) graph.Value { return b.ok(b.BroadcastInDim(v, dims, outer)) }
+	along := func(v graph.Value) graph.Value { return b.ok(b.BroadcastInDim(v, dims, []int{last})) }
+	n := b.ok(b.Fill(1/float64(dims[last]), graph.MakeShape(dtype.F32)))
+	mean := b.binary(graph.Mul, b.ok(b.Reduce(graph.ReduceSum, x, last)), n)
+	centred := b.binary(graph.Sub, x, wide(mean))
+	variance := b.binary(graph.Mul, b.ok(b.Reduce(graph.ReduceSum, b.binary(graph.Mul, centred, centred), last)), n)
+	inverse := b.unary(graph.Rsqrt, b.binary(graph.Add, variance, b.ok(b.Fill(1e-5, graph.MakeShape(dtype.F32)))))
+	y := b.binary(graph.Mul, centred, wide(inverse))
+	return b.binary(graph.Add, b.binary(graph.Mul, y, along(scale)), along(offset))
 }
 
 // A softmax and a normalisation are one kernel each.
@@ -549,7 +551,7 @@ func TestRows(t *testing.T) {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
 			b := newBuilder(t)
 			x := b.random(dtype.F32, 7, 3, columns)
-			s := b.softmax(b.binary(step.Mul, x, b.random(dtype.F32)))
+			s := b.softmax(b.binary(graph.Mul, x, b.random(dtype.F32)))
 			n := b.norm(b.ok(b.Reshape(x, 21, columns)), b.random(dtype.F32, columns), b.random(dtype.F32, columns))
 			n = b.ok(b.Convert(n, dtype.BF16))
 			b.compare(e, 8, s, n)
@@ -568,23 +570,23 @@ func TestProducts(t *testing.T) {
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F64, dtype.I32} {
 		b := newBuilder(t)
 		x, w := b.random(d, 12, 16), b.random(d, 16, 8)
-		var outputs []step.Value
-		dot := func(x, y step.Value, a step.DotAxes) { outputs = append(outputs, b.ok(b.DotGeneral(x, y, a))) }
-		dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
-		dot(x, b.ok(b.Transpose(b.random(d, 8, 16), 1, 0)), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
-		dot(b.random(d, 16, 12), w, step.DotAxes{Contracted: [2][]int{{0}, {0}}})
-		dot(b.unary(step.Abs, x), w, step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		var outputs []graph.Value
+		dot := func(x, y graph.Value, a graph.DotAxes) { outputs = append(outputs, b.ok(b.DotGeneral(x, y, a))) }
+		dot(x, w, graph.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		dot(x, b.ok(b.Transpose(b.random(d, 8, 16), 1, 0)), graph.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		dot(b.random(d, 16, 12), w, graph.DotAxes{Contracted: [2][]int{{0}, {0}}})
+		dot(b.unary(graph.Abs, x), w, graph.DotAxes{Contracted: [2][]int{{1}, {0}}})
 		q, k := b.random(d, 2, 10, 3, 4), b.random(d, 2, 10, 3, 4) // batch, time, heads, width
-		dot(b.ok(b.Transpose(q, 0, 2, 1, 3)), b.ok(b.Transpose(k, 0, 2, 1, 3)), step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
-		dot(b.ok(b.Transpose(q, 2, 0, 1, 3)), b.ok(b.Transpose(k, 2, 0, 1, 3)), step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
-		dot(b.random(d, 2, 3, 5, 4), b.random(d, 2, 3, 4, 6), step.DotAxes{Contracted: [2][]int{{3}, {2}}, Batch: [2][]int{{0, 1}, {0, 1}}})
-		dot(q, k, step.DotAxes{Contracted: [2][]int{{0, 1}, {0, 1}}})
-		dot(q, k, step.DotAxes{Contracted: [2][]int{{1, 3}, {1, 3}}, Batch: [2][]int{{0}, {0}}})
-		dot(b.random(d, 7), b.random(d, 7), step.DotAxes{Contracted: [2][]int{{0}, {0}}})
-		dot(b.random(d, 7), b.random(d, 5), step.DotAxes{})
-		dot(b.random(d, 3, 0), b.random(d, 0, 2), step.DotAxes{Contracted: [2][]int{{1}, {0}}})
+		dot(b.ok(b.Transpose(q, 0, 2, 1, 3)), b.ok(b.Transpose(k, 0, 2, 1, 3)), graph.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
+		dot(b.ok(b.Transpose(q, 2, 0, 1, 3)), b.ok(b.Transpose(k, 2, 0, 1, 3)), graph.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}})
+		dot(b.random(d, 2, 3, 5, 4), b.random(d, 2, 3, 4, 6), graph.DotAxes{Contracted: [2][]int{{3}, {2}}, Batch: [2][]int{{0, 1}, {0, 1}}})
+		dot(q, k, graph.DotAxes{Contracted: [2][]int{{0, 1}, {0, 1}}})
+		dot(q, k, graph.DotAxes{Contracted: [2][]int{{1, 3}, {1, 3}}, Batch: [2][]int{{0}, {0}}})
+		dot(b.random(d, 7), b.random(d, 7), graph.DotAxes{Contracted: [2][]int{{0}, {0}}})
+		dot(b.random(d, 7), b.random(d, 5), graph.DotAxes{})
+		dot(b.random(d, 3, 0), b.random(d, 0, 2), graph.DotAxes{Contracted: [2][]int{{1}, {0}}})
 		if d == dtype.BF16 || d == dtype.F16 {
-			dot(x, w, step.DotAxes{Contracted: [2][]int{{1}, {0}}, Result: dtype.F32})
+			dot(x, w, graph.DotAxes{Contracted: [2][]int{{1}, {0}}, Result: dtype.F32})
 		}
 		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
@@ -612,10 +614,10 @@ func TestTuning(t *testing.T) {
 	}
 	b := newBuilder(t)
 	x, w := b.random(dtype.F32, 12, 16), b.random(dtype.F32, 16, 8)
-	dot := func(x, y step.Value) step.Value {
-		return b.ok(b.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{1}, {0}}}))
+	dot := func(x, y graph.Value) graph.Value {
+		return b.ok(b.DotGeneral(x, y, graph.DotAxes{Contracted: [2][]int{{1}, {0}}}))
 	}
-	b.compare(e, 8, dot(x, w), dot(b.unary(step.Abs, x), w), dot(w, b.random(dtype.F32, 8, 4)))
+	b.compare(e, 8, dot(x, w), dot(b.unary(graph.Abs, x), w), dot(w, b.random(dtype.F32, 8, 4)))
 	if len(u.tuned) != 2 {
 		t.Errorf("%d of 2 kinds were tuned: %v", len(u.tuned), u.tuned)
 	}
@@ -628,15 +630,15 @@ func TestTuning(t *testing.T) {
 func TestBatches(t *testing.T) {
 	e := openTest(t)
 	b := newBuilder(t)
-	heads := func(dims ...int) step.Value { // of [batch, time, heads, width]
+	heads := func(dims ...int) graph.Value { // of [batch, time, heads, width]
 		return b.ok(b.Transpose(b.random(dtype.BF16, dims...), 0, 2, 1, 3))
 	}
-	dot := func(x, y step.Value) step.Value {
-		return b.ok(b.DotGeneral(x, y, step.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}}))
+	dot := func(x, y graph.Value) graph.Value {
+		return b.ok(b.DotGeneral(x, y, graph.DotAxes{Contracted: [2][]int{{3}, {3}}, Batch: [2][]int{{0, 1}, {0, 1}}}))
 	}
-	plain := func(dims ...int) step.Value { return b.random(dtype.BF16, dims...) }
+	plain := func(dims ...int) graph.Value { return b.random(dtype.BF16, dims...) }
 	for i, test := range []struct {
-		v               step.Value
+		v               graph.Value
 		launches, batch int64
 	}{
 		{dot(heads(8, 5, 16, 4), heads(8, 5, 16, 4)), 8, 16},
@@ -668,19 +670,19 @@ func TestScatter(t *testing.T) {
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
 		b := newBuilder(t)
-		var outputs []step.Value
-		for op := step.ScatterSum; op <= step.ScatterMin; op++ {
+		var outputs []graph.Value
+		for op := graph.ScatterSum; op <= graph.ScatterMin; op++ {
 			table := b.random(d, 6, 37)
 			index := make([]float64, 700)
 			for i := range index {
 				index[i] = float64(b.rng.IntN(8) - 1)
 			}
 			rows := b.put(dtype.I32, index, 700)
-			outputs = append(outputs, b.ok(b.Scatter(op, table, rows, b.random(d, 700, 37), step.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}})))
+			outputs = append(outputs, b.ok(b.Scatter(op, table, rows, b.random(d, 700, 37), graph.ScatterAxes{IndexVector: 1, StartIndex: []int{0}, Window: []int{1}, Inserted: []int{0}})))
 			// Windows that overlap.
 			outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{0, 3, 1, 4, 5, 30, 2, 31}, 4, 2), b.random(d, 2, 4, 3),
-				step.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{0, 2}})))
-			outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{2}), b.random(d, 37), step.ScatterAxes{IndexVector: 0, StartIndex: []int{0}, Window: []int{0}, Inserted: []int{0}})))
+				graph.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{0, 2}})))
+			outputs = append(outputs, b.ok(b.Scatter(op, table, b.put(dtype.I64, []float64{2}), b.random(d, 37), graph.ScatterAxes{IndexVector: 0, StartIndex: []int{0}, Window: []int{0}, Inserted: []int{0}})))
 		}
 		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
@@ -693,16 +695,16 @@ func TestWindows(t *testing.T) {
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
 		b := newBuilder(t)
 		x := b.random(d, 2, 9, 8, 3)
-		pool := step.Windows{Dims: []int{1, 3, 2, 1}, Strides: []int{1, 2, 2, 1}, Low: []int{0, 1, 0, 0}, High: []int{0, 1, 0, 0}}
-		var outputs []step.Value
-		for op := step.ReduceSum; op <= step.ReduceMin; op++ {
+		pool := graph.Windows{Dims: []int{1, 3, 2, 1}, Strides: []int{1, 2, 2, 1}, Low: []int{0, 1, 0, 0}, High: []int{0, 1, 0, 0}}
+		var outputs []graph.Value
+		for op := graph.ReduceSum; op <= graph.ReduceMin; op++ {
 			w := pool
 			w.Reduction = op
 			outputs = append(outputs, b.ok(b.ReduceWindow(x, w)))
 		}
-		outputs = append(outputs, b.ok(b.ReduceWindow(x, step.Windows{Reduction: step.ReduceSum, Dims: []int{1, 2, 2, 1}, Strides: []int{1, 1, 2, 1}, Dilation: []int{1, 2, 1, 1}, WindowDilation: []int{1, 1, 3, 1}})))
+		outputs = append(outputs, b.ok(b.ReduceWindow(x, graph.Windows{Reduction: graph.ReduceSum, Dims: []int{1, 2, 2, 1}, Strides: []int{1, 1, 2, 1}, Dilation: []int{1, 2, 1, 1}, WindowDilation: []int{1, 1, 3, 1}})))
 		source := b.random(d, 2, 5, 4, 3)
-		outputs = append(outputs, b.ok(b.SelectAndScatter(step.SelectAndScatterMax, x, source, pool)), b.ok(b.SelectAndScatter(step.SelectAndScatterMin, x, source, pool)))
+		outputs = append(outputs, b.ok(b.SelectAndScatter(graph.SelectAndScatterMax, x, source, pool)), b.ok(b.SelectAndScatter(graph.SelectAndScatterMin, x, source, pool)))
 		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
 	all.run(t)
@@ -715,27 +717,27 @@ func TestConvolutions(t *testing.T) {
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {
 		b := newBuilder(t)
-		nhwc := step.ConvAxes{ImageBatch: 0, ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelInput: 2, KernelOutput: 3, KernelSpatial: []int{0, 1}, ResultBatch: 0, ResultChannels: 3, ResultSpatial: []int{1, 2}}
-		var outputs []step.Value
-		conv := func(x, k step.Value, change func(a *step.ConvAxes)) {
+		nhwc := graph.ConvAxes{ImageBatch: 0, ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelInput: 2, KernelOutput: 3, KernelSpatial: []int{0, 1}, ResultBatch: 0, ResultChannels: 3, ResultSpatial: []int{1, 2}}
+		var outputs []graph.Value
+		conv := func(x, k graph.Value, change func(a *graph.ConvAxes)) {
 			a := nhwc
 			change(&a)
 			outputs = append(outputs, b.ok(b.ConvGeneral(x, k, a)))
 		}
 		x := b.random(d, 4, 7, 6, 4)
-		conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Low, a.High = []int{1, 0}, []int{1, 1} })
-		conv(x, b.random(d, 3, 2, 4, 6), func(a *step.ConvAxes) { a.Strides, a.KernelDilation = []int{2, 1}, []int{2, 1} })
-		conv(x, b.random(d, 3, 3, 4, 6), func(a *step.ConvAxes) { a.Dilation = []int{2, 3} })
-		conv(x, b.random(d, 2, 2, 2, 6), func(a *step.ConvAxes) { a.ChannelGroups = 2 })
-		conv(x, b.random(d, 2, 2, 4, 6), func(a *step.ConvAxes) { a.BatchGroups = 2 })
-		conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 1, 1), func(a *step.ConvAxes) {
+		conv(x, b.random(d, 3, 2, 4, 6), func(a *graph.ConvAxes) { a.Low, a.High = []int{1, 0}, []int{1, 1} })
+		conv(x, b.random(d, 3, 2, 4, 6), func(a *graph.ConvAxes) { a.Strides, a.KernelDilation = []int{2, 1}, []int{2, 1} })
+		conv(x, b.random(d, 3, 3, 4, 6), func(a *graph.ConvAxes) { a.Dilation = []int{2, 3} })
+		conv(x, b.random(d, 2, 2, 2, 6), func(a *graph.ConvAxes) { a.ChannelGroups = 2 })
+		conv(x, b.random(d, 2, 2, 4, 6), func(a *graph.ConvAxes) { a.BatchGroups = 2 })
+		conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 1, 1), func(a *graph.ConvAxes) {
 			a.ImageChannels, a.ImageSpatial = 1, []int{2, 3}
 			a.KernelInput, a.KernelOutput, a.KernelSpatial = 1, 0, []int{2, 3}
 			a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
 		})
 		if d == dtype.F32 { // more than one tile in each direction
-			conv(b.random(d, 2, 9, 8, 20), b.random(d, 3, 3, 20, 70), func(a *step.ConvAxes) { a.Low, a.High = []int{1, 1}, []int{1, 1} })
-			conv(b.random(d, 2, 9, 8, 6), b.random(d, 3, 3, 2, 210), func(a *step.ConvAxes) { a.ChannelGroups = 3 })
+			conv(b.random(d, 2, 9, 8, 20), b.random(d, 3, 3, 20, 70), func(a *graph.ConvAxes) { a.Low, a.High = []int{1, 1}, []int{1, 1} })
+			conv(b.random(d, 2, 9, 8, 6), b.random(d, 3, 3, 2, 210), func(a *graph.ConvAxes) { a.ChannelGroups = 3 })
 		}
 		all.add(d.String(), b.compared(e, 8, outputs...))
 	}
@@ -746,10 +748,10 @@ func TestRandomBits(t *testing.T) {
 	e := openTest(t)
 	b := newBuilder(t)
 	state := b.put(dtype.U64, []float64{12345, -2, 7}, 3) // the counter's low half wraps around
-	var outputs []step.Value
+	var outputs []graph.Value
 	for _, d := range []dtype.DType{dtype.U8, dtype.U16, dtype.U32, dtype.U64, dtype.I32, dtype.F32} {
 		for _, n := range []int{1, 77, 512} {
-			next, bits, err := b.RNGBitGenerator(state, step.MakeShape(d, n))
+			next, bits, err := b.RNGBitGenerator(state, graph.MakeShape(d, n))
 			testkit.OK(t, err)
 			if d.IsFloat() {
 				bits = b.ok(b.Bitcast(bits, dtype.U32))
@@ -772,39 +774,39 @@ func TestRandomGraphs(t *testing.T) {
 		if seed%3 == 0 {
 			columns = 256
 		}
-		whole := []step.Value{b.random(d, rows, columns), b.random(d, rows, columns)}
-		ones := []step.Value{b.random(d, rows)}
-		pick := func(from []step.Value) step.Value { return from[b.rng.IntN(len(from))] }
-		two := b.ok(b.Fill(2, step.MakeShape(d)))
-		small := func(v step.Value) step.Value { // between -8 and 8
-			return b.ok(b.Clamp(b.ok(b.Fill(-8, step.MakeShape(d))), v, b.ok(b.Fill(8, step.MakeShape(d)))))
+		whole := []graph.Value{b.random(d, rows, columns), b.random(d, rows, columns)}
+		ones := []graph.Value{b.random(d, rows)}
+		pick := func(from []graph.Value) graph.Value { return from[b.rng.IntN(len(from))] }
+		two := b.ok(b.Fill(2, graph.MakeShape(d)))
+		small := func(v graph.Value) graph.Value { // between -8 and 8
+			return b.ok(b.Clamp(b.ok(b.Fill(-8, graph.MakeShape(d))), v, b.ok(b.Fill(8, graph.MakeShape(d)))))
 		}
 		for range 14 {
 			switch b.rng.IntN(9) {
 			case 0:
-				whole = append(whole, small(b.binary(step.Add, pick(whole), pick(whole))))
+				whole = append(whole, small(b.binary(graph.Add, pick(whole), pick(whole))))
 			case 1:
-				whole = append(whole, small(b.binary(step.Mul, pick(whole), pick(whole))))
+				whole = append(whole, small(b.binary(graph.Mul, pick(whole), pick(whole))))
 			case 2:
-				whole = append(whole, b.binary(step.Max, pick(whole), two))
+				whole = append(whole, b.binary(graph.Max, pick(whole), two))
 			case 3:
-				whole = append(whole, b.ok(b.Where(b.binary(step.Less, pick(whole), pick(whole)), pick(whole), pick(whole))))
+				whole = append(whole, b.ok(b.Where(b.binary(graph.Less, pick(whole), pick(whole)), pick(whole), pick(whole))))
 			case 4:
-				op := []step.Op{step.ReduceSum, step.ReduceMax, step.ReduceMin}[b.rng.IntN(3)]
+				op := []graph.Op{graph.ReduceSum, graph.ReduceMax, graph.ReduceMin}[b.rng.IntN(3)]
 				ones = append(ones, small(b.ok(b.Reduce(op, pick(whole), 1))))
 			case 5:
 				whole = append(whole, b.ok(b.BroadcastInDim(pick(ones), []int{rows, columns}, []int{0})))
 			case 6:
-				ones = append(ones, b.unary(step.Neg, pick(ones)))
+				ones = append(ones, b.unary(graph.Neg, pick(ones)))
 			case 7:
 				x := b.ok(b.Transpose(pick(whole), 1, 0))
-				whole = append(whole, b.ok(b.Reverse(b.ok(b.Transpose(b.unary(step.Abs, x), 1, 0)), 0)))
+				whole = append(whole, b.ok(b.Reverse(b.ok(b.Transpose(b.unary(graph.Abs, x), 1, 0)), 0)))
 			case 8:
-				x := b.ok(b.Reduce(step.ReduceSum, pick(whole), 0))
+				x := b.ok(b.Reduce(graph.ReduceSum, pick(whole), 0))
 				whole = append(whole, small(b.ok(b.BroadcastInDim(x, []int{rows, columns}, []int{1}))))
 			}
 		}
-		outputs := []step.Value{whole[len(whole)-1], ones[len(ones)-1], pick(whole), pick(ones)}
+		outputs := []graph.Value{whole[len(whole)-1], ones[len(ones)-1], pick(whole), pick(ones)}
 		all.add(fmt.Sprint(seed), b.compared(e, 0, outputs...))
 	}
 	all.run(t)
@@ -815,8 +817,8 @@ func TestText(t *testing.T) {
 	b := newBuilder(t)
 	x, y := b.random(dtype.BF16, 128, 1024), b.random(dtype.F32, 1024)
 	wide := b.ok(b.BroadcastInDim(y, []int{128, 1024}, []int{1}))
-	f := b.binary(step.Add, b.ok(b.Convert(x, dtype.F32)), wide)
-	testkit.OK(t, b.SetOutputs(b.ok(b.Convert(b.unary(step.Tanh, f), dtype.BF16)), b.softmax(b.random(dtype.F32, 128, 1024))))
+	f := b.binary(graph.Add, b.ok(b.Convert(x, dtype.F32)), wide)
+	testkit.OK(t, b.SetOutputs(b.ok(b.Convert(b.unary(graph.Tanh, f), dtype.BF16)), b.softmax(b.random(dtype.F32, 128, 1024))))
 	tasks, err := Fuse(b.Graph)
 	testkit.OK(t, err)
 	var text strings.Builder
@@ -840,22 +842,22 @@ func TestText(t *testing.T) {
 func TestMany(t *testing.T) {
 	e := openTest(t)
 	b := newBuilder(t)
-	var list, sums []step.Value
+	var list, sums []graph.Value
 	total := b.random(dtype.F32, 5, 3)
 	for i := range 40 {
 		v := b.random(dtype.F32, 5, 3+i%3)
 		list = append(list, v)
-		sums = append(sums, b.ok(b.Reshape(b.ok(b.Reduce(step.ReduceSum, v, 0, 1)), 1)))
-		total = b.binary(step.Add, total, b.random(dtype.F32, 5, 3))
+		sums = append(sums, b.ok(b.Reshape(b.ok(b.Reduce(graph.ReduceSum, v, 0, 1)), 1)))
+		total = b.binary(graph.Add, total, b.random(dtype.F32, 5, 3))
 	}
-	wide := func() step.Value { // made of 15 arrays
+	wide := func() graph.Value { // made of 15 arrays
 		v := b.random(dtype.F32, 5, 3)
 		for range 14 {
-			v = b.binary(step.Add, v, b.random(dtype.F32, 5, 3))
+			v = b.binary(graph.Add, v, b.random(dtype.F32, 5, 3))
 		}
 		return v
 	}
-	some := b.ok(b.Where(b.binary(step.Less, wide(), wide()), wide(), wide()))
+	some := b.ok(b.Where(b.binary(graph.Less, wide(), wide()), wide(), wide()))
 	joined := b.ok(b.Concatenate(1, append(list, b.random(dtype.F32, 5, 0), wide())...))
-	b.compare(e, 4, joined, b.ok(b.Concatenate(0, sums...)), total, some, b.unary(step.Neg, joined))
+	b.compare(e, 4, joined, b.ok(b.Concatenate(0, sums...)), total, some, b.unary(graph.Neg, joined))
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/blas/auto"
 	"github.com/pinion-gpu/pinion/device"
@@ -115,7 +117,7 @@ func (e *executor) Close() error {
 }
 
 // Fuse implements [step.Fuser].
-func (e *executor) Fuse(g *step.Graph) ([]*step.Task, error) { return Fuse(g) }
+func (e *executor) Fuse(g *graph.Graph) ([]*step.Task, error) { return Fuse(g) }
 
 // Compile implements [step.Executor].
 func (e *executor) Compile(t *step.Task) (step.Kernel, error) {

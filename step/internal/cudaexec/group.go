@@ -3,41 +3,43 @@ package cudaexec
 import (
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/step"
 )
 
 // former makes tasks of a graph: it decides what is computed together.
 type former struct {
 	views
-	live   map[*step.Node]bool
-	users  map[step.Value][]*step.Node // of a base, those that compute with it
-	memory map[step.Value]bool         // bases that lie in memory
-	output map[step.Value]bool         // bases of the graph's outputs
-	cost   map[step.Value]work         // of what does not lie in memory
+	live   map[*graph.Node]bool
+	users  map[graph.Value][]*graph.Node // of a base, those that compute with it
+	memory map[graph.Value]bool          // bases that lie in memory
+	output map[graph.Value]bool          // bases of the graph's outputs
+	cost   map[graph.Value]work          // of what does not lie in memory
 	groups []*group
-	of     map[step.Value]*group // that makes a base
+	of     map[graph.Value]*group // that makes a base
 }
 
 // work is what it takes to compute an element where it is wanted.
 type work struct {
 	ops   float64
-	moved bool                // elements come from other places, too
-	reads map[step.Value]bool // bases in memory
+	moved bool                 // elements come from other places, too
+	reads map[graph.Value]bool // bases in memory
 }
 
 // group is what one task computes.
 type group struct {
-	values []step.Value // that lie in memory, or would
+	values []graph.Value // that lie in memory, or would
 	space
 }
 
 // Fuse returns what the executor would rather run than each operation by itself, in
 // an order in which they can run: operations that are fused, with reductions of rows
 // among them. All results that tasks read, and outputs, are written by a task; views
-// ([step.View]) are not. A task may compute again what is cheap.
-func Fuse(g *step.Graph) ([]*step.Task, error) {
-	f := &former{live: map[*step.Node]bool{}, users: map[step.Value][]*step.Node{}, memory: map[step.Value]bool{},
-		output: map[step.Value]bool{}, cost: map[step.Value]work{}, of: map[step.Value]*group{}}
+// ([graph.View]) are not. A task may compute again what is cheap.
+func Fuse(g *graph.Graph) ([]*step.Task, error) {
+	f := &former{live: map[*graph.Node]bool{}, users: map[graph.Value][]*graph.Node{}, memory: map[graph.Value]bool{},
+		output: map[graph.Value]bool{}, cost: map[graph.Value]work{}, of: map[graph.Value]*group{}}
 	f.analyse(g)
 	if err := f.form(g); err != nil {
 		return nil, err
@@ -52,14 +54,14 @@ func Fuse(g *step.Graph) ([]*step.Task, error) {
 // task is what a group does.
 func (c *former) task(g *group) *step.Task {
 	t := &step.Task{}
-	var add func(v step.Value)
-	nodes, inputs := map[*step.Node]bool{}, map[step.Value]bool{}
-	add = func(v step.Value) {
+	var add func(v graph.Value)
+	nodes, inputs := map[*graph.Node]bool{}, map[graph.Value]bool{}
+	add = func(v graph.Value) {
 		n := v.Node()
 		if nodes[n] {
 			return
 		}
-		if n.Op == step.Constant || n.Op == step.Parameter || c.memory[v] && !slices.Contains(g.values, v) {
+		if n.Op == graph.Constant || n.Op == graph.Parameter || c.memory[v] && !slices.Contains(g.values, v) {
 			inputs[v] = true
 			return
 		}
@@ -83,7 +85,7 @@ func (c *former) task(g *group) *step.Task {
 	for n := range nodes {
 		t.Nodes = append(t.Nodes, n)
 	}
-	slices.SortFunc(t.Nodes, func(a, b *step.Node) int { return a.ID() - b.ID() })
+	slices.SortFunc(t.Nodes, func(a, b *graph.Node) int { return a.ID() - b.ID() })
 	t.Inputs = c.sorted(inputs)
 	return t
 }
@@ -91,30 +93,30 @@ func (c *former) task(g *group) *step.Task {
 // views knows which values are only other views of others. given is where to stop: what
 // is handed over by itself.
 type views struct {
-	given map[step.Value]bool
+	given map[graph.Value]bool
 }
 
 // operandOf is the operand that a view looks at.
-func operandOf(v step.Value) int {
-	if v.Node().Op == step.OptimizationBarrier {
+func operandOf(v graph.Value) int {
+	if v.Node().Op == graph.OptimizationBarrier {
 		return v.Index()
 	}
 	return 0
 }
 
 // isView reports whether a value is its operand's memory.
-func isView(v step.Value) bool {
+func isView(v graph.Value) bool {
 	n := v.Node()
-	return n.Op.Class() == step.View && n.Op != step.Identity
+	return n.Op.Class() == graph.View && n.Op != graph.Identity
 }
 
 // same reports whether a reduction is over axes of one element: its result is its operand.
-func same(n *step.Node) bool {
-	return n.Op >= step.ReduceSum && n.Op <= step.ReduceXor && n.Shapes[0].Size() > 0 && n.Inputs[0].Shape().Size() == n.Shapes[0].Size()
+func same(n *graph.Node) bool {
+	return n.Op >= graph.ReduceSum && n.Op <= graph.ReduceXor && n.Shapes[0].Size() > 0 && n.Inputs[0].Shape().Size() == n.Shapes[0].Size()
 }
 
 // base is the value whose memory a value is: what its views look at.
-func (s *views) base(v step.Value) step.Value {
+func (s *views) base(v graph.Value) graph.Value {
 	for !s.given[v] && isView(v) {
 		v = v.Node().Inputs[operandOf(v)]
 	}
@@ -122,16 +124,16 @@ func (s *views) base(v step.Value) step.Value {
 }
 
 // literal is a value all of whose elements are the same constant.
-func (s *views) literal(v step.Value) (string, bool) {
+func (s *views) literal(v graph.Value) (string, bool) {
 	b := v
 	for isView(b) {
 		b = b.Node().Inputs[operandOf(b)]
 	}
 	n, t := b.Node(), v.Shape().Type
-	if n.Op != step.Constant || n.Shapes[0].Type.Size() != t.Size() {
+	if n.Op != graph.Constant || n.Shapes[0].Type.Size() != t.Size() {
 		return "", false
 	}
-	data, width := n.Attr.(step.Data), t.Size()
+	data, width := n.Attr.(graph.Data), t.Size()
 	if len(data) == 0 {
 		return "", false
 	}
@@ -145,7 +147,7 @@ func (s *views) literal(v step.Value) (string, bool) {
 
 // factor is an operand of a product: a value in memory, whose axes are taken in another
 // order.
-func (c *views) factor(v step.Value) (step.Value, []int) {
+func (c *views) factor(v graph.Value) (graph.Value, []int) {
 	axes := make([]int, v.Shape().Rank())
 	for i := range axes {
 		axes[i] = i
@@ -153,12 +155,12 @@ func (c *views) factor(v step.Value) (step.Value, []int) {
 	for !c.given[v] {
 		n := v.Node()
 		switch n.Op {
-		case step.Transpose:
-			p := n.Attr.(step.Axes)
+		case graph.Transpose:
+			p := n.Attr.(graph.Axes)
 			for i, a := range axes {
 				axes[i] = p[a]
 			}
-		case step.Identity, step.OptimizationBarrier, step.SchedulingBarrier:
+		case graph.Identity, graph.OptimizationBarrier, graph.SchedulingBarrier:
 		default:
 			return v, axes
 		}
@@ -169,21 +171,21 @@ func (c *views) factor(v step.Value) (step.Value, []int) {
 
 // filter is the kernel of a convolution: a value in memory, which is reversed along some
 // axes.
-func (c *views) filter(n *step.Node) (step.Value, []bool) {
-	v, spatial := n.Inputs[1], n.Attr.(*step.ConvAxes).KernelSpatial
+func (c *views) filter(n *graph.Node) (graph.Value, []bool) {
+	v, spatial := n.Inputs[1], n.Attr.(*graph.ConvAxes).KernelSpatial
 	reversed := make([]bool, v.Shape().Rank())
 	for !c.given[v] {
 		x := v.Node()
 		switch x.Op {
-		case step.Reverse:
-			axes := x.Attr.(step.Axes)
+		case graph.Reverse:
+			axes := x.Attr.(graph.Axes)
 			if slices.ContainsFunc(axes, func(i int) bool { return !slices.Contains(spatial, i) }) {
 				return v, reversed
 			}
 			for _, i := range axes {
 				reversed[i] = !reversed[i]
 			}
-		case step.Identity, step.OptimizationBarrier, step.SchedulingBarrier:
+		case graph.Identity, graph.OptimizationBarrier, graph.SchedulingBarrier:
 		default:
 			return v, reversed
 		}
@@ -194,21 +196,21 @@ func (c *views) filter(n *step.Node) (step.Value, []bool) {
 
 // operand is what a node reads: of products and convolutions, what is behind the
 // operations that they take upon themselves.
-func (c *views) operand(n *step.Node, j int) step.Value {
+func (c *views) operand(n *graph.Node, j int) graph.Value {
 	v := n.Inputs[j]
 	switch {
-	case n.Op == step.DotGeneral:
+	case n.Op == graph.DotGeneral:
 		v, _ = c.factor(v)
-	case n.Op == step.ConvGeneral && j == 1:
+	case n.Op == graph.ConvGeneral && j == 1:
 		v, _ = c.filter(n)
 	}
 	return v
 }
 
 // wants is which operands of a node have to lie in memory.
-func wants(n *step.Node) []int {
+func wants(n *graph.Node) []int {
 	switch n.Op {
-	case step.Concatenate:
+	case graph.Concatenate:
 		if !inlines(n) {
 			all := make([]int, len(n.Inputs))
 			for i := range all {
@@ -216,15 +218,15 @@ func wants(n *step.Node) []int {
 			}
 			return all
 		}
-	case step.ConvGeneral, step.SelectAndScatterMax, step.SelectAndScatterMin:
+	case graph.ConvGeneral, graph.SelectAndScatterMax, graph.SelectAndScatterMin:
 		return []int{0, 1}
-	case step.ReduceWindow:
+	case graph.ReduceWindow:
 		return []int{0}
-	case step.ScatterSum, step.ScatterMax, step.ScatterMin:
+	case graph.ScatterSum, graph.ScatterMax, graph.ScatterMin:
 		return []int{1, 2}
-	case step.Attention:
+	case graph.Attention:
 		return []int{0, 1, 2}
-	case step.AttentionBackward:
+	case graph.AttentionBackward:
 		return []int{0, 1, 2, 3, 4, 5}
 	}
 	return nil
@@ -234,24 +236,24 @@ func wants(n *step.Node) []int {
 const mostJoined = 8
 
 // inlines says whether a node's elements can be computed wherever they are wanted.
-func inlines(n *step.Node) bool {
-	if n.Op == step.Identity || same(n) {
+func inlines(n *graph.Node) bool {
+	if n.Op == graph.Identity || same(n) {
 		return true
 	}
 	switch n.Op.Class() {
-	case step.Elementwise, step.Random:
+	case graph.Elementwise, graph.Random:
 		return true
-	case step.Source:
-		return n.Op == step.Iota
-	case step.Movement:
-		return (n.Op != step.Transpose || !turns(n)) && (n.Op != step.Concatenate || len(n.Inputs) <= mostJoined)
+	case graph.Source:
+		return n.Op == graph.Iota
+	case graph.Movement:
+		return (n.Op != graph.Transpose || !turns(n)) && (n.Op != graph.Concatenate || len(n.Inputs) <= mostJoined)
 	}
 	return false
 }
 
 // turns says whether a transposition moves the last axis: elements that lie side by side
 // come to lie far apart.
-func turns(n *step.Node) bool {
+func turns(n *graph.Node) bool {
 	dims := n.Inputs[0].Shape().Dims
 	last := -1
 	for i, d := range dims {
@@ -262,7 +264,7 @@ func turns(n *step.Node) bool {
 	if last < 0 || size(dims) <= 1024 {
 		return false
 	}
-	p := n.Attr.(step.Axes)
+	p := n.Attr.(graph.Axes)
 	for i := len(p) - 1; i >= 0; i-- {
 		if dims[p[i]] > 1 {
 			return p[i] != last
@@ -272,7 +274,7 @@ func turns(n *step.Node) bool {
 }
 
 // analyse finds what is computed, and what of it has to lie in memory.
-func (c *former) analyse(g *step.Graph) {
+func (c *former) analyse(g *graph.Graph) {
 	nodes := g.Nodes()
 	for _, v := range g.Outputs() {
 		b := c.use(v)
@@ -288,7 +290,7 @@ func (c *former) analyse(g *step.Graph) {
 			if !slices.Contains(c.users[b], n) {
 				c.users[b] = append(c.users[b], n)
 			}
-			if n.Op == step.DotGeneral || slices.Contains(wants(n), j) {
+			if n.Op == graph.DotGeneral || slices.Contains(wants(n), j) {
 				c.memory[b] = true
 			}
 		}
@@ -307,7 +309,7 @@ func (c *former) analyse(g *step.Graph) {
 
 // use is base, of a value that is used. A view as elements of another size is one of
 // memory.
-func (c *former) use(v step.Value) step.Value {
+func (c *former) use(v graph.Value) graph.Value {
 	b := c.base(v)
 	if b.Shape().Type.Size() != v.Shape().Type.Size() {
 		c.memory[b] = true
@@ -316,9 +318,9 @@ func (c *former) use(v step.Value) step.Value {
 }
 
 // place decides whether a value lies in memory. Its operands are decided.
-func (c *former) place(v step.Value) {
+func (c *former) place(v graph.Value) {
 	n := v.Node()
-	if n.Op == step.Constant {
+	if n.Op == graph.Constant {
 		if _, ok := c.literal(v); !ok || c.output[v] {
 			c.memory[v] = true
 		}
@@ -346,19 +348,19 @@ func (c *former) place(v step.Value) {
 }
 
 // sum is what it takes to compute an element of a node's result.
-func (c *former) sum(n *step.Node) work {
-	w := work{ops: 1, reads: map[step.Value]bool{}}
+func (c *former) sum(n *graph.Node) work {
+	w := work{ops: 1, reads: map[graph.Value]bool{}}
 	switch n.Op {
-	case step.BroadcastInDim, step.Iota, step.Identity:
+	case graph.BroadcastInDim, graph.Iota, graph.Identity:
 		w.ops = 0
-	case step.Exp, step.Expm1, step.Log, step.Log1p, step.Erf, step.Tanh, step.Sin, step.Cos, step.Logistic, step.Pow, step.Atan2:
+	case graph.Exp, graph.Expm1, graph.Log, graph.Log1p, graph.Erf, graph.Tanh, graph.Sin, graph.Cos, graph.Logistic, graph.Pow, graph.Atan2:
 		w.ops = 15
-	case step.Div, step.Rem, step.Sqrt, step.Rsqrt:
+	case graph.Div, graph.Rem, graph.Sqrt, graph.Rsqrt:
 		w.ops = 5
-	case step.RNGBitGenerator:
+	case graph.RNGBitGenerator:
 		w.ops = 60
 	}
-	w.moved = n.Op.Class() == step.Movement && n.Op != step.BroadcastInDim
+	w.moved = n.Op.Class() == graph.Movement && n.Op != graph.BroadcastInDim
 	for _, x := range n.Inputs {
 		b := c.base(x)
 		if _, ok := c.literal(b); ok {
@@ -379,7 +381,7 @@ func (c *former) sum(n *step.Node) work {
 
 // worthKeeping says whether a value should be computed once, instead of by everyone who
 // needs it.
-func (c *former) worthKeeping(v step.Value, w work) bool {
+func (c *former) worthKeeping(v graph.Value, w work) bool {
 	users := c.users[v]
 	if w.ops > 500 || len(w.reads) > mostPointers/2 {
 		return true
@@ -392,7 +394,7 @@ func (c *former) worthKeeping(v step.Value, w work) bool {
 	}
 	for _, u := range users {
 		for i := range u.Shapes {
-			if u.Shapes[i].Size() > 2*v.Shape().Size() && w.ops > 3 && u.Op != step.Concatenate && u.Op != step.Pad && u.Op != step.DynamicUpdateSlice {
+			if u.Shapes[i].Size() > 2*v.Shape().Size() && w.ops > 3 && u.Op != graph.Concatenate && u.Op != graph.Pad && u.Op != graph.DynamicUpdateSlice {
 				return true
 			}
 		}
@@ -402,7 +404,7 @@ func (c *former) worthKeeping(v step.Value, w work) bool {
 
 // asCheap says whether it takes no more memory traffic to compute a value again than to
 // read it, such as a float32 of numbers of 16 bits and of some for each channel.
-func asCheap(v step.Value, w work) bool {
+func asCheap(v graph.Value, w work) bool {
 	var bytes int64
 	for r := range w.reads {
 		bytes += r.Shape().Bytes()
@@ -412,10 +414,10 @@ func asCheap(v step.Value, w work) bool {
 }
 
 // reads are the bases in memory that a value is made of.
-func (c *former) reads(v step.Value) map[step.Value]bool {
+func (c *former) reads(v graph.Value) map[graph.Value]bool {
 	n := v.Node()
-	if n.Op == step.DotGeneral || n.Op == step.ConvGeneral {
-		all := map[step.Value]bool{}
+	if n.Op == graph.DotGeneral || n.Op == graph.ConvGeneral {
+		all := map[graph.Value]bool{}
 		for j := range n.Inputs {
 			all[c.base(c.operand(n, j))] = true
 		}
@@ -425,18 +427,18 @@ func (c *former) reads(v step.Value) map[step.Value]bool {
 }
 
 // form makes groups of everything that lies in memory and is computed.
-func (c *former) form(g *step.Graph) error {
+func (c *former) form(g *graph.Graph) error {
 	for _, n := range g.Nodes() {
-		if !c.live[n] || n.Op == step.Parameter || n.Op == step.Constant {
+		if !c.live[n] || n.Op == graph.Parameter || n.Op == graph.Constant {
 			continue
 		}
-		var values []step.Value
+		var values []graph.Value
 		for i := range n.Shapes {
 			if v := n.Value(i); c.base(v) == v && c.memory[v] && (v.Shape().Size() > 0 || c.output[v]) {
 				values = append(values, v)
 			}
 		}
-		if n.Op.Class() == step.Compound && len(values) > 0 { // one task makes all
+		if n.Op.Class() == graph.Compound && len(values) > 0 { // one task makes all
 			g := &group{values: values, space: spaceOf(values[0])}
 			for _, v := range values {
 				c.of[v] = g
@@ -455,8 +457,8 @@ func (c *former) form(g *step.Graph) error {
 
 // join puts a value into a group of its own, and that together with groups whose values
 // it reads, where one kernel can compute all.
-func (c *former) join(v step.Value) error {
-	one := &group{values: []step.Value{v}, space: spaceOf(v)}
+func (c *former) join(v graph.Value) error {
+	one := &group{values: []graph.Value{v}, space: spaceOf(v)}
 	c.of[v] = one
 	c.groups = append(c.groups, one)
 	if _, err := compile(c.task(one)); err != nil {
@@ -470,7 +472,7 @@ func (c *former) join(v step.Value) error {
 		}
 	}
 	if c.of[v].kind == columns { // others that go over the same elements
-		large := func(v, r step.Value) bool { return r.Shape().Size() >= v.Node().Inputs[0].Shape().Size() }
+		large := func(v, r graph.Value) bool { return r.Shape().Size() >= v.Node().Inputs[0].Shape().Size() }
 		for _, other := range slices.Clone(c.groups) {
 			w := other.values[0]
 			if other.kind != columns || c.of[w] != other || c.of[v] == other {
@@ -490,14 +492,14 @@ func (c *former) join(v step.Value) error {
 // direct are the bases in memory that a value is made of, but for those that it reads
 // behind an optimization barrier: what is computed of them is to be computed when it is
 // wanted, and not together with them.
-func (c *former) direct(v step.Value) map[step.Value]bool {
-	list, seen := map[step.Value]bool{}, map[step.Value]bool{}
-	var visit func(n *step.Node)
-	visit = func(n *step.Node) {
+func (c *former) direct(v graph.Value) map[graph.Value]bool {
+	list, seen := map[graph.Value]bool{}, map[graph.Value]bool{}
+	var visit func(n *graph.Node)
+	visit = func(n *graph.Node) {
 		for _, x := range n.Inputs {
 			barred := false
 			for isView(x) && !c.given[x] {
-				barred = barred || x.Node().Op == step.OptimizationBarrier
+				barred = barred || x.Node().Op == graph.OptimizationBarrier
 				x = x.Node().Inputs[operandOf(x)]
 			}
 			if barred || seen[x] {
@@ -516,8 +518,8 @@ func (c *former) direct(v step.Value) map[step.Value]bool {
 }
 
 // sorted is a set of values in the order of the graph.
-func (c *former) sorted(set map[step.Value]bool) []step.Value {
-	var list []step.Value
+func (c *former) sorted(set map[graph.Value]bool) []graph.Value {
+	var list []graph.Value
 	for v := range set {
 		list = append(list, v)
 	}
@@ -525,7 +527,7 @@ func (c *former) sorted(set map[step.Value]bool) []step.Value {
 	return list
 }
 
-func order(a, b step.Value) int {
+func order(a, b graph.Value) int {
 	if d := a.Node().ID() - b.Node().ID(); d != 0 {
 		return d
 	}
@@ -618,14 +620,14 @@ func (c *former) ordered() []*group {
 }
 
 // leaves says whether a value of a group is needed outside of it.
-func (c *former) leaves(v step.Value, g *group) bool {
+func (c *former) leaves(v graph.Value, g *group) bool {
 	if c.output[v] {
 		return true
 	}
-	return c.neededOutside(v, g, map[step.Value]bool{})
+	return c.neededOutside(v, g, map[graph.Value]bool{})
 }
 
-func (c *former) neededOutside(v step.Value, g *group, seen map[step.Value]bool) bool {
+func (c *former) neededOutside(v graph.Value, g *group, seen map[graph.Value]bool) bool {
 	if seen[v] {
 		return false
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
 )
@@ -25,11 +27,11 @@ type unit struct {
 
 // compile writes a task's kernels.
 func compile(t *step.Task) (*unit, error) {
-	u := &unit{views: views{given: map[step.Value]bool{}}, task: t}
+	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
 	for _, v := range t.Inputs {
 		u.given[v] = true
 	}
-	var outputs []step.Value
+	var outputs []graph.Value
 	for _, v := range t.Outputs {
 		if v.Shape().Size() > 0 {
 			outputs = append(outputs, v)
@@ -40,11 +42,11 @@ func compile(t *step.Task) (*unit, error) {
 	}
 	s := space{kind: loop, n: outputs[0].Shape().Size()}
 	for _, n := range t.Nodes {
-		if n.Op.Class() == step.View || inlines(n) || n.Op == step.Constant {
+		if n.Op.Class() == graph.View || inlines(n) || n.Op == graph.Constant {
 			continue
 		}
 		switch each := spaceOf(n.Value(0)); {
-		case n.Op == step.Transpose && !slices.Contains(t.Outputs, n.Value(0)): // of a factor
+		case n.Op == graph.Transpose && !slices.Contains(t.Outputs, n.Value(0)): // of a factor
 		case each.kind == alone:
 			if len(outputs) > 1 || outputs[0].Node() != n {
 				return nil, fmt.Errorf("cudaexec: %w: %v is fused with others", ErrUnsupported, n.Op)
@@ -71,7 +73,7 @@ func compile(t *step.Task) (*unit, error) {
 	// Values of different sizes are made by kernels of their own.
 	for len(outputs) > 0 {
 		n := outputs[0].Shape().Size()
-		var same, others []step.Value
+		var same, others []graph.Value
 		for _, v := range outputs {
 			if v.Shape().Size() == n {
 				same = append(same, v)
@@ -97,12 +99,12 @@ func (u *unit) kernel(elements int) *kernel {
 			elements = max(elements, s.Size())
 		}
 	}
-	return &kernel{u: u, vector: 1, wide: elements > 1<<31-1-mostBlocks*threads*16, aligned: map[step.Value]bool{}, apart: map[step.Value]bool{}}
+	return &kernel{u: u, vector: 1, wide: elements > 1<<31-1-mostBlocks*threads*16, aligned: map[graph.Value]bool{}, apart: map[graph.Value]bool{}}
 }
 
 // write writes a kernel of elements or rows: first to see which arrays it takes, then for
 // as many elements at a time as suit those.
-func (u *unit) write(s space, stores []step.Value) error {
+func (u *unit) write(s space, stores []graph.Value) error {
 	along := s.n
 	if s.kind == rows {
 		along = s.columns
@@ -181,7 +183,7 @@ func (k *kernel) elements(declare string, body func(), behind func()) {
 
 // storing writes what put computes into memory, at the first index of those that a
 // thread takes.
-func (k *kernel) storing(values []step.Value, first, at, declare string, put func(v step.Value) string) {
+func (k *kernel) storing(values []graph.Value, first, at, declare string, put func(v graph.Value) string) {
 	if k.vector == 1 {
 		k.elements(declare, func() {
 			// All are read before any is written: they may be written over operands.
@@ -212,7 +214,7 @@ func (k *kernel) storing(values []step.Value, first, at, declare string, put fun
 }
 
 // writeLoop writes a kernel of n elements.
-func (k *kernel) writeLoop(n int, stores []step.Value) {
+func (k *kernel) writeLoop(n int, stores []graph.Value) {
 	k.scope = newScope(nil)
 	k.row = k.scope
 	i := k.indexType()
@@ -222,7 +224,7 @@ func (k *kernel) writeLoop(n int, stores []step.Value) {
 		at, declare = "e", ""
 	}
 	k.firsts = map[string]first{"e": {at, n}}
-	k.storing(stores, at, "e", declare, func(v step.Value) string { return k.pull(v, index{at: "e"}) })
+	k.storing(stores, at, "e", declare, func(v graph.Value) string { return k.pull(v, index{at: "e"}) })
 	body := k.pop()
 	k.printf("for (%s %s = ((%s)blockIdx.x * %d + threadIdx.x) * %d; %s < %s; %s += (%s)gridDim.x * %d) {\n%s    }",
 		i, at, i, threads, k.vector, at, k.number(n), at, i, threads*k.vector, body)
@@ -240,13 +242,13 @@ func lanes(rows, columns int) int {
 }
 
 // writeRows writes a kernel of rows, whose elements threads share.
-func (k *kernel) writeRows(rows, columns int, stores []step.Value) {
+func (k *kernel) writeRows(rows, columns int, stores []graph.Value) {
 	i := k.indexType()
 	n := lanes(rows, columns)
 	outer := newScope(nil)
 	k.scope = outer
 	k.rows, k.row = rows, k.push()
-	k.reduced = map[step.Value]string{}
+	k.reduced = map[graph.Value]string{}
 	k.split = map[string]rowColumn{"e": {"row", "col", rows, columns}}
 	declare := fmt.Sprintf("            const %s col = c0 + j, e = row * %s + col;\n", i, k.number(columns))
 	if k.vector == 1 {
@@ -262,7 +264,7 @@ func (k *kernel) writeRows(rows, columns int, stores []step.Value) {
 		k.printf("for (%s c0 = lane * %d; c0 < %s; c0 += %d) {\n%s%s}", i, k.vector, k.number(columns), n*k.vector, text, k.row.indent)
 		k.scope = scope
 	}
-	k.reduce = func(v step.Value) string {
+	k.reduce = func(v graph.Value) string {
 		node := v.Node()
 		x, t := node.Inputs[0], v.Shape().Type
 		of, init := reducer(node.Op, t)
@@ -283,7 +285,7 @@ func (k *kernel) writeRows(rows, columns int, stores []step.Value) {
 		k.scope = scope
 		return r
 	}
-	var wholes, ones []step.Value
+	var wholes, ones []graph.Value
 	for _, v := range stores {
 		if v.Shape().Size() == rows*columns {
 			wholes = append(wholes, v)
@@ -297,7 +299,7 @@ func (k *kernel) writeRows(rows, columns int, stores []step.Value) {
 	}
 	if len(wholes) > 0 {
 		overColumns(func() {
-			k.storing(wholes, k.firsts["e"].at, "e", declare, func(v step.Value) string { return k.pull(v, index{at: "e"}) })
+			k.storing(wholes, k.firsts["e"].at, "e", declare, func(v graph.Value) string { return k.pull(v, index{at: "e"}) })
 		})
 	}
 	body := k.pop()
@@ -308,7 +310,7 @@ func (k *kernel) writeRows(rows, columns int, stores []step.Value) {
 }
 
 // reducer is how a reduction brings two elements together, and what it begins with.
-func reducer(op step.Op, t dtype.DType) (of, init string) {
+func reducer(op graph.Op, t dtype.DType) (of, init string) {
 	c := computedIn(t)
 	extreme := func(sign, integer string) string {
 		switch {
@@ -322,26 +324,26 @@ func reducer(op step.Op, t dtype.DType) (of, init string) {
 		return fmt.Sprintf("%s<%s>()", integer, c)
 	}
 	switch op {
-	case step.ReduceSum:
+	case graph.ReduceSum:
 		return "sum", "0"
-	case step.ReduceProduct:
+	case graph.ReduceProduct:
 		return "product", "1"
-	case step.ReduceMax:
+	case graph.ReduceMax:
 		return "maximum", extreme("-", "least")
-	case step.ReduceMin:
+	case graph.ReduceMin:
 		return "minimum", extreme("+", "most")
-	case step.ReduceAnd:
+	case graph.ReduceAnd:
 		if c == "bool" {
 			return "conjunction", "true"
 		}
 		return "conjunction", "(" + c + ")~0ull"
-	case step.ReduceOr:
+	case graph.ReduceOr:
 		return "disjunction", "0"
-	case step.ReduceXor:
+	case graph.ReduceXor:
 		return "exclusion", "0"
-	case step.ArgMax:
+	case graph.ArgMax:
 		return "first_largest", ""
-	case step.ArgMin:
+	case graph.ArgMin:
 		return "first_smallest", ""
 	}
 	return "", ""
@@ -350,16 +352,16 @@ func reducer(op step.Op, t dtype.DType) (of, init string) {
 // reduction is a reduction over any axes: each result by a block, or by a column of
 // threads of one, and where there are few results each by several blocks, whose results
 // a second kernel brings together.
-func (u *unit) reduction(v step.Value) []launch {
+func (u *unit) reduction(v graph.Value) []launch {
 	n := v.Node()
 	x, t := n.Inputs[0], v.Shape().Type
 	dims := x.Shape().Dims
-	arg := n.Op == step.ArgMax || n.Op == step.ArgMin
+	arg := n.Op == graph.ArgMax || n.Op == graph.ArgMin
 	var axes []int
 	if arg {
-		axes = []int{int(n.Attr.(step.Axis))}
+		axes = []int{int(n.Attr.(graph.Axis))}
 	} else {
-		axes = n.Attr.(step.Axes)
+		axes = n.Attr.(graph.Axes)
 	}
 	var kept, reduced []int
 	inner := false
@@ -467,13 +469,13 @@ func gridFor(n, vector int) int {
 type launch struct {
 	name     string // for people
 	text     string
-	pointers []step.Value
+	pointers []graph.Value
 	grid     [2]int
-	scratch  int64               // bytes of scratch memory that it is given behind the arrays
-	apart    map[step.Value]bool // arrays of which threads read elements that are not theirs; nil: all
-	library  string              // what else the text is written with
-	threads  int                 // of a block; 0: as many as usual
-	shared   int                 // bytes of shared memory of each block, beside what the text declares
+	scratch  int64                // bytes of scratch memory that it is given behind the arrays
+	apart    map[graph.Value]bool // arrays of which threads read elements that are not theirs; nil: all
+	library  string               // what else the text is written with
+	threads  int                  // of a block; 0: as many as usual
+	shared   int                  // bytes of shared memory of each block, beside what the text declares
 	err      error
 }
 

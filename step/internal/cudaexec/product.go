@@ -3,6 +3,8 @@ package cudaexec
 import (
 	"slices"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
@@ -12,14 +14,14 @@ import (
 // and operands whose axes, put together, lie in memory as matrices do. Transpositions
 // that the task has before it are strides.
 func (e *executor) product(t *step.Task) (*gemms, bool) {
-	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != step.DotGeneral || t.Outputs[0].Shape().Size() == 0 {
+	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != graph.DotGeneral || t.Outputs[0].Shape().Size() == 0 {
 		return nil, false
 	}
 	v := t.Outputs[0]
 	n := v.Node()
-	a := n.Attr.(*step.DotAxes)
+	a := n.Attr.(*graph.DotAxes)
 	in, out := n.Inputs[0].Shape().Type, v.Shape().Type
-	s := views{given: map[step.Value]bool{}}
+	s := views{given: map[graph.Value]bool{}}
 	for _, x := range t.Inputs {
 		s.given[x] = true
 	}

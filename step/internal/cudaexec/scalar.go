@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // stored is the C type of an element in memory.
@@ -134,12 +135,12 @@ func bitcast(from, to dtype.DType, x string) string {
 }
 
 // elementwise is the expression of an operation: of operands of type in, as result.
-func elementwise(op step.Op, in, result dtype.DType, args []string) (string, error) {
+func elementwise(op graph.Op, in, result dtype.DType, args []string) (string, error) {
 	x := args[0]
-	if op == step.Convert {
+	if op == graph.Convert {
 		return convert(in, result, x), nil
 	}
-	if op == step.Where {
+	if op == graph.Where {
 		return fmt.Sprintf("%s ? %s : %s", x, args[1], args[2]), nil
 	}
 	y := ""
@@ -151,24 +152,24 @@ func elementwise(op step.Op, in, result dtype.DType, args []string) (string, err
 	}
 	c := computedIn(in)
 	if op.Comparison() {
-		sign := map[step.Op]string{
-			step.Equal: "==", step.NotEqual: "!=", step.Less: "<", step.LessOrEqual: "<=", step.Greater: ">", step.GreaterOrEqual: ">=",
-			step.EqualTotalOrder: "==", step.NotEqualTotalOrder: "!=", step.LessTotalOrder: "<", step.LessOrEqualTotalOrder: "<=",
-			step.GreaterTotalOrder: ">", step.GreaterOrEqualTotalOrder: ">=",
+		sign := map[graph.Op]string{
+			graph.Equal: "==", graph.NotEqual: "!=", graph.Less: "<", graph.LessOrEqual: "<=", graph.Greater: ">", graph.GreaterOrEqual: ">=",
+			graph.EqualTotalOrder: "==", graph.NotEqualTotalOrder: "!=", graph.LessTotalOrder: "<", graph.LessOrEqualTotalOrder: "<=",
+			graph.GreaterTotalOrder: ">", graph.GreaterOrEqualTotalOrder: ">=",
 		}[op]
-		if op >= step.EqualTotalOrder {
+		if op >= graph.EqualTotalOrder {
 			x, y = call("order", x), call("order", y)
 		}
 		return fmt.Sprintf("%s %s %s", x, sign, y), nil
 	}
 	switch op { // of all types alike
-	case step.Max:
+	case graph.Max:
 		return call("larger", x, y), nil
-	case step.Min:
+	case graph.Min:
 		return call("smaller", x, y), nil
-	case step.IsFinite:
+	case graph.IsFinite:
 		return fmt.Sprintf("%s - %s == 0", x, x), nil
-	case step.IsNaN:
+	case graph.IsNaN:
 		return fmt.Sprintf("%s != %s", x, x), nil
 	}
 	if in.IsFloat() {
@@ -179,95 +180,95 @@ func elementwise(op step.Op, in, result dtype.DType, args []string) (string, err
 		}
 		var e string
 		switch op {
-		case step.Abs:
+		case graph.Abs:
 			e = call("fabs"+f, x)
-		case step.Neg:
+		case graph.Neg:
 			e = "-" + x
-		case step.Sign:
+		case graph.Sign:
 			e = call("float_sign", x)
-		case step.Sqrt:
+		case graph.Sqrt:
 			e = call("sqrt"+f, x)
-		case step.Rsqrt:
+		case graph.Rsqrt:
 			e = one + " / " + call("sqrt"+f, x)
-		case step.Exp, step.Expm1, step.Log, step.Log1p, step.Erf, step.Sin, step.Cos, step.Tanh, step.Floor, step.Ceil:
+		case graph.Exp, graph.Expm1, graph.Log, graph.Log1p, graph.Erf, graph.Sin, graph.Cos, graph.Tanh, graph.Floor, graph.Ceil:
 			e = call(strings.ToLower(op.String())+f, x)
-		case step.Round:
+		case graph.Round:
 			e = call("rint"+f, x)
-		case step.Logistic:
+		case graph.Logistic:
 			e = fmt.Sprintf("%s / (%s + %s)", one, one, call("exp"+f, "-"+x))
-		case step.Add:
+		case graph.Add:
 			e = x + " + " + y
-		case step.Sub:
+		case graph.Sub:
 			e = x + " - " + y
-		case step.Mul:
+		case graph.Mul:
 			e = x + " * " + y
-		case step.Div:
+		case graph.Div:
 			e = x + " / " + y
-		case step.Rem:
+		case graph.Rem:
 			e = call("fmod"+f, x, y)
-		case step.Pow:
+		case graph.Pow:
 			e = call("pow"+f, x, y)
-		case step.Atan2:
+		case graph.Atan2:
 			e = call("atan2"+f, x, y)
 		default:
 			return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
 		}
 		switch op {
-		case step.Abs, step.Neg, step.Sign, step.Floor, step.Ceil, step.Round: // are exact
+		case graph.Abs, graph.Neg, graph.Sign, graph.Floor, graph.Ceil, graph.Round: // are exact
 			return e, nil
 		}
 		return rounded(result, e), nil
 	}
 	if in == dtype.Bool {
 		switch op {
-		case step.Not:
+		case graph.Not:
 			return "!" + x, nil
-		case step.And:
+		case graph.And:
 			return x + " && " + y, nil
-		case step.Or:
+		case graph.Or:
 			return x + " || " + y, nil
-		case step.Xor:
+		case graph.Xor:
 			return x + " != " + y, nil
 		}
 		return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
 	}
 	wrap := func(sign string) string { return fmt.Sprintf("(%s)((u64)%s %s (u64)%s)", c, x, sign, y) }
 	switch op {
-	case step.Abs:
+	case graph.Abs:
 		return call("int_abs", x), nil
-	case step.Neg:
+	case graph.Neg:
 		return fmt.Sprintf("(%s)(0 - (u64)%s)", c, x), nil
-	case step.Sign:
+	case graph.Sign:
 		return call("int_sign", x), nil
-	case step.Not:
+	case graph.Not:
 		return fmt.Sprintf("(%s)~%s", c, x), nil
-	case step.BitCount:
+	case graph.BitCount:
 		return call("bit_count", x), nil
-	case step.LeadingZeros:
+	case graph.LeadingZeros:
 		return call("leading_zeros", x), nil
-	case step.Add:
+	case graph.Add:
 		return wrap("+"), nil
-	case step.Sub:
+	case graph.Sub:
 		return wrap("-"), nil
-	case step.Mul:
+	case graph.Mul:
 		return wrap("*"), nil
-	case step.Div:
+	case graph.Div:
 		return call("int_div", x, y), nil
-	case step.Rem:
+	case graph.Rem:
 		return call("int_rem", x, y), nil
-	case step.Pow:
+	case graph.Pow:
 		return call("int_pow", x, y), nil
-	case step.And:
+	case graph.And:
 		return fmt.Sprintf("(%s)(%s & %s)", c, x, y), nil
-	case step.Or:
+	case graph.Or:
 		return fmt.Sprintf("(%s)(%s | %s)", c, x, y), nil
-	case step.Xor:
+	case graph.Xor:
 		return fmt.Sprintf("(%s)(%s ^ %s)", c, x, y), nil
-	case step.ShiftLeft:
+	case graph.ShiftLeft:
 		return call("shift_left", x, y), nil
-	case step.ShiftRightLogical:
+	case graph.ShiftRightLogical:
 		return call("shift_logical", x, y), nil
-	case step.ShiftRightArithmetic:
+	case graph.ShiftRightArithmetic:
 		return call("shift_arithmetic", x, y), nil
 	}
 	return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)

@@ -5,31 +5,32 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // single are the kernels of an operation that has its own.
-func (u *unit) single(v step.Value) []launch {
+func (u *unit) single(v graph.Value) []launch {
 	n := v.Node()
 	switch {
-	case n.Op.Class() == step.Reduction:
+	case n.Op.Class() == graph.Reduction:
 		return u.reduction(v)
-	case n.Op == step.Transpose:
+	case n.Op == graph.Transpose:
 		return []launch{u.transposition(v)}
-	case n.Op == step.Concatenate:
+	case n.Op == graph.Concatenate:
 		return u.concatenation(v)
-	case n.Op.Class() == step.Scatter:
+	case n.Op.Class() == graph.Scatter:
 		return u.scatter(v)
-	case n.Op == step.ConvGeneral && v.Shape().Type.IsFloat():
+	case n.Op == graph.ConvGeneral && v.Shape().Type.IsFloat():
 		return []launch{u.tiledConvolution(v)}
-	case n.Op == step.SelectAndScatterMax, n.Op == step.SelectAndScatterMin:
+	case n.Op == graph.SelectAndScatterMax, n.Op == graph.SelectAndScatterMin:
 		return u.selectAndScatter(v)
 	}
-	write := map[step.Op]func(k *kernel, v step.Value, at []string) string{
-		step.ReduceWindow: window,
-		step.ConvGeneral:  convolution,
-		step.DotGeneral:   product,
+	write := map[graph.Op]func(k *kernel, v graph.Value, at []string) string{
+		graph.ReduceWindow: window,
+		graph.ConvGeneral:  convolution,
+		graph.DotGeneral:   product,
 	}[n.Op]
 	if write == nil {
 		return []launch{{err: fmt.Errorf("cudaexec: %w: %v", ErrUnsupported, n.Op)}}
@@ -38,9 +39,9 @@ func (u *unit) single(v step.Value) []launch {
 }
 
 // concatenation is a kernel for each operand.
-func (u *unit) concatenation(v step.Value) (launches []launch) {
+func (u *unit) concatenation(v graph.Value) (launches []launch) {
 	n, offset := v.Node(), 0
-	axis := int(n.Attr.(step.Axis))
+	axis := int(n.Attr.(graph.Axis))
 	for _, x := range n.Inputs {
 		dims := x.Shape().Dims
 		if x.Shape().Size() == 0 {
@@ -59,7 +60,7 @@ func (u *unit) concatenation(v step.Value) (launches []launch) {
 }
 
 // each is a kernel in which a thread makes one element of the result.
-func (u *unit) each(v step.Value, write func(k *kernel, v step.Value, at []string) string) launch {
+func (u *unit) each(v graph.Value, write func(k *kernel, v graph.Value, at []string) string) launch {
 	k := u.alone(v)
 	k.push()
 	x := write(k, v, k.along(index{at: "e"}, v.Shape().Dims))
@@ -68,7 +69,7 @@ func (u *unit) each(v step.Value, write func(k *kernel, v step.Value, at []strin
 }
 
 // alone begins a kernel that computes a value, which others need in memory.
-func (u *unit) alone(v step.Value) *kernel {
+func (u *unit) alone(v graph.Value) *kernel {
 	k := u.kernel(v.Shape().Size())
 	k.scope = newScope(nil)
 	k.row = k.scope
@@ -115,9 +116,9 @@ func (k *kernel) loops(prefix string, dims []int, body func(at []string)) {
 
 // transposition moves the last axis by tiles in shared memory, so that both sides are
 // reached in order.
-func (u *unit) transposition(v step.Value) launch {
+func (u *unit) transposition(v graph.Value) launch {
 	n := v.Node()
-	x, p := n.Inputs[0], n.Attr.(step.Axes)
+	x, p := n.Inputs[0], n.Attr.(graph.Axes)
 	in, out := x.Shape().Dims, v.Shape().Dims
 	t := v.Shape().Type
 	last := func(dims []int) int { // the last axis that is longer than one
@@ -198,9 +199,9 @@ func (u *unit) transposition(v step.Value) launch {
 // overlap but by having the same indices, the first of those that do makes all of them,
 // in their order: blocks look through the indices, and their threads share an update's
 // elements. Otherwise each element of the result looks through all updates.
-func (u *unit) scatter(v step.Value) []launch {
+func (u *unit) scatter(v graph.Value) []launch {
 	n := v.Node()
-	a := n.Attr.(*step.ScatterAxes)
+	a := n.Attr.(*graph.ScatterAxes)
 	x, indices, updates := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	t := v.Shape().Type
 	dims, udims, idims := x.Shape().Dims, updates.Shape().Dims, indices.Shape().Dims
@@ -256,13 +257,13 @@ func (u *unit) scatter(v step.Value) []launch {
 	combine := func(old, x string) string {
 		var e string
 		switch n.Op {
-		case step.ScatterSum:
+		case graph.ScatterSum:
 			if t.IsFloat() {
 				e = rounded(t, old+" + "+x)
 			} else {
 				e = fmt.Sprintf("(%s)((u64)%s + (u64)%s)", computedIn(t), old, x)
 			}
-		case step.ScatterMax:
+		case graph.ScatterMax:
 			e = fmt.Sprintf("larger(%s, %s)", old, x)
 		default:
 			e = fmt.Sprintf("smaller(%s, %s)", old, x)
@@ -398,7 +399,7 @@ func (u *unit) scatter(v step.Value) []launch {
 
 // windowIndex writes where an operand's element lies that a window has, and whether it
 // is there.
-func windowIndex(k *kernel, w *step.Windows, dims []int, at, in []string) (axes []string, inside string) {
+func windowIndex(k *kernel, w *graph.Windows, dims []int, at, in []string) (axes []string, inside string) {
 	axes, inside = make([]string, len(dims)), "1"
 	for i, d := range dims {
 		if w.Dims[i] == 1 && w.Strides[i] == 1 && w.Low[i] == 0 && w.High[i] == 0 && w.Dilation[i] == 1 {
@@ -416,9 +417,9 @@ func windowIndex(k *kernel, w *step.Windows, dims []int, at, in []string) (axes 
 	return axes, inside
 }
 
-func window(k *kernel, v step.Value, at []string) string {
+func window(k *kernel, v graph.Value, at []string) string {
 	n := v.Node()
-	w, x, t := n.Attr.(*step.Windows), n.Inputs[0], v.Shape().Type
+	w, x, t := n.Attr.(*graph.Windows), n.Inputs[0], v.Shape().Type
 	of, init := reducer(w.Reduction, t)
 	acc := k.variable()
 	k.printf("%s %s = %s;", computedIn(t), acc, init)
@@ -436,13 +437,13 @@ func window(k *kernel, v step.Value, at []string) string {
 // selectAndScatter finds the chosen element of each window, and then has each element of
 // the operand look through the windows that it lies in, and add the source of those in
 // which it is the chosen one.
-func (u *unit) selectAndScatter(v step.Value) []launch {
+func (u *unit) selectAndScatter(v graph.Value) []launch {
 	n := v.Node()
-	w, x, source, t := n.Attr.(*step.Windows), n.Inputs[0], n.Inputs[1], v.Shape().Type
+	w, x, source, t := n.Attr.(*graph.Windows), n.Inputs[0], n.Inputs[1], v.Shape().Type
 	dims, outs := x.Shape().Dims, source.Shape().Dims
-	of := map[step.Op]string{step.SelectAndScatterMax: "first_largest", step.SelectAndScatterMin: "first_smallest"}[n.Op]
+	of := map[graph.Op]string{graph.SelectAndScatterMax: "first_largest", graph.SelectAndScatterMin: "first_smallest"}[n.Op]
 	if size(outs) == 0 {
-		return []launch{u.each(v, func(*kernel, step.Value, []string) string { return "(" + computedIn(t) + ")0" })}
+		return []launch{u.each(v, func(*kernel, graph.Value, []string) string { return "(" + computedIn(t) + ")0" })}
 	}
 	k := u.alone(v)
 	i := k.indexType()
@@ -515,9 +516,9 @@ func sumType(t dtype.DType) string { return computedIn(t) }
 
 // product is a DotGeneral in which a thread adds up one element: for types and strides
 // that the library does not take.
-func product(k *kernel, v step.Value, at []string) string {
+func product(k *kernel, v graph.Value, at []string) string {
 	n := v.Node()
-	a := n.Attr.(*step.DotAxes)
+	a := n.Attr.(*graph.DotAxes)
 	t := v.Shape().Type
 	acc := k.variable()
 	k.printf("%s %s = 0;", sumType(t), acc)

@@ -3,7 +3,7 @@ package cudaexec
 import (
 	"slices"
 
-	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 // kind is how kernels go over elements.
@@ -24,7 +24,7 @@ type space struct {
 }
 
 // spaceOf is what the kernel goes over that makes one value.
-func spaceOf(v step.Value) space {
+func spaceOf(v graph.Value) space {
 	n := v.Node()
 	if inlines(n) {
 		return space{kind: loop, n: v.Shape().Size()}
@@ -56,12 +56,12 @@ func together(a, b space) (space, bool) {
 
 // innerReduction is how a reduction goes over rows, if it does: the reduced axes are the
 // last ones.
-func innerReduction(n *step.Node) (rows, columns int, ok bool) {
-	if n.Op < step.ReduceSum || n.Op > step.ReduceXor {
+func innerReduction(n *graph.Node) (rows, columns int, ok bool) {
+	if n.Op < graph.ReduceSum || n.Op > graph.ReduceXor {
 		return 0, 0, false
 	}
 	dims := n.Inputs[0].Shape().Dims
-	axes := n.Attr.(step.Axes)
+	axes := n.Attr.(graph.Axes)
 	first := axes[0]
 	for i := first; i < len(dims); i++ {
 		if dims[i] != 1 && !slices.Contains(axes, i) {
@@ -83,12 +83,12 @@ func innerReduction(n *step.Node) (rows, columns int, ok bool) {
 
 // outerReduction is how a reduction goes over columns, if it does: the reduced axes are
 // the first ones.
-func outerReduction(n *step.Node) (rows, columns int, ok bool) {
-	if n.Op < step.ReduceSum || n.Op > step.ReduceXor {
+func outerReduction(n *graph.Node) (rows, columns int, ok bool) {
+	if n.Op < graph.ReduceSum || n.Op > graph.ReduceXor {
 		return 0, 0, false
 	}
 	dims := n.Inputs[0].Shape().Dims
-	axes := n.Attr.(step.Axes)
+	axes := n.Attr.(graph.Axes)
 	rows, columns = 1, 1
 	for i, d := range dims {
 		switch {

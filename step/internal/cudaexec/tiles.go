@@ -3,7 +3,7 @@ package cudaexec
 import (
 	"fmt"
 
-	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
 // seen is where a convolution reads an element.
@@ -14,9 +14,9 @@ type seen struct {
 
 // sees is where a ConvGeneral reads for a place of its result and of its kernel: in, the
 // kernel's input channel and then its place along each spatial axis.
-func sees(k *kernel, v step.Value, group string, at, in []string) seen {
+func sees(k *kernel, v graph.Value, group string, at, in []string) seen {
 	n := v.Node()
-	a := n.Attr.(*step.ConvAxes)
+	a := n.Attr.(*graph.ConvAxes)
 	image, filter := n.Inputs[0].Shape().Dims, n.Inputs[1].Shape().Dims
 	s := seen{make([]string, len(image)), make([]string, len(filter)), "1"}
 	s.kernel[a.KernelInput], s.kernel[a.KernelOutput] = in[0], at[a.ResultChannels]
@@ -43,15 +43,15 @@ func sees(k *kernel, v step.Value, group string, at, in []string) seen {
 }
 
 // groupsOf is how many groups a ConvGeneral has, and how many channels each makes.
-func groupsOf(v step.Value) (groups, made int) {
-	a := v.Node().Attr.(*step.ConvAxes)
+func groupsOf(v graph.Value) (groups, made int) {
+	a := v.Node().Attr.(*graph.ConvAxes)
 	groups = max(a.ChannelGroups, a.BatchGroups)
 	return groups, v.Shape().Dims[a.ResultChannels] / groups
 }
 
 // depthOf is what a ConvGeneral adds up: input channels, and places of the kernel.
-func depthOf(v step.Value) []int {
-	a := v.Node().Attr.(*step.ConvAxes)
+func depthOf(v graph.Value) []int {
+	a := v.Node().Attr.(*graph.ConvAxes)
 	filter := v.Node().Inputs[1].Shape().Dims
 	dims := []int{filter[a.KernelInput]}
 	for _, axis := range a.KernelSpatial {
@@ -61,9 +61,9 @@ func depthOf(v step.Value) []int {
 }
 
 // convolution is a ConvGeneral of integers: a thread adds up one element.
-func convolution(k *kernel, v step.Value, at []string) string {
+func convolution(k *kernel, v graph.Value, at []string) string {
 	n := v.Node()
-	a := n.Attr.(*step.ConvAxes)
+	a := n.Attr.(*graph.ConvAxes)
 	t := v.Shape().Type
 	acc := k.variable()
 	k.printf("%s %s = 0;", computedIn(t), acc)
@@ -93,9 +93,9 @@ const (
 // tiledConvolution is a ConvGeneral as a product of matrices, one of which is never
 // written out: what kernels see from each place of the result, and kernels. A block makes
 // a tile of the result, a thread 4 x 4 elements of it.
-func (u *unit) tiledConvolution(v step.Value) launch {
+func (u *unit) tiledConvolution(v graph.Value) launch {
 	n := v.Node()
-	a := n.Attr.(*step.ConvAxes)
+	a := n.Attr.(*graph.ConvAxes)
 	x, w, t := n.Inputs[0], n.Inputs[1], v.Shape().Type
 	out := v.Shape().Dims
 	groups, made := groupsOf(v)

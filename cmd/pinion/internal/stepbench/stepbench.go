@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/pinned"
@@ -309,7 +311,7 @@ func (b *bench) describe(s *Step, x *step.Executable) {
 
 // compare notes what the results are.
 func (b *bench) compare(ctx context.Context, s *Step, out []*step.Tensor) (err error) {
-	var shapes []step.Shape
+	var shapes []graph.Shape
 	for _, t := range out {
 		shapes = append(shapes, t.Shape())
 	}

@@ -3,10 +3,10 @@ package session
 import (
 	"strings"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/gomlx/ml/train"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
-
-	"github.com/pinion-gpu/pinion/step"
 )
 
 // Memory is device memory by what it is for, in bytes. Of a model that accumulates
@@ -46,7 +46,7 @@ func (s *Session) Plan() *Plan {
 	}
 	counted := int64(0)
 	for _, v := range x.Graph().Parameters() {
-		name, n := v.Node().Attr.(*step.Input).Name, v.Shape().Bytes()
+		name, n := v.Node().Attr.(*graph.Input).Name, v.Shape().Bytes()
 		counted += n
 		switch {
 		case !variables[name]:

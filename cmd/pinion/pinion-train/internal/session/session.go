@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train"
@@ -135,7 +137,7 @@ func (s *Session) open(o Options) (err error) {
 }
 
 // compile remembers the step that takes most memory, which is the one that trains.
-func (s *Session) compile(g *step.Graph, exec step.Executor, o step.Options) (*step.Executable, error) {
+func (s *Session) compile(g *graph.Graph, exec step.Executor, o step.Options) (*step.Executable, error) {
 	x, err := step.Compile(g, exec, o)
 	if err != nil {
 		return nil, err

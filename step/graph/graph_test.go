@@ -1,43 +1,45 @@
-package step_test
+package graph_test
 
 import (
 	"fmt"
 	"math"
 	"testing"
 
+	"github.com/pinion-gpu/pinion/step/graph"
+
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 )
 
-func f32(dims ...int) step.Shape { return step.MakeShape(dtype.F32, dims...) }
+func f32(dims ...int) graph.Shape { return graph.MakeShape(dtype.F32, dims...) }
 
 // maker makes graphs whose operations are right.
 type maker struct {
-	*step.Graph
+	*graph.Graph
 	t testing.TB
 }
 
-func newMaker(t testing.TB) maker { return maker{step.NewGraph(t.Name()), t} }
+func newMaker(t testing.TB) maker { return maker{graph.New(t.Name()), t} }
 
-func (m maker) param(s step.Shape) step.Value {
+func (m maker) param(s graph.Shape) graph.Value {
 	m.t.Helper()
 	return m.must(m.Parameter(fmt.Sprintf("p%d", len(m.Parameters())), s))
 }
 
-func (m maker) must(v step.Value, err error) step.Value {
+func (m maker) must(v graph.Value, err error) graph.Value {
 	m.t.Helper()
 	testkit.OK(m.t, err)
 	return v
 }
 
 func ExampleGraph() {
-	g := step.NewGraph("softmax")
-	x, _ := g.Parameter("x", step.MakeShape(dtype.F32, 2, 3))
-	e, _ := g.Unary(step.Exp, x)
-	sum, _ := g.Reduce(step.ReduceSum, e, 1)
+	g := graph.New("softmax")
+	x, _ := g.Parameter("x", graph.MakeShape(dtype.F32, 2, 3))
+	e, _ := g.Unary(graph.Exp, x)
+	sum, _ := g.Reduce(graph.ReduceSum, e, 1)
 	sum, _ = g.BroadcastInDim(sum, []int{2, 3}, []int{0})
-	y, err := g.Binary(step.Div, e, sum)
+	y, err := g.Binary(graph.Div, e, sum)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,7 +49,7 @@ func ExampleGraph() {
 		return
 	}
 	fmt.Print(g)
-	_, err = g.Binary(step.Add, x, sum.Node().Inputs[0])
+	_, err = g.Binary(graph.Add, x, sum.Node().Inputs[0])
 	fmt.Println(err)
 	// Output:
 	// graph "softmax"
@@ -62,7 +64,7 @@ func ExampleGraph() {
 
 func TestTable(t *testing.T) {
 	names := map[string]bool{}
-	for _, op := range step.Ops() {
+	for _, op := range graph.Ops() {
 		if op.String() == "" || names[op.String()] || op.Class() == 0 {
 			t.Errorf("operation %d: %q of class %d", op, op, op.Class())
 		}
@@ -74,20 +76,20 @@ func TestTable(t *testing.T) {
 func TestShapes(t *testing.T) {
 	m := newMaker(t)
 	x, k := m.param(f32(2, 9, 8, 3)), m.param(f32(3, 3, 3, 5))
-	v, i, s := m.param(f32(4)), m.param(step.MakeShape(dtype.I32, 7, 2)), m.param(f32())
-	at := m.param(step.MakeShape(dtype.I64))
-	rng := m.param(step.MakeShape(dtype.U64, 3))
-	boolean := m.must(m.Binary(step.Less, x, s))
-	first := func(a, b step.Value, err error) (step.Value, error) { return b, err }
-	third := func(_, _, c step.Value, err error) (step.Value, error) { return c, err }
+	v, i, s := m.param(f32(4)), m.param(graph.MakeShape(dtype.I32, 7, 2)), m.param(f32())
+	at := m.param(graph.MakeShape(dtype.I64))
+	rng := m.param(graph.MakeShape(dtype.U64, 3))
+	boolean := m.must(m.Binary(graph.Less, x, s))
+	first := func(a, b graph.Value, err error) (graph.Value, error) { return b, err }
+	third := func(_, _, c graph.Value, err error) (graph.Value, error) { return c, err }
 	shared := m.param(f32(2, 5, 4, 3))
-	grouped := step.AttentionOptions{HeadsBehind: true}
+	grouped := graph.AttentionOptions{HeadsBehind: true}
 	sums := m.must(first(m.Attention(x, shared, shared, grouped)))
 	for _, c := range []struct {
 		want string
-		v    step.Value
+		v    graph.Value
 	}{
-		{"f32[2,9,8,3]", m.must(m.Binary(step.Add, x, m.param(f32(1, 9, 1, 3))))},
+		{"f32[2,9,8,3]", m.must(m.Binary(graph.Add, x, m.param(f32(1, 9, 1, 3))))},
 		{"bool[2,9,8,3]", boolean},
 		{"f32[2,9,8,3]", m.must(m.Where(boolean, s, s))},
 		{"i8[2,9,8,3]", m.must(m.Convert(x, dtype.I8))},
@@ -97,25 +99,25 @@ func TestShapes(t *testing.T) {
 		{"f32[3,2,8,9]", m.must(m.Transpose(x, 3, 0, 2, 1))},
 		{"f32[5,4,6]", m.must(m.BroadcastInDim(v, []int{5, 4, 6}, []int{1}))},
 		{"f32[1,3,4,3]", m.must(m.Slice(x, []int{1, 0, 0, 0}, []int{2, 9, 8, 3}, []int{1, 3, 2, 1}))},
-		{"f32[10]", m.must(m.Pad(v, s, step.Padding{Low: []int{2}, High: []int{-2}, Interior: []int{2}}))},
+		{"f32[10]", m.must(m.Pad(v, s, graph.Padding{Low: []int{2}, High: []int{-2}, Interior: []int{2}}))},
 		{"f32[8]", m.must(m.Concatenate(0, v, v))},
-		{"f32[2]", m.must(m.DynamicSlice(v, []step.Value{at}, []int{2}))},
-		{"f32[4]", m.must(m.DynamicUpdateSlice(v, m.param(f32(3)), []step.Value{at}))},
-		{"f32[7,8,3]", m.must(m.Gather(x, i, step.GatherAxes{IndexVector: 1, StartIndex: []int{0, 1}, Sizes: []int{1, 1, 8, 3}, Collapsed: []int{0, 1}, Offset: []int{1, 2}}))},
-		{"f32[2,9,8,3]", m.must(m.Scatter(step.ScatterSum, x, i, m.param(f32(7, 8, 3)), step.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{1, 2}, Inserted: []int{0, 1}}))},
-		{"f32[2,3]", m.must(m.Reduce(step.ReduceMax, x, 2, 1))},
-		{"f32[]", m.must(m.Reduce(step.ReduceSum, x))},
-		{"i32[2,9,3]", m.must(m.ArgMinMax(step.ArgMax, x, 2, dtype.I32))},
-		{"f32[2,4,4,3]", m.must(m.ReduceWindow(x, step.Windows{Reduction: step.ReduceMax, Dims: []int{1, 2, 2, 1}}))},
-		{"f32[2,9,8,3]", m.must(m.SelectAndScatter(step.SelectAndScatterMax, x, m.param(f32(2, 4, 4, 3)), step.Windows{Dims: []int{1, 2, 2, 1}}))},
-		{"f32[2,8,3,3]", m.must(m.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {1}}, Batch: [2][]int{{0, 2}, {0, 2}}}))},
-		{"f32[2,4,3,5]", m.must(m.ConvGeneral(x, k, step.ConvAxes{ImageBatch: 0, ImageSpatial: []int{1, 2}, ImageChannels: 3, KernelSpatial: []int{0, 1}, KernelInput: 2, KernelOutput: 3,
+		{"f32[2]", m.must(m.DynamicSlice(v, []graph.Value{at}, []int{2}))},
+		{"f32[4]", m.must(m.DynamicUpdateSlice(v, m.param(f32(3)), []graph.Value{at}))},
+		{"f32[7,8,3]", m.must(m.Gather(x, i, graph.GatherAxes{IndexVector: 1, StartIndex: []int{0, 1}, Sizes: []int{1, 1, 8, 3}, Collapsed: []int{0, 1}, Offset: []int{1, 2}}))},
+		{"f32[2,9,8,3]", m.must(m.Scatter(graph.ScatterSum, x, i, m.param(f32(7, 8, 3)), graph.ScatterAxes{IndexVector: 1, StartIndex: []int{0, 1}, Window: []int{1, 2}, Inserted: []int{0, 1}}))},
+		{"f32[2,3]", m.must(m.Reduce(graph.ReduceMax, x, 2, 1))},
+		{"f32[]", m.must(m.Reduce(graph.ReduceSum, x))},
+		{"i32[2,9,3]", m.must(m.ArgMinMax(graph.ArgMax, x, 2, dtype.I32))},
+		{"f32[2,4,4,3]", m.must(m.ReduceWindow(x, graph.Windows{Reduction: graph.ReduceMax, Dims: []int{1, 2, 2, 1}}))},
+		{"f32[2,9,8,3]", m.must(m.SelectAndScatter(graph.SelectAndScatterMax, x, m.param(f32(2, 4, 4, 3)), graph.Windows{Dims: []int{1, 2, 2, 1}}))},
+		{"f32[2,8,3,3]", m.must(m.DotGeneral(x, x, graph.DotAxes{Contracted: [2][]int{{1}, {1}}, Batch: [2][]int{{0, 2}, {0, 2}}}))},
+		{"f32[2,4,3,5]", m.must(m.ConvGeneral(x, k, graph.ConvAxes{ImageBatch: 0, ImageSpatial: []int{1, 2}, ImageChannels: 3, KernelSpatial: []int{0, 1}, KernelInput: 2, KernelOutput: 3,
 			ResultSpatial: []int{1, 2}, ResultChannels: 3, Strides: []int{2, 2}}))},
 		{"f32[2,8,9]", sums},
 		{"f32[2,5,4,3]", m.must(third(m.AttentionBackward(x, shared, shared, x, sums, x, grouped)))},
-		{"u32[5]", m.must(first(m.RNGBitGenerator(rng, step.MakeShape(dtype.U32, 5))))},
+		{"u32[5]", m.must(first(m.RNGBitGenerator(rng, graph.MakeShape(dtype.U32, 5))))},
 		{"f32[6]", m.must(m.Iota(f32(6), 0))},
-		{"bf16[2,3]", m.must(m.Fill(1, step.MakeShape(dtype.BF16, 2, 3)))},
+		{"bf16[2,3]", m.must(m.Fill(1, graph.MakeShape(dtype.BF16, 2, 3)))},
 	} {
 		if got := c.v.Shape().String(); got != c.want {
 			t.Errorf("%v: want %s", c.v.Node(), c.want)
@@ -125,41 +127,41 @@ func TestShapes(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	m := newMaker(t)
-	x, i := m.param(f32(2, 3)), m.param(step.MakeShape(dtype.I32, 2, 3))
+	x, i := m.param(f32(2, 3)), m.param(graph.MakeShape(dtype.I32, 2, 3))
 	other := newMaker(t).param(f32(2, 3))
-	err := func(_ step.Value, err error) error { return err }
+	err := func(_ graph.Value, err error) error { return err }
 	q, k := m.param(f32(2, 4, 8, 16)), m.param(f32(2, 3, 8, 16))
-	attend := func(q, k, v step.Value, a step.AttentionOptions) error {
+	attend := func(q, k, v graph.Value, a graph.AttentionOptions) error {
 		_, _, err := m.Attention(q, k, v, a)
 		return err
 	}
-	back := func(out, sums, dout step.Value) error {
-		_, _, _, err := m.AttentionBackward(q, q, q, out, sums, dout, step.AttentionOptions{})
+	back := func(out, sums, dout graph.Value) error {
+		_, _, _, err := m.AttentionBackward(q, q, q, out, sums, dout, graph.AttentionOptions{})
 		return err
 	}
 	for _, c := range []struct {
 		err  error
 		says string
 	}{
-		{err(m.Binary(step.Add, x, other)), "of graph"},
-		{err(m.Binary(step.Add, x, i)), "types differ"},
-		{err(m.Binary(step.Add, x, step.Value{})), "no value"},
-		{err(m.Binary(step.Exp, x, x)), "no operation of two"},
-		{err(m.Unary(step.Exp, i)), "takes floating-point numbers"},
-		{err(m.Binary(step.Add, x, m.param(f32(3, 2)))), "axis 0"},
+		{err(m.Binary(graph.Add, x, other)), "of graph"},
+		{err(m.Binary(graph.Add, x, i)), "types differ"},
+		{err(m.Binary(graph.Add, x, graph.Value{})), "no value"},
+		{err(m.Binary(graph.Exp, x, x)), "no operation of two"},
+		{err(m.Unary(graph.Exp, i)), "takes floating-point numbers"},
+		{err(m.Binary(graph.Add, x, m.param(f32(3, 2)))), "axis 0"},
 		{err(m.Where(x, x, x)), "has to be bool"},
 		{err(m.Reshape(x, 4, 2)), "has 8 elements, not 6"},
 		{err(m.Transpose(x, 0, 0)), "each axis once"},
 		{err(m.Slice(x, []int{0, 2}, []int{2, 4}, nil)), "axis 1 has no elements from 2 to 4"},
-		{err(m.Reduce(step.ReduceSum, x, 2)), "not different axes"},
-		{err(m.DotGeneral(x, x, step.DotAxes{Contracted: [2][]int{{1}, {0}}})), "axes 1 and 0"},
-		{attend(x, x, x, step.AttentionOptions{}), "four axes"},
-		{attend(q, q, k, step.AttentionOptions{}), "keys and values have different shapes"},
-		{attend(q, k, k, step.AttentionOptions{}), "4 heads cannot share 3"},
-		{attend(q, m.param(f32(2, 4, 8, 8)), m.param(f32(2, 4, 8, 8)), step.AttentionOptions{}), "elements of a head"},
-		{attend(q, m.param(f32(2, 4, 0, 16)), m.param(f32(2, 4, 0, 16)), step.AttentionOptions{}), "no keys"},
-		{attend(q, q, q, step.AttentionOptions{Scale: math.Inf(1)}), "scale of +Inf"},
-		{attend(i, i, i, step.AttentionOptions{}), "takes floating-point numbers"},
+		{err(m.Reduce(graph.ReduceSum, x, 2)), "not different axes"},
+		{err(m.DotGeneral(x, x, graph.DotAxes{Contracted: [2][]int{{1}, {0}}})), "axes 1 and 0"},
+		{attend(x, x, x, graph.AttentionOptions{}), "four axes"},
+		{attend(q, q, k, graph.AttentionOptions{}), "keys and values have different shapes"},
+		{attend(q, k, k, graph.AttentionOptions{}), "4 heads cannot share 3"},
+		{attend(q, m.param(f32(2, 4, 8, 8)), m.param(f32(2, 4, 8, 8)), graph.AttentionOptions{}), "elements of a head"},
+		{attend(q, m.param(f32(2, 4, 0, 16)), m.param(f32(2, 4, 0, 16)), graph.AttentionOptions{}), "no keys"},
+		{attend(q, q, q, graph.AttentionOptions{Scale: math.Inf(1)}), "scale of +Inf"},
+		{attend(i, i, i, graph.AttentionOptions{}), "takes floating-point numbers"},
 		{back(k, m.param(f32(2, 4, 8)), q), "the shape of the queries"},
 		{back(q, m.param(f32(2, 8, 4)), q), "the sums are f32[2,4,8]"},
 		{err(m.Parameter("p0", f32())), "already"},
@@ -175,7 +177,7 @@ func TestErrors(t *testing.T) {
 func TestInline(t *testing.T) {
 	double := newMaker(t)
 	x := double.param(f32(2))
-	testkit.OK(t, double.SetOutputs(double.must(double.Binary(step.Add, x, x)), x))
+	testkit.OK(t, double.SetOutputs(double.must(double.Binary(graph.Add, x, x)), x))
 
 	m := newMaker(t)
 	p := m.param(f32(2))
@@ -191,7 +193,7 @@ func TestInline(t *testing.T) {
 	if got := m.String(); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	for what, args := range map[string][]step.Value{
+	for what, args := range map[string][]graph.Value{
 		"no argument": nil, "another shape": {m.param(f32(3))}, "another graph's value": {x}, "no value": {{}},
 	} {
 		_, err := m.Inline(double.Graph, args...)
@@ -204,10 +206,10 @@ func TestInline(t *testing.T) {
 func TestPart(t *testing.T) {
 	m := newMaker(t)
 	x, y := m.param(f32(3)), m.param(f32(3))
-	sum := m.must(m.Binary(step.Add, x, y))
-	e := m.must(m.Unary(step.Exp, sum))
-	z := m.must(m.Binary(step.Mul, e, x))
-	part := testkit.Must(m.Part([]step.Value{sum, x}, []step.Value{z, x, sum}))(t)
+	sum := m.must(m.Binary(graph.Add, x, y))
+	e := m.must(m.Unary(graph.Exp, sum))
+	z := m.must(m.Binary(graph.Mul, e, x))
+	part := testkit.Must(m.Part([]graph.Value{sum, x}, []graph.Value{z, x, sum}))(t)
 	if got, want := part.String(), `graph "TestPart"
   %0 = Parameter {Name:%2 Index:0} : f32[3]
   %1 = Parameter {Name:p0 Index:1} : f32[3]
@@ -217,12 +219,12 @@ func TestPart(t *testing.T) {
 `; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	_, err := m.Part([]step.Value{x}, []step.Value{z})
+	_, err := m.Part([]graph.Value{x}, []graph.Value{z})
 	testkit.WantError(t, "a parameter that is missing", err, step.ErrArgument, `needs the parameter "p1"`)
-	_, err = m.Part([]step.Value{x, x}, []step.Value{x})
+	_, err = m.Part([]graph.Value{x, x}, []graph.Value{x})
 	testkit.WantError(t, "a parameter twice", err, step.ErrArgument, `"p0" already`)
-	_, err = m.Part(nil, []step.Value{part.Outputs()[0]})
+	_, err = m.Part(nil, []graph.Value{part.Outputs()[0]})
 	testkit.WantError(t, "another graph's", err, step.ErrArgument)
-	_, err = m.Part([]step.Value{{}}, nil)
+	_, err = m.Part([]graph.Value{{}}, nil)
 	testkit.WantError(t, "no value", err, step.ErrArgument)
 }

@@ -1,4 +1,4 @@
-package step
+package graph
 
 import (
 	"errors"
@@ -65,7 +65,8 @@ func (s Shape) String() string {
 // mostBytes is the largest value that can be named, far from an overflow.
 const mostBytes = math.MaxInt64 / 64
 
-func (s Shape) check() error {
+// Check fails for a shape that cannot be: without a type, or of too many elements.
+func (s Shape) Check() error {
 	if !s.Type.Valid() {
 		return fmt.Errorf("shape %v has no type", s)
 	}

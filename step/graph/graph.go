@@ -1,4 +1,4 @@
-package step
+package graph
 
 import (
 	"fmt"
@@ -66,8 +66,8 @@ func (v Value) String() string {
 	return fmt.Sprintf("%%%d", v.node.id)
 }
 
-// NewGraph makes an empty graph. The name is for people.
-func NewGraph(name string) *Graph { return &Graph{name: name} }
+// New makes an empty graph. The name is for people.
+func New(name string) *Graph { return &Graph{name: name} }
 
 // Name is what the graph was named.
 func (g *Graph) Name() string { return g.name }
@@ -93,7 +93,7 @@ type Data []byte
 
 // Parameter adds an input of the step. Its name must be its own.
 func (g *Graph) Parameter(name string, s Shape) (Value, error) {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Value{}, fmt.Errorf("step: Parameter %q: %w: %w", name, ErrArgument, err)
 	}
 	for _, p := range g.params {
@@ -109,7 +109,7 @@ func (g *Graph) Parameter(name string, s Shape) (Value, error) {
 // Constant adds a value that is always the same. data is its elements, little-endian in
 // row-major order; it is copied.
 func (g *Graph) Constant(data []byte, s Shape) (Value, error) {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Value{}, fmt.Errorf("step: Constant: %w: %w", ErrArgument, err)
 	}
 	if int64(len(data)) != s.Bytes() {
@@ -149,12 +149,9 @@ func (g *Graph) Inline(f *Graph, args ...Value) ([]Value, error) {
 		if n.Op == Parameter {
 			continue
 		}
-		m := g.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
-		for i := range n.Shapes {
-			now[n.Value(i)] = m.Value(i)
-		}
+		g.Copy(n, now)
 	}
-	return translated(f.outputs, now), nil
+	return Translated(f.outputs, now), nil
 }
 
 // Part returns a graph of its own that computes outputs. Its parameters are inputs, in
@@ -167,7 +164,7 @@ func (g *Graph) Part(inputs, outputs []Value) (*Graph, error) {
 			return nil, fmt.Errorf("step: part of %q: %w", g.name, err)
 		}
 	}
-	part, now := NewGraph(g.name), map[Value]Value{}
+	part, now := New(g.name), map[Value]Value{}
 	for _, v := range inputs {
 		name := v.String()
 		if in, ok := v.node.Attr.(*Input); ok {
@@ -209,14 +206,14 @@ func (g *Graph) Part(inputs, outputs []Value) (*Graph, error) {
 		if !needed[n] || given(n) {
 			continue
 		}
-		m := part.Append(n.Op, n.Attr, n.Shapes, translated(n.Inputs, now)...)
+		m := part.Append(n.Op, n.Attr, n.Shapes, Translated(n.Inputs, now)...)
 		for i := range n.Shapes {
 			if _, ok := now[n.Value(i)]; !ok {
 				now[n.Value(i)] = m.Value(i)
 			}
 		}
 	}
-	part.outputs = translated(outputs, now)
+	part.outputs = Translated(outputs, now)
 	return part, nil
 }
 
@@ -284,10 +281,31 @@ func (g *Graph) Append(op Op, attr any, shapes []Shape, inputs ...Value) *Node {
 
 // checked is add, which fails if the shape cannot be.
 func (g *Graph) checked(op Op, attr any, s Shape, inputs ...Value) (Value, error) {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Value{}, bad(op, inputs, "%v", err)
 	}
 	return g.add(op, attr, s, inputs...), nil
+}
+
+// Copy appends a copy of an operation of another graph, which reads what now has for its
+// operands, and adds its results to now. The copy of a parameter is a parameter.
+func (g *Graph) Copy(n *Node, now map[Value]Value) {
+	m := g.Append(n.Op, n.Attr, n.Shapes, Translated(n.Inputs, now)...)
+	if n.Op == Parameter {
+		g.params = append(g.params, m.Value(0))
+	}
+	for i := range n.Shapes {
+		now[n.Value(i)] = m.Value(i)
+	}
+}
+
+// Translated are the values that now has for others.
+func Translated(values []Value, now map[Value]Value) []Value {
+	out := make([]Value, len(values))
+	for i, v := range values {
+		out[i] = now[v]
+	}
+	return out
 }
 
 // String prints one operation a line:
@@ -328,6 +346,16 @@ func (n *Node) String() string {
 
 // attrString prints what an operation has to know. Two operations with the same one do
 // the same, but for constants of more than a few bytes.
+// Kind says what an operation computes of its operands' shapes, but not which operands they
+// are, nor what a constant holds: operations of one kind take the same time.
+func (n *Node) Kind() string {
+	s := fmt.Sprint(n.Op, shapesOf(n.Inputs), n.Shapes)
+	if _, ok := n.Attr.(Data); !ok {
+		s += attrString(n.Attr)
+	}
+	return s
+}
+
 func attrString(attr any) string {
 	switch a := attr.(type) {
 	case nil:

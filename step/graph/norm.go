@@ -1,4 +1,4 @@
-package step
+package graph
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 // Fill adds a constant of the given shape whose elements are all v, rounded to the type:
 // a scalar, broadcast.
 func (g *Graph) Fill(v float64, s Shape) (Value, error) {
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Value{}, bad(Constant, nil, "%v", err)
 	}
 	c, err := g.Constant(scalarBytes(v, s.Type), Shape{Type: s.Type})

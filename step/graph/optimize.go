@@ -1,17 +1,17 @@
-package step
+package graph
 
 import (
 	"fmt"
 	"strings"
 )
 
-// optimize copies a graph without what nothing needs. What is computed twice is computed
+// Optimize copies a graph without what nothing needs. What is computed twice is computed
 // once, and products read their operands as they were before they were transposed.
 // Parameters stay, all of them. Outputs that are no result of an operation with memory of
 // its own (parameters, views, one value twice) become copies.
-func optimize(g *Graph) *Graph {
+func Optimize(g *Graph) *Graph {
 	needed := reached(g)
-	out := NewGraph(g.name)
+	out := New(g.name)
 	now := map[Value]Value{}
 	seen := map[string]*Node{}
 	for _, n := range g.nodes {

@@ -1,4 +1,4 @@
-package step
+package graph
 
 import (
 	"github.com/pinion-gpu/pinion/dtype"
@@ -98,7 +98,7 @@ func (g *Graph) Reshape(x Value, dims ...int) (Value, error) {
 		return Value{}, err
 	}
 	s := MakeShape(x.Shape().Type, dims...)
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return Value{}, bad(Reshape, []Value{x}, "%v", err)
 	}
 	if s.Size() != x.Shape().Size() {
@@ -169,7 +169,7 @@ func (g *Graph) RNGBitGenerator(state Value, s Shape) (newState, bits Value, err
 	if want := MakeShape(dtype.U64, 3); !state.Shape().Equal(want) {
 		return Value{}, Value{}, bad(RNGBitGenerator, []Value{state}, "the state has to be %v", want)
 	}
-	if err := s.check(); err != nil || s.Type == dtype.Bool {
+	if err := s.Check(); err != nil || s.Type == dtype.Bool {
 		return Value{}, Value{}, bad(RNGBitGenerator, []Value{state}, "there are no random bits of %v", s)
 	}
 	n := g.Append(RNGBitGenerator, nil, []Shape{state.Shape(), MakeShape(s.Type, s.Dims...)}, state)
