@@ -27,7 +27,7 @@ func (t tiling) rows() int { return 16 * t.groups * t.warps }
 
 // tilings are the way forward, and those back to queries and to keys, which have one group
 // a warp: it has two accumulators, or two operands, in registers.
-var tilings = [3]tiling{{8, 1, 64}, {4, 1, 32}, {4, 1, 32}}
+var tilings = [3]tiling{{4, 2, 32}, {4, 1, 32}, {4, 1, 32}}
 
 // wide is how many elements of a head tensor cores take.
 func wide(each int) int {
