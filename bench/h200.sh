@@ -1,14 +1,15 @@
 #!/bin/bash
 # Measures Pinion and its peers on a GPU host, side by side:
 #
-#   bench/build.sh && bench/h200.sh OUT [PART …]
+#   bench/build.sh [PART …] && bench/h200.sh OUT [PART …]
 #
 # Parts, in the order they are named: check (the conformance and kernel suites),
 # link, moves, peers (for two GPUs), outofcore, shares (its products in little
 # memory and arrays in a store, alone: a minute), tier, weights, hold, processes,
-# photos, feed, step (a block of a GPT: a minute), timeline, cupti (PyTorch's kernels
-# on a timeline: half a minute), tune, top (half a minute), doctor (pinion doctor, and
-# its advice: a minute), python. By default check, link, moves, processes and photos.
+# photos, feed, step (training steps beside PyTorch's), gomlx (the suites of GoMLX's
+# backend), timeline, cupti (PyTorch's kernels on a timeline: half a minute), tune, top
+# (half a minute), doctor (pinion doctor, and its advice: a minute), python-tests,
+# python. By default check, link, moves, processes and photos.
 # Each can run alone, into the same folder. Work with more than the device has:
 #
 #   bench/h200.sh OUT outofcore tier weights hold check
@@ -28,7 +29,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore shares tier weights hold processes photos feed step timeline cupti tune top doctor python-tests python"
+all="check link moves peers outofcore shares tier weights hold processes photos feed step gomlx timeline cupti tune top doctor python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -106,6 +107,13 @@ part_check() {
 	done
 	# First what is hardest on a device.
 	for file in tier vram outofcore checkpoint managed $(cd "$build" && ls ./*.test | sed 's|^./||; s|.test$||'); do
+		check "$file"
+	done
+}
+
+part_gomlx() {
+	local file
+	for file in step.train gomlx gomlx.batches gomlx.tests cmd.pinion.pinion-train; do
 		check "$file"
 	done
 }
