@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/dl"
+	"github.com/pinion-gpu/pinion/internal/nvml"
 	"github.com/pinion-gpu/pinion/internal/spans"
 )
 
@@ -270,3 +271,16 @@ type Device struct {
 }
 
 var errClosed = fmt.Errorf("cuda: %w", device.ErrClosed)
+
+// pcieLink asks the management library; without it the link is unknown.
+func pcieLink(busID string) device.Link {
+	gpu, err := nvml.ByBusID(busID)
+	if err != nil {
+		return device.Link{}
+	}
+	l, err := gpu.Link()
+	if err != nil {
+		return device.Link{}
+	}
+	return device.Link{Kind: "PCIe", Gen: l.Gen, Width: l.Width, MaxGen: l.MaxGen, MaxWidth: l.MaxWidth}
+}

@@ -9,6 +9,11 @@ import (
 	"os/signal"
 )
 
+// endings are signals that would end the command without a word: here there are none
+// that main does not see to. os.Interrupt is one of those, since an empty list would
+// be all.
+var endings = []os.Signal{os.Interrupt}
+
 // become runs another program in place of this one: with its input and output, until it
 // ends, and then with its exit code. An interrupt at the keyboard reaches both, and is
 // for the other to act on.
