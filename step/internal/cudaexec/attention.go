@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 //go:embed attention.cuh
@@ -86,7 +86,7 @@ type attending struct {
 // argument is an array that a kernel is given, by the expression of its elements' type;
 // 0 for a result that nobody reads.
 func (a *attending) argument(l *launch, v graph.Value) string {
-	kind := stored(v.Shape().Type)
+	kind := cudac.Stored(v.Shape().Type)
 	if v.Node() == a.n {
 		if !slices.Contains(a.u.task.Outputs, v) || v.Shape().Size() == 0 {
 			return fmt.Sprintf("(%s *)0", kind)
@@ -130,8 +130,8 @@ func (a *attending) launch(tensor bool, direction int, count, rows int, scratch 
 	list := strings.Join(arrays(&l), ", ")
 	if !tensor {
 		l.grid = [2]int{min(8*mostBlocks, (rows*count+7)/8), 1}
-		l.text = fmt.Sprintf("%s    plain_%s<%s, %s, %d, %t>(s, (%s)%s, %dLL, %s);\n", a.shape(), function, stored(kind), computedIn(kind), s.Each, a.options.Causal,
-			computedIn(kind), number64(a.options.Scale), rows*count, list)
+		l.text = fmt.Sprintf("%s    plain_%s<%s, %s, %d, %t>(s, (%s)%s, %dLL, %s);\n", a.shape(), function, cudac.Stored(kind), cudac.ComputedIn(kind), s.Each, a.options.Causal,
+			cudac.ComputedIn(kind), number64(a.options.Scale), rows*count, list)
 		return l
 	}
 	t, d := tilings[direction], wide(s.Each)
@@ -148,7 +148,7 @@ func (a *attending) launch(tensor bool, direction int, count, rows int, scratch 
 		own, stage = 2*t.rows()*d*2, stage+max(8*t.tile, 256)
 	}
 	l.shared = own + 2*stage
-	l.text = fmt.Sprintf("%s    attention_%s<%s, %d, %d, %s, %t>(s, %s);\n", a.shape(), function, stored(kind), d, s.Each, divided, a.options.Causal, list)
+	l.text = fmt.Sprintf("%s    attention_%s<%s, %d, %d, %s, %t>(s, %s);\n", a.shape(), function, cudac.Stored(kind), d, s.Each, divided, a.options.Causal, list)
 	return l
 }
 
@@ -170,7 +170,7 @@ func (a *attending) backward(tensor bool) []launch {
 		return nil
 	}
 	sums := in[4].Shape()
-	delta := func(l *launch) string { return fmt.Sprintf("(%s *)p.p[%d]", stored(sums.Type), len(l.pointers)) }
+	delta := func(l *launch) string { return fmt.Sprintf("(%s *)p.p[%d]", cudac.Stored(sums.Type), len(l.pointers)) }
 	launches := []launch{a.launch(tensor, 1, s.Batch*s.Heads, s.Queries, sums.Bytes(), func(l *launch) []string {
 		list := []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, in[3]), a.argument(l, in[4]), a.argument(l, in[5]), a.argument(l, a.n.Value(0))}
 		return append(list, delta(l))

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/device"
-
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 // attended is an attention.
@@ -234,7 +233,7 @@ func TestFragments(t *testing.T) {
 		b := newBuilder(t)
 		a, x, c := b.random(d, 16, 16), b.random(d, 16, 8), b.random(dtype.F32, 16, 8)
 		matrices := b.put(dtype.U16, make([]float64, 512), 512)
-		f := e.function(launch{text: "    // const attention s" + fmt.Sprintf(text, stored(d)), pointers: []graph.Value{a, x, c, matrices}, library: attentionText, threads: 32})
+		f := e.function(launch{text: "    // const attention s" + fmt.Sprintf(text, cudac.Stored(d)), pointers: []graph.Value{a, x, c, matrices}, library: attentionText, threads: 32})
 		k, err := e.ready(f)
 		testkit.OK(t, err)
 		stream := testkit.Must(e.dev.NewStream())(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 // columns writes reductions of the columns of as many rows: all in one pass over the
@@ -61,7 +62,7 @@ func (u *unit) columnsBy(s space, stores []graph.Value, vector int) (l launch, p
 	k.printf("const %s from = (%s)blockIdx.y * %s, to = smaller(from + %s, (%s)%s);", i, i, k.number(chunk), k.number(chunk), i, k.number(s.rows))
 	for n, v := range stores {
 		_, init := reducer(v.Node().Op, v.Shape().Type)
-		k.printf("%s acc%d[%d];", computedIn(v.Shape().Type), n, vector)
+		k.printf("%s acc%d[%d];", cudac.ComputedIn(v.Shape().Type), n, vector)
 		k.printf("for (int j = 0; j < %d; j++) acc%d[j] = %s;", vector, n, init)
 	}
 	j, declare := "j", fmt.Sprintf("            const %s col = c0 + j, e = row * %s + col;\n", i, c)
@@ -85,13 +86,13 @@ func (u *unit) columnsBy(s space, stores []graph.Value, vector int) (l launch, p
 		of, _ := reducer(v.Node().Op, t)
 		to := ""
 		if parts == 1 {
-			to = fmt.Sprintf("st(((%s *)%s)[c0 + j], %s)", stored(t), k.pointer(v), rounded(t, "a"))
+			to = fmt.Sprintf("st(((%s *)%s)[c0 + j], %s)", cudac.Stored(t), k.pointer(v), cudac.Rounded(t, "a"))
 		} else {
 			// Behind the arrays that are read; results are the second kernel's.
-			to = fmt.Sprintf("((%s *)((u8 *)p.p[%d] + %dll))[(%s)blockIdx.y * %s + c0 + j] = a", computedIn(t), arrays, int64(n)*partBytes(s, parts), i, c)
+			to = fmt.Sprintf("((%s *)((u8 *)p.p[%d] + %dll))[(%s)blockIdx.y * %s + c0 + j] = a", cudac.ComputedIn(t), arrays, int64(n)*partBytes(s, parts), i, c)
 		}
 		k.printf("for (int j = 0; j < %d; j++) {", vector)
-		k.printf("    const %s a = over_block<%s, %d>(acc%d[j]);", computedIn(t), of, lanes, n)
+		k.printf("    const %s a = over_block<%s, %d>(acc%d[j]);", cudac.ComputedIn(t), of, lanes, n)
 		k.printf("    if ((int)threadIdx.x < %d && c0 < %s) %s;", lanes, c, to)
 		k.printf("}")
 	}
@@ -116,12 +117,12 @@ func (u *unit) columnParts(s space, stores []graph.Value, parts int) launch {
 	for n, v := range stores {
 		t := v.Shape().Type
 		of, init := reducer(v.Node().Op, t)
-		ct := computedIn(t)
+		ct := cudac.ComputedIn(t)
 		k.printf("%s a%d = %s;", ct, n, init)
 		k.printf("for (int s = threadIdx.x / %d; s < %d && o < %s; s += %d) a%d = %s::of(a%d, ((const %s *)((u8 *)%s + %dll))[s * %s + o]);",
 			lanes, parts, c, threads/lanes, n, of, n, ct, k.scratchPointer(), int64(n)*partBytes(s, parts), c)
 		k.printf("a%d = over_block<%s, %d>(a%d);", n, of, lanes, n)
-		k.printf("if ((int)threadIdx.x < %d && o < %s) st(((%s *)%s)[o], %s);", lanes, c, stored(t), k.pointer(v), rounded(t, fmt.Sprintf("a%d", n)))
+		k.printf("if ((int)threadIdx.x < %d && o < %s) st(((%s *)%s)[o], %s);", lanes, c, cudac.Stored(t), k.pointer(v), cudac.Rounded(t, fmt.Sprintf("a%d", n)))
 	}
 	l := launch{name: u.name() + " of parts", grid: [2]int{(s.columns + lanes - 1) / lanes, 1}, scratch: int64(len(stores)) * partBytes(s, parts)}
 	l.fill(k)

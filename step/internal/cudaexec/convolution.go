@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
 
@@ -337,7 +337,7 @@ func (u *unit) turned(s *side, channelsLast bool, offset int64, back bool) launc
 			sum += fmt.Sprintf(" + %s * (%s)", at[i], k.number(a.stride))
 		}
 	}
-	t := stored(s.value.Shape().Type)
+	t := cudac.Stored(s.value.Shape().Type)
 	there := fmt.Sprintf("((%s *)%s)[%s]", t, k.pointer(s.value), k.defineIndex("%s", sum))
 	here := fmt.Sprintf("((%s *)((u8 *)%s + %dll))[e]", t, k.scratchPointer(), offset)
 	if back {

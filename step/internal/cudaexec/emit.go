@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 // errNotHere: an operation cannot be computed in the kernel that is tried.
@@ -289,13 +289,13 @@ func (k *kernel) load(v graph.Value, t dtype.DType, at string) string {
 		name, ok := k.vectors.known[key]
 		if !ok {
 			name = k.variable()
-			kind := fmt.Sprintf("vec<%s, %d>", stored(t), k.vector)
-			fmt.Fprintf(&k.vectors.text, "%sconst %s %s = *(const %s *)((const %s *)%s + %s);\n", k.vectors.indent, kind, name, kind, stored(t), k.pointer(v), first.at)
+			kind := fmt.Sprintf("vec<%s, %d>", cudac.Stored(t), k.vector)
+			fmt.Fprintf(&k.vectors.text, "%sconst %s %s = *(const %s *)((const %s *)%s + %s);\n", k.vectors.indent, kind, name, kind, cudac.Stored(t), k.pointer(v), first.at)
 			k.vectors.known[key] = name
 		}
-		return k.define(computedIn(t), fmt.Sprintf("ld(%s.a[j])", name))
+		return k.define(cudac.ComputedIn(t), fmt.Sprintf("ld(%s.a[j])", name))
 	}
-	return k.define(computedIn(t), fmt.Sprintf("ld(((const %s *)%s)[%s])", stored(t), k.pointer(v), at))
+	return k.define(cudac.ComputedIn(t), fmt.Sprintf("ld(((const %s *)%s)[%s])", cudac.Stored(t), k.pointer(v), at))
 }
 
 // pull writes what computes one element, and returns its variable.
@@ -317,7 +317,7 @@ func (k *kernel) pull(v graph.Value, ix index) string {
 			return k.fail("%v", v.Node().Op)
 		case t != s.Type:
 			x := k.pull(b, index{at: k.place(ix, s.Dims)})
-			return k.define(computedIn(s.Type), bitcast(t, s.Type, x))
+			return k.define(cudac.ComputedIn(s.Type), cudac.Bitcast(t, s.Type, x))
 		case slices.Equal(b.Shape().Dims, s.Dims):
 			return k.pull(b, ix)
 		}
@@ -393,7 +393,7 @@ func (k *kernel) compute(v graph.Value, ix index) string {
 		return k.pull(in[0], ix)
 	case graph.Iota:
 		at := k.along(ix, s.Dims)[int(n.Attr.(graph.Axis))]
-		return k.define(computedIn(t), convert(dtype.I64, t, "(i64)"+at))
+		return k.define(cudac.ComputedIn(t), cudac.Convert(dtype.I64, t, "(i64)"+at))
 	case graph.Transpose:
 		out, axes := k.along(ix, s.Dims), make([]string, s.Rank())
 		for i, a := range n.Attr.(graph.Axes) {
@@ -468,7 +468,7 @@ func (k *kernel) compute(v graph.Value, ix index) string {
 			return k.define("u64", fmt.Sprintf("%s == 0 ? %s : %s == 1 ? %s : %s + (%s < %s)", at, key, at, next, high, next, low))
 		}
 		b := k.define("u64", fmt.Sprintf("random_bits(%s, %s, %s, (u64)%s, %d)", key, low, high, k.place(ix, s.Dims), t.Size()))
-		return k.define(computedIn(t), fromBits(t, b))
+		return k.define(cudac.ComputedIn(t), cudac.FromBits(t, b))
 	}
 	if n.Op.Class() != graph.Elementwise {
 		return k.fail("%v", n.Op)
@@ -480,12 +480,12 @@ func (k *kernel) compute(v graph.Value, ix index) string {
 	if k.err != nil {
 		return "0"
 	}
-	expression, err := elementwise(n.Op, in[len(in)-1].Shape().Type, t, args)
+	expression, err := cudac.Elementwise(n.Op, in[len(in)-1].Shape().Type, t, args)
 	if err != nil {
-		k.err = err
+		k.err = fmt.Errorf("cudaexec: %w", err)
 		return "0"
 	}
-	return k.define(computedIn(t), expression)
+	return k.define(cudac.ComputedIn(t), expression)
 }
 
 // start is where a dynamic window begins, moved to between 0 and most.
@@ -504,7 +504,7 @@ func clamped(t dtype.DType, x string, most int) string {
 // either writes a choice of which only one side is computed.
 func (k *kernel) either(condition string, t dtype.DType, yes, no func() string) string {
 	v := k.variable()
-	k.printf("%s %s;", computedIn(t), v)
+	k.printf("%s %s;", cudac.ComputedIn(t), v)
 	side := func(f func() string) string {
 		k.push()
 		k.printf("%s = %s;", v, f())

@@ -3,9 +3,9 @@ package cudaexec
 import (
 	"slices"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 // former makes tasks of a graph: it decides what is computed together.
@@ -142,7 +142,7 @@ func (s *views) literal(v graph.Value) (string, bool) {
 			return "", false
 		}
 	}
-	return literal(t, data), true
+	return cudac.Literal(t, data), true
 }
 
 // factor is an operand of a product: a value in memory, whose axes are taken in another

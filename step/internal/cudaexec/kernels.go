@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 // Threads of a block, in every kernel.
@@ -192,13 +192,13 @@ func (k *kernel) storing(values []graph.Value, first, at, declare string, put fu
 				all[i] = put(v)
 			}
 			for i, v := range values {
-				k.printf("st(((%s *)%s)[%s], %s);", stored(v.Shape().Type), k.pointer(v), at, all[i])
+				k.printf("st(((%s *)%s)[%s], %s);", cudac.Stored(v.Shape().Type), k.pointer(v), at, all[i])
 			}
 		}, nil)
 		return
 	}
 	for i, v := range values {
-		k.printf("vec<%s, %d> out%d;", stored(v.Shape().Type), k.vector, i)
+		k.printf("vec<%s, %d> out%d;", cudac.Stored(v.Shape().Type), k.vector, i)
 	}
 	k.elements(declare, func() {
 		for i, v := range values {
@@ -207,8 +207,8 @@ func (k *kernel) storing(values []graph.Value, first, at, declare string, put fu
 		}
 	}, func() {
 		for i, v := range values {
-			kind := fmt.Sprintf("vec<%s, %d>", stored(v.Shape().Type), k.vector)
-			k.printf("*(%s *)((%s *)%s + %s) = out%d;", kind, stored(v.Shape().Type), k.pointer(v), first, i)
+			kind := fmt.Sprintf("vec<%s, %d>", cudac.Stored(v.Shape().Type), k.vector)
+			k.printf("*(%s *)((%s *)%s + %s) = out%d;", kind, cudac.Stored(v.Shape().Type), k.pointer(v), first, i)
 		}
 	})
 }
@@ -276,12 +276,12 @@ func (k *kernel) writeRows(rows, columns int, stores []graph.Value) {
 				k.printf("%s = %s::of(%s, %s);", acc, of, acc, k.pull(x, index{at: "e"}))
 			}, nil)
 			k.vectors, k.vector = vectors, vector
-			text = fmt.Sprintf("%s%s %s = %s;\n", k.row.indent, computedIn(t), acc, init)
+			text = fmt.Sprintf("%s%s %s = %s;\n", k.row.indent, cudac.ComputedIn(t), acc, init)
 			k.row.text.WriteString(text)
 		})
 		scope := k.scope
 		k.scope = k.row
-		r := k.define(computedIn(t), rounded(t, fmt.Sprintf("over_row<%s, %d>(%s)", of, n, acc)))
+		r := k.define(cudac.ComputedIn(t), cudac.Rounded(t, fmt.Sprintf("over_row<%s, %d>(%s)", of, n, acc)))
 		k.scope = scope
 		return r
 	}
@@ -295,7 +295,7 @@ func (k *kernel) writeRows(rows, columns int, stores []graph.Value) {
 	}
 	for _, v := range ones {
 		x := k.pull(v, index{at: "row"})
-		k.printf("if (lane == 0) st(((%s *)%s)[row], %s);", stored(v.Shape().Type), k.pointer(v), x)
+		k.printf("if (lane == 0) st(((%s *)%s)[row], %s);", cudac.Stored(v.Shape().Type), k.pointer(v), x)
 	}
 	if len(wholes) > 0 {
 		overColumns(func() {
@@ -311,7 +311,7 @@ func (k *kernel) writeRows(rows, columns int, stores []graph.Value) {
 
 // reducer is how a reduction brings two elements together, and what it begins with.
 func reducer(op graph.Op, t dtype.DType) (of, init string) {
-	c := computedIn(t)
+	c := cudac.ComputedIn(t)
 	extreme := func(sign, integer string) string {
 		switch {
 		case c == "f64":
@@ -388,7 +388,7 @@ func (u *unit) reduction(v graph.Value) []launch {
 	k.scope = newScope(nil)
 	k.row = k.scope
 	i := k.indexType()
-	ct := computedIn(x.Shape().Type)
+	ct := cudac.ComputedIn(x.Shape().Type)
 	acc, init := ct, ""
 	of, init := reducer(n.Op, t)
 	if arg {
@@ -424,11 +424,11 @@ func (u *unit) reduction(v graph.Value) []launch {
 	k.printf("if (o < %s) {\n%s    }", k.number(outputs), body)
 	k.printf("a = over_block<%s, %d>(a);", of, perBlock)
 	finish := func(to, at string) string {
-		x := rounded(t, "a")
+		x := cudac.Rounded(t, "a")
 		if arg {
-			x = convert(dtype.I64, t, "a.at")
+			x = cudac.Convert(dtype.I64, t, "a.at")
 		}
-		return fmt.Sprintf("st(((%s *)%s)[%s], %s);", stored(t), to, at, x)
+		return fmt.Sprintf("st(((%s *)%s)[%s], %s);", cudac.Stored(t), to, at, x)
 	}
 	condition := fmt.Sprintf("if ((int)threadIdx.x < %d && o < %s) ", perBlock, k.number(outputs))
 	first := launch{name: n.Op.String(), grid: [2]int{blocks, splits}}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 // single are the kernels of an operation that has its own.
@@ -52,7 +52,7 @@ func (u *unit) concatenation(v graph.Value) (launches []launch) {
 		from := k.pull(x, index{at: "e"})
 		axes := slices.Clone(k.along(index{at: "e"}, dims))
 		axes[axis] = k.defineIndex("%s + %s", axes[axis], k.number(offset))
-		k.printf("st(((%s *)%s)[%s], %s);", stored(v.Shape().Type), k.pointer(v), k.place(index{axes: axes}, v.Shape().Dims), from)
+		k.printf("st(((%s *)%s)[%s], %s);", cudac.Stored(v.Shape().Type), k.pointer(v), k.place(index{axes: axes}, v.Shape().Dims), from)
 		launches = append(launches, k.over(n.Op.String(), x.Shape().Size()))
 		offset += dims[axis]
 	}
@@ -64,7 +64,7 @@ func (u *unit) each(v graph.Value, write func(k *kernel, v graph.Value, at []str
 	k := u.alone(v)
 	k.push()
 	x := write(k, v, k.along(index{at: "e"}, v.Shape().Dims))
-	k.printf("st(((%s *)%s)[e], %s);", stored(v.Shape().Type), k.pointer(v), x)
+	k.printf("st(((%s *)%s)[e], %s);", cudac.Stored(v.Shape().Type), k.pointer(v), x)
 	return k.over(v.Node().Op.String(), v.Shape().Size())
 }
 
@@ -143,7 +143,7 @@ func (u *unit) transposition(v graph.Value) launch {
 	}
 	tilesAcross, tilesDown := (out[across]+31)/32, (out[down]+31)/32
 	tiles := tilesAcross * tilesDown * size(others)
-	k.printf("__shared__ %s tile[32][33];", stored(t))
+	k.printf("__shared__ %s tile[32][33];", cudac.Stored(t))
 	k.push()
 	k.printf("const %s a0 = t %% %d * 32, d0 = t / %d %% %d * 32, o = t / %s;", i, tilesAcross, tilesAcross, tilesDown, k.number(tilesAcross*tilesDown))
 	rest := k.along(index{at: "o"}, others)
@@ -182,7 +182,7 @@ func (u *unit) transposition(v graph.Value) launch {
 	k.printf("const %s a = a0 + threadIdx.x / 32 + y, d = d0 + threadIdx.x %% 32;", i)
 	k.push()
 	to := k.place(index{axes: axes("a", "d")}, out)
-	k.printf("((%s *)%s)[%s] = tile[threadIdx.x %% 32][threadIdx.x / 32 + y];", stored(t), k.pointer(v), to)
+	k.printf("((%s *)%s)[%s] = tile[threadIdx.x %% 32][threadIdx.x / 32 + y];", cudac.Stored(t), k.pointer(v), to)
 	body = k.pop()
 	k.printf("if (a < %s && d < %s) {\n%s}", k.number(out[across]), k.number(out[down]), body)
 	body = k.pop()
@@ -209,7 +209,7 @@ func (u *unit) scatter(v graph.Value) []launch {
 	{
 		k := u.alone(v)
 		k.push()
-		k.printf("st(((%s *)%s)[e], %s);", stored(t), k.pointer(v), k.pull(x, index{at: "e"}))
+		k.printf("st(((%s *)%s)[e], %s);", cudac.Stored(t), k.pointer(v), k.pull(x, index{at: "e"}))
 		copied = k.over(n.Op.String()+"'s operand", x.Shape().Size())
 	}
 	if updates.Shape().Size() == 0 {
@@ -259,9 +259,9 @@ func (u *unit) scatter(v graph.Value) []launch {
 		switch n.Op {
 		case graph.ScatterSum:
 			if t.IsFloat() {
-				e = rounded(t, old+" + "+x)
+				e = cudac.Rounded(t, old+" + "+x)
 			} else {
-				e = fmt.Sprintf("(%s)((u64)%s + (u64)%s)", computedIn(t), old, x)
+				e = fmt.Sprintf("(%s)((u64)%s + (u64)%s)", cudac.ComputedIn(t), old, x)
 			}
 		case graph.ScatterMax:
 			e = fmt.Sprintf("larger(%s, %s)", old, x)
@@ -292,7 +292,7 @@ func (u *unit) scatter(v graph.Value) []launch {
 		k.push()
 		at := k.along(index{at: "e"}, dims)
 		acc := k.variable()
-		k.printf("%s %s = ld(((const %s *)%s)[e]);", computedIn(t), acc, stored(t), k.pointer(v))
+		k.printf("%s %s = ld(((const %s *)%s)[e]);", cudac.ComputedIn(t), acc, cudac.Stored(t), k.pointer(v))
 		k.loop("u", size(batch), func() {
 			begin, inside := starts(k, "u")
 			w := make([]string, len(window))
@@ -320,7 +320,7 @@ func (u *unit) scatter(v graph.Value) []launch {
 			body := k.pop()
 			k.printf("if (%s) {\n%s}", inside, body)
 		})
-		k.printf("st(((%s *)%s)[e], %s);", stored(t), k.pointer(v), acc)
+		k.printf("st(((%s *)%s)[e], %s);", cudac.Stored(t), k.pointer(v), acc)
 		return []launch{copied, k.over(n.Op.String(), size(dims))}
 	}
 	// place is where an update begins in the operand, -1 outside.
@@ -363,9 +363,9 @@ func (u *unit) scatter(v graph.Value) []launch {
 		}
 	}
 	at := k.define("i64", fmt.Sprintf("%s + %s", mine, k.place(index{axes: axes}, dims)))
-	old := k.define(computedIn(t), fmt.Sprintf("ld(((const %s *)%s)[%s])", stored(t), k.pointer(v), at))
+	old := k.define(cudac.ComputedIn(t), fmt.Sprintf("ld(((const %s *)%s)[%s])", cudac.Stored(t), k.pointer(v), at))
 	e := k.pull(updates, element(k, "w", list))
-	k.printf("st(((%s *)%s)[%s], %s);", stored(t), k.pointer(v), at, combine(old, e))
+	k.printf("st(((%s *)%s)[%s], %s);", cudac.Stored(t), k.pointer(v), at, combine(old, e))
 	body := k.pop()
 	k.printf("for (%s f = threadIdx.x; f < %s; f += %d) {\n%s}", i, k.number(size(window)), threads, body)
 	body = k.pop()
@@ -422,7 +422,7 @@ func window(k *kernel, v graph.Value, at []string) string {
 	w, x, t := n.Attr.(*graph.Windows), n.Inputs[0], v.Shape().Type
 	of, init := reducer(w.Reduction, t)
 	acc := k.variable()
-	k.printf("%s %s = %s;", computedIn(t), acc, init)
+	k.printf("%s %s = %s;", cudac.ComputedIn(t), acc, init)
 	k.loops("w", w.Dims, func(in []string) {
 		axes, inside := windowIndex(k, w, x.Shape().Dims, at, in)
 		k.push()
@@ -431,7 +431,7 @@ func window(k *kernel, v graph.Value, at []string) string {
 		body := k.pop()
 		k.printf("if (%s) {\n%s}", inside, body)
 	})
-	return rounded(t, acc)
+	return cudac.Rounded(t, acc)
 }
 
 // selectAndScatter finds the chosen element of each window, and then has each element of
@@ -443,7 +443,7 @@ func (u *unit) selectAndScatter(v graph.Value) []launch {
 	dims, outs := x.Shape().Dims, source.Shape().Dims
 	of := map[graph.Op]string{graph.SelectAndScatterMax: "first_largest", graph.SelectAndScatterMin: "first_smallest"}[n.Op]
 	if size(outs) == 0 {
-		return []launch{u.each(v, func(*kernel, graph.Value, []string) string { return "(" + computedIn(t) + ")0" })}
+		return []launch{u.each(v, func(*kernel, graph.Value, []string) string { return "(" + cudac.ComputedIn(t) + ")0" })}
 	}
 	k := u.alone(v)
 	i := k.indexType()
@@ -451,7 +451,7 @@ func (u *unit) selectAndScatter(v graph.Value) []launch {
 	k.push()
 	window := k.along(index{at: "e"}, outs)
 	best := k.variable()
-	found := "found<" + computedIn(t) + ">"
+	found := "found<" + cudac.ComputedIn(t) + ">"
 	k.printf("%s %s = {0, -1};", found, best)
 	k.loops("w", w.Dims, func(in []string) {
 		axes, there := windowIndex(k, w, dims, window, in)
@@ -471,7 +471,7 @@ func (u *unit) selectAndScatter(v graph.Value) []launch {
 	k.push()
 	at := k.along(index{at: "e"}, dims)
 	acc := k.variable()
-	k.printf("%s %s = 0;", computedIn(t), acc)
+	k.printf("%s %s = 0;", cudac.ComputedIn(t), acc)
 	// Windows that have the element: the first one, and how many there can be.
 	most := make([]int, len(dims))
 	first := make([]string, len(dims))
@@ -505,14 +505,14 @@ func (u *unit) selectAndScatter(v graph.Value) []launch {
 		body = k.pop()
 		k.printf("if (%s) {\n%s}", inside, body)
 	})
-	k.printf("st(((%s *)%s)[e], %s);", stored(t), k.pointer(v), rounded(t, acc))
+	k.printf("st(((%s *)%s)[e], %s);", cudac.Stored(t), k.pointer(v), cudac.Rounded(t, acc))
 	add := k.over(n.Op.String(), size(dims))
 	add.scratch = bytes
 	return []launch{choose, add}
 }
 
 // sumType is what products are added up in.
-func sumType(t dtype.DType) string { return computedIn(t) }
+func sumType(t dtype.DType) string { return cudac.ComputedIn(t) }
 
 // product is a DotGeneral in which a thread adds up one element: for types and strides
 // that the library does not take.
@@ -561,5 +561,5 @@ func product(k *kernel, v graph.Value, at []string) string {
 			k.printf("%s = (%s)((u64)%s + (u64)(%s)%s * (u64)(%s)%s);", acc, c, acc, c, e[0], c, e[1])
 		}
 	})
-	return rounded(t, acc)
+	return cudac.Rounded(t, acc)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
 // seen is where a convolution reads an element.
@@ -66,7 +67,7 @@ func convolution(k *kernel, v graph.Value, at []string) string {
 	a := n.Attr.(*graph.ConvAxes)
 	t := v.Shape().Type
 	acc := k.variable()
-	k.printf("%s %s = 0;", computedIn(t), acc)
+	k.printf("%s %s = 0;", cudac.ComputedIn(t), acc)
 	groups, made := groupsOf(v)
 	group := "0"
 	if groups > 1 {
@@ -76,11 +77,11 @@ func convolution(k *kernel, v graph.Value, at []string) string {
 		s := sees(k, v, group, at, in)
 		k.push()
 		e, f := k.pull(n.Inputs[0], index{axes: s.image}), k.pull(n.Inputs[1], index{axes: s.kernel})
-		k.printf("%s = (%s)((u64)%s + (u64)%s * (u64)%s);", acc, computedIn(t), acc, e, f)
+		k.printf("%s = (%s)((u64)%s + (u64)%s * (u64)%s);", acc, cudac.ComputedIn(t), acc, e, f)
 		body := k.pop()
 		k.printf("if (%s) {\n%s}", s.inside, body)
 	})
-	return rounded(t, acc)
+	return cudac.Rounded(t, acc)
 }
 
 // A tile of a convolution: so many places, and as many channels, of the result; what they
@@ -111,7 +112,7 @@ func (u *unit) tiledConvolution(v graph.Value) launch {
 	tiles := down * across * groups
 
 	k := u.alone(v)
-	i, c := k.indexType(), computedIn(t)
+	i, c := k.indexType(), cudac.ComputedIn(t)
 	// at is where in the result a place of the group's channel is.
 	at := func(place, channel string) []string {
 		list := make([]string, len(out))
@@ -176,7 +177,7 @@ func (u *unit) tiledConvolution(v graph.Value) launch {
 	k.printf("const %s place = down + threadIdx.x / 16 * 4 + y, channel = across + threadIdx.x %% 16 * 4 + x;", i)
 	k.push()
 	made2 := k.defineIndex("group * %d + channel", made)
-	k.printf("st(((%s *)%s)[%s], %s);", stored(t), k.pointer(v), k.place(index{axes: at("place", made2)}, out), rounded(t, "acc[y][x]"))
+	k.printf("st(((%s *)%s)[%s], %s);", cudac.Stored(t), k.pointer(v), k.place(index{axes: at("place", made2)}, out), cudac.Rounded(t, "acc[y][x]"))
 	body = k.pop()
 	k.printf("if (place < %s && channel < %s) {\n%s}", k.number(size(places)), k.number(made), body)
 	body = k.pop()

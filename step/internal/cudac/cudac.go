@@ -1,4 +1,6 @@
-package cudaexec
+// Package cudac writes the elements of steps' types, and what is computed of them, as
+// CUDA C++. The types and functions it names are those of package cudaexec's prelude.
+package cudac
 
 import (
 	"encoding/binary"
@@ -7,22 +9,22 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 )
 
-// stored is the C type of an element in memory.
-func stored(t dtype.DType) string {
+// Stored is the C type of an element in memory.
+func Stored(t dtype.DType) string {
 	if t == dtype.Bool {
 		return "b8"
 	}
 	return t.String()
 }
 
-// computedIn is the C type that elements are computed in.
-func computedIn(t dtype.DType) string {
+// ComputedIn is the C type that elements are computed in.
+func ComputedIn(t dtype.DType) string {
 	switch t {
 	case dtype.Bool:
 		return "bool"
@@ -32,8 +34,8 @@ func computedIn(t dtype.DType) string {
 	return t.String()
 }
 
-// rounded is an expression of the type that t is computed in, as t has it.
-func rounded(t dtype.DType, x string) string {
+// Rounded is an expression of the type that t is computed in, as t has it.
+func Rounded(t dtype.DType, x string) string {
 	switch t {
 	case dtype.F16:
 		return "round_f16(" + x + ")"
@@ -43,8 +45,8 @@ func rounded(t dtype.DType, x string) string {
 	return x
 }
 
-// literal writes an element as C.
-func literal(t dtype.DType, data []byte) string {
+// Literal writes an element as C.
+func Literal(t dtype.DType, data []byte) string {
 	var bits [8]byte
 	copy(bits[:], data[:t.Size()])
 	u := binary.LittleEndian.Uint64(bits[:])
@@ -78,13 +80,13 @@ func literal(t dtype.DType, data []byte) string {
 	return fmt.Sprintf("(%s)%dull", t, u)
 }
 
-// convert is step's Convert, from an expression of the type that from is computed in.
-func convert(from, to dtype.DType, x string) string {
+// Convert is [graph.Convert], from an expression of the type that from is computed in.
+func Convert(from, to dtype.DType, x string) string {
 	switch {
 	case to == dtype.Bool:
 		return fmt.Sprintf("%s != 0", x)
 	case from == dtype.Bool:
-		return fmt.Sprintf("(%s)%s", computedIn(to), x)
+		return fmt.Sprintf("(%s)%s", ComputedIn(to), x)
 	case from.IsFloat() && !to.IsFloat():
 		return fmt.Sprintf("int_of<%s>(%s)", to, x)
 	case to == dtype.F16 || to == dtype.BF16:
@@ -99,13 +101,13 @@ func convert(from, to dtype.DType, x string) string {
 				x = "(f32)" + x
 			}
 		}
-		return rounded(to, x)
+		return Rounded(to, x)
 	}
-	return fmt.Sprintf("(%s)%s", computedIn(to), x)
+	return fmt.Sprintf("(%s)%s", ComputedIn(to), x)
 }
 
-// fromBits is an element of the bits that a u64 has.
-func fromBits(t dtype.DType, x string) string {
+// FromBits is an element of the bits that a u64 has.
+func FromBits(t dtype.DType, x string) string {
 	switch t {
 	case dtype.F64:
 		return "of_bits(" + x + ")"
@@ -130,15 +132,17 @@ func toBits(t dtype.DType, x string) string {
 	return "(u64)" + x
 }
 
-func bitcast(from, to dtype.DType, x string) string {
-	return fromBits(to, "("+toBits(from, x)+")")
+// Bitcast is an element of the bits that another has.
+func Bitcast(from, to dtype.DType, x string) string {
+	return FromBits(to, "("+toBits(from, x)+")")
 }
 
-// elementwise is the expression of an operation: of operands of type in, as result.
-func elementwise(op graph.Op, in, result dtype.DType, args []string) (string, error) {
+// Elementwise is the expression of an operation: of operands of type in, as result. It
+// fails with [step.ErrNotSupported] where the operation has none for these types.
+func Elementwise(op graph.Op, in, result dtype.DType, args []string) (string, error) {
 	x := args[0]
 	if op == graph.Convert {
-		return convert(in, result, x), nil
+		return Convert(in, result, x), nil
 	}
 	if op == graph.Where {
 		return fmt.Sprintf("%s ? %s : %s", x, args[1], args[2]), nil
@@ -150,7 +154,7 @@ func elementwise(op graph.Op, in, result dtype.DType, args []string) (string, er
 	call := func(name string, args ...string) string {
 		return name + "(" + strings.Join(args, ", ") + ")"
 	}
-	c := computedIn(in)
+	c := ComputedIn(in)
 	if op.Comparison() {
 		sign := map[graph.Op]string{
 			graph.Equal: "==", graph.NotEqual: "!=", graph.Less: "<", graph.LessOrEqual: "<=", graph.Greater: ">", graph.GreaterOrEqual: ">=",
@@ -211,13 +215,13 @@ func elementwise(op graph.Op, in, result dtype.DType, args []string) (string, er
 		case graph.Atan2:
 			e = call("atan2"+f, x, y)
 		default:
-			return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
+			return "", fmt.Errorf("%w: %v of %v", step.ErrNotSupported, op, in)
 		}
 		switch op {
 		case graph.Abs, graph.Neg, graph.Sign, graph.Floor, graph.Ceil, graph.Round: // are exact
 			return e, nil
 		}
-		return rounded(result, e), nil
+		return Rounded(result, e), nil
 	}
 	if in == dtype.Bool {
 		switch op {
@@ -230,7 +234,7 @@ func elementwise(op graph.Op, in, result dtype.DType, args []string) (string, er
 		case graph.Xor:
 			return x + " != " + y, nil
 		}
-		return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
+		return "", fmt.Errorf("%w: %v of %v", step.ErrNotSupported, op, in)
 	}
 	wrap := func(sign string) string { return fmt.Sprintf("(%s)((u64)%s %s (u64)%s)", c, x, sign, y) }
 	switch op {
@@ -271,5 +275,5 @@ func elementwise(op graph.Op, in, result dtype.DType, args []string) (string, er
 	case graph.ShiftRightArithmetic:
 		return call("shift_arithmetic", x, y), nil
 	}
-	return "", fmt.Errorf("cudaexec: %w: %v of %v", ErrUnsupported, op, in)
+	return "", fmt.Errorf("%w: %v of %v", step.ErrNotSupported, op, in)
 }
