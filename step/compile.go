@@ -50,6 +50,11 @@ type Options struct {
 	// and takes some memory of the device's driver beside the plan. Default: [CaptureAuto].
 	Capture Capture
 
+	// Block is where values between parameters and results lie, in turn with those of other
+	// executables. It does not go together with Lend, nor with sessions. Default: nil, the
+	// executable has memory of its own for them.
+	Block *Block
+
 	// Memory is what makes the results. Default: one that takes memory from the device,
 	// and is closed with the executable.
 	Memory *Memory
@@ -116,6 +121,9 @@ func passed(g *graph.Graph, exec Executor, o Options) (*graph.Graph, error) {
 	if o.Lend != nil && len(o.Lend) != len(g.Outputs()) {
 		return nil, fmt.Errorf("step: graph %q: %w: Lend is for %d of %d results", g.Name(), ErrArgument, len(o.Lend), len(g.Outputs()))
 	}
+	if o.Block != nil && slices.Contains(o.Lend, true) {
+		return nil, fmt.Errorf("step: graph %q: %w: results are lent, and lie in a block that others use", g.Name(), ErrArgument)
+	}
 	opt, err := fold(graph.Optimize(g), exec)
 	if err != nil {
 		return nil, err
@@ -132,7 +140,7 @@ func compileFolded(g *graph.Graph, exec Executor, o Options) (*Executable, error
 	x := newExecutable(g, exec, o)
 	err := x.compile(o)
 	if err == nil {
-		err = x.open()
+		err = x.open(o.Block)
 	}
 	if err != nil {
 		return nil, keepFirst(err, x.Close())
@@ -271,7 +279,7 @@ func (u *unit) mayOverwrite(output, b int) bool {
 }
 
 // open allocates what the executable keeps.
-func (x *Executable) open() error {
+func (x *Executable) open(block *Block) error {
 	var err error
 	if x.memory == nil {
 		if x.memory, err = OpenMemory(x.dev, nil); err != nil {
@@ -293,9 +301,15 @@ func (x *Executable) open() error {
 		b.fixed = t.Ptr()
 	}
 	if n := x.plan.Bytes - x.plan.Resident; n > 0 {
-		if x.arena, err = x.memory.alloc.Alloc(n); err != nil {
-			return x.lacks(units.Bytes(n)+" for values between operations", err)
+		if block != nil {
+			x.arena, err = block.join(n)
+		} else {
+			x.arena, err = x.memory.alloc.Alloc(n)
 		}
+		if err != nil {
+			return x.lacks(between(n), err)
+		}
+		x.block = block
 	}
 	x.lent = map[int]int{}
 	for l, life := range x.plan.Lives {
@@ -315,6 +329,9 @@ func (x *Executable) open() error {
 	}
 	return x.openHost()
 }
+
+// between says what a block is for.
+func between(n int64) string { return units.Bytes(n) + " for values between operations" }
 
 // openHost makes room on the host for what is sent, and events for copies.
 func (x *Executable) openHost() error {

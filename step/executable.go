@@ -40,6 +40,7 @@ type Executable struct {
 	lent      map[int]int // of results that lie in the block, the lives that they end in
 	constants []*Tensor
 	arena     device.Ptr
+	block     *Block   // whose memory that is; nil: the executable's own
 	launches  []launch // the plan's runs
 
 	streams [3]device.Stream // computation, copies to the host, copies from it
@@ -128,6 +129,12 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 	if err := x.checkInputs(inputs, donate); err != nil {
 		return nil, fmt.Errorf("step: graph %q: %w", x.graph.Name(), err)
 	}
+	if x.block != nil {
+		if err := x.block.enter(ctx); err != nil {
+			return nil, fmt.Errorf("step: graph %q: %w", x.graph.Name(), err)
+		}
+		defer x.block.leave()
+	}
 	at := make([]device.Ptr, len(x.buffers))
 	for i, b := range x.buffers {
 		at[i] = b.fixed
@@ -151,6 +158,11 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 			results = nil
 		}
 	}()
+	if x.block != nil {
+		if err = x.settle(); err != nil {
+			return results, err
+		}
+	}
 	for i := range x.buffers {
 		b := &x.buffers[i]
 		if b.out < 0 {
@@ -258,7 +270,9 @@ func (x *Executable) Close() error {
 	for _, t := range x.constants {
 		err = keepFirst(err, t.Free())
 	}
-	if x.arena != 0 {
+	if x.block != nil {
+		err = keepFirst(err, x.block.quit())
+	} else if x.arena != 0 {
 		err = keepFirst(err, x.memory.alloc.Free(x.arena))
 	}
 	if x.ownMemory && x.memory != nil {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -126,11 +127,14 @@ func layers(t testing.TB, rng *rand.Rand, count int) (m maker, donate []bool) {
 // counter is an allocator that knows how much it gave out at most.
 type counter struct {
 	device.Device
+	mu        sync.Mutex
 	sizes     map[device.Ptr]int64
 	now, most int64
 }
 
 func (c *counter) Alloc(n int64) (device.Ptr, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p, err := c.Device.Alloc(n)
 	n = (n + 255) / 256 * 256
 	c.sizes[p] = n
@@ -140,6 +144,8 @@ func (c *counter) Alloc(n int64) (device.Ptr, error) {
 }
 
 func (c *counter) Free(p device.Ptr) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.now -= c.sizes[p]
 	return c.Device.Free(p)
 }

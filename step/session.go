@@ -14,8 +14,9 @@ import (
 
 // SessionOptions say what a session keeps between runs.
 type SessionOptions struct {
-	// Compile says how the graph is compiled. Donate has to be nil. Results that Lend names
-	// stay on the device, and are no outputs. CaptureAuto records steps of any size here.
+	// Compile says how the graph is compiled. Donate and Block have to be nil. Results that
+	// Lend names stay on the device, and are no outputs. CaptureAuto records steps of any
+	// size here.
 	Compile Options
 
 	// Tensors are what stays on the device, such as weights: one for each parameter, or
@@ -64,6 +65,8 @@ func OpenSession(g *graph.Graph, exec Executor, o SessionOptions) (*Session, err
 	switch {
 	case g == nil:
 		return nil, fmt.Errorf("step: session: %w: no graph", ErrArgument)
+	case o.Compile.Block != nil:
+		return nil, fmt.Errorf("step: session of graph %q: %w: it keeps its addresses, and a block's may change", g.Name(), ErrArgument)
 	case o.Compile.Donate != nil:
 		return nil, fmt.Errorf("step: session of graph %q: %w: Donate is for State to say", g.Name(), ErrArgument)
 	case o.Tensors != nil && len(o.Tensors) != len(g.Parameters()):
