@@ -3,6 +3,8 @@ package train_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -117,4 +119,60 @@ func TestFitOutOfMemory(t *testing.T) {
 	t.Logf("%d x %d in %d bytes, after %d runs", got.Accumulate, got.Micro, got.Bytes, got.Runs)
 	_, err := train.Fit(ctx, micro, 12, small(t, "16KiB"), roomy)
 	testkit.WantError(t, "16 KiB", err, device.ErrOutOfMemory, "which the device has not", "graph")
+}
+
+// Whatever fits, what is found is the largest size that can be planned and run.
+func TestSearch(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		batch := 1 + rng.IntN(60)
+		planned, run := rng.IntN(batch+2), rng.IntN(batch+2)
+		whole := rng.IntN(4) == 0 // fits although smaller ones do not
+		largest := 0
+		for n := 1; n <= min(planned, run); n++ {
+			if batch%n == 0 {
+				largest = n
+			}
+		}
+		if whole && run >= batch {
+			largest = batch
+		}
+		seen := map[int]bool{}
+		got, err := train.Search(t.Context(), batch, func(micro int) error {
+			if seen[micro] {
+				t.Errorf("%d was planned twice", micro)
+			}
+			seen[micro] = true
+			if micro > planned && (micro < batch || !whole) {
+				return fmt.Errorf("too large: %w", plan.ErrBudget)
+			}
+			return nil
+		}, func(micro int) error {
+			if micro > run {
+				return fmt.Errorf("full: %w", device.ErrOutOfMemory)
+			}
+			return nil
+		})
+		what := fmt.Sprintf("a batch of %d, plans to %d, runs to %d", batch, planned, run)
+		if largest == 0 {
+			if !errors.Is(err, plan.ErrBudget) && !errors.Is(err, device.ErrOutOfMemory) {
+				t.Errorf("%s: %v", what, err)
+			}
+			continue
+		}
+		if err != nil || got.Micro != largest || got.Micro*got.Accumulate != batch || got.Plans != len(seen) || got.Runs < 1 {
+			t.Errorf("%s: %+v, %v; want %d", what, got, err, largest)
+		}
+	}
+	bad := errors.New("bad")
+	fine := func(int) error { return nil }
+	_, err := train.Search(t.Context(), 0, fine, fine)
+	testkit.WantError(t, "no batch", err, train.ErrArgument)
+	_, err = train.Search(t.Context(), 6, func(int) error { return bad }, fine)
+	testkit.WantError(t, "no plan", err, bad)
+	_, err = train.Search(t.Context(), 6, fine, func(int) error { return bad })
+	testkit.WantError(t, "no run", err, bad)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = train.Search(ctx, 6, func(int) error { cancel(); return nil }, fine)
+	testkit.WantError(t, "the end", err, context.Canceled)
 }
