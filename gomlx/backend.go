@@ -10,6 +10,7 @@ import (
 	_ "github.com/pinion-gpu/pinion/device/all"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
+	"github.com/pinion-gpu/pinion/step/plan"
 	"github.com/pinion-gpu/pinion/vram"
 	pkgerrors "github.com/pkg/errors"
 )
@@ -40,8 +41,10 @@ type Backend struct {
 	device    device.Device
 	executor  step.Executor
 	memory    *step.Memory
+	block     *step.Block   // of all steps, which take turns
 	stream    device.Stream // copies inside the device
 	pool      *vram.Pool
+	onPlan    func(*plan.Plan) // not nil: steps are planned, and neither run nor have memory
 	finalized atomic.Bool
 }
 
@@ -93,8 +96,11 @@ func (b *Backend) open() (err error) {
 	if b.pool, err = vram.New(b.device, vram.Options{}); err != nil {
 		return err
 	}
-	b.memory, err = step.OpenMemory(b.device, &allocator{pool: b.pool, blocks: make(map[device.Ptr]vram.Block)})
-	return err
+	if b.memory, err = step.OpenMemory(b.device, &allocator{pool: b.pool, blocks: make(map[device.Ptr]vram.Block)}); err != nil {
+		return err
+	}
+	b.block = step.NewBlock(b.memory)
+	return nil
 }
 
 func (b *Backend) close() error {

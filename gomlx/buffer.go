@@ -18,8 +18,8 @@ import (
 type buffer struct {
 	backend *Backend
 	shape   shapes.Shape
-	tensor  *step.Tensor
-	foreign bool // steps do not write to the memory, although it was donated
+	tensor  *step.Tensor // nil where the backend plans only: elements are 0 then
+	foreign bool         // steps do not write to the memory, although it was donated
 
 	mu    sync.Mutex
 	users int    // steps and copies that work on the memory
@@ -41,6 +41,9 @@ func (b *Backend) allocate(shape shapes.Shape) (*buffer, error) {
 	if b.IsFinalized() {
 		return nil, errors.WithStack(fmt.Errorf("%s: %w", Name, ErrFinalized))
 	}
+	if b.onPlan != nil {
+		return &buffer{backend: b, shape: fromShape(s)}, nil
+	}
 	t, err := b.memory.New(s)
 	if err != nil {
 		return nil, errors.WithStack(err)
@@ -57,6 +60,12 @@ func (b *Backend) Wrap(data device.Ptr, shape shapes.Shape, release func() error
 	s, err := toShape(shape)
 	if err != nil {
 		return nil, errors.WithStack(err)
+	}
+	if b.onPlan != nil {
+		if release != nil {
+			err = release()
+		}
+		return &buffer{backend: b, shape: fromShape(s)}, errors.WithStack(err)
 	}
 	t, err := b.memory.Wrap(data, s, release)
 	if err != nil {
@@ -110,7 +119,7 @@ func (b *buffer) Finalize() error {
 }
 
 func (b *buffer) freeUnused() error {
-	if b.gone == "" || b.users > 0 {
+	if b.gone == "" || b.users > 0 || b.tensor == nil {
 		return nil
 	}
 	return errors.WithStack(b.tensor.Free())
@@ -135,7 +144,14 @@ func (b *buffer) ToFlatData(flat any) error {
 	if err := checkFlat(flat, b.shape); err != nil {
 		return err
 	}
-	return b.work(func() error { return b.tensor.Read(dtypes.UnsafeByteSliceFromAny(flat)) })
+	data := dtypes.UnsafeByteSliceFromAny(flat)
+	return b.work(func() error {
+		if b.tensor == nil {
+			clear(data)
+			return nil
+		}
+		return b.tensor.Read(data)
+	})
 }
 
 // work does something with the buffer's memory.
@@ -164,10 +180,10 @@ func (b *buffer) CopyToDevice(device compute.DeviceNum) (compute.Buffer, error) 
 
 // copy copies between tensors of one shape.
 func (b *Backend) copy(dst, src *step.Tensor) error {
-	n := src.Shape().Bytes()
-	if n == 0 {
+	if src == nil || src.Shape().Bytes() == 0 {
 		return nil
 	}
+	n := src.Shape().Bytes()
 	if err := b.stream.CopyD2D(dst.Ptr(), src.Ptr(), n); err != nil {
 		return err
 	}
@@ -201,6 +217,9 @@ func (b *Backend) BufferFromFlatData(device compute.DeviceNum, flat any, shape s
 	out, err := b.allocate(shape)
 	if err != nil {
 		return nil, err
+	}
+	if out.tensor == nil {
+		return out, nil
 	}
 	return out, out.work(func() error { return out.tensor.Write(dtypes.UnsafeByteSliceFromAny(flat)) })
 }

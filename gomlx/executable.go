@@ -32,7 +32,7 @@ func (b *builder) Compile() (compute.Executable, error) {
 			return nil, errors.WithStack(err)
 		}
 	}
-	x, err := b.backend.opts.Compile(mixed, b.backend.executor, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory})
+	x, err := b.backend.compile(mixed, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory, Block: b.backend.block})
 	if stderrors.Is(err, step.ErrNotSupported) {
 		err = fmt.Errorf("%w: %w", compute.ErrNotImplemented, err)
 	}
@@ -40,8 +40,22 @@ func (b *builder) Compile() (compute.Executable, error) {
 		return nil, errors.WithStack(err)
 	}
 	e := &executable{backend: b.backend, graph: g, step: x}
-	runtime.AddCleanup(e, func(x *step.Executable) { x.Close() }, x)
+	if x != nil {
+		runtime.AddCleanup(e, func(x *step.Executable) { x.Close() }, x)
+	}
 	return e, nil
+}
+
+// compile makes a step of a graph, or none where the backend plans only.
+func (b *Backend) compile(g *graph.Graph, o step.Options) (*step.Executable, error) {
+	if b.onPlan == nil {
+		return b.opts.Compile(g, b.executor, o)
+	}
+	p, err := step.Plan(g, b.executor, o)
+	if err == nil {
+		b.onPlan(p)
+	}
+	return nil, err
 }
 
 // executable is a compiled graph. Those that GoMLX does not finalize are closed when they
@@ -49,11 +63,15 @@ func (b *builder) Compile() (compute.Executable, error) {
 type executable struct {
 	backend *Backend
 	graph   *graph.Graph
-	step    *step.Executable
+	step    *step.Executable // nil where the backend plans only
 }
 
 // Finalize implements [compute.Executable].
-func (x *executable) Finalize() { x.step.Close() }
+func (x *executable) Finalize() {
+	if x.step != nil {
+		x.step.Close()
+	}
+}
 
 // Inputs implements [compute.Executable].
 func (x *executable) Inputs() (names []string, inputShapes []shapes.Shape) {
@@ -106,6 +124,12 @@ func (x *executable) Execute(inputs []compute.Buffer, donate []bool, dev compute
 		}
 		used = append(used, buf)
 		in[i] = buf.tensor
+	}
+	if x.step == nil {
+		for _, shape := range x.Outputs() {
+			outputs = append(outputs, &buffer{backend: x.backend, shape: shape})
+		}
+		return outputs, nil
 	}
 	out, err := x.step.Run(context.Background(), in, given)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/step/graph"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -56,6 +57,13 @@ func (l llama) train(o gomlx.Options, steps int) (losses []float64, backend *gom
 	if backend, err = gomlx.Open(o); err != nil {
 		return nil, nil, err
 	}
+	losses, err = l.trainOn(backend, 1, steps)
+	return losses, backend, err
+}
+
+// trainOn trains some steps of as many micro-batches, each l.batch of the rows that there
+// are, in turn, and returns the losses of all micro-batches.
+func (l llama) trainOn(backend compute.Backend, accumulate, steps int) (losses []float64, err error) {
 	store := model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	modelFn := func(scope *model.Scope, x *Node) *Node {
@@ -64,23 +72,29 @@ func (l llama) train(o gomlx.Options, steps int) (losses []float64, backend *gom
 		}), x)
 	}
 	trainer := train.NewTrainer(backend, store, modelFn, loss.SparseCategoricalCrossEntropyLogits, optimizer.Adam().LearningRate(0.001).Done(), nil, nil)
-	for range steps {
+	if accumulate > 1 {
+		if err := trainer.AccumulateGradients(accumulate); err != nil {
+			return nil, err
+		}
+	}
+	for run := range steps * accumulate {
 		tokens := make([]int32, l.batch*l.length)
 		next := make([]int32, l.batch*l.length)
 		for i := range tokens {
-			tokens[i] = int32(i * i % l.vocabulary)
-			next[i] = int32((i + 1) * (i + 1) % l.vocabulary)
+			n := run%accumulate*len(tokens) + i
+			tokens[i] = int32(n * n % l.vocabulary)
+			next[i] = int32((n + 1) * (n + 1) % l.vocabulary)
 		}
 		metrics, err := trainer.TrainStep(train.Batch{
 			Inputs: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(tokens, l.batch, l.length)},
 			Labels: []*tensors.Tensor{tensors.FromFlatDataAndDimensions(next, l.batch, l.length, 1)},
 		})
 		if err != nil {
-			return losses, backend, err
+			return losses, err
 		}
 		losses = append(losses, float64(tensors.ToScalar[float32](metrics[0])))
 	}
-	return losses, backend, nil
+	return losses, nil
 }
 
 // errPlanned ends a compilation behind the plan.
