@@ -2,85 +2,241 @@ package plan
 
 import (
 	"cmp"
+	"math"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/step/internal/mincut"
 )
 
-// bound is a time that no plan within target bytes can be below.
-//
-// At the moment when most is in use, values of so many bytes have to be away that the
-// rest fits. Those that are wanted later are then written again, which takes at least
-// the operation that writes them, or they were sent before, of which the link takes so
-// many bytes in the time until then, and more only while the computation waits. What
-// of that is cheapest, even if it takes parts of values, is a knapsack that is filled
-// in the order of seconds for each byte.
+// moments is at how many operations bound looks.
+const moments = 4
+
+// bound is a time that no plan within target bytes can be below: the most that any of a
+// few moments says, those when most is in use.
 func (p *problem) bound(whole *candidate, target int64) float64 {
-	moment := 0
-	for i, b := range whole.o.bytes {
-		if b > whole.o.bytes[moment] {
-			moment = i
+	seconds := whole.o.seconds
+	for _, moment := range crowded(whole.o.bytes, target) {
+		if m, ok := p.relax(whole, moment, target); ok {
+			seconds = max(seconds, whole.o.seconds+m.extra())
 		}
 	}
-	missing := float64(whole.o.bytes[moment] - target)
-	if missing <= 0 {
-		return whole.o.seconds
+	return seconds
+}
+
+// crowded are operations at which more than target bytes are in use without decisions:
+// the one with most, and others with many that are far from each other.
+func crowded(bytes []int64, target int64) (list []int) {
+	order := make([]int, len(bytes))
+	for i := range order {
+		order[i] = i
 	}
-	// Without decisions, each operation is one run.
-	used := map[int]bool{}
-	for _, list := range [][]int{p.Ops[moment].Reads, p.Ops[moment].Writes} {
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
+	for _, i := range order {
+		if len(list) == moments || bytes[i] <= target {
+			break
+		}
+		if !slices.ContainsFunc(list, func(j int) bool { return max(i-j, j-i) < len(bytes)/32 }) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// moment is the relaxation of a plan to what is stored while one operation runs for the
+// first time.
+//
+// Each value that was written before, and is wanted later, is stored at that moment, on
+// the device or on the host, or the operation that writes it runs again; then what that
+// reads is stored, too, or written again. There is room for so many bytes: those of the
+// device, and those that the link took until then. It takes more only while the step
+// waits. With a price for a byte that is stored, in seconds, what costs least is a minimum
+// cut. That cost without the price of the room that there is bounds what the plan takes
+// besides (Lagrange), and with the best price it is as good as the linear program in
+// which a part of a value can be stored.
+type moment struct {
+	*problem
+	at     int
+	room   float64 // bytes
+	most   float64 // the highest price of a byte: what waiting for the link costs
+	wanted []int   // values
+	there  []bool  // values that the operation itself works with
+	strict bool    // only what is wanted is stored, as in plans: not what only an operation reads that runs again
+}
+
+// relax looks at an operation; false if nothing is missing there.
+func (p *problem) relax(whole *candidate, at int, target int64) (*moment, bool) {
+	m := &moment{problem: p, at: at, most: math.Inf(1), there: slices.Clone(p.fixed)}
+	left := target - p.resident - p.Ops[at].Scratch
+	var used []int
+	for _, list := range [][]int{p.Ops[at].Reads, p.Ops[at].Writes} {
 		for _, v := range list {
-			used[v] = true
+			if !m.there[v] {
+				m.there[v] = true
+				used = append(used, v)
+			}
 		}
 	}
-	for _, v := range p.Ops[moment].Writes {
+	for _, v := range p.Ops[at].Writes {
 		for _, u := range p.Values[v].Over {
-			delete(used, u) // its memory may be that of v
+			m.there[u] = p.fixed[u] // its memory may be that of v
 		}
 	}
-	type part struct{ bytes, seconds float64 } // of values that one operation writes
-	var parts []part
-	byOp := map[int]int{}
-	for v, uses := range p.uses {
-		if used[v] || len(uses) == 0 || uses[0] >= moment || uses[len(uses)-1] <= moment && !p.Values[v].Output {
-			continue
-		}
-		w := p.writer[v]
-		if w < 0 || p.lasts[w] <= moment {
-			parts = append(parts, part{float64(p.Values[v].Bytes), -1})
-			continue
-		}
-		k, ok := byOp[w]
-		if !ok {
-			k = len(parts)
-			byOp[w] = k
-			parts = append(parts, part{0, p.Ops[w].Seconds})
-		}
-		parts[k].bytes += float64(p.Values[v].Bytes)
-	}
-	parts = slices.DeleteFunc(parts, func(x part) bool { return x.bytes == 0 })
-	price := func(x part) float64 { return x.seconds / x.bytes }
-	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(price(a), price(b)) })
-	// The link takes the dearest ones for nothing, so they are left out.
-	travels := p.Out * whole.o.start[moment]
-	if p.HostBytes > 0 {
-		travels = min(travels, float64(p.HostBytes))
-	}
-	missing -= travels
-	extra := 0.0
-	for _, x := range parts {
-		switch {
-		case missing <= 0:
-			return whole.o.seconds + extra
-		case x.seconds < 0: // it can only travel
-		case p.Out > 0 && price(x) > 1/p.Out:
-			return whole.o.seconds + extra + missing/p.Out
-		default:
-			bytes := min(missing, x.bytes)
-			extra += bytes * price(x)
-			missing -= bytes
+	for _, v := range used {
+		if m.there[v] {
+			left -= p.Values[v].Bytes
 		}
 	}
+	m.room = float64(left)
 	if p.Out > 0 {
-		extra += max(missing, 0) / p.Out
+		travels := p.Out * whole.o.start[at] // without decisions, each operation is one run
+		if p.HostBytes > 0 && travels >= float64(p.HostBytes) {
+			travels = float64(p.HostBytes)
+		} else {
+			m.most = 1 / p.Out
+		}
+		m.room += travels
 	}
-	return whole.o.seconds + extra
+	need := 0.0
+	for v, uses := range p.uses {
+		if !m.there[v] && m.crosses(uses, v) {
+			m.wanted = append(m.wanted, v)
+			need += float64(p.Values[v].Bytes)
+		}
+	}
+	return m, need > m.room
+}
+
+// crosses reports whether a value with these uses was written before the operation, and
+// is wanted after it.
+func (m *moment) crosses(uses []int, v int) bool {
+	return len(uses) > 0 && uses[0] < m.at && (uses[len(uses)-1] > m.at || m.Values[v].Output)
+}
+
+// storing is what is cheapest at a price.
+type storing struct {
+	price float64 // seconds for a byte
+	bytes float64 // that are stored
+	extra float64 // seconds that any plan takes besides, in which a byte has this price
+	again []bool  // operations that run again
+}
+
+// extra is how many seconds a plan takes at least that the step without a budget does
+// not.
+func (m *moment) extra() (best float64) {
+	for _, s := range m.search() {
+		best = max(best, s.extra)
+	}
+	return best
+}
+
+// search looks for the price at which as much is stored as there is room for: the higher
+// it is, the less that is. The last two are next to it: one that stores too much, unless
+// none does, and then one that does not, unless waiting costs no more.
+func (m *moment) search() (list []storing) {
+	low, high := storing{}, m.cheapest(1e-13)
+	for high.bytes > m.room && high.price < m.most && len(list) < 60 {
+		list = append(list, high)
+		low, high = high, m.cheapest(min(2*high.price, m.most))
+	}
+	list = append(list, high)
+	for range 10 {
+		s := m.cheapest((low.price + high.price) / 2)
+		list = append(list, s)
+		if s.bytes > m.room {
+			low = s
+		} else {
+			high = s
+		}
+	}
+	return append(list, low, high)
+}
+
+// cheapest is what is stored at a price, and what runs again.
+func (m *moment) cheapest(price float64) storing {
+	const unit = 1e-15 // seconds that a cut counts as 1
+	cost := func(seconds float64) int64 { return int64(min(seconds/unit, mincut.Always)) }
+	g := mincut.New(0)
+	node := make([]int, len(m.Values)) // of each value that may be wanted, and one
+	runs := make([]int, len(m.Ops))    // of each operation that may run again, and one
+	var values []int
+	var want func(v int) int
+	want = func(v int) int {
+		if node[v] > 0 {
+			return node[v] - 1
+		}
+		n := g.Node()
+		node[v] = n + 1
+		values = append(values, v)
+		store := cost(price * float64(m.Values[v].Bytes))
+		if m.strict && !m.crosses(m.uses[v], v) {
+			store = mincut.Always
+		}
+		w := m.writer[v]
+		if w < 0 {
+			g.Add(n, mincut.Sink, store)
+			return n
+		}
+		if runs[w] == 0 {
+			r := g.Node()
+			runs[w] = r + 1
+			if m.lasts[w] <= m.at {
+				g.Add(r, mincut.Sink, mincut.Always)
+			} else {
+				g.Add(r, mincut.Sink, cost(m.Ops[w].Seconds))
+			}
+			for _, u := range m.Ops[w].Reads {
+				if !m.there[u] {
+					g.Add(r, want(u), mincut.Always)
+				}
+			}
+		}
+		g.Add(n, runs[w]-1, store)
+		return n
+	}
+	for _, v := range m.wanted {
+		g.Add(mincut.Source, want(v), mincut.Always)
+	}
+	side := g.Cut()
+	s := storing{price: price, again: make([]bool, len(m.Ops))}
+	for w, r := range runs {
+		if r > 0 && side[r-1] {
+			s.again[w] = true
+			s.extra += m.Ops[w].Seconds
+		}
+	}
+	for _, v := range values {
+		if w := m.writer[v]; side[node[v]-1] && (w < 0 || !s.again[w]) {
+			s.bytes += float64(m.Values[v].Bytes)
+		}
+	}
+	s.extra += price*(s.bytes-m.room) - float64(len(values)+len(runs))*unit // what the cut was rounded by
+	return s
+}
+
+// relaxed are decisions that the relaxation of the moment with most bytes in use makes,
+// with the price of a byte: those that store somewhat too much, and those that do not.
+func (p *problem) relaxed(whole *candidate, target int64) (list []decisions, prices []float64) {
+	at := crowded(whole.o.bytes, target)
+	if len(at) == 0 {
+		return nil, nil
+	}
+	m, ok := p.relax(whole, at[0], target)
+	if !ok {
+		return nil, nil
+	}
+	m.strict = true
+	all := m.search()
+	for _, s := range all[len(all)-2:] {
+		if s.again == nil { // none stores too much
+			continue
+		}
+		d := p.keepAll()
+		for k, g := range p.gaps {
+			if w := p.writer[g.value]; g.from < m.at && g.to > m.at && w >= 0 && s.again[w] && p.lasts[w] >= g.to {
+				d[k] = remade
+			}
+		}
+		list, prices = append(list, d), append(prices, s.price)
+	}
+	return list, prices
 }

@@ -124,7 +124,7 @@ const mostFits = 6
 // when it is placed: the target of the search is lower by what they take.
 func (p *problem) within(whole *candidate, least int64, at string) (*Plan, error) {
 	var best *Plan
-	found, tries := int64(math.MaxInt64), 0
+	found, more, missed := int64(math.MaxInt64), 1, int64(0)
 	target := p.Budget
 	c := p.search(whole, target)
 	for range mostFits {
@@ -134,19 +134,22 @@ func (p *problem) within(whole *candidate, least int64, at string) (*Plan, error
 		}
 		found = min(found, plan.Bytes)
 		if plan.Bytes <= p.Budget && (best == nil || plan.Seconds < best.Seconds) {
-			best, tries = plan, tries+1
+			best = plan
 		}
-		if c.o.peak > target || best != nil && (tries > 1 || p.near(c, target)) {
-			break
+		if best != nil {
+			more--
 		}
 		left := p.Budget - plan.Bytes
-		if left >= 0 && left < p.Budget/1000 {
+		if c.o.peak > target || more < 0 || best != nil && p.near(c, target) || left >= 0 && left < p.Budget/1000 {
 			break
 		}
-		target += left
 		if left < 0 {
+			// The gaps may be as large again: each time it gives up more.
+			missed++
+			target = min(target, c.o.peak) + missed*left
 			c = p.tighten(whole, c, target)
 		} else {
+			target += left
 			c = p.loosen(c, target)
 		}
 	}

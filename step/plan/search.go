@@ -100,11 +100,21 @@ func (p *problem) heuristic(whole *candidate, target int64) *candidate {
 	if best = p.checkpoints(whole, target); best != nil && best.o.peak <= target && p.Out == 0 {
 		return best // no other is better
 	}
+	seeds, at := p.relaxed(whole, target)
+	for i, d := range seeds {
+		if c := p.try(d, target); c != nil {
+			c = p.evict(c, target, at[i], -1)
+			if c.better(best, target) {
+				p.price = at[i]
+			}
+			best = p.pick(best, c, target)
+		}
+	}
 	prices := p.prices()
 	for _, price := range prices {
 		try(price)
 	}
-	if k := slices.Index(prices, p.price); len(prices) > 1 { // and between the best one and those beside it
+	if k := slices.Index(prices, p.price); k >= 0 && len(prices) > 1 { // and between the best one and those beside it
 		try((prices[k] + prices[max(k-1, 0)]) / 2)
 		try((prices[k] + prices[min(k+1, len(prices)-1)]) / 2)
 	}
