@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the commands that the pages of the guide and README.md begin with, and
+"""Runs the commands that README.md and pages of docs begin with, and
 puts what they print behind the lines <!-- output NAME -->:
 
     python3 docs/outputs.py [NAME …]
@@ -131,6 +131,8 @@ outputs = {
     "leak": lambda: example("./examples/leak"),
     "replay": lambda: shell("pinion replay --generate growing -o growing.jsonl && pinion replay growing.jsonl"),
     "tune": lambda: shell("pinion tune ~/photos --budget 20s"),
+    "step": lambda: shell("pinion bench step --device host --layers 4 --width 64 --heads 4 --batch 4 --length 64 --vocabulary 256"
+                          f" --budget 2.5MiB --no-link --plan {root}/docs/img/plan-again.svg"),
     "timeline": lambda: shell("pinion feed ~/photos --shuffle --trace trace.json"),
 }
 
@@ -139,7 +141,7 @@ def main():
     names = sys.argv[1:] or list(outputs)
     prepare()
     texts = {name: outputs[name]() for name in names}
-    for path in [root + "/README.md", root + "/docs/tune.md", root + "/docs/timeline.md", root + "/docs/doctor.md"] + glob.glob(root + "/docs/guide/*.md"):
+    for path in [root + "/README.md", root + "/docs/tune.md", root + "/docs/timeline.md", root + "/docs/doctor.md", root + "/docs/step.md"] + glob.glob(root + "/docs/guide/*.md"):
         with open(path) as f:
             text = old = f.read()
         for name, output in texts.items():

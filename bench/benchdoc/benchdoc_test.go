@@ -27,7 +27,7 @@ func TestGolden(t *testing.T) {
 	if err := update(root, true); err != nil {
 		t.Errorf("-check after writing: %v", err)
 	}
-	for _, name := range []string{"README.md", "docs/benchmarks.md", "docs/guide/tiers.md", "docs/img/tier-sequential.svg"} {
+	for _, name := range []string{"README.md", "docs/benchmarks.md", "docs/guide/tiers.md", "docs/step.md", "docs/img/tier-sequential.svg"} {
 		got := read(t, filepath.Join(root, name))
 		golden := filepath.Join("testdata/golden", filepath.Base(name))
 		if *rewrite {
@@ -62,7 +62,7 @@ func TestNoResults(t *testing.T) {
 	if err := update(root, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"README.md", "docs/benchmarks.md", "docs/guide/tiers.md"} {
+	for _, name := range []string{"README.md", "docs/benchmarks.md", "docs/guide/tiers.md", "docs/step.md"} {
 		if got := read(t, filepath.Join(root, name)); !regexp.MustCompile("No run (on a GPU )?has been recorded yet.").MatchString(got) || strings.Contains(got, "|") {
 			t.Errorf("%s:\n%s", name, got)
 		}

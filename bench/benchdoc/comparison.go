@@ -113,6 +113,7 @@ func compare(runs []*run) string {
 	if tied != nil {
 		fmt.Fprintf(&w, "\nWithin 5 %% of the best peer: %s.\n", strings.Join(tied, "; "))
 	}
+	w.WriteString(compareSteps(runs))
 	return w.String()
 }
 

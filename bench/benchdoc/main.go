@@ -1,6 +1,6 @@
 // Command benchdoc writes the measured tables and curves of the documentation:
-// the tables of docs/benchmarks.md and those in README.md, and the curves in
-// docs/guide/tiers.md, whose pictures are in docs/img. Every figure comes from a file
+// the tables of docs/benchmarks.md and those in README.md and docs/step.md, and the
+// curves in docs/guide/tiers.md, whose pictures are in docs/img. Every figure comes from a file
 // in bench/results; nothing is computed but medians over epochs and files,
 // and quotients, and what was not measured has no row.
 //
@@ -62,6 +62,7 @@ func update(root string, check bool) error {
 		{"README.md", comparison(runs)},
 		{filepath.Join("docs", "benchmarks.md"), report(runs)},
 		{filepath.Join("docs", "guide", "tiers.md"), tierGuide(runs)},
+		{filepath.Join("docs", "step.md"), stepGuide(runs)},
 	} {
 		errs = append(errs, replaceFile(filepath.Join(root, d.path), d.text, check))
 	}

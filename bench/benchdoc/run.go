@@ -26,6 +26,7 @@ type run struct {
 	managed   []*managedFile
 	tiers     []*tierFile
 	peers     []*peerFile
+	pictures  []string // of plans: names of .svg files, without the extension
 }
 
 // provenance is what every document of pinion says about its origin.
@@ -122,7 +123,11 @@ func loadRun(dir string) (*run, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	return r, nil
+	pictures, err := filepath.Glob(filepath.Join(dir, "*.svg"))
+	for _, path := range pictures {
+		r.pictures = append(r.pictures, strings.TrimSuffix(filepath.Base(path), ".svg"))
+	}
+	return r, err
 }
 
 func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), ".json") }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -55,6 +56,136 @@ func writeSteps(w *strings.Builder, files []*comparedFile) {
 		}
 		t.write(w)
 	}
+}
+
+// stepTable is a model's steps in a run: what each took, and how much memory, by who ran it.
+// It says whether a peer is among them.
+func (r *run) stepTable(model string) (t *table, beside bool) {
+	t = newTable("", ">a step", ">device memory")
+	for _, f := range r.compared[steps] {
+		for _, row := range f.Rows {
+			if row.Name != model {
+				continue
+			}
+			memory := ""
+			for _, m := range f.Rows {
+				if m.Name == model+", memory" && m.By == row.By {
+					memory = m.text(m.Value)
+				}
+			}
+			t.add(plain(f.program(row)), row.text(row.Value), memory)
+			beside = beside || f.Commit == ""
+		}
+	}
+	return t, beside
+}
+
+// newestSteps is the newest run on a device other than the host that has steps of a model
+// beside a peer's, or else the newest that has steps of it; nil: there is none.
+func newestSteps(runs []*run, model string) (newest *run, t *table) {
+	for _, r := range runs {
+		onHost := slices.ContainsFunc(r.compared[steps], func(f *comparedFile) bool { return isHost(f.Device, f.DeviceName) })
+		found, beside := r.stepTable(model)
+		if onHost || len(found.rows) == 0 {
+			continue
+		}
+		if beside || newest == nil {
+			newest, t = r, found
+		}
+		if beside {
+			break
+		}
+	}
+	return newest, t
+}
+
+// sameBits reports whether steps within budgets were compared, and all had the results of
+// those without.
+func (r *run) sameBits() (same bool) {
+	for _, f := range r.compared[steps] {
+		for _, s := range f.Steps {
+			if s.Equal != nil {
+				if !*s.Equal {
+					return false
+				}
+				same = true
+			}
+		}
+	}
+	return same
+}
+
+// compareSteps is the README's table of training steps.
+func compareSteps(runs []*run) string {
+	r, t := newestSteps(runs, largeGPT)
+	if r == nil {
+		return ""
+	}
+	var w strings.Builder
+	same := ""
+	if r.sameBits() {
+		same = " Pinion's results have the same bits within each budget."
+	}
+	fmt.Fprintf(&w, "\nForward and backward of a GPT with 24 layers of 2,048, 16 x 1,024 tokens, bf16 (run %s).%s\n", plain(r.name), same)
+	t.write(&w)
+	return w.String()
+}
+
+// stepGuide is what docs/step.md shows of the newest runs: steps of all models, how long
+// a token takes, and how they were planned, if the run has a picture of it.
+func stepGuide(runs []*run) string {
+	var w strings.Builder
+	for _, model := range []string{largeGPT, llama, resNet50} {
+		r, t := newestSteps(runs, model)
+		if r == nil {
+			continue
+		}
+		fmt.Fprintf(&w, "\n%s (run %s):\n", plain(model), plain(r.name))
+		t.write(&w)
+		for _, f := range r.compared[steps] {
+			if f.Model == model && slices.Contains(r.pictures, f.file) {
+				fmt.Fprintf(&w, "\n![Bytes in use over the step, by what becomes of them, beside a step without a budget.](../bench/results/%s/%s.svg)\n", r.name, f.file)
+			}
+		}
+	}
+	t := newTable("GPT-2, one token, bf16", ">p50", ">p99", ">p99.9", "run")
+	for _, r := range runs {
+		for _, f := range r.compared[steps] {
+			if isHost(f.Device, f.DeviceName) {
+				continue
+			}
+			if cells := f.latency(); cells != nil {
+				t.add(append(cells, plain(r.name))...)
+			}
+		}
+		if len(t.rows) > 0 {
+			break
+		}
+	}
+	t.write(&w)
+	if w.Len() == 0 {
+		return nothing
+	}
+	return w.String() + "\n"
+}
+
+// latency is a row of how long one token takes; nil: the file has none.
+func (f *comparedFile) latency() (cells []string) {
+	for _, share := range []string{", p50", ", p99", ", p99.9"} {
+		cell := ""
+		for _, row := range f.Rows {
+			if row.Name == oneToken+share {
+				cell = row.text(row.Value)
+				if cells == nil {
+					cells = []string{plain(f.program(row))}
+				}
+			}
+		}
+		if cells != nil {
+			cells = append(cells, cell)
+		}
+	}
+	return cells
 }
 
 // The models of the targets, and the memory that PyTorch's compiler brings the first to.

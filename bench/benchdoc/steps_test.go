@@ -53,6 +53,19 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, &w)
 		}
 	}
+	r.pictures = []string{"step-gpt"}
+	runs := []*run{{name: "newer", compared: map[string][]*comparedFile{}}, r}
+	for want, got := range map[string]string{
+		"bf16 (run a). Pinion's results have the same bits within each budget.": compareSteps(runs),
+		"| PyTorch 2: checkpoint | 330 ms | 14.2 GiB |":                         compareSteps(runs),
+		"| Pinion, 13.7 GiB | 264 ms | 13.6 GiB |":                              stepGuide(runs),
+		"](../bench/results/a/step-gpt.svg)":                                    stepGuide(runs),
+		"| Pinion | 400 µs | 500 µs |  | a |":                                   stepGuide(runs),
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
 	for _, f := range r.compared[steps] {
 		if len(f.Steps) > 0 {
 			*f.Steps[1].Equal = false
@@ -62,5 +75,8 @@ func TestSteps(t *testing.T) {
 		if v.name == "steps within budgets with other results" && v.reached != "no" {
 			t.Errorf("%+v", v)
 		}
+	}
+	if got := compareSteps(runs); strings.Contains(got, "same bits") {
+		t.Error(got)
 	}
 }
