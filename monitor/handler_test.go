@@ -97,7 +97,8 @@ func TestHandler(t *testing.T) {
 				moved += v.Value
 			}
 		}
-		if kv != float64(vramOf(now, id).Purposes[0].AllocatedBytes) {
+		want := of(vramOf(now, id).Purposes, func(p monitor.Purpose) string { return p.Purpose }, "kvcache")
+		if kv == 0 || kv != float64(want.AllocatedBytes) {
 			t.Errorf("kv cache %v in %+v", kv, x.Values)
 		}
 		if len(x.Devices) == 0 || x.Devices[0].TotalBytes == 0 {

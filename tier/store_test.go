@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
@@ -59,6 +60,19 @@ func (f *fixture) use(accesses ...tier.Access) *tier.Lease {
 	l, err := f.store.Use(ctx, f.stream, accesses...)
 	testkit.OK(f, err)
 	return l
+}
+
+// untilOneWaits is a context that ends once a use waits.
+func (f *fixture) untilOneWaits() context.Context {
+	c, cancel := context.WithCancel(ctx)
+	f.Cleanup(cancel)
+	go func() {
+		defer cancel()
+		for end := time.Now().Add(testkit.Hang); f.store.Stats().Waiting == 0 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return c
 }
 
 // read returns the content of an array by way of the device.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,11 +28,17 @@ func process(t testing.TB, during func(*os.Process), args ...string) result {
 	cmd.Env = append(os.Environ(), "PINION_TEST_MAIN=1")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	ok(t, cmd.Start())
+	// What is started in the background of a script ignores interrupts, and so would
+	// its processes until they listen.
+	taken := make(chan os.Signal, 1)
+	signal.Notify(taken, os.Interrupt)
+	err := cmd.Start()
+	signal.Stop(taken)
+	ok(t, err)
 	if during != nil {
 		during(cmd.Process)
 	}
-	err := cmd.Wait()
+	err = cmd.Wait()
 	if ctx.Err() != nil {
 		t.Fatalf("%q is stuck", args)
 	}

@@ -38,6 +38,9 @@ func TestRandom(t *testing.T) {
 	if !slices.Equal(gone, wantGone) {
 		t.Errorf("%d were told to be gone, want %d, or in another order", len(gone), len(wantGone))
 	}
+	for _, x := range want { // for the next run
+		Remove(x)
+	}
 }
 
 // Types have lists of their own.

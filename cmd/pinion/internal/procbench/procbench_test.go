@@ -18,6 +18,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 var allPaths = []string{Pageable, PageableStaged, Private, Serialised, SerialisedStaged, Shared}
@@ -252,7 +253,7 @@ func TestParentKilled(t *testing.T) {
 	var traces []string
 	wait := func(what string, done func() bool) {
 		for start := time.Now(); !done(); time.Sleep(5 * time.Millisecond) {
-			if time.Since(start) > 20*time.Second {
+			if time.Since(start) > testkit.Hang {
 				parent.Process.Kill()
 				t.Fatalf("waited in vain for %s", what)
 			}

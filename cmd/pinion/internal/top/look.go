@@ -91,11 +91,12 @@ type Stage struct {
 
 // Looker takes looks. Use NewLooker.
 type Looker struct {
-	record provenance.Record
-	gpus   *gpuReader
-	last   time.Time
-	cpu    cpuTimes
-	before map[string]memory // by path of the socket
+	record   provenance.Record
+	gpus     *gpuReader
+	last     time.Time
+	cpu      cpuTimes
+	before   map[string]memory // by path of the socket
+	patience time.Duration     // for how long a process may not answer: one that is stopped never does
 }
 
 // memory is what is kept of a process for the next look.
@@ -107,11 +108,8 @@ type memory struct {
 
 // NewLooker makes a Looker.
 func NewLooker() *Looker {
-	return &Looker{record: provenance.Now(), gpus: newGPUReader(), before: map[string]memory{}}
+	return &Looker{record: provenance.Now(), gpus: newGPUReader(), before: map[string]memory{}, patience: time.Second}
 }
-
-// patience is how long a process may take to answer: one that is stopped never does.
-const patience = time.Second
 
 // Look looks at everything once. It fails with ctx's error, and with none of what it
 // looks at.
@@ -150,7 +148,7 @@ func (l *Looker) ask(ctx context.Context, list []local.Process, seconds float64)
 	found := make([]Process, len(list))
 	gone := make([]bool, len(list))
 	now := make([]memory, len(list))
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	var all sync.WaitGroup
 	for i, p := range list {
@@ -192,7 +190,7 @@ func (l *Looker) describe(p local.Process, s monitor.Snapshot, err error, second
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		out.SnapshotReason = fmt.Sprintf("it does not answer for %v: it may be stopped", patience)
+		out.SnapshotReason = fmt.Sprintf("it does not answer for %v: it may be stopped", l.patience)
 	case err != nil:
 		out.SnapshotReason = err.Error()
 	default:
