@@ -189,19 +189,11 @@ func (n *feeder) queue(d *deviceBuffer, j *read.Job, t slab.Tail) error {
 	if err := n.send(d, d.raw+device.Ptr(from), host); err != nil {
 		return err
 	}
-	if err := n.copies.Record(d.events.copied); err != nil {
-		return err
-	}
 	if n.form.queue == nil {
 		return n.copies.Record(d.events.complete)
 	}
 	if err := n.compute.Wait(d.events.copied); err != nil {
 		return err
-	}
-	if d.timed > 0 {
-		if err := n.compute.Record(d.events.transformBegin); err != nil {
-			return err
-		}
 	}
 	w := work{dst: d.data, src: d.raw, n: len(j.Indexes), rows: j.Samples.Rows}
 	if t.Colours != 0 {
@@ -210,24 +202,20 @@ func (n *feeder) queue(d *deviceBuffer, j *read.Job, t slab.Tail) error {
 	if t.Mix != 0 {
 		w.mix = d.raw + device.Ptr(t.Mix)
 	}
-	if err := n.form.queue(n.compute, w); err != nil {
-		return err
-	}
-	return n.compute.Record(d.events.complete)
+	return device.Timed(n.compute, d.begin(d.events.transformBegin), d.events.complete, func() error {
+		return n.form.queue(n.compute, w)
+	})
 }
 
-// send queues the copy of host to dst, a part of d's raw memory. A staged copy is
-// done when send returns.
+// send queues the copy of host to dst, a part of d's raw memory, and the event behind
+// it. A staged copy is done when send returns.
 func (n *feeder) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 	d.timed = n.timing(len(host))
 	d.staged = n.staging.Takes(len(host))
 	if !d.staged {
-		if d.timed > 0 {
-			if err := n.copies.Record(d.events.copyBegin); err != nil {
-				return err
-			}
-		}
-		return n.copies.CopyH2D(dst, host)
+		return device.Timed(n.copies, d.begin(d.events.copyBegin), d.events.copied, func() error {
+			return n.copies.CopyH2D(dst, host)
+		})
 	}
 	// The last batch in d may still be in use: its labels and targets, and its
 	// data unless they lie elsewhere.
@@ -237,7 +225,18 @@ func (n *feeder) send(d *deviceBuffer, dst device.Ptr, host []byte) error {
 	start := time.Now()
 	err := n.staging.Copy(n.loader.ctx, dst, host)
 	n.loader.counters.copyTime.Add(int64(time.Since(start)))
-	return err
+	if err != nil {
+		return err
+	}
+	return n.copies.Record(d.events.copied)
+}
+
+// begin is e where the batch is timed, else nil.
+func (d *deviceBuffer) begin(e device.Event) device.Event {
+	if d.timed == 0 {
+		return nil
+	}
+	return e
 }
 
 // takeBuffer returns a free buffer, and among several, one that no work uses any

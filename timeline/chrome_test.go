@@ -27,16 +27,16 @@ type trace struct {
 			Untimed int64 `json:"untimed_records"`
 		}
 	} `json:"otherData"`
-	Unit   string  `json:"displayTimeUnit"`
-	Events []event `json:"traceEvents"`
+	Unit   string       `json:"displayTimeUnit"`
+	Events []traceEvent `json:"traceEvents"`
 
 	processes map[int]string
 	threads   map[[2]int]string
 	flows     int
-	counters  map[string][]event
+	counters  map[string][]traceEvent
 }
 
-type event struct {
+type traceEvent struct {
 	Name *string        `json:"name"`
 	Ph   string         `json:"ph"`
 	Cat  string         `json:"cat"`
@@ -63,7 +63,7 @@ func checkTrace(t testing.TB, file []byte) *trace {
 		Events []json.RawMessage `json:"traceEvents"`
 	}
 	testkit.OK(t, d.Decode(&raw))
-	out := &trace{Unit: raw.Unit, processes: map[int]string{}, threads: map[[2]int]string{}, counters: map[string][]event{}}
+	out := &trace{Unit: raw.Unit, processes: map[int]string{}, threads: map[[2]int]string{}, counters: map[string][]traceEvent{}}
 	testkit.OK(t, json.Unmarshal(raw.Other, &out.Other))
 	if out.Unit != "ms" {
 		t.Errorf("the unit is %q", out.Unit)
@@ -82,7 +82,7 @@ func checkTrace(t testing.TB, file []byte) *trace {
 	ended := map[int64]bool{}
 	sorted := map[string]bool{}
 	for i, line := range raw.Events {
-		var e event
+		var e traceEvent
 		strict := json.NewDecoder(bytes.NewReader(line))
 		strict.DisallowUnknownFields()
 		if err := strict.Decode(&e); err != nil {
@@ -183,7 +183,7 @@ func checkTrace(t testing.TB, file []byte) *trace {
 }
 
 // spansOf are the spans of a process of that name.
-func (x *trace) spansOf(process string) (list []event) {
+func (x *trace) spansOf(process string) (list []traceEvent) {
 	for _, e := range x.Events {
 		if e.Ph == "X" && x.processes[*e.Pid] == process {
 			list = append(list, e)

@@ -30,7 +30,6 @@ type anchor struct {
 	event device.Event
 	at    int64 // by the host's clock: the middle of what it may be
 	error int64 // half of that
-	users int   // pieces of work that are measured from it; guarded by clock's owner
 }
 
 // worse reports whether a is known less well than an older anchor is now. The host may
@@ -101,20 +100,6 @@ func (c *clock) reuse(e device.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.spare = append(c.spare, e)
-}
-
-// times are when two events were passed, by the host's clock.
-func (a *anchor) times(begin, end device.Event) (from, to int64, err error) {
-	after, err := begin.Since(a.event)
-	if err != nil {
-		return 0, 0, err
-	}
-	took, err := end.Since(begin)
-	if err != nil {
-		return 0, 0, err
-	}
-	from = a.at + int64(after)
-	return from, from + int64(max(took, 0)), nil
 }
 
 func (c *clock) close() error {

@@ -52,9 +52,9 @@ func (d *wrapped) record(s device.Stream, e Engine, name int32, bytes int64, que
 	if !ok || own.d != d {
 		return queue()
 	}
-	o := d.begin(own.Stream)
+	o := own.begin()
 	err := queue()
-	d.end(own, o, err, e, name, bytes)
+	own.end(o, err, e, name, bytes)
 	return err
 }
 

@@ -46,6 +46,8 @@ type Recording struct {
 	every time.Duration
 	on    atomic.Bool
 
+	rows atomic.Pointer[map[probe.Row]*row] // of the host; changed under mu
+
 	mu     sync.Mutex
 	store  store
 	clocks map[string]int64 // errors of the clocks of devices
@@ -90,6 +92,7 @@ func Start(o Options) (*Recording, error) {
 		began: time.Now(), every: o.Every, clocks: map[string]int64{}, store: store{most: (o.Records + chunkRecords - 1) / chunkRecords},
 		quit: make(chan struct{}), ended: make(chan struct{}),
 	}
+	r.rows.Store(&map[probe.Row]*row{})
 	stop, err := probe.Listen(r)
 	if err != nil {
 		return nil, fmt.Errorf("timeline: %w", ErrActive)
@@ -134,6 +137,7 @@ func (r *Recording) Began() time.Time { return r.began }
 // Dropped is how many of the oldest records are gone since there were more than
 // [Options].Records.
 func (r *Recording) Dropped() int64 {
+	r.flush()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.store.dropped
@@ -154,15 +158,15 @@ func (r *Recording) Span(row probe.Row, s probe.Span) {
 		start: start, end: max(r.at(s.End), start), bytes: s.Bytes, batch: int32(s.Batch), count: int32(s.Samples),
 		read: int64(s.Stages.Read), decode: int64(s.Stages.Decode), resize: int64(s.Stages.Resize),
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.store.span(row, s.Name, x)
+	r.rowOf(row).span(s.Name, x)
 }
 
-func (r *Recording) put(x record) {
+func (r *Recording) put(list ...record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.store.put(x)
+	for i := range list {
+		r.store.put(list[i])
+	}
 }
 
 func (r *Recording) row(group, name string) int32 {

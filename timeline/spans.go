@@ -65,6 +65,7 @@ type Span struct {
 //
 // It holds up those who record for as long as it takes to copy what it returns.
 func (r *Recording) Spans(since time.Duration, most int) []Span {
+	r.flush()
 	r.mu.Lock()
 	list := r.store.since(int64(since), most)
 	rows, names := r.store.rows.list, r.store.names.list // they only grow

@@ -1,22 +1,16 @@
 package timeline
 
-import (
-	"slices"
-
-	"github.com/pinion-gpu/pinion/internal/probe"
-)
+import "slices"
 
 // store is the memory of a recording: records in chunks, of which the oldest is
 // written anew when there are as many as there may be.
 type store struct {
 	chunks  []*chunk // in the order in which they were begun
 	most    int      // chunks
-	begun   int64    // number of the first chunk, counted from the start
 	dropped int64    // records that are gone
 
-	rows   table[rowKey]
-	names  table[string]
-	latest []int64 // number of the newest record of each row
+	rows  table[rowKey]
+	names table[string]
 }
 
 // chunkRecords makes a chunk about 300 KiB.
@@ -96,25 +90,19 @@ func (t *table[K]) id(k, other K) int32 {
 }
 
 func (s *store) row(group, name string) int32 {
-	id := s.rows.id(rowKey{group, name}, rowKey{"others", "others"})
-	for len(s.latest) <= int(id) {
-		s.latest = append(s.latest, -1)
-	}
-	return id
+	return s.rows.id(rowKey{group, name}, rowKey{"others", "others"})
 }
 
 func (s *store) name(name string) int32 { return s.names.id(name, "others") }
 
-// add returns room for another record, to be filled in at once. Its number is that of
-// the newest of its row.
-func (s *store) add(row int32) *record {
+// put adds a record.
+func (s *store) put(r record) {
 	last := len(s.chunks) - 1
 	if last < 0 || s.chunks[last].n == chunkRecords {
 		c := &chunk{}
 		if len(s.chunks) == s.most {
 			c = s.chunks[0]
 			s.dropped += int64(c.n)
-			s.begun++
 			s.chunks = slices.Delete(s.chunks, 0, 1)
 			c.n, c.end = 0, 0
 		}
@@ -122,54 +110,9 @@ func (s *store) add(row int32) *record {
 		last = len(s.chunks) - 1
 	}
 	c := s.chunks[last]
-	s.latest[row] = (s.begun+int64(last))*chunkRecords + int64(c.n)
-	r := &c.records[c.n]
-	*r = record{row: row}
+	c.records[c.n] = r
 	c.n++
-	return r
-}
-
-// put adds a record.
-func (s *store) put(r record) {
-	*s.add(r.row) = r
-	c := s.chunks[len(s.chunks)-1]
 	c.end = max(c.end, r.last())
-}
-
-// newest returns the newest record of a row and its chunk, if it is still there.
-func (s *store) newest(row int32) (*record, *chunk) {
-	n := s.latest[row]
-	if n < s.begun*chunkRecords {
-		return nil, nil
-	}
-	c := s.chunks[n/chunkRecords-s.begun]
-	return &c.records[n%chunkRecords], c
-}
-
-// Short spans of a row that have one name and follow each other closely are one, with
-// the batch of the first: samples of a few microseconds would else fill the store
-// within seconds. No span becomes longer than longestMerged for that.
-const (
-	shortSpan     = 100_000 // nanoseconds
-	closeTogether = 10_000
-	longestMerged = 1_000_000
-)
-
-// span adds a span of the host, or makes the newest of its row longer.
-func (s *store) span(row probe.Row, name string, r record) {
-	r.kind, r.row, r.name = kindSpan, s.row(row.Group, row.Name), s.name(name)
-	if old, c := s.newest(r.row); old != nil && old.kind == kindSpan && old.name == r.name &&
-		r.end-r.start < shortSpan && r.start >= old.end && r.start-old.end < closeTogether && r.end-old.start < longestMerged {
-		old.end = r.end
-		old.count += r.count
-		old.bytes += r.bytes
-		old.read += r.read
-		old.decode += r.decode
-		old.resize += r.resize
-		c.end = max(c.end, r.end)
-		return
-	}
-	s.put(r)
 }
 
 // all copies what there is, the oldest first.

@@ -28,6 +28,7 @@ func (r *Recording) view() *view {
 	} else if !errors.Is(r.othersError, errNotAsked) {
 		v.othersError = strings.TrimPrefix(r.othersError.Error(), "cupti: ")
 	}
+	r.flush()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.records = r.store.all()

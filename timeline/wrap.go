@@ -1,13 +1,13 @@
 package timeline
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/internal/spans"
 )
 
@@ -23,7 +23,7 @@ func (r *Recording) Wrap(dev device.Device) device.Device {
 		return dev
 	}
 	d := &wrapped{Wrapper: device.Wrapper{Device: dev}, r: r, id: dev.Info().ID, streams: map[*stream]struct{}{}}
-	d.calls = r.row(callsTo(d.id), "calls")
+	d.calls = r.rowOf(probe.Row{Group: callsTo(d.id), Name: "calls"})
 	r.clock(d.id, 0)
 	d.memory = r.row(d.id, "allocated from the device")
 	for i, name := range callNames {
@@ -43,19 +43,17 @@ type wrapped struct {
 	r      *Recording
 	id     string
 	outer  device.Device // what Wrap returned
-	calls  int32         // row of the calls
+	calls  *row          // of the calls
 	memory int32         // row of the counter
 	names  [callKinds]int32
 
 	capturer device.Capturer // nil: the device has none
 	captures atomic.Int64    // how many there are now
 
+	anchor atomic.Pointer[anchor] // the newest; nil: nothing is timed
+	made   atomic.Int64           // marks
+
 	mu        sync.Mutex
-	clock     *clock // nil: there is none, and nothing is timed
-	anchor    *anchor
-	anchors   []*anchor // older ones from which work is measured
-	pairs     []*pair   // free
-	made      int       // pairs
 	streams   map[*stream]struct{}
 	numbers   []bool // taken by streams without a label
 	ranges    spans.Set
@@ -63,6 +61,9 @@ type wrapped struct {
 	closed    bool
 
 	collecting sync.Mutex // held by who looks at events
+	clock      *clock     // nil: there is none
+	anchors    []*anchor  // older ones, in their order, from which work is measured
+	landed     []record   // room for those of a stream
 }
 
 // Calls that have the same name each time.
@@ -88,16 +89,6 @@ var callNames = [callKinds]string{
 	"batch of copies", "copy of a box", "prefetch", "vendor's library", "graph",
 }
 
-// pair is the events around one piece of work.
-type pair struct{ begin, end device.Event }
-
-// close gives the events up. Nobody can do anything about an error.
-func (p *pair) close() { _ = errors.Join(p.begin.Close(), p.end.Close()) }
-
-// mostPairs is how many pieces of work of a device are timed at once. What is queued
-// beyond that has no device times, and counts as untimed.
-const mostPairs = 1 << 14
-
 // open makes what timing takes. Without it calls are recorded all the same.
 func (d *wrapped) open() {
 	c, err := newClock(d.Device, d.r.now)
@@ -109,115 +100,15 @@ func (d *wrapped) open() {
 		_ = c.close()
 		return
 	}
-	d.clock, d.anchor = c, a
+	d.clock = c
+	d.anchor.Store(a)
 	d.r.clock(d.id, a.error)
-}
-
-// take gives the events for a piece of work, and the anchor to measure from; nil: it
-// cannot be timed.
-func (d *wrapped) take() (*pair, *anchor) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.clock == nil || d.closed {
-		return nil, nil
-	}
-	var p *pair
-	if n := len(d.pairs); n > 0 {
-		p = d.pairs[n-1]
-		d.pairs = d.pairs[:n-1]
-	} else if d.made < mostPairs {
-		p = d.newPair()
-	}
-	if p == nil {
-		return nil, nil
-	}
-	d.anchor.users++
-	return p, d.anchor
-}
-
-func (d *wrapped) newPair() *pair {
-	begin, err := d.Device.NewEvent(0)
-	if err != nil {
-		return nil
-	}
-	end, err := d.Device.NewEvent(0)
-	if err != nil {
-		_ = begin.Close()
-		return nil
-	}
-	d.made++
-	return &pair{begin, end}
-}
-
-// giveBack ends the use of what take gave.
-func (d *wrapped) giveBack(p *pair, a *anchor) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.clock == nil { // the recording is over
-		p.close()
-		return
-	}
-	d.pairs = append(d.pairs, p)
-	d.left(a)
-}
-
-// left ends a use of an anchor. The caller holds mu.
-func (d *wrapped) left(a *anchor) {
-	a.users--
-	if a.users == 0 && a != d.anchor {
-		d.anchors = slices.DeleteFunc(d.anchors, func(x *anchor) bool { return x == a })
-		d.clock.reuse(a.event)
-	}
-}
-
-// op is a piece of work that is being queued.
-type op struct {
-	on     bool
-	called int64
-	pair   *pair
-	anchor *anchor
-}
-
-// begin marks where the work of a call that follows begins in s.
-func (d *wrapped) begin(s device.Stream) (o op) {
-	if !d.r.on.Load() || d.captures.Load() > 0 && d.capturer.Capturing(s) {
-		return o
-	}
-	o.on, o.called = true, d.r.now()
-	if o.pair, o.anchor = d.take(); o.pair != nil && s.Record(o.pair.begin) != nil {
-		d.giveBack(o.pair, o.anchor)
-		o.pair = nil
-	}
-	return o
-}
-
-// end marks where the work ends that was queued on s since begin, or failed with err.
-func (d *wrapped) end(s *stream, o op, err error, e Engine, name int32, bytes int64) {
-	if !o.on {
-		return
-	}
-	if o.pair != nil && (err != nil || s.Stream.Record(o.pair.end) != nil) {
-		d.giveBack(o.pair, o.anchor)
-		o.pair = nil
-	}
-	if err != nil {
-		return
-	}
-	x := record{kind: kindCall, engine: e, row: d.calls, lane: s.lane.Load(), name: name, start: o.called, end: d.r.now(), bytes: bytes}
-	if o.pair == nil {
-		d.r.untimed.Add(1)
-		d.r.put(x)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.flying = append(s.flying, flight{x, o.pair, o.anchor})
 }
 
 // host records a call that queues no work.
 func (d *wrapped) host(start int64, name int32, bytes int64) {
 	if start >= 0 && d.r.on.Load() {
-		d.r.put(record{kind: kindSpan, row: d.calls, name: name, start: start, end: d.r.now(), bytes: bytes})
+		d.calls.put(record{kind: kindSpan, row: d.calls.id, name: name, start: start, end: d.r.now(), bytes: bytes})
 	}
 }
 
@@ -330,7 +221,7 @@ func (d *wrapped) NewStream() (device.Stream, error) {
 }
 
 func (d *wrapped) wrapStream(inner device.Stream) *stream {
-	s := &stream{StreamWrapper: device.StreamWrapper{Stream: inner}, d: d}
+	s := &stream{StreamWrapper: device.StreamWrapper{Stream: inner}, d: d, marks: marks{d: d}}
 	d.mu.Lock()
 	d.streams[s] = struct{}{}
 	if s.number = slices.Index(d.numbers, false); s.number < 0 {

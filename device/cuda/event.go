@@ -120,17 +120,22 @@ func (e *event) Since(from device.Event) (time.Duration, error) {
 		if ev.captured.Load() {
 			return 0, errCaptured
 		}
-		if !ev.recorded.Load() || api.eventQuery.Call(ev.handle) == resultNotReady {
-			return 0, fmt.Errorf("cuda: %w: the event is not passed yet", device.ErrArgument)
+		if !ev.recorded.Load() {
+			return 0, errNotPassed
 		}
 	}
 	var milliseconds float32
-	if err := check("cuEventElapsedTime", api.eventElapsedTime.Call(
-		uintptr(unsafe.Pointer(&milliseconds)), start.handle, e.handle)); err != nil {
-		return 0, err
+	switch r := api.eventElapsedTime.Call4(uintptr(unsafe.Pointer(&milliseconds)), start.handle, e.handle, 0); r {
+	case 0:
+	case resultNotReady:
+		return 0, errNotPassed
+	default:
+		return 0, check("cuEventElapsedTime", r)
 	}
 	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), nil
 }
+
+var errNotPassed = fmt.Errorf("cuda: %w: the event is not passed yet", device.ErrArgument)
 
 // errCaptured: the driver refuses to be asked, and ends a capture that still goes on.
 var errCaptured = fmt.Errorf("cuda: %w: the event was recorded in one, and no work passes it", device.ErrCapturing)

@@ -66,20 +66,13 @@ func (q *queuedCopier) wait(e device.Event) error { return q.stream.Wait(e) }
 
 func (q *queuedCopier) copy(_ context.Context, c *chunkCopy, _ func()) error {
 	c.done = c.end
-	if err := q.stream.Record(c.start); err != nil {
-		return err
-	}
 	b := q.host[c.offset : c.offset+c.n]
-	var err error
-	if q.toHost {
-		err = q.stream.CopyD2H(b, c.ptr)
-	} else {
-		err = q.stream.CopyH2D(c.ptr, b)
-	}
-	if err != nil {
-		return err
-	}
-	return q.stream.Record(c.end)
+	return device.Timed(q.stream, c.start, c.end, func() error {
+		if q.toHost {
+			return q.stream.CopyD2H(b, c.ptr)
+		}
+		return q.stream.CopyH2D(c.ptr, b)
+	})
 }
 
 // blockingCopier copies what is not pinned memory. Two chunks are on their way
