@@ -1,8 +1,10 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pinion-gpu/pinion/step/graph"
 
@@ -34,6 +36,9 @@ type Options struct {
 	// Link is how many bytes a second go to the host and back, beside the computation,
 	// in each direction. Default: 0, nothing is sent.
 	Link float64
+
+	// Latency is how long a copy to the host or back takes besides. Default: 5 µs.
+	Latency time.Duration
 
 	// HostBytes is the most memory on the host for what is sent. Default: 0, no limit.
 	HostBytes int64
@@ -174,7 +179,7 @@ func (x *Executable) compile(o Options) error {
 	}
 	x.arrange(at, o.Donate)
 	x.planned = x.planGraph(o)
-	p, err := plan.Make(x.planned, plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, HostBytes: o.HostBytes, Align: memoryAlign})
+	p, err := plan.Make(x.planned, plan.Options{Budget: o.Budget, Out: o.Link, Back: o.Link, Latency: cmp.Or(o.Latency, 5*time.Microsecond).Seconds(), HostBytes: o.HostBytes, Align: memoryAlign})
 	if err != nil {
 		return fmt.Errorf("step: graph %q: %w", x.graph.Name(), err)
 	}
@@ -335,7 +340,7 @@ func between(n int64) string { return units.Bytes(n) + " for values between oper
 
 // openHost makes room on the host for what is sent, and events for copies.
 func (x *Executable) openHost() error {
-	x.hosted = map[int]int64{}
+	x.hosted, x.sent = map[int]int64{}, map[int]int{}
 	var bytes int64
 	x.copied = make([]device.Event, len(x.plan.Lives))
 	for i, l := range x.plan.Lives {
@@ -345,6 +350,9 @@ func (x *Executable) openHost() error {
 		if _, ok := x.hosted[l.Value]; !ok {
 			x.hosted[l.Value] = bytes
 			bytes += alignedBytes(x.buffers[l.Value].value.Shape())
+		}
+		if l.Sent {
+			x.sent[l.Value] = i
 		}
 		e, err := x.dev.NewEvent(device.EventNoTiming)
 		if err != nil {

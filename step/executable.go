@@ -47,6 +47,7 @@ type Executable struct {
 	pool    *pinned.Pool
 	host    *pinned.Buffer // where values are sent, nil if none is
 	hosted  map[int]int64  // where in it a buffer's value goes
+	sent    map[int]int    // of a buffer that is sent, the life
 	copied  []device.Event // for each life that is copied
 	mark    device.Event   // what makes one stream wait for another; nil where host is
 
@@ -114,11 +115,12 @@ func (x *Executable) PeakBytes() int64 { return x.plan.Bytes }
 // A run with the addresses of an earlier one, of inputs and of results, is recorded, and
 // from then on launched as one, if the device can ([Options].Capture).
 func (x *Executable) Run(ctx context.Context, inputs []*Tensor, donate []bool) (results []*Tensor, err error) {
-	return x.run(ctx, inputs, donate, nil)
+	return x.run(ctx, inputs, donate, func(at []device.Ptr) error { return x.perform(ctx, at) })
 }
 
-// run is Run, which records a pair of marks around each task unless they are nil.
-func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, marks [][2]device.Event) (results []*Tensor, err error) {
+// run is Run. perform is given where buffers lie that the plan has no place for, and
+// queues the step, once or more often.
+func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, perform func(at []device.Ptr) error) (results []*Tensor, err error) {
 	if err := x.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -181,11 +183,7 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, m
 		results[b.out] = t
 		at[i] = t.Ptr()
 	}
-	if marks != nil {
-		err = x.queue(ctx, at, marks)
-	} else {
-		err = x.perform(ctx, at)
-	}
+	err = perform(at)
 	for _, s := range x.streams {
 		err = keepFirst(err, s.Synchronize())
 	}

@@ -85,8 +85,9 @@ func (x *Executable) schedule() {
 func (x *Executable) place(l plan.Life) device.Ptr { return x.arena + device.Ptr(l.Offset) }
 
 // queue queues the step, with buffers at addresses where the plan has none for them. Marks
-// are recorded around each task, unless they are nil. The first stream is the last to end.
-func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks [][2]device.Event) error {
+// are recorded before and behind tasks, unless they are nil. The first stream is the last
+// to end.
+func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks *marks) error {
 	if x.host != nil {
 		for other := 1; other < len(x.streams); other++ {
 			if err := x.after(other, 0); err != nil {
@@ -109,8 +110,8 @@ func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks [][2]devi
 		for j, p := range n.out {
 			out[j] = p.of(at)
 		}
-		if marks != nil {
-			if err := x.streams[0].Record(marks[i][0]); err != nil {
+		if marks != nil && marks.before[i] != nil {
+			if err := x.streams[0].Record(marks.before[i]); err != nil {
 				return err
 			}
 		}
@@ -118,7 +119,7 @@ func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks [][2]devi
 			return fmt.Errorf("step: %v: %w", n.unit.task, err)
 		}
 		if marks != nil {
-			if err := x.streams[0].Record(marks[i][1]); err != nil {
+			if err := x.streams[0].Record(marks.behind[i]); err != nil {
 				return err
 			}
 		}
@@ -159,12 +160,13 @@ func (x *Executable) fetch(run plan.Run) error {
 		if err := x.after(2, 0); err != nil { // what lay there before is read
 			return err
 		}
-		if err := x.after(2, 1); err != nil { // and what comes back was sent
-			return err
-		}
 	}
 	for _, l := range run.Fetch {
 		life := x.plan.Lives[l]
+		// Others may still be on their way to the host.
+		if err := back.Wait(x.copied[x.sent[life.Value]]); err != nil {
+			return err
+		}
 		if err := back.CopyH2D(x.place(life), x.hostBytes(life.Value)); err != nil {
 			return err
 		}

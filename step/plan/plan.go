@@ -19,6 +19,9 @@ type Options struct {
 	// the host and back, beside the computation. Both 0: nothing travels.
 	Out, Back float64
 
+	// Latency is how many seconds a copy takes besides, in either direction.
+	Latency float64
+
 	// HostBytes is the most memory on the host. 0: no limit.
 	HostBytes int64
 
@@ -94,9 +97,9 @@ func (e *ImpossibleError) Unwrap() error { return ErrBudget }
 // ErrArgument if they cannot be right, and with an [*ImpossibleError] if it finds no
 // plan within the budget.
 func Make(g Graph, o Options) (*Plan, error) {
-	if o.Budget < 0 || o.HostBytes < 0 || o.Align < 0 || !rate(o.Out) || !rate(o.Back) || (o.Out == 0) != (o.Back == 0) {
-		return nil, fmt.Errorf("plan: %w: a budget of %d bytes, %v and %v bytes/s to the host and back, at most %d bytes there, alignment %d: none may be negative or infinite, and both rates are 0 or neither",
-			ErrArgument, o.Budget, o.Out, o.Back, o.HostBytes, o.Align)
+	if o.Budget < 0 || o.HostBytes < 0 || o.Align < 0 || !finite(o.Out) || !finite(o.Back) || !finite(o.Latency) || (o.Out == 0) != (o.Back == 0) {
+		return nil, fmt.Errorf("plan: %w: a budget of %d bytes, %v and %v bytes/s to the host and back, %v s a copy, at most %d bytes there, alignment %d: none may be negative or infinite, and both rates are 0 or neither",
+			ErrArgument, o.Budget, o.Out, o.Back, o.Latency, o.HostBytes, o.Align)
 	}
 	p, err := newProblem(&g, o)
 	if err != nil {
@@ -166,7 +169,12 @@ func (p *problem) within(whole *candidate, least int64, at string) (*Plan, error
 	return best, nil
 }
 
-func rate(bytes float64) bool { return bytes >= 0 && !math.IsInf(bytes, 1) }
+func finite(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
+
+// carry is how long a copy takes at so many bytes a second.
+func (p *problem) carry(v int, rate float64) float64 {
+	return p.Latency + float64(p.Values[v].Bytes)/rate
+}
 
 // least is a bound: what is resident, outputs that were used last, which stay, what can
 // neither be computed again nor travel, and what one operation reads and writes.

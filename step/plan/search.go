@@ -296,7 +296,7 @@ func (p *problem) rate(e *eviction, c *candidate, d decisions, price float64) bo
 	}
 	if e.to == away {
 		// Of those that are equal, the link notices those least that are away longest.
-		if e.cost = max(price*float64(bytes), 1e-18*float64(bytes)); d.sentBefore(p.first[g.value], e.gap) {
+		if e.cost = max(price, 1e-18) * (float64(bytes) + p.Latency*p.Out); d.sentBefore(p.first[g.value], e.gap) {
 			e.cost /= 2
 		} else if p.HostBytes > 0 && p.hosting+bytes > p.HostBytes {
 			return false
@@ -545,7 +545,7 @@ func (p *problem) remake(a *remaking, v int) bool {
 	a.seconds += p.Ops[w].Seconds
 	for _, u := range p.Ops[w].Reads {
 		if there, link := p.there(a.d, u, a.at); link {
-			a.seconds += float64(p.Values[u].Bytes) / p.Back
+			a.seconds += p.carry(u, p.Back)
 		} else if !there && !p.remake(a, u) {
 			return false
 		}

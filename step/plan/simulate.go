@@ -81,7 +81,7 @@ func (p *problem) simulate(s *schedule, target int64, out *outcome) {
 	flights, copied, gone := m.flights, m.copied, m.gone
 	send := func(l int) {
 		x := &s.lives[l]
-		outFree = max(outFree, now) + float64(p.Values[x.value].Bytes)/p.Out
+		outFree = max(outFree, now) + p.carry(x.value, p.Out)
 		flights = append(flights, flight{l, outFree})
 		copied[x.value] = outFree
 	}
@@ -128,7 +128,7 @@ func (p *problem) simulate(s *schedule, target int64, out *outcome) {
 			}
 			for bytes+op.Scratch+size > target && wait(i) {
 			}
-			backFree = max(backFree, now, copied[x.value]) + float64(size)/p.Back
+			backFree = max(backFree, now, copied[x.value]) + p.carry(x.value, p.Back)
 			m.arrival[next] = backFree
 			x.from = i
 			bytes += size
@@ -177,7 +177,7 @@ func (p *problem) triggers(s *schedule) []int {
 	begin := start[len(s.runs)]
 	for k := len(fetches) - 1; k >= 0; k-- {
 		x := &s.lives[fetches[k]]
-		begin = min(begin, start[x.need]) - float64(p.Values[x.value].Bytes)/p.Back
+		begin = min(begin, start[x.need]) - p.carry(x.value, p.Back)
 		at := sort.SearchFloat64s(start, begin-early) // the first that is not before
 		if at == len(start) || start[at] > begin-early {
 			at--
