@@ -32,6 +32,8 @@ type output struct {
 	StepSeconds float64   `json:"step_seconds"`       // the median of the others
 	SamplesPerS float64   `json:"samples_per_s"`      // by that
 
+	Unread int64 `json:"failed_samples,omitempty"` // others took their place
+
 	BudgetBytes  int64          `json:"budget_bytes,omitempty"`
 	PeakBytes    int64          `json:"peak_bytes"`    // of device memory in use
 	PlannedBytes int64          `json:"planned_bytes"` // of the step
@@ -66,6 +68,7 @@ func (o *output) finish(s *session.Session, f *trainFlags) {
 	}
 	o.SamplesPerS = float64(o.Batch*o.Accumulate) / o.StepSeconds
 	o.Parameters, o.PeakBytes = s.Parameters(), s.PeakBytes()
+	o.Unread = s.Unread()
 	plan := s.Plan()
 	o.PlannedBytes, o.Memory, o.Tasks, o.Recomputed = plan.PeakBytes, plan.Memory, plan.Tasks, plan.Runs-plan.Tasks
 	if f.plan {
@@ -82,7 +85,11 @@ func (o *output) print(w io.Writer) {
 	if o.Model == models.GPT {
 		samples = fmt.Sprintf("%s of %d tokens", units.Count(o.Batch*o.Accumulate, "row"), o.Context)
 	}
-	fmt.Fprintf(w, "%s with %s parameters on %s, %s; %s a step\n", kind, units.Grouped(int64(o.Parameters)), o.Device, o.DeviceName, samples)
+	if o.Accumulate > 1 {
+		samples += fmt.Sprintf(" in %s of %d", units.Count(o.Accumulate, "batch"), o.Batch)
+	}
+	fmt.Fprintf(w, "%s with %s parameters; a step is %s\n", kind, units.Grouped(int64(o.Parameters)), samples)
+	fmt.Fprintf(w, "On %s, %s\n", o.Device, o.DeviceName)
 	fmt.Fprintf(w, "Steps %d to %d in %s: %s a step, the first in %s; %s samples/s\n", o.FirstStep, o.FirstStep+o.Steps-1, units.Seconds(o.Seconds), units.Seconds(o.StepSeconds), units.Seconds(o.FirstSecond), units.Digits(o.SamplesPerS))
 	fmt.Fprintf(w, "Loss %.4f, %.4f in the first of these steps\n", o.Loss, o.Losses[0])
 	columns := textColumns
@@ -109,6 +116,9 @@ func (o *output) print(w io.Writer) {
 	t.Write(w)
 	if o.BudgetBytes > 0 {
 		fmt.Fprintf(w, "Within a budget of %s; %s of %s run again\n", units.Bytes(o.BudgetBytes), units.Grouped(int64(o.Recomputed)), units.Count(o.Tasks, "task"))
+	}
+	if o.Unread > 0 {
+		fmt.Fprintf(w, "%s could not be read, and others took their place\n", units.Count(o.Unread, "sample"))
 	}
 	fmt.Fprintf(w, "At most %s of device memory were in use, batches ahead included\n", units.Bytes(o.PeakBytes))
 	if o.plan != "" {

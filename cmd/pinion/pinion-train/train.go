@@ -34,6 +34,7 @@ type trainFlags struct {
 	budget     int64
 	amp        string
 	steps      int
+	onError    string
 	resume     string
 	checkpoint string
 	every      int
@@ -51,6 +52,9 @@ const (
 	resnetLayers, resnetWidth = 18, 64
 )
 
+// autoBatches is what --accumulate auto stands for.
+const autoBatches = 0
+
 func newTrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train FILE|FOLDER",
@@ -67,13 +71,16 @@ if the training had not stopped. What no flag says is then as it was; only --lr,
 --amp, --device and --budget may change.
 
 With --accumulate, a step is several runs: those that add gradients up, and the
-last, which updates the weights, too. The budget is for each of the two, and
-have memory of their own.`,
+last, which updates the weights, too. With --accumulate auto, --batch is for the
+whole step, and is divided into the fewest batches that fit --budget. The budget
+is for each run: Adam's moments, which the first do not use, come on top of
+theirs. A ResNet normalises each batch by itself.`,
 		Example: `  pinion train book.txt
   pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
   pinion train book.txt --checkpoint run --steps 1000
   pinion train book.txt --resume run --checkpoint run --steps 1000
   pinion train ~/photos --device cuda:0 --budget 8GiB --batch 64
+  pinion train ~/photos --batch 256 --budget 6GiB --accumulate auto
   pinion train ~/photos --batch 16 --accumulate 4 --json
   pinion train book.txt --plot loss.svg`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -95,10 +102,11 @@ have memory of their own.`,
 	flags.Group(set, "Training", func() {
 		flags.Int(set, &f.steps, "steps", 100, flags.AtLeast(1), "steps to train, with --resume beyond those that are done")
 		flags.Int(set, &c.Batch, "batch", 16, flags.AtLeast(1), "samples in a batch")
-		flags.Int(set, &c.Accumulate, "accumulate", 1, flags.AtLeast(1), "batches of a step, whose gradients are averaged")
+		flags.Int(set, &c.Accumulate, "accumulate", 1, flags.AtLeast(1).Or("auto", autoBatches), "batches of a step, whose gradients are averaged, or auto for as few as fit the budget")
 		set.Float64Var(&c.LearningRate, "lr", 0.001, "learning rate of Adam")
 		set.Uint64Var(&c.Seed, "seed", 0, "seed of the weights, the order and everything random about samples")
 		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: the device's)")
+		flags.Choice(set, &f.onError, "on-error", "fail", []string{"fail", "replace"}, "when a photo cannot be read: fail, or replace it with another one")
 		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 (with a scale for the loss) or off")
 	})
 	flags.Group(set, "Checkpoint", func() {
@@ -147,7 +155,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if err := f.config.Check(); err != nil {
 		return cli.BadUsage(cmd, "%w", err)
 	}
-	if f.amp == "fp16" && f.config.Accumulate > 1 {
+	if f.amp == "fp16" && f.config.Accumulate != 1 {
 		return cli.BadUsage(cmd, "--amp fp16 does not go with --accumulate; bf16 does")
 	}
 	backend := gomlx.Options{Autocast: types[f.amp], Budget: f.budget}
@@ -155,7 +163,16 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, backend.On.Close()) }()
-	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Resume: from})
+	if f.config.Accumulate == autoBatches {
+		if err := f.fit(cmd, backend); err != nil {
+			return err
+		}
+	}
+	policy := loader.Fail
+	if f.onError == "replace" {
+		policy = loader.Replace
+	}
+	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, OnError: policy, Resume: from})
 	if errors.Is(err, loader.ErrState) {
 		return fmt.Errorf("%w; --resume needs the data that %s was trained on", err, f.resume)
 	}
@@ -166,12 +183,38 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	return f.train(cmd, s, newOutput(path, f, backend.On.Info()))
 }
 
+// fit divides the batch for --accumulate auto.
+func (f *trainFlags) fit(cmd *cobra.Command, backend gomlx.Options) error {
+	line := cli.NewProgress(cmd)
+	defer line.Clear()
+	line.ShowFacts(0, f.steps, "looking for a batch that fits")
+	found, err := session.Fit(cmd.Context(), f.config, backend)
+	if err != nil {
+		return err
+	}
+	f.config.Batch, f.config.Accumulate = found.Micro, found.Accumulate
+	return nil
+}
+
 func (f *trainFlags) check(cmd *cobra.Command) error {
 	if lr := f.config.LearningRate; !(lr > 0) || math.IsInf(lr, 0) {
 		return cli.BadUsage(cmd, "--lr is %v; it must be above 0", lr)
 	}
 	if f.every > 0 && f.checkpoint == "" {
 		return cli.BadUsage(cmd, "--checkpoint-every needs --checkpoint")
+	}
+	if f.config.Accumulate == autoBatches {
+		switch {
+		case f.budget == 0:
+			return cli.BadUsage(cmd, "--accumulate auto needs --budget")
+		case f.resume != "":
+			return cli.BadUsage(cmd, "--accumulate auto does not go with --resume, whose batches stay as they are")
+		}
+	}
+	if f.checkpoint != "" {
+		if err := session.CheckFolder(f.checkpoint); err != nil {
+			return fmt.Errorf("the checkpoint cannot be written: %w", err)
+		}
 	}
 	if f.plot != "" {
 		if err := cli.CheckFile(f.plot); err != nil {
@@ -262,7 +305,7 @@ func openText(path string, context, batch int) (dataset.Dataset, error) {
 	n := int64(0)
 	if err == nil {
 		if n = info.Size() / int64(context+1); n < int64(batch) {
-			err = fmt.Errorf("%w: %s has %s; a batch takes %s, %d for each sample", errs.ErrArgument, path, units.Count(info.Size(), "byte"), units.Grouped(int64(batch)*int64(context+1)), context+1)
+			err = fmt.Errorf("%w: %s has %s; a batch of %d rows takes %s, %d for each (--context %d, and the byte that follows)", errs.ErrArgument, path, units.Count(info.Size(), "byte"), batch, units.Grouped(int64(batch)*int64(context+1)), context+1, context)
 		}
 	}
 	var data dataset.Dataset
@@ -287,6 +330,9 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 		began := time.Now()
 		loss, err := s.Step(ctx)
 		if err != nil {
+			if sample := (*loader.SampleError)(nil); errors.As(err, &sample) {
+				err = fmt.Errorf("%w; --on-error replace takes other photos instead", err)
+			}
 			return errors.Join(err, f.interrupted(ctx, line, s))
 		}
 		out.add(loss, time.Since(began))

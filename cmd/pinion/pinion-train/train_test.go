@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/step/plan"
 )
 
 func TestMain(m *testing.M) {
@@ -163,6 +165,48 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// A batch is divided as the budget asks for, and trains as the whole does, to rounding.
+func TestAccumulateAuto(t *testing.T) {
+	args := with(gpt, book(t, 40), "--steps", "3", "--batch", "12")
+	whole := trained(t, args...)
+	most := whole.PlannedBytes
+	got := trained(t, with(args, "--accumulate", "auto", "--budget", fmt.Sprint(most))...)
+	if got.Batch != 12 || got.Accumulate != 1 || !slices.Equal(got.Losses, whole.Losses) {
+		t.Errorf("with room for all, %d x %d: %v, want %v", got.Accumulate, got.Batch, got.Losses, whole.Losses)
+	}
+	if testDevice() != "host" {
+		return // the workspace of products may be most of any budget
+	}
+	budget := most * 2 / 5
+	got = trained(t, with(args, "--accumulate", "auto", "--budget", fmt.Sprint(budget))...)
+	if got.Batch*got.Accumulate != 12 || got.Accumulate == 1 || got.PlannedBytes > budget || got.BudgetBytes != budget {
+		t.Errorf("within %d of %d bytes: %d x %d, %d bytes", budget, most, got.Accumulate, got.Batch, got.PlannedBytes)
+	}
+	for i, loss := range whole.Losses {
+		if math.Abs(got.Losses[i]-loss) > 1e-3*loss {
+			t.Errorf("step %d has a loss of %g, and %g in one batch", i, got.Losses[i], loss)
+		}
+	}
+}
+
+// A photo that cannot be read ends the training with its name, or another takes its place.
+func TestBadPhotos(t *testing.T) {
+	folder := album(t)
+	testkit.WriteFile(t, "no photo", folder, "day", "bad.png")
+	args := with(resnet, folder, "--steps", "6")
+	_, err := run(t.Context(), args...)
+	testkit.WantError(t, "a bad photo", err, dataset.ErrFormat, filepath.Join("day", "bad.png"), "; --on-error replace takes other photos instead")
+	doc := trained(t, with(args, "--on-error", "replace")...)
+	if doc.Unread == 0 || doc.Steps != 6 {
+		t.Errorf("%d samples were replaced in %d steps", doc.Unread, doc.Steps)
+	}
+	text, err := run(t.Context(), with(args, "--on-error", "replace")...)
+	testkit.OK(t, err)
+	if !strings.Contains(text, "could not be read, and others took their place\n") {
+		t.Error(text)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	text, dir := book(t, 40), t.TempDir()
 	folder := filepath.Join(dir, "run")
@@ -182,7 +226,11 @@ func TestRefused(t *testing.T) {
 		{"no checkpoint", os.ErrNotExist, "nowhere", []string{text, "--resume", filepath.Join(dir, "nowhere")}},
 		{"a large learning rate", session.ErrDiverged, "step 4: the training diverged: the loss is NaN", []string{text, "--resume", folder, "--checkpoint", folder, "--lr", "1e30"}},
 		{"no text", os.ErrNotExist, "nothing.txt", []string{filepath.Join(dir, "nothing.txt")}},
-		{"a short text", errs.ErrArgument, "a batch takes 2,064, 129 for each", []string{testkit.WriteFile(t, "short", dir, "short.txt")}},
+		{"a short text", errs.ErrArgument, "a batch of 16 rows takes 2,064, 129 for each (--context 128, and the byte that follows)", []string{testkit.WriteFile(t, "short", dir, "short.txt")}},
+		{"no place for a checkpoint", errs.ErrArgument, "run/" + session.FileName + " is a file, and not a folder", with(gpt, text, "--checkpoint", filepath.Join(folder, session.FileName))},
+		{"a file instead of a checkpoint", errs.ErrArgument, "is a file; a checkpoint is a folder", []string{text, "--resume", text}},
+		{"one class", errs.ErrArgument, "1 class; a folder of photos has a folder for each class", with(resnet, filepath.Join(album(t), "day"))},
+		{"no budget for one row", plan.ErrBudget, "a batch of 4 does not fit, not even one by one: step: ", with(gpt, text, "--accumulate", "auto", "--budget", "20KiB")},
 		{"an empty folder", dataset.ErrEmpty, "no files", []string{t.TempDir()}},
 	} {
 		out, err := run(t.Context(), c.args...)
@@ -196,7 +244,10 @@ func TestRefused(t *testing.T) {
 		{"--checkpoint-every needs --checkpoint", text + " --checkpoint-every 3"},
 		{"--image-size is not for a GPT", text + " --image-size 64"}, {"--heads is not for a ResNet", album(t) + " --heads 2"},
 		{"cannot be shared by 3 heads", text + " --heads 3"}, {"there is no ResNet of 12", album(t) + " --layers 12"},
-		{"--amp", text + " --amp int8"}, {"--amp fp16 does not go with --accumulate", text + " --amp fp16 --accumulate 2"}, {"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
+		{"--amp", text + " --amp int8"}, {"--amp fp16 does not go with --accumulate", text + " --amp fp16 --accumulate 2"}, {"--accumulate auto needs --budget", text + " --accumulate auto"}, {"must be at least 1, or auto", text + " --accumulate 0"},
+		{"--amp fp16 does not go with --accumulate", text + " --amp fp16 --accumulate auto --budget 1GiB"},
+		{"does not go with --resume", text + " --accumulate auto --budget 1GiB --resume " + folder},
+		{"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
 	} {
 		_, err := run(t.Context(), strings.Fields(c.args)...)
 		if usage := new(cli.UsageError); !errors.As(err, &usage) || !strings.Contains(err.Error(), c.says) || usage.Help != "pinion train --help" {
@@ -248,9 +299,15 @@ func TestText(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "loss.svg")
 	text, err := run(t.Context(), with(gpt, book(t, 40), "--steps", "5", "--plot", picture, "--plan")...)
 	testkit.OK(t, err)
-	for _, want := range []string{"GPT of 1 layer with ", "4 rows of 12 tokens a step", "Steps 1 to 5", "•", "activations and gradients", "together", "operations in", picture} {
+	for _, want := range []string{"GPT of 1 layer with ", "; a step is 4 rows of 12 tokens\n", "Steps 1 to 5", "•", "activations and gradients", "together", "operations in", picture} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+	before, _, _ := strings.Cut(text, "operations in")
+	for line := range strings.Lines(before) {
+		if n := len([]rune(strings.TrimSpace(line))); n > 80 && !strings.HasPrefix(line, "On ") {
+			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}
 	if svg := testkit.ReadFile(t, picture); !strings.Contains(svg, "<svg") || !strings.Contains(svg, `class="loss"`) {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train"
 
 	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // The models that there are.
@@ -42,7 +44,7 @@ func (s Spec) Check() error {
 	case s.Model == ResNet && blocks[s.Layers].counts == nil:
 		err = fmt.Errorf("there is no ResNet of %d layers; there are 10, 18, 34 and 50", s.Layers)
 	case s.Model == ResNet && s.Classes < 2:
-		err = fmt.Errorf("%d classes; a photo folder has a folder for each class, and at least two", s.Classes)
+		err = fmt.Errorf("%s; a folder of photos has a folder for each class, and at least two", units.Count(s.Classes, "class"))
 	case s.Model != GPT && s.Model != ResNet:
 		err = fmt.Errorf("there is no model %q", s.Model)
 	case min(s.Layers, s.Width) < 1 || s.Model == GPT && min(s.Heads, s.Context) < 1 || s.Model == ResNet && s.ImageSize < 1:
@@ -65,6 +67,15 @@ func (s Spec) Build() (train.ModelFn, train.LossFn) {
 	return func(scope *model.Scope, _ any, inputs []*graph.Node) []*graph.Node {
 		return []*graph.Node{s.resnet(scope.WithInitializer(initial(scope.Store(), heDeviation)), inputs[0])}
 	}, crossEntropy
+}
+
+// Samples are the shapes of a batch of so many samples, and of its labels, which a GPT has
+// not.
+func (s Spec) Samples(n int) (in, labels shapes.Shape) {
+	if s.Model == GPT {
+		return shapes.Make(dtypes.Uint8, n, s.Context+1), shapes.Invalid()
+	}
+	return shapes.Make(dtypes.Float32, n, 3, s.ImageSize, s.ImageSize), shapes.Make(dtypes.Int32, n, 1)
 }
 
 // initial makes variables of random normal values with a standard deviation by their

@@ -19,6 +19,8 @@ import (
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/pinion-gpu/pinion/gomlx/scaling"
+	"github.com/pinion-gpu/pinion/internal/atomicfile"
+	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/safetensors"
 )
@@ -43,6 +45,28 @@ type saved struct {
 
 // version of the format.
 const version = 1
+
+// CheckFolder fails if no checkpoint can be written to a folder, which need not be there
+// yet.
+func CheckFolder(folder string) error {
+	at := filepath.Clean(folder)
+	info, err := os.Stat(at)
+	for errors.Is(err, os.ErrNotExist) && filepath.Dir(at) != at {
+		at = filepath.Dir(at)
+		info, err = os.Stat(at)
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%w: %s is a file, and not a folder", errs.ErrArgument, at)
+	}
+	file, err := atomicfile.Create(filepath.Join(at, FileName), 0o666)
+	if err != nil {
+		return err
+	}
+	return file.Discard()
+}
 
 // Save writes a checkpoint behind the last step to a folder, which it makes. One that is
 // there is replaced when the new one is complete.
@@ -138,6 +162,9 @@ type Checkpoint struct {
 // OpenCheckpoint opens that of a folder. The caller closes it.
 func OpenCheckpoint(folder string) (*Checkpoint, error) {
 	path := filepath.Join(folder, FileName)
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%w: %s is a file; a checkpoint is a folder with %s in it", errs.ErrArgument, folder, FileName)
+	}
 	file, err := safetensors.OpenFile(path)
 	if err != nil {
 		return nil, err

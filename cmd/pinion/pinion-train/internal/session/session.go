@@ -28,6 +28,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/loader"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/plan"
 	scaler "github.com/pinion-gpu/pinion/step/train"
 )
 
@@ -44,12 +45,13 @@ type Config struct {
 	LearningRate float64 `json:"learning_rate"`
 }
 
-// Options are what a session is made of. All but Resume are needed.
+// Options are what a session is made of. Config, Backend and Data are needed.
 type Options struct {
 	Config  Config
 	Backend gomlx.Options // On is the device; Compile is the session's
 	Data    dataset.Dataset
-	Resume  *Checkpoint // to go on from
+	OnError loader.ErrorPolicy // of samples that cannot be read: loader.Fail or loader.Replace
+	Resume  *Checkpoint        // to go on from
 }
 
 // Session is a model in training. Its methods are for one goroutine.
@@ -90,7 +92,7 @@ func (s *Session) open(o Options) (err error) {
 	if s.backend, err = gomlx.Open(o.Backend); err != nil {
 		return err
 	}
-	feed := loader.Options{Batch: o.Config.Batch, Epochs: math.MaxInt32, Shuffle: true, Seed: o.Config.Seed, DropLast: true}
+	feed := loader.Options{Batch: o.Config.Batch, Epochs: math.MaxInt32, Shuffle: true, Seed: o.Config.Seed, DropLast: true, OnError: o.OnError}
 	if o.Resume != nil {
 		if err := o.Resume.state.Config.differs(o.Config); err != nil {
 			return fmt.Errorf("%s: %w", o.Resume.path, err)
@@ -118,22 +120,71 @@ func (s *Session) open(o Options) (err error) {
 			}
 		}
 	})
-	s.store.SetParam(model.ParamInitialSeed, int64(o.Config.Seed))
-	modelFn, lossFn := o.Config.Build()
-	adam := optimizer.Adam().LearningRate(o.Config.LearningRate).Done()
-	if o.Backend.Autocast == dtype.F16 {
-		if o.Config.Accumulate > 1 {
-			return fmt.Errorf("%w: losses of float16 are scaled, and gradients of scaled losses are not added up", errs.ErrArgument)
+	s.trainer, err = newTrainer(s.backend, s.store, o.Config, o.Backend.Autocast)
+	return err
+}
+
+// newTrainer makes what trains a model on a backend.
+func newTrainer(backend *gomlx.Backend, store *model.Store, c Config, amp dtype.DType) (t *train.Trainer, err error) {
+	store.SetParam(model.ParamInitialSeed, int64(c.Seed))
+	modelFn, lossFn := c.Build()
+	adam := optimizer.Adam().LearningRate(c.LearningRate).Done()
+	if amp == dtype.F16 {
+		if c.Accumulate > 1 {
+			return nil, fmt.Errorf("%w: losses of float16 are scaled, and gradients of scaled losses are not added up", errs.ErrArgument)
 		}
 		if adam, err = scaling.New(adam, scaler.Scaler{}); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	s.trainer = train.NewTrainer(s.backend, s.store, modelFn, lossFn, adam, nil, nil)
-	if o.Config.Accumulate > 1 {
-		return s.trainer.AccumulateGradients(o.Config.Accumulate)
+	t = train.NewTrainer(backend, store, modelFn, lossFn, adam, nil, nil)
+	if c.Accumulate > 1 {
+		err = t.AccumulateGradients(c.Accumulate)
 	}
-	return nil
+	return t, err
+}
+
+// Fit divides the batch of a configuration into the fewest batches with which a step fits
+// the backend's budget, as [gomlx.Fit] does. It reads no data.
+func Fit(ctx context.Context, c Config, backend gomlx.Options) (*gomlx.Fitted, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	backend.Compile = nil
+	fitted, err := gomlx.Fit(ctx, backend, c.Batch, func(b *gomlx.Backend, micro, accumulate int) error {
+		c := c
+		c.Batch, c.Accumulate = micro, accumulate
+		store := model.NewStore()
+		t, err := newTrainer(b, store, c, backend.Autocast)
+		if err != nil {
+			return err
+		}
+		for range accumulate {
+			metrics, err := t.TrainStep(c.zeros())
+			if err != nil {
+				return err
+			}
+			for _, m := range metrics {
+				m.FinalizeAll()
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, plan.ErrBudget) {
+		err = fmt.Errorf("a batch of %d does not fit, not even one by one: %w", c.Batch, cause(err))
+	}
+	return fitted, err
+}
+
+// zeros is a batch as the loader makes it.
+func (c Config) zeros() train.Batch {
+	var b train.Batch
+	in, labels := c.Samples(c.Batch)
+	b.Inputs = append(b.Inputs, tensors.FromShape(in))
+	if labels.Ok() {
+		b.Labels = append(b.Labels, tensors.FromShape(labels))
+	}
+	return b
 }
 
 // compile remembers the step that takes most memory, which is the one that trains.
@@ -215,6 +266,9 @@ func (s *Session) batch(ctx context.Context, first bool) (train.Batch, error) {
 	}
 	return b, err
 }
+
+// Unread is how many samples could not be read, and were replaced.
+func (s *Session) Unread() int64 { return s.loader.Stats().Errors }
 
 // Close frees everything. A second Close does nothing.
 func (s *Session) Close() error {
