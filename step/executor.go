@@ -38,6 +38,12 @@ type Fuser interface {
 	Fuse(g *graph.Graph) ([]*Task, error)
 }
 
+// Noter is an executor that can tell where it took a slower way, and why.
+type Noter interface {
+	// Notes are sentences on what was compiled, each once.
+	Notes() []string
+}
+
 // Task is what one kernel does: one operation, or several element-wise ones that are
 // fused.
 type Task struct {

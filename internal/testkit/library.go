@@ -33,7 +33,7 @@ func compile(file string, args []string) error {
 	if err != nil || runtime.GOOS != "linux" {
 		return errNoCompiler
 	}
-	args = append([]string{"-shared", "-fPIC", "-pthread", "-O1", "-Wall", "-Werror", "-o", file}, args...)
+	args = append(append([]string{"-shared", "-fPIC", "-pthread", "-O1", "-Wall", "-Werror", "-o", file}, args...), "-lm")
 	if text, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cc, err, text)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
@@ -97,6 +98,109 @@ func TestAttention(t *testing.T) {
 		all.add(a.String(), b.compared(e, slack, b.attention(a)...))
 	}
 	all.run(t)
+}
+
+// The library's attentions are the host's, and what one way leaves is right for the
+// other: our own kernels go back from the library's sums, and the reverse.
+func TestLibraryAttention(t *testing.T) {
+	causal := graph.AttentionOptions{Causal: true}
+	behind := graph.AttentionOptions{HeadsBehind: true, Causal: true, Scale: 0.2}
+	for name, ways := range map[string]attentions{"both": {true, true}, "forward": {forward: true}, "backward": {backward: true}} {
+		t.Run(name, func(t *testing.T) {
+			e := openLibraryTest(t)
+			e.attends = ways
+			list := []attended{
+				{dtype.BF16, 2, 2, 1, 30, 128, 64, causal},
+				{dtype.F16, 1, 2, 2, 20, 128, 64, graph.AttentionOptions{}},
+				{dtype.F16, 2, 2, 2, 64, 64, 16, behind},
+				{dtype.F16, 1, 1, 1, 9, 10, 12, causal}, // which the library does not take
+				{dtype.F32, 1, 1, 1, 9, 10, 16, causal},
+			}
+			_, host := e.launcher.(*shim)
+			if !host {
+				list = append(list,
+					attended{dtype.BF16, 2, 4, 2, 512, 512, 128, causal},
+					attended{dtype.F16, 2, 2, 2, 256, 640, 64, graph.AttentionOptions{HeadsBehind: true}},
+					attended{dtype.BF16, 1, 2, 2, 1024, 1024, 128, behind})
+			}
+			var all checks
+			for _, a := range list {
+				b := newBuilder(t)
+				outputs := b.attention(a)
+				slack := map[dtype.DType]float64{dtype.F32: 20, dtype.F16: 16, dtype.BF16: 8}[a.t]
+				all.add(a.String(), b.compared(e, slack, outputs...))
+				for i, byLib := range []bool{ways.forward, ways.backward} {
+					n := outputs[3*i].Node()
+					task := &step.Task{Nodes: []*graph.Node{n}, Inputs: n.Inputs}
+					for j := range n.Shapes {
+						task.Outputs = append(task.Outputs, n.Value(j))
+					}
+					k, err := e.Compile(task)
+					testkit.OK(t, err)
+					takes := byLib && a.t != dtype.F32 && (host || a.each%8 == 0)
+					if _, taken := k.(*byLibrary); taken && !takes || host && taken != takes {
+						t.Errorf("%v: %v: by the library: %t", a, n.Op, taken)
+					}
+				}
+			}
+			all.run(t)
+			for _, note := range e.Notes() {
+				t.Log(note)
+			}
+		})
+	}
+}
+
+// What is launched again from a recording has the bits of what was queued.
+func TestLibraryAttentionCaptured(t *testing.T) {
+	e := openLibraryTest(t)
+	e.attends = attentions{true, true}
+	recorder, ok := device.As[device.Capturer](e.dev)
+	if !ok || !recorder.CanCapture() {
+		t.Skip("the device records nothing")
+	}
+	b := newBuilder(t)
+	outputs := b.attention(attended{dtype.BF16, 2, 2, 2, 128, 128, 64, graph.AttentionOptions{Causal: true}})
+	testkit.OK(t, b.SetOutputs(outputs...))
+	tasks, err := Fuse(b.Graph)
+	testkit.OK(t, err)
+	p := prepare(t, e, b.Graph, tasks, b.in)
+	defer p.close()
+	for _, c := range p.calls {
+		if _, ok := c.k.(*byLibrary); !ok {
+			t.Logf("not by the library: %v", e.Notes())
+		}
+	}
+	p.launch()
+	want := p.read(b.Graph)
+	for _, v := range outputs {
+		testkit.OK(t, p.stream.Memset(p.at[v], 0xff, v.Shape().Bytes()))
+	}
+	g, err := recorder.Capture(p.stream, func() error {
+		p.launch()
+		return nil
+	})
+	testkit.OK(t, err)
+	for range 3 {
+		testkit.OK(t, g.Launch(p.stream))
+	}
+	for i, got := range p.read(b.Graph) {
+		if string(got) != string(want[i]) {
+			t.Errorf("output %d differs", i)
+		}
+	}
+	testkit.OK(t, g.Close())
+}
+
+// What the environment says.
+func TestAttentionVariable(t *testing.T) {
+	for choice, want := range map[string]attentions{"": usualAttentions, "on": {true, true}, "forward": {true, false}, "backward": {false, true}, "off": {}} {
+		if got, err := attentionsBy(choice); got != want || err != nil {
+			t.Errorf("%q: %+v, %v", choice, got, err)
+		}
+	}
+	_, err := attentionsBy("cudnn")
+	testkit.WantError(t, "a typing error", err, step.ErrArgument, AttentionVariable)
 }
 
 // However the kernels divide the work, results are right.
@@ -282,6 +386,52 @@ func TestFragments(t *testing.T) {
 	}
 }
 
+// time measures what a launch takes that has so many products, of causal attention.
+func (a attended) time(b *testing.B, p *prepared, products float64, launch func() error) {
+	b.Helper()
+	if err := launch(); err != nil {
+		b.Skip(err)
+	}
+	testkit.OK(b, p.stream.Synchronize())
+	begin, end := testkit.Must(p.dev.NewEvent(0))(b), testkit.Must(p.dev.NewEvent(0))(b)
+	took := time.Duration(0)
+	for b.Loop() {
+		testkit.OK(b, p.stream.Record(begin))
+		testkit.OK(b, launch())
+		testkit.OK(b, p.stream.Record(end))
+		testkit.OK(b, p.stream.Synchronize())
+		took += testkit.Must(end.Since(begin))(b)
+	}
+	flop := 2 * products * float64(a.batch*a.heads*a.queries*a.keys*a.each) / 2
+	b.ReportMetric(flop*float64(b.N)/took.Seconds()/1e12, "TFLOP/s")
+	testkit.OK(b, begin.Close())
+	testkit.OK(b, end.Close())
+}
+
+// benchmarkLibrary measures the library's attention and its gradients, which are all three
+// of them, where there is one that takes them.
+func benchmarkLibrary(b *testing.B, e *executor, g *builder, tasks []*step.Task, a attended) {
+	usual := e.attends
+	e.attends = attentions{true, true}
+	p := prepare(b, e, g.Graph, tasks, g.in)
+	e.attends = usual
+	defer p.close()
+	for i, c := range p.calls {
+		b.Run("library/"+[]string{"forward", "backward"}[i], func(b *testing.B) {
+			k, ok := c.k.(*byLibrary)
+			if !ok {
+				b.Skip(e.Notes())
+			}
+			launch := func() error { return k.Launch(p.stream, c.in, c.out, c.scratch) }
+			if i > 0 { // what it needs
+				testkit.OK(b, p.calls[0].k.Launch(p.stream, p.calls[0].in, p.calls[0].out, p.calls[0].scratch))
+			}
+			a.time(b, p, []float64{2, 5}[i], launch)
+			b.ReportMetric(float64(k.Scratch())/(1<<20), "MiB-scratch")
+		})
+	}
+}
+
 // Attention of a GPT's size, forward and backward, by the way that the kernels divide it:
 // warps of a block, groups of 16 rows that a warp has, and rows of a tile. Of the products,
 // half are counted, since it is causal: two forward and five back, half of those for each
@@ -314,8 +464,12 @@ func BenchmarkAttention(b *testing.B) {
 	testkit.OK(b, g.SetOutputs(g.attention(a)...))
 	tasks, err := Fuse(g.Graph)
 	testkit.OK(b, err)
+	if !small {
+		benchmarkLibrary(b, e, g, tasks, a)
+	}
 	for _, w := range ways {
 		tilings = w.tilings
+		e.attends = attentions{}
 		p := prepare(b, e, g.Graph, tasks, g.in)
 		for i, c := range p.calls {
 			k := c.k.(*kernels)
@@ -330,23 +484,7 @@ func BenchmarkAttention(b *testing.B) {
 						before.calls = p.calls[i].k.(*kernels).calls[k : k+1]
 						testkit.OK(b, before.Launch(p.stream, c.in, c.out, c.scratch))
 					}
-					if err := launch(); err != nil {
-						b.Skip(err)
-					}
-					testkit.OK(b, p.stream.Synchronize())
-					begin, end := testkit.Must(p.dev.NewEvent(0))(b), testkit.Must(p.dev.NewEvent(0))(b)
-					took := time.Duration(0)
-					for b.Loop() {
-						testkit.OK(b, p.stream.Record(begin))
-						testkit.OK(b, launch())
-						testkit.OK(b, p.stream.Record(end))
-						testkit.OK(b, p.stream.Synchronize())
-						took += testkit.Must(end.Since(begin))(b)
-					}
-					flop := 2 * products * float64(a.batch*a.heads*a.queries*a.keys*a.each) / 2
-					b.ReportMetric(flop*float64(b.N)/took.Seconds()/1e12, "TFLOP/s")
-					testkit.OK(b, begin.Close())
-					testkit.OK(b, end.Close())
+					a.time(b, p, products, launch)
 				})
 			}
 		}

@@ -1,7 +1,6 @@
 package cudaexec
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,25 +11,6 @@ import (
 	"github.com/pinion-gpu/pinion/step/internal/cudac"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
-
-// convolver is a library of convolutions, such as a [*cudnn.Library].
-type convolver interface {
-	Plan(c cudnn.Convolution) (*cudnn.Plan, error)
-	Run(s device.Stream, p *cudnn.Plan, image, filter, result, workspace device.Ptr) error
-	Close() error
-}
-
-// openConvolver opens cuDNN; nil where there is none.
-func openConvolver(dev device.Device) (convolver, error) {
-	l, err := cudnn.Open(dev)
-	if errors.Is(err, device.ErrNotSupported) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
 
 // strided is how many elements lie along an axis, and how far one is from the next, in
 // elements; backwards if that is negative.
@@ -238,7 +218,7 @@ func convolutionAs(kind cudnn.Kind, a *graph.ConvAxes, x, k, out graph.Value, re
 // convolved implements [step.Kernel] by the library, and by kernels that bring operands
 // and the result into the order that they have in memory.
 type convolved struct {
-	library       convolver
+	library       library
 	plan          *cudnn.Plan
 	before, after *kernels
 	at            [3]place // of the sides
@@ -266,21 +246,11 @@ func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
 	if !ok {
 		return nil, nil
 	}
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil, fmt.Errorf("step: the executor: %w", device.ErrClosed)
-	}
-	library, err := e.convolver()
-	e.convolves = library != nil
-	e.mu.Unlock()
-	if library == nil {
+	l, plan, err := e.planned(c)
+	if plan == nil {
 		return nil, err
 	}
-	k := &convolved{library: library}
-	if k.plan, err = library.Plan(c); err != nil {
-		return nil, nil // kernels of our own take what it refuses
-	}
+	k := &convolved{library: l, plan: plan}
 	before, after := *u, *u
 	k.scratch = aligned(k.plan.WorkspaceBytes())
 	for i := range sides {
@@ -374,7 +344,7 @@ func (k *convolved) Launch(s device.Stream, inputs, outputs []device.Ptr, scratc
 			at[i] = inputs[p.array.number]
 		}
 	}
-	if err := k.library.Run(s, k.plan, at[imageSide], at[filterSide], at[resultSide], scratch); err != nil {
+	if err := k.library.Run(s, k.plan, scratch, at[imageSide], at[filterSide], at[resultSide]); err != nil {
 		return err
 	}
 	return k.after.Launch(s, inputs, outputs, scratch)

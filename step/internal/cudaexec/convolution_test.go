@@ -1,63 +1,16 @@
 package cudaexec
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/pinion-gpu/pinion/step/graph"
 
-	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
-	"github.com/pinion-gpu/pinion/internal/dl"
-	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
-	"github.com/pinion-gpu/pinion/step/internal/cudnn/cudnntest"
 )
-
-// hostConvolver takes the library's place where kernels run on the host.
-type hostConvolver struct {
-	caller device.Caller
-	plans  map[*cudnn.Plan]cudnn.Convolution
-}
-
-func (h *hostConvolver) Plan(c cudnn.Convolution) (*cudnn.Plan, error) {
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	p := new(cudnn.Plan)
-	h.plans[p] = c
-	return p, nil
-}
-
-func (h *hostConvolver) Run(s device.Stream, p *cudnn.Plan, image, filter, result, _ device.Ptr) error {
-	c := h.plans[p]
-	array := func(at device.Ptr, dims []int) []byte {
-		return unsafe.Slice((*byte)(dl.Pointer(uintptr(at))), size(dims)*c.Type.Size())
-	}
-	return h.caller.Call(s, func() error {
-		cudnntest.Compute(c, array(image, c.Image), array(filter, c.Filter), array(result, c.Result))
-		return nil
-	})
-}
-
-func (h *hostConvolver) Close() error { return nil }
-
-// openConvolving is openTest with a library of convolutions.
-func openConvolving(t testing.TB) *executor {
-	e := openTest(t)
-	if s, ok := e.launcher.(*shim); ok {
-		e.convolver = func() (convolver, error) { return &hostConvolver{s.caller, map[*cudnn.Plan]cudnn.Convolution{}}, nil }
-	} else if l, err := cudnn.Open(e.dev); errors.Is(err, device.ErrNotSupported) {
-		t.Skip(err)
-	} else {
-		testkit.OK(t, errors.Join(err, l.Close()))
-	}
-	return e
-}
 
 // conv adds a convolution of channels-last images with kernels HWIO, as front ends have
 // it, and its gradients, as autodiff makes them.
@@ -103,7 +56,7 @@ func (b *builder) filterGradient(x, dy graph.Value, a graph.ConvAxes, kernel []i
 
 // Convolutions and both gradients go to the library, and are the host's.
 func TestLibraryConvolutions(t *testing.T) {
-	e := openConvolving(t)
+	e := openLibraryTest(t)
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16} {
 		b := newBuilder(t)
@@ -144,7 +97,7 @@ func TestLibraryConvolutions(t *testing.T) {
 
 // refusal is why the library does not take a convolution.
 func refusal(e *executor, c cudnn.Convolution) error {
-	l, err := e.convolver()
+	l, err := e.library()
 	if err == nil {
 		_, err = l.Plan(c)
 	}
@@ -153,7 +106,7 @@ func refusal(e *executor, c cudnn.Convolution) error {
 
 // Other axes, groups, dilations, and what the library does not take.
 func TestLibraryAxes(t *testing.T) {
-	e := openConvolving(t)
+	e := openLibraryTest(t)
 	b := newBuilder(t)
 	d := dtype.F32
 	nhwc := graph.ConvAxes{ImageBatch: 0, ImageChannels: 3, ImageSpatial: []int{1, 2}, KernelInput: 2, KernelOutput: 3, KernelSpatial: []int{0, 1}, ResultBatch: 0, ResultChannels: 3, ResultSpatial: []int{1, 2}}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -49,11 +50,15 @@ func Open(dev device.Device) (step.Executor, error) {
 }
 
 func open(dev device.Device, launcher device.Launcher, translate func(text string) ([]byte, error)) (*executor, error) {
+	attends, err := attentionsBy(os.Getenv(AttentionVariable))
+	if err != nil {
+		return nil, err
+	}
 	products, err := auto.Open(dev)
 	if err != nil {
 		return nil, err
 	}
-	return &executor{dev: dev, launcher: launcher, blas: products, convolver: sync.OnceValues(func() (convolver, error) { return openConvolver(dev) }), arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
+	return &executor{dev: dev, launcher: launcher, blas: products, library: sync.OnceValues(func() (library, error) { return openLibrary(dev) }), attends: attends, arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
 }
 
 // executor compiles kernels of tasks. Their texts are gathered, and those of many go to
@@ -62,12 +67,14 @@ type executor struct {
 	dev       device.Device
 	launcher  device.Launcher
 	blas      blas.BLAS
-	convolver func() (convolver, error) // opens the library for convolutions, once
-	arch      [2]int                    // compute capability
+	library   func() (library, error) // opens it, once
+	attends   attentions              // that go to the library
+	arch      [2]int                  // compute capability
 	translate func(text string) ([]byte, error)
 
 	mu        sync.Mutex
-	convolves bool                 // the library for convolutions is open
+	opened    bool                 // the library is open
+	notes     []string             // why it does not compute something
 	tuning    *tuning              // nil where products are not tuned
 	functions map[string]*function // by text
 	pending   []*function
@@ -106,9 +113,9 @@ func (e *executor) Close() error {
 	}
 	e.closed = true
 	errs := []error{e.blas.Close()}
-	if e.convolves {
-		c, _ := e.convolver()
-		errs = append(errs, c.Close())
+	if e.opened {
+		l, _ := e.library()
+		errs = append(errs, l.Close())
 	}
 	for _, m := range e.modules {
 		errs = append(errs, m.Close())
@@ -130,6 +137,9 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 		return k, nil
 	}
 	if k, err := e.convolution(t); k != nil || err != nil {
+		return k, err
+	}
+	if k, err := e.libraryAttention(t); k != nil || err != nil {
 		return k, err
 	}
 	u, err := e.attention(t)

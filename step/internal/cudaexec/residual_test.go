@@ -68,7 +68,7 @@ func (b *builder) residual(d dtype.DType, batch, size, channels int) []graph.Val
 // A block is what the host makes of it. Nothing but filters is brought into another order
 // for the library.
 func TestResidual(t *testing.T) {
-	e := openConvolving(t)
+	e := openLibraryTest(t)
 	b := newBuilder(t)
 	outputs := b.residual(dtype.F32, 2, 5, 16)
 	b.compare(e, 1000, outputs...)
@@ -102,7 +102,7 @@ func TestResidual(t *testing.T) {
 // ResNet-50, as peers/torch_residual.py has it; a small one where kernels do not run on a
 // GPU.
 func BenchmarkResidual(b *testing.B) {
-	e := openConvolving(b)
+	e := openLibraryTest(b)
 	batch, size, channels := 64, 56, 256
 	if _, small := e.launcher.(*shim); small {
 		batch, size, channels = 2, 5, 16

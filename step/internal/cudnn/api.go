@@ -29,11 +29,14 @@ const (
 
 	dataFloat    = 0
 	dataHalf     = 2
+	dataInt32    = 4
 	dataBFloat16 = 9
+	dataBoolean  = 11
 
 	crossCorrelation = 1
 
 	// Kinds of descriptors.
+	pointwiseDesc      = 0
 	convolutionDesc    = 1
 	engineDesc         = 2
 	engineConfigDesc   = 3
@@ -42,22 +45,48 @@ const (
 	forwardDesc        = 10
 	backwardFilterDesc = 11
 	backwardDataDesc   = 12
+	pointwiseOpDesc    = 13
 	operationGraphDesc = 15
 	variantPackDesc    = 16
 	tensorDesc         = 17
+	matmulDesc         = 18
+	matmulOpDesc       = 19
+	reductionDesc      = 21
+	reductionOpDesc    = 22
+	reshapeOpDesc      = 31
 
 	// Types of attributes.
-	typeHandle          = 0
-	typeDataType        = 1
-	typeInt64           = 3
-	typeFloat           = 4
-	typePointer         = 6
-	typeConvolutionMode = 7
-	typeHeuristicMode   = 8
-	typeNumericalNote   = 11
-	typeDescriptor      = 15
+	typeHandle            = 0
+	typeDataType          = 1
+	typeBoolean           = 2
+	typeInt64             = 3
+	typeFloat             = 4
+	typePointer           = 6
+	typeConvolutionMode   = 7
+	typeHeuristicMode     = 8
+	typeNumericalNote     = 11
+	typePointwiseMode     = 14
+	typeDescriptor        = 15
+	typeReductionOperator = 18
+
+	// Modes of pointwise operations, and operators of reductions.
+	pointwiseAdd      = 0
+	pointwiseMul      = 1
+	pointwiseDiv      = 6
+	pointwiseSub      = 9
+	pointwiseExp      = 13
+	pointwiseLog      = 15
+	pointwiseAtLeast  = 303
+	pointwiseGenIndex = 501
+	pointwiseSelect   = 601
+	reduceAdd         = 0
+	reduceMax         = 3
 
 	// Attributes.
+	pointwiseMode      = 0
+	pointwisePrecision = 1
+	pointwiseAxis      = 9
+
 	convolutionComputeType = 100
 	convolutionMode        = 101
 	convolutionDilations   = 102
@@ -97,6 +126,14 @@ const (
 	filterX     = 716
 	filterY     = 717
 
+	pointwiseOpDescriptor = 750
+	pointwiseOpX          = 751
+	pointwiseOpB          = 752
+	pointwiseOpY          = 753
+	pointwiseOpAlpha1     = 754
+	pointwiseOpAlpha2     = 755
+	pointwiseOpT          = 758
+
 	graphHandle     = 800
 	graphOperations = 801
 
@@ -105,12 +142,31 @@ const (
 	tensorDimensions = 902
 	tensorStrides    = 903
 	tensorUniqueID   = 906
+	tensorVirtual    = 907
+	tensorByValue    = 908
 
 	packIDs       = 1000
 	packPointers  = 1001
 	packWorkspace = 1003
 
 	engineNotes = 1303
+
+	matmulComputeType = 1500
+
+	matmulOpA          = 1520
+	matmulOpB          = 1521
+	matmulOpC          = 1522
+	matmulOpDescriptor = 1523
+
+	reductionOperator    = 1600
+	reductionComputeType = 1601
+
+	reductionOpX          = 1610
+	reductionOpY          = 1611
+	reductionOpDescriptor = 1612
+
+	reshapeOpX = 2200
+	reshapeOpY = 2201
 
 	// Modes of heuristics.
 	modeFallback = 2

@@ -28,6 +28,8 @@ func (k Kind) String() string { return [...]string{"forward", "data gradient", "
 //
 // along each spatial axis, where there is one. A filter has channels of one group only:
 // there are as many groups as it needs for the image's.
+//
+// The operands of [Library.Run] are image, filter and result, one of which is written.
 type Convolution struct {
 	Kind Kind
 	Type dtype.DType // of all three: float32, float16 or bfloat16. They are added up in float32
@@ -44,10 +46,10 @@ type Convolution struct {
 }
 
 // Groups is how many groups the channels are.
-func (c *Convolution) Groups() int { return c.Image[1] / c.Filter[1] }
+func (c Convolution) Groups() int { return c.Image[1] / c.Filter[1] }
 
-// Check fails with [device.ErrArgument] if dimensions do not fit.
-func (c *Convolution) Check() error {
+// Check implements [Problem].
+func (c Convolution) Check() error {
 	spatial := len(c.Image) - 2
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", device.ErrArgument, fmt.Sprintf(format, args...))
@@ -107,3 +109,73 @@ func size(dims []int) int64 {
 	}
 	return n
 }
+
+// Unique numbers of the tensors.
+const (
+	imageID  = 'x'
+	filterID = 'w'
+	resultID = 'y'
+)
+
+// sides are how the library names the parts of a kind.
+type sides struct {
+	desc                       uintptr
+	conv, x, w, y, alpha, beta uintptr
+}
+
+var sidesOf = [...]sides{
+	Forward:        {forwardDesc, forwardConv, forwardX, forwardW, forwardY, forwardAlpha, forwardBeta},
+	BackwardData:   {backwardDataDesc, dataConv, dataX, dataW, dataY, dataAlpha, dataBeta},
+	BackwardFilter: {backwardFilterDesc, filterConv, filterX, filterW, filterY, filterAlpha, filterBeta},
+}
+
+// graph implements [Problem], of one operation.
+func (c Convolution) graph(b *builder, handle uintptr) descriptor {
+	conv := b.create(convolutionDesc)
+	b.setEnum(conv, convolutionComputeType, typeDataType, dataFloat)
+	b.setEnum(conv, convolutionMode, typeConvolutionMode, crossCorrelation)
+	b.setInts(conv, convolutionSpatial, int64(len(c.Strides)))
+	b.setInts(conv, convolutionPre, int64s(c.Low)...)
+	b.setInts(conv, convolutionPost, int64s(c.High)...)
+	b.setInts(conv, convolutionDilations, int64s(c.Dilation)...)
+	b.setInts(conv, convolutionStrides, int64s(c.Strides)...)
+	b.finalize(conv, convolutionDesc)
+	side := func(id int64, dims []int) descriptor {
+		return b.tensor(tensor{id: id, kind: dataType(c.Type), dims: int64s(dims), strides: strides(dims, c.ChannelsLast)})
+	}
+	o := sidesOf[c.Kind]
+	x, w, y := side(imageID, c.Image), side(filterID, c.Filter), side(resultID, c.Result)
+	op := b.create(o.desc)
+	b.setDescriptors(op, o.conv, conv)
+	b.setDescriptors(op, o.x, x)
+	b.setDescriptors(op, o.w, w)
+	b.setDescriptors(op, o.y, y)
+	b.setFloat(op, o.alpha, 1)
+	b.setFloat(op, o.beta, 0)
+	return b.graph(handle, b.finalize(op, o.desc))
+}
+
+// suits implements [Problem]: no engine rounds float32 to fewer bits, or computes by other
+// methods than products and sums.
+func (c Convolution) suits(notes []int32) bool {
+	for _, note := range notes {
+		switch note {
+		case noteNondeterministic, noteReducedReduction, noteFFT, noteWinograd:
+			return false
+		case noteTensorCore, noteDownConvert: // float32 as TF32
+			if c.Type == dtype.F32 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c Convolution) memory(int) memory {
+	width := int64(c.Type.Size())
+	return memory{operands: []operand{{imageID, "image", width * size(c.Image)}, {filterID, "filter", width * size(c.Filter)}, {resultID, "result", width * size(c.Result)}}}
+}
+
+func (c Convolution) what() string                { return fmt.Sprintf("%v of %v", c.Kind, c.Type) }
+func (c Convolution) supported(int, [2]int) error { return nil }
+func (c Convolution) part() (Problem, int)        { return nil, 1 }

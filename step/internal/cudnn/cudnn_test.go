@@ -91,7 +91,7 @@ func (r *rig) run(t *testing.T, c cudnn.Convolution) {
 	workspace := testkit.Must(r.dev.Alloc(max(p.WorkspaceBytes(), 256)))(t)
 	got := [2][]byte{}
 	for i := range got {
-		testkit.OK(t, r.lib.Run(r.stream, p, at[0], at[1], at[2], workspace))
+		testkit.OK(t, r.lib.Run(r.stream, p, workspace, at[0], at[1], at[2]))
 		got[i] = make([]byte, len(sides[to]))
 		testkit.OK(t, r.stream.CopyD2H(got[i], at[to]))
 		testkit.OK(t, r.stream.Synchronize())
@@ -203,9 +203,10 @@ func TestArguments(t *testing.T) {
 	p := testkit.Must(r.lib.Plan(good))(t)
 	at := testkit.Must(r.dev.Alloc(1 << 16))(t)
 	workspace := testkit.Must(r.dev.Alloc(max(p.WorkspaceBytes(), 256)))(t)
-	testkit.WantError(t, "an odd address", r.lib.Run(r.stream, p, at.Add(4), at.Add(1<<10), at.Add(2<<10), workspace), device.ErrArgument, "image")
-	testkit.WantError(t, "an address of nothing", r.lib.Run(r.stream, p, at, 4096, at.Add(2<<10), workspace), device.ErrPointer, "filter")
-	testkit.WantError(t, "no stream", r.lib.Run(nil, p, at, at, at, workspace), device.ErrArgument)
+	testkit.WantError(t, "an odd address", r.lib.Run(r.stream, p, workspace, at.Add(4), at.Add(1<<10), at.Add(2<<10)), device.ErrArgument, "image")
+	testkit.WantError(t, "an address of nothing", r.lib.Run(r.stream, p, workspace, at, 4096, at.Add(2<<10)), device.ErrPointer, "filter")
+	testkit.WantError(t, "no stream", r.lib.Run(nil, p, workspace, at, at, at), device.ErrArgument)
+	testkit.WantError(t, "two operands", r.lib.Run(r.stream, p, workspace, at, at), device.ErrArgument, "2 operands")
 	testkit.OK(t, errors.Join(r.dev.Free(at), r.dev.Free(workspace)))
 }
 

@@ -57,8 +57,17 @@ func (b *builder) setEnum(d descriptor, attribute, kind uintptr, value int32) {
 	b.set(d, attribute, kind, 1, uintptr(unsafe.Pointer(&value)))
 }
 
-func (b *builder) setDescriptor(d descriptor, attribute uintptr, value descriptor) {
-	b.set(d, attribute, typeDescriptor, 1, uintptr(unsafe.Pointer(&value)))
+func (b *builder) setFloat(d descriptor, attribute uintptr, value float32) {
+	b.set(d, attribute, typeFloat, 1, uintptr(unsafe.Pointer(&value)))
+}
+
+func (b *builder) setTrue(d descriptor, attribute uintptr) {
+	value := true
+	b.set(d, attribute, typeBoolean, 1, uintptr(unsafe.Pointer(&value)))
+}
+
+func (b *builder) setDescriptors(d descriptor, attribute uintptr, values ...descriptor) {
+	b.set(d, attribute, typeDescriptor, len(values), uintptr(unsafe.Pointer(&values[0])))
 }
 
 // finalize ends what is set.
@@ -95,23 +104,31 @@ func (d descriptor) destroy() error {
 	return check("cudnnBackendDestroyDescriptor", api.descDestroy.Call(uintptr(d)))
 }
 
-// Unique numbers of the tensors.
-const (
-	imageID  = 'x'
-	filterID = 'w'
-	resultID = 'y'
-)
-
 // alignment of all memory, in bytes.
 const alignment = 16
 
-func (b *builder) tensor(c *Convolution, id int64, dims []int) descriptor {
+// tensor is what a graph knows of an array.
+type tensor struct {
+	id            int64
+	kind          int32 // of elements
+	dims, strides []int64
+	virtual       bool // it is never in memory
+	byValue       bool // a number in the host's memory
+}
+
+func (b *builder) tensor(t tensor) descriptor {
 	d := b.create(tensorDesc)
-	b.setEnum(d, tensorType, typeDataType, dataType(c.Type))
-	b.setInts(d, tensorDimensions, int64s(dims)...)
-	b.setInts(d, tensorStrides, strides(dims, c.ChannelsLast)...)
-	b.setInts(d, tensorUniqueID, id)
+	b.setEnum(d, tensorType, typeDataType, t.kind)
+	b.setInts(d, tensorDimensions, t.dims...)
+	b.setInts(d, tensorStrides, t.strides...)
+	b.setInts(d, tensorUniqueID, t.id)
 	b.setInts(d, tensorAlignment, alignment)
+	if t.virtual {
+		b.setTrue(d, tensorVirtual)
+	}
+	if t.byValue {
+		b.setTrue(d, tensorByValue)
+	}
 	return b.finalize(d, tensorDesc)
 }
 
@@ -127,43 +144,11 @@ func int64s(list []int) []int64 {
 	return out
 }
 
-// operation is how the library names the parts of a kind.
-type operation struct {
-	desc                       uintptr
-	conv, x, w, y, alpha, beta uintptr
-}
-
-var operations = [...]operation{
-	Forward:        {forwardDesc, forwardConv, forwardX, forwardW, forwardY, forwardAlpha, forwardBeta},
-	BackwardData:   {backwardDataDesc, dataConv, dataX, dataW, dataY, dataAlpha, dataBeta},
-	BackwardFilter: {backwardFilterDesc, filterConv, filterX, filterW, filterY, filterAlpha, filterBeta},
-}
-
-// graph makes a graph of the one operation.
-func (b *builder) graph(handle uintptr, c *Convolution) descriptor {
-	conv := b.create(convolutionDesc)
-	b.setEnum(conv, convolutionComputeType, typeDataType, dataFloat)
-	b.setEnum(conv, convolutionMode, typeConvolutionMode, crossCorrelation)
-	b.setInts(conv, convolutionSpatial, int64(len(c.Strides)))
-	b.setInts(conv, convolutionPre, int64s(c.Low)...)
-	b.setInts(conv, convolutionPost, int64s(c.High)...)
-	b.setInts(conv, convolutionDilations, int64s(c.Dilation)...)
-	b.setInts(conv, convolutionStrides, int64s(c.Strides)...)
-	b.finalize(conv, convolutionDesc)
-	o := operations[c.Kind]
-	x, w, y := b.tensor(c, imageID, c.Image), b.tensor(c, filterID, c.Filter), b.tensor(c, resultID, c.Result)
-	op := b.create(o.desc)
-	b.setDescriptor(op, o.conv, conv)
-	b.setDescriptor(op, o.x, x)
-	b.setDescriptor(op, o.w, w)
-	b.setDescriptor(op, o.y, y)
-	one, zero := float32(1), float32(0)
-	b.set(op, o.alpha, typeFloat, 1, uintptr(unsafe.Pointer(&one)))
-	b.set(op, o.beta, typeFloat, 1, uintptr(unsafe.Pointer(&zero)))
-	b.finalize(op, o.desc)
+// graph makes a graph of operations.
+func (b *builder) graph(handle uintptr, operations ...descriptor) descriptor {
 	g := b.create(operationGraphDesc)
 	b.set(g, graphHandle, typeHandle, 1, uintptr(unsafe.Pointer(&handle)))
-	b.setDescriptor(g, graphOperations, op)
+	b.setDescriptors(g, graphOperations, operations...)
 	return b.finalize(g, operationGraphDesc)
 }
 
@@ -192,7 +177,7 @@ func (b *builder) get(d descriptor, attribute, kind uintptr, n int, elements uin
 // configs are what heuristics propose for a graph, the best first.
 func (b *builder) configs(graph descriptor, mode int32) []descriptor {
 	h := b.create(heuristicDesc)
-	b.setDescriptor(h, heuristicGraph, graph)
+	b.setDescriptors(h, heuristicGraph, graph)
 	b.setEnum(h, heuristicMode, typeHeuristicMode, mode)
 	b.finalize(h, heuristicDesc)
 	n := b.count(h, heuristicResults, typeDescriptor)
@@ -206,38 +191,33 @@ func (b *builder) configs(graph descriptor, mode int32) []descriptor {
 	return list[:b.get(h, heuristicResults, typeDescriptor, n, uintptr(unsafe.Pointer(&list[0])))]
 }
 
-// suits says whether an engine always gives the same bits, and those that others do.
-func (b *builder) suits(config descriptor, t dtype.DType) bool {
+// notes are what the library says of the numbers that an engine computes.
+func (b *builder) notes(config descriptor) []int32 {
 	engine := b.create(engineDesc)
 	b.get(config, configEngine, typeDescriptor, 1, uintptr(unsafe.Pointer(&engine)))
 	n := b.count(engine, engineNotes, typeNumericalNote)
 	if n == 0 {
-		return b.err == nil
+		return nil
 	}
 	notes := make([]int32, n)
-	n = b.get(engine, engineNotes, typeNumericalNote, n, uintptr(unsafe.Pointer(&notes[0])))
-	for _, note := range notes[:n] {
-		switch note {
-		case noteNondeterministic, noteReducedReduction, noteFFT, noteWinograd:
-			return false
-		case noteTensorCore, noteDownConvert: // float32 as TF32
-			if t == dtype.F32 {
-				return false
-			}
-		}
-	}
-	return b.err == nil
+	return notes[:b.get(engine, engineNotes, typeNumericalNote, n, uintptr(unsafe.Pointer(&notes[0])))]
 }
 
-// MostWorkspace is the most memory that an engine may need while it runs, in bytes.
+// MostWorkspace is the most memory that an engine may need while it runs, in bytes. (What
+// an attention's operations share comes on top: four bytes for each query.)
 const MostWorkspace = 256 << 20
 
-// plan finds an engine for a convolution. Called with the device's context current.
-func plan(handle uintptr, c *Convolution) (p descriptor, workspace int64, err error) {
+// errWorkspace says that an engine needs more memory than that.
+var errWorkspace = errors.New("an engine needs more workspace than is allowed")
+
+// plan finds an engine for a problem that needs no more workspace than limit. Called with
+// the device's context current. The error is errWorkspace, too, if there are engines that
+// need more.
+func plan(handle uintptr, problem Problem, limit int64) (p descriptor, workspace int64, err error) {
 	var b builder
 	defer func() { err = errors.Join(err, b.close()) }()
-	g := b.graph(handle, c)
-	proposed := 0
+	g := problem.graph(&b, handle)
+	proposed, most := 0, int64(0)
 	var last error
 	for _, mode := range []int32{modeA, modeFallback} {
 		configs := b.configs(g, mode)
@@ -252,15 +232,18 @@ func plan(handle uintptr, c *Convolution) (p descriptor, workspace int64, err er
 		for _, config := range configs {
 			// What fails here concerns this engine alone.
 			var one builder
-			if one.suits(config, c.Type) {
+			if problem.suits(one.notes(config)) && one.err == nil {
 				p = one.create(planDesc)
 				one.set(p, planHandle, typeHandle, 1, uintptr(unsafe.Pointer(&handle)))
-				one.setDescriptor(p, planConfig, config)
+				one.setDescriptors(p, planConfig, config)
 				one.finalize(p, planDesc)
 				one.get(p, planWorkspace, typeInt64, 1, uintptr(unsafe.Pointer(&workspace)))
-				if one.err == nil && workspace <= MostWorkspace {
+				if one.err == nil && workspace <= limit {
 					one.keep(p)
 					return p, workspace, one.close()
+				}
+				if one.err == nil {
+					most = max(most, workspace)
 				}
 			}
 			if err := one.close(); err != nil {
@@ -271,16 +254,17 @@ func plan(handle uintptr, c *Convolution) (p descriptor, workspace int64, err er
 	if b.err != nil {
 		return 0, 0, nil
 	}
-	if last != nil {
-		return 0, 0, fmt.Errorf("%w: none of %d engines for a %v of %v; the last: %w", device.ErrNotSupported, proposed, c.Kind, c.Type, last)
+	if most > 0 {
+		last = errors.Join(last, fmt.Errorf("%w: %d bytes, at most %d", errWorkspace, most, limit))
 	}
-	return 0, 0, fmt.Errorf("%w: none of %d engines for a %v of %v", device.ErrNotSupported, proposed, c.Kind, c.Type)
+	if last != nil {
+		return 0, 0, fmt.Errorf("%w: none of %d engines for a %s; the last: %w", device.ErrNotSupported, proposed, problem.what(), last)
+	}
+	return 0, 0, fmt.Errorf("%w: none of %d engines for a %s", device.ErrNotSupported, proposed, problem.what())
 }
 
 // pack says where the tensors of a run are.
-func (b *builder) pack(image, filter, result, workspace device.Ptr) descriptor {
-	ids := [...]int64{imageID, filterID, resultID}
-	pointers := [...]uintptr{uintptr(image), uintptr(filter), uintptr(result)}
+func (b *builder) pack(ids []int64, pointers []uintptr, workspace device.Ptr) descriptor {
 	at := uintptr(workspace)
 	d := b.create(variantPackDesc)
 	b.set(d, packIDs, typeInt64, len(ids), uintptr(unsafe.Pointer(&ids[0])))

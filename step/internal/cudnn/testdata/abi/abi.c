@@ -1,5 +1,6 @@
 /* Prints the values and sizes of cudnn_graph.h that the binding relies on. */
 #include <cudnn.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #define VALUE(name, value) printf("%s %lu\n", name, (unsigned long)(value))
@@ -13,8 +14,11 @@ int main(void)
     VALUE("statusDeviceMemory", CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
     VALUE("dataFloat", CUDNN_DATA_FLOAT);
     VALUE("dataHalf", CUDNN_DATA_HALF);
+    VALUE("dataInt32", CUDNN_DATA_INT32);
     VALUE("dataBFloat16", CUDNN_DATA_BFLOAT16);
+    VALUE("dataBoolean", CUDNN_DATA_BOOLEAN);
     VALUE("crossCorrelation", CUDNN_CROSS_CORRELATION);
+    VALUE("pointwiseDesc", CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     VALUE("convolutionDesc", CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     VALUE("engineDesc", CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     VALUE("engineConfigDesc", CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
@@ -23,18 +27,41 @@ int main(void)
     VALUE("forwardDesc", CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     VALUE("backwardFilterDesc", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
     VALUE("backwardDataDesc", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+    VALUE("pointwiseOpDesc", CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     VALUE("operationGraphDesc", CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     VALUE("variantPackDesc", CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     VALUE("tensorDesc", CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    VALUE("matmulDesc", CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    VALUE("matmulOpDesc", CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    VALUE("reductionDesc", CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    VALUE("reductionOpDesc", CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    VALUE("reshapeOpDesc", CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
     VALUE("typeHandle", CUDNN_TYPE_HANDLE);
     VALUE("typeDataType", CUDNN_TYPE_DATA_TYPE);
+    VALUE("typeBoolean", CUDNN_TYPE_BOOLEAN);
     VALUE("typeInt64", CUDNN_TYPE_INT64);
     VALUE("typeFloat", CUDNN_TYPE_FLOAT);
     VALUE("typePointer", CUDNN_TYPE_VOID_PTR);
     VALUE("typeConvolutionMode", CUDNN_TYPE_CONVOLUTION_MODE);
     VALUE("typeHeuristicMode", CUDNN_TYPE_HEUR_MODE);
     VALUE("typeNumericalNote", CUDNN_TYPE_NUMERICAL_NOTE);
+    VALUE("typePointwiseMode", CUDNN_TYPE_POINTWISE_MODE);
     VALUE("typeDescriptor", CUDNN_TYPE_BACKEND_DESCRIPTOR);
+    VALUE("typeReductionOperator", CUDNN_TYPE_REDUCTION_OPERATOR_TYPE);
+    VALUE("pointwiseAdd", CUDNN_POINTWISE_ADD);
+    VALUE("pointwiseMul", CUDNN_POINTWISE_MUL);
+    VALUE("pointwiseDiv", CUDNN_POINTWISE_DIV);
+    VALUE("pointwiseSub", CUDNN_POINTWISE_SUB);
+    VALUE("pointwiseExp", CUDNN_POINTWISE_EXP);
+    VALUE("pointwiseLog", CUDNN_POINTWISE_LOG);
+    VALUE("pointwiseAtLeast", CUDNN_POINTWISE_CMP_GE);
+    VALUE("pointwiseGenIndex", CUDNN_POINTWISE_GEN_INDEX);
+    VALUE("pointwiseSelect", CUDNN_POINTWISE_BINARY_SELECT);
+    VALUE("reduceAdd", CUDNN_REDUCE_TENSOR_ADD);
+    VALUE("reduceMax", CUDNN_REDUCE_TENSOR_MAX);
+    VALUE("pointwiseMode", CUDNN_ATTR_POINTWISE_MODE);
+    VALUE("pointwisePrecision", CUDNN_ATTR_POINTWISE_MATH_PREC);
+    VALUE("pointwiseAxis", CUDNN_ATTR_POINTWISE_AXIS);
     VALUE("convolutionComputeType", CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
     VALUE("convolutionMode", CUDNN_ATTR_CONVOLUTION_CONV_MODE);
     VALUE("convolutionDilations", CUDNN_ATTR_CONVOLUTION_DILATIONS);
@@ -67,6 +94,13 @@ int main(void)
     VALUE("filterW", CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
     VALUE("filterX", CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X);
     VALUE("filterY", CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
+    VALUE("pointwiseOpDescriptor", CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    VALUE("pointwiseOpX", CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
+    VALUE("pointwiseOpB", CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    VALUE("pointwiseOpY", CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    VALUE("pointwiseOpAlpha1", CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1);
+    VALUE("pointwiseOpAlpha2", CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2);
+    VALUE("pointwiseOpT", CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
     VALUE("graphHandle", CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
     VALUE("graphOperations", CUDNN_ATTR_OPERATIONGRAPH_OPS);
     VALUE("tensorAlignment", CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
@@ -74,10 +108,24 @@ int main(void)
     VALUE("tensorDimensions", CUDNN_ATTR_TENSOR_DIMENSIONS);
     VALUE("tensorStrides", CUDNN_ATTR_TENSOR_STRIDES);
     VALUE("tensorUniqueID", CUDNN_ATTR_TENSOR_UNIQUE_ID);
+    VALUE("tensorVirtual", CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    VALUE("tensorByValue", CUDNN_ATTR_TENSOR_IS_BY_VALUE);
     VALUE("packIDs", CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
     VALUE("packPointers", CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
     VALUE("packWorkspace", CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
     VALUE("engineNotes", CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+    VALUE("matmulComputeType", CUDNN_ATTR_MATMUL_COMP_TYPE);
+    VALUE("matmulOpA", CUDNN_ATTR_OPERATION_MATMUL_ADESC);
+    VALUE("matmulOpB", CUDNN_ATTR_OPERATION_MATMUL_BDESC);
+    VALUE("matmulOpC", CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+    VALUE("matmulOpDescriptor", CUDNN_ATTR_OPERATION_MATMUL_DESC);
+    VALUE("reductionOperator", CUDNN_ATTR_REDUCTION_OPERATOR);
+    VALUE("reductionComputeType", CUDNN_ATTR_REDUCTION_COMP_TYPE);
+    VALUE("reductionOpX", CUDNN_ATTR_OPERATION_REDUCTION_XDESC);
+    VALUE("reductionOpY", CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+    VALUE("reductionOpDescriptor", CUDNN_ATTR_OPERATION_REDUCTION_DESC);
+    VALUE("reshapeOpX", CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
+    VALUE("reshapeOpY", CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
     VALUE("modeFallback", CUDNN_HEUR_MODE_FALLBACK);
     VALUE("modeA", CUDNN_HEUR_MODE_A);
     VALUE("noteTensorCore", CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
@@ -92,5 +140,8 @@ int main(void)
     VALUE("sizeof(convolutionMode)", sizeof(cudnnConvolutionMode_t));
     VALUE("sizeof(heuristicMode)", sizeof(cudnnBackendHeurMode_t));
     VALUE("sizeof(numericalNote)", sizeof(cudnnBackendNumericalNote_t));
+    VALUE("sizeof(pointwiseMode)", sizeof(cudnnPointwiseMode_t));
+    VALUE("sizeof(reductionOperator)", sizeof(cudnnReduceTensorOp_t));
+    VALUE("sizeof(boolean)", sizeof(bool));
     return 0;
 }

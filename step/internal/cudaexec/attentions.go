@@ -1,0 +1,109 @@
+package cudaexec
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/step/graph"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/internal/cudnn"
+)
+
+// attentions are those that cuDNN computes, if it is there and takes them: forward, and
+// their gradients.
+type attentions struct{ forward, backward bool }
+
+// AttentionVariable names the environment variable that chooses them, when an executor is
+// opened: "on", "forward", "backward", or "off". Results of both ways are the same to
+// rounding, not to the bit. Each of them repeats.
+const AttentionVariable = "PINION_CUDNN_ATTENTION"
+
+// usualAttentions are chosen without the variable. None are: cuDNN's were not measured yet.
+var usualAttentions = attentions{}
+
+func attentionsBy(choice string) (attentions, error) {
+	switch choice {
+	case "":
+		return usualAttentions, nil
+	case "on":
+		return attentions{true, true}, nil
+	case "forward":
+		return attentions{forward: true}, nil
+	case "backward":
+		return attentions{backward: true}, nil
+	case "off":
+		return attentions{}, nil
+	}
+	return attentions{}, fmt.Errorf("step: %w: %s is %q, which is none of on, forward, backward and off", step.ErrArgument, AttentionVariable, choice)
+}
+
+// byLibrary implements [step.Kernel] by the library alone.
+type byLibrary struct {
+	library  library
+	plan     *cudnn.Plan
+	operands []array // numbers below 0: nowhere
+}
+
+// libraryAttention is an attention by the library; nil for another task, and where kernels
+// of our own do it.
+func (e *executor) libraryAttention(t *step.Task) (step.Kernel, error) {
+	n := t.Nodes[len(t.Nodes)-1]
+	backward := n.Op == graph.AttentionBackward
+	if n.Op != graph.Attention && !backward || backward && !e.attends.backward || !backward && !e.attends.forward || n.Shapes[0].Size() == 0 {
+		return nil, nil
+	}
+	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
+	for _, v := range t.Inputs {
+		u.given[v] = true
+	}
+	k := &byLibrary{}
+	for _, v := range n.Inputs {
+		k.operands = append(k.operands, array{slices.Index(t.Inputs, u.base(v)), false})
+	}
+	for i := range n.Shapes {
+		k.operands = append(k.operands, array{slices.Index(t.Outputs, n.Value(i)), true})
+	}
+	// Sums may be read by nobody.
+	sums := backward || k.operands[4].number >= 0
+	for i, o := range k.operands {
+		if o.number < 0 && (backward || i != 4) {
+			return nil, nil
+		}
+	}
+	options, s := graph.AttentionOf(n)
+	l, plan, err := e.planned(cudnn.Attention{
+		Backward: backward, Type: n.Inputs[0].Shape().Type,
+		Batch: s.Batch, Heads: s.Heads, KeyHeads: s.KeyHeads, Queries: s.Queries, Keys: s.Keys, Each: s.Each,
+		HeadsBehind: options.HeadsBehind, Causal: options.Causal, Sums: sums && !backward, Scale: float32(options.Scale),
+	})
+	if plan == nil {
+		return nil, err
+	}
+	k.library, k.plan = l, plan
+	return k, nil
+}
+
+// Scratch implements [step.Kernel].
+func (k *byLibrary) Scratch() int64 {
+	if n := k.plan.WorkspaceBytes(); n > 0 {
+		return n + workspaceAlign
+	}
+	return 0
+}
+
+// Launch implements [step.Kernel].
+func (k *byLibrary) Launch(s device.Stream, inputs, outputs []device.Ptr, scratch device.Ptr) error {
+	at := make([]device.Ptr, len(k.operands))
+	for i, o := range k.operands {
+		switch {
+		case o.number < 0:
+		case o.output:
+			at[i] = outputs[o.number]
+		default:
+			at[i] = inputs[o.number]
+		}
+	}
+	return k.library.Run(s, k.plan, device.Ptr(aligned(int64(scratch))), at...)
+}
