@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
 
