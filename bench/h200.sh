@@ -386,37 +386,42 @@ part_step() {
 	fi
 }
 
-# What --trace costs, with and without in turn, and whether what it writes is a trace.
+# What --trace costs, in nine rounds of short runs with and without (about a minute),
+# and whether what it writes is a trace.
 part_timeline() {
-	local i v flags samples=12288 epochs=40 long=190
+	local i v order flags rounds=9 samples=12288 arrays=16 photos=14 long=190
+	check timeline
 	mkdir -p "$out/timeline"
-	[ -z "${QUICK:-}" ] || samples=256 epochs=2 long=4
+	[ -z "${QUICK:-}" ] || rounds=2 samples=256 arrays=4 photos=3 long=4
 	head -c $((samples * 256 * 256 * 3)) /dev/urandom >"$images"
-	for i in 1 2 3 4 5; do
-		for v in off on; do
+	feed_photos() { XDG_CACHE_HOME=$tmp $pinion feed --device "$device" --json "$@"; }
+	feed_arrays() { $pinion feed "$images" --raw 256x256x3,u8 --device "$device" --json "$@"; }
+	feed_photos --epochs 1 >"$tmp/first.json" # makes the photos
+	step "timeline: cost"
+	for ((i = 1; i <= rounds; i++)); do
+		order="off on"
+		[ $((i % 2)) = 1 ] || order="on off"
+		for v in $order; do
 			flags=()
 			[ $v = off ] || flags=(--trace "$tmp/trace.json")
-			XDG_CACHE_HOME=$tmp $pinion feed --device "$device" --epochs $((epochs / 2)) --json "${flags[@]}" >"$out/timeline/photos-$v-$i.json"
-			[ $v = off ] || mv "$tmp/trace.json" "$tmp/photos-trace.json"
-			$pinion feed "$images" --raw 256x256x3,u8 --device "$device" --epochs $epochs --json "${flags[@]}" >"$out/timeline/arrays-$v-$i.json"
+			feed_arrays --epochs $arrays "${flags[@]}" >"$out/timeline/arrays-$v-$i.json"
+			[ $v = off ] || flags=(--trace "$tmp/photos-trace.json")
+			feed_photos --epochs $photos "${flags[@]}" >"$out/timeline/photos-$v-$i.json"
 		done
 	done
+	python3 bench/trace_cost.py "$out"
+	step "timeline: files"
 	$pinion bench link --device "$device" --size 256MiB --repeats 3 --trace "$tmp/link-trace.json" >"$out/timeline/link.txt"
 	# The longest trace that is asked for: 10 s, nothing dropped.
-	$pinion feed "$images" --raw 256x256x3,u8 --device "$device" --epochs $long --json --trace "$tmp/long-trace.json" >"$out/timeline/long.json"
+	feed_arrays --epochs $long --trace "$tmp/long-trace.json" >"$out/timeline/long.json"
 	for i in photos-trace trace link-trace long-trace; do
 		(cd timeline && PINION_TRACE=$tmp/$i.json "$build/timeline.test" -test.run '^TestFile$') && echo "ok   $i"
 	done
 	python3 - "$out" "$tmp/trace.json" <<-'PY'
-		import json, statistics, sys
-		out = sys.argv[1]
-		for what in "photos", "arrays":
-		    rate = {v: [json.load(open(f"{out}/timeline/{what}-{v}-{i}.json"))["samples_per_s"] for i in range(1, 6)] for v in ("off", "on")}
-		    off, on = (statistics.median(rate[v]) for v in ("off", "on"))
-		    print(f"{what}: {off:.0f} samples/s without a trace, {on:.0f} with: {100 * (off - on) / off:.2f} % slower; off {sorted(rate['off'])}, on {sorted(rate['on'])}")
+		import json, sys
 		with open(sys.argv[2]) as f:
 		    overlap = json.load(f)["otherData"]["overlap"]
-		json.dump(overlap, open(f"{out}/timeline/overlap.json", "w"), indent=1)
+		json.dump(overlap, open(f"{sys.argv[1]}/timeline/overlap.json", "w"), indent=1)
 	PY
 }
 

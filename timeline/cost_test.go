@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/device/devicetest"
+	"github.com/pinion-gpu/pinion/internal/probe"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/loader"
 )
@@ -36,6 +38,46 @@ func BenchmarkFeed(b *testing.B) {
 				}
 				testkit.OK(b, err)
 				testkit.OK(b, batch.Release())
+			}
+		})
+	}
+}
+
+// What a copy costs its caller, with the events and the stage around it that a loader
+// has: by hand, without a recording, with one that is over, and with one that is on.
+func BenchmarkCopy(b *testing.B) {
+	for _, name := range []string{"by hand", "off", "over", "on"} {
+		b.Run(name, func(b *testing.B) {
+			dev := devicetest.Open(b)
+			if name == "over" || name == "on" {
+				r, err := Start(Options{})
+				testkit.OK(b, err)
+				defer r.Stop()
+				dev = r.Wrap(dev)
+				if name == "over" {
+					r.Stop()
+				}
+			}
+			s := testkit.Must(dev.NewStream())(b)
+			defer s.Close()
+			p := testkit.Must(dev.Alloc(4096))(b)
+			defer dev.Free(p)
+			begin, end := testkit.Must(dev.NewEvent(0))(b), testkit.Must(dev.NewEvent(0))(b)
+			host, row := make([]byte, 4096), probe.Row{Group: "loader", Name: "upload"}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if name == "by hand" {
+					testkit.OK(b, s.Record(begin))
+					testkit.OK(b, s.CopyH2D(p, host))
+					testkit.OK(b, s.Record(end))
+				} else {
+					mark := probe.Begin(row, "upload")
+					testkit.OK(b, device.Timed(s, begin, end, func() error { return s.CopyH2D(p, host) }))
+					mark.End(row, probe.Span{Name: "upload", Batch: i + 1})
+				}
+				if i%8 == 7 {
+					testkit.OK(b, s.Synchronize())
+				}
 			}
 		})
 	}

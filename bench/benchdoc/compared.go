@@ -20,6 +20,7 @@ const (
 
 	outofcore = "outofcore" // of bench/outofcore and its peer
 	steps     = "step"      // of pinion bench step and its peer
+	traced    = "timeline"  // of bench/trace_cost.py
 )
 
 // comparedKinds say of each what it is called, what a reader has to know, and
@@ -35,7 +36,9 @@ var comparedKinds = map[string]struct {
 	weights: {"a checkpoint into device memory", "From before the header is read until all tensors are there.", "target", targetText},
 	outofcore: {"products larger than device memory", "The floor of a product is the larger of its time in core and of the fewest bytes that any blocking must move.",
 		"of the floor", floorText},
-	steps:  {"training steps", "Memory is the most that was allocated.", "target", targetText},
+	steps: {"training steps", "Memory is the most that was allocated.", "target", targetText},
+	traced: {"what --trace costs pinion feed", "The time of a batch with it over that without, of two runs next to each other; the pace of a run is the median over its epochs but the first two.",
+		"target", targetText},
 	folder: {"a folder of a million files", "Rows that begin with \"first\" have cold caches.", "target", targetText},
 }
 

@@ -46,6 +46,7 @@ func report(runs []*run) string {
 		}
 		writeCompared(&w, feeding, r.compared[feeding])
 		writeCompared(&w, folder, r.compared[folder])
+		writeCompared(&w, traced, r.compared[traced])
 		writeFeeds(&w, r.feeds)
 		writeTunes(&w, r.tunes)
 		for _, f := range r.peers {

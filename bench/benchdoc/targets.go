@@ -135,6 +135,10 @@ func targets() (list []target) {
 	list = append(list,
 		target{"alloc and free 4 KiB, cached", 150e-9, true, nanosecondsOf, compared(hold, "alloc and free 4 KiB", pinion, func(r comparedRow) float64 { return r.Value * 1e-9 })},
 		target{"first alloc of 1 GiB", 1e-3, true, duration, compared(hold, "first alloc of 1 GiB", pinion, func(r comparedRow) float64 { return r.Value * 1e-3 })})
+	for _, what := range []string{"arrays", "photos"} {
+		name := what + ": time of a batch with --trace"
+		list = append(list, target{name + ", of that without", 1.03, true, ratio, compared(traced, name, pinion, value)})
+	}
 	return append(list, stepTargets()...)
 }
 
@@ -186,7 +190,7 @@ func (r *run) verdicts() (list []verdict) {
 // writeTargets writes what a run has to reach, if it measured working sets
 // larger than the device, or steps.
 func (r *run) writeTargets(w *strings.Builder) {
-	if len(r.tiers)+len(r.compared[outofcore])+len(r.compared[steps]) == 0 {
+	if len(r.tiers)+len(r.compared[outofcore])+len(r.compared[steps])+len(r.compared[traced]) == 0 {
 		return
 	}
 	t := newTable("more than the device has", ">wanted", ">measured", "reached")

@@ -1,0 +1,52 @@
+"""Says what --trace costs, from runs of pinion feed with it and without that took turns.
+
+    python3 bench/trace_cost.py OUT
+
+reads OUT/timeline/WHAT-off-N.json and WHAT-on-N.json, and writes OUT/timeline-cost.json
+in the form of bench/benchdoc. The pace of a run is the median over its epochs but the
+first two, in which it finds its pace; the cost is the median over the rounds of the
+time that a batch takes with --trace over that without, in the two runs of a round.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+
+folder = pathlib.Path(sys.argv[1])
+WANTED = 1.03
+
+
+def pace(path):
+    document = json.loads(path.read_text())
+    epochs = document["epochs"]
+    rates = [e["samples_per_s"] for e in (epochs[2:] or epochs)]
+    return document, statistics.median(rates)
+
+
+def row(name, by, unit, values, **more):
+    return {"name": name, "by": by, "unit": unit, "value": statistics.median(values),
+            "min": min(values), "max": max(values)} | more
+
+
+out = None
+for what in ("arrays", "photos"):
+    rounds = len(list((folder / "timeline").glob(f"{what}-on-*.json")))
+    rates, times = {"off": [], "on": []}, []
+    for i in range(1, rounds + 1):
+        for v in ("off", "on"):
+            document, rate = pace(folder / "timeline" / f"{what}-{v}-{i}.json")
+            rates[v].append(rate)
+        times.append(rates["off"][-1] / rates["on"][-1])
+    if out is None:
+        out = {k: document[k] for k in ("measured_at", "commit", "platform", "cpus", "device", "device_name") if k in document}
+        out |= {"what": "timeline", "repeats": rounds, "rows": []}
+    out["rows"] += [
+        row(f"{what}: time of a batch with --trace", "Pinion", "of that without", times, at_most=WANTED),
+        row(f"{what}: rate", "Pinion", "samples/s", rates["off"]),
+        row(f"{what}: rate", "Pinion, --trace", "samples/s", rates["on"]),
+    ]
+    # What half of the rounds lie within.
+    low, _, high = statistics.quantiles(times, n=4, method="inclusive") if rounds > 1 else times * 3
+    print(f"{what}: a batch takes {statistics.median(times):.3f} of the time with --trace, in half of {rounds} rounds {low:.3f} to {high:.3f}")
+(folder / "timeline-cost.json").write_text(json.dumps(out, indent=1) + "\n")
