@@ -213,21 +213,35 @@ func (m *moment) cheapest(price float64) storing {
 	return s
 }
 
-// relaxed are decisions that the relaxation of the moment with most bytes in use makes,
-// with the price of a byte: those that store somewhat too much, and those that do not.
-func (p *problem) relaxed(whole *candidate, target int64) (list []decisions, prices []float64) {
+// mostSeeds is how many solutions of a relaxation plans begin with.
+const mostSeeds = 5
+
+// seed is decisions that a relaxation makes, with the price of a byte, and the plan that
+// they become.
+type seed struct {
+	d     decisions
+	price float64
+	c     *candidate
+}
+
+// seeds are decisions that the relaxation of the moment with most bytes in use makes at
+// several prices: those that store about as much as there is room for.
+func (p *problem) seeds(whole *candidate, target int64) (list []seed) {
 	at := crowded(whole.o.bytes, target)
 	if len(at) == 0 {
-		return nil, nil
+		return nil
 	}
 	m, ok := p.relax(whole, at[0], target)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	m.strict = true
 	all := m.search()
-	for _, s := range all[len(all)-2:] {
-		if s.again == nil { // none stores too much
+	far := func(s storing) float64 { return math.Abs(s.bytes - m.room) }
+	slices.SortStableFunc(all, func(a, b storing) int { return cmp.Compare(far(a), far(b)) })
+	all = slices.CompactFunc(all, func(a, b storing) bool { return a.bytes == b.bytes })
+	for _, s := range all[:min(len(all), mostSeeds)] {
+		if s.again == nil {
 			continue
 		}
 		d := p.keepAll()
@@ -236,7 +250,7 @@ func (p *problem) relaxed(whole *candidate, target int64) (list []decisions, pri
 				d[k] = remade
 			}
 		}
-		list, prices = append(list, d), append(prices, s.price)
+		list = append(list, seed{d, s.price, nil})
 	}
-	return list, prices
+	return list
 }

@@ -6,6 +6,7 @@
 //	p, err := plan.Make(graph, plan.Options{
 //		Budget: 13 << 30,            // bytes of device memory
 //		Out:    50e9, Back: 50e9,    // bytes a second that the link carries beside the computation
+//		Latency: 5e-6,               // seconds of each copy besides
 //	})
 //	fmt.Print(p)
 //	for _, run := range p.Runs { … } // what runs, what is fetched before it, what it waits for
@@ -42,16 +43,20 @@
 //
 // # How it is found
 //
-// Where there are few decisions, all are tried. Otherwise one value after the other is
-// evicted, each time the one that costs least time for what it helps where there is too
-// much. A simulation of the whole step then says what is still too much: after each
-// eviction, or in a graph of thousands of operations after each part of the excess.
-// This is done with several prices of a byte on the link. Then decisions are taken back
-// that there is room for, or exchanged for others, and of a small graph all changes of
-// one and two are tried, until the step is as short as any can be: [Plan].Least is a
-// time that no plan is below. For a budget that is hard to meet, values are also evicted
-// for one target after the other, each lower than the one before; the least that this
-// comes to is what an [ImpossibleError] names. A step of 15,000 operations is planned in seconds.
+// Where there are few decisions, all are tried. Otherwise a plan begins with what is
+// stored while most is in use: with a price for a byte, the cheapest choice of values to
+// store, and of operations to run again with all that they read, is a minimum cut. At the
+// price at which as much is stored as there is room for, this is nearly the plan. It is
+// simulated, and values are evicted where there is still too much, each time the one that
+// costs least time for what it helps: after each eviction, or in a graph of thousands of
+// operations after each part of the excess, the whole step is simulated again. In small
+// graphs, and where this fits nowhere, plans also begin with nothing, with several prices
+// of a byte on the link. Then decisions are taken back that there is room for, or
+// exchanged for others, and of a small graph all changes of one and two are tried, until
+// the step is as short as any can be: [Plan].Least is a time that no plan is below, by
+// the same relaxation. For a budget that is hard to meet, values are also evicted for one
+// target after the other, each lower than the one before; the least that this comes to is
+// what an [ImpossibleError] names. A step of 15,000 operations is planned in seconds.
 //
 // A chain is a graph in which every value is computed from the one before it, as the
 // layers of a network without branches. There a dynamic program finds the shortest plan

@@ -80,48 +80,98 @@ func (p *problem) search(whole *candidate, target int64) *candidate {
 	return p.heuristic(whole, target)
 }
 
-// heuristic is search for graphs with many decisions.
+// fewOps is how many operations a graph may have in which plans always begin in all ways.
+const fewOps = 300
+
+// heuristic is search for graphs with many decisions. Plans begin with what a relaxation
+// stores. In small graphs, and where none of these fits, one more begins with nothing, and
+// evicts one value after the other.
+func (p *problem) heuristic(whole *candidate, target int64) *candidate {
+	best := p.checkpoints(whole, target)
+	if best != nil && best.o.peak <= target && p.Out == 0 {
+		return best // no other is better
+	}
+	starts := p.seeded(whole, target)
+	if len(p.Ops) < fewOps || !slices.ContainsFunc(starts, func(s seed) bool { return s.c.o.peak <= target }) {
+		starts = append(starts, p.unseeded(whole, target))
+	}
+	price := p.price
+	for i, s := range starts {
+		if p.near(best, target) {
+			break
+		}
+		c := s.c
+		if p.price = s.price; c.o.peak <= target || i == len(starts)-1 {
+			c = p.improve(c, target)
+		}
+		if c.better(best, target) {
+			price = s.price
+		}
+		best = p.pick(best, c, target)
+	}
+	p.price = price
+	return best
+}
+
+// unseeded is the best plan that begins with nothing that is evicted.
 //
 // The link carries only so much beside the computation. What that is worth depends
 // on what else would have to be computed again, so evictions are chosen with several
 // prices of a byte that travels, from nothing to what the dearest costs to compute.
-func (p *problem) heuristic(whole *candidate, target int64) *candidate {
-	var best *candidate
+func (p *problem) unseeded(whole *candidate, target int64) seed {
+	var best seed
 	try := func(price float64) {
-		if p.near(best, target) {
+		if p.near(best.c, target) {
 			return
 		}
 		c := p.evict(p.try(whole.d, target), target, price, -1)
-		if c.better(best, target) {
-			p.price = price
+		if c.better(best.c, target) {
+			best.price = price
 		}
-		best = p.pick(best, c, target)
-	}
-	if best = p.checkpoints(whole, target); best != nil && best.o.peak <= target && p.Out == 0 {
-		return best // no other is better
-	}
-	seeds, at := p.relaxed(whole, target)
-	for i, d := range seeds {
-		if c := p.try(d, target); c != nil {
-			c = p.evict(c, target, at[i], -1)
-			if c.better(best, target) {
-				p.price = at[i]
-			}
-			best = p.pick(best, c, target)
-		}
+		best.c = p.pick(best.c, c, target)
 	}
 	prices := p.prices()
 	for _, price := range prices {
 		try(price)
 	}
-	if k := slices.Index(prices, p.price); k >= 0 && len(prices) > 1 { // and between the best one and those beside it
+	if k := slices.Index(prices, best.price); len(prices) > 1 { // and between the best one and those beside it
 		try((prices[k] + prices[max(k-1, 0)]) / 2)
 		try((prices[k] + prices[min(k+1, len(prices)-1)]) / 2)
 	}
-	if !p.near(best, target) {
-		best = p.pick(best, p.descend(whole, target), target)
+	if !p.near(best.c, target) {
+		p.price = best.price
+		best.c = p.pick(best.c, p.descend(whole, target), target)
 	}
-	return p.improve(best, target)
+	return best
+}
+
+// mostImproved is how many plans are improved that begin with what a relaxation stores.
+const mostImproved = 2
+
+// seeded are the best plans that begin with what a relaxation stores, the best one first.
+func (p *problem) seeded(whole *candidate, target int64) []seed {
+	list := p.seeds(whole, target)
+	for i := range list {
+		s := &list[i]
+		if s.c = p.try(s.d, target); s.c != nil {
+			s.c = p.evict(s.c, target, s.price, -1)
+		}
+	}
+	list = slices.DeleteFunc(list, func(s seed) bool { return s.c == nil })
+	slices.SortStableFunc(list, func(a, b seed) int {
+		switch {
+		case a.c.better(b.c, target):
+			return -1
+		case b.c.better(a.c, target):
+			return 1
+		}
+		return 0
+	})
+	for len(list) > mostImproved {
+		p.discard(list[len(list)-1].c)
+		list = list[:len(list)-1]
+	}
+	return list
 }
 
 // descend evicts for one target after the other, each lower than the one before, as far
@@ -146,8 +196,13 @@ func (p *problem) descend(whole *candidate, target int64) *candidate {
 // tighten makes a plan fit into fewer bytes.
 func (p *problem) tighten(whole, c *candidate, target int64) *candidate {
 	c = p.evict(p.try(c.d, target), target, p.price, -1)
-	c = p.pick(c, p.evict(p.try(whole.d, target), target, p.price, -1), target)
-	c = p.pick(c, p.checkpoints(whole, target), target)
+	for _, s := range p.seeded(whole, target) {
+		c = p.pick(c, s.c, target)
+	}
+	chain := p.checkpoints(whole, target)
+	if c = p.pick(c, chain, target); chain != nil || c.o.peak > target {
+		c = p.pick(c, p.evict(p.try(whole.d, target), target, p.price, -1), target)
+	}
 	if c.o.peak > target {
 		return p.heuristic(whole, target)
 	}
