@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -21,9 +20,8 @@ const (
 )
 
 // Measure runs the step several times, and says how long each task takes in it. Inputs
-// are as for [Executable.Run]; none is donated. What it returns is for [Options].Seconds,
-// to plan the same graph, or one with tasks of the same kind, with these times. Tasks that
-// it did not see take what [Speed.Estimate] says.
+// are as for [Executable.Run]; none is donated. The same graph, or one with tasks of the
+// same kind, is then planned with these times ([Options].Seconds).
 //
 // Marks around a task cost time on the device, 2 to 3 µs that tasks behind each other do
 // not take, and a device that has just begun to work is faster than one that has worked
@@ -35,7 +33,7 @@ const (
 // for, are no part of a task. Of each number, the median counts; times have three digits.
 //
 // To measure a step that does not fit without a plan, compile it with a budget first.
-func (x *Executable) Measure(ctx context.Context, inputs []*Tensor) (seconds func(*Task) float64, err error) {
+func (x *Executable) Measure(ctx context.Context, inputs []*Tensor) (times *Times, err error) {
 	m := &measurement{Executable: x}
 	defer func() { err = keepFirst(err, m.close()) }()
 	if err := m.open(); err != nil {
@@ -48,24 +46,7 @@ func (x *Executable) Measure(ctx context.Context, inputs []*Tensor) (seconds fun
 	if err != nil {
 		return nil, err
 	}
-	kinds := m.kinds()
-	return func(t *Task) float64 {
-		if s, ok := kinds[t.kind()]; ok {
-			return s
-		}
-		return Speed{}.Estimate(t)
-	}, nil
-}
-
-// kind says what a task computes of its inputs' shapes, but not which inputs they are:
-// tasks of one kind take the same time.
-func (t *Task) kind() string {
-	var b strings.Builder
-	for _, n := range t.Nodes {
-		b.WriteString(n.Kind())
-		b.WriteByte(';')
-	}
-	return b.String()
+	return m.times(), nil
 }
 
 // marks are events of a run with its tasks. One stands behind each task. What is before it
@@ -183,8 +164,8 @@ func (m *measurement) time(run func() error) (float64, error) {
 	return d.Seconds(), err
 }
 
-// kinds are the seconds of tasks by their kind.
-func (m *measurement) kinds() map[string]float64 {
+// times are those of the tasks' kinds.
+func (m *measurement) times() *Times {
 	took, busy := make([]float64, len(m.took)), 0.0
 	for i, list := range m.took {
 		took[i] = stats.Median(list)
@@ -193,16 +174,19 @@ func (m *measurement) kinds() map[string]float64 {
 	// What a mark costs. Runs with marks and without wait for the same copies.
 	each := (stats.Median(m.marked) - stats.Median(m.whole)) / float64(m.marks.count())
 	took = without(took, busy-each*float64(len(took)))
-	sums, counts := map[string]float64{}, map[string]float64{}
+	times := &Times{device: m.dev.Info().Name, tasks: map[string]taskTime{}}
+	counts := map[string]float64{}
 	for i, r := range m.plan.Runs {
-		kind := m.units[r.Op].task.kind()
-		sums[kind] += took[i]
+		task := m.units[r.Op].task
+		kind := task.kind()
+		times.tasks[kind] = taskTime{kind, task.String(), times.tasks[kind].Seconds + took[i]}
 		counts[kind]++
 	}
-	for kind, n := range counts {
-		sums[kind] = threeDigits(sums[kind] / n)
+	for kind, t := range times.tasks {
+		t.Seconds = threeDigits(t.Seconds / counts[kind])
+		times.tasks[kind] = t
 	}
-	return sums
+	return times
 }
 
 // threeDigits rounds, so that noise is not taken for a difference.

@@ -351,19 +351,19 @@ func TestMeasure(t *testing.T) {
 	for i, p := range m.Parameters() {
 		in = append(in, testkit.Must(x.Memory().Put(inputs[i], p.Shape()))(t))
 	}
-	seconds := testkit.Must(x.Measure(context.Background(), in))(t)
+	times := testkit.Must(x.Measure(context.Background(), in))(t)
 	for _, v := range in {
 		testkit.OK(t, v.Free())
 	}
 	total := 0.0
 	for _, task := range x.Tasks() {
-		if s := seconds(task); s < 0 || math.IsInf(s, 0) || s != s {
+		if s := times.Seconds(task); s < 0 || math.IsInf(s, 0) || s != s {
 			t.Errorf("%v takes %v s", task, s)
 		} else {
 			total += s
 		}
 	}
-	again := testkit.Must(step.Compile(m.Graph, exec, step.Options{Seconds: seconds}))(t)
+	again := testkit.Must(step.Compile(m.Graph, exec, step.Options{Seconds: times.Seconds}))(t)
 	defer again.Close()
 	if got := again.Plan().Seconds; math.Abs(got-total) > 1e-9+total/1e6 {
 		t.Errorf("the plan takes %v s, its tasks %v s", got, total)
@@ -372,7 +372,7 @@ func TestMeasure(t *testing.T) {
 		t.Error("nothing was measured without inputs")
 	}
 	unknown := &step.Task{Nodes: m.Nodes()[:1]}
-	if got, want := seconds(unknown), (step.Speed{}).Estimate(unknown); got != want {
+	if got, want := times.Seconds(unknown), (step.Speed{}).Estimate(unknown); got != want {
 		t.Errorf("a task that was not measured takes %v s, want %v", got, want)
 	}
 }

@@ -2,12 +2,16 @@ package step_test
 
 import (
 	"context"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -125,7 +129,7 @@ func openSimulated(t *testing.T, d simulated, seconds func(t *step.Task, ran int
 }
 
 // measured is what Measure says of a step on a simulated device.
-func measured(t *testing.T, x *step.Executable) func(*step.Task) float64 {
+func measured(t *testing.T, x *step.Executable) *step.Times {
 	t.Helper()
 	var in []*step.Tensor
 	for _, p := range x.Graph().Parameters() {
@@ -165,16 +169,40 @@ func TestMeasureTakesMarksOff(t *testing.T) {
 	})
 	x := testkit.Must(step.Compile(chainOf(t, n), e, step.Options{}))(t)
 	defer x.Close()
-	seconds, sum := measured(t, x), 0.0
+	times, sum := measured(t, x), 0.0
 	for _, task := range x.Tasks() {
 		sum += truth(task)
-		if got, want := seconds(task), truth(task); math.Abs(got-want) > 0.01*want {
+		if got, want := times.Seconds(task), truth(task); math.Abs(got-want) > 0.01*want {
 			t.Errorf("%v takes %v s, measured %v s", task, want, got)
 		}
 	}
-	again := testkit.Must(step.Plan(x.Graph(), e, step.Options{Seconds: seconds}))(t)
+	again := testkit.Must(step.Plan(x.Graph(), e, step.Options{Seconds: times.Seconds}))(t)
 	if math.Abs(again.Seconds-sum) > 0.01*sum {
 		t.Errorf("predicted %v s, takes %v s", again.Seconds, sum)
+	}
+
+	// They are the same in another process.
+	path := filepath.Join(t.TempDir(), "times.json")
+	testkit.OK(t, times.Write(path))
+	read := testkit.Must(step.ReadTimes(path))(t)
+	if read.Device() != e.dev.Info().Name {
+		t.Errorf("the device is %q", read.Device())
+	}
+	for _, task := range x.Tasks() {
+		if got, want := read.Seconds(task), times.Seconds(task); got != want {
+			t.Errorf("%v takes %v s, read as %v s", task, want, got)
+		}
+	}
+}
+
+func TestReadTimes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "times.json")
+	_, err := step.ReadTimes(path)
+	testkit.WantError(t, "no file", err, fs.ErrNotExist)
+	for _, text := range []string{"", "[]", `{"tasks": [{"kind": "a", "task": "Exp", "seconds": -1}]}`} {
+		testkit.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := step.ReadTimes(path)
+		testkit.WantError(t, text, err, errs.ErrDamaged, path)
 	}
 }
 
@@ -185,9 +213,9 @@ func TestMeasureSlowQueue(t *testing.T) {
 	x := testkit.Must(step.Compile(chainOf(t, n), e, step.Options{}))(t)
 	defer x.Close()
 	sum := 0.0
-	seconds := measured(t, x)
+	times := measured(t, x)
 	for _, task := range x.Tasks() {
-		sum += seconds(task)
+		sum += times.Seconds(task)
 	}
 	if want := n * launch; math.Abs(sum-want) > 0.03*want {
 		t.Errorf("%v s, it takes %v s", sum, want)
@@ -202,7 +230,8 @@ func TestPredicted(t *testing.T) {
 	sent := 0
 	for i := range 12 {
 		rate := 1e9 / math.Exp2(float64(i%4)) // of slow links, there is a queue
-		e := openSimulated(t, simulated{rate: rate, latency: 1e-6, mark: 2e-6}, func(t *step.Task, _ int) float64 { return truth(t) })
+		// Plans count on a link that is a little slower.
+		e := openSimulated(t, simulated{rate: 0.93 * rate, latency: 1e-6, mark: 2e-6}, func(t *step.Task, _ int) float64 { return truth(t) })
 		m, donate := layers(t, rng, 4+rng.IntN(5))
 		o := step.Options{Donate: donate, Link: rate, Latency: time.Microsecond, Seconds: truth}
 		least, most := peaks(t, m.Graph, e, o)
@@ -217,9 +246,9 @@ func TestPredicted(t *testing.T) {
 					sent++
 				}
 			}
-			seconds := measured(t, x)
+			times := measured(t, x)
 			for _, task := range x.Tasks() {
-				if got, want := seconds(task), truth(task); math.Abs(got-want) > 0.02*want {
+				if got, want := times.Seconds(task), truth(task); math.Abs(got-want) > 0.02*want {
 					t.Errorf("graph %d, budget %d: %v takes %v s, measured %v s", i, budget, task, want, got)
 				}
 			}

@@ -38,6 +38,17 @@ func TestBenchStep(t *testing.T) {
 	if planned["results_equal"] != true || planned["peak_bytes"].(float64) > 440<<10 || steps[2].(map[string]any)["error"] == nil {
 		t.Errorf("%v", steps[1:])
 	}
+	// Plans are made of the same times again.
+	args = append(small[:len(small):len(small)], "--budget", "440KiB", "--no-link", "--times", filepath.Join(t.TempDir(), "times.json"), "--json")
+	var predicted []any
+	for range 2 {
+		for _, s := range document(t, nil, args...)["steps"].([]any) {
+			predicted = append(predicted, s.(map[string]any)["predicted_seconds"])
+		}
+	}
+	if len(predicted) != 4 || predicted[1] == nil || predicted[1] != predicted[3] {
+		t.Errorf("predicted %v", predicted)
+	}
 	for model, more := range map[string][]string{
 		"Llama":     {"--model", "llama", "--attention", "plain", "--no-link", "--tasks"},
 		"ResNet-50": {"--model", "resnet50", "--width", "2", "--image", "32", "--optimizer", "sgd", "--dtype", "f32"},

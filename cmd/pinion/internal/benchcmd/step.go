@@ -36,8 +36,9 @@ within each --budget:
 Weights are random. Sizes that are not given are those of the models in the
 project's benchmarks, which are for a large GPU.
 
-The tasks of the first step are timed one by one; plans for the budgets are made
-of these times and of the link's rate. STEP is the median of --steps runs,
+The tasks of the first step are timed as parts of it; plans for the budgets are
+made of these times and of the link's rate. --times keeps them: with the same
+times and rate, plans are the same. STEP is the median of --steps runs,
 PLANNED what the plan says that it takes. PEAK is the memory that the plan says,
 ALLOCATED what was allocated at most. KEPT is the most that lies between tasks,
 AGAIN is what is computed again, SENT what travels to the host and back. RESULTS
@@ -74,6 +75,7 @@ until the next one is there, and prints how long the slowest took.`,
 	set.BoolVar(&f.noLink, "no-link", false, "send nothing to the host")
 	set.BoolVar(&f.tasks, "tasks", false, "also print what the first step's time goes to")
 	set.StringVar(&f.plan, "plan", "", "draw the plan for the last budget to this SVG file")
+	set.StringVar(&f.times, "times", "", "plan with the tasks' times in this file, or write it if it is not there")
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return cmd
@@ -81,7 +83,7 @@ until the next one is there, and prints how long the slowest took.`,
 
 type stepFlags struct {
 	device                                          *string
-	model, dtype, optimizer, attention, plan        string
+	model, dtype, optimizer, attention, plan, times string
 	layers, width, heads, batch, length, vocabulary int
 	image, steps                                    int
 	budgets                                         []int64
@@ -144,8 +146,8 @@ func (f *stepFlags) run(cmd *cobra.Command) error {
 			return cli.BadUsage(cmd, "--budget has %s, but must be above 0", units.Bytes(n))
 		}
 	}
-	if f.latency && (len(f.budgets) > 0 || f.plan != "") {
-		return cli.BadUsage(cmd, "--latency takes neither --budget nor --plan")
+	if f.latency && (len(f.budgets) > 0 || f.plan != "" || f.times != "") {
+		return cli.BadUsage(cmd, "--latency takes neither --budget nor --plan nor --times")
 	}
 	if f.latency && f.model != "gpt2" {
 		return cli.BadUsage(cmd, "--latency is of --model gpt2")
@@ -203,7 +205,7 @@ func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (o
 		out.addLatency(l)
 		return out, "", nil
 	}
-	o := stepbench.Options{Model: m, Budgets: append([]int64{0}, f.budgets...), Steps: f.steps, Seed: 1, Progress: line.Show}
+	o := stepbench.Options{Model: m, Budgets: append([]int64{0}, f.budgets...), Steps: f.steps, Seed: 1, Times: f.times, Progress: line.Show}
 	if f.noLink {
 		o.Link = -1
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,10 @@ type Options struct {
 	Steps int     // that are timed, of each; above 0
 	Link  float64 // bytes a second, to plan with. Default: 0, as measured; below 0, nothing is sent
 	Seed  uint64
+
+	// Times is a file of how long tasks take. If it is there, plans are made of it;
+	// otherwise it is written once the tasks of the first step were timed. May be empty.
+	Times string
 
 	// Progress is told what begins, out of how many. May be nil.
 	Progress func(done, total int, what string)
@@ -132,12 +137,12 @@ func (c *counter) peak() int64 {
 // bench is a run of the benchmark.
 type bench struct {
 	Options
-	exec    step.Executor
-	count   *counter
-	memory  *step.Memory
-	seconds func(*step.Task) float64 // as measured; nil before
-	report  *Report
-	done    int
+	exec   step.Executor
+	count  *counter
+	memory *step.Memory
+	times  *step.Times // of tasks; nil before they are measured
+	report *Report
+	done   int
 }
 
 // Run measures a model. A budget that is too small is told in its step, and is no error.
@@ -152,6 +157,11 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.memory.Close()) }()
+	if o.Times != "" {
+		if b.times, err = readTimes(o.Times, dev); err != nil {
+			return nil, err
+		}
+	}
 	if o.Link == 0 {
 		b.progress("measuring the link")
 		if b.report.Link, err = linkOf(dev); err != nil {
@@ -177,6 +187,18 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	return b.report, nil
 }
 
+// readTimes are those in a file; nil if there is none.
+func readTimes(path string, dev device.Device) (*step.Times, error) {
+	times, err := step.ReadTimes(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if name := dev.Info().Name; err == nil && times.Device() != name {
+		err = fmt.Errorf("stepbench: %w: the times in %s are those of %q, the device is %q", step.ErrArgument, path, times.Device(), name)
+	}
+	return times, err
+}
+
 // parts are those of a measurement that progress is told of.
 const parts = 4
 
@@ -194,9 +216,11 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 	before := b.count.peak()
 	b.progress("planning")
 	began := time.Now()
-	x, err := step.Compile(b.Model.Graph, b.exec, step.Options{
-		Budget: budget, Donate: b.Model.Donate, Lend: b.Model.Lend, Link: b.report.Link, Seconds: b.seconds, Memory: b.memory,
-	})
+	o := step.Options{Budget: budget, Donate: b.Model.Donate, Lend: b.Model.Lend, Link: b.report.Link, Memory: b.memory}
+	if b.times != nil {
+		o.Seconds = b.times.Seconds
+	}
+	x, err := step.Compile(b.Model.Graph, b.exec, o)
 	if err != nil {
 		return s, err
 	}
@@ -217,16 +241,22 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 		b.report.Start = time.Since(began)
 	}
 	b.progress("running")
-	if b.seconds == nil {
+	s.Predicted = x.Plan().Seconds
+	if b.times == nil {
 		began = time.Now()
-		if b.seconds, err = x.Measure(ctx, in); err != nil {
+		if b.times, err = x.Measure(ctx, in); err != nil {
 			return s, err
 		}
 		s.First = time.Since(began)
-		s.Predicted = predict(x, b.seconds)
-		b.report.Tasks = tasks(x, b.seconds)
-	} else {
-		s.Predicted = x.Plan().Seconds
+		s.Predicted = predict(x, b.times.Seconds)
+		if b.Times != "" {
+			if err := b.times.Write(b.Times); err != nil {
+				return s, err
+			}
+		}
+	}
+	if b.report.Tasks == nil {
+		b.report.Tasks = tasks(x, b.times.Seconds)
 	}
 	b.count.restart()
 	var out []*step.Tensor
