@@ -83,7 +83,7 @@ func (o *output) print(w io.Writer) {
 	kind := fmt.Sprintf("%s of %s", title(o.Model), units.Count(o.Layers, "layer"))
 	samples := units.Count(o.Batch*o.Accumulate, "photo")
 	if o.Model == models.GPT {
-		samples = fmt.Sprintf("%s of %d tokens", units.Count(o.Batch*o.Accumulate, "row"), o.Context)
+		samples = fmt.Sprintf("%s of %s", units.Count(o.Batch*o.Accumulate, "row"), units.Count(o.Context, "token"))
 	}
 	if o.Accumulate > 1 {
 		samples += fmt.Sprintf(" in %s of %d", units.Count(o.Accumulate, "batch"), o.Batch)

@@ -26,6 +26,7 @@ func (s Spec) gpt(scope *model.Scope, rows *graph.Node) (logits *graph.Node) {
 	next := graph.Slice(rows, graph.AxisRange(), graph.AxisRange(1, s.Context+1))
 
 	x := layers.Embedding(scope.In("tokens"), in, dtypes.Float32, tokens, s.Width)
+	x = graph.Reshape(x, -1, s.Context, s.Width) // it leaves out an axis of one token
 	positions := scope.In("positions").VariableWithShape("embeddings", shapes.Make(dtypes.Float32, s.Context, s.Width))
 	x = graph.Add(x, graph.ExpandAxes(positions.NodeValue(g), 0))
 	for i := range s.Layers {
