@@ -29,6 +29,19 @@
 // scales losses. The backend cannot do that by itself: in a graph of GoMLX's trainer,
 // nothing says which value is the loss.
 //
+// # Memory
+//
+// A budget is for each step that is compiled: its parameters, its results, and all between.
+// Steps of a backend take turns, and share the memory for what is between: a trainer that
+// accumulates gradients has two steps, one with buckets of lengths ([batches.NewBuckets])
+// has several, and the device holds the largest. [Fit] divides a batch for a budget.
+//
+// # Attention
+//
+// Attention is one operation, without scores in memory, also if it is causal, or masks
+// padding by queries, by keys or by lengths. With other masks, or a bias, GoMLX takes it
+// apart.
+//
 // # Buffers
 //
 // A buffer is device memory from a pool. It is copied when GoMLX reads or writes its
@@ -37,4 +50,5 @@
 // loader.
 //
 // [GoMLX]: https://github.com/gomlx/gomlx
+// [batches.NewBuckets]: https://pkg.go.dev/github.com/pinion-gpu/pinion/gomlx/batches#NewBuckets
 package gomlx

@@ -292,6 +292,39 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// A device that is full says which step's plan it has no room for, and for what.
+func TestOutOfMemory(t *testing.T) {
+	b, err := New("host:16MiB")
+	testkit.OK(t, err)
+	defer b.Finalize()
+	const n = 1 << 20
+	repeat := func(name string, rows int, sum bool) (compute.Executable, error) {
+		builder := b.Builder(name)
+		f := builder.Main()
+		x := value(t)(f.Parameter("x", shapes.Make(dtypes.Float32, n), nil))
+		y := value(t)(f.BroadcastInDim(x, shapes.Make(dtypes.Float32, rows, n), []int{1}))
+		if sum { // of another order, so that it has to be in memory
+			y = value(t)(f.ReduceSum(value(t)(f.Reverse(y, 0)), 1))
+		}
+		testkit.OK(t, f.Return([]compute.Value{y}, nil))
+		return builder.Compile()
+	}
+	_, err = repeat("sums", 8, true)
+	testkit.WantError(t, "compiling", err, device.ErrOutOfMemory, `step: graph "sums", whose plan has`, "for values between operations")
+	x, err := repeat("rows", 8, false)
+	testkit.OK(t, err)
+	in := put(t, b, make([]float32, n))
+	_, err = x.Execute([]compute.Buffer{in}, nil, 0)
+	testkit.WantError(t, "running", err, device.ErrOutOfMemory, `step: graph "rows", whose plan has 36 MiB on the device`, "result 0", "f32[8,1048576]")
+	// What was there is still there.
+	small := build(t, b, []int{n}, 1, func(f compute.Function, in []compute.Value) []compute.Value {
+		return []compute.Value{value(t)(f.Neg(in[0]))}
+	})
+	out, err := small.Execute([]compute.Buffer{in}, nil, 0)
+	testkit.OK(t, err)
+	testkit.OK(t, out[0].Finalize())
+}
+
 func TestOpen(t *testing.T) {
 	for _, config := range []string{"tpu:0", "cuda:99"} {
 		if _, err := New(config); err == nil {
