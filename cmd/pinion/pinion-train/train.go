@@ -323,6 +323,7 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 	ctx := cmd.Context()
 	line := cli.NewProgress(cmd)
 	defer line.Clear()
+	defer patient(ctx, line)()
 	out.FirstStep = s.Steps() + 1
 	line.ShowFacts(0, f.steps, "compiling the step")
 	start := time.Now()
@@ -362,6 +363,20 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 		return cli.PrintJSON(cmd, out)
 	}
 	return cli.PrintText(cmd, out.print)
+}
+
+// patient says after an interrupt what is waited for, if that takes long, until it is
+// stopped.
+func patient(ctx context.Context, line *cli.Progress) (stop func()) {
+	done := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		select {
+		case <-done:
+		case <-time.After(time.Second):
+			line.Message("The step that is running comes to its end; interrupt again to stop at once")
+		}
+	})
+	return func() { unwatch(); close(done) }
 }
 
 // interrupted writes the checkpoint where an interrupt ended the training between two
