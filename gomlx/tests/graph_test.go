@@ -18,7 +18,9 @@ import (
 const built = "../../.build/gomlx-graph"
 
 // TestGraph runs the tests of GoMLX's own package of graphs, its gradients among them, on
-// Pinion. What does not pass is listed in testdata, each with a reason.
+// Pinion. What does not pass is listed in testdata, each with a reason. PINION_GRAPH_TESTS
+// is a pattern of those to run, such as ^TestGradient, where time is short: on a GPU,
+// kernels are compiled for each.
 func TestGraph(t *testing.T) {
 	dir, err := filepath.Abs(built)
 	if err != nil {
@@ -35,7 +37,7 @@ func TestGraph(t *testing.T) {
 	}
 
 	excepted := exceptions(t, "testdata/graph.txt")
-	cmd := exec.Command(binary, "-test.v", "-test.skip", strings.Join(excepted, "|"))
+	cmd := exec.Command(binary, "-test.v", "-test.run", os.Getenv("PINION_GRAPH_TESTS"), "-test.skip", strings.Join(excepted, "|"))
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOMLX_BACKEND=pinion:"+testDevice())
 	out, err := cmd.CombinedOutput()
