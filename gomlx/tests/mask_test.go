@@ -215,3 +215,47 @@ func TestAttentionMaskAutocast(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkAttentionMask is an attention layer that masks padding, forward and backward, as
+// one operation and by parts.
+func BenchmarkAttentionMask(b *testing.B) {
+	batch, heads, length, each := 8, 12, 1024, 64
+	if testDevice() == "host" {
+		batch, heads, length = 2, 2, 256
+	}
+	for _, amp := range []string{"", ",amp=bf16"} {
+		for _, fuse := range []bool{true, false} {
+			b.Run(fmt.Sprintf("float32%s,fused=%t", amp, fuse), func(b *testing.B) {
+				backend, err := gomlx.New(testDevice() + amp)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer backend.Finalize()
+				layer, err := model.NewExec(backend, model.NewStore(), func(scope *model.Scope, x *Node) *Node {
+					g := x.Graph()
+					mask := LessThan(Iota(g, shapes.Make(dtypes.Int32, batch, length), 1), Const(g, int32(length*3/4)))
+					y := attention.SelfAttention(scope, x, heads, each).WithFusion(fuse).WithMask(mask).WithCausalMask(true).Done()
+					return ReduceAllSum(Gradient(ReduceAllSum(Mul(y, x)), x)[0])
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				x := tensors.FromShape(shapes.Make(dtypes.Float32, batch, length, heads*each))
+				run := func() {
+					out, err := layer.Exec(x)
+					if err != nil {
+						b.Fatal(err)
+					}
+					out[0].FinalizeAll()
+				}
+				for range 3 { // compiled, queued, recorded
+					run()
+				}
+				for b.Loop() {
+					run()
+				}
+				b.ReportMetric(float64(backend.Stats().Allocated.Peak)/1e6, "MB")
+			})
+		}
+	}
+}
