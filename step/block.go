@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/pinion-gpu/pinion/device"
 )
@@ -13,10 +14,10 @@ import (
 // one another. A Block is freed with the last executable that was compiled for it.
 type Block struct {
 	memory *Memory
+	users  atomic.Int64
 	turn   chan struct{} // full while somebody uses what follows, or the memory
 	at     device.Ptr
 	bytes  int64
-	users  int
 }
 
 // NewBlock makes a block that takes its memory from m, when an executable needs some.
@@ -52,7 +53,7 @@ func (b *Block) join(n int64) (device.Ptr, error) {
 	defer b.leave()
 	at, err := b.fit(n)
 	if err == nil {
-		b.users++
+		b.users.Add(1)
 	}
 	return at, err
 }
@@ -83,11 +84,14 @@ func (b *Block) free() error {
 	return b.memory.alloc.Free(at)
 }
 
-// quit is the end of an executable.
+// quit is the end of an executable. It does not wait for the runs of others.
 func (b *Block) quit() error {
+	if b.users.Add(-1) > 0 {
+		return nil
+	}
 	b.turn <- struct{}{}
 	defer b.leave()
-	if b.users--; b.users > 0 {
+	if b.users.Load() > 0 { // one has come meanwhile
 		return nil
 	}
 	return b.free()
