@@ -395,9 +395,11 @@ FN void attention_queries(const attention s, const T *q, const T *k, const T *v,
 }
 
 // Gradients of keys and values: a block has 16 keys for each warp, and goes over tiles of
-// N queries of all heads that share the keys.
-template <class T, int D, int EACH, int WARPS, int N, bool CAUSAL>
-FN void attention_keys(const attention s, const T *q, const T *k, const T *v, const f32 *sums, const T *dout, const f32 *delta, T *dk, T *dv) {
+// N queries of all heads that share the keys. With KEEP, gradients of scores are stored,
+// too: for each head and key, those of the queries, padded elements apart. Those that are
+// zero, for the query does not see the key, may be left out.
+template <class T, int D, int EACH, int WARPS, int N, bool KEEP, bool CAUSAL>
+FN void attention_keys(const attention s, const T *q, const T *k, const T *v, const f32 *sums, const T *dout, const f32 *delta, T *dk, T *dv, T *ds, int padded) {
     constexpr int M = 16 * WARPS;
     static_assert(2 * N <= 32 * WARPS, "each thread copies one number");
     constexpr u32 own_bytes = M * D * 2, tile_bytes = N * D * 2, stage_bytes = 2 * tile_bytes + (8 * N < 256 ? 256 : 8 * N);
@@ -452,11 +454,98 @@ FN void attention_keys(const attention s, const T *q, const T *k, const T *v, co
         for (int n = 0; n < N / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) d[0][n][e] = p[0][n][e] * (d[0][n][e] - numbers[N + n * 8 + e % 2]);
+        if constexpr (KEEP) {
+            const int head = group * s.shared + (s.shared == 1 ? 0 : i / each);
+            T *to = ds + ((i64)(batch * s.heads + head) * s.keys + first + lane / 4) * padded + row + lane % 4 * 2;
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                if (first + lane / 4 + h * 8 < s.keys)
+#pragma unroll
+                    for (int n = 0; n < N / 8; n++) *(u32 *)(to + h * 8 * padded + n * 8) = pack(T(), d[0][n][2 * h], d[0][n][2 * h + 1]);
+        }
         times_columns<T, D, N, 1>(ck, d, tile);
     }
     const f32 by[2] = {s.scale, s.scale}, one[2] = {1, 1};
     if (dk) store_rows<T, D, EACH>(dk + s.dk.at(batch, group), s.dk.row, first, s.keys, ck[0], by);
     if (dv) store_rows<T, D, EACH>(dv + s.dv.at(batch, group), s.dv.row, first, s.keys, cv[0], one);
+}
+
+// Products of each query's result and its gradient: a warp has a row at a time.
+template <class T, int EACH> FN void attention_products(const attention s, i64 rows, const T *out, const T *dout, f32 *delta) {
+    const int lane = threadIdx.x % 32;
+    for (i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32; row < rows; row += (i64)gridDim.x * 8) {
+        const int i = (int)(row % s.queries), head = (int)(row / s.queries % s.heads), batch = (int)(row / s.queries / s.heads);
+        f32 own = 0;
+        if (lane * 4 < EACH) {
+            const vec<T, 4> x = *(const vec<T, 4> *)(out + s.out.at(batch, head) + i * s.out.row + lane * 4);
+            const vec<T, 4> y = *(const vec<T, 4> *)(dout + s.dout.at(batch, head) + i * s.dout.row + lane * 4);
+#pragma unroll
+            for (int e = 0; e < 4; e++) own = fmaf(ld(x.a[e]), ld(y.a[e]), own);
+        }
+        own = over_row<sum, 32>(own);
+        if (lane == 0) delta[row] = own;
+    }
+}
+
+// Gradients of queries, of the gradients of scores that attention_keys stored: a block has
+// 16 R queries for each warp and goes over tiles of N keys.
+template <class T, int D, int EACH, int WARPS, int R, int N, bool CAUSAL>
+FN void attention_gather(const attention s, const T *k, const T *ds, int padded, T *dq) {
+    constexpr int M = 16 * R * WARPS;
+    constexpr u32 score_bytes = N * M * 2, stage_bytes = score_bytes + N * D * 2;
+    const int lane = threadIdx.x % 32, tiles = (s.queries + M - 1) / M, column = (int)threadIdx.x / 32 * 16 * R;
+    const int mine = tiles - 1 - (int)(blockIdx.x % tiles), head = blockIdx.x / tiles % s.heads, batch = blockIdx.x / tiles / s.heads;
+    const int first = mine * M + column;
+    k += s.k.at(batch, head / s.shared);
+    ds += (i64)(batch * s.heads + head) * s.keys * padded + mine * M;
+    const int seen = CAUSAL && (mine + 1) * M < s.keys ? (mine + 1) * M : s.keys, steps = (seen + N - 1) / N;
+    const u32 begin = shared_begin();
+    auto copy = [&](int i) {
+        const u32 to = begin + i % 2 * stage_bytes;
+        copy_tile<T, M, M, N, WARPS>(to, ds, padded, i * N, s.keys);
+        copy_tile<T, D, EACH, N, WARPS>(to + score_bytes, k, s.k.row, i * N, s.keys);
+    };
+    copy(0);
+    f32 c[R][D / 8][4];
+    clear(c);
+    for (int i = 0; i < steps; i++) {
+        copies_end();
+        __syncthreads();
+        if (i + 1 < steps) copy(i + 1);
+        if (CAUSAL && i * N > first + 16 * R - 1) continue;
+        const u32 stage = begin + i % 2 * stage_bytes;
+        const u32 scores = opaque(lane_of<M>(stage)), tile = opaque(lane_of<D>(stage + score_bytes));
+        const bool masked = CAUSAL && (i + 1) * N - 1 > first;
+#pragma unroll
+        for (int j = 0; j < N / 16; j++) {
+            u32 a[R][4];
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                u32 x[4]; // of keys 0 to 7 and 8 to 15, for queries 0 to 7, and then 8 to 15
+                load_transposed(x, (scores ^ (u32)((column / 16 + r) * 32)) + j * 16 * M * 2);
+                a[r][0] = x[0], a[r][1] = x[2], a[r][2] = x[1], a[r][3] = x[3];
+                if (masked)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int key = i * N + j * 16 + e / 2 * 8 + lane % 4 * 2, query = first + r * 16 + e % 2 * 8 + lane / 4;
+                        a[r][e] = key > query ? 0 : key + 1 > query ? a[r][e] & 0xffffu : a[r][e];
+                    }
+            }
+#pragma unroll
+            for (int n = 0; n < D / 16; n++) {
+                u32 b[4];
+                load_transposed(b, (tile ^ n * 32) + j * 16 * D * 2);
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    mma(T(), c[r][2 * n], a[r], b[0], b[1]);
+                    mma(T(), c[r][2 * n + 1], a[r], b[2], b[3]);
+                }
+            }
+        }
+    }
+    const f32 by[2] = {s.scale, s.scale};
+#pragma unroll
+    for (int r = 0; r < R; r++) store_rows<T, D, EACH>(dq + s.dq.at(batch, head), s.dq.row, first + r * 16, s.queries, c[r], by);
 }
 
 // ---- For all types and sizes: a warp has a row, and each lane some of its elements ----

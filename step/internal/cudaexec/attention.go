@@ -29,6 +29,16 @@ func (t tiling) rows() int { return 16 * t.groups * t.warps }
 // a warp: it has two accumulators, or two operands, in registers.
 var tilings = [3]tiling{{4, 2, 32}, {4, 1, 32}, {4, 1, 32}}
 
+// gathering is how queries gather the stored gradients of scores; queries of a block are a
+// multiple of 64, at most 128.
+var gathering = tiling{4, 2, 32}
+
+// storedQueries is what stored rows are a multiple of.
+const storedQueries = 128
+
+// mostStored is how many bytes of gradients of scores are stored at a time, at most.
+var mostStored int64 = 256 << 20
+
 // wide is how many elements of a head tensor cores take.
 func wide(each int) int {
 	if each <= 64 {
@@ -70,7 +80,10 @@ func (e *executor) attention(t *step.Task) (*unit, error) {
 	if n.Op == graph.Attention {
 		u.launches = a.forward(tensor)
 	} else {
-		u.launches = a.backward(tensor)
+		u.launches = a.stored(tensor && e.attends.stored)
+		if u.launches == nil {
+			u.launches = a.backward(tensor)
+		}
 	}
 	return u, nil
 }
@@ -81,6 +94,7 @@ type attending struct {
 	n       *graph.Node
 	options graph.AttentionOptions
 	sizes   graph.AttentionSizes
+	keep    bool // kernels of keys store gradients of scores
 }
 
 // argument is an array that a kernel is given, by the expression of its elements' type;
@@ -146,6 +160,7 @@ func (a *attending) launch(tensor bool, direction int, count, rows int, scratch 
 		}
 	case 2:
 		own, stage = 2*t.rows()*d*2, stage+max(8*t.tile, 256)
+		divided += fmt.Sprintf(", %t", a.keep)
 	}
 	l.shared = own + 2*stage
 	l.text = fmt.Sprintf("%s    attention_%s<%s, %d, %d, %s, %t>(s, %s);\n", a.shape(), function, cudac.Stored(kind), d, s.Each, divided, a.options.Causal, list)
@@ -179,8 +194,89 @@ func (a *attending) backward(tensor bool) []launch {
 		launches = append(launches, a.launch(tensor, 2, s.Batch*s.KeyHeads, s.Keys, sums.Bytes(), func(l *launch) []string {
 			list := []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, in[4]), a.argument(l, in[5])}
 			dk, dv := a.argument(l, a.n.Value(1)), a.argument(l, a.n.Value(2))
-			return append(list, delta(l), dk, dv)
+			list = append(list, delta(l), dk, dv)
+			if tensor {
+				list = append(list, a.none(), "0")
+			}
+			return list
 		}))
 	}
 	return launches
+}
+
+// none is an array that is not there.
+func (a *attending) none() string {
+	return fmt.Sprintf("(%s *)0", cudac.Stored(a.n.Inputs[0].Shape().Type))
+}
+
+// stored is the way back with five products, where [attending.backward] computes scores
+// and their gradients twice: the kernel that goes over keys leaves the gradients of scores
+// in scratch memory, and another one multiplies them by the keys. That takes as much
+// memory as the scores have, 16 bits each, so the batch goes in parts. nil: it is not to
+// be, or there is nothing to gain.
+func (a *attending) stored(tensor bool) []launch {
+	s, in := a.sizes, a.n.Inputs
+	if !tensor || a.n.Shapes[0].Size() == 0 || !slices.Contains(a.u.task.Outputs, a.n.Value(0)) {
+		return nil
+	}
+	padded := (s.Queries + storedQueries - 1) / storedQueries * storedQueries
+	part := s.Batch // at a time
+	bytes := func() int64 { return int64(part) * int64(s.Heads) * int64(s.Keys) * int64(padded) * 2 }
+	for part > 1 && (bytes() > mostStored || s.Batch%part != 0) {
+		part--
+	}
+	if bytes() > mostStored {
+		return nil
+	}
+	sums := in[4].Shape()
+	products := aligned(int64(part) * sums.Bytes() / int64(s.Batch))
+	scratch := products + bytes()
+	delta := func(l *launch) string { return fmt.Sprintf("(%s *)p.p[%d]", cudac.Stored(sums.Type), len(l.pointers)) }
+	kept := func(l *launch) string {
+		return fmt.Sprintf("(%s *)((u8 *)p.p[%d] + %dLL)", cudac.Stored(in[0].Shape().Type), len(l.pointers), products)
+	}
+	a.keep = true
+	var launches []launch
+	for first := 0; first < s.Batch; first += part {
+		own := []launch{
+			a.products(part, scratch, delta),
+			a.launch(true, 2, part*s.KeyHeads, s.Keys, scratch, func(l *launch) []string {
+				list := []string{a.argument(l, in[0]), a.argument(l, in[1]), a.argument(l, in[2]), a.argument(l, in[4]), a.argument(l, in[5])}
+				dk, dv := a.argument(l, a.n.Value(1)), a.argument(l, a.n.Value(2))
+				return append(list, delta(l), dk, dv, kept(l), fmt.Sprint(padded))
+			}),
+			a.gather(part, padded, scratch, kept),
+		}
+		for i := range own {
+			own[i].offsets = map[graph.Value]int64{}
+			for _, v := range own[i].pointers {
+				own[i].offsets[v] = v.Shape().Bytes() / int64(s.Batch) * int64(first)
+			}
+		}
+		launches = append(launches, own...)
+	}
+	return launches
+}
+
+// products writes the kernel of each query's product of its result and its gradient.
+func (a *attending) products(batch int, scratch int64, delta func(*launch) string) launch {
+	s, in := a.sizes, a.n.Inputs
+	l := launch{name: a.n.Op.String(), scratch: scratch, library: attentionText}
+	out, dout := a.argument(&l, in[3]), a.argument(&l, in[5])
+	rows := batch * s.Heads * s.Queries
+	l.grid = [2]int{min(8*mostBlocks, (rows+7)/8), 1}
+	l.text = fmt.Sprintf("%s    attention_products<%s, %d>(s, %dLL, %s, %s, %s);\n", a.shape(), cudac.Stored(in[0].Shape().Type), s.Each, rows, out, dout, delta(&l))
+	return l
+}
+
+// gather writes the kernel of the gradients of queries, of those of scores.
+func (a *attending) gather(batch, padded int, scratch int64, kept func(*launch) string) launch {
+	s, in, t, d := a.sizes, a.n.Inputs, gathering, wide(a.sizes.Each)
+	l := launch{name: a.n.Op.String(), scratch: scratch, library: attentionText, threads: 32 * t.warps}
+	k, dq := a.argument(&l, in[1]), a.argument(&l, a.n.Value(0))
+	l.grid = [2]int{(s.Queries + t.rows() - 1) / t.rows() * batch * s.Heads, 1}
+	l.shared = 2 * t.tile * (t.rows() + d) * 2
+	l.text = fmt.Sprintf("%s    attention_gather<%s, %d, %d, %d, %d, %d, %t>(s, %s, %s, %d, %s);\n", a.shape(), cudac.Stored(in[0].Shape().Type), d, s.Each, t.warps, t.groups, t.tile, a.options.Causal,
+		k, kept(&l), padded, dq)
+	return l
 }

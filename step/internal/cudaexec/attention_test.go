@@ -105,7 +105,7 @@ func TestAttention(t *testing.T) {
 func TestLibraryAttention(t *testing.T) {
 	causal := graph.AttentionOptions{Causal: true}
 	behind := graph.AttentionOptions{HeadsBehind: true, Causal: true, Scale: 0.2}
-	for name, ways := range map[string]attentions{"both": {true, true}, "forward": {forward: true}, "backward": {backward: true}} {
+	for name, ways := range map[string]attentions{"both": {forward: true, backward: true}, "forward": {forward: true}, "backward": {backward: true}} {
 		t.Run(name, func(t *testing.T) {
 			e := openLibraryTest(t)
 			e.attends = ways
@@ -154,7 +154,7 @@ func TestLibraryAttention(t *testing.T) {
 // What is launched again from a recording has the bits of what was queued.
 func TestLibraryAttentionCaptured(t *testing.T) {
 	e := openLibraryTest(t)
-	e.attends = attentions{true, true}
+	e.attends = attentions{forward: true, backward: true}
 	recorder, ok := device.As[device.Capturer](e.dev)
 	if !ok || !recorder.CanCapture() {
 		t.Skip("the device records nothing")
@@ -194,13 +194,71 @@ func TestLibraryAttentionCaptured(t *testing.T) {
 
 // What the environment says.
 func TestAttentionVariable(t *testing.T) {
-	for choice, want := range map[string]attentions{"": usualAttentions, "on": {true, true}, "forward": {true, false}, "backward": {false, true}, "off": {}} {
+	for choice, want := range map[string]attentions{"": usualAttentions, "own": {}, "cudnn": {forward: true, backward: true}, "cudnn-forward+stored": {forward: true, stored: true}, "cudnn-backward": {backward: true}} {
 		if got, err := attentionsBy(choice); got != want || err != nil {
 			t.Errorf("%q: %+v, %v", choice, got, err)
 		}
 	}
-	_, err := attentionsBy("cudnn")
+	_, err := attentionsBy("cuda")
 	testkit.WantError(t, "a typing error", err, step.ErrArgument, AttentionVariable)
+}
+
+// With gradients of scores in scratch memory, results are those without, to rounding, also
+// where the batch goes in parts.
+func TestAttentionStored(t *testing.T) {
+	e := openTest(t)
+	e.attends = attentions{stored: true}
+	usual, usualGathering := mostStored, gathering
+	defer func() { mostStored, gathering = usual, usualGathering }()
+	list := []attended{
+		{dtype.BF16, 1, 1, 1, 16, 16, 64, graph.AttentionOptions{}},
+		{dtype.BF16, 1, 2, 1, 150, 150, 128, graph.AttentionOptions{Causal: true}},
+		{dtype.F16, 1, 2, 2, 130, 70, 64, graph.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 0.2}},
+		{dtype.F16, 2, 1, 1, 65, 129, 128, graph.AttentionOptions{HeadsBehind: true}},
+		{dtype.BF16, 1, 1, 1, 40, 200, 40, graph.AttentionOptions{Causal: true}},
+		{dtype.F16, 4, 4, 2, 17, 33, 16, graph.AttentionOptions{Causal: true}},
+	}
+	if _, ok := e.launcher.(*shim); !ok {
+		list = append(list,
+			attended{dtype.BF16, 2, 2, 1, 777, 777, 128, graph.AttentionOptions{Causal: true}},
+			attended{dtype.F16, 2, 2, 2, 512, 1000, 64, graph.AttentionOptions{HeadsBehind: true}})
+	}
+	for _, gathering = range []tiling{{4, 2, 32}, {8, 1, 64}, {4, 1, 32}} {
+		mostStored = usual
+		var all checks
+		for _, a := range list {
+			if a.batch == 4 {
+				mostStored = 2 * 4 * 33 * 128 * 2 // half of it at a time
+			}
+			b := newBuilder(t)
+			outputs := b.attention(a)
+			all.add(a.String(), b.compared(e, map[dtype.DType]float64{dtype.F16: 8, dtype.BF16: 4}[a.t], outputs...))
+			n := outputs[2].Node()
+			task := &step.Task{Nodes: []*graph.Node{n}, Inputs: n.Inputs, Outputs: outputs[2:]}
+			u, err := e.attention(task)
+			testkit.OK(t, err)
+			if want := 3 * max(a.batch/2, 1); a.batch != 2 && len(u.launches) != want {
+				t.Errorf("%v: %d launches, want %d", a, len(u.launches), want)
+			}
+			if a.batch == 4 && u.launches[0].text != u.launches[3].text {
+				t.Error("parts of a batch have kernels of their own")
+			}
+		}
+		all.run(t)
+	}
+	// What does not fit goes the usual way, as do gradients of keys alone.
+	mostStored = 1
+	b := newBuilder(t)
+	outputs := b.attention(list[0])
+	n := outputs[2].Node()
+	for _, some := range [][]graph.Value{outputs[2:], outputs[3:]} {
+		u, err := e.attention(&step.Task{Nodes: []*graph.Node{n}, Inputs: n.Inputs, Outputs: some})
+		testkit.OK(t, err)
+		if len(u.launches) != 2 {
+			t.Errorf("%d launches", len(u.launches))
+		}
+		mostStored = usual
+	}
 }
 
 // However the kernels divide the work, results are right.
@@ -239,12 +297,17 @@ func TestAttentionCompiles(t *testing.T) {
 		tasks, err := Fuse(b.Graph)
 		testkit.OK(t, err)
 		e := &executor{arch: [2]int{8, 0}, functions: map[string]*function{}}
-		for _, task := range tasks {
-			u, err := e.attention(task)
-			testkit.OK(t, err)
-			for _, l := range u.launches {
-				text += "\n" + e.function(l).text
+		for _, e.attends.stored = range []bool{false, true} {
+			for _, task := range tasks {
+				u, err := e.attention(task)
+				testkit.OK(t, err)
+				for _, l := range u.launches {
+					e.function(l)
+				}
 			}
+		}
+		for _, f := range e.pending {
+			text += "\n" + f.text
 		}
 	}
 	dir := t.TempDir()
@@ -412,7 +475,7 @@ func (a attended) time(b *testing.B, p *prepared, products float64, launch func(
 // of them, where there is one that takes them.
 func benchmarkLibrary(b *testing.B, e *executor, g *builder, tasks []*step.Task, a attended) {
 	usual := e.attends
-	e.attends = attentions{true, true}
+	e.attends = attentions{forward: true, backward: true}
 	p := prepare(b, e, g.Graph, tasks, g.in)
 	e.attends = usual
 	defer p.close()
@@ -429,6 +492,24 @@ func benchmarkLibrary(b *testing.B, e *executor, g *builder, tasks []*step.Task,
 			a.time(b, p, []float64{2, 5}[i], launch)
 			b.ReportMetric(float64(k.Scratch())/(1<<20), "MiB-scratch")
 		})
+	}
+}
+
+// benchmarkStored measures the way back with gradients of scores in scratch memory, all of
+// its kernels together, and how queries gather them.
+func benchmarkStored(b *testing.B, e *executor, g *builder, tasks []*step.Task, a attended) {
+	usual, usualGathering := e.attends, gathering
+	defer func() { e.attends, gathering = usual, usualGathering }()
+	e.attends = attentions{stored: true}
+	for _, gathering = range []tiling{{4, 2, 32}, {8, 1, 32}, {8, 1, 64}, {4, 1, 64}} {
+		p := prepare(b, e, g.Graph, tasks, g.in)
+		c := p.calls[1]
+		b.Run(fmt.Sprintf("stored/backward%v", gathering), func(b *testing.B) {
+			testkit.OK(b, p.calls[0].k.Launch(p.stream, p.calls[0].in, p.calls[0].out, p.calls[0].scratch))
+			a.time(b, p, 5, func() error { return c.k.Launch(p.stream, c.in, c.out, c.scratch) })
+			b.ReportMetric(float64(c.k.Scratch())/(1<<20), "MiB-scratch")
+		})
+		p.close()
 	}
 }
 
@@ -466,6 +547,7 @@ func BenchmarkAttention(b *testing.B) {
 	testkit.OK(b, err)
 	if !small {
 		benchmarkLibrary(b, e, g, tasks, a)
+		benchmarkStored(b, e, g, tasks, a)
 	}
 	for _, w := range ways {
 		tilings = w.tilings

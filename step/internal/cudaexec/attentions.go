@@ -3,6 +3,7 @@ package cudaexec
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
@@ -10,32 +11,41 @@ import (
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
 
-// attentions are those that cuDNN computes, if it is there and takes them: forward, and
-// their gradients.
-type attentions struct{ forward, backward bool }
+// attentions say what computes attentions.
+type attentions struct {
+	forward, backward bool // cuDNN, if it is there and takes them
+	stored            bool // own kernels keep gradients of scores in scratch memory ([attending.stored])
+}
 
-// AttentionVariable names the environment variable that chooses them, when an executor is
-// opened: "on", "forward", "backward", or "off". Results of both ways are the same to
-// rounding, not to the bit. Each of them repeats.
-const AttentionVariable = "PINION_CUDNN_ATTENTION"
+// AttentionVariable names the environment variable that says so, when an executor is
+// opened: "own", or some of "cudnn-forward", "cudnn-backward", "cudnn" for both, and
+// "stored", with "+" between them. Results differ by rounding, and each way repeats to the
+// bit.
+const AttentionVariable = "PINION_ATTENTION"
 
-// usualAttentions are chosen without the variable. None are: cuDNN's were not measured yet.
+// usualAttentions are without the variable. Nothing else was measured yet.
 var usualAttentions = attentions{}
 
-func attentionsBy(choice string) (attentions, error) {
-	switch choice {
-	case "":
+func attentionsBy(choice string) (a attentions, err error) {
+	if choice == "" {
 		return usualAttentions, nil
-	case "on":
-		return attentions{true, true}, nil
-	case "forward":
-		return attentions{forward: true}, nil
-	case "backward":
-		return attentions{backward: true}, nil
-	case "off":
-		return attentions{}, nil
 	}
-	return attentions{}, fmt.Errorf("step: %w: %s is %q, which is none of on, forward, backward and off", step.ErrArgument, AttentionVariable, choice)
+	for word := range strings.SplitSeq(choice, "+") {
+		switch word {
+		case "own":
+		case "cudnn":
+			a.forward, a.backward = true, true
+		case "cudnn-forward":
+			a.forward = true
+		case "cudnn-backward":
+			a.backward = true
+		case "stored":
+			a.stored = true
+		default:
+			return attentions{}, fmt.Errorf("step: %w: %s has %q, which is none of own, cudnn, cudnn-forward, cudnn-backward and stored", step.ErrArgument, AttentionVariable, word)
+		}
+	}
+	return a, nil
 }
 
 // byLibrary implements [step.Kernel] by the library alone.
@@ -59,10 +69,10 @@ func (e *executor) libraryAttention(t *step.Task) (step.Kernel, error) {
 	}
 	k := &byLibrary{}
 	for _, v := range n.Inputs {
-		k.operands = append(k.operands, array{slices.Index(t.Inputs, u.base(v)), false})
+		k.operands = append(k.operands, array{number: slices.Index(t.Inputs, u.base(v))})
 	}
 	for i := range n.Shapes {
-		k.operands = append(k.operands, array{slices.Index(t.Outputs, n.Value(i)), true})
+		k.operands = append(k.operands, array{number: slices.Index(t.Outputs, n.Value(i)), output: true})
 	}
 	// Sums may be read by nobody.
 	sums := backward || k.operands[4].number >= 0

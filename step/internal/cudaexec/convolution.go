@@ -259,9 +259,9 @@ func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
 		if !output {
 			s.value = u.base(s.value)
 		}
-		where := array{slices.Index(t.Inputs, s.value), false}
+		where := array{number: slices.Index(t.Inputs, s.value)}
 		if output {
-			where = array{0, true}
+			where = array{output: true}
 		}
 		if where.number < 0 {
 			return nil, nil

@@ -165,9 +165,9 @@ func (e *executor) kernels(u *unit) (*kernels, error) {
 		c := call{function: e.function(l), grid: device.Grid{BlocksX: l.grid[0], BlocksY: l.grid[1], Threads: cmp.Or(l.threads, threads), SharedBytes: l.shared}, scratch: l.scratch > 0}
 		for _, v := range l.pointers {
 			if i := slices.Index(t.Inputs, v); i >= 0 {
-				c.arrays = append(c.arrays, array{i, false})
+				c.arrays = append(c.arrays, array{i, false, l.offsets[v]})
 			} else if i := slices.Index(t.Outputs, v); i >= 0 {
-				c.arrays = append(c.arrays, array{i, true})
+				c.arrays = append(c.arrays, array{i, true, l.offsets[v]})
 			} else {
 				return nil, fmt.Errorf("step: %w: %v is neither read nor written by its task", step.ErrArgument, v)
 			}
@@ -256,6 +256,7 @@ func (e *executor) module(some []*function) (device.Module, error) {
 type array struct {
 	number int
 	output bool
+	offset int64 // in bytes
 }
 
 // call is a launch of a compiled kernel.
@@ -298,9 +299,9 @@ func (k *kernels) Launch(s device.Stream, inputs, outputs []device.Ptr, scratch 
 		var args device.Args
 		for _, a := range c.arrays {
 			if a.output {
-				args.Ptr(outputs[a.number])
+				args.Ptr(outputs[a.number].Add(a.offset))
 			} else {
-				args.Ptr(inputs[a.number])
+				args.Ptr(inputs[a.number].Add(a.offset))
 			}
 		}
 		if c.scratch {

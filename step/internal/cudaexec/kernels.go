@@ -470,6 +470,7 @@ type launch struct {
 	name     string // for people
 	text     string
 	pointers []graph.Value
+	offsets  map[graph.Value]int64 // in bytes: where in an array the launch begins; nil: at 0
 	grid     [2]int
 	scratch  int64                // bytes of scratch memory that it is given behind the arrays
 	apart    map[graph.Value]bool // arrays of which threads read elements that are not theirs; nil: all

@@ -185,7 +185,7 @@ const (
 const minVersion = 90000
 
 // library is [load], once for the process.
-var library = dl.Bind("cuDNN", "convolutions on the GPU", load)
+var library = dl.Bind("cuDNN", "convolutions and attention on the GPU", load)
 
 // wheels are where pip puts the library, which PyTorch brings along.
 func wheels() (files []string) {
