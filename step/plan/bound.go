@@ -11,8 +11,9 @@ import (
 // moments is at how many operations bound looks.
 const moments = 4
 
-// bound is a time that no plan within target bytes can be below: the most that any of a
-// few moments says, those when most is in use.
+// bound is a time that no plan within target bytes can be below, of those that keep values
+// and send them only between two of their uses: the most that any of a few moments says,
+// those when most is in use.
 func (p *problem) bound(whole *candidate, target int64) float64 {
 	seconds := whole.o.seconds
 	for _, moment := range crowded(whole.o.bytes, target) {
@@ -60,7 +61,6 @@ type moment struct {
 	most   float64 // the highest price of a byte: what waiting for the link costs
 	wanted []int   // values
 	there  []bool  // values that the operation itself works with
-	strict bool    // only what is wanted is stored, as in plans: not what only an operation reads that runs again
 }
 
 // relax looks at an operation; false if nothing is missing there.
@@ -104,6 +104,22 @@ func (p *problem) relax(whole *candidate, at int, target int64) (*moment, bool) 
 		}
 	}
 	return m, need > m.room
+}
+
+// storable reports whether plans may have a value stored, on the host if not on the device:
+// it is wanted, or was sent between two uses before. What only an operation reads that
+// runs again is not kept for that.
+func (m *moment) storable(v int) bool {
+	uses := m.uses[v]
+	if m.crosses(uses, v) {
+		return true
+	}
+	for k := 1; m.Out > 0 && k < len(uses) && uses[k] <= m.at; k++ {
+		if uses[k]-uses[k-1] > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // crosses reports whether a value with these uses was written before the operation, and
@@ -168,7 +184,7 @@ func (m *moment) cheapest(price float64) storing {
 		node[v] = n + 1
 		values = append(values, v)
 		store := cost(price * float64(m.Values[v].Bytes))
-		if m.strict && !m.crosses(m.uses[v], v) {
+		if !m.storable(v) {
 			store = mincut.Always
 		}
 		w := m.writer[v]
@@ -235,7 +251,6 @@ func (p *problem) seeds(whole *candidate, target int64) (list []seed) {
 	if !ok {
 		return nil
 	}
-	m.strict = true
 	all := m.search()
 	far := func(s storing) float64 { return math.Abs(s.bytes - m.room) }
 	slices.SortStableFunc(all, func(a, b storing) int { return cmp.Compare(far(a), far(b)) })

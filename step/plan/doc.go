@@ -53,8 +53,8 @@
 // graphs, and where this fits nowhere, plans also begin with nothing, with several prices
 // of a byte on the link. Then decisions are taken back that there is room for, or
 // exchanged for others, and of a small graph all changes of one and two are tried, until
-// the step is as short as any can be: [Plan].Least is a time that no plan is below, by
-// the same relaxation. For a budget that is hard to meet, values are also evicted for one
+// the step is as short as any can be: [Plan].Least is a time that no plan is below of
+// those that decide as described above, by the same relaxation. For a budget that is hard to meet, values are also evicted for one
 // target after the other, each lower than the one before; the least that this comes to is
 // what an [ImpossibleError] names. A step of 15,000 operations is planned in seconds.
 //

@@ -37,7 +37,7 @@ type Plan struct {
 	Seconds float64 // that the step takes
 	Again   float64 // of these, for operations that run again
 	Waited  float64 // and for copies
-	Least   float64 // no plan within the budget takes less time
+	Least   float64 // no plan of this kind within the budget takes less time
 
 	Bytes    int64 // of device memory: those of resident values, and of the block that lives are placed in
 	Resident int64 // of these, of resident values
