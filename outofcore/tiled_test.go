@@ -38,7 +38,11 @@ func TestTiledRandom(t *testing.T) {
 	devices(t, func(t *testing.T, dev device.Device) {
 		r := open(t, dev, Options{})
 		moved, resident := 0, 0
-		for range 40 {
+		rounds := 40
+		if testing.Short() {
+			rounds = 15
+		}
+		for range rounds {
 			p := r.product(200, false)
 			if p.A.Type == dtype.BF16 { // sums go to float32
 				p.C = r.matrix(p.C.Rows, p.C.Columns, dtype.F32, false)

@@ -58,6 +58,9 @@ func TestRandomOfManyHasAnInverse(t *testing.T) {
 }
 
 func TestRandomIsRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	for _, n := range []int{9, 16, 31, 64, 100, 256} {
 		s := must(NewRandom(n, 1))
 		seeds := make([]*Random, 2001)

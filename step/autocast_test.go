@@ -51,6 +51,7 @@ func TestAutocastTrains(t *testing.T) {
 
 // Casts of whole models are where somebody put them who knows the models, or better.
 func TestAutocastOfModels(t *testing.T) {
+	testkit.OnlyComputes(t)
 	exec := newExecutor(t)
 	for name, of := range map[string]func(dtype.DType) (*models.Model, error){
 		"GPT": func(d dtype.DType) (*models.Model, error) {

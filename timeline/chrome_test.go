@@ -206,7 +206,11 @@ var hostile = []string{
 // What is written is a trace whatever was recorded, and nothing of it is lost: spans
 // that overlap on a row, that are empty, that have any name.
 func TestTraceRandom(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		r := start(t, Options{Every: time.Hour})
 		rng := rand.New(rand.NewPCG(seed, 5))
 		id := "cuda:" + hostile[rng.IntN(len(hostile))]

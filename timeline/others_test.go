@@ -33,7 +33,7 @@ func TestOthers(t *testing.T) {
 		"PINION_LIB_CUPTI=" + testkit.Library(t, "libfakecupti.so", "-pthread", "../internal/cupti/testdata/fakecupti/fakecupti.c"),
 	}
 	for _, test := range []struct{ name, more string }{{"TestChildOthers", ""}, {"TestChildNoOthers", "FAKECUPTI_BUSY=1"}, {"TestChildNoClock", "FAKECUPTI_FAIL=cuptiGetTimestamp=7"}} {
-		c := exec.Command(os.Args[0], "-test.run=^"+test.name+"$", "-test.v", "-test.timeout=120s")
+		c := exec.Command(os.Args[0], "-test.run=^"+test.name+"$", "-test.v", "-test.timeout=10m")
 		c.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "OTHERS_TEST="+test.name, test.more), libraries...)
 		text, err := c.CombinedOutput()
 		if err != nil || !strings.Contains(string(text), "--- PASS: "+test.name) {

@@ -21,7 +21,7 @@ func TestTools(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the stand-in is built on Linux")
 	}
-	c := exec.Command(os.Args[0], "-test.run=^TestChildTools$", "-test.v", "-test.timeout=120s")
+	c := exec.Command(os.Args[0], "-test.run=^TestChildTools$", "-test.v", "-test.timeout=10m")
 	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0",
 		"NVTX_INJECTION64_PATH="+testkit.Library(t, "libfakenvtx.so", "-pthread", "../internal/nvtx/testdata/fakenvtx/fakenvtx.c"))
 	text, err := c.CombinedOutput()

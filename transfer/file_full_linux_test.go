@@ -18,7 +18,7 @@ const limitVariable = "PINION_TEST_FILE_LIMIT"
 // A limit on the size of files, in a process of its own.
 func TestFileLimit(t *testing.T) {
 	if os.Getenv(limitVariable) == "" {
-		child := exec.Command(os.Args[0], "-test.run=^TestFileLimit$", "-test.v", "-test.timeout=60s")
+		child := exec.Command(os.Args[0], "-test.run=^TestFileLimit$", "-test.v", "-test.timeout=10m")
 		child.Env = append(os.Environ(), limitVariable+"=1", "GORACE=atexit_sleep_ms=0")
 		text, err := child.CombinedOutput()
 		if err != nil || !strings.Contains(string(text), "--- PASS: TestFileLimit") {

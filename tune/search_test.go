@@ -100,6 +100,9 @@ func TestSettled(t *testing.T) {
 // choice is within 5 % of the best, but for one search in a hundred. What is not
 // said to be settled may be worse.
 func TestSettledIsRight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	for _, noise := range []float64{0.02, 0.05, 0.1} {
 		settled, wrong := 0, 0
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {

@@ -121,6 +121,9 @@ func TestFullNames(t *testing.T) {
 // TestFiles: photos and images are made where they are asked for, and used
 // again.
 func TestFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	o := quick("gpu,mapped")
 	o.photosDir, o.imagesFile = filepath.Join(t.TempDir(), "photos"), filepath.Join(t.TempDir(), "images")
 	measured(t, o)

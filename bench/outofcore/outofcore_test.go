@@ -12,6 +12,7 @@ import (
 
 // TestQuick: all rows come out on the host backend, and say where the time went.
 func TestQuick(t *testing.T) {
+	testkit.OnlyComputes(t)
 	var o options
 	o.Device, o.Quick, o.Only = "host", true, "f32,turned,pageable,arrays,stored"
 	dev, err := device.Open(o.Device)

@@ -213,7 +213,11 @@ func TestManyFaults(t *testing.T) {
 func TestModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	codecs := []compress.Compression{compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Gzip, compress.Codecs.Zstd, compress.Codecs.Brotli, compress.Codecs.Lz4Raw}
-	for round := range 24 {
+	rounds := 24
+	if testing.Short() {
+		rounds = 6 // each codec once
+	}
+	for round := range rounds {
 		props := []pq.WriterProperty{
 			pq.WithCompression(codecs[round%len(codecs)]),
 			pq.WithDictionaryDefault(round%2 == 0),

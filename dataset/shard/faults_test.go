@@ -271,7 +271,7 @@ func TestGiveUp(t *testing.T) {
 		want  string
 		tries int64 // at most
 	}{
-		{"stalls", stall, `not available after \d+ tries in \S+ m?s \(the limit is 300ms\): stalled: less than 16384 bytes in`, 4},
+		{"stalls", stall, `not available after \d+ tr(y|ies) in \S+ m?s \(the limit is 300ms\): stalled: less than 16384 bytes in`, 4},
 		{"asks for patience", later, `not available after 1 try in \S+ .?s \(the server asks to wait 27h46m40s, the limit is 300ms\): the server answered 503`, 1},
 	} {
 		t.Run(name(c.name), func(t *testing.T) {

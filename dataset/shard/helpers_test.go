@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 // TestMain keeps tests away from the user's cache.
@@ -74,7 +76,7 @@ func numbered(first, n int) (list []entry) {
 
 // options are for tests of servers: no long pauses, small blocks.
 func options(t testing.TB) Options {
-	return Options{Cache: t.TempDir(), blockBytes: 4096, firstPause: time.Millisecond, Timeout: 10 * time.Second}
+	return Options{Cache: t.TempDir(), blockBytes: 4096, firstPause: time.Millisecond, Timeout: testkit.Hang}
 }
 
 func write(t testing.TB, path string, content []byte) string {

@@ -26,7 +26,7 @@ func buildFake(t *testing.T, flags ...string) string {
 // process loads the driver once.
 func inChild(t *testing.T, test string, environment ...string) {
 	t.Helper()
-	child := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=120s")
+	child := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=10m")
 	child.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // or it sleeps for a second
 	child.Env = append(child.Env, environment...)
 	text, err := child.CombinedOutput()

@@ -20,7 +20,7 @@ import (
 // The library is loaded once for a process, so each case has its own.
 func child(t *testing.T, test string, environment ...string) {
 	t.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=120s")
+	c := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=10m")
 	c.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "CUPTI_TEST="+test), environment...)
 	text, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "--- PASS: "+test) {

@@ -81,6 +81,7 @@ func (r *runner) nudge(parameter, element int, by float64) {
 
 // Gradients are what the loss changes by.
 func TestGradients(t *testing.T) {
+	testkit.OnlyComputes(t)
 	dev := testkit.Must(device.Open("host"))(t)
 	defer dev.Close()
 	exec := testkit.Must(host.Open(dev))(t)
@@ -124,7 +125,7 @@ func TestTraining(t *testing.T) {
 	defer exec.Close()
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16} {
 		for _, o := range []Optimizer{SGD, Adam} {
-			if os.Getenv("PINION_DEVICE") != "" && (d != dtype.BF16 || o != Adam) {
+			if (os.Getenv("PINION_DEVICE") != "" || testing.Short()) && (d != dtype.BF16 || o != Adam) {
 				continue // kernels are compiled for each
 			}
 			rate := map[Optimizer]float64{SGD: 0.05, Adam: 0.003}[o]

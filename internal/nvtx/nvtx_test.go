@@ -16,7 +16,7 @@ import (
 // A process loads a tool once.
 func child(t *testing.T, test string, environment ...string) {
 	t.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=120s")
+	c := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=10m")
 	c.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "NVTX_TEST="+test), environment...)
 	text, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "--- PASS: "+test) {

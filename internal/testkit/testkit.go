@@ -14,6 +14,15 @@ import (
 	"time"
 )
 
+// OnlyComputes skips a test with -short, as the race detector is run: one that
+// computes much, and shows of goroutines nothing that shorter tests do not.
+func OnlyComputes(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
+}
+
 // Hang is how long something may take before a test calls it stuck: far longer
 // than anything needs on a machine that is busy with other work.
 const Hang = 2 * time.Minute

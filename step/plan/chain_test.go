@@ -9,6 +9,9 @@ import (
 // TestChainsAreOptimal compares the dynamic program with all decisions where these are
 // few, and with what the search finds where they are many.
 func TestChainsAreOptimal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	rng := rand.New(rand.NewPCG(8, 1))
 	few, many, shorter, worst := 0, 0, 0, 1.0
 	for round := range 120 {

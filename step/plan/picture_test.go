@@ -73,6 +73,9 @@ func TestPictureOfAnotherGraph(t *testing.T) {
 // TestPictureInBrowser shows the picture of a plan in which values are sent and computed
 // again: nothing is cut off, and no text lies on another.
 func TestPictureInBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	g := gpt(24, 16, 1024, 2048, 32768)
 	p, err := Make(g, Options{Budget: 13 << 30, Out: 53e9, Back: 53e9})
 	if err != nil {

@@ -151,6 +151,7 @@ func TestSchedule(t *testing.T) {
 // A perceptron that tells three arms of a spiral apart does so with few of its weights, and
 // with two of each four.
 func TestSparseAccuracy(t *testing.T) {
+	testkit.OnlyComputes(t)
 	exec := openExecutor(t)
 	const samples, steps = 240, 300
 	x, y := points(samples, 1)

@@ -52,7 +52,11 @@ func work(t *testing.T, o vram.Options) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	var live []vram.Block
-	for i := range 2000 {
+	steps := 2000
+	if testing.Short() {
+		steps = 500
+	}
+	for i := range steps {
 		switch k := r.IntN(100); {
 		case k < 50 || len(live) == 0:
 			n := 1 + r.Int64N(1<<(5+r.IntN(20)))

@@ -263,6 +263,7 @@ func TestAttentionStored(t *testing.T) {
 
 // However the kernels divide the work, results are right.
 func TestAttentionTilings(t *testing.T) {
+	testkit.OnlyComputes(t)
 	usual := tilings
 	defer func() { tilings = usual }()
 	for _, tilings = range [][3]tiling{
@@ -328,6 +329,7 @@ func TestAttentionCompiles(t *testing.T) {
 
 // Nothing depends on the order in which blocks run.
 func TestAttentionRepeats(t *testing.T) {
+	testkit.OnlyComputes(t)
 	e := openTest(t)
 	a := attended{dtype.BF16, 1, 2, 1, 300, 300, 128, graph.AttentionOptions{Causal: true}}
 	if _, ok := e.launcher.(*shim); ok {

@@ -79,6 +79,7 @@ func TestBounds(t *testing.T) {
 // Nor do those of attention, of lengths that are no multiples of a tile; results end where
 // memory does, too.
 func TestAttentionBounds(t *testing.T) {
+	testkit.OnlyComputes(t)
 	e := openTest(t)
 	if _, ok := e.launcher.(*shim); !ok {
 		t.Skip("arrays cannot be guarded")

@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/step/graph"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
@@ -56,6 +57,7 @@ func (b *builder) filterGradient(x, dy graph.Value, a graph.ConvAxes, kernel []i
 
 // Convolutions and both gradients go to the library, and are the host's.
 func TestLibraryConvolutions(t *testing.T) {
+	testkit.OnlyComputes(t)
 	e := openLibraryTest(t)
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16} {

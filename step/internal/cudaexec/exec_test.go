@@ -394,6 +394,7 @@ func valuesOf(d dtype.DType) []float64 {
 // Every element-wise operation, of every type that it takes, of all pairs of awkward
 // numbers.
 func TestElementwise(t *testing.T) {
+	testkit.OnlyComputes(t)
 	e := openTest(t)
 	var all checks
 	for _, d := range types {
@@ -483,6 +484,7 @@ func TestMovement(t *testing.T) {
 }
 
 func TestReductions(t *testing.T) {
+	testkit.OnlyComputes(t)
 	e := openTest(t)
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F64, dtype.I32, dtype.U8, dtype.Bool} {
@@ -552,6 +554,7 @@ func (b *builder) norm(x, scale, offset graph.Value) graph.Value {
 
 // A softmax and a normalisation are one kernel each.
 func TestRows(t *testing.T) {
+	testkit.OnlyComputes(t)
 	e := openTest(t)
 	for _, columns := range []int{5, 33, 64, 300, 2000, 2048} {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
@@ -672,6 +675,7 @@ func TestBatches(t *testing.T) {
 }
 
 func TestScatter(t *testing.T) {
+	testkit.OnlyComputes(t)
 	e := openTest(t)
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.I32} {

@@ -74,7 +74,7 @@ func TestOnDevice(t *testing.T) {
 // of its own, because a process loads it once.
 func child(t *testing.T, test, file string, environment ...string) {
 	t.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=120s")
+	c := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=10m")
 	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "NVRTC_TEST="+test, "PINION_LIB_NVRTC="+file)
 	c.Env = append(c.Env, environment...)
 	text, err := c.CombinedOutput()

@@ -72,7 +72,11 @@ func testPieces(t *testing.T, folders int, cached bool) {
 	var used int64
 	b := pages(t, 9*mib)
 	full := 0
-	for range 120 {
+	rounds := 120
+	if testing.Short() {
+		rounds = 40
+	}
+	for range rounds {
 		n := 1 + r.Int64N(9*mib)
 		p, err := s.Alloc(n)
 		if err == nil {

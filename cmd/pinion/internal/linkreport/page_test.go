@@ -76,6 +76,9 @@ func TestUnknownLink(t *testing.T) {
 
 // Whatever is missing, the page is one.
 func TestPartialPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	for name, cut := range map[string]func(*Report){
 		"nothing":      func(r *Report) { *r = Report{} },
 		"no curves":    func(r *Report) { r.Bench.Curves, r.Bench.Choice = nil, nil },
@@ -118,6 +121,9 @@ func flatten(r *Report) {
 
 // Figures that cannot be stay out of the page.
 func TestImpossibleFigures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it only computes")
+	}
 	for _, v := range []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, 1e-300} {
 		r := full(t)
 		d := time.Duration(0)

