@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -66,17 +67,19 @@ func BenchmarkCopy(b *testing.B) {
 			host, row := make([]byte, 4096), probe.Row{Group: "loader", Name: "upload"}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
+				var err error
 				if name == "by hand" {
-					testkit.OK(b, s.Record(begin))
-					testkit.OK(b, s.CopyH2D(p, host))
-					testkit.OK(b, s.Record(end))
+					err = errors.Join(s.Record(begin), s.CopyH2D(p, host), s.Record(end))
 				} else {
 					mark := probe.Begin(row, "upload")
-					testkit.OK(b, device.Timed(s, begin, end, func() error { return s.CopyH2D(p, host) }))
+					err = device.Timed(s, begin, end, func() error { return s.CopyH2D(p, host) })
 					mark.End(row, probe.Span{Name: "upload", Batch: i + 1})
 				}
-				if i%8 == 7 {
-					testkit.OK(b, s.Synchronize())
+				if i%8 == 7 && err == nil {
+					err = s.Synchronize()
+				}
+				if err != nil {
+					b.Fatal(err)
 				}
 			}
 		})

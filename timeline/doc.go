@@ -12,8 +12,8 @@
 //	err = r.WriteFile("trace.json")
 //	r.Report().Write(os.Stdout)
 //
-// The command does this for "pinion feed --trace FILE", and for tune, load, bench link
-// and bench tier.
+// The command does this for "pinion feed --trace FILE", and for tune, load, bench link,
+// bench tier and bench step.
 //
 // # What is recorded
 //

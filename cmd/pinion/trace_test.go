@@ -43,6 +43,7 @@ func TestTrace(t *testing.T) {
 		{"tune", data, "--device", "host", "--budget", "200ms", "--fresh"},
 		{"bench", "link", "--device", "host", "--size", "1MiB", "--repeats", "1"},
 		{"bench", "tier", "--device", "host", "--budget", "4MiB", "--array", "256KiB", "--ratios", "2", "--access", "zipf", "--seconds", "0.01"},
+		{"bench", "step", "--device", "host", "--layers", "1", "--width", "16", "--heads", "1", "--batch", "1", "--length", "4", "--vocabulary", "8", "--steps", "1"},
 	} {
 		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "trace.json")

@@ -77,7 +77,7 @@ until the next one is there, and prints how long the slowest took.`,
 	set.StringVar(&f.plan, "plan", "", "draw the plan for the last budget to this SVG file")
 	set.StringVar(&f.times, "times", "", "plan with the tasks' times in this file, or write it if it is not there")
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
+	cmd.RunE = cli.TraceFlag(set).Run(func(cmd *cobra.Command, _ []string) error { return f.run(cmd) })
 	return cmd
 }
 
