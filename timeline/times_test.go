@@ -282,7 +282,7 @@ func TestTimesRandom(t *testing.T) {
 				spans[x.Row] = append(spans[x.Row], x)
 			}
 		}
-		bound := seconds(r.view().errors[dev.Info().ID])
+		bound := seconds(r.view().errors[dev.Info().ID] + 1) // and rounding
 		for i, l := range lanes {
 			list := spans[fmt.Sprintf("lane %d", i)]
 			if len(list) != len(l.works) {
