@@ -350,7 +350,8 @@ part_feed() {
 }
 
 # Kernels of a training step, and whole steps of a GPT beside PyTorch's. STEP_PEERS is
-# what of torch_step.py runs, STEP_MORE=1 measures the other models, too.
+# what of torch_step.py runs, STEP_MORE=1 measures the other models, too, and
+# STEP_ATTENTION lists ways of attention to measure the GPT with (PINION_ATTENTION).
 part_step() {
 	local file sizes=() more=()
 	[ -z "${QUICK:-}" ] || sizes=(--layers 2 --width 64 --heads 2 --batch 2 --length 32 --vocabulary 100)
@@ -366,6 +367,11 @@ part_step() {
 	local budgets=13.7GiB,12GiB
 	[ -z "${QUICK:-}" ] || budgets=1MiB,970KiB
 	bench_step gpt "${sizes[@]}" --steps 5 --tasks --budget $budgets --plan "$out/step-gpt.svg"
+	local way
+	for way in ${STEP_ATTENTION:-}; do
+		step "step: Pinion, attention by $way"
+		PINION_ATTENTION=$way bench_step "gpt-$way" "${sizes[@]}" --steps 5 --tasks --budget $budgets
+	done
 	step "step: Pinion, latency"
 	[ -z "${QUICK:-}" ] || more=(--layers 2 --width 64 --heads 2 --length 32 --vocabulary 100)
 	bench_step gpt2 --model gpt2 --latency "${more[@]}"

@@ -38,9 +38,10 @@ type Fuser interface {
 	Fuse(g *graph.Graph) ([]*Task, error)
 }
 
-// Noter is an executor that can tell where it took a slower way, and why.
+// Noter is an executor that can tell what it was asked to do otherwise than usual, and
+// where it took a slower way.
 type Noter interface {
-	// Notes are sentences on what was compiled, each once.
+	// Notes are sentences on what was compiled so far, each once.
 	Notes() []string
 }
 

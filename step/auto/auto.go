@@ -16,7 +16,8 @@ import (
 
 // Open returns an executor of generated kernels for a device that runs compiled ones,
 // and one in Go for a device that runs Go functions. It fails with
-// [device.ErrNotSupported] and the reasons when neither works.
+// [device.ErrNotSupported] and the reasons when neither works. On CUDA, PINION_ATTENTION
+// says what computes attention: docs/step.md has its values.
 func Open(dev device.Device) (step.Executor, error) {
 	var errs []error
 	for _, open := range []func(device.Device) (step.Executor, error){cudaexec.Open, host.Open} {

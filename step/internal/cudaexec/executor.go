@@ -50,15 +50,20 @@ func Open(dev device.Device) (step.Executor, error) {
 }
 
 func open(dev device.Device, launcher device.Launcher, translate func(text string) ([]byte, error)) (*executor, error) {
-	attends, err := attentionsBy(os.Getenv(AttentionVariable))
+	choice := os.Getenv(AttentionVariable)
+	attends, err := attentionsBy(choice)
 	if err != nil {
 		return nil, err
+	}
+	var notes []string
+	if choice != "" {
+		notes = append(notes, AttentionVariable+" is "+choice)
 	}
 	products, err := auto.Open(dev)
 	if err != nil {
 		return nil, err
 	}
-	return &executor{dev: dev, launcher: launcher, blas: products, library: sync.OnceValues(func() (library, error) { return openLibrary(dev) }), attends: attends, arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
+	return &executor{dev: dev, launcher: launcher, blas: products, library: sync.OnceValues(func() (library, error) { return openLibrary(dev) }), attends: attends, notes: notes, arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
 }
 
 // executor compiles kernels of tasks. Their texts are gathered, and those of many go to

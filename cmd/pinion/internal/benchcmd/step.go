@@ -220,6 +220,7 @@ func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (o
 	}
 	out.Plain = r.Plain || f.attention == "plain"
 	out.add(r)
+	out.Notes = r.Notes
 	if f.tasks {
 		out.addTasks(r.Tasks)
 	}
@@ -246,6 +247,7 @@ type stepOutput struct {
 	Steps      []budgetStep `json:"steps,omitempty"`
 	Tasks      []taskRow    `json:"tasks,omitempty"`
 	Latency    *latencyRow  `json:"latency,omitempty"`
+	Notes      []string     `json:"notes,omitempty"` // what was done otherwise than usual
 }
 
 // taskRow is what tasks of one kind took together.
@@ -368,6 +370,9 @@ func (o *stepOutput) print(w io.Writer) {
 		fmt.Fprint(w, ", attention by products")
 	}
 	fmt.Fprintln(w)
+	for _, note := range o.Notes {
+		fmt.Fprintln(w, note)
+	}
 	if o.Latency != nil {
 		o.printLatency(w)
 		return

@@ -57,7 +57,8 @@ type Report struct {
 
 	Start time.Duration // to make the parameters, kernels included
 	Steps []Step
-	Tasks []Task // of the first step, those that take most in all first
+	Tasks []Task   // of the first step, those that take most in all first
+	Notes []string // of the executor
 }
 
 // Task is what tasks of one kind took together.
@@ -183,6 +184,9 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 			return nil, err
 		}
 		b.report.Steps = append(b.report.Steps, s)
+	}
+	if n, ok := exec.(step.Noter); ok {
+		b.report.Notes = n.Notes()
 	}
 	return b.report, nil
 }
