@@ -262,6 +262,25 @@ func TestRefused(t *testing.T) {
 	if testkit.ReadFile(t, folder, session.FileName) != kept {
 		t.Error("the checkpoint is another now")
 	}
+	// One that was changed by hand.
+	for change, says := range map[string]string{
+		`\"steps\":2`:   "it is of 0 steps",
+		`\"batch\":4`:   "batches of 0",
+		`\"version\":1`: "its version is 0",
+		`\"width\":16`:  "", // as GoMLX says it
+	} {
+		to := change[:strings.Index(change, ":")+1] + "0"
+		if says == "" {
+			to = strings.Replace(change, "16", "32", 1)
+		}
+		if !strings.Contains(kept, change) {
+			t.Errorf("there is no %s", change)
+		}
+		text := strings.Replace(kept, change, to+strings.Repeat(" ", len(change)-len(to)), 1)
+		file := testkit.WriteFile(t, text, t.TempDir(), session.FileName)
+		_, err := run(t.Context(), book(t, 40), "--resume", filepath.Dir(file))
+		testkit.WantError(t, change, err, session.ErrCheckpoint, file, says)
+	}
 	// A file of weights alone is no checkpoint.
 	file := testkit.WriteFile(t, strings.Replace(kept, "pinion_train", "pinion_brain", 1), dir, "weights", session.FileName)
 	_, err := run(t.Context(), text, "--resume", filepath.Dir(file))

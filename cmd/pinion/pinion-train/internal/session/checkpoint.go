@@ -175,6 +175,8 @@ func OpenCheckpoint(folder string) (*Checkpoint, error) {
 		err = errors.New("there are weights, but not the state of a training")
 	} else if err = json.Unmarshal([]byte(text), &c.state); err == nil && c.state.Version != version {
 		err = fmt.Errorf("its version is %d; this program reads version %d", c.state.Version, version)
+	} else if was := c.state; err == nil && min(was.Steps, was.Config.Batch, was.Config.Accumulate) < 1 {
+		err = fmt.Errorf("it is of %d steps of %d batches of %d", was.Steps, was.Config.Accumulate, was.Config.Batch)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w: %w", path, ErrCheckpoint, err), file.Close())

@@ -221,6 +221,9 @@ func (s *Session) Step(ctx context.Context) (float64, error) {
 		metrics, err := s.trainer.TrainStep(b)
 		if err != nil {
 			s.broken = true
+			if s.resumed != nil && strings.Contains(err.Error(), "with different shape") {
+				return 0, fmt.Errorf("%s: %w: %w", s.resumed.path, ErrCheckpoint, innermost(err))
+			}
 			return 0, fmt.Errorf("step %d: %w", s.steps+1, cause(err))
 		}
 		sum += float64(tensors.ToScalar[float32](metrics[0]))
@@ -251,6 +254,14 @@ func cause(err error) error {
 		if strings.HasPrefix(e.Error(), "step: ") {
 			return e
 		}
+	}
+	return err
+}
+
+// innermost is what was wrong first.
+func innermost(err error) error {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		err = e
 	}
 	return err
 }
