@@ -184,6 +184,9 @@ func (x *Executable) compile(o Options) error {
 		x.units = append(x.units, u)
 	}
 	x.arrange(at, o.Donate)
+	if o.Budget > 0 {
+		x.others(at)
+	}
 	x.planned = x.planGraph(o)
 	rate := linkShare * o.Link
 	p, err := plan.Make(x.planned, plan.Options{Budget: o.Budget, Out: rate, Back: rate, Latency: cmp.Or(o.Latency, 5*time.Microsecond).Seconds(), HostBytes: o.HostBytes, Align: memoryAlign})
@@ -272,6 +275,7 @@ func (x *Executable) planGraph(o Options) plan.Graph {
 			}
 		}
 	}
+	x.planAgain(&g, seconds)
 	return g
 }
 

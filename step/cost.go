@@ -1,7 +1,5 @@
 package step
 
-import "github.com/pinion-gpu/pinion/step/graph"
-
 // Speed is what a device can do, for estimates of how long a task takes.
 type Speed struct {
 	BytesPerSecond float64 // of memory. Default: 10e9, a processor's
@@ -19,12 +17,7 @@ func (s Speed) Estimate(t *Task) float64 {
 		}
 		return d
 	}
-	var bytes, work, multiplies float64
-	for _, list := range [][]graph.Value{t.Inputs, t.Outputs} {
-		for _, v := range list {
-			bytes += float64(v.Shape().Bytes())
-		}
-	}
+	bytes, work, multiplies := float64(t.bytes()), 0.0, 0.0
 	for _, n := range t.Nodes {
 		w, m := n.Work()
 		work, multiplies = work+w, multiplies+m

@@ -34,6 +34,7 @@ type Executable struct {
 
 	buffers   []buffer
 	units     []unit
+	again     []other // what may run in place of units within a budget
 	plan      *plan.Plan
 	planned   plan.Graph  // what it is a plan of
 	inPlace   map[int]int // results that lie in the memory of a parameter
@@ -79,7 +80,7 @@ func (x *Executable) Graph() *graph.Graph { return x.graph }
 // Memory is what makes the results.
 func (x *Executable) Memory() *Memory { return x.memory }
 
-// Plan is how the step runs within its budget. Operations are those of [Executable.Tasks].
+// Plan is how the step runs within its budget. [Executable.Task] says what runs.
 func (x *Executable) Plan() *plan.Plan { return x.plan }
 
 // SVG draws the plan, as a file: see [plan.Plan.SVG].
@@ -93,6 +94,10 @@ func (x *Executable) Tasks() []*Task {
 	}
 	return all
 }
+
+// Task is what a run of the plan runs: one of [Executable.Tasks], or one that makes values
+// again in other company.
+func (x *Executable) Task(r plan.Run) *Task { return x.unit(r.Op).task }
 
 // PeakBytes is the device memory in use during a run: parameters, constants, results,
 // and the block that everything between is placed in. It is what the plan says, and what

@@ -54,7 +54,7 @@ func (x *Executable) schedule() {
 	}
 	for i, run := range x.plan.Runs {
 		n := &x.launches[i]
-		n.unit, n.copies = &x.units[run.Op], run
+		n.unit, n.copies = x.unit(run.Op), run
 		for _, l := range run.Fetch {
 			current[x.plan.Lives[l].Value] = l
 		}

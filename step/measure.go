@@ -177,7 +177,7 @@ func (m *measurement) times() *Times {
 	times := &Times{device: m.dev.Info().Name, tasks: map[string]taskTime{}}
 	counts := map[string]float64{}
 	for i, r := range m.plan.Runs {
-		task := m.units[r.Op].task
+		task := m.unit(r.Op).task
 		kind := task.kind()
 		times.tasks[kind] = taskTime{kind, task.String(), times.tasks[kind].Seconds + took[i]}
 		counts[kind]++

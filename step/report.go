@@ -55,7 +55,7 @@ func (x *Executable) String() string {
 	again, sent := map[string]int{}, map[string]int{}
 	for _, r := range x.plan.Runs {
 		if r.Again {
-			again[x.units[r.Op].task.String()]++
+			again[x.unit(r.Op).task.String()]++
 		}
 	}
 	for _, l := range x.plan.Lives {

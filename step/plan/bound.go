@@ -134,6 +134,7 @@ type storing struct {
 	bytes float64 // that are stored
 	extra float64 // seconds that any plan takes besides, in which a byte has this price
 	again []bool  // operations that run again
+	other []bool  // values that are written again in other ways
 }
 
 // extra is how many seconds a plan takes at least that the step without a budget does
@@ -172,8 +173,9 @@ func (m *moment) cheapest(price float64) storing {
 	const unit = 1e-15 // seconds that a cut counts as 1
 	cost := func(seconds float64) int64 { return int64(min(seconds/unit, mincut.Always)) }
 	g := mincut.New(0)
-	node := make([]int, len(m.Values)) // of each value that may be wanted, and one
-	runs := make([]int, len(m.Ops))    // of each operation that may run again, and one
+	node := make([]int, len(m.Values))   // of each value that may be wanted, and one
+	runs := make([]int, len(m.Ops))      // of each operation that may run again, and one
+	others := make([]int, len(m.Values)) // of each value that may be written in another way, and one
 	var values []int
 	var want func(v int) int
 	want = func(v int) int {
@@ -206,14 +208,28 @@ func (m *moment) cheapest(price float64) storing {
 				}
 			}
 		}
-		g.Add(n, runs[w]-1, store)
+		seconds, reads, ok := m.other(v)
+		if !ok {
+			g.Add(n, runs[w]-1, store)
+			return n
+		}
+		// It takes no time if its operation runs again anyway.
+		k := g.Node()
+		others[v] = k + 1
+		g.Add(n, k, store)
+		g.Add(k, runs[w]-1, cost(seconds))
+		for _, u := range reads {
+			if !m.there[u] {
+				g.Add(k, want(u), mincut.Always)
+			}
+		}
 		return n
 	}
 	for _, v := range m.wanted {
 		g.Add(mincut.Source, want(v), mincut.Always)
 	}
 	side := g.Cut()
-	s := storing{price: price, again: make([]bool, len(m.Ops))}
+	s := storing{price: price, again: make([]bool, len(m.Ops)), other: make([]bool, len(m.Values))}
 	for w, r := range runs {
 		if r > 0 && side[r-1] {
 			s.again[w] = true
@@ -221,12 +237,45 @@ func (m *moment) cheapest(price float64) storing {
 		}
 	}
 	for _, v := range values {
-		if w := m.writer[v]; side[node[v]-1] && (w < 0 || !s.again[w]) {
+		w := m.writer[v]
+		switch {
+		case !side[node[v]-1] || w >= 0 && s.again[w]:
+		case others[v] > 0 && side[others[v]-1]:
+			seconds, _, _ := m.other(v)
+			s.other[v] = true
+			s.extra += seconds
+		default:
 			s.bytes += float64(m.Values[v].Bytes)
 		}
 	}
-	s.extra += price*(s.bytes-m.room) - float64(len(values)+len(runs))*unit // what the cut was rounded by
+	s.extra += price*(s.bytes-m.room) - float64(2*len(values)+len(runs))*unit // what the cut was rounded by
 	return s
+}
+
+// other is how long it takes at least to write a value again in another way; false if there
+// is none. If there is but one, and it reads what the value's operation writes or reads, it
+// says what it reads; of others, nothing is asked.
+func (m *moment) other(v int) (seconds float64, reads []int, ok bool) {
+	seconds = math.Inf(1)
+	alone := len(m.ways[v]) == 1
+	for k := m.first[v]; k < m.first[v]+len(m.uses[v])-1; k++ {
+		if i := m.joint[k]; i >= 0 && m.gaps[k].from < m.at && m.gaps[k].to > m.at {
+			seconds, alone = min(seconds, m.besides(i)), false
+		}
+	}
+	for _, i := range m.ways[v] {
+		if m.lasts[i] > m.at {
+			seconds = min(seconds, m.op(i).Seconds)
+		}
+	}
+	if alone && !math.IsInf(seconds, 1) {
+		w := &m.Ops[m.writer[v]]
+		reads = m.op(m.ways[v][0]).Reads
+		if slices.ContainsFunc(reads, func(u int) bool { return !slices.Contains(w.Reads, u) && !slices.Contains(w.Writes, u) }) {
+			reads = nil
+		}
+	}
+	return seconds, reads, !math.IsInf(seconds, 1)
 }
 
 // mostSeeds is how many solutions of a relaxation plans begin with.
@@ -261,7 +310,7 @@ func (p *problem) seeds(whole *candidate, target int64) (list []seed) {
 		}
 		d := p.keepAll()
 		for k, g := range p.gaps {
-			if w := p.writer[g.value]; g.from < m.at && g.to > m.at && w >= 0 && s.again[w] && p.lasts[w] >= g.to {
+			if w := p.writer[g.value]; g.from < m.at && g.to > m.at && w >= 0 && (s.again[w] && p.lasts[w] >= g.to || s.other[g.value]) {
 				d[k] = remade
 			}
 		}

@@ -20,6 +20,9 @@ type chain struct {
 
 // chain returns the graph as a chain, if it is one.
 func (p *problem) chain(whole *candidate) (*chain, bool) {
+	if len(p.Again) > 0 {
+		return nil, false
+	}
 	c := &chain{}
 	evicted := p.keepAll()
 	last := make(map[int]bool) // operations that write values of the chain
@@ -44,7 +47,7 @@ func (p *problem) chain(whole *candidate) (*chain, bool) {
 			}
 			evicted[c.gaps[i-1]] = kept
 		}
-		seconds, ok := p.again(evicted, g.value, g.to)
+		seconds, ok := p.again(evicted, k)
 		if i > 0 {
 			evicted[c.gaps[i-1]] = remade
 		}

@@ -16,7 +16,35 @@ var ErrArgument = errs.ErrArgument
 type Graph struct {
 	Ops    []Op
 	Values []Value
+
+	// Again are other ways to write values again that Ops write. Plans use them where
+	// that is faster; without a budget, none is used.
+	Again []Again
 }
+
+// Again is an operation that writes, with the same bits, values that operations of the
+// graph wrote before, but that are not there any more. It runs where all that it reads
+// is there: such as a normalised row of the row and the mean that the operation wrote,
+// too, which made it of a sum.
+type Again struct {
+	Op
+
+	// For is -1 for an operation that runs by itself. Else it runs in place of that
+	// operation of the graph, at its first time, and reads and writes all that this does,
+	// with no less scratch memory: what both read is read once.
+	For int
+}
+
+// op is what a run runs: operations of the graph, and other ways behind them.
+func (g *Graph) op(i int) *Op {
+	if i < len(g.Ops) {
+		return &g.Ops[i]
+	}
+	return &g.Again[i-len(g.Ops)].Op
+}
+
+// ops is how many there are of them.
+func (g *Graph) ops() int { return len(g.Ops) + len(g.Again) }
 
 // Op is an operation.
 type Op struct {
@@ -48,7 +76,8 @@ type Value struct {
 	// operation that writes it reads each of them and then, at the same place,
 	// writes this one: element by element, or a sum into one of its terms. Those
 	// are ignored that have another number of bytes or are outputs. The plan takes
-	// one that is wanted no longer. A resident value that stands here is given
+	// one that is wanted no longer. Other ways to write it (Graph.Again) may do so,
+	// too, if they read that value. A resident value that stands here is given
 	// away: if no later operation reads it, this value is written over it, as new
 	// weights over the old ones.
 	Over []int
@@ -93,6 +122,34 @@ func (g *Graph) check() ([]int, error) {
 				return nil, fmt.Errorf("plan: %w: operation %d (%s) reads value %d of %d", ErrArgument, i, op.Name, v, len(g.Values))
 			case writer[v] >= i:
 				return nil, fmt.Errorf("plan: %w: operation %d (%s) reads value %d (%s), which operation %d writes", ErrArgument, i, op.Name, v, g.Values[v].Name, writer[v])
+			}
+		}
+	}
+	for i, a := range g.Again {
+		if !(a.Seconds >= 0) || math.IsInf(a.Seconds, 1) || a.Scratch < 0 || a.Scratch > mostBytes || a.Once || a.For < -1 || a.For >= len(g.Ops) {
+			return nil, fmt.Errorf("plan: %w: operation %d to run again (%s) takes %v s and %d bytes of scratch memory, in place of operation %d", ErrArgument, i, a.Name, a.Seconds, a.Scratch, a.For)
+		}
+		for _, v := range slices.Concat(a.Reads, a.Writes) {
+			if v < 0 || v >= len(g.Values) {
+				return nil, fmt.Errorf("plan: %w: operation %d to run again (%s) reads or writes value %d of %d", ErrArgument, i, a.Name, v, len(g.Values))
+			}
+		}
+		for _, v := range a.Writes {
+			if writer[v] < 0 || a.For >= 0 && writer[v] > a.For || slices.Contains(a.Reads, v) {
+				return nil, fmt.Errorf("plan: %w: operation %d to run again (%s) writes value %d (%s), which is not written before", ErrArgument, i, a.Name, v, g.Values[v].Name)
+			}
+		}
+		if a.For < 0 {
+			continue
+		}
+		if op := g.Ops[a.For]; a.Scratch < op.Scratch {
+			return nil, fmt.Errorf("plan: %w: operation %d to run again (%s) has %d bytes of scratch memory, and is in place of operation %d (%s), which needs %d", ErrArgument, i, a.Name, a.Scratch, a.For, op.Name, op.Scratch)
+		}
+		for _, list := range [][2][]int{{g.Ops[a.For].Reads, a.Reads}, {g.Ops[a.For].Writes, a.Writes}} {
+			for _, v := range list[0] {
+				if !slices.Contains(list[1], v) {
+					return nil, fmt.Errorf("plan: %w: operation %d to run again (%s) is in place of operation %d (%s), but does nothing with value %d (%s)", ErrArgument, i, a.Name, a.For, g.Ops[a.For].Name, v, g.Values[v].Name)
+				}
 			}
 		}
 	}

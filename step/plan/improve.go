@@ -43,7 +43,7 @@ func (p *problem) takeBack(c *candidate, target int64) *candidate {
 			case kept:
 				continue
 			case remade:
-				s.seconds, _ = p.again(c.d, g.value, g.to)
+				s.seconds, _ = p.again(c.d, k)
 			case away:
 				s.seconds = bytes * (1/p.Out + 1/p.Back) * c.o.waited / c.o.seconds
 			}
@@ -109,7 +109,7 @@ func (p *problem) exchange(c *candidate, target int64) *candidate {
 		for k, g := range p.gaps {
 			switch c.d[k] {
 			case remade:
-				seconds, _ := p.again(c.d, g.value, g.to)
+				seconds, _ := p.again(c.d, k)
 				list = append(list, dear{k, seconds})
 			case away:
 				list = append(list, dear{k, float64(p.Values[g.value].Bytes) * p.price})

@@ -52,8 +52,8 @@ func (p *Plan) SVG(g Graph) (string, error) {
 		return "", err
 	}
 	for _, r := range p.Runs {
-		if r.Op < 0 || r.Op >= len(g.Ops) {
-			return "", fmt.Errorf("plan: %w: a picture of a plan with operation %d, of a graph of %d", ErrArgument, r.Op, len(g.Ops))
+		if r.Op < 0 || r.Op >= g.ops() {
+			return "", fmt.Errorf("plan: %w: a picture of a plan with operation %d, of a graph of %d", ErrArgument, r.Op, g.ops())
 		}
 	}
 	for _, l := range p.Lives {
@@ -89,7 +89,7 @@ func (p *Plan) used(g *Graph) [][uses]int64 {
 	}
 	for _, r := range p.Runs {
 		if r.Again {
-			for _, v := range g.Ops[r.Op].Writes {
+			for _, v := range g.op(r.Op).Writes {
 				fate[v] = useAgain
 			}
 		}
@@ -103,8 +103,8 @@ func (p *Plan) used(g *Graph) [][uses]int64 {
 	for _, l := range p.Lives {
 		switch {
 		case l.Scratch:
-			used[l.From][useScratch] += g.Ops[p.Runs[l.From].Op].Scratch
-			used[l.To+1][useScratch] -= g.Ops[p.Runs[l.From].Op].Scratch
+			used[l.From][useScratch] += g.op(p.Runs[l.From].Op).Scratch
+			used[l.To+1][useScratch] -= g.op(p.Runs[l.From].Op).Scratch
 		case l.Offset >= 0:
 			from := l.From
 			if l.Over >= 0 {

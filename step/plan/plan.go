@@ -48,7 +48,7 @@ type Plan struct {
 
 // Run is one operation that runs.
 type Run struct {
-	Op      int
+	Op      int  // of Graph.Ops, or, behind those, of Graph.Again
 	Again   bool // it ran before
 	Start   float64
 	Bytes   int64 // in use meanwhile, resident values included
@@ -187,7 +187,7 @@ func (p *problem) least() (most int64, name string) {
 		}
 	}
 	for _, g := range p.gaps {
-		if w := p.writer[g.value]; p.Out == 0 && (w < 0 || p.lasts[w] < g.to) {
+		if w := p.writer[g.value]; p.Out == 0 && (w < 0 || p.lasts[w] < g.to && !p.otherwise(g.value)) {
 			staying[g.from+1] += p.Values[g.value].Bytes
 			staying[g.to] -= p.Values[g.value].Bytes
 		}
@@ -223,9 +223,11 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 	var buffers []Buffer
 	last := len(c.s.runs) - 1
 	for i, r := range c.s.runs {
-		op := &p.Ops[r.op]
+		op := p.op(r.op)
 		if r.again {
 			plan.Again += op.Seconds
+		} else if r.op >= len(p.Ops) {
+			plan.Again += p.besides(r.op)
 		}
 		plan.Runs = append(plan.Runs, Run{Op: r.op, Again: r.again, Start: c.o.start[i], Bytes: c.o.bytes[i]})
 	}
@@ -253,7 +255,7 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 		plan.Lives = append(plan.Lives, life)
 	}
 	for i, r := range c.s.runs {
-		if n := p.Ops[r.op].Scratch; n > 0 {
+		if n := p.op(r.op).Scratch; n > 0 {
 			plan.Lives = append(plan.Lives, Life{Value: -1, From: i, To: i, Scratch: true, Over: -1})
 			in = append(in, len(buffers))
 			buffers = append(buffers, Buffer{n, i, i})
@@ -271,7 +273,7 @@ func (p *problem) plan(c *candidate) (*Plan, error) {
 		plan.Lives[i].Offset = layout.Offsets[in[i]]
 	}
 	for i, r := range c.s.runs {
-		for _, v := range p.Ops[r.op].Writes {
+		for _, v := range p.op(r.op).Writes {
 			if u := p.inside[v]; u >= 0 {
 				plan.Lives = append(plan.Lives, Life{Value: v, From: i, To: last, Offset: -1, Over: u})
 			}

@@ -99,16 +99,19 @@ func execute(t *testing.T, g Graph, p *Plan, o Options) {
 			}
 			delete(waits, l)
 		}
-		op := g.Ops[run.Op]
+		op, instead := g.op(run.Op), -1
+		if run.Op >= len(g.Ops) {
+			instead = g.Again[run.Op-len(g.Ops)].For
+		}
 		if !run.Again {
-			if run.Op != done {
+			if run.Op != done && instead != done {
 				t.Fatalf("operation %d runs, and %d is next", run.Op, done)
 			}
 			done++
-		} else if op.Once || run.Op >= done {
+		} else if op.Once || instead >= 0 || run.Op >= done && run.Op < len(g.Ops) {
 			t.Fatalf("operation %d runs again", run.Op)
 		}
-		made := apply(run.Op, func(v int) []byte {
+		read := func(v int) []byte {
 			if there(v) {
 				return want[v]
 			}
@@ -120,7 +123,21 @@ func execute(t *testing.T, g Graph, p *Plan, o Options) {
 				t.Fatalf("run %d of %s: %s was overwritten", r, op.Name, g.Values[v].Name)
 			}
 			return want[v]
-		})
+		}
+		made := map[int][]byte{}
+		if run.Op < len(g.Ops) {
+			made = apply(run.Op, read)
+		} else {
+			for _, v := range op.Reads {
+				read(v)
+			}
+			for _, v := range op.Writes {
+				if writer[v] >= done {
+					t.Fatalf("run %d of %s writes %s for the first time", r, op.Name, g.Values[v].Name)
+				}
+				made[v] = want[v]
+			}
+		}
 		for _, v := range op.Writes {
 			if g.Values[v].Resident {
 				resident[v] = v
@@ -236,9 +253,44 @@ func random(rng *rand.Rand, n int) Graph {
 	return g
 }
 
+// others adds other ways to write values of a graph: of any values, or together with an
+// operation.
+func others(rng *rand.Rand, g *Graph, n int) {
+	writer := map[int]int{}
+	for i, op := range g.Ops {
+		for _, v := range op.Writes {
+			writer[v] = i
+		}
+	}
+	if len(g.Values) == 0 {
+		return
+	}
+	for i := range n {
+		a := Again{Op: Op{Name: fmt.Sprint("again ", i), Seconds: rng.Float64() / 2, Scratch: rng.Int64N(20) * rng.Int64N(2)}, For: -1}
+		v := rng.IntN(len(g.Values))
+		w, ok := writer[v]
+		if !ok {
+			continue
+		}
+		a.Writes = []int{v}
+		if u := rng.IntN(len(g.Values)); u != v {
+			a.Reads = append(a.Reads, u)
+		}
+		if later := w + 1 + rng.IntN(len(g.Ops)-w); later < len(g.Ops) && rng.IntN(2) == 0 {
+			op := g.Ops[later]
+			if a.Reads = slices.Clone(op.Reads); slices.Contains(a.Reads, v) {
+				continue
+			}
+			a.For, a.Writes, a.Seconds = later, append(a.Writes, op.Writes...), a.Seconds+op.Seconds
+			a.Scratch += op.Scratch
+		}
+		g.Again = append(g.Again, a)
+	}
+}
+
 func TestPlansAreRight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	fit, not, inPlace, inResident := 0, 0, 0, 0
+	fit, not, inPlace, inResident, otherwise, together := 0, 0, 0, 0, 0, 0
 	rounds := 150
 	if testing.Short() {
 		rounds = 20
@@ -247,6 +299,9 @@ func TestPlansAreRight(t *testing.T) {
 		g := random(rng, 2+rng.IntN(25))
 		if round%2 == 0 {
 			g = chainOf(rng, 1+rng.IntN(12))
+		}
+		if round%3 == 0 {
+			others(rng, &g, 2*len(g.Ops))
 		}
 		o := Options{Align: 1 + rng.Int64N(3)}
 		whole, err := Make(g, o)
@@ -283,6 +338,13 @@ func TestPlansAreRight(t *testing.T) {
 						inPlace++
 					}
 				}
+				for _, r := range p.Runs {
+					if r.Op >= len(g.Ops) && r.Again {
+						otherwise++
+					} else if r.Op >= len(g.Ops) {
+						together++
+					}
+				}
 				execute(t, g, p, o)
 				if p.Seconds < whole.Seconds-1e-9 || !(p.Least <= p.Seconds) || o.HostBytes > 0 && p.HostBytes > o.HostBytes {
 					t.Fatalf("%v", p)
@@ -290,9 +352,13 @@ func TestPlansAreRight(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d plans, %d budgets that are too small; %d values written over others, %d over resident ones", fit, not, inPlace, inResident)
+	t.Logf("%d plans, %d budgets that are too small; %d values written over others, %d over resident ones; %d runs by other ways, %d together with operations",
+		fit, not, inPlace, inResident, otherwise, together)
 	if inPlace == 0 || inResident == 0 {
 		t.Error("nothing was written in place")
+	}
+	if otherwise == 0 || together == 0 {
+		t.Error("no other ways were taken")
 	}
 }
 
@@ -308,6 +374,9 @@ func TestHeuristicAgainstAll(t *testing.T) {
 		g := chainOf(rng, 2+rng.IntN(5))
 		if round%4 == 3 {
 			g = random(rand.New(rand.NewPCG(5, uint64(round))), 4+round%6)
+		}
+		if round%5 == 4 {
+			others(rand.New(rand.NewPCG(6, uint64(round))), &g, len(g.Ops))
 		}
 		o := Options{}
 		if rng.IntN(2) == 0 {
@@ -375,6 +444,15 @@ func TestWhatCannotBeRight(t *testing.T) {
 		"a link without end":         func(g *Graph, o *Options) { o.Out, o.Back = math.Inf(1), math.Inf(1) },
 		"a link that is no number":   func(g *Graph, o *Options) { o.Out, o.Back = math.NaN(), math.NaN() },
 		"a negative budget":          func(g *Graph, o *Options) { o.Budget = -1 },
+		"again, and endless":         func(g *Graph, o *Options) { g.Again = []Again{{Op: Op{Seconds: math.Inf(1)}, For: -1}} },
+		"again once":                 func(g *Graph, o *Options) { g.Again = []Again{{Op: Op{Once: true}, For: -1}} },
+		"again what is not":          func(g *Graph, o *Options) { g.Again = []Again{{Op: Op{Writes: []int{2}}, For: -1}} },
+		"again of what is not":       func(g *Graph, o *Options) { g.Again = []Again{{Op: Op{Reads: []int{-1}}, For: -1}} },
+		"again what is an input":     func(g *Graph, o *Options) { g.Again = []Again{{Op: Op{Writes: []int{0}}, For: -1}} },
+		"again of itself":            func(g *Graph, o *Options) { g.Again = []Again{{Op: Op{Reads: []int{1}, Writes: []int{1}}, For: -1}} },
+		"in place of what is not":    func(g *Graph, o *Options) { g.Again = []Again{{For: 2}} },
+		"in place, and reads less":   func(g *Graph, o *Options) { g.Again = []Again{{For: 1}} },
+		"in place, with less memory": func(g *Graph, o *Options) { g.Ops[1].Scratch, g.Again = 8, []Again{{Op: Op{Reads: []int{1}}, For: 1}} },
 	} {
 		g, o := whole()
 		if _, err := Make(g, o); err != nil {

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // decision is what becomes of a value between two of its uses.
 type decision uint8
 
@@ -17,11 +19,14 @@ type problem struct {
 	uses     [][]int // of each value that is not fixed: the operations that write it and read it; -1: the start
 	inside   []int   // of each value that is written over a resident one: which; -1: none
 	fixed    []bool  // values in memory of resident ones, for which nothing is planned
-	lasts    []int   // of each operation: the last one before which it may run again; -1: none
+	lasts    []int   // of each operation, and of the other ways behind them: the last one before which it may run again; -1: none
+	ways     [][]int // of each value: other ways to write it, by themselves
+	beside   [][]int // of each operation: what may run in its place
 	resident int64
 
 	gaps  []gap // between two uses of each value, those of one value together
 	first []int // of each value: its first gap
+	joint []int // of each gap: what writes the value again in place of an operation; -1: nothing
 
 	// What follows is memory that is used again and again.
 	seen       []int // of each operation: the last round of again that came to it
@@ -50,7 +55,7 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &problem{Graph: g, Options: o, writer: writer, uses: make([][]int, len(g.Values)), seen: make([]int, len(g.Ops))}
+	p := &problem{Graph: g, Options: o, writer: writer, uses: make([][]int, len(g.Values)), seen: make([]int, g.ops())}
 	p.share = min(most, float64(len(g.Ops))/mostOps*most)
 	p.fix()
 	for v, value := range g.Values {
@@ -75,7 +80,39 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 			p.gaps = append(p.gaps, gap{v, uses[k], uses[k+1]})
 		}
 	}
+	p.others()
 	return p, nil
+}
+
+// others finds what the other ways to write values are good for.
+func (p *problem) others() {
+	p.ways, p.beside = make([][]int, len(p.Values)), make([][]int, len(p.Ops))
+	p.joint = make([]int, len(p.gaps))
+	for k := range p.joint {
+		p.joint[k] = -1
+	}
+	for i, a := range p.Again {
+		i += len(p.Ops)
+		if slices.ContainsFunc(a.Writes, func(v int) bool { return p.fixed[v] }) {
+			continue
+		}
+		if a.For >= 0 {
+			p.beside[a.For] = append(p.beside[a.For], i)
+		}
+		for _, v := range a.Writes {
+			w := p.writer[v]
+			switch {
+			case a.For < 0:
+				p.ways[v] = append(p.ways[v], i)
+			case w != a.For:
+				for k := p.first[v]; k < len(p.gaps) && p.gaps[k].value == v; k++ {
+					if g := p.gaps[k]; g.from < a.For && a.For < g.to && p.joint[k] < 0 {
+						p.joint[k] = i
+					}
+				}
+			}
+		}
+	}
 }
 
 // fix finds the values that are written over resident ones, and what must not run
@@ -110,8 +147,9 @@ func (p *problem) fix() {
 			}
 		}
 	}
-	p.lasts = make([]int, len(p.Ops))
-	for i, op := range p.Ops {
+	p.lasts = make([]int, p.ops())
+	for i := range p.lasts {
+		op := p.op(i)
 		p.lasts[i] = never
 		if op.Once {
 			p.lasts[i] = -1
@@ -122,6 +160,17 @@ func (p *problem) fix() {
 			}
 		}
 	}
+}
+
+// besides is how much longer what runs in place of an operation takes than that.
+func (p *problem) besides(i int) float64 {
+	a := p.Again[i-len(p.Ops)]
+	return max(0, a.Seconds-p.Ops[a.For].Seconds)
+}
+
+// otherwise reports whether there are other ways to write a value again.
+func (p *problem) otherwise(v int) bool {
+	return len(p.ways[v]) > 0 || slices.ContainsFunc(p.joint[p.first[v]:p.first[v]+max(0, len(p.uses[v])-1)], func(i int) bool { return i >= 0 })
 }
 
 // mayTake reports whether value v, which may be written over u, fits there.
@@ -211,7 +260,7 @@ func (p *problem) expand(d decisions, s *schedule) bool {
 		if !e.done {
 			return false
 		}
-		at := e.emit(i, false)
+		at := e.emit(e.instead(i), false)
 		e.s.first[i] = at
 		for _, l := range e.fresh {
 			e.settle(l, i)
@@ -248,11 +297,32 @@ func (e *expander) begin(v, at int) int {
 	return e.open[v]
 }
 
+// readable reports whether all that an operation reads is there.
+func (e *expander) readable(i int) bool {
+	return !slices.ContainsFunc(e.op(i).Reads, func(v int) bool { return e.fixed[v] && e.writer[v] >= e.now || !e.fixed[v] && e.open[v] < 0 })
+}
+
+// instead is what runs in place of an operation, whose values are there: what writes
+// others besides that are to be written again, or the operation itself.
+func (e *expander) instead(i int) int {
+	for _, k := range e.beside[i] {
+		wanted := func(v int) bool {
+			turn := e.turn[v]
+			return e.writer[v] == i || e.open[v] < 0 && !e.hosted[v] && turn+1 < len(e.uses[v]) && e.d[e.first[v]+turn] == remade
+		}
+		if !slices.ContainsFunc(e.op(k).Writes, func(v int) bool { return !wanted(v) }) && e.lasts[k] >= i && e.readable(k) {
+			return k
+		}
+	}
+	return i
+}
+
 // emit runs an operation, whose values are there.
 func (e *expander) emit(i int, again bool) int {
 	at := len(e.s.runs)
 	e.s.runs = append(e.s.runs, run{op: i, again: again})
-	for _, v := range e.Ops[i].Reads {
+	op := e.op(i)
+	for _, v := range op.Reads {
 		if l := e.open[v]; l >= 0 {
 			if x := &e.s.lives[l]; x.fetched && x.need < 0 {
 				x.need = at
@@ -260,7 +330,7 @@ func (e *expander) emit(i int, again bool) int {
 			e.s.lives[l].to = max(e.s.lives[l].to, at)
 		}
 	}
-	for _, v := range e.Ops[i].Writes {
+	for _, v := range op.Writes {
 		if e.fixed[v] {
 			continue
 		}
@@ -268,12 +338,12 @@ func (e *expander) emit(i int, again bool) int {
 		l := e.begin(v, at)
 		if was >= 0 { // it is written a second time, for nothing
 			e.open[v], e.latest[v] = was, was
-		} else if again {
+		} else if again || e.writer[v] != e.now {
 			e.fresh = append(e.fresh, l)
 		}
 		if was < 0 {
 			for _, u := range e.Values[v].Over {
-				if !e.fixed[u] && e.mayTake(v, u) {
+				if !e.fixed[u] && e.mayTake(v, u) && (e.writer[v] == i || slices.Contains(op.Reads, u)) {
 					e.pairs = append(e.pairs, [2]int{l, e.open[u]})
 				}
 			}
@@ -292,9 +362,17 @@ func (e *expander) ensure(v int) {
 		x := &e.s.lives[l]
 		x.fetched, x.need, x.after = true, -1, after
 		e.fresh = append(e.fresh, l)
-	case e.writer[v] < 0 || e.lasts[e.writer[v]] < e.now:
-		e.done = false
 	default:
+		for _, k := range e.ways[v] {
+			if e.lasts[k] >= e.now && e.readable(k) {
+				e.emit(k, true)
+				return
+			}
+		}
+		if e.writer[v] < 0 || e.lasts[e.writer[v]] < e.now {
+			e.done = false
+			return
+		}
 		for _, u := range e.Ops[e.writer[v]].Reads {
 			e.ensure(u)
 		}

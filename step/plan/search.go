@@ -359,7 +359,7 @@ func (p *problem) rate(e *eviction, c *candidate, d decisions, price float64) bo
 		return p.Out > 0 && to-from > 1
 	}
 	var ok bool
-	e.cost, ok = p.again(d, g.value, g.to)
+	e.cost, ok = p.again(d, e.gap)
 	return ok
 }
 
@@ -568,12 +568,16 @@ func (d decisions) sentBefore(first, k int) bool { return slices.Contains(d[firs
 // mostAgain bounds the operations that are run again for one value.
 const mostAgain = 256
 
-// again is how long it takes to compute a value again before an operation; false if
-// that is impossible, or takes too many operations.
-func (p *problem) again(d decisions, v, at int) (seconds float64, ok bool) {
+// again is how long it takes to compute a value again before the operation at the end of
+// a gap; false if that is impossible, or takes too many operations.
+func (p *problem) again(d decisions, k int) (seconds float64, ok bool) {
+	g := p.gaps[k]
+	if i := p.joint[k]; i >= 0 {
+		return p.besides(i), true
+	}
 	p.round++
-	a := remaking{d: d, at: at}
-	ok = p.remake(&a, v)
+	a := remaking{d: d, at: g.to}
+	ok = p.remake(&a, g.value)
 	return a.seconds, ok
 }
 
@@ -586,6 +590,17 @@ type remaking struct {
 }
 
 func (p *problem) remake(a *remaking, v int) bool {
+	for _, k := range p.ways[v] {
+		if p.seen[k] == p.round {
+			return true
+		}
+		if p.lasts[k] >= a.at && p.readable(a, k) {
+			p.seen[k] = p.round
+			a.count++
+			a.seconds += p.op(k).Seconds
+			return true
+		}
+	}
 	w := p.writer[v]
 	if w < 0 || p.lasts[w] < a.at {
 		return false
@@ -606,6 +621,14 @@ func (p *problem) remake(a *remaking, v int) bool {
 		}
 	}
 	return true
+}
+
+// readable reports whether all that an operation reads is there, or was just made.
+func (p *problem) readable(a *remaking, k int) bool {
+	return !slices.ContainsFunc(p.op(k).Reads, func(u int) bool {
+		there, _ := p.there(a.d, u, a.at)
+		return p.fixed[u] && p.writer[u] >= a.at || !there && (p.writer[u] < 0 || p.seen[p.writer[u]] != p.round)
+	})
 }
 
 // there reports whether a value is on the device before an operation, or on the host.

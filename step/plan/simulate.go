@@ -105,7 +105,7 @@ func (p *problem) simulate(s *schedule, target int64, out *outcome) {
 	}
 	next, sent, needed := 0, 0, 0 // of fetches that begin, of sends, and of fetches that are waited for
 	for i := range s.runs {
-		op := &p.Ops[s.runs[i].op]
+		op := p.op(s.runs[i].op)
 		bytes += change[i]
 		for k := 0; k < len(flights) && flights[k].copied <= now; {
 			if s.lives[flights[k].life].ready < i {
@@ -171,7 +171,7 @@ func (p *problem) triggers(s *schedule) []int {
 	start, triggers := m.start, m.triggers
 	start[0] = 0
 	for i, r := range s.runs {
-		start[i+1] = start[i] + p.Ops[r.op].Seconds
+		start[i+1] = start[i] + p.op(r.op).Seconds
 	}
 	early := lead * start[len(s.runs)]
 	begin := start[len(s.runs)]

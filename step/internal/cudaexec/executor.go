@@ -131,6 +131,11 @@ func (e *executor) Close() error {
 // Fuse implements [step.Fuser].
 func (e *executor) Fuse(g *graph.Graph) ([]*step.Task, error) { return Fuse(g) }
 
+// Remake implements [step.Remaker].
+func (e *executor) Remake(values, given []graph.Value) (*step.Task, error) {
+	return remake(values, given)
+}
+
 // Compile implements [step.Executor].
 func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 	if k, ok := e.product(t); ok {

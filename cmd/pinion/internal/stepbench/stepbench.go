@@ -291,9 +291,8 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 
 // predict is how long the tasks of a step take that runs each of them once.
 func predict(x *step.Executable, seconds func(*step.Task) float64) (sum float64) {
-	tasks := x.Tasks()
 	for _, r := range x.Plan().Runs {
-		sum += seconds(tasks[r.Op])
+		sum += seconds(x.Task(r))
 	}
 	return sum
 }
