@@ -70,6 +70,7 @@ func (x *Executable) remade(b int) bool {
 func (x *Executable) besides(r Remaker, at map[graph.Value]int) {
 	readers := x.readers()
 	moved := map[*Task]*Task{} // what runs behind another unit
+	places := map[*Task]bool{} // units that others run behind, which stay where they are
 	for g := range x.units {
 		u := &x.units[g]
 		if len(u.out) != 1 || !x.remade(u.out[0]) {
@@ -77,15 +78,15 @@ func (x *Executable) besides(r Remaker, at map[graph.Value]int) {
 		}
 		value := u.out[0]
 		for _, d := range x.sharing(u, readers) {
+			place := x.units[d].task
 			wants, ok := x.wanting(value, g, d, readers)
-			if !ok {
+			if !ok || moved[place] != nil || slices.ContainsFunc(wants, func(p int) bool { return places[x.units[p].task] }) {
 				continue
 			}
-			place := x.units[d].task
 			given := slices.Concat(place.Inputs, u.task.Inputs)
 			if x.offer(r, at, append(slices.Clone(place.Outputs), u.task.Outputs[0]), given, other{of: place, place: place}) {
 				for _, p := range wants {
-					moved[x.units[p].task] = place
+					moved[x.units[p].task], places[place] = place, true
 				}
 				break
 			}
