@@ -50,7 +50,8 @@ until the next one is there, and prints how long the slowest took.`,
   pinion bench step --model gpt --budget 13.7GiB,12GiB --plan plan.svg
   pinion bench step --model resnet50 --batch 64 --json > step.json
   pinion bench step --model gpt2 --dtype bf16 --latency
-  pinion bench step --device host --layers 2 --width 64 --heads 2 --batch 2`,
+  pinion bench step --device host --layers 2 --width 64 --heads 2 --batch 2 \
+      --length 64 --vocabulary 256`,
 		Args: cli.NoArgs,
 	}
 	f := stepFlags{device: cli.DeviceFlag(cmd)}
