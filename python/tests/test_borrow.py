@@ -222,7 +222,7 @@ def test_an_interrupt_loses_nothing(array, memory, monkeypatch, after):
     del kept
     gc.collect()
     pinion.DataLoader(array, device="cpu").state_dict()  # an open that was given up ends by itself, and any call has it settled
-    for _ in range(100):
+    for _ in range(2400):
         if not memory.live:
             break
         threading.Event().wait(0.05)
