@@ -74,7 +74,9 @@ func TestServerFaults(t *testing.T) {
 			var retries atomic.Int64
 			opts.OnRetry = func(r Retry) {
 				retries.Add(1)
-				if r.URL != srv.URL+"/train.tar" || r.Err == nil || r.Try < 1 || r.Try >= r.Tries || r.Tries != 51 || r.Pause < 0 {
+				// On a busy machine the request for the index may be thought to stall, too.
+				late := strings.HasPrefix(name, "stall") && r.URL == srv.URL+"/train.tar.index"
+				if r.URL != srv.URL+"/train.tar" && !late || r.Err == nil || r.Try < 1 || r.Try >= r.Tries || r.Tries != 51 || r.Pause < 0 {
 					t.Errorf("%+v", r)
 				}
 				if stalled := errors.Is(r.Err, errStalled); stalled != strings.HasPrefix(name, "stall") {
