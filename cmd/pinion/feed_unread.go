@@ -44,7 +44,7 @@ func (u *unreadSamples) add(err *loader.SampleError) loader.ErrorPolicy {
 	}
 	if u.named < u.list {
 		u.named++
-		u.line.Message("%s: %v", u.verb(), err)
+		u.line.Message("%s: %s", u.verb(), cli.ErrorText(err))
 	}
 	return u.policy
 }

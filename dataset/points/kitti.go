@@ -63,12 +63,12 @@ func (g *guess) see(size int64) {
 // that was taken, and otherwise adds to an error which one they seem to be of.
 func (g *guess) verdict(err error) ([]string, error) {
 	for i, columns := range layouts {
-		switch n := g.files.Load(); {
-		case columns == g.columns || g.unlike[i].Load() > 0 || n == 0:
+		switch {
+		case columns == g.columns || g.unlike[i].Load() > 0 || g.files.Load() == 0:
 		case err != nil:
-			return nil, fmt.Errorf("%w; all %d .bin files are whole points of %d numbers (Columns, --columns)", err, n, columns)
+			return nil, fmt.Errorf("%w; the size of every .bin file fits points of %d numbers (Columns, --columns)", err, columns)
 		case !g.named:
-			return []string{fmt.Sprintf("the sizes of all %d .bin files fit points of %d and of %d numbers; they are read as %d (Columns, --columns)", n, g.columns, columns, g.columns)}, nil
+			return []string{fmt.Sprintf("the size of every .bin file fits points of %d and of %d numbers; they are read as %d (Columns, --columns)", g.columns, columns, g.columns)}, nil
 		}
 	}
 	return nil, err

@@ -144,7 +144,7 @@ func TestMostlyBad(t *testing.T) {
 // TestColumns: where nobody says how many numbers a point has, names and sizes do,
 // and what they leave open is said.
 func TestColumns(t *testing.T) {
-	const several = "the sizes of all 1 .bin files fit points of 4 and of 5 numbers; they are read as 4 (Columns, --columns)"
+	const several = "the size of every .bin file fits points of 4 and of 5 numbers; they are read as 4 (Columns, --columns)"
 	for _, c := range []struct {
 		name    string
 		sizes   map[string]int
@@ -176,5 +176,5 @@ func TestColumns(t *testing.T) {
 		}
 	}
 	_, err := Open(t.Context(), datatest.Folder(t, map[string][]byte{"a.bin": make([]byte, 20), "b.bin": make([]byte, 100)}), Options{})
-	testkit.WantError(t, "five", err, dataset.ErrDamaged, "a.bin: damaged: 20 bytes are not a whole number of points of 4 float32; all 2 .bin files are whole points of 5 numbers (Columns, --columns)")
+	testkit.WantError(t, "five", err, dataset.ErrDamaged, "a.bin: damaged: 20 bytes are not a whole number of points of 4 float32; the size of every .bin file fits points of 5 numbers (Columns, --columns)")
 }

@@ -262,13 +262,6 @@ func (tab *Tab) Problems() []string {
 	return slices.Clone(tab.problems)
 }
 
-// Forget forgets the problems so far.
-func (tab *Tab) Forget() {
-	tab.mu.Lock()
-	defer tab.mu.Unlock()
-	tab.problems = nil
-}
-
 // Requests are the addresses that the page has asked for.
 func (tab *Tab) Requests() []string {
 	tab.mu.Lock()
