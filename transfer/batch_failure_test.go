@@ -16,7 +16,7 @@ import (
 	"github.com/pinion-gpu/pinion/transfer"
 )
 
-// What cannot be meant is refused with the numbers, and nothing is copied.
+// A batch that makes no sense is refused with its numbers, and nothing is copied.
 func TestBatchArguments(t *testing.T) {
 	s := openSides(t, 4096, transfer.Options{StageAbove: 1})
 	want := unique(s.n, 1)

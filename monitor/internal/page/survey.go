@@ -124,7 +124,7 @@ func (s *surveys) drop() {
 	}
 }
 
-// get returns a survey of late.
+// get returns a recent survey.
 func (v *surveyor) get(ctx context.Context) (*survey, error) {
 	v.mu.Lock()
 	last := v.last

@@ -9,9 +9,9 @@ import "math"
 // "LRFU: a spectrum of policies that subsumes the least recently used and least
 // frequently used policies", 2001) give the rate of uses, and so the mean
 // distance to the next. There are two, with a short memory and a long one: the long
-// one knows popularity better, as long as that does not change. Which counts is what
-// predicted the uses of late better (Herbster, Warmuth, "Tracking the best expert",
-// 1998).
+// one knows popularity better, as long as that does not change. The one that counts is
+// the one that predicted recent uses better (Herbster, Warmuth, "Tracking the best
+// expert", 1998).
 //
 // An array whose uses come at even distances, as those of a loop do, is expected when
 // it is due: then the one used last is the one needed last, which least recently used
@@ -30,7 +30,7 @@ type Clock struct {
 	Now      int64
 	HalfLife int64 // bytes, some times the working set; of the short memory
 
-	likelihood [memories]float64 // of the uses of late, as a logarithm
+	likelihood [memories]float64 // of recent uses, as a logarithm
 	noted      int64             // Now when that changed last
 }
 
