@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
@@ -61,9 +62,9 @@ func (e *executor) attention(t *step.Task) (*unit, error) {
 	if n == nil {
 		return nil, nil
 	}
-	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
+	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
 	for _, v := range t.Inputs {
-		u.given[v] = true
+		u.Given[v] = true
 	}
 	for _, v := range t.Outputs {
 		if v.Node() != n {
@@ -106,7 +107,7 @@ func (a *attending) argument(l *launch, v graph.Value) string {
 			return fmt.Sprintf("(%s *)0", kind)
 		}
 	} else {
-		v = a.u.base(v)
+		v = a.u.Base(v)
 	}
 	i := slices.Index(l.pointers, v)
 	if i < 0 {

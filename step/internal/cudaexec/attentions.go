@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
 
@@ -63,13 +64,13 @@ func (e *executor) libraryAttention(t *step.Task) (step.Kernel, error) {
 	if n.Op != graph.Attention && !backward || backward && !e.attends.backward || !backward && !e.attends.forward || n.Shapes[0].Size() == 0 {
 		return nil, nil
 	}
-	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
+	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
 	for _, v := range t.Inputs {
-		u.given[v] = true
+		u.Given[v] = true
 	}
 	k := &byLibrary{}
 	for _, v := range n.Inputs {
-		k.operands = append(k.operands, array{number: slices.Index(t.Inputs, u.base(v))})
+		k.operands = append(k.operands, array{number: slices.Index(t.Inputs, u.Base(v))})
 	}
 	for i := range n.Shapes {
 		k.operands = append(k.operands, array{number: slices.Index(t.Outputs, n.Value(i)), output: true})

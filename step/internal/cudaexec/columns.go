@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
@@ -11,9 +12,9 @@ import (
 // elements. A thread takes some columns that lie side by side, and every so manieth row of
 // those that its block has; where there are few columns, blocks share the rows, and a
 // second kernel brings their results together. The order depends on the shape alone.
-func (u *unit) columns(s space, stores []graph.Value) error {
+func (u *unit) columns(s access.Space, stores []graph.Value) error {
 	for _, v := range stores {
-		if v.Shape().Size() != s.columns || spaceOf(v) != s {
+		if v.Shape().Size() != s.Columns || access.SpaceOf(v) != s {
 			return fmt.Errorf("cudaexec: %w: %v is fused with reductions of columns", ErrUnsupported, v.Node().Op)
 		}
 	}
@@ -21,7 +22,7 @@ func (u *unit) columns(s space, stores []graph.Value) error {
 	if err != nil {
 		return err
 	}
-	if vector := first.widest(s.columns); vector > 1 {
+	if vector := first.widest(s.Columns); vector > 1 {
 		if first, parts, err = u.columnsBy(s, stores, vector); err != nil {
 			return err
 		}
@@ -37,29 +38,29 @@ func (u *unit) columns(s space, stores []graph.Value) error {
 
 // partBytes is how far the results of blocks that share rows are apart, for each of the
 // reductions.
-func partBytes(s space, parts int) int64 { return aligned(int64(parts) * int64(s.columns) * 8) }
+func partBytes(s access.Space, parts int) int64 { return aligned(int64(parts) * int64(s.Columns) * 8) }
 
 // columnsBy writes the kernel for some columns of a thread at a time, and says in how many
 // parts the rows are.
-func (u *unit) columnsBy(s space, stores []graph.Value, vector int) (l launch, parts int, err error) {
+func (u *unit) columnsBy(s access.Space, stores []graph.Value, vector int) (l launch, parts int, err error) {
 	lanes := 1 // threads beside each other
-	for lanes < 32 && 2*lanes*vector <= s.columns {
+	for lanes < 32 && 2*lanes*vector <= s.Columns {
 		lanes *= 2
 	}
 	deep := threads / lanes
-	tiles := (s.columns + lanes*vector - 1) / (lanes * vector)
+	tiles := (s.Columns + lanes*vector - 1) / (lanes * vector)
 	const eachThread = 8 // rows, at least
-	parts = max(1, min(1024/tiles, s.rows/(deep*eachThread), 512))
-	chunk := (s.rows + parts - 1) / parts
+	parts = max(1, min(1024/tiles, s.Rows/(deep*eachThread), 512))
+	chunk := (s.Rows + parts - 1) / parts
 
-	k := u.kernel(s.rows * s.columns)
+	k := u.kernel(s.Rows * s.Columns)
 	k.vector = vector
 	k.scope = newScope(nil)
-	i, c := k.indexType(), k.number(s.columns)
-	k.split = map[string]rowColumn{"e": {"row", "col", s.rows, s.columns}}
-	k.firsts = map[string]first{"e": {"row * " + c + " + c0", s.rows * s.columns}, "col": {"c0", s.columns}}
+	i, c := k.indexType(), k.number(s.Columns)
+	k.split = map[string]rowColumn{"e": {"row", "col", s.Rows, s.Columns}}
+	k.firsts = map[string]first{"e": {"row * " + c + " + c0", s.Rows * s.Columns}, "col": {"c0", s.Columns}}
 	k.printf("const %s c0 = ((%s)blockIdx.x * %d + threadIdx.x %% %d) * %d;", i, i, lanes, lanes, vector)
-	k.printf("const %s from = (%s)blockIdx.y * %s, to = smaller(from + %s, (%s)%s);", i, i, k.number(chunk), k.number(chunk), i, k.number(s.rows))
+	k.printf("const %s from = (%s)blockIdx.y * %s, to = smaller(from + %s, (%s)%s);", i, i, k.number(chunk), k.number(chunk), i, k.number(s.Rows))
 	for n, v := range stores {
 		_, init := reducer(v.Node().Op, v.Shape().Type)
 		k.printf("%s acc%d[%d];", cudac.ComputedIn(v.Shape().Type), n, vector)
@@ -105,11 +106,11 @@ func (u *unit) columnsBy(s space, stores []graph.Value, vector int) (l launch, p
 }
 
 // columnParts brings results of parts together.
-func (u *unit) columnParts(s space, stores []graph.Value, parts int) launch {
+func (u *unit) columnParts(s access.Space, stores []graph.Value, parts int) launch {
 	const lanes = 8
-	k := u.kernel(s.columns * parts)
+	k := u.kernel(s.Columns * parts)
 	k.scope = newScope(nil)
-	i, c := k.indexType(), k.number(s.columns)
+	i, c := k.indexType(), k.number(s.Columns)
 	k.printf("const %s o = (%s)blockIdx.x * %d + threadIdx.x %% %d;", i, i, lanes, lanes)
 	for _, v := range stores {
 		k.pointer(v)
@@ -124,7 +125,7 @@ func (u *unit) columnParts(s space, stores []graph.Value, parts int) launch {
 		k.printf("a%d = over_block<%s, %d>(a%d);", n, of, lanes, n)
 		k.printf("if ((int)threadIdx.x < %d && o < %s) st(((%s *)%s)[o], %s);", lanes, c, cudac.Stored(t), k.pointer(v), cudac.Rounded(t, fmt.Sprintf("a%d", n)))
 	}
-	l := launch{name: u.name() + " of parts", grid: [2]int{(s.columns + lanes - 1) / lanes, 1}, scratch: int64(len(stores)) * partBytes(s, parts)}
+	l := launch{name: u.name() + " of parts", grid: [2]int{(s.Columns + lanes - 1) / lanes, 1}, scratch: int64(len(stores)) * partBytes(s, parts)}
 	l.fill(k)
 	return l
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 	"github.com/pinion-gpu/pinion/step/internal/cudac"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
@@ -69,9 +70,9 @@ const (
 // convolutionOf is a ConvGeneral as the library has it: forward, or one of the gradients,
 // which are convolutions with other axes, dilations, and a filter that is reversed. Where
 // there is more than one way, least is copied.
-func (u *views) convolutionOf(n *graph.Node) (best cudnn.Convolution, sides [3]side, ok bool) {
+func convolutionOf(u *access.Views, n *graph.Node) (best cudnn.Convolution, sides [3]side, ok bool) {
 	x, out := n.Inputs[0], n.Value(0)
-	k, reversed := u.filter(n)
+	k, reversed := u.Filter(n)
 	t := out.Shape().Type
 	if t != dtype.F32 && t != dtype.F16 && t != dtype.BF16 || out.Shape().Size() == 0 || x.Shape().Size() == 0 || k.Shape().Size() == 0 {
 		return best, sides, false
@@ -238,11 +239,11 @@ func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
 	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != graph.ConvGeneral {
 		return nil, nil
 	}
-	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
+	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
 	for _, x := range t.Inputs {
-		u.given[x] = true
+		u.Given[x] = true
 	}
-	c, sides, ok := u.convolutionOf(t.Outputs[0].Node())
+	c, sides, ok := convolutionOf(&u.Views, t.Outputs[0].Node())
 	if !ok {
 		return nil, nil
 	}
@@ -257,7 +258,7 @@ func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
 		s := &sides[i]
 		output := s.value == t.Outputs[0]
 		if !output {
-			s.value = u.base(s.value)
+			s.value = u.Base(s.value)
 		}
 		where := array{number: slices.Index(t.Inputs, s.value)}
 		if output {

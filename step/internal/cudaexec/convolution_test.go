@@ -5,11 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
 
@@ -73,9 +73,9 @@ func TestLibraryConvolutions(t *testing.T) {
 			y, dx, dw := b.conv(d, c.image, c.kernel, c.strides, c.pads)
 			outputs = append(outputs, y, dx, dw)
 		}
-		direct := &views{given: map[graph.Value]bool{}}
+		direct := &access.Views{Given: map[graph.Value]bool{}}
 		for i, v := range outputs {
-			c, sides, ok := direct.convolutionOf(v.Node())
+			c, sides, ok := convolutionOf(direct, v.Node())
 			if !ok || !c.ChannelsLast || !sides[imageSide].lies(true) || !sides[resultSide].lies(true) {
 				t.Errorf("%v: %+v, %t: images are copied, or the library does not take it", v.Node(), c, ok)
 			}
@@ -118,7 +118,7 @@ func TestLibraryAxes(t *testing.T) {
 		a := nhwc
 		change(&a)
 		v := b.ok(b.ConvGeneral(x, k, a))
-		if _, _, ok := new(views).convolutionOf(v.Node()); ok != takes {
+		if _, _, ok := convolutionOf(new(access.Views), v.Node()); ok != takes {
 			t.Errorf("%v: taken: %t", v.Node(), ok)
 		}
 		outputs = append(outputs, v)
@@ -141,7 +141,7 @@ func TestLibraryAxes(t *testing.T) {
 		a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
 	}
 	conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 3, 1), true, nchw)
-	if c, sides, _ := new(views).convolutionOf(outputs[len(outputs)-1].Node()); c.ChannelsLast || !sides[0].lies(false) || !sides[1].lies(false) || !sides[2].lies(false) {
+	if c, sides, _ := convolutionOf(new(access.Views), outputs[len(outputs)-1].Node()); c.ChannelsLast || !sides[0].lies(false) || !sides[1].lies(false) || !sides[2].lies(false) {
 		t.Errorf("%+v: copied", c)
 	}
 	conv(b.random(d, 2, 4, 3, 6), b.random(d, 3, 5, 6, 1), true, func(a *graph.ConvAxes) { // of mixed orders

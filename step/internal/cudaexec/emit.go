@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
@@ -304,11 +305,11 @@ func (k *kernel) pull(v graph.Value, ix index) string {
 		return "0"
 	}
 	s := v.Shape()
-	if literal, ok := k.u.literal(v); ok {
+	if literal, ok := k.u.Literal(v); ok {
 		return literal
 	}
-	b := k.u.base(v)
-	if k.u.given[b] {
+	b := k.u.Base(v)
+	if k.u.Given[b] {
 		return k.load(b, s.Type, k.place(ix, s.Dims))
 	}
 	if b != v { // the same place in row-major order
@@ -333,7 +334,7 @@ func (k *kernel) pull(v graph.Value, ix index) string {
 			return x
 		}
 	}
-	isReduction := v.Node().Op.Class() == graph.Reduction && !same(v.Node())
+	isReduction := v.Node().Op.Class() == graph.Reduction && !access.Same(v.Node())
 	if k.aligned[v] || isReduction {
 		at := k.place(ix, s.Dims)
 		if isReduction {
@@ -385,7 +386,7 @@ func (k *kernel) compute(v graph.Value, ix index) string {
 	n, s := v.Node(), v.Shape()
 	t := s.Type
 	in := n.Inputs
-	if same(n) {
+	if access.Same(n) {
 		return k.pull(in[0], index{at: k.place(ix, s.Dims)})
 	}
 	switch n.Op {

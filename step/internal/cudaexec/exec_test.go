@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
 	hostdevice "github.com/pinion-gpu/pinion/device/host"
@@ -20,7 +18,9 @@ import (
 	"github.com/pinion-gpu/pinion/internal/float16"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/host"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 )
 
 var types = []dtype.DType{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8, dtype.I16, dtype.I32, dtype.I64, dtype.U8, dtype.U16, dtype.U32, dtype.U64, dtype.Bool}
@@ -138,8 +138,8 @@ func singles(g *graph.Graph) []*step.Task {
 }
 
 func memoryOf(v graph.Value) graph.Value {
-	for isView(v) {
-		v = v.Node().Inputs[operandOf(v)]
+	for access.IsView(v) {
+		v = v.Node().Inputs[access.OperandOf(v)]
 	}
 	return v
 }

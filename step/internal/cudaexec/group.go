@@ -5,12 +5,12 @@ import (
 
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
-	"github.com/pinion-gpu/pinion/step/internal/cudac"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 )
 
 // former makes tasks of a graph: it decides what is computed together.
 type former struct {
-	views
+	access.Views
 	live   map[*graph.Node]bool
 	users  map[graph.Value][]*graph.Node // of a base, those that compute with it
 	memory map[graph.Value]bool          // bases that lie in memory
@@ -30,7 +30,7 @@ type work struct {
 // group is what one task computes.
 type group struct {
 	values []graph.Value // that lie in memory, or would
-	space
+	access.Space
 }
 
 // Fuse returns what the executor would rather run than each operation by itself, in
@@ -67,10 +67,10 @@ func (c *former) task(g *group) *step.Task {
 		}
 		nodes[n] = true
 		for j, x := range n.Inputs {
-			for folded := c.operand(n, j); x != folded; x = x.Node().Inputs[operandOf(x)] {
+			for folded := c.Operand(n, j); x != folded; x = x.Node().Inputs[access.OperandOf(x)] {
 				nodes[x.Node()] = true
 			}
-			for b := c.base(x); x != b; x = x.Node().Inputs[operandOf(x)] {
+			for b := c.Base(x); x != b; x = x.Node().Inputs[access.OperandOf(x)] {
 				nodes[x.Node()] = true
 			}
 			add(x)
@@ -90,189 +90,6 @@ func (c *former) task(g *group) *step.Task {
 	return t
 }
 
-// views knows which values are only other views of others. given is where to stop: what
-// is handed over by itself.
-type views struct {
-	given map[graph.Value]bool
-}
-
-// operandOf is the operand that a view looks at.
-func operandOf(v graph.Value) int {
-	if v.Node().Op == graph.OptimizationBarrier {
-		return v.Index()
-	}
-	return 0
-}
-
-// isView reports whether a value is its operand's memory.
-func isView(v graph.Value) bool {
-	n := v.Node()
-	return n.Op.Class() == graph.View && n.Op != graph.Identity
-}
-
-// same reports whether a reduction is over axes of one element: its result is its operand.
-func same(n *graph.Node) bool {
-	return n.Op >= graph.ReduceSum && n.Op <= graph.ReduceXor && n.Shapes[0].Size() > 0 && n.Inputs[0].Shape().Size() == n.Shapes[0].Size()
-}
-
-// base is the value whose memory a value is: what its views look at.
-func (s *views) base(v graph.Value) graph.Value {
-	for !s.given[v] && isView(v) {
-		v = v.Node().Inputs[operandOf(v)]
-	}
-	return v
-}
-
-// literal is a value all of whose elements are the same constant.
-func (s *views) literal(v graph.Value) (string, bool) {
-	b := v
-	for isView(b) {
-		b = b.Node().Inputs[operandOf(b)]
-	}
-	n, t := b.Node(), v.Shape().Type
-	if n.Op != graph.Constant || n.Shapes[0].Type.Size() != t.Size() {
-		return "", false
-	}
-	data, width := n.Attr.(graph.Data), t.Size()
-	if len(data) == 0 {
-		return "", false
-	}
-	for i := width; i < len(data); i++ {
-		if data[i] != data[i-width] {
-			return "", false
-		}
-	}
-	return cudac.Literal(t, data), true
-}
-
-// factor is an operand of a product: a value in memory, whose axes are taken in another
-// order.
-func (c *views) factor(v graph.Value) (graph.Value, []int) {
-	axes := make([]int, v.Shape().Rank())
-	for i := range axes {
-		axes[i] = i
-	}
-	for !c.given[v] {
-		n := v.Node()
-		switch n.Op {
-		case graph.Transpose:
-			p := n.Attr.(graph.Axes)
-			for i, a := range axes {
-				axes[i] = p[a]
-			}
-		case graph.Identity, graph.OptimizationBarrier, graph.SchedulingBarrier:
-		default:
-			return v, axes
-		}
-		v = n.Inputs[operandOf(v)]
-	}
-	return v, axes
-}
-
-// filter is the kernel of a convolution: a value in memory, which is reversed along some
-// axes.
-func (c *views) filter(n *graph.Node) (graph.Value, []bool) {
-	v, spatial := n.Inputs[1], n.Attr.(*graph.ConvAxes).KernelSpatial
-	reversed := make([]bool, v.Shape().Rank())
-	for !c.given[v] {
-		x := v.Node()
-		switch x.Op {
-		case graph.Reverse:
-			axes := x.Attr.(graph.Axes)
-			if slices.ContainsFunc(axes, func(i int) bool { return !slices.Contains(spatial, i) }) {
-				return v, reversed
-			}
-			for _, i := range axes {
-				reversed[i] = !reversed[i]
-			}
-		case graph.Identity, graph.OptimizationBarrier, graph.SchedulingBarrier:
-		default:
-			return v, reversed
-		}
-		v = x.Inputs[operandOf(v)]
-	}
-	return v, reversed
-}
-
-// operand is what a node reads: of products and convolutions, what is behind the
-// operations that they take upon themselves.
-func (c *views) operand(n *graph.Node, j int) graph.Value {
-	v := n.Inputs[j]
-	switch {
-	case n.Op == graph.DotGeneral:
-		v, _ = c.factor(v)
-	case n.Op == graph.ConvGeneral && j == 1:
-		v, _ = c.filter(n)
-	}
-	return v
-}
-
-// wants is which operands of a node have to lie in memory.
-func wants(n *graph.Node) []int {
-	switch n.Op {
-	case graph.Concatenate:
-		if !inlines(n) {
-			all := make([]int, len(n.Inputs))
-			for i := range all {
-				all[i] = i
-			}
-			return all
-		}
-	case graph.ConvGeneral, graph.SelectAndScatterMax, graph.SelectAndScatterMin:
-		return []int{0, 1}
-	case graph.ReduceWindow:
-		return []int{0}
-	case graph.ScatterSum, graph.ScatterMax, graph.ScatterMin:
-		return []int{1, 2}
-	case graph.Attention:
-		return []int{0, 1, 2}
-	case graph.AttentionBackward:
-		return []int{0, 1, 2, 3, 4, 5}
-	}
-	return nil
-}
-
-// mostJoined is how many operands of a concatenation one kernel reads.
-const mostJoined = 8
-
-// inlines says whether a node's elements can be computed wherever they are wanted.
-func inlines(n *graph.Node) bool {
-	if n.Op == graph.Identity || same(n) {
-		return true
-	}
-	switch n.Op.Class() {
-	case graph.Elementwise, graph.Random:
-		return true
-	case graph.Source:
-		return n.Op == graph.Iota
-	case graph.Movement:
-		return (n.Op != graph.Transpose || !turns(n)) && (n.Op != graph.Concatenate || len(n.Inputs) <= mostJoined)
-	}
-	return false
-}
-
-// turns says whether a transposition moves the last axis: elements that lie side by side
-// come to lie far apart.
-func turns(n *graph.Node) bool {
-	dims := n.Inputs[0].Shape().Dims
-	last := -1
-	for i, d := range dims {
-		if d > 1 {
-			last = i
-		}
-	}
-	if last < 0 || size(dims) <= 1024 {
-		return false
-	}
-	p := n.Attr.(graph.Axes)
-	for i := len(p) - 1; i >= 0; i-- {
-		if dims[p[i]] > 1 {
-			return p[i] != last
-		}
-	}
-	return false
-}
-
 // analyse finds what is computed, and what of it has to lie in memory.
 func (c *former) analyse(g *graph.Graph) {
 	nodes := g.Nodes()
@@ -285,12 +102,12 @@ func (c *former) analyse(g *graph.Graph) {
 			continue
 		}
 		for j := range n.Inputs {
-			b := c.use(c.operand(n, j))
+			b := c.use(c.Operand(n, j))
 			c.live[b.Node()] = true
 			if !slices.Contains(c.users[b], n) {
 				c.users[b] = append(c.users[b], n)
 			}
-			if n.Op == graph.DotGeneral || slices.Contains(wants(n), j) {
+			if n.Op == graph.DotGeneral || slices.Contains(access.Wants(n), j) {
 				c.memory[b] = true
 			}
 		}
@@ -300,7 +117,7 @@ func (c *former) analyse(g *graph.Graph) {
 			continue
 		}
 		for i := range n.Shapes {
-			if v := n.Value(i); c.base(v) == v {
+			if v := n.Value(i); c.Base(v) == v {
 				c.place(v)
 			}
 		}
@@ -310,7 +127,7 @@ func (c *former) analyse(g *graph.Graph) {
 // use is base, of a value that is used. A view as elements of another size is one of
 // memory.
 func (c *former) use(v graph.Value) graph.Value {
-	b := c.base(v)
+	b := c.Base(v)
 	if b.Shape().Type.Size() != v.Shape().Type.Size() {
 		c.memory[b] = true
 	}
@@ -321,18 +138,18 @@ func (c *former) use(v graph.Value) graph.Value {
 func (c *former) place(v graph.Value) {
 	n := v.Node()
 	if n.Op == graph.Constant {
-		if _, ok := c.literal(v); !ok || c.output[v] {
+		if _, ok := c.Literal(v); !ok || c.output[v] {
 			c.memory[v] = true
 		}
 		return
 	}
-	if !inlines(n) || c.output[v] {
+	if !access.Inlines(n) || c.output[v] {
 		c.memory[v] = true
 	}
 	w := c.sum(n)
 	if len(w.reads) > mostPointers-2 { // more than a kernel takes
 		for _, x := range n.Inputs {
-			if b := c.base(x); len(c.cost[b].reads) > 1 {
+			if b := c.Base(x); len(c.cost[b].reads) > 1 {
 				c.memory[b] = true
 				delete(c.cost, b)
 			}
@@ -362,8 +179,8 @@ func (c *former) sum(n *graph.Node) work {
 	}
 	w.moved = n.Op.Class() == graph.Movement && n.Op != graph.BroadcastInDim
 	for _, x := range n.Inputs {
-		b := c.base(x)
-		if _, ok := c.literal(b); ok {
+		b := c.Base(x)
+		if _, ok := c.Literal(b); ok {
 			continue
 		}
 		if c.memory[b] {
@@ -419,7 +236,7 @@ func (c *former) reads(v graph.Value) map[graph.Value]bool {
 	if n.Op == graph.DotGeneral || n.Op == graph.ConvGeneral {
 		all := map[graph.Value]bool{}
 		for j := range n.Inputs {
-			all[c.base(c.operand(n, j))] = true
+			all[c.Base(c.Operand(n, j))] = true
 		}
 		return all
 	}
@@ -434,12 +251,12 @@ func (c *former) form(g *graph.Graph) error {
 		}
 		var values []graph.Value
 		for i := range n.Shapes {
-			if v := n.Value(i); c.base(v) == v && c.memory[v] && (v.Shape().Size() > 0 || c.output[v]) {
+			if v := n.Value(i); c.Base(v) == v && c.memory[v] && (v.Shape().Size() > 0 || c.output[v]) {
 				values = append(values, v)
 			}
 		}
 		if n.Op.Class() == graph.Compound && len(values) > 0 { // one task makes all
-			g := &group{values: values, space: spaceOf(values[0])}
+			g := &group{values: values, Space: access.SpaceOf(values[0])}
 			for _, v := range values {
 				c.of[v] = g
 			}
@@ -458,7 +275,7 @@ func (c *former) form(g *graph.Graph) error {
 // join puts a value into a group of its own, and that together with groups whose values
 // it reads, where one kernel can compute all.
 func (c *former) join(v graph.Value) error {
-	one := &group{values: []graph.Value{v}, space: spaceOf(v)}
+	one := &group{values: []graph.Value{v}, Space: access.SpaceOf(v)}
 	c.of[v] = one
 	c.groups = append(c.groups, one)
 	if _, err := compile(c.task(one)); err != nil {
@@ -471,11 +288,11 @@ func (c *former) join(v graph.Value) error {
 			c.unite(other, c.of[v])
 		}
 	}
-	if c.of[v].kind == columns { // others that go over the same elements
+	if c.of[v].Kind == access.Columns { // others that go over the same elements
 		large := func(v, r graph.Value) bool { return r.Shape().Size() >= v.Node().Inputs[0].Shape().Size() }
 		for _, other := range slices.Clone(c.groups) {
 			w := other.values[0]
-			if other.kind != columns || c.of[w] != other || c.of[v] == other {
+			if other.Kind != access.Columns || c.of[w] != other || c.of[v] == other {
 				continue
 			}
 			for r := range c.reads(w) {
@@ -498,9 +315,9 @@ func (c *former) direct(v graph.Value) map[graph.Value]bool {
 	visit = func(n *graph.Node) {
 		for _, x := range n.Inputs {
 			barred := false
-			for isView(x) && !c.given[x] {
+			for access.IsView(x) && !c.Given[x] {
 				barred = barred || x.Node().Op == graph.OptimizationBarrier
-				x = x.Node().Inputs[operandOf(x)]
+				x = x.Node().Inputs[access.OperandOf(x)]
 			}
 			if barred || seen[x] {
 				continue
@@ -536,11 +353,11 @@ func order(a, b graph.Value) int {
 
 // unite makes one group of two, if there can be one.
 func (c *former) unite(a, b *group) {
-	both, ok := together(a.space, b.space)
+	both, ok := access.Together(a.Space, b.Space)
 	if !ok || c.between(a, b) || c.between(b, a) {
 		return
 	}
-	u := &group{values: append(slices.Clone(a.values), b.values...), space: both}
+	u := &group{values: append(slices.Clone(a.values), b.values...), Space: both}
 	slices.SortFunc(u.values, order)
 	for _, v := range u.values {
 		c.of[v] = u

@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 	"github.com/pinion-gpu/pinion/step/internal/cudac"
 )
 
@@ -20,16 +21,16 @@ const mostBlocks = 2048
 
 // unit is a task while its kernels are written.
 type unit struct {
-	views
+	access.Views
 	task     *step.Task
 	launches []launch
 }
 
 // compile writes a task's kernels.
 func compile(t *step.Task) (*unit, error) {
-	u := &unit{views: views{given: map[graph.Value]bool{}}, task: t}
+	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
 	for _, v := range t.Inputs {
-		u.given[v] = true
+		u.Given[v] = true
 	}
 	var outputs []graph.Value
 	for _, v := range t.Outputs {
@@ -40,14 +41,14 @@ func compile(t *step.Task) (*unit, error) {
 	if len(outputs) == 0 {
 		return u, nil
 	}
-	s := space{kind: loop, n: outputs[0].Shape().Size()}
+	s := access.Space{Kind: access.Loop, N: outputs[0].Shape().Size()}
 	for _, n := range t.Nodes {
-		if n.Op.Class() == graph.View || inlines(n) || n.Op == graph.Constant {
+		if n.Op.Class() == graph.View || access.Inlines(n) || n.Op == graph.Constant {
 			continue
 		}
-		switch each := spaceOf(n.Value(0)); {
+		switch each := access.SpaceOf(n.Value(0)); {
 		case n.Op == graph.Transpose && !slices.Contains(t.Outputs, n.Value(0)): // of a factor
-		case each.kind == alone:
+		case each.Kind == access.Alone:
 			if len(outputs) > 1 || outputs[0].Node() != n {
 				return nil, fmt.Errorf("cudaexec: %w: %v is fused with others", ErrUnsupported, n.Op)
 			}
@@ -58,16 +59,16 @@ func compile(t *step.Task) (*unit, error) {
 				}
 			}
 			return u, nil
-		case s.kind != loop && s != each:
-			return nil, fmt.Errorf("cudaexec: %w: reductions of %dx%d and %dx%d are fused", ErrUnsupported, s.rows, s.columns, each.rows, each.columns)
+		case s.Kind != access.Loop && s != each:
+			return nil, fmt.Errorf("cudaexec: %w: reductions of %dx%d and %dx%d are fused", ErrUnsupported, s.Rows, s.Columns, each.Rows, each.Columns)
 		default:
 			s = each
 		}
 	}
-	switch s.kind {
-	case rows:
+	switch s.Kind {
+	case access.Rows:
 		return u, u.write(s, outputs)
-	case columns:
+	case access.Columns:
 		return u, u.columns(s, outputs)
 	}
 	// Values of different sizes are made by kernels of their own.
@@ -81,7 +82,7 @@ func compile(t *step.Task) (*unit, error) {
 				others = append(others, v)
 			}
 		}
-		if err := u.write(space{kind: loop, n: n}, same); err != nil {
+		if err := u.write(access.Space{Kind: access.Loop, N: n}, same); err != nil {
 			return nil, err
 		}
 		outputs = others
@@ -104,25 +105,25 @@ func (u *unit) kernel(elements int) *kernel {
 
 // write writes a kernel of elements or rows: first to see which arrays it takes, then for
 // as many elements at a time as suit those.
-func (u *unit) write(s space, stores []graph.Value) error {
-	along := s.n
-	if s.kind == rows {
-		along = s.columns
+func (u *unit) write(s access.Space, stores []graph.Value) error {
+	along := s.N
+	if s.Kind == access.Rows {
+		along = s.Columns
 	}
 	l := launch{name: u.name()}
 	try := func(vector int) error {
-		k := u.kernel(max(s.n, s.rows*s.columns))
+		k := u.kernel(max(s.N, s.Rows*s.Columns))
 		k.vector = vector
 		for _, v := range stores {
 			k.aligned[v] = true
 		}
-		if s.kind == loop {
-			k.writeLoop(s.n, stores)
-			l.grid = [2]int{gridFor(s.n, vector), 1}
+		if s.Kind == access.Loop {
+			k.writeLoop(s.N, stores)
+			l.grid = [2]int{gridFor(s.N, vector), 1}
 		} else {
-			k.writeRows(s.rows, s.columns, stores)
-			each := threads / lanes(s.rows, s.columns)
-			l.grid = [2]int{min(mostBlocks, (s.rows+each-1)/each), 1}
+			k.writeRows(s.Rows, s.Columns, stores)
+			each := threads / lanes(s.Rows, s.Columns)
+			l.grid = [2]int{min(mostBlocks, (s.Rows+each-1)/each), 1}
 		}
 		l.apart = k.apart
 		l.fill(k)

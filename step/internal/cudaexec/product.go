@@ -3,11 +3,11 @@ package cudaexec
 import (
 	"slices"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 )
 
 // product is a DotGeneral by the library, if it takes it: float32, bfloat16 or float16,
@@ -21,16 +21,16 @@ func (e *executor) product(t *step.Task) (*gemms, bool) {
 	n := v.Node()
 	a := n.Attr.(*graph.DotAxes)
 	in, out := n.Inputs[0].Shape().Type, v.Shape().Type
-	s := views{given: map[graph.Value]bool{}}
+	s := access.Views{Given: map[graph.Value]bool{}}
 	for _, x := range t.Inputs {
-		s.given[x] = true
+		s.Given[x] = true
 	}
 	k := &gemms{blas: e.blas, workspace: e.blas.WorkspaceBytes()}
 	k.gemm = blas.Gemm{K: 1, Alpha: 1, Type: in, TypeC: out}
 	var sides [2]matrix
 	for i := range sides {
-		f, order := s.factor(n.Inputs[i])
-		k.input[i] = slices.Index(t.Inputs, s.base(f))
+		f, order := s.Factor(n.Inputs[i])
+		k.input[i] = slices.Index(t.Inputs, s.Base(f))
 		if k.input[i] < 0 {
 			return nil, false
 		}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pinion-gpu/pinion/step/graph"
-
 	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/access"
 )
 
 // mostRemade is how many operations a task has at most that makes values again.
@@ -16,9 +16,9 @@ const mostRemade = 64
 // element by element alone, each operation rounded by itself, so that its results are the
 // same bits in every company; sums depend on how a kernel goes over its elements.
 func remake(values, given []graph.Value) (*step.Task, error) {
-	s := views{given: map[graph.Value]bool{}}
+	s := access.Views{Given: map[graph.Value]bool{}}
 	for _, v := range given {
-		s.given[v] = !slices.Contains(values, v)
+		s.Given[v] = !slices.Contains(values, v)
 	}
 	t := &step.Task{Outputs: values}
 	nodes, inputs := map[*graph.Node]bool{}, map[graph.Value]bool{}
@@ -28,16 +28,16 @@ func remake(values, given []graph.Value) (*step.Task, error) {
 		if nodes[n] {
 			return nil
 		}
-		if n.Op == graph.Constant || s.given[v] {
+		if n.Op == graph.Constant || s.Given[v] {
 			inputs[v] = true
 			return nil
 		}
-		if !inlines(n) || n.Op == graph.Parameter || len(nodes) >= mostRemade {
+		if !access.Inlines(n) || n.Op == graph.Parameter || len(nodes) >= mostRemade {
 			return fmt.Errorf("cudaexec: %w: %v made of %d values in memory", step.ErrNotSupported, v.Node().Op, len(given))
 		}
 		nodes[n] = true
 		for _, x := range n.Inputs {
-			for b := s.base(x); x != b; x = x.Node().Inputs[operandOf(x)] {
+			for b := s.Base(x); x != b; x = x.Node().Inputs[access.OperandOf(x)] {
 				nodes[x.Node()] = true
 			}
 			if err := add(x); err != nil {

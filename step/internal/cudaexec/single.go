@@ -547,7 +547,7 @@ func product(k *kernel, v graph.Value, at []string) string {
 			for i, axis := range a.Contracted[side] {
 				axes[axis] = in[i]
 			}
-			f, order := k.u.factor(n.Inputs[side])
+			f, order := k.u.Factor(n.Inputs[side])
 			from := make([]string, len(axes))
 			for i, o := range order {
 				from[o] = axes[i]

@@ -1,4 +1,4 @@
-package cudaexec
+package access
 
 import (
 	"slices"
@@ -6,50 +6,50 @@ import (
 	"github.com/pinion-gpu/pinion/step/graph"
 )
 
-// kind is how kernels go over elements.
-type kind uint8
+// Kind is how kernels go over elements.
+type Kind uint8
 
 const (
-	alone   kind = iota // an operation with kernels of its own
-	loop                // all threads over n elements
-	rows                // a row of elements after the other, with reductions of rows
-	columns             // rows of elements, with reductions of columns alone
+	Alone   Kind = iota // an operation with kernels of its own
+	Loop                // all threads over n elements
+	Rows                // a row of elements after the other, with reductions of rows
+	Columns             // rows of elements, with reductions of columns alone
 )
 
-// space is what a kernel goes over.
-type space struct {
-	kind          kind
-	n             int // elements of a loop
-	rows, columns int
+// Space is what a kernel goes over.
+type Space struct {
+	Kind          Kind
+	N             int // elements of a loop
+	Rows, Columns int
 }
 
-// spaceOf is what the kernel goes over that makes one value.
-func spaceOf(v graph.Value) space {
+// SpaceOf is what the kernel goes over that makes one value.
+func SpaceOf(v graph.Value) Space {
 	n := v.Node()
-	if inlines(n) {
-		return space{kind: loop, n: v.Shape().Size()}
+	if Inlines(n) {
+		return Space{Kind: Loop, N: v.Shape().Size()}
 	}
 	if r, c, ok := innerReduction(n); ok {
-		return space{kind: rows, rows: r, columns: c}
+		return Space{Kind: Rows, Rows: r, Columns: c}
 	}
 	if r, c, ok := outerReduction(n); ok {
-		return space{kind: columns, rows: r, columns: c}
+		return Space{Kind: Columns, Rows: r, Columns: c}
 	}
-	return space{}
+	return Space{}
 }
 
-// together is what a kernel goes over that makes the values of two.
-func together(a, b space) (space, bool) {
-	if a.kind == loop {
+// Together is what a kernel goes over that makes the values of two.
+func Together(a, b Space) (Space, bool) {
+	if a.Kind == Loop {
 		a, b = b, a
 	}
 	switch {
-	case a.kind == loop && b.kind == loop && a.n == b.n:
-	case a.kind == columns && a == b:
-	case a.kind == rows && b.kind == rows && a.rows == b.rows && a.columns == b.columns:
-	case a.kind == rows && b.kind == loop && (b.n == a.rows*a.columns || b.n == a.rows && a.rows > 1):
+	case a.Kind == Loop && b.Kind == Loop && a.N == b.N:
+	case a.Kind == Columns && a == b:
+	case a.Kind == Rows && b.Kind == Rows && a.Rows == b.Rows && a.Columns == b.Columns:
+	case a.Kind == Rows && b.Kind == Loop && (b.N == a.Rows*a.Columns || b.N == a.Rows && a.Rows > 1):
 	default:
-		return space{}, false
+		return Space{}, false
 	}
 	return a, true
 }
@@ -68,13 +68,15 @@ func innerReduction(n *graph.Node) (rows, columns int, ok bool) {
 			return 0, 0, false
 		}
 	}
-	rows = 1
+	rows, columns = 1, 1
 	for i, d := range dims[:first] {
 		if !slices.Contains(axes, i) {
 			rows *= d
 		}
 	}
-	columns = size(dims[first:])
+	for _, d := range dims[first:] {
+		columns *= d
+	}
 	if columns < 2 || rows < 1 {
 		return 0, 0, false
 	}
