@@ -97,6 +97,7 @@ func TestRestart(t *testing.T) {
 
 // The page survives a day of samples, in bounded memory.
 func TestDay(t *testing.T) {
+	testkit.OnlyComputes(t)
 	const samples = 24 * 60 * 60
 	began := time.Now().Add(-samples * time.Second)
 	handler := New(plainSource())
