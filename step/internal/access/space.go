@@ -14,12 +14,13 @@ const (
 	Loop                // all threads over n elements
 	Rows                // a row of elements after the other, with reductions of rows
 	Columns             // rows of elements, with reductions of columns alone
+	Vectors             // products of matrices and vectors, of n results
 )
 
 // Space is what a kernel goes over.
 type Space struct {
 	Kind          Kind
-	N             int // elements of a loop
+	N             int // elements of a loop, or results
 	Rows, Columns int
 }
 

@@ -62,7 +62,7 @@ func (e *executor) attention(t *step.Task) (*unit, error) {
 	if n == nil {
 		return nil, nil
 	}
-	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
+	u := &unit{views: views{Views: access.Views{Given: map[graph.Value]bool{}}}, task: t}
 	for _, v := range t.Inputs {
 		u.Given[v] = true
 	}

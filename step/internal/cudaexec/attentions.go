@@ -64,7 +64,7 @@ func (e *executor) libraryAttention(t *step.Task) (step.Kernel, error) {
 	if n.Op != graph.Attention && !backward || backward && !e.attends.backward || !backward && !e.attends.forward || n.Shapes[0].Size() == 0 {
 		return nil, nil
 	}
-	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
+	u := &unit{views: views{Views: access.Views{Given: map[graph.Value]bool{}}}, task: t}
 	for _, v := range t.Inputs {
 		u.Given[v] = true
 	}

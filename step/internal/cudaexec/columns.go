@@ -14,7 +14,7 @@ import (
 // second kernel brings their results together. The order depends on the shape alone.
 func (u *unit) columns(s access.Space, stores []graph.Value) error {
 	for _, v := range stores {
-		if v.Shape().Size() != s.Columns || access.SpaceOf(v) != s {
+		if v.Shape().Size() != s.Columns || u.spaceOf(v) != s {
 			return fmt.Errorf("cudaexec: %w: %v is fused with reductions of columns", ErrUnsupported, v.Node().Op)
 		}
 	}

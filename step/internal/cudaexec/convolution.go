@@ -239,7 +239,7 @@ func (e *executor) convolution(t *step.Task) (step.Kernel, error) {
 	if len(t.Outputs) != 1 || t.Outputs[0].Node().Op != graph.ConvGeneral {
 		return nil, nil
 	}
-	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
+	u := &unit{views: views{Views: access.Views{Given: map[graph.Value]bool{}}}, task: t}
 	for _, x := range t.Inputs {
 		u.Given[x] = true
 	}

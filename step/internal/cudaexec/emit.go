@@ -51,6 +51,11 @@ type kernel struct {
 	reduce  func(graph.Value) string
 	aligned map[graph.Value]bool // must be pulled at the loop's own index
 	split   map[string]rowColumn
+
+	// A kernel of a product with vectors: whose elements it has when they are wanted, in a
+	// variable.
+	product graph.Value
+	made    string
 }
 
 // first is the first of the elements that a thread takes at a time, of so many that the
@@ -333,6 +338,12 @@ func (k *kernel) pull(v graph.Value, ix index) string {
 			k.scope = scope
 			return x
 		}
+	}
+	if v == k.product {
+		if k.made == "" || k.place(ix, s.Dims) != "e" && s.Size() > 1 {
+			return k.fail("an element of another thread")
+		}
+		return k.made
 	}
 	isReduction := v.Node().Op.Class() == graph.Reduction && !access.Same(v.Node())
 	if k.aligned[v] || isReduction {

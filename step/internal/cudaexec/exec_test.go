@@ -325,7 +325,7 @@ func (b *builder) compared(e *executor, slack float64, outputs ...graph.Value) f
 	b.t.Helper()
 	testkit.OK(b.t, b.SetOutputs(outputs...))
 	want := run(b.t, reference(b.t), b.Graph, singles(b.Graph), b.in)
-	fused, err := Fuse(b.Graph)
+	fused, err := e.Fuse(b.Graph)
 	testkit.OK(b.t, err)
 	ways := map[string]*prepared{"fused": prepare(b.t, e, b.Graph, fused, b.in)}
 	if len(outputs) < 50 {
@@ -833,7 +833,7 @@ func TestText(t *testing.T) {
 	testkit.OK(t, err)
 	var text strings.Builder
 	for _, task := range tasks {
-		u, err := compile(task)
+		u, err := compile(task, false)
 		testkit.OK(t, err)
 		for _, l := range u.launches {
 			fmt.Fprintf(&text, "// %s: %dx%d blocks\n%s\n", l.name, l.grid[0], l.grid[1], l.text)

@@ -63,8 +63,13 @@ func open(dev device.Device, launcher device.Launcher, translate func(text strin
 	if err != nil {
 		return nil, err
 	}
-	return &executor{dev: dev, launcher: launcher, blas: products, library: sync.OnceValues(func() (library, error) { return openLibrary(dev) }), attends: attends, notes: notes, arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}, nil
+	return &executor{dev: dev, launcher: launcher, blas: products, library: sync.OnceValues(func() (library, error) { return openLibrary(dev) }), attends: attends, notes: notes, arch: dev.Info().ComputeCapability, translate: translate, vectors: os.Getenv(VectorsVariable) == "own", functions: map[string]*function{}}, nil
 }
+
+// VectorsVariable names the environment variable that has products with vectors run by
+// kernels of Pinion's own, together with what is made of their results, if it is "own",
+// when an executor is opened; else they are the library's.
+const VectorsVariable = "PINION_VECTORS"
 
 // executor compiles kernels of tasks. Their texts are gathered, and those of many go to
 // the compiler together when the first of them is launched: it takes long for each call.
@@ -76,6 +81,7 @@ type executor struct {
 	attends   attentions              // that go to the library
 	arch      [2]int                  // compute capability
 	translate func(text string) ([]byte, error)
+	vectors   bool // products with vectors have kernels of their own
 
 	mu        sync.Mutex
 	opened    bool                 // the library is open
@@ -129,7 +135,7 @@ func (e *executor) Close() error {
 }
 
 // Fuse implements [step.Fuser].
-func (e *executor) Fuse(g *graph.Graph) ([]*step.Task, error) { return Fuse(g) }
+func (e *executor) Fuse(g *graph.Graph) ([]*step.Task, error) { return fuse(g, e.vectors) }
 
 // Remake implements [step.Remaker].
 func (e *executor) Remake(values, given []graph.Value) (*step.Task, error) {
@@ -138,6 +144,9 @@ func (e *executor) Remake(values, given []graph.Value) (*step.Task, error) {
 
 // Compile implements [step.Executor].
 func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
+	if u := e.vectorProducts(t); u != nil {
+		return e.kernels(u)
+	}
 	if k, ok := e.product(t); ok {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -154,7 +163,7 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 	}
 	u, err := e.attention(t)
 	if u == nil && err == nil {
-		u, err = compile(t)
+		u, err = compile(t, e.vectors)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("step: %v: %w", t.Nodes[len(t.Nodes)-1], err)

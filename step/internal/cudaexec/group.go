@@ -1,6 +1,7 @@
 package cudaexec
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/step"
@@ -10,7 +11,7 @@ import (
 
 // former makes tasks of a graph: it decides what is computed together.
 type former struct {
-	access.Views
+	views
 	live   map[*graph.Node]bool
 	users  map[graph.Value][]*graph.Node // of a base, those that compute with it
 	memory map[graph.Value]bool          // bases that lie in memory
@@ -37,8 +38,11 @@ type group struct {
 // an order in which they can run: operations that are fused, with reductions of rows
 // among them. All results that tasks read, and outputs, are written by a task; views
 // ([graph.View]) are not. A task may compute again what is cheap.
-func Fuse(g *graph.Graph) ([]*step.Task, error) {
-	f := &former{live: map[*graph.Node]bool{}, users: map[graph.Value][]*graph.Node{}, memory: map[graph.Value]bool{},
+func Fuse(g *graph.Graph) ([]*step.Task, error) { return fuse(g, false) }
+
+// fuse is Fuse, with kernels of its own for products with vectors, too, or without.
+func fuse(g *graph.Graph, own bool) ([]*step.Task, error) {
+	f := &former{views: views{own: own}, live: map[*graph.Node]bool{}, users: map[graph.Value][]*graph.Node{}, memory: map[graph.Value]bool{},
 		output: map[graph.Value]bool{}, cost: map[graph.Value]work{}, of: map[graph.Value]*group{}}
 	f.analyse(g)
 	if err := f.form(g); err != nil {
@@ -107,7 +111,7 @@ func (c *former) analyse(g *graph.Graph) {
 			if !slices.Contains(c.users[b], n) {
 				c.users[b] = append(c.users[b], n)
 			}
-			if n.Op == graph.DotGeneral || slices.Contains(access.Wants(n), j) {
+			if n.Op == graph.DotGeneral && !c.inlinesOperand(n, j) || slices.Contains(access.Wants(n), j) {
 				c.memory[b] = true
 			}
 		}
@@ -200,6 +204,9 @@ func (c *former) sum(n *graph.Node) work {
 // needs it.
 func (c *former) worthKeeping(v graph.Value, w work) bool {
 	users := c.users[v]
+	if c.own && (w.ops > 1 || len(w.reads) > 1) && slices.ContainsFunc(users, func(u *graph.Node) bool { return u.Op == graph.DotGeneral }) {
+		return true // it would be computed again for many columns
+	}
 	if w.ops > 500 || len(w.reads) > mostPointers/2 {
 		return true
 	}
@@ -236,7 +243,12 @@ func (c *former) reads(v graph.Value) map[graph.Value]bool {
 	if n.Op == graph.DotGeneral || n.Op == graph.ConvGeneral {
 		all := map[graph.Value]bool{}
 		for j := range n.Inputs {
-			all[c.Base(c.Operand(n, j))] = true
+			b := c.Base(c.Operand(n, j))
+			if c.memory[b] || !c.inlinesOperand(n, j) {
+				all[b] = true
+				continue
+			}
+			maps.Copy(all, c.cost[b].reads)
 		}
 		return all
 	}
@@ -256,7 +268,7 @@ func (c *former) form(g *graph.Graph) error {
 			}
 		}
 		if n.Op.Class() == graph.Compound && len(values) > 0 { // one task makes all
-			g := &group{values: values, Space: access.SpaceOf(values[0])}
+			g := &group{values: values, Space: c.spaceOf(values[0])}
 			for _, v := range values {
 				c.of[v] = g
 			}
@@ -275,10 +287,10 @@ func (c *former) form(g *graph.Graph) error {
 // join puts a value into a group of its own, and that together with groups whose values
 // it reads, where one kernel can compute all.
 func (c *former) join(v graph.Value) error {
-	one := &group{values: []graph.Value{v}, Space: access.SpaceOf(v)}
+	one := &group{values: []graph.Value{v}, Space: c.spaceOf(v)}
 	c.of[v] = one
 	c.groups = append(c.groups, one)
-	if _, err := compile(c.task(one)); err != nil {
+	if _, err := compile(c.task(one), c.own); err != nil {
 		return err
 	}
 	reads, direct := c.sorted(c.reads(v)), c.direct(v)
@@ -353,7 +365,7 @@ func order(a, b graph.Value) int {
 
 // unite makes one group of two, if there can be one.
 func (c *former) unite(a, b *group) {
-	both, ok := access.Together(a.Space, b.Space)
+	both, ok := c.together(a.Space, b.Space)
 	if !ok || c.between(a, b) || c.between(b, a) {
 		return
 	}
@@ -362,7 +374,7 @@ func (c *former) unite(a, b *group) {
 	for _, v := range u.values {
 		c.of[v] = u
 	}
-	if _, err := compile(c.task(u)); err != nil {
+	if _, err := compile(c.task(u), c.own); err != nil {
 		for _, v := range a.values {
 			c.of[v] = a
 		}

@@ -21,14 +21,14 @@ const mostBlocks = 2048
 
 // unit is a task while its kernels are written.
 type unit struct {
-	access.Views
+	views
 	task     *step.Task
 	launches []launch
 }
 
 // compile writes a task's kernels.
-func compile(t *step.Task) (*unit, error) {
-	u := &unit{Views: access.Views{Given: map[graph.Value]bool{}}, task: t}
+func compile(t *step.Task, own bool) (*unit, error) {
+	u := &unit{views: views{access.Views{Given: map[graph.Value]bool{}}, own}, task: t}
 	for _, v := range t.Inputs {
 		u.Given[v] = true
 	}
@@ -46,7 +46,7 @@ func compile(t *step.Task) (*unit, error) {
 		if n.Op.Class() == graph.View || access.Inlines(n) || n.Op == graph.Constant {
 			continue
 		}
-		switch each := access.SpaceOf(n.Value(0)); {
+		switch each := u.spaceOf(n.Value(0)); {
 		case n.Op == graph.Transpose && !slices.Contains(t.Outputs, n.Value(0)): // of a factor
 		case each.Kind == access.Alone:
 			if len(outputs) > 1 || outputs[0].Node() != n {
@@ -70,6 +70,8 @@ func compile(t *step.Task) (*unit, error) {
 		return u, u.write(s, outputs)
 	case access.Columns:
 		return u, u.columns(s, outputs)
+	case access.Vectors:
+		return u, u.products(outputs)
 	}
 	// Values of different sizes are made by kernels of their own.
 	for len(outputs) > 0 {
@@ -122,7 +124,7 @@ func (u *unit) write(s access.Space, stores []graph.Value) error {
 			l.grid = [2]int{gridFor(s.N, vector), 1}
 		} else {
 			k.writeRows(s.Rows, s.Columns, stores)
-			each := threads / lanes(s.Rows, s.Columns)
+			each := threads / u.lanes(s.Rows, s.Columns)
 			l.grid = [2]int{min(mostBlocks, (s.Rows+each-1)/each), 1}
 		}
 		l.apart = k.apart
@@ -232,8 +234,10 @@ func (k *kernel) writeLoop(n int, stores []graph.Value) {
 }
 
 // lanes is how many threads share a row.
-func lanes(rows, columns int) int {
+func (u *unit) lanes(rows, columns int) int {
 	switch {
+	case u.own && rows < 8 && columns > 256: // nobody else has anything to do
+		return threads
 	case columns <= 16:
 		return 1
 	case columns <= 1024 || columns <= 4096 && rows >= 16384:
@@ -245,7 +249,7 @@ func lanes(rows, columns int) int {
 // writeRows writes a kernel of rows, whose elements threads share.
 func (k *kernel) writeRows(rows, columns int, stores []graph.Value) {
 	i := k.indexType()
-	n := lanes(rows, columns)
+	n := k.u.lanes(rows, columns)
 	outer := newScope(nil)
 	k.scope = outer
 	k.rows, k.row = rows, k.push()
@@ -477,6 +481,7 @@ type launch struct {
 	apart    map[graph.Value]bool // arrays of which threads read elements that are not theirs; nil: all
 	library  string               // what else the text is written with
 	threads  int                  // of a block; 0: as many as usual
+	product  bool                 // it is one with vectors
 	shared   int                  // bytes of shared memory of each block, beside what the text declares
 	err      error
 }

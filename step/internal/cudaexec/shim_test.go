@@ -96,7 +96,7 @@ func kernelNames(source string) map[string]string {
 		}
 		name, kind, text := source[h[2]:h[3]], source[h[4]:h[5]], source[h[1]:end]
 		barriers := strings.Contains(text, "__syncthreads") || strings.Contains(text, "over_block<") || strings.Contains(text, "over_row<") && !strings.Contains(text, ", 1>(") ||
-			strings.Contains(text, "const attention s")
+			strings.Contains(text, "const attention s") || strings.Contains(text, "swapped(")
 		names[name] = fmt.Sprintf("LAUNCHER(%s, %s, %t)\n", name, kind, barriers)
 	}
 	return names
