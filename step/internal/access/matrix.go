@@ -34,7 +34,7 @@ func Batches(sides *[2]Matrix, elements int64) []Axis {
 }
 
 // Strided is how many elements lie along an axis, and how far one is from the next, in
-// elements.
+// elements; backwards if that is negative.
 type Strided struct{ Count, Stride int }
 
 // Matrix is an operand of a product.

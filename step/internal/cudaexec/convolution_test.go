@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
 	"github.com/pinion-gpu/pinion/step/internal/access"
+	"github.com/pinion-gpu/pinion/step/internal/convolving"
 	"github.com/pinion-gpu/pinion/step/internal/cudnn"
 )
 
@@ -76,7 +77,7 @@ func TestLibraryConvolutions(t *testing.T) {
 		direct := &access.Views{Given: map[graph.Value]bool{}}
 		for i, v := range outputs {
 			c, sides, ok := convolutionOf(direct, v.Node())
-			if !ok || !c.ChannelsLast || !sides[imageSide].lies(true) || !sides[resultSide].lies(true) {
+			if !ok || !c.ChannelsLast || !sides[convolving.Image].Lies(true) || !sides[convolving.Result].Lies(true) {
 				t.Errorf("%v: %+v, %t: images are copied, or the library does not take it", v.Node(), c, ok)
 			}
 			a := v.Node().Attr.(*graph.ConvAxes)
@@ -141,7 +142,7 @@ func TestLibraryAxes(t *testing.T) {
 		a.ResultChannels, a.ResultSpatial = 1, []int{2, 3}
 	}
 	conv(b.random(d, 2, 4, 7, 6), b.random(d, 5, 4, 3, 1), true, nchw)
-	if c, sides, _ := convolutionOf(new(access.Views), outputs[len(outputs)-1].Node()); c.ChannelsLast || !sides[0].lies(false) || !sides[1].lies(false) || !sides[2].lies(false) {
+	if c, sides, _ := convolutionOf(new(access.Views), outputs[len(outputs)-1].Node()); c.ChannelsLast || !sides[0].Lies(false) || !sides[1].Lies(false) || !sides[2].Lies(false) {
 		t.Errorf("%+v: copied", c)
 	}
 	conv(b.random(d, 2, 4, 3, 6), b.random(d, 3, 5, 6, 1), true, func(a *graph.ConvAxes) { // of mixed orders

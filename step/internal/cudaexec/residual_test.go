@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/internal/convolving"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/testkit"
@@ -86,10 +87,10 @@ func TestResidual(t *testing.T) {
 			t.Errorf("%v: the library does not take it", task.Nodes)
 			continue
 		}
-		if k.at[imageSide].scratch || k.at[resultSide].scratch {
+		if k.at[convolving.Image].scratch || k.at[convolving.Result].scratch {
 			t.Errorf("%v: images are copied", task.Nodes)
 		}
-		if k.at[filterSide].scratch {
+		if k.at[convolving.Filter].scratch {
 			filters++
 		}
 	}
