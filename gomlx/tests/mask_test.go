@@ -112,7 +112,7 @@ func TestAttentionMasks(t *testing.T) {
 			defer backend.Finalize()
 			layer := func(backend compute.Backend, fuse bool) [][]float32 {
 				store := model.NewStore()
-				out, err := model.ExecOnceN(backend, store, func(scope *model.Scope, g *Graph) []*Node {
+				out, err := model.CallOnceN(backend, store, func(scope *model.Scope, g *Graph) []*Node {
 					x := Sin(MulScalar(IotaFull(g, shapes.Make(dtypes.Float32, maskBatch, maskLength, 12)), 0.7))
 					b := attention.SelfAttention(scope.WithInitializer(waves), x, maskHeads, maskEach).WithFusion(fuse)
 					y := c.build(b, g).Done()
@@ -158,7 +158,7 @@ func TestAttentionMaskMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = model.ExecOnceN(backend, model.NewStore(), func(scope *model.Scope, g *Graph) []*Node {
+		_, err = model.CallOnceN(backend, model.NewStore(), func(scope *model.Scope, g *Graph) []*Node {
 			x := Sin(IotaFull(g, shapes.Make(dtypes.Float32, batch, length, heads*each)))
 			mask := LessThan(Iota(g, shapes.Make(dtypes.Int32, batch, length), 1), Const(g, int32(length/2)))
 			y := attention.SelfAttention(scope, x, heads, each).WithFusion(fuse).WithMask(mask).WithCausalMask(true).Done()
@@ -189,7 +189,7 @@ func TestAttentionMaskAutocast(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := model.ExecOnceN(backend, model.NewStore(), func(scope *model.Scope, g *Graph) []*Node {
+			out, err := model.CallOnceN(backend, model.NewStore(), func(scope *model.Scope, g *Graph) []*Node {
 				x := Sin(MulScalar(IotaFull(g, shapes.Make(dtypes.Float32, maskBatch, maskLength, 12)), 0.7))
 				y := attention.SelfAttention(scope.WithInitializer(waves), x, maskHeads, maskEach).WithFusion(fuse).WithMask(behind(g)).Done()
 				return append([]*Node{y}, Gradient(ReduceAllSum(Mul(y, y)), x)...)

@@ -52,9 +52,10 @@ func Search(ctx context.Context, batch int, plan, run func(micro int) error) (Fo
 	}
 	// The whole batch has no sums of gradients; of the others, larger ones take more.
 	at, last := 0, len(sizes)-1
-	fits, err := try(0)
+	_, err := try(0)
 	if lacksMemory(err) && last > 0 {
 		low, high := 1, last
+		var fits bool
 		if fits, err = try(last); fits {
 			for low < high {
 				middle := (low + high) / 2
