@@ -353,8 +353,11 @@ part_feed() {
 # what of torch_step.py runs, STEP_MORE=1 measures the other models, too. STEP_ATTENTION
 # (values of PINION_ATTENTION) and STEP_VECTORS=own measure ways that are not the default.
 part_step() {
-	local file sizes=() more=()
-	[ -z "${QUICK:-}" ] || sizes=(--layers 2 --width 64 --heads 2 --batch 2 --length 32 --vocabulary 100)
+	local file sizes=() images=() more=()
+	if [ -n "${QUICK:-}" ]; then
+		sizes=(--layers 2 --width 64 --heads 2 --batch 2 --length 32 --vocabulary 100)
+		images=(--batch 1 --image 32)
+	fi
 	for file in step.internal.nvrtc step.internal.cudnn step.internal.cudaexec step.auto step internal.models; do
 		check $file
 	done
@@ -384,11 +387,11 @@ part_step() {
 	fi
 	if [ -n "${STEP_MORE:-}" ]; then
 		step "step: Pinion, other models"
-		bench_step step-llama --model llama --steps 5 --budget 8GiB
-		bench_step step-resnet50 --model resnet50 --steps 5 --times "$out/times/resnet50.json"
+		bench_step step-llama --model llama "${sizes[@]}" --steps 5 --budget 8GiB
+		bench_step step-resnet50 --model resnet50 "${images[@]}" --steps 5 --times "$out/times/resnet50.json"
 		local half
 		half=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["steps"][0]["peak_bytes"] // 2)' <"$out/step-resnet50.json") &&
-			bench_step step-resnet50-half --model resnet50 --steps 5 --budget "$half" --times "$out/times/resnet50.json"
+			bench_step step-resnet50-half --model resnet50 "${images[@]}" --steps 5 --budget "$half" --times "$out/times/resnet50.json"
 	fi
 	if [ -z "${QUICK:-}" ]; then
 		step "step: PyTorch"

@@ -244,10 +244,14 @@ func (d *drawing) areas(c *plot.Canvas) {
 		}
 		c.Add(`<path d="%sZ" class="%s"/>`, plot.Polyline(upper), useNames[u].class)
 	}
-	now := 0.0
+	now := float64(d.whole[0])
 	whole := edges(func(k int) float64 {
-		if r := d.plan.Runs[columns[k]]; !r.Again || now == 0 {
-			now = float64(d.whole[r.Op])
+		if r := d.plan.Runs[columns[k]]; !r.Again {
+			op := r.Op
+			if other := op - len(d.g.Ops); other >= 0 {
+				op = d.g.Again[other].For // it runs in the place of this one
+			}
+			now = float64(d.whole[op])
 		}
 		return now
 	})

@@ -145,9 +145,9 @@ func TestAttentions(t *testing.T) {
 	if standIns.File == "" {
 		for _, each := range []int{64, 128} {
 			list = append(list,
-				cudnn.Attention{Batch: 2, Heads: 4, KeyHeads: 4, Queries: 256, Keys: 256, Each: each, Scale: 0.1},
-				cudnn.Attention{Batch: 2, Heads: 4, KeyHeads: 2, Queries: 256, Keys: 384, Each: each, Scale: 0.1},
-				cudnn.Attention{Batch: 1, Heads: 4, KeyHeads: 4, Queries: 200, Keys: 200, Each: each, Scale: 0.1})
+				cudnn.Attention{Batch: 2, Heads: 2, KeyHeads: 2, Queries: 128, Keys: 128, Each: each, Scale: 0.1},
+				cudnn.Attention{Batch: 1, Heads: 4, KeyHeads: 2, Queries: 128, Keys: 192, Each: each, Scale: 0.1},
+				cudnn.Attention{Batch: 1, Heads: 2, KeyHeads: 2, Queries: 200, Keys: 200, Each: each, Scale: 0.1})
 		}
 	}
 	for _, d := range []dtype.DType{dtype.BF16, dtype.F16} {
