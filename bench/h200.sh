@@ -351,7 +351,7 @@ part_feed() {
 
 # Kernels of a training step, and whole steps of a GPT beside PyTorch's. STEP_PEERS is
 # what of torch_step.py runs, STEP_MORE=1 measures the other models, too. STEP_ATTENTION
-# (values of PINION_ATTENTION) and STEP_VECTORS=own measure ways that are not the default.
+# (values of PINION_ATTENTION) measures ways that are not the default.
 part_step() {
 	local file sizes=() images=() more=()
 	if [ -n "${QUICK:-}" ]; then
@@ -371,27 +371,22 @@ part_step() {
 	step "step: Pinion"
 	local budgets=13.7GiB,12GiB
 	[ -z "${QUICK:-}" ] || budgets=1MiB,970KiB
-	bench_step step-gpt "${sizes[@]}" --steps 5 --tasks --budget $budgets --plan "$out/step-gpt.svg" --times "$out/times/gpt.json"
+	bench_step step-gpt "${sizes[@]}" --steps 20 --tasks --budget $budgets --plan "$out/step-gpt.svg" --times "$out/times/gpt.json"
 	local way
 	for way in ${STEP_ATTENTION:-}; do
 		step "step: Pinion, attention by $way"
-		PINION_ATTENTION=$way bench_step "ways/step-gpt-$way" "${sizes[@]}" --steps 5 --tasks --budget $budgets
+		PINION_ATTENTION=$way bench_step "ways/step-gpt-$way" "${sizes[@]}" --steps 20 --tasks --budget $budgets
 	done
 	step "step: Pinion, latency"
 	[ -z "${QUICK:-}" ] || more=(--layers 2 --width 64 --heads 2 --length 32 --vocabulary 100)
 	bench_step step-gpt2 --model gpt2 --latency "${more[@]}"
-	if [ -n "${STEP_VECTORS:-}" ]; then
-		step "step: Pinion, latency, products with one row by $STEP_VECTORS"
-		(cd internal/models && PINION_VECTORS=$STEP_VECTORS PINION_DEVICE=$device "$build/internal.models.test" -test.run GPT2 -test.v)
-		PINION_VECTORS=$STEP_VECTORS bench_step ways/step-gpt2-vectors --model gpt2 --latency "${more[@]}"
-	fi
 	if [ -n "${STEP_MORE:-}" ]; then
 		step "step: Pinion, other models"
 		bench_step step-llama --model llama "${sizes[@]}" --steps 5 --budget 8GiB
-		bench_step step-resnet50 --model resnet50 "${images[@]}" --steps 5 --times "$out/times/resnet50.json"
+		bench_step step-resnet50 --model resnet50 "${images[@]}" --steps 20 --times "$out/times/resnet50.json"
 		local half
 		half=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["steps"][0]["peak_bytes"] // 2)' <"$out/step-resnet50.json") &&
-			bench_step step-resnet50-half --model resnet50 "${images[@]}" --steps 5 --budget "$half" --times "$out/times/resnet50.json"
+			bench_step step-resnet50-half --model resnet50 "${images[@]}" --steps 20 --budget "$half" --times "$out/times/resnet50.json"
 	fi
 	if [ -z "${QUICK:-}" ]; then
 		step "step: PyTorch"

@@ -32,7 +32,7 @@ var tilings = [3]tiling{{4, 2, 32}, {4, 1, 32}, {4, 1, 32}}
 
 // gathering is how queries gather the stored gradients of scores; queries of a block are a
 // multiple of 64, at most 128.
-var gathering = tiling{4, 2, 32}
+var gathering = tiling{4, 1, 64}
 
 // storedQueries is what stored rows are a multiple of.
 const storedQueries = 128

@@ -65,6 +65,7 @@ func (b *builder) attention(a attended) []graph.Value {
 // bits, f16 has 11), and sums of gradients have as many terms as there are queries.
 func TestAttention(t *testing.T) {
 	e := openTest(t)
+	e.attends = attentions{}
 	causal, behind := graph.AttentionOptions{Causal: true}, graph.AttentionOptions{HeadsBehind: true}
 	both := graph.AttentionOptions{Causal: true, HeadsBehind: true, Scale: 0.2}
 	var all checks
@@ -272,6 +273,7 @@ func TestAttentionTilings(t *testing.T) {
 		{{4, 2, 64}, {4, 1, 16}, {4, 1, 64}},
 	} {
 		e := openTest(t)
+		e.attends = attentions{}
 		for _, each := range []int{64, 128} {
 			b := newBuilder(t)
 			b.compare(e, 4, b.attention(attended{dtype.BF16, 1, 2, 1, 140, 150, each, graph.AttentionOptions{Causal: true}})...)
@@ -331,6 +333,7 @@ func TestAttentionCompiles(t *testing.T) {
 func TestAttentionRepeats(t *testing.T) {
 	testkit.OnlyComputes(t)
 	e := openTest(t)
+	e.attends = attentions{}
 	a := attended{dtype.BF16, 1, 2, 1, 300, 300, 128, graph.AttentionOptions{Causal: true}}
 	if _, ok := e.launcher.(*shim); ok {
 		a.queries, a.keys, a.each = 70, 140, 64

@@ -87,7 +87,7 @@ func TestUnsupported(t *testing.T) {
 	testkit.OK(t, err)
 	s := b.ok(b.Reduce(graph.ReduceSum, x, 0))
 	testkit.OK(t, b.SetOutputs(c, s))
-	_, err = compile(&step.Task{Nodes: b.Nodes()[1:], Inputs: []graph.Value{x}, Outputs: []graph.Value{c, s}}, false)
+	_, err = compile(&step.Task{Nodes: b.Nodes()[1:], Inputs: []graph.Value{x}, Outputs: []graph.Value{c, s}})
 	testkit.WantError(t, "a product and a sum in one task", err, step.ErrNotSupported, fmt.Sprint(graph.DotGeneral))
 }
 
@@ -97,7 +97,7 @@ func TestFar(t *testing.T) {
 		b := newBuilder(t)
 		x := b.ok(b.Parameter("x", graph.MakeShape(dtype.U8, n)))
 		end := b.ok(b.Slice(x, []int{n - 10}, []int{n}, []int{1}))
-		u, err := compile(&step.Task{Nodes: []*graph.Node{end.Node()}, Inputs: []graph.Value{x}, Outputs: []graph.Value{end}}, false)
+		u, err := compile(&step.Task{Nodes: []*graph.Node{end.Node()}, Inputs: []graph.Value{x}, Outputs: []graph.Value{end}})
 		testkit.OK(t, err)
 		if text := u.launches[0].text; !strings.Contains(text, "const "+want+" v") {
 			t.Errorf("%v of %v: no index of type %s in\n%s", end.Node(), x.Shape(), want, text)

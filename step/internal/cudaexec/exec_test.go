@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/device/devicetest"
 	hostdevice "github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/float16"
@@ -833,7 +834,7 @@ func TestText(t *testing.T) {
 	testkit.OK(t, err)
 	var text strings.Builder
 	for _, task := range tasks {
-		u, err := compile(task, false)
+		u, err := compile(task)
 		testkit.OK(t, err)
 		for _, l := range u.launches {
 			fmt.Fprintf(&text, "// %s: %dx%d blocks\n%s\n", l.name, l.grid[0], l.grid[1], l.text)
@@ -870,4 +871,16 @@ func TestMany(t *testing.T) {
 	some := b.ok(b.Where(b.binary(graph.Less, wide(), wide()), wide(), wide()))
 	joined := b.ok(b.Concatenate(1, append(list, b.random(dtype.F32, 5, 0), wide())...))
 	b.compare(e, 4, joined, b.ok(b.Concatenate(0, sums...)), total, some, b.unary(graph.Neg, joined))
+}
+
+// What the environment may say of products.
+func TestProductsVariable(t *testing.T) {
+	t.Setenv(ProductsVariable, "quickly")
+	_, err := open(devicetest.Open(t), nil, nil)
+	testkit.WantError(t, "a typing error", err, step.ErrArgument, ProductsVariable, "quickly")
+	t.Setenv(ProductsVariable, "measured")
+	e := openTest(t)
+	if said := strings.Contains(strings.Join(e.Notes(), "\n"), ProductsVariable); said == (e.tuning != nil) {
+		t.Errorf("tuning: %t, notes: %v", e.tuning != nil, e.Notes())
+	}
 }

@@ -63,13 +63,23 @@ func open(dev device.Device, launcher device.Launcher, translate func(text strin
 	if err != nil {
 		return nil, err
 	}
-	return &executor{dev: dev, launcher: launcher, blas: products, library: sync.OnceValues(func() (library, error) { return openLibrary(dev) }), attends: attends, notes: notes, arch: dev.Info().ComputeCapability, translate: translate, vectors: os.Getenv(VectorsVariable) == "own", functions: map[string]*function{}}, nil
+	e := &executor{dev: dev, launcher: launcher, blas: products, library: sync.OnceValues(func() (library, error) { return openLibrary(dev) }), attends: attends, notes: notes, arch: dev.Info().ComputeCapability, translate: translate, functions: map[string]*function{}}
+	switch choice := os.Getenv(ProductsVariable); choice {
+	case "":
+	case "measured":
+		if !e.tune() {
+			e.notes = append(e.notes, fmt.Sprintf("%s is %s, and %s measures nothing", ProductsVariable, choice, products.Library()))
+		}
+	default:
+		return nil, errors.Join(fmt.Errorf("step: %w: %s is %q, and should be measured or empty", step.ErrArgument, ProductsVariable, choice), products.Close())
+	}
+	return e, nil
 }
 
-// VectorsVariable names the environment variable that has products with vectors run by
-// kernels of Pinion's own, together with what is made of their results, if it is "own",
-// when an executor is opened; else they are the library's.
-const VectorsVariable = "PINION_VECTORS"
+// ProductsVariable names the environment variable that, if it is "measured" when an executor
+// is opened, has the library's routines for each product timed when the product is compiled,
+// once for each machine; else the library's first choice is taken.
+const ProductsVariable = "PINION_PRODUCTS"
 
 // executor compiles kernels of tasks. Their texts are gathered, and those of many go to
 // the compiler together when the first of them is launched: it takes long for each call.
@@ -81,7 +91,6 @@ type executor struct {
 	attends   attentions              // that go to the library
 	arch      [2]int                  // compute capability
 	translate func(text string) ([]byte, error)
-	vectors   bool // products with vectors have kernels of their own
 
 	mu        sync.Mutex
 	opened    bool                 // the library is open
@@ -135,7 +144,7 @@ func (e *executor) Close() error {
 }
 
 // Fuse implements [step.Fuser].
-func (e *executor) Fuse(g *graph.Graph) ([]*step.Task, error) { return fuse(g, e.vectors) }
+func (e *executor) Fuse(g *graph.Graph) ([]*step.Task, error) { return Fuse(g) }
 
 // Remake implements [step.Remaker].
 func (e *executor) Remake(values, given []graph.Value) (*step.Task, error) {
@@ -163,7 +172,7 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 	}
 	u, err := e.attention(t)
 	if u == nil && err == nil {
-		u, err = compile(t, e.vectors)
+		u, err = compile(t)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("step: %v: %w", t.Nodes[len(t.Nodes)-1], err)

@@ -38,11 +38,8 @@ type group struct {
 // an order in which they can run: operations that are fused, with reductions of rows
 // among them. All results that tasks read, and outputs, are written by a task; views
 // ([graph.View]) are not. A task may compute again what is cheap.
-func Fuse(g *graph.Graph) ([]*step.Task, error) { return fuse(g, false) }
-
-// fuse is Fuse, with kernels of its own for products with vectors, too, or without.
-func fuse(g *graph.Graph, own bool) ([]*step.Task, error) {
-	f := &former{views: views{own: own}, live: map[*graph.Node]bool{}, users: map[graph.Value][]*graph.Node{}, memory: map[graph.Value]bool{},
+func Fuse(g *graph.Graph) ([]*step.Task, error) {
+	f := &former{live: map[*graph.Node]bool{}, users: map[graph.Value][]*graph.Node{}, memory: map[graph.Value]bool{},
 		output: map[graph.Value]bool{}, cost: map[graph.Value]work{}, of: map[graph.Value]*group{}}
 	f.analyse(g)
 	if err := f.form(g); err != nil {
@@ -204,7 +201,7 @@ func (c *former) sum(n *graph.Node) work {
 // needs it.
 func (c *former) worthKeeping(v graph.Value, w work) bool {
 	users := c.users[v]
-	if c.own && (w.ops > 1 || len(w.reads) > 1) && slices.ContainsFunc(users, func(u *graph.Node) bool { return u.Op == graph.DotGeneral }) {
+	if (w.ops > 1 || len(w.reads) > 1) && slices.ContainsFunc(users, func(u *graph.Node) bool { return u.Op == graph.DotGeneral }) {
 		return true // it would be computed again for many columns
 	}
 	if w.ops > 500 || len(w.reads) > mostPointers/2 {
@@ -290,7 +287,7 @@ func (c *former) join(v graph.Value) error {
 	one := &group{values: []graph.Value{v}, Space: c.spaceOf(v)}
 	c.of[v] = one
 	c.groups = append(c.groups, one)
-	if _, err := compile(c.task(one), c.own); err != nil {
+	if _, err := compile(c.task(one)); err != nil {
 		return err
 	}
 	reads, direct := c.sorted(c.reads(v)), c.direct(v)
@@ -374,7 +371,7 @@ func (c *former) unite(a, b *group) {
 	for _, v := range u.values {
 		c.of[v] = u
 	}
-	if _, err := compile(c.task(u), c.own); err != nil {
+	if _, err := compile(c.task(u)); err != nil {
 		for _, v := range a.values {
 			c.of[v] = a
 		}

@@ -27,8 +27,8 @@ type unit struct {
 }
 
 // compile writes a task's kernels.
-func compile(t *step.Task, own bool) (*unit, error) {
-	u := &unit{views: views{access.Views{Given: map[graph.Value]bool{}}, own}, task: t}
+func compile(t *step.Task) (*unit, error) {
+	u := &unit{views: views{access.Views{Given: map[graph.Value]bool{}}}, task: t}
 	for _, v := range t.Inputs {
 		u.Given[v] = true
 	}
@@ -227,16 +227,55 @@ func (k *kernel) writeLoop(n int, stores []graph.Value) {
 		at, declare = "e", ""
 	}
 	k.firsts = map[string]first{"e": {at, n}}
+	if len(stores) == 1 {
+		k.passOver(stores[0], at)
+	}
 	k.storing(stores, at, "e", declare, func(v graph.Value) string { return k.pull(v, index{at: "e"}) })
 	body := k.pop()
 	k.printf("for (%s %s = ((%s)blockIdx.x * %d + threadIdx.x) * %d; %s < %s; %s += (%s)gridDim.x * %d) {\n%s    }",
 		i, at, i, threads, k.vector, at, k.number(n), at, i, threads*k.vector, body)
 }
 
+// multiprocessors of a large device; small kernels try to have work for all.
+const multiprocessors = 132
+
+// passOver has elements passed over that an update leaves as they are, where it is written
+// over the array that it updates: a cache of which one row is new.
+func (k *kernel) passOver(v graph.Value, at string) {
+	n := v.Node()
+	if n.Op != graph.DynamicUpdateSlice {
+		return
+	}
+	x, dims, update := k.u.Base(n.Inputs[0]), v.Shape().Dims, n.Inputs[1].Shape().Dims
+	if !k.u.Given[x] || x.Shape().Size() != v.Shape().Size() || size(update) == 0 {
+		return
+	}
+	axes := k.along(index{at: at}, dims)
+	if k.vector > 1 {
+		axes = axes[:len(axes)-1] // along which elements of a vector differ
+		if dims[len(axes)]%k.vector != 0 {
+			return
+		}
+	}
+	var outside []string
+	for i, a := range axes {
+		if update[i] < dims[i] {
+			from := k.defineIndex("%s - %s", a, k.start(n.Inputs[2+i], dims[i]-update[i]))
+			outside = append(outside, fmt.Sprintf("%s < 0 || %s >= %s", from, from, k.number(update[i])))
+		}
+	}
+	if len(outside) > 0 {
+		k.printf("if (%s == %s && (%s)) continue;", k.pointer(v), k.pointer(x), strings.Join(outside, " || "))
+	}
+}
+
+// fewRows would not be work for all of them if each row had a warp.
+const fewRows = multiprocessors * threads / 32
+
 // lanes is how many threads share a row.
 func (u *unit) lanes(rows, columns int) int {
 	switch {
-	case u.own && rows < 8 && columns > 256: // nobody else has anything to do
+	case rows < fewRows && columns > 256: // there are multiprocessors with nothing else to do
 		return threads
 	case columns <= 16:
 		return 1
@@ -449,13 +488,14 @@ func (u *unit) reduction(v graph.Value) []launch {
 	k2 := u.kernel(outputs * splits)
 	k2.scope = newScope(nil)
 	out := k2.pointer(v)
-	k2.printf("for (%s o = (%s)blockIdx.x * %d + threadIdx.x; o < %s; o += (%s)gridDim.x * %d) {", i, i, threads, k.number(outputs), i, threads)
-	k2.printf("    %s a = %s;", acc, init)
-	k2.printf("    for (%s s = 0; s < %d; s++) a = %s::of(a, ((const %s *)%s)[s * %s + o]);", i, splits, of, acc, k2.scratchPointer(), k.number(outputs))
-	k2.printf("    %s", finish(out, "o"))
-	k2.printf("}")
+	k2.printf("const %s o = (%s)blockIdx.x * %d + threadIdx.x %% %d;", i, i, perBlock, perBlock)
+	k2.printf("%s a = %s;", acc, init)
+	k2.printf("for (%s s = threadIdx.x / %d; s < %d && o < %s; s += %d) a = %s::of(a, ((const %s *)%s)[s * %s + o]);",
+		i, perBlock, splits, k.number(outputs), threads/perBlock, of, acc, k2.scratchPointer(), k.number(outputs))
+	k2.printf("a = over_block<%s, %d>(a);", of, perBlock)
+	k2.printf("%s%s", condition, finish(out, "o"))
 	k2.err = k.err
-	second := launch{name: n.Op.String() + " of parts", grid: [2]int{gridFor(outputs, 1), 1}, scratch: first.scratch}
+	second := launch{name: n.Op.String() + " of parts", grid: [2]int{blocks, 1}, scratch: first.scratch}
 	second.fill(k2)
 	return []launch{first, second}
 }

@@ -102,9 +102,9 @@ func (u *unit) products(stores []graph.Value) error {
 	k.apart[p.matrix] = true
 	l := launch{name: u.name(), apart: k.apart, product: true}
 	if p.byRows {
-		l.grid = p.overRows(stores)
+		p.overRows(&l, stores)
 	} else {
-		l.grid = p.overColumns(stores)
+		p.overColumns(&l, stores)
 	}
 	l.fill(k)
 	u.launches = append(u.launches, l)
@@ -114,7 +114,7 @@ func (u *unit) products(stores []graph.Value) error {
 // inlinesOperand says whether an operand of a product may be computed where it is wanted: a
 // vector.
 func (s *views) inlinesOperand(n *graph.Node, j int) bool {
-	if !s.own || n.Op != graph.DotGeneral {
+	if n.Op != graph.DotGeneral {
 		return false
 	}
 	p, ok := s.vectorProduct(n.Value(0))
@@ -123,27 +123,22 @@ func (s *views) inlinesOperand(n *graph.Node, j int) bool {
 
 // vectorProducts are the kernels of a task with a product with vectors, if it is one.
 func (e *executor) vectorProducts(t *step.Task) *unit {
-	if !e.vectors || !slices.ContainsFunc(t.Nodes, func(n *graph.Node) bool { return n.Op == graph.DotGeneral }) {
+	if !slices.ContainsFunc(t.Nodes, func(n *graph.Node) bool { return n.Op == graph.DotGeneral }) {
 		return nil
 	}
-	if u, err := compile(t, true); err == nil && slices.ContainsFunc(u.launches, func(l launch) bool { return l.product }) {
+	if u, err := compile(t); err == nil && slices.ContainsFunc(u.launches, func(l launch) bool { return l.product }) {
 		return u
 	}
 	return nil
 }
 
-// views are [access.Views], and whether products with vectors have kernels of their own.
-type views struct {
-	access.Views
-	own bool
-}
+// views are [access.Views], of graphs whose products with vectors have kernels of their own.
+type views struct{ access.Views }
 
 // spaceOf is [access.SpaceOf].
 func (s *views) spaceOf(v graph.Value) access.Space {
-	if s.own {
-		if p, ok := s.vectorProduct(v); ok {
-			return p.Space
-		}
+	if p, ok := s.vectorProduct(v); ok {
+		return p.Space
 	}
 	return access.SpaceOf(v)
 }
@@ -156,7 +151,7 @@ func (s *views) together(a, b access.Space) (access.Space, bool) {
 		return access.Space{}, false
 	case a.Kind == access.Vectors:
 		return a, b.Kind == access.Loop && b.N == a.N
-	case s.own && a.Kind == access.Rows && a.Rows == 1 && b.Kind == access.Loop && b.N == 1:
+	case a.Kind == access.Rows && a.Rows == 1 && b.Kind == access.Loop && b.N == 1:
 		return a, true
 	}
 	return access.Together(a, b)
@@ -172,62 +167,85 @@ func (p *vectorProduct) widest(line int) int {
 	return w
 }
 
-// read writes the load of some elements of the matrix.
-func (p *vectorProduct) read(width int, at string) {
-	t := p.matrix.Shape().Type
-	kind := fmt.Sprintf("vec<%s, %d>", cudac.Stored(t), width)
-	p.printf("const %s w = *(const %s *)((const %s *)%s + (%s));", kind, kind, cudac.Stored(t), p.pointer(p.matrix), at)
+// read is some elements of the matrix, of a type.
+func (p *vectorProduct) read(width int, at string) (kind, load string) {
+	t := cudac.Stored(p.matrix.Shape().Type)
+	kind = fmt.Sprintf("vec<%s, %d>", t, width)
+	return kind, fmt.Sprintf("*(const %s *)((const %s *)%s + (%s))", kind, t, p.pointer(p.matrix), at)
 }
 
 func (p *vectorProduct) wideNumber(n int) string {
 	return fmt.Sprintf("(%s)%s", p.indexType(), p.number(n))
 }
 
+// atOnce is how many rows a thread reads at most before it multiplies the first: reading
+// takes long, and all of them take no longer.
+const atOnce = 8
+
 // overRows has columns side by side: a thread takes some of them, and every so manieth
 // row. The threads of a block bring their rows together.
-func (p *vectorProduct) overRows(stores []graph.Value) [2]int {
+func (p *vectorProduct) overRows(l *launch, stores []graph.Value) {
 	width := p.widest(p.Columns)
 	// Blocks for all multiprocessors, of lines of 32 bytes at least.
 	batch := p.N / p.Columns
 	least := max(1, 32/(width*p.matrix.Shape().Type.Size()))
 	lanes := 32
-	for lanes > least && (lanes/2*width >= p.Columns || (p.Columns+lanes*width-1)/(lanes*width)*batch < 132) {
+	for lanes > least && (lanes/2*width >= p.Columns || (p.Columns+lanes*width-1)/(lanes*width)*batch < multiprocessors) {
 		lanes /= 2
 	}
 	tile := lanes * width
-	deep := threads / lanes
+	l.grid = [2]int{(p.Columns + tile - 1) / tile, batch}
+	// Where there are few blocks, more threads in each, so that all rows are on their way together.
+	l.threads = threads
+	for l.threads < 1024 && p.Rows > atOnce/2*l.threads/lanes && l.grid[0]*batch*l.threads < 2048*multiprocessors {
+		l.threads *= 2
+	}
+	deep := l.threads / lanes
+	times := (p.Rows + deep - 1) / deep
+	together := (times + (times+atOnce-1)/atOnce - 1) / ((times + atOnce - 1) / atOnce)
 	i, t := p.indexType(), cudac.ComputedIn(p.v.Shape().Type)
 
 	p.printf("const %s b = blockIdx.y, c0 = ((%s)blockIdx.x * %d + threadIdx.x %% %d) * %d;", i, i, lanes, lanes, width)
 	p.printf("%s acc[%d];", t, width)
 	p.printf("for (int j = 0; j < %d; j++) acc[j] = 0;", width)
+	p.push() // the loop
+	row, behind := fmt.Sprintf("r0 + k * %d", deep), ""
+	if p.Rows%(deep*together) != 0 {
+		row, behind = fmt.Sprintf("smaller(%s, (%s)%s)", row, i, p.number(p.Rows-1)), fmt.Sprintf("if (r0 + k * %d < %s) ", deep, p.number(p.Rows))
+	}
+	kind, load := p.read(width, fmt.Sprintf("b * %s + r * %s + c0", p.wideNumber(p.batchStride), p.wideNumber(p.stride)))
+	p.printf("%s w[%d];", kind, together)
+	p.printf("%s x[%d];", t, together)
 	p.push()
-	p.read(width, fmt.Sprintf("b * %s + r * %s + c0", p.wideNumber(p.batchStride), p.wideNumber(p.stride)))
-	x := p.pull(p.x, index{axes: p.at})
-	p.printf("for (int j = 0; j < %d; j++) acc[j] += (%s)ld(w.a[j]) * (%s)%s;", width, t, t, x)
+	p.printf("const %s r = %s;", i, row)
+	p.printf("w[k] = %s;", load)
+	p.printf("x[k] = (%s)%s;", t, p.pull(p.x, index{axes: p.at}))
 	body := p.pop()
-	p.scope.text.WriteString("#pragma unroll 4\n")
-	p.printf("for (%s r = threadIdx.x / %d; r < %s && c0 < %s; r += %d) {\n%s    }", i, lanes, p.number(p.Rows), p.number(p.Columns), deep, body)
+	p.scope.text.WriteString("#pragma unroll\n")
+	p.printf("for (int k = 0; k < %d; k++) {\n%s        }", together, body)
+	p.scope.text.WriteString("#pragma unroll\n")
+	p.printf("for (int k = 0; k < %d; k++) %sfor (int j = 0; j < %d; j++) acc[j] += (%s)ld(w[k].a[j]) * x[k];", together, behind, width, t)
+	body = p.pop()
+	p.printf("for (%s r0 = threadIdx.x / %d; r0 < %s && c0 < %s; r0 += %d) {\n%s    }", i, lanes, p.number(p.Rows), p.number(p.Columns), deep*together, body)
 	if lanes < 32 {
 		p.printf("for (int m = %d; m < 32; m *= 2)", lanes)
 		p.printf("    for (int j = 0; j < %d; j++) acc[j] += swapped(acc[j], m);", width)
 	}
-	p.printf("__shared__ %s parts[%d][%d];", t, threads/32, tile)
+	p.printf("__shared__ %s parts[%d][%d];", t, l.threads/32, tile)
 	p.printf("if (threadIdx.x %% 32 < %d)", lanes)
 	p.printf("    for (int j = 0; j < %d; j++) parts[threadIdx.x / 32][threadIdx.x %% 32 * %d + j] = acc[j];", width, width)
 	p.printf("__syncthreads();")
 	p.push()
 	p.printf("const %s e = b * %s + (%s)blockIdx.x * %d + c;", i, p.number(p.Columns), i, tile)
 	p.printf("%s all = parts[0][c];", t)
-	p.printf("for (int w = 1; w < %d; w++) all += parts[w][c];", threads/32)
+	p.printf("for (int w = 1; w < %d; w++) all += parts[w][c];", l.threads/32)
 	p.finish(stores)
 	body = p.pop()
-	p.printf("for (%s c = threadIdx.x; c < %d && (%s)blockIdx.x * %d + c < %s; c += %d) {\n%s    }", i, tile, i, tile, p.number(p.Columns), threads, body)
-	return [2]int{(p.Columns + tile - 1) / tile, batch}
+	p.printf("for (%s c = threadIdx.x; c < %d && (%s)blockIdx.x * %d + c < %s; c += %d) {\n%s    }", i, tile, i, tile, p.number(p.Columns), l.threads, body)
 }
 
 // overColumns has the elements of a column side by side: some threads of a warp share it.
-func (p *vectorProduct) overColumns(stores []graph.Value) [2]int {
+func (p *vectorProduct) overColumns(l *launch, stores []graph.Value) {
 	width := p.widest(p.Rows)
 	lanes := 32
 	for lanes > 1 && lanes/2*width >= p.Rows {
@@ -244,7 +262,8 @@ func (p *vectorProduct) overColumns(stores []graph.Value) [2]int {
 	if width > 1 {
 		declare, each = "r0 + j", "j"
 	}
-	p.read(width, fmt.Sprintf("b * %s + c * %s + r0", p.wideNumber(p.batchStride), p.wideNumber(p.stride)))
+	kind, load := p.read(width, fmt.Sprintf("b * %s + c * %s + r0", p.wideNumber(p.batchStride), p.wideNumber(p.stride)))
+	p.printf("const %s w = %s;", kind, load)
 	p.elements(fmt.Sprintf("            const %s r = %s;\n", i, declare), func() {
 		if at := p.place(index{axes: p.at}, dims); p.inner && at != "r" {
 			p.firsts[at] = first{fmt.Sprintf("b * %s + r0", p.number(p.Rows)), size(dims)}
@@ -254,6 +273,7 @@ func (p *vectorProduct) overColumns(stores []graph.Value) [2]int {
 	}, nil)
 	body := p.pop()
 	p.vector = 1
+	p.scope.text.WriteString("#pragma unroll 4\n")
 	p.printf("for (%s r0 = lane * %d; r0 < %s && e < %s; r0 += %d) {\n%s    }", i, width, p.number(p.Rows), p.number(p.N), lanes*width, body)
 	if lanes > 1 {
 		p.printf("for (int m = %d; m > 0; m /= 2) all += swapped(all, m);", lanes/2)
@@ -262,7 +282,7 @@ func (p *vectorProduct) overColumns(stores []graph.Value) [2]int {
 	p.finish(stores)
 	body = p.pop()
 	p.printf("if (lane == 0 && e < %s) {\n%s    }", p.number(p.N), body)
-	return [2]int{(p.N + threads/lanes - 1) / (threads / lanes), 1}
+	l.grid = [2]int{(p.N + threads/lanes - 1) / (threads / lanes), 1}
 }
 
 // finish writes what is made of element e, whose sum is all.

@@ -1,11 +1,14 @@
 package cudaexec
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/graph"
 )
 
@@ -13,7 +16,6 @@ import (
 // them in the same kernel.
 func TestVectors(t *testing.T) {
 	e := openTest(t)
-	e.vectors = true
 	var all checks
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16, dtype.F64} {
 		b := newBuilder(t)
@@ -56,7 +58,6 @@ func TestVectors(t *testing.T) {
 // TestVectorsGPT2: a token's step, in few tasks.
 func TestVectorsGPT2(t *testing.T) {
 	e := openTest(t)
-	e.vectors = true
 	m := testkit.Must(models.GPT2{Layers: 2, Width: 32, Heads: 2, Length: 16, Vocabulary: 50, Type: dtype.F32}.Model())(t)
 	b := newBuilder(t)
 	b.Graph = m.Graph
@@ -75,4 +76,37 @@ func TestVectorsGPT2(t *testing.T) {
 		t.Errorf("%d tasks for two layers: %v", len(fused), fused)
 	}
 	b.compare(e, 64, m.Graph.Outputs()...)
+}
+
+// TestUpdateInPlace: an update that is written over the array that it updates writes what is
+// new, and leaves the rest as it is.
+func TestUpdateInPlace(t *testing.T) {
+	e := openTest(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.BF16} {
+		for _, dims := range [][]int{{3, 40, 16}, {3, 41, 7}, {640}, {1, 9, 64}} {
+			b := newBuilder(t)
+			window := slices.Clone(dims)
+			starts := make([]graph.Value, len(dims))
+			for i := range starts {
+				starts[i] = b.put(dtype.I32, []float64{0})
+			}
+			axis := max(0, len(dims)-2)
+			window[axis], starts[axis] = 1, b.put(dtype.I32, []float64{float64(dims[axis] - 2)})
+			x, update := b.random(d, dims...), b.random(d, window...)
+			y := b.ok(b.DynamicUpdateSlice(x, b.unary(graph.Neg, update), starts))
+			testkit.OK(t, b.SetOutputs(y))
+			want := run(t, reference(t), b.Graph, singles(b.Graph), b.in)
+			tasks := testkit.Must(e.Fuse(b.Graph))(t)
+			p := prepare(t, e, b.Graph, tasks, b.in)
+			last := len(p.calls) - 1
+			i := slices.Index(tasks[last].Inputs, x)
+			if !p.calls[last].k.(step.Aliaser).CanAlias(0, i) {
+				t.Errorf("%v of %v cannot be written over it", window, dims)
+			}
+			p.calls[last].out[0], p.at[y] = p.calls[last].in[i], p.calls[last].in[i]
+			if got := p.run(b.Graph); !bytes.Equal(got[0], want[0]) {
+				t.Errorf("%v: %v of %v in place differs from the host's", d, window, dims)
+			}
+		}
+	}
 }

@@ -20,7 +20,7 @@ static uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 // ---- Threads ----
 
-enum { most_threads = 256, stack_bytes = 64 << 10 };
+enum { most_threads = 1024, stack_bytes = 64 << 10 };
 static ucontext_t context;
 static jmp_buf scheduler, threads[most_threads];
 static char *stacks;
