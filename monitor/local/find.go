@@ -26,6 +26,8 @@ import (
 var (
 	// ErrGone: the process ended, or offers its snapshot no more.
 	ErrGone = errors.New("the process is gone")
+	// ErrBusy: the process closed the connection, as it does while too many are open.
+	ErrBusy = errors.New("the process serves others")
 	// ErrNotOffered: the process does not offer its snapshot.
 	ErrNotOffered = errors.New("no snapshot is offered")
 	// ErrOff: PINION_TOP is off in this process, which looks for no others then.
@@ -119,8 +121,8 @@ func (p Process) Alive() bool {
 // maxAnswer is the most bytes that a snapshot may have.
 const maxAnswer = 16 << 20
 
-// Snapshot asks the process for its snapshot. It fails with [ErrGone], [ErrVersion],
-// or with ctx's error where the process does not answer in time, as one that is
+// Snapshot asks the process for its snapshot. It fails with [ErrGone], [ErrBusy],
+// [ErrVersion], or with ctx's error where the process does not answer in time, as one that is
 // stopped or swapped out.
 func (p Process) Snapshot(ctx context.Context) (s monitor.Snapshot, err error) {
 	if err := p.get(ctx, &s); err != nil {
@@ -138,9 +140,9 @@ func (p Process) get(ctx context.Context, s *monitor.Snapshot) error {
 	if err != nil {
 		var all *url.Error
 		if errors.As(err, &all) {
-			return all.Err // the address in it is made up
+			err = all.Err // the address in it is made up
 		}
-		return err
+		return p.cut(err)
 	}
 	defer answer.Body.Close()
 	if api, err := strconv.Atoi(answer.Header.Get(apiHeader)); err != nil || api > API {
@@ -152,7 +154,7 @@ func (p Process) get(ctx context.Context, s *monitor.Snapshot) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err != nil {
-		return err
+		return p.cut(err)
 	}
 	if len(text) > maxAnswer {
 		return fmt.Errorf("%w: its snapshot has more than %d bytes", errs.ErrTooLarge, maxAnswer)
@@ -161,6 +163,17 @@ func (p Process) get(ctx context.Context, s *monitor.Snapshot) error {
 		return fmt.Errorf("its snapshot: %w: %w", errs.ErrFormat, err)
 	}
 	return nil
+}
+
+// cut says what an error means that is the end of a connection; others stay.
+func (p Process) cut(err error) error {
+	switch {
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE):
+		return err
+	case !p.Alive():
+		return ErrGone
+	}
+	return fmt.Errorf("%w: it serves %d connections at a time: %w", ErrBusy, maxConnections, err)
 }
 
 // Client returns a client of HTTP whose requests go to the process, whatever host

@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/pinion-gpu/pinion/internal/units"
 )
 
 // maxWatchers is how many may watch at once.
 const maxWatchers = 256
 
 // errWatched: there are as many watchers as may be.
-var errWatched = errors.New("too many watch")
+var errWatched = errors.New("too many streams of events")
 
 // sampler takes samples while somebody watches.
 type sampler struct {
@@ -76,7 +74,7 @@ func (s *sampler) watch() (w *watcher, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.watchers) == maxWatchers {
-		return nil, fmt.Errorf("%w: there may be %s", errWatched, units.Count(maxWatchers, "stream of events"))
+		return nil, fmt.Errorf("%w: there may be %d", errWatched, maxWatchers)
 	}
 	w = &watcher{make(chan message, 1)}
 	s.watchers[w] = struct{}{}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,8 +126,11 @@ func parse(ctx context.Context, text string, public bool) (string, error) {
 // serve serves the dashboard until stop is called.
 func serve(cmd *cobra.Command, at string) (stop func(), err error) {
 	listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", at)
-	if err != nil {
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("the dashboard cannot be served: %w; --http :0 takes a free port", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the dashboard cannot be served: %w", err)
 	}
 	server := &http.Server{
 		Handler:           monitor.Handler(),

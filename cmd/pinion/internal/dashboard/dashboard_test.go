@@ -118,6 +118,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %q, usage error %v", c.args, err, c.says, c.usage)
 		}
 	}
+	// Another port would not help where no interface has the address.
+	err = run(func(string) error { return errors.New("it began") }, "--http", "192.0.2.1:0", "--http-public")
+	if err == nil || !strings.Contains(err.Error(), "cannot be served") || strings.Contains(err.Error(), "free port") {
+		t.Error("an address of elsewhere:", err)
+	}
 	if err := run(func(stderr string) error { return errors.New("it began" + stderr) }); err == nil || err.Error() != "it began" {
 		t.Error("without the flag:", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -192,7 +193,7 @@ func (l *Looker) describe(p local.Process, s monitor.Snapshot, err error, second
 	case errors.Is(err, context.DeadlineExceeded):
 		out.SnapshotReason = fmt.Sprintf("it does not answer for %v: it may be stopped", l.patience)
 	case err != nil:
-		out.SnapshotReason = err.Error()
+		out.SnapshotReason = strings.TrimPrefix(err.Error(), fmt.Sprintf("monitor: process %d: ", p.PID))
 	default:
 		out.Snapshot, now.snapshot, now.recent = &s, &s, before.recent
 		if now.recent == nil {
