@@ -205,15 +205,40 @@ func (p *problem) checkpoints(whole *candidate, target int64) *candidate {
 	if !ok {
 		return nil
 	}
-	keep, ok := chain.best(target)
+	return p.along(chain, target)
+}
+
+// along is the best plan of the chain c; nil if there is none.
+func (p *problem) along(c *chain, target int64) *candidate {
+	keep, ok := c.best(target)
 	if !ok {
 		return nil
 	}
 	d := p.keepAll()
-	for i, k := range chain.gaps {
+	for i, k := range c.gaps {
 		if !keep[i] {
 			d[k] = remade
 		}
 	}
 	return p.try(d, target)
+}
+
+// fewest returns the plan of the fewest bytes that is found; none has less than least. For
+// a chain, these are searched by halving, to a thousandth.
+func (p *problem) fewest(whole *candidate, least int64) *candidate {
+	best := p.descend(whole, least)
+	chain, ok := p.chain(whole)
+	if !ok {
+		return best
+	}
+	for low := least; best.o.peak-low > low/1000; {
+		target := low + (best.o.peak-low)/2
+		if c := p.along(chain, target); c != nil && c.o.peak <= target {
+			p.discard(best)
+			best = c
+			continue
+		}
+		low = target + 1
+	}
+	return best
 }

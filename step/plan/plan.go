@@ -111,7 +111,7 @@ func Make(g Graph, o Options) (*Plan, error) {
 	}
 	least, at := p.least()
 	if o.Budget < least {
-		plan, err := p.plan(p.descend(whole, least))
+		plan, err := p.plan(p.fewest(whole, least))
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (p *problem) within(whole *candidate, least int64, at string) (*Plan, error
 		}
 	}
 	if best == nil {
-		plan, err := p.plan(p.descend(whole, least))
+		plan, err := p.plan(p.fewest(whole, least))
 		if err != nil {
 			return nil, err
 		}

@@ -500,6 +500,33 @@ func TestImpossible(t *testing.T) {
 	}
 }
 
+// TestImpossibleChain asks what the least is that a chain of equal layers takes: the same
+// for all budgets that are too small, and it is enough.
+func TestImpossibleChain(t *testing.T) {
+	g := chainOf(rand.New(rand.NewPCG(1, 1)), 64)
+	for i := range g.Values {
+		g.Values[i].Bytes = 1024
+	}
+	found := int64(0)
+	for _, budget := range []int64{1, 3000, 4096, 8192, 12000} {
+		_, err := Make(g, Options{Budget: budget})
+		var got *ImpossibleError
+		if !errors.As(err, &got) {
+			t.Fatalf("%d bytes: %v", budget, err)
+		}
+		if found != 0 && got.Found != found {
+			t.Errorf("%d bytes do not fit, and the least is %d; of another budget, it was %d", budget, got.Found, found)
+		}
+		found = got.Found
+	}
+	if _, err := Make(g, Options{Budget: found}); err != nil {
+		t.Errorf("the least that was found does not fit: %v", err)
+	}
+	if _, err := Make(g, Options{Budget: found - 1024}); err == nil {
+		t.Errorf("%d bytes were to be the least, and a layer less fits", found)
+	}
+}
+
 // TestWritesInPlace plans an update of weights in whose chain every operation may
 // write over what it reads: it takes no memory but that of the gradient.
 func TestWritesInPlace(t *testing.T) {
