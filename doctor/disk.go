@@ -79,7 +79,7 @@ func checkDiskRead(m *machine) Result {
 func checkDiskRoom(m *machine) Result {
 	path, err := m.abs(m.request.Path)
 	if err != nil {
-		return skipped("see file-system")
+		return m.see("file-system", err.Error())
 	}
 	total, free, err := m.space(path)
 	if err != nil || total == 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -18,6 +19,7 @@ type machine struct {
 	system
 	request  request
 	deadline time.Time // of all probes
+	checks   []Check   // that this run has
 
 	// start runs a probe in a process of its own and returns the facts that it
 	// printed. Nil: there are no processes.
@@ -280,12 +282,23 @@ func (m *machine) hasGPU() bool {
 	return d.Info.ID != "" && !d.Info.Integrated
 }
 
+// see is a result that refers to a check, or tells its reason where this run does not
+// have that check.
+func (m *machine) see(check, reason string) Result {
+	if slices.ContainsFunc(m.checks, func(c Check) bool { return c.Name == check }) {
+		reason = "see " + check
+	}
+	return skipped("%s", reason)
+}
+
 // noGPU is the reason of checks that need one.
 func (m *machine) noGPU() Result {
 	d := m.device.facts
 	switch {
-	case d.Error != "", m.request.Device == "auto" && d.Info.Backend == "host" && m.gpusOnBus() > 0:
-		return skipped("see driver")
+	case d.Error != "":
+		return m.see("driver", m.request.Device+" cannot be opened: "+d.Error)
+	case m.request.Device == "auto" && d.Info.Backend == "host" && m.gpusOnBus() > 0:
+		return m.see("driver", "no GPU can be used: "+d.Passed)
 	case d.Info.Backend == "host":
 		return skipped("no GPU is used")
 	}

@@ -144,6 +144,59 @@ func examine(t testing.TB, f *fakeMachine) *Report {
 	return r
 }
 
+// A check that is skipped for what another one says tells it itself where that one is
+// left out.
+func TestReasonWithoutItsCheck(t *testing.T) {
+	for _, c := range []struct {
+		name, device string
+		only         []string
+		reason       string
+	}{
+		{"no-driver", "", []string{"driver", "pinned-copies"}, "see driver"},
+		{"no-driver", "", []string{"pinned-copies"}, "no GPU can be used: "},
+		{"lost", "cuda:1", []string{"pinned-copies"}, "cuda:1 cannot be opened: "},
+	} {
+		f := readMachine(t, c.name)
+		if c.device != "" {
+			f.Device = c.device
+			f.facts["device"] = []byte(`{"error": "there is none"}`)
+		}
+		checks, err := choose(Checks(), c.only, nil)
+		testkit.OK(t, err)
+		r, err := run(t.Context(), f.machine(), checks, nil)
+		testkit.OK(t, err)
+		if last := r.Checks[len(r.Checks)-1]; last.Status != Skipped || !strings.HasPrefix(last.Reason, c.reason) {
+			t.Errorf("%s, %q: %+v, want %q", c.name, c.only, last, c.reason)
+		}
+	}
+}
+
+// The limit of open files is this process's, and the soft one its parent's, which Go has
+// not raised, where both may have as many.
+func TestOpenFiles(t *testing.T) {
+	limits := func(soft, hard int) *fstest.MapFile {
+		return &fstest.MapFile{Data: fmt.Appendf(nil, "Max open files  %d  %d  files\n", soft, hard)}
+	}
+	for _, c := range []struct {
+		self, parent *fstest.MapFile
+		want         string
+		status       Status
+	}{
+		{limits(8192, 8192), limits(1024, 8192), "1,024 (hard limit: 8,192)", Warn},
+		{limits(64, 64), limits(20000, 20000), "64 (hard limit: 64)", Warn}, // ulimit, and exec
+		{limits(90000, 90000), limits(1024, 1024), "90,000 (hard limit: 90,000)", OK},
+		{limits(90000, 90000), nil, "90,000 (hard limit: 90,000)", OK},
+	} {
+		f := &fakeMachine{files: fstest.MapFS{"proc/self/limits": c.self}}
+		if c.parent != nil {
+			f.files["proc/77/limits"] = c.parent
+		}
+		if r := checkOpenFiles(f.machine()); r.Measured != c.want || r.Status != c.status {
+			t.Errorf("%+v, want %s %q", r, c.status, c.want)
+		}
+	}
+}
+
 // machines are the made-up machines, with the checks that must not be ok or
 // skipped on them.
 var machines = map[string]map[string]Status{

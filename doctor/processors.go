@@ -115,11 +115,12 @@ func checkThreads(m *machine) Result {
 }
 
 func checkOpenFiles(m *machine) Result {
-	// Go raises its own limit to what is allowed; other programs, and the shell
-	// that started this one, have theirs.
-	soft, hard, known := m.limit(fmt.Sprint(m.parent), "Max open files")
-	if !known {
-		soft, hard, known = m.limit("self", "Max open files")
+	// Go raises its own limit to what is allowed; the shell that started this program
+	// has its own still. A parent that allows something else, as that of a service
+	// does, says nothing of this process.
+	soft, hard, known := m.limit("self", "Max open files")
+	if s, h, told := m.limit(fmt.Sprint(m.parent), "Max open files"); told && (h == hard || !known) {
+		soft, hard, known = s, h, true
 	}
 	if !known {
 		return skipped("the system does not tell")

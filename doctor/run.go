@@ -93,6 +93,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // run checks a machine.
 func run(ctx context.Context, m *machine, checks []Check, progress func(done, total int, what string)) (*Report, error) {
 	begin := time.Now()
+	m.checks = checks
 	r := &Report{Record: provenance.Now(), Path: m.request.Path}
 	for i, c := range checks {
 		say := func(what string) {
