@@ -11,8 +11,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/dl"
 )
 
-// Plan is how the library computes products of one shape. It is gone when the library is
-// closed.
+// Plan is how the library computes products of one shape: a [blas.SparseGemm]. It is gone
+// when the library is closed.
 type Plan struct {
 	library    *Library
 	gemm       blas.Gemm // without addresses
@@ -37,10 +37,16 @@ const (
 // What the library wants of matrices of 16-bit elements: addresses are multiples of so
 // many bytes, and sizes and strides of so many elements.
 const (
-	alignBytes     = 16
+	matrixAlign    = 16
 	denseMultiple  = 8
 	sparseMultiple = 16
 )
+
+// minScratch is room for what [Plan.Check] finds.
+const minScratch = 4
+
+// memoryAlign is what other addresses are multiples of.
+const memoryAlign = 256
 
 // Plan finds out how to compute C = Alpha op(A) op(B) where B is 2:4 sparse; of the same
 // product, the library is asked once. Addresses and workspace of g are not looked at. It
@@ -133,11 +139,11 @@ func (p *Plan) build() error {
 	}
 	dense := func(i int, s *blas.Stored) error {
 		return matrix(i, "cusparseLtDenseDescriptorInit", func(at uintptr) uintptr {
-			return api.denseInit.Call(h, at, uintptr(s.Columns), uintptr(s.Rows), uintptr(s.Stride), alignBytes, t, orderColumn)
+			return api.denseInit.Call(h, at, uintptr(s.Columns), uintptr(s.Rows), uintptr(s.Stride), matrixAlign, t, orderColumn)
 		})
 	}
 	if err := matrix(sparseMatrix, "cusparseLtStructuredDescriptorInit", func(at uintptr) uintptr {
-		return api.structuredInit.Call(h, at, uintptr(b.Columns), uintptr(b.Rows), uintptr(b.Stride), alignBytes, t, orderColumn, sparsityHalf)
+		return api.structuredInit.Call(h, at, uintptr(b.Columns), uintptr(b.Rows), uintptr(b.Stride), matrixAlign, t, orderColumn, sparsityHalf)
 	}); err != nil {
 		return err
 	}
@@ -172,7 +178,7 @@ func (p *Plan) build() error {
 		uintptr(unsafe.Pointer(&compressed)), uintptr(unsafe.Pointer(&scratch)))); err != nil {
 		return err
 	}
-	p.compressed, p.scratch = int64(compressed), max(int64(scratch), alignBytes)
+	p.compressed, p.scratch = int64(compressed), max(int64(scratch), minScratch)
 	return p.askWorkspace()
 }
 
@@ -202,37 +208,33 @@ func (p *Plan) destroy() error {
 	return errors.Join(append(errs, p.objects.free())...)
 }
 
-// CompressedBytes is how large B is when it is compressed.
+// CompressedBytes implements [blas.SparseGemm].
 func (p *Plan) CompressedBytes() int64 { return p.compressed }
 
-// ScratchBytes is how much memory [Plan.Compress] and [Plan.Check] need while they run.
+// ScratchBytes implements [blas.SparseGemm].
 func (p *Plan) ScratchBytes() int64 { return p.scratch }
 
-// WorkspaceBytes is how much memory [Plan.Gemm] needs while it runs. It may be another
-// after [Plan.Search].
+// WorkspaceBytes implements [blas.SparseGemm]. It may be another after [Plan.Search].
 func (p *Plan) WorkspaceBytes() int64 {
 	p.library.mu.Lock()
 	defer p.library.mu.Unlock()
 	return p.workspace
 }
 
-// Compress queues the compression of a matrix that is 2:4 sparse and lies as the plan's B
-// does. Any plan with such a B can multiply by the result. All addresses are multiples of
-// 16.
+// Compress implements [blas.SparseGemm]: any plan with such a B can multiply by the result.
 func (p *Plan) Compress(s device.Stream, b, compressed, scratch device.Ptr) error {
 	_, stored, _ := p.gemm.Shapes()
-	return p.launch("compress", s, []operand{{"the compressed matrix", compressed, p.compressed}, {"B", b, stored.Bytes}, {"scratch memory", scratch, p.scratch}},
+	return p.launch("compress", s, []operand{{"the compressed matrix", compressed, p.compressed, memoryAlign}, {"B", b, stored.Bytes, matrixAlign}, {"scratch memory", scratch, p.scratch, memoryAlign}},
 		func(h, stream uintptr) error {
 			return check("cusparseLtSpMMACompress2", api.compress.Call(h, p.objects.at(sparseMatrix), 1, op(p.gemm.TransB),
 				uintptr(b), uintptr(compressed), uintptr(scratch), stream))
 		})
 }
 
-// Check finds out whether a matrix that lies as the plan's B does is 2:4 sparse, and fails
-// with [device.ErrArgument] if it is not. It waits for the stream.
+// Check implements [blas.SparseGemm].
 func (p *Plan) Check(s device.Stream, b, scratch device.Ptr) error {
 	_, stored, _ := p.gemm.Shapes()
-	err := p.launch("check", s, []operand{{"scratch memory", scratch, p.scratch}, {"B", b, stored.Bytes}}, func(h, stream uintptr) error {
+	err := p.launch("check", s, []operand{{"scratch memory", scratch, p.scratch, memoryAlign}, {"B", b, stored.Bytes, matrixAlign}}, func(h, stream uintptr) error {
 		return check("cusparseLtSpMMAPruneCheck2", api.pruneCheck.Call(h, p.objects.at(sparseMatrix), 1, op(p.gemm.TransB),
 			uintptr(b), uintptr(scratch), stream))
 	})
@@ -249,8 +251,7 @@ func (p *Plan) Check(s device.Stream, b, scratch device.Ptr) error {
 	return nil
 }
 
-// Gemm queues the product of A and a compressed B. C overlaps nothing else; all addresses
-// are multiples of 16.
+// Gemm implements [blas.SparseGemm].
 func (p *Plan) Gemm(s device.Stream, a, compressed, c, workspace device.Ptr) error {
 	return p.launch("gemm", s, p.operands(a, compressed, c, workspace, p.WorkspaceBytes()), func(h, stream uintptr) error {
 		return p.matmul("cusparseLtMatmul", api.matmul, h, a, compressed, c, workspace, stream)
@@ -281,11 +282,13 @@ type operand struct {
 	name  string
 	at    device.Ptr
 	bytes int64
+	align device.Ptr
 }
 
 func (p *Plan) operands(a, compressed, c, workspace device.Ptr, workspaceBytes int64) []operand {
 	storedA, _, storedC := p.gemm.Shapes()
-	return []operand{{"C", c, storedC.Bytes}, {"A", a, storedA.Bytes}, {"the compressed matrix", compressed, p.compressed}, {"workspace", workspace, workspaceBytes}}
+	return []operand{{"C", c, storedC.Bytes, matrixAlign}, {"A", a, storedA.Bytes, matrixAlign},
+		{"the compressed matrix", compressed, p.compressed, memoryAlign}, {"workspace", workspace, workspaceBytes, memoryAlign}}
 }
 
 // launch queues something, if all memory is the device's, and nothing overlaps the first.
@@ -314,8 +317,8 @@ func (l *Library) checkOperands(s device.Stream, list []operand) error {
 		if o.bytes == 0 {
 			continue
 		}
-		if o.at%alignBytes != 0 {
-			return fmt.Errorf("%w: %s is at %#x, which must be a multiple of %d", device.ErrArgument, o.name, uint64(o.at), alignBytes)
+		if o.at%o.align != 0 {
+			return fmt.Errorf("%w: %s is at %#x, which must be a multiple of %d", device.ErrArgument, o.name, uint64(o.at), o.align)
 		}
 		// A kernel that reads elsewhere may make the device unusable.
 		if err := l.ranges.CheckRange(o.at, o.bytes); err != nil {
@@ -328,3 +331,5 @@ func (l *Library) checkOperands(s device.Stream, list []operand) error {
 	}
 	return nil
 }
+
+var _ blas.SparseGemm = (*Plan)(nil)
