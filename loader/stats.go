@@ -203,16 +203,13 @@ func (s Stats) Sub(earlier Stats) Stats {
 // the longest one); "latency" if none was, so that more workers or more prefetch
 // would help; or "" if nothing was done.
 func (s Stats) Limit(over time.Duration) string {
-	wait := s.DeviceWait
 	switch {
 	case s.idle() && s.Ready > 0:
 		return "device" // its step takes longer than this time
 	case s.idle():
 		return ""
-	case s.Batches == 0 && s.Ready == 0 && s.Reading > 0:
-		wait = over // for a batch that takes longer: a wait is counted when it ends
 	}
-	if over <= 0 || wait < over/20 {
+	if over <= 0 || s.DeviceWait < over/20 {
 		return "device"
 	}
 	longest, busy := Stage{}, time.Duration(0)

@@ -104,15 +104,19 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%q, want %q, of %+v", got, want, now)
 		}
 	}
-	// A time in which no batch was taken: the wait for one is not counted yet, or the
-	// program is at work on another.
+	// A time in which no batch was taken: the program waits for one, or is at work on
+	// another.
 	slow := stats(9*s, 30*s, 6*s, s, s).Sub(earlier)
 	for _, c := range []struct {
 		reading, ready int
+		wait           time.Duration
 		stages         []loader.Stage
 		want           string
-	}{{3, 0, slow.Stages, "decode"}, {3, 1, slow.Stages, "device"}, {3, 2, nil, "device"}, {3, 0, nil, ""}, {0, 0, nil, ""}} {
-		slow.Reading, slow.Ready, slow.Stages = c.reading, c.ready, c.stages
+	}{
+		{3, 0, 10 * s, slow.Stages, "decode"}, {3, 0, 0, slow.Stages, "device"}, {3, 1, 0, slow.Stages, "device"},
+		{3, 2, 0, nil, "device"}, {3, 0, 0, nil, ""}, {0, 0, 0, nil, ""},
+	} {
+		slow.Reading, slow.Ready, slow.DeviceWait, slow.Stages = c.reading, c.ready, c.wait, c.stages
 		if got := slow.Limit(10 * s); got != c.want {
 			t.Errorf("%q, want %q, of %+v", got, c.want, slow)
 		}

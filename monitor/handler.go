@@ -47,8 +47,9 @@ func (p *sampler) sample(before *page.Sample) *page.Sample {
 		d = s.Since(before.Snapshot.(Snapshot))
 		rates = d.Seconds > 0
 	}
-	x.Values = d.values(rates)
-	for _, l := range p.recent.Add(s) {
+	recent := p.recent.Add(s)
+	x.Values = d.values(rates, recent)
+	for _, l := range recent {
 		if limit := l.Limit(l.Seconds); limit != "" {
 			x.Limits = append(x.Limits, page.Limit{Device: l.Device, Limit: limit})
 		}
@@ -57,15 +58,16 @@ func (p *sampler) sample(before *page.Sample) *page.Sample {
 }
 
 // values are the numbers that charts show: amounts, and rates if s is what was done
-// since an earlier snapshot.
-func (s Snapshot) values(rates bool) []page.Value {
+// since an earlier snapshot. Those of loaders are of what they did lately.
+func (s Snapshot) values(rates bool, recent []RecentLoader) []page.Value {
 	list := []page.Value{}
 	amount := func(chart, device, name string, v int64) {
 		list = append(list, page.Value{Column: page.Column{Chart: chart, Device: device, Name: name}, Value: float64(v)})
 	}
+	over := s.Seconds
 	rate := func(chart, device, name string, v float64) {
 		if rates {
-			list = append(list, page.Value{Column: page.Column{Chart: chart, Device: device, Name: name, Rate: true}, Value: v / s.Seconds})
+			list = append(list, page.Value{Column: page.Column{Chart: chart, Device: device, Name: name, Rate: true}, Value: v / over})
 		}
 	}
 	for _, v := range s.VRAM {
@@ -100,6 +102,9 @@ func (s Snapshot) values(rates bool) []page.Value {
 		if l.Loaders > 0 {
 			amount("device_bytes", l.Device, "loader", l.DeviceBytes)
 		}
+	}
+	for _, l := range recent {
+		over = l.Seconds
 		rate("link_bytes_per_s", l.Device, "h2d loader", float64(l.H2DBytes))
 		rate("samples_per_s", l.Device, "samples", float64(l.Samples))
 		rate("stage_busy", l.Device, "wait", l.DeviceWaitSeconds)
@@ -107,6 +112,7 @@ func (s Snapshot) values(rates bool) []page.Value {
 			rate("stage_busy", l.Device, g.Where+" "+g.Stage, g.Seconds)
 		}
 	}
+	over = s.Seconds
 	for _, t := range s.Tier {
 		if t.Stores == 0 {
 			continue

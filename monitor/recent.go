@@ -6,10 +6,12 @@ import (
 )
 
 // RecentLoaders follows the loaders of one process through its snapshots, and tells
-// what they did lately. A stage's time is counted when it ends: where samples take a
-// second, half a second of a snapshot's counts says nothing of what the workers do. So
-// where the workers' time is not accounted for since the snapshot before, it is told
-// since an earlier one. The zero value is ready; it is for one goroutine at a time.
+// what they did lately. A stage's time is counted when it ends, and samples when their
+// batch is delivered: where a batch takes a second, half a second of a snapshot's counts
+// says nothing of how many there are, nor of what the workers do. So where the workers'
+// time is not accounted for since the snapshot before, or a few batches were not
+// delivered, it is told since an earlier one. The zero value is ready; it is for one
+// goroutine at a time.
 type RecentLoaders struct {
 	past []Snapshot // by time; of each only the loaders
 }
@@ -24,6 +26,7 @@ const (
 	recentTime  = 10 * time.Second
 	recentMost  = 128  // snapshots
 	unaccounted = 0.25 // of the workers' time, or as much too much
+	fewBatches  = 4    // one more or less is as much of them
 )
 
 // Add adds a snapshot, later than those before, and returns what each device's loaders
@@ -48,7 +51,7 @@ func (r *RecentLoaders) Add(s Snapshot) (list []RecentLoader) {
 					found = &RecentLoader{l, d.Seconds}
 				}
 			}
-			if found == nil || found.accounted() {
+			if found == nil || found.Batches >= fewBatches && found.accounted() {
 				break
 			}
 		}

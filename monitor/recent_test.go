@@ -49,6 +49,23 @@ func TestRecentLoaders(t *testing.T) {
 		}
 	}
 
+	// Batches of 8 samples that take 1.3 s together: a second has one or none.
+	batches := func(second int) monitor.Snapshot {
+		n := int64(float64(second) / 1.3)
+		return monitor.Snapshot{MeasuredAt: at.Add(time.Duration(second) * time.Second), Loader: []monitor.Loader{{
+			Device: "host", Loaders: 1, Devices: 1, Workers: 1, Samples: 8 * n, Batches: n,
+			Stages: []monitor.Stage{{Stage: "decode", Where: "worker", Seconds: 0.95 * float64(second)}},
+		}}}
+	}
+	recent = monitor.RecentLoaders{}
+	for second := range 30 {
+		for _, l := range recent.Add(batches(second)) {
+			if rate, want := float64(l.Samples)/l.Seconds, 8/1.3; second > 6 && (math.Abs(rate-want) > 0.34*want || l.Seconds > 7) {
+				t.Errorf("after %d s: %v samples/s in %v s, want %v", second, rate, l.Seconds, want)
+			}
+		}
+	}
+
 	// Where samples are quick, the last second is enough.
 	quick := func(second int) monitor.Snapshot {
 		return monitor.Snapshot{MeasuredAt: at.Add(time.Duration(second) * time.Second), Loader: []monitor.Loader{{

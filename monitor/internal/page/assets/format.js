@@ -25,6 +25,9 @@ export const percent = (share) => (100 * share).toFixed(1) + ' %';
 
 export const grouped = (n) => Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ',');
 
+// figure prints an amount that may be small: three digits, or all of them.
+export const figure = (v) => v < 99.95 ? digits(v) : grouped(v);
+
 export const count = (n, one, many) => grouped(n) + ' ' + (n === 1 ? one : many ?? one + 's');
 
 export function seconds(s) {

@@ -3,7 +3,7 @@
 import { Chart } from './chart.js';
 import { color, onTheme } from './colors.js';
 import { $, bar, fill, make, marked, table, text, titled } from './dom.js';
-import { age, bytes, clock, count, digits, grouped, percent, rate } from './format.js';
+import { age, bytes, clock, count, digits, figure, grouped, percent, rate } from './format.js';
 import { History } from './history.js';
 import { Leaks } from './leaks.js';
 import { MemoryMap } from './map.js';
@@ -179,7 +179,7 @@ function render() {
   if (show('loader', any('loader') && has(snap.loader, (x) => 1), 'loaders')) stages(s, from, to);
   layout();
   sums(s);
-  text($('kept'), `Points of it here: ${grouped(h.points)}.`);
+  text($('kept'), `This page has ${count(h.points, 'point')} of it.`);
   text($('unused'), unused.length ? 'Not in use here: ' + unused.join(', ') + '.' : '');
 }
 
@@ -256,16 +256,19 @@ function sums(s) {
   const limit = s.limits.find((l) => matches(l.device))?.limit ?? '';
   fill(views.loader.sum, ...(advice[limit] ?? [[limit], ' limits the loader.']), ` ${count(sum(snap.loader, (x) => x.batches), 'batch', 'batches')}, ${count(sum(snap.loader, (x) => x.samples), 'sample')} so far.`);
   const both = (of) => sum(snap.vram, of) + sum(snap.foreign, of), failed = both((x) => x.out_of_memory);
-  fill(views.memory.sum, ['' + grouped(both((x) => x.blocks))], ' blocks, ', [bytes(both((x) => x.reserved_bytes))], ' reserved, ', [bytes(both((x) => x.fragmented_bytes))], ' of it fragmented',
-    failed ? `; ${grouped(failed)} allocations failed` : '', '.');
-  fill(views.pinned.sum, [bytes(sum(snap.pinned, (x) => x.reserved_bytes))], ' in segments, budget ', [bytes(sum(snap.pinned, (x) => x.budget_bytes))], `; ${grouped(sum(snap.pinned, (x) => x.hits))} buffers reused, ${grouped(sum(snap.pinned, (x) => x.misses))} not.`,
+  fill(views.memory.sum, ...bold(both((x) => x.blocks), 'block'), ', ', [bytes(both((x) => x.reserved_bytes))], ' reserved, ', [bytes(both((x) => x.fragmented_bytes))], ' of it fragmented',
+    failed ? `; ${count(failed, 'allocation')} failed` : '', '.');
+  fill(views.pinned.sum, [bytes(sum(snap.pinned, (x) => x.reserved_bytes))], ' in segments, budget ', [bytes(sum(snap.pinned, (x) => x.budget_bytes))], `; ${count(sum(snap.pinned, (x) => x.hits), 'buffer')} reused, ${grouped(sum(snap.pinned, (x) => x.misses))} not.`,
     sum(snap.pinned, (x) => x.lost_bytes) ? ` ${bytes(sum(snap.pinned, (x) => x.lost_bytes))} given up.` : '');
-  const waiting = sum(snap.transfer, (x) => x.waiting);
-  fill(views.link.sum, ['' + grouped(sum(snap.transfer, (x) => x.traffic.reduce((n, w) => n + w.active, 0)))], ' copies under way, ', ['' + waiting], ' waiting for a copier.');
+  const waiting = sum(snap.transfer, (x) => x.waiting), active = sum(snap.transfer, (x) => x.traffic.reduce((n, w) => n + w.active, 0));
+  fill(views.link.sum, ...bold(active, 'copy', 'copies'), ' under way, ', ['' + waiting], ' waiting for a copier.');
   const uses = sum(snap.tier, (x) => x.uses);
-  fill(views.tier.sum, ['' + grouped(sum(snap.tier, (x) => x.arrays))], ' arrays of ', [bytes(sum(snap.tier, (x) => x.array_bytes))], `; ${grouped(sum(snap.tier, (x) => x.waiting))} uses wait.`);
-  fill(views.tiermoves.sum, ['' + (uses ? percent(sum(snap.tier, (x) => x.misses) / uses) : '0 %')], ` of ${grouped(uses)} uses missed, ${grouped(sum(snap.tier, (x) => x.evictions))} evictions.`);
+  fill(views.tier.sum, ...bold(sum(snap.tier, (x) => x.arrays), 'array'), ' of ', [bytes(sum(snap.tier, (x) => x.array_bytes))], `; ${count(sum(snap.tier, (x) => x.waiting), 'use waits', 'uses wait')}.`);
+  fill(views.tiermoves.sum, ['' + (uses ? percent(sum(snap.tier, (x) => x.misses) / uses) : '0 %')], ` of ${count(uses, 'use')} missed, ${count(sum(snap.tier, (x) => x.evictions), 'eviction')}.`);
 }
+
+// bold is a number of things, for fill.
+const bold = (n, one, many) => [[grouped(n)], ' ' + (n === 1 ? one : many ?? one + 's')];
 
 function tiles(s) {
   const { snapshot: snap } = s;
@@ -285,7 +288,7 @@ function tiles(s) {
     ['To the host', rate(add(to('d2h'))), 'of bytes that arrived'],
   ];
   if (has(snap.loader, (x) => 1)) {
-    list.push(['Loader', grouped(value(s, 'samples_per_s')) + ' /s', limit === '' ? 'samples' : limit === 'device' ? 'samples; the program is the limit' : `samples; limited by ${limit}`],
+    list.push(['Loader', figure(value(s, 'samples_per_s')) + ' /s', limit === '' ? 'samples' : limit === 'device' ? 'samples; the program is the limit' : `samples; limited by ${limit}`],
       ['The program waits', percent(Math.min(1, value(s, 'stage_busy', 'wait'))), 'of the time, for batches']);
   }
   const box = $('tiles');

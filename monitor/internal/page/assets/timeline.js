@@ -10,6 +10,20 @@ const laneHeight = 14, gap = 3, mostLanes = 48;
 // parts are what a worker's time goes to, one after the other.
 const parts = ['read', 'decode', 'resize'];
 
+// round is the least of 1, 2, 5, 10, 20 and so on, and of their tenths, that v does not exceed.
+function round(v) {
+  const power = 10 ** Math.floor(Math.log10(v));
+  return power * [1, 2, 5, 10].find((k) => k * power >= v * 0.999);
+}
+
+// fitted is as much of a name as is not wider: its end, which tells rows apart.
+function fitted(g, name, width) {
+  if (g.measureText(name).width <= width) return name;
+  let from = 1;
+  while (from < name.length && g.measureText('…' + name.slice(from)).width > width) from++;
+  return '…' + name.slice(from);
+}
+
 export class Timeline {
   constructor() {
     this.canvas = $('lanes').querySelector('canvas');
@@ -100,25 +114,21 @@ export class Timeline {
     g.clearRect(0, 0, width, height);
     g.font = '11px system-ui, sans-serif';
     g.textBaseline = 'middle';
-    for (let i = 0; i <= 5; i++) {
-      const ago = this.window * (5 - i) / 5, x = Math.min(width - 1, this.x(this.now - ago));
+    const step = round(this.window / Math.max(1, Math.floor((width - this.labelWidth) / 64)));
+    for (let i = 0; i * step <= this.window * 1.001; i++) {
+      const x = Math.min(width - 1, this.x(this.now - i * step));
       g.fillStyle = css('grid');
       g.fillRect(x, 0, 1, height - 16);
       g.fillStyle = css('soft');
-      g.textAlign = i === 5 ? 'right' : 'center';
-      g.fillText(i === 5 ? 'now' : '−' + seconds(ago), x, height - 7);
+      g.textAlign = i ? 'center' : 'right';
+      g.fillText(i ? '−' + seconds(i * step) : 'now', x, height - 7);
     }
     g.textAlign = 'left';
     this.lanes.forEach((lane, i) => {
       const y = i * (laneHeight + gap);
       if (lane.label) {
-        g.save();
-        g.beginPath();
-        g.rect(0, y, this.labelWidth - 8, laneHeight);
-        g.clip();
         g.fillStyle = css('soft');
-        g.fillText(lane.label, 0, y + laneHeight / 2 + 1);
-        g.restore();
+        g.fillText(fitted(g, lane.label, this.labelWidth - 8), 0, y + laneHeight / 2 + 1);
       }
       for (const s of lane.spans) {
         const x = this.x(s.start_seconds), w = Math.max(1, this.x(s.end_seconds) - x - 0.5);
@@ -170,7 +180,7 @@ export class Timeline {
       sums.set(key, x);
     }
     const rows = [...sums.values()].sort((a, b) => b.seconds - a.seconds).slice(0, 20);
-    fill($('timeline').querySelector('.sum'), [grouped(this.spans.length)], ` spans of ${seconds(this.window)}`, this.left ? `; ${this.left} more rows are not shown` : '', '.');
+    fill($('timeline').querySelector('.sum'), [grouped(this.spans.length)], ` ${this.spans.length === 1 ? 'span' : 'spans'} of ${seconds(this.window)}`, this.left ? `; ${this.left} more rows are not shown` : '', '.');
     table($('timeline').querySelector('table'), 'Times by name', [['Name', 'text'], ['Where', 'text'], ['spans', ''], ['time', ''], ['busy', ''], ['longest', ''], ['bytes', '']], rows.map((r) => ({
       key: r.group + ' ' + r.name,
       cells: [marked(color('span', r.name), r.name), r.group, grouped(r.count), seconds(r.seconds), digits(r.seconds / this.window), seconds(r.most), r.bytes ? bytes(r.bytes) : ''],
