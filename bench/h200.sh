@@ -391,7 +391,7 @@ part_step() {
 	if [ -z "${QUICK:-}" ]; then
 		step "step: PyTorch"
 		peer torch-step torch_step --only "${STEP_PEERS:-eager,compile-0.1,checkpoint,gpt2}"
-		peer torch-residual torch_residual
+		peer ways/torch-residual torch_residual
 		step "step: a block"
 		(cd step/internal/cudaexec && PINION_DEVICE=$device XDG_CACHE_HOME=$tmp "$build/step.internal.cudaexec.test" -test.run '^$' -test.bench 'Block|Residual|Attention' -test.benchtime 10x) | tee "$out/step.txt"
 	fi

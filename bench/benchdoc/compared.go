@@ -177,8 +177,12 @@ func writeCompared(w *strings.Builder, kind string, files []*comparedFile) {
 		origin = " " + first.origin() + "."
 	}
 	fmt.Fprintf(w, "\n### %s: %s\n\n", strings.Join(stems, ", "), about.title)
-	fmt.Fprintf(w, "%s. %d interleaved repeats.%s From %s on. %s\n",
-		plain(first.DeviceName), first.Repeats, origin, plain(first.MeasuredAt), about.note)
+	repeats := "interleaved repeats"
+	if kind == steps { // one budget after the other
+		repeats = "repeats"
+	}
+	fmt.Fprintf(w, "%s. %d %s.%s From %s on. %s\n",
+		plain(first.DeviceName), first.Repeats, repeats, origin, plain(first.MeasuredAt), about.note)
 	t := newTable("", "by", ">runs", ">median", ">min", ">max", about.column)
 	for _, k := range keys {
 		var medians, least, most []float64

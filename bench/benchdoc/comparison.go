@@ -74,7 +74,7 @@ func (r *run) device() (id, name string) {
 	for _, f := range r.moves {
 		all = append(all, f.provenance)
 	}
-	for _, kind := range []string{feeding, weights} {
+	for _, kind := range []string{feeding, weights, steps} {
 		for _, f := range r.compared[kind] {
 			all = append(all, f.provenance)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/internal/units"
@@ -35,6 +36,11 @@ type table struct {
 func newTable(head ...string) *table { return &table{head: head} }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// has reports whether a row begins with this cell.
+func (t *table) has(first string) bool {
+	return slices.ContainsFunc(t.rows, func(cells []string) bool { return cells[0] == first })
+}
 
 // write writes the table, or nothing when it has no rows.
 func (t *table) write(w *strings.Builder) {

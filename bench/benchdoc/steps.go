@@ -64,7 +64,8 @@ func (r *run) stepTable(model string) (t *table, beside bool) {
 	t = newTable("", ">a step", ">device memory")
 	for _, f := range r.compared[steps] {
 		for _, row := range f.Rows {
-			if row.Name != model {
+			by := plain(f.program(row))
+			if row.Name != model || t.has(by) { // another file of the run has it, too
 				continue
 			}
 			memory := ""
@@ -73,7 +74,7 @@ func (r *run) stepTable(model string) (t *table, beside bool) {
 					memory = m.text(m.Value)
 				}
 			}
-			t.add(plain(f.program(row)), row.text(row.Value), memory)
+			t.add(by, row.text(row.Value), memory)
 			beside = beside || f.Commit == ""
 		}
 	}
