@@ -275,7 +275,7 @@ func TestRefuses(t *testing.T) {
 	}
 
 	x := r.compressed(good)
-	scratch := r.alloc(x.ScratchBytes())
+	scratch, large := r.alloc(x.ScratchBytes()), r.alloc(1<<20)
 	for what, test := range map[string]struct {
 		err  error
 		kind error
@@ -285,8 +285,8 @@ func TestRefuses(t *testing.T) {
 		"unaligned":     {x.Gemm(r.stream, x.a.Add(8), x.compressed, x.c, x.space), device.ErrArgument, "A is at"},
 		"no memory":     {x.Gemm(r.stream, 0, x.compressed, x.c, x.space), device.ErrPointer, "A: "},
 		"no workspace":  {x.Gemm(r.stream, x.a, x.compressed, x.c, 0), device.ErrPointer, "workspace: "},
-		"overlap":       {x.Gemm(r.stream, x.b, x.compressed, x.b, x.space), device.ErrArgument, "overlap"},
-		"in place":      {x.Compress(r.stream, x.b, x.b, scratch), device.ErrArgument, "overlap"},
+		"overlap":       {x.Gemm(r.stream, large, x.compressed, large, x.space), device.ErrArgument, "overlap"},
+		"in place":      {x.Compress(r.stream, large, large, scratch), device.ErrArgument, "overlap"},
 		"no scratch":    {x.Compress(r.stream, x.b, x.compressed, 0), device.ErrPointer, "scratch memory: "},
 		"check nowhere": {x.Check(r.stream, x.b, 0), device.ErrPointer, "scratch memory: "},
 		"search":        {x.Search(r.stream, x.a, 0, x.c), device.ErrPointer, "the compressed matrix: "},
