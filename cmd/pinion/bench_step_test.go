@@ -49,11 +49,11 @@ func TestBenchStep(t *testing.T) {
 	if len(predicted) != 4 || predicted[1] == nil || predicted[1] != predicted[3] {
 		t.Errorf("predicted %v", predicted)
 	}
-	for model, more := range map[string][]string{
-		"Llama":     {"--model", "llama", "--attention", "plain", "--no-link", "--tasks"},
-		"ResNet-50": {"--model", "resnet50", "--width", "2", "--image", "32", "--optimizer", "sgd", "--dtype", "f32"},
+	for model, args := range map[string][]string{
+		"Llama":     append(small[:len(small):len(small)], "--model", "llama", "--attention", "plain", "--no-link", "--tasks", "--json"),
+		"ResNet-50": {"bench", "step", "--device", "host", "--model", "resnet50", "--width", "2", "--batch", "2", "--image", "32", "--steps", "2", "--optimizer", "sgd", "--dtype", "f32", "--json"},
 	} {
-		doc := document(t, nil, append(append(small[:len(small):len(small)], more...), "--json")...)
+		doc := document(t, nil, args...)
 		if !strings.HasPrefix(doc["model"].(string), model) || doc["loss"] == nil {
 			t.Errorf("%v", doc)
 		}
@@ -87,7 +87,12 @@ func TestBenchStepUsage(t *testing.T) {
 		{"--model bert", exitUsage, "gpt, llama, resnet50 or gpt2"},
 		{"--heads 3", exitUsage, "a width of 2048 is not 3 heads"},
 		{"--budget 0", exitUsage, "--budget"},
-		{"--latency", exitUsage, "--model gpt2"},
+		{"--latency", exitUsage, "--latency needs --model gpt2"},
+		{"--layers 0 --width 2 --batch 1 --length 2 --vocabulary 2", exitUsage, "at least 1"},
+		{"--model resnet50 --width 1 --batch 1 --image 32 --heads 3", exitUsage, "--heads is not for --model resnet50"},
+		{"--model resnet50 --width 1 --batch 1 --image 32 --attention plain", exitUsage, "--attention is not for --model resnet50"},
+		{"--model gpt2 --layers 1 --width 2 --heads 1 --length 2 --vocabulary 2 --batch 3", exitUsage, "--batch is not for --model gpt2"},
+		{"--layers 1 --width 2 --heads 1 --batch 1 --length 2 --vocabulary 2 --image 32", exitUsage, "--image is not for --model gpt"},
 		{"--latency --budget 1GiB", exitUsage, "--latency takes neither"},
 		{"--plan=", exitUsage, "--plan needs the name of a file"},
 		{"--steps 0", exitUsage, "at least 1"},

@@ -42,7 +42,8 @@ times and rate, plans are the same. STEP is the median of --steps runs,
 PLANNED what the plan says that it takes. PEAK is the memory that the plan says,
 ALLOCATED what was allocated at most. KEPT is the most that lies between tasks,
 AGAIN is what is computed again, SENT what travels to the host and back. RESULTS
-compares the bits of all results with those of the first step.
+compares the bits of all results with those of the first step. A budget that is
+impossible is named below the table, and the others are run.
 
 --latency runs gpt2 for one token after the other, each from before it is given
 until the next one is there, and prints how long the slowest took.`,
@@ -68,7 +69,7 @@ until the next one is there, and prints how long the slowest took.`,
 		{&f.batch, "batch", "sequences, or images"}, {&f.length, "length", "tokens of a sequence"}, {&f.vocabulary, "vocabulary", "different tokens"},
 		{&f.image, "image", "pixels along an image's edge"},
 	} {
-		flags.Int(set, n.p, n.name, 0, flags.AtLeast(0), n.usage+" (default: 0, the model's)")
+		flags.Int(set, n.p, n.name, 0, flags.AtLeast(1), n.usage+" (default: the model's)")
 	}
 	flags.Sizes(set, &f.budgets, "budget", nil, true, "device memory to plan for, beside a step without a limit")
 	flags.Int(set, &f.steps, "steps", 10, flags.AtLeast(1), "timed runs of each step; with --latency, hundreds of them")
@@ -89,6 +90,14 @@ type stepFlags struct {
 	image, steps                                    int
 	budgets                                         []int64
 	latency, noLink, tasks, json                    bool
+}
+
+// unused are flags that are not for a model.
+var unused = map[string][]string{
+	"gpt":      {"image"},
+	"llama":    {"image"},
+	"resnet50": {"layers", "heads", "length", "vocabulary", "attention"},
+	"gpt2":     {"batch", "image", "optimizer", "attention"},
 }
 
 // orElse sets sizes that were not given.
@@ -151,7 +160,12 @@ func (f *stepFlags) run(cmd *cobra.Command) error {
 		return cli.BadUsage(cmd, "--latency takes neither --budget nor --plan nor --times")
 	}
 	if f.latency && f.model != "gpt2" {
-		return cli.BadUsage(cmd, "--latency is of --model gpt2")
+		return cli.BadUsage(cmd, "--latency needs --model gpt2")
+	}
+	for _, name := range unused[f.model] {
+		if cmd.Flags().Changed(name) {
+			return cli.BadUsage(cmd, "--%s is not for --model %s", name, f.model)
+		}
 	}
 	if f.plan == "" && cmd.Flags().Changed("plan") {
 		return cli.BadUsage(cmd, "--plan needs the name of a file")
