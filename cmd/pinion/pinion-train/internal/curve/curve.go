@@ -4,6 +4,7 @@ package curve
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/pinion-gpu/pinion/internal/plot"
@@ -25,6 +26,15 @@ func over(values []float64) axis {
 
 // at is where a value lies, from 0 to 1.
 func (a axis) at(v float64) float64 { return (v - a.low) / (a.high - a.low) }
+
+// label writes a value of an axis, with the digits that tell values apart which are so far
+// from each other.
+func label(v, apart float64) string {
+	if math.Abs(v) >= 1e5 {
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	}
+	return strconv.FormatFloat(v, 'f', min(max(1-int(math.Floor(math.Log10(apart))), 0), 5), 64)
+}
 
 // rows of a text.
 const rows = 8
@@ -53,11 +63,11 @@ func Text(losses []float64, first, columns int) string {
 	}
 	var b strings.Builder
 	for r, line := range grid {
-		label := ""
+		value := ""
 		if r == 0 || r == rows-1 {
-			label = fmt.Sprintf("%.4g", a.high+(a.low-a.high)*float64(r)/(rows-1))
+			value = label(a.high+(a.low-a.high)*float64(r)/(rows-1), (a.high-a.low)/(rows-1))
 		}
-		fmt.Fprintf(&b, "%8s │%s\n", label, strings.TrimRight(string(line), " "))
+		fmt.Fprintf(&b, "%8s │%s\n", value, strings.TrimRight(string(line), " "))
 	}
 	from, to := fmt.Sprint("step ", first), fmt.Sprint(first+len(losses)-1)
 	fmt.Fprintf(&b, "%8s └%s\n%10s%s%*s\n", "", strings.Repeat("─", columns), "", from, max(columns-len(from), len(to)+1), to)
@@ -85,13 +95,16 @@ func SVG(title string, losses []float64, first int) string {
 	const light, dark = ".loss { fill: none; stroke: #003f9e; stroke-width: 2 }", ".loss { stroke: #3f94fa }"
 	return plot.File(title, about, wide, high, light, dark, func(c *plot.Canvas) {
 		c.Text(left, 30, "label", "start", title)
+		drawn := 0 // the last step that is named
 		for i := range ticks + 1 {
 			part := float64(i) / ticks
 			at := bottom - (bottom-top)*part
 			c.Line(left, at, right, at, "grid")
-			c.Text(left-8, at+4, "tick", "end", fmt.Sprintf("%.3g", y.low+(y.high-y.low)*part))
-			step := math.Round(x.low + (x.high-x.low)*part)
-			c.Text(left+(right-left)*x.at(step), bottom+22, "tick", "middle", fmt.Sprint(int(step)))
+			c.Text(left-8, at+4, "tick", "end", label(y.low+(y.high-y.low)*part, (y.high-y.low)/ticks))
+			if step := int(math.Round(x.low + (x.high-x.low)*part)); step != drawn {
+				c.Text(left+(right-left)*x.at(float64(step)), bottom+22, "tick", "middle", fmt.Sprint(step))
+				drawn = step
+			}
 		}
 		c.Text((left+right)/2, bottom+46, "tick", "middle", "step")
 		c.Text(left, top-12, "tick", "start", "loss")

@@ -6,14 +6,14 @@ import (
 )
 
 func TestText(t *testing.T) {
-	const want = `       8 │•
+	const want = `     8.0 │•
          │ •
          │  •
          │   •
          │    •
          │     •
          │      •
-       1 │       ••
+     1.0 │       ••
          └─────────
           step 11 19
 `
@@ -22,7 +22,7 @@ func TestText(t *testing.T) {
 	}
 	// Means of steps, where there are more of them than columns.
 	text := Text([]float64{4, 2, 3, 3, 1, 1, 0, 2}, 1, 14)
-	if lines := strings.Split(text, "\n"); len([]rune(lines[0])) != 12 || !strings.HasPrefix(lines[0], "       3 │••") || !strings.HasSuffix(lines[rows-1], "│  ••") {
+	if lines := strings.Split(text, "\n"); len([]rune(lines[0])) != 12 || !strings.HasPrefix(lines[0], "    3.00 │••") || !strings.HasSuffix(lines[rows-1], "│  ••") {
 		t.Errorf("got\n%s", text)
 	}
 	if Text([]float64{1}, 1, 40) != "" || Text([]float64{1, 2, 3}, 1, 8) != "" {
@@ -39,5 +39,15 @@ func TestSVG(t *testing.T) {
 		if !strings.Contains(svg, "GPT &lt;on&gt; book") || !strings.Contains(svg, `class="loss"`) || strings.Contains(svg, "NaN") {
 			t.Errorf("%v: %s", losses, svg)
 		}
+	}
+	// Each step is named once, and each loss by another number.
+	svg := SVG("few", []float64{5.504, 5.502, 5.501}, 5)
+	for _, want := range []string{">5<", ">6<", ">7<", ">5.50400<", ">5.50325<", ">5.50250<", ">5.50175<", ">5.50100<"} {
+		if n := strings.Count(svg, want); n != 1 {
+			t.Errorf("%s is there %d times in %s", want, n, svg)
+		}
+	}
+	if svg := SVG("much", []float64{3e12, 1e12}, 1); !strings.Contains(svg, ">3e+12<") {
+		t.Errorf("a loss of 3e12: %s", svg)
 	}
 }
