@@ -59,9 +59,9 @@ func TestBenchTierUsage(t *testing.T) {
 		{"--budget 8KiB", "at least 16 KiB"},
 		{"--array 1KiB", "at least 4 KiB"},
 		{"more", "more"},
-		{"--ratios 1,0", "above 0"},
-		{"--ratios x", "ratios"},
-		{"--access zipf,all", "\"all\", but must be of sequential, random, zipf"},
+		{"--ratios 1,0", `must be above 0 and at most 64, which "0" is not`},
+		{"--ratios x", `--ratios is "x", but must be above 0 and at most 64`},
+		{"--access zipf,all", `must be sequential, random or zipf, which "all" is not`},
 		{"--report=", "name of a file"},
 	} {
 		r := pinion(t, append([]string{"bench", "tier"}, strings.Fields(c.args)...)...)

@@ -30,10 +30,10 @@ func newTop() *cobra.Command {
 their device memory holds, what moves over the link, how long each stage of
 their loaders takes, and which one limits the others.
 
-Processes need no configuration: "pinion feed", "bench", "tune", "load", "pack"
-and "replay" and the Python package show themselves, and a Go program does with
-one line, local.Offer. They do so on a socket that only their user can open;
-PINION_TOP=off in their environment turns that off.
+Processes need no configuration: "pinion feed", "bench", "tune", "load", "pack",
+"replay" and "train" and the Python package show themselves, and a Go program
+does with one line, local.Offer. They do so on a socket that only their user can
+open; PINION_TOP=off in their environment turns that off.
 
 Keys: q quits, p pauses, s sorts by another column; arrows, Page Up and Page
 Down scroll. NO_COLOR=1 leaves colours out.

@@ -29,7 +29,7 @@ rates, times, the limit of the link, and advice.`,
   pinion bench step --budget 8GiB`,
 		Args: cli.NoArgs,
 	}
-	file := cmd.Flags().String("report", "", "write an HTML page about the link to this file")
+	file := cmd.Flags().String("report", "", "`FILE` for an HTML page about the link")
 	flags := addLinkFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("report") {

@@ -76,8 +76,8 @@ until the next one is there, and prints how long the slowest took.`,
 	set.BoolVar(&f.latency, "latency", false, "print how long the slowest of many runs take")
 	set.BoolVar(&f.noLink, "no-link", false, "send nothing to the host")
 	set.BoolVar(&f.tasks, "tasks", false, "also print what the first step's time goes to")
-	set.StringVar(&f.plan, "plan", "", "draw the plan for the last budget to this SVG file")
-	set.StringVar(&f.times, "times", "", "plan with the tasks' times in this file, or write it if it is not there")
+	set.StringVar(&f.plan, "plan", "", "`FILE` for an SVG picture of the plan for the last budget")
+	set.StringVar(&f.times, "times", "", "plan with the tasks' times in this `FILE`, or write it if it is not there")
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
 	cmd.RunE = cli.TraceFlag(set).Run(func(cmd *cobra.Command, _ []string) error { return f.run(cmd) })
 	return cmd

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,25 +70,16 @@ run takes --budget of device memory and four times that of pinned host memory.`,
 	name := cli.DeviceFlag(cmd)
 	flags.Size(cmd.Flags(), &o.Budget, "budget", 1<<30, "bytes of device memory for the arrays; the default is less where memory is short")
 	flags.Size(cmd.Flags(), &o.ArrayBytes, "array", 0, "bytes of an array (default: 1/64 of the budget)")
-	cmd.Flags().Float64SliceVar(&o.Ratios, "ratios", []float64{0.5, 1, 1.5, 2, 4}, "working sets to measure, in terms of the budget")
-	cmd.Flags().StringSliceVar(&o.Access, "access", tierdoc.Accesses(), "ways of using the arrays")
+	flags.Floats(cmd.Flags(), &o.Ratios, "ratios", []float64{0.5, 1, 1.5, 2, 4}, 64, "working sets to measure, in terms of the budget")
+	o.Access = tierdoc.Accesses()
+	flags.Choices(cmd.Flags(), &o.Access, "access", tierdoc.Accesses(), "ways of using the arrays")
 	cmd.Flags().Float64Var(&o.Seconds, "seconds", 0.5, "least time of a row")
-	cmd.Flags().StringArrayVar(&o.Folders, "folder", nil, "also keep arrays in a file in this folder; several share the bytes")
-	report := cmd.Flags().String("report", "", "write an HTML page with curves to this file")
+	cmd.Flags().StringArrayVar(&o.Folders, "folder", nil, "also keep arrays in a file in this `FOLDER`; several share the bytes")
+	report := cmd.Flags().String("report", "", "`FILE` for an HTML page with curves")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	cmd.RunE = cli.TraceFlag(cmd.Flags()).Run(func(cmd *cobra.Command, _ []string) error {
 		if o.Seconds <= 0 || o.Seconds > 60 {
 			return cli.BadUsage(cmd, "--seconds is %g, but must be above 0 and at most 60", o.Seconds)
-		}
-		for _, r := range o.Ratios {
-			if !(r > 0 && r <= 64) {
-				return cli.BadUsage(cmd, "--ratios has %g, but must be above 0 and at most 64", r)
-			}
-		}
-		for _, a := range o.Access {
-			if !slices.Contains(tierdoc.Accesses(), a) {
-				return cli.BadUsage(cmd, "--access has %q, but must be of %s", a, strings.Join(tierdoc.Accesses(), ", "))
-			}
 		}
 		if cmd.Flags().Changed("array") && o.Budget/4 < o.ArrayBytes {
 			return cli.BadUsage(cmd, "--array is %s, but must be at most a quarter of the budget of %s", units.Bytes(o.ArrayBytes), units.Bytes(o.Budget))

@@ -117,6 +117,41 @@ func (n *numbers) Set(text string) error {
 	return setList(n.p, text, n.several, &n.changed, n.parse)
 }
 
+// Floats adds a flag for numbers above 0, such as 0.5,2, to set.
+func Floats(set *pflag.FlagSet, p *[]float64, name string, value []float64, most float64, usage string) {
+	*p = value
+	set.Var(&floats{p: p, most: most}, name, usage)
+}
+
+type floats struct {
+	p       *[]float64
+	most    float64
+	changed bool
+}
+
+func (f *floats) String() string {
+	if f.p == nil {
+		return ""
+	}
+	var list []string
+	for _, v := range *f.p {
+		list = append(list, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	return strings.Join(list, ",")
+}
+
+func (f *floats) Type() string { return listType("number", true) }
+
+func (f *floats) Set(text string) error {
+	return setList(f.p, text, true, &f.changed, func(one string) (float64, error) {
+		v, err := strconv.ParseFloat(one, 64)
+		if err != nil || !(v > 0 && v <= f.most) {
+			return 0, fmt.Errorf("must be above 0 and at most %g", f.most)
+		}
+		return v, nil
+	})
+}
+
 // listType is the type of a flag that takes one value or several.
 func listType(one string, several bool) string {
 	if several {

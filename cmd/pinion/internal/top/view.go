@@ -166,7 +166,7 @@ func (v *View) nobody(p *page) {
 	}
 	p.words(Plain, 0, "No process"+whose+found+". These are shown by themselves:")
 	p.add(Plain, "")
-	p.sentence(Plain, 2, "command", "pinion feed, bench, tune, load, pack, replay")
+	p.sentence(Plain, 2, "command", "pinion feed, bench, tune, load, pack, replay, train")
 	p.sentence(Plain, 2, "Python", "pinion.DataLoader, pinion.Collate, …")
 	p.sentence(Plain, 2, "Go", "stop, err := local.Offer(ctx, local.Options{})")
 	p.add(Plain, "")
