@@ -64,7 +64,7 @@ func New(config string) (*Backend, error) {
 // device is not there, and with [device.ErrNotSupported] if no steps run on it.
 func Open(opts Options) (*Backend, error) {
 	if opts.Device == "" {
-		opts.Device = "host"
+		opts.Device = "auto"
 	}
 	if opts.Compile == nil {
 		opts.Compile = step.Compile

@@ -18,8 +18,8 @@ var ErrArgument = errs.ErrArgument
 
 // Options configure a [Backend].
 type Options struct {
-	// Device names what runs the steps, as device.Open takes it: "host". Default:
-	// "host".
+	// Device names what runs the steps, as device.Open takes it: "cuda:0", "host".
+	// Default: "auto", a GPU where there is one.
 	Device string
 
 	// On is the device itself, if the program has it open. It stays open when the
@@ -36,14 +36,15 @@ type Options struct {
 	// Default: 0, the types are those of the model.
 	Autocast dtype.DType
 
-	// Budget is the device memory that a step may take, in bytes. Default: no limit
-	// but the device's.
+	// Budget is the device memory that a step may take, in bytes. Default: no limit, but a
+	// step for which the device has no room is planned for what that has left.
 	Budget int64
 }
 
 // ParseConfig reads what follows "pinion:" in a configuration of GoMLX: a device, and
 // options behind commas, all of which may be left out.
 //
+//	auto
 //	host
 //	host,budget=512MiB
 //	cuda:0,budget=8GiB
@@ -74,6 +75,8 @@ func ParseConfig(config string) (Options, error) {
 				return Options{}, fmt.Errorf("gomlx: %w: configuration %q: amp=%s: it is bf16 or f16", ErrArgument, config, value)
 			}
 			opts.Autocast = t
+		case !isOption && i > 0 && part != "":
+			return Options{}, fmt.Errorf("gomlx: %w: configuration %q: %q is not an option; if it is the device, it comes first", ErrArgument, config, part)
 		default:
 			return Options{}, fmt.Errorf("gomlx: %w: configuration %q: %q is not an option; there are budget=SIZE, such as budget=8GiB, and amp=TYPE, such as amp=bf16", ErrArgument, config, part)
 		}

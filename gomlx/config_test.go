@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func TestParseConfig(t *testing.T) {
@@ -29,4 +30,6 @@ func TestParseConfig(t *testing.T) {
 			t.Errorf("%q: %+v, %v", config, got, err)
 		}
 	}
+	_, err := ParseConfig("budget=1GiB,cuda:0")
+	testkit.WantError(t, "a device behind an option", err, ErrArgument, `"cuda:0" is not an option; if it is the device, it comes first`)
 }

@@ -8,7 +8,7 @@
 //	backend, err := compute.NewWithConfig("pinion:host")
 //
 // or in the environment, GOMLX_BACKEND=pinion:host. [ParseConfig] says what may follow
-// "pinion:": a device, and a budget of memory.
+// "pinion:": a device, which is a GPU by default if there is one, and a budget of memory.
 //
 // # What it can do
 //
@@ -32,6 +32,7 @@
 // # Memory
 //
 // A budget is for each step that is compiled: its parameters, its results, and all between.
+// Without one, a step for which the device has no room is planned for what that has left.
 // Steps of a backend take turns, and share the memory for what is between: a trainer that
 // accumulates gradients has two steps, one with buckets of lengths ([batches.NewBuckets])
 // has several, and the device holds the largest. [Fit] divides a batch for a budget.

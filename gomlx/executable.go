@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/shapes"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/autocast"
 	"github.com/pkg/errors"
@@ -49,13 +50,38 @@ func (b *builder) Compile() (compute.Executable, error) {
 // compile makes a step of a graph, or none where the backend plans only.
 func (b *Backend) compile(g *graph.Graph, o step.Options) (*step.Executable, error) {
 	if b.onPlan == nil {
-		return b.opts.Compile(g, b.executor, o)
+		x, err := b.opts.Compile(g, b.executor, o)
+		if o.Budget == 0 && stderrors.Is(err, device.ErrOutOfMemory) {
+			return b.squeeze(g, o, err)
+		}
+		return x, err
 	}
 	p, err := step.Plan(g, b.executor, o)
 	if err == nil {
 		b.onPlan(p)
 	}
 	return nil, err
+}
+
+// squeeze compiles a graph for which full says that there is no room, within what the
+// device has left: seven eighths of it, or less, since other memory may lie in the way.
+func (b *Backend) squeeze(g *graph.Graph, o step.Options, full error) (*step.Executable, error) {
+	left, err := b.device.Memory()
+	if err != nil {
+		return nil, full
+	}
+	room := left.FreeBytes + b.pool.Stats().Reserved.Current
+	for eighths := int64(7); eighths >= 4; eighths-- {
+		o.Budget = room / 8 * eighths
+		x, err := b.opts.Compile(g, b.executor, o)
+		if err == nil {
+			return x, nil
+		}
+		if !stderrors.Is(err, device.ErrOutOfMemory) {
+			return nil, fmt.Errorf("%w; within what the device has left: %w", full, err)
+		}
+	}
+	return nil, full
 }
 
 // executable is a compiled graph. Those that GoMLX does not finalize are closed when they

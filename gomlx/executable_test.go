@@ -3,6 +3,7 @@ package gomlx
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 
@@ -325,13 +326,55 @@ func TestOutOfMemory(t *testing.T) {
 	testkit.OK(t, out[0].Finalize())
 }
 
+// A step without a budget for which the device has no room is planned for what that has,
+// with the same results.
+func TestSqueeze(t *testing.T) {
+	const n, layers = 1 << 18, 12 // values of 1 MiB
+	results := map[string][]float32{}
+	for _, config := range []string{"host", "host:12MiB"} {
+		b, err := New(config)
+		testkit.OK(t, err)
+		x := build(t, b, []int{n}, 1, func(f compute.Function, in []compute.Value) []compute.Value {
+			list := []compute.Value{in[0]}
+			for range layers { // a reversal is a task of its own
+				list = append(list, value(t)(f.Reverse(value(t)(f.Tanh(list[len(list)-1])), 0)))
+			}
+			sum := list[layers]
+			for i := range layers {
+				sum = value(t)(f.Reverse(value(t)(f.Add(sum, list[layers-1-i])), 0))
+			}
+			return []compute.Value{sum}
+		})
+		in := make([]float32, n)
+		for i := range in {
+			in[i] = float32(i) / n
+		}
+		out, err := x.Execute([]compute.Buffer{put(t, b, in)}, nil, 0)
+		testkit.OK(t, err)
+		results[config] = get(t, out[0])
+		b.Finalize()
+	}
+	if !slices.Equal(results["host"], results["host:12MiB"]) {
+		t.Error("the results differ")
+	}
+}
+
 func TestOpen(t *testing.T) {
+	best, err := device.Open("auto")
+	testkit.OK(t, err)
+	defer best.Close()
+	unnamed, err := New("")
+	testkit.OK(t, err)
+	defer unnamed.Finalize()
+	if got, want := unnamed.Device().Info().ID, best.Info().ID; got != want {
+		t.Errorf("without a name, the device is %s, not %s", got, want)
+	}
 	for _, config := range []string{"tpu:0", "cuda:99"} {
 		if _, err := New(config); err == nil {
 			t.Errorf("%q opens", config)
 		}
 	}
-	_, err := Open(Options{Budget: -1})
+	_, err = Open(Options{Budget: -1})
 	testkit.WantError(t, "a negative budget", err, ErrArgument)
 
 	dev, err := device.Open("host")

@@ -39,7 +39,7 @@ func Fit(ctx context.Context, o Options, batch int, training func(backend *Backe
 		return nil, fmt.Errorf("%s: %w: a batch of %d samples within %d bytes: both are at least 1", Name, ErrArgument, batch, o.Budget)
 	}
 	if o.On == nil {
-		dev, err := device.Open(cmp.Or(o.Device, "host"))
+		dev, err := device.Open(cmp.Or(o.Device, "auto"))
 		if err != nil {
 			return nil, err
 		}

@@ -116,6 +116,8 @@ func (o *output) print(w io.Writer) {
 	t.Write(w)
 	if o.BudgetBytes > 0 {
 		fmt.Fprintf(w, "Within a budget of %s; %s of %s run again\n", units.Bytes(o.BudgetBytes), units.Grouped(int64(o.Recomputed)), units.Count(o.Tasks, "task"))
+	} else if o.Recomputed > 0 {
+		fmt.Fprintf(w, "The device is too small for the whole step; %s of %s run again\n", units.Grouped(int64(o.Recomputed)), units.Count(o.Tasks, "task"))
 	}
 	if o.Unread > 0 {
 		fmt.Fprintf(w, "%s could not be read, and others took their place\n", units.Count(o.Unread, "sample"))

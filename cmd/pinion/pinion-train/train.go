@@ -105,7 +105,7 @@ theirs. A ResNet normalises each batch by itself.`,
 		flags.Int(set, &c.Accumulate, "accumulate", 1, flags.AtLeast(1).Or("auto", autoBatches), "batches of a step, whose gradients are averaged, or auto for as few as fit the budget")
 		set.Float64Var(&c.LearningRate, "lr", 0.001, "learning rate of Adam")
 		set.Uint64Var(&c.Seed, "seed", 0, "seed of the weights, the order and everything random about samples")
-		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: the device's)")
+		flags.Size(set, &f.budget, "budget", 0, "most device memory that a step may take, such as 8GiB (default: as much as the device has)")
 		flags.Choice(set, &f.onError, "on-error", "fail", []string{"fail", "replace"}, "when a photo cannot be read: fail, or replace it with another one")
 		flags.Choice(set, &f.amp, "amp", "off", []string{"bf16", "fp16", "off"}, "mixed precision: bf16, fp16 (with a scale for the loss) or off")
 	})

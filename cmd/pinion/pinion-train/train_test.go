@@ -170,6 +170,18 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// A step without a budget fits a device that is smaller than all of it.
+func TestSmallDevice(t *testing.T) {
+	args := with(gpt, book(t, 400), "--steps", "2", "--batch", "32", "--context", "96")
+	root := newRoot(with(args, "--device", "host:16MiB"))
+	var out bytes.Buffer
+	root.SetOut(&out)
+	testkit.OK(t, root.ExecuteContext(t.Context()))
+	if !strings.Contains(out.String(), "The device is too small for the whole step; ") {
+		t.Error(out.String())
+	}
+}
+
 // A batch is divided as the budget asks for, and trains as the whole does, to rounding.
 func TestAccumulateAuto(t *testing.T) {
 	args := with(gpt, book(t, 40), "--steps", "3", "--batch", "12")
