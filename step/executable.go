@@ -204,7 +204,7 @@ func (x *Executable) lacks(what string, err error) error {
 func (x *Executable) checkInputs(inputs []*Tensor, donate []bool) error {
 	params := x.graph.Parameters()
 	if len(inputs) != len(params) {
-		return fmt.Errorf("%w: %d inputs for %d parameters", ErrArgument, len(inputs), len(params))
+		return fmt.Errorf("%w: %s for %s", ErrArgument, units.Count(len(inputs), "input"), units.Count(len(params), "parameter"))
 	}
 	if donate != nil && len(donate) != len(params) {
 		return fmt.Errorf("%w: donate is for %d of %d parameters", ErrArgument, len(donate), len(params))

@@ -162,7 +162,7 @@ func TestRunErrors(t *testing.T) {
 		return err
 	}
 	wrong := testkit.Must(run.Memory().Put(floats(1), f32(1)))(t)
-	testkit.WantError(t, "few", do([]*step.Tensor{a}, nil), step.ErrArgument, "1 inputs")
+	testkit.WantError(t, "few", do([]*step.Tensor{a}, nil), step.ErrArgument, "1 input for 2 parameters")
 	testkit.WantError(t, "none", do([]*step.Tensor{a, nil}, nil), step.ErrArgument, `"p1" has no tensor`)
 	testkit.WantError(t, "shape", do([]*step.Tensor{a, wrong}, nil), step.ErrArgument, "f32[3]", "f32[1]")
 	testkit.WantError(t, "twice", do([]*step.Tensor{a, a}, []bool{true, false}), step.ErrArgument, "another")

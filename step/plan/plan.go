@@ -97,9 +97,8 @@ func (e *ImpossibleError) Unwrap() error { return ErrBudget }
 // ErrArgument if they cannot be right, and with an [*ImpossibleError] if it finds no
 // plan within the budget.
 func Make(g Graph, o Options) (*Plan, error) {
-	if o.Budget < 0 || o.HostBytes < 0 || o.Align < 0 || !finite(o.Out) || !finite(o.Back) || !finite(o.Latency) || (o.Out == 0) != (o.Back == 0) {
-		return nil, fmt.Errorf("plan: %w: a budget of %d bytes, %v and %v bytes/s to the host and back, %v s a copy, at most %d bytes there, alignment %d: none may be negative or infinite, and both rates are 0 or neither",
-			ErrArgument, o.Budget, o.Out, o.Back, o.Latency, o.HostBytes, o.Align)
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	p, err := newProblem(&g, o)
 	if err != nil {
@@ -118,6 +117,28 @@ func Make(g Graph, o Options) (*Plan, error) {
 		return nil, &ImpossibleError{Budget: o.Budget, Found: plan.Bytes, Least: least, Op: at}
 	}
 	return p.within(whole, least, at)
+}
+
+// check fails with ErrArgument, and what cannot be right.
+func (o Options) check() error {
+	what := ""
+	switch {
+	case o.Budget < 0:
+		what = fmt.Sprintf("a budget of %d bytes", o.Budget)
+	case o.HostBytes < 0:
+		what = fmt.Sprintf("at most %d bytes on the host", o.HostBytes)
+	case o.Align < 0:
+		what = fmt.Sprintf("an alignment of %d bytes", o.Align)
+	case !finite(o.Latency):
+		what = fmt.Sprintf("copies that take %v s besides", o.Latency)
+	case !finite(o.Out) || !finite(o.Back):
+		what = fmt.Sprintf("a link of %v bytes/s to the host and %v back", o.Out, o.Back)
+	case (o.Out == 0) != (o.Back == 0):
+		what = fmt.Sprintf("a link of %v bytes/s to the host and %v back: both are 0, or neither", o.Out, o.Back)
+	default:
+		return nil
+	}
+	return fmt.Errorf("plan: %w: %s", ErrArgument, what)
 }
 
 // mostFits is how many plans are placed until one fits its budget best.

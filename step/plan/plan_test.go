@@ -463,6 +463,20 @@ func TestWhatCannotBeRight(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 	}
+	// What is wrong is named alone.
+	g, _ := whole()
+	for want, o := range map[string]Options{
+		"plan: bad argument: a budget of -1 bytes":                                               {Budget: -1, Out: 1},
+		"plan: bad argument: at most -2 bytes on the host":                                       {HostBytes: -2},
+		"plan: bad argument: an alignment of -3 bytes":                                           {Align: -3},
+		"plan: bad argument: copies that take -1 s besides":                                      {Latency: -1},
+		"plan: bad argument: a link of -1 bytes/s to the host and 2 back":                        {Out: -1, Back: 2},
+		"plan: bad argument: a link of 1 bytes/s to the host and 0 back: both are 0, or neither": {Out: 1},
+	} {
+		if _, err := Make(g, o); err == nil || err.Error() != want {
+			t.Errorf("%v, not %s", err, want)
+		}
+	}
 }
 
 // TestImpossible has budgets that values exceed, and one that only their alignment
