@@ -203,6 +203,23 @@ var hostile = []string{
 	`"}],"x":[{`, "</script><script>alert(1)</script>", "\x00\x01\n\r\t\\", "\xff\xfe bad UTF-8", "\u2028\u2029", strings.Repeat("long ", 1000), "", "日本語 😀", `\u0000`,
 }
 
+// Times of the report count from the first record, as those of viewers do, however long
+// before it the recording began.
+func TestTimesOfTheReport(t *testing.T) {
+	r := start(t, Options{Every: time.Hour})
+	const id, begin = "cuda:0", int64(7e9)
+	r.clock(id, 1000)
+	calls, lane := r.row(callsTo(id), "calls"), r.row(id, "stream 1")
+	for _, at := range []int64{begin + 2e9, begin + 5e9} {
+		r.put(record{kind: kindCall, row: calls, lane: lane, engine: H2D, name: r.name("copy"), start: at, end: at, timed: true, from: at, to: at + 1e9, bytes: 1})
+	}
+	r.put(record{row: r.row("loader", "worker 1"), name: r.name("samples"), start: begin, end: begin + 2e9})
+	got := r.Report()
+	if got.Seconds != 6 || got.FirstByteSeconds != 2 || got.Devices[0].Gaps.LongestAtSeconds != 3 || got.Devices[0].Engines[0].Gaps.LongestAtSeconds != 3 {
+		t.Errorf("%+v, want 6 s, the first byte at 2 s and a gap at 3 s", got)
+	}
+}
+
 // What is written is a trace whatever was recorded, and nothing of it is lost: spans
 // that overlap on a row, that are empty, that have any name.
 func TestTraceRandom(t *testing.T) {

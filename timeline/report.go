@@ -13,10 +13,11 @@ import (
 )
 
 // Report says how well the work of a recording overlapped. As JSON it has the keys of
-// the other documents. Times are those of the recording's clock.
+// the other documents. The timeline begins with the first record that is kept, which is
+// 0 s in viewers, too.
 type Report struct {
-	Seconds          float64 `json:"seconds"`                      // from the first that was recorded to the last
-	FirstByteSeconds float64 `json:"first_byte_seconds,omitempty"` // from the start of the recording until the first copy to a device began; 0: there was none
+	Seconds          float64 `json:"seconds"`                      // of the timeline, from its first record to its last
+	FirstByteSeconds float64 `json:"first_byte_seconds,omitempty"` // until the first copy to a device began; 0: there was none, or nothing before it
 	Records          int     `json:"records"`
 	DroppedRecords   int64   `json:"dropped_records"` // the oldest ones: the report is about the others
 	UntimedRecords   int64   `json:"untimed_records"` // work without device times, which no engine has
@@ -62,7 +63,7 @@ type Gaps struct {
 	Count            int     `json:"count"`
 	Seconds          float64 `json:"seconds"`
 	LongestSeconds   float64 `json:"longest_seconds"`
-	LongestAtSeconds float64 `json:"longest_at_seconds"` // where the longest begins
+	LongestAtSeconds float64 `json:"longest_at_seconds"` // where the longest begins on the timeline
 }
 
 const leastGap = 10_000 // nanoseconds
@@ -92,11 +93,11 @@ func (v *view) report() Report {
 	rows := map[stageKey]map[int32]struct{}{}
 	for i := range v.records {
 		x := &v.records[i]
-		if x.kind == kindCounter {
-			continue
-		}
 		if first < 0 || x.start < first {
 			first = x.start
+		}
+		if x.kind == kindCounter {
+			continue
 		}
 		last = max(last, x.last())
 		switch {
@@ -129,13 +130,13 @@ func (v *view) report() Report {
 		}
 	}
 	if first >= 0 {
-		out.Seconds = seconds(last - first)
+		out.Seconds = seconds(max(0, last-first))
 	}
 	if firstByte >= 0 {
-		out.FirstByteSeconds = seconds(firstByte)
+		out.FirstByteSeconds = seconds(firstByte - first)
 	}
 	for _, id := range slices.Sorted(maps.Keys(work)) {
-		d := work[id].report()
+		d := work[id].report(first)
 		d.Device, d.ClockErrorSeconds = id, seconds(v.errors[id])
 		out.Devices = append(out.Devices, d)
 	}
@@ -203,7 +204,8 @@ func (w *deviceWork) add(x *record) {
 	e.times = append(e.times, interval{x.from, x.to})
 }
 
-func (w *deviceWork) report() (d DeviceReport) {
+// report is about the work of a timeline that begins at first.
+func (w *deviceWork) report(first int64) (d DeviceReport) {
 	var all []interval
 	for i := range w.engines {
 		e := &w.engines[i]
@@ -222,7 +224,7 @@ func (w *deviceWork) report() (d DeviceReport) {
 	}
 	d.BusySeconds = seconds(total(all))
 	d.BusyFraction = fraction(d.BusySeconds)
-	d.Gaps = gapsOf(all)
+	d.Gaps = gapsOf(all, first)
 	d.Engines = []EngineReport{}
 	for i := range w.engines {
 		e := &w.engines[i]
@@ -230,7 +232,7 @@ func (w *deviceWork) report() (d DeviceReport) {
 			continue
 		}
 		busy := total(e.times)
-		row := EngineReport{Engine: Engine(i), Spans: e.spans, Bytes: e.bytes, BusySeconds: seconds(busy), Gaps: gapsOf(e.times)}
+		row := EngineReport{Engine: Engine(i), Spans: e.spans, Bytes: e.bytes, BusySeconds: seconds(busy), Gaps: gapsOf(e.times, first)}
 		row.BusyFraction = fraction(row.BusySeconds)
 		if row.Engine != Compute && busy > 0 {
 			row.GBPerS = float64(e.bytes) / float64(busy)
@@ -242,12 +244,12 @@ func (w *deviceWork) report() (d DeviceReport) {
 	return d
 }
 
-func gapsOf(list []interval) (g Gaps) {
+func gapsOf(list []interval, first int64) (g Gaps) {
 	for _, x := range between(list, leastGap) {
 		g.Count++
 		g.Seconds += seconds(x.to - x.from)
 		if s := seconds(x.to - x.from); s > g.LongestSeconds {
-			g.LongestSeconds, g.LongestAtSeconds = s, seconds(x.from)
+			g.LongestSeconds, g.LongestAtSeconds = s, seconds(x.from-first)
 		}
 	}
 	return g
