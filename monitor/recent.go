@@ -43,7 +43,7 @@ func (r *RecentLoaders) Add(s Snapshot) (list []RecentLoader) {
 			if d.Seconds <= 0 {
 				continue
 			}
-			if found != nil && !has(r.past[i].Loader, x.Device) {
+			if found != nil && !same(r.past[i].Loader, x) {
 				break // it was not open yet
 			}
 			for _, l := range d.Loader {
@@ -63,8 +63,9 @@ func (r *RecentLoaders) Add(s Snapshot) (list []RecentLoader) {
 	return list
 }
 
-func has(list []Loader, device string) bool {
-	return slices.ContainsFunc(list, func(l Loader) bool { return l.Device == device && l.Loaders > 0 })
+// same reports whether list has the loaders of x, as far as their workers tell.
+func same(list []Loader, x Loader) bool {
+	return slices.ContainsFunc(list, func(l Loader) bool { return l.Device == x.Device && l.Loaders > 0 && l.Workers == x.Workers })
 }
 
 // accounted reports whether the counts have the time of the workers, about.

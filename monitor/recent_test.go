@@ -83,6 +83,26 @@ func TestRecentLoaders(t *testing.T) {
 	}
 }
 
+// A loader that came in place of another, with fewer workers, is not measured by what the
+// other one did.
+func TestRecentLoadersReplaced(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var recent monitor.RecentLoaders
+	batches := int64(0)
+	for second := range 10 {
+		l := monitor.Loader{Device: "host", Loaders: 1, Devices: 1, Workers: 8, Stages: []monitor.Stage{{Stage: "decode", Where: "worker", Seconds: 8 * float64(min(second, 7))}}}
+		if batches += 100; second >= 7 { // its first batches are slow
+			l.Workers, batches = 1, batches-99
+		}
+		l.Batches = batches
+		for _, l := range recent.Add(monitor.Snapshot{MeasuredAt: at.Add(time.Duration(second) * time.Second), Loader: []monitor.Loader{l}}) {
+			if second > 7 && (l.Seconds > float64(second-7) || l.Batches > int64(second-7)) {
+				t.Errorf("after %d s: %+v", second, l)
+			}
+		}
+	}
+}
+
 // One that was opened lately is not measured by the time before.
 func TestRecentLoadersOpened(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
