@@ -124,7 +124,7 @@ func (o *output) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "At most %s of device memory were in use, batches ahead included\n", units.Bytes(o.PeakBytes))
 	if o.plan != "" {
-		fmt.Fprintf(w, "\n%s", o.plan)
+		fmt.Fprintf(w, "\nThe plan, whose times are estimates:\n%s", o.plan)
 	}
 	if o.CheckpointFolder != "" {
 		fmt.Fprintf(w, "Checkpoint: %s\n", o.CheckpointFolder)

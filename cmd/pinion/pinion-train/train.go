@@ -25,6 +25,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/step/plan"
 )
 
 // trainFlags are the flags of pinion train.
@@ -305,7 +306,7 @@ func openText(path string, context, batch int) (dataset.Dataset, error) {
 	n := int64(0)
 	if err == nil {
 		if n = info.Size() / int64(context+1); n < int64(batch) {
-			err = fmt.Errorf("%w: %s has %s; a batch of %d rows takes %s, %d for each (--context %d, and the byte that follows)", errs.ErrArgument, path, units.Count(info.Size(), "byte"), batch, units.Grouped(int64(batch)*int64(context+1)), context+1, context)
+			err = fmt.Errorf("%w: %s has %s; a batch of %d rows takes %s, %s for each (--context %d, and the byte that follows)", errs.ErrArgument, path, units.Grouped(info.Size())+" bytes", batch, units.Grouped(int64(batch)*int64(context+1)), units.Grouped(int64(context+1)), context)
 		}
 	}
 	var data dataset.Dataset
@@ -331,8 +332,11 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 		began := time.Now()
 		loss, err := s.Step(ctx)
 		if err != nil {
-			if sample := (*loader.SampleError)(nil); errors.As(err, &sample) {
+			switch {
+			case errors.As(err, new(*loader.SampleError)):
 				err = fmt.Errorf("%w; --on-error replace takes other photos instead", err)
+			case errors.Is(err, plan.ErrBudget) && f.config.Batch > 1 && f.resume == "" && f.amp != "fp16":
+				err = fmt.Errorf("%w; a smaller --batch takes less, or --accumulate auto", err)
 			}
 			return errors.Join(err, f.interrupted(ctx, line, s))
 		}

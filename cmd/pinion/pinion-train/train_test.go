@@ -238,6 +238,8 @@ func TestRefused(t *testing.T) {
 	}{
 		{"another model", session.ErrCheckpoint, "layers 1, not 2; width 16, not 32", []string{text, "--resume", folder, "--layers", "2", "--width", "32"}},
 		{"a ResNet", session.ErrCheckpoint, "model gpt, not resnet", with(resnet, album(t), "--resume", folder)},
+		{"a long context", errs.ErrArgument, "a batch of 16 rows takes 160,016, 10,001 for each (--context 10000, ", []string{text, "--context", "10000"}},
+		{"a small budget", plan.ErrBudget, "; a smaller --batch takes less, or --accumulate auto", with(gpt, text, "--budget", "20KiB")},
 		{"another seed", session.ErrCheckpoint, "seed 0, not 7", []string{text, "--resume", folder, "--seed", "7"}},
 		{"another text", loader.ErrState, "needs the data", []string{other, "--resume", folder}},
 		{"no checkpoint", os.ErrNotExist, "nowhere", []string{text, "--resume", filepath.Join(dir, "nowhere")}},
@@ -252,6 +254,9 @@ func TestRefused(t *testing.T) {
 	} {
 		out, err := run(t.Context(), c.args...)
 		testkit.WantError(t, c.name, err, c.kind, c.says)
+		if c.name == "a ResNet" && strings.Contains(err.Error(), "batch") {
+			t.Errorf("of another model, the batch is of no interest: %v", err)
+		}
 		if out != "" {
 			t.Errorf("%s: %q", c.name, out)
 		}
@@ -335,7 +340,7 @@ func TestText(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "loss.svg")
 	text, err := run(t.Context(), with(gpt, book(t, 40), "--steps", "5", "--plot", picture, "--plan")...)
 	testkit.OK(t, err)
-	for _, want := range []string{"GPT of 1 layer with ", "; a step is 4 rows of 12 tokens\n", "Steps 1 to 5", "•", "activations and gradients", "together", "operations in", picture} {
+	for _, want := range []string{"GPT of 1 layer with ", "; a step is 4 rows of 12 tokens\n", "Steps 1 to 5", "•", "activations and gradients", "together", "The plan, whose times are estimates:\nstep ", "operations in", picture} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}

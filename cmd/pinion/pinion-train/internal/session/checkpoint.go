@@ -203,17 +203,17 @@ func (c Config) differs(other Config) error {
 		}
 	}
 	compare("model", c.Model, other.Model)
-	if c.Model == other.Model {
+	if c.Model == other.Model { // else the rest is of no interest
 		compare("layers", c.Layers, other.Layers)
 		compare("width", c.Width, other.Width)
 		compare("heads", c.Heads, other.Heads)
 		compare("context", c.Context, other.Context)
 		compare("image size", c.ImageSize, other.ImageSize)
 		compare("classes", c.Classes, other.Classes)
+		compare("batch", c.Batch, other.Batch)
+		compare("accumulate", c.Accumulate, other.Accumulate)
+		compare("seed", c.Seed, other.Seed)
 	}
-	compare("batch", c.Batch, other.Batch)
-	compare("accumulate", c.Accumulate, other.Accumulate)
-	compare("seed", c.Seed, other.Seed)
 	if len(list) == 0 {
 		return nil
 	}
