@@ -46,6 +46,12 @@ func (t *Times) Seconds(task *Task) float64 {
 	return Speed{}.Estimate(task)
 }
 
+// Has reports whether a task was measured.
+func (t *Times) Has(task *Task) bool {
+	_, known := t.tasks[task.kind()]
+	return known
+}
+
 // Write writes them to a file, as JSON, for [ReadTimes].
 func (t *Times) Write(path string) error {
 	f := timesFile{Device: t.device}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,12 +43,20 @@ func TestBenchStep(t *testing.T) {
 	args = append(small[:len(small):len(small)], "--budget", "440KiB", "--no-link", "--times", filepath.Join(t.TempDir(), "times.json"), "--json")
 	var predicted []any
 	for range 2 {
-		for _, s := range document(t, nil, args...)["steps"].([]any) {
+		doc := document(t, nil, args...)
+		for _, s := range doc["steps"].([]any) {
 			predicted = append(predicted, s.(map[string]any)["predicted_seconds"])
+		}
+		if text := fmt.Sprint(doc["notes"]); strings.Contains(text, "no times") {
+			t.Error(text)
 		}
 	}
 	if len(predicted) != 4 || predicted[1] == nil || predicted[1] != predicted[3] {
 		t.Errorf("predicted %v", predicted)
+	}
+	// Those of another model are too few, and it says so.
+	if text := fmt.Sprint(document(t, nil, append(args, "--attention", "plain")...)["notes"]); !strings.Contains(text, "times.json has no times of ") {
+		t.Errorf("times of another model: %s", text)
 	}
 	for model, args := range map[string][]string{
 		"Llama":     append(small[:len(small):len(small)], "--model", "llama", "--attention", "plain", "--no-link", "--tasks", "--json"),

@@ -38,12 +38,14 @@ project's benchmarks, which are for a large GPU.
 
 The tasks of the first step are timed as parts of it; plans for the budgets are
 made of these times and of the link's rate. --times keeps them: with the same
-times and rate, plans are the same. STEP is the median of --steps runs,
-PLANNED what the plan says that it takes. PEAK is the memory that the plan says,
-ALLOCATED what was allocated at most. KEPT is the most that lies between tasks,
-AGAIN is what is computed again, SENT what travels to the host and back. RESULTS
-compares the bits of all results with those of the first step. A budget that is
-impossible is named below the table, and the others are run.
+times and rate, plans are the same. Each model needs a file of its own.
+
+STEP is the median of --steps runs, PLANNED what the plan says that it takes.
+PEAK is the memory that the plan says, ALLOCATED what was allocated at most.
+KEPT is the most that lies between tasks, AGAIN is what is computed again, SENT
+what travels to the host and back. RESULTS compares the bits of all results with
+those of the first step. A budget that is impossible is named below the table,
+and the others are run.
 
 --latency runs gpt2 for one token after the other, each from before it is given
 until the next one is there, and prints how long the slowest took.`,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/models"
+	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
@@ -58,7 +59,7 @@ type Report struct {
 	Start time.Duration // to make the parameters, kernels included
 	Steps []Step
 	Tasks []Task   // of the first step, those that take most in all first
-	Notes []string // of the executor
+	Notes []string // of the executor, and of times that are missing
 }
 
 // Task is what tasks of one kind took together.
@@ -186,9 +187,22 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 		b.report.Steps = append(b.report.Steps, s)
 	}
 	if n, ok := exec.(step.Noter); ok {
-		b.report.Notes = n.Notes()
+		b.report.Notes = append(b.report.Notes, n.Notes()...)
 	}
 	return b.report, nil
+}
+
+// missing notes how many tasks have no time in the file.
+func (b *bench) missing(tasks []*step.Task) {
+	n := 0
+	for _, t := range tasks {
+		if !b.times.Has(t) {
+			n++
+		}
+	}
+	if n > 0 {
+		b.report.Notes = append(b.report.Notes, fmt.Sprintf("%s has no times of %d of %s: theirs are estimated", b.Times, n, units.Count(len(tasks), "task")))
+	}
 }
 
 // readTimes are those in a file; nil if there is none.
@@ -246,6 +260,9 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 	}
 	b.progress("running")
 	s.Predicted = x.Plan().Seconds
+	if b.times != nil && b.report.Tasks == nil {
+		b.missing(x.Tasks())
+	}
 	if b.times == nil {
 		began = time.Now()
 		if b.times, err = x.Measure(ctx, in); err != nil {
