@@ -44,8 +44,11 @@ func servePage(t *testing.T) *httptest.Server {
 	for i, purpose := range vram.Purposes() {
 		for k := range i + 1 {
 			name := fmt.Sprint("layer ", k)
-			if purpose == vram.KVCache {
+			switch purpose {
+			case vram.KVCache:
 				name = hostile
+			case vram.Staging:
+				name = strings.Repeat("a long name ", 40)
 			}
 			b, err := pool.Alloc(ctx, int64(i+1)*123_456, vram.Use{Purpose: purpose, Name: name})
 			testkit.OK(t, err)
@@ -221,6 +224,11 @@ func TestPageLooks(t *testing.T) {
 		tab.Eval(t, `document.documentElement.scrollWidth - document.documentElement.clientWidth`, &excess)
 		if excess > 0 {
 			t.Errorf("%s is %d pixels too wide", name, excess)
+		}
+		var tallest int // three lines of a name, and a few of where it is from
+		tab.Eval(t, `Math.max(...[...document.querySelectorAll("#map tbody tr, #holders tbody tr")].map((r) => r.offsetHeight))`, &tallest)
+		if tallest > 160 {
+			t.Errorf("%s: a row of a table is %d pixels high", name, tallest)
 		}
 		var background string
 		tab.Eval(t, `getComputedStyle(document.body).backgroundColor`, &background)

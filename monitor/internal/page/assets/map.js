@@ -212,13 +212,15 @@ export class MemoryMap {
 // paint is the colour that a name has in the chart of the memory, too.
 const paint = (name) => css(name) || color('memory', name);
 
-// stacked is a name and the calls that led to it: the innermost, and all of them where
-// one points at it.
+// stacked is a name, of which three lines are shown, and the calls that led to it: the
+// innermost. All of both is told where one points at them.
 export const stacked = (name, stack) => (cell) => {
   const key = JSON.stringify([name, stack]);
   if (cell.dataset.key === key) return;
   cell.dataset.key = key;
-  cell.replaceChildren(name || '–');
+  const title = make('div', 'name', name || '–');
+  title.title = name;
+  cell.replaceChildren(title);
   if (stack.length) {
     const line = make('div', 'stack', short(stack[0]));
     line.title = stack.join('\n');
