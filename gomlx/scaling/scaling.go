@@ -84,6 +84,9 @@ func (o *Optimizer) UpdateGraph(scope *model.Scope, g *graph.Graph, loss *graph.
 	finite := graph.Const(g, true)
 	inverse := graph.Reciprocal(scale)
 	for i, v := range gradients {
+		if !v.DType().IsFloat() {
+			continue // such as the state of random numbers that a checkpoint brought, whose gradient is 0
+		}
 		finite = graph.LogicalAnd(finite, graph.LogicalAll(graph.IsFinite(v)))
 		gradients[i] = graph.Mul(v, graph.ConvertDType(inverse, v.DType()))
 	}

@@ -8,8 +8,11 @@ import (
 
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/checkpoint"
 	"github.com/gomlx/gomlx/ml/train"
+	"github.com/gomlx/gomlx/ml/train/loss"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/pinion-gpu/pinion/gomlx"
@@ -97,6 +100,42 @@ func TestLossScaling(t *testing.T) {
 				t.Error("gradients are added up without the scale")
 			}
 		})
+	}
+}
+
+// A checkpoint of GoMLX's brings the state of random numbers back as a trainable variable,
+// which has no gradient.
+func TestLossScalingResumes(t *testing.T) {
+	backend, err := gomlx.New("host,amp=f16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Finalize()
+	dir := t.TempDir()
+	modelFn := func(scope *model.Scope, x *Node) *Node {
+		x = layers.DropoutStatic(scope.In("dropout"), layers.Dense(scope.In("in"), x, true, 8), 0.1)
+		return layers.Dense(scope.In("out"), x, true, 1)
+	}
+	for range 2 {
+		opt, err := scaling.New(optimizer.Adam().Done(), scaling.Scaler{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := model.NewStore()
+		saved, err := checkpoint.Build(store).Dir(dir).Done()
+		if err != nil {
+			t.Fatal(err)
+		}
+		trainer := train.NewTrainer(backend, store, modelFn, loss.MeanSquaredError, opt, nil, nil)
+		if _, err := trainer.TrainStep(train.Batch{
+			Inputs: []*tensors.Tensor{tensors.FromValue([][]float32{{1, 2}, {3, 4}})},
+			Labels: []*tensors.Tensor{tensors.FromValue([][]float32{{1}, {2}})},
+		}); err != nil {
+			t.Fatalf("%+v", err)
+		}
+		if err := saved.Save(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
