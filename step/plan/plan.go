@@ -319,8 +319,25 @@ func (p *Plan) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "%s of device memory, %s of it resident; at most %s in use\n", units.Bytes(p.Bytes), units.Bytes(p.Resident), units.Bytes(p.Live))
-	fmt.Fprintf(&b, "%s a step, %s of it to run %s again and %s to wait for copies; no plan takes less than %s\n",
-		units.Seconds(p.Seconds), units.Seconds(p.Again), units.Count(again, "operation"), units.Seconds(p.Waited), units.Seconds(p.Least))
-	fmt.Fprintf(&b, "%s of %s travel to the host and back\n", units.Count(sent, "value"), units.Bytes(p.HostBytes))
+	fmt.Fprintf(&b, "%s a step", units.Seconds(p.Seconds))
+	var of []string
+	if again > 0 || p.Again > 0 {
+		of = append(of, fmt.Sprintf("%s of it to run %s again", units.Seconds(p.Again), units.Count(again, "operation")))
+	}
+	if p.Waited > 0 {
+		of = append(of, fmt.Sprintf("%s of it to wait for copies", units.Seconds(p.Waited)))
+	}
+	if len(of) > 0 {
+		fmt.Fprintf(&b, ", %s", strings.Join(of, " and "))
+	}
+	fmt.Fprintf(&b, "; no plan takes less than %s\n", units.Seconds(p.Least))
+	switch sent {
+	case 0:
+		fmt.Fprintln(&b, "nothing travels to the host")
+	case 1:
+		fmt.Fprintf(&b, "a value of %s travels to the host and back\n", units.Bytes(p.HostBytes))
+	default:
+		fmt.Fprintf(&b, "%s of %s travel to the host and back\n", units.Count(sent, "value"), units.Bytes(p.HostBytes))
+	}
 	return b.String()
 }

@@ -479,6 +479,19 @@ func TestWhatCannotBeRight(t *testing.T) {
 	}
 }
 
+// TestString has plans in which nothing runs again or travels, one value does, and several do.
+func TestString(t *testing.T) {
+	for want, p := range map[string]Plan{
+		"0 B of device memory, 0 B of it resident; at most 0 B in use\n1.00 s a step; no plan takes less than 1.00 s\nnothing travels to the host\n":                                                                                              {Seconds: 1, Least: 1},
+		"0 B of device memory, 0 B of it resident; at most 0 B in use\n1.00 s a step, 250 ms of it to run 1 operation again and 500 ms of it to wait for copies; no plan takes less than 1.00 s\na value of 1 KiB travels to the host and back\n": {Seconds: 1, Least: 1, Again: 0.25, Waited: 0.5, HostBytes: 1024, Runs: []Run{{Again: true}}, Lives: []Life{{Sent: true}}},
+		"0 B of device memory, 0 B of it resident; at most 0 B in use\n1.00 s a step, 500 ms of it to wait for copies; no plan takes less than 1.00 s\n2 values of 1 KiB travel to the host and back\n":                                           {Seconds: 1, Least: 1, Waited: 0.5, HostBytes: 1024, Lives: []Life{{Sent: true}, {Sent: true}}},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	}
+}
+
 // TestImpossible has budgets that values exceed, and one that only their alignment
 // exceeds.
 func TestImpossible(t *testing.T) {
