@@ -58,8 +58,8 @@ func (s BucketStats) String() string {
 	if s.Computed > 0 {
 		padding = 100 * (1 - float64(s.Wanted)/float64(s.Computed))
 	}
-	return fmt.Sprintf("%s of %s; %d hits, %d misses, %d evictions; %.1f %% padding",
-		units.Count(s.Executables, "executable"), units.Bytes(s.Bytes), s.Hits, s.Misses, s.Evictions, padding)
+	return fmt.Sprintf("%s of %s; %s, %s, %s; %.1f %% padding", units.Count(s.Executables, "executable"), units.Bytes(s.Bytes),
+		units.Count(s.Hits, "hit"), units.Count(s.Misses, "miss"), units.Count(s.Evictions, "eviction"), padding)
 }
 
 type bucket struct {

@@ -245,3 +245,10 @@ func TestBucketsRefuse(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+func TestBucketStatsString(t *testing.T) {
+	s := train.BucketStats{Hits: 1, Misses: 2, Evictions: 1, Executables: 1, Bytes: 1024, Wanted: 3, Computed: 4}
+	if got, want := s.String(), "1 executable of 1 KiB; 1 hit, 2 misses, 1 eviction; 25.0 % padding"; got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+}

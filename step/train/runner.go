@@ -67,6 +67,9 @@ type Result struct {
 // [*plan.ImpossibleError] if it does not fit its budget. State is put with [Runner.Put]
 // before the first step.
 func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
+	if o.Accumulate < 0 {
+		return nil, fmt.Errorf("train: %w: a step of %d micro-batches", ErrArgument, o.Accumulate)
+	}
 	o.Accumulate = max(o.Accumulate, 1)
 	d, err := s.divide(o.Accumulate, o.Autocast)
 	if err != nil {
@@ -195,7 +198,7 @@ func (r *Runner) find(param graph.Value) (int, error) {
 	case r.closed:
 		return 0, fmt.Errorf("train: graph %q: %w", r.s.Graph.Name(), ErrClosed)
 	case i < 0:
-		return 0, fmt.Errorf("train: %w: %v is not of the state", ErrArgument, param)
+		return 0, fmt.Errorf("train: %w: %s is not of the state", ErrArgument, describe(param))
 	}
 	return i, nil
 }

@@ -136,17 +136,21 @@ func TestRefuses(t *testing.T) {
 		"another shape": func(s *train.Step, _ *train.Options) {
 			s.State = append(s.State[1:len(s.State):len(s.State)], train.State{Param: s.State[0].Param, Next: s.State[1].Next})
 		},
-		"no gradients":         func(s *train.Step, o *train.Options) { s.Gradients, o.Accumulate = nil, 2 },
-		"gradients that lack":  func(s *train.Step, o *train.Options) { s.Gradients, o.Accumulate = s.Gradients[1:], 2 },
-		"gradients of ints":    func(s *train.Step, o *train.Options) { s.Gradients, o.Accumulate = s.Batch[1:], 2 },
-		"autocast to integers": func(s *train.Step, o *train.Options) { o.Autocast = dtype.I8 },
-		"a scale of weights":   func(s *train.Step, o *train.Options) { s.Scale = n.weights[0] },
-		"a negative budget":    func(s *train.Step, o *train.Options) { o.Compile.Budget = -1 },
+		"no gradients":          func(s *train.Step, o *train.Options) { s.Gradients, o.Accumulate = nil, 2 },
+		"gradients that lack":   func(s *train.Step, o *train.Options) { s.Gradients, o.Accumulate = s.Gradients[1:], 2 },
+		"gradients of ints":     func(s *train.Step, o *train.Options) { s.Gradients, o.Accumulate = s.Batch[1:], 2 },
+		"autocast to integers":  func(s *train.Step, o *train.Options) { o.Autocast = dtype.I8 },
+		"a scale of weights":    func(s *train.Step, o *train.Options) { s.Scale = n.weights[0] },
+		"micro-batches below 0": func(s *train.Step, o *train.Options) { o.Accumulate = -1 },
+		"a negative budget":     func(s *train.Step, o *train.Options) { o.Compile.Budget = -1 },
 	} {
 		s, o := n.Step, train.Options{}
 		change(&s, &o)
 		_, err := train.Open(s, exec, o)
 		testkit.WantError(t, what, err, train.ErrArgument)
+		if what == "no loss" {
+			testkit.WantError(t, what, err, train.ErrArgument, "a step without a loss")
+		}
 	}
 	r := testkit.Must(train.Open(n.Step, exec, train.Options{}))(t)
 	ctx := context.Background()
@@ -155,7 +159,7 @@ func TestRefuses(t *testing.T) {
 	_, err := r.Run(ctx, batch)
 	testkit.WantError(t, "no state", err, train.ErrArgument, "never put")
 	testkit.WantError(t, "no state to get", r.Get(n.weights[0], nil), train.ErrArgument, "never put")
-	testkit.WantError(t, "a batch is no state", r.Put(n.Batch[0], nil), train.ErrArgument)
+	testkit.WantError(t, "a batch is no state", r.Put(n.Batch[0], nil), train.ErrArgument, `parameter "p0" is not of the state`)
 	testkit.WantError(t, "too few bytes", r.Put(n.weights[0], nil), step.ErrArgument)
 	for _, s := range n.State {
 		testkit.OK(t, r.Put(s.Param, n.initial[s.Param]))

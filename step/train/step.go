@@ -50,6 +50,9 @@ func (s *Step) check(accumulate int) error {
 	if s.Graph == nil {
 		return bad("a step without a graph")
 	}
+	if s.Loss == (graph.Value{}) {
+		return bad("a step without a loss")
+	}
 	if !s.Loss.Shape().Equal(graph.MakeShape(dtype.F32)) {
 		return bad("the loss is %v, and not one float32", s.Loss.Shape())
 	}
@@ -58,7 +61,7 @@ func (s *Step) check(accumulate int) error {
 	for _, st := range s.State {
 		named = append(named, st.Param)
 		if st.Next != (graph.Value{}) && !st.Next.Shape().Equal(st.Param.Shape()) {
-			return bad("%v takes the place of %v, and is %v instead of %v", st.Next, st.Param, st.Next.Shape(), st.Param.Shape())
+			return bad("%v takes the place of %s, and is %v instead of %v", st.Next, describe(st.Param), st.Next.Shape(), st.Param.Shape())
 		}
 	}
 	params := s.Graph.Parameters()
@@ -94,6 +97,14 @@ func (s *Step) check(accumulate int) error {
 }
 
 func nameOf(p graph.Value) string { return p.Node().Attr.(*graph.Input).Name }
+
+// describe names any value: a parameter as the user does.
+func describe(v graph.Value) string {
+	if v != (graph.Value{}) && v.Node().Op == graph.Parameter {
+		return fmt.Sprintf("parameter %q", nameOf(v))
+	}
+	return v.String()
+}
 
 // division is a step as the graphs that run: one for each micro-batch, and one for the
 // update, if there are several micro-batches.
