@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -148,7 +151,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if err := f.complete(cmd, from); err != nil {
 		return err
 	}
-	data, err := f.open(cmd, path)
+	data, digest, err := f.open(cmd, path)
 	if err != nil {
 		return err
 	}
@@ -173,7 +176,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if f.onError == "replace" {
 		policy = loader.Replace
 	}
-	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, OnError: policy, Resume: from})
+	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Digest: digest, OnError: policy, Resume: from})
 	if errors.Is(err, loader.ErrState) {
 		return fmt.Errorf("%w; --resume needs the data that %s was trained on", err, f.resume)
 	}
@@ -276,28 +279,28 @@ func title(name string) string {
 	return map[string]string{models.GPT: "GPT", models.ResNet: "ResNet"}[name]
 }
 
-// open opens the data.
-func (f *trainFlags) open(cmd *cobra.Command, path string) (dataset.Dataset, error) {
+// open opens the data. A text has a digest.
+func (f *trainFlags) open(cmd *cobra.Command, path string) (data dataset.Dataset, digest string, err error) {
 	if f.config.Model == models.GPT {
 		return openText(path, f.config.Context, f.config.Batch)
 	}
-	data, err := photos.Open(cmd.Context(), path, photos.Options{Transform: imaging.RandomResizedCrop(f.config.ImageSize).WithFlip(0.5)})
+	data, err = photos.Open(cmd.Context(), path, photos.Options{Transform: imaging.RandomResizedCrop(f.config.ImageSize).WithFlip(0.5)})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	f.config.Classes = len(dataset.Classes(data))
 	if data.Len() < f.config.Batch {
-		return nil, errors.Join(fmt.Errorf("%w: %s has %s, fewer than a batch of %d", errs.ErrArgument, path, units.Count(data.Len(), "photo"), f.config.Batch), dataset.Close(data))
+		return nil, "", errors.Join(fmt.Errorf("%w: %s has %s, fewer than a batch of %d", errs.ErrArgument, path, units.Count(data.Len(), "photo"), f.config.Batch), dataset.Close(data))
 	}
-	return data, nil
+	return data, "", nil
 }
 
 // openText makes samples of a file: rows of bytes, one longer than the context. What is
 // left behind the last row is not used.
-func openText(path string, context, batch int) (dataset.Dataset, error) {
+func openText(path string, context, batch int) (data dataset.Dataset, digest string, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -309,14 +312,31 @@ func openText(path string, context, batch int) (dataset.Dataset, error) {
 			err = fmt.Errorf("%w: %s has %s; a batch of %d rows takes %s, %s for each (--context %d, and the byte that follows)", errs.ErrArgument, path, units.Grouped(info.Size())+" bytes", batch, units.Grouped(int64(batch)*int64(context+1)), units.Grouped(int64(context+1)), context)
 		}
 	}
-	var data dataset.Dataset
+	if err == nil {
+		digest, err = digestOf(file, info.Size())
+	}
 	if err == nil {
 		data, err = dataset.NewRaw(file, int(min(n, math.MaxInt32-1)), dataset.Spec{Shape: []int{context + 1}, DType: dtype.U8}, dataset.RawOptions{Name: filepath.Base(path)})
 	}
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, "", errors.Join(err, file.Close())
 	}
-	return data, nil
+	return data, digest, nil
+}
+
+// digestOf tells texts apart: by the length, and by up to 64 pieces of 64 KiB, so that it
+// takes no longer for a long one.
+func digestOf(file io.ReaderAt, size int64) (string, error) {
+	const pieces, each = 64, 64 << 10
+	h := sha256.New()
+	fmt.Fprintln(h, size)
+	stride := max(each, size/pieces)
+	for at := int64(0); at < size; at += stride {
+		if _, err := io.Copy(h, io.NewSectionReader(file, at, each)); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
 // train runs the steps and reports. After an interrupt it writes the checkpoint, too.

@@ -230,6 +230,7 @@ func TestRefused(t *testing.T) {
 	trained(t, with(gpt, text, "--steps", "2", "--checkpoint", folder)...)
 	kept := testkit.ReadFile(t, folder, session.FileName)
 	other := book(t, 30)
+	changed := testkit.WriteFile(t, strings.ToUpper(testkit.ReadFile(t, text)), t.TempDir(), filepath.Base(text))
 	for _, c := range []struct {
 		name string
 		kind error
@@ -242,6 +243,7 @@ func TestRefused(t *testing.T) {
 		{"a small budget", plan.ErrBudget, "; a smaller --batch takes less, or --accumulate auto", with(gpt, text, "--budget", "20KiB")},
 		{"another seed", session.ErrCheckpoint, "seed 0, not 7", []string{text, "--resume", folder, "--seed", "7"}},
 		{"another text", loader.ErrState, "needs the data", []string{other, "--resume", folder}},
+		{"a text that has changed", session.ErrCheckpoint, "the data have changed since", []string{changed, "--resume", folder}},
 		{"no checkpoint", os.ErrNotExist, "nowhere", []string{text, "--resume", filepath.Join(dir, "nowhere")}},
 		{"a large learning rate", session.ErrDiverged, "step 4: the training diverged: the loss is NaN", []string{text, "--resume", folder, "--checkpoint", folder, "--lr", "1e30"}},
 		{"no text", os.ErrNotExist, "nothing.txt", []string{filepath.Join(dir, "nothing.txt")}},

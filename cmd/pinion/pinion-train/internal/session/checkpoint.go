@@ -41,6 +41,7 @@ type saved struct {
 	Steps   int          `json:"steps"`
 	Config  Config       `json:"config"`
 	Loader  loader.State `json:"loader"`
+	Digest  string       `json:"data_digest,omitempty"` // Options.Digest
 }
 
 // version of the format.
@@ -77,7 +78,7 @@ func (s *Session) Save(folder string) error {
 	if s.steps == 0 {
 		return errors.New("there is no checkpoint before the first step")
 	}
-	text, err := json.Marshal(saved{version, s.steps, s.config, s.state})
+	text, err := json.Marshal(saved{version, s.steps, s.config, s.state, s.digest})
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,7 @@ type Options struct {
 	Config  Config
 	Backend gomlx.Options // On is the device; Compile is the session's
 	Data    dataset.Dataset
+	Digest  string             // of what is in Data, which a training that goes on has to have, too; "" if it is not known
 	OnError loader.ErrorPolicy // of samples that cannot be read: loader.Fail or loader.Replace
 	Resume  *Checkpoint        // to go on from
 }
@@ -57,6 +58,7 @@ type Options struct {
 // Session is a model in training. Its methods are for one goroutine.
 type Session struct {
 	config  Config
+	digest  string // of the data
 	backend *gomlx.Backend
 	loader  *loader.Loader
 	store   *model.Store
@@ -80,7 +82,7 @@ func Open(o Options) (*Session, error) {
 	if err := o.Config.Check(); err != nil {
 		return nil, err
 	}
-	s := &Session{config: o.Config, store: model.NewStore()}
+	s := &Session{config: o.Config, digest: o.Digest, store: model.NewStore()}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -104,6 +106,9 @@ func (s *Session) open(o Options) (err error) {
 	}
 	if s.loader, err = loader.New(s.backend.Device(), o.Data, feed); err != nil {
 		return err
+	}
+	if o.Resume != nil && o.Resume.state.Digest != "" && o.Resume.state.Digest != o.Digest {
+		return fmt.Errorf("%s: %w: the data have changed since", o.Resume.path, ErrCheckpoint)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
