@@ -96,6 +96,7 @@ func TestBenchStepUsage(t *testing.T) {
 		{"--model bert", exitUsage, "gpt, llama, resnet50 or gpt2"},
 		{"--heads 3", exitUsage, "a width of 2048 is not 3 heads"},
 		{"--budget 0", exitUsage, "--budget"},
+		{"--device host:2MiB --layers 1 --width 2 --heads 1 --batch 1 --length 2 --vocabulary 2", exitFailed, "the link cannot be measured: host: out of device memory"},
 		{"--latency", exitUsage, "--latency needs --model gpt2"},
 		{"--layers 0 --width 2 --batch 1 --length 2 --vocabulary 2", exitUsage, "at least 1"},
 		{"--model resnet50 --width 1 --batch 1 --image 32 --heads 3", exitUsage, "--heads is not for --model resnet50"},

@@ -167,7 +167,7 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	if o.Link == 0 {
 		b.progress("measuring the link")
 		if b.report.Link, err = linkOf(dev); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the link cannot be measured: %w; --no-link goes without", err)
 		}
 	}
 	b.report.Link = max(b.report.Link, 0)
