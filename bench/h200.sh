@@ -86,10 +86,12 @@ peer() { # NAME of the result, SCRIPT and its arguments: a peer that fails ends 
 cuda_moves() { [ -x "$tmp/cuda_moves" ] || nvcc -O2 -o "$tmp/cuda_moves" bench/peers/cuda_moves.cu -lcuda; }
 
 # What the bindings rely on, compared with the vendor's headers.
-abi() { # FILE.c
-	local cuda=${CUDA_HOME:-/usr/local/cuda}
-	if cc -I"$cuda/include" -I"$cuda/extras/CUPTI/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
-		if diff <(sort "${1%.c}.txt") <("$tmp/abi" | sort); then
+abi() { # FILE.c, or .cc
+	local cuda=${CUDA_HOME:-/usr/local/cuda} compiler=cc wheels
+	[[ $1 == *.c ]] || compiler=c++
+	wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null) || true
+	if $compiler -I"$cuda/include" -I"$cuda/extras/CUPTI/include" -I"$wheels/cusparselt/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
+		if diff <(sort "${1%.c*}.txt") <("$tmp/abi" | sort); then
 			echo "ok   $1"
 		else
 			echo "FAIL $1"
@@ -102,7 +104,7 @@ abi() { # FILE.c
 
 part_check() {
 	local file
-	for file in {device/cuda,internal/{nvml,cupti,nvtx},imaging/nvjpeg,blas/cublaslt,step/internal/cudnn}/testdata/abi/*.c; do
+	for file in {device/cuda,internal/{nvml,cupti,nvtx},imaging/nvjpeg,blas/{cublaslt,cusparselt},step/internal/cudnn}/testdata/abi/*.c*; do
 		abi "$file"
 	done
 	# First what is hardest on a device.

@@ -153,6 +153,9 @@ func (r *Recording) now() int64 { return int64(time.Since(r.began)) }
 
 // Span implements [probe.Listener].
 func (r *Recording) Span(row probe.Row, s probe.Span) {
+	if !r.on.Load() {
+		return
+	}
 	start := max(r.at(s.Start), 0) // it may have begun before
 	x := record{
 		start: start, end: max(r.at(s.End), start), bytes: s.Bytes, batch: int32(s.Batch), count: int32(s.Samples),

@@ -7,7 +7,7 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
-// abi is what testdata/abi/abi.c prints with the vendor's header.
+// abi is what testdata/abi/abi.cc prints with the vendor's header.
 //
 //go:embed testdata/abi/abi.txt
 var abi []byte

@@ -20,7 +20,7 @@ var api struct {
 	matmul, search                           dl.Func
 }
 
-// Values of cusparseLt.h and the headers it includes. testdata/abi/abi.c prints them.
+// Values of cusparseLt.h and the headers it includes. testdata/abi/abi.cc prints them.
 const (
 	statusNotInitialized        = 1
 	statusAllocFailed           = 2

@@ -1,6 +1,7 @@
 package dl_test
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -18,6 +19,13 @@ func TestWheels(t *testing.T) {
 	testkit.WriteFile(t, "", wheel, "liby.so.0")
 	if got, want := dl.Wheels("component", "libx.so.0"), []string{filepath.Join(wheel, "libx.so.0")}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	t.Setenv("VIRTUAL_ENV", "")
+	python := testkit.WriteFile(t, "#!/bin/sh\n", root, "bin", "python3")
+	testkit.OK(t, os.Chmod(python, 0o755))
+	t.Setenv("PATH", filepath.Dir(python))
+	if got, want := dl.Wheels("component", "libx.so.0"), []string{filepath.Join(wheel, "libx.so.0")}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q, by the first python3 on the path", got, want)
 	}
 	if got := dl.Wheels("component", "libz.so.0"); got != nil {
 		t.Errorf("%q of a file that is not there", got)

@@ -2,8 +2,6 @@ package cudnn
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"unsafe"
 
@@ -187,21 +185,6 @@ const minVersion = 90000
 // library is [load], once for the process.
 var library = dl.Bind("cuDNN", "convolutions and attention on the GPU", load)
 
-// wheels are where pip puts the library, which PyTorch brings along.
-func wheels() (files []string) {
-	prefixes := []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX"), "/usr/local", "/usr", "/opt/conda"}
-	for _, prefix := range prefixes {
-		if prefix == "" {
-			continue
-		}
-		for _, packages := range []string{"site-packages", "dist-packages"} {
-			found, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", packages, "nvidia", "cudnn", "lib", "libcudnn.so.9"))
-			files = append(files, found...)
-		}
-	}
-	return files
-}
-
 // load loads cuDNN and returns the file and its version.
 func load() (file string, version int, err error) {
 	files := map[string][]string{
@@ -209,7 +192,7 @@ func load() (file string, version int, err error) {
 		"windows": {"cudnn64_9.dll"},
 	}[runtime.GOOS]
 	if runtime.GOOS == "linux" {
-		files = append(files, wheels()...)
+		files = append(files, dl.Wheels("cudnn", "libcudnn.so.9")...)
 	}
 	file, err = dl.Open(dl.Library{
 		Name:  "cudnn",

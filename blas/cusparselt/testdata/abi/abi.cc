@@ -1,13 +1,13 @@
-/* Prints the values of cusparseLt.h that the binding relies on. */
+/* Prints the values of cusparseLt.h that the binding relies on. The header is C++ in some versions. */
 #include <cusparseLt.h>
 #include <stdio.h>
 
 #define VALUE(name, value) printf("%s %lu\n", name, (unsigned long)(value))
 
 /* What the binding gives each object, and what it aligns them to. */
-#define FITS(type) (sizeof(type) <= 11264 && _Alignof(type) <= 16)
+#define FITS(type) (sizeof(type) <= 11264 && alignof(type) <= 16)
 
-int main(void)
+int main()
 {
     VALUE("statusNotInitialized", CUSPARSE_STATUS_NOT_INITIALIZED);
     VALUE("statusAllocFailed", CUSPARSE_STATUS_ALLOC_FAILED);
