@@ -21,7 +21,7 @@ programs=(cmd/pinion bench/benchdoc) tests=() gomlx= wheel=
 for part in "$@"; do
 	case $part in
 	check)
-		tests+=(device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/{cublaslt,cusparselt,auto} pinned transfer managed vram tier
+		tests+=(device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/{cublaslt,cusparselt} pinned transfer managed vram tier
 			checkpoint outofcore loader timeline "${steps[@]}" cmd/pinion/internal/{linkbench,managedbench})
 		gomlx=1
 		;;

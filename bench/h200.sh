@@ -399,13 +399,13 @@ part_step() {
 	fi
 }
 
-# What --trace costs, in nine rounds of short runs with and without (about a minute),
-# and whether what it writes is a trace.
+# What --trace costs, in nine rounds of short runs with and without and in one process
+# (about two minutes), and whether what it writes is a trace.
 part_timeline() {
-	local i v order flags rounds=9 samples=12288 arrays=16 photos=14 long=190
+	local i v order flags rounds=9 samples=12288 arrays=16 photos=40 long=190 pairs=150
 	check timeline
 	mkdir -p "$out/timeline"
-	[ -z "${QUICK:-}" ] || rounds=2 samples=256 arrays=4 photos=3 long=4
+	[ -z "${QUICK:-}" ] || rounds=2 samples=256 arrays=4 photos=3 long=4 pairs=2
 	head -c $((samples * 256 * 256 * 3)) /dev/urandom >"$images"
 	feed_photos() { XDG_CACHE_HOME=$tmp $pinion feed --device "$device" --json "$@"; }
 	feed_arrays() { $pinion feed "$images" --raw 256x256x3,u8 --device "$device" --json "$@"; }
@@ -422,6 +422,8 @@ part_timeline() {
 			feed_photos --epochs $photos "${flags[@]}" >"$out/timeline/photos-$v-$i.json"
 		done
 	done
+	(cd timeline && PINION_DEVICE=$device PINION_PHOTOS=$(ls -d "$tmp"/pinion/sample-photos-*) \
+		"$build/timeline.test" -test.run '^$' -test.bench Feed -test.benchtime ${pairs}x) | tee "$out/timeline/feed.txt"
 	python3 bench/trace_cost.py "$out"
 	step "timeline: files"
 	$pinion bench link --device "$device" --size 256MiB --repeats 3 --trace "$tmp/link-trace.json" >"$out/timeline/link.txt"

@@ -1,9 +1,10 @@
-"""Says what --trace costs, from runs of pinion feed with it and without that took turns.
+"""Says what --trace costs, from runs of pinion feed with it and without that took turns,
+and from BenchmarkFeed of package timeline, in which recording is on and off in turn.
 
     python3 bench/trace_cost.py OUT
 
-reads OUT/timeline/WHAT-off-N.json and WHAT-on-N.json, and writes OUT/timeline-cost.json
-in the form of bench/benchdoc. The pace of a run is the median over its epochs but the
+reads OUT/timeline/WHAT-off-N.json and WHAT-on-N.json, and the benchmark's output in
+OUT/timeline/feed.txt, and writes OUT/timeline-cost.json in the form of bench/benchdoc. The pace of a run is the median over its epochs but the
 first two, in which it finds its pace; the cost is the median over the rounds of the
 time that a batch takes with --trace over that without, in the two runs of a round.
 """
@@ -49,4 +50,13 @@ for what in ("arrays", "photos"):
     # What half of the rounds lie within.
     low, _, high = statistics.quantiles(times, n=4, method="inclusive") if rounds > 1 else times * 3
     print(f"{what}: a batch takes {statistics.median(times):.3f} of the time with --trace, in half of {rounds} rounds {low:.3f} to {high:.3f}")
+for line in (folder / "timeline" / "feed.txt").read_text().splitlines():
+    if not line.startswith("BenchmarkFeed/"):
+        continue
+    words = line.split()
+    what = words[0].removeprefix("BenchmarkFeed/").rsplit("-", 1)[0]
+    figures = {unit: float(value) for value, unit in zip(words[2::2], words[3::2])}
+    out["rows"].append(row(f"{what}: time of a batch with a recording, in one process", "Pinion", "of that without",
+                           [figures["ratio-low"], figures["ratio"], figures["ratio-high"]]))
+    print(f"{what}: {figures['ratio']:.3f} in one process, in half of {words[1]} pairs {figures['ratio-low']:.3f} to {figures['ratio-high']:.3f}")
 (folder / "timeline-cost.json").write_text(json.dumps(out, indent=1) + "\n")

@@ -19,8 +19,8 @@
 // A residual ([Gemm.Addend]), a bias and an activation are applied before a result is
 // rounded and stored.
 //
-// Every implementation passes the suite in package blastest. One that is a
-// [Sparser] also multiplies by matrices that are 2:4 sparse.
+// Every implementation passes the suite in package blastest. Package cusparselt, beside
+// them, multiplies by matrices that are 2:4 sparse.
 //
 // [cublaslt]: https://pkg.go.dev/github.com/pinion-gpu/pinion/blas/cublaslt
 // [host]: https://pkg.go.dev/github.com/pinion-gpu/pinion/blas/host

@@ -11,8 +11,9 @@ import (
 	"github.com/pinion-gpu/pinion/internal/dl"
 )
 
-// Plan is how the library computes products of one shape: a [blas.SparseGemm]. It is gone
-// when the library is closed.
+// Plan is how the library computes products of one shape. It is gone when the library is
+// closed. Its methods are safe for concurrent use. Matrices are at multiples of 16, other
+// memory is at multiples of 256.
 type Plan struct {
 	library    *Library
 	gemm       blas.Gemm // without addresses
@@ -208,20 +209,22 @@ func (p *Plan) destroy() error {
 	return errors.Join(append(errs, p.objects.free())...)
 }
 
-// CompressedBytes implements [blas.SparseGemm].
+// CompressedBytes is how large B is when it is compressed.
 func (p *Plan) CompressedBytes() int64 { return p.compressed }
 
-// ScratchBytes implements [blas.SparseGemm].
+// ScratchBytes is how much memory [Plan.Compress] and [Plan.Check] need while they run.
 func (p *Plan) ScratchBytes() int64 { return p.scratch }
 
-// WorkspaceBytes implements [blas.SparseGemm]. It may be another after [Plan.Search].
+// WorkspaceBytes is how much memory [Plan.Gemm] needs while it runs. It may be another
+// after [Plan.Search].
 func (p *Plan) WorkspaceBytes() int64 {
 	p.library.mu.Lock()
 	defer p.library.mu.Unlock()
 	return p.workspace
 }
 
-// Compress implements [blas.SparseGemm]: any plan with such a B can multiply by the result.
+// Compress queues the compression of a matrix that is 2:4 sparse and lies as the plan's B
+// does. Any plan with such a B can multiply by the result.
 func (p *Plan) Compress(s device.Stream, b, compressed, scratch device.Ptr) error {
 	_, stored, _ := p.gemm.Shapes()
 	return p.launch("compress", s, []operand{{"the compressed matrix", compressed, p.compressed, memoryAlign}, {"B", b, stored.Bytes, matrixAlign}, {"scratch memory", scratch, p.scratch, memoryAlign}},
@@ -231,7 +234,8 @@ func (p *Plan) Compress(s device.Stream, b, compressed, scratch device.Ptr) erro
 		})
 }
 
-// Check implements [blas.SparseGemm].
+// Check finds out whether a matrix that lies as the plan's B does is 2:4 sparse, and fails
+// with [device.ErrArgument] if it is not. It waits for the stream.
 func (p *Plan) Check(s device.Stream, b, scratch device.Ptr) error {
 	_, stored, _ := p.gemm.Shapes()
 	err := p.launch("check", s, []operand{{"scratch memory", scratch, p.scratch, memoryAlign}, {"B", b, stored.Bytes, matrixAlign}}, func(h, stream uintptr) error {
@@ -251,7 +255,7 @@ func (p *Plan) Check(s device.Stream, b, scratch device.Ptr) error {
 	return nil
 }
 
-// Gemm implements [blas.SparseGemm].
+// Gemm queues the product of A and a compressed B. C overlaps nothing else.
 func (p *Plan) Gemm(s device.Stream, a, compressed, c, workspace device.Ptr) error {
 	return p.launch("gemm", s, p.operands(a, compressed, c, workspace, p.WorkspaceBytes()), func(h, stream uintptr) error {
 		return p.matmul("cusparseLtMatmul", api.matmul, h, a, compressed, c, workspace, stream)
@@ -331,5 +335,3 @@ func (l *Library) checkOperands(s device.Stream, list []operand) error {
 	}
 	return nil
 }
-
-var _ blas.SparseGemm = (*Plan)(nil)

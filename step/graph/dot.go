@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/pinion-gpu/pinion/dtype"
@@ -12,21 +11,6 @@ type DotAxes struct {
 	Contracted [2][]int    // axes of x and of y, in pairs, over which products are added up
 	Batch      [2][]int    // axes of x and of y, in pairs, that the result has once, in front
 	Result     dtype.DType // default: that of the operands
-
-	// TwoOfFour says that y is 2:4 sparse: of four elements along its contracted axis, the
-	// first at a multiple of four, two or more are zero. There is one such axis then, of a
-	// multiple of four elements. An executor may leave zeros out; what it makes of other
-	// operands is not said.
-	TwoOfFour bool
-}
-
-// String is the part of [Node.String] that says which axes.
-func (a *DotAxes) String() string {
-	s := fmt.Sprintf("Contracted:%v Batch:%v Result:%v", a.Contracted, a.Batch, a.Result)
-	if a.TwoOfFour {
-		s += " TwoOfFour"
-	}
-	return s
 }
 
 // DotGeneral adds products of x and y, added up over pairs of axes. The result has the
@@ -51,9 +35,6 @@ func (g *Graph) DotGeneral(x, y Value, a DotAxes) (Value, error) {
 		if !distinct(append(slices.Clone(a.Contracted[i]), a.Batch[i]...), s.Rank()) {
 			return Value{}, bad(DotGeneral, in, "contracted %v and batch %v are not different axes of operand %d", a.Contracted[i], a.Batch[i], i)
 		}
-	}
-	if a.TwoOfFour && (len(a.Contracted[1]) != 1 || sy.Dims[a.Contracted[1][0]]%4 != 0) {
-		return Value{}, bad(DotGeneral, in, "a 2:4 sparse operand has one contracted axis of a multiple of four elements, and not %v", a.Contracted[1])
 	}
 	out := Shape{Type: a.Result}
 	for _, pair := range [][2][]int{a.Batch, a.Contracted} {

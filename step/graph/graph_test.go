@@ -3,7 +3,6 @@ package graph_test
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/step/graph"
@@ -126,24 +125,6 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// That a factor is 2:4 sparse is part of a product, and stays where a transposition becomes
-// part of it: others are not the same.
-func TestTwoOfFour(t *testing.T) {
-	m := newMaker(t)
-	x, w := m.param(f32(2, 8)), m.param(f32(3, 8))
-	turned := m.must(m.Transpose(w, 1, 0))
-	axes := graph.DotAxes{Contracted: [2][]int{{1}, {0}}}
-	plain := m.must(m.DotGeneral(x, turned, axes))
-	axes.TwoOfFour = true
-	testkit.OK(t, m.SetOutputs(plain, m.must(m.DotGeneral(x, turned, axes))))
-	text := graph.Optimize(m.Graph).String()
-	for _, want := range []string{"DotGeneral %0 %1 {Contracted:[[1] [1]] Batch:[[] []] Result:f32} :", "DotGeneral %0 %1 {Contracted:[[1] [1]] Batch:[[] []] Result:f32 TwoOfFour} :"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-}
-
 func TestErrors(t *testing.T) {
 	m := newMaker(t)
 	x, i := m.param(f32(2, 3)), m.param(graph.MakeShape(dtype.I32, 2, 3))
@@ -174,8 +155,6 @@ func TestErrors(t *testing.T) {
 		{err(m.Slice(x, []int{0, 2}, []int{2, 4}, nil)), "axis 1 has no elements from 2 to 4"},
 		{err(m.Reduce(graph.ReduceSum, x, 2)), "not different axes"},
 		{err(m.DotGeneral(x, x, graph.DotAxes{Contracted: [2][]int{{1}, {0}}})), "axes 1 and 0"},
-		{err(m.DotGeneral(x, x, graph.DotAxes{Contracted: [2][]int{{1}, {1}}, TwoOfFour: true})), "one contracted axis of a multiple of four elements, and not [1]"},
-		{err(m.DotGeneral(q, q, graph.DotAxes{Contracted: [2][]int{{2, 3}, {2, 3}}, TwoOfFour: true})), "and not [2 3]"},
 		{attend(x, x, x, graph.AttentionOptions{}), "four axes"},
 		{attend(q, q, k, graph.AttentionOptions{}), "keys and values have different shapes"},
 		{attend(q, k, k, graph.AttentionOptions{}), "4 heads cannot share 3"},

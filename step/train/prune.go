@@ -38,8 +38,8 @@ func Magnitude(g *graph.Graph, w, sparsity graph.Value) (mask graph.Value, err e
 }
 
 // TwoOfFour adds a mask of the two largest of every four weights along an axis: that over
-// which products add up, for devices that skip the others ([graph.DotAxes].TwoOfFour). The
-// first of equal ones stays. The axis has a multiple of four elements.
+// which products add up, for devices that skip the others. The first of equal ones stays.
+// The axis has a multiple of four elements.
 func TwoOfFour(g *graph.Graph, w graph.Value, axis int) (mask graph.Value, err error) {
 	s := w.Shape()
 	if err := checkWeights(w); err != nil {

@@ -116,52 +116,6 @@ func TestTwoOfFour(t *testing.T) {
 	}
 }
 
-// A product that is said to have such a factor gives what it gives otherwise.
-func TestTwoOfFourProduct(t *testing.T) {
-	exec := openExecutor(t)
-	rng := rand.New(rand.NewPCG(1, 2))
-	random := func(n int) []byte {
-		v := make([]float32, n)
-		for i := range v {
-			v[i] = float32(rng.NormFloat64())
-		}
-		return floats(v...)
-	}
-	const rows, k, n = 1024, 128, 96
-	g := graph.New("product")
-	x, w := testkit.Must(g.Parameter("x", f32(rows, k)))(t), testkit.Must(g.Parameter("w", f32(k, n)))(t)
-	mask := testkit.Must(train.TwoOfFour(g, w, 0))(t)
-	factor := testkit.Must(g.Convert(testkit.Must(train.Masked(g, w, mask))(t), dtype.BF16))(t)
-	narrow := testkit.Must(g.Convert(x, dtype.BF16))(t)
-	var outputs []graph.Value
-	for _, said := range []bool{false, true} {
-		y := testkit.Must(g.DotGeneral(narrow, factor, graph.DotAxes{Contracted: [2][]int{{1}, {0}}, TwoOfFour: said}))(t)
-		outputs = append(outputs, testkit.Must(g.Convert(y, dtype.F32))(t))
-	}
-	testkit.OK(t, g.SetOutputs(outputs...))
-	// From the second run on, it may be one launch.
-	s := testkit.Must(step.OpenSession(g, exec, step.SessionOptions{}))(t)
-	t.Cleanup(func() { testkit.OK(t, s.Close()) })
-	for range 3 {
-		in := [][]byte{random(rows * k), random(k * n)}
-		out := [][]byte{make([]byte, rows*n*4), make([]byte, rows*n*4)}
-		testkit.Must(s.Run(context.Background(), in, out))(t)
-		dense, sparse := numbers(out[0]), numbers(out[1])
-		for i, want := range dense {
-			// Each is rounded to 8 bits, at about 10.
-			if got := sparse[i]; !(math.Abs(float64(got-want)) <= math.Abs(float64(want))/100+0.01) {
-				t.Fatalf("element %d is %v, and %v by a product that is not said to be sparse", i, got, want)
-			}
-		}
-	}
-	if _, err := s.Recorded(); err != nil {
-		t.Errorf("the step is not recorded: %v", err)
-	}
-	if noter, ok := exec.(step.Noter); ok {
-		t.Log(noter.Notes())
-	}
-}
-
 func TestPruneRefuses(t *testing.T) {
 	g := graph.New("refused")
 	w := testkit.Must(g.Parameter("w", f32(6, 4)))(t)

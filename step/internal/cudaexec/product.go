@@ -77,9 +77,6 @@ func (e *executor) product(t *step.Task) (*gemms, bool) {
 		}
 		k.offsets = all
 	}
-	if a.TwoOfFour {
-		k.sparse = e.sparse(g)
-	}
 	return k, true
 }
 
@@ -88,9 +85,8 @@ type gemms struct {
 	blas      blas.BLAS
 	gemm      blas.Gemm
 	input     [2]int
-	offsets   [][3]int64      // bytes, for each batch
-	workspace int64           // bytes
-	sparse    blas.SparseGemm // nil: zeros are multiplied, too
+	offsets   [][3]int64 // bytes, for each batch
+	workspace int64      // bytes
 }
 
 // workspaceAlign is that of [blas.Gemm]; kernels are given scratch memory at multiples of
@@ -99,9 +95,6 @@ const workspaceAlign = 256
 
 // Scratch implements [step.Kernel].
 func (k *gemms) Scratch() int64 {
-	if k.sparse != nil {
-		return sparseScratch(k.sparse)
-	}
 	if k.workspace == 0 {
 		return 0
 	}
@@ -110,9 +103,6 @@ func (k *gemms) Scratch() int64 {
 
 // Launch implements [step.Kernel].
 func (k *gemms) Launch(s device.Stream, inputs, outputs []device.Ptr, scratch device.Ptr) error {
-	if k.sparse != nil {
-		return launchSparse(k.sparse, s, inputs[k.input[0]], inputs[k.input[1]], outputs[0], scratch)
-	}
 	g := k.gemm
 	if k.workspace > 0 {
 		g.Workspace, g.WorkspaceBytes = (scratch+workspaceAlign-1)&^(workspaceAlign-1), k.workspace
