@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/curve"
@@ -27,6 +28,8 @@ type output struct {
 	FirstStep   int       `json:"first_step"` // counted from 1, those before a checkpoint included
 	Loss        float64   `json:"loss"`       // of the last step
 	Losses      []float64 `json:"losses"`
+	LossScale   float64   `json:"loss_scale,omitempty"` // of fp16, after the last step
+	Skipped     []int     `json:"skipped_steps"`        // those that changed nothing: gradients of fp16 were not finite
 	Seconds     float64   `json:"seconds"`
 	FirstSecond float64   `json:"first_step_seconds"` // with compiling
 	StepSeconds float64   `json:"step_seconds"`       // the median of the others
@@ -51,7 +54,7 @@ type output struct {
 func newOutput(data string, f *trainFlags, dev device.Info) *output {
 	return &output{
 		Record: provenance.Now().On(dev.ID, dev.Name), Data: data, Config: f.config, AMP: f.amp, BudgetBytes: f.budget,
-		CheckpointFolder: f.checkpoint, PlotFile: f.plot, Losses: []float64{},
+		CheckpointFolder: f.checkpoint, PlotFile: f.plot, Losses: []float64{}, Skipped: []int{},
 	}
 }
 
@@ -66,6 +69,7 @@ func (o *output) finish(s *session.Session, f *trainFlags) {
 	if len(o.seconds) > 1 {
 		o.StepSeconds = stats.Median(o.seconds[1:])
 	}
+	o.LossScale, _ = s.Scaling()
 	o.SamplesPerS = float64(o.Batch*o.Accumulate) / o.StepSeconds
 	o.Parameters, o.PeakBytes = s.Parameters(), s.PeakBytes()
 	o.Unread = s.Unread()
@@ -78,6 +82,23 @@ func (o *output) finish(s *session.Session, f *trainFlags) {
 
 // textColumns are those of a curve where the output is no terminal.
 const textColumns = 80
+
+// skipped names steps that the scaler left out, the first few of them.
+func skipped(steps []int) string {
+	const most = 6
+	switch n := len(steps); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return fmt.Sprintf("; gradients were not finite in step %d, which changed nothing", steps[0])
+	default:
+		first := strings.Trim(fmt.Sprint(steps[:min(n, most)]), "[]")
+		if n > most {
+			first += " …"
+		}
+		return fmt.Sprintf("; gradients were not finite in %d steps, which changed nothing: %s", n, first)
+	}
+}
 
 func (o *output) print(w io.Writer) {
 	kind := fmt.Sprintf("%s of %s", title(o.Model), units.Count(o.Layers, "layer"))
@@ -92,6 +113,9 @@ func (o *output) print(w io.Writer) {
 	fmt.Fprintf(w, "On %s, %s\n", o.Device, o.DeviceName)
 	fmt.Fprintf(w, "Steps %d to %d in %s: %s a step, the first in %s; %s samples/s\n", o.FirstStep, o.FirstStep+o.Steps-1, units.Seconds(o.Seconds), units.Seconds(o.StepSeconds), units.Seconds(o.FirstSecond), units.Digits(o.SamplesPerS))
 	fmt.Fprintf(w, "Loss %.4f, %.4f in the first of these steps\n", o.Loss, o.Losses[0])
+	if o.LossScale > 0 {
+		fmt.Fprintf(w, "Losses are scaled by %s%s\n", units.Digits(o.LossScale), skipped(o.Skipped))
+	}
 	columns := textColumns
 	if l, ok := w.(texttable.Liner); ok && l.LineWidth() > 0 {
 		columns = l.LineWidth()

@@ -361,6 +361,9 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 			return errors.Join(err, f.interrupted(ctx, line, s))
 		}
 		out.add(loss, time.Since(began))
+		if _, skipped := s.Scaling(); skipped {
+			out.Skipped = append(out.Skipped, s.Steps())
+		}
 		line.ShowFacts(len(out.Losses), f.steps, "training", "loss "+units.Digits(loss), units.Duration(time.Since(began))+" a step")
 		if f.every > 0 && s.Steps()%f.every == 0 && len(out.Losses) < f.steps {
 			if err := f.save(s); err != nil {

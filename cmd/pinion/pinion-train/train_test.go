@@ -127,6 +127,35 @@ func TestResumesExactly(t *testing.T) {
 	}
 }
 
+// What the scale of fp16 leaves out is said, step by step.
+func TestSkippedSteps(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "run")
+	args := with(resnet, album(t), "--amp", "fp16", "--steps", "3", "--checkpoint", folder)
+	doc := trained(t, args...)
+	if n := len(doc.Skipped); n == 0 || doc.Skipped[0] != 1 || doc.LossScale != math.Ldexp(65536, -n) {
+		t.Fatalf("steps %v were left out, and the scale is %v", doc.Skipped, doc.LossScale)
+	}
+	text, err := run(t.Context(), with(args, "--steps", "1")...)
+	testkit.OK(t, err)
+	if want := "Losses are scaled by 32768; gradients were not finite in step 1, which changed nothing\n"; !strings.Contains(text, want) {
+		t.Errorf("there is no %q in\n%s", want, text)
+	}
+	for _, amp := range []string{"bf16", "off"} { // the checkpoint has a scale
+		text, err := run(t.Context(), album(t), "--resume", folder, "--steps", "1", "--amp", amp, "--json")
+		testkit.OK(t, err)
+		if !strings.Contains(text, `"skipped_steps": []`) || strings.Contains(text, "loss_scale") {
+			t.Errorf("%s: %s", amp, text)
+		}
+	}
+	for want, steps := range map[string][]int{
+		"": {}, "step 3, which": {3}, "in 2 steps, which changed nothing: 3 4": {3, 4}, "in 7 steps, which changed nothing: 1 2 3 4 5 6 …": {1, 2, 3, 4, 5, 6, 7},
+	} {
+		if got := skipped(steps); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%v: %q", steps, got)
+		}
+	}
+}
+
 // A training may go on in another precision.
 func TestAMPMayChange(t *testing.T) {
 	text, folder := book(t, 40), filepath.Join(t.TempDir(), "run")

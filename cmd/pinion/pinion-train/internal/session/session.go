@@ -70,6 +70,7 @@ type Session struct {
 	cancel func() // ends the wait for a batch
 
 	steps  int          // that are done
+	scaled bool         // losses are
 	state  loader.State // behind them
 	broken bool         // a step ended half-way
 
@@ -82,7 +83,7 @@ func Open(o Options) (*Session, error) {
 	if err := o.Config.Check(); err != nil {
 		return nil, err
 	}
-	s := &Session{config: o.Config, digest: o.Digest, store: model.NewStore()}
+	s := &Session{config: o.Config, digest: o.Digest, store: model.NewStore(), scaled: o.Backend.Autocast == dtype.F16}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -208,6 +209,16 @@ func (s *Session) compile(g *graph.Graph, exec step.Executor, o step.Options) (*
 
 // Steps is how many are done, with those before the checkpoint that was resumed.
 func (s *Session) Steps() int { return s.steps }
+
+// Scaling is the scale of losses after the last step, and whether that step was left out
+// since its gradients were not finite. Without scaling, the scale is 0.
+func (s *Session) Scaling() (scale float64, skipped bool) {
+	if !s.scaled {
+		return 0, false
+	}
+	scale, inARow, _ := scaling.State(s.store)
+	return scale, inARow > 0
+}
 
 // Step trains a step and returns its loss: the mean of the batches that it accumulates.
 // When ctx ends before the step's first batch is there, the step is not begun; later it
