@@ -189,12 +189,13 @@ func (f *comparedFile) latency() (cells []string) {
 	return cells
 }
 
-// The models of the targets, and the memory that PyTorch's compiler brings the first to.
+// The models of the targets. PyTorch comes close to the first one's 13.7 GiB, and not below:
+// what takes a tenth more counts.
 const (
 	largeGPT, resNet50, oneToken, llama = "GPT 24 x 2048, 16 x 1024, bf16", "ResNet-50, 64 x 224 px, bf16", "GPT-2, one token, bf16", "Llama 12 x 768, 16 x 1024, bf16"
 
-	unplanned       = "Pinion, no budget"
-	compilersMemory = 13.7 // GiB
+	unplanned = "Pinion, no budget"
+	closeTo   = 1.1 * 13.7 // GiB
 )
 
 // figures are the rows of steps of one name: Pinion's or the peers', by who did it.
@@ -255,9 +256,9 @@ func stepTargets() []target {
 		{"the same within 13.7 GiB, of the step without a budget", 1.12, true, ratio, func(r *run) (float64, bool) {
 			return over(ours(r, largeGPT, within("13.7 GiB")), ours(r, largeGPT, unplanned))
 		}},
-		{"the same within 13.7 GiB, of PyTorch's fastest in that memory", 1, true, ratio, func(r *run) (float64, bool) {
+		{"the same within 13.7 GiB, of PyTorch's fastest within " + gibs(closeTo), 1, true, ratio, func(r *run) (float64, bool) {
 			memory := r.figures(largeGPT+", memory", false)
-			return over(ours(r, largeGPT, within("13.7 GiB")), theirs(r, largeGPT, func(by string) bool { return memory[by] > 0 && memory[by] <= 1.05*compilersMemory }))
+			return over(ours(r, largeGPT, within("13.7 GiB")), theirs(r, largeGPT, func(by string) bool { return memory[by] > 0 && memory[by] <= closeTo }))
 		}},
 		{"the least memory that it runs in", 12, true, gibs, func(r *run) (float64, bool) {
 			v := least(r.figures(largeGPT+", memory", true), all)
