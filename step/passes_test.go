@@ -11,6 +11,7 @@ import (
 	"github.com/pinion-gpu/pinion/step/graph"
 
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/plan"
@@ -219,4 +220,45 @@ func TestReport(t *testing.T) {
 		t.Errorf("without a budget:\n%v", whole)
 	}
 	t.Logf("\n%v\n%v", whole, x)
+}
+
+// The same graph, budget and link give the same tasks, plan and picture, however often it
+// is built and compiled.
+func TestCompilesAgain(t *testing.T) {
+	testkit.OnlyComputes(t)
+	exec := newExecutor(t)
+	for name, build := range map[string]func() (*models.Model, error){
+		"GPT":    models.GPT{Layers: 3, Width: 32, Heads: 2, Batch: 4, Length: 32, Vocabulary: 50, Type: dtype.BF16, Optimizer: models.Adam}.Model,
+		"ResNet": models.ResNet{Blocks: []int{1, 2}, Width: 8, Batch: 4, Size: 32, Classes: 10, Optimizer: models.SGD}.Model,
+	} {
+		var first [3]string
+		budget := int64(0)
+		for i := range 3 {
+			m := testkit.Must(build())(t)
+			o := step.Options{Donate: m.Donate, Link: 1e9, Budget: 1}
+			if budget == 0 {
+				_, err := step.Plan(m.Graph, exec, o)
+				impossible := new(plan.ImpossibleError)
+				if !errors.As(err, &impossible) {
+					t.Fatalf("%s: a byte: %v", name, err)
+				}
+				budget = impossible.Found
+			}
+			o.Budget = budget
+			x := testkit.Must(step.Compile(m.Graph, exec, o))(t)
+			again := [3]string{x.Graph().String(), x.String() + fmt.Sprintf("%+v", x.Plan()), testkit.Must(x.SVG())(t)}
+			testkit.OK(t, x.Close())
+			if i == 0 {
+				first = again
+				if p := x.Plan(); len(p.Runs) == len(x.Tasks()) && p.HostBytes == 0 {
+					t.Errorf("%s: nothing runs again, nor travels, within %d bytes", name, budget)
+				}
+			}
+			for k, what := range []string{"graph", "plan", "picture"} {
+				if again[k] != first[k] {
+					t.Fatalf("%s: the %s differs the next time\n%s\n%s", name, what, again[k], first[k])
+				}
+			}
+		}
+	}
 }
