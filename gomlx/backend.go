@@ -134,6 +134,15 @@ func (b *Backend) Device() device.Device { return b.device }
 // of is not in it.
 func (b *Backend) Stats() vram.Stats { return b.pool.Stats() }
 
+// Notes are sentences on what the steps compiled so far do in a slower way than they could,
+// such as convolutions without cuDNN; each once.
+func (b *Backend) Notes() []string {
+	if n, ok := b.executor.(step.Noter); ok {
+		return n.Notes()
+	}
+	return nil
+}
+
 // DeviceDescription implements [compute.Backend].
 func (b *Backend) DeviceDescription(compute.DeviceNum) string {
 	info := b.device.Info()

@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/plan"
 )
 
@@ -435,4 +436,20 @@ func TestConcurrentSteps(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// noter is an executor that has something to say.
+type noter struct{ step.Executor }
+
+func (noter) Notes() []string { return []string{"no cuDNN library"} }
+
+func TestNotes(t *testing.T) {
+	b := open(t)
+	if testDevice() == "host" && b.Notes() != nil {
+		t.Error(b.Notes())
+	}
+	b.executor = noter{b.executor}
+	if got := b.Notes(); !reflect.DeepEqual(got, []string{"no cuDNN library"}) {
+		t.Errorf("%q", got)
+	}
 }

@@ -44,6 +44,8 @@ type output struct {
 	Tasks        int            `json:"tasks"`
 	Recomputed   int            `json:"recomputed_tasks"` // runs of tasks beyond their first
 
+	Notes []string `json:"notes,omitempty"` // what was done in a slower way
+
 	CheckpointFolder string `json:"checkpoint_folder,omitempty"`
 	PlotFile         string `json:"plot_file,omitempty"`
 
@@ -72,7 +74,7 @@ func (o *output) finish(s *session.Session, f *trainFlags) {
 	o.LossScale, _ = s.Scaling()
 	o.SamplesPerS = float64(o.Batch*o.Accumulate) / o.StepSeconds
 	o.Parameters, o.PeakBytes = s.Parameters(), s.PeakBytes()
-	o.Unread = s.Unread()
+	o.Unread, o.Notes = s.Unread(), s.Notes()
 	plan := s.Plan()
 	o.PlannedBytes, o.Memory, o.Tasks, o.Recomputed = plan.PeakBytes, plan.Memory, plan.Tasks, plan.Runs-plan.Tasks
 	if f.plan {
@@ -147,6 +149,9 @@ func (o *output) print(w io.Writer) {
 		fmt.Fprintf(w, "%s could not be read, and others took their place\n", units.Count(o.Unread, "sample"))
 	}
 	fmt.Fprintf(w, "At most %s of device memory were in use, batches ahead included\n", units.Bytes(o.PeakBytes))
+	for _, note := range o.Notes {
+		fmt.Fprintf(w, "%s\n", note)
+	}
 	if o.plan != "" {
 		fmt.Fprintf(w, "\nThe plan, whose times are estimates:\n%s", o.plan)
 	}

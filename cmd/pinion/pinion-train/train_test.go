@@ -387,6 +387,14 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestNotes(t *testing.T) {
+	var text bytes.Buffer
+	(&output{Losses: []float64{1}, Notes: []string{"cudnn: no library; kernels of our own do it"}}).print(&text)
+	if !strings.Contains(text.String(), "\ncudnn: no library; kernels of our own do it\n") {
+		t.Error(&text)
+	}
+}
+
 func TestHelp(t *testing.T) {
 	text, err := run(t.Context(), "--help")
 	testkit.OK(t, err)

@@ -294,6 +294,9 @@ func (s *Session) batch(ctx context.Context, first bool) (train.Batch, error) {
 	return b, err
 }
 
+// Notes are sentences on what the step does in a slower way than it could.
+func (s *Session) Notes() []string { return s.backend.Notes() }
+
 // Unread is how many samples could not be read, and were replaced.
 func (s *Session) Unread() int64 { return s.loader.Stats().Errors }
 
