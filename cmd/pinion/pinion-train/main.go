@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
+	"github.com/pinion-gpu/pinion/cmd/pinion/internal/dashboard"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	_ "github.com/pinion-gpu/pinion/device/all"
 )
@@ -21,7 +22,7 @@ func newRoot(args []string) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.BadUsage(cmd, "%w", flags.Explain(cmd, err))
 	})
-	root.AddCommand(cli.Offering(newTrain()))
+	root.AddCommand(cli.Offering(dashboard.Serving(newTrain())))
 	flags.Setup(root, cli.ExitCodes)
 	return root
 }

@@ -9,6 +9,7 @@ import (
 	"image"
 	"image/png"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -365,6 +366,19 @@ func TestInterrupt(t *testing.T) {
 	if len(files) != 1 {
 		t.Errorf("there are %v", files)
 	}
+}
+
+// Where the dashboard cannot be served, nothing is trained.
+func TestDashboard(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.OK(t, err)
+	defer taken.Close()
+	_, err = run(t.Context(), with(gpt, book(t, 40), "--steps", "1", "--http", taken.Addr().String())...)
+	if err == nil || !strings.Contains(err.Error(), "--http :0 takes a free port") {
+		t.Errorf("a port in use: %v", err)
+	}
+	_, err = run(t.Context(), with(gpt, book(t, 40), "--steps", "1", "--http", ":0")...)
+	testkit.OK(t, err)
 }
 
 func TestText(t *testing.T) {

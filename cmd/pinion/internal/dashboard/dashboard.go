@@ -28,7 +28,7 @@ import (
 )
 
 // recorded are the commands whose last seconds are recorded for the dashboard. The
-// others measure, and a recording has its cost.
+// others measure or train, and a recording has its cost.
 var recorded = []string{"feed", "load", "pack"}
 
 // Serving gives cmd, and its commands, --http and --http-public. The address is taken
