@@ -73,6 +73,18 @@ func TestReadmeExample(t *testing.T) {
 	}
 }
 
+// TestReadmeBegins: what Pinion looks like as a command, in Python and in Go comes
+// before everything else.
+func TestReadmeBegins(t *testing.T) {
+	screen := strings.SplitAfterN(read(t, "../README.md"), "\n", 25)
+	beginning := strings.Join(screen[:len(screen)-1], "")
+	for _, want := range []string{"\npinion feed ", "\nloader = pinion.DataLoader(", "\nfor images, labels in loader:", "\nld, err := loader.New(", "\nfor b, err := range ld.All("} {
+		if !strings.Contains(beginning, want) {
+			t.Errorf("the first 24 lines of README.md have no %q", want)
+		}
+	}
+}
+
 // TestLinks: every relative link in the documents leads to a file or folder, and
 // to a heading where it names one.
 func TestLinks(t *testing.T) {
