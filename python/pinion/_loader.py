@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes as C
 import importlib.util
 import json
+import math
 import operator
 import os
 import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _borrow, _dlpack, _errors, _lib
@@ -84,6 +85,32 @@ def _number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int
     if not least <= n <= most:
         raise ValueError(f"{name} is {n}, but must be {f'at least {least}' if n < least else f'at most {most}'}")
     return n
+
+
+def _real(name: str, value: Any, least: float = -math.inf) -> float:
+    """A finite number of any kind, NumPy's for one, not below the least."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} is {value!r}, but must be a number")
+    x = float(value)
+    if not math.isfinite(x) or x < least:
+        raise ValueError(f"{name} is {x}, but must be {'finite' if not math.isfinite(x) else f'at least {least}'}")
+    return x
+
+
+def _reals(name: str, values: Any) -> list[float] | None:
+    """A number for each channel, or None."""
+    if values is None:
+        return None
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} is {values!r}, but must be a sequence of numbers, one for each channel")
+    return [_real(name, v) for v in values]
+
+
+def _flag(name: str, value: Any) -> bool:
+    """True or False, which NumPy's are too."""
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
+        raise TypeError(f"{name} is {value!r}, but must be True or False")
+    return bool(value)
 
 
 _pytorchs = {
@@ -238,44 +265,57 @@ class DataLoader:
         pin_budget, device_budget = _number("pin_budget", pin_budget), _number("device_budget", device_budget)
         copiers, chunk = _number("copiers", copiers), _number("chunk", chunk)
         device_buffers = _number("device_buffers", device_buffers, 1, 1 << 16)
-        if not sample_timeout >= 0:
-            raise ValueError(f"sample_timeout is {sample_timeout}, but must not be negative")
+        sample_timeout, mixup, pad = _real("sample_timeout", sample_timeout, 0), _real("mixup", mixup), _real("pad", pad)
+        pad_to = _number("pad_to", pad_to)
+        if transform is not None and not isinstance(transform, str) and not callable(transform):
+            raise TypeError(f"transform is {transform!r}, but must be text, such as 'rrc:224,flip', or a function")
         if sampler is not None and not isinstance(sampler, str):
             raise TypeError(f"sampler is a {type(sampler).__name__}, but must be a name, such as 'balanced': see help(pinion.DataLoader)")
-        if isinstance(names, str):
-            raise TypeError(f"names is {names!r}, but must be a sequence of names, such as ({names!r}, 'labels')")
+        if isinstance(names, str) or (names is not None and not isinstance(names, Iterable)):
+            raise TypeError(f"names is {names!r}, but must be a sequence of names, such as ('images', 'labels')")
         if shuffle and sampler not in (None, "random"):
             raise ValueError(f"shuffle means sampler='random', but sampler is {sampler!r}")
         if output not in ("auto", *_converters):
             raise ValueError(f"output is {output!r}, but must be 'auto', 'torch', 'numpy' or 'dlpack'")
-        if cpu_share != "auto" and (isinstance(cpu_share, str) or not 0 <= cpu_share <= 1):
-            raise ValueError(f"cpu_share is {cpu_share!r}, but must be from 0 to 1, or 'auto'")
+        if cpu_share != "auto":
+            if isinstance(cpu_share, str) or not 0 <= _real("cpu_share", cpu_share) <= 1:
+                raise ValueError(f"cpu_share is {cpu_share!r}, but must be from 0 to 1, or 'auto'")
+            cpu_share = float(cpu_share)
         if allocator not in (None, "torch"):
             raise ValueError(f"allocator is {allocator!r}, but must be 'torch' or None")
-        self.source = os.fspath(source)
-        self.drop_last = drop_last
+        self.source = os.fsdecode(source)
+        if "\0" in self.source:
+            raise ValueError(f"source is {self.source!r}, but no path has a null character")
+        self.drop_last = _flag("drop_last", drop_last)
         self.num_workers = num_workers
         if (rank is None) != (world_size is None):
             raise ValueError("rank and world_size go together: give both or none")
+        if rank is not None:
+            world_size = _number("world_size", world_size, 1)
+            rank = _number("rank", rank, 0, world_size - 1)
         self._share = rank, world_size
         self._then = transform if callable(transform) else None
         if isinstance(transform, str):
             options["transform"] = transform
         if isinstance(targets, (str, os.PathLike)):
             targets = [targets]
+        if not isinstance(targets, Iterable):
+            raise TypeError(f"targets is {targets!r}, but must be a path, or a sequence of them")
+        if isinstance(device, (list, tuple)) and not device:
+            raise ValueError("device is an empty list: name one device at least, or leave it out")
         self._names = tuple(names) if names is not None else None
         self._output = output
         self._device = device
         self._allocator = allocator
         self._lender: _borrow.Lender | None = None
         self._config: dict[str, Any] = {
-            "source": self.source, "targets": [os.fspath(t) for t in targets],
+            "source": self.source, "targets": [os.fsdecode(t) for t in targets],
             "options": {k.replace("_", "-"): _text(v) for k, v in options.items() if v is not None},
             "batch_size": size, "shuffle": bool(shuffle), "sampler": sampler or "",
-            "drop_last": drop_last, "in_order": in_order, "seed": seed,
-            "dtype": _dtype_name(dtype), "mean": None if mean is None else list(mean), "std": None if std is None else list(std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
-            "mask": mask, "decode": decode, "cpu_share": -1 if cpu_share == "auto" else cpu_share, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
-            "prefetch": prefetch, "pin_memory": pin_memory, "pin_budget": pin_budget, "device_budget": device_budget,
+            "drop_last": self.drop_last, "in_order": _flag("in_order", in_order), "seed": seed,
+            "dtype": _dtype_name(dtype), "mean": _reals("mean", mean), "std": _reals("std", std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
+            "mask": _flag("mask", mask), "decode": decode, "cpu_share": -1 if cpu_share == "auto" else cpu_share, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,
+            "prefetch": prefetch, "pin_memory": _flag("pin_memory", pin_memory), "pin_budget": pin_budget, "device_budget": device_budget,
             # One more than the library's own default: a batch comes back at the next call of next.
             "copiers": copiers, "chunk": chunk, "device_buffers": device_buffers, "max_device_buffers": 1 << 16,
         }  # fmt: skip
@@ -289,14 +329,17 @@ class DataLoader:
         self._resumed = False  # no loop has begun since
         self._epoch: int | None = None  # wanted for the next loop
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _errors.ClosedError("the DataLoader is closed")
+
     # Starting is put off until something needs it, so that a loader that is made before a fork, or that is to resume,
     # starts once, and where it is used.
     def _start(self) -> Any:
         lib = _lib.load()
         if self._handle:
             return lib
-        if self._closed:
-            raise _errors.ClosedError("the DataLoader is closed")
+        self._check_open()
         form = _form(self._output)
         self.rank, self.world_size = _share(*self._share)
         self._config |= {"rank": self.rank, "world_size": self.world_size, "devices": self._devices(form)}
@@ -388,14 +431,15 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """The next loop is over the epoch of that number. It need not be called: loops count by themselves."""
-        if epoch < 0:
-            raise ValueError(f"epoch is {epoch}, but must not be negative")
+        epoch = _number("epoch", epoch, 0, 2**31 - 1)
         with self._lock:
+            self._check_open()
             self._epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: behind the last batch that it gave. It is small, and of JSON's types."""
         with self._lock:
+            self._check_open()
             if self._state is not None:
                 return dict(self._state)
             lib = self._start()
@@ -406,7 +450,10 @@ class DataLoader:
         """Goes on where state_dict was called: the next loop begins with the batch that would have come next; it has no
         batches if that one had none left. Workers, devices and the number of ranks may differ, if batch_size times
         world_size stays the same."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"state_dict is a {type(state_dict).__name__}, but must be what state_dict() returned")
         with self._lock:
+            self._check_open()
             self._turn += 1
             _dlpack.take(self._out)
             self._epoch = None

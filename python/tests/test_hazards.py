@@ -101,6 +101,28 @@ def test_interrupt_while_a_server_is_silent(interrupted):
     assert "interrupted" in out
 
 
+@pytest.mark.parametrize("what", ["load_file(FILE, framework='np')", "save_file(want, FILE)"])
+def test_interrupt_of_a_checkpoint(interrupted, tmp_path, what):
+    """The file is whole all the same, and serves again."""
+    out = interrupted(
+        f"""
+        from pinion.safetensors import load_file, save_file
+        FILE, want = {str(tmp_path / "x.safetensors")!r}, {{str(i): np.full(1 << 20, i, np.float32) for i in range(8)}}
+        save_file(want, FILE)
+        try:
+            print("started", flush=True)
+            while True: {what}
+        except KeyboardInterrupt: print("interrupted")
+        got = load_file(FILE, framework="np")
+        assert got.keys() == want.keys() and all((got[k] == want[k]).all() for k in want)
+        assert os.listdir(os.path.dirname(FILE)) == ["x.safetensors"]
+        """,
+        signal.SIGINT,
+        0,
+    )
+    assert "interrupted" in out
+
+
 def test_interrupt_uncaught(interrupted):
     interrupted("loader = photos(); next(iter(loader)); print('started', flush=True); forever(loader)", signal.SIGINT, -signal.SIGINT)
 

@@ -103,7 +103,7 @@ def test_errors(array, tmp_path):
     it = iter(loader)
     next(it)
     loader.close()
-    for use in (lambda: next(it), lambda: iter(loader), lambda: len(loader)):
+    for use in (lambda: next(it), lambda: iter(loader), lambda: len(loader), loader.state_dict, lambda: loader.load_state_dict({}), lambda: loader.set_epoch(1)):
         with pytest.raises(pinion.ClosedError):
             use()
     loader.close()
@@ -367,6 +367,24 @@ def test_a_share_that_is_chosen(photos, device):
         ({"batch_size": 0}, ValueError, "at least 1"),
         ({"sample_timeout": -1}, ValueError, "sample_timeout is -1"),
         ({"device_buffers": 0}, ValueError, "device_buffers is 0"),
+        ({"transform": ["rrc:32", "flip"]}, TypeError, "transform is .*, but must be text"),
+        ({"transform": 5}, TypeError, "transform is 5"),
+        ({"mean": 0.5}, TypeError, "mean is 0.5, but must be a sequence"),
+        ({"std": "x"}, TypeError, "std is 'x'"),
+        ({"mixup": "x"}, TypeError, "mixup is 'x', but must be a number"),
+        ({"pad": float("nan")}, ValueError, "pad is nan, but must be finite"),
+        ({"pad_to": 1.5}, TypeError, "pad_to is 1.5"),
+        ({"sample_timeout": None}, TypeError, "sample_timeout is None"),
+        ({"sample_timeout": float("inf")}, ValueError, "sample_timeout is inf"),
+        ({"cpu_share": None}, TypeError, "cpu_share is None"),
+        ({"drop_last": "no"}, TypeError, "drop_last is 'no', but must be True or False"),
+        ({"pin_memory": 1}, TypeError, "pin_memory is 1"),
+        ({"rank": 2, "world_size": 2}, ValueError, "rank is 2, but must be at most 1"),
+        ({"rank": "0", "world_size": 2}, TypeError, "rank is '0'"),
+        ({"rank": 0, "world_size": 0}, ValueError, "world_size is 0"),
+        ({"targets": 5}, TypeError, "targets is 5"),
+        ({"names": 5}, TypeError, "names is 5"),
+        ({"device": []}, ValueError, "device is an empty list"),
     ],
 )
 def test_arguments_that_cannot_be(array, arguments, kind, words):
@@ -386,9 +404,27 @@ def test_names_that_do_not_fit(photos, names):
         next(iter(loader))
 
 
-def test_integers_of_numpy(array):
-    with load(array, np.int64(64), seed=np.uint64(3), num_workers=np.int32(2)) as loader:
-        assert len(loader) == 1024
+def test_a_source_with_a_null_character():
+    with pytest.raises(ValueError, match="null character"):
+        pinion.DataLoader("a\0b")
+
+
+def test_numbers_of_numpy(photos):
+    share = {"rank": np.int64(0), "world_size": np.int64(2), "drop_last": np.bool_(True), "seed": np.uint64(3), "num_workers": np.int32(2)}
+    more = {"mixup": np.float32(0.2), "mean": np.full(3, 0.5, np.float32), "std": np.ones(3), "pad_to": np.int64(0), "cpu_share": np.float32(0)}
+    with load(photos, np.int64(32), shuffle=True, **share, **more) as loader:
+        assert len(loader) == 1 and len(next(iter(loader))[0]) == 32
+
+
+def test_states_and_epochs_that_cannot_be(array):
+    with load(array) as loader:
+        for epoch, kind in ((-1, ValueError), (2**31, ValueError), (1.5, TypeError), ("x", TypeError)):
+            with pytest.raises(kind, match="epoch is"):
+                loader.set_epoch(epoch)
+        for state in (None, [1]):
+            with pytest.raises(TypeError, match="state_dict is a"):
+                loader.load_state_dict(state)
+        assert next(iter(loader))[0][0, 0] == 0
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:0", "host"])
