@@ -132,7 +132,11 @@ func (s *Store) inVain(u *use, ended error) error {
 	if u.host {
 		what, free = u.accesses[0].array.String()+" in host memory", s.memoryFree()
 	}
-	e := s.noRoom(what, u.bytes, free, errors.Join(u.refused, ended))
+	refused := u.refused
+	if refused == nil && !u.host {
+		refused = s.starved // the pool is not asked for each use that it has no memory for
+	}
+	e := s.noRoom(what, u.bytes, free, errors.Join(refused, ended))
 	e.Waiting, e.Leases = len(s.waiting)+len(s.active), s.leases
 	e.Others = s.pool.Stats().Requested.Current
 	for a := range s.arrays {

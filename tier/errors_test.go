@@ -133,7 +133,7 @@ func TestContextEnds(t *testing.T) {
 	f := open(t, tier.Options{DeviceBytes: 32 * mib, HostBytes: 64 * mib})
 	a, b := f.array("a", 20*mib), f.array("b", 20*mib)
 	l := f.use(tier.Write(a))
-	over := f.untilOneWaits()
+	over := f.untilWait(1)
 	_, err := f.store.Use(over, f.stream, tier.Read(b))
 	testkit.WantError(t, "waiting", err, context.Canceled, `"a" 20 MiB (in use)`, "1 use waited, 1 lease held: only a release makes room")
 	_, err = f.store.Use(over, f.stream, tier.Read(b))

@@ -344,14 +344,14 @@ func TestWaitsForOthers(t *testing.T) {
 	testkit.OK(t, err)
 	t.Cleanup(func() { testkit.OK(t, pool.Close()) })
 	f := openOn(t, dev, tier.Options{Pool: pool, HostBytes: 64 * mib})
-	a, b := f.array("a", each), f.array("b", each)
+	a, b, c := f.array("a", each), f.array("b", each), f.array("c", each)
 	held := f.use(tier.Overwrite(a)) // somebody who could make room
 	other, err := pool.Alloc(ctx, 16*mib-each, vram.Use{Name: "other"})
 	testkit.OK(t, err)
 
 	var room *tier.RoomError
 	testkit.Eventually(t, "a context that ends while there is no room", func() bool { // not while it is being looked for
-		_, err = f.store.Use(f.untilOneWaits(), f.stream, tier.Overwrite(b))
+		_, err = f.store.Use(f.untilWait(1), f.stream, tier.Overwrite(b))
 		return errors.As(err, &room) && errors.Is(err, device.ErrOutOfMemory)
 	})
 	testkit.WantError(t, "waiting", err, context.Canceled, `"a" 4 MiB (in use)`, "1 use waited, 1 lease held, others had 12 MiB of the pool")
@@ -371,6 +371,13 @@ func TestWaitsForOthers(t *testing.T) {
 		s := f.store.Stats()
 		return s.Waiting == 1 && s.Leases == 1
 	})
+	testkit.Eventually(t, "a use behind one that the pool refused", func() bool {
+		_, err = f.store.Use(f.untilWait(2), f.stream, tier.Overwrite(c))
+		return errors.As(err, &room) && errors.Is(err, device.ErrOutOfMemory)
+	})
+	if room.Leases != 1 || room.Waiting != 2 || room.Others != 12*mib {
+		t.Errorf("%+v", room)
+	}
 	before := f.store.Stats()
 	testkit.OK(t, other.Free())
 	testkit.OK(t, <-got)

@@ -62,13 +62,13 @@ func (f *fixture) use(accesses ...tier.Access) *tier.Lease {
 	return l
 }
 
-// untilOneWaits is a context that ends once a use waits.
-func (f *fixture) untilOneWaits() context.Context {
+// untilWait is a context that ends once n uses wait.
+func (f *fixture) untilWait(n int) context.Context {
 	c, cancel := context.WithCancel(ctx)
 	f.Cleanup(cancel)
 	go func() {
 		defer cancel()
-		for end := time.Now().Add(testkit.Hang); f.store.Stats().Waiting == 0 && time.Now().Before(end); {
+		for end := time.Now().Add(testkit.Hang); f.store.Stats().Waiting < n && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 	}()
