@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -143,4 +144,72 @@ func TestBlockOutOfMemory(t *testing.T) {
 	testkit.WantError(t, "results that are lent", err, step.ErrArgument, "block")
 	_, err = step.OpenSession(m.Graph, exec, step.SessionOptions{Compile: step.Options{Block: o.Block}})
 	testkit.WantError(t, "a session", err, step.ErrArgument, "block")
+}
+
+// hoarder is an allocator that keeps what is freed, and gives it to the next who asks for
+// no more.
+type hoarder struct {
+	device.Device
+	sizes map[device.Ptr]int64
+	kept  []device.Ptr
+}
+
+func (h *hoarder) Alloc(n int64) (device.Ptr, error) {
+	for i, p := range h.kept {
+		if h.sizes[p] >= n {
+			h.kept = slices.Delete(h.kept, i, i+1)
+			return p, nil
+		}
+	}
+	p, err := h.Device.Alloc(n)
+	h.sizes[p] = n
+	return p, err
+}
+
+func (h *hoarder) Free(p device.Ptr) error {
+	h.kept = append(h.kept, p)
+	return nil
+}
+
+// A block that grows leaves its memory to others. A tensor that lies there then may be an
+// input of an executable that has not run since.
+func TestBlockGrowsAway(t *testing.T) {
+	exec := openExecutor(t)
+	alloc := &hoarder{Device: exec.Device(), sizes: map[device.Ptr]int64{}}
+	mem := testkit.Must(step.OpenMemory(exec.Device(), alloc))(t)
+	o := step.Options{Memory: mem, Block: step.NewBlock(mem)}
+	sum := func(n int) maker {
+		m := newMaker(t)
+		x := m.param(f32(n, n))
+		product := m.must(m.DotGeneral(x, x, graph.DotAxes{Contracted: [2][]int{{1}, {1}}}))
+		testkit.OK(t, m.SetOutputs(m.must(m.Reduce(graph.ReduceSum, product))))
+		return m
+	}
+	small := testkit.Must(step.Compile(sum(32).Graph, exec, o))(t)
+	large := testkit.Must(step.Compile(sum(64).Graph, exec, o))(t)
+	if len(alloc.kept) != 1 {
+		t.Fatalf("%d pieces of memory are free, not that of the smaller block", len(alloc.kept))
+	}
+	ones := make([]float32, 32*32)
+	for i := range ones {
+		ones[i] = 1
+	}
+	in := testkit.Must(mem.Put(floats(ones...), f32(32, 32)))(t)
+	if len(alloc.kept) != 0 {
+		t.Fatal("the input does not lie where the block was")
+	}
+	out := testkit.Must(small.Run(context.Background(), []*step.Tensor{in}, nil))(t)
+	got := make([]byte, 4)
+	testkit.OK(t, out[0].Read(got))
+	if want := floats(32 * 32 * 32); !bytes.Equal(got, want) {
+		t.Errorf("the sum is % x, not % x", got, want)
+	}
+	testkit.OK(t, in.Free())
+	testkit.OK(t, out[0].Free())
+	testkit.OK(t, small.Close())
+	testkit.OK(t, large.Close())
+	testkit.OK(t, mem.Close())
+	for _, p := range alloc.kept {
+		testkit.OK(t, alloc.Device.Free(p))
+	}
 }

@@ -233,7 +233,7 @@ func (x *Executable) checkTensor(i int, t *Tensor) error {
 		return fmt.Errorf("%w: parameter %q is %v, its tensor %v", ErrArgument, name, params[i].Shape(), t.shape)
 	case t.shape.Bytes() > 0 && t.Ptr()%tensorAlign != 0:
 		return fmt.Errorf("%w: the tensor for parameter %q begins at %#x, no multiple of %d bytes", ErrArgument, name, uint64(t.Ptr()), tensorAlign)
-	case x.arena != 0 && t.Ptr() >= x.arena && t.Ptr() < x.arena+device.Ptr(x.plan.Bytes-x.plan.Resident):
+	case len(x.lent) > 0 && t.Ptr() >= x.arena && t.Ptr() < x.arena+device.Ptr(x.plan.Bytes-x.plan.Resident):
 		return fmt.Errorf("%w: the tensor for parameter %q is a result that was lent", ErrArgument, name)
 	case !device.Same(t.memory.dev, x.dev):
 		return fmt.Errorf("%w: the tensor for parameter %q is on %s, the step on %s", ErrArgument, name, t.memory.dev.Info().ID, x.dev.Info().ID)
