@@ -214,5 +214,21 @@ func (p Process) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return conn, nil
+	return &answering{Conn: conn}, nil
+}
+
+// answering is a connection that reports io.ErrUnexpectedEOF when it ends before the
+// first byte: of io.EOF there, net/http makes an error that nothing can tell from others.
+type answering struct {
+	net.Conn
+	begun bool
+}
+
+func (a *answering) Read(b []byte) (n int, err error) {
+	n, err = a.Conn.Read(b)
+	a.begun = a.begun || n > 0
+	if err == io.EOF && !a.begun {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }

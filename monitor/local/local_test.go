@@ -477,3 +477,25 @@ func FuzzName(f *testing.F) {
 		}
 	})
 }
+
+// A connection that ends before the first byte is told from one that ends behind it,
+// also where net/http sees the end before it has sent anything.
+func TestAnswering(t *testing.T) {
+	here, there := net.Pipe()
+	go func() {
+		_, _ = there.Write([]byte("x"))
+		_ = there.Close()
+	}()
+	conn := &answering{Conn: here}
+	if n, err := conn.Read(make([]byte, 8)); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	if _, err := conn.Read(make([]byte, 8)); err != io.EOF {
+		t.Error(err)
+	}
+	here, there = net.Pipe()
+	_ = there.Close()
+	if _, err := (&answering{Conn: here}).Read(make([]byte, 8)); err != io.ErrUnexpectedEOF {
+		t.Error(err)
+	}
+}
