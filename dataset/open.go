@@ -38,7 +38,11 @@ func Open(ctx context.Context, path string, opts Options) (Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.Open(ctx, at, values)
+	ds, err := f.Open(ctx, at, values)
+	if err != nil {
+		return nil, err // and no nil pointer, which formats return by their own types
+	}
+	return ds, nil
 }
 
 // surest returns the format that is the surest to be the one, and how sure it is.

@@ -104,8 +104,11 @@ func TestOpen(t *testing.T) {
 	for name, text := range map[string]string{
 		"words": `its 5 B begin with "words"`, "words.csv": `:2: format not supported: column 2 "label": "cat" is not a number`,
 	} {
-		_, err := open(name, nil)
+		d, err := open(name, nil)
 		testkit.WantError(t, name, err, dataset.ErrFormat, text)
+		if d != nil {
+			t.Errorf("%s: there is a %T beside the error", name, d)
+		}
 	}
 	_, err = open("missing", nil)
 	testkit.WantError(t, "missing", err, fs.ErrNotExist, filepath.Join(dir, "missing"))
