@@ -273,6 +273,7 @@ class DataLoader:
             raise TypeError(f"sampler is a {type(sampler).__name__}, but must be a name, such as 'balanced': see help(pinion.DataLoader)")
         if isinstance(names, str) or (names is not None and not isinstance(names, Iterable)):
             raise TypeError(f"names is {names!r}, but must be a sequence of names, such as ('images', 'labels')")
+        shuffle = shuffle is not None and _flag("shuffle", shuffle)  # PyTorch's default is None
         if shuffle and sampler not in (None, "random"):
             raise ValueError(f"shuffle means sampler='random', but sampler is {sampler!r}")
         if output not in ("auto", *_converters):
@@ -311,7 +312,7 @@ class DataLoader:
         self._config: dict[str, Any] = {
             "source": self.source, "targets": [os.fsdecode(t) for t in targets],
             "options": {k.replace("_", "-"): _text(v) for k, v in options.items() if v is not None},
-            "batch_size": size, "shuffle": bool(shuffle), "sampler": sampler or "",
+            "batch_size": size, "shuffle": shuffle, "sampler": sampler or "",
             "drop_last": self.drop_last, "in_order": _flag("in_order", in_order), "seed": seed,
             "dtype": _dtype_name(dtype), "mean": _reals("mean", mean), "std": _reals("std", std), "mixup": mixup, "pad": pad, "pad_to": pad_to,
             "mask": _flag("mask", mask), "decode": decode, "cpu_share": -1 if cpu_share == "auto" else cpu_share, "on_error": on_error, "sample_timeout": sample_timeout, "num_workers": num_workers,

@@ -37,6 +37,7 @@ from torch.utils.data._utils import collate as _torch
 from torch.utils.dlpack import from_dlpack
 
 from . import _dlpack, _errors, _lib, _ring
+from ._loader import _number
 
 __all__ = ["Collate", "default_collate", "out"]
 
@@ -66,8 +67,8 @@ class Collate:
     def __init__(self, collate_fn: Callable[[Any], Any] | None = None, *, limit: int | None = None, pin: bool | None = None) -> None:
         if collate_fn is not None and not callable(collate_fn):
             raise TypeError(f"collate_fn must be a function, not {collate_fn!r}")
-        if limit is not None and limit <= 0:
-            raise ValueError(f"limit must be above 0, it is {limit}")
+        if limit is not None:
+            limit = _number("limit", limit, 1, 1 << 46)  # half of what a process can address
         if pin and not torch.cuda.is_available():
             raise _errors.UnavailableError("pin=True needs CUDA, which PyTorch has not here")
         self._begin(collate_fn, _Memory(_ring.Ring.create(_ring.available() // 4 if limit is None else limit), pin))

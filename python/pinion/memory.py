@@ -177,7 +177,7 @@ def _frame(frame: Any) -> str:
     return str(frame)
 
 
-_texts = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+_texts = ("out of memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 
 
 def _is_memory(error: BaseException) -> bool:

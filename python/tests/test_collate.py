@@ -340,8 +340,9 @@ def test_without_workers_it_is_the_function():
 def test_arguments():
     with pytest.raises(TypeError):
         pinion.Collate(3)
-    with pytest.raises(ValueError, match="limit"):
-        pinion.Collate(limit=0)
+    for limit, kind in ((0, ValueError), (1 << 50, ValueError), (1.5, TypeError), ("1GiB", TypeError)):
+        with pytest.raises(kind, match=f"limit is '?{limit}"):
+            pinion.Collate(limit=limit)
     if not torch.cuda.is_available():
         with pytest.raises(pinion.UnavailableError, match="CUDA"):
             pinion.Collate(pin=True)

@@ -88,6 +88,31 @@ def test_resume(array):
     assert got == want
 
 
+def test_no_shuffle_is_none(array):
+    with load(array, shuffle=None) as loader:
+        assert next(iter(loader))[0][0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.jsonl", b'{"a": 1}\nnothing\n'),
+        ("a.csv", b"a,b\n1,x\n"),
+        ("a.npy", b"\x93NUMPY\x01\x00\xff\xff"),
+        ("a.npz", b"PK\x03\x04nothing"),
+        ("a.safetensors", b"\x10\0\0\0\0\0\0\0{nothing"),
+        ("a.parquet", b"PAR1 nothing PAR1"),
+        ("a.nii", b"\x5c\x01\0\0nothing"),
+        ("a.tar", b"nothing"),
+        ("empty.csv", b""),
+    ],
+)
+def test_files_that_are_damaged(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(pinion.DataError, match=name):
+        len(load(tmp_path / name))
+
+
 def test_errors(array, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing"):
         len(load(tmp_path / "nothing"))
@@ -378,6 +403,7 @@ def test_a_share_that_is_chosen(photos, device):
         ({"sample_timeout": float("inf")}, ValueError, "sample_timeout is inf"),
         ({"cpu_share": None}, TypeError, "cpu_share is None"),
         ({"drop_last": "no"}, TypeError, "drop_last is 'no', but must be True or False"),
+        ({"shuffle": "no"}, TypeError, "shuffle is 'no', but must be True or False"),
         ({"pin_memory": 1}, TypeError, "pin_memory is 1"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank is 2, but must be at most 1"),
         ({"rank": "0", "world_size": 2}, TypeError, "rank is '0'"),

@@ -131,6 +131,11 @@ def test_fit(error, monkeypatch):
             assert len(machine.tried) <= 2 * max(fits, start).bit_length() + 2
 
 
+def test_fit_on_the_host():
+    torch = pytest.importorskip("torch")
+    assert fit_batch_size(lambda n: torch.empty(n << 53 if n > 5 else n, dtype=torch.uint8), steps=1) == 5
+
+
 def test_fit_within_limits():
     assert fit_batch_size(Machine(1000), 4, max_batch_size=100) == 100
     assert fit_batch_size(Machine(1000), 500, max_batch_size=100) == 100

@@ -836,6 +836,8 @@ def test_bad_arguments():
     for arguments in ({"budget": -1}, {"window_bytes": 0}, {"min_bytes": -1}, {"slack": -0.1}, {"slack": 1}):
         with pytest.raises(ValueError, match="at least"):
             pinion.torch.offload(**arguments)
+    with pytest.raises(TypeError, match="budget is '1GiB', but must be an integer"):
+        pinion.torch.offload("1GiB")
 
 
 def test_cpu_tensors_stay():

@@ -13,6 +13,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from .._loader import _number
 from . import _policy, _streams
 from ._memory import bytes_of, storage_of
 
@@ -638,8 +639,8 @@ class offload:  # noqa: N801: as torch.no_grad
         slack: float = 0.01,
         recast: bool = False,
     ) -> None:
-        if budget is not None and budget < 0:
-            raise ValueError(f"budget is {budget}, but must be at least 0")
+        if budget is not None:
+            budget = _number("budget", budget)
         if window_bytes < 1 or min_bytes < 0:
             raise ValueError(f"window_bytes is {window_bytes} and min_bytes {min_bytes}: they must be at least 1 and 0")
         if not 0 <= slack < 1:
