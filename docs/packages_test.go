@@ -2,6 +2,8 @@ package docs_test
 
 import (
 	"bytes"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -55,5 +57,40 @@ func TestPackageSizes(t *testing.T) {
 			say = t.Errorf
 		}
 		say("%s has %d files and %d lines: move an idea of it to a package of its own", dir, n, lines[dir])
+	}
+}
+
+// TestPackageComments: each package says what it is.
+func TestPackageComments(t *testing.T) {
+	said := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if path != ".." && strings.HasPrefix(name, ".") || name == "testdata" {
+				return fs.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err == nil {
+			said[filepath.Dir(path)] = said[filepath.Dir(path)] || file.Doc != nil
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !said["../device"] {
+		t.Fatalf("no comments found: %v", said)
+	}
+	for dir, yes := range said {
+		if !yes {
+			t.Errorf("%s has no package comment", dir)
+		}
 	}
 }
