@@ -28,20 +28,20 @@ type Comm interface {
 	// Device is where the memory of this rank is.
 	Device() device.Device
 
-	// AllReduce queues recv[i] = op over all ranks' send[i], for n elements of type
-	// t ([Reduces]). recv may be send, and must not overlap it otherwise. All ranks
-	// get the same bits.
-	AllReduce(s device.Stream, recv, send device.Ptr, n int64, t dtype.DType, op Op) error
+	// AllReduce queues Recv[i] = op over all ranks' Send[i] for each part, whose
+	// elements are of type t ([Reduces]). Several parts are one operation. Recv may
+	// be Send, and must not overlap it otherwise. All ranks get the same bits.
+	AllReduce(s device.Stream, t dtype.DType, op Op, parts ...Part) error
 
-	// ReduceScatter queues the same, of which each rank gets its part: send has n
-	// elements for each rank, in their order, recv n. recv may be this rank's part
-	// of send, and must not overlap it otherwise.
-	ReduceScatter(s device.Stream, recv, send device.Ptr, n int64, t dtype.DType, op Op) error
+	// ReduceScatter queues the same, of which each rank gets its share: Send has N
+	// elements for each rank, in their order, Recv has N. Recv may be this rank's
+	// share of Send, and must not overlap it otherwise.
+	ReduceScatter(s device.Stream, t dtype.DType, op Op, parts ...Part) error
 
-	// AllGather queues copies of the send bytes of all ranks, bytes each, into recv,
-	// in the order of the ranks. send may be this rank's part of recv, and must not
+	// AllGather queues copies of the Send bytes of all ranks, N each, into Recv, in
+	// the order of the ranks. Send may be this rank's share of Recv, and must not
 	// overlap it otherwise.
-	AllGather(s device.Stream, recv, send device.Ptr, bytes int64) error
+	AllGather(s device.Stream, parts ...Part) error
 
 	// Broadcast queues a copy of the bytes at p of rank root to p of all others.
 	Broadcast(s device.Stream, p device.Ptr, bytes int64, root int) error
@@ -105,6 +105,13 @@ func Reduces(t dtype.DType, op Op) bool {
 		return op <= Max
 	}
 	return false
+}
+
+// Part is what an operation reads and writes. N counts elements, or bytes, as the
+// operation says.
+type Part struct {
+	Recv, Send device.Ptr
+	N          int64
 }
 
 // Transfer is one side of a transfer between two ranks: see [Send] and [Recv].

@@ -23,16 +23,18 @@ var (
 )
 
 // CheckReduce checks the arguments of a reduction, for implementations of [Comm].
-func CheckReduce(what string, recv, send device.Ptr, n int64, t dtype.DType, op Op) error {
-	switch {
-	case n < 0:
-		return fmt.Errorf("parallel: %s: %w: %d elements", what, ErrArgument, n)
-	case !Reduces(t, op):
-		return fmt.Errorf("parallel: %s: %w: %v is nothing to do with %v", what, ErrArgument, op, t)
+func CheckReduce(what string, t dtype.DType, op Op, parts []Part) error {
+	if !Reduces(t, op) {
+		return fmt.Errorf("parallel: %s: %w: numbers of type %v have no %v", what, ErrArgument, t, op)
 	}
-	for _, p := range []device.Ptr{recv, send} {
-		if uint64(p)%uint64(t.Size()) != 0 {
-			return fmt.Errorf("parallel: %s: %w: %v at %#x, which is not aligned to %d bytes", what, ErrArgument, t, uint64(p), t.Size())
+	for _, x := range parts {
+		if x.N < 0 {
+			return fmt.Errorf("parallel: %s: %w: %d elements", what, ErrArgument, x.N)
+		}
+		for _, p := range []device.Ptr{x.Recv, x.Send} {
+			if uint64(p)%uint64(t.Size()) != 0 {
+				return fmt.Errorf("parallel: %s: %w: %v at %#x, which is not aligned to %d bytes", what, ErrArgument, t, uint64(p), t.Size())
+			}
 		}
 	}
 	return nil

@@ -41,14 +41,37 @@ func testAllReduce(r *rank) {
 			if !inPlace {
 				recv = r.memory(make([]byte, 4*n))
 			}
-			r.ok(r.AllReduce(r.s, recv, send, int64(n), dtype.F32, parallel.Sum))
+			r.ok(r.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: recv, Send: send, N: int64(n)}))
 			r.sameNumbers(fmt.Sprintf("%d elements", n), dtype.F32, r.content(recv, 4*n), combined(dtype.F32, parallel.Sum, all), true)
 			if !inPlace && !bytes.Equal(r.content(send, 4*n), all[r.Rank()]) {
 				r.fail("%d elements: what was sent changed", n)
 			}
 		}
 	}
-	r.ok(r.AllReduce(r.s, 0, 0, 0, dtype.F32, parallel.Sum))
+	r.ok(r.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{}))
+}
+
+// Several parts are one operation.
+func testParts(r *rank) {
+	sizes := []int{1, 0, 1000, 37}
+	var sums, gathers []parallel.Part
+	for i, n := range sizes {
+		p := r.memory(values(dtype.F32, n, uint64(i), r.Rank()))
+		q := r.memory(make([]byte, 4*n*r.Size()))
+		sums = append(sums, parallel.Part{Recv: p, Send: p, N: int64(n)})
+		gathers = append(gathers, parallel.Part{Recv: q, Send: p, N: int64(4 * n)})
+	}
+	r.ok(r.AllGather(r.s, gathers...))
+	r.ok(r.AllReduce(r.s, dtype.F32, parallel.Sum, sums...))
+	for i, n := range sizes {
+		all := r.everyone(dtype.F32, n, uint64(i))
+		what := fmt.Sprintf("part %d", i)
+		if !bytes.Equal(r.content(gathers[i].Recv, 4*n*r.Size()), slices.Concat(all...)) {
+			r.fail("%s: not what ranks have", what)
+		}
+		r.sameNumbers(what, dtype.F32, r.content(sums[i].Recv, 4*n), combined(dtype.F32, parallel.Sum, all), true)
+	}
+	r.ok(r.AllReduce(r.s, dtype.F32, parallel.Sum))
 }
 
 func testAllReduceTypes(r *rank) {
@@ -60,7 +83,7 @@ func testAllReduceTypes(r *rank) {
 			}
 			all := r.everyone(t, n, uint64(t)*16+uint64(op))
 			p := r.memory(all[r.Rank()])
-			r.ok(r.AllReduce(r.s, p, p, n, t, op))
+			r.ok(r.AllReduce(r.s, t, op, parallel.Part{Recv: p, Send: p, N: n}))
 			r.sameNumbers(fmt.Sprintf("%v of %v", op, t), t, r.content(p, n*t.Size()), combined(t, op, all), op != parallel.Avg)
 		}
 	}
@@ -77,8 +100,8 @@ func testSameBits(r *rank) {
 		}
 		size := n * t.Size()
 		p, everything := r.memory(encode(t, x)), r.memory(make([]byte, size*r.Size()))
-		r.ok(r.AllReduce(r.s, p, p, n, t, parallel.Sum))
-		r.ok(r.AllGather(r.s, everything, p, int64(size)))
+		r.ok(r.AllReduce(r.s, t, parallel.Sum, parallel.Part{Recv: p, Send: p, N: n}))
+		r.ok(r.AllGather(r.s, parallel.Part{Recv: everything, Send: p, N: int64(size)}))
 		own, all := r.content(p, size), r.content(everything, size*r.Size())
 		for k := range r.Size() {
 			if !bytes.Equal(all[k*size:(k+1)*size], own) {
@@ -97,7 +120,7 @@ func testReduceScatter(r *rank) {
 			if !inPlace {
 				recv = r.memory(make([]byte, 4*n))
 			}
-			r.ok(r.ReduceScatter(r.s, recv, send, int64(n), dtype.I32, parallel.Max))
+			r.ok(r.ReduceScatter(r.s, dtype.I32, parallel.Max, parallel.Part{Recv: recv, Send: send, N: int64(n)}))
 			want := combined(dtype.I32, parallel.Max, all)[n*r.Rank() : n*(r.Rank()+1)]
 			r.sameNumbers(fmt.Sprintf("%d elements", n), dtype.I32, r.content(recv, 4*n), want, true)
 		}
@@ -115,7 +138,7 @@ func testAllGather(r *rank) {
 			} else {
 				send = r.memory(all[r.Rank()])
 			}
-			r.ok(r.AllGather(r.s, recv, send, int64(n)))
+			r.ok(r.AllGather(r.s, parallel.Part{Recv: recv, Send: send, N: int64(n)}))
 			if !bytes.Equal(r.content(recv, n*r.Size()), slices.Concat(all...)) {
 				r.fail("%d bytes, in place %t: not those of all ranks", n, inPlace)
 			}
@@ -209,7 +232,7 @@ func testStreamOrder(r *rank) {
 	p, copied := r.memory(make([]byte, n)), r.memory(make([]byte, n))
 	for i := range 5 {
 		r.ok(r.s.Memset(p, byte(i+1), n))
-		r.ok(r.AllReduce(r.s, p, p, n, dtype.U8, parallel.Sum))
+		r.ok(r.AllReduce(r.s, dtype.U8, parallel.Sum, parallel.Part{Recv: p, Send: p, N: n}))
 		r.ok(r.s.CopyD2D(copied, p, n))
 		r.ok(r.s.Memset(p, 99, n))
 	}
@@ -231,8 +254,8 @@ func testTwoStreams(r *rank) {
 		if r.Rank()%2 == 1 {
 			first, second = other, r.s
 		}
-		r.ok(r.AllReduce(first, p, p, n, dtype.F64, parallel.Sum))
-		r.ok(r.AllReduce(second, q, q, n, dtype.F64, parallel.Sum))
+		r.ok(r.AllReduce(first, dtype.F64, parallel.Sum, parallel.Part{Recv: p, Send: p, N: n}))
+		r.ok(r.AllReduce(second, dtype.F64, parallel.Sum, parallel.Part{Recv: q, Send: q, N: n}))
 		r.ok(other.Synchronize())
 		r.ok(r.s.Synchronize())
 		for _, m := range []device.Ptr{p, q} {
@@ -247,7 +270,7 @@ func testBarrier(r *rank) {
 	}
 	// An operation that was queued before is done.
 	p := r.memory(encode(dtype.F32, []float64{1}))
-	r.ok(r.AllReduce(r.s, p, p, 1, dtype.F32, parallel.Sum))
+	r.ok(r.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 1}))
 	r.ok(r.Barrier(ctx))
 	r.sameNumbers("a sum", dtype.F32, r.content(p, 4), []float64{float64(r.Size())}, true)
 }
@@ -269,7 +292,7 @@ func testSplit(r *rank) {
 		sends = append(sends, values(dtype.F32, 50, 8, k))
 	}
 	p := r.memory(values(dtype.F32, 50, 8, r.Rank()))
-	r.ok(part.AllReduce(r.s, p, p, 50, dtype.F32, parallel.Sum))
+	r.ok(part.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 50}))
 	r.sameNumbers("a sum of the part", dtype.F32, r.content(p, 200), combined(dtype.F32, parallel.Sum, sends), true)
 	r.ok(part.Close())
 
@@ -306,13 +329,13 @@ func testRandom(r *rank) {
 		var err error
 		switch kind {
 		case 0:
-			err = r.AllReduce(s, recv, send, int64(n), dtype.F32, parallel.Sum)
+			err = r.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Recv: recv, Send: send, N: int64(n)})
 			want = encode(dtype.F32, combined(dtype.F32, parallel.Sum, all)[:n])
 		case 1:
-			err = r.ReduceScatter(s, recv, send, int64(n), dtype.F32, parallel.Min)
+			err = r.ReduceScatter(s, dtype.F32, parallel.Min, parallel.Part{Recv: recv, Send: send, N: int64(n)})
 			want = encode(dtype.F32, combined(dtype.F32, parallel.Min, all)[n*r.Rank():n*(r.Rank()+1)])
 		case 2:
-			err = r.AllGather(s, recv, send, size)
+			err = r.AllGather(s, parallel.Part{Recv: recv, Send: send, N: size})
 			for k := range r.Size() {
 				want = append(want, own(k)...)
 			}
@@ -340,16 +363,16 @@ func testRandom(r *rank) {
 func testArguments(r *rank) {
 	p := r.memory(make([]byte, 1024))
 	for what, err := range map[string]error{
-		"a negative number":    r.AllReduce(r.s, p, p, -1, dtype.F32, parallel.Sum),
-		"a type of no numbers": r.AllReduce(r.s, p, p, 1, dtype.Bool, parallel.Sum),
-		"an average of ints":   r.ReduceScatter(r.s, p, p, 1, dtype.I32, parallel.Avg),
-		"an unknown operation": r.AllReduce(r.s, p, p, 1, dtype.F32, parallel.Avg+1),
-		"an odd address":       r.AllReduce(r.s, p.Add(1), p.Add(1), 1, dtype.F32, parallel.Sum),
-		"negative bytes":       r.AllGather(r.s, p, p, -5),
+		"a negative number":    r.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: -1}),
+		"a type of no numbers": r.AllReduce(r.s, dtype.Bool, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 1}),
+		"an average of ints":   r.ReduceScatter(r.s, dtype.I32, parallel.Avg, parallel.Part{Recv: p, Send: p, N: 1}),
+		"an unknown operation": r.AllReduce(r.s, dtype.F32, parallel.Avg+1, parallel.Part{Recv: p, Send: p, N: 1}),
+		"an odd address":       r.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: p.Add(1), Send: p.Add(1), N: 1}),
+		"negative bytes":       r.AllGather(r.s, parallel.Part{Recv: p, Send: p, N: -5}),
 		"a root that is not":   r.Broadcast(r.s, p, 1, r.Size()),
 		"a peer that is not":   r.Exchange(r.s, parallel.Send(p, 1, -1)),
 		"a negative transfer":  r.Exchange(r.s, parallel.Recv(p, -1, 0)),
-		"no stream":            r.AllReduce(nil, p, p, 1, dtype.F32, parallel.Sum),
+		"no stream":            r.AllReduce(nil, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 1}),
 	} {
 		r.want(what, err, parallel.ErrArgument)
 	}
@@ -365,7 +388,7 @@ func testAbort(r *rank) {
 	reason := errors.New("rank 0 was seen to fall")
 	p := r.memory(make([]byte, 4096))
 	if r.Rank() > 0 {
-		r.ok(c.AllReduce(s, p, p, 1024, dtype.F32, parallel.Sum))
+		r.ok(c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 1024}))
 		r.ok(c.Broadcast(s, p, 4096, 0))
 	}
 	c.Abort(reason)
@@ -373,7 +396,7 @@ func testAbort(r *rank) {
 	if r.Rank() > 0 {
 		r.want("what was queued", s.Synchronize(), parallel.ErrAborted, reason)
 	}
-	r.want("a call behind Abort", c.AllReduce(s, p, p, 1024, dtype.F32, parallel.Sum), parallel.ErrAborted, reason)
+	r.want("a call behind Abort", c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 1024}), parallel.ErrAborted, reason)
 	r.want("a barrier behind Abort", c.Barrier(ctx), parallel.ErrAborted, reason)
 	r.ok(c.Close())
 	testBarrier(r) // the group that it came from lives on
@@ -403,10 +426,10 @@ func testBarrierContext(r *rank) {
 func testClosed(r *rank) {
 	c := r.twin()
 	p := r.memory(make([]byte, 64))
-	r.ok(c.AllReduce(r.s, p, p, 16, dtype.F32, parallel.Sum))
+	r.ok(c.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 16}))
 	r.ok(c.Close())
 	r.ok(c.Close())
-	r.want("an operation", c.AllReduce(r.s, p, p, 16, dtype.F32, parallel.Sum), parallel.ErrClosed)
+	r.want("an operation", c.AllReduce(r.s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: 16}), parallel.ErrClosed)
 	r.want("a barrier", c.Barrier(ctx), parallel.ErrClosed)
 	_, err := c.Split(ctx, 0, 0)
 	r.want("a split", err, parallel.ErrClosed)

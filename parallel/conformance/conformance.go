@@ -32,6 +32,7 @@ var Cases = []Case{
 	{"identity", testIdentity},
 	{"all-reduce", testAllReduce},
 	{"all-reduce-types", testAllReduceTypes},
+	{"parts", testParts},
 	{"all-reduce-same-bits", testSameBits},
 	{"reduce-scatter", testReduceScatter},
 	{"all-gather", testAllGather},

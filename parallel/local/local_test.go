@@ -43,7 +43,7 @@ func TestMismatch(t *testing.T) {
 		defer s.Close()
 		p, err := c.Device().Alloc(64)
 		testkit.OK(t, err)
-		testkit.OK(t, c.AllReduce(s, p, p, int64(8+i), dtype.F32, parallel.Sum))
+		testkit.OK(t, c.AllReduce(s, dtype.F32, parallel.Sum, parallel.Part{Recv: p, Send: p, N: int64(8 + i)}))
 		streams = append(streams, s)
 	}
 	for _, s := range streams {

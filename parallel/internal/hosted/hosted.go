@@ -21,8 +21,8 @@ import (
 type Engine interface {
 	Rank() int
 	Size() int
-	// Run does an operation, or transfers that go on at the same time, and returns
-	// when this rank's part is done.
+	// Run does operations of one kind, or transfers that go on at the same time, and
+	// returns when this rank's part is done.
 	Run(ops []Op) error
 	// Barrier returns when all ranks have called it.
 	Barrier() error
@@ -107,27 +107,36 @@ func (c *comm) Rank() int             { return c.engine.Rank() }
 func (c *comm) Size() int             { return c.engine.Size() }
 func (c *comm) Device() device.Device { return c.dev }
 
-func (c *comm) AllReduce(s device.Stream, recv, send device.Ptr, n int64, t dtype.DType, op parallel.Op) error {
-	if err := parallel.CheckReduce("all-reduce", recv, send, n, t, op); err != nil {
-		return err
-	}
-	bytes := n * int64(t.Size())
-	return c.queue(s, queued{Op{Kind: AllReduce, Type: t, Op: op}, span{recv, bytes}, span{send, bytes}})
+func (c *comm) AllReduce(s device.Stream, t dtype.DType, op parallel.Op, parts ...parallel.Part) error {
+	return c.reduce(s, AllReduce, t, op, 1, parts)
 }
 
-func (c *comm) ReduceScatter(s device.Stream, recv, send device.Ptr, n int64, t dtype.DType, op parallel.Op) error {
-	if err := parallel.CheckReduce("reduce-scatter", recv, send, n, t, op); err != nil {
-		return err
-	}
-	bytes := n * int64(t.Size())
-	return c.queue(s, queued{Op{Kind: ReduceScatter, Type: t, Op: op}, span{recv, bytes}, span{send, bytes * int64(c.Size())}})
+func (c *comm) ReduceScatter(s device.Stream, t dtype.DType, op parallel.Op, parts ...parallel.Part) error {
+	return c.reduce(s, ReduceScatter, t, op, int64(c.Size()), parts)
 }
 
-func (c *comm) AllGather(s device.Stream, recv, send device.Ptr, bytes int64) error {
-	if err := parallel.CheckRank("all-gather", c, 0, bytes); err != nil {
+// reduce queues reductions whose operands have so many shares.
+func (c *comm) reduce(s device.Stream, k Kind, t dtype.DType, op parallel.Op, shares int64, parts []parallel.Part) error {
+	if err := parallel.CheckReduce(k.String(), t, op, parts); err != nil {
 		return err
 	}
-	return c.queue(s, queued{Op{Kind: AllGather}, span{recv, bytes * int64(c.Size())}, span{send, bytes}})
+	var ops []queued
+	for _, x := range parts {
+		bytes := x.N * int64(t.Size())
+		ops = append(ops, queued{Op{Kind: k, Type: t, Op: op}, span{x.Recv, bytes}, span{x.Send, bytes * shares}})
+	}
+	return c.queue(s, ops...)
+}
+
+func (c *comm) AllGather(s device.Stream, parts ...parallel.Part) error {
+	var ops []queued
+	for _, x := range parts {
+		if err := parallel.CheckRank(AllGather.String(), c, 0, x.N); err != nil {
+			return err
+		}
+		ops = append(ops, queued{Op{Kind: AllGather}, span{x.Recv, x.N * int64(c.Size())}, span{x.Send, x.N}})
+	}
+	return c.queue(s, ops...)
 }
 
 func (c *comm) Broadcast(s device.Stream, p device.Ptr, bytes int64, root int) error {
