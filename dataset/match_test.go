@@ -3,9 +3,6 @@ package dataset_test
 import (
 	"bytes"
 	"errors"
-	"image"
-	"image/color"
-	"image/png"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -18,24 +15,6 @@ import (
 	"github.com/pinion-gpu/pinion/imaging"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
-
-// mask is a PNG with a palette, whose indexes are all v.
-func mask(t testing.TB, v byte) []byte {
-	t.Helper()
-	palette := make(color.Palette, 256)
-	for i := range palette {
-		palette[i] = color.RGBA{byte(i * 3), 0, byte(255 - i), 255}
-	}
-	m := image.NewPaletted(image.Rect(0, 0, 8, 8), palette)
-	for i := range m.Pix {
-		m.Pix[i] = v
-	}
-	var b bytes.Buffer
-	if err := png.Encode(&b, m); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
 
 func openFiles(t testing.TB, dir string) *dataset.Folder {
 	t.Helper()
@@ -59,8 +38,8 @@ func names(f dataset.Files, dir string) (list []string) {
 func TestMatchFolders(t *testing.T) {
 	dir := datatest.Folder(t, map[string][]byte{
 		"photos/b.jpg": nil, "photos/cat/a.png": nil, "photos/cat/b.v1.jpg": nil, "photos/dog/a.JPG": nil, "photos/dog/x/2.webp": nil,
-		"masks/cat/a.png": mask(t, 1), "masks/cat/b.v1.png": mask(t, 2), "masks/dog/a.png": mask(t, 3), "masks/dog/x/2.png": mask(t, 4),
-		"masks/b.png": mask(t, 5), "masks/bird/0.png": mask(t, 6), "masks/dog/x/02.png": mask(t, 7),
+		"masks/cat/a.png": datatest.Mask(t, 1), "masks/cat/b.v1.png": datatest.Mask(t, 2), "masks/dog/a.png": datatest.Mask(t, 3), "masks/dog/x/2.png": datatest.Mask(t, 4),
+		"masks/b.png": datatest.Mask(t, 5), "masks/bird/0.png": datatest.Mask(t, 6), "masks/dog/x/02.png": datatest.Mask(t, 7),
 	})
 	pics, masks := openFiles(t, filepath.Join(dir, "photos")), openFiles(t, filepath.Join(dir, ".", "masks")+"/")
 	matched, err := dataset.Match(pics, masks, nil)

@@ -2,9 +2,6 @@ package tar
 
 import (
 	"bytes"
-	"image"
-	"image/color"
-	"image/png"
 	"io/fs"
 	"slices"
 	"testing"
@@ -17,30 +14,12 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
-// mask is a PNG with a palette, whose indexes are all v.
-func mask(t testing.TB, v byte) []byte {
-	t.Helper()
-	palette := make(color.Palette, 256)
-	for i := range palette {
-		palette[i] = color.RGBA{byte(i * 3), 0, byte(255 - i), 255}
-	}
-	m := image.NewPaletted(image.Rect(0, 0, 8, 8), palette)
-	for i := range m.Pix {
-		m.Pix[i] = v
-	}
-	var b bytes.Buffer
-	if err := png.Encode(&b, m); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 // Two members of the samples of shards go together, also where samples lack one
 // or the other.
 func TestMatchShards(t *testing.T) {
 	dir := datatest.Folder(t, map[string][]byte{
-		"a.tar": tarOf(t, "1.jpg", string(datatest.PNG(t, 1)), "1.seg.png", string(mask(t, 11)), "2.jpg", string(datatest.PNG(t, 2)), "3.seg.png", string(mask(t, 13))),
-		"b.tar": tarOf(t, "1.seg.png", string(mask(t, 21)), "1.jpg", string(datatest.PNG(t, 1))),
+		"a.tar": tarOf(t, "1.jpg", string(datatest.PNG(t, 1)), "1.seg.png", string(datatest.Mask(t, 11)), "2.jpg", string(datatest.PNG(t, 2)), "3.seg.png", string(datatest.Mask(t, 13))),
+		"b.tar": tarOf(t, "1.seg.png", string(datatest.Mask(t, 21)), "1.jpg", string(datatest.PNG(t, 1))),
 	})
 	set, err := shard.Open(t.Context(), dir, noCache.Shards)
 	if err != nil {
@@ -67,8 +46,8 @@ func TestMatchShards(t *testing.T) {
 	opts := noCache
 	opts.Extensions = []string{"jpg"}
 	dir = datatest.Folder(t, map[string][]byte{
-		"a.tar": tarOf(t, "1.jpg", string(datatest.PNG(t, 1)), "1.seg.png", string(mask(t, 11)), "2.seg.png", string(mask(t, 12)), "2.jpg", string(datatest.PNG(t, 2))),
-		"b.tar": tarOf(t, "1.seg.png", string(mask(t, 21)), "1.jpg", string(datatest.PNG(t, 1))),
+		"a.tar": tarOf(t, "1.jpg", string(datatest.PNG(t, 1)), "1.seg.png", string(datatest.Mask(t, 11)), "2.seg.png", string(datatest.Mask(t, 12)), "2.jpg", string(datatest.PNG(t, 2))),
+		"b.tar": tarOf(t, "1.seg.png", string(datatest.Mask(t, 21)), "1.jpg", string(datatest.PNG(t, 1))),
 	})
 	pics, err = OpenFiles(t.Context(), dir, opts)
 	if err != nil {

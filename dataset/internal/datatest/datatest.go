@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	"image/png"
 	"io/fs"
 	"math"
@@ -35,6 +36,24 @@ func PNG(t testing.TB, gray byte) []byte {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
+}
+
+// Mask is a PNG with a palette, of 8 x 8 indexes, all of them v.
+func Mask(t testing.TB, v byte) []byte {
+	t.Helper()
+	palette := make(color.Palette, 256)
+	for i := range palette {
+		palette[i] = color.RGBA{byte(i * 3), 0, byte(255 - i), 255}
+	}
+	m := image.NewPaletted(image.Rect(0, 0, 8, 8), palette)
+	for i := range m.Pix {
+		m.Pix[i] = v
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, m); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // Folder writes files; their content is a PNG if it is nil.
