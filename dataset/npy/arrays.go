@@ -18,14 +18,15 @@ type Arrays struct {
 	dataset.Files
 	spec   dataset.Spec
 	row    int                          // bytes of a row in a file
-	header int                          // bytes, of the first file
+	first  int                          // file whose header says what all are: the first that can be read
+	header int                          // bytes, of that file
 	sizes  interface{ Size(int) int64 } // of the files, if the samples are ragged
 }
 
 // NewArrays makes a dataset of .npy files. It reads the first one. Where the
-// files tell their sizes, as those of a [Tar] do, samples may differ in the
-// length of axis 0, which is reckoned from the size and may be 0; other files
-// are of the shape of the first. Each file is held against that when it is
+// files tell their sizes, as those of tar shards do, samples may differ in the
+// length of axis 0, which is reckoned from the size and may be 0; a size below 0
+// is that of a file that cannot be read. Other files are of the shape of the first. Each file is held against that when it is
 // read, and fails with [dataset.ErrFormat] if it is another array. It fails with
 // [dataset.ErrEmpty] where all are empty. The files stay the caller's.
 func NewArrays(ctx context.Context, files dataset.Files) (*Arrays, error) {
@@ -35,29 +36,36 @@ func NewArrays(ctx context.Context, files dataset.Files) (*Arrays, error) {
 		return nil, err
 	}
 	defer r.Close()
-	content, err := r.ReadFile(ctx, 0, nil)
+	sizes, ok := files.(interface{ Size(int) int64 })
+	for ok && sizes.Size(d.first) < 0 && d.first+1 < files.Len() {
+		d.first++
+	}
+	content, err := r.ReadFile(ctx, d.first, nil)
 	if err != nil {
 		return nil, err
 	}
 	h, err := wholeNPY(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", files.Name(0), err)
+		return nil, fmt.Errorf("%s: %w", files.Name(d.first), err)
 	}
 	d.spec, d.header = dataset.Spec{Shape: h.shape, DType: h.DType}, int(h.bytes)
-	sizes, ok := files.(interface{ Size(int) int64 })
 	if !ok {
 		if err := h.checkSamples(); err != nil {
-			return nil, fmt.Errorf("%s: %w", files.Name(0), err)
+			return nil, fmt.Errorf("%s: %w", files.Name(d.first), err)
 		}
 		return d, nil
 	}
 	d.row = d.spec.RowBytes() / h.DType.Size() * h.Size
 	row, longest := int64(d.row), int64(0)
 	for i := range files.Len() {
-		bytes := sizes.Size(i) - int64(d.header)
+		size := sizes.Size(i)
+		if size < 0 {
+			continue // it fails when it is read
+		}
+		bytes := size - int64(d.header)
 		if bytes < 0 || bytes%row != 0 {
 			return nil, fmt.Errorf("%s: %w: %d bytes are not an array like that of %s: a header of %d bytes, and rows of %d (%v)",
-				files.Name(i), dataset.ErrFormat, sizes.Size(i), files.Name(0), d.header, row, d.spec)
+				files.Name(i), dataset.ErrFormat, size, files.Name(d.first), d.header, row, d.spec)
 		}
 		if n := bytes / row; n != int64(d.spec.Shape[0]) {
 			d.spec.Ragged, d.sizes = true, sizes
@@ -66,7 +74,7 @@ func NewArrays(ctx context.Context, files dataset.Files) (*Arrays, error) {
 	}
 	d.spec.Shape[0] = max(d.spec.Shape[0], int(longest))
 	if d.spec.Shape[0] == 0 {
-		return nil, fmt.Errorf("%s: %w: no rows in %d arrays", files.Name(0), dataset.ErrEmpty, files.Len())
+		return nil, fmt.Errorf("%s: %w: no rows in %d arrays", files.Name(d.first), dataset.ErrEmpty, files.Len())
 	}
 	return d, nil
 }
@@ -99,7 +107,7 @@ func (d *Arrays) Spec() dataset.Spec { return d.spec.Clone() }
 
 // Length implements [dataset.Ragged].
 func (d *Arrays) Length(i int) int {
-	if d.sizes == nil {
+	if d.sizes == nil || d.sizes.Size(i) < 0 {
 		return d.spec.Shape[0]
 	}
 	return int(d.sizes.Size(i)-int64(d.header)) / d.row
@@ -145,7 +153,7 @@ func (r *arraysReader) Read(ctx context.Context, v dataset.Visit, dst []byte) er
 	want.Shape[0] = d.Length(v.Index)
 	if h.DType != want.DType || !slices.Equal(h.shape, want.Shape) {
 		return fmt.Errorf("%s: %w: an array of %v, want %v as %s has", d.Name(v.Index), dataset.ErrFormat,
-			dataset.Spec{Shape: h.shape, DType: h.DType}, dataset.Spec{Shape: want.Shape, DType: want.DType}, d.Name(0))
+			dataset.Spec{Shape: h.shape, DType: h.DType}, dataset.Spec{Shape: want.Shape, DType: want.DType}, d.Name(d.first))
 	}
 	if err := h.elements(dst, content[h.bytes:]); err != nil {
 		return fmt.Errorf("%s: %w", d.Name(v.Index), err)

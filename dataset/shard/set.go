@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"net/url"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ type shard struct {
 	name string
 	place
 	index *index
+	fault error // why it cannot be read: it is one sample, which fails with that
 }
 
 // place is where a shard is.
@@ -64,6 +66,10 @@ type place interface {
 // once, unless there is an index: beside the shard, or in the cache from the
 // last time. A shard of a server without either is fetched once from start to
 // end, but for members larger than a block.
+//
+// Of several files, one that cannot be read (it is damaged, too large, no tar, or a
+// link to nothing) stands for one sample, which fails when it is read;
+// [Set.Warnings] tells of it. How many samples it had, nobody knows.
 //
 // Close closes the set. Open fails with [ErrEmpty], [ErrFormat],
 // [ErrDamaged], [ErrTooLarge], [ErrUnavailable] or [ErrArgument], or with the
@@ -102,15 +108,16 @@ func (s *Set) open(ctx context.Context, list []string) error {
 		s.scans = make(chan struct{}, memoryBlocks/(1+readAhead))
 	}
 	err := each(ctx, len(list), workers, func(ctx context.Context, i int) error {
+		d := &s.shards[i]
 		err := s.openShard(ctx, i, list[i], client)
+		if err != nil && len(list) > 1 && isFault(list[i], err) {
+			d.fault, d.index = d.named(err), &index{samples: []sample{{label: -1}}}
+			return nil
+		}
 		if err == nil {
-			err = classes.add(i, s.shards[i].index)
+			err = classes.add(i, d.index)
 		}
-		var named *fs.PathError
-		if err == nil || errors.As(err, &named) {
-			return err
-		}
-		return fmt.Errorf("%s: %w", s.shards[i].name, err)
+		return d.named(err)
 	})
 	if err != nil {
 		return err
@@ -126,11 +133,65 @@ func (s *Set) open(ctx context.Context, list []string) error {
 			last = r
 		}
 	}
-	if s.Len() == 0 {
+	faults := s.faults()
+	switch {
+	case s.Len() > len(faults):
+	case len(faults) > 0:
+		return faults[0]
+	default:
 		return fmt.Errorf("%s: %w: no samples in %d shards; %d members have names of another kind", s.shards[0].name, ErrEmpty, len(list), s.Skipped())
 	}
 	s.classes, err = s.commonClasses(&classes)
 	return err
+}
+
+// isFault reports whether a file has an error of its own, which says nothing about
+// the other shards. A file that is not there at all is a mistake in a pattern.
+func isFault(location string, err error) bool {
+	if remoteLocation(location) {
+		return false
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		_, gone := os.Lstat(location)
+		return gone == nil // a link to nothing
+	}
+	return slices.ContainsFunc([]error{ErrDamaged, ErrFormat, ErrTooLarge, fs.ErrPermission}, func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// faults returns why shards cannot be read.
+func (s *Set) faults() (list []error) {
+	for _, d := range s.shards {
+		if d.fault != nil {
+			list = append(list, d.fault)
+		}
+	}
+	return list
+}
+
+// Warnings implements what [dataset.Warnings] asks for.
+func (s *Set) Warnings() []string {
+	faults := s.faults()
+	if len(faults) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d of %d shards cannot be read, and stand for one bad sample each; the first: %v", len(faults), len(s.shards), faults[0])}
+}
+
+// named puts the name of the shard before an error that does not have it.
+func (d *shard) named(err error) error {
+	var path *fs.PathError
+	if err == nil || errors.As(err, &path) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", d.name, err)
+}
+
+// memberName names a member: "train-000.tar/n01/0017.jpg".
+func (d *shard) memberName(m int) string {
+	if d.fault != nil {
+		return d.name
+	}
+	return d.name + "/" + d.index.name(m)
 }
 
 // openShard opens shard i.
@@ -237,6 +298,9 @@ func (s *Set) at(i int) (*shard, int) {
 // Name names sample i: "train-000.tar/n01/0017".
 func (s *Set) Name(i int) string {
 	d, k := s.at(i)
+	if d.fault != nil {
+		return d.name
+	}
 	return d.name + "/" + string(d.index.key(k))
 }
 
@@ -276,6 +340,9 @@ func (s *Set) Read(ctx context.Context, i int, extension string, buf []byte) ([]
 		return nil, fmt.Errorf("%w: sample %d of %d", ErrArgument, i, s.Len())
 	}
 	d, k := s.at(i)
+	if d.fault != nil {
+		return nil, d.fault
+	}
 	m := d.index.find(k, extension)
 	if m < 0 {
 		return nil, fmt.Errorf("%s: %w: no member with extension %q, but %s", s.Name(i), fs.ErrNotExist, extension, s.someExtensions(i))
@@ -285,9 +352,12 @@ func (s *Set) Read(ctx context.Context, i int, extension string, buf []byte) ([]
 
 // read returns the content of a member.
 func (s *Set) read(ctx context.Context, d *shard, m int, buf []byte) ([]byte, error) {
+	if d.fault != nil {
+		return nil, d.fault
+	}
 	content, err := s.content(ctx, d, d.index.members[m], buf)
 	if err != nil {
-		return nil, fmt.Errorf("%s/%s: %w", d.name, d.index.name(m), err)
+		return nil, fmt.Errorf("%s: %w", d.memberName(m), err)
 	}
 	return content, nil
 }

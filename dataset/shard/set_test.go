@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
 func TestFiles(t *testing.T) {
@@ -163,6 +165,49 @@ func TestFileChanges(t *testing.T) {
 	}
 }
 
+// TestBadShard: a shard that cannot be read is a sample that fails, beside others.
+func TestBadShard(t *testing.T) {
+	dir, want := writeShards(t, 4, 5)
+	at := func(i int) string { return filepath.Join(dir, fmt.Sprintf("train-%03d.tar", i)) }
+	testkit.OK(t, os.Truncate(at(1), 1000))
+	write(t, at(2), []byte("no tar"))
+	testkit.OK(t, os.Remove(at(3)))
+	if err := os.Symlink("nowhere", at(3)); err != nil {
+		t.Skip(err)
+	}
+	s := open(t, dir, options(t))
+	v, err := s.View("png", "jpg")
+	if err != nil || s.Len() != 8 || v.Len() != 8 || !slices.Equal(v.Shards(), []int{5, 1, 1, 1}) {
+		t.Fatalf("%v; %d samples, of shards %v", err, s.Len(), v.Shards())
+	}
+	for i := range 5 {
+		if content, err := v.Read(t.Context(), i, nil); err != nil || string(content) != want[i].content {
+			t.Errorf("sample %d: %v", i, err)
+		}
+	}
+	for i, kind := range []error{ErrDamaged, ErrFormat, fs.ErrNotExist} {
+		n := 5 + i
+		_, err := v.Read(t.Context(), n, nil)
+		_, again := s.Read(t.Context(), n, "jpg", nil)
+		if !errors.Is(err, kind) || !errors.Is(again, kind) || strings.Count(err.Error(), at(1+i)) != 1 {
+			t.Errorf("%v, %v, want %v", err, again, kind)
+		}
+		if v.Name(n) != at(1+i) || s.Name(n) != at(1+i) || v.Label(n) != -1 || v.Size(n) >= 0 || len(s.Extensions(n)) > 0 {
+			t.Errorf("sample %d: %s, label %d, %d bytes, %q", n, v.Name(n), v.Label(n), v.Size(n), s.Extensions(n))
+		}
+	}
+	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "3 of 4 shards cannot be read") || !strings.Contains(w[0], at(1)) {
+		t.Errorf("%q", w)
+	}
+	if _, err := s.View("gif"); !errors.Is(err, ErrEmpty) || !strings.Contains(err.Error(), "none of 5 samples") {
+		t.Error(err)
+	}
+	// One that a pattern names and that is not there is a mistake in the pattern.
+	if _, err := Open(t.Context(), filepath.Join(dir, "train-{000..004}.tar"), options(t)); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 // TestFileShrinksWhileOpen: what is open is not looked at again, but read in
 // full or not at all.
 func TestFileShrinksWhileOpen(t *testing.T) {
@@ -258,8 +303,10 @@ func TestManyShards(t *testing.T) {
 // TestFirstErrorInOrder names the first shard that cannot be read.
 func TestFirstErrorInOrder(t *testing.T) {
 	dir, _ := writeShards(t, 3, 2)
-	bad := write(t, filepath.Join(dir, "train-001.tar"), bytes.Repeat([]byte("x"), 2000))
-	if _, err := Open(t.Context(), dir, options(t)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), bad+": ") {
+	for i := range 3 {
+		write(t, filepath.Join(dir, fmt.Sprintf("train-%03d.tar", i)), bytes.Repeat([]byte("x"), 2000))
+	}
+	if _, err := Open(t.Context(), dir, options(t)); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "train-000.tar: ") {
 		t.Error(err)
 	}
 	if _, err := Open(t.Context(), filepath.Join(dir, "train-{000..005}.tar"), options(t)); err == nil {

@@ -8,7 +8,8 @@ import (
 )
 
 // View is one member of every sample of a set that has such a member: the
-// picture, say. It uses the set and has nothing to close.
+// picture, say. A shard that cannot be read is one sample of it. It uses the set and has
+// nothing to close.
 type View struct {
 	set     *Set
 	members [][]uint32 // of each shard
@@ -21,6 +22,7 @@ type View struct {
 // no sample has one; the error shows what there is.
 func (s *Set) View(extensions ...string) (*View, error) {
 	v := &View{set: s, members: make([][]uint32, len(s.shards)), starts: []int{0}}
+	faults := 0
 	for n, d := range s.shards {
 		x := d.index
 		ranks := x.ranks(extensions)
@@ -36,12 +38,16 @@ func (s *Set) View(extensions ...string) (*View, error) {
 				v.members[n] = append(v.members[n], uint32(found))
 			}
 		}
-		v.members[n] = slices.Clone(v.members[n])
+		if v.members[n] = slices.Clone(v.members[n]); d.fault != nil {
+			v.members[n] = []uint32{0} // its sample, which is left out by no extension
+			faults++
+		}
 		v.starts = append(v.starts, v.starts[n]+len(v.members[n]))
 	}
-	if v.Len() == 0 {
+	if v.Len() == faults {
+		first := s.starts[slices.IndexFunc(s.shards, func(d shard) bool { return d.fault == nil && len(d.index.samples) > 0 })]
 		return nil, fmt.Errorf("%s: %w: none of %d samples has a member with extension %s; the first has %s",
-			s.Name(0), ErrEmpty, s.Len(), strings.Join(extensions, ", "), s.someExtensions(0))
+			s.Name(first), ErrEmpty, s.Len()-faults, strings.Join(extensions, ", "), s.someExtensions(first))
 	}
 	return v, nil
 }
@@ -68,7 +74,7 @@ func (v *View) at(i int) (*shard, int) {
 // Name names the member of sample i: "train-000.tar/n01/0017.jpg".
 func (v *View) Name(i int) string {
 	d, m := v.at(i)
-	return d.name + "/" + d.index.name(m)
+	return d.memberName(m)
 }
 
 // Label returns the label of sample i, or -1 where there is none.
@@ -77,9 +83,13 @@ func (v *View) Label(i int) int32 {
 	return d.index.samples[d.index.sampleOf(m)].label
 }
 
-// Size returns the bytes of the member of sample i. It reads no file.
+// Size returns the bytes of the member of sample i, -1 for a shard that cannot be
+// read. It reads no file.
 func (v *View) Size(i int) int64 {
 	d, m := v.at(i)
+	if d.fault != nil {
+		return -1
+	}
 	return d.index.members[m].size
 }
 

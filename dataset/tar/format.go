@@ -59,8 +59,17 @@ func Open(ctx context.Context, location string, opts Options, pictures photos.Op
 	if err != nil {
 		return nil, errors.Join(err, set.Close())
 	}
-	return dataset.Owning(d, set), nil
+	return dataset.Owning(warned{dataset.Wrapper{Dataset: d}, set}, set), nil
 }
+
+// warned is a dataset with the warnings of its shards.
+type warned struct {
+	dataset.Wrapper
+	set *shard.Set
+}
+
+// Warnings implements what [dataset.Warnings] asks for.
+func (d warned) Warnings() []string { return d.set.Warnings() }
 
 func open(ctx context.Context, set *shard.Set, opts Options, pictures photos.Options) (dataset.Dataset, error) {
 	const array = "npy"

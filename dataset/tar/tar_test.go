@@ -126,6 +126,37 @@ func TestOpenTar(t *testing.T) {
 	}
 }
 
+// TestBadShard: in a folder of shards, one that cannot be read is a sample that
+// fails, of pictures and of arrays.
+func TestBadShard(t *testing.T) {
+	picture := tarOf(t, "1.png", string(datatest.PNG(t, 1)))
+	dir := datatest.Folder(t, map[string][]byte{
+		"pictures/a.tar": picture[:600], "pictures/b.tar": picture,
+		"arrays/a.tar": []byte("no tar"), "arrays/b.tar": tarOf(t, "1.npy", points(3)),
+		"ragged/a.tar": []byte("no tar"), "ragged/b.tar": tarOf(t, "1.npy", points(3), "2.npy", points(4)),
+	})
+	for name, kind := range map[string]error{"pictures": dataset.ErrDamaged, "arrays": dataset.ErrFormat, "ragged": dataset.ErrFormat} {
+		d, err := Open(t.Context(), filepath.Join(dir, name), noCache, photos.Options{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if w := dataset.Warnings(d); len(w) != 1 || !strings.Contains(w[0], "1 of 2 shards") {
+			t.Errorf("%s: warnings %q", name, w)
+		}
+		if d.Spec().Ragged != (name == "ragged") || d.Name(0) != filepath.Join(dir, name, "a.tar") {
+			t.Errorf("%s: %v, sample 0 is %s", name, d.Spec(), d.Name(0))
+		}
+		r := testkit.Must(d.NewReader())(t)
+		for i := range d.Len() {
+			err := r.Read(t.Context(), dataset.Visit{Index: i}, make([]byte, dataset.SampleBytes(d, i)))
+			if (i == 0) != errors.Is(err, kind) || i > 0 && err != nil {
+				t.Errorf("%s: sample %d: %v", name, i, err)
+			}
+		}
+		testkit.OK(t, errors.Join(r.Close(), dataset.Close(d)))
+	}
+}
+
 func TestTarReader(t *testing.T) {
 	path := datatest.WriteFile(t, filepath.Join(t.TempDir(), "x.tar"), tarOf(t, "1.txt", "one", "2.txt", "two"))
 	set, err := shard.Open(t.Context(), path, noCache.Shards)
