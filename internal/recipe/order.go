@@ -43,18 +43,23 @@ func Order(o *loader.Options, ds dataset.Dataset, word string, batch int) (err e
 	return err
 }
 
-// balanced draws samples so that every class has the same chance.
+// balanced draws samples so that every class has the same chance, and those of no
+// class none.
 func balanced(ds dataset.Dataset, seed uint64) (sampler.Sampler, error) {
 	size := map[int32]int{}
 	for i := range ds.Len() {
-		size[ds.Label(i)]++
+		if label := ds.Label(i); label >= 0 {
+			size[label]++
+		}
 	}
-	if len(size) == 1 {
+	if len(size) < 2 {
 		return nil, fmt.Errorf("%w: sampler balanced: the samples are of one class only, or have none", errs.ErrArgument)
 	}
 	weights := make([]float64, ds.Len())
 	for i := range weights {
-		weights[i] = 1 / float64(size[ds.Label(i)])
+		if n := size[ds.Label(i)]; n > 0 {
+			weights[i] = 1 / float64(n)
+		}
 	}
 	return sampler.NewWeighted(weights, ds.Len(), seed)
 }

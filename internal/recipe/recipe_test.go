@@ -47,6 +47,17 @@ func TestOrder(t *testing.T) {
 	if err := recipe.Order(&o, memory(t, 1, 1), "balanced", 3); !errors.Is(err, dataset.ErrArgument) {
 		t.Errorf("balanced, of one class: %v", err)
 	}
+	if err := recipe.Order(&o, memory(t, 1, -1), "balanced", 3); !errors.Is(err, dataset.ErrArgument) {
+		t.Errorf("balanced, of one class and no class: %v", err)
+	}
+	testkit.OK(t, recipe.Order(&o, memory(t, 1, -1, 0), "balanced", 3))
+	for epoch := range 100 {
+		for position := range o.Sampler.Len() {
+			if o.Sampler.At(epoch, position) == 1 {
+				t.Fatalf("epoch %d: a sample of no class is drawn", epoch)
+			}
+		}
+	}
 }
 
 func TestFind(t *testing.T) {
