@@ -32,6 +32,19 @@ func Bytes(n int64) string {
 	return Digits(value) + " " + binary[unit]
 }
 
+// BytesUp is [Bytes] rounded up, for a size that is enough: [ParseBytes] reads no less
+// than n back.
+func BytesUp(n int64) string {
+	text := Bytes(n)
+	if back, err := ParseBytes(text); err != nil || back >= n {
+		return text
+	}
+	number, unit, _ := strings.Cut(text, " ")
+	_, decimals, _ := strings.Cut(number, ".")
+	value, _ := strconv.ParseFloat(number, 64)
+	return Digits(value+math.Pow10(-len(decimals))) + " " + unit
+}
+
 // BytesShort prints a size where there is little room, as on an axis: "256K",
 // "1G".
 func BytesShort(n int64) string {

@@ -27,6 +27,21 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+func TestBytesUp(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1025: "1.01 KiB", 3 << 29: "1.50 GiB", 3<<29 + 1: "1.51 GiB",
+		10<<20 - 1: "10.0 MiB", 10<<20 - 20000: "9.99 MiB", 12345 << 20: "12.1 GiB", 140<<30 + 1: "141 GiB", 1023<<10 + 1: "1024 KiB",
+	} {
+		text := BytesUp(n)
+		if text != want {
+			t.Errorf("%d: %q, want %q", n, text, want)
+		}
+		if back, err := ParseBytes(text); n != 0 && (err != nil || back < n) {
+			t.Errorf("%q, of %d, is read as %d, %v", text, n, back, err)
+		}
+	}
+}
+
 func TestDecimalBytes(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 400e6: "400 MB", 1500: "1.5 kB"} {
 		if got := DecimalBytes(n); got != want {

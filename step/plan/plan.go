@@ -87,7 +87,7 @@ type ImpossibleError struct {
 // Error implements error.
 func (e *ImpossibleError) Error() string {
 	return fmt.Sprintf("plan: %v of %s; the least that was found is %s, and none can have less than %s, for %s",
-		ErrBudget, units.Bytes(e.Budget), units.Bytes(e.Found), units.Bytes(e.Least), e.Op)
+		ErrBudget, units.Bytes(e.Budget), units.BytesUp(e.Found), units.Bytes(e.Least), e.Op)
 }
 
 // Unwrap makes it an [ErrBudget].

@@ -510,6 +510,11 @@ func TestImpossible(t *testing.T) {
 	if _, err := Make(g, Options{Budget: 356}); err != nil {
 		t.Error(err)
 	}
+	// The least is rounded up: a budget of as much as the error says is enough.
+	const want = "plan: the step does not fit its budget of 5 MiB; the least that was found is 5.01 MiB, and none can have less than 4 MiB, for a"
+	if text := (&ImpossibleError{Budget: 5 << 20, Found: 5<<20 + 1, Least: 4 << 20, Op: "a"}).Error(); text != want {
+		t.Errorf("%q, not %q", text, want)
+	}
 	// What cannot be computed again stays without a link.
 	g = Graph{Values: []Value{{Bytes: 100}, {Bytes: 100}, {Bytes: 1}}, Ops: []Op{{Writes: []int{0}, Once: true}, {Name: "middle", Writes: []int{1}}, {Reads: []int{1}, Writes: []int{2}}, {Reads: []int{0, 2}}}}
 	if _, err := Make(g, Options{Budget: 150, Align: 1}); !errors.As(err, new(*ImpossibleError)) || err.(*ImpossibleError).Least != 201 {
