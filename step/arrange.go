@@ -11,7 +11,9 @@ import (
 // nobody else reads into another in its place, runs as soon as what it reads is there: an
 // optimizer's updates come right behind each gradient, wherever the graph has them. What
 // makes a result of a donated parameter runs behind the last unit that reads that, so
-// that the result can lie in its memory.
+// that the result can lie in its memory. What ranks do together begins as soon as its
+// operands are there, and what reads it comes behind the beginning of the next such: then
+// it is done, or the link is the limit.
 func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	readers := make([][]int, len(x.buffers))
 	writer := make([]int, len(x.buffers))
@@ -29,15 +31,20 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 		}
 	}
 	behind := make([]int, len(x.units)) // the unit that each follows, or the unit itself
+	for i := range behind {
+		behind[i] = i
+	}
+	ready := x.together(at, writer, behind)
 	for i := range x.units {
 		u := &x.units[i]
-		behind[i] = i
-		if !x.early(u, readers, writer) {
-			continue
-		}
 		first := 0
 		for _, v := range u.task.Inputs {
-			first = max(first, due(v, at, writer, behind))
+			first = max(first, due(v, at, writer, ready))
+		}
+		if !x.early(u, readers, writer) {
+			behind[i] = max(behind[i], first)
+			ready[i] = max(ready[i], behind[i])
+			continue
 		}
 		for _, from := range x.givenTo(u, donate) {
 			for _, r := range readers[from] {
@@ -46,7 +53,7 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 				}
 			}
 		}
-		behind[i] = first
+		behind[i], ready[i] = first, first
 	}
 	late := make([]bool, len(x.units))
 	for i := range x.units {
@@ -82,9 +89,35 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 	x.units = units
 }
 
+// together places what ranks do together, and returns behind which unit the results of each
+// unit may be read.
+func (x *Executable) together(at map[graph.Value]int, writer, behind []int) (ready []int) {
+	var all []int
+	for i, u := range x.units {
+		if u.task.collective() == nil {
+			continue
+		}
+		first := 0
+		for _, v := range u.task.Inputs {
+			first = max(first, due(v, at, writer, behind))
+		}
+		behind[i] = first
+		all = append(all, i)
+	}
+	ready = slices.Clone(behind)
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(behind[a], behind[b]) })
+	for k, i := range all[:max(len(all)-1, 0)] {
+		ready[i] = behind[all[k+1]]
+	}
+	return ready
+}
+
 // early reports whether a unit takes no memory for longer if it runs earlier: all that it
 // writes are results, or lies where something was that only it reads.
 func (x *Executable) early(u *unit, readers [][]int, writer []int) bool {
+	if u.task.collective() != nil {
+		return false
+	}
 	for j, b := range u.out {
 		if x.buffers[b].out >= 0 {
 			continue
@@ -117,19 +150,20 @@ func (x *Executable) givenTo(u *unit, donate []bool) (list []int) {
 	return list
 }
 
-// due is the unit behind which a value may be read: 0 if it is there from the start.
-func due(v graph.Value, at map[graph.Value]int, writer, behind []int) int {
+// due is the unit behind which a value may be read: 0 if it is there from the start. Those
+// of what units write are ready.
+func due(v graph.Value, at map[graph.Value]int, writer, ready []int) int {
 	if n := v.Node(); n.Op == graph.SchedulingBarrier {
 		last := 0
 		for _, in := range n.Inputs {
-			last = max(last, due(in, at, writer, behind))
+			last = max(last, due(in, at, writer, ready))
 		}
 		return last
 	} else if n.Op.Class() == graph.View && n.Op != graph.Identity {
-		return due(n.Inputs[v.Index()], at, writer, behind)
+		return due(n.Inputs[v.Index()], at, writer, ready)
 	}
 	if w := writer[at[v]]; w >= 0 {
-		return behind[w]
+		return ready[w]
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/step/plan"
 )
@@ -43,6 +44,16 @@ type Options struct {
 
 	// HostBytes is the most memory on the host for what is sent. Default: 0, no limit.
 	HostBytes int64
+
+	// Ranks are who computes the step together, all with the same graph and options:
+	// what its [graph.AllReduce] sums up. The executable queues operations of it on a
+	// stream of its own, beside other tasks, and does not close it. All ranks run,
+	// and measure, as often as each other. Default: nil, nobody; such a graph is refused.
+	Ranks parallel.Comm
+
+	// BucketBytes is how many bytes ranks reduce together at most: values that are
+	// computed one after the other. Default: 25 MiB.
+	BucketBytes int64
 
 	// Speed is what the estimate of a task's time is made of.
 	Speed Speed
@@ -139,7 +150,7 @@ func passed(g *graph.Graph, exec Executor, o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return graph.Optimize(opt), nil
+	return withRanks(graph.Optimize(opt), o)
 }
 
 func newExecutable(g *graph.Graph, exec Executor, o Options) *Executable {
@@ -170,8 +181,12 @@ func (x *Executable) compile(o Options) error {
 		}
 	}
 	for _, t := range all {
-		k, err := x.exec.Compile(t)
-		if err != nil {
+		var k Kernel
+		var err error
+		if n := t.collective(); n != nil {
+			t = whole(n)
+			k = &reduction{o.Ranks, n}
+		} else if k, err = x.exec.Compile(t); err != nil {
 			return err
 		}
 		u := unit{task: t, kernel: k}
@@ -250,7 +265,11 @@ func (x *Executable) planGraph(o Options) plan.Graph {
 	}
 	lastRead := make([]int, len(x.buffers)) // unit that reads a buffer last
 	for i, u := range x.units {
-		g.Ops = append(g.Ops, plan.Op{Name: u.task.String(), Seconds: seconds(u.task), Reads: u.in, Writes: u.out, Scratch: u.kernel.Scratch()})
+		op := plan.Op{Name: u.task.String(), Reads: u.in, Writes: u.out, Scratch: u.kernel.Scratch()}
+		if op.Once = u.task.collective() != nil; !op.Once { // ranks do what they do beside the computation
+			op.Seconds = seconds(u.task)
+		}
+		g.Ops = append(g.Ops, op)
 		for _, b := range u.in {
 			lastRead[b] = i
 		}
@@ -337,13 +356,32 @@ func (x *Executable) open(block *Block) error {
 		}
 	}
 	x.schedule()
+	if err := x.waitForRanks(); err != nil {
+		return err
+	}
+	together := slices.ContainsFunc(x.launches, func(n launch) bool { return n.done != nil })
 	for i := range x.streams {
+		if i == ranks && !together {
+			continue
+		}
 		if x.streams[i], err = x.dev.NewStream(); err != nil {
 			return err
 		}
-		device.Label(x.streams[i], [...]string{"step", "step: to the host", "step: from the host"}[i])
+		device.Label(x.streams[i], [...]string{"step", "step: to the host", "step: from the host", "step: ranks"}[i])
 	}
-	return x.openHost()
+	if err := x.openHost(); err != nil {
+		return err
+	}
+	if x.host != nil {
+		x.aside = append(x.aside, toHost, fromHost)
+	}
+	if together {
+		x.aside = append(x.aside, ranks)
+	}
+	if len(x.aside) > 0 {
+		x.mark, err = x.dev.NewEvent(device.EventNoTiming)
+	}
+	return err
 }
 
 // between says what a block is for.
@@ -375,9 +413,6 @@ func (x *Executable) openHost() error {
 		return nil
 	}
 	var err error
-	if x.mark, err = x.dev.NewEvent(device.EventNoTiming); err != nil {
-		return err
-	}
 	if x.pool, err = pinned.NewPool(x.dev, pinned.Options{Name: "step", Budget: bytes + 16<<20, AllowPageable: true}); err != nil {
 		return err
 	}

@@ -44,18 +44,27 @@ type Executable struct {
 	block     *Block   // whose memory that is; nil: the executable's own
 	launches  []launch // the plan's runs
 
-	streams [3]device.Stream // computation, copies to the host, copies from it
+	streams [4]device.Stream // see compute; that of ranks is nil where they do nothing together
+	aside   []int            // those beside compute that work is queued on
 	pool    *pinned.Pool
 	host    *pinned.Buffer // where values are sent, nil if none is
 	hosted  map[int]int64  // where in it a buffer's value goes
 	sent    map[int]int    // of a buffer that is sent, the life
 	copied  []device.Event // for each life that is copied
-	mark    device.Event   // what makes one stream wait for another; nil where host is
+	mark    device.Event   // what makes one stream wait for another; nil where there is one
 
 	turn    chan struct{} // full while somebody runs or closes the executable
 	closed  bool
 	replays replays
 }
+
+// Streams of an executable.
+const (
+	compute = iota
+	toHost
+	fromHost
+	ranks
+)
 
 // enter waits for the executable to be the caller's, until leave.
 func (x *Executable) enter(ctx context.Context) error {
@@ -188,11 +197,17 @@ func (x *Executable) run(ctx context.Context, inputs []*Tensor, donate []bool, p
 		results[b.out] = t
 		at[i] = t.Ptr()
 	}
-	err = perform(at)
+	return results, keepFirst(perform(at), x.synchronize())
+}
+
+// synchronize waits for everything that is queued.
+func (x *Executable) synchronize() (err error) {
 	for _, s := range x.streams {
-		err = keepFirst(err, s.Synchronize())
+		if s != nil {
+			err = keepFirst(err, s.Synchronize())
+		}
 	}
-	return results, err
+	return err
 }
 
 // lacks says what memory was for that there was not.
@@ -257,6 +272,11 @@ func (x *Executable) Close() error {
 	for _, e := range x.copied {
 		if e != nil {
 			err = keepFirst(err, e.Close())
+		}
+	}
+	for _, n := range x.launches {
+		if n.done != nil {
+			err = keepFirst(err, n.done.Close())
 		}
 	}
 	for _, s := range x.streams {

@@ -59,7 +59,7 @@ func fold(g *graph.Graph, exec Executor) (*graph.Graph, error) {
 func constantPart(g *graph.Graph) map[*graph.Node]bool {
 	part := map[*graph.Node]bool{}
 	for _, n := range g.Nodes() {
-		if n.Op == graph.Parameter || n.Op == graph.Constant || n.Op == graph.OptimizationBarrier || n.Op == graph.SchedulingBarrier {
+		if n.Op == graph.Parameter || n.Op == graph.Constant || n.Op == graph.OptimizationBarrier || n.Op == graph.SchedulingBarrier || n.Op.Class() == graph.Collective {
 			continue
 		}
 		small := !slices.ContainsFunc(n.Shapes, func(s graph.Shape) bool { return s.Bytes() > mostFolded })

@@ -13,8 +13,10 @@ type launch struct {
 	unit    *unit
 	in, out []spot
 	scratch device.Ptr
-	copies  plan.Run // whose copies come before it
-	sent    []int    // lives of results that go to the host after it
+	copies  plan.Run     // whose copies come before it
+	sent    []int        // lives of results that go to the host after it
+	ranks   []*launch    // what ranks do together that has to be done before
+	done    device.Event // behind what ranks do together, if it is that
 }
 
 // spot is where a value lies: at an address that the plan gave it, or, if that is zero,
@@ -88,11 +90,9 @@ func (x *Executable) place(l plan.Life) device.Ptr { return x.arena + device.Ptr
 // are recorded before and behind tasks, unless they are nil. The first stream is the last
 // to end.
 func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks *marks) error {
-	if x.host != nil {
-		for other := 1; other < len(x.streams); other++ {
-			if err := x.after(other, 0); err != nil {
-				return err
-			}
+	for _, other := range x.aside {
+		if err := x.after(other, compute); err != nil {
+			return err
 		}
 	}
 	for i := range x.launches {
@@ -100,6 +100,11 @@ func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks *marks) e
 			return fmt.Errorf("step: graph %q: before task %d of %d: %w", x.graph.Name(), i, len(x.launches), err)
 		}
 		n := &x.launches[i]
+		for _, m := range n.ranks {
+			if err := x.streams[compute].Wait(m.done); err != nil {
+				return err
+			}
+		}
 		if err := x.fetch(n.copies); err != nil {
 			return err
 		}
@@ -111,32 +116,44 @@ func (x *Executable) queue(ctx context.Context, at []device.Ptr, marks *marks) e
 			out[j] = p.of(at)
 		}
 		if marks != nil && marks.before[i] != nil {
-			if err := x.streams[0].Record(marks.before[i]); err != nil {
+			if err := x.streams[compute].Record(marks.before[i]); err != nil {
 				return err
 			}
 		}
-		if err := n.unit.kernel.Launch(x.streams[0], in, out, n.scratch); err != nil {
+		if err := x.launch(n, in, out); err != nil {
 			return fmt.Errorf("step: %v: %w", n.unit.task, err)
 		}
 		if marks != nil {
-			if err := x.streams[0].Record(marks.behind[i]); err != nil {
+			if err := x.streams[compute].Record(marks.behind[i]); err != nil {
 				return err
 			}
 		}
 		for _, l := range n.sent {
-			if err := x.send(l); err != nil {
+			if err := x.send(l, n.done); err != nil {
 				return err
 			}
 		}
 	}
-	if x.host != nil {
-		for other := 1; other < len(x.streams); other++ {
-			if err := x.after(0, other); err != nil {
-				return err
-			}
+	for _, other := range x.aside {
+		if err := x.after(compute, other); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// launch queues a task. What ranks do together runs beside others, behind what is queued.
+func (x *Executable) launch(n *launch, in, out []device.Ptr) error {
+	if n.done == nil {
+		return n.unit.kernel.Launch(x.streams[compute], in, out, n.scratch)
+	}
+	if err := x.after(ranks, compute); err != nil {
+		return err
+	}
+	if err := n.unit.kernel.Launch(x.streams[ranks], in, out, n.scratch); err != nil {
+		return err
+	}
+	return x.streams[ranks].Record(n.done)
 }
 
 // after makes later work of one stream wait for what another has queued.
@@ -150,14 +167,14 @@ func (x *Executable) after(wait, other int) error {
 // fetch begins what is fetched before a run, and makes the run wait for the copies that it
 // needs.
 func (x *Executable) fetch(run plan.Run) error {
-	compute, back := x.streams[0], x.streams[2]
+	here, back := x.streams[compute], x.streams[fromHost]
 	for _, l := range run.Release {
-		if err := compute.Wait(x.copied[l]); err != nil {
+		if err := here.Wait(x.copied[l]); err != nil {
 			return err
 		}
 	}
 	if len(run.Fetch) > 0 {
-		if err := x.after(2, 0); err != nil { // what lay there before is read
+		if err := x.after(fromHost, compute); err != nil { // what lay there before is read
 			return err
 		}
 	}
@@ -175,23 +192,28 @@ func (x *Executable) fetch(run plan.Run) error {
 		}
 	}
 	for _, l := range run.Wait {
-		if err := compute.Wait(x.copied[l]); err != nil {
+		if err := here.Wait(x.copied[l]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send copies what a run wrote to the host.
-func (x *Executable) send(l int) error {
-	life := x.plan.Lives[l]
-	if err := x.after(1, 0); err != nil {
+// send copies what a run wrote to the host, behind done, unless that is nil.
+func (x *Executable) send(l int, done device.Event) error {
+	life, out := x.plan.Lives[l], x.streams[toHost]
+	if err := x.after(toHost, compute); err != nil {
 		return err
 	}
-	if err := x.streams[1].CopyD2H(x.hostBytes(life.Value), x.place(life)); err != nil {
+	if done != nil {
+		if err := out.Wait(done); err != nil {
+			return err
+		}
+	}
+	if err := out.CopyD2H(x.hostBytes(life.Value), x.place(life)); err != nil {
 		return err
 	}
-	return x.streams[1].Record(x.copied[l])
+	return out.Record(x.copied[l])
 }
 
 func (x *Executable) hostBytes(b int) []byte {

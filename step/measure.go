@@ -147,17 +147,17 @@ func (m *measurement) measure(ctx context.Context, at []device.Ptr) error {
 
 // time is how many seconds a run takes on the device.
 func (m *measurement) time(run func() error) (float64, error) {
-	compute := m.streams[0]
-	if err := compute.Record(m.begin); err != nil {
+	here := m.streams[compute]
+	if err := here.Record(m.begin); err != nil {
 		return 0, err
 	}
 	if err := run(); err != nil {
 		return 0, err
 	}
-	if err := compute.Record(m.end); err != nil {
+	if err := here.Record(m.end); err != nil {
 		return 0, err
 	}
-	if err := compute.Synchronize(); err != nil {
+	if err := here.Synchronize(); err != nil {
 		return 0, err
 	}
 	d, err := m.end.Since(m.begin)

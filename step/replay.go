@@ -120,7 +120,7 @@ func (x *Executable) perform(ctx context.Context, at []device.Ptr) error {
 		return err
 	}
 	if again && run.graph == nil {
-		if run.graph, err = r.capturer.Capture(x.streams[0], func() error { return x.queue(ctx, at, nil) }); err != nil {
+		if run.graph, err = r.capturer.Capture(x.streams[compute], func() error { return x.queue(ctx, at, nil) }); err != nil {
 			run.graph = nil
 			if ctx.Err() != nil || r.always {
 				return err
@@ -138,5 +138,5 @@ func (x *Executable) perform(ctx context.Context, at []device.Ptr) error {
 		return fmt.Errorf("step: graph %q: before it is launched: %w", x.graph.Name(), err)
 	}
 	r.stats.Launched++
-	return run.graph.Launch(x.streams[0])
+	return run.graph.Launch(x.streams[compute])
 }

@@ -279,14 +279,11 @@ func (s *Session) Run(ctx context.Context, in, out [][]byte) (latency time.Durat
 	for i, b := range in {
 		copy(s.ins[i], b)
 	}
-	stream := s.x.streams[0]
+	stream := s.x.streams[compute]
 	if s.graph != nil {
 		err = keepFirst(s.graph.Launch(stream), stream.Synchronize())
 	} else {
-		err = s.queue()
-		for _, any := range s.x.streams {
-			err = keepFirst(err, any.Synchronize())
-		}
+		err = keepFirst(s.queue(), s.x.synchronize())
 	}
 	if err != nil {
 		return 0, s.explain(err)
@@ -306,7 +303,7 @@ func (s *Session) Run(ctx context.Context, in, out [][]byte) (latency time.Durat
 
 // record makes a graph of the step. It is tried once.
 func (s *Session) record() {
-	g, err := s.capturer.Capture(s.x.streams[0], s.queue)
+	g, err := s.capturer.Capture(s.x.streams[compute], s.queue)
 	if err != nil {
 		s.capturer, s.failed = nil, err
 		return
@@ -316,7 +313,7 @@ func (s *Session) record() {
 
 // queue queues a run, with the copies of its inputs and outputs.
 func (s *Session) queue() error {
-	stream := s.x.streams[0]
+	stream := s.x.streams[compute]
 	if s.inBytes > 0 {
 		if err := stream.CopyH2D(s.block, s.host.Bytes()[:s.inBytes]); err != nil {
 			return err

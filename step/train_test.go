@@ -54,7 +54,10 @@ func (n *net) softmax(x graph.Value) graph.Value {
 // a perceptron, cross-entropy, and Adam, with its updates behind everything else. Results
 // are the loss and what takes the place of the donated parameters: the number of steps,
 // the weights, and the two means of each.
-func model(t *testing.T, layers int) *net {
+func model(t *testing.T, layers int) *net { return modelOf(t, layers, false) }
+
+// modelOf is a model whose gradients are those of one device, or the means of ranks.
+func modelOf(t *testing.T, layers int, ranks bool) *net {
 	n := &net{maker: newMaker(t)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	const V, T, D, H = 11, 8, 16, 32
@@ -141,6 +144,9 @@ func model(t *testing.T, layers int) *net {
 	for _, w := range ws {
 		m, v := zero(w.Shape()), zero(w.Shape())
 		gr := grads[w]
+		if ranks {
+			gr = testkit.Must(n.AllReduce(graph.AllReduceOptions{Mean: true}, gr))(t)[0]
+		}
 		m2 := n.bin(graph.Add, n.bin(graph.Mul, m, n.num(0.9)), n.bin(graph.Mul, gr, n.num(0.1)))
 		v2 := n.bin(graph.Add, n.bin(graph.Mul, v, n.num(0.999)), n.bin(graph.Mul, n.bin(graph.Mul, gr, gr), n.num(0.001)))
 		up := n.bin(graph.Div, n.bin(graph.Div, m2, c1), n.bin(graph.Add, n.un(graph.Sqrt, n.bin(graph.Div, v2, c2)), n.num(1e-8)))

@@ -344,8 +344,6 @@ func (n *Node) String() string {
 	return b.String()
 }
 
-// attrString prints what an operation has to know. Two operations with the same one do
-// the same, but for constants of more than a few bytes.
 // Kind says what an operation computes of its operands' shapes, but not which operands they
 // are, nor what a constant holds: operations of one kind take the same time.
 func (n *Node) Kind() string {
@@ -356,6 +354,8 @@ func (n *Node) Kind() string {
 	return s
 }
 
+// attrString prints what an operation has to know. Two operations with the same one do
+// the same, but for constants of more than a few bytes.
 func attrString(attr any) string {
 	switch a := attr.(type) {
 	case nil:

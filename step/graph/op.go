@@ -123,6 +123,9 @@ const (
 
 	RNGBitGenerator
 
+	// Several operands, and a result for each: [Graph.AllReduce].
+	AllReduce
+
 	opEnd
 )
 
@@ -142,6 +145,7 @@ const (
 	Contraction
 	Compound // others could make it, with more memory
 	Random
+	Collective // ranks do it together
 )
 
 // types says which elements an operation takes.
@@ -287,6 +291,8 @@ var ops = [opEnd]description{
 	AttentionBackward: {"AttentionBackward", Compound, 6, floats, 0, 1},
 
 	RNGBitGenerator: {name: "RNGBitGenerator", class: Random, in: 1, work: 5},
+
+	AllReduce: {name: "AllReduce", class: Collective, in: -1, types: numbers, work: 1},
 }
 
 func (o Op) valid() bool { return o > 0 && o < opEnd }

@@ -7,6 +7,8 @@ func (n *Node) Work() (additions, products float64) {
 	switch n.Op.Class() {
 	case Contraction:
 		return 0, size * float64(depthOf(n))
+	case Collective:
+		return 0, 0 // others do it, beside the computation
 	case Compound:
 		a, sizes := AttentionOf(n)
 		return 0, sizes.products(n.Op, a.Causal)

@@ -71,7 +71,13 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 		return nil, fmt.Errorf("train: %w: a step of %d micro-batches", ErrArgument, o.Accumulate)
 	}
 	o.Accumulate = max(o.Accumulate, 1)
-	d, err := s.divide(o.Accumulate, o.Autocast)
+	divided := &s
+	if o.Compile.Ranks != nil {
+		if divided, err = s.OverRanks(); err != nil {
+			return nil, err
+		}
+	}
+	d, err := divided.divide(o.Accumulate, o.Autocast)
 	if err != nil {
 		return nil, err
 	}

@@ -132,11 +132,7 @@ func Wants(n *graph.Node) []int {
 	switch n.Op {
 	case graph.Concatenate:
 		if !Inlines(n) {
-			all := make([]int, len(n.Inputs))
-			for i := range all {
-				all[i] = i
-			}
-			return all
+			return every(n)
 		}
 	case graph.ConvGeneral, graph.SelectAndScatterMax, graph.SelectAndScatterMin:
 		return []int{0, 1}
@@ -148,8 +144,18 @@ func Wants(n *graph.Node) []int {
 		return []int{0, 1, 2}
 	case graph.AttentionBackward:
 		return []int{0, 1, 2, 3, 4, 5}
+	case graph.AllReduce:
+		return every(n)
 	}
 	return nil
+}
+
+func every(n *graph.Node) []int {
+	all := make([]int, len(n.Inputs))
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // mostJoined is how many operands of a concatenation one kernel reads.

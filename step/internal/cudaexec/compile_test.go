@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,5 +126,42 @@ func TestBarrier(t *testing.T) {
 			t.Errorf("with a barrier: %t, there are %d tasks, want %d: %v", barred, len(tasks), want, tasks)
 		}
 		b.compare(openTest(t), 2, y, sums, z)
+	}
+}
+
+// What ranks reduce together is a task by itself, whose operands lie in memory, also those
+// that are cheap to compute where they are wanted.
+func TestReducedByRanks(t *testing.T) {
+	b := newBuilder(t)
+	x, y := b.random(dtype.F32, 128, 64), b.random(dtype.F32, 64)
+	scaled := b.unary(graph.Neg, y)
+	turned := b.ok(b.Reshape(b.unary(graph.Exp, x), 64, 128))
+	sums := testkit.Must(b.AllReduce(graph.AllReduceOptions{Mean: true}, turned, scaled))(t)
+	z := b.binary(graph.Mul, b.unary(graph.Tanh, sums[0]), b.ok(b.BroadcastInDim(sums[1], []int{64, 128}, []int{0})))
+	testkit.OK(t, b.SetOutputs(z, b.unary(graph.Abs, y)))
+	tasks, err := Fuse(b.Graph)
+	testkit.OK(t, err)
+	written := map[graph.Value]bool{}
+	for _, task := range tasks {
+		reduces := 0
+		for _, n := range task.Nodes {
+			if n.Op == graph.AllReduce {
+				reduces++
+				for _, v := range []graph.Value{turned.Node().Inputs[0], scaled} {
+					if !written[v] {
+						t.Errorf("%v is reduced, and was not written", v)
+					}
+				}
+			}
+		}
+		if reduces == 1 && slices.ContainsFunc(task.Nodes, func(n *graph.Node) bool { return n.Op == graph.Tanh || n.Op == graph.Neg || n.Op == graph.Exp }) {
+			t.Errorf("%v is one task", task)
+		}
+		for _, v := range task.Outputs {
+			written[v] = true
+		}
+	}
+	if !written[sums[0]] || !written[sums[1]] || !written[z] {
+		t.Errorf("not everything is written by %v", tasks)
 	}
 }

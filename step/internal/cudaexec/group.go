@@ -264,7 +264,7 @@ func (c *former) form(g *graph.Graph) error {
 				values = append(values, v)
 			}
 		}
-		if n.Op.Class() == graph.Compound && len(values) > 0 { // one task makes all
+		if class := n.Op.Class(); (class == graph.Compound || class == graph.Collective) && len(values) > 0 { // one task makes all
 			g := &group{values: values, Space: c.spaceOf(values[0])}
 			for _, v := range values {
 				c.of[v] = g

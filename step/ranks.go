@@ -1,0 +1,141 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/step/graph"
+)
+
+// defaultBucket is how many bytes ranks reduce together: enough that the time before the
+// first byte does not count, and so few that most of them travel while others are computed.
+const defaultBucket = 25 << 20
+
+// withRanks is a graph with what ranks reduce together in buckets.
+func withRanks(g *graph.Graph, o Options) (*graph.Graph, error) {
+	i := slices.IndexFunc(g.Nodes(), func(n *graph.Node) bool { return n.Op.Class() == graph.Collective })
+	switch {
+	case i < 0:
+		return g, nil
+	case o.Ranks == nil:
+		return nil, fmt.Errorf("step: graph %q: %w: it has an %v, and Options.Ranks is nil", g.Name(), ErrArgument, g.Nodes()[i].Op)
+	case o.BucketBytes < 0:
+		return nil, fmt.Errorf("step: graph %q: %w: BucketBytes is %d", g.Name(), ErrArgument, o.BucketBytes)
+	}
+	bytes := o.BucketBytes
+	if bytes == 0 {
+		bytes = defaultBucket
+	}
+	return graph.Bucket(g, bytes), nil
+}
+
+// collective is the operation of a task that ranks do together; nil: it is none.
+func (t *Task) collective() *graph.Node {
+	if n := t.Nodes[len(t.Nodes)-1]; n.Op.Class() == graph.Collective {
+		return n
+	}
+	return nil
+}
+
+// whole is the task of an operation that ranks do together, with all that it reads and
+// writes, whatever an executor made of it.
+func whole(n *graph.Node) *Task {
+	t := &Task{Nodes: []*graph.Node{n}}
+	t.finish()
+	return t
+}
+
+// reduction is the kernel of a sum over ranks. It runs on a stream of its own, beside
+// those of other tasks.
+type reduction struct {
+	ranks parallel.Comm
+	node  *graph.Node
+}
+
+// Scratch implements [Kernel].
+func (k *reduction) Scratch() int64 { return 0 }
+
+// CanAlias implements [Aliaser].
+func (k *reduction) CanAlias(output, input int) bool { return output == input }
+
+// Launch implements [Kernel].
+func (k *reduction) Launch(s device.Stream, inputs, outputs []device.Ptr, _ device.Ptr) error {
+	op := parallel.Sum
+	if k.node.Attr.(*graph.AllReduceOptions).Mean {
+		op = parallel.Avg
+	}
+	parts := make([]parallel.Part, len(inputs))
+	for i, shape := range k.node.Shapes {
+		parts[i] = parallel.Part{Recv: outputs[i], Send: inputs[i], N: int64(shape.Size())}
+	}
+	return k.ranks.AllReduce(s, k.node.Shapes[0].Type, op, parts...)
+}
+
+// waitForRanks finds which launches have to wait for what ranks do together: the first that
+// reads a result of it, or takes memory that it works on. All behind that come later, too.
+func (x *Executable) waitForRanks() error {
+	for i := range x.launches {
+		n := &x.launches[i]
+		if n.unit.task.collective() == nil {
+			continue
+		}
+		var err error
+		if n.done, err = x.dev.NewEvent(device.EventNoTiming); err != nil {
+			return err
+		}
+		busy := x.areas(n)
+		for j := i + 1; j < len(x.launches); j++ {
+			if m := &x.launches[j]; m.unit.task.collective() == nil && x.touches(m, busy) {
+				m.ranks = append(m.ranks, n)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// area is memory: bytes at an address, or a buffer that lies wherever a run has it.
+type area struct {
+	from, to device.Ptr
+	buffer   int
+}
+
+func (a area) meets(b area) bool {
+	if a.to == 0 || b.to == 0 {
+		return a.to == 0 && b.to == 0 && a.buffer == b.buffer
+	}
+	return a.from < b.to && b.from < a.to
+}
+
+// areas are where the values lie that a launch reads and writes.
+func (x *Executable) areas(n *launch) (list []area) {
+	for _, p := range slices.Concat(n.in, n.out) {
+		list = append(list, x.area(p))
+	}
+	return list
+}
+
+func (x *Executable) area(p spot) area {
+	if p.planned != 0 {
+		return area{from: p.planned, to: p.planned + device.Ptr(alignedBytes(x.buffers[p.buffer].value.Shape()))}
+	}
+	b := p.buffer
+	if param, ok := x.inPlace[x.buffers[b].out]; ok && x.buffers[b].out >= 0 {
+		b = slices.IndexFunc(x.buffers, func(o buffer) bool { return o.param == param })
+	}
+	return area{buffer: b}
+}
+
+// touches reports whether a launch, or a copy before it, uses any of the memory.
+func (x *Executable) touches(n *launch, busy []area) bool {
+	list := x.areas(n)
+	if size := n.unit.kernel.Scratch(); size > 0 {
+		list = append(list, area{from: n.scratch, to: n.scratch + device.Ptr(size)})
+	}
+	for _, l := range n.copies.Fetch {
+		list = append(list, x.area(spot{x.place(x.plan.Lives[l]), x.plan.Lives[l].Value}))
+	}
+	return slices.ContainsFunc(list, func(a area) bool { return slices.ContainsFunc(busy, a.meets) })
+}

@@ -1,0 +1,202 @@
+package step_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/local"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/host"
+)
+
+// rank is an executor of one rank of several.
+type rank struct {
+	parallel.Comm
+	exec step.Executor
+}
+
+// openRanks makes ranks on devices of their own.
+func openRanks(t testing.TB, n int) []rank {
+	var devices []device.Device
+	for range n {
+		dev := testkit.Must(device.Open("host"))(t)
+		t.Cleanup(func() { testkit.OK(t, dev.Close()) })
+		devices = append(devices, dev)
+	}
+	var all []rank
+	for i, c := range testkit.Must(local.New(devices...))(t) {
+		exec := testkit.Must(host.Open(devices[i]))(t)
+		t.Cleanup(func() { testkit.OK(t, exec.Close()) })
+		all = append(all, rank{c, exec})
+	}
+	return all
+}
+
+// each calls fn for all ranks at once.
+func each(ranks []rank, fn func(rank)) {
+	var all sync.WaitGroup
+	for _, r := range ranks {
+		all.Go(func() { fn(r) })
+	}
+	all.Wait()
+}
+
+// A sum and a mean of what ranks have, of which one is a result and one goes on.
+func TestAllReduce(t *testing.T) {
+	ranks := openRanks(t, 3)
+	m := newMaker(t)
+	x, y := m.param(f32(2)), m.param(graph.MakeShape(dtype.I32, 3))
+	means := testkit.Must(m.AllReduce(graph.AllReduceOptions{Mean: true}, m.must(m.Unary(graph.Neg, x))))(t)
+	sums := testkit.Must(m.AllReduce(graph.AllReduceOptions{}, y))(t)
+	testkit.OK(t, m.SetOutputs(m.must(m.Unary(graph.Abs, means[0])), sums[0]))
+	each(ranks, func(r rank) {
+		x, err := step.Compile(m.Graph, r.exec, step.Options{Ranks: r})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer x.Close()
+		k := float32(r.Rank())
+		a, _ := x.Memory().Put(floats(1+k, 10*k), f32(2))
+		b, _ := x.Memory().Put(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(nil, 7), uint64(r.Rank())), graph.MakeShape(dtype.I32, 3))
+		for range 4 { // queued, recorded, and launched
+			out, err := x.Run(context.Background(), []*step.Tensor{a, b}, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got, ints := make([]byte, 8), make([]byte, 12)
+			testkit.OK(t, out[0].Read(got))
+			testkit.OK(t, out[1].Read(ints))
+			if !bytes.Equal(got, floats(2, 10)) || binary.LittleEndian.Uint32(ints) != 21 || binary.LittleEndian.Uint64(ints[4:]) != 3 {
+				t.Errorf("rank %d has %x and %x", r.Rank(), got, ints)
+			}
+			testkit.OK(t, out[0].Free())
+			testkit.OK(t, out[1].Free())
+		}
+		testkit.OK(t, a.Free())
+		testkit.OK(t, b.Free())
+	})
+}
+
+// Ranks that train with batches of their own have the same weights, with the same bits,
+// whatever the budget and the buckets.
+func TestTrainRanks(t *testing.T) {
+	const steps = 4
+	ranks := openRanks(t, 3)
+	nets := make([]*net, len(ranks))
+	for i := range nets {
+		nets[i] = modelOf(t, 2, true)
+		rng := rand.New(rand.NewPCG(5, uint64(i)))
+		for k := range 2 { // tokens and targets
+			for j := 0; j < len(nets[i].inputs[k]); j += 4 {
+				binary.LittleEndian.PutUint32(nets[i].inputs[k][j:], uint32(rng.IntN(11)))
+			}
+		}
+	}
+	compile := func(r rank, o step.Options) (*step.Executable, error) {
+		o.Donate, o.Ranks = nets[r.Rank()].donate, r
+		return step.Compile(nets[r.Rank()].Graph, r.exec, o)
+	}
+	var want [][]byte
+	var most, resident int64
+	try := func(what string, o step.Options) {
+		results := make([][][]byte, len(ranks))
+		each(ranks, func(r rank) {
+			x, err := compile(r, o)
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				return
+			}
+			defer x.Close()
+			if r.Rank() == 0 && want == nil {
+				most, resident = x.PeakBytes(), x.Plan().Resident
+			}
+			results[r.Rank()] = train(t, nets[r.Rank()], x, steps)
+		})
+		if want == nil {
+			want = results[0]
+		}
+		per := len(want) / steps
+		for i, got := range results {
+			for k := range want {
+				if k%per > 0 && !bytes.Equal(got[k], want[k]) { // but losses, which are of each rank
+					t.Fatalf("%s: result %d of rank %d differs", what, k, i)
+				}
+			}
+		}
+		if bytes.Equal(results[0][0], results[1][0]) {
+			t.Errorf("%s: ranks had the same batch", what)
+		}
+	}
+	try("no budget", step.Options{})
+	try("small buckets", step.Options{BucketBytes: 2048})
+	try("a bucket for each", step.Options{BucketBytes: 1})
+	if testing.Short() {
+		return
+	}
+	for _, link := range []float64{0, 1e9} {
+		o := step.Options{Link: link, BucketBytes: 2048}
+		for _, part := range []int64{2, 3} {
+			o.Budget = resident + (most-resident)*part/4
+			if _, err := compile(ranks[0], o); err != nil {
+				t.Logf("budget %d of %d: %v", o.Budget, most, err)
+				continue
+			}
+			try(fmt.Sprintf("link %v, budget %d", link, o.Budget), o)
+		}
+	}
+}
+
+// What ranks reduce begins while others are computed, and what reads it comes behind the
+// beginning of the next.
+func TestRanksOrder(t *testing.T) {
+	r := openRanks(t, 1)[0]
+	n := modelOf(t, 2, true)
+	x := testkit.Must(step.Compile(n.Graph, r.exec, step.Options{Donate: n.donate, Ranks: r, BucketBytes: 4096}))(t)
+	defer x.Close()
+	var order []string
+	for _, run := range x.Plan().Runs {
+		task := x.Task(run)
+		switch {
+		case strings.Contains(task.String(), "AllReduce"):
+			order = append(order, "reduce")
+		case slices.ContainsFunc(task.Outputs, func(v graph.Value) bool { return slices.Contains(x.Graph().Outputs(), v) }):
+			order = append(order, "update")
+		case strings.Contains(task.String(), "DotGeneral"):
+			order = append(order, "product")
+		}
+	}
+	order = slices.Compact(order)
+	if got := strings.Join(order, " "); !strings.Contains(got, "product reduce product reduce update product reduce update") {
+		t.Error(got)
+	}
+}
+
+func TestRanksRefused(t *testing.T) {
+	r := openRanks(t, 1)[0]
+	m := newMaker(t)
+	x := m.param(f32(2))
+	sum := testkit.Must(m.AllReduce(graph.AllReduceOptions{}, x))(t)
+	testkit.OK(t, m.SetOutputs(sum...))
+	_, err := step.Compile(m.Graph, r.exec, step.Options{})
+	testkit.WantError(t, "no ranks", err, step.ErrArgument, "AllReduce", "Options.Ranks")
+	_, err = step.Compile(m.Graph, r.exec, step.Options{Ranks: r, BucketBytes: -1})
+	testkit.WantError(t, "a bucket of -1", err, step.ErrArgument, "BucketBytes is -1")
+	_, err = m.AllReduce(graph.AllReduceOptions{Mean: true}, m.param(graph.MakeShape(dtype.I32, 2)))
+	testkit.WantError(t, "a mean of integers", err, step.ErrArgument, "i32")
+	_, err = m.AllReduce(graph.AllReduceOptions{})
+	testkit.WantError(t, "nothing", err, step.ErrArgument)
+}

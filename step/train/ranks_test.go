@@ -1,0 +1,161 @@
+package train_test
+
+import (
+	"encoding/binary"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/local"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/auto"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/train"
+)
+
+// Ranks that share batches train as one device does with whole batches, but for the
+// rounding of sums in another order: also with several micro-batches, within a budget, and
+// with losses that are scaled.
+func TestRanks(t *testing.T) {
+	const batch, steps, size = 48, 25, 3
+	x, y := points(240, 1)
+	for name, o := range map[string]struct {
+		scaler     *train.Scaler
+		accumulate int
+		budget     int64
+	}{
+		"plain":         {},
+		"micro-batches": {accumulate: 2},
+		"scaled":        {scaler: &train.Scaler{Initial: 1 << 10}},
+		"budget":        {budget: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			micro := max(o.accumulate, 1)
+			k := kind{batch: batch / micro, hidden: 32, scaler: o.scaler, descent: true, rate: 0.3}
+			options := train.Options{Accumulate: micro, Compile: step.Options{Budget: o.budget}}
+			one := testkit.Must(build(k))(t)
+			alone := one.open(t, small(t, "64MiB"), options)
+			whole := run(t, alone, steps, batches(alone, x, y, batch/micro))
+
+			var devices []device.Device
+			for range size {
+				dev := testkit.Must(device.Open("host:64MiB"))(t)
+				t.Cleanup(func() { testkit.OK(t, dev.Close()) })
+				devices = append(devices, dev)
+			}
+			k.batch = batch / micro / size
+			runners, nets := make([]*train.Runner, size), make([]*network, size)
+			losses := make([][]train.Result, size)
+			var all sync.WaitGroup
+			for rank, c := range testkit.Must(local.New(devices...))(t) {
+				all.Go(func() {
+					if err := func() (err error) {
+						nets[rank], runners[rank], losses[rank], err = trainRank(t, c, k, options, x, y, steps)
+						return err
+					}(); err != nil {
+						t.Errorf("rank %d: %v", rank, err)
+						c.Abort(err)
+					}
+				})
+			}
+			all.Wait()
+			if t.Failed() {
+				return
+			}
+			for i := range whole {
+				mean := 0.0
+				for _, l := range losses {
+					mean += l[i].Loss / size
+				}
+				if math.Abs(mean-whole[i].Loss) > 1e-4*whole[i].Loss {
+					t.Errorf("step %d has a loss of %v, on one device %v", i+1, mean, whole[i].Loss)
+				}
+			}
+			for j, w := range one.weights {
+				want, first := numbers(one.get(t, alone, w)), nets[0].get(t, runners[0], nets[0].weights[j])
+				for rank := range size {
+					if string(nets[rank].get(t, runners[rank], nets[rank].weights[j])) != string(first) {
+						t.Errorf("rank %d has other weights", rank)
+					}
+				}
+				for i, v := range numbers(first) {
+					if math.Abs(float64(v-want[i])) > 1e-3 {
+						t.Fatalf("weight %d of parameter %d is %v, on one device %v", i, j, v, want[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// trainRank trains a rank on its share of each batch.
+func trainRank(t *testing.T, c parallel.Comm, k kind, o train.Options, x []float32, y []int32, steps int) (*network, *train.Runner, []train.Result, error) {
+	n, err := build(k)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	exec, err := auto.Open(c.Device())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t.Cleanup(func() { testkit.OK(t, exec.Close()) })
+	o.Compile.Ranks = c
+	r, err := train.Open(n.Step, exec, o)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t.Cleanup(func() { testkit.OK(t, r.Close()) })
+	for _, s := range n.State {
+		if err := r.Put(s.Param, n.initial[s.Param]); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	at := 0
+	var results []train.Result
+	for range steps {
+		result, err := r.Run(t.Context(), func(int) ([]*step.Tensor, error) {
+			if at+k.batch*c.Size() > len(y) {
+				at = 0
+			}
+			from := at + k.batch*c.Rank()
+			at += k.batch * c.Size()
+			var labels []byte
+			for _, v := range y[from : from+k.batch] {
+				labels = binary.LittleEndian.AppendUint32(labels, uint32(v))
+			}
+			px, err := r.Memory().Put(floats(x[2*from:2*(from+k.batch)]...), f32(k.batch, 2))
+			if err != nil {
+				return nil, err
+			}
+			py, err := r.Memory().Put(labels, graph.MakeShape(dtype.I32, k.batch))
+			return []*step.Tensor{px, py}, err
+		})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		results = append(results, result)
+	}
+	return n, r, results, nil
+}
+
+// Ranks meet once a step, however many micro-batches it has.
+func TestRanksMeetOnce(t *testing.T) {
+	n := testkit.Must(build(kind{batch: 8, hidden: 8, descent: true, rate: 0.1}))(t)
+	over := testkit.Must(n.OverRanks())(t)
+	reduced := 0
+	for _, node := range over.Graph.Nodes() {
+		if node.Op == graph.AllReduce {
+			reduced += len(node.Inputs)
+		}
+	}
+	if reduced != len(n.Gradients) {
+		t.Errorf("%d values are reduced, of %d gradients", reduced, len(n.Gradients))
+	}
+	n.Gradients = nil
+	_, err := n.OverRanks()
+	testkit.WantError(t, "no gradients", err, train.ErrArgument, "Gradients")
+}
