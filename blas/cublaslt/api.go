@@ -119,14 +119,9 @@ func load() (file string, version int, err error) {
 	version = int(api.getVersion.Call())
 	if version < minVersion {
 		return "", 0, fmt.Errorf("cublaslt: %w: %s is version %s; %s or newer is needed",
-			device.ErrNotSupported, file, versionText(version), versionText(minVersion))
+			device.ErrNotSupported, file, dl.VersionText(version), dl.VersionText(minVersion))
 	}
 	return file, version, nil
-}
-
-// versionText is major, minor and patch of a version: 130002 is 13.0.2.
-func versionText(v int) string {
-	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
 }
 
 // Error is a failed call of the library. [errors.Is] matches it with the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/dl"
 )
 
 // workspaceBytes is what NVIDIA advises from Hopper on; others need less.
@@ -47,7 +48,7 @@ type multiplier struct {
 }
 
 // Library implements [blas.BLAS].
-func (m *multiplier) Library() string { return "cuBLASLt " + versionText(m.version) }
+func (m *multiplier) Library() string { return "cuBLASLt " + dl.VersionText(m.version) }
 
 // WorkspaceBytes implements [blas.BLAS].
 func (m *multiplier) WorkspaceBytes() int64 { return workspaceBytes }

@@ -106,12 +106,6 @@ func TestError(t *testing.T) {
 	}
 }
 
-func TestVersionText(t *testing.T) {
-	if got := versionText(130002); got != "13.0.2" {
-		t.Error(got)
-	}
-}
-
 func TestAlignment(t *testing.T) {
 	for _, test := range []struct {
 		p           device.Ptr

@@ -9,6 +9,7 @@ import (
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/cachefile"
+	"github.com/pinion-gpu/pinion/internal/dl"
 	"github.com/pinion-gpu/pinion/internal/stats"
 )
 
@@ -162,7 +163,7 @@ func fastest(times [][]time.Duration) int {
 // device.
 func (m *multiplier) keptFile() (string, error) {
 	info := m.dev.Info()
-	return cachefile.Path("cublaslt", versionText(m.version), info.Name, fmt.Sprint(info.ComputeCapability, info.Multiprocessors))
+	return cachefile.Path("cublaslt", dl.VersionText(m.version), info.Name, fmt.Sprint(info.ComputeCapability, info.Multiprocessors))
 }
 
 // readKept returns the kept choices: configurations, by problem. A file that

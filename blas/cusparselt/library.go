@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/dl"
 	"github.com/pinion-gpu/pinion/internal/pagemem"
 )
 
@@ -47,7 +48,7 @@ func Open(dev device.Device) (*Library, error) {
 }
 
 // Version is the library's name and version.
-func (l *Library) Version() string { return "cuSPARSELt " + versionText(l.version) }
+func (l *Library) Version() string { return "cuSPARSELt " + dl.VersionText(l.version) }
 
 // Close lets go of the library's memory. Its plans do not run afterwards. A second Close
 // does nothing.

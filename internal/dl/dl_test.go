@@ -105,3 +105,11 @@ func TestReasonIsNotLost(t *testing.T) {
 	}
 	failing.Wait()
 }
+
+func TestVersionText(t *testing.T) {
+	for v, want := range map[int]string{130002: "13.0.2", 90600: "9.6.0", 801: "0.8.1"} {
+		if got := dl.VersionText(v); got != want {
+			t.Errorf("%d: %s, want %s", v, got, want)
+		}
+	}
+}

@@ -218,14 +218,9 @@ func load() (file string, version int, err error) {
 	version = int(api.version.Call())
 	if version < minVersion {
 		return "", 0, fmt.Errorf("cudnn: %w: %s is version %s; %s or newer is needed",
-			device.ErrNotSupported, file, versionText(version), versionText(minVersion))
+			device.ErrNotSupported, file, dl.VersionText(version), dl.VersionText(minVersion))
 	}
 	return file, version, nil
-}
-
-// versionText is major, minor and patch of a version: 90600 is 9.6.0.
-func versionText(v int) string {
-	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
 }
 
 // Error is a failed call of the library. [errors.Is] matches it with the sentinel of the

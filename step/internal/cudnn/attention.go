@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/dl"
 )
 
 // Attention is scaled dot-product attention, or its gradients: for each head, the softmax
@@ -70,13 +71,13 @@ func (a Attention) supported(version int, arch [2]int) error {
 	case a.Backward && arch[0] != 9:
 		return refuse("compute capability %d.%d, only with 9.0 the results are known to repeat", arch[0], arch[1])
 	case version == 91000 || version == 91001:
-		return refuse("cuDNN %s computes it wrongly", versionText(version))
+		return refuse("cuDNN %s computes it wrongly", dl.VersionText(version))
 	case a.Each%8 != 0 || a.Each > 256:
 		return refuse("%d elements in a head, which has a multiple of 8, at most 256", a.Each)
 	case a.Queries == 1:
 		return refuse("a single query")
 	case a.Backward && version <= 91500 && a.Keys%128 != 0:
-		return refuse("%d keys, which cuDNN %s takes in multiples of 128", a.Keys, versionText(version))
+		return refuse("%d keys, which cuDNN %s takes in multiples of 128", a.Keys, dl.VersionText(version))
 	}
 	return nil
 }

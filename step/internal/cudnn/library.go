@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/internal/dl"
 )
 
 // Library is cuDNN for one device. Its methods are safe for concurrent use.
@@ -46,7 +47,7 @@ func Open(dev device.Device) (*Library, error) {
 }
 
 // Version is the library's name and version.
-func (l *Library) Version() string { return "cuDNN " + versionText(l.version) }
+func (l *Library) Version() string { return "cuDNN " + dl.VersionText(l.version) }
 
 // Problem is what the library computes: a [Convolution] or an [Attention].
 type Problem interface {
