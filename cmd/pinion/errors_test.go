@@ -215,6 +215,12 @@ func TestDanglingLink(t *testing.T) {
 		t.Skip(err)
 	}
 	checkMessage(t, "a dangling link", pinion(t, "feed", dir), 1, []string{"here.jpg is a link to gone.jpg, which does not exist"})
+	dir = makePhotos(t, 2)
+	ok(t, os.Symlink("gone.jpg", filepath.Join(dir, "here.jpg")))
+	r := pinion(t, "feed", dir, "--on-error", "skip", "--json")
+	if r.code != 0 || !strings.Contains(r.stdout, `here.jpg is a link to gone.jpg, which does not exist"`) {
+		t.Errorf("--json: %d, %s%s", r.code, r.stdout, r.stderr)
+	}
 }
 
 // A folder that may not be read is named.

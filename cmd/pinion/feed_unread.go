@@ -40,7 +40,7 @@ func (u *unreadSamples) add(err *loader.SampleError) loader.ErrorPolicy {
 	}
 	u.seen[v] = true
 	if u.keep {
-		u.rows = append(u.rows, unreadRow{err.Epoch, err.Index, err.Name, err.Err.Error()})
+		u.rows = append(u.rows, unreadRow{err.Epoch, err.Index, err.Name, cli.ErrorText(err.Err)})
 	}
 	if u.named < u.list {
 		u.named++
