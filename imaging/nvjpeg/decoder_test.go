@@ -49,17 +49,17 @@ func TestDecodeOrder(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b Backend) {
 		dev, d := openDecoder(t, Options{Backend: b})
 		w := newWall(t, dev, slices.Repeat([]JPEG{parse(t, photo(t, 1))}, 8)...)
-		pile := int64(8 << 20)
+		size := int64(8 << 20)
 		if standIns.File == "" {
-			pile = 1 << 30 // 20 times some tenths of a millisecond
+			size = 1 << 30 // 20 times some tenths of a millisecond
 		}
-		elsewhere, err := dev.Alloc(pile)
+		elsewhere, err := dev.Alloc(size)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
 			for range 20 {
-				if err := w.stream.Memset(elsewhere, 1, pile); err != nil {
+				if err := w.stream.Memset(elsewhere, 1, size); err != nil {
 					t.Fatal(err)
 				}
 			}
