@@ -48,6 +48,9 @@ type Tuner interface {
 	Tune(s device.Stream, g Gemm) error
 }
 
+// WorkspaceAlign is what the address of [Gemm].Workspace is a multiple of, in bytes.
+const WorkspaceAlign = 256
+
 // Gemm is a product of matrices, or a batch of them:
 //
 //	C = activation(Alpha op(A) op(B) + Beta Addend + Bias)
@@ -88,8 +91,8 @@ type Gemm struct {
 	// TensorFloat-32 where that is faster. Sums stay float32.
 	TF32 bool
 
-	// Workspace is scratch memory, aligned to 256 bytes, that nothing else may use
-	// until the work is done; see [BLAS.WorkspaceBytes]. Default: none.
+	// Workspace is scratch memory, aligned to [WorkspaceAlign], that nothing else may
+	// use until the work is done; see [BLAS.WorkspaceBytes]. Default: none.
 	Workspace      device.Ptr
 	WorkspaceBytes int64
 }
@@ -170,8 +173,8 @@ func (g *Gemm) Check() error {
 	if err := g.checkShapes(list); err != nil || g.M == 0 || g.N == 0 {
 		return err
 	}
-	if g.WorkspaceBytes < 0 || g.WorkspaceBytes > 0 && (g.Workspace == 0 || g.Workspace%256 != 0) {
-		return bad("workspace of %d bytes at %#x, which must be a multiple of 256", g.WorkspaceBytes, uint64(g.Workspace))
+	if g.WorkspaceBytes < 0 || g.WorkspaceBytes > 0 && (g.Workspace == 0 || g.Workspace%WorkspaceAlign != 0) {
+		return bad("workspace of %d bytes at %#x, which must be a multiple of %d", g.WorkspaceBytes, uint64(g.Workspace), WorkspaceAlign)
 	}
 	for i := range list {
 		o := &list[i]

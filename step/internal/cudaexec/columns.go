@@ -9,9 +9,9 @@ import (
 )
 
 // columns writes reductions of the columns of as many rows: all in one pass over the
-// elements. A thread takes some columns that lie side by side, and every so manieth row of
-// those that its block has; where there are few columns, blocks share the rows, and a
-// second kernel brings their results together. The order depends on the shape alone.
+// elements. A thread takes some columns that lie side by side, and every n-th of the rows
+// that its block has; where there are few columns, blocks share the rows, and a second
+// kernel brings their results together. The order depends on the shape alone.
 func (u *unit) columns(s access.Space, stores []graph.Value) error {
 	for _, v := range stores {
 		if v.Shape().Size() != s.Columns || u.spaceOf(v) != s {

@@ -19,6 +19,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/internal/nvrtc"
+	"github.com/pinion-gpu/pinion/step/internal/tuning"
 )
 
 // ErrUnsupported says that there is no kernel for an operation of these types.
@@ -95,7 +96,7 @@ type executor struct {
 	mu        sync.Mutex
 	opened    bool                 // the library is open
 	notes     []string             // why it does not compute something
-	tuning    *tuning              // nil where products are not tuned
+	tuning    *tuning.Tuning       // nil where products are not tuned
 	functions map[string]*function // by text
 	pending   []*function
 	modules   []device.Module
@@ -116,7 +117,7 @@ func (e *executor) tune() bool {
 	if ok {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.tuning = &tuning{e.dev, t, map[blas.Gemm]bool{}}
+		e.tuning = tuning.New(e.dev, t)
 	}
 	return ok
 }
@@ -160,7 +161,7 @@ func (e *executor) Compile(t *step.Task) (step.Kernel, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.tuning != nil && !e.closed {
-			e.tuning.product(k.gemm, k.workspace)
+			e.tuning.Product(k.gemm, k.workspace)
 		}
 		return k, nil
 	}

@@ -89,9 +89,11 @@ type gemms struct {
 	workspace int64      // bytes
 }
 
-// workspaceAlign is that of [blas.Gemm]; kernels are given scratch memory at multiples of
-// 64 bytes.
-const workspaceAlign = 256
+// workspaceAlign is what scratch memory is aligned to here; kernels are given it at
+// multiples of 64 bytes.
+const workspaceAlign = blas.WorkspaceAlign
+
+func aligned(n int64) int64 { return (n + workspaceAlign - 1) &^ (workspaceAlign - 1) }
 
 // Scratch implements [step.Kernel].
 func (k *gemms) Scratch() int64 {

@@ -182,8 +182,8 @@ func (p *vectorProduct) wideNumber(n int) string {
 // takes long, and all of them take no longer.
 const atOnce = 8
 
-// overRows has columns side by side: a thread takes some of them, and every so manieth
-// row. The threads of a block bring their rows together.
+// overRows has columns side by side: a thread takes some of them, and every n-th row. The
+// threads of a block bring their rows together.
 func (p *vectorProduct) overRows(l *launch, stores []graph.Value) {
 	width := p.widest(p.Columns)
 	// Blocks for all multiprocessors, of lines of 32 bytes at least.

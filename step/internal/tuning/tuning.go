@@ -1,21 +1,27 @@
-package cudaexec
+// Package tuning has a library of products measure its routines before they are used.
+package tuning
 
 import (
 	"github.com/pinion-gpu/pinion/blas"
 	"github.com/pinion-gpu/pinion/device"
 )
 
-// tuning has the library measure its routines for the products of kernels, on memory
+// Tuning has the library measure its routines for the products of kernels, on memory
 // and a stream of its own: before they are launched, when nothing records them.
-type tuning struct {
+type Tuning struct {
 	dev  device.Device
 	blas blas.Tuner
 	done map[blas.Gemm]bool // without addresses
 }
 
-// product has one measured. Where that fails, for lack of memory, say, the library's
+// New returns the tuning of products on a device. It holds nothing there between calls.
+func New(dev device.Device, t blas.Tuner) *Tuning {
+	return &Tuning{dev, t, map[blas.Gemm]bool{}}
+}
+
+// Product has one measured, once, with that much scratch memory. Where that fails, for lack of memory, say, the library's
 // first choice stays: it is as right as any other.
-func (t *tuning) product(g blas.Gemm, workspace int64) {
+func (t *Tuning) Product(g blas.Gemm, workspace int64) {
 	if t.done[g] {
 		return
 	}
@@ -43,4 +49,4 @@ func (t *tuning) product(g blas.Gemm, workspace int64) {
 	}
 }
 
-func aligned(n int64) int64 { return (n + workspaceAlign - 1) &^ (workspaceAlign - 1) }
+func aligned(n int64) int64 { return (n + blas.WorkspaceAlign - 1) &^ (blas.WorkspaceAlign - 1) }
