@@ -18,6 +18,11 @@ import (
 // Name is the backend's in configurations of GoMLX: "pinion:host".
 const Name = "pinion"
 
+// MeanOfRanks begins the names of functions that return what they are given: with
+// [Options].Ranks, a call of one is the mean of what ranks give it. Package ranks makes them,
+// since GoMLX's own operation is for devices of one process.
+const MeanOfRanks = "pinion: mean of ranks"
+
 // What may go wrong with what was there once.
 var (
 	ErrGone      = errors.New("the buffer is gone")       // it was finalized or donated

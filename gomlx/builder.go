@@ -2,6 +2,7 @@ package gomlx
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pinion-gpu/pinion/step/graph"
 
@@ -162,7 +163,12 @@ func (f *function) Call(callee compute.Function, inputs ...compute.Value) ([]com
 	if err != nil {
 		return nil, err
 	}
-	out, err := f.graph.Inline(c.graph, in...)
+	var out []graph.Value
+	if f.builder.backend.opts.Ranks != nil && strings.HasPrefix(c.name, MeanOfRanks) {
+		out, err = f.graph.AllReduce(graph.AllReduceOptions{Mean: true}, in...)
+	} else {
+		out, err = f.graph.Inline(c.graph, in...)
+	}
 	if err != nil {
 		return nil, errors.WithStack(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step"
 )
 
@@ -35,6 +36,11 @@ type Options struct {
 	// dtype.F16, for which package scaling scales losses. Variables stay as they are.
 	// Default: 0, the types are those of the model.
 	Autocast dtype.DType
+
+	// Ranks are who trains together, each in its process or goroutine with a backend of its
+	// own and the same models: package ranks has them share gradients. All run the same
+	// steps in the same order. The backend does not close it. Default: nil, nobody.
+	Ranks parallel.Comm
 
 	// Budget is the device memory that a step may take, in bytes. Default: no limit, but a
 	// step for which the device has no room is planned for what that has left.

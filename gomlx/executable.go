@@ -33,7 +33,7 @@ func (b *builder) Compile() (compute.Executable, error) {
 			return nil, errors.WithStack(err)
 		}
 	}
-	x, err := b.backend.compile(mixed, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory, Block: b.backend.block})
+	x, err := b.backend.compile(mixed, step.Options{Budget: b.backend.opts.Budget, Donate: donate, Memory: b.backend.memory, Block: b.backend.block, Ranks: b.backend.opts.Ranks})
 	if stderrors.Is(err, step.ErrNotSupported) {
 		err = fmt.Errorf("%w: %w", compute.ErrNotImplemented, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/optimizer"
 
+	"github.com/pinion-gpu/pinion/gomlx/ranks"
 	"github.com/pinion-gpu/pinion/step/train"
 )
 
@@ -81,6 +82,10 @@ func (o *Optimizer) UpdateGraph(scope *model.Scope, g *graph.Graph, loss *graph.
 	scale, good, skipped := element(0), element(1), element(2)
 
 	gradients := scope.BuildTrainableVariablesGradientsGraph(graph.Mul(loss, graph.ConvertDType(scale, loss.DType())))
+	inner := o.inner
+	if r, ok := inner.(*ranks.Optimizer); ok { // all ranks leave a step out, or none
+		gradients, inner = r.Mean(gradients), r.Unwrap()
+	}
 	finite := graph.Const(g, true)
 	inverse := graph.Reciprocal(scale)
 	for i, v := range gradients {
@@ -97,7 +102,7 @@ func (o *Optimizer) UpdateGraph(scope *model.Scope, g *graph.Graph, loss *graph.
 			before[v] = v.NodeValue(g)
 		}
 	}
-	o.inner.(withGradients).UpdateGraphWithGradients(scope, gradients, loss.DType())
+	inner.(withGradients).UpdateGraphWithGradients(scope, gradients, loss.DType())
 	var changed []*model.Variable
 	for v := range scope.Store().IterVariables() {
 		if v.ChangedInGraph(g) {
