@@ -511,7 +511,8 @@ part_python-tests() {
 	fi
 	local marker
 	for marker in gpu "not gpu"; do
-		python3 -m pytest -c python/pytest.ini -m "$marker" python/tests || echo "python tests" >>"$tmp/failed"
+		python3 -m pytest -c python/pytest.ini -vv -rs -m "$marker" python/tests 2>&1 | tee "$out/python/tests-${marker/ /-}.txt" ||
+			echo "python tests" >>"$tmp/failed"
 	done
 }
 
