@@ -26,7 +26,7 @@ var ErrNoResult = errors.New("no result kept")
 var ErrNotSettled = errors.New("not settled")
 
 // keptVersion changes when results or their meaning do.
-const keptVersion = 5
+const keptVersion = 6
 
 // kept is a result and what it is good for.
 type kept struct {

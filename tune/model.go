@@ -13,12 +13,12 @@ type Model struct {
 
 	// Corrections by batch size and by prefetch: what was measured over what
 	// the stages alone predict, at a few places of those axes.
-	Batch    []Value `json:"batch,omitempty"`
-	Prefetch []Value `json:"prefetch,omitempty"`
+	Batch    []Value `json:"batch_corrections,omitempty"`
+	Prefetch []Value `json:"prefetch_corrections,omitempty"`
 
 	// Steps is how long the device uses a batch, by batch size; empty where
 	// batches are not used at all.
-	Steps []Value `json:"step_seconds,omitempty"`
+	Steps []Value `json:"steps,omitempty"`
 }
 
 // Variant is the costs where samples are decoded in one place and cross the
@@ -32,8 +32,8 @@ type Variant struct {
 
 	// What a sample costs on the link with so many copiers, or with chunks of
 	// so many bytes, over what Stages say: at a few places of those axes.
-	Copiers []Value `json:"copiers,omitempty"`
-	Chunks  []Value `json:"chunks,omitempty"`
+	Copiers []Value `json:"copier_costs,omitempty"`
+	Chunks  []Value `json:"chunk_costs,omitempty"`
 
 	base Setting // that Stages were measured with, but for the workers
 }
@@ -46,7 +46,7 @@ type Variant struct {
 type StageCost struct {
 	Name    string  `json:"stage"`
 	Where   string  `json:"where"`
-	Seconds []Value `json:"seconds_per_sample"`
+	Seconds []Value `json:"costs"`
 }
 
 // Value is a value at one place of an axis.

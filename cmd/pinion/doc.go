@@ -27,9 +27,9 @@
 //	…_reason      why something is not as asked for, or not at its best
 //	…_file        a file that was written; …_folder likewise
 //
-// A plural noun is a count (samples, workers) or a list. The median has the bare
-// key, min_… and max_… are the extremes, and p50, p99 stand before the unit. A
-// key has the same type everywhere. What is not known is left out or null; a
+// A plural noun is a count (samples, workers) or a list; any other key has the same
+// type everywhere. The median has the bare key, min_… and max_… are the extremes,
+// and p50, p99 stand before the unit. What is not known is left out or null; a
 // list without entries is there.
 //
 // Some keys are shared by several commands:

@@ -28,7 +28,7 @@ type tuneOutput struct {
 	*tune.Result
 	Go      string   `json:"go"`
 	PyTorch string   `json:"pytorch"`
-	Why     []string `json:"why"`
+	Why     []string `json:"reasons"`
 	Report  string   `json:"report_file,omitempty"`
 }
 

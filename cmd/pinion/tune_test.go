@@ -104,7 +104,7 @@ func TestTune(t *testing.T) {
 	args := []string{"tune", dir, "--device", "host:1GiB", "--json", "--batch", "4", "--size", "16", "--budget", "100ms", "--workers", "2", "--prefetch", "2"}
 	keys := []string{"measured_at", "commit", "platform", "cpus", "device", "device_name", "dataset", "samples", "spec", "age_seconds", "best",
 		"samples_per_s", "device_wait_fraction", "pinned_bytes", "host_bytes", "device_bytes", "fed", "limit", "stages", "settings", "model",
-		"grid_size", "trials", "seconds", "tuned_at", "go", "pytorch", "why"}
+		"grid_size", "trials", "seconds", "tuned_at", "go", "pytorch", "reasons"}
 	first := document(t, append(keys, "report_file"), append(args, "--report", report)...)
 	if first["age_seconds"] != 0. || first["samples"] != 20. || first["samples_per_s"].(float64) <= 0 {
 		t.Errorf("%v", first)
