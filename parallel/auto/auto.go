@@ -1,0 +1,222 @@
+// Package auto makes a process one of the ranks that a launcher started together, whichever
+// launcher and device they have:
+//
+//	ranks, err := auto.Open(ctx, dev, auto.Options{})
+//	defer ranks.Close()
+//	err = ranks.Agree(ctx, "model", digest)
+//	for … {
+//		err := ranks.Do("step 17", func() error { … ranks.Comm … })
+//	}
+//
+// A rank that dies, hangs or fails ends what the others wait for, and each says which rank
+// it was and why.
+package auto
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/control"
+	"github.com/pinion-gpu/pinion/parallel/launch"
+	"github.com/pinion-gpu/pinion/parallel/mpi"
+)
+
+// Options say how ranks meet, and for how long one waits for others.
+type Options struct {
+	// World is this rank. Default: nil, what the launcher says in the environment.
+	World *launch.World
+
+	// Join is how long Open waits for all ranks. Default: 5 minutes.
+	Join time.Duration
+
+	// Lost is after how long without a sign of life a rank counts as lost. Default: 10
+	// seconds.
+	Lost time.Duration
+
+	// Limit is how long a [Ranks.Do] may take, before the ranks that are behind are said
+	// to hang. Default: 10 minutes.
+	Limit time.Duration
+}
+
+// Ranks are the ranks of a run, as one of them sees it.
+type Ranks struct {
+	// World is this rank.
+	World launch.World
+
+	// Comm connects the ranks; nil where there is only one.
+	Comm parallel.Comm
+
+	group *control.Group // nil where there is one rank
+	limit time.Duration
+	begun atomic.Int64 // operations
+
+	watching sync.WaitGroup
+}
+
+// Open meets the other ranks. Ranks on hosts without a GPU are connected by MPI, and so
+// started by mpirun or srun. It fails on all ranks where one does not come, or does not fit.
+func Open(ctx context.Context, dev device.Device, o Options) (*Ranks, error) {
+	r := &Ranks{limit: cmp.Or(max(o.Limit, 0), 10*time.Minute)}
+	if o.World != nil {
+		r.World = *o.World
+	} else {
+		var err error
+		if r.World, err = launch.FromEnv(); err != nil {
+			return nil, err
+		}
+	}
+	if r.World.Size == 1 {
+		return r, nil
+	}
+	err := r.connect(dev)
+	if err == nil {
+		err = r.meet(ctx, o)
+	}
+	if err != nil {
+		if r.Comm != nil {
+			r.Comm.Abort(err)
+			_ = r.Comm.Close()
+		}
+		return nil, fmt.Errorf("rank %d of %d: %w", r.World.Rank, r.World.Size, err)
+	}
+	return r, nil
+}
+
+// connect makes the communicator.
+func (r *Ranks) connect(dev device.Device) (err error) {
+	if _, ok := device.As[device.Caller](dev); !ok {
+		return fmt.Errorf("parallel: %w: nothing connects ranks on %s", device.ErrNotSupported, dev.Info().ID)
+	}
+	r.Comm, err = mpi.Open(dev)
+	return err
+}
+
+// meet joins the ranks of the communicator, and watches over them.
+func (r *Ranks) meet(ctx context.Context, o Options) (err error) {
+	if r.Comm.Size() != r.World.Size || r.Comm.Rank() != r.World.Rank {
+		return fmt.Errorf("parallel: %w: MPI has this process as rank %d of %d, and the environment, by %s, as rank %d of %d",
+			parallel.ErrArgument, r.Comm.Rank(), r.Comm.Size(), r.World.Launcher, r.World.Rank, r.World.Size)
+	}
+	join := control.Options{World: r.World, Timeout: o.Join, Lost: o.Lost}
+	if r.World.Rank == 0 {
+		if join.Listener, err = control.Listen(ctx); err != nil {
+			return err
+		}
+		join.World.Master = join.Listener.Addr()
+	}
+	if join.World.Master, err = fromRoot(r.Comm, join.World.Master); err != nil {
+		return err
+	}
+	if r.group, err = control.Join(ctx, join); err == nil {
+		r.watching.Go(r.watch)
+	}
+	return err
+}
+
+// fromRoot is a short text of rank 0.
+func fromRoot(c parallel.Comm, text string) (_ string, err error) {
+	const most = 4096
+	dev := c.Device()
+	s, err := dev.NewStream()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	p, err := dev.Alloc(most)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, dev.Free(p)) }()
+	b := make([]byte, most)
+	copy(b, text)
+	if err := errors.Join(s.CopyH2D(p, b), c.Broadcast(s, p, most, 0), s.CopyD2H(b, p), s.Synchronize()); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimRight(b, "\x00")), nil
+}
+
+// watch ends what this rank waits for when the run has failed.
+func (r *Ranks) watch() {
+	<-r.group.Done()
+	if err := r.group.Err(); err != nil {
+		r.Comm.Abort(err)
+	}
+}
+
+// Agree fails on all ranks if they do not have the same value, and says who has which.
+func (r *Ranks) Agree(ctx context.Context, what, value string) error {
+	if r.group == nil {
+		return nil
+	}
+	return r.group.Agree(ctx, what, value)
+}
+
+// Exchange gives each rank what all have, in order of rank.
+func (r *Ranks) Exchange(ctx context.Context, what string, mine []byte) ([][]byte, error) {
+	if r.group == nil {
+		return [][]byte{mine}, nil
+	}
+	return r.group.Exchange(ctx, what, mine)
+}
+
+// Do calls fn, in which ranks do something together, such as a step; what says what, to
+// people. An error of fn ends the run, and so does fn when it takes longer than
+// Options.Limit. If another rank ended it, the error is that rank's.
+func (r *Ranks) Do(what string, fn func() error) error {
+	if r.group == nil {
+		return fn()
+	}
+	r.Begins(what)
+	limit := time.AfterFunc(r.limit, func() {
+		reason := fmt.Errorf("%s is not done after %v", what, r.limit)
+		if behind := r.group.Behind(); behind != "" {
+			reason = fmt.Errorf("%w: %s", reason, behind)
+		}
+		r.group.Fail(reason)
+	})
+	err := fn()
+	limit.Stop()
+	if err == nil {
+		return r.group.Err()
+	}
+	r.group.Fail(err) // nothing happens if another rank did
+	var own *control.RankError
+	if first := r.group.Err(); errors.As(first, &own) && own.Rank != r.World.Rank {
+		return first
+	}
+	return err
+}
+
+// Begins notes what this rank is at: of ranks that hang, those are blamed that have noted
+// the fewest.
+func (r *Ranks) Begins(what string) {
+	if r.group != nil {
+		r.group.Progress(r.begun.Add(1), what)
+	}
+}
+
+// Fail ends the run, because this rank cannot go on.
+func (r *Ranks) Fail(err error) {
+	if r.group != nil {
+		r.group.Fail(err)
+	}
+}
+
+// Close leaves the run: all ranks call it. If the run has failed, it waits for nobody.
+func (r *Ranks) Close() error {
+	if r.group == nil {
+		return nil
+	}
+	err := r.Comm.Close()
+	err = errors.Join(err, r.group.Close())
+	r.watching.Wait()
+	return err
+}
