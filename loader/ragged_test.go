@@ -28,7 +28,8 @@ func raggedTable(n, longest int, length func(i int) int) *fake {
 }
 
 // Samples of different lengths are padded to the longest of their batch, and
-// lengths and masks say where the data is, on the host and on the device.
+// lengths and masks say where the data is, on the host and on the device, also of a
+// dataset in a wrapper.
 func TestRagged(t *testing.T) {
 	dev := devicetest.Open(t)
 	leavesNothing(t, dev)
@@ -39,7 +40,7 @@ func TestRagged(t *testing.T) {
 		{Batch: 6, Shuffle: true, Unordered: true, SampleTimeout: testkit.Hang}, {Batch: 3, DType: dtype.F16, Pad: 2, Mask: true},
 	} {
 		what := fmt.Sprintf("%+v", o)
-		ld := start(t, dev, ds, o)
+		ld := start(t, dev, dataset.Wrapper{Dataset: ds}, o)
 		seen := 0
 		for b, err := range ld.All(t.Context()) {
 			testkit.OK(t, err)

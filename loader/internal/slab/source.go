@@ -33,7 +33,7 @@ func (s *Source) Check() error {
 	if s.Dataset.Len() <= 0 || s.Spec.Bytes() <= 0 {
 		return fmt.Errorf("%w: the dataset has %d samples of %d bytes", device.ErrArgument, s.Dataset.Len(), s.Spec.Bytes())
 	}
-	if _, ok := s.Dataset.(dataset.Ragged); s.Spec.Ragged && !ok {
+	if _, ok := dataset.As[dataset.Ragged](s.Dataset); s.Spec.Ragged && !ok {
 		return fmt.Errorf("%w: samples of %v differ in length, but the dataset does not say how long each is", device.ErrArgument, s.Spec)
 	}
 	return nil
