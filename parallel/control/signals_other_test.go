@@ -1,0 +1,7 @@
+//go:build !unix
+
+package control
+
+import "syscall"
+
+const sigstop, sigcont = syscall.Signal(0), syscall.Signal(0)
