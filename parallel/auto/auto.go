@@ -64,39 +64,45 @@ type Ranks struct {
 // Open meets the other ranks. Ranks on hosts without a GPU are connected by MPI, and so
 // started by mpirun or srun. It fails on all ranks where one does not come, or does not fit.
 func Open(ctx context.Context, dev device.Device, o Options) (*Ranks, error) {
-	r := &Ranks{limit: cmp.Or(max(o.Limit, 0), 10*time.Minute)}
-	if o.World != nil {
-		r.World = *o.World
-	} else {
-		var err error
-		if r.World, err = launch.FromEnv(); err != nil {
+	if o.World == nil {
+		w, err := launch.FromEnv()
+		if err != nil {
 			return nil, err
 		}
+		o.World = &w
 	}
-	if r.World.Size == 1 {
-		return r, nil
+	if o.World.Size == 1 {
+		return &Ranks{World: *o.World}, nil
 	}
-	err := r.connect(dev)
-	if err == nil {
-		err = r.meet(ctx, o)
-	}
+	c, err := connect(dev)
 	if err != nil {
-		if r.Comm != nil {
-			r.Comm.Abort(err)
-			_ = r.Comm.Close()
-		}
-		return nil, fmt.Errorf("rank %d of %d: %w", r.World.Rank, r.World.Size, err)
+		return nil, fmt.Errorf("rank %d of %d: %w", o.World.Rank, o.World.Size, err)
 	}
-	return r, nil
+	return Over(ctx, c, o)
 }
 
 // connect makes the communicator.
-func (r *Ranks) connect(dev device.Device) (err error) {
+func connect(dev device.Device) (parallel.Comm, error) {
 	if _, ok := device.As[device.Caller](dev); !ok {
-		return fmt.Errorf("parallel: %w: nothing connects ranks on %s", device.ErrNotSupported, dev.Info().ID)
+		return nil, fmt.Errorf("parallel: %w: nothing connects ranks on %s", device.ErrNotSupported, dev.Info().ID)
 	}
-	r.Comm, err = mpi.Open(dev)
-	return err
+	return mpi.Open(dev)
+}
+
+// Over is [Open] for a communicator that the program has, such as one of package local; it
+// becomes the result's, also if Over fails. Options.World is by default a run on this
+// machine.
+func Over(ctx context.Context, c parallel.Comm, o Options) (*Ranks, error) {
+	r := &Ranks{World: launch.World{Rank: c.Rank(), Size: c.Size(), LocalRank: c.Rank(), LocalSize: c.Size()}, Comm: c, limit: cmp.Or(max(o.Limit, 0), 10*time.Minute)}
+	if o.World != nil {
+		r.World = *o.World
+	}
+	if err := r.meet(ctx, o); err != nil {
+		c.Abort(err)
+		_ = c.Close()
+		return nil, fmt.Errorf("rank %d of %d: %w", r.World.Rank, r.World.Size, err)
+	}
+	return r, nil
 }
 
 // meet joins the ranks of the communicator, and watches over them.

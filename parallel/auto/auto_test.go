@@ -34,16 +34,11 @@ func together(t *testing.T, n int, o Options, fn func(*Ranks) error) []error {
 	var all sync.WaitGroup
 	for rank, c := range testkit.Must(local.New(devices...))(t) {
 		all.Go(func() {
-			r := &Ranks{World: launch.World{Rank: rank, Size: n, Launcher: "hand", Job: t.Name()}, Comm: c, limit: o.Limit}
-			if r.limit == 0 {
-				r.limit = testkit.Hang
+			r, err := Over(ctx, c, o)
+			if errs[rank] = err; err == nil {
+				errs[rank] = fn(r)
+				_ = r.Close()
 			}
-			if errs[rank] = r.meet(ctx, o); errs[rank] != nil {
-				c.Abort(errs[rank])
-				return
-			}
-			errs[rank] = fn(r)
-			_ = r.Close()
 		})
 	}
 	all.Wait()

@@ -60,6 +60,9 @@ func newOutput(data string, f *trainFlags, dev device.Info) *output {
 	}
 }
 
+// samples are those of a step, of all ranks.
+func (o *output) samples() int { return o.Batch * o.Accumulate * o.Ranks }
+
 func (o *output) add(loss float64, took time.Duration) {
 	o.Losses = append(o.Losses, loss)
 	o.seconds = append(o.seconds, took.Seconds())
@@ -72,7 +75,7 @@ func (o *output) finish(s *session.Session, f *trainFlags) {
 		o.StepSeconds = stats.Median(o.seconds[1:])
 	}
 	o.LossScale, _ = s.Scaling()
-	o.SamplesPerS = float64(o.Batch*o.Accumulate) / o.StepSeconds
+	o.SamplesPerS = float64(o.samples()) / o.StepSeconds
 	o.Parameters, o.PeakBytes = s.Parameters(), s.PeakBytes()
 	o.Unread, o.Notes = s.Unread(), s.Notes()
 	plan := s.Plan()
@@ -104,12 +107,15 @@ func skipped(steps []int) string {
 
 func (o *output) print(w io.Writer) {
 	kind := fmt.Sprintf("%s of %s", title(o.Model), units.Count(o.Layers, "layer"))
-	samples := units.Count(o.Batch*o.Accumulate, "photo")
+	samples := units.Count(o.samples(), "photo")
 	if o.Model == models.GPT {
-		samples = fmt.Sprintf("%s of %s", units.Count(o.Batch*o.Accumulate, "row"), units.Count(o.Context, "token"))
+		samples = fmt.Sprintf("%s of %s", units.Count(o.samples(), "row"), units.Count(o.Context, "token"))
 	}
 	if o.Accumulate > 1 {
 		samples += fmt.Sprintf(" in %s of %d", units.Count(o.Accumulate, "batch"), o.Batch)
+	}
+	if o.Ranks > 1 {
+		samples += fmt.Sprintf(", %d on each of %s", o.Batch*o.Accumulate, units.Count(o.Ranks, "rank"))
 	}
 	fmt.Fprintf(w, "%s with %s parameters; a step is %s\n", kind, units.Grouped(int64(o.Parameters)), samples)
 	fmt.Fprintf(w, "On %s, %s\n", o.Device, o.DeviceName)

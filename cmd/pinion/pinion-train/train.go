@@ -21,6 +21,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/session"
 	"github.com/pinion-gpu/pinion/dataset"
 	"github.com/pinion-gpu/pinion/dataset/photos"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/gomlx"
 	"github.com/pinion-gpu/pinion/imaging"
@@ -28,6 +29,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/internal/units"
 	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/parallel/auto"
+	"github.com/pinion-gpu/pinion/parallel/launch"
 	"github.com/pinion-gpu/pinion/step/plan"
 )
 
@@ -45,6 +48,8 @@ type trainFlags struct {
 	plot       string
 	plan       bool
 	json       bool
+
+	ranks *auto.Ranks
 }
 
 // types are those that --amp stands for.
@@ -78,7 +83,12 @@ With --accumulate, a step is several runs: those that add gradients up, and the
 last, which updates the weights, too. With --accumulate auto, --batch is for the
 whole step, and is divided into the fewest batches that fit --budget. The budget
 is for each run: Adam's moments, which the first do not use, come on top of
-theirs. A ResNet normalises each batch by itself.`,
+theirs. A ResNet normalises each batch by itself.
+
+Started by mpirun or srun, several processes train together, each on its share
+of the data, and average their gradients: --batch is for each. The first prints,
+and writes the checkpoint, which all read; with as many samples in a step
+together, --resume goes on with any number of ranks. A rank that fails ends all.`,
 		Example: `  pinion train book.txt
   pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
   pinion train book.txt --checkpoint run --steps 1000
@@ -86,7 +96,8 @@ theirs. A ResNet normalises each batch by itself.`,
   pinion train ~/photos --device cuda:0 --budget 8GiB --batch 64
   pinion train ~/photos --batch 256 --budget 6GiB --accumulate auto
   pinion train ~/photos --batch 16 --accumulate 4 --json
-  pinion train book.txt --plot loss.svg`,
+  pinion train book.txt --plot loss.svg
+  mpirun -n 4 pinion train book.txt --device host --batch 4`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
@@ -133,6 +144,50 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
+	world, err := launch.FromEnv()
+	if err != nil {
+		return err
+	}
+	device, err := openDevice(cmd, *f.device, world)
+	if err == nil {
+		defer func() { err = errors.Join(err, device.Close()) }()
+		f.ranks, err = auto.Open(cmd.Context(), device, auto.Options{World: &world})
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.ranks.Close()) }()
+	if f.config.Ranks = world.Size; world.Size > 1 {
+		defer func() {
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, session.ErrStopped) { // all know of that
+				f.ranks.Fail(err)
+			}
+			err = fmt.Errorf("rank %d: %w", world.Rank, err)
+		}()
+	}
+	if world.Rank > 0 {
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+	}
+	return f.open(cmd, path, device)
+}
+
+// openDevice opens the device of a rank: of several GPUs, that with the rank's number on
+// its machine.
+func openDevice(cmd *cobra.Command, name string, world launch.World) (device.Device, error) {
+	if world.LocalSize > 1 && name == "auto" {
+		if dev, err := device.Open(fmt.Sprintf("cuda:%d", world.LocalRank)); err == nil {
+			return dev, nil
+		}
+	}
+	return cli.OpenDevice(cmd, name)
+}
+
+// open opens data and model, and trains.
+func (f *trainFlags) open(cmd *cobra.Command, path string, device device.Device) (err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -151,7 +206,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if err := f.complete(cmd, from); err != nil {
 		return err
 	}
-	data, digest, err := f.open(cmd, path)
+	data, digest, err := f.openData(cmd, path)
 	if err != nil {
 		return err
 	}
@@ -162,11 +217,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if f.amp == "fp16" && f.config.Accumulate != 1 {
 		return cli.BadUsage(cmd, "--amp fp16 does not go with --accumulate; bf16 does")
 	}
-	backend := gomlx.Options{Autocast: types[f.amp], Budget: f.budget}
-	if backend.On, err = cli.OpenDevice(cmd, *f.device); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, backend.On.Close()) }()
+	backend := gomlx.Options{On: device, Autocast: types[f.amp], Budget: f.budget}
 	if f.config.Accumulate == autoBatches {
 		if err := f.fit(cmd, backend); err != nil {
 			return err
@@ -176,7 +227,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if f.onError == "replace" {
 		policy = loader.Replace
 	}
-	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Digest: digest, OnError: policy, Resume: from})
+	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Digest: digest, OnError: policy, Resume: from, Ranks: f.ranks})
 	if errors.Is(err, loader.ErrState) {
 		return fmt.Errorf("%w; --resume needs the data that %s was trained on", err, f.resume)
 	}
@@ -184,7 +235,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return f.train(cmd, s, newOutput(path, f, backend.On.Info()))
+	return f.train(cmd, s, newOutput(path, f, device.Info()))
 }
 
 // fit divides the batch for --accumulate auto.
@@ -239,7 +290,11 @@ func (f *trainFlags) complete(cmd *cobra.Command, from *session.Checkpoint) erro
 		take(cmd, "heads", &c.Heads, was.Heads)
 		take(cmd, "context", &c.Context, was.Context)
 		take(cmd, "image-size", &c.ImageSize, was.ImageSize)
-		take(cmd, "batch", &c.Batch, was.Batch)
+		if together := was.Batch * max(was.Ranks, 1); !cmd.Flags().Changed("batch") {
+			if c.Batch = together / c.Ranks; c.Batch*c.Ranks != together {
+				return fmt.Errorf("%w: the checkpoint's %d samples a step cannot be shared by %d ranks", errs.ErrArgument, together, c.Ranks)
+			}
+		}
 		take(cmd, "accumulate", &c.Accumulate, was.Accumulate)
 		take(cmd, "seed", &c.Seed, was.Seed)
 		take(cmd, "lr", &c.LearningRate, was.LearningRate)
@@ -279,18 +334,19 @@ func title(name string) string {
 	return map[string]string{models.GPT: "GPT", models.ResNet: "ResNet"}[name]
 }
 
-// open opens the data. A text has a digest.
-func (f *trainFlags) open(cmd *cobra.Command, path string) (data dataset.Dataset, digest string, err error) {
+// openData opens the data. A text has a digest.
+func (f *trainFlags) openData(cmd *cobra.Command, path string) (data dataset.Dataset, digest string, err error) {
+	together := f.config.Batch * f.config.Ranks
 	if f.config.Model == models.GPT {
-		return openText(path, f.config.Context, f.config.Batch)
+		return openText(path, f.config.Context, together)
 	}
 	data, err = photos.Open(cmd.Context(), path, photos.Options{Transform: imaging.RandomResizedCrop(f.config.ImageSize).WithFlip(0.5)})
 	if err != nil {
 		return nil, "", err
 	}
 	f.config.Classes = len(dataset.Classes(data))
-	if data.Len() < f.config.Batch {
-		return nil, "", errors.Join(fmt.Errorf("%w: %s has %s, fewer than a batch of %d", errs.ErrArgument, path, units.Count(data.Len(), "photo"), f.config.Batch), dataset.Close(data))
+	if data.Len() < together {
+		return nil, "", errors.Join(fmt.Errorf("%w: %s has %s, fewer than a batch of %d", errs.ErrArgument, path, units.Count(data.Len(), "photo"), together), dataset.Close(data))
 	}
 	return data, "", nil
 }
@@ -358,7 +414,7 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 			case errors.Is(err, plan.ErrBudget) && f.config.Batch > 1 && f.resume == "" && f.amp != "fp16":
 				err = fmt.Errorf("%w; a smaller --batch takes less, or --accumulate auto", err)
 			}
-			return errors.Join(err, f.interrupted(ctx, line, s))
+			return errors.Join(err, f.interrupted(err, line, s))
 		}
 		out.add(loss, time.Since(began))
 		if _, skipped := s.Scaling(); skipped {
@@ -378,7 +434,7 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 			return err
 		}
 	}
-	if f.plot != "" {
+	if f.plot != "" && f.ranks.World.Rank == 0 {
 		svg := curve.SVG(fmt.Sprintf("%s on %s", title(f.config.Model), filepath.Base(out.Data)), out.Losses, out.FirstStep)
 		if err := atomicfile.WriteFile(f.plot, []byte(svg), 0o666); err != nil {
 			return fmt.Errorf("the picture: %w", err)
@@ -406,14 +462,14 @@ func patient(ctx context.Context, line *cli.Progress) (stop func()) {
 	return func() { unwatch(); close(done) }
 }
 
-// interrupted writes the checkpoint where an interrupt ended the training between two
-// steps.
-func (f *trainFlags) interrupted(ctx context.Context, line *cli.Progress, s *session.Session) error {
-	if ctx.Err() == nil || f.checkpoint == "" || s.Steps() == 0 {
+// interrupted writes the checkpoint where an interrupt, of whichever rank, ended the
+// training between two steps.
+func (f *trainFlags) interrupted(err error, line *cli.Progress, s *session.Session) error {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, session.ErrStopped) || f.checkpoint == "" || s.Steps() == 0 {
 		return nil
 	}
 	line.ShowFacts(f.steps, f.steps, "writing the checkpoint")
-	err := f.save(s)
+	err = f.save(s)
 	if err == nil {
 		line.Message("The checkpoint of %s is in %s", units.Count(s.Steps(), "step"), f.checkpoint)
 	}

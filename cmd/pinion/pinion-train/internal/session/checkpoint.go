@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,8 +71,23 @@ func CheckFolder(folder string) error {
 }
 
 // Save writes a checkpoint behind the last step to a folder, which it makes. One that is
-// there is replaced when the new one is complete.
+// there is replaced when the new one is complete. Of several ranks, the first writes it, and
+// Save fails on all if that fails.
 func (s *Session) Save(folder string) error {
+	if s.ranks == nil {
+		return s.save(folder)
+	}
+	return s.ranks.Do("the checkpoint", func() error {
+		if s.ranks.World.Rank == 0 {
+			if err := s.save(folder); err != nil {
+				return err
+			}
+		}
+		return s.ranks.Comm.Barrier(context.Background())
+	})
+}
+
+func (s *Session) save(folder string) error {
 	if s.broken {
 		return fmt.Errorf("step %d ended half-way, and there is no checkpoint of that", s.steps+1)
 	}
@@ -211,7 +227,7 @@ func (c Config) differs(other Config) error {
 		compare("context", c.Context, other.Context)
 		compare("image size", c.ImageSize, other.ImageSize)
 		compare("classes", c.Classes, other.Classes)
-		compare("batch", c.Batch, other.Batch)
+		compare("batch, of all ranks together,", c.Batch*max(c.Ranks, 1), other.Batch*max(other.Ranks, 1))
 		compare("accumulate", c.Accumulate, other.Accumulate)
 		compare("seed", c.Seed, other.Seed)
 	}

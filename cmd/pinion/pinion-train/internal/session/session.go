@@ -24,9 +24,11 @@ import (
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/gomlx"
 	"github.com/pinion-gpu/pinion/gomlx/batches"
+	"github.com/pinion-gpu/pinion/gomlx/ranks"
 	"github.com/pinion-gpu/pinion/gomlx/scaling"
 	"github.com/pinion-gpu/pinion/internal/errs"
 	"github.com/pinion-gpu/pinion/loader"
+	"github.com/pinion-gpu/pinion/parallel/auto"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/plan"
 	scaler "github.com/pinion-gpu/pinion/step/train"
@@ -39,7 +41,8 @@ var ErrDiverged = errors.New("the training diverged")
 // loss. A checkpoint carries it.
 type Config struct {
 	models.Spec
-	Batch        int     `json:"batch"`
+	Batch        int     `json:"batch"`      // of each rank
+	Ranks        int     `json:"ranks"`      // that train together
 	Accumulate   int     `json:"accumulate"` // batches of a step
 	Seed         uint64  `json:"seed"`
 	LearningRate float64 `json:"learning_rate"`
@@ -53,6 +56,7 @@ type Options struct {
 	Digest  string             // of what is in Data, which a training that goes on has to have, too; "" if it is not known
 	OnError loader.ErrorPolicy // of samples that cannot be read: loader.Fail or loader.Replace
 	Resume  *Checkpoint        // to go on from
+	Ranks   *auto.Ranks        // who trains together; Config.Ranks is how many. nil: this process alone
 }
 
 // Session is a model in training. Its methods are for one goroutine.
@@ -63,7 +67,8 @@ type Session struct {
 	loader  *loader.Loader
 	store   *model.Store
 	trainer *train.Trainer
-	resumed *source // nil: not, or checked already
+	ranks   *together // nil: this process alone
+	resumed *source   // nil: not, or checked already
 
 	next   func() (train.Batch, error, bool)
 	stop   func() // ends next
@@ -92,10 +97,17 @@ func Open(o Options) (*Session, error) {
 
 func (s *Session) open(o Options) (err error) {
 	o.Backend.Compile = s.compile
+	feed := loader.Options{Batch: o.Config.Batch, Epochs: math.MaxInt32, Shuffle: true, Seed: o.Config.Seed, DropLast: true, OnError: o.OnError}
+	if o.Ranks != nil && o.Ranks.World.Size > 1 {
+		if s.ranks, err = newTogether(o.Ranks); err != nil {
+			return err
+		}
+		o.Backend.Ranks = o.Ranks.Comm
+		feed.Rank, feed.World = o.Ranks.World.Rank, o.Ranks.World.Size
+	}
 	if s.backend, err = gomlx.Open(o.Backend); err != nil {
 		return err
 	}
-	feed := loader.Options{Batch: o.Config.Batch, Epochs: math.MaxInt32, Shuffle: true, Seed: o.Config.Seed, DropLast: true, OnError: o.OnError}
 	if o.Resume != nil {
 		if err := o.Resume.state.Config.differs(o.Config); err != nil {
 			return fmt.Errorf("%s: %w", o.Resume.path, err)
@@ -110,6 +122,9 @@ func (s *Session) open(o Options) (err error) {
 	}
 	if o.Resume != nil && o.Resume.state.Digest != "" && o.Resume.state.Digest != o.Digest {
 		return fmt.Errorf("%s: %w: the data have changed since", o.Resume.path, ErrCheckpoint)
+	}
+	if err := s.agree(o); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -135,6 +150,11 @@ func newTrainer(backend *gomlx.Backend, store *model.Store, c Config, amp dtype.
 	store.SetParam(model.ParamInitialSeed, int64(c.Seed))
 	modelFn, lossFn := c.Build()
 	adam := optimizer.Adam().LearningRate(c.LearningRate).Done()
+	if c.Ranks > 1 {
+		if adam, err = ranks.New(adam); err != nil {
+			return nil, err
+		}
+	}
 	if amp == dtype.F16 {
 		if c.Accumulate > 1 {
 			return nil, fmt.Errorf("%w: losses of float16 are scaled, and gradients of scaled losses are not added up", errs.ErrArgument)
@@ -220,19 +240,41 @@ func (s *Session) Scaling() (scale float64, skipped bool) {
 	return scale, inARow > 0
 }
 
-// Step trains a step and returns its loss: the mean of the batches that it accumulates.
-// When ctx ends before the step's first batch is there, the step is not begun; later it
-// runs to its end. It fails with ErrDiverged when the loss is no number.
-func (s *Session) Step(ctx context.Context) (float64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
+// Step trains a step and returns its loss: the mean of the batches that it accumulates, on
+// all ranks. When ctx ends before the step's first batch is there, the step is not begun;
+// later it runs to its end. Of several ranks, all run the step in which the ctx of one ends,
+// and fail from then on with [ErrStopped]. It fails with ErrDiverged when the loss is no
+// number.
+func (s *Session) Step(ctx context.Context) (loss float64, err error) {
+	if s.ranks == nil {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return s.step(ctx)
 	}
+	if s.ranks.stopped {
+		return 0, cmp.Or(ctx.Err(), ErrStopped)
+	}
+	err = s.ranks.Do(fmt.Sprintf("step %d", s.steps+1), func() error {
+		loss, err = s.step(ctx)
+		return err
+	})
+	if err != nil {
+		s.broken = true
+	}
+	return loss, err
+}
+
+func (s *Session) step(ctx context.Context) (float64, error) {
 	sum := 0.0
 	for i := range s.config.Accumulate {
-		b, err := s.batch(ctx, i == 0)
+		b, err := s.batch(ctx, i == 0 && s.ranks == nil)
 		if err != nil {
 			s.broken = i > 0
 			return 0, cmp.Or(ctx.Err(), err)
+		}
+		if s.ranks != nil {
+			s.ranks.Begins(fmt.Sprintf("computing step %d", s.steps+1))
 		}
 		metrics, err := s.trainer.TrainStep(b)
 		if err != nil {
@@ -248,6 +290,13 @@ func (s *Session) Step(ctx context.Context) (float64, error) {
 		}
 	}
 	loss := sum / float64(s.config.Accumulate)
+	if s.ranks != nil {
+		var err error
+		if loss, err = s.ranks.mean(loss, ctx.Err() != nil); err != nil {
+			s.broken = true
+			return 0, err
+		}
+	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		s.broken = true
 		return loss, fmt.Errorf("step %d: %w: the loss is %v; a smaller --lr may help", s.steps+1, ErrDiverged, loss)
@@ -311,6 +360,9 @@ func (s *Session) Close() error {
 	var err error
 	if s.loader != nil {
 		err = s.loader.Close()
+	}
+	if s.ranks != nil {
+		err = errors.Join(err, s.ranks.close())
 	}
 	if s.backend != nil {
 		s.backend.Finalize()
