@@ -53,17 +53,16 @@ func (e *engine) Size() int { return e.size }
 // Run implements [hosted.Engine].
 func (e *engine) Run(list []hosted.Op) error {
 	if k := list[0].Kind; k != hosted.In && k != hosted.Out {
+		var flows []flow
 		for _, op := range list {
-			if err := e.move(e.collective(op), depth); err != nil {
-				return err
-			}
+			flows = append(flows, e.collective(op))
 		}
-		return nil
+		return e.move(depth, flows...)
 	}
 	var all errgroup.Group
 	for _, op := range list {
 		f := e.transfer(op)
-		all.Go(func() error { return e.move(f, min(depth, max(1, transferPieces/len(list)))) })
+		all.Go(func() error { return e.move(min(depth, max(1, transferPieces/len(list))), f) })
 	}
 	return all.Wait()
 }
@@ -78,28 +77,32 @@ type flow struct {
 	finish func(b []byte, at, n int)
 }
 
-// move does an operation, with some pieces under way at the same time.
-func (e *engine) move(f flow, depth int) error {
+// move does operations in their order, with some pieces under way at the same time.
+func (e *engine) move(depth int, flows ...flow) error {
 	type piece struct {
-		r     *request
-		b     []byte
-		at, n int
+		*request
+		finish func(b []byte, at, n int)
+		b      []byte
+		at, n  int
 	}
 	var underWay []piece
-	for at := 0; at < f.n || len(underWay) > 0; {
-		if at < f.n && len(underWay) < depth {
+	for at := 0; len(flows) > 0 || len(underWay) > 0; {
+		if len(flows) > 0 && len(underWay) < depth {
+			f := flows[0]
 			n := min(f.piece, f.n-at)
 			b := e.buffer(n * f.unitBytes)
-			underWay = append(underWay, piece{f.start(b, at, n), b, at, n})
-			at += n
+			underWay = append(underWay, piece{f.start(b, at, n), f.finish, b, at, n})
+			if at += n; at == f.n {
+				flows, at = flows[1:], 0
+			}
 			continue
 		}
 		p := underWay[0]
 		underWay = underWay[1:]
-		if err := e.wait(p.r); err != nil {
+		if err := e.wait(p.request); err != nil {
 			return err
 		}
-		f.finish(p.b, p.at, p.n)
+		p.finish(p.b, p.at, p.n)
 		e.release(p.b)
 	}
 	return nil
@@ -144,7 +147,7 @@ func (e *engine) collective(op hosted.Op) flow {
 		return flow{n: len(op.Send) / c.bytes, unitBytes: c.wideBytes, piece: e.pieceBytes / c.wideBytes,
 			start: func(b []byte, at, n int) *request {
 				c.widen(b, op.Send[at*c.bytes:][:n*c.bytes])
-				return e.loop.start("MPI_Iallreduce", b, func(r *request) uintptr {
+				return e.start("MPI_Iallreduce", b, func(r *request) uintptr {
 					return lib.iallreduce.Call(lib.inPlace, address(b), integer(n),
 						lib.handle(c.mpiType), lib.handle(ops[op.Op]), e.comm, uintptr(unsafe.Pointer(&r.handle)))
 				})
@@ -161,7 +164,7 @@ func (e *engine) collective(op hosted.Op) flow {
 				for k := range e.size {
 					c.widen(b[k*part:][:part], op.Send[k*all+at*c.bytes:][:n*c.bytes])
 				}
-				return e.loop.start("MPI_Ireduce_scatter_block", b, func(r *request) uintptr {
+				return e.start("MPI_Ireduce_scatter_block", b, func(r *request) uintptr {
 					return lib.ireduceScatter.Call(address(b), address(b[e.size*part:]), integer(n),
 						lib.handle(c.mpiType), lib.handle(ops[op.Op]), e.comm, uintptr(unsafe.Pointer(&r.handle)))
 				})
@@ -189,7 +192,7 @@ func (e *engine) collective(op hosted.Op) flow {
 				if e.rank == op.Peer {
 					copy(b, op.Recv[at:])
 				}
-				return e.loop.start("MPI_Ibcast", b, func(r *request) uintptr {
+				return e.start("MPI_Ibcast", b, func(r *request) uintptr {
 					return lib.ibcast.Call(address(b), integer(n), lib.handle(typeByte), integer(op.Peer), e.comm, uintptr(unsafe.Pointer(&r.handle)))
 				})
 			},
@@ -205,7 +208,7 @@ func (e *engine) collective(op hosted.Op) flow {
 // gather starts an all-gather in b, which has a part for each rank.
 func (e *engine) gather(b []byte) *request {
 	lib := e.loop.lib
-	return e.loop.start("MPI_Iallgather", b, func(r *request) uintptr {
+	return e.start("MPI_Iallgather", b, func(r *request) uintptr {
 		return lib.iallgather.Call(lib.inPlace, 0, lib.handle(typeByte),
 			address(b), integer(len(b)/e.size), lib.handle(typeByte), e.comm, uintptr(unsafe.Pointer(&r.handle)))
 	})
@@ -225,7 +228,7 @@ func (e *engine) transfer(op hosted.Op) flow {
 			if op.Kind == hosted.Out {
 				copy(b, memory[at:])
 			}
-			return e.loop.start(call, b, func(r *request) uintptr {
+			return e.start(call, b, func(r *request) uintptr {
 				return fn.Call(address(b), integer(n), lib.handle(typeByte), integer(op.Peer), integer(tag), e.comm, uintptr(unsafe.Pointer(&r.handle)))
 			})
 		},
@@ -241,7 +244,7 @@ func (e *engine) transfer(op hosted.Op) flow {
 func (e *engine) Barrier() error { return e.wait(e.barrier()) }
 
 func (e *engine) barrier() *request {
-	return e.loop.start("MPI_Ibarrier", nil, func(r *request) uintptr {
+	return e.start("MPI_Ibarrier", nil, func(r *request) uintptr {
 		return e.loop.lib.ibarrier.Call(e.comm, uintptr(unsafe.Pointer(&r.handle)))
 	})
 }

@@ -16,15 +16,15 @@ import (
 // library is an MPI library: its functions, and its handles, of which Open MPI has the
 // addresses of symbols, and MPICH numbers.
 type library struct {
-	initialized, initThread, queryThread, finalize      dl.Func
-	commRank, commSize, commSplit, commFree, setHandler dl.Func
-	iallreduce, ireduceScatter, iallgather, ibcast      dl.Func
-	ibarrier, isend, irecv, test, iprobe, getCount      dl.Func
-	errorString, errorClass, libraryVersion             dl.Func
-	handles                                             [handleCount]dl.Func
-	inPlace                                             uintptr
-	errTruncate                                         int32
-	version                                             string // its first line
+	initialized, initThread, queryThread, finalize         dl.Func
+	commRank, commSize, commSplit, commFree, setHandler    dl.Func
+	iallreduce, ireduceScatter, iallgather, ibcast         dl.Func
+	ibarrier, isend, irecv, test, iprobe, getCount         dl.Func
+	errorString, errorClass, libraryVersion, yield, usleep dl.Func
+	handles                                                [handleCount]dl.Func
+	inPlace                                                uintptr
+	errTruncate                                            int32
+	version                                                string // its first line
 }
 
 // Handles.
@@ -104,6 +104,8 @@ func (l *library) symbols() []dl.Symbol {
 		{Name: "MPI_Error_string", Func: &l.errorString},
 		{Name: "MPI_Error_class", Func: &l.errorClass},
 		{Name: "MPI_Get_library_version", Func: &l.libraryVersion},
+		{Name: "sched_yield", Func: &l.yield}, // these are libc's
+		{Name: "usleep", Func: &l.usleep},
 	}
 	for i, name := range openMPIHandles {
 		list = append(list, dl.Symbol{Name: name, Func: &l.handles[i], Optional: true})

@@ -23,6 +23,7 @@ type loop struct {
 
 	// Of the goroutine alone:
 	pending    []*request
+	alone      bool // there is one processor, which others need
 	finalizes  bool // it has started MPI, so it ends it
 	stopped    bool
 	rank, size int // in MPI_COMM_WORLD
@@ -37,13 +38,15 @@ type request struct {
 	pinned runtime.Pinner
 	done   chan struct{}
 	err    error // once it is done
+
+	aborted chan struct{} // closed when nobody waits for it any more
 }
 
 var errEnded = errors.New("mpi: MPI was finalized")
 
 // startLoop starts MPI, unless somebody did.
 func startLoop(lib *library) (*loop, error) {
-	l := &loop{lib: lib, calls: make(chan func(), 16), ended: make(chan struct{})}
+	l := &loop{lib: lib, calls: make(chan func(), 16), ended: make(chan struct{}), alone: runtime.GOMAXPROCS(0) == 1}
 	go l.run()
 	return l, l.call(l.initialize)
 }
@@ -104,10 +107,11 @@ func (l *loop) send(fn func()) bool {
 	}
 }
 
-// start starts an operation: begin calls the function for the request, which may use
-// memory until it is done.
-func (l *loop) start(call string, memory []byte, begin func(r *request) uintptr) *request {
-	r := &request{call: call, bytes: len(memory), exact: call == "MPI_Irecv", done: make(chan struct{})}
+// start starts an operation of an engine: begin calls the function for the request, which
+// may use memory until it is done.
+func (e *engine) start(call string, memory []byte, begin func(r *request) uintptr) *request {
+	l := e.loop
+	r := &request{call: call, bytes: len(memory), exact: call == "MPI_Irecv", done: make(chan struct{}), aborted: e.aborted}
 	r.pinned.Pin(unsafe.SliceData(memory))
 	if !l.send(func() {
 		if err := l.lib.check(call, begin(r)); err != nil {
@@ -166,17 +170,21 @@ func (l *loop) run() {
 		// It looks without pause for as long as an operation may take, then pauses
 		// for an eighth of the time that it has waited.
 		var fn func()
-		if waited := time.Since(last); waited < l.patience() {
+		waited := time.Since(last)
+		patience, longest := l.patience()
+		pause := min(waited/8, longest)
+		if waited < patience || pause < longest && longest == busyPause {
 			select {
 			case fn = <-l.calls:
 			default:
+				if waited < patience {
+					l.lib.yield.Call4(0, 0, 0, 0) // ranks may be more than processors
+				} else { // Go's timers are of milliseconds
+					l.lib.usleep.Call4(uintptr(pause.Microseconds()), 0, 0, 0)
+				}
 			}
 		} else {
-			longest := idlePause
-			if len(l.pending) > 0 {
-				longest = busyPause
-			}
-			timer.Reset(min(waited/8, longest))
+			timer.Reset(pause)
 			select {
 			case fn = <-l.calls:
 			case <-timer.C:
@@ -194,14 +202,22 @@ func (l *loop) run() {
 	}
 }
 
-// patience is how long the loop looks without pause: what is pending takes a nanosecond
-// for each byte.
-func (l *loop) patience() time.Duration {
-	t := spin
+// patience is how long the loop looks without pause (a nanosecond for each byte that is
+// under way), and its longest pause then.
+func (l *loop) patience() (patience, longest time.Duration) {
+	patience, longest = spin, idlePause
 	for _, r := range l.pending {
-		t += time.Duration(r.bytes)
+		select {
+		case <-r.aborted:
+		default:
+			patience += time.Duration(r.bytes)
+			longest = busyPause
+		}
 	}
-	return t
+	if l.alone {
+		patience = 0
+	}
+	return patience, longest
 }
 
 // poll looks which requests are done, and reports whether any is.

@@ -1,7 +1,9 @@
 package mpi
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	_ "github.com/pinion-gpu/pinion/device/host"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/conformance"
 )
@@ -20,6 +24,8 @@ const program = "PINION_MPI_PROGRAM"
 
 var programs = map[string]func() error{
 	"conformance": withComm(runConformance),
+	"large":       withComm(runLarge),
+	"reopen":      reopen,
 }
 
 func TestMain(m *testing.M) {
@@ -54,25 +60,36 @@ func withComm(run func(parallel.Comm) error) func() error {
 	}
 }
 
-// A launcher is mpirun, or srun.
+// mpirun is a command that starts ranks.
 type mpirun struct {
 	name    string
 	command []string
-	env     []string
+	needs   []string // programs
 }
 
-// launchers are the ones that are installed here.
-var mpiruns = []mpirun{
-	{"openmpi", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader", "--mca", "btl_tcp_if_include", "lo"}, nil},
-	{"mpich", []string{"mpirun.mpich"}, nil},
-}
+var (
+	openMPI = mpirun{"openmpi", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe",
+		"--mca", "btl", "self,vader", "--mca", "btl_tcp_if_include", "lo"}, []string{"mpirun.openmpi"}}
+	mpich   = mpirun{"mpich", []string{"mpirun.mpich"}, []string{"mpirun.mpich"}}
+	daemons = []string{"srun", "munged", "slurmctld", "slurmd"}
+	slurms  = []mpirun{
+		{"slurm-openmpi", []string{"testdata/slurm.sh", "srun", "--mpi=pmix"}, append(daemons, "mpirun.openmpi")},
+		{"slurm-mpich", []string{"testdata/slurm.sh", "srun", "--mpi=pmi2"}, append(daemons, "mpirun.mpich")},
+	}
+)
 
-// each runs fn with each mpirun that is installed.
-func each(t *testing.T, fn func(t *testing.T, m mpirun)) {
-	for _, m := range mpiruns {
+// each runs fn with each of the commands that can be had here.
+func each(t *testing.T, fn func(t *testing.T, m mpirun), list ...mpirun) {
+	if len(list) == 0 {
+		list = []mpirun{openMPI, mpich}
+	}
+	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
+	for _, m := range list {
 		t.Run(m.name, func(t *testing.T) {
-			if _, err := exec.LookPath(m.command[0]); err != nil {
-				t.Skipf("not run: %s is not installed", m.command[0])
+			for _, p := range m.needs {
+				if _, err := exec.LookPath(p); err != nil {
+					t.Skipf("not run: %s is not installed", p)
+				}
 			}
 			fn(t, m)
 		})
@@ -88,7 +105,7 @@ func (m mpirun) run(t testing.TB, ranks int, name string, env ...string) (string
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.command[0], append(m.command[1:len(m.command):len(m.command)], "-n", fmt.Sprint(ranks), self)...)
-	cmd.Env = append(append(os.Environ(), program+"="+name), append(m.env, env...)...)
+	cmd.Env = append(append(os.Environ(), program+"="+name), env...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	var out strings.Builder
@@ -99,12 +116,8 @@ func (m mpirun) run(t testing.TB, ranks int, name string, env ...string) (string
 
 func runConformance(c parallel.Comm) error {
 	for _, k := range conformance.Cases {
-		start := time.Now()
 		if err := k.Run(c); err != nil {
 			return err
-		}
-		if c.Rank() == 0 {
-			fmt.Printf("%s: %v\n", k.Name, time.Since(start))
 		}
 	}
 	return nil
@@ -113,11 +126,184 @@ func runConformance(c parallel.Comm) error {
 func TestConformance(t *testing.T) {
 	each(t, func(t *testing.T, m mpirun) {
 		for _, n := range []int{1, 4} {
-			out, err := m.run(t, n, "conformance")
-			if err != nil {
+			if out, err := m.run(t, n, "conformance"); err != nil {
 				t.Errorf("%d ranks: %v\n%s", n, err, out)
 			}
-			t.Log(out)
 		}
 	})
+}
+
+// The same, started by Slurm, whose daemons the test starts.
+func TestSlurm(t *testing.T) {
+	each(t, func(t *testing.T, m mpirun) {
+		if os.Getuid() != 0 {
+			t.Skip("not run: slurmd needs root")
+		}
+		if out, err := m.run(t, 4, "conformance"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}, slurms...)
+}
+
+// Operations of several pieces give what package conformance asks of small ones.
+func TestLarge(t *testing.T) {
+	each(t, func(t *testing.T, m mpirun) {
+		if out, err := m.run(t, 3, "large"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+}
+
+func runLarge(c parallel.Comm) error {
+	const n = 5<<20 + 3 // elements of each rank
+	ranks, own := int64(c.Size()), int64(c.Rank())
+	s, err := c.Device().NewStream()
+	if err != nil {
+		return err
+	}
+	p, err := c.Device().Alloc(ranks * n)
+	if err != nil {
+		return err
+	}
+	// Byte i of rank k.
+	value := func(k, i int64) byte { return byte(i%7 + i>>20 + k) }
+	fill := func(k, from, to int64) []byte {
+		b := make([]byte, to-from)
+		for i := range b {
+			b[i] = value(k, from+int64(i))
+		}
+		return b
+	}
+	sum := func(from, to int64) []byte {
+		b := make([]byte, to-from)
+		for i := range b {
+			for k := range ranks {
+				b[i] += value(k, from+int64(i))
+			}
+		}
+		return b
+	}
+	var everything []byte
+	for k := range ranks {
+		everything = append(everything, fill(k, 0, n)...)
+	}
+	share := p.Add(own * n)
+	for _, x := range []struct {
+		what       string
+		send, want []byte
+		to, from   device.Ptr
+		queue      func() error
+	}{
+		{"all-reduce", fill(own, 0, n), sum(0, n), p, p, func() error {
+			return c.AllReduce(s, dtype.U8, parallel.Sum, parallel.Part{Recv: p, Send: p, N: n})
+		}},
+		{"reduce-scatter", fill(own, 0, ranks*n), sum(own*n, (own+1)*n), p, share, func() error {
+			return c.ReduceScatter(s, dtype.U8, parallel.Sum, parallel.Part{Recv: share, Send: p, N: n})
+		}},
+		{"all-gather", fill(own, 0, n), everything, share, p, func() error {
+			return c.AllGather(s, parallel.Part{Recv: p, Send: share, N: n})
+		}},
+		{"broadcast", fill(own, 0, n), fill(1, 0, n), p, p, func() error { return c.Broadcast(s, p, n, 1) }},
+		{"exchange", fill(own, 0, n), fill((own+1)%ranks, 0, n), p, p.Add(n), func() error {
+			return c.Exchange(s, parallel.Send(p, n, int(own+ranks-1)%c.Size()), parallel.Recv(p.Add(n), n, int(own+1)%c.Size()))
+		}},
+	} {
+		got := make([]byte, len(x.want))
+		if err := errors.Join(s.CopyH2D(x.to, x.send), x.queue(), s.CopyD2H(got, x.from), s.Synchronize()); err != nil {
+			return fmt.Errorf("%s: %w", x.what, err)
+		}
+		if !bytes.Equal(got, x.want) {
+			return fmt.Errorf("%s: others", x.what)
+		}
+	}
+	return errors.Join(s.Close(), c.Device().Free(p))
+}
+
+// MPI ends with the last communicator, not before, and does not start again.
+func TestReopen(t *testing.T) {
+	each(t, func(t *testing.T, m mpirun) {
+		if out, err := m.run(t, 2, "reopen"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+}
+
+func reopen() error {
+	dev, err := device.Open("host")
+	if err != nil {
+		return err
+	}
+	first, err := Open(dev)
+	if err != nil {
+		return err
+	}
+	second, err := Open(dev)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(first.Close(), second.Barrier(ctx)); err != nil {
+		return err
+	}
+	third, err := Open(dev)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(second.Close(), third.Barrier(ctx), third.Close()); err != nil {
+		return err
+	}
+	if _, err := Open(dev); !errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("Open behind the last Close: %v", err)
+	}
+	return dev.Close()
+}
+
+// With the library of the other MPI, each rank would be alone.
+func TestWrongLibrary(t *testing.T) {
+	both := openMPI
+	both.needs = append(both.needs, mpich.needs...)
+	each(t, func(t *testing.T, m mpirun) {
+		out, err := m.run(t, 2, "conformance", "PINION_LIB_MPI=libmpich.so.12")
+		if want := "mpirun of Open MPI started 2 ranks, but MPICH"; err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v, want %q\n%s", err, want, out)
+		}
+	}, both)
+}
+
+func TestLauncher(t *testing.T) {
+	for env, want := range map[string]launched{
+		"":                                   {},
+		"SLURM_STEP_NUM_TASKS=4":             {},
+		"OMPI_COMM_WORLD_SIZE=3 PMIX_RANK=0": {"mpirun of Open MPI", false, 3},
+		"OMPI_COMM_WORLD_SIZE=3 PMI_RANK=0 SLURM_STEP_NUM_TASKS=1": {"mpirun of Open MPI", false, 3},
+		"PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 PMIX_RANK=0":      {"mpirun of MPICH", true, 2},
+		"PMIX_RANK=1 SLURM_STEP_NUM_TASKS=4":                       {"a launcher with PMIx", false, 4},
+		"PMIX_RANK=1":                                              {"a launcher with PMIx", false, 0},
+		"PMI_RANK=1 PMI_SIZE=2 SLURM_STEP_NUM_TASKS=2":             {"a launcher with PMI", true, 2},
+	} {
+		got, ok := launcher(func(name string) string {
+			for _, pair := range strings.Fields(env) {
+				if n, value, _ := strings.Cut(pair, "="); n == name {
+					return value
+				}
+			}
+			return ""
+		})
+		if got != want || ok != (want.name != "") {
+			t.Errorf("%q: %+v, %t, want %+v", env, got, ok, want)
+		}
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	testkit.WantError(t, "no launcher", Available(), ErrUnavailable, "no MPI launcher started this process", "mpirun -n 4")
+	t.Setenv("SLURM_STEP_ID", "0")
+	testkit.WantError(t, "a step", Available(), ErrUnavailable, "srun needs --mpi=pmix")
+	dev, err := device.Open("host")
+	testkit.OK(t, err)
+	defer dev.Close()
+	_, err = Open(dev)
+	testkit.WantError(t, "Open", err, ErrUnavailable)
+	t.Setenv("PMI_RANK", "0")
+	t.Setenv("PINION_LIB_MPI", "off")
+	testkit.WantError(t, "no library", Available(), ErrUnavailable, "libmpich.so.12", "libmpi.so.40")
 }

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Runs a command, such as srun, in a Slurm of this machine alone, as root: it starts
+# munged, slurmctld and slurmd with files and ports of their own, and ends them. When
+# Slurm fails, it shows the daemons' logs.
+set -eu
+dir=$(mktemp -d) # only root may look in
+mkdir "$dir/state" "$dir/spool"
+port=$((20000 + RANDOM % 20000))
+host=$(hostname -s)
+export SLURM_CONF=$dir/slurm.conf
+cat >"$SLURM_CONF" <<END
+ClusterName=pinion
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$dir/munge.socket
+CredType=cred/munge
+SlurmctldPidFile=$dir/slurmctld.pid
+SlurmctldLogFile=$dir/slurmctld.log
+SlurmdPidFile=$dir/slurmd.pid
+SlurmdLogFile=$dir/slurmd.log
+SlurmdSpoolDir=$dir/spool
+StateSaveLocation=$dir/state
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+NodeName=$host NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES
+END
+
+daemons=()
+finish() {
+	local status=$?
+	for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
+		kill "${daemons[i]}" 2>/dev/null || true
+		wait "${daemons[i]}" || true
+	done
+	[ $status -eq 0 ] || tail -n 30 "$dir"/*.log >&2
+	rm -rf "$dir"
+}
+trap finish EXIT
+trap 'exit 1' INT TERM
+
+daemon() { # COMMAND…
+	"$@" </dev/null >>"$dir/$1.log" 2>&1 &
+	daemons+=($!)
+}
+
+head -c 1024 /dev/urandom >"$dir/munge.key"
+chmod 600 "$dir/munge.key"
+daemon munged --foreground --force --key-file="$dir/munge.key" --socket="$dir/munge.socket" \
+	--pid-file="$dir/munge.pid" --seed-file="$dir/munge.seed"
+until [ -S "$dir/munge.socket" ]; do sleep 0.1; kill -0 "${daemons[@]}"; done
+daemon slurmctld -D -c
+daemon slurmd -D
+until sinfo --noheader --states idle 2>/dev/null | grep -q "$host"; do sleep 0.2; kill -0 "${daemons[@]}"; done
+"$@"
