@@ -94,7 +94,7 @@ func (x *Executable) arrange(at map[graph.Value]int, donate []bool) {
 func (x *Executable) together(at map[graph.Value]int, writer, behind []int) (ready []int) {
 	var all []int
 	for i, u := range x.units {
-		if u.task.collective() == nil {
+		if u.task.together() == nil {
 			continue
 		}
 		first := 0
@@ -115,7 +115,7 @@ func (x *Executable) together(at map[graph.Value]int, writer, behind []int) (rea
 // early reports whether a unit takes no memory for longer if it runs earlier: all that it
 // writes are results, or lies where something was that only it reads.
 func (x *Executable) early(u *unit, readers [][]int, writer []int) bool {
-	if u.task.collective() != nil {
+	if u.task.together() != nil {
 		return false
 	}
 	for j, b := range u.out {

@@ -183,9 +183,9 @@ func (x *Executable) compile(o Options) error {
 	for _, t := range all {
 		var k Kernel
 		var err error
-		if n := t.collective(); n != nil {
+		if n := t.together(); n != nil {
 			t = whole(n)
-			k = &reduction{o.Ranks, n}
+			k = &collective{o.Ranks, n}
 		} else if k, err = x.exec.Compile(t); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (x *Executable) planGraph(o Options) plan.Graph {
 	lastRead := make([]int, len(x.buffers)) // unit that reads a buffer last
 	for i, u := range x.units {
 		op := plan.Op{Name: u.task.String(), Reads: u.in, Writes: u.out, Scratch: u.kernel.Scratch()}
-		if op.Once = u.task.collective() != nil; !op.Once { // ranks do what they do beside the computation
+		if op.Once = u.task.together() != nil; !op.Once { // ranks do what they do beside the computation
 			op.Seconds = seconds(u.task)
 		}
 		g.Ops = append(g.Ops, op)

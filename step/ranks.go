@@ -21,6 +21,11 @@ func withRanks(g *graph.Graph, o Options) (*graph.Graph, error) {
 		return g, nil
 	case o.Ranks == nil:
 		return nil, fmt.Errorf("step: graph %q: %w: it has an %v, and Options.Ranks is nil", g.Name(), ErrArgument, g.Nodes()[i].Op)
+	case slices.ContainsFunc(g.Nodes(), func(n *graph.Node) bool {
+		t, ok := n.Attr.(*graph.Together)
+		return ok && t.Ranks != 0 && t.Ranks != o.Ranks.Size()
+	}):
+		return nil, fmt.Errorf("step: graph %q: %w: it is not for %d ranks", g.Name(), ErrArgument, o.Ranks.Size())
 	case o.BucketBytes < 0:
 		return nil, fmt.Errorf("step: graph %q: %w: BucketBytes is %d", g.Name(), ErrArgument, o.BucketBytes)
 	}
@@ -31,8 +36,8 @@ func withRanks(g *graph.Graph, o Options) (*graph.Graph, error) {
 	return graph.Bucket(g, bytes), nil
 }
 
-// collective is the operation of a task that ranks do together; nil: it is none.
-func (t *Task) collective() *graph.Node {
+// together is the operation of a task that ranks do together; nil: it is none.
+func (t *Task) together() *graph.Node {
 	if n := t.Nodes[len(t.Nodes)-1]; n.Op.Class() == graph.Collective {
 		return n
 	}
@@ -47,30 +52,45 @@ func whole(n *graph.Node) *Task {
 	return t
 }
 
-// reduction is the kernel of a sum over ranks. It runs on a stream of its own, beside
-// those of other tasks.
-type reduction struct {
+// collective is the kernel of what ranks do together. It runs on a stream of its own,
+// beside those of other tasks.
+type collective struct {
 	ranks parallel.Comm
 	node  *graph.Node
 }
 
 // Scratch implements [Kernel].
-func (k *reduction) Scratch() int64 { return 0 }
+func (k *collective) Scratch() int64 { return 0 }
 
 // CanAlias implements [Aliaser].
-func (k *reduction) CanAlias(output, input int) bool { return output == input }
+func (k *collective) CanAlias(output, input int) bool {
+	if k.node.Attr.(*graph.Together).Into {
+		return input == len(k.node.Shapes)+output
+	}
+	return k.node.Op == graph.AllReduce && output == input
+}
 
 // Launch implements [Kernel].
-func (k *reduction) Launch(s device.Stream, inputs, outputs []device.Ptr, _ device.Ptr) error {
+func (k *collective) Launch(s device.Stream, inputs, outputs []device.Ptr, _ device.Ptr) error {
 	op := parallel.Sum
-	if k.node.Attr.(*graph.AllReduceOptions).Mean {
+	if k.node.Attr.(*graph.Together).Mean {
 		op = parallel.Avg
 	}
-	parts := make([]parallel.Part, len(inputs))
+	parts := make([]parallel.Part, len(outputs))
 	for i, shape := range k.node.Shapes {
 		parts[i] = parallel.Part{Recv: outputs[i], Send: inputs[i], N: int64(shape.Size())}
 	}
-	return k.ranks.AllReduce(s, k.node.Shapes[0].Type, op, parts...)
+	switch t := k.node.Shapes[0].Type; k.node.Op {
+	case graph.AllReduce:
+		return k.ranks.AllReduce(s, t, op, parts...)
+	case graph.ReduceScatter:
+		return k.ranks.ReduceScatter(s, t, op, parts...)
+	default:
+		for i := range parts {
+			parts[i].N = k.node.Inputs[i].Shape().Bytes()
+		}
+		return k.ranks.AllGather(s, parts...)
+	}
 }
 
 // waitForRanks finds which launches have to wait for what ranks do together: the first that
@@ -78,7 +98,7 @@ func (k *reduction) Launch(s device.Stream, inputs, outputs []device.Ptr, _ devi
 func (x *Executable) waitForRanks() error {
 	for i := range x.launches {
 		n := &x.launches[i]
-		if n.unit.task.collective() == nil {
+		if n.unit.task.together() == nil {
 			continue
 		}
 		var err error
@@ -87,7 +107,7 @@ func (x *Executable) waitForRanks() error {
 		}
 		busy := x.areas(n)
 		for j := i + 1; j < len(x.launches); j++ {
-			if m := &x.launches[j]; m.unit.task.collective() == nil && x.touches(m, busy) {
+			if m := &x.launches[j]; m.unit.task.together() == nil && x.touches(m, busy) {
 				m.ranks = append(m.ranks, n)
 				break
 			}

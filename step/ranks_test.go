@@ -197,6 +197,10 @@ func TestRanksRefused(t *testing.T) {
 	testkit.WantError(t, "a bucket of -1", err, step.ErrArgument, "BucketBytes is -1")
 	_, err = m.AllReduce(graph.AllReduceOptions{Mean: true}, m.param(graph.MakeShape(dtype.I32, 2)))
 	testkit.WantError(t, "a mean of integers", err, step.ErrArgument, "i32")
-	_, err = m.AllReduce(graph.AllReduceOptions{})
-	testkit.WantError(t, "nothing", err, step.ErrArgument)
+	_, err = m.ReduceScatter(graph.AllReduceOptions{}, 3, x)
+	testkit.WantError(t, "2 elements for 3 ranks", err, step.ErrArgument, "3 ranks")
+	two := newMaker(t)
+	testkit.OK(t, two.SetOutputs(testkit.Must(two.AllGather(2, two.param(f32(2))))(t)...))
+	_, err = step.Compile(two.Graph, r.exec, step.Options{Ranks: r})
+	testkit.WantError(t, "a graph for two ranks", err, step.ErrArgument, "not for 1 ranks")
 }

@@ -3,9 +3,19 @@ package graph
 import (
 	"cmp"
 	"slices"
+
+	"github.com/pinion-gpu/pinion/dtype"
 )
 
-// AllReduceOptions say what ranks make of their values: Attr of an [AllReduce].
+// Together is what ranks do together: Attr of an [AllReduce], a [ReduceScatter] and an
+// [AllGather].
+type Together struct {
+	Mean  bool // sums are divided by the number of ranks
+	Ranks int  // how many there are, where a shape depends on it
+	Into  bool // behind what ranks give, operands are what results take the place of
+}
+
+// AllReduceOptions say what ranks make of their values.
 type AllReduceOptions struct {
 	Mean bool // their sum, divided by the number of ranks
 }
@@ -16,31 +26,95 @@ type AllReduceOptions struct {
 //
 // [step.Options]: https://pkg.go.dev/github.com/pinion-gpu/pinion/step#Options
 func (g *Graph) AllReduce(o AllReduceOptions, values ...Value) ([]Value, error) {
-	if err := g.check(AllReduce, values...); err != nil {
+	if err := g.checkReduced(AllReduce, o, values); err != nil {
 		return nil, err
 	}
+	return g.together(AllReduce, &Together{Mean: o.Mean}, values, func(s Shape) Shape { return s }), nil
+}
+
+// ReduceScatter adds the same, of which each of so many ranks gets its share: of the first
+// axis, which is divided among them in their order.
+func (g *Graph) ReduceScatter(o AllReduceOptions, ranks int, values ...Value) ([]Value, error) {
+	if err := g.checkReduced(ReduceScatter, o, values); err != nil {
+		return nil, err
+	}
+	for _, v := range values {
+		if s := v.Shape(); ranks < 1 || s.Rank() == 0 || s.Dims[0]%ranks != 0 {
+			return nil, bad(ReduceScatter, values, "the first axis cannot be shared by %d ranks", ranks)
+		}
+	}
+	return g.together(ReduceScatter, &Together{Mean: o.Mean, Ranks: ranks}, values, func(s Shape) Shape {
+		dims := slices.Clone(s.Dims)
+		dims[0] /= ranks
+		return Shape{s.Type, dims}
+	}), nil
+}
+
+// AllGather adds what so many ranks have, one behind the other along the first axis.
+func (g *Graph) AllGather(ranks int, values ...Value) ([]Value, error) {
+	if err := g.check(AllGather, values...); err != nil {
+		return nil, err
+	}
+	for _, v := range values {
+		if ranks < 1 || v.Shape().Rank() == 0 {
+			return nil, bad(AllGather, values, "there is no first axis for %d ranks", ranks)
+		}
+	}
+	return g.together(AllGather, &Together{Ranks: ranks}, values, func(s Shape) Shape {
+		dims := slices.Clone(s.Dims)
+		dims[0] *= ranks
+		return Shape{s.Type, dims}
+	}), nil
+}
+
+// AllGatherInto adds what so many ranks have, one behind the other, with the shape of into,
+// which nothing is read of: the result may lie in its memory. Of the elements of into, each
+// rank has the same part.
+func (g *Graph) AllGatherInto(ranks int, into, x Value) (Value, error) {
+	if err := g.check(AllGather, into, x); err != nil {
+		return Value{}, err
+	}
+	s := into.Shape()
+	if ranks < 1 || s.Type != x.Shape().Type || s.Size() != ranks*x.Shape().Size() {
+		return Value{}, bad(AllGather, []Value{into, x}, "the first is not made of %d such as the second", ranks)
+	}
+	return g.Append(AllGather, &Together{Ranks: ranks, Into: true}, []Shape{s}, x, into).Value(0), nil
+}
+
+func (g *Graph) checkReduced(op Op, o AllReduceOptions, values []Value) error {
+	if err := g.check(op, values...); err != nil {
+		return err
+	}
+	for _, v := range values {
+		if t := v.Shape().Type; o.Mean && !t.IsFloat() || t.Size() == 2 && !t.IsFloat() {
+			return bad(op, values, "numbers of type %v cannot be reduced so by ranks", t)
+		}
+	}
+	return nil
+}
+
+// together adds an operation of ranks, whose results have the shapes that result gives.
+func (g *Graph) together(op Op, t *Together, values []Value, result func(Shape) Shape) []Value {
 	if len(values) == 0 {
-		return nil, bad(AllReduce, nil, "there is nothing to reduce")
+		return nil
 	}
 	shapes := make([]Shape, len(values))
 	for i, v := range values {
-		shapes[i] = v.Shape()
-		if t := shapes[i].Type; o.Mean && !t.IsFloat() || t.Size() == 2 && !t.IsFloat() {
-			return nil, bad(AllReduce, values, "numbers of type %v cannot be reduced so by ranks", t)
-		}
+		shapes[i] = result(v.Shape())
 	}
-	n := g.Append(AllReduce, &o, shapes, values...)
+	n := g.Append(op, t, shapes, values...)
 	results := make([]Value, len(values))
 	for i := range results {
 		results[i] = n.Value(i)
 	}
-	return results, nil
+	return results
 }
 
-// Bucket copies a graph with its sums over ranks in buckets of some bytes: values of one
-// type that are computed one after the other are reduced together, so that ranks have few
-// operations to do with each other, and the first while later values are computed. A
-// bucket comes behind the last of its operands, and what reads its results behind that.
+// Bucket copies a graph with what ranks do together in buckets of some bytes: values of one
+// type that are computed one after the other are reduced, or gathered, as one, so that
+// ranks have few operations to do with each other, and the first while later values are
+// computed. A bucket comes behind the last of its operands, and what reads its results
+// behind that.
 func Bucket(g *Graph, bytes int64) *Graph {
 	b := &bucketer{g: g, level: map[*Node]int{}, of: map[Value]place{}, due: map[any]int{}}
 	if b.fill(bytes); len(b.buckets) == 0 {
@@ -49,16 +123,24 @@ func Bucket(g *Graph, bytes int64) *Graph {
 	return b.write()
 }
 
-// bucket is values that are reduced together. None is made of results of another.
+// bucket is what ranks do as one. None of its operands is made of results of another.
 type bucket struct {
-	level  int // the most reductions on a way to its operands
-	mean   bool
-	shape  Shape // what has the type of its operands, without axes
-	values []Value
-	bytes  int64
+	kind
+	operands []Value
+	into     []Value // whose place results take
+	shapes   []Shape // of the results
+	bytes    int64
 }
 
-// place is which of a bucket's values is that of a reduction.
+// kind is what members of a bucket have in common.
+type kind struct {
+	op    Op
+	level int // the most operations of ranks on a way to an operand
+	Together
+	element dtype.DType
+}
+
+// place is which of a bucket's results is that of an operation.
 type place struct {
 	*bucket
 	index int
@@ -68,11 +150,11 @@ type bucketer struct {
 	g       *Graph
 	level   map[*Node]int
 	buckets []*bucket
-	of      map[Value]place // where results of reductions are
+	of      map[Value]place // where results of what ranks do are
 	due     map[any]int     // when an operation, or a bucket, is computed
 }
 
-// fill puts what is reduced into buckets, in the order in which it is computed.
+// fill puts what ranks do into buckets, in the order in which operands are computed.
 func (b *bucketer) fill(bytes int64) {
 	var results []Value
 	for _, n := range b.g.nodes {
@@ -80,8 +162,8 @@ func (b *bucketer) fill(bytes int64) {
 		for _, v := range n.Inputs {
 			level = max(level, b.level[v.node])
 		}
-		if n.Op == AllReduce {
-			for i := range n.Inputs {
+		if n.Op.Class() == Collective {
+			for i := range n.Shapes {
 				results = append(results, n.Value(i))
 			}
 			level++
@@ -89,30 +171,24 @@ func (b *bucketer) fill(bytes int64) {
 		b.level[n] = level
 	}
 	slices.SortStableFunc(results, func(x, y Value) int { return cmp.Compare(x.operand().node.id, y.operand().node.id) })
+	last := map[kind]*bucket{}
 	for _, v := range results {
-		x := &bucket{level: b.level[v.node], mean: v.node.Attr.(*AllReduceOptions).Mean, shape: Shape{Type: v.Shape().Type}}
-		n := v.Shape().Bytes()
-		o := b.last(x)
+		k := kind{v.node.Op, b.level[v.node], *v.node.Attr.(*Together), v.Shape().Type}
+		n := max(v.Shape().Bytes(), v.operand().Shape().Bytes())
+		o := last[k]
 		if o == nil || o.bytes+n > bytes {
-			o = x
-			b.buckets = append(b.buckets, x)
+			o = &bucket{kind: k}
+			b.buckets, last[k] = append(b.buckets, o), o
 		}
-		b.of[v] = place{o, len(o.values)}
-		o.values, o.bytes = append(o.values, v.operand()), o.bytes+n
+		b.of[v] = place{o, len(o.operands)}
+		o.operands, o.shapes, o.bytes = append(o.operands, v.operand()), append(o.shapes, v.Shape()), o.bytes+n
+		if k.Into {
+			o.into = append(o.into, v.node.Inputs[len(v.node.Shapes)+v.index])
+		}
 	}
 }
 
-// last is the newest bucket for values like those of x.
-func (b *bucketer) last(x *bucket) *bucket {
-	for _, o := range slices.Backward(b.buckets) {
-		if o.level == x.level && o.mean == x.mean && o.shape.Equal(x.shape) {
-			return o
-		}
-	}
-	return nil
-}
-
-// operand is what a result of a reduction is of.
+// operand is what a result of an operation of ranks is of.
 func (v Value) operand() Value { return v.node.Inputs[v.index] }
 
 // write writes the graph anew, each operation where it was, or as soon as what it reads
@@ -120,7 +196,7 @@ func (v Value) operand() Value { return v.node.Inputs[v.index] }
 func (b *bucketer) write() *Graph {
 	var order []any
 	for _, n := range b.g.nodes {
-		if n.Op != AllReduce {
+		if n.Op.Class() != Collective {
 			order = append(order, n)
 		}
 	}
@@ -134,12 +210,7 @@ func (b *bucketer) write() *Graph {
 		case *Node:
 			out.Copy(x, now)
 		case *bucket:
-			in := Translated(x.values, now)
-			shapes := make([]Shape, len(in))
-			for i, v := range in {
-				shapes[i] = v.Shape()
-			}
-			n := out.Append(AllReduce, &AllReduceOptions{x.mean}, shapes, in...)
+			n := out.Append(x.op, &x.Together, x.shapes, Translated(slices.Concat(x.operands, x.into), now)...)
 			for v, p := range b.of {
 				if p.bucket == x {
 					now[v] = n.Value(p.index)
@@ -162,7 +233,7 @@ func (b *bucketer) dueOf(x any) int {
 	case *Node:
 		in, d = x.Inputs, x.id*2*(len(b.g.nodes)+1)
 	case *bucket:
-		in = x.values
+		in = slices.Concat(x.operands, x.into)
 	}
 	for _, v := range in {
 		var from any = v.node

@@ -32,14 +32,14 @@ func TestBucket(t *testing.T) {
   %0 = Parameter {Name:p0 Index:0} : f32[4]
   %1 = Exp %0 : f32[4]
   %2 = Sin %1 : f32[4]
-  %3 = AllReduce %1 %2 {Mean:true} : f32[4], f32[4]
+  %3 = AllReduce %1 %2 {Mean:true Ranks:0 Into:false} : f32[4], f32[4]
   %4 = Neg %3 : f32[4]
   %5 = Cos %2 : f32[4]
-  %6 = AllReduce %5 {Mean:true} : f32[4]
+  %6 = AllReduce %5 {Mean:true Ranks:0 Into:false} : f32[4]
   %7 = Convert %5 : f16[4]
-  %8 = AllReduce %7 {Mean:true} : f16[4]
+  %8 = AllReduce %7 {Mean:true Ranks:0 Into:false} : f16[4]
   %9 = Add %4 %3.1 : f32[4]
-  %10 = AllReduce %9 {Mean:true} : f32[4]
+  %10 = AllReduce %9 {Mean:true Ranks:0 Into:false} : f32[4]
   return %4 %6 %8 %10
 `
 	if got != want {
@@ -61,7 +61,7 @@ func TestBucketRandom(t *testing.T) {
 		values := []graph.Value{m.param(f32(1)), m.param(f32(1))}
 		pick := func() graph.Value { return values[rng.IntN(len(values))] }
 		for range 5 + rng.IntN(30) {
-			switch rng.IntN(3) {
+			switch rng.IntN(5) {
 			case 0:
 				values = append(values, m.must(m.Unary(graph.Exp, pick())))
 			case 1:
@@ -72,6 +72,11 @@ func TestBucketRandom(t *testing.T) {
 					in = append(in, pick())
 				}
 				values = append(values, testkit.Must(m.AllReduce(graph.AllReduceOptions{Mean: rng.IntN(4) == 0}, in...))(t)...)
+			case 4:
+				values = append(values, m.must(m.AllGatherInto(1, pick(), pick())))
+			case 3: // of all ranks, and the own share again
+				all := testkit.Must(m.AllGather(3, pick()))(t)
+				values = append(values, testkit.Must(m.ReduceScatter(graph.AllReduceOptions{}, 3, all...))(t)...)
 			}
 		}
 		testkit.OK(t, m.SetOutputs(values...))
@@ -99,8 +104,11 @@ func meaning(g *graph.Graph) (list []int) {
 			switch attr := n.Attr.(type) {
 			case *graph.Input:
 				text += attr.Name
-			case *graph.AllReduceOptions:
-				text, in = fmt.Sprint(text, attr.Mean), n.Inputs[i:i+1]
+			case *graph.Together:
+				text, in = fmt.Sprint(text, *attr), n.Inputs[i:i+1]
+				if attr.Into {
+					in = append(slices.Clone(in), n.Inputs[len(n.Shapes)+i])
+				}
 			}
 			for _, v := range in {
 				text += fmt.Sprint(" ", of[v])

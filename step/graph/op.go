@@ -123,8 +123,11 @@ const (
 
 	RNGBitGenerator
 
-	// Several operands, and a result for each: [Graph.AllReduce].
+	// Several operands, and a result for each: [Graph.AllReduce], [Graph.ReduceScatter],
+	// [Graph.AllGather].
 	AllReduce
+	ReduceScatter
+	AllGather
 
 	opEnd
 )
@@ -292,7 +295,9 @@ var ops = [opEnd]description{
 
 	RNGBitGenerator: {name: "RNGBitGenerator", class: Random, in: 1, work: 5},
 
-	AllReduce: {name: "AllReduce", class: Collective, in: -1, types: numbers, work: 1},
+	AllReduce:     {name: "AllReduce", class: Collective, in: -1, types: numbers, work: 1},
+	ReduceScatter: {name: "ReduceScatter", class: Collective, in: -1, types: numbers, work: 1},
+	AllGather:     {name: "AllGather", class: Collective, in: -1, work: 1},
 }
 
 func (o Op) valid() bool { return o > 0 && o < opEnd }

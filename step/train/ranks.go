@@ -14,57 +14,61 @@ import (
 // What is told of each micro-batch ([State].Each), such as means that normalisations keep,
 // is a rank's own.
 func (s *Step) OverRanks() (*Step, error) {
+	o, err := s.overRanks(1, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &o.Step, nil
+}
+
+// over is a step of several ranks.
+type over struct {
+	Step
+	shares []*share // of State, those of which a rank has a share and no more; nil: it has all
+	shared bool     // there are updates that ranks share
+}
+
+// overRanks is OverRanks. If ranks are more than one, they share the updates that go
+// element by element: see [Options].Share.
+func (s *Step) overRanks(ranks, rank int) (*over, error) {
 	if err := s.check(1); err != nil {
 		return nil, err
 	}
 	if len(s.Gradients) == 0 {
 		return nil, fmt.Errorf("train: %w: ranks have no gradients to reduce: Step.Gradients is empty", ErrArgument)
 	}
-	inside := s.before()
-	b := &builder{Graph: graph.New(s.Graph.Name())}
-	now, reduced := map[graph.Value]graph.Value{}, map[graph.Value]graph.Value{}
+	w := &rewriter{
+		builder: &builder{Graph: graph.New(s.Graph.Name())}, step: s, inside: s.before(),
+		now: map[graph.Value]graph.Value{}, mean: map[graph.Value]graph.Value{}, own: map[graph.Value]graph.Value{},
+		ranks: ranks, rank: rank,
+	}
+	if ranks > 1 {
+		w.shares = w.findShares()
+	}
 	for _, n := range s.Graph.Nodes() {
-		if inside[n] {
-			b.Copy(n, now)
-		} else {
-			seen := now
-			if len(reduced) > 0 {
-				seen = map[graph.Value]graph.Value{}
-				for _, v := range n.Inputs {
-					if seen[v] = now[v]; reduced[v] != (graph.Value{}) {
-						seen[v] = reduced[v]
-					}
-				}
-			}
-			b.Copy(n, seen)
-			for i := range n.Shapes {
-				now[n.Value(i)] = seen[n.Value(i)]
-			}
-		}
-		for _, g := range s.Gradients {
-			if g.Node() == n {
-				reduced[g] = b.do(func() (graph.Value, error) {
-					mean, err := b.AllReduce(graph.AllReduceOptions{Mean: true}, now[g])
-					if err != nil {
-						return graph.Value{}, err
-					}
-					return mean[0], nil
-				})
-			}
-		}
+		w.write(n)
 	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	out := &Step{Graph: b.Graph, Batch: graph.Translated(s.Batch, now), Loss: now[s.Loss], Gradients: graph.Translated(s.Gradients, now), Scale: now[s.Scale]}
+	out := &over{shared: len(w.shares) > 0, Step: Step{
+		Graph: w.Graph, Batch: graph.Translated(s.Batch, w.now), Loss: w.now[s.Loss], Gradients: graph.Translated(s.Gradients, w.now), Scale: w.now[s.Scale],
+	}}
 	for _, st := range s.State {
-		next := now[st.Next]
-		if r, ok := reduced[st.Next]; ok {
-			next = r
+		next := State{Param: w.now[st.Param], Each: st.Each}
+		shared := w.shares[st.Param]
+		if w.inside[st.Param.Node()] { // it is wanted whole
+			shared = nil
 		}
-		out.State = append(out.State, State{Param: now[st.Param], Next: next, Each: st.Each})
+		switch {
+		case st.Next == (graph.Value{}):
+		case shared != nil:
+			next.Next = w.ownOf(st.Next)
+		case w.shares[st.Next] != nil:
+			next.Next = w.gather(w.ownOf(st.Next), w.now[st.Param])
+		default:
+			next.Next = w.reduced(st.Next)
+		}
+		out.State, out.shares = append(out.State, next), append(out.shares, shared)
 	}
-	return out, nil
+	return out, w.err
 }
 
 // before are the operations that gradients and the loss are made of: they read a gradient
@@ -83,4 +87,71 @@ func (s *Step) before() map[*graph.Node]bool {
 		}
 	}
 	return inside
+}
+
+// rewriter writes a step anew.
+type rewriter struct {
+	*builder
+	step   *Step
+	inside map[*graph.Node]bool        // what gradients are made of
+	now    map[graph.Value]graph.Value // what values of the step are now
+	mean   map[graph.Value]graph.Value // gradients of all ranks
+
+	ranks, rank int
+	shares      map[graph.Value]*share      // of values that ranks share
+	own         map[graph.Value]graph.Value // the rank's share of them
+}
+
+// write writes an operation.
+func (w *rewriter) write(n *graph.Node) {
+	v := n.Value(0)
+	shared := w.shares[v] != nil && !w.inside[n] && n.Op != graph.Constant
+	switch {
+	case w.err != nil:
+	case shared && n.Op != graph.Parameter:
+		w.own[v] = w.part(n)
+	case shared:
+		w.now[v] = w.do(func() (graph.Value, error) { return w.Parameter(nameOf(v), w.shares[v].of(v.Shape())) })
+		w.own[v] = w.now[v]
+	case w.inside[n]:
+		w.Copy(n, w.now)
+	default:
+		seen := map[graph.Value]graph.Value{}
+		for _, v := range n.Inputs {
+			seen[v] = w.reduced(v)
+		}
+		w.Copy(n, seen)
+		for i := range n.Shapes {
+			w.now[n.Value(i)] = seen[n.Value(i)]
+		}
+	}
+}
+
+// reduced is a value as updates read it: of a gradient, the mean of all ranks, which is
+// made when the first asks for it.
+func (w *rewriter) reduced(v graph.Value) graph.Value {
+	if !w.isGradient(v) {
+		return w.now[v]
+	}
+	if w.mean[v] == (graph.Value{}) {
+		w.mean[v] = w.one(w.AllReduce(graph.AllReduceOptions{Mean: true}, w.now[v]))
+	}
+	return w.mean[v]
+}
+
+func (w *rewriter) isGradient(v graph.Value) bool {
+	for _, g := range w.step.Gradients {
+		if g == v {
+			return true
+		}
+	}
+	return false
+}
+
+// one is the one result of an operation of ranks.
+func (w *rewriter) one(list []graph.Value, err error) graph.Value {
+	if w.err != nil || err != nil {
+		return w.keep(graph.Value{}, err)
+	}
+	return list[0]
 }

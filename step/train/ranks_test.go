@@ -27,15 +27,24 @@ func TestRanks(t *testing.T) {
 		scaler     *train.Scaler
 		accumulate int
 		budget     int64
+		adam       bool
+		share      bool
 	}{
 		"plain":         {},
 		"micro-batches": {accumulate: 2},
 		"scaled":        {scaler: &train.Scaler{Initial: 1 << 10}},
 		"budget":        {budget: 1 << 20},
+		"Adam":          {adam: true},
+		"shared":        {adam: true, share: true},
+		"shared micro":  {adam: true, share: true, accumulate: 2},
+		"shared SGD":    {share: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			micro := max(o.accumulate, 1)
 			k := kind{batch: batch / micro, hidden: 32, scaler: o.scaler, descent: true, rate: 0.3}
+			if o.adam {
+				k.descent, k.rate = false, 0.01
+			}
 			options := train.Options{Accumulate: micro, Compile: step.Options{Budget: o.budget}}
 			one := testkit.Must(build(k))(t)
 			alone := one.open(t, small(t, "64MiB"), options)
@@ -48,6 +57,7 @@ func TestRanks(t *testing.T) {
 				devices = append(devices, dev)
 			}
 			k.batch = batch / micro / size
+			options.Share = o.share
 			runners, nets := make([]*train.Runner, size), make([]*network, size)
 			losses := make([][]train.Result, size)
 			var all sync.WaitGroup
@@ -90,6 +100,70 @@ func TestRanks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ranks that share updates hold their share of the moments, which Get puts together.
+func TestShare(t *testing.T) {
+	const size, steps = 4, 5
+	x, y := points(240, 1)
+	k := kind{batch: 6, hidden: 96, rate: 0.01}
+	of := func(share bool) (peak int64, moments [][]byte) {
+		var devices []device.Device
+		for range size {
+			dev := testkit.Must(device.Open("host:64MiB"))(t)
+			t.Cleanup(func() { testkit.OK(t, dev.Close()) })
+			devices = append(devices, dev)
+		}
+		var all sync.WaitGroup
+		for rank, c := range testkit.Must(local.New(devices...))(t) {
+			all.Go(func() {
+				n, r, _, err := trainRank(t, c, k, train.Options{Share: share}, x, y, steps)
+				if err != nil {
+					t.Errorf("rank %d: %v", rank, err)
+					c.Abort(err)
+					return
+				}
+				for _, s := range n.State {
+					b := make([]byte, s.Param.Shape().Bytes())
+					if err := r.Get(s.Param, b); err != nil {
+						t.Errorf("rank %d: %v", rank, err)
+					}
+					if rank == 0 {
+						moments, peak = append(moments, b), r.PeakBytes()
+					}
+				}
+			})
+		}
+		all.Wait()
+		return peak, moments
+	}
+	whole, want := of(false)
+	shared, got := of(true)
+	// Of weights of W bytes, moments are 2 W, a fourth of which stays.
+	weights := int64(4 * (2*96 + 96*96 + 96*3))
+	if whole-shared < weights {
+		t.Errorf("%d bytes where moments are shared, %d where they are not; weights are %d", shared, whole, weights)
+	}
+	for i := range want {
+		a, b := numbers(want[i]), numbers(got[i])
+		for j := range a {
+			if math.Abs(float64(a[j]-b[j])) > 1e-4 {
+				t.Fatalf("element %d of state %d is %v where it is shared, else %v", j, i, b[j], a[j])
+			}
+		}
+	}
+}
+
+// An update that looks at whole gradients is not shared.
+func TestShareRefused(t *testing.T) {
+	dev := testkit.Must(device.Open("host:64MiB"))(t)
+	defer dev.Close()
+	comms := testkit.Must(local.New(dev, dev))(t)
+	exec := testkit.Must(auto.Open(dev))(t)
+	defer exec.Close()
+	n := testkit.Must(build(kind{batch: 8, hidden: 8, rate: 0.1, scaler: &train.Scaler{Initial: 1}}))(t)
+	_, err := train.Open(n.Step, exec, train.Options{Share: true, Compile: step.Options{Ranks: comms[0]}})
+	testkit.WantError(t, "finite gradients", err, train.ErrArgument, "nothing to share")
 }
 
 // trainRank trains a rank on its share of each batch.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/plan"
 )
@@ -31,6 +32,12 @@ type Options struct {
 	// in float32, and weights are updated once, by the mean. Default: 1.
 	Accumulate int
 
+	// Share has the ranks of Compile.Ranks share the update where it goes element by
+	// element, as Adam's does: each keeps its share of the moments and computes its share of
+	// the new weights. Results differ by no more than the order of sums. Default: false,
+	// each does all of it.
+	Share bool
+
 	// Autocast is the type that graphs partly compute in: see [autocast.Graph]. Default: 0,
 	// they are as they were built.
 	Autocast dtype.DType
@@ -46,6 +53,7 @@ type Runner struct {
 	memory        *step.Memory
 	ownMemory     bool
 	bytes         int64
+	shares        []*share // of state of which other ranks have the rest
 
 	mu     sync.Mutex
 	state  []*step.Tensor // nil until it was put, or if it was lost
@@ -71,17 +79,24 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 		return nil, fmt.Errorf("train: %w: a step of %d micro-batches", ErrArgument, o.Accumulate)
 	}
 	o.Accumulate = max(o.Accumulate, 1)
-	divided := &s
-	if o.Compile.Ranks != nil {
-		if divided, err = s.OverRanks(); err != nil {
+	divided := &over{Step: s, shares: make([]*share, len(s.State))}
+	if c := o.Compile.Ranks; c != nil {
+		ranks := 1
+		if o.Share {
+			ranks = c.Size()
+		}
+		if divided, err = s.overRanks(ranks, c.Rank()); err != nil {
 			return nil, err
+		}
+		if ranks > 1 && !divided.shared {
+			return nil, fmt.Errorf("train: %w: no update goes element by element, so that ranks have nothing to share", ErrArgument)
 		}
 	}
 	d, err := divided.divide(o.Accumulate, o.Autocast)
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{s: s, o: o, d: d, memory: o.Compile.Memory, state: make([]*step.Tensor, len(s.State)), sums: make([]*step.Tensor, len(d.sums))}
+	r := &Runner{shares: divided.shares, s: s, o: o, d: d, memory: o.Compile.Memory, state: make([]*step.Tensor, len(s.State)), sums: make([]*step.Tensor, len(d.sums))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
@@ -94,7 +109,7 @@ func Open(s Step, exec step.Executor, o Options) (_ *Runner, err error) {
 		r.ownMemory = true
 	}
 	o.Compile.Memory = r.memory
-	r.bytes, err = d.within(&s, o.Compile, func(g *graph.Graph, o step.Options) (int64, error) {
+	r.bytes, err = d.within(&divided.Step, o.Compile, func(g *graph.Graph, o step.Options) (int64, error) {
 		x, err := step.Compile(g, exec, o)
 		if err != nil {
 			return 0, err
@@ -169,7 +184,8 @@ func (r *Runner) Executables() (micro, update *step.Executable) { return r.micro
 // Memory is what makes tensors for batches.
 func (r *Runner) Memory() *step.Memory { return r.memory }
 
-// Put gives a parameter of the state its elements, which are copied.
+// Put gives a parameter of the state its elements, which are copied; a rank that has a share
+// takes that.
 func (r *Runner) Put(param graph.Value, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,14 +193,22 @@ func (r *Runner) Put(param graph.Value, data []byte) error {
 	if err != nil {
 		return err
 	}
+	shape := param.Shape()
+	if int64(len(data)) != shape.Bytes() {
+		return fmt.Errorf("train: %w: %s takes %d bytes, not %d", ErrArgument, describe(param), shape.Bytes(), len(data))
+	}
+	if s := r.shares[i]; s != nil {
+		shape, data = s.of(shape), s.cut(data, r.o.Compile.Ranks.Rank())
+	}
 	if t := r.state[i]; t != nil {
 		return t.Write(data)
 	}
-	r.state[i], err = r.memory.Put(data, param.Shape())
+	r.state[i], err = r.memory.Put(data, shape)
 	return err
 }
 
-// Get copies the elements of a parameter of the state, as they are after the last step.
+// Get copies the elements of a parameter of the state, as they are after the last step. With
+// Options.Share, all ranks call it, for the same parameters.
 func (r *Runner) Get(param graph.Value, data []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +219,32 @@ func (r *Runner) Get(param graph.Value, data []byte) error {
 	if r.state[i] == nil {
 		return r.missing(i)
 	}
+	if s := r.shares[i]; s != nil {
+		return r.gather(s, r.state[i], data)
+	}
 	return r.state[i].Read(data)
+}
+
+// gather reads what ranks have shares of.
+func (r *Runner) gather(s *share, own *step.Tensor, data []byte) (err error) {
+	c := r.o.Compile.Ranks
+	whole, err := r.memory.New(graph.MakeShape(own.Shape().Type, s.each*c.Size()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, whole.Free()) }()
+	stream, err := c.Device().NewStream()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(c.AllGather(stream, parallel.Part{Recv: whole.Ptr(), Send: own.Ptr(), N: own.Shape().Bytes()}), stream.Close())
+	if err != nil {
+		return err
+	}
+	all := make([]byte, whole.Shape().Bytes())
+	err = whole.Read(all)
+	copy(data, all)
+	return err
 }
 
 func (r *Runner) find(param graph.Value) (int, error) {

@@ -144,7 +144,7 @@ func Wants(n *graph.Node) []int {
 		return []int{0, 1, 2}
 	case graph.AttentionBackward:
 		return []int{0, 1, 2, 3, 4, 5}
-	case graph.AllReduce:
+	case graph.AllReduce, graph.ReduceScatter, graph.AllGather:
 		return every(n)
 	}
 	return nil
