@@ -27,8 +27,14 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Setenv("PINION_TOP", "off")
+	if args := os.Getenv(asRank); args != "" { // mpirun started it
+		os.Exit(cli.Execute(newRoot(strings.Split(args, "\n"))))
+	}
 	os.Exit(m.Run())
 }
+
+// asRank has the arguments, in lines, with which this binary is the command.
+const asRank = "PINION_TRAIN_ARGS"
 
 // testDevice is what the tests run on.
 func testDevice() string {

@@ -1,0 +1,150 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pinion-gpu/pinion/internal/testkit"
+)
+
+// mpirun is the command on so many ranks, on the host.
+func mpirun(t *testing.T, ranks int, args ...string) *exec.Cmd {
+	t.Helper()
+	launcher, err := exec.LookPath("mpirun.openmpi")
+	if err != nil {
+		t.Skip("not run: mpirun.openmpi is not installed")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Hang)
+	t.Cleanup(cancel)
+	self := testkit.Must(os.Executable())(t)
+	cmd := exec.CommandContext(ctx, launcher, "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader", "-n", strconv.Itoa(ranks), self)
+	cmd.Env = append(os.Environ(), asRank+"="+strings.Join(append(args, "--device", "host"), "\n"))
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// trainedBy is what ranks print.
+func trainedBy(t *testing.T, ranks int, args ...string) (doc output) {
+	t.Helper()
+	cmd := mpirun(t, ranks, append(args, "--json")...)
+	var errors strings.Builder
+	cmd.Stderr = &errors
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, text, errors.String())
+	}
+	testkit.OK(t, json.Unmarshal(text, &doc))
+	return doc
+}
+
+func sameLosses(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d losses, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if math.Abs(got[i]-want[i]) > 1e-4 {
+			t.Errorf("%s: step %d has a loss of %v, want %v", what, i+1, got[i], want[i])
+		}
+	}
+}
+
+// Four ranks train as one process does with four times the batch, and a checkpoint of theirs
+// goes on with two, and with one.
+func TestRanks(t *testing.T) {
+	text, folder := book(t, 400), filepath.Join(t.TempDir(), "run")
+	model := []string{text, "--layers", "1", "--width", "16", "--heads", "2", "--context", "16"}
+	args := func(more ...string) []string { return append(model[:len(model):len(model)], more...) }
+	want := trained(t, args("--batch", "8", "--steps", "9")...)
+	first := trainedBy(t, 4, args("--batch", "2", "--steps", "3", "--checkpoint", folder)...)
+	if first.Ranks != 4 || first.Batch != 2 || want.Ranks != 1 {
+		t.Errorf("%d ranks with a batch of %d, and %d", first.Ranks, first.Batch, want.Ranks)
+	}
+	sameLosses(t, "4 ranks", first.Losses, want.Losses[:3])
+	second := trainedBy(t, 2, args("--resume", folder, "--checkpoint", folder, "--steps", "3")...)
+	sameLosses(t, "2 ranks", second.Losses, want.Losses[3:6])
+	sameLosses(t, "1 process", trained(t, args("--resume", folder, "--steps", "3")...).Losses, want.Losses[6:])
+	accumulated := trainedBy(t, 2, args("--batch", "2", "--accumulate", "2", "--steps", "3")...)
+	sameLosses(t, "2 ranks with 2 batches each", accumulated.Losses[:1], want.Losses[:1])
+}
+
+// What is wrong is said with the rank, by all.
+func TestRanksRefuse(t *testing.T) {
+	text, folder := book(t, 400), t.TempDir()
+	for what, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"too little text": {[]string{text, "--batch", "1000"}, "rows"},
+		"no text":         {[]string{filepath.Join(folder, "none.txt")}, "none.txt"},
+		"no checkpoint":   {[]string{text, "--resume", folder}, "checkpoint"},
+	} {
+		out, err := mpirun(t, 2, c.args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "pinion: rank ") || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s: %v\n%s", what, err, out)
+		}
+	}
+}
+
+// A rank that is killed ends the others, and mpirun.
+func TestRankKilled(t *testing.T) {
+	text := book(t, 400)
+	status := filepath.Join(t.TempDir(), "run")
+	cmd := mpirun(t, 3, text, "--layers", "1", "--width", "16", "--heads", "2", "--context", "16", "--steps", "1000000", "--checkpoint", status, "--checkpoint-every", "1")
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	testkit.OK(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	testkit.Eventually(t, "a checkpoint", func() bool {
+		select {
+		case err := <-ended:
+			t.Fatalf("mpirun ended: %v\n%s", err, out.String())
+		default:
+		}
+		_, err := os.Stat(filepath.Join(status, "checkpoint.safetensors"))
+		return err == nil
+	})
+	ranks := children(t, cmd.Process.Pid)
+	if len(ranks) != 3 {
+		t.Fatalf("%d ranks", len(ranks))
+	}
+	testkit.OK(t, syscall.Kill(ranks[1], syscall.SIGKILL))
+	if err := testkit.Receive(t, "mpirun", ended); err == nil {
+		t.Errorf("mpirun succeeded\n%s", out.String())
+	}
+	testkit.Eventually(t, "all ranks end", func() bool {
+		for _, pid := range ranks {
+			if syscall.Kill(pid, 0) == nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// children are the processes that a process has started.
+func children(t *testing.T, pid int) (list []int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", strconv.Itoa(pid), "children"))
+	if err != nil {
+		t.Skip("not run: the system does not say which processes a process has started")
+	}
+	for _, field := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(field)
+		testkit.OK(t, err)
+		list = append(list, n)
+	}
+	return list
+}
