@@ -11,7 +11,8 @@ import (
 )
 
 // Of a measurement: how often the step runs to warm up, which is until so much time has
-// passed, and how often it then runs whole and in parts.
+// passed, or, of ranks, who run it equally often, as often as it may, and how often it then
+// runs whole and in parts.
 const (
 	leastWarm = 3 // the third run of a recorded step is the first that is only launched
 	mostWarm  = 20
@@ -114,7 +115,7 @@ func (m *measurement) close() (err error) {
 func (m *measurement) measure(ctx context.Context, at []device.Ptr) error {
 	whole := func() error { return m.perform(ctx, at) }
 	began := time.Now()
-	for i := 0; i < leastWarm || i < mostWarm && time.Since(began) < warm; i++ {
+	for i := 0; i < leastWarm || i < mostWarm && (m.streams[ranks] != nil || time.Since(began) < warm); i++ {
 		if _, err := m.time(whole); err != nil {
 			return err
 		}

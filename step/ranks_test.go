@@ -160,6 +160,34 @@ func TestTrainRanks(t *testing.T) {
 	}
 }
 
+// Ranks measure a step together, however fast each is, and run it as before.
+func TestRanksMeasure(t *testing.T) {
+	each(openRanks(t, 2), func(r rank) {
+		n := modelOf(t, 1, true)
+		x, err := step.Compile(n.Graph, r.exec, step.Options{Ranks: r})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer x.Close()
+		var in []*step.Tensor
+		for i, p := range n.Parameters() {
+			tensor, err := x.Memory().Put(n.inputs[i], p.Shape())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer tensor.Free()
+			in = append(in, tensor)
+		}
+		for range 2 {
+			if _, err := x.Measure(context.Background(), in); err != nil {
+				t.Errorf("rank %d: %v", r.Rank(), err)
+			}
+		}
+	})
+}
+
 // What ranks reduce begins while others are computed, and what reads it comes behind the
 // beginning of the next.
 func TestRanksOrder(t *testing.T) {
