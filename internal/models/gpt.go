@@ -28,6 +28,7 @@ type GPT struct {
 	PlainAttention bool
 
 	LearningRate float64 // default: 1e-3
+	Ranks        bool    // gradients are the means of all ranks'
 }
 
 func (c GPT) check() error {
@@ -68,7 +69,7 @@ func (c GPT) Model() (*Model, error) {
 		}
 		x = b.layerNorm(x, b.weight("scale", ones, c.Width), b.weight("offset", zeros, c.Width))
 		logits := b.linear(x, b.weight("head", random(0.02), c.Width, c.Vocabulary))
-		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate)
+		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate, c.Ranks)
 	})
 }
 
@@ -121,6 +122,6 @@ func (c Llama) Model() (*Model, error) {
 		}
 		x = b.rmsNorm(x, b.weight("scale", ones, c.Width))
 		logits := b.linear(x, b.weight("head", random(0.02), c.Width, c.Vocabulary))
-		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate)
+		b.finish(b.crossEntropy(logits, targets), c.Optimizer, c.LearningRate, c.Ranks)
 	})
 }

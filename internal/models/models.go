@@ -157,7 +157,8 @@ const (
 )
 
 // finish makes results of the loss and the gradients: the gradients, or new weights.
-func (b *builder) finish(loss graph.Value, o Optimizer, rate float64) {
+// Of ranks, they are the means of all.
+func (b *builder) finish(loss graph.Value, o Optimizer, rate float64, ranks bool) {
 	b.output(loss)
 	b.differentiate()
 	if rate == 0 {
@@ -173,6 +174,11 @@ func (b *builder) finish(loss graph.Value, o Optimizer, rate float64) {
 	}
 	for _, w := range b.weights {
 		g := b.wide(b.gradients[w])
+		if ranks {
+			means, err := b.g.AllReduce(graph.AllReduceOptions{Mean: true}, g)
+			b.must(err)
+			g = means[0]
+		}
 		switch o {
 		case None:
 			b.output(g)

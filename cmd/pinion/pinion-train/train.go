@@ -148,7 +148,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	device, err := openDevice(cmd, *f.device, world)
+	device, err := cli.OpenRankDevice(cmd, *f.device, world.LocalRank, world.LocalSize)
 	if err == nil {
 		defer func() { err = errors.Join(err, device.Close()) }()
 		f.ranks, err = auto.Open(cmd.Context(), device, auto.Options{World: &world})
@@ -173,17 +173,6 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 		cmd.SetErr(io.Discard)
 	}
 	return f.open(cmd, path, device)
-}
-
-// openDevice opens the device of a rank: of several GPUs, that with the rank's number on
-// its machine.
-func openDevice(cmd *cobra.Command, name string, world launch.World) (device.Device, error) {
-	if world.LocalSize > 1 && name == "auto" {
-		if dev, err := device.Open(fmt.Sprintf("cuda:%d", world.LocalRank)); err == nil {
-			return dev, nil
-		}
-	}
-	return cli.OpenDevice(cmd, name)
 }
 
 // open opens data and model, and trains.

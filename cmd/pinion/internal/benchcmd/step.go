@@ -1,6 +1,7 @@
 package benchcmd
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/cli"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/flags"
 	"github.com/pinion-gpu/pinion/cmd/pinion/internal/stepbench"
+	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
 	"github.com/pinion-gpu/pinion/internal/atomicfile"
 	"github.com/pinion-gpu/pinion/internal/models"
@@ -19,6 +21,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/stats"
 	"github.com/pinion-gpu/pinion/internal/texttable"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/parallel/auto"
+	"github.com/pinion-gpu/pinion/parallel/launch"
 )
 
 func newStep() *cobra.Command {
@@ -47,12 +51,17 @@ what travels to the host and back. RESULTS compares the bits of all results with
 those of the first step. A budget that is impossible is named below the table,
 and the others are run.
 
+Started by mpirun or srun, ranks average their gradients; --batch is for each. The
+first prints, and how long each takes alone.
+
 --latency runs gpt2 for one token after the other, each from before it is given
 until the next one is there, and prints how long the slowest took.`,
 		Example: `  pinion bench step
   pinion bench step --model gpt --budget 13.7GiB,12GiB --plan plan.svg
   pinion bench step --model resnet50 --batch 64 --json > step.json
   pinion bench step --model gpt2 --dtype bf16 --latency
+  mpirun -n 2 pinion bench step --device host --layers 2 --width 64 --heads 2 \
+      --batch 2 --length 64 --vocabulary 256
   pinion bench step --device host --layers 2 --width 64 --heads 2 --batch 2 \
       --length 64 --vocabulary 256`,
 		Args: cli.NoArgs,
@@ -92,6 +101,8 @@ type stepFlags struct {
 	image, steps                                    int
 	budgets                                         []int64
 	latency, noLink, tasks, json                    bool
+
+	ranks *auto.Ranks
 }
 
 // unused are flags that are not for a model.
@@ -114,7 +125,7 @@ func orElse(sizes map[*int]int) {
 var stepTypes = map[string]dtype.DType{"bf16": dtype.BF16, "f16": dtype.F16, "f32": dtype.F32, "f64": dtype.F64}
 
 // make makes the model, with a name for it and its sizes.
-func (f *stepFlags) make(plain bool) (m *models.Model, name string, err error) {
+func (f *stepFlags) make(plain, ranks bool) (m *models.Model, name string, err error) {
 	t := stepTypes[f.dtype]
 	optimizer := map[string]models.Optimizer{"sgd": models.SGD, "adam": models.Adam}[f.optimizer]
 	switch f.model {
@@ -128,7 +139,7 @@ func (f *stepFlags) make(plain bool) (m *models.Model, name string, err error) {
 			}
 		}
 		c := models.GPT{Layers: f.layers, Width: f.width, Heads: f.heads, Batch: f.batch, Length: f.length, Vocabulary: f.vocabulary,
-			Type: t, Optimizer: optimizer, PlainAttention: plain}
+			Type: t, Optimizer: optimizer, PlainAttention: plain, Ranks: ranks}
 		name = fmt.Sprintf("%d x %d, %d x %d, %s", f.layers, f.width, f.batch, f.length, f.dtype)
 		if f.model == "llama" {
 			m, err = models.Llama{GPT: c}.Model()
@@ -138,7 +149,7 @@ func (f *stepFlags) make(plain bool) (m *models.Model, name string, err error) {
 		return m, "GPT " + name, err
 	case "resnet50":
 		orElse(map[*int]int{&f.batch: 64, &f.image: 224})
-		m, err = models.ResNet{Width: f.width, Batch: f.batch, Size: f.image, Type: t, Optimizer: optimizer}.Model()
+		m, err = models.ResNet{Width: f.width, Batch: f.batch, Size: f.image, Type: t, Optimizer: optimizer, Ranks: ranks}.Model()
 		return m, fmt.Sprintf("ResNet-50, %d x %d px, %s", f.batch, f.image, f.dtype), err
 	}
 	m, err = models.GPT2{Layers: f.layers, Width: f.width, Heads: f.heads, Length: f.length, Vocabulary: f.vocabulary, Type: t}.Model()
@@ -152,7 +163,39 @@ func (f *stepFlags) make(plain bool) (m *models.Model, name string, err error) {
 	return m, name + ", one token, " + f.dtype, err
 }
 
-func (f *stepFlags) run(cmd *cobra.Command) error {
+func (f *stepFlags) run(cmd *cobra.Command) (err error) {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	world, err := launch.FromEnv()
+	if err != nil {
+		return err
+	}
+	dev, err := cli.OpenRankDevice(cmd, *f.device, world.LocalRank, world.LocalSize)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	if f.ranks, err = auto.Open(cmd.Context(), dev, auto.Options{World: &world}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.ranks.Close()) }()
+	if world.Size > 1 {
+		defer func() {
+			if err != nil {
+				f.ranks.Fail(err)
+				err = fmt.Errorf("rank %d: %w", world.Rank, err)
+			}
+		}()
+	}
+	if world.Rank > 0 {
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+	}
+	return f.runOn(cmd, dev)
+}
+
+func (f *stepFlags) check(cmd *cobra.Command) error {
 	for _, n := range f.budgets {
 		if n <= 0 {
 			return cli.BadUsage(cmd, "--budget has %s, but must be above 0", units.Bytes(n))
@@ -172,17 +215,27 @@ func (f *stepFlags) run(cmd *cobra.Command) error {
 	if f.plan == "" && cmd.Flags().Changed("plan") {
 		return cli.BadUsage(cmd, "--plan needs the name of a file")
 	}
-	m, name, err := f.make(f.attention == "plain")
+	if _, _, err := f.make(f.attention == "plain", false); err != nil {
+		return cli.BadUsage(cmd, "%v", err)
+	}
+	return nil
+}
+
+func (f *stepFlags) runOn(cmd *cobra.Command, dev device.Device) error {
+	if f.model == "gpt2" && f.ranks.Comm != nil {
+		return cli.BadUsage(cmd, "--model gpt2 is for one rank, and there are %d", f.ranks.World.Size)
+	}
+	m, name, err := f.make(f.attention == "plain", f.ranks.Comm != nil)
 	if err != nil {
 		return cli.BadUsage(cmd, "%v", err)
 	}
 	var file *atomicfile.File
-	if f.plan != "" {
+	if f.plan != "" && f.ranks.World.Rank == 0 {
 		if file, err = cli.CreateFile(f.plan); err != nil {
 			return err
 		}
 	}
-	out, picture, err := f.measure(cmd, m, name)
+	out, picture, err := f.measure(cmd, dev, m, name)
 	if file != nil {
 		if err != nil {
 			return errors.Join(err, file.Discard())
@@ -204,12 +257,7 @@ func (f *stepFlags) run(cmd *cobra.Command) error {
 	return cli.PrintText(cmd, out.print)
 }
 
-func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (out *stepOutput, picture string, err error) {
-	dev, err := cli.OpenDevice(cmd, *f.device)
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
+func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Model, name string) (out *stepOutput, picture string, err error) {
 	info := dev.Info()
 	out = &stepOutput{Record: provenance.Now().On(info.ID, info.Name), What: "step", Model: name, Weights: m.Weights, Repeats: f.steps, Rows: []stepRow{}}
 	line := cli.NewProgress(cmd)
@@ -226,8 +274,21 @@ func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (o
 	if f.noLink {
 		o.Link = -1
 	}
+	if f.ranks.Comm != nil {
+		o.Ranks = f.ranks
+		if o.Alone, _, err = f.make(f.attention == "plain", false); err != nil {
+			return nil, "", err
+		}
+		text, err := json.Marshal([]any{name, f.budgets, f.steps, f.noLink})
+		if err == nil {
+			err = f.ranks.Agree(cmd.Context(), "what is measured", string(text))
+		}
+		if err != nil {
+			return nil, "", err
+		}
+	}
 	if f.attention == "auto" && (f.model == "gpt" || f.model == "llama") {
-		if o.Plain, _, err = f.make(true); err != nil {
+		if o.Plain, _, err = f.make(true, f.ranks.Comm != nil); err != nil {
 			return nil, "", err
 		}
 	}
@@ -238,6 +299,11 @@ func (f *stepFlags) measure(cmd *cobra.Command, m *models.Model, name string) (o
 	out.Plain = r.Plain || f.attention == "plain"
 	out.add(r)
 	out.Notes = r.Notes
+	if f.ranks.Comm != nil && r.Steps[0].Err == nil {
+		together, alone := stats.Median(r.Steps[0].Times), stats.Median(r.Alone.Times)
+		n := f.ranks.World.Size
+		out.Ranks = &ranksRow{n, alone, float64(n) * alone / together, max(0, 1-alone/together)}
+	}
 	if f.tasks {
 		out.addTasks(r.Tasks)
 	}
@@ -257,6 +323,7 @@ type stepOutput struct {
 	Weights    int64        `json:"weights"`
 	Repeats    int          `json:"repeats"`
 	Plain      bool         `json:"plain_attention,omitempty"`
+	Ranks      *ranksRow    `json:"ranks,omitempty"`
 	Loss       *float64     `json:"loss,omitempty"`
 	LinkGBPerS float64      `json:"link_gb_per_s,omitempty"`
 	Plan       string       `json:"plan,omitempty"`
@@ -265,6 +332,14 @@ type stepOutput struct {
 	Tasks      []taskRow    `json:"tasks,omitempty"`
 	Latency    *latencyRow  `json:"latency,omitempty"`
 	Notes      []string     `json:"notes,omitempty"` // what was done otherwise than usual
+}
+
+// ranksRow is what ranks gain and lose by being several, without a budget.
+type ranksRow struct {
+	Ranks        int     `json:"ranks"`
+	AloneSeconds float64 `json:"alone_seconds"`     // a step of each by itself, all at the same time
+	Speedup      float64 `json:"speedup"`           // samples a second of all, of those of one
+	Unhidden     float64 `json:"unhidden_fraction"` // of a step: that it takes longer than alone
 }
 
 // taskRow is what tasks of one kind took together.
@@ -424,6 +499,10 @@ func (o *stepOutput) print(w io.Writer) {
 			units.Bytes(s.KeptBytes), fmt.Sprintf("%d of %d", s.AgainTasks, s.Tasks), units.Bytes(s.SentBytes), units.Seconds(s.WaitedSeconds), units.Seconds(s.CompileSeconds), results)
 	}
 	t.Write(w)
+	if r := o.Ranks; r != nil {
+		fmt.Fprintf(w, "\n%d ranks are %.2fx as fast as one, whose step takes %s; %.1f %% of a step is not hidden behind computing\n",
+			r.Ranks, r.Speedup, units.Seconds(r.AloneSeconds), 100*r.Unhidden)
+	}
 	if len(o.Tasks) > 0 {
 		fmt.Fprintln(w)
 		t := texttable.New(">TIME", ">TASKS", ">GB/S", "OF THE FIRST STEP")

@@ -64,6 +64,17 @@ func OpenDevice(cmd *cobra.Command, name string) (device.Device, error) {
 	return dev, err
 }
 
+// OpenRankDevice is [OpenDevice] for a rank of several on this machine, numbered from 0: of
+// "auto", that is the GPU with its number, if there is one.
+func OpenRankDevice(cmd *cobra.Command, name string, number, ranks int) (device.Device, error) {
+	if name == "auto" && ranks > 1 {
+		if numbered := fmt.Sprintf("cuda:%d", number); slices.Contains(deviceNames(), numbered) {
+			name = numbered
+		}
+	}
+	return OpenDevice(cmd, name)
+}
+
 func openDevice(cmd *cobra.Command, name string) (device.Device, error) {
 	if err := CheckDevice(cmd, name); err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/units"
+	ranks "github.com/pinion-gpu/pinion/parallel/auto"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/auto"
@@ -46,6 +47,11 @@ type Options struct {
 	// otherwise it is written once the tasks of the first step were timed. May be empty.
 	Times string
 
+	// Ranks run the model together, and then each by itself what Alone is: the model
+	// without sums over ranks. nil: there is one.
+	Ranks *ranks.Ranks
+	Alone *models.Model
+
 	// Progress is told what begins, out of how many. May be nil.
 	Progress func(done, total int, what string)
 }
@@ -55,6 +61,8 @@ type Report struct {
 	Plain bool // the plain model was measured
 	Loss  float64
 	Link  float64 // bytes a second that plans were made with
+
+	Alone Step // of Options.Alone
 
 	Start time.Duration // to make the parameters, kernels included
 	Steps []Step
@@ -171,7 +179,26 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 		}
 	}
 	b.report.Link = max(b.report.Link, 0)
-	for _, budget := range o.Budgets {
+	if b.Ranks == nil {
+		return b.report, b.run(ctx)
+	}
+	if err := b.agreeOnLink(ctx); err != nil {
+		return nil, err
+	}
+	return b.report, b.Ranks.Do("the measurement", func() error { return b.run(ctx) })
+}
+
+// agreeOnLink has all ranks plan with the first one's link.
+func (b *bench) agreeOnLink(ctx context.Context) error {
+	all, err := b.Ranks.Exchange(ctx, "the rate of the link", fmt.Append(nil, b.report.Link))
+	if err == nil {
+		_, err = fmt.Sscan(string(all[0]), &b.report.Link)
+	}
+	return err
+}
+
+func (b *bench) run(ctx context.Context) error {
+	for _, budget := range b.Budgets {
 		s, err := b.measure(ctx, budget)
 		if errors.Is(err, step.ErrNotSupported) && b.Plain != nil {
 			b.Model, b.Plain, b.report.Plain = b.Plain, nil, true
@@ -182,14 +209,21 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 			s.Err, err = err, nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.report.Steps = append(b.report.Steps, s)
 	}
-	if n, ok := exec.(step.Noter); ok {
+	if b.Alone != nil {
+		b.Model, b.Ranks, b.times = b.Alone, nil, nil
+		var err error
+		if b.report.Alone, err = b.measure(ctx, 0); err != nil {
+			return err
+		}
+	}
+	if n, ok := b.exec.(step.Noter); ok {
 		b.report.Notes = append(b.report.Notes, n.Notes()...)
 	}
-	return b.report, nil
+	return nil
 }
 
 // missing notes how many tasks have no time in the file.
@@ -235,6 +269,9 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 	b.progress("planning")
 	began := time.Now()
 	o := step.Options{Budget: budget, Donate: b.Model.Donate, Lend: b.Model.Lend, Link: b.report.Link, Memory: b.memory}
+	if b.Ranks != nil {
+		o.Ranks = b.Ranks.Comm
+	}
 	if b.times != nil {
 		o.Seconds = b.times.Seconds
 	}
