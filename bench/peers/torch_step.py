@@ -14,6 +14,9 @@ under autocast to bf16, with scaled_dot_product_attention:
                torch.compile of the model, which takes minutes
   checkpoint   torch.utils.checkpoint around each block
   save_on_cpu  torch.autograd.graph.save_on_cpu with pinned memory, one step
+  ddp, ddp-compile
+               eager, and torch.compile of each block, in DistributedDataParallel: started
+               by torchrun, of whose ranks the first prints
 
 and besides
 
@@ -27,6 +30,7 @@ is the most that tensors had in the timed steps.
 import argparse
 import gc
 import math
+import os
 import statistics
 import time
 
@@ -36,7 +40,7 @@ from torch.utils.checkpoint import checkpoint
 
 import peer
 
-GPT_WAYS = ["eager", "compile", "compile-0.3", "compile-0.1", "whole", "whole-0.3", "whole-0.1", "checkpoint", "save_on_cpu"]
+GPT_WAYS = ["eager", "compile", "compile-0.3", "compile-0.1", "whole", "whole-0.3", "whole-0.1", "checkpoint", "save_on_cpu", "ddp", "ddp-compile"]
 WAYS = GPT_WAYS + ["resnet50", "gpt2", "block"]
 
 
@@ -112,18 +116,20 @@ class Steps:
 def gpt(o, way, steps):
     torch.manual_seed(1)
     torch._dynamo.reset()
-    kind, _, budget = way.partition("-")
+    kind, _, budget = way.removesuffix("-compile").partition("-")
     torch._functorch.config.activation_memory_budget = float(budget or 1)
     with torch.device(o.device):
         model = GPT(o)
         tokens, targets = (torch.randint(o.vocabulary, (o.batch, o.length)) for _ in range(2))
     model.checkpoint = kind == "checkpoint"
     run = model
-    if kind == "compile":
+    if kind == "compile" or way == "ddp-compile":
         for block in model.blocks:
             block.compile()
     elif kind == "whole":
         run = torch.compile(model)
+    if kind == "ddp":
+        run = torch.nn.parallel.DistributedDataParallel(model, device_ids=[torch.cuda.current_device()] if steps.cuda else None)
 
     def once():
         with torch.autocast(o.device, torch.bfloat16):
@@ -140,6 +146,8 @@ def gpt(o, way, steps):
     else:
         times, memory = steps.timed(once, o.repeats, warm=3)
     by = {"compile": "torch.compile of each block", "whole": "torch.compile"}.get(kind, way)
+    if kind == "ddp":
+        by = f"DistributedDataParallel of {torch.distributed.get_world_size()}, " + ("torch.compile of each block" if way == "ddp-compile" else "eager")
     if budget:
         by += f", activation_memory_budget {budget}"
     return steps.rows(f"GPT {o.layers} x {o.width}, {o.batch} x {o.length}, bf16", by, times, memory)
@@ -270,6 +278,13 @@ def main():
     ways = o.only.split(",")
     if unknown := set(ways) - set(WAYS):
         p.error(f"{', '.join(sorted(unknown))}: not of {', '.join(WAYS)}")
+    ranks = "WORLD_SIZE" in os.environ
+    if ranks:
+        if o.device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl" if o.device == "cuda" else "gloo")
+    elif any(way.startswith("ddp") for way in ways):
+        p.error("ddp needs torchrun: torchrun --nproc-per-node 2 bench/peers/torch_step.py --only eager,ddp")
     steps, rows, missing = Steps(o.device), [], []
     for way in ways:
         began = time.perf_counter()
@@ -281,6 +296,11 @@ def main():
         if steps.cuda:
             torch.cuda.empty_cache()
         peer.step(f"{way}: {time.perf_counter() - began:.0f} s" + (f": {missing[-1]['reason']}" if missing and missing[-1]["name"] == way else ""))
+    first = not ranks or torch.distributed.get_rank() == 0
+    if ranks:
+        torch.distributed.destroy_process_group()
+    if not first:
+        return
     name = torch.cuda.get_device_name() if steps.cuda else "CPU"
     peer.document("PyTorch " + torch.__version__, "step", name, rows, repeats=o.repeats, not_available=missing)
 
