@@ -29,8 +29,8 @@
 //
 // A plural noun is a count (samples, workers) or a list; any other key has the same
 // type everywhere. The median has the bare key, min_… and max_… are the extremes,
-// and p50, p99 stand before the unit. What is not known is left out or null; a
-// list without entries is there.
+// and p50, p99 stand before the unit; mean_… is of calls back to back. What is not
+// known is left out or null; a list without entries is there.
 //
 // Some keys are shared by several commands:
 //
@@ -47,4 +47,7 @@
 //	                     or "cufile", or several of them, as in "cached+direct";
 //	                     cached_bytes, direct_bytes … say how much took which
 //	not_available        what could not be used or measured: name, reason
+//	ranks                that worked together; launcher is who started them, left
+//	                     out where they are goroutines, and hosts how many they
+//	                     were on
 package main

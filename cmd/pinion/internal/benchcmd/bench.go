@@ -24,6 +24,7 @@ device memory at every size and writes one HTML page to read and to share:
 rates, times, the limit of the link, and advice.`,
 		Example: `  pinion bench --report link.html
   pinion bench link --size 256MiB
+  pinion bench collectives
   pinion bench managed
   pinion bench processes
   pinion bench step --budget 8GiB`,
@@ -65,7 +66,7 @@ rates, times, the limit of the link, and advice.`,
 		out.hideCurves()
 		return cli.PrintText(cmd, out.print)
 	}
-	cmd.AddCommand(newLink(), newManaged(), newProcesses(), newStep(), newTier())
+	cmd.AddCommand(newCollectives(), newLink(), newManaged(), newProcesses(), newStep(), newTier())
 	return cmd
 }
 

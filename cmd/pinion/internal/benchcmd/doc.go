@@ -1,5 +1,5 @@
 // Package benchcmd is `pinion bench` with its subcommands: their flags, the JSON
 // documents and the text that they print, and the pages that they write. The
-// packages linkbench, managedbench, procbench, stepbench and tierbench beside it
-// measure.
+// packages collbench, linkbench, managedbench, procbench, stepbench and tierbench
+// beside it measure.
 package benchcmd
