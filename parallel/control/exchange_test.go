@@ -14,8 +14,6 @@ import (
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
-func errorsAs(err error, e **RankError) bool { return errors.As(err, e) }
-
 func TestExchange(t *testing.T) {
 	for _, size := range []int{1, 2, 5, 64} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -234,7 +232,7 @@ func TestRandom(t *testing.T) {
 					t.Errorf("rank %d of %d: %v", r, size, err)
 				case r == culprit:
 				case way == 2 && culprit == 0: // each connection ends by itself, and rank 0 hears of some other
-					if !errorsAs(err, new(*RankError)) {
+					if !errors.As(err, new(*RankError)) {
 						t.Errorf("rank %d: %v", r, err)
 					}
 				default:

@@ -22,6 +22,7 @@ type greeting struct {
 	Size     int
 	Rank     int
 	Restart  int
+	Lost     time.Duration
 	Name     string
 }
 
@@ -141,6 +142,8 @@ func (h *hub) admit(theirs greeting, l *link) (refusal message, in bool) {
 		bad.Reason = fmt.Sprintf("runs Pinion %s, %s runs %s", theirs.Version, called(0, own.Name), own.Version)
 	case theirs.Size != own.Size:
 		bad.Reason = fmt.Sprintf("counts %d ranks, %s counts %d", theirs.Size, called(0, own.Name), own.Size)
+	case theirs.Lost != own.Lost:
+		bad.Reason = fmt.Sprintf("has Options.Lost of %v, %s of %v", theirs.Lost, called(0, own.Name), own.Lost)
 	case r < 0 || r >= h.size:
 		bad.Reason = fmt.Sprintf("there are %d ranks", h.size)
 	case h.peers[r].send != nil:

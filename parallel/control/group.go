@@ -24,7 +24,7 @@ type Options struct {
 	// Timeout is how long Join waits for all ranks. 0: 5 minutes.
 	Timeout time.Duration
 	// Lost is after how long without a sign of life a rank counts as lost. Signs are
-	// given eight times as often. It must be the same on all ranks. 0: 10 seconds.
+	// given eight times as often. It is the same on all ranks. 0: 10 seconds.
 	Lost time.Duration
 	// Name is what errors call this rank, beside its rank. "": host and process.
 	Name string
@@ -81,7 +81,8 @@ func Join(ctx context.Context, o Options) (*Group, error) {
 	defer cancel()
 	w := g.world
 	own := greeting{
-		Protocol: protocol, Version: cmp.Or(o.version, builtVersion()), Job: w.Job, Size: w.Size, Rank: w.Rank, Restart: w.Restart, Name: g.name,
+		Protocol: protocol, Version: cmp.Or(o.version, builtVersion()), Job: w.Job,
+		Size: w.Size, Rank: w.Rank, Restart: w.Restart, Lost: g.lost, Name: g.name,
 	}
 	if w.Rank == 0 {
 		err = g.lead(limited, own)

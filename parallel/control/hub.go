@@ -24,11 +24,10 @@ type hub struct {
 
 	mu     sync.Mutex
 	peers  []peer
-	err    *RankError    // why the run has failed
-	joined bool          // all had come
-	met    int           // ranks that were let in or refused, whichever they said they are
-	told   chan struct{} // closed when that is as many as there are
-	gone   message       // of the first rank that left
+	err    *RankError // why the run has failed
+	joined bool       // all had come
+	met    int        // ranks that were let in or refused, whichever they said they are
+	gone   message    // of the first rank that left
 
 	number  int64     // of the exchange that is collected
 	parts   []message // by rank; kind 0: it has not come

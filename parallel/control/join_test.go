@@ -26,6 +26,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"another version", func(o *Options) { o.version = "v2" }, []string{"rank 2 (host c)", "runs Pinion v2, rank 0 (host a) runs v1"}},
 		{"another size", func(o *Options) { o.World.Size = 8 }, []string{"rank 2 (host c)", "counts 8 ranks, rank 0 (host a) counts 4"}},
+		{"another patience", func(o *Options) { o.Lost = time.Minute }, []string{"has Options.Lost of 1m0s, rank 0 (host a) of 10s"}},
 		{"twice", func(o *Options) { o.World.Rank = 1 }, []string{"has come twice", "host b", "host c"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestOtherProtocol(t *testing.T) {
 	for what, g := range map[string]greeting{
 		"speaks protocol 9, rank 0 (host a) speaks 1": {Protocol: 9, Version: "v1", Job: t.Name(), Size: 2, Rank: 1},
 		`belongs to job "x", rank 0 to "TestOther`:    {Protocol: 1, Job: "x"},
-		"there are 2 ranks":                           {Protocol: 1, Version: builtVersion(), Job: t.Name(), Size: 2, Rank: -1},
+		"there are 2 ranks":                           {Protocol: 1, Version: builtVersion(), Job: t.Name(), Size: 2, Rank: -1, Lost: groups[0].lost},
 	} {
 		conn := testkit.Must(net.Dial("tcp", groups[0].listener.Addr().String()))(t)
 		defer conn.Close()

@@ -3,13 +3,16 @@ package control
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,14 +30,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childMain joins, says so, and says why the run has ended.
+// childMain joins, says so, and says why the run has ended. A signal makes it fail.
 func childMain() int {
 	w, err := launch.FromEnv()
 	if err == nil {
 		var g *Group
 		if g, err = Join(background, Options{World: w, Lost: 3 * time.Second}); err == nil {
+			told := make(chan os.Signal, 1)
+			signal.Notify(told, syscall.SIGTERM)
 			fmt.Println("joined")
-			<-g.Done()
+			select {
+			case <-g.Done():
+			case <-told:
+				g.Fail(errors.New("out of memory"))
+				os.Exit(3)
+			}
 			err = g.Err()
 			_ = g.Close()
 		}
@@ -175,7 +185,7 @@ func each(t *testing.T, groups []*Group, fn func(r int, g *Group) error) []error
 func wantRank(t *testing.T, what string, err error, rank int, says ...string) {
 	t.Helper()
 	var e *RankError
-	if !errorsAs(err, &e) || e.Rank != rank {
+	if !errors.As(err, &e) || e.Rank != rank {
 		t.Errorf("%s: %v, want an error of rank %d", what, err, rank)
 		return
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/pinion-gpu/pinion/parallel/launch"
@@ -129,15 +128,15 @@ func find(ctx context.Context, w launch.World, own greeting) (*link, greeting, e
 		return nil, greeting{}, err
 	}
 	limit, pause := time.Second, 20*time.Millisecond
+	var last error
 	for {
-		var last error
 		for _, address := range list {
 			l, theirs, err := call(ctx, address, limit, own)
 			var final *RankError
 			if err == nil || errors.As(err, &final) {
 				return l, theirs, err
 			}
-			if last == nil || ctx.Err() == nil && !errors.Is(err, syscall.ECONNREFUSED) {
+			if last == nil || ctx.Err() == nil && tells(err) >= tells(last) {
 				last = err
 			}
 			if ctx.Err() != nil {
@@ -151,6 +150,19 @@ func find(ctx context.Context, w launch.World, own greeting) (*link, greeting, e
 		}
 		limit, pause = min(2*limit, slowest), min(2*pause, time.Second)
 	}
+}
+
+// tells is how much an error says of rank 0: an answer more than a refusal, and that more
+// than nothing in time, which may be the end of waiting.
+func tells(err error) int {
+	var e net.Error
+	switch {
+	case !errors.As(err, &e):
+		return 2
+	case !e.Timeout():
+		return 1
+	}
+	return 0
 }
 
 // place names the candidates.

@@ -4,4 +4,4 @@ package control
 
 import "syscall"
 
-const sigstop, sigcont = syscall.Signal(0), syscall.Signal(0)
+const sigstop, sigcont, sigterm = syscall.Signal(0), syscall.Signal(0), syscall.Signal(0)

@@ -4,4 +4,4 @@ package control
 
 import "syscall"
 
-const sigstop, sigcont = syscall.SIGSTOP, syscall.SIGCONT
+const sigstop, sigcont, sigterm = syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM
