@@ -15,7 +15,7 @@ import (
 )
 
 // control is what the stand-in tells tests, and lets them do.
-var control struct{ aborts, breakRank dl.Func }
+var control struct{ made, aborts, breakRank dl.Func }
 
 // needsFake skips the test on a real device.
 func needsFake(t testing.TB) {
@@ -25,7 +25,8 @@ func needsFake(t testing.TB) {
 	}
 	if !control.aborts.Ok() {
 		_, err := dl.Open(dl.Library{Name: "fakenccl", Files: []string{standIns.File}, Symbols: []dl.Symbol{
-			{Name: "fakencclAborts", Func: &control.aborts}, {Name: "fakencclBreak", Func: &control.breakRank},
+			{Name: "fakencclMade", Func: &control.made}, {Name: "fakencclAborts", Func: &control.aborts},
+			{Name: "fakencclBreak", Func: &control.breakRank},
 		}})
 		testkit.OK(t, err)
 	}
@@ -127,15 +128,18 @@ func TestOpenContext(t *testing.T) {
 	needsFake(t)
 	testkit.NoLeaks(t)
 	devices := openDevices(t, 2)
-	before := aborts(t)
+	other := testkit.Must(json.Marshal(newMember(devices[1], 1)))(t)
+	made, before := control.made.Call(), aborts(t)
 	waiting, cancel := context.WithCancel(ctx)
-	_, err := Open(waiting, devices[0], 0, 2, func(_ context.Context, mine []byte) ([][]byte, error) {
-		other, err := json.Marshal(newMember(devices[1], 1))
-		cancel()
-		return [][]byte{mine, other}, err
-	})
-	testkit.WantError(t, "Open", err, context.Canceled, "nccl: rank 0 of 2")
-	if n := aborts(t) - before; n > 1 {
+	done := make(chan error, 1)
+	go func() {
+		_, err := Open(waiting, devices[0], 0, 2, func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine, other}, nil })
+		done <- err
+	}()
+	testkit.Eventually(t, "it waits for rank 1", func() bool { return control.made.Call() > made })
+	cancel()
+	testkit.WantError(t, "Open", testkit.Receive(t, "Open", done), context.Canceled, "nccl: rank 0 of 2")
+	if n := aborts(t) - before; n != 1 {
 		t.Errorf("aborted %d times", n)
 	}
 }

@@ -40,6 +40,15 @@ func TestConformance(t *testing.T) {
 // A rank that never comes does not keep the others, whose calls may be waiting for it; the
 // group that theirs is split from lives on.
 func TestAbort(t *testing.T) {
+	testAbort(t)
+	t.Run("connecting", func(t *testing.T) {
+		needsFake(t)
+		t.Setenv("FAKENCCL_CONNECT", "1")
+		testAbort(t)
+	})
+}
+
+func testAbort(t *testing.T) {
 	for _, size := range sizes(t) {
 		comms := open(t, size)
 		before := aborts(t)
@@ -89,7 +98,8 @@ func TestAbort(t *testing.T) {
 
 // A barrier that not all ranks come to ends with its context, though NCCL waits.
 func TestBarrierContext(t *testing.T) {
-	comms := open(t, sizes(t)[len(sizes(t))-1])
+	all := sizes(t)
+	comms := open(t, all[len(all)-1])
 	if len(comms) == 1 {
 		t.Skip("one GPU")
 	}
@@ -148,7 +158,8 @@ func TestCapture(t *testing.T) {
 
 // Wrong memory and streams are refused before NCCL has them, and do no harm.
 func TestRefused(t *testing.T) {
-	comms := open(t, 1)
+	all := sizes(t)
+	comms := open(t, all[len(all)-1])
 	testkit.OK(t, withRigs(comms, func(r *rig) error {
 		nowhere := device.Ptr(4096)
 		for what, err := range map[string]error{
@@ -160,7 +171,15 @@ func TestRefused(t *testing.T) {
 		} {
 			testkit.WantError(t, what, err, device.ErrPointer, "nccl: "+what)
 		}
-		_, err := r.Split(ctx, 1<<40, 0)
+		if r.Size() > 1 { // each rank's share is there, all of them are not
+			err := r.ReduceScatter(r.s, dtype.U8, parallel.Sum, parallel.Part{Recv: r.p, Send: r.p, N: rigBytes})
+			testkit.WantError(t, "the shares of all ranks", err, device.ErrPointer)
+		}
+		part, err := r.Split(ctx, -5, 0)
+		if part != nil || err != nil {
+			return fmt.Errorf("no color: %v, %w", part, err)
+		}
+		_, err = r.Split(ctx, 1<<40, 0)
 		testkit.WantError(t, "a color of 64 bits", err, parallel.ErrArgument, "1099511627776")
 		host := testkit.Must(device.Open("host"))(t)
 		defer host.Close()

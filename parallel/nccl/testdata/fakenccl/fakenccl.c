@@ -12,6 +12,7 @@
  *
  *   FAKENCCL_VERSION  as ncclGetVersion tells it (22703)
  *   FAKENCCL_FAIL     calls that fail, and how: "ncclCommInitRankScalable=2"
+ *   FAKENCCL_CONNECT  1: the first operation is in progress until all ranks have called it (0)
  *
  * Linux only; gcc or clang.
  */
@@ -78,6 +79,7 @@ struct group {
 };
 
 struct comm {
+	struct comm *next;
 	struct group *group;
 	int rank, blocking, state, polls, dead;
 	enum { JOIN, LAUNCH, SPLIT, FINALIZE } pending;
@@ -92,9 +94,8 @@ struct comm {
 };
 
 static struct group *groups;
-static int aborts, ids;
-static struct comm *comms[1024];
-static int comms_made;
+static int made, aborts, ids;
+static struct comm *comms;
 
 static _Thread_local int depth, group_error;
 static _Thread_local struct comm *group_comm;
@@ -118,15 +119,18 @@ static int injected_here(const char *call) {
 
 #define INJECT do { int r_ = injected_here(__func__); if (r_) return r_; } while (0)
 
-/* For tests: how many communicators were aborted, and an error of what a rank has. */
+/* For tests: how many communicators were made and aborted, and an error of those that a
+ * rank has. */
+
+int fakencclMade(void) { return made; }
 
 int fakencclAborts(void) { return aborts; }
 
 void fakencclBreak(int rank, int code) {
 	LOCKED;
-	for (int i = 0; i < comms_made; i++)
-		if (comms[i]->rank == rank && !comms[i]->dead)
-			comms[i]->state = code;
+	for (struct comm *c = comms; c; c = c->next)
+		if (c->rank == rank && !c->dead)
+			c->state = code;
 }
 
 /* Numbers */
@@ -324,7 +328,9 @@ static struct comm *new_comm(struct group *g, int rank, int blocking) {
 	c->blocking = blocking;
 	g->ranks[rank] = c;
 	g->come++;
-	return comms[comms_made++ % 1024] = c;
+	c->next = comms;
+	made++;
+	return comms = c;
 }
 
 static struct group *new_group(int size) {
@@ -360,6 +366,14 @@ static void split_all(struct group *g) {
 	}
 }
 
+/* connected says whether all ranks have called an operation. */
+static int connected(struct group *g) {
+	for (int k = 0; setting("FAKENCCL_CONNECT", 0) && k < g->size; k++)
+		if (!g->ranks[k]->launch)
+			return 0;
+	return 1;
+}
+
 static void progress(struct comm *c) {
 	if (c->state != IN_PROGRESS || c->polls++ < POLLS)
 		return;
@@ -369,6 +383,8 @@ static void progress(struct comm *c) {
 			return;
 		break;
 	case LAUNCH:
+		if (c->launch->tasks->kind < SEND && !connected(c->group))
+			return;
 		queue_launch(c);
 		break;
 	case SPLIT:
