@@ -19,16 +19,17 @@
 // in the order of the calls, whatever streams they name: NCCL makes each wait for the one
 // before. They can be captured in graphs ([device.Capturer]): all ranks capture the same
 // and launch the same. NCCL keeps a communicator until the graphs with its operations are
-// closed, so Close waits for that: close them before.
+// closed, so Close waits for that: close them before. For each call outside of a graph NCCL
+// makes a thread, as it does for all communicators that can be aborted in a call.
 //
 // # When ranks fail
 //
 // NCCL connects ranks when it needs to: the first operation of a kind returns when all
 // ranks have called it. What waits so, or on the GPU, is ended by Abort, which every rank
-// has to call: NCCL does not see that a rank of the same host is gone, and sees after a
-// while that one of another host is. The streams then go on, and have no error: what the
-// operations were to write is undefined. Calls for the communicator fail from then on, with
-// the reason. A failure of NCCL aborts the communicator, too.
+// has to call: NCCL may not see that a rank is gone, above all one of the same host. The
+// streams then go on, and have no error: what the operations were to write is undefined.
+// Calls for the communicator fail from then on, with the reason. A failure of NCCL aborts
+// the communicator, too.
 //
 // NCCL reads many environment variables, of which NCCL_DEBUG=INFO tells what it does.
 package nccl

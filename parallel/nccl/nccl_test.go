@@ -206,6 +206,8 @@ func TestOpen(t *testing.T) {
 	testkit.WantError(t, "a GPU twice", err, parallel.ErrArgument, "ranks 0 and 1 have the same GPU, cuda:0 of host ")
 	_, err = Open(ctx, dev, 0, 2, func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine, []byte("{")}, nil })
 	testkit.WantError(t, "no message", err, parallel.ErrArgument, "what rank 1 sent")
+	_, err = Open(ctx, dev, 0, 2, nil)
+	testkit.WantError(t, "no exchange", err, parallel.ErrArgument, "2 ranks without an exchange")
 	for _, rank := range []int{-1, 2} {
 		_, err = Open(ctx, dev, rank, 2, nil)
 		testkit.WantError(t, "a wrong rank", err, parallel.ErrArgument, fmt.Sprintf("rank %d of 2", rank))

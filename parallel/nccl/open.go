@@ -30,6 +30,9 @@ func Open(ctx context.Context, dev device.Device, rank, size int,
 	if size == 1 {
 		exchange = func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
 	}
+	if exchange == nil {
+		return nil, fmt.Errorf("nccl: %w: %d ranks without an exchange", parallel.ErrArgument, size)
+	}
 	mine, err := json.Marshal(newMember(dev, rank))
 	if err != nil {
 		return nil, fmt.Errorf("nccl: %w", err)
