@@ -30,7 +30,7 @@ func TestBenchCollectives(t *testing.T) {
 	html := filepath.Join(dir, "collectives.html")
 	args = append(args, "--only", "broadcast,all-gather", "--type", "f64", "--report", html)
 	doc := document(t, []string{"commit", "device", "hosts", "reduction", "warmup_calls"}, append(args, "--json")...)
-	if doc["ranks"] != 3. || doc["dtype"] != "f64" || doc["launcher"] != nil || doc["max_bytes"] != 200. || doc["report_file"] != html {
+	if doc["ranks"] != 3. || doc["dtype"] != "f64" || doc["launcher"] != nil || doc["size_bytes"] != 200. || doc["report_file"] != html {
 		t.Errorf("%v", doc)
 	}
 	if rows := doc["rows"].([]any); len(rows) != 4+4 || rows[0].(map[string]any)["ok"] != true {
@@ -151,7 +151,7 @@ func TestBenchCollectivesMPI(t *testing.T) {
 // What only rank 0 sees ends the others, who say whose it was.
 func TestBenchCollectivesMPIFails(t *testing.T) {
 	r := mpirun(t, 2, "bench", "collectives", "--device", "host", "--max", "64B", "--report", filepath.Join(t.TempDir(), "no", "x.html"))
-	if r.code == exitDone || r.stdout != "" || !strings.Contains(r.stderr, "pinion: rank 0: ") || !strings.Contains(r.stderr, "x.html") {
+	if r.code == exitDone || r.stdout != "" || !strings.Contains(r.stderr, "pinion: rank 0: ") || !strings.Contains(r.stderr, "no does not exist") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

@@ -19,7 +19,7 @@ type collectivesOutput struct {
 	Launcher    string          `json:"launcher,omitempty"` // left out: ranks are goroutines
 	DType       string          `json:"dtype"`
 	Reduction   string          `json:"reduction"`
-	MaxBytes    int64           `json:"max_bytes"` // as asked for, or less
+	SizeBytes   int64           `json:"size_bytes"` // the largest
 	SizeReason  string          `json:"size_reason,omitempty"`
 	Repeats     int             `json:"repeats"`
 	WarmupCalls int             `json:"warmup_calls"`
@@ -46,7 +46,7 @@ type collectiveTiming struct {
 func (r *collectivesRun) output() *collectivesOutput {
 	out := &collectivesOutput{
 		Record: r.Record.On(r.info.ID, r.info.Name), Ranks: r.World.Size, Hosts: r.Hosts, Launcher: r.World.Launcher,
-		DType: r.Type.String(), Reduction: r.Op.String(), MaxBytes: r.Max, SizeReason: r.SizeReason,
+		DType: r.Type.String(), Reduction: r.Op.String(), SizeBytes: r.Max, SizeReason: r.SizeReason,
 		Repeats: r.Repeats, WarmupCalls: r.Warmup, Rows: []collectiveRow{},
 	}
 	timing := func(t *collbench.Timing) *collectiveTiming {

@@ -80,7 +80,7 @@ func TestCollectivesJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `"device":"host","device_name":"host memory","ranks":4,"hosts":2,"launcher":"openmpi","dtype":"bf16","reduction":"sum","max_bytes":268435456,"repeats":20,"warmup_calls":5,"rows":[` +
+	const want = `"device":"host","device_name":"host memory","ranks":4,"hosts":2,"launcher":"openmpi","dtype":"bf16","reduction":"sum","size_bytes":268435456,"repeats":20,"warmup_calls":5,"rows":[` +
 		`{"operation":"all-reduce","bytes":8,"ok":true,"bus_ratio":1.5,` +
 		`"out_of_place":{"mean_seconds":0.0000015,"single_seconds":0.00000225,"algorithm_gb_per_s":0.012,"bus_gb_per_s":0.018},` +
 		`"in_place":{"mean_seconds":0.00000125,"single_seconds":0.000002,"algorithm_gb_per_s":0.014,"bus_gb_per_s":0.021}},` +

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type Options struct {
 	Type       dtype.DType // of elements
 	Op         parallel.Op // of reductions
 
-	Progress func(step, steps int, what string) `json:"-"` // default: nobody is told
+	Progress func(step, steps int, what string) // default: nobody is told
 }
 
 // Report is what was measured.
@@ -101,17 +102,15 @@ func Run(ctx context.Context, ranks *auto.Ranks, o Options) (report *Report, err
 			return
 		}
 		report = nil
-		if ranks.Fail(err); ctx.Err() != nil {
+		ranks.Fail(err)
+		var of *control.RankError
+		if ctx.Err() != nil && errors.As(err, &of) && of.Reason == errInterrupted.Error() {
 			err = ctx.Err()
 		}
 	}()
 	report = &Report{Options: o, World: ranks.World}
 	b := &bench{Ranks: ranks, Options: &report.Options, ctx: ctx}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := ranks.Agree(ctx, "what to measure", string(text)); err != nil {
+	if err := b.agree(); err != nil {
 		return nil, err
 	}
 	if report.Hosts, err = b.hosts(); err != nil {
@@ -128,6 +127,25 @@ func Run(ctx context.Context, ranks *auto.Ranks, o Options) (report *Report, err
 		err = ctx.Err()
 	}
 	return report, err
+}
+
+// agree fails on all ranks if they do not measure the same.
+func (b *bench) agree() error {
+	sizes := fmt.Sprintf("%s to %s by %d", units.ExactBytes(b.Min), units.ExactBytes(b.Max), b.Factor)
+	if !b.Exact {
+		sizes += " or less"
+	}
+	for _, x := range [][2]string{
+		{"the sizes", sizes},
+		{"the elements", fmt.Sprintf("%v of %v", b.Op, b.Type)},
+		{"the calls", fmt.Sprintf("%d, and %d to warm up", b.Repeats, b.Warmup)},
+		{"the operations", strings.Join(b.Operations, ", ")},
+	} {
+		if err := b.Agree(b.ctx, x[0], x[1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hosts counts those that the ranks are on.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pinion-gpu/pinion/device"
@@ -15,6 +16,8 @@ import (
 	"github.com/pinion-gpu/pinion/internal/sysmem"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/parallel/auto"
+	"github.com/pinion-gpu/pinion/parallel/local"
 )
 
 // open opens a host device that goes with the test.
@@ -176,6 +179,32 @@ func TestFails(t *testing.T) {
 	}
 	_, err = Local(context.Background(), open(t, "host"), 0, o)
 	testkit.WantError(t, "no ranks", err, device.ErrArgument)
+}
+
+// Ranks that were told different things say which.
+func TestDisagree(t *testing.T) {
+	dev := open(t, "host")
+	comms := testkit.Must(local.New(dev, dev))(t)
+	failed := make([]error, len(comms))
+	var all sync.WaitGroup
+	for rank, c := range comms {
+		all.Go(func() {
+			r, err := auto.Over(context.Background(), c, auto.Options{})
+			if err == nil {
+				o := small()
+				o.Repeats += rank
+				_, err = Run(context.Background(), r, o)
+				_ = r.Close()
+			}
+			failed[rank] = err
+		})
+	}
+	all.Wait()
+	for rank, err := range failed {
+		if err == nil || !strings.Contains(err.Error(), "the calls") || !strings.Contains(err.Error(), "3, and 1 to warm up") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
 }
 
 // Where the largest size is a default, it becomes smaller.
