@@ -22,7 +22,7 @@ for part in "$@"; do
 	case $part in
 	check)
 		tests+=(device/cuda internal/{nvml,cupti,striped} imaging/nvjpeg kernels blas/{cublaslt,cusparselt} pinned transfer managed vram tier
-			checkpoint outofcore loader timeline "${steps[@]}" cmd/pinion/internal/{linkbench,managedbench})
+			checkpoint outofcore loader timeline parallel/nccl "${steps[@]}" cmd/pinion/internal/{linkbench,managedbench})
 		gomlx=1
 		;;
 	link | processes | photos | top) ;;

@@ -90,8 +90,12 @@ abi() { # FILE.c, or .cc
 	local cuda=${CUDA_HOME:-/usr/local/cuda} compiler=cc wheels
 	[[ $1 == *.c ]] || compiler=c++
 	wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null) || true
-	if $compiler -I"$cuda/include" -I"$cuda/extras/CUPTI/include" -I"$wheels/cusparselt/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
-		if diff <(sort "${1%.c*}.txt") <("$tmp/abi" | sort); then
+	if $compiler -I"$cuda/include" -I"$cuda/extras/CUPTI/include" -I"$wheels/cusparselt/include" -I"$wheels/nccl/include" -o "$tmp/abi" "$1" 2>"$tmp/abi.log"; then
+		if [ ! -e "${1%.c*}.txt" ]; then # it has not been seen yet
+			mkdir -p "$out/abi"
+			"$tmp/abi" >"$out/abi/$(tr / . <<<"${1%.c*}").txt"
+			echo "NEW  $1"
+		elif diff <(sort "${1%.c*}.txt") <("$tmp/abi" | sort); then
 			echo "ok   $1"
 		else
 			echo "FAIL $1"
@@ -104,7 +108,7 @@ abi() { # FILE.c, or .cc
 
 part_check() {
 	local file
-	for file in {device/cuda,internal/{nvml,cupti,nvtx},imaging/nvjpeg,blas/{cublaslt,cusparselt},step/internal/cudnn}/testdata/abi/*.c*; do
+	for file in {device/cuda,internal/{nvml,cupti,nvtx},imaging/nvjpeg,blas/{cublaslt,cusparselt},step/internal/cudnn,parallel/nccl}/testdata/abi/*.c*; do
 		abi "$file"
 	done
 	# First what is hardest on a device.

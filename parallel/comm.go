@@ -14,9 +14,9 @@ import (
 // other, in the order of the calls.
 //
 // Operations are queued, like copies: their memory must neither change nor be read by
-// others until they are done, and what goes wrong later is an error of the stream. All
-// methods are safe for concurrent use, but calls that race have no order that other
-// ranks could share.
+// others until they are done, and what goes wrong later is an error of the stream, or, on
+// GPUs, of the next call. The first one may wait for all ranks to call it. All methods are
+// safe for concurrent use, but calls that race have no order that other ranks could share.
 //
 // Numbers of bytes and elements are the same on all ranks; zero does nothing. Memory of
 // reductions is aligned to their elements.
@@ -61,9 +61,10 @@ type Comm interface {
 	// as in Barrier. A group that was split lives on.
 	Split(ctx context.Context, color, key int) (Comm, error)
 
-	// Abort ends whatever is queued and waits for other ranks, with an error that
-	// has reason and [ErrAborted] in it; all calls that follow fail with it. Other
-	// ranks are not told. The first reason stays.
+	// Abort ends whatever is queued, or called, and waits for other ranks, with an
+	// error that has reason and [ErrAborted] in it; all calls that follow fail with
+	// it. On a GPU, work that was queued ends without an error, and what it was to
+	// write is undefined. Other ranks are not told. The first reason stays.
 	Abort(reason error)
 
 	// Close waits for what is queued, and ends this rank's part. All ranks call it.

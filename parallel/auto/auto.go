@@ -23,10 +23,12 @@ import (
 	"time"
 
 	"github.com/pinion-gpu/pinion/device"
+	_ "github.com/pinion-gpu/pinion/device/host"
 	"github.com/pinion-gpu/pinion/parallel"
 	"github.com/pinion-gpu/pinion/parallel/control"
 	"github.com/pinion-gpu/pinion/parallel/launch"
 	"github.com/pinion-gpu/pinion/parallel/mpi"
+	"github.com/pinion-gpu/pinion/parallel/nccl"
 )
 
 // Options say how ranks meet, and for how long one waits for others.
@@ -55,6 +57,8 @@ type Ranks struct {
 	Comm parallel.Comm
 
 	group *control.Group // nil where there is one rank
+	guide parallel.Comm  // by which ranks with GPUs met; nil: the launcher said where
+	host  device.Device  // of that
 	limit time.Duration
 	begun atomic.Int64 // operations
 
@@ -62,7 +66,8 @@ type Ranks struct {
 }
 
 // Open meets the other ranks. Ranks on hosts without a GPU are connected by MPI, and so
-// started by mpirun or srun. It fails on all ranks where one does not come, or does not fit.
+// started by mpirun or srun; those with GPUs by NCCL, and started by any launcher. It fails
+// on all ranks where one does not come, or does not fit.
 func Open(ctx context.Context, dev device.Device, o Options) (*Ranks, error) {
 	if o.World == nil {
 		w, err := launch.FromEnv()
@@ -74,56 +79,94 @@ func Open(ctx context.Context, dev device.Device, o Options) (*Ranks, error) {
 	if o.World.Size == 1 {
 		return &Ranks{World: *o.World}, nil
 	}
-	c, err := connect(dev)
+	if _, ok := device.As[device.Caller](dev); !ok {
+		return newRanks(*o.World, o).start(func(r *Ranks) error { return r.byNCCL(ctx, dev, o) })
+	}
+	c, err := mpi.Open(dev)
 	if err != nil {
 		return nil, fmt.Errorf("rank %d of %d: %w", o.World.Rank, o.World.Size, err)
 	}
 	return Over(ctx, c, o)
 }
 
-// connect makes the communicator.
-func connect(dev device.Device) (parallel.Comm, error) {
-	if _, ok := device.As[device.Caller](dev); !ok {
-		return nil, fmt.Errorf("parallel: %w: nothing connects ranks on %s", device.ErrNotSupported, dev.Info().ID)
-	}
-	return mpi.Open(dev)
-}
-
 // Over is [Open] for a communicator that the program has, such as one of package local; it
 // becomes the result's, also if Over fails. Options.World is by default a run on this
 // machine.
 func Over(ctx context.Context, c parallel.Comm, o Options) (*Ranks, error) {
-	r := &Ranks{World: launch.World{Rank: c.Rank(), Size: c.Size(), LocalRank: c.Rank(), LocalSize: c.Size()}, Comm: c, limit: cmp.Or(max(o.Limit, 0), 10*time.Minute)}
-	if o.World != nil {
-		r.World = *o.World
+	if o.World == nil {
+		o.World = &launch.World{Rank: c.Rank(), Size: c.Size(), LocalRank: c.Rank(), LocalSize: c.Size()}
 	}
-	if err := r.meet(ctx, o); err != nil {
-		c.Abort(err)
-		_ = c.Close()
-		return nil, fmt.Errorf("rank %d of %d: %w", r.World.Rank, r.World.Size, err)
-	}
-	return r, nil
+	r := newRanks(*o.World, o)
+	r.Comm = c
+	return r.start(func(r *Ranks) error {
+		if c.Size() != r.World.Size || c.Rank() != r.World.Rank {
+			return fmt.Errorf("parallel: %w: the communicator has this process as rank %d of %d, and the environment, by %s, as rank %d of %d",
+				parallel.ErrArgument, c.Rank(), c.Size(), r.World.Launcher, r.World.Rank, r.World.Size)
+		}
+		return r.join(ctx, c, o)
+	})
 }
 
-// meet joins the ranks of the communicator, and watches over them.
-func (r *Ranks) meet(ctx context.Context, o Options) (err error) {
-	if r.Comm.Size() != r.World.Size || r.Comm.Rank() != r.World.Rank {
-		return fmt.Errorf("parallel: %w: MPI has this process as rank %d of %d, and the environment, by %s, as rank %d of %d",
-			parallel.ErrArgument, r.Comm.Rank(), r.Comm.Size(), r.World.Launcher, r.World.Rank, r.World.Size)
+func newRanks(w launch.World, o Options) *Ranks {
+	return &Ranks{World: w, limit: cmp.Or(max(o.Limit, 0), 10*time.Minute)}
+}
+
+// start connects the rank, and then watches over it.
+func (r *Ranks) start(connect func(*Ranks) error) (*Ranks, error) {
+	err := connect(r)
+	if err == nil {
+		r.watching.Go(r.watch)
+		return r, nil
 	}
-	join := control.Options{World: r.World, Timeout: o.Join, Lost: o.Lost}
-	if r.World.Rank == 0 {
-		if join.Listener, err = control.Listen(ctx); err != nil {
+	if r.group != nil {
+		r.group.Fail(err)
+		_ = r.group.Close()
+	}
+	for _, c := range []parallel.Comm{r.Comm, r.guide} {
+		if c != nil {
+			c.Abort(err)
+			_ = c.Close()
+		}
+	}
+	return nil, fmt.Errorf("rank %d of %d: %w", r.World.Rank, r.World.Size, err)
+}
+
+// byNCCL meets the other ranks where the launcher says, or by MPI where it does not, and
+// connects their GPUs.
+func (r *Ranks) byNCCL(ctx context.Context, dev device.Device, o Options) (err error) {
+	if r.World.Master == "" {
+		if r.host, err = device.Open("host"); err != nil {
 			return err
 		}
-		join.World.Master = join.Listener.Addr()
+		if r.guide, err = mpi.Open(r.host); err != nil {
+			return fmt.Errorf("%w; or PINION_MASTER says where rank 0 is met", err)
+		}
 	}
-	if join.World.Master, err = fromRoot(r.Comm, join.World.Master); err != nil {
+	if err := r.join(ctx, r.guide, o); err != nil {
 		return err
 	}
-	if r.group, err = control.Join(ctx, join); err == nil {
-		r.watching.Go(r.watch)
+	r.Comm, err = nccl.Open(ctx, dev, r.World.Rank, r.World.Size, func(ctx context.Context, mine []byte) ([][]byte, error) {
+		return r.group.Exchange(ctx, "NCCL", mine)
+	})
+	return err
+}
+
+// join meets the other ranks where the launcher says, or where rank 0 says by c.
+func (r *Ranks) join(ctx context.Context, c parallel.Comm, o Options) (err error) {
+	join := control.Options{World: r.World, Timeout: o.Join, Lost: o.Lost}
+	if c != nil {
+		join.World.Master = ""
+		if r.World.Rank == 0 {
+			if join.Listener, err = control.Listen(ctx); err != nil {
+				return err
+			}
+			join.World.Master = join.Listener.Addr()
+		}
+		if join.World.Master, err = fromRoot(c, join.World.Master); err != nil {
+			return err
+		}
 	}
+	r.group, err = control.Join(ctx, join)
 	return err
 }
 
@@ -154,6 +197,9 @@ func (r *Ranks) watch() {
 	<-r.group.Done()
 	if err := r.group.Err(); err != nil {
 		r.Comm.Abort(err)
+		if r.guide != nil {
+			r.guide.Abort(err)
+		}
 	}
 }
 
@@ -222,6 +268,9 @@ func (r *Ranks) Close() error {
 		return nil
 	}
 	err := r.Comm.Close()
+	if r.guide != nil {
+		err = errors.Join(err, r.guide.Close(), r.host.Close())
+	}
 	err = errors.Join(err, r.group.Close())
 	r.watching.Wait()
 	return err

@@ -16,17 +16,10 @@ import (
 	"github.com/pinion-gpu/pinion/parallel/conformance"
 )
 
-// notHere are the cases of the suite that this package's own tests replace: a stream of a
-// GPU does not fail with its communicator, and NCCL's first operation waits for all ranks.
-var notHere = map[string]bool{"abort": true}
-
 func TestConformance(t *testing.T) {
 	for _, size := range sizes(t) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			for _, k := range conformance.Cases {
-				if notHere[k.Name] {
-					continue
-				}
 				t.Run(k.Name, func(t *testing.T) {
 					comms := open(t, size)
 					testkit.OK(t, each(comms, k.Run))
