@@ -42,15 +42,16 @@ func bucket(r *Report) (advice, bool) {
 
 // queue compares calls that are waited for with calls back to back.
 func queue(r *Report) (advice, bool) {
-	for _, x := range r.rows(collbench.AllReduce) {
-		t := x.Best()
-		if t.Single < 1.25*t.Mean {
-			return advice{}, false
-		}
-		return advice{"Queue calls, and wait once.",
-			fmt.Sprintf("An all-reduce of %s takes %s where each is waited for, and %s back to back.", units.Bytes(x.Bytes), units.Seconds(t.Single), units.Seconds(t.Mean))}, true
+	rows := r.rows(collbench.AllReduce)
+	if len(rows) == 0 {
+		return advice{}, false
 	}
-	return advice{}, false
+	t := rows[0].Best()
+	if t.Single < 1.25*t.Mean {
+		return advice{}, false
+	}
+	return advice{"Queue calls, and wait once.",
+		fmt.Sprintf("An all-reduce of %s takes %s where each is waited for, and %s back to back.", units.Bytes(rows[0].Bytes), units.Seconds(t.Single), units.Seconds(t.Mean))}, true
 }
 
 // inPlace compares the two for the largest size.
