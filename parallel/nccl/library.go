@@ -125,7 +125,7 @@ func load() (file string, version int, err error) {
 		},
 	})
 	if err != nil {
-		return "", 0, fmt.Errorf("NCCL is not installed: libnccl2 of NVIDIA's packages, or the wheel nvidia-nccl-cu12 or -cu13, has it (%w)", err)
+		return "", 0, fmt.Errorf("NCCL is not installed: %w; NVIDIA's package libnccl2 has it, and so do the wheels nvidia-nccl-cu12 and -cu13", err)
 	}
 	var v int32
 	if err := check("ncclGetVersion", api.getVersion.Call(uintptr(unsafe.Pointer(&v)))); err != nil {

@@ -51,8 +51,8 @@ what travels to the host and back. RESULTS compares the bits of all results with
 those of the first step. A budget that is impossible is named below the table,
 and the others are run.
 
-Started by mpirun or srun, ranks average their gradients; --batch is for each. The
-first prints, and how long each takes alone.
+Started by mpirun, srun or torchrun, ranks average their gradients; --batch is
+for each. The first prints, and also how long each takes alone.
 
 --latency runs gpt2 for one token after the other, each from before it is given
 until the next one is there, and prints how long the slowest took.`,
