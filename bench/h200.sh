@@ -4,7 +4,7 @@
 #   bench/build.sh [PART …] && bench/h200.sh OUT [PART …]
 #
 # Parts, in the order they are named: check (the conformance and kernel suites),
-# link, moves, peers (for two GPUs), outofcore, shares (its products in little
+# link, moves, peers (for two GPUs), parallel (ranks, on several), outofcore, shares (its products in little
 # memory and arrays in a store, alone: a minute), tier, weights, hold, processes,
 # photos, feed, step (training steps beside PyTorch's), gomlx (the suites of GoMLX's
 # backend), timeline, cupti (PyTorch's kernels on a timeline: half a minute), tune, top
@@ -29,7 +29,7 @@
 # to try the script out: QUICK=1 DEVICE=host bench/h200.sh /tmp/out tier.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all="check link moves peers outofcore shares tier weights hold processes photos feed step gomlx timeline cupti tune top doctor python-tests python"
+all="check link moves peers parallel outofcore shares tier weights hold processes photos feed step gomlx timeline cupti tune top doctor python-tests python"
 usage="usage: bench/h200.sh OUT [PART …], of $all"
 out=${1:?$usage}
 shift
@@ -115,6 +115,35 @@ part_check() {
 	for file in tier vram outofcore checkpoint managed $(cd "$build" && ls ./*.test | sed 's|^./||; s|.test$||'); do
 		check "$file"
 	done
+}
+
+# Ranks on all GPUs of the host, one each, as torchrun starts them, beside NCCL in C++ and
+# PyTorch's DistributedDataParallel: two to three minutes.
+part_parallel() {
+	local gpus wheels sizes=() most=1GiB launch
+	gpus=$(nvidia-smi -L | wc -l)
+	wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])')
+	[ -z "${QUICK:-}" ] || sizes=(--layers 2 --width 64 --heads 2 --batch 2 --length 32 --vocabulary 100) most=1MiB
+	launch="torchrun --nproc-per-node $gpus"
+	abi parallel/nccl/testdata/abi/abi.c
+	check parallel.nccl
+	mkdir -p "$out/parallel"
+	(cd parallel/nccl && PINION_DEVICE=$device "$build/parallel.nccl.test" -test.run '^$' -test.bench . -test.benchtime 1s) | tee "$out/parallel/nccl.txt"
+	ln -sf "$wheels/nccl/lib/libnccl.so.2" "$tmp/libnccl.so"
+	step "parallel: NCCL in C++"
+	nvcc -O2 -std=c++17 -I"$wheels/nccl/include" -o "$tmp/nccl_collectives" bench/peers/nccl_collectives.cu -L"$tmp" -lnccl -Xlinker -rpath="$wheels/nccl/lib"
+	"$tmp/nccl_collectives" >"$out/parallel/cpp-collectives.json"
+	step "parallel: collectives"
+	$launch --no-python "$pinion" bench collectives --max $most --factor 8 --json >"$out/parallel/collectives.json"
+	"$tmp/nccl_collectives" >"$out/parallel/cpp-collectives-again.json"
+	step "parallel: a step"
+	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --json >"$out/parallel/step-gpt.json"
+	step "parallel: PyTorch"
+	$launch bench/peers/torch_step.py "${sizes[@]}" --only eager,ddp,ddp-compile --repeats 20 >"$out/parallel/torch-step.json"
+	step "parallel: training"
+	cat docs/*.md >"$tmp/book.txt"
+	$build/pinion-train "$tmp/book.txt" --device "$device" --batch $((8 * gpus)) --steps 20 --json >"$out/parallel/train-one.json"
+	$launch --no-python "$build/pinion-train" "$tmp/book.txt" --batch 8 --steps 20 --json >"$out/parallel/train-ranks.json"
 }
 
 part_gomlx() {
@@ -403,10 +432,11 @@ part_step() {
 	fi
 }
 
-# What --trace costs, in nine rounds of short runs with and without and in one process
-# (about two minutes), and whether what it writes is a trace.
+# What --trace costs, in nine rounds of runs with and without and in one process (about
+# four minutes), and whether what it writes is a trace. Runs of photos are long: their pace
+# changes within seconds.
 part_timeline() {
-	local i v order flags rounds=9 samples=12288 arrays=16 photos=40 long=190 pairs=150
+	local i v order flags rounds=9 samples=12288 arrays=16 photos=240 long=190 pairs=150
 	check timeline
 	mkdir -p "$out/timeline"
 	[ -z "${QUICK:-}" ] || rounds=2 samples=256 arrays=4 photos=3 long=4 pairs=2
