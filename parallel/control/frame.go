@@ -43,7 +43,8 @@ const (
 	headerSize = 1 + 4 + 8 + 2 + 4
 	maxWhat    = 4 << 10
 	maxData    = 1 << 20
-	maxHello   = 4 << 10
+	maxHello   = 16 << 10
+	maxName    = 1 << 10 // of a rank or job, in a greeting
 )
 
 // appendHead appends all of the frame but its data. Texts that are too long are cut.

@@ -110,6 +110,7 @@ func (h *hub) answer(ctx context.Context, conn net.Conn) (int, *link) {
 	}
 	l := newLink(conn, r)
 	refusal, in := h.admit(theirs, l)
+	refusal.data = refusal.data[:min(len(refusal.data), maxHello)]
 	if in {
 		_ = conn.SetDeadline(time.Time{})
 		return theirs.Rank, l

@@ -131,6 +131,8 @@ func newGroup(o Options) (*Group, error) {
 	switch {
 	case w.Size < 1 || w.Rank < 0 || w.Rank >= w.Size:
 		return nil, errors.Join(fmt.Errorf("%w: rank %d of %d", ErrArgument, w.Rank, w.Size), g.unlisten())
+	case len(o.Name) > maxName || len(w.Job) > maxName:
+		return nil, errors.Join(fmt.Errorf("%w: a name of %d bytes and a job of %d, at most %d", ErrArgument, len(o.Name), len(w.Job), maxName), g.unlisten())
 	case g.listener != nil && w.Rank != 0:
 		return nil, errors.Join(fmt.Errorf("%w: rank %d has a Listener, which is for rank 0", ErrArgument, w.Rank), g.unlisten())
 	case w.Master == "" && w.Size > 1 && g.listener == nil:

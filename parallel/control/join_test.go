@@ -70,6 +70,26 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// Names as long as they may be pass, and a stranger to a run that has failed hears why,
+// however long that is.
+func TestLongNames(t *testing.T) {
+	testkit.NoLeaks(t)
+	options := optionsOf(t, 2, 0)
+	for r := range options {
+		options[r].World.Job, options[r].Name = strings.Repeat("\x01", maxName), strings.Repeat("\x02", maxName)
+	}
+	groups, failures := attempt(t, options)
+	for _, err := range failures {
+		testkit.OK(t, err)
+	}
+	groups[0].Fail(fmt.Errorf("bad %s", strings.Repeat("x", maxData)))
+	wantEnd(t, groups, 0, "bad xx")
+	o := options[1]
+	o.World.Size = 3
+	_, err := Join(background, o)
+	wantRank(t, "a stranger", err, 1, "counts 3 ranks")
+}
+
 // A greeting that no Pinion of today sends is answered in a way that it understands.
 func TestOtherProtocol(t *testing.T) {
 	groups := group(t, 2, 0)
@@ -187,8 +207,10 @@ func TestBadOptions(t *testing.T) {
 		_, err := Join(background, Options{World: w})
 		testkit.WantError(t, name, err, ErrArgument, name)
 	}
+	_, err := Join(background, Options{World: launch.World{Size: 2, Master: "a:1", Job: strings.Repeat("x", maxName+1)}})
+	testkit.WantError(t, "a long job", err, ErrArgument, "a job of 1025")
 	l := testkit.Must(Listen(background))(t)
-	_, err := Join(background, Options{World: launch.World{Rank: 1, Size: 2}, Listener: l})
+	_, err = Join(background, Options{World: launch.World{Rank: 1, Size: 2}, Listener: l})
 	testkit.WantError(t, "a listener of rank 1", err, ErrArgument, "Listener")
 	if err := l.Close(); err == nil {
 		t.Error("the listener was left open")
