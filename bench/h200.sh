@@ -63,8 +63,13 @@ step() { echo "== $* (${SECONDS} s)"; }
 
 check() { # NAME of a test binary; once. What fails is told in the end.
 	[ ! -e "$tmp/$1.log" ] || return 0
-	if (cd "${1//.//}" && PINION_DEVICE=$device "$build/$1.test" -test.timeout 150s >"$tmp/$1.log" 2>&1); then
-		echo "ok   $1 (${SECONDS} s)"
+	if (cd "${1//.//}" && PINION_DEVICE=$device "$build/$1.test" -test.v -test.timeout 150s >"$tmp/$1.log" 2>&1); then
+		# How many tests and their parts passed, and what was skipped, and why.
+		echo "ok   $1: $(grep -c '^ *--- PASS' "$tmp/$1.log") passed, $(grep -c '^ *--- SKIP' "$tmp/$1.log" || true) skipped (${SECONDS} s)"
+		{
+			echo "$1 on $device: $(grep -c '^ *--- PASS' "$tmp/$1.log") passed"
+			grep -A1 '^ *--- SKIP' "$tmp/$1.log" | grep -v '^--$' | cut -c -200 || true
+		} >>"$out/tests.txt"
 	else
 		echo "FAIL $1 (${SECONDS} s)"
 		# What failed, before what a compiler or a stack says at length.
