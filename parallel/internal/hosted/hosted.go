@@ -28,8 +28,8 @@ type Engine interface {
 	Barrier() error
 	// Split is that of [parallel.Comm]; nil for a color below 0.
 	Split(color, key int) (Engine, error)
-	// Abort makes a Run, Barrier or Split that is under way, and those that follow,
-	// fail with reason.
+	// Abort makes a Run, Barrier, Split or Close that is under way, and those that
+	// follow, but for Close, fail with reason.
 	Abort(reason error)
 	// Close ends this rank's part. After Abort it waits for nobody.
 	Close() error
@@ -320,7 +320,13 @@ func (c *comm) Close() error {
 	for c.turn != c.next {
 		c.moved.Wait()
 	}
-	c.ended = true
 	c.mu.Unlock()
-	return c.engine.Close()
+	err := c.engine.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if err != nil && c.reason != nil {
+		return aborted(c.reason)
+	}
+	return err
 }
