@@ -5,15 +5,21 @@
 //	…
 //	err = comm.Close()
 //
-// A program is started by the launcher that belongs to the library:
+// A program is started by mpirun, or by Slurm:
 //
-//	mpirun -n 4 ./program
-//	srun --mpi=pmix -n 4 ./program   # Open MPI; --mpi=pmi2 for MPICH
+//	mpirun -n 4 --bind-to none ./program
+//	srun -n 4 --mpi=pmix --kill-on-bad-exit ./program
 //
-// Open MPI (4, 5) and MPICH (3.3 and newer, with what keeps its ABI, such as Intel MPI) are
-// loaded when needed, whichever the launcher is of; PINION_LIB_MPI names another file. MPI is
-// not to be initialized by other code of the process, or with MPI_THREAD_MULTIPLE.
+// mpirun of Open MPI binds each rank, with all of its goroutines, to one core or NUMA node
+// unless told otherwise. Slurm has --mpi=pmix for Open MPI and --mpi=pmi2 for MPICH; some of
+// its plugins leave the other ranks alone when one is killed, unless told otherwise, too.
+//
+// Open MPI (4, 5) and MPICH (with what keeps its ABI, such as Intel MPI) are loaded when
+// needed, whichever the launcher is of; PINION_LIB_MPI names another file. Other code of the
+// process may use MPI beside if it initialized it first, with MPI_THREAD_MULTIPLE.
 //
 // Data goes through memory of this package's own, in pieces, and elements of 16 bits as
-// float32. Operations on several communicators go on at the same time.
+// float32. Where a sum of integers overflows, Open MPI may give the largest instead.
+// Operations on several communicators go on at the same time. While a rank waits for others
+// it takes a few percent of a processor.
 package mpi

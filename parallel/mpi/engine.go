@@ -256,14 +256,13 @@ func (e *engine) Abort(reason error) {
 	close(e.aborted)
 }
 
-// Close implements [hosted.Engine]. The last communicator of the process that closes
-// ends MPI with it, unless it was aborted: then others may never come.
+// Close implements [hosted.Engine].
 func (e *engine) Close() error {
 	select {
 	case <-e.aborted: // MPI may still use it
-		return closed(false)
+		return closed(nil)
 	default:
-		return errors.Join(e.free(), closed(true))
+		return errors.Join(e.free(), closed(e))
 	}
 }
 

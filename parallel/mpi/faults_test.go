@@ -1,3 +1,5 @@
+//go:build linux
+
 package mpi
 
 import (
@@ -27,6 +29,7 @@ func init() {
 	programs["exit"] = withComm(runExit)
 	programs["aborts"] = withComm(runAborts)
 	programs["splits"] = withComm(runSplits)
+	programs["closing"] = withComm(runClosing)
 	programs["mismatch"] = withComm(runMismatch)
 }
 
@@ -37,7 +40,7 @@ var (
 
 // A rank that is killed ends all others, which wait for it.
 func TestKilled(t *testing.T) {
-	each(t, func(t *testing.T, m mpirun) { ends(t, m, "killed") })
+	each(t, func(t *testing.T, m mpirun) { ends(t, m, "killed") }, append(slurms, openMPI, mpich)...)
 }
 
 // So does one that leaves without Close.
@@ -51,7 +54,7 @@ func ends(t *testing.T, m mpirun, name string) {
 	if err == nil || strings.Contains(out, "lives on") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	pids := regexp.MustCompile(`pid (\d+)`).FindAllStringSubmatch(out, -1)
+	pids := regexp.MustCompile(`(?m)^pid (\d+)$`).FindAllStringSubmatch(out, -1)
 	if len(pids) != 4 {
 		t.Errorf("%d ranks began\n%s", len(pids), out)
 	}
@@ -81,7 +84,7 @@ func runKilled(c parallel.Comm) error {
 	})
 }
 
-func runExit(c parallel.Comm) error { return waits(c, func() { os.Exit(3) }) }
+func runExit(c parallel.Comm) error { return waits(c, func() { os.Exit(0) }) }
 
 // Aborts at any time end whatever a rank waits for, MPI does not write into its memory
 // behind that, and another communicator of the same ranks goes on.
@@ -242,6 +245,27 @@ func runSplits(c parallel.Comm) error {
 		}
 	}
 	return nil
+}
+
+// The last Close waits for all ranks, and Abort ends that.
+func TestCloseAborted(t *testing.T) {
+	each(t, func(t *testing.T, m mpirun) {
+		out, err := m.run(t, 2, "closing")
+		if err == nil || !strings.Contains(out, "closing: parallel: communicator aborted: it was time") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+}
+
+func runClosing(c parallel.Comm) error {
+	if c.Rank() == 0 {
+		select {} // until mpirun ends it, since the other leaves with MPI not ended
+	}
+	closing := make(chan error)
+	go func() { closing <- c.Close() }()
+	time.Sleep(50 * time.Millisecond)
+	c.Abort(errChaos)
+	return <-closing
 }
 
 // Transfers of different sizes are an error of the one that receives, and what is left of

@@ -146,9 +146,7 @@ var load = dl.Bind("MPI", "ranks that mpirun or srun starts", func() (string, *l
 	l.version = strings.Join(strings.Fields(strings.Trim(l.version, "\x00")), " ")
 	switch {
 	case l.handles[commWorld].Ok():
-		l.inPlace, l.errTruncate = openMPIInPlace, openMPIErrTruncate
-		// Its plugins look for its symbols, and many are not linked to it.
-		err = global(file)
+		l.inPlace, l.errTruncate = openMPIInPlace, openMPIErrTruncate // its plugins find its symbols from 3.0 on
 	case strings.Contains(l.version, "MPICH") || strings.Contains(l.version, "Intel"):
 		l.handles, l.inPlace, l.errTruncate = mpichHandles, mpichInPlace, mpichErrTruncate
 	default:

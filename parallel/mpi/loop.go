@@ -48,7 +48,10 @@ var errEnded = errors.New("mpi: MPI was finalized")
 func startLoop(lib *library) (*loop, error) {
 	l := &loop{lib: lib, calls: make(chan func(), 16), ended: make(chan struct{}), alone: runtime.GOMAXPROCS(0) == 1}
 	go l.run()
-	return l, l.call(l.initialize)
+	if err := l.call(l.initialize); err != nil {
+		return nil, errors.Join(err, l.stop())
+	}
+	return l, nil
 }
 
 func (l *loop) initialize() error {
@@ -77,9 +80,9 @@ func (l *loop) initialize() error {
 	}
 	l.rank, l.size = int(rank), int(size)
 	// The library of another MPI does not find the launcher, and each rank is alone.
-	if from, ok := launcher(os.Getenv); ok && from.size > 0 && from.size != l.size {
-		return fmt.Errorf("mpi: %w: %s started %d ranks, but %s sees %d: it is not the library of that launcher",
-			ErrUnavailable, from.name, from.size, lib.version, l.size)
+	if from, ok := launcher(os.Getenv); ok && from.size > 1 && l.size == 1 {
+		return fmt.Errorf("mpi: %w: %s started %d ranks, but %s sees one: it is not the library of that launcher",
+			ErrUnavailable, from.name, from.size, lib.version)
 	}
 	return nil
 }
@@ -155,7 +158,7 @@ func (l *loop) stop() error {
 }
 
 const (
-	spin      = 50 * time.Microsecond
+	spin      = 100 * time.Microsecond
 	busyPause = time.Millisecond
 	// With nothing to wait for, others may still need this rank to push on what it sent.
 	idlePause = 10 * time.Millisecond
@@ -171,20 +174,19 @@ func (l *loop) run() {
 		// for an eighth of the time that it has waited.
 		var fn func()
 		waited := time.Since(last)
-		patience, longest := l.patience()
-		pause := min(waited/8, longest)
-		if waited < patience || pause < longest && longest == busyPause {
+		patience, waiting := l.patience()
+		if waited < patience || waiting {
 			select {
 			case fn = <-l.calls:
 			default:
 				if waited < patience {
 					l.lib.yield.Call4(0, 0, 0, 0) // ranks may be more than processors
 				} else { // Go's timers are of milliseconds
-					l.lib.usleep.Call4(uintptr(pause.Microseconds()), 0, 0, 0)
+					l.lib.usleep.Call4(uintptr(min(waited/8, busyPause).Microseconds()), 0, 0, 0)
 				}
 			}
 		} else {
-			timer.Reset(pause)
+			timer.Reset(min(waited/8, idlePause))
 			select {
 			case fn = <-l.calls:
 			case <-timer.C:
@@ -202,22 +204,22 @@ func (l *loop) run() {
 	}
 }
 
-// patience is how long the loop looks without pause (a nanosecond for each byte that is
-// under way), and its longest pause then.
-func (l *loop) patience() (patience, longest time.Duration) {
-	patience, longest = spin, idlePause
+// patience is how long the loop looks without pause: a nanosecond for each byte that is
+// under way, and some more. It also reports whether anybody waits.
+func (l *loop) patience() (patience time.Duration, waiting bool) {
+	patience = spin
 	for _, r := range l.pending {
 		select {
 		case <-r.aborted:
 		default:
 			patience += time.Duration(r.bytes)
-			longest = busyPause
+			waiting = true
 		}
 	}
 	if l.alone {
 		patience = 0
 	}
-	return patience, longest
+	return patience, waiting
 }
 
 // poll looks which requests are done, and reports whether any is.

@@ -43,7 +43,7 @@ func Open(dev device.Device) (parallel.Comm, error) {
 	if err := opened(); err != nil { // nothing ends MPI meanwhile
 		return nil, err
 	}
-	defer closed(false)
+	defer closed(nil)
 	world, err := start()
 	if err != nil {
 		return nil, err
@@ -79,18 +79,22 @@ func opened() error {
 	return nil
 }
 
-// closed is the reverse. With the last one, MPI ends if it may.
-func closed(end bool) error {
+// closed is the reverse. The last one ends MPI, which waits for all ranks; nil is one that
+// was aborted, and does not.
+func closed(e *engine) error {
 	process.Lock()
 	defer process.Unlock()
-	if process.open--; process.open > 0 || !end {
+	if process.open--; process.open > 0 || e == nil {
 		return nil
 	}
 	process.over = true
-	w, err := start()
+	world, err := start()
 	if err != nil {
 		return err
 	}
-	// MPI_Finalize waits, too, but at full speed.
-	return errors.Join(w.Barrier(), w.loop.stop())
+	// MPI_Finalize would wait, too, but at full speed, and Abort would not end it.
+	if err := e.wait(world.barrier()); err != nil {
+		return err
+	}
+	return e.loop.stop()
 }

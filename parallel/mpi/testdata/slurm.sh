@@ -32,6 +32,7 @@ JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
+KillWait=1
 NodeName=$host NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES
 END
@@ -50,7 +51,7 @@ trap finish EXIT
 trap 'exit 1' INT TERM
 
 daemon() { # COMMAND…
-	"$@" </dev/null >>"$dir/$1.log" 2>&1 &
+	setsid "$@" </dev/null >>"$dir/$1.log" 2>&1 & # out of reach of ^C
 	daemons+=($!)
 }
 
@@ -62,4 +63,6 @@ until [ -S "$dir/munge.socket" ]; do sleep 0.1; kill -0 "${daemons[@]}"; done
 daemon slurmctld -D -c
 daemon slurmd -D
 until sinfo --noheader --states idle 2>/dev/null | grep -q "$host"; do sleep 0.2; kill -0 "${daemons[@]}"; done
-"$@"
+"$@" </dev/null &
+daemons+=($!) # it ends first
+wait $!
