@@ -46,7 +46,7 @@ var errEnded = errors.New("mpi: MPI was finalized")
 
 // startLoop starts MPI, unless somebody did.
 func startLoop(lib *library) (*loop, error) {
-	l := &loop{lib: lib, calls: make(chan func(), 16), ended: make(chan struct{}), alone: runtime.GOMAXPROCS(0) == 1}
+	l := &loop{lib: lib, calls: make(chan func()), ended: make(chan struct{}), alone: runtime.GOMAXPROCS(0) == 1}
 	go l.run()
 	if err := l.call(l.initialize); err != nil {
 		return nil, errors.Join(err, l.stop())
