@@ -147,7 +147,14 @@ func (f *collectivesFlags) run(cmd *cobra.Command) error {
 	}
 	line := cli.NewProgress(cmd)
 	f.Progress = line.Show
-	run, err := cli.Promptly(cmd.Context(), func() (*collectivesRun, error) { return f.measure(cmd, world) })
+	// Of several ranks, one that fails is said before mpirun's signal to the others counts.
+	measure := func() (*collectivesRun, error) { return f.measure(cmd, world) }
+	var run *collectivesRun
+	if world.Size == 1 {
+		run, err = cli.Promptly(cmd.Context(), measure)
+	} else {
+		run, err = measure()
+	}
 	line.Clear()
 	if err != nil || world.Rank > 0 {
 		return err
