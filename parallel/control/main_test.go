@@ -35,7 +35,7 @@ func childMain() int {
 	w, err := launch.FromEnv()
 	if err == nil {
 		var g *Group
-		if g, err = Join(background, Options{World: w, Lost: 3 * time.Second}); err == nil {
+		if g, err = Join(background, Options{World: w, Lost: 5 * time.Second}); err == nil {
 			told := make(chan os.Signal, 1)
 			signal.Notify(told, syscall.SIGTERM)
 			fmt.Println("joined")
