@@ -279,7 +279,7 @@ func (x *Executable) planGraph(o Options) plan.Graph {
 		for j, b := range u.out {
 			v := &g.Values[b]
 			for _, from := range u.in {
-				if slices.Contains(v.Over, from) || !u.mayOverwrite(j, from) || g.Values[from].Bytes != v.Bytes {
+				if v.Bytes == 0 || g.Values[from].Bytes != v.Bytes || slices.Contains(v.Over, from) || !u.mayOverwrite(j, from) {
 					continue
 				}
 				param := x.buffers[from].param

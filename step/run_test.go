@@ -401,3 +401,17 @@ func TestOutOfMemory(t *testing.T) {
 	_, err = run.Run(context.Background(), []*step.Tensor{in}, nil)
 	testkit.WantError(t, "a result", err, device.ErrOutOfMemory, "result 0", "f32[100,100]")
 }
+
+// A parameter without elements may be donated like any other.
+func TestDonateNothing(t *testing.T) {
+	m := newMaker(t)
+	testkit.OK(t, m.SetOutputs(m.must(m.Unary(graph.Neg, m.param(f32(0, 3))))))
+	x := testkit.Must(step.Compile(m.Graph, openExecutor(t), step.Options{Donate: []bool{true}}))(t)
+	defer x.Close()
+	in := testkit.Must(x.Memory().New(f32(0, 3)))(t)
+	out := testkit.Must(x.Run(context.Background(), []*step.Tensor{in}, []bool{true}))(t)
+	if !in.Freed() || !out[0].Shape().Equal(f32(0, 3)) {
+		t.Errorf("the result is %v", out[0].Shape())
+	}
+	testkit.OK(t, out[0].Free())
+}
