@@ -101,13 +101,15 @@ func (x *Executable) waitForRanks() error {
 		if n.unit.task.together() == nil {
 			continue
 		}
-		var err error
-		if n.done, err = x.dev.NewEvent(device.EventNoTiming); err != nil {
-			return err
+		if n.done == nil {
+			var err error
+			if n.done, err = x.dev.NewEvent(device.EventNoTiming); err != nil {
+				return err
+			}
 		}
 		busy := x.areas(n)
 		for j := i + 1; j < len(x.launches); j++ {
-			if m := &x.launches[j]; m.unit.task.together() == nil && x.touches(m, busy) {
+			if m := &x.launches[j]; x.touches(m, busy) {
 				m.ranks = append(m.ranks, n)
 				break
 			}
@@ -148,11 +150,15 @@ func (x *Executable) area(p spot) area {
 	return area{buffer: b}
 }
 
-// touches reports whether a launch, or a copy before it, uses any of the memory.
+// touches reports whether a launch, or a copy before it, uses any of the memory. What ranks
+// do together comes behind all that they did before; only the copies before it do not.
 func (x *Executable) touches(n *launch, busy []area) bool {
-	list := x.areas(n)
-	if size := n.unit.kernel.Scratch(); size > 0 {
-		list = append(list, area{from: n.scratch, to: n.scratch + device.Ptr(size)})
+	var list []area
+	if n.unit.task.together() == nil {
+		list = x.areas(n)
+		if size := n.unit.kernel.Scratch(); size > 0 {
+			list = append(list, area{from: n.scratch, to: n.scratch + device.Ptr(size)})
+		}
 	}
 	for _, l := range n.copies.Fetch {
 		list = append(list, x.area(spot{x.place(x.plan.Lives[l]), x.plan.Lives[l].Value}))
