@@ -108,6 +108,6 @@ func (x *Executable) settle() error {
 		return nil
 	}
 	x.arena = at
-	x.schedule()
-	return x.replays.close() // they have the old addresses in them
+	// Replays have the old addresses in them.
+	return keepFirst(x.schedule(), x.replays.close())
 }

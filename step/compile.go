@@ -355,8 +355,7 @@ func (x *Executable) open(block *Block) error {
 			x.lent[out] = l
 		}
 	}
-	x.schedule()
-	if err := x.waitForRanks(); err != nil {
+	if err := x.schedule(); err != nil {
 		return err
 	}
 	together := slices.ContainsFunc(x.launches, func(n launch) bool { return n.done != nil })

@@ -33,10 +33,14 @@ func (p spot) of(at []device.Ptr) device.Ptr {
 	return at[p.buffer]
 }
 
-// schedule finds where values lie in each of the plan's runs.
-func (x *Executable) schedule() {
+// schedule finds where values lie in each of the plan's runs, and what waits for ranks.
+func (x *Executable) schedule() error {
 	starts := make([][]int, len(x.plan.Runs)) // lives that begin with a run
+	before := x.launches
 	x.launches = make([]launch, len(x.plan.Runs))
+	for i := range before { // at other addresses
+		x.launches[i].done = before[i].done
+	}
 	for l, life := range x.plan.Lives {
 		if life.Scratch {
 			x.launches[life.From].scratch = x.place(life)
@@ -82,6 +86,7 @@ func (x *Executable) schedule() {
 			}
 		}
 	}
+	return x.waitForRanks()
 }
 
 func (x *Executable) place(l plan.Life) device.Ptr { return x.arena + device.Ptr(l.Offset) }

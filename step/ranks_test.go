@@ -213,6 +213,49 @@ func TestRanksOrder(t *testing.T) {
 	}
 }
 
+// noting is ranks who note which stream each operation is queued on.
+type noting struct {
+	parallel.Comm
+	streams *[]device.Stream
+}
+
+func (c noting) AllReduce(s device.Stream, t dtype.DType, op parallel.Op, parts ...parallel.Part) error {
+	*c.streams = append(*c.streams, s)
+	return c.Comm.AllReduce(s, t, op, parts...)
+}
+
+// What ranks do together runs beside other tasks also when a block has moved.
+func TestRanksBlock(t *testing.T) {
+	r := openRanks(t, 1)[0]
+	mem := testkit.Must(step.OpenMemory(r.exec.Device(), nil))(t)
+	defer mem.Close()
+	block := step.NewBlock(mem)
+	var streams []device.Stream
+	compile := func(size int) (*step.Executable, *step.Tensor) {
+		m := newMaker(t)
+		x := m.must(m.Unary(graph.Neg, m.param(f32(size))))
+		sum := testkit.Must(m.AllReduce(graph.AllReduceOptions{}, x))(t)[0]
+		testkit.OK(t, m.SetOutputs(m.must(m.Unary(graph.Neg, sum))))
+		whole := testkit.Must(step.Compile(m.Graph, r.exec, step.Options{Memory: mem, Block: block, Ranks: noting{r.Comm, &streams}}))(t)
+		return whole, testkit.Must(mem.Put(floats(make([]float32, size)...), f32(size)))(t)
+	}
+	x, in := compile(4)
+	defer x.Close()
+	run := func() {
+		out := testkit.Must(x.Run(context.Background(), []*step.Tensor{in}, nil))(t)
+		testkit.OK(t, out[0].Free())
+	}
+	run()
+	large, more := compile(1 << 12)
+	defer large.Close()
+	run()
+	if len(streams) != 2 || streams[0] != streams[1] {
+		t.Errorf("%d operations, on streams %v", len(streams), streams)
+	}
+	testkit.OK(t, in.Free())
+	testkit.OK(t, more.Free())
+}
+
 func TestRanksRefused(t *testing.T) {
 	r := openRanks(t, 1)[0]
 	m := newMaker(t)
