@@ -98,8 +98,8 @@ func (m *measurement) open() (err error) {
 // between reports whether the stream of the computation has something to do between a
 // task and the one before it.
 func (m *measurement) between(i int) bool {
-	c := m.launches[i].copies
-	return len(c.Release)+len(c.Fetch)+len(c.Wait)+len(m.launches[i-1].sent) > 0
+	n := m.launches[i]
+	return len(n.copies.Release)+len(n.copies.Fetch)+len(n.copies.Wait)+len(n.ranks)+len(m.launches[i-1].sent) > 0
 }
 
 func (m *measurement) close() (err error) {

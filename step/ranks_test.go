@@ -188,6 +188,39 @@ func TestRanksMeasure(t *testing.T) {
 	})
 }
 
+// takes is ranks whose operations take seconds on a simulated device, and do nothing.
+type takes struct {
+	parallel.Comm
+	on      *simulated
+	seconds float64
+}
+
+func (c takes) Device() device.Device { return c.on }
+
+func (c takes) AllReduce(s device.Stream, _ dtype.DType, _ parallel.Op, _ ...parallel.Part) error {
+	s.(*simulatedStream).pass(c.seconds)
+	return nil
+}
+
+// The time that a task waits for other ranks is not its own.
+func TestRanksMeasureWaiting(t *testing.T) {
+	e := openSimulated(t, simulated{rate: 1e9}, func(*step.Task, int) float64 { return 10e-6 })
+	m := newMaker(t)
+	x := m.must(m.Unary(graph.Exp, m.param(f32(4))))
+	sum := testkit.Must(m.AllReduce(graph.AllReduceOptions{}, x))(t)[0]
+	y := m.must(m.Reduce(graph.ReduceSum, m.must(m.Binary(graph.Mul, x, x)), 0))
+	testkit.OK(t, m.SetOutputs(y, m.must(m.Unary(graph.Neg, sum))))
+	ranks := testkit.Must(local.New(e.dev.Device))(t)
+	whole := testkit.Must(step.Compile(m.Graph, e, step.Options{Ranks: takes{ranks[0], e.dev, 1e-3}}))(t)
+	defer whole.Close()
+	times := measured(t, whole)
+	for _, task := range whole.Tasks() {
+		if got := times.Seconds(task); got > 11e-6 {
+			t.Errorf("%v takes %v s", task, got)
+		}
+	}
+}
+
 // What ranks reduce begins while others are computed, and what reads it comes behind the
 // beginning of the next.
 func TestRanksOrder(t *testing.T) {
