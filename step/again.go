@@ -144,9 +144,9 @@ func (x *Executable) wanting(value, g, d int, readers [][]int) (before []int, ok
 		case p < d-nearby:
 			last = p
 		default:
-			// It may run later if nobody waits for it.
+			// It may run later if nobody waits for it. Ranks keep their order.
 			u := &x.units[p]
-			if p-last <= nearby || slices.ContainsFunc(u.out, func(b int) bool { return len(readers[b]) > 0 }) {
+			if p-last <= nearby || u.task.together() != nil || slices.ContainsFunc(u.out, func(b int) bool { return len(readers[b]) > 0 }) {
 				return nil, false
 			}
 			before, ok = append(before, p), true

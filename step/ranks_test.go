@@ -289,6 +289,56 @@ func TestRanksBlock(t *testing.T) {
 	testkit.OK(t, more.Free())
 }
 
+// remaker is an executor that makes any values in any company.
+type remaker struct{ *simulator }
+
+func (remaker) Fuse(g *graph.Graph) (all []*step.Task, err error) {
+	for _, n := range g.Nodes() {
+		if n.Op != graph.Parameter {
+			all = append(all, &step.Task{Nodes: []*graph.Node{n}, Inputs: n.Inputs, Outputs: []graph.Value{n.Value(0)}})
+		}
+	}
+	return all, nil
+}
+
+func (remaker) Remake(values, given []graph.Value) (*step.Task, error) {
+	t := &step.Task{Inputs: given, Outputs: values}
+	for _, v := range values {
+		t.Nodes = append(t.Nodes, v.Node())
+	}
+	return t, nil
+}
+
+// What ranks do together has one order, also where a budget has other tasks in another one.
+func TestRanksKeepOrder(t *testing.T) {
+	e := remaker{openSimulated(t, simulated{rate: 1e9}, func(*step.Task, int) float64 { return 1e-6 })}
+	m := newMaker(t)
+	a := m.must(m.Unary(graph.Neg, m.param(f32(1<<13))))
+	early := m.must(m.Unary(graph.Exp, a))
+	late := m.param(f32(2))
+	for range 20 {
+		late = m.must(m.Unary(graph.Sin, late))
+	}
+	sums := testkit.Must(m.AllReduce(graph.AllReduceOptions{}, early, late))(t)
+	more := testkit.Must(m.AllReduce(graph.AllReduceOptions{Mean: true}, m.must(m.Unary(graph.Sin, late))))(t)
+	last := m.must(m.Reduce(graph.ReduceSum, m.must(m.Unary(graph.Tanh, a)), 0))
+	testkit.OK(t, m.SetOutputs(sums[0], sums[1], more[0], last))
+	ranks := testkit.Must(local.New(e.dev.Device))(t)
+	order := func(budget int64) (list []bool) {
+		x := testkit.Must(step.Compile(m.Graph, e, step.Options{Ranks: takes{ranks[0], e.dev, 1e-6}, Budget: budget}))(t)
+		defer x.Close()
+		for _, run := range x.Plan().Runs {
+			if n := x.Task(run).Nodes[0]; n.Op == graph.AllReduce {
+				list = append(list, n.Attr.(*graph.Together).Mean)
+			}
+		}
+		return list
+	}
+	if got, want := order(1<<20), order(0); !slices.Equal(got, want) || len(got) != 2 {
+		t.Errorf("%v within a budget, %v without", got, want)
+	}
+}
+
 func TestRanksRefused(t *testing.T) {
 	r := openRanks(t, 1)[0]
 	m := newMaker(t)
