@@ -47,8 +47,9 @@ type Options struct {
 
 	// Ranks are who computes the step together, all with the same graph and options:
 	// what its [graph.AllReduce] sums up. The executable queues operations of it on a
-	// stream of its own, beside other tasks, and does not close it. All ranks run,
-	// and measure, as often as each other. Default: nil, nobody; such a graph is refused.
+	// stream of its own, beside other tasks, and does not close it. Its device is the
+	// executor's. All ranks run, and measure, as often as each other. Default: nil,
+	// nobody; such a graph is refused.
 	Ranks parallel.Comm
 
 	// BucketBytes is how many bytes ranks reduce together at most: values that are
@@ -150,7 +151,7 @@ func passed(g *graph.Graph, exec Executor, o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withRanks(graph.Optimize(opt), o)
+	return withRanks(graph.Optimize(opt), exec.Device(), o)
 }
 
 func newExecutable(g *graph.Graph, exec Executor, o Options) *Executable {

@@ -14,7 +14,7 @@ import (
 const defaultBucket = 25 << 20
 
 // withRanks is a graph with what ranks reduce together in buckets.
-func withRanks(g *graph.Graph, o Options) (*graph.Graph, error) {
+func withRanks(g *graph.Graph, dev device.Device, o Options) (*graph.Graph, error) {
 	i := slices.IndexFunc(g.Nodes(), func(n *graph.Node) bool { return n.Op.Class() == graph.Collective })
 	switch {
 	case i < 0:
@@ -26,6 +26,8 @@ func withRanks(g *graph.Graph, o Options) (*graph.Graph, error) {
 		return ok && t.Ranks != 0 && t.Ranks != o.Ranks.Size()
 	}):
 		return nil, fmt.Errorf("step: graph %q: %w: it is not for %d ranks", g.Name(), ErrArgument, o.Ranks.Size())
+	case !device.Same(o.Ranks.Device(), dev):
+		return nil, fmt.Errorf("step: graph %q: %w: its memory is on %s, and that of Options.Ranks on %s", g.Name(), ErrArgument, dev.Info().ID, o.Ranks.Device().Info().ID)
 	case o.BucketBytes < 0:
 		return nil, fmt.Errorf("step: graph %q: %w: BucketBytes is %d", g.Name(), ErrArgument, o.BucketBytes)
 	}

@@ -349,6 +349,8 @@ func TestRanksRefused(t *testing.T) {
 	testkit.WantError(t, "no ranks", err, step.ErrArgument, "AllReduce", "Options.Ranks")
 	_, err = step.Compile(m.Graph, r.exec, step.Options{Ranks: r, BucketBytes: -1})
 	testkit.WantError(t, "a bucket of -1", err, step.ErrArgument, "BucketBytes is -1")
+	_, err = step.Compile(m.Graph, openRanks(t, 1)[0].exec, step.Options{Ranks: r})
+	testkit.WantError(t, "ranks of another device", err, step.ErrArgument, "Options.Ranks on host")
 	_, err = m.AllReduce(graph.AllReduceOptions{Mean: true}, m.param(graph.MakeShape(dtype.I32, 2)))
 	testkit.WantError(t, "a mean of integers", err, step.ErrArgument, "i32")
 	_, err = m.ReduceScatter(graph.AllReduceOptions{}, 3, x)
