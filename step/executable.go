@@ -124,7 +124,9 @@ func (x *Executable) PeakBytes() int64 { return x.plan.Bytes }
 // The results are the caller's, who frees them, but for those that are lent
 // ([Options].Lend). Run returns when they are there. An
 // error or the end of ctx leaves the executable as it was; ctx is asked while another run
-// is waited for and as tasks are queued, and those that are queued run to their end.
+// is waited for and as tasks are queued, and those that are queued run to their end. Of
+// ranks ([Options].Ranks), it is not asked behind the first task: those of one step would
+// meet those of another in the next run.
 //
 // A run with the addresses of an earlier one, of inputs and of results, is recorded, and
 // from then on launched as one, if the device can ([Options].Capture).

@@ -330,7 +330,7 @@ func budget(g *graph.Graph, exec step.Executor, o step.Options, part float64) (i
 
 func seeds(all uint64) uint64 {
 	if testing.Short() {
-		return all / 4
+		return all / 3
 	}
 	return all
 }
@@ -340,7 +340,7 @@ func seeds(all uint64) uint64 {
 // lent, the results that one device has that does what all do.
 func TestRanksRandom(t *testing.T) {
 	var sent, again, launched int
-	for seed := range seeds(80) {
+	for seed := range seeds(48) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		p := randomPair(t, rng, 1+rng.IntN(4))
 		ranks := openRanks(t, p.size)
@@ -441,7 +441,7 @@ func TestRanksRandom(t *testing.T) {
 // The same for sessions, whose state stays on the device from run to run.
 func TestRanksSessions(t *testing.T) {
 	kept := 0
-	for seed := range seeds(40) {
+	for seed := range seeds(24) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		p := randomPair(t, rng, 1+rng.IntN(3))
 		ranks := openRanks(t, p.size)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -336,6 +337,87 @@ func TestRanksKeepOrder(t *testing.T) {
 	}
 	if got, want := order(1<<20), order(0); !slices.Equal(got, want) || len(got) != 2 {
 		t.Errorf("%v within a budget, %v without", got, want)
+	}
+}
+
+// late is a context that ends once it was asked.
+type late struct {
+	context.Context
+	asked int
+}
+
+func (c *late) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A rank does what the others wait for, or nothing, when its context ends.
+func TestRanksContext(t *testing.T) {
+	ranks := openRanks(t, 2)
+	m := newMaker(t)
+	x := m.param(f32(2))
+	for range 3 {
+		x = testkit.Must(m.AllReduce(graph.AllReduceOptions{}, m.must(m.Unary(graph.Neg, x))))(t)[0]
+	}
+	testkit.OK(t, m.SetOutputs(x))
+	attempt(t, ranks, func(r rank) error {
+		x, err := step.Compile(m.Graph, r.exec, step.Options{Ranks: r.Comm})
+		if err != nil {
+			return err
+		}
+		defer x.Close()
+		in := testkit.Must(x.Memory().Put(floats(1, float32(r.Rank())), f32(2)))(t)
+		defer in.Free()
+		var ctx context.Context = context.Background()
+		if r.Rank() == 1 {
+			ctx = &late{Context: ctx}
+		}
+		out, err := x.Run(ctx, []*step.Tensor{in}, nil)
+		if err != nil {
+			return err
+		}
+		if got := read(t, out[0]); !bytes.Equal(got, floats(-8, -4)) {
+			t.Errorf("rank %d has %x", r.Rank(), got)
+		}
+		return out[0].Free()
+	})
+}
+
+// Whoever waits for a rank that never comes is told why when its communicator is aborted,
+// also in a step that is launched as one, and can close what it has.
+func TestRanksAbort(t *testing.T) {
+	for _, capture := range []step.Capture{step.CaptureNever, step.CaptureAlways} {
+		ranks := openRanks(t, 2)
+		m := newMaker(t)
+		x := testkit.Must(m.AllReduce(graph.AllReduceOptions{}, m.must(m.Unary(graph.Neg, m.param(f32(2))))))(t)[0]
+		testkit.OK(t, m.SetOutputs(m.must(m.Unary(graph.Neg, x))))
+		reason, runs := errors.New("rank 1 went home"), make(chan struct{})
+		each(ranks, func(r rank) {
+			x := testkit.Must(step.Compile(m.Graph, r.exec, step.Options{Ranks: r.Comm, Capture: capture}))(t)
+			defer x.Close()
+			in := testkit.Must(x.Memory().Put(floats(1, 2), f32(2)))(t)
+			defer in.Free()
+			for range 4 {
+				out, err := x.Run(context.Background(), []*step.Tensor{in}, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				testkit.OK(t, out[0].Free())
+			}
+			if r.Rank() == 1 {
+				<-runs
+				ranks[0].Abort(reason)
+				return
+			}
+			close(runs)
+			_, err := x.Run(context.Background(), []*step.Tensor{in}, nil)
+			testkit.WantError(t, "a run", err, parallel.ErrAborted, reason.Error())
+			_, err = x.Run(context.Background(), []*step.Tensor{in}, nil)
+			testkit.WantError(t, "the next run", err, parallel.ErrAborted, reason.Error())
+		})
 	}
 }
 
