@@ -123,6 +123,7 @@ func TestShare(t *testing.T) {
 					c.Abort(err)
 					return
 				}
+				testkit.WantError(t, "too few bytes", r.Get(n.State[0].Param, make([]byte, 1)), train.ErrArgument, "not 1")
 				for _, s := range n.State {
 					b := make([]byte, s.Param.Shape().Bytes())
 					if err := r.Get(s.Param, b); err != nil {

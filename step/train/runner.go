@@ -216,11 +216,13 @@ func (r *Runner) Get(param graph.Value, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if r.state[i] == nil {
+	switch n := param.Shape().Bytes(); {
+	case r.state[i] == nil:
 		return r.missing(i)
-	}
-	if s := r.shares[i]; s != nil {
-		return r.gather(s, r.state[i], data)
+	case int64(len(data)) != n:
+		return fmt.Errorf("train: %w: %s has %d bytes, not %d", ErrArgument, describe(param), n, len(data))
+	case r.shares[i] != nil:
+		return r.gather(r.shares[i], r.state[i], data)
 	}
 	return r.state[i].Read(data)
 }
@@ -237,7 +239,7 @@ func (r *Runner) gather(s *share, own *step.Tensor, data []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(c.AllGather(stream, parallel.Part{Recv: whole.Ptr(), Send: own.Ptr(), N: own.Shape().Bytes()}), stream.Close())
+	err = errors.Join(c.AllGather(stream, parallel.Part{Recv: whole.Ptr(), Send: own.Ptr(), N: own.Shape().Bytes()}), stream.Synchronize(), stream.Close())
 	if err != nil {
 		return err
 	}
