@@ -32,11 +32,15 @@ type Fitted struct {
 // no error before the last.
 //
 // If no size fits, it fails with the [*plan.ImpossibleError] of one sample, which says what
-// the least is and what it is for; and with [ErrArgument] if batch or budget are below 1.
+// the least is and what it is for; and with [ErrArgument] if batch or budget are below 1,
+// or o has Ranks, who need one size for all.
 // o.Compile is asked for the step that is run. Errors of training end the search.
 func Fit(ctx context.Context, o Options, batch int, training func(backend *Backend, micro, accumulate int) error) (_ *Fitted, err error) {
 	if batch < 1 || o.Budget <= 0 {
 		return nil, fmt.Errorf("%s: %w: a batch of %d samples within %d bytes: both are at least 1", Name, ErrArgument, batch, o.Budget)
+	}
+	if o.Ranks != nil {
+		return nil, fmt.Errorf("%s: %w: ranks need one size for all: look for it without Ranks", Name, ErrArgument)
 	}
 	if o.On == nil {
 		dev, err := device.Open(cmp.Or(o.Device, "auto"))

@@ -116,10 +116,14 @@ type Fitted struct {
 // What was found is then checked by a step on zeros. If the device has less memory than
 // the budget, the next smaller size is tried, and so on: out of memory is no error before
 // the last. If no size fits, it fails with the [*plan.ImpossibleError] of one sample, which
-// says what the least is and what it is for.
+// says what the least is and what it is for. It fails with [ErrArgument] if o.Compile has
+// Ranks, who need one size for all.
 func Fit(ctx context.Context, build func(micro int) (Step, error), batch int, exec step.Executor, o Options) (*Fitted, error) {
 	if batch < 1 || o.Compile.Budget <= 0 {
 		return nil, fmt.Errorf("train: %w: a batch of %d samples within %d bytes: both are at least 1", ErrArgument, batch, o.Compile.Budget)
+	}
+	if o.Compile.Ranks != nil {
+		return nil, fmt.Errorf("train: %w: ranks need one size for all: look for it without Ranks", ErrArgument)
 	}
 	fitted := map[int]*Fitted{}
 	planned := func(micro int) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/testkit"
+	"github.com/pinion-gpu/pinion/parallel/local"
 	"github.com/pinion-gpu/pinion/step"
 	"github.com/pinion-gpu/pinion/step/plan"
 	"github.com/pinion-gpu/pinion/step/train"
@@ -164,9 +165,13 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %d", what, got, err, largest)
 		}
 	}
+	exec := openExecutor(t)
+	comm := testkit.Must(local.New(exec.Device()))(t)[0]
+	_, err := train.Fit(t.Context(), micro, 6, exec, train.Options{Compile: step.Options{Budget: 1, Ranks: comm}})
+	testkit.WantError(t, "ranks", err, train.ErrArgument, "one size for all")
 	bad := errors.New("bad")
 	fine := func(int) error { return nil }
-	_, err := train.Search(t.Context(), 0, fine, fine)
+	_, err = train.Search(t.Context(), 0, fine, fine)
 	testkit.WantError(t, "no batch", err, train.ErrArgument)
 	_, err = train.Search(t.Context(), 6, func(int) error { return bad }, fine)
 	testkit.WantError(t, "no plan", err, bad)
