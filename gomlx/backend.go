@@ -71,6 +71,9 @@ func Open(opts Options) (*Backend, error) {
 	if opts.Device == "" {
 		opts.Device = "auto"
 	}
+	if opts.On == nil && opts.Ranks != nil {
+		opts.On = opts.Ranks.Device()
+	}
 	if opts.Compile == nil {
 		opts.Compile = step.Compile
 	}

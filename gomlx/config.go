@@ -24,7 +24,7 @@ type Options struct {
 	Device string
 
 	// On is the device itself, if the program has it open. It stays open when the
-	// backend is finalized. Default: nil, Device is opened.
+	// backend is finalized. Default: nil, that of Ranks, or Device is opened.
 	On device.Device
 
 	// Compile compiles each step: to ask it for its plan and its peak of memory, to change
@@ -39,7 +39,8 @@ type Options struct {
 
 	// Ranks are who trains together, each in its process or goroutine with a backend of its
 	// own and the same models: package ranks has them share gradients. All run the same
-	// steps in the same order. The backend does not close it. Default: nil, nobody.
+	// steps in the same order, on the devices that ranks have. The backend does not close
+	// it. Default: nil, nobody.
 	Ranks parallel.Comm
 
 	// Budget is the device memory that a step may take, in bytes. Default: no limit, but a

@@ -1,7 +1,7 @@
 // Package ranks trains GoMLX's models on several ranks, each with batches of its own: an
 // optimizer around another one, which is given the means of all ranks' gradients.
 //
-//	backend, err := gomlx.Open(gomlx.Options{Device: "cuda:0", Ranks: comm})
+//	backend, err := gomlx.Open(gomlx.Options{Ranks: comm})
 //	opt, err := ranks.New(optimizer.Adam().Done())
 //	trainer := train.NewTrainer(backend, store, model, loss, opt, nil, nil)
 //

@@ -105,7 +105,7 @@ func TestRanks(t *testing.T) {
 			var together sync.WaitGroup
 			for rank, comm := range comms {
 				together.Go(func() {
-					o := gomlx.Options{On: devices[rank], Ranks: comm}
+					o := gomlx.Options{Ranks: comm}
 					if c.budget {
 						o.Budget = 256 << 10
 					}
