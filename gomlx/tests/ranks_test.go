@@ -173,3 +173,20 @@ func TestMeanWithoutRanks(t *testing.T) {
 		t.Error(flat, err)
 	}
 }
+
+// A search for a batch size is for one device: ranks could find different ones.
+func TestFitWithoutRanks(t *testing.T) {
+	dev, err := device.Open("host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	comms, err := local.New(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = gomlx.Fit(t.Context(), gomlx.Options{Ranks: comms[0], Budget: 1 << 20}, 4, nil)
+	if !errors.Is(err, gomlx.ErrArgument) {
+		t.Errorf("%v, want %v", err, gomlx.ErrArgument)
+	}
+}
