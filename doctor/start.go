@@ -20,6 +20,7 @@ const (
 	saidBytes   = 64 << 10
 	quotedBytes = 200
 	killGrace   = 300 * time.Millisecond // for a killed process to go
+	readGrace   = 3 * time.Second        // for the rest of what an ended process wrote, on a busy machine
 )
 
 // startChild runs a probe in a new process, which ends with ctx, and returns what
@@ -38,7 +39,7 @@ func (o Options) startChild(ctx context.Context, name string, req request) ([]by
 	cmd := exec.Command(exe, slices.Concat(o.Child, []string{name, string(text)})...)
 	stdout, stderr := &head{most: outputBytes}, &head{most: saidBytes}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.WaitDelay = killGrace // a process that it started may keep them open
+	cmd.WaitDelay = readGrace // a process that it started may keep them open
 	isolate(cmd)
 	alive, err := cmd.StdinPipe() // it ends when this process does, however that ends
 	if err != nil {
@@ -58,7 +59,7 @@ func (o Options) startChild(ctx context.Context, name string, req request) ([]by
 		what := fmt.Sprintf("no answer within %s", units.Duration(time.Since(begin).Round(100*time.Millisecond)))
 		select {
 		case <-ended:
-		case <-time.After(killGrace):
+		case <-time.After(killGrace + readGrace):
 			return nil, &brokenError{what: what + ", and it cannot even be killed: it hangs in the kernel"}
 		}
 		return nil, &brokenError{what: what, said: quote(stderr.kept)}
