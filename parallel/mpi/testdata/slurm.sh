@@ -40,6 +40,7 @@ END
 daemons=()
 finish() {
 	local status=$?
+	trap '' INT TERM # timeout sends two
 	for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
 		kill "${daemons[i]}" 2>/dev/null || true
 		wait "${daemons[i]}" || true
