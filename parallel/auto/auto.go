@@ -84,7 +84,7 @@ func Open(ctx context.Context, dev device.Device, o Options) (*Ranks, error) {
 	}
 	c, err := mpi.Open(dev)
 	if err != nil {
-		return nil, fmt.Errorf("rank %d of %d: %w", o.World.Rank, o.World.Size, err)
+		return nil, fmt.Errorf("rank %d of %d has no GPU, and so needs MPI, which mpirun or srun starts: %w", o.World.Rank, o.World.Size, err)
 	}
 	return Over(ctx, c, o)
 }
@@ -239,7 +239,7 @@ func (r *Ranks) Do(what string, fn func() error) error {
 	if err == nil {
 		return r.group.Err()
 	}
-	r.group.Fail(err) // nothing happens if another rank did
+	r.Fail(err) // nothing happens if another rank did
 	var own *control.RankError
 	if first := r.group.Err(); errors.As(first, &own) && own.Rank != r.World.Rank {
 		return first
@@ -255,11 +255,18 @@ func (r *Ranks) Begins(what string) {
 	}
 }
 
+// errInterrupted is what others hear of a rank whose context has been canceled.
+var errInterrupted = errors.New("interrupted")
+
 // Fail ends the run, because this rank cannot go on.
 func (r *Ranks) Fail(err error) {
-	if r.group != nil {
-		r.group.Fail(err)
+	if r.group == nil {
+		return
 	}
+	if errors.Is(err, context.Canceled) {
+		err = errInterrupted
+	}
+	r.group.Fail(err)
 }
 
 // Close leaves the run: all ranks call it. If the run has failed, it waits for nobody.

@@ -102,6 +102,25 @@ func TestFails(t *testing.T) {
 	}
 }
 
+// Of a rank whose context ends, others hear that it was interrupted.
+func TestInterrupted(t *testing.T) {
+	for rank, err := range together(t, 2, Options{}, func(r *Ranks) error {
+		return r.Do("step 1", func() error {
+			if r.World.Rank == 0 {
+				return fmt.Errorf("step 1: %w", context.Canceled)
+			}
+			return sum(r.Comm)
+		})
+	}) {
+		var of *control.RankError
+		if rank == 0 {
+			testkit.WantError(t, "the rank itself", err, context.Canceled)
+		} else if !errors.As(err, &of) || of.Rank != 0 || of.Reason != "interrupted" {
+			t.Error(err)
+		}
+	}
+}
+
 // A rank that does not come is the one that is blamed.
 func TestHangs(t *testing.T) {
 	release := make(chan struct{})
