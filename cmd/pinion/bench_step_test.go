@@ -114,3 +114,21 @@ func TestBenchStepUsage(t *testing.T) {
 		}
 	}
 }
+
+// Ranks plan with times of the model that they run together.
+func TestBenchStepMPI(t *testing.T) {
+	dir := t.TempDir()
+	times, picture := filepath.Join(dir, "times.json"), filepath.Join(dir, "plan.svg")
+	for range 2 {
+		r := mpirun(t, 2, "bench", "step", "--device", "host", "--layers", "1", "--width", "32", "--heads", "2", "--batch", "2", "--length", "16", "--vocabulary", "50",
+			"--steps", "2", "--no-link", "--times", times, "--plan", picture, "--json")
+		if r.code != exitDone {
+			t.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+		doc := parse(t, r.stdout, []string{"commit"})
+		if text := fmt.Sprint(doc["notes"]); strings.Contains(text, "no times") || doc["ranks"].(map[string]any)["ranks"] != 2. {
+			t.Errorf("%s\n%v", text, doc["ranks"])
+		}
+	}
+	testkit.ReadFile(t, picture)
+}

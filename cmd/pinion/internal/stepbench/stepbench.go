@@ -214,7 +214,7 @@ func (b *bench) run(ctx context.Context) error {
 		b.report.Steps = append(b.report.Steps, s)
 	}
 	if b.Alone != nil {
-		b.Model, b.Ranks, b.times = b.Alone, nil, nil
+		b.Model, b.Ranks, b.Times, b.times = b.Alone, nil, "", nil
 		var err error
 		if b.report.Alone, err = b.measure(ctx, 0); err != nil {
 			return err
@@ -307,7 +307,7 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 		}
 		s.First = time.Since(began)
 		s.Predicted = predict(x, b.times.Seconds)
-		if b.Times != "" {
+		if b.Times != "" && (b.Ranks == nil || b.Ranks.World.Rank == 0) {
 			if err := b.times.Write(b.Times); err != nil {
 				return s, err
 			}
