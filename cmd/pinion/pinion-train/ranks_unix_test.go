@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +80,24 @@ func TestRanks(t *testing.T) {
 	sameLosses(t, "2 ranks with 2 batches each", accumulated.Losses[:1], want.Losses[:1])
 }
 
-// What is wrong is said with the rank, by all.
+// The first rank alone writes files, and serves the dashboard.
+func TestRanksFiles(t *testing.T) {
+	folder := t.TempDir()
+	taken := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	free := taken.Addr().String()
+	testkit.OK(t, taken.Close())
+	cmd := mpirun(t, 3, book(t, 400), "--layers", "1", "--width", "16", "--heads", "2", "--context", "16", "--batch", "2", "--steps", "2",
+		"--plot", filepath.Join(folder, "loss.svg"), "--trace", filepath.Join(folder, "trace.json"), "--checkpoint", folder, "--http", free)
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), "Dashboard: http://"+free) != 1 || strings.Count(string(out), "Timeline of ") != 1 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if list := testkit.Must(filepath.Glob(filepath.Join(folder, "*")))(t); len(list) != 3 {
+		t.Errorf("%q", list)
+	}
+}
+
+// What is wrong is said with the rank, by all, and once by each.
 func TestRanksRefuse(t *testing.T) {
 	text, folder := book(t, 400), t.TempDir()
 	for what, c := range map[string]struct {
@@ -89,9 +107,11 @@ func TestRanksRefuse(t *testing.T) {
 		"too little text": {[]string{text, "--batch", "1000"}, "rows"},
 		"no text":         {[]string{filepath.Join(folder, "none.txt")}, "none.txt"},
 		"no checkpoint":   {[]string{text, "--resume", folder}, "checkpoint"},
+		"no such flag":    {[]string{text, "--bogus"}, "no flag --bogus"},
+		"no picture":      {[]string{text, "--plot", filepath.Join(folder, "no", "x.svg")}, "no does not exist"},
 	} {
 		out, err := mpirun(t, 2, c.args...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "pinion: rank ") || !strings.Contains(string(out), c.want) {
+		if err == nil || !strings.Contains(string(out), "pinion: rank ") || !strings.Contains(string(out), c.want) || strings.Contains(string(out), "aborted: ") {
 			t.Errorf("%s: %v\n%s", what, err, out)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -87,8 +88,9 @@ theirs. A ResNet normalises each batch by itself.
 
 Started by mpirun or srun, several processes train together, each on its share
 of the data, and average their gradients: --batch is for each. The first prints,
-and writes the checkpoint, which all read; with as many samples in a step
-together, --resume goes on with any number of ranks. A rank that fails ends all.`,
+writes the checkpoint, which all read, and has --plot, --trace and --http; with
+as many samples in a step together, --resume goes on with any number of ranks. A
+rank that fails ends all.`,
 		Example: `  pinion train book.txt
   pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
   pinion train book.txt --checkpoint run --steps 1000
@@ -137,7 +139,7 @@ together, --resume goes on with any number of ranks. A rank that fails ends all.
 		set.BoolVar(&f.json, "json", false, "print one JSON document")
 	})
 	cmd.RunE = trace.Run(func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) })
-	return cmd
+	return cli.Ranked(cmd, "plot", "trace", "http", "http-public")
 }
 
 func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
@@ -156,21 +158,17 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.ranks.Close()) }()
-	if f.config.Ranks = world.Size; world.Size > 1 {
-		defer func() {
-			if err == nil {
-				return
-			}
-			if !errors.Is(err, context.Canceled) && !errors.Is(err, session.ErrStopped) { // all know of that
-				f.ranks.Fail(err)
-			}
-			err = fmt.Errorf("rank %d: %w", world.Rank, err)
-		}()
-	}
-	if world.Rank > 0 {
-		cmd.SetOut(io.Discard)
-		cmd.SetErr(io.Discard)
+	defer func() { err = cmp.Or(err, f.ranks.Close()) }() // which repeats why the run has failed
+	defer func() {
+		if err != nil && !errors.Is(err, session.ErrStopped) { // all know of that
+			f.ranks.Fail(err)
+		}
+	}()
+	f.config.Ranks = world.Size
+	if world.Rank == 0 {
+		if err := f.checkFiles(); err != nil {
+			return err
+		}
 	}
 	return f.open(cmd, path, device)
 }
@@ -255,6 +253,11 @@ func (f *trainFlags) check(cmd *cobra.Command) error {
 			return cli.BadUsage(cmd, "--accumulate auto does not go with --resume, whose batches stay as they are")
 		}
 	}
+	return nil
+}
+
+// checkFiles fails where what the first rank writes could not be written.
+func (f *trainFlags) checkFiles() error {
 	if f.checkpoint != "" {
 		if err := session.CheckFolder(f.checkpoint); err != nil {
 			return fmt.Errorf("the checkpoint cannot be written: %w", err)
@@ -423,7 +426,7 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 			return err
 		}
 	}
-	if f.plot != "" && f.ranks.World.Rank == 0 {
+	if f.plot != "" {
 		svg := curve.SVG(fmt.Sprintf("%s on %s", title(f.config.Model), filepath.Base(out.Data)), out.Losses, out.FirstStep)
 		if err := atomicfile.WriteFile(f.plot, []byte(svg), 0o666); err != nil {
 			return fmt.Errorf("the picture: %w", err)

@@ -2,7 +2,6 @@ package benchcmd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -73,7 +72,7 @@ needs memory for two buffers of --max.`,
 	set.StringVar(&f.report, "report", "", "`FILE` for an HTML page with curves")
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
-	return cmd
+	return cli.Ranked(cmd, "report", "http", "http-public")
 }
 
 type collectivesFlags struct {
@@ -141,10 +140,6 @@ func (f *collectivesFlags) run(cmd *cobra.Command) error {
 	if err := f.check(cmd, world); err != nil {
 		return err
 	}
-	if world.Rank > 0 {
-		cmd.SetOut(io.Discard)
-		cmd.SetErr(io.Discard)
-	}
 	line := cli.NewProgress(cmd)
 	f.Progress = line.Show
 	// Of several ranks, one that fails is said before mpirun's signal to the others counts.
@@ -206,17 +201,11 @@ func (f *collectivesFlags) measure(cmd *cobra.Command, world launch.World) (run 
 		return nil, err
 	}
 	defer func() { err = cmp.Or(err, ranks.Close()) }()
-	if world.Rank == 0 {
-		if err = f.checkReport(); err != nil {
-			ranks.Fail(err)
-		}
+	if err := f.checkReport(); err != nil {
+		ranks.Fail(err)
+		return nil, err
 	}
-	if err == nil {
-		run.Report, err = collbench.Run(cmd.Context(), ranks, f.Options)
-	}
-	if err != nil && !errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("rank %d: %w", world.Rank, err)
-	}
+	run.Report, err = collbench.Run(cmd.Context(), ranks, f.Options)
 	return run, err
 }
 

@@ -1,6 +1,7 @@
 package benchcmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ those of the first step. A budget that is impossible is named below the table,
 and the others are run.
 
 Started by mpirun, srun or torchrun, ranks average their gradients; --batch is
-for each. The first prints, and also how long each takes alone.
+for each. The first prints, also how long each takes alone, and writes files.
 
 --latency runs gpt2 for one token after the other, each from before it is given
 until the next one is there, and prints how long the slowest took.`,
@@ -91,7 +92,7 @@ until the next one is there, and prints how long the slowest took.`,
 	set.StringVar(&f.times, "times", "", "plan with the tasks' times in this `FILE`, or write it if it is not there")
 	set.BoolVar(&f.json, "json", false, "print one JSON document")
 	cmd.RunE = cli.TraceFlag(set).Run(func(cmd *cobra.Command, _ []string) error { return f.run(cmd) })
-	return cmd
+	return cli.Ranked(cmd, "plan", "trace", "http", "http-public")
 }
 
 type stepFlags struct {
@@ -179,19 +180,12 @@ func (f *stepFlags) run(cmd *cobra.Command) (err error) {
 	if f.ranks, err = auto.Open(cmd.Context(), dev, auto.Options{World: &world}); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.ranks.Close()) }()
-	if world.Size > 1 {
-		defer func() {
-			if err != nil {
-				f.ranks.Fail(err)
-				err = fmt.Errorf("rank %d: %w", world.Rank, err)
-			}
-		}()
-	}
-	if world.Rank > 0 {
-		cmd.SetOut(io.Discard)
-		cmd.SetErr(io.Discard)
-	}
+	defer func() { err = cmp.Or(err, f.ranks.Close()) }() // which repeats why the run has failed
+	defer func() {
+		if err != nil {
+			f.ranks.Fail(err)
+		}
+	}()
 	return f.runOn(cmd, dev)
 }
 
@@ -230,7 +224,7 @@ func (f *stepFlags) runOn(cmd *cobra.Command, dev device.Device) error {
 		return cli.BadUsage(cmd, "%v", err)
 	}
 	var file *atomicfile.File
-	if f.plan != "" && f.ranks.World.Rank == 0 {
+	if f.plan != "" {
 		if file, err = cli.CreateFile(f.plan); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func Report(err error) int {
 		for _, lost := range AllLost(err) {
 			complain(lost)
 		}
-		fmt.Fprintln(os.Stderr, "pinion: interrupted")
+		fmt.Fprintf(os.Stderr, "pinion: %s\n", ofRank("interrupted"))
 	default:
 		complain(err)
 	}
@@ -55,5 +55,5 @@ func Report(err error) int {
 }
 
 func complain(err error) {
-	fmt.Fprint(os.Stderr, terminal.Fit(os.Stderr, fmt.Sprintf("pinion: %s\n", ErrorText(err))))
+	fmt.Fprint(os.Stderr, terminal.Fit(os.Stderr, fmt.Sprintf("pinion: %s\n", ofRank(ErrorText(err)))))
 }

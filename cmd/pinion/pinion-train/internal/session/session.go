@@ -253,7 +253,7 @@ func (s *Session) Step(ctx context.Context) (loss float64, err error) {
 		return s.step(ctx)
 	}
 	if s.ranks.stopped {
-		return 0, cmp.Or(ctx.Err(), ErrStopped)
+		return 0, errors.Join(ErrStopped, ctx.Err())
 	}
 	err = s.ranks.Do(fmt.Sprintf("step %d", s.steps+1), func() error {
 		loss, err = s.step(ctx)

@@ -13,7 +13,8 @@ import (
 	"github.com/pinion-gpu/pinion/parallel/auto"
 )
 
-// ErrStopped says that another rank was interrupted.
+// ErrStopped says that all ranks have stopped behind the same step, since one was
+// interrupted.
 var ErrStopped = errors.New("another rank was interrupted")
 
 // together is what ranks do beside their steps.
