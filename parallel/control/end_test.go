@@ -63,8 +63,8 @@ func TestProcesses(t *testing.T) {
 		{"rank 2 killed", syscall.SIGKILL, 2, "its connection ended"},
 		{"rank 0 fails and exits", sigterm, 0, "out of memory"},
 		{"rank 2 fails and exits", sigterm, 2, "out of memory"},
-		{"rank 0 stopped", sigstop, 0, "no sign of life for 3s"},
-		{"rank 2 stopped", sigstop, 2, "no sign of life for 3s"},
+		{"rank 0 stopped", sigstop, 0, "no sign of life for 5s"},
+		{"rank 2 stopped", sigstop, 2, "no sign of life for 5s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.signal == 0 {
