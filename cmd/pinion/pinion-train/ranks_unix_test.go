@@ -117,6 +117,22 @@ func TestRanksRefuse(t *testing.T) {
 	}
 }
 
+// Ranks with other flags end, and say which.
+func TestRanksDisagree(t *testing.T) {
+	args := []string{book(t, 400), "--layers", "1", "--width", "16", "--heads", "2", "--context", "16", "--batch", "2", "--steps", "2"}
+	for flags, want := range map[string]string{
+		"--steps 3":                   "--steps: rank 0 has 2, rank 1 has 3",
+		"--checkpoint " + t.TempDir(): "--checkpoint: rank 0 has false, rank 1 has true",
+		"--lr 0.5":                    "the learning rate: rank 0 has 0.001, rank 1 has 0.5",
+	} {
+		cmd := mpirun(t, 2, args...)
+		cmd.Env = append(cmd.Env, asRank1+"=\n"+strings.ReplaceAll(flags, " ", "\n"))
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v\n%s", flags, err, out)
+		}
+	}
+}
+
 // A rank that is killed ends the others, and mpirun.
 func TestRankKilled(t *testing.T) {
 	text := book(t, 400)

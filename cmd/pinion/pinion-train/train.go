@@ -86,11 +86,11 @@ whole step, and is divided into the fewest batches that fit --budget. The budget
 is for each run: Adam's moments, which the first do not use, come on top of
 theirs. A ResNet normalises each batch by itself.
 
-Started by mpirun or srun, several processes train together, each on its share
-of the data, and average their gradients: --batch is for each. The first prints,
-writes the checkpoint, which all read, and has --plot, --trace and --http; with
-as many samples in a step together, --resume goes on with any number of ranks. A
-rank that fails ends all.`,
+Started by mpirun or srun, and with GPUs also by torchrun, several processes
+train together, each on its share of the data, and average their gradients:
+--batch is for each. The first prints, writes the checkpoint, which all read,
+and has --plot, --trace and --http; with as many samples in a step together,
+--resume goes on with any number of ranks. A rank that fails ends all.`,
 		Example: `  pinion train book.txt
   pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
   pinion train book.txt --checkpoint run --steps 1000
@@ -167,6 +167,16 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 	f.config.Ranks = world.Size
 	if world.Rank == 0 {
 		if err := f.checkFiles(); err != nil {
+			return err
+		}
+	}
+	for _, x := range []struct {
+		what  string
+		value any
+	}{
+		{"--amp", f.amp}, {"--steps", f.steps}, {"--checkpoint-every", f.every}, {"whether there is --checkpoint", f.checkpoint != ""},
+	} {
+		if err := f.ranks.Agree(cmd.Context(), x.what, fmt.Sprint(x.value)); err != nil {
 			return err
 		}
 	}

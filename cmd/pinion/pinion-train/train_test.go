@@ -28,13 +28,17 @@ import (
 func TestMain(m *testing.M) {
 	os.Setenv("PINION_TOP", "off")
 	if args := os.Getenv(asRank); args != "" { // mpirun started it
+		if os.Getenv("OMPI_COMM_WORLD_RANK") == "1" {
+			args += os.Getenv(asRank1)
+		}
 		os.Exit(cli.Execute(newRoot(strings.Split(args, "\n"))))
 	}
 	os.Exit(m.Run())
 }
 
-// asRank has the arguments, in lines, with which this binary is the command.
-const asRank = "PINION_TRAIN_ARGS"
+// asRank has the arguments, in lines, with which this binary is the command; asRank1 what
+// follows them on rank 1.
+const asRank, asRank1 = "PINION_TRAIN_ARGS", "PINION_TRAIN_ARGS_1"
 
 // testDevice is what the tests run on.
 func testDevice() string {

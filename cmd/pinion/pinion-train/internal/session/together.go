@@ -71,17 +71,18 @@ func (s *Session) agree(o Options) error {
 	if s.ranks == nil {
 		return nil
 	}
-	state := s.loader.State()
+	c, state := s.config, s.loader.State()
 	state.Rank, state.World = 0, 0
 	for _, x := range []struct {
 		what  string
 		value any
 	}{
-		{"the configuration", struct {
-			Config
-			AMP    string
-			Budget int64
-		}{s.config, o.Backend.Autocast.String(), o.Backend.Budget}},
+		{"the model", c.Spec}, // one by one, since errors shorten values that are long
+		{"the batch", c.Batch},
+		{"the batches of a step", c.Accumulate},
+		{"the seed", c.Seed},
+		{"the learning rate", c.LearningRate},
+		{"the budget", o.Backend.Budget},
 		{"the data", state},
 		{"the text", s.digest},
 		{"the steps that are done", s.steps},
