@@ -5,7 +5,10 @@
 set -eu
 dir=$(mktemp -d) # only root may look in
 mkdir "$dir/state" "$dir/spool"
-port=$((20000 + RANDOM % 20000))
+# Two free ports, below those that the system gives to clients.
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+port=$((20000 + RANDOM % 12000))
+while listens $port || listens $((port + 1)); do port=$((20000 + RANDOM % 12000)); done
 host=$(hostname -s)
 export SLURM_CONF=$dir/slurm.conf
 cat >"$SLURM_CONF" <<END
@@ -56,14 +59,19 @@ daemon() { # COMMAND…
 	daemons+=($!)
 }
 
+alive() { # ends the script if one of them has ended
+	local pid
+	for pid in "${daemons[@]}"; do kill -0 "$pid"; done
+}
+
 head -c 1024 /dev/urandom >"$dir/munge.key"
 chmod 600 "$dir/munge.key"
 daemon munged --foreground --force --key-file="$dir/munge.key" --socket="$dir/munge.socket" \
 	--pid-file="$dir/munge.pid" --seed-file="$dir/munge.seed"
-until [ -S "$dir/munge.socket" ]; do sleep 0.1; kill -0 "${daemons[@]}"; done
+until [ -S "$dir/munge.socket" ]; do sleep 0.1; alive; done
 daemon slurmctld -D -c
 daemon slurmd -D
-until sinfo --noheader --states idle 2>/dev/null | grep -q "$host"; do sleep 0.2; kill -0 "${daemons[@]}"; done
+until sinfo --noheader --states idle 2>/dev/null | grep -q "$host"; do sleep 0.2; alive; done
 "$@" </dev/null &
 daemons+=($!) # it ends first
 wait $!
