@@ -22,29 +22,12 @@ func TestPackageSizes(t *testing.T) {
 	}
 	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 	files, lines := map[string]int{}, map[string]int{}
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		name := entry.Name()
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			if path != ".." && strings.HasPrefix(name, ".") || name == "testdata" {
-				return fs.SkipDir
-			}
-			return nil
-		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
+	forSources(t, func(dir string, source []byte) {
+		if !generated.Match(source) {
+			files[dir]++
+			lines[dir] += bytes.Count(source, []byte("\n"))
 		}
-		source, err := os.ReadFile(path)
-		if err == nil && !generated.Match(source) {
-			files[filepath.Dir(path)]++
-			lines[filepath.Dir(path)] += bytes.Count(source, []byte("\n"))
-		}
-		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if files["../device"] == 0 {
 		t.Fatalf("no files found: %v", files)
 	}
@@ -63,11 +46,33 @@ func TestPackageSizes(t *testing.T) {
 // TestPackageComments: each package says what it is.
 func TestPackageComments(t *testing.T) {
 	said := map[string]bool{}
+	forSources(t, func(dir string, source []byte) {
+		file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Errorf("%s: %v", dir, err)
+			return
+		}
+		said[dir] = said[dir] || file.Doc != nil
+	})
+	if !said["../device"] {
+		t.Fatalf("no comments found: %v", said)
+	}
+	for dir, yes := range said {
+		if !yes {
+			t.Errorf("%s has no package comment", dir)
+		}
+	}
+}
+
+// forSources calls fn for each Go file of the project that is no test.
+func forSources(t *testing.T, fn func(dir string, source []byte)) {
+	t.Helper()
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		name := entry.Name()
 		switch {
-		case err != nil:
-			return err
 		case entry.IsDir():
 			if path != ".." && strings.HasPrefix(name, ".") || name == "testdata" {
 				return fs.SkipDir
@@ -76,21 +81,13 @@ func TestPackageComments(t *testing.T) {
 		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		source, err := os.ReadFile(path)
 		if err == nil {
-			said[filepath.Dir(path)] = said[filepath.Dir(path)] || file.Doc != nil
+			fn(filepath.Dir(path), source)
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if !said["../device"] {
-		t.Fatalf("no comments found: %v", said)
-	}
-	for dir, yes := range said {
-		if !yes {
-			t.Errorf("%s has no package comment", dir)
-		}
 	}
 }

@@ -128,6 +128,9 @@ func (r *Ranks) start(connect func(*Ranks) error) (*Ranks, error) {
 			_ = c.Close()
 		}
 	}
+	if r.host != nil {
+		_ = r.host.Close()
+	}
 	return nil, fmt.Errorf("rank %d of %d: %w", r.World.Rank, r.World.Size, err)
 }
 
@@ -145,10 +148,27 @@ func (r *Ranks) byNCCL(ctx context.Context, dev device.Device, o Options) (err e
 	if err := r.join(ctx, r.guide, o); err != nil {
 		return err
 	}
+	ctx, end := r.whileRuns(ctx)
+	defer end()
 	r.Comm, err = nccl.Open(ctx, dev, r.World.Rank, r.World.Size, func(ctx context.Context, mine []byte) ([][]byte, error) {
 		return r.group.Exchange(ctx, "NCCL", mine)
 	})
 	return err
+}
+
+// whileRuns returns a context that ends with ctx, with the run, whose error is its cause,
+// and with end.
+func (r *Ranks) whileRuns(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-r.group.Done():
+			cancel(r.group.Err())
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(nil); watching.Wait() }
 }
 
 // join meets the other ranks where the launcher says, or where rank 0 says by c.

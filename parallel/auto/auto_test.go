@@ -102,6 +102,25 @@ func TestFails(t *testing.T) {
 	}
 }
 
+// A rank that fails while others connect their GPUs ends that.
+func TestFailsWhileOthersConnect(t *testing.T) {
+	for rank, err := range together(t, 2, Options{}, func(r *Ranks) error {
+		if r.World.Rank == 1 {
+			r.Fail(errors.New("no such GPU"))
+			return nil
+		}
+		ctx, end := r.whileRuns(ctx)
+		defer end()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}) {
+		var of *control.RankError
+		if rank == 0 && (!errors.As(err, &of) || of.Rank != 1 || of.Reason != "no such GPU") {
+			t.Error(err)
+		}
+	}
+}
+
 // Of a rank whose context ends, others hear that it was interrupted.
 func TestInterrupted(t *testing.T) {
 	for rank, err := range together(t, 2, Options{}, func(r *Ranks) error {

@@ -217,19 +217,13 @@ func (f *collectivesFlags) checkReport() error {
 	return cli.CheckFile(f.report)
 }
 
-// open opens the device of a rank: of several GPUs, that with the rank's number on its
-// machine. Ranks of one process are on the host, unless a device is named.
+// open opens the device of a rank. Ranks of one process are on the host, unless a device is
+// named.
 func (f *collectivesFlags) open(cmd *cobra.Command, world launch.World) (device.Device, error) {
-	switch {
-	case *f.device != "auto":
-	case world.Size == 1:
+	if *f.device == "auto" && world.Size == 1 {
 		return cli.OpenDevice(cmd, "host")
-	case world.LocalSize > 1:
-		if dev, err := device.Open(fmt.Sprintf("cuda:%d", world.LocalRank)); err == nil {
-			return dev, nil
-		}
 	}
-	return cli.OpenDevice(cmd, *f.device)
+	return cli.OpenRankDevice(cmd, *f.device, world.LocalRank, world.LocalSize)
 }
 
 // wrong is an error if a value was.
