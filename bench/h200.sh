@@ -139,7 +139,7 @@ part_parallel() {
 	nvcc -O2 -std=c++17 -I"$wheels/nccl/include" -o "$tmp/nccl_collectives" bench/peers/nccl_collectives.cu -L"$tmp" -lnccl -Xlinker -rpath="$wheels/nccl/lib"
 	"$tmp/nccl_collectives" >"$out/parallel/cpp-collectives.json"
 	step "parallel: collectives"
-	$launch --no-python "$pinion" bench collectives --max $most --factor 8 --json >"$out/parallel/collectives.json"
+	$launch --no-python "$pinion" bench collectives --to $most --factor 8 --json >"$out/parallel/collectives.json"
 	"$tmp/nccl_collectives" >"$out/parallel/cpp-collectives-again.json"
 	step "parallel: a step"
 	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --json >"$out/parallel/step-gpt.json"

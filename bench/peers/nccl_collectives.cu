@@ -29,9 +29,9 @@
 	} while (0)
 #define NCCL(call)                                                             \
 	do {                                                                       \
-		ncclResult_t code = (call);                                               \
-		if (code != ncclSuccess) {                                                \
-			fprintf(stderr, "%s: %s\n", #call, ncclGetErrorString(code));         \
+		ncclResult_t code = (call);                                            \
+		if (code != ncclSuccess) {                                             \
+			fprintf(stderr, "%s: %s\n", #call, ncclGetErrorString(code));      \
 			exit(1);                                                           \
 		}                                                                      \
 	} while (0)

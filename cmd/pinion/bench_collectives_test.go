@@ -16,7 +16,7 @@ import (
 )
 
 func TestBenchCollectives(t *testing.T) {
-	args := []string{"bench", "collectives", "--ranks", "3", "--max", "200B", "--repeats", "2", "--warmup", "0"}
+	args := []string{"bench", "collectives", "--ranks", "3", "--to", "200B", "--repeats", "2", "--warmup", "0"}
 	r := pinion(t, args...)
 	for _, want := range []string{"host  host memory", "3 ranks, goroutines of this process", "all-reduce, sum of f32; BUS is 1.33 of ALG", "200 B", "204 B", "IN PLACE", "all-to-all; BUS is 0.67 of ALG"} {
 		if r.code != exitDone || !strings.Contains(r.stdout, want) {
@@ -49,10 +49,10 @@ func TestBenchCollectivesUsage(t *testing.T) {
 		code int
 		say  []string
 	}{
-		{"--min 1MiB --max 1KiB", 2, []string{"--min is 1MiB", "--max, 1KiB"}},
-		{"--min 6", 2, []string{"--min is 6B", "multiple of the 4 bytes", "f32"}},
-		{"--max 12 --type f64", 2, []string{"--max is 12B", "8 bytes"}},
-		{"--min 0", 2, []string{"--min"}},
+		{"--from 1MiB --to 1KiB", 2, []string{"--from is 1MiB", "--to, 1KiB"}},
+		{"--from 6", 2, []string{"--from is 6B", "multiple of the 4 bytes", "f32"}},
+		{"--to 12 --type f64", 2, []string{"--to is 12B", "8 bytes"}},
+		{"--from 0", 2, []string{"--from"}},
 		{"--type f23", 2, []string{"--type", "f23", "f32"}},
 		{"--type bool", 2, []string{"--type", "bool"}},
 		{"--op mean", 2, []string{"--op", "sum, prod, min, max or avg"}},
@@ -66,7 +66,7 @@ func TestBenchCollectivesUsage(t *testing.T) {
 		{"more", 2, []string{"more"}},
 		{"--report " + filepath.Join(dir, "no", "x.html"), 1, []string{"no"}},
 		{"--report " + dir, 1, []string{"it is a folder, not a file"}},
-		{"--device host:1MiB --max 1MiB", 1, []string{"2 buffers of 1 MiB", "512 KiB"}},
+		{"--device host:1MiB --to 1MiB", 1, []string{"2 buffers of 1 MiB", "512 KiB"}},
 	} {
 		checkMessage(t, c.args, pinion(t, append([]string{"bench", "collectives"}, strings.Fields(c.args)...)...), c.code, c.say)
 		onlyFile(t, dir, "")
@@ -88,7 +88,7 @@ func TestBenchCollectivesInterrupt(t *testing.T) {
 		r := process(t, func(p *os.Process) {
 			time.Sleep(300 * time.Millisecond) // most likely in the middle; right anywhere behind the start
 			ok(t, p.Signal(os.Interrupt))
-		}, "bench", "collectives", "--min", size, "--max", size, "--repeats", "1000000", "--json", "--report", filepath.Join(dir, "x.html"))
+		}, "bench", "collectives", "--from", size, "--to", size, "--repeats", "1000000", "--json", "--report", filepath.Join(dir, "x.html"))
 		if r.code != exitFailed && r.code != -1 { // -1: killed before it listened
 			t.Errorf("exit code %d", r.code)
 		}
@@ -128,7 +128,7 @@ func mpirun(t *testing.T, ranks int, args ...string) result {
 func TestBenchCollectivesMPI(t *testing.T) {
 	dir := t.TempDir()
 	html := filepath.Join(dir, "collectives.html")
-	r := mpirun(t, 3, "bench", "collectives", "--device", "host", "--max", "4KiB", "--factor", "16", "--repeats", "2", "--json", "--report", html)
+	r := mpirun(t, 3, "bench", "collectives", "--device", "host", "--to", "4KiB", "--factor", "16", "--repeats", "2", "--json", "--report", html)
 	if r.code != exitDone {
 		t.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -150,7 +150,7 @@ func TestBenchCollectivesMPI(t *testing.T) {
 
 // What only rank 0 sees ends the others, who say whose it was.
 func TestBenchCollectivesMPIFails(t *testing.T) {
-	r := mpirun(t, 2, "bench", "collectives", "--device", "host", "--max", "64B", "--report", filepath.Join(t.TempDir(), "no", "x.html"))
+	r := mpirun(t, 2, "bench", "collectives", "--device", "host", "--to", "64B", "--report", filepath.Join(t.TempDir(), "no", "x.html"))
 	if r.code == exitDone || r.stdout != "" || !strings.Contains(r.stderr, "pinion: rank 0: ") || !strings.Contains(r.stderr, "no does not exist") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}

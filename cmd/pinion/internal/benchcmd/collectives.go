@@ -49,10 +49,10 @@ calls that are waited for one by one, for sizes up to 64 KiB. The slowest rank
 counts. The columns from IN PLACE on are the same for calls whose result
 replaces what was sent. All values are checked first: OK.
 
---min, --max and the sizes between them, by --factor, are measured. Each rank
-needs memory for two buffers of --max.`,
+--from, --to and the sizes between them, by --factor, are measured. Each rank
+needs memory for two buffers of --to.`,
 		Example: `  pinion bench collectives
-  pinion bench collectives --ranks 4 --only all-reduce --max 16MiB
+  pinion bench collectives --ranks 4 --only all-reduce --to 16MiB
   mpirun -n 4 pinion bench collectives --device host
   srun --mpi=pmix -n 8 pinion bench collectives --device host --json > all.json
   mpirun -n 4 pinion bench collectives --device host --report all.html`,
@@ -60,8 +60,8 @@ needs memory for two buffers of --max.`,
 	}
 	f := collectivesFlags{device: cli.DeviceFlag(cmd)}
 	set := cmd.Flags()
-	flags.Size(set, &f.Min, "min", 8, "least size")
-	flags.Size(set, &f.Max, "max", 256<<20, "largest size; the default is less where memory is short")
+	flags.Size(set, &f.Min, "from", 8, "least size")
+	flags.Size(set, &f.Max, "to", 256<<20, "largest size; the default is less where memory is short")
 	flags.Int(set, &f.Factor, "factor", 4, flags.AtLeast(2), "from a size to the next")
 	flags.Int(set, &f.Repeats, "repeats", 20, flags.AtLeast(1), "timed calls of each size")
 	flags.Int(set, &f.Warmup, "warmup", 5, flags.AtLeast(0), "calls before them")
@@ -110,18 +110,18 @@ func (f *collectivesFlags) check(cmd *cobra.Command, world launch.World) (err er
 	if f.Operations == nil {
 		f.Operations = collbench.Operations()
 	}
-	f.Exact = cmd.Flags().Changed("max")
+	f.Exact = cmd.Flags().Changed("to")
 	for _, x := range []struct {
 		flag string
 		size int64
-	}{{"min", f.Min}, {"max", f.Max}} {
+	}{{"from", f.Min}, {"to", f.Max}} {
 		if element := int64(f.Type.Size()); x.size < 1 || x.size%element != 0 {
 			return cli.BadUsage(cmd, "--%s is %s, but must be a multiple of the %s of an element of type %v", x.flag, units.ExactBytes(x.size), units.Count(element, "byte"), f.Type)
 		}
 	}
 	switch {
 	case f.Min > f.Max:
-		return cli.BadUsage(cmd, "--min is %s, but must not be above --max, %s", units.ExactBytes(f.Min), units.ExactBytes(f.Max))
+		return cli.BadUsage(cmd, "--from is %s, but must not be above --to, %s", units.ExactBytes(f.Min), units.ExactBytes(f.Max))
 	case !parallel.Reduces(f.Type, f.Op):
 		return cli.BadUsage(cmd, "--op is %q, but numbers of type %v have none", f.op, f.Type)
 	case world.Size > 1 && cmd.Flags().Changed("ranks"):
