@@ -223,7 +223,11 @@ func (c *comm) Split(ctx context.Context, color, key int) (parallel.Comm, error)
 	err := c.together(ctx, "split", func() error {
 		c.child = 0
 		err := c.call("ncclCommSplit", c.native.WithContext, func() uintptr {
-			return api.split.Call(c.handle, uintptr(max(color, noColor)), uintptr(key), uintptr(unsafe.Pointer(&c.child)), 0)
+			r := api.split.Call(c.handle, uintptr(max(color, noColor)), uintptr(key), uintptr(unsafe.Pointer(&c.child)), 0)
+			if r == success { // NCCL does not say here that it is in progress; the state does
+				r = inProgress
+			}
+			return r
 		})
 		if err == nil && c.child != 0 {
 			part, err = c.newPart()

@@ -474,7 +474,8 @@ int ncclCommSplit(struct comm *c, int color, int key, struct comm **newcomm, con
 	c->key = key;
 	if (++c->group->split == c->group->size)
 		split_all(c->group);
-	return begin(c, SPLIT);
+	int state = begin(c, SPLIT);
+	return state == IN_PROGRESS ? SUCCESS : state; /* as NCCL has it */
 }
 
 int ncclCommFinalize(struct comm *c) {
