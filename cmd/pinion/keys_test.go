@@ -19,7 +19,7 @@ func TestKeysHaveOneType(t *testing.T) {
 		{"devices"}, {"version"}, {"doctor", "--only", "libraries,numa"},
 		{"replay", "../../vram/trace/testdata/torch-2.11.pickle"},
 		{"bench", "link", "--size", "64KiB", "--repeats", "1"},
-		{"bench", "collectives", "--max", "64B", "--repeats", "1"},
+		{"bench", "collectives", "--to", "64B", "--repeats", "1"},
 	} {
 		r := pinion(t, append(args, "--json")...)
 		var document any
