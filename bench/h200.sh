@@ -68,7 +68,8 @@ check() { # NAME of a test binary; once. What fails is told in the end.
 		echo "ok   $1: $(grep -c '^ *--- PASS' "$tmp/$1.log") passed, $(grep -c '^ *--- SKIP' "$tmp/$1.log" || true) skipped (${SECONDS} s)"
 		{
 			echo "$1 on $device: $(grep -c '^ *--- PASS' "$tmp/$1.log") passed"
-			grep -A1 '^ *--- SKIP' "$tmp/$1.log" | grep -v '^--$' | cut -c -200 || true
+			# The reason is said before.
+			grep -B1 '^ *--- SKIP' "$tmp/$1.log" | grep -E -e '--- SKIP|\.go:[0-9]+: ' | cut -c -200 || true
 		} >>"$out/tests.txt"
 	else
 		echo "FAIL $1 (${SECONDS} s)"
@@ -76,6 +77,10 @@ check() { # NAME of a test binary; once. What fails is told in the end.
 		grep -E '^ *--- FAIL|^panic|_test\.go:[0-9]+: |error:' "$tmp/$1.log" | cut -c -300 | head -30 || true
 		tail -15 "$tmp/$1.log" | cut -c -300
 		cp "$tmp/$1.log" "$out/$1.log"
+		{
+			echo "$1 on $device: failed"
+			grep -E '^ *--- FAIL|^panic' "$tmp/$1.log" | cut -c -200 || true
+		} >>"$out/tests.txt"
 		echo "$1" >>"$tmp/failed"
 	fi
 }
@@ -133,7 +138,7 @@ part_parallel() {
 	abi parallel/nccl/testdata/abi/abi.c
 	check parallel.nccl
 	mkdir -p "$out/parallel"
-	(cd parallel/nccl && PINION_DEVICE=$device "$build/parallel.nccl.test" -test.run '^$' -test.bench . -test.benchtime 1s) | tee "$out/parallel/nccl.txt"
+	(cd parallel/nccl && PINION_DEVICE=$device "$build/parallel.nccl.test" -test.run '^$' -test.bench . -test.benchtime 200x) | tee "$out/parallel/nccl.txt"
 	ln -sf "$wheels/nccl/lib/libnccl.so.2" "$tmp/libnccl.so"
 	step "parallel: NCCL in C++"
 	nvcc -O2 -std=c++17 -I"$wheels/nccl/include" -o "$tmp/nccl_collectives" bench/peers/nccl_collectives.cu -L"$tmp" -lnccl -Xlinker -rpath="$wheels/nccl/lib"
@@ -447,7 +452,10 @@ part_timeline() {
 	[ -z "${QUICK:-}" ] || rounds=2 samples=256 arrays=4 photos=3 long=4 pairs=2
 	head -c $((samples * 256 * 256 * 3)) /dev/urandom >"$images"
 	feed_photos() { XDG_CACHE_HOME=$tmp $pinion feed --device "$device" --json "$@"; }
-	feed_arrays() { $pinion feed "$images" --raw 256x256x3,u8 --device "$device" --json "$@"; }
+	feed_arrays() (
+		cd "$(dirname "$images")"
+		$pinion feed "$(basename "$images")" --raw 256x256x3,u8 --device "$device" --json "$@"
+	)
 	feed_photos --epochs 1 >"$tmp/first.json" # makes the photos
 	step "timeline: cost"
 	for ((i = 1; i <= rounds; i++)); do
@@ -550,7 +558,7 @@ part_python-tests() {
 	fi
 	local marker
 	for marker in gpu "not gpu"; do
-		python3 -m pytest -c python/pytest.ini -vv -rs -m "$marker" python/tests 2>&1 | tee "$out/python/tests-${marker/ /-}.txt" ||
+		python3 -m pytest -c python/pytest.ini -vv -rs --disable-warnings -m "$marker" python/tests 2>&1 | sed "s|$PWD/||" | tee "$out/python/tests-${marker/ /-}.txt" ||
 			echo "python tests" >>"$tmp/failed"
 	done
 }

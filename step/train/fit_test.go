@@ -166,7 +166,7 @@ func TestSearch(t *testing.T) {
 		}
 	}
 	exec := openExecutor(t)
-	comm := testkit.Must(local.New(testkit.Must(device.Open("host"))(t)))(t)[0]
+	comm := testkit.Must(local.New(small(t, "1MiB").Device()))(t)[0]
 	_, err := train.Fit(t.Context(), micro, 6, exec, train.Options{Compile: step.Options{Budget: 1, Ranks: comm}})
 	testkit.WantError(t, "ranks", err, train.ErrArgument, "one size for all")
 	bad := errors.New("bad")
