@@ -9,7 +9,8 @@ import (
 )
 
 // guard is the number of guard bytes behind a block. With the invariants tag,
-// freed memory is overwritten too: whoever reads it sees nonsense.
+// freed memory is overwritten too, unless other streams may still use it:
+// whoever reads it sees nonsense.
 const (
 	guard      = unit
 	guardByte  = 0xfd
@@ -42,8 +43,17 @@ func (p *Pool) fence(b *block) {
 	})
 }
 
-// inspect checks the guard, and overwrites the block that is to be freed.
+// inspect checks the guard, and overwrites the block that is to be freed. It says
+// nothing of a block that Close takes meanwhile: the free itself will.
 func (p *Pool) inspect(h Block) error {
+	err := p.look(h)
+	if p.closed.Load() {
+		return nil
+	}
+	return err
+}
+
+func (p *Pool) look(h Block) error {
 	b := h.b
 	if b.life.Load() != h.life {
 		return nil // the free itself will say so
@@ -60,6 +70,12 @@ func (p *Pool) inspect(h Block) error {
 			return fmt.Errorf("vram: free: byte %d after the %d bytes of %v %q at %#x was overwritten with %#x",
 				i, b.requested, b.purpose, b.name, uint64(b.ptr), c)
 		}
+	}
+	p.mu.Lock()
+	shared := len(b.users) > 0
+	p.mu.Unlock()
+	if shared {
+		return nil
 	}
 	return p.onStream(b, func(s device.Stream) error { return s.Memset(b.ptr, poisonByte, b.bytes) })
 }

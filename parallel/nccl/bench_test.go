@@ -17,9 +17,8 @@ import (
 // buffer, and what goes over the bus is 2(n-1)/n of it for all-reduce, and (n-1)/n for the
 // others.
 //
-//	blocking  communicators as most programs have them: without a thread for each call,
-//	          and calls that wait for ranks cannot be aborted
-//	graph     one captured operation, launched
+//	queued  the operation, as a program calls it
+//	graph   one captured operation, launched
 func BenchmarkCollectives(b *testing.B) {
 	ranks := int64(len(openDevices(b, 0)))
 	for _, op := range []struct {
@@ -41,15 +40,11 @@ func BenchmarkCollectives(b *testing.B) {
 			if standIns.File != "" && size > 1<<20 || size/4 < ranks && op.moves == 1 {
 				continue
 			}
-			for _, mode := range []string{"nonblocking", "blocking", "graph"} {
+			for _, mode := range []string{"queued", "graph"} {
 				if mode == "graph" && size > 8 {
 					continue
 				}
 				b.Run(fmt.Sprintf("%s/%s/%s", op.name, units.Bytes(size), mode), func(b *testing.B) {
-					if mode == "blocking" {
-						blocking = 1
-						defer func() { blocking = 0 }()
-					}
 					devices := openDevices(b, 0)
 					comms := testkit.Must(Local(devices...))(b)
 					var took time.Duration // of rank 0

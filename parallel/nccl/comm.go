@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -12,8 +13,11 @@ import (
 	"github.com/pinion-gpu/pinion/parallel"
 )
 
-// comm is one rank's communicator. NCCL takes one call for it at a time, and none while the
-// last is in progress.
+// comm is one rank's communicator: two of NCCL's. Operations go to one that blocks, where
+// they are queued at once. It is split off another, the root, which never blocks: what
+// waits for ranks by its nature, to begin and to split, is done there and can be given up.
+//
+// NCCL takes one call at a time, and none while the last is in progress.
 type comm struct {
 	dev        device.Device
 	native     device.Native
@@ -24,13 +28,16 @@ type comm struct {
 	fail context.CancelCauseFunc
 	gone chan struct{} // closed when NCCL's part is no more
 
-	mu     sync.Mutex // held by whoever calls NCCL
-	handle uintptr    // zero when it is gone
-	state  int32      // that NCCL told last
+	mu     sync.Mutex     // held by whoever calls NCCL
+	handle atomic.Uintptr // that operations go to; zero before it is there, and when it is gone
+	state  int32          // that NCCL told last
 	closed bool
 
+	rootMu sync.Mutex // held with mu by whoever calls NCCL for root, which is never for long once life has ended
+	root   uintptr    // that does not block; zero like handle
+	child  uintptr    // NCCL writes the result of a split of root here
+
 	turn    sync.Mutex // held by a Barrier or a Split
-	child   uintptr    // NCCL writes the result of a split here
 	barrier struct {
 		stream device.Stream
 		event  device.Event
@@ -73,21 +80,41 @@ func (c *comm) keep() {
 			}
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.handle != 0 {
+	c.rootMu.Lock()
+	c.abort(c.root)
+	c.root = 0
+	c.rootMu.Unlock()
+	// NCCL frees what a call in progress works with, so it is aborted only if it waits: for
+	// ranks to connect, most likely, of which one never comes.
+	for end := time.Now().Add(grace); !c.mu.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			c.abort(c.handle.Swap(0))
+			c.mu.Lock()
+			break
+		}
+	}
+	c.abort(c.handle.Swap(0))
+	c.mu.Unlock()
+}
+
+// grace is how long a call in progress may go on when the communicator is aborted.
+const grace = 200 * time.Millisecond
+
+// abort ends one of NCCL's communicators, or none.
+func (c *comm) abort(handle uintptr) {
+	if handle != 0 {
 		// If the device was closed before, there is nothing left to end.
-		_ = c.native.WithContext(func() error { return check("ncclCommAbort", api.abort.Call(c.handle)) })
-		c.handle = 0
+		_ = c.native.WithContext(func() error { return check("ncclCommAbort", api.abort.Call(handle)) })
 	}
 }
 
 // look asks for the state. The caller holds mu.
 func (c *comm) look() error {
-	if c.handle == 0 {
+	handle := c.handle.Load()
+	if handle == 0 {
 		return nil
 	}
-	r := api.asyncError.Call4(c.handle, uintptr(unsafe.Pointer(&c.state)), 0, 0)
+	r := api.asyncError.Call4(handle, uintptr(unsafe.Pointer(&c.state)), 0, 0)
 	if r == success && c.state != inProgress {
 		r = uintptr(c.state)
 	}
@@ -110,36 +137,65 @@ func (c *comm) usable() error {
 // NCCL takes longer where graphs have operations of the communicator.
 const patience = time.Second
 
-// call calls NCCL inside of enter, and waits until that is done. A failure ends the
+// call calls NCCL inside of enter for what operations go to. A failure ends the
 // communicator: NCCL makes nothing more of it.
 func (c *comm) call(name string, enter func(fn func() error) error, fn func() uintptr) error {
+	return c.alone(func() error {
+		var failed error
+		err := enter(func() error {
+			failed = c.settle(name, c.handle.Load, fn())
+			return nil
+		})
+		if failed != nil {
+			c.fail(failed)
+			return failed
+		}
+		return err
+	})
+}
+
+// callRoot is call for root.
+func (c *comm) callRoot(name string, fn func(root uintptr) uintptr) error {
+	return c.alone(func() error {
+		c.rootMu.Lock()
+		defer c.rootMu.Unlock()
+		return c.native.WithContext(func() error {
+			if err := c.usable(); err != nil {
+				return err
+			}
+			err := c.settle(name, func() uintptr { return c.root }, fn(c.root))
+			if err != nil {
+				c.fail(err)
+			}
+			return err
+		})
+	})
+}
+
+// alone calls fn with mu held, if the communicator is usable then. Where it is not any
+// more, it waits for NCCL's part to be gone.
+func (c *comm) alone(fn func() error) error {
 	if err := c.usable(); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	if err := c.usable(); err != nil {
-		c.mu.Unlock()
-		return err
+	err := c.usable()
+	if err == nil {
+		err = fn()
 	}
-	var failed error
-	err := enter(func() error {
-		failed = c.settle(name, fn())
-		return nil
-	})
 	c.mu.Unlock()
-	if failed == nil {
-		return err
+	if err != nil && c.life.Err() != nil {
+		select {
+		case <-c.gone:
+		case <-time.After(patience):
+		}
 	}
-	c.fail(failed)
-	select {
-	case <-c.gone:
-	case <-time.After(patience):
-	}
-	return failed
+	return err
 }
 
-// settle waits until a call that may be in progress is done. The caller holds mu.
-func (c *comm) settle(name string, result uintptr) error {
+// settle waits until a call that may be in progress is done. The caller holds the lock of
+// the handle. What an abort makes a call return is not the reason.
+func (c *comm) settle(name string, handle func() uintptr, result uintptr) error {
 	const hot = 500 // a group of operations is queued in less time than it takes to sleep
 	for n := 0; int32(result) == inProgress; n++ {
 		if err := c.usable(); err != nil {
@@ -148,9 +204,12 @@ func (c *comm) settle(name string, result uintptr) error {
 		if n > hot {
 			time.Sleep(min(time.Duration(n-hot)*10*time.Microsecond, time.Millisecond))
 		}
-		if result = api.asyncError.Call4(c.handle, uintptr(unsafe.Pointer(&c.state)), 0, 0); result == success {
+		if result = api.asyncError.Call4(handle(), uintptr(unsafe.Pointer(&c.state)), 0, 0); result == success {
 			result = uintptr(c.state)
 		}
+	}
+	if result != success && c.life.Err() != nil {
+		return c.usable()
 	}
 	return check(name, result)
 }
@@ -186,13 +245,27 @@ func (c *comm) Close() error {
 // end waits for what is queued, and ends NCCL's part. The caller holds mu.
 func (c *comm) end() error {
 	return c.native.WithContext(func() error {
-		if err := c.settle("ncclCommFinalize", api.finalize.Call(c.handle)); err != nil {
+		if err := c.endOne(c.handle.Load, func() uintptr { return c.handle.Swap(0) }); err != nil {
 			return err
 		}
-		handle := c.handle
-		c.handle = 0
-		return check("ncclCommDestroy", api.destroy.Call(handle))
+		c.rootMu.Lock()
+		defer c.rootMu.Unlock()
+		return c.endOne(func() uintptr { return c.root }, func() (root uintptr) { root, c.root = c.root, 0; return root })
 	})
+}
+
+// endOne ends one of NCCL's communicators, which take makes the caller's.
+func (c *comm) endOne(handle, take func() uintptr) error {
+	if handle() == 0 {
+		return c.usable()
+	}
+	if err := c.settle("ncclCommFinalize", handle, api.finalize.Call(handle())); err != nil {
+		return err
+	}
+	if taken := take(); taken != 0 {
+		return check("ncclCommDestroy", api.destroy.Call(taken))
+	}
+	return c.usable()
 }
 
 // together makes a call of all ranks. A context that ends aborts the communicator: nobody
@@ -221,16 +294,9 @@ func (c *comm) Split(ctx context.Context, color, key int) (parallel.Comm, error)
 	}
 	var part *comm
 	err := c.together(ctx, "split", func() error {
-		c.child = 0
-		err := c.call("ncclCommSplit", c.native.WithContext, func() uintptr {
-			r := api.split.Call(c.handle, uintptr(max(color, noColor)), uintptr(key), uintptr(unsafe.Pointer(&c.child)), 0)
-			if r == success { // NCCL does not say here that it is in progress; the state does
-				r = inProgress
-			}
-			return r
-		})
-		if err == nil && c.child != 0 {
-			part, err = c.newPart()
+		child, err := c.splitRoot(max(color, noColor), key, nil)
+		if err == nil && child != 0 {
+			part, err = c.newPart(child)
 		}
 		return err
 	})
@@ -244,21 +310,42 @@ func (c *comm) Split(ctx context.Context, color, key int) (parallel.Comm, error)
 	return part, nil
 }
 
-// newPart makes a communicator of the child of a split.
-func (c *comm) newPart() (*comm, error) {
+// splitRoot splits the root, and gives the part with this rank.
+func (c *comm) splitRoot(color, key int, cfg *config) (child uintptr, err error) {
+	err = c.callRoot("ncclCommSplit", func(root uintptr) uintptr {
+		c.child = 0
+		r := api.split.Call(root, uintptr(color), uintptr(key), uintptr(unsafe.Pointer(&c.child)), uintptr(unsafe.Pointer(cfg)))
+		if r == success { // NCCL does not say here that it is in progress; the state does
+			r = inProgress
+		}
+		return r
+	})
+	return c.child, err
+}
+
+// openHandle makes what operations go to.
+func (c *comm) openHandle() error {
+	child, err := c.splitRoot(0, c.rank, newConfig(1))
+	if err == nil {
+		c.handle.Store(child)
+	}
+	return err
+}
+
+// newPart makes a communicator of a part of the root.
+func (c *comm) newPart(root uintptr) (*comm, error) {
 	part, err := newComm(c.dev)
 	if err != nil {
 		return nil, err
 	}
-	part.mu.Lock()
-	part.handle = c.child
-	part.mu.Unlock()
-	err = part.call("ncclCommSplit", c.native.WithContext, func() uintptr { return inProgress })
-	if err == nil {
-		part.rank, err = part.number("ncclCommUserRank", api.userRank)
+	part.rootMu.Lock()
+	part.root = root
+	part.rootMu.Unlock()
+	if part.rank, err = part.number("ncclCommUserRank", api.userRank); err == nil {
+		part.size, err = part.number("ncclCommCount", api.count)
 	}
 	if err == nil {
-		part.size, err = part.number("ncclCommCount", api.count)
+		err = part.openHandle()
 	}
 	return part, err
 }
@@ -266,6 +353,6 @@ func (c *comm) newPart() (*comm, error) {
 // number asks for one.
 func (c *comm) number(name string, f dl.Func) (int, error) {
 	var n int32
-	err := c.call(name, c.native.WithContext, func() uintptr { return f.Call(c.handle, uintptr(unsafe.Pointer(&n))) })
+	err := c.callRoot(name, func(root uintptr) uintptr { return f.Call(root, uintptr(unsafe.Pointer(&n))) })
 	return int(n), err
 }

@@ -82,8 +82,8 @@ func TestFailures(t *testing.T) {
 				testkit.WantError(t, "the next", sum(r), parallel.ErrAborted, "(4)")
 				return r.Close()
 			}))
-			if n := aborts(t) - before; n != 1 {
-				t.Errorf("aborted %d times", n)
+			if n := aborts(t) - before; n != 2 {
+				t.Errorf("aborted %d of NCCL's two", n)
 			}
 		})
 	}
@@ -148,10 +148,13 @@ func TestOpenContext(t *testing.T) {
 func TestAbortOfWaiting(t *testing.T) {
 	needsFake(t)
 	reason := errors.New("rank 0 was seen to fall")
+	t.Setenv("FAKENCCL_CONNECT", "1")
 	for what, wait := range map[string]func(*rig) error{
-		"nccl: split: ": func(r *rig) error { _, err := r.Split(ctx, 0, 0); return err },
+		"nccl: all-reduce: ": sum, // with a communicator that blocks
+		"nccl: split: ":      func(r *rig) error { _, err := r.Split(ctx, 0, 0); return err },
 		"nccl: close: ": func(r *rig) error {
-			if err := sum(r); err != nil {
+			exchange := parallel.Transfer{Peer: 0, Ptr: r.p, Bytes: 8} // which connects with nobody here
+			if err := r.Exchange(r.s, exchange); err != nil {
 				return err
 			}
 			return r.Close()
@@ -177,8 +180,8 @@ func TestAbortOfWaiting(t *testing.T) {
 		}))
 		comms[0].Abort(reason)
 		testkit.OK(t, each(comms, parallel.Comm.Close))
-		if n := aborts(t) - before; n != 2 {
-			t.Errorf("%s: aborted %d times, of 2 ranks", what, n)
+		if n := aborts(t) - before; n != 4 {
+			t.Errorf("%s: aborted %d times, of 2 ranks with two each", what, n)
 		}
 	}
 }

@@ -76,12 +76,10 @@ type config struct {
 	splitShare     int32
 }
 
-// blocking is 0: a call that has to wait for other ranks returns at once, and is waited for
-// by asking for the communicator's state, so that it can be aborted. NCCL makes a thread
-// for each call then. The benchmark shows what that costs.
-var blocking int32
-
-func newConfig() *config {
+// newConfig is the configuration of a communicator. What NCCL does for one that does not
+// block goes on after the call, in a thread that NCCL makes for each: it can be aborted, and
+// an operation takes several times as long to queue.
+func newConfig(blocking int32) *config {
 	return &config{
 		size: unsafe.Sizeof(config{}), magic: configMagic, version: minVersion, blocking: blocking,
 		cgaClusterSize: configUnset, minCTAs: configUnset, maxCTAs: configUnset, splitShare: configUnset,

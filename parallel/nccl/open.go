@@ -152,10 +152,13 @@ func connect(ctx context.Context, dev device.Device, id []byte, rank, size int) 
 	}
 	c.rank, c.size = rank, size
 	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
-	err = c.call("ncclCommInitRankScalable", c.native.WithContext, func() uintptr {
-		return api.initRank.Call(uintptr(unsafe.Pointer(&c.handle)), uintptr(size), uintptr(rank), 1,
-			uintptr(unsafe.Pointer(&id[0])), uintptr(unsafe.Pointer(newConfig())))
+	err = c.callRoot("ncclCommInitRankScalable", func(uintptr) uintptr {
+		return api.initRank.Call(uintptr(unsafe.Pointer(&c.root)), uintptr(size), uintptr(rank), 1,
+			uintptr(unsafe.Pointer(&id[0])), uintptr(unsafe.Pointer(newConfig(0))))
 	})
+	if err == nil {
+		err = c.openHandle()
+	}
 	if err != nil {
 		c.Abort(err)
 		_ = c.Close()

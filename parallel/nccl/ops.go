@@ -38,7 +38,7 @@ func (c *comm) reduce(what, name string, f *dl.Func, s device.Stream, t dtype.DT
 		if x.N == 0 {
 			return success
 		}
-		return f.Call(uintptr(x.Send), uintptr(x.Recv), uintptr(x.N), number, how, c.handle, stream)
+		return f.Call(uintptr(x.Send), uintptr(x.Recv), uintptr(x.N), number, how, c.handle.Load(), stream)
 	})
 }
 
@@ -57,7 +57,7 @@ func (c *comm) AllGather(s device.Stream, parts ...parallel.Part) error {
 		if x.N == 0 {
 			return success
 		}
-		return api.allGather.Call(uintptr(x.Send), uintptr(x.Recv), uintptr(x.N), typeU8, c.handle, stream)
+		return api.allGather.Call(uintptr(x.Send), uintptr(x.Recv), uintptr(x.N), typeU8, c.handle.Load(), stream)
 	})
 }
 
@@ -73,7 +73,7 @@ func (c *comm) Broadcast(s device.Stream, p device.Ptr, bytes int64, root int) e
 		if bytes == 0 {
 			return success
 		}
-		return api.broadcast.Call(uintptr(p), uintptr(p), uintptr(bytes), typeU8, uintptr(root), c.handle, stream)
+		return api.broadcast.Call(uintptr(p), uintptr(p), uintptr(bytes), typeU8, uintptr(root), c.handle.Load(), stream)
 	})
 }
 
@@ -93,9 +93,9 @@ func (c *comm) Exchange(s device.Stream, transfers ...parallel.Transfer) error {
 		case x.Bytes == 0:
 			return success
 		case x.Out:
-			return api.send.Call(uintptr(x.Ptr), uintptr(x.Bytes), typeU8, uintptr(x.Peer), c.handle, stream)
+			return api.send.Call(uintptr(x.Ptr), uintptr(x.Bytes), typeU8, uintptr(x.Peer), c.handle.Load(), stream)
 		}
-		return api.recv.Call(uintptr(x.Ptr), uintptr(x.Bytes), typeU8, uintptr(x.Peer), c.handle, stream)
+		return api.recv.Call(uintptr(x.Ptr), uintptr(x.Bytes), typeU8, uintptr(x.Peer), c.handle.Load(), stream)
 	})
 }
 
@@ -176,7 +176,7 @@ func (c *comm) Barrier(ctx context.Context) error {
 			return err
 		}
 		if err := c.onStream("ncclAllReduce", b.stream, func(stream uintptr) uintptr {
-			return api.allReduce.Call(uintptr(b.word), uintptr(b.word), 1, typeU8, opMax, c.handle, stream)
+			return api.allReduce.Call(uintptr(b.word), uintptr(b.word), 1, typeU8, opMax, c.handle.Load(), stream)
 		}); err != nil {
 			return err
 		}

@@ -5,8 +5,8 @@
  *   cc -shared -fPIC -pthread -o libfake.so fakenccl.c
  *
  * It behaves as NCCL does where the tests look: a communicator that does not block is in
- * progress after each call, nothing is queued until its state has been asked for, and it
- * takes no other call before; operations run in the order of the calls, on whatever
+ * progress after each call, nothing is done until its state has been asked for, and it
+ * takes no other call before; to abort one that blocks ends the call that waits; operations run in the order of the calls, on whatever
  * streams; what is captured runs with each launch of the graph. The environment chooses
  * what is simulated:
  *
@@ -35,7 +35,7 @@ static void *copy_or_call(void *dst, const void *src, size_t n) {
 #include "../../../../device/cuda/testdata/fakecuda/fakecuda.c"
 #undef memcpy
 
-enum { SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, IN_PROGRESS = 7 };
+enum { SUCCESS = 0, SYSTEM_ERROR = 2, INTERNAL_ERROR = 3, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, IN_PROGRESS = 7 };
 enum { MAX_RANKS = 8, ID_BYTES = 128, POLLS = 2 };
 
 typedef struct { char bytes[ID_BYTES]; } unique_id;
@@ -88,7 +88,7 @@ struct comm {
 		struct task *tasks;
 	} *launch;
 	struct stream *stream; /* of the launch */
-	int color, key;
+	int color, key, child_blocking;
 	struct comm *child, **newcomm;
 	struct mark *last; /* passed when all that was launched is done */
 };
@@ -356,7 +356,7 @@ static void split_all(struct group *g) {
 				if (c->color == color && !c->child && (!first || c->key < first->key))
 					first = c;
 			}
-			first->child = new_comm(part, part->come, first->blocking);
+			first->child = new_comm(part, part->come, first->child_blocking);
 		}
 	}
 	g->split = 0;
@@ -405,6 +405,8 @@ static int begin(struct comm *c, int what) {
 	pthread_cond_broadcast(&changed);
 	while (c->blocking && c->state == IN_PROGRESS) {
 		struct timespec soon;
+		if (c->dead)
+			return failed(INTERNAL_ERROR, "aborted");
 		progress(c);
 		clock_gettime(CLOCK_REALTIME, &soon);
 		soon.tv_nsec = (soon.tv_nsec + 1000000) % 1000000000;
@@ -466,12 +468,13 @@ int ncclCommSplit(struct comm *c, int color, int key, struct comm **newcomm, con
 	INJECT;
 	LOCKED;
 	READY(c);
-	if (color < -1 || config)
+	if (color < -1 || (config && (config->magic != 0xcafebeef || config->share != INT32_MIN)))
 		return c->state = failed(INVALID_ARGUMENT, "a color or the configuration");
 	*newcomm = c->child = NULL;
 	c->newcomm = newcomm;
 	c->color = color;
 	c->key = key;
+	c->child_blocking = config ? config->blocking : c->blocking;
 	if (++c->group->split == c->group->size)
 		split_all(c->group);
 	int state = begin(c, SPLIT);
@@ -532,6 +535,7 @@ const char *ncclGetErrorString(int code) {
 	switch (code) {
 	case SUCCESS: return "no error";
 	case SYSTEM_ERROR: return "unhandled system error";
+	case INTERNAL_ERROR: return "internal error";
 	case INVALID_ARGUMENT: return "invalid argument";
 	case INVALID_USAGE: return "invalid usage";
 	case IN_PROGRESS: return "NCCL operation in progress";
