@@ -19,17 +19,20 @@
 // in the order of the calls, whatever streams they name: NCCL makes each wait for the one
 // before. They can be captured in graphs ([device.Capturer]): all ranks capture the same
 // and launch the same. NCCL keeps a communicator until the graphs with its operations are
-// closed, so Close waits for that: close them before. For each call outside of a graph NCCL
-// makes a thread, as it does for all communicators that can be aborted in a call.
+// closed, so Close waits for that: close them before.
+//
+// A communicator is two of NCCL's. One blocks: it queues operations without the thread that
+// NCCL otherwise makes for each. The other does not, and all that waits for ranks by its
+// nature is done there: Open and Split can be given up at any time.
 //
 // # When ranks fail
 //
 // NCCL connects ranks when it needs to: the first operation of a kind returns when all
-// ranks have called it. What waits so, or on the GPU, is ended by Abort, which every rank
-// has to call: NCCL may not see that a rank is gone, above all one of the same host. The
-// streams then go on, and have no error: what the operations were to write is undefined.
-// Calls for the communicator fail from then on, with the reason. A failure of NCCL aborts
-// the communicator, too.
+// ranks have called it. What waits so, or on the GPU, is ended by Abort: a call within a
+// second. Every rank has to abort: NCCL may not see that a rank is gone, above all one of the
+// same host. The streams then go on, and have no error: what the operations were to write is
+// undefined. Calls for the communicator fail from then on, with the reason. A failure of
+// NCCL aborts the communicator, too.
 //
 // NCCL reads many environment variables, of which NCCL_DEBUG=INFO tells what it does.
 package nccl
