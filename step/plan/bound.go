@@ -16,9 +16,10 @@ const moments = 4
 // those when most is in use.
 func (p *problem) bound(whole *candidate, target int64) float64 {
 	seconds := whole.o.seconds
+	least := seconds - whole.o.beside // operations may run again while that is waited for
 	for _, moment := range crowded(whole.o.bytes, target) {
 		if m, ok := p.relax(whole, moment, target); ok {
-			seconds = max(seconds, whole.o.seconds+m.extra())
+			seconds = max(seconds, least+m.extra())
 		}
 	}
 	return seconds

@@ -50,9 +50,17 @@ func (g *Graph) ops() int { return len(g.Ops) + len(g.Again) }
 type Op struct {
 	Name    string
 	Seconds float64 // how long it takes
-	Reads   []int   // values, which are there before
-	Writes  []int   // values, each written by one operation only
-	Scratch int64   // bytes that it needs while it runs
+
+	// Beside is how many seconds it goes on beside the operations that follow, after
+	// Seconds, such as a sum with other devices. What goes on so goes on one after the
+	// other. Operations that read what it writes wait for it, and so does the end of the
+	// step; those that go on in the same way do not. The memory that it reads and writes is
+	// planned as if it took no time: whoever runs the plan has to wait where it is used.
+	Beside float64
+
+	Reads   []int // values, which are there before
+	Writes  []int // values, each written by one operation only
+	Scratch int64 // bytes that it needs while it runs
 
 	// Once says that it must not run again: it has an effect besides what it
 	// writes. All others give the same bits each time.
@@ -102,8 +110,11 @@ func (g *Graph) check() ([]int, error) {
 		left -= g.Values[v].Bytes
 	}
 	for i, op := range g.Ops {
-		if !(op.Seconds >= 0) || math.IsInf(op.Seconds, 1) || op.Scratch < 0 || op.Scratch > mostBytes {
-			return nil, fmt.Errorf("plan: %w: operation %d (%s) takes %v s and %d bytes of scratch memory", ErrArgument, i, op.Name, op.Seconds, op.Scratch)
+		if !finite(op.Seconds) || !finite(op.Beside) || op.Scratch < 0 || op.Scratch > mostBytes {
+			return nil, fmt.Errorf("plan: %w: operation %d (%s) takes %v s, %v s beside others, and %d bytes of scratch memory", ErrArgument, i, op.Name, op.Seconds, op.Beside, op.Scratch)
+		}
+		if op.Beside > 0 && !op.Once {
+			return nil, fmt.Errorf("plan: %w: operation %d (%s) goes on for %v s beside others, and may run again", ErrArgument, i, op.Name, op.Beside)
 		}
 		for _, v := range op.Writes {
 			switch {

@@ -37,6 +37,7 @@ type Plan struct {
 	Seconds float64 // that the step takes
 	Again   float64 // of these, for operations that run again
 	Waited  float64 // and for copies
+	Beside  float64 // and for what goes on beside operations (Op.Beside)
 	Least   float64 // no plan of this kind within the budget takes less time
 
 	Bytes    int64 // of device memory: those of resident values, and of the block that lives are placed in
@@ -240,7 +241,7 @@ func (p *problem) least() (most int64, name string) {
 
 // plan writes down what was found.
 func (p *problem) plan(c *candidate) (*Plan, error) {
-	plan := &Plan{Seconds: c.o.seconds, Least: c.o.seconds, Waited: c.o.waited, Resident: p.resident, Live: c.o.peak, HostBytes: c.o.hosted}
+	plan := &Plan{Seconds: c.o.seconds, Least: c.o.seconds, Waited: c.o.waited, Beside: c.o.beside, Resident: p.resident, Live: c.o.peak, HostBytes: c.o.hosted}
 	var buffers []Buffer
 	last := len(c.s.runs) - 1
 	for i, r := range c.s.runs {
@@ -326,6 +327,9 @@ func (p *Plan) String() string {
 	}
 	if p.Waited > 0 {
 		of = append(of, fmt.Sprintf("%s of it to wait for copies", units.Seconds(p.Waited)))
+	}
+	if p.Beside > 0 {
+		of = append(of, fmt.Sprintf("%s of it to wait for what goes on beside it", units.Seconds(p.Beside)))
 	}
 	if len(of) > 0 {
 		fmt.Fprintf(&b, ", %s", strings.Join(of, " and "))

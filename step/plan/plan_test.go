@@ -288,9 +288,91 @@ func others(rng *rand.Rand, g *Graph, n int) {
 	}
 }
 
+// goOn makes operations that run once go on beside others.
+func goOn(rng *rand.Rand, g *Graph) {
+	for i := range g.Ops {
+		if op := &g.Ops[i]; op.Once {
+			op.Beside = rng.Float64() * float64(rng.IntN(4))
+		}
+	}
+}
+
+// timed checks when runs begin, and when the step ends, and says for how long it waits for
+// what goes on beside operations, if it waits for no copies.
+func timed(t *testing.T, g Graph, p *Plan) (waited float64) {
+	t.Helper()
+	whole := problem{Graph: &g}
+	there, end, free := map[int]float64{}, 0.0, 0.0
+	for i, r := range p.Runs {
+		op, begin := whole.op(r.Op), end
+		for _, v := range op.Reads {
+			if op.Beside == 0 {
+				begin = max(begin, there[v])
+			}
+		}
+		if r.Start < begin-1e-9 || p.HostBytes == 0 && r.Start > begin+1e-9 {
+			t.Fatalf("run %d begins at %v s, want %v", i, r.Start, begin)
+		}
+		waited += begin - end
+		end = r.Start + op.Seconds
+		if op.Beside > 0 {
+			free = max(free, end) + op.Beside
+		}
+		for _, v := range op.Writes {
+			if there[v] = end; op.Beside > 0 {
+				there[v] = free
+			}
+		}
+	}
+	waited += max(0, free-end)
+	if math.Abs(p.Seconds-max(end, free)) > 1e-9 {
+		t.Fatalf("the step takes %v s, and ends after %v", p.Seconds, max(end, free))
+	}
+	if p.HostBytes == 0 && math.Abs(p.Beside-waited) > 1e-9 {
+		t.Fatalf("%v s of waiting, want %v", p.Beside, waited)
+	}
+	return waited
+}
+
+// What goes on beside operations is waited for where it is read, and at the end.
+func TestBeside(t *testing.T) {
+	for _, c := range []struct {
+		sums            [2]float64 // how long the first and the second go on
+		seconds, beside float64
+	}{
+		{[2]float64{0, 0}, 5, 0},
+		{[2]float64{3, 0.5}, 5, 0},   // until 4 and 4.5, when they are read
+		{[2]float64{3, 1}, 5.5, 0.5}, // the second, behind the first, until 5
+		{[2]float64{5, 2}, 8.5, 3.5}, // until 6 and 8
+		{[2]float64{1, 2.5}, 6, 1},   // until 2 and 5.5
+	} {
+		var g Graph
+		for range 4 {
+			g.Values = append(g.Values, Value{Bytes: 8})
+		}
+		g.Ops = []Op{
+			{Seconds: 1, Writes: []int{0}},
+			{Once: true, Beside: c.sums[0], Reads: []int{0}, Writes: []int{1}},
+			{Seconds: 2, Writes: []int{2}},
+			{Once: true, Beside: c.sums[1], Reads: []int{2}, Writes: []int{3}},
+			{Seconds: 1},
+			{Seconds: 0.5, Reads: []int{1}},
+			{Seconds: 0.5, Reads: []int{3}},
+		}
+		p, err := Make(g, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		timed(t, g, p)
+		if math.Abs(p.Seconds-c.seconds) > 1e-9 || math.Abs(p.Beside-c.beside) > 1e-9 {
+			t.Errorf("%v: %v s, %v of it waiting; want %v and %v", c.sums, p.Seconds, p.Beside, c.seconds, c.beside)
+		}
+	}
+}
+
 func TestPlansAreRight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	fit, not, inPlace, inResident, otherwise, together := 0, 0, 0, 0, 0, 0
+	fit, not, inPlace, inResident, otherwise, together, waits := 0, 0, 0, 0, 0, 0, 0
 	rounds := 150
 	if testing.Short() {
 		rounds = 20
@@ -303,12 +385,16 @@ func TestPlansAreRight(t *testing.T) {
 		if round%3 == 0 {
 			others(rng, &g, 2*len(g.Ops))
 		}
+		if round%4 > 1 {
+			goOn(rand.New(rand.NewPCG(7, uint64(round))), &g)
+		}
 		o := Options{Align: 1 + rng.Int64N(3)}
 		whole, err := Make(g, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		execute(t, g, whole, o)
+		timed(t, g, whole)
 		if rng.IntN(3) > 0 {
 			o.Out, o.Back = 10+rng.Float64()*400, 10+rng.Float64()*400
 		}
@@ -346,6 +432,9 @@ func TestPlansAreRight(t *testing.T) {
 					}
 				}
 				execute(t, g, p, o)
+				if timed(t, g, p) > 0 {
+					waits++
+				}
 				if p.Seconds < whole.Seconds-1e-9 || !(p.Least <= p.Seconds) || o.HostBytes > 0 && p.HostBytes > o.HostBytes {
 					t.Fatalf("%v", p)
 				}
@@ -359,6 +448,9 @@ func TestPlansAreRight(t *testing.T) {
 	}
 	if otherwise == 0 || together == 0 {
 		t.Error("no other ways were taken")
+	}
+	if waits == 0 {
+		t.Error("nothing that goes on beside operations was waited for")
 	}
 }
 
@@ -377,6 +469,9 @@ func TestHeuristicAgainstAll(t *testing.T) {
 		}
 		if round%5 == 4 {
 			others(rand.New(rand.NewPCG(6, uint64(round))), &g, len(g.Ops))
+		}
+		if round%8 == 7 {
+			goOn(rand.New(rand.NewPCG(7, uint64(round))), &g)
 		}
 		o := Options{}
 		if rng.IntN(2) == 0 {
@@ -426,6 +521,8 @@ func TestWhatCannotBeRight(t *testing.T) {
 		"an input, no operations":    func(g *Graph, o *Options) { g.Ops, g.Values[0].Output = nil, true },
 		"endless operation":          func(g *Graph, o *Options) { g.Ops[0].Seconds = math.Inf(1) },
 		"no number":                  func(g *Graph, o *Options) { g.Ops[0].Seconds = math.NaN() },
+		"goes on, and runs again":    func(g *Graph, o *Options) { g.Ops[0].Beside = 1 },
+		"goes on without end":        func(g *Graph, o *Options) { g.Ops[0].Once, g.Ops[0].Beside = true, math.Inf(1) },
 		"negative time":              func(g *Graph, o *Options) { g.Ops[0].Seconds = -1 },
 		"negative size":              func(g *Graph, o *Options) { g.Values[0].Bytes = -1 },
 		"too large":                  func(g *Graph, o *Options) { g.Values[0].Bytes = math.MaxInt64 },

@@ -23,6 +23,7 @@ type problem struct {
 	ways     [][]int // of each value: other ways to write it, by themselves
 	beside   [][]int // of each operation: what may run in its place
 	resident int64
+	goesOn   bool // some operation does, beside others
 
 	gaps  []gap // between two uses of each value, those of one value together
 	first []int // of each value: its first gap
@@ -67,6 +68,7 @@ func newProblem(g *Graph, o Options) (*problem, error) {
 		}
 	}
 	for i, op := range g.Ops {
+		p.goesOn = p.goesOn || op.Beside > 0
 		for _, v := range op.Reads {
 			if uses := p.uses[v]; uses != nil && uses[len(uses)-1] != i {
 				p.uses[v] = append(uses, i)

@@ -10,6 +10,7 @@ import (
 type outcome struct {
 	seconds float64
 	waited  float64 // of seconds, for copies
+	beside  float64 // of seconds, for what goes on beside operations
 	peak    int64
 	start   []float64 // of each run
 	bytes   []int64   // in use in each run
@@ -33,6 +34,7 @@ type simulation struct {
 	copied   []float64 // of values: when they were sent
 	gone     []bool    // that they were given back
 	arrival  []float64 // of fetches
+	done     []float64 // of values that are written beside operations
 }
 
 // simulate runs a schedule: operations one after the other, copies of each direction
@@ -75,8 +77,12 @@ func (p *problem) simulate(s *schedule, target int64, out *outcome) {
 	fetches := m.fetches
 	slices.SortStableFunc(fetches, func(a, b int) int { return cmp.Compare(s.lives[a].need, s.lives[b].need) })
 	triggers := p.triggers(s)
+	if p.goesOn {
+		m.done = resize(m.done, len(p.Values))
+		clear(m.done)
+	}
 
-	now, outFree, backFree := 0.0, 0.0, 0.0
+	now, outFree, backFree, besideFree := 0.0, 0.0, 0.0, 0.0
 	bytes := p.resident
 	flights, copied, gone := m.flights, m.copied, m.gone
 	send := func(l int) {
@@ -140,10 +146,25 @@ func (p *problem) simulate(s *schedule, target int64, out *outcome) {
 			now = max(now, m.arrival[needed])
 		}
 		out.waited += now - before
+		if p.goesOn {
+			before = now
+			for _, v := range op.Reads {
+				if op.Beside == 0 {
+					now = max(now, m.done[v])
+				}
+			}
+			out.beside += now - before
+		}
 		out.bytes[i] = bytes + op.Scratch
 		out.peak = max(out.peak, out.bytes[i])
 		out.start[i] = now
 		now += op.Seconds
+		if op.Beside > 0 {
+			besideFree = max(besideFree, now) + op.Beside
+			for _, v := range op.Writes {
+				m.done[v] = besideFree
+			}
+		}
 		for ; sent < len(m.sent) && s.lives[m.sent[sent]].from == i; sent++ {
 			send(m.sent[sent])
 		}
@@ -152,7 +173,8 @@ func (p *problem) simulate(s *schedule, target int64, out *outcome) {
 		s.lives[f.life].to = n - 1
 	}
 	m.flights = flights
-	out.seconds = now
+	out.beside += max(0, besideFree-now)
+	out.seconds = max(now, besideFree)
 }
 
 // lead is how much earlier than needed what is fetched is planned to be back, as a
