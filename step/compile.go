@@ -52,6 +52,10 @@ type Options struct {
 	// nobody; such a graph is refused.
 	Ranks parallel.Comm
 
+	// RanksSpeed is how fast Ranks are together, such as [parallel.MeasureSpeed] found, for
+	// the times of the plan. Default: what they do together takes no time.
+	RanksSpeed parallel.Speed
+
 	// BucketBytes is how many bytes ranks reduce together at most: values that are
 	// computed one after the other. Default: 25 MiB.
 	BucketBytes int64
@@ -267,8 +271,10 @@ func (x *Executable) planGraph(o Options) plan.Graph {
 	lastRead := make([]int, len(x.buffers)) // unit that reads a buffer last
 	for i, u := range x.units {
 		op := plan.Op{Name: u.task.String(), Reads: u.in, Writes: u.out, Scratch: u.kernel.Scratch()}
-		if op.Once = u.task.together() != nil; !op.Once { // ranks do what they do beside the computation
+		if n := u.task.together(); n == nil {
 			op.Seconds = seconds(u.task)
+		} else { // ranks do what they do beside the computation
+			op.Once, op.Beside = true, takes(n, o.Ranks.Size(), o.RanksSpeed)
 		}
 		g.Ops = append(g.Ops, op)
 		for _, b := range u.in {

@@ -6,11 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/dtype"
@@ -89,6 +91,40 @@ func TestAllReduce(t *testing.T) {
 		}
 		testkit.OK(t, a.Free())
 		testkit.OK(t, b.Free())
+	})
+}
+
+// A plan says how long ranks are waited for, and so does Predict for any number of them.
+func TestPredict(t *testing.T) {
+	ranks := openRanks(t, 2)
+	each(ranks, func(r rank) {
+		n := modelOf(t, 2, true)
+		speed := parallel.Speed{Latency: 30 * time.Microsecond, Bus: 1e7}
+		seconds := func(*step.Task) float64 { return 20e-6 }
+		x, err := step.Compile(n.Graph, r.exec, step.Options{Donate: n.donate, Ranks: r, RanksSpeed: speed, BucketBytes: 2048, Seconds: seconds})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer x.Close()
+		p := x.Plan()
+		total, waited := x.Predict(seconds, 2, speed)
+		if math.Abs(total-p.Seconds) > 1e-12 || math.Abs(waited-p.Beside) > 1e-12 || waited == 0 {
+			t.Errorf("%v s with %v of waiting; the plan says %v and %v", total, waited, p.Seconds, p.Beside)
+		}
+		alone, waited := x.Predict(seconds, 1, speed)
+		if waited != 0 || alone >= total {
+			t.Errorf("alone, %v s with %v of waiting, and %v with others", alone, waited, total)
+		}
+		before := total
+		for n := 4; n <= 1024; n *= 2 {
+			more, waited := x.Predict(seconds, n, speed)
+			// All that travels takes less than twice what it does between two.
+			if more < before || waited > 2*total {
+				t.Errorf("%d ranks: %v s with %v of waiting, and %v with half of them", n, more, waited, before)
+			}
+			before = more
+		}
 	})
 }
 

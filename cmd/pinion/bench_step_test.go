@@ -129,6 +129,17 @@ func TestBenchStepMPI(t *testing.T) {
 		if text := fmt.Sprint(doc["notes"]); strings.Contains(text, "no times") || doc["ranks"].(map[string]any)["ranks"] != 2. {
 			t.Errorf("%s\n%v", text, doc["ranks"])
 		}
+		rows, before := doc["ranks"].(map[string]any)["simulated"].([]any), 0.0
+		for _, row := range rows {
+			seconds := row.(map[string]any)["step_seconds"].(float64)
+			if seconds < before || seconds == 0 {
+				t.Errorf("a step takes %v s, and %v s on half the ranks", seconds, before)
+			}
+			before = seconds
+		}
+		if len(rows) != 11 {
+			t.Errorf("%d numbers of ranks were simulated", len(rows))
+		}
 	}
 	testkit.ReadFile(t, picture)
 }

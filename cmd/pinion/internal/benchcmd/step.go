@@ -53,7 +53,8 @@ those of the first step. A budget that is impossible is named below the table,
 and the others are run.
 
 Started by mpirun, srun or torchrun, ranks average their gradients; --batch is
-for each. The first prints, also how long each takes alone, and writes files.
+for each. The first prints, also how long each takes alone, and what a step
+would take on 1 to 1,024 ranks as fast together as these, and writes files.
 
 --latency runs gpt2 for one token after the other, each from before it is given
 until the next one is there, and prints how long the slowest took.`,
@@ -296,7 +297,13 @@ func (f *stepFlags) measure(cmd *cobra.Command, dev device.Device, m *models.Mod
 	if f.ranks.Comm != nil && r.Steps[0].Err == nil {
 		together, alone := stats.Median(r.Steps[0].Times), stats.Median(r.Alone.Times)
 		n := f.ranks.World.Size
-		out.Ranks = &ranksRow{n, alone, float64(n) * alone / together, max(0, 1-alone/together)}
+		out.Ranks = &ranksRow{
+			Ranks: n, AloneSeconds: alone, Speedup: float64(n) * alone / together, Unhidden: max(0, 1-alone/together),
+			LatencySeconds: r.Speed.Latency.Seconds(), BusGBPerS: r.Speed.Bus / 1e9,
+		}
+		for _, s := range r.Simulated {
+			out.Ranks.Simulated = append(out.Ranks.Simulated, simulatedRow{s.Ranks, s.Seconds, s.Waited})
+		}
 	}
 	if f.tasks {
 		out.addTasks(r.Tasks)
@@ -334,6 +341,31 @@ type ranksRow struct {
 	AloneSeconds float64 `json:"alone_seconds"`     // a step of each by itself, all at the same time
 	Speedup      float64 `json:"speedup"`           // samples a second of all, of those of one
 	Unhidden     float64 `json:"unhidden_fraction"` // of a step: that it takes longer than alone
+
+	LatencySeconds float64        `json:"latency_seconds"` // of an all-reduce of 8 bytes
+	BusGBPerS      float64        `json:"bus_gb_per_s"`    // of a large one, as nccl-tests counts
+	Simulated      []simulatedRow `json:"simulated,omitempty"`
+}
+
+// simulatedRow is a step that so many ranks would take, as fast together as those there are.
+type simulatedRow struct {
+	Ranks         int     `json:"ranks"`
+	StepSeconds   float64 `json:"step_seconds"`
+	WaitedSeconds float64 `json:"waited_seconds"` // of these, for other ranks
+}
+
+func (r *ranksRow) writeSimulated(w io.Writer) {
+	if len(r.Simulated) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nSimulated, of the times of tasks, and of ranks that sum up at %s GB/s on the bus and 8 bytes in %s, as these do:\n\n",
+		units.Digits(r.BusGBPerS), units.Seconds(r.LatencySeconds))
+	t := texttable.New(">RANKS", ">STEP", ">WAITS FOR RANKS", ">TIMES AS FAST AS ONE")
+	for _, s := range r.Simulated {
+		t.Add(fmt.Sprint(s.Ranks), units.Seconds(s.StepSeconds), fmt.Sprintf("%.1f %%", 100*s.WaitedSeconds/s.StepSeconds),
+			fmt.Sprintf("%.2f", float64(s.Ranks)*r.Simulated[0].StepSeconds/s.StepSeconds))
+	}
+	t.Write(w)
 }
 
 // taskRow is what tasks of one kind took together.
@@ -496,6 +528,7 @@ func (o *stepOutput) print(w io.Writer) {
 	if r := o.Ranks; r != nil {
 		fmt.Fprintf(w, "\n%d ranks are %.2fx as fast as one, whose step takes %s; %.1f %% of a step is not hidden behind computing\n",
 			r.Ranks, r.Speedup, units.Seconds(r.AloneSeconds), 100*r.Unhidden)
+		r.writeSimulated(w)
 	}
 	if len(o.Tasks) > 0 {
 		fmt.Fprintln(w)

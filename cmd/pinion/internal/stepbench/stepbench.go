@@ -20,6 +20,7 @@ import (
 	"github.com/pinion-gpu/pinion/device"
 	"github.com/pinion-gpu/pinion/internal/models"
 	"github.com/pinion-gpu/pinion/internal/units"
+	"github.com/pinion-gpu/pinion/parallel"
 	ranks "github.com/pinion-gpu/pinion/parallel/auto"
 	"github.com/pinion-gpu/pinion/pinned"
 	"github.com/pinion-gpu/pinion/step"
@@ -64,10 +65,19 @@ type Report struct {
 
 	Alone Step // of Options.Alone
 
+	Speed     parallel.Speed // of ranks together
+	Simulated []Simulated    // of a step without a budget, on ranks
+
 	Start time.Duration // to make the parameters, kernels included
 	Steps []Step
 	Tasks []Task   // of the first step, those that take most in all first
 	Notes []string // of the executor, and of times that are missing
+}
+
+// Simulated is a step on so many ranks, predicted of measured times of its tasks.
+type Simulated struct {
+	Ranks           int
+	Seconds, Waited float64 // that the step takes, and of these, that it waits for other ranks
 }
 
 // Task is what tasks of one kind took together.
@@ -185,7 +195,21 @@ func Run(ctx context.Context, dev device.Device, o Options) (report *Report, err
 	if err := b.agreeOnLink(ctx); err != nil {
 		return nil, err
 	}
-	return b.report, b.Ranks.Do("the measurement", func() error { return b.run(ctx) })
+	return b.report, b.Ranks.Do("the measurement", func() error {
+		b.progress("measuring the ranks")
+		if b.report.Speed, err = parallel.MeasureSpeed(ctx, b.Ranks.Comm); err != nil {
+			return err
+		}
+		return b.run(ctx)
+	})
+}
+
+// size is the number of ranks.
+func (b *bench) size() int {
+	if b.Ranks == nil {
+		return 1
+	}
+	return b.Ranks.World.Size
 }
 
 // agreeOnLink has all ranks plan with the first one's link.
@@ -270,7 +294,7 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 	began := time.Now()
 	o := step.Options{Budget: budget, Donate: b.Model.Donate, Lend: b.Model.Lend, Link: b.report.Link, Memory: b.memory}
 	if b.Ranks != nil {
-		o.Ranks = b.Ranks.Comm
+		o.Ranks, o.RanksSpeed = b.Ranks.Comm, b.report.Speed
 	}
 	if b.times != nil {
 		o.Seconds = b.times.Seconds
@@ -306,7 +330,7 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 			return s, err
 		}
 		s.First = time.Since(began)
-		s.Predicted = predict(x, b.times.Seconds)
+		s.Predicted, _ = x.Predict(b.times.Seconds, b.size(), b.report.Speed)
 		if b.Times != "" && (b.Ranks == nil || b.Ranks.World.Rank == 0) {
 			if err := b.times.Write(b.Times); err != nil {
 				return s, err
@@ -315,6 +339,9 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 	}
 	if b.report.Tasks == nil {
 		b.report.Tasks = tasks(x, b.times.Seconds)
+		if b.size() > 1 && budget == 0 {
+			b.report.Simulated = simulate(x, b.times.Seconds, b.report.Speed)
+		}
 	}
 	b.count.restart()
 	var out []*step.Tensor
@@ -343,12 +370,13 @@ func (b *bench) measure(ctx context.Context, budget int64) (s Step, err error) {
 	return s, errors.Join(err, b.Model.Free(out))
 }
 
-// predict is how long the tasks of a step take that runs each of them once.
-func predict(x *step.Executable, seconds func(*step.Task) float64) (sum float64) {
-	for _, r := range x.Plan().Runs {
-		sum += seconds(x.Task(r))
+// simulate predicts the step for other numbers of ranks, as fast together as these.
+func simulate(x *step.Executable, seconds func(*step.Task) float64, speed parallel.Speed) (list []Simulated) {
+	for n := 1; n <= 1024; n *= 2 {
+		total, waited := x.Predict(seconds, n, speed)
+		list = append(list, Simulated{Ranks: n, Seconds: total, Waited: waited})
 	}
-	return sum
+	return list
 }
 
 // tasks are those of a step by what they are.
