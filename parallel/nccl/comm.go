@@ -332,12 +332,14 @@ func (c *comm) openHandle() error {
 	return err
 }
 
-// newPart makes a communicator of a part of the root.
+// newPart makes a communicator of a part of the root. It waits for the part's ranks, so it
+// ends with c.
 func (c *comm) newPart(root uintptr) (*comm, error) {
 	part, err := newComm(c.dev)
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(c.life, func() { part.fail(context.Cause(c.life)) })()
 	part.rootMu.Lock()
 	part.root = root
 	part.rootMu.Unlock()

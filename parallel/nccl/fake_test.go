@@ -186,6 +186,26 @@ func TestAbortOfWaiting(t *testing.T) {
 	}
 }
 
+// A split is given up, too, when another rank falls in the midst of it.
+func TestSplitContext(t *testing.T) {
+	needsFake(t)
+	comms := open(t, 2)
+	waiting, cancel := context.WithCancel(ctx)
+	made := control.made.Call()
+	done := make(chan error, 1)
+	go func() {
+		_, err := comms[0].Split(waiting, 0, 0)
+		done <- err
+	}()
+	_, err := comms[1].(*comm).splitRoot(0, 1, nil) // and no more
+	testkit.OK(t, err)
+	testkit.Eventually(t, "both have a part", func() bool { return control.made.Call() == made+2 })
+	cancel()
+	testkit.WantError(t, "Split", testkit.Receive(t, "Split", done), context.Canceled, "nccl: split: ")
+	comms[1].Abort(context.Canceled)
+	testkit.OK(t, each(comms, parallel.Comm.Close))
+}
+
 // A library that is not there, or too old, is said to be.
 func TestLoad(t *testing.T) {
 	needsFake(t)
