@@ -128,9 +128,9 @@ part_check() {
 }
 
 # Ranks on all GPUs of the host, one each, as torchrun starts them, beside NCCL in C++ and
-# PyTorch's DistributedDataParallel: two to three minutes.
+# PyTorch's DistributedDataParallel: three to four minutes.
 part_parallel() {
-	local gpus wheels sizes=() most=1GiB launch
+	local ctas gpus wheels sizes=() most=1GiB launch
 	gpus=$(nvidia-smi -L | wc -l)
 	wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])')
 	[ -z "${QUICK:-}" ] || sizes=(--layers 2 --width 64 --heads 2 --batch 2 --length 32 --vocabulary 100) most=1MiB
@@ -148,6 +148,9 @@ part_parallel() {
 	"$tmp/nccl_collectives" >"$out/parallel/cpp-collectives-again.json"
 	step "parallel: a step"
 	$launch --no-python "$pinion" bench step "${sizes[@]}" --steps 20 --json >"$out/parallel/step-gpt.json"
+	for ctas in 4 16; do # multiprocessors that NCCL takes from products meanwhile
+		NCCL_MAX_CTAS=$ctas $launch --no-python "$pinion" bench step "${sizes[@]}" --steps 10 --no-link --json >"$out/parallel/step-gpt-$ctas-ctas.json"
+	done
 	step "parallel: PyTorch"
 	$launch bench/peers/torch_step.py "${sizes[@]}" --only eager,ddp,ddp-compile --repeats 20 >"$out/parallel/torch-step.json"
 	step "parallel: training"
