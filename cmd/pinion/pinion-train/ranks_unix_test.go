@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinion-gpu/pinion/cmd/pinion/pinion-train/internal/session"
 	"github.com/pinion-gpu/pinion/internal/testkit"
 )
 
@@ -78,6 +79,31 @@ func TestRanks(t *testing.T) {
 	sameLosses(t, "1 process", trained(t, args("--resume", folder, "--steps", "3")...).Losses, want.Losses[6:])
 	accumulated := trainedBy(t, 2, args("--batch", "2", "--accumulate", "2", "--steps", "3")...)
 	sameLosses(t, "2 ranks with 2 batches each", accumulated.Losses[:1], want.Losses[:1])
+}
+
+// A launcher that starts the same command again goes on behind the last checkpoint, also
+// after a rank was killed, and with fewer ranks.
+func TestRanksRestart(t *testing.T) {
+	text, folder := book(t, 400), filepath.Join(t.TempDir(), "run")
+	model := []string{text, "--layers", "1", "--width", "16", "--heads", "2", "--context", "16"}
+	args := append(model, "--batch", "2", "--checkpoint", folder, "--checkpoint-every", "2", "--restart")
+	cmd := mpirun(t, 4, append(args, "--steps", "100000")...)
+	testkit.OK(t, cmd.Start())
+	testkit.Eventually(t, "a checkpoint", func() bool { there, _ := session.HasCheckpoint(folder); return there })
+	ranks := children(t, cmd.Process.Pid)
+	testkit.OK(t, syscall.Kill(ranks[len(ranks)-1], syscall.SIGKILL))
+	if cmd.Wait() == nil {
+		t.Error("a rank was killed, and nothing said so")
+	}
+	from := testkit.Must(session.OpenCheckpoint(folder))(t)
+	done := from.Steps()
+	testkit.OK(t, from.Close())
+	want := trained(t, text, "--resume", folder, "--steps", "3")
+	second := trainedBy(t, 2, append(args, "--steps", strconv.Itoa(done+3))...)
+	if second.FirstStep != done+1 || second.Steps != 3 || second.Batch != 4 || done%2 != 0 {
+		t.Errorf("%d steps from %d on, with a batch of %d, behind %d", second.Steps, second.FirstStep, second.Batch, done)
+	}
+	sameLosses(t, "2 ranks", second.Losses, want.Losses)
 }
 
 // The first rank alone writes files, and serves the dashboard.

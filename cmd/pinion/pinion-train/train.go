@@ -45,6 +45,7 @@ type trainFlags struct {
 	onError    string
 	resume     string
 	checkpoint string
+	restart    bool
 	every      int
 	plot       string
 	plan       bool
@@ -90,7 +91,9 @@ Started by mpirun or srun, and with GPUs also by torchrun, several processes
 train together, each on its share of the data, and average their gradients:
 --batch is for each. The first prints, writes the checkpoint, which all read,
 and has --plot, --trace and --http; with as many samples in a step together,
---resume goes on with any number of ranks. A rank that fails ends all.`,
+--resume goes on with any number of ranks. A rank that fails ends all. A
+launcher that starts the same command again, as torchrun and Slurm do, goes on
+behind the last checkpoint with --restart, which may be on fewer ranks.`,
 		Example: `  pinion train book.txt
   pinion train book.txt --layers 8 --width 512 --heads 8 --context 512
   pinion train book.txt --checkpoint run --steps 1000
@@ -99,7 +102,9 @@ and has --plot, --trace and --http; with as many samples in a step together,
   pinion train ~/photos --batch 256 --budget 6GiB --accumulate auto
   pinion train ~/photos --batch 16 --accumulate 4 --json
   pinion train book.txt --plot loss.svg
-  mpirun -n 4 pinion train book.txt --device host --batch 4`,
+  mpirun -n 4 pinion train book.txt --device host --batch 4
+  torchrun --no-python --nproc-per-node 2 --max-restarts 3 pinion train \
+      book.txt --steps 1000 --checkpoint run --checkpoint-every 100 --restart`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
@@ -130,6 +135,7 @@ and has --plot, --trace and --http; with as many samples in a step together,
 		set.StringVar(&f.checkpoint, "checkpoint", "", "`FOLDER` for a checkpoint, at the end and after an interrupt")
 		flags.Int(set, &f.every, "checkpoint-every", 0, flags.AtLeast(1), "write one after so many steps, too")
 		set.StringVar(&f.resume, "resume", "", "`FOLDER` of a checkpoint to go on from")
+		set.BoolVar(&f.restart, "restart", false, "go on from --checkpoint where it is there, to --steps in all")
 	})
 	var trace *cli.Trace
 	flags.Group(set, "Report", func() {
@@ -174,7 +180,7 @@ func (f *trainFlags) run(cmd *cobra.Command, path string) (err error) {
 		what  string
 		value any
 	}{
-		{"--amp", f.amp}, {"--steps", f.steps}, {"--checkpoint-every", f.every}, {"whether there is --checkpoint", f.checkpoint != ""},
+		{"--amp", f.amp}, {"--steps", f.steps}, {"--checkpoint-every", f.every}, {"whether there is --checkpoint", f.checkpoint != ""}, {"--restart", f.restart},
 	} {
 		if err := f.ranks.Agree(cmd.Context(), x.what, fmt.Sprint(x.value)); err != nil {
 			return err
@@ -193,6 +199,15 @@ func (f *trainFlags) open(cmd *cobra.Command, path string, device device.Device)
 	if info.IsDir() {
 		f.config.Model = models.ResNet
 	}
+	if f.restart {
+		there, err := session.HasCheckpoint(f.checkpoint)
+		if err != nil {
+			return err
+		}
+		if there {
+			f.resume = f.checkpoint
+		}
+	}
 	var from *session.Checkpoint
 	if f.resume != "" {
 		if from, err = session.OpenCheckpoint(f.resume); err != nil {
@@ -202,6 +217,11 @@ func (f *trainFlags) open(cmd *cobra.Command, path string, device device.Device)
 	}
 	if err := f.complete(cmd, from); err != nil {
 		return err
+	}
+	if f.restart && from != nil {
+		if f.steps -= from.Steps(); f.steps <= 0 {
+			return f.nothingLeft(cmd, newOutput(path, f, device.Info()), from.Steps())
+		}
 	}
 	data, digest, err := f.openData(cmd, path)
 	if err != nil {
@@ -255,12 +275,15 @@ func (f *trainFlags) check(cmd *cobra.Command) error {
 	if f.every > 0 && f.checkpoint == "" {
 		return cli.BadUsage(cmd, "--checkpoint-every needs --checkpoint")
 	}
+	if f.restart && (f.checkpoint == "" || f.resume != "") {
+		return cli.BadUsage(cmd, "--restart needs --checkpoint, which it goes on from, and no --resume")
+	}
 	if f.config.Accumulate == autoBatches {
 		switch {
 		case f.budget == 0:
 			return cli.BadUsage(cmd, "--accumulate auto needs --budget")
-		case f.resume != "":
-			return cli.BadUsage(cmd, "--accumulate auto does not go with --resume, whose batches stay as they are")
+		case f.resume != "" || f.restart:
+			return cli.BadUsage(cmd, "--accumulate auto does not go with --resume or --restart, whose batches stay as they are")
 		}
 	}
 	return nil
@@ -292,7 +315,7 @@ func (f *trainFlags) complete(cmd *cobra.Command, from *session.Checkpoint) erro
 		take(cmd, "heads", &c.Heads, was.Heads)
 		take(cmd, "context", &c.Context, was.Context)
 		take(cmd, "image-size", &c.ImageSize, was.ImageSize)
-		if together := was.Batch * max(was.Ranks, 1); !cmd.Flags().Changed("batch") {
+		if together := was.Batch * max(was.Ranks, 1); f.restart || !cmd.Flags().Changed("batch") {
 			if c.Batch = together / c.Ranks; c.Batch*c.Ranks != together {
 				return fmt.Errorf("%w: the checkpoint's %d samples a step cannot be shared by %d ranks", errs.ErrArgument, together, c.Ranks)
 			}
@@ -448,6 +471,16 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 		return cli.PrintJSON(cmd, out)
 	}
 	return cli.PrintText(cmd, out.print)
+}
+
+// nothingLeft reports a run of no steps.
+func (f *trainFlags) nothingLeft(cmd *cobra.Command, out *output, done int) error {
+	if out.FirstStep = done + 1; f.json {
+		return cli.PrintJSON(cmd, out)
+	}
+	return cli.PrintText(cmd, func(w io.Writer) {
+		fmt.Fprintf(w, "No step is left: the checkpoint in %s has %s\n", f.checkpoint, units.Count(done, "step"))
+	})
 }
 
 // patient says after an interrupt what is waited for, if that takes long, until it is

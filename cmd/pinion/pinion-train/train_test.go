@@ -138,6 +138,27 @@ func TestResumesExactly(t *testing.T) {
 	}
 }
 
+// The same command again goes on behind the checkpoint, and does nothing when all is done.
+func TestRestart(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "run")
+	args := with(gpt, book(t, 40), "--seed", "3")
+	whole := trained(t, with(args, "--steps", "9")...)
+	again := with(args, "--checkpoint", folder, "--restart")
+	first := trained(t, with(again, "--steps", "4")...)
+	second := trained(t, with(again, "--steps", "9")...)
+	if both := slices.Concat(first.Losses, second.Losses); !slices.Equal(both, whole.Losses) || second.FirstStep != 5 {
+		t.Errorf("the losses are %v, from step %d on, and %v without a break", both, second.FirstStep, whole.Losses)
+	}
+	third := trained(t, with(again, "--steps", "9")...)
+	if third.Steps != 0 || len(third.Losses) != 0 || third.FirstStep != 10 {
+		t.Errorf("%d steps from %d on", third.Steps, third.FirstStep)
+	}
+	text, err := run(t.Context(), with(again, "--steps", "3")...)
+	if want := "No step is left: the checkpoint in " + folder + " has 9 steps\n"; err != nil || text != want {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // What the scale of fp16 leaves out is said, step by step.
 func TestSkippedSteps(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "run")
@@ -310,6 +331,9 @@ func TestRefused(t *testing.T) {
 		{"cannot be shared by 3 heads", text + " --heads 3"}, {"there is no ResNet of 12", album(t) + " --layers 12"},
 		{"--amp", text + " --amp int8"}, {"--amp fp16 does not go with --accumulate", text + " --amp fp16 --accumulate 2"}, {"--accumulate auto needs --budget", text + " --accumulate auto"}, {"must be at least 1, or auto", text + " --accumulate 0"},
 		{"--amp fp16 does not go with --accumulate", text + " --amp fp16 --accumulate auto --budget 1GiB"},
+		{"--restart needs --checkpoint", text + " --restart"},
+		{"--restart needs --checkpoint", text + " --restart --checkpoint " + folder + " --resume " + folder},
+		{"does not go with --resume or --restart", text + " --accumulate auto --budget 1GiB --restart --checkpoint " + folder},
 		{"does not go with --resume", text + " --accumulate auto --budget 1GiB --resume " + folder},
 		{"--steps", text + " --steps 0"}, {"--budget", text + " --budget 0"},
 	} {

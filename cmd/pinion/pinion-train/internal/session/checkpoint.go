@@ -201,6 +201,15 @@ func OpenCheckpoint(folder string) (*Checkpoint, error) {
 	return c, nil
 }
 
+// HasCheckpoint reports whether there is a checkpoint in a folder.
+func HasCheckpoint(folder string) (bool, error) {
+	_, err := os.Stat(filepath.Join(folder, FileName))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Config is that of the training.
 func (c *Checkpoint) Config() Config { return c.state.Config }
 
