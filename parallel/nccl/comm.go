@@ -154,8 +154,8 @@ func (c *comm) call(name string, enter func(fn func() error) error, fn func() ui
 	})
 }
 
-// callRoot is call for root.
-func (c *comm) callRoot(name string, fn func(root uintptr) uintptr) error {
+// callRoot is call for root. What it made is handed to done before anything can be ended.
+func (c *comm) callRoot(name string, fn func(root uintptr) uintptr, done func()) error {
 	return c.alone(func() error {
 		c.rootMu.Lock()
 		defer c.rootMu.Unlock()
@@ -163,11 +163,12 @@ func (c *comm) callRoot(name string, fn func(root uintptr) uintptr) error {
 			if err := c.usable(); err != nil {
 				return err
 			}
-			err := c.settle(name, func() uintptr { return c.root }, fn(c.root))
-			if err != nil {
+			if err := c.settle(name, func() uintptr { return c.root }, fn(c.root)); err != nil {
 				c.fail(err)
+				return err
 			}
-			return err
+			done()
+			return nil
 		})
 	})
 }
@@ -294,7 +295,8 @@ func (c *comm) Split(ctx context.Context, color, key int) (parallel.Comm, error)
 	}
 	var part *comm
 	err := c.together(ctx, "split", func() error {
-		child, err := c.splitRoot(max(color, noColor), key, nil)
+		var child uintptr
+		err := c.splitRoot(max(color, noColor), key, nil, func() { child = c.child })
 		if err == nil && child != 0 {
 			part, err = c.newPart(child)
 		}
@@ -310,26 +312,21 @@ func (c *comm) Split(ctx context.Context, color, key int) (parallel.Comm, error)
 	return part, nil
 }
 
-// splitRoot splits the root, and gives the part with this rank.
-func (c *comm) splitRoot(color, key int, cfg *config) (child uintptr, err error) {
-	err = c.callRoot("ncclCommSplit", func(root uintptr) uintptr {
+// splitRoot splits the root. The part with this rank is c.child when done is called.
+func (c *comm) splitRoot(color, key int, cfg *config, done func()) error {
+	return c.callRoot("ncclCommSplit", func(root uintptr) uintptr {
 		c.child = 0
 		r := api.split.Call(root, uintptr(color), uintptr(key), uintptr(unsafe.Pointer(&c.child)), uintptr(unsafe.Pointer(cfg)))
 		if r == success { // NCCL does not say here that it is in progress; the state does
 			r = inProgress
 		}
 		return r
-	})
-	return c.child, err
+	}, done)
 }
 
 // openHandle makes what operations go to.
 func (c *comm) openHandle() error {
-	child, err := c.splitRoot(0, c.rank, newConfig(1))
-	if err == nil {
-		c.handle.Store(child)
-	}
-	return err
+	return c.splitRoot(0, c.rank, newConfig(1), func() { c.handle.Store(c.child) })
 }
 
 // newPart makes a communicator of a part of the root. It waits for the part's ranks, so it
@@ -339,10 +336,10 @@ func (c *comm) newPart(root uintptr) (*comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer context.AfterFunc(c.life, func() { part.fail(context.Cause(c.life)) })()
 	part.rootMu.Lock()
 	part.root = root
 	part.rootMu.Unlock()
+	defer context.AfterFunc(c.life, func() { part.fail(context.Cause(c.life)) })()
 	if part.rank, err = part.number("ncclCommUserRank", api.userRank); err == nil {
 		part.size, err = part.number("ncclCommCount", api.count)
 	}
@@ -355,6 +352,6 @@ func (c *comm) newPart(root uintptr) (*comm, error) {
 // number asks for one.
 func (c *comm) number(name string, f dl.Func) (int, error) {
 	var n int32
-	err := c.callRoot(name, func(root uintptr) uintptr { return f.Call(root, uintptr(unsafe.Pointer(&n))) })
+	err := c.callRoot(name, func(root uintptr) uintptr { return f.Call(root, uintptr(unsafe.Pointer(&n))) }, func() {})
 	return int(n), err
 }

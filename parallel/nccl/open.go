@@ -155,7 +155,7 @@ func connect(ctx context.Context, dev device.Device, id []byte, rank, size int) 
 	err = c.callRoot("ncclCommInitRankScalable", func(uintptr) uintptr {
 		return api.initRank.Call(uintptr(unsafe.Pointer(&c.root)), uintptr(size), uintptr(rank), 1,
 			uintptr(unsafe.Pointer(&id[0])), uintptr(unsafe.Pointer(newConfig(0))))
-	})
+	}, func() {})
 	if err == nil {
 		err = c.openHandle()
 	}
