@@ -80,31 +80,30 @@ func (c *comm) keep() {
 			}
 		}
 	}
-	c.rootMu.Lock()
-	c.abort(c.root)
-	c.root = 0
-	c.rootMu.Unlock()
-	// NCCL frees what a call in progress works with, so it is aborted only if it waits: for
-	// ranks to connect, most likely, of which one never comes.
-	for end := time.Now().Add(grace); !c.mu.TryLock(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			c.abort(c.handle.Swap(0))
+	// If the device was closed before, there is nothing left to end.
+	_ = c.native.WithContext(func() error {
+		c.rootMu.Lock()
+		c.abort(c.root)
+		c.abort(c.child) // that a split has made since nobody waited for it
+		c.root, c.child = 0, 0
+		c.rootMu.Unlock()
+		if handle := c.handle.Swap(0); handle != 0 {
+			// In a group, NCCL ends what waits at once, and frees what that works with at
+			// the end, when the call that waited has come back.
+			api.groupStart.Call()
+			c.abort(handle)
 			c.mu.Lock()
-			break
+			api.groupEnd.Call()
+			c.mu.Unlock()
 		}
-	}
-	c.abort(c.handle.Swap(0))
-	c.mu.Unlock()
+		return nil
+	})
 }
 
-// grace is how long a call in progress may go on when the communicator is aborted.
-const grace = 200 * time.Millisecond
-
-// abort ends one of NCCL's communicators, or none.
+// abort ends one of NCCL's communicators, or none. The context is current.
 func (c *comm) abort(handle uintptr) {
 	if handle != 0 {
-		// If the device was closed before, there is nothing left to end.
-		_ = c.native.WithContext(func() error { return check("ncclCommAbort", api.abort.Call(handle)) })
+		api.abort.Call(handle) // of which nothing is left either way
 	}
 }
 
@@ -168,6 +167,7 @@ func (c *comm) callRoot(name string, fn func(root uintptr) uintptr, done func())
 				return err
 			}
 			done()
+			c.child = 0
 			return nil
 		})
 	})

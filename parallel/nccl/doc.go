@@ -28,11 +28,11 @@
 // # When ranks fail
 //
 // NCCL connects ranks when it needs to: the first operation of a kind returns when all
-// ranks have called it. What waits so, or on the GPU, is ended by Abort: a call within a
-// second. Every rank has to abort: NCCL may not see that a rank is gone, above all one of the
-// same host. The streams then go on, and have no error: what the operations were to write is
-// undefined. Calls for the communicator fail from then on, with the reason. A failure of
-// NCCL aborts the communicator, too.
+// ranks have called it. What waits so, or on the GPU, is ended by Abort. Every rank has to
+// abort: NCCL may not see that a rank is gone, above all one of the same host. The streams
+// then go on, and have no error: what the operations were to write is undefined. Calls for
+// the communicator fail from then on, with the reason. A failure of NCCL aborts the
+// communicator, too. A device must not be closed while a call waits.
 //
 // NCCL reads many environment variables, of which NCCL_DEBUG=INFO tells what it does.
 package nccl

@@ -122,7 +122,7 @@ behind the last checkpoint with --restart, which may be on fewer ranks.`,
 		flags.Int(set, &c.ImageSize, "image-size", 224, flags.AtLeast(1), "side of the squares that photos are cropped to, in pixels")
 	})
 	flags.Group(set, "Training", func() {
-		flags.Int(set, &f.steps, "steps", 100, flags.AtLeast(1), "steps to train, with --resume beyond those that are done")
+		flags.Int(set, &f.steps, "steps", 100, flags.AtLeast(1), "steps to train: with --resume beyond those that are done, with --restart in all")
 		flags.Int(set, &c.Batch, "batch", 16, flags.AtLeast(1), "samples in a batch")
 		flags.Int(set, &c.Accumulate, "accumulate", 1, flags.AtLeast(1).Or("auto", autoBatches), "batches of a step, whose gradients are averaged, or auto for as few as fit the budget")
 		set.Float64Var(&c.LearningRate, "lr", 0.001, "learning rate of Adam")
@@ -135,7 +135,7 @@ behind the last checkpoint with --restart, which may be on fewer ranks.`,
 		set.StringVar(&f.checkpoint, "checkpoint", "", "`FOLDER` for a checkpoint, at the end and after an interrupt")
 		flags.Int(set, &f.every, "checkpoint-every", 0, flags.AtLeast(1), "write one after so many steps, too")
 		set.StringVar(&f.resume, "resume", "", "`FOLDER` of a checkpoint to go on from")
-		set.BoolVar(&f.restart, "restart", false, "go on from --checkpoint where it is there, to --steps in all")
+		set.BoolVar(&f.restart, "restart", false, "go on from --checkpoint where it is there, to --steps in all; on another number of ranks, with as many samples together")
 	})
 	var trace *cli.Trace
 	flags.Group(set, "Report", func() {
@@ -209,19 +209,19 @@ func (f *trainFlags) open(cmd *cobra.Command, path string, device device.Device)
 		}
 	}
 	var from *session.Checkpoint
+	done := 0
 	if f.resume != "" {
 		if from, err = session.OpenCheckpoint(f.resume); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, from.Close()) }()
+		done = from.Steps()
+	}
+	if err := f.ranks.Agree(cmd.Context(), "how many steps the checkpoint is behind", fmt.Sprint(done)); err != nil {
+		return err
 	}
 	if err := f.complete(cmd, from); err != nil {
 		return err
-	}
-	if f.restart && from != nil {
-		if f.steps -= from.Steps(); f.steps <= 0 {
-			return f.nothingLeft(cmd, newOutput(path, f, device.Info()), from.Steps())
-		}
 	}
 	data, digest, err := f.openData(cmd, path)
 	if err != nil {
@@ -246,13 +246,19 @@ func (f *trainFlags) open(cmd *cobra.Command, path string, device device.Device)
 	}
 	s, err := session.Open(session.Options{Config: f.config, Backend: backend, Data: data, Digest: digest, OnError: policy, Resume: from, Ranks: f.ranks})
 	if errors.Is(err, loader.ErrState) {
-		return fmt.Errorf("%w; --resume needs the data that %s was trained on", err, f.resume)
+		return fmt.Errorf("%w; training goes on only with the data that %s was trained on", err, f.resume)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return f.train(cmd, s, newOutput(path, f, device.Info()))
+	out := newOutput(path, f, device.Info())
+	if f.restart {
+		if f.steps -= done; f.steps <= 0 {
+			return f.nothingLeft(cmd, out, done)
+		}
+	}
+	return f.train(cmd, s, out)
 }
 
 // fit divides the batch for --accumulate auto.
@@ -315,9 +321,9 @@ func (f *trainFlags) complete(cmd *cobra.Command, from *session.Checkpoint) erro
 		take(cmd, "heads", &c.Heads, was.Heads)
 		take(cmd, "context", &c.Context, was.Context)
 		take(cmd, "image-size", &c.ImageSize, was.ImageSize)
-		if together := was.Batch * max(was.Ranks, 1); f.restart || !cmd.Flags().Changed("batch") {
+		if together := was.Batch * max(was.Ranks, 1); !cmd.Flags().Changed("batch") || f.restart && c.Ranks != max(was.Ranks, 1) {
 			if c.Batch = together / c.Ranks; c.Batch*c.Ranks != together {
-				return fmt.Errorf("%w: the checkpoint's %d samples a step cannot be shared by %d ranks", errs.ErrArgument, together, c.Ranks)
+				return fmt.Errorf("%w: the checkpoint's batches of %d samples cannot be shared by %d ranks", errs.ErrArgument, together, c.Ranks)
 			}
 		}
 		take(cmd, "accumulate", &c.Accumulate, was.Accumulate)
@@ -475,7 +481,8 @@ func (f *trainFlags) train(cmd *cobra.Command, s *session.Session, out *output) 
 
 // nothingLeft reports a run of no steps.
 func (f *trainFlags) nothingLeft(cmd *cobra.Command, out *output, done int) error {
-	if out.FirstStep = done + 1; f.json {
+	out.FirstStep, out.PlotFile = done+1, ""
+	if f.json {
 		return cli.PrintJSON(cmd, out)
 	}
 	return cli.PrintText(cmd, func(w io.Writer) {

@@ -153,6 +153,12 @@ func TestRestart(t *testing.T) {
 	if third.Steps != 0 || len(third.Losses) != 0 || third.FirstStep != 10 {
 		t.Errorf("%d steps from %d on", third.Steps, third.FirstStep)
 	}
+	if _, err := run(t.Context(), with(gpt, book(t, 41), "--checkpoint", folder, "--restart", "--steps", "3")...); err == nil || !strings.Contains(err.Error(), "trained on") && !strings.Contains(err.Error(), "have changed") {
+		t.Errorf("other data: %v", err)
+	}
+	if _, err := run(t.Context(), with(again, "--steps", "3", "--batch", "3")...); err == nil || !strings.Contains(err.Error(), "batch") {
+		t.Errorf("another batch: %v", err)
+	}
 	text, err := run(t.Context(), with(again, "--steps", "3")...)
 	if want := "No step is left: the checkpoint in " + folder + " has 9 steps\n"; err != nil || text != want {
 		t.Errorf("%q, %v", text, err)
@@ -303,7 +309,7 @@ func TestRefused(t *testing.T) {
 		{"a long context", errs.ErrArgument, "a batch of 16 rows takes 160,016, 10,001 for each (--context 10000, ", []string{text, "--context", "10000"}},
 		{"a small budget", plan.ErrBudget, "; a smaller --batch takes less, or --accumulate auto", with(gpt, text, "--budget", "20KiB")},
 		{"another seed", session.ErrCheckpoint, "seed 0, not 7", []string{text, "--resume", folder, "--seed", "7"}},
-		{"another text", loader.ErrState, "needs the data", []string{other, "--resume", folder}},
+		{"another text", loader.ErrState, "only with the data", []string{other, "--resume", folder}},
 		{"a text that has changed", session.ErrCheckpoint, "the data have changed since", []string{changed, "--resume", folder}},
 		{"no checkpoint", os.ErrNotExist, "nowhere", []string{text, "--resume", filepath.Join(dir, "nowhere")}},
 		{"a large learning rate", session.ErrDiverged, "step 4: the training diverged: the loss is NaN", []string{text, "--resume", folder, "--checkpoint", folder, "--lr", "1e30"}},

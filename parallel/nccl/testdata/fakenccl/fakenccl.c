@@ -6,7 +6,8 @@
  *
  * It behaves as NCCL does where the tests look: a communicator that does not block is in
  * progress after each call, nothing is done until its state has been asked for, and it
- * takes no other call before; to abort one that blocks ends the call that waits; operations run in the order of the calls, on whatever
+ * takes no other call before; to abort one that blocks ends the call that waits, behind which alone it may be freed,
+ * by the end of a group; operations run in the order of the calls, on whatever
  * streams; what is captured runs with each launch of the graph. The environment chooses
  * what is simulated:
  *
@@ -81,7 +82,7 @@ struct group {
 struct comm {
 	struct comm *next;
 	struct group *group;
-	int rank, blocking, state, polls, dead;
+	int rank, blocking, state, polls, dead, busy;
 	enum { JOIN, LAUNCH, SPLIT, FINALIZE } pending;
 	struct launch {
 		struct comm *comm;
@@ -98,7 +99,7 @@ static int made, aborts, ids;
 static struct comm *comms;
 
 static _Thread_local int depth, group_error;
-static _Thread_local struct comm *group_comm;
+static _Thread_local struct comm *group_comm, *group_aborted;
 static _Thread_local struct stream *group_stream;
 static _Thread_local struct task *group_tasks, **group_end;
 
@@ -403,16 +404,20 @@ static int begin(struct comm *c, int what) {
 	c->state = IN_PROGRESS;
 	c->polls = 0;
 	pthread_cond_broadcast(&changed);
+	c->busy = 1;
 	while (c->blocking && c->state == IN_PROGRESS) {
 		struct timespec soon;
-		if (c->dead)
+		if (c->dead) {
+			c->busy = 0;
 			return failed(INTERNAL_ERROR, "aborted");
+		}
 		progress(c);
 		clock_gettime(CLOCK_REALTIME, &soon);
 		soon.tv_nsec = (soon.tv_nsec + 1000000) % 1000000000;
 		if (c->state == IN_PROGRESS && c->polls > POLLS)
 			pthread_cond_timedwait(&changed, &mutex, &soon);
 	}
+	c->busy = 0;
 	return c->state;
 }
 
@@ -498,6 +503,12 @@ int ncclCommDestroy(struct comm *c) {
 	return SUCCESS;
 }
 
+/* freed is what the memory of a communicator becomes: nobody may be in a call with it. */
+static void freed(struct comm *c) {
+	if (c->busy)
+		abort();
+}
+
 int ncclCommAbort(struct comm *c) {
 	LOCKED;
 	if (!c || c->dead || !current)
@@ -505,6 +516,10 @@ int ncclCommAbort(struct comm *c) {
 	aborts++;
 	c->dead = 1;
 	pthread_cond_broadcast(&changed);
+	if (depth)
+		group_aborted = c;
+	else
+		freed(c);
 	return SUCCESS;
 }
 
@@ -565,6 +580,11 @@ int ncclGroupEnd(void) {
 		return failed(INVALID_USAGE, "not in a group");
 	if (--depth)
 		return SUCCESS;
+	if (group_aborted) {
+		LOCKED;
+		freed(group_aborted);
+		group_aborted = NULL;
+	}
 	if (!group_error)
 		group_error = injected_here("ncclGroupEnd");
 	if (group_error || !group_comm)
