@@ -49,9 +49,9 @@ func (r *Recording) rowOf(key probe.Row) *row {
 	return x
 }
 
-// Short spans of a row that have one name and follow each other closely are one, with
-// the batch of the first: samples of a few microseconds would else fill the store
-// within seconds. No span becomes longer than longestMerged for that.
+// Short spans of a row and a batch that have one name and follow each other closely are
+// one: samples of a few microseconds would else fill the store within seconds. No span
+// becomes longer than longestMerged for that.
 const (
 	shortSpan     = 100_000 // nanoseconds
 	closeTogether = 10_000
@@ -73,7 +73,7 @@ func (w *row) span(name string, x record) {
 	x.kind, x.row, x.name = kindSpan, w.id, id
 	if n := len(w.list); n > 0 {
 		old := &w.list[n-1]
-		if old.kind == kindSpan && old.name == id &&
+		if old.kind == kindSpan && old.name == id && old.batch == x.batch &&
 			x.end-x.start < shortSpan && x.start >= old.end && x.start-old.end < closeTogether && x.end-old.start < longestMerged {
 			old.end = x.end
 			old.count += x.count
