@@ -1,0 +1,248 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+)
+
+// held is a tensor with the number of those who need it: a stage that reads it, and each
+// exchange that it is part of.
+type held struct {
+	t    *step.Tensor
+	uses int
+}
+
+func (h *held) release() error {
+	if h.uses--; h.uses > 0 {
+		return nil
+	}
+	return h.t.Free()
+}
+
+// box is what a stage has of a micro-batch.
+type box map[graph.Value]*held
+
+// passes are those of one step on one rank.
+type passes struct {
+	*Runner
+	ctx     context.Context
+	batch   func(micro int) ([]*step.Tensor, error)
+	boxes   map[[2]int]box // by stage and micro-batch
+	batches map[int]box    // by micro-batch
+	came    map[pass]int   // of a pass of another rank, the exchange that its values came with
+	posted  int            // exchanges that were queued
+	over    int            // exchanges that are done
+	using   [][]*held      // by exchange
+	loss    float64
+}
+
+func newPasses(ctx context.Context, r *Runner, batch func(micro int) ([]*step.Tensor, error)) *passes {
+	return &passes{Runner: r, ctx: ctx, batch: batch, boxes: map[[2]int]box{}, batches: map[int]box{}, came: map[pass]int{}, using: make([][]*held, len(r.exchanges))}
+}
+
+// run makes all passes, with what is sent and received beside them.
+func (x *passes) run() error {
+	for i, op := range x.l.schedule[x.rank] {
+		c := x.chunks[op.Chunk]
+		if err := x.make(op, c, x.levels[i]); err != nil {
+			return fmt.Errorf("stage %d of %d: %v pass of micro-batch %d: %w", c.number, len(x.l.parts), op.Kind, op.Micro, err)
+		}
+	}
+	if err := x.post(math.MaxInt); err != nil {
+		return err
+	}
+	return x.await(x.posted)
+}
+
+// make makes a pass that ends at a level.
+func (x *passes) make(op Op, c *chunk, level int) error {
+	if err := x.ctx.Err(); err != nil {
+		return err
+	}
+	// What others send while the pass runs comes beside it.
+	if err := x.post(level - 1); err != nil {
+		return err
+	}
+	from := pass{op.Kind, op.Micro, c.number - 1}
+	if op.Kind == Backward {
+		from.stage = c.number + 1
+	}
+	if e, ok := x.came[from]; ok {
+		if err := x.await(e + 1); err != nil {
+			return err
+		}
+	}
+	var err error
+	if op.Kind == Forward {
+		err = x.forward(c, op.Micro)
+	} else {
+		err = x.backward(c, op.Micro)
+	}
+	if err != nil {
+		return err
+	}
+	if err := x.post(level); err != nil {
+		return err
+	}
+	return x.leave(op, c)
+}
+
+// post queues exchanges up to a level.
+func (x *passes) post(level int) error {
+	for ; x.posted < len(x.exchanges) && x.exchanges[x.posted].level <= level; x.posted++ {
+		var list []parallel.Transfer
+		for _, t := range x.exchanges[x.posted].transfers {
+			bytes := t.value.Shape().Bytes()
+			if t.made.stage%x.l.ranks == x.rank {
+				h := x.box(t.made.stage, t.made.micro)[t.value]
+				h.uses++
+				x.using[x.posted] = append(x.using[x.posted], h)
+				list = append(list, parallel.Send(h.t.Ptr(), bytes, t.to%x.l.ranks))
+				continue
+			}
+			tensor, err := x.memory.New(t.value.Shape())
+			if err != nil {
+				return err
+			}
+			h := &held{tensor, 2}
+			x.using[x.posted] = append(x.using[x.posted], h)
+			x.box(t.to, t.made.micro)[t.value] = h
+			x.came[t.made] = x.posted
+			list = append(list, parallel.Recv(tensor.Ptr(), bytes, t.made.stage%x.l.ranks))
+		}
+		if err := errors.Join(x.c.Exchange(x.stream, list...), x.stream.Record(x.done[x.posted])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits until the first so many exchanges are done.
+func (x *passes) await(n int) error {
+	if n <= x.over {
+		return nil
+	}
+	if err := device.Wait(x.ctx, x.done[n-1]); err != nil {
+		return err
+	}
+	var all []error
+	for ; x.over < n; x.over++ {
+		for _, h := range x.using[x.over] {
+			all = append(all, h.release())
+		}
+		x.using[x.over] = nil
+	}
+	return errors.Join(all...)
+}
+
+func (x *passes) box(stage, micro int) box {
+	at := [2]int{stage, micro}
+	if x.boxes[at] == nil {
+		x.boxes[at] = box{}
+	}
+	return x.boxes[at]
+}
+
+// forward makes a forward pass of a micro-batch.
+func (x *passes) forward(c *chunk, micro int) error {
+	if err := x.take(micro); err != nil {
+		return err
+	}
+	if c.forward == nil {
+		return nil
+	}
+	b := x.box(c.number, micro)
+	inputs, err := x.inputs(c, c.forward, b, micro, true)
+	if err != nil {
+		return err
+	}
+	out, err := c.forward.x.Run(context.Background(), inputs, c.forward.donate)
+	if err != nil {
+		return err
+	}
+	for k, v := range c.forward.out {
+		b[v] = &held{out[k], 1}
+	}
+	out = out[len(c.forward.out):]
+	for k, i := range c.changes {
+		if before := x.state[slot{i, c.number}]; !before.Freed() {
+			_ = before.Free() // nothing read it
+		}
+		x.state[slot{i, c.number}] = out[k]
+	}
+	if c.number < len(x.l.parts)-1 {
+		return nil
+	}
+	data, loss := make([]byte, 4), out[len(c.changes)]
+	err = errors.Join(loss.Read(data), loss.Free())
+	x.loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(data))) / float64(x.l.o.Micro)
+	return err
+}
+
+// backward makes a backward pass of a micro-batch, whose gradients are added up.
+func (x *passes) backward(c *chunk, micro int) error {
+	if c.backward == nil {
+		return nil
+	}
+	if micro < 2 && len(c.gradients) > 0 {
+		if err := x.first.Write([]byte{byte(1 - micro)}); err != nil {
+			return err
+		}
+	}
+	b := x.box(c.number, micro)
+	inputs, err := x.inputs(c, c.backward, b, micro, false)
+	if err != nil {
+		return err
+	}
+	for _, i := range c.gradients {
+		inputs = append(inputs, x.sums[i])
+	}
+	if len(c.gradients) > 0 {
+		inputs = append(inputs, x.first)
+	}
+	out, err := c.backward.x.Run(context.Background(), inputs, c.backward.donate)
+	if err != nil {
+		return err
+	}
+	for k, v := range c.backward.out {
+		b[v] = &held{out[k], 1}
+	}
+	for k, i := range c.gradients {
+		x.sums[i] = out[len(c.backward.out)+k]
+	}
+	return nil
+}
+
+// inputs are what a pass reads. The way back reads a state that changes with each
+// micro-batch as it was on the way forward.
+func (x *passes) inputs(c *chunk, p *program, b box, micro int, forward bool) (list []*step.Tensor, err error) {
+	for _, v := range p.in {
+		i, state := x.l.state[v]
+		var t *step.Tensor
+		switch h := x.batches[micro][v]; {
+		case h != nil:
+			t = h.t
+		case state && !x.l.changes(i):
+			t = x.state[slot{i, -1}]
+		case state && forward:
+			t = x.state[slot{i, c.number}]
+		case b[v] != nil:
+			t = b[v].t
+		case v.Shape().Bytes() == 0: // it is not sent
+			if t, err = x.memory.New(v.Shape()); err != nil {
+				return nil, err
+			}
+			b[v] = &held{t, 1}
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}

@@ -1,0 +1,268 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pinion-gpu/pinion/device"
+	"github.com/pinion-gpu/pinion/dtype"
+	"github.com/pinion-gpu/pinion/internal/errs"
+	"github.com/pinion-gpu/pinion/parallel"
+	"github.com/pinion-gpu/pinion/step"
+	"github.com/pinion-gpu/pinion/step/graph"
+	"github.com/pinion-gpu/pinion/step/train"
+)
+
+// ErrClosed: the runner was closed.
+var ErrClosed = errs.ErrClosed
+
+// Runner runs the stages of one rank. It owns the state that they read, which stays on the
+// device. It is safe for concurrent use; steps follow one another.
+type Runner struct {
+	l        *layout
+	c        parallel.Comm
+	rank     int
+	memory   *step.Memory
+	recycler *recycler      // of memory, if that is the runner's own
+	stream   device.Stream  // of what ranks do together
+	done     []device.Event // behind each exchange of a step
+
+	chunks         []*chunk
+	shared, update *program // what other ranks are told; what replaces state. nil: nothing
+	next           []int    // state that update replaces
+	levels         []int    // when passes end
+	exchanges      []exchange
+	spreads        []spread
+	holds          []bool // which state this rank has
+	reads          map[graph.Value]bool
+
+	mu     sync.Mutex
+	put    []bool // which state was put, on any rank
+	state  map[slot]*step.Tensor
+	sums   map[int]*step.Tensor // of gradients
+	first  *step.Tensor
+	loss   *step.Tensor
+	told   map[graph.Value]*step.Tensor // shared values of all ranks
+	steps  int
+	took   time.Duration // the last step
+	failed error
+	closed bool
+}
+
+// slot is a place of a state: one that changes with each micro-batch has one in each stage
+// that reads it, others have one on the rank, of stage -1.
+type slot struct{ state, stage int }
+
+// chunk is one stage of the rank.
+type chunk struct {
+	*stage
+	number            int
+	forward, backward *program // nil: nothing to do
+}
+
+// program is a compiled part.
+type program struct {
+	part
+	x      *step.Executable
+	donate []bool
+}
+
+// Open cuts a step into Chunks stages for each rank of c, and compiles those of this rank.
+// All ranks call it, with the same step and options. It fails with [ErrArgument] if the step
+// cannot be cut, or its micro-batches cannot be scheduled, and with errs.ErrTooLarge if no
+// cut keeps to Budget: on all ranks alike. The executor's device is that of c, which is not
+// closed with the runner. State is put with [Runner.Put] before the first step.
+func Open(s train.Step, exec step.Executor, c parallel.Comm, o Options) (_ *Runner, err error) {
+	if exec == nil || c == nil {
+		return nil, bad("no executor, or no ranks")
+	}
+	l, err := lay(&s, c.Size(), o)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{
+		l: l, c: c, rank: c.Rank(), memory: o.Compile.Memory, holds: make([]bool, len(s.State)), reads: map[graph.Value]bool{},
+		put: make([]bool, len(s.State)), state: map[slot]*step.Tensor{}, sums: map[int]*step.Tensor{}, told: map[graph.Value]*step.Tensor{},
+	}
+	if err := r.open(exec); err != nil {
+		return nil, fmt.Errorf("pipeline: rank %d: %w", r.rank, errors.Join(err, r.Close()))
+	}
+	return r, nil
+}
+
+func (r *Runner) open(exec step.Executor) (err error) {
+	if r.memory == nil {
+		r.recycler = newRecycler(exec.Device())
+		if r.memory, err = step.OpenMemory(exec.Device(), r.recycler); err != nil {
+			return err
+		}
+	}
+	if r.stream, err = r.c.Device().NewStream(); err != nil {
+		return err
+	}
+	device.Label(r.stream, "pipeline")
+	if r.exchanges, err = r.l.exchanges(r.rank); err != nil {
+		return err
+	}
+	levels, err := r.l.levels()
+	if err != nil {
+		return err
+	}
+	r.levels, r.spreads = levels[r.rank], r.l.spreads(r.rank)
+	for range r.exchanges {
+		e, err := r.c.Device().NewEvent(device.EventNoTiming)
+		if err != nil {
+			return err
+		}
+		r.done = append(r.done, e)
+	}
+	if err := r.compile(exec); err != nil {
+		return err
+	}
+	return r.allocate()
+}
+
+// compile makes the programs, which have what lies between in the same memory.
+func (r *Runner) compile(exec step.Executor) error {
+	o := r.l.o.Compile
+	o.Memory, o.Budget, o.Ranks, o.Lend = r.memory, 0, nil, nil
+	if o.Block == nil {
+		o.Block = step.NewBlock(r.memory)
+	}
+	compiled := func(p part, donated func(param int) bool) (*program, error) {
+		if p.graph == nil {
+			return nil, nil
+		}
+		q := &program{part: p, donate: make([]bool, len(p.graph.Parameters()))}
+		for k := range q.donate {
+			q.donate[k] = donated(k)
+		}
+		for _, v := range p.in {
+			r.reads[v] = true
+		}
+		o.Donate = q.donate
+		var err error
+		q.x, err = step.Compile(p.graph, exec, o)
+		return q, err
+	}
+	var err error
+	for s := r.rank; s < len(r.l.parts); s += r.l.ranks {
+		c := &chunk{stage: r.l.parts[s], number: s}
+		r.chunks = append(r.chunks, c)
+		if c.forward, err = compiled(c.stage.forward, func(k int) bool {
+			i, ok := r.l.state[c.stage.forward.in[k]]
+			return ok && slices.Contains(c.changes, i)
+		}); err != nil {
+			return fmt.Errorf("stage %d: forward: %w", s, err)
+		}
+		inputs := len(c.stage.backward.in)
+		if c.backward, err = compiled(c.stage.backward, func(k int) bool { return k >= inputs && k < inputs+len(c.gradients) }); err != nil {
+			return fmt.Errorf("stage %d: backward: %w", s, err)
+		}
+	}
+	u := r.l.update
+	p, err := u.graphOf(r.rank, r.l.o.Micro, u.sharedOf(r.rank))
+	if err == nil {
+		r.shared, err = compiled(p, func(int) bool { return false })
+	}
+	if err != nil {
+		return fmt.Errorf("what updates of other ranks need: %w", err)
+	}
+	r.next = u.next(r.rank)
+	p, err = u.graphOf(r.rank, r.l.o.Micro, u.results(r.next))
+	if err == nil {
+		r.update, err = compiled(p, func(k int) bool {
+			i, ok := r.l.state[p.in[k]]
+			return ok && slices.Contains(r.next, i)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
+	return nil
+}
+
+// allocate makes what is there between steps, but for the state.
+func (r *Runner) allocate() (err error) {
+	for _, c := range r.chunks {
+		for _, i := range c.gradients {
+			if r.sums[i], err = r.memory.New(sumShape(r.l.step.Gradients[i])); err != nil {
+				return err
+			}
+		}
+	}
+	for _, v := range r.l.update.shared {
+		if r.told[v], err = r.memory.New(v.Shape()); err != nil {
+			return err
+		}
+	}
+	if r.first, err = r.memory.New(graph.MakeShape(dtype.Bool)); err != nil {
+		return err
+	}
+	if r.loss, err = r.memory.New(graph.MakeShape(dtype.F64)); err != nil {
+		return err
+	}
+	for i := range r.holds {
+		r.holds[i] = slices.Contains(r.l.holders(i), r.rank)
+	}
+	return nil
+}
+
+// Memory is what makes tensors for batches.
+func (r *Runner) Memory() *step.Memory { return r.memory }
+
+// Close frees what the runner has. A second Close does nothing.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	var all []error
+	if r.stream != nil {
+		err := r.stream.Close()
+		if r.failed == nil {
+			all = append(all, err)
+		}
+	}
+	for _, e := range r.done {
+		all = append(all, e.Close())
+	}
+	programs := []*program{r.shared, r.update}
+	for _, c := range r.chunks {
+		programs = append(programs, c.forward, c.backward)
+	}
+	for _, p := range programs {
+		if p != nil && p.x != nil {
+			all = append(all, p.x.Close())
+		}
+	}
+	for _, t := range r.tensors() {
+		if t != nil {
+			all = append(all, t.Free())
+		}
+	}
+	if r.recycler != nil && r.memory != nil {
+		all = append(all, r.memory.Close(), r.recycler.Close())
+	}
+	return errors.Join(all...)
+}
+
+// tensors are all that are there between steps.
+func (r *Runner) tensors() []*step.Tensor {
+	list := []*step.Tensor{r.first, r.loss}
+	for _, t := range r.state {
+		list = append(list, t)
+	}
+	for _, t := range r.sums {
+		list = append(list, t)
+	}
+	for _, t := range r.told {
+		list = append(list, t)
+	}
+	return list
+}
